@@ -1,0 +1,35 @@
+# The kernels in src/tensor/cpu are compiled once per instruction set; the program picks at run time.
+# Every file there defines one table of kernels, LS_CPU_TABLE(<file name>), and is found by its name.
+file(GLOB CPU_KERNEL_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/tensor/cpu/*.c)
+set(KERNEL_ISAS base)
+set(ISA_FLAGS_base "")
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  list(APPEND KERNEL_ISAS avx2 avx512)
+  set(ISA_FLAGS_avx2 -march=x86-64-v3)
+  set(ISA_FLAGS_avx512 -march=x86-64-v4 -mavx512bf16 -mavx512vnni -mavx512vbmi -mamx-tile -mamx-bf16 -mprefer-vector-width=512)
+endif()
+set(KERNEL_OBJECTS "")
+foreach(isa IN LISTS KERNEL_ISAS)
+  set(declarations "")
+  set(entries "")
+  foreach(source IN LISTS CPU_KERNEL_SOURCES)
+    get_filename_component(name ${source} NAME_WE)
+    string(APPEND declarations "extern const ls_kernel ls__cpu_${name}_${isa}[];\n")
+    string(APPEND entries "    ls__cpu_${name}_${isa},\n")
+  endforeach()
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/kernels_${isa}.c CONTENT
+"/* Generated from the names of the files in src/tensor/cpu. */
+#include \"tensor/kernel.h\"
+
+${declarations}
+extern const ls_kernel *const ls__cpu_kernels_${isa}[];
+const ls_kernel *const ls__cpu_kernels_${isa}[] = {
+${entries}    NULL,
+};
+" @ONLY)
+  add_library(kernels_${isa} OBJECT ${CPU_KERNEL_SOURCES} ${CMAKE_BINARY_DIR}/generated/kernels_${isa}.c)
+  target_link_libraries(kernels_${isa} PRIVATE longshot_flags)
+  target_compile_options(kernels_${isa} PRIVATE ${ISA_FLAGS_${isa}} -ffp-contract=fast)
+  target_compile_definitions(kernels_${isa} PRIVATE LS_ISA=${isa} LS_ISA_${isa}=1)
+  list(APPEND KERNEL_OBJECTS $<TARGET_OBJECTS:kernels_${isa}>)
+endforeach()

@@ -1,0 +1,48 @@
+# Registries: a folder or file in the right place is registered by its name; nothing central is edited.
+#   src/mixer/<name>/            must define  const ls_mixer_type ls_mixer_<name>
+#   src/position/<name>.c        must define  const ls_position_type ls_position_<name>
+#   src/position/extend_<name>.c must define  const ls_extension_type ls_extension_<name>
+function(write_registry room kind type names)
+  set(declarations "")
+  set(entries "")
+  foreach(name IN LISTS names)
+    string(APPEND declarations "extern const ${type} ls_${kind}_${name};\n")
+    string(APPEND entries "    &ls_${kind}_${name},\n")
+  endforeach()
+  list(LENGTH names count)
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/registry_${kind}.c CONTENT
+"/* Generated from the names in src/${room}. */
+#include \"${room}/${room}.h\"
+
+${declarations}
+const ${type} *const ls_${kind}_types[] = {
+${entries}    NULL,
+};
+const size_t ls_${kind}_count = ${count};
+" @ONLY)
+endfunction()
+
+file(GLOB mixer_folders CONFIGURE_DEPENDS LIST_DIRECTORIES true ${CMAKE_SOURCE_DIR}/src/mixer/*)
+set(MIXERS "")
+foreach(folder IN LISTS mixer_folders)
+  if(IS_DIRECTORY ${folder})
+    get_filename_component(name ${folder} NAME)
+    list(APPEND MIXERS ${name})
+  endif()
+endforeach()
+file(GLOB position_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/position/*.c)
+set(POSITIONS "")
+set(EXTENSIONS "")
+foreach(file IN LISTS position_files)
+  get_filename_component(name ${file} NAME_WE)
+  if(name MATCHES "^extend_(.*)$")
+    list(APPEND EXTENSIONS ${CMAKE_MATCH_1})
+  elseif(NOT name STREQUAL "position")
+    list(APPEND POSITIONS ${name})
+  endif()
+endforeach()
+write_registry(mixer mixer ls_mixer_type "${MIXERS}")
+write_registry(position position ls_position_type "${POSITIONS}")
+write_registry(position extension ls_extension_type "${EXTENSIONS}")
+set(REGISTRY_SOURCES ${CMAKE_BINARY_DIR}/generated/registry_mixer.c
+  ${CMAKE_BINARY_DIR}/generated/registry_position.c ${CMAKE_BINARY_DIR}/generated/registry_extension.c)

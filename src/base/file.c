@@ -1,0 +1,249 @@
+#include "base/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+enum { PATH_BYTES = 4096 };
+
+static ls_status open_for_reading(ls_ctx *ctx, const char *path, int *fd, size_t *length) {
+    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (*fd < 0) return LS_FAIL(ctx, LS_EINPUT, "%s: %s", path, strerror(errno));
+    struct stat about;
+    if (fstat(*fd, &about) != 0 || !S_ISREG(about.st_mode)) {
+        close(*fd);
+        return LS_FAIL(ctx, LS_EINPUT, "%s is not a plain file", path);
+    }
+    *length = (size_t)about.st_size;
+    return LS_OK;
+}
+
+ls_status ls_file_read(ls_ctx *ctx, const char *path, size_t most, ls_text *out) {
+    int fd;
+    size_t length;
+    LS_TRY(open_for_reading(ctx, path, &fd, &length));
+    ls_status status = LS_OK;
+    if (length > most) {
+        status = LS_FAIL(ctx, LS_EINPUT, "%s has %zu bytes; at most %zu are read", path, length, most);
+        goto fail;
+    }
+    char block[65536];
+    for (;;) {
+        ssize_t got = read(fd, block, sizeof block);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) {
+            status = LS_FAIL(ctx, LS_EIO, "reading %s: %s", path, strerror(errno));
+            goto fail;
+        }
+        if (got == 0) break;
+        if (out->length + (size_t)got > most) {
+            status = LS_FAIL(ctx, LS_EINPUT, "%s is larger than %zu bytes", path, most);
+            goto fail;
+        }
+        ls_text_append(ctx, out, block, (size_t)got);
+    }
+    ls_text_append(ctx, out, "", 0);
+    status = ls_text_status(out);
+fail:
+    close(fd);
+    return status;
+}
+
+ls_status ls_map_open(ls_ctx *ctx, const char *path, ls_map *out) {
+    int fd;
+    *out = (ls_map){0};
+    LS_TRY(open_for_reading(ctx, path, &fd, &out->length));
+    ls_status status = LS_OK;
+    if (out->length > 0) {
+        void *bytes = mmap(NULL, out->length, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (bytes == MAP_FAILED) {
+            out->length = 0;
+            status = LS_FAIL(ctx, LS_EIO, "mapping %s: %s", path, strerror(errno));
+        } else {
+            out->bytes = bytes;
+        }
+    }
+    close(fd);
+    return status;
+}
+
+void ls_map_close(ls_map *map) {
+    if (map->bytes != NULL) munmap((void *)(uintptr_t)map->bytes, map->length);
+    *map = (ls_map){0};
+}
+
+ls_status ls_file_put(ls_ctx *ctx, FILE *file, const char *path, const void *bytes, size_t length) {
+    if (length > 0 && fwrite(bytes, 1, length, file) != length)
+        return LS_FAIL(ctx, LS_EIO, "writing %s: %s", path, strerror(errno));
+    return LS_OK;
+}
+
+ls_status ls_file_finish(ls_ctx *ctx, FILE *file, const char *path) {
+    bool good = fflush(file) == 0 && fsync(fileno(file)) == 0;
+    int reason = errno;
+    good = fclose(file) == 0 && good;
+    if (!good) return LS_FAIL(ctx, LS_EIO, "writing %s: %s", path, strerror(reason));
+    return LS_OK;
+}
+
+ls_status ls_file_write(ls_ctx *ctx, const char *path, const void *bytes, size_t length) {
+    char temporary[PATH_BYTES], folder[PATH_BYTES];
+    if ((size_t)snprintf(temporary, sizeof temporary, "%s.tmp", path) >= sizeof temporary)
+        return LS_FAIL(ctx, LS_EUSE, "the path %s is too long", path);
+    FILE *file = fopen(temporary, "wb");
+    if (file == NULL) return LS_FAIL(ctx, LS_EIO, "creating %s: %s", temporary, strerror(errno));
+    ls_status status = ls_file_put(ctx, file, temporary, bytes, length);
+    if (status == LS_OK) status = ls_file_finish(ctx, file, temporary);
+    else fclose(file);
+    if (status == LS_OK && rename(temporary, path) != 0)
+        status = LS_FAIL(ctx, LS_EIO, "renaming %s: %s", temporary, strerror(errno));
+    if (status != LS_OK) {
+        unlink(temporary);
+        return status;
+    }
+    snprintf(folder, sizeof folder, "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (slash == folder) slash[1] = '\0';
+    else if (slash != NULL) *slash = '\0';
+    return ls_folder_sync(ctx, slash == NULL ? "." : folder);
+}
+
+ls_status ls_folder_make(ls_ctx *ctx, const char *path) {
+    char part[PATH_BYTES];
+    if ((size_t)snprintf(part, sizeof part, "%s", path) >= sizeof part)
+        return LS_FAIL(ctx, LS_EUSE, "the path %s is too long", path);
+    for (char *c = part + 1;; c++) {
+        if (*c != '/' && *c != '\0') continue;
+        char kept = *c;
+        *c = '\0';
+        if (mkdir(part, 0777) != 0 && errno != EEXIST)
+            return LS_FAIL(ctx, LS_EIO, "making the folder %s: %s", part, strerror(errno));
+        if (kept == '\0') break;
+        *c = kept;
+    }
+    if (!ls_path_is_folder(path)) return LS_FAIL(ctx, LS_EIO, "%s is not a folder", path);
+    return LS_OK;
+}
+
+ls_status ls_folder_sync(ls_ctx *ctx, const char *path) {
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return LS_FAIL(ctx, LS_EIO, "%s: %s", path, strerror(errno));
+    int result = fsync(fd);
+    int reason = errno;
+    close(fd);
+    /* some file systems cannot sync a folder and say EINVAL: there is nothing better to do there */
+    if (result != 0 && reason != EINVAL)
+        return LS_FAIL(ctx, LS_EIO, "syncing %s: %s", path, strerror(reason));
+    return LS_OK;
+}
+
+ls_status ls_folder_remove(ls_ctx *ctx, const char *path) {
+    struct stat about;
+    if (lstat(path, &about) != 0) return LS_OK;
+    if (S_ISDIR(about.st_mode)) {
+        char **names;
+        size_t count;
+        LS_TRY(ls_folder_list(ctx, path, &names, &count));
+        ls_status status = LS_OK;
+        for (size_t i = 0; i < count && status == LS_OK; i++) {
+            char inner[PATH_BYTES];
+            status = ls_path_join(ctx, inner, sizeof inner, path, names[i]);
+            if (status == LS_OK) status = ls_folder_remove(ctx, inner);
+        }
+        ls_names_free(ctx, names, count);
+        LS_TRY(status);
+        if (rmdir(path) != 0) return LS_FAIL(ctx, LS_EIO, "removing %s: %s", path, strerror(errno));
+    } else if (unlink(path) != 0) {
+        return LS_FAIL(ctx, LS_EIO, "removing %s: %s", path, strerror(errno));
+    }
+    return LS_OK;
+}
+
+bool ls_path_exists(const char *path) {
+    struct stat about;
+    return stat(path, &about) == 0;
+}
+
+bool ls_path_is_folder(const char *path) {
+    struct stat about;
+    return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+}
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+ls_status ls_folder_list(ls_ctx *ctx, const char *path, char ***names, size_t *count) {
+    *names = NULL;
+    *count = 0;
+    DIR *folder = opendir(path);
+    if (folder == NULL) return LS_FAIL(ctx, LS_EINPUT, "%s: %s", path, strerror(errno));
+    size_t capacity = 0;
+    ls_status status = LS_OK;
+    for (struct dirent *entry; status == LS_OK && (entry = readdir(folder)) != NULL;) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+        if (*count == capacity) {
+            size_t larger = capacity == 0 ? 16 : 2 * capacity;
+            char **grown = ls_grow(ctx, *names, capacity, larger, sizeof **names);
+            if (grown == NULL) {
+                status = LS_ENOMEM;
+                break;
+            }
+            *names = grown;
+            capacity = larger;
+        }
+        (*names)[*count] = ls_copy_text(ctx, entry->d_name);
+        if ((*names)[*count] == NULL) status = LS_ENOMEM;
+        else (*count)++;
+    }
+    closedir(folder);
+    if (status != LS_OK) {
+        ls_names_free(ctx, *names, *count);
+        *names = NULL;
+        *count = 0;
+        return status;
+    }
+    if (*count > 0) qsort(*names, *count, sizeof **names, compare_names);
+    return LS_OK;
+}
+
+void ls_names_free(ls_ctx *ctx, char **names, size_t count) {
+    for (size_t i = 0; i < count; i++) ls_free(ctx, names[i]);
+    ls_free(ctx, names);
+}
+
+ls_status ls_path_join(ls_ctx *ctx, char *out, size_t bytes, const char *a, const char *b) {
+    if ((size_t)snprintf(out, bytes, "%s/%s", a, b) >= bytes)
+        return LS_FAIL(ctx, LS_EUSE, "the path %s/%s is too long", a, b);
+    return LS_OK;
+}
+
+bool ls_reader_take(ls_reader *reader, size_t bytes, const uint8_t **out) {
+    if (bytes > reader->left) return false;
+    *out = reader->at;
+    reader->at += bytes;
+    reader->left -= bytes;
+    return true;
+}
+
+bool ls_reader_u32(ls_reader *reader, uint32_t *out) {
+    const uint8_t *b;
+    if (!ls_reader_take(reader, 4, &b)) return false;
+    *out = (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
+    return true;
+}
+
+bool ls_reader_u64(ls_reader *reader, uint64_t *out) {
+    uint32_t low, high;
+    if (!ls_reader_u32(reader, &low) || !ls_reader_u32(reader, &high)) return false;
+    *out = (uint64_t)high << 32 | low;
+    return true;
+}
+
+uint64_t ls_hash(const void *bytes, size_t length) { return XXH3_64bits(bytes, length); }

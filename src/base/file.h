@@ -1,0 +1,53 @@
+/* Files: whole reads with a cap, read-only mappings, atomic and durable writes, a bounds-checked
+ * cursor. Nothing read from a file is trusted. */
+#ifndef LS_BASE_FILE_H
+#define LS_BASE_FILE_H
+
+#include <stdio.h>
+
+#include "base/memory.h"
+
+/* Reads a whole file of at most `most` bytes into `out` (cleared by the caller). LS_EINPUT where it
+ * is missing or too large, LS_EIO where reading fails. */
+ls_status ls_file_read(ls_ctx *ctx, const char *path, size_t most, ls_text *out);
+
+/* A read-only private mapping of a whole file. An empty file gives length 0 and bytes NULL. */
+typedef struct ls_map {
+    const uint8_t *bytes;
+    size_t length;
+} ls_map;
+ls_status ls_map_open(ls_ctx *ctx, const char *path, ls_map *out);
+void ls_map_close(ls_map *map);
+
+/* Durable and atomic: writes path.tmp, fsyncs, renames, fsyncs the folder. On failure the old file
+ * stands and the temporary is removed. */
+ls_status ls_file_write(ls_ctx *ctx, const char *path, const void *bytes, size_t length);
+/* Writes all bytes and reports a short write or a full disk as LS_EIO. */
+ls_status ls_file_put(ls_ctx *ctx, FILE *file, const char *path, const void *bytes, size_t length);
+/* Flushes, fsyncs and closes; the file is closed in any case. */
+ls_status ls_file_finish(ls_ctx *ctx, FILE *file, const char *path);
+ls_status ls_folder_make(ls_ctx *ctx, const char *path); /* with parents; fine where it exists */
+ls_status ls_folder_sync(ls_ctx *ctx, const char *path);
+/* Removes a folder and all in it; missing is fine. */
+ls_status ls_folder_remove(ls_ctx *ctx, const char *path);
+bool ls_path_exists(const char *path);
+bool ls_path_is_folder(const char *path);
+/* Sorted names (not paths) of a folder's entries, without . and .. ; free each and the array. */
+ls_status ls_folder_list(ls_ctx *ctx, const char *path, char ***names, size_t *count);
+void ls_names_free(ls_ctx *ctx, char **names, size_t count);
+/* prints "a/b" into out; LS_EUSE where it does not fit. */
+ls_status ls_path_join(ls_ctx *ctx, char *out, size_t bytes, const char *a, const char *b);
+
+/* The only way to walk through bytes from outside: every take is checked against what is left. */
+typedef struct ls_reader {
+    const uint8_t *at;
+    size_t left;
+} ls_reader;
+bool ls_reader_take(ls_reader *reader, size_t bytes, const uint8_t **out);
+bool ls_reader_u32(ls_reader *reader, uint32_t *out); /* little-endian */
+bool ls_reader_u64(ls_reader *reader, uint64_t *out);
+
+/* XXH3, 64 bits: checksums of checkpoints and identities of settings. */
+uint64_t ls_hash(const void *bytes, size_t length);
+
+#endif

@@ -1,0 +1,86 @@
+#include "base/json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEPTH_MOST = 64 };
+
+/* jansson recurses to a depth fixed when it was built; ours is checked before it sees the text. */
+static bool too_deep(const char *text, size_t length) {
+    int depth = 0;
+    bool quoted = false;
+    for (size_t i = 0; i < length; i++) {
+        char c = text[i];
+        if (quoted) {
+            if (c == '\\') i++;
+            else if (c == '"') quoted = false;
+        } else if (c == '"') {
+            quoted = true;
+        } else if (c == '{' || c == '[') {
+            if (++depth > DEPTH_MOST) return true;
+        } else if (c == '}' || c == ']') {
+            depth--;
+        }
+    }
+    return false;
+}
+
+ls_status ls_json_parse(ls_ctx *ctx, const char *text, size_t length, const char *what,
+                        json_t **out) {
+    *out = NULL;
+    if (too_deep(text, length))
+        return LS_FAIL(ctx, LS_EINPUT, "%s: JSON nested deeper than %d", what, DEPTH_MOST);
+    json_error_t error;
+    *out = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+    if (*out == NULL)
+        return LS_FAIL(ctx, LS_EINPUT, "%s, line %d: %s", what, error.line, error.text);
+    return LS_OK;
+}
+
+ls_status ls_json_read(ls_ctx *ctx, const char *path, size_t most, json_t **out) {
+    ls_text text = {0};
+    *out = NULL;
+    ls_status status = ls_file_read(ctx, path, most, &text);
+    if (status == LS_OK) status = ls_json_parse(ctx, text.bytes, text.length, path, out);
+    ls_text_clear(ctx, &text);
+    return status;
+}
+
+ls_status ls_json_write(ls_ctx *ctx, const char *path, const json_t *json) {
+    char *text = json_dumps(json, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+    if (text == NULL) return LS_FAIL(ctx, LS_ENOMEM, "no memory to write %s", path);
+    ls_text line = {0};
+    ls_text_printf(ctx, &line, "%s\n", text);
+    free(text);
+    ls_status status = ls_text_status(&line);
+    if (status == LS_OK) status = ls_file_write(ctx, path, line.bytes, line.length);
+    ls_text_clear(ctx, &line);
+    return status;
+}
+
+ls_status ls_json_int(ls_ctx *ctx, const json_t *object, const char *key, const char *what,
+                      int64_t *out) {
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_integer(value))
+        return LS_FAIL(ctx, LS_EINPUT, "%s: `%s` must be a whole number", what, key);
+    *out = json_integer_value(value);
+    return LS_OK;
+}
+
+ls_status ls_json_real(ls_ctx *ctx, const json_t *object, const char *key, const char *what,
+                       double *out) {
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_number(value))
+        return LS_FAIL(ctx, LS_EINPUT, "%s: `%s` must be a number", what, key);
+    *out = json_number_value(value);
+    return LS_OK;
+}
+
+ls_status ls_json_text(ls_ctx *ctx, const json_t *object, const char *key, const char *what,
+                       const char **out) {
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_string(value))
+        return LS_FAIL(ctx, LS_EINPUT, "%s: `%s` must be a text", what, key);
+    *out = json_string_value(value);
+    return LS_OK;
+}

@@ -1,0 +1,24 @@
+/* JSON through jansson, strict: duplicate keys, depth over 64 and trailing bytes are errors that
+ * name the file and the line. */
+#ifndef LS_BASE_JSON_H
+#define LS_BASE_JSON_H
+
+#include <jansson.h>
+
+#include "base/file.h"
+
+/* A new reference in *out (json_decref it). `what` names the source in messages. */
+ls_status ls_json_parse(ls_ctx *ctx, const char *text, size_t length, const char *what,
+                        json_t **out);
+ls_status ls_json_read(ls_ctx *ctx, const char *path, size_t most, json_t **out);
+/* Indented, keys in insertion order, a newline at the end; durable and atomic. */
+ls_status ls_json_write(ls_ctx *ctx, const char *path, const json_t *json);
+/* Typed members of an object; LS_EINPUT naming `what` and the key where missing or mistyped. */
+ls_status ls_json_int(ls_ctx *ctx, const json_t *object, const char *key, const char *what,
+                      int64_t *out);
+ls_status ls_json_real(ls_ctx *ctx, const json_t *object, const char *key, const char *what,
+                       double *out);
+ls_status ls_json_text(ls_ctx *ctx, const json_t *object, const char *key, const char *what,
+                       const char **out);
+
+#endif

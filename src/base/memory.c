@@ -1,0 +1,93 @@
+#include "base/memory.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void *ls_new_raw(ls_ctx *ctx, size_t count, size_t size) {
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes)) {
+        LS_FAIL(ctx, LS_ENOMEM, "a buffer of %zu x %zu bytes cannot exist", count, size);
+        return NULL;
+    }
+    ctx->allocations++;
+    void *pointer = ctx->allocator.take(ctx->allocator.user, bytes);
+    if (pointer == NULL) LS_FAIL(ctx, LS_ENOMEM, "no memory for a buffer of %zu bytes", bytes);
+    return pointer;
+}
+
+void *ls_new(ls_ctx *ctx, size_t count, size_t size) {
+    void *pointer = ls_new_raw(ctx, count, size);
+    if (pointer != NULL) memset(pointer, 0, count * size);
+    return pointer;
+}
+
+void *ls_grow(ls_ctx *ctx, void *old, size_t old_count, size_t new_count, size_t size) {
+    void *pointer = ls_new(ctx, new_count, size);
+    if (pointer == NULL) return NULL;
+    if (old != NULL) {
+        memcpy(pointer, old, old_count * size);
+        ls_free(ctx, old);
+    }
+    return pointer;
+}
+
+char *ls_copy_text(ls_ctx *ctx, const char *text) {
+    size_t bytes = strlen(text) + 1;
+    char *copy = ls_new_raw(ctx, bytes, 1);
+    if (copy != NULL) memcpy(copy, text, bytes);
+    return copy;
+}
+
+void ls_free(ls_ctx *ctx, void *pointer) {
+    if (pointer != NULL) ctx->allocator.give(ctx->allocator.user, pointer);
+}
+
+static bool text_reserve(ls_ctx *ctx, ls_text *text, size_t more) {
+    if (text->failed) return false;
+    size_t wanted;
+    if (__builtin_add_overflow(text->length, more, &wanted) || wanted > SIZE_MAX / 2 - 1) {
+        text->failed = true;
+        LS_FAIL(ctx, LS_ENOMEM, "a text grew past all memory");
+        return false;
+    }
+    if (wanted + 1 <= text->capacity) return true;
+    size_t capacity = text->capacity < 64 ? 64 : text->capacity;
+    while (capacity < wanted + 1) capacity *= 2;
+    char *bytes = ls_new_raw(ctx, capacity, 1);
+    if (bytes == NULL) {
+        text->failed = true;
+        return false;
+    }
+    if (text->bytes != NULL) memcpy(bytes, text->bytes, text->length + 1);
+    ls_free(ctx, text->bytes);
+    text->bytes = bytes;
+    text->capacity = capacity;
+    return true;
+}
+
+void ls_text_append(ls_ctx *ctx, ls_text *text, const void *bytes, size_t length) {
+    if (!text_reserve(ctx, text, length)) return;
+    if (length > 0) memcpy(text->bytes + text->length, bytes, length);
+    text->length += length;
+    text->bytes[text->length] = '\0';
+}
+
+void ls_text_printf(ls_ctx *ctx, ls_text *text, const char *format, ...) {
+    va_list arguments, again;
+    va_start(arguments, format);
+    va_copy(again, arguments);
+    int needed = vsnprintf(NULL, 0, format, arguments);
+    va_end(arguments);
+    if (needed >= 0 && text_reserve(ctx, text, (size_t)needed)) {
+        vsnprintf(text->bytes + text->length, (size_t)needed + 1, format, again);
+        text->length += (size_t)needed;
+    }
+    va_end(again);
+}
+
+ls_status ls_text_status(const ls_text *text) { return text->failed ? LS_ENOMEM : LS_OK; }
+
+void ls_text_clear(ls_ctx *ctx, ls_text *text) {
+    ls_free(ctx, text->bytes);
+    *text = (ls_text){0};
+}

@@ -1,0 +1,237 @@
+#include "base/option.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+bool ls_parse_int(const char *text, int64_t *out) {
+    bool negative = *text == '-';
+    const char *c = text + (negative || *text == '+');
+    if (!isdigit((unsigned char)*c)) return false;
+    int64_t value = 0;
+    for (; isdigit((unsigned char)*c); c++)
+        if (!ls_mul(value, 10, &value) || !ls_add(value, *c - '0', &value)) return false;
+    static const struct {
+        const char *suffix;
+        int64_t times;
+    } scales[] = {{"", 1},           {"k", 1000},      {"M", 1000000},      {"G", 1000000000},
+                  {"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}};
+    for (size_t i = 0; i < sizeof scales / sizeof scales[0]; i++)
+        if (strcmp(c, scales[i].suffix) == 0) {
+            if (!ls_mul(value, scales[i].times, &value)) return false;
+            *out = negative ? -value : value;
+            return true;
+        }
+    return false;
+}
+
+bool ls_parse_real(const char *text, double *out) {
+    if (*text == '\0' || isspace((unsigned char)*text)) return false;
+    char *end;
+    errno = 0;
+    double value = strtod(text, &end);
+    if (*end != '\0' || isnan(value) || (errno == ERANGE && fabs(value) > 1)) return false;
+    *out = value;
+    return true;
+}
+
+int ls_text_distance(const char *a, const char *b) {
+    enum { MOST = 64 };
+    int row[MOST + 1];
+    size_t n = strlen(b);
+    if (n > MOST || strlen(a) > MOST) return MOST;
+    for (size_t j = 0; j <= n; j++) row[j] = (int)j;
+    for (size_t i = 1; a[i - 1] != '\0'; i++) {
+        int diagonal = row[0];
+        row[0] = (int)i;
+        for (size_t j = 1; j <= n; j++) {
+            int best = diagonal + (a[i - 1] != b[j - 1]);
+            if (row[j] + 1 < best) best = row[j] + 1;
+            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+            diagonal = row[j];
+            row[j] = best;
+        }
+    }
+    return row[n];
+}
+
+const ls_option *ls_options_find(const ls_option_table *table, const char *key) {
+    for (size_t i = 0; i < table->count; i++)
+        if (strcmp(table->options[i].key, key) == 0) return &table->options[i];
+    return NULL;
+}
+
+static int choice_index(const char *choices, const char *value) {
+    size_t length = strlen(value);
+    int index = 0;
+    for (const char *c = choices; length > 0; index++) {
+        size_t here = strcspn(c, "|");
+        if (here == length && memcmp(c, value, length) == 0) return index;
+        if (c[here] == '\0') break;
+        c += here + 1;
+    }
+    return -1;
+}
+
+void ls_option_choice_name(const ls_option *option, int index, char *out, size_t bytes) {
+    const char *c = option->choices;
+    for (; index > 0 && *c != '\0'; index--) {
+        c += strcspn(c, "|");
+        if (*c == '|') c++;
+    }
+    snprintf(out, bytes, "%.*s", (int)strcspn(c, "|"), c);
+}
+
+static ls_status out_of_range(ls_ctx *ctx, const char *where, const ls_option *option,
+                              const char *value) {
+    return LS_FAIL(ctx, LS_EUSE, "%s%s=%s is out of range: use %.12g to %.12g (%s)", where,
+                   option->key, value, option->low, option->high, option->help);
+}
+
+static ls_status set_reals(ls_ctx *ctx, const char *where, const ls_option *option,
+                           const char *value, ls_reals *into) {
+    ls_reals reals = {0};
+    for (const char *c = value; *c != '\0';) {
+        char one[64];
+        size_t here = strcspn(c, ",");
+        while (*c == ' ') c++, here--;
+        if (reals.count == LS_OPTION_REALS_MOST)
+            return LS_FAIL(ctx, LS_EUSE, "%s%s: at most %d numbers fit", where, option->key,
+                           LS_OPTION_REALS_MOST);
+        snprintf(one, sizeof one, "%.*s", (int)(here < sizeof one ? here : sizeof one - 1), c);
+        int64_t whole;
+        double number;
+        if (ls_parse_int(one, &whole)) number = (double)whole;
+        else if (!ls_parse_real(one, &number))
+            return LS_FAIL(ctx, LS_EUSE, "%s%s: `%s` is not a number (write them as 1,2,4)", where,
+                           option->key, one);
+        if (number < option->low || number > option->high)
+            return out_of_range(ctx, where, option, one);
+        reals.at[reals.count++] = number;
+        c += here;
+        if (*c == ',') c++;
+    }
+    *into = reals;
+    return LS_OK;
+}
+
+static ls_status set_field(ls_ctx *ctx, const char *where, const ls_option *option,
+                           const char *value, void *field) {
+    switch (option->type) {
+    case LS_OPTION_INT: {
+        int64_t number;
+        if (!ls_parse_int(value, &number))
+            return LS_FAIL(ctx, LS_EUSE, "%s%s=%s is not a whole number (%s)", where, option->key,
+                           value, option->help);
+        if ((double)number < option->low || (double)number > option->high)
+            return out_of_range(ctx, where, option, value);
+        *(int64_t *)field = number;
+        return LS_OK;
+    }
+    case LS_OPTION_REAL: {
+        double number;
+        if (!ls_parse_real(value, &number))
+            return LS_FAIL(ctx, LS_EUSE, "%s%s=%s is not a number (%s)", where, option->key, value,
+                           option->help);
+        if (number < option->low || number > option->high)
+            return out_of_range(ctx, where, option, value);
+        *(double *)field = number;
+        return LS_OK;
+    }
+    case LS_OPTION_BOOL: {
+        static const char *const words[] = {"false", "true", "no", "yes", "off", "on", "0", "1"};
+        for (int i = 0; i < 8; i++)
+            if (strcmp(value, words[i]) == 0) {
+                *(bool *)field = i % 2 == 1;
+                return LS_OK;
+            }
+        return LS_FAIL(ctx, LS_EUSE, "%s%s=%s: write true or false (%s)", where, option->key, value,
+                       option->help);
+    }
+    case LS_OPTION_CHOICE: {
+        int index = choice_index(option->choices, value);
+        if (index < 0)
+            return LS_FAIL(ctx, LS_EUSE, "%s%s=%s: choose one of %s", where, option->key, value,
+                           option->choices);
+        *(int *)field = index;
+        return LS_OK;
+    }
+    case LS_OPTION_TEXT:
+        if (strlen(value) >= LS_OPTION_TEXT_BYTES)
+            return LS_FAIL(ctx, LS_EUSE, "%s%s: the text is longer than %d bytes", where,
+                           option->key, LS_OPTION_TEXT_BYTES - 1);
+        memset(field, 0, LS_OPTION_TEXT_BYTES);
+        memcpy(field, value, strlen(value));
+        return LS_OK;
+    case LS_OPTION_REALS: return set_reals(ctx, where, option, value, field);
+    }
+    return LS_FAIL(ctx, LS_EBUG, "option %s has no type", option->key);
+}
+
+ls_status ls_options_default(ls_ctx *ctx, const ls_option_table *table, void *into) {
+    memset(into, 0, table->size);
+    for (size_t i = 0; i < table->count; i++) {
+        const ls_option *option = &table->options[i];
+        if (set_field(ctx, "", option, option->fallback, (char *)into + option->offset) != LS_OK)
+            return LS_EBUG;
+    }
+    return LS_OK;
+}
+
+ls_status ls_options_set(ls_ctx *ctx, const ls_option_table *table, const char *where,
+                         const char *key, const char *value, void *into) {
+    const ls_option *option = ls_options_find(table, key);
+    if (option != NULL)
+        return set_field(ctx, where, option, value, (char *)into + option->offset);
+    const char *nearest = NULL;
+    int distance = 4;
+    for (size_t i = 0; i < table->count; i++) {
+        int here = ls_text_distance(key, table->options[i].key);
+        if (here < distance) {
+            distance = here;
+            nearest = table->options[i].key;
+        }
+    }
+    if (nearest != NULL)
+        return LS_FAIL(ctx, LS_EUSE, "there is no key %s%s: did you mean %s%s?", where, key, where,
+                       nearest);
+    return LS_FAIL(ctx, LS_EUSE, "there is no key %s%s here", where, key);
+}
+
+/* The shortest text that strtod reads back to the same bits. */
+static void print_real(ls_ctx *ctx, ls_text *out, double value) {
+    char text[40];
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value) break;
+    }
+    ls_text_printf(ctx, out, "%s", text);
+}
+
+void ls_option_print(ls_ctx *ctx, const ls_option *option, const void *from, ls_text *out) {
+    const void *field = (const char *)from + option->offset;
+    switch (option->type) {
+    case LS_OPTION_INT: ls_text_printf(ctx, out, "%lld", (long long)*(const int64_t *)field); break;
+    case LS_OPTION_REAL: print_real(ctx, out, *(const double *)field); break;
+    case LS_OPTION_BOOL: ls_text_printf(ctx, out, "%s", *(const bool *)field ? "true" : "false"); break;
+    case LS_OPTION_CHOICE: {
+        char name[64];
+        ls_option_choice_name(option, *(const int *)field, name, sizeof name);
+        ls_text_printf(ctx, out, "%s", name);
+        break;
+    }
+    case LS_OPTION_TEXT: ls_text_printf(ctx, out, "%s", (const char *)field); break;
+    case LS_OPTION_REALS: {
+        const ls_reals *reals = field;
+        for (int64_t i = 0; i < reals->count; i++) {
+            if (i > 0) ls_text_append(ctx, out, ",", 1);
+            print_real(ctx, out, reals->at[i]);
+        }
+        break;
+    }
+    }
+}

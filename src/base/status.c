@@ -1,0 +1,96 @@
+#include "base/status.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+
+const char *ls_status_name(ls_status code) {
+    switch (code) {
+#define CASE(name, value, exit_code, sentence, hint)                                               \
+    case LS_##name: return #name;
+        LS_STATUS_MAP(CASE)
+#undef CASE
+    }
+    return "unknown";
+}
+
+const char *ls_status_sentence(ls_status code) {
+    switch (code) {
+#define CASE(name, value, exit_code, sentence, hint)                                               \
+    case LS_##name: return sentence;
+        LS_STATUS_MAP(CASE)
+#undef CASE
+    }
+    return "unknown";
+}
+
+const char *ls_status_hint(ls_status code) {
+    switch (code) {
+#define CASE(name, value, exit_code, sentence, hint)                                               \
+    case LS_##name: return hint;
+        LS_STATUS_MAP(CASE)
+#undef CASE
+    }
+    return "";
+}
+
+int ls_status_exit_code(ls_status code) {
+    switch (code) {
+#define CASE(name, value, exit_code, sentence, hint)                                               \
+    case LS_##name: return exit_code;
+        LS_STATUS_MAP(CASE)
+#undef CASE
+    }
+    return 70;
+}
+
+ls_status ls_fail_at(ls_ctx *ctx, const char *file, int line, ls_status code, const char *format,
+                     ...) {
+    /* The first failure is the cause; what follows from it must not overwrite it. */
+    if (ctx->error.code != LS_OK) return code;
+    ctx->error.code = code;
+    ctx->error.file = file;
+    ctx->error.line = line;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(ctx->error.message, sizeof ctx->error.message, format, arguments);
+    va_end(arguments);
+    return code;
+}
+
+void ls_say(const ls_ctx *ctx, const char *format, ...) {
+    if (ctx->log == NULL) return;
+    char line[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    ctx->log(ctx->log_user, line);
+}
+
+static void *take_aligned(void *user, size_t bytes) {
+    (void)user;
+    size_t rounded = (bytes + 63) & ~(size_t)63;
+    return rounded < bytes ? NULL : aligned_alloc(64, rounded == 0 ? 64 : rounded);
+}
+
+static void give_aligned(void *user, void *pointer) {
+    (void)user;
+    free(pointer);
+}
+
+ls_ctx ls_ctx_default(void) {
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    const char *wish = getenv("OMP_NUM_THREADS");
+    if (wish != NULL) {
+        char *end;
+        long value = strtol(wish, &end, 10);
+        if (end != wish && value > 0 && value <= 1024) processors = value;
+    }
+    return (ls_ctx){
+        .allocator = {.take = take_aligned, .give = give_aligned},
+        .threads = processors < 1 ? 1 : (int)processors,
+    };
+}

@@ -1,0 +1,81 @@
+/* Status codes and the context every fallible function takes.
+ *
+ * Every fallible function returns an ls_status; results leave through last pointer arguments.
+ * The first failure writes one sentence into the caller's context; LS_TRY passes the code on.
+ * The library never exits, aborts or prints. */
+#ifndef LS_BASE_STATUS_H
+#define LS_BASE_STATUS_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* code, value, exit code of the program, sentence, what to do */
+#define LS_STATUS_MAP(X)                                                                           \
+    X(OK, 0, 0, "done", "nothing")                                                                 \
+    X(EBAR, -1, 1, "a measurement failed its stated bar", "look at the figure that is named")      \
+    X(EUSE, -2, 2, "wrong use", "see `longshot help VERB` for the keys and their ranges")          \
+    X(EINPUT, -3, 3, "bad input or data", "mend or replace the file that is named")                \
+    X(ENOMEM, -4, 4, "out of memory", "use a smaller batch, length or model")                      \
+    X(EIO, -5, 4, "a file could not be read or written", "check space, limits and permissions")    \
+    X(ESTOP, -6, 75, "stopped on a signal after a checkpoint", "run the same command to go on")    \
+    X(EBUG, -7, 70, "an internal promise was broken", "please report the command and the message")
+
+#define LS_STATUS_ENUM(name, value, exit_code, sentence, hint) LS_##name = (value),
+typedef enum { LS_STATUS_MAP(LS_STATUS_ENUM) } ls_status;
+#undef LS_STATUS_ENUM
+
+typedef struct ls_error {
+    ls_status code;
+    char message[512];
+    const char *file; /* where in the source it was first noticed */
+    int line;
+} ls_error;
+
+/* Memory comes from here, so that a caller can supply its own and a test can make the k-th
+ * allocation fail. */
+typedef struct ls_allocator {
+    void *(*take)(void *user, size_t bytes); /* 64-byte aligned, or NULL */
+    void (*give)(void *user, void *pointer);
+    void *user;
+} ls_allocator;
+
+typedef struct ls_ctx {
+    ls_allocator allocator;
+    ls_error error;
+    int threads; /* worker threads of the kernels, at least 1 */
+    void (*log)(void *user, const char *line); /* progress and messages; may be NULL */
+    void *log_user;
+    int64_t allocations; /* made so far: lets a test prove that a loop makes none */
+} ls_ctx;
+
+/* A context on the C library's allocator, with as many threads as there are processors (or as
+ * OMP_NUM_THREADS says). */
+ls_ctx ls_ctx_default(void);
+
+const char *ls_status_name(ls_status code);
+const char *ls_status_sentence(ls_status code);
+const char *ls_status_hint(ls_status code);
+int ls_status_exit_code(ls_status code);
+
+ls_status ls_fail_at(ls_ctx *ctx, const char *file, int line, ls_status code, const char *format,
+                     ...) __attribute__((format(printf, 5, 6)));
+#define LS_FAIL(ctx, code, ...) ls_fail_at((ctx), __FILE__, __LINE__, (code), __VA_ARGS__)
+
+#define LS_TRY(expression)                                                                         \
+    do {                                                                                           \
+        ls_status ls_try_status_ = (expression);                                                   \
+        if (ls_try_status_ != LS_OK) return ls_try_status_;                                        \
+    } while (0)
+
+/* The same, leaving through the function's `fail:` label with `status` set. */
+#define LS_TRY_GOTO(expression)                                                                    \
+    do {                                                                                           \
+        status = (expression);                                                                     \
+        if (status != LS_OK) goto fail;                                                            \
+    } while (0)
+
+void ls_say(const ls_ctx *ctx, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif
