@@ -1,6 +1,7 @@
 # The kernels in src/tensor/cpu are compiled once per instruction set; the program picks at run time.
 # Every file there defines one table of kernels, LS_CPU_TABLE(<file name>), and is found by its name.
 file(GLOB CPU_KERNEL_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/tensor/cpu/*.c)
+file(GLOB CPU_LIB_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/tensor/cpu/lib/*.c) # what kernels share
 set(KERNEL_ISAS base)
 set(ISA_FLAGS_base "")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
@@ -27,7 +28,7 @@ const ls_kernel *const ls__cpu_kernels_${isa}[] = {
 ${entries}    NULL,
 };
 " @ONLY)
-  add_library(kernels_${isa} OBJECT ${CPU_KERNEL_SOURCES} ${CMAKE_BINARY_DIR}/generated/kernels_${isa}.c)
+  add_library(kernels_${isa} OBJECT ${CPU_KERNEL_SOURCES} ${CPU_LIB_SOURCES} ${CMAKE_BINARY_DIR}/generated/kernels_${isa}.c)
   target_link_libraries(kernels_${isa} PRIVATE longshot_flags)
   target_compile_options(kernels_${isa} PRIVATE ${ISA_FLAGS_${isa}} -ffp-contract=fast)
   target_compile_definitions(kernels_${isa} PRIVATE LS_ISA=${isa} LS_ISA_${isa}=1)
