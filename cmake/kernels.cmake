@@ -30,7 +30,7 @@ ${entries}    NULL,
 " @ONLY)
   add_library(kernels_${isa} OBJECT ${CPU_KERNEL_SOURCES} ${CPU_LIB_SOURCES} ${CMAKE_BINARY_DIR}/generated/kernels_${isa}.c)
   target_link_libraries(kernels_${isa} PRIVATE longshot_flags)
-  target_compile_options(kernels_${isa} PRIVATE ${ISA_FLAGS_${isa}} -ffp-contract=$<IF:$<C_COMPILER_ID:Clang>,fast-honor-pragmas,fast>)
+  target_compile_options(kernels_${isa} PRIVATE ${ISA_FLAGS_${isa}} -ffp-contract=$<IF:$<C_COMPILER_ID:Clang>,on,fast>)
   target_compile_definitions(kernels_${isa} PRIVATE LS_ISA=${isa} LS_ISA_${isa}=1)
   list(APPEND KERNEL_OBJECTS $<TARGET_OBJECTS:kernels_${isa}>)
 endforeach()

@@ -155,8 +155,10 @@ static problem make_problem(shape s, ls_dtype a_type, ls_dtype b_type, ls_dtype 
                 sum += product;
                 scale += fabs(product);
             }
-            if (bias) sum += get(bias_type, bias_data, j);
-            if (add) sum += get(c_type, p.c_before, (i + 1) * g->c_stride + j);
+            double other = bias ? get(bias_type, bias_data, j) : 0;
+            double old = add ? get(c_type, p.c_before, (i + 1) * g->c_stride + j) : 0;
+            sum += other + old;
+            scale += fabs(other) + fabs(old);
             p.want[i * s.n + j] = sum;
             p.scale[i * s.n + j] = scale + 1e-30;
         }
