@@ -36,4 +36,8 @@ typedef struct ls_gemm {
 void ls_gemm_run(const ls_gemm *g, int threads, void *workspace);
 size_t ls_gemm_workspace(const ls_gemm *g, int threads);
 
+#define ls_gemm_backend_name LS_ISA_SYMBOL(ls__gemm_backend_name)
+/* What multiplies many rows of this type on this machine. */
+const char *ls_gemm_backend_name(ls_dtype type);
+
 #endif
