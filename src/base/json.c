@@ -12,8 +12,10 @@ static bool too_deep(const char *text, size_t length) {
     for (size_t i = 0; i < length; i++) {
         char c = text[i];
         if (quoted) {
-            if (c == '\\') i++;
-            else if (c == '"') quoted = false;
+            if (c == '\\')
+                i++;
+            else if (c == '"')
+                quoted = false;
         } else if (c == '"') {
             quoted = true;
         } else if (c == '{' || c == '[') {
@@ -34,6 +36,20 @@ ls_status ls_json_parse(ls_ctx *ctx, const char *text, size_t length, const char
     *out = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
     if (*out == NULL)
         return LS_FAIL(ctx, LS_EINPUT, "%s, line %d: %s", what, error.line, error.text);
+    return LS_OK;
+}
+
+ls_status ls_json_parse_line(ls_ctx *ctx, const char *text, size_t length, const char *what,
+                             int64_t line, json_t **out) {
+    *out = NULL;
+    if (too_deep(text, length))
+        return LS_FAIL(ctx, LS_EINPUT, "%s, line %lld: JSON nested deeper than %d", what,
+                       (long long)line, DEPTH_MOST);
+    json_error_t error;
+    *out = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+    if (*out == NULL)
+        return LS_FAIL(ctx, LS_EINPUT, "%s, line %lld, column %d: %s", what, (long long)line,
+                       error.column, error.text);
     return LS_OK;
 }
 

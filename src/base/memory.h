@@ -12,6 +12,9 @@ void *ls_new(ls_ctx *ctx, size_t count, size_t size);
 void *ls_new_raw(ls_ctx *ctx, size_t count, size_t size);
 /* A larger copy of an array (old may be NULL); old stays valid where NULL comes back. */
 void *ls_grow(ls_ctx *ctx, void *old, size_t old_count, size_t new_count, size_t size);
+/* Room for `wanted` elements in a growable array: `array` is the address of its pointer. Grows by
+ * doubling; false with the context's error set and the array as it was. */
+bool ls_array_reserve(ls_ctx *ctx, void *array, size_t *capacity, size_t wanted, size_t size);
 char *ls_copy_text(ls_ctx *ctx, const char *text);
 void ls_free(ls_ctx *ctx, void *pointer); /* NULL is fine */
 
@@ -23,10 +26,18 @@ static inline bool ls_mul(int64_t a, int64_t b, int64_t *out) {
 static inline bool ls_add(int64_t a, int64_t b, int64_t *out) {
     return a >= 0 && b >= 0 && !__builtin_add_overflow(a, b, out);
 }
-static inline int64_t ls_min(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t ls_max(int64_t a, int64_t b) { return a > b ? a : b; }
-static inline int64_t ls_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-static inline int64_t ls_round_up(int64_t a, int64_t b) { return ls_ceil_div(a, b) * b; }
+static inline int64_t ls_min(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+static inline int64_t ls_max(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+static inline int64_t ls_ceil_div(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+static inline int64_t ls_round_up(int64_t a, int64_t b) {
+    return ls_ceil_div(a, b) * b;
+}
 
 /* Growable bytes, always followed by a NUL that is not counted. Zero-initialise; a failed append
  * is remembered (ctx's error) and later appends do nothing, so a writer checks once at the end
