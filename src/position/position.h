@@ -13,9 +13,9 @@
 
 /* A set of keys that each query may see, and the coordinates by which it sees them. */
 typedef struct ls_piece {
-    int64_t lo, hi;               /* admitted true distances, inclusive */
-    int64_t block;                /* blockwise causal attention, 0: off */
-    int64_t key_first, key_end;   /* admitted true key positions [first, end) */
+    int64_t lo, hi;                   /* admitted true distances, inclusive */
+    int64_t block;                    /* blockwise causal attention, 0: off */
+    int64_t key_first, key_end;       /* admitted true key positions [first, end) */
     ls_position_map query_at, key_at; /* coordinates for rotation and bias */
 } ls_piece;
 
@@ -23,10 +23,10 @@ typedef struct ls_attend {
     /* from the mixer */
     int64_t width, heads, groups, key_width, value_width;
     bool causal;
-    double scale;           /* of q.k; a method may change it (T5: 1) */
+    double scale;            /* of q.k; a method may change it (T5: 1) */
     const int64_t *dilation; /* [heads] or NULL */
-    ls_tensor *valid;       /* u8 [B,N] or NULL */
-    int64_t trained_length; /* l: what extensions measure against; 0 where it is not known */
+    ls_tensor *valid;        /* u8 [B,N] or NULL */
+    int64_t trained_length;  /* l: what extensions measure against; 0 where it is not known */
     /* from the position method */
     bool rotates;
     ls_rotary rotary;
@@ -43,13 +43,21 @@ typedef struct ls_attend {
 } ls_attend;
 
 typedef enum {
-    LS_POSITION_ABSOLUTE = 1,   /* enters at the embedding */
-    LS_POSITION_RELATIVE = 2,   /* scores see distances only */
-    LS_POSITION_ROTARY = 4,     /* frequencies can be extended */
-    LS_POSITION_CAUSAL = 8,     /* causal models only */
-    LS_POSITION_BOUNDED = 16,   /* undefined beyond a length (learned) */
-    LS_POSITION_LEARNED = 32,   /* has parameters */
+    LS_POSITION_ABSOLUTE = 1, /* enters at the embedding */
+    LS_POSITION_RELATIVE = 2, /* scores see distances only */
+    LS_POSITION_ROTARY = 4,   /* frequencies can be extended */
+    LS_POSITION_CAUSAL = 8,   /* causal models only */
+    LS_POSITION_BOUNDED = 16, /* undefined beyond a length (learned) */
+    LS_POSITION_LEARNED = 32, /* has parameters */
 } ls_position_traits;
+
+/* What `apply` asks of a method alone. */
+typedef struct ls_table_request {
+    int64_t width, heads, length;
+    bool causal;
+    const double *distances; /* key minus query, for bucket tables; or NULL */
+    int64_t distance_count;
+} ls_table_request;
 
 typedef struct ls_position_type {
     const char *name, *summary, *paper;
@@ -62,19 +70,11 @@ typedef struct ls_position_type {
     /* Fills in the attention's position part; NULL for absolute methods and none. Called once per
      * layer; parameters shared by all layers are declared with ls_shared_param. */
     void (*attend)(ls_program *p, const void *options, ls_attend *attend);
-    /* Named constants for `longshot apply position=NAME`: fills *values (ls_new) with rows x columns;
-     * NULL where the method has none. */
-    ls_status (*table)(ls_ctx *ctx, const void *options, const struct ls_table_request *request,
+    /* Named constants for `longshot apply position=NAME`: fills *values (ls_new) with rows x
+     * columns; NULL where the method has none. */
+    ls_status (*table)(ls_ctx *ctx, const void *options, const ls_table_request *request,
                        double **values, int64_t *rows, int64_t *columns);
 } ls_position_type;
-
-/* What `apply` asks of a method alone. */
-typedef struct ls_table_request {
-    int64_t width, heads, length;
-    bool causal;
-    const double *distances; /* key minus query, for bucket tables; or NULL */
-    int64_t distance_count;
-} ls_table_request;
 
 typedef struct ls_extension_type {
     const char *name, *summary, *paper;

@@ -17,8 +17,14 @@ ls_tensor *ls_residual_norm(ls_program *p, ls_norm_kind kind, double epsilon, ls
                             ls_tensor *delta, ls_tensor *weight, ls_tensor *bias, ls_tensor **sum);
 
 typedef enum {
-    LS_ACT_NONE, LS_ACT_GELU, LS_ACT_GELU_TANH, LS_ACT_SILU, LS_ACT_RELU, LS_ACT_RELU2,
-    LS_ACT_SIGMOID, LS_ACT_TANH
+    LS_ACT_NONE,
+    LS_ACT_GELU,
+    LS_ACT_GELU_TANH,
+    LS_ACT_SILU,
+    LS_ACT_RELU,
+    LS_ACT_RELU2,
+    LS_ACT_SIGMOID,
+    LS_ACT_TANH
 } ls_act_kind;
 /* y = act(x); with `gated` the last axis holds [gate | value] and y = act(gate) * value. */
 ls_tensor *ls_activate(ls_program *p, ls_act_kind kind, bool gated, ls_tensor *x);
@@ -37,9 +43,9 @@ ls_tensor *ls_embed(ls_program *p, ls_tensor *ids, ls_tensor *table);
 ls_tensor *ls_position_rows(ls_program *p, ls_tensor *table, int64_t T);
 
 /* Loss of the joined output projection and softmax cross-entropy: loss[n] = -log softmax(x W^T)
- * [target[n]], in pieces of rows, so that whole logits never exist. Rows with target < 0 have loss 0.
- * With `grad` the objective sum_n weight[n] * loss[n] seeds the backward part. ids and weights are
- * [B,T]; loss is [B,T] in the wide type. */
+ * [target[n]], in pieces of rows, so that whole logits never exist. Rows with target < 0 have loss
+ * 0. With `grad` the objective sum_n weight[n] * loss[n] seeds the backward part. ids and weights
+ * are [B,T]; loss is [B,T] in the wide type. */
 ls_tensor *ls_linear_cross_entropy(ls_program *p, ls_tensor *x, ls_tensor *weight, ls_tensor *bias,
                                    ls_tensor *targets, ls_tensor *weights);
 /* The last row of each sequence: [B,T,D] -> [B,D]. No gradient. */
@@ -61,14 +67,15 @@ typedef struct ls_position_map {
 double ls_position_map_at(ls_position_map map, int64_t position);
 
 /* Frequencies that depend on the current length call back: fills frequency[pairs], *factor. */
-typedef void (*ls_frequency_fn)(const void *user, int64_t length, double *frequency, double *factor);
+typedef void (*ls_frequency_fn)(const void *user, int64_t length, double *frequency,
+                                double *factor);
 
 enum { LS_PAIRS_MOST = 512 };
 /* A rotation of pairs by position * frequency, with an optional exponential factor (xPos). */
 typedef struct ls_rotary {
-    int64_t pairs;       /* the first 2 * pairs elements of a head are rotated */
-    bool halves;         /* pair i = (i, i + pairs), else (2i, 2i + 1) */
-    double factor;       /* on cosine and sine (YaRN's and LongRoPE's temperature) */
+    int64_t pairs;                   /* the first 2 * pairs elements of a head are rotated */
+    bool halves;                     /* pair i = (i, i + pairs), else (2i, 2i + 1) */
+    double factor;                   /* on cosine and sine (YaRN's and LongRoPE's temperature) */
     double frequency[LS_PAIRS_MOST]; /* radians per position */
     /* log of the xPos decay per position and pair, 0 for plain rotation. Keys carry
      * exp(log_decay * (block * floor(m / block) - m)), so that it stays in a narrow range; the
@@ -107,20 +114,20 @@ enum { LS_SEGMENTS_MOST = 4 };
  *   and with dilation: (n - m) divisible by the head's dilation d, lo <= (n - m) / d <= hi.
  * Score: scale * q.k [with xPos decay] + bias of the distance between query and key coordinate. */
 typedef struct ls_segment {
-    ls_tensor *q;       /* [B,T,H,K] */
-    ls_tensor *k, *v;   /* [B,N,G,K], [B,N,G,V]: plain, or a cache from ls_cache_append */
-    int64_t lo, hi;     /* LS_FAR for no bound */
+    ls_tensor *q;     /* [B,T,H,K] */
+    ls_tensor *k, *v; /* [B,N,G,K], [B,N,G,V]: plain, or a cache from ls_cache_append */
+    int64_t lo, hi;   /* LS_FAR for no bound */
     int64_t key_first, key_end;
     int64_t block;
-    const int64_t *dilation; /* [H] or NULL; copied */
-    ls_tensor *valid;   /* u8 [B,N] or NULL */
+    const int64_t *dilation;          /* [H] or NULL; copied */
+    ls_tensor *valid;                 /* u8 [B,N] or NULL */
     ls_position_map query_at, key_at; /* coordinates whose difference the bias sees */
     ls_tensor *slopes;  /* wide [H]: bias = -slope * distance (|distance| where bidirectional) */
     ls_tensor *table;   /* wide [H,R]: bias = table[clamp(distance + table_zero, 0, R - 1)] */
     int64_t table_zero; /* column of distance 0 */
     ls_tensor *relative, *relative_q; /* [R,H,K], [B,T,H,K]: score += scale * relative_q . relative[
                                          clamp(distance, 0, R - 1)] (Transformer-XL) */
-    bool decays;        /* xPos: keys are block-referenced as ls_rotary says */
+    bool decays;                      /* xPos: keys are block-referenced as ls_rotary says */
     int64_t decay_block, decay_pairs;
     bool decay_halves;
     double log_decay[LS_PAIRS_MOST];
@@ -132,7 +139,7 @@ ls_segment ls_segment_all(ls_tensor *q, ls_tensor *k, ls_tensor *v);
 
 typedef struct ls_attention_options {
     double scale;
-    bool off_by_one;   /* the softmax's sum has an extra 1 (a key of score 0 without value) */
+    bool off_by_one; /* the softmax's sum has an extra 1 (a key of score 0 without value) */
 } ls_attention_options;
 
 /* One softmax over all segments. Returns [B,T,H,V]; *lse (optional) is the log of the sum of
