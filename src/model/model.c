@@ -2,10 +2,9 @@
 #include "model/model.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "model/safetensors.h"
+#include "model/weights.h"
 
 enum { NORM_PRE, NORM_POST };
 
@@ -134,6 +133,10 @@ void ls_model_free(ls_model *model) {
     if (model == NULL) return;
     ls_parameters_free(model->store);
     ls_free(model->ctx, model);
+}
+
+ls_status ls_model_load(ls_model *model, const char *path) {
+    return ls_weights_load(model->ctx, path, model->store);
 }
 
 ls_status ls_model_program(ls_model *model, ls_model_use use, ls_program_options options,

@@ -51,10 +51,8 @@ typedef struct ls_model {
 ls_status ls_model_new(ls_ctx *ctx, const ls_model_config *config, ls_dtype type, uint64_t seed,
                        bool with_gradient, ls_model **out);
 void ls_model_free(ls_model *model);
-/* Weights by name from a safetensors file (all must be there, of the right shape), and back (f32;
- * f64 where the model is). */
+/* Weights by name from a safetensors file: all must be there, of the right shape. */
 ls_status ls_model_load(ls_model *model, const char *path);
-ls_status ls_model_save(const ls_model *model, const char *path);
 
 typedef enum {
     LS_MODEL_TRAIN,  /* gradients of sum weights * loss; inputs tokens, targets, weights; keeps loss
