@@ -8,8 +8,8 @@
 typedef enum {
     LS_MIXER_CAUSAL = 1,
     LS_MIXER_BIDIRECTIONAL = 2,
-    LS_MIXER_STREAMING = 4,  /* obeys the law of the cut */
-    LS_MIXER_POSITIONS = 8,  /* takes a position method */
+    LS_MIXER_STREAMING = 4, /* obeys the law of the cut */
+    LS_MIXER_POSITIONS = 8, /* takes a position method */
 } ls_mixer_traits;
 
 /* A mixer in its place: what its functions are given. */

@@ -13,9 +13,9 @@
 
 /* A set of keys that each query may see, and the coordinates by which it sees them. */
 typedef struct ls_piece {
-    int64_t lo, hi;               /* admitted true distances, inclusive */
-    int64_t block;                /* blockwise causal attention, 0: off */
-    int64_t key_first, key_end;   /* admitted true key positions [first, end) */
+    int64_t lo, hi;                   /* admitted true distances, inclusive */
+    int64_t block;                    /* blockwise causal attention, 0: off */
+    int64_t key_first, key_end;       /* admitted true key positions [first, end) */
     ls_position_map query_at, key_at; /* coordinates for rotation and bias */
 } ls_piece;
 
@@ -23,17 +23,17 @@ typedef struct ls_attend {
     /* from the mixer and the program */
     int64_t width, heads, groups, key_width, value_width;
     bool causal;
-    double scale;           /* of q.k; a method may change it (T5: 1) */
+    double scale;            /* of q.k; a method may change it (T5: 1) */
     const int64_t *dilation; /* [heads] or NULL */
-    ls_tensor *valid;       /* u8 [B,N] or NULL */
-    int64_t trained_length; /* l: what extensions measure against; 0 where it is not known */
-    int64_t planned_length; /* most tokens a sequence of the program will have */
+    ls_tensor *valid;        /* u8 [B,N] or NULL */
+    int64_t trained_length;  /* l: what extensions measure against; 0 where it is not known */
+    int64_t planned_length;  /* most tokens a sequence of the program will have */
     /* from the position method */
     bool rotates;
     ls_rotary rotary;
     double rotary_base; /* frequency[i] = base^(-i / pairs) as trained */
-    ls_tensor *slopes; /* wide [H] */
-    ls_tensor *table;  /* wide [H,R] */
+    ls_tensor *slopes;  /* wide [H] */
+    ls_tensor *table;   /* wide [H,R] */
     int64_t table_zero;
     ls_tensor *content_bias, *distance_bias; /* Transformer-XL's u and v, [H,K]; NULL: none */
     ls_tensor *relative;                     /* [R,H,K] */
@@ -45,12 +45,12 @@ typedef struct ls_attend {
 } ls_attend;
 
 typedef enum {
-    LS_POSITION_ABSOLUTE = 1,   /* enters at the embedding */
-    LS_POSITION_RELATIVE = 2,   /* scores see distances only */
-    LS_POSITION_ROTARY = 4,     /* frequencies can be extended */
-    LS_POSITION_CAUSAL = 8,     /* causal models only */
-    LS_POSITION_BOUNDED = 16,   /* undefined beyond a length (learned) */
-    LS_POSITION_LEARNED = 32,   /* has parameters */
+    LS_POSITION_ABSOLUTE = 1, /* enters at the embedding */
+    LS_POSITION_RELATIVE = 2, /* scores see distances only */
+    LS_POSITION_ROTARY = 4,   /* frequencies can be extended */
+    LS_POSITION_CAUSAL = 8,   /* causal models only */
+    LS_POSITION_BOUNDED = 16, /* undefined beyond a length (learned) */
+    LS_POSITION_LEARNED = 32, /* has parameters */
 } ls_position_traits;
 
 /* What `apply` asks of a method alone. */
@@ -72,8 +72,8 @@ typedef struct ls_position_type {
     /* Fills in the attention's position part; NULL for absolute methods and none. Called once per
      * layer; parameters shared by all layers are declared with ls_shared_param. */
     void (*attend)(ls_program *p, const void *options, ls_attend *attend);
-    /* Named constants for `longshot apply position=NAME`: fills *values (ls_new) with rows x columns;
-     * NULL where the method has none. */
+    /* Named constants for `longshot apply position=NAME`: fills *values (ls_new) with rows x
+     * columns; NULL where the method has none. */
     ls_status (*table)(ls_ctx *ctx, const void *options, const ls_table_request *request,
                        double **values, int64_t *rows, int64_t *columns);
 } ls_position_type;
@@ -83,8 +83,8 @@ typedef struct ls_extension_type {
     ls_option_table options;
     unsigned needs; /* traits that the position method must have */
     bool causal;    /* causal models only */
-    /* Edits the attend, or refuses (LS_EUSE, one sentence). It records nothing, so that what it does
-     * can be asked without a program. */
+    /* Edits the attend, or refuses (LS_EUSE, one sentence). It records nothing, so that what it
+     * does can be asked without a program. */
     ls_status (*extend)(ls_ctx *ctx, const void *options, ls_attend *attend);
 } ls_extension_type;
 
@@ -135,14 +135,15 @@ ls_retention ls_piece_retention(const ls_attend *attend, const ls_piece *piece);
 /* ---- for extensions ---- */
 
 /* How frequencies that depend on the current length Lc are used; names a result must carry.
- * fixed: Lc is the planned final length. call: Lc is the length after the current run, so chunks and
- * one pass differ past l. row: query n and its keys use Lc = n + 1, which takes tokens one by one. */
+ * fixed: Lc is the planned final length. call: Lc is the length after the current run, so chunks
+ * and one pass differ past l. row: query n and its keys use Lc = n + 1, which takes tokens one by
+ * one. */
 typedef enum { LS_DYNAMIC_FIXED, LS_DYNAMIC_CALL, LS_DYNAMIC_ROW } ls_dynamic_mode;
 /* Makes the rotation follow the length; `planned` 0: attend's. LS_EUSE where the trained length is
  * not known or another extension already follows the length. */
 ls_status ls_attend_follow_length(ls_ctx *ctx, const char *name, ls_attend *attend,
-                                  ls_dynamic_mode mode, int64_t planned, ls_frequency_fn frequencies,
-                                  const void *options);
+                                  ls_dynamic_mode mode, int64_t planned,
+                                  ls_frequency_fn frequencies, const void *options);
 /* `given`, or where it is 0 the trained length; LS_EUSE where that is unknown too. */
 ls_status ls_attend_length(ls_ctx *ctx, const char *name, const ls_attend *attend, int64_t given,
                            int64_t *out);

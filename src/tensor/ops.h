@@ -17,8 +17,14 @@ ls_tensor *ls_residual_norm(ls_program *p, ls_norm_kind kind, double epsilon, ls
                             ls_tensor *delta, ls_tensor *weight, ls_tensor *bias, ls_tensor **sum);
 
 typedef enum {
-    LS_ACT_NONE, LS_ACT_GELU, LS_ACT_GELU_TANH, LS_ACT_SILU, LS_ACT_RELU, LS_ACT_RELU2,
-    LS_ACT_SIGMOID, LS_ACT_TANH
+    LS_ACT_NONE,
+    LS_ACT_GELU,
+    LS_ACT_GELU_TANH,
+    LS_ACT_SILU,
+    LS_ACT_RELU,
+    LS_ACT_RELU2,
+    LS_ACT_SIGMOID,
+    LS_ACT_TANH
 } ls_act_kind;
 /* y = act(x); with `gated` the last axis holds [gate | value] and y = act(gate) * value. */
 ls_tensor *ls_activate(ls_program *p, ls_act_kind kind, bool gated, ls_tensor *x);
@@ -33,14 +39,14 @@ ls_tensor *ls_dropout(ls_program *p, ls_tensor *x, double share);
 
 /* y[B,T,D] = table[ids[B,T]]. */
 ls_tensor *ls_embed(ls_program *p, ls_tensor *ids, ls_tensor *table);
-/* y[T,D] = table[min(start + t, R - 1)]: learned positions. A caller that does not want the last row
- * repeated sees to it that start + T <= R. */
+/* y[T,D] = table[min(start + t, R - 1)]: learned positions. A caller that does not want the last
+ * row repeated sees to it that start + T <= R. */
 ls_tensor *ls_position_rows(ls_program *p, ls_tensor *table, int64_t T);
 
 /* Loss of the joined output projection and softmax cross-entropy: loss[n] = -log softmax(x W^T)
- * [target[n]], in pieces of rows, so that whole logits never exist. Rows with target < 0 have loss 0.
- * With `grad` the objective sum_n weight[n] * loss[n] seeds the backward part. ids and weights are
- * [B,T]; loss is [B,T] in the wide type. */
+ * [target[n]], in pieces of rows, so that whole logits never exist. Rows with target < 0 have loss
+ * 0. With `grad` the objective sum_n weight[n] * loss[n] seeds the backward part. ids and weights
+ * are [B,T]; loss is [B,T] in the wide type. */
 ls_tensor *ls_linear_cross_entropy(ls_program *p, ls_tensor *x, ls_tensor *weight, ls_tensor *bias,
                                    ls_tensor *targets, ls_tensor *weights);
 /* The last row of each sequence: [B,T,D] -> [B,D]. No gradient. */
@@ -70,13 +76,14 @@ typedef void (*ls_frequency_fn)(const ls_rotary *rotary, int64_t length, double 
 
 /* A rotation of pairs by position * frequency, with an optional exponential factor (xPos). */
 struct ls_rotary {
-    int64_t pairs;       /* the first 2 * pairs elements of a head are rotated */
-    bool halves;         /* pair i = (i, i + pairs), else (2i, 2i + 1) */
-    double factor;       /* on cosine and sine (YaRN's and LongRoPE's temperature) */
+    int64_t pairs;                   /* the first 2 * pairs elements of a head are rotated */
+    bool halves;                     /* pair i = (i, i + pairs), else (2i, 2i + 1) */
+    double factor;                   /* on cosine and sine (YaRN's and LongRoPE's temperature) */
     double frequency[LS_PAIRS_MOST]; /* radians per position */
     /* log of the xPos decay per position and pair, 0 for plain rotation. Keys carry
      * exp(log_decay * (block * floor(c / block) - c)) where c is their mapped position, so that it
-     * stays in a narrow range; the query's part is applied inside ls_attention, per block of keys. */
+     * stays in a narrow range; the query's part is applied inside ls_attention, per block of keys.
+     */
     bool decays;
     int64_t decay_block;
     double log_decay[LS_PAIRS_MOST];
@@ -91,8 +98,8 @@ ls_tensor *ls_rotate(ls_program *p, ls_tensor *x, const ls_rotary *rotary, ls_po
                      bool as_key);
 
 typedef enum { LS_SINUSOID_INTERLEAVED, LS_SINUSOID_FAIRSEQ, LS_SINUSOID_XL } ls_sinusoid_layout;
-/* rows [T,D] for positions start..start+T-1 (relative = false), or [R,D] for distances 0..R-1. In the
- * fairseq layout the first position stands at 2, and the last column of an odd width is 0. */
+/* rows [T,D] for positions start..start+T-1 (relative = false), or [R,D] for distances 0..R-1. In
+ * the fairseq layout the first position stands at 2, and the last column of an odd width is 0. */
 ls_tensor *ls_sinusoid(ls_program *p, ls_sinusoid_layout layout, int64_t rows, int64_t width,
                        bool relative);
 /* One element of such a table, for tests and `apply`. */
@@ -112,20 +119,20 @@ enum { LS_SEGMENTS_MOST = 4 };
  *   and with dilation: (n - m) divisible by the head's dilation d, lo <= (n - m) / d <= hi.
  * Score: scale * q.k [with xPos decay] + bias of the distance between query and key coordinate. */
 typedef struct ls_segment {
-    ls_tensor *q;       /* [B,T,H,K] */
-    ls_tensor *k, *v;   /* [B,N,G,K], [B,N,G,V]: plain, or a cache from ls_cache_append */
-    int64_t lo, hi;     /* LS_FAR for no bound */
+    ls_tensor *q;     /* [B,T,H,K] */
+    ls_tensor *k, *v; /* [B,N,G,K], [B,N,G,V]: plain, or a cache from ls_cache_append */
+    int64_t lo, hi;   /* LS_FAR for no bound */
     int64_t key_first, key_end;
     int64_t block;
-    const int64_t *dilation; /* [H] or NULL; copied */
-    ls_tensor *valid;   /* u8 [B,N] or NULL */
+    const int64_t *dilation;          /* [H] or NULL; copied */
+    ls_tensor *valid;                 /* u8 [B,N] or NULL */
     ls_position_map query_at, key_at; /* coordinates whose difference the bias sees */
     ls_tensor *slopes;  /* wide [H]: bias = -slope * distance (|distance| where bidirectional) */
     ls_tensor *table;   /* wide [H,R]: bias = table[clamp(distance + table_zero, 0, R - 1)] */
     int64_t table_zero; /* column of distance 0 */
     ls_tensor *relative, *relative_q; /* [R,H,K], [B,T,H,K]: score += scale * relative_q . relative[
                                          clamp(distance, 0, R - 1)] (Transformer-XL) */
-    bool decays;        /* xPos: keys are block-referenced as ls_rotary says */
+    bool decays;                      /* xPos: keys are block-referenced as ls_rotary says */
     int64_t decay_block, decay_pairs;
     bool decay_halves;
     double log_decay[LS_PAIRS_MOST];
@@ -137,7 +144,7 @@ ls_segment ls_segment_all(ls_tensor *q, ls_tensor *k, ls_tensor *v);
 
 typedef struct ls_attention_options {
     double scale;
-    bool off_by_one;   /* the softmax's sum has an extra 1 (a key of score 0 without value) */
+    bool off_by_one; /* the softmax's sum has an extra 1 (a key of score 0 without value) */
 } ls_attention_options;
 
 /* One softmax over all segments. Returns [B,T,H,V]; *lse (optional) is the log of the sum of

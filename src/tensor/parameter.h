@@ -21,9 +21,20 @@ typedef struct ls_init {
     ls_init_kind kind;
     double a;
     void (*fill)(double *values, int64_t count, double a); /* CUSTOM */
-    bool no_decay;    /* weight decay leaves it alone (norms, biases, position tables) */
-    bool full;        /* kept in the master's type also where products run in bf16 */
+    bool no_decay; /* weight decay leaves it alone (norms, biases, position tables) */
+    bool full;     /* kept in the master's type also where products run in bf16 */
 } ls_init;
+
+/* The usual ones: weights of products, biases (of products: always full), gains of norms. */
+static inline ls_init ls_init_normal(double deviation) {
+    return (ls_init){.kind = LS_INIT_NORMAL, .a = deviation};
+}
+static inline ls_init ls_init_bias(void) {
+    return (ls_init){.kind = LS_INIT_ZERO, .no_decay = true, .full = true};
+}
+static inline ls_init ls_init_gain(void) {
+    return (ls_init){.kind = LS_INIT_CONSTANT, .a = 1, .no_decay = true, .full = true};
+}
 
 typedef struct ls_parameter {
     char *name;

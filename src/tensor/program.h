@@ -38,11 +38,14 @@ typedef struct ls_tensor {
     bool needs_grad;        /* a parameter or an input that was asked for lies before it */
     bool kept;              /* an output: stays readable after the run */
     /* while recording: */
-    struct ls_tensor *grad;      /* the gradient so far */
-    struct ls_tensor *assembled; /* of a tensor with views: the gradient that the views' gradients fill */
-    int port;                    /* of STATE: its number; else -1 */
-    int first, last;             /* nodes between which it must live */
-    int64_t parameter;           /* of PARAMETER: its index in the store; else -1 */
+    struct ls_tensor *grad;       /* the gradient so far */
+    struct ls_tensor **assembled; /* of a view: where it and its sisters keep the one gradient whose
+                                     parts are theirs */
+    struct ls_tensor *source;     /* of a view: the tensor it was made from */
+    int port; /* number of the state port whose rows these are, also after a row-wise operation; -1
+               */
+    int first, last;   /* nodes between which it must live */
+    int64_t parameter; /* of PARAMETER: its index in the store; else -1 */
 } ls_tensor;
 
 typedef struct ls_program ls_program;
@@ -77,17 +80,18 @@ struct ls_run {
     int64_t start;   /* position of the chunk's first token */
     uint64_t seed;   /* of dropout */
     uint32_t step;
+    const ls_parameters *parameters;
 };
 
 typedef struct ls_program_options {
-    ls_dtype type;            /* compute type: f64, f32 or bf16 */
-    int64_t batch, length;    /* B sequences, T tokens of each in a chunk */
-    bool grad;                /* record the backward part */
-    bool train;               /* dropout acts */
-    bool streaming;           /* state enters and leaves through ports */
-    int64_t capacity;         /* streaming: most tokens a sequence will ever have */
-    int64_t chunk_most;       /* streaming: longest chunk of any program that shares the state */
-    bool guarded;             /* tests: a guard band behind every tensor in the arena */
+    ls_dtype type;         /* compute type: f64, f32 or bf16 */
+    int64_t batch, length; /* B sequences, T tokens of each in a chunk */
+    bool grad;             /* record the backward part */
+    bool train;            /* dropout acts */
+    bool streaming;        /* state enters and leaves through ports */
+    int64_t capacity;      /* streaming: most tokens a sequence will ever have */
+    int64_t chunk_most;    /* streaming: longest chunk of any program that shares the state */
+    bool guarded;          /* tests: a guard band behind every tensor in the arena */
 } ls_program_options;
 
 /* A program to record into. The store is borrowed: unless it is sealed, parameters that are not in
@@ -168,7 +172,8 @@ ls_node *ls_record(ls_program *p, const ls_op *op, const void *attributes, size_
 /* A view of the same storage; it is recorded, so that its gradient finds its way back. */
 ls_tensor *ls_reshape(ls_program *p, ls_tensor *tensor, int rank, const int64_t *dim);
 /* Cuts the last axis into `count` parts of the given widths (their sum is the axis). */
-void ls_split(ls_program *p, ls_tensor *tensor, int count, const int64_t *widths, ls_tensor **parts);
+void ls_split(ls_program *p, ls_tensor *tensor, int count, const int64_t *widths,
+              ls_tensor **parts);
 
 /* Inside a backward rule: the gradient of an output (NULL where none flows), a tensor to write an
  * input's gradient into, and the handing over of a finished gradient. ls_grad_add accepts any
