@@ -158,6 +158,39 @@ ls_retention ls_piece_retention(const ls_attend *attend, const ls_piece *piece) 
     return (ls_retention){.window = piece->hi * step + 1};
 }
 
+int64_t ls_attend_state_bytes(const ls_attend *attend, int64_t T, int64_t size) {
+    int64_t rows = 0;
+    for (int i = 0; i < attend->pieces; i++) {
+        const ls_piece *piece = &attend->piece[i];
+        rows += piece->key_end < LS_FAR ? piece->key_end
+                                        : ls_cache_rows(ls_piece_retention(attend, piece), T, 1);
+    }
+    return rows * attend->groups * (attend->key_width + attend->value_width) * size;
+}
+
+/* Keys of one piece that query n of T sees at distances that are multiples of `step`. */
+static int64_t piece_keys_seen(const ls_piece *piece, int64_t n, int64_t T, int64_t step) {
+    int64_t last = ls_min(T, piece->key_end) - 1, first = piece->key_first;
+    if (piece->block > 0) first = ls_max(first, (n / piece->block - 1) * piece->block);
+    if (piece->lo > -LS_FAR) last = ls_min(last, n - piece->lo * step);
+    if (piece->hi < LS_FAR) first = ls_max(first, n - piece->hi * step);
+    int64_t count = 0;
+    if (first > last) return 0;
+    if (step == 1) return last - first + 1;
+    for (int64_t m = first; m <= last; m++) count += (n - m) % step == 0;
+    return count;
+}
+
+double ls_attend_pairs(const ls_attend *attend, int64_t T) {
+    double pairs = 0;
+    for (int i = 0; i < attend->pieces; i++)
+        for (int64_t n = 0; n < T; n++)
+            for (int64_t h = 0; h < attend->heads; h++)
+                pairs += (double)piece_keys_seen(&attend->piece[i], n, T,
+                                                 attend->dilation ? attend->dilation[h] : 1);
+    return pairs;
+}
+
 /* The rows of x that the piece may see. Sinks fill a cache of their own once. */
 static ls_tensor *cache(ls_program *p, const ls_attend *attend, int number, const char *what,
                         ls_tensor *x) {

@@ -132,6 +132,11 @@ ls_status ls_attend_extend(ls_ctx *ctx, const ls_position *position, ls_attend *
 /* What the caches of a piece must keep. */
 ls_retention ls_piece_retention(const ls_attend *attend, const ls_piece *piece);
 
+/* Bytes that the caches of one sequence of T tokens take (elements of `size` bytes, chunks of one
+ * token), and the number of (query, key) pairs, summed over heads, of one pass over T tokens. */
+int64_t ls_attend_state_bytes(const ls_attend *attend, int64_t T, int64_t size);
+double ls_attend_pairs(const ls_attend *attend, int64_t T);
+
 /* ---- for extensions ---- */
 
 /* How frequencies that depend on the current length Lc are used; names a result must carry.

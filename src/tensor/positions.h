@@ -8,7 +8,8 @@ typedef struct ls_rotate_attributes {
     ls_rotary rotary;
     ls_position_map map;
     bool as_key;
-    bool inverse; /* rotate back: the backward rule */
+    bool inverse;  /* rotate back: the backward rule */
+    int64_t chunk; /* tokens of a run: frequencies may depend on the length after it */
 } ls_rotate_attributes;
 
 typedef struct ls_sinusoid_attributes {

@@ -57,6 +57,7 @@ ls_tensor *ls_rotate(ls_program *p, ls_tensor *x, const ls_rotary *rotary, ls_po
                   (long long)rotary->pairs, x->rank);
         return NULL;
     }
-    ls_rotate_attributes attributes = {.rotary = *rotary, .map = map, .as_key = as_key};
+    ls_rotate_attributes attributes = {
+        .rotary = *rotary, .map = map, .as_key = as_key, .chunk = ls_program_about(p)->length};
     return record_rotation(p, x, &attributes);
 }

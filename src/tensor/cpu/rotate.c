@@ -21,7 +21,7 @@ static rotation begin(const ls_run *run, const ls_node *node) {
     r.factor = rotary->factor;
     memcpy(r.frequency, rotary->frequency, sizeof r.frequency);
     if (rotary->dynamic != NULL)
-        rotary->dynamic(rotary, r.rows.first + r.rows.count, r.frequency, &r.factor);
+        rotary->dynamic(rotary, run->start + r.at->chunk, r.frequency, &r.factor);
     return r;
 }
 
