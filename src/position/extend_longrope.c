@@ -42,7 +42,7 @@ static ls_status extend(ls_ctx *ctx, const void *chosen, ls_attend *attend) {
     const longrope_options *o = chosen;
     const ls_reals *lists[] = {&o->short_factor, &o->long_factor};
     for (int i = 0; i < 2; i++)
-        if (lists[i]->count != 0 && lists[i]->count != attend->rotary.pairs)
+        if (attend->rotates && lists[i]->count != 0 && lists[i]->count != attend->rotary.pairs)
             return LS_FAIL(ctx, LS_EUSE,
                            "longrope needs one factor for each of the %lld pairs, not %lld",
                            (long long)attend->rotary.pairs, (long long)lists[i]->count);

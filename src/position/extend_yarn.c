@@ -72,7 +72,7 @@ static ls_status extend(ls_ctx *ctx, const void *chosen, ls_attend *attend) {
     const yarn_options *o = chosen;
     int64_t length;
     LS_TRY(ls_attend_length(ctx, "yarn", attend, o->original, &length));
-    if (o->beta_fast <= o->beta_slow || attend->rotary_base <= 1)
+    if (o->beta_fast <= o->beta_slow || (attend->rotates && attend->rotary_base <= 1))
         return LS_FAIL(ctx, LS_EUSE, "yarn needs beta_fast above beta_slow and a base above 1");
     double ramp[LS_PAIRS_MOST];
     fill_ramp(o, attend, (double)length, ramp);

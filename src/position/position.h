@@ -126,8 +126,8 @@ ls_attend ls_attend_start(int64_t width, int64_t heads, int64_t groups, int64_t 
  * be NULL: none. */
 ls_tensor *ls_attend_record(ls_program *p, const ls_position *position, ls_attend attend,
                             ls_tensor *q, ls_tensor *k, ls_tensor *v);
-/* What the extensions make visible, without a program: edits attend as ls_attend_record would, but
- * for the tensors. */
+/* What the extensions make visible, without a program: edits attend as ls_attend_record would. An
+ * attend that no method has filled in (rotates is false) gets its pieces all the same. */
 ls_status ls_attend_extend(ls_ctx *ctx, const ls_position *position, ls_attend *attend);
 /* What the caches of a piece must keep. */
 ls_retention ls_piece_retention(const ls_attend *attend, const ls_piece *piece);
