@@ -39,6 +39,20 @@ ls_status ls_json_parse(ls_ctx *ctx, const char *text, size_t length, const char
     return LS_OK;
 }
 
+ls_status ls_json_parse_line(ls_ctx *ctx, const char *text, size_t length, const char *what,
+                             int64_t line, json_t **out) {
+    *out = NULL;
+    if (too_deep(text, length))
+        return LS_FAIL(ctx, LS_EINPUT, "%s, line %lld: JSON nested deeper than %d", what,
+                       (long long)line, DEPTH_MOST);
+    json_error_t error;
+    *out = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+    if (*out == NULL)
+        return LS_FAIL(ctx, LS_EINPUT, "%s, line %lld, column %d: %s", what, (long long)line,
+                       error.column, error.text);
+    return LS_OK;
+}
+
 ls_status ls_json_read(ls_ctx *ctx, const char *path, size_t most, json_t **out) {
     ls_text text = {0};
     *out = NULL;

@@ -10,6 +10,10 @@
 /* A new reference in *out (json_decref it). `what` names the source in messages. */
 ls_status ls_json_parse(ls_ctx *ctx, const char *text, size_t length, const char *what,
                         json_t **out);
+/* One line of a JSONL file, with its number for messages. Unlike in ls_json_parse a text may hold
+ * NUL bytes: take its length from json_string_length. */
+ls_status ls_json_parse_line(ls_ctx *ctx, const char *text, size_t length, const char *what,
+                             int64_t line, json_t **out);
 ls_status ls_json_read(ls_ctx *ctx, const char *path, size_t most, json_t **out);
 /* Indented, keys in insertion order, a newline at the end; durable and atomic. */
 ls_status ls_json_write(ls_ctx *ctx, const char *path, const json_t *json);

@@ -31,6 +31,19 @@ void *ls_grow(ls_ctx *ctx, void *old, size_t old_count, size_t new_count, size_t
     return pointer;
 }
 
+bool ls_array_reserve(ls_ctx *ctx, void *array, size_t *capacity, size_t wanted, size_t size) {
+    if (wanted <= *capacity) return true;
+    size_t larger = *capacity < 16 ? 16 : *capacity;
+    while (larger < wanted) larger = larger > SIZE_MAX / 2 ? wanted : 2 * larger;
+    void *old;
+    memcpy(&old, array, sizeof old); /* the pointer's own type is the caller's */
+    void *grown = ls_grow(ctx, old, *capacity, larger, size);
+    if (grown == NULL) return false;
+    memcpy(array, &grown, sizeof grown);
+    *capacity = larger;
+    return true;
+}
+
 char *ls_copy_text(ls_ctx *ctx, const char *text) {
     size_t bytes = strlen(text) + 1;
     char *copy = ls_new_raw(ctx, bytes, 1);

@@ -12,6 +12,9 @@ void *ls_new(ls_ctx *ctx, size_t count, size_t size);
 void *ls_new_raw(ls_ctx *ctx, size_t count, size_t size);
 /* A larger copy of an array (old may be NULL); old stays valid where NULL comes back. */
 void *ls_grow(ls_ctx *ctx, void *old, size_t old_count, size_t new_count, size_t size);
+/* Room for `wanted` elements in a growable array: `array` is the address of its pointer. Grows by
+ * doubling; false with the context's error set and the array as it was. */
+bool ls_array_reserve(ls_ctx *ctx, void *array, size_t *capacity, size_t wanted, size_t size);
 char *ls_copy_text(ls_ctx *ctx, const char *text);
 void ls_free(ls_ctx *ctx, void *pointer); /* NULL is fine */
 

@@ -52,6 +52,25 @@ uint64_t ls_random_below(ls_random key, uint64_t index, uint64_t bound) {
     return (uint64_t)(((wide_word)wide * bound) >> 64);
 }
 
+uint64_t ls_random_permute(ls_random key, uint64_t index, uint64_t count) {
+    enum { ROUNDS = 6 }; /* four suffice for large halves; small ones mix better with two more */
+    int half = 1;
+    while (half < 32 && (uint64_t)1 << (2 * half) < count) half++;
+    uint64_t mask = ((uint64_t)1 << half) - 1;
+    do {
+        uint64_t left = index >> half, right = index & mask;
+        for (uint64_t round = 0; round < ROUNDS; round++) {
+            uint32_t words[4];
+            ls_random_block(key, round << 32 | right, words);
+            uint64_t mixed = left ^ (words[0] & mask);
+            left = right;
+            right = mixed;
+        }
+        index = left << half | right;
+    } while (index >= count);
+    return index;
+}
+
 uint32_t ls_stream_of(const char *name) {
     uint32_t hash = 2166136261u; /* FNV-1a */
     for (const char *c = name; *c != '\0'; c++) hash = (hash ^ (uint8_t)*c) * 16777619u;

@@ -23,6 +23,9 @@ double ls_random_unit(ls_random key, uint64_t index);
 double ls_random_normal(ls_random key, uint64_t index);
 /* Uniform in [0, bound), without modulo bias beyond 2^-32; bound > 0. */
 uint64_t ls_random_below(ls_random key, uint64_t index, uint64_t bound);
+/* Where `index` goes in a permutation of [0, count) drawn by the key; index < count. Costs no
+ * memory whatever the count: a Feistel network walked until it lands inside. */
+uint64_t ls_random_permute(ls_random key, uint64_t index, uint64_t count);
 /* A stream number from a name, so that streams never collide by position. */
 uint32_t ls_stream_of(const char *name);
 

@@ -1,0 +1,172 @@
+#include "data/data.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PATH_BYTES = 4096, LAYOUT = 1 }; /* LAYOUT: changes whenever the same text gives other ids */
+
+#define FIELD(name) offsetof(ls_data_settings, name)
+static const ls_option options[] = {
+    {"corpus", LS_OPTION_TEXT, FIELD(corpus), "default", 0, 0, NULL,
+     "Text file, folder of text files, or JSONL file, each may be .zst; `default`: Perl's manual."},
+    {"format", LS_OPTION_CHOICE, FIELD(format), "auto", 0, 0, "auto|text|folder|jsonl",
+     "How to read the corpus; auto goes by its name."},
+    {"text_key", LS_OPTION_TEXT, FIELD(text_key), "text", 0, 0, NULL,
+     "The key of the text in each line of JSONL."},
+    {"tokenizer", LS_OPTION_TEXT, FIELD(tokenizer), "byte", 0, 0, NULL,
+     "`byte`, `train` (byte pairs learnt from the corpus), a folder with GPT-2's two files, or "
+     "VOCAB.json,MERGES.txt."},
+    {"vocabulary", LS_OPTION_INT, FIELD(vocabulary), "8192", 257, 1 << 20, NULL,
+     "Ids of the tokenizer that tokenizer=train learns."},
+    {"test_share", LS_OPTION_REAL, FIELD(test_share), "0.1", 0, 0.5, NULL,
+     "Share of the documents, long and short alike, that is kept for testing."},
+    {"loader", LS_OPTION_CHOICE, FIELD(loader), "shuffled", 0, 0, "shuffled|stream",
+     "Windows in random order, or rows that walk through the text in order."},
+    {"borders", LS_OPTION_BOOL, FIELD(borders), "false", 0, 0, NULL,
+     "Never put two documents in one window; otherwise documents follow each other."},
+};
+const ls_option_table ls_data_options = LS_OPTIONS(options, ls_data_settings);
+
+/* Files of one corpus and split: those of train and test are told apart by their names. */
+static uint64_t corpus_key(const ls_corpus *corpus, const ls_data_settings *settings) {
+    int64_t share = llround(settings->test_share * 1e9);
+    int64_t parts[4] = {(int64_t)ls_corpus_key(corpus), settings->format, share, LAYOUT};
+    return ls_hash(parts, sizeof parts);
+}
+
+static ls_status split_once(ls_ctx *ctx, ls_corpus *corpus, const ls_data_settings *settings,
+                            bool *done) {
+    if (*done) return LS_OK;
+    ls_say(ctx, "reading the corpus %s", settings->corpus);
+    LS_TRY(ls_corpus_split(ctx, corpus, settings->test_share));
+    *done = true;
+    return LS_OK;
+}
+
+static ls_status train_tokenizer(ls_ctx *ctx, ls_corpus *corpus, int64_t vocabulary,
+                                 ls_tokenizer **out) {
+    ls_bpe_trainer *trainer;
+    ls_document document;
+    LS_TRY(ls_bpe_trainer_new(ctx, &trainer));
+    ls_status status;
+    ls_corpus_rewind(ctx, corpus);
+    for (;;) {
+        LS_TRY_GOTO(ls_corpus_next(ctx, corpus, &document));
+        if (document.text == NULL) break;
+        if (!document.test)
+            LS_TRY_GOTO(ls_bpe_trainer_add(ctx, trainer, document.text, document.length));
+    }
+    LS_TRY_GOTO(ls_bpe_trainer_finish(ctx, trainer, vocabulary, out));
+fail:
+    ls_bpe_trainer_free(ctx, trainer);
+    return status;
+}
+
+/* Saves into a folder of its own and renames that, so that nobody finds half a tokenizer. */
+static ls_status keep_tokenizer(ls_ctx *ctx, const ls_tokenizer *tokenizer, const char *folder) {
+    char temporary[PATH_BYTES];
+    if ((size_t)snprintf(temporary, sizeof temporary, "%s.%ld.tmp", folder, (long)getpid()) >=
+        sizeof temporary)
+        return LS_FAIL(ctx, LS_EUSE, "the path %s is too long", folder);
+    LS_TRY(ls_folder_make(ctx, temporary));
+    ls_status status = ls_tokenizer_save(ctx, tokenizer, temporary);
+    if (status == LS_OK && rename(temporary, folder) != 0 && errno != ENOTEMPTY && errno != EEXIST)
+        status = LS_FAIL(ctx, LS_EIO, "renaming %s: %s", temporary, strerror(errno));
+    ls_status removed =
+        ls_folder_remove(ctx, temporary); /* left only where another run was first */
+    return status != LS_OK ? status : removed;
+}
+
+/* A cached thing that cannot be read is made again; only want of memory is passed on. */
+static bool usable(ls_ctx *ctx, ls_status status) {
+    if (status == LS_OK) return true;
+    if (status == LS_ENOMEM) return false;
+    ls_say(ctx, "%s; making it again", ctx->error.message);
+    ctx->error = (ls_error){0};
+    return false;
+}
+
+static ls_status open_tokenizer(ls_ctx *ctx, ls_corpus *corpus, const ls_data_settings *settings,
+                                const char *cache, bool *split, ls_tokenizer **out) {
+    char folder[PATH_BYTES];
+    if (strcmp(settings->tokenizer, "train") != 0)
+        return ls_tokenizer_load(ctx, settings->tokenizer, out);
+    if ((size_t)snprintf(folder, sizeof folder, "%s/bpe-%016" PRIx64 "-%" PRId64, cache,
+                         corpus_key(corpus, settings), settings->vocabulary) >= sizeof folder)
+        return LS_FAIL(ctx, LS_EUSE, "the path %s is too long", cache);
+    if (ls_path_exists(folder)) {
+        ls_status status = ls_tokenizer_load(ctx, folder, out);
+        if (usable(ctx, status)) return LS_OK;
+        if (status == LS_ENOMEM) return status;
+        LS_TRY(ls_folder_remove(ctx, folder));
+    }
+    LS_TRY(split_once(ctx, corpus, settings, split));
+    ls_say(ctx, "learning a tokenizer of %" PRId64 " ids", settings->vocabulary);
+    LS_TRY(train_tokenizer(ctx, corpus, settings->vocabulary, out));
+    return keep_tokenizer(ctx, *out, folder);
+}
+
+static ls_status open_side(ls_ctx *ctx, ls_corpus *corpus, const ls_data_settings *settings,
+                           const ls_tokenizer *tokenizer, const char *cache, ls_split side,
+                           bool *split, ls_token_file **out) {
+    char path[PATH_BYTES];
+    uint64_t parts[2] = {corpus_key(corpus, settings), ls_tokenizer_hash(tokenizer)};
+    uint64_t key = ls_hash(parts, sizeof parts);
+    const char *name = side == LS_SPLIT_TEST ? "test" : "train";
+    if ((size_t)snprintf(path, sizeof path, "%s/%016" PRIx64 "-%s.tokens", cache, key, name) >=
+        sizeof path)
+        return LS_FAIL(ctx, LS_EUSE, "the path %s is too long", cache);
+    if (ls_path_exists(path)) {
+        ls_status status = ls_token_file_open(ctx, path, out);
+        if (usable(ctx, status)) {
+            if (ls_token_file_key(*out) == key) return LS_OK;
+            ls_token_file_close(ctx, *out);
+            *out = NULL;
+        }
+        if (status == LS_ENOMEM) return status;
+    }
+    LS_TRY(split_once(ctx, corpus, settings, split));
+    ls_say(ctx, "tokenising the %s documents", name);
+    LS_TRY(ls_token_file_build(ctx, corpus, tokenizer, side, key, path));
+    return ls_token_file_open(ctx, path, out);
+}
+
+ls_status ls_data_open(ls_ctx *ctx, const ls_data_settings *settings, const char *cache_folder,
+                       ls_data *out) {
+    ls_corpus *corpus = NULL;
+    bool split = false;
+    ls_status status;
+    *out = (ls_data){0};
+    LS_TRY_GOTO(ls_corpus_open(ctx, settings->corpus, (ls_corpus_format)settings->format,
+                               settings->text_key, &corpus));
+    LS_TRY_GOTO(ls_folder_make(ctx, cache_folder));
+    LS_TRY_GOTO(open_tokenizer(ctx, corpus, settings, cache_folder, &split, &out->tokenizer));
+    LS_TRY_GOTO(open_side(ctx, corpus, settings, out->tokenizer, cache_folder, LS_SPLIT_TRAIN,
+                          &split, &out->train));
+    LS_TRY_GOTO(open_side(ctx, corpus, settings, out->tokenizer, cache_folder, LS_SPLIT_TEST,
+                          &split, &out->test));
+fail:
+    ls_corpus_free(ctx, corpus);
+    if (status != LS_OK) ls_data_close(ctx, out);
+    return status;
+}
+
+void ls_data_close(ls_ctx *ctx, ls_data *data) {
+    ls_tokenizer_free(ctx, data->tokenizer);
+    ls_token_file_close(ctx, data->train);
+    ls_token_file_close(ctx, data->test);
+    *data = (ls_data){0};
+}
+
+ls_status ls_data_loader(ls_ctx *ctx, const ls_data *data, const ls_data_settings *settings,
+                         int64_t batch, int64_t length, uint64_t seed, ls_loader **out) {
+    ls_loader_settings wanted = {.kind = (ls_loader_kind)settings->loader,
+                                 .borders = settings->borders,
+                                 .batch = batch,
+                                 .length = length,
+                                 .seed = seed};
+    return ls_loader_new(ctx, data->train, wanted, out);
+}
