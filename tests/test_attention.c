@@ -179,8 +179,8 @@ static void build(built *at, const attention_case *shape, ls_dtype type, const c
     assert_int_equal(ls_parameters_new(&at->ctx, type == LS_F64 ? LS_F64 : LS_F32, &at->store),
                      LS_OK);
     size_t unused; /* a store is never empty */
-    assert_int_equal(
-        ls_parameters_declare(at->store, "unused", LS_DIMS(1), (ls_init){0}, &unused), LS_OK);
+    assert_int_equal(ls_parameters_declare(at->store, "unused", LS_DIMS(1), (ls_init){0}, &unused),
+                     LS_OK);
     assert_int_equal(ls_parameters_seal(at->store, 1, grad), LS_OK);
     assert_int_equal(ls_program_new(&at->ctx, &options, at->store, &at->program), LS_OK);
     ls_program *p = at->program;
