@@ -42,7 +42,8 @@ static void find_lives(ls_program *p) {
     for (size_t i = 0; i < p->tensors.count; i++) {
         ls_tensor *tensor = p->tensors.at[i];
         bool lasting = tensor->role == LS_ROLE_INPUT || tensor->role == LS_ROLE_CONSTANT;
-        if (lasting) tensor->first = 0;
+        /* a guard band must not be another tensor's place before its own tensor's life begins */
+        if (lasting || (tensor->kept && p->options.guarded)) tensor->first = 0;
         if (lasting || tensor->kept) tensor->last = end;
         /* with guard bands nothing is shared: a band must be nobody else's memory, ever */
         if (p->options.guarded && tensor->first >= 0) tensor->first = 0, tensor->last = end;
