@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "base/random.h"
-#include "data/tokenizer.h"
+#include "data/bpe.h"
 #include "data_fixture.h"
 #include "failing_allocator.h"
 
@@ -164,25 +164,123 @@ static void test_merge_order(void **state) {
     ls_tokenizer_free(&ctx, tokenizer);
 }
 
-/* Words of up to 64 bytes and longer ones take different paths; both must give the same ids. */
-static void test_short_and_long_words_agree(void **state) {
+/* Encoding as the definition says it: the lowest merge, leftmost first, until none is left. */
+static size_t encode_plainly(const ls_tokenizer *t, const char *word, size_t length, int32_t *ids) {
+    for (size_t i = 0; i < length; i++) ids[i] = t->byte_id[(uint8_t)word[i]];
+    for (;;) {
+        int32_t best = -1;
+        size_t at = 0;
+        for (size_t i = 0; i + 1 < length; i++) {
+            int32_t rank = ls__bpe_rank(t, ids[i], ids[i + 1]);
+            if (rank >= 0 && (best < 0 || rank < best)) {
+                best = rank;
+                at = i;
+            }
+        }
+        if (best < 0) return length;
+        ids[at] = t->merges[best].result;
+        length--;
+        for (size_t i = at + 1; i < length; i++) ids[i] = ids[i + 1];
+    }
+}
+
+/* Short words scan, long ones keep a heap; both must do as the definition says. */
+static void test_against_definition(void **state) {
     (void)state;
     ls_ctx ctx = ls_ctx_default();
+    ls_bpe_trainer *trainer;
     ls_tokenizer *tokenizer;
-    assert_int_equal(train_small(&ctx, 400, &tokenizer), LS_OK);
-    char run[200];
-    ls_ids short_ids = {0}, long_ids = {0};
-    memset(run, '-', sizeof run);
-    /* dashes merge to one token of ten or less: 60 and 120 of them are the same tokens over again
-     */
-    assert_int_equal(ls_tokenizer_encode(&ctx, tokenizer, run, 60, false, &short_ids), LS_OK);
-    assert_int_equal(ls_tokenizer_encode(&ctx, tokenizer, run, 120, false, &long_ids), LS_OK);
-    size_t same = 0;
-    while (same < short_ids.count && short_ids.at[same] == long_ids.at[same]) same++;
-    assert_true(same + 1 >= short_ids.count);
-    ls_ids_clear(&ctx, &short_ids);
-    ls_ids_clear(&ctx, &long_ids);
+    ls_encoder *encoder;
+    char word[400];
+    int32_t expected[400];
+    assert_int_equal(ls_bpe_trainer_new(&ctx, &trainer), LS_OK);
+    for (uint32_t trial = 0; trial < 50; trial++) {
+        for (size_t i = 0; i < sizeof word; i++)
+            word[i] = (char)('a' + ls_random_word((ls_random){3, 1, trial}, i) % 3);
+        assert_int_equal(ls_bpe_trainer_add(&ctx, trainer, word, sizeof word), LS_OK);
+    }
+    assert_int_equal(ls_bpe_trainer_finish(&ctx, trainer, 600, &tokenizer), LS_OK);
+    ls_bpe_trainer_free(&ctx, trainer);
+    assert_int_equal(ls_encoder_new(&ctx, tokenizer, &encoder), LS_OK);
+    for (uint32_t trial = 0; trial < 400; trial++) {
+        ls_random key = {4, 2, trial};
+        size_t length = 1 + (size_t)ls_random_below(key, 1000, sizeof word);
+        if (trial % 2 == 0) length = 1 + length % 80;
+        uint32_t letters = 1 + trial % 3;
+        for (size_t i = 0; i < length; i++)
+            word[i] = (char)('a' + ls_random_word(key, i) % letters);
+        ls_ids ids = {0};
+        assert_int_equal(ls_encoder_encode(&ctx, encoder, word, length, false, &ids), LS_OK);
+        size_t count = encode_plainly(tokenizer, word, length, expected);
+        assert_int_equal(ids.count, count);
+        assert_memory_equal(ids.at, expected, count * sizeof *expected);
+        ls_ids_clear(&ctx, &ids);
+    }
+    ls_encoder_free(&ctx, encoder);
     ls_tokenizer_free(&ctx, tokenizer);
+}
+
+/* Words of the sample, as symbols, for training as the definition says it. */
+enum { PLAIN_WORDS = 200, PLAIN_LENGTH = 32, PLAIN_IDS = 310 };
+typedef struct plain_words {
+    const ls_tokenizer *tokenizer;
+    int32_t symbols[PLAIN_WORDS][PLAIN_LENGTH];
+    int length[PLAIN_WORDS], count;
+} plain_words;
+
+static ls_status keep_word(ls_ctx *ctx, void *user, const uint8_t *word, size_t length) {
+    plain_words *words = user;
+    (void)ctx;
+    assert_true(words->count < PLAIN_WORDS && length <= PLAIN_LENGTH);
+    for (size_t i = 0; i < length; i++)
+        words->symbols[words->count][i] = words->tokenizer->byte_id[word[i]];
+    words->length[words->count++] = (int)length;
+    return LS_OK;
+}
+
+/* The trainer keeps its counts up to date as it goes; here all pairs are counted anew for each
+ * merge. */
+static void test_training_against_definition(void **state) {
+    (void)state;
+    static plain_words words;
+    static int counts[PLAIN_IDS][PLAIN_IDS];
+    ls_ctx ctx = ls_ctx_default();
+    ls_tokenizer *t;
+    pcre2_match_data *match;
+    assert_int_equal(train_small(&ctx, PLAIN_IDS, &t), LS_OK);
+    words.tokenizer = t;
+    assert_int_equal(ls__bpe_match_new(&ctx, t, &match), LS_OK);
+    assert_int_equal(ls__bpe_words(&ctx, t, match, (const uint8_t *)sample, sizeof sample - 1,
+                                   keep_word, &words),
+                     LS_OK);
+    pcre2_match_data_free(match);
+    assert_in_range(t->merge_count, 40, 60);
+    for (int32_t rank = 0; rank < t->merge_count; rank++) {
+        int32_t left = 0, right = 0;
+        memset(counts, 0, sizeof counts);
+        for (int w = 0; w < words.count; w++)
+            for (int i = 0; i + 1 < words.length[w]; i++)
+                counts[words.symbols[w][i]][words.symbols[w][i + 1]]++;
+        for (int32_t a = 0; a < PLAIN_IDS; a++)
+            for (int32_t b = 0; b < PLAIN_IDS; b++)
+                if (counts[a][b] > counts[left][right]) {
+                    left = a;
+                    right = b;
+                }
+        assert_int_equal(t->merges[rank].left, left);
+        assert_int_equal(t->merges[rank].right, right);
+        for (int w = 0; w < words.count; w++) {
+            int32_t *s = words.symbols[w];
+            int kept = 0;
+            for (int i = 0; i < words.length[w]; i++) {
+                bool here = i + 1 < words.length[w] && s[i] == left && s[i + 1] == right;
+                s[kept++] = here ? t->merges[rank].result : s[i];
+                i += here;
+            }
+            words.length[w] = kept;
+        }
+    }
+    ls_tokenizer_free(&ctx, t);
 }
 
 static void expect_bad(const char *vocab, const char *merges, const char *word) {
@@ -295,9 +393,13 @@ static void test_gpt2_vectors(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_byte),         cmocka_unit_test(test_trained),
-        cmocka_unit_test(test_merge_order),  cmocka_unit_test(test_short_and_long_words_agree),
-        cmocka_unit_test(test_bad_files),    cmocka_unit_test(test_allocation_failures),
+        cmocka_unit_test(test_byte),
+        cmocka_unit_test(test_trained),
+        cmocka_unit_test(test_merge_order),
+        cmocka_unit_test(test_against_definition),
+        cmocka_unit_test(test_training_against_definition),
+        cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_allocation_failures),
         cmocka_unit_test(test_gpt2_vectors),
     };
     return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
