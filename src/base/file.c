@@ -30,7 +30,8 @@ ls_status ls_file_read(ls_ctx *ctx, const char *path, size_t most, ls_text *out)
     LS_TRY(open_for_reading(ctx, path, &fd, &length));
     ls_status status = LS_OK;
     if (length > most) {
-        status = LS_FAIL(ctx, LS_EINPUT, "%s has %zu bytes; at most %zu are read", path, length, most);
+        status =
+            LS_FAIL(ctx, LS_EINPUT, "%s has %zu bytes; at most %zu are read", path, length, most);
         goto fail;
     }
     char block[65536];
@@ -99,8 +100,10 @@ ls_status ls_file_write(ls_ctx *ctx, const char *path, const void *bytes, size_t
     FILE *file = fopen(temporary, "wb");
     if (file == NULL) return LS_FAIL(ctx, LS_EIO, "creating %s: %s", temporary, strerror(errno));
     ls_status status = ls_file_put(ctx, file, temporary, bytes, length);
-    if (status == LS_OK) status = ls_file_finish(ctx, file, temporary);
-    else fclose(file);
+    if (status == LS_OK)
+        status = ls_file_finish(ctx, file, temporary);
+    else
+        fclose(file);
     if (status == LS_OK && rename(temporary, path) != 0)
         status = LS_FAIL(ctx, LS_EIO, "renaming %s: %s", temporary, strerror(errno));
     if (status != LS_OK) {
@@ -109,8 +112,10 @@ ls_status ls_file_write(ls_ctx *ctx, const char *path, const void *bytes, size_t
     }
     snprintf(folder, sizeof folder, "%s", path);
     char *slash = strrchr(folder, '/');
-    if (slash == folder) slash[1] = '\0';
-    else if (slash != NULL) *slash = '\0';
+    if (slash == folder)
+        slash[1] = '\0';
+    else if (slash != NULL)
+        *slash = '\0';
     return ls_folder_sync(ctx, slash == NULL ? "." : folder);
 }
 
@@ -199,8 +204,10 @@ ls_status ls_folder_list(ls_ctx *ctx, const char *path, char ***names, size_t *c
             capacity = larger;
         }
         (*names)[*count] = ls_copy_text(ctx, entry->d_name);
-        if ((*names)[*count] == NULL) status = LS_ENOMEM;
-        else (*count)++;
+        if ((*names)[*count] == NULL)
+            status = LS_ENOMEM;
+        else
+            (*count)++;
     }
     closedir(folder);
     if (status != LS_OK) {
@@ -246,4 +253,6 @@ bool ls_reader_u64(ls_reader *reader, uint64_t *out) {
     return true;
 }
 
-uint64_t ls_hash(const void *bytes, size_t length) { return XXH3_64bits(bytes, length); }
+uint64_t ls_hash(const void *bytes, size_t length) {
+    return XXH3_64bits(bytes, length);
+}

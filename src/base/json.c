@@ -12,8 +12,10 @@ static bool too_deep(const char *text, size_t length) {
     for (size_t i = 0; i < length; i++) {
         char c = text[i];
         if (quoted) {
-            if (c == '\\') i++;
-            else if (c == '"') quoted = false;
+            if (c == '\\')
+                i++;
+            else if (c == '"')
+                quoted = false;
         } else if (c == '"') {
             quoted = true;
         } else if (c == '{' || c == '[') {

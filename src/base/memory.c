@@ -98,7 +98,9 @@ void ls_text_printf(ls_ctx *ctx, ls_text *text, const char *format, ...) {
     va_end(again);
 }
 
-ls_status ls_text_status(const ls_text *text) { return text->failed ? LS_ENOMEM : LS_OK; }
+ls_status ls_text_status(const ls_text *text) {
+    return text->failed ? LS_ENOMEM : LS_OK;
+}
 
 void ls_text_clear(ls_ctx *ctx, ls_text *text) {
     ls_free(ctx, text->bytes);

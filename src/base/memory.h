@@ -26,10 +26,18 @@ static inline bool ls_mul(int64_t a, int64_t b, int64_t *out) {
 static inline bool ls_add(int64_t a, int64_t b, int64_t *out) {
     return a >= 0 && b >= 0 && !__builtin_add_overflow(a, b, out);
 }
-static inline int64_t ls_min(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t ls_max(int64_t a, int64_t b) { return a > b ? a : b; }
-static inline int64_t ls_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-static inline int64_t ls_round_up(int64_t a, int64_t b) { return ls_ceil_div(a, b) * b; }
+static inline int64_t ls_min(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+static inline int64_t ls_max(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+static inline int64_t ls_ceil_div(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+static inline int64_t ls_round_up(int64_t a, int64_t b) {
+    return ls_ceil_div(a, b) * b;
+}
 
 /* Growable bytes, always followed by a NUL that is not counted. Zero-initialise; a failed append
  * is remembered (ctx's error) and later appends do nothing, so a writer checks once at the end

@@ -18,7 +18,7 @@ bool ls_parse_int(const char *text, int64_t *out) {
     static const struct {
         const char *suffix;
         int64_t times;
-    } scales[] = {{"", 1},           {"k", 1000},      {"M", 1000000},      {"G", 1000000000},
+    } scales[] = {{"", 1},         {"k", 1000},     {"M", 1000000}, {"G", 1000000000},
                   {"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}};
     for (size_t i = 0; i < sizeof scales / sizeof scales[0]; i++)
         if (strcmp(c, scales[i].suffix) == 0) {
@@ -105,7 +105,8 @@ static ls_status set_reals(ls_ctx *ctx, const char *where, const ls_option *opti
         snprintf(one, sizeof one, "%.*s", (int)(here < sizeof one ? here : sizeof one - 1), c);
         int64_t whole;
         double number;
-        if (ls_parse_int(one, &whole)) number = (double)whole;
+        if (ls_parse_int(one, &whole))
+            number = (double)whole;
         else if (!ls_parse_real(one, &number))
             return LS_FAIL(ctx, LS_EUSE, "%s%s: `%s` is not a number (write them as 1,2,4)", where,
                            option->key, one);
@@ -167,7 +168,8 @@ static ls_status set_field(ls_ctx *ctx, const char *where, const ls_option *opti
         memset(field, 0, LS_OPTION_TEXT_BYTES);
         memcpy(field, value, strlen(value));
         return LS_OK;
-    case LS_OPTION_REALS: return set_reals(ctx, where, option, value, field);
+    case LS_OPTION_REALS:
+        return set_reals(ctx, where, option, value, field);
     }
     return LS_FAIL(ctx, LS_EBUG, "option %s has no type", option->key);
 }
@@ -185,8 +187,7 @@ ls_status ls_options_default(ls_ctx *ctx, const ls_option_table *table, void *in
 ls_status ls_options_set(ls_ctx *ctx, const ls_option_table *table, const char *where,
                          const char *key, const char *value, void *into) {
     const ls_option *option = ls_options_find(table, key);
-    if (option != NULL)
-        return set_field(ctx, where, option, value, (char *)into + option->offset);
+    if (option != NULL) return set_field(ctx, where, option, value, (char *)into + option->offset);
     const char *nearest = NULL;
     int distance = 4;
     for (size_t i = 0; i < table->count; i++) {
@@ -215,16 +216,24 @@ static void print_real(ls_ctx *ctx, ls_text *out, double value) {
 void ls_option_print(ls_ctx *ctx, const ls_option *option, const void *from, ls_text *out) {
     const void *field = (const char *)from + option->offset;
     switch (option->type) {
-    case LS_OPTION_INT: ls_text_printf(ctx, out, "%lld", (long long)*(const int64_t *)field); break;
-    case LS_OPTION_REAL: print_real(ctx, out, *(const double *)field); break;
-    case LS_OPTION_BOOL: ls_text_printf(ctx, out, "%s", *(const bool *)field ? "true" : "false"); break;
+    case LS_OPTION_INT:
+        ls_text_printf(ctx, out, "%lld", (long long)*(const int64_t *)field);
+        break;
+    case LS_OPTION_REAL:
+        print_real(ctx, out, *(const double *)field);
+        break;
+    case LS_OPTION_BOOL:
+        ls_text_printf(ctx, out, "%s", *(const bool *)field ? "true" : "false");
+        break;
     case LS_OPTION_CHOICE: {
         char name[64];
         ls_option_choice_name(option, *(const int *)field, name, sizeof name);
         ls_text_printf(ctx, out, "%s", name);
         break;
     }
-    case LS_OPTION_TEXT: ls_text_printf(ctx, out, "%s", (const char *)field); break;
+    case LS_OPTION_TEXT:
+        ls_text_printf(ctx, out, "%s", (const char *)field);
+        break;
     case LS_OPTION_REALS: {
         const ls_reals *reals = field;
         for (int64_t i = 0; i < reals->count; i++) {

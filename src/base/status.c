@@ -9,7 +9,8 @@
 const char *ls_status_name(ls_status code) {
     switch (code) {
 #define CASE(name, value, exit_code, sentence, hint)                                               \
-    case LS_##name: return #name;
+    case LS_##name:                                                                                \
+        return #name;
         LS_STATUS_MAP(CASE)
 #undef CASE
     }
@@ -19,7 +20,8 @@ const char *ls_status_name(ls_status code) {
 const char *ls_status_sentence(ls_status code) {
     switch (code) {
 #define CASE(name, value, exit_code, sentence, hint)                                               \
-    case LS_##name: return sentence;
+    case LS_##name:                                                                                \
+        return sentence;
         LS_STATUS_MAP(CASE)
 #undef CASE
     }
@@ -29,7 +31,8 @@ const char *ls_status_sentence(ls_status code) {
 const char *ls_status_hint(ls_status code) {
     switch (code) {
 #define CASE(name, value, exit_code, sentence, hint)                                               \
-    case LS_##name: return hint;
+    case LS_##name:                                                                                \
+        return hint;
         LS_STATUS_MAP(CASE)
 #undef CASE
     }
@@ -39,7 +42,8 @@ const char *ls_status_hint(ls_status code) {
 int ls_status_exit_code(ls_status code) {
     switch (code) {
 #define CASE(name, value, exit_code, sentence, hint)                                               \
-    case LS_##name: return exit_code;
+    case LS_##name:                                                                                \
+        return exit_code;
         LS_STATUS_MAP(CASE)
 #undef CASE
     }

@@ -44,7 +44,8 @@ typedef struct ls_allocator {
 typedef struct ls_ctx {
     ls_allocator allocator;
     ls_error error;
-    int threads; /* worker threads of the kernels, at least 1 */
+    int threads;     /* worker threads of the kernels, at least 1 */
+    const char *isa; /* kernels to use: base, avx2, avx512; NULL: the best this processor has */
     void (*log)(void *user, const char *line); /* progress and messages; may be NULL */
     void *log_user;
     int64_t allocations; /* made so far: lets a test prove that a loop makes none */

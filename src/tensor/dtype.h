@@ -7,7 +7,7 @@
 #include <string.h>
 
 typedef enum {
-    LS_F64,  /* the reference */
+    LS_F64, /* the reference */
     LS_F32,
     LS_BF16, /* storage only: arithmetic is in f32 */
     LS_I32,

@@ -11,10 +11,14 @@ typedef struct ls_node ls_node; /* one recorded operation: see program.h */
 typedef void (*ls_kernel_fn)(const ls_run *run, const ls_node *node);
 
 typedef struct ls_kernel {
-    const char *op;                        /* the operation's name; NULL ends a table */
-    ls_kernel_fn by_type[LS_REAL_TYPES];   /* by the program's compute type: f64, f32, bf16 */
+    const char *op;                      /* the operation's name; NULL ends a table */
+    ls_kernel_fn by_type[LS_REAL_TYPES]; /* by the program's compute type: f64, f32, bf16 */
     size_t (*workspace)(const ls_node *node, int threads); /* scratch bytes, or NULL for none */
 } ls_kernel;
+
+/* The instruction set whose kernels run: `wish` where this processor has it (NULL: the best); NULL
+ * where it has not. */
+const char *ls_kernel_isa(const char *wish);
 
 /* Each file in tensor/cpu is compiled once per instruction set; LS_ISA_SYMBOL keeps the copies
  * apart. A file defines one table: const ls_kernel LS_CPU_TABLE(rmsnorm)[] = {..., {0}}; */

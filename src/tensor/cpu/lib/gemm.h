@@ -25,15 +25,19 @@ typedef struct ls_gemm {
     void *c;     /* [m, n], row-major */
     ls_dtype c_type;
     int64_t c_stride;
-    bool add;          /* C += instead of C = */
-    const void *bias;  /* [n] added to each row, f64 for f64 products, else f32; or NULL */
+    bool add;         /* C += instead of C = */
+    const void *bias; /* [n] added to each row, f64 for f64 products, else f32; or NULL */
 } ls_gemm;
 
 #define ls_gemm_run LS_ISA_SYMBOL(ls__gemm_run)
 #define ls_gemm_workspace LS_ISA_SYMBOL(ls__gemm_workspace)
-/* workspace: at least ls_gemm_workspace bytes, 64-byte aligned, contents undefined before and after.
- * Calls OpenMP itself (num_threads(threads)); inside a parallel region pass threads = 1. */
+/* workspace: at least ls_gemm_workspace bytes, 64-byte aligned, contents undefined before and
+ * after. Calls OpenMP itself (num_threads(threads)); inside a parallel region pass threads = 1. */
 void ls_gemm_run(const ls_gemm *g, int threads, void *workspace);
 size_t ls_gemm_workspace(const ls_gemm *g, int threads);
+
+#define ls_gemm_backend_name LS_ISA_SYMBOL(ls__gemm_backend_name)
+/* What multiplies many rows of this type on this machine. */
+const char *ls_gemm_backend_name(ls_dtype type);
 
 #endif

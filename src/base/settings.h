@@ -1,0 +1,40 @@
+/* Settings: dotted keys with text values, in the order they were given, from a YAML recipe and from
+ * key=value words. Typing is the option tables' business (option.h). */
+#ifndef LS_BASE_SETTINGS_H
+#define LS_BASE_SETTINGS_H
+
+#include "base/option.h"
+
+typedef struct ls_setting {
+    char *key, *value;
+    bool used; /* somebody read it: what nobody read is a mistake */
+} ls_setting;
+
+typedef struct ls_settings {
+    ls_setting *items;
+    size_t count, capacity;
+} ls_settings;
+
+void ls_settings_clear(ls_ctx *ctx, ls_settings *settings);
+/* Adds or replaces. */
+ls_status ls_settings_put(ls_ctx *ctx, ls_settings *settings, const char *key, const char *value);
+/* One "key=value" word. */
+ls_status ls_settings_put_word(ls_ctx *ctx, ls_settings *settings, const char *word);
+/* A recipe: nested mappings become dotted keys, sequences of scalars become "a,b,c". At most 1 MiB,
+ * 16 levels, no aliases; errors name file and line. */
+ls_status ls_settings_read(ls_ctx *ctx, ls_settings *settings, const char *path);
+ls_status ls_settings_parse(ls_ctx *ctx, ls_settings *settings, const char *text, size_t length,
+                            const char *what);
+/* The value, marking it used; NULL where the key is not given. */
+const char *ls_settings_get(const ls_settings *settings, const char *key);
+/* Sets the fields of `into` from all keys "section.KEY" through the table, marking them used. An
+ * unknown key of the section is an error that names the nearest. */
+ls_status ls_settings_apply(ls_ctx *ctx, const ls_settings *settings, const char *section,
+                            const ls_option_table *table, void *into);
+/* LS_EUSE naming the first key that nobody read; `known` (NULL-ended) are offered as nearest. */
+ls_status ls_settings_finish(ls_ctx *ctx, const ls_settings *settings, const char *const *known);
+/* Appends a section as YAML: all keys of the table with their present values. */
+void ls_settings_print(ls_ctx *ctx, const char *section, const ls_option_table *table,
+                       const void *from, ls_text *out);
+
+#endif

@@ -1,0 +1,55 @@
+/* Mixers: functions (x, state) -> (y, state') along time. One folder here is one mechanism:
+ * src/mixer/NAME/NAME.c defines ls_mixer_NAME; the build finds it by its name. */
+#ifndef LS_MIXER_MIXER_H
+#define LS_MIXER_MIXER_H
+
+#include "position/position.h"
+
+typedef enum {
+    LS_MIXER_CAUSAL = 1,
+    LS_MIXER_BIDIRECTIONAL = 2,
+    LS_MIXER_STREAMING = 4, /* obeys the law of the cut */
+    LS_MIXER_POSITIONS = 8, /* takes a position method */
+} ls_mixer_traits;
+
+/* A mixer in its place: what its functions are given. */
+typedef struct ls_mixer {
+    const struct ls_mixer_type *type;
+    const void *options;
+    int64_t width; /* D */
+    bool causal;
+    const ls_position *position; /* NULL where the type takes none */
+} ls_mixer;
+
+/* How a row of a tensor in a public checkpoint maps to ours. */
+typedef struct ls_alias {
+    const char *official; /* name in the public code, below the layer's prefix */
+    const char *ours;     /* parameter name below the mixer's scope, or with a leading / outside all
+                             scopes; NULL: known, not a parameter */
+    int layout;           /* the mixer's own number for how rows are ordered, for `row` */
+} ls_alias;
+
+typedef struct ls_mixer_type {
+    const char *name, *summary, *paper;
+    ls_option_table options;
+    unsigned traits;
+    /* Refuses options that do not fit (one sentence); may be NULL. */
+    ls_status (*check)(ls_ctx *ctx, const ls_mixer *mixer);
+    /* Records y [B,T,D] for x [B,T,D], declaring parameters and state as it goes. */
+    ls_tensor *(*forward)(ls_program *p, const ls_mixer *mixer, ls_tensor *x);
+    /* Bytes of state of one sequence after T tokens (capacity T, elements of `size` bytes, chunks
+     * of one token); floating-point operations of a forward pass over T tokens from the start.
+     * Checked against what is recorded. */
+    int64_t (*state_bytes)(const ls_mixer *mixer, int64_t T, int64_t size);
+    double (*flops)(const ls_mixer *mixer, int64_t T);
+    const ls_alias *aliases; /* ends with {0} */
+    /* The row of our parameter at which row r of the official tensor stands; NULL: the same row. */
+    int64_t (*row)(const ls_mixer *mixer, int layout, int64_t r);
+} ls_mixer_type;
+
+extern const ls_mixer_type *const ls_mixer_types[];
+extern const size_t ls_mixer_count;
+
+const ls_mixer_type *ls_mixer_find(const char *name); /* or NULL */
+
+#endif

@@ -1,0 +1,99 @@
+/* Decoder language models: embedding, blocks of a mixer and a feed-forward layer, output head.
+ *
+ * A model is its parameters and a recipe for recording programs. Everything about time is the
+ * mixer's: the same blocks train on whole sequences and stream chunk by chunk. */
+#ifndef LS_MODEL_MODEL_H
+#define LS_MODEL_MODEL_H
+
+#include "base/settings.h"
+#include "mixer/mixer.h"
+
+typedef struct ls_model_settings {
+    int64_t layers, width, hidden, vocabulary, length;
+    char mixer[LS_OPTION_TEXT_BYTES], position[LS_OPTION_TEXT_BYTES];
+    int norm, norm_place, activation;
+    double epsilon, dropout, init;
+    bool tied, bias, scale_embedding;
+} ls_model_settings;
+extern const ls_option_table ls_model_options; /* section "model" */
+
+/* A model's description: everything that decides shapes and arithmetic. */
+typedef struct ls_model_config {
+    ls_model_settings model;
+    const ls_mixer_type *mixer;
+    void *mixer_options;  /* owned */
+    ls_position position; /* owned; with the extensions */
+} ls_model_config;
+
+/* From the sections model, mixer, position and extend of the settings: model.preset first, then
+ * model.*, mixer.*, position.*; `extend` names test-time methods ("yarn" or "yarn,window"), whose
+ * options are extend.*. The config is checked whole. LS_EUSE in one sentence otherwise. */
+ls_status ls_model_config_read(ls_ctx *ctx, const ls_settings *settings, ls_model_config *out);
+/* YAML of the resolved description (without extensions where `trained` is true). */
+void ls_model_config_print(ls_ctx *ctx, const ls_model_config *config, bool trained, ls_text *out);
+void ls_model_config_clear(ls_ctx *ctx, ls_model_config *config);
+/* Puts a preset's keys into the settings where they are not given yet. LS_EUSE names the nearest.
+ */
+typedef struct ls_preset {
+    const char *name, *summary;
+    const char *settings; /* "key=value key=value" */
+} ls_preset;
+extern const ls_preset ls_presets[]; /* ends with {0} */
+
+typedef struct ls_model {
+    ls_ctx *ctx;
+    const ls_model_config *config; /* borrowed */
+    ls_dtype type;
+    ls_parameters *store;
+} ls_model;
+
+/* Parameters from the seed; with_gradient: for training. */
+ls_status ls_model_new(ls_ctx *ctx, const ls_model_config *config, ls_dtype type, uint64_t seed,
+                       bool with_gradient, ls_model **out);
+void ls_model_free(ls_model *model);
+/* Weights by name from a safetensors file: all must be there, of the right shape. */
+ls_status ls_model_load(ls_model *model, const char *path);
+
+typedef enum {
+    LS_MODEL_TRAIN,  /* gradients of sum weights * loss; inputs tokens, targets, weights; keeps loss
+                      */
+    LS_MODEL_LOSS,   /* inputs tokens, targets; keeps loss [B,T] */
+    LS_MODEL_LOGITS, /* input tokens; keeps logits [B,V] of the last token, in the wide type */
+} ls_model_use;
+
+/* options: batch, length and what streaming needs; type, grad and train are set from the use. */
+ls_status ls_model_program(ls_model *model, ls_model_use use, ls_program_options options,
+                           ls_program **out);
+/* Copies token numbers into an input; LS_EINPUT where one is outside the vocabulary (targets may be
+ * -1: not scored). */
+ls_status ls_model_put_tokens(const ls_model *model, ls_program *program, const char *input,
+                              const int32_t *tokens);
+
+/* A sequence (or a batch of them) walking through a model: any cut gives the same numbers. */
+typedef struct ls_stream ls_stream;
+/* chunk: how many tokens are taken at once at most (less where the method demands it). */
+ls_status ls_stream_new(ls_model *model, int64_t batch, int64_t capacity, int64_t chunk,
+                        ls_stream **out);
+void ls_stream_free(ls_stream *stream);
+void ls_stream_reset(ls_stream *stream);
+int64_t ls_stream_position(const ls_stream *stream);
+size_t ls_stream_bytes(const ls_stream *stream); /* states, programs and workspaces so far */
+/* tokens [batch, count] (row stride `stride`), targets likewise; loss [batch, count] in nats. */
+ls_status ls_stream_loss(ls_stream *stream, const int32_t *tokens, const int32_t *targets,
+                         int64_t count, int64_t stride, double *loss);
+/* Feeds tokens and gives the logits [batch, vocabulary] after the last. */
+ls_status ls_stream_logits(ls_stream *stream, const int32_t *tokens, int64_t count, int64_t stride,
+                           double *logits);
+ls_state *ls_stream_state(ls_stream *stream);
+
+typedef struct ls_sampling {
+    double temperature; /* 0: the most likely token */
+    int64_t top_k;      /* 0: all */
+    double top_p;       /* 1: all */
+    uint64_t seed;
+} ls_sampling;
+/* One token from logits [vocabulary]; `index` numbers the draws of a seed. */
+int32_t ls_sample(const ls_sampling *how, const double *logits, int64_t vocabulary, uint64_t index,
+                  double *scratch /* 2 * vocabulary */);
+
+#endif

@@ -1,0 +1,28 @@
+/* Pointwise functions, alone or as gates (the GLU family: Shazeer 2020). */
+#include "tensor/activate.h"
+
+static void backward(ls_program *p, const ls_node *node);
+static const ls_op activate_op = {.name = "activate", .backward = backward};
+static const ls_op grad_op = {.name = "activate_grad"};
+
+ls_tensor *ls_activate(ls_program *p, ls_act_kind kind, bool gated, ls_tensor *x) {
+    if (ls_failed(p) || x == NULL) return NULL;
+    int64_t rows, width, stride, dim[LS_RANK_MOST];
+    if (!ls_rows(x, &rows, &width, &stride) || (gated && width % 2 != 0)) {
+        ls_refuse(p, LS_EBUG, "activate: a gated axis must be even, not %lld", (long long)width);
+        return NULL;
+    }
+    memcpy(dim, x->dim, sizeof dim);
+    if (gated) dim[x->rank - 1] /= 2;
+    ls_tensor *y = ls_activation(p, ls_type(p), x->rank, dim);
+    ls_activate_attributes attributes = {kind, gated};
+    ls_record(p, &activate_op, &attributes, sizeof attributes, 1, &x, 1, &y);
+    return y;
+}
+
+static void backward(ls_program *p, const ls_node *node) {
+    ls_tensor *dx = ls_grad_target(p, node->in[0]);
+    ls_record(p, &grad_op, node->attributes, sizeof(ls_activate_attributes), 2,
+              (ls_tensor *[]){node->in[0], ls_grad_of(node->out[0])}, 1, &dx);
+    ls_grad_add(p, node->in[0], dx);
+}

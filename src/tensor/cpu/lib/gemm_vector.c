@@ -1,0 +1,86 @@
+/* The portable kernel: f32 multiply-adds on the compiler's vector types. bf16 is widened while it
+ * is packed. A's panel is [k][ROWS], B's is [k][COLUMNS]. */
+#include "tensor/cpu/lib/gemm_kernel.h"
+
+#if defined(__AVX512F__)
+enum { ROWS = 14, VECTORS = 2 }; /* 28 sums, 2 of B and a broadcast in 32 registers */
+#elif defined(__AVX2__)
+enum { ROWS = 6, VECTORS = 2 }; /* 12 sums, 2 of B and a broadcast in 16 registers */
+#else
+enum { ROWS = 4, VECTORS = 2 };
+#endif
+enum { COLUMNS = VECTORS * LS_GEMM_LANES };
+
+static inline void pack(const ls_gemm_operand *x, int64_t first, int64_t k, int64_t k_count,
+                        float *restrict panel, int width, ls_dtype type) {
+    int64_t count = ls_gemm_least(width, x->count - first);
+    size_t size = ls_dtype_size(type);
+    if (count < width) memset(panel, 0, (size_t)(k_count * width) * sizeof(float));
+    if (x->along_k) {
+        for (int64_t i = 0; i < count; i++) {
+            const char *from = x->data + (first + i) * x->stride + k * (int64_t)size;
+            for (int64_t j = 0; j < k_count; j++)
+                panel[j * width + i] = ls_gemm_element(type, from, j);
+        }
+        return;
+    }
+    for (int64_t j = 0; j < k_count; j++) {
+        const char *from = x->data + (k + j) * x->stride + first * (int64_t)size;
+        float *to = panel + j * width;
+        if (count == width)
+            for (int i = 0; i < width; i++) to[i] = ls_gemm_element(type, from, i);
+        else
+            for (int64_t i = 0; i < count; i++) to[i] = ls_gemm_element(type, from, i);
+    }
+}
+
+static void pack_a(const ls_gemm_operand *a, int64_t first, int64_t k, int64_t k_count,
+                   void *panel) {
+    if (a->type == LS_BF16)
+        pack(a, first, k, k_count, panel, ROWS, LS_BF16);
+    else
+        pack(a, first, k, k_count, panel, ROWS, LS_F32);
+}
+
+static void pack_b(const ls_gemm_operand *b, int64_t first, int64_t k, int64_t k_count,
+                   void *panel) {
+    if (b->type == LS_BF16)
+        pack(b, first, k, k_count, panel, COLUMNS, LS_BF16);
+    else
+        pack(b, first, k, k_count, panel, COLUMNS, LS_F32);
+}
+
+static void multiply(int64_t k, const void *panel_a, const void *panel_b, float *tile) {
+    const float *a = panel_a, *b = panel_b;
+    ls_gemm_floats sum[ROWS][VECTORS] = {{{0}}};
+    for (int64_t j = 0; j < k; j++) {
+        ls_gemm_floats row[VECTORS];
+        LS_GEMM_UNROLL
+        for (int v = 0; v < VECTORS; v++)
+            row[v] = ls_gemm_load_f32(b + j * COLUMNS + v * LS_GEMM_LANES);
+        LS_GEMM_UNROLL
+        for (int i = 0; i < ROWS; i++) {
+            LS_GEMM_UNROLL
+            for (int v = 0; v < VECTORS; v++) sum[i][v] += a[j * ROWS + i] * row[v];
+        }
+    }
+    LS_GEMM_UNROLL
+    for (int i = 0; i < ROWS; i++) {
+        LS_GEMM_UNROLL
+        for (int v = 0; v < VECTORS; v++)
+            ls_gemm_store_f32(tile + i * COLUMNS + v * LS_GEMM_LANES, sum[i][v]);
+    }
+}
+
+const ls_gemm_kernel ls_gemm_vector = {
+    .name = "vector",
+    .rows = ROWS,
+    .columns = COLUMNS,
+    .k_step = 1,
+    .k_block = 384,
+    .column_block = 1536,
+    .element_bytes = sizeof(float),
+    .pack_a = pack_a,
+    .pack_b = pack_b,
+    .multiply = multiply,
+};

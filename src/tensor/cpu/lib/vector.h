@@ -1,0 +1,150 @@
+/* Sixteen floats at a time, in the compilers' own vector types: AVX-512, AVX2 or plain code come
+ * from the same lines. bf16 is storage: it is widened on loading and rounded to nearest even on
+ * storing. The `type` argument is a constant wherever these are used, so the branches vanish. */
+#ifndef LS_TENSOR_CPU_VECTOR_H
+#define LS_TENSOR_CPU_VECTOR_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "tensor/dtype.h"
+
+enum { LS_LANES = 16 };
+typedef float ls_vec __attribute__((vector_size(64)));
+typedef int32_t ls_ivec __attribute__((vector_size(64)));
+typedef uint32_t ls_uvec __attribute__((vector_size(64)));
+typedef uint16_t ls_hvec __attribute__((vector_size(32)));
+
+#define LS_INLINE static inline __attribute__((always_inline))
+
+LS_INLINE ls_vec ls_vec_all(float value) {
+    return (ls_vec){value, value, value, value, value, value, value, value,
+                    value, value, value, value, value, value, value, value};
+}
+
+LS_INLINE float ls_load_one(const void *data, ls_dtype type, int64_t at) {
+    return type == LS_F32 ? ((const float *)data)[at] : ls_bf16_to_f32(((const ls_bf16 *)data)[at]);
+}
+
+LS_INLINE void ls_store_one(void *data, ls_dtype type, int64_t at, float value) {
+    if (type == LS_F32)
+        ((float *)data)[at] = value;
+    else
+        ((ls_bf16 *)data)[at] = ls_bf16_from_f32(value);
+}
+
+LS_INLINE ls_vec ls_load(const void *data, ls_dtype type, int64_t at) {
+    ls_vec wide;
+    if (type == LS_F32) {
+        memcpy(&wide, (const float *)data + at, sizeof wide);
+    } else {
+        ls_hvec half;
+        memcpy(&half, (const ls_bf16 *)data + at, sizeof half);
+        ls_uvec bits = __builtin_convertvector(half, ls_uvec) << 16;
+        memcpy(&wide, &bits, sizeof wide);
+    }
+    return wide;
+}
+
+LS_INLINE void ls_store(void *data, ls_dtype type, int64_t at, ls_vec value) {
+    if (type == LS_F32) {
+        memcpy((float *)data + at, &value, sizeof value);
+    } else {
+        ls_uvec bits;
+        memcpy(&bits, &value, sizeof bits);
+        ls_uvec nan = (ls_uvec)(value != value);
+        ls_uvec rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+        ls_hvec half = __builtin_convertvector((rounded & ~nan) | (nan & 0x7fc0u), ls_hvec);
+        memcpy((ls_bf16 *)data + at, &half, sizeof half);
+    }
+}
+
+/* Loads the last `count` < 16 elements of a row, zeros behind them; and stores them. */
+LS_INLINE ls_vec ls_load_some(const void *data, ls_dtype type, int64_t at, int64_t count) {
+    float lanes[LS_LANES] = {0};
+    for (int64_t i = 0; i < count; i++) lanes[i] = ls_load_one(data, type, at + i);
+    ls_vec value;
+    memcpy(&value, lanes, sizeof value);
+    return value;
+}
+
+LS_INLINE void ls_store_some(void *data, ls_dtype type, int64_t at, int64_t count, ls_vec value) {
+    float lanes[LS_LANES];
+    memcpy(lanes, &value, sizeof lanes);
+    for (int64_t i = 0; i < count; i++) ls_store_one(data, type, at + i, lanes[i]);
+}
+
+/* Sixteen elements, or as many as are `left` in the row. */
+LS_INLINE ls_vec ls_load_left(const void *data, ls_dtype type, int64_t at, int64_t left) {
+    return left >= LS_LANES ? ls_load(data, type, at) : ls_load_some(data, type, at, left);
+}
+
+LS_INLINE void ls_store_left(void *data, ls_dtype type, int64_t at, int64_t left, ls_vec value) {
+    if (left >= LS_LANES)
+        ls_store(data, type, at, value);
+    else
+        ls_store_some(data, type, at, left, value);
+}
+
+/* A fixed tree, so that the sum does not depend on how the compiler would add. */
+LS_INLINE float ls_vec_sum(ls_vec value) {
+    float lanes[LS_LANES];
+    memcpy(lanes, &value, sizeof lanes);
+    for (int step = 8; step > 0; step /= 2)
+        for (int i = 0; i < step; i++) lanes[i] += lanes[i + step];
+    return lanes[0];
+}
+
+LS_INLINE ls_vec ls_vec_pick(ls_ivec mask, ls_vec yes, ls_vec no) {
+    return (ls_vec)(((ls_ivec)yes & mask) | ((ls_ivec)no & ~mask));
+}
+
+/* e^x: 2^n times a polynomial on [-ln2/2, ln2/2]; relative error below 2e-7. Below -87.3 it is 0,
+ * above 88.7 infinity; NaN stays NaN. */
+LS_INLINE ls_vec ls_vec_exp(ls_vec x) {
+    const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to a whole number */
+    ls_vec low = ls_vec_all(-87.33f), high = ls_vec_all(88.72f);
+    ls_vec bounded = ls_vec_pick(x < low, low, ls_vec_pick(x > high, high, x));
+    ls_vec shifted = bounded * 1.44269504088896341f + magic;
+    ls_vec n = shifted - magic;
+    ls_vec r = bounded - n * 0.693359375f;
+    r = r - n * -2.12194440e-4f;
+    ls_vec poly = ls_vec_all(1.9875691500e-4f);
+    poly = poly * r + 1.3981999507e-3f;
+    poly = poly * r + 8.3334519073e-3f;
+    poly = poly * r + 4.1665795894e-2f;
+    poly = poly * r + 1.6666665459e-1f;
+    poly = poly * r + 5.0000001201e-1f;
+    poly = poly * r * r + r + 1.0f;
+    /* 2^n in two factors, because n = 128 is out of range for one */
+    ls_ivec whole = (ls_ivec)shifted - 0x4B400000;
+    ls_ivec half = whole >> 1;
+    ls_vec scale = (ls_vec)((half + 127) << 23), rest = (ls_vec)((whole - half + 127) << 23);
+    ls_vec result = poly * scale * rest;
+    return ls_vec_pick(x < low, ls_vec_all(0), result);
+}
+
+LS_INLINE ls_vec ls_vec_sigmoid(ls_vec x) {
+    return 1.0f / (1.0f + ls_vec_exp(-x));
+}
+
+LS_INLINE ls_vec ls_vec_tanh(ls_vec x) {
+    return 2.0f * ls_vec_sigmoid(2.0f * x) - 1.0f;
+}
+
+/* The normal distribution function, by the erf formula 7.1.26 of Abramowitz and Stegun: absolute
+ * error below 1e-7. `density` gets e^(-x^2/2). */
+LS_INLINE ls_vec ls_vec_normal_cdf(ls_vec x, ls_vec *density) {
+    ls_vec size = (ls_vec)((ls_ivec)x & 0x7fffffff) * 0.70710678118654752f;
+    ls_vec t = 1.0f / (1.0f + 0.3275911f * size);
+    *density = ls_vec_exp(-size * size);
+    ls_vec poly = ls_vec_all(1.061405429f);
+    poly = poly * t - 1.453152027f;
+    poly = poly * t + 1.421413741f;
+    poly = poly * t - 0.284496736f;
+    poly = poly * t + 0.254829592f;
+    ls_vec tail = 0.5f * poly * t * *density;
+    return ls_vec_pick(x < 0.0f, tail, 1.0f - tail);
+}
+
+#endif

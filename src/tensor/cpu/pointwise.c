@@ -1,0 +1,108 @@
+#include "tensor/pointwise.h"
+
+#include "tensor/cpu/lib/vector.h"
+
+/* Element `i` of row-major x, in double whatever its type: for operands that may be of any type. */
+static double any_at(const ls_tensor *tensor, int64_t at) {
+    const void *data = ls_data(tensor);
+    if (tensor->type == LS_F64) return ((const double *)data)[at];
+    return (double)ls_load_one(data, tensor->type, at);
+}
+
+/* Rows of the last axis at their place in a strided tensor. */
+static int64_t row_place(const ls_tensor *tensor, int64_t row) {
+    int64_t place = 0;
+    for (int axis = tensor->rank - 2; axis >= 0; axis--) {
+        place += row % tensor->dim[axis] * tensor->stride[axis];
+        row /= tensor->dim[axis];
+    }
+    return place;
+}
+
+static void plus_broadcast(const ls_run *run, const ls_node *node) {
+    const ls_tensor *x = node->in[0], *v = node->in[1], *y = node->out[0];
+    int64_t width = x->dim[x->rank - 1], rows = ls_count(x) / width, repeat = ls_count(v) / width;
+#pragma omp parallel for schedule(static) num_threads(run->threads)
+    for (int64_t row = 0; row < rows; row++) {
+        int64_t at = row_place(x, row), from = row_place(v, row % repeat);
+        if (x->type == LS_F64) {
+            double *out = (double *)ls_data(y) + row * width;
+            for (int64_t i = 0; i < width; i++)
+                out[i] = ((const double *)ls_data(x))[at + i] + any_at(v, from + i);
+        } else {
+            for (int64_t i = 0; i < width; i += LS_LANES)
+                ls_store_left(ls_data(y), y->type, row * width + i, width - i,
+                              ls_load_left(ls_data(x), x->type, at + i, width - i) +
+                                  ls_load_left(ls_data(v), v->type, from + i, width - i));
+        }
+    }
+}
+
+/* dv: each row of v sums its repetitions in order. */
+static void plus_broadcast_grad(const ls_run *run, const ls_node *node) {
+    const ls_tensor *dy = node->in[0], *dv = node->out[0];
+    int64_t width = dv->dim[dv->rank - 1], repeat = ls_count(dv) / width;
+    int64_t rows = ls_count(dy) / width;
+#pragma omp parallel for schedule(static) num_threads(run->threads)
+    for (int64_t row = 0; row < repeat; row++) {
+        int64_t to = row_place(dv, row);
+        for (int64_t i = 0; i < width; i++) {
+            double sum = 0;
+            for (int64_t from = row; from < rows; from += repeat)
+                sum += any_at(dy, row_place(dy, from) + i);
+            if (dv->type == LS_F64)
+                ((double *)ls_data(dv))[to + i] = sum;
+            else
+                ls_store_one(ls_data(dv), dv->type, to + i, (float)sum);
+        }
+    }
+}
+
+static void times(const ls_run *run, const ls_node *node) {
+    double factor = *(const double *)node->attributes;
+    const ls_tensor *x = node->in[0], *y = node->out[0];
+    int64_t width = x->dim[x->rank - 1], rows = ls_count(x) / width;
+#pragma omp parallel for schedule(static) num_threads(run->threads)
+    for (int64_t row = 0; row < rows; row++) {
+        int64_t at = row_place(x, row), to = row_place(y, row);
+        for (int64_t i = 0; i < width; i += x->type == LS_F64 ? 1 : LS_LANES) {
+            if (x->type == LS_F64)
+                ((double *)ls_data(y))[to + i] = ((const double *)ls_data(x))[at + i] * factor;
+            else
+                ls_store_left(ls_data(y), y->type, to + i, width - i,
+                              ls_load_left(ls_data(x), x->type, at + i, width - i) * (float)factor);
+        }
+    }
+}
+
+static void dropout(const ls_run *run, const ls_node *node) {
+    const ls_dropout_attributes *about = node->attributes;
+    const ls_tensor *x = node->in[0], *y = node->out[0];
+    int64_t width = x->dim[x->rank - 1], rows = ls_count(x) / width;
+    ls_random key = {.seed = run->seed, .stream = about->stream, .step = run->step};
+    uint32_t threshold = (uint32_t)(about->share * 4294967295.0);
+    double scale = 1 / (1 - about->share);
+#pragma omp parallel for schedule(static) num_threads(run->threads)
+    for (int64_t row = 0; row < rows; row++) {
+        int64_t at = row_place(x, row), to = row_place(y, row);
+        uint32_t words[4] = {0};
+        uint64_t block = UINT64_MAX;
+        for (int64_t i = 0; i < width; i++) {
+            uint64_t index = (uint64_t)(row * width + i);
+            if (index / 4 != block) ls_random_block(key, block = index / 4, words);
+            double value = words[index % 4] < threshold ? 0 : any_at(x, at + i) * scale;
+            if (y->type == LS_F64)
+                ((double *)ls_data(y))[to + i] = value;
+            else
+                ls_store_one(ls_data(y), y->type, to + i, (float)value);
+        }
+    }
+}
+
+const ls_kernel LS_CPU_TABLE(pointwise)[] = {
+    {"plus_broadcast", {plus_broadcast, plus_broadcast, plus_broadcast}, NULL},
+    {"plus_broadcast_grad", {plus_broadcast_grad, plus_broadcast_grad, plus_broadcast_grad}, NULL},
+    {"times", {times, times, times}, NULL},
+    {"dropout", {dropout, dropout, dropout}, NULL},
+    {0},
+};

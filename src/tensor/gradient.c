@@ -1,0 +1,204 @@
+/* Views, and the way gradients take: from the seeds back through every node's own rule.
+ *
+ * Gradients are values like any other: a tensor read by several nodes gets the sum of what they
+ * send, by recorded additions in a fixed order. A view's gradient is written straight into its part
+ * of one buffer, the "assembled" gradient of the tensor it was cut from. */
+#include <string.h>
+
+#include "tensor/program_internal.h"
+
+static void view_backward(ls_program *p, const ls_node *node);
+static const ls_op view_op = {.name = NULL, .backward = view_backward};
+static const ls_op copy_op = {.name = "copy"};
+static const ls_op sum_op = {.name = "sum"};
+static const ls_op accumulate_op = {.name = "accumulate"};
+static const ls_op clear_op = {.name = "clear"};
+
+static ls_tensor *new_view(ls_program *p, ls_tensor *source, int rank, const int64_t *dim) {
+    ls_tensor *view = ls__tensor(p, source->type, source->role, rank, dim);
+    if (view == NULL) return NULL;
+    view->base = source->base == NULL ? source : source->base;
+    view->offset = source->offset;
+    view->source = source;
+    view->port = source->port;
+    view->parameter = source->parameter;
+    return view;
+}
+
+static ls_tensor *split_part(ls_program *p, ls_tensor *source, int64_t start, int64_t width) {
+    int64_t dim[LS_RANK_MOST];
+    memcpy(dim, source->dim, sizeof dim);
+    dim[source->rank - 1] = width;
+    ls_tensor *part = new_view(p, source, source->rank, dim);
+    if (part == NULL) return NULL;
+    memcpy(part->stride, source->stride, sizeof part->stride);
+    part->offset += start;
+    return part;
+}
+
+/* A reshape keeps the storage order; the leading axes of a strided tensor may be merged or split
+ * only as far as its strides allow: the last axis may be cut into several, rows stay rows. */
+static ls_tensor *reshaped(ls_program *p, ls_tensor *source, int rank, const int64_t *dim) {
+    ls_tensor *view = new_view(p, source, rank, dim);
+    if (view == NULL) return NULL;
+    int64_t rows, width, stride, inner = 1;
+    bool fits = ls_count(view) == ls_count(source) && ls_rows(source, &rows, &width, &stride);
+    int at = rank;
+    while (fits && at > 0 && inner < width) inner *= dim[--at];
+    if (fits && stride == width) {
+        /* contiguous: any shape */
+    } else if (fits && inner == width) {
+        int64_t step = stride;
+        for (int i = at - 1; i >= 0; i--) {
+            view->stride[i] = step;
+            step *= dim[i];
+        }
+    } else {
+        fits = false;
+    }
+    if (!fits) {
+        ls_refuse(p, LS_EBUG, "a reshape from %lld to %lld elements does not fit the storage",
+                  (long long)ls_count(source), (long long)ls_count(view));
+        return NULL;
+    }
+    return view;
+}
+
+ls_tensor *ls_reshape(ls_program *p, ls_tensor *tensor, int rank, const int64_t *dim) {
+    if (ls_failed(p) || tensor == NULL) return NULL;
+    ls_tensor *view = reshaped(p, tensor, rank, dim);
+    if (view == NULL) return NULL;
+    view->assembled = ls__pool(p, 1, sizeof *view->assembled);
+    ls_record(p, &view_op, NULL, 0, 1, &tensor, 1, &view);
+    return view;
+}
+
+void ls_split(ls_program *p, ls_tensor *tensor, int count, const int64_t *widths,
+              ls_tensor **parts) {
+    int64_t at = 0;
+    for (int i = 0; i < count; i++) parts[i] = NULL;
+    if (ls_failed(p) || tensor == NULL) return;
+    ls_tensor **assembled = ls__pool(p, 1, sizeof *assembled);
+    for (int i = 0; i < count; i++) {
+        parts[i] = split_part(p, tensor, at, widths[i]);
+        if (parts[i] == NULL) return;
+        parts[i]->assembled = assembled;
+        at += widths[i];
+    }
+    if (at != tensor->dim[tensor->rank - 1])
+        ls_refuse(p, LS_EBUG, "the parts of a split must fill the axis");
+    else
+        ls_record(p, &view_op, NULL, 0, 1, &tensor, count, parts);
+}
+
+/* ---- gradients ---- */
+
+ls_tensor *ls_grad_of(const ls_tensor *output) {
+    return output->grad;
+}
+
+/* The place of a view's gradient inside the assembled gradient of its source. */
+static ls_tensor *view_target(ls_program *p, ls_tensor *view) {
+    ls_tensor *source = view->source;
+    if (*view->assembled == NULL) {
+        ls_dtype type = source->role == LS_ROLE_PARAMETER ? ls_wide_type(p) : source->type;
+        ls_tensor *whole = ls_activation(p, type, source->rank, source->dim);
+        if (whole == NULL) return NULL;
+        whole->port = source->port;
+        *view->assembled = whole;
+    }
+    bool split = view->rank == source->rank && ls_count(view) != ls_count(source);
+    /* a whole-width "split" and a reshape coincide */
+    return split ? split_part(p, *view->assembled, view->offset - source->offset,
+                              view->dim[view->rank - 1])
+                 : reshaped(p, *view->assembled, view->rank, view->dim);
+}
+
+ls_tensor *ls_grad_target(ls_program *p, ls_tensor *input) {
+    if (ls_failed(p)) return NULL;
+    if (input->source != NULL && input->grad == NULL) return view_target(p, input);
+    ls_tensor *target =
+        ls_activation(p, input->role == LS_ROLE_PARAMETER ? ls_wide_type(p) : input->type,
+                      input->rank, input->dim);
+    if (target != NULL) target->port = input->port;
+    return target;
+}
+
+static ls_tensor *add_gradients(ls_program *p, ls_tensor *a, ls_tensor *b, ls_tensor *into) {
+    ls_record(p, &sum_op, NULL, 0, 2, (ls_tensor *[]){a, b}, 1, &into);
+    return into;
+}
+
+void ls_grad_add(ls_program *p, ls_tensor *input, ls_tensor *gradient) {
+    if (ls_failed(p) || gradient == NULL || !input->needs_grad) return;
+    if (input->role == LS_ROLE_PARAMETER && input->source == NULL) {
+        ls_record(p, &accumulate_op, NULL, 0, 2, (ls_tensor *[]){input, gradient}, 0, NULL);
+        return;
+    }
+    if (input->source != NULL) {
+        bool placed = gradient->source != NULL && gradient->source == *input->assembled;
+        if (input->grad != NULL) {
+            add_gradients(p, input->grad, gradient, input->grad);
+        } else if (placed) {
+            input->grad = gradient;
+        } else {
+            ls_tensor *target = view_target(p, input);
+            if (target == NULL) return;
+            ls_record(p, &copy_op, NULL, 0, 1, &gradient, 1, &target);
+            input->grad = target;
+        }
+        return;
+    }
+    if (input->grad == NULL) {
+        input->grad = gradient;
+        return;
+    }
+    ls_tensor *sum = ls_activation(p, gradient->type, input->rank, input->dim);
+    if (sum == NULL) return;
+    sum->port = input->port;
+    input->grad = add_gradients(p, input->grad, gradient, sum);
+}
+
+static void view_backward(ls_program *p, const ls_node *node) {
+    for (int i = 0; i < node->out_count; i++)
+        if (node->out[i]->grad == NULL) {
+            ls_tensor *target = view_target(p, node->out[i]);
+            ls_record(p, &clear_op, NULL, 0, 0, NULL, 1, &target);
+        }
+    ls_grad_add(p, node->in[0], *node->out[0]->assembled);
+}
+
+void ls_seed_gradient(ls_program *p, ls_tensor *tensor, ls_tensor *gradient) {
+    if (ls_failed(p) || tensor == NULL || gradient == NULL || !p->options.grad) return;
+    ls_grad_add(p, tensor, gradient);
+}
+
+void ls__record_backward(ls_program *p) {
+    size_t forward_count = p->nodes.count;
+    p->backward = true;
+    for (size_t i = forward_count; i > 0 && !ls_failed(p); i--) {
+        const ls_node *node = p->nodes.at[i - 1];
+        bool flows = false;
+        for (int j = 0; j < node->out_count; j++)
+            flows |= node->out[j] != NULL && node->out[j]->grad != NULL;
+        bool wanted = false;
+        for (int j = 0; j < node->in_count; j++)
+            wanted |= node->in[j] != NULL && node->in[j]->needs_grad;
+        if (!flows || !wanted) continue;
+        if (node->op->backward == NULL) {
+            ls_refuse(p, LS_EBUG, "operation %s has no gradient", node->op->name);
+            return;
+        }
+        node->op->backward(p, node);
+    }
+    for (size_t i = 0; i < p->names.count && !ls_failed(p); i++) {
+        ls_named *named = p->names.at[i];
+        if (!named->gradient) continue;
+        named->tensor = named->tensor->grad;
+        if (named->tensor == NULL) {
+            ls_refuse(p, LS_EBUG, "no gradient reaches %s", named->name);
+            return;
+        }
+        (named->tensor->base == NULL ? named->tensor : named->tensor->base)->kept = true;
+    }
+}

@@ -1,0 +1,156 @@
+/* The operations. Each records one node (see program.h); shapes are checked, NULL goes through.
+ *
+ * Letters: B batch, T time, D model width, H heads, G key-value heads, K key width, V value width,
+ * N keys, F hidden width, R table rows. */
+#ifndef LS_TENSOR_OPS_H
+#define LS_TENSOR_OPS_H
+
+#include "tensor/program.h"
+
+/* y[.., out] = x[.., in] weight[out, in]^T + bias[out]; bias may be NULL. */
+ls_tensor *ls_linear(ls_program *p, ls_tensor *x, ls_tensor *weight, ls_tensor *bias);
+
+typedef enum { LS_NORM_LAYER, LS_NORM_RMS } ls_norm_kind;
+/* sum = x + delta (delta may be NULL: sum is x), y = norm(sum) * weight + bias. bias may be NULL,
+ * and *sum where it is not wanted. */
+ls_tensor *ls_residual_norm(ls_program *p, ls_norm_kind kind, double epsilon, ls_tensor *x,
+                            ls_tensor *delta, ls_tensor *weight, ls_tensor *bias, ls_tensor **sum);
+
+typedef enum {
+    LS_ACT_NONE,
+    LS_ACT_GELU,
+    LS_ACT_GELU_TANH,
+    LS_ACT_SILU,
+    LS_ACT_RELU,
+    LS_ACT_RELU2,
+    LS_ACT_SIGMOID,
+    LS_ACT_TANH
+} ls_act_kind;
+/* y = act(x); with `gated` the last axis holds [gate | value] and y = act(gate) * value. */
+ls_tensor *ls_activate(ls_program *p, ls_act_kind kind, bool gated, ls_tensor *x);
+
+ls_tensor *ls_plus(ls_program *p, ls_tensor *a, ls_tensor *b);
+/* x + v where v's axes are the last ones of x (v may be a parameter). */
+ls_tensor *ls_plus_broadcast(ls_program *p, ls_tensor *x, ls_tensor *v);
+/* x * factor. */
+ls_tensor *ls_times(ls_program *p, ls_tensor *x, double factor);
+/* Zeroes a share of the elements and scales the rest; x itself outside training or at share 0. */
+ls_tensor *ls_dropout(ls_program *p, ls_tensor *x, double share);
+
+/* y[B,T,D] = table[ids[B,T]]. */
+ls_tensor *ls_embed(ls_program *p, ls_tensor *ids, ls_tensor *table);
+/* y[T,D] = table[min(start + t, R - 1)]: learned positions. A caller that does not want the last
+ * row repeated sees to it that start + T <= R. */
+ls_tensor *ls_position_rows(ls_program *p, ls_tensor *table, int64_t T);
+
+/* Loss of the joined output projection and softmax cross-entropy: loss[n] = -log softmax(x W^T)
+ * [target[n]], in pieces of rows, so that whole logits never exist. Rows with target < 0 have loss
+ * 0. With `grad` the objective sum_n weight[n] * loss[n] seeds the backward part. ids and weights
+ * are [B,T]; loss is [B,T] in the wide type. */
+ls_tensor *ls_linear_cross_entropy(ls_program *p, ls_tensor *x, ls_tensor *weight, ls_tensor *bias,
+                                   ls_tensor *targets, ls_tensor *weights);
+/* The last row of each sequence: [B,T,D] -> [B,D]. No gradient. */
+ls_tensor *ls_last_row(ls_program *p, ls_tensor *x);
+
+/* ---- positions ---- */
+
+/* Where a token stands, as a method wants to see it: a function of its true position. */
+typedef enum {
+    LS_MAP_IDENTITY, /* p */
+    LS_MAP_CLAMP,    /* min(p, a) */
+    LS_MAP_CONSTANT, /* a */
+    LS_MAP_GROUP,    /* floor(p / a) + b */
+} ls_map_kind;
+typedef struct ls_position_map {
+    ls_map_kind kind;
+    double a, b;
+} ls_position_map;
+double ls_position_map_at(ls_position_map map, int64_t position);
+
+enum { LS_PAIRS_MOST = 512 };
+typedef struct ls_rotary ls_rotary;
+/* Frequencies that depend on the current length: fills frequency[pairs] and *factor, starting from
+ * the tables of the rotary itself. */
+typedef void (*ls_frequency_fn)(const ls_rotary *rotary, int64_t length, double *frequency,
+                                double *factor);
+
+/* A rotation of pairs by position * frequency, with an optional exponential factor (xPos). */
+struct ls_rotary {
+    int64_t pairs;                   /* the first 2 * pairs elements of a head are rotated */
+    bool halves;                     /* pair i = (i, i + pairs), else (2i, 2i + 1) */
+    double factor;                   /* on cosine and sine (YaRN's and LongRoPE's temperature) */
+    double frequency[LS_PAIRS_MOST]; /* radians per position */
+    /* log of the xPos decay per position and pair, 0 for plain rotation. Keys carry
+     * exp(log_decay * (block * floor(c / block) - c)) where c is their mapped position, so that it
+     * stays in a narrow range; the query's part is applied inside ls_attention, per block of keys.
+     */
+    bool decays;
+    int64_t decay_block;
+    double log_decay[LS_PAIRS_MOST];
+    ls_frequency_fn dynamic;  /* called at each run with its length, start + T; or NULL */
+    const void *dynamic_user; /* for it; must outlive the program */
+    int64_t trained_length;   /* for it */
+};
+
+/* Rotates x [B,T,H,K] at the mapped positions of its rows (for a cache: of the rows it holds).
+ * as_key: also applies the block-referenced xPos factor. */
+ls_tensor *ls_rotate(ls_program *p, ls_tensor *x, const ls_rotary *rotary, ls_position_map map,
+                     bool as_key);
+
+typedef enum { LS_SINUSOID_INTERLEAVED, LS_SINUSOID_FAIRSEQ, LS_SINUSOID_XL } ls_sinusoid_layout;
+/* rows [T,D] for positions start..start+T-1 (relative = false), or [R,D] for distances 0..R-1. In
+ * the fairseq layout the first position stands at 2, and the last column of an odd width is 0. */
+ls_tensor *ls_sinusoid(ls_program *p, ls_sinusoid_layout layout, int64_t rows, int64_t width,
+                       bool relative);
+/* One element of such a table, for tests and `apply`. */
+double ls_sinusoid_at(ls_sinusoid_layout layout, int64_t position, int64_t column, int64_t width);
+
+/* table[H,R] from weight[buckets,H]: table[h][r] = weight[bucket[r]][h]. */
+ls_tensor *ls_bucket_table(ls_program *p, ls_tensor *weight, int64_t R, const int32_t *bucket);
+
+/* ---- attention ---- */
+
+enum { LS_SEGMENTS_MOST = 4 };
+
+/* One set of keys that a query may see, and how it is scored. Position of query row i is n, of key
+ * row j is m (true positions: a cache's extent, or start + row). Admitted are pairs with
+ *   lo <= n - m <= hi,  key_first <= m < key_end,  valid[b][j] != 0,
+ *   and with block > 0: 0 <= floor(n / block) - floor(m / block) <= 1,
+ *   and with dilation: (n - m) divisible by the head's dilation d, lo <= (n - m) / d <= hi.
+ * Score: scale * q.k [with xPos decay] + bias of the distance between query and key coordinate. */
+typedef struct ls_segment {
+    ls_tensor *q;     /* [B,T,H,K] */
+    ls_tensor *k, *v; /* [B,N,G,K], [B,N,G,V]: plain, or a cache from ls_cache_append */
+    int64_t lo, hi;   /* LS_FAR for no bound */
+    int64_t key_first, key_end;
+    int64_t block;
+    const int64_t *dilation;          /* [H] or NULL; copied */
+    ls_tensor *valid;                 /* u8 [B,N] or NULL */
+    ls_position_map query_at, key_at; /* coordinates whose difference the bias sees */
+    ls_tensor *slopes;  /* wide [H]: bias = -slope * distance (|distance| where bidirectional) */
+    ls_tensor *table;   /* wide [H,R]: bias = table[clamp(distance + table_zero, 0, R - 1)] */
+    int64_t table_zero; /* column of distance 0 */
+    ls_tensor *relative, *relative_q; /* [R,H,K], [B,T,H,K]: score += scale * relative_q . relative[
+                                         clamp(distance, 0, R - 1)] (Transformer-XL) */
+    bool decays;                      /* xPos: keys are block-referenced as ls_rotary says */
+    int64_t decay_block, decay_pairs;
+    bool decay_halves;
+    double log_decay[LS_PAIRS_MOST];
+} ls_segment;
+#define LS_FAR ((int64_t)1 << 60)
+
+/* A segment that admits everything: lo = -LS_FAR, hi = LS_FAR, all keys, no bias. */
+ls_segment ls_segment_all(ls_tensor *q, ls_tensor *k, ls_tensor *v);
+
+typedef struct ls_attention_options {
+    double scale;
+    bool off_by_one; /* the softmax's sum has an extra 1 (a key of score 0 without value) */
+} ls_attention_options;
+
+/* One softmax over all segments. Returns [B,T,H,V]; *lse (optional) is the log of the sum of
+ * exponentials, wide [B,H,T] (no gradient flows through it). A row that may see no key gives 0 and
+ * -infinity. Memory is linear in T and N. Gradients reach q, k, v, table, relative, relative_q. */
+ls_tensor *ls_attention(ls_program *p, int segments, const ls_segment *segment,
+                        ls_attention_options options, ls_tensor **lse);
+
+#endif

@@ -1,0 +1,159 @@
+#include "tensor/parameter.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/random.h"
+
+ls_status ls_parameters_new(ls_ctx *ctx, ls_dtype type, ls_parameters **out) {
+    ls_parameters *store = ls_new(ctx, 1, sizeof *store);
+    *out = store;
+    if (store == NULL) return LS_ENOMEM;
+    store->ctx = ctx;
+    store->type = type;
+    store->master_type = type == LS_F64 ? LS_F64 : LS_F32;
+    return LS_OK;
+}
+
+void ls_parameters_free(ls_parameters *store) {
+    if (store == NULL) return;
+    ls_ctx *ctx = store->ctx;
+    for (size_t i = 0; i < store->count; i++) ls_free(ctx, store->items[i].name);
+    ls_free(ctx, store->items);
+    ls_free(ctx, store->master);
+    ls_free(ctx, store->shadow);
+    ls_free(ctx, store->gradient);
+    ls_free(ctx, store);
+}
+
+ls_parameter *ls_parameters_find(const ls_parameters *store, const char *name) {
+    for (size_t i = 0; i < store->count; i++)
+        if (strcmp(store->items[i].name, name) == 0) return &store->items[i];
+    return NULL;
+}
+
+ls_status ls_parameters_declare(ls_parameters *store, const char *name, int rank,
+                                const int64_t *dim, ls_init init, size_t *index) {
+    ls_ctx *ctx = store->ctx;
+    ls_parameter *known = ls_parameters_find(store, name);
+    if (known != NULL) {
+        bool same = known->rank == rank;
+        for (int i = 0; same && i < rank; i++) same = known->dim[i] == dim[i];
+        if (!same) return LS_FAIL(ctx, LS_EBUG, "parameter %s is declared with two shapes", name);
+        *index = (size_t)(known - store->items);
+        return LS_OK;
+    }
+    if (store->sealed)
+        return LS_FAIL(ctx, LS_EBUG, "parameter %s was not declared before the store was sealed",
+                       name);
+    if (store->count == store->capacity) {
+        size_t capacity = store->capacity == 0 ? 64 : 2 * store->capacity;
+        ls_parameter *grown = ls_grow(ctx, store->items, store->capacity, capacity, sizeof *grown);
+        if (grown == NULL) return LS_ENOMEM;
+        store->items = grown;
+        store->capacity = capacity;
+    }
+    ls_parameter parameter = {.rank = rank, .init = init, .count = 1};
+    for (int i = 0; i < rank; i++) {
+        parameter.dim[i] = dim[i];
+        if (dim[i] < 1 || !ls_mul(parameter.count, dim[i], &parameter.count) ||
+            parameter.count > (int64_t)1 << 40)
+            return LS_FAIL(ctx, LS_EUSE, "parameter %s is empty or too large", name);
+    }
+    parameter.name = ls_copy_text(ctx, name);
+    if (parameter.name == NULL) return LS_ENOMEM;
+    *index = store->count;
+    store->items[store->count++] = parameter;
+    return LS_OK;
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const ls_parameter *)a)->name, ((const ls_parameter *)b)->name);
+}
+
+static void fill(ls_parameters *store, const ls_parameter *parameter, uint64_t seed,
+                 double *values) {
+    ls_random key = {.seed = seed, .stream = ls_stream_of(parameter->name)};
+    const ls_init *init = &parameter->init;
+    for (int64_t i = 0; i < parameter->count; i++) {
+        switch (init->kind) {
+        case LS_INIT_ZERO:
+            values[i] = 0;
+            break;
+        case LS_INIT_CONSTANT:
+            values[i] = init->a;
+            break;
+        case LS_INIT_NORMAL:
+            values[i] = init->a * ls_random_normal(key, (uint64_t)i);
+            break;
+        case LS_INIT_UNIFORM:
+            values[i] = init->a * (2 * ls_random_unit(key, (uint64_t)i) - 1);
+            break;
+        case LS_INIT_CUSTOM:
+            break;
+        }
+    }
+    if (init->kind == LS_INIT_CUSTOM) init->fill(values, parameter->count, init->a);
+    void *master = ls_parameter_master(store, parameter);
+    for (int64_t i = 0; i < parameter->count; i++) {
+        if (store->master_type == LS_F64)
+            ((double *)master)[i] = values[i];
+        else
+            ((float *)master)[i] = (float)values[i];
+    }
+}
+
+ls_status ls_parameters_seal(ls_parameters *store, uint64_t seed, bool with_gradient) {
+    enum { PAD = 64 };
+    ls_ctx *ctx = store->ctx;
+    if (store->sealed || store->count == 0)
+        return LS_FAIL(ctx, LS_EBUG, "a parameter store is sealed once, and not empty");
+    qsort(store->items, store->count, sizeof *store->items, by_name);
+    int64_t most = 0;
+    for (size_t i = 0; i < store->count; i++) {
+        ls_parameter *parameter = &store->items[i];
+        parameter->offset = store->total;
+        store->total += ls_round_up(parameter->count, PAD);
+        most = ls_max(most, parameter->count);
+    }
+    size_t total = (size_t)store->total, size = ls_dtype_size(store->master_type);
+    store->master = ls_new(ctx, total, size);
+    if (store->type == LS_BF16) store->shadow = ls_new(ctx, total, sizeof *store->shadow);
+    if (with_gradient) store->gradient = ls_new(ctx, total, size);
+    double *values = ls_new(ctx, (size_t)most, sizeof *values);
+    bool failed = store->master == NULL || values == NULL ||
+                  (store->type == LS_BF16 && store->shadow == NULL) ||
+                  (with_gradient && store->gradient == NULL);
+    for (size_t i = 0; !failed && i < store->count; i++)
+        fill(store, &store->items[i], seed, values);
+    ls_free(ctx, values);
+    if (failed) return LS_ENOMEM;
+    store->sealed = true;
+    ls_parameters_round(store);
+    return LS_OK;
+}
+
+int64_t ls_parameters_elements(const ls_parameters *store) {
+    int64_t elements = 0;
+    for (size_t i = 0; i < store->count; i++) elements += store->items[i].count;
+    return elements;
+}
+
+void ls_parameters_round(ls_parameters *store) {
+    if (store->shadow == NULL) return;
+    const float *master = store->master;
+    for (int64_t i = 0; i < store->total; i++) store->shadow[i] = ls_bf16_from_f32(master[i]);
+}
+
+void ls_parameters_clear_gradient(ls_parameters *store) {
+    if (store->gradient != NULL)
+        memset(store->gradient, 0, (size_t)store->total * ls_dtype_size(store->master_type));
+}
+
+void *ls_parameter_master(const ls_parameters *store, const ls_parameter *parameter) {
+    return (char *)store->master + (size_t)parameter->offset * ls_dtype_size(store->master_type);
+}
+
+void *ls_parameter_gradient(const ls_parameters *store, const ls_parameter *parameter) {
+    return (char *)store->gradient + (size_t)parameter->offset * ls_dtype_size(store->master_type);
+}

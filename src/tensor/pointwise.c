@@ -1,0 +1,92 @@
+/* Sums, broadcast sums, multiples and dropout. */
+#include "tensor/pointwise.h"
+
+#include "tensor/program_internal.h"
+
+/* ---- a + b ---- */
+
+static void plus_backward(ls_program *p, const ls_node *node) {
+    ls_grad_add(p, node->in[0], ls_grad_of(node->out[0]));
+    ls_grad_add(p, node->in[1], ls_grad_of(node->out[0]));
+}
+static const ls_op plus_op = {.name = "sum", .backward = plus_backward};
+
+ls_tensor *ls_plus(ls_program *p, ls_tensor *a, ls_tensor *b) {
+    if (ls_failed(p) || a == NULL || b == NULL) return NULL;
+    if (a->rank != b->rank || ls_count(a) != ls_count(b)) {
+        ls_refuse(p, LS_EBUG, "plus: the operands have different shapes");
+        return NULL;
+    }
+    ls_tensor *out = ls_activation(p, ls_type(p), a->rank, a->dim);
+    if (out != NULL) out->port = a->port;
+    ls_record(p, &plus_op, NULL, 0, 2, (ls_tensor *[]){a, b}, 1, &out);
+    return out;
+}
+
+/* ---- x + v, v repeated over x's leading axes ---- */
+
+static const ls_op broadcast_grad_op = {.name = "plus_broadcast_grad"};
+
+static void broadcast_backward(ls_program *p, const ls_node *node) {
+    ls_tensor *dy = ls_grad_of(node->out[0]), *v = node->in[1];
+    ls_grad_add(p, node->in[0], dy);
+    if (!v->needs_grad) return;
+    ls_tensor *dv = ls_grad_target(p, v);
+    ls_record(p, &broadcast_grad_op, NULL, 0, 1, &dy, 1, &dv);
+    ls_grad_add(p, v, dv);
+}
+static const ls_op broadcast_op = {.name = "plus_broadcast", .backward = broadcast_backward};
+
+ls_tensor *ls_plus_broadcast(ls_program *p, ls_tensor *x, ls_tensor *v) {
+    if (ls_failed(p) || x == NULL || v == NULL) return NULL;
+    bool fits = v->rank <= x->rank;
+    for (int i = 1; fits && i <= v->rank; i++) fits = v->dim[v->rank - i] == x->dim[x->rank - i];
+    int64_t rows, width, stride;
+    if (!fits || !ls_rows(v, &rows, &width, &stride)) {
+        ls_refuse(p, LS_EBUG, "plus_broadcast: the second operand's axes must end the first's");
+        return NULL;
+    }
+    ls_tensor *out = ls_activation(p, ls_type(p), x->rank, x->dim);
+    if (out != NULL) out->port = x->port;
+    ls_record(p, &broadcast_op, NULL, 0, 2, (ls_tensor *[]){x, v}, 1, &out);
+    return out;
+}
+
+/* ---- x * factor ---- */
+
+static void times_backward(ls_program *p, const ls_node *node);
+static const ls_op times_op = {.name = "times", .backward = times_backward};
+
+static void times_backward(ls_program *p, const ls_node *node) {
+    ls_tensor *dy = ls_grad_of(node->out[0]), *dx = ls_grad_target(p, node->in[0]);
+    ls_record(p, &times_op, node->attributes, sizeof(double), 1, &dy, 1, &dx);
+    ls_grad_add(p, node->in[0], dx);
+}
+
+ls_tensor *ls_times(ls_program *p, ls_tensor *x, double factor) {
+    if (ls_failed(p) || x == NULL) return NULL;
+    if (factor == 1) return x;
+    ls_tensor *out = ls_activation(p, ls_type(p), x->rank, x->dim);
+    if (out != NULL) out->port = x->port;
+    ls_record(p, &times_op, &factor, sizeof factor, 1, &x, 1, &out);
+    return out;
+}
+
+/* ---- dropout: the gradient passes through the same mask ---- */
+
+static void dropout_backward(ls_program *p, const ls_node *node);
+static const ls_op dropout_op = {.name = "dropout", .backward = dropout_backward};
+
+static void dropout_backward(ls_program *p, const ls_node *node) {
+    ls_tensor *dy = ls_grad_of(node->out[0]), *dx = ls_grad_target(p, node->in[0]);
+    ls_record(p, &dropout_op, node->attributes, sizeof(ls_dropout_attributes), 1, &dy, 1, &dx);
+    ls_grad_add(p, node->in[0], dx);
+}
+
+ls_tensor *ls_dropout(ls_program *p, ls_tensor *x, double share) {
+    if (ls_failed(p) || x == NULL || share == 0 || !ls_program_about(p)->train) return x;
+    ls_tensor *out = ls_activation(p, ls_type(p), x->rank, x->dim);
+    ls_dropout_attributes attributes = {share, ls_stream_of("dropout") + (uint32_t)p->nodes.count};
+    ls_record(p, &dropout_op, &attributes, sizeof attributes, 1, &x, 1, &out);
+    return out;
+}

@@ -1,0 +1,86 @@
+/* What the files that record, plan, run and stream programs share. */
+#ifndef LS_TENSOR_PROGRAM_INTERNAL_H
+#define LS_TENSOR_PROGRAM_INTERNAL_H
+
+#include "tensor/ops.h"
+
+typedef enum { LS_PORT_CACHE, LS_PORT_FIRST, LS_PORT_VALUE } ls_port_kind;
+
+typedef struct ls_port {
+    char *name;
+    ls_port_kind kind;
+    ls_tensor *tensor; /* [B, rows, ...] of caches, any shape of values */
+    ls_retention keep;
+    size_t bytes;
+} ls_port;
+
+/* Attributes of cache_append. */
+struct ls_append {
+    ls_port_kind kind;
+    ls_retention keep;
+};
+
+typedef struct ls_named {
+    char *name;
+    ls_tensor *tensor;
+    bool gradient; /* a wish: the tensor's gradient, to be kept under this name */
+} ls_named;
+
+typedef struct ls_block {
+    struct ls_block *next;
+    size_t used, size;
+} ls_block;
+
+typedef struct ls_constant_fill {
+    ls_tensor *tensor;
+    double *values;
+} ls_constant_fill;
+
+typedef struct ls_list { /* of pointers */
+    void **at;
+    size_t count, capacity;
+} ls_list;
+
+struct ls_program {
+    ls_ctx *ctx;
+    ls_program_options options;
+    ls_parameters *store;
+    ls_status status;
+    ls_block *blocks; /* everything small that lives as long as the program */
+    ls_list nodes, writes, tensors, names, ports, constants;
+    char scope[256];
+    bool backward; /* the nodes now recorded are gradients */
+    bool finished;
+    int64_t chunk_limit;
+    uint8_t *arena;
+    size_t arena_bytes, workspace_bytes;
+    void *workspace;
+    double *seconds; /* per node, where profiling is on */
+    bool profile;
+};
+
+struct ls_state {
+    int64_t batch;
+    int64_t capacity;
+    int64_t position;
+    size_t ports;
+    struct ls_state_port {
+        uint64_t identity; /* hash of the port's name, kind and size */
+        ls_port_kind kind;
+        size_t bytes;
+        ls_extent extent;
+        void *data;
+    } port[];
+};
+
+void *ls__pool(ls_program *p, size_t count, size_t size);
+bool ls__list_add(ls_program *p, ls_list *list, void *item);
+char *ls__scoped_name(ls_program *p, const char *name);
+ls_tensor *ls__tensor(ls_program *p, ls_dtype type, ls_role role, int rank, const int64_t *dim);
+void ls__record_backward(ls_program *p);
+ls_status ls__plan(ls_program *p);
+ls_status ls__bind_kernels(ls_program *p);
+ls_status ls__state_begin(ls_program *p, ls_state *state);
+const ls_kernel *ls__kernel_find(const char *isa, const char *op);
+
+#endif

@@ -1,0 +1,225 @@
+/* Streaming state: ports are recorded with the program; buffers live outside it, so that programs
+ * for chunks of different lengths continue one another. */
+#include <string.h>
+
+#include "base/file.h"
+#include "tensor/program_internal.h"
+
+static void append_backward(ls_program *p, const ls_node *node);
+static const ls_op append_op = {.name = "cache_append", .backward = append_backward};
+static const ls_op append_grad_op = {.name = "cache_append_grad"};
+static const ls_op write_op = {.name = "state_write"};
+
+static ls_tensor *add_port(ls_program *p, const char *name, ls_port_kind kind, ls_dtype type,
+                           int rank, const int64_t *dim, ls_retention keep) {
+    ls_port *port = ls__pool(p, 1, sizeof *port);
+    ls_tensor *tensor = ls__tensor(p, type, LS_ROLE_STATE, rank, dim);
+    if (port == NULL || tensor == NULL) return NULL;
+    *port = (ls_port){.name = ls__scoped_name(p, name),
+                      .kind = kind,
+                      .tensor = tensor,
+                      .keep = keep,
+                      .bytes = (size_t)ls_count(tensor) * ls_dtype_size(type)};
+    tensor->port = (int)p->ports.count;
+    return port->name != NULL && ls__list_add(p, &p->ports, port) ? tensor : NULL;
+}
+
+/* Rows from before the chunk that a query at the chunk's start may still need, at most. */
+static int64_t retained_rows(ls_retention keep) {
+    int64_t rows = keep.window > 0 ? keep.window - 1 : 0;
+    return keep.block > 0 ? ls_max(rows, 2 * keep.block - 1) : rows;
+}
+
+int64_t ls_cache_rows(ls_retention keep, int64_t capacity, int64_t chunk_most) {
+    if (keep.window == 0 && keep.block == 0) return capacity;
+    /* twice what is kept, so that rows are moved down only rarely */
+    return ls_min(capacity, 2 * retained_rows(keep) + chunk_most);
+}
+
+static ls_tensor *append(ls_program *p, const char *name, ls_port_kind kind, ls_tensor *x,
+                         int64_t rows, ls_retention keep) {
+    int64_t dim[LS_RANK_MOST];
+    memcpy(dim, x->dim, sizeof dim);
+    dim[1] = rows;
+    ls_tensor *cache = add_port(p, name, kind, x->type, x->rank, dim, keep);
+    if (cache == NULL) return NULL;
+    ls_record(p, &append_op, &(struct ls_append){kind, keep}, sizeof(struct ls_append), 1, &x, 1,
+              &cache);
+    return cache;
+}
+
+ls_tensor *ls_cache_append(ls_program *p, const char *name, ls_tensor *x, ls_retention keep) {
+    if (ls_failed(p) || x == NULL || !p->options.streaming) return x;
+    int64_t rows = ls_cache_rows(keep, p->options.capacity, p->options.chunk_most);
+    return append(p, name, LS_PORT_CACHE, x, rows, keep);
+}
+
+ls_tensor *ls_cache_first(ls_program *p, const char *name, ls_tensor *x, int64_t rows) {
+    if (ls_failed(p) || x == NULL || !p->options.streaming) return x;
+    return append(p, name, LS_PORT_FIRST, x, ls_max(rows, 1), (ls_retention){0});
+}
+
+static void append_backward(ls_program *p, const ls_node *node) {
+    ls_tensor *target = ls_grad_target(p, node->in[0]);
+    ls_record(p, &append_grad_op, NULL, 0, 1, (ls_tensor *[]){ls_grad_of(node->out[0])}, 1,
+              &target);
+    ls_grad_add(p, node->in[0], target);
+}
+
+ls_tensor *ls_state_read(ls_program *p, const char *name, ls_dtype type, int rank,
+                         const int64_t *dim) {
+    if (ls_failed(p)) return NULL;
+    if (!p->options.streaming) return ls_constant(p, type, rank, dim, NULL);
+    return add_port(p, name, LS_PORT_VALUE, type, rank, dim, (ls_retention){0});
+}
+
+void ls_state_write(ls_program *p, const char *name, ls_tensor *value) {
+    if (ls_failed(p) || value == NULL || !p->options.streaming) return;
+    const char *full = ls__scoped_name(p, name);
+    for (size_t i = 0; full != NULL && i < p->ports.count; i++) {
+        const ls_port *port = p->ports.at[i];
+        if (strcmp(port->name, full) != 0) continue;
+        ls_node *node =
+            ls_record(p, &write_op, NULL, 0, 2, (ls_tensor *[]){value, port->tensor}, 0, NULL);
+        if (node == NULL) return;
+        p->nodes.count--; /* written when everything else is done */
+        ls__list_add(p, &p->writes, node);
+        return;
+    }
+    ls_refuse(p, LS_EBUG, "state %s is written but was never read", name);
+}
+
+ls_extent ls_cache_extent(const ls_run *run, const ls_tensor *tensor) {
+    if (tensor->port >= 0) return run->state->port[tensor->port].extent;
+    return (ls_extent){run->start, tensor->dim[1]};
+}
+
+/* ---- states ---- */
+
+static uint64_t port_identity(const ls_port *port) {
+    return ls_hash(port->name, strlen(port->name)) ^
+           ((uint64_t)port->bytes * 4 + (uint64_t)port->kind);
+}
+
+ls_status ls_state_new(const ls_program *program, ls_state **out) {
+    ls_ctx *ctx = program->ctx;
+    size_t ports = program->ports.count;
+    ls_state *state = ls_new(ctx, 1, sizeof *state + ports * sizeof state->port[0]);
+    *out = state;
+    if (state == NULL) return LS_ENOMEM;
+    state->ports = ports;
+    state->batch = program->options.batch;
+    state->capacity = program->options.capacity;
+    for (size_t i = 0; i < ports; i++) {
+        const ls_port *port = program->ports.at[i];
+        state->port[i].identity = port_identity(port);
+        state->port[i].kind = port->kind;
+        state->port[i].bytes = port->bytes;
+        state->port[i].data = ls_new(ctx, port->bytes, 1);
+        if (state->port[i].data == NULL) {
+            ls_state_free(ctx, state);
+            *out = NULL;
+            return LS_ENOMEM;
+        }
+    }
+    return LS_OK;
+}
+
+void ls_state_free(ls_ctx *ctx, ls_state *state) {
+    if (state == NULL) return;
+    for (size_t i = 0; i < state->ports; i++) ls_free(ctx, state->port[i].data);
+    ls_free(ctx, state);
+}
+
+void ls_state_reset(ls_state *state) {
+    state->position = 0;
+    for (size_t i = 0; i < state->ports; i++) {
+        state->port[i].extent = (ls_extent){0};
+        if (state->port[i].kind == LS_PORT_VALUE)
+            memset(state->port[i].data, 0, state->port[i].bytes);
+    }
+}
+
+int64_t ls_state_position(const ls_state *state) {
+    return state->position;
+}
+
+size_t ls_state_bytes(const ls_state *state) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < state->ports; i++) bytes += state->port[i].bytes;
+    return bytes;
+}
+
+ls_status ls__state_begin(ls_program *p, ls_state *state) {
+    if (p->options.streaming != (state != NULL))
+        return LS_FAIL(p->ctx, LS_EBUG, "a streaming program needs a state, others take none");
+    if (state == NULL) return LS_OK;
+    if (state->ports != p->ports.count)
+        return LS_FAIL(p->ctx, LS_EBUG, "the state belongs to another program");
+    if (state->position + p->options.length > state->capacity)
+        return LS_FAIL(p->ctx, LS_EUSE,
+                       "the stream was made for %lld tokens and is at %lld: %lld more do not fit",
+                       (long long)state->capacity, (long long)state->position,
+                       (long long)p->options.length);
+    for (size_t i = 0; i < state->ports; i++) {
+        ls_port *port = p->ports.at[i];
+        if (state->port[i].identity != port_identity(port))
+            return LS_FAIL(p->ctx, LS_EBUG, "state port %s differs between programs", port->name);
+        port->tensor->data = state->port[i].data;
+    }
+    return LS_OK;
+}
+
+/* Layout: "LSSTATE1", ports, batch, position; per port identity, bytes, first, count, content. */
+ls_status ls_state_save(ls_ctx *ctx, const ls_state *state, ls_text *out) {
+    int64_t head[3] = {(int64_t)state->ports, state->batch, state->position};
+    ls_text_append(ctx, out, "LSSTATE1", 8);
+    ls_text_append(ctx, out, head, sizeof head);
+    for (size_t i = 0; i < state->ports; i++) {
+        int64_t about[4] = {(int64_t)state->port[i].identity, (int64_t)state->port[i].bytes,
+                            state->port[i].extent.first, state->port[i].extent.count};
+        ls_text_append(ctx, out, about, sizeof about);
+        ls_text_append(ctx, out, state->port[i].data, state->port[i].bytes);
+    }
+    return ls_text_status(out);
+}
+
+static bool take_numbers(ls_reader *reader, int64_t *numbers, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        uint64_t word;
+        if (!ls_reader_u64(reader, &word)) return false;
+        numbers[i] = (int64_t)word;
+    }
+    return true;
+}
+
+ls_status ls_state_load(ls_ctx *ctx, ls_state *state, const void *bytes, size_t length) {
+    ls_reader reader = {bytes, length};
+    const uint8_t *magic, *content;
+    int64_t head[3], about[4];
+    /* checked whole before anything is changed */
+    for (int pass = 0; pass < 2; pass++) {
+        reader = (ls_reader){bytes, length};
+        if (!ls_reader_take(&reader, 8, &magic) || memcmp(magic, "LSSTATE1", 8) != 0 ||
+            !take_numbers(&reader, head, 3))
+            return LS_FAIL(ctx, LS_EINPUT, "these bytes are not a saved state");
+        if (head[0] != (int64_t)state->ports || head[1] != state->batch || head[2] < 0 ||
+            head[2] > state->capacity)
+            return LS_FAIL(ctx, LS_EINPUT, "the saved state belongs to another model or batch");
+        for (size_t i = 0; i < state->ports; i++) {
+            struct ls_state_port *port = &state->port[i];
+            if (!take_numbers(&reader, about, 4) || (uint64_t)about[0] != port->identity ||
+                (uint64_t)about[1] != port->bytes || about[2] < 0 || about[3] < 0 ||
+                about[2] > head[2] || about[3] > head[2] - about[2] ||
+                !ls_reader_take(&reader, port->bytes, &content))
+                return LS_FAIL(ctx, LS_EINPUT, "the saved state is damaged or of another model");
+            if (pass == 0) continue;
+            port->extent = (ls_extent){about[2], about[3]};
+            memcpy(port->data, content, port->bytes);
+        }
+        if (reader.left != 0)
+            return LS_FAIL(ctx, LS_EINPUT, "the saved state has %zu bytes too many", reader.left);
+    }
+    state->position = head[2];
+    return LS_OK;
+}
