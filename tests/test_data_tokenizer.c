@@ -326,10 +326,11 @@ static ls_status everything(ls_ctx *ctx, void *user) {
     ls_tokenizer *tokenizer = NULL, *loaded = NULL;
     ls_ids ids = {0};
     ls_text out = {0};
-    char run[300];
+    char run[5000];
     ls_status status;
     (void)user;
-    memset(run, '=', sizeof run);
+    memset(run, '=', 300);
+    memset(run + 300, ' ', sizeof run - 300);
     LS_TRY_GOTO(train_small(ctx, 300, &tokenizer));
     LS_TRY_GOTO(ls_tokenizer_save(ctx, tokenizer, fixture_folder));
     LS_TRY_GOTO(ls_tokenizer_load(ctx, fixture_folder, &loaded));
