@@ -1,4 +1,5 @@
-/* What tests share: recorded functions run in any type, compared, and differentiated numerically. */
+/* What tests share: recorded functions run in any type, compared, and differentiated numerically.
+ */
 #ifndef LS_TESTS_HARNESS_H
 #define LS_TESTS_HARNESS_H
 
@@ -41,11 +42,16 @@ static inline double get(const ls_tensor *tensor, int64_t i) {
     }
     const void *data = ls_data(tensor);
     switch (tensor->type) {
-    case LS_F64: return ((const double *)data)[place];
-    case LS_F32: return (double)((const float *)data)[place];
-    case LS_BF16: return (double)ls_bf16_to_f32(((const ls_bf16 *)data)[place]);
-    case LS_I32: return ((const int32_t *)data)[place];
-    case LS_U8: return ((const uint8_t *)data)[place];
+    case LS_F64:
+        return ((const double *)data)[place];
+    case LS_F32:
+        return (double)((const float *)data)[place];
+    case LS_BF16:
+        return (double)ls_bf16_to_f32(((const ls_bf16 *)data)[place]);
+    case LS_I32:
+        return ((const int32_t *)data)[place];
+    case LS_U8:
+        return ((const uint8_t *)data)[place];
     }
     return NAN;
 }
@@ -53,11 +59,21 @@ static inline double get(const ls_tensor *tensor, int64_t i) {
 static inline void put(const ls_tensor *tensor, int64_t i, double value) {
     void *data = ls_data(tensor);
     switch (tensor->type) {
-    case LS_F64: ((double *)data)[i] = value; break;
-    case LS_F32: ((float *)data)[i] = (float)value; break;
-    case LS_BF16: ((ls_bf16 *)data)[i] = ls_bf16_from_f32((float)value); break;
-    case LS_I32: ((int32_t *)data)[i] = (int32_t)value; break;
-    case LS_U8: ((uint8_t *)data)[i] = (uint8_t)value; break;
+    case LS_F64:
+        ((double *)data)[i] = value;
+        break;
+    case LS_F32:
+        ((float *)data)[i] = (float)value;
+        break;
+    case LS_BF16:
+        ((ls_bf16 *)data)[i] = ls_bf16_from_f32((float)value);
+        break;
+    case LS_I32:
+        ((int32_t *)data)[i] = (int32_t)value;
+        break;
+    case LS_U8:
+        ((uint8_t *)data)[i] = (uint8_t)value;
+        break;
     }
 }
 
@@ -81,8 +97,10 @@ static inline void fill_parameters(ls_parameters *store, double deviation) {
         double centre = parameter->init.kind == LS_INIT_CONSTANT ? parameter->init.a : 0;
         for (int64_t j = 0; j < parameter->count; j++) {
             double value = centre + deviation * ls_random_normal(key, (uint64_t)j);
-            if (store->master_type == LS_F64) ((double *)master)[j] = value;
-            else ((float *)master)[j] = (float)value;
+            if (store->master_type == LS_F64)
+                ((double *)master)[j] = value;
+            else
+                ((float *)master)[j] = (float)value;
         }
     }
     ls_parameters_round(store);
@@ -103,8 +121,8 @@ static inline bench bench_new(ls_ctx *ctx, const subject *what, ls_program_optio
             ls_program_free(b.program);
             if (b.store->count == 0) { /* a store is never empty */
                 size_t index;
-                expect(ctx, ls_parameters_declare(b.store, "unused", LS_DIMS(1),
-                                                  ls_init_normal(1), &index));
+                expect(ctx, ls_parameters_declare(b.store, "unused", LS_DIMS(1), ls_init_normal(1),
+                                                  &index));
             }
             expect(ctx, ls_parameters_seal(b.store, 3, options.grad));
             fill_parameters(b.store, 0.4);
@@ -149,7 +167,8 @@ static inline double *read_all(const ls_tensor *tensor) {
 
 static inline double objective(bench *b) {
     expect(b->ctx, ls_program_run(b->program, b->state, 1, 1));
-    const ls_tensor *y = ls_program_find(b->program, "y"), *cot = ls_program_find(b->program, "cot");
+    const ls_tensor *y = ls_program_find(b->program, "y"),
+                    *cot = ls_program_find(b->program, "cot");
     double sum = 0;
     for (int64_t i = 0; i < ls_count(y); i++) sum += get(y, i) * get(cot, i);
     return sum;
@@ -173,8 +192,8 @@ static inline void check_differences(bench *b, const char *subject_name, const c
         values[i] = kept;
         double numeric = (above - below) / (2 * h);
         if (!(fabs(numeric - gradient[i]) <= 1e-6 * fmax(1, size)))
-            fail_msg("%s: gradient of %s[%lld] is %.12g, differences give %.12g", subject_name, name,
-                     (long long)i, gradient[i], numeric);
+            fail_msg("%s: gradient of %s[%lld] is %.12g, differences give %.12g", subject_name,
+                     name, (long long)i, gradient[i], numeric);
     }
 }
 

@@ -80,20 +80,20 @@ typedef struct case_row {
 
 static const ls_norm_kind layer = LS_NORM_LAYER, rms = LS_NORM_RMS;
 static const act_case acts[] = {
-    {LS_ACT_NONE, false}, {LS_ACT_GELU, false},    {LS_ACT_GELU_TANH, false}, {LS_ACT_SILU, false},
-    {LS_ACT_RELU, false}, {LS_ACT_RELU2, false},   {LS_ACT_SIGMOID, false},   {LS_ACT_TANH, false},
+    {LS_ACT_NONE, false}, {LS_ACT_GELU, false},     {LS_ACT_GELU_TANH, false}, {LS_ACT_SILU, false},
+    {LS_ACT_RELU, false}, {LS_ACT_RELU2, false},    {LS_ACT_SIGMOID, false},   {LS_ACT_TANH, false},
     {LS_ACT_GELU, true},  {LS_ACT_GELU_TANH, true}, {LS_ACT_SILU, true},       {LS_ACT_RELU, true}};
 
 static const subject subjects[] = {
-    {"linear", linear, NULL},        {"layer norm", norm, &layer},
-    {"rms norm", norm, &rms},        {"none", activate, &acts[0]},
-    {"gelu", activate, &acts[1]},    {"gelu_tanh", activate, &acts[2]},
-    {"silu", activate, &acts[3]},    {"relu", activate, &acts[4]},
-    {"relu2", activate, &acts[5]},   {"sigmoid", activate, &acts[6]},
-    {"tanh", activate, &acts[7]},    {"geglu", activate, &acts[8]},
+    {"linear", linear, NULL},           {"layer norm", norm, &layer},
+    {"rms norm", norm, &rms},           {"none", activate, &acts[0]},
+    {"gelu", activate, &acts[1]},       {"gelu_tanh", activate, &acts[2]},
+    {"silu", activate, &acts[3]},       {"relu", activate, &acts[4]},
+    {"relu2", activate, &acts[5]},      {"sigmoid", activate, &acts[6]},
+    {"tanh", activate, &acts[7]},       {"geglu", activate, &acts[8]},
     {"geglu_tanh", activate, &acts[9]}, {"swiglu", activate, &acts[10]},
-    {"reglu", activate, &acts[11]},  {"pointwise", pointwise, NULL},
-    {"dropout", dropped, NULL},      {"views", views, NULL},
+    {"reglu", activate, &acts[11]},     {"pointwise", pointwise, NULL},
+    {"dropout", dropped, NULL},         {"views", views, NULL},
     {"embed", embedded, NULL},
 };
 enum { SUBJECTS = sizeof subjects / sizeof subjects[0] };
@@ -173,8 +173,11 @@ static ls_program *loss_program(ls_ctx *ctx, ls_dtype type, bool grad, ls_parame
     ls_program *p = NULL;
     expect(ctx, ls_parameters_new(ctx, type, store));
     for (int pass = 0; pass < 2; pass++) {
-        ls_program_options options = {
-            .type = type, .batch = 2, .length = ROWS / 2, .grad = grad && pass == 1, .guarded = true};
+        ls_program_options options = {.type = type,
+                                      .batch = 2,
+                                      .length = ROWS / 2,
+                                      .grad = grad && pass == 1,
+                                      .guarded = true};
         expect(ctx, ls_program_new(ctx, &options, *store, &p));
         ls_tensor *x = ls_input(p, "x", type, LS_DIMS(2, ROWS / 2, WIDTH), true);
         ls_tensor *w = ls_param(p, "w", LS_DIMS(WORDS, WIDTH), ls_init_normal(1));
@@ -305,10 +308,8 @@ static void test_memory_is_reused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_fast_types),
-        cmocka_unit_test(test_cross_entropy),
-        cmocka_unit_test(test_no_allocation_and_reuse),
+        cmocka_unit_test(test_gradients),        cmocka_unit_test(test_fast_types),
+        cmocka_unit_test(test_cross_entropy),    cmocka_unit_test(test_no_allocation_and_reuse),
         cmocka_unit_test(test_memory_is_reused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

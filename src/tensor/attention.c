@@ -175,7 +175,12 @@ static void attention_backward(ls_program *p, const ls_node *node) {
     for (int s = 0; s < attributes->segments; s++)
         for (int i = 0; i < DIFFERENTIABLE; i++) {
             int at = s * LS_ATTENTION_SLOTS + (int)differentiable[i];
-            if (in[at] != NULL && in[at]->needs_grad) out[at] = ls_grad_target(p, in[at]);
+            if (in[at] == NULL || !in[at]->needs_grad) continue;
+            bool again = false; /* a tensor that several segments share has one target only */
+            for (int before = 0; before < at; before++) again |= in[before] == in[at];
+            out[at] = again ? ls_activation(p, in[at]->type, in[at]->rank, in[at]->dim)
+                            : ls_grad_target(p, in[at]);
+            if (again && out[at] != NULL) out[at]->port = in[at]->port;
         }
     int64_t H = node->in[LS_ATTENTION_Q]->dim[2];
     size_t bytes =

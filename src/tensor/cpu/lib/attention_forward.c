@@ -19,40 +19,29 @@ typedef struct running {
     float most[QUERIES], sum[QUERIES]; /* most: in units of log 2 */
 } running;
 
-static size_t take(size_t *used, int64_t floats) {
-    size_t at = *used;
-    *used += (size_t)ls_round_up(floats * (int64_t)sizeof(float), 64);
-    return at;
-}
-
-/* Lays the space out at `base` (NULL: only measured); returns its bytes. */
-static size_t lay_out(const ls_attention_job *job, char *base, thread_space *space) {
+/* Lays a thread's part out from `from` on; returns its bytes. */
+static size_t lay_out(const ls_attention_job *job, char *base, thread_space *to) {
     int64_t k = padded(job->K), v = padded(job->V);
     bool relative = false, decays = false;
-    size_t used = 0, at[8];
     for (int s = 0; s < job->segments; s++) {
         relative |= job->source[s].relative.data != NULL;
         decays |= job->source[s].about->decays;
     }
-    at[0] = take(&used, k * QUERIES);
-    at[1] = take(&used, relative ? k * QUERIES : 0);
-    at[2] = take(&used, KEYS * ls_max(k, v));
-    at[3] = take(&used, decays ? KEYS * k : 0);
-    at[4] = take(&used, relative ? BAND * k : 0);
-    at[5] = take(&used, relative ? BAND * QUERIES : 0);
-    at[6] = take(&used, KEYS * QUERIES);
-    at[7] = take(&used, v * QUERIES);
-    if (base == NULL) return used;
-    float **const parts[8] = {&space->turned, &space->relative_turned,
-                              &space->rows,   &space->decay,
-                              &space->band,   &space->meet,
-                              &space->s,      &space->out};
-    for (int i = 0; i < 8; i++) *parts[i] = (float *)(void *)(base + at[i]);
-    return used;
+    space from = {.base = base};
+    to->turned = space_take(&from, k * QUERIES);
+    to->relative_turned = space_take(&from, relative ? k * QUERIES : 0);
+    to->rows = space_take(&from, KEYS * ls_max(k, v));
+    to->decay = space_take(&from, decays ? KEYS * k : 0);
+    to->band = space_take(&from, relative ? BAND * k : 0);
+    to->meet = space_take(&from, relative ? BAND * QUERIES : 0);
+    to->s = space_take(&from, KEYS * QUERIES);
+    to->out = space_take(&from, v * QUERIES);
+    return from.used;
 }
 
 size_t ls_attention_tiled_workspace(const ls_attention_job *job, int threads) {
-    return lay_out(job, NULL, NULL) * (size_t)threads;
+    thread_space unused;
+    return lay_out(job, NULL, &unused) * (size_t)threads;
 }
 
 /* s becomes the weights, relative to the running maximum; what was summed before shrinks by
@@ -79,42 +68,41 @@ static bool weigh(int64_t count, float *s, running *run, float *shrink) {
 }
 
 /* One tile of keys. */
-static void meet(const query_tile *queries, key_tile keys, const thread_space *space,
-                 running *run) {
+static void meet(const query_tile *queries, key_tile keys, const thread_space *desk, running *run) {
     const ls_attention_job *job = queries->job;
     const ls_attention_source *source = queries->source;
     const int64_t g = queries->h / (job->H / job->G), rows = ls_round_up(keys.count, BLOCK_ROWS);
     float shrink[QUERIES];
     float_rows k =
-        ls_tile_load(&source->k, queries->b, g, keys.row, keys.count, rows, job->K, space->rows);
+        ls_tile_load(&source->k, queries->b, g, keys.row, keys.count, rows, job->K, desk->rows);
     if (source->about->decays) {
         int64_t wide = padded(job->K);
-        ls_tile_decay_keys(queries, keys.row, keys.count, space->decay, wide);
+        ls_tile_decay_keys(queries, keys.row, keys.count, desk->decay, wide);
         for (int64_t j = 0; j < keys.count; j++)
             for (int64_t e = 0; e < job->K; e++)
-                space->decay[j * wide + e] *= k.at[j * k.stride + e];
+                desk->decay[j * wide + e] *= k.at[j * k.stride + e];
         for (int64_t j = keys.count; j < rows; j++)
-            memset(space->decay + j * wide, 0, (size_t)wide * sizeof(float));
-        k = (float_rows){space->decay, wide};
+            memset(desk->decay + j * wide, 0, (size_t)wide * sizeof(float));
+        k = (float_rows){desk->decay, wide};
     }
-    ls_tile_product(rows, QUERIES, job->K, k.at, k.stride, 1, queries->turned, QUERIES, space->s,
+    ls_tile_product(rows, QUERIES, job->K, k.at, k.stride, 1, queries->turned, QUERIES, desk->s,
                     QUERIES, false);
-    ls_tile_adjust(queries, &keys, space->s);
-    if (weigh(keys.count, space->s, run, shrink))
+    ls_tile_adjust(queries, &keys, desk->s);
+    if (weigh(keys.count, desk->s, run, shrink))
         for (int64_t e = 0; e < padded(job->V); e++)
             for (int r = 0; r < QUERIES; r += LANES) {
-                float *at = space->out + e * QUERIES + r;
+                float *at = desk->out + e * QUERIES + r;
                 vec_store(at, vec_load(at) * vec_load(shrink + r));
             }
     float_rows v = ls_tile_load(&source->v, queries->b, g, keys.row, keys.count, keys.count, job->V,
-                                space->rows);
-    ls_tile_product(job->V, QUERIES, keys.count, v.at, 1, v.stride, space->s, QUERIES, space->out,
+                                desk->rows);
+    ls_tile_product(job->V, QUERIES, keys.count, v.at, 1, v.stride, desk->s, QUERIES, desk->out,
                     QUERIES, true);
 }
 
 /* Writes the tile's output rows and logarithms. */
-static void finish(const ls_attention_job *job, const query_tile *queries,
-                   const thread_space *space, running *run) {
+static void finish(const ls_attention_job *job, const query_tile *queries, const thread_space *desk,
+                   running *run) {
     float inverse[QUERIES];
     float *lse = (float *)job->lse + (queries->b * job->H + queries->h) * job->T + queries->row;
     for (int r = 0; r < queries->count; r++) {
@@ -133,25 +121,25 @@ static void finish(const ls_attention_job *job, const query_tile *queries,
     int64_t wide = padded(job->V);
     for (int64_t e = 0; e < wide; e++)
         for (int r = 0; r < QUERIES; r += LANES) {
-            float *at = space->out + e * QUERIES + r;
+            float *at = desk->out + e * QUERIES + r;
             vec_store(at, vec_load(at) * vec_load(inverse + r));
         }
-    ls_tile_turn(space->out, QUERIES, wide, QUERIES, space->rows, wide);
+    ls_tile_turn(desk->out, QUERIES, wide, QUERIES, desk->rows, wide);
     ls_tile_store(&job->out, queries->b, queries->h, queries->row, queries->count, job->V,
-                  (float_rows){space->rows, wide}, 1);
+                  (float_rows){desk->rows, wide}, 1);
 }
 
 static void attend(const ls_attention_job *job, int64_t b, int64_t h, int64_t row,
-                   const thread_space *space) {
+                   const thread_space *desk) {
     running run = {.sum = {0}};
-    query_tile queries = {.turned = space->turned, .relative_turned = space->relative_turned};
+    query_tile queries = {.turned = desk->turned, .relative_turned = desk->relative_turned};
     for (int r = 0; r < QUERIES; r++) run.most[r] = -INFINITY;
-    memset(space->out, 0, (size_t)(padded(job->V) * QUERIES) * sizeof(float));
+    memset(desk->out, 0, (size_t)(padded(job->V) * QUERIES) * sizeof(float));
     for (int s = 0; s < job->segments; s++) {
         const ls_attention_source *source = &job->source[s];
         const ls_tile_rule *rule = &source->about->rule;
         ls_tile_run runs[LS_TILE_RUNS_MOST];
-        ls_tile_queries(&queries, job, source, b, h, row, space->rows);
+        ls_tile_queries(&queries, job, source, b, h, row, desk->rows);
         ls_interval any = ls_interval_cut(ls_keys_any(rule, queries.positions), source->held);
         int count = ls_tile_runs_of_queries(rule, queries.positions, source->held, runs);
         for (int i = 0; i < count; i++)
@@ -162,25 +150,25 @@ static void attend(const ls_attention_job *job, int64_t b, int64_t h, int64_t ro
                 key_tile keys = {.row = first,
                                  .count = end - first,
                                  .full = runs[i].full,
-                                 .band = space->band,
-                                 .meet = space->meet};
-                meet(&queries, keys, space, &run);
+                                 .band = desk->band,
+                                 .meet = desk->meet};
+                meet(&queries, keys, desk, &run);
             }
     }
-    finish(job, &queries, space, &run);
+    finish(job, &queries, desk, &run);
 }
 
 void ls_attention_tiled(const ls_attention_job *job) {
     const int64_t tiles = ls_ceil_div(job->T, QUERIES), pieces = job->B * job->H * tiles;
-    const size_t bytes = lay_out(job, NULL, NULL);
+    const size_t bytes = ls_attention_tiled_workspace(job, 1);
 #pragma omp parallel num_threads(job->threads)
     {
-        thread_space space;
-        lay_out(job, (char *)job->workspace + (size_t)omp_get_thread_num() * bytes, &space);
+        thread_space desk;
+        lay_out(job, (char *)job->workspace + (size_t)omp_get_thread_num() * bytes, &desk);
         /* the last tiles of a causal sequence have the most keys: they go first */
 #pragma omp for schedule(dynamic)
         for (int64_t piece = 0; piece < pieces; piece++)
             attend(job, piece / tiles / job->H, piece / tiles % job->H,
-                   (tiles - 1 - piece % tiles) * QUERIES, &space);
+                   (tiles - 1 - piece % tiles) * QUERIES, &desk);
     }
 }

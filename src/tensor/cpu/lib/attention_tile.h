@@ -21,6 +21,17 @@ static inline int64_t padded(int64_t width) {
     return ls_round_up(width, PAD);
 }
 
+/* Hands out parts of a workspace; with base NULL it only measures. */
+typedef struct space {
+    char *base;
+    size_t used;
+} space;
+static inline float *space_take(space *from, int64_t floats) {
+    size_t at = from->used;
+    from->used += (size_t)ls_round_up(floats * (int64_t)sizeof(float), 64);
+    return from->base == NULL ? NULL : (float *)(void *)(from->base + at);
+}
+
 /* Rows of 32-bit floats, `stride` apart. */
 typedef struct float_rows {
     const float *at;
