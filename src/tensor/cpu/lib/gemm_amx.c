@@ -26,7 +26,7 @@ enum {
 };
 
 static inline __mmask16 first_lanes(int64_t count) {
-    return count >= 16 ? 0xffff : count <= 0 ? 0 : (__mmask16)((1u << count) - 1);
+    return (__mmask16)(count >= 16 ? 0xffffu : count <= 0 ? 0u : (1u << count) - 1u);
 }
 
 static inline __m512i widen_bf16(__m256i halves) {
