@@ -76,6 +76,7 @@ static inline void store_line(const ls_gemm_operand *x, ls_dtype type, int plane
     int64_t size = (int64_t)ls_dtype_size(type);
     if (x->along_k) {
         const char *from = x->data + (first + i) * x->stride + k * size;
+        __builtin_prefetch(from + 2 * STEP * size);
         if (i >= rows) k_count = 0;
         if (planes == 1) {
             __mmask32 lanes = (__mmask32)first_lanes(k_count) | (__mmask32)first_lanes(k_count - 16)
@@ -90,6 +91,8 @@ static inline void store_line(const ls_gemm_operand *x, ls_dtype type, int plane
     int64_t one = planes == 1 ? 2 * i : i, other = planes == 1 ? one + 1 : one + 16;
     const char *from = x->data + (k + one) * x->stride + first * size;
     const char *from_other = x->data + (k + other) * x->stride + first * size;
+    __builtin_prefetch(from + STEP * x->stride); /* no hardware follows steps this long */
+    __builtin_prefetch(from_other + STEP * x->stride);
     __mmask16 lanes = first_lanes(one < k_count ? rows : 0);
     __mmask16 lanes_other = first_lanes(other < k_count ? rows : 0);
     if (planes == 1)
