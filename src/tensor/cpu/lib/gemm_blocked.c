@@ -19,7 +19,8 @@ enum {
     SPAN_ROWS = 1024,   /* rows whose f32 sums are kept aside between blocks of k, ... */
     SPAN_COLUMNS = 512, /* ... and columns, when C itself cannot hold them */
     PIECES_PER_THREAD =
-        4, /* so that a thread that is held up does not hold up the others for long */
+        4,              /* so that a thread that is held up does not hold up the others for long */
+    PANELS_AT_ONCE = 4, /* of B, packed by one thread */
     LARGEST_TILE = 32 * 32,
     LINE = 64,                /* bytes of a cache line */
     STREAMED_BYTES = 4 << 20, /* a C larger than this is written past the caches */
@@ -209,9 +210,7 @@ static void multiply_rows(const product *p, const region *r, int64_t row, int64_
     size_t a_panel = panel_bytes(p, kernel->rows, r->k_count);
     size_t b_panel = panel_bytes(p, kernel->columns, r->k_count);
     _Alignas(64) float tile[LARGEST_TILE];
-    for (int64_t i = 0; i < rows; i += kernel->rows)
-        kernel->pack_a(&p->a, row + i, r->k, r->k_count,
-                       packed_a + (size_t)(i / kernel->rows) * a_panel);
+    kernel->pack_a(&p->a, row, ls_gemm_pieces(rows, kernel->rows), r->k, r->k_count, packed_a);
     for (int64_t j = 0; j < r->columns; j += kernel->columns) {
         const char *b = r->packed_b + (size_t)(j / kernel->columns) * b_panel;
         for (int64_t i = 0; i < rows; i += kernel->rows) {
@@ -233,12 +232,14 @@ static void multiply_region(product *p, const region *r, int64_t *first, int64_t
     const ls_gemm_kernel *kernel = p->kernel;
     int64_t panels = ls_gemm_pieces(r->columns, kernel->columns);
     size_t b_panel = panel_bytes(p, kernel->columns, r->k_count);
-    for (; *ticket < *first + panels; *ticket = take_ticket(p)) {
-        int64_t i = *ticket - *first;
-        kernel->pack_b(&p->b, r->column + i * kernel->columns, r->k, r->k_count,
+    int64_t groups = ls_gemm_pieces(panels, PANELS_AT_ONCE);
+    for (; *ticket < *first + groups; *ticket = take_ticket(p)) {
+        int64_t i = (*ticket - *first) * PANELS_AT_ONCE;
+        kernel->pack_b(&p->b, r->column + i * kernel->columns,
+                       ls_gemm_least(PANELS_AT_ONCE, panels - i), r->k, r->k_count,
                        r->packed_b + (size_t)i * b_panel);
     }
-    *first += panels;
+    *first += groups;
     wait_for_all(p);
 
     bool is_first = r->k == 0, is_last = r->k + r->k_count >= p->g->k;
