@@ -86,8 +86,9 @@ static void continue_until_done(const char *folder, const char *dtype, const cha
         assert_true(calls < 50);
         fixture f;
         ls_train_result result;
+        fixture_threads = 1 + calls % 3;
         fixture_open(&f, folder, dtype, accumulate, NULL);
-        f.ctx.threads = 1 + calls % 3;
+        fixture_threads = 1;
         stop_after(&f, (calls + 1) * stop_every);
         ls_status status = fixture_run(&f, &result);
         if (status != LS_OK && status != LS_ESTOP) fail_msg("%s", f.ctx.error.message);

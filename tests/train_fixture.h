@@ -20,6 +20,8 @@
 
 enum { VOCABULARY = 17, WIDTH = 24 };
 
+static int fixture_threads = 1;
+
 typedef struct fixture {
     ls_ctx ctx;
     char folder[64];
@@ -85,6 +87,7 @@ static inline void fixture_model(fixture *f) {
 /* Settings "key=value" follow, ended by NULL; a fresh folder where `folder` is NULL. */
 static inline void fixture_open(fixture *f, const char *folder, ...) {
     *f = (fixture){.ctx = ls_ctx_default()};
+    f->ctx.threads = fixture_threads; /* before anything is recorded: plans depend on it */
     if (folder == NULL) {
         strcpy(f->folder, "/tmp/longshot-train-XXXXXX");
         assert_non_null(mkdtemp(f->folder));

@@ -382,9 +382,9 @@ static ls_status one_step(loop *l) {
     if (l->step % s->log_every == 0 || l->step == s->steps || verdict != LS_GUARD_ACCEPTED)
         LS_TRY(log_row(l, rate, norm));
     if (verdict != LS_GUARD_ACCEPTED) LS_TRY(handle_rejection(l, verdict, norm));
-    if (s->checkpoint_every > 0 && l->step % s->checkpoint_every == 0 && l->step != l->saved_step)
-        return save(l);
-    return LS_OK;
+    /* not amid rejections: a checkpoint is a place from which the run is known to go on */
+    bool due = s->checkpoint_every > 0 && l->step % s->checkpoint_every == 0;
+    return due && l->guard.in_a_row == 0 && l->step != l->saved_step ? save(l) : LS_OK;
 }
 
 /* Bit patterns of an interrupted run and an undisturbed one agree because the loop knows nothing
