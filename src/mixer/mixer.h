@@ -24,7 +24,8 @@ typedef struct ls_mixer {
 /* How a row of a tensor in a public checkpoint maps to ours. */
 typedef struct ls_alias {
     const char *official; /* name in the public code, below the layer's prefix */
-    const char *ours;     /* parameter name below the mixer's scope; NULL: known, not a parameter */
+    const char *ours;     /* parameter name below the mixer's scope, or with a leading / outside all
+                             scopes; NULL: known, not a parameter */
     int layout;           /* the mixer's own number for how rows are ordered, for `row` */
 } ls_alias;
 

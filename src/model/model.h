@@ -21,8 +21,8 @@ extern const ls_option_table ls_model_options; /* section "model" */
 typedef struct ls_model_config {
     ls_model_settings model;
     const ls_mixer_type *mixer;
-    void *mixer_options;   /* owned */
-    ls_position position;  /* owned; with the extensions */
+    void *mixer_options;  /* owned */
+    ls_position position; /* owned; with the extensions */
 } ls_model_config;
 
 /* From the sections model, mixer, position and extend of the settings: model.preset first, then
@@ -32,7 +32,8 @@ ls_status ls_model_config_read(ls_ctx *ctx, const ls_settings *settings, ls_mode
 /* YAML of the resolved description (without extensions where `trained` is true). */
 void ls_model_config_print(ls_ctx *ctx, const ls_model_config *config, bool trained, ls_text *out);
 void ls_model_config_clear(ls_ctx *ctx, ls_model_config *config);
-/* Puts a preset's keys into the settings where they are not given yet. LS_EUSE names the nearest. */
+/* Puts a preset's keys into the settings where they are not given yet. LS_EUSE names the nearest.
+ */
 typedef struct ls_preset {
     const char *name, *summary;
     const char *settings; /* "key=value key=value" */
@@ -50,14 +51,13 @@ typedef struct ls_model {
 ls_status ls_model_new(ls_ctx *ctx, const ls_model_config *config, ls_dtype type, uint64_t seed,
                        bool with_gradient, ls_model **out);
 void ls_model_free(ls_model *model);
-/* Weights by name from a safetensors file (all must be there, of the right shape), and back (f32;
- * f64 where the model is). */
+/* Weights by name from a safetensors file: all must be there, of the right shape. */
 ls_status ls_model_load(ls_model *model, const char *path);
-ls_status ls_model_save(const ls_model *model, const char *path);
 
 typedef enum {
-    LS_MODEL_TRAIN, /* gradients of sum weights * loss; inputs tokens, targets, weights; keeps loss */
-    LS_MODEL_LOSS,  /* inputs tokens, targets; keeps loss [B,T] */
+    LS_MODEL_TRAIN,  /* gradients of sum weights * loss; inputs tokens, targets, weights; keeps loss
+                      */
+    LS_MODEL_LOSS,   /* inputs tokens, targets; keeps loss [B,T] */
     LS_MODEL_LOGITS, /* input tokens; keeps logits [B,V] of the last token, in the wide type */
 } ls_model_use;
 
@@ -93,7 +93,7 @@ typedef struct ls_sampling {
     uint64_t seed;
 } ls_sampling;
 /* One token from logits [vocabulary]; `index` numbers the draws of a seed. */
-int32_t ls_sample(ls_ctx *ctx, const ls_sampling *how, const double *logits, int64_t vocabulary,
-                  uint64_t index, double *scratch /* 2 * vocabulary */);
+int32_t ls_sample(const ls_sampling *how, const double *logits, int64_t vocabulary, uint64_t index,
+                  double *scratch /* 2 * vocabulary */);
 
 #endif

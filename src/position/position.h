@@ -20,25 +20,27 @@ typedef struct ls_piece {
 } ls_piece;
 
 typedef struct ls_attend {
-    /* from the mixer */
+    /* from the mixer and the program */
     int64_t width, heads, groups, key_width, value_width;
     bool causal;
     double scale;            /* of q.k; a method may change it (T5: 1) */
     const int64_t *dilation; /* [heads] or NULL */
     ls_tensor *valid;        /* u8 [B,N] or NULL */
     int64_t trained_length;  /* l: what extensions measure against; 0 where it is not known */
+    int64_t planned_length;  /* most tokens a sequence of the program will have */
     /* from the position method */
     bool rotates;
     ls_rotary rotary;
-    ls_tensor *slopes; /* wide [H] */
-    ls_tensor *table;  /* wide [H,R] */
+    double rotary_base; /* frequency[i] = base^(-i / pairs) as trained */
+    ls_tensor *slopes;  /* wide [H] */
+    ls_tensor *table;   /* wide [H,R] */
     int64_t table_zero;
     ls_tensor *content_bias, *distance_bias; /* Transformer-XL's u and v, [H,K]; NULL: none */
     ls_tensor *relative;                     /* [R,H,K] */
     /* what is visible: one piece, unless an extension cuts it */
     int pieces;
     ls_piece piece[LS_SEGMENTS_MOST];
-    double query_scale; /* extra factor on q, 1 */
+    int64_t chunk_most; /* tokens that may go at once; 0: any number */
     bool off_by_one;
 } ls_attend;
 
@@ -80,7 +82,10 @@ typedef struct ls_extension_type {
     const char *name, *summary, *paper;
     ls_option_table options;
     unsigned needs; /* traits that the position method must have */
-    void (*extend)(ls_program *p, const void *options, ls_attend *attend);
+    bool causal;    /* causal models only */
+    /* Edits the attend, or refuses (LS_EUSE, one sentence). It records nothing, so that what it
+     * does can be asked without a program. */
+    ls_status (*extend)(ls_ctx *ctx, const void *options, ls_attend *attend);
 } ls_extension_type;
 
 extern const ls_position_type *const ls_position_types[];
@@ -111,12 +116,45 @@ void ls_position_clear(ls_ctx *ctx, ls_position *position);
 ls_tensor *ls_shared_param(ls_program *p, const char *name, int rank, const int64_t *dim,
                            ls_init init);
 
-/* Applies the method and the extensions to an attend the mixer prepared (ls_attend_start), stores
- * keys and values in caches, and records the attention: q [B,T,H,K], k [B,T,G,K], v [B,T,G,V] ->
- * [B,T,H,V]. Cached keys are rotated where that is exact for ever, else raw and rotated again. */
+/* An attend with one piece: every key up to the query (every key where not causal). */
 ls_attend ls_attend_start(int64_t width, int64_t heads, int64_t groups, int64_t key_width,
                           int64_t value_width, bool causal);
+/* Applies the method and the extensions to an attend the mixer prepared, stores keys and values in
+ * caches, and records the attention: q [B,T,H,K], k [B,T,G,K], v [B,T,G,V] -> [B,T,H,V]. Each piece
+ * has its own cache, which holds the keys as the piece sees them, rotated, where that is exact for
+ * ever; raw keys, rotated again at each run, where frequencies change with the length. position may
+ * be NULL: none. */
 ls_tensor *ls_attend_record(ls_program *p, const ls_position *position, ls_attend attend,
                             ls_tensor *q, ls_tensor *k, ls_tensor *v);
+/* What the extensions make visible, without a program: edits attend as ls_attend_record would. An
+ * attend that no method has filled in (rotates is false) gets its pieces all the same. */
+ls_status ls_attend_extend(ls_ctx *ctx, const ls_position *position, ls_attend *attend);
+/* What the caches of a piece must keep. */
+ls_retention ls_piece_retention(const ls_attend *attend, const ls_piece *piece);
+
+/* Bytes that the caches of one sequence of T tokens take (elements of `size` bytes, chunks of one
+ * token), and the number of (query, key) pairs, summed over heads, of one pass over T tokens. */
+int64_t ls_attend_state_bytes(const ls_attend *attend, int64_t T, int64_t size);
+double ls_attend_pairs(const ls_attend *attend, int64_t T);
+
+/* ---- for extensions ---- */
+
+/* How frequencies that depend on the current length Lc are used; names a result must carry.
+ * fixed: Lc is the planned final length. call: Lc is the length after the current run, so chunks
+ * and one pass differ past l. row: query n and its keys use Lc = n + 1, which takes tokens one by
+ * one. */
+typedef enum { LS_DYNAMIC_FIXED, LS_DYNAMIC_CALL, LS_DYNAMIC_ROW } ls_dynamic_mode;
+/* Makes the rotation follow the length; `planned` 0: attend's. LS_EUSE where the trained length is
+ * not known or another extension already follows the length. */
+ls_status ls_attend_follow_length(ls_ctx *ctx, const char *name, ls_attend *attend,
+                                  ls_dynamic_mode mode, int64_t planned,
+                                  ls_frequency_fn frequencies, const void *options);
+/* `given`, or where it is 0 the trained length; LS_EUSE where that is unknown too. */
+ls_status ls_attend_length(ls_ctx *ctx, const char *name, const ls_attend *attend, int64_t given,
+                           int64_t *out);
+/* Cuts the only piece at true distance `window`: piece 0 keeps the distances below, the new piece 1
+ * (returned) has the rest. LS_EUSE where keys were cut before or are dilated. */
+ls_status ls_attend_cut(ls_ctx *ctx, const char *name, ls_attend *attend, int64_t window,
+                        ls_piece **far);
 
 #endif

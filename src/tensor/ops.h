@@ -39,7 +39,8 @@ ls_tensor *ls_dropout(ls_program *p, ls_tensor *x, double share);
 
 /* y[B,T,D] = table[ids[B,T]]. */
 ls_tensor *ls_embed(ls_program *p, ls_tensor *ids, ls_tensor *table);
-/* y[T,D] = table[start + t]: learned positions. The caller sees to it that start + T <= R. */
+/* y[T,D] = table[min(start + t, R - 1)]: learned positions. A caller that does not want the last
+ * row repeated sees to it that start + T <= R. */
 ls_tensor *ls_position_rows(ls_program *p, ls_tensor *table, int64_t T);
 
 /* Loss of the joined output projection and softmax cross-entropy: loss[n] = -log softmax(x W^T)
@@ -66,27 +67,30 @@ typedef struct ls_position_map {
 } ls_position_map;
 double ls_position_map_at(ls_position_map map, int64_t position);
 
-/* Frequencies that depend on the current length call back: fills frequency[pairs], *factor. */
-typedef void (*ls_frequency_fn)(const void *user, int64_t length, double *frequency,
+enum { LS_PAIRS_MOST = 512 };
+typedef struct ls_rotary ls_rotary;
+/* Frequencies that depend on the current length: fills frequency[pairs] and *factor, starting from
+ * the tables of the rotary itself. */
+typedef void (*ls_frequency_fn)(const ls_rotary *rotary, int64_t length, double *frequency,
                                 double *factor);
 
-enum { LS_PAIRS_MOST = 512 };
 /* A rotation of pairs by position * frequency, with an optional exponential factor (xPos). */
-typedef struct ls_rotary {
+struct ls_rotary {
     int64_t pairs;                   /* the first 2 * pairs elements of a head are rotated */
     bool halves;                     /* pair i = (i, i + pairs), else (2i, 2i + 1) */
     double factor;                   /* on cosine and sine (YaRN's and LongRoPE's temperature) */
     double frequency[LS_PAIRS_MOST]; /* radians per position */
     /* log of the xPos decay per position and pair, 0 for plain rotation. Keys carry
-     * exp(log_decay * (block * floor(m / block) - m)), so that it stays in a narrow range; the
-     * query's part is applied inside ls_attention, per block of keys. */
+     * exp(log_decay * (block * floor(c / block) - c)) where c is their mapped position, so that it
+     * stays in a narrow range; the query's part is applied inside ls_attention, per block of keys.
+     */
     bool decays;
     int64_t decay_block;
     double log_decay[LS_PAIRS_MOST];
-    ls_frequency_fn dynamic; /* or NULL */
-    const void *dynamic_user;
-    int64_t dynamic_length; /* > 0: the length to assume; 0: that of the run (start + T) */
-} ls_rotary;
+    ls_frequency_fn dynamic;  /* called at each run with its length, start + T; or NULL */
+    const void *dynamic_user; /* for it; must outlive the program */
+    int64_t trained_length;   /* for it */
+};
 
 /* Rotates x [B,T,H,K] at the mapped positions of its rows (for a cache: of the rows it holds).
  * as_key: also applies the block-referenced xPos factor. */
@@ -94,7 +98,8 @@ ls_tensor *ls_rotate(ls_program *p, ls_tensor *x, const ls_rotary *rotary, ls_po
                      bool as_key);
 
 typedef enum { LS_SINUSOID_INTERLEAVED, LS_SINUSOID_FAIRSEQ, LS_SINUSOID_XL } ls_sinusoid_layout;
-/* rows [T,D] for positions start..start+T-1 (relative = false), or [R,D] for distances 0..R-1. */
+/* rows [T,D] for positions start..start+T-1 (relative = false), or [R,D] for distances 0..R-1. In
+ * the fairseq layout the first position stands at 2, and the last column of an odd width is 0. */
 ls_tensor *ls_sinusoid(ls_program *p, ls_sinusoid_layout layout, int64_t rows, int64_t width,
                        bool relative);
 /* One element of such a table, for tests and `apply`. */

@@ -135,10 +135,12 @@ void ls_scope_end(ls_program *program) {
 }
 
 char *ls__scoped_name(ls_program *p, const char *name) {
-    size_t bytes = strlen(p->scope) + strlen(name) + 1;
+    const char *scope = p->scope;
+    if (*name == '/') scope = "", name++;
+    size_t bytes = strlen(scope) + strlen(name) + 1;
     char *full = ls__pool(p, bytes, 1);
     if (full == NULL) return NULL;
-    snprintf(full, bytes, "%s%s", p->scope, name);
+    snprintf(full, bytes, "%s%s", scope, name);
     for (char *c = full; *c != '\0'; c++)
         if (*c == '/') *c = '.';
     return full;

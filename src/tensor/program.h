@@ -128,7 +128,7 @@ bool ls_program_guards_intact(const ls_program *program);
 /* ---- recording ---- */
 
 /* Names are dotted: inside ls_scope(p, "layers.%d", 3) the parameter "norm.weight" is
- * layers.3.norm.weight; ports likewise. */
+ * layers.3.norm.weight; ports likewise. A name that begins with / stands outside all scopes. */
 void ls_scope(ls_program *program, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void ls_scope_end(ls_program *program);
 /* The message is LS_FAIL's; for shape errors and refusals inside recorded functions. */
@@ -202,6 +202,8 @@ typedef struct ls_retention {
 /* Appends the chunk x [B,T,...] to a cache and returns the cache [B,capacity,...]; its run-time
  * extent is ls_cache_extent(run, tensor). Without streaming: x itself, rows 0..T-1. */
 ls_tensor *ls_cache_append(ls_program *p, const char *name, ls_tensor *x, ls_retention keep);
+/* Rows that such a cache has room for. */
+int64_t ls_cache_rows(ls_retention keep, int64_t capacity, int64_t chunk_most);
 /* The first `rows` rows of the sequence, kept for ever (sinks): a cache that fills once. Without
  * streaming: x itself (the caller restricts the keys). */
 ls_tensor *ls_cache_first(ls_program *p, const char *name, ls_tensor *x, int64_t rows);

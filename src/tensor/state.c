@@ -30,6 +30,12 @@ static int64_t retained_rows(ls_retention keep) {
     return keep.block > 0 ? ls_max(rows, 2 * keep.block - 1) : rows;
 }
 
+int64_t ls_cache_rows(ls_retention keep, int64_t capacity, int64_t chunk_most) {
+    if (keep.window == 0 && keep.block == 0) return capacity;
+    /* twice what is kept, so that rows are moved down only rarely */
+    return ls_min(capacity, 2 * retained_rows(keep) + chunk_most);
+}
+
 static ls_tensor *append(ls_program *p, const char *name, ls_port_kind kind, ls_tensor *x,
                          int64_t rows, ls_retention keep) {
     int64_t dim[LS_RANK_MOST];
@@ -44,9 +50,7 @@ static ls_tensor *append(ls_program *p, const char *name, ls_port_kind kind, ls_
 
 ls_tensor *ls_cache_append(ls_program *p, const char *name, ls_tensor *x, ls_retention keep) {
     if (ls_failed(p) || x == NULL || !p->options.streaming) return x;
-    int64_t rows = p->options.capacity;
-    if (keep.window > 0 || keep.block > 0) /* twice, so that rows are moved down only rarely */
-        rows = ls_min(rows, 2 * retained_rows(keep) + p->options.chunk_most);
+    int64_t rows = ls_cache_rows(keep, p->options.capacity, p->options.chunk_most);
     return append(p, name, LS_PORT_CACHE, x, rows, keep);
 }
 

@@ -1,0 +1,227 @@
+/* Softmax attention with heads (arXiv 1706.03762 section 3.2), with fewer key-value heads than
+ * query heads where wished (arXiv 2305.13245), a sliding window and dilation (arXiv 2004.05150).
+ * Positions and what extends them come from the position room. See attention.md. */
+#include <math.h>
+
+#include "mixer/mixer.h"
+
+typedef struct attention_options {
+    int64_t heads, kv_heads, key_width, value_width, window;
+    bool bias, out_bias;
+    ls_reals dilation;
+} attention_options;
+
+static const ls_option options[] = {
+    {"heads", LS_OPTION_INT, offsetof(attention_options, heads), "8", 1, 4096, NULL, "query heads"},
+    {"kv_heads", LS_OPTION_INT, offsetof(attention_options, kv_heads), "0", 0, 4096, NULL,
+     "key and value heads, each shared by heads/kv_heads query heads; 0: as many as heads"},
+    {"key_width", LS_OPTION_INT, offsetof(attention_options, key_width), "0", 0, 65536, NULL,
+     "width of queries and keys of a head; 0: width/heads"},
+    {"value_width", LS_OPTION_INT, offsetof(attention_options, value_width), "0", 0, 65536, NULL,
+     "width of values of a head; 0: width/heads"},
+    {"bias", LS_OPTION_BOOL, offsetof(attention_options, bias), "false", 0, 0, NULL,
+     "biases on the projections"},
+    {"out_bias", LS_OPTION_BOOL, offsetof(attention_options, out_bias), "true", 0, 0, NULL,
+     "with bias: also on the output projection"},
+    {"window", LS_OPTION_INT, offsetof(attention_options, window), "0", 0, 1e15, NULL,
+     "keys each query sees, itself included, in steps of the dilation; 0: all"},
+    {"dilation", LS_OPTION_REALS, offsetof(attention_options, dilation), "", 1, 1e9, NULL,
+     "step between the keys a query sees: one for all heads, or one per head"},
+};
+
+/* The options with every 0 filled in. */
+typedef struct shape {
+    int64_t heads, groups, key_width, value_width;
+} shape;
+
+static shape shape_of(const ls_mixer *mixer) {
+    const attention_options *o = mixer->options;
+    return (shape){
+        .heads = o->heads,
+        .groups = o->kv_heads > 0 ? o->kv_heads : o->heads,
+        .key_width = o->key_width > 0 ? o->key_width : mixer->width / o->heads,
+        .value_width = o->value_width > 0 ? o->value_width : mixer->width / o->heads,
+    };
+}
+
+static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
+    const attention_options *o = mixer->options;
+    const ls_position *position = mixer->position;
+    shape s = shape_of(mixer);
+    if ((o->key_width == 0 || o->value_width == 0) && mixer->width % o->heads != 0)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "attention: %lld heads do not divide a width of %lld (set key_width and "
+                       "value_width, or another number of heads)",
+                       (long long)o->heads, (long long)mixer->width);
+    if (s.heads % s.groups != 0)
+        return LS_FAIL(ctx, LS_EUSE, "attention: %lld heads cannot share %lld key-value heads",
+                       (long long)s.heads, (long long)s.groups);
+    if (o->dilation.count > 1 && o->dilation.count != o->heads)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "attention: dilation has %lld numbers; give one, or one for each of %lld "
+                       "heads",
+                       (long long)o->dilation.count, (long long)o->heads);
+    if (o->dilation.count > 0 && o->heads > LS_OPTION_REALS_MOST)
+        return LS_FAIL(ctx, LS_EUSE, "attention: dilation is for at most %d heads",
+                       LS_OPTION_REALS_MOST);
+    for (int64_t i = 0; i < o->dilation.count; i++)
+        if (o->dilation.at[i] != floor(o->dilation.at[i]))
+            return LS_FAIL(ctx, LS_EUSE, "attention: a dilation of %g is not a whole number",
+                           o->dilation.at[i]);
+    if (position == NULL) return LS_OK;
+    if ((position->type->traits & LS_POSITION_CAUSAL) && !mixer->causal)
+        return LS_FAIL(ctx, LS_EUSE, "position method %s is for causal models only",
+                       position->type->name);
+    if (position->type->check == NULL) return LS_OK;
+    return position->type->check(ctx, position->options, mixer->width, s.heads);
+}
+
+/* What is visible before extensions; `dilation` has room for every head. */
+static ls_attend start(const ls_mixer *mixer, int64_t *dilation) {
+    const attention_options *o = mixer->options;
+    shape s = shape_of(mixer);
+    ls_attend attend =
+        ls_attend_start(mixer->width, s.heads, s.groups, s.key_width, s.value_width, mixer->causal);
+    if (o->window > 0) {
+        attend.piece[0].hi = o->window - 1;
+        if (!mixer->causal) attend.piece[0].lo = 1 - o->window;
+    }
+    if (o->dilation.count > 0) {
+        attend.dilation = dilation;
+        for (int64_t h = 0; h < s.heads; h++)
+            dilation[h] = (int64_t)o->dilation.at[o->dilation.count > 1 ? h : 0];
+    }
+    return attend;
+}
+
+static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
+    if (x == NULL) return NULL;
+    ls_ctx *ctx = ls_program_ctx(p);
+    ls_status status = check(ctx, mixer);
+    if (status != LS_OK) {
+        ls_refuse(p, status, "%s", ctx->error.message);
+        return NULL;
+    }
+    const attention_options *o = mixer->options;
+    const shape s = shape_of(mixer);
+    const int64_t B = x->dim[0], T = x->dim[1], D = mixer->width;
+    const int64_t widths[3] = {s.heads * s.key_width, s.groups * s.key_width,
+                               s.groups * s.value_width};
+    const int64_t all = widths[0] + widths[1] + widths[2];
+    const ls_init init = {.kind = LS_INIT_NORMAL, .a = 0.02};
+    const ls_init zero = {.kind = LS_INIT_ZERO, .no_decay = true};
+
+    ls_tensor *qkv_weight = ls_param(p, "qkv.weight", LS_DIMS(all, D), init);
+    ls_tensor *qkv_bias = o->bias ? ls_param(p, "qkv.bias", LS_DIMS(all), zero) : NULL;
+    ls_tensor *qkv[3];
+    ls_split(p, ls_linear(p, x, qkv_weight, qkv_bias), 3, widths, qkv);
+    ls_tensor *q = ls_reshape(p, qkv[0], LS_DIMS(B, T, s.heads, s.key_width));
+    ls_tensor *k = ls_reshape(p, qkv[1], LS_DIMS(B, T, s.groups, s.key_width));
+    ls_tensor *v = ls_reshape(p, qkv[2], LS_DIMS(B, T, s.groups, s.value_width));
+
+    int64_t dilation[LS_OPTION_REALS_MOST];
+    ls_tensor *mixed = ls_attend_record(p, mixer->position, start(mixer, dilation), q, k, v);
+    mixed = ls_reshape(p, mixed, LS_DIMS(B, T, s.heads * s.value_width));
+    ls_tensor *out_weight = ls_param(p, "out.weight", LS_DIMS(D, s.heads * s.value_width), init);
+    ls_tensor *out_bias = o->bias && o->out_bias ? ls_param(p, "out.bias", LS_DIMS(D), zero) : NULL;
+    return ls_linear(p, mixed, out_weight, out_bias);
+}
+
+/* What the extensions leave visible; false where they refuse, which `forward` will report. */
+static bool visible(const ls_mixer *mixer, int64_t T, int64_t *dilation, ls_attend *attend) {
+    ls_ctx ctx = ls_ctx_default();
+    *attend = start(mixer, dilation);
+    attend->planned_length = T;
+    return ls_attend_extend(&ctx, mixer->position, attend) == LS_OK;
+}
+
+static int64_t state_bytes(const ls_mixer *mixer, int64_t T, int64_t size) {
+    int64_t dilation[LS_OPTION_REALS_MOST];
+    ls_attend attend;
+    return visible(mixer, T, dilation, &attend) ? ls_attend_state_bytes(&attend, T, size) : 0;
+}
+
+/* Projections and scores; what is linear in T without a factor of the width is left out. */
+static double flops(const ls_mixer *mixer, int64_t T) {
+    int64_t dilation[LS_OPTION_REALS_MOST];
+    ls_attend attend;
+    if (!visible(mixer, T, dilation, &attend)) return 0;
+    shape s = shape_of(mixer);
+    int64_t projected = (s.heads + s.groups) * (s.key_width + s.value_width);
+    return 2 * (double)T * (double)mixer->width * (double)projected +
+           2 * (double)(s.key_width + s.value_width) * ls_attend_pairs(&attend, T);
+}
+
+/* How public checkpoints order the rows of what is here [queries | keys | values]. */
+enum {
+    ROWS_SAME,    /* as here */
+    ROWS_KEYS,    /* keys alone */
+    ROWS_VALUES,  /* values alone */
+    ROWS_GROUPED, /* per key-value head: its queries, its key, its value (BLOOM, NeoX, Falcon) */
+};
+
+static int64_t row(const ls_mixer *mixer, int layout, int64_t r) {
+    shape s = shape_of(mixer);
+    int64_t keys = s.heads * s.key_width, values = keys + s.groups * s.key_width;
+    switch (layout) {
+    case ROWS_KEYS:
+        return keys + r;
+    case ROWS_VALUES:
+        return values + r;
+    case ROWS_GROUPED: {
+        int64_t queries = s.heads / s.groups * s.key_width;
+        int64_t size = queries + s.key_width + s.value_width, group = r / size, at = r % size;
+        if (at < queries) return group * queries + at;
+        if (at < queries + s.key_width) return keys + group * s.key_width + at - queries;
+        return values + group * s.value_width + at - queries - s.key_width;
+    }
+    default:
+        return r;
+    }
+}
+
+#define BOTH(official, ours, layout)                                                               \
+    {official ".weight", ours ".weight", layout}, {                                                \
+        official ".bias", ours ".bias", layout                                                     \
+    }
+static const ls_alias aliases[] = {
+    BOTH("q_proj", "qkv", ROWS_SAME),
+    BOTH("k_proj", "qkv", ROWS_KEYS),
+    BOTH("v_proj", "qkv", ROWS_VALUES),
+    BOTH("out_proj", "out", ROWS_SAME),
+    BOTH("o_proj", "out", ROWS_SAME),
+    BOTH("q", "qkv", ROWS_SAME),
+    BOTH("k", "qkv", ROWS_KEYS),
+    BOTH("v", "qkv", ROWS_VALUES),
+    BOTH("o", "out", ROWS_SAME),
+    BOTH("query_key_value", "qkv", ROWS_GROUPED),
+    BOTH("dense", "out", ROWS_SAME),
+    BOTH("Wqkv", "qkv", ROWS_SAME),
+    {"relative_attention_bias.weight", "/position.bias", ROWS_SAME},
+    {"qkv_net.weight", "qkv.weight", ROWS_SAME},
+    {"o_net.weight", "out.weight", ROWS_SAME},
+    {"r_net.weight", "relative.weight", ROWS_SAME},
+    {"r_w_bias", "/position.content_bias", ROWS_SAME},
+    {"r_r_bias", "/position.distance_bias", ROWS_SAME},
+    {"inv_freq", NULL, 0},
+    {"rotary_emb.inv_freq", NULL, 0},
+    {"mscale", NULL, 0},
+    {"slopes", NULL, 0},
+    {"scale", NULL, 0},
+    {"xpos.scale", NULL, 0},
+    {0},
+};
+
+const ls_mixer_type ls_mixer_attention = {
+    .name = "attention",
+    .summary = "softmax attention over all keys, a window, or what a position extension leaves",
+    .paper = "arXiv 1706.03762",
+    .options = LS_OPTIONS(options, attention_options),
+    .traits = LS_MIXER_CAUSAL | LS_MIXER_BIDIRECTIONAL | LS_MIXER_STREAMING | LS_MIXER_POSITIONS,
+    .check = check,
+    .forward = forward,
+    .state_bytes = state_bytes,
+    .flops = flops,
+    .aliases = aliases,
+    .row = row,
+};

@@ -1,0 +1,195 @@
+/* A model's description: option table, presets, and its reading from settings. */
+#include <stdio.h>
+#include <string.h>
+
+#include "model/model.h"
+
+#define FIELD(name) offsetof(ls_model_settings, name)
+static const ls_option options[] = {
+    {"layers", LS_OPTION_INT, FIELD(layers), "6", 1, 1024, NULL, "number of blocks"},
+    {"width", LS_OPTION_INT, FIELD(width), "256", 1, 65536, NULL, "width of the residual stream"},
+    {"hidden", LS_OPTION_INT, FIELD(hidden), "0", 0, 1048576, NULL,
+     "width inside the feed-forward layer; 0: 4 times the width (8/3 where it is gated)"},
+    {"vocabulary", LS_OPTION_INT, FIELD(vocabulary), "0", 0, 16777216, NULL,
+     "number of tokens; 0: what the tokenizer has"},
+    {"length", LS_OPTION_INT, FIELD(length), "256", 1, 1 << 30, NULL,
+     "training length in tokens: what test-time methods extend"},
+    {"mixer", LS_OPTION_TEXT, FIELD(mixer), "attention", 0, 0, NULL,
+     "what mixes along time; see `longshot inspect mixers`"},
+    {"position", LS_OPTION_TEXT, FIELD(position), "xpos", 0, 0, NULL,
+     "position method; see `longshot inspect positions`"},
+    {"norm", LS_OPTION_CHOICE, FIELD(norm), "layer", 0, 0, "layer|rms", "kind of norm"},
+    {"norm_place", LS_OPTION_CHOICE, FIELD(norm_place), "pre", 0, 0, "pre|post",
+     "norm before each layer, or after each residual sum"},
+    {"activation", LS_OPTION_CHOICE, FIELD(activation), "gelu", 0, 0,
+     "gelu|gelu_tanh|silu|relu|relu2|geglu|swiglu|reglu", "feed-forward function; *glu are gated"},
+    {"epsilon", LS_OPTION_REAL, FIELD(epsilon), "1e-5", 1e-12, 1, NULL, "added in the norms"},
+    {"dropout", LS_OPTION_REAL, FIELD(dropout), "0", 0, 0.95, NULL,
+     "share of embedding and layer outputs dropped in training"},
+    {"init", LS_OPTION_REAL, FIELD(init), "0.02", 0, 10, NULL,
+     "standard deviation of embedding and feed-forward weights"},
+    {"tied", LS_OPTION_BOOL, FIELD(tied), "true", 0, 0, NULL, "the head is the embedding"},
+    {"bias", LS_OPTION_BOOL, FIELD(bias), "true", 0, 0, NULL,
+     "biases in the feed-forward layers and LayerNorms"},
+    {"scale_embedding", LS_OPTION_BOOL, FIELD(scale_embedding), "false", 0, 0, NULL,
+     "multiply embeddings by the square root of the width"},
+};
+const ls_option_table ls_model_options = LS_OPTIONS(options, ls_model_settings);
+
+const ls_preset ls_presets[] = {
+    {"tiny", "4 x 128, 4 heads, length 128: seconds on a laptop",
+     "model.layers=4 model.width=128 mixer.heads=4 model.length=128"},
+    {"small", "6 x 256, 8 heads, length 256: minutes on a laptop",
+     "model.layers=6 model.width=256 mixer.heads=8 model.length=256"},
+    {"bench", "6 x 384, 6 heads, RoPE, length 256: the model of `longshot bench`",
+     "model.layers=6 model.width=384 mixer.heads=6 model.length=256 model.position=rope"},
+    {"lex-medium", "24 x 1024, 16 heads, xPos, length 1024: the LEX paper's model",
+     "model.layers=24 model.width=1024 mixer.heads=16 model.length=1024 model.position=xpos"},
+    {"alibi-wikitext",
+     "16 x 1024, 8 heads, ALiBi, hidden 4096, length 512: the ALiBi paper's model",
+     "model.layers=16 model.width=1024 mixer.heads=8 model.hidden=4096 model.length=512 "
+     "model.position=alibi"},
+    {"gpt2-124m", "12 x 768, 12 heads, learned positions, length 1024",
+     "model.layers=12 model.width=768 mixer.heads=12 model.length=1024 model.position=learned "
+     "model.activation=gelu_tanh"},
+    {"llama-124m", "12 x 768, 12 heads, RoPE, RMSNorm, SwiGLU, no biases, length 1024",
+     "model.layers=12 model.width=768 mixer.heads=12 model.length=1024 model.position=rope "
+     "model.norm=rms model.activation=swiglu model.bias=false mixer.bias=false"},
+    {0},
+};
+
+static ls_status add_preset(ls_ctx *ctx, ls_settings *settings, const char *name) {
+    const char *nearest = NULL;
+    int distance = 6;
+    for (const ls_preset *preset = ls_presets; preset->name != NULL; preset++) {
+        int here = ls_text_distance(name, preset->name);
+        if (here < distance) distance = here, nearest = preset->name;
+        if (here != 0) continue;
+        char words[512];
+        snprintf(words, sizeof words, "%s", preset->settings);
+        char *rest = NULL;
+        for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+            char *equals = strchr(word, '=');
+            *equals = '\0';
+            bool given = false;
+            for (size_t i = 0; i < settings->count; i++)
+                given |= strcmp(settings->items[i].key, word) == 0;
+            if (!given) LS_TRY(ls_settings_put(ctx, settings, word, equals + 1));
+        }
+        return LS_OK;
+    }
+    if (nearest != NULL)
+        return LS_FAIL(ctx, LS_EUSE, "there is no preset %s: did you mean %s?", name, nearest);
+    return LS_FAIL(ctx, LS_EUSE, "there is no preset %s: see `longshot inspect presets`", name);
+}
+
+static ls_status choose_mixer(ls_ctx *ctx, ls_model_config *config) {
+    const char *name = config->model.mixer, *nearest = NULL;
+    config->mixer = ls_mixer_find(name);
+    int distance = 4;
+    for (size_t i = 0; i < ls_mixer_count; i++) {
+        int here = ls_text_distance(name, ls_mixer_types[i]->name);
+        if (here < distance) distance = here, nearest = ls_mixer_types[i]->name;
+    }
+    if (config->mixer == NULL)
+        return LS_FAIL(ctx, LS_EUSE, "there is no mixer %s%s%s: see `longshot inspect mixers`",
+                       name, nearest == NULL ? "" : ", perhaps ", nearest == NULL ? "" : nearest);
+    config->mixer_options = ls_new(ctx, 1, config->mixer->options.size);
+    if (config->mixer_options == NULL) return LS_ENOMEM;
+    return ls_options_default(ctx, &config->mixer->options, config->mixer_options);
+}
+
+/* extend=a,b and extend.KEY: a key belongs to every chosen extension that has it. */
+static ls_status read_extensions(ls_ctx *ctx, const ls_settings *settings,
+                                 ls_model_config *config) {
+    const char *names = ls_settings_get(settings, "extend");
+    while (names != NULL && *names != '\0') {
+        char name[64];
+        size_t length = strcspn(names, ",");
+        snprintf(name, sizeof name, "%.*s", (int)(length < 63 ? length : 63), names);
+        LS_TRY(ls_position_extend(ctx, &config->position, name));
+        names += length + (names[length] == ',');
+    }
+    for (size_t i = 0; i < settings->count; i++) {
+        ls_setting *setting = &settings->items[i];
+        if (strncmp(setting->key, "extend.", 7) != 0) continue;
+        const char *key = setting->key + 7;
+        bool known = false;
+        for (int j = 0; j < config->position.extensions; j++) {
+            const ls_extension_type *type = config->position.extension[j].type;
+            if (ls_options_find(&type->options, key) == NULL) continue;
+            LS_TRY(ls_options_set(ctx, &type->options, "extend.", key, setting->value,
+                                  config->position.extension[j].options));
+            known = true;
+        }
+        if (!known && config->position.extensions == 1)
+            return ls_options_set(ctx, &config->position.extension[0].type->options, "extend.", key,
+                                  setting->value, config->position.extension[0].options);
+        if (!known)
+            return LS_FAIL(ctx, LS_EUSE, "no extension that is chosen has a key extend.%s", key);
+        setting->used = true;
+    }
+    return LS_OK;
+}
+
+static ls_status check(ls_ctx *ctx, ls_model_config *config) {
+    ls_mixer mixer = {config->mixer, config->mixer_options, config->model.width, true,
+                      &config->position};
+    if (!(config->mixer->traits & LS_MIXER_CAUSAL))
+        return LS_FAIL(ctx, LS_EUSE, "mixer %s looks both ways: it cannot be a language model",
+                       config->mixer->name);
+    if (config->mixer->check != NULL) LS_TRY(config->mixer->check(ctx, &mixer));
+    return LS_OK;
+}
+
+static ls_status read_all(ls_ctx *ctx, const ls_settings *settings, ls_model_config *out) {
+    LS_TRY(ls_options_default(ctx, &ls_model_options, &out->model));
+    LS_TRY(ls_settings_apply(ctx, settings, "model", &ls_model_options, &out->model));
+    LS_TRY(choose_mixer(ctx, out));
+    LS_TRY(ls_settings_apply(ctx, settings, "mixer", &out->mixer->options, out->mixer_options));
+    LS_TRY(ls_position_choose(ctx, out->model.position, &out->position));
+    out->position.trained_length = out->model.length;
+    LS_TRY(ls_settings_apply(ctx, settings, "position", &out->position.type->options,
+                             out->position.options));
+    LS_TRY(read_extensions(ctx, settings, out));
+    return check(ctx, out);
+}
+
+ls_status ls_model_config_read(ls_ctx *ctx, const ls_settings *settings, ls_model_config *out) {
+    *out = (ls_model_config){0};
+    /* the preset's keys come below those given: a copy, in which it is spelled out */
+    ls_settings whole = {0};
+    ls_status status = LS_OK;
+    const char *preset = ls_settings_get(settings, "model.preset");
+    for (size_t i = 0; i < settings->count && status == LS_OK; i++)
+        if (strcmp(settings->items[i].key, "model.preset") != 0)
+            status = ls_settings_put(ctx, &whole, settings->items[i].key, settings->items[i].value);
+    if (status == LS_OK && preset != NULL) status = add_preset(ctx, &whole, preset);
+    if (status == LS_OK) status = read_all(ctx, &whole, out);
+    for (size_t i = 0; i < settings->count; i++) /* what was read in the copy was read */
+        for (size_t j = 0; j < whole.count; j++)
+            if (whole.items[j].used && strcmp(whole.items[j].key, settings->items[i].key) == 0)
+                settings->items[i].used = true;
+    ls_settings_clear(ctx, &whole);
+    if (status != LS_OK) ls_model_config_clear(ctx, out);
+    return status;
+}
+
+void ls_model_config_print(ls_ctx *ctx, const ls_model_config *config, bool trained, ls_text *out) {
+    ls_settings_print(ctx, "model", &ls_model_options, &config->model, out);
+    if (config->mixer->options.count > 0)
+        ls_settings_print(ctx, "mixer", &config->mixer->options, config->mixer_options, out);
+    if (config->position.type->options.count > 0)
+        ls_settings_print(ctx, "position", &config->position.type->options,
+                          config->position.options, out);
+    for (int i = 0; !trained && i < config->position.extensions; i++)
+        ls_settings_print(ctx, config->position.extension[i].type->name,
+                          &config->position.extension[i].type->options,
+                          config->position.extension[i].options, out);
+}
+
+void ls_model_config_clear(ls_ctx *ctx, ls_model_config *config) {
+    ls_free(ctx, config->mixer_options);
+    ls_position_clear(ctx, &config->position);
+    *config = (ls_model_config){0};
+}

@@ -1,0 +1,169 @@
+/* Embedding, blocks, head: see model.h. */
+#include "model/model.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "model/weights.h"
+
+enum { NORM_PRE, NORM_POST };
+
+static const struct {
+    ls_act_kind kind;
+    bool gated;
+} activations[] = {{LS_ACT_GELU, false}, {LS_ACT_GELU_TANH, false}, {LS_ACT_SILU, false},
+                   {LS_ACT_RELU, false}, {LS_ACT_RELU2, false},     {LS_ACT_GELU, true},
+                   {LS_ACT_SILU, true},  {LS_ACT_RELU, true}};
+
+static ls_tensor *norm(ls_program *p, const ls_model_settings *about, const char *name,
+                       ls_tensor *x, ls_tensor *delta, ls_tensor **sum) {
+    ls_scope(p, "%s", name);
+    ls_tensor *weight = ls_param(p, "weight", LS_DIMS(about->width), ls_init_gain());
+    bool biased = about->bias && about->norm == LS_NORM_LAYER;
+    ls_tensor *bias = biased ? ls_param(p, "bias", LS_DIMS(about->width), ls_init_bias()) : NULL;
+    ls_scope_end(p);
+    return ls_residual_norm(p, about->norm == 0 ? LS_NORM_LAYER : LS_NORM_RMS, about->epsilon, x,
+                            delta, weight, bias, sum);
+}
+
+static ls_tensor *feed_forward(ls_program *p, const ls_model_settings *about, ls_tensor *x) {
+    ls_act_kind kind = activations[about->activation].kind;
+    bool gated = activations[about->activation].gated;
+    int64_t D = about->width, F = about->hidden;
+    if (F == 0) F = gated ? ls_round_up(8 * D / 3, 32) : 4 * D;
+    int64_t up_rows = gated ? 2 * F : F;
+    ls_scope(p, "ffn");
+    ls_tensor *up = ls_param(p, "up.weight", LS_DIMS(up_rows, D), ls_init_normal(about->init));
+    ls_tensor *up_bias =
+        about->bias ? ls_param(p, "up.bias", LS_DIMS(up_rows), ls_init_bias()) : NULL;
+    ls_tensor *down = ls_param(p, "down.weight", LS_DIMS(D, F), ls_init_normal(about->init));
+    ls_tensor *down_bias =
+        about->bias ? ls_param(p, "down.bias", LS_DIMS(D), ls_init_bias()) : NULL;
+    ls_scope_end(p);
+    ls_tensor *hidden = ls_activate(p, kind, gated, ls_linear(p, x, up, up_bias));
+    return ls_linear(p, hidden, down, down_bias);
+}
+
+static ls_tensor *mix(ls_program *p, const ls_model_config *config, ls_tensor *x) {
+    ls_mixer mixer = {config->mixer, config->mixer_options, config->model.width, true,
+                      &config->position};
+    ls_scope(p, "mixer");
+    ls_tensor *y = config->mixer->forward(p, &mixer, x);
+    ls_scope_end(p);
+    return y;
+}
+
+/* tokens [B,T] -> what the head reads, [B,T,D]. */
+static ls_tensor *body(ls_program *p, const ls_model_config *config, ls_tensor *tokens,
+                       ls_tensor **embedding) {
+    const ls_model_settings *about = &config->model;
+    *embedding = ls_param(p, "embed.weight", LS_DIMS(about->vocabulary, about->width),
+                          ls_init_normal(about->init));
+    ls_tensor *x = ls_embed(p, tokens, *embedding), *delta = NULL;
+    if (about->scale_embedding) x = ls_times(p, x, sqrt((double)about->width));
+    const ls_position_type *position = config->position.type;
+    if (position->embed != NULL) x = position->embed(p, config->position.options, x);
+    x = ls_dropout(p, x, about->dropout);
+    for (int64_t layer = 0; layer < about->layers && !ls_failed(p); layer++) {
+        ls_scope(p, "layers.%d", (int)layer);
+        if (about->norm_place == NORM_PRE) {
+            ls_tensor *y = norm(p, about, "norm1", x, delta, &x);
+            delta = ls_dropout(p, mix(p, config, y), about->dropout);
+            y = norm(p, about, "norm2", x, delta, &x);
+            delta = ls_dropout(p, feed_forward(p, about, y), about->dropout);
+        } else {
+            x = norm(p, about, "norm1", x, ls_dropout(p, mix(p, config, x), about->dropout), NULL);
+            x = norm(p, about, "norm2", x, ls_dropout(p, feed_forward(p, about, x), about->dropout),
+                     NULL);
+        }
+        ls_scope_end(p);
+    }
+    return about->norm_place == NORM_PRE ? norm(p, about, "norm", x, delta, NULL) : x;
+}
+
+static void record(ls_program *p, const ls_model_config *config, ls_model_use use) {
+    const ls_model_settings *about = &config->model;
+    int64_t B = ls_program_about(p)->batch, T = ls_program_about(p)->length;
+    ls_tensor *tokens = ls_input(p, "tokens", LS_I32, LS_DIMS(B, T), false), *embedding;
+    ls_tensor *x = body(p, config, tokens, &embedding);
+    ls_tensor *head = embedding;
+    if (!about->tied)
+        head = ls_param(p, "head.weight", LS_DIMS(about->vocabulary, about->width),
+                        ls_init_normal(about->init));
+    if (use == LS_MODEL_LOGITS) {
+        ls_keep(p, "logits", ls_linear(p, ls_last_row(p, x), head, NULL));
+        return;
+    }
+    ls_tensor *targets = ls_input(p, "targets", LS_I32, LS_DIMS(B, T), false);
+    ls_tensor *weights = NULL;
+    if (use == LS_MODEL_TRAIN)
+        weights = ls_input(p, "weights", ls_wide_type(p), LS_DIMS(B, T), false);
+    ls_keep(p, "loss", ls_linear_cross_entropy(p, x, head, NULL, targets, weights));
+}
+
+ls_status ls_model_new(ls_ctx *ctx, const ls_model_config *config, ls_dtype type, uint64_t seed,
+                       bool with_gradient, ls_model **out) {
+    *out = NULL;
+    if (config->model.vocabulary < 1)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "model.vocabulary must be set (a tokenizer sets it by itself)");
+    ls_model *model = ls_new(ctx, 1, sizeof *model);
+    if (model == NULL) return LS_ENOMEM;
+    *model = (ls_model){.ctx = ctx, .config = config, .type = type};
+    /* recording once, for a single token, declares the parameters */
+    ls_program *program = NULL;
+    ls_program_options options = {.type = type, .batch = 1, .length = 1};
+    ls_status status = ls_parameters_new(ctx, type, &model->store);
+    if (status == LS_OK) status = ls_program_new(ctx, &options, model->store, &program);
+    if (status == LS_OK) {
+        record(program, config, LS_MODEL_LOSS);
+        if (ls_failed(program)) status = ctx->error.code;
+    }
+    ls_program_free(program);
+    if (status == LS_OK) status = ls_parameters_seal(model->store, seed, with_gradient);
+    if (status != LS_OK) {
+        ls_model_free(model);
+        return status;
+    }
+    *out = model;
+    return LS_OK;
+}
+
+void ls_model_free(ls_model *model) {
+    if (model == NULL) return;
+    ls_parameters_free(model->store);
+    ls_free(model->ctx, model);
+}
+
+ls_status ls_model_load(ls_model *model, const char *path) {
+    return ls_weights_load(model->ctx, path, model->store);
+}
+
+ls_status ls_model_program(ls_model *model, ls_model_use use, ls_program_options options,
+                           ls_program **out) {
+    options.type = model->type;
+    options.grad = options.train = use == LS_MODEL_TRAIN;
+    LS_TRY(ls_program_new(model->ctx, &options, model->store, out));
+    record(*out, model->config, use);
+    ls_status status = ls_program_finish(*out);
+    if (status != LS_OK) {
+        ls_program_free(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+ls_status ls_model_put_tokens(const ls_model *model, ls_program *program, const char *input,
+                              const int32_t *tokens) {
+    ls_tensor *tensor = ls_program_find(program, input);
+    if (tensor == NULL || tensor->type != LS_I32)
+        return LS_FAIL(model->ctx, LS_EBUG, "the program has no token input %s", input);
+    int32_t lowest = strcmp(input, "targets") == 0 ? -1 : 0;
+    int64_t count = ls_count(tensor);
+    for (int64_t i = 0; i < count; i++)
+        if (tokens[i] < lowest || tokens[i] >= model->config->model.vocabulary)
+            return LS_FAIL(model->ctx, LS_EINPUT, "token %d is outside the vocabulary of %lld",
+                           tokens[i], (long long)model->config->model.vocabulary);
+    memcpy(ls_data(tensor), tokens, (size_t)count * sizeof *tokens);
+    return LS_OK;
+}

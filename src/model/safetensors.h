@@ -1,0 +1,102 @@
+/* safetensors: named arrays in one file. Eight bytes of length, a JSON header, the data.
+ *
+ * The reader trusts nothing: the whole header is checked against the size of the file before any
+ * tensor can be seen. The tensors must tile the data with no hole and no overlap and end exactly
+ * where the file ends; keys may not repeat; limits are stated below. The writer's order is fixed
+ * (larger elements first, then by name), so equal content gives equal bytes, and every tensor is
+ * aligned to its element in a data part that starts at a multiple of 64. */
+#ifndef LS_MODEL_SAFETENSORS_H
+#define LS_MODEL_SAFETENSORS_H
+
+#include "base/file.h"
+
+typedef enum {
+    LS_STORED_F64,
+    LS_STORED_F32,
+    LS_STORED_BF16,
+    LS_STORED_F16,
+    LS_STORED_I64,
+    LS_STORED_I32,
+    LS_STORED_I16,
+    LS_STORED_I8,
+    LS_STORED_U64,
+    LS_STORED_U32,
+    LS_STORED_U16,
+    LS_STORED_U8,
+    LS_STORED_BOOL,
+} ls_stored_type;
+
+enum {
+    LS_SAFETENSORS_HEADER_MOST = 100000000,
+    LS_SAFETENSORS_NAME_MOST = 512,
+    LS_SAFETENSORS_COUNT_MOST = 1000000,
+    LS_SAFETENSORS_RANK_MOST = 8,
+};
+
+size_t ls_stored_size(ls_stored_type type);      /* bytes of one element */
+const char *ls_stored_name(ls_stored_type type); /* as files spell it */
+
+/* One tensor of an open file; name and data are borrowed from the file. The data may be unaligned:
+ * read it with ls_safetensor_f64 and its like, or copy it. */
+typedef struct ls_safetensor {
+    const char *name;
+    ls_stored_type type;
+    int rank;
+    int64_t dim[LS_SAFETENSORS_RANK_MOST];
+    int64_t count; /* elements */
+    const uint8_t *data;
+    size_t bytes;
+} ls_safetensor;
+
+typedef struct ls_stored_text {
+    const char *key, *value;
+} ls_stored_text;
+
+typedef struct ls_safetensors {
+    ls_map map;           /* empty where the bytes are the caller's */
+    ls_safetensor *items; /* sorted by name */
+    size_t count;
+    ls_stored_text *metadata; /* sorted by key */
+    size_t metadata_count;
+    char *names; /* what names, keys and values point into */
+} ls_safetensors;
+
+/* Maps and checks a file; close it in any case of success. Nothing is left where it fails
+ * (LS_EINPUT with the path and what is wrong, LS_ENOMEM, LS_EIO). */
+ls_status ls_safetensors_open(ls_ctx *ctx, const char *path, ls_safetensors *out);
+/* The same for bytes in memory, which are borrowed until the file is closed; `what` names them in
+ * messages. */
+ls_status ls_safetensors_view(ls_ctx *ctx, const void *bytes, size_t length, const char *what,
+                              ls_safetensors *out);
+void ls_safetensors_close(ls_ctx *ctx, ls_safetensors *file);
+
+const ls_safetensor *ls_safetensors_find(const ls_safetensors *file,
+                                         const char *name);                       /* or NULL */
+const char *ls_safetensors_metadata(const ls_safetensors *file, const char *key); /* or NULL */
+
+/* Elements first .. first + count - 1 as doubles, floats or 32-bit integers; the range must lie in
+ * the tensor. Integers of a real tensor, or ones that do not fit, are LS_EINPUT. */
+void ls_safetensor_f64(const ls_safetensor *tensor, int64_t first, int64_t count, double *out);
+void ls_safetensor_f32(const ls_safetensor *tensor, int64_t first, int64_t count, float *out);
+ls_status ls_safetensor_i32(ls_ctx *ctx, const ls_safetensor *tensor, int64_t first, int64_t count,
+                            int32_t *out);
+
+/* One tensor to be written; everything is borrowed. */
+typedef struct ls_safetensor_source {
+    const char *name;
+    ls_stored_type type;
+    int rank;
+    const int64_t *dim;
+    const void *data;
+} ls_safetensor_source;
+
+/* Streams header and data to an open file; `path` is for messages. LS_EUSE for a name that repeats
+ * or is too long, or a rank or number of tensors past the limits above. */
+ls_status ls_safetensors_put(ls_ctx *ctx, FILE *file, const char *path,
+                             const ls_safetensor_source *sources, size_t count,
+                             const ls_stored_text *metadata, size_t metadata_count);
+/* A whole file, durable and atomic: on failure the old one stands. */
+ls_status ls_safetensors_write(ls_ctx *ctx, const char *path, const ls_safetensor_source *sources,
+                               size_t count, const ls_stored_text *metadata, size_t metadata_count);
+
+#endif

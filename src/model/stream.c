@@ -1,0 +1,156 @@
+/* Streams: a state, and programs for the chunk lengths that came up. */
+#include <string.h>
+
+#include "model/model.h"
+
+enum { PROGRAMS_MOST = 8 };
+
+struct ls_stream {
+    ls_model *model;
+    int64_t batch, capacity, chunk;
+    ls_state *state;
+    int32_t *tokens; /* [batch, chunk], twice: inputs and targets */
+    int programs;
+    struct {
+        ls_model_use use;
+        int64_t length;
+        ls_program *program;
+        uint64_t last_used;
+    } cached[PROGRAMS_MOST];
+    uint64_t clock;
+};
+
+static ls_status make_program(ls_stream *stream, ls_model_use use, int64_t length,
+                              ls_program **out) {
+    ls_program_options options = {.batch = stream->batch,
+                                  .length = length,
+                                  .streaming = true,
+                                  .capacity = stream->capacity,
+                                  .chunk_most = stream->chunk};
+    return ls_model_program(stream->model, use, options, out);
+}
+
+/* The program for a chunk length: kept ones first; the one unused for longest makes room. */
+static ls_status program_for(ls_stream *stream, ls_model_use use, int64_t length,
+                             ls_program **out) {
+    int at = 0;
+    for (int i = 0; i < stream->programs; i++) {
+        if (stream->cached[i].use == use && stream->cached[i].length == length) {
+            stream->cached[i].last_used = ++stream->clock;
+            *out = stream->cached[i].program;
+            return LS_OK;
+        }
+        if (stream->cached[i].last_used < stream->cached[at].last_used) at = i;
+    }
+    LS_TRY(make_program(stream, use, length, out));
+    if (stream->programs < PROGRAMS_MOST)
+        at = stream->programs++;
+    else
+        ls_program_free(stream->cached[at].program);
+    stream->cached[at].use = use;
+    stream->cached[at].length = length;
+    stream->cached[at].program = *out;
+    stream->cached[at].last_used = ++stream->clock;
+    return LS_OK;
+}
+
+ls_status ls_stream_new(ls_model *model, int64_t batch, int64_t capacity, int64_t chunk,
+                        ls_stream **out) {
+    ls_ctx *ctx = model->ctx;
+    *out = NULL;
+    if (batch < 1 || capacity < 1 || chunk < 1)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "a stream needs a batch, a capacity and a chunk of at least 1");
+    ls_stream *stream = ls_new(ctx, 1, sizeof *stream);
+    if (stream == NULL) return LS_ENOMEM;
+    *stream = (ls_stream){
+        .model = model, .batch = batch, .capacity = capacity, .chunk = ls_min(chunk, capacity)};
+    ls_program *program;
+    ls_status status = program_for(stream, LS_MODEL_LOGITS, 1, &program);
+    if (status == LS_OK) stream->chunk = ls_min(stream->chunk, ls_program_chunk_limit(program));
+    if (status == LS_OK) status = ls_state_new(program, &stream->state);
+    if (status == LS_OK) {
+        stream->tokens = ls_new(ctx, (size_t)(2 * batch * stream->chunk), sizeof *stream->tokens);
+        if (stream->tokens == NULL) status = LS_ENOMEM;
+    }
+    if (status != LS_OK) {
+        ls_stream_free(stream);
+        return status;
+    }
+    *out = stream;
+    return LS_OK;
+}
+
+void ls_stream_free(ls_stream *stream) {
+    if (stream == NULL) return;
+    ls_ctx *ctx = stream->model->ctx;
+    for (int i = 0; i < stream->programs; i++) ls_program_free(stream->cached[i].program);
+    ls_state_free(ctx, stream->state);
+    ls_free(ctx, stream->tokens);
+    ls_free(ctx, stream);
+}
+
+void ls_stream_reset(ls_stream *stream) {
+    ls_state_reset(stream->state);
+}
+int64_t ls_stream_position(const ls_stream *stream) {
+    return ls_state_position(stream->state);
+}
+ls_state *ls_stream_state(ls_stream *stream) {
+    return stream->state;
+}
+
+size_t ls_stream_bytes(const ls_stream *stream) {
+    size_t bytes = ls_state_bytes(stream->state);
+    for (int i = 0; i < stream->programs; i++) bytes += ls_program_bytes(stream->cached[i].program);
+    return bytes;
+}
+
+static double value_at(const ls_tensor *tensor, int64_t index) {
+    const void *data = ls_data(tensor);
+    if (tensor->type == LS_F64) return ((const double *)data)[index];
+    if (tensor->type == LS_F32) return (double)((const float *)data)[index];
+    return (double)ls_bf16_to_f32(((const ls_bf16 *)data)[index]);
+}
+
+/* One chunk of [batch, length] tokens taken from rows `stride` apart. */
+static ls_status feed(ls_stream *stream, ls_model_use use, const int32_t *tokens,
+                      const int32_t *targets, int64_t length, int64_t stride, ls_program **out) {
+    LS_TRY(program_for(stream, use, length, out));
+    int32_t *inputs = stream->tokens, *wanted = inputs + stream->batch * stream->chunk;
+    for (int64_t b = 0; b < stream->batch; b++) {
+        memcpy(inputs + b * length, tokens + b * stride, (size_t)length * sizeof *inputs);
+        if (targets != NULL)
+            memcpy(wanted + b * length, targets + b * stride, (size_t)length * sizeof *inputs);
+    }
+    LS_TRY(ls_model_put_tokens(stream->model, *out, "tokens", inputs));
+    if (targets != NULL) LS_TRY(ls_model_put_tokens(stream->model, *out, "targets", wanted));
+    return ls_program_run(*out, stream->state, 0, 0);
+}
+
+ls_status ls_stream_loss(ls_stream *stream, const int32_t *tokens, const int32_t *targets,
+                         int64_t count, int64_t stride, double *loss) {
+    for (int64_t first = 0; first < count; first += stream->chunk) {
+        int64_t length = ls_min(stream->chunk, count - first);
+        ls_program *program;
+        LS_TRY(
+            feed(stream, LS_MODEL_LOSS, tokens + first, targets + first, length, stride, &program));
+        const ls_tensor *result = ls_program_find(program, "loss");
+        for (int64_t b = 0; b < stream->batch; b++)
+            for (int64_t t = 0; t < length; t++)
+                loss[b * stride + first + t] = value_at(result, b * length + t);
+    }
+    return LS_OK;
+}
+
+ls_status ls_stream_logits(ls_stream *stream, const int32_t *tokens, int64_t count, int64_t stride,
+                           double *logits) {
+    if (count < 1) return LS_FAIL(stream->model->ctx, LS_EUSE, "logits need at least one token");
+    ls_program *program = NULL;
+    for (int64_t first = 0; first < count; first += stream->chunk)
+        LS_TRY(feed(stream, LS_MODEL_LOGITS, tokens + first, NULL,
+                    ls_min(stream->chunk, count - first), stride, &program));
+    const ls_tensor *result = ls_program_find(program, "logits");
+    for (int64_t i = 0; i < ls_count(result); i++) logits[i] = value_at(result, i);
+    return LS_OK;
+}

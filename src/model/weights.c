@@ -1,0 +1,87 @@
+#include "model/weights.h"
+
+#include <string.h>
+
+enum { NAME_BYTES = LS_SAFETENSORS_NAME_MOST + 1 };
+
+static ls_status full_name(ls_ctx *ctx, const char *prefix, const char *name, char *out) {
+    if ((size_t)snprintf(out, NAME_BYTES, "%s%s", prefix, name) >= NAME_BYTES)
+        return LS_FAIL(ctx, LS_EUSE, "the name %s%.64s... is too long", prefix, name);
+    return LS_OK;
+}
+
+static char *place_of(const ls_parameters *store, const ls_parameter *parameter, void *buffer) {
+    return (char *)buffer + (size_t)parameter->offset * ls_dtype_size(store->master_type);
+}
+
+ls_status ls_weights_put(ls_ctx *ctx, FILE *file, const char *path, const ls_parameters *store,
+                         const ls_weights_part *parts, size_t count, const ls_stored_text *metadata,
+                         size_t metadata_count) {
+    size_t all = count * store->count;
+    ls_safetensor_source *sources = ls_new(ctx, all, sizeof *sources);
+    char(*names)[NAME_BYTES] = ls_new(ctx, all, sizeof *names);
+    ls_status status = sources == NULL || names == NULL ? LS_ENOMEM : LS_OK;
+    for (size_t i = 0; status == LS_OK && i < all; i++) {
+        const ls_parameter *parameter = &store->items[i % store->count];
+        const ls_weights_part *part = &parts[i / store->count];
+        status = full_name(ctx, part->prefix, parameter->name, names[i]);
+        sources[i] = (ls_safetensor_source){
+            .name = names[i],
+            .type = store->master_type == LS_F64 ? LS_STORED_F64 : LS_STORED_F32,
+            .rank = parameter->rank,
+            .dim = parameter->dim,
+            .data = place_of(store, parameter, part->buffer)};
+    }
+    if (status == LS_OK)
+        status = ls_safetensors_put(ctx, file, path, sources, all, metadata, metadata_count);
+    ls_free(ctx, sources);
+    ls_free(ctx, names);
+    return status;
+}
+
+ls_status ls_weights_check(ls_ctx *ctx, const ls_safetensors *file, const char *path,
+                           const ls_parameters *store, const ls_weights_part *parts, size_t count) {
+    for (size_t p = 0; p < count; p++)
+        for (size_t i = 0; i < store->count; i++) {
+            const ls_parameter *parameter = &store->items[i];
+            char name[NAME_BYTES];
+            LS_TRY(full_name(ctx, parts[p].prefix, parameter->name, name));
+            const ls_safetensor *tensor = ls_safetensors_find(file, name);
+            if (tensor == NULL)
+                return LS_FAIL(ctx, LS_EINPUT, "%s has no tensor %s", path, name);
+            bool same = tensor->rank == parameter->rank && tensor->type <= LS_STORED_F16;
+            for (int d = 0; same && d < parameter->rank; d++)
+                same = tensor->dim[d] == parameter->dim[d];
+            if (!same)
+                return LS_FAIL(ctx, LS_EINPUT, "%s: tensor %s has another shape or type", path,
+                               name);
+        }
+    return LS_OK;
+}
+
+void ls_weights_fill(const ls_safetensors *file, const ls_parameters *store,
+                     const ls_weights_part *parts, size_t count) {
+    for (size_t p = 0; p < count; p++)
+        for (size_t i = 0; i < store->count; i++) {
+            const ls_parameter *parameter = &store->items[i];
+            char name[NAME_BYTES];
+            snprintf(name, sizeof name, "%s%s", parts[p].prefix, parameter->name);
+            const ls_safetensor *tensor = ls_safetensors_find(file, name);
+            void *to = place_of(store, parameter, parts[p].buffer);
+            if (store->master_type == LS_F64) ls_safetensor_f64(tensor, 0, parameter->count, to);
+            else ls_safetensor_f32(tensor, 0, parameter->count, to);
+        }
+}
+
+ls_status ls_weights_load(ls_ctx *ctx, const char *path, ls_parameters *store) {
+    ls_safetensors file;
+    LS_TRY(ls_safetensors_open(ctx, path, &file));
+    ls_weights_part part = {"", store->master};
+    ls_status status = ls_weights_check(ctx, &file, path, store, &part, 1);
+    if (status == LS_OK) {
+        ls_weights_fill(&file, store, &part, 1);
+        ls_parameters_round(store);
+    }
+    ls_safetensors_close(ctx, &file);
+    return status;
+}

@@ -1,0 +1,28 @@
+/* The flat buffers of a parameter store as named tensors in safetensors files. */
+#ifndef LS_MODEL_WEIGHTS_H
+#define LS_MODEL_WEIGHTS_H
+
+#include "model/safetensors.h"
+#include "tensor/parameter.h"
+
+/* A buffer laid out as the store's, in the master's type, and the prefix its tensors' names bear in
+ * a file ("" for the weights themselves, "m." for a moment). */
+typedef struct ls_weights_part {
+    const char *prefix;
+    void *buffer;
+} ls_weights_part;
+
+/* Writes the parts to an open file (`path` is for messages). */
+ls_status ls_weights_put(ls_ctx *ctx, FILE *file, const char *path, const ls_parameters *store,
+                         const ls_weights_part *parts, size_t count, const ls_stored_text *metadata,
+                         size_t metadata_count);
+/* LS_EINPUT where a part's tensor is missing, or has another shape, or is not of reals. */
+ls_status ls_weights_check(ls_ctx *ctx, const ls_safetensors *file, const char *path,
+                           const ls_parameters *store, const ls_weights_part *parts, size_t count);
+/* Fills the parts from a file that ls_weights_check passed. */
+void ls_weights_fill(const ls_safetensors *file, const ls_parameters *store,
+                     const ls_weights_part *parts, size_t count);
+/* The master weights (and the shadow) of a sealed store from a file. Unchanged where it fails. */
+ls_status ls_weights_load(ls_ctx *ctx, const char *path, ls_parameters *store);
+
+#endif

@@ -1,0 +1,44 @@
+/* Learned absolute positions (arXiv 1705.03122): row p of a table is added to the embedding. The
+ * table ends somewhere; beyond its end a position is refused, or repeats the last row if so wished.
+ */
+#include "position/position.h"
+
+typedef struct learned_options {
+    int64_t length;
+    int beyond;
+} learned_options;
+enum { BEYOND_REFUSE, BEYOND_CLAMP };
+
+static const ls_option options[] = {
+    {"length", LS_OPTION_INT, offsetof(learned_options, length), "1024", 1, 1 << 24, NULL,
+     "positions in the table"},
+    {"beyond", LS_OPTION_CHOICE, offsetof(learned_options, beyond), "refuse", 0, 0, "refuse|clamp",
+     "what happens past the end of the table: an error, or its last row again"},
+};
+
+static ls_tensor *embed(ls_program *p, const void *chosen, ls_tensor *x) {
+    const learned_options *o = chosen;
+    const ls_program_options *about = ls_program_about(p);
+    int64_t most = about->streaming ? about->capacity : about->length;
+    if (x == NULL) return NULL;
+    if (most > o->length && o->beyond == BEYOND_REFUSE) {
+        ls_refuse(
+            p, LS_EUSE,
+            "learned positions end at %lld and cannot reach %lld tokens (beyond=clamp repeats "
+            "the last one)",
+            (long long)o->length, (long long)most);
+        return NULL;
+    }
+    ls_init init = {.kind = LS_INIT_NORMAL, .a = 0.02, .no_decay = true};
+    ls_tensor *table = ls_shared_param(p, "embedding", LS_DIMS(o->length, x->dim[2]), init);
+    return ls_plus_broadcast(p, x, ls_position_rows(p, table, x->dim[1]));
+}
+
+const ls_position_type ls_position_learned = {
+    .name = "learned",
+    .summary = "a learned vector per position added to the embedding",
+    .paper = "arXiv 1705.03122",
+    .options = LS_OPTIONS(options, learned_options),
+    .traits = LS_POSITION_ABSOLUTE | LS_POSITION_BOUNDED | LS_POSITION_LEARNED,
+    .embed = embed,
+};

@@ -1,0 +1,274 @@
+/* Choosing position methods and extensions, and the one place where an ls_attend becomes
+ * operations. */
+#include "position/position.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- choosing ---- */
+
+/* Names both registries can be searched by. */
+typedef const char *(*name_fn)(size_t index);
+static const char *position_name(size_t index) {
+    return ls_position_types[index]->name;
+}
+static const char *extension_name(size_t index) {
+    return ls_extension_types[index]->name;
+}
+
+static ls_status find_name(ls_ctx *ctx, const char *what, const char *name, name_fn name_at,
+                           size_t count, size_t *out) {
+    size_t nearest = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(name_at(i), name) == 0) return *out = i, LS_OK;
+        if (ls_text_distance(name_at(i), name) < ls_text_distance(name_at(nearest), name))
+            nearest = i;
+    }
+    return LS_FAIL(ctx, LS_EUSE, "there is no %s named %s; did you mean %s?", what, name,
+                   name_at(nearest));
+}
+
+static ls_status new_options(ls_ctx *ctx, const ls_option_table *table, void **out) {
+    *out = ls_new(ctx, 1, table->size > 0 ? table->size : 1);
+    if (*out == NULL) return LS_ENOMEM;
+    return ls_options_default(ctx, table, *out);
+}
+
+ls_status ls_position_choose(ls_ctx *ctx, const char *name, ls_position *out) {
+    size_t index = 0;
+    *out = (ls_position){0};
+    LS_TRY(find_name(ctx, "position method", name, position_name, ls_position_count, &index));
+    out->type = ls_position_types[index];
+    return new_options(ctx, &out->type->options, &out->options);
+}
+
+ls_status ls_position_extend(ls_ctx *ctx, ls_position *position, const char *name) {
+    size_t index = 0;
+    LS_TRY(find_name(ctx, "extension", name, extension_name, ls_extension_count, &index));
+    const ls_extension_type *type = ls_extension_types[index];
+    if ((position->type->traits & type->needs) != type->needs)
+        return LS_FAIL(
+            ctx, LS_EUSE, "extension %s changes %s, which position method %s lacks", name,
+            (type->needs & LS_POSITION_ROTARY) ? "rotary frequencies" : "what it does not have",
+            position->type->name);
+    if (position->extensions == LS_EXTENSIONS_MOST)
+        return LS_FAIL(ctx, LS_EUSE, "at most %d extensions act together", LS_EXTENSIONS_MOST);
+    int at = position->extensions++;
+    position->extension[at].type = type;
+    return new_options(ctx, &type->options, &position->extension[at].options);
+}
+
+void ls_position_clear(ls_ctx *ctx, ls_position *position) {
+    ls_free(ctx, position->options);
+    for (int i = 0; i < position->extensions; i++) ls_free(ctx, position->extension[i].options);
+    *position = (ls_position){0};
+}
+
+ls_tensor *ls_shared_param(ls_program *p, const char *name, int rank, const int64_t *dim,
+                           ls_init init) {
+    char full[128];
+    snprintf(full, sizeof full, "/position.%s", name);
+    return ls_param(p, full, rank, dim, init);
+}
+
+/* ---- for extensions ---- */
+
+ls_status ls_attend_length(ls_ctx *ctx, const char *name, const ls_attend *attend, int64_t given,
+                           int64_t *out) {
+    *out = given > 0 ? given : attend->trained_length;
+    if (*out > 0) return LS_OK;
+    return LS_FAIL(ctx, LS_EUSE,
+                   "extension %s needs the length the model was trained at: set "
+                   "trained_length or the extension's own length",
+                   name);
+}
+
+ls_status ls_attend_follow_length(ls_ctx *ctx, const char *name, ls_attend *attend,
+                                  ls_dynamic_mode mode, int64_t planned,
+                                  ls_frequency_fn frequencies, const void *options) {
+    ls_rotary *rotary = &attend->rotary;
+    if (rotary->dynamic != NULL)
+        return LS_FAIL(ctx, LS_EUSE, "extension %s follows the length, as the one before it does",
+                       name);
+    LS_TRY(ls_attend_length(ctx, name, attend, 0, &rotary->trained_length));
+    rotary->dynamic_user = options;
+    if (mode == LS_DYNAMIC_FIXED) {
+        ls_rotary base = *rotary;
+        frequencies(&base, planned > 0 ? planned : attend->planned_length, rotary->frequency,
+                    &rotary->factor);
+        return LS_OK;
+    }
+    rotary->dynamic = frequencies;
+    if (mode == LS_DYNAMIC_ROW) attend->chunk_most = 1;
+    return LS_OK;
+}
+
+ls_status ls_attend_cut(ls_ctx *ctx, const char *name, ls_attend *attend, int64_t window,
+                        ls_piece **far) {
+    const ls_piece *whole = &attend->piece[0];
+    if (attend->pieces != 1 || whole->hi < LS_FAR || whole->block > 0 || attend->dilation != NULL)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "extension %s cuts the keys itself: it takes no other window, "
+                       "block or dilation",
+                       name);
+    attend->pieces = 2;
+    attend->piece[1] = *whole;
+    attend->piece[0].hi = window - 1;
+    attend->piece[1].lo = window;
+    *far = &attend->piece[1];
+    return LS_OK;
+}
+
+/* ---- lowering ---- */
+
+ls_attend ls_attend_start(int64_t width, int64_t heads, int64_t groups, int64_t key_width,
+                          int64_t value_width, bool causal) {
+    return (ls_attend){
+        .width = width,
+        .heads = heads,
+        .groups = groups,
+        .key_width = key_width,
+        .value_width = value_width,
+        .causal = causal,
+        .scale = 1 / sqrt((double)key_width),
+        .pieces = 1,
+        .piece = {{.lo = causal ? 0 : -LS_FAR, .hi = LS_FAR, .key_end = LS_FAR}},
+    };
+}
+
+ls_status ls_attend_extend(ls_ctx *ctx, const ls_position *position, ls_attend *attend) {
+    if (position == NULL) return LS_OK;
+    attend->trained_length = position->trained_length;
+    for (int i = 0; i < position->extensions; i++) {
+        const ls_extension_type *type = position->extension[i].type;
+        if (type->causal && !attend->causal)
+            return LS_FAIL(ctx, LS_EUSE, "extension %s is for causal models only", type->name);
+        LS_TRY(type->extend(ctx, position->extension[i].options, attend));
+    }
+    return LS_OK;
+}
+
+ls_retention ls_piece_retention(const ls_attend *attend, const ls_piece *piece) {
+    if (piece->block > 0) return (ls_retention){.block = piece->block};
+    if (piece->hi >= LS_FAR) return (ls_retention){0};
+    int64_t step = 1;
+    for (int64_t h = 0; attend->dilation != NULL && h < attend->heads; h++)
+        step = ls_max(step, attend->dilation[h]);
+    return (ls_retention){.window = piece->hi * step + 1};
+}
+
+int64_t ls_attend_state_bytes(const ls_attend *attend, int64_t T, int64_t size) {
+    int64_t rows = 0;
+    for (int i = 0; i < attend->pieces; i++) {
+        const ls_piece *piece = &attend->piece[i];
+        rows += piece->key_end < LS_FAR ? piece->key_end
+                                        : ls_cache_rows(ls_piece_retention(attend, piece), T, 1);
+    }
+    return rows * attend->groups * (attend->key_width + attend->value_width) * size;
+}
+
+/* Keys of one piece that query n of T sees at distances that are multiples of `step`. */
+static int64_t piece_keys_seen(const ls_piece *piece, int64_t n, int64_t T, int64_t step) {
+    int64_t last = ls_min(T, piece->key_end) - 1, first = piece->key_first;
+    if (piece->block > 0) first = ls_max(first, (n / piece->block - 1) * piece->block);
+    if (piece->lo > -LS_FAR) last = ls_min(last, n - piece->lo * step);
+    if (piece->hi < LS_FAR) first = ls_max(first, n - piece->hi * step);
+    int64_t count = 0;
+    if (first > last) return 0;
+    if (step == 1) return last - first + 1;
+    for (int64_t m = first; m <= last; m++) count += (n - m) % step == 0;
+    return count;
+}
+
+double ls_attend_pairs(const ls_attend *attend, int64_t T) {
+    double pairs = 0;
+    for (int i = 0; i < attend->pieces; i++)
+        for (int64_t n = 0; n < T; n++)
+            for (int64_t h = 0; h < attend->heads; h++)
+                pairs += (double)piece_keys_seen(&attend->piece[i], n, T,
+                                                 attend->dilation ? attend->dilation[h] : 1);
+    return pairs;
+}
+
+/* The rows of x that the piece may see. Sinks fill a cache of their own once. */
+static ls_tensor *cache(ls_program *p, const ls_attend *attend, int number, const char *what,
+                        ls_tensor *x) {
+    const ls_piece *piece = &attend->piece[number];
+    char name[32];
+    snprintf(name, sizeof name, "%s.%d", what, number);
+    if (piece->key_end < LS_FAR) return ls_cache_first(p, name, x, piece->key_end);
+    return ls_cache_append(p, name, x, ls_piece_retention(attend, piece));
+}
+
+static ls_tensor *piece_keys(ls_program *p, const ls_attend *attend, int number, ls_tensor *k) {
+    const ls_rotary *rotary = &attend->rotary;
+    ls_position_map at = attend->piece[number].key_at;
+    if (!attend->rotates) return cache(p, attend, number, "key", k);
+    if (rotary->dynamic != NULL) /* frequencies change: what is stored must not depend on them */
+        return ls_rotate(p, cache(p, attend, number, "key", k), rotary, at, true);
+    return cache(p, attend, number, "key", ls_rotate(p, k, rotary, at, true));
+}
+
+static ls_segment piece_segment(ls_program *p, const ls_attend *attend, int number, ls_tensor *q,
+                                ls_tensor *k, ls_tensor *v) {
+    const ls_piece *piece = &attend->piece[number];
+    ls_tensor *content_q = q;
+    if (attend->content_bias != NULL) content_q = ls_plus_broadcast(p, q, attend->content_bias);
+    if (attend->rotates)
+        content_q = ls_rotate(p, content_q, &attend->rotary, piece->query_at, false);
+    ls_segment segment = ls_segment_all(content_q, piece_keys(p, attend, number, k),
+                                        cache(p, attend, number, "value", v));
+    segment.lo = piece->lo;
+    segment.hi = piece->hi;
+    segment.block = piece->block;
+    segment.key_first = piece->key_first;
+    segment.key_end = piece->key_end;
+    segment.query_at = piece->query_at;
+    segment.key_at = piece->key_at;
+    segment.dilation = attend->dilation;
+    segment.valid = attend->valid;
+    segment.slopes = attend->slopes;
+    segment.table = attend->table;
+    segment.table_zero = attend->table_zero;
+    if (attend->relative != NULL) {
+        segment.relative = attend->relative;
+        segment.relative_q =
+            attend->distance_bias == NULL ? q : ls_plus_broadcast(p, q, attend->distance_bias);
+    }
+    if (attend->rotates && attend->rotary.decays) {
+        segment.decays = true;
+        segment.decay_block = attend->rotary.decay_block;
+        segment.decay_pairs = attend->rotary.pairs;
+        segment.decay_halves = attend->rotary.halves;
+        memcpy(segment.log_decay, attend->rotary.log_decay, sizeof segment.log_decay);
+    }
+    return segment;
+}
+
+ls_tensor *ls_attend_record(ls_program *p, const ls_position *position, ls_attend attend,
+                            ls_tensor *q, ls_tensor *k, ls_tensor *v) {
+    const ls_program_options *about = ls_program_about(p);
+    if (q == NULL || k == NULL || v == NULL) return NULL;
+    attend.planned_length = about->streaming ? about->capacity : about->length;
+    if (position != NULL) {
+        const ls_position_type *type = position->type;
+        if ((type->traits & LS_POSITION_CAUSAL) && !attend.causal)
+            ls_refuse(p, LS_EUSE, "position method %s is for causal models only", type->name);
+        if (type->attend != NULL) type->attend(p, position->options, &attend);
+    }
+    if (about->streaming && !attend.causal)
+        ls_refuse(p, LS_EUSE, "attention that sees later tokens cannot take a sequence in chunks");
+    if (ls_failed(p)) return NULL;
+    ls_ctx *ctx = ls_program_ctx(p);
+    ls_status status = ls_attend_extend(ctx, position, &attend);
+    if (status != LS_OK) {
+        ls_refuse(p, status, "%s", ctx->error.message);
+        return NULL;
+    }
+    if (attend.chunk_most > 0) ls_program_limit_chunk(p, attend.chunk_most);
+    ls_segment segment[LS_SEGMENTS_MOST];
+    for (int i = 0; i < attend.pieces; i++) segment[i] = piece_segment(p, &attend, i, q, k, v);
+    ls_attention_options options = {.scale = attend.scale, .off_by_one = attend.off_by_one};
+    return ls_attention(p, attend.pieces, segment, options, NULL);
+}

@@ -1,0 +1,88 @@
+/* T5's relative bias (arXiv 1910.10683 section 2.1): a learned number per bucket of distances and
+ * head, in one table shared by all layers. Half the buckets hold one distance each, the others grow
+ * as logarithms up to max_distance, which the last bucket holds with all beyond. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "position/position.h"
+
+typedef struct t5_options {
+    int64_t buckets, max_distance;
+    bool scaled;
+} t5_options;
+
+static const ls_option options[] = {
+    {"buckets", LS_OPTION_INT, offsetof(t5_options, buckets), "32", 4, 4096, NULL,
+     "rows of the bias table (half for each direction where the model is not causal)"},
+    {"max_distance", LS_OPTION_INT, offsetof(t5_options, max_distance), "128", 2, 1 << 20, NULL,
+     "distance from which on all share the last bucket"},
+    {"scaled", LS_OPTION_BOOL, offsetof(t5_options, scaled), "true", 0, 0, NULL,
+     "scores are divided by sqrt(d); T5 itself does not"},
+};
+
+static ls_status check(ls_ctx *ctx, const void *chosen, int64_t width, int64_t heads) {
+    (void)width, (void)heads;
+    const t5_options *o = chosen;
+    if (o->buckets % 4 == 0 && o->max_distance > o->buckets / 2) return LS_OK;
+    return LS_FAIL(ctx, LS_EUSE,
+                   "t5: %lld buckets do not fit a largest distance of %lld: use a "
+                   "multiple of 4 below twice the distance",
+                   (long long)o->buckets, (long long)o->max_distance);
+}
+
+/* The bucket of distance n - m. */
+static int32_t bucket_of(const t5_options *o, bool causal, int64_t distance) {
+    int64_t side = causal ? o->buckets : o->buckets / 2, exact = side / 2;
+    int64_t first = !causal && distance < 0 ? side : 0;
+    int64_t far = causal ? ls_max(distance, 0) : llabs(distance);
+    if (far < exact) return (int32_t)(first + far);
+    double growth = log((double)far / (double)exact) / log((double)o->max_distance / (double)exact);
+    int64_t bucket = exact + (int64_t)(growth * (double)(side - exact));
+    return (int32_t)(first + ls_min(bucket, side - 1));
+}
+
+static void attend_t5(ls_program *p, const void *chosen, ls_attend *attend) {
+    const t5_options *o = chosen;
+    ls_ctx *ctx = ls_program_ctx(p);
+    ls_status status = check(ctx, chosen, attend->width, attend->heads);
+    attend->table_zero = attend->causal ? 0 : o->max_distance;
+    int64_t columns = attend->table_zero + o->max_distance + 1;
+    int32_t *bucket = status == LS_OK ? ls_new(ctx, (size_t)columns, sizeof *bucket) : NULL;
+    if (bucket == NULL) {
+        ls_refuse(p, ctx->error.code, "%s", ctx->error.message);
+        return;
+    }
+    for (int64_t r = 0; r < columns; r++)
+        bucket[r] = bucket_of(o, attend->causal, r - attend->table_zero);
+    ls_init init = {.kind = LS_INIT_NORMAL, .a = 0.02, .no_decay = true, .full = true};
+    ls_tensor *weight = ls_shared_param(p, "bias", LS_DIMS(o->buckets, attend->heads), init);
+    attend->table = ls_bucket_table(p, weight, columns, bucket);
+    ls_free(ctx, bucket);
+    if (!o->scaled) attend->scale = 1;
+}
+
+/* The buckets of the asked distances, one row. */
+static ls_status table(ls_ctx *ctx, const void *chosen, const ls_table_request *request,
+                       double **values, int64_t *rows, int64_t *columns) {
+    LS_TRY(check(ctx, chosen, request->width, request->heads));
+    *rows = 1;
+    *columns = request->distances != NULL ? request->distance_count : request->length;
+    *values = ls_new(ctx, (size_t)*columns, sizeof **values);
+    if (*values == NULL) return LS_ENOMEM;
+    for (int64_t i = 0; i < *columns; i++) {
+        int64_t distance = request->distances != NULL ? -(int64_t)request->distances[i] : i;
+        (*values)[i] = bucket_of(chosen, request->causal, distance);
+    }
+    return LS_OK;
+}
+
+const ls_position_type ls_position_t5 = {
+    .name = "t5",
+    .summary = "a learned bias per bucket of distances and head",
+    .paper = "arXiv 1910.10683",
+    .options = LS_OPTIONS(options, t5_options),
+    .traits = LS_POSITION_RELATIVE | LS_POSITION_LEARNED,
+    .check = check,
+    .attend = attend_t5,
+    .table = table,
+};

@@ -1,0 +1,63 @@
+/* Rotation of pairs by position * frequency (RoFormer, arXiv 2104.09864), with the key's share of
+ * the xPos decay (arXiv 2212.10554) in its block-referenced form. */
+#include <math.h>
+
+#include "tensor/positions.h"
+
+double ls_position_map_at(ls_position_map map, int64_t position) {
+    double here = (double)position;
+    switch (map.kind) {
+    case LS_MAP_IDENTITY:
+        return here;
+    case LS_MAP_CLAMP:
+        return fmin(here, map.a);
+    case LS_MAP_CONSTANT:
+        return map.a;
+    case LS_MAP_GROUP:
+        return floor(here / map.a) + map.b;
+    }
+    return here;
+}
+
+static ls_tensor *record_rotation(ls_program *p, ls_tensor *x,
+                                  const ls_rotate_attributes *attributes);
+
+/* dx = c R(-angle) dy: the transpose, with the same factors. */
+static void backward(ls_program *p, const ls_node *node) {
+    ls_tensor *dy = ls_grad_of(node->out[0]);
+    if (dy == NULL || !node->in[0]->needs_grad) return;
+    ls_rotate_attributes back = *(const ls_rotate_attributes *)node->attributes;
+    back.inverse = !back.inverse;
+    ls_grad_add(p, node->in[0], record_rotation(p, dy, &back));
+}
+
+static double flops(const ls_node *node) {
+    const ls_rotate_attributes *at = node->attributes;
+    const ls_tensor *x = node->in[0];
+    return 6.0 * (double)(ls_count(x) / x->dim[x->rank - 1] * at->rotary.pairs);
+}
+
+static const ls_op rotate = {.name = "rotate", .backward = backward, .flops = flops};
+
+static ls_tensor *record_rotation(ls_program *p, ls_tensor *x,
+                                  const ls_rotate_attributes *attributes) {
+    ls_tensor *y = ls_activation(p, x->type, x->rank, x->dim);
+    if (y == NULL) return NULL;
+    y->port = x->port; /* a rotated cache holds the rows that the cache holds */
+    ls_record(p, &rotate, attributes, sizeof *attributes, 1, &x, 1, &y);
+    return y;
+}
+
+ls_tensor *ls_rotate(ls_program *p, ls_tensor *x, const ls_rotary *rotary, ls_position_map map,
+                     bool as_key) {
+    if (x == NULL) return NULL;
+    if (x->rank != 4 || rotary->pairs < 0 || rotary->pairs > LS_PAIRS_MOST ||
+        2 * rotary->pairs > x->dim[3]) {
+        ls_refuse(p, LS_EBUG, "rotate: %lld pairs do not fit a tensor of rank %d",
+                  (long long)rotary->pairs, x->rank);
+        return NULL;
+    }
+    ls_rotate_attributes attributes = {
+        .rotary = *rotary, .map = map, .as_key = as_key, .chunk = ls_program_about(p)->length};
+    return record_rotation(p, x, &attributes);
+}

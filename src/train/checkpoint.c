@@ -1,0 +1,415 @@
+#include "train/checkpoint.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/weights.h"
+
+enum { PATH_BYTES = 4096, VERSION = 1, MANIFEST_MOST = 1 << 20, STATE_MOST = 64 << 20 };
+
+static const char prefix[] = "step-", temporary[] = ".tmp";
+static const char model_file[] = "model.safetensors", optimizer_file[] = "optimizer.safetensors";
+static const char state_file[] = "state.json", memory_file[] = "memory.bin";
+static const char manifest_file[] = "manifest.json";
+static const char *const files[] = {model_file, optimizer_file, state_file, memory_file};
+enum { FILES = sizeof files / sizeof files[0], REQUIRED_FILES = 3 };
+
+void ls_checkpoint_clear(ls_ctx *ctx, ls_checkpoint *checkpoint) {
+    json_decref(checkpoint->state);
+    ls_text_clear(ctx, &checkpoint->memory);
+    *checkpoint = (ls_checkpoint){0};
+}
+
+/* The step of a folder's name; -1 where it is none of ours. */
+static int64_t step_of(const char *name) {
+    if (strncmp(name, prefix, sizeof prefix - 1) != 0) return -1;
+    const char *digits = name + sizeof prefix - 1;
+    if (*digits == '\0' || digits[strspn(digits, "0123456789")] != '\0') return -1;
+    int64_t step = 0;
+    for (; *digits != '\0'; digits++)
+        if (!ls_mul(step, 10, &step) || !ls_add(step, *digits - '0', &step)) return -1;
+    return step;
+}
+
+static ls_status step_path(ls_ctx *ctx, const char *folder, int64_t step, const char *end,
+                           char *out) {
+    if ((size_t)snprintf(out, PATH_BYTES, "%s/%s%08lld%s", folder, prefix, (long long)step, end) >=
+        PATH_BYTES)
+        return LS_FAIL(ctx, LS_EUSE, "the path %s is too long", folder);
+    return LS_OK;
+}
+
+static int newest_first(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* The steps that have a checkpoint, newest first; free the array. */
+static ls_status list_steps(ls_ctx *ctx, const char *folder, int64_t **steps, size_t *count) {
+    char **names;
+    size_t all;
+    *steps = NULL;
+    *count = 0;
+    if (!ls_path_is_folder(folder)) return LS_OK;
+    LS_TRY(ls_folder_list(ctx, folder, &names, &all));
+    *steps = ls_new(ctx, all + 1, sizeof **steps);
+    if (*steps != NULL) {
+        for (size_t i = 0; i < all; i++)
+            if (step_of(names[i]) >= 0) (*steps)[(*count)++] = step_of(names[i]);
+        qsort(*steps, *count, sizeof **steps, newest_first);
+    }
+    ls_names_free(ctx, names, all);
+    return *steps == NULL ? LS_ENOMEM : LS_OK;
+}
+
+/* ---- writing ---- */
+
+static ls_status open_new(ls_ctx *ctx, const char *path, FILE **out) {
+    *out = fopen(path, "wb");
+    return *out != NULL ? LS_OK : LS_FAIL(ctx, LS_EIO, "creating %s: %s", path, strerror(errno));
+}
+
+static ls_status finish(ls_ctx *ctx, FILE *file, const char *path, ls_status status) {
+    if (status == LS_OK) return ls_file_finish(ctx, file, path);
+    fclose(file);
+    return status;
+}
+
+static ls_status write_tensors(ls_ctx *ctx, const char *path, const ls_parameters *store,
+                               const ls_weights_part *parts, size_t count, int64_t step) {
+    char number[32];
+    snprintf(number, sizeof number, "%lld", (long long)step);
+    /* "pt" is what other readers of such files look for */
+    const ls_stored_text texts[] = {{"format", "pt"}, {"producer", "longshot"}, {"step", number}};
+    FILE *file;
+    LS_TRY(open_new(ctx, path, &file));
+    return finish(ctx, file, path, ls_weights_put(ctx, file, path, store, parts, count, texts, 3));
+}
+
+static ls_status write_bytes(ls_ctx *ctx, const char *path, const void *bytes, size_t length) {
+    FILE *file;
+    LS_TRY(open_new(ctx, path, &file));
+    return finish(ctx, file, path, ls_file_put(ctx, file, path, bytes, length));
+}
+
+static ls_status write_file(ls_ctx *ctx, const char *name, const char *path,
+                            const ls_checkpoint *checkpoint, const ls_optimizer *optimizer) {
+    const ls_parameters *store = optimizer->store;
+    if (name == model_file)
+        return write_tensors(ctx, path, store, &(ls_weights_part){"", store->master}, 1,
+                             checkpoint->step);
+    if (name == optimizer_file) {
+        const ls_weights_part parts[] = {{"m.", optimizer->mean}, {"v.", optimizer->square}};
+        return write_tensors(ctx, path, store, parts, 2, checkpoint->step);
+    }
+    if (name == state_file) return ls_json_write(ctx, path, checkpoint->state);
+    return write_bytes(ctx, path, checkpoint->memory.bytes, checkpoint->memory.length);
+}
+
+static ls_status measure(ls_ctx *ctx, const char *path, size_t *length, uint64_t *hash) {
+    ls_map map;
+    LS_TRY(ls_map_open(ctx, path, &map));
+    *length = map.length;
+    *hash = ls_hash(map.bytes, map.length);
+    ls_map_close(&map);
+    return LS_OK;
+}
+
+static void print_hash(uint64_t hash, char out[17]) {
+    snprintf(out, 17, "%016llx", (unsigned long long)hash);
+}
+
+/* The hash of a manifest's own content, so that a flipped bit in it is noticed too. */
+static ls_status seal_of(ls_ctx *ctx, const json_t *manifest, char out[17]) {
+    char *text = json_dumps(manifest, JSON_COMPACT);
+    if (text == NULL) return LS_FAIL(ctx, LS_ENOMEM, "no memory for a manifest");
+    print_hash(ls_hash(text, strlen(text)), out);
+    free(text);
+    return LS_OK;
+}
+
+static ls_status write_manifest(ls_ctx *ctx, const char *folder, json_t *list,
+                                const ls_checkpoint *checkpoint) {
+    char hash[17], seal[17] = "", path[PATH_BYTES];
+    print_hash(checkpoint->config_hash, hash);
+    json_t *manifest = json_pack("{s:i,s:I,s:s,s:O}", "version", VERSION, "step",
+                                 (json_int_t)checkpoint->step, "config", hash, "files", list);
+    ls_status status = LS_OK;
+    if (manifest == NULL) status = LS_FAIL(ctx, LS_ENOMEM, "no memory for a manifest");
+    if (status == LS_OK) status = seal_of(ctx, manifest, seal);
+    if (status == LS_OK && json_object_set_new(manifest, "seal", json_string(seal)) != 0)
+        status = LS_FAIL(ctx, LS_ENOMEM, "no memory for a manifest");
+    if (status == LS_OK) status = ls_path_join(ctx, path, sizeof path, folder, manifest_file);
+    if (status == LS_OK) status = ls_json_write(ctx, path, manifest);
+    json_decref(manifest);
+    return status;
+}
+
+static ls_status write_folder(ls_ctx *ctx, const char *folder, const ls_checkpoint *checkpoint,
+                              const ls_optimizer *optimizer) {
+    LS_TRY(ls_folder_remove(ctx, folder));
+    LS_TRY(ls_folder_make(ctx, folder));
+    json_t *list = json_array();
+    ls_status status =
+        list == NULL ? LS_FAIL(ctx, LS_ENOMEM, "no memory for a manifest") : LS_OK;
+    for (int i = 0; status == LS_OK && i < FILES; i++) {
+        char path[PATH_BYTES], hash[17];
+        size_t length = 0;
+        uint64_t value = 0;
+        if (files[i] == memory_file && checkpoint->memory.length == 0) continue;
+        LS_TRY_GOTO(ls_path_join(ctx, path, sizeof path, folder, files[i]));
+        LS_TRY_GOTO(write_file(ctx, files[i], path, checkpoint, optimizer));
+        LS_TRY_GOTO(measure(ctx, path, &length, &value));
+        print_hash(value, hash);
+        if (json_array_append_new(list, json_pack("{s:s,s:I,s:s}", "name", files[i], "bytes",
+                                                  (json_int_t)length, "xxh3", hash)) != 0)
+            status = LS_FAIL(ctx, LS_ENOMEM, "no memory for a manifest");
+    }
+    if (status == LS_OK) status = write_manifest(ctx, folder, list, checkpoint);
+    if (status == LS_OK) status = ls_folder_sync(ctx, folder);
+fail:
+    json_decref(list);
+    return status;
+}
+
+/* A folder disappears at once, too: what a crash leaves of it is swept away later. */
+static ls_status remove_step(ls_ctx *ctx, const char *folder, int64_t step) {
+    char path[PATH_BYTES], doomed[PATH_BYTES];
+    LS_TRY(step_path(ctx, folder, step, "", path));
+    LS_TRY(step_path(ctx, folder, step, temporary, doomed));
+    LS_TRY(ls_folder_remove(ctx, doomed));
+    if (rename(path, doomed) != 0)
+        return LS_FAIL(ctx, LS_EIO, "renaming %s: %s", path, strerror(errno));
+    return ls_folder_remove(ctx, doomed);
+}
+
+static ls_status prune(ls_ctx *ctx, const char *folder, int64_t step, int64_t keep) {
+    int64_t *steps;
+    size_t count;
+    LS_TRY(list_steps(ctx, folder, &steps, &count));
+    ls_status status = LS_OK;
+    int64_t kept = 0;
+    /* newer ones are from a future that was rejected on reading: they do not count as good ones,
+     * and are replaced when the run gets there */
+    for (size_t i = 0; status == LS_OK && i < count; i++)
+        if (steps[i] <= step && ++kept > ls_max(keep, 2))
+            status = remove_step(ctx, folder, steps[i]);
+    ls_free(ctx, steps);
+    return status;
+}
+
+static bool all_finite(const ls_parameters *store) {
+    bool finite = true;
+    if (store->master_type == LS_F64) {
+        const double *w = store->master;
+        for (int64_t i = 0; i < store->total; i++) finite = finite && isfinite(w[i]);
+    } else {
+        const float *w = store->master;
+        for (int64_t i = 0; i < store->total; i++) finite = finite && isfinite(w[i]);
+    }
+    return finite;
+}
+
+ls_status ls_checkpoint_save(ls_ctx *ctx, const char *folder, const ls_checkpoint *checkpoint,
+                             const ls_optimizer *optimizer, int64_t keep) {
+    char path[PATH_BYTES], unfinished[PATH_BYTES];
+    if (!all_finite(optimizer->store))
+        return LS_FAIL(ctx, LS_EINPUT,
+                       "the weights at step %lld are not finite: no checkpoint is made of them",
+                       (long long)checkpoint->step);
+    LS_TRY(step_path(ctx, folder, checkpoint->step, "", path));
+    LS_TRY(step_path(ctx, folder, checkpoint->step, temporary, unfinished));
+    LS_TRY(ls_folder_make(ctx, folder));
+    ls_status status = write_folder(ctx, unfinished, checkpoint, optimizer);
+    if (status == LS_OK) status = ls_folder_remove(ctx, path);
+    if (status == LS_OK && rename(unfinished, path) != 0)
+        status = LS_FAIL(ctx, LS_EIO, "renaming %s: %s", unfinished, strerror(errno));
+    if (status != LS_OK) {
+        ls_folder_remove(ctx, unfinished);
+        return status;
+    }
+    LS_TRY(ls_folder_sync(ctx, folder));
+    return prune(ctx, folder, checkpoint->step, keep);
+}
+
+/* ---- reading ---- */
+
+/* The manifest's entry of a file against the file itself. */
+static ls_status verify_file(ls_ctx *ctx, const char *folder, const json_t *entry, bool seen[]) {
+    const char *name, *wanted;
+    int64_t bytes;
+    char path[PATH_BYTES], hash[17];
+    size_t length = 0;
+    uint64_t value = 0;
+    LS_TRY(ls_json_text(ctx, entry, "name", folder, &name));
+    LS_TRY(ls_json_int(ctx, entry, "bytes", folder, &bytes));
+    LS_TRY(ls_json_text(ctx, entry, "xxh3", folder, &wanted));
+    int which = 0;
+    while (which < FILES && strcmp(files[which], name) != 0) which++;
+    if (which == FILES || seen[which])
+        return LS_FAIL(ctx, LS_EINPUT, "%s: the manifest names a strange file", folder);
+    seen[which] = true;
+    LS_TRY(ls_path_join(ctx, path, sizeof path, folder, files[which]));
+    LS_TRY(measure(ctx, path, &length, &value));
+    if (bytes < 0 || (uint64_t)bytes != length)
+        return LS_FAIL(ctx, LS_EINPUT, "%s has %zu bytes, not %lld", path, length,
+                       (long long)bytes);
+    print_hash(value, hash);
+    if (strcmp(hash, wanted) != 0)
+        return LS_FAIL(ctx, LS_EINPUT, "%s is damaged: its checksum is wrong", path);
+    return LS_OK;
+}
+
+static ls_status verify_manifest(ls_ctx *ctx, const char *folder, json_t *manifest, int64_t step,
+                                 ls_checkpoint *out, bool *has_memory) {
+    int64_t version;
+    const char *config, *seal;
+    char wanted[17], computed[17];
+    LS_TRY(ls_json_text(ctx, manifest, "seal", folder, &seal));
+    snprintf(wanted, sizeof wanted, "%s", seal);
+    json_object_del(manifest, "seal");
+    LS_TRY(seal_of(ctx, manifest, computed));
+    if (strcmp(wanted, computed) != 0)
+        return LS_FAIL(ctx, LS_EINPUT, "%s: the manifest is damaged", folder);
+    LS_TRY(ls_json_int(ctx, manifest, "version", folder, &version));
+    if (version != VERSION)
+        return LS_FAIL(ctx, LS_EINPUT, "%s is of version %lld; this program reads %d", folder,
+                       (long long)version, VERSION);
+    LS_TRY(ls_json_int(ctx, manifest, "step", folder, &out->step));
+    if (out->step != step)
+        return LS_FAIL(ctx, LS_EINPUT, "%s: the manifest is that of another step", folder);
+    LS_TRY(ls_json_text(ctx, manifest, "config", folder, &config));
+    out->config_hash = strtoull(config, NULL, 16); /* the seal vouches for its form */
+    const json_t *list = json_object_get(manifest, "files");
+    bool seen[FILES] = {false};
+    for (size_t i = 0; i < json_array_size(list); i++)
+        LS_TRY(verify_file(ctx, folder, json_array_get(list, i), seen));
+    for (int i = 0; i < REQUIRED_FILES; i++)
+        if (!seen[i]) return LS_FAIL(ctx, LS_EINPUT, "%s: the manifest lacks %s", folder, files[i]);
+    *has_memory = seen[REQUIRED_FILES];
+    return LS_OK;
+}
+
+static ls_status verify(ls_ctx *ctx, const char *folder, int64_t step, ls_checkpoint *out,
+                        bool *has_memory) {
+    char path[PATH_BYTES];
+    json_t *manifest;
+    LS_TRY(ls_path_join(ctx, path, sizeof path, folder, manifest_file));
+    LS_TRY(ls_json_read(ctx, path, MANIFEST_MOST, &manifest));
+    ls_status status = verify_manifest(ctx, folder, manifest, step, out, has_memory);
+    json_decref(manifest);
+    return status;
+}
+
+static ls_status read_tensors(ls_ctx *ctx, const char *folder, ls_optimizer *optimizer) {
+    char model_path[PATH_BYTES], optimizer_path[PATH_BYTES];
+    ls_parameters *store = optimizer->store;
+    const ls_weights_part weights = {"", store->master};
+    const ls_weights_part moments[] = {{"m.", optimizer->mean}, {"v.", optimizer->square}};
+    ls_safetensors model, rest;
+    LS_TRY(ls_path_join(ctx, model_path, PATH_BYTES, folder, model_file));
+    LS_TRY(ls_path_join(ctx, optimizer_path, PATH_BYTES, folder, optimizer_file));
+    LS_TRY(ls_safetensors_open(ctx, model_path, &model));
+    ls_status status = ls_safetensors_open(ctx, optimizer_path, &rest);
+    if (status == LS_OK) {
+        status = ls_weights_check(ctx, &model, model_path, store, &weights, 1);
+        if (status == LS_OK)
+            status = ls_weights_check(ctx, &rest, optimizer_path, store, moments, 2);
+        if (status == LS_OK) { /* from here on nothing can fail: it is all or nothing */
+            ls_weights_fill(&model, store, &weights, 1);
+            ls_weights_fill(&rest, store, moments, 2);
+            ls_parameters_round(store);
+        }
+        ls_safetensors_close(ctx, &rest);
+    }
+    ls_safetensors_close(ctx, &model);
+    return status;
+}
+
+/* One checkpoint, whole; with `optimizer` NULL it is only verified. */
+static ls_status read_step(ls_ctx *ctx, const char *folder, int64_t step, ls_optimizer *optimizer,
+                           ls_checkpoint *out) {
+    char here[PATH_BYTES], path[PATH_BYTES];
+    bool has_memory = false;
+    *out = (ls_checkpoint){0};
+    ls_status status = step_path(ctx, folder, step, "", here);
+    if (status == LS_OK) status = verify(ctx, here, step, out, &has_memory);
+    if (status != LS_OK || optimizer == NULL) return status;
+    LS_TRY_GOTO(ls_path_join(ctx, path, sizeof path, here, state_file));
+    LS_TRY_GOTO(ls_json_read(ctx, path, STATE_MOST, &out->state));
+    if (!json_is_object(out->state)) {
+        status = LS_FAIL(ctx, LS_EINPUT, "%s holds no object", path);
+        goto fail;
+    }
+    if (has_memory) {
+        LS_TRY_GOTO(ls_path_join(ctx, path, sizeof path, here, memory_file));
+        LS_TRY_GOTO(ls_file_read(ctx, path, SIZE_MAX / 4, &out->memory));
+    }
+    LS_TRY_GOTO(read_tensors(ctx, here, optimizer));
+    return LS_OK;
+fail:
+    ls_checkpoint_clear(ctx, out);
+    return status;
+}
+
+static ls_status read_newest(ls_ctx *ctx, const char *folder, ls_optimizer *optimizer,
+                             ls_checkpoint *out, bool *found) {
+    int64_t *steps;
+    size_t count;
+    *found = false;
+    *out = (ls_checkpoint){0};
+    LS_TRY(list_steps(ctx, folder, &steps, &count));
+    ls_status status = LS_OK;
+    char reason[sizeof ctx->error.message] = "";
+    for (size_t i = 0; i < count && !*found; i++) {
+        status = read_step(ctx, folder, steps[i], optimizer, out);
+        *found = status == LS_OK;
+        if (*found || status == LS_ENOMEM) break;
+        if (i == 0) memcpy(reason, ctx->error.message, sizeof reason);
+        ls_say(ctx, "checkpoint of step %lld rejected: %s", (long long)steps[i],
+               ctx->error.message);
+        ctx->error = (ls_error){0};
+    }
+    ls_free(ctx, steps);
+    if (*found || status == LS_ENOMEM || count == 0) return status;
+    return LS_FAIL(ctx, LS_EINPUT, "none of the %zu checkpoints in %s is whole: %s", count, folder,
+                   reason);
+}
+
+ls_status ls_checkpoint_load(ls_ctx *ctx, const char *folder, ls_optimizer *optimizer,
+                             ls_checkpoint *out, bool *found) {
+    return read_newest(ctx, folder, optimizer, out, found);
+}
+
+ls_status ls_checkpoint_find(ls_ctx *ctx, const char *folder, char *path, size_t bytes,
+                             int64_t *step) {
+    ls_checkpoint about;
+    bool found;
+    char name[48];
+    LS_TRY(read_newest(ctx, folder, NULL, &about, &found));
+    if (!found) return LS_FAIL(ctx, LS_EINPUT, "%s has no checkpoint", folder);
+    *step = about.step;
+    snprintf(name, sizeof name, "%s%08lld", prefix, (long long)about.step);
+    return ls_path_join(ctx, path, bytes, folder, name);
+}
+
+ls_status ls_checkpoint_sweep(ls_ctx *ctx, const char *folder) {
+    char **names;
+    size_t count;
+    if (!ls_path_is_folder(folder)) return LS_OK;
+    LS_TRY(ls_folder_list(ctx, folder, &names, &count));
+    ls_status status = LS_OK;
+    for (size_t i = 0; status == LS_OK && i < count; i++) {
+        size_t length = strlen(names[i]), end = sizeof temporary - 1;
+        char path[PATH_BYTES];
+        if (length <= end || strcmp(names[i] + length - end, temporary) != 0 ||
+            strncmp(names[i], prefix, sizeof prefix - 1) != 0)
+            continue;
+        status = ls_path_join(ctx, path, sizeof path, folder, names[i]);
+        if (status == LS_OK) status = ls_folder_remove(ctx, path);
+    }
+    ls_names_free(ctx, names, count);
+    return status;
+}

@@ -1,0 +1,38 @@
+/* Checkpoints: checkpoints/step-N/ with model.safetensors, optimizer.safetensors, state.json, where
+ * there are carried memories memory.bin, and manifest.json with every file's size and XXH3.
+ *
+ * A checkpoint appears whole or not at all: it is written to step-N.tmp, every file and the folder
+ * reach the disk, then it is renamed. Reading goes from the newest to the oldest and takes the
+ * first whose every byte is as it was written. */
+#ifndef LS_TRAIN_CHECKPOINT_H
+#define LS_TRAIN_CHECKPOINT_H
+
+#include "base/json.h"
+#include "train/optimizer.h"
+
+typedef struct ls_checkpoint {
+    int64_t step;
+    uint64_t config_hash; /* of the run's settings as text */
+    json_t *state;        /* an object: whatever else the loop must know */
+    ls_text memory;       /* carried memories; empty: none */
+} ls_checkpoint;
+
+void ls_checkpoint_clear(ls_ctx *ctx, ls_checkpoint *checkpoint); /* what a load filled */
+
+/* Writes `checkpoint`, the weights and the moments; then removes all but the newest `keep` (at
+ * least 2) of the checkpoints up to this step. LS_EIO where the disk is full or a limit is hit: the
+ * half-written one is gone and the older ones stand. LS_EINPUT where a weight is not finite. */
+ls_status ls_checkpoint_save(ls_ctx *ctx, const char *folder, const ls_checkpoint *checkpoint,
+                             const ls_optimizer *optimizer, int64_t keep);
+/* Fills weights, moments and *out from the newest good checkpoint; says (ls_say) which it rejected
+ * and why. *found is false where there is none at all; LS_EINPUT where there are some and all are
+ * bad. Unless it succeeds nothing is changed. */
+ls_status ls_checkpoint_load(ls_ctx *ctx, const char *folder, ls_optimizer *optimizer,
+                             ls_checkpoint *out, bool *found);
+/* The path and step of the newest good checkpoint, verified whole; LS_EINPUT where there is none. */
+ls_status ls_checkpoint_find(ls_ctx *ctx, const char *folder, char *path, size_t bytes,
+                             int64_t *step);
+/* Removes what an interrupted save left behind; a missing folder is fine. */
+ls_status ls_checkpoint_sweep(ls_ctx *ctx, const char *folder);
+
+#endif

@@ -1,0 +1,208 @@
+#include "train/metrics.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "train/events.h"
+
+enum { PATH_BYTES = 4096 };
+
+static const char csv_head[] =
+    "step,loss,lr,grad_norm,tokens,rejected,seconds,tokens_per_second,peak_share\n";
+static const char jsonl_start[] = "{\"step\":";
+
+typedef struct output {
+    char path[PATH_BYTES];
+    FILE *file;
+} output;
+
+struct ls_metrics {
+    output jsonl, csv, events;
+};
+
+static double wall_time(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* The step at the start of a row; -1 where there is none. */
+static int64_t step_of(const uint8_t *line, size_t length, const char *start) {
+    size_t skip = strlen(start);
+    if (length <= skip || memcmp(line, start, skip) != 0) return -1;
+    int64_t step = 0;
+    size_t i = skip;
+    for (; i < length && line[i] >= '0' && line[i] <= '9'; i++)
+        if (!ls_mul(step, 10, &step) || !ls_add(step, line[i] - '0', &step)) return -1;
+    return i > skip && i < length && line[i] == ',' ? step : -1;
+}
+
+/* How many bytes of a file stay: `head`, then whole rows up to `step`. A row that was torn by a
+ * crash ends them; rows up to a checkpoint's step were on the disk before it, so none is lost. */
+static ls_status bytes_to_keep(ls_ctx *ctx, const char *path, const char *head, const char *start,
+                               int64_t step, size_t *keep) {
+    ls_map map;
+    LS_TRY(ls_map_open(ctx, path, &map));
+    size_t at = strlen(head);
+    *keep = 0;
+    if (map.length >= at && (at == 0 || memcmp(map.bytes, head, at) == 0)) {
+        while (at < map.length) {
+            const uint8_t *line = map.bytes + at, *end = memchr(line, '\n', map.length - at);
+            if (end == NULL) break;
+            int64_t found = step_of(line, (size_t)(end - line), start);
+            if (found < 0 || found > step) break;
+            at += (size_t)(end - line) + 1;
+        }
+        *keep = at;
+    }
+    ls_map_close(&map);
+    return LS_OK;
+}
+
+static ls_status open_rows(ls_ctx *ctx, output *out, const char *head, const char *start,
+                           int64_t step) {
+    if (ls_path_exists(out->path)) {
+        size_t keep;
+        LS_TRY(bytes_to_keep(ctx, out->path, head, start, step, &keep));
+        if (truncate(out->path, (off_t)keep) != 0)
+            return LS_FAIL(ctx, LS_EIO, "cutting %s: %s", out->path, strerror(errno));
+    }
+    out->file = fopen(out->path, "ab");
+    if (out->file == NULL)
+        return LS_FAIL(ctx, LS_EIO, "opening %s: %s", out->path, strerror(errno));
+    if (fseek(out->file, 0, SEEK_END) == 0 && ftell(out->file) == 0)
+        return ls_file_put(ctx, out->file, out->path, head, strlen(head));
+    return LS_OK;
+}
+
+static ls_status close_output(ls_ctx *ctx, output *out) {
+    if (out->file == NULL) return LS_OK;
+    FILE *file = out->file;
+    out->file = NULL;
+    return ls_file_finish(ctx, file, out->path);
+}
+
+static ls_status open_both(ls_ctx *ctx, ls_metrics *metrics, int64_t step) {
+    LS_TRY(open_rows(ctx, &metrics->jsonl, "", jsonl_start, step));
+    return open_rows(ctx, &metrics->csv, csv_head, "", step);
+}
+
+static ls_status open_events(ls_ctx *ctx, const char *folder, int64_t step, output *out) {
+    char host[65] = "localhost", name[160];
+    double now = wall_time();
+    if (gethostname(host, sizeof host - 1) != 0) strcpy(host, "localhost");
+    snprintf(name, sizeof name, "events.out.tfevents.%010lld.%s.%ld", (long long)now, host,
+             (long)getpid());
+    LS_TRY(ls_path_join(ctx, out->path, sizeof out->path, folder, name));
+    out->file = fopen(out->path, "ab");
+    if (out->file == NULL)
+        return LS_FAIL(ctx, LS_EIO, "opening %s: %s", out->path, strerror(errno));
+    LS_TRY(ls_events_begin(ctx, out->file, out->path, now));
+    return step == 0 ? LS_OK : ls_events_restart(ctx, out->file, out->path, now, step + 1);
+}
+
+ls_status ls_metrics_open(ls_ctx *ctx, const char *folder, int64_t step, ls_metrics **out) {
+    *out = NULL;
+    ls_metrics *metrics = ls_new(ctx, 1, sizeof *metrics);
+    if (metrics == NULL) return LS_ENOMEM;
+    ls_status status;
+    LS_TRY_GOTO(ls_path_join(ctx, metrics->jsonl.path, PATH_BYTES, folder, "metrics.jsonl"));
+    LS_TRY_GOTO(ls_path_join(ctx, metrics->csv.path, PATH_BYTES, folder, "metrics.csv"));
+    LS_TRY_GOTO(open_both(ctx, metrics, step));
+    LS_TRY_GOTO(open_events(ctx, folder, step, &metrics->events));
+    *out = metrics;
+    return LS_OK;
+fail:
+    ls_metrics_close(ctx, metrics);
+    return status;
+}
+
+/* JSON has no word for what is not finite. */
+static const char *json_number(double value, char *out, size_t bytes) {
+    if (isfinite(value)) snprintf(out, bytes, "%.9g", value);
+    else snprintf(out, bytes, "null");
+    return out;
+}
+
+ls_status ls_metrics_add(ls_ctx *ctx, ls_metrics *metrics, const ls_metrics_row *row) {
+    char line[512], loss[32], norm[32];
+    int length = snprintf(
+        line, sizeof line,
+        "%s%lld,\"loss\":%s,\"lr\":%.9g,\"grad_norm\":%s,\"tokens\":%lld,\"rejected\":%lld,"
+        "\"seconds\":%.3f,\"tokens_per_second\":%.1f,\"peak_share\":%.4f}\n",
+        jsonl_start, (long long)row->step, json_number(row->loss, loss, sizeof loss), row->rate,
+        json_number(row->norm, norm, sizeof norm), (long long)row->tokens, (long long)row->rejected,
+        row->seconds, row->tokens_per_second, row->peak_share);
+    LS_TRY(ls_file_put(ctx, metrics->jsonl.file, metrics->jsonl.path, line, (size_t)length));
+    length = snprintf(line, sizeof line, "%lld,%.9g,%.9g,%.9g,%lld,%lld,%.3f,%.1f,%.4f\n",
+                      (long long)row->step, row->loss, row->rate, row->norm, (long long)row->tokens,
+                      (long long)row->rejected, row->seconds, row->tokens_per_second,
+                      row->peak_share);
+    LS_TRY(ls_file_put(ctx, metrics->csv.file, metrics->csv.path, line, (size_t)length));
+    const ls_scalar scalars[] = {{"train/loss", row->loss},
+                                 {"train/lr", row->rate},
+                                 {"train/grad_norm", row->norm},
+                                 {"train/tokens", (double)row->tokens},
+                                 {"train/rejected", (double)row->rejected},
+                                 {"speed/tokens_per_second", row->tokens_per_second},
+                                 {"speed/peak_share", row->peak_share}};
+    LS_TRY(ls_events_add(ctx, metrics->events.file, metrics->events.path, wall_time(), row->step,
+                         scalars, sizeof scalars / sizeof scalars[0]));
+    /* a watcher sees rows as they come; the disk is only waited for at checkpoints */
+    output *outputs[] = {&metrics->jsonl, &metrics->csv, &metrics->events};
+    for (int i = 0; i < 3; i++)
+        if (fflush(outputs[i]->file) != 0)
+            return LS_FAIL(ctx, LS_EIO, "writing %s: %s", outputs[i]->path, strerror(errno));
+    return LS_OK;
+}
+
+ls_status ls_metrics_rewind(ls_ctx *ctx, ls_metrics *metrics, int64_t step) {
+    LS_TRY(close_output(ctx, &metrics->jsonl));
+    LS_TRY(close_output(ctx, &metrics->csv));
+    LS_TRY(open_both(ctx, metrics, step));
+    return ls_events_restart(ctx, metrics->events.file, metrics->events.path, wall_time(),
+                             step + 1);
+}
+
+ls_status ls_metrics_sync(ls_ctx *ctx, ls_metrics *metrics) {
+    output *outputs[] = {&metrics->jsonl, &metrics->csv, &metrics->events};
+    for (int i = 0; i < 3; i++)
+        if (fflush(outputs[i]->file) != 0 || fsync(fileno(outputs[i]->file)) != 0)
+            return LS_FAIL(ctx, LS_EIO, "writing %s: %s", outputs[i]->path, strerror(errno));
+    return LS_OK;
+}
+
+ls_status ls_metrics_close(ls_ctx *ctx, ls_metrics *metrics) {
+    if (metrics == NULL) return LS_OK;
+    ls_status first = close_output(ctx, &metrics->jsonl);
+    ls_status second = close_output(ctx, &metrics->csv);
+    ls_status third = close_output(ctx, &metrics->events);
+    ls_free(ctx, metrics);
+    return first != LS_OK ? first : second != LS_OK ? second : third;
+}
+
+static void short_number(double value, char *out, size_t bytes) {
+    if (value >= 1e6) snprintf(out, bytes, "%.2fM", value / 1e6);
+    else if (value >= 1e4) snprintf(out, bytes, "%.1fk", value / 1e3);
+    else snprintf(out, bytes, "%.0f", value);
+}
+
+void ls_metrics_line(const ls_metrics_row *row, int64_t steps, double seconds_left, char *out,
+                     size_t bytes) {
+    char speed[32], share[32] = "", left[48] = "";
+    short_number(row->tokens_per_second, speed, sizeof speed);
+    if (row->peak_share > 0)
+        snprintf(share, sizeof share, "  %.0f%% of peak", 100 * row->peak_share);
+    if (seconds_left >= 0) {
+        long long s = (long long)(seconds_left + 0.5);
+        if (s >= 3600) snprintf(left, sizeof left, "  %lldh%02lldm left", s / 3600, s / 60 % 60);
+        else if (s >= 60) snprintf(left, sizeof left, "  %lldm%02llds left", s / 60, s % 60);
+        else snprintf(left, sizeof left, "  %llds left", s);
+    }
+    snprintf(out, bytes, "step %lld/%lld  loss %.4f  lr %.2e  norm %.2f  %s tokens/s%s%s",
+             (long long)row->step, (long long)steps, row->loss, row->rate, row->norm, speed, share,
+             left);
+}

@@ -1,0 +1,91 @@
+#include "train/optimizer.h"
+
+#include <math.h>
+
+ls_optimizer_settings ls_optimizer_settings_default(void) {
+    return (ls_optimizer_settings){
+        .beta1 = 0.9, .beta2 = 0.98, .epsilon = 1e-6, .weight_decay = 0.01, .clip = 1};
+}
+
+/* Cuts the buffers where the weight decay changes, and then in pieces. Counts only, where `pieces`
+ * is NULL. */
+static int64_t cut(const ls_parameters *store, ls_adamw_piece *pieces) {
+    int64_t count = 0;
+    for (size_t i = 0; i < store->count;) {
+        bool decays = !store->items[i].init.no_decay;
+        int64_t at = store->items[i].offset;
+        while (i < store->count && decays == !store->items[i].init.no_decay) i++;
+        int64_t end = i < store->count ? store->items[i].offset : store->total;
+        for (; at < end; at += LS_ADAMW_PIECE) {
+            if (pieces != NULL)
+                pieces[count] = (ls_adamw_piece){at, ls_min(end - at, LS_ADAMW_PIECE), decays};
+            count++;
+        }
+    }
+    return count;
+}
+
+ls_status ls_optimizer_new(ls_ctx *ctx, ls_parameters *store, const ls_optimizer_settings *settings,
+                           ls_optimizer **out) {
+    *out = NULL;
+    if (!store->sealed || store->gradient == NULL)
+        return LS_FAIL(ctx, LS_EBUG, "an optimiser needs a sealed store with gradients");
+    ls_optimizer *optimizer = ls_new(ctx, 1, sizeof *optimizer);
+    if (optimizer == NULL) return LS_ENOMEM;
+    size_t total = (size_t)store->total, size = ls_dtype_size(store->master_type);
+    *optimizer = (ls_optimizer){.store = store, .settings = *settings};
+    optimizer->piece_count = cut(store, NULL);
+    optimizer->mean = ls_new(ctx, total, size);
+    optimizer->square = ls_new(ctx, total, size);
+    optimizer->pieces = ls_new(ctx, (size_t)optimizer->piece_count, sizeof *optimizer->pieces);
+    optimizer->sums = ls_new(ctx, (size_t)optimizer->piece_count, sizeof *optimizer->sums);
+    if (optimizer->mean == NULL || optimizer->square == NULL || optimizer->pieces == NULL ||
+        optimizer->sums == NULL) {
+        ls_optimizer_free(ctx, optimizer);
+        return LS_ENOMEM;
+    }
+    cut(store, optimizer->pieces);
+    *out = optimizer;
+    return LS_OK;
+}
+
+void ls_optimizer_free(ls_ctx *ctx, ls_optimizer *optimizer) {
+    if (optimizer == NULL) return;
+    ls_free(ctx, optimizer->mean);
+    ls_free(ctx, optimizer->square);
+    ls_free(ctx, optimizer->pieces);
+    ls_free(ctx, optimizer->sums);
+    ls_free(ctx, optimizer);
+}
+
+static ls_adamw pass_of(const ls_optimizer *optimizer) {
+    const ls_parameters *store = optimizer->store;
+    return (ls_adamw){.type = store->master_type,
+                      .weights = store->master,
+                      .gradient = store->gradient,
+                      .mean = optimizer->mean,
+                      .square = optimizer->square,
+                      .shadow = store->shadow,
+                      .pieces = optimizer->pieces,
+                      .piece_count = optimizer->piece_count,
+                      .sums = optimizer->sums};
+}
+
+double ls_optimizer_norm(const ls_ctx *ctx, const ls_optimizer *optimizer) {
+    ls_adamw pass = pass_of(optimizer);
+    return ls_adamw_norm(&pass, ctx->threads);
+}
+
+void ls_optimizer_update(const ls_ctx *ctx, ls_optimizer *optimizer, double rate, double norm,
+                         int64_t step) {
+    const ls_optimizer_settings *settings = &optimizer->settings;
+    ls_adamw pass = pass_of(optimizer);
+    pass.beta1 = settings->beta1;
+    pass.beta2 = settings->beta2;
+    pass.epsilon = settings->epsilon;
+    pass.scale = settings->clip > 0 && norm > settings->clip ? settings->clip / norm : 1;
+    pass.decay = rate * settings->weight_decay;
+    pass.rate = rate / (1 - pow(settings->beta1, (double)step));
+    pass.root = 1 / sqrt(1 - pow(settings->beta2, (double)step));
+    ls_adamw_apply(&pass, ctx->threads);
+}
