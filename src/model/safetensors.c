@@ -502,7 +502,7 @@ ls_status ls_safetensor_i32(ls_ctx *ctx, const ls_safetensor *tensor, int64_t fi
         return LS_FAIL(ctx, LS_EINPUT, "tensor %s holds %s, not whole numbers", tensor->name,
                        ls_stored_name(tensor->type));
     for (int64_t i = 0; i < count; i++) {
-        double value;
+        double value = 0;
         ls_safetensor_f64(tensor, first + i, 1, &value);
         if (value < INT32_MIN || value > INT32_MAX)
             return LS_FAIL(ctx, LS_EINPUT, "tensor %s: element %lld does not fit 32 bits",

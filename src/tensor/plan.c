@@ -42,8 +42,11 @@ static void find_lives(ls_program *p) {
     for (size_t i = 0; i < p->tensors.count; i++) {
         ls_tensor *tensor = p->tensors.at[i];
         bool lasting = tensor->role == LS_ROLE_INPUT || tensor->role == LS_ROLE_CONSTANT;
-        if (lasting) tensor->first = 0;
+        /* a guard band must not be another tensor's place before its own tensor's life begins */
+        if (lasting || (tensor->kept && p->options.guarded)) tensor->first = 0;
         if (lasting || tensor->kept) tensor->last = end;
+        /* with guard bands nothing is shared: a band must be nobody else's memory, ever */
+        if (p->options.guarded && tensor->first >= 0) tensor->first = 0, tensor->last = end;
     }
 }
 
@@ -133,16 +136,15 @@ static void fill_constants(ls_program *p) {
 static void fill_guards(ls_program *p) {
     for (size_t i = 0; p->options.guarded && i < p->tensors.count; i++) {
         ls_tensor *tensor = p->tensors.at[i];
-        if (in_arena(tensor) && (tensor->last == (int)p->nodes.count))
+        if (in_arena(tensor))
             memset((uint8_t *)tensor->data + tensor_bytes(tensor), guard_byte, GUARD);
     }
 }
 
-/* Only tensors that outlive the run keep their guard: the bytes behind others may be reused. */
 bool ls_program_guards_intact(const ls_program *program) {
     for (size_t i = 0; program->options.guarded && i < program->tensors.count; i++) {
         const ls_tensor *tensor = program->tensors.at[i];
-        if (!in_arena(tensor) || tensor->last != (int)program->nodes.count) continue;
+        if (!in_arena(tensor)) continue;
         const uint8_t *guard = (const uint8_t *)tensor->data + tensor_bytes(tensor);
         for (int j = 0; j < GUARD; j++)
             if (guard[j] != guard_byte) return false;

@@ -19,34 +19,26 @@ double ls_position_map_at(ls_position_map map, int64_t position) {
     return here;
 }
 
-static ls_tensor *record_rotation(ls_program *p, ls_tensor *x,
-                                  const ls_rotate_attributes *attributes);
-
-/* dx = c R(-angle) dy: the transpose, with the same factors. */
-static void backward(ls_program *p, const ls_node *node) {
-    ls_tensor *dy = ls_grad_of(node->out[0]);
-    if (dy == NULL || !node->in[0]->needs_grad) return;
-    ls_rotate_attributes back = *(const ls_rotate_attributes *)node->attributes;
-    back.inverse = !back.inverse;
-    ls_grad_add(p, node->in[0], record_rotation(p, dy, &back));
-}
-
 static double flops(const ls_node *node) {
     const ls_rotate_attributes *at = node->attributes;
     const ls_tensor *x = node->in[0];
     return 6.0 * (double)(ls_count(x) / x->dim[x->rank - 1] * at->rotary.pairs);
 }
 
-static const ls_op rotate = {.name = "rotate", .backward = backward, .flops = flops};
+static const ls_op rotate_grad = {.name = "rotate", .flops = flops};
 
-static ls_tensor *record_rotation(ls_program *p, ls_tensor *x,
-                                  const ls_rotate_attributes *attributes) {
-    ls_tensor *y = ls_activation(p, x->type, x->rank, x->dim);
-    if (y == NULL) return NULL;
-    y->port = x->port; /* a rotated cache holds the rows that the cache holds */
-    ls_record(p, &rotate, attributes, sizeof *attributes, 1, &x, 1, &y);
-    return y;
+/* dx = c R(-angle) dy: the transpose, with the same factors. */
+static void backward(ls_program *p, const ls_node *node) {
+    ls_tensor *dy = ls_grad_of(node->out[0]);
+    if (dy == NULL || !node->in[0]->needs_grad) return;
+    ls_rotate_attributes back = *(const ls_rotate_attributes *)node->attributes;
+    back.inverse = true;
+    ls_tensor *dx = ls_grad_target(p, node->in[0]);
+    ls_record(p, &rotate_grad, &back, sizeof back, 1, &dy, 1, &dx);
+    ls_grad_add(p, node->in[0], dx);
 }
+
+static const ls_op rotate = {.name = "rotate", .backward = backward, .flops = flops};
 
 ls_tensor *ls_rotate(ls_program *p, ls_tensor *x, const ls_rotary *rotary, ls_position_map map,
                      bool as_key) {
@@ -59,5 +51,9 @@ ls_tensor *ls_rotate(ls_program *p, ls_tensor *x, const ls_rotary *rotary, ls_po
     }
     ls_rotate_attributes attributes = {
         .rotary = *rotary, .map = map, .as_key = as_key, .chunk = ls_program_about(p)->length};
-    return record_rotation(p, x, &attributes);
+    ls_tensor *y = ls_activation(p, x->type, x->rank, x->dim);
+    if (y == NULL) return NULL;
+    y->port = x->port; /* a rotated cache holds the rows that the cache holds */
+    ls_record(p, &rotate, &attributes, sizeof attributes, 1, &x, 1, &y);
+    return y;
 }

@@ -109,7 +109,7 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
                                s.groups * s.value_width};
     const int64_t all = widths[0] + widths[1] + widths[2];
     const ls_init init = {.kind = LS_INIT_NORMAL, .a = 0.02};
-    const ls_init zero = {.kind = LS_INIT_ZERO, .no_decay = true};
+    const ls_init zero = {.kind = LS_INIT_ZERO, .no_decay = true, .full = true};
 
     ls_tensor *qkv_weight = ls_param(p, "qkv.weight", LS_DIMS(all, D), init);
     ls_tensor *qkv_bias = o->bias ? ls_param(p, "qkv.bias", LS_DIMS(all), zero) : NULL;

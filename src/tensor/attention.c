@@ -1,0 +1,355 @@
+/* The attention operation: checks, recording, gradient rule, cost. */
+#include "tensor/attention.h"
+
+#include <math.h>
+
+static void attention_backward(ls_program *p, const ls_node *node);
+static double attention_flops(const ls_node *node);
+static double attention_grad_flops(const ls_node *node);
+
+static const ls_op attention_op = {
+    .name = "attention", .backward = attention_backward, .flops = attention_flops};
+static const ls_op attention_grad_op = {.name = "attention_grad", .flops = attention_grad_flops};
+
+ls_segment ls_segment_all(ls_tensor *q, ls_tensor *k, ls_tensor *v) {
+    return (ls_segment){
+        .q = q, .k = k, .v = v, .lo = -LS_FAR, .hi = LS_FAR, .key_first = 0, .key_end = LS_FAR};
+}
+
+/* ---- checks ---- */
+
+static bool has_shape(const ls_tensor *tensor, int rank, const int64_t *dim) {
+    if (tensor->rank != rank) return false;
+    for (int i = 0; i < rank; i++)
+        if (dim[i] >= 0 && tensor->dim[i] != dim[i]) return false;
+    return true;
+}
+
+/* Axes of -1 may be anything. */
+static void expect(ls_program *p, int at, const char *name, const ls_tensor *tensor, int rank,
+                   const int64_t *dim, ls_dtype type) {
+    if (!has_shape(tensor, rank, dim))
+        ls_refuse(p, LS_EUSE, "attention: the shape of %s in segment %d does not fit", name, at);
+    else if (tensor->type != type)
+        ls_refuse(p, LS_EUSE, "attention: %s in segment %d is %s where %s is needed", name, at,
+                  ls_dtype_name(tensor->type), ls_dtype_name(type));
+}
+
+static void expect_map(ls_program *p, int at, ls_position_map map) {
+    if (map.kind == LS_MAP_GROUP && !(map.a >= 1))
+        ls_refuse(p, LS_EUSE, "attention: positions of segment %d are grouped by %g, below 1", at,
+                  map.a);
+}
+
+static void check_segment(ls_program *p, int at, const ls_segment *s, const ls_segment *first) {
+    const int64_t B = first->q->dim[0], T = first->q->dim[1], H = first->q->dim[2];
+    const int64_t K = first->q->dim[3], N = s->k->dim[1], G = first->k->dim[2];
+    const ls_dtype type = ls_type(p), wide = ls_wide_type(p);
+    expect(p, at, "q", s->q, 4, (int64_t[]){B, T, H, K}, type);
+    expect(p, at, "k", s->k, 4, (int64_t[]){B, -1, G, K}, type);
+    expect(p, at, "v", s->v, 4, (int64_t[]){B, N, G, first->v->dim[3]}, type);
+    if (G < 1 || H % G != 0)
+        ls_refuse(p, LS_EUSE, "attention: %lld query heads do not divide into %lld key heads",
+                  (long long)H, (long long)G);
+    if (s->valid != NULL) expect(p, at, "valid", s->valid, 2, (int64_t[]){B, N}, LS_U8);
+    if (s->slopes != NULL) expect(p, at, "slopes", s->slopes, 1, &H, wide);
+    if (s->table != NULL) expect(p, at, "table", s->table, 2, (int64_t[]){H, -1}, wide);
+    if ((s->relative == NULL) != (s->relative_q == NULL)) {
+        ls_refuse(p, LS_EUSE, "attention: relative keys and their queries come together");
+    } else if (s->relative != NULL) {
+        expect(p, at, "relative", s->relative, 3, (int64_t[]){-1, H, K}, s->relative->type);
+        expect(p, at, "relative_q", s->relative_q, 4, (int64_t[]){B, T, H, K}, type);
+        bool real = s->relative->type == type || s->relative->type == wide;
+        if (!real)
+            ls_refuse(p, LS_EUSE, "attention: relative keys of segment %d have no real type", at);
+    }
+    if (s->block < 0) ls_refuse(p, LS_EUSE, "attention: a block of %lld keys", (long long)s->block);
+    for (int64_t h = 0; s->dilation != NULL && h < H; h++)
+        if (s->dilation[h] < 1)
+            ls_refuse(p, LS_EUSE, "attention: head %lld has a dilation below 1", (long long)h);
+    if (s->decays && (s->decay_block < 1 || s->decay_pairs < 0 || 2 * s->decay_pairs > K ||
+                      s->decay_pairs > LS_PAIRS_MOST))
+        ls_refuse(p, LS_EUSE, "attention: the decay of segment %d does not fit heads of %lld", at,
+                  (long long)K);
+    expect_map(p, at, s->query_at);
+    expect_map(p, at, s->key_at);
+}
+
+/* ---- recording ---- */
+
+static int64_t stretch(int64_t distance, int64_t dilation) {
+    if (distance >= LS_FAR / dilation) return LS_FAR;
+    if (distance <= -LS_FAR / dilation) return -LS_FAR;
+    return distance * dilation;
+}
+
+static ls_attention_segment describe(const ls_segment *s, int64_t H, int64_t *dilation) {
+    ls_attention_segment about = {
+        .rule = {.lo = s->lo,
+                 .hi = s->hi,
+                 .key_first = s->key_first,
+                 .key_end = s->key_end,
+                 .block = s->block,
+                 .checked = s->valid != NULL || s->dilation != NULL},
+        .lo = s->lo,
+        .hi = s->hi,
+        .dilated = s->dilation != NULL,
+        .query_at = s->query_at,
+        .key_at = s->key_at,
+        .table_zero = s->table_zero,
+        .decays = s->decays,
+        .decay_halves = s->decay_halves,
+        .decay_block = s->decay_block,
+        .decay_pairs = s->decay_pairs,
+    };
+    if (s->decays) memcpy(about.log_decay, s->log_decay, sizeof about.log_decay);
+    for (int64_t h = 0; h < H; h++) {
+        dilation[h] = s->dilation == NULL ? 1 : s->dilation[h];
+        about.rule.lo = ls_min(about.rule.lo, stretch(s->lo, dilation[h]));
+        about.rule.hi = ls_max(about.rule.hi, stretch(s->hi, dilation[h]));
+    }
+    return about;
+}
+
+ls_tensor *ls_attention(ls_program *p, int segments, const ls_segment *segment,
+                        ls_attention_options options, ls_tensor **lse) {
+    ls_tensor *in[LS_SEGMENTS_MOST * LS_ATTENTION_SLOTS];
+    if (lse != NULL) *lse = NULL;
+    if (ls_failed(p)) return NULL;
+    if (segments < 1 || segments > LS_SEGMENTS_MOST) {
+        ls_refuse(p, LS_EUSE, "attention: %d segments, 1 to %d are possible", segments,
+                  LS_SEGMENTS_MOST);
+        return NULL;
+    }
+    for (int i = 0; i < segments; i++) {
+        const ls_segment *s = &segment[i];
+        if (s->q == NULL || s->k == NULL || s->v == NULL) return NULL;
+        if (s->q->rank != 4 || s->k->rank != 4 || s->v->rank != 4) {
+            ls_refuse(p, LS_EUSE, "attention: q, k and v of segment %d need 4 axes", i);
+            return NULL;
+        }
+        check_segment(p, i, s, &segment[0]);
+        ls_tensor *const operands[LS_ATTENTION_SLOTS] = {
+            s->q, s->k, s->v, s->valid, s->slopes, s->table, s->relative, s->relative_q};
+        memcpy(in + i * LS_ATTENTION_SLOTS, operands, sizeof operands);
+    }
+    if (ls_failed(p)) return NULL;
+    const int64_t B = segment[0].q->dim[0], T = segment[0].q->dim[1], H = segment[0].q->dim[2];
+    ls_ctx *ctx = ls_program_ctx(p);
+    size_t bytes = sizeof(ls_attention_attributes) + (size_t)(segments * H) * sizeof(int64_t);
+    ls_attention_attributes *attributes = ls_new(ctx, bytes, 1);
+    if (attributes == NULL) {
+        ls_refuse(p, LS_ENOMEM, "attention: no memory for %d segments", segments);
+        return NULL;
+    }
+    attributes->segments = segments;
+    attributes->scale = options.scale;
+    attributes->off_by_one = options.off_by_one;
+    for (int i = 0; i < segments; i++)
+        attributes->segment[i] = describe(&segment[i], H, attributes->dilation + i * H);
+    ls_tensor *out[2] = {ls_activation(p, ls_type(p), LS_DIMS(B, T, H, segment[0].v->dim[3])),
+                         ls_activation(p, ls_wide_type(p), LS_DIMS(B, H, T))};
+    ls_record(p, &attention_op, attributes, bytes, segments * LS_ATTENTION_SLOTS, in, 2, out);
+    ls_free(ctx, attributes);
+    if (lse != NULL) *lse = out[1];
+    return out[0];
+}
+
+static const ls_attention_slot differentiable[] = {
+    LS_ATTENTION_Q,     LS_ATTENTION_K,        LS_ATTENTION_V,
+    LS_ATTENTION_TABLE, LS_ATTENTION_RELATIVE, LS_ATTENTION_RELATIVE_Q,
+};
+enum { DIFFERENTIABLE = sizeof differentiable / sizeof differentiable[0] };
+
+/* Each segment gets gradients of its own; the sum over segments that share a tensor is recorded by
+ * ls_grad_add. */
+static void attention_backward(ls_program *p, const ls_node *node) {
+    const ls_attention_attributes *attributes = node->attributes;
+    ls_tensor *in[LS_SEGMENTS_MOST * LS_ATTENTION_SLOTS + 3];
+    ls_tensor *out[LS_SEGMENTS_MOST * LS_ATTENTION_SLOTS] = {NULL};
+    if (ls_grad_of(node->out[0]) == NULL) return;
+    memcpy(in, node->in, (size_t)node->in_count * sizeof *in);
+    in[node->in_count] = node->out[0];
+    in[node->in_count + 1] = node->out[1];
+    in[node->in_count + 2] = ls_grad_of(node->out[0]);
+    for (int s = 0; s < attributes->segments; s++)
+        for (int i = 0; i < DIFFERENTIABLE; i++) {
+            int at = s * LS_ATTENTION_SLOTS + (int)differentiable[i];
+            if (in[at] == NULL || !in[at]->needs_grad) continue;
+            bool again = false; /* a tensor that several segments share has one target only */
+            for (int before = 0; before < at; before++) again |= in[before] == in[at];
+            out[at] = again ? ls_activation(p, in[at]->type, in[at]->rank, in[at]->dim)
+                            : ls_grad_target(p, in[at]);
+            if (again && out[at] != NULL) out[at]->port = in[at]->port;
+        }
+    int64_t H = node->in[LS_ATTENTION_Q]->dim[2];
+    size_t bytes =
+        sizeof *attributes + (size_t)(attributes->segments * H) * sizeof attributes->dilation[0];
+    ls_record(p, &attention_grad_op, attributes, bytes, node->in_count + 3, in, node->in_count,
+              out);
+    for (int i = 0; i < node->in_count; i++)
+        if (out[i] != NULL) ls_grad_add(p, in[i], out[i]);
+}
+
+/* ---- resolving ---- */
+
+static ls_attention_array array_of(const ls_run *run, const ls_tensor *tensor) {
+    if (tensor == NULL) return (ls_attention_array){0};
+    /* without a run nothing has an address yet; what counts is that the operand is there */
+    static char there;
+    return (ls_attention_array){.data = run == NULL ? (void *)&there : ls_data(tensor),
+                                .type = tensor->type,
+                                .batch = tensor->stride[0],
+                                .row = tensor->stride[1],
+                                .head = tensor->stride[2]};
+}
+
+static ls_attention_array distances_of(const ls_run *run, const ls_tensor *tensor) {
+    ls_attention_array array = array_of(run, tensor);
+    if (tensor == NULL) return array;
+    array.batch = 0;
+    array.row = tensor->stride[0];
+    array.head = tensor->stride[1];
+    return array;
+}
+
+static void *address(const ls_run *run, const ls_tensor *tensor) {
+    return array_of(run, tensor).data;
+}
+
+static void resolve_source(const ls_run *run, const ls_attention_attributes *attributes, int s,
+                           ls_tensor *const *in, ls_tensor *const *grad,
+                           ls_attention_source *source) {
+    in += s * LS_ATTENTION_SLOTS;
+    const ls_tensor *k = in[LS_ATTENTION_K], *table = in[LS_ATTENTION_TABLE];
+    const ls_tensor *relative = in[LS_ATTENTION_RELATIVE], *valid = in[LS_ATTENTION_VALID];
+    ls_extent extent = {0, k->dim[1]};
+    if (run != NULL) extent = ls_cache_extent(run, k);
+    *source = (ls_attention_source){
+        .about = &attributes->segment[s],
+        .held = {extent.first, extent.first + extent.count},
+        .key_rows = k->dim[1],
+        .q = array_of(run, in[LS_ATTENTION_Q]),
+        .k = array_of(run, k),
+        .v = array_of(run, in[LS_ATTENTION_V]),
+        .relative = distances_of(run, relative),
+        .relative_q = array_of(run, in[LS_ATTENTION_RELATIVE_Q]),
+        .valid = address(run, valid),
+        .valid_batch = valid == NULL ? 0 : valid->stride[0],
+        .slopes = address(run, in[LS_ATTENTION_SLOPES]),
+        .table = address(run, table),
+        .table_rows = table == NULL ? 0 : table->dim[1],
+        .table_stride = table == NULL ? 0 : table->stride[0],
+        .relative_rows = relative == NULL ? 0 : relative->dim[0],
+    };
+    if (attributes->segment[s].dilated)
+        source->dilation = attributes->dilation + s * in[LS_ATTENTION_Q]->dim[2];
+    if (grad == NULL) return;
+    grad += s * LS_ATTENTION_SLOTS;
+    source->dq = array_of(run, grad[LS_ATTENTION_Q]);
+    source->dk = array_of(run, grad[LS_ATTENTION_K]);
+    source->dv = array_of(run, grad[LS_ATTENTION_V]);
+    source->drelative_q = array_of(run, grad[LS_ATTENTION_RELATIVE_Q]);
+    source->drelative = distances_of(run, grad[LS_ATTENTION_RELATIVE]);
+    const ls_tensor *dtable = grad[LS_ATTENTION_TABLE];
+    source->dtable = address(run, dtable);
+    source->dtable_stride = dtable == NULL ? 0 : dtable->stride[0];
+}
+
+void ls_attention_resolve(const ls_run *run, const ls_node *node, ls_attention_job *job) {
+    const ls_attention_attributes *attributes = node->attributes;
+    const ls_tensor *q = node->in[LS_ATTENTION_Q], *k = node->in[LS_ATTENTION_K];
+    int operands = attributes->segments * LS_ATTENTION_SLOTS;
+    bool backward = node->in_count > operands;
+    const ls_tensor *out = backward ? node->in[operands] : node->out[0];
+    const ls_tensor *lse = backward ? node->in[operands + 1] : node->out[1];
+    *job = (ls_attention_job){
+        .B = q->dim[0],
+        .T = q->dim[1],
+        .H = q->dim[2],
+        .G = k->dim[2],
+        .K = q->dim[3],
+        .V = node->in[LS_ATTENTION_V]->dim[3],
+        .start = run == NULL ? 0 : run->start,
+        .scale = attributes->scale,
+        .off_by_one = attributes->off_by_one,
+        .segments = attributes->segments,
+        .out = array_of(run, out),
+        .dout = array_of(run, backward ? node->in[operands + 2] : NULL),
+        .lse = address(run, lse),
+        .threads = run == NULL ? 1 : run->threads,
+        .workspace = run == NULL ? NULL : run->workspace,
+    };
+    for (int s = 0; s < job->segments; s++)
+        resolve_source(run, attributes, s, node->in, backward ? node->out : NULL, &job->source[s]);
+}
+
+/* ---- what is admitted ---- */
+
+ls_attention_reach ls_attention_reach_of(const ls_attention_source *source, int64_t head,
+                                         int64_t m) {
+    const ls_attention_segment *about = source->about;
+    ls_attention_reach reach = {.step = source->dilation == NULL ? 1 : source->dilation[head]};
+    if (m < about->rule.key_first || m >= about->rule.key_end) return reach;
+    reach.first = m + stretch(about->lo, reach.step);
+    reach.end = m + stretch(about->hi, reach.step) + 1;
+    if (about->rule.block > 0) {
+        int64_t block = about->rule.block, from = m / block * block;
+        if (reach.first < from) /* stay on the grid m + i * step */
+            reach.first = m - (m - from) / reach.step * reach.step;
+        reach.end = ls_min(reach.end, from + 2 * block);
+    } else if (reach.step > 1 && reach.first < 0) {
+        reach.first = m % reach.step;
+    }
+    return reach;
+}
+
+bool ls_attention_admits(const ls_attention_source *source, int64_t head, int64_t n, int64_t m) {
+    ls_attention_reach reach = ls_attention_reach_of(source, head, m);
+    return n >= reach.first && n < reach.end && (n - reach.first) % reach.step == 0;
+}
+
+/* ---- cost ---- */
+
+/* Admitted pairs of all heads of one sequence: each query admits an interval of keys, of a dilated
+ * head every d-th. Validity is not known when recording and is taken as given. */
+static double admitted_pairs(const ls_node *node) {
+    ls_attention_job job;
+    ls_attention_resolve(NULL, node, &job);
+    double pairs = 0;
+    for (int s = 0; s < job.segments; s++) {
+        const ls_attention_source *source = &job.source[s];
+        const ls_tensor *k = node->in[s * LS_ATTENTION_SLOTS + LS_ATTENTION_K];
+        /* a stream is counted at its end, where the cache is full */
+        int64_t start = k->port >= 0 ? ls_max(0, k->dim[1] - job.T) : 0;
+        int64_t heads = source->dilation == NULL ? 1 : job.H;
+        for (int64_t h = 0; h < heads; h++) {
+            int64_t step = source->dilation == NULL ? 1 : source->dilation[h];
+            ls_tile_rule rule = source->about->rule;
+            rule.lo = stretch(source->about->lo, step);
+            rule.hi = stretch(source->about->hi, step);
+            for (int64_t n = start; n < start + job.T; n++) {
+                ls_interval keys =
+                    ls_interval_cut(ls_keys_any(&rule, (ls_interval){n, n + 1}), source->held);
+                if (keys.end <= keys.first) continue;
+                /* multiples of step among the distances n - m */
+                int64_t far = n - keys.first, near = n - keys.end + 1;
+                int64_t count = step == 1 ? far - near + 1
+                                          : (int64_t)(floor((double)far / (double)step) -
+                                                      ceil((double)near / (double)step)) +
+                                                1;
+                pairs += (double)count * (source->dilation == NULL ? (double)job.H : 1.0);
+            }
+        }
+    }
+    return pairs * (double)job.B;
+}
+
+static double attention_flops(const ls_node *node) {
+    const ls_tensor *q = node->in[LS_ATTENTION_Q], *v = node->in[LS_ATTENTION_V];
+    return 2 * (double)(q->dim[3] + v->dim[3]) * admitted_pairs(node);
+}
+
+static double attention_grad_flops(const ls_node *node) {
+    return 2.5 * attention_flops(node);
+}

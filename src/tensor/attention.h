@@ -1,0 +1,100 @@
+/* What the attention operation and its kernels share: the recorded attributes, the order of the
+ * operands, and the whole resolved to addresses for one run. */
+#ifndef LS_TENSOR_ATTENTION_H
+#define LS_TENSOR_ATTENTION_H
+
+#include "tensor/ops.h"
+#include "tensor/tile_schedule.h"
+
+/* Operands of one segment, in the order of a node's inputs. `attention` has them for each segment
+ * and gives O and LSE. `attention_grad` has them too, then O, LSE and dO, and gives a gradient in
+ * the place of each operand (NULL where none is wanted). */
+typedef enum {
+    LS_ATTENTION_Q,
+    LS_ATTENTION_K,
+    LS_ATTENTION_V,
+    LS_ATTENTION_VALID,
+    LS_ATTENTION_SLOPES,
+    LS_ATTENTION_TABLE,
+    LS_ATTENTION_RELATIVE,
+    LS_ATTENTION_RELATIVE_Q,
+    LS_ATTENTION_SLOTS,
+} ls_attention_slot;
+
+typedef struct ls_attention_segment {
+    ls_tile_rule rule;
+    int64_t lo, hi; /* as given; the rule's are widened by the dilation */
+    bool dilated;
+    ls_position_map query_at, key_at;
+    int64_t table_zero;
+    bool decays, decay_halves;
+    int64_t decay_block, decay_pairs;
+    double log_decay[LS_PAIRS_MOST];
+} ls_attention_segment;
+
+typedef struct ls_attention_attributes {
+    int segments;
+    double scale;
+    bool off_by_one;
+    ls_attention_segment segment[LS_SEGMENTS_MOST];
+    int64_t dilation[]; /* [segments][H], 1 where there is none */
+} ls_attention_attributes;
+
+/* A tensor with the axes batch, row, head and a contiguous last one. */
+typedef struct ls_attention_array {
+    void *data; /* NULL: absent */
+    ls_dtype type;
+    int64_t batch, row, head; /* strides in elements */
+} ls_attention_array;
+
+/* One segment of one run. */
+typedef struct ls_attention_source {
+    const ls_attention_segment *about;
+    const int64_t *dilation;                          /* [H] or NULL */
+    ls_interval held;                                 /* positions of the key rows */
+    int64_t key_rows;                                 /* rows of the key tensor, held or not */
+    ls_attention_array q, k, v, relative, relative_q; /* relative: row = distance */
+    const uint8_t *valid;
+    int64_t valid_batch;
+    const void *slopes, *table; /* wide */
+    int64_t table_rows, table_stride, relative_rows;
+    /* gradients, data NULL where not wanted */
+    ls_attention_array dq, dk, dv, drelative_q, drelative;
+    void *dtable; /* wide */
+    int64_t dtable_stride;
+} ls_attention_source;
+
+typedef struct ls_attention_job {
+    int64_t B, T, H, G, K, V;
+    int64_t start; /* position of query row 0 */
+    double scale;
+    bool off_by_one;
+    int segments;
+    ls_attention_source source[LS_SEGMENTS_MOST];
+    ls_attention_array out, dout;
+    void *lse; /* wide [B,H,T], natural logarithm */
+    int threads;
+    void *workspace;
+} ls_attention_job;
+
+/* Fills in the job of a node of either operation. With run == NULL only shapes, types and
+ * attributes (what a workspace depends on), every key row counting as held. */
+void ls_attention_resolve(const ls_run *run, const ls_node *node, ls_attention_job *job);
+
+/* The query positions for which a head admits the key at position m, every `step`-th counted from
+ * `first`; validity is not looked at. */
+typedef struct ls_attention_reach {
+    int64_t first, end, step;
+} ls_attention_reach;
+ls_attention_reach ls_attention_reach_of(const ls_attention_source *source, int64_t head,
+                                         int64_t m);
+/* Whether query n admits key m, by the same rules. */
+bool ls_attention_admits(const ls_attention_source *source, int64_t head, int64_t n, int64_t m);
+
+/* The pair of rotated elements to which element e of a head belongs; -1 where it is not rotated. */
+static inline int64_t ls_attention_decay_pair(const ls_attention_segment *about, int64_t e) {
+    if (e >= 2 * about->decay_pairs) return -1;
+    return about->decay_halves ? e % about->decay_pairs : e / 2;
+}
+
+#endif

@@ -1,0 +1,46 @@
+/* Attention: which way to compute it. See lib/attention_*.c. */
+#include "tensor/cpu/lib/attention_kernels.h"
+
+static void forward_reference(const ls_run *run, const ls_node *node) {
+    ls_attention_job job;
+    ls_attention_resolve(run, node, &job);
+    ls_attention_reference(&job);
+}
+
+static void forward(const ls_run *run, const ls_node *node) {
+    ls_attention_job job;
+    ls_attention_resolve(run, node, &job);
+    ls_attention_tiled(&job);
+}
+
+static void backward_reference(const ls_run *run, const ls_node *node) {
+    ls_attention_job job;
+    ls_attention_resolve(run, node, &job);
+    ls_attention_reference_grad(&job);
+}
+
+static void backward(const ls_run *run, const ls_node *node) {
+    ls_attention_job job;
+    ls_attention_resolve(run, node, &job);
+    ls_attention_tiled_grad(&job);
+}
+
+static size_t forward_workspace(const ls_node *node, int threads) {
+    ls_attention_job job;
+    ls_attention_resolve(NULL, node, &job);
+    if (job.out.type == LS_F64) return 0;
+    return ls_attention_tiled_workspace(&job, threads);
+}
+
+static size_t backward_workspace(const ls_node *node, int threads) {
+    ls_attention_job job;
+    ls_attention_resolve(NULL, node, &job);
+    if (job.out.type == LS_F64) return 0;
+    return ls_attention_tiled_grad_workspace(&job, threads);
+}
+
+const ls_kernel LS_CPU_TABLE(attention)[] = {
+    {"attention", {forward_reference, forward, forward}, forward_workspace},
+    {"attention_grad", {backward_reference, backward, backward}, backward_workspace},
+    {0},
+};

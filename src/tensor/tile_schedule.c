@@ -1,0 +1,103 @@
+#include "tensor/tile_schedule.h"
+
+ls_interval ls_keys_any(const ls_tile_rule *rule, ls_interval queries) {
+    int64_t last = queries.end - 1;
+    ls_interval keys = {queries.first - rule->hi, last - rule->lo + 1};
+    ls_interval allowed = {rule->key_first, rule->key_end};
+    keys = ls_interval_cut(keys, allowed);
+    if (rule->block > 0) {
+        ls_interval blocks = {(queries.first / rule->block - 1) * rule->block,
+                              (last / rule->block + 1) * rule->block};
+        keys = ls_interval_cut(keys, blocks);
+    }
+    return keys;
+}
+
+ls_interval ls_keys_all(const ls_tile_rule *rule, ls_interval queries) {
+    int64_t last = queries.end - 1;
+    ls_interval keys = {last - rule->hi, queries.first - rule->lo + 1};
+    ls_interval allowed = {rule->key_first, rule->key_end};
+    keys = ls_interval_cut(keys, allowed);
+    if (rule->block > 0) {
+        ls_interval blocks = {(last / rule->block - 1) * rule->block,
+                              (queries.first / rule->block + 1) * rule->block};
+        keys = ls_interval_cut(keys, blocks);
+    }
+    return keys;
+}
+
+ls_interval ls_queries_any(const ls_tile_rule *rule, ls_interval keys) {
+    ls_interval allowed = {rule->key_first, rule->key_end};
+    keys = ls_interval_cut(keys, allowed);
+    if (keys.end <= keys.first) return (ls_interval){0, 0};
+    int64_t last = keys.end - 1;
+    ls_interval queries = {keys.first + rule->lo, last + rule->hi + 1};
+    if (rule->block > 0) {
+        ls_interval blocks = {keys.first / rule->block * rule->block,
+                              (last / rule->block + 2) * rule->block};
+        queries = ls_interval_cut(queries, blocks);
+    }
+    return queries;
+}
+
+ls_interval ls_queries_all(const ls_tile_rule *rule, ls_interval keys) {
+    if (keys.first < rule->key_first || keys.end > rule->key_end) return (ls_interval){0, 0};
+    int64_t last = keys.end - 1;
+    ls_interval queries = {last + rule->lo, keys.first + rule->hi + 1};
+    if (rule->block > 0) {
+        ls_interval blocks = {last / rule->block * rule->block,
+                              (keys.first / rule->block + 2) * rule->block};
+        queries = ls_interval_cut(queries, blocks);
+    }
+    return queries;
+}
+
+/* Cuts the tiles of [any) rows into partial, full and partial runs. */
+static int cut_runs(ls_interval any, ls_interval full_tiles, int64_t tile, ls_tile_run *runs) {
+    if (any.end <= any.first) return 0;
+    ls_interval tiles = {any.first / tile, (any.end + tile - 1) / tile};
+    full_tiles = ls_interval_cut(full_tiles, tiles);
+    if (full_tiles.end <= full_tiles.first) full_tiles.first = full_tiles.end = tiles.end;
+    const ls_tile_run parts[LS_TILE_RUNS_MOST] = {
+        {tiles.first, full_tiles.first, false},
+        {full_tiles.first, full_tiles.end, true},
+        {full_tiles.end, tiles.end, false},
+    };
+    int count = 0;
+    for (int i = 0; i < LS_TILE_RUNS_MOST; i++)
+        if (parts[i].end > parts[i].first) runs[count++] = parts[i];
+    return count;
+}
+
+static ls_interval rows_of(ls_interval positions, ls_interval held) {
+    positions = ls_interval_cut(positions, held);
+    ls_interval rows = {positions.first - held.first, positions.end - held.first};
+    return rows;
+}
+
+int ls_tile_runs_of_queries(const ls_tile_rule *rule, ls_interval queries, ls_interval held,
+                            ls_tile_run runs[LS_TILE_RUNS_MOST]) {
+    ls_interval any = rows_of(ls_keys_any(rule, queries), held);
+    ls_interval full = {0, 0};
+    if (!rule->checked) {
+        ls_interval all = rows_of(ls_keys_all(rule, queries), held);
+        full.first = (all.first + LS_TILE_KEYS - 1) / LS_TILE_KEYS;
+        full.end = all.end > 0 ? all.end / LS_TILE_KEYS : 0;
+    }
+    return cut_runs(any, full, LS_TILE_KEYS, runs);
+}
+
+int ls_tile_runs_of_keys(const ls_tile_rule *rule, ls_interval keys, ls_interval asked,
+                         ls_tile_run runs[LS_TILE_RUNS_MOST]) {
+    ls_interval any = rows_of(ls_queries_any(rule, keys), asked);
+    ls_interval full = {0, 0};
+    if (!rule->checked) {
+        ls_interval all = rows_of(ls_queries_all(rule, keys), asked);
+        int64_t total = ls_interval_length(asked);
+        full.first = (all.first + LS_TILE_QUERIES - 1) / LS_TILE_QUERIES;
+        full.end = all.end >= total ? (total + LS_TILE_QUERIES - 1) / LS_TILE_QUERIES
+                   : all.end > 0    ? all.end / LS_TILE_QUERIES
+                                    : 0;
+    }
+    return cut_runs(any, full, LS_TILE_QUERIES, runs);
+}

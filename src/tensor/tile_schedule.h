@@ -1,0 +1,57 @@
+/* Which tiles of keys a tile of queries meets, and the other way round.
+ *
+ * Every rule of an attention segment admits, for one query, an interval of key positions, and for
+ * one key an interval of query positions. So the tiles that matter are found by arithmetic on the
+ * ends of a tile: at most three runs (partial, full, partial), with no table to build or to store.
+ * A pair inside a FULL tile needs no predicate. */
+#ifndef LS_TENSOR_TILE_SCHEDULE_H
+#define LS_TENSOR_TILE_SCHEDULE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { LS_TILE_QUERIES = 32, LS_TILE_KEYS = 64, LS_TILE_RUNS_MOST = 3 };
+
+typedef struct ls_tile_rule {
+    int64_t lo, hi; /* admitted distances n - m; of a dilated segment the widest head's */
+    int64_t key_first, key_end; /* admitted key positions */
+    int64_t block;              /* > 0: 0 <= n / block - m / block <= 1 */
+    bool checked;               /* validity or dilation: no tile is FULL */
+} ls_tile_rule;
+
+typedef struct ls_interval {
+    int64_t first, end; /* empty where end <= first */
+} ls_interval;
+
+typedef struct ls_tile_run {
+    int64_t first, end; /* tile numbers */
+    bool full;
+} ls_tile_run;
+
+/* Key positions that some (any) or every (all) query at a position of [first, end) admits. The
+ * rule's `checked` is not looked at. */
+ls_interval ls_keys_any(const ls_tile_rule *rule, ls_interval queries);
+ls_interval ls_keys_all(const ls_tile_rule *rule, ls_interval queries);
+/* Query positions that admit some or every key position of [first, end). */
+ls_interval ls_queries_any(const ls_tile_rule *rule, ls_interval keys);
+ls_interval ls_queries_all(const ls_tile_rule *rule, ls_interval keys);
+
+/* The runs of key tiles (rows [64 t, 64 t + 64) of a tensor whose rows hold the positions `held`)
+ * for queries at the given positions. Only complete tiles are FULL. Returns the number of runs. */
+int ls_tile_runs_of_queries(const ls_tile_rule *rule, ls_interval queries, ls_interval held,
+                            ls_tile_run runs[LS_TILE_RUNS_MOST]);
+/* The runs of query tiles (rows [32 t, 32 t + 32) of queries at the positions `asked`) that meet
+ * the keys at the given positions. The last query tile may be FULL and incomplete. */
+int ls_tile_runs_of_keys(const ls_tile_rule *rule, ls_interval keys, ls_interval asked,
+                         ls_tile_run runs[LS_TILE_RUNS_MOST]);
+
+/* The interval that lies in both. */
+static inline ls_interval ls_interval_cut(ls_interval a, ls_interval b) {
+    ls_interval both = {a.first > b.first ? a.first : b.first, a.end < b.end ? a.end : b.end};
+    return both;
+}
+static inline int64_t ls_interval_length(ls_interval a) {
+    return a.end > a.first ? a.end - a.first : 0;
+}
+
+#endif

@@ -1,0 +1,58 @@
+/* Reads a case of tests/golden: tensors of a safetensors file as doubles. */
+#ifndef LS_TESTS_GOLDEN_FILE_H
+#define LS_TESTS_GOLDEN_FILE_H
+
+#include "base/json.h"
+#include "position_model.h"
+
+typedef struct golden {
+    ls_map map;
+    json_t *header;
+    const uint8_t *data;
+} golden;
+
+static inline void golden_open(golden *g, const char *name) {
+    char path[512];
+    uint64_t length;
+    if (model_ctx.threads == 0) model_ctx = ls_ctx_default();
+    snprintf(path, sizeof path, "%s/tests/golden/%s", LS_TEST_SOURCE, name);
+    OK(ls_map_open(&model_ctx, path, &g->map));
+    memcpy(&length, g->map.bytes, 8);
+    assert_true(length < g->map.length);
+    OK(ls_json_parse(&model_ctx, (const char *)g->map.bytes + 8, (size_t)length, path, &g->header));
+    g->data = g->map.bytes + 8 + length;
+}
+
+static inline void golden_close(golden *g) {
+    json_decref(g->header);
+    ls_map_close(&g->map);
+}
+
+/* NULL where the file has no such tensor; free() it. */
+static inline double *golden_tensor(const golden *g, const char *name, int64_t dim[5],
+                                    size_t *count) {
+    const json_t *entry = json_object_get(g->header, name);
+    if (entry == NULL) return NULL;
+    const json_t *shape = json_object_get(entry, "shape");
+    size_t at =
+        (size_t)json_integer_value(json_array_get(json_object_get(entry, "data_offsets"), 0));
+    *count = 1;
+    for (size_t i = 0; i < json_array_size(shape); i++) {
+        dim[i] = json_integer_value(json_array_get(shape, i));
+        *count *= (size_t)dim[i];
+    }
+    double *values = malloc(*count * sizeof *values);
+    bool whole = strcmp(json_string_value(json_object_get(entry, "dtype")), "I32") == 0;
+    for (size_t i = 0; i < *count; i++) {
+        int32_t number;
+        if (whole) {
+            memcpy(&number, g->data + at + 4 * i, 4);
+            values[i] = number;
+        } else {
+            memcpy(&values[i], g->data + at + 8 * i, 8);
+        }
+    }
+    return values;
+}
+
+#endif

@@ -1,0 +1,504 @@
+/* Attention: the f64 kernel against a dense computation written here, the fast kernels against the
+ * f64 kernel, gradients against differences. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+/* cmocka wants the above first */
+#include <cmocka.h>
+
+#include "tensor/attention.h"
+#include "tensor/program_internal.h"
+
+enum {
+    SLOPES = 1,
+    TABLE = 2,
+    RELATIVE = 4,
+    VALID = 8,
+    DILATED = 16,
+    DECAYS = 32,
+    GROUPED = 64, /* coordinates in groups of 3, queries' clamped */
+    OFF_BY_ONE = 128,
+    SHARED = 256,    /* all segments use the operands of the first */
+    BOTH_WAYS = 512, /* not causal */
+};
+
+typedef struct attention_case {
+    const char *name;
+    int64_t B, T, N, H, G, K, V;
+    int segments;
+    unsigned with;
+    int64_t window, block, sinks, start;
+} attention_case;
+
+static const char *const operand_names[LS_ATTENTION_SLOTS] = {
+    "q", "k", "v", "valid", "slopes", "table", "relative", "relative_q"};
+enum { TABLE_ROWS = 23, TABLE_ZERO = 4, RELATIVE_ROWS = 41 };
+
+typedef struct built {
+    ls_ctx ctx;
+    ls_parameters *store;
+    ls_program *program;
+    ls_tensor *operand[LS_SEGMENTS_MOST][LS_ATTENTION_SLOTS];
+} built;
+
+static const int64_t dilations[] = {1, 3, 2, 5};
+
+static double decay_rate(int64_t pair) {
+    return log((2.0 * (double)pair + 0.4 * 16) / (1.4 * 16)) / 64;
+}
+
+static ls_segment make_segment(const attention_case *shape, built *at, int s) {
+    ls_program *p = at->program;
+    ls_tensor **operand = at->operand[s];
+    const ls_dtype type = ls_type(p), wide = ls_wide_type(p);
+    const int64_t B = shape->B, T = shape->T, N = shape->N, H = shape->H, K = shape->K;
+    char name[LS_ATTENTION_SLOTS][32];
+    for (int i = 0; i < LS_ATTENTION_SLOTS; i++)
+        snprintf(name[i], sizeof name[i], "%s%d", operand_names[i], s);
+    if (s > 0 && (shape->with & SHARED)) {
+        memcpy(operand, at->operand[0], sizeof at->operand[0]);
+    } else {
+        operand[0] = ls_input(p, name[0], type, LS_DIMS(B, T, H, K), true);
+        operand[1] = ls_input(p, name[1], type, LS_DIMS(B, N, shape->G, K), true);
+        operand[2] = ls_input(p, name[2], type, LS_DIMS(B, N, shape->G, shape->V), true);
+        if (shape->with & VALID) operand[3] = ls_input(p, name[3], LS_U8, LS_DIMS(B, N), false);
+        if (shape->with & SLOPES) operand[4] = ls_input(p, name[4], wide, LS_DIMS(H), false);
+        if (shape->with & TABLE)
+            operand[5] = ls_input(p, name[5], wide, LS_DIMS(H, TABLE_ROWS), true);
+        if (shape->with & RELATIVE) {
+            operand[6] = ls_input(p, name[6], type, LS_DIMS(RELATIVE_ROWS, H, K), true);
+            operand[7] = ls_input(p, name[7], type, LS_DIMS(B, T, H, K), true);
+        }
+    }
+    ls_segment segment = ls_segment_all(operand[0], operand[1], operand[2]);
+    segment.valid = operand[3];
+    segment.slopes = operand[4];
+    segment.table = operand[5];
+    segment.relative = operand[6];
+    segment.relative_q = operand[7];
+    segment.table_zero = TABLE_ZERO;
+    if (!(shape->with & BOTH_WAYS)) segment.lo = 0;
+    if (shape->window > 0) segment.hi = shape->window - 1;
+    if (shape->window > 0 && (shape->with & BOTH_WAYS)) segment.lo = -shape->window + 1;
+    segment.block = shape->block;
+    if (shape->with & DILATED) segment.dilation = dilations;
+    if (shape->with & GROUPED) {
+        segment.key_at = (ls_position_map){LS_MAP_GROUP, 3, 1};
+        segment.query_at = (ls_position_map){LS_MAP_CLAMP, (double)(shape->start + T / 2), 0};
+    }
+    if (shape->with & DECAYS) {
+        segment.decays = true;
+        segment.decay_block = 48;
+        segment.decay_pairs = K / 2 - 1;
+        segment.decay_halves = s == 0;
+        for (int64_t i = 0; i < K / 2; i++) segment.log_decay[i] = decay_rate(i);
+    }
+    if (shape->sinks > 0) { /* segment 0: the first keys; segment 1: the window without them */
+        segment.key_first = s == 0 ? 0 : shape->sinks;
+        segment.key_end = s == 0 ? shape->sinks : LS_FAR;
+        if (s == 0) segment.hi = LS_FAR;
+    }
+    return segment;
+}
+
+static double value_of(int s, int slot, int64_t index) {
+    ls_random key = {.seed = 7, .stream = (uint32_t)(s * 16 + slot)};
+    if (slot == LS_ATTENTION_VALID) return ls_random_unit(key, (uint64_t)index) < 0.7;
+    double x = ls_random_normal(key, (uint64_t)index);
+    if (slot == LS_ATTENTION_SLOPES) x = 0.05 * fabs(x);
+    return (double)ls_bf16_to_f32(ls_bf16_from_f32((float)x)); /* the same in every type */
+}
+
+static double get(const ls_tensor *t, int64_t i) {
+    const void *data = ls_data(t);
+    switch (t->type) {
+    case LS_F64:
+        return ((const double *)data)[i];
+    case LS_F32:
+        return (double)((const float *)data)[i];
+    case LS_BF16:
+        return (double)ls_bf16_to_f32(((const ls_bf16 *)data)[i]);
+    default:
+        return ((const uint8_t *)data)[i];
+    }
+}
+
+static void put(ls_tensor *t, int64_t i, double x) {
+    void *data = ls_data(t);
+    switch (t->type) {
+    case LS_F64:
+        ((double *)data)[i] = x;
+        break;
+    case LS_F32:
+        ((float *)data)[i] = (float)x;
+        break;
+    case LS_BF16:
+        ((ls_bf16 *)data)[i] = ls_bf16_from_f32((float)x);
+        break;
+    default:
+        ((uint8_t *)data)[i] = (uint8_t)x;
+    }
+}
+
+static void fill(built *at, const attention_case *shape) {
+    ls_program_poison(at->program);
+    for (int s = 0; s < shape->segments; s++)
+        for (int slot = 0; slot < LS_ATTENTION_SLOTS; slot++) {
+            ls_tensor *t = at->operand[s][slot];
+            if (t == NULL || (s > 0 && (shape->with & SHARED))) continue;
+            for (int64_t i = 0; i < ls_count(t); i++) put(t, i, value_of(s, slot, i));
+        }
+    ls_tensor *seed = ls_program_find(at->program, "seed");
+    for (int64_t i = 0; seed != NULL && i < ls_count(seed); i++) put(seed, i, value_of(9, 0, i));
+}
+
+/* Plays the nodes with the chunk at the shape's start. */
+static void play(built *at, const attention_case *shape) {
+    ls_run run = {.threads = at->ctx.threads,
+                  .workspace = at->program->workspace,
+                  .start = shape->start,
+                  .parameters = at->store};
+    for (size_t i = 0; i < at->program->nodes.count; i++) {
+        const ls_node *node = at->program->nodes.at[i];
+        if (node->call != NULL) node->call(&run, node);
+    }
+    /* the guard of a sum's result lies where the summands were */
+    if (!(shape->with & SHARED)) assert_true(ls_program_guards_intact(at->program));
+}
+
+static void build(built *at, const attention_case *shape, ls_dtype type, const char *isa,
+                  int threads, bool grad) {
+    *at = (built){.ctx = ls_ctx_default()};
+    at->ctx.threads = threads;
+    at->ctx.isa = isa;
+    ls_program_options options = {
+        .type = type, .batch = shape->B, .length = shape->T, .grad = grad, .guarded = true};
+    assert_int_equal(ls_parameters_new(&at->ctx, type == LS_F64 ? LS_F64 : LS_F32, &at->store),
+                     LS_OK);
+    size_t unused; /* a store is never empty */
+    assert_int_equal(ls_parameters_declare(at->store, "unused", LS_DIMS(1), (ls_init){0}, &unused),
+                     LS_OK);
+    assert_int_equal(ls_parameters_seal(at->store, 1, grad), LS_OK);
+    assert_int_equal(ls_program_new(&at->ctx, &options, at->store, &at->program), LS_OK);
+    ls_program *p = at->program;
+    ls_segment segment[LS_SEGMENTS_MOST];
+    for (int s = 0; s < shape->segments; s++) segment[s] = make_segment(shape, at, s);
+    ls_tensor *lse;
+    ls_attention_options how = {.scale = 1 / sqrt((double)shape->K),
+                                .off_by_one = (shape->with & OFF_BY_ONE) != 0};
+    ls_tensor *out = ls_attention(p, shape->segments, segment, how, &lse);
+    ls_keep(p, "out", out);
+    ls_keep(p, "lse", lse);
+    if (grad) {
+        ls_tensor *seed =
+            ls_input(p, "seed", type, LS_DIMS(shape->B, shape->T, shape->H, shape->V), false);
+        ls_seed_gradient(p, out, seed);
+        for (int s = 0; s < shape->segments; s++)
+            for (int slot = 0; slot < LS_ATTENTION_SLOTS; slot++) {
+                ls_tensor *t = at->operand[s][slot];
+                char name[32];
+                if (t == NULL || !t->needs_grad || (s > 0 && (shape->with & SHARED))) continue;
+                snprintf(name, sizeof name, "%s%d", operand_names[slot], s);
+                ls_keep_gradient(p, name, t);
+            }
+    }
+    ls_status status = ls_program_finish(p);
+    if (status != LS_OK) print_error("%s: %s\n", shape->name, at->ctx.error.message);
+    assert_int_equal(status, LS_OK);
+    fill(at, shape);
+}
+
+static void drop(built *at) {
+    ls_program_free(at->program);
+    ls_parameters_free(at->store);
+}
+
+/* ---- the dense computation ---- */
+
+static bool dense_admits(const attention_case *shape, int s, int64_t h, int64_t n, int64_t m) {
+    int64_t distance = n - m;
+    if (shape->with & DILATED) {
+        if (distance % dilations[h] != 0) return false;
+        distance /= dilations[h];
+    }
+    if (!(shape->with & BOTH_WAYS) && distance < 0) return false;
+    bool sink = shape->sinks > 0 && s == 0;
+    if (shape->window > 0 && !sink && llabs(distance) >= shape->window) return false;
+    if (shape->sinks > 0 && (m < shape->sinks) != (s == 0)) return false;
+    if (shape->block > 0) {
+        int64_t apart = n / shape->block - m / shape->block;
+        if (apart < 0 || apart > 1) return false;
+    }
+    return true;
+}
+
+static double coordinate(const attention_case *shape, bool query, int64_t position) {
+    if (!(shape->with & GROUPED)) return (double)position;
+    if (query) return fmin((double)position, (double)(shape->start + shape->T / 2));
+    return floor((double)position / 3) + 1;
+}
+
+static double dense_score(const attention_case *shape, const built *at, int s, int64_t b, int64_t h,
+                          int64_t i, int64_t j) {
+    ls_tensor *const *x = at->operand[s];
+    int64_t g = h / (shape->H / shape->G), K = shape->K;
+    int64_t n = shape->start + i, m = shape->start + j;
+    double distance = coordinate(shape, true, n) - coordinate(shape, false, m), sum = 0;
+    for (int64_t e = 0; e < K; e++) {
+        double q = get(x[0], ((b * shape->T + i) * shape->H + h) * K + e);
+        double k = get(x[1], ((b * shape->N + j) * shape->G + g) * K + e);
+        int64_t pairs = K / 2 - 1, pair = s == 0 ? e % pairs : e / 2;
+        if ((shape->with & DECAYS) && e < 2 * pairs) {
+            /* the key as it is stored stands for k * exp(-rate * (m' - reference)) */
+            double at_key = coordinate(shape, false, m), reference = floor(at_key / 48) * 48;
+            double plain = k / exp(decay_rate(pair) * (reference - at_key));
+            k = plain * exp(decay_rate(pair) * distance);
+        }
+        sum += q * k;
+    }
+    sum /= sqrt((double)K);
+    if (shape->with & SLOPES)
+        sum -= get(x[4], h) * ((shape->with & BOTH_WAYS) ? fabs(distance) : distance);
+    if (shape->with & TABLE) {
+        double column = fmax(0, fmin(distance + TABLE_ZERO, TABLE_ROWS - 1));
+        sum += get(x[5], h * TABLE_ROWS + (int64_t)column);
+    }
+    if (shape->with & RELATIVE) {
+        int64_t row = (int64_t)fmax(0, fmin(distance, RELATIVE_ROWS - 1));
+        for (int64_t e = 0; e < K; e++)
+            sum += get(x[7], ((b * shape->T + i) * shape->H + h) * K + e) *
+                   get(x[6], (row * shape->H + h) * K + e) / sqrt((double)K);
+    }
+    return sum;
+}
+
+static void check_dense(const attention_case *shape) {
+    built at;
+    build(&at, shape, LS_F64, NULL, 2, false);
+    play(&at, shape);
+    const ls_tensor *out = ls_program_find(at.program, "out");
+    const ls_tensor *lse = ls_program_find(at.program, "lse");
+    double *weight = calloc((size_t)(shape->segments * shape->N), sizeof *weight);
+    for (int64_t row = 0; row < shape->B * shape->H * shape->T; row++) {
+        int64_t b = row / (shape->H * shape->T), h = row / shape->T % shape->H, i = row % shape->T;
+        int64_t g = h / (shape->H / shape->G);
+        double sum = (shape->with & OFF_BY_ONE) ? 1 : 0;
+        for (int s = 0; s < shape->segments; s++)
+            for (int64_t j = 0; j < shape->N; j++) {
+                double *w = &weight[s * shape->N + j];
+                bool valid = !(shape->with & VALID) || get(at.operand[s][3], b * shape->N + j) != 0;
+                *w = valid && dense_admits(shape, s, h, shape->start + i, shape->start + j)
+                         ? exp(dense_score(shape, &at, s, b, h, i, j))
+                         : 0;
+                sum += *w;
+            }
+        double got = get(lse, row);
+        if (sum == 0)
+            assert_true(got == -INFINITY);
+        else
+            assert_true(fabs(got - log(sum)) < 1e-11);
+        for (int64_t e = 0; e < shape->V; e++) {
+            double want = 0;
+            for (int s = 0; s < shape->segments; s++)
+                for (int64_t j = 0; j < shape->N; j++)
+                    want +=
+                        weight[s * shape->N + j] *
+                        get(at.operand[s][2], ((b * shape->N + j) * shape->G + g) * shape->V + e);
+            if (sum > 0) want /= sum;
+            double have = get(out, ((b * shape->T + i) * shape->H + h) * shape->V + e);
+            assert_true(fabs(have - want) < 1e-11);
+        }
+    }
+    free(weight);
+    drop(&at);
+}
+
+/* ---- comparisons ---- */
+
+static double nmse(const ls_tensor *have, const ls_tensor *want) {
+    double error = 0, power = 0;
+    for (int64_t i = 0; i < ls_count(want); i++) {
+        double x = get(have, i), y = get(want, i);
+        if (x == y) {
+            power += isinf(y) ? 0 : y * y;
+            continue;
+        }
+        error += (x - y) * (x - y);
+        power += y * y;
+    }
+    return error == 0 ? 0 : error / power; /* NaN where something is */
+}
+
+static const char *const isas[] = {"base", "avx2", "avx512"};
+enum { ISAS = 3 };
+
+static double worst_f32, worst_bf16;
+
+static void compare(const attention_case *shape, built *reference, ls_dtype type, const char *isa,
+                    bool grad) {
+    built fast;
+    build(&fast, shape, type, isa, 2, grad);
+    play(&fast, shape);
+    const double bound = type == LS_F32 ? 1e-10 : 1e-4;
+    double *worst = type == LS_F32 ? &worst_f32 : &worst_bf16;
+    for (size_t i = 0; i < fast.program->names.count; i++) {
+        const ls_named *named = fast.program->names.at[i];
+        bool result = strcmp(named->name, "out") == 0 || strcmp(named->name, "lse") == 0 ||
+                      strncmp(named->name, "grad.", 5) == 0;
+        if (!result) continue;
+        const ls_tensor *want = ls_program_find(reference->program, named->name);
+        double error = nmse(named->tensor, want);
+        if (error > *worst) *worst = error;
+        if (!(error <= bound))
+            print_error("%s: %s %s %s: %g\n", shape->name, isa, ls_dtype_name(type), named->name,
+                        error);
+        assert_true(error <= bound);
+    }
+    drop(&fast);
+}
+
+static void check_fast(const attention_case *shape, bool grad) {
+    built reference;
+    build(&reference, shape, LS_F64, NULL, 2, grad);
+    play(&reference, shape);
+    for (int i = 0; i < ISAS; i++) {
+        if (ls_kernel_isa(isas[i]) == NULL) continue;
+        compare(shape, &reference, LS_F32, isas[i], grad);
+        compare(shape, &reference, LS_BF16, isas[i], grad);
+    }
+    drop(&reference);
+}
+
+static double objective(built *at, const attention_case *shape) {
+    play(at, shape);
+    const ls_tensor *out = ls_program_find(at->program, "out");
+    double sum = 0;
+    for (int64_t i = 0; i < ls_count(out); i++) sum += get(out, i) * value_of(9, 0, i);
+    return sum;
+}
+
+static void check_differences(const attention_case *shape) {
+    built with, plain;
+    build(&with, shape, LS_F64, NULL, 2, true);
+    play(&with, shape);
+    build(&plain, shape, LS_F64, NULL, 2, false);
+    for (int s = 0; s < shape->segments; s++)
+        for (int slot = 0; slot < LS_ATTENTION_SLOTS; slot++) {
+            ls_tensor *t = plain.operand[s][slot];
+            char name[40];
+            snprintf(name, sizeof name, "grad.%s%d", operand_names[slot], s);
+            const ls_tensor *gradient = ls_program_find(with.program, name);
+            if (t == NULL || gradient == NULL) continue;
+            int64_t stride = ls_max(1, ls_count(t) / 37);
+            for (int64_t i = 0; i < ls_count(t); i += stride) {
+                const double step = 1e-5, x = get(t, i);
+                put(t, i, x + step);
+                double up = objective(&plain, shape);
+                put(t, i, x - step);
+                double slope = (up - objective(&plain, shape)) / (2 * step);
+                put(t, i, x);
+                double have = get(gradient, i);
+                if (!(fabs(have - slope) <= 1e-7 * (1 + fabs(slope))))
+                    print_error("%s: %s[%lld] %.12g, by differences %.12g\n", shape->name, name,
+                                (long long)i, have, slope);
+                assert_true(fabs(have - slope) <= 1e-7 * (1 + fabs(slope)));
+            }
+        }
+    drop(&with);
+    drop(&plain);
+}
+
+/* ---- the cases ---- */
+
+static const attention_case small[] = {
+    {"causal", 2, 9, 9, 2, 2, 4, 4, .segments = 1, .with = 0, .start = 0},
+    {"both ways", 1, 7, 12, 2, 1, 4, 6, .segments = 1, .with = BOTH_WAYS},
+    {"biases", 2, 11, 11, 2, 2, 4, 4, .segments = 1, .with = SLOPES | TABLE},
+    {"relative", 2, 9, 9, 2, 2, 4, 4, .segments = 1, .with = RELATIVE},
+    {"grouped", 1, 14, 14, 4, 2, 4, 2, .segments = 1, .with = GROUPED | TABLE | SLOPES | RELATIVE},
+    {"decay", 1, 13, 13, 2, 1, 6, 4, .segments = 1, .with = DECAYS, .start = 90},
+    {"segments", 1, 8, 10, 2, 2, 4, 4, .segments = 3, .with = DECAYS | TABLE | VALID | BOTH_WAYS,
+     .window = 4},
+    {"sinks", 1, 12, 12, 2, 1, 4, 4, .segments = 2, .with = SHARED, .window = 3, .sinks = 2},
+    {"off by one", 1, 6, 6, 2, 1, 4, 4, .segments = 1, .with = OFF_BY_ONE},
+    {"dilated", 1, 17, 17, 4, 2, 4, 4, .segments = 1, .with = DILATED, .window = 3},
+};
+
+static const attention_case wide[] = {
+    {"T 1", 2, 1, 1, 2, 2, 64, 64, .segments = 1, .with = 0},
+    {"T 2", 2, 2, 2, 2, 1, 64, 64, .segments = 1, .with = 0},
+    {"T 63", 2, 63, 63, 2, 2, 64, 64, .segments = 1, .with = 0},
+    {"T 64", 1, 64, 64, 2, 2, 64, 64, .segments = 1, .with = 0},
+    {"T 65", 1, 65, 65, 2, 2, 64, 64, .segments = 1, .with = 0},
+    {"T 257", 1, 257, 257, 2, 2, 64, 64, .segments = 1, .with = 0},
+    {"both ways", 1, 70, 150, 2, 2, 32, 64, .segments = 1, .with = BOTH_WAYS},
+    {"window", 1, 200, 200, 2, 2, 32, 32, .segments = 1, .with = 0, .window = 70},
+    {"narrow window", 1, 200, 200, 2, 1, 32, 32, .segments = 1, .with = 0, .window = 3},
+    {"window both ways", 1, 200, 200, 2, 2, 32, 32, .segments = 1, .with = BOTH_WAYS, .window = 40},
+    {"blockwise 1", 1, 1, 1, 2, 2, 32, 32, .segments = 1, .with = 0, .block = 24},
+    {"blockwise b-1", 1, 23, 23, 2, 2, 32, 32, .segments = 1, .with = 0, .block = 24},
+    {"blockwise b", 1, 24, 24, 2, 2, 32, 32, .segments = 1, .with = 0, .block = 24},
+    {"blockwise b+1", 1, 25, 25, 2, 2, 32, 32, .segments = 1, .with = 0, .block = 24},
+    {"blockwise 2b", 1, 48, 48, 2, 2, 32, 32, .segments = 1, .with = 0, .block = 24},
+    {"blockwise 2b+1", 1, 49, 49, 2, 2, 32, 32, .segments = 1, .with = 0, .block = 24},
+    {"blockwise 5b+3", 1, 123, 123, 2, 2, 32, 32, .segments = 1, .with = 0, .block = 24},
+    {"blockwise large", 1, 300, 300, 1, 1, 32, 32, .segments = 1, .with = 0, .block = 128},
+    {"slopes", 2, 130, 130, 4, 2, 32, 32, .segments = 1, .with = SLOPES},
+    {"slopes both ways", 1, 100, 100, 2, 2, 32, 32, .segments = 1, .with = SLOPES | BOTH_WAYS},
+    {"table", 1, 150, 150, 2, 2, 32, 32, .segments = 1, .with = TABLE},
+    {"table both ways", 1, 150, 150, 2, 2, 32, 32, .segments = 1, .with = TABLE | BOTH_WAYS},
+    {"relative", 2, 150, 150, 2, 2, 32, 32, .segments = 1, .with = RELATIVE},
+    {"relative grouped", 1, 150, 150, 2, 1, 20, 12, .segments = 1,
+     .with = RELATIVE | GROUPED | TABLE | SLOPES},
+    {"several queries", 1, 90, 140, 2, 2, 32, 48, .segments = 3, .with = BOTH_WAYS | TABLE | SLOPES,
+     .window = 50},
+    {"sinks", 1, 200, 200, 2, 2, 32, 32, .segments = 2, .with = SHARED, .window = 33, .sinks = 4},
+    {"validity", 2, 100, 100, 2, 2, 32, 32, .segments = 1, .with = VALID},
+    {"dilation", 1, 200, 200, 4, 2, 32, 32, .segments = 1, .with = DILATED, .window = 9},
+    {"dilation unbounded", 1, 90, 90, 4, 4, 32, 32, .segments = 1, .with = DILATED},
+    {"one key head", 1, 100, 100, 4, 1, 64, 32, .segments = 1, .with = 0},
+    {"odd widths", 2, 77, 77, 3, 3, 24, 40, .segments = 1, .with = 0},
+    {"narrow", 2, 77, 77, 3, 1, 5, 3, .segments = 1, .with = 0},
+    {"far", 1, 96, 96, 2, 2, 32, 32, .segments = 1, .with = SLOPES | TABLE, .start = 100000},
+    {"decay", 1, 150, 150, 2, 2, 32, 32, .segments = 1, .with = DECAYS},
+    {"decay far", 1, 150, 150, 2, 1, 32, 32, .segments = 2, .with = DECAYS, .start = 100003},
+    {"decay grouped", 1, 150, 150, 2, 1, 32, 32, .segments = 1, .with = DECAYS | GROUPED},
+    {"off by one", 1, 100, 100, 2, 2, 32, 32, .segments = 1, .with = OFF_BY_ONE},
+    {"empty rows", 1, 100, 100, 2, 2, 32, 32, .segments = 1, .with = VALID, .window = 2},
+    {"empty off by one", 1, 100, 100, 2, 2, 32, 32, .segments = 1, .with = VALID | OFF_BY_ONE,
+     .window = 2},
+};
+#define EACH(cases, shape)                                                                         \
+    for (const attention_case *shape = cases; shape < cases + sizeof cases / sizeof cases[0];      \
+         shape++)
+
+static void reference_is_dense(void **state) {
+    (void)state;
+    EACH(small, shape) check_dense(shape);
+    EACH(wide, shape) if (shape->T * shape->N < 12000) check_dense(shape);
+}
+
+static void gradients_are_slopes(void **state) {
+    (void)state;
+    EACH(small, shape) check_differences(shape);
+}
+
+static void fast_is_reference(void **state) {
+    (void)state;
+    EACH(small, shape) check_fast(shape, true);
+    EACH(wide, shape) check_fast(shape, true);
+    print_message("worst NMSE: f32 %g, bf16 %g\n", worst_f32, worst_bf16);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reference_is_dense),
+        cmocka_unit_test(gradients_are_slopes),
+        cmocka_unit_test(fast_is_reference),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

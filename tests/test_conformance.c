@@ -1,0 +1,364 @@
+/* The laws every registered mixer obeys, run without knowing their names. A mixer that takes
+ * positions is tried with every registered method, and with every extension the method allows. */
+#include "harness.h"
+#include "mixer/mixer.h"
+
+enum { WIDTH = 64, TRAINED = 24 };
+
+static const char *const inputs[] = {"x", "cot", NULL};
+
+typedef struct arrangement {
+    char name[128];
+    ls_mixer mixer;
+    ls_position position;
+    void *options;
+} arrangement;
+
+static void record(ls_program *p, const void *about) {
+    const ls_mixer *mixer = about;
+    const ls_program_options *o = ls_program_about(p);
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(o->batch, o->length, WIDTH), true);
+    ls_scope(p, "mixer");
+    ls_tensor *y = mixer->type->forward(p, mixer, x);
+    ls_scope_end(p);
+    ls_keep(p, "y", y);
+}
+
+/* Calls `law` for every arrangement there is. */
+static void for_all(void (*law)(ls_ctx *ctx, const arrangement *a)) {
+    for (size_t m = 0; m < ls_mixer_count; m++) {
+        const ls_mixer_type *type = ls_mixer_types[m];
+        bool positioned = type->traits & LS_MIXER_POSITIONS;
+        for (size_t q = 0; q < (positioned ? ls_position_count : 1); q++)
+            for (size_t e = 0; e <= (positioned ? ls_extension_count : 0); e++) {
+                ls_ctx ctx = ls_ctx_default();
+                arrangement a = {0};
+                a.options = ls_new(&ctx, 1, type->options.size + 1);
+                expect(&ctx, ls_options_default(&ctx, &type->options, a.options));
+                a.mixer = (ls_mixer){type, a.options, WIDTH, type->traits & LS_MIXER_CAUSAL, NULL};
+                snprintf(a.name, sizeof a.name, "%s", type->name);
+                bool wanted = true;
+                if (positioned) {
+                    const ls_position_type *method = ls_position_types[q];
+                    expect(&ctx, ls_position_choose(&ctx, method->name, &a.position));
+                    a.position.trained_length = TRAINED;
+                    a.mixer.position = &a.position;
+                    const char *extension = e == 0 ? "" : ls_extension_types[e - 1]->name;
+                    snprintf(a.name, sizeof a.name, "%s with %s %s", type->name, method->name,
+                             extension);
+                    if (e > 0) {
+                        wanted = (method->traits & ls_extension_types[e - 1]->needs) ==
+                                 ls_extension_types[e - 1]->needs;
+                        if (wanted) expect(&ctx, ls_position_extend(&ctx, &a.position, extension));
+                    }
+                }
+                if (wanted && type->check != NULL) wanted = type->check(&ctx, &a.mixer) == LS_OK;
+                if (wanted) law(&ctx, &a);
+                ls_position_clear(&ctx, &a.position);
+                ls_free(&ctx, a.options);
+            }
+    }
+}
+
+static subject subject_of(const arrangement *a) {
+    return (subject){a->name, record, &a->mixer};
+}
+
+/* Output of one pass over x [B,T,D], given whole. */
+static double *run_whole(ls_ctx *ctx, const arrangement *a, ls_dtype type, int64_t B, int64_t T,
+                         const double *x) {
+    subject what = subject_of(a);
+    bench b = bench_new(
+        ctx, &what, (ls_program_options){.type = type, .batch = B, .length = T, .guarded = true});
+    for (int64_t i = 0; i < B * T * WIDTH; i++) put(ls_program_find(b.program, "x"), i, x[i]);
+    expect(ctx, ls_program_run(b.program, NULL, 0, 0));
+    if (!ls_program_guards_intact(b.program)) fail_msg("%s writes past its tensors", a->name);
+    double *y = read_all(ls_program_find(b.program, "y"));
+    for (int64_t i = 0; i < B * T * WIDTH; i++)
+        if (!isfinite(y[i])) fail_msg("%s: output %lld is not finite", a->name, (long long)i);
+    bench_free(&b);
+    return y;
+}
+
+static double *normal_numbers(int64_t count, uint64_t seed) {
+    double *x = malloc((size_t)count * sizeof *x);
+    ls_random key = {.seed = seed, .stream = ls_stream_of("x")};
+    for (int64_t i = 0; i < count; i++) x[i] = ls_random_normal(key, (uint64_t)i);
+    return x;
+}
+
+/* 1, 6, 7: fast types against f64 at awkward lengths, memory poisoned and guarded. */
+static void fast_is_reference(ls_ctx *ctx, const arrangement *a) {
+    static const int64_t lengths[] = {1, 2, 63, 64, 65, 4 * TRAINED};
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        int64_t T = lengths[i], count = 2 * T * WIDTH;
+        double *x = normal_numbers(count, 5 + i);
+        double *want = run_whole(ctx, a, LS_F64, 2, T, x);
+        double *f32 = run_whole(ctx, a, LS_F32, 2, T, x);
+        double *bf16 = run_whole(ctx, a, LS_BF16, 2, T, x);
+        if (!(nmse(f32, want, count) <= 1e-9) || !(nmse(bf16, want, count) <= 3e-4))
+            fail_msg("%s at T=%lld: error %.3g in f32, %.3g in bf16", a->name, (long long)T,
+                     nmse(f32, want, count), nmse(bf16, want, count));
+        free(x), free(want), free(f32), free(bf16);
+    }
+}
+
+/* 2: gradients of every parameter and of x against differences. */
+static void gradients(ls_ctx *ctx, const arrangement *a) {
+    subject what = subject_of(a);
+    check_gradients(ctx, &what, (ls_program_options){.batch = 1, .length = 2 * TRAINED + 3}, inputs,
+                    6);
+}
+
+/* Feeds x in chunks of the given lengths (repeated to the end) and collects the outputs. */
+static double *run_cut(ls_ctx *ctx, const arrangement *a, int64_t T, const double *x,
+                       const int64_t *cuts, int count, bool through_file) {
+    subject what = subject_of(a);
+    double *y = malloc((size_t)(T * WIDTH) * sizeof *y);
+    int64_t longest = 1;
+    for (int i = 0; i < count; i++) longest = ls_max(longest, cuts[i]);
+    ls_state *state = NULL;
+    for (int64_t at = 0, i = 0; at < T; i++) {
+        int64_t length = ls_min(cuts[i % count], T - at);
+        bench b = bench_new(ctx, &what,
+                            (ls_program_options){.type = LS_F64,
+                                                 .batch = 1,
+                                                 .length = length,
+                                                 .streaming = true,
+                                                 .capacity = T,
+                                                 .chunk_most = longest});
+        int64_t limit = ls_program_chunk_limit(b.program);
+        if (limit < length)
+            fail_msg("%s: a chunk of %lld was recorded past its limit", a->name, (long long)length);
+        if (state == NULL) {
+            state = b.state;
+            b.state = NULL;
+        } else if (through_file) { /* 10: a saved state goes on as the state itself */
+            ls_text saved = {0};
+            expect(ctx, ls_state_save(ctx, state, &saved));
+            ls_state_free(ctx, state);
+            state = b.state;
+            b.state = NULL;
+            expect(ctx, ls_state_load(ctx, state, saved.bytes, saved.length));
+            ls_text_clear(ctx, &saved);
+        }
+        for (int64_t j = 0; j < length * WIDTH; j++)
+            put(ls_program_find(b.program, "x"), j, x[at * WIDTH + j]);
+        expect(ctx, ls_program_run(b.program, state, 0, 0));
+        for (int64_t j = 0; j < length * WIDTH; j++)
+            y[at * WIDTH + j] = get(ls_program_find(b.program, "y"), j);
+        bench_free(&b);
+        at += length;
+    }
+    ls_state_free(ctx, state);
+    return y;
+}
+
+static int64_t chunk_limit(ls_ctx *ctx, const arrangement *a) {
+    subject what = subject_of(a);
+    bench b = bench_new(ctx, &what,
+                        (ls_program_options){.type = LS_F64,
+                                             .batch = 1,
+                                             .length = 1,
+                                             .streaming = true,
+                                             .capacity = 1,
+                                             .chunk_most = 1});
+    int64_t limit = ls_program_chunk_limit(b.program);
+    bench_free(&b);
+    return limit;
+}
+
+/* 3, 10: however a sequence is cut, the outputs are the same. */
+static void any_cut(ls_ctx *ctx, const arrangement *a) {
+    if (!(a->mixer.type->traits & LS_MIXER_STREAMING)) return;
+    enum { T = 4 * TRAINED + 5 };
+    static const int64_t ones[] = {1}, sevens[] = {7}, odd[] = {1, 40, 3, 2}, whole[] = {T};
+    double *x = normal_numbers(T * WIDTH, 9);
+    bool stepwise = chunk_limit(ctx, a) == 1;
+    double *want =
+        stepwise ? run_cut(ctx, a, T, x, ones, 1, false) : run_whole(ctx, a, LS_F64, 1, T, x);
+    struct {
+        const int64_t *cuts;
+        int count;
+        bool saved;
+    } ways[] = {{ones, 1, false}, {sevens, 1, true}, {odd, 4, false}, {whole, 1, false}};
+    for (int i = 0; i < (stepwise ? 1 : 4); i++) {
+        double *got = run_cut(ctx, a, T, x, ways[i].cuts, ways[i].count, ways[i].saved);
+        for (int64_t j = 0; j < T * WIDTH; j++)
+            if (!(fabs(got[j] - want[j]) <= 1e-10 * (1 + fabs(want[j]))))
+                fail_msg("%s, cut %d: position %lld differs: %.15g, not %.15g", a->name, i,
+                         (long long)(j / WIDTH), got[j], want[j]);
+        free(got);
+    }
+    free(x), free(want);
+}
+
+/* 4: what comes later changes nothing before, to the bit. 9: nor do the batch's neighbours. */
+static void nothing_leaks(ls_ctx *ctx, const arrangement *a) {
+    enum { T = 70, B = 2, AT = 37 };
+    for (int type = LS_F32; type <= LS_BF16; type++) {
+        double *x = normal_numbers(B * T * WIDTH, 3);
+        double *before = run_whole(ctx, a, (ls_dtype)type, B, T, x);
+        for (int64_t i = 0; i < WIDTH; i++) x[AT * WIDTH + i] += 3;
+        double *after = run_whole(ctx, a, (ls_dtype)type, B, T, x);
+        int64_t same = a->mixer.causal ? AT * WIDTH : 0;
+        if (memcmp(before, after, (size_t)same * sizeof *before) != 0)
+            fail_msg("%s in %s sees the future", a->name, ls_dtype_name((ls_dtype)type));
+        if (memcmp(before + T * WIDTH, after + T * WIDTH, T * WIDTH * sizeof *before) != 0)
+            fail_msg("%s in %s mixes sequences", a->name, ls_dtype_name((ls_dtype)type));
+        free(x), free(before), free(after);
+    }
+}
+
+/* 8: the same bits twice, and with any number of threads; gradients too. */
+static void same_bits(ls_ctx *ctx, const arrangement *a) {
+    subject what = subject_of(a);
+    for (int type = LS_F32; type <= LS_BF16; type++) {
+        double *first = NULL;
+        int64_t count = 0;
+        for (int threads = 1; threads <= 3; threads++) {
+            ctx->threads = threads;
+            bench b =
+                bench_new(ctx, &what,
+                          (ls_program_options){
+                              .type = (ls_dtype)type, .batch = 2, .length = 65, .grad = true});
+            fill_inputs(b.program, inputs, 13);
+            ls_parameters_clear_gradient(b.store);
+            expect(ctx, ls_program_run(b.program, NULL, 0, 0));
+            const ls_tensor *y = ls_program_find(b.program, "y");
+            const ls_tensor *dx = ls_program_find(b.program, "grad.x");
+            count = 2 * ls_count(y) + b.store->total;
+            double *all = malloc((size_t)count * sizeof *all);
+            for (int64_t i = 0; i < ls_count(y); i++) {
+                all[i] = get(y, i);
+                all[ls_count(y) + i] = get(dx, i);
+            }
+            for (int64_t i = 0; i < b.store->total; i++)
+                all[2 * ls_count(y) + i] = (double)((float *)b.store->gradient)[i];
+            if (first == NULL)
+                first = all;
+            else {
+                if (memcmp(first, all, (size_t)count * sizeof *all) != 0)
+                    fail_msg("%s in %s: other bits with %d threads", a->name,
+                             ls_dtype_name((ls_dtype)type), threads);
+                free(all);
+            }
+            bench_free(&b);
+        }
+        free(first);
+    }
+}
+
+/* 11: what a mixer says about its state and its work is what is allocated and counted. */
+static void declared_is_true(ls_ctx *ctx, const arrangement *a) {
+    if (a->position.extensions > 0) return; /* the declaration is the mixer's own */
+    subject what = subject_of(a);
+    for (int64_t T = 1; T <= 200; T += 199) {
+        bench b =
+            bench_new(ctx, &what, (ls_program_options){.type = LS_F32, .batch = 1, .length = T});
+        double counted = ls_program_flops(b.program), declared = a->mixer.type->flops(&a->mixer, T);
+        /* the declaration counts products and scores; pointwise work is within 5 % at this size */
+        if (!(declared <= counted && counted <= 1.4 * declared + 100 * (double)T * WIDTH))
+            fail_msg("%s: %lld tokens take %.0f operations, not %.0f", a->name, (long long)T,
+                     counted, declared);
+        bench_free(&b);
+        if (!(a->mixer.type->traits & LS_MIXER_STREAMING)) continue;
+        b = bench_new(ctx, &what,
+                      (ls_program_options){.type = LS_F32,
+                                           .batch = 1,
+                                           .length = 1,
+                                           .streaming = true,
+                                           .capacity = T,
+                                           .chunk_most = 1});
+        assert_int_equal(ls_state_bytes(b.state), a->mixer.type->state_bytes(&a->mixer, T, 4));
+        bench_free(&b);
+    }
+}
+
+/* 12: memory that runs out at any moment is an error, and nothing is lost. */
+typedef struct counting {
+    int64_t left, live;
+} counting;
+
+static void *take_counted(void *user, size_t bytes) {
+    counting *c = user;
+    if (c->left-- <= 0) return NULL;
+    c->live++;
+    return aligned_alloc(64, (bytes + 64) / 64 * 64);
+}
+
+static void give_counted(void *user, void *pointer) {
+    ((counting *)user)->live--;
+    free(pointer);
+}
+
+static ls_status build_once(ls_ctx *ctx, const arrangement *a) {
+    ls_parameters *store = NULL;
+    ls_program *program = NULL;
+    ls_state *state = NULL;
+    ls_program_options options = {.type = LS_F32, .batch = 1, .length = 3};
+    ls_status status = ls_parameters_new(ctx, LS_F32, &store);
+    for (int pass = 0; pass < 2 && status == LS_OK; pass++) {
+        options.streaming = pass == 1 && a->mixer.type->traits & LS_MIXER_STREAMING;
+        options.capacity = options.chunk_most = 3;
+        status = ls_program_new(ctx, &options, store, &program);
+        if (status != LS_OK) break;
+        record(program, &a->mixer);
+        if (ls_failed(program)) status = ctx->error.code;
+        if (pass == 0) {
+            ls_program_free(program);
+            program = NULL;
+            if (status == LS_OK) status = ls_parameters_seal(store, 1, false);
+        }
+    }
+    if (status == LS_OK) status = ls_program_finish(program);
+    if (status == LS_OK && options.streaming) status = ls_state_new(program, &state);
+    if (status == LS_OK) status = ls_program_run(program, state, 0, 0);
+    ls_state_free(ctx, state);
+    ls_program_free(program);
+    ls_parameters_free(store);
+    return status;
+}
+
+static void out_of_memory(ls_ctx *ctx, const arrangement *a) {
+    ls_status status = LS_ENOMEM;
+    for (int64_t allowed = 0; status != LS_OK; allowed++) {
+        counting c = {.left = allowed};
+        ls_ctx poor = *ctx;
+        poor.allocator = (ls_allocator){take_counted, give_counted, &c};
+        status = build_once(&poor, a);
+        if (status != LS_OK && (status != LS_ENOMEM || poor.error.code != LS_ENOMEM))
+            fail_msg("%s: allocation %lld failing gives %s", a->name, (long long)allowed,
+                     ls_status_name(status));
+        if (c.live != 0) fail_msg("%s leaks %lld blocks", a->name, (long long)c.live);
+        if (allowed > 10000) fail_msg("%s never has enough", a->name);
+    }
+}
+
+#define LAW(function)                                                                              \
+    static void law_##function(void **state) {                                                     \
+        (void)state;                                                                               \
+        for_all(function);                                                                         \
+    }
+LAW(fast_is_reference)
+LAW(gradients)
+LAW(any_cut)
+LAW(nothing_leaks)
+LAW(same_bits)
+LAW(declared_is_true)
+LAW(out_of_memory)
+
+static void something_is_registered(void **state) {
+    (void)state;
+    assert_true(ls_mixer_count > 0 && ls_position_count > 0 && ls_extension_count > 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(something_is_registered), cmocka_unit_test(law_fast_is_reference),
+        cmocka_unit_test(law_gradients),           cmocka_unit_test(law_any_cut),
+        cmocka_unit_test(law_nothing_leaks),       cmocka_unit_test(law_same_bits),
+        cmocka_unit_test(law_declared_is_true),    cmocka_unit_test(law_out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

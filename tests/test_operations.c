@@ -1,0 +1,316 @@
+/* Every operation: gradients against differences in f64, fast types against f64, on every
+ * instruction set this processor has. */
+#include "harness.h"
+
+static const char *const inputs[] = {"x", "z", "cot", "weights", NULL};
+
+#define SHAPE LS_DIMS(2, 5, 24)
+
+static ls_tensor *input(ls_program *p) {
+    return ls_input(p, "x", ls_type(p), SHAPE, true);
+}
+
+static void linear(ls_program *p, const void *about) {
+    (void)about;
+    ls_tensor *w = ls_param(p, "w", LS_DIMS(19, 24), ls_init_normal(1));
+    ls_keep(p, "y", ls_linear(p, input(p), w, ls_param(p, "b", LS_DIMS(19), ls_init_bias())));
+}
+
+static void norm(ls_program *p, const void *about) {
+    ls_norm_kind kind = *(const ls_norm_kind *)about;
+    ls_tensor *x = input(p), *sum, *w = ls_param(p, "w", LS_DIMS(24), ls_init_gain());
+    ls_tensor *b = kind == LS_NORM_LAYER ? ls_param(p, "b", LS_DIMS(24), ls_init_bias()) : NULL;
+    ls_tensor *delta = ls_times(p, x, 0.5);
+    ls_tensor *y = ls_residual_norm(p, kind, 1e-5, x, delta, w, b, &sum);
+    ls_keep(p, "y", ls_plus(p, y, sum));
+}
+
+typedef struct act_case {
+    ls_act_kind kind;
+    bool gated;
+} act_case;
+
+static void activate(ls_program *p, const void *about) {
+    const act_case *c = about;
+    ls_keep(p, "y", ls_activate(p, c->kind, c->gated, input(p)));
+}
+
+static void pointwise(ls_program *p, const void *about) {
+    (void)about;
+    ls_tensor *x = input(p), *v = ls_param(p, "v", LS_DIMS(5, 24), ls_init_normal(1));
+    ls_tensor *row = ls_param(p, "row", LS_DIMS(24), ls_init_bias());
+    ls_tensor *sum = ls_plus_broadcast(p, ls_plus_broadcast(p, x, v), row);
+    ls_keep(p, "y", ls_plus(p, ls_times(p, sum, -1.5), x));
+}
+
+static void dropped(ls_program *p, const void *about) {
+    (void)about;
+    ls_keep(p, "y", ls_dropout(p, input(p), 0.3));
+}
+
+/* Views: parts that are used twice, once and not at all; a reshape beside a direct use. */
+static void views(ls_program *p, const void *about) {
+    (void)about;
+    ls_tensor *x = ls_times(p, input(p), 1.25), *parts[3];
+    ls_split(p, x, 3, (const int64_t[]){8, 12, 4}, parts);
+    ls_tensor *heads = ls_reshape(p, parts[0], LS_DIMS(2, 5, 2, 4));
+    ls_tensor *v = ls_param(p, "v", LS_DIMS(2, 4), ls_init_normal(1));
+    ls_tensor *flat = ls_reshape(p, ls_plus_broadcast(p, heads, v), LS_DIMS(2, 5, 8));
+    ls_tensor *twice = ls_plus(p, flat, ls_activate(p, LS_ACT_SILU, false, parts[0]));
+    ls_tensor *w = ls_param(p, "w", LS_DIMS(8, 12), ls_init_normal(1));
+    ls_tensor *other = ls_linear(p, parts[1], w, NULL);
+    ls_tensor *wide = ls_reshape(p, x, LS_DIMS(10, 24));
+    ls_tensor *to8 = ls_linear(p, ls_reshape(p, wide, LS_DIMS(2, 5, 24)),
+                               ls_param(p, "to8", LS_DIMS(8, 24), ls_init_normal(1)), NULL);
+    ls_keep(p, "y", ls_plus(p, ls_plus(p, twice, other), to8));
+}
+
+static void embedded(ls_program *p, const void *about) {
+    (void)about;
+    double ids[10] = {3, 1, 1, 0, 6, 6, 3, 2, 5, 6};
+    ls_tensor *tokens = ls_constant(p, LS_I32, LS_DIMS(2, 5), ids);
+    ls_tensor *table = ls_param(p, "table", LS_DIMS(7, 24), ls_init_normal(1));
+    ls_keep(p, "y", ls_plus(p, ls_embed(p, tokens, table), input(p)));
+}
+
+typedef struct case_row {
+    subject what;
+    bool exact; /* the fast types need not be compared */
+} case_row;
+
+static const ls_norm_kind layer = LS_NORM_LAYER, rms = LS_NORM_RMS;
+static const act_case acts[] = {
+    {LS_ACT_NONE, false}, {LS_ACT_GELU, false},     {LS_ACT_GELU_TANH, false}, {LS_ACT_SILU, false},
+    {LS_ACT_RELU, false}, {LS_ACT_RELU2, false},    {LS_ACT_SIGMOID, false},   {LS_ACT_TANH, false},
+    {LS_ACT_GELU, true},  {LS_ACT_GELU_TANH, true}, {LS_ACT_SILU, true},       {LS_ACT_RELU, true}};
+
+static const subject subjects[] = {
+    {"linear", linear, NULL},           {"layer norm", norm, &layer},
+    {"rms norm", norm, &rms},           {"none", activate, &acts[0]},
+    {"gelu", activate, &acts[1]},       {"gelu_tanh", activate, &acts[2]},
+    {"silu", activate, &acts[3]},       {"relu", activate, &acts[4]},
+    {"relu2", activate, &acts[5]},      {"sigmoid", activate, &acts[6]},
+    {"tanh", activate, &acts[7]},       {"geglu", activate, &acts[8]},
+    {"geglu_tanh", activate, &acts[9]}, {"swiglu", activate, &acts[10]},
+    {"reglu", activate, &acts[11]},     {"pointwise", pointwise, NULL},
+    {"dropout", dropped, NULL},         {"views", views, NULL},
+    {"embed", embedded, NULL},
+};
+enum { SUBJECTS = sizeof subjects / sizeof subjects[0] };
+
+static const ls_program_options plain = {.batch = 2, .length = 5, .train = true, .guarded = true};
+
+static void test_gradients(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    for (int i = 0; i < SUBJECTS; i++) check_gradients(&ctx, &subjects[i], plain, inputs, 60);
+}
+
+/* Outputs and all gradients of one run, end to end in one array. */
+static double *everything(bench *b, int64_t *count) {
+    const ls_tensor *y = ls_program_find(b->program, "y");
+    const ls_tensor *dx = ls_program_find(b->program, "grad.x");
+    int64_t n = ls_count(y), m = dx == NULL ? 0 : ls_count(dx);
+    *count = n + m + b->store->total;
+    double *all = calloc((size_t)*count, sizeof *all);
+    for (int64_t i = 0; i < n; i++) all[i] = get(y, i);
+    for (int64_t i = 0; i < m; i++) all[n + i] = get(dx, i);
+    for (int64_t i = 0; i < b->store->total; i++)
+        all[n + m + i] = b->store->master_type == LS_F64 ? ((double *)b->store->gradient)[i]
+                                                         : (double)((float *)b->store->gradient)[i];
+    return all;
+}
+
+static double *run_everything(ls_ctx *ctx, const subject *what, ls_dtype type, int64_t *count) {
+    ls_program_options options = plain;
+    options.type = type;
+    options.grad = true;
+    bench b = bench_new(ctx, what, options);
+    fill_inputs(b.program, inputs, 11);
+    ls_parameters_clear_gradient(b.store);
+    expect(ctx, ls_program_run(b.program, NULL, 1, 1));
+    assert_true(ls_program_guards_intact(b.program));
+    double *all = everything(&b, count);
+    bench_free(&b);
+    return all;
+}
+
+static void test_fast_types(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    static const char *const isas[] = {"base", "avx2", "avx512"};
+    for (int i = 0; i < SUBJECTS; i++) {
+        int64_t count;
+        ctx.isa = NULL;
+        double *want = run_everything(&ctx, &subjects[i], LS_F64, &count);
+        for (int k = 0; k < 3; k++) {
+            if (ls_kernel_isa(isas[k]) == NULL) continue;
+            ctx.isa = isas[k];
+            for (int type = LS_F32; type <= LS_BF16; type++) {
+                double *got = run_everything(&ctx, &subjects[i], (ls_dtype)type, &count);
+                double error = nmse(got, want, count), limit = type == LS_F32 ? 1e-12 : 1e-4;
+                if (!(error <= limit))
+                    fail_msg("%s on %s in %s: error %.3g, at most %.0e", subjects[i].name, isas[k],
+                             ls_dtype_name((ls_dtype)type), error, limit);
+                ctx.threads = 1 + ctx.threads % 3;
+                double *again = run_everything(&ctx, &subjects[i], (ls_dtype)type, &count);
+                if (memcmp(got, again, (size_t)count * sizeof *got) != 0)
+                    fail_msg("%s in %s: other bits with other threads", subjects[i].name,
+                             ls_dtype_name((ls_dtype)type));
+                free(got);
+                free(again);
+            }
+        }
+        free(want);
+    }
+}
+
+/* ---- cross-entropy: the objective is its own seed ---- */
+
+enum { ROWS = 2 * 23, WIDTH = 12, WORDS = 37 };
+
+static ls_program *loss_program(ls_ctx *ctx, ls_dtype type, bool grad, ls_parameters **store) {
+    ls_program *p = NULL;
+    expect(ctx, ls_parameters_new(ctx, type, store));
+    for (int pass = 0; pass < 2; pass++) {
+        ls_program_options options = {.type = type,
+                                      .batch = 2,
+                                      .length = ROWS / 2,
+                                      .grad = grad && pass == 1,
+                                      .guarded = true};
+        expect(ctx, ls_program_new(ctx, &options, *store, &p));
+        ls_tensor *x = ls_input(p, "x", type, LS_DIMS(2, ROWS / 2, WIDTH), true);
+        ls_tensor *w = ls_param(p, "w", LS_DIMS(WORDS, WIDTH), ls_init_normal(1));
+        ls_tensor *b = ls_param(p, "b", LS_DIMS(WORDS), ls_init_bias());
+        ls_tensor *targets = ls_input(p, "targets", LS_I32, LS_DIMS(2, ROWS / 2), false);
+        ls_tensor *weights = ls_input(p, "weights", ls_wide_type(p), LS_DIMS(2, ROWS / 2), false);
+        ls_keep(p, "loss", ls_linear_cross_entropy(p, x, w, b, targets, weights));
+        if (pass == 1 && grad) ls_keep_gradient(p, "x", x);
+        if (pass == 1) break;
+        ls_program_free(p);
+        expect(ctx, ls_parameters_seal(*store, 5, grad));
+        fill_parameters(*store, 0.5);
+    }
+    expect(ctx, ls_program_finish(p));
+    ls_program_poison(p);
+    fill_inputs(p, inputs, 21);
+    for (int64_t i = 0; i < ROWS; i++)
+        put(ls_program_find(p, "targets"), i, i % 7 == 3 ? -1 : (double)(i * i % WORDS));
+    return p;
+}
+
+static double weighted_loss(ls_ctx *ctx, ls_program *p) {
+    expect(ctx, ls_program_run(p, NULL, 0, 0));
+    double sum = 0;
+    for (int64_t i = 0; i < ROWS; i++)
+        sum += get(ls_program_find(p, "loss"), i) * get(ls_program_find(p, "weights"), i);
+    return sum;
+}
+
+static void test_cross_entropy(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    ls_parameters *store, *other;
+    ls_program *p = loss_program(&ctx, LS_F64, true, &store);
+    weighted_loss(&ctx, p);
+    ls_tensor *x = ls_program_find(p, "x");
+    const double *w = ls_parameter_master(store, ls_parameters_find(store, "w"));
+    const double *b = ls_parameter_master(store, ls_parameters_find(store, "b"));
+    for (int64_t n = 0; n < ROWS; n++) { /* the definition, written out */
+        double logits[WORDS], sum = 0;
+        int target = (int)get(ls_program_find(p, "targets"), n);
+        for (int v = 0; v < WORDS; v++) {
+            logits[v] = b[v];
+            for (int i = 0; i < WIDTH; i++) logits[v] += get(x, n * WIDTH + i) * w[v * WIDTH + i];
+            sum += exp(logits[v]);
+        }
+        double want = target < 0 ? 0 : log(sum) - logits[target];
+        assert_true(fabs(get(ls_program_find(p, "loss"), n) - want) < 1e-12);
+    }
+    double *dx = read_all(ls_program_find(p, "grad.x"));
+    double *gradient = malloc((size_t)store->total * sizeof *gradient);
+    memcpy(gradient, store->gradient, (size_t)store->total * sizeof *gradient);
+    for (int64_t i = 0; i < ROWS * WIDTH + store->total; i += 5) {
+        double *at = i < ROWS * WIDTH ? (double *)ls_data(x) + i
+                                      : (double *)store->master + (i - ROWS * WIDTH);
+        double kept = *at, h = 1e-5;
+        *at = kept + h;
+        double above = weighted_loss(&ctx, p);
+        *at = kept - h;
+        double below = weighted_loss(&ctx, p);
+        *at = kept;
+        double analytic = i < ROWS * WIDTH ? dx[i] : gradient[i - ROWS * WIDTH];
+        assert_true(fabs((above - below) / (2 * h) - analytic) < 1e-7);
+    }
+    for (int type = LS_F32; type <= LS_BF16; type++) {
+        ls_program *fast = loss_program(&ctx, (ls_dtype)type, true, &other);
+        weighted_loss(&ctx, fast);
+        double *got = read_all(ls_program_find(fast, "grad.x"));
+        assert_true(nmse(got, dx, ROWS * WIDTH) < (type == LS_F32 ? 1e-11 : 1e-4));
+        double *loss = read_all(ls_program_find(fast, "loss"));
+        double *want = read_all(ls_program_find(p, "loss"));
+        weighted_loss(&ctx, p);
+        free(want);
+        want = read_all(ls_program_find(p, "loss"));
+        assert_true(nmse(loss, want, ROWS) < (type == LS_F32 ? 1e-11 : 1e-4));
+        assert_true(ls_program_guards_intact(fast));
+        free(got);
+        free(loss);
+        free(want);
+        ls_program_free(fast);
+        ls_parameters_free(other);
+    }
+    free(dx);
+    free(gradient);
+    ls_program_free(p);
+    ls_parameters_free(store);
+}
+
+/* ---- the planner and the run ---- */
+
+static void test_no_allocation_and_reuse(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    ls_program_options options = plain;
+    options.type = LS_F32;
+    options.guarded = false;
+    subject what = {"views", views, NULL};
+    bench b = bench_new(&ctx, &what, options);
+    fill_inputs(b.program, inputs, 1);
+    int64_t before = ctx.allocations;
+    size_t bytes = ls_program_bytes(b.program);
+    for (int i = 0; i < 5; i++) expect(&ctx, ls_program_run(b.program, NULL, 1, (uint32_t)i));
+    assert_int_equal(before, ctx.allocations);
+    assert_int_equal(bytes, ls_program_bytes(b.program));
+    bench_free(&b);
+}
+
+static void chain(ls_program *p, const void *about) {
+    int length = *(const int *)about;
+    ls_tensor *x = input(p);
+    for (int i = 0; i < length; i++) x = ls_times(p, x, 1.01);
+    ls_keep(p, "y", x);
+}
+
+static void test_memory_is_reused(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    ls_program_options options = plain;
+    options.type = LS_F32;
+    options.guarded = false;
+    int few = 4, many = 64;
+    bench a = bench_new(&ctx, &(subject){"short", chain, &few}, options);
+    bench b = bench_new(&ctx, &(subject){"long", chain, &many}, options);
+    assert_int_equal(ls_program_bytes(a.program), ls_program_bytes(b.program));
+    bench_free(&a);
+    bench_free(&b);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gradients),        cmocka_unit_test(test_fast_types),
+        cmocka_unit_test(test_cross_entropy),    cmocka_unit_test(test_no_allocation_and_reuse),
+        cmocka_unit_test(test_memory_is_reused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
