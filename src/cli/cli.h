@@ -5,6 +5,7 @@
 #define LS_CLI_CLI_H
 
 #include <jansson.h>
+#include <signal.h>
 
 #include "base/settings.h"
 
@@ -58,16 +59,17 @@ ls_status ls_cli_print(ls_cli *cli, const char *text, size_t length);
 ls_status ls_cli_print_text(ls_cli *cli, ls_text *text); /* prints and clears */
 /* Prints and releases; NULL is LS_ENOMEM. */
 ls_status ls_cli_print_json(ls_cli *cli, json_t *json);
-/* One line on stderr, or the live line again; nothing with --quiet. */
+/* One line on stderr; nothing with --quiet. */
 void ls_cli_progress(ls_cli *cli, const char *line);
+/* The live line: overwritten by the next one. Not on a terminal it is a line like others. */
+void ls_cli_live(ls_cli *cli, const char *line);
 /* Ends a live line, if one stands. */
 void ls_cli_progress_end(ls_cli *cli);
 /* The folder of token files and tokenizers: cache=, else longshot in the user's cache. */
 ls_status ls_cli_cache(ls_cli *cli, char *out, size_t bytes);
 
-/* What signals asked for: see main.c. */
-bool ls_cli_stop_wanted(void);
-bool ls_cli_checkpoint_wanted(void); /* true once per SIGUSR1 */
+/* Not 0 once SIGTERM, SIGINT or SIGUSR1 came. */
+const volatile sig_atomic_t *ls_cli_stop(void);
 
 /* Texts made from the tables: see manual.c. */
 void ls_help_program(ls_ctx *ctx, ls_text *out);

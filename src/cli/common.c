@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "cli/cli.h"
 
 #define FIELD(name) offsetof(ls_common_settings, name)
@@ -95,6 +96,16 @@ void ls_cli_progress(ls_cli *cli, const char *line) {
     if (cli->quiet) return;
     ls_cli_progress_end(cli);
     fprintf(stderr, "%s\n", line);
+}
+
+void ls_cli_live(ls_cli *cli, const char *line) {
+    if (!cli->live) {
+        ls_cli_progress(cli, line);
+        return;
+    }
+    fprintf(stderr, "\r\033[K%s", line);
+    fflush(stderr);
+    cli->line_open = true;
 }
 
 void ls_cli_progress_end(ls_cli *cli) {

@@ -17,27 +17,16 @@
 #endif
 
 /* The one mutable global of the program: a signal handler can reach nothing else. */
-static struct {
-    volatile sig_atomic_t stop, checkpoint;
-} wanted;
+static volatile sig_atomic_t stop_wanted;
 
+/* The first signal asks for an orderly end; a second interrupt leaves at once. */
 static void on_signal(int number) {
-    if (number == SIGUSR1) {
-        wanted.checkpoint = 1;
-        return;
-    }
-    if (number == SIGINT && wanted.stop) _exit(128 + SIGINT);
-    wanted.stop = 1;
+    if (number == SIGINT && stop_wanted) _exit(128 + SIGINT);
+    stop_wanted = 1;
 }
 
-bool ls_cli_stop_wanted(void) {
-    return wanted.stop != 0;
-}
-
-bool ls_cli_checkpoint_wanted(void) {
-    bool is = wanted.checkpoint != 0;
-    wanted.checkpoint = 0;
-    return is;
+const volatile sig_atomic_t *ls_cli_stop(void) {
+    return &stop_wanted;
 }
 
 static void catch_signals(void) {
