@@ -110,7 +110,7 @@ static ls_status open_tokenizer(ls_ctx *ctx, ls_corpus *corpus, const ls_data_se
 }
 
 static ls_status open_side(ls_ctx *ctx, ls_corpus *corpus, const ls_data_settings *settings,
-                           const ls_tokenizer *tokenizer, const char *cache, ls_split side,
+                           const ls_tokenizer *tokenizer, const char *cache, ls_token_side side,
                            bool *split, ls_token_file **out) {
     char path[PATH_BYTES];
     uint64_t parts[2] = {corpus_key(corpus, settings), ls_tokenizer_hash(tokenizer)};

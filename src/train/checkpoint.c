@@ -152,8 +152,7 @@ static ls_status write_folder(ls_ctx *ctx, const char *folder, const ls_checkpoi
     LS_TRY(ls_folder_remove(ctx, folder));
     LS_TRY(ls_folder_make(ctx, folder));
     json_t *list = json_array();
-    ls_status status =
-        list == NULL ? LS_FAIL(ctx, LS_ENOMEM, "no memory for a manifest") : LS_OK;
+    ls_status status = list == NULL ? LS_FAIL(ctx, LS_ENOMEM, "no memory for a manifest") : LS_OK;
     for (int i = 0; status == LS_OK && i < FILES; i++) {
         char path[PATH_BYTES], hash[17];
         size_t length = 0;
