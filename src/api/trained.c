@@ -49,8 +49,7 @@ static ls_status take_overrides(ls_trained *trained, const ls_settings *override
 static ls_status trained_type(ls_trained *trained, ls_dtype *out) {
     ls_train_settings train;
     LS_TRY(ls_options_default(trained->ctx, &ls_train_options, &train));
-    LS_TRY(
-        ls_settings_apply(trained->ctx, &trained->settings, "train", &ls_train_options, &train));
+    LS_TRY(ls_settings_apply(trained->ctx, &trained->settings, "train", &ls_train_options, &train));
     *out = ls_train_dtype(&train);
     return LS_OK;
 }
@@ -69,8 +68,7 @@ static ls_status open_tokenizer(ls_trained *trained) {
     return LS_OK;
 }
 
-static ls_status open_all(ls_trained *trained, const ls_settings *overrides,
-                          const ls_dtype *type) {
+static ls_status open_all(ls_trained *trained, const ls_settings *overrides, const ls_dtype *type) {
     ls_ctx *ctx = trained->ctx;
     ls_dtype wanted;
     LS_TRY(take_overrides(trained, overrides));

@@ -21,12 +21,12 @@ extern const ls_option_table ls_common_options;
 typedef struct ls_cli {
     ls_ctx ctx;
     const struct ls_verb *verb;
-    ls_settings settings;      /* the recipe, overridden by the key=value words */
-    const char *const *words;  /* words that are neither settings nor flags */
+    ls_settings settings;     /* the recipe, overridden by the key=value words */
+    const char *const *words; /* words that are neither settings nor flags */
     size_t word_count;
     bool json, quiet, help;
-    bool live;                 /* progress is one line that is written again and again */
-    bool line_open;            /* such a line stands on the terminal now */
+    bool live;      /* progress is one line that is written again and again */
+    bool line_open; /* such a line stands on the terminal now */
     ls_common_settings common;
 } ls_cli;
 

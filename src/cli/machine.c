@@ -71,8 +71,7 @@ ls_status ls_machine_peak(ls_ctx *ctx, ls_dtype type, double *out) {
         program = NULL;
         LS_TRY_GOTO(ls_program_new(ctx, &options, store, &program));
         ls_tensor *x = ls_input(program, "x", type, LS_DIMS(1, ROWS, SIZE), false);
-        ls_tensor *weight =
-            ls_param(program, "weight", LS_DIMS(SIZE, SIZE), ls_init_normal(0.02));
+        ls_tensor *weight = ls_param(program, "weight", LS_DIMS(SIZE, SIZE), ls_init_normal(0.02));
         ls_keep(program, "y", ls_linear(program, x, weight, NULL));
         if (pass == 0) LS_TRY_GOTO(ls_parameters_seal(store, 1, false));
     }

@@ -46,8 +46,8 @@ static void wait_politely(char **argv) {
     execv("/proc/self/exe", argv); /* where it fails the program goes on as it is */
 }
 
-/* Numbers below the smallest normal one are taken as 0: they cost a hundred times the time and carry
- * nothing. Threads inherit this. */
+/* Numbers below the smallest normal one are taken as 0: they cost a hundred times the time and
+ * carry nothing. Threads inherit this. */
 static void flush_subnormals(void) {
 #if defined(__SSE__)
     enum { FLUSH_TO_ZERO = 0x8000, DENORMALS_ARE_ZERO = 0x40 };

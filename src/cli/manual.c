@@ -64,7 +64,8 @@ static void help_section(ls_ctx *ctx, const ls_section *section, ls_text *out) {
 }
 
 static const char model_keys_text[] =
-    "  mixer.KEY, position.KEY   options of the mixer and the position method that model.mixer and\n"
+    "  mixer.KEY, position.KEY   options of the mixer and the position method that model.mixer "
+    "and\n"
     "                            model.position name: `longshot inspect mixers`, `... positions`\n"
     "  extend=NAME[,NAME]        test-time extension, with its extend.KEY: `longshot inspect "
     "extensions`\n";

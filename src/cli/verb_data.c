@@ -38,7 +38,8 @@ static ls_status side_stats(ls_cli *cli, const char *name, const ls_token_file *
     return status;
 }
 
-static ls_status print_stats(ls_cli *cli, const ls_data *data, const ls_data_settings *settings) {
+static ls_status print_stats(ls_cli *cli, const ls_dataset *data,
+                             const ls_data_settings *settings) {
     ls_text text = {0};
     const char *kind = ls_tokenizer_kind(data->tokenizer);
     int64_t ids = ls_tokenizer_vocabulary(data->tokenizer);
@@ -63,7 +64,7 @@ static ls_status run(ls_cli *cli) {
     ls_ctx *ctx = &cli->ctx;
     data_keys about;
     ls_data_settings settings;
-    ls_data data;
+    ls_dataset data;
     char cache[PATH_BYTES];
     const char *action = cli->word_count > 0 ? cli->words[0] : "stats";
     bool prepare = strcmp(action, "prepare") == 0, tokenizer = strcmp(action, "tokenizer") == 0;
@@ -95,9 +96,10 @@ const ls_verb ls_verb_data = {
     .name = "data",
     .summary = "Describe a corpus, prepare its token files, learn a tokenizer",
     .usage = "[stats|prepare|tokenizer] [data.corpus=PATH] [out=FOLDER] [key=value ...]",
-    .about = "stats prints the documents and tokens of the training and test sides. prepare writes\n"
-             "the token files to out= (use them again with cache=). tokenizer learns a byte-pair\n"
-             "tokenizer of data.vocabulary ids from the training side and writes it to out=.\n",
+    .about =
+        "stats prints the documents and tokens of the training and test sides. prepare writes\n"
+        "the token files to out= (use them again with cache=). tokenizer learns a byte-pair\n"
+        "tokenizer of data.vocabulary ids from the training side and writes it to out=.\n",
     .sections = sections,
     .run = run,
 };

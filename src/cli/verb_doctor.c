@@ -27,14 +27,15 @@ static ls_status run(ls_cli *cli) {
     const char *isa = ls_kernel_isa(ctx->isa);
     if (cli->json)
         return ls_cli_print_json(
-            cli, json_pack("{s:s, s:s, s:s, s:b, s:b, s:b, s:b, s:i, s:I, s:f, s:f, s:f, s:s, s:b, "
-                           "s:b}",
-                           "longshot", LS_VERSION, "cpu", machine.name, "isa", isa, "avx2",
-                           machine.avx2, "avx512", machine.avx512, "avx512_bf16",
-                           machine.avx512_bf16, "amx", machine.amx, "threads", ctx->threads,
-                           "memory_bytes", (json_int_t)machine.memory_bytes, "bandwidth_bytes_per_second",
-                           bandwidth, "peak_f32_flops", f32, "peak_bf16_flops", bf16, "onednn",
-                           machine.onednn, "default_corpus", corpus, "cuda", 0));
+            cli,
+            json_pack("{s:s, s:s, s:s, s:b, s:b, s:b, s:b, s:i, s:I, s:f, s:f, s:f, s:s, s:b, "
+                      "s:b}",
+                      "longshot", LS_VERSION, "cpu", machine.name, "isa", isa, "avx2", machine.avx2,
+                      "avx512", machine.avx512, "avx512_bf16", machine.avx512_bf16, "amx",
+                      machine.amx, "threads", ctx->threads, "memory_bytes",
+                      (json_int_t)machine.memory_bytes, "bandwidth_bytes_per_second", bandwidth,
+                      "peak_f32_flops", f32, "peak_bf16_flops", bf16, "onednn", machine.onednn,
+                      "default_corpus", corpus, "cuda", 0));
     ls_text text = {0};
     ls_text_printf(ctx, &text, "longshot         %s\n", LS_VERSION);
     ls_text_printf(ctx, &text, "processor        %s\n", machine.name);

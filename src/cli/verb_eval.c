@@ -32,7 +32,7 @@ static const ls_option keys[] = {
 static const ls_option_table key_table = LS_OPTIONS(keys, eval_keys);
 
 /* The data of the run unless the command names others; always with the run's tokenizer. */
-static ls_status open_data(ls_cli *cli, ls_trained *trained, ls_data *out) {
+static ls_status open_data(ls_cli *cli, ls_trained *trained, ls_dataset *out) {
     ls_ctx *ctx = &cli->ctx;
     ls_data_settings settings;
     char cache[PATH_BYTES], tokenizer[PATH_BYTES];
@@ -50,12 +50,12 @@ static json_t *result_json(const ls_trained *trained, const char *extend, const 
                            int64_t documents, const ls_perplexity *rows, size_t count) {
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++)
-        json_array_append_new(
-            list, json_pack("{s:I, s:f, s:f, s:I, s:I, s:f, s:I}", "length",
-                            (json_int_t)rows[i].length, "perplexity", rows[i].perplexity, "loss",
-                            rows[i].loss, "tokens", (json_int_t)rows[i].tokens, "pieces",
-                            (json_int_t)rows[i].pieces, "seconds", rows[i].seconds, "bytes",
-                            (json_int_t)rows[i].bytes));
+        json_array_append_new(list, json_pack("{s:I, s:f, s:f, s:I, s:I, s:f, s:I}", "length",
+                                              (json_int_t)rows[i].length, "perplexity",
+                                              rows[i].perplexity, "loss", rows[i].loss, "tokens",
+                                              (json_int_t)rows[i].tokens, "pieces",
+                                              (json_int_t)rows[i].pieces, "seconds",
+                                              rows[i].seconds, "bytes", (json_int_t)rows[i].bytes));
     return json_pack("{s:s, s:I, s:I, s:s, s:s, s:I, s:o}", "measurement", "perplexity", "step",
                      (json_int_t)trained->step, "trained_length",
                      (json_int_t)trained->config.model.length, "extend", extend, "corpus", corpus,
@@ -100,7 +100,7 @@ fail:
 
 static ls_status measure(ls_cli *cli, ls_trained *trained, const eval_keys *about) {
     ls_ctx *ctx = &cli->ctx;
-    ls_data data = {0};
+    ls_dataset data = {0};
     int64_t lengths[LS_OPTION_REALS_MOST], longest = 0;
     ls_perplexity *rows = NULL;
     size_t count = (size_t)about->lengths.count;

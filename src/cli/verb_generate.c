@@ -46,8 +46,8 @@ static ls_status stream_text(ls_cli *cli, ls_trained *trained, const generate_ke
     ls_status status = LS_ENOMEM;
     if (logits == NULL) goto fail;
     LS_TRY_GOTO(ls_cli_print(cli, about->prompt, strlen(about->prompt)));
-    LS_TRY_GOTO(ls_stream_new(trained->model, 1, count + about->tokens,
-                              ls_min(count, 512), &stream));
+    LS_TRY_GOTO(
+        ls_stream_new(trained->model, 1, count + about->tokens, ls_min(count, 512), &stream));
     LS_TRY_GOTO(ls_stream_logits(stream, prompt->at, count, count, logits));
     for (int64_t i = 0; i < about->tokens && *ls_cli_stop() == 0; i++) {
         /* ids beyond the tokenizer's, where the model's vocabulary is padded, mean nothing */
@@ -90,7 +90,8 @@ static const ls_section sections[] = {{"", &key_table}, {0}};
 const ls_verb ls_verb_generate = {
     .name = "generate",
     .summary = "Write text with a trained model",
-    .usage = "RUN|CHECKPOINT [prompt=TEXT] [tokens=N] [extend=NAME extend.KEY=VALUE] [key=value ...]",
+    .usage =
+        "RUN|CHECKPOINT [prompt=TEXT] [tokens=N] [extend=NAME extend.KEY=VALUE] [key=value ...]",
     .about = "The prompt and what follows it go to the standard output as they are made. The same\n"
              "seed gives the same text.\n",
     .sections = sections,

@@ -12,9 +12,9 @@ json_t *ls_inspect_options(const ls_option_table *table) {
     for (size_t i = 0; i < table->count; i++) {
         const ls_option *option = &table->options[i];
         static const char *const types[] = {"int", "real", "bool", "choice", "text", "reals"};
-        json_t *row = json_pack("{s:s, s:s, s:s, s:s}", "key", option->key, "type",
-                                types[option->type], "default", option->fallback, "help",
-                                option->help);
+        json_t *row =
+            json_pack("{s:s, s:s, s:s, s:s}", "key", option->key, "type", types[option->type],
+                      "default", option->fallback, "help", option->help);
         if (option->choices != NULL)
             json_object_set_new(row, "choices", json_string(option->choices));
         else if (option->high > option->low)
@@ -80,8 +80,8 @@ static json_t *extensions(void) {
         const ls_extension_type *type = ls_extension_types[i];
         json_t *needs = trait_names(type->needs, position_traits, 6);
         if (type->causal) json_array_append_new(needs, json_string("causal only"));
-        json_array_append_new(
-            list, entry(type->name, type->summary, type->paper, needs, &type->options));
+        json_array_append_new(list,
+                              entry(type->name, type->summary, type->paper, needs, &type->options));
     }
     return list;
 }
@@ -181,7 +181,8 @@ static ls_status run(ls_cli *cli) {
 const ls_verb ls_verb_inspect = {
     .name = "inspect",
     .summary = "List what there is to choose from, or tell what a run or a file holds",
-    .usage = "mixers|positions|extensions|presets|tasks|operations|FOLDER|FILE.safetensors [--json]",
+    .usage =
+        "mixers|positions|extensions|presets|tasks|operations|FOLDER|FILE.safetensors [--json]",
     .about = "With a run folder: its settings, its checkpoints and whether each is intact. With a\n"
              "file: its tensors with types and shapes.\n",
     .run = run,

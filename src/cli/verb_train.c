@@ -40,7 +40,7 @@ typedef struct training {
     ls_data_settings data_settings;
     ls_train_settings train;
     ls_model_config config;
-    ls_data data;
+    ls_dataset data;
     ls_model *model;
     ls_loader *loader;
     ls_text yaml; /* config.yaml */
@@ -82,7 +82,9 @@ static ls_status open_data(training *run) {
     LS_TRY(ls_data_open(ctx, &run->data_settings, cache, &run->data));
     int64_t has = ls_tokenizer_vocabulary(run->data.tokenizer);
     if (run->config.model.vocabulary != 0 && run->config.model.vocabulary < has)
-        return LS_FAIL(ctx, LS_EUSE, "model.vocabulary=%" PRId64 " is too small: the tokenizer has %" PRId64 " ids",
+        return LS_FAIL(ctx, LS_EUSE,
+                       "model.vocabulary=%" PRId64 " is too small: the tokenizer has %" PRId64
+                       " ids",
                        run->config.model.vocabulary, has);
     if (run->config.model.vocabulary == 0) {
         ls_model_config_clear(ctx, &run->config);
@@ -195,16 +197,17 @@ static ls_status run_train(ls_cli *cli) {
 }
 
 static const ls_section sections[] = {
-    {"", &key_table},           {"model", &preset_table},    {"model", &ls_model_options},
+    {"", &key_table},           {"model", &preset_table},     {"model", &ls_model_options},
     {"data", &ls_data_options}, {"train", &ls_train_options}, {0}};
 const ls_verb ls_verb_train = {
     .name = "train",
     .summary = "Train a model, or go on with a run that was cut",
     .usage = "[RECIPE.yaml] [key=value ...]",
-    .about = "Without a recipe a small model is trained on the default corpus. The run folder gets\n"
-             "config.yaml (all settings), env.json, metrics and checkpoints. The same command on\n"
-             "an existing folder continues it; other settings are refused. SIGTERM, SIGINT and\n"
-             "SIGUSR1 end the run after a checkpoint (exit code 75); a second SIGINT at once.\n",
+    .about =
+        "Without a recipe a small model is trained on the default corpus. The run folder gets\n"
+        "config.yaml (all settings), env.json, metrics and checkpoints. The same command on\n"
+        "an existing folder continues it; other settings are refused. SIGTERM, SIGINT and\n"
+        "SIGUSR1 end the run after a checkpoint (exit code 75); a second SIGINT at once.\n",
     .sections = sections,
     .model_keys = true,
     .recipe = true,

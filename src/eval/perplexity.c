@@ -104,7 +104,8 @@ static ls_status measure_length(ls_model *model, const ls_token_file *file,
     if (b.inputs == NULL || b.targets == NULL || b.loss == NULL || b.begins == NULL) goto fail;
     LS_TRY_GOTO(ls_stream_new(model, batch, length, chunk, &stream));
     for (int64_t rows = 0, done = 0; done < pieces; done += rows) {
-        for (rows = 0; rows < batch && (begin = next_piece(&w)) >= 0; rows++) b.begins[rows] = begin;
+        for (rows = 0; rows < batch && (begin = next_piece(&w)) >= 0; rows++)
+            b.begins[rows] = begin;
         if (settings->stop != NULL && *settings->stop) {
             status = LS_FAIL(ctx, LS_ESTOP, "stopped at length %lld", (long long)length);
             goto fail;
@@ -142,7 +143,6 @@ ls_status ls_perplexity_measure(ls_model *model, const ls_token_file *file,
                        "tokens, and the longest has %lld",
                        (long long)longest, (long long)longest + 1, (long long)stretches.longest);
     for (size_t i = 0; i < settings->count; i++)
-        LS_TRY(
-            measure_length(model, file, settings, longest, settings->lengths[i], &out[i]));
+        LS_TRY(measure_length(model, file, settings, longest, settings->lengths[i], &out[i]));
     return LS_OK;
 }

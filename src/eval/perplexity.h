@@ -37,7 +37,8 @@ typedef struct ls_stretches {
 } ls_stretches;
 ls_stretches ls_perplexity_stretches(const ls_token_file *file, int64_t longest, int64_t tokens);
 
-/* Fills one row per length. LS_EINPUT where no document is long enough, saying how long they are. */
+/* Fills one row per length. LS_EINPUT where no document is long enough, saying how long they are.
+ */
 ls_status ls_perplexity_measure(ls_model *model, const ls_token_file *file,
                                 const ls_perplexity_settings *settings, ls_perplexity *out);
 
