@@ -1,4 +1,4 @@
-/* Kernels on bf16 pairs: AMX tiles for bf16 and for f32, and AVX-512 BF16 for bf16.
+/* Kernels on AMX tiles, for bf16 and for f32.
  *
  * A step of k is 32 elements. A panel holds, for each step, 2 tiles of 16 lines of 64 bytes: in
  * A's panel a line is a row's 32 elements; in B's it is a pair of k, its two elements beside each
@@ -26,7 +26,7 @@ enum {
 };
 
 static inline __mmask16 first_lanes(int64_t count) {
-    return count >= 16 ? 0xffff : count <= 0 ? 0 : (__mmask16)((1u << count) - 1);
+    return (__mmask16)(count >= 16 ? 0xffffu : count <= 0 ? 0u : (1u << count) - 1u);
 }
 
 static inline __m512i widen_bf16(__m256i halves) {
@@ -248,59 +248,25 @@ static void multiply_amx3(int64_t k, const void *a, const void *b, float *tile) 
     multiply_tiles(3, k, a, b, tile);
 }
 
-/* The same panels without AMX: 8 rows of sums at a time. */
-static void multiply_dpbf16(int64_t k, const void *panel_a, const void *panel_b, float *tile) {
-    enum { ROWS = 8 };
-    for (int row = 0; row < PANEL; row += ROWS) {
-        const char *a = (const char *)panel_a + row * 64, *b = panel_b;
-        __m512 sum[ROWS][2];
-        LS_GEMM_UNROLL
-        for (int i = 0; i < ROWS; i++) sum[i][0] = sum[i][1] = _mm512_setzero_ps();
-        for (int64_t done = 0; done < k; done += STEP) {
-            for (int pair = 0; pair < TILE; pair++) {
-                __m512bh b0 = (__m512bh)_mm512_load_si512(b + pair * 64);
-                __m512bh b1 = (__m512bh)_mm512_load_si512(b + TILE_BYTES + pair * 64);
-                LS_GEMM_UNROLL
-                for (int i = 0; i < ROWS; i++) {
-                    int word;
-                    memcpy(&word, a + i * 64 + pair * 4, sizeof word);
-                    __m512bh both = (__m512bh)_mm512_set1_epi32(word);
-                    sum[i][0] = _mm512_dpbf16_ps(sum[i][0], both, b0);
-                    sum[i][1] = _mm512_dpbf16_ps(sum[i][1], both, b1);
-                }
-            }
-            a += 2 * TILE_BYTES;
-            b += 2 * TILE_BYTES;
-        }
-        LS_GEMM_UNROLL
-        for (int i = 0; i < ROWS; i++) {
-            _mm512_store_ps(tile + (row + i) * PANEL, sum[i][0]);
-            _mm512_store_ps(tile + (row + i) * PANEL + TILE, sum[i][1]);
-        }
-    }
-}
-
 #define PANELS(planes)                                                                             \
     .rows = PANEL, .columns = PANEL, .k_step = STEP, .element_bytes = (planes) * sizeof(ls_bf16),  \
     .column_block = 1536, .pack_a = pack_a##planes, .pack_b = pack_b##planes
 
-const ls_gemm_kernel ls_gemm_dpbf16 = {
-    .name = "avx512-bf16", PANELS(1), .k_block = 512, .multiply = multiply_dpbf16};
 const ls_gemm_kernel ls_gemm_amx_bf16 = {.name = "amx-bf16",
                                          PANELS(1),
-                                         .k_block = 512,
+                                         .k_block = 1024,
                                          .multiply = multiply_amx1,
                                          .begin = begin_tiles,
                                          .end = end_tiles};
 const ls_gemm_kernel ls_gemm_amx_split2 = {.name = "amx-f32-split2",
                                            PANELS(2),
-                                           .k_block = 256,
+                                           .k_block = 768,
                                            .multiply = multiply_amx2,
                                            .begin = begin_tiles,
                                            .end = end_tiles};
 const ls_gemm_kernel ls_gemm_amx_split3 = {.name = "amx-f32-split3",
                                            PANELS(3),
-                                           .k_block = 256,
+                                           .k_block = 768,
                                            .multiply = multiply_amx3,
                                            .begin = begin_tiles,
                                            .end = end_tiles};

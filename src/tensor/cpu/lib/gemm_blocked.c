@@ -22,6 +22,7 @@ enum {
 
 typedef struct blocking {
     int64_t columns, k, rows, span; /* sizes of the blocks */
+    int buffers;                    /* for B's block */
     bool aside;                     /* sums are kept in the workspace between blocks of k */
     size_t b_bytes, a_bytes, sums_bytes;
 } blocking;
@@ -68,6 +69,7 @@ static blocking plan(const ls_gemm_kernel *kernel, const ls_gemm *g, int threads
     s.rows = even_block(rows,
                         ls_gemm_least(ROW_BLOCK, ls_gemm_pieces(rows, threads * PIECES_PER_THREAD)),
                         kernel->rows);
+    s.buffers = g->k > s.k || g->n > s.columns || g->m > s.span ? 2 : 1;
     s.b_bytes = aligned((size_t)(s.columns * s.k) * kernel->element_bytes);
     s.a_bytes = aligned((size_t)(s.rows * s.k) * kernel->element_bytes);
     s.sums_bytes = s.aside ? aligned((size_t)(s.span * s.columns) * sizeof(float)) : 0;
@@ -76,7 +78,7 @@ static blocking plan(const ls_gemm_kernel *kernel, const ls_gemm *g, int threads
 
 size_t ls_gemm_blocked_workspace(const ls_gemm_kernel *kernel, const ls_gemm *g, int threads) {
     blocking s = plan(kernel, g, threads);
-    return s.b_bytes + (size_t)threads * s.a_bytes + s.sums_bytes;
+    return (size_t)s.buffers * s.b_bytes + (size_t)threads * s.a_bytes + s.sums_bytes;
 }
 
 static inline void finish_row(const float *tile, const float *sums_in, const float *bias, bool add,
@@ -133,6 +135,21 @@ static void finish_tile(const product *p, const float *tile, const finish *f, in
     }
 }
 
+/* Ask for the tile's lines of C while it is being multiplied: they are far apart, and to wait for
+ * each costs as much as the product. */
+static void fetch_tile(const product *p, const finish *f, int64_t row, int64_t column,
+                       int64_t local_row, int64_t local_column, int64_t rows, int64_t columns) {
+    const ls_gemm *g = p->g;
+    bool kept = f->sums_out != NULL;
+    size_t size = kept ? sizeof(float) : ls_dtype_size(g->c_type);
+    int64_t stride = kept ? p->blocks.columns : g->c_stride;
+    const char *line = kept ? (const char *)(f->sums_out + local_row * stride + local_column)
+                            : (const char *)g->c + (size_t)(row * stride + column) * size;
+    for (int64_t i = 0; i < rows; i++, line += (size_t)stride * size)
+        for (size_t offset = 0; offset < (size_t)columns * size; offset += 64)
+            __builtin_prefetch(line + offset, 1);
+}
+
 static int64_t take_ticket(product *p) {
     return __atomic_fetch_add(&p->next_ticket, 1, __ATOMIC_RELAXED);
 }
@@ -145,6 +162,7 @@ static void wait_for_all(const product *p) {
 
 typedef struct region {
     int64_t column, columns, row, rows, k, k_count;
+    char *packed_b;
 } region;
 
 static size_t panel_bytes(const product *p, int64_t width, int64_t k_count) {
@@ -163,12 +181,14 @@ static void multiply_rows(const product *p, const region *r, int64_t row, int64_
         kernel->pack_a(&p->a, row + i, r->k, r->k_count,
                        packed_a + (size_t)(i / kernel->rows) * a_panel);
     for (int64_t j = 0; j < r->columns; j += kernel->columns) {
-        const char *b = p->packed_b + (size_t)(j / kernel->columns) * b_panel;
+        const char *b = r->packed_b + (size_t)(j / kernel->columns) * b_panel;
         for (int64_t i = 0; i < rows; i += kernel->rows) {
+            int64_t tile_rows = ls_gemm_least(kernel->rows, rows - i);
+            int64_t tile_columns = ls_gemm_least(kernel->columns, r->columns - j);
+            fetch_tile(p, f, row + i, r->column + j, row + i - r->row, j, tile_rows, tile_columns);
             kernel->multiply(k_padded, packed_a + (size_t)(i / kernel->rows) * a_panel, b, tile);
-            finish_tile(p, tile, f, row + i, r->column + j, row + i - r->row, j,
-                        ls_gemm_least(kernel->rows, rows - i),
-                        ls_gemm_least(kernel->columns, r->columns - j));
+            finish_tile(p, tile, f, row + i, r->column + j, row + i - r->row, j, tile_rows,
+                        tile_columns);
         }
     }
 }
@@ -182,7 +202,7 @@ static void multiply_region(product *p, const region *r, int64_t *first, int64_t
     for (; *ticket < *first + panels; *ticket = take_ticket(p)) {
         int64_t i = *ticket - *first;
         kernel->pack_b(&p->b, r->column + i * kernel->columns, r->k, r->k_count,
-                       p->packed_b + (size_t)i * b_panel);
+                       r->packed_b + (size_t)i * b_panel);
     }
     *first += panels;
     wait_for_all(p);
@@ -202,7 +222,6 @@ static void multiply_region(product *p, const region *r, int64_t *first, int64_t
                       packed_a);
     }
     *first += blocks;
-    wait_for_all(p);
 }
 
 static void work(product *p, int thread) {
@@ -210,16 +229,22 @@ static void work(product *p, int thread) {
     const blocking *s = &p->blocks;
     char *packed_a = p->packed_a + (size_t)thread * s->a_bytes;
     int64_t first = 0, ticket = take_ticket(p);
+    int buffer = 0;
     if (p->kernel->begin) p->kernel->begin();
     for (int64_t column = 0; column < g->n; column += s->columns)
         for (int64_t row = 0; row < g->m; row += s->span) {
             int64_t k = 0;
             do { /* an empty k still writes C */
-                region r = {column, ls_gemm_least(s->columns, g->n - column),
-                            row,    ls_gemm_least(s->span, g->m - row),
-                            k,      ls_gemm_least(s->k, g->k - k)};
+                region r = {column,
+                            ls_gemm_least(s->columns, g->n - column),
+                            row,
+                            ls_gemm_least(s->span, g->m - row),
+                            k,
+                            ls_gemm_least(s->k, g->k - k),
+                            p->packed_b + (size_t)buffer * s->b_bytes};
                 multiply_region(p, &r, &first, &ticket, packed_a);
                 k += s->k;
+                buffer = (buffer + 1) % s->buffers;
             } while (k < g->k);
         }
     if (p->kernel->end) p->kernel->end();
@@ -245,7 +270,7 @@ void ls_gemm_blocked_run(const ls_gemm_kernel *kernel, const ls_gemm *g, int thr
                  .threads = threads};
     p.sums = workspace;
     p.packed_b = (char *)workspace + p.blocks.sums_bytes;
-    p.packed_a = p.packed_b + p.blocks.b_bytes;
+    p.packed_a = p.packed_b + (size_t)p.blocks.buffers * p.blocks.b_bytes;
     if (threads == 1) {
         work(&p, 0);
         return;

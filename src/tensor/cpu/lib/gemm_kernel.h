@@ -13,7 +13,6 @@ typedef enum ls_gemm_backend {
     LS_GEMM_REFERENCE, /* f64 */
     LS_GEMM_FEW_ROWS,
     LS_GEMM_VECTOR,
-    LS_GEMM_DPBF16,
     LS_GEMM_AMX,
     LS_GEMM_AMX_SPLIT2, /* f32 to about 16 bits: never chosen, to be measured against */
     LS_GEMM_ONEDNN,
@@ -57,12 +56,10 @@ typedef struct ls_gemm_kernel {
 } ls_gemm_kernel;
 
 #define ls_gemm_vector LS_ISA_SYMBOL(ls__gemm_vector)
-#define ls_gemm_dpbf16 LS_ISA_SYMBOL(ls__gemm_dpbf16)
 #define ls_gemm_amx_bf16 LS_ISA_SYMBOL(ls__gemm_amx_bf16)
 #define ls_gemm_amx_split2 LS_ISA_SYMBOL(ls__gemm_amx_split2)
 #define ls_gemm_amx_split3 LS_ISA_SYMBOL(ls__gemm_amx_split3)
 extern const ls_gemm_kernel ls_gemm_vector;     /* f32 and bf16, every machine */
-extern const ls_gemm_kernel ls_gemm_dpbf16;     /* bf16, AVX-512 BF16 */
 extern const ls_gemm_kernel ls_gemm_amx_bf16;   /* bf16, AMX */
 extern const ls_gemm_kernel ls_gemm_amx_split2; /* f32 to about 16 bits, AMX */
 extern const ls_gemm_kernel ls_gemm_amx_split3; /* f32, AMX */
