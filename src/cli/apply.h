@@ -25,10 +25,13 @@ ls_status ls_apply_position(ls_cli *cli, const ls_apply_keys *keys);
 /* What a comparison found, row by row. */
 typedef struct ls_comparison {
     json_t *rows;
-    bool beyond; /* a tolerance was exceeded */
+    bool beyond;    /* a tolerance was exceeded */
+    double largest; /* value of all references: see ls_compare */
 } ls_comparison;
 /* Compares computed values with a tensor of a file: the largest difference over the largest
- * reference value; a value that is no number is infinitely wrong. */
+ * reference value; a value that is no number is infinitely wrong. A reference that is nothing but
+ * rounding (a gradient that vanishes in exact arithmetic) is measured against the largest value of
+ * all references. */
 ls_status ls_compare(ls_ctx *ctx, ls_comparison *comparison, const char *name,
                      const double *computed, const ls_safetensor *reference, double tolerance);
 /* Prints the rows (or JSON) and releases them; LS_EBAR where one is beyond its tolerance. */

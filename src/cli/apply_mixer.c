@@ -1,4 +1,5 @@
 /* One mixer alone: its weights by any of their names, forward whole and in chunks, gradients. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -310,9 +311,22 @@ static ls_status compare_gradient(applied *a, ls_comparison *comparison,
     return status;
 }
 
+static ls_status find_largest(applied *a, double *out) {
+    *out = 0;
+    for (size_t i = 0; i < a->input.count; i++) {
+        double *values;
+        if (strncmp(a->input.items[i].name, "grad.", strlen("grad.")) != 0) continue;
+        LS_TRY(ls_stored_values(a->ctx, &a->input.items[i], &values));
+        for (int64_t j = 0; j < a->input.items[i].count; j++) *out = fmax(*out, fabs(values[j]));
+        ls_free(a->ctx, values);
+    }
+    return LS_OK;
+}
+
 static ls_status compare_all(applied *a, ls_comparison *comparison) {
     const ls_apply_keys *keys = a->keys;
     int64_t cuts[LS_OPTION_REALS_MOST];
+    LS_TRY(find_largest(a, &comparison->largest));
     LS_TRY(compare_rows(a, comparison, "out.y", "out.y", a->y, keys->tol));
     if (ls_safetensors_find(&a->input, "out.stream") != NULL) {
         LS_TRY(run_cut(a, &(int64_t){1}, 1, a->y));
