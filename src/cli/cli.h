@@ -24,7 +24,7 @@ typedef struct ls_cli {
     ls_settings settings;     /* the recipe, overridden by the key=value words */
     const char *const *words; /* words that are neither settings nor flags */
     size_t word_count;
-    bool json, quiet, help;
+    bool json, quiet, help, recipe_read;
     bool live;      /* progress is one line that is written again and again */
     bool line_open; /* such a line stands on the terminal now */
     ls_common_settings common;

@@ -22,7 +22,7 @@ static const ls_option keys[] = {
     {"lengths", LS_OPTION_REALS, FIELD(lengths), "", 1, 1e9, NULL,
      "Lengths in tokens; empty: once, twice and four times the trained length."},
     {"tokens", LS_OPTION_INT, FIELD(tokens), "65536", 0, 1e15, NULL,
-     "Score documents until so many tokens are reached; 0: all."},
+     "Tokens to score, about; each document gives its share; 0: all."},
     {"batch", LS_OPTION_INT, FIELD(batch), "8", 1, 65536, NULL, "Pieces that go together."},
     {"chunk", LS_OPTION_INT, FIELD(chunk), "512", 1, 1 << 24, NULL,
      "Tokens of a piece that go at once; results do not depend on it, memory does."},
@@ -42,6 +42,7 @@ static ls_status open_data(ls_cli *cli, ls_trained *trained, ls_dataset *out) {
     LS_TRY(ls_path_join(ctx, tokenizer, sizeof tokenizer, trained->folder, "tokenizer"));
     if (ls_path_is_folder(tokenizer))
         LS_TRY(ls_options_set(ctx, &ls_data_options, "data.", "tokenizer", tokenizer, &settings));
+    LS_TRY(ls_cli_finish_settings(cli));
     LS_TRY(ls_cli_cache(cli, cache, sizeof cache));
     return ls_data_open(ctx, &settings, cache, out);
 }
@@ -87,7 +88,11 @@ static ls_status report(ls_cli *cli, ls_trained *trained, int64_t documents,
     ls_status status;
     LS_TRY_GOTO(ls_path_join(ctx, folder, sizeof folder, trained->folder, "eval"));
     LS_TRY_GOTO(ls_folder_make(ctx, folder));
-    LS_TRY_GOTO(ls_path_join(ctx, path, sizeof path, folder, "perplexity.json"));
+    if ((size_t)snprintf(path, sizeof path, "%s/perplexity%s%s.json", folder, extend ? "-" : "",
+                         extend ? extend : "") >= sizeof path) {
+        status = LS_FAIL(ctx, LS_EUSE, "the path %s is too long", folder);
+        goto fail;
+    }
     LS_TRY_GOTO(ls_json_write(ctx, path, json));
     if (cli->json) return ls_cli_print_json(cli, json);
     ls_text text = {0};
@@ -110,7 +115,6 @@ static ls_status measure(ls_cli *cli, ls_trained *trained, const eval_keys *abou
     for (size_t i = 0; i < count; i++) longest = ls_max(longest, lengths[i]);
     ls_status status;
     LS_TRY_GOTO(open_data(cli, trained, &data));
-    LS_TRY_GOTO(ls_cli_finish_settings(cli));
     rows = ls_new(ctx, count, sizeof *rows);
     if (rows == NULL) {
         status = LS_ENOMEM;
@@ -155,9 +159,10 @@ const ls_verb ls_verb_eval = {
     .name = "eval",
     .summary = "Measure perplexity at given lengths",
     .usage = "RUN|CHECKPOINT [lengths=256,512,1024] [extend=NAME extend.KEY=VALUE] [key=value ...]",
-    .about = "Every length cuts the same stretches of the test documents (those longer than the\n"
-             "largest length) into pieces that do not overlap; each piece starts from nothing.\n"
-             "Also written to eval/perplexity.json in the run folder.\n",
+    .about =
+        "Every length cuts the same stretches of the test documents (those longer than the\n"
+        "largest length) into pieces that do not overlap; each piece starts from nothing.\n"
+        "Also written to eval/perplexity.json (or perplexity-EXTENSION.json) in the run folder.\n",
     .sections = sections,
     .model_keys = true,
     .run = run,

@@ -9,17 +9,38 @@ static double now(void) {
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* Tokens of the document from its start that are inputs of whole pieces: its last token is only
- * ever a target. */
-static int64_t usable(ls_token_span span, int64_t longest) {
+/* Which part of each document is scored: its start, in whole pieces of the largest length, and of
+ * each about the same share of the wanted tokens. */
+typedef struct choice {
+    int64_t longest, wanted, each; /* each: most tokens of a document; 0: no limit */
+} choice;
+
+/* The last token of a document is only ever a target. */
+static int64_t whole_pieces(ls_token_span span, int64_t longest) {
     return span.count < 1 ? 0 : (span.count - 1) / longest * longest;
+}
+
+static choice choose(const ls_token_file *file, int64_t longest, int64_t wanted) {
+    choice out = {.longest = longest, .wanted = wanted};
+    int64_t documents = 0;
+    for (int64_t i = 0; i < ls_token_file_documents(file); i++)
+        documents += whole_pieces(ls_token_file_document(file, i), longest) > 0;
+    if (wanted > 0 && documents > 0)
+        out.each = ls_round_up(ls_ceil_div(wanted, documents), longest);
+    return out;
+}
+
+static int64_t stretch_of(const choice *chosen, ls_token_span span) {
+    int64_t whole = whole_pieces(span, chosen->longest);
+    return chosen->each > 0 ? ls_min(whole, chosen->each) : whole;
 }
 
 ls_stretches ls_perplexity_stretches(const ls_token_file *file, int64_t longest, int64_t tokens) {
     ls_stretches out = {0};
+    choice chosen = choose(file, longest, tokens);
     for (int64_t i = 0; i < ls_token_file_documents(file); i++) {
         ls_token_span span = ls_token_file_document(file, i);
-        int64_t here = usable(span, longest);
+        int64_t here = stretch_of(&chosen, span);
         out.longest = ls_max(out.longest, span.count);
         if (here == 0 || (tokens > 0 && out.tokens >= tokens)) continue;
         out.documents++;
@@ -31,7 +52,8 @@ ls_stretches ls_perplexity_stretches(const ls_token_file *file, int64_t longest,
 /* Walks over the pieces of one length, in the order of the file. */
 typedef struct walk {
     const ls_token_file *file;
-    int64_t longest, length, tokens;
+    choice chosen;
+    int64_t length;
     int64_t document, at; /* next piece: its document, and tokens from that document's start */
     int64_t taken;        /* tokens of the stretches before this document */
 } walk;
@@ -40,8 +62,8 @@ typedef struct walk {
 static int64_t next_piece(walk *w) {
     for (; w->document < ls_token_file_documents(w->file); w->document++, w->at = 0) {
         ls_token_span span = ls_token_file_document(w->file, w->document);
-        int64_t stretch = usable(span, w->longest);
-        if (stretch > 0 && w->tokens > 0 && w->taken >= w->tokens) return -1;
+        int64_t stretch = stretch_of(&w->chosen, span);
+        if (w->chosen.wanted > 0 && w->taken >= w->chosen.wanted) return -1;
         if (w->at + w->length <= stretch) {
             int64_t begin = span.begin + w->at;
             w->at += w->length;
@@ -90,7 +112,7 @@ static ls_status measure_length(ls_model *model, const ls_token_file *file,
                                 int64_t length, ls_perplexity *out) {
     ls_ctx *ctx = model->ctx;
     ls_stream *stream = NULL;
-    walk w = {.file = file, .longest = longest, .length = length, .tokens = settings->tokens};
+    walk w = {.file = file, .chosen = choose(file, longest, settings->tokens), .length = length};
     int64_t chunk = ls_min(settings->chunk, length);
     int64_t pieces = 0, begin;
     for (walk count = w; next_piece(&count) >= 0;) pieces++;

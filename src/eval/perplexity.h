@@ -1,7 +1,8 @@
 /* Perplexity at given lengths.
  *
  * Documents of more tokens than the largest length are cut, from their starts, into pieces of that
- * length; the rest of a document is left out. Every length then cuts the same stretches into pieces
+ * length; the rest of a document is left out, and where fewer tokens are wanted each document gives
+ * about the same number. Every length then cuts the same stretches into pieces
  * of its own, each of which starts from nothing: token j of a piece is predicted from the j tokens
  * before it in the piece (the first from the document's token just before, as input). Where the
  * lengths divide each other, each scores exactly the same tokens. Pieces go through the model in
@@ -17,7 +18,7 @@
 typedef struct ls_perplexity_settings {
     const int64_t *lengths;
     size_t count;
-    int64_t tokens; /* stop taking stretches once so many tokens are scored; 0: all */
+    int64_t tokens; /* to score, about; 0: all */
     int64_t batch, chunk;
     const volatile sig_atomic_t *stop; /* or NULL: not 0 ends the measurement */
 } ls_perplexity_settings;
