@@ -413,6 +413,33 @@ static void check_differences(const attention_case *shape) {
     drop(&plain);
 }
 
+/* The same bits for any number of threads, and for a sequence whatever its neighbours hold. */
+static void check_bits(const attention_case *shape, ls_dtype type) {
+    built one, other;
+    build(&one, shape, type, NULL, 1, true);
+    play(&one, shape);
+    for (int threads = 2; threads <= 3; threads++) {
+        build(&other, shape, type, NULL, threads, true);
+        play(&other, shape);
+        for (size_t i = 0; i < one.program->names.count; i++) {
+            const ls_named *a = one.program->names.at[i], *b = other.program->names.at[i];
+            size_t bytes = (size_t)ls_count(a->tensor) * ls_dtype_size(a->tensor->type);
+            assert_memory_equal(ls_data(a->tensor), ls_data(b->tensor), bytes);
+        }
+        drop(&other);
+    }
+    const ls_tensor *out = ls_program_find(one.program, "out");
+    ls_tensor *v = one.operand[0][LS_ATTENTION_V];
+    size_t bytes = (size_t)(ls_count(out) / shape->B) * ls_dtype_size(type);
+    void *before = malloc(bytes);
+    memcpy(before, ls_data(out), bytes);
+    for (int64_t i = ls_count(v) / shape->B; i < ls_count(v); i++) put(v, i, 100);
+    play(&one, shape);
+    assert_memory_equal(before, ls_data(out), bytes);
+    free(before);
+    drop(&one);
+}
+
 /* ---- the cases ---- */
 
 static const attention_case small[] = {
@@ -473,6 +500,22 @@ static const attention_case wide[] = {
     {"empty off by one", 1, 100, 100, 2, 2, 32, 32, .segments = 1, .with = VALID | OFF_BY_ONE,
      .window = 2},
 };
+/* Few queries at the end of many keys: the decoding kernel. Queries stand at start + row, keys too,
+ * so the mask is shifted: they see back to the first key as if the keys lay behind them. */
+static const attention_case few[] = {
+    {"few", 2, 3, 700, 4, 4, 64, 64, .segments = 1, .with = BOTH_WAYS},
+    {"few, one key head", 1, 1, 600, 6, 1, 64, 64, .segments = 1, .with = BOTH_WAYS},
+    {"few, window", 1, 4, 300, 2, 2, 32, 32, .segments = 1, .with = BOTH_WAYS, .window = 100},
+    {"few, biases", 1, 2, 300, 2, 1, 24, 40, .segments = 1,
+     .with = BOTH_WAYS | SLOPES | TABLE | RELATIVE},
+    {"few, segments", 1, 2, 280, 4, 2, 20, 12, .segments = 3,
+     .with = BOTH_WAYS | VALID | OFF_BY_ONE | GROUPED | TABLE},
+    {"few, decay", 1, 2, 300, 2, 1, 32, 32, .segments = 2, .with = BOTH_WAYS | DECAYS,
+     .start = 5000, .window = 200},
+    {"few, dilated", 1, 4, 300, 4, 2, 32, 32, .segments = 1, .with = BOTH_WAYS | DILATED,
+     .window = 40},
+    {"few, narrow", 1, 3, 300, 2, 2, 5, 3, .segments = 1, .with = BOTH_WAYS},
+};
 #define EACH(cases, shape)                                                                         \
     for (const attention_case *shape = cases; shape < cases + sizeof cases / sizeof cases[0];      \
          shape++)
@@ -481,6 +524,7 @@ static void reference_is_dense(void **state) {
     (void)state;
     EACH(small, shape) check_dense(shape);
     EACH(wide, shape) if (shape->T * shape->N < 12000) check_dense(shape);
+    EACH(few, shape) check_dense(shape);
 }
 
 static void gradients_are_slopes(void **state) {
@@ -492,7 +536,23 @@ static void fast_is_reference(void **state) {
     (void)state;
     EACH(small, shape) check_fast(shape, true);
     EACH(wide, shape) check_fast(shape, true);
+    EACH(few, shape) check_fast(shape, false);
     print_message("worst NMSE: f32 %g, bf16 %g\n", worst_f32, worst_bf16);
+}
+
+static void bits_stay(void **state) {
+    static const attention_case cases[] = {
+        {"bits", 2, 130, 130, 4, 2, 32, 32, .segments = 1, .with = TABLE | RELATIVE},
+        {"bits", 5, 70, 70, 2, 2, 32, 32, .segments = 1, .with = TABLE},
+        {"bits", 2, 3, 900, 4, 2, 32, 32, .segments = 1, .with = BOTH_WAYS},
+        {"bits", 1, 200, 200, 3, 1, 32, 32, .segments = 1, .with = 0},
+    };
+    (void)state;
+    EACH(cases, shape) {
+        check_bits(shape, LS_F64);
+        check_bits(shape, LS_F32);
+        check_bits(shape, LS_BF16);
+    }
 }
 
 int main(void) {
@@ -500,6 +560,7 @@ int main(void) {
         cmocka_unit_test(reference_is_dense),
         cmocka_unit_test(gradients_are_slopes),
         cmocka_unit_test(fast_is_reference),
+        cmocka_unit_test(bits_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
