@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "data/bpe.h"
 
-enum { CACHE_SLOTS = 1 << 14, CACHE_BYTES = 30, CACHE_IDS = 8, SHORT_WORD = 64 };
+enum { CACHE_SLOTS = 1 << 14, CACHE_BYTES = 30, CACHE_IDS = 8, CACHE_FROM = 4096, SHORT_WORD = 64 };
 
 typedef struct cache_entry {
     uint8_t length, count;
@@ -18,7 +18,7 @@ typedef struct cache_entry {
 struct ls_encoder {
     const ls_tokenizer *tokenizer;
     pcre2_match_data *match;
-    cache_entry *cache;
+    cache_entry *cache; /* made for the first text of CACHE_FROM bytes: prompts do without */
     int32_t *symbols, *before, *after; /* a long word as a linked list; symbol -1 is gone */
     size_t symbol_capacity;
     uint64_t *heap; /* merge number << 32 | place of its left half */
@@ -176,7 +176,7 @@ static ls_status encode_word(ls_ctx *ctx, void *user, const uint8_t *word, size_
     ls_encoder *e = user;
     if (length > SHORT_WORD) return merge_long(ctx, e, word, length);
     int32_t ids[SHORT_WORD];
-    if (length > CACHE_BYTES) {
+    if (e->cache == NULL || length > CACHE_BYTES) {
         size_t count = merge_short(e->tokenizer, word, length, ids);
         return ls_ids_append(ctx, e->out, ids, count);
     }
@@ -197,13 +197,8 @@ ls_status ls_encoder_new(ls_ctx *ctx, const ls_tokenizer *tokenizer, ls_encoder 
     *out = NULL;
     ls_encoder *encoder = ls_new(ctx, 1, sizeof *encoder);
     if (encoder == NULL) return LS_ENOMEM;
-    ls_status status = LS_OK;
     encoder->tokenizer = tokenizer;
-    if (tokenizer->bpe) {
-        encoder->cache = ls_new(ctx, CACHE_SLOTS, sizeof *encoder->cache);
-        status =
-            encoder->cache == NULL ? LS_ENOMEM : ls__bpe_match_new(ctx, tokenizer, &encoder->match);
-    }
+    ls_status status = tokenizer->bpe ? ls__bpe_match_new(ctx, tokenizer, &encoder->match) : LS_OK;
     if (status == LS_OK)
         *out = encoder;
     else
@@ -235,6 +230,10 @@ ls_status ls_encoder_encode(ls_ctx *ctx, ls_encoder *encoder, const char *text, 
     static const char end_text[] = LS_BPE_END_TEXT;
     const ls_tokenizer *t = encoder->tokenizer;
     if (!t->bpe) return encode_bytes(ctx, (const uint8_t *)text, length, out);
+    if (encoder->cache == NULL && length >= CACHE_FROM) {
+        encoder->cache = ls_new(ctx, CACHE_SLOTS, sizeof *encoder->cache);
+        if (encoder->cache == NULL) return LS_ENOMEM;
+    }
     encoder->out = out;
     while (length > 0) {
         const char *found = NULL;

@@ -31,8 +31,9 @@ typedef struct ls_document {
     bool test;     /* false until ls_corpus_split */
 } ls_document;
 
-/* Lists the files, reads none. `path` may be "default". LS_EINPUT, with a sentence that says what
- * to do, where there is nothing to read. The caller owns *out. */
+/* Lists the files; of those in a folder the beginnings are looked at. `path` may be "default".
+ * LS_EINPUT, with a sentence that says what to do, where there is nothing to read. The caller owns
+ * *out. */
 ls_status ls_corpus_open(ls_ctx *ctx, const char *path, ls_corpus_format format,
                          const char *text_key, ls_corpus **out);
 void ls_corpus_free(ls_ctx *ctx, ls_corpus *corpus);

@@ -126,7 +126,7 @@ static window end_to_end(const ls_loader *loader, int64_t epoch, int64_t row, in
     int64_t T = loader->settings.length;
     int64_t room = loader->tokens - 1 - first - loader->windows * T; /* targets to spare */
     if (room < 0) return (window){first, ls_max(loader->tokens - 1 - first, 0), 0, false};
-    int64_t free_places = ls_min(ls_min(room, ls_max(stretch - loader->windows * T, 0)), T - 1) + 1;
+    int64_t free_places = ls_min(room, ls_max(stretch - loader->windows * T, 0)) + 1;
     return (window){first + draw(loader, epoch, row, free_places) + k * T, T, 0, false};
 }
 
@@ -143,8 +143,7 @@ static window find_window(const ls_loader *loader, int64_t step, int64_t row) {
         w.fresh = k == 0;
         return w;
     }
-    /* the step counts rows in 128 bits: batches of a long run may pass 2^63 rows only in theory,
-     * but a hostile step must not overflow */
+    /* unsigned: a step beyond all reason wraps around */
     uint64_t position = (uint64_t)step * (uint64_t)s->batch + (uint64_t)row;
     uint64_t windows = (uint64_t)loader->windows;
     int64_t epoch = (int64_t)(position / windows);

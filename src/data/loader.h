@@ -6,8 +6,8 @@
  * number, and any rank may ask for its own rows of any step.
  *
  * shuffled: each epoch visits all windows once, in an order drawn by (seed, epoch).
- *   borders=false: the documents end to end, cut every T tokens from a place drawn each epoch; a
- *     last piece shorter than T waits for an epoch whose cut includes it.
+ *   borders=false: the documents end to end, cut every T tokens from a place drawn each epoch;
+ *     the fewer than 2 T tokens left over at the two ends are others in every epoch.
  *   borders=true: no window holds two documents. A document of at least T targets is covered by
  *     full windows, of which the last ends with the document and one more overlap is drawn each
  *     epoch; every target is scored exactly once per epoch. A shorter document is one window,

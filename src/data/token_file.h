@@ -55,11 +55,11 @@ ls_status ls_token_writer_add(ls_ctx *ctx, ls_token_writer *writer, const int32_
 ls_status ls_token_writer_finish(ls_ctx *ctx, ls_token_writer *writer);
 void ls_token_writer_free(ls_ctx *ctx, ls_token_writer *writer);
 
-typedef enum { LS_SPLIT_TRAIN, LS_SPLIT_TEST, LS_SPLIT_ALL } ls_split;
+typedef enum { LS_SPLIT_TRAIN, LS_SPLIT_TEST, LS_SPLIT_ALL } ls_token_side;
 
 /* Tokenises the documents of one side of a split corpus into a file. */
 ls_status ls_token_file_build(ls_ctx *ctx, ls_corpus *corpus, const ls_tokenizer *tokenizer,
-                              ls_split split, uint64_t key, const char *path);
+                              ls_token_side split, uint64_t key, const char *path);
 
 /* What `longshot data` prints about a file. */
 typedef struct ls_token_stats {

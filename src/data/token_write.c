@@ -161,7 +161,7 @@ void ls_token_writer_free(ls_ctx *ctx, ls_token_writer *writer) {
 }
 
 ls_status ls_token_file_build(ls_ctx *ctx, ls_corpus *corpus, const ls_tokenizer *tokenizer,
-                              ls_split split, uint64_t key, const char *path) {
+                              ls_token_side split, uint64_t key, const char *path) {
     ls_token_writer *writer = NULL;
     ls_encoder *encoder = NULL;
     ls_ids ids = {0};

@@ -25,12 +25,12 @@ ls_status ls_weights_put(ls_ctx *ctx, FILE *file, const char *path, const ls_par
         const ls_parameter *parameter = &store->items[i % store->count];
         const ls_weights_part *part = &parts[i / store->count];
         status = full_name(ctx, part->prefix, parameter->name, names[i]);
-        sources[i] = (ls_safetensor_source){
-            .name = names[i],
-            .type = store->master_type == LS_F64 ? LS_STORED_F64 : LS_STORED_F32,
-            .rank = parameter->rank,
-            .dim = parameter->dim,
-            .data = place_of(store, parameter, part->buffer)};
+        sources[i] = (ls_safetensor_source){.name = names[i],
+                                            .type = store->master_type == LS_F64 ? LS_STORED_F64
+                                                                                 : LS_STORED_F32,
+                                            .rank = parameter->rank,
+                                            .dim = parameter->dim,
+                                            .data = place_of(store, parameter, part->buffer)};
     }
     if (status == LS_OK)
         status = ls_safetensors_put(ctx, file, path, sources, all, metadata, metadata_count);
@@ -47,8 +47,7 @@ ls_status ls_weights_check(ls_ctx *ctx, const ls_safetensors *file, const char *
             char name[NAME_BYTES];
             LS_TRY(full_name(ctx, parts[p].prefix, parameter->name, name));
             const ls_safetensor *tensor = ls_safetensors_find(file, name);
-            if (tensor == NULL)
-                return LS_FAIL(ctx, LS_EINPUT, "%s has no tensor %s", path, name);
+            if (tensor == NULL) return LS_FAIL(ctx, LS_EINPUT, "%s has no tensor %s", path, name);
             bool same = tensor->rank == parameter->rank && tensor->type <= LS_STORED_F16;
             for (int d = 0; same && d < parameter->rank; d++)
                 same = tensor->dim[d] == parameter->dim[d];
@@ -68,8 +67,10 @@ void ls_weights_fill(const ls_safetensors *file, const ls_parameters *store,
             snprintf(name, sizeof name, "%s%s", parts[p].prefix, parameter->name);
             const ls_safetensor *tensor = ls_safetensors_find(file, name);
             void *to = place_of(store, parameter, parts[p].buffer);
-            if (store->master_type == LS_F64) ls_safetensor_f64(tensor, 0, parameter->count, to);
-            else ls_safetensor_f32(tensor, 0, parameter->count, to);
+            if (store->master_type == LS_F64)
+                ls_safetensor_f64(tensor, 0, parameter->count, to);
+            else
+                ls_safetensor_f32(tensor, 0, parameter->count, to);
         }
 }
 

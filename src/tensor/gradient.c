@@ -101,10 +101,10 @@ ls_tensor *ls_grad_of(const ls_tensor *output) {
 static ls_tensor *view_target(ls_program *p, ls_tensor *view) {
     ls_tensor *source = view->source;
     if (*view->assembled == NULL) {
-        ls_dtype type = source->role == LS_ROLE_PARAMETER ? ls_wide_type(p) : source->type;
-        ls_tensor *whole = ls_activation(p, type, source->rank, source->dim);
+        bool nested = source->source != NULL && source->grad == NULL && !source->taken;
+        ls_tensor *whole = ls_grad_target(p, source);
         if (whole == NULL) return NULL;
-        whole->port = source->port;
+        source->taken = nested; /* a view of a view: its gradient lies in place at once */
         *view->assembled = whole;
     }
     bool split = view->rank == source->rank && ls_count(view) != ls_count(source);
@@ -116,7 +116,7 @@ static ls_tensor *view_target(ls_program *p, ls_tensor *view) {
 
 ls_tensor *ls_grad_target(ls_program *p, ls_tensor *input) {
     if (ls_failed(p)) return NULL;
-    if (input->source != NULL && input->grad == NULL) return view_target(p, input);
+    if (input->source != NULL && input->grad == NULL && !input->taken) return view_target(p, input);
     ls_tensor *target =
         ls_activation(p, input->role == LS_ROLE_PARAMETER ? ls_wide_type(p) : input->type,
                       input->rank, input->dim);
@@ -141,6 +141,14 @@ void ls_grad_add(ls_program *p, ls_tensor *input, ls_tensor *gradient) {
             add_gradients(p, input->grad, gradient, input->grad);
         } else if (placed) {
             input->grad = gradient;
+            input->taken = false;
+            if (input->waiting != NULL) add_gradients(p, gradient, input->waiting, gradient);
+        } else if (input->taken) {
+            input->waiting =
+                input->waiting == NULL
+                    ? gradient
+                    : add_gradients(p, input->waiting, gradient,
+                                    ls_activation(p, input->type, input->rank, input->dim));
         } else {
             ls_tensor *target = view_target(p, input);
             if (target == NULL) return;

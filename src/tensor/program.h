@@ -41,6 +41,8 @@ typedef struct ls_tensor {
     struct ls_tensor *grad;       /* the gradient so far */
     struct ls_tensor **assembled; /* of a view: where it and its sisters keep the one gradient whose
                                      parts are theirs */
+    bool taken;                   /* a view's views write straight into its gradient's place */
+    struct ls_tensor *waiting;    /* what else came while the place was taken */
     struct ls_tensor *source;     /* of a view: the tensor it was made from */
     int port; /* number of the state port whose rows these are, also after a row-wise operation; -1
                */

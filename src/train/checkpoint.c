@@ -152,8 +152,7 @@ static ls_status write_folder(ls_ctx *ctx, const char *folder, const ls_checkpoi
     LS_TRY(ls_folder_remove(ctx, folder));
     LS_TRY(ls_folder_make(ctx, folder));
     json_t *list = json_array();
-    ls_status status =
-        list == NULL ? LS_FAIL(ctx, LS_ENOMEM, "no memory for a manifest") : LS_OK;
+    ls_status status = list == NULL ? LS_FAIL(ctx, LS_ENOMEM, "no memory for a manifest") : LS_OK;
     for (int i = 0; status == LS_OK && i < FILES; i++) {
         char path[PATH_BYTES], hash[17];
         size_t length = 0;
@@ -393,6 +392,11 @@ ls_status ls_checkpoint_find(ls_ctx *ctx, const char *folder, char *path, size_t
     *step = about.step;
     snprintf(name, sizeof name, "%s%08lld", prefix, (long long)about.step);
     return ls_path_join(ctx, path, bytes, folder, name);
+}
+
+ls_status ls_checkpoint_verify(ls_ctx *ctx, const char *folder, int64_t step) {
+    ls_checkpoint about;
+    return read_step(ctx, folder, step, NULL, &about);
 }
 
 ls_status ls_checkpoint_sweep(ls_ctx *ctx, const char *folder) {

@@ -41,8 +41,10 @@ static void remember(ls_guard_window *window, int64_t full, double value) {
 ls_guard_verdict ls_guard_judge(ls_guard *guard, double loss, double norm) {
     const ls_guard_settings *settings = &guard->settings;
     ls_guard_verdict verdict = LS_GUARD_ACCEPTED;
-    if (!isfinite(loss)) verdict = LS_GUARD_LOSS_NOT_FINITE;
-    else if (!isfinite(norm)) verdict = LS_GUARD_NORM_NOT_FINITE;
+    if (!isfinite(loss))
+        verdict = LS_GUARD_LOSS_NOT_FINITE;
+    else if (!isfinite(norm))
+        verdict = LS_GUARD_NORM_NOT_FINITE;
     else if (is_spike(&guard->loss, settings->window, settings->spread, loss))
         verdict = LS_GUARD_LOSS_SPIKE;
     else if (is_spike(&guard->norm, settings->window, settings->norm_spread, norm))
@@ -61,19 +63,23 @@ ls_guard_verdict ls_guard_judge(ls_guard *guard, double loss, double norm) {
 
 const char *ls_guard_reason(ls_guard_verdict verdict) {
     switch (verdict) {
-    case LS_GUARD_ACCEPTED: return "accepted";
-    case LS_GUARD_LOSS_NOT_FINITE: return "the loss is not finite";
-    case LS_GUARD_NORM_NOT_FINITE: return "the gradient is not finite";
-    case LS_GUARD_LOSS_SPIKE: return "the loss is a spike";
-    case LS_GUARD_NORM_SPIKE: return "the gradient norm is a spike";
+    case LS_GUARD_ACCEPTED:
+        return "accepted";
+    case LS_GUARD_LOSS_NOT_FINITE:
+        return "the loss is not finite";
+    case LS_GUARD_NORM_NOT_FINITE:
+        return "the gradient is not finite";
+    case LS_GUARD_LOSS_SPIKE:
+        return "the loss is a spike";
+    case LS_GUARD_NORM_SPIKE:
+        return "the gradient norm is a spike";
     }
     return "unknown";
 }
 
 bool ls_guard_exhausted(const ls_guard *guard) {
     if (guard->in_a_row == 0) return false;
-    return guard->settings.policy == LS_GUARD_STOP ||
-           guard->in_a_row >= guard->settings.rejections;
+    return guard->settings.policy == LS_GUARD_STOP || guard->in_a_row >= guard->settings.rejections;
 }
 
 /* Oldest first, so that the place in the ring need not be stored. */

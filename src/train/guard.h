@@ -18,8 +18,8 @@ enum { LS_GUARD_WINDOW_MOST = 1024 };
 
 typedef struct ls_guard_settings {
     ls_guard_policy policy;
-    int64_t window;    /* accepted steps that are remembered; none is a spike before half of them */
-    double spread;     /* of the loss; 0: spikes are let through */
+    int64_t window; /* accepted steps that are remembered; none is a spike before half of them */
+    double spread;  /* of the loss; 0: spikes are let through */
     double norm_spread; /* of the gradient norm; 0: let through */
     int64_t rejections; /* so many in a row end the run */
     double lower;       /* factor on the learning rate, at each rejection under LS_GUARD_LOWER */

@@ -122,8 +122,10 @@ fail:
 
 /* JSON has no word for what is not finite. */
 static const char *json_number(double value, char *out, size_t bytes) {
-    if (isfinite(value)) snprintf(out, bytes, "%.9g", value);
-    else snprintf(out, bytes, "null");
+    if (isfinite(value))
+        snprintf(out, bytes, "%.9g", value);
+    else
+        snprintf(out, bytes, "null");
     return out;
 }
 
@@ -137,10 +139,10 @@ ls_status ls_metrics_add(ls_ctx *ctx, ls_metrics *metrics, const ls_metrics_row 
         json_number(row->norm, norm, sizeof norm), (long long)row->tokens, (long long)row->rejected,
         row->seconds, row->tokens_per_second, row->peak_share);
     LS_TRY(ls_file_put(ctx, metrics->jsonl.file, metrics->jsonl.path, line, (size_t)length));
-    length = snprintf(line, sizeof line, "%lld,%.9g,%.9g,%.9g,%lld,%lld,%.3f,%.1f,%.4f\n",
-                      (long long)row->step, row->loss, row->rate, row->norm, (long long)row->tokens,
-                      (long long)row->rejected, row->seconds, row->tokens_per_second,
-                      row->peak_share);
+    length =
+        snprintf(line, sizeof line, "%lld,%.9g,%.9g,%.9g,%lld,%lld,%.3f,%.1f,%.4f\n",
+                 (long long)row->step, row->loss, row->rate, row->norm, (long long)row->tokens,
+                 (long long)row->rejected, row->seconds, row->tokens_per_second, row->peak_share);
     LS_TRY(ls_file_put(ctx, metrics->csv.file, metrics->csv.path, line, (size_t)length));
     const ls_scalar scalars[] = {{"train/loss", row->loss},
                                  {"train/lr", row->rate},
@@ -185,9 +187,12 @@ ls_status ls_metrics_close(ls_ctx *ctx, ls_metrics *metrics) {
 }
 
 static void short_number(double value, char *out, size_t bytes) {
-    if (value >= 1e6) snprintf(out, bytes, "%.2fM", value / 1e6);
-    else if (value >= 1e4) snprintf(out, bytes, "%.1fk", value / 1e3);
-    else snprintf(out, bytes, "%.0f", value);
+    if (value >= 1e6)
+        snprintf(out, bytes, "%.2fM", value / 1e6);
+    else if (value >= 1e4)
+        snprintf(out, bytes, "%.1fk", value / 1e3);
+    else
+        snprintf(out, bytes, "%.0f", value);
 }
 
 void ls_metrics_line(const ls_metrics_row *row, int64_t steps, double seconds_left, char *out,
@@ -198,9 +203,12 @@ void ls_metrics_line(const ls_metrics_row *row, int64_t steps, double seconds_le
         snprintf(share, sizeof share, "  %.0f%% of peak", 100 * row->peak_share);
     if (seconds_left >= 0) {
         long long s = (long long)(seconds_left + 0.5);
-        if (s >= 3600) snprintf(left, sizeof left, "  %lldh%02lldm left", s / 3600, s / 60 % 60);
-        else if (s >= 60) snprintf(left, sizeof left, "  %lldm%02llds left", s / 60, s % 60);
-        else snprintf(left, sizeof left, "  %llds left", s);
+        if (s >= 3600)
+            snprintf(left, sizeof left, "  %lldh%02lldm left", s / 3600, s / 60 % 60);
+        else if (s >= 60)
+            snprintf(left, sizeof left, "  %lldm%02llds left", s / 60, s % 60);
+        else
+            snprintf(left, sizeof left, "  %llds left", s);
     }
     snprintf(out, bytes, "step %lld/%lld  loss %.4f  lr %.2e  norm %.2f  %s tokens/s%s%s",
              (long long)row->step, (long long)steps, row->loss, row->rate, row->norm, speed, share,

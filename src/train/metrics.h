@@ -7,12 +7,12 @@
 #include "base/file.h"
 
 typedef struct ls_metrics_row {
-    int64_t step;              /* steps done, this one included */
-    double loss, rate, norm;   /* of this step */
-    int64_t tokens, rejected;  /* since the run began */
-    double seconds;            /* since the run began, without the pauses between its parts */
-    double tokens_per_second;  /* since the last row */
-    double peak_share;         /* of the machine's measured peak; 0: not known */
+    int64_t step;             /* steps done, this one included */
+    double loss, rate, norm;  /* of this step */
+    int64_t tokens, rejected; /* since the run began */
+    double seconds;           /* since the run began, without the pauses between its parts */
+    double tokens_per_second; /* since the last row */
+    double peak_share;        /* of the machine's measured peak; 0: not known */
 } ls_metrics_row;
 
 typedef struct ls_metrics ls_metrics;

@@ -11,30 +11,23 @@
 #include <sys/syscall.h>
 #endif
 
-typedef struct machine {
-    bool amx;    /* present, and the operating system lets us use it */
-    bool dpbf16; /* AVX-512 BF16 */
-} machine;
+/* Whether the processor has AMX for bf16, and the operating system lets us use it. */
+static bool amx_usable;
+static pthread_once_t amx_known = PTHREAD_ONCE_INIT;
 
-static machine this_machine;
-static pthread_once_t machine_known = PTHREAD_ONCE_INIT;
-
-static void look_at_machine(void) {
+static void look_for_amx(void) {
 #if LS_ISA_avx512 && defined(__linux__)
     enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 }; /* arch_prctl; see Linux' xstate docs */
     unsigned a, b, c, d;
-    if (__get_cpuid_count(7, 1, &a, &b, &c, &d)) this_machine.dpbf16 = a >> 5 & 1;
-    if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
-        bool bf16_tiles = d >> 22 & 1, tiles = d >> 24 & 1;
-        this_machine.amx = bf16_tiles && tiles && this_machine.dpbf16 &&
-                           syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
-    }
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return;
+    bool bf16_tiles = d >> 22 & 1, tiles = d >> 24 & 1;
+    amx_usable = bf16_tiles && tiles && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
 #endif
 }
 
-static machine known_machine(void) {
-    pthread_once(&machine_known, look_at_machine);
-    return this_machine;
+static bool has_amx(void) {
+    pthread_once(&amx_known, look_for_amx);
+    return amx_usable;
 }
 
 /* The f64 reference is plain loops, each product rounded before it is added. */
@@ -76,7 +69,6 @@ static bool all_bf16(const ls_gemm *g) {
 static const ls_gemm_kernel *kernel_of(ls_gemm_backend backend, bool bf16) {
     if (backend == LS_GEMM_VECTOR) return &ls_gemm_vector;
 #if LS_ISA_avx512
-    if (backend == LS_GEMM_DPBF16 && bf16) return &ls_gemm_dpbf16;
     if (backend == LS_GEMM_AMX) return bf16 ? &ls_gemm_amx_bf16 : &ls_gemm_amx_split3;
     if (backend == LS_GEMM_AMX_SPLIT2 && !bf16) return &ls_gemm_amx_split2;
 #else
@@ -85,27 +77,22 @@ static const ls_gemm_kernel *kernel_of(ls_gemm_backend backend, bool bf16) {
     return NULL;
 }
 
-static ls_gemm_backend best(bool bf16) {
-    machine here = known_machine();
-    if (here.amx) return LS_GEMM_AMX;
-    if (here.dpbf16 && bf16) return LS_GEMM_DPBF16;
-    return LS_GEMM_VECTOR;
+static ls_gemm_backend best(void) {
+    return has_amx() ? LS_GEMM_AMX : LS_GEMM_VECTOR;
 }
 
 static ls_gemm_backend choose(const ls_gemm *g) {
     if (g->a.type == LS_F64) return LS_GEMM_REFERENCE;
     if (g->m < LS_GEMM_FEW) return LS_GEMM_FEW_ROWS;
-    return best(all_bf16(g));
+    return best();
 }
 
 bool ls_gemm_supports(ls_gemm_backend backend, const ls_gemm *g) {
-    machine here = known_machine();
     if (backend == LS_GEMM_REFERENCE || g->a.type == LS_F64)
         return backend == LS_GEMM_REFERENCE && g->a.type == LS_F64;
     if (backend == LS_GEMM_FEW_ROWS) return g->m < LS_GEMM_FEW;
     if (backend == LS_GEMM_ONEDNN) return ls_gemm_onednn_supports(g);
-    if (backend == LS_GEMM_DPBF16 && !here.dpbf16) return false;
-    if ((backend == LS_GEMM_AMX || backend == LS_GEMM_AMX_SPLIT2) && !here.amx) return false;
+    if ((backend == LS_GEMM_AMX || backend == LS_GEMM_AMX_SPLIT2) && !has_amx()) return false;
     return kernel_of(backend, all_bf16(g)) != NULL;
 }
 
@@ -149,6 +136,6 @@ size_t ls_gemm_workspace(const ls_gemm *g, int threads) {
 
 const char *ls_gemm_backend_name(ls_dtype type) {
     if (type == LS_F64) return "reference";
-    ls_gemm_backend backend = best(type == LS_BF16);
+    ls_gemm_backend backend = best();
     return backend == LS_GEMM_ONEDNN ? "onednn" : kernel_of(backend, type == LS_BF16)->name;
 }

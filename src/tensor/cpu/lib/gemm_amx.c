@@ -1,4 +1,4 @@
-/* Kernels on bf16 pairs: AMX tiles for bf16 and for f32, and AVX-512 BF16 for bf16.
+/* Kernels on AMX tiles, for bf16 and for f32.
  *
  * A step of k is 32 elements. A panel holds, for each step, 2 tiles of 16 lines of 64 bytes: in
  * A's panel a line is a row's 32 elements; in B's it is a pair of k, its two elements beside each
@@ -26,7 +26,7 @@ enum {
 };
 
 static inline __mmask16 first_lanes(int64_t count) {
-    return count >= 16 ? 0xffff : count <= 0 ? 0 : (__mmask16)((1u << count) - 1);
+    return (__mmask16)(count >= 16 ? 0xffffu : count <= 0 ? 0u : (1u << count) - 1u);
 }
 
 static inline __m512i widen_bf16(__m256i halves) {
@@ -76,6 +76,7 @@ static inline void store_line(const ls_gemm_operand *x, ls_dtype type, int plane
     int64_t size = (int64_t)ls_dtype_size(type);
     if (x->along_k) {
         const char *from = x->data + (first + i) * x->stride + k * size;
+        __builtin_prefetch(from + 2 * STEP * size);
         if (i >= rows) k_count = 0;
         if (planes == 1) {
             __mmask32 lanes = (__mmask32)first_lanes(k_count) | (__mmask32)first_lanes(k_count - 16)
@@ -90,6 +91,8 @@ static inline void store_line(const ls_gemm_operand *x, ls_dtype type, int plane
     int64_t one = planes == 1 ? 2 * i : i, other = planes == 1 ? one + 1 : one + 16;
     const char *from = x->data + (k + one) * x->stride + first * size;
     const char *from_other = x->data + (k + other) * x->stride + first * size;
+    __builtin_prefetch(from + STEP * x->stride); /* no hardware follows steps this long */
+    __builtin_prefetch(from_other + STEP * x->stride);
     __mmask16 lanes = first_lanes(one < k_count ? rows : 0);
     __mmask16 lanes_other = first_lanes(other < k_count ? rows : 0);
     if (planes == 1)
@@ -131,29 +134,40 @@ static inline void transpose(char *tile) {
     }
 }
 
-/* Panel: [step][plane][2 tiles]. Lines come as they lie in memory; where the panel wants the other
- * direction the tiles are transposed. */
+/* One step of a panel: [plane][2 tiles]. Lines come as they lie in memory; where the panel wants
+ * the other direction the tiles are transposed. */
+static inline void pack_step(const ls_gemm_operand *x, ls_dtype type, int planes, bool pairs_of_k,
+                             int64_t first, int64_t k, int64_t k_count, char *panel) {
+    for (int t = 0; t < 2; t++) {
+        char *tile = panel + t * TILE_BYTES;
+        int64_t row = first + t * TILE;
+        for (int i = 0; i < TILE; i++)
+            store_line(x, type, planes, row, x->count - row, k, k_count, i, tile + i * 64);
+        if (pairs_of_k == x->along_k)
+            for (int p = 0; p < planes; p++) transpose(tile + p * 2 * TILE_BYTES);
+    }
+}
+
+/* [panel][step], visited in the order in which the operand lies in memory: to come back to a page
+ * later costs more than the packing. */
 static inline void pack(const ls_gemm_operand *x, ls_dtype type, int planes, bool pairs_of_k,
-                        int64_t first, int64_t k, int64_t k_count, char *panel) {
-    for (int64_t done = 0; done < k_count; done += STEP, panel += planes * 2 * TILE_BYTES)
-        for (int t = 0; t < 2; t++) {
-            char *tile = panel + t * TILE_BYTES;
-            int64_t row = first + t * TILE;
-            for (int i = 0; i < TILE; i++)
-                store_line(x, type, planes, row, x->count - row, k + done, k_count - done, i,
-                           tile + i * 64);
-            if (pairs_of_k == x->along_k)
-                for (int p = 0; p < planes; p++) transpose(tile + p * 2 * TILE_BYTES);
-        }
+                        int64_t first, int64_t panels, int64_t k, int64_t k_count, char *packed) {
+    int64_t steps = ls_gemm_pieces(k_count, STEP);
+    for (int64_t i = 0; i < panels * steps; i++) {
+        int64_t panel = x->along_k ? i / steps : i % panels;
+        int64_t step = x->along_k ? i % steps : i / panels;
+        pack_step(x, type, planes, pairs_of_k, first + panel * PANEL, k + step * STEP,
+                  k_count - step * STEP, packed + (panel * steps + step) * planes * 2 * TILE_BYTES);
+    }
 }
 
 #define DEFINE_PACK(name, planes, pairs_of_k)                                                      \
-    static void name(const ls_gemm_operand *x, int64_t first, int64_t k, int64_t k_count,          \
-                     void *panel) {                                                                \
+    static void name(const ls_gemm_operand *x, int64_t first, int64_t panels, int64_t k,           \
+                     int64_t k_count, void *packed) {                                              \
         if (x->type == LS_BF16)                                                                    \
-            pack(x, LS_BF16, planes, pairs_of_k, first, k, k_count, panel);                        \
+            pack(x, LS_BF16, planes, pairs_of_k, first, panels, k, k_count, packed);               \
         else                                                                                       \
-            pack(x, LS_F32, planes, pairs_of_k, first, k, k_count, panel);                         \
+            pack(x, LS_F32, planes, pairs_of_k, first, panels, k, k_count, packed);                \
     }
 DEFINE_PACK(pack_a1, 1, false)
 DEFINE_PACK(pack_b1, 1, true)
@@ -248,59 +262,25 @@ static void multiply_amx3(int64_t k, const void *a, const void *b, float *tile) 
     multiply_tiles(3, k, a, b, tile);
 }
 
-/* The same panels without AMX: 8 rows of sums at a time. */
-static void multiply_dpbf16(int64_t k, const void *panel_a, const void *panel_b, float *tile) {
-    enum { ROWS = 8 };
-    for (int row = 0; row < PANEL; row += ROWS) {
-        const char *a = (const char *)panel_a + row * 64, *b = panel_b;
-        __m512 sum[ROWS][2];
-        LS_GEMM_UNROLL
-        for (int i = 0; i < ROWS; i++) sum[i][0] = sum[i][1] = _mm512_setzero_ps();
-        for (int64_t done = 0; done < k; done += STEP) {
-            for (int pair = 0; pair < TILE; pair++) {
-                __m512bh b0 = (__m512bh)_mm512_load_si512(b + pair * 64);
-                __m512bh b1 = (__m512bh)_mm512_load_si512(b + TILE_BYTES + pair * 64);
-                LS_GEMM_UNROLL
-                for (int i = 0; i < ROWS; i++) {
-                    int word;
-                    memcpy(&word, a + i * 64 + pair * 4, sizeof word);
-                    __m512bh both = (__m512bh)_mm512_set1_epi32(word);
-                    sum[i][0] = _mm512_dpbf16_ps(sum[i][0], both, b0);
-                    sum[i][1] = _mm512_dpbf16_ps(sum[i][1], both, b1);
-                }
-            }
-            a += 2 * TILE_BYTES;
-            b += 2 * TILE_BYTES;
-        }
-        LS_GEMM_UNROLL
-        for (int i = 0; i < ROWS; i++) {
-            _mm512_store_ps(tile + (row + i) * PANEL, sum[i][0]);
-            _mm512_store_ps(tile + (row + i) * PANEL + TILE, sum[i][1]);
-        }
-    }
-}
-
 #define PANELS(planes)                                                                             \
     .rows = PANEL, .columns = PANEL, .k_step = STEP, .element_bytes = (planes) * sizeof(ls_bf16),  \
     .column_block = 1536, .pack_a = pack_a##planes, .pack_b = pack_b##planes
 
-const ls_gemm_kernel ls_gemm_dpbf16 = {
-    .name = "avx512-bf16", PANELS(1), .k_block = 512, .multiply = multiply_dpbf16};
 const ls_gemm_kernel ls_gemm_amx_bf16 = {.name = "amx-bf16",
                                          PANELS(1),
-                                         .k_block = 512,
+                                         .k_block = 1024,
                                          .multiply = multiply_amx1,
                                          .begin = begin_tiles,
                                          .end = end_tiles};
 const ls_gemm_kernel ls_gemm_amx_split2 = {.name = "amx-f32-split2",
                                            PANELS(2),
-                                           .k_block = 256,
+                                           .k_block = 768,
                                            .multiply = multiply_amx2,
                                            .begin = begin_tiles,
                                            .end = end_tiles};
 const ls_gemm_kernel ls_gemm_amx_split3 = {.name = "amx-f32-split3",
                                            PANELS(3),
-                                           .k_block = 256,
+                                           .k_block = 768,
                                            .multiply = multiply_amx3,
                                            .begin = begin_tiles,
                                            .end = end_tiles};

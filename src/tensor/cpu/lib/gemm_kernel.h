@@ -13,7 +13,6 @@ typedef enum ls_gemm_backend {
     LS_GEMM_REFERENCE, /* f64 */
     LS_GEMM_FEW_ROWS,
     LS_GEMM_VECTOR,
-    LS_GEMM_DPBF16,
     LS_GEMM_AMX,
     LS_GEMM_AMX_SPLIT2, /* f32 to about 16 bits: never chosen, to be measured against */
     LS_GEMM_ONEDNN,
@@ -37,6 +36,9 @@ typedef struct ls_gemm_operand {
     bool along_k; /* stored rows run along k (A as it is, B turned), or else across it */
 } ls_gemm_operand;
 
+typedef void ls_gemm_pack(const ls_gemm_operand *x, int64_t first, int64_t panels, int64_t k,
+                          int64_t k_count, void *packed);
+
 typedef struct ls_gemm_kernel {
     const char *name;
     int rows, columns;    /* of a tile of C */
@@ -44,11 +46,8 @@ typedef struct ls_gemm_kernel {
     int k_block;          /* longest packed k: what the caches hold */
     int column_block;     /* widest block of B packed at once */
     size_t element_bytes; /* of one packed element */
-    /* Pack the panel whose first row or column is `first`, elements k .. k + k_count. */
-    void (*pack_a)(const ls_gemm_operand *a, int64_t first, int64_t k, int64_t k_count,
-                   void *panel);
-    void (*pack_b)(const ls_gemm_operand *b, int64_t first, int64_t k, int64_t k_count,
-                   void *panel);
+    /* Pack `panels` panels, from row or column `first` on, elements k .. k + k_count. */
+    ls_gemm_pack *pack_a, *pack_b;
     /* tile [rows, columns] = the product of two panels of `k` (a multiple of k_step) elements. */
     void (*multiply)(int64_t k, const void *a, const void *b, float *tile);
     void (*begin)(
@@ -57,12 +56,10 @@ typedef struct ls_gemm_kernel {
 } ls_gemm_kernel;
 
 #define ls_gemm_vector LS_ISA_SYMBOL(ls__gemm_vector)
-#define ls_gemm_dpbf16 LS_ISA_SYMBOL(ls__gemm_dpbf16)
 #define ls_gemm_amx_bf16 LS_ISA_SYMBOL(ls__gemm_amx_bf16)
 #define ls_gemm_amx_split2 LS_ISA_SYMBOL(ls__gemm_amx_split2)
 #define ls_gemm_amx_split3 LS_ISA_SYMBOL(ls__gemm_amx_split3)
 extern const ls_gemm_kernel ls_gemm_vector;     /* f32 and bf16, every machine */
-extern const ls_gemm_kernel ls_gemm_dpbf16;     /* bf16, AVX-512 BF16 */
 extern const ls_gemm_kernel ls_gemm_amx_bf16;   /* bf16, AMX */
 extern const ls_gemm_kernel ls_gemm_amx_split2; /* f32 to about 16 bits, AMX */
 extern const ls_gemm_kernel ls_gemm_amx_split3; /* f32, AMX */

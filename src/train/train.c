@@ -1,0 +1,448 @@
+#include "train/train.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#include "train/checkpoint.h"
+
+enum { PATH_BYTES = 4096, CONFIG_MOST = 1 << 20, REJECTIONS_MOST = 1000 };
+
+/* A rejected step, for rejected.json. */
+typedef struct rejection {
+    int64_t step, batch;
+    double loss, norm;
+    ls_guard_verdict verdict;
+} rejection;
+
+typedef struct loop {
+    ls_ctx *ctx;
+    const ls_train_job *job;
+    const ls_train_settings *settings;
+    ls_optimizer *optimizer;
+    ls_guard guard;
+    ls_schedule schedule;
+    ls_metrics *metrics;
+    ls_state **carried;        /* one per part of the batch; NULL where nothing is carried */
+    int32_t *inputs, *targets; /* of one whole batch */
+    bool *fresh;
+    rejection *rejections; /* those in a row */
+    char checkpoints[PATH_BYTES];
+    uint64_t config_hash;
+    /* where the run is: what a checkpoint stores */
+    int64_t step, updates, batch, tokens;
+    double seconds; /* up to this call */
+    /* since this call began */
+    int64_t saved_step, rollbacks;
+    double started, loss;
+    int64_t first_step, logged_tokens;
+    double logged_at;
+} loop;
+
+static double clock_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* ---- beginning ---- */
+
+/* The first line in which two texts differ. */
+static void first_difference(const char *a, const char *b, char *line_a, char *line_b,
+                             size_t bytes) {
+    for (;;) {
+        size_t m = strcspn(a, "\n"), n = strcspn(b, "\n");
+        if (m != n || memcmp(a, b, m) != 0 || a[m] != b[n] || a[m] == '\0') {
+            snprintf(line_a, bytes, "%.*s", (int)m, a);
+            snprintf(line_b, bytes, "%.*s", (int)n, b);
+            return;
+        }
+        a += m + 1;
+        b += n + 1;
+    }
+}
+
+/* config.yaml is written once; a folder with another one is another run. */
+static ls_status settle_config(loop *l) {
+    char path[PATH_BYTES];
+    size_t length = strlen(l->job->config);
+    LS_TRY(ls_path_join(l->ctx, path, sizeof path, l->job->folder, "config.yaml"));
+    l->config_hash = ls_hash(l->job->config, length);
+    if (!ls_path_exists(path)) return ls_file_write(l->ctx, path, l->job->config, length);
+    ls_text stored = {0};
+    ls_status status = ls_file_read(l->ctx, path, CONFIG_MOST, &stored);
+    if (status == LS_OK &&
+        (stored.length != length || memcmp(stored.bytes, l->job->config, length))) {
+        char there[160], here[160];
+        first_difference(stored.bytes, l->job->config, there, here, sizeof there);
+        status =
+            LS_FAIL(l->ctx, LS_EUSE,
+                    "%s is the run of other settings: there `%s`, here `%s`; use another `out`",
+                    l->job->folder, there, here);
+    }
+    ls_text_clear(l->ctx, &stored);
+    return status;
+}
+
+static ls_status check_program(loop *l) {
+    static const char *const names[] = {"tokens", "targets", "weights", "loss"};
+    const ls_train_settings *s = l->settings;
+    for (int i = 0; i < 4; i++) {
+        const ls_tensor *tensor = ls_program_find(l->job->program, names[i]);
+        if (tensor == NULL || ls_count(tensor) * s->accumulate != s->batch * s->length ||
+            (i < 2) != (tensor->type == LS_I32))
+            return LS_FAIL(l->ctx, LS_EBUG, "the training program has no fitting `%s`", names[i]);
+    }
+    return LS_OK;
+}
+
+static ls_status make_buffers(loop *l) {
+    const ls_train_settings *s = l->settings;
+    size_t all = (size_t)(s->batch * s->length);
+    l->inputs = ls_new(l->ctx, all, sizeof *l->inputs);
+    l->targets = ls_new(l->ctx, all, sizeof *l->targets);
+    l->fresh = ls_new(l->ctx, (size_t)s->batch, sizeof *l->fresh);
+    l->rejections = ls_new(l->ctx, REJECTIONS_MOST, sizeof *l->rejections);
+    if (l->inputs == NULL || l->targets == NULL || l->fresh == NULL || l->rejections == NULL)
+        return LS_ENOMEM;
+    if (!ls_program_about(l->job->program)->streaming) return LS_OK;
+    l->carried = ls_new(l->ctx, (size_t)s->accumulate, sizeof(ls_state *));
+    if (l->carried == NULL) return LS_ENOMEM;
+    for (int64_t i = 0; i < s->accumulate; i++)
+        LS_TRY(ls_state_new(l->job->program, &l->carried[i]));
+    return LS_OK;
+}
+
+static void free_buffers(loop *l) {
+    ls_free(l->ctx, l->inputs);
+    ls_free(l->ctx, l->targets);
+    ls_free(l->ctx, l->fresh);
+    ls_free(l->ctx, l->rejections);
+    for (int64_t i = 0; l->carried != NULL && i < l->settings->accumulate; i++)
+        if (l->carried[i] != NULL) ls_state_free(l->ctx, l->carried[i]);
+    ls_free(l->ctx, l->carried);
+    ls_optimizer_free(l->ctx, l->optimizer);
+}
+
+/* ---- checkpoints ---- */
+
+/* Each carried state after its length, eight bytes little-endian. */
+static ls_status pack_memory(loop *l, ls_text *out) {
+    for (int64_t i = 0; l->carried != NULL && i < l->settings->accumulate; i++) {
+        ls_text one = {0};
+        ls_status status = ls_state_save(l->ctx, l->carried[i], &one);
+        uint8_t length[8];
+        for (int b = 0; b < 8; b++) length[b] = (uint8_t)((uint64_t)one.length >> 8 * b);
+        ls_text_append(l->ctx, out, length, sizeof length);
+        ls_text_append(l->ctx, out, one.bytes, one.length);
+        ls_text_clear(l->ctx, &one);
+        LS_TRY(status);
+    }
+    return ls_text_status(out);
+}
+
+static ls_status unpack_memory(loop *l, const ls_text *from) {
+    ls_reader in = {(const uint8_t *)from->bytes, from->length};
+    for (int64_t i = 0; l->carried != NULL && i < l->settings->accumulate; i++) {
+        uint64_t length;
+        const uint8_t *bytes;
+        if (!ls_reader_u64(&in, &length) || !ls_reader_take(&in, (size_t)length, &bytes))
+            return LS_FAIL(l->ctx, LS_EINPUT, "%s: the carried memories end too early",
+                           l->checkpoints);
+        LS_TRY(ls_state_load(l->ctx, l->carried[i], bytes, (size_t)length));
+    }
+    if (in.left != 0)
+        return LS_FAIL(l->ctx, LS_EINPUT, "%s: the carried memories are those of another run",
+                       l->checkpoints);
+    return LS_OK;
+}
+
+static ls_status save(loop *l) {
+    ls_checkpoint checkpoint = {.step = l->step, .config_hash = l->config_hash};
+    json_t *guard = NULL;
+    char identity[17];
+    snprintf(identity, sizeof identity, "%016llx", (unsigned long long)l->job->source.identity);
+    ls_status status = LS_OK;
+    if (l->metrics != NULL) LS_TRY(ls_metrics_sync(l->ctx, l->metrics));
+    LS_TRY(ls_guard_save(l->ctx, &l->guard, &guard));
+    checkpoint.state =
+        json_pack("{s:I,s:I,s:I,s:I,s:s,s:I,s:f,s:o}", "step", (json_int_t)l->step, "updates",
+                  (json_int_t)l->updates, "batch", (json_int_t)l->batch, "tokens",
+                  (json_int_t)l->tokens, "data", identity, "seed", (json_int_t)l->settings->seed,
+                  "seconds", l->seconds + clock_now() - l->started, "guard", guard);
+    if (checkpoint.state == NULL) status = LS_FAIL(l->ctx, LS_ENOMEM, "no memory for the state");
+    if (status == LS_OK) status = pack_memory(l, &checkpoint.memory);
+    if (status == LS_OK)
+        status = ls_checkpoint_save(l->ctx, l->checkpoints, &checkpoint, l->optimizer,
+                                    l->settings->keep);
+    ls_checkpoint_clear(l->ctx, &checkpoint);
+    LS_TRY(status);
+    l->saved_step = l->step;
+    l->rollbacks = 0;
+    return LS_OK;
+}
+
+/* Step, updates and tokens; with `all` also what a rollback leaves as it is. */
+static ls_status restore(loop *l, const ls_checkpoint *checkpoint, bool all) {
+    const char *what = l->checkpoints, *identity;
+    const json_t *state = checkpoint->state;
+    ls_ctx *ctx = l->ctx;
+    char expected[17];
+    LS_TRY(ls_json_int(ctx, state, "step", what, &l->step));
+    LS_TRY(ls_json_int(ctx, state, "updates", what, &l->updates));
+    LS_TRY(ls_json_int(ctx, state, "tokens", what, &l->tokens));
+    l->saved_step = l->step;
+    if (!all) return LS_OK;
+    if (checkpoint->config_hash != l->config_hash)
+        return LS_FAIL(ctx, LS_EUSE, "%s: the checkpoint is that of other settings", what);
+    LS_TRY(ls_json_text(ctx, state, "data", what, &identity));
+    snprintf(expected, sizeof expected, "%016llx", (unsigned long long)l->job->source.identity);
+    if (strcmp(identity, expected) != 0)
+        return LS_FAIL(ctx, LS_EUSE, "%s: the data are others than those the run began with",
+                       l->job->folder);
+    LS_TRY(ls_json_int(ctx, state, "batch", what, &l->batch));
+    LS_TRY(ls_json_real(ctx, state, "seconds", what, &l->seconds));
+    LS_TRY(ls_guard_load(ctx, json_object_get(state, "guard"), what, &l->guard));
+    return unpack_memory(l, &checkpoint->memory);
+}
+
+static ls_status load(loop *l, bool all, bool *found) {
+    ls_checkpoint checkpoint;
+    LS_TRY(ls_checkpoint_load(l->ctx, l->checkpoints, l->optimizer, &checkpoint, found));
+    ls_status status = *found ? restore(l, &checkpoint, all) : LS_OK;
+    ls_checkpoint_clear(l->ctx, &checkpoint);
+    return status;
+}
+
+/* ---- one step ---- */
+
+static void put_weights(const ls_tensor *tensor, const int32_t *targets, double each) {
+    for (int64_t i = 0; i < ls_count(tensor); i++) {
+        double weight = targets[i] < 0 ? 0 : each;
+        if (tensor->type == LS_F64)
+            ((double *)tensor->data)[i] = weight;
+        else
+            ((float *)tensor->data)[i] = (float)weight;
+    }
+}
+
+static double weighted_loss(const ls_tensor *loss, const int32_t *targets, double each) {
+    double sum = 0;
+    for (int64_t i = 0; i < ls_count(loss); i++)
+        if (targets[i] >= 0)
+            sum += loss->type == LS_F64 ? ((const double *)loss->data)[i]
+                                        : (double)((const float *)loss->data)[i];
+    return sum * each;
+}
+
+/* State is carried where every row goes on; it starts anew where every row does, and where it has
+ * reached its capacity. */
+static ls_status settle_state(loop *l, int64_t part, int64_t rows) {
+    ls_state *state = l->carried[part];
+    const bool *fresh = l->fresh + part * rows;
+    int64_t count = 0;
+    for (int64_t i = 0; i < rows; i++) count += fresh[i];
+    if (count != 0 && count != rows)
+        return LS_FAIL(l->ctx, LS_EUSE,
+                       "train.carry needs rows that begin together: set data.borders=false");
+    const ls_program_options *about = ls_program_about(l->job->program);
+    if (count == rows || ls_state_position(state) + about->length > about->capacity)
+        ls_state_reset(state);
+    return LS_OK;
+}
+
+/* Gradients and the mean loss of the whole batch. */
+static ls_status compute(loop *l, double *loss) {
+    const ls_train_settings *s = l->settings;
+    ls_program *program = l->job->program;
+    const ls_tensor *tokens = ls_program_find(program, "tokens");
+    const ls_tensor *targets = ls_program_find(program, "targets");
+    const ls_tensor *weights = ls_program_find(program, "weights");
+    const ls_tensor *losses = ls_program_find(program, "loss");
+    int64_t rows = s->batch / s->accumulate, part_count = rows * s->length, scored = 0;
+    l->job->source.rows(l->job->source.user, l->batch, 0, s->batch, l->inputs, l->targets,
+                        l->fresh);
+    for (int64_t i = 0; i < s->batch * s->length; i++) scored += l->targets[i] >= 0;
+    double each = scored > 0 ? 1 / (double)scored : 0;
+    *loss = 0;
+    for (int64_t part = 0; part < s->accumulate; part++) {
+        const int32_t *wanted = l->targets + part * part_count;
+        memcpy(tokens->data, l->inputs + part * part_count, (size_t)part_count * 4);
+        memcpy(targets->data, wanted, (size_t)part_count * 4);
+        put_weights(weights, wanted, each);
+        if (l->carried != NULL) LS_TRY(settle_state(l, part, rows));
+        LS_TRY(ls_program_run(program, l->carried == NULL ? NULL : l->carried[part],
+                              (uint64_t)s->seed, (uint32_t)(l->step * s->accumulate + part)));
+        *loss += weighted_loss(losses, wanted, each);
+    }
+    l->tokens += s->batch * s->length;
+    return LS_OK;
+}
+
+static ls_status log_row(loop *l, double rate, double norm) {
+    double now = clock_now(), passed = now - l->logged_at;
+    ls_metrics_row row = {.step = l->step,
+                          .loss = l->loss,
+                          .rate = rate,
+                          .norm = norm,
+                          .tokens = l->tokens,
+                          .rejected = l->guard.rejected,
+                          .seconds = l->seconds + now - l->started};
+    if (passed > 0) row.tokens_per_second = (double)(l->tokens - l->logged_tokens) / passed;
+    double operations = (double)l->settings->accumulate * ls_program_flops(l->job->program) /
+                        (double)(l->settings->batch * l->settings->length);
+    if (l->job->peak > 0) row.peak_share = row.tokens_per_second * operations / l->job->peak;
+    l->logged_at = now;
+    l->logged_tokens = l->tokens;
+    LS_TRY(ls_metrics_add(l->ctx, l->metrics, &row));
+    if (l->job->progress == NULL) return LS_OK;
+    char line[256];
+    double per_step = (now - l->started) / (double)ls_max(l->step - l->first_step, 1);
+    ls_metrics_line(&row, l->settings->steps, per_step * (double)(l->settings->steps - l->step),
+                    line, sizeof line);
+    l->job->progress(l->job->user, &row, line);
+    return LS_OK;
+}
+
+static json_t *finite_json(double value) {
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+/* Names the batches that were rejected in a row; a batch's number is enough to make it again. */
+static ls_status give_up(loop *l, int64_t count) {
+    char path[PATH_BYTES];
+    ls_ctx *ctx = l->ctx;
+    LS_TRY(ls_path_join(ctx, path, sizeof path, l->job->folder, "rejected.json"));
+    json_t *list = json_array();
+    for (int64_t i = 0; i < count; i++) {
+        const rejection *r = &l->rejections[i];
+        json_array_append_new(
+            list, json_pack("{s:I,s:I,s:I,s:s,s:o,s:o}", "step", (json_int_t)r->step, "batch",
+                            (json_int_t)r->batch, "rows", (json_int_t)l->settings->batch, "reason",
+                            ls_guard_reason(r->verdict), "loss", finite_json(r->loss), "grad_norm",
+                            finite_json(r->norm)));
+    }
+    if (list == NULL || json_array_size(list) != (size_t)count) {
+        json_decref(list);
+        return LS_FAIL(ctx, LS_ENOMEM, "no memory for %s", path);
+    }
+    ls_status status = ls_json_write(ctx, path, list);
+    json_decref(list);
+    LS_TRY(status);
+    const rejection *last = &l->rejections[count - 1];
+    return LS_FAIL(ctx, LS_EINPUT,
+                   "training ends at step %lld: %s (loss %g, gradient norm %g), %lld rejected in a "
+                   "row; %s names the batches",
+                   (long long)last->step, ls_guard_reason(last->verdict), last->loss, last->norm,
+                   (long long)l->guard.in_a_row, path);
+}
+
+/* Back to the last good checkpoint, but not to its data: the same batches would fail again. */
+static ls_status roll_back(loop *l) {
+    bool found;
+    LS_TRY(load(l, false, &found));
+    if (!found) return LS_FAIL(l->ctx, LS_EINPUT, "there is no checkpoint to go back to");
+    for (int64_t i = 0; l->carried != NULL && i < l->settings->accumulate; i++)
+        ls_state_reset(l->carried[i]);
+    l->rollbacks++;
+    l->first_step = ls_min(l->first_step, l->step);
+    ls_say(l->ctx, "back to step %lld, on with batch %lld", (long long)l->step,
+           (long long)l->batch);
+    return ls_metrics_rewind(l->ctx, l->metrics, l->step);
+}
+
+static ls_status handle_rejection(loop *l, ls_guard_verdict verdict, double norm) {
+    int64_t count = ls_min(l->guard.in_a_row, REJECTIONS_MOST);
+    l->rejections[count - 1] = (rejection){l->step, l->batch - 1, l->loss, norm, verdict};
+    ls_say(l->ctx, "step %lld rejected: %s (loss %g, gradient norm %g)", (long long)l->step,
+           ls_guard_reason(verdict), l->loss, norm);
+    ls_parameters_clear_gradient(l->job->store);
+    if (ls_guard_exhausted(&l->guard)) return give_up(l, count);
+    if (l->guard.settings.policy != LS_GUARD_ROLLBACK) return LS_OK;
+    /* rejections between accepted steps must not send the run back for ever */
+    if (l->rollbacks >= l->guard.settings.rejections) return give_up(l, count);
+    return roll_back(l);
+}
+
+static ls_status one_step(loop *l) {
+    const ls_train_settings *s = l->settings;
+    const ls_train_job *job = l->job;
+    if (job->fault != NULL)
+        job->fault(job->user, LS_TRAIN_BEFORE_RUN, l->step, &l->loss, job->store);
+    LS_TRY(compute(l, &l->loss));
+    if (job->fault != NULL)
+        job->fault(job->user, LS_TRAIN_BEFORE_JUDGE, l->step, &l->loss, job->store);
+    double norm = ls_optimizer_norm(l->ctx, l->optimizer);
+    ls_guard_verdict verdict = ls_guard_judge(&l->guard, l->loss, norm);
+    double rate = ls_schedule_rate(&l->schedule, l->step) * l->guard.rate_factor;
+    l->step++;
+    l->batch++;
+    if (verdict == LS_GUARD_ACCEPTED)
+        ls_optimizer_update(l->ctx, l->optimizer, rate, norm, ++l->updates);
+    if (l->step % s->log_every == 0 || l->step == s->steps || verdict != LS_GUARD_ACCEPTED)
+        LS_TRY(log_row(l, rate, norm));
+    if (verdict != LS_GUARD_ACCEPTED) LS_TRY(handle_rejection(l, verdict, norm));
+    /* not amid rejections: a checkpoint is a place from which the run is known to go on */
+    bool due = s->checkpoint_every > 0 && l->step % s->checkpoint_every == 0;
+    return due && l->guard.in_a_row == 0 && l->step != l->saved_step ? save(l) : LS_OK;
+}
+
+/* Bit patterns of an interrupted run and an undisturbed one agree because the loop knows nothing
+ * but what a checkpoint stores: see `loop`. */
+static ls_status run_steps(loop *l) {
+    const ls_train_settings *s = l->settings;
+    while (l->step < s->steps) {
+        bool late = s->max_minutes > 0 && clock_now() - l->started >= 60 * s->max_minutes;
+        if (late || (l->job->stop != NULL && *l->job->stop != 0)) {
+            if (l->step != l->saved_step) LS_TRY(save(l));
+            return LS_FAIL(l->ctx, LS_ESTOP, "stopped after step %lld of %lld%s",
+                           (long long)l->step, (long long)s->steps,
+                           late ? ": train.max_minutes are over" : "");
+        }
+        LS_TRY(one_step(l));
+    }
+    return l->step == l->saved_step ? LS_OK : save(l);
+}
+
+static ls_status begin(loop *l) {
+    bool found;
+    ls_ctx *ctx = l->ctx;
+    const ls_optimizer_settings how = ls_train_optimizer(l->settings);
+    LS_TRY(check_program(l));
+    LS_TRY(ls_folder_make(ctx, l->job->folder));
+    LS_TRY(settle_config(l));
+    LS_TRY(ls_path_join(ctx, l->checkpoints, PATH_BYTES, l->job->folder, "checkpoints"));
+    LS_TRY(ls_checkpoint_sweep(ctx, l->checkpoints));
+    LS_TRY(ls_optimizer_new(ctx, l->job->store, &how, &l->optimizer));
+    LS_TRY(make_buffers(l));
+    const ls_guard_settings guard = ls_train_guard(l->settings);
+    ls_guard_init(&l->guard, &guard);
+    l->schedule = ls_train_schedule(l->settings);
+    LS_TRY(load(l, true, &found));
+    if (found) ls_say(ctx, "going on from step %lld", (long long)l->step);
+    ls_parameters_clear_gradient(l->job->store);
+    return LS_OK;
+}
+
+ls_status ls_train_run(ls_ctx *ctx, const ls_train_job *job, ls_train_result *result) {
+    loop l = {.ctx = ctx, .job = job, .settings = job->settings, .saved_step = -1};
+    l.started = l.logged_at = clock_now();
+    *result = (ls_train_result){0};
+    ls_status status = begin(&l);
+    result->resumed = l.first_step = l.step;
+    l.logged_tokens = l.tokens;
+    if (status == LS_OK && (l.step < l.settings->steps || l.saved_step < 0)) {
+        status = ls_metrics_open(ctx, job->folder, l.step, &l.metrics);
+        bool needs_start = l.guard.settings.policy == LS_GUARD_ROLLBACK && l.saved_step < 0;
+        if (status == LS_OK && needs_start) status = save(&l);
+        if (status == LS_OK) status = run_steps(&l);
+        ls_status closed = ls_metrics_close(ctx, l.metrics);
+        if (status == LS_OK) status = closed;
+    }
+    result->step = l.step;
+    result->tokens = l.tokens;
+    result->rejected = l.guard.rejected;
+    result->loss = l.loss;
+    free_buffers(&l);
+    return status;
+}

@@ -1,0 +1,95 @@
+/* The training loop: batches, gradients, the guard, updates, metrics, checkpoints; and all of it
+ * again from where it stopped.
+ *
+ * A run is a pure function of its settings, data and starting weights: cut by any signal, limit or
+ * crash and continued, also with another number of threads, it ends with the same bytes. */
+#ifndef LS_TRAIN_TRAIN_H
+#define LS_TRAIN_TRAIN_H
+
+#include <signal.h>
+
+#include "base/option.h"
+#include "data/loader.h"
+#include "model/model.h"
+#include "tensor/program.h"
+#include "train/guard.h"
+#include "train/metrics.h"
+#include "train/optimizer.h"
+#include "train/schedule.h"
+
+typedef struct ls_train_settings {
+    int64_t steps, batch, length, accumulate, carry, seed;
+    int dtype; /* see ls_train_dtype */
+    double lr, beta1, beta2, eps, weight_decay, clip;
+    int schedule; /* ls_schedule_kind */
+    double min_lr, power, decay_share;
+    int64_t warmup;
+    int guard; /* ls_guard_policy */
+    int64_t guard_window, guard_rejections;
+    double guard_spread, guard_norm_spread, guard_lower;
+    int64_t checkpoint_every, keep, log_every;
+    double max_minutes;
+} ls_train_settings;
+extern const ls_option_table ls_train_options; /* section "train" */
+
+ls_dtype ls_train_dtype(const ls_train_settings *settings);
+ls_schedule ls_train_schedule(const ls_train_settings *settings);
+ls_guard_settings ls_train_guard(const ls_train_settings *settings);
+ls_optimizer_settings ls_train_optimizer(const ls_train_settings *settings);
+
+/* Where batches come from: a pure function of the batch's number. Fills `rows` rows of the batch
+ * from row `row` on: inputs and targets (-1: not scored), and fresh[i]: row i does not continue
+ * the same row of the batch before. */
+typedef struct ls_train_source {
+    const void *user;
+    void (*rows)(const void *user, int64_t batch, int64_t row, int64_t rows, int32_t *inputs,
+                 int32_t *targets, bool *fresh);
+    uint64_t identity; /* of the data and their order: a run that goes on compares it */
+} ls_train_source;
+/* Borrows the loader. */
+ls_train_source ls_train_source_of(const ls_loader *loader);
+
+typedef enum {
+    LS_TRAIN_BEFORE_RUN,   /* the batch is there, nothing is computed */
+    LS_TRAIN_BEFORE_JUDGE, /* loss and gradient are there, the guard has not seen them */
+} ls_train_point;
+
+/* Everything is borrowed. */
+typedef struct ls_train_job {
+    const char *folder; /* of the run; made where it is missing */
+    const char *config; /* the resolved settings as YAML: config.yaml, and the run's identity */
+    const ls_train_settings *settings;
+    /* Finished, with gradients: inputs tokens, targets [B,T] (i32) and weights [B,T], keeps loss
+     * [B,T]. B = batch / accumulate. Where it streams, state is carried from batch to batch. */
+    ls_program *program;
+    ls_parameters *store; /* the program's */
+    ls_train_source source;
+    const volatile sig_atomic_t *stop; /* or NULL: once it is not 0, the run ends after this step */
+    double peak; /* floating-point operations per second this machine can do; 0: not known */
+    void (*progress)(void *user, const ls_metrics_row *row, const char *line); /* or NULL */
+    /* Tests plant faults here (one may also write to the store); NULL otherwise. */
+    void (*fault)(void *user, ls_train_point point, int64_t step, double *loss,
+                  ls_parameters *store);
+    void *user;
+} ls_train_job;
+
+typedef struct ls_train_result {
+    int64_t resumed; /* the step this call began at */
+    int64_t step, tokens, rejected;
+    double loss; /* of the last step */
+} ls_train_result;
+
+/* Runs to the end, or continues a run to its end. LS_OK: all steps are done and in a checkpoint.
+ * LS_ESTOP: stopped by the flag or by max_minutes after a checkpoint; call again to go on. LS_EUSE:
+ * the folder is that of other settings. LS_EINPUT: the guard ended the run (rejected.json names the
+ * batches), or no checkpoint is whole. LS_EIO: the disk; the last good checkpoint stands. The
+ * step loop makes no allocation outside checkpoints. */
+ls_status ls_train_run(ls_ctx *ctx, const ls_train_job *job, ls_train_result *result);
+
+/* The same for a model (made with gradients in ls_train_dtype) and a loader of the settings' batch
+ * and length: records the program, whose peak bytes it says (ls_say), and fills job's program,
+ * store and source; all else of `job` is the caller's. */
+ls_status ls_train_model(ls_ctx *ctx, ls_model *model, const ls_loader *loader,
+                         const ls_train_job *job, ls_train_result *result);
+
+#endif

@@ -1,0 +1,36 @@
+#include "train/train.h"
+
+static void loader_rows(const void *user, int64_t batch, int64_t row, int64_t rows, int32_t *inputs,
+                        int32_t *targets, bool *fresh) {
+    ls_loader_rows(user, batch, row, rows, inputs, targets, fresh);
+}
+
+ls_train_source ls_train_source_of(const ls_loader *loader) {
+    return (ls_train_source){
+        .user = loader, .rows = loader_rows, .identity = ls_loader_identity(loader)};
+}
+
+ls_status ls_train_model(ls_ctx *ctx, ls_model *model, const ls_loader *loader,
+                         const ls_train_job *job, ls_train_result *result) {
+    const ls_train_settings *settings = job->settings;
+    *result = (ls_train_result){0};
+    if (settings->batch % settings->accumulate != 0)
+        return LS_FAIL(ctx, LS_EUSE, "train.batch %lld is no multiple of train.accumulate %lld",
+                       (long long)settings->batch, (long long)settings->accumulate);
+    ls_program_options options = {.batch = settings->batch / settings->accumulate,
+                                  .length = settings->length,
+                                  .streaming = settings->carry > 0,
+                                  .capacity = ls_max(settings->carry, settings->length),
+                                  .chunk_most = settings->length};
+    ls_train_job whole = *job;
+    LS_TRY(ls_model_program(model, LS_MODEL_TRAIN, options, &whole.program));
+    whole.store = model->store;
+    whole.source = ls_train_source_of(loader);
+    ls_say(ctx, "%lld parameters; a step takes %.1f MB of activations and %.3g operations",
+           (long long)ls_parameters_elements(model->store),
+           1e-6 * (double)ls_program_bytes(whole.program),
+           (double)settings->accumulate * ls_program_flops(whole.program));
+    ls_status status = ls_train_run(ctx, &whole, result);
+    ls_program_free(whole.program);
+    return status;
+}

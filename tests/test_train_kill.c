@@ -1,0 +1,65 @@
+/* kill -9 at random moments: every time the run goes on, and it ends with the same bytes as one
+ * that was left in peace. Training happens in children only: threads do not survive a fork. */
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "train_fixture.h"
+
+enum { KILLS = 60, STEPS = 300 };
+
+static void pause_for(uint64_t microseconds) {
+    nanosleep(&(struct timespec){0, (long)microseconds * 1000}, NULL);
+}
+
+/* The child's whole life. */
+static void train(const char *folder) {
+    fixture f;
+    ls_train_result result;
+    fixture_open(&f, folder, "steps=300", "checkpoint_every=5", NULL);
+    _exit(fixture_run(&f, &result) == LS_OK ? 0 : 1);
+}
+
+static pid_t start(const char *folder) {
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) train(folder);
+    return child;
+}
+
+static void survives_being_killed(void **state) {
+    (void)state;
+    char whole[] = "/tmp/longshot-kill-XXXXXX", killed[] = "/tmp/longshot-kill-XXXXXX";
+    assert_non_null(mkdtemp(whole));
+    assert_non_null(mkdtemp(killed));
+    int status;
+    waitpid(start(whole), &status, 0);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+
+    ls_random key = {.seed = 11};
+    int kills = 0;
+    for (bool done = false; !done;) {
+        pid_t child = start(killed);
+        if (kills < KILLS) {
+            pause_for(2000 + ls_random_below(key, (uint64_t)kills, 60000));
+            kill(child, SIGKILL);
+        }
+        waitpid(child, &status, 0);
+        if (WIFSIGNALED(status)) kills++;
+        done = WIFEXITED(status);
+        if (done) assert_int_equal(WEXITSTATUS(status), 0);
+    }
+    assert_true(kills > 3);
+
+    fixture a = {.ctx = ls_ctx_default()}, b = {.ctx = ls_ctx_default()};
+    strcpy(a.folder, whole);
+    strcpy(b.folder, killed);
+    expect_same_checkpoint(&a, &b, STEPS);
+    assert_int_equal(ls_folder_remove(&a.ctx, whole), LS_OK);
+    assert_int_equal(ls_folder_remove(&b.ctx, killed), LS_OK);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(survives_being_killed)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,452 @@
+/* The loop: it learns, it resumes to the byte, and no bad step reaches the weights. */
+#include <unistd.h>
+
+#include "train_fixture.h"
+
+static volatile sig_atomic_t stop_flag;
+static int64_t stop_at = -1;
+
+/* Faults: what is planted, at which steps (counted from 0), and where. */
+static struct {
+    enum { IN_LOSS, IN_GRADIENT, IN_WEIGHT, SPIKE } kind;
+    int64_t first, last;
+    int left; /* how often at most */
+} planted;
+
+static void plant(void *user, ls_train_point point, int64_t step, double *loss,
+                  ls_parameters *store) {
+    (void)user;
+    if (step < planted.first || step > planted.last || planted.left == 0) return;
+    bool weight = planted.kind == IN_WEIGHT;
+    if (weight != (point == LS_TRAIN_BEFORE_RUN)) return;
+    planted.left--;
+    if (planted.kind == IN_LOSS) *loss = NAN;
+    if (planted.kind == SPIKE) *loss *= 100;
+    if (planted.kind == IN_GRADIENT) ((float *)store->gradient)[7] = INFINITY;
+    if (weight) ((float *)store->master)[7] = NAN;
+}
+
+static void stop_when_due(void *user, const ls_metrics_row *row, const char *line) {
+    (void)user;
+    (void)line;
+    if (row->step == stop_at) stop_flag = 1;
+}
+
+static void stop_after(fixture *f, int64_t step) {
+    stop_flag = 0;
+    stop_at = step;
+    f->job.stop = &stop_flag;
+    f->job.progress = stop_when_due;
+}
+
+/* metrics.csv without the columns of time. */
+static void rows_of(fixture *f, ls_text *out) {
+    ls_text whole = {0};
+    fixture_read(f, "metrics.csv", &whole);
+    for (char *line = whole.bytes; *line != '\0';) {
+        size_t length = strcspn(line, "\n"), kept = 0;
+        for (int commas = 0; kept < length && commas < 6; kept++) commas += line[kept] == ',';
+        ls_text_append(&f->ctx, out, line, kept);
+        ls_text_append(&f->ctx, out, "\n", 1);
+        line += length + 1;
+    }
+    ls_text_clear(&f->ctx, &whole);
+}
+
+static void expect_same_rows(fixture *a, fixture *b) {
+    ls_text x = {0}, y = {0};
+    rows_of(a, &x);
+    rows_of(b, &y);
+    assert_string_equal(x.bytes, y.bytes);
+    ls_text_clear(&a->ctx, &x);
+    ls_text_clear(&b->ctx, &y);
+}
+
+static void it_learns(void **state) {
+    (void)state;
+    static const char *const types[] = {"dtype=f32", "dtype=f64", "dtype=bf16"};
+    for (int i = 0; i < 3; i++) {
+        fixture f;
+        ls_train_result result;
+        fixture_open(&f, NULL, types[i], "steps=150", "checkpoint_every=0", NULL);
+        ls_status status = fixture_run(&f, &result);
+        if (status != LS_OK) fail_msg("%s", f.ctx.error.message);
+        if (!(result.loss < 0.5)) fail_msg("%s: loss %g", types[i], result.loss);
+        assert_int_equal(result.step, 150);
+        assert_int_equal(result.tokens, 150 * 4 * 8);
+        assert_int_equal(result.rejected, 0);
+        fixture_close(&f, true);
+    }
+}
+
+/* The same folder again and again, each time in a fresh process as it were. */
+static void continue_until_done(const char *folder, const char *dtype, const char *accumulate,
+                                int64_t stop_every) {
+    for (int calls = 0;; calls++) {
+        assert_true(calls < 50);
+        fixture f;
+        ls_train_result result;
+        fixture_threads = 1 + calls % 3;
+        fixture_open(&f, folder, dtype, accumulate, NULL);
+        fixture_threads = 1;
+        stop_after(&f, (calls + 1) * stop_every);
+        ls_status status = fixture_run(&f, &result);
+        if (status != LS_OK && status != LS_ESTOP) fail_msg("%s", f.ctx.error.message);
+        if (status == LS_ESTOP) assert_int_equal(result.step, (calls + 1) * stop_every);
+        fixture_close(&f, false);
+        if (status == LS_OK) return;
+    }
+}
+
+static void resume_is_exact(void **state) {
+    (void)state;
+    static const char *const types[] = {"dtype=f32", "dtype=bf16", "dtype=f64"};
+    for (int i = 0; i < 3; i++)
+        for (int parts = 1; parts <= 2; parts++) {
+            const char *accumulate = parts == 1 ? "accumulate=1" : "accumulate=2";
+            fixture whole, cut;
+            fixture_open(&whole, NULL, types[i], accumulate, NULL);
+            fixture_expect(&whole, LS_OK);
+            for (int64_t every = 1; every <= 6; every += 5) { /* 6: N + resume + N */
+                fixture_open(&cut, NULL, types[i], accumulate, NULL);
+                continue_until_done(cut.folder, types[i], accumulate, every);
+                expect_same_checkpoint(&whole, &cut, 12);
+                expect_same_rows(&whole, &cut);
+                fixture_close(&cut, true);
+            }
+            fixture_close(&whole, true);
+        }
+}
+
+static void copy_tree(ls_ctx *ctx, const char *from, const char *to) {
+    char **names;
+    size_t count;
+    assert_int_equal(ls_folder_make(ctx, to), LS_OK);
+    assert_int_equal(ls_folder_list(ctx, from, &names, &count), LS_OK);
+    for (size_t i = 0; i < count; i++) {
+        char a[512], b[512];
+        snprintf(a, sizeof a, "%s/%s", from, names[i]);
+        snprintf(b, sizeof b, "%s/%s", to, names[i]);
+        if (ls_path_is_folder(a)) {
+            copy_tree(ctx, a, b);
+            continue;
+        }
+        ls_text text = {0};
+        assert_int_equal(ls_file_read(ctx, a, 1 << 24, &text), LS_OK);
+        assert_int_equal(ls_file_write(ctx, b, text.bytes, text.length), LS_OK);
+        ls_text_clear(ctx, &text);
+    }
+    ls_names_free(ctx, names, count);
+}
+
+static char snapshots[64];
+static int snapshot_count;
+
+/* A copy of the folder at this moment is what a crash at this moment would leave. */
+static void snapshot(void *user, const ls_metrics_row *row, const char *line) {
+    (void)row;
+    (void)line;
+    fixture *f = user;
+    char to[128];
+    snprintf(to, sizeof to, "%s/%d", snapshots, snapshot_count++);
+    copy_tree(&f->ctx, f->folder, to);
+}
+
+static void a_crash_loses_nothing(void **state) {
+    (void)state;
+    fixture whole;
+    strcpy(snapshots, "/tmp/longshot-crash-XXXXXX");
+    assert_non_null(mkdtemp(snapshots));
+    snapshot_count = 0;
+    fixture_open(&whole, NULL, NULL);
+    whole.job.progress = snapshot;
+    fixture_expect(&whole, LS_OK);
+    assert_int_equal(snapshot_count, 12);
+    for (int i = 0; i < snapshot_count; i++) {
+        fixture again;
+        ls_train_result result;
+        char folder[128];
+        snprintf(folder, sizeof folder, "%s/%d", snapshots, i);
+        fixture_open(&again, folder, NULL);
+        ls_status status = fixture_run(&again, &result);
+        if (status != LS_OK) fail_msg("%s", again.ctx.error.message);
+        assert_int_equal(result.resumed, i / 4 * 4);
+        expect_same_checkpoint(&whole, &again, 12);
+        expect_same_rows(&whole, &again);
+        fixture_close(&again, true);
+    }
+    assert_int_equal(ls_folder_remove(&whole.ctx, snapshots), LS_OK);
+    fixture_close(&whole, true);
+}
+
+static void a_damaged_checkpoint_is_passed_over(void **state) {
+    (void)state;
+    fixture whole, cut;
+    fixture_open(&whole, NULL, NULL);
+    fixture_expect(&whole, LS_OK);
+    fixture_open(&cut, NULL, NULL);
+    stop_after(&cut, 9);
+    fixture_expect(&cut, LS_ESTOP);
+    char path[512];
+    fixture_path(&cut, "checkpoints/step-00000009/optimizer.safetensors", path, sizeof path);
+    assert_int_equal(truncate(path, 500), 0);
+    fixture again;
+    ls_train_result result;
+    fixture_open(&again, cut.folder, NULL);
+    assert_int_equal(fixture_run(&again, &result), LS_OK);
+    assert_int_equal(result.resumed, 8);
+    expect_same_checkpoint(&whole, &again, 12);
+    expect_same_rows(&whole, &again);
+    fixture_close(&again, false);
+    fixture_close(&cut, true);
+    fixture_close(&whole, true);
+}
+
+static void another_configuration_is_refused(void **state) {
+    (void)state;
+    fixture f;
+    ls_train_result result;
+    fixture_open(&f, NULL, NULL);
+    stop_after(&f, 2);
+    fixture_expect(&f, LS_ESTOP);
+    f.job.stop = NULL;
+    f.job.config = "train:\n  lr: 0.03\n";
+    fixture_expect(&f, LS_EUSE);
+    assert_non_null(strstr(f.ctx.error.message, "lr: 0.03"));
+    assert_non_null(strstr(f.ctx.error.message, "lr: 0.02"));
+    f.job.config = "train:\n  lr: 0.02\n";
+    f.job.source.identity++;
+    fixture_expect(&f, LS_EUSE);
+    f.job.source.identity--;
+    fixture_expect(&f, LS_OK);
+    /* a finished run is finished: nothing is done, nothing is written */
+    ls_text before = {0}, after = {0};
+    fixture_read(&f, "metrics.jsonl", &before);
+    assert_int_equal(fixture_run(&f, &result), LS_OK);
+    assert_int_equal(result.resumed, 12);
+    fixture_read(&f, "metrics.jsonl", &after);
+    assert_string_equal(before.bytes, after.bytes);
+    ls_text_clear(&f.ctx, &before);
+    ls_text_clear(&f.ctx, &after);
+    fixture_close(&f, true);
+}
+
+static void time_is_a_limit_too(void **state) {
+    (void)state;
+    fixture f;
+    ls_train_result result;
+    fixture_open(&f, NULL, "steps=1M", "max_minutes=0.001", "checkpoint_every=0", "log_every=1000",
+                 NULL);
+    assert_int_equal(fixture_run(&f, &result), LS_ESTOP);
+    assert_true(result.step > 0);
+    int64_t before = result.step;
+    assert_int_equal(fixture_run(&f, &result), LS_ESTOP);
+    assert_int_equal(result.resumed, before);
+    assert_true(result.step > before);
+    fixture_close(&f, true);
+}
+
+static void the_loop_allocates_nothing(void **state) {
+    (void)state;
+    int64_t counts[2];
+    for (int i = 0; i < 2; i++) {
+        fixture f;
+        fixture_open(&f, NULL, i == 0 ? "steps=3" : "steps=60", "checkpoint_every=0", NULL);
+        int64_t before = f.ctx.allocations;
+        fixture_expect(&f, LS_OK);
+        counts[i] = f.ctx.allocations - before;
+        fixture_close(&f, true);
+    }
+    assert_int_equal(counts[0], counts[1]);
+}
+
+/* ---- faults ---- */
+
+static void bad_steps_leave_the_weights_alone(void **state) {
+    (void)state;
+    for (int kind = IN_LOSS; kind <= IN_GRADIENT; kind++) {
+        /* a run whose first step is bad, against a store that was never touched */
+        fixture f, untouched;
+        fixture_open(&f, NULL, "steps=1", NULL);
+        fixture_open(&untouched, NULL, NULL);
+        planted.kind = kind;
+        planted.first = planted.last = 0;
+        planted.left = 1;
+        f.job.fault = plant;
+        ls_train_result result;
+        assert_int_equal(fixture_run(&f, &result), LS_OK);
+        assert_int_equal(result.rejected, 1);
+        assert_memory_equal(f.store->master, untouched.store->master,
+                            (size_t)f.store->total * sizeof(float));
+        fixture_close(&f, true);
+        fixture_close(&untouched, true);
+    }
+    /* in the middle: the run goes on, and ends near where it would have ended */
+    fixture f;
+    ls_train_result result;
+    fixture_open(&f, NULL, "steps=150", NULL);
+    planted.kind = IN_GRADIENT;
+    planted.first = 70;
+    planted.last = 73;
+    planted.left = 100;
+    f.job.fault = plant;
+    assert_int_equal(fixture_run(&f, &result), LS_OK);
+    assert_int_equal(result.rejected, 4);
+    assert_true(result.loss < 0.5);
+    fixture_close(&f, true);
+}
+
+static void too_many_in_a_row_end_the_run(void **state) {
+    (void)state;
+    fixture f;
+    fixture_open(&f, NULL, "steps=100", "guard_rejections=3", NULL);
+    planted.kind = IN_LOSS;
+    planted.first = 6;
+    planted.last = 100;
+    planted.left = 100;
+    f.job.fault = plant;
+    fixture_expect(&f, LS_EINPUT);
+    assert_int_equal(ls_status_exit_code(f.ctx.error.code), 3);
+    assert_non_null(strstr(f.ctx.error.message, "rejected.json"));
+    ls_text text = {0};
+    fixture_read(&f, "rejected.json", &text);
+    json_t *list;
+    f.ctx.error = (ls_error){0};
+    assert_int_equal(ls_json_parse(&f.ctx, text.bytes, text.length, "rejected", &list), LS_OK);
+    assert_int_equal(json_array_size(list), 3);
+    for (int i = 0; i < 3; i++) {
+        const json_t *one = json_array_get(list, (size_t)i);
+        assert_int_equal(json_integer_value(json_object_get(one, "batch")), 6 + i);
+        assert_true(json_is_null(json_object_get(one, "loss")));
+    }
+    json_decref(list);
+    ls_text_clear(&f.ctx, &text);
+    /* the checkpoint before the trouble is whole: without the fault the run goes on */
+    f.job.fault = NULL;
+    ls_train_result result;
+    ls_status status = fixture_run(&f, &result);
+    if (status != LS_OK) fail_msg("%s", f.ctx.error.message);
+    assert_int_equal(result.resumed, 4);
+    fixture_close(&f, true);
+}
+
+static void stop_policy_stops_at_once(void **state) {
+    (void)state;
+    fixture f;
+    fixture_open(&f, NULL, "guard=stop", NULL);
+    planted.kind = IN_GRADIENT;
+    planted.first = planted.last = 5;
+    planted.left = 1;
+    f.job.fault = plant;
+    fixture_expect(&f, LS_EINPUT);
+    fixture_close(&f, true);
+}
+
+static void a_spike_is_left_out(void **state) {
+    (void)state;
+    fixture f;
+    ls_train_result result;
+    fixture_open(&f, NULL, "steps=40", "guard=lower_lr", "guard_window=8", "guard_spread=30", NULL);
+    planted.kind = SPIKE;
+    planted.first = planted.last = 20;
+    planted.left = 1;
+    f.job.fault = plant;
+    assert_int_equal(fixture_run(&f, &result), LS_OK);
+    assert_int_equal(result.rejected, 1);
+    ls_text rows = {0};
+    fixture_read(&f, "metrics.csv", &rows);
+    double rate_before = 0, rate_after = 0;
+    sscanf(strstr(rows.bytes, "\n20,"), "\n20,%*f,%lf", &rate_before);
+    sscanf(strstr(rows.bytes, "\n22,"), "\n22,%*f,%lf", &rate_after);
+    assert_true(rate_after < 0.55 * rate_before && rate_after > 0.4 * rate_before);
+    ls_text_clear(&f.ctx, &rows);
+    fixture_close(&f, true);
+}
+
+static void rollback_mends_even_a_weight(void **state) {
+    (void)state;
+    fixture f;
+    ls_train_result result;
+    /* skipping cannot help a poisoned weight ... */
+    fixture_open(&f, NULL, "steps=40", NULL);
+    planted.kind = IN_WEIGHT;
+    planted.first = planted.last = 10;
+    planted.left = 1;
+    f.job.fault = plant;
+    fixture_expect(&f, LS_EINPUT);
+    fixture_close(&f, true);
+    /* ... going back does */
+    fixture_open(&f, NULL, "steps=40", "guard=rollback", NULL);
+    planted.left = 1;
+    f.job.fault = plant;
+    assert_int_equal(fixture_run(&f, &result), LS_OK);
+    assert_int_equal(result.rejected, 1);
+    assert_int_equal(result.step, 40);
+    ls_text rows = {0};
+    fixture_read(&f, "metrics.csv", &rows);
+    int64_t lines = 0;
+    for (size_t i = 0; i < rows.length; i++) lines += rows.bytes[i] == '\n';
+    assert_int_equal(lines, 41); /* each step once */
+    assert_null(strstr(rows.bytes, "nan"));
+    ls_text_clear(&f.ctx, &rows);
+    fixture_close(&f, true);
+    /* before the first checkpoint there is the start to go back to */
+    fixture_open(&f, NULL, "guard=rollback", NULL);
+    planted.first = planted.last = 1;
+    planted.left = 1;
+    f.job.fault = plant;
+    assert_int_equal(fixture_run(&f, &result), LS_OK);
+    fixture_close(&f, true);
+    /* and it does not go back for ever */
+    fixture_open(&f, NULL, "guard=rollback", "guard_rejections=4", "guard_spread=0", NULL);
+    planted.kind = IN_LOSS;
+    planted.first = planted.last = 6;
+    planted.left = 1000;
+    f.job.fault = plant;
+    fixture_expect(&f, LS_EINPUT);
+    fixture_close(&f, true);
+}
+
+static void the_guard_survives_resume(void **state) {
+    (void)state;
+    fixture whole, cut;
+    for (int i = 0; i < 2; i++) {
+        fixture *f = i == 0 ? &whole : &cut;
+        fixture_open(f, NULL, "steps=40", "guard=lower_lr", "guard_window=8", "guard_spread=30",
+                     NULL);
+        planted.kind = SPIKE;
+        planted.first = 20;
+        planted.last = 30;
+        planted.left = 3;
+        f->job.fault = plant;
+        if (i == 1) {
+            stop_after(f, 22); /* between the second and the third */
+            fixture_expect(f, LS_ESTOP);
+            f->job.stop = NULL;
+        }
+        fixture_expect(f, LS_OK);
+    }
+    expect_same_checkpoint(&whole, &cut, 40);
+    expect_same_rows(&whole, &cut);
+    fixture_close(&whole, true);
+    fixture_close(&cut, true);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_learns),
+        cmocka_unit_test(resume_is_exact),
+        cmocka_unit_test(a_crash_loses_nothing),
+        cmocka_unit_test(a_damaged_checkpoint_is_passed_over),
+        cmocka_unit_test(another_configuration_is_refused),
+        cmocka_unit_test(time_is_a_limit_too),
+        cmocka_unit_test(the_loop_allocates_nothing),
+        cmocka_unit_test(bad_steps_leave_the_weights_alone),
+        cmocka_unit_test(too_many_in_a_row_end_the_run),
+        cmocka_unit_test(stop_policy_stops_at_once),
+        cmocka_unit_test(a_spike_is_left_out),
+        cmocka_unit_test(rollback_mends_even_a_weight),
+        cmocka_unit_test(the_guard_survives_resume),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
