@@ -347,7 +347,7 @@ static void survives_every_allocation_failure(void **state) {
 static void seeds_are_legal(void **state) {
     (void)state;
     ls_ctx ctx = ls_ctx_default();
-    const char *seeds = LS_TEST_SOURCE "/tests/fuzz/seeds/safetensors";
+    const char *seeds = LS_TEST_SOURCE "/tests/fuzz/seeds/fuzz_safetensors";
     char **names;
     size_t count;
     assert_int_equal(ls_folder_list(&ctx, seeds, &names, &count), LS_OK);

@@ -135,11 +135,11 @@ static ls_status open_side(ls_ctx *ctx, ls_corpus *corpus, const ls_data_setting
 }
 
 ls_status ls_data_open(ls_ctx *ctx, const ls_data_settings *settings, const char *cache_folder,
-                       ls_data *out) {
+                       ls_dataset *out) {
     ls_corpus *corpus = NULL;
     bool split = false;
     ls_status status;
-    *out = (ls_data){0};
+    *out = (ls_dataset){0};
     LS_TRY_GOTO(ls_corpus_open(ctx, settings->corpus, (ls_corpus_format)settings->format,
                                settings->text_key, &corpus));
     LS_TRY_GOTO(ls_folder_make(ctx, cache_folder));
@@ -154,14 +154,14 @@ fail:
     return status;
 }
 
-void ls_data_close(ls_ctx *ctx, ls_data *data) {
+void ls_data_close(ls_ctx *ctx, ls_dataset *data) {
     ls_tokenizer_free(ctx, data->tokenizer);
     ls_token_file_close(ctx, data->train);
     ls_token_file_close(ctx, data->test);
-    *data = (ls_data){0};
+    *data = (ls_dataset){0};
 }
 
-ls_status ls_data_loader(ls_ctx *ctx, const ls_data *data, const ls_data_settings *settings,
+ls_status ls_data_loader(ls_ctx *ctx, const ls_dataset *data, const ls_data_settings *settings,
                          int64_t batch, int64_t length, uint64_t seed, ls_loader **out) {
     ls_loader_settings wanted = {.kind = (ls_loader_kind)settings->loader,
                                  .borders = settings->borders,

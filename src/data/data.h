@@ -19,21 +19,21 @@ typedef struct ls_data_settings {
 /* Keys without their `data.`. */
 extern const ls_option_table ls_data_options;
 
-typedef struct ls_data {
+typedef struct ls_dataset {
     ls_tokenizer *tokenizer;
     ls_token_file *train;
     ls_token_file *test; /* may hold no document: see test_share */
-} ls_data;
+} ls_dataset;
 
 /* Opens what the settings name. Token files, and the tokenizer that tokenizer=train makes, are kept
  * in the cache folder (made where it is missing) under a name that tells corpus, tokenizer and
  * split; a damaged file there is made again. On failure *out is empty. */
 ls_status ls_data_open(ls_ctx *ctx, const ls_data_settings *settings, const char *cache_folder,
-                       ls_data *out);
-void ls_data_close(ls_ctx *ctx, ls_data *data);
+                       ls_dataset *out);
+void ls_data_close(ls_ctx *ctx, ls_dataset *data);
 
 /* A loader over data->train as the settings say. */
-ls_status ls_data_loader(ls_ctx *ctx, const ls_data *data, const ls_data_settings *settings,
+ls_status ls_data_loader(ls_ctx *ctx, const ls_dataset *data, const ls_data_settings *settings,
                          int64_t batch, int64_t length, uint64_t seed, ls_loader **out);
 
 #endif

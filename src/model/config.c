@@ -99,15 +99,14 @@ static ls_status choose_mixer(ls_ctx *ctx, ls_model_config *config) {
     return ls_options_default(ctx, &config->mixer->options, config->mixer_options);
 }
 
-/* extend=a,b and extend.KEY: a key belongs to every chosen extension that has it. */
-static ls_status read_extensions(ls_ctx *ctx, const ls_settings *settings,
-                                 ls_model_config *config) {
+ls_status ls_position_extensions_read(ls_ctx *ctx, const ls_settings *settings,
+                                      ls_position *position) {
     const char *names = ls_settings_get(settings, "extend");
     while (names != NULL && *names != '\0') {
         char name[64];
         size_t length = strcspn(names, ",");
         snprintf(name, sizeof name, "%.*s", (int)(length < 63 ? length : 63), names);
-        LS_TRY(ls_position_extend(ctx, &config->position, name));
+        LS_TRY(ls_position_extend(ctx, position, name));
         names += length + (names[length] == ',');
     }
     for (size_t i = 0; i < settings->count; i++) {
@@ -115,16 +114,16 @@ static ls_status read_extensions(ls_ctx *ctx, const ls_settings *settings,
         if (strncmp(setting->key, "extend.", 7) != 0) continue;
         const char *key = setting->key + 7;
         bool known = false;
-        for (int j = 0; j < config->position.extensions; j++) {
-            const ls_extension_type *type = config->position.extension[j].type;
+        for (int j = 0; j < position->extensions; j++) {
+            const ls_extension_type *type = position->extension[j].type;
             if (ls_options_find(&type->options, key) == NULL) continue;
             LS_TRY(ls_options_set(ctx, &type->options, "extend.", key, setting->value,
-                                  config->position.extension[j].options));
+                                  position->extension[j].options));
             known = true;
         }
-        if (!known && config->position.extensions == 1)
-            return ls_options_set(ctx, &config->position.extension[0].type->options, "extend.", key,
-                                  setting->value, config->position.extension[0].options);
+        if (!known && position->extensions == 1)
+            return ls_options_set(ctx, &position->extension[0].type->options, "extend.", key,
+                                  setting->value, position->extension[0].options);
         if (!known)
             return LS_FAIL(ctx, LS_EUSE, "no extension that is chosen has a key extend.%s", key);
         setting->used = true;
@@ -151,7 +150,7 @@ static ls_status read_all(ls_ctx *ctx, const ls_settings *settings, ls_model_con
     out->position.trained_length = out->model.length;
     LS_TRY(ls_settings_apply(ctx, settings, "position", &out->position.type->options,
                              out->position.options));
-    LS_TRY(read_extensions(ctx, settings, out));
+    LS_TRY(ls_position_extensions_read(ctx, settings, &out->position));
     return check(ctx, out);
 }
 

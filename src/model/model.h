@@ -29,6 +29,10 @@ typedef struct ls_model_config {
  * model.*, mixer.*, position.*; `extend` names test-time methods ("yarn" or "yarn,window"), whose
  * options are extend.*. The config is checked whole. LS_EUSE in one sentence otherwise. */
 ls_status ls_model_config_read(ls_ctx *ctx, const ls_settings *settings, ls_model_config *out);
+/* The extensions alone: extend=a,b and extend.KEY, which belongs to every chosen extension that has
+ * the key. */
+ls_status ls_position_extensions_read(ls_ctx *ctx, const ls_settings *settings,
+                                      ls_position *position);
 /* YAML of the resolved description (without extensions where `trained` is true). */
 void ls_model_config_print(ls_ctx *ctx, const ls_model_config *config, bool trained, ls_text *out);
 void ls_model_config_clear(ls_ctx *ctx, ls_model_config *config);

@@ -60,3 +60,11 @@ const ls_kernel *ls__kernel_find(const char *isa, const char *op) {
             if (strcmp(kernel->op, op) == 0) return kernel;
     return NULL;
 }
+
+const ls_kernel *ls_kernel_at(size_t index) {
+    const isa_choice *choice = choose("base");
+    for (size_t i = 0; choice->tables[i] != NULL; i++)
+        for (const ls_kernel *kernel = choice->tables[i]; kernel->op != NULL; kernel++)
+            if (index-- == 0) return kernel;
+    return NULL;
+}

@@ -19,6 +19,8 @@ typedef struct ls_kernel {
 /* The instruction set whose kernels run: `wish` where this processor has it (NULL: the best); NULL
  * where it has not. */
 const char *ls_kernel_isa(const char *wish);
+/* The kernels of this build one after the other, for listings; NULL after the last. */
+const ls_kernel *ls_kernel_at(size_t index);
 
 /* Each file in tensor/cpu is compiled once per instruction set; LS_ISA_SYMBOL keeps the copies
  * apart. A file defines one table: const ls_kernel LS_CPU_TABLE(rmsnorm)[] = {..., {0}}; */

@@ -394,6 +394,11 @@ ls_status ls_checkpoint_find(ls_ctx *ctx, const char *folder, char *path, size_t
     return ls_path_join(ctx, path, bytes, folder, name);
 }
 
+ls_status ls_checkpoint_verify(ls_ctx *ctx, const char *folder, int64_t step) {
+    ls_checkpoint about;
+    return read_step(ctx, folder, step, NULL, &about);
+}
+
 ls_status ls_checkpoint_sweep(ls_ctx *ctx, const char *folder) {
     char **names;
     size_t count;

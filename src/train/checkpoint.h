@@ -33,6 +33,8 @@ ls_status ls_checkpoint_load(ls_ctx *ctx, const char *folder, ls_optimizer *opti
  */
 ls_status ls_checkpoint_find(ls_ctx *ctx, const char *folder, char *path, size_t bytes,
                              int64_t *step);
+/* LS_OK where the checkpoint of a step is whole; else what is wrong with it. */
+ls_status ls_checkpoint_verify(ls_ctx *ctx, const char *folder, int64_t step);
 /* Removes what an interrupted save left behind; a missing folder is fine. */
 ls_status ls_checkpoint_sweep(ls_ctx *ctx, const char *folder);
 

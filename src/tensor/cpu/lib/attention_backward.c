@@ -175,7 +175,7 @@ static void load_queries(const ls_attention_job *job, const ls_attention_source 
         float *rows = desk->q_rows + t * k;
         tile->turned = desk->turned + t * k;
         tile->relative_turned = desk->relative_turned + (source->relative.data ? t * k : 0);
-        ls_tile_queries(tile, job, source, b, h, t * QUERIES, rows);
+        ls_tile_queries(tile, job, source, b, h, t * QUERIES, score_factor(job), rows);
         if (source->about->decays) {
             ls_tile_turn(tile->turned, QUERIES, padded(job->K), QUERIES, rows, padded(job->K));
             for (int64_t e = 0; e < k; e++) rows[e] *= unscale;
@@ -423,7 +423,7 @@ static void sum_queries(const ls_attention_job *job, const work_cut *cut, int64_
         if (relative) sum_copies(cut->columns, step, all, shared->drelative_q[s] + at);
         for (int64_t t = 0; t < cut->query_tiles; t++) {
             query_tile tile = {.turned = desk->turned, .relative_turned = desk->turned};
-            ls_tile_queries(&tile, job, source, b, h, t * QUERIES, desk->k_rows);
+            ls_tile_queries(&tile, job, source, b, h, t * QUERIES, 1, desk->k_rows);
             store_queries(&tile, &source->dq, source->about->decays, shared->dq[s] + at + t * k,
                           desk->k_rows);
             if (relative)

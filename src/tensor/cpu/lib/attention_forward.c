@@ -3,7 +3,8 @@
 #include <math.h>
 #include <omp.h>
 
-#include "tensor/cpu/lib/attention_tile.h"
+#include "tensor/cpu/lib/amx.h"
+#include "tensor/cpu/lib/attention_pairs.h"
 
 /* What one thread works in. */
 typedef struct thread_space {
@@ -13,7 +14,34 @@ typedef struct thread_space {
     float *band, *meet;
     float *s;   /* [KEYS][QUERIES] */
     float *out; /* [padded V][QUERIES] */
+    /* for AMX: pairs of the queries' elements, of the weights' rows; rows rounded to bf16 */
+    float *q_pairs, *weight_pairs;
+    ls_bf16 *halves;
 } thread_space;
+
+/* With AMX: the values of all tiles, turned, for all threads: [B][G][tile][padded V][KEYS]. */
+typedef struct turned_values {
+    bool amx;
+    ls_bf16 *of[LS_SEGMENTS_MOST];
+} turned_values;
+
+static bool with_amx(const ls_attention_job *job) {
+    return job->out.type == LS_BF16 && ls_amx_usable();
+}
+
+static int64_t key_tiles(const ls_attention_source *source) {
+    return ls_ceil_div(source->key_rows, KEYS);
+}
+
+static size_t lay_out_values(const ls_attention_job *job, char *base, turned_values *to) {
+    space from = {.base = base};
+    to->amx = with_amx(job);
+    for (int s = 0; to->amx && s < job->segments; s++) {
+        int64_t tiles = job->B * job->G * key_tiles(&job->source[s]);
+        to->of[s] = (ls_bf16 *)(void *)space_take(&from, tiles * padded(job->V) * KEYS / 2);
+    }
+    return from.used;
+}
 
 typedef struct running {
     float most[QUERIES], sum[QUERIES]; /* most: in units of log 2 */
@@ -36,12 +64,17 @@ static size_t lay_out(const ls_attention_job *job, char *base, thread_space *to)
     to->meet = space_take(&from, relative ? BAND * QUERIES : 0);
     to->s = space_take(&from, KEYS * QUERIES);
     to->out = space_take(&from, v * QUERIES);
+    bool amx = with_amx(job);
+    to->q_pairs = space_take(&from, amx ? k / 2 * QUERIES : 0);
+    to->weight_pairs = space_take(&from, amx ? KEYS / 2 * QUERIES : 0);
+    to->halves = (ls_bf16 *)(void *)space_take(&from, amx ? KEYS * ls_max(k, v) / 2 : 0);
     return from.used;
 }
 
 size_t ls_attention_tiled_workspace(const ls_attention_job *job, int threads) {
-    thread_space unused;
-    return lay_out(job, NULL, &unused) * (size_t)threads;
+    thread_space each;
+    turned_values values;
+    return lay_out(job, NULL, &each) * (size_t)threads + lay_out_values(job, NULL, &values);
 }
 
 /* s becomes the weights, relative to the running maximum; what was summed before shrinks by
@@ -67,6 +100,28 @@ static bool weigh(int64_t count, float *s, running *run, float *shrink) {
     return shrinks;
 }
 
+static void shrink_output(const ls_attention_job *job, const float *shrink, float *out) {
+    for (int64_t e = 0; e < padded(job->V); e++)
+        for (int r = 0; r < QUERIES; r += LANES) {
+            float *at = out + e * QUERIES + r;
+            vec_store(at, vec_load(at) * vec_load(shrink + r));
+        }
+}
+
+/* desk->decay becomes the keys with their share of the decay; absent ones are 0. */
+static void decay_keys(const query_tile *queries, const key_tile *keys, int64_t rows, float_rows k,
+                       const thread_space *desk) {
+    const int64_t K = queries->job->K, wide = padded(K);
+    ls_tile_decay_keys(queries, keys->row, keys->count, desk->decay, wide);
+    for (int64_t j = 0; j < keys->count; j++) {
+        float *to = desk->decay + j * wide;
+        for (int64_t e = 0; e < K; e++) to[e] *= k.at[j * k.stride + e];
+        memset(to + K, 0, (size_t)(wide - K) * sizeof *to);
+    }
+    memset(desk->decay + keys->count * wide, 0,
+           (size_t)((rows - keys->count) * wide) * sizeof(float));
+}
+
 /* One tile of keys. */
 static void meet(const query_tile *queries, key_tile keys, const thread_space *desk, running *run) {
     const ls_attention_job *job = queries->job;
@@ -76,28 +131,74 @@ static void meet(const query_tile *queries, key_tile keys, const thread_space *d
     float_rows k =
         ls_tile_load(&source->k, queries->b, g, keys.row, keys.count, rows, job->K, desk->rows);
     if (source->about->decays) {
-        int64_t wide = padded(job->K);
-        ls_tile_decay_keys(queries, keys.row, keys.count, desk->decay, wide);
-        for (int64_t j = 0; j < keys.count; j++)
-            for (int64_t e = 0; e < job->K; e++)
-                desk->decay[j * wide + e] *= k.at[j * k.stride + e];
-        for (int64_t j = keys.count; j < rows; j++)
-            memset(desk->decay + j * wide, 0, (size_t)wide * sizeof(float));
-        k = (float_rows){desk->decay, wide};
+        decay_keys(queries, &keys, rows, k, desk);
+        k = (float_rows){desk->decay, padded(job->K)};
     }
     ls_tile_product(rows, QUERIES, job->K, k.at, k.stride, 1, queries->turned, QUERIES, desk->s,
                     QUERIES, false);
     ls_tile_adjust(queries, &keys, desk->s);
-    if (weigh(keys.count, desk->s, run, shrink))
-        for (int64_t e = 0; e < padded(job->V); e++)
-            for (int r = 0; r < QUERIES; r += LANES) {
-                float *at = desk->out + e * QUERIES + r;
-                vec_store(at, vec_load(at) * vec_load(shrink + r));
-            }
+    if (weigh(keys.count, desk->s, run, shrink)) shrink_output(job, shrink, desk->out);
     float_rows v = ls_tile_load(&source->v, queries->b, g, keys.row, keys.count, keys.count, job->V,
                                 desk->rows);
     ls_tile_product(job->V, QUERIES, keys.count, v.at, 1, v.stride, desk->s, QUERIES, desk->out,
                     QUERIES, true);
+}
+
+/* ---- with AMX ---- */
+
+static void turn_values(const ls_attention_job *job, int s, int64_t piece, const thread_space *desk,
+                        const turned_values *values) {
+    const ls_attention_source *source = &job->source[s];
+    const int64_t tiles = key_tiles(source), row = piece % tiles * KEYS, wide = padded(job->V);
+    const int64_t b = piece / tiles / job->G, g = piece / tiles % job->G;
+    const int64_t count = ls_min(KEYS, ls_interval_length(source->held) - row);
+    if (count <= 0) return;
+    half_rows v = ls_half_load(&source->v, b, g, row, count, KEYS, job->V, desk->halves);
+    ls_half_turn(v, wide, desk->rows, values->of[s] + piece * wide * KEYS);
+}
+
+static void pair_queries(const query_tile *queries, const thread_space *desk) {
+    const ls_attention_job *job = queries->job;
+    const int64_t wide = padded(job->K);
+    half_rows q = {desk->halves, wide};
+    if (queries->turned != NULL) {
+        ls_tile_turn(queries->turned, QUERIES, wide, QUERIES, desk->rows, wide);
+        ls_half_round(desk->rows, QUERIES, wide, desk->halves);
+    } else {
+        q = ls_half_load(&queries->source->q, queries->b, queries->h, queries->row, queries->count,
+                         QUERIES, job->K, desk->halves);
+    }
+    ls_half_pair_elements(q, wide, desk->q_pairs);
+}
+
+/* One tile of keys; `values` are the tile's, from keys.row on. */
+static void meet_amx(const query_tile *queries, key_tile keys, const ls_bf16 *values,
+                     const thread_space *desk, running *run) {
+    const ls_attention_job *job = queries->job;
+    const ls_attention_source *source = queries->source;
+    const int64_t g = queries->h / (job->H / job->G), wide = padded(job->K);
+    const int64_t rows = ls_round_up(keys.count, 16), depth = ls_round_up(keys.count, 32);
+    const float factor = score_factor(job);
+    float shrink[QUERIES];
+    half_rows k = {desk->halves, wide};
+    if (source->about->decays) {
+        float_rows plain = ls_tile_load(&source->k, queries->b, g, keys.row, keys.count, keys.count,
+                                        job->K, desk->rows);
+        decay_keys(queries, &keys, rows, plain, desk);
+        ls_half_round(desk->decay, rows, wide, desk->halves);
+    } else {
+        k = ls_half_load(&source->k, queries->b, g, keys.row, keys.count, rows, job->K,
+                         desk->halves);
+    }
+    ls_amx_product(rows, QUERIES, wide, k.at, k.stride, desk->q_pairs, QUERIES, desk->s, QUERIES,
+                   false);
+    for (int64_t i = 0; i < keys.count * QUERIES; i += LANES)
+        vec_store(desk->s + i, vec_load(desk->s + i) * factor);
+    ls_tile_adjust(queries, &keys, desk->s);
+    if (weigh(keys.count, desk->s, run, shrink)) shrink_output(job, shrink, desk->out);
+    ls_half_pair_floats(desk->s, keys.count, depth, desk->weight_pairs);
+    ls_amx_product(padded(job->V), QUERIES, depth, values, KEYS, desk->weight_pairs, QUERIES,
+                   desk->out, QUERIES, true);
 }
 
 /* Writes the tile's output rows and logarithms. */
@@ -130,29 +231,42 @@ static void finish(const ls_attention_job *job, const query_tile *queries, const
 }
 
 static void attend(const ls_attention_job *job, int64_t b, int64_t h, int64_t row,
-                   const thread_space *desk) {
+                   const thread_space *desk, const turned_values *values) {
     running run = {.sum = {0}};
-    query_tile queries = {.turned = desk->turned, .relative_turned = desk->relative_turned};
+    query_tile queries = {.relative_turned = desk->relative_turned};
+    /* keys are taken from whole steps of the products on */
+    const int64_t step = values->amx ? 32 : 1;
     for (int r = 0; r < QUERIES; r++) run.most[r] = -INFINITY;
     memset(desk->out, 0, (size_t)(padded(job->V) * QUERIES) * sizeof(float));
     for (int s = 0; s < job->segments; s++) {
         const ls_attention_source *source = &job->source[s];
         const ls_tile_rule *rule = &source->about->rule;
         ls_tile_run runs[LS_TILE_RUNS_MOST];
-        ls_tile_queries(&queries, job, source, b, h, row, desk->rows);
+        queries.turned = values->amx && !source->about->decays ? NULL : desk->turned;
+        ls_tile_queries(&queries, job, source, b, h, row, values->amx ? 1 : score_factor(job),
+                        desk->rows);
+        if (values->amx) pair_queries(&queries, desk);
         ls_interval any = ls_interval_cut(ls_keys_any(rule, queries.positions), source->held);
         int count = ls_tile_runs_of_queries(rule, queries.positions, source->held, runs);
         for (int i = 0; i < count; i++)
             for (int64_t t = runs[i].first; t < runs[i].end; t++) {
                 /* of the outermost tiles only the keys that some query admits */
-                int64_t first = ls_max(t * KEYS, any.first - source->held.first);
+                int64_t first = ls_max(t * KEYS, any.first - source->held.first) / step * step;
                 int64_t end = ls_min((t + 1) * KEYS, any.end - source->held.first);
                 key_tile keys = {.row = first,
                                  .count = end - first,
                                  .full = runs[i].full,
                                  .band = desk->band,
                                  .meet = desk->meet};
-                meet(&queries, keys, desk, &run);
+                if (values->amx) {
+                    int64_t g = h / (job->H / job->G);
+                    int64_t tile = (b * job->G + g) * key_tiles(source) + t;
+                    meet_amx(&queries, keys,
+                             values->of[s] + tile * padded(job->V) * KEYS + first % KEYS, desk,
+                             &run);
+                } else {
+                    meet(&queries, keys, desk, &run);
+                }
             }
     }
     finish(job, &queries, desk, &run);
@@ -160,15 +274,26 @@ static void attend(const ls_attention_job *job, int64_t b, int64_t h, int64_t ro
 
 void ls_attention_tiled(const ls_attention_job *job) {
     const int64_t tiles = ls_ceil_div(job->T, QUERIES), pieces = job->B * job->H * tiles;
-    const size_t bytes = ls_attention_tiled_workspace(job, 1);
+    thread_space measured;
+    turned_values values;
+    const size_t bytes = lay_out(job, NULL, &measured);
+    const size_t before = lay_out_values(job, job->workspace, &values);
 #pragma omp parallel num_threads(job->threads)
     {
         thread_space desk;
-        lay_out(job, (char *)job->workspace + (size_t)omp_get_thread_num() * bytes, &desk);
+        lay_out(job, (char *)job->workspace + before + (size_t)omp_get_thread_num() * bytes, &desk);
+        if (values.amx) ls_amx_begin();
+        for (int s = 0; values.amx && s < job->segments; s++) {
+            int64_t parts = job->B * job->G * key_tiles(&job->source[s]);
+#pragma omp for schedule(static)
+            for (int64_t piece = 0; piece < parts; piece++)
+                turn_values(job, s, piece, &desk, &values);
+        }
         /* the last tiles of a causal sequence have the most keys: they go first */
 #pragma omp for schedule(dynamic)
         for (int64_t piece = 0; piece < pieces; piece++)
             attend(job, piece / tiles / job->H, piece / tiles % job->H,
-                   (tiles - 1 - piece % tiles) * QUERIES, &desk);
+                   (tiles - 1 - piece % tiles) * QUERIES, &desk, &values);
+        if (values.amx) ls_amx_end();
     }
 }

@@ -150,11 +150,10 @@ void ls_tile_turn(const float *from, int64_t from_stride, int64_t rows, int64_t 
 
 /* ---- queries and keys of a tile ---- */
 
-static void turn_queries(const ls_attention_array *x, const query_tile *tile, float *buffer,
-                         float *turned) {
+static void turn_queries(const ls_attention_array *x, const query_tile *tile, float factor,
+                         float *buffer, float *turned) {
     const ls_attention_job *job = tile->job;
     int64_t wide = padded(job->K);
-    const float factor = (float)job->scale * LOG2_E;
     float_rows rows =
         ls_tile_load(x, tile->b, tile->h, tile->row, tile->count, QUERIES, job->K, buffer);
     ls_tile_turn(rows.at, rows.stride, QUERIES, wide, turned, QUERIES);
@@ -164,7 +163,7 @@ static void turn_queries(const ls_attention_array *x, const query_tile *tile, fl
 
 void ls_tile_queries(query_tile *tile, const ls_attention_job *job,
                      const ls_attention_source *source, int64_t b, int64_t h, int64_t row,
-                     float *buffer) {
+                     float factor, float *buffer) {
     const ls_attention_segment *about = source->about;
     tile->job = job;
     tile->source = source;
@@ -181,8 +180,8 @@ void ls_tile_queries(query_tile *tile, const ls_attention_job *job,
         tile->offset[r] = (float)(coordinate - tile->coordinate);
         tile->whole_offset[r] = (int32_t)((int64_t)llrint(coordinate) - tile->whole);
     }
-    turn_queries(&source->q, tile, buffer, tile->turned);
-    if (about->decays)
+    if (tile->turned != NULL) turn_queries(&source->q, tile, factor, buffer, tile->turned);
+    if (tile->turned != NULL && about->decays)
         for (int64_t e = 0; e < job->K; e++) {
             int64_t pair = ls_attention_decay_pair(about, e);
             for (int r = 0; pair >= 0 && r < tile->count; r++)
@@ -190,7 +189,7 @@ void ls_tile_queries(query_tile *tile, const ls_attention_job *job,
                     (float)exp(about->log_decay[pair] * (double)tile->offset[r]);
         }
     if (source->relative.data != NULL)
-        turn_queries(&source->relative_q, tile, buffer, tile->relative_turned);
+        turn_queries(&source->relative_q, tile, score_factor(job), buffer, tile->relative_turned);
 }
 
 void ls_tile_decay_keys(const query_tile *tile, int64_t row, int64_t count, float *factor,

@@ -49,7 +49,7 @@ typedef struct query_tile {
     int64_t whole;         /* the first query's coordinate as a whole number */
     int32_t whole_offset[QUERIES];
     bool even;              /* coordinates advance by one from query to query and from key to key */
-    float *turned;          /* [K][QUERIES]: q * scale * log2 e, with its share of the decay */
+    float *turned;          /* [K][QUERIES]: q * factor, with its share of the decay, or NULL */
     float *relative_turned; /* the same of relative_q, undecayed; NULL where there is none */
 } query_tile;
 
@@ -89,11 +89,16 @@ void ls_tile_turn(const float *from, int64_t from_stride, int64_t rows, int64_t 
 void ls_tile_store(const ls_attention_array *x, int64_t b, int64_t head, int64_t row, int64_t count,
                    int64_t width, float_rows from, float factor);
 
-/* Fills in all but the pointers, which must be set (relative_turned or NULL); `buffer` is scratch
- * of QUERIES * padded(K) floats. Absent queries are zeros. */
+/* What makes a product of query and key a score in units of log 2. */
+static inline float score_factor(const ls_attention_job *job) {
+    return (float)job->scale * LOG2_E;
+}
+
+/* Fills in all but the pointers, which must be set (turned may be NULL: not wanted); `buffer` is
+ * scratch of QUERIES * padded(K) floats. Absent queries are zeros. */
 void ls_tile_queries(query_tile *tile, const ls_attention_job *job,
                      const ls_attention_source *source, int64_t b, int64_t h, int64_t row,
-                     float *buffer);
+                     float factor, float *buffer);
 /* factor[j][e] of key row `row + j` for this tile's queries, which carry the rest of the decay. */
 void ls_tile_decay_keys(const query_tile *tile, int64_t row, int64_t count, float *factor,
                         int64_t stride);

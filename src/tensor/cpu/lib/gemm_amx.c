@@ -76,6 +76,7 @@ static inline void store_line(const ls_gemm_operand *x, ls_dtype type, int plane
     int64_t size = (int64_t)ls_dtype_size(type);
     if (x->along_k) {
         const char *from = x->data + (first + i) * x->stride + k * size;
+        __builtin_prefetch(from + 2 * STEP * size);
         if (i >= rows) k_count = 0;
         if (planes == 1) {
             __mmask32 lanes = (__mmask32)first_lanes(k_count) | (__mmask32)first_lanes(k_count - 16)
@@ -90,6 +91,8 @@ static inline void store_line(const ls_gemm_operand *x, ls_dtype type, int plane
     int64_t one = planes == 1 ? 2 * i : i, other = planes == 1 ? one + 1 : one + 16;
     const char *from = x->data + (k + one) * x->stride + first * size;
     const char *from_other = x->data + (k + other) * x->stride + first * size;
+    __builtin_prefetch(from + STEP * x->stride); /* no hardware follows steps this long */
+    __builtin_prefetch(from_other + STEP * x->stride);
     __mmask16 lanes = first_lanes(one < k_count ? rows : 0);
     __mmask16 lanes_other = first_lanes(other < k_count ? rows : 0);
     if (planes == 1)
@@ -131,29 +134,40 @@ static inline void transpose(char *tile) {
     }
 }
 
-/* Panel: [step][plane][2 tiles]. Lines come as they lie in memory; where the panel wants the other
- * direction the tiles are transposed. */
+/* One step of a panel: [plane][2 tiles]. Lines come as they lie in memory; where the panel wants
+ * the other direction the tiles are transposed. */
+static inline void pack_step(const ls_gemm_operand *x, ls_dtype type, int planes, bool pairs_of_k,
+                             int64_t first, int64_t k, int64_t k_count, char *panel) {
+    for (int t = 0; t < 2; t++) {
+        char *tile = panel + t * TILE_BYTES;
+        int64_t row = first + t * TILE;
+        for (int i = 0; i < TILE; i++)
+            store_line(x, type, planes, row, x->count - row, k, k_count, i, tile + i * 64);
+        if (pairs_of_k == x->along_k)
+            for (int p = 0; p < planes; p++) transpose(tile + p * 2 * TILE_BYTES);
+    }
+}
+
+/* [panel][step], visited in the order in which the operand lies in memory: to come back to a page
+ * later costs more than the packing. */
 static inline void pack(const ls_gemm_operand *x, ls_dtype type, int planes, bool pairs_of_k,
-                        int64_t first, int64_t k, int64_t k_count, char *panel) {
-    for (int64_t done = 0; done < k_count; done += STEP, panel += planes * 2 * TILE_BYTES)
-        for (int t = 0; t < 2; t++) {
-            char *tile = panel + t * TILE_BYTES;
-            int64_t row = first + t * TILE;
-            for (int i = 0; i < TILE; i++)
-                store_line(x, type, planes, row, x->count - row, k + done, k_count - done, i,
-                           tile + i * 64);
-            if (pairs_of_k == x->along_k)
-                for (int p = 0; p < planes; p++) transpose(tile + p * 2 * TILE_BYTES);
-        }
+                        int64_t first, int64_t panels, int64_t k, int64_t k_count, char *packed) {
+    int64_t steps = ls_gemm_pieces(k_count, STEP);
+    for (int64_t i = 0; i < panels * steps; i++) {
+        int64_t panel = x->along_k ? i / steps : i % panels;
+        int64_t step = x->along_k ? i % steps : i / panels;
+        pack_step(x, type, planes, pairs_of_k, first + panel * PANEL, k + step * STEP,
+                  k_count - step * STEP, packed + (panel * steps + step) * planes * 2 * TILE_BYTES);
+    }
 }
 
 #define DEFINE_PACK(name, planes, pairs_of_k)                                                      \
-    static void name(const ls_gemm_operand *x, int64_t first, int64_t k, int64_t k_count,          \
-                     void *panel) {                                                                \
+    static void name(const ls_gemm_operand *x, int64_t first, int64_t panels, int64_t k,           \
+                     int64_t k_count, void *packed) {                                              \
         if (x->type == LS_BF16)                                                                    \
-            pack(x, LS_BF16, planes, pairs_of_k, first, k, k_count, panel);                        \
+            pack(x, LS_BF16, planes, pairs_of_k, first, panels, k, k_count, packed);               \
         else                                                                                       \
-            pack(x, LS_F32, planes, pairs_of_k, first, k, k_count, panel);                         \
+            pack(x, LS_F32, planes, pairs_of_k, first, panels, k, k_count, packed);                \
     }
 DEFINE_PACK(pack_a1, 1, false)
 DEFINE_PACK(pack_b1, 1, true)

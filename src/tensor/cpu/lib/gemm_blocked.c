@@ -8,6 +8,9 @@
  * ticket lies beyond the present phase keeps it for the next. Who computes a piece never changes
  * its value: every element of C is a sum over blocks of k that depend on k alone. */
 #include <omp.h>
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
 
 #include "tensor/cpu/lib/gemm_kernel.h"
 
@@ -16,8 +19,11 @@ enum {
     SPAN_ROWS = 1024,   /* rows whose f32 sums are kept aside between blocks of k, ... */
     SPAN_COLUMNS = 512, /* ... and columns, when C itself cannot hold them */
     PIECES_PER_THREAD =
-        4, /* so that a thread that is held up does not hold up the others for long */
+        4,              /* so that a thread that is held up does not hold up the others for long */
+    PANELS_AT_ONCE = 4, /* of B, packed by one thread */
     LARGEST_TILE = 32 * 32,
+    LINE = 64,                /* bytes of a cache line */
+    STREAMED_BYTES = 4 << 20, /* a C larger than this is written past the caches */
 };
 
 typedef struct blocking {
@@ -45,6 +51,7 @@ typedef struct finish {
     float *sums_out;      /* f32 instead of C, or NULL */
     const float *bias;    /* or NULL */
     bool add;
+    bool stream; /* C is not read and will not fit in the caches: write it past them */
 } finish;
 
 static size_t aligned(size_t bytes) {
@@ -114,6 +121,25 @@ static inline void finish_row(const float *tile, const float *sums_in, const flo
     }
 }
 
+/* Whole lines of C, without first reading what they held. */
+static inline void write_lines(char *c, const char *from, size_t bytes) {
+#if defined(__AVX512F__)
+    for (size_t i = 0; i < bytes; i += LINE)
+        _mm512_stream_si512((void *)(c + i), _mm512_load_si512(from + i));
+#else
+    memcpy(c, from, bytes);
+#endif
+}
+
+static bool can_stream(const ls_gemm *g) {
+    size_t row_bytes = (size_t)g->c_stride * ls_dtype_size(g->c_type);
+#if !defined(__AVX512F__)
+    return false;
+#endif
+    return !g->add && (size_t)g->m * row_bytes > STREAMED_BYTES && row_bytes % LINE == 0 &&
+           (uintptr_t)g->c % LINE == 0;
+}
+
 /* Row and column are those of the tile in C; local ones those in the kept sums. */
 static void finish_tile(const product *p, const float *tile, const finish *f, int64_t row,
                         int64_t column, int64_t local_row, int64_t local_column, int64_t rows,
@@ -121,18 +147,25 @@ static void finish_tile(const product *p, const float *tile, const finish *f, in
     const ls_gemm *g = p->g;
     int64_t width = p->kernel->columns;
     size_t size = ls_dtype_size(g->c_type);
+    size_t line_bytes = (size_t)columns * size;
+    bool stream = f->stream && line_bytes % LINE == 0;
+    _Alignas(LINE) char lines[LARGEST_TILE * sizeof(float)];
     for (int64_t i = 0; i < rows; i++) {
         int64_t kept = (local_row + i) * p->blocks.columns + local_column;
         const float *sums_in = f->sums_in ? f->sums_in + kept : NULL;
         const float *bias = f->bias ? f->bias + column : NULL;
         char *c = (char *)g->c + (size_t)((row + i) * g->c_stride + column) * size;
+        char *to = stream ? lines + (size_t)i * line_bytes : c;
         if (f->sums_out)
             finish_row(tile + i * width, sums_in, NULL, false, f->sums_out + kept, LS_F32, columns);
         else if (g->c_type == LS_BF16)
-            finish_row(tile + i * width, sums_in, bias, f->add, c, LS_BF16, columns);
+            finish_row(tile + i * width, sums_in, bias, f->add, to, LS_BF16, columns);
         else
-            finish_row(tile + i * width, NULL, bias, f->add, c, LS_F32, columns);
+            finish_row(tile + i * width, NULL, bias, f->add, to, LS_F32, columns);
     }
+    for (int64_t i = 0; stream && i < rows; i++)
+        write_lines((char *)g->c + (size_t)((row + i) * g->c_stride + column) * size,
+                    lines + (size_t)i * line_bytes, line_bytes);
 }
 
 /* Ask for the tile's lines of C while it is being multiplied: they are far apart, and to wait for
@@ -177,15 +210,15 @@ static void multiply_rows(const product *p, const region *r, int64_t row, int64_
     size_t a_panel = panel_bytes(p, kernel->rows, r->k_count);
     size_t b_panel = panel_bytes(p, kernel->columns, r->k_count);
     _Alignas(64) float tile[LARGEST_TILE];
-    for (int64_t i = 0; i < rows; i += kernel->rows)
-        kernel->pack_a(&p->a, row + i, r->k, r->k_count,
-                       packed_a + (size_t)(i / kernel->rows) * a_panel);
+    kernel->pack_a(&p->a, row, ls_gemm_pieces(rows, kernel->rows), r->k, r->k_count, packed_a);
     for (int64_t j = 0; j < r->columns; j += kernel->columns) {
         const char *b = r->packed_b + (size_t)(j / kernel->columns) * b_panel;
         for (int64_t i = 0; i < rows; i += kernel->rows) {
             int64_t tile_rows = ls_gemm_least(kernel->rows, rows - i);
             int64_t tile_columns = ls_gemm_least(kernel->columns, r->columns - j);
-            fetch_tile(p, f, row + i, r->column + j, row + i - r->row, j, tile_rows, tile_columns);
+            if (!f->stream)
+                fetch_tile(p, f, row + i, r->column + j, row + i - r->row, j, tile_rows,
+                           tile_columns);
             kernel->multiply(k_padded, packed_a + (size_t)(i / kernel->rows) * a_panel, b, tile);
             finish_tile(p, tile, f, row + i, r->column + j, row + i - r->row, j, tile_rows,
                         tile_columns);
@@ -199,12 +232,14 @@ static void multiply_region(product *p, const region *r, int64_t *first, int64_t
     const ls_gemm_kernel *kernel = p->kernel;
     int64_t panels = ls_gemm_pieces(r->columns, kernel->columns);
     size_t b_panel = panel_bytes(p, kernel->columns, r->k_count);
-    for (; *ticket < *first + panels; *ticket = take_ticket(p)) {
-        int64_t i = *ticket - *first;
-        kernel->pack_b(&p->b, r->column + i * kernel->columns, r->k, r->k_count,
+    int64_t groups = ls_gemm_pieces(panels, PANELS_AT_ONCE);
+    for (; *ticket < *first + groups; *ticket = take_ticket(p)) {
+        int64_t i = (*ticket - *first) * PANELS_AT_ONCE;
+        kernel->pack_b(&p->b, r->column + i * kernel->columns,
+                       ls_gemm_least(PANELS_AT_ONCE, panels - i), r->k, r->k_count,
                        r->packed_b + (size_t)i * b_panel);
     }
-    *first += panels;
+    *first += groups;
     wait_for_all(p);
 
     bool is_first = r->k == 0, is_last = r->k + r->k_count >= p->g->k;
@@ -214,6 +249,7 @@ static void multiply_region(product *p, const region *r, int64_t *first, int64_t
         .sums_out = aside && !is_last ? p->sums : NULL,
         .bias = (aside ? is_last : is_first) ? p->g->bias : NULL,
         .add = p->g->add || (!aside && !is_first),
+        .stream = is_last && (aside || is_first) && can_stream(p->g),
     };
     int64_t blocks = ls_gemm_pieces(r->rows, p->blocks.rows);
     for (; *ticket < *first + blocks; *ticket = take_ticket(p)) {
@@ -248,6 +284,9 @@ static void work(product *p, int thread) {
             } while (k < g->k);
         }
     if (p->kernel->end) p->kernel->end();
+#if defined(__AVX512F__)
+    _mm_sfence(); /* streamed lines must be seen by whoever waits for us */
+#endif
 }
 
 static ls_gemm_operand operand(const ls_matrix *x, int64_t count, int64_t k, bool along_k) {

@@ -36,6 +36,9 @@ typedef struct ls_gemm_operand {
     bool along_k; /* stored rows run along k (A as it is, B turned), or else across it */
 } ls_gemm_operand;
 
+typedef void ls_gemm_pack(const ls_gemm_operand *x, int64_t first, int64_t panels, int64_t k,
+                          int64_t k_count, void *packed);
+
 typedef struct ls_gemm_kernel {
     const char *name;
     int rows, columns;    /* of a tile of C */
@@ -43,11 +46,8 @@ typedef struct ls_gemm_kernel {
     int k_block;          /* longest packed k: what the caches hold */
     int column_block;     /* widest block of B packed at once */
     size_t element_bytes; /* of one packed element */
-    /* Pack the panel whose first row or column is `first`, elements k .. k + k_count. */
-    void (*pack_a)(const ls_gemm_operand *a, int64_t first, int64_t k, int64_t k_count,
-                   void *panel);
-    void (*pack_b)(const ls_gemm_operand *b, int64_t first, int64_t k, int64_t k_count,
-                   void *panel);
+    /* Pack `panels` panels, from row or column `first` on, elements k .. k + k_count. */
+    ls_gemm_pack *pack_a, *pack_b;
     /* tile [rows, columns] = the product of two panels of `k` (a multiple of k_step) elements. */
     void (*multiply)(int64_t k, const void *a, const void *b, float *tile);
     void (*begin)(

@@ -11,8 +11,8 @@ enum { ROWS = 4, VECTORS = 2 };
 #endif
 enum { COLUMNS = VECTORS * LS_GEMM_LANES };
 
-static inline void pack(const ls_gemm_operand *x, int64_t first, int64_t k, int64_t k_count,
-                        float *restrict panel, int width, ls_dtype type) {
+static inline void pack_panel(const ls_gemm_operand *x, int64_t first, int64_t k, int64_t k_count,
+                              float *restrict panel, int width, ls_dtype type) {
     int64_t count = ls_gemm_least(width, x->count - first);
     size_t size = ls_dtype_size(type);
     if (count < width) memset(panel, 0, (size_t)(k_count * width) * sizeof(float));
@@ -34,20 +34,31 @@ static inline void pack(const ls_gemm_operand *x, int64_t first, int64_t k, int6
     }
 }
 
-static void pack_a(const ls_gemm_operand *a, int64_t first, int64_t k, int64_t k_count,
-                   void *panel) {
-    if (a->type == LS_BF16)
-        pack(a, first, k, k_count, panel, ROWS, LS_BF16);
-    else
-        pack(a, first, k, k_count, panel, ROWS, LS_F32);
+/* [panel][k]. Where the operand lies across k, few rows of all panels are done before the next:
+ * to come back to a page later costs more than the packing. */
+static inline void pack(const ls_gemm_operand *x, int64_t first, int64_t panels, int64_t k,
+                        int64_t k_count, float *packed, int width, ls_dtype type) {
+    int64_t piece = x->along_k ? k_count : 32;
+    for (int64_t done = 0; done < k_count; done += piece)
+        for (int64_t i = 0; i < panels; i++)
+            pack_panel(x, first + i * width, k + done, ls_gemm_least(piece, k_count - done),
+                       packed + (i * k_count + done) * width, width, type);
 }
 
-static void pack_b(const ls_gemm_operand *b, int64_t first, int64_t k, int64_t k_count,
-                   void *panel) {
-    if (b->type == LS_BF16)
-        pack(b, first, k, k_count, panel, COLUMNS, LS_BF16);
+static void pack_a(const ls_gemm_operand *a, int64_t first, int64_t panels, int64_t k,
+                   int64_t k_count, void *packed) {
+    if (a->type == LS_BF16)
+        pack(a, first, panels, k, k_count, packed, ROWS, LS_BF16);
     else
-        pack(b, first, k, k_count, panel, COLUMNS, LS_F32);
+        pack(a, first, panels, k, k_count, packed, ROWS, LS_F32);
+}
+
+static void pack_b(const ls_gemm_operand *b, int64_t first, int64_t panels, int64_t k,
+                   int64_t k_count, void *packed) {
+    if (b->type == LS_BF16)
+        pack(b, first, panels, k, k_count, packed, COLUMNS, LS_BF16);
+    else
+        pack(b, first, panels, k, k_count, packed, COLUMNS, LS_F32);
 }
 
 static void multiply(int64_t k, const void *panel_a, const void *panel_b, float *tile) {

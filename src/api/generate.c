@@ -1,0 +1,45 @@
+#include "api/generate.h"
+
+#include <string.h>
+
+enum { CHUNK = 512 };
+
+static ls_status encode_prompt(const ls_trained *trained, const char *prompt, ls_ids *out) {
+    int32_t end = ls_tokenizer_end(trained->tokenizer);
+    if (prompt[0] == '\0' && end >= 0) return ls_ids_append(trained->ctx, out, &end, 1);
+    if (prompt[0] == '\0') prompt = "\n";
+    return ls_tokenizer_encode(trained->ctx, trained->tokenizer, prompt, strlen(prompt), false,
+                               out);
+}
+
+ls_status ls_generate(ls_trained *trained, const char *prompt, int64_t tokens,
+                      const ls_sampling *how, ls_generate_text text, void *user) {
+    ls_ctx *ctx = trained->ctx;
+    /* ids beyond the tokenizer's, where the model's vocabulary is padded, mean nothing */
+    const int64_t vocabulary = trained->config.model.vocabulary;
+    const int64_t known = ls_tokenizer_vocabulary(trained->tokenizer);
+    ls_stream *stream = NULL;
+    ls_ids ids = {0};
+    ls_text bytes = {0};
+    double *logits = ls_new(ctx, (size_t)(3 * vocabulary), sizeof *logits);
+    ls_status status = LS_ENOMEM;
+    if (logits == NULL) goto fail;
+    LS_TRY_GOTO(encode_prompt(trained, prompt, &ids));
+    int64_t count = (int64_t)ids.count;
+    LS_TRY_GOTO(ls_stream_new(trained->model, 1, count + tokens, ls_min(count, CHUNK), &stream));
+    LS_TRY_GOTO(ls_stream_logits(stream, ids.at, count, count, logits));
+    for (int64_t i = 0; i < tokens; i++) {
+        int32_t token = ls_sample(how, logits, known, (uint64_t)i, logits + vocabulary);
+        if (token == ls_tokenizer_end(trained->tokenizer)) break;
+        bytes.length = 0;
+        LS_TRY_GOTO(ls_tokenizer_decode(ctx, trained->tokenizer, &token, 1, &bytes));
+        LS_TRY_GOTO(text(user, bytes.bytes, bytes.length));
+        if (i + 1 < tokens) LS_TRY_GOTO(ls_stream_logits(stream, &token, 1, 1, logits));
+    }
+fail:
+    ls_stream_free(stream);
+    ls_ids_clear(ctx, &ids);
+    ls_text_clear(ctx, &bytes);
+    ls_free(ctx, logits);
+    return status;
+}

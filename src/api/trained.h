@@ -1,0 +1,32 @@
+/* A trained model opened from a run folder or from one checkpoint of it: description, weights and
+ * tokenizer. What the verbs and the public interface share. */
+#ifndef LS_API_TRAINED_H
+#define LS_API_TRAINED_H
+
+#include "base/settings.h"
+#include "data/tokenizer.h"
+#include "model/model.h"
+
+enum { LS_TRAINED_PATH = 4096 };
+
+typedef struct ls_trained {
+    ls_ctx *ctx;
+    char folder[LS_TRAINED_PATH];  /* of the run */
+    char weights[LS_TRAINED_PATH]; /* the file */
+    int64_t step;                  /* -1: not known */
+    ls_settings settings;          /* the run's config.yaml, with the overrides */
+    ls_model_config config;
+    ls_model *model;
+    ls_tokenizer *tokenizer;
+} ls_trained;
+
+/* Which files a path means: a run folder (its newest good checkpoint) or a checkpoint folder. Fills
+ * folder, weights and step of *out and reads the settings; clear *out in any case. */
+ls_status ls_trained_find(ls_ctx *ctx, const char *path, ls_trained *out);
+/* The same, then opens everything. From `overrides` (or NULL) come extend and extend.*: marked as
+ * used. `type` NULL: as trained. */
+ls_status ls_trained_open(ls_ctx *ctx, const char *path, const ls_settings *overrides,
+                          const ls_dtype *type, ls_trained *out);
+void ls_trained_clear(ls_trained *trained);
+
+#endif

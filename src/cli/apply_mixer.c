@@ -1,0 +1,478 @@
+/* One mixer alone: its weights by any of their names, forward whole and in chunks, gradients. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/apply.h"
+#include "mixer/mixer.h"
+#include "model/model.h"
+
+typedef struct applied {
+    ls_cli *cli;
+    ls_ctx *ctx;
+    const ls_apply_keys *keys;
+    ls_dtype type;
+    ls_mixer mixer;
+    void *mixer_options;
+    ls_position position;
+    ls_parameters *store;
+    int64_t B, T, D;
+    ls_safetensors input, weights; /* both are the golden file where there is one */
+    bool input_open, weights_open, golden;
+    double *x, *cot; /* [B,T,D] */
+    double *y, *grad_x;
+    int64_t *set; /* per parameter: elements that the file has given */
+    ls_text state;
+} applied;
+
+/* ---- values ---- */
+
+static double element(const void *data, ls_dtype type, int64_t i) {
+    if (type == LS_F64) return ((const double *)data)[i];
+    if (type == LS_F32) return (double)((const float *)data)[i];
+    return (double)ls_bf16_to_f32(((const ls_bf16 *)data)[i]);
+}
+
+static void set_element(void *data, ls_dtype type, int64_t i, double value) {
+    if (type == LS_F64)
+        ((double *)data)[i] = value;
+    else if (type == LS_F32)
+        ((float *)data)[i] = (float)value;
+    else
+        ((ls_bf16 *)data)[i] = ls_bf16_from_f32((float)value);
+}
+
+/* Exchanges the first two axes [a,b,D] -> [b,a,D]. */
+static void exchange(const double *from, int64_t a, int64_t b, int64_t width, double *to) {
+    for (int64_t i = 0; i < a; i++)
+        for (int64_t j = 0; j < b; j++)
+            memcpy(to + (j * a + i) * width, from + (i * b + j) * width,
+                   (size_t)width * sizeof *to);
+}
+
+/* A tensor of the input file as [B,T,D]; sets the sizes where they are not known yet. */
+static ls_status read_rows(applied *a, const char *name, double **out) {
+    const ls_safetensor *tensor = ls_safetensors_find(&a->input, name);
+    const char *path = a->golden ? a->keys->golden : a->keys->input;
+    bool turned = a->keys->layout == LS_LAYOUT_TBD;
+    if (tensor == NULL || tensor->rank != 3 || tensor->count < 1)
+        return LS_FAIL(a->ctx, LS_EINPUT, "%s: there is no tensor %s of three axes", path, name);
+    int64_t B = tensor->dim[turned ? 1 : 0], T = tensor->dim[turned ? 0 : 1];
+    if (a->B == 0) a->B = B, a->T = T, a->D = tensor->dim[2];
+    if (B != a->B || T != a->T || tensor->dim[2] != a->D)
+        return LS_FAIL(a->ctx, LS_EINPUT, "%s: %s and x have different shapes", path, name);
+    LS_TRY(ls_stored_values(a->ctx, tensor, out));
+    if (!turned) return LS_OK;
+    double *rows = ls_new(a->ctx, (size_t)tensor->count, sizeof *rows);
+    if (rows == NULL) return LS_ENOMEM;
+    exchange(*out, T, B, a->D, rows);
+    ls_free(a->ctx, *out);
+    *out = rows;
+    return LS_OK;
+}
+
+/* ---- weights ---- */
+
+/* Our parameter for a name of the file, and how its rows are ordered. *out is NULL for what is
+ * known not to be a parameter. */
+static ls_status resolve(applied *a, const char *name, ls_parameter **out, int *layout) {
+    bool known = false;
+    *layout = -1;
+    *out = ls_parameters_find(a->store, name);
+    if (*out != NULL) return LS_OK;
+    for (const ls_alias *alias = a->mixer.type->aliases; alias && alias->official; alias++) {
+        if (strcmp(alias->official, name) != 0) continue;
+        if (alias->ours == NULL) return LS_OK;
+        known = true;
+        *layout = alias->layout;
+        *out = ls_parameters_find(a->store, alias->ours + (alias->ours[0] == '/'));
+        if (*out != NULL) return LS_OK;
+    }
+    if (known)
+        return LS_FAIL(a->ctx, LS_EUSE,
+                       "the file gives %s, which mixer %s does not have with these options", name,
+                       a->mixer.type->name);
+    return LS_FAIL(a->ctx, LS_EINPUT, "mixer %s does not know the weight %s", a->mixer.type->name,
+                   name);
+}
+
+/* Copies between a stored tensor's rows and ours: from the file to the parameter, or (gradients)
+ * from our buffer to `out` in the file's order. */
+static ls_status move_rows(applied *a, const ls_safetensor *tensor, const ls_parameter *parameter,
+                           int layout, const double *from_file, void *ours, double *out) {
+    int64_t rows = tensor->rank == 0 ? 1 : tensor->dim[0];
+    int64_t our_rows = parameter->dim[0], width = parameter->count / our_rows;
+    if (tensor->count != rows * width)
+        return LS_FAIL(a->ctx, LS_EINPUT, "%s has rows of another width than %s", tensor->name,
+                       parameter->name);
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t row = r;
+        if (layout >= 0 && a->mixer.type->row != NULL)
+            row = a->mixer.type->row(&a->mixer, layout, r);
+        if (row < 0 || row >= our_rows)
+            return LS_FAIL(a->ctx, LS_EINPUT, "%s has more rows than %s with these options",
+                           tensor->name, parameter->name);
+        for (int64_t c = 0; c < width; c++) {
+            if (from_file != NULL)
+                set_element(ours, a->store->master_type, row * width + c, from_file[r * width + c]);
+            else
+                out[r * width + c] = element(ours, a->store->master_type, row * width + c);
+        }
+    }
+    return LS_OK;
+}
+
+static ls_status load_weight(applied *a, const ls_safetensor *tensor, const char *name) {
+    ls_parameter *parameter;
+    int layout;
+    double *values;
+    LS_TRY(resolve(a, name, &parameter, &layout));
+    if (parameter == NULL) return LS_OK;
+    LS_TRY(ls_stored_values(a->ctx, tensor, &values));
+    ls_status status = move_rows(a, tensor, parameter, layout, values,
+                                 ls_parameter_master(a->store, parameter), NULL);
+    ls_free(a->ctx, values);
+    a->set[parameter - a->store->items] += tensor->count;
+    return status;
+}
+
+/* The name of a weight in the file, or NULL where the tensor is none. */
+static const char *weight_name(const applied *a, const char *name) {
+    if (strncmp(name, "w.", 2) == 0) return name + 2;
+    return a->golden ? NULL : name;
+}
+
+static ls_status load_weights(applied *a) {
+    const ls_safetensors *file = a->golden ? &a->input : &a->weights;
+    a->set = ls_new(a->ctx, a->store->count + 1, sizeof *a->set);
+    if (a->set == NULL) return LS_ENOMEM;
+    for (size_t i = 0; i < file->count; i++) {
+        const char *name = weight_name(a, file->items[i].name);
+        if (name != NULL) LS_TRY(load_weight(a, &file->items[i], name));
+    }
+    for (size_t i = 0; i < a->store->count; i++)
+        if (a->set[i] != a->store->items[i].count)
+            return LS_FAIL(a->ctx, LS_EINPUT, "the file gives %lld of the %lld values of %s",
+                           (long long)a->set[i], (long long)a->store->items[i].count,
+                           a->store->items[i].name);
+    ls_parameters_round(a->store);
+    return LS_OK;
+}
+
+/* ---- programs ---- */
+
+static ls_status record(applied *a, ls_program_options options, bool finish, ls_program **out) {
+    options.type = a->type;
+    options.batch = a->B;
+    LS_TRY(ls_program_new(a->ctx, &options, a->store, out));
+    ls_program *p = *out;
+    int64_t T = options.length;
+    ls_tensor *x = ls_input(p, "x", a->type, LS_DIMS(a->B, T, a->D), options.grad);
+    ls_tensor *y = a->mixer.type->forward(p, &a->mixer, x);
+    ls_keep(p, "y", y);
+    if (options.grad) {
+        ls_seed_gradient(p, y, ls_input(p, "cot", a->type, LS_DIMS(a->B, T, a->D), false));
+        ls_keep_gradient(p, "x", x);
+    }
+    ls_status status = LS_OK;
+    if (ls_failed(p))
+        status = a->ctx->error.code;
+    else if (finish)
+        status = ls_program_finish(p);
+    if (status == LS_OK) return LS_OK;
+    ls_program_free(p);
+    *out = NULL;
+    return status;
+}
+
+/* Rows [first, first + count) of every sequence of `from` into a program's input. */
+static void put_rows(const applied *a, ls_program *p, const char *name, const double *from,
+                     int64_t first, int64_t count) {
+    const ls_tensor *tensor = ls_program_find(p, name);
+    for (int64_t b = 0; b < a->B; b++)
+        for (int64_t i = 0; i < count * a->D; i++)
+            set_element(ls_data(tensor), tensor->type, b * count * a->D + i,
+                        from[(b * a->T + first) * a->D + i]);
+}
+
+static void take_rows(const applied *a, ls_program *p, const char *name, double *to, int64_t first,
+                      int64_t count) {
+    const ls_tensor *tensor = ls_program_find(p, name);
+    for (int64_t b = 0; b < a->B; b++)
+        for (int64_t t = 0; t < count; t++)
+            for (int64_t d = 0; d < a->D; d++)
+                to[(b * a->T + first + t) * a->D + d] =
+                    element(ls_data(tensor), tensor->type,
+                            b * tensor->stride[0] + t * tensor->stride[1] + d);
+}
+
+static ls_status declare(applied *a) {
+    ls_program *program;
+    LS_TRY(ls_parameters_new(a->ctx, a->type, &a->store));
+    LS_TRY(record(a, (ls_program_options){.length = a->T}, false, &program));
+    ls_program_free(program);
+    return ls_parameters_seal(a->store, 0, true);
+}
+
+static ls_status run_whole(applied *a) {
+    ls_program *program;
+    bool grad = a->cot != NULL;
+    LS_TRY(record(a, (ls_program_options){.length = a->T, .grad = grad}, true, &program));
+    put_rows(a, program, "x", a->x, 0, a->T);
+    if (grad) put_rows(a, program, "cot", a->cot, 0, a->T);
+    ls_status status = ls_program_run(program, NULL, 0, 0);
+    if (status == LS_OK) {
+        take_rows(a, program, "y", a->y, 0, a->T);
+        if (grad) take_rows(a, program, "grad.x", a->grad_x, 0, a->T);
+    }
+    ls_program_free(program);
+    return status;
+}
+
+/* Chunks of the given lengths, the last of them repeated; the state passes from one to the next. */
+static ls_status run_cut(applied *a, const int64_t *cuts, int64_t count, double *y) {
+    enum { KEPT = 8 };
+    ls_program *kept[KEPT] = {0}, *program = NULL;
+    ls_state *state = NULL;
+    int64_t longest = 1, chunk;
+    ls_status status = LS_OK;
+    for (int64_t i = 0; i < count; i++) longest = ls_max(longest, ls_min(cuts[i], a->T));
+    for (int64_t first = 0, i = 0; first < a->T; first += chunk, i++) {
+        chunk = ls_min(cuts[ls_min(i, count - 1)], a->T - first);
+        program = NULL;
+        int slot = (int)(chunk % KEPT);
+        if (kept[slot] != NULL && ls_program_about(kept[slot])->length == chunk) {
+            program = kept[slot];
+        } else {
+            const ls_program_options options = {.length = chunk,
+                                                .streaming = true,
+                                                .capacity = ls_max(a->T, a->keys->capacity),
+                                                .chunk_most = longest};
+            LS_TRY_GOTO(record(a, options, true, &program));
+            ls_program_free(kept[slot]);
+            kept[slot] = program;
+            if (chunk > ls_program_chunk_limit(program)) {
+                status = LS_FAIL(a->ctx, LS_EUSE, "this method takes at most %lld tokens at once",
+                                 (long long)ls_program_chunk_limit(program));
+                goto fail;
+            }
+        }
+        if (state == NULL) {
+            LS_TRY_GOTO(ls_state_new(program, &state));
+            const ls_safetensor *before = ls_safetensors_find(&a->input, "state");
+            if (before != NULL)
+                LS_TRY_GOTO(ls_state_load(a->ctx, state, before->data, before->bytes));
+        }
+        put_rows(a, program, "x", a->x, first, chunk);
+        LS_TRY_GOTO(ls_program_run(program, state, 0, 0));
+        take_rows(a, program, "y", y, first, chunk);
+    }
+    ls_text_clear(a->ctx, &a->state);
+    status = ls_state_save(a->ctx, state, &a->state);
+fail:
+    for (int i = 0; i < KEPT; i++) ls_program_free(kept[i]);
+    ls_state_free(a->ctx, state);
+    return status;
+}
+
+/* ---- against reference values ---- */
+
+/* Compares [B,T,D] values in the file's layout. */
+static ls_status compare_rows(applied *a, ls_comparison *comparison, const char *shown,
+                              const char *name, const double *rows, double tolerance) {
+    const ls_safetensor *reference = ls_safetensors_find(&a->input, name);
+    if (reference == NULL || reference->count != a->B * a->T * a->D)
+        return LS_FAIL(a->ctx, LS_EINPUT, "%s: %s is missing or has another shape than in.x",
+                       a->keys->golden, name);
+    if (a->keys->layout == LS_LAYOUT_BTD)
+        return ls_compare(a->ctx, comparison, shown, rows, reference, tolerance);
+    double *turned = ls_new(a->ctx, (size_t)reference->count, sizeof *turned);
+    if (turned == NULL) return LS_ENOMEM;
+    exchange(rows, a->B, a->T, a->D, turned);
+    ls_status status = ls_compare(a->ctx, comparison, shown, turned, reference, tolerance);
+    ls_free(a->ctx, turned);
+    return status;
+}
+
+static ls_status compare_gradient(applied *a, ls_comparison *comparison,
+                                  const ls_safetensor *reference) {
+    ls_parameter *parameter;
+    int layout;
+    LS_TRY(resolve(a, reference->name + strlen("grad.w."), &parameter, &layout));
+    if (parameter == NULL) return LS_OK;
+    double *ours = ls_new(a->ctx, (size_t)reference->count, sizeof *ours);
+    if (ours == NULL) return LS_ENOMEM;
+    ls_status status = move_rows(a, reference, parameter, layout, NULL,
+                                 ls_parameter_gradient(a->store, parameter), ours);
+    if (status == LS_OK)
+        status =
+            ls_compare(a->ctx, comparison, reference->name, ours, reference, a->keys->grad_tol);
+    ls_free(a->ctx, ours);
+    return status;
+}
+
+static ls_status find_largest(applied *a, double *out) {
+    *out = 0;
+    for (size_t i = 0; i < a->input.count; i++) {
+        double *values;
+        if (strncmp(a->input.items[i].name, "grad.", strlen("grad.")) != 0) continue;
+        LS_TRY(ls_stored_values(a->ctx, &a->input.items[i], &values));
+        for (int64_t j = 0; j < a->input.items[i].count; j++) *out = fmax(*out, fabs(values[j]));
+        ls_free(a->ctx, values);
+    }
+    return LS_OK;
+}
+
+static ls_status compare_all(applied *a, ls_comparison *comparison) {
+    const ls_apply_keys *keys = a->keys;
+    int64_t cuts[LS_OPTION_REALS_MOST];
+    LS_TRY(find_largest(a, &comparison->largest));
+    LS_TRY(compare_rows(a, comparison, "out.y", "out.y", a->y, keys->tol));
+    if (ls_safetensors_find(&a->input, "out.stream") != NULL) {
+        LS_TRY(run_cut(a, &(int64_t){1}, 1, a->y));
+        LS_TRY(compare_rows(a, comparison, "out.stream", "out.stream", a->y, keys->tol));
+    }
+    if (keys->cut.count > 0) {
+        LS_TRY(ls_apply_cuts(a->ctx, &keys->cut, cuts));
+        LS_TRY(run_cut(a, cuts, keys->cut.count, a->y));
+        LS_TRY(compare_rows(a, comparison, "out.y (cut)", "out.y", a->y, keys->tol));
+    }
+    if (a->cot == NULL) return LS_OK;
+    if (ls_safetensors_find(&a->input, "grad.in.x") != NULL)
+        LS_TRY(compare_rows(a, comparison, "grad.in.x", "grad.in.x", a->grad_x, keys->grad_tol));
+    for (size_t i = 0; i < a->input.count; i++)
+        if (strncmp(a->input.items[i].name, "grad.w.", strlen("grad.w.")) == 0)
+            LS_TRY(compare_gradient(a, comparison, &a->input.items[i]));
+    return LS_OK;
+}
+
+/* ---- into a file ---- */
+
+static ls_status write_output(applied *a) {
+    const int64_t rows[3] = {a->B, a->T, a->D};
+    const int64_t turned[3] = {a->T, a->B, a->D};
+    const int64_t state_dim[1] = {(int64_t)a->state.length};
+    bool turn = a->keys->layout == LS_LAYOUT_TBD;
+    ls_ctx *ctx = a->ctx;
+    size_t cells = (size_t)(a->B * a->T * a->D), count = 0;
+    ls_stored_type gradient_type = a->store->master_type == LS_F64 ? LS_STORED_F64 : LS_STORED_F32;
+    ls_safetensor_source *sources = ls_new(ctx, a->store->count + 3, sizeof *sources);
+    char(*names)[300] = ls_new(ctx, a->store->count + 1, sizeof *names);
+    double *scratch = ls_new(ctx, cells, sizeof *scratch);
+    ls_status status = LS_ENOMEM;
+    if (sources == NULL || names == NULL || scratch == NULL) goto fail;
+    double *outputs[2] = {a->y, a->cot == NULL ? NULL : a->grad_x};
+    for (int i = 0; i < 2; i++) {
+        if (outputs[i] == NULL) continue;
+        if (turn) {
+            exchange(outputs[i], a->B, a->T, a->D, scratch);
+            memcpy(outputs[i], scratch, cells * sizeof *scratch);
+        }
+        sources[count++] = (ls_safetensor_source){i == 0 ? "y" : "grad.x", LS_STORED_F64, 3,
+                                                  turn ? turned : rows, outputs[i]};
+    }
+    for (size_t i = 0; a->cot != NULL && i < a->store->count; i++) {
+        const ls_parameter *parameter = &a->store->items[i];
+        snprintf(names[i], sizeof names[i], "grad.%s", parameter->name);
+        sources[count++] =
+            (ls_safetensor_source){names[i], gradient_type, parameter->rank, parameter->dim,
+                                   ls_parameter_gradient(a->store, parameter)};
+    }
+    if (a->state.length > 0)
+        sources[count++] =
+            (ls_safetensor_source){"state", LS_STORED_U8, 1, state_dim, a->state.bytes};
+    status = ls_safetensors_write(ctx, a->keys->output, sources, count, NULL, 0);
+fail:
+    ls_free(ctx, sources);
+    ls_free(ctx, names);
+    ls_free(ctx, scratch);
+    return status;
+}
+
+/* ---- the whole ---- */
+
+static ls_status choose(applied *a) {
+    ls_settings *settings = &a->cli->settings;
+    a->mixer.type = ls_mixer_find(a->keys->mixer);
+    if (a->mixer.type == NULL)
+        return LS_FAIL(a->ctx, LS_EUSE, "there is no mixer %s: see `longshot inspect mixers`",
+                       a->keys->mixer);
+    const ls_option_table *table = &a->mixer.type->options;
+    a->mixer_options = ls_new(a->ctx, 1, table->size > 0 ? table->size : 1);
+    if (a->mixer_options == NULL) return LS_ENOMEM;
+    LS_TRY(ls_cli_read(a->cli, "", table, a->mixer_options));
+    a->mixer.options = a->mixer_options;
+    a->mixer.causal = a->keys->causal;
+    bool takes = (a->mixer.type->traits & LS_MIXER_POSITIONS) != 0;
+    if (!takes && a->keys->position[0] != '\0')
+        return LS_FAIL(a->ctx, LS_EUSE, "mixer %s takes no position method", a->mixer.type->name);
+    if (takes) {
+        const char *name = a->keys->position[0] == '\0' ? "none" : a->keys->position;
+        LS_TRY(ls_position_choose(a->ctx, name, &a->position));
+        a->position.trained_length = a->keys->trained_length;
+        LS_TRY(ls_settings_apply(a->ctx, settings, "position", &a->position.type->options,
+                                 a->position.options));
+        LS_TRY(ls_position_extensions_read(a->ctx, settings, &a->position));
+        a->mixer.position = &a->position;
+    }
+    return ls_cli_finish_settings(a->cli);
+}
+
+static ls_status open_files(applied *a) {
+    const ls_apply_keys *keys = a->keys;
+    a->golden = keys->golden[0] != '\0';
+    if (!a->golden &&
+        (keys->weights[0] == '\0' || keys->input[0] == '\0' || keys->output[0] == '\0'))
+        return LS_FAIL(a->ctx, LS_EUSE, "give weights=, input= and output=, or golden=");
+    LS_TRY(ls_safetensors_open(a->ctx, a->golden ? keys->golden : keys->input, &a->input));
+    a->input_open = true;
+    if (!a->golden) LS_TRY(ls_safetensors_open(a->ctx, keys->weights, &a->weights));
+    a->weights_open = !a->golden;
+    LS_TRY(read_rows(a, a->golden ? "in.x" : "x", &a->x));
+    bool has_cot = ls_safetensors_find(&a->input, "cot") != NULL;
+    if (keys->grad || (a->golden && has_cot)) LS_TRY(read_rows(a, "cot", &a->cot));
+    size_t cells = (size_t)(a->B * a->T * a->D);
+    a->y = ls_new(a->ctx, cells, sizeof *a->y);
+    a->grad_x = ls_new(a->ctx, cells, sizeof *a->grad_x);
+    return a->y == NULL || a->grad_x == NULL ? LS_ENOMEM : LS_OK;
+}
+
+static ls_status apply(applied *a) {
+    int64_t cuts[LS_OPTION_REALS_MOST] = {a->keys->cut.count == 0 ? INT64_MAX : 0};
+    LS_TRY(choose(a));
+    LS_TRY(open_files(a));
+    a->mixer.width = a->D;
+    if (a->mixer.type->check != NULL) LS_TRY(a->mixer.type->check(a->ctx, &a->mixer));
+    LS_TRY(declare(a));
+    LS_TRY(load_weights(a));
+    LS_TRY(run_whole(a));
+    if (a->golden) {
+        ls_comparison comparison = {0};
+        ls_status status = compare_all(a, &comparison);
+        if (status == LS_OK) return ls_comparison_print(a->cli, &comparison);
+        json_decref(comparison.rows);
+        return status;
+    }
+    LS_TRY(ls_apply_cuts(a->ctx, &a->keys->cut, cuts));
+    if (a->keys->cut.count > 0 || ls_safetensors_find(&a->input, "state") != NULL)
+        LS_TRY(run_cut(a, cuts, ls_max(a->keys->cut.count, 1), a->y));
+    return write_output(a);
+}
+
+ls_status ls_apply_mixer(ls_cli *cli, const ls_apply_keys *keys) {
+    static const ls_dtype types[] = {LS_F64, LS_F32, LS_BF16};
+    applied a = {.cli = cli, .ctx = &cli->ctx, .keys = keys, .type = types[keys->dtype]};
+    ls_status status = apply(&a);
+    if (a.input_open) ls_safetensors_close(a.ctx, &a.input);
+    if (a.weights_open) ls_safetensors_close(a.ctx, &a.weights);
+    ls_parameters_free(a.store);
+    ls_position_clear(a.ctx, &a.position);
+    ls_free(a.ctx, a.mixer_options);
+    ls_free(a.ctx, a.x);
+    ls_free(a.ctx, a.cot);
+    ls_free(a.ctx, a.y);
+    ls_free(a.ctx, a.grad_x);
+    ls_free(a.ctx, a.set);
+    ls_text_clear(a.ctx, &a.state);
+    return status;
+}

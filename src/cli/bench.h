@@ -1,0 +1,52 @@
+/* The parts of `longshot bench`. Each measures one thing, appends a table for people to `text` and
+ * a member to the JSON result. */
+#ifndef LS_CLI_BENCH_H
+#define LS_CLI_BENCH_H
+
+#include <stdio.h>
+#include <sys/types.h>
+
+#include "cli/cli.h"
+#include "tensor/dtype.h"
+
+typedef struct ls_bench_keys {
+    char what[LS_OPTION_TEXT_BYTES], peer[LS_OPTION_TEXT_BYTES], scripts[LS_OPTION_TEXT_BYTES];
+    int dtype;
+    int64_t rounds;
+    double seconds;
+    ls_reals lengths, depths;
+} ls_bench_keys;
+
+typedef struct ls_bench {
+    ls_cli *cli;
+    ls_ctx *ctx;
+    ls_bench_keys keys;
+    ls_dtype types[2]; /* that are measured */
+    int type_count;
+    double bandwidth;           /* bytes per second, measured at the start */
+    double peak[LS_REAL_TYPES]; /* operations per second of matrix products by type */
+    char python[512];           /* of the peers; empty: none */
+    char scripts[LS_OPTION_TEXT_BYTES];
+    ls_text text;
+    json_t *json;
+} ls_bench;
+
+ls_status ls_bench_train(ls_bench *bench);
+ls_status ls_bench_attention(ls_bench *bench);
+ls_status ls_bench_decode(ls_bench *bench);
+
+/* A peer: a script that prints one JSON line when it is ready, and one for every line "go" it
+ * reads. Where it cannot be started or ends early, `alive` is false and the reason has been said.
+ */
+typedef struct ls_peer {
+    bool alive;
+    pid_t process;
+    FILE *to, *from;
+} ls_peer;
+/* `words` (NULL-ended) follow the script's name. */
+void ls_peer_start(ls_bench *bench, const char *script, const char *const *words, ls_peer *out);
+/* One measurement; a new reference, or NULL where the peer is gone. */
+json_t *ls_peer_go(ls_bench *bench, ls_peer *peer);
+void ls_peer_stop(ls_peer *peer);
+
+#endif

@@ -1,0 +1,72 @@
+/* Decoding one token at a time with a 124M llama-shaped model, beside what the bandwidth of memory
+ * allows: every weight and every cached key and value must be read once for each token. */
+#include <string.h>
+
+#include "cli/bench.h"
+#include "cli/machine.h"
+#include "model/model.h"
+
+enum { TOKENS = 16, CHUNK = 512 };
+
+static ls_status make_model(ls_ctx *ctx, ls_model_config *config, ls_model **out) {
+    static const char *const words[] = {"model.preset=llama-124m", "model.vocabulary=50304"};
+    ls_settings settings = {0};
+    ls_status status = LS_OK;
+    for (size_t i = 0; i < 2 && status == LS_OK; i++)
+        status = ls_settings_put_word(ctx, &settings, words[i]);
+    if (status == LS_OK) status = ls_model_config_read(ctx, &settings, config);
+    ls_settings_clear(ctx, &settings);
+    LS_TRY(status);
+    return ls_model_new(ctx, config, LS_BF16, 1, false, out);
+}
+
+static ls_status at_depth(ls_bench *bench, ls_model *model, int64_t depth, json_t *rows) {
+    ls_ctx *ctx = bench->ctx;
+    const int64_t vocabulary = model->config->model.vocabulary;
+    double *logits = ls_new(ctx, (size_t)vocabulary, sizeof *logits);
+    int32_t *tokens = ls_new(ctx, (size_t)depth + 1, sizeof *tokens);
+    ls_stream *stream = NULL;
+    ls_status status = LS_ENOMEM;
+    if (logits == NULL || tokens == NULL) goto fail;
+    for (int64_t i = 0; i <= depth; i++) tokens[i] = (int32_t)(i * 7919 % vocabulary);
+    LS_TRY_GOTO(ls_stream_new(model, 1, depth + TOKENS + 2, CHUNK, &stream));
+    double start = ls_machine_seconds();
+    if (depth > 0) LS_TRY_GOTO(ls_stream_logits(stream, tokens, depth, depth, logits));
+    double prefill = depth > 0 ? (double)depth / (ls_machine_seconds() - start) : 0;
+    LS_TRY_GOTO(ls_stream_logits(stream, tokens, 1, 1, logits));
+    start = ls_machine_seconds();
+    for (int i = 0; i < TOKENS; i++) LS_TRY_GOTO(ls_stream_logits(stream, tokens, 1, 1, logits));
+    double rate = TOKENS / (ls_machine_seconds() - start);
+    const ls_model_settings *about = &model->config->model;
+    double weights = 2.0 * (double)ls_parameters_elements(model->store);
+    double cached = 2.0 * 2.0 * (double)(about->layers * about->width) * (double)depth;
+    double limit = bench->bandwidth / (weights + cached);
+    ls_text_printf(ctx, &bench->text, "  depth %6lld %8.1f tokens/s; bandwidth allows %.1f: %.0f%%",
+                   (long long)depth, rate, limit, 100 * rate / limit);
+    if (prefill > 0) ls_text_printf(ctx, &bench->text, "; prefill %.0f tokens/s", prefill);
+    ls_text_printf(ctx, &bench->text, "\n");
+    json_array_append_new(rows,
+                          json_pack("{s:I, s:f, s:f, s:f, s:f}", "depth", (json_int_t)depth,
+                                    "tokens_per_second", rate, "bandwidth_limit", limit, "share",
+                                    rate / limit, "prefill_tokens_per_second", prefill));
+fail:
+    ls_stream_free(stream);
+    ls_free(ctx, logits);
+    ls_free(ctx, tokens);
+    return status;
+}
+
+ls_status ls_bench_decode(ls_bench *bench) {
+    ls_ctx *ctx = bench->ctx;
+    ls_model_config config = {0};
+    ls_model *model = NULL;
+    json_t *rows = json_array();
+    json_object_set_new(bench->json, "decode", rows);
+    ls_text_printf(ctx, &bench->text, "decoding, llama shape of 124 million parameters, bf16\n");
+    ls_status status = make_model(ctx, &config, &model);
+    for (int64_t i = 0; i < bench->keys.depths.count && status == LS_OK; i++)
+        status = at_depth(bench, model, (int64_t)bench->keys.depths.at[i], rows);
+    ls_model_free(model);
+    ls_model_config_clear(ctx, &config);
+    return status;
+}

@@ -1,0 +1,77 @@
+/* Peers run as child processes that wait between measurements, so that ours and theirs can take
+ * turns without starting them anew. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "cli/bench.h"
+
+static json_t *read_line(ls_bench *bench, ls_peer *peer) {
+    char line[4096];
+    json_t *json = NULL;
+    while (peer->alive && fgets(line, sizeof line, peer->from) != NULL) {
+        if (line[0] != '{') continue; /* what libraries print about themselves */
+        if (ls_json_parse(bench->ctx, line, strlen(line), "the peer", &json) == LS_OK) return json;
+        break;
+    }
+    bench->ctx->error = (ls_error){0};
+    if (peer->alive) ls_say(bench->ctx, "the peer ended early: its figures are left out");
+    ls_peer_stop(peer);
+    return NULL;
+}
+
+static _Noreturn void become(const char *python, const char *path, const char *const *words,
+                             int input, int output) {
+    char *arguments[16] = {(char *)(uintptr_t)python, (char *)(uintptr_t)path};
+    for (int i = 0; words[i] != NULL && i < 13; i++) arguments[i + 2] = (char *)(uintptr_t)words[i];
+    /* the peer gets its own waiting policy back: ours is not part of the comparison */
+    unsetenv("GOMP_SPINCOUNT");
+    dup2(input, STDIN_FILENO);
+    dup2(output, STDOUT_FILENO);
+    execvp(python, arguments);
+    _exit(127);
+}
+
+void ls_peer_start(ls_bench *bench, const char *script, const char *const *words, ls_peer *out) {
+    char path[1200];
+    int down[2], up[2];
+    *out = (ls_peer){0};
+    if (bench->python[0] == '\0' || bench->scripts[0] == '\0') return;
+    snprintf(path, sizeof path, "%s/%s", bench->scripts, script);
+    if (pipe(down) != 0) return;
+    if (pipe(up) != 0) {
+        close(down[0]);
+        close(down[1]);
+        return;
+    }
+    out->process = fork();
+    if (out->process == 0) {
+        close(down[1]);
+        close(up[0]);
+        become(bench->python, path, words, down[0], up[1]);
+    }
+    close(down[0]);
+    close(up[1]);
+    out->to = fdopen(down[1], "w");
+    out->from = fdopen(up[0], "r");
+    out->alive = out->process > 0 && out->to != NULL && out->from != NULL;
+    json_decref(read_line(bench, out));
+}
+
+json_t *ls_peer_go(ls_bench *bench, ls_peer *peer) {
+    if (!peer->alive) return NULL;
+    fputs("go\n", peer->to);
+    fflush(peer->to);
+    return read_line(bench, peer);
+}
+
+void ls_peer_stop(ls_peer *peer) {
+    if (peer->to != NULL) fclose(peer->to);
+    if (peer->from != NULL) fclose(peer->from);
+    if (peer->process > 0)
+        while (waitpid(peer->process, NULL, 0) < 0 && errno == EINTR) continue;
+    *peer = (ls_peer){0};
+}

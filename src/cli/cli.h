@@ -1,0 +1,84 @@
+/* The program: what its verbs share. A verb is one file here, src/cli/verb_NAME.c, that defines one
+ * ls_verb; verbs.c lists them. Help, manual, completion and docs/options.md come from the tables.
+ */
+#ifndef LS_CLI_CLI_H
+#define LS_CLI_CLI_H
+
+#include <jansson.h>
+#include <signal.h>
+
+#include "base/settings.h"
+
+/* Keys that every verb takes, without a section. */
+typedef struct ls_common_settings {
+    int64_t seed, threads;
+    int device, isa;
+    char cache[LS_OPTION_TEXT_BYTES];
+} ls_common_settings;
+extern const ls_option_table ls_common_options;
+
+/* A call of the program. */
+typedef struct ls_cli {
+    ls_ctx ctx;
+    const struct ls_verb *verb;
+    ls_settings settings;     /* the recipe, overridden by the key=value words */
+    const char *const *words; /* words that are neither settings nor flags */
+    size_t word_count;
+    bool json, quiet, help, recipe_read;
+    bool live;      /* progress is one line that is written again and again */
+    bool line_open; /* such a line stands on the terminal now */
+    ls_common_settings common;
+} ls_cli;
+
+/* Keys "prefix.KEY" (prefix "": KEY alone) of one table. */
+typedef struct ls_section {
+    const char *prefix;
+    const ls_option_table *table; /* NULL ends a list */
+} ls_section;
+
+typedef struct ls_verb {
+    const char *name, *summary;
+    const char *usage;          /* what follows the verb */
+    const char *about;          /* a paragraph or two of help; lines of at most 90 columns */
+    const ls_section *sections; /* or NULL */
+    bool model_keys;            /* also takes mixer.*, position.*, extend and extend.* */
+    bool recipe;                /* the first word may name a recipe */
+    ls_status (*run)(ls_cli *cli);
+} ls_verb;
+
+extern const ls_verb *const ls_verbs[]; /* ends with NULL */
+const ls_verb *ls_verb_find(const char *name);
+
+/* Fills `into` from defaults and from the settings "prefix.KEY"; prefix "" takes only keys that the
+ * table has, so that several tables can share the top level. */
+ls_status ls_cli_read(ls_cli *cli, const char *prefix, const ls_option_table *table, void *into);
+/* LS_EUSE naming a key that no one has read, and the nearest that the verb knows. */
+ls_status ls_cli_finish_settings(ls_cli *cli);
+/* Prints to stdout; a full disk or closed pipe is LS_EIO. */
+ls_status ls_cli_print(ls_cli *cli, const char *text, size_t length);
+ls_status ls_cli_print_text(ls_cli *cli, ls_text *text); /* prints and clears */
+/* Prints and releases; NULL is LS_ENOMEM. */
+ls_status ls_cli_print_json(ls_cli *cli, json_t *json);
+/* One line on stderr; nothing with --quiet. */
+void ls_cli_progress(ls_cli *cli, const char *line);
+/* The live line: overwritten by the next one. Not on a terminal it is a line like others. */
+void ls_cli_live(ls_cli *cli, const char *line);
+/* Ends a live line, if one stands. */
+void ls_cli_progress_end(ls_cli *cli);
+/* The folder of token files and tokenizers: cache=, else longshot in the user's cache. */
+ls_status ls_cli_cache(ls_cli *cli, char *out, size_t bytes);
+
+/* Not 0 once SIGTERM, SIGINT or SIGUSR1 came. */
+const volatile sig_atomic_t *ls_cli_stop(void);
+
+/* Texts made from the tables: see manual.c. */
+void ls_help_program(ls_ctx *ctx, ls_text *out);
+void ls_help_verb(ls_ctx *ctx, const ls_verb *verb, ls_text *out);
+void ls_manual_page(ls_ctx *ctx, ls_text *out);       /* troff, longshot(1) */
+void ls_manual_options(ls_ctx *ctx, ls_text *out);    /* docs/options.md */
+void ls_manual_errors(ls_ctx *ctx, ls_text *out);     /* docs/errors.md */
+void ls_manual_completion(ls_ctx *ctx, ls_text *out); /* bash */
+/* An option's range or choices: "1 to 64", "a|b|c", "text". */
+void ls_option_range(const ls_option *option, char *out, size_t bytes);
+
+#endif

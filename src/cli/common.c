@@ -1,0 +1,130 @@
+/* What every verb uses: common keys, reading settings, printing. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "cli/cli.h"
+
+#define FIELD(name) offsetof(ls_common_settings, name)
+static const ls_option options[] = {
+    {"seed", LS_OPTION_INT, FIELD(seed), "1", 0, 9007199254740991, NULL,
+     "Where all random numbers come from: the same seed gives the same run."},
+    {"threads", LS_OPTION_INT, FIELD(threads), "0", 0, 1024, NULL,
+     "Worker threads; 0: as many as there are processors, or OMP_NUM_THREADS."},
+    {"device", LS_OPTION_CHOICE, FIELD(device), "cpu", 0, 0, "cpu|cuda",
+     "Where to compute; this build has cpu."},
+    {"isa", LS_OPTION_CHOICE, FIELD(isa), "auto", 0, 0, "auto|base|avx2|avx512",
+     "Instruction set of the kernels; auto: the best this processor has."},
+    {"cache", LS_OPTION_TEXT, FIELD(cache), "", 0, 0, NULL,
+     "Folder of token files and learnt tokenizers; empty: longshot in the user's cache folder."},
+};
+const ls_option_table ls_common_options = LS_OPTIONS(options, ls_common_settings);
+
+ls_status ls_cli_read(ls_cli *cli, const char *prefix, const ls_option_table *table, void *into) {
+    ls_ctx *ctx = &cli->ctx;
+    LS_TRY(ls_options_default(ctx, table, into));
+    if (prefix[0] != '\0') return ls_settings_apply(ctx, &cli->settings, prefix, table, into);
+    for (size_t i = 0; i < table->count; i++) {
+        const char *value = ls_settings_get(&cli->settings, table->options[i].key);
+        if (value != NULL)
+            LS_TRY(ls_options_set(ctx, table, "", table->options[i].key, value, into));
+    }
+    return LS_OK;
+}
+
+ls_status ls_cli_finish_settings(ls_cli *cli) {
+    enum { KNOWN_MOST = 256 };
+    ls_ctx *ctx = &cli->ctx;
+    const char *known[KNOWN_MOST + 1];
+    size_t count = 0;
+    ls_text names = {0};
+    const ls_section common[] = {{"", &ls_common_options}, {0}};
+    const ls_section *lists[] = {common, cli->verb->sections};
+    /* the names of sections are put together in one text; what it moves while it grows is why the
+     * pointers are taken afterwards */
+    size_t starts[KNOWN_MOST];
+    for (size_t l = 0; l < 2; l++)
+        for (const ls_section *s = lists[l]; s != NULL && s->table != NULL; s++)
+            for (size_t i = 0; i < s->table->count && count < KNOWN_MOST; i++) {
+                starts[count++] = names.length;
+                ls_text_printf(ctx, &names, "%s%s%s", s->prefix, s->prefix[0] == '\0' ? "" : ".",
+                               s->table->options[i].key);
+                ls_text_append(ctx, &names, "", 1);
+            }
+    if (cli->verb->model_keys && count < KNOWN_MOST) {
+        starts[count++] = names.length;
+        ls_text_printf(ctx, &names, "extend");
+    }
+    ls_status status = ls_text_status(&names);
+    if (status == LS_OK) {
+        for (size_t i = 0; i < count; i++) known[i] = names.bytes + starts[i];
+        known[count] = NULL;
+        status = ls_settings_finish(ctx, &cli->settings, known);
+    }
+    ls_text_clear(ctx, &names);
+    return status;
+}
+
+ls_status ls_cli_print(ls_cli *cli, const char *text, size_t length) {
+    ls_cli_progress_end(cli);
+    LS_TRY(ls_file_put(&cli->ctx, stdout, "the standard output", text, length));
+    if (fflush(stdout) != 0)
+        return LS_FAIL(&cli->ctx, LS_EIO, "writing the standard output: %s", strerror(errno));
+    return LS_OK;
+}
+
+ls_status ls_cli_print_text(ls_cli *cli, ls_text *text) {
+    ls_status status = ls_text_status(text);
+    if (status == LS_OK) status = ls_cli_print(cli, text->bytes, text->length);
+    ls_text_clear(&cli->ctx, text);
+    return status;
+}
+
+ls_status ls_cli_print_json(ls_cli *cli, json_t *json) {
+    char *text = json == NULL ? NULL : json_dumps(json, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+    json_decref(json);
+    if (text == NULL) return LS_FAIL(&cli->ctx, LS_ENOMEM, "no memory for the JSON output");
+    ls_text line = {0};
+    ls_text_printf(&cli->ctx, &line, "%s\n", text);
+    free(text);
+    return ls_cli_print_text(cli, &line);
+}
+
+void ls_cli_progress(ls_cli *cli, const char *line) {
+    if (cli->quiet) return;
+    ls_cli_progress_end(cli);
+    fprintf(stderr, "%s\n", line);
+}
+
+void ls_cli_live(ls_cli *cli, const char *line) {
+    if (!cli->live) {
+        ls_cli_progress(cli, line);
+        return;
+    }
+    fprintf(stderr, "\r\033[K%s", line);
+    fflush(stderr);
+    cli->line_open = true;
+}
+
+void ls_cli_progress_end(ls_cli *cli) {
+    if (cli->line_open) fputc('\n', stderr);
+    cli->line_open = false;
+}
+
+ls_status ls_cli_cache(ls_cli *cli, char *out, size_t bytes) {
+    const char *home = getenv("HOME"), *cache = getenv("XDG_CACHE_HOME");
+    int length;
+    if (cli->common.cache[0] != '\0')
+        length = snprintf(out, bytes, "%s", cli->common.cache);
+    else if (cache != NULL && cache[0] != '\0')
+        length = snprintf(out, bytes, "%s/longshot", cache);
+    else if (home != NULL && home[0] != '\0')
+        length = snprintf(out, bytes, "%s/.cache/longshot", home);
+    else
+        return LS_FAIL(&cli->ctx, LS_EUSE, "neither HOME nor XDG_CACHE_HOME is set: give cache=");
+    if (length < 0 || (size_t)length >= bytes)
+        return LS_FAIL(&cli->ctx, LS_EUSE, "the path of the cache folder is too long");
+    return LS_OK;
+}

@@ -1,0 +1,178 @@
+/* The program's start: processor state, signals, words into settings, the verb, the exit code. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
+#include "cli/cli.h"
+#include "tensor/kernel.h"
+
+#ifndef LS_VERSION
+#error "the build defines LS_VERSION"
+#endif
+
+/* The one mutable global of the program: a signal handler can reach nothing else. */
+static volatile sig_atomic_t stop_wanted;
+
+/* The first signal asks for an orderly end; a second interrupt leaves at once. */
+static void on_signal(int number) {
+    if (number == SIGINT && stop_wanted) _exit(128 + SIGINT);
+    stop_wanted = 1;
+}
+
+const volatile sig_atomic_t *ls_cli_stop(void) {
+    return &stop_wanted;
+}
+
+static void catch_signals(void) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGUSR1, &action, NULL);
+}
+
+/* Threads that wait for work spin for long by default, and two programs on one machine then slow
+ * each other many times over. The OpenMP runtime reads its settings before main, so they are put in
+ * place and the program starts itself once more. */
+static void wait_politely(char **argv) {
+    if (getenv("GOMP_SPINCOUNT") != NULL || getenv("OMP_WAIT_POLICY") != NULL) return;
+    if (setenv("GOMP_SPINCOUNT", "2000", 1) != 0) return;
+    execv("/proc/self/exe", argv); /* where it fails the program goes on as it is */
+}
+
+/* Numbers below the smallest normal one are taken as 0: they cost a hundred times the time and
+ * carry nothing. Threads inherit this. */
+static void flush_subnormals(void) {
+#if defined(__SSE__)
+    enum { FLUSH_TO_ZERO = 0x8000, DENORMALS_ARE_ZERO = 0x40 };
+    _mm_setcsr(_mm_getcsr() | FLUSH_TO_ZERO | DENORMALS_ARE_ZERO);
+#endif
+}
+
+static void log_line(void *user, const char *line) {
+    ls_cli_progress(user, line);
+}
+
+/* key=value, where the key could be one: a path may hold the sign too. */
+static bool is_setting(const char *word) {
+    size_t key = strspn(word, "abcdefghijklmnopqrstuvwxyz0123456789_.-");
+    return key > 0 && word[key] == '=' && word[0] != '-';
+}
+
+static ls_status take_flag(ls_cli *cli, const char *word) {
+    if (strcmp(word, "--json") == 0)
+        cli->json = true;
+    else if (strcmp(word, "--quiet") == 0 || strcmp(word, "-q") == 0)
+        cli->quiet = true;
+    else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
+        cli->help = true;
+    else
+        return LS_FAIL(&cli->ctx, LS_EUSE, "there is no flag %s; there are --json, --quiet, --help",
+                       word);
+    return LS_OK;
+}
+
+/* Sorts the words after the verb; `words` has room for all. */
+static ls_status sort_words(ls_cli *cli, int count, char **argv, const char **words) {
+    ls_ctx *ctx = &cli->ctx;
+    bool help_verb = strcmp(cli->verb->name, "help") == 0;
+    bool flags_end = false;
+    for (int i = 0; i < count; i++) {
+        bool flag = argv[i][0] == '-' && argv[i][1] != '\0' && !flags_end && !help_verb;
+        if (flag && strcmp(argv[i], "--") == 0)
+            flags_end = true;
+        else if (flag)
+            LS_TRY(take_flag(cli, argv[i]));
+        else if (!is_setting(argv[i]))
+            words[cli->word_count++] = argv[i];
+    }
+    cli->words = words;
+    if (cli->verb->recipe && cli->word_count > 0) {
+        LS_TRY(ls_settings_read(ctx, &cli->settings, words[0]));
+        cli->recipe_read = true;
+        cli->words++;
+        cli->word_count--;
+    }
+    for (int i = 0; i < count; i++)
+        if (is_setting(argv[i])) LS_TRY(ls_settings_put_word(ctx, &cli->settings, argv[i]));
+    return LS_OK;
+}
+
+static ls_status take_common(ls_cli *cli) {
+    enum { DEVICE_CPU };
+    ls_ctx *ctx = &cli->ctx;
+    LS_TRY(ls_cli_read(cli, "", &ls_common_options, &cli->common));
+    if (cli->common.device != DEVICE_CPU)
+        return LS_FAIL(ctx, LS_EUSE, "this build has no CUDA kernels: use device=cpu");
+    if (cli->common.threads > 0) ctx->threads = (int)cli->common.threads;
+    static const char *const isas[] = {NULL, "base", "avx2", "avx512"};
+    ctx->isa = isas[cli->common.isa];
+    if (ls_kernel_isa(ctx->isa) == NULL)
+        return LS_FAIL(ctx, LS_EUSE, "this processor does not have %s", ctx->isa);
+    return LS_OK;
+}
+
+static ls_status run_verb(ls_cli *cli, int count, char **argv) {
+    ls_ctx *ctx = &cli->ctx;
+    const char **words = ls_new(ctx, (size_t)count + 1, sizeof *words);
+    if (words == NULL) return LS_ENOMEM;
+    ls_status status;
+    LS_TRY_GOTO(sort_words(cli, count, argv, words));
+    if (cli->help) {
+        ls_text text = {0};
+        ls_help_verb(ctx, cli->verb, &text);
+        status = ls_cli_print_text(cli, &text);
+        goto fail;
+    }
+    cli->live = isatty(STDERR_FILENO) && !cli->quiet && getenv("NO_COLOR") == NULL;
+    LS_TRY_GOTO(take_common(cli));
+    LS_TRY_GOTO(cli->verb->run(cli));
+fail:
+    ls_settings_clear(ctx, &cli->settings);
+    ls_free(ctx, words);
+    return status;
+}
+
+static ls_status run_program(ls_cli *cli, int argc, char **argv) {
+    ls_ctx *ctx = &cli->ctx;
+    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        ls_text text = {0};
+        ls_help_program(ctx, &text);
+        LS_TRY(ls_cli_print_text(cli, &text));
+        return argc < 2 ? LS_FAIL(ctx, LS_EUSE, "say what to do: longshot VERB") : LS_OK;
+    }
+    if (strcmp(argv[1], "--version") == 0)
+        return ls_cli_print(cli, "longshot " LS_VERSION "\n", strlen("longshot " LS_VERSION "\n"));
+    cli->verb = ls_verb_find(argv[1]);
+    if (cli->verb == NULL) {
+        const char *nearest = ls_verbs[0]->name;
+        for (size_t i = 1; ls_verbs[i] != NULL; i++)
+            if (ls_text_distance(argv[1], ls_verbs[i]->name) < ls_text_distance(argv[1], nearest))
+                nearest = ls_verbs[i]->name;
+        return LS_FAIL(ctx, LS_EUSE, "there is no verb %s: did you mean %s?", argv[1], nearest);
+    }
+    return run_verb(cli, argc - 2, argv + 2);
+}
+
+int main(int argc, char **argv) {
+    wait_politely(argv);
+    flush_subnormals();
+    catch_signals();
+    ls_cli cli = {.ctx = ls_ctx_default()};
+    cli.ctx.log = log_line;
+    cli.ctx.log_user = &cli;
+    ls_status status = run_program(&cli, argc, argv);
+    ls_cli_progress_end(&cli);
+    if (status == LS_OK) return 0;
+    const ls_error *error = &cli.ctx.error;
+    fprintf(stderr, "longshot: %s\n",
+            error->code != LS_OK ? error->message : ls_status_sentence(status));
+    fprintf(stderr, "          %s\n", ls_status_hint(status));
+    return ls_status_exit_code(status);
+}

@@ -1,0 +1,63 @@
+/* longshot doctor: what this machine and this build can do. */
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/machine.h"
+#include "data/corpus.h"
+#include "tensor/kernel.h"
+
+static bool corpus_found(ls_ctx *ctx) {
+    ls_corpus *corpus = NULL;
+    bool found = ls_corpus_open(ctx, "default", LS_CORPUS_AUTO, "text", &corpus) == LS_OK;
+    if (found) ls_corpus_free(ctx, corpus);
+    ctx->error = (ls_error){0};
+    return found;
+}
+
+static ls_status run(ls_cli *cli) {
+    ls_ctx *ctx = &cli->ctx;
+    ls_machine machine;
+    double f32, bf16, bandwidth;
+    LS_TRY(ls_cli_finish_settings(cli));
+    ls_machine_describe(&machine);
+    LS_TRY(ls_machine_peak(ctx, LS_F32, &f32));
+    LS_TRY(ls_machine_peak(ctx, LS_BF16, &bf16));
+    LS_TRY(ls_machine_bandwidth(ctx, &bandwidth));
+    bool corpus = corpus_found(ctx);
+    const char *isa = ls_kernel_isa(ctx->isa);
+    if (cli->json)
+        return ls_cli_print_json(
+            cli,
+            json_pack("{s:s, s:s, s:s, s:b, s:b, s:b, s:b, s:i, s:I, s:f, s:f, s:f, s:s, s:b, "
+                      "s:b}",
+                      "longshot", LS_VERSION, "cpu", machine.name, "isa", isa, "avx2", machine.avx2,
+                      "avx512", machine.avx512, "avx512_bf16", machine.avx512_bf16, "amx",
+                      machine.amx, "threads", ctx->threads, "memory_bytes",
+                      (json_int_t)machine.memory_bytes, "bandwidth_bytes_per_second", bandwidth,
+                      "peak_f32_flops", f32, "peak_bf16_flops", bf16, "onednn", machine.onednn,
+                      "default_corpus", corpus, "cuda", 0));
+    ls_text text = {0};
+    ls_text_printf(ctx, &text, "longshot         %s\n", LS_VERSION);
+    ls_text_printf(ctx, &text, "processor        %s\n", machine.name);
+    ls_text_printf(ctx, &text, "instructions     %s%s%s%s; kernels in use: %s\n",
+                   machine.avx2 ? "AVX2 " : "", machine.avx512 ? "AVX-512 " : "",
+                   machine.avx512_bf16 ? "AVX-512-BF16 " : "", machine.amx ? "AMX" : "", isa);
+    ls_text_printf(ctx, &text, "threads          %d\n", ctx->threads);
+    ls_text_printf(ctx, &text, "memory           %.1f GiB, read at %.1f GB/s\n",
+                   (double)machine.memory_bytes / (1 << 30), 1e-9 * bandwidth);
+    ls_text_printf(ctx, &text, "matrix products  f32 %.0f, bf16 %.0f GFLOP/s\n", 1e-9 * f32,
+                   1e-9 * bf16);
+    ls_text_printf(ctx, &text, "oneDNN           %s\n", machine.onednn);
+    ls_text_printf(ctx, &text, "default corpus   %s\n",
+                   corpus ? "found" : "not found: install perl-doc, or give data.corpus=");
+    ls_text_printf(ctx, &text, "CUDA             plug-in not built\n");
+    return ls_cli_print_text(cli, &text);
+}
+
+const ls_verb ls_verb_doctor = {
+    .name = "doctor",
+    .summary = "Tell what this machine and this build can do",
+    .usage = "[--json]",
+    .about = "Measures memory bandwidth and matrix products, and looks for what is optional.\n",
+    .run = run,
+};

@@ -1,0 +1,65 @@
+/* longshot generate: text from a trained model, as it comes. */
+#include <string.h>
+
+#include "api/generate.h"
+#include "cli/cli.h"
+
+typedef struct generate_keys {
+    char prompt[LS_OPTION_TEXT_BYTES];
+    int64_t tokens, top_k;
+    double temperature, top_p;
+} generate_keys;
+#define FIELD(name) offsetof(generate_keys, name)
+static const ls_option keys[] = {
+    {"prompt", LS_OPTION_TEXT, FIELD(prompt), "", 0, 0, NULL,
+     "Text to go on from; empty: the start of a document, or of a line."},
+    {"tokens", LS_OPTION_INT, FIELD(tokens), "200", 1, 1 << 30, NULL, "Tokens to make at most."},
+    {"temperature", LS_OPTION_REAL, FIELD(temperature), "0.8", 0, 100, NULL,
+     "Divides the logits; 0: always the most likely token."},
+    {"top_k", LS_OPTION_INT, FIELD(top_k), "0", 0, 1 << 24, NULL,
+     "Choose among so many most likely tokens; 0: all."},
+    {"top_p", LS_OPTION_REAL, FIELD(top_p), "1", 0, 1, NULL,
+     "Choose among the most likely tokens that together have this probability."},
+};
+static const ls_option_table key_table = LS_OPTIONS(keys, generate_keys);
+
+static ls_status print_piece(void *user, const char *bytes, size_t length) {
+    ls_cli *cli = user;
+    if (*ls_cli_stop() != 0) return LS_FAIL(&cli->ctx, LS_ESTOP, "stopped");
+    return ls_cli_print(cli, bytes, length);
+}
+
+static ls_status run(ls_cli *cli) {
+    ls_ctx *ctx = &cli->ctx;
+    generate_keys about;
+    ls_trained trained;
+    LS_TRY(ls_cli_read(cli, "", &key_table, &about));
+    if (cli->word_count != 1)
+        return LS_FAIL(ctx, LS_EUSE, "say which run: longshot generate RUN prompt=TEXT");
+    LS_TRY(ls_trained_open(ctx, cli->words[0], &cli->settings, NULL, &trained));
+    const ls_sampling how = {.temperature = about.temperature,
+                             .top_k = about.top_k,
+                             .top_p = about.top_p,
+                             .seed = (uint64_t)cli->common.seed};
+    ls_status status;
+    LS_TRY_GOTO(ls_cli_finish_settings(cli));
+    LS_TRY_GOTO(ls_cli_print(cli, about.prompt, strlen(about.prompt)));
+    LS_TRY_GOTO(ls_generate(&trained, about.prompt, about.tokens, &how, print_piece, cli));
+    status = ls_cli_print(cli, "\n", 1);
+fail:
+    ls_trained_clear(&trained);
+    return status;
+}
+
+static const ls_section sections[] = {{"", &key_table}, {0}};
+const ls_verb ls_verb_generate = {
+    .name = "generate",
+    .summary = "Write text with a trained model",
+    .usage =
+        "RUN|CHECKPOINT [prompt=TEXT] [tokens=N] [extend=NAME extend.KEY=VALUE] [key=value ...]",
+    .about = "The prompt and what follows it go to the standard output as they are made. The same\n"
+             "seed gives the same text.\n",
+    .sections = sections,
+    .model_keys = true,
+    .run = run,
+};

@@ -1,0 +1,226 @@
+/* longshot train: a recipe becomes a run folder; the same command goes on where it stopped. */
+#include <inttypes.h>
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "cli/cli.h"
+#include "cli/machine.h"
+#include "data/data.h"
+#include "tensor/kernel.h"
+#include "train/train.h"
+
+enum { PATH_BYTES = 4096 };
+
+typedef struct train_keys {
+    char out[LS_OPTION_TEXT_BYTES];
+} train_keys;
+static const ls_option keys[] = {
+    {"out", LS_OPTION_TEXT, offsetof(train_keys, out), "", 0, 0, NULL,
+     "Run folder; empty: runs/MIXER-POSITION."},
+};
+static const ls_option_table key_table = LS_OPTIONS(keys, train_keys);
+
+typedef struct preset_key {
+    char preset[LS_OPTION_TEXT_BYTES];
+} preset_key;
+static const ls_option preset_keys[] = {
+    {"preset", LS_OPTION_TEXT, offsetof(preset_key, preset), "", 0, 0, NULL,
+     "Start from a named model: see `longshot inspect presets`."},
+};
+static const ls_option_table preset_table = LS_OPTIONS(preset_keys, preset_key);
+
+/* Everything a run is made of. */
+typedef struct training {
+    ls_cli *cli;
+    train_keys keys;
+    ls_data_settings data_settings;
+    ls_train_settings train;
+    ls_model_config config;
+    ls_dataset data;
+    ls_model *model;
+    ls_loader *loader;
+    ls_text yaml; /* config.yaml */
+} training;
+
+static ls_status put_number(ls_cli *cli, const char *key, int64_t value) {
+    char text[32];
+    snprintf(text, sizeof text, "%" PRId64, value);
+    return ls_settings_put(&cli->ctx, &cli->settings, key, text);
+}
+
+/* Without a recipe and without a word about the model: minutes on two cores. */
+static ls_status take_small_default(ls_cli *cli) {
+    static const char *const words[][2] = {{"model.preset", "tiny"}, {"train.lr", "2e-3"}};
+    for (size_t i = 0; i < cli->settings.count; i++)
+        if (cli->recipe_read || strncmp(cli->settings.items[i].key, "model.", 6) == 0) return LS_OK;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (ls_settings_get(&cli->settings, words[i][0]) == NULL)
+            LS_TRY(ls_settings_put(&cli->ctx, &cli->settings, words[i][0], words[i][1]));
+    return LS_OK;
+}
+
+/* All settings are read and checked before the corpus is touched. */
+static ls_status read_settings(training *run) {
+    ls_cli *cli = run->cli;
+    ls_ctx *ctx = &cli->ctx;
+    LS_TRY(take_small_default(cli));
+    LS_TRY(ls_cli_read(cli, "", &key_table, &run->keys));
+    LS_TRY(ls_cli_read(cli, "data", &ls_data_options, &run->data_settings));
+    LS_TRY(ls_model_config_read(ctx, &cli->settings, &run->config));
+    if (ls_settings_get(&cli->settings, "train.length") == NULL)
+        LS_TRY(put_number(cli, "train.length", run->config.model.length));
+    if (ls_settings_get(&cli->settings, "train.seed") == NULL)
+        LS_TRY(put_number(cli, "train.seed", cli->common.seed));
+    LS_TRY(ls_cli_read(cli, "train", &ls_train_options, &run->train));
+    LS_TRY(ls_cli_finish_settings(cli));
+    if (run->config.position.extensions > 0)
+        return LS_FAIL(ctx, LS_EUSE, "extend acts at test time: give it to `longshot eval`");
+    if (run->keys.out[0] == '\0')
+        snprintf(run->keys.out, sizeof run->keys.out, "runs/%.100s-%.100s", run->config.mixer->name,
+                 run->config.position.type->name);
+    return LS_OK;
+}
+
+/* The tokenizer decides the vocabulary, so the model is described again once it is known. */
+static ls_status open_data(training *run) {
+    ls_cli *cli = run->cli;
+    ls_ctx *ctx = &cli->ctx;
+    char cache[PATH_BYTES];
+    LS_TRY(ls_cli_cache(cli, cache, sizeof cache));
+    LS_TRY(ls_data_open(ctx, &run->data_settings, cache, &run->data));
+    int64_t has = ls_tokenizer_vocabulary(run->data.tokenizer);
+    if (run->config.model.vocabulary != 0 && run->config.model.vocabulary < has)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "model.vocabulary=%" PRId64 " is too small: the tokenizer has %" PRId64
+                       " ids",
+                       run->config.model.vocabulary, has);
+    if (run->config.model.vocabulary == 0) {
+        ls_model_config_clear(ctx, &run->config);
+        LS_TRY(put_number(cli, "model.vocabulary", has));
+        LS_TRY(ls_model_config_read(ctx, &cli->settings, &run->config));
+    }
+    return ls_data_loader(ctx, &run->data, &run->data_settings, run->train.batch, run->train.length,
+                          (uint64_t)run->train.seed, &run->loader);
+}
+
+static ls_status print_config(training *run) {
+    ls_ctx *ctx = &run->cli->ctx;
+    ls_model_config_print(ctx, &run->config, true, &run->yaml);
+    ls_settings_print(ctx, "data", &ls_data_options, &run->data_settings, &run->yaml);
+    ls_settings_print(ctx, "train", &ls_train_options, &run->train, &run->yaml);
+    return ls_text_status(&run->yaml);
+}
+
+/* What the run was computed with: for people; nothing reads it back. */
+static ls_status write_environment(training *run) {
+    ls_ctx *ctx = &run->cli->ctx;
+    char path[PATH_BYTES];
+    struct utsname system;
+    ls_machine machine;
+    ls_machine_describe(&machine);
+    if (uname(&system) != 0) memset(&system, 0, sizeof system);
+    LS_TRY(ls_path_join(ctx, path, sizeof path, run->keys.out, "env.json"));
+    json_t *json = json_pack(
+        "{s:s, s:s, s:s, s:s, s:i, s:s, s:b, s:I, s:s, s:s}", "longshot", LS_VERSION, "compiler",
+        __VERSION__, "cpu", machine.name, "isa", ls_kernel_isa(ctx->isa), "threads", ctx->threads,
+        "onednn", machine.onednn, "amx", machine.amx, "memory_bytes",
+        (json_int_t)machine.memory_bytes, "system", system.sysname, "release", system.release);
+    if (json == NULL) return LS_FAIL(ctx, LS_ENOMEM, "no memory for %s", path);
+    ls_status status = ls_json_write(ctx, path, json);
+    json_decref(json);
+    return status;
+}
+
+/* The run keeps its own copy of the tokenizer, so that the folder can be moved and read alone. */
+static ls_status keep_tokenizer(training *run) {
+    ls_ctx *ctx = &run->cli->ctx;
+    char path[PATH_BYTES];
+    LS_TRY(ls_path_join(ctx, path, sizeof path, run->keys.out, "tokenizer"));
+    if (ls_path_is_folder(path)) return LS_OK;
+    LS_TRY(ls_folder_make(ctx, path));
+    return ls_tokenizer_save(ctx, run->data.tokenizer, path);
+}
+
+static void show_progress(void *user, const ls_metrics_row *row, const char *line) {
+    (void)row;
+    ls_cli_live(((training *)user)->cli, line);
+}
+
+static ls_status print_result(training *run, const ls_train_result *result) {
+    ls_cli *cli = run->cli;
+    if (cli->json)
+        return ls_cli_print_json(
+            cli, json_pack("{s:s, s:I, s:I, s:I, s:I, s:f}", "folder", run->keys.out, "resumed",
+                           (json_int_t)result->resumed, "step", (json_int_t)result->step, "tokens",
+                           (json_int_t)result->tokens, "rejected", (json_int_t)result->rejected,
+                           "loss", result->loss));
+    ls_text text = {0};
+    if (result->resumed >= result->step && result->step > 0)
+        ls_text_printf(&cli->ctx, &text, "%s: all %" PRId64 " steps were done before\n",
+                       run->keys.out, result->step);
+    else
+        ls_text_printf(&cli->ctx, &text, "%s: step %" PRId64 ", loss %.4f, %" PRId64 " tokens\n",
+                       run->keys.out, result->step, result->loss, result->tokens);
+    return ls_cli_print_text(cli, &text);
+}
+
+static ls_status train(training *run) {
+    ls_cli *cli = run->cli;
+    ls_ctx *ctx = &cli->ctx;
+    ls_train_result result = {0};
+    LS_TRY(read_settings(run));
+    LS_TRY(open_data(run));
+    LS_TRY(print_config(run));
+    LS_TRY(ls_model_new(ctx, &run->config, ls_train_dtype(&run->train), (uint64_t)run->train.seed,
+                        true, &run->model));
+    ls_say(ctx, "%s: %" PRId64 " training tokens", run->keys.out,
+           ls_token_file_tokens(run->data.train));
+    LS_TRY(ls_folder_make(ctx, run->keys.out));
+    LS_TRY(keep_tokenizer(run));
+    LS_TRY(write_environment(run));
+    ls_train_job job = {.folder = run->keys.out,
+                        .config = run->yaml.bytes,
+                        .settings = &run->train,
+                        .stop = ls_cli_stop(),
+                        .progress = show_progress,
+                        .user = run};
+    LS_TRY(ls_machine_peak(ctx, ls_train_dtype(&run->train), &job.peak));
+    LS_TRY(ls_train_model(ctx, run->model, run->loader, &job, &result));
+    return print_result(run, &result);
+}
+
+static ls_status run_train(ls_cli *cli) {
+    if (cli->word_count > 0)
+        return LS_FAIL(&cli->ctx, LS_EUSE, "`%s` is neither key=value nor the one recipe",
+                       cli->words[0]);
+    training run = {.cli = cli};
+    ls_status status = train(&run);
+    ls_loader_free(&cli->ctx, run.loader);
+    ls_model_free(run.model);
+    ls_data_close(&cli->ctx, &run.data);
+    ls_model_config_clear(&cli->ctx, &run.config);
+    ls_text_clear(&cli->ctx, &run.yaml);
+    return status;
+}
+
+static const ls_section sections[] = {
+    {"", &key_table},           {"model", &preset_table},     {"model", &ls_model_options},
+    {"data", &ls_data_options}, {"train", &ls_train_options}, {0}};
+const ls_verb ls_verb_train = {
+    .name = "train",
+    .summary = "Train a model, or go on with a run that was cut",
+    .usage = "[RECIPE.yaml] [key=value ...]",
+    .about =
+        "Without a recipe a small model is trained on the default corpus. The run folder gets\n"
+        "config.yaml (all settings), env.json, metrics and checkpoints. The same command on\n"
+        "an existing folder continues it; other settings are refused. SIGTERM, SIGINT and\n"
+        "SIGUSR1 end the run after a checkpoint (exit code 75); a second SIGINT at once.\n",
+    .sections = sections,
+    .model_keys = true,
+    .recipe = true,
+    .run = run_train,
+};

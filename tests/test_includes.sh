@@ -1,0 +1,30 @@
+# Reads every #include and fails on an arrow that points the wrong way.
+set -eu
+cd "$2/src"
+failed=0
+allow() { # room, rooms it may see
+    room=$1; shift
+    for file in $(find "$room" -name '*.[ch]'); do
+        for seen in $(sed -n 's/^#include "\([a-z_]*\)\/.*"/\1/p' "$file" | sort -u); do
+            case " $room $* " in
+                *" $seen "*) ;;
+                *) echo "$file may not include from $seen"; failed=1;;
+            esac
+        done
+    done
+}
+allow base
+allow tensor base
+allow data base
+allow report base
+allow position base tensor
+allow mixer base tensor position
+allow model base tensor position mixer
+allow train base tensor position mixer model data
+allow eval base tensor position mixer model data
+allow cli base tensor position mixer model data train eval report longshot
+rooms=$(ls -d */ | tr -d / | sort | tr '\n' ' ')
+for room in $rooms; do
+    grep -q "^allow $room" "$2/tests/test_includes.sh" || { echo "room $room has no rule"; failed=1; }
+done
+exit $failed
