@@ -9,7 +9,7 @@ typedef struct setup {
     ls_ctx ctx;
     ls_train_settings train;
     ls_data_settings data_settings;
-    ls_data data;
+    ls_dataset data;
     ls_loader *loader;
     ls_model_config config;
     ls_model *model;
