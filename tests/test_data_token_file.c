@@ -182,7 +182,7 @@ static void test_data_open(void **state) {
     (void)state;
     ls_ctx ctx = ls_ctx_default();
     ls_data_settings settings;
-    ls_data data;
+    ls_dataset data;
     make_corpus();
     default_settings(&settings, fixture_path("texts"));
     assert_int_equal(ls_data_open(&ctx, &settings, fixture_path("cache"), &data), LS_OK);
@@ -263,7 +263,7 @@ static void test_wide(void **state) {
 }
 
 static ls_status open_everything(ls_ctx *ctx, void *user) {
-    ls_data data;
+    ls_dataset data;
     ls_loader *loader = NULL;
     ls_ctx own = ls_ctx_default();
     assert_int_equal(ls_folder_remove(&own, fixture_path("cache")), LS_OK);

@@ -108,6 +108,7 @@ static ls_status bench_type(ls_bench *bench, ls_dtype type, trainer *t, json_t *
     ls_peer peer;
     LS_TRY(trainer_make(ctx, type, t));
     LS_TRY(measure(ctx, t, 0, &ours)); /* warms up */
+    ours = 0;
     snprintf(threads, sizeof threads, "%d", ctx->threads);
     ls_peer_start(bench, "train_torch.py",
                   (const char *const[]){"--dtype", ls_dtype_name(type), "--threads", threads, NULL},
