@@ -31,6 +31,7 @@ static inline void golden_close(golden *g) {
 /* NULL where the file has no such tensor; free() it. */
 static inline double *golden_tensor(const golden *g, const char *name, int64_t dim[5],
                                     size_t *count) {
+    *count = 0;
     const json_t *entry = json_object_get(g->header, name);
     if (entry == NULL) return NULL;
     const json_t *shape = json_object_get(entry, "shape");

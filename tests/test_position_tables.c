@@ -29,7 +29,7 @@ static void slopes(void **state) {
     for (int64_t H = 1; H <= 112; H++) {
         char name[32];
         int64_t dim[5];
-        size_t count;
+        size_t count = 0;
         snprintf(name, sizeof name, "out.H%d", (int)H);
         double *want = golden_tensor(&g, name, dim, &count);
         values = table_of("position=alibi", &(ls_table_request){.heads = H}, &heads);
@@ -104,7 +104,7 @@ static void sinusoids(void **state) {
     golden_open(&g, "sinusoid-tables.safetensors");
     for (size_t i = 0; i < 4; i++) {
         int64_t dim[5], columns;
-        size_t count;
+        size_t count = 0;
         double *want = golden_tensor(&g, cases[i].name, dim, &count);
         double *got = table_of(
             cases[i].words, &(ls_table_request){.width = cases[i].width, .length = 40}, &columns);
