@@ -22,10 +22,10 @@ typedef struct ls_protocol {
         LS_STRIDE_GIVEN,
         LS_STRIDE_NONE, /* one window: the whole stretch */
     } stride;
-    bool rescores;         /* every window scores all its tokens, not only the new ones */
-    bool whole_windows;    /* a last window that is shorter is left out */
-    bool mean_of_windows;  /* loss: mean of the windows' means */
-    bool joinable;         /* also over the documents joined: "NAME-joined" */
+    bool rescores;        /* every window scores all its tokens, not only the new ones */
+    bool whole_windows;   /* a last window that is shorter is left out */
+    bool mean_of_windows; /* loss: mean of the windows' means */
+    bool joinable;        /* also over the documents joined: "NAME-joined" */
 } ls_protocol;
 extern const ls_protocol ls_protocols[];
 extern const size_t ls_protocol_count;

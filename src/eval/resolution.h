@@ -1,7 +1,8 @@
 /* Attention resolution (Sun et al. 2022, eq. 3), from the mean score before the softmax at each
  * distance, s[0..K-1]:
  *
- *   p = softmax(s),  R = sum_{k=0}^{K-2} p_k (p_k - p_{k+1}),  M = sum_{k=0}^{K-2} p_k [s_k > s_{k+1}]
+ *   p = softmax(s),  R = sum_{k=0}^{K-2} p_k (p_k - p_{k+1}),  M = sum_{k=0}^{K-2} p_k [s_k >
+ * s_{k+1}]
  *
  * R rises with oscillation too; M tells how much of the weight lies where the score falls. */
 #ifndef LS_EVAL_RESOLUTION_H
@@ -47,8 +48,8 @@ typedef struct ls_resolution_request {
 /* Profiles a model over whole windows of one length, taken evenly from those of `selection`.
  * LS_EUSE where the model has no attention. Clear *out in any case. */
 ls_status ls_resolution_measure(ls_model *model, const ls_token_file *file,
-                                const ls_selection *selection,
-                                const ls_resolution_request *request, ls_resolution *out);
+                                const ls_selection *selection, const ls_resolution_request *request,
+                                ls_resolution *out);
 void ls_resolution_clear(ls_ctx *ctx, ls_resolution *resolution);
 
 #endif
