@@ -252,6 +252,10 @@ ls_tensor *ls_program_find(const ls_program *program, const char *name) {
     }
     return NULL;
 }
+const char *ls_program_name_at(const ls_program *program, size_t index) {
+    if (index >= program->names.count) return NULL;
+    return ((const ls_named *)program->names.at[index])->name;
+}
 
 int64_t ls_count(const ls_tensor *tensor) {
     int64_t count = 1;
@@ -337,7 +341,7 @@ ls_status ls_program_run(ls_program *program, ls_state *state, uint64_t seed, ui
     if (!program->finished)
         return LS_FAIL(program->ctx, LS_EBUG, "an unfinished program cannot run");
     LS_TRY(ls__state_begin(program, state));
-    ls_run run = {.threads = program->ctx->threads,
+    ls_run run = {.threads = program->threads,
                   .workspace = program->workspace,
                   .state = state,
                   .start = state == NULL ? 0 : state->position,
