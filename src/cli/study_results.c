@@ -67,7 +67,7 @@ static double number(const json_t *value) {
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-static json_t *finite(double value) {
+static json_t *number_json(double value) {
     return isfinite(value) ? json_real(value) : json_null();
 }
 
@@ -88,14 +88,15 @@ static void spread_add(spread *s, double value) {
 /* KEY: the mean, KEY_sd (of n - 1; null for one seed), KEY_min, KEY_max. */
 static void put_spread(json_t *into, const char *key, const spread *s) {
     char name[64];
-    json_object_set_new(into, key, finite(mean(s)));
+    json_object_set_new(into, key, number_json(mean(s)));
     snprintf(name, sizeof name, "%s_sd", key);
     bool known = !s->broken && s->n > 1;
-    json_object_set_new(into, name, finite(known ? sqrt(s->square / (double)(s->n - 1)) : NAN));
+    json_object_set_new(into, name,
+                        number_json(known ? sqrt(s->square / (double)(s->n - 1)) : NAN));
     snprintf(name, sizeof name, "%s_min", key);
-    json_object_set_new(into, name, finite(s->broken ? NAN : s->low));
+    json_object_set_new(into, name, number_json(s->broken ? NAN : s->low));
     snprintf(name, sizeof name, "%s_max", key);
-    json_object_set_new(into, name, finite(s->broken ? NAN : s->high));
+    json_object_set_new(into, name, number_json(s->broken ? NAN : s->high));
 }
 
 /* Row `index` of a list of the evaluation of seed i. All seeds were asked the same questions, so
@@ -124,21 +125,21 @@ static json_t *result_row(const evidence *e, size_t index) {
     spread loss = spread_of(e, "results", index, "loss");
     put_spread(row, "loss", &loss);
     /* the perplexity of the mean loss, and the extremes: one exponential, whatever is averaged */
-    json_object_set_new(row, "ppl", finite(exp(mean(&loss))));
-    json_object_set_new(row, "ppl_min", finite(loss.broken ? NAN : exp(loss.low)));
-    json_object_set_new(row, "ppl_max", finite(loss.broken ? NAN : exp(loss.high)));
+    json_object_set_new(row, "ppl", number_json(exp(mean(&loss))));
+    json_object_set_new(row, "ppl_min", number_json(loss.broken ? NAN : exp(loss.low)));
+    json_object_set_new(row, "ppl_max", number_json(loss.broken ? NAN : exp(loss.high)));
     spread excess = spread_of(e, "results", index, "excess");
     put_spread(row, "excess", &excess);
     spread bits = spread_of(e, "results", index, "bits_per_byte");
-    json_object_set_new(row, "bits_per_byte", finite(mean(&bits)));
+    json_object_set_new(row, "bits_per_byte", number_json(mean(&bits)));
     json_object_set_new(row, "n", json_integer(e->count));
     json_t *seeds = json_array();
     for (int64_t i = 0; i < e->count; i++) {
         const json_t *own = row_of(e, i, "results", index);
         json_array_append_new(seeds,
                               json_pack("{s:I, s:o, s:o}", "seed", (json_int_t)e->seed[i], "loss",
-                                        finite(number(json_object_get(own, "loss"))), "excess",
-                                        finite(number(json_object_get(own, "excess")))));
+                                        number_json(number(json_object_get(own, "loss"))), "excess",
+                                        number_json(number(json_object_get(own, "excess")))));
     }
     json_object_set_new(row, "seeds", seeds);
     return row;
@@ -167,7 +168,7 @@ static json_t *positions_row(const evidence *e, size_t index) {
             const json_t *own = json_object_get(row_of(e, i, "results", index), "positions");
             spread_add(&s, number(json_array_get(json_object_get(own, "loss"), b)));
         }
-        json_array_append_new(losses, finite(mean(&s)));
+        json_array_append_new(losses, number_json(mean(&s)));
     }
     return json_pack("{s:O, s:O, s:O, s:O, s:o}", "protocol", json_object_get(first, "protocol"),
                      "length", json_object_get(first, "length"), "first",
@@ -247,9 +248,10 @@ static json_t *timing_row(const evidence *e, size_t index) {
     spread bytes = spread_of(e, "results", index, "bytes");
     double tokens = number(json_object_get(first, "tokens"));
     return json_pack("{s:O, s:O, s:o, s:o, s:o}", "protocol", json_object_get(first, "protocol"),
-                     "length", json_object_get(first, "length"), "seconds", finite(mean(&seconds)),
-                     "tokens_per_second", finite(tokens / mean(&seconds)), "bytes",
-                     finite(bytes.broken ? NAN : bytes.high));
+                     "length", json_object_get(first, "length"), "seconds",
+                     number_json(mean(&seconds)), "tokens_per_second",
+                     number_json(tokens / mean(&seconds)), "bytes",
+                     number_json(bytes.broken ? NAN : bytes.high));
 }
 
 static ls_status job_cost(const evidence *e, bool evaluation, json_t **out) {
@@ -262,8 +264,8 @@ static ls_status job_cost(const evidence *e, bool evaluation, json_t **out) {
         spread_add(&bytes, number(json_object_get(cost, "peak_bytes")));
         json_decref(stored);
     }
-    *out = json_pack("{s:o, s:o}", "seconds", finite(mean(&seconds)), "peak_bytes",
-                     finite(bytes.n == 0 || bytes.broken ? NAN : bytes.high));
+    *out = json_pack("{s:o, s:o}", "seconds", number_json(mean(&seconds)), "peak_bytes",
+                     number_json(bytes.n == 0 || bytes.broken ? NAN : bytes.high));
     return LS_OK;
 }
 
