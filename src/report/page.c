@@ -266,7 +266,7 @@ static void open_page(ls_page *page) {
     }
     ls_text_printf(ctx, out,
                    "<p class=\"soft\">%zu arms trained at %.0f tokens, %zu more that test their "
-                   "weights under another method; up to %.0f seeds each.</p>\n",
+                   "weights under another method; seeds: %.0f.</p>\n",
                    trained, page->trained_length, page->count - trained, seeds);
     if (!finished)
         ls_text_printf(ctx, out,
