@@ -274,7 +274,7 @@ static void multiply_amx3(int64_t k, const void *a, const void *b, float *tile) 
 
 const ls_gemm_kernel ls_gemm_amx_bf16 = {.name = "amx-bf16",
                                          PANELS(1),
-                                         .k_block = 1024,
+                                         .k_block = 2048,
                                          .multiply = multiply_amx1,
                                          .begin = begin_tiles,
                                          .end = end_tiles};
