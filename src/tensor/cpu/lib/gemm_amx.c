@@ -25,7 +25,8 @@ enum {
 };
 
 static inline __mmask16 first_lanes(int64_t count) {
-    return count >= 16 ? 0xffff : count <= 0 ? 0 : (__mmask16)((1u << count) - 1);
+    int64_t lanes = count < 0 ? 0 : ls_gemm_least(count, 16);
+    return (__mmask16)((1u << lanes) - 1);
 }
 
 static inline __m512i widen_bf16(__m256i halves) {
