@@ -14,6 +14,8 @@ add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/longshot.1 ${CMAKE_BINARY_DIR}/lon
   DEPENDS longshot VERBATIM)
 add_custom_target(longshot_manual ALL DEPENDS ${CMAKE_BINARY_DIR}/longshot.1 ${CMAKE_BINARY_DIR}/longshot.bash)
 
+# paths relative to the file itself, so that the tree can be moved
+file(RELATIVE_PATH PC_TO_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 configure_file(${CMAKE_SOURCE_DIR}/cmake/longshot.pc.in ${CMAKE_BINARY_DIR}/longshot.pc @ONLY)
 configure_package_config_file(${CMAKE_SOURCE_DIR}/cmake/longshotConfig.cmake.in
   ${CMAKE_BINARY_DIR}/longshotConfig.cmake INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/longshot)

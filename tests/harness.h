@@ -88,12 +88,15 @@ static inline void fill_inputs(ls_program *program, const char *const *names, ui
     }
 }
 
-/* All parameters become normal numbers of a size at which nothing hides behind a zero. */
-static inline void fill_parameters(ls_parameters *store, double deviation) {
+/* All parameters become normal numbers of a size at which nothing hides behind a zero and products
+ * keep the size of what goes in. */
+static inline void fill_parameters(ls_parameters *store) {
     for (size_t i = 0; i < store->count; i++) {
         const ls_parameter *parameter = &store->items[i];
         ls_random key = {.seed = 7, .stream = ls_stream_of(parameter->name)};
         void *master = ls_parameter_master(store, parameter);
+        double deviation =
+            parameter->rank > 1 ? 1 / sqrt((double)parameter->dim[parameter->rank - 1]) : 0.3;
         double centre = parameter->init.kind == LS_INIT_CONSTANT ? parameter->init.a : 0;
         for (int64_t j = 0; j < parameter->count; j++) {
             double value = centre + deviation * ls_random_normal(key, (uint64_t)j);
@@ -125,7 +128,7 @@ static inline bench bench_new(ls_ctx *ctx, const subject *what, ls_program_optio
                                                   &index));
             }
             expect(ctx, ls_parameters_seal(b.store, 3, options.grad));
-            fill_parameters(b.store, 0.4);
+            fill_parameters(b.store);
         }
     }
     if (options.grad) {

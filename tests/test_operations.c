@@ -191,7 +191,7 @@ static ls_program *loss_program(ls_ctx *ctx, ls_dtype type, bool grad, ls_parame
         if (pass == 1) break;
         ls_program_free(p);
         expect(ctx, ls_parameters_seal(*store, 5, grad));
-        fill_parameters(*store, 0.5);
+        fill_parameters(*store);
     }
     expect(ctx, ls_program_finish(p));
     ls_program_poison(p);

@@ -61,6 +61,7 @@ static ls_status bench_one(ls_bench *bench, ls_dtype type, int64_t T, bool grad,
     ls_peer peer = {0};
     ls_status status;
     LS_TRY_GOTO(ls_parameters_new(ctx, type, &store));
+    LS_TRY_GOTO(ls_parameters_seal(store, 0, grad));
     LS_TRY_GOTO(record(ctx, type, T, grad, store, &program));
     snprintf(length, sizeof length, "%lld", (long long)T);
     snprintf(threads, sizeof threads, "%d", ctx->threads);

@@ -90,7 +90,7 @@ static ls_status operation_table(ls_bench *bench, trainer *t, json_t *into) {
     for (size_t i = 0; i < count; i++) total += times[i].seconds;
     for (size_t i = 0; i < count; i++) {
         double milliseconds = 1e3 * times[i].seconds / STEPS;
-        double gflops = times[i].seconds > 0 ? 1e-9 * times[i].flops / times[i].seconds : 0;
+        double gflops = times[i].seconds > 0 ? 1e-9 * STEPS * times[i].flops / times[i].seconds : 0;
         ls_text_printf(ctx, &bench->text, "    %-28s %8.2f ms %5.1f%% %8.1f GFLOP/s\n",
                        times[i].name, milliseconds, 100 * times[i].seconds / total, gflops);
         json_array_append_new(rows, json_pack("{s:s, s:f, s:f}", "operation", times[i].name,
@@ -108,6 +108,7 @@ static ls_status bench_type(ls_bench *bench, ls_dtype type, trainer *t, json_t *
     ls_peer peer;
     LS_TRY(trainer_make(ctx, type, t));
     LS_TRY(measure(ctx, t, 0, &ours)); /* warms up */
+    ours = 0;
     snprintf(threads, sizeof threads, "%d", ctx->threads);
     ls_peer_start(bench, "train_torch.py",
                   (const char *const[]){"--dtype", ls_dtype_name(type), "--threads", threads, NULL},

@@ -14,11 +14,12 @@ static ls_status run(ls_cli *cli) {
     ls_ctx *ctx = &cli->ctx;
     ls_text text = {0};
     LS_TRY(ls_cli_finish_settings(cli));
-    if (cli->word_count == 0) {
+    const char *word = cli->word_count == 0 ? "" : cli->words[0];
+    if (word[0] == '\0') {
         ls_help_program(ctx, &text);
         return ls_cli_print_text(cli, &text);
     }
-    const char *word = cli->words[0];
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) word = cli->verb->name;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         if (strcmp(word, texts[i].flag) == 0) {
             texts[i].write(ctx, &text);

@@ -106,9 +106,8 @@ static void fill(ls_parameters *store, const ls_parameter *parameter, uint64_t s
 ls_status ls_parameters_seal(ls_parameters *store, uint64_t seed, bool with_gradient) {
     enum { PAD = 64 };
     ls_ctx *ctx = store->ctx;
-    if (store->sealed || store->count == 0)
-        return LS_FAIL(ctx, LS_EBUG, "a parameter store is sealed once, and not empty");
-    qsort(store->items, store->count, sizeof *store->items, by_name);
+    if (store->sealed) return LS_FAIL(ctx, LS_EBUG, "a parameter store is sealed once");
+    if (store->count > 0) qsort(store->items, store->count, sizeof *store->items, by_name);
     int64_t most = 0;
     for (size_t i = 0; i < store->count; i++) {
         ls_parameter *parameter = &store->items[i];

@@ -1,0 +1,104 @@
+#!/bin/sh
+# A run from beginning to end: train, stop, continue, evaluate, generate, inspect, damage.
+set -eu
+program=$1
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch"
+export XDG_CACHE_HOME="$scratch/cache" GOMP_SPINCOUNT=100
+fail() { echo "FAILED: $*" >&2; exit 1; }
+is_json() { python3 -c 'import json, sys; json.load(sys.stdin)'; }
+
+mkdir corpus
+for d in 1 2 3 4 5 6; do
+    i=0
+    while [ $i -lt 100 ]; do
+        echo "document $d, line $i: what follows is much like what came before"
+        i=$((i + 1))
+    done >corpus/$d.txt
+done
+cat >recipe.yaml <<'Y'
+model: {layers: 2, width: 32, length: 32, position: rope}
+mixer:
+  heads: 2
+data:
+  corpus: corpus
+train: {steps: 12, batch: 4, log_every: 4, checkpoint_every: 4, lr: 1e-3}
+Y
+
+# the same command on a finished run says so; other settings are refused
+"$program" train recipe.yaml out=runs/a --json | is_json
+"$program" train recipe.yaml out=runs/a | grep -q "done before"
+code=0
+"$program" train recipe.yaml out=runs/a train.lr=2e-3 2>err.txt || code=$?
+[ $code -eq 2 ] || fail "other settings were not refused"
+grep -q "lr" err.txt || fail "the difference was not named"
+for file in config.yaml env.json metrics.jsonl metrics.csv tokenizer checkpoints; do
+    [ -e runs/a/$file ] || fail "no $file"
+done
+
+# cut by a time limit and continued, the weights are the same bytes
+code=0
+"$program" train recipe.yaml out=runs/b train.max_minutes=1e-9 --quiet 2>err.txt || code=$?
+[ $code -eq 75 ] || fail "a stopped run left with $code"
+
+# perplexity: the same numbers however it is chunked, in a file and as JSON
+"$program" eval runs/a lengths=16,32,64 tokens=0 --json >one.json
+"$program" eval runs/a lengths=16,32,64 tokens=0 chunk=7 batch=3 --json >two.json
+python3 - <<'P'
+import json
+one, two, kept = (json.load(open(f)) for f in ("one.json", "two.json", "runs/a/eval/perplexity.json"))
+for a, b, c in zip(one["results"], two["results"], kept["results"]):
+    assert a["length"] == b["length"] == c["length"] and a["tokens"] == b["tokens"] == c["tokens"]
+    assert abs(a["loss"] - b["loss"]) < 1e-5 * a["loss"], (a, b)
+assert len({r["tokens"] for r in one["results"]}) == 1
+P
+"$program" eval runs/a lengths=64 extend=yarn extend.factor=2 | grep -q "^ *64 "
+[ -e runs/a/eval/perplexity-yarn.json ] || fail "no result of the extension"
+code=0
+"$program" eval runs/a lengths=1000000 2>err.txt || code=$?
+[ $code -eq 3 ] || fail "a length that no document has left with $code"
+
+# generation: reproducible, and what the prompt began
+"$program" generate runs/a prompt="document 1" tokens=20 seed=3 >one.txt
+"$program" generate runs/a prompt="document 1" tokens=20 seed=3 >two.txt
+cmp one.txt two.txt
+head -c 10 one.txt | grep -q "^document 1$" || fail "the prompt is missing"
+"$program" generate runs/a tokens=5 temperature=0 >/dev/null
+
+# listings are JSON
+for subject in mixers positions extensions presets tasks operations runs/a \
+    runs/a/checkpoints/step-00000012/model.safetensors; do
+    "$program" inspect $subject --json | is_json
+    "$program" inspect $subject >/dev/null
+done
+"$program" data data.corpus=corpus --json | is_json
+"$program" data tokenizer data.corpus=corpus data.vocabulary=300 out=tok >/dev/null
+[ -e tok/merges.txt ] || fail "no tokenizer"
+"$program" data prepare data.corpus=corpus data.tokenizer=tok out=prepared >/dev/null
+ls prepared/*.tokens >/dev/null
+
+# a damaged checkpoint is told, and the one before it is used
+printf 'x' | dd of=runs/a/checkpoints/step-00000012/model.safetensors bs=1 seek=3000 conv=notrunc 2>/dev/null
+"$program" inspect runs/a >list.txt 2>/dev/null
+grep -q "step-00000012: damaged" list.txt || fail "the damage went unnoticed"
+grep -q "step-00000008: intact" list.txt || fail "the older checkpoint is not named"
+"$program" eval runs/a lengths=16 >/dev/null 2>&1
+
+# a full disk: an error, and the run stands
+if [ -d /dev/shm ] && [ "$(id -u)" -eq 0 ] && mkdir full && mount -t tmpfs -o size=600k tmpfs full 2>/dev/null; then
+    code=0
+    "$program" train recipe.yaml out=full/run --quiet 2>err.txt || code=$?
+    umount full
+    [ $code -eq 4 ] || fail "a full disk left with $code"
+fi
+
+# a signal: a checkpoint, exit 75, and the same command goes on
+"$program" train recipe.yaml out=runs/c train.steps=100000 --quiet 2>err.txt &
+child=$!
+sleep 3
+kill -TERM $child
+code=0
+wait $child || code=$?
+[ $code -eq 75 ] || fail "SIGTERM left with $code"
+"$program" inspect runs/c | grep -q intact || fail "no checkpoint after SIGTERM"

@@ -1,0 +1,113 @@
+#!/bin/sh
+# Wrong use and bad input: the right exit code, one sentence that names the trouble, no result.
+set -u
+program=$1
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch"
+export XDG_CACHE_HOME="$scratch/cache" GOMP_SPINCOUNT=100
+failures=0
+
+# refuses CODE WORDS-IN-THE-MESSAGE ARGUMENT...
+refuses() {
+    wanted=$1 words=$2
+    shift 2
+    "$program" "$@" >out.txt 2>err.txt
+    code=$?
+    if [ $code -ne "$wanted" ] || ! grep -q "^longshot: .*$words" err.txt ||
+        [ "$(grep -c '^longshot: ' err.txt)" -ne 1 ]; then
+        echo "FAILED: longshot $*: exit $code, wanted $wanted and \"$words\", got:" >&2
+        cat err.txt >&2
+        failures=$((failures + 1))
+    fi
+}
+
+i=0
+while [ $i -lt 400 ]; do
+    echo "line $i of a text that is long enough to learn a little from"
+    i=$((i + 1))
+done >text.txt
+: >empty.txt
+mkdir folder
+
+# the program itself
+refuses 2 "say what to do"
+refuses 2 "did you mean train" trian
+refuses 2 "no flag --jsn" inspect mixers --jsn
+refuses 2 "no verb nothing" help nothing
+
+# keys
+refuses 2 "did you mean train.steps" train train.stesp=3 data.corpus=text.txt
+refuses 2 "did you mean model.layers" train model.layer=3 data.corpus=text.txt
+refuses 2 "there is no key models.layers" train models.layers=3 data.corpus=text.txt
+refuses 2 "did you mean threads" train thread=3 data.corpus=text.txt
+refuses 2 "out of range" train model.length=0 data.corpus=text.txt
+refuses 2 "out of range" train train.length=0 data.corpus=text.txt
+refuses 2 "not a whole number" train train.steps=many data.corpus=text.txt
+refuses 2 "do not divide" train model.width=100 mixer.heads=7 data.corpus=text.txt
+refuses 2 "no CUDA" train device=cuda data.corpus=text.txt
+refuses 2 "choose one of" train device=tpu data.corpus=text.txt
+refuses 2 "mixer" train model.mixer=atention data.corpus=text.txt
+refuses 2 "did you mean xpos" train model.position=xpso data.corpus=text.txt
+refuses 2 "did you mean tiny" train model.preset=tinny data.corpus=text.txt
+refuses 2 "longshot eval" train extend=bca data.corpus=text.txt
+refuses 2 "too small" train model.vocabulary=100 data.corpus=text.txt
+printf 'train: {steps: 1}\n' >good.yaml
+refuses 2 "neither key=value" train good.yaml other.yaml
+
+# data
+refuses 3 "nowhere" train data.corpus=nowhere
+refuses 3 "empty" train data.corpus=empty.txt
+refuses 3 "folder" train data.corpus=folder
+refuses 2 "stats, prepare or tokenizer" data states
+refuses 2 "out=FOLDER" data tokenizer data.corpus=text.txt
+
+# recipes
+refuses 3 "No such file" train nothing.yaml
+refuses 3 "not a plain file" train folder
+printf 'a: [1, 2\n' >broken.yaml
+refuses 3 "broken.yaml" train broken.yaml
+printf 'a: &a [1]\nb: *a\n' >alias.yaml
+refuses 3 "" train alias.yaml
+printf 'train:\n  steps: 1\ntrain.steps: 2\n' >twice.yaml
+refuses 3 "twice" train twice.yaml
+head -c 2000000 /dev/zero | tr '\0' 'a' >large.yaml
+refuses 3 "at most" train large.yaml
+python3 - <<'P' 2>/dev/null || printf 'a: {b: {c: {d: {e: {f: {g: {h: {i: {j: {k: {l: {m: {n: {o: {p: {q: {r: {s: 1}}}}}}}}}}}}}}}}}}}\n' >deep.yaml
+open("deep.yaml", "w").write("{a: " * 3000 + "1" + "}" * 3000)
+P
+refuses 3 "" train deep.yaml
+head -c 5000 /dev/urandom >noise.yaml
+refuses 3 "noise.yaml" train noise.yaml
+
+# runs and files
+refuses 3 "not the folder" eval nowhere
+refuses 3 "holds neither" eval folder
+refuses 2 "say which run" eval
+refuses 2 "say which run" generate
+refuses 2 "neither a list" inspect nowhere
+refuses 3 "text.txt" inspect text.txt
+refuses 2 "say what to inspect" inspect
+refuses 2 "say what to apply" apply
+refuses 2 "give weights=" apply mixer=attention
+refuses 2 "no mixer" apply mixer=attenton golden=x
+refuses 3 "No such file" apply mixer=attention golden=missing.safetensors
+refuses 2 "choose from" bench what=nothing
+
+# every verb explains itself
+for verb in train eval generate bench data inspect apply doctor help; do
+    "$program" help $verb >help.txt && grep -q "^longshot $verb" help.txt || {
+        echo "FAILED: help $verb" >&2
+        failures=$((failures + 1))
+    }
+    "$program" $verb --help >/dev/null || failures=$((failures + 1))
+done
+"$program" --version | grep -q '^longshot [0-9]' || failures=$((failures + 1))
+"$program" --help >/dev/null || failures=$((failures + 1))
+
+# results that cannot be written are an error
+if [ -w /dev/full ]; then
+    "$program" help >/dev/full 2>err.txt
+    [ $? -eq 4 ] || { echo "FAILED: a full disk went unnoticed" >&2; failures=$((failures + 1)); }
+fi
+[ $failures -eq 0 ]
