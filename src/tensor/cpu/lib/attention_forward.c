@@ -122,6 +122,13 @@ static void decay_keys(const query_tile *queries, const key_tile *keys, int64_t 
            (size_t)((rows - keys->count) * wide) * sizeof(float));
 }
 
+/* Rows lie too far apart for the processor to guess the next: a tile ahead they are asked for. */
+static void fetch_rows(float_rows rows, int64_t width) {
+    enum { LINE = 64 / sizeof(float) };
+    for (int64_t j = KEYS; j < 2 * KEYS; j++)
+        for (int64_t e = 0; e < width; e += LINE) __builtin_prefetch(rows.at + j * rows.stride + e);
+}
+
 /* One tile of keys. */
 static void meet(const query_tile *queries, key_tile keys, const thread_space *desk, running *run) {
     const ls_attention_job *job = queries->job;
@@ -134,27 +141,30 @@ static void meet(const query_tile *queries, key_tile keys, const thread_space *d
         decay_keys(queries, &keys, rows, k, desk);
         k = (float_rows){desk->decay, padded(job->K)};
     }
+    if (source->k.type == LS_F32) fetch_rows(k, job->K);
     ls_tile_product(rows, QUERIES, job->K, k.at, k.stride, 1, queries->turned, QUERIES, desk->s,
                     QUERIES, false);
     ls_tile_adjust(queries, &keys, desk->s);
     if (weigh(keys.count, desk->s, run, shrink)) shrink_output(job, shrink, desk->out);
     float_rows v = ls_tile_load(&source->v, queries->b, g, keys.row, keys.count, keys.count, job->V,
                                 desk->rows);
+    if (source->v.type == LS_F32) fetch_rows(v, job->V);
     ls_tile_product(job->V, QUERIES, keys.count, v.at, 1, v.stride, desk->s, QUERIES, desk->out,
                     QUERIES, true);
 }
 
 /* ---- with AMX ---- */
 
+/* Pieces run over the key heads first: those of a row lie side by side in memory. */
 static void turn_values(const ls_attention_job *job, int s, int64_t piece, const thread_space *desk,
                         const turned_values *values) {
     const ls_attention_source *source = &job->source[s];
-    const int64_t tiles = key_tiles(source), row = piece % tiles * KEYS, wide = padded(job->V);
-    const int64_t b = piece / tiles / job->G, g = piece / tiles % job->G;
-    const int64_t count = ls_min(KEYS, ls_interval_length(source->held) - row);
+    const int64_t tiles = key_tiles(source), wide = padded(job->V);
+    const int64_t g = piece % job->G, t = piece / job->G % tiles, b = piece / job->G / tiles;
+    const int64_t count = ls_min(KEYS, ls_interval_length(source->held) - t * KEYS);
     if (count <= 0) return;
-    half_rows v = ls_half_load(&source->v, b, g, row, count, KEYS, job->V, desk->halves);
-    ls_half_turn(v, wide, desk->rows, values->of[s] + piece * wide * KEYS);
+    half_rows v = ls_half_load(&source->v, b, g, t * KEYS, count, KEYS, job->V, desk->halves);
+    ls_half_turn(v, wide, desk->rows, values->of[s] + ((b * job->G + g) * tiles + t) * wide * KEYS);
 }
 
 static void pair_queries(const query_tile *queries, const thread_space *desk) {
