@@ -1,12 +1,12 @@
-/* kill -9 at random moments: every time the run goes on, and it ends with the same bytes as one
- * that was left in peace. Training happens in children only: threads do not survive a fork. */
+/* kill -9 at fifty random moments: every time the run goes on, and it ends with the same bytes as
+ * one that was left in peace. Training happens in children only: threads do not survive a fork. */
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "train_fixture.h"
 
-enum { KILLS = 60, STEPS = 300 };
+enum { KILLS = 50, STEPS = 300 };
 
 static void pause_for(uint64_t microseconds) {
     nanosleep(&(struct timespec){0, (long)microseconds * 1000}, NULL);
@@ -27,36 +27,42 @@ static pid_t start(const char *folder) {
     return child;
 }
 
-static void survives_being_killed(void **state) {
-    (void)state;
-    char whole[] = "/tmp/longshot-kill-XXXXXX", killed[] = "/tmp/longshot-kill-XXXXXX";
-    assert_non_null(mkdtemp(whole));
-    assert_non_null(mkdtemp(killed));
-    int status;
-    waitpid(start(whole), &status, 0);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-
-    ls_random key = {.seed = 11};
-    int kills = 0;
-    for (bool done = false; !done;) {
-        pid_t child = start(killed);
-        if (kills < KILLS) {
+/* Kills and restarts until the run is through, or until `most` kills were made; returns how many.
+ */
+static int run_with_kills(const char *folder, int most, uint64_t round) {
+    ls_random key = {.seed = 11, .step = (uint32_t)round};
+    int status, kills = 0;
+    do {
+        pid_t child = start(folder);
+        if (kills < most) {
             pause_for(2000 + ls_random_below(key, (uint64_t)kills, 60000));
             kill(child, SIGKILL);
         }
         waitpid(child, &status, 0);
         if (WIFSIGNALED(status)) kills++;
-        done = WIFEXITED(status);
-        if (done) assert_int_equal(WEXITSTATUS(status), 0);
-    }
-    assert_true(kills > 3);
+    } while (WIFSIGNALED(status));
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    return kills;
+}
 
+static void survives_being_killed(void **state) {
+    (void)state;
     fixture a = {.ctx = ls_ctx_default()}, b = {.ctx = ls_ctx_default()};
+    char whole[] = "/tmp/longshot-kill-XXXXXX";
+    assert_non_null(mkdtemp(whole));
     strcpy(a.folder, whole);
-    strcpy(b.folder, killed);
-    expect_same_checkpoint(&a, &b, STEPS);
+    assert_int_equal(run_with_kills(whole, 0, 0), 0);
+    uint64_t runs = 0;
+    for (int kills = 0; kills < KILLS; runs++) { /* a fast machine needs several runs for fifty */
+        char killed[] = "/tmp/longshot-kill-XXXXXX";
+        assert_non_null(mkdtemp(killed));
+        strcpy(b.folder, killed);
+        kills += run_with_kills(killed, KILLS - kills, runs);
+        expect_same_checkpoint(&a, &b, STEPS);
+        assert_int_equal(ls_folder_remove(&b.ctx, killed), LS_OK);
+        assert_true(runs < 1000);
+    }
     assert_int_equal(ls_folder_remove(&a.ctx, whole), LS_OK);
-    assert_int_equal(ls_folder_remove(&b.ctx, killed), LS_OK);
 }
 
 int main(void) {

@@ -7,8 +7,9 @@ static volatile sig_atomic_t stop_flag;
 static int64_t stop_at = -1;
 
 /* Faults: what is planted, at which steps (counted from 0), and where. */
+enum { IN_LOSS, IN_GRADIENT, IN_WEIGHT, SPIKE };
 static struct {
-    enum { IN_LOSS, IN_GRADIENT, IN_WEIGHT, SPIKE } kind;
+    int kind;
     int64_t first, last;
     int left; /* how often at most */
 } planted;
@@ -330,6 +331,15 @@ static void too_many_in_a_row_end_the_run(void **state) {
     fixture_close(&f, true);
 }
 
+static void strange_tokens_are_refused(void **state) {
+    (void)state;
+    fixture f;
+    fixture_open(&f, NULL, NULL);
+    f.job.source.vocabulary = VOCABULARY - 1;
+    fixture_expect(&f, LS_EINPUT);
+    fixture_close(&f, true);
+}
+
 static void stop_policy_stops_at_once(void **state) {
     (void)state;
     fixture f;
@@ -443,6 +453,7 @@ int main(void) {
         cmocka_unit_test(the_loop_allocates_nothing),
         cmocka_unit_test(bad_steps_leave_the_weights_alone),
         cmocka_unit_test(too_many_in_a_row_end_the_run),
+        cmocka_unit_test(strange_tokens_are_refused),
         cmocka_unit_test(stop_policy_stops_at_once),
         cmocka_unit_test(a_spike_is_left_out),
         cmocka_unit_test(rollback_mends_even_a_weight),

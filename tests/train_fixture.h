@@ -111,11 +111,12 @@ static inline void fixture_open(fixture *f, const char *folder, ...) {
         if (status != LS_OK) fail_msg("%s", f->ctx.error.message);
     }
     va_end(list);
-    f->job = (ls_train_job){.folder = f->folder,
-                            .config = "train:\n  lr: 0.02\n",
-                            .settings = &f->settings,
-                            .source = {.user = f, .rows = fixture_rows, .identity = 77},
-                            .user = f};
+    f->job = (ls_train_job){
+        .folder = f->folder,
+        .config = "train:\n  lr: 0.02\n",
+        .settings = &f->settings,
+        .source = {.user = f, .rows = fixture_rows, .identity = 77, .vocabulary = VOCABULARY},
+        .user = f};
     fixture_model(f);
 }
 

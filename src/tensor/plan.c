@@ -170,13 +170,14 @@ ls_status ls__bind_kernels(ls_program *p) {
             return LS_FAIL(p->ctx, LS_EBUG, "operation %s has no %s kernel", node->op->name,
                            ls_dtype_name(p->options.type));
         node->call = kernel->by_type[p->options.type];
-        if (kernel->workspace != NULL) node->workspace = kernel->workspace(node, p->ctx->threads);
+        if (kernel->workspace != NULL) node->workspace = kernel->workspace(node, p->threads);
         if (node->workspace > p->workspace_bytes) p->workspace_bytes = node->workspace;
     }
     return LS_OK;
 }
 
 ls_status ls__plan(ls_program *p) {
+    p->threads = p->ctx->threads;
     find_lives(p);
     LS_TRY(ls__bind_kernels(p));
     LS_TRY(place_tensors(p));

@@ -337,7 +337,7 @@ ls_status ls_program_run(ls_program *program, ls_state *state, uint64_t seed, ui
     if (!program->finished)
         return LS_FAIL(program->ctx, LS_EBUG, "an unfinished program cannot run");
     LS_TRY(ls__state_begin(program, state));
-    ls_run run = {.threads = program->ctx->threads,
+    ls_run run = {.threads = program->threads,
                   .workspace = program->workspace,
                   .state = state,
                   .start = state == NULL ? 0 : state->position,

@@ -54,6 +54,7 @@ struct ls_program {
     int64_t chunk_limit;
     uint8_t *arena;
     size_t arena_bytes, workspace_bytes;
+    int threads; /* for which the workspace was planned */
     void *workspace;
     double *seconds; /* per node, where profiling is on */
     bool profile;

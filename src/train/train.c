@@ -262,7 +262,13 @@ static ls_status compute(loop *l, double *loss) {
     int64_t rows = s->batch / s->accumulate, part_count = rows * s->length, scored = 0;
     l->job->source.rows(l->job->source.user, l->batch, 0, s->batch, l->inputs, l->targets,
                         l->fresh);
-    for (int64_t i = 0; i < s->batch * s->length; i++) scored += l->targets[i] >= 0;
+    for (int64_t i = 0; i < s->batch * s->length; i++) {
+        int64_t most = l->job->source.vocabulary - 1;
+        if (l->inputs[i] < 0 || l->inputs[i] > most || l->targets[i] > most)
+            return LS_FAIL(l->ctx, LS_EINPUT, "batch %lld has a token outside the vocabulary",
+                           (long long)l->batch);
+        scored += l->targets[i] >= 0;
+    }
     double each = scored > 0 ? 1 / (double)scored : 0;
     *loss = 0;
     for (int64_t part = 0; part < s->accumulate; part++) {

@@ -44,10 +44,11 @@ typedef struct ls_train_source {
     const void *user;
     void (*rows)(const void *user, int64_t batch, int64_t row, int64_t rows, int32_t *inputs,
                  int32_t *targets, bool *fresh);
-    uint64_t identity; /* of the data and their order: a run that goes on compares it */
+    uint64_t identity;  /* of the data and their order: a run that goes on compares it */
+    int64_t vocabulary; /* tokens must be below it */
 } ls_train_source;
-/* Borrows the loader. */
-ls_train_source ls_train_source_of(const ls_loader *loader);
+/* Borrows the loader; `vocabulary` is the model's. */
+ls_train_source ls_train_source_of(const ls_loader *loader, int64_t vocabulary);
 
 typedef enum {
     LS_TRAIN_BEFORE_RUN,   /* the batch is there, nothing is computed */
@@ -82,8 +83,8 @@ typedef struct ls_train_result {
 /* Runs to the end, or continues a run to its end. LS_OK: all steps are done and in a checkpoint.
  * LS_ESTOP: stopped by the flag or by max_minutes after a checkpoint; call again to go on. LS_EUSE:
  * the folder is that of other settings. LS_EINPUT: the guard ended the run (rejected.json names the
- * batches), or no checkpoint is whole. LS_EIO: the disk; the last good checkpoint stands. The
- * step loop makes no allocation outside checkpoints. */
+ * batches), no checkpoint is whole, or a token is outside the vocabulary. LS_EIO: the disk; the
+ * last good checkpoint stands. The step loop makes no allocation outside checkpoints. */
 ls_status ls_train_run(ls_ctx *ctx, const ls_train_job *job, ls_train_result *result);
 
 /* The same for a model (made with gradients in ls_train_dtype) and a loader of the settings' batch

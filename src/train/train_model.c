@@ -5,9 +5,11 @@ static void loader_rows(const void *user, int64_t batch, int64_t row, int64_t ro
     ls_loader_rows(user, batch, row, rows, inputs, targets, fresh);
 }
 
-ls_train_source ls_train_source_of(const ls_loader *loader) {
-    return (ls_train_source){
-        .user = loader, .rows = loader_rows, .identity = ls_loader_identity(loader)};
+ls_train_source ls_train_source_of(const ls_loader *loader, int64_t vocabulary) {
+    return (ls_train_source){.user = loader,
+                             .rows = loader_rows,
+                             .identity = ls_loader_identity(loader),
+                             .vocabulary = vocabulary};
 }
 
 ls_status ls_train_model(ls_ctx *ctx, ls_model *model, const ls_loader *loader,
@@ -25,7 +27,7 @@ ls_status ls_train_model(ls_ctx *ctx, ls_model *model, const ls_loader *loader,
     ls_train_job whole = *job;
     LS_TRY(ls_model_program(model, LS_MODEL_TRAIN, options, &whole.program));
     whole.store = model->store;
-    whole.source = ls_train_source_of(loader);
+    whole.source = ls_train_source_of(loader, model->config->model.vocabulary);
     ls_say(ctx, "%lld parameters; a step takes %.1f MB of activations and %.3g operations",
            (long long)ls_parameters_elements(model->store),
            1e-6 * (double)ls_program_bytes(whole.program),

@@ -10,7 +10,10 @@ static void forward_reference(const ls_run *run, const ls_node *node) {
 static void forward(const ls_run *run, const ls_node *node) {
     ls_attention_job job;
     ls_attention_resolve(run, node, &job);
-    ls_attention_tiled(&job);
+    if (ls_attention_decode_fits(&job))
+        ls_attention_decode(&job);
+    else
+        ls_attention_tiled(&job);
 }
 
 static void backward_reference(const ls_run *run, const ls_node *node) {
@@ -29,6 +32,7 @@ static size_t forward_workspace(const ls_node *node, int threads) {
     ls_attention_job job;
     ls_attention_resolve(NULL, node, &job);
     if (job.out.type == LS_F64) return 0;
+    if (ls_attention_decode_fits(&job)) return ls_attention_decode_workspace(&job, threads);
     return ls_attention_tiled_workspace(&job, threads);
 }
 

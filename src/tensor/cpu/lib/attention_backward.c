@@ -11,7 +11,8 @@
 #include <math.h>
 #include <omp.h>
 
-#include "tensor/cpu/lib/attention_tile.h"
+#include "tensor/cpu/lib/amx.h"
+#include "tensor/cpu/lib/attention_pairs.h"
 
 enum {
     PIECES_WANTED = 8,      /* below this the keys are cut into columns */
@@ -21,6 +22,7 @@ enum {
 typedef struct work_cut {
     int64_t batch_parts, columns, query_tiles;
     bool shared_gradients; /* of a table or of relative keys */
+    bool amx;
 } work_cut;
 
 /* Partial results of pieces, in the order of segments. */
@@ -43,11 +45,18 @@ typedef struct thread_space {
     float *k_rows, *v_rows, *decay, *decayed, *fresh; /* [KEYS][padded K or V] */
     float *s, *ds;                                    /* [KEYS][QUERIES] */
     float *band, *meet, *dband;                       /* [BAND][..] */
+    /* With AMX turned, q_rows, dout_turned and dout_rows hold pairs of elements and of rows. */
+    ls_bf16 *k_halves, *v_halves;  /* [KEYS][padded K or V] */
+    ls_bf16 *k_turned;             /* [padded K][KEYS] */
+    ls_bf16 *p_halves, *ds_halves; /* [KEYS][QUERIES] */
+    float *ds_pairs, *dout;        /* [KEYS / 2][QUERIES], [QUERIES][padded V] */
 } thread_space;
 
 static work_cut cut_work(const ls_attention_job *job) {
-    work_cut cut = {
-        .batch_parts = job->B, .columns = 1, .query_tiles = ls_ceil_div(job->T, QUERIES)};
+    work_cut cut = {.batch_parts = job->B,
+                    .columns = 1,
+                    .query_tiles = ls_ceil_div(job->T, QUERIES),
+                    .amx = job->out.type == LS_BF16 && ls_amx_usable()};
     int64_t key_tiles = 1;
     for (int s = 0; s < job->segments; s++) {
         const ls_attention_source *source = &job->source[s];
@@ -117,6 +126,14 @@ static size_t lay_out(const ls_attention_job *job, const work_cut *cut, char *ba
     to->band = space_take(&from, relative ? BAND * k : 0);
     to->dband = space_take(&from, relative ? BAND * k : 0);
     to->meet = space_take(&from, relative ? BAND * QUERIES : 0);
+    int64_t halves = cut->amx ? KEYS / 2 : 0;
+    to->k_halves = (ls_bf16 *)(void *)space_take(&from, halves * k);
+    to->v_halves = (ls_bf16 *)(void *)space_take(&from, halves * v);
+    to->k_turned = (ls_bf16 *)(void *)space_take(&from, halves * k);
+    to->p_halves = (ls_bf16 *)(void *)space_take(&from, halves * QUERIES);
+    to->ds_halves = (ls_bf16 *)(void *)space_take(&from, halves * QUERIES);
+    to->ds_pairs = space_take(&from, halves * QUERIES);
+    to->dout = space_take(&from, halves * v);
     return from.used;
 }
 
@@ -166,33 +183,65 @@ static void load_statistics(const query_tile *tile, const float *dout, float *ou
     }
 }
 
-static void load_queries(const ls_attention_job *job, const ls_attention_source *source, int64_t b,
-                         int64_t h, int64_t tiles, const thread_space *desk) {
+/* The forms in which products want a tile's queries and output gradients. */
+static void load_tile(query_tile *tile, int64_t t, const thread_space *desk) {
+    const ls_attention_job *job = tile->job;
     const int64_t k = padded(job->K) * QUERIES, v = padded(job->V) * QUERIES;
-    const float unscale = 1 / ((float)job->scale * LOG2_E);
-    for (int64_t t = 0; t < tiles; t++) {
+    const float unscale = 1 / score_factor(job);
+    float *rows = desk->q_rows + t * k, *dout = desk->dout_rows + t * v;
+    if (tile->source->about->decays) {
+        ls_tile_turn(tile->turned, QUERIES, padded(job->K), QUERIES, rows, padded(job->K));
+        for (int64_t e = 0; e < k; e++) rows[e] *= unscale;
+    } else {
+        copy_rows(&tile->source->q, tile, job->K, rows);
+    }
+    copy_rows(&job->dout, tile, job->V, dout);
+    ls_tile_turn(dout, padded(job->V), QUERIES, padded(job->V), desk->dout_turned + t * v, QUERIES);
+    load_statistics(tile, dout, desk->v_rows, desk->lse + t * QUERIES, desk->dot + t * QUERIES);
+}
+
+static void load_tile_amx(query_tile *tile, int64_t t, const thread_space *desk) {
+    const ls_attention_job *job = tile->job;
+    const int64_t wide_k = padded(job->K), wide_v = padded(job->V);
+    half_rows q = {desk->k_halves, wide_k};
+    if (tile->turned != NULL) {
+        ls_tile_turn(tile->turned, QUERIES, wide_k, QUERIES, desk->k_rows, wide_k);
+        ls_half_round(desk->k_rows, QUERIES, wide_k, desk->k_halves);
+    } else {
+        q = ls_half_load(&tile->source->q, tile->b, tile->h, tile->row, tile->count, QUERIES,
+                         job->K, desk->k_halves);
+    }
+    ls_half_pair_elements(q, wide_k, desk->turned + t * wide_k * QUERIES);
+    ls_half_pair_rows(q, QUERIES, wide_k, desk->q_rows + t * wide_k * QUERIES, wide_k);
+    half_rows dout = ls_half_load(&job->dout, tile->b, tile->h, tile->row, tile->count, QUERIES,
+                                  job->V, desk->v_halves);
+    ls_half_pair_elements(dout, wide_v, desk->dout_turned + t * wide_v * QUERIES);
+    ls_half_pair_rows(dout, QUERIES, wide_v, desk->dout_rows + t * wide_v * QUERIES, wide_v);
+    copy_rows(&job->dout, tile, job->V, desk->dout);
+    load_statistics(tile, desk->dout, desk->v_rows, desk->lse + t * QUERIES,
+                    desk->dot + t * QUERIES);
+}
+
+static void load_queries(const ls_attention_job *job, const work_cut *cut,
+                         const ls_attention_source *source, int64_t b, int64_t h,
+                         const thread_space *desk) {
+    const int64_t k = padded(job->K) * QUERIES;
+    for (int64_t t = 0; t < cut->query_tiles; t++) {
         query_tile *tile = &desk->tiles[t];
-        float *rows = desk->q_rows + t * k;
-        tile->turned = desk->turned + t * k;
+        tile->turned = cut->amx && !source->about->decays ? NULL : desk->turned + t * k;
         tile->relative_turned = desk->relative_turned + (source->relative.data ? t * k : 0);
-        ls_tile_queries(tile, job, source, b, h, t * QUERIES, score_factor(job), rows);
-        if (source->about->decays) {
-            ls_tile_turn(tile->turned, QUERIES, padded(job->K), QUERIES, rows, padded(job->K));
-            for (int64_t e = 0; e < k; e++) rows[e] *= unscale;
-        } else {
-            copy_rows(&source->q, tile, job->K, rows);
-        }
+        ls_tile_queries(tile, job, source, b, h, t * QUERIES, cut->amx ? 1 : score_factor(job),
+                        desk->k_rows);
+        if (cut->amx)
+            load_tile_amx(tile, t, desk);
+        else
+            load_tile(tile, t, desk);
         if (source->relative.data != NULL)
             copy_rows(&source->relative_q, tile, job->K, desk->relative_rows + t * k);
-        float *dout = desk->dout_rows + t * v;
-        copy_rows(&job->dout, tile, job->V, dout);
-        ls_tile_turn(dout, padded(job->V), QUERIES, padded(job->V), desk->dout_turned + t * v,
-                     QUERIES);
-        load_statistics(tile, dout, desk->v_rows, desk->lse + t * QUERIES, desk->dot + t * QUERIES);
     }
-    memset(desk->dq, 0, (size_t)(tiles * k) * sizeof(float));
+    memset(desk->dq, 0, (size_t)(cut->query_tiles * k) * sizeof(float));
     if (source->relative.data != NULL)
-        memset(desk->drelative_q, 0, (size_t)(tiles * k) * sizeof(float));
+        memset(desk->drelative_q, 0, (size_t)(cut->query_tiles * k) * sizeof(float));
 }
 
 /* ---- a pair of tiles ---- */
@@ -260,77 +309,152 @@ typedef struct gathered {
     float *dtable, *drelative;
 } gathered;
 
-static void meet(const ls_attention_job *job, int64_t t, key_tile keys, float_rows k, float_rows v,
-                 const thread_space *desk, gathered into) {
-    const query_tile *tile = &desk->tiles[t];
-    const ls_attention_source *source = tile->source;
+/* Keys of a tile with their share of the decay, which is left in desk->decay. */
+static float_rows decay_keys(const query_tile *tile, int64_t row, int64_t rows, float_rows k,
+                             const thread_space *desk) {
+    const int64_t wide = padded(tile->job->K);
+    ls_tile_decay_keys(tile, row, rows, desk->decay, wide);
+    for (int64_t j = 0; j < rows; j++)
+        for (int64_t e = 0; e < wide; e++)
+            desk->decayed[j * wide + e] = k.at[j * k.stride + e] * desk->decay[j * wide + e];
+    return (float_rows){desk->decayed, wide};
+}
+
+static void add_decayed(const ls_attention_job *job, int64_t rows, const thread_space *desk,
+                        float *dk) {
+    for (int64_t e = 0; e < rows * padded(job->K); e++) dk[e] += desk->fresh[e] * desk->decay[e];
+}
+
+/* Leaves ds in desk->ds. */
+static void meet_products(const query_tile *tile, int64_t t, const key_tile *keys, float_rows k,
+                          float_rows v, const thread_space *desk) {
+    const ls_attention_job *job = tile->job;
+    const bool decays = tile->source->about->decays;
     const int64_t wide_k = padded(job->K), wide_v = padded(job->V);
-    const int64_t rows = ls_round_up(keys.count, BLOCK_ROWS);
-    if (source->about->decays) {
-        ls_tile_decay_keys(tile, keys.row, rows, desk->decay, wide_k);
-        for (int64_t j = 0; j < rows; j++)
-            for (int64_t e = 0; e < wide_k; e++)
-                desk->decayed[j * wide_k + e] =
-                    k.at[j * k.stride + e] * desk->decay[j * wide_k + e];
-        k = (float_rows){desk->decayed, wide_k};
-    }
+    const int64_t rows = ls_round_up(keys->count, BLOCK_ROWS);
     const float *dout_rows = desk->dout_rows + t * wide_v * QUERIES;
     const float *q_rows = desk->q_rows + t * wide_k * QUERIES;
+    float *dk = desk->dk + keys->row * wide_k, *dv = desk->dv + keys->row * wide_v;
+    if (decays) k = decay_keys(tile, keys->row, rows, k, desk);
     ls_tile_product(rows, QUERIES, job->K, k.at, k.stride, 1, tile->turned, QUERIES, desk->s,
                     QUERIES, false);
-    ls_tile_adjust(tile, &keys, desk->s);
+    ls_tile_adjust(tile, keys, desk->s);
     ls_tile_product(rows, QUERIES, job->V, v.at, v.stride, 1,
                     desk->dout_turned + t * wide_v * QUERIES, QUERIES, desk->ds, QUERIES, false);
-    differentiate(keys.count, rows, desk->lse + t * QUERIES, desk->dot + t * QUERIES, desk->s,
+    differentiate(keys->count, rows, desk->lse + t * QUERIES, desk->dot + t * QUERIES, desk->s,
                   desk->ds);
-    ls_tile_product(rows, wide_v, QUERIES, desk->s, QUERIES, 1, dout_rows, wide_v,
-                    desk->dv + keys.row * wide_v, wide_v, true);
-    ls_tile_product(job->K, QUERIES, keys.count, k.at, 1, k.stride, desk->ds, QUERIES,
+    ls_tile_product(rows, wide_v, QUERIES, desk->s, QUERIES, 1, dout_rows, wide_v, dv, wide_v,
+                    true);
+    ls_tile_product(job->K, QUERIES, keys->count, k.at, 1, k.stride, desk->ds, QUERIES,
                     desk->dq + t * wide_k * QUERIES, QUERIES, true);
-    float *dk = desk->dk + keys.row * wide_k;
-    if (source->about->decays) {
-        ls_tile_product(rows, wide_k, QUERIES, desk->ds, QUERIES, 1, q_rows, wide_k, desk->fresh,
-                        wide_k, false);
-        for (int64_t e = 0; e < keys.count * wide_k; e++) dk[e] += desk->fresh[e] * desk->decay[e];
-    } else {
-        ls_tile_product(rows, wide_k, QUERIES, desk->ds, QUERIES, 1, q_rows, wide_k, dk, wide_k,
-                        true);
+    ls_tile_product(rows, wide_k, QUERIES, desk->ds, QUERIES, 1, q_rows, wide_k,
+                    decays ? desk->fresh : dk, wide_k, !decays);
+    if (decays) add_decayed(job, keys->count, desk, dk);
+}
+
+/* `low` is the place of keys->row in its tile of keys. */
+static void meet_products_amx(const query_tile *tile, int64_t t, const key_tile *keys, int64_t low,
+                              half_rows k, half_rows v, const thread_space *desk) {
+    const ls_attention_job *job = tile->job;
+    const bool decays = tile->source->about->decays;
+    const int64_t wide_k = padded(job->K), wide_v = padded(job->V);
+    const int64_t rows = ls_round_up(keys->count, 32);
+    const float factor = score_factor(job);
+    float *dk = desk->dk + keys->row * wide_k, *dv = desk->dv + keys->row * wide_v;
+    if (decays) { /* the plain keys are in k_rows */
+        float_rows plain = {desk->k_rows + low * wide_k, wide_k};
+        decay_keys(tile, keys->row, rows, plain, desk);
+        k = (half_rows){desk->k_halves + low * wide_k, wide_k};
+        ls_half_round(desk->decayed, rows, wide_k, desk->k_halves + low * wide_k);
+        ls_half_turn((half_rows){desk->k_halves, wide_k}, wide_k, desk->decayed, desk->k_turned);
     }
-    if (into.dtable != NULL) add_to_table(tile, &keys, desk->ds, into.dtable);
-    if (source->relative.data != NULL)
-        add_to_relative(tile, &keys, desk->ds, desk->relative_rows + t * wide_k * QUERIES, desk,
-                        desk->drelative_q + t * wide_k * QUERIES, into.drelative);
+    ls_amx_product(rows, QUERIES, wide_k, k.at, k.stride, desk->turned + t * wide_k * QUERIES,
+                   QUERIES, desk->s, QUERIES, false);
+    for (int64_t i = 0; i < keys->count * QUERIES; i += LANES)
+        vec_store(desk->s + i, vec_load(desk->s + i) * factor);
+    ls_tile_adjust(tile, keys, desk->s);
+    ls_amx_product(rows, QUERIES, wide_v, v.at, v.stride, desk->dout_turned + t * wide_v * QUERIES,
+                   QUERIES, desk->ds, QUERIES, false);
+    differentiate(keys->count, rows, desk->lse + t * QUERIES, desk->dot + t * QUERIES, desk->s,
+                  desk->ds);
+    ls_half_round(desk->s, rows, QUERIES, desk->p_halves);
+    ls_half_round(desk->ds, rows, QUERIES, desk->ds_halves);
+    ls_half_pair_floats(desk->ds, rows, rows, desk->ds_pairs);
+    ls_amx_product(rows, wide_v, QUERIES, desk->p_halves, QUERIES,
+                   desk->dout_rows + t * wide_v * QUERIES, wide_v, dv, wide_v, true);
+    ls_amx_product(wide_k, QUERIES, rows, desk->k_turned + low, KEYS, desk->ds_pairs, QUERIES,
+                   desk->dq + t * wide_k * QUERIES, QUERIES, true);
+    ls_amx_product(rows, wide_k, QUERIES, desk->ds_halves, QUERIES,
+                   desk->q_rows + t * wide_k * QUERIES, wide_k, decays ? desk->fresh : dk, wide_k,
+                   !decays);
+    if (decays) add_decayed(job, keys->count, desk, dk);
+}
+
+/* The keys and values of a tile, in the form the products want. */
+typedef struct column_tile {
+    float_rows k, v;
+    half_rows k_halves, v_halves;
+} column_tile;
+
+static column_tile load_keys(const ls_attention_job *job, const work_cut *cut,
+                             const ls_attention_source *source, int64_t b, int64_t g, int64_t row,
+                             int64_t count, const thread_space *desk) {
+    column_tile tile = {0};
+    if (!cut->amx) {
+        tile.k = ls_tile_load(&source->k, b, g, row, count, KEYS, job->K, desk->k_rows);
+        tile.v = ls_tile_load(&source->v, b, g, row, count, KEYS, job->V, desk->v_rows);
+        return tile;
+    }
+    tile.k_halves = ls_half_load(&source->k, b, g, row, count, KEYS, job->K, desk->k_halves);
+    tile.v_halves = ls_half_load(&source->v, b, g, row, count, KEYS, job->V, desk->v_halves);
+    if (!source->about->decays) {
+        ls_half_turn(tile.k_halves, padded(job->K), desk->k_rows, desk->k_turned);
+        return tile;
+    }
+    ls_tile_load(&source->k, b, g, row, count, KEYS, job->K, desk->k_rows);
+    memset(desk->k_halves, 0, (size_t)(KEYS * padded(job->K)) * sizeof *desk->k_halves);
+    return tile;
 }
 
 /* All queries of a head against the tile of keys from `row` on. */
-static void meet_column(const ls_attention_job *job, const ls_attention_source *source, int64_t b,
-                        int64_t g, int64_t row, const thread_space *desk, gathered into) {
+static void meet_column(const ls_attention_job *job, const work_cut *cut,
+                        const ls_attention_source *source, int64_t b, int64_t g, int64_t row,
+                        const thread_space *desk, gathered into) {
     const int64_t held = ls_interval_length(source->held), first = source->held.first;
-    const int64_t count = ls_min(KEYS, held - row);
+    const int64_t count = ls_min(KEYS, held - row), wide_k = padded(job->K) * QUERIES;
+    const int64_t step = cut->amx ? 32 : BLOCK_ROWS;
     const ls_tile_rule *rule = &source->about->rule;
     ls_tile_run runs[LS_TILE_RUNS_MOST];
     if (count <= 0) return;
     int run_count = ls_tile_runs_of_keys(rule, (ls_interval){first + row, first + row + count},
                                          (ls_interval){job->start, job->start + job->T}, runs);
     if (run_count == 0) return;
-    float_rows k = ls_tile_load(&source->k, b, g, row, count, KEYS, job->K, desk->k_rows);
-    float_rows v = ls_tile_load(&source->v, b, g, row, count, KEYS, job->V, desk->v_rows);
+    const column_tile x = load_keys(job, cut, source, b, g, row, count, desk);
     for (int i = 0; i < run_count; i++)
         for (int64_t t = runs[i].first; t < runs[i].end; t++) {
-            key_tile keys = {.row = row,
-                             .count = count,
+            const query_tile *tile = &desk->tiles[t];
+            /* whole blocks of rows that some query of the tile admits */
+            ls_interval any = ls_keys_any(rule, tile->positions);
+            int64_t low = ls_max(0, any.first - first - row) / step * step;
+            int64_t high = ls_min(count, any.end - first - row);
+            if (high <= low) continue;
+            key_tile keys = {.row = row + low,
+                             .count = high - low,
                              .full = runs[i].full && count == KEYS,
                              .band = desk->band,
                              .meet = desk->meet};
-            /* whole blocks of rows that some query of the tile admits */
-            ls_interval any = ls_keys_any(rule, desk->tiles[t].positions);
-            int64_t low = ls_max(0, any.first - first - row) / BLOCK_ROWS * BLOCK_ROWS;
-            int64_t high = ls_min(count, any.end - first - row);
-            if (high <= low) continue;
-            keys.row += low;
-            keys.count = high - low;
-            meet(job, t, keys, (float_rows){k.at + low * k.stride, k.stride},
-                 (float_rows){v.at + low * v.stride, v.stride}, desk, into);
+            if (cut->amx)
+                meet_products_amx(
+                    tile, t, &keys, low,
+                    (half_rows){x.k_halves.at + low * x.k_halves.stride, x.k_halves.stride},
+                    (half_rows){x.v_halves.at + low * x.v_halves.stride, x.v_halves.stride}, desk);
+            else
+                meet_products(tile, t, &keys, (float_rows){x.k.at + low * x.k.stride, x.k.stride},
+                              (float_rows){x.v.at + low * x.v.stride, x.v.stride}, desk);
+            if (into.dtable != NULL) add_to_table(tile, &keys, desk->ds, into.dtable);
+            if (source->relative.data != NULL)
+                add_to_relative(tile, &keys, desk->ds, desk->relative_rows + t * wide_k, desk,
+                                desk->drelative_q + t * wide_k, into.drelative);
         }
 }
 
@@ -389,9 +513,9 @@ static void run_piece(const ls_attention_job *job, const work_cut *cut, int64_t 
             for (int64_t h = 0; h < heads; h++) {
                 gathered into = {dtable == NULL ? NULL : dtable + h * table,
                                  drelative == NULL ? NULL : drelative + h * relative};
-                load_queries(job, source, b, g * heads + h, cut->query_tiles, desk);
+                load_queries(job, cut, source, b, g * heads + h, desk);
                 for (int64_t row = first; row < end; row += KEYS)
-                    meet_column(job, source, b, g, row, desk, into);
+                    meet_column(job, cut, source, b, g, row, desk, into);
                 leave_queries(job, cut, s, b, g * heads + h, column, desk, shared);
             }
             float_rows dk = {desk->dk + first * wide_k, wide_k};
@@ -466,10 +590,12 @@ void ls_attention_tiled_grad(const ls_attention_job *job) {
         thread_space desk;
         lay_out(job, &cut, (char *)job->workspace + first + (size_t)omp_get_thread_num() * bytes,
                 &desk);
+        if (cut.amx) ls_amx_begin();
 #pragma omp for schedule(dynamic)
         for (int64_t piece = 0; piece < pieces; piece++)
             run_piece(job, &cut, piece / cut.columns / job->G, piece / cut.columns % job->G,
                       piece % cut.columns, &desk, &shared);
+        if (cut.amx) ls_amx_end();
         if (cut.columns > 1) {
 #pragma omp for schedule(dynamic)
             for (int64_t piece = 0; piece < job->B * job->H; piece++)

@@ -5,10 +5,9 @@
  * other for each of 16 columns.
  *
  * f32 on AMX: x = high + middle + low, three bf16 numbers of 8 significant bits that together hold
- * all 24 of x. Of the nine products of two such sums the three smallest are below 2^-23 of the
- * whole and of random sign, and are left out; the other six are summed in f32. `high` is cut off,
- * not rounded, so that the largest f32 does not become infinite; `middle` is rounded, so that what
- * is left out has no bias. Infinity splits into infinity and NaN: what was not finite stays so.
+ * all 24 of x. Each is the rounded rest of those before it. Of the nine products of two such sums
+ * the three smallest are below 2^-24 of the whole and are left out; the other six are summed in
+ * f32. `high` stays below infinity where x does; what was infinite or NaN becomes NaN.
  *
  * With f32 the two elements of a pair are k and k + 16 of the step, which needs no shuffling; the
  * order within a step is free as long as both operands use the same. */
@@ -57,12 +56,19 @@ static inline __m512 rounded(__m512 x) {
         _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(0x8000))));
 }
 
+/* x, or the largest finite bf16 of its sign. */
+static inline __m512 within_bf16(__m512 x) {
+    const __m512 largest = _mm512_castsi512_ps(_mm512_set1_epi32(0x7f7f0000));
+    return _mm512_range_ps(x, largest, 2); /* the smaller absolute value, the sign of x */
+}
+
 /* Write a line of each plane (high, middle, low) from 16 pairs of f32. */
 static inline void store_split(char *line, int planes, __m512 x, __m512 y) {
     const size_t plane_bytes = 2 * TILE_BYTES;
-    _mm512_store_si512(line, join_upper(x, y));
-    x = _mm512_sub_ps(x, cut(x));
-    y = _mm512_sub_ps(y, cut(y));
+    __m512 x_high = rounded(within_bf16(x)), y_high = rounded(within_bf16(y));
+    _mm512_store_si512(line, join_upper(x_high, y_high));
+    x = _mm512_sub_ps(x, x_high);
+    y = _mm512_sub_ps(y, y_high);
     __m512 x_middle = rounded(x), y_middle = rounded(y);
     _mm512_store_si512(line + plane_bytes, join_upper(x_middle, y_middle));
     if (planes == 3)

@@ -15,7 +15,7 @@
 #include "tensor/cpu/lib/gemm_kernel.h"
 
 enum {
-    ROW_BLOCK = 128,    /* rows of A that a thread packs at once, at most */
+    ROW_BLOCK = 192,    /* rows of A that a thread packs at once, at most */
     SPAN_ROWS = 1024,   /* rows whose f32 sums are kept aside between blocks of k, ... */
     SPAN_COLUMNS = 512, /* ... and columns, when C itself cannot hold them */
     PIECES_PER_THREAD =

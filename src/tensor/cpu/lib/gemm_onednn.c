@@ -229,6 +229,20 @@ size_t ls_gemm_onednn_workspace(const ls_gemm *g, int threads) {
     return bytes > without ? bytes : without;
 }
 
+/* to [rows, k] = from [k, rows], by squares that stay in the cache. */
+#define DEFINE_TURN(name, element)                                                                 \
+    static void name(const element *restrict from, int64_t stride, int64_t rows, int64_t k,        \
+                     element *restrict to) {                                                       \
+        enum { SQUARE = 32 };                                                                      \
+        for (int64_t k0 = 0; k0 < k; k0 += SQUARE)                                                 \
+            for (int64_t r0 = 0; r0 < rows; r0 += SQUARE)                                          \
+                for (int64_t r = r0; r < ls_gemm_least(rows, r0 + SQUARE); r++)                    \
+                    for (int64_t j = k0; j < ls_gemm_least(k, k0 + SQUARE); j++)                   \
+                        to[r * k + j] = from[j * stride + r];                                      \
+    }
+DEFINE_TURN(turn_f32, float)
+DEFINE_TURN(turn_bf16, ls_bf16)
+
 /* Rows of A, contiguous; zeros beyond the last. */
 static void copy_rows(const ls_gemm *g, int64_t row, int64_t rows, char *to) {
     size_t size = ls_dtype_size(g->a.type), width = (size_t)g->k * size;
@@ -237,10 +251,13 @@ static void copy_rows(const ls_gemm *g, int64_t row, int64_t rows, char *to) {
         for (int64_t i = 0; i < rows; i++)
             memcpy(to + (size_t)i * width, from + (size_t)((row + i) * g->a.stride) * size, width);
     } else {
-        for (int64_t k = 0; k < g->k; k++)
-            for (int64_t i = 0; i < rows; i++)
-                memcpy(to + (size_t)(i * g->k + k) * size,
-                       from + (size_t)(k * g->a.stride + row + i) * size, size);
+        from += (size_t)row * size;
+        if (size == sizeof(float))
+            turn_f32((const float *)(const void *)from, g->a.stride, rows, g->k,
+                     (float *)(void *)to);
+        else
+            turn_bf16((const ls_bf16 *)(const void *)from, g->a.stride, rows, g->k,
+                      (ls_bf16 *)(void *)to);
     }
     memset(to + (size_t)rows * width, 0, (size_t)(PIECE_ROWS - rows) * width);
 }

@@ -1,0 +1,68 @@
+/* The elements of a stored tensor, whatever their type, as numbers to compute with. */
+#include <string.h>
+
+#include "model/safetensors.h"
+#include "tensor/dtype.h"
+
+static double f16_value(uint16_t bits) {
+    uint32_t exponent = bits >> 10 & 31, mantissa = bits & 1023u, wide;
+    uint32_t sign = (uint32_t)(bits >> 15) << 31;
+    float value;
+    if (exponent == 0) {
+        value = (float)mantissa * 0x1p-24f;
+        return sign ? -value : value;
+    }
+    wide = sign | (exponent == 31 ? 255u : exponent + 112u) << 23 | mantissa << 13;
+    memcpy(&value, &wide, 4);
+    return value;
+}
+
+/* Reads element by element through memcpy, since a file's data may lie at any address. */
+#define CONVERT(out_type)                                                                          \
+    const uint8_t *at = tensor->data + (size_t)first * ls_stored_size(tensor->type);               \
+    switch (tensor->type) {                                                                        \
+        CASE(F64, double, out_type, (out_type)x)                                                   \
+        CASE(F32, float, out_type, (out_type)x)                                                    \
+        CASE(BF16, uint16_t, out_type, (out_type)ls_bf16_to_f32(x))                                \
+        CASE(F16, uint16_t, out_type, (out_type)f16_value(x))                                      \
+        CASE(I64, int64_t, out_type, (out_type)x)                                                  \
+        CASE(I32, int32_t, out_type, (out_type)x)                                                  \
+        CASE(I16, int16_t, out_type, (out_type)x)                                                  \
+        CASE(I8, int8_t, out_type, (out_type)x)                                                    \
+        CASE(U64, uint64_t, out_type, (out_type)x)                                                 \
+        CASE(U32, uint32_t, out_type, (out_type)x)                                                 \
+        CASE(U16, uint16_t, out_type, (out_type)x)                                                 \
+        CASE(U8, uint8_t, out_type, (out_type)x)                                                   \
+        CASE(BOOL, uint8_t, out_type, (out_type)(x != 0))                                          \
+    }
+#define CASE(type, c_type, out_type, value)                                                        \
+    case LS_STORED_##type:                                                                         \
+        for (int64_t i = 0; i < count; i++) {                                                      \
+            c_type x;                                                                              \
+            memcpy(&x, at + (size_t)i * sizeof x, sizeof x);                                       \
+            out[i] = value;                                                                        \
+        }                                                                                          \
+        break;
+
+void ls_safetensor_f64(const ls_safetensor *tensor, int64_t first, int64_t count, double *out) {
+    CONVERT(double)
+}
+
+void ls_safetensor_f32(const ls_safetensor *tensor, int64_t first, int64_t count,
+                       float *out){CONVERT(float)}
+
+ls_status ls_safetensor_i32(ls_ctx *ctx, const ls_safetensor *tensor, int64_t first, int64_t count,
+                            int32_t *out) {
+    if (tensor->type <= LS_STORED_F16)
+        return LS_FAIL(ctx, LS_EINPUT, "tensor %s holds %s, not whole numbers", tensor->name,
+                       ls_stored_name(tensor->type));
+    for (int64_t i = 0; i < count; i++) {
+        double value = 0;
+        ls_safetensor_f64(tensor, first + i, 1, &value);
+        if (value < INT32_MIN || value > INT32_MAX)
+            return LS_FAIL(ctx, LS_EINPUT, "tensor %s: element %lld does not fit 32 bits",
+                           tensor->name, (long long)(first + i));
+        out[i] = (int32_t)value;
+    }
+    return LS_OK;
+}

@@ -1,0 +1,98 @@
+/* The runs of tiles against the predicate tried on every pair. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the above first */
+#include <cmocka.h>
+
+#include "base/random.h"
+#include "tensor/ops.h"
+#include "tensor/tile_schedule.h"
+
+static bool admits(const ls_tile_rule *rule, int64_t n, int64_t m) {
+    if (n - m < rule->lo || n - m > rule->hi) return false;
+    if (m < rule->key_first || m >= rule->key_end) return false;
+    if (rule->block == 0) return true;
+    int64_t apart = n / rule->block - m / rule->block;
+    return apart >= 0 && apart <= 1;
+}
+
+typedef struct tally {
+    int64_t admitted, pairs;
+} tally;
+
+static tally count_pairs(const ls_tile_rule *rule, ls_interval queries, ls_interval keys) {
+    tally sum = {0};
+    for (int64_t n = queries.first; n < queries.end; n++)
+        for (int64_t m = keys.first; m < keys.end; m++) {
+            sum.admitted += admits(rule, n, m);
+            sum.pairs++;
+        }
+    return sum;
+}
+
+/* -1: not listed, 0: partial, 1: full. */
+static int kind_of(const ls_tile_run *runs, int count, int64_t tile) {
+    int kind = -1;
+    for (int i = 0; i < count; i++)
+        if (tile >= runs[i].first && tile < runs[i].end) {
+            assert_int_equal(kind, -1); /* listed once */
+            kind = runs[i].full;
+        }
+    return kind;
+}
+
+static ls_interval tile_of(ls_interval all, int64_t tile, int64_t size) {
+    ls_interval part = {all.first + tile * size, all.first + (tile + 1) * size};
+    return ls_interval_cut(part, all);
+}
+
+static void check(const ls_tile_rule *rule, ls_interval asked, ls_interval held) {
+    const int64_t query_tiles = (ls_interval_length(asked) + LS_TILE_QUERIES - 1) / LS_TILE_QUERIES;
+    const int64_t key_tiles = (ls_interval_length(held) + LS_TILE_KEYS - 1) / LS_TILE_KEYS;
+    for (int64_t i = 0; i < query_tiles; i++)
+        for (int64_t j = 0; j < key_tiles; j++) {
+            ls_interval queries = tile_of(asked, i, LS_TILE_QUERIES);
+            ls_interval keys = tile_of(held, j, LS_TILE_KEYS);
+            ls_tile_run runs[LS_TILE_RUNS_MOST];
+            tally pairs = count_pairs(rule, queries, keys);
+            bool all = pairs.admitted == pairs.pairs && !rule->checked;
+            int row = kind_of(runs, ls_tile_runs_of_queries(rule, queries, held, runs), j);
+            /* what is admitted is listed; a tile may be listed and empty, never FULL and pierced */
+            if (pairs.admitted > 0) assert_true(row >= 0);
+            assert_int_equal(row == 1, all && ls_interval_length(keys) == LS_TILE_KEYS);
+            int column = kind_of(runs, ls_tile_runs_of_keys(rule, keys, asked, runs), i);
+            if (pairs.admitted > 0) assert_true(column >= 0);
+            assert_int_equal(column == 1, all);
+        }
+}
+
+static int64_t below(uint64_t *draw, uint64_t bound) {
+    return (int64_t)ls_random_below((ls_random){.seed = 3}, (*draw)++, bound);
+}
+
+static void runs_follow_the_predicate(void **state) {
+    (void)state;
+    uint64_t draw = 0;
+    for (int round = 0; round < 400; round++) {
+        ls_tile_rule rule = {.lo = -LS_FAR, .hi = LS_FAR, .key_first = 0, .key_end = LS_FAR};
+        if (below(&draw, 3) > 0) rule.lo = below(&draw, 2) * (below(&draw, 200) - 100);
+        if (below(&draw, 2) > 0)
+            rule.hi = (rule.lo < -LS_FAR / 2 ? 0 : rule.lo) + below(&draw, 300);
+        if (below(&draw, 3) == 0) rule.block = 1 + below(&draw, 150);
+        if (below(&draw, 3) == 0) rule.key_first = below(&draw, 300);
+        if (below(&draw, 3) == 0) rule.key_end = rule.key_first + below(&draw, 300);
+        rule.checked = below(&draw, 6) == 0;
+        int64_t start = below(&draw, 2) * below(&draw, 500),
+                first = below(&draw, 2) * below(&draw, 400);
+        ls_interval asked = {start, start + 1 + below(&draw, 200)};
+        ls_interval held = {first, first + 1 + below(&draw, 300)};
+        check(&rule, asked, held);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(runs_follow_the_predicate)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,144 @@
+/* A real model on a real corpus through ls_train_model: exact resume with each loader, and with
+ * state that is carried from batch to batch. */
+#include "data/data.h"
+#include "train_fixture.h"
+
+static char folder[64];
+
+typedef struct setup {
+    ls_ctx ctx;
+    ls_train_settings train;
+    ls_data_settings data_settings;
+    ls_dataset data;
+    ls_loader *loader;
+    ls_model_config config;
+    ls_model *model;
+    ls_train_job job;
+    char run[128];
+} setup;
+
+static void must(ls_ctx *ctx, ls_status status) {
+    if (status != LS_OK) fail_msg("%s", ctx->error.message);
+}
+
+static int make_folder(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    char path[128];
+    ls_text text = {0};
+    strcpy(folder, "/tmp/longshot-train-model-XXXXXX");
+    if (mkdtemp(folder) == NULL) return 1;
+    for (int i = 0; i < 900; i++) ls_text_printf(&ctx, &text, "line %d of a short text\n", i);
+    snprintf(path, sizeof path, "%s/corpus.txt", folder);
+    ls_status status = ls_file_write(&ctx, path, text.bytes, text.length);
+    ls_text_clear(&ctx, &text);
+    return status != LS_OK;
+}
+
+static int remove_folder(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    return ls_folder_remove(&ctx, folder) != LS_OK;
+}
+
+static void open_setup(setup *s, const char *name, bool stream, int threads) {
+    *s = (setup){.ctx = ls_ctx_default()};
+    ls_ctx *ctx = &s->ctx;
+    ctx->threads = threads;
+    must(ctx, ls_options_default(ctx, &ls_train_options, &s->train));
+    must(ctx, ls_options_default(ctx, &ls_data_options, &s->data_settings));
+    s->train.steps = 8;
+    s->train.batch = 4;
+    s->train.length = 16;
+    s->train.accumulate = 2;
+    s->train.carry = stream ? 48 : 0; /* three batches long */
+    s->train.checkpoint_every = 0;
+    snprintf(s->data_settings.corpus, sizeof s->data_settings.corpus, "%s/corpus.txt", folder);
+    s->data_settings.loader = stream ? LS_LOADER_STREAM : LS_LOADER_SHUFFLED;
+    must(ctx, ls_data_open(ctx, &s->data_settings, folder, &s->data));
+    must(ctx, ls_data_loader(ctx, &s->data, &s->data_settings, s->train.batch, s->train.length, 1,
+                             &s->loader));
+    ls_settings words = {0};
+    static const char *const given[] = {"model.layers=2", "model.width=32", "mixer.heads=2",
+                                        "model.dropout=0.1"};
+    for (int i = 0; i < 4; i++) must(ctx, ls_settings_put_word(ctx, &words, given[i]));
+    must(ctx, ls_model_config_read(ctx, &words, &s->config));
+    ls_settings_clear(ctx, &words);
+    s->config.model.vocabulary = ls_token_file_vocabulary(s->data.train);
+    must(ctx, ls_model_new(ctx, &s->config, ls_train_dtype(&s->train), 1, true, &s->model));
+    snprintf(s->run, sizeof s->run, "%s/%s", folder, name);
+    s->job = (ls_train_job){.folder = s->run, .config = "", .settings = &s->train};
+}
+
+static void close_setup(setup *s) {
+    ls_model_free(s->model);
+    ls_model_config_clear(&s->ctx, &s->config);
+    ls_loader_free(&s->ctx, s->loader);
+    ls_data_close(&s->ctx, &s->data);
+}
+
+static volatile sig_atomic_t stop_flag;
+
+static void stop_at_three(void *user, const ls_metrics_row *row, const char *line) {
+    (void)user;
+    (void)line;
+    if (row->step == 3) stop_flag = 1;
+}
+
+static void compare(const setup *a, const setup *b, const char *name) {
+    ls_ctx ctx = ls_ctx_default();
+    char path[512];
+    ls_text x = {0}, y = {0};
+    snprintf(path, sizeof path, "%s/checkpoints/step-00000008/%s", a->run, name);
+    must(&ctx, ls_file_read(&ctx, path, 1 << 28, &x));
+    snprintf(path, sizeof path, "%s/checkpoints/step-00000008/%s", b->run, name);
+    must(&ctx, ls_file_read(&ctx, path, 1 << 28, &y));
+    assert_int_equal(x.length, y.length);
+    assert_memory_equal(x.bytes, y.bytes, x.length);
+    ls_text_clear(&ctx, &x);
+    ls_text_clear(&ctx, &y);
+}
+
+static void resume(bool stream) {
+    setup whole, cut, rest;
+    ls_train_result result;
+    open_setup(&whole, stream ? "whole-stream" : "whole", stream, 1);
+    must(&whole.ctx, ls_train_model(&whole.ctx, whole.model, whole.loader, &whole.job, &result));
+    assert_int_equal(result.tokens, 8 * 4 * 16);
+
+    open_setup(&cut, stream ? "cut-stream" : "cut", stream, 2);
+    stop_flag = 0;
+    cut.train.log_every = 1;
+    cut.job.stop = &stop_flag;
+    cut.job.progress = stop_at_three;
+    assert_int_equal(ls_train_model(&cut.ctx, cut.model, cut.loader, &cut.job, &result), LS_ESTOP);
+    assert_int_equal(result.step, 3);
+
+    open_setup(&rest, stream ? "cut-stream" : "cut", stream, 1);
+    must(&rest.ctx, ls_train_model(&rest.ctx, rest.model, rest.loader, &rest.job, &result));
+    assert_int_equal(result.resumed, 3);
+    compare(&whole, &rest, "model.safetensors");
+    compare(&whole, &rest, "optimizer.safetensors");
+    if (stream) compare(&whole, &rest, "memory.bin");
+    close_setup(&whole);
+    close_setup(&cut);
+    close_setup(&rest);
+}
+
+static void shuffled_windows_resume_exactly(void **state) {
+    (void)state;
+    resume(false);
+}
+
+static void carried_state_resumes_exactly(void **state) {
+    (void)state;
+    resume(true);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shuffled_windows_resume_exactly),
+        cmocka_unit_test(carried_state_resumes_exactly),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
