@@ -101,7 +101,7 @@ ls_status ls_machine_bandwidth(ls_ctx *ctx, double *out) {
     memset(buffer, 1, (size_t)words * sizeof *buffer);
     uint64_t total = 0;
     double best = 1e9;
-    for (int run = 0; run < 3; run++) {
+    for (int run = 0; run < 10; run++) {
         double start = ls_machine_seconds();
 #pragma omp parallel for reduction(+ : total) num_threads(ctx->threads) schedule(static)
         for (int64_t i = 0; i < words / LANES; i++)
