@@ -55,10 +55,10 @@ void ls_machine_describe(ls_machine *out) {
     out->memory_bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
 }
 
-/* A program of one large product, run until a quarter of a second is over; the best run counts. */
+/* A program of one large product, run until half a second is over; the best run counts. */
 ls_status ls_machine_peak(ls_ctx *ctx, ls_dtype type, double *out) {
     enum { SIZE = 1024, ROWS = 2048 };
-    const double least_seconds = 0.25;
+    const double least_seconds = 0.5;
     ls_parameters *store = NULL;
     ls_program *program = NULL;
     const ls_program_options options = {.type = type, .batch = 1, .length = ROWS};
