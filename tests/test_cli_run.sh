@@ -79,7 +79,7 @@ code=0
 "$program" generate runs/a prompt="document 1" tokens=20 seed=3 >two.txt
 cmp one.txt two.txt
 head -c 10 one.txt | grep -q "^document 1$" || fail "the prompt is missing"
-"$program" generate runs/a tokens=5 temperature=0 >/dev/null
+"$program" generate runs/a generate.tokens=5 generate.temperature=0 >/dev/null
 
 # listings are JSON
 for subject in mixers positions extensions presets tasks operations runs/a \
