@@ -62,7 +62,7 @@ got = json.load(sys.stdin)
 assert [r["protocol"] for r in got["results"]] == ["slide", "slide", "lex", "lex"]
 assert [r["stride"] for r in got["results"]] == [8, 8, 32, 64]
 assert [r["length"] for r in got["resolution"]] == [32, 64]
-assert all(0 <= r["R_head"] < 1 and 0 <= r["M_head"] <= 1 for r in got["resolution"])'
+assert all(-1 < r["R_head"] < 1 and 0 <= r["M_head"] <= 1 for r in got["resolution"])'
 [ -e runs/a/eval/slide+lex-stride8.json ] || fail "no file for protocols and stride"
 "$program" eval runs/a eval.lengths=64 extend=yarn extend.factor=2 | grep -q "^nonoverlap *64 "
 [ -e runs/a/eval/nonoverlap-yarn-factor2.json ] || fail "no result of the extension"
