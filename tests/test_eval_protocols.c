@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "eval_fixture.h"
+#include "failing_allocator.h"
 
 static const int64_t sizes[] = {40, 2, 100, 21, 1, 65};
 enum { DOCUMENTS = 6, TOKENS = 40 + 2 + 100 + 21 + 1 + 65 };
@@ -328,6 +329,22 @@ static void stops(void **state) {
     w->ctx.error = (ls_error){0};
 }
 
+static ls_status run_within(ls_ctx *ctx, void *user) {
+    world *w = user;
+    ls_eval_settings settings =
+        world_settings(w, "protocol=slide lengths=16 tokens=16 resolution=true");
+    ls_eval_results results;
+    w->model->ctx = ctx;
+    ls_status status = ls_eval_run(w->model, w->tokenizer, w->file, &settings, NULL, &results);
+    ls_eval_results_clear(ctx, &results);
+    w->model->ctx = &w->ctx;
+    return status;
+}
+
+static void survives_failed_allocations(void **state) {
+    fail_each_allocation(run_within, *state);
+}
+
 /* One member of every kind; numbers that are not known are null. */
 static void results_are_json(void **state) {
     world *w = *state;
@@ -377,6 +394,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(takes_a_share_of_each, set_up, tear_down),
         cmocka_unit_test_setup_teardown(refuses_what_cannot_be, set_up, tear_down),
         cmocka_unit_test_setup_teardown(stops, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(survives_failed_allocations, set_up, tear_down),
         cmocka_unit_test_setup_teardown(results_are_json, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
