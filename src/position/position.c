@@ -246,6 +246,19 @@ static ls_segment piece_segment(ls_program *p, const ls_attend *attend, int numb
     return segment;
 }
 
+/* Keeps the scores by distance under the scoped name "scores". */
+static void profile(ls_program *p, const ls_attend *attend, const ls_segment *segment,
+                    ls_attention_options options) {
+    int64_t reach = 1;
+    for (int i = 0; i < attend->pieces; i++) {
+        ls_retention keep = ls_piece_retention(attend, &attend->piece[i]);
+        int64_t bounded = ls_max(keep.window, 2 * keep.block);
+        reach = ls_max(reach, bounded > 0 ? bounded : attend->planned_length);
+    }
+    reach = ls_min(reach, attend->planned_length);
+    ls_keep(p, "scores", ls_score_profile(p, attend->pieces, segment, options, reach));
+}
+
 ls_tensor *ls_attend_record(ls_program *p, const ls_position *position, ls_attend attend,
                             ls_tensor *q, ls_tensor *k, ls_tensor *v) {
     const ls_program_options *about = ls_program_about(p);
@@ -270,5 +283,6 @@ ls_tensor *ls_attend_record(ls_program *p, const ls_position *position, ls_atten
     ls_segment segment[LS_SEGMENTS_MOST];
     for (int i = 0; i < attend.pieces; i++) segment[i] = piece_segment(p, &attend, i, q, k, v);
     ls_attention_options options = {.scale = attend.scale, .off_by_one = attend.off_by_one};
+    if (about->profile_scores) profile(p, &attend, segment, options);
     return ls_attention(p, attend.pieces, segment, options, NULL);
 }

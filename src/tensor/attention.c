@@ -111,10 +111,10 @@ static ls_attention_segment describe(const ls_segment *s, int64_t H, int64_t *di
     return about;
 }
 
-ls_tensor *ls_attention(ls_program *p, int segments, const ls_segment *segment,
-                        ls_attention_options options, ls_tensor **lse) {
-    ls_tensor *in[LS_SEGMENTS_MOST * LS_ATTENTION_SLOTS];
-    if (lse != NULL) *lse = NULL;
+ls_attention_attributes *ls_attention_describe(ls_program *p, int segments,
+                                               const ls_segment *segment,
+                                               ls_attention_options options, ls_tensor **in,
+                                               size_t *bytes) {
     if (ls_failed(p)) return NULL;
     if (segments < 1 || segments > LS_SEGMENTS_MOST) {
         ls_refuse(p, LS_EUSE, "attention: %d segments, 1 to %d are possible", segments,
@@ -134,10 +134,9 @@ ls_tensor *ls_attention(ls_program *p, int segments, const ls_segment *segment,
         memcpy(in + i * LS_ATTENTION_SLOTS, operands, sizeof operands);
     }
     if (ls_failed(p)) return NULL;
-    const int64_t B = segment[0].q->dim[0], T = segment[0].q->dim[1], H = segment[0].q->dim[2];
-    ls_ctx *ctx = ls_program_ctx(p);
-    size_t bytes = sizeof(ls_attention_attributes) + (size_t)(segments * H) * sizeof(int64_t);
-    ls_attention_attributes *attributes = ls_new(ctx, bytes, 1);
+    const int64_t H = segment[0].q->dim[2];
+    *bytes = sizeof(ls_attention_attributes) + (size_t)(segments * H) * sizeof(int64_t);
+    ls_attention_attributes *attributes = ls_new(ls_program_ctx(p), *bytes, 1);
     if (attributes == NULL) {
         ls_refuse(p, LS_ENOMEM, "attention: no memory for %d segments", segments);
         return NULL;
@@ -147,10 +146,22 @@ ls_tensor *ls_attention(ls_program *p, int segments, const ls_segment *segment,
     attributes->off_by_one = options.off_by_one;
     for (int i = 0; i < segments; i++)
         attributes->segment[i] = describe(&segment[i], H, attributes->dilation + i * H);
+    return attributes;
+}
+
+ls_tensor *ls_attention(ls_program *p, int segments, const ls_segment *segment,
+                        ls_attention_options options, ls_tensor **lse) {
+    ls_tensor *in[LS_SEGMENTS_MOST * LS_ATTENTION_SLOTS];
+    size_t bytes;
+    if (lse != NULL) *lse = NULL;
+    ls_attention_attributes *attributes =
+        ls_attention_describe(p, segments, segment, options, in, &bytes);
+    if (attributes == NULL) return NULL;
+    const int64_t B = segment[0].q->dim[0], T = segment[0].q->dim[1], H = segment[0].q->dim[2];
     ls_tensor *out[2] = {ls_activation(p, ls_type(p), LS_DIMS(B, T, H, segment[0].v->dim[3])),
                          ls_activation(p, ls_wide_type(p), LS_DIMS(B, H, T))};
     ls_record(p, &attention_op, attributes, bytes, segments * LS_ATTENTION_SLOTS, in, 2, out);
-    ls_free(ctx, attributes);
+    ls_free(ls_program_ctx(p), attributes);
     if (lse != NULL) *lse = out[1];
     return out[0];
 }
@@ -262,7 +273,9 @@ void ls_attention_resolve(const ls_run *run, const ls_node *node, ls_attention_j
     int operands = attributes->segments * LS_ATTENTION_SLOTS;
     bool backward = node->in_count > operands;
     const ls_tensor *out = backward ? node->in[operands] : node->out[0];
-    const ls_tensor *lse = backward ? node->in[operands + 1] : node->out[1];
+    const ls_tensor *lse = backward              ? node->in[operands + 1]
+                           : node->out_count > 1 ? node->out[1]
+                                                 : NULL;
     *job = (ls_attention_job){
         .B = q->dim[0],
         .T = q->dim[1],
@@ -313,7 +326,7 @@ bool ls_attention_admits(const ls_attention_source *source, int64_t head, int64_
 
 /* Admitted pairs of all heads of one sequence: each query admits an interval of keys, of a dilated
  * head every d-th. Validity is not known when recording and is taken as given. */
-static double admitted_pairs(const ls_node *node) {
+double ls_attention_pairs(const ls_node *node) {
     ls_attention_job job;
     ls_attention_resolve(NULL, node, &job);
     double pairs = 0;
@@ -347,7 +360,7 @@ static double admitted_pairs(const ls_node *node) {
 
 static double attention_flops(const ls_node *node) {
     const ls_tensor *q = node->in[LS_ATTENTION_Q], *v = node->in[LS_ATTENTION_V];
-    return 2 * (double)(q->dim[3] + v->dim[3]) * admitted_pairs(node);
+    return 2 * (double)(q->dim[3] + v->dim[3]) * ls_attention_pairs(node);
 }
 
 static double attention_grad_flops(const ls_node *node) {

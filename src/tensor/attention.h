@@ -7,8 +7,9 @@
 #include "tensor/tile_schedule.h"
 
 /* Operands of one segment, in the order of a node's inputs. `attention` has them for each segment
- * and gives O and LSE. `attention_grad` has them too, then O, LSE and dO, and gives a gradient in
- * the place of each operand (NULL where none is wanted). */
+ * and gives O and LSE; `score_profile` has the same and gives a table. `attention_grad` has them
+ * too, then O, LSE and dO, and gives a gradient in the place of each operand (NULL where none is
+ * wanted). */
 typedef enum {
     LS_ATTENTION_Q,
     LS_ATTENTION_K,
@@ -39,6 +40,14 @@ typedef struct ls_attention_attributes {
     ls_attention_segment segment[LS_SEGMENTS_MOST];
     int64_t dilation[]; /* [segments][H], 1 where there is none */
 } ls_attention_attributes;
+
+/* Checks the segments of an operation that reads them, writes the operands to in[segments *
+ * LS_ATTENTION_SLOTS] and gives the attributes (ls_free them; *bytes long). NULL where the program
+ * has failed. */
+ls_attention_attributes *ls_attention_describe(ls_program *p, int segments,
+                                               const ls_segment *segment,
+                                               ls_attention_options options, ls_tensor **in,
+                                               size_t *bytes);
 
 /* A tensor with the axes batch, row, head and a contiguous last one. */
 typedef struct ls_attention_array {
@@ -77,7 +86,8 @@ typedef struct ls_attention_job {
     void *workspace;
 } ls_attention_job;
 
-/* Fills in the job of a node of either operation. With run == NULL only shapes, types and
+/* Fills in the job of a node of any of the operations (of `score_profile`, out and lse mean
+ * nothing). With run == NULL only shapes, types and
  * attributes (what a workspace depends on), every key row counting as held. */
 void ls_attention_resolve(const ls_run *run, const ls_node *node, ls_attention_job *job);
 
@@ -90,6 +100,9 @@ ls_attention_reach ls_attention_reach_of(const ls_attention_source *source, int6
                                          int64_t m);
 /* Whether query n admits key m, by the same rules. */
 bool ls_attention_admits(const ls_attention_source *source, int64_t head, int64_t n, int64_t m);
+
+/* Pairs that a run of a node admits, summed over heads and sequences. */
+double ls_attention_pairs(const ls_node *node);
 
 /* The pair of rotated elements to which element e of a head belongs; -1 where it is not rotated. */
 static inline int64_t ls_attention_decay_pair(const ls_attention_segment *about, int64_t e) {

@@ -252,6 +252,10 @@ ls_tensor *ls_program_find(const ls_program *program, const char *name) {
     }
     return NULL;
 }
+const char *ls_program_name_at(const ls_program *program, size_t index) {
+    if (index >= program->names.count) return NULL;
+    return ((const ls_named *)program->names.at[index])->name;
+}
 
 int64_t ls_count(const ls_tensor *tensor) {
     int64_t count = 1;

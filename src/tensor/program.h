@@ -93,6 +93,7 @@ typedef struct ls_program_options {
     bool streaming;        /* state enters and leaves through ports */
     int64_t capacity;      /* streaming: most tokens a sequence will ever have */
     int64_t chunk_most;    /* streaming: longest chunk of any program that shares the state */
+    bool profile_scores;   /* attention keeps "scores" by distance: see ls_score_profile */
     bool guarded;          /* tests: a guard band behind every tensor in the arena */
 } ls_program_options;
 
@@ -155,6 +156,8 @@ ls_tensor *ls_constant(ls_program *p, ls_dtype type, int rank, const int64_t *di
 void ls_keep(ls_program *p, const char *name, ls_tensor *tensor);
 /* An input or kept tensor by its full name; NULL where there is none. */
 ls_tensor *ls_program_find(const ls_program *program, const char *name);
+/* The names of inputs and kept tensors one after the other; NULL after the last. */
+const char *ls_program_name_at(const ls_program *program, size_t index);
 /* Sets the gradient from which backward starts: d objective / d tensor. */
 void ls_seed_gradient(ls_program *p, ls_tensor *tensor, ls_tensor *gradient);
 /* After backward was recorded by ls_program_finish there is no way in; ask for the gradient of an

@@ -108,47 +108,17 @@ static void shrink_output(const ls_attention_job *job, const float *shrink, floa
         }
 }
 
-/* desk->decay becomes the keys with their share of the decay; absent ones are 0. */
-static void decay_keys(const query_tile *queries, const key_tile *keys, int64_t rows, float_rows k,
-                       const thread_space *desk) {
-    const int64_t K = queries->job->K, wide = padded(K);
-    ls_tile_decay_keys(queries, keys->row, keys->count, desk->decay, wide);
-    for (int64_t j = 0; j < keys->count; j++) {
-        float *to = desk->decay + j * wide;
-        for (int64_t e = 0; e < K; e++) to[e] *= k.at[j * k.stride + e];
-        memset(to + K, 0, (size_t)(wide - K) * sizeof *to);
-    }
-    memset(desk->decay + keys->count * wide, 0,
-           (size_t)((rows - keys->count) * wide) * sizeof(float));
-}
-
-/* Rows lie too far apart for the processor to guess the next: a tile ahead they are asked for. */
-static void fetch_rows(float_rows rows, int64_t width) {
-    enum { LINE = 64 / sizeof(float) };
-    for (int64_t j = KEYS; j < 2 * KEYS; j++)
-        for (int64_t e = 0; e < width; e += LINE) __builtin_prefetch(rows.at + j * rows.stride + e);
-}
-
 /* One tile of keys. */
 static void meet(const query_tile *queries, key_tile keys, const thread_space *desk, running *run) {
     const ls_attention_job *job = queries->job;
     const ls_attention_source *source = queries->source;
-    const int64_t g = queries->h / (job->H / job->G), rows = ls_round_up(keys.count, BLOCK_ROWS);
+    const int64_t g = queries->h / (job->H / job->G);
     float shrink[QUERIES];
-    float_rows k =
-        ls_tile_load(&source->k, queries->b, g, keys.row, keys.count, rows, job->K, desk->rows);
-    if (source->about->decays) {
-        decay_keys(queries, &keys, rows, k, desk);
-        k = (float_rows){desk->decay, padded(job->K)};
-    }
-    if (source->k.type == LS_F32) fetch_rows(k, job->K);
-    ls_tile_product(rows, QUERIES, job->K, k.at, k.stride, 1, queries->turned, QUERIES, desk->s,
-                    QUERIES, false);
-    ls_tile_adjust(queries, &keys, desk->s);
+    ls_tile_scores(queries, &keys, desk->rows, desk->decay, desk->s);
     if (weigh(keys.count, desk->s, run, shrink)) shrink_output(job, shrink, desk->out);
     float_rows v = ls_tile_load(&source->v, queries->b, g, keys.row, keys.count, keys.count, job->V,
                                 desk->rows);
-    if (source->v.type == LS_F32) fetch_rows(v, job->V);
+    if (source->v.type == LS_F32) tile_fetch_ahead(v, job->V);
     ls_tile_product(job->V, QUERIES, keys.count, v.at, 1, v.stride, desk->s, QUERIES, desk->out,
                     QUERIES, true);
 }
@@ -194,7 +164,7 @@ static void meet_amx(const query_tile *queries, key_tile keys, const ls_bf16 *va
     if (source->about->decays) {
         float_rows plain = ls_tile_load(&source->k, queries->b, g, keys.row, keys.count, keys.count,
                                         job->K, desk->rows);
-        decay_keys(queries, &keys, rows, plain, desk);
+        ls_tile_decay_rows(queries, &keys, rows, plain, desk->decay);
         ls_half_round(desk->decay, rows, wide, desk->halves);
     } else {
         k = ls_half_load(&source->k, queries->b, g, keys.row, keys.count, rows, job->K,

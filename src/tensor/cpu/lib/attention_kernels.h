@@ -7,6 +7,7 @@
 
 #define ls_attention_reference LS_ISA_SYMBOL(ls__attention_reference)
 #define ls_attention_reference_grad LS_ISA_SYMBOL(ls__attention_reference_grad)
+#define ls_attention_reference_profile LS_ISA_SYMBOL(ls__attention_reference_profile)
 #define ls_attention_tiled LS_ISA_SYMBOL(ls__attention_tiled)
 #define ls_attention_tiled_workspace LS_ISA_SYMBOL(ls__attention_tiled_workspace)
 #define ls_attention_decode LS_ISA_SYMBOL(ls__attention_decode)
@@ -18,6 +19,10 @@
 /* f64, pair by pair: what the others are held against. */
 void ls_attention_reference(const ls_attention_job *job);
 void ls_attention_reference_grad(const ls_attention_job *job);
+
+/* Adds the scores of the admitted pairs to sum[head][distance], and 1 to count. */
+void ls_attention_reference_profile(const ls_attention_job *job, int64_t distances, double *sum,
+                                    double *count);
 
 /* Many queries: tiles of queries against tiles of keys. */
 void ls_attention_tiled(const ls_attention_job *job);

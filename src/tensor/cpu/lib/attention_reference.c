@@ -121,6 +121,19 @@ void ls_attention_reference(const ls_attention_job *job) {
         forward_row(job, row / (job->H * job->T), row / job->T % job->H, row % job->T);
 }
 
+void ls_attention_reference_profile(const ls_attention_job *job, int64_t distances, double *sum,
+                                    double *count) {
+#pragma omp parallel for schedule(dynamic) num_threads(job->threads)
+    for (int64_t h = 0; h < job->H; h++)
+        for (int64_t row = 0; row < job->B * job->T; row++)
+            for (pair at = before_first(job, row / job->T, h, row % job->T); next_pair(job, &at);) {
+                int64_t distance = at.n - at.m;
+                if (distance < 0 || distance >= distances) continue;
+                sum[h * distances + distance] += score(job, &at);
+                count[h * distances + distance] += 1;
+            }
+}
+
 /* ---- gradients ---- */
 
 static void clear(const ls_attention_array *x, int64_t batches, int64_t rows, int64_t head,

@@ -213,6 +213,18 @@ void ls_tile_decay_keys(const query_tile *tile, int64_t row, int64_t count, floa
     }
 }
 
+void ls_tile_decay_rows(const query_tile *tile, const key_tile *keys, int64_t rows, float_rows k,
+                        float *to) {
+    const int64_t K = tile->job->K, wide = padded(K);
+    ls_tile_decay_keys(tile, keys->row, keys->count, to, wide);
+    for (int64_t j = 0; j < keys->count; j++) {
+        float *row = to + j * wide;
+        for (int64_t e = 0; e < K; e++) row[e] *= k.at[j * k.stride + e];
+        memset(row + K, 0, (size_t)(wide - K) * sizeof *row);
+    }
+    memset(to + keys->count * wide, 0, (size_t)((rows - keys->count) * wide) * sizeof *to);
+}
+
 /* ---- scores ---- */
 
 bool ls_tile_is_plain(const ls_attention_source *source) {
@@ -328,4 +340,20 @@ void ls_tile_adjust(const query_tile *tile, const key_tile *keys, float *s) {
     if (tile->source->table != NULL) add_table(tile, keys, s);
     if (tile->source->relative.data != NULL) add_relative(tile, keys, s);
     if (!keys->full) mask(tile, keys, s);
+}
+
+void ls_tile_scores(const query_tile *tile, const key_tile *keys, float *rows, float *decay,
+                    float *s) {
+    const ls_attention_job *job = tile->job;
+    const int64_t count = ls_round_up(keys->count, BLOCK_ROWS);
+    float_rows k = ls_tile_load(&tile->source->k, tile->b, tile->h / (job->H / job->G), keys->row,
+                                keys->count, count, job->K, rows);
+    if (tile->source->about->decays) {
+        ls_tile_decay_rows(tile, keys, count, k, decay);
+        k = (float_rows){decay, padded(job->K)};
+    }
+    if (tile->source->k.type == LS_F32) tile_fetch_ahead(k, job->K);
+    ls_tile_product(count, QUERIES, job->K, k.at, k.stride, 1, tile->turned, QUERIES, s, QUERIES,
+                    false);
+    ls_tile_adjust(tile, keys, s);
 }

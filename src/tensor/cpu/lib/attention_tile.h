@@ -67,6 +67,8 @@ typedef struct key_tile {
 #define ls_tile_store LS_ISA_SYMBOL(ls__tile_store)
 #define ls_tile_queries LS_ISA_SYMBOL(ls__tile_queries)
 #define ls_tile_decay_keys LS_ISA_SYMBOL(ls__tile_decay_keys)
+#define ls_tile_decay_rows LS_ISA_SYMBOL(ls__tile_decay_rows)
+#define ls_tile_scores LS_ISA_SYMBOL(ls__tile_scores)
 #define ls_tile_adjust LS_ISA_SYMBOL(ls__tile_adjust)
 #define ls_tile_band LS_ISA_SYMBOL(ls__tile_band)
 #define ls_tile_is_plain LS_ISA_SYMBOL(ls__tile_is_plain)
@@ -103,10 +105,18 @@ void ls_tile_queries(query_tile *tile, const ls_attention_job *job,
 void ls_tile_decay_keys(const query_tile *tile, int64_t row, int64_t count, float *factor,
                         int64_t stride);
 
+/* to[j][e] = k[j][e] with that share, padded with zeros to `rows` rows of padded(K). */
+void ls_tile_decay_rows(const query_tile *tile, const key_tile *keys, int64_t rows, float_rows k,
+                        float *to);
+
 /* Whether scores need nothing but a mask. */
 bool ls_tile_is_plain(const ls_attention_source *source);
 /* Makes scores of products: adds biases and sets pairs that are not admitted to -infinity. */
 void ls_tile_adjust(const query_tile *tile, const key_tile *keys, float *s);
+/* s[key][query]: the scores of a tile of keys, -infinity where a pair is not admitted. Scratch:
+ * rows and decay, KEYS * padded(K) floats each (decay only where the segment decays). */
+void ls_tile_scores(const query_tile *tile, const key_tile *keys, float *rows, float *decay,
+                    float *s);
 /* Loads the relative keys of a tile's distances into keys->band; returns the distance of row 0. */
 int64_t ls_tile_band(const query_tile *tile, const key_tile *keys);
 
@@ -115,6 +125,13 @@ static inline int64_t tile_whole_distance(const query_tile *tile, int64_t key_ro
     const ls_attention_source *source = tile->source;
     return tile->whole - (int64_t)__builtin_llrint(ls_position_map_at(
                              source->about->key_at, source->held.first + key_row));
+}
+
+/* Rows lie too far apart for the processor to guess the next: a tile ahead they are asked for. */
+static inline void tile_fetch_ahead(float_rows rows, int64_t width) {
+    enum { LINE = 64 / sizeof(float) };
+    for (int64_t j = KEYS; j < 2 * KEYS; j++)
+        for (int64_t e = 0; e < width; e += LINE) __builtin_prefetch(rows.at + j * rows.stride + e);
 }
 
 #endif

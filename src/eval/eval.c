@@ -1,0 +1,294 @@
+#include "eval/eval.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "eval/score.h"
+
+#define FIELD(name) offsetof(ls_eval_settings, name)
+static const ls_option options[] = {
+    {"protocol", LS_OPTION_TEXT, FIELD(protocol), "nonoverlap", 0, 0, NULL,
+     "Names, separated by commas: nonoverlap, slide, lex, prefix, winmean, stream; NAME-joined "
+     "lets windows cross the borders of documents."},
+    {"lengths", LS_OPTION_REALS, FIELD(lengths), "", 1, 1e9, NULL,
+     "Lengths in tokens; empty: once, twice and four times the trained length."},
+    {"stride", LS_OPTION_INT, FIELD(stride), "0", 0, 1e9, NULL,
+     "Tokens from one window to the next in slide and winmean; 0: half the length."},
+    {"tokens", LS_OPTION_INT, FIELD(tokens), "65536", 0, 1e15, NULL,
+     "Tokens to score, about, spread over the documents; 0: all."},
+    {"documents", LS_OPTION_CHOICE, FIELD(documents), "long", 0, 0, "long|all",
+     "Which documents take part: those with room for the largest length, or all."},
+    {"lex_tokens", LS_OPTION_INT, FIELD(lex_tokens), "0", 0, 1e9, NULL,
+     "First tokens of each document that lex scores; 0: the largest length."},
+    {"batch", LS_OPTION_INT, FIELD(batch), "0", 0, 65536, NULL,
+     "Windows that go together; 0: fewer the longer they are, so that memory stays small."},
+    {"chunk", LS_OPTION_INT, FIELD(chunk), "512", 1, 1 << 24, NULL,
+     "Tokens of a window that go at once; results do not depend on it, memory does."},
+    {"positions", LS_OPTION_BOOL, FIELD(positions), "true", 0, 0, NULL,
+     "Also give the loss by position in the window."},
+    {"resolution", LS_OPTION_BOOL, FIELD(resolution), "false", 0, 0, NULL,
+     "Also give the attention resolution at each length."},
+    {"resolution_tokens", LS_OPTION_INT, FIELD(resolution_tokens), "16384", 1, 1e15, NULL,
+     "Tokens over which scores are averaged for the resolution, about; at least one window."},
+};
+const ls_option_table ls_eval_options = LS_OPTIONS(options, ls_eval_settings);
+
+enum { PROTOCOLS_MOST = 32 };
+
+/* The settings, resolved. */
+typedef struct request {
+    ls_model *model;
+    const ls_token_file *file;
+    const ls_eval_settings *settings;
+    const ls_eval_hooks *hooks;
+    int32_t *token_bytes; /* or NULL */
+    ls_selection selection;
+    int64_t trained;
+    int64_t lengths[LS_OPTION_REALS_MOST];
+    size_t length_count;
+    ls_protocol_choice protocols[PROTOCOLS_MOST];
+    size_t protocol_count;
+} request;
+
+/* ---- settings ---- */
+
+static ls_status read_lengths(ls_ctx *ctx, request *r) {
+    const ls_reals *given = &r->settings->lengths;
+    for (int64_t i = 0; i < given->count; i++) {
+        int64_t length = (int64_t)given->at[i];
+        if ((double)length != given->at[i] || length < 1)
+            return LS_FAIL(ctx, LS_EUSE, "a length of %g tokens cannot be measured", given->at[i]);
+        for (size_t j = 0; j < r->length_count; j++)
+            if (r->lengths[j] == length)
+                return LS_FAIL(ctx, LS_EUSE, "the length %lld is given twice", (long long)length);
+        r->lengths[r->length_count++] = length;
+    }
+    for (int i = 0; given->count == 0 && i < 3; i++)
+        r->lengths[r->length_count++] = r->trained << i;
+    for (size_t i = 0; i < r->length_count; i++)
+        r->selection.longest = ls_max(r->selection.longest, r->lengths[i]);
+    return LS_OK;
+}
+
+static ls_status read_protocols(ls_ctx *ctx, request *r) {
+    char names[LS_OPTION_TEXT_BYTES], *left = names;
+    snprintf(names, sizeof names, "%s", r->settings->protocol);
+    for (char *name; (name = strsep(&left, ", ")) != NULL;) {
+        if (*name == '\0') continue;
+        if (r->protocol_count == PROTOCOLS_MOST)
+            return LS_FAIL(ctx, LS_EUSE, "at most %d protocols go together", PROTOCOLS_MOST);
+        ls_protocol_choice *choice = &r->protocols[r->protocol_count++];
+        LS_TRY(ls_protocol_find(ctx, name, choice));
+        for (size_t i = 0; i + 1 < r->protocol_count; i++)
+            if (r->protocols[i].type == choice->type && r->protocols[i].joined == choice->joined)
+                return LS_FAIL(ctx, LS_EUSE, "protocol %s is given twice", name);
+    }
+    if (r->protocol_count == 0) return LS_FAIL(ctx, LS_EUSE, "no protocol is given");
+    return LS_OK;
+}
+
+/* Bytes of text that each token stands for; the end of a document stands for none. */
+static ls_status read_token_bytes(ls_ctx *ctx, const ls_tokenizer *tokenizer, request *r) {
+    if (tokenizer == NULL) return LS_OK;
+    const int64_t vocabulary = ls_tokenizer_vocabulary(tokenizer);
+    ls_text text = {0};
+    ls_status status = LS_OK;
+    /* a model may know more numbers than its tokenizer */
+    const int64_t room = ls_max(vocabulary, r->model->config->model.vocabulary);
+    r->token_bytes = ls_new(ctx, (size_t)room, sizeof *r->token_bytes);
+    if (r->token_bytes == NULL) return LS_ENOMEM;
+    for (int32_t id = 0; id < vocabulary && status == LS_OK; id++) {
+        if (id == ls_tokenizer_end(tokenizer)) continue;
+        text.length = 0;
+        status = ls_tokenizer_decode(ctx, tokenizer, &id, 1, &text);
+        r->token_bytes[id] = (int32_t)text.length;
+    }
+    ls_text_clear(ctx, &text);
+    return status;
+}
+
+static int64_t stride_of(const request *r, const ls_protocol *protocol, int64_t length) {
+    if (protocol->stride != LS_STRIDE_GIVEN) return length;
+    return r->settings->stride > 0 ? r->settings->stride : ls_max(1, length / 2);
+}
+
+/* ---- one protocol ---- */
+
+typedef struct measured {
+    int64_t length, stride;
+    ls_windows windows; /* `at` is freed at once */
+    ls_scores scores;
+} measured;
+
+static ls_status measure(const request *r, ls_protocol_choice protocol, int64_t length,
+                         int64_t stride, measured *out) {
+    ls_ctx *ctx = r->model->ctx;
+    char name[LS_PROTOCOL_NAME_BYTES];
+    ls_protocol_name(protocol, name);
+    *out = (measured){.length = length, .stride = stride};
+    LS_TRY(ls_windows_cut(ctx, r->file, protocol, &r->selection, length, stride, &out->windows));
+    const ls_scoring how = {.model = r->model,
+                            .file = r->file,
+                            .token_bytes = r->token_bytes,
+                            .batch = r->settings->batch,
+                            .chunk = r->settings->chunk,
+                            .what = name,
+                            .length = length,
+                            .hooks = r->hooks};
+    ls_status status = ls_score_windows(&how, &out->windows, &out->scores);
+    ls_free(ctx, out->windows.at);
+    out->windows.at = NULL;
+    if (protocol.type->stride == LS_STRIDE_NONE) out->length = out->stride = out->windows.longest;
+    return status;
+}
+
+static ls_eval_row row_of(const request *r, ls_protocol_choice protocol, const measured *m) {
+    const ls_scores *scores = &m->scores;
+    ls_eval_row row = {.length = m->length,
+                       .stride = m->stride,
+                       .token_loss = scores->loss / (double)scores->tokens,
+                       .bits_per_byte = NAN,
+                       .tokens = scores->tokens,
+                       .windows = (int64_t)m->windows.count,
+                       .documents = m->windows.documents,
+                       .seconds = scores->seconds,
+                       .tokens_per_second = (double)scores->tokens / scores->seconds,
+                       .bytes = scores->memory};
+    ls_protocol_name(protocol, row.protocol);
+    row.loss = row.token_loss;
+    if (protocol.type->mean_of_windows) row.loss = scores->window_means / (double)m->windows.count;
+    row.perplexity = exp(row.loss);
+    if (r->token_bytes != NULL && scores->bytes > 0)
+        row.bits_per_byte = scores->loss / log(2) / (double)scores->bytes;
+    return row;
+}
+
+/* What is measured at the trained length, for lengths beyond it. */
+static ls_status find_reference(const request *r, ls_protocol_choice protocol, measured *all,
+                                size_t count, measured *own, const measured **out) {
+    *out = NULL;
+    for (size_t i = 0; i < count; i++)
+        if (all[i].length == r->trained) *out = &all[i];
+    bool beyond = false;
+    for (size_t i = 0; i < count; i++) beyond |= all[i].length > r->trained;
+    if (*out != NULL || !beyond) return LS_OK;
+    if (protocol.type->stride == LS_STRIDE_NONE) { /* its first positions are that measurement */
+        *out = &all[0];
+        return LS_OK;
+    }
+    int64_t stride = ls_min(stride_of(r, protocol.type, r->trained), r->trained);
+    LS_TRY(measure(r, protocol, r->trained, stride, own));
+    *out = own;
+    return LS_OK;
+}
+
+static ls_status run_protocol(const request *r, ls_protocol_choice protocol, ls_eval_row *rows,
+                              size_t *row_count) {
+    ls_ctx *ctx = r->model->ctx;
+    const size_t count = protocol.type->stride == LS_STRIDE_NONE ? 1 : r->length_count;
+    measured own = {0};
+    const measured *reference;
+    measured *all = ls_new(ctx, count, sizeof *all);
+    ls_status status = LS_OK;
+    if (all == NULL) return LS_ENOMEM;
+    for (size_t i = 0; i < count; i++)
+        LS_TRY_GOTO(measure(r, protocol, r->lengths[i], stride_of(r, protocol.type, r->lengths[i]),
+                            &all[i]));
+    LS_TRY_GOTO(find_reference(r, protocol, all, count, &own, &reference));
+    for (size_t i = 0; i < count; i++) {
+        ls_eval_row *row = &rows[(*row_count)++];
+        *row = row_of(r, protocol, &all[i]);
+        row->flat = row->token_loss;
+        if (row->length > r->trained)
+            row->flat = ls_flat_tail(&all[i].scores.by_position, &reference->scores.by_position,
+                                     r->trained);
+        row->excess = row->token_loss - row->flat;
+        if (r->settings->positions)
+            LS_TRY_GOTO(ls_position_buckets_of(ctx, &all[i].scores.by_position, &row->positions));
+    }
+fail:
+    for (size_t i = 0; i < count; i++) ls_position_losses_clear(ctx, &all[i].scores.by_position);
+    ls_position_losses_clear(ctx, &own.scores.by_position);
+    ls_free(ctx, all);
+    return status;
+}
+
+/* ---- all of it ---- */
+
+static ls_status run_resolution(const request *r, ls_eval_results *out) {
+    ls_ctx *ctx = r->model->ctx;
+    out->resolutions = ls_new(ctx, r->length_count, sizeof *out->resolutions);
+    if (out->resolutions == NULL) return LS_ENOMEM;
+    for (size_t i = 0; i < r->length_count; i++) {
+        const ls_resolution_request wanted = {.length = r->lengths[i],
+                                              .chunk = r->settings->chunk,
+                                              .tokens = r->settings->resolution_tokens,
+                                              .stop = r->hooks->stop};
+        if (r->hooks->progress != NULL)
+            r->hooks->progress(r->hooks->user, "resolution", r->lengths[i], 0);
+        out->resolution_count++;
+        LS_TRY(
+            ls_resolution_measure(r->model, r->file, &r->selection, &wanted, &out->resolutions[i]));
+    }
+    return LS_OK;
+}
+
+/* Everything that can be refused is refused before the first measurement. */
+static ls_status check_all(const request *r) {
+    ls_ctx *ctx = r->model->ctx;
+    for (size_t p = 0; p < r->protocol_count; p++)
+        for (size_t i = 0; i < r->length_count; i++) {
+            ls_windows windows;
+            const ls_protocol *type = r->protocols[p].type;
+            LS_TRY(ls_windows_cut(ctx, r->file, r->protocols[p], &r->selection, r->lengths[i],
+                                  stride_of(r, type, r->lengths[i]), &windows));
+            ls_free(ctx, windows.at);
+        }
+    return LS_OK;
+}
+
+static ls_status run(request *r, const ls_tokenizer *tokenizer, ls_eval_results *out) {
+    ls_ctx *ctx = r->model->ctx;
+    LS_TRY(read_lengths(ctx, r));
+    LS_TRY(read_protocols(ctx, r));
+    r->selection.tokens = r->settings->tokens;
+    r->selection.documents = (ls_eval_documents)r->settings->documents;
+    r->selection.together =
+        r->settings->lex_tokens > 0 ? r->settings->lex_tokens : r->selection.longest;
+    LS_TRY(check_all(r));
+    LS_TRY(read_token_bytes(ctx, tokenizer, r));
+    out->trained_length = r->trained;
+    out->rows = ls_new(ctx, r->protocol_count * r->length_count, sizeof *out->rows);
+    if (out->rows == NULL) return LS_ENOMEM;
+    for (size_t i = 0; i < r->protocol_count; i++)
+        LS_TRY(run_protocol(r, r->protocols[i], out->rows, &out->count));
+    return r->settings->resolution ? run_resolution(r, out) : LS_OK;
+}
+
+ls_status ls_eval_run(ls_model *model, const ls_tokenizer *tokenizer, const ls_token_file *test,
+                      const ls_eval_settings *settings, const ls_eval_hooks *hooks,
+                      ls_eval_results *out) {
+    static const ls_eval_hooks none = {0};
+    *out = (ls_eval_results){0};
+    request *r = ls_new(model->ctx, 1, sizeof *r);
+    if (r == NULL) return LS_ENOMEM;
+    r->model = model;
+    r->file = test;
+    r->settings = settings;
+    r->hooks = hooks == NULL ? &none : hooks;
+    r->trained = model->config->model.length;
+    ls_status status = run(r, tokenizer, out);
+    ls_free(model->ctx, r->token_bytes);
+    ls_free(model->ctx, r);
+    return status;
+}
+
+void ls_eval_results_clear(ls_ctx *ctx, ls_eval_results *results) {
+    for (size_t i = 0; i < results->count; i++) ls_free(ctx, results->rows[i].positions.at);
+    for (size_t i = 0; i < results->resolution_count; i++)
+        ls_resolution_clear(ctx, &results->resolutions[i]);
+    ls_free(ctx, results->rows);
+    ls_free(ctx, results->resolutions);
+    *results = (ls_eval_results){0};
+}

@@ -1,0 +1,219 @@
+#include "eval/resolution.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "eval/score.h"
+
+/* ---- the measure itself ---- */
+
+ls_resolution_value ls_resolution_of(const double *s, int64_t K) {
+    double most = -INFINITY, sum = 0;
+    ls_resolution_value out = {0};
+    for (int64_t k = 0; k < K; k++) most = fmax(most, s[k]);
+    for (int64_t k = 0; k < K; k++) sum += exp(s[k] - most);
+    for (int64_t k = 0; k + 1 < K; k++) {
+        double p = exp(s[k] - most) / sum, next = exp(s[k + 1] - most) / sum;
+        out.R += p * (p - next);
+        if (s[k] > s[k + 1]) out.M += p;
+    }
+    return out;
+}
+
+int64_t ls_resolution_curve(const double *sum, const double *count, int64_t heads,
+                            int64_t distances, double least, double *s) {
+    int64_t K = 0;
+    for (int64_t n = 0; n < distances; n++) {
+        double mean = 0;
+        bool enough = true;
+        for (int64_t h = 0; h < heads; h++) {
+            double pairs = count[h * distances + n];
+            enough &= pairs >= least;
+            if (enough) mean += sum[h * distances + n] / pairs;
+        }
+        if (enough) s[K++] = mean / (double)heads;
+    }
+    return K;
+}
+
+/* ---- profiling a model ---- */
+
+/* What one layer keeps, added up over all windows. */
+typedef struct layer_profile {
+    const char *name; /* in the first program */
+    int64_t heads, distances;
+    double *sum, *count; /* [heads][distances]; one allocation */
+} layer_profile;
+
+typedef struct profiler {
+    ls_ctx *ctx;
+    ls_program *program[2]; /* for whole chunks, and for a rest */
+    ls_state *state;
+    int32_t *tokens;
+    layer_profile *layer;
+    int64_t layers, length, chunk;
+} profiler;
+
+static bool is_profile(const char *name) {
+    static const char suffix[] = ".scores";
+    size_t length = strlen(name), least = sizeof suffix - 1;
+    return length > least && strcmp(name + length - least, suffix) == 0;
+}
+
+static void profiler_clear(profiler *p) {
+    for (int64_t i = 0; i < p->layers; i++) ls_free(p->ctx, p->layer[i].sum);
+    ls_free(p->ctx, p->layer);
+    ls_free(p->ctx, p->tokens);
+    ls_state_free(p->ctx, p->state);
+    for (int i = 0; i < 2; i++) ls_program_free(p->program[i]);
+}
+
+static ls_status make_program(ls_model *model, const profiler *p, int64_t length,
+                              ls_program **out) {
+    const ls_program_options options = {.batch = 1,
+                                        .length = length,
+                                        .streaming = true,
+                                        .capacity = p->length,
+                                        .chunk_most = p->chunk,
+                                        .profile_scores = true};
+    return ls_model_program(model, LS_MODEL_LOGITS, options, out);
+}
+
+static ls_status make_layers(profiler *p) {
+    const ls_program *program = p->program[0];
+    const char *name;
+    int64_t found = 0;
+    for (size_t i = 0; (name = ls_program_name_at(program, i)) != NULL; i++)
+        found += is_profile(name);
+    if (found == 0)
+        return LS_FAIL(p->ctx, LS_EUSE,
+                       "this model has no attention whose resolution could be "
+                       "measured");
+    p->layer = ls_new(p->ctx, (size_t)found, sizeof *p->layer);
+    if (p->layer == NULL) return LS_ENOMEM;
+    for (size_t i = 0; (name = ls_program_name_at(program, i)) != NULL; i++) {
+        if (!is_profile(name)) continue;
+        const ls_tensor *kept = ls_program_find(program, name);
+        layer_profile *layer = &p->layer[p->layers++];
+        *layer = (layer_profile){.name = name, .heads = kept->dim[1], .distances = kept->dim[2]};
+        layer->sum = ls_new(p->ctx, (size_t)ls_count(kept), sizeof *layer->sum);
+        if (layer->sum == NULL) return LS_ENOMEM;
+        layer->count = layer->sum + layer->heads * layer->distances;
+        if (layer->heads != p->layer[0].heads)
+            return LS_FAIL(p->ctx, LS_EUSE, "layers of this model have different numbers of heads");
+    }
+    return LS_OK;
+}
+
+static ls_status profiler_init(ls_model *model, const ls_resolution_request *request, profiler *p) {
+    *p = (profiler){.ctx = model->ctx,
+                    .length = request->length,
+                    .chunk = ls_min(request->chunk, request->length)};
+    LS_TRY(make_program(model, p, p->chunk, &p->program[0]));
+    int64_t limit = ls_program_chunk_limit(p->program[0]);
+    if (limit < p->chunk) { /* the method wants fewer tokens at once */
+        p->chunk = limit;
+        ls_program_free(p->program[0]);
+        p->program[0] = NULL;
+        LS_TRY(make_program(model, p, p->chunk, &p->program[0]));
+    }
+    if (p->length % p->chunk != 0)
+        LS_TRY(make_program(model, p, p->length % p->chunk, &p->program[1]));
+    LS_TRY(ls_state_new(p->program[0], &p->state));
+    p->tokens = ls_new(p->ctx, (size_t)p->chunk, sizeof *p->tokens);
+    if (p->tokens == NULL) return LS_ENOMEM;
+    return make_layers(p);
+}
+
+static void add_run(profiler *p, const ls_program *program) {
+    for (int64_t i = 0; i < p->layers; i++) {
+        const ls_tensor *kept = ls_program_find(program, p->layer[i].name);
+        const double *values = ls_data(kept);
+        for (int64_t n = 0; n < ls_count(kept); n++) p->layer[i].sum[n] += values[n];
+    }
+}
+
+static ls_status profile_window(ls_model *model, const ls_token_file *file, profiler *p,
+                                const ls_window *window, const ls_resolution_request *request) {
+    ls_state_reset(p->state);
+    for (int64_t first = 0; first < p->length; first += p->chunk) {
+        int64_t count = ls_min(p->chunk, p->length - first);
+        ls_program *program = p->program[count < p->chunk];
+        LS_TRY(ls_eval_check_stop(p->ctx, request->stop, request->length));
+        ls_token_file_read(file, window->begin + first, count, p->tokens);
+        LS_TRY(ls_model_put_tokens(model, program, "tokens", p->tokens));
+        LS_TRY(ls_program_run(program, p->state, 0, 0));
+        add_run(p, program);
+    }
+    return LS_OK;
+}
+
+/* R and M of every head and of every layer. */
+static ls_status evaluate(const profiler *p, ls_resolution *out) {
+    int64_t heads = p->layer[0].heads, most = 0;
+    for (int64_t i = 0; i < p->layers; i++) most = ls_max(most, p->layer[i].distances);
+    out->layers = p->layers;
+    out->heads = heads;
+    out->layer = ls_new(p->ctx, (size_t)p->layers, sizeof *out->layer);
+    out->head = ls_new(p->ctx, (size_t)(p->layers * heads), sizeof *out->head);
+    double *s = ls_new(p->ctx, (size_t)most, sizeof *s);
+    if (out->layer == NULL || out->head == NULL || s == NULL) {
+        ls_free(p->ctx, s);
+        return LS_ENOMEM;
+    }
+    for (int64_t i = 0; i < p->layers; i++) {
+        const layer_profile *layer = &p->layer[i];
+        const double least = LS_RESOLUTION_PAIRS_LEAST;
+        int64_t D = layer->distances;
+        for (int64_t h = 0; h < heads; h++) {
+            int64_t K =
+                ls_resolution_curve(layer->sum + h * D, layer->count + h * D, 1, D, least, s);
+            out->distances = ls_max(out->distances, K);
+            ls_resolution_value value = ls_resolution_of(s, K);
+            out->head[i * heads + h] = value;
+            out->R_head += value.R / (double)(p->layers * heads);
+            out->M_head += value.M / (double)(p->layers * heads);
+        }
+        int64_t K = ls_resolution_curve(layer->sum, layer->count, heads, D, least, s);
+        out->layer[i] = ls_resolution_of(s, K);
+        out->R_layer += out->layer[i].R / (double)p->layers;
+        out->M_layer += out->layer[i].M / (double)p->layers;
+    }
+    ls_free(p->ctx, s);
+    return LS_OK;
+}
+
+ls_status ls_resolution_measure(ls_model *model, const ls_token_file *file,
+                                const ls_selection *selection, const ls_resolution_request *request,
+                                ls_resolution *out) {
+    ls_ctx *ctx = model->ctx;
+    ls_protocol_choice pieces;
+    ls_windows windows;
+    profiler p = {.ctx = ctx};
+    const double start = ls_eval_clock();
+    *out = (ls_resolution){.length = request->length};
+    LS_TRY(ls_protocol_find(ctx, "nonoverlap", &pieces));
+    LS_TRY(
+        ls_windows_cut(ctx, file, pieces, selection, request->length, request->length, &windows));
+    /* whole windows come first */
+    int64_t whole = 0;
+    while (whole < (int64_t)windows.count && windows.at[whole].length == request->length) whole++;
+    const int64_t wanted = ls_min(whole, ls_ceil_div(request->tokens, request->length));
+    ls_status status;
+    LS_TRY_GOTO(profiler_init(model, request, &p));
+    for (int64_t i = 0; i < wanted; i++)
+        LS_TRY_GOTO(profile_window(model, file, &p, &windows.at[i * whole / wanted], request));
+    out->tokens = wanted * request->length;
+    LS_TRY_GOTO(evaluate(&p, out));
+    out->seconds = ls_eval_clock() - start;
+fail:
+    profiler_clear(&p);
+    ls_free(ctx, windows.at);
+    return status;
+}
+
+void ls_resolution_clear(ls_ctx *ctx, ls_resolution *resolution) {
+    ls_free(ctx, resolution->head);
+    ls_free(ctx, resolution->layer);
+    *resolution = (ls_resolution){0};
+}

@@ -1,0 +1,116 @@
+/* Results as JSON and as a table. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "eval/eval.h"
+
+/* ---- JSON ---- */
+
+static json_t *number(double value) {
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *buckets_json(const ls_position_buckets *buckets) {
+    json_t *first = json_array(), *end = json_array(), *tokens = json_array(), *loss = json_array();
+    for (size_t i = 0; i < buckets->count; i++) {
+        const ls_position_bucket *bucket = &buckets->at[i];
+        json_array_append_new(first, json_integer(bucket->first));
+        json_array_append_new(end, json_integer(bucket->end));
+        json_array_append_new(tokens, json_integer(bucket->tokens));
+        json_array_append_new(loss, number(bucket->loss));
+    }
+    return json_pack("{s:o, s:o, s:o, s:o}", "first", first, "end", end, "tokens", tokens, "loss",
+                     loss);
+}
+
+static json_t *row_json(const ls_eval_row *row) {
+    json_t *json = json_pack(
+        "{s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:f, s:f, s:I}", "protocol",
+        row->protocol, "length", (json_int_t)row->length, "stride", (json_int_t)row->stride, "loss",
+        number(row->loss), "ppl", number(row->perplexity), "token_loss", number(row->token_loss),
+        "bits_per_byte", number(row->bits_per_byte), "flat", number(row->flat), "excess",
+        number(row->excess), "tokens", (json_int_t)row->tokens, "windows", (json_int_t)row->windows,
+        "documents", (json_int_t)row->documents, "seconds", row->seconds, "tokens_per_second",
+        row->tokens_per_second, "bytes", (json_int_t)row->bytes);
+    if (json != NULL && row->positions.count > 0)
+        json_object_set_new(json, "positions", buckets_json(&row->positions));
+    return json;
+}
+
+static json_t *resolution_json(const ls_resolution *r) {
+    json_t *by_layer = json_array(), *by_head = json_array();
+    for (int64_t layer = 0; layer < r->layers; layer++) {
+        json_t *heads = json_array();
+        for (int64_t h = 0; h < r->heads; h++)
+            json_array_append_new(heads, number(r->head[layer * r->heads + h].R));
+        json_array_append_new(by_head, heads);
+        json_array_append_new(by_layer, number(r->layer[layer].R));
+    }
+    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:f, s:o, s:o}", "length",
+                     (json_int_t)r->length, "R_head", number(r->R_head), "R_layer",
+                     number(r->R_layer), "M_head", number(r->M_head), "M_layer", number(r->M_layer),
+                     "tokens", (json_int_t)r->tokens, "distances", (json_int_t)r->distances,
+                     "seconds", r->seconds, "by_layer", by_layer, "by_head", by_head);
+}
+
+json_t *ls_eval_results_json(const ls_eval_results *results) {
+    json_t *rows = json_array();
+    for (size_t i = 0; i < results->count; i++)
+        json_array_append_new(rows, row_json(&results->rows[i]));
+    json_t *json = json_pack("{s:I, s:o}", "trained_length", (json_int_t)results->trained_length,
+                             "results", rows);
+    if (json == NULL || results->resolution_count == 0) return json;
+    json_t *resolutions = json_array();
+    for (size_t i = 0; i < results->resolution_count; i++)
+        json_array_append_new(resolutions, resolution_json(&results->resolutions[i]));
+    json_object_set_new(json, "resolution", resolutions);
+    return json;
+}
+
+/* ---- table ---- */
+
+static void print_bits(ls_ctx *ctx, double bits, ls_text *out) {
+    if (isfinite(bits))
+        ls_text_printf(ctx, out, " %10.4f", bits);
+    else
+        ls_text_printf(ctx, out, " %10s", "-");
+}
+
+void ls_eval_results_print(ls_ctx *ctx, const ls_eval_results *results, ls_text *out) {
+    ls_text_printf(ctx, out, "%-17s %8s %8s %12s %10s %10s %9s %10s %5s %9s %8s\n", "protocol",
+                   "length", "stride", "perplexity", "nats/token", "bits/byte", "excess", "tokens",
+                   "docs", "tokens/s", "MiB");
+    for (size_t i = 0; i < results->count; i++) {
+        const ls_eval_row *row = &results->rows[i];
+        ls_text_printf(ctx, out, "%-17s %8" PRId64 " %8" PRId64 " %12.4f %10.4f", row->protocol,
+                       row->length, row->stride, row->perplexity, row->loss);
+        print_bits(ctx, row->bits_per_byte, out);
+        ls_text_printf(ctx, out, " %+9.4f %10" PRId64 " %5" PRId64 " %9.0f %8.1f\n", row->excess,
+                       row->tokens, row->documents, row->tokens_per_second,
+                       (double)row->bytes / (1024 * 1024));
+    }
+    ls_text_printf(ctx, out,
+                   "trained at %" PRId64 " tokens; excess: nats/token above a loss that stays flat "
+                   "past them\n",
+                   results->trained_length);
+    if (results->resolution_count == 0) return;
+    ls_text_printf(ctx, out, "\n%8s %12s %12s %10s %10s %10s\n", "length", "100 R head",
+                   "100 R layer", "M head", "M layer", "distances");
+    for (size_t i = 0; i < results->resolution_count; i++) {
+        const ls_resolution *r = &results->resolutions[i];
+        ls_text_printf(ctx, out, "%8" PRId64 " %12.6f %12.6f %10.4f %10.4f %10" PRId64 "\n",
+                       r->length, 100 * r->R_head, 100 * r->R_layer, r->M_head, r->M_layer,
+                       r->distances);
+    }
+}
+
+void ls_eval_name(const ls_eval_settings *settings, char *out, size_t bytes) {
+    char stride[32] = "";
+    bool strided = strstr(settings->protocol, "slide") || strstr(settings->protocol, "winmean");
+    if (strided && settings->stride > 0)
+        snprintf(stride, sizeof stride, "-stride%" PRId64, settings->stride);
+    snprintf(out, bytes, "%s%s%s", settings->protocol, stride,
+             settings->documents == LS_EVAL_DOCUMENTS_ALL ? "-all" : "");
+}

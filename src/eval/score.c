@@ -1,0 +1,140 @@
+#include "eval/score.h"
+
+#include <time.h>
+
+/* Tokens of the windows that go together: their states must stay small at any length. */
+enum { TOGETHER = 16384, BATCH_MOST = 64 };
+
+double ls_eval_clock(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+ls_status ls_eval_check_stop(ls_ctx *ctx, const volatile sig_atomic_t *stop, int64_t length) {
+    if (stop == NULL || *stop == 0) return LS_OK;
+    return LS_FAIL(ctx, LS_ESTOP, "stopped at length %lld", (long long)length);
+}
+
+size_t ls_eval_weight_bytes(const ls_model *model) {
+    const ls_parameters *store = model->store;
+    size_t each = ls_dtype_size(store->master_type);
+    if (store->shadow != NULL) each += sizeof *store->shadow;
+    return (size_t)store->total * each;
+}
+
+/* What the windows of a batch work in: [batch, chunk] each. */
+typedef struct desk {
+    int64_t batch, chunk, capacity;
+    int32_t *inputs, *targets;
+    double *loss;
+    double *window_loss; /* [batch] */
+    ls_stream *stream;
+} desk;
+
+static void desk_clear(ls_ctx *ctx, desk *d) {
+    ls_stream_free(d->stream);
+    ls_free(ctx, d->inputs);
+    ls_free(ctx, d->targets);
+    ls_free(ctx, d->loss);
+    ls_free(ctx, d->window_loss);
+}
+
+static ls_status desk_init(const ls_scoring *how, const ls_windows *windows, desk *d) {
+    ls_ctx *ctx = how->model->ctx;
+    int64_t most = how->batch;
+    if (most == 0) most = ls_max(1, ls_min(BATCH_MOST, TOGETHER / windows->longest));
+    /* as many batches as needed, all about equally full */
+    int64_t batches = ls_ceil_div((int64_t)windows->count, most);
+    *d = (desk){.batch = ls_ceil_div((int64_t)windows->count, batches),
+                .chunk = ls_min(how->chunk, windows->longest),
+                .capacity = windows->longest};
+    size_t cells = (size_t)(d->batch * d->chunk);
+    d->inputs = ls_new(ctx, cells, sizeof *d->inputs);
+    d->targets = ls_new(ctx, cells, sizeof *d->targets);
+    d->loss = ls_new(ctx, cells, sizeof *d->loss);
+    d->window_loss = ls_new(ctx, (size_t)d->batch, sizeof *d->window_loss);
+    if (d->inputs == NULL || d->targets == NULL || d->loss == NULL || d->window_loss == NULL)
+        return LS_ENOMEM;
+    return ls_stream_new(how->model, d->batch, d->capacity, d->chunk, &d->stream);
+}
+
+/* Tokens to feed when `left` are left of the longest window at `first`. Padding is harmless, a
+ * program for every possible rest is not: so few lengths occur. */
+static int64_t chunk_length(const desk *d, int64_t first, int64_t left) {
+    int64_t quarter = ls_max(1, d->chunk / 4);
+    return ls_min(ls_min(d->chunk, d->capacity - first), ls_round_up(left, quarter));
+}
+
+/* Columns [0, count) of a row: the window's tokens from `first` on. What is not scored has no
+ * target; past the window's end nothing matters. */
+static void fill_row(const ls_token_file *file, const ls_window *window, int64_t first,
+                     int64_t count, int32_t *inputs, int32_t *targets) {
+    int64_t real = window == NULL ? 0 : ls_max(0, ls_min(count, window->length - first));
+    if (real > 0) {
+        ls_token_file_read(file, window->begin + first, real, inputs);
+        ls_token_file_read(file, window->begin + first + 1, real, targets);
+    }
+    for (int64_t t = 0; t < real && first + t < window->skip; t++) targets[t] = -1;
+    for (int64_t t = real; t < count; t++) {
+        inputs[t] = 0;
+        targets[t] = -1;
+    }
+}
+
+/* Adds a row's losses; only scored tokens have a target. */
+static void add_row(const ls_scoring *how, int64_t first, int64_t count, const int32_t *targets,
+                    const double *loss, double *window_loss, ls_scores *out) {
+    for (int64_t t = 0; t < count; t++) {
+        if (targets[t] < 0) continue;
+        out->by_position.sum[first + t] += loss[t];
+        out->by_position.count[first + t]++;
+        *window_loss += loss[t];
+        out->tokens++;
+        if (how->token_bytes != NULL) out->bytes += how->token_bytes[targets[t]];
+    }
+}
+
+static ls_status score_batch(const ls_scoring *how, const ls_window *windows, int64_t rows,
+                             const desk *d, ls_scores *out) {
+    ls_stream_reset(d->stream);
+    for (int64_t r = 0; r < rows; r++) d->window_loss[r] = 0;
+    for (int64_t first = 0, count; first < windows[0].length; first += count) {
+        LS_TRY(ls_eval_check_stop(how->model->ctx, how->hooks->stop, how->length));
+        count = chunk_length(d, first, windows[0].length - first);
+        for (int64_t r = 0; r < d->batch; r++)
+            fill_row(how->file, r < rows ? &windows[r] : NULL, first, count,
+                     d->inputs + r * d->chunk, d->targets + r * d->chunk);
+        LS_TRY(ls_stream_loss(d->stream, d->inputs, d->targets, count, d->chunk, d->loss));
+        for (int64_t r = 0; r < rows; r++)
+            add_row(how, first, count, d->targets + r * d->chunk, d->loss + r * d->chunk,
+                    &d->window_loss[r], out);
+    }
+    for (int64_t r = 0; r < rows; r++) {
+        out->loss += d->window_loss[r];
+        out->window_means += d->window_loss[r] / (double)(windows[r].length - windows[r].skip);
+    }
+    return LS_OK;
+}
+
+ls_status ls_score_windows(const ls_scoring *how, const ls_windows *windows, ls_scores *out) {
+    ls_ctx *ctx = how->model->ctx;
+    const int64_t count = (int64_t)windows->count;
+    const double start = ls_eval_clock();
+    desk d = {0};
+    ls_status status;
+    *out = (ls_scores){0};
+    LS_TRY_GOTO(ls_position_losses_init(ctx, windows->longest, &out->by_position));
+    LS_TRY_GOTO(desk_init(how, windows, &d));
+    for (int64_t at = 0; at < count; at += d.batch) {
+        if (how->hooks->progress != NULL)
+            how->hooks->progress(how->hooks->user, how->what, how->length,
+                                 (double)at / (double)count);
+        LS_TRY_GOTO(score_batch(how, windows->at + at, ls_min(d.batch, count - at), &d, out));
+    }
+    out->seconds = ls_eval_clock() - start;
+    out->memory = ls_eval_weight_bytes(how->model) + ls_stream_bytes(d.stream);
+fail:
+    desk_clear(ctx, &d);
+    return status;
+}

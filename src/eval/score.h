@@ -1,0 +1,36 @@
+/* Runs windows through a model and adds up their losses. */
+#ifndef LS_EVAL_SCORE_H
+#define LS_EVAL_SCORE_H
+
+#include "eval/eval.h"
+
+typedef struct ls_scoring {
+    ls_model *model;
+    const ls_token_file *file;
+    const int32_t *token_bytes; /* [vocabulary] or NULL: bytes of text each token stands for */
+    int64_t batch, chunk;       /* as in the settings */
+    const char *what;           /* for the hooks: the protocol */
+    int64_t length;
+    const ls_eval_hooks *hooks;
+} ls_scoring;
+
+typedef struct ls_scores {
+    double loss;           /* sum over all scored tokens, in nats */
+    double window_means;   /* sum of the windows' mean losses */
+    int64_t tokens, bytes; /* scored; bytes of text they stand for */
+    double seconds;
+    size_t memory;
+    ls_position_losses by_position;
+} ls_scores;
+
+/* Clear out->by_position in any case. */
+ls_status ls_score_windows(const ls_scoring *how, const ls_windows *windows, ls_scores *out);
+
+/* Seconds on a clock that only goes forward. */
+double ls_eval_clock(void);
+/* LS_ESTOP where the hooks' flag is set. */
+ls_status ls_eval_check_stop(ls_ctx *ctx, const volatile sig_atomic_t *stop, int64_t length);
+/* Bytes of a model's weights. */
+size_t ls_eval_weight_bytes(const ls_model *model);
+
+#endif
