@@ -21,6 +21,8 @@ extern const ls_option_table ls_common_options;
 typedef struct ls_cli {
     ls_ctx ctx;
     const struct ls_verb *verb;
+    int argc; /* the words as they were typed */
+    char **argv;
     ls_settings settings;     /* the recipe, overridden by the key=value words */
     const char *const *words; /* words that are neither settings nor flags */
     size_t word_count;

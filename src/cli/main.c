@@ -166,7 +166,7 @@ int main(int argc, char **argv) {
     wait_politely(argv);
     flush_subnormals();
     catch_signals();
-    ls_cli cli = {.ctx = ls_ctx_default()};
+    ls_cli cli = {.ctx = ls_ctx_default(), .argc = argc, .argv = argv};
     cli.ctx.log = log_line;
     cli.ctx.log_user = &cli;
     ls_status status = run_program(&cli, argc, argv);

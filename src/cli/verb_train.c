@@ -157,10 +157,11 @@ static ls_status print_result(training *run, const ls_train_result *result) {
     ls_cli *cli = run->cli;
     if (cli->json)
         return ls_cli_print_json(
-            cli, json_pack("{s:s, s:I, s:I, s:I, s:I, s:f}", "folder", run->keys.out, "resumed",
-                           (json_int_t)result->resumed, "step", (json_int_t)result->step, "tokens",
-                           (json_int_t)result->tokens, "rejected", (json_int_t)result->rejected,
-                           "loss", result->loss));
+            cli, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:f}", "folder", run->keys.out,
+                           "parameters", (json_int_t)ls_parameters_elements(run->model->store),
+                           "resumed", (json_int_t)result->resumed, "step", (json_int_t)result->step,
+                           "tokens", (json_int_t)result->tokens, "rejected",
+                           (json_int_t)result->rejected, "loss", result->loss));
     ls_text text = {0};
     if (result->resumed >= result->step && result->step > 0)
         ls_text_printf(&cli->ctx, &text, "%s: all %" PRId64 " steps were done before\n",

@@ -1,0 +1,79 @@
+/* A study: arms that train a model, and arms that test another arm's weights under a test-time
+ * method; each with several seeds. Every training and every evaluation is a job: a call of the
+ * program itself, in its own process and with its own log.
+ *
+ * OUT/study.yaml           the settings of the study, as they were resolved
+ * OUT/arms/ARM/seed-N/     a run folder (arms that train), with
+ *     trained.json         what the training gave, written once it has ended
+ *     result.json          what the evaluation gave, written once it has ended
+ *     train.log, eval.log  what the jobs said
+ * OUT/results.json         everything measured: the same bytes however the study was cut
+ * OUT/timing.json          seconds, tokens per second, bytes: other each time
+ * OUT/report.html, OUT/results.csv   made from these two alone (src/report) */
+#ifndef LS_CLI_STUDY_H
+#define LS_CLI_STUDY_H
+
+#include "base/file.h"
+#include "cli/cli.h"
+
+enum { LS_STUDY_NAME_BYTES = 64, LS_STUDY_PATH_BYTES = 4096, LS_STUDY_HASH_BYTES = 17 };
+
+typedef struct ls_study_keys {
+    char out[LS_OPTION_TEXT_BYTES], title[LS_OPTION_TEXT_BYTES], about[LS_OPTION_TEXT_BYTES];
+    ls_reals seeds;
+    int64_t jobs;
+    bool check;
+} ls_study_keys;
+extern const ls_option_table ls_study_options;
+
+typedef struct ls_study_arm {
+    char name[LS_STUDY_NAME_BYTES], label[LS_OPTION_TEXT_BYTES];
+    int64_t parent;       /* index of the arm whose weights it tests; -1: it trains its own */
+    ls_settings given;    /* what the study file says of this arm alone */
+    ls_settings training; /* sections model, mixer, position, data, train; of the parent if any */
+    ls_settings testing;  /* section eval, and extend */
+    ls_reals seeds;
+} ls_study_arm;
+
+typedef struct ls_study {
+    ls_cli *cli;
+    ls_study_keys keys;
+    char name[LS_STUDY_NAME_BYTES]; /* of the study file, without folder and ending */
+    const char *command;            /* as it was typed; borrowed */
+    int64_t threads;                /* per job; jobs is in keys */
+    int64_t trained_length;         /* of the first arm: what lengths are measured against */
+    ls_settings common;             /* what the study file says outside arms */
+    ls_study_arm *arms;
+    size_t count, capacity;
+} ls_study;
+
+/* Reads and checks everything: keys, every arm's model, training and evaluation. Clear *out in any
+ * case. */
+ls_status ls_study_read(ls_cli *cli, ls_study *out);
+void ls_study_clear(ls_study *study);
+/* The settings as YAML that `longshot study` reads back. */
+void ls_study_print(const ls_study *study, ls_text *out);
+
+/* OUT/arms/ARM/seed-N, and a file in it; the weights an arm tests lie in its parent's. */
+ls_status ls_study_folder(const ls_study *study, size_t arm, int64_t seed, char *out, size_t bytes);
+ls_status ls_study_file(const ls_study *study, size_t arm, int64_t seed, const char *file,
+                        char *out, size_t bytes);
+/* Names the settings of a training or an evaluation: what its result must carry to be believed. */
+ls_status ls_study_hash(const ls_study *study, size_t arm, int64_t seed, bool evaluation,
+                        char out[LS_STUDY_HASH_BYTES]);
+/* The stored result of a job; *out NULL where there is none, or it is of other settings. */
+ls_status ls_study_stored(const ls_study *study, size_t arm, int64_t seed, bool evaluation,
+                          json_t **out);
+ls_status ls_study_store(const ls_study *study, size_t arm, int64_t seed, bool evaluation,
+                         json_t *result);
+
+/* Runs all jobs that are not done. LS_ESTOP where a signal came; the error of the first job that
+ * failed, once all others are done. */
+ls_status ls_study_run(ls_study *study);
+/* Writes results.json, timing.json and the pages from the stored results; `finished`: no job is
+ * left to do. */
+ls_status ls_study_publish(const ls_study *study, bool finished);
+/* Resolves every arm and prints parameters, memory and tokens without running anything. */
+ls_status ls_study_check(ls_study *study);
+
+#endif

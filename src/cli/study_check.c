@@ -1,0 +1,119 @@
+/* study check=true: what every arm would cost, without running one. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/study.h"
+#include "data/data.h"
+#include "eval/eval.h"
+#include "model/model.h"
+#include "train/train.h"
+
+typedef struct estimate {
+    int64_t parameters, tokens, longest;
+    double kept_bytes; /* weights, gradients and the optimiser's means, for the whole run */
+    double step_bytes; /* activations of one part of a batch */
+    double test_bytes; /* state and programs of one text of the largest length */
+} estimate;
+
+static ls_status vocabulary(ls_ctx *ctx, const ls_data_settings *data, int64_t *out) {
+    ls_tokenizer *tokenizer = NULL;
+    *out = data->vocabulary;
+    if (strcmp(data->tokenizer, "train") == 0) return LS_OK;
+    LS_TRY(ls_tokenizer_load(ctx, data->tokenizer, &tokenizer));
+    *out = ls_tokenizer_vocabulary(tokenizer);
+    ls_tokenizer_free(ctx, tokenizer);
+    return LS_OK;
+}
+
+/* All sections of an arm's settings, with the vocabulary its tokenizer will have. */
+static ls_status read_arm(ls_ctx *ctx, const ls_study_arm *arm, ls_model_config *config,
+                          ls_train_settings *train, ls_eval_settings *eval) {
+    ls_settings all = {0};
+    ls_data_settings data;
+    int64_t size = 0;
+    char text[32];
+    ls_status status;
+    const ls_settings *parts[] = {&arm->training, &arm->testing};
+    for (size_t p = 0; p < 2; p++)
+        for (size_t i = 0; i < parts[p]->count; i++)
+            LS_TRY_GOTO(
+                ls_settings_put(ctx, &all, parts[p]->items[i].key, parts[p]->items[i].value));
+    LS_TRY_GOTO(ls_options_default(ctx, &ls_data_options, &data));
+    LS_TRY_GOTO(ls_settings_apply(ctx, &all, "data", &ls_data_options, &data));
+    LS_TRY_GOTO(vocabulary(ctx, &data, &size));
+    snprintf(text, sizeof text, "%" PRId64, size);
+    if (ls_settings_get(&all, "model.vocabulary") == NULL)
+        LS_TRY_GOTO(ls_settings_put(ctx, &all, "model.vocabulary", text));
+    LS_TRY_GOTO(ls_options_default(ctx, &ls_train_options, train));
+    LS_TRY_GOTO(ls_settings_apply(ctx, &all, "train", &ls_train_options, train));
+    LS_TRY_GOTO(ls_options_default(ctx, &ls_eval_options, eval));
+    LS_TRY_GOTO(ls_settings_apply(ctx, &all, "eval", &ls_eval_options, eval));
+    LS_TRY_GOTO(ls_model_config_read(ctx, &all, config));
+    if (ls_settings_get(&all, "train.length") == NULL) train->length = config->model.length;
+fail:
+    ls_settings_clear(ctx, &all);
+    return status;
+}
+
+/* Only programs are made: arenas that nothing is written to take no memory. */
+static ls_status measure(ls_ctx *ctx, const ls_model_config *config, bool trains,
+                         const ls_train_settings *train, const ls_eval_settings *eval,
+                         estimate *out) {
+    ls_model *model = NULL;
+    ls_program *program = NULL;
+    ls_stream *stream = NULL;
+    ls_status status;
+    LS_TRY_GOTO(ls_model_new(ctx, config, ls_train_dtype(train), 1, trains, &model));
+    out->parameters = ls_parameters_elements(model->store);
+    bool narrow = ls_train_dtype(train) == LS_BF16;
+    out->kept_bytes = (double)out->parameters * (trains ? 16 + 2 * narrow : 4 - 2 * narrow);
+    if (trains) {
+        const ls_program_options options = {.batch = train->batch / train->accumulate,
+                                            .length = train->length,
+                                            .chunk_most = train->length};
+        LS_TRY_GOTO(ls_model_program(model, LS_MODEL_TRAIN, options, &program));
+        out->step_bytes = (double)ls_program_bytes(program);
+        out->tokens = train->steps * train->batch * train->length;
+    }
+    out->longest = config->model.length;
+    for (int64_t i = 0; i < eval->lengths.count; i++)
+        out->longest = ls_max(out->longest, (int64_t)eval->lengths.at[i]);
+    LS_TRY_GOTO(ls_stream_new(model, 1, out->longest, eval->chunk, &stream));
+    out->test_bytes = (double)ls_stream_bytes(stream);
+fail:
+    ls_stream_free(stream);
+    ls_program_free(program);
+    ls_model_free(model);
+    return status;
+}
+
+ls_status ls_study_check(ls_study *study) {
+    ls_cli *cli = study->cli;
+    ls_ctx *ctx = &cli->ctx;
+    ls_text text = {0};
+    ls_status status = LS_OK;
+    ls_text_printf(ctx, &text, "%-20s %6s %14s %14s %12s %12s %8s %12s\n", "arm", "seeds",
+                   "parameters", "tokens", "weights, MB", "a step, MB", "length", "test, MB");
+    for (size_t i = 0; i < study->count && status == LS_OK; i++) {
+        const ls_study_arm *arm = &study->arms[i];
+        ls_model_config config = {0};
+        ls_train_settings train;
+        ls_eval_settings eval;
+        estimate e = {0};
+        status = read_arm(ctx, arm, &config, &train, &eval);
+        if (status == LS_OK && train.batch % train.accumulate != 0)
+            status = LS_FAIL(ctx, LS_EUSE, "arm %s: train.batch is no multiple of train.accumulate",
+                             arm->name);
+        if (status == LS_OK) status = measure(ctx, &config, arm->parent < 0, &train, &eval, &e);
+        ls_model_config_clear(ctx, &config);
+        ls_text_printf(ctx, &text,
+                       "%-20s %6" PRId64 " %14" PRId64 " %14" PRId64 " %12.1f %12.1f %8" PRId64
+                       " %12.1f\n",
+                       arm->name, arm->seeds.count, e.parameters, e.tokens, 1e-6 * e.kept_bytes,
+                       1e-6 * e.step_bytes, e.longest, 1e-6 * e.test_bytes);
+    }
+    if (status == LS_OK) return ls_cli_print_text(cli, &text);
+    ls_text_clear(ctx, &text);
+    return status;
+}

@@ -1,0 +1,374 @@
+/* Jobs of a study: a queue of child processes, each a call of this program.
+ *
+ * Children inherit the lock of the folder and die with this process, so a study that starts again
+ * never meets what an earlier one left running. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "cli/machine.h"
+#include "cli/study.h"
+
+enum { WORDS_MOST = 256, LOG_MOST = 64 << 20, OUTPUT_MOST = 256 << 20 };
+
+typedef enum { JOB_WAITING, JOB_RUNNING, JOB_DONE, JOB_FAILED } job_state;
+
+typedef struct job {
+    size_t arm;
+    int64_t seed;
+    bool evaluation;
+    int64_t needs; /* job that must be done before; -1: none */
+    job_state state;
+    pid_t process;
+    double started;
+} job;
+
+typedef struct runner {
+    ls_study *study;
+    ls_ctx *ctx;
+    job *jobs;
+    size_t count, done, failed;
+    ls_status first_failure;
+    char first_message[400];
+    int lock;
+} runner;
+
+/* ---- the words of a call ---- */
+
+typedef struct words {
+    char *at[WORDS_MOST + 1];
+    size_t count;
+} words;
+
+static void words_clear(ls_ctx *ctx, words *list) {
+    for (size_t i = 0; i < list->count; i++) ls_free(ctx, list->at[i]);
+}
+
+static ls_status add_word(ls_ctx *ctx, words *list, const char *key, const char *value) {
+    if (list->count == WORDS_MOST) return LS_FAIL(ctx, LS_EUSE, "an arm has too many settings");
+    ls_text text = {0};
+    ls_text_printf(ctx, &text, "%s%s%s", key, value == NULL ? "" : "=", value == NULL ? "" : value);
+    LS_TRY(ls_text_status(&text));
+    list->at[list->count++] = text.bytes;
+    return LS_OK;
+}
+
+static ls_status add_settings(ls_ctx *ctx, words *list, const ls_settings *settings) {
+    for (size_t i = 0; i < settings->count; i++)
+        LS_TRY(add_word(ctx, list, settings->items[i].key, settings->items[i].value));
+    return LS_OK;
+}
+
+static ls_status job_words(const runner *r, const job *j, words *list) {
+    const ls_study *study = r->study;
+    const ls_study_arm *arm = &study->arms[j->arm];
+    char folder[LS_STUDY_PATH_BYTES], number[32];
+    LS_TRY(add_word(r->ctx, list, "longshot", NULL));
+    LS_TRY(add_word(r->ctx, list, j->evaluation ? "eval" : "train", NULL));
+    size_t weights = arm->parent < 0 ? j->arm : (size_t)arm->parent;
+    LS_TRY(ls_study_folder(study, weights, j->seed, folder, sizeof folder));
+    if (j->evaluation) {
+        LS_TRY(add_word(r->ctx, list, folder, NULL));
+        LS_TRY(add_settings(r->ctx, list, &arm->testing));
+    } else {
+        snprintf(number, sizeof number, "%" PRId64, j->seed);
+        LS_TRY(add_settings(r->ctx, list, &arm->training));
+        LS_TRY(add_word(r->ctx, list, "seed", number));
+        LS_TRY(add_word(r->ctx, list, "out", folder));
+    }
+    snprintf(number, sizeof number, "%" PRId64, study->threads);
+    LS_TRY(add_word(r->ctx, list, "threads", number));
+    if (study->cli->common.cache[0] != '\0')
+        LS_TRY(add_word(r->ctx, list, "cache", study->cli->common.cache));
+    static const char *const isas[] = {"auto", "base", "avx2", "avx512"};
+    LS_TRY(add_word(r->ctx, list, "isa", isas[study->cli->common.isa]));
+    return add_word(r->ctx, list, "--json", NULL);
+}
+
+/* ---- processes ---- */
+
+static ls_status job_path(const runner *r, const job *j, const char *ending, char *out) {
+    char file[32];
+    snprintf(file, sizeof file, "%s.%s", j->evaluation ? "eval" : "train", ending);
+    return ls_study_file(r->study, j->arm, j->seed, file, out, LS_STUDY_PATH_BYTES);
+}
+
+static const char *job_name(const runner *r, const job *j, char out[128]) {
+    snprintf(out, 128, "%s, seed %" PRId64, r->study->arms[j->arm].name, j->seed);
+    return out;
+}
+
+/* In the child, between fork and exec: nothing that allocates. */
+static void become(char *const *argv, int output, int log, pid_t parent) {
+    int nothing = open("/dev/null", O_RDONLY);
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) _exit(70);
+    if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0 || dup2(output, STDOUT_FILENO) < 0 ||
+        dup2(log, STDERR_FILENO) < 0)
+        _exit(70);
+    setpgid(0, 0); /* a terminal's interrupt reaches this process alone, which then asks them */
+    execv("/proc/self/exe", argv);
+    _exit(70);
+}
+
+static ls_status start(runner *r, job *j) {
+    ls_ctx *ctx = r->ctx;
+    char folder[LS_STUDY_PATH_BYTES], path[LS_STUDY_PATH_BYTES];
+    words list = {0};
+    int output = -1, log = -1;
+    ls_status status;
+    LS_TRY_GOTO(ls_study_folder(r->study, j->arm, j->seed, folder, sizeof folder));
+    LS_TRY_GOTO(ls_folder_make(ctx, folder));
+    LS_TRY_GOTO(job_words(r, j, &list));
+    LS_TRY_GOTO(job_path(r, j, "out", path));
+    output = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    LS_TRY_GOTO(job_path(r, j, "log", path));
+    log = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    pid_t parent = getpid();
+    j->process = output < 0 || log < 0 ? -1 : fork();
+    if (j->process == 0) become(list.at, output, log, parent);
+    if (j->process < 0) {
+        status = LS_FAIL(ctx, LS_EIO, "starting a job in %s: %s", folder, strerror(errno));
+        goto fail;
+    }
+    j->state = JOB_RUNNING;
+    j->started = ls_machine_seconds();
+fail:
+    if (output >= 0) close(output);
+    if (log >= 0) close(log);
+    words_clear(ctx, &list);
+    return status;
+}
+
+/* The one sentence that a failed call wrote last: "longshot: ..." */
+static void last_sentence(const runner *r, const job *j, char *out, size_t bytes) {
+    static const char mark[] = "longshot: ";
+    char path[LS_STUDY_PATH_BYTES];
+    ls_ctx quiet = *r->ctx; /* a log that cannot be read must not become the error */
+    ls_text log = {0};
+    snprintf(out, bytes, "it ended without a word");
+    if (job_path(r, j, "log", path) == LS_OK && ls_file_read(&quiet, path, LOG_MOST, &log) == LS_OK)
+        for (const char *at = log.bytes; (at = strstr(at, mark)) != NULL; at++)
+            if (at == log.bytes || at[-1] == '\n')
+                snprintf(out, bytes, "%.*s", (int)strcspn(at + strlen(mark), "\n"),
+                         at + strlen(mark));
+    ls_text_clear(r->ctx, &log);
+}
+
+/* What the call printed becomes the stored result, with the cost of the job beside it. */
+static ls_status keep_result(runner *r, const job *j, const struct rusage *usage) {
+    char path[LS_STUDY_PATH_BYTES];
+    json_t *said = NULL;
+    LS_TRY(job_path(r, j, "out", path));
+    LS_TRY(ls_json_read(r->ctx, path, OUTPUT_MOST, &said));
+    json_t *cost = json_pack("{s:f, s:I}", "seconds", ls_machine_seconds() - j->started,
+                             "peak_bytes", (json_int_t)usage->ru_maxrss * 1024);
+    json_t *result = json_pack("{s:s, s:o, s:o}", "settings_hash", "", "said", said, "cost", cost);
+    ls_status status = result == NULL
+                           ? LS_FAIL(r->ctx, LS_ENOMEM, "no memory for a result")
+                           : ls_study_store(r->study, j->arm, j->seed, j->evaluation, result);
+    json_decref(result);
+    if (status == LS_OK) unlink(path);
+    return status;
+}
+
+static ls_status status_of_exit(int wait_status) {
+    if (WIFSIGNALED(wait_status)) return LS_EINPUT;
+    int code = WEXITSTATUS(wait_status);
+#define MATCH(name, value, exit_code, sentence, hint)                                              \
+    if (code == (exit_code)) return LS_##name;
+    LS_STATUS_MAP(MATCH)
+#undef MATCH
+    return LS_EBUG;
+}
+
+static void say_failure(runner *r, job *j, ls_status status, const char *sentence) {
+    char name[128], line[640];
+    j->state = JOB_FAILED;
+    r->failed++;
+    snprintf(line, sizeof line, "%s: %s failed: %s", job_name(r, j, name),
+             j->evaluation ? "the evaluation" : "the training", sentence);
+    ls_cli_progress(r->study->cli, line);
+    if (r->first_failure == LS_OK) {
+        r->first_failure = status;
+        snprintf(r->first_message, sizeof r->first_message, "%.390s", line);
+    }
+}
+
+static ls_status finish(runner *r, job *j, int wait_status, const struct rusage *usage) {
+    char sentence[400], name[128], line[256];
+    if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) {
+        LS_TRY(keep_result(r, j, usage));
+        j->state = JOB_DONE;
+        r->done++;
+        snprintf(line, sizeof line, "[%zu/%zu] %s: %s in %.0f s", r->done, r->count,
+                 job_name(r, j, name), j->evaluation ? "evaluated" : "trained",
+                 ls_machine_seconds() - j->started);
+        ls_cli_progress(r->study->cli, line);
+        return j->evaluation ? ls_study_publish(r->study, false) : LS_OK;
+    }
+    ls_status status = status_of_exit(wait_status);
+    if (status == LS_ESTOP && *ls_cli_stop()) {
+        j->state = JOB_WAITING;
+        return LS_OK;
+    }
+    if (WIFSIGNALED(wait_status))
+        snprintf(sentence, sizeof sentence, "ended by signal %d", WTERMSIG(wait_status));
+    else
+        last_sentence(r, j, sentence, sizeof sentence);
+    say_failure(r, j, status, sentence);
+    return LS_OK;
+}
+
+/* ---- the queue ---- */
+
+static ls_status add_job(runner *r, size_t arm, int64_t seed, bool evaluation) {
+    json_t *stored;
+    LS_TRY(ls_study_stored(r->study, arm, seed, evaluation, &stored));
+    job *j = &r->jobs[r->count];
+    *j = (job){.arm = arm, .seed = seed, .evaluation = evaluation, .needs = -1};
+    if (evaluation) {
+        int64_t parent = r->study->arms[arm].parent;
+        size_t weights = parent < 0 ? arm : (size_t)parent;
+        for (size_t i = 0; i < r->count; i++)
+            if (!r->jobs[i].evaluation && r->jobs[i].arm == weights && r->jobs[i].seed == seed)
+                j->needs = (int64_t)i;
+    }
+    if (stored != NULL) {
+        j->state = JOB_DONE;
+        r->done++;
+    }
+    json_decref(stored);
+    r->count++;
+    return LS_OK;
+}
+
+/* The k-th seeds of all arms come before the next ones, so that the page is whole early; the many
+ * short evaluations at the end keep all processors busy to the last. */
+static ls_status make_jobs(runner *r) {
+    const ls_study *study = r->study;
+    size_t most = 0;
+    int64_t seeds = 0;
+    for (size_t a = 0; a < study->count; a++) {
+        most += 2 * (size_t)study->arms[a].seeds.count;
+        seeds = ls_max(seeds, study->arms[a].seeds.count);
+    }
+    r->jobs = ls_new(r->ctx, most, sizeof *r->jobs);
+    if (r->jobs == NULL) return LS_ENOMEM;
+    for (int64_t k = 0; k < seeds; k++)
+        for (int evaluation = 0; evaluation < 2; evaluation++)
+            for (size_t a = 0; a < study->count; a++) {
+                const ls_study_arm *arm = &study->arms[a];
+                if (k < arm->seeds.count && (evaluation || arm->parent < 0))
+                    LS_TRY(add_job(r, a, (int64_t)arm->seeds.at[k], evaluation == 1));
+            }
+    return LS_OK;
+}
+
+/* The first job that may start; NULL where none may. Jobs whose weights will never come fail. */
+static job *next_job(runner *r) {
+    for (size_t i = 0; i < r->count; i++) {
+        job *j = &r->jobs[i];
+        if (j->state != JOB_WAITING) continue;
+        job_state needed = j->needs < 0 ? JOB_DONE : r->jobs[j->needs].state;
+        if (needed == JOB_FAILED) {
+            j->state = JOB_FAILED;
+            r->failed++;
+        }
+        if (needed == JOB_DONE) return j;
+    }
+    return NULL;
+}
+
+static void ask_children_to_stop(runner *r) {
+    for (size_t i = 0; i < r->count; i++)
+        if (r->jobs[i].state == JOB_RUNNING) kill(r->jobs[i].process, SIGTERM);
+}
+
+static ls_status run_jobs(runner *r) {
+    const struct timespec pause = {0, 20 * 1000 * 1000};
+    int64_t running = 0;
+    bool asked = false;
+    for (;;) {
+        bool stop = *ls_cli_stop() != 0;
+        if (stop && !asked) ask_children_to_stop(r);
+        asked = stop;
+        for (job *j; !stop && running < r->study->keys.jobs && (j = next_job(r)) != NULL; running++)
+            LS_TRY(start(r, j));
+        if (running == 0) return LS_OK;
+        nanosleep(&pause, NULL);
+        for (size_t i = 0; i < r->count; i++) {
+            int wait_status;
+            struct rusage usage;
+            job *j = &r->jobs[i];
+            if (j->state != JOB_RUNNING || wait4(j->process, &wait_status, WNOHANG, &usage) == 0)
+                continue;
+            running--;
+            LS_TRY(finish(r, j, wait_status, &usage));
+        }
+    }
+}
+
+/* Waits a little: after a hard kill the children of the study before take a moment to die. */
+static ls_status take_lock(runner *r) {
+    const struct timespec pause = {0, 50 * 1000 * 1000};
+    char path[LS_STUDY_PATH_BYTES];
+    LS_TRY(ls_path_join(r->ctx, path, sizeof path, r->study->keys.out, ".lock"));
+    r->lock = open(path, O_RDWR | O_CREAT, 0666); /* children inherit it */
+    if (r->lock < 0) return LS_FAIL(r->ctx, LS_EIO, "%s: %s", path, strerror(errno));
+    for (int i = 0; i < 100; i++) {
+        if (flock(r->lock, LOCK_EX | LOCK_NB) == 0) return LS_OK;
+        nanosleep(&pause, NULL);
+    }
+    return LS_FAIL(r->ctx, LS_EUSE, "another study is running in %s", r->study->keys.out);
+}
+
+static ls_status write_study(const runner *r) {
+    char path[LS_STUDY_PATH_BYTES];
+    ls_text yaml = {0};
+    ls_study_print(r->study, &yaml);
+    ls_status status = ls_text_status(&yaml);
+    if (status == LS_OK)
+        status = ls_path_join(r->ctx, path, sizeof path, r->study->keys.out, "study.yaml");
+    if (status == LS_OK) status = ls_file_write(r->ctx, path, yaml.bytes, yaml.length);
+    ls_text_clear(r->ctx, &yaml);
+    return status;
+}
+
+static ls_status conclude(runner *r) {
+    size_t left = r->count - r->done - r->failed;
+    LS_TRY(ls_study_publish(r->study, left == 0));
+    if (left > 0)
+        return LS_FAIL(r->ctx, LS_ESTOP, "stopped: %zu of %zu jobs are done", r->done, r->count);
+    if (r->failed > 0)
+        return LS_FAIL(r->ctx, r->first_failure, "%s%s", r->first_message,
+                       r->failed > 1 ? " (and other jobs)" : "");
+    return LS_OK;
+}
+
+ls_status ls_study_run(ls_study *study) {
+    runner r = {.study = study, .ctx = &study->cli->ctx, .lock = -1};
+    ls_status status;
+    LS_TRY_GOTO(ls_folder_make(r.ctx, study->keys.out));
+    LS_TRY_GOTO(take_lock(&r));
+    LS_TRY_GOTO(write_study(&r));
+    LS_TRY_GOTO(make_jobs(&r));
+    ls_say(r.ctx, "%s: %zu of %zu jobs to do, %" PRId64 " at once with %" PRId64 " threads each",
+           study->keys.out, r.count - r.done, r.count, study->keys.jobs, study->threads);
+    LS_TRY_GOTO(run_jobs(&r));
+    status = conclude(&r);
+fail:
+    if (r.lock >= 0) close(r.lock);
+    ls_free(r.ctx, r.jobs);
+    return status;
+}

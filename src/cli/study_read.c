@@ -1,0 +1,316 @@
+/* From a study file to arms: see study.h. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/study.h"
+#include "data/data.h"
+#include "model/model.h"
+#include "train/train.h"
+
+#define FIELD(name) offsetof(ls_study_keys, name)
+static const ls_option options[] = {
+    {"out", LS_OPTION_TEXT, FIELD(out), "", 0, 0, NULL,
+     "Folder of the study; empty: runs/NAME of the study file."},
+    {"title", LS_OPTION_TEXT, FIELD(title), "", 0, 0, NULL, "Heading of the page."},
+    {"about", LS_OPTION_TEXT, FIELD(about), "", 0, 0, NULL, "A sentence or two below it."},
+    {"seeds", LS_OPTION_REALS, FIELD(seeds), "1", 0, 9007199254740991, NULL,
+     "One training per arm and seed."},
+    {"jobs", LS_OPTION_INT, FIELD(jobs), "0", 0, 1024, NULL,
+     "Trainings and evaluations at once; 0: processors / threads. Results do not depend on it."},
+    {"check", LS_OPTION_BOOL, FIELD(check), "false", 0, 0, NULL,
+     "Only resolve every arm and print its parameters, memory and tokens."},
+};
+const ls_option_table ls_study_options = LS_OPTIONS(options, ls_study_keys);
+
+/* The sections of an arm's settings. */
+static const char *const training_sections[] = {"model", "mixer", "position", "data", "train"};
+enum { TRAINING_SECTIONS = 5 };
+
+static bool in_section(const char *key, const char *section) {
+    size_t length = strlen(section);
+    return strncmp(key, section, length) == 0 && key[length] == '.';
+}
+
+static bool is_training(const char *key) {
+    for (size_t i = 0; i < TRAINING_SECTIONS; i++)
+        if (in_section(key, training_sections[i])) return true;
+    return false;
+}
+
+static bool is_extension(const char *key) {
+    return strcmp(key, "extend") == 0 || in_section(key, "extend");
+}
+
+static ls_status find_arm(ls_study *study, const char *name, ls_study_arm **out) {
+    ls_ctx *ctx = &study->cli->ctx;
+    for (size_t i = 0; i < study->count; i++)
+        if (strcmp(study->arms[i].name, name) == 0) {
+            *out = &study->arms[i];
+            return LS_OK;
+        }
+    if (!ls_array_reserve(ctx, &study->arms, &study->capacity, study->count + 1,
+                          sizeof *study->arms))
+        return LS_ENOMEM;
+    *out = &study->arms[study->count++];
+    **out = (ls_study_arm){.parent = -1};
+    snprintf((*out)->name, sizeof(*out)->name, "%s", name);
+    return LS_OK;
+}
+
+/* arms.NAME.KEY */
+static ls_status take_arm_key(ls_study *study, const ls_setting *setting) {
+    ls_ctx *ctx = &study->cli->ctx;
+    const char *name = setting->key + strlen("arms.");
+    size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_-");
+    if (length == 0 || name[0] == '-' || (name[length] != '.' && name[length] != '\0'))
+        return LS_FAIL(ctx, LS_EUSE,
+                       "%s: the name of an arm is made of a-z, 0-9, _ and -; label: may say more",
+                       setting->key);
+    if (name[length] == '\0')
+        return LS_FAIL(ctx, LS_EUSE, "%s must have keys: model.position or from, for example",
+                       setting->key);
+    char copy[LS_STUDY_NAME_BYTES];
+    if (length >= sizeof copy)
+        return LS_FAIL(ctx, LS_EUSE, "the name of arm %.*s is too long", (int)length, name);
+    snprintf(copy, sizeof copy, "%.*s", (int)length, name);
+    ls_study_arm *arm;
+    LS_TRY(find_arm(study, copy, &arm));
+    return ls_settings_put(ctx, &arm->given, name + length + 1, setting->value);
+}
+
+static ls_status copy_settings(ls_ctx *ctx, const ls_settings *from, bool (*wanted)(const char *),
+                               ls_settings *to) {
+    for (size_t i = 0; i < from->count; i++)
+        if (wanted(from->items[i].key))
+            LS_TRY(ls_settings_put(ctx, to, from->items[i].key, from->items[i].value));
+    return LS_OK;
+}
+
+static bool is_evaluation(const char *key) {
+    return in_section(key, "eval");
+}
+
+static ls_status refuse_key(ls_study *study, const ls_study_arm *arm, const char *key) {
+    static const char *const known[] = {"from", "extend", "label", "seeds", NULL};
+    const char *nearest = NULL;
+    int distance = 4;
+    for (size_t i = 0; known[i] != NULL; i++) {
+        int here = ls_text_distance(key, known[i]);
+        if (here < distance) distance = here, nearest = known[i];
+    }
+    if (nearest != NULL)
+        return LS_FAIL(&study->cli->ctx, LS_EUSE, "arm %s: there is no key %s: did you mean %s?",
+                       arm->name, key, nearest);
+    return LS_FAIL(&study->cli->ctx, LS_EUSE,
+                   "arm %s: there is no key %s; an arm has from, extend, label, seeds and the "
+                   "sections model, mixer, position, data, train, eval and extend",
+                   arm->name, key);
+}
+
+static ls_status find_parent(ls_study *study, ls_study_arm *arm) {
+    ls_ctx *ctx = &study->cli->ctx;
+    const char *from = ls_settings_get(&arm->given, "from");
+    if (from == NULL) return LS_OK;
+    for (size_t i = 0; i < study->count; i++) {
+        if (strcmp(study->arms[i].name, from) != 0) continue;
+        if (ls_settings_get(&study->arms[i].given, "from") != NULL)
+            return LS_FAIL(ctx, LS_EUSE, "arm %s is from %s, which does not train itself",
+                           arm->name, from);
+        arm->parent = (int64_t)i;
+        return LS_OK;
+    }
+    return LS_FAIL(ctx, LS_EUSE, "arm %s is from %s, and there is no such arm", arm->name, from);
+}
+
+/* An arm's keys go where they belong; what has no place is a mistake. */
+static ls_status sort_arm(ls_study *study, ls_study_arm *arm) {
+    ls_ctx *ctx = &study->cli->ctx;
+    bool trains = arm->parent < 0;
+    snprintf(arm->label, sizeof arm->label, "%s", arm->name);
+    arm->seeds = study->keys.seeds;
+    LS_TRY(copy_settings(ctx, &study->common, is_training, &arm->training));
+    LS_TRY(copy_settings(ctx, &study->common, is_evaluation, &arm->testing));
+    for (size_t i = 0; i < arm->given.count; i++) {
+        const char *key = arm->given.items[i].key, *value = arm->given.items[i].value;
+        if (strcmp(key, "from") == 0) continue;
+        if (strcmp(key, "label") == 0) {
+            snprintf(arm->label, sizeof arm->label, "%s", value);
+        } else if (strcmp(key, "seeds") == 0 && trains) {
+            ls_study_keys keys;
+            LS_TRY(ls_options_set(ctx, &ls_study_options, "", key, value, &keys));
+            arm->seeds = keys.seeds;
+        } else if (strcmp(key, "seeds") == 0 || (is_training(key) && !trains)) {
+            return LS_FAIL(ctx, LS_EUSE,
+                           "arm %s has weights from another arm: %s is for arms that train",
+                           arm->name, key);
+        } else if (is_extension(key) && trains) {
+            return LS_FAIL(ctx, LS_EUSE,
+                           "arm %s trains: extend acts at test time, in an arm with from: %s",
+                           arm->name, arm->name);
+        } else if (is_training(key)) {
+            LS_TRY(ls_settings_put(ctx, &arm->training, key, value));
+        } else if (is_extension(key) || is_evaluation(key)) {
+            LS_TRY(ls_settings_put(ctx, &arm->testing, key, value));
+        } else {
+            return refuse_key(study, arm, key);
+        }
+    }
+    return LS_OK;
+}
+
+static ls_status inherit(ls_study *study, ls_study_arm *arm) {
+    if (arm->parent < 0) return LS_OK;
+    const ls_study_arm *parent = &study->arms[arm->parent];
+    ls_settings_clear(&study->cli->ctx, &arm->training);
+    arm->seeds = parent->seeds;
+    for (size_t i = 0; i < parent->training.count; i++)
+        LS_TRY(ls_settings_put(&study->cli->ctx, &arm->training, parent->training.items[i].key,
+                               parent->training.items[i].value));
+    return LS_OK;
+}
+
+/* The keys of a verb's section, against its own tables. */
+static ls_status check_section(ls_ctx *ctx, const ls_settings *settings, const char *section,
+                               const ls_option_table *table) {
+    void *into = ls_new(ctx, 1, table->size);
+    if (into == NULL) return LS_ENOMEM;
+    ls_status status = ls_options_default(ctx, table, into);
+    if (status == LS_OK) status = ls_settings_apply(ctx, settings, section, table, into);
+    ls_free(ctx, into);
+    return status;
+}
+
+static ls_status check_settings(ls_study *study, const ls_study_arm *arm) {
+    ls_ctx *ctx = &study->cli->ctx;
+    ls_model_config config;
+    ls_settings all = {0};
+    ls_status status;
+    for (size_t i = 0; i < arm->training.count; i++)
+        LS_TRY_GOTO(
+            ls_settings_put(ctx, &all, arm->training.items[i].key, arm->training.items[i].value));
+    LS_TRY_GOTO(copy_settings(ctx, &arm->testing, is_extension, &all));
+    LS_TRY_GOTO(ls_model_config_read(ctx, &all, &config));
+    if (arm == study->arms) study->trained_length = config.model.length;
+    ls_model_config_clear(ctx, &config);
+    LS_TRY_GOTO(check_section(ctx, &all, "data", &ls_data_options));
+    LS_TRY_GOTO(check_section(ctx, &all, "train", &ls_train_options));
+    for (const ls_section *s = ls_verb_find("eval")->sections; s->table != NULL; s++)
+        if (strcmp(s->prefix, "eval") == 0)
+            LS_TRY_GOTO(check_section(ctx, &arm->testing, "eval", s->table));
+fail:
+    ls_settings_clear(ctx, &all);
+    return status;
+}
+
+/* The error says which arm it is about. */
+static ls_status check_arm(ls_study *study, const ls_study_arm *arm) {
+    ls_ctx *ctx = &study->cli->ctx;
+    ls_status status = check_settings(study, arm);
+    if (status == LS_OK) return LS_OK;
+    char said[sizeof ctx->error.message];
+    snprintf(said, sizeof said, "%s", ctx->error.message);
+    ctx->error = (ls_error){0};
+    return LS_FAIL(ctx, status, "arm %s: %.400s", arm->name, said);
+}
+
+static void study_name(const char *path, char *out, size_t bytes) {
+    const char *slash = strrchr(path, '/'), *base = slash == NULL ? path : slash + 1;
+    snprintf(out, bytes, "%.*s", (int)strcspn(base, "."), base);
+    if (out[0] == '\0') snprintf(out, bytes, "study");
+}
+
+static ls_status take_keys(ls_study *study) {
+    ls_cli *cli = study->cli;
+    ls_ctx *ctx = &cli->ctx;
+    LS_TRY(ls_cli_read(cli, "", &ls_study_options, &study->keys));
+    for (size_t i = 0; i < cli->settings.count; i++) {
+        ls_setting *setting = &cli->settings.items[i];
+        if (in_section(setting->key, "arms")) {
+            LS_TRY(take_arm_key(study, setting));
+        } else if (is_training(setting->key) || is_evaluation(setting->key)) {
+            LS_TRY(ls_settings_put(ctx, &study->common, setting->key, setting->value));
+        } else {
+            continue;
+        }
+        setting->used = true;
+    }
+    LS_TRY(ls_cli_finish_settings(cli));
+    if (study->count == 0)
+        return LS_FAIL(ctx, LS_EUSE, "a study needs arms: arms.NAME.model.position, for example");
+    if (study->keys.out[0] == '\0')
+        snprintf(study->keys.out, sizeof study->keys.out, "runs/%s", study->name);
+    return LS_OK;
+}
+
+static ls_status check_seeds(ls_study *study, const ls_study_arm *arm) {
+    for (int64_t i = 0; i < arm->seeds.count; i++) {
+        if (arm->seeds.at[i] != (double)(int64_t)arm->seeds.at[i])
+            return LS_FAIL(&study->cli->ctx, LS_EUSE, "arm %s: seed %g is no whole number",
+                           arm->name, arm->seeds.at[i]);
+        for (int64_t j = 0; j < i; j++)
+            if (arm->seeds.at[i] == arm->seeds.at[j])
+                return LS_FAIL(&study->cli->ctx, LS_EUSE, "arm %s: seed %g is given twice",
+                               arm->name, arm->seeds.at[i]);
+    }
+    if (arm->seeds.count == 0)
+        return LS_FAIL(&study->cli->ctx, LS_EUSE, "arm %s has no seed", arm->name);
+    return LS_OK;
+}
+
+ls_status ls_study_read(ls_cli *cli, ls_study *out) {
+    *out = (ls_study){.cli = cli};
+    if (!cli->recipe_read || cli->word_count > 0)
+        return LS_FAIL(&cli->ctx, LS_EUSE, "say which study: longshot study studies/quick.yaml");
+    study_name(cli->words[-1], out->name, sizeof out->name); /* the recipe is the word before */
+    LS_TRY(take_keys(out));
+    for (size_t i = 0; i < out->count; i++) LS_TRY(find_parent(out, &out->arms[i]));
+    for (size_t i = 0; i < out->count; i++) LS_TRY(sort_arm(out, &out->arms[i]));
+    for (size_t i = 0; i < out->count; i++) LS_TRY(inherit(out, &out->arms[i]));
+    for (size_t i = 0; i < out->count; i++) {
+        LS_TRY(check_seeds(out, &out->arms[i]));
+        LS_TRY(check_arm(out, &out->arms[i]));
+    }
+    return LS_OK;
+}
+
+void ls_study_clear(ls_study *study) {
+    ls_ctx *ctx = &study->cli->ctx;
+    for (size_t i = 0; i < study->count; i++) {
+        ls_settings_clear(ctx, &study->arms[i].given);
+        ls_settings_clear(ctx, &study->arms[i].training);
+        ls_settings_clear(ctx, &study->arms[i].testing);
+    }
+    ls_settings_clear(ctx, &study->common);
+    ls_free(ctx, study->arms);
+    *study = (ls_study){.cli = study->cli};
+}
+
+static void print_setting(ls_ctx *ctx, const char *prefix, const char *key, const char *value,
+                          ls_text *out) {
+    ls_text_printf(ctx, out, "%s%s: '", prefix, key);
+    for (const char *c = value; *c != '\0'; c++) /* single-quoted YAML: a quote is doubled */
+        if (*c == '\'')
+            ls_text_append(ctx, out, "''", 2);
+        else
+            ls_text_append(ctx, out, *c == '\n' ? " " : c, 1);
+    ls_text_printf(ctx, out, "'\n");
+}
+
+void ls_study_print(const ls_study *study, ls_text *out) {
+    ls_ctx *ctx = &study->cli->ctx;
+    ls_text seeds = {0};
+    ls_option_print(ctx, ls_options_find(&ls_study_options, "seeds"), &study->keys, &seeds);
+    print_setting(ctx, "", "title", study->keys.title, out);
+    print_setting(ctx, "", "about", study->keys.about, out);
+    print_setting(ctx, "", "seeds", seeds.bytes == NULL ? "" : seeds.bytes, out);
+    for (size_t i = 0; i < study->common.count; i++)
+        print_setting(ctx, "", study->common.items[i].key, study->common.items[i].value, out);
+    for (size_t i = 0; i < study->count; i++) {
+        char prefix[LS_STUDY_NAME_BYTES + 8];
+        snprintf(prefix, sizeof prefix, "arms.%s.", study->arms[i].name);
+        const ls_settings *given = &study->arms[i].given;
+        for (size_t j = 0; j < given->count; j++)
+            print_setting(ctx, prefix, given->items[j].key, given->items[j].value, out);
+    }
+    ls_text_clear(ctx, &seeds);
+}

@@ -1,0 +1,337 @@
+/* results.json, timing.json and the pages, from what the jobs left behind.
+ *
+ * Nothing that differs from run to run (seconds, throughput, memory) is in results.json: a study
+ * that was cut any number of times ends with the same bytes. */
+#include <inttypes.h>
+#include <math.h>
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+#include "base/json.h"
+#include "cli/machine.h"
+#include "cli/study.h"
+#include "report/report.h"
+#include "tensor/kernel.h"
+
+/* What is known of one arm: the stored results of its seeds, in order; absent ones are left out. */
+typedef struct evidence {
+    const ls_study *study;
+    size_t arm;
+    int64_t count;
+    int64_t seed[LS_OPTION_REALS_MOST];
+    json_t *trained[LS_OPTION_REALS_MOST], *tested[LS_OPTION_REALS_MOST];
+} evidence;
+
+static void evidence_clear(evidence *e) {
+    for (int64_t i = 0; i < e->count; i++) {
+        json_decref(e->trained[i]);
+        json_decref(e->tested[i]);
+    }
+}
+
+static ls_status evidence_read(const ls_study *study, size_t arm, evidence *out) {
+    *out = (evidence){.study = study, .arm = arm};
+    const ls_study_arm *about = &study->arms[arm];
+    size_t weights = about->parent < 0 ? arm : (size_t)about->parent;
+    for (int64_t i = 0; i < about->seeds.count; i++) {
+        json_t *trained = NULL, *tested = NULL;
+        int64_t seed = (int64_t)about->seeds.at[i];
+        ls_status status = ls_study_stored(study, weights, seed, false, &trained);
+        if (status == LS_OK) status = ls_study_stored(study, arm, seed, true, &tested);
+        if (status != LS_OK || trained == NULL || tested == NULL) {
+            json_decref(trained);
+            json_decref(tested);
+            LS_TRY(status);
+            continue;
+        }
+        out->seed[out->count] = seed;
+        out->trained[out->count] = json_incref(json_object_get(trained, "said"));
+        out->tested[out->count++] = json_incref(json_object_get(tested, "said"));
+        json_decref(trained);
+        json_decref(tested);
+    }
+    return LS_OK;
+}
+
+/* ---- spread over seeds ---- */
+
+typedef struct spread {
+    int64_t n;
+    double sum, square, low, high; /* of the values; their squares about the mean */
+    bool broken;                   /* one was not finite: then nothing is said */
+} spread;
+
+static double number(const json_t *value) {
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static json_t *number_json(double value) {
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static double mean(const spread *s) {
+    return s->n == 0 || s->broken ? NAN : s->sum / (double)s->n;
+}
+
+static void spread_add(spread *s, double value) {
+    if (!isfinite(value)) s->broken = true;
+    double before = s->n == 0 ? value : s->sum / (double)s->n;
+    s->low = s->n == 0 ? value : fmin(s->low, value);
+    s->high = s->n == 0 ? value : fmax(s->high, value);
+    s->sum += value;
+    s->n++;
+    s->square += (value - before) * (value - s->sum / (double)s->n);
+}
+
+/* KEY: the mean, KEY_sd (of n - 1; null for one seed), KEY_min, KEY_max. */
+static void put_spread(json_t *into, const char *key, const spread *s) {
+    char name[64];
+    json_object_set_new(into, key, number_json(mean(s)));
+    snprintf(name, sizeof name, "%s_sd", key);
+    bool known = !s->broken && s->n > 1;
+    json_object_set_new(into, name,
+                        number_json(known ? sqrt(s->square / (double)(s->n - 1)) : NAN));
+    snprintf(name, sizeof name, "%s_min", key);
+    json_object_set_new(into, name, number_json(s->broken ? NAN : s->low));
+    snprintf(name, sizeof name, "%s_max", key);
+    json_object_set_new(into, name, number_json(s->broken ? NAN : s->high));
+}
+
+/* Row `index` of a list of the evaluation of seed i. All seeds were asked the same questions, so
+ * the lists agree. */
+static const json_t *row_of(const evidence *e, int64_t i, const char *list, size_t index) {
+    return json_array_get(json_object_get(e->tested[i], list), index);
+}
+
+static spread spread_of(const evidence *e, const char *list, size_t index, const char *key) {
+    spread s = {0};
+    for (int64_t i = 0; i < e->count; i++)
+        spread_add(&s, number(json_object_get(row_of(e, i, list, index), key)));
+    return s;
+}
+
+/* ---- rows ---- */
+
+static json_t *result_row(const evidence *e, size_t index) {
+    const json_t *first = row_of(e, 0, "results", index);
+    static const char *const same[] = {"protocol", "length",  "stride",
+                                       "tokens",   "windows", "documents"};
+    json_t *row = json_object();
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++)
+        if (json_object_get(first, same[i]) != NULL)
+            json_object_set(row, same[i], json_object_get(first, same[i]));
+    spread loss = spread_of(e, "results", index, "loss");
+    put_spread(row, "loss", &loss);
+    /* the perplexity of the mean loss, and the extremes: one exponential, whatever is averaged */
+    json_object_set_new(row, "ppl", number_json(exp(mean(&loss))));
+    json_object_set_new(row, "ppl_min", number_json(loss.broken ? NAN : exp(loss.low)));
+    json_object_set_new(row, "ppl_max", number_json(loss.broken ? NAN : exp(loss.high)));
+    spread excess = spread_of(e, "results", index, "excess");
+    put_spread(row, "excess", &excess);
+    spread bits = spread_of(e, "results", index, "bits_per_byte");
+    json_object_set_new(row, "bits_per_byte", number_json(mean(&bits)));
+    json_object_set_new(row, "n", json_integer(e->count));
+    json_t *seeds = json_array();
+    for (int64_t i = 0; i < e->count; i++) {
+        const json_t *own = row_of(e, i, "results", index);
+        json_array_append_new(seeds,
+                              json_pack("{s:I, s:o, s:o}", "seed", (json_int_t)e->seed[i], "loss",
+                                        number_json(number(json_object_get(own, "loss"))), "excess",
+                                        number_json(number(json_object_get(own, "excess")))));
+    }
+    json_object_set_new(row, "seeds", seeds);
+    return row;
+}
+
+static json_t *resolution_row(const evidence *e, size_t index) {
+    static const char *const keys[] = {"R_head", "R_layer", "M_head", "M_layer"};
+    json_t *row = json_object();
+    json_object_set(row, "length", json_object_get(row_of(e, 0, "resolution", index), "length"));
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        spread s = spread_of(e, "resolution", index, keys[i]);
+        put_spread(row, keys[i], &s);
+    }
+    json_object_set_new(row, "n", json_integer(e->count));
+    return row;
+}
+
+/* Loss by position, the mean over seeds: of one row of the results. */
+static json_t *positions_row(const evidence *e, size_t index) {
+    const json_t *first = row_of(e, 0, "results", index);
+    const json_t *buckets = json_object_get(first, "positions");
+    json_t *losses = json_array();
+    for (size_t b = 0; b < json_array_size(json_object_get(buckets, "first")); b++) {
+        spread s = {0};
+        for (int64_t i = 0; i < e->count; i++) {
+            const json_t *own = json_object_get(row_of(e, i, "results", index), "positions");
+            spread_add(&s, number(json_array_get(json_object_get(own, "loss"), b)));
+        }
+        json_array_append_new(losses, number_json(mean(&s)));
+    }
+    return json_pack("{s:O, s:O, s:O, s:O, s:o}", "protocol", json_object_get(first, "protocol"),
+                     "length", json_object_get(first, "length"), "first",
+                     json_object_get(buckets, "first"), "end", json_object_get(buckets, "end"),
+                     "loss", losses);
+}
+
+/* Of each protocol the row with the largest length that has positions. */
+static json_t *positions_list(const evidence *e) {
+    json_t *list = json_array();
+    const json_t *rows = json_object_get(e->tested[0], "results");
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        bool largest = json_object_get(row, "positions") != NULL;
+        for (size_t j = 0; j < json_array_size(rows) && largest; j++) {
+            const json_t *other = json_array_get(rows, j);
+            largest =
+                !json_equal(json_object_get(row, "protocol"), json_object_get(other, "protocol")) ||
+                number(json_object_get(other, "length")) <= number(json_object_get(row, "length"));
+        }
+        if (largest) json_array_append_new(list, positions_row(e, i));
+    }
+    return list;
+}
+
+static json_t *settings_json(const ls_settings *settings) {
+    json_t *object = json_object();
+    for (size_t i = 0; i < settings->count; i++)
+        json_object_set_new(object, settings->items[i].key, json_string(settings->items[i].value));
+    return object;
+}
+
+static json_t *list_of(const evidence *e, const char *list,
+                       json_t *(*make)(const evidence *, size_t)) {
+    json_t *rows = json_array();
+    size_t count = e->count == 0 ? 0 : json_array_size(json_object_get(e->tested[0], list));
+    for (size_t i = 0; i < count; i++) json_array_append_new(rows, make(e, i));
+    return rows;
+}
+
+static json_t *arm_json(const evidence *e) {
+    const ls_study_arm *about = &e->study->arms[e->arm];
+    json_t *arm = json_object(), *missing = json_array();
+    json_object_set_new(arm, "name", json_string(about->name));
+    json_object_set_new(arm, "label", json_string(about->label));
+    json_object_set_new(arm, "from",
+                        about->parent < 0 ? json_null()
+                                          : json_string(e->study->arms[about->parent].name));
+    json_object_set_new(arm, "settings", settings_json(&about->given));
+    const json_t *trained = e->count == 0 ? NULL : e->trained[0];
+    const json_t *parameters = json_object_get(trained, "parameters");
+    const json_t *tokens = json_object_get(trained, "tokens");
+    json_object_set_new(arm, "parameters",
+                        parameters == NULL ? json_null() : json_deep_copy(parameters));
+    json_object_set_new(arm, "tokens_trained",
+                        tokens == NULL ? json_null() : json_deep_copy(tokens));
+    for (int64_t i = 0, k = 0; i < about->seeds.count; i++) {
+        int64_t seed = (int64_t)about->seeds.at[i];
+        if (k < e->count && e->seed[k] == seed)
+            k++;
+        else
+            json_array_append_new(missing, json_integer(seed));
+    }
+    json_object_set_new(arm, "seeds", json_integer(e->count));
+    json_object_set_new(arm, "missing_seeds", missing);
+    json_object_set_new(arm, "results", list_of(e, "results", result_row));
+    json_object_set_new(arm, "resolution", list_of(e, "resolution", resolution_row));
+    json_object_set_new(arm, "positions", e->count == 0 ? json_array() : positions_list(e));
+    return arm;
+}
+
+/* ---- cost ---- */
+
+static json_t *timing_row(const evidence *e, size_t index) {
+    const json_t *first = row_of(e, 0, "results", index);
+    spread seconds = spread_of(e, "results", index, "seconds");
+    spread bytes = spread_of(e, "results", index, "bytes");
+    double tokens = number(json_object_get(first, "tokens"));
+    return json_pack("{s:O, s:O, s:o, s:o, s:o}", "protocol", json_object_get(first, "protocol"),
+                     "length", json_object_get(first, "length"), "seconds",
+                     number_json(mean(&seconds)), "tokens_per_second",
+                     number_json(tokens / mean(&seconds)), "bytes",
+                     number_json(bytes.broken ? NAN : bytes.high));
+}
+
+static ls_status job_cost(const evidence *e, bool evaluation, json_t **out) {
+    spread seconds = {0}, bytes = {0};
+    for (int64_t i = 0; i < e->count; i++) {
+        json_t *stored;
+        LS_TRY(ls_study_stored(e->study, e->arm, e->seed[i], evaluation, &stored));
+        const json_t *cost = json_object_get(stored, "cost");
+        spread_add(&seconds, number(json_object_get(cost, "seconds")));
+        spread_add(&bytes, number(json_object_get(cost, "peak_bytes")));
+        json_decref(stored);
+    }
+    *out = json_pack("{s:o, s:o}", "seconds", number_json(mean(&seconds)), "peak_bytes",
+                     number_json(bytes.n == 0 || bytes.broken ? NAN : bytes.high));
+    return LS_OK;
+}
+
+static ls_status arm_timing(const evidence *e, json_t *list) {
+    json_t *training = json_null(), *evaluation = NULL;
+    const ls_study_arm *about = &e->study->arms[e->arm];
+    if (about->parent < 0) LS_TRY(job_cost(e, false, &training));
+    LS_TRY(job_cost(e, true, &evaluation));
+    json_array_append_new(list, json_pack("{s:s, s:o, s:o, s:o}", "name", about->name, "training",
+                                          training, "evaluation", evaluation, "results",
+                                          list_of(e, "results", timing_row)));
+    return LS_OK;
+}
+
+/* ---- the files ---- */
+
+static json_t *machine_json(const ls_ctx *ctx) {
+    ls_machine machine;
+    struct utsname system;
+    ls_machine_describe(&machine);
+    if (uname(&system) != 0) memset(&system, 0, sizeof system);
+    return json_pack("{s:s, s:i, s:I, s:s, s:b, s:s, s:s, s:s, s:s}", "cpu", machine.name,
+                     "processors", omp_get_num_procs(), "memory_bytes",
+                     (json_int_t)machine.memory_bytes, "isa", ls_kernel_isa(ctx->isa), "amx",
+                     machine.amx, "onednn", machine.onednn, "system", system.sysname, "release",
+                     system.release, "compiler", __VERSION__);
+}
+
+static json_t *head_json(const ls_study *study, bool finished) {
+    const char *title = study->keys.title[0] != '\0' ? study->keys.title : study->name;
+    return json_pack("{s:s, s:s, s:s, s:s, s:b, s:s, s:s, s:I, s:o, s:o}", "format",
+                     "longshot-study-1", "study", study->name, "title", title, "about",
+                     study->keys.about, "finished", finished, "longshot", LS_VERSION, "command",
+                     study->command, "trained_length", (json_int_t)study->trained_length, "machine",
+                     machine_json(&study->cli->ctx), "settings", settings_json(&study->common));
+}
+
+static ls_status write_json(const ls_study *study, const char *file, const json_t *json) {
+    char path[LS_STUDY_PATH_BYTES];
+    LS_TRY(ls_path_join(&study->cli->ctx, path, sizeof path, study->keys.out, file));
+    return ls_json_write(&study->cli->ctx, path, json);
+}
+
+ls_status ls_study_publish(const ls_study *study, bool finished) {
+    ls_ctx *ctx = &study->cli->ctx;
+    json_t *results = head_json(study, finished), *arms = json_array(), *costs = json_array();
+    json_t *timing = json_pack("{s:s, s:O}", "format", "longshot-timing-1", "arms", costs);
+    ls_status status = LS_OK;
+    for (size_t i = 0; i < study->count && status == LS_OK; i++) {
+        evidence e;
+        status = evidence_read(study, i, &e);
+        if (status == LS_OK) {
+            json_array_append_new(arms, arm_json(&e));
+            status = arm_timing(&e, costs);
+        }
+        evidence_clear(&e);
+    }
+    if (status == LS_OK && (json_object_set(results, "arms", arms) != 0 || timing == NULL ||
+                            json_array_size(arms) != study->count))
+        status = LS_FAIL(ctx, LS_ENOMEM, "no memory for the results");
+    if (status == LS_OK) status = write_json(study, "timing.json", timing);
+    if (status == LS_OK) status = write_json(study, "results.json", results);
+    if (status == LS_OK) status = ls_report_write(ctx, study->keys.out);
+    json_decref(arms);
+    json_decref(costs);
+    json_decref(timing);
+    json_decref(results);
+    return status;
+}

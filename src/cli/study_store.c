@@ -1,0 +1,79 @@
+/* Where a study keeps what its jobs gave, and how it knows that a result is still true. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "cli/study.h"
+
+enum { RESULT_MOST = 256 << 20 };
+
+ls_status ls_study_folder(const ls_study *study, size_t arm, int64_t seed, char *out,
+                          size_t bytes) {
+    int length = snprintf(out, bytes, "%s/arms/%s/seed-%" PRId64, study->keys.out,
+                          study->arms[arm].name, seed);
+    if (length < 0 || (size_t)length >= bytes)
+        return LS_FAIL(&study->cli->ctx, LS_EUSE, "the path %s is too long", study->keys.out);
+    return LS_OK;
+}
+
+ls_status ls_study_file(const ls_study *study, size_t arm, int64_t seed, const char *file,
+                        char *out, size_t bytes) {
+    char folder[LS_STUDY_PATH_BYTES];
+    LS_TRY(ls_study_folder(study, arm, seed, folder, sizeof folder));
+    return ls_path_join(&study->cli->ctx, out, bytes, folder, file);
+}
+
+static void print_settings(ls_ctx *ctx, const ls_settings *settings, ls_text *out) {
+    for (size_t i = 0; i < settings->count; i++)
+        ls_text_printf(ctx, out, "%s=%s\n", settings->items[i].key, settings->items[i].value);
+}
+
+ls_status ls_study_hash(const ls_study *study, size_t arm, int64_t seed, bool evaluation,
+                        char out[LS_STUDY_HASH_BYTES]) {
+    ls_ctx *ctx = &study->cli->ctx;
+    ls_text text = {0};
+    ls_text_printf(ctx, &text, "longshot %s\nseed=%" PRId64 "\n", LS_VERSION, seed);
+    print_settings(ctx, &study->arms[arm].training, &text);
+    if (evaluation) {
+        ls_text_printf(ctx, &text, "evaluation\n");
+        print_settings(ctx, &study->arms[arm].testing, &text);
+    }
+    ls_status status = ls_text_status(&text);
+    if (status == LS_OK)
+        snprintf(out, LS_STUDY_HASH_BYTES, "%016" PRIx64, ls_hash(text.bytes, text.length));
+    ls_text_clear(ctx, &text);
+    return status;
+}
+
+static const char *file_of(bool evaluation) {
+    return evaluation ? "result.json" : "trained.json";
+}
+
+ls_status ls_study_stored(const ls_study *study, size_t arm, int64_t seed, bool evaluation,
+                          json_t **out) {
+    ls_ctx *ctx = &study->cli->ctx;
+    char path[LS_STUDY_PATH_BYTES], hash[LS_STUDY_HASH_BYTES];
+    const char *stored;
+    *out = NULL;
+    LS_TRY(ls_study_file(study, arm, seed, file_of(evaluation), path, sizeof path));
+    LS_TRY(ls_study_hash(study, arm, seed, evaluation, hash));
+    if (!ls_path_exists(path)) return LS_OK;
+    LS_TRY(ls_json_read(ctx, path, RESULT_MOST, out));
+    ls_status status = ls_json_text(ctx, *out, "settings_hash", path, &stored);
+    if (status == LS_OK && strcmp(stored, hash) == 0) return LS_OK;
+    json_decref(*out);
+    *out = NULL;
+    return status;
+}
+
+ls_status ls_study_store(const ls_study *study, size_t arm, int64_t seed, bool evaluation,
+                         json_t *result) {
+    ls_ctx *ctx = &study->cli->ctx;
+    char path[LS_STUDY_PATH_BYTES], hash[LS_STUDY_HASH_BYTES];
+    LS_TRY(ls_study_file(study, arm, seed, file_of(evaluation), path, sizeof path));
+    LS_TRY(ls_study_hash(study, arm, seed, evaluation, hash));
+    if (json_object_set_new(result, "settings_hash", json_string(hash)) != 0)
+        return LS_FAIL(ctx, LS_ENOMEM, "no memory for %s", path);
+    return ls_json_write(ctx, path, result);
+}

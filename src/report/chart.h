@@ -1,0 +1,56 @@
+/* Charts as inline SVG: no script, no fonts, no files beside the page. Colours are CSS variables
+ * (--c0 .. --c7), so that light, dark and paper each have their own; a series belongs to an arm
+ * (data-arm), by which the page's script hides it. */
+#ifndef LS_REPORT_CHART_H
+#define LS_REPORT_CHART_H
+
+#include "base/memory.h"
+
+enum { LS_CHART_COLOURS = 8 };
+
+typedef struct ls_chart_style {
+    int colour; /* 0 .. LS_CHART_COLOURS - 1 */
+    int dash;   /* 0 solid .. 3 */
+    int marker; /* 0 .. 5 */
+} ls_chart_style;
+
+/* Values that are not finite are left out. */
+typedef struct ls_chart_series {
+    const char *arm, *label;
+    ls_chart_style style;
+    size_t count;
+    double *x, *y;
+    double *low, *high; /* of the spread; or NULL */
+} ls_chart_series;
+
+typedef struct ls_chart {
+    const char *title, *x_label, *y_label;
+    bool y_log;    /* x always is */
+    bool markers;  /* one at every point, with its value */
+    double mark_x; /* a vertical line; 0: none */
+    const char *mark_text;
+    const ls_chart_series *series;
+    size_t count;
+} ls_chart;
+/* A figure with title, drawing and legend; nothing where no series has a point. */
+void ls_chart_lines(ls_ctx *ctx, const ls_chart *chart, ls_text *out);
+
+/* Horizontal bars: a group per arm, in it one bar per entry of `names`. */
+typedef struct ls_bars {
+    const char *title, *x_label;
+    const char *const *names; /* [bars] */
+    size_t groups, bars;
+    const char *const *arms, *const *labels; /* [groups] */
+    const double *value, *low, *high;        /* [groups][bars] */
+} ls_bars;
+void ls_chart_bars(ls_ctx *ctx, const ls_bars *bars, ls_text *out);
+
+/* A small drawing of a style, for legends. */
+void ls_chart_swatch(ls_ctx *ctx, ls_chart_style style, ls_text *out);
+/* Few digits, for people: 5.23, 118, 2.1e+06. */
+void ls_chart_number(double value, char *out, size_t bytes);
+
+/* Text between tags or in a quoted attribute. */
+void ls_html(ls_ctx *ctx, const char *text, ls_text *out);
+
+#endif

@@ -1,0 +1,43 @@
+/* Inside the report: what the page and the table read of a study. */
+#ifndef LS_REPORT_PAGE_H
+#define LS_REPORT_PAGE_H
+
+#include "base/json.h"
+#include "report/chart.h"
+
+/* results.json and timing.json as they are; arms in the order of the study. */
+typedef struct ls_study_files {
+    json_t *results, *timing; /* timing may be NULL */
+} ls_study_files;
+
+void ls_page_write(ls_ctx *ctx, const ls_study_files *files, ls_text *out);
+void ls_table_write(ls_ctx *ctx, const ls_study_files *files, ls_text *out);
+
+/* Members that may be missing: NAN and "". */
+double ls_member_real(const json_t *object, const char *key);
+const char *ls_member_text(const json_t *object, const char *key);
+
+/* The page while it is written. */
+typedef struct ls_page {
+    ls_ctx *ctx;
+    const json_t *results, *timing, *arms;
+    size_t count; /* of the arms */
+    double trained_length;
+    ls_chart_style *styles; /* [count] */
+    size_t *group;          /* [count] arms that are drawn together: see ls_page_group */
+    ls_text *out;
+} ls_page;
+
+/* Group 0: the arms that train. Further ones: an arm and those that test its weights. Fills
+ * page->group and returns how many arms it has; 0 where there is no such group. */
+size_t ls_page_group(ls_page *page, size_t index, const char **title);
+
+/* Sections of charts; each writes its heading, or nothing where there is nothing to draw. */
+void ls_page_perplexity(ls_page *page, const char *protocol);
+void ls_page_positions(ls_page *page, const char *protocol);
+void ls_page_resolution(ls_page *page);
+void ls_page_cost(ls_page *page);
+
+extern const char ls_page_style[], ls_page_print[], ls_page_script[];
+
+#endif

@@ -1,0 +1,338 @@
+/* The page's charts: which numbers of the study go into which. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "report/page.h"
+
+enum { LENGTHS_MOST = 64, TITLE_BYTES = 700 };
+
+static const json_t *arm_at(const ls_page *page, size_t index) {
+    return json_array_get(page->arms, index);
+}
+
+static bool is_trained(const json_t *arm) {
+    return ls_member_text(arm, "from")[0] == '\0';
+}
+
+static size_t family(ls_page *page, size_t parent) {
+    const char *name = ls_member_text(arm_at(page, parent), "name");
+    size_t count = 0;
+    page->group[count++] = parent;
+    for (size_t i = 0; i < page->count; i++)
+        if (i != parent && strcmp(ls_member_text(arm_at(page, i), "from"), name) == 0)
+            page->group[count++] = i;
+    return count;
+}
+
+size_t ls_page_group(ls_page *page, size_t index, const char **title) {
+    size_t count = 0;
+    *title = "as trained";
+    if (index == 0) {
+        for (size_t i = 0; i < page->count; i++)
+            if (is_trained(arm_at(page, i))) page->group[count++] = i;
+        return count;
+    }
+    for (size_t i = 0; i < page->count; i++) {
+        if (!is_trained(arm_at(page, i))) continue;
+        count = family(page, i);
+        if (count < 2 || --index > 0) continue;
+        *title = ls_member_text(arm_at(page, i), "label");
+        return count;
+    }
+    return 0;
+}
+
+/* ---- series ---- */
+
+/* Where a line's numbers stand in a list of rows, or in one row of columns. */
+typedef struct source {
+    const json_t *rows;   /* NULL: none */
+    const char *protocol; /* rows of this protocol; NULL: all */
+    const char *x, *y, *low, *high;
+    double scale;
+} source;
+
+static bool wanted(const source *from, const json_t *row) {
+    return from->protocol == NULL || strcmp(ls_member_text(row, "protocol"), from->protocol) == 0;
+}
+
+static ls_chart_series empty_series(const ls_page *page, size_t arm, size_t room) {
+    double *values = ls_new(page->ctx, 4 * (room + 1), sizeof *values);
+    if (values == NULL) page->out->failed = true;
+    return (ls_chart_series){.arm = ls_member_text(arm_at(page, arm), "name"),
+                             .label = ls_member_text(arm_at(page, arm), "label"),
+                             .style = page->styles[arm],
+                             .x = values};
+}
+
+static ls_chart_series series_of_rows(const ls_page *page, size_t arm, const source *from) {
+    size_t room = json_array_size(from->rows);
+    ls_chart_series s = empty_series(page, arm, room);
+    if (s.x == NULL) return s;
+    s.y = s.x + room;
+    s.low = from->low == NULL ? NULL : s.y + room;
+    s.high = from->low == NULL ? NULL : s.low + room;
+    for (size_t i = 0; i < room; i++) {
+        const json_t *row = json_array_get(from->rows, i);
+        if (!wanted(from, row)) continue;
+        s.x[s.count] = ls_member_real(row, from->x);
+        s.y[s.count] = from->scale * ls_member_real(row, from->y);
+        if (s.low != NULL) {
+            s.low[s.count] = from->scale * ls_member_real(row, from->low);
+            s.high[s.count] = from->scale * ls_member_real(row, from->high);
+        }
+        s.count++;
+    }
+    return s;
+}
+
+/* Loss by position: buckets stand at the geometric middle of their positions, counted from 1. */
+static ls_chart_series series_of_positions(const ls_page *page, size_t arm, const char *protocol) {
+    const json_t *lists = json_object_get(arm_at(page, arm), "positions"), *found = NULL;
+    const source from = {.protocol = protocol};
+    for (size_t i = 0; i < json_array_size(lists); i++)
+        if (wanted(&from, json_array_get(lists, i))) found = json_array_get(lists, i);
+    const json_t *first = json_object_get(found, "first"), *end = json_object_get(found, "end");
+    const json_t *loss = json_object_get(found, "loss");
+    size_t room = json_array_size(loss);
+    ls_chart_series s = empty_series(page, arm, room);
+    if (s.x == NULL) return s;
+    s.y = s.x + room;
+    for (size_t i = 0; i < room; i++) {
+        const json_t *value = json_array_get(loss, i);
+        double begins = json_number_value(json_array_get(first, i)) + 1;
+        s.x[i] = sqrt(begins * fmax(json_number_value(json_array_get(end, i)), begins));
+        s.y[i] = json_is_number(value) ? json_number_value(value) : NAN;
+    }
+    s.count = room;
+    return s;
+}
+
+static void draw(ls_page *page, ls_chart *chart, ls_chart_series *series, size_t count) {
+    char mark[64];
+    snprintf(mark, sizeof mark, "trained at %.0f", page->trained_length);
+    chart->mark_x = page->trained_length;
+    chart->mark_text = mark;
+    chart->series = series;
+    chart->count = count;
+    if (!page->out->failed) ls_chart_lines(page->ctx, chart, page->out);
+    for (size_t i = 0; i < count; i++) ls_free(page->ctx, series[i].x);
+}
+
+static ls_chart_series *series_room(const ls_page *page) {
+    ls_chart_series *series = ls_new(page->ctx, page->count + 1, sizeof *series);
+    if (series == NULL) page->out->failed = true;
+    return series;
+}
+
+/* One chart per group, of one list of every arm. */
+static void draw_groups(ls_page *page, ls_chart chart, const char *what, const char *list,
+                        source from) {
+    ls_chart_series *series = series_room(page);
+    const char *name;
+    size_t count;
+    for (size_t g = 0; series != NULL && (count = ls_page_group(page, g, &name)) > 0; g++) {
+        char title[TITLE_BYTES];
+        snprintf(title, sizeof title, "%s%s%s%s", what, what[0] == '\0' ? "" : ", ", name,
+                 g == 0 ? "" : " and methods at test time");
+        for (size_t i = 0; i < count; i++) {
+            from.rows = json_object_get(arm_at(page, page->group[i]), list);
+            series[i] = series_of_rows(page, page->group[i], &from);
+        }
+        chart.title = title;
+        draw(page, &chart, series, count);
+    }
+    ls_free(page->ctx, series);
+}
+
+/* ---- excess ---- */
+
+/* The lengths of a protocol beyond the trained one, from the first arm that has any. */
+static size_t long_lengths(const ls_page *page, const char *protocol, double *lengths) {
+    const source from = {.protocol = protocol};
+    size_t count = 0;
+    for (size_t a = 0; a < page->count && count == 0; a++) {
+        const json_t *rows = json_object_get(arm_at(page, a), "results");
+        for (size_t i = 0; i < json_array_size(rows); i++) {
+            const json_t *row = json_array_get(rows, i);
+            double length = ls_member_real(row, "length");
+            if (wanted(&from, row) && length > page->trained_length && count < LENGTHS_MOST)
+                lengths[count++] = length;
+        }
+    }
+    return count;
+}
+
+typedef struct bar_values {
+    double *value, *low, *high;
+} bar_values;
+
+static void fill_bars(const ls_page *page, size_t groups, const char *protocol,
+                      const double *lengths, size_t bars, bar_values *values) {
+    const source from = {.protocol = protocol};
+    for (size_t i = 0; i < groups * bars; i++)
+        values->value[i] = values->low[i] = values->high[i] = NAN;
+    for (size_t g = 0; g < groups; g++) {
+        const json_t *rows = json_object_get(arm_at(page, page->group[g]), "results");
+        for (size_t r = 0; r < json_array_size(rows); r++) {
+            const json_t *row = json_array_get(rows, r);
+            for (size_t b = 0; b < bars; b++) {
+                if (!wanted(&from, row) || ls_member_real(row, "length") != lengths[b]) continue;
+                values->value[g * bars + b] = ls_member_real(row, "excess");
+                values->low[g * bars + b] = ls_member_real(row, "excess_min");
+                values->high[g * bars + b] = ls_member_real(row, "excess_max");
+            }
+        }
+    }
+}
+
+static void draw_excess(ls_page *page, const char *protocol) {
+    double lengths[LENGTHS_MOST];
+    char texts[LENGTHS_MOST][32], title[TITLE_BYTES];
+    const char *names[LENGTHS_MOST], *group_title;
+    size_t bars = long_lengths(page, protocol, lengths), count, room = page->count * bars + 1;
+    for (size_t b = 0; b < bars; b++) {
+        snprintf(texts[b], sizeof texts[b], "at %.0f", lengths[b]);
+        names[b] = texts[b];
+    }
+    double *numbers = ls_new(page->ctx, 3 * room, sizeof *numbers);
+    const char **arms = ls_new(page->ctx, 2 * page->count + 1, sizeof *arms);
+    if (numbers == NULL || arms == NULL) page->out->failed = true;
+    bar_values values = {numbers, numbers + room, numbers + 2 * room};
+    for (size_t g = 0;
+         !page->out->failed && bars > 0 && (count = ls_page_group(page, g, &group_title)) > 0;
+         g++) {
+        const char **labels = arms + page->count;
+        for (size_t i = 0; i < count; i++) {
+            arms[i] = ls_member_text(arm_at(page, page->group[i]), "name");
+            labels[i] = ls_member_text(arm_at(page, page->group[i]), "label");
+        }
+        fill_bars(page, count, protocol, lengths, bars, &values);
+        snprintf(title, sizeof title, "Excess over the flat tail, %s", group_title);
+        const ls_bars chart = {title, "nats per token", names,        count,      bars,
+                               arms,  labels,           values.value, values.low, values.high};
+        ls_chart_bars(page->ctx, &chart, page->out);
+    }
+    ls_free(page->ctx, numbers);
+    ls_free(page->ctx, arms);
+}
+
+/* ---- sections ---- */
+
+static void heading(ls_page *page, const char *title, const char *note) {
+    ls_text_printf(page->ctx, page->out, "<h2>");
+    ls_html(page->ctx, title, page->out);
+    ls_text_printf(page->ctx, page->out,
+                   "</h2>\n<p class=\"soft\">%s</p>\n<div class=\"charts\">\n", note);
+}
+
+void ls_page_perplexity(ls_page *page, const char *protocol) {
+    char title[TITLE_BYTES];
+    snprintf(title, sizeof title, "Perplexity against length: %s", protocol);
+    heading(page, title,
+            "Both axes are logarithmic. The dotted line is the training length, the band the range "
+            "over seeds. Click a name to hide an arm everywhere.");
+    const ls_chart chart = {
+        .x_label = "tokens of a window", .y_label = "perplexity", .y_log = true, .markers = true};
+    const source from = {.protocol = protocol,
+                         .x = "length",
+                         .y = "ppl",
+                         .low = "ppl_min",
+                         .high = "ppl_max",
+                         .scale = 1};
+    draw_groups(page, chart, "Perplexity", "results", from);
+    ls_text_printf(page->ctx, page->out,
+                   "</div>\n<h3>Excess over the flat tail</h3>\n<p class=\"soft\">Above 0: worse "
+                   "than if the loss had stayed what it was in the second half of the training "
+                   "length. Longer windows have fewer starts, so perplexity may fall while "
+                   "nothing is gained from context: this is what is left of it. Thin lines: range "
+                   "over seeds.</p>\n<div class=\"charts\">\n");
+    draw_excess(page, protocol);
+    ls_text_printf(page->ctx, page->out, "</div>\n");
+}
+
+void ls_page_positions(ls_page *page, const char *protocol) {
+    ls_chart_series *series = series_room(page);
+    const char *name;
+    size_t count, points = 0;
+    for (size_t i = 0; i < page->count; i++)
+        points += json_array_size(json_object_get(arm_at(page, i), "positions"));
+    if (points > 0) {
+        char heading_text[TITLE_BYTES];
+        snprintf(heading_text, sizeof heading_text, "Loss by position: %s", protocol);
+        heading(page, heading_text,
+                "Mean loss of the predictions made at each position of the longest windows; means "
+                "over seeds. Past the training length a method that breaks rises here at once.");
+        for (size_t g = 0; series != NULL && (count = ls_page_group(page, g, &name)) > 0; g++) {
+            char title[TITLE_BYTES];
+            snprintf(title, sizeof title, "Loss by position, %s%s", name,
+                     g == 0 ? "" : " and methods at test time");
+            for (size_t i = 0; i < count; i++)
+                series[i] = series_of_positions(page, page->group[i], protocol);
+            ls_chart chart = {
+                .title = title, .x_label = "position in the window", .y_label = "nats per token"};
+            draw(page, &chart, series, count);
+        }
+        ls_text_printf(page->ctx, page->out, "</div>\n");
+    }
+    ls_free(page->ctx, series);
+}
+
+void ls_page_resolution(ls_page *page) {
+    size_t rows = 0;
+    for (size_t i = 0; i < page->count; i++)
+        rows += json_array_size(json_object_get(arm_at(page, i), "resolution"));
+    if (rows == 0) return;
+    heading(
+        page, "Attention resolution",
+        "How sharply attention tells near from far, on the average: 100 R, mean over layers and "
+        "heads. R also rises when scores oscillate; M, the share of attention where the score "
+        "falls with distance, tells the two apart. Both head conventions are in the table.");
+    ls_chart chart = {
+        .x_label = "tokens of a window", .y_label = "100 R", .y_log = true, .markers = true};
+    source from = {
+        .x = "length", .y = "R_head", .low = "R_head_min", .high = "R_head_max", .scale = 100};
+    draw_groups(page, chart, "Resolution", "resolution", from);
+    chart.y_label = "M";
+    chart.y_log = false;
+    from = (source){
+        .x = "length", .y = "M_head", .low = "M_head_min", .high = "M_head_max", .scale = 1};
+    draw_groups(page, chart, "Monotonicity M", "resolution", from);
+    ls_text_printf(page->ctx, page->out, "</div>\n");
+}
+
+/* All arms in one chart: what they cost differs little and needs no eye for detail. */
+static void draw_cost(ls_page *page, ls_chart chart, source from) {
+    ls_chart_series *series = series_room(page);
+    const json_t *arms = json_object_get(page->timing, "arms");
+    for (size_t i = 0; series != NULL && i < page->count; i++) {
+        from.rows = json_object_get(json_array_get(arms, i), "results");
+        series[i] = series_of_rows(page, i, &from);
+    }
+    if (series != NULL) draw(page, &chart, series, page->count);
+    ls_free(page->ctx, series);
+}
+
+void ls_page_cost(ls_page *page) {
+    const json_t *arms = json_object_get(page->timing, "arms");
+    const json_t *rows = json_object_get(json_array_get(arms, 0), "results");
+    if (json_array_size(rows) == 0) return;
+    const char *protocol = ls_member_text(json_array_get(rows, 0), "protocol");
+    heading(page, "What testing costs",
+            "Tokens per second and bytes (weights, states, programs) of the evaluations above, as "
+            "they ran side by side on this machine: the only numbers here that differ from run to "
+            "run.");
+    ls_chart chart = {.title = "Throughput",
+                      .x_label = "tokens of a window",
+                      .y_label = "tokens per second",
+                      .y_log = true,
+                      .markers = true};
+    draw_cost(page, chart,
+              (source){.protocol = protocol, .x = "length", .y = "tokens_per_second", .scale = 1});
+    chart.title = "Memory";
+    chart.y_label = "MB";
+    draw_cost(page, chart,
+              (source){.protocol = protocol, .x = "length", .y = "bytes", .scale = 1e-6});
+    ls_text_printf(page->ctx, page->out, "</div>\n");
+}
