@@ -42,29 +42,44 @@ code=0
 "$program" train recipe.yaml out=runs/b train.max_minutes=1e-9 --quiet 2>err.txt || code=$?
 [ $code -eq 75 ] || fail "a stopped run left with $code"
 
-# perplexity: the same numbers however it is chunked, in a file and as JSON
-"$program" eval runs/a lengths=16,32,64 tokens=0 --json >one.json
-"$program" eval runs/a lengths=16,32,64 tokens=0 chunk=7 batch=3 --json >two.json
+# evaluation: the same numbers however it is chunked, in a file and as JSON
+"$program" eval runs/a eval.lengths=16,32,64 eval.tokens=0 --json >one.json
+"$program" eval runs/a eval.lengths=16,32,64 eval.tokens=0 eval.chunk=7 eval.batch=3 --json >two.json
 python3 - <<'P'
 import json
-one, two, kept = (json.load(open(f)) for f in ("one.json", "two.json", "runs/a/eval/perplexity.json"))
+one, two, kept = (json.load(open(f)) for f in ("one.json", "two.json", "runs/a/eval/nonoverlap.json"))
 for a, b, c in zip(one["results"], two["results"], kept["results"]):
     assert a["length"] == b["length"] == c["length"] and a["tokens"] == b["tokens"] == c["tokens"]
     assert abs(a["loss"] - b["loss"]) < 1e-5 * a["loss"], (a, b)
+    assert sum(a["positions"]["tokens"]) == a["tokens"]
 assert len({r["tokens"] for r in one["results"]}) == 1
+assert one["results"][1]["excess"] == 0 and one["results"][2]["excess"] != 0
 P
-"$program" eval runs/a lengths=64 extend=yarn extend.factor=2 | grep -q "^ *64 "
-[ -e runs/a/eval/perplexity-yarn.json ] || fail "no result of the extension"
+"$program" eval runs/a eval.protocol=slide,lex eval.lengths=32,64 eval.stride=8 eval.resolution=true \
+    eval.tokens=512 --json | python3 -c '
+import json, sys
+got = json.load(sys.stdin)
+assert [r["protocol"] for r in got["results"]] == ["slide", "slide", "lex", "lex"]
+assert [r["stride"] for r in got["results"]] == [8, 8, 32, 64]
+assert [r["length"] for r in got["resolution"]] == [32, 64]
+assert all(-1 < r["R_head"] < 1 and 0 <= r["M_head"] <= 1 for r in got["resolution"])'
+[ -e runs/a/eval/slide+lex-stride8.json ] || fail "no file for protocols and stride"
+"$program" eval runs/a eval.lengths=64 extend=yarn extend.factor=2 | grep -q "^nonoverlap *64 "
+[ -e runs/a/eval/nonoverlap-yarn-factor2.json ] || fail "no result of the extension"
 code=0
-"$program" eval runs/a lengths=1000000 2>err.txt || code=$?
+"$program" eval runs/a eval.lengths=1000000 2>err.txt || code=$?
 [ $code -eq 3 ] || fail "a length that no document has left with $code"
+grep -q "no test document is long enough" err.txt || fail "the refusal does not say why"
+code=0
+"$program" eval runs/a eval.protocol=sliding 2>err.txt || code=$?
+[ $code -eq 2 ] || fail "an unknown protocol left with $code"
 
 # generation: reproducible, and what the prompt began
 "$program" generate runs/a prompt="document 1" tokens=20 seed=3 >one.txt
 "$program" generate runs/a prompt="document 1" tokens=20 seed=3 >two.txt
 cmp one.txt two.txt
 head -c 10 one.txt | grep -q "^document 1$" || fail "the prompt is missing"
-"$program" generate runs/a tokens=5 temperature=0 >/dev/null
+"$program" generate runs/a generate.tokens=5 generate.temperature=0 >/dev/null
 
 # listings are JSON
 for subject in mixers positions extensions presets tasks operations runs/a \
@@ -83,7 +98,7 @@ printf 'x' | dd of=runs/a/checkpoints/step-00000012/model.safetensors bs=1 seek=
 "$program" inspect runs/a >list.txt 2>/dev/null
 grep -q "step-00000012: damaged" list.txt || fail "the damage went unnoticed"
 grep -q "step-00000008: intact" list.txt || fail "the older checkpoint is not named"
-"$program" eval runs/a lengths=16 >/dev/null 2>&1
+"$program" eval runs/a eval.lengths=16 >/dev/null 2>&1
 
 # a full disk: an error, and the run stands
 if [ -d /dev/shm ] && [ "$(id -u)" -eq 0 ] && mkdir full && mount -t tmpfs -o size=600k tmpfs full 2>/dev/null; then

@@ -294,7 +294,7 @@ static void test_shapes(void **state) {
 static void test_long_and_wide(void **state) {
     (void)state;
     static const shape shapes[] = {
-        {37, 53, 5000}, {2, 1600, 700}, {1100, 70, 70}, {20, 1700, 33}, {1030, 40, 700}};
+        {37, 53, 5000}, {2, 1600, 700}, {1100, 70, 70}, {20, 1700, 33}, {1030, 40, 2100}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         for (int t = 0; t < TYPES - 1; t++) {
             problem p = make_problem(shapes[i], types[t][0], types[t][1], types[t][2], i & 1, t & 1,
@@ -321,7 +321,7 @@ static void test_large(void **state) {
 static void test_rows_alone(void **state) {
     (void)state;
     for (int t = 0; t < TYPES; t++) {
-        problem p = make_problem((shape){300, 90, 700}, types[t][0], types[t][1], types[t][2],
+        problem p = make_problem((shape){300, 90, 2100}, types[t][0], types[t][1], types[t][2],
                                  false, true, 1, false, true, NORMAL);
         size_t row_bytes = (size_t)p.g.c_stride * ls_dtype_size(p.g.c_type);
         char *all = malloc(p.c_bytes);

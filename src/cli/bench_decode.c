@@ -37,6 +37,10 @@ static ls_status at_depth(ls_bench *bench, ls_model *model, int64_t depth, json_
     start = ls_machine_seconds();
     for (int i = 0; i < TOKENS; i++) LS_TRY_GOTO(ls_stream_logits(stream, tokens, 1, 1, logits));
     double rate = TOKENS / (ls_machine_seconds() - start);
+    /* as with all limits the highest that was seen counts */
+    double bandwidth = 0;
+    LS_TRY_GOTO(ls_machine_bandwidth(ctx, &bandwidth));
+    if (bandwidth > bench->bandwidth) bench->bandwidth = bandwidth;
     const ls_model_settings *about = &model->config->model;
     double weights = 2.0 * (double)ls_parameters_elements(model->store);
     double cached = 2.0 * 2.0 * (double)(about->layers * about->width) * (double)depth;

@@ -29,6 +29,7 @@ static _Noreturn void become(const char *python, const char *path, const char *c
     for (int i = 0; words[i] != NULL && i < 13; i++) arguments[i + 2] = (char *)(uintptr_t)words[i];
     /* the peer gets its own waiting policy back: ours is not part of the comparison */
     unsetenv("GOMP_SPINCOUNT");
+    unsetenv("KMP_BLOCKTIME");
     dup2(input, STDIN_FILENO);
     dup2(output, STDOUT_FILENO);
     execvp(python, arguments);

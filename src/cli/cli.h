@@ -52,7 +52,7 @@ extern const ls_verb *const ls_verbs[]; /* ends with NULL */
 const ls_verb *ls_verb_find(const char *name);
 
 /* Fills `into` from defaults and from the settings "prefix.KEY"; prefix "" takes only keys that the
- * table has, so that several tables can share the top level. */
+ * table has, so that several tables can share the top level, and also takes VERB.KEY. */
 ls_status ls_cli_read(ls_cli *cli, const char *prefix, const ls_option_table *table, void *into);
 /* LS_EUSE naming a key that no one has read, and the nearest that the verb knows. */
 ls_status ls_cli_finish_settings(ls_cli *cli);

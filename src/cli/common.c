@@ -22,12 +22,23 @@ static const ls_option options[] = {
 };
 const ls_option_table ls_common_options = LS_OPTIONS(options, ls_common_settings);
 
+/* Whether a verb has a section of its own name, as train and data do. */
+static bool has_section(const ls_verb *verb, const char *prefix) {
+    for (const ls_section *s = verb->sections; s != NULL && s->table != NULL; s++)
+        if (strcmp(s->prefix, prefix) == 0) return true;
+    return false;
+}
+
 ls_status ls_cli_read(ls_cli *cli, const char *prefix, const ls_option_table *table, void *into) {
     ls_ctx *ctx = &cli->ctx;
     LS_TRY(ls_options_default(ctx, table, into));
     if (prefix[0] != '\0') return ls_settings_apply(ctx, &cli->settings, prefix, table, into);
+    bool own = table != &ls_common_options && !has_section(cli->verb, cli->verb->name);
     for (size_t i = 0; i < table->count; i++) {
+        char key[128];
         const char *value = ls_settings_get(&cli->settings, table->options[i].key);
+        snprintf(key, sizeof key, "%s.%s", cli->verb->name, table->options[i].key);
+        if (value == NULL && own) value = ls_settings_get(&cli->settings, key);
         if (value != NULL)
             LS_TRY(ls_options_set(ctx, table, "", table->options[i].key, value, into));
     }

@@ -55,10 +55,10 @@ void ls_machine_describe(ls_machine *out) {
     out->memory_bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
 }
 
-/* A program of one large product, run until a quarter of a second is over; the best run counts. */
+/* A program of one large product, run until half a second is over; the best run counts. */
 ls_status ls_machine_peak(ls_ctx *ctx, ls_dtype type, double *out) {
     enum { SIZE = 1024, ROWS = 2048 };
-    const double least_seconds = 0.25;
+    const double least_seconds = 0.5;
     ls_parameters *store = NULL;
     ls_program *program = NULL;
     const ls_program_options options = {.type = type, .batch = 1, .length = ROWS};
@@ -101,7 +101,7 @@ ls_status ls_machine_bandwidth(ls_ctx *ctx, double *out) {
     memset(buffer, 1, (size_t)words * sizeof *buffer);
     uint64_t total = 0;
     double best = 1e9;
-    for (int run = 0; run < 3; run++) {
+    for (int run = 0; run < 10; run++) {
         double start = ls_machine_seconds();
 #pragma omp parallel for reduction(+ : total) num_threads(ctx->threads) schedule(static)
         for (int64_t i = 0; i < words / LANES; i++)

@@ -54,7 +54,10 @@ static ls_status put_number(ls_cli *cli, const char *key, int64_t value) {
 
 /* Without a recipe and without a word about the model: minutes on two cores. */
 static ls_status take_small_default(ls_cli *cli) {
-    static const char *const words[][2] = {{"model.preset", "tiny"}, {"train.lr", "2e-3"}};
+    static const char *const words[][2] = {{"model.preset", "tiny"},
+                                           {"model.length", "256"},
+                                           {"train.batch", "8"},
+                                           {"train.lr", "2e-3"}};
     for (size_t i = 0; i < cli->settings.count; i++)
         if (cli->recipe_read || strncmp(cli->settings.items[i].key, "model.", 6) == 0) return LS_OK;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)

@@ -265,6 +265,7 @@ int64_t ls_count(const ls_tensor *tensor) {
 
 void *ls_data(const ls_tensor *tensor) {
     const ls_tensor *owner = tensor->base == NULL ? tensor : tensor->base;
+    if (owner->data == NULL) return NULL; /* not planned yet: kernels ask for sizes alone */
     return (char *)owner->data + (size_t)tensor->offset * ls_dtype_size(tensor->type);
 }
 

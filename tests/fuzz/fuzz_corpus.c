@@ -22,6 +22,7 @@ static ls_status walk(ls_ctx *ctx, ls_corpus *corpus, int64_t *documents, size_t
     }
 }
 
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size == 0) return 0;
     ls_ctx ctx = ls_ctx_default();

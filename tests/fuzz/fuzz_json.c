@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     ls_ctx ctx = ls_ctx_default();
     json_t *json;

@@ -2,6 +2,7 @@
 #include "base/settings.h"
 #include "model/model.h"
 
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
     ls_ctx ctx = ls_ctx_default();
     ls_settings settings = {0};

@@ -38,6 +38,7 @@ static void read_all(ls_ctx *ctx, const ls_token_file *file, uint8_t choice) {
     ls_loader_free(ctx, loader);
 }
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size == 0) return 0;
     ls_ctx ctx = ls_ctx_default();

@@ -41,6 +41,7 @@ static const char *part(const uint8_t **at, size_t *left, size_t *length) {
     return begin;
 }
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size == 0) return 0;
     ls_ctx ctx = ls_ctx_default();

@@ -15,15 +15,20 @@ typedef struct piece {
     ls_gemm logits, dx, dw;
 } piece;
 
+/* Row `first` of rows of so many bytes; there are none yet while only sizes are asked for. */
+static char *row_at(const ls_tensor *tensor, int64_t first, size_t bytes) {
+    char *data = ls_data(tensor);
+    return data == NULL ? NULL : data + (size_t)first * bytes;
+}
+
 /* The products of `rows` rows from `first`: logits = x W^T, dx = d W, dW += d^T x, where d is the
  * gradient of the logits, in the type in which products run. */
 static piece products(const ls_node *node, int64_t first, int64_t rows, void *logits, void *d) {
     const ls_tensor *x = node->in[0], *w = node->in[1];
     int64_t vocabulary = w->dim[0], width = w->dim[1];
     ls_dtype wide = x->type == LS_F64 ? LS_F64 : LS_F32;
-    size_t size = ls_dtype_size(x->type);
-    ls_matrix x_rows = {(const char *)ls_data(x) + (size_t)(first * width) * size, x->type, width,
-                        false};
+    size_t row_bytes = (size_t)width * ls_dtype_size(x->type);
+    ls_matrix x_rows = {row_at(x, first, row_bytes), x->type, width, false};
     ls_matrix weight = {ls_data(w), w->type, width, false};
     ls_matrix weight_turned = {ls_data(w), w->type, width, true};
     ls_matrix d_rows = {d, x->type, vocabulary, false}, d_turned = {d, x->type, vocabulary, true};
@@ -33,8 +38,7 @@ static piece products(const ls_node *node, int64_t first, int64_t rows, void *lo
         .dx = {rows, width, vocabulary, d_rows, weight, NULL, x->type, width, false, NULL},
         .dw = {vocabulary, width, rows, d_turned, x_rows, NULL, wide, width, true, NULL},
     };
-    if (node->out[1] != NULL)
-        out.dx.c = (char *)ls_data(node->out[1]) + (size_t)(first * width) * size;
+    if (node->out[1] != NULL) out.dx.c = row_at(node->out[1], first, row_bytes);
     return out;
 }
 

@@ -3,6 +3,7 @@
  */
 #include <math.h>
 
+#include "tensor/cpu/lib/vector.h"
 #include "tensor/positions.h"
 
 /* What one run of the node covers. */
@@ -42,58 +43,116 @@ static size_t workspace(const ls_node *node, int threads) {
     (void)threads;
     const ls_rotate_attributes *at = node->attributes;
     size_t element = node->in[0]->type == LS_F64 ? sizeof(double) : sizeof(float);
-    return 2 * (size_t)(node->in[0]->dim[1] * at->rotary.pairs) * element;
+    return 4 * (size_t)(node->in[0]->dim[1] * at->rotary.pairs + LS_LANES) * element;
 }
 
-#define SAME(value) (value)
-/* One kernel per storage type; arithmetic is in WIDE. */
-#define DEFINE_ROTATE(name, STORED, WIDE, LOAD, STORE)                                             \
-    static void name(const ls_run *run, const ls_node *node) {                                     \
-        rotation r = begin(run, node);                                                             \
-        const ls_tensor *x = r.x, *y = r.y;                                                        \
-        int64_t pairs = r.at->rotary.pairs, heads = x->dim[2], width = x->dim[3];                  \
-        int64_t count = r.rows.count, both = x->dim[0] * count;                                    \
-        bool halves = r.at->rotary.halves;                                                         \
-        WIDE *cosines = run->workspace, *sines = cosines + x->dim[1] * pairs;                      \
-        _Pragma("omp parallel num_threads(run->threads)") {                                        \
-            _Pragma("omp for schedule(static)") for (int64_t at = 0; at < count * pairs; at++) {   \
-                double cosine, sine;                                                               \
-                turn(&r, at / pairs, at % pairs, &cosine, &sine);                                  \
-                cosines[at] = (WIDE)cosine;                                                        \
-                sines[at] = (WIDE)sine;                                                            \
-            }                                                                                      \
-            _Pragma("omp for schedule(static)") for (int64_t at = 0; at < both; at++) {            \
-                int64_t b = at / count, t = at % count;                                            \
-                const WIDE *c = cosines + t * pairs, *s = sines + t * pairs;                       \
-                for (int64_t h = 0; h < heads; h++) {                                              \
-                    const STORED *restrict from = (const STORED *)ls_data(x) + b * x->stride[0] +  \
-                                                  t * x->stride[1] + h * x->stride[2];             \
-                    STORED *restrict to = (STORED *)ls_data(y) + b * y->stride[0] +                \
-                                          t * y->stride[1] + h * y->stride[2];                     \
-                    if (halves) {                                                                  \
-                        for (int64_t i = 0; i < pairs; i++) {                                      \
-                            WIDE u = LOAD(from[i]), v = LOAD(from[i + pairs]);                     \
-                            to[i] = STORE(u * c[i] - v * s[i]);                                    \
-                            to[i + pairs] = STORE(v * c[i] + u * s[i]);                            \
-                        }                                                                          \
-                    } else {                                                                       \
-                        for (int64_t i = 0; i < pairs; i++) {                                      \
-                            WIDE u = LOAD(from[2 * i]), v = LOAD(from[2 * i + 1]);                 \
-                            to[2 * i] = STORE(u * c[i] - v * s[i]);                                \
-                            to[2 * i + 1] = STORE(v * c[i] + u * s[i]);                            \
-                        }                                                                          \
-                    }                                                                              \
-                    for (int64_t i = 2 * pairs; i < width; i++) to[i] = from[i];                   \
-                }                                                                                  \
-            }                                                                                      \
-        }                                                                                          \
+static int64_t head_place(const ls_tensor *x, int64_t b, int64_t t, int64_t h) {
+    return b * x->stride[0] + t * x->stride[1] + h * x->stride[2];
+}
+
+static void rotate_f64(const ls_run *run, const ls_node *node) {
+    rotation r = begin(run, node);
+    const ls_tensor *x = r.x, *y = r.y;
+    int64_t pairs = r.at->rotary.pairs, count = r.rows.count;
+    int64_t step = r.at->rotary.halves ? 1 : 2, apart = r.at->rotary.halves ? pairs : 1;
+#pragma omp parallel for schedule(static) num_threads(run->threads)
+    for (int64_t t = 0; t < count; t++)
+        for (int64_t i = 0; i < x->dim[3]; i++) {
+            double cosine, sine;
+            if (i < pairs) turn(&r, t, i, &cosine, &sine);
+            for (int64_t at = 0; at < x->dim[0] * x->dim[2]; at++) {
+                int64_t b = at / x->dim[2], h = at % x->dim[2];
+                const double *from = (const double *)ls_data(x) + head_place(x, b, t, h);
+                double *to = (double *)ls_data(y) + head_place(y, b, t, h);
+                if (i < pairs) {
+                    double u = from[i * step], v = from[i * step + apart];
+                    to[i * step] = u * cosine - v * sine;
+                    to[i * step + apart] = v * cosine + u * sine;
+                } else if (i >= 2 * pairs) {
+                    to[i] = from[i];
+                }
+            }
+        }
+}
+
+/* Neighbours change places. */
+LS_INLINE ls_vec swapped(ls_vec x) {
+    return __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+}
+
+/* One head. With pairs (2i, 2i+1) the tables have an entry per element, the sine with its sign:
+ * then y = x * c + swapped(x) * s. With halves they have one per pair. */
+LS_INLINE void rotate_head(ls_dtype type, bool halves, int64_t pairs, int64_t width, const float *c,
+                           const float *s, const void *from, int64_t at, void *to, int64_t place) {
+    int64_t turned = halves ? pairs : 2 * pairs;
+    for (int64_t i = 0; i < turned; i += LS_LANES) {
+        int64_t left = turned - i;
+        ls_vec cosine = ls_load_left(c, LS_F32, i, left), sine = ls_load_left(s, LS_F32, i, left);
+        ls_vec u = ls_load_left(from, type, at + i, left);
+        if (halves) {
+            ls_vec v = ls_load_left(from, type, at + pairs + i, left);
+            ls_store_left(to, type, place + i, left, u * cosine - v * sine);
+            ls_store_left(to, type, place + pairs + i, left, v * cosine + u * sine);
+        } else {
+            ls_store_left(to, type, place + i, left, u * cosine + swapped(u) * sine);
+        }
     }
+    size_t size = ls_dtype_size(type);
+    memcpy((char *)to + (size_t)(place + 2 * pairs) * size,
+           (const char *)from + (size_t)(at + 2 * pairs) * size,
+           (size_t)(width - 2 * pairs) * size);
+}
 
-DEFINE_ROTATE(rotate_f64, double, double, SAME, SAME)
-DEFINE_ROTATE(rotate_f32, float, float, SAME, SAME)
-DEFINE_ROTATE(rotate_bf16, ls_bf16, float, ls_bf16_to_f32, ls_bf16_from_f32)
+static void fill_tables(const rotation *r, int64_t t, float *c, float *s) {
+    for (int64_t i = 0; i < r->at->rotary.pairs; i++) {
+        double cosine, sine;
+        turn(r, t, i, &cosine, &sine);
+        if (r->at->rotary.halves) {
+            c[i] = (float)cosine;
+            s[i] = (float)sine;
+        } else {
+            c[2 * i] = c[2 * i + 1] = (float)cosine;
+            s[2 * i] = (float)-sine;
+            s[2 * i + 1] = (float)sine;
+        }
+    }
+}
 
-extern const ls_kernel LS_CPU_TABLE(rotate)[];
+LS_INLINE void rotate_typed(const ls_run *run, const ls_node *node, ls_dtype type) {
+    rotation r = begin(run, node);
+    const ls_tensor *x = r.x, *y = r.y;
+    int64_t pairs = r.at->rotary.pairs, heads = x->dim[2], width = x->dim[3], count = r.rows.count;
+    bool halves = r.at->rotary.halves;
+    float *cosines = run->workspace, *sines = cosines + 2 * x->dim[1] * pairs;
+    const void *from = ls_data(x);
+    void *to = ls_data(y);
+#pragma omp parallel num_threads(run->threads)
+    {
+#pragma omp for schedule(static)
+        for (int64_t t = 0; t < count; t++)
+            fill_tables(&r, t, cosines + 2 * t * pairs, sines + 2 * t * pairs);
+#pragma omp for schedule(static)
+        for (int64_t row = 0; row < x->dim[0] * count; row++) {
+            int64_t b = row / count, t = row % count;
+            const float *c = cosines + 2 * t * pairs, *s = sines + 2 * t * pairs;
+            for (int64_t h = 0; h < heads; h++) {
+                int64_t at = head_place(x, b, t, h), place = head_place(y, b, t, h);
+                if (halves)
+                    rotate_head(type, true, pairs, width, c, s, from, at, to, place);
+                else
+                    rotate_head(type, false, pairs, width, c, s, from, at, to, place);
+            }
+        }
+    }
+}
+
+static void rotate_f32(const ls_run *run, const ls_node *node) {
+    rotate_typed(run, node, LS_F32);
+}
+static void rotate_bf16(const ls_run *run, const ls_node *node) {
+    rotate_typed(run, node, LS_BF16);
+}
+
 const ls_kernel LS_CPU_TABLE(rotate)[] = {
     {"rotate", {rotate_f64, rotate_f32, rotate_bf16}, workspace},
     {0},

@@ -118,21 +118,23 @@ static void meet(const query_tile *queries, key_tile keys, const thread_space *d
     if (weigh(keys.count, desk->s, run, shrink)) shrink_output(job, shrink, desk->out);
     float_rows v = ls_tile_load(&source->v, queries->b, g, keys.row, keys.count, keys.count, job->V,
                                 desk->rows);
+    if (source->v.type == LS_F32) tile_fetch_ahead(v, job->V);
     ls_tile_product(job->V, QUERIES, keys.count, v.at, 1, v.stride, desk->s, QUERIES, desk->out,
                     QUERIES, true);
 }
 
 /* ---- with AMX ---- */
 
+/* Pieces run over the key heads first: those of a row lie side by side in memory. */
 static void turn_values(const ls_attention_job *job, int s, int64_t piece, const thread_space *desk,
                         const turned_values *values) {
     const ls_attention_source *source = &job->source[s];
-    const int64_t tiles = key_tiles(source), row = piece % tiles * KEYS, wide = padded(job->V);
-    const int64_t b = piece / tiles / job->G, g = piece / tiles % job->G;
-    const int64_t count = ls_min(KEYS, ls_interval_length(source->held) - row);
+    const int64_t tiles = key_tiles(source), wide = padded(job->V);
+    const int64_t g = piece % job->G, t = piece / job->G % tiles, b = piece / job->G / tiles;
+    const int64_t count = ls_min(KEYS, ls_interval_length(source->held) - t * KEYS);
     if (count <= 0) return;
-    half_rows v = ls_half_load(&source->v, b, g, row, count, KEYS, job->V, desk->halves);
-    ls_half_turn(v, wide, desk->rows, values->of[s] + piece * wide * KEYS);
+    half_rows v = ls_half_load(&source->v, b, g, t * KEYS, count, KEYS, job->V, desk->halves);
+    ls_half_turn(v, wide, desk->rows, values->of[s] + ((b * job->G + g) * tiles + t) * wide * KEYS);
 }
 
 static void pair_queries(const query_tile *queries, const thread_space *desk) {

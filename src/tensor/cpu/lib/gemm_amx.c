@@ -25,7 +25,8 @@ enum {
 };
 
 static inline __mmask16 first_lanes(int64_t count) {
-    return (__mmask16)(count >= 16 ? 0xffffu : count <= 0 ? 0u : (1u << count) - 1u);
+    int64_t lanes = count < 0 ? 0 : ls_gemm_least(count, 16);
+    return (__mmask16)((1u << lanes) - 1);
 }
 
 static inline __m512i widen_bf16(__m256i halves) {
@@ -274,7 +275,7 @@ static void multiply_amx3(int64_t k, const void *a, const void *b, float *tile) 
 
 const ls_gemm_kernel ls_gemm_amx_bf16 = {.name = "amx-bf16",
                                          PANELS(1),
-                                         .k_block = 1024,
+                                         .k_block = 2048,
                                          .multiply = multiply_amx1,
                                          .begin = begin_tiles,
                                          .end = end_tiles};

@@ -9,6 +9,10 @@
 
 #include "tensor/dtype.h"
 
+#if defined(LS_ISA_avx512)
+#include <immintrin.h>
+#endif
+
 enum { LS_LANES = 16 };
 typedef float ls_vec __attribute__((vector_size(64)));
 typedef int32_t ls_ivec __attribute__((vector_size(64)));
@@ -50,11 +54,15 @@ LS_INLINE void ls_store(void *data, ls_dtype type, int64_t at, ls_vec value) {
     if (type == LS_F32) {
         memcpy((float *)data + at, &value, sizeof value);
     } else {
+#if defined(LS_ISA_avx512) /* one instruction; it takes subnormals for zero */
+        __m256bh half = _mm512_cvtneps_pbh((__m512)value);
+#else
         ls_uvec bits;
         memcpy(&bits, &value, sizeof bits);
         ls_uvec nan = (ls_uvec)(value != value);
         ls_uvec rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
         ls_hvec half = __builtin_convertvector((rounded & ~nan) | (nan & 0x7fc0u), ls_hvec);
+#endif
         memcpy((ls_bf16 *)data + at, &half, sizeof half);
     }
 }
@@ -99,29 +107,55 @@ LS_INLINE ls_vec ls_vec_pick(ls_ivec mask, ls_vec yes, ls_vec no) {
     return (ls_vec)(((ls_ivec)yes & mask) | ((ls_ivec)no & ~mask));
 }
 
-/* e^x: 2^n times a polynomial on [-ln2/2, ln2/2]; relative error below 2e-7. Below -87.3 it is 0,
- * above 88.7 infinity; NaN stays NaN. */
-LS_INLINE ls_vec ls_vec_exp(ls_vec x) {
-    const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to a whole number */
-    ls_vec low = ls_vec_all(-87.33f), high = ls_vec_all(88.72f);
-    ls_vec bounded = ls_vec_pick(x < low, low, ls_vec_pick(x > high, high, x));
-    ls_vec shifted = bounded * 1.44269504088896341f + magic;
-    ls_vec n = shifted - magic;
-    ls_vec r = bounded - n * 0.693359375f;
-    r = r - n * -2.12194440e-4f;
+LS_INLINE ls_vec ls_vec_most(ls_vec a, ls_vec b) {
+#if defined(LS_ISA_avx512)
+    return (ls_vec)_mm512_max_ps((__m512)a, (__m512)b);
+#else
+    return ls_vec_pick(a > b, a, b);
+#endif
+}
+
+/* e^r on [-ln2/2, ln2/2], relative error below 2e-7. */
+LS_INLINE ls_vec ls_vec_exp_near(ls_vec r) {
     ls_vec poly = ls_vec_all(1.9875691500e-4f);
     poly = poly * r + 1.3981999507e-3f;
     poly = poly * r + 8.3334519073e-3f;
     poly = poly * r + 4.1665795894e-2f;
     poly = poly * r + 1.6666665459e-1f;
     poly = poly * r + 5.0000001201e-1f;
-    poly = poly * r * r + r + 1.0f;
+    return poly * r * r + r + 1.0f;
+}
+
+/* e^x = 2^n e^r. Far below it is 0, far above infinity; NaN stays NaN. */
+LS_INLINE ls_vec ls_vec_exp(ls_vec x) {
+#if defined(LS_ISA_avx512)
+    ls_vec n = (ls_vec)_mm512_roundscale_ps((__m512)(x * 1.44269504088896341f), 0);
+    ls_vec r = x - n * 0.693359375f - n * -2.12194440e-4f;
+    return (ls_vec)_mm512_scalef_ps((__m512)ls_vec_exp_near(r), (__m512)n);
+#else
+    const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to a whole number */
+    ls_vec low = ls_vec_all(-87.33f), high = ls_vec_all(88.72f);
+    ls_vec bounded = ls_vec_pick(x < low, low, ls_vec_pick(x > high, high, x));
+    ls_vec shifted = bounded * 1.44269504088896341f + magic;
+    ls_vec n = shifted - magic;
+    ls_vec r = bounded - n * 0.693359375f - n * -2.12194440e-4f;
     /* 2^n in two factors, because n = 128 is out of range for one */
     ls_ivec whole = (ls_ivec)shifted - 0x4B400000;
     ls_ivec half = whole >> 1;
     ls_vec scale = (ls_vec)((half + 127) << 23), rest = (ls_vec)((whole - half + 127) << 23);
-    ls_vec result = poly * scale * rest;
-    return ls_vec_pick(x < low, ls_vec_all(0), result);
+    return ls_vec_pick(x < low, ls_vec_all(0), ls_vec_exp_near(r) * scale * rest);
+#endif
+}
+
+/* 1 / x for x in [1, 1e30]: an estimate and a Newton step are as exact as a division, and faster.
+ */
+LS_INLINE ls_vec ls_vec_reciprocal(ls_vec x) {
+#if defined(LS_ISA_avx512)
+    ls_vec guess = (ls_vec)_mm512_rcp14_ps((__m512)x);
+    return guess + guess * (1.0f - x * guess);
+#else
+    return 1.0f / x;
+#endif
 }
 
 LS_INLINE ls_vec ls_vec_sigmoid(ls_vec x) {
@@ -136,7 +170,7 @@ LS_INLINE ls_vec ls_vec_tanh(ls_vec x) {
  * error below 1e-7. `density` gets e^(-x^2/2). */
 LS_INLINE ls_vec ls_vec_normal_cdf(ls_vec x, ls_vec *density) {
     ls_vec size = (ls_vec)((ls_ivec)x & 0x7fffffff) * 0.70710678118654752f;
-    ls_vec t = 1.0f / (1.0f + 0.3275911f * size);
+    ls_vec t = ls_vec_reciprocal(1.0f + 0.3275911f * size);
     *density = ls_vec_exp(-size * size);
     ls_vec poly = ls_vec_all(1.061405429f);
     poly = poly * t - 1.453152027f;
