@@ -194,8 +194,9 @@ static double logit(const char *method, const double *q, const double *k, const 
     if (strcmp(method, "alibi") == 0) score -= exp2(-8.0 * (double)(h + 1) / H) * (double)(n - m);
     if (strcmp(method, "t5") == 0) {
         int64_t r = n - m;
-        int64_t far = 16 + (int64_t)(log((double)r / 16) / log(128.0 / 16) * 16);
-        score += bias[(r < 16 ? r : ls_min(far, 31)) * H + h];
+        int64_t bucket = r;
+        if (r >= 16) bucket = ls_min(31, 16 + (int64_t)(log((double)r / 16) / log(8) * 16));
+        score += bias[bucket * H + h];
     }
     return score;
 }

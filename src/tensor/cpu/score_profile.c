@@ -38,11 +38,11 @@ static void add_tile(const query_tile *queries, const key_tile *keys, const floa
     for (int64_t j = 0; j < keys->count; j++) {
         int64_t nearest = queries->positions.first - queries->source->held.first - keys->row - j;
         int64_t first = ls_max(0, -nearest), end = ls_min(queries->count, to->distances - nearest);
-        for (int64_t r = first; r < end; r++) {
-            float score = s[j * QUERIES + r];
-            if (score == -INFINITY) continue;
-            to->sum[nearest + r] += unit * (double)score;
-            to->count[nearest + r] += 1;
+        for (int64_t r = first; r < end; r++) { /* without branches, so that it goes by vectors */
+            double score = (double)s[j * QUERIES + r];
+            bool admitted = score != -INFINITY;
+            to->sum[nearest + r] += admitted ? unit * score : 0;
+            to->count[nearest + r] += admitted ? 1 : 0;
         }
     }
 }
