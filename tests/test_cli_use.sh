@@ -95,7 +95,7 @@ refuses 3 "No such file" apply mixer=attention golden=missing.safetensors
 refuses 2 "choose from" bench what=nothing
 
 # every verb explains itself
-for verb in train eval generate bench data inspect apply doctor help; do
+for verb in study report train eval generate bench data inspect apply doctor help; do
     "$program" help $verb >help.txt && grep -q "^longshot $verb" help.txt || {
         echo "FAILED: help $verb" >&2
         failures=$((failures + 1))

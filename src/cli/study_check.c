@@ -64,7 +64,7 @@ static ls_status measure(ls_ctx *ctx, const ls_model_config *config, bool trains
     ls_program *program = NULL;
     ls_stream *stream = NULL;
     ls_status status;
-    LS_TRY_GOTO(ls_model_new(ctx, config, ls_train_dtype(train), 1, trains, &model));
+    LS_TRY_GOTO(ls_model_plan(ctx, config, ls_train_dtype(train), trains, &model));
     out->parameters = ls_parameters_elements(model->store);
     bool narrow = ls_train_dtype(train) == LS_BF16;
     out->kept_bytes = (double)out->parameters * (trains ? 16 + 2 * narrow : 4 - 2 * narrow);

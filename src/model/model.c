@@ -101,8 +101,9 @@ static void record(ls_program *p, const ls_model_config *config, ls_model_use us
     ls_keep(p, "loss", ls_linear_cross_entropy(p, x, head, NULL, targets, weights));
 }
 
-ls_status ls_model_new(ls_ctx *ctx, const ls_model_config *config, ls_dtype type, uint64_t seed,
-                       bool with_gradient, ls_model **out) {
+/* seed NULL: a blank model. */
+static ls_status make(ls_ctx *ctx, const ls_model_config *config, ls_dtype type,
+                      const uint64_t *seed, bool with_gradient, ls_model **out) {
     *out = NULL;
     if (config->model.vocabulary < 1)
         return LS_FAIL(ctx, LS_EUSE,
@@ -120,13 +121,26 @@ ls_status ls_model_new(ls_ctx *ctx, const ls_model_config *config, ls_dtype type
         if (ls_failed(program)) status = ctx->error.code;
     }
     ls_program_free(program);
-    if (status == LS_OK) status = ls_parameters_seal(model->store, seed, with_gradient);
+    if (status == LS_OK) {
+        model->store->blank = seed == NULL;
+        status = ls_parameters_seal(model->store, seed == NULL ? 0 : *seed, with_gradient);
+    }
     if (status != LS_OK) {
         ls_model_free(model);
         return status;
     }
     *out = model;
     return LS_OK;
+}
+
+ls_status ls_model_new(ls_ctx *ctx, const ls_model_config *config, ls_dtype type, uint64_t seed,
+                       bool with_gradient, ls_model **out) {
+    return make(ctx, config, type, &seed, with_gradient, out);
+}
+
+ls_status ls_model_plan(ls_ctx *ctx, const ls_model_config *config, ls_dtype type,
+                        bool with_gradient, ls_model **out) {
+    return make(ctx, config, type, NULL, with_gradient, out);
 }
 
 void ls_model_free(ls_model *model) {

@@ -54,6 +54,10 @@ typedef struct ls_model {
 /* Parameters from the seed; with_gradient: for training. */
 ls_status ls_model_new(ls_ctx *ctx, const ls_model_config *config, ls_dtype type, uint64_t seed,
                        bool with_gradient, ls_model **out);
+/* The same with weights of 0, which are quickly made: programs can be recorded and their memory
+ * asked, but what they compute means nothing. */
+ls_status ls_model_plan(ls_ctx *ctx, const ls_model_config *config, ls_dtype type,
+                        bool with_gradient, ls_model **out);
 void ls_model_free(ls_model *model);
 /* Weights by name from a safetensors file: all must be there, of the right shape. */
 ls_status ls_model_load(ls_model *model, const char *path);

@@ -61,7 +61,7 @@ static void widen(axis *a, double value) {
 }
 
 static void even_ticks(axis *a) {
-    double rough = (a->high - a->low) / 5, power = pow(10, floor(log10(rough)));
+    double rough = (a->high - a->low) / 6, power = pow(10, floor(log10(rough)));
     double step = power * (rough / power > 5   ? 10
                            : rough / power > 2 ? 5
                            : rough / power > 1 ? 2

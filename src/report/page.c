@@ -125,7 +125,10 @@ static void perplexity_cell(ls_page *page, const json_t *row) {
     double ppl = ls_member_real(row, "ppl"), excess = ls_member_real(row, "excess");
     double range = (ls_member_real(row, "ppl_max") - ls_member_real(row, "ppl_min")) / 2;
     ls_chart_number(ppl, value, sizeof value);
-    ls_chart_number(range, half, sizeof half);
+    /* as many decimals as the value has */
+    const char *point = strchr(value, '.');
+    snprintf(half, sizeof half, "%.*f", point == NULL ? 0 : (int)strspn(point + 1, "0123456789"),
+             range);
     int used = snprintf(text, sizeof text, "%s", value);
     if (ls_member_real(row, "n") > 1 && isfinite(range))
         used += snprintf(text + used, sizeof text - (size_t)used, " &plusmn;%s", half);
@@ -263,7 +266,7 @@ static void open_page(ls_page *page) {
     }
     ls_text_printf(ctx, out,
                    "<p class=\"soft\">%zu arms trained at %.0f tokens, %zu more that test their "
-                   "weights under another method; up to %.0f seeds each.</p>\n",
+                   "weights under another method; seeds: %.0f.</p>\n",
                    trained, page->trained_length, page->count - trained, seeds);
     if (!finished)
         ls_text_printf(ctx, out,

@@ -5,11 +5,11 @@
 const char ls_page_style[] =
     ":root{color-scheme:light dark;--bg:#fff;--fg:#1c2127;--soft:#5b6570;--line:#d9dee3;"
     "--panel:#f6f8fa;--c0:#0068b3;--c1:#c84e00;--c2:#00795a;--c3:#a02c86;--c4:#946d00;"
-    "--c5:#3d444c;--c6:#1f8fc9;--c7:#7046c0;--b0:#9cc9e8;--b1:#5aa5d6;--b2:#2580bd;--b3:#0e5c96;"
+    "--c5:#3d444c;--c6:#8a4b3c;--c7:#7046c0;--b0:#9cc9e8;--b1:#5aa5d6;--b2:#2580bd;--b3:#0e5c96;"
     "--b4:#073f6b;--b5:#04243f}\n"
     "@media (prefers-color-scheme:dark){:root{--bg:#14181d;--fg:#e6e9ec;--soft:#a3adb8;"
     "--line:#343c45;--panel:#1c2229;--c0:#5db5f0;--c1:#ff9557;--c2:#3ad3a3;--c3:#ec8fd2;"
-    "--c4:#ecc64a;--c5:#c3cad1;--c6:#9adcff;--c7:#bda2f7;--b0:#24506e;--b1:#2f6f9b;--b2:#3f8fc5;"
+    "--c4:#ecc64a;--c5:#c3cad1;--c6:#dba898;--c7:#bda2f7;--b0:#24506e;--b1:#2f6f9b;--b2:#3f8fc5;"
     "--b3:#63abdc;--b4:#92c8ec;--b5:#c4e2f7}}\n"
     "*{box-sizing:border-box}\n"
     "body{margin:0 auto;padding:1.2rem;max-width:78rem;background:var(--bg);color:var(--fg);"
@@ -71,7 +71,7 @@ const char ls_page_style[] =
 
 const char ls_page_print[] =
     "@media print{:root{--bg:#fff;--fg:#000;--soft:#444;--line:#bbb;--panel:#fff;--c0:#0068b3;"
-    "--c1:#c84e00;--c2:#00795a;--c3:#a02c86;--c4:#946d00;--c5:#3d444c;--c6:#1f8fc9;--c7:#7046c0;"
+    "--c1:#c84e00;--c2:#00795a;--c3:#a02c86;--c4:#946d00;--c5:#3d444c;--c6:#8a4b3c;--c7:#7046c0;"
     "--b0:#9cc9e8;--b1:#5aa5d6;--b2:#2580bd;--b3:#0e5c96;--b4:#073f6b;--b5:#04243f}"
     "body{font-size:10pt;max-width:none;padding:0}.charts{grid-template-columns:1fr 1fr}"
     "*{print-color-adjust:exact}h2,h3{break-after:avoid}tr{break-inside:avoid}"

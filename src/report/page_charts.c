@@ -87,25 +87,39 @@ static ls_chart_series series_of_rows(const ls_page *page, size_t arm, const sou
     return s;
 }
 
-/* Loss by position: buckets stand at the geometric middle of their positions, counted from 1. */
-static ls_chart_series series_of_positions(const ls_page *page, size_t arm, const char *protocol) {
-    const json_t *lists = json_object_get(arm_at(page, arm), "positions"), *found = NULL;
+static const json_t *positions_of(const ls_page *page, size_t arm, const char *protocol) {
+    const json_t *lists = json_object_get(arm_at(page, arm), "positions");
     const source from = {.protocol = protocol};
     for (size_t i = 0; i < json_array_size(lists); i++)
-        if (wanted(&from, json_array_get(lists, i))) found = json_array_get(lists, i);
+        if (wanted(&from, json_array_get(lists, i))) return json_array_get(lists, i);
+    return NULL;
+}
+
+/* Loss by position. Single positions are few tokens and much noise, so neighbours are joined until
+ * a doubling of the position has at most four points; each stands at the geometric middle of its
+ * positions, counted from 1. */
+static ls_chart_series series_of_positions(const ls_page *page, size_t arm, const char *protocol) {
+    const double quarter = 1.189207115002721; /* 2^(1/4) */
+    const json_t *found = positions_of(page, arm, protocol);
     const json_t *first = json_object_get(found, "first"), *end = json_object_get(found, "end");
     const json_t *loss = json_object_get(found, "loss");
     size_t room = json_array_size(loss);
     ls_chart_series s = empty_series(page, arm, room);
     if (s.x == NULL) return s;
     s.y = s.x + room;
+    double begins = 0, sum = 0, width = 0;
     for (size_t i = 0; i < room; i++) {
         const json_t *value = json_array_get(loss, i);
-        double begins = json_number_value(json_array_get(first, i)) + 1;
-        s.x[i] = sqrt(begins * fmax(json_number_value(json_array_get(end, i)), begins));
-        s.y[i] = json_is_number(value) ? json_number_value(value) : NAN;
+        double from = json_number_value(json_array_get(first, i)) + 1;
+        double to = fmax(json_number_value(json_array_get(end, i)) + 1, from + 1);
+        if (width == 0) begins = from;
+        sum += (to - from) * (json_is_number(value) ? json_number_value(value) : NAN);
+        width += to - from;
+        if (to < quarter * begins && i + 1 < room) continue;
+        s.x[s.count] = sqrt(begins * (to - 1));
+        s.y[s.count++] = sum / width;
+        sum = width = 0;
     }
-    s.count = room;
     return s;
 }
 

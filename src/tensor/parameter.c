@@ -123,7 +123,7 @@ ls_status ls_parameters_seal(ls_parameters *store, uint64_t seed, bool with_grad
     bool failed = store->master == NULL || values == NULL ||
                   (store->type == LS_BF16 && store->shadow == NULL) ||
                   (with_gradient && store->gradient == NULL);
-    for (size_t i = 0; !failed && i < store->count; i++)
+    for (size_t i = 0; !failed && !store->blank && i < store->count; i++)
         fill(store, &store->items[i], seed, values);
     ls_free(ctx, values);
     if (failed) return LS_ENOMEM;

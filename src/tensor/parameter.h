@@ -49,6 +49,7 @@ typedef struct ls_parameters {
     ls_dtype type, master_type; /* compute and master types */
     ls_parameter *items;
     size_t count, capacity;
+    bool blank; /* set before sealing: values stay 0, for a model that is only planned */
     bool sealed;
     int64_t total; /* elements of the flat buffers, padding included */
     void *master;

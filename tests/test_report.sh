@@ -1,0 +1,111 @@
+#!/bin/sh
+# The page of a study: whole, offline, escaped; and drawn by a browser where there is one.
+set -eu
+program=$1
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch"
+export GOMP_SPINCOUNT=100
+fail() { echo "FAILED: $*" >&2; exit 1; }
+
+# results as a study writes them, with hostile names, missing numbers and an arm that failed
+mkdir study
+python3 - <<'P'
+import json, math
+lengths = [8, 16, 32, 64, 128]
+def row(p, l, loss, n):
+    return dict(protocol=p, length=l, stride=l, tokens=1024, windows=1024 // l, documents=3, loss=loss, loss_sd=0.01,
+                loss_min=loss - 0.01, loss_max=loss + 0.01, ppl=math.exp(loss), ppl_min=math.exp(loss - 0.01),
+                ppl_max=math.exp(loss + 0.01), excess=loss - 2 if l > 16 else None, excess_sd=0.01,
+                excess_min=loss - 2.01 if l > 16 else None, excess_max=loss - 1.99 if l > 16 else None,
+                bits_per_byte=loss / math.log(2), n=n, seeds=[])
+def arm(name, label, slope, parent=None):
+    rows = [row(p, l, 2 + slope * math.log2(l / 16), 2) for p in ("nonoverlap", "slide") for l in lengths]
+    rows[0]["loss"] = rows[0]["ppl"] = None
+    return {"name": name, "label": label, "from": parent, "settings": {"model.position": name}, "parameters": 1234567,
+            "tokens_trained": 1000, "seeds": 2, "missing_seeds": [], "results": rows,
+            "resolution": [dict(length=l, n=2, **{k + e: 0.1 / l for k in ("R_head", "R_layer", "M_head", "M_layer")
+                                                  for e in ("", "_sd", "_min", "_max")}) for l in lengths],
+            "positions": [dict(protocol=p, length=128, first=[0, 1, 2, 64], end=[1, 2, 64, 128],
+                               loss=[3.0, 2.5, None, 2 + slope]) for p in ("nonoverlap", "slide")]}
+arms = [arm("rope", "RoPE </script><b>\"'&", 0.5), arm("alibi", "ALiBi", -0.02),
+        arm("rope-bca", "RoPE + BCA", 0.0, "rope")]
+arms.append(dict(arm("failed", "failed", 0), results=[], resolution=[], positions=[], missing_seeds=[1, 2], seeds=0,
+                 parameters=None, tokens_trained=None))
+json.dump({"format": "longshot-study-1", "study": "x", "title": "<i>title</i>", "about": "a & b", "finished": True,
+           "longshot": "0", "command": "longshot study 'a b.yaml' <x>", "trained_length": 16,
+           "machine": {"cpu": "<cpu>", "amx": True, "processors": 2}, "settings": {"data.corpus": "<c>"}, "arms": arms},
+          open("study/results.json", "w"))
+json.dump({"format": "longshot-timing-1", "arms": [
+    {"name": a["name"], "training": {"seconds": 1.5, "peak_bytes": 1e6}, "evaluation": {"seconds": 1, "peak_bytes": 1e6},
+     "results": [dict(protocol=r["protocol"], length=r["length"], seconds=1.0, tokens_per_second=1024.0 + r["length"],
+                      bytes=1e6 * r["length"]) for r in a["results"]]} for a in arms]}, open("study/timing.json", "w"))
+P
+"$program" report study >/dev/null
+python3 - <<'P'
+import html.parser, re
+text = open("study/report.html").read()
+assert not re.search(r"(https?:)?//[a-z]", text.replace("\\2191", "")), "the page names another place"
+for bad in ("<i>title", "</script><b>", "<cpu>", "<c>", "<x>"):
+    assert bad not in text, bad + " came through unescaped"
+void = {"meta", "link", "br", "path", "rect"}
+class Check(html.parser.HTMLParser):
+    stack, count = [], {}
+    def handle_starttag(self, tag, attrs):
+        self.count[tag] = self.count.get(tag, 0) + 1
+        self.stack.append(tag) if tag not in ("meta", "link", "br") else None
+    def handle_startendtag(self, tag, attrs):
+        self.count[tag] = self.count.get(tag, 0) + 1
+    def handle_endtag(self, tag):
+        assert self.stack and self.stack[-1] == tag, (tag, self.stack[-3:], self.getpos())
+        self.stack.pop()
+page = Check()
+page.feed(text)
+page.close()
+assert page.stack == [], page.stack
+assert page.count["h1"] == 1 and page.count["table"] >= 4 and page.count["figure"] >= 12, page.count
+for word in ("nan", "inf"):
+    assert not re.search(r'[ "LM]-?%s\b' % word, text), "a number is " + word
+assert text.count("trained at 16") >= 8 and "excess" in text and "results are missing" in text
+P
+cp study/report.html first.html
+"$program" report study >/dev/null
+cmp first.html study/report.html || fail "the same files gave another page"
+
+# what is no study, or damaged, is refused
+for damage in '{' '[]' '{"format": "other"}' '{"format": "longshot-study-1"}'; do
+    mkdir -p broken
+    echo "$damage" >broken/results.json
+    code=0
+    "$program" report broken >/dev/null 2>&1 || code=$?
+    [ $code -eq 3 ] || fail "results.json holding $damage left with $code"
+done
+# members of the wrong kind are left out, not followed
+echo '{"format": "longshot-study-1", "arms": [1, {"name": 3, "results": {}, "positions": [4]}, {"results": [[], {"length": "x"}]}]}' >broken/results.json
+"$program" report broken >/dev/null || fail "odd members were not left out"
+
+browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || :)
+if [ -z "$browser" ]; then
+    echo "no Chromium here: the page was not opened"
+    exit 0
+fi
+# the script runs without an error, hides an arm everywhere and sorts a table
+sed 's|</body>|<script>window.onerror = m => document.title = "ERROR " + m;\
+const shown = () => [...document.querySelectorAll(".series[data-arm=alibi]")].filter(e => e.getBoundingClientRect().width > 0).length;\
+const before = shown();\
+document.querySelector(".legend button[data-arm=alibi]").click();\
+const after = shown();\
+const sort = document.querySelectorAll("table thead button")[4];\
+sort.click(); sort.click();\
+const order = [...sort.closest("table").tBodies[0].rows].map(r => r.dataset.arm).join(" ");\
+const sizes = [...document.querySelectorAll("svg.chart")].map(s => s.getBoundingClientRect());\
+document.title = "drawn " + sizes.filter(s => s.width > 200 \&\& s.height > 60).length + " of " + sizes.length + ", alibi " + before + " " + after + ", order " + order;\
+</script></body>|' study/report.html >opened.html
+timeout 120 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$scratch/profile" --window-size=390,900 \
+    --dump-dom "file://$scratch/opened.html" >dom.html 2>browser.log || { tail -n 5 browser.log >&2; fail "the browser failed"; }
+title=$(sed -n 's|.*<title>\(.*\)</title>.*|\1|p' dom.html | head -n 1)
+echo "$title" | grep -Eq '^drawn ([0-9]+) of \1, alibi [1-9][0-9]* 0, order rope rope-bca alibi failed$' || fail "in the browser: $title"
+grep -i "uncaught\|syntaxerror" browser.log && fail "script errors" || :
+timeout 120 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$scratch/profile" --window-size=1000,1400 \
+    --screenshot="$scratch/page.png" "file://$scratch/study/report.html" >/dev/null 2>&1 || fail "no picture"
+[ "$(stat -c %s page.png)" -gt 30000 ] || fail "the picture is empty"
