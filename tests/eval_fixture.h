@@ -1,5 +1,5 @@
-/* What the tests of evaluation share: a small model, a file of documents, and the loss of one
- * prediction computed plainly. Include after cmocka.h. */
+/* What the tests of evaluation share: a small model, a file of documents, and losses
+ * computed plainly. Include after cmocka.h. */
 #ifndef LS_TESTS_EVAL_FIXTURE_H
 #define LS_TESTS_EVAL_FIXTURE_H
 
@@ -11,6 +11,8 @@
 
 #include "eval/eval.h"
 
+enum { PLAIN_MOST = 256 };
+
 typedef struct world {
     ls_ctx ctx;
     ls_model_config config;
@@ -19,6 +21,7 @@ typedef struct world {
     ls_token_file *file;
     const int64_t *sizes;
     int documents;
+    ls_program *plain[PLAIN_MOST]; /* by length, for plain_losses */
 } world;
 
 static inline void world_expect(world *w, ls_status status) {
@@ -63,6 +66,7 @@ static inline void world_documents(world *w, const int64_t *sizes, int count, bo
 }
 
 static inline void world_clear(world *w) {
+    for (int i = 0; i < PLAIN_MOST; i++) ls_program_free(w->plain[i]);
     ls_token_file_close(&w->ctx, w->file);
     ls_tokenizer_free(&w->ctx, w->tokenizer);
     ls_model_free(w->model);
@@ -77,25 +81,21 @@ static inline int64_t world_begin(const world *w, int document) {
     return begin;
 }
 
-/* The loss of predicting token `target` of the file from tokens first .. target - 1, by one whole
- * pass that does not stream. */
-static inline double plain_loss(world *w, int64_t first, int64_t target) {
-    const int64_t length = target - first;
-    int32_t *inputs = malloc((size_t)length * sizeof *inputs);
-    int32_t *targets = malloc((size_t)length * sizeof *targets);
-    ls_program *program;
-    ls_token_file_read(w->file, first, length, inputs);
-    ls_token_file_read(w->file, first + 1, length, targets);
+/* The losses of a window of `length` inputs from token `begin` of the file on, by one whole pass
+ * that does not stream; good until the next call. */
+static inline const double *plain_losses(world *w, int64_t begin, int64_t length) {
+    int32_t inputs[PLAIN_MOST], targets[PLAIN_MOST];
+    assert_in_range(length, 1, PLAIN_MOST - 1);
     const ls_program_options options = {.batch = 1, .length = length};
-    world_expect(w, ls_model_program(w->model, LS_MODEL_LOSS, options, &program));
+    if (w->plain[length] == NULL)
+        world_expect(w, ls_model_program(w->model, LS_MODEL_LOSS, options, &w->plain[length]));
+    ls_program *program = w->plain[length];
+    ls_token_file_read(w->file, begin, length, inputs);
+    ls_token_file_read(w->file, begin + 1, length, targets);
     world_expect(w, ls_model_put_tokens(w->model, program, "tokens", inputs));
     world_expect(w, ls_model_put_tokens(w->model, program, "targets", targets));
     world_expect(w, ls_program_run(program, NULL, 0, 0));
-    double loss = ((const double *)ls_data(ls_program_find(program, "loss")))[length - 1];
-    ls_program_free(program);
-    free(inputs);
-    free(targets);
-    return loss;
+    return ls_data(ls_program_find(program, "loss"));
 }
 
 /* Settings as "protocol=slide lengths=8,16 stride=4". */

@@ -1,5 +1,5 @@
 /* Every protocol against its definition: which tokens are scored, and from which tokens each is
- * predicted. Losses come from whole passes over exactly those tokens, one prediction at a time. */
+ * predicted. Losses come from one whole pass over exactly those tokens. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,11 +42,11 @@ typedef struct tally {
  * `skip` on. */
 static void tally_window(world *w, tally *t, int64_t begin, int64_t at, int64_t length,
                          int64_t skip) {
+    const double *loss = plain_losses(w, begin + at, length);
     double sum = 0;
     for (int64_t p = skip; p < length; p++) {
-        double loss = plain_loss(w, begin + at, begin + at + p + 1);
-        sum += loss;
-        t->by_position[p] += loss;
+        sum += loss[p];
+        t->by_position[p] += loss[p];
         t->count[p]++;
     }
     t->loss += sum;
@@ -174,7 +174,7 @@ static void sliding_by_one(void **state) {
     for (int d = 0; d < DOCUMENTS; d++)
         for (int64_t n = 0; n < sizes[d] - 1; n++) {
             int64_t context = ls_min(n, 12 - 1), begin = world_begin(w, d) + n - context;
-            double loss = plain_loss(w, begin, begin + context + 1);
+            double loss = plain_losses(w, begin, context + 1)[context];
             t.loss += loss;
             t.by_position[context] += loss;
             t.count[context]++;

@@ -1,0 +1,35 @@
+# Runs every command that the README and the docs show in their ```sh blocks, in order, in a folder of
+# its own. Long ones are cut short by further words, which override what stands before them.
+set -eu
+program=$1
+source=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/bin"
+ln -s "$program" "$work/bin/longshot"
+ln -s "$source/studies" "$source/tests" "$source/bench" "$work/"
+PATH="$work/bin:$PATH"
+export PATH
+cd "$work"
+count=0
+for page in "$source/README.md" "$source"/docs/*.md; do
+    sed -n '/^```sh$/,/^```$/p' "$page" | grep -v '^```' | grep -v '^ *#' >"$work/commands" || :
+    while IFS= read -r line; do
+        [ -n "$line" ] || continue
+        count=$((count + 1))
+        case $line in
+            script/*) [ -x "$source/${line%% *}" ] || { echo "$page: $line: there is no such script"; exit 1; }; continue;;
+            "longshot train"*) line="$line train.steps=4 train.checkpoint_every=2";;
+            *"check=true"*) ;;
+            "longshot study"*) line="$line seeds=1 train.steps=2 train.warmup=1 eval.tokens=2048 eval.resolution=false jobs=2";;
+            "longshot bench"*) line="$line what=gemm seconds=0.1 rounds=1 peer=none";;
+            "longshot eval"*) line="$line eval.tokens=8192";;
+        esac
+        if ! sh -c "$line" >"$work/out" 2>&1; then
+            echo "$page: $line"
+            tail -n 5 "$work/out"
+            exit 1
+        fi
+    done <"$work/commands"
+done
+[ "$count" -gt 10 ] || { echo "only $count commands were found"; exit 1; }
