@@ -3,11 +3,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "cli/study.h"
 #include "data/data.h"
 #include "eval/eval.h"
 #include "model/model.h"
 #include "train/train.h"
+
+enum { RESULTS_MOST = 1 << 30 };
 
 /* The call as it could be typed again. */
 static void write_command(ls_cli *cli, ls_text *out) {
@@ -16,7 +19,8 @@ static void write_command(ls_cli *cli, ls_text *out) {
     for (int i = 1; i < cli->argc; i++) {
         const char *word = cli->argv[i];
         bool plain = word[0] != '\0' && word[strcspn(word, " \t\n'\"\\$`&|;<>()*?[]{}#~!")] == '\0';
-        ls_text_printf(ctx, out, plain ? " %s" : " '%s'", word);
+        const char *quote = plain ? "" : "'";
+        ls_text_printf(ctx, out, " %s%s%s", quote, word, quote);
     }
 }
 
@@ -29,14 +33,55 @@ static void share_processors(ls_study *study) {
     study->threads = threads;
 }
 
+/* One line per arm: perplexity and excess at every length of the study's first protocol. */
+static void print_table(ls_ctx *ctx, const json_t *results, ls_text *out) {
+    const json_t *arms = json_object_get(results, "arms"), *protocol = NULL;
+    for (size_t a = 0; a < json_array_size(arms); a++) {
+        const json_t *arm = json_array_get(arms, a), *rows = json_object_get(arm, "results");
+        const json_t *first = json_array_get(rows, 0);
+        if (protocol == NULL && first != NULL) {
+            protocol = json_object_get(first, "protocol");
+            ls_text_printf(ctx, out, "%-16s", json_string_value(protocol));
+            for (size_t i = 0; i < json_array_size(rows); i++) {
+                const json_t *row = json_array_get(rows, i);
+                if (json_equal(json_object_get(row, "protocol"), protocol))
+                    ls_text_printf(ctx, out, " %16lld",
+                                   (long long)json_integer_value(json_object_get(row, "length")));
+            }
+            ls_text_append(ctx, out, "\n", 1);
+        }
+        ls_text_printf(ctx, out, "%-16s", json_string_value(json_object_get(arm, "name")));
+        for (size_t i = 0; i < json_array_size(rows); i++) {
+            const json_t *row = json_array_get(rows, i), *ppl = json_object_get(row, "ppl");
+            const json_t *excess = json_object_get(row, "excess");
+            if (!json_equal(json_object_get(row, "protocol"), protocol)) continue;
+            if (json_is_number(ppl))
+                ls_text_printf(ctx, out, " %8.5g", json_number_value(ppl));
+            else
+                ls_text_printf(ctx, out, " %8s", "-");
+            if (json_is_number(excess))
+                ls_text_printf(ctx, out, " %+7.3f", json_number_value(excess));
+            else
+                ls_text_printf(ctx, out, " %7s", "-");
+        }
+        ls_text_append(ctx, out, "\n", 1);
+    }
+    ls_text_printf(ctx, out, "perplexity, and nats per token above the flat tail\n\n");
+}
+
 static ls_status print_end(ls_study *study) {
     ls_cli *cli = study->cli;
+    ls_ctx *ctx = &cli->ctx;
+    char path[LS_STUDY_PATH_BYTES];
+    json_t *results;
     if (cli->json) return ls_cli_print_json(cli, json_pack("{s:s}", "folder", study->keys.out));
+    LS_TRY(ls_path_join(ctx, path, sizeof path, study->keys.out, "results.json"));
+    LS_TRY(ls_json_read(ctx, path, RESULTS_MOST, &results));
     ls_text text = {0};
-    ls_text_printf(&cli->ctx, &text,
-                   "%s/report.html   the page\n%s/results.json  every number\n%s/results.csv   the "
-                   "table\n",
-                   study->keys.out, study->keys.out, study->keys.out);
+    print_table(ctx, results, &text);
+    json_decref(results);
+    ls_text_printf(ctx, &text, "%s/report.html\n%s/results.json\n%s/results.csv\n", study->keys.out,
+                   study->keys.out, study->keys.out);
     return ls_cli_print_text(cli, &text);
 }
 
