@@ -81,7 +81,7 @@ for damage in '{' '[]' '{"format": "other"}' '{"format": "longshot-study-1"}'; d
     [ $code -eq 3 ] || fail "results.json holding $damage left with $code"
 done
 # members of the wrong kind are left out, not followed
-echo '{"format": "longshot-study-1", "arms": [1, {"name": 3, "results": {}, "positions": [4]}, {"results": [[], {"length": "x"}]}]}' >broken/results.json
+echo '{"format": "longshot-study-1", "arms": [1, {"name": 3, "results": {}, "positions": [4]}, {"results": [[], {"length": "x"}, {"length": 0, "ppl": -1}, {"length": 1e308, "ppl": 1e308}], "resolution": [{"length": 3, "R_head": 0}]}]}' >broken/results.json
 "$program" report broken >/dev/null || fail "odd members were not left out"
 
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || :)

@@ -54,8 +54,13 @@ static double place(const axis *a, double value) {
     return a->from + share * (a->to - a->from);
 }
 
+/* What can be drawn: far outside of it there is nothing that a chart could show. */
+static bool drawable(const axis *a, double value) {
+    return fabs(value) < 1e30 && (!a->log || value > 1e-30);
+}
+
 static void widen(axis *a, double value) {
-    if (!isfinite(value) || (a->log && value <= 0)) return;
+    if (!drawable(a, value)) return;
     a->low = fmin(a->low, value);
     a->high = fmax(a->high, value);
 }
@@ -78,7 +83,9 @@ static void log_ticks(axis *a) {
     for (size_t l = 0; l < sizeof ladders / sizeof ladders[0]; l++) {
         a->ticks = 0;
         int found = 0;
-        for (double power = pow(10, floor(log10(a->low))); power <= a->high; power *= 10)
+        double decades = floor(log10(a->high / a->low)), jump = pow(10, floor(decades / 8) + 1);
+        if (ladders[l][1] > 0) jump = 10; /* only whole powers may be left out */
+        for (double power = pow(10, floor(log10(a->low))); power <= a->high; power *= jump)
             for (int i = 0; i < 4 && ladders[l][i] > 0; i++) {
                 double v = power * ladders[l][i];
                 if (v < a->low || v > a->high) continue;
@@ -106,7 +113,8 @@ static bool make_axes(const ls_chart *chart, axis *x, axis *y) {
     y->to = TOP;
     for (size_t s = 0; s < chart->count; s++)
         for (size_t i = 0; i < chart->series[s].count; i++) {
-            if (!isfinite(chart->series[s].y[i])) continue;
+            if (!drawable(x, chart->series[s].x[i]) || !drawable(y, chart->series[s].y[i]))
+                continue;
             widen(x, chart->series[s].x[i]);
             widen(y, chart->series[s].y[i]);
             if (chart->series[s].low == NULL) continue;
@@ -189,11 +197,11 @@ static void draw_band(ls_ctx *ctx, const ls_chart_series *s, const axis *x, cons
     size_t drawn = 0;
     ls_text path = {0};
     for (size_t i = 0; i < s->count; i++)
-        if (isfinite(s->high[i]))
+        if (drawable(x, s->x[i]) && drawable(y, s->high[i]))
             ls_text_printf(ctx, &path, "%c%.1f %.1f", drawn++ == 0 ? 'M' : 'L', place(x, s->x[i]),
                            place(y, s->high[i]));
     for (size_t i = s->count; i-- > 0;)
-        if (isfinite(s->low[i]))
+        if (drawable(x, s->x[i]) && drawable(y, s->low[i]))
             ls_text_printf(ctx, &path, "L%.1f %.1f", place(x, s->x[i]), place(y, s->low[i]));
     if (drawn > 1) ls_text_printf(ctx, out, "<path class=\"band\" d=\"%sz\"/>", path.bytes);
     ls_text_clear(ctx, &path);
@@ -231,7 +239,7 @@ static void draw_series(ls_ctx *ctx, const ls_chart *chart, const ls_chart_serie
     if (s->low != NULL) draw_band(ctx, s, x, y, out);
     ls_text_printf(ctx, out, "<path class=\"line\" d=\"");
     for (size_t i = 0; i < s->count; i++) {
-        bool known = isfinite(s->y[i]);
+        bool known = drawable(x, s->x[i]) && drawable(y, s->y[i]);
         if (known)
             ls_text_printf(ctx, out, "%c%.1f %.1f", pen_down ? 'L' : 'M', place(x, s->x[i]),
                            place(y, s->y[i]));
@@ -239,7 +247,7 @@ static void draw_series(ls_ctx *ctx, const ls_chart *chart, const ls_chart_serie
     }
     ls_text_printf(ctx, out, "\"/>");
     for (size_t i = 0; chart->markers && i < s->count; i++)
-        if (isfinite(s->y[i])) draw_point(ctx, s, i, x, y, out);
+        if (drawable(x, s->x[i]) && drawable(y, s->y[i])) draw_point(ctx, s, i, x, y, out);
     ls_text_printf(ctx, out, "</g>\n");
 }
 
@@ -303,14 +311,14 @@ static void draw_bar(ls_ctx *ctx, const ls_bars *bars, size_t group, size_t bar,
                      double top, ls_text *out) {
     size_t i = group * bars->bars + bar;
     double value = bars->value[i];
-    if (!isfinite(value)) return;
+    if (!drawable(x, value)) return;
     char label[32];
     double zero = place(x, 0), end = place(x, value);
     ls_text_printf(ctx, out,
                    "<rect class=\"bar b%zu\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"/>",
                    bar % 6, fmin(zero, end), top, fmax(fabs(end - zero), 0.8), BAR_STEP - 2);
     double edge = end;
-    if (bars->low[i] < bars->high[i]) {
+    if (drawable(x, bars->low[i]) && drawable(x, bars->high[i]) && bars->low[i] < bars->high[i]) {
         double low = place(x, bars->low[i]), high = place(x, bars->high[i]);
         edge = fmax(end, high);
         ls_text_printf(ctx, out, "<path class=\"whisker\" d=\"M%.1f %.1fH%.1f\"/>", low,
@@ -340,7 +348,7 @@ void ls_chart_bars(ls_ctx *ctx, const ls_bars *bars, ls_text *out) {
     axis x = {.low = 0, .high = 0, .from = BAR_LEFT, .to = WIDTH - BAR_RIGHT};
     bool any = false;
     for (size_t i = 0; i < bars->groups * bars->bars; i++) {
-        any |= isfinite(bars->value[i]);
+        any |= drawable(&x, bars->value[i]);
         widen(&x, bars->value[i]);
         widen(&x, bars->low[i]);
         widen(&x, bars->high[i]);
