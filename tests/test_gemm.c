@@ -234,9 +234,8 @@ static double typical_error_of(const problem *p) {
     return sqrt(sum / (double)(g->m * g->n));
 }
 
-static double tolerance(const ls_gemm *g, int backend) {
+static double tolerance(const ls_gemm *g) {
     if (g->c_type == LS_F64) return 1e-15 * (double)(g->k + 2);
-    if (backend == LS_GEMM_AMX_SPLIT2) return 1.3e-4;
     return 6e-8 * (4 + sqrt((double)g->k)) + (g->k == 0 ? 1 : 0);
 }
 
@@ -244,7 +243,7 @@ static void check(const problem *p, const copy *c, int backend) {
     run_problem(p, c, backend, 1);
     double error = error_of(p);
     const ls_gemm *g = &p->g;
-    if (error > tolerance(g, backend))
+    if (error > tolerance(g))
         fail_msg(
             "%s backend %d: error %g at m %d n %d k %d types %d %d %d turned %d %d add %d bias %d",
             c->isa, backend, error, (int)g->m, (int)g->n, (int)g->k, (int)g->a.type, (int)g->b.type,

@@ -39,7 +39,7 @@ find_package(longshot 0.1 REQUIRED)
 add_executable(consumer $2/tests/consumer.c)
 target_link_libraries(consumer PRIVATE longshot::longshot m)
 C
-cmake -S "$scratch/project" -B "$scratch/project/build" -DCMAKE_PREFIX_PATH="$prefix" \
+cmake -G Ninja -S "$scratch/project" -B "$scratch/project/build" -DCMAKE_PREFIX_PATH="$prefix" \
     -DCMAKE_C_COMPILER="$compiler" -DCMAKE_C_FLAGS="$flags" >/dev/null
 cmake --build "$scratch/project/build" >/dev/null
 "$scratch/project/build/consumer" "$scratch/run"

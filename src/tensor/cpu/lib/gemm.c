@@ -1,34 +1,8 @@
 /* Choosing a way to multiply, and the f64 reference. */
 #include "tensor/cpu/lib/gemm.h"
 
-#include <pthread.h>
-#include <unistd.h>
-
+#include "tensor/cpu/lib/amx.h"
 #include "tensor/cpu/lib/gemm_kernel.h"
-
-#if LS_ISA_avx512 && defined(__linux__)
-#include <cpuid.h>
-#include <sys/syscall.h>
-#endif
-
-/* Whether the processor has AMX for bf16, and the operating system lets us use it. */
-static bool amx_usable;
-static pthread_once_t amx_known = PTHREAD_ONCE_INIT;
-
-static void look_for_amx(void) {
-#if LS_ISA_avx512 && defined(__linux__)
-    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 }; /* arch_prctl; see Linux' xstate docs */
-    unsigned a, b, c, d;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return;
-    bool bf16_tiles = d >> 22 & 1, tiles = d >> 24 & 1;
-    amx_usable = bf16_tiles && tiles && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
-#endif
-}
-
-static bool has_amx(void) {
-    pthread_once(&amx_known, look_for_amx);
-    return amx_usable;
-}
 
 /* The f64 reference is plain loops, each product rounded before it is added. */
 #if defined(__clang__)
@@ -70,7 +44,6 @@ static const ls_gemm_kernel *kernel_of(ls_gemm_backend backend, bool bf16) {
     if (backend == LS_GEMM_VECTOR) return &ls_gemm_vector;
 #if LS_ISA_avx512
     if (backend == LS_GEMM_AMX) return bf16 ? &ls_gemm_amx_bf16 : &ls_gemm_amx_split3;
-    if (backend == LS_GEMM_AMX_SPLIT2 && !bf16) return &ls_gemm_amx_split2;
 #else
     (void)bf16;
 #endif
@@ -78,7 +51,7 @@ static const ls_gemm_kernel *kernel_of(ls_gemm_backend backend, bool bf16) {
 }
 
 static ls_gemm_backend best(void) {
-    return has_amx() ? LS_GEMM_AMX : LS_GEMM_VECTOR;
+    return ls_amx_usable() ? LS_GEMM_AMX : LS_GEMM_VECTOR;
 }
 
 static ls_gemm_backend choose(const ls_gemm *g) {
@@ -92,7 +65,7 @@ bool ls_gemm_supports(ls_gemm_backend backend, const ls_gemm *g) {
         return backend == LS_GEMM_REFERENCE && g->a.type == LS_F64;
     if (backend == LS_GEMM_FEW_ROWS) return g->m < LS_GEMM_FEW;
     if (backend == LS_GEMM_ONEDNN) return ls_gemm_onednn_supports(g);
-    if ((backend == LS_GEMM_AMX || backend == LS_GEMM_AMX_SPLIT2) && !has_amx()) return false;
+    if (backend == LS_GEMM_AMX && !ls_amx_usable()) return false;
     return kernel_of(backend, all_bf16(g)) != NULL;
 }
 

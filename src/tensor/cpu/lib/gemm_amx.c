@@ -64,7 +64,7 @@ static inline __m512 within_bf16(__m512 x) {
 }
 
 /* Write a line of each plane (high, middle, low) from 16 pairs of f32. */
-static inline void store_split(char *line, int planes, __m512 x, __m512 y) {
+static inline void store_split(char *line, __m512 x, __m512 y) {
     const size_t plane_bytes = 2 * TILE_BYTES;
     __m512 x_high = rounded(within_bf16(x)), y_high = rounded(within_bf16(y));
     _mm512_store_si512(line, join_upper(x_high, y_high));
@@ -72,9 +72,8 @@ static inline void store_split(char *line, int planes, __m512 x, __m512 y) {
     y = _mm512_sub_ps(y, y_high);
     __m512 x_middle = rounded(x), y_middle = rounded(y);
     _mm512_store_si512(line + plane_bytes, join_upper(x_middle, y_middle));
-    if (planes == 3)
-        _mm512_store_si512(line + 2 * plane_bytes,
-                           join_upper(_mm512_sub_ps(x, x_middle), _mm512_sub_ps(y, y_middle)));
+    _mm512_store_si512(line + 2 * plane_bytes,
+                       join_upper(_mm512_sub_ps(x, x_middle), _mm512_sub_ps(y, y_middle)));
 }
 
 /* Line i of a tile that lies at (first, k): a row's step, or a pair of k for 16 rows. */
@@ -90,7 +89,7 @@ static inline void store_line(const ls_gemm_operand *x, ls_dtype type, int plane
                                                                     << 16;
             _mm512_store_si512(line, _mm512_maskz_loadu_epi16(lanes, from));
         } else {
-            store_split(line, planes, load_floats(type, from, 0, first_lanes(k_count)),
+            store_split(line, load_floats(type, from, 0, first_lanes(k_count)),
                         load_floats(type, from, 16, first_lanes(k_count - 16)));
         }
         return;
@@ -107,7 +106,7 @@ static inline void store_line(const ls_gemm_operand *x, ls_dtype type, int plane
             line, _mm512_or_si512(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(lanes, from)),
                                   widen_bf16(_mm256_maskz_loadu_epi16(lanes_other, from_other))));
     else
-        store_split(line, planes, load_floats(type, from, 0, lanes),
+        store_split(line, load_floats(type, from, 0, lanes),
                     load_floats(type, from_other, 0, lanes_other));
 }
 
@@ -178,8 +177,6 @@ static inline void pack(const ls_gemm_operand *x, ls_dtype type, int planes, boo
     }
 DEFINE_PACK(pack_a1, 1, false)
 DEFINE_PACK(pack_b1, 1, true)
-DEFINE_PACK(pack_a2, 2, false)
-DEFINE_PACK(pack_b2, 2, true)
 DEFINE_PACK(pack_a3, 3, false)
 DEFINE_PACK(pack_b3, 3, true)
 
@@ -238,13 +235,6 @@ static inline void multiply_tiles(int planes, int64_t k, const char *a, const ch
             MULTIPLY();
             LOAD_A(LOW);
             MULTIPLY();
-        } else if (planes == 2) {
-            LOAD_A(HIGH);
-            LOAD_B(MIDDLE);
-            MULTIPLY();
-            LOAD_A(MIDDLE);
-            LOAD_B(HIGH);
-            MULTIPLY();
         } else {
             LOAD_B(HIGH);
         }
@@ -262,9 +252,6 @@ static inline void multiply_tiles(int planes, int64_t k, const char *a, const ch
 static void multiply_amx1(int64_t k, const void *a, const void *b, float *tile) {
     multiply_tiles(1, k, a, b, tile);
 }
-static void multiply_amx2(int64_t k, const void *a, const void *b, float *tile) {
-    multiply_tiles(2, k, a, b, tile);
-}
 static void multiply_amx3(int64_t k, const void *a, const void *b, float *tile) {
     multiply_tiles(3, k, a, b, tile);
 }
@@ -279,12 +266,6 @@ const ls_gemm_kernel ls_gemm_amx_bf16 = {.name = "amx-bf16",
                                          .multiply = multiply_amx1,
                                          .begin = begin_tiles,
                                          .end = end_tiles};
-const ls_gemm_kernel ls_gemm_amx_split2 = {.name = "amx-f32-split2",
-                                           PANELS(2),
-                                           .k_block = 768,
-                                           .multiply = multiply_amx2,
-                                           .begin = begin_tiles,
-                                           .end = end_tiles};
 const ls_gemm_kernel ls_gemm_amx_split3 = {.name = "amx-f32-split3",
                                            PANELS(3),
                                            .k_block = 768,

@@ -14,7 +14,6 @@ typedef enum ls_gemm_backend {
     LS_GEMM_FEW_ROWS,
     LS_GEMM_VECTOR,
     LS_GEMM_AMX,
-    LS_GEMM_AMX_SPLIT2, /* f32 to about 16 bits: never chosen, to be measured against */
     LS_GEMM_ONEDNN,
     LS_GEMM_BACKENDS,
 } ls_gemm_backend;
@@ -57,11 +56,9 @@ typedef struct ls_gemm_kernel {
 
 #define ls_gemm_vector LS_ISA_SYMBOL(ls__gemm_vector)
 #define ls_gemm_amx_bf16 LS_ISA_SYMBOL(ls__gemm_amx_bf16)
-#define ls_gemm_amx_split2 LS_ISA_SYMBOL(ls__gemm_amx_split2)
 #define ls_gemm_amx_split3 LS_ISA_SYMBOL(ls__gemm_amx_split3)
 extern const ls_gemm_kernel ls_gemm_vector;     /* f32 and bf16, every machine */
 extern const ls_gemm_kernel ls_gemm_amx_bf16;   /* bf16, AMX */
-extern const ls_gemm_kernel ls_gemm_amx_split2; /* f32 to about 16 bits, AMX */
 extern const ls_gemm_kernel ls_gemm_amx_split3; /* f32, AMX */
 
 #define ls_gemm_blocked_run LS_ISA_SYMBOL(ls__gemm_blocked_run)
