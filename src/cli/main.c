@@ -42,7 +42,7 @@ static void catch_signals(void) {
  * place and the program starts itself once more. */
 static void wait_politely(char **argv) {
     if (getenv("GOMP_SPINCOUNT") != NULL || getenv("OMP_WAIT_POLICY") != NULL) return;
-    if (setenv("GOMP_SPINCOUNT", "2000", 1) != 0) return;
+    if (setenv("GOMP_SPINCOUNT", "20000", 1) != 0) return;
     if (setenv("KMP_BLOCKTIME", "0", 0) != 0)
         return;                    /* LLVM's name for the same, in milliseconds */
     execv("/proc/self/exe", argv); /* where it fails the program goes on as it is */

@@ -18,7 +18,7 @@ static const ls_option keys[] = {
      "Folder of the peers' scripts; empty: bench/peers here, or where they are installed."},
     {"dtype", LS_OPTION_CHOICE, FIELD(dtype), "both", 0, 0, "both|f32|bf16",
      "Types that training and attention are measured in."},
-    {"rounds", LS_OPTION_INT, FIELD(rounds), "2", 1, 100, NULL,
+    {"rounds", LS_OPTION_INT, FIELD(rounds), "4", 1, 100, NULL,
      "Turns of ours and theirs; the best of each counts."},
     {"seconds", LS_OPTION_REAL, FIELD(seconds), "4", 0, 3600, NULL, "Length of a turn."},
     {"lengths", LS_OPTION_REALS, FIELD(lengths), "256,1024,4096,16384", 1, 1 << 20, NULL,
