@@ -3,6 +3,7 @@
 #include <libfyaml.h>
 #include <stdio.h>
 #include <string.h>
+#include <utf8proc.h>
 
 #include "base/file.h"
 
@@ -126,8 +127,29 @@ static ls_status flatten(ls_ctx *ctx, ls_settings *settings, struct fy_node *nod
     return LS_OK;
 }
 
+/* What the YAML library may see: UTF-8 without control characters and without directives, which no
+ * recipe needs and some of which (a percent sign and a bad byte) it never returns from. */
+static ls_status check_text(ls_ctx *ctx, const char *text, size_t length, const char *what) {
+    int line = 1;
+    for (size_t at = 0; at < length;) {
+        utf8proc_int32_t point;
+        size_t left = length - at < 4 ? length - at : 4;
+        utf8proc_ssize_t bytes =
+            utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)left, &point);
+        bool control = point < 32 && point != '\n' && point != '\r' && point != '\t';
+        if (bytes < 1 || control || point == 127)
+            return LS_FAIL(ctx, LS_EINPUT, "%s, line %d: this is not plain UTF-8 text", what, line);
+        if (point == '%' && (at == 0 || text[at - 1] == '\n' || text[at - 1] == '\r'))
+            return LS_FAIL(ctx, LS_EINPUT, "%s, line %d: directives are not read", what, line);
+        line += point == '\n';
+        at += (size_t)bytes;
+    }
+    return LS_OK;
+}
+
 ls_status ls_settings_parse(ls_ctx *ctx, ls_settings *settings, const char *text, size_t length,
                             const char *what) {
+    LS_TRY(check_text(ctx, text, length, what));
     struct fy_diag_cfg diagnosis;
     fy_diag_cfg_default(&diagnosis);
     diagnosis.fp = NULL;
