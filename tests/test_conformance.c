@@ -257,7 +257,8 @@ static void declared_is_true(ls_ctx *ctx, const arrangement *a) {
         bench b =
             bench_new(ctx, &what, (ls_program_options){.type = LS_F32, .batch = 1, .length = T});
         double counted = ls_program_flops(b.program), declared = a->mixer.type->flops(&a->mixer, T);
-        /* the declaration counts products and scores; pointwise work is within 5 % at this size */
+        /* the declaration counts products and scores; pointwise work comes on top, which at this
+           small width is a good part: an order of magnitude is what this can catch */
         if (!(declared <= counted && counted <= 1.4 * declared + 100 * (double)T * WIDTH))
             fail_msg("%s: %lld tokens take %.0f operations, not %.0f", a->name, (long long)T,
                      counted, declared);
