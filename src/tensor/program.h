@@ -77,6 +77,7 @@ struct ls_node {
 /* What holds while a program runs. */
 struct ls_run {
     int threads;
+    struct ls_device *device; /* NULL: the processor */
     void *workspace;
     ls_state *state; /* NULL: every sequence starts here */
     int64_t start;   /* position of the chunk's first token */

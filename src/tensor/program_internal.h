@@ -81,6 +81,12 @@ ls_tensor *ls__tensor(ls_program *p, ls_dtype type, ls_role role, int rank, cons
 void ls__record_backward(ls_program *p);
 ls_status ls__plan(ls_program *p);
 ls_status ls__bind_kernels(ls_program *p);
+/* What an append does in this run: of the rows in the cache the first `drop` go, `kept` stay (moved
+ * to the front), and the chunk's first `take` rows follow them. Advances the cache's extent. */
+typedef struct ls_append_plan {
+    int64_t drop, kept, take;
+} ls_append_plan;
+ls_append_plan ls__append_begin(const ls_run *run, const ls_node *node);
 ls_status ls__state_begin(ls_program *p, ls_state *state);
 const ls_kernel *ls__kernel_find(const char *isa, const char *op);
 

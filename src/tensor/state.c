@@ -94,6 +94,30 @@ ls_extent ls_cache_extent(const ls_run *run, const ls_tensor *tensor) {
     return (ls_extent){run->start, tensor->dim[1]};
 }
 
+ls_append_plan ls__append_begin(const ls_run *run, const ls_node *node) {
+    const struct ls_append *append = node->attributes;
+    const ls_tensor *cache = node->out[0];
+    ls_extent *extent = &run->state->port[cache->port].extent;
+    int64_t T = node->in[0]->dim[1], capacity = cache->dim[1];
+    ls_append_plan plan = {.kept = extent->count, .take = T};
+    if (append->kind == LS_PORT_FIRST) {
+        plan.take = ls_max(0, ls_min(T, capacity - run->start));
+    } else if (extent->count + T > capacity) {
+        int64_t lowest = extent->first; /* what a query at the chunk's start may still see */
+        if (append->keep.window > 0) lowest = run->start - append->keep.window + 1;
+        if (append->keep.block > 0) {
+            int64_t floor_block = (run->start / append->keep.block - 1) * append->keep.block;
+            lowest = append->keep.window > 0 ? ls_min(lowest, floor_block) : floor_block;
+        }
+        plan.drop = ls_max(0, ls_min(lowest - extent->first, extent->count));
+        plan.kept -= plan.drop;
+    }
+    extent->first += plan.drop;
+    if (plan.kept == 0) extent->first = append->kind == LS_PORT_FIRST ? 0 : run->start;
+    extent->count = plan.kept + plan.take;
+    return plan;
+}
+
 /* ---- states ---- */
 
 static uint64_t port_identity(const ls_port *port) {

@@ -110,39 +110,22 @@ static int64_t row_elements(const ls_tensor *tensor) {
 }
 
 static void cache_append(const ls_run *run, const ls_node *node) {
-    const struct ls_append *append = node->attributes;
     const ls_tensor *x = node->in[0], *cache = node->out[0];
-    ls_extent *extent = &run->state->port[cache->port].extent;
+    const ls_append_plan plan = ls__append_begin(run, node);
     size_t size = ls_dtype_size(cache->type), row = (size_t)row_elements(cache) * size;
-    int64_t B = x->dim[0], T = x->dim[1], capacity = cache->dim[1];
+    int64_t B = x->dim[0], capacity = cache->dim[1];
     char *to = ls_data(cache);
     const char *from = ls_data(x);
-
-    int64_t take = T; /* rows of the chunk that go in */
-    if (append->kind == LS_PORT_FIRST) {
-        take = ls_max(0, ls_min(T, capacity - run->start));
-    } else if (extent->count + T > capacity) {
-        int64_t lowest = extent->first; /* what a query at the chunk's start may still see */
-        if (append->keep.window > 0) lowest = run->start - append->keep.window + 1;
-        if (append->keep.block > 0) {
-            int64_t floor_block = (run->start / append->keep.block - 1) * append->keep.block;
-            lowest = append->keep.window > 0 ? ls_min(lowest, floor_block) : floor_block;
-        }
-        int64_t drop = ls_max(0, ls_min(lowest - extent->first, extent->count));
-        for (int64_t b = 0; b < B; b++) {
-            char *rows = to + (size_t)(b * capacity) * row;
-            memmove(rows, rows + (size_t)drop * row, (size_t)(extent->count - drop) * row);
-        }
-        extent->first += drop;
-        extent->count -= drop;
+    for (int64_t b = 0; plan.drop > 0 && b < B; b++) {
+        char *rows = to + (size_t)(b * capacity) * row;
+        memmove(rows, rows + (size_t)plan.drop * row, (size_t)plan.kept * row);
     }
-    if (extent->count == 0) extent->first = append->kind == LS_PORT_FIRST ? 0 : run->start;
-#pragma omp parallel for collapse(2) schedule(static) num_threads(run->threads) if (B * take > 64)
+#pragma omp parallel for collapse(2) schedule(static)                                              \
+    num_threads(run->threads) if (B * plan.take > 64)
     for (int64_t b = 0; b < B; b++)
-        for (int64_t t = 0; t < take; t++)
-            memcpy(to + (size_t)(b * capacity + extent->count + t) * row,
+        for (int64_t t = 0; t < plan.take; t++)
+            memcpy(to + (size_t)(b * capacity + plan.kept + t) * row,
                    from + (size_t)(b * x->stride[0] + t * x->stride[1]) * size, row);
-    extent->count += take;
 }
 
 static void cache_append_grad(const ls_run *run, const ls_node *node) {

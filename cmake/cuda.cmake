@@ -1,0 +1,50 @@
+# The CUDA plug-in, where nvcc is found: every file in src/tensor/cuda defines one table of kernels,
+# ls__cuda_<file name>, and is found by its name; lib/ is what they share. The program opens the plug-in
+# at run time, so nothing else depends on CUDA.
+option(LONGSHOT_CUDA "Build the CUDA plug-in where nvcc is found" ON)
+if(NOT LONGSHOT_CUDA OR LONGSHOT_SANITIZE)
+  return()
+endif()
+include(CheckLanguage)
+check_language(CUDA)
+if(NOT CMAKE_CUDA_COMPILER)
+  message(STATUS "nvcc is not installed: the CUDA plug-in is left out")
+  return()
+endif()
+if(NOT CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 80-virtual)
+endif()
+enable_language(CUDA)
+find_package(CUDAToolkit REQUIRED)
+file(GLOB CUDA_KERNEL_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/tensor/cuda/*.cu)
+file(GLOB CUDA_LIB_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/tensor/cuda/lib/*.cu)
+set(declarations "")
+set(entries "")
+foreach(source IN LISTS CUDA_KERNEL_SOURCES)
+  get_filename_component(name ${source} NAME_WE)
+  string(APPEND declarations "extern const ls_kernel ls__cuda_${name}[];\n")
+  string(APPEND entries "    ls__cuda_${name},\n")
+endforeach()
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/kernels_cuda.c CONTENT
+"/* Generated from the names of the files in src/tensor/cuda. */
+#include \"tensor/kernel.h\"
+
+${declarations}
+extern const ls_kernel *const ls__cuda_kernels[];
+const ls_kernel *const ls__cuda_kernels[] = {
+${entries}    NULL,
+};
+" @ONLY)
+# The plug-in has its own copy of the pure functions on programs and tensors: it needs nothing of the
+# program that opens it.
+add_library(longshot-cuda MODULE ${CUDA_KERNEL_SOURCES} ${CUDA_LIB_SOURCES} ${CMAKE_BINARY_DIR}/generated/kernels_cuda.c)
+set_target_properties(longshot-cuda PROPERTIES CUDA_STANDARD 17 CUDA_VISIBILITY_PRESET hidden
+  C_VISIBILITY_PRESET hidden CUDA_RUNTIME_LIBRARY Static
+  BUILD_RPATH "$ORIGIN/lib;/usr/local/cuda/lib64;/usr/local/cuda/lib"
+  INSTALL_RPATH "/usr/local/cuda/lib64;/usr/local/cuda/lib")
+target_include_directories(longshot-cuda PRIVATE ${CMAKE_SOURCE_DIR}/src)
+target_compile_definitions(longshot-cuda PRIVATE _GNU_SOURCE)
+target_compile_options(longshot-cuda PRIVATE
+  $<$<COMPILE_LANGUAGE:CUDA>:-O3 --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra,-Wno-unused-parameter,-Wno-missing-field-initializers -Werror=all-warnings --diag-suppress=177>)
+target_link_libraries(longshot-cuda PRIVATE $<LINK_ONLY:longshot_library> CUDA::cublasLt ${CMAKE_DL_LIBS})
+target_link_options(longshot-cuda PRIVATE -Wl,--as-needed -Wl,--exclude-libs,ALL)
