@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "cli/bench.h"
 #include "cli/machine.h"
+#include "tensor/device.h"
 #include "tensor/ops.h"
 
 enum { HEADS = 6, WIDTH = 64 };
@@ -29,13 +30,7 @@ static ls_status record(ls_ctx *ctx, ls_dtype type, int64_t T, bool grad, ls_par
     LS_TRY(ls_program_finish(p));
     for (int i = 0; i < 4; i++) {
         const ls_random key = {.seed = 1, .stream = ls_stream_of(names[i])};
-        for (int64_t j = 0; j < ls_count(in[i]); j++) {
-            float value = (float)ls_random_unit(key, (uint64_t)j) - 0.5f;
-            if (type == LS_BF16)
-                ((ls_bf16 *)ls_data(in[i]))[j] = ls_bf16_from_f32(value);
-            else
-                ((float *)ls_data(in[i]))[j] = value;
-        }
+        LS_TRY(ls_machine_random(p, in[i], key));
     }
     return LS_OK;
 }
@@ -45,6 +40,7 @@ static ls_status measure(ls_program *program, double seconds, double *best) {
     for (int run = 0; run < 2 || ls_machine_seconds() - began < seconds; run++) {
         double start = ls_machine_seconds();
         LS_TRY(ls_program_run(program, NULL, 0, 0));
+        LS_TRY(ls_device_settle(ls_program_ctx(program)));
         double here = ls_machine_seconds() - start;
         if (*best == 0 || here < *best) *best = here;
     }

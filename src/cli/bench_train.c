@@ -45,14 +45,17 @@ static ls_status trainer_make(ls_ctx *ctx, ls_dtype type, trainer *out) {
         tokens[i] = (int32_t)ls_random_below(key, (uint64_t)i, 256);
     LS_TRY(ls_model_put_tokens(out->model, out->program, "tokens", tokens));
     LS_TRY(ls_model_put_tokens(out->model, out->program, "targets", tokens));
-    float *weights = ls_data(ls_program_find(out->program, "weights"));
+    static float weights[BATCH * LENGTH];
     for (int i = 0; i < BATCH * LENGTH; i++) weights[i] = 1.0f / (BATCH * LENGTH);
+    ls_tensor_put(out->program, ls_program_find(out->program, "weights"), weights);
     return LS_OK;
 }
 
 static ls_status step(ls_ctx *ctx, trainer *t) {
     LS_TRY(ls_program_run(t->program, NULL, 1, (uint32_t)t->step));
-    ls_optimizer_update(ctx, t->optimizer, 1e-4, ls_optimizer_norm(ctx, t->optimizer), ++t->step);
+    double norm;
+    LS_TRY(ls_optimizer_norm(ctx, t->optimizer, &norm));
+    ls_optimizer_update(ctx, t->optimizer, 1e-4, norm, ++t->step);
     return LS_OK;
 }
 

@@ -45,6 +45,7 @@ typedef struct ls_verb {
     const ls_section *sections; /* or NULL */
     bool model_keys;            /* also takes mixer.*, position.*, extend and extend.* */
     bool recipe;                /* the first word may name a recipe */
+    bool computes;              /* runs programs: on device= */
     ls_status (*run)(ls_cli *cli);
 } ls_verb;
 
@@ -69,6 +70,9 @@ void ls_cli_live(ls_cli *cli, const char *line);
 void ls_cli_progress_end(ls_cli *cli);
 /* The folder of token files and tokenizers: cache=, else longshot in the user's cache. */
 ls_status ls_cli_cache(ls_cli *cli, char *out, size_t bytes);
+
+/* The device= of the call: "cpu", "cuda". */
+const char *ls_cli_device(const ls_cli *cli);
 
 /* Not 0 once SIGTERM, SIGINT or SIGUSR1 came. */
 const volatile sig_atomic_t *ls_cli_stop(void);

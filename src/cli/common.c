@@ -14,13 +14,18 @@ static const ls_option options[] = {
     {"threads", LS_OPTION_INT, FIELD(threads), "0", 0, 1024, NULL,
      "Worker threads; 0: as many as there are processors, or OMP_NUM_THREADS."},
     {"device", LS_OPTION_CHOICE, FIELD(device), "cpu", 0, 0, "cpu|cuda",
-     "Where to compute; this build has cpu."},
+     "Where to compute: the processor, or an NVIDIA device through the CUDA plug-in."},
     {"isa", LS_OPTION_CHOICE, FIELD(isa), "auto", 0, 0, "auto|base|avx2|avx512",
      "Instruction set of the kernels; auto: the best this processor has."},
     {"cache", LS_OPTION_TEXT, FIELD(cache), "", 0, 0, NULL,
      "Folder of token files and learnt tokenizers; empty: longshot in the user's cache folder."},
 };
 const ls_option_table ls_common_options = LS_OPTIONS(options, ls_common_settings);
+
+const char *ls_cli_device(const ls_cli *cli) {
+    static const char *const names[] = {"cpu", "cuda"};
+    return names[cli->common.device];
+}
 
 /* Whether a verb has a section of its own name, as train and data do. */
 static bool has_section(const ls_verb *verb, const char *prefix) {

@@ -10,6 +10,7 @@
 #include <cpuid.h>
 #endif
 
+#include "tensor/device.h"
 #include "tensor/ops.h"
 
 double ls_machine_seconds(void) {
@@ -55,45 +56,105 @@ void ls_machine_describe(ls_machine *out) {
     out->memory_bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
 }
 
-/* A program of one large product, run until half a second is over; the best run counts. */
-ls_status ls_machine_peak(ls_ctx *ctx, ls_dtype type, double *out) {
-    enum { SIZE = 1024, ROWS = 2048 };
+ls_status ls_machine_random(const ls_program *program, const ls_tensor *tensor, ls_random key) {
+    ls_ctx *ctx = ls_program_ctx(program);
+    int64_t count = ls_count(tensor);
+    float *values = ls_new(ctx, (size_t)count, sizeof *values);
+    if (values == NULL) return LS_ENOMEM;
+    for (int64_t i = 0; i < count; i++) {
+        float value = (float)ls_random_unit(key, (uint64_t)i) - 0.5f;
+        if (tensor->type == LS_BF16) /* narrowed in place */
+            ((ls_bf16 *)values)[i] = ls_bf16_from_f32(value);
+        else
+            values[i] = value;
+    }
+    ls_tensor_put(program, tensor, values);
+    ls_free(ctx, values);
+    return LS_OK;
+}
+
+/* Seconds of the best run of a program within half a second. */
+static ls_status best_run(ls_program *program, double *best) {
     const double least_seconds = 0.5;
+    double began = ls_machine_seconds();
+    *best = 1e9;
+    for (int run = 0; run < 5 || ls_machine_seconds() - began < least_seconds; run++) {
+        double start = ls_machine_seconds();
+        LS_TRY(ls_program_run(program, NULL, 0, 0));
+        LS_TRY(ls_device_settle(ls_program_ctx(program)));
+        double seconds = ls_machine_seconds() - start;
+        if (seconds < *best) *best = seconds;
+    }
+    return LS_OK;
+}
+
+/* One operation on an input of [1, rows, width], with its parameters. */
+typedef struct probe {
+    int64_t rows, width;
+    bool random; /* the input's values matter for the speed */
+    ls_tensor *(*record)(ls_program *p, ls_tensor *x);
+} probe;
+
+static ls_tensor *record_product(ls_program *p, ls_tensor *x) {
+    int64_t width = x->dim[2];
+    return ls_linear(
+        p, x,
+        ls_param(p, "weight", LS_DIMS(width, width), (ls_init){.kind = LS_INIT_UNIFORM, .a = 0.02}),
+        NULL);
+}
+
+static ls_tensor *record_scaling(ls_program *p, ls_tensor *x) {
+    return ls_times(p, x, 1.5);
+}
+
+static ls_status run_probe(ls_ctx *ctx, ls_dtype type, const probe *what, double *best) {
     ls_parameters *store = NULL;
     ls_program *program = NULL;
-    const ls_program_options options = {.type = type, .batch = 1, .length = ROWS};
-    *out = 0;
+    const ls_program_options options = {.type = type, .batch = 1, .length = what->rows};
     ls_status status;
     LS_TRY_GOTO(ls_parameters_new(ctx, type, &store));
-    /* twice: the first recording declares the weight */
+    /* twice: the first recording declares the parameters */
     for (int pass = 0; pass < 2; pass++) {
         ls_program_free(program);
         program = NULL;
         LS_TRY_GOTO(ls_program_new(ctx, &options, store, &program));
-        ls_tensor *x = ls_input(program, "x", type, LS_DIMS(1, ROWS, SIZE), false);
-        ls_tensor *weight = ls_param(program, "weight", LS_DIMS(SIZE, SIZE), ls_init_normal(0.02));
-        ls_keep(program, "y", ls_linear(program, x, weight, NULL));
+        ls_tensor *x = ls_input(program, "x", type, LS_DIMS(1, what->rows, what->width), false);
+        ls_keep(program, "y", what->record(program, x));
         if (pass == 0) LS_TRY_GOTO(ls_parameters_seal(store, 1, false));
     }
     LS_TRY_GOTO(ls_program_finish(program));
-    const ls_tensor *x = ls_program_find(program, "x");
-    memset(ls_data(x), 0, (size_t)ls_count(x) * ls_dtype_size(type));
-    double began = ls_machine_seconds(), best = 1e9;
-    for (int run = 0; run < 3 || ls_machine_seconds() - began < least_seconds; run++) {
-        double start = ls_machine_seconds();
-        LS_TRY_GOTO(ls_program_run(program, NULL, 0, 0));
-        double seconds = ls_machine_seconds() - start;
-        if (seconds < best) best = seconds;
-    }
-    *out = 2.0 * ROWS * SIZE * SIZE / best;
+    const ls_tensor *input = ls_program_find(program, "x");
+    if (what->random) LS_TRY_GOTO(ls_machine_random(program, input, (ls_random){.seed = 1}));
+    LS_TRY_GOTO(best_run(program, best));
 fail:
     ls_program_free(program);
     ls_parameters_free(store);
     return status;
 }
 
+/* One large product: large for what computes it. */
+ls_status ls_machine_peak(ls_ctx *ctx, ls_dtype type, double *out) {
+    probe product = {2048, 1024, true, record_product};
+    double best;
+    *out = 0;
+    if (ctx->device != NULL) product.rows = product.width = 8192;
+    LS_TRY(run_probe(ctx, type, &product, &best));
+    *out = 2.0 * (double)product.rows * (double)product.width * (double)product.width / best;
+    return LS_OK;
+}
+
+/* A device's memory is read and written by one pass over 1 GiB. */
+static ls_status device_bandwidth(ls_ctx *ctx, double *out) {
+    const probe scaling = {1 << 14, 1 << 15, false, record_scaling};
+    double best;
+    LS_TRY(run_probe(ctx, LS_BF16, &scaling, &best));
+    *out = 2.0 * 2.0 * (double)(scaling.rows * scaling.width) / best;
+    return LS_OK;
+}
+
 ls_status ls_machine_bandwidth(ls_ctx *ctx, double *out) {
     enum { LANES = 8 };
+    if (ctx->device != NULL) return device_bandwidth(ctx, out);
     const int64_t words = (int64_t)1 << 26; /* 512 MiB: far beyond any cache */
     uint64_t *buffer = ls_new(ctx, (size_t)words, sizeof *buffer);
     *out = 0;

@@ -2,8 +2,7 @@
 #ifndef LS_CLI_MACHINE_H
 #define LS_CLI_MACHINE_H
 
-#include "base/memory.h"
-#include "tensor/dtype.h"
+#include "tensor/program.h"
 
 typedef struct ls_machine {
     char name[128]; /* of the processor */
@@ -13,10 +12,13 @@ typedef struct ls_machine {
 } ls_machine;
 
 void ls_machine_describe(ls_machine *out);
-/* Floating-point operations per second of large matrix products of a type, on ctx->threads. */
+/* Floating-point operations per second of large matrix products of a type, on ctx->threads or on
+ * the context's device. */
 ls_status ls_machine_peak(ls_ctx *ctx, ls_dtype type, double *out);
-/* Bytes per second that all threads together read from memory. */
+/* Bytes per second that all threads together read from memory; of a device: reads and writes. */
 ls_status ls_machine_bandwidth(ls_ctx *ctx, double *out);
+/* Fills an input with numbers from -0.5 to 0.5. */
+ls_status ls_machine_random(const ls_program *program, const ls_tensor *tensor, ls_random key);
 double ls_machine_seconds(void);     /* a clock that never goes back */
 int64_t ls_machine_peak_bytes(void); /* most memory this process has had */
 

@@ -10,6 +10,7 @@
 #endif
 
 #include "cli/cli.h"
+#include "tensor/device.h"
 #include "tensor/kernel.h"
 
 #ifndef LS_VERSION
@@ -107,17 +108,14 @@ static ls_status sort_words(ls_cli *cli, int count, char **argv, const char **wo
 }
 
 static ls_status take_common(ls_cli *cli) {
-    enum { DEVICE_CPU };
     ls_ctx *ctx = &cli->ctx;
     LS_TRY(ls_cli_read(cli, "", &ls_common_options, &cli->common));
-    if (cli->common.device != DEVICE_CPU)
-        return LS_FAIL(ctx, LS_EUSE, "this build has no CUDA kernels: use device=cpu");
     if (cli->common.threads > 0) ctx->threads = (int)cli->common.threads;
     static const char *const isas[] = {NULL, "base", "avx2", "avx512"};
     ctx->isa = isas[cli->common.isa];
     if (ls_kernel_isa(ctx->isa) == NULL)
         return LS_FAIL(ctx, LS_EUSE, "this processor does not have %s", ctx->isa);
-    return LS_OK;
+    return cli->verb->computes ? ls_device_open(ctx, ls_cli_device(cli)) : LS_OK;
 }
 
 static ls_status run_verb(ls_cli *cli, int count, char **argv) {
@@ -136,6 +134,7 @@ static ls_status run_verb(ls_cli *cli, int count, char **argv) {
     LS_TRY_GOTO(take_common(cli));
     LS_TRY_GOTO(cli->verb->run(cli));
 fail:
+    ls_device_close(ctx);
     ls_settings_clear(ctx, &cli->settings);
     ls_free(ctx, words);
     return status;

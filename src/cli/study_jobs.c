@@ -93,6 +93,7 @@ static ls_status job_words(const runner *r, const job *j, words *list) {
         LS_TRY(add_word(r->ctx, list, "cache", study->cli->common.cache));
     static const char *const isas[] = {"auto", "base", "avx2", "avx512"};
     LS_TRY(add_word(r->ctx, list, "isa", isas[study->cli->common.isa]));
+    LS_TRY(add_word(r->ctx, list, "device", ls_cli_device(study->cli)));
     return add_word(r->ctx, list, "--json", NULL);
 }
 

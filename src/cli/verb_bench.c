@@ -166,5 +166,6 @@ const ls_verb ls_verb_bench = {
         "depths beside what memory bandwidth allows. Where a Python with PyTorch is found it\n"
         "runs the same work, ours and theirs in turns, and the ratio is printed.\n",
     .sections = sections,
+    .computes = true,
     .run = run,
 };

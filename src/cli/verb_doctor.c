@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 #include "cli/machine.h"
 #include "data/corpus.h"
+#include "tensor/device.h"
 #include "tensor/kernel.h"
 
 static bool corpus_found(ls_ctx *ctx) {
@@ -12,6 +13,40 @@ static bool corpus_found(ls_ctx *ctx) {
     if (found) ls_corpus_free(ctx, corpus);
     ctx->error = (ls_error){0};
     return found;
+}
+
+/* What the CUDA plug-in found, as lines of the answer. */
+typedef struct cuda_answer {
+    ls_ctx *ctx;
+    bool open;
+    ls_text text;
+} cuda_answer;
+
+static void add_line(void *user, const char *key, const char *value) {
+    cuda_answer *answer = user;
+    ls_text_printf(answer->ctx, &answer->text, "  %-22s %s\n", key, value);
+}
+
+static ls_status ask_cuda(ls_ctx *ctx, cuda_answer *answer) {
+    ls_ctx there = ls_ctx_default();
+    *answer = (cuda_answer){.ctx = ctx};
+    answer->open = ls_device_open(&there, "cuda") == LS_OK;
+    if (!answer->open) {
+        ls_text_printf(ctx, &answer->text, "CUDA             %s\n", there.error.message);
+        return LS_OK;
+    }
+    ls_text_printf(ctx, &answer->text, "CUDA\n");
+    there.device->describe(there.device, add_line, answer);
+    double f32 = 0, bf16 = 0, bandwidth = 0;
+    ls_status status = ls_machine_peak(&there, LS_F32, &f32);
+    if (status == LS_OK) status = ls_machine_peak(&there, LS_BF16, &bf16);
+    if (status == LS_OK) status = ls_machine_bandwidth(&there, &bandwidth);
+    ls_text_printf(ctx, &answer->text, "  %-22s f32 %.1f, bf16 %.0f TFLOP/s\n", "matrix products",
+                   1e-12 * f32, 1e-12 * bf16);
+    ls_text_printf(ctx, &answer->text, "  %-22s %.2f TB/s\n", "copies", 1e-12 * bandwidth);
+    if (status != LS_OK) ls_text_printf(ctx, &answer->text, "  failed: %s\n", there.error.message);
+    ls_device_close(&there);
+    return LS_OK;
 }
 
 static ls_status run(ls_cli *cli) {
@@ -23,6 +58,8 @@ static ls_status run(ls_cli *cli) {
     LS_TRY(ls_machine_peak(ctx, LS_F32, &f32));
     LS_TRY(ls_machine_peak(ctx, LS_BF16, &bf16));
     LS_TRY(ls_machine_bandwidth(ctx, &bandwidth));
+    cuda_answer cuda;
+    LS_TRY(ask_cuda(ctx, &cuda));
     bool corpus = corpus_found(ctx);
     const char *isa = ls_kernel_isa(ctx->isa);
     if (cli->json)
@@ -35,7 +72,7 @@ static ls_status run(ls_cli *cli) {
                       machine.amx, "threads", ctx->threads, "memory_bytes",
                       (json_int_t)machine.memory_bytes, "bandwidth_bytes_per_second", bandwidth,
                       "peak_f32_flops", f32, "peak_bf16_flops", bf16, "onednn", machine.onednn,
-                      "default_corpus", corpus, "cuda", 0));
+                      "default_corpus", corpus, "cuda", cuda.open));
     ls_text text = {0};
     ls_text_printf(ctx, &text, "longshot         %s\n", LS_VERSION);
     ls_text_printf(ctx, &text, "processor        %s\n", machine.name);
@@ -50,7 +87,8 @@ static ls_status run(ls_cli *cli) {
     ls_text_printf(ctx, &text, "oneDNN           %s\n", machine.onednn);
     ls_text_printf(ctx, &text, "default corpus   %s\n",
                    corpus ? "found" : "not found: install perl-doc, or give data.corpus=");
-    ls_text_printf(ctx, &text, "CUDA             plug-in not built\n");
+    ls_text_append(ctx, &text, cuda.text.bytes, cuda.text.length);
+    ls_text_clear(ctx, &cuda.text);
     return ls_cli_print_text(cli, &text);
 }
 

@@ -170,5 +170,6 @@ const ls_verb ls_verb_eval = {
         "under a name made of the protocols and the extension.\n",
     .sections = sections,
     .model_keys = true,
+    .computes = true,
     .run = run,
 };

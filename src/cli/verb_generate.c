@@ -61,5 +61,6 @@ const ls_verb ls_verb_generate = {
              "seed gives the same text.\n",
     .sections = sections,
     .model_keys = true,
+    .computes = true,
     .run = run,
 };

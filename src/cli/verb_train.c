@@ -226,5 +226,6 @@ const ls_verb ls_verb_train = {
     .sections = sections,
     .model_keys = true,
     .recipe = true,
+    .computes = true,
     .run = run_train,
 };

@@ -50,6 +50,7 @@ typedef struct profiler {
     ls_program *program[2]; /* for whole chunks, and for a rest */
     ls_state *state;
     int32_t *tokens;
+    double *values; /* what a layer keeps of one run */
     layer_profile *layer;
     int64_t layers, length, chunk;
 } profiler;
@@ -64,6 +65,7 @@ static void profiler_clear(profiler *p) {
     for (int64_t i = 0; i < p->layers; i++) ls_free(p->ctx, p->layer[i].sum);
     ls_free(p->ctx, p->layer);
     ls_free(p->ctx, p->tokens);
+    ls_free(p->ctx, p->values);
     ls_state_free(p->ctx, p->state);
     for (int i = 0; i < 2; i++) ls_program_free(p->program[i]);
 }
@@ -82,7 +84,7 @@ static ls_status make_program(ls_model *model, const profiler *p, int64_t length
 static ls_status make_layers(profiler *p) {
     const ls_program *program = p->program[0];
     const char *name;
-    int64_t found = 0;
+    int64_t found = 0, most = 0;
     for (size_t i = 0; (name = ls_program_name_at(program, i)) != NULL; i++)
         found += is_profile(name);
     if (found == 0)
@@ -101,8 +103,10 @@ static ls_status make_layers(profiler *p) {
         layer->count = layer->sum + layer->heads * layer->distances;
         if (layer->heads != p->layer[0].heads)
             return LS_FAIL(p->ctx, LS_EUSE, "layers of this model have different numbers of heads");
+        most = ls_max(most, ls_count(kept));
     }
-    return LS_OK;
+    p->values = ls_new(p->ctx, (size_t)most, sizeof *p->values);
+    return p->values == NULL ? LS_ENOMEM : LS_OK;
 }
 
 static ls_status profiler_init(ls_model *model, const ls_resolution_request *request, profiler *p) {
@@ -125,12 +129,13 @@ static ls_status profiler_init(ls_model *model, const ls_resolution_request *req
     return make_layers(p);
 }
 
-static void add_run(profiler *p, const ls_program *program) {
+static ls_status add_run(profiler *p, const ls_program *program) {
     for (int64_t i = 0; i < p->layers; i++) {
         const ls_tensor *kept = ls_program_find(program, p->layer[i].name);
-        const double *values = ls_data(kept);
-        for (int64_t n = 0; n < ls_count(kept); n++) p->layer[i].sum[n] += values[n];
+        LS_TRY(ls_tensor_get(program, kept, p->values));
+        for (int64_t n = 0; n < ls_count(kept); n++) p->layer[i].sum[n] += p->values[n];
     }
+    return LS_OK;
 }
 
 static ls_status profile_window(ls_model *model, const ls_token_file *file, profiler *p,
@@ -143,7 +148,7 @@ static ls_status profile_window(ls_model *model, const ls_token_file *file, prof
         ls_token_file_read(file, window->begin + first, count, p->tokens);
         LS_TRY(ls_model_put_tokens(model, program, "tokens", p->tokens));
         LS_TRY(ls_program_run(program, p->state, 0, 0));
-        add_run(p, program);
+        LS_TRY(add_run(p, program));
     }
     return LS_OK;
 }

@@ -178,6 +178,6 @@ ls_status ls_model_put_tokens(const ls_model *model, ls_program *program, const 
         if (tokens[i] < lowest || tokens[i] >= model->config->model.vocabulary)
             return LS_FAIL(model->ctx, LS_EINPUT, "token %d is outside the vocabulary of %lld",
                            tokens[i], (long long)model->config->model.vocabulary);
-    memcpy(ls_data(tensor), tokens, (size_t)count * sizeof *tokens);
+    ls_tensor_put(program, tensor, tokens);
     return LS_OK;
 }

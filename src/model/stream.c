@@ -10,6 +10,7 @@ struct ls_stream {
     int64_t batch, capacity, chunk;
     ls_state *state;
     int32_t *tokens; /* [batch, chunk], twice: inputs and targets */
+    double *losses;  /* [batch, chunk] */
     int programs;
     struct {
         ls_model_use use;
@@ -71,7 +72,8 @@ ls_status ls_stream_new(ls_model *model, int64_t batch, int64_t capacity, int64_
     if (status == LS_OK) status = ls_state_new(program, &stream->state);
     if (status == LS_OK) {
         stream->tokens = ls_new(ctx, (size_t)(2 * batch * stream->chunk), sizeof *stream->tokens);
-        if (stream->tokens == NULL) status = LS_ENOMEM;
+        stream->losses = ls_new(ctx, (size_t)(batch * stream->chunk), sizeof *stream->losses);
+        if (stream->tokens == NULL || stream->losses == NULL) status = LS_ENOMEM;
     }
     if (status != LS_OK) {
         ls_stream_free(stream);
@@ -87,6 +89,7 @@ void ls_stream_free(ls_stream *stream) {
     for (int i = 0; i < stream->programs; i++) ls_program_free(stream->cached[i].program);
     ls_state_free(ctx, stream->state);
     ls_free(ctx, stream->tokens);
+    ls_free(ctx, stream->losses);
     ls_free(ctx, stream);
 }
 
@@ -106,11 +109,16 @@ size_t ls_stream_bytes(const ls_stream *stream) {
     return bytes;
 }
 
-static double value_at(const ls_tensor *tensor, int64_t index) {
-    const void *data = ls_data(tensor);
-    if (tensor->type == LS_F64) return ((const double *)data)[index];
-    if (tensor->type == LS_F32) return (double)((const float *)data)[index];
-    return (double)ls_bf16_to_f32(((const ls_bf16 *)data)[index]);
+/* A kept tensor of the wide type as doubles; there must be room for them. */
+static ls_status read_wide(const ls_program *program, const char *name, double *out) {
+    const ls_tensor *tensor = ls_program_find(program, name);
+    LS_TRY(ls_tensor_get(program, tensor, out));
+    for (int64_t i = ls_count(tensor) - 1; tensor->type == LS_F32 && i >= 0; i--) {
+        float narrow; /* widened from the last on: none is overwritten before it is read */
+        memcpy(&narrow, (const char *)out + (size_t)i * sizeof narrow, sizeof narrow);
+        out[i] = (double)narrow;
+    }
+    return LS_OK;
 }
 
 /* One chunk of [batch, length] tokens taken from rows `stride` apart. */
@@ -135,10 +143,10 @@ ls_status ls_stream_loss(ls_stream *stream, const int32_t *tokens, const int32_t
         ls_program *program;
         LS_TRY(
             feed(stream, LS_MODEL_LOSS, tokens + first, targets + first, length, stride, &program));
-        const ls_tensor *result = ls_program_find(program, "loss");
+        LS_TRY(read_wide(program, "loss", stream->losses));
         for (int64_t b = 0; b < stream->batch; b++)
-            for (int64_t t = 0; t < length; t++)
-                loss[b * stride + first + t] = value_at(result, b * length + t);
+            memcpy(loss + b * stride + first, stream->losses + b * length,
+                   (size_t)length * sizeof *loss);
     }
     return LS_OK;
 }
@@ -150,7 +158,5 @@ ls_status ls_stream_logits(ls_stream *stream, const int32_t *tokens, int64_t cou
     for (int64_t first = 0; first < count; first += stream->chunk)
         LS_TRY(feed(stream, LS_MODEL_LOGITS, tokens + first, NULL,
                     ls_min(stream->chunk, count - first), stride, &program));
-    const ls_tensor *result = ls_program_find(program, "logits");
-    for (int64_t i = 0; i < ls_count(result); i++) logits[i] = value_at(result, i);
-    return LS_OK;
+    return read_wide(program, "logits", logits);
 }

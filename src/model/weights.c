@@ -14,26 +14,45 @@ static char *place_of(const ls_parameters *store, const ls_parameter *parameter,
     return (char *)buffer + (size_t)parameter->offset * ls_dtype_size(store->master_type);
 }
 
+/* The parts where the processor can reach them: see ls_parameters_fetch. */
+static ls_status fetch(const ls_parameters *store, const ls_weights_part *parts, size_t count,
+                       void **here) {
+    ls_status status = LS_OK;
+    for (size_t p = 0; p < count; p++) here[p] = NULL;
+    for (size_t p = 0; status == LS_OK && p < count; p++)
+        status = ls_parameters_fetch(store, parts[p].buffer, &here[p]);
+    return status;
+}
+
+static void release(const ls_parameters *store, const ls_weights_part *parts, size_t count,
+                    void **here, bool put_back) {
+    for (size_t p = 0; p < count; p++)
+        ls_parameters_release(store, parts[p].buffer, here[p], put_back);
+}
+
 ls_status ls_weights_put(ls_ctx *ctx, FILE *file, const char *path, const ls_parameters *store,
                          const ls_weights_part *parts, size_t count, const ls_stored_text *metadata,
                          size_t metadata_count) {
     size_t all = count * store->count;
     ls_safetensor_source *sources = ls_new(ctx, all, sizeof *sources);
     char(*names)[NAME_BYTES] = ls_new(ctx, all, sizeof *names);
-    ls_status status = sources == NULL || names == NULL ? LS_ENOMEM : LS_OK;
+    void *here[LS_WEIGHTS_PARTS_MOST];
+    ls_status status = fetch(store, parts, count, here);
+    if (sources == NULL || names == NULL) status = LS_ENOMEM;
     for (size_t i = 0; status == LS_OK && i < all; i++) {
         const ls_parameter *parameter = &store->items[i % store->count];
         const ls_weights_part *part = &parts[i / store->count];
         status = full_name(ctx, part->prefix, parameter->name, names[i]);
-        sources[i] = (ls_safetensor_source){.name = names[i],
-                                            .type = store->master_type == LS_F64 ? LS_STORED_F64
-                                                                                 : LS_STORED_F32,
-                                            .rank = parameter->rank,
-                                            .dim = parameter->dim,
-                                            .data = place_of(store, parameter, part->buffer)};
+        sources[i] = (ls_safetensor_source){
+            .name = names[i],
+            .type = store->master_type == LS_F64 ? LS_STORED_F64 : LS_STORED_F32,
+            .rank = parameter->rank,
+            .dim = parameter->dim,
+            .data = place_of(store, parameter, here[i / store->count])};
     }
     if (status == LS_OK)
         status = ls_safetensors_put(ctx, file, path, sources, all, metadata, metadata_count);
+    release(store, parts, count, here, false);
     ls_free(ctx, sources);
     ls_free(ctx, names);
     return status;
@@ -58,20 +77,24 @@ ls_status ls_weights_check(ls_ctx *ctx, const ls_safetensors *file, const char *
     return LS_OK;
 }
 
-void ls_weights_fill(const ls_safetensors *file, const ls_parameters *store,
-                     const ls_weights_part *parts, size_t count) {
-    for (size_t p = 0; p < count; p++)
+ls_status ls_weights_fill(const ls_safetensors *file, const ls_parameters *store,
+                          const ls_weights_part *parts, size_t count) {
+    void *here[LS_WEIGHTS_PARTS_MOST];
+    ls_status status = fetch(store, parts, count, here);
+    for (size_t p = 0; status == LS_OK && p < count; p++)
         for (size_t i = 0; i < store->count; i++) {
             const ls_parameter *parameter = &store->items[i];
             char name[NAME_BYTES];
             snprintf(name, sizeof name, "%s%s", parts[p].prefix, parameter->name);
             const ls_safetensor *tensor = ls_safetensors_find(file, name);
-            void *to = place_of(store, parameter, parts[p].buffer);
+            void *to = place_of(store, parameter, here[p]);
             if (store->master_type == LS_F64)
                 ls_safetensor_f64(tensor, 0, parameter->count, to);
             else
                 ls_safetensor_f32(tensor, 0, parameter->count, to);
         }
+    release(store, parts, count, here, status == LS_OK);
+    return status;
 }
 
 ls_status ls_weights_load(ls_ctx *ctx, const char *path, ls_parameters *store) {
@@ -79,10 +102,8 @@ ls_status ls_weights_load(ls_ctx *ctx, const char *path, ls_parameters *store) {
     LS_TRY(ls_safetensors_open(ctx, path, &file));
     ls_weights_part part = {"", store->master};
     ls_status status = ls_weights_check(ctx, &file, path, store, &part, 1);
-    if (status == LS_OK) {
-        ls_weights_fill(&file, store, &part, 1);
-        ls_parameters_round(store);
-    }
+    if (status == LS_OK) status = ls_weights_fill(&file, store, &part, 1);
+    if (status == LS_OK) ls_parameters_round(store);
     ls_safetensors_close(ctx, &file);
     return status;
 }

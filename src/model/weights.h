@@ -5,8 +5,9 @@
 #include "model/safetensors.h"
 #include "tensor/parameter.h"
 
-/* A buffer laid out as the store's, in the master's type, and the prefix its tensors' names bear in
- * a file ("" for the weights themselves, "m." for a moment). */
+/* A buffer laid out as the store's, in the master's type, where the context computes; and the
+ * prefix its tensors' names bear in a file ("" for the weights themselves, "m." for a moment). */
+enum { LS_WEIGHTS_PARTS_MOST = 4 }; /* of one call */
 typedef struct ls_weights_part {
     const char *prefix;
     void *buffer;
@@ -20,8 +21,8 @@ ls_status ls_weights_put(ls_ctx *ctx, FILE *file, const char *path, const ls_par
 ls_status ls_weights_check(ls_ctx *ctx, const ls_safetensors *file, const char *path,
                            const ls_parameters *store, const ls_weights_part *parts, size_t count);
 /* Fills the parts from a file that ls_weights_check passed. */
-void ls_weights_fill(const ls_safetensors *file, const ls_parameters *store,
-                     const ls_weights_part *parts, size_t count);
+ls_status ls_weights_fill(const ls_safetensors *file, const ls_parameters *store,
+                          const ls_weights_part *parts, size_t count);
 /* The master weights (and the shadow) of a sealed store from a file. Unchanged where it fails. */
 ls_status ls_weights_load(ls_ctx *ctx, const char *path, ls_parameters *store);
 

@@ -16,7 +16,7 @@ typedef struct ls_adamw_piece {
     bool decays;
 } ls_adamw_piece;
 
-/* Everything is borrowed. The buffers do not overlap. */
+/* Everything is borrowed and lies where the context computes. The buffers do not overlap. */
 typedef struct ls_adamw {
     ls_dtype type; /* of the four buffers: f64 or f32 */
     void *weights, *gradient, *mean, *square;
@@ -30,8 +30,8 @@ typedef struct ls_adamw {
 } ls_adamw;
 
 /* The Euclidean norm, summed in f64; not finite where any element is not. */
-double ls_adamw_norm(const ls_adamw *pass, int threads);
+ls_status ls_adamw_norm(ls_ctx *ctx, const ls_adamw *pass, double *norm);
 /* Updates weights, mean, square and shadow; leaves the gradient zero. */
-void ls_adamw_apply(const ls_adamw *pass, int threads);
+void ls_adamw_apply(ls_ctx *ctx, const ls_adamw *pass);
 
 #endif

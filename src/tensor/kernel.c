@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 
+#include "tensor/device.h"
 #include "tensor/program_internal.h"
 
 extern const ls_kernel *const ls__cpu_kernels_base[];
@@ -59,6 +60,12 @@ const ls_kernel *ls__kernel_find(const char *isa, const char *op) {
         for (const ls_kernel *kernel = choice->tables[i]; kernel->op != NULL; kernel++)
             if (strcmp(kernel->op, op) == 0) return kernel;
     return NULL;
+}
+
+const ls_kernel *ls__kernel_of(const ls_ctx *ctx, ls_dtype type, const char *op) {
+    if (ctx->device != NULL) return ctx->device->kernel(ctx->device, op);
+    /* the reference is one: f64 never depends on the processor */
+    return ls__kernel_find(type == LS_F64 ? "base" : ctx->isa, op);
 }
 
 const ls_kernel *ls_kernel_at(size_t index) {

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "tensor/device.h"
+#include "tensor/program_internal.h"
 
 ls_status ls_parameters_new(ls_ctx *ctx, ls_dtype type, ls_parameters **out) {
     ls_parameters *store = ls_new(ctx, 1, sizeof *store);
@@ -20,9 +22,9 @@ void ls_parameters_free(ls_parameters *store) {
     ls_ctx *ctx = store->ctx;
     for (size_t i = 0; i < store->count; i++) ls_free(ctx, store->items[i].name);
     ls_free(ctx, store->items);
-    ls_free(ctx, store->master);
-    ls_free(ctx, store->shadow);
-    ls_free(ctx, store->gradient);
+    ls_device_give(ctx, store->master);
+    ls_device_give(ctx, store->shadow);
+    ls_device_give(ctx, store->gradient);
     ls_free(ctx, store);
 }
 
@@ -94,13 +96,14 @@ static void fill(ls_parameters *store, const ls_parameter *parameter, uint64_t s
         }
     }
     if (init->kind == LS_INIT_CUSTOM) init->fill(values, parameter->count, init->a);
-    void *master = ls_parameter_master(store, parameter);
-    for (int64_t i = 0; i < parameter->count; i++) {
-        if (store->master_type == LS_F64)
-            ((double *)master)[i] = values[i];
-        else
-            ((float *)master)[i] = (float)values[i];
-    }
+    size_t count = (size_t)parameter->count;
+    if (store->master_type != LS_F64) /* narrowed in place: a float never reaches the next double */
+        for (size_t i = 0; i < count; i++) {
+            float narrow = (float)values[i];
+            memcpy((char *)values + i * sizeof narrow, &narrow, sizeof narrow);
+        }
+    ls_device_put(store->ctx, ls_parameter_master(store, parameter), values,
+                  count * ls_dtype_size(store->master_type));
 }
 
 ls_status ls_parameters_seal(ls_parameters *store, uint64_t seed, bool with_gradient) {
@@ -116,9 +119,10 @@ ls_status ls_parameters_seal(ls_parameters *store, uint64_t seed, bool with_grad
         most = ls_max(most, parameter->count);
     }
     size_t total = (size_t)store->total, size = ls_dtype_size(store->master_type);
-    store->master = ls_new(ctx, total, size);
-    if (store->type == LS_BF16) store->shadow = ls_new(ctx, total, sizeof *store->shadow);
-    if (with_gradient) store->gradient = ls_new(ctx, total, size);
+    store->master = ls_device_take_cleared(ctx, total, size);
+    if (store->type == LS_BF16)
+        store->shadow = ls_device_take_cleared(ctx, total, sizeof *store->shadow);
+    if (with_gradient) store->gradient = ls_device_take_cleared(ctx, total, size);
     double *values = ls_new(ctx, (size_t)most, sizeof *values);
     bool failed = store->master == NULL || values == NULL ||
                   (store->type == LS_BF16 && store->shadow == NULL) ||
@@ -140,13 +144,48 @@ int64_t ls_parameters_elements(const ls_parameters *store) {
 
 void ls_parameters_round(ls_parameters *store) {
     if (store->shadow == NULL) return;
-    const float *master = store->master;
-    for (int64_t i = 0; i < store->total; i++) store->shadow[i] = ls_bf16_from_f32(master[i]);
+    if (store->ctx->device == NULL) {
+        const float *weights = store->master;
+        for (int64_t i = 0; i < store->total; i++) store->shadow[i] = ls_bf16_from_f32(weights[i]);
+        return;
+    }
+    enum { ROW = 64 };
+    ls_run run = {.threads = store->ctx->threads, .device = store->ctx->device};
+    ls_tensor master = {
+        .type = LS_F32, .rank = 2, .dim = {store->total / ROW, ROW}, .stride = {ROW, 1}};
+    ls_tensor shadow = master;
+    master.data = store->master;
+    shadow.type = LS_BF16;
+    shadow.data = store->shadow;
+    ls_node node = {.in_count = 1,
+                    .out_count = 1,
+                    .in = (ls_tensor *[]){&master},
+                    .out = (ls_tensor *[]){&shadow}};
+    ls__kernel_of(store->ctx, LS_BF16, "copy")->by_type[LS_BF16](&run, &node);
 }
 
 void ls_parameters_clear_gradient(ls_parameters *store) {
     if (store->gradient != NULL)
-        memset(store->gradient, 0, (size_t)store->total * ls_dtype_size(store->master_type));
+        ls_device_fill(store->ctx, store->gradient, 0,
+                       (size_t)store->total * ls_dtype_size(store->master_type));
+}
+
+ls_status ls_parameters_fetch(const ls_parameters *store, void *buffer, void **here) {
+    ls_ctx *ctx = store->ctx;
+    *here = buffer;
+    if (ctx->device == NULL) return LS_OK;
+    size_t total = (size_t)store->total, size = ls_dtype_size(store->master_type);
+    *here = ls_new_raw(ctx, total, size);
+    if (*here == NULL) return LS_ENOMEM;
+    return ls_device_get(ctx, *here, buffer, total * size);
+}
+
+void ls_parameters_release(const ls_parameters *store, void *buffer, void *here, bool put_back) {
+    ls_ctx *ctx = store->ctx;
+    if (here == buffer || here == NULL) return;
+    size_t bytes = (size_t)store->total * ls_dtype_size(store->master_type);
+    if (put_back) ls_device_put(ctx, buffer, here, bytes);
+    ls_free(ctx, here);
 }
 
 void *ls_parameter_master(const ls_parameters *store, const ls_parameter *parameter) {

@@ -73,4 +73,10 @@ void ls_parameters_clear_gradient(ls_parameters *store);
 void *ls_parameter_master(const ls_parameters *store, const ls_parameter *parameter);
 void *ls_parameter_gradient(const ls_parameters *store, const ls_parameter *parameter);
 
+/* A flat buffer of the store's layout (master, gradient, an optimiser's moments) where the
+ * processor can reach it: itself, or a copy from the device. `put_back` writes what was changed
+ * there; the copy is given back in any case. */
+ls_status ls_parameters_fetch(const ls_parameters *store, void *buffer, void **here);
+void ls_parameters_release(const ls_parameters *store, void *buffer, void *here, bool put_back);
+
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tensor/device.h"
 #include "tensor/program_internal.h"
 
 enum { ALIGNMENT = 64, GUARD = 64 };
@@ -98,7 +99,7 @@ static ls_status place_tensors(ls_program *p) {
         all[i].offset = offset;
         if (offset + all[i].bytes > p->arena_bytes) p->arena_bytes = offset + all[i].bytes;
     }
-    p->arena = ls_new_raw(p->ctx, p->arena_bytes + 1, 1);
+    p->arena = ls_device_take(p->ctx, p->arena_bytes + 1, 1);
     if (p->arena != NULL)
         for (size_t i = 0; i < count; i++) all[i].tensor->data = p->arena + all[i].offset;
     ls_free(p->ctx, all);
@@ -106,29 +107,42 @@ static ls_status place_tensors(ls_program *p) {
     return p->arena == NULL ? LS_ENOMEM : LS_OK;
 }
 
+static void convert(const double *values, int64_t count, ls_dtype type, void *data) {
+    for (int64_t j = 0; j < count; j++) {
+        double value = values[j];
+        switch (type) {
+        case LS_F64:
+            ((double *)data)[j] = value;
+            break;
+        case LS_F32:
+            ((float *)data)[j] = (float)value;
+            break;
+        case LS_BF16:
+            ((ls_bf16 *)data)[j] = ls_bf16_from_f32((float)value);
+            break;
+        case LS_I32:
+            ((int32_t *)data)[j] = (int32_t)value;
+            break;
+        case LS_U8:
+            ((uint8_t *)data)[j] = (uint8_t)value;
+            break;
+        }
+    }
+}
+
+/* In pieces: a constant may be large, and it may live on a device. */
 static void fill_constants(ls_program *p) {
+    enum { PIECE = 512 };
+    double piece[PIECE]; /* of any type: none is wider */
     for (size_t i = 0; i < p->constants.count; i++) {
         const ls_constant_fill *fill = p->constants.at[i];
-        void *data = fill->tensor->data;
-        for (int64_t j = 0; j < ls_count(fill->tensor); j++) {
-            double value = fill->values[j];
-            switch (fill->tensor->type) {
-            case LS_F64:
-                ((double *)data)[j] = value;
-                break;
-            case LS_F32:
-                ((float *)data)[j] = (float)value;
-                break;
-            case LS_BF16:
-                ((ls_bf16 *)data)[j] = ls_bf16_from_f32((float)value);
-                break;
-            case LS_I32:
-                ((int32_t *)data)[j] = (int32_t)value;
-                break;
-            case LS_U8:
-                ((uint8_t *)data)[j] = (uint8_t)value;
-                break;
-            }
+        size_t size = ls_dtype_size(fill->tensor->type);
+        int64_t all = ls_count(fill->tensor);
+        for (int64_t first = 0; first < all; first += PIECE) {
+            int64_t count = ls_min(PIECE, all - first);
+            convert(fill->values + first, count, fill->tensor->type, piece);
+            ls_device_put(p->ctx, (char *)fill->tensor->data + (size_t)first * size, piece,
+                          (size_t)count * size);
         }
     }
 }
@@ -137,7 +151,8 @@ static void fill_guards(ls_program *p) {
     for (size_t i = 0; p->options.guarded && i < p->tensors.count; i++) {
         ls_tensor *tensor = p->tensors.at[i];
         if (in_arena(tensor))
-            memset((uint8_t *)tensor->data + tensor_bytes(tensor), guard_byte, GUARD);
+            ls_device_fill(p->ctx, (uint8_t *)tensor->data + tensor_bytes(tensor), guard_byte,
+                           GUARD);
     }
 }
 
@@ -145,7 +160,10 @@ bool ls_program_guards_intact(const ls_program *program) {
     for (size_t i = 0; program->options.guarded && i < program->tensors.count; i++) {
         const ls_tensor *tensor = program->tensors.at[i];
         if (!in_arena(tensor)) continue;
-        const uint8_t *guard = (const uint8_t *)tensor->data + tensor_bytes(tensor);
+        uint8_t guard[GUARD];
+        if (ls_device_get(program->ctx, guard, (const uint8_t *)tensor->data + tensor_bytes(tensor),
+                          GUARD) != LS_OK)
+            return false;
         for (int j = 0; j < GUARD; j++)
             if (guard[j] != guard_byte) return false;
     }
@@ -153,8 +171,10 @@ bool ls_program_guards_intact(const ls_program *program) {
 }
 
 void ls_program_poison(ls_program *program) {
-    memset(program->arena, 0xFF, program->arena_bytes); /* all ones is a NaN in every real type */
-    if (program->workspace != NULL) memset(program->workspace, 0xFF, program->workspace_bytes);
+    ls_ctx *ctx = program->ctx; /* all ones is a NaN in every real type */
+    ls_device_fill(ctx, program->arena, 0xFF, program->arena_bytes);
+    if (program->workspace != NULL)
+        ls_device_fill(ctx, program->workspace, 0xFF, program->workspace_bytes);
     fill_constants(program);
     fill_guards(program);
 }
@@ -163,12 +183,12 @@ ls_status ls__bind_kernels(ls_program *p) {
     for (size_t i = 0; i < p->nodes.count; i++) {
         ls_node *node = p->nodes.at[i];
         if (node->op->name == NULL) continue; /* a view: nothing to do at run time */
-        /* the reference is one: f64 never depends on the processor */
-        const char *isa = p->options.type == LS_F64 ? "base" : p->ctx->isa;
-        const ls_kernel *kernel = ls__kernel_find(isa, node->op->name);
+        const ls_kernel *kernel = ls__kernel_of(p->ctx, p->options.type, node->op->name);
         if (kernel == NULL || kernel->by_type[p->options.type] == NULL)
-            return LS_FAIL(p->ctx, LS_EBUG, "operation %s has no %s kernel", node->op->name,
-                           ls_dtype_name(p->options.type));
+            return LS_FAIL(p->ctx, p->ctx->device == NULL ? LS_EBUG : LS_EUSE,
+                           "operation %s has no %s kernel on device %s", node->op->name,
+                           ls_dtype_name(p->options.type),
+                           p->ctx->device == NULL ? "cpu" : p->ctx->device->name);
         node->call = kernel->by_type[p->options.type];
         if (kernel->workspace != NULL) node->workspace = kernel->workspace(node, p->threads);
         if (node->workspace > p->workspace_bytes) p->workspace_bytes = node->workspace;
@@ -182,7 +202,7 @@ ls_status ls__plan(ls_program *p) {
     LS_TRY(ls__bind_kernels(p));
     LS_TRY(place_tensors(p));
     if (p->workspace_bytes > 0) {
-        p->workspace = ls_new_raw(p->ctx, p->workspace_bytes, 1);
+        p->workspace = ls_device_take(p->ctx, p->workspace_bytes, 1);
         if (p->workspace == NULL) return LS_ENOMEM;
     }
     fill_constants(p);

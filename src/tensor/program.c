@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "tensor/device.h"
 #include "tensor/program_internal.h"
 
 const char *ls_dtype_name(ls_dtype type) {
@@ -71,8 +72,9 @@ ls_status ls_program_new(ls_ctx *ctx, const ls_program_options *options, ls_para
 void ls_program_free(ls_program *program) {
     if (program == NULL) return;
     ls_ctx *ctx = program->ctx;
-    ls_free(ctx, program->arena);
-    ls_free(ctx, program->workspace);
+    if (program->graph != NULL) ctx->device->forget(ctx->device, program->graph);
+    ls_device_give(ctx, program->arena);
+    ls_device_give(ctx, program->workspace);
     for (ls_block *block = program->blocks; block != NULL;) {
         ls_block *next = block->next;
         ls_free(ctx, block);
@@ -269,6 +271,38 @@ void *ls_data(const ls_tensor *tensor) {
     return (char *)owner->data + (size_t)tensor->offset * ls_dtype_size(tensor->type);
 }
 
+/* Rows of the last axis that lie at one stride are one copy where they touch. */
+static ls_status move_rows(const ls_program *p, const ls_tensor *tensor, char *values, bool out) {
+    int64_t width = tensor->rank == 0 ? 1 : tensor->dim[tensor->rank - 1];
+    int64_t count = ls_count(tensor), rows, unused, stride;
+    if (ls_rows(tensor, &rows, &unused, &stride) && stride == width) width = count;
+    size_t size = ls_dtype_size(tensor->type), bytes = (size_t)width * size;
+    for (int64_t first = 0; first < count; first += width) {
+        int64_t place = 0, left = first;
+        for (int axis = tensor->rank - 1; width < count && axis >= 0; axis--) {
+            place += left % tensor->dim[axis] * tensor->stride[axis];
+            left /= tensor->dim[axis];
+        }
+        char *there = (char *)ls_data(tensor) + (size_t)place * size;
+        char *here = values + (size_t)first * size;
+        if (out)
+            LS_TRY(ls_device_get(p->ctx, here, there, bytes));
+        else
+            ls_device_put(p->ctx, there, here, bytes);
+    }
+    return LS_OK;
+}
+
+void ls_tensor_put(const ls_program *program, const ls_tensor *tensor, const void *values) {
+    char *here;
+    memcpy(&here, &values, sizeof here); /* it is only read */
+    move_rows(program, tensor, here, false);
+}
+
+ls_status ls_tensor_get(const ls_program *program, const ls_tensor *tensor, void *values) {
+    return move_rows(program, tensor, values, true);
+}
+
 bool ls_rows(const ls_tensor *tensor, int64_t *rows, int64_t *width, int64_t *stride) {
     int last = tensor->rank - 1;
     if (last < 0) return *rows = *width = *stride = 1, true;
@@ -338,28 +372,45 @@ static double seconds_now(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+static ls_status call_kernels(ls_program *program, const ls_run *run) {
+    for (size_t i = 0; i < program->nodes.count; i++) {
+        const ls_node *node = program->nodes.at[i];
+        if (node->call == NULL) continue;
+        if (!program->profile) {
+            node->call(run, node);
+            continue;
+        }
+        double before = seconds_now();
+        node->call(run, node);
+        LS_TRY(ls_device_settle(program->ctx));
+        program->seconds[i] += seconds_now() - before;
+    }
+    return LS_OK;
+}
+
 ls_status ls_program_run(ls_program *program, ls_state *state, uint64_t seed, uint32_t step) {
     if (!program->finished)
         return LS_FAIL(program->ctx, LS_EBUG, "an unfinished program cannot run");
     LS_TRY(ls__state_begin(program, state));
+    ls_device *device = program->ctx->device;
     ls_run run = {.threads = program->threads,
+                  .device = device,
                   .workspace = program->workspace,
                   .state = state,
                   .start = state == NULL ? 0 : state->position,
                   .seed = seed,
                   .step = step,
                   .parameters = program->store};
-    for (size_t i = 0; i < program->nodes.count; i++) {
-        const ls_node *node = program->nodes.at[i];
-        if (node->call == NULL) continue;
-        if (!program->profile) {
-            node->call(&run, node);
-            continue;
-        }
-        double before = seconds_now();
-        node->call(&run, node);
-        program->seconds[i] += seconds_now() - before;
-    }
+    if (device != NULL) device->begin(device, &run);
+    /* The first run settles everything that is found out only once (plans of libraries, the fastest
+     * products); the second is kept as a graph. A stream's kernels depend on the position. */
+    bool keep = device != NULL && state == NULL && !program->profile && program->graph == NULL &&
+                program->runs++ == 1;
+    if (keep) device->capture(device);
+    if (program->graph == NULL || program->profile) LS_TRY(call_kernels(program, &run));
+    if (keep) program->graph = device->captured(device);
+    if (program->graph != NULL && !program->profile) device->replay(device, program->graph);
+    if (keep) LS_TRY(ls_device_settle(program->ctx));
     if (state != NULL) state->position += program->options.length;
     return LS_OK;
 }

@@ -147,7 +147,7 @@ bool ls_failed(const ls_program *program);
 
 /* A parameter of the current scope, e.g. ls_param(p, "weight", LS_DIMS(out, in), init). */
 ls_tensor *ls_param(ls_program *p, const char *name, int rank, const int64_t *dim, ls_init init);
-/* The caller writes it before each run: ls_program_find(p, name)->data. */
+/* The caller writes it before each run, with ls_tensor_put. */
 ls_tensor *ls_input(ls_program *p, const char *name, ls_dtype type, int rank, const int64_t *dim,
                     bool needs_grad);
 /* A copy of `values` (f64, converted to `type`). */
@@ -188,7 +188,12 @@ ls_tensor *ls_grad_of(const ls_tensor *output);
 ls_tensor *ls_grad_target(ls_program *p, ls_tensor *input);
 void ls_grad_add(ls_program *p, ls_tensor *input, ls_tensor *gradient);
 
-/* The address of a tensor while the program runs. */
+/* Between the caller's memory and a tensor, in the tensor's own type and row-major order; after a
+ * run only inputs, constants and kept tensors have a meaning. Reading waits for the run. */
+void ls_tensor_put(const ls_program *program, const ls_tensor *tensor, const void *values);
+ls_status ls_tensor_get(const ls_program *program, const ls_tensor *tensor, void *values);
+
+/* The address of a tensor, on the program's device, while the program runs. */
 void *ls_data(const ls_tensor *tensor);
 /* The gradient of a parameter in the store (f64 or f32): backward kernels add to it. */
 void *ls_param_gradient(const ls_run *run, const ls_tensor *parameter);

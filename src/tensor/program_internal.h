@@ -56,11 +56,14 @@ struct ls_program {
     size_t arena_bytes, workspace_bytes;
     int threads; /* for which the workspace was planned */
     void *workspace;
+    int64_t runs;
+    void *graph;     /* the device's, of all kernels in order; NULL: not yet, or never */
     double *seconds; /* per node, where profiling is on */
     bool profile;
 };
 
 struct ls_state {
+    ls_ctx *ctx;
     int64_t batch;
     int64_t capacity;
     int64_t position;
@@ -89,5 +92,7 @@ typedef struct ls_append_plan {
 ls_append_plan ls__append_begin(const ls_run *run, const ls_node *node);
 ls_status ls__state_begin(ls_program *p, ls_state *state);
 const ls_kernel *ls__kernel_find(const char *isa, const char *op);
+/* The kernel of an operation where the context computes. */
+const ls_kernel *ls__kernel_of(const ls_ctx *ctx, ls_dtype type, const char *op);
 
 #endif

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "tensor/device.h"
 #include "tensor/program_internal.h"
 
 static void append_backward(ls_program *p, const ls_node *node);
@@ -131,6 +132,7 @@ ls_status ls_state_new(const ls_program *program, ls_state **out) {
     ls_state *state = ls_new(ctx, 1, sizeof *state + ports * sizeof state->port[0]);
     *out = state;
     if (state == NULL) return LS_ENOMEM;
+    state->ctx = ctx;
     state->ports = ports;
     state->batch = program->options.batch;
     state->capacity = program->options.capacity;
@@ -139,7 +141,7 @@ ls_status ls_state_new(const ls_program *program, ls_state **out) {
         state->port[i].identity = port_identity(port);
         state->port[i].kind = port->kind;
         state->port[i].bytes = port->bytes;
-        state->port[i].data = ls_new(ctx, port->bytes, 1);
+        state->port[i].data = ls_device_take_cleared(ctx, port->bytes, 1);
         if (state->port[i].data == NULL) {
             ls_state_free(ctx, state);
             *out = NULL;
@@ -151,7 +153,7 @@ ls_status ls_state_new(const ls_program *program, ls_state **out) {
 
 void ls_state_free(ls_ctx *ctx, ls_state *state) {
     if (state == NULL) return;
-    for (size_t i = 0; i < state->ports; i++) ls_free(ctx, state->port[i].data);
+    for (size_t i = 0; i < state->ports; i++) ls_device_give(ctx, state->port[i].data);
     ls_free(ctx, state);
 }
 
@@ -160,7 +162,7 @@ void ls_state_reset(ls_state *state) {
     for (size_t i = 0; i < state->ports; i++) {
         state->port[i].extent = (ls_extent){0};
         if (state->port[i].kind == LS_PORT_VALUE)
-            memset(state->port[i].data, 0, state->port[i].bytes);
+            ls_device_fill(state->ctx, state->port[i].data, 0, state->port[i].bytes);
     }
 }
 
@@ -194,6 +196,19 @@ ls_status ls__state_begin(ls_program *p, ls_state *state) {
     return LS_OK;
 }
 
+static ls_status append_content(ls_ctx *ctx, const struct ls_state_port *port, ls_text *out) {
+    if (ctx->device == NULL) {
+        ls_text_append(ctx, out, port->data, port->bytes);
+        return LS_OK;
+    }
+    void *here = ls_new_raw(ctx, port->bytes, 1);
+    if (here == NULL) return LS_ENOMEM;
+    ls_status status = ls_device_get(ctx, here, port->data, port->bytes);
+    ls_text_append(ctx, out, here, port->bytes);
+    ls_free(ctx, here);
+    return status;
+}
+
 /* Layout: "LSSTATE1", ports, batch, position; per port identity, bytes, first, count, content. */
 ls_status ls_state_save(ls_ctx *ctx, const ls_state *state, ls_text *out) {
     int64_t head[3] = {(int64_t)state->ports, state->batch, state->position};
@@ -203,7 +218,7 @@ ls_status ls_state_save(ls_ctx *ctx, const ls_state *state, ls_text *out) {
         int64_t about[4] = {(int64_t)state->port[i].identity, (int64_t)state->port[i].bytes,
                             state->port[i].extent.first, state->port[i].extent.count};
         ls_text_append(ctx, out, about, sizeof about);
-        ls_text_append(ctx, out, state->port[i].data, state->port[i].bytes);
+        LS_TRY(append_content(ctx, &state->port[i], out));
     }
     return ls_text_status(out);
 }
@@ -239,7 +254,7 @@ ls_status ls_state_load(ls_ctx *ctx, ls_state *state, const void *bytes, size_t 
                 return LS_FAIL(ctx, LS_EINPUT, "the saved state is damaged or of another model");
             if (pass == 0) continue;
             port->extent = (ls_extent){about[2], about[3]};
-            memcpy(port->data, content, port->bytes);
+            ls_device_put(ctx, port->data, content, port->bytes);
         }
         if (reader.left != 0)
             return LS_FAIL(ctx, LS_EINPUT, "the saved state has %zu bytes too many", reader.left);

@@ -199,25 +199,24 @@ static ls_status prune(ls_ctx *ctx, const char *folder, int64_t step, int64_t ke
     return status;
 }
 
-static bool all_finite(const ls_parameters *store) {
+static ls_status check_finite(ls_ctx *ctx, const ls_parameters *store, int64_t step) {
     bool finite = true;
-    if (store->master_type == LS_F64) {
-        const double *w = store->master;
-        for (int64_t i = 0; i < store->total; i++) finite = finite && isfinite(w[i]);
-    } else {
-        const float *w = store->master;
-        for (int64_t i = 0; i < store->total; i++) finite = finite && isfinite(w[i]);
-    }
-    return finite;
+    void *here;
+    LS_TRY(ls_parameters_fetch(store, store->master, &here));
+    for (int64_t i = 0; i < store->total; i++)
+        finite = finite && (store->master_type == LS_F64 ? isfinite(((const double *)here)[i])
+                                                         : isfinite(((const float *)here)[i]));
+    ls_parameters_release(store, store->master, here, false);
+    if (finite) return LS_OK;
+    return LS_FAIL(ctx, LS_EINPUT,
+                   "the weights at step %lld are not finite: no checkpoint is made of them",
+                   (long long)step);
 }
 
 ls_status ls_checkpoint_save(ls_ctx *ctx, const char *folder, const ls_checkpoint *checkpoint,
                              const ls_optimizer *optimizer, int64_t keep) {
     char path[PATH_BYTES], unfinished[PATH_BYTES];
-    if (!all_finite(optimizer->store))
-        return LS_FAIL(ctx, LS_EINPUT,
-                       "the weights at step %lld are not finite: no checkpoint is made of them",
-                       (long long)checkpoint->step);
+    LS_TRY(check_finite(ctx, optimizer->store, checkpoint->step));
     LS_TRY(step_path(ctx, folder, checkpoint->step, "", path));
     LS_TRY(step_path(ctx, folder, checkpoint->step, temporary, unfinished));
     LS_TRY(ls_folder_make(ctx, folder));
@@ -316,11 +315,10 @@ static ls_status read_tensors(ls_ctx *ctx, const char *folder, ls_optimizer *opt
         status = ls_weights_check(ctx, &model, model_path, store, &weights, 1);
         if (status == LS_OK)
             status = ls_weights_check(ctx, &rest, optimizer_path, store, moments, 2);
-        if (status == LS_OK) { /* from here on nothing can fail: it is all or nothing */
-            ls_weights_fill(&model, store, &weights, 1);
-            ls_weights_fill(&rest, store, moments, 2);
-            ls_parameters_round(store);
-        }
+        /* from here on nothing can fail, unless memory for a device's copy: it is all or nothing */
+        if (status == LS_OK) status = ls_weights_fill(&model, store, &weights, 1);
+        if (status == LS_OK) status = ls_weights_fill(&rest, store, moments, 2);
+        if (status == LS_OK) ls_parameters_round(store);
         ls_safetensors_close(ctx, &rest);
     }
     ls_safetensors_close(ctx, &model);

@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "tensor/device.h"
+
 ls_optimizer_settings ls_optimizer_settings_default(void) {
     return (ls_optimizer_settings){
         .beta1 = 0.9, .beta2 = 0.98, .epsilon = 1e-6, .weight_decay = 0.01, .clip = 1};
@@ -35,26 +37,31 @@ ls_status ls_optimizer_new(ls_ctx *ctx, ls_parameters *store, const ls_optimizer
     size_t total = (size_t)store->total, size = ls_dtype_size(store->master_type);
     *optimizer = (ls_optimizer){.store = store, .settings = *settings};
     optimizer->piece_count = cut(store, NULL);
-    optimizer->mean = ls_new(ctx, total, size);
-    optimizer->square = ls_new(ctx, total, size);
-    optimizer->pieces = ls_new(ctx, (size_t)optimizer->piece_count, sizeof *optimizer->pieces);
-    optimizer->sums = ls_new(ctx, (size_t)optimizer->piece_count, sizeof *optimizer->sums);
-    if (optimizer->mean == NULL || optimizer->square == NULL || optimizer->pieces == NULL ||
-        optimizer->sums == NULL) {
+    size_t pieces = (size_t)optimizer->piece_count;
+    ls_adamw_piece *here = ls_new(ctx, pieces, sizeof *here);
+    optimizer->mean = ls_device_take_cleared(ctx, total, size);
+    optimizer->square = ls_device_take_cleared(ctx, total, size);
+    optimizer->pieces = ls_device_take_cleared(ctx, pieces, sizeof *optimizer->pieces);
+    optimizer->sums = ls_device_take_cleared(ctx, pieces, sizeof *optimizer->sums);
+    if (here == NULL || optimizer->mean == NULL || optimizer->square == NULL ||
+        optimizer->pieces == NULL || optimizer->sums == NULL) {
+        ls_free(ctx, here);
         ls_optimizer_free(ctx, optimizer);
         return LS_ENOMEM;
     }
-    cut(store, optimizer->pieces);
+    cut(store, here);
+    ls_device_put(ctx, optimizer->pieces, here, pieces * sizeof *here);
+    ls_free(ctx, here);
     *out = optimizer;
     return LS_OK;
 }
 
 void ls_optimizer_free(ls_ctx *ctx, ls_optimizer *optimizer) {
     if (optimizer == NULL) return;
-    ls_free(ctx, optimizer->mean);
-    ls_free(ctx, optimizer->square);
-    ls_free(ctx, optimizer->pieces);
-    ls_free(ctx, optimizer->sums);
+    ls_device_give(ctx, optimizer->mean);
+    ls_device_give(ctx, optimizer->square);
+    ls_device_give(ctx, optimizer->pieces);
+    ls_device_give(ctx, optimizer->sums);
     ls_free(ctx, optimizer);
 }
 
@@ -71,12 +78,12 @@ static ls_adamw pass_of(const ls_optimizer *optimizer) {
                       .sums = optimizer->sums};
 }
 
-double ls_optimizer_norm(const ls_ctx *ctx, const ls_optimizer *optimizer) {
+ls_status ls_optimizer_norm(ls_ctx *ctx, const ls_optimizer *optimizer, double *norm) {
     ls_adamw pass = pass_of(optimizer);
-    return ls_adamw_norm(&pass, ctx->threads);
+    return ls_adamw_norm(ctx, &pass, norm);
 }
 
-void ls_optimizer_update(const ls_ctx *ctx, ls_optimizer *optimizer, double rate, double norm,
+void ls_optimizer_update(ls_ctx *ctx, ls_optimizer *optimizer, double rate, double norm,
                          int64_t step) {
     const ls_optimizer_settings *settings = &optimizer->settings;
     ls_adamw pass = pass_of(optimizer);
@@ -87,5 +94,5 @@ void ls_optimizer_update(const ls_ctx *ctx, ls_optimizer *optimizer, double rate
     pass.decay = rate * settings->weight_decay;
     pass.rate = rate / (1 - pow(settings->beta1, (double)step));
     pass.root = 1 / sqrt(1 - pow(settings->beta2, (double)step));
-    ls_adamw_apply(&pass, ctx->threads);
+    ls_adamw_apply(ctx, &pass);
 }

@@ -29,10 +29,10 @@ ls_status ls_optimizer_new(ls_ctx *ctx, ls_parameters *store, const ls_optimizer
 void ls_optimizer_free(ls_ctx *ctx, ls_optimizer *optimizer); /* NULL is fine */
 
 /* The norm of the gradient as it stands: not finite where any element is not. */
-double ls_optimizer_norm(const ls_ctx *ctx, const ls_optimizer *optimizer);
+ls_status ls_optimizer_norm(ls_ctx *ctx, const ls_optimizer *optimizer, double *norm);
 /* One update, the step-th (from 1), with the given rate and the norm that ls_optimizer_norm gave;
  * the gradient is zero afterwards and the bf16 shadow agrees with the weights. */
-void ls_optimizer_update(const ls_ctx *ctx, ls_optimizer *optimizer, double rate, double norm,
+void ls_optimizer_update(ls_ctx *ctx, ls_optimizer *optimizer, double rate, double norm,
                          int64_t step);
 
 #endif

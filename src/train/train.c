@@ -15,6 +15,15 @@ typedef struct rejection {
     ls_guard_verdict verdict;
 } rejection;
 
+/* A whole batch in the caller's memory. */
+typedef struct batch_rows {
+    int64_t number; /* -1: none yet */
+    int32_t *inputs, *targets;
+    bool *fresh;
+    int64_t scored;
+    bool wrong; /* a token is outside the vocabulary */
+} batch_rows;
+
 typedef struct loop {
     ls_ctx *ctx;
     const ls_train_job *job;
@@ -23,9 +32,9 @@ typedef struct loop {
     ls_guard guard;
     ls_schedule schedule;
     ls_metrics *metrics;
-    ls_state **carried;        /* one per part of the batch; NULL where nothing is carried */
-    int32_t *inputs, *targets; /* of one whole batch */
-    bool *fresh;
+    ls_state **carried;    /* one per part of the batch; NULL where nothing is carried */
+    batch_rows rows[2];    /* this batch and the next, by the parity of their numbers */
+    void *reals;           /* what goes in and out of one run, [B,T] */
     rejection *rejections; /* those in a row */
     char checkpoints[PATH_BYTES];
     uint64_t config_hash;
@@ -99,12 +108,17 @@ static ls_status check_program(loop *l) {
 static ls_status make_buffers(loop *l) {
     const ls_train_settings *s = l->settings;
     size_t all = (size_t)(s->batch * s->length);
-    l->inputs = ls_new(l->ctx, all, sizeof *l->inputs);
-    l->targets = ls_new(l->ctx, all, sizeof *l->targets);
-    l->fresh = ls_new(l->ctx, (size_t)s->batch, sizeof *l->fresh);
     l->rejections = ls_new(l->ctx, REJECTIONS_MOST, sizeof *l->rejections);
-    if (l->inputs == NULL || l->targets == NULL || l->fresh == NULL || l->rejections == NULL)
-        return LS_ENOMEM;
+    l->reals = ls_new(l->ctx, all, sizeof(double));
+    if (l->reals == NULL || l->rejections == NULL) return LS_ENOMEM;
+    for (int i = 0; i < 2; i++) {
+        batch_rows *rows = &l->rows[i];
+        *rows = (batch_rows){.number = -1};
+        rows->inputs = ls_new(l->ctx, all, sizeof *rows->inputs);
+        rows->targets = ls_new(l->ctx, all, sizeof *rows->targets);
+        rows->fresh = ls_new(l->ctx, (size_t)s->batch, sizeof *rows->fresh);
+        if (rows->inputs == NULL || rows->targets == NULL || rows->fresh == NULL) return LS_ENOMEM;
+    }
     if (!ls_program_about(l->job->program)->streaming) return LS_OK;
     l->carried = ls_new(l->ctx, (size_t)s->accumulate, sizeof(ls_state *));
     if (l->carried == NULL) return LS_ENOMEM;
@@ -114,9 +128,12 @@ static ls_status make_buffers(loop *l) {
 }
 
 static void free_buffers(loop *l) {
-    ls_free(l->ctx, l->inputs);
-    ls_free(l->ctx, l->targets);
-    ls_free(l->ctx, l->fresh);
+    for (int i = 0; i < 2; i++) {
+        ls_free(l->ctx, l->rows[i].inputs);
+        ls_free(l->ctx, l->rows[i].targets);
+        ls_free(l->ctx, l->rows[i].fresh);
+    }
+    ls_free(l->ctx, l->reals);
     ls_free(l->ctx, l->rejections);
     for (int64_t i = 0; l->carried != NULL && i < l->settings->accumulate; i++)
         if (l->carried[i] != NULL) ls_state_free(l->ctx, l->carried[i]);
@@ -216,30 +233,50 @@ static ls_status load(loop *l, bool all, bool *found) {
 
 /* ---- one step ---- */
 
-static void put_weights(const ls_tensor *tensor, const int32_t *targets, double each) {
+/* One batch as the source gave it. */
+static void fetch_batch(loop *l, batch_rows *rows, int64_t number) {
+    const ls_train_settings *s = l->settings;
+    const int64_t most = l->job->source.vocabulary - 1;
+    if (rows->number == number) return;
+    l->job->source.rows(l->job->source.user, number, 0, s->batch, rows->inputs, rows->targets,
+                        rows->fresh);
+    rows->scored = 0;
+    rows->wrong = false;
+    for (int64_t i = 0; i < s->batch * s->length; i++) {
+        rows->wrong |= rows->inputs[i] < 0 || rows->inputs[i] > most || rows->targets[i] > most;
+        rows->scored += rows->targets[i] >= 0;
+    }
+    rows->number = number;
+}
+
+static void put_weights(loop *l, const ls_tensor *tensor, const int32_t *targets, double each) {
     for (int64_t i = 0; i < ls_count(tensor); i++) {
         double weight = targets[i] < 0 ? 0 : each;
         if (tensor->type == LS_F64)
-            ((double *)tensor->data)[i] = weight;
+            ((double *)l->reals)[i] = weight;
         else
-            ((float *)tensor->data)[i] = (float)weight;
+            ((float *)l->reals)[i] = (float)weight;
     }
+    ls_tensor_put(l->job->program, tensor, l->reals);
 }
 
-static double weighted_loss(const ls_tensor *loss, const int32_t *targets, double each) {
-    double sum = 0;
+static ls_status weighted_loss(loop *l, const ls_tensor *loss, const int32_t *targets, double each,
+                               double *sum) {
+    LS_TRY(ls_tensor_get(l->job->program, loss, l->reals));
+    double all = 0;
     for (int64_t i = 0; i < ls_count(loss); i++)
         if (targets[i] >= 0)
-            sum += loss->type == LS_F64 ? ((const double *)loss->data)[i]
-                                        : (double)((const float *)loss->data)[i];
-    return sum * each;
+            all += loss->type == LS_F64 ? ((const double *)l->reals)[i]
+                                        : (double)((const float *)l->reals)[i];
+    *sum += all * each;
+    return LS_OK;
 }
 
 /* State is carried where every row goes on; it starts anew where every row does, and where it has
  * reached its capacity. */
-static ls_status settle_state(loop *l, int64_t part, int64_t rows) {
+static ls_status settle_state(loop *l, const bool *all_fresh, int64_t part, int64_t rows) {
     ls_state *state = l->carried[part];
-    const bool *fresh = l->fresh + part * rows;
+    const bool *fresh = all_fresh + part * rows;
     int64_t count = 0;
     for (int64_t i = 0; i < rows; i++) count += fresh[i];
     if (count != 0 && count != rows)
@@ -259,27 +296,26 @@ static ls_status compute(loop *l, double *loss) {
     const ls_tensor *targets = ls_program_find(program, "targets");
     const ls_tensor *weights = ls_program_find(program, "weights");
     const ls_tensor *losses = ls_program_find(program, "loss");
-    int64_t rows = s->batch / s->accumulate, part_count = rows * s->length, scored = 0;
-    l->job->source.rows(l->job->source.user, l->batch, 0, s->batch, l->inputs, l->targets,
-                        l->fresh);
-    for (int64_t i = 0; i < s->batch * s->length; i++) {
-        int64_t most = l->job->source.vocabulary - 1;
-        if (l->inputs[i] < 0 || l->inputs[i] > most || l->targets[i] > most)
-            return LS_FAIL(l->ctx, LS_EINPUT, "batch %lld has a token outside the vocabulary",
-                           (long long)l->batch);
-        scored += l->targets[i] >= 0;
-    }
-    double each = scored > 0 ? 1 / (double)scored : 0;
+    int64_t rows = s->batch / s->accumulate, part_count = rows * s->length;
+    batch_rows *now = &l->rows[l->batch % 2];
+    fetch_batch(l, now, l->batch);
+    if (now->wrong)
+        return LS_FAIL(l->ctx, LS_EINPUT, "batch %lld has a token outside the vocabulary",
+                       (long long)l->batch);
+    double each = now->scored > 0 ? 1 / (double)now->scored : 0;
     *loss = 0;
     for (int64_t part = 0; part < s->accumulate; part++) {
-        const int32_t *wanted = l->targets + part * part_count;
-        memcpy(tokens->data, l->inputs + part * part_count, (size_t)part_count * 4);
-        memcpy(targets->data, wanted, (size_t)part_count * 4);
-        put_weights(weights, wanted, each);
-        if (l->carried != NULL) LS_TRY(settle_state(l, part, rows));
+        const int32_t *wanted = now->targets + part * part_count;
+        ls_tensor_put(program, tokens, now->inputs + part * part_count);
+        ls_tensor_put(program, targets, wanted);
+        put_weights(l, weights, wanted, each);
+        if (l->carried != NULL) LS_TRY(settle_state(l, now->fresh, part, rows));
         LS_TRY(ls_program_run(program, l->carried == NULL ? NULL : l->carried[part],
                               (uint64_t)s->seed, (uint32_t)(l->step * s->accumulate + part)));
-        *loss += weighted_loss(losses, wanted, each);
+        /* a device is at work now: the next batch is made meanwhile */
+        if (part == s->accumulate - 1 && l->step + 1 < s->steps)
+            fetch_batch(l, &l->rows[(l->batch + 1) % 2], l->batch + 1);
+        LS_TRY(weighted_loss(l, losses, wanted, each, loss));
     }
     l->tokens += s->batch * s->length;
     return LS_OK;
@@ -378,7 +414,8 @@ static ls_status one_step(loop *l) {
     LS_TRY(compute(l, &l->loss));
     if (job->fault != NULL)
         job->fault(job->user, LS_TRAIN_BEFORE_JUDGE, l->step, &l->loss, job->store);
-    double norm = ls_optimizer_norm(l->ctx, l->optimizer);
+    double norm;
+    LS_TRY(ls_optimizer_norm(l->ctx, l->optimizer, &norm));
     ls_guard_verdict verdict = ls_guard_judge(&l->guard, l->loss, norm);
     double rate = ls_schedule_rate(&l->schedule, l->step) * l->guard.rate_factor;
     l->step++;
