@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "tensor/attention.h"
+#include "tensor/device.h"
 #include "tensor/program_internal.h"
 
 enum {
@@ -159,6 +160,7 @@ static void fill(built *at, const attention_case *shape) {
 /* Plays the nodes with the chunk at the shape's start. */
 static void play(built *at, const attention_case *shape) {
     ls_run run = {.threads = at->ctx.threads,
+                  .device = at->ctx.device,
                   .workspace = at->program->workspace,
                   .start = shape->start,
                   .parameters = at->store};
@@ -166,6 +168,7 @@ static void play(built *at, const attention_case *shape) {
         const ls_node *node = at->program->nodes.at[i];
         if (node->call != NULL) node->call(&run, node);
     }
+    assert_int_equal(ls_device_settle(&at->ctx), LS_OK);
     /* the guard of a sum's result lies where the summands were */
     if (!(shape->with & SHARED)) assert_true(ls_program_guards_intact(at->program));
 }

@@ -8,9 +8,10 @@
 
 static void call(ls_ctx *ctx, const char *name, const ls_adamw *pass) {
     const ls_kernel *kernel = ls__kernel_of(ctx, pass->type, name);
-    ls_run run = {.threads = ctx->threads, .device = ctx->device};
+    ls_run run = {.threads = ctx->threads, .device = ls__device_of(ctx, pass->type)};
     ls_node node = {.attributes = pass};
     kernel->by_type[pass->type](&run, &node);
+    if (ctx->device != NULL && ctx->device->shared) ls_device_settle(ctx);
 }
 
 ls_status ls_adamw_norm(ls_ctx *ctx, const ls_adamw *pass, double *norm) {

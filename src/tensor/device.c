@@ -16,7 +16,7 @@ static void *open_library(const char *name) {
     if (dladdr((const void *)LS_DEVICE_BUILD, &here) != 0 && here.dli_fname != NULL) {
         const char *slash = strrchr(here.dli_fname, '/');
         int folder = slash == NULL ? 0 : (int)(slash - here.dli_fname) + 1;
-        static const char *const places[] = {"", "lib/", "../lib/"};
+        static const char *const places[] = {"", "lib/", "../lib/", "../"};
         for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
             int length =
                 snprintf(path, sizeof path, "%.*s%s%s", folder, here.dli_fname, places[i], file);

@@ -12,6 +12,9 @@
 typedef struct ls_device ls_device;
 struct ls_device {
     const char *name;
+    /* The processor can reach this device's memory, and every call waits: slow, for tests. Programs
+     * in f64 then run on the processor, so that tests have their reference beside what they try. */
+    bool shared;
     /* Bytes of the device, aligned to 256 and not cleared; NULL where it has no room. */
     void *(*take)(ls_device *device, size_t bytes);
     void (*give)(ls_device *device, void *there);

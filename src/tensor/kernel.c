@@ -62,9 +62,15 @@ const ls_kernel *ls__kernel_find(const char *isa, const char *op) {
     return NULL;
 }
 
+ls_device *ls__device_of(const ls_ctx *ctx, ls_dtype type) {
+    bool reference = type == LS_F64 && ctx->device != NULL && ctx->device->shared;
+    return reference ? NULL : ctx->device;
+}
+
 const ls_kernel *ls__kernel_of(const ls_ctx *ctx, ls_dtype type, const char *op) {
-    if (ctx->device != NULL) return ctx->device->kernel(ctx->device, op);
-    /* the reference is one: f64 never depends on the processor */
+    ls_device *device = ls__device_of(ctx, type);
+    if (device != NULL) return device->kernel(device, op);
+    /* the reference is one: f64 never depends on the processor's kind */
     return ls__kernel_find(type == LS_F64 ? "base" : ctx->isa, op);
 }
 

@@ -392,7 +392,7 @@ ls_status ls_program_run(ls_program *program, ls_state *state, uint64_t seed, ui
     if (!program->finished)
         return LS_FAIL(program->ctx, LS_EBUG, "an unfinished program cannot run");
     LS_TRY(ls__state_begin(program, state));
-    ls_device *device = program->ctx->device;
+    ls_device *device = ls__device_of(program->ctx, program->options.type);
     ls_run run = {.threads = program->threads,
                   .device = device,
                   .workspace = program->workspace,
@@ -410,7 +410,7 @@ ls_status ls_program_run(ls_program *program, ls_state *state, uint64_t seed, ui
     if (program->graph == NULL || program->profile) LS_TRY(call_kernels(program, &run));
     if (keep) program->graph = device->captured(device);
     if (program->graph != NULL && !program->profile) device->replay(device, program->graph);
-    if (keep) LS_TRY(ls_device_settle(program->ctx));
+    if (keep || (device != NULL && device->shared)) LS_TRY(ls_device_settle(program->ctx));
     if (state != NULL) state->position += program->options.length;
     return LS_OK;
 }

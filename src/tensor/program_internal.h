@@ -92,6 +92,8 @@ typedef struct ls_append_plan {
 ls_append_plan ls__append_begin(const ls_run *run, const ls_node *node);
 ls_status ls__state_begin(ls_program *p, ls_state *state);
 const ls_kernel *ls__kernel_find(const char *isa, const char *op);
+/* The device of programs of a type: f64, the reference, is the processor's. */
+struct ls_device *ls__device_of(const ls_ctx *ctx, ls_dtype type);
 /* The kernel of an operation where the context computes. */
 const ls_kernel *ls__kernel_of(const ls_ctx *ctx, ls_dtype type, const char *op);
 

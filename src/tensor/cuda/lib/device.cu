@@ -29,11 +29,17 @@ static ls_status settle(ls_device *device, ls_ctx *ctx) {
 /* ---- memory ---- */
 
 static void *take(ls_device *device, size_t bytes) {
-    (void)device;
     void *there = NULL;
-    if (cudaMalloc(&there, bytes == 0 ? 1 : bytes) == cudaSuccess) return there;
+    if (bytes == 0) bytes = 1;
+    if ((device->shared ? cudaMallocManaged(&there, bytes) : cudaMalloc(&there, bytes)) ==
+        cudaSuccess)
+        return there;
     cudaGetLastError(); /* it is no error of a kernel */
     return NULL;
+}
+
+static void wait_where_shared(ls_cuda *cuda) {
+    if (cuda->device.shared) ls_cuda_note(cuda, cudaStreamSynchronize(cuda->stream), "waiting");
 }
 
 static void give(ls_device *device, void *there) {
@@ -46,6 +52,7 @@ static void put(ls_device *device, void *there, const void *here, size_t bytes) 
     /* pageable memory is staged before the call returns */
     ls_cuda_note(cuda, cudaMemcpyAsync(there, here, bytes, cudaMemcpyHostToDevice, cuda->stream),
                  "copying to the device");
+    wait_where_shared(cuda);
 }
 
 static void get(ls_device *device, void *here, const void *there, size_t bytes) {
@@ -58,6 +65,7 @@ static void get(ls_device *device, void *here, const void *there, size_t bytes) 
 static void fill(ls_device *device, void *there, int byte, size_t bytes) {
     ls_cuda *cuda = (ls_cuda *)device;
     ls_cuda_note(cuda, cudaMemsetAsync(there, byte, bytes, cuda->stream), "filling memory");
+    wait_where_shared(cuda);
 }
 
 /* ---- kernels ---- */
@@ -177,15 +185,30 @@ ls_device_plugin_open(const char *build, char *why, size_t bytes) {
         free(cuda);
         return NULL;
     }
-    cuda->device =
-        (ls_device){"cuda",  take,     give,   put,    get,    fill,     kernel,      begin,
-                    capture, captured, replay, forget, settle, describe, close_device};
+    const char *shared = getenv("LONGSHOT_CUDA_SHARED");
+    ls_device *device = &cuda->device;
+    device->name = "cuda";
+    device->shared = shared != NULL && strcmp(shared, "1") == 0;
+    device->take = take;
+    device->give = give;
+    device->put = put;
+    device->get = get;
+    device->fill = fill;
+    device->kernel = kernel;
+    device->begin = begin;
+    device->capture = capture;
+    device->captured = captured;
+    device->replay = replay;
+    device->forget = forget;
+    device->settle = settle;
+    device->describe = describe;
+    device->close = close_device;
     const char *what = "";
     cudaError_t error = cudaSuccess;
     if (!opened(cuda, &what, &error)) {
         snprintf(why, bytes, "%s: %s", what, cudaGetErrorString(error));
-        close_device(&cuda->device);
+        close_device(device);
         return NULL;
     }
-    return &cuda->device;
+    return device;
 }

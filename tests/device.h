@@ -1,0 +1,32 @@
+/* Included before every test program: with LONGSHOT_TEST_DEVICE=cuda the same tests run there. The
+ * device's memory is then shared with the processor, so that tests may look at it as they do at
+ * their own; one device serves all contexts of the process. */
+#ifndef LS_TESTS_DEVICE_H
+#define LS_TESTS_DEVICE_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/status.h"
+
+/* of tensor/device.h, which a test may want to include in its own way */
+ls_status ls_device_open(ls_ctx *ctx, const char *name);
+
+static inline ls_ctx test_ctx_default(void) {
+    static struct ls_device *device;
+    ls_ctx ctx = ls_ctx_default();
+    const char *name = getenv("LONGSHOT_TEST_DEVICE");
+    if (name != NULL && device == NULL) {
+        setenv("LONGSHOT_CUDA_SHARED", "1", 1);
+        if (ls_device_open(&ctx, name) != LS_OK) {
+            fprintf(stderr, "%s\n", ctx.error.message);
+            exit(1);
+        }
+        device = ctx.device;
+    }
+    ctx.device = device;
+    return ctx;
+}
+#define ls_ctx_default test_ctx_default
+
+#endif
