@@ -96,6 +96,38 @@ static void test_gradients(void **state) {
         check_model(&ctx, shapes[0], ls_position_types[i]->name);
 }
 
+/* Recomputation changes what is kept, not a bit of what comes out. */
+static void test_recomputation(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    for (int type = LS_F64; type <= LS_BF16; type++)
+        for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+            ls_model_config config;
+            ls_model *model = make(&ctx, shapes[i], "rope", (ls_dtype)type, &config);
+            size_t bytes = (size_t)model->store->total * ls_dtype_size(model->store->master_type);
+            void *gradient[2];
+            size_t memory[2];
+            for (int again = 0; again < 2; again++) {
+                ls_program *program;
+                ls_program_options options = {.batch = B, .length = T, .recompute = again == 1};
+                expect(&ctx, ls_model_program(model, LS_MODEL_TRAIN, options, &program));
+                ls_program_poison(program);
+                put_batch(model, program);
+                ls_parameters_clear_gradient(model->store);
+                weighted_loss(&ctx, program);
+                gradient[again] = memcpy(malloc(bytes), model->store->gradient, bytes);
+                memory[again] = ls_program_bytes(program);
+                ls_program_free(program);
+            }
+            assert_memory_equal(gradient[0], gradient[1], bytes);
+            assert_true(memory[1] < memory[0]);
+            free(gradient[0]);
+            free(gradient[1]);
+            ls_model_free(model);
+            ls_model_config_clear(&ctx, &config);
+        }
+}
+
 /* The loss of every token by a stream in chunks equals that of one pass; logits likewise. */
 static void check_stream(ls_ctx *ctx, const char *words, const char *position) {
     ls_model_config config;
@@ -183,9 +215,8 @@ static void test_sampling(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_streams),
-        cmocka_unit_test(test_tokens_are_checked),
+        cmocka_unit_test(test_gradients), cmocka_unit_test(test_recomputation),
+        cmocka_unit_test(test_streams),   cmocka_unit_test(test_tokens_are_checked),
         cmocka_unit_test(test_sampling),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

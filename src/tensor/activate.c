@@ -2,7 +2,11 @@
 #include "tensor/activate.h"
 
 static void backward(ls_program *p, const ls_node *node);
-static const ls_op activate_op = {.name = "activate", .backward = backward};
+static ls_tensor *again(ls_program *p, const ls_node *node) {
+    const ls_activate_attributes *attributes = node->attributes;
+    return ls_activate(p, attributes->kind, attributes->gated, node->in[0]);
+}
+static const ls_op activate_op = {.name = "activate", .backward = backward, .again = again};
 static const ls_op grad_op = {.name = "activate_grad"};
 
 ls_tensor *ls_activate(ls_program *p, ls_act_kind kind, bool gated, ls_tensor *x) {

@@ -209,4 +209,5 @@ void ls__record_backward(ls_program *p) {
         }
         (named->tensor->base == NULL ? named->tensor : named->tensor->base)->kept = true;
     }
+    if (p->options.recompute) ls__recompute(p, forward_count);
 }

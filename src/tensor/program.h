@@ -59,6 +59,10 @@ typedef struct ls_op {
     /* Records the nodes that take the gradients of the outputs to gradients of the inputs; NULL for
      * an operation without gradient (its inputs must not need one). */
     void (*backward)(ls_program *program, const ls_node *node);
+    /* Records the node's first result once more, with the same bits, from what the backward part
+     * keeps anyway: for operations that are cheap beside what their result takes to keep; NULL for
+     * others. */
+    ls_tensor *(*again)(ls_program *program, const ls_node *node);
     /* Floating-point operations of one run (position dependent ones count the recorded capacity);
      * NULL means one per output element. */
     double (*flops)(const ls_node *node);
@@ -91,6 +95,7 @@ typedef struct ls_program_options {
     int64_t batch, length; /* B sequences, T tokens of each in a chunk */
     bool grad;             /* record the backward part */
     bool train;            /* dropout acts */
+    bool recompute;        /* grad: cheap results are computed twice, not kept */
     bool streaming;        /* state enters and leaves through ports */
     int64_t capacity;      /* streaming: most tokens a sequence will ever have */
     int64_t chunk_most;    /* streaming: longest chunk of any program that shares the state */

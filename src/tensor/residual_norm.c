@@ -5,7 +5,8 @@
 #include "tensor/residual_norm.h"
 
 static void backward(ls_program *p, const ls_node *node);
-static const ls_op norm_op = {.name = "residual_norm", .backward = backward};
+static ls_tensor *again(ls_program *p, const ls_node *node);
+static const ls_op norm_op = {.name = "residual_norm", .backward = backward, .again = again};
 static const ls_op grad_op = {.name = "residual_norm_grad"};
 
 ls_tensor *ls_residual_norm(ls_program *p, ls_norm_kind kind, double epsilon, ls_tensor *x,
@@ -32,6 +33,14 @@ ls_tensor *ls_residual_norm(ls_program *p, ls_norm_kind kind, double epsilon, ls
               (ls_tensor *[]){x, delta, weight, bias}, 3, (ls_tensor *[]){y, total, statistics});
     if (sum != NULL) *sum = total == NULL ? x : total;
     return y;
+}
+
+/* From the sum, which the gradient needs as well. */
+static ls_tensor *again(ls_program *p, const ls_node *node) {
+    const ls_residual_norm_attributes *attributes = node->attributes;
+    ls_tensor *sum = node->out[1] == NULL ? node->in[0] : node->out[1];
+    return ls_residual_norm(p, attributes->kind, attributes->epsilon, sum, NULL, node->in[2],
+                            node->in[3], NULL);
 }
 
 static void backward(ls_program *p, const ls_node *node) {

@@ -38,7 +38,17 @@ static void backward(ls_program *p, const ls_node *node) {
     ls_grad_add(p, node->in[0], dx);
 }
 
-static const ls_op rotate = {.name = "rotate", .backward = backward, .flops = flops};
+static ls_tensor *again(ls_program *p, const ls_node *node);
+static const ls_op rotate = {
+    .name = "rotate", .backward = backward, .again = again, .flops = flops};
+
+/* A cache is still what it was: new rows enter it before its rotation, none after. */
+static ls_tensor *again(ls_program *p, const ls_node *node) {
+    ls_tensor *x = node->in[0], *y = ls_activation(p, x->type, x->rank, x->dim);
+    if (y != NULL) y->port = x->port;
+    ls_record(p, &rotate, node->attributes, sizeof(ls_rotate_attributes), 1, &x, 1, &y);
+    return y;
+}
 
 ls_tensor *ls_rotate(ls_program *p, ls_tensor *x, const ls_rotary *rotary, ls_position_map map,
                      bool as_key) {

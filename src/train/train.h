@@ -20,6 +20,7 @@
 typedef struct ls_train_settings {
     int64_t steps, batch, length, accumulate, carry, seed;
     int dtype; /* see ls_train_dtype */
+    bool recompute;
     double lr, beta1, beta2, eps, weight_decay, clip;
     int schedule; /* ls_schedule_kind */
     double min_lr, power, decay_share;

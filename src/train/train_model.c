@@ -21,6 +21,7 @@ ls_status ls_train_model(ls_ctx *ctx, ls_model *model, const ls_loader *loader,
                        (long long)settings->batch, (long long)settings->accumulate);
     ls_program_options options = {.batch = settings->batch / settings->accumulate,
                                   .length = settings->length,
+                                  .recompute = settings->recompute,
                                   .streaming = settings->carry > 0,
                                   .capacity = ls_max(settings->carry, settings->length),
                                   .chunk_most = settings->length};

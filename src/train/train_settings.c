@@ -48,6 +48,8 @@ static const ls_option options[] = {
     {"keep", LS_OPTION_INT, FIELD(keep), "2", 2, 1e9, NULL, "Checkpoints that are kept."},
     {"log_every", LS_OPTION_INT, FIELD(log_every), "10", 1, 1e12, NULL,
      "Steps between rows of metrics."},
+    {"recompute", LS_OPTION_BOOL, FIELD(recompute), "false", 0, 0, NULL,
+     "Compute norms, activations and rotations twice instead of keeping them for the gradient."},
     {"max_minutes", LS_OPTION_REAL, FIELD(max_minutes), "0", 0, 1e9, NULL,
      "Stop with a checkpoint after so long; 0 is no limit."},
 };
