@@ -1,5 +1,6 @@
-"""PyTorch beside `longshot bench what=attention`: causal attention alone, batch 1, 6 heads of 64,
-forward or with its gradients."""
+"""PyTorch beside `longshot bench what=attention`: attention alone, batch 1, forward or with its
+gradients. On the processor scaled_dot_product_attention; on a device its flash and cuDNN forms for plain
+causal attention, and compiled flex_attention for slopes and windows."""
 import argparse
 
 import torch
@@ -7,36 +8,85 @@ import torch.nn.functional as F
 
 import peer
 
-HEADS, WIDTH = 6, 64
+
+def flex(given, device):
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+    slopes = torch.exp2(-8.0 * (torch.arange(given.heads, device=device) + 1) / given.heads)
+    window = given.window or given.length
+
+    def admitted(b, h, n, m):
+        return (n >= m) & (n - m < window)
+
+    def biased(score, b, h, n, m):
+        return score - slopes[h] * (n - m)
+
+    mask = create_block_mask(admitted, None, None, given.length, given.length, device=device)
+    compiled = torch.compile(flex_attention)
+    modifier = biased if given.slopes else None
+    return lambda q, k, v: compiled(q, k, v, score_mod=modifier, block_mask=mask)
+
+
+def methods(given, device):
+    def plain(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    if device == "cpu":
+        return {"PyTorch": plain}
+    if given.slopes or given.window:
+        return {"flex": flex(given, device)}
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    def chosen(backend):
+        def call(q, k, v):
+            with sdpa_kernel(backend):
+                return plain(q, k, v)
+        return call
+
+    return {"flash": chosen(SDPBackend.FLASH_ATTENTION), "cuDNN": chosen(SDPBackend.CUDNN_ATTENTION)}
 
 
 def main():
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
+    arguments.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     arguments.add_argument("--threads", type=int, default=2)
+    arguments.add_argument("--heads", type=int, default=6)
+    arguments.add_argument("--width", type=int, default=64)
     arguments.add_argument("--length", type=int, default=1024)
+    arguments.add_argument("--window", type=int, default=0)
+    arguments.add_argument("--slopes", type=int, default=0)
     arguments.add_argument("--grad", type=int, default=0)
     arguments.add_argument("--seconds", type=float, default=1)
     given = arguments.parse_args()
     torch.manual_seed(1)
     torch.set_num_threads(given.threads)
     kind = torch.bfloat16 if given.dtype == "bf16" else torch.float32
-    shape = (1, HEADS, given.length, WIDTH)
-    q, k, v = (torch.rand(shape).sub(0.5).to(kind).requires_grad_(given.grad == 1)
-               for _ in range(3))
-    cotangent = torch.rand(shape).sub(0.5).to(kind)
+    shape = (1, given.length, given.heads, given.width)
 
-    def step():
-        if given.grad:
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-            torch.autograd.grad(y, (q, k, v), cotangent)
-        else:
-            with torch.no_grad():
-                F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    def numbers():  # [B,T,H,K] in memory, as a model has it
+        return torch.rand(shape, device=given.device).sub(0.5).to(kind).transpose(1, 2)
 
-    step()
+    q, k, v = (numbers().requires_grad_(given.grad == 1) for _ in range(3))
+    cotangent = numbers()
+    steps = {}
+    for name, attend in methods(given, given.device).items():
+        def step(attend=attend):
+            if given.grad:
+                torch.autograd.grad(attend(q, k, v), (q, k, v), cotangent)
+            else:
+                with torch.no_grad():
+                    attend(q, k, v)
+            if given.device == "cuda":
+                torch.cuda.synchronize()
+        try:
+            for _ in range(3):
+                step()
+            steps[name] = step
+        except Exception as reason:  # this version of PyTorch refuses the case
+            peer.say(left_out=name, reason=str(reason)[:200])
     peer.say(ready=True, torch=torch.__version__)
-    peer.serve(lambda: {"seconds": peer.median_seconds(step, given.seconds)})
+    peer.serve(lambda: {"seconds": {name: peer.median_seconds(step, given.seconds / len(steps))
+                                    for name, step in steps.items()}})
 
 
 if __name__ == "__main__":

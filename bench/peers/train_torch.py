@@ -1,6 +1,5 @@
-"""PyTorch beside `longshot bench what=train`: the same decoder (6 x 384, 6 heads, RoPE, pre-norm,
-GELU, tied head, bytes), AdamW with clipping, length 256, batch 16. Eager and compiled are both
-measured; the faster one counts."""
+"""PyTorch beside `longshot bench what=train`: the same decoder (pre-norm, GELU, tied head; RoPE, xPos
+or ALiBi), AdamW with clipping. Eager and compiled are both measured; the faster one counts."""
 import argparse
 import contextlib
 
@@ -10,14 +9,18 @@ from torch import nn
 
 import peer
 
-LAYERS, WIDTH, HEADS, VOCABULARY, BATCH, LENGTH = 6, 384, 6, 256, 16, 256
 
-
-def rotary_tables():
-    pairs = WIDTH // HEADS // 2
-    frequency = 10000.0 ** (-torch.arange(pairs) / pairs)
-    angle = torch.arange(LENGTH)[:, None] * frequency
-    return angle.cos(), angle.sin()
+def tables(given):
+    """Cosines and sines [T, pairs], and the xPos factors of queries and keys."""
+    pairs = given.width // given.heads // 2
+    position = torch.arange(given.length)[:, None]
+    angle = position * 10000.0 ** (-torch.arange(pairs) / pairs)
+    decay = ((torch.arange(pairs) * 2 + 0.4 * 2 * pairs) / (1.4 * 2 * pairs)) ** (
+        (position - given.length // 2) / 512)
+    if given.position != "xpos":
+        decay = torch.ones_like(decay)
+    return torch.stack([angle.cos() * decay, angle.sin() * decay, angle.cos() / decay,
+                        angle.sin() / decay])
 
 
 def rotate(x, cosine, sine):
@@ -25,54 +28,70 @@ def rotate(x, cosine, sine):
     return torch.cat([a * cosine - b * sine, b * cosine + a * sine], dim=-1)
 
 
-class Block(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.qkv = nn.Linear(WIDTH, 3 * WIDTH, bias=False)
-        self.out = nn.Linear(WIDTH, WIDTH, bias=False)
-        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+def attention(given):
+    if given.position != "alibi":
+        return lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+    slopes = torch.exp2(-8.0 * (torch.arange(given.heads, device=given.device) + 1) / given.heads)
+    mask = create_block_mask(lambda b, h, n, m: n >= m, None, None, given.length, given.length,
+                             device=given.device)
+    return lambda q, k, v: flex_attention(
+        q, k, v, score_mod=lambda s, b, h, n, m: s - slopes[h] * (n - m), block_mask=mask)
 
-    def forward(self, x, cosine, sine):
-        batch, length, _ = x.shape
-        q, k, v = self.qkv(self.norm1(x)).view(batch, length, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
-        q, k = rotate(q, cosine, sine).to(v.dtype), rotate(k, cosine, sine).to(v.dtype)
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(y.transpose(1, 2).reshape(batch, length, WIDTH))
-        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+class Block(nn.Module):
+    def __init__(self, given):
+        super().__init__()
+        width = given.width
+        self.given, self.attend = given, attention(given)
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x, turn):
+        batch, length, width = x.shape
+        q, k, v = self.qkv(self.norm1(x)).view(batch, length, 3, self.given.heads, -1).permute(
+            2, 0, 3, 1, 4)
+        if self.given.position != "alibi":
+            q, k = rotate(q, turn[0], turn[1]).to(v.dtype), rotate(k, turn[2], turn[3]).to(v.dtype)
+        y = self.attend(q, k, v)
+        x = x + self.out(y.transpose(1, 2).reshape(batch, length, width))
+        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate=self.given.gelu))
 
 
 class Model(nn.Module):
-    def __init__(self):
+    def __init__(self, given):
         super().__init__()
-        self.embedding = nn.Embedding(VOCABULARY, WIDTH)
-        self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
-        self.norm = nn.LayerNorm(WIDTH)
-        cosine, sine = rotary_tables()
-        self.register_buffer("cosine", cosine)
-        self.register_buffer("sine", sine)
+        self.embedding = nn.Embedding(given.vocabulary, given.width)
+        self.blocks = nn.ModuleList(Block(given) for _ in range(given.layers))
+        self.norm = nn.LayerNorm(given.width)
+        self.register_buffer("turn", tables(given))
 
     def forward(self, tokens, targets):
         x = self.embedding(tokens)
         for block in self.blocks:
-            x = block(x, self.cosine, self.sine)
+            x = block(x, self.turn)
         logits = F.linear(self.norm(x), self.embedding.weight)
-        return F.cross_entropy(logits.float().view(-1, VOCABULARY), targets.view(-1))
+        return F.cross_entropy(logits.float().flatten(0, 1), targets.view(-1))
 
 
-def trainer(forward, model, half):
-    tokens = torch.randint(VOCABULARY, (BATCH, LENGTH))
+def trainer(forward, model, given):
+    tokens = torch.randint(given.vocabulary, (given.batch, given.length), device=given.device)
     adamw = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-6,
-                              weight_decay=0.01, foreach=True)
+                              weight_decay=0.01, **({"fused": True} if given.device == "cuda"
+                                                    else {"foreach": True}))
 
     def step():
-        context = torch.autocast("cpu", torch.bfloat16) if half else contextlib.nullcontext()
-        with context:
+        half = given.dtype == "bf16"
+        with torch.autocast(given.device, torch.bfloat16) if half else contextlib.nullcontext():
             loss = forward(tokens, tokens)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         adamw.step()
         adamw.zero_grad()
+        if given.device == "cuda":
+            torch.cuda.synchronize()
 
     return step
 
@@ -80,18 +99,24 @@ def trainer(forward, model, half):
 def main():
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
-    arguments.add_argument("--threads", type=int, default=2)
+    arguments.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    arguments.add_argument("--position", choices=["rope", "xpos", "alibi"], default="rope")
+    for name, value in [("threads", 2), ("layers", 6), ("width", 384), ("heads", 6),
+                        ("vocabulary", 256), ("batch", 16), ("length", 256)]:
+        arguments.add_argument("--" + name, type=int, default=value)
     arguments.add_argument("--seconds", type=float, default=4)
     given = arguments.parse_args()
+    given.gelu = "tanh" if given.device == "cuda" else "none"  # as the models of `longshot bench`
     torch.manual_seed(1)
     torch.set_num_threads(given.threads)
+    if given.device == "cuda":
+        torch.set_float32_matmul_precision("high")
     steps = {}
-    for mode in ["eager", "compiled"]:
-        model = Model()
-        step = trainer(model if mode == "eager" else torch.compile(model), model,
-                       given.dtype == "bf16")
+    for mode in ["eager", "compiled"] if given.device == "cpu" else ["compiled"]:
+        model = Model(given).to(given.device)
+        step = trainer(model if mode == "eager" else torch.compile(model), model, given)
         try:
-            for _ in range(2):
+            for _ in range(3):
                 step()
             steps[mode] = step
         except Exception as reason:  # no compiler on this machine: eager alone is measured
@@ -99,7 +124,8 @@ def main():
     peer.say(ready=True, torch=torch.__version__, modes=list(steps))
 
     def measure():
-        rates = {mode: BATCH * LENGTH / peer.median_seconds(step, given.seconds / len(steps))
+        rates = {mode: given.batch * given.length /
+                 peer.median_seconds(step, given.seconds / len(steps))
                  for mode, step in steps.items()}
         best = max(rates, key=rates.get)
         return {"tokens_per_second": rates[best], "mode": best}

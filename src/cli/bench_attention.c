@@ -1,4 +1,6 @@
-/* Causal attention alone, forward and with its gradients, by length. */
+/* Attention alone, forward and with its gradients: causal by length, and on a device also with
+ * slopes, in a window and in blocks. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,36 +10,65 @@
 #include "tensor/device.h"
 #include "tensor/ops.h"
 
-enum { HEADS = 6, WIDTH = 64 };
+typedef struct attention_kind {
+    const char *name;
+    int64_t heads, width;
+    int64_t length; /* 0: every length that is asked for */
+    bool device, slopes;
+    int64_t window, block;
+} attention_kind;
 
-static ls_status record(ls_ctx *ctx, ls_dtype type, int64_t T, bool grad, ls_parameters *store,
-                        ls_program **out) {
+static const attention_kind kinds[] = {
+    {"causal", 6, 64, 0, false, false, 0, 0},
+    {"causal", 16, 64, 0, true, false, 0, 0},
+    {"causal", 16, 128, 0, true, false, 0, 0},
+    {"slopes", 16, 64, 0, true, true, 0, 0},
+    {"slopes", 16, 128, 0, true, true, 0, 0},
+    {"window 512", 16, 64, 65536, true, false, 512, 0},
+    {"blocks of 512", 16, 64, 65536, true, false, 0, 512},
+};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+static ls_segment segment_of(ls_program *p, const attention_kind *kind, ls_tensor *const in[3]) {
+    ls_segment segment = ls_segment_all(in[0], in[1], in[2]);
+    double slopes[64];
+    segment.lo = 0;
+    if (kind->window > 0) segment.hi = kind->window - 1;
+    segment.block = kind->block;
+    for (int64_t h = 0; h < kind->heads; h++)
+        slopes[h] = exp2(-8.0 * (double)(h + 1) / (double)kind->heads);
+    if (kind->slopes)
+        segment.slopes = ls_constant(p, ls_wide_type(p), LS_DIMS(kind->heads), slopes);
+    return segment;
+}
+
+static ls_status record(ls_ctx *ctx, const attention_kind *kind, ls_dtype type, int64_t T,
+                        bool grad, ls_parameters *store, ls_program **out) {
     static const char *const names[] = {"q", "k", "v", "cot"};
     const ls_program_options options = {.type = type, .batch = 1, .length = T, .grad = grad};
     LS_TRY(ls_program_new(ctx, &options, store, out));
     ls_program *p = *out;
     ls_tensor *in[4];
     for (int i = 0; i < 4; i++)
-        in[i] = ls_input(p, names[i], type, LS_DIMS(1, T, HEADS, WIDTH), grad && i < 3);
-    ls_segment segment = ls_segment_all(in[0], in[1], in[2]);
-    segment.lo = 0;
-    ls_tensor *y = ls_attention(p, 1, &segment, (ls_attention_options){.scale = 0.125}, NULL);
+        in[i] = ls_input(p, names[i], type, LS_DIMS(1, T, kind->heads, kind->width), grad && i < 3);
+    const ls_segment segment = segment_of(p, kind, in);
+    const ls_attention_options how = {.scale = 1 / sqrt((double)kind->width)};
+    ls_tensor *y = ls_attention(p, 1, &segment, how, NULL);
     ls_keep(p, "y", y);
     if (grad) {
         ls_seed_gradient(p, y, in[3]);
         for (int i = 0; i < 3; i++) ls_keep_gradient(p, names[i], in[i]);
     }
     LS_TRY(ls_program_finish(p));
-    for (int i = 0; i < 4; i++) {
-        const ls_random key = {.seed = 1, .stream = ls_stream_of(names[i])};
-        LS_TRY(ls_machine_random(p, in[i], key));
-    }
+    for (int i = 0; i < 4; i++)
+        LS_TRY(
+            ls_machine_random(p, in[i], (ls_random){.seed = 1, .stream = ls_stream_of(names[i])}));
     return LS_OK;
 }
 
 static ls_status measure(ls_program *program, double seconds, double *best) {
     double began = ls_machine_seconds();
-    for (int run = 0; run < 2 || ls_machine_seconds() - began < seconds; run++) {
+    for (int run = 0; run < 5 || ls_machine_seconds() - began < seconds; run++) {
         double start = ls_machine_seconds();
         LS_TRY(ls_program_run(program, NULL, 0, 0));
         LS_TRY(ls_device_settle(ls_program_ctx(program)));
@@ -47,63 +78,111 @@ static ls_status measure(ls_program *program, double seconds, double *best) {
     return LS_OK;
 }
 
+static void start_peer(ls_bench *bench, const attention_kind *kind, ls_dtype type, int64_t T,
+                       bool grad, ls_peer *peer) {
+    char length[32], threads[16], heads[16], width[16], window[16];
+    snprintf(length, sizeof length, "%lld", (long long)T);
+    snprintf(threads, sizeof threads, "%d", bench->ctx->threads);
+    snprintf(heads, sizeof heads, "%lld", (long long)kind->heads);
+    snprintf(width, sizeof width, "%lld", (long long)kind->width);
+    /* blocks are held against a window of their size: nobody else has them */
+    snprintf(window, sizeof window, "%lld", (long long)ls_max(kind->window, kind->block));
+    const char *const words[] = {"--dtype",   ls_dtype_name(type),
+                                 "--threads", threads,
+                                 "--device",  kind->device ? "cuda" : "cpu",
+                                 "--heads",   heads,
+                                 "--width",   width,
+                                 "--length",  length,
+                                 "--grad",    grad ? "1" : "0",
+                                 "--slopes",  kind->slopes ? "1" : "0",
+                                 "--window",  window,
+                                 NULL};
+    ls_peer_start(bench, "attention_torch.py", words, peer);
+}
+
+/* What the peer found: its seconds by the name of the method. */
+static void add_peer(ls_bench *bench, const json_t *seconds, double ours, json_t *row) {
+    const char *method;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)seconds, method, value) {
+        double theirs = json_number_value(value);
+        ls_text_printf(bench->ctx, &bench->text, "   %s %.3f ms, ratio %.2f", method, 1e3 * theirs,
+                       theirs / ours);
+    }
+    json_object_set_new(row, "peers", json_deep_copy(seconds));
+}
+
+/* The lowest of each method over the rounds. */
+static void keep_lowest(json_t *lowest, const json_t *seconds) {
+    const char *method;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)seconds, method, value) {
+        const json_t *before = json_object_get(lowest, method);
+        if (before == NULL || json_number_value(value) < json_number_value(before))
+            json_object_set(lowest, method, value);
+    }
+}
+
 /* Ours and theirs, forward or both ways, in turns. */
-static ls_status bench_one(ls_bench *bench, ls_dtype type, int64_t T, bool grad, json_t *rows) {
+static ls_status bench_one(ls_bench *bench, const attention_kind *kind, ls_dtype type, int64_t T,
+                           bool grad, json_t *rows) {
     ls_ctx *ctx = bench->ctx;
     ls_program *program = NULL;
     ls_parameters *store = NULL;
-    char length[32], threads[16];
-    double ours = 0, theirs = 0;
+    double ours = 0;
     ls_peer peer = {0};
+    json_t *lowest = json_object();
     ls_status status;
     LS_TRY_GOTO(ls_parameters_new(ctx, type, &store));
     LS_TRY_GOTO(ls_parameters_seal(store, 0, grad));
-    LS_TRY_GOTO(record(ctx, type, T, grad, store, &program));
-    snprintf(length, sizeof length, "%lld", (long long)T);
-    snprintf(threads, sizeof threads, "%d", ctx->threads);
-    ls_peer_start(bench, "attention_torch.py",
-                  (const char *const[]){"--dtype", ls_dtype_name(type), "--threads", threads,
-                                        "--length", length, "--grad", grad ? "1" : "0", NULL},
-                  &peer);
+    LS_TRY_GOTO(record(ctx, kind, type, T, grad, store, &program));
+    start_peer(bench, kind, type, T, grad, &peer);
     for (int64_t round = 0; round < bench->keys.rounds; round++) {
         LS_TRY_GOTO(measure(program, bench->keys.seconds / 4, &ours));
         json_t *line = ls_peer_go(bench, &peer);
-        double here = json_number_value(json_object_get(line, "seconds"));
-        if (here > 0 && (theirs == 0 || here < theirs)) theirs = here;
+        keep_lowest(lowest, json_object_get(line, "seconds"));
         json_decref(line);
     }
-    /* forward: two products over half the square; backward two and a half times that */
-    double flops = 2.0 * (double)T * (double)T * HEADS * WIDTH * (grad ? 3.5 : 1);
-    ls_text_printf(ctx, &bench->text, "  %-5s %6lld %-17s %10.3f ms %8.1f GFLOP/s",
-                   ls_dtype_name(type), (long long)T, grad ? "forward+backward" : "forward",
-                   1e3 * ours, 1e-9 * flops / ours);
-    json_t *row =
-        json_pack("{s:s, s:I, s:b, s:f, s:f}", "dtype", ls_dtype_name(type), "length",
-                  (json_int_t)T, "backward", grad, "seconds", ours, "gflops", 1e-9 * flops / ours);
-    if (theirs > 0) {
-        ls_text_printf(ctx, &bench->text, "   PyTorch %10.3f ms, ratio %.2f", 1e3 * theirs,
-                       theirs / ours);
-        json_object_set_new(row, "peer_seconds", json_real(theirs));
-        json_object_set_new(row, "ratio", json_real(theirs / ours));
-    }
+    double flops = ls_program_flops(program); /* of the pairs that are admitted */
+    ls_text_printf(
+        ctx, &bench->text, "  %-5s %-13s %2lld x %3lld %6lld %-16s %10.3f ms %8.1f GFLOP/s",
+        ls_dtype_name(type), kind->name, (long long)kind->heads, (long long)kind->width,
+        (long long)T, grad ? "forward+backward" : "forward", 1e3 * ours, 1e-9 * flops / ours);
+    json_t *row = json_pack(
+        "{s:s, s:s, s:I, s:I, s:I, s:b, s:f, s:f}", "dtype", ls_dtype_name(type), "kind",
+        kind->name, "heads", (json_int_t)kind->heads, "width", (json_int_t)kind->width, "length",
+        (json_int_t)T, "backward", grad, "seconds", ours, "gflops", 1e-9 * flops / ours);
+    add_peer(bench, lowest, ours, row);
     ls_text_printf(ctx, &bench->text, "\n");
     json_array_append_new(rows, row);
 fail:
+    json_decref(lowest);
     ls_peer_stop(&peer);
     ls_program_free(program);
     ls_parameters_free(store);
     return status;
 }
 
+static ls_status bench_kind(ls_bench *bench, const attention_kind *kind, json_t *rows) {
+    for (int i = 0; i < bench->type_count; i++) {
+        if (kind->device && bench->types[i] != LS_BF16 && bench->keys.dtype == 0) continue;
+        for (int64_t j = 0; j < bench->keys.lengths.count; j++) {
+            int64_t T = (int64_t)bench->keys.lengths.at[j];
+            if (kind->length > 0 && j > 0) continue;
+            for (int grad = 0; grad < 2; grad++)
+                LS_TRY(bench_one(bench, kind, bench->types[i], kind->length > 0 ? kind->length : T,
+                                 grad == 1, rows));
+        }
+    }
+    return LS_OK;
+}
+
 ls_status ls_bench_attention(ls_bench *bench) {
     json_t *rows = json_array();
     json_object_set_new(bench->json, "attention", rows);
-    ls_text_printf(bench->ctx, &bench->text, "causal attention, batch 1, %d heads of %d\n", HEADS,
-                   WIDTH);
-    for (int i = 0; i < bench->type_count; i++)
-        for (int64_t j = 0; j < bench->keys.lengths.count; j++)
-            for (int grad = 0; grad < 2; grad++)
-                LS_TRY(bench_one(bench, bench->types[i], (int64_t)bench->keys.lengths.at[j],
-                                 grad == 1, rows));
+    ls_text_printf(bench->ctx, &bench->text, "attention, batch 1: kind, heads x width, length\n");
+    for (int i = 0; i < KINDS; i++)
+        if (kinds[i].device == (bench->ctx->device != NULL))
+            LS_TRY(bench_kind(bench, &kinds[i], rows));
     return LS_OK;
 }

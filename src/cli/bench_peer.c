@@ -25,8 +25,8 @@ static json_t *read_line(ls_bench *bench, ls_peer *peer) {
 
 static _Noreturn void become(const char *python, const char *path, const char *const *words,
                              int input, int output) {
-    char *arguments[16] = {(char *)(uintptr_t)python, (char *)(uintptr_t)path};
-    for (int i = 0; words[i] != NULL && i < 13; i++) arguments[i + 2] = (char *)(uintptr_t)words[i];
+    char *arguments[32] = {(char *)(uintptr_t)python, (char *)(uintptr_t)path};
+    for (int i = 0; words[i] != NULL && i < 29; i++) arguments[i + 2] = (char *)(uintptr_t)words[i];
     /* the peer gets its own waiting policy back: ours is not part of the comparison */
     unsetenv("GOMP_SPINCOUNT");
     unsetenv("KMP_BLOCKTIME");

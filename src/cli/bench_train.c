@@ -1,4 +1,5 @@
-/* Training: tokens per second of the 6 x 384 byte model, and where the time goes. */
+/* Training: tokens per second of a few models, and where the time goes. On the processor a small
+ * byte model, on a device the sizes that are compared there. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,11 +7,34 @@
 #include "cli/bench.h"
 #include "cli/machine.h"
 #include "model/model.h"
+#include "tensor/device.h"
 #include "train/train.h"
 
-enum { BATCH = 16, LENGTH = 256, OPERATIONS_MOST = 64 };
+enum { OPERATIONS_MOST = 64 };
+
+typedef struct train_shape {
+    const char *name, *words; /* words: the model's settings */
+    int64_t batch, length, vocabulary;
+    bool device;
+    /* for the peer, which has no presets */
+    const char *layers, *width, *heads, *position;
+} train_shape;
+
+static const train_shape shapes[] = {
+    {"6 x 384, RoPE, bytes", "model.preset=bench", 16, 256, 256, false, "6", "384", "6", "rope"},
+    {"124M RoPE", "model.preset=gpt2-124m model.position=rope", 32, 1024, 50304, true, "12", "768",
+     "12", "rope"},
+    {"124M xPos", "model.preset=gpt2-124m model.position=xpos", 32, 1024, 50304, true, "12", "768",
+     "12", "xpos"},
+    {"124M ALiBi", "model.preset=gpt2-124m model.position=alibi", 32, 1024, 50304, true, "12",
+     "768", "12", "alibi"},
+    {"354M RoPE", "model.preset=gpt2-354m model.position=rope", 32, 1024, 50304, true, "24", "1024",
+     "16", "rope"},
+};
+enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 
 typedef struct trainer {
+    const train_shape *shape;
     ls_model_config config;
     ls_model *model;
     ls_program *program;
@@ -25,30 +49,59 @@ static void trainer_clear(ls_ctx *ctx, trainer *t) {
     ls_model_config_clear(ctx, &t->config);
 }
 
-static ls_status trainer_make(ls_ctx *ctx, ls_dtype type, trainer *out) {
-    static const char *const words[] = {"model.preset=bench", "model.vocabulary=256"};
-    static int32_t tokens[BATCH * LENGTH];
+static ls_status read_config(ls_ctx *ctx, const train_shape *shape, ls_model_config *out) {
+    char words[256], *rest = NULL;
     ls_settings settings = {0};
     ls_status status = LS_OK;
-    for (size_t i = 0; i < 2 && status == LS_OK; i++)
-        status = ls_settings_put_word(ctx, &settings, words[i]);
-    if (status == LS_OK) status = ls_model_config_read(ctx, &settings, &out->config);
+    snprintf(words, sizeof words, "%s model.vocabulary=%lld", shape->words,
+             (long long)shape->vocabulary);
+    for (char *word = strtok_r(words, " ", &rest); word != NULL && status == LS_OK;
+         word = strtok_r(NULL, " ", &rest))
+        status = ls_settings_put_word(ctx, &settings, word);
+    if (status == LS_OK) status = ls_model_config_read(ctx, &settings, out);
     ls_settings_clear(ctx, &settings);
-    LS_TRY(status);
+    return status;
+}
+
+static ls_status put_batch(const trainer *t) {
+    ls_ctx *ctx = t->model->ctx;
+    const int64_t count = t->shape->batch * t->shape->length;
+    int32_t *tokens = ls_new(ctx, (size_t)count, sizeof *tokens);
+    float *weights = ls_new(ctx, (size_t)count, sizeof *weights);
+    const ls_random key = {.seed = 1, .stream = ls_stream_of("bench")};
+    ls_status status = tokens == NULL || weights == NULL ? LS_ENOMEM : LS_OK;
+    for (int64_t i = 0; status == LS_OK && i < count; i++) {
+        tokens[i] = (int32_t)ls_random_below(key, (uint64_t)i, (uint64_t)t->shape->vocabulary);
+        weights[i] = 1.0f / (float)count;
+    }
+    if (status == LS_OK) status = ls_model_put_tokens(t->model, t->program, "tokens", tokens);
+    if (status == LS_OK) status = ls_model_put_tokens(t->model, t->program, "targets", tokens);
+    if (status == LS_OK) ls_tensor_put(t->program, ls_program_find(t->program, "weights"), weights);
+    ls_free(ctx, tokens);
+    ls_free(ctx, weights);
+    return status;
+}
+
+static ls_status trainer_make(ls_bench *bench, const train_shape *shape, ls_dtype type,
+                              trainer *out) {
+    ls_ctx *ctx = bench->ctx;
+    out->shape = shape;
+    LS_TRY(read_config(ctx, shape, &out->config));
     LS_TRY(ls_model_new(ctx, &out->config, type, 1, true, &out->model));
-    const ls_program_options options = {.batch = BATCH, .length = LENGTH};
+    const ls_program_options options = {
+        .batch = shape->batch, .length = shape->length, .recompute = bench->keys.recompute};
     LS_TRY(ls_model_program(out->model, LS_MODEL_TRAIN, options, &out->program));
     const ls_optimizer_settings adamw = ls_optimizer_settings_default();
     LS_TRY(ls_optimizer_new(ctx, out->model->store, &adamw, &out->optimizer));
-    const ls_random key = {.seed = 1, .stream = ls_stream_of("bench")};
-    for (int i = 0; i < BATCH * LENGTH; i++)
-        tokens[i] = (int32_t)ls_random_below(key, (uint64_t)i, 256);
-    LS_TRY(ls_model_put_tokens(out->model, out->program, "tokens", tokens));
-    LS_TRY(ls_model_put_tokens(out->model, out->program, "targets", tokens));
-    static float weights[BATCH * LENGTH];
-    for (int i = 0; i < BATCH * LENGTH; i++) weights[i] = 1.0f / (BATCH * LENGTH);
-    ls_tensor_put(out->program, ls_program_find(out->program, "weights"), weights);
-    return LS_OK;
+    return put_batch(out);
+}
+
+/* Everything that training keeps: arena and workspace, weights, gradients, moments. */
+static size_t trainer_bytes(const trainer *t) {
+    const ls_parameters *store = t->model->store;
+    size_t each = 4 * ls_dtype_size(store->master_type);
+    if (store->shadow != NULL) each += sizeof *store->shadow;
+    return ls_program_bytes(t->program) + (size_t)store->total * each;
 }
 
 static ls_status step(ls_ctx *ctx, trainer *t) {
@@ -56,7 +109,7 @@ static ls_status step(ls_ctx *ctx, trainer *t) {
     double norm;
     LS_TRY(ls_optimizer_norm(ctx, t->optimizer, &norm));
     ls_optimizer_update(ctx, t->optimizer, 1e-4, norm, ++t->step);
-    return LS_OK;
+    return ls_device_settle(ctx);
 }
 
 static int by_value(const void *a, const void *b) {
@@ -69,13 +122,13 @@ static ls_status measure(ls_ctx *ctx, trainer *t, double seconds, double *out) {
     enum { STEPS_MOST = 256 };
     double times[STEPS_MOST], began = ls_machine_seconds();
     size_t count = 0;
-    while (count < 3 || (count < STEPS_MOST && ls_machine_seconds() - began < seconds)) {
+    while (count < 5 || (count < STEPS_MOST && ls_machine_seconds() - began < seconds)) {
         double start = ls_machine_seconds();
         LS_TRY(step(ctx, t));
         times[count++] = ls_machine_seconds() - start;
     }
     qsort(times, count, sizeof *times, by_value);
-    *out = BATCH * LENGTH / times[count / 2];
+    *out = (double)(t->shape->batch * t->shape->length) / times[count / 2];
     return LS_OK;
 }
 
@@ -103,50 +156,66 @@ static ls_status operation_table(ls_bench *bench, trainer *t, json_t *into) {
     return LS_OK;
 }
 
-static ls_status bench_type(ls_bench *bench, ls_dtype type, trainer *t, json_t *row) {
-    ls_ctx *ctx = bench->ctx;
-    char threads[16];
-    double ours = 0, theirs = 0;
-    char mode[32] = "";
+static void start_peer(ls_bench *bench, const train_shape *shape, ls_dtype type, ls_peer *peer) {
+    char threads[16], batch[16], length[16], vocabulary[16];
+    snprintf(threads, sizeof threads, "%d", bench->ctx->threads);
+    snprintf(batch, sizeof batch, "%lld", (long long)shape->batch);
+    snprintf(length, sizeof length, "%lld", (long long)shape->length);
+    snprintf(vocabulary, sizeof vocabulary, "%lld", (long long)shape->vocabulary);
+    const char *const words[] = {
+        "--dtype",      ls_dtype_name(type), "--threads",
+        threads,        "--device",          shape->device ? "cuda" : "cpu",
+        "--layers",     shape->layers,       "--width",
+        shape->width,   "--heads",           shape->heads,
+        "--position",   shape->position,     "--batch",
+        batch,          "--length",          length,
+        "--vocabulary", vocabulary,          NULL};
+    ls_peer_start(bench, "train_torch.py", words, peer);
+}
+
+/* Ours and theirs in turns; the best of each. */
+static ls_status take_turns(ls_bench *bench, trainer *t, ls_dtype type, double *ours,
+                            double *theirs, char mode[32]) {
     ls_peer peer;
-    LS_TRY(trainer_make(ctx, type, t));
-    LS_TRY(measure(ctx, t, 0, &ours)); /* warms up */
-    ours = 0;
-    snprintf(threads, sizeof threads, "%d", ctx->threads);
-    ls_peer_start(bench, "train_torch.py",
-                  (const char *const[]){"--dtype", ls_dtype_name(type), "--threads", threads, NULL},
-                  &peer);
+    LS_TRY(measure(bench->ctx, t, 0, ours)); /* warms up */
+    *ours = *theirs = 0;
+    start_peer(bench, t->shape, type, &peer);
     ls_status status = LS_OK;
     for (int64_t round = 0; round < bench->keys.rounds && status == LS_OK; round++) {
         double here = 0;
-        status = measure(ctx, t, bench->keys.seconds, &here);
-        if (here > ours) ours = here;
+        status = measure(bench->ctx, t, bench->keys.seconds, &here);
+        if (here > *ours) *ours = here;
         json_t *line = ls_peer_go(bench, &peer);
         const json_t *figure = json_object_get(line, "tokens_per_second");
-        if (json_number_value(figure) > theirs) {
+        if (json_number_value(figure) > *theirs) {
             const char *name = json_string_value(json_object_get(line, "mode"));
-            theirs = json_number_value(figure);
-            snprintf(mode, sizeof mode, "%s", name == NULL ? "" : name);
+            *theirs = json_number_value(figure);
+            snprintf(mode, 32, "%s", name == NULL ? "" : name);
         }
         json_decref(line);
     }
     ls_peer_stop(&peer);
-    LS_TRY(status);
+    return status;
+}
+
+static ls_status bench_type(ls_bench *bench, ls_dtype type, trainer *t, json_t *row) {
+    ls_ctx *ctx = bench->ctx;
+    double ours, theirs, peak = 0;
+    char mode[32] = "";
+    LS_TRY(take_turns(bench, t, type, &ours, &theirs, mode));
     /* other work on the machine can only lower a peak: the highest that was seen counts */
-    double peak = 0;
     LS_TRY(ls_machine_peak(ctx, type, &peak));
     if (peak > bench->peak[type]) bench->peak[type] = peak;
-    double flops = ls_program_flops(t->program) / (BATCH * LENGTH) * ours;
+    const double tokens = (double)(t->shape->batch * t->shape->length);
+    double flops = ls_program_flops(t->program) / tokens * ours;
     double share = flops / bench->peak[type];
     ls_text_printf(
         ctx, &bench->text,
         "  %-5s %8.0f tokens/s, %.0f GFLOP/s, %.0f%% of the measured matrix peak, %.0f MB\n",
-        ls_dtype_name(type), ours, 1e-9 * flops, 100 * share,
-        1e-6 * (double)ls_program_bytes(t->program));
+        ls_dtype_name(type), ours, 1e-9 * flops, 100 * share, 1e-6 * (double)trainer_bytes(t));
     json_object_set_new(row, "tokens_per_second", json_real(ours));
     json_object_set_new(row, "peak_share", json_real(share));
-    json_object_set_new(row, "program_bytes",
-                        json_integer((json_int_t)ls_program_bytes(t->program)));
+    json_object_set_new(row, "bytes", json_integer((json_int_t)trainer_bytes(t)));
     if (theirs > 0) {
         ls_text_printf(ctx, &bench->text, "        %8.0f tokens/s PyTorch (%s); ratio %.2f\n",
                        theirs, mode, ours / theirs);
@@ -157,18 +226,31 @@ static ls_status bench_type(ls_bench *bench, ls_dtype type, trainer *t, json_t *
     return operation_table(bench, t, row);
 }
 
-ls_status ls_bench_train(ls_bench *bench) {
-    json_t *rows = json_object();
-    json_object_set_new(bench->json, "train", rows);
-    ls_text_printf(bench->ctx, &bench->text,
-                   "training 6 x 384, 6 heads, bytes, length %d, batch %d\n", LENGTH, BATCH);
+static ls_status bench_shape(ls_bench *bench, const train_shape *shape, json_t *rows) {
+    ls_text_printf(bench->ctx, &bench->text, "training %s, length %lld, batch %lld\n", shape->name,
+                   (long long)shape->length, (long long)shape->batch);
     for (int i = 0; i < bench->type_count; i++) {
+        if (shape->device && bench->types[i] != LS_BF16 && bench->keys.dtype == 0) continue;
         json_t *row = json_object();
         trainer t = {0};
-        json_object_set_new(rows, ls_dtype_name(bench->types[i]), row);
-        ls_status status = bench_type(bench, bench->types[i], &t, row);
+        json_object_set_new(row, "model", json_string(shape->name));
+        json_object_set_new(row, "dtype", json_string(ls_dtype_name(bench->types[i])));
+        json_array_append_new(rows, row);
+        ls_status status = trainer_make(bench, shape, bench->types[i], &t);
+        if (status == LS_OK) status = bench_type(bench, bench->types[i], &t, row);
         trainer_clear(bench->ctx, &t);
         LS_TRY(status);
+    }
+    return LS_OK;
+}
+
+ls_status ls_bench_train(ls_bench *bench) {
+    json_t *rows = json_array();
+    json_object_set_new(bench->json, "train", rows);
+    for (int i = 0; i < SHAPES; i++) {
+        bool named = bench->keys.models[0] == '\0' || strstr(shapes[i].name, bench->keys.models);
+        if (shapes[i].device == (bench->ctx->device != NULL) && named)
+            LS_TRY(bench_shape(bench, &shapes[i], rows));
     }
     return LS_OK;
 }

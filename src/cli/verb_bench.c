@@ -18,6 +18,10 @@ static const ls_option keys[] = {
      "Folder of the peers' scripts; empty: bench/peers here, or where they are installed."},
     {"dtype", LS_OPTION_CHOICE, FIELD(dtype), "both", 0, 0, "both|f32|bf16",
      "Types that training and attention are measured in."},
+    {"models", LS_OPTION_TEXT, FIELD(models), "", 0, 0, NULL,
+     "Only models whose names hold this, of those that are trained."},
+    {"recompute", LS_OPTION_BOOL, FIELD(recompute), "false", 0, 0, NULL,
+     "Train with train.recompute."},
     {"rounds", LS_OPTION_INT, FIELD(rounds), "4", 1, 100, NULL,
      "Turns of ours and theirs; the best of each counts."},
     {"seconds", LS_OPTION_REAL, FIELD(seconds), "4", 0, 3600, NULL, "Length of a turn."},
@@ -94,7 +98,7 @@ static ls_status measure_machine(ls_bench *bench) {
                    ctx->threads, 1e-9 * bench->bandwidth);
     for (int t = 0; t < LS_REAL_TYPES; t++) {
         char name[32];
-        if (t == LS_F64 && !wants(bench, "gemm")) continue;
+        if (t == LS_F64 && (!wants(bench, "gemm") || ctx->device != NULL)) continue;
         LS_TRY(ls_machine_peak(ctx, (ls_dtype)t, &bench->peak[t]));
         snprintf(name, sizeof name, "peak_%s", ls_dtype_name((ls_dtype)t));
         json_object_set_new(row, name, json_real(bench->peak[t]));

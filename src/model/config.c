@@ -52,6 +52,9 @@ const ls_preset ls_presets[] = {
     {"gpt2-124m", "12 x 768, 12 heads, learned positions, length 1024",
      "model.layers=12 model.width=768 mixer.heads=12 model.length=1024 model.position=learned "
      "model.activation=gelu_tanh"},
+    {"gpt2-354m", "24 x 1024, 16 heads, learned positions, length 1024",
+     "model.layers=24 model.width=1024 mixer.heads=16 model.length=1024 model.position=learned "
+     "model.activation=gelu_tanh"},
     {"llama-124m", "12 x 768, 12 heads, RoPE, RMSNorm, SwiGLU, no biases, length 1024",
      "model.layers=12 model.width=768 mixer.heads=12 model.length=1024 model.position=rope "
      "model.norm=rms model.activation=swiglu model.bias=false mixer.bias=false"},
