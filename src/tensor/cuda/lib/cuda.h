@@ -43,8 +43,9 @@ typedef struct ls_cuda {
     size_t shared_most;           /* shared memory a block can ask for */
     cublasLtHandle_t products;
     void *product_workspace;
-    void *cudnn;      /* what lib/cudnn.cu keeps; NULL where cuDNN is not there */
-    ls_cuda_now *now; /* on the device */
+    void *known_products; /* what lib/product.cu keeps; NULL before the first product */
+    void *cudnn;          /* what lib/cudnn.cu keeps; NULL where cuDNN is not there */
+    ls_cuda_now *now;     /* on the device */
     ls_cuda_now *now_here;
     cudaError_t wrong; /* the first error since settle */
     char message[256];
