@@ -1,5 +1,5 @@
 /* Output projection and cross entropy over pieces of rows. In bf16 the logits are bf16 too: each is
- * off by up to one part in 512, the loss of a row by about as much as its target's logit; maximum,
+ * off by up to one part in 256, the loss of a row by about as much as its target's logit; maximum,
  * sums and losses are f32. */
 #include "tensor/cuda/lib/product.h"
 
@@ -172,11 +172,16 @@ static void launch_rows(const ls_run *run, const ls_node *node, int64_t first, i
     const float *weights = GRADE ? (const float *)ls_data(node->in[4]) + first : NULL;
     float *losses = (float *)ls_data(node->out[0]) + first;
     size_t shared = KEEP ? (size_t)row_bytes(node) : 0;
-    if (KEEP)
-        ls_cuda_note(cuda,
-                     cudaFuncSetAttribute(softmax_rows<T, GRADE, KEEP>,
-                                          cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
-                     "asking for shared memory");
+    if (KEEP) {
+        auto kernel = softmax_rows<T, GRADE, KEEP>;
+        const char *what = "asking for shared memory";
+        cudaError_t error =
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+        ls_cuda_note(cuda, error, what);
+        error = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                     cudaSharedmemCarveoutMaxShared);
+        ls_cuda_note(cuda, error, what);
+    }
     softmax_rows<T, GRADE, KEEP><<<(unsigned)rows, THREADS, shared, cuda->stream>>>(
         (T *)run->workspace, logits_stride(node), (int)node->in[1]->dim[0], targets, weights,
         losses);

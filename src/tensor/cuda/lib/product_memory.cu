@@ -28,7 +28,7 @@ static char *read_text(const char *path) {
 /* Replaces the file by `text` and one line: under another name first, so that a reader sees the old
  * file or the new one. */
 static void write_text(const char *path, const char *text, const char *key, const char *value) {
-    char other[sizeof ls_product_memory::path + 32];
+    char other[LS_PRODUCT_PATH_BYTES + 32];
     snprintf(other, sizeof other, "%s.%ld", path, (long)getpid());
     FILE *file = fopen(other, "wb");
     if (file == NULL) return;

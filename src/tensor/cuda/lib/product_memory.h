@@ -7,10 +7,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+enum { LS_PRODUCT_PATH_BYTES = 4000 };
 enum { LS_PRODUCT_VALUE_BYTES = 160 }; /* of the longest value, and its zero */
 
 typedef struct ls_product_memory {
-    char path[4000];
+    char path[LS_PRODUCT_PATH_BYTES];
     char *text; /* the file as it was read last, or NULL */
 } ls_product_memory;
 

@@ -1,0 +1,396 @@
+/* Products and the joined cross entropy, on the processor and on the CUDA device where there is
+ * one, against plain sums in f64. Nodes are made by hand, so that a failure names a kernel and not
+ * a program. */
+#include "harness.h"
+
+#include "tensor/device.h"
+#include "tensor/program_internal.h"
+
+enum { GUARD = 64 };
+
+static ls_ctx ctx;
+
+/* ---- values here and on the device ---- */
+
+/* A matrix, here as f64 that the type can hold and there as the type; behind it lies a guard. */
+typedef struct values {
+    int64_t rows, width, stride;
+    ls_dtype type;
+    double *here; /* [rows, width] */
+    ls_tensor tensor;
+} values;
+
+static size_t bytes_of(const values *v) {
+    return (size_t)(v->rows * v->stride) * ls_dtype_size(v->type);
+}
+
+static double rounded(double value, ls_dtype type) {
+    return type == LS_BF16 ? (double)ls_bf16_to_f32(ls_bf16_from_f32((float)value)) : (float)value;
+}
+
+static void put_there(values *v) {
+    char *bytes = malloc(bytes_of(v) + GUARD);
+    assert_non_null(bytes);
+    memset(bytes, 0xA5, bytes_of(v) + GUARD);
+    ls_tensor flat = {.type = v->type, .data = bytes};
+    for (int64_t row = 0; row < v->rows; row++)
+        for (int64_t i = 0; i < v->width; i++)
+            put(&flat, row * v->stride + i, v->here[row * v->width + i]);
+    ls_device_put(&ctx, v->tensor.data, bytes, bytes_of(v) + GUARD);
+    expect(&ctx, ls_device_settle(&ctx));
+    free(bytes);
+}
+
+/* Reads the device's values; nothing but the matrix may have been written. */
+static void get_back(const char *what, values *v) {
+    size_t size = ls_dtype_size(v->type);
+    uint8_t *bytes = malloc(bytes_of(v) + GUARD);
+    assert_non_null(bytes);
+    expect(&ctx, ls_device_get(&ctx, bytes, v->tensor.data, bytes_of(v) + GUARD));
+    ls_tensor flat = {.type = v->type, .rank = 1, .data = bytes};
+    flat.dim[0] = v->rows * v->stride;
+    flat.stride[0] = 1;
+    for (size_t i = 0; i < bytes_of(v) + GUARD; i++) {
+        int64_t element = (int64_t)(i / size);
+        bool inside = i < bytes_of(v) && element % v->stride < v->width;
+        if (!inside && bytes[i] != 0xA5) fail_msg("%s: byte %zu beside it was written", what, i);
+    }
+    for (int64_t row = 0; row < v->rows; row++)
+        for (int64_t i = 0; i < v->width; i++)
+            v->here[row * v->width + i] = get(&flat, row * v->stride + i);
+    free(bytes);
+}
+
+static values values_new(const char *name, ls_dtype type, int64_t rows, int64_t width,
+                         int64_t stride, double deviation) {
+    values v = {.rows = rows, .width = width, .stride = stride, .type = type};
+    v.here = calloc((size_t)(rows * width), sizeof *v.here);
+    assert_non_null(v.here);
+    ls_random key = {.seed = 5, .stream = ls_stream_of(name)};
+    for (int64_t i = 0; i < rows * width; i++)
+        v.here[i] = rounded(deviation * ls_random_normal(key, (uint64_t)i), type);
+    v.tensor = (ls_tensor){.type = type, .rank = 2, .parameter = -1};
+    v.tensor.dim[0] = rows, v.tensor.dim[1] = width;
+    v.tensor.stride[0] = stride, v.tensor.stride[1] = 1;
+    v.tensor.data = ls_device_take(&ctx, bytes_of(&v) + GUARD, 1);
+    assert_non_null(v.tensor.data);
+    put_there(&v);
+    return v;
+}
+
+static void values_free(values *v) {
+    ls_device_give(&ctx, v->tensor.data);
+    free(v->here);
+}
+
+/* The gradients of a weight and its bias, as a parameter store has them. */
+typedef struct gradients {
+    values both; /* one row: weight, padding, bias */
+    int64_t weights, bias_at, biases;
+    ls_parameter items[2];
+    ls_parameters store;
+} gradients;
+
+static void gradients_new(gradients *g, int64_t out, int64_t in) {
+    memset(g, 0, sizeof *g);
+    g->weights = out * in, g->biases = out;
+    g->bias_at = (g->weights + 63) / 64 * 64;
+    g->both =
+        values_new("gradient", LS_F32, 1, g->bias_at + out, g->bias_at + (out + 63) / 64 * 64, 1);
+    g->items[1].offset = g->bias_at;
+    g->store = (ls_parameters){.type = LS_BF16, .master_type = LS_F32, .items = g->items};
+    g->store.gradient = g->both.tensor.data;
+}
+
+/* Runs a kernel with a workspace of just the size it asked for. */
+static void run_kernel(const char *op, ls_dtype type, int ins, ls_tensor **in, int outs,
+                       ls_tensor **out, const ls_parameters *store) {
+    const ls_kernel *kernel = ctx.device == NULL ? ls__kernel_find(ls_kernel_isa(NULL), op)
+                                                 : ctx.device->kernel(ctx.device, op);
+    assert_non_null(kernel);
+    ls_node node = {.in_count = ins, .out_count = outs, .in = in, .out = out};
+    size_t bytes = kernel->workspace == NULL ? 0 : kernel->workspace(&node, 1);
+    uint8_t guard[GUARD];
+    uint8_t *space = ls_device_take(&ctx, bytes + GUARD, 1);
+    assert_non_null(space);
+    ls_device_fill(&ctx, space, 0xFF, bytes); /* NaN: nothing may rely on what lies there */
+    ls_device_fill(&ctx, space + bytes, 0xA5, GUARD);
+    ls_run run = {.threads = 1, .device = ctx.device, .workspace = space, .parameters = store};
+    kernel->by_type[type](&run, &node);
+    expect(&ctx, ls_device_settle(&ctx));
+    expect(&ctx, ls_device_get(&ctx, guard, space + bytes, GUARD));
+    for (int i = 0; i < GUARD; i++)
+        if (guard[i] != 0xA5) fail_msg("%s wrote behind its workspace", op);
+    ls_device_give(&ctx, space);
+}
+
+/* ---- expectations ---- */
+
+static void near(const char *what, int64_t i, double value, double wanted, double most) {
+    if (!(fabs(value - wanted) <= most + 1e-30))
+        fail_msg("%s: element %lld is %g and not %g (within %g)", what, (long long)i, value, wanted,
+                 most);
+}
+
+/* Half a unit in the last place of a bf16 result, as a part of it; for f32 `of_sum` has room. */
+static double half_unit(ls_dtype type) {
+    return type == LS_BF16 ? 0x1p-8 : 0;
+}
+static const double of_sum = 0x1p-19; /* of the absolute values that were added up */
+
+typedef struct element {
+    double value, size;
+} element;
+
+/* sum over k of a[i, k] b[k, j]; the strides say how each is stored. */
+static element dot(const double *a, int64_t a_step, const double *b, int64_t b_step, int64_t k) {
+    element e = {0, 0};
+    for (int64_t i = 0; i < k; i++) {
+        double product = a[i * a_step] * b[i * b_step];
+        e.value += product;
+        e.size += fabs(product);
+    }
+    return e;
+}
+
+static void open_device(const char *name) {
+    ctx = ls_ctx_default();
+    if (ls_device_open(&ctx, name) == LS_OK) return;
+    print_message("%s\n", ctx.error.message);
+    skip();
+}
+
+/* ---- linear ---- */
+
+typedef struct linear_case {
+    int64_t rows, in, out, spare; /* elements between the rows of x, y and their gradients */
+    bool bias;
+} linear_case;
+
+static const linear_case linear_cases[] = {
+    {10, 24, 19, 0, true},  {1, 64, 128, 0, false},    {1, 64, 128, 0, true},
+    {3, 7, 5, 3, true},     {130, 48, 96, 16, false},  {96, 256, 64, 8, true},
+    {77, 33, 65, 1, false}, {300, 520, 264, 8, true},  {1024, 256, 384, 0, true},
+    {2048, 64, 1, 0, true}, {512, 320, 328, 0, false},
+};
+
+static void check_forward(const linear_case *c, ls_dtype type, values *x, values *w, values *b) {
+    values y = values_new("y", type, c->rows, c->out, c->out + c->spare, 1);
+    run_kernel("linear", type, 3,
+               (ls_tensor *[]){&x->tensor, &w->tensor, c->bias ? &b->tensor : NULL}, 1,
+               (ls_tensor *[]){&y.tensor}, NULL);
+    get_back("y", &y);
+    for (int64_t i = 0; i < c->rows * c->out; i++) {
+        int64_t row = i / c->out, column = i % c->out;
+        element e = dot(x->here + row * c->in, 1, w->here + column * c->in, 1, c->in);
+        double bias = c->bias ? b->here[column] : 0;
+        double most = of_sum * (e.size + fabs(bias)); /* a bias is rounded by itself */
+        most += half_unit(type) * (fabs(e.value + bias) + fabs(bias));
+        near("y", i, y.here[i], e.value + bias, most);
+    }
+    values_free(&y);
+}
+
+static void check_input_grad(const linear_case *c, ls_dtype type, values *dy, values *w) {
+    values dx = values_new("dx", type, c->rows, c->in, c->in + c->spare, 1);
+    run_kernel("linear_input_grad", type, 2, (ls_tensor *[]){&dy->tensor, &w->tensor}, 1,
+               (ls_tensor *[]){&dx.tensor}, NULL);
+    get_back("dx", &dx);
+    for (int64_t i = 0; i < c->rows * c->in; i++) {
+        element e = dot(dy->here + i / c->in * c->out, 1, w->here + i % c->in, c->in, c->out);
+        near("dx", i, dx.here[i], e.value, of_sum * e.size + half_unit(type) * fabs(e.value));
+    }
+    values_free(&dx);
+}
+
+static void check_weight_grad(const linear_case *c, ls_dtype type, values *dy, values *x, values *w,
+                              values *b) {
+    gradients g;
+    gradients_new(&g, c->out, c->in);
+    size_t bytes = (size_t)(g.bias_at + c->out) * sizeof(double);
+    double *before = malloc(bytes), *first = malloc(bytes);
+    assert_true(before != NULL && first != NULL);
+    memcpy(before, g.both.here, bytes);
+    w->tensor.parameter = 0, b->tensor.parameter = 1;
+    ls_tensor *in[] = {&dy->tensor, &x->tensor, &w->tensor, c->bias ? &b->tensor : NULL};
+    for (int pass = 0; pass < 2; pass++) { /* the first may try ways out: the bits are the same */
+        memcpy(g.both.here, before, bytes);
+        put_there(&g.both);
+        run_kernel("linear_weight_grad", type, 4, in, 0, NULL, &g.store);
+        get_back("dw, db", &g.both);
+        if (pass == 0) memcpy(first, g.both.here, bytes);
+    }
+    assert_memory_equal(first, g.both.here, bytes);
+    for (int64_t i = 0; i < g.weights; i++) {
+        element e = dot(dy->here + i / c->in, c->out, x->here + i % c->in, c->in, c->rows);
+        near("dw", i, first[i], before[i] + e.value, of_sum * (e.size + fabs(before[i])));
+    }
+    const double one = 1;
+    for (int64_t i = 0; i < c->out; i++) {
+        element e = dot(dy->here + i, c->out, &one, 0, c->bias ? c->rows : 0);
+        double old = before[g.bias_at + i];
+        near("db", i, first[g.bias_at + i], old + e.value, of_sum * (e.size + fabs(old)));
+    }
+    for (int64_t i = g.weights; i < g.bias_at; i++) assert_true(first[i] == before[i]);
+    free(before);
+    free(first);
+    values_free(&g.both);
+}
+
+static void test_linear(void **state) {
+    open_device(*state);
+    for (ls_dtype type = LS_F32; type <= LS_BF16; type++)
+        for (size_t i = 0; i < sizeof linear_cases / sizeof linear_cases[0]; i++) {
+            const linear_case *c = &linear_cases[i];
+            print_message("%s, %lld rows, %lld to %lld\n", type == LS_BF16 ? "bf16" : "f32",
+                          (long long)c->rows, (long long)c->in, (long long)c->out);
+            values x = values_new("x", type, c->rows, c->in, c->in + c->spare, 1);
+            values dy = values_new("dy", type, c->rows, c->out, c->out + c->spare, 1);
+            values w = values_new("w", type, c->out, c->in, c->in, 1 / sqrt((double)c->in));
+            values b = values_new("b", LS_F32, 1, c->out, c->out, 1);
+            check_forward(c, type, &x, &w, &b);
+            check_input_grad(c, type, &dy, &w);
+            check_weight_grad(c, type, &dy, &x, &w, &b);
+            values_free(&x);
+            values_free(&dy);
+            values_free(&w);
+            values_free(&b);
+        }
+    ls_device_close(&ctx);
+}
+
+/* ---- cross entropy ---- */
+
+typedef struct entropy_case {
+    int64_t rows, width, vocabulary;
+    bool bias, grad;
+} entropy_case;
+
+static const entropy_case entropy_cases[] = {
+    {37, 32, 50, true, true},     {37, 32, 50, true, false},   {300, 64, 1000, false, true},
+    {130, 40, 257, true, true},   {5000, 16, 131, true, true}, {5000, 16, 131, false, false},
+    {40, 48, 60001, false, true}, /* too long a row for shared memory */
+    {40, 48, 60001, true, false},
+};
+
+typedef struct operands {
+    values x, w, b, weights, loss, dx;
+    int32_t *targets;
+    ls_tensor target_tensor;
+    gradients g;
+} operands;
+
+static void operands_new(operands *o, const entropy_case *c, ls_dtype type) {
+    o->x = values_new("x", type, c->rows, c->width, c->width, 1.5);
+    o->w = values_new("w", type, c->vocabulary, c->width, c->width, 1 / sqrt((double)c->width));
+    o->b = values_new("b", LS_F32, 1, c->vocabulary, c->vocabulary, 1);
+    o->weights = values_new("weights", LS_F32, 1, c->rows, c->rows, 1);
+    o->loss = values_new("loss", LS_F32, 1, c->rows, c->rows, 1);
+    o->dx = values_new("dx", type, c->rows, c->width, c->width, 1);
+    gradients_new(&o->g, c->vocabulary, c->width);
+    o->w.tensor.parameter = 0, o->b.tensor.parameter = 1;
+    size_t bytes = (size_t)c->rows * sizeof *o->targets;
+    o->targets = malloc(bytes);
+    assert_non_null(o->targets);
+    for (int64_t row = 0; row < c->rows; row++)
+        o->targets[row] = row % 7 == 3 ? -1 : (int32_t)(row * 7919 % c->vocabulary);
+    o->targets[0] = (int32_t)c->vocabulary - 1;
+    o->target_tensor = (ls_tensor){.type = LS_I32, .rank = 1};
+    o->target_tensor.dim[0] = c->rows, o->target_tensor.stride[0] = 1;
+    o->target_tensor.data = ls_device_take(&ctx, bytes, 1);
+    assert_non_null(o->target_tensor.data);
+    ls_device_put(&ctx, o->target_tensor.data, o->targets, bytes);
+}
+
+static void operands_free(operands *o) {
+    values *all[] = {&o->x, &o->w, &o->b, &o->weights, &o->loss, &o->dx, &o->g.both};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) values_free(all[i]);
+    ls_device_give(&ctx, o->target_tensor.data);
+    free(o->targets);
+}
+
+/* Loss of a row; its logits become weight (softmax - onehot). */
+static double softmax_row(double *logits, int64_t count, int32_t target, double weight) {
+    double most = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < count; i++) most = fmax(most, logits[i]);
+    for (int64_t i = 0; i < count; i++) sum += exp(logits[i] - most);
+    double loss = target < 0 ? 0 : log(sum) + most - logits[target];
+    for (int64_t i = 0; i < count; i++)
+        logits[i] = target < 0 ? 0 : weight * (exp(logits[i] - most) / sum - (i == target));
+    return loss;
+}
+
+static void check_entropy(const entropy_case *c, ls_dtype type) {
+    operands o;
+    operands_new(&o, c, type);
+    double *old = malloc((size_t)o.g.both.width * sizeof *old);
+    double *d = malloc((size_t)(c->rows * c->vocabulary) * sizeof *d);
+    assert_true(old != NULL && d != NULL);
+    memcpy(old, o.g.both.here, (size_t)o.g.both.width * sizeof *old);
+    run_kernel("linear_cross_entropy", type, 5,
+               (ls_tensor *[]){&o.x.tensor, &o.w.tensor, c->bias ? &o.b.tensor : NULL,
+                               &o.target_tensor, c->grad ? &o.weights.tensor : NULL},
+               2, (ls_tensor *[]){&o.loss.tensor, c->grad ? &o.dx.tensor : NULL}, &o.g.store);
+    get_back("loss", &o.loss);
+    get_back("dx", &o.dx);
+    get_back("dw, db", &o.g.both);
+    /* logits in bf16 are off by half a unit, a rounded bias as well: the loss by both of two */
+    double coarse = type == LS_BF16 ? 2 * half_unit(type) : 0x1p-18;
+    for (int64_t row = 0; row < c->rows; row++) {
+        double *logits = d + row * c->vocabulary, most = 1;
+        for (int64_t i = 0; i < c->vocabulary; i++) {
+            double bias = c->bias ? o.b.here[i] : 0;
+            logits[i] =
+                dot(o.x.here + row * c->width, 1, o.w.here + i * c->width, 1, c->width).value +
+                bias;
+            most = fmax(most, fabs(logits[i]) + fabs(bias));
+        }
+        double wanted = softmax_row(logits, c->vocabulary, o.targets[row], o.weights.here[row]);
+        near("loss", row, o.loss.here[row], wanted, o.targets[row] < 0 ? 0 : most * coarse);
+    }
+    /* errors of logits are errors of the softmax, of a few times their size */
+    double loose = type == LS_BF16 ? 0x1p-5 : 0x1p-16;
+    for (int64_t i = 0; c->grad && i < c->rows * c->width; i++) {
+        element e = dot(d + i / c->width * c->vocabulary, 1, o.w.here + i % c->width, c->width,
+                        c->vocabulary);
+        near("dx", i, o.dx.here[i], e.value, loose * e.size + half_unit(type) * fabs(e.value));
+    }
+    for (int64_t i = 0; i < o.g.weights; i++) {
+        element e = dot(d + i / c->width, c->vocabulary, o.x.here + i % c->width, c->width,
+                        c->grad ? c->rows : 0);
+        near("dw", i, o.g.both.here[i], old[i] + e.value, loose * e.size + of_sum * fabs(old[i]));
+    }
+    const double one = 1;
+    for (int64_t i = 0; i < c->vocabulary; i++) {
+        element e = dot(d + i, c->vocabulary, &one, 0, c->grad && c->bias ? c->rows : 0);
+        double before = old[o.g.bias_at + i];
+        near("db", i, o.g.both.here[o.g.bias_at + i], before + e.value,
+             loose * e.size + of_sum * fabs(before));
+    }
+    free(old);
+    free(d);
+    operands_free(&o);
+}
+
+static void test_cross_entropy(void **state) {
+    open_device(*state);
+    for (ls_dtype type = LS_F32; type <= LS_BF16; type++)
+        for (size_t i = 0; i < sizeof entropy_cases / sizeof entropy_cases[0]; i++) {
+            const entropy_case *c = &entropy_cases[i];
+            print_message("%s, %lld rows, %lld words\n", type == LS_BF16 ? "bf16" : "f32",
+                          (long long)c->rows, (long long)c->vocabulary);
+            check_entropy(c, type);
+        }
+    ls_device_close(&ctx);
+}
+
+int main(void) {
+    static char cpu[] = "cpu", cuda[] = "cuda";
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(test_linear, cpu),
+        cmocka_unit_test_prestate(test_cross_entropy, cpu),
+        cmocka_unit_test_prestate(test_linear, cuda),
+        cmocka_unit_test_prestate(test_cross_entropy, cuda),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
