@@ -59,14 +59,16 @@ void ls_machine_describe(ls_machine *out) {
 ls_status ls_machine_random(const ls_program *program, const ls_tensor *tensor, ls_random key) {
     ls_ctx *ctx = ls_program_ctx(program);
     int64_t count = ls_count(tensor);
-    float *values = ls_new(ctx, (size_t)count, sizeof *values);
+    void *values = ls_new(ctx, (size_t)count, ls_dtype_size(tensor->type));
     if (values == NULL) return LS_ENOMEM;
     for (int64_t i = 0; i < count; i++) {
-        float value = (float)ls_random_unit(key, (uint64_t)i) - 0.5f;
-        if (tensor->type == LS_BF16) /* narrowed in place */
-            ((ls_bf16 *)values)[i] = ls_bf16_from_f32(value);
+        double value = ls_random_unit(key, (uint64_t)i) - 0.5;
+        if (tensor->type == LS_F64)
+            ((double *)values)[i] = value;
+        else if (tensor->type == LS_F32)
+            ((float *)values)[i] = (float)value;
         else
-            values[i] = value;
+            ((ls_bf16 *)values)[i] = ls_bf16_from_f32((float)value);
     }
     ls_tensor_put(program, tensor, values);
     ls_free(ctx, values);
