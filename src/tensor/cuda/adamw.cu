@@ -43,7 +43,6 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     adamw_kernel(const ls_adamw_piece *pieces, const buffers at, const factors by) {
     ls_adamw_piece piece = pieces[blockIdx.x];
     float keep = piece.decays ? by.keep : 1.0f;
-#pragma unroll 2
     for (int64_t i = threadIdx.x * 4; i < piece.count; i += LS_CUDA_THREADS * 4) {
         int64_t place = piece.offset + i;
         float w[4], g[4], mean[4], square[4];

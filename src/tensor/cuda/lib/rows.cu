@@ -177,10 +177,10 @@ void ls_cuda_copy(const ls_run *run, const ls_cuda_layout *layout, void *to, con
 
 /* ---- sums of pieces ---- */
 
-enum { SUM_COLUMNS = 32, SUM_LINES = 32 };
+enum { SUM_COLUMNS = 8, SUM_LINES = 128 };
 
-/* A block has 32 columns; line l of it adds up the pieces l, l + 32, ...; then the lines are added
- * in order. */
+/* A block has 8 columns (32 bytes, the least that memory moves); line l of it adds up the pieces l,
+ * l + 128, ...; then the lines are added by a fixed tree. */
 template <typename T>
 static __global__ void __launch_bounds__(SUM_COLUMNS *SUM_LINES)
     add_pieces_kernel(const float *__restrict__ partial, int64_t pieces, int64_t stride,
@@ -195,13 +195,15 @@ static __global__ void __launch_bounds__(SUM_COLUMNS *SUM_LINES)
             sum += partial[piece * stride + column];
     }
     lines[threadIdx.y][threadIdx.x] = sum;
-    __syncthreads();
+    for (unsigned half = SUM_LINES / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.y < half)
+            lines[threadIdx.y][threadIdx.x] += lines[threadIdx.y + half][threadIdx.x];
+    }
     if (threadIdx.y != 0 || !exists) return;
     int64_t place[1];
     ls_cuda_place(columns, (uint64_t)column, place);
-    float all = 0;
-#pragma unroll
-    for (int line = 0; line < SUM_LINES; line++) all += lines[line][threadIdx.x];
+    float all = lines[0][threadIdx.x];
     to[place[0]] = ls_cuda_narrow<T>(add ? ls_cuda_wide(to[place[0]]) + all : all);
 }
 

@@ -106,6 +106,13 @@ template <> struct ls_cuda_pack<float, 1> {
     __device__ __forceinline__ void wide(float (&to)[1]) const { to[0] = word; }
     __device__ __forceinline__ void narrow(const float (&from)[1]) { word = from[0]; }
 };
+template <> struct alignas(8) ls_cuda_pack<float, 2> {
+    float2 word;
+    __device__ __forceinline__ void wide(float (&to)[2]) const { to[0] = word.x, to[1] = word.y; }
+    __device__ __forceinline__ void narrow(const float (&from)[2]) {
+        word = make_float2(from[0], from[1]);
+    }
+};
 template <> struct alignas(16) ls_cuda_pack<float, 4> {
     float4 word;
     __device__ __forceinline__ void wide(float (&to)[4]) const {
