@@ -1,0 +1,222 @@
+/* Broadcast sums, multiples and dropout. */
+#include "tensor/cuda/lib/rows.h"
+
+extern "C" {
+#include "tensor/pointwise.h"
+}
+
+/* ---- x + v, v repeated over x's leading axes ---- */
+
+struct plus_map {
+    template <int LANES>
+    __device__ __forceinline__ void operator()(uint64_t, const float (&in)[2][LANES],
+                                               float (&out)[1][LANES]) const {
+#pragma unroll
+        for (int i = 0; i < LANES; i++) out[0][i] = in[0][i] + in[1][i];
+    }
+};
+
+/* v's axes stand for all of x's: leading ones have step 0. */
+static ls_cuda_axes repeated(const ls_tensor *v, const ls_tensor *x) {
+    ls_cuda_axes axes = ls_cuda_axes_of(x);
+    int lead = x->rank - v->rank;
+    for (int i = 0; i < x->rank; i++) axes.stride[i] = i < lead ? 0 : v->stride[i - lead];
+    return axes;
+}
+
+template <typename T, typename V>
+static void plus_typed(const ls_run *run, const ls_node *node, const ls_cuda_layout *layout) {
+    ls_cuda_map_operands<T, T, V> at = {{(T *)ls_data(node->out[0])},
+                                        (const T *)ls_data(node->in[0]),
+                                        {(const V *)ls_data(node->in[1])}};
+    ls_cuda_map<1, 2>(run, layout, at, plus_map(), "plus_broadcast");
+}
+
+template <typename T> static void plus_broadcast(const ls_run *run, const ls_node *node) {
+    const ls_tensor *x = node->in[0], *v = node->in[1], *y = node->out[0];
+    ls_cuda_axes axes[] = {ls_cuda_axes_of(y), ls_cuda_axes_of(x), repeated(v, x)};
+    ls_cuda_layout layout;
+    if (!ls_cuda_lay_out(run, 3, axes, &layout)) return;
+    if (v->type == LS_BF16)
+        plus_typed<T, ls_cuda_bf16>(run, node, &layout);
+    else
+        plus_typed<T, float>(run, node, &layout);
+}
+
+/* ---- dv: every element of v sums its repetitions ---- */
+
+/* Repetitions are cut in pieces until there are enough threads; few repetitions stay whole. */
+static int64_t grad_pieces(int64_t columns, int64_t repeats) {
+    enum { THREADS_WANTED = 1 << 20, LEAST = 16 };
+    int64_t wanted = ls_ceil_div(THREADS_WANTED, columns), most = ls_ceil_div(repeats, LEAST);
+    return ls_max(1, ls_min(ls_min(wanted, most), 1024));
+}
+
+static size_t grad_workspace(const ls_node *node, int threads) {
+    (void)threads;
+    int64_t columns = ls_count(node->out[0]), repeats = ls_count(node->in[0]) / columns;
+    int64_t pieces = grad_pieces(columns, repeats);
+    return pieces == 1 ? 0 : (size_t)(pieces * columns) * sizeof(float);
+}
+
+/* Piece blockIdx.y of the repetitions. to is operand 0 of `columns`, or rows of `stride` floats
+ * per piece. */
+template <int LANES, typename T, typename O>
+static __global__ void __launch_bounds__(LS_CUDA_THREADS)
+    broadcast_grad_kernel(const ls_cuda_layout columns, const ls_cuda_layout repeats, const T *dy,
+                          O *to, int64_t stride) {
+    uint64_t column = ((uint64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x) * LANES;
+    if (column >= (uint64_t)columns.count) return;
+    int64_t place[2];
+    ls_cuda_place(columns, column, place);
+    uint64_t begin = (uint64_t)repeats.count * blockIdx.y / gridDim.y;
+    uint64_t end = (uint64_t)repeats.count * (blockIdx.y + 1) / gridDim.y;
+    float sum[LANES] = {};
+#pragma unroll 4
+    for (uint64_t repeat = begin; repeat < end; repeat++) {
+        int64_t from[1];
+        float more[LANES];
+        ls_cuda_place(repeats, repeat, from);
+        ls_cuda_load<LANES>(dy + from[0] + place[1], more);
+#pragma unroll
+        for (int i = 0; i < LANES; i++) sum[i] += more[i];
+    }
+    int64_t target = stride > 0 ? (int64_t)blockIdx.y * stride + (int64_t)column : place[0];
+    ls_cuda_store<LANES>(to + target, sum);
+}
+
+template <typename T, typename O>
+static void broadcast_grad_launch(const ls_run *run, const ls_cuda_layout *columns,
+                                  const ls_cuda_layout *repeats, const T *dy, O *to, int64_t pieces,
+                                  int64_t stride) {
+    enum { LANES = ls_cuda_lanes<T, O>::count };
+    bool wide = ls_cuda_in_lanes(columns, LANES) && stride % LANES == 0 && ls_cuda_aligned(dy) &&
+                ls_cuda_aligned(to) && repeats->width == 1;
+    for (int axis = 0; axis < repeats->axes; axis++)
+        wide = wide && repeats->stride[axis][0] % LANES == 0;
+    int64_t chunks = wide ? columns->count / LANES : columns->count;
+    dim3 blocks(ls_cuda_blocks(chunks, LS_CUDA_THREADS), (unsigned)pieces);
+    cudaStream_t stream = ls_cuda_of(run)->stream;
+    if (wide)
+        broadcast_grad_kernel<LANES>
+            <<<blocks, LS_CUDA_THREADS, 0, stream>>>(*columns, *repeats, dy, to, stride);
+    else
+        broadcast_grad_kernel<1>
+            <<<blocks, LS_CUDA_THREADS, 0, stream>>>(*columns, *repeats, dy, to, stride);
+    ls_cuda_launched(run, "plus_broadcast_grad");
+}
+
+template <typename T> static void plus_broadcast_grad(const ls_run *run, const ls_node *node) {
+    const ls_tensor *dy = node->in[0], *dv = node->out[0];
+    ls_cuda_axes whole = ls_cuda_axes_of(dy), lead = whole, rest = {};
+    lead.rank = dy->rank - dv->rank;
+    rest.rank = dv->rank;
+    for (int i = 0; i < dv->rank; i++) {
+        rest.dim[i] = whole.dim[lead.rank + i];
+        rest.stride[i] = whole.stride[lead.rank + i];
+    }
+    ls_cuda_axes axes[] = {ls_cuda_axes_of(dv), rest};
+    ls_cuda_layout columns, repeats;
+    if (!ls_cuda_lay_out(run, 2, axes, &columns) || !ls_cuda_lay_out(run, 1, &lead, &repeats))
+        return;
+    const T *from = (const T *)ls_data(dy);
+    int64_t pieces = grad_pieces(columns.count, repeats.count);
+    if (pieces > 1) {
+        float *partial = (float *)run->workspace;
+        broadcast_grad_launch(run, &columns, &repeats, from, partial, pieces, columns.count);
+        ls_cuda_add_pieces(run, partial, pieces, columns.count, &columns, ls_data(dv), dv->type,
+                           false, "plus_broadcast_grad");
+    } else if (dv->type == LS_BF16) {
+        broadcast_grad_launch(run, &columns, &repeats, from, (ls_cuda_bf16 *)ls_data(dv), 1, 0);
+    } else {
+        broadcast_grad_launch(run, &columns, &repeats, from, (float *)ls_data(dv), 1, 0);
+    }
+}
+
+/* ---- x * factor, and dropout ---- */
+
+struct times_map {
+    float factor;
+    template <int LANES>
+    __device__ __forceinline__ void operator()(uint64_t, const float (&in)[1][LANES],
+                                               float (&out)[1][LANES]) const {
+#pragma unroll
+        for (int i = 0; i < LANES; i++) out[0][i] = in[0][i] * factor;
+    }
+};
+
+/* As ls_random_block. */
+static __device__ __forceinline__ uint4 random_block(uint64_t seed, uint32_t stream, uint32_t step,
+                                                     uint64_t index) {
+    uint4 c = {(uint32_t)index, (uint32_t)(index >> 32), stream, step};
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+#pragma unroll
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c.x, p1 = (uint64_t)0xCD9E8D57u * c.z;
+        c = {(uint32_t)(p1 >> 32) ^ c.y ^ k0, (uint32_t)p1, (uint32_t)(p0 >> 32) ^ c.w ^ k1,
+             (uint32_t)p0};
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    return c;
+}
+
+/* Element i of the tensor is kept or not by word i of the stream. */
+struct dropout_map {
+    const ls_cuda_now *now;
+    uint32_t stream, threshold;
+    float scale;
+    template <int LANES>
+    __device__ __forceinline__ void operator()(uint64_t index, const float (&in)[1][LANES],
+                                               float (&out)[1][LANES]) const {
+        uint64_t seed = now->seed;
+        uint32_t step = now->step;
+        if constexpr (LANES == 1) {
+            uint4 words = random_block(seed, stream, step, index / 4);
+            uint32_t word = index % 4 < 2 ? (index % 4 == 0 ? words.x : words.y)
+                                          : (index % 4 == 2 ? words.z : words.w);
+            out[0][0] = word < threshold ? 0.0f : in[0][0] * scale;
+        } else {
+#pragma unroll
+            for (int i = 0; i < LANES; i += 4) {
+                uint4 words = random_block(seed, stream, step, (index + (unsigned)i) / 4);
+                out[0][i] = words.x < threshold ? 0.0f : in[0][i] * scale;
+                out[0][i + 1] = words.y < threshold ? 0.0f : in[0][i + 1] * scale;
+                out[0][i + 2] = words.z < threshold ? 0.0f : in[0][i + 2] * scale;
+                out[0][i + 3] = words.w < threshold ? 0.0f : in[0][i + 3] * scale;
+            }
+        }
+    }
+};
+
+template <typename T, typename F>
+static void map_one(const ls_run *run, const ls_node *node, F f, const char *what) {
+    ls_cuda_axes axes[] = {ls_cuda_axes_of(node->out[0]), ls_cuda_axes_of(node->in[0])};
+    ls_cuda_layout layout;
+    if (!ls_cuda_lay_out(run, 2, axes, &layout)) return;
+    ls_cuda_map_operands<T, T, T> at = {
+        {(T *)ls_data(node->out[0])}, (const T *)ls_data(node->in[0]), {}};
+    ls_cuda_map<1, 1>(run, &layout, at, f, what);
+}
+
+template <typename T> static void times(const ls_run *run, const ls_node *node) {
+    map_one<T>(run, node, times_map{(float)*(const double *)node->attributes}, "times");
+}
+
+template <typename T> static void dropout(const ls_run *run, const ls_node *node) {
+    const ls_dropout_attributes *about = (const ls_dropout_attributes *)node->attributes;
+    dropout_map map = {ls_cuda_of(run)->now, about->stream, (uint32_t)(about->share * 4294967295.0),
+                       (float)(1 / (1 - about->share))};
+    map_one<T>(run, node, map, "dropout");
+}
+
+LS_CUDA_DECLARE_TABLE(pointwise);
+const ls_kernel LS_CUDA_TABLE(pointwise)[] = {
+    {"plus_broadcast", {NULL, plus_broadcast<float>, plus_broadcast<ls_cuda_bf16>}, NULL},
+    {"plus_broadcast_grad",
+     {NULL, plus_broadcast_grad<float>, plus_broadcast_grad<ls_cuda_bf16>},
+     grad_workspace},
+    {"times", {NULL, times<float>, times<ls_cuda_bf16>}, NULL},
+    {"dropout", {NULL, dropout<float>, dropout<ls_cuda_bf16>}, NULL},
+    {},
+};
