@@ -12,7 +12,7 @@ enum { INNER = 64 };
 template <int D, bool KEYS_OUTER> struct shape {
     static const int BANDS = KEYS_OUTER && D > 64 ? 1 : 2;
     static const int OUTER = LS_TILE_WARPS * BANDS * 16;
-    static const int COLUMNS = BANDS == 2 ? 32 : 64; /* scores computed at once */
+    static const int COLUMNS = 32; /* scores computed at once */
     static const int STRIDE = ls_tile_shape<D>::STRIDE;
 };
 

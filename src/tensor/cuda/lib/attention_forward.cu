@@ -4,6 +4,11 @@
 
 enum { BANDS = 2, QUERIES = LS_TILE_WARPS * BANDS * 16, KEYS = 64 };
 
+/* Scores computed at once, as many as there are registers for. */
+template <int D, bool BIASED> struct shape {
+    static const int COLUMNS = D <= 64 && !BIASED ? 64 : 32;
+};
+
 template <int D> struct shared_tiles {
     ls_cuda_bf16 q[QUERIES * ls_tile_shape<D>::STRIDE];
     ls_cuda_bf16 k[2][KEYS * ls_tile_shape<D>::STRIDE];
@@ -17,13 +22,13 @@ template <int D> struct running {
     float most[BANDS][2], sum[BANDS][2]; /* the sums are of this lane's columns only */
 };
 
-template <bool BIASED>
-static __device__ void adjust(float s[BANDS][KEYS / 8][4], float factor, const ls_tile_bias &bias,
-                              bool full, int row, const ls_tile_mark *queries,
-                              const ls_tile_mark *keys) {
+template <int COLUMNS, bool BIASED>
+static __device__ void adjust(float s[BANDS][COLUMNS / 8][4], float factor,
+                              const ls_tile_bias &bias, bool full, int row,
+                              const ls_tile_mark *queries, const ls_tile_mark *keys) {
     const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
-    for (int n = 0; n < KEYS / 8; n++)
+    for (int n = 0; n < COLUMNS / 8; n++)
 #pragma unroll
         for (int c = 0; c < 2; c++) {
             ls_tile_mark key = {0, 0, 0, 0, 0};
@@ -44,23 +49,27 @@ static __device__ void adjust(float s[BANDS][KEYS / 8][4], float factor, const l
 }
 
 /* Scores become weights; the output so far is rescaled to their base. */
-template <int D> static __device__ void soften(float s[BANDS][KEYS / 8][4], running<D> &state) {
+template <int D, int COLUMNS>
+static __device__ void soften(float s[BANDS][COLUMNS / 8][4], running<D> &state) {
+    float rescale[BANDS][2];
+    bool same = true;
 #pragma unroll
     for (int m = 0; m < BANDS; m++)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             float most = state.most[m][half];
 #pragma unroll
-            for (int n = 0; n < KEYS / 8; n++)
+            for (int n = 0; n < COLUMNS / 8; n++)
                 most = fmaxf(most, fmaxf(s[m][n][2 * half], s[m][n][2 * half + 1]));
             most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
             most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
             const float base = most == -INFINITY ? 0 : most;
-            const float rescale = ls_exp2(state.most[m][half] - base);
-            float sum = state.sum[m][half] * rescale;
+            rescale[m][half] = ls_exp2(state.most[m][half] - base);
+            same = same && state.most[m][half] == most;
+            float sum = state.sum[m][half] * rescale[m][half];
             state.most[m][half] = most;
 #pragma unroll
-            for (int n = 0; n < KEYS / 8; n++)
+            for (int n = 0; n < COLUMNS / 8; n++)
 #pragma unroll
                 for (int c = 0; c < 2; c++) {
                     float *at = &s[m][n][2 * half + c];
@@ -68,12 +77,14 @@ template <int D> static __device__ void soften(float s[BANDS][KEYS / 8][4], runn
                     sum += *at;
                 }
             state.sum[m][half] = sum;
-#pragma unroll
-            for (int n = 0; n < D / 8; n++) {
-                state.out[m][n][2 * half] *= rescale;
-                state.out[m][n][2 * half + 1] *= rescale;
-            }
         }
+    if (__all_sync(0xffffffffu, same)) return;
+#pragma unroll
+    for (int m = 0; m < BANDS; m++)
+#pragma unroll
+        for (int n = 0; n < D / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) state.out[m][n][i] *= rescale[m][i / 2];
 }
 
 template <int D>
@@ -138,6 +149,7 @@ template <int D, bool BIASED>
 static __device__ void pass(const ls_cuda_attention &job, const ls_cuda_segment &s,
                             const ls_tile_range &range, ls_cuda_span part, int b, int h, int row,
                             shared_tiles<D> &tiles, running<D> &state) {
+    enum { COLUMNS = shape<D, BIASED>::COLUMNS, STRIDE = ls_tile_shape<D>::STRIDE };
     const int thread = (int)threadIdx.x, g = h / (job.H / job.G), band = thread / 32 * BANDS * 16;
     const bool decays = BIASED && s.log_decay != NULL;
     const bool idle = row + band >= job.T; /* none of the warp's queries exists */
@@ -145,7 +157,6 @@ static __device__ void pass(const ls_cuda_attention &job, const ls_cuda_segment 
     const float factor = job.scale * LS_CUDA_LOG2_E;
     ls_tile_bias bias = {};
     if (BIASED) bias = ls_tile_bias_of(s, h);
-    __syncthreads(); /* the tiles of the segment before have been read */
     ls_tile_ask<D, QUERIES>(tiles.q, s.q, b, h, row, job.T);
     ask_keys(tiles, part.first % 2, s, b, g, part.first);
     if (BIASED)
@@ -168,18 +179,18 @@ static __device__ void pass(const ls_cuda_attention &job, const ls_cuda_segment 
             ls_tile_decay<D, KEYS>(tiles.k[stage], tiles.keys, s);
             __syncthreads();
         }
-        if (!idle) {
-            float scores[BANDS][KEYS / 8][4];
-            ls_tile_scores<D, BANDS, KEYS>(scores, tiles.q + band * ls_tile_shape<D>::STRIDE,
-                                           tiles.k[stage]);
+#pragma unroll 1
+        for (int column = 0; column < KEYS && !idle; column += COLUMNS) {
+            const ls_tile_mark *queries = tiles.queries + band, *keys = tiles.keys + column;
+            float scores[BANDS][COLUMNS / 8][4];
+            ls_tile_scores<D, BANDS, COLUMNS>(scores, tiles.q + band * STRIDE,
+                                              tiles.k[stage] + column * STRIDE);
             if (full)
-                adjust<BIASED>(scores, factor, bias, true, row + band, tiles.queries + band,
-                               tiles.keys);
+                adjust<COLUMNS, BIASED>(scores, factor, bias, true, row + band, queries, keys);
             else
-                adjust<BIASED>(scores, factor, bias, false, row + band, tiles.queries + band,
-                               tiles.keys);
-            soften<D>(scores, state);
-            ls_tile_gather<D, BANDS, KEYS>(state.out, scores, tiles.v[stage]);
+                adjust<COLUMNS, BIASED>(scores, factor, bias, false, row + band, queries, keys);
+            soften<D, COLUMNS>(scores, state);
+            ls_tile_gather<D, BANDS, COLUMNS>(state.out, scores, tiles.v[stage] + column * STRIDE);
         }
         __syncthreads();
     }

@@ -1,6 +1,6 @@
 /* Attention: a node's run made ready for the device, and the small kernels around the large ones.
  */
-#include "tensor/cuda/lib/attention_job.h"
+#include "tensor/cuda/lib/attention_plain.h"
 
 enum {
     PUT_WORDS = 512,
@@ -235,24 +235,23 @@ void ls_cuda_attention_begin(const ls_run *run, const ls_node *node, bool backwa
                      : splits_plain(&job);
 }
 
-/* ---- a warp per row ---- */
+/* ---- rows ---- */
 
+/* The products are summed as those of output gradient and value are, so that what should cancel
+ * does. */
 template <typename T> __global__ static void statistics(const ls_cuda_attention job) {
-    const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
-    const int lane = (int)threadIdx.x % 32;
+    const int64_t row = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= (int64_t)job.B * job.H * job.T) return;
     const int64_t b = row / ((int64_t)job.H * job.T), h = row / job.T % job.H, i = row % job.T;
-    const T *out = ls_cuda_row<T>(job.out, b, i, h), *dout = ls_cuda_row<T>(job.dout, b, i, h);
-    float sum = 0;
-    for (int e = lane; e < job.V; e += 32) sum += ls_cuda_wide(out[e]) * ls_cuda_wide(dout[e]);
-    sum = ls_cuda_warp_sum(sum);
-    if (lane != 0) return;
-    const float lse = job.lse[row];
+    const float lse = job.lse[row],
+                dot = ls_cuda_dot(ls_cuda_row<T>(job.dout, b, i, h),
+                                  ls_cuda_row<T>(job.out, b, i, h), job.V, job.vectors);
     const bool empty = lse == -INFINITY;
     job.row_lse[row] = empty ? INFINITY : lse * LS_CUDA_LOG2_E;
-    job.row_dot[row] = empty ? 0 : sum;
+    job.row_dot[row] = empty ? 0 : dot;
 }
 
+/* A warp joins the parts of a row. */
 template <typename T> __global__ static void merge(const ls_cuda_attention job) {
     const int64_t rows = (int64_t)job.B * job.H * job.T;
     const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
@@ -275,24 +274,24 @@ template <typename T> __global__ static void merge(const ls_cuda_attention job) 
     if (lane == 0) job.lse[row] = sum == 0 ? -INFINITY : (base + log2f(sum)) * LS_CUDA_LN_2;
 }
 
-static unsigned row_blocks(const ls_cuda_attention *job) {
-    return (unsigned)ceil_div((int64_t)job->B * job->H * job->T, WARPS);
+static unsigned row_blocks(const ls_cuda_attention *job, int each) {
+    return (unsigned)ceil_div((int64_t)job->B * job->H * job->T, each);
 }
 
 void ls_cuda_attention_statistics(const ls_run *run, const ls_cuda_attention *job, ls_dtype type) {
     cudaStream_t stream = ls_cuda_of(run)->stream;
     if (type == LS_F32)
-        statistics<float><<<row_blocks(job), 32 * WARPS, 0, stream>>>(*job);
+        statistics<float><<<row_blocks(job, 128), 128, 0, stream>>>(*job);
     else
-        statistics<ls_cuda_bf16><<<row_blocks(job), 32 * WARPS, 0, stream>>>(*job);
+        statistics<ls_cuda_bf16><<<row_blocks(job, 128), 128, 0, stream>>>(*job);
     ls_cuda_launched(run, "attention, row sums");
 }
 
 void ls_cuda_attention_merge(const ls_run *run, const ls_cuda_attention *job, ls_dtype type) {
     cudaStream_t stream = ls_cuda_of(run)->stream;
     if (type == LS_F32)
-        merge<float><<<row_blocks(job), 32 * WARPS, 0, stream>>>(*job);
+        merge<float><<<row_blocks(job, WARPS), 32 * WARPS, 0, stream>>>(*job);
     else
-        merge<ls_cuda_bf16><<<row_blocks(job), 32 * WARPS, 0, stream>>>(*job);
+        merge<ls_cuda_bf16><<<row_blocks(job, WARPS), 32 * WARPS, 0, stream>>>(*job);
     ls_cuda_launched(run, "attention, merging");
 }
