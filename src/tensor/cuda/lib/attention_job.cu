@@ -1,0 +1,297 @@
+/* Attention: a node's run made ready for the device, and the small kernels around the large ones.
+ */
+#include "tensor/cuda/lib/attention_plain.h"
+
+enum {
+    PUT_WORDS = 512,
+    WARPS = 4,           /* of the kernels with a row per warp */
+    TILE_QUERIES = 128,  /* rows of queries that one block takes where it computes in tiles */
+    BLOCKS_WANTED = 512, /* below about this the keys are cut into parts */
+    SPLIT_KEYS_LEAST = 256,
+    SPLITS_MOST = 128,
+};
+
+/* ---- the workspace ---- */
+
+typedef struct space {
+    char *base; /* NULL: only measured */
+    size_t used;
+} space;
+
+static void *space_take(space *from, size_t bytes) {
+    const size_t at = from->used;
+    from->used += (bytes + 255) / 256 * 256;
+    return from->base == NULL ? NULL : from->base + at;
+}
+
+typedef struct words {
+    uint32_t at[PUT_WORDS];
+} words;
+
+__global__ static void put_words(uint32_t *to, words from, int count) {
+    for (int i = (int)threadIdx.x; i < count; i += (int)blockDim.x) to[i] = from.at[i];
+}
+
+/* Numbers of the host that travel as arguments, so that a captured program keeps them. */
+static void put(const ls_run *run, void *to, const void *from, size_t bytes) {
+    words piece;
+    for (size_t at = 0; at < bytes; at += sizeof piece) {
+        const size_t some = bytes - at < sizeof piece ? bytes - at : sizeof piece;
+        memcpy(&piece, (const char *)from + at, some);
+        put_words<<<1, 128, 0, ls_cuda_of(run)->stream>>>((uint32_t *)((char *)to + at), piece,
+                                                          (int)(some / sizeof(uint32_t)));
+        ls_cuda_launched(run, "attention, tables");
+    }
+}
+
+/* ---- parts of the keys ---- */
+
+static int64_t ceil_div(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+
+/* Keys that a tile of queries meets at most. */
+static int64_t keys_met(const ls_attention_job *job) {
+    int64_t keys = 0;
+    for (int s = 0; s < job->segments; s++) {
+        const ls_attention_source *source = &job->source[s];
+        const ls_tile_rule *rule = &source->about->rule;
+        const int64_t held = ls_interval_length(source->held);
+        const int64_t reached = rule->hi - rule->lo + TILE_QUERIES;
+        keys += held < reached ? held : reached;
+    }
+    return keys;
+}
+
+/* Into how many parts the keys are cut; never fewer for more keys. */
+static int splits_of(int64_t blocks, int64_t keys) {
+    int64_t splits = ceil_div(BLOCKS_WANTED, blocks), most = ceil_div(keys, SPLIT_KEYS_LEAST);
+    if (2 * blocks > BLOCKS_WANTED) splits = 1;
+    if (splits > most) splits = most;
+    if (splits > SPLITS_MOST) splits = SPLITS_MOST;
+    return splits < 1 ? 1 : (int)splits;
+}
+
+static int splits_in_tiles(const ls_attention_job *job) {
+    return splits_of(job->B * job->H * ceil_div(job->T, TILE_QUERIES), keys_met(job));
+}
+
+static int splits_plain(const ls_attention_job *job) {
+    return splits_of(job->B * job->H * ceil_div(job->T, WARPS), keys_met(job));
+}
+
+/* ---- making it ready ---- */
+
+static ls_cuda_rows rows_of(const ls_attention_array *x) {
+    ls_cuda_rows rows = {x->data, x->batch, x->row, x->head};
+    return rows;
+}
+
+static bool aligned(const ls_attention_array *x, int64_t width) {
+    const int64_t size = (int64_t)ls_dtype_size(x->type);
+    if (x->data == NULL) return true;
+    return ((uintptr_t)x->data | (uintptr_t)(x->batch * size) | (uintptr_t)(x->row * size) |
+            (uintptr_t)(x->head * size) | (uintptr_t)(width * size)) %
+               16 ==
+           0;
+}
+
+static ls_cuda_segment segment_of(const ls_attention_source *source) {
+    const ls_attention_segment *about = source->about;
+    ls_cuda_segment to = {};
+    to.lo = about->lo;
+    to.hi = about->hi;
+    to.key_first = about->rule.key_first;
+    to.key_end = about->rule.key_end;
+    to.block = about->rule.block;
+    to.key_position = source->held.first;
+    to.keys = (int)ls_interval_length(source->held);
+    to.key_rows = (int)source->key_rows;
+    to.query_at = about->query_at;
+    to.key_at = about->key_at;
+    to.q = rows_of(&source->q);
+    to.k = rows_of(&source->k);
+    to.v = rows_of(&source->v);
+    to.relative = rows_of(&source->relative);
+    to.relative_q = rows_of(&source->relative_q);
+    to.dq = rows_of(&source->dq);
+    to.dk = rows_of(&source->dk);
+    to.dv = rows_of(&source->dv);
+    to.drelative_q = rows_of(&source->drelative_q);
+    to.drelative = rows_of(&source->drelative);
+    to.valid = source->valid;
+    to.valid_batch = source->valid_batch;
+    to.slopes = (const float *)source->slopes;
+    to.table = (const float *)source->table;
+    to.dtable = (float *)source->dtable;
+    to.table_stride = source->table_stride;
+    to.dtable_stride = source->dtable_stride;
+    to.table_zero = about->table_zero;
+    to.table_rows = (int)source->table_rows;
+    to.relative_rows = (int)source->relative_rows;
+    to.relative_wide = source->relative.type == LS_F32;
+    to.decay_block = about->decay_block;
+    to.decay_pairs = (int)about->decay_pairs;
+    to.decay_halves = about->decay_halves;
+    return to;
+}
+
+/* The dilations and decays of a segment, in the workspace. */
+static void take_tables(const ls_run *run, const ls_attention_job *job, int s, space *from,
+                        ls_cuda_segment *to) {
+    const ls_attention_source *source = &job->source[s];
+    const ls_attention_segment *about = source->about;
+    if (source->dilation != NULL) {
+        const size_t bytes = (size_t)job->H * sizeof(int64_t);
+        void *there = space_take(from, bytes);
+        to->dilation = (const int64_t *)there;
+        if (run != NULL) put(run, there, source->dilation, bytes);
+    }
+    if (about->decays && about->decay_pairs > 0) {
+        float rates[LS_PAIRS_MOST];
+        const size_t bytes = (size_t)about->decay_pairs * sizeof *rates;
+        for (int64_t i = 0; i < about->decay_pairs; i++)
+            rates[i] = (float)(about->log_decay[i] * (double)LS_CUDA_LOG2_E);
+        void *there = space_take(from, bytes);
+        to->log_decay = (const float *)there;
+        if (run != NULL) put(run, there, rates, bytes);
+    }
+}
+
+/* Room for the gradients that are first summed in parts. */
+static size_t distance_bytes(const ls_attention_job *job) {
+    size_t most = 0;
+    for (int s = 0; s < job->segments; s++) {
+        const ls_attention_source *source = &job->source[s];
+        const int64_t table = source->dtable == NULL ? 0 : source->table_rows;
+        const int64_t relative = source->drelative.data == NULL ? 0 : source->relative_rows;
+        const int64_t each[] = {
+            table * ls_cuda_attention_distance_parts(job->B, job->T, job->H, table),
+            relative * job->K * ls_cuda_attention_distance_parts(job->B, job->T, job->H, relative)};
+        for (int64_t floats : each) {
+            const size_t bytes = (size_t)(job->H * floats) * sizeof(float);
+            most = bytes > most ? bytes : most;
+        }
+    }
+    return most;
+}
+
+static size_t lay_out(const ls_run *run, const ls_attention_job *job, bool backward,
+                      ls_cuda_attention *to) {
+    space from = {run == NULL ? NULL : (char *)run->workspace, 0};
+    const size_t rows = (size_t)(job->B * job->H * job->T) * sizeof(float);
+    for (int s = 0; s < job->segments; s++) take_tables(run, job, s, &from, &to->segment[s]);
+    if (backward) {
+        to->row_lse = (float *)space_take(&from, rows);
+        to->row_dot = (float *)space_take(&from, rows);
+        to->by_distance = (float *)space_take(&from, distance_bytes(job));
+        return from.used;
+    }
+    const int tiles = splits_in_tiles(job), plain = splits_plain(job);
+    const int splits = tiles > plain ? tiles : plain;
+    if (splits > 1) {
+        to->part_lse = (float *)space_take(&from, (size_t)splits * rows);
+        to->part_out = (float *)space_take(&from, (size_t)splits * rows * (size_t)job->V);
+    }
+    return from.used;
+}
+
+size_t ls_cuda_attention_workspace(const ls_node *node, bool backward) {
+    ls_attention_job job;
+    ls_cuda_attention unused = {};
+    ls_attention_resolve(NULL, node, &job);
+    return lay_out(NULL, &job, backward, &unused);
+}
+
+void ls_cuda_attention_begin(const ls_run *run, const ls_node *node, bool backward,
+                             ls_cuda_attention *to) {
+    ls_attention_job job;
+    ls_attention_resolve(run, node, &job);
+    *to = ls_cuda_attention{};
+    to->B = (int)job.B;
+    to->T = (int)job.T;
+    to->H = (int)job.H;
+    to->G = (int)job.G;
+    to->K = (int)job.K;
+    to->V = (int)job.V;
+    to->segments = job.segments;
+    to->off_by_one = job.off_by_one;
+    to->start = job.start;
+    to->scale = (float)job.scale;
+    to->out = rows_of(&job.out);
+    to->dout = rows_of(&job.dout);
+    to->lse = (float *)job.lse;
+    to->vectors = aligned(&job.out, job.V) && aligned(&job.dout, job.V);
+    for (int s = 0; s < job.segments; s++) {
+        const ls_attention_source *source = &job.source[s];
+        to->segment[s] = segment_of(source);
+        to->vectors = to->vectors && aligned(&source->q, job.K) && aligned(&source->k, job.K) &&
+                      aligned(&source->v, job.V) && aligned(&source->dq, job.K) &&
+                      aligned(&source->dk, job.K) && aligned(&source->dv, job.V);
+    }
+    lay_out(run, &job, backward, to);
+    to->splits = ls_cuda_attention_tiles_fit(to, node->in[LS_ATTENTION_Q]->type)
+                     ? splits_in_tiles(&job)
+                     : splits_plain(&job);
+}
+
+/* ---- rows ---- */
+
+/* The products are summed as those of output gradient and value are, so that what should cancel
+ * does. */
+template <typename T> __global__ static void statistics(const ls_cuda_attention job) {
+    const int64_t row = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= (int64_t)job.B * job.H * job.T) return;
+    const int64_t b = row / ((int64_t)job.H * job.T), h = row / job.T % job.H, i = row % job.T;
+    const float lse = job.lse[row],
+                dot = ls_cuda_dot(ls_cuda_row<T>(job.dout, b, i, h),
+                                  ls_cuda_row<T>(job.out, b, i, h), job.V, job.vectors);
+    const bool empty = lse == -INFINITY;
+    job.row_lse[row] = empty ? INFINITY : lse * LS_CUDA_LOG2_E;
+    job.row_dot[row] = empty ? 0 : dot;
+}
+
+/* A warp joins the parts of a row. */
+template <typename T> __global__ static void merge(const ls_cuda_attention job) {
+    const int64_t rows = (int64_t)job.B * job.H * job.T;
+    const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
+    const int lane = (int)threadIdx.x % 32;
+    if (row >= rows) return;
+    const int64_t b = row / ((int64_t)job.H * job.T), h = row / job.T % job.H, i = row % job.T;
+    T *out = ls_cuda_row<T>(job.out, b, i, h);
+    float most = job.off_by_one ? 0 : -INFINITY;
+    for (int s = 0; s < job.splits; s++) most = fmaxf(most, job.part_lse[s * rows + row]);
+    const float base = most == -INFINITY ? 0 : most;
+    float sum = job.off_by_one ? exp2f(-base) : 0;
+    for (int s = 0; s < job.splits; s++) sum += exp2f(job.part_lse[s * rows + row] - base);
+    for (int e = lane; e < job.V; e += 32) {
+        float value = 0;
+        for (int s = 0; s < job.splits; s++)
+            value += exp2f(job.part_lse[s * rows + row] - base) *
+                     job.part_out[(s * rows + row) * job.V + e];
+        out[e] = ls_cuda_narrow<T>(sum == 0 ? 0 : value / sum);
+    }
+    if (lane == 0) job.lse[row] = sum == 0 ? -INFINITY : (base + log2f(sum)) * LS_CUDA_LN_2;
+}
+
+static unsigned row_blocks(const ls_cuda_attention *job, int each) {
+    return (unsigned)ceil_div((int64_t)job->B * job->H * job->T, each);
+}
+
+void ls_cuda_attention_statistics(const ls_run *run, const ls_cuda_attention *job, ls_dtype type) {
+    cudaStream_t stream = ls_cuda_of(run)->stream;
+    if (type == LS_F32)
+        statistics<float><<<row_blocks(job, 128), 128, 0, stream>>>(*job);
+    else
+        statistics<ls_cuda_bf16><<<row_blocks(job, 128), 128, 0, stream>>>(*job);
+    ls_cuda_launched(run, "attention, row sums");
+}
+
+void ls_cuda_attention_merge(const ls_run *run, const ls_cuda_attention *job, ls_dtype type) {
+    cudaStream_t stream = ls_cuda_of(run)->stream;
+    if (type == LS_F32)
+        merge<float><<<row_blocks(job, WARPS), 32 * WARPS, 0, stream>>>(*job);
+    else
+        merge<ls_cuda_bf16><<<row_blocks(job, WARPS), 32 * WARPS, 0, stream>>>(*job);
+    ls_cuda_launched(run, "attention, merging");
+}

@@ -1,0 +1,285 @@
+/* Tiles of attention on the tensor units (sm_80 and later): bf16 in, f32 sums.
+ *
+ * A tile lies in shared memory row by row, each row padded by 16 bytes so that eight rows at one
+ * column fall on different banks. A block has four warps; each takes M bands of 16 rows of the
+ * "outer" tile, which stays, and all columns of the "inner" tiles, which pass by.
+ *
+ * How the 32 lanes hold the parts of m16n8k16: with g = lane / 4 and t = lane % 4 a sum c[4] is at
+ * rows g, g, g + 8, g + 8 and columns 2t, 2t + 1, 2t, 2t + 1. Two neighbouring sums, rounded and
+ * paired, are the left factor of the next product. */
+#ifndef LS_TENSOR_CUDA_ATTENTION_TILES_H
+#define LS_TENSOR_CUDA_ATTENTION_TILES_H
+
+#include "tensor/cuda/lib/attention_job.h"
+
+enum { LS_TILE_WARPS = 4, LS_TILE_THREADS = 32 * LS_TILE_WARPS, LS_TILE_PAD = 8 };
+
+/* ---- instructions ---- */
+
+__device__ static inline uint32_t ls_shared_address(const void *at) {
+    return (uint32_t)__cvta_generic_to_shared(at);
+}
+
+/* Copies 16 bytes to shared memory while the program goes on; zeros where the row is absent. */
+__device__ static inline void ls_copy_16(void *to, const void *from, bool there) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(ls_shared_address(to)),
+                 "l"(from), "r"(there ? 16 : 0)
+                 : "memory");
+}
+__device__ static inline void ls_copy_4(void *to, const void *from, bool there) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(ls_shared_address(to)),
+                 "l"(from), "r"(there ? 4 : 0)
+                 : "memory");
+}
+__device__ static inline void ls_copies_end(void) {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+/* Waits for all groups of copies but the last `LEFT`. */
+template <int LEFT> __device__ static inline void ls_copies_wait(void) {
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
+
+/* Four matrices of 8 x 8, one row's address from each lane. */
+__device__ static inline void ls_load_matrices(uint32_t to[4], const ls_cuda_bf16 *row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(ls_shared_address(row))
+                 : "memory");
+}
+__device__ static inline void ls_load_matrices_turned(uint32_t to[4], const ls_cuda_bf16 *row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(ls_shared_address(row))
+                 : "memory");
+}
+
+/* c += a b, of 16 x 16 by 16 x 8. */
+__device__ static inline void ls_multiply(float c[4], const uint32_t a[4], uint32_t b0,
+                                          uint32_t b1) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* 2^x, 0 for what would be denormal. */
+__device__ static inline float ls_exp2(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+__device__ static inline uint32_t ls_pair(float low, float high) {
+    const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
+    uint32_t bits;
+    memcpy(&bits, &both, sizeof bits);
+    return bits;
+}
+
+/* ---- tiles ---- */
+
+template <int D> struct ls_tile_shape { static const int STRIDE = D + LS_TILE_PAD; };
+
+/* Asks for ROWS rows from `row` on of a head; rows from `rows` on are absent. */
+template <int D, int ROWS>
+__device__ static inline void ls_tile_ask(ls_cuda_bf16 *to, const ls_cuda_rows &x, int b, int head,
+                                          int row, int rows) {
+    enum { PIECES = D / 8 };
+    const ls_cuda_bf16 *from = ls_cuda_row<const ls_cuda_bf16>(x, b, 0, head);
+#pragma unroll
+    for (int at = 0; at < ROWS * PIECES; at += LS_TILE_THREADS) {
+        const int index = at + (int)threadIdx.x, r = index / PIECES, piece = index % PIECES;
+        const bool there = row + r < rows;
+        if (ROWS * PIECES % LS_TILE_THREADS != 0 && index >= ROWS * PIECES) break;
+        ls_copy_16(to + r * ls_tile_shape<D>::STRIDE + 8 * piece,
+                   from + (there ? row + r : 0) * x.row + 8 * piece, there);
+    }
+}
+
+/* c[m][n] = a b^T: bands of 16 rows of a from `a` on, and COLUMNS rows of b. */
+template <int D, int M, int COLUMNS>
+__device__ static inline void ls_tile_scores(float c[M][COLUMNS / 8][4], const ls_cuda_bf16 *a,
+                                             const ls_cuda_bf16 *b) {
+    enum { STRIDE = ls_tile_shape<D>::STRIDE };
+    const int lane = (int)threadIdx.x % 32;
+    const ls_cuda_bf16 *a_lane = a + (lane % 16) * STRIDE + lane / 16 * 8;
+    const ls_cuda_bf16 *b_lane = b + (lane % 8 + lane / 16 * 8) * STRIDE + lane / 8 % 2 * 8;
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < COLUMNS / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) c[m][n][i] = 0;
+#pragma unroll
+    for (int k = 0; k < D; k += 16) {
+        uint32_t left[M][4];
+#pragma unroll
+        for (int m = 0; m < M; m++) ls_load_matrices(left[m], a_lane + m * 16 * STRIDE + k);
+#pragma unroll
+        for (int n = 0; n < COLUMNS / 16; n++) {
+            uint32_t right[4];
+            ls_load_matrices(right, b_lane + n * 16 * STRIDE + k);
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                ls_multiply(c[m][2 * n], left[m], right[0], right[1]);
+                ls_multiply(c[m][2 * n + 1], left[m], right[2], right[3]);
+            }
+        }
+    }
+}
+
+/* c[m][n] += p b: p as ls_tile_scores leaves it, and the COLUMNS rows of b. */
+template <int D, int M, int COLUMNS>
+__device__ static inline void ls_tile_gather(float c[M][D / 8][4], const float p[M][COLUMNS / 8][4],
+                                             const ls_cuda_bf16 *b) {
+    enum { STRIDE = ls_tile_shape<D>::STRIDE };
+    const int lane = (int)threadIdx.x % 32;
+    const ls_cuda_bf16 *b_lane = b + (lane % 16) * STRIDE + lane / 16 * 8;
+#pragma unroll
+    for (int k = 0; k < COLUMNS / 16; k++) {
+        uint32_t left[M][4];
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+            const float *p0 = p[m][2 * k], *p1 = p[m][2 * k + 1];
+            left[m][0] = ls_pair(p0[0], p0[1]);
+            left[m][1] = ls_pair(p0[2], p0[3]);
+            left[m][2] = ls_pair(p1[0], p1[1]);
+            left[m][3] = ls_pair(p1[2], p1[3]);
+        }
+#pragma unroll
+        for (int n = 0; n < D / 16; n++) {
+            uint32_t right[4];
+            ls_load_matrices_turned(right, b_lane + k * 16 * STRIDE + n * 16);
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                ls_multiply(c[m][2 * n], left[m], right[0], right[1]);
+                ls_multiply(c[m][2 * n + 1], left[m], right[2], right[3]);
+            }
+        }
+    }
+}
+
+/* ---- what a score depends on besides its product ---- */
+
+/* Of a query or a key, seen from a fixed coordinate: distances are sums of a query's and a key's
+ * offset. first and end: the query rows that admit a key. */
+typedef struct ls_tile_mark {
+    int first, end;
+    float offset;
+    int whole;
+    float decay; /* its share of the distance of decay */
+} ls_tile_mark;
+
+__device__ static inline ls_tile_mark
+ls_tile_query_mark(const ls_cuda_attention &job, const ls_cuda_segment &s, double origin, int row) {
+    const int64_t n = job.start + (row < job.T ? row : job.T - 1);
+    const double here = ls_cuda_map_at(s.query_at, n);
+    ls_tile_mark mark = {0, 0, (float)(here - origin), (int)(llrint(here) - llrint(origin)),
+                         (float)(here - origin)};
+    return mark;
+}
+
+/* With `biased` false only first and end. */
+__device__ static inline ls_tile_mark ls_tile_key_mark(const ls_cuda_attention &job,
+                                                       const ls_cuda_segment &s, double origin,
+                                                       int b, int row, bool biased) {
+    ls_tile_mark mark = {0, 0, 0, 0, 0};
+    if (row >= s.keys) return mark;
+    const int64_t m = s.key_position + row;
+    if (ls_cuda_valid(s, b, row)) {
+        const ls_cuda_span queries = ls_cuda_queries_of(job, s, m, m, 1, false);
+        mark.first = queries.first;
+        mark.end = queries.end;
+    }
+    if (!biased) return mark;
+    const double here = ls_cuda_map_at(s.key_at, m);
+    mark.offset = (float)(origin - here);
+    mark.whole = (int)(llrint(origin) - llrint(here) + s.table_zero);
+    if (s.log_decay != NULL) mark.decay = (float)(origin - ls_cuda_decay_reference(s, here));
+    return mark;
+}
+
+/* What distance adds to the scores of a head, in units of log 2. */
+typedef struct ls_tile_bias {
+    float slope;
+    bool both_ways;
+    const float *table;
+    int rows;
+} ls_tile_bias;
+
+__device__ static inline ls_tile_bias ls_tile_bias_of(const ls_cuda_segment &s, int h) {
+    ls_tile_bias bias = {s.slopes == NULL ? 0 : s.slopes[h] * LS_CUDA_LOG2_E, s.lo < 0,
+                         s.table == NULL ? NULL : s.table + h * s.table_stride, s.table_rows};
+    return bias;
+}
+
+__device__ static inline float ls_tile_bias_at(const ls_tile_bias &bias, float distance,
+                                               int column) {
+    float sum = -bias.slope * (bias.both_ways ? fabsf(distance) : distance);
+    if (bias.table != NULL)
+        sum += __ldg(bias.table + min(max(column, 0), bias.rows - 1)) * LS_CUDA_LOG2_E;
+    return sum;
+}
+
+/* Multiplies the rows of a tile with their shares of the decay. */
+template <int D, int ROWS>
+__device__ static inline void ls_tile_decay(ls_cuda_bf16 *tile, const ls_tile_mark *marks,
+                                            const ls_cuda_segment &s) {
+    for (int at = (int)threadIdx.x; at < ROWS * D; at += LS_TILE_THREADS) {
+        const int r = at / D, e = at % D;
+        ls_cuda_bf16 *x = tile + r * ls_tile_shape<D>::STRIDE + e;
+        if (ls_cuda_decay_pair(s, e) >= 0)
+            *x = __float2bfloat16_rn(__bfloat162float(*x) * ls_cuda_decay(s, e, marks[r].decay));
+    }
+}
+
+/* Tiles of SIZE rows: those of `any` are to be visited, and of those the ones of `full` need no
+ * predicate. */
+typedef struct ls_tile_range {
+    int first, end, full_first, full_end;
+} ls_tile_range;
+
+/* Only complete tiles are full. */
+template <int SIZE>
+__device__ static inline ls_tile_range ls_tile_range_of(ls_cuda_span any, ls_cuda_span all) {
+    ls_tile_range range = {0, 0, 0, 0};
+    if (any.end <= any.first) return range;
+    range.first = any.first / SIZE;
+    range.end = (any.end + SIZE - 1) / SIZE;
+    range.full_first = (all.first + SIZE - 1) / SIZE;
+    range.full_end = all.end / SIZE;
+    return range;
+}
+
+__device__ static inline bool ls_tile_is_full(const ls_tile_range &range, int tile) {
+    return tile >= range.full_first && tile < range.full_end;
+}
+
+/* Key tiles of the query rows row .. row + count. */
+template <int SIZE>
+__device__ static inline ls_tile_range ls_key_tiles(const ls_cuda_attention &job,
+                                                    const ls_cuda_segment &s, int row, int count) {
+    const int64_t first = job.start + row, last = first + count - 1;
+    const ls_cuda_span none = {0, 0};
+    return ls_tile_range_of<SIZE>(ls_cuda_keys_of(s, first, last, 1, false),
+                                  s.valid != NULL ? none
+                                                  : ls_cuda_keys_of(s, first, last, 1, true));
+}
+
+/* Query tiles of the key rows row .. row + count. */
+template <int SIZE>
+__device__ static inline ls_tile_range
+ls_query_tiles(const ls_cuda_attention &job, const ls_cuda_segment &s, int row, int count) {
+    const int64_t first = s.key_position + row, last = first + count - 1;
+    const ls_cuda_span none = {0, 0};
+    return ls_tile_range_of<SIZE>(
+        ls_cuda_queries_of(job, s, first, last, 1, false),
+        s.valid != NULL ? none : ls_cuda_queries_of(job, s, first, last, 1, true));
+}
+
+/* Whether scores of some segment are more than products. */
+static inline bool ls_tile_biased(const ls_cuda_segment *s) {
+    return s->slopes != NULL || s->table != NULL || s->log_decay != NULL;
+}
+
+#endif
