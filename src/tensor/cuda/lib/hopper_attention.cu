@@ -77,6 +77,7 @@ __device__ inline void forward_load(const forward_job *job, char *shared, forwar
     hopper_expect(barriers.q_full, layout::q_bytes);
     hopper_fetch_tile<D>(&job->q, barriers.q_full, shared + layout::q, layout::rows, place.head,
                          place.row, place.batch);
+#pragma unroll 1
     for (int i = 0; i < span.count; i++) {
         const int key = (span.first + span.count - 1 - i) * HOPPER_KEYS, stage = i % STAGES;
         const uint32_t free_phase = (uint32_t)(i / STAGES & 1) ^ 1;
@@ -91,32 +92,6 @@ __device__ inline void forward_load(const forward_job *job, char *shared, forwar
                              shared + layout::v + stage * layout::tile_bytes, HOPPER_KEYS, head,
                              key, place.batch);
     }
-}
-
-/* s = 64 rows of q times the tile's keys, under way. */
-template <int D>
-__device__ inline void start_scores(float (&s)[HOPPER_KEYS / 2], uint64_t q, int q_panel,
-                                    uint64_t k) {
-    hopper_products_begin();
-#pragma unroll
-    for (int i = 0; i < D / 16; i++) {
-        int panel = i / 4, inside = i % 4 * 32;
-        hopper_product<0, 0>(s, hopper_tile_at(q, panel * q_panel + inside),
-                             hopper_tile_at(k, panel * HOPPER_KEYS * HOPPER_ROW_BYTES + inside),
-                             i > 0);
-    }
-    hopper_products_end();
-}
-
-/* o += weights times the tile's values, under way. */
-template <int D>
-__device__ inline void start_values(float (&o)[D / 2], const uint32_t (&p)[HOPPER_KEYS / 16][4],
-                                    uint64_t v) {
-    hopper_products_begin();
-#pragma unroll
-    for (int i = 0; i < HOPPER_KEYS / 16; i++)
-        hopper_product<1>(o, p[i], hopper_tile_at(v, i * 16 * HOPPER_ROW_BYTES), 1);
-    hopper_products_end();
 }
 
 /* The two rows of a thread. */
@@ -184,12 +159,6 @@ __device__ inline void soften(float (&s)[HOPPER_KEYS / 2], forward_rows *at, sco
     }
 }
 
-__device__ inline void narrow_weights(const float (&s)[HOPPER_KEYS / 2],
-                                      uint32_t (&p)[HOPPER_KEYS / 16][4]) {
-#pragma unroll
-    for (int i = 0; i < HOPPER_KEYS / 16; i++) hopper_narrow(s, i, p[i]);
-}
-
 /* Waits for the product with the values, then fades the sums of earlier tiles. Most tiles leave the
  * maxima of all the warp's rows as they are. The branch looks at the sums of weights, which are
  * never negative, and has a wait on either side, because the assembler would otherwise move the
@@ -207,10 +176,6 @@ __device__ inline void wait_and_fade(float (&o)[COUNT], const float (&fade)[2],
         asm volatile("wgmma.wait_group.sync.aligned 0; // nothing moves" ::: "memory");
         hopper_hold(o);
     }
-}
-
-__device__ inline void release(uint64_t *barrier) {
-    if (threadIdx.x % 32 == 0) hopper_arrive(barrier);
 }
 
 template <int D>
@@ -244,7 +209,8 @@ __device__ inline void forward_compute(const forward_job *job, char *shared,
     const int shift = job->bounds.start - job->bounds.first;
     char *q_rows = shared + layout::q + 64 * group * HOPPER_ROW_BYTES;
     const uint64_t q = hopper_tile(q_rows, 0), k = hopper_tile(shared + layout::k, 0);
-    const uint64_t v = hopper_tile(shared + layout::v, HOPPER_KEYS * HOPPER_ROW_BYTES);
+    const int k_panel = HOPPER_KEYS * HOPPER_ROW_BYTES;
+    const uint64_t v = hopper_tile(shared + layout::v, k_panel);
     score_units units = {job->scale * HOPPER_LOG2_E, 1};
     if (SLOPED) {
         const float least = 1.0f / (1 << 30) / 64;
@@ -262,35 +228,36 @@ __device__ inline void forward_compute(const forward_job *job, char *shared,
     int key = (span.first + span.count - 1) * HOPPER_KEYS;
     if (span.count > 0) {
         hopper_wait(&barriers.k_full[0], 0);
-        start_scores<D>(s, q, q_panel, k);
+        hopper_start_cross<D>(s, q, q_panel, k, k_panel);
         hopper_products_wait<0>();
         hopper_hold(s);
-        release(&barriers.k_empty[0]);
+        hopper_release(&barriers.k_empty[0]);
         soften<SLOPED>(s, &at, units, key, shift, fade);
-        narrow_weights(s, p);
+        hopper_narrow_all(s, p);
     }
     for (int i = 1; i < span.count; i++) {
         const int stage = i % STAGES, before = (i - 1) % STAGES;
         key -= HOPPER_KEYS;
         hopper_wait(&barriers.k_full[stage], i / STAGES & 1);
         hopper_meet(TURN + group, 2 * HOPPER_GROUP);
-        start_scores<D>(s, q, q_panel, hopper_tile_at(k, stage * layout::tile_bytes));
+        hopper_start_cross<D>(s, q, q_panel, hopper_tile_at(k, stage * layout::tile_bytes),
+                              k_panel);
         hopper_wait(&barriers.v_full[before], (i - 1) / STAGES & 1);
-        start_values<D>(o, p, hopper_tile_at(v, before * layout::tile_bytes));
+        hopper_start_sum(o, p, hopper_tile_at(v, before * layout::tile_bytes));
         hopper_pass(TURN + (group + 1) % GROUPS, 2 * HOPPER_GROUP);
         hopper_products_wait<1>();
         hopper_hold(s);
-        release(&barriers.k_empty[stage]);
+        hopper_release(&barriers.k_empty[stage]);
         soften<SLOPED>(s, &at, units, key, shift, fade);
         wait_and_fade(o, fade, &at);
         hopper_hold(s); /* p is not to be overwritten before the wait */
-        release(&barriers.v_empty[before]);
-        narrow_weights(s, p);
+        hopper_release(&barriers.v_empty[before]);
+        hopper_narrow_all(s, p);
     }
     if (span.count > 0) {
         const int last = span.count - 1;
         hopper_wait(&barriers.v_full[last % STAGES], last / STAGES & 1);
-        start_values<D>(o, p, hopper_tile_at(v, last % STAGES * layout::tile_bytes));
+        hopper_start_sum(o, p, hopper_tile_at(v, last % STAGES * layout::tile_bytes));
         hopper_products_wait<0>();
         hopper_hold(o);
     }

@@ -85,6 +85,54 @@ __device__ inline void hopper_fetch_tile(const CUtensorMap *map, uint64_t *barri
                      row, batch);
 }
 
+/* d = a b' over D columns, under way: 64 rows of tile a, whose panels are a_panel bytes apart, and
+ * all the rows of tile b. */
+template <int D, int COUNT>
+__device__ inline void hopper_start_cross(float (&d)[COUNT], uint64_t a, int a_panel, uint64_t b,
+                                          int b_panel) {
+    hopper_products_begin();
+#pragma unroll
+    for (int i = 0; i < D / 16; i++) {
+        int panel = i / 4, inside = i % 4 * 32;
+        hopper_product<0, 0>(d, hopper_tile_at(a, panel * a_panel + inside),
+                             hopper_tile_at(b, panel * b_panel + inside), i > 0);
+    }
+    hopper_products_end();
+}
+
+/* d += a b over the rows of tile b, under way. */
+template <int COUNT, int STEPS>
+__device__ inline void hopper_start_sum(float (&d)[COUNT], const uint32_t (&a)[STEPS][4],
+                                        uint64_t b) {
+    hopper_products_begin();
+#pragma unroll
+    for (int i = 0; i < STEPS; i++)
+        hopper_product<1>(d, a[i], hopper_tile_at(b, i * 16 * HOPPER_ROW_BYTES), 1);
+    hopper_products_end();
+}
+
+/* One arrival for the warp. */
+__device__ inline void hopper_release(uint64_t *barrier) {
+    if (threadIdx.x % 32 == 0) hopper_arrive(barrier);
+}
+
+template <int COUNT, int STEPS>
+__device__ inline void hopper_narrow_all(const float (&d)[COUNT], uint32_t (&a)[STEPS][4]) {
+#pragma unroll
+    for (int i = 0; i < STEPS; i++) hopper_narrow(d, i, a[i]);
+}
+
+/* Where a lane's row of the 16 x 16 pieces at column 0 of a tile of 64 rows goes, and at column
+ * 16 i: the swizzle exclusive-ors the places of 16 bytes, of which 16 columns take two. */
+__device__ inline uint32_t hopper_piece_at(const char *tile) {
+    const uint32_t t = threadIdx.x % HOPPER_GROUP, lane = t % 32;
+    const uint32_t row = 16 * (t / 32) + lane % 8 + 8 * (lane / 8 % 2);
+    return hopper_shared(tile) + row * HOPPER_ROW_BYTES + ((lane / 16) ^ (row % 8)) * 16;
+}
+__device__ inline uint32_t hopper_piece_step(uint32_t at, int i, int panel_bytes) {
+    return (at ^ (uint32_t)(i % 4 * 32)) + (uint32_t)(i / 4 * panel_bytes);
+}
+
 /* 64 rows of sums times a factor to device memory, by way of shared memory that no one else uses:
  * a tile of panels panel_bytes apart, of which this warp group has 64 rows from `tile` on. */
 template <int D>
@@ -92,8 +140,8 @@ __device__ inline void hopper_write_tile(const float (&sums)[D / 2], float facto
                                          char *tile, int panel_bytes, int meeting,
                                          const ls_hopper_array *to, int batch, int head, int row,
                                          int rows) {
-    const int t = (int)threadIdx.x % HOPPER_GROUP, lane = t % 32;
-    const int piece_row = 16 * (t / 32) + lane % 8 + 8 * (lane / 8 % 2);
+    const int t = (int)threadIdx.x % HOPPER_GROUP;
+    const uint32_t at = hopper_piece_at(tile);
 #pragma unroll
     for (int k = 0; k < D / 16; k++) {
         float scaled[8];
@@ -101,11 +149,7 @@ __device__ inline void hopper_write_tile(const float (&sums)[D / 2], float facto
 #pragma unroll
         for (int i = 0; i < 8; i++) scaled[i] = sums[8 * k + i] * (i & 2 ? factor1 : factor0);
         hopper_narrow(scaled, 0, a);
-        int piece = 2 * k + lane / 16;
-        hopper_store_pieces(
-            hopper_shared(tile + piece / 8 * panel_bytes) +
-                (uint32_t)(piece_row * HOPPER_ROW_BYTES + ((piece % 8) ^ (piece_row % 8)) * 16),
-            a);
+        hopper_store_pieces(hopper_piece_step(at, k, panel_bytes), a);
     }
     hopper_meet(meeting, HOPPER_GROUP);
     ls_cuda_bf16 *base = to->data + batch * to->batch + head * to->head;
