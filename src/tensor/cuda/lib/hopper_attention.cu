@@ -159,23 +159,20 @@ __device__ inline void soften(float (&s)[HOPPER_KEYS / 2], forward_rows *at, sco
     }
 }
 
-/* Waits for the product with the values, then fades the sums of earlier tiles. Most tiles leave the
- * maxima of all the warp's rows as they are. The branch looks at the sums of weights, which are
- * never negative, and has a wait on either side, because the assembler would otherwise move the
- * wait before the softmax, which is to run beside the product. */
-template <int COUNT>
-__device__ inline void wait_and_fade(float (&o)[COUNT], const float (&fade)[2],
-                                     const forward_rows *at) {
-    bool moves = fade[0] != 1 || fade[1] != 1 || at->sum[0] < 0 || at->sum[1] < 0;
-    if (__any_sync(~0u, moves)) {
-        hopper_products_wait<0>();
-        hopper_hold(o);
+/* Waits for the product with the values, after the softmax. The sums of weights are never negative:
+ * the sleep is there because the assembler would otherwise move the wait before the softmax, which
+ * is to run beside the product. */
+template <int COUNT> __device__ inline void wait_after(float (&o)[COUNT], const forward_rows *at) {
+    if (at->sum[0] + at->sum[1] < 0) __nanosleep(1);
+    hopper_products_wait<0>();
+    hopper_hold(o);
+}
+
+/* Most tiles leave the maxima of all the warp's rows as they are. */
+template <int COUNT> __device__ inline void fade_sums(float (&o)[COUNT], const float (&fade)[2]) {
+    if (!__any_sync(~0u, fade[0] != 1 || fade[1] != 1)) return;
 #pragma unroll
-        for (int i = 0; i < COUNT; i++) o[i] *= fade[i / 2 % 2];
-    } else {
-        asm volatile("wgmma.wait_group.sync.aligned 0; // nothing moves" ::: "memory");
-        hopper_hold(o);
-    }
+    for (int i = 0; i < COUNT; i++) o[i] *= fade[i / 2 % 2];
 }
 
 template <int D>
@@ -249,7 +246,8 @@ __device__ inline void forward_compute(const forward_job *job, char *shared,
         hopper_hold(s);
         hopper_release(&barriers.k_empty[stage]);
         soften<SLOPED>(s, &at, units, key, shift, fade);
-        wait_and_fade(o, fade, &at);
+        wait_after(o, &at);
+        fade_sums(o, fade);
         hopper_hold(s); /* p is not to be overwritten before the wait */
         hopper_release(&barriers.v_empty[before]);
         hopper_narrow_all(s, p);
@@ -358,7 +356,7 @@ bool ls_hopper_attention_takes(const ls_cuda *cuda, const ls_hopper_attention *a
     if (cuda->major != 9 || cuda->minor != 0 || (a->D != 64 && a->D != 128)) return false;
     if (a->B < 1 || a->T < 1 || a->N < 1 || a->G < 1 || a->H % a->G != 0) return false;
     if (a->start < 0 || a->first < 0 || a->start + a->T > most || a->first + a->N > most ||
-        a->B * a->H * ((a->T > a->N ? a->T : a->N) / 64 + 1) > most)
+        a->B * a->H * ((a->T > a->N ? a->T : a->N) / 64 + 1) > most || a->B * a->H > 65535)
         return false;
     if (!(a->scale > 0) || a->hi < 0 || a->decays) return false;
     bool fits = array_fits(a, &a->q, a->T, a->H) && array_fits(a, &a->k, a->N, a->G) &&

@@ -306,15 +306,15 @@ __device__ inline void backward_compute(const backward_job *job, char *shared,
         uint32_t ds[layout::rows / 16][4];
         hopper_narrow_all(dp, ds);
         store_score_gradient(ds, ds_tile, group);
-        hopper_publish();
-        hopper_meet(TOGETHER, GROUPS * HOPPER_GROUP);
-        start_query_gradient<D>(dq, ds_tile, shared + layout::k, group);
         if (D == 64) {
             hopper_narrow_all(s, narrow);
             hopper_start_sum(dv, narrow, do_here);
         }
+        hopper_publish();
+        hopper_meet(TOGETHER, GROUPS * HOPPER_GROUP);
+        start_query_gradient<D>(dq, ds_tile, shared + layout::k, group);
         hopper_start_sum(dk, ds, q_here);
-        hopper_products_wait<D == 64 ? 2 : 1>();
+        hopper_products_wait<1>();
         hopper_hold(dq);
         hopper_wait(&barriers.dq_empty[group], (walk.step & 1) ^ 1);
         hand_over(dq, (float *)(shared + layout::dq) + group * HALF_FLOATS,
