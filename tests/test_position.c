@@ -373,7 +373,8 @@ static void rotate_at(ls_dtype type, const ls_rotary *rotary, double position, b
         ls_param(p, "unused", LS_DIMS(1), (ls_init){0});
         ls_tensor *in = ls_input(p, "x", type, LS_DIMS(1, 1, 1, width), false);
         ls_keep(p, "y",
-                ls_rotate(p, in, rotary, (ls_position_map){LS_MAP_CONSTANT, position, 0}, as_key));
+                ls_rotate(p, in, rotary, (ls_position_map){LS_MAP_CONSTANT, position, 0},
+                          as_key ? LS_ROTATE_KEY : LS_ROTATE_ALONE));
         if (pass == 1) break;
         ls_program_free(p);
         OK(ls_parameters_seal(store, 1, false));

@@ -206,8 +206,8 @@ static ls_tensor *piece_keys(ls_program *p, const ls_attend *attend, int number,
     ls_position_map at = attend->piece[number].key_at;
     if (!attend->rotates) return cache(p, attend, number, "key", k);
     if (rotary->dynamic != NULL) /* frequencies change: what is stored must not depend on them */
-        return ls_rotate(p, cache(p, attend, number, "key", k), rotary, at, true);
-    return cache(p, attend, number, "key", ls_rotate(p, k, rotary, at, true));
+        return ls_rotate(p, cache(p, attend, number, "key", k), rotary, at, LS_ROTATE_KEY);
+    return cache(p, attend, number, "key", ls_rotate(p, k, rotary, at, LS_ROTATE_KEY));
 }
 
 static ls_segment piece_segment(ls_program *p, const ls_attend *attend, int number, ls_tensor *q,
@@ -216,7 +216,8 @@ static ls_segment piece_segment(ls_program *p, const ls_attend *attend, int numb
     ls_tensor *content_q = q;
     if (attend->content_bias != NULL) content_q = ls_plus_broadcast(p, q, attend->content_bias);
     if (attend->rotates)
-        content_q = ls_rotate(p, content_q, &attend->rotary, piece->query_at, false);
+        content_q = ls_rotate(p, content_q, &attend->rotary, piece->query_at,
+                              attend->one_block ? LS_ROTATE_QUERY : LS_ROTATE_ALONE);
     ls_segment segment = ls_segment_all(content_q, piece_keys(p, attend, number, k),
                                         cache(p, attend, number, "value", v));
     segment.lo = piece->lo;
@@ -236,7 +237,7 @@ static ls_segment piece_segment(ls_program *p, const ls_attend *attend, int numb
         segment.relative_q =
             attend->distance_bias == NULL ? q : ls_plus_broadcast(p, q, attend->distance_bias);
     }
-    if (attend->rotates && attend->rotary.decays) {
+    if (attend->rotates && attend->rotary.decays && !attend->one_block) {
         segment.decays = true;
         segment.decay_block = attend->rotary.decay_block;
         segment.decay_pairs = attend->rotary.pairs;
@@ -244,6 +245,21 @@ static ls_segment piece_segment(ls_program *p, const ls_attend *attend, int numb
         memcpy(segment.log_decay, attend->rotary.log_decay, sizeof segment.log_decay);
     }
     return segment;
+}
+
+/* xPos over a sequence that is whole and not too long: all factors can be referred to its start
+ * without leaving the range of any type, and the kernel has nothing to rescale. */
+static void refer_to_start(ls_attend *attend, bool streaming) {
+    const double most = 40; /* e^40 is far from what a bf16 or f32 can hold */
+    if (!attend->rotates || !attend->rotary.decays || streaming || !attend->causal) return;
+    for (int i = 0; i < attend->pieces; i++)
+        if (attend->piece[i].query_at.kind != LS_MAP_IDENTITY ||
+            attend->piece[i].key_at.kind != LS_MAP_IDENTITY)
+            return;
+    for (int64_t i = 0; i < attend->rotary.pairs; i++)
+        if (fabs(attend->rotary.log_decay[i]) * (double)attend->planned_length > most) return;
+    attend->one_block = true;
+    attend->rotary.decay_block = attend->planned_length;
 }
 
 /* Keeps the scores by distance under the scoped name "scores". */
@@ -280,6 +296,7 @@ ls_tensor *ls_attend_record(ls_program *p, const ls_position *position, ls_atten
         return NULL;
     }
     if (attend.chunk_most > 0) ls_program_limit_chunk(p, attend.chunk_most);
+    refer_to_start(&attend, about->streaming);
     ls_segment segment[LS_SEGMENTS_MOST];
     for (int i = 0; i < attend.pieces; i++) segment[i] = piece_segment(p, &attend, i, q, k, v);
     ls_attention_options options = {.scale = attend.scale, .off_by_one = attend.off_by_one};

@@ -42,6 +42,7 @@ typedef struct ls_attend {
     ls_piece piece[LS_SEGMENTS_MOST];
     int64_t chunk_most; /* tokens that may go at once; 0: any number */
     bool off_by_one;
+    bool one_block; /* xPos: every factor is referred to position 0 */
 } ls_attend;
 
 typedef enum {

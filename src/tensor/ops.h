@@ -92,10 +92,15 @@ struct ls_rotary {
     int64_t trained_length;   /* for it */
 };
 
-/* Rotates x [B,T,H,K] at the mapped positions of its rows (for a cache: of the rows it holds).
- * as_key: also applies the block-referenced xPos factor. */
+typedef enum {
+    LS_ROTATE_ALONE, /* no xPos factor */
+    LS_ROTATE_KEY,   /* with the key's factor, referred to its block */
+    LS_ROTATE_QUERY, /* with the inverse one: all that is left to do where there is one block only
+                      */
+} ls_rotate_as;
+/* Rotates x [B,T,H,K] at the mapped positions of its rows (for a cache: of the rows it holds). */
 ls_tensor *ls_rotate(ls_program *p, ls_tensor *x, const ls_rotary *rotary, ls_position_map map,
-                     bool as_key);
+                     ls_rotate_as as);
 
 typedef enum { LS_SINUSOID_INTERLEAVED, LS_SINUSOID_FAIRSEQ, LS_SINUSOID_XL } ls_sinusoid_layout;
 /* rows [T,D] for positions start..start+T-1 (relative = false), or [R,D] for distances 0..R-1. In

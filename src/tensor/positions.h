@@ -7,7 +7,7 @@
 typedef struct ls_rotate_attributes {
     ls_rotary rotary;
     ls_position_map map;
-    bool as_key;
+    ls_rotate_as as;
     bool inverse;  /* rotate back: the backward rule */
     int64_t chunk; /* tokens of a run: frequencies may depend on the length after it */
 } ls_rotate_attributes;

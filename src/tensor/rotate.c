@@ -51,7 +51,7 @@ static ls_tensor *again(ls_program *p, const ls_node *node) {
 }
 
 ls_tensor *ls_rotate(ls_program *p, ls_tensor *x, const ls_rotary *rotary, ls_position_map map,
-                     bool as_key) {
+                     ls_rotate_as as) {
     if (x == NULL) return NULL;
     if (x->rank != 4 || rotary->pairs < 0 || rotary->pairs > LS_PAIRS_MOST ||
         2 * rotary->pairs > x->dim[3]) {
@@ -60,7 +60,7 @@ ls_tensor *ls_rotate(ls_program *p, ls_tensor *x, const ls_rotary *rotary, ls_po
         return NULL;
     }
     ls_rotate_attributes attributes = {
-        .rotary = *rotary, .map = map, .as_key = as_key, .chunk = ls_program_about(p)->length};
+        .rotary = *rotary, .map = map, .as = as, .chunk = ls_program_about(p)->length};
     ls_tensor *y = ls_activation(p, x->type, x->rank, x->dim);
     if (y == NULL) return NULL;
     y->port = x->port; /* a rotated cache holds the rows that the cache holds */

@@ -30,9 +30,10 @@ static rotation begin(const ls_run *run, const ls_node *node) {
 static void turn(const rotation *r, int64_t row, int64_t i, double *cosine, double *sine) {
     const ls_rotary *rotary = &r->at->rotary;
     double position = ls_position_map_at(r->at->map, r->rows.first + row), factor = r->factor;
-    if (r->at->as_key && rotary->decays) {
+    if (r->at->as != LS_ROTATE_ALONE && rotary->decays) {
         double block = (double)rotary->decay_block;
-        factor *= exp(rotary->log_decay[i] * (block * floor(position / block) - position));
+        double back = block * floor(position / block) - position;
+        factor *= exp(rotary->log_decay[i] * (r->at->as == LS_ROTATE_KEY ? back : -back));
     }
     sincos(position * r->frequency[i], sine, cosine);
     *cosine *= factor;

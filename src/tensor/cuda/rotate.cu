@@ -12,7 +12,7 @@ extern "C" {
 /* What the cosines of a run are made of; it travels with the launch. */
 typedef struct turning {
     double frequency[LS_PAIRS_MOST], log_decay[LS_PAIRS_MOST];
-    double factor, decay_block;
+    double factor, decay_block, direction;
     ls_position_map map;
     int64_t first, rows, pairs; /* positions first .. first + rows */
     bool decays, inverse;
@@ -36,8 +36,8 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     uint64_t row = ls_cuda_divide(index, pairs, &i);
     double position = mapped(by.map, by.first + (int64_t)row), factor = by.factor, cosine, sine;
     if (by.decays)
-        factor *=
-            exp(by.log_decay[i] * (by.decay_block * floor(position / by.decay_block) - position));
+        factor *= exp(by.direction * by.log_decay[i] *
+                      (by.decay_block * floor(position / by.decay_block) - position));
     sincos(position * by.frequency[i], &sine, &cosine);
     cosines[index] = (float)(cosine * factor);
     sines[index] = (float)(sine * (by.inverse ? -factor : factor));
@@ -148,7 +148,8 @@ static void fill_tables(const ls_run *run, const ls_rotate_attributes *about, ls
     by.factor = rotary->factor;
     if (rotary->dynamic != NULL)
         rotary->dynamic(rotary, run->start + about->chunk, by.frequency, &by.factor);
-    by.decays = about->as_key && rotary->decays;
+    by.decays = rotary->decays && about->as != LS_ROTATE_ALONE;
+    by.direction = about->as == LS_ROTATE_KEY ? 1 : -1;
     by.decay_block = (double)rotary->decay_block;
     by.map = about->map;
     by.inverse = about->inverse;
