@@ -24,23 +24,29 @@ static ls_cuda_axes repeated(const ls_tensor *v, const ls_tensor *x) {
     return axes;
 }
 
-template <typename T, typename V>
+template <typename O, typename A, typename V>
 static void plus_typed(const ls_run *run, const ls_node *node, const ls_cuda_layout *layout) {
-    ls_cuda_map_operands<T, T, V> at = {{(T *)ls_data(node->out[0])},
-                                        (const T *)ls_data(node->in[0]),
+    ls_cuda_map_operands<O, A, V> at = {{(O *)ls_data(node->out[0])},
+                                        (const A *)ls_data(node->in[0]),
                                         {(const V *)ls_data(node->in[1])}};
     ls_cuda_map<1, 2>(run, layout, at, plus_map(), "plus_broadcast");
 }
 
-template <typename T> static void plus_broadcast(const ls_run *run, const ls_node *node) {
+/* x and v may be parameters in f32 where the program computes in bf16. */
+template <typename O> static void plus_broadcast(const ls_run *run, const ls_node *node) {
     const ls_tensor *x = node->in[0], *v = node->in[1], *y = node->out[0];
     ls_cuda_axes axes[] = {ls_cuda_axes_of(y), ls_cuda_axes_of(x), repeated(v, x)};
     ls_cuda_layout layout;
     if (!ls_cuda_lay_out(run, 3, axes, &layout)) return;
-    if (v->type == LS_BF16)
-        plus_typed<T, ls_cuda_bf16>(run, node, &layout);
+    bool narrow_x = x->type == LS_BF16, narrow_v = v->type == LS_BF16;
+    if (narrow_x && narrow_v)
+        plus_typed<O, ls_cuda_bf16, ls_cuda_bf16>(run, node, &layout);
+    else if (narrow_x)
+        plus_typed<O, ls_cuda_bf16, float>(run, node, &layout);
+    else if (narrow_v)
+        plus_typed<O, float, ls_cuda_bf16>(run, node, &layout);
     else
-        plus_typed<T, float>(run, node, &layout);
+        plus_typed<O, float, float>(run, node, &layout);
 }
 
 /* ---- dv: every element of v sums its repetitions ---- */
@@ -106,7 +112,7 @@ static void broadcast_grad_launch(const ls_run *run, const ls_cuda_layout *colum
     ls_cuda_launched(run, "plus_broadcast_grad");
 }
 
-template <typename T> static void plus_broadcast_grad(const ls_run *run, const ls_node *node) {
+template <typename T> static void grad_typed(const ls_run *run, const ls_node *node) {
     const ls_tensor *dy = node->in[0], *dv = node->out[0];
     ls_cuda_axes whole = ls_cuda_axes_of(dy), lead = whole, rest = {};
     lead.rank = dy->rank - dv->rank;
@@ -131,6 +137,10 @@ template <typename T> static void plus_broadcast_grad(const ls_run *run, const l
     } else {
         broadcast_grad_launch(run, &columns, &repeats, from, (float *)ls_data(dv), 1, 0);
     }
+}
+
+static void plus_broadcast_grad(const ls_run *run, const ls_node *node) {
+    (node->in[0]->type == LS_BF16 ? grad_typed<ls_cuda_bf16> : grad_typed<float>)(run, node);
 }
 
 /* ---- x * factor, and dropout ---- */
@@ -189,34 +199,47 @@ struct dropout_map {
     }
 };
 
-template <typename T, typename F>
+template <typename O, typename A, typename F>
+static void map_typed(const ls_run *run, const ls_node *node, const ls_cuda_layout *layout, F f,
+                      const char *what) {
+    ls_cuda_map_operands<O, A, A> at = {
+        {(O *)ls_data(node->out[0])}, (const A *)ls_data(node->in[0]), {}};
+    ls_cuda_map<1, 1>(run, layout, at, f, what);
+}
+
+/* The gradient of a parameter is f32 also where what comes in is bf16. */
+template <typename F>
 static void map_one(const ls_run *run, const ls_node *node, F f, const char *what) {
-    ls_cuda_axes axes[] = {ls_cuda_axes_of(node->out[0]), ls_cuda_axes_of(node->in[0])};
+    const ls_tensor *x = node->in[0], *y = node->out[0];
+    ls_cuda_axes axes[] = {ls_cuda_axes_of(y), ls_cuda_axes_of(x)};
     ls_cuda_layout layout;
     if (!ls_cuda_lay_out(run, 2, axes, &layout)) return;
-    ls_cuda_map_operands<T, T, T> at = {
-        {(T *)ls_data(node->out[0])}, (const T *)ls_data(node->in[0]), {}};
-    ls_cuda_map<1, 1>(run, &layout, at, f, what);
+    if (x->type == LS_BF16 && y->type == LS_BF16)
+        map_typed<ls_cuda_bf16, ls_cuda_bf16>(run, node, &layout, f, what);
+    else if (x->type == LS_BF16)
+        map_typed<float, ls_cuda_bf16>(run, node, &layout, f, what);
+    else if (y->type == LS_BF16)
+        map_typed<ls_cuda_bf16, float>(run, node, &layout, f, what);
+    else
+        map_typed<float, float>(run, node, &layout, f, what);
 }
 
-template <typename T> static void times(const ls_run *run, const ls_node *node) {
-    map_one<T>(run, node, times_map{(float)*(const double *)node->attributes}, "times");
+static void times(const ls_run *run, const ls_node *node) {
+    map_one(run, node, times_map{(float)*(const double *)node->attributes}, "times");
 }
 
-template <typename T> static void dropout(const ls_run *run, const ls_node *node) {
+static void dropout(const ls_run *run, const ls_node *node) {
     const ls_dropout_attributes *about = (const ls_dropout_attributes *)node->attributes;
     dropout_map map = {ls_cuda_of(run)->now, about->stream, (uint32_t)(about->share * 4294967295.0),
                        (float)(1 / (1 - about->share))};
-    map_one<T>(run, node, map, "dropout");
+    map_one(run, node, map, "dropout");
 }
 
 LS_CUDA_DECLARE_TABLE(pointwise);
 const ls_kernel LS_CUDA_TABLE(pointwise)[] = {
     {"plus_broadcast", {NULL, plus_broadcast<float>, plus_broadcast<ls_cuda_bf16>}, NULL},
-    {"plus_broadcast_grad",
-     {NULL, plus_broadcast_grad<float>, plus_broadcast_grad<ls_cuda_bf16>},
-     grad_workspace},
-    {"times", {NULL, times<float>, times<ls_cuda_bf16>}, NULL},
-    {"dropout", {NULL, dropout<float>, dropout<ls_cuda_bf16>}, NULL},
+    {"plus_broadcast_grad", {NULL, plus_broadcast_grad, plus_broadcast_grad}, grad_workspace},
+    {"times", {NULL, times, times}, NULL},
+    {"dropout", {NULL, dropout, dropout}, NULL},
     {},
 };
