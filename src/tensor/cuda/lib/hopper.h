@@ -28,6 +28,11 @@ __device__ inline uint32_t hopper_shared(const void *at) {
     return (uint32_t)__cvta_generic_to_shared(at);
 }
 
+/* The warp group of this thread; told to the compiler to be the same for all of a warp. */
+__device__ inline int hopper_group(void) {
+    return __shfl_sync(~0u, (int)threadIdx.x / HOPPER_GROUP, 0);
+}
+
 /* ---- barriers in shared memory ---- */
 
 __device__ inline void hopper_barrier_init(uint64_t *barrier, uint32_t arrivals) {
@@ -100,18 +105,23 @@ __device__ inline void hopper_fetch_bytes(void *to, const void *from, uint32_t b
                  "l"(from), "r"(bytes), "r"(hopper_shared(barrier))
                  : "memory");
 }
-/* to[i] += from[i] in device memory; complete after hopper_adds_done. */
-__device__ inline void hopper_add_floats(float *to, const float *from, uint32_t bytes) {
-    asm volatile(
-        "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
-        "r"(hopper_shared(from)), "r"(bytes)
-        : "memory");
+/* to[i] += from[i] in device memory, or to[i] = from[i]; complete after hopper_sent. */
+__device__ inline void hopper_send(float *to, const float *from, uint32_t bytes, bool add) {
+    if (add)
+        asm volatile(
+            "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
+            "r"(hopper_shared(from)), "r"(bytes)
+            : "memory");
+    else
+        asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to),
+                     "r"(hopper_shared(from)), "r"(bytes)
+                     : "memory");
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
-__device__ inline void hopper_adds_read(void) {
+__device__ inline void hopper_sent_read(void) {
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
-__device__ inline void hopper_adds_done(void) {
+__device__ inline void hopper_sent(void) {
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 

@@ -10,7 +10,10 @@
  * Scores are kept as sums u of units such that the exponent of base 2 is factor * u: without slopes
  * u = q.k and factor = scale * log2(e). With them factor = slope * log2(e) and
  * u = q.k * scale / slope + key - query, of which all but the product and a constant of the
- * register is the same for a tile and goes into the row's maximum: one multiply-add per score. */
+ * register is the same for a tile and goes into the row's maximum: one multiply-add per score.
+ *
+ * With xPos the queries are kept as they came beside those with their share of the decay, which are
+ * written anew when the walk enters another block of keys. */
 #include "tensor/cuda/lib/hopper_attention_parts.h"
 
 #include <cudaTypedefs.h>
@@ -24,15 +27,17 @@ typedef struct forward_job {
     int tiles, together;       /* query tiles; heads whose keys and values the cache holds */
     float scale;
     const float *slopes;
+    hopper_decay decay;
     ls_hopper_array o;
     float *lse;
 } forward_job;
 
-template <int D, int GROUPS> struct forward_shared {
+template <int D, int GROUPS, int MODE> struct forward_shared {
     static constexpr int rows = 64 * GROUPS;
     static constexpr int q = 0;
     static constexpr int q_bytes = rows * D * 2, tile_bytes = HOPPER_KEYS * D * 2;
-    static constexpr int k = q + q_bytes, v = k + STAGES * tile_bytes;
+    static constexpr int kept = MODE == HOPPER_DECAYING ? q + q_bytes : q; /* as they came */
+    static constexpr int k = kept + q_bytes, v = k + STAGES * tile_bytes;
     static constexpr int barriers = v + STAGES * tile_bytes;
     static constexpr int bytes = barriers + (1 + 4 * STAGES) * 8 + 1024;
 };
@@ -69,13 +74,13 @@ __device__ inline forward_place forward_place_of(const forward_job *job, int row
                            (job->tiles - 1 - in_set / here) * rows};
 }
 
-template <int D, int GROUPS>
+template <int D, int GROUPS, int MODE>
 __device__ inline void forward_load(const forward_job *job, char *shared, forward_barriers barriers,
                                     forward_place place, hopper_span span) {
-    using layout = forward_shared<D, GROUPS>;
+    using layout = forward_shared<D, GROUPS, MODE>;
     const int head = place.head / job->share;
     hopper_expect(barriers.q_full, layout::q_bytes);
-    hopper_fetch_tile<D>(&job->q, barriers.q_full, shared + layout::q, layout::rows, place.head,
+    hopper_fetch_tile<D>(&job->q, barriers.q_full, shared + layout::kept, layout::rows, place.head,
                          place.row, place.batch);
 #pragma unroll 1
     for (int i = 0; i < span.count; i++) {
@@ -126,11 +131,11 @@ __device__ inline void mask_scores(float (&s)[HOPPER_KEYS / 2], const forward_ro
 }
 
 /* Scores to weights; fade is what earlier sums are worth now. */
-template <bool SLOPED>
+template <int MODE>
 __device__ inline void soften(float (&s)[HOPPER_KEYS / 2], forward_rows *at, score_units units,
                               int key, int shift, float (&fade)[2]) {
     if (key < at->sure_first || key + HOPPER_KEYS - 1 > at->sure_last) mask_scores(s, at, key);
-    if (SLOPED) {
+    if (MODE == HOPPER_SLOPED) {
 #pragma unroll
         for (int i = 0; i < HOPPER_KEYS / 2; i++)
             s[i] = fmaf(s[i], units.stretch, (float)(i / 4 * 8 + i % 2));
@@ -141,7 +146,8 @@ __device__ inline void soften(float (&s)[HOPPER_KEYS / 2], forward_rows *at, sco
 #pragma unroll
         for (int i = 0; i < HOPPER_KEYS / 4; i++) most = fmaxf(most, s[i / 2 * 4 + 2 * r + i % 2]);
         float base = 0;
-        if (SLOPED) base = (float)(key + 2 * ((int)threadIdx.x % 4) - (at->row + 8 * r + shift));
+        if (MODE == HOPPER_SLOPED)
+            base = (float)(key + 2 * ((int)threadIdx.x % 4) - (at->row + 8 * r + shift));
         most += base;
         most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
         most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
@@ -196,11 +202,28 @@ __device__ inline void forward_finish(const forward_job *job, float (&o)[D / 2],
                          place.head, group_row, job->bounds.rows);
 }
 
-template <int D, int GROUPS, bool SLOPED>
+/* The group's queries for the keys from `key` on, where those begin a block on the way down or are
+ * the first. */
+template <int D, int GROUPS, int MODE>
+__device__ inline void forward_queries(const forward_job *job, char *shared, int group,
+                                       int group_row, int key, int meeting) {
+    using layout = forward_shared<D, GROUPS, MODE>;
+    const int rows = 64 * group * HOPPER_ROW_BYTES;
+    const int reference = hopper_reference(&job->decay, &job->bounds, key);
+    hopper_meet(meeting, HOPPER_GROUP); /* no warp's product reads the old ones */
+    hopper_decay_rows<D>(&job->decay, shared + layout::kept + rows, shared + layout::q + rows,
+                         layout::rows * HOPPER_ROW_BYTES, 64,
+                         job->bounds.start + group_row - reference, (int)threadIdx.x % HOPPER_GROUP,
+                         HOPPER_GROUP);
+    hopper_publish();
+    hopper_meet(meeting, HOPPER_GROUP);
+}
+
+template <int D, int GROUPS, int MODE>
 __device__ inline void forward_compute(const forward_job *job, char *shared,
                                        forward_barriers barriers, forward_place place,
                                        hopper_span span, int group) {
-    using layout = forward_shared<D, GROUPS>;
+    using layout = forward_shared<D, GROUPS, MODE>;
     enum { TURN = 1, MEETING = TURN + GROUPS };
     const int q_panel = layout::rows * HOPPER_ROW_BYTES, group_row = place.row + 64 * group;
     const int shift = job->bounds.start - job->bounds.first;
@@ -209,7 +232,7 @@ __device__ inline void forward_compute(const forward_job *job, char *shared,
     const int k_panel = HOPPER_KEYS * HOPPER_ROW_BYTES;
     const uint64_t v = hopper_tile(shared + layout::v, k_panel);
     score_units units = {job->scale * HOPPER_LOG2_E, 1};
-    if (SLOPED) {
+    if (MODE == HOPPER_SLOPED) {
         const float least = 1.0f / (1 << 30) / 64;
         float slope = fmaxf(job->slopes[place.head], least * job->scale);
         units = (score_units){slope * HOPPER_LOG2_E, job->scale / slope};
@@ -224,17 +247,22 @@ __device__ inline void forward_compute(const forward_job *job, char *shared,
     hopper_wait(barriers.q_full, 0);
     int key = (span.first + span.count - 1) * HOPPER_KEYS;
     if (span.count > 0) {
+        if (MODE == HOPPER_DECAYING)
+            forward_queries<D, GROUPS, MODE>(job, shared, group, group_row, key, MEETING + group);
         hopper_wait(&barriers.k_full[0], 0);
         hopper_start_cross<D>(s, q, q_panel, k, k_panel);
         hopper_products_wait<0>();
         hopper_hold(s);
         hopper_release(&barriers.k_empty[0]);
-        soften<SLOPED>(s, &at, units, key, shift, fade);
+        soften<MODE>(s, &at, units, key, shift, fade);
         hopper_narrow_all(s, p);
     }
     for (int i = 1; i < span.count; i++) {
         const int stage = i % STAGES, before = (i - 1) % STAGES;
         key -= HOPPER_KEYS;
+        if (MODE == HOPPER_DECAYING &&
+            (job->bounds.first + key + HOPPER_KEYS) % job->decay.block == 0)
+            forward_queries<D, GROUPS, MODE>(job, shared, group, group_row, key, MEETING + group);
         hopper_wait(&barriers.k_full[stage], i / STAGES & 1);
         hopper_meet(TURN + group, 2 * HOPPER_GROUP);
         hopper_start_cross<D>(s, q, q_panel, hopper_tile_at(k, stage * layout::tile_bytes),
@@ -245,7 +273,7 @@ __device__ inline void forward_compute(const forward_job *job, char *shared,
         hopper_products_wait<1>();
         hopper_hold(s);
         hopper_release(&barriers.k_empty[stage]);
-        soften<SLOPED>(s, &at, units, key, shift, fade);
+        soften<MODE>(s, &at, units, key, shift, fade);
         wait_after(o, &at);
         fade_sums(o, fade);
         hopper_hold(s); /* p is not to be overwritten before the wait */
@@ -264,11 +292,11 @@ __device__ inline void forward_compute(const forward_job *job, char *shared,
 
 #endif
 
-template <int D, int GROUPS, bool SLOPED>
+template <int D, int GROUPS, int MODE>
 __global__ void __launch_bounds__((GROUPS + 1) * HOPPER_GROUP, 1)
     forward_kernel(const __grid_constant__ forward_job job) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-    using layout = forward_shared<D, GROUPS>;
+    using layout = forward_shared<D, GROUPS, MODE>;
     extern __shared__ char raw[];
     char *shared = hopper_aligned(raw);
     forward_barriers barriers = forward_barriers_at(shared + layout::barriers);
@@ -289,11 +317,10 @@ __global__ void __launch_bounds__((GROUPS + 1) * HOPPER_GROUP, 1)
                                           hopper_last_key(&job.bounds, last_row), HOPPER_KEYS);
     if (threadIdx.x < HOPPER_GROUP) {
         hopper_fewer_registers<GROUPS == 2 ? 24 : 32>();
-        if (threadIdx.x == 0) forward_load<D, GROUPS>(&job, shared, barriers, place, span);
+        if (threadIdx.x == 0) forward_load<D, GROUPS, MODE>(&job, shared, barriers, place, span);
     } else {
         hopper_more_registers<GROUPS == 2 ? 240 : 160>();
-        forward_compute<D, GROUPS, SLOPED>(&job, shared, barriers, place, span,
-                                           (int)threadIdx.x / HOPPER_GROUP - 1);
+        forward_compute<D, GROUPS, MODE>(&job, shared, barriers, place, span, hopper_group() - 1);
     }
 #endif
 }
@@ -306,6 +333,10 @@ hopper_bounds hopper_bounds_of(const ls_hopper_attention *a) {
     bounds.hi = (int)(a->hi < end ? a->hi : end);
     bounds.block = (int)(a->block < end ? a->block : 0);
     return bounds;
+}
+
+hopper_decay hopper_decay_of(const ls_hopper_attention *a) {
+    return (hopper_decay){a->log_decay, (int)a->decay_block, (int)a->decay_pairs, a->decay_halves};
 }
 
 static PFN_cuTensorMapEncodeTiled_v12000 map_encoder(void) {
@@ -351,6 +382,13 @@ static bool array_fits(const ls_hopper_attention *a, const ls_hopper_array *x, i
            (a->B <= 1 || (x->batch % 8 == 0 && x->batch > 0 && x->batch < most));
 }
 
+static bool decay_fits(const ls_hopper_attention *a) {
+    if (!a->decays) return true;
+    return a->slopes == NULL && a->log_decay != NULL && a->decay_pairs > 0 &&
+           a->decay_pairs * 2 <= a->D && a->decay_block > 0 && a->decay_block <= 1 << 28 &&
+           a->decay_block % HOPPER_KEYS == 0 && a->first % HOPPER_KEYS == 0;
+}
+
 bool ls_hopper_attention_takes(const ls_cuda *cuda, const ls_hopper_attention *a) {
     const int64_t most = (int64_t)1 << 28;
     if (cuda->major != 9 || cuda->minor != 0 || (a->D != 64 && a->D != 128)) return false;
@@ -358,7 +396,7 @@ bool ls_hopper_attention_takes(const ls_cuda *cuda, const ls_hopper_attention *a
     if (a->start < 0 || a->first < 0 || a->start + a->T > most || a->first + a->N > most ||
         a->B * a->H * ((a->T > a->N ? a->T : a->N) / 64 + 1) > most || a->B * a->H > 65535)
         return false;
-    if (!(a->scale > 0) || a->hi < 0 || a->decays) return false;
+    if (!(a->scale > 0) || a->hi < 0 || !decay_fits(a)) return false;
     bool fits = array_fits(a, &a->q, a->T, a->H) && array_fits(a, &a->k, a->N, a->G) &&
                 array_fits(a, &a->v, a->N, a->G) && array_fits(a, &a->o, a->T, a->H);
     if (a->d_o.data != NULL)
@@ -367,9 +405,9 @@ bool ls_hopper_attention_takes(const ls_cuda *cuda, const ls_hopper_attention *a
     return fits && map_encoder() != NULL;
 }
 
-template <int D, int GROUPS, bool SLOPED>
+template <int D, int GROUPS, int MODE>
 static void launch_forward(ls_cuda *cuda, const ls_hopper_attention *a) {
-    using layout = forward_shared<D, GROUPS>;
+    using layout = forward_shared<D, GROUPS, MODE>;
     const int64_t head_bytes = a->N * D * 2 * 2;
     forward_job job = {.bounds = hopper_bounds_of(a),
                        .batches = (int)a->B,
@@ -378,6 +416,7 @@ static void launch_forward(ls_cuda *cuda, const ls_hopper_attention *a) {
                        .tiles = hopper_pieces(a->T, layout::rows),
                        .scale = a->scale,
                        .slopes = a->slopes,
+                       .decay = hopper_decay_of(a),
                        .o = a->o,
                        .lse = a->lse};
     int64_t together = HEADS_BYTES / head_bytes * job.share;
@@ -387,7 +426,7 @@ static void launch_forward(ls_cuda *cuda, const ls_hopper_attention *a) {
         !hopper_map(cuda, a, &a->k, a->N, a->G, HOPPER_KEYS, &job.k) ||
         !hopper_map(cuda, a, &a->v, a->N, a->G, HOPPER_KEYS, &job.v))
         return;
-    auto *kernel = forward_kernel<D, GROUPS, SLOPED>;
+    auto *kernel = forward_kernel<D, GROUPS, MODE>;
     ls_cuda_note(
         cuda,
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, layout::bytes),
@@ -398,20 +437,26 @@ static void launch_forward(ls_cuda *cuda, const ls_hopper_attention *a) {
 }
 
 /* Three groups hide more of the softmax where heads are narrow; where a row sees few keys, tiles of
- * 128 rows waste fewer. */
-template <bool SLOPED> static void forward(ls_cuda *cuda, const ls_hopper_attention *a) {
-    const bool few = a->block > 0 || a->hi < 4096 || a->T <= 128;
+ * 128 rows waste less. */
+template <int MODE> static void forward(ls_cuda *cuda, const ls_hopper_attention *a) {
+    const bool few = a->block > 0 || a->hi < 4096 || a->T < 2048;
     if (a->D == 128)
-        launch_forward<128, 2, SLOPED>(cuda, a);
+        launch_forward<128, 2, MODE>(cuda, a);
     else if (few)
-        launch_forward<64, 2, SLOPED>(cuda, a);
+        launch_forward<64, 2, MODE>(cuda, a);
     else
-        launch_forward<64, 3, SLOPED>(cuda, a);
+        launch_forward<64, 3, MODE>(cuda, a);
 }
 
 void ls_hopper_attention_forward(ls_cuda *cuda, const ls_hopper_attention *a) {
-    if (a->slopes != NULL)
-        forward<true>(cuda, a);
-    else
-        forward<false>(cuda, a);
+    switch (hopper_mode(a)) {
+    case HOPPER_DECAYING:
+        forward<HOPPER_DECAYING>(cuda, a);
+        break;
+    case HOPPER_SLOPED:
+        forward<HOPPER_SLOPED>(cuda, a);
+        break;
+    default:
+        forward<HOPPER_PLAIN>(cuda, a);
+    }
 }

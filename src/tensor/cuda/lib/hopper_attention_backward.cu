@@ -10,7 +10,11 @@
  * first: a flag per tile counts those that are done and each waits for its turn. Since a block
  * begins at its diagonal, its neighbour with later keys has added to a tile one step before it
  * comes by, and no one waits for long. Blocks draw numbers, so that those a block waits for have
- * all started. */
+ * all started.
+ *
+ * With xPos a block's keys have one reference, and queries are given their share of the decay where
+ * they lie in shared memory. What the share of a tile's first row does to dQ is applied to its sums
+ * before they are added, the rest in the end. */
 #include "tensor/cuda/lib/hopper_attention_parts.h"
 
 enum { STAGES = 2, GROUPS = 2, HALF_FLOATS = 64 * 64 };
@@ -25,6 +29,7 @@ typedef struct backward_job {
     int query_tiles, key_tiles;
     float scale;
     const float *slopes;
+    hopper_decay decay;
     ls_hopper_array dk, dv;
     const float *terms, *dots; /* [B,H,query_tiles * rows] */
     float *dq;                 /* [B,H,query_tiles][GROUPS][HALF_FLOATS] */
@@ -150,10 +155,10 @@ __device__ inline void backward_add(const backward_job *job, const char *shared,
         while (hopper_flag(job->flags + at) != before) {
         }
         asm volatile("fence.proxy.async;" ::: "memory"); /* their additions, then this one */
-        hopper_add_floats(job->dq + at * HALF_FLOATS, from, HALF_FLOATS * sizeof(float));
-        hopper_adds_read();
+        hopper_send(job->dq + at * HALF_FLOATS, from, HALF_FLOATS * sizeof(float), before > 0);
+        hopper_sent_read();
         hopper_arrive(&barriers.dq_empty[half]);
-        hopper_adds_done();
+        hopper_sent();
         hopper_raise(job->flags + at, before + 1);
     }
 }
@@ -182,20 +187,20 @@ __device__ inline backward_keys backward_keys_at(const hopper_bounds *bounds, in
 
 /* Scores to weights. terms[r] is the logarithm of the row's sum, with slopes also what the row's
  * place in the tile takes off; nearness is the rest of the slope's part, the key's. */
-template <bool SLOPED, int COUNT>
+template <int MODE, int COUNT>
 __device__ inline void weigh(float (&s)[COUNT], const float *terms, const backward_keys *at,
                              float factor, float slope, int row, int shift) {
     const int column = 2 * ((int)threadIdx.x % 4);
     float nearness[2] = {0, 0};
-    if (SLOPED)
+    if (MODE == HOPPER_SLOPED)
         for (int r = 0; r < 2; r++) nearness[r] = slope * (float)(at->key + 8 * r - row - shift);
 #pragma unroll
     for (int i = 0; i < COUNT / 4; i++) {
         const float2 term = *(const float2 *)(terms + 8 * i + column);
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            float less =
-                SLOPED ? nearness[j / 2] - (j % 2 ? term.y : term.x) : -(j % 2 ? term.y : term.x);
+            float less = MODE == HOPPER_SLOPED ? nearness[j / 2] - (j % 2 ? term.y : term.x)
+                                               : -(j % 2 ? term.y : term.x);
             s[4 * i + j] = hopper_exp2(fmaf(s[4 * i + j], factor, less));
         }
     }
@@ -246,6 +251,18 @@ __device__ inline void start_query_gradient(float (&dq)[32], const char *ds, con
     hopper_products_end();
 }
 
+/* Columns of a half of dQ from `column` on, times the share of the decay at a distance. */
+__device__ inline void decay_half(float (&dq)[32], const hopper_decay *decay, int column,
+                                  int distance) {
+    column += 2 * ((int)threadIdx.x % 4);
+#pragma unroll
+    for (int i = 0; i < 16; i++) {
+        float share = hopper_exp2(hopper_rate(decay, column + i / 2 * 8 + i % 2) * (float)distance);
+        dq[i / 2 * 4 + i % 2] *= share;
+        dq[i / 2 * 4 + i % 2 + 2] *= share;
+    }
+}
+
 __device__ inline void hand_over(const float (&dq)[32], float *to, uint64_t *full) {
     const int t = (int)threadIdx.x % HOPPER_GROUP;
 #pragma unroll
@@ -256,7 +273,7 @@ __device__ inline void hand_over(const float (&dq)[32], float *to, uint64_t *ful
     hopper_arrive(full);
 }
 
-template <int D, bool SLOPED>
+template <int D, int MODE>
 __device__ inline void backward_compute(const backward_job *job, char *shared,
                                         backward_barriers barriers, backward_place place,
                                         int group) {
@@ -275,6 +292,9 @@ __device__ inline void backward_compute(const backward_job *job, char *shared,
 #pragma unroll
     for (int i = 0; i < D / 2; i++) dk[i] = dv[i] = 0;
 
+    const int reference = MODE == HOPPER_DECAYING ? hopper_reference(&job->decay, &job->bounds,
+                                                                     place.key_tile * HOPPER_KEYS)
+                                                  : 0;
     backward_walk walk = backward_begin<D>(job, place);
     hopper_wait(barriers.kv_full, 0);
     for (; walk.step < walk.steps; backward_next(&walk)) {
@@ -286,14 +306,22 @@ __device__ inline void backward_compute(const backward_job *job, char *shared,
         uint32_t narrow[layout::rows / 16][4];
 
         hopper_wait(&barriers.q_full[stage], walk.step / STAGES & 1);
+        const int distance = job->bounds.start + walk.tile * layout::rows - reference;
+        if (MODE == HOPPER_DECAYING) {
+            char *rows = shared + layout::q + stage * layout::query_bytes;
+            hopper_decay_rows<D>(&job->decay, rows, rows, layout::query_panel, layout::rows,
+                                 distance, (int)threadIdx.x - HOPPER_GROUP, GROUPS * HOPPER_GROUP);
+            hopper_publish();
+            hopper_meet(TOGETHER, GROUPS * HOPPER_GROUP);
+        }
         hopper_start_cross<D>(s, k, layout::key_panel, q_here, layout::query_panel);
         hopper_wait(&barriers.do_full[stage], walk.step / STAGES & 1);
         hopper_start_cross<D>(dp, v, layout::key_panel, do_here, layout::query_panel);
         hopper_products_wait<1>();
         hopper_hold(s);
-        const float slope = SLOPED ? job->slopes[walk.head] * HOPPER_LOG2_E : 0;
-        weigh<SLOPED>(s, (const float *)(shared + layout::terms + stage * layout::row_bytes), &at,
-                      factor, slope, walk.tile * layout::rows, shift);
+        const float slope = MODE == HOPPER_SLOPED ? job->slopes[walk.head] * HOPPER_LOG2_E : 0;
+        weigh<MODE>(s, (const float *)(shared + layout::terms + stage * layout::row_bytes), &at,
+                    factor, slope, walk.tile * layout::rows, shift);
         if (D == 128) { /* beside the gradient of the scores, where registers allow it */
             hopper_narrow_all(s, narrow);
             hopper_start_sum(dv, narrow, do_here);
@@ -316,6 +344,8 @@ __device__ inline void backward_compute(const backward_job *job, char *shared,
         hopper_start_sum(dk, ds, q_here);
         hopper_products_wait<1>();
         hopper_hold(dq);
+        if (MODE == HOPPER_DECAYING)
+            decay_half(dq, &job->decay, D == 64 ? 0 : 64 * group, distance);
         hopper_wait(&barriers.dq_empty[group], (walk.step & 1) ^ 1);
         hand_over(dq, (float *)(shared + layout::dq) + group * HALF_FLOATS,
                   &barriers.dq_full[group]);
@@ -334,7 +364,7 @@ __device__ inline void backward_compute(const backward_job *job, char *shared,
 
 #endif
 
-template <int D, bool SLOPED>
+template <int D, int MODE>
 __global__ void __launch_bounds__((GROUPS + 1) * HOPPER_GROUP, 1)
     backward_kernel(const __grid_constant__ backward_job job) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -368,8 +398,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * HOPPER_GROUP, 1)
             backward_add<D>(&job, shared, barriers, place, (int)threadIdx.x / 32 - 1);
     } else {
         hopper_more_registers<240>();
-        backward_compute<D, SLOPED>(&job, shared, barriers, place,
-                                    (int)threadIdx.x / HOPPER_GROUP - 1);
+        backward_compute<D, MODE>(&job, shared, barriers, place, hopper_group() - 1);
     }
 #endif
 }
@@ -381,8 +410,10 @@ typedef struct rows_job {
     const float *lse, *slopes;
     float *terms, *dots;
     const float *sums;
+    const int *flags; /* 0: no block has added to the half of a tile */
     int rows, heads, padded, query_tiles;
     float scale;
+    hopper_decay decay; /* pairs 0 for none */
 } rows_job;
 
 /* What every key of a row needs: the row's term of the exponent, and the product of o and d_o. Rows
@@ -416,6 +447,20 @@ template <int D> __global__ void before_kernel(rows_job job) {
     job.dots[(int64_t)blockIdx.y * job.padded + row] = dot;
 }
 
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+/* What is left of the decay: each row's distance from the tile's first. */
+__device__ inline void decay_rest(float (&sums)[32], const hopper_decay *decay, int column,
+                                  int row) {
+    const int t = (int)threadIdx.x;
+    column += 2 * (t % 4);
+    row += 16 * (t / 32) + t % 32 / 4;
+#pragma unroll
+    for (int i = 0; i < 32; i++)
+        sums[i] *= hopper_exp2(hopper_rate(decay, column + i / 4 * 8 + i % 2) *
+                               (float)(row + i / 2 % 2 * 8));
+}
+#endif
+
 /* The sums of dQ, which lie as threads held them, to rows. */
 template <int D> __global__ void after_kernel(const __grid_constant__ rows_job job) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -423,18 +468,20 @@ template <int D> __global__ void after_kernel(const __grid_constant__ rows_job j
     const int half = (int)blockIdx.x % GROUPS, query_tile = (int)blockIdx.x / GROUPS;
     const int head = (int)blockIdx.y % job.heads, batch = (int)blockIdx.y / job.heads;
     const int row = query_tile * backward_tile<D>::rows + (D == 64 ? 64 * half : 0);
-    const float4 *from =
-        (const float4 *)(job.sums + ((int64_t)blockIdx.y * job.query_tiles * GROUPS + blockIdx.x) *
-                                        HALF_FLOATS);
+    const int64_t at = (int64_t)blockIdx.y * job.query_tiles * GROUPS + blockIdx.x;
+    const float4 *from = (const float4 *)(job.sums + at * HALF_FLOATS);
+    const bool any = job.flags[at] > 0;
     float sums[32];
 #pragma unroll
     for (int i = 0; i < 8; i++) {
-        float4 four = from[i * HOPPER_GROUP + threadIdx.x];
+        float4 four = any ? from[i * HOPPER_GROUP + threadIdx.x] : make_float4(0, 0, 0, 0);
         sums[4 * i] = four.x;
         sums[4 * i + 1] = four.y;
         sums[4 * i + 2] = four.z;
         sums[4 * i + 3] = four.w;
     }
+    if (job.decay.pairs > 0)
+        decay_rest(sums, &job.decay, D == 64 ? 0 : 64 * half, D == 64 ? 64 * half : 0);
     ls_hopper_array to = job.dq;
     if (D == 128) to.data += 64 * half;
     hopper_write_tile<64>(sums, job.scale, job.scale, tile, 0, 1, &to, batch, head, row, job.rows);
@@ -467,7 +514,7 @@ size_t ls_hopper_attention_workspace(const ls_hopper_attention *a, bool backward
     return backward ? space_of(a).bytes : 0;
 }
 
-template <int D, bool SLOPED>
+template <int D, int MODE>
 static bool launch_backward(ls_cuda *cuda, const ls_hopper_attention *a, backward_job *job) {
     using layout = backward_shared<D>;
     if (!hopper_map(cuda, a, &a->q, a->T, a->H, layout::rows, &job->q) ||
@@ -475,7 +522,7 @@ static bool launch_backward(ls_cuda *cuda, const ls_hopper_attention *a, backwar
         !hopper_map(cuda, a, &a->k, a->N, a->G, HOPPER_KEYS, &job->k) ||
         !hopper_map(cuda, a, &a->v, a->N, a->G, HOPPER_KEYS, &job->v))
         return false;
-    auto *kernel = backward_kernel<D, SLOPED>;
+    auto *kernel = backward_kernel<D, MODE>;
     ls_cuda_note(
         cuda,
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, layout::bytes),
@@ -499,11 +546,13 @@ template <int D> static void backward(ls_cuda *cuda, const ls_hopper_attention *
                      .terms = (float *)(base + space.terms),
                      .dots = (float *)(base + space.dots),
                      .sums = (const float *)(base + space.dq),
+                     .flags = (const int *)(base + space.flags),
                      .rows = (int)a->T,
                      .heads = (int)a->H,
                      .padded = tiles * ROWS,
                      .query_tiles = tiles,
                      .scale = a->scale};
+    if (a->decays) rows.decay = hopper_decay_of(a);
     backward_job job = {.bounds = hopper_bounds_of(a),
                         .heads = (int)a->H,
                         .share = (int)(a->H / a->G),
@@ -512,6 +561,7 @@ template <int D> static void backward(ls_cuda *cuda, const ls_hopper_attention *
                         .key_tiles = hopper_pieces(a->N, HOPPER_KEYS),
                         .scale = a->scale,
                         .slopes = a->slopes,
+                        .decay = hopper_decay_of(a),
                         .dk = a->dk,
                         .dv = a->dv,
                         .terms = rows.terms,
@@ -520,12 +570,15 @@ template <int D> static void backward(ls_cuda *cuda, const ls_hopper_attention *
                         .flags = (int *)(base + space.flags),
                         .drawn = (int *)(base + space.drawn)};
     const unsigned heads = (unsigned)(a->B * a->H);
-    ls_cuda_note(cuda, cudaMemsetAsync(base + space.dq, 0, space.bytes - space.dq, cuda->stream),
+    ls_cuda_note(cuda,
+                 cudaMemsetAsync(base + space.flags, 0, space.bytes - space.flags, cuda->stream),
                  "attention, backward");
     before_kernel<D>
         <<<dim3((unsigned)(rows.padded / ROWS_BEFORE), heads), 256, 0, cuda->stream>>>(rows);
-    bool launched = a->slopes != NULL ? launch_backward<D, true>(cuda, a, &job)
-                                      : launch_backward<D, false>(cuda, a, &job);
+    const int mode = hopper_mode(a);
+    bool launched = mode == HOPPER_DECAYING ? launch_backward<D, HOPPER_DECAYING>(cuda, a, &job)
+                    : mode == HOPPER_SLOPED ? launch_backward<D, HOPPER_SLOPED>(cuda, a, &job)
+                                            : launch_backward<D, HOPPER_PLAIN>(cuda, a, &job);
     if (launched)
         after_kernel<D>
             <<<dim3((unsigned)tiles * GROUPS, heads), HOPPER_GROUP, 0, cuda->stream>>>(rows);

@@ -46,6 +46,20 @@ __host__ __device__ inline int hopper_last_query(const hopper_bounds *in, int ke
     return last < in->rows - 1 ? last : in->rows - 1;
 }
 
+/* How scores are modified beyond the scale. Kernels are made for each. */
+enum { HOPPER_PLAIN, HOPPER_SLOPED, HOPPER_DECAYING };
+
+inline int hopper_mode(const ls_hopper_attention *a) {
+    return a->decays ? HOPPER_DECAYING : a->slopes != NULL ? HOPPER_SLOPED : HOPPER_PLAIN;
+}
+
+/* Of ls_hopper_attention. A tile of keys lies in one block. */
+typedef struct hopper_decay {
+    const float *log_decay;
+    int block, pairs;
+    bool halves;
+} hopper_decay;
+
 /* Tiles first .. first + count - 1 of a given width. */
 typedef struct hopper_span {
     int first, count;
@@ -64,6 +78,7 @@ __host__ __device__ inline int hopper_pieces(int64_t whole, int64_t piece) {
 }
 
 hopper_bounds hopper_bounds_of(const ls_hopper_attention *a);
+hopper_decay hopper_decay_of(const ls_hopper_attention *a);
 /* A map of x for boxes of 64 columns and `box` rows; false, with the error noted, if the driver
  * turns it down. */
 bool hopper_map(ls_cuda *cuda, const ls_hopper_attention *a, const ls_hopper_array *x, int64_t rows,
@@ -120,6 +135,49 @@ template <int COUNT, int STEPS>
 __device__ inline void hopper_narrow_all(const float (&d)[COUNT], uint32_t (&a)[STEPS][4]) {
 #pragma unroll
     for (int i = 0; i < STEPS; i++) hopper_narrow(d, i, a[i]);
+}
+
+/* What a query's column takes on, as an exponent of base 2 per position. */
+__device__ inline float hopper_rate(const hopper_decay *decay, int column) {
+    if (column >= 2 * decay->pairs) return 0;
+    int pair = decay->halves ? column % decay->pairs : column / 2;
+    return decay->log_decay[pair] * HOPPER_LOG2_E;
+}
+
+/* Position at which the block of the keys from `key` on begins. */
+__device__ inline int hopper_reference(const hopper_decay *decay, const hopper_bounds *bounds,
+                                       int key) {
+    return (bounds->first + key) / decay->block * decay->block;
+}
+
+/* Rows of queries times their share of the decay, by `threads` threads of which this is one; the
+ * first row stands `distance` after the reference. The tiles may be the same. */
+template <int D>
+__device__ inline void hopper_decay_rows(const hopper_decay *decay, const char *from, char *to,
+                                         int panel_bytes, int rows, int distance, int thread,
+                                         int threads) {
+    const int piece = thread % (D / 8), first = thread / (D / 8), stride = threads / (D / 8);
+    float factor[8], step[8];
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        float rate = hopper_rate(decay, piece * 8 + i);
+        factor[i] = hopper_exp2(rate * (float)(distance + first));
+        step[i] = hopper_exp2(rate * (float)stride);
+    }
+    for (int r = first; r < rows; r += stride) {
+        const int at =
+            piece / 8 * panel_bytes + r * HOPPER_ROW_BYTES + ((piece % 8) ^ (r % 8)) * 16;
+        uint4 eight = *(const uint4 *)(from + at);
+        __nv_bfloat162 *two = (__nv_bfloat162 *)&eight;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float2 wide = __bfloat1622float2(two[i]);
+            two[i] = __floats2bfloat162_rn(wide.x * factor[2 * i], wide.y * factor[2 * i + 1]);
+        }
+        *(uint4 *)(to + at) = eight;
+#pragma unroll
+        for (int i = 0; i < 8; i++) factor[i] *= step[i];
+    }
 }
 
 /* Where a lane's row of the 16 x 16 pieces at column 0 of a tile of 64 rows goes, and at column
