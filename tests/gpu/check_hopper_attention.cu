@@ -233,9 +233,9 @@ __global__ void plain_dq(ls_hopper_attention a, const float *ds, float *dq) {
 __global__ void plain_dkv(ls_hopper_attention a, const float *weights, const float *ds, float *dk,
                           float *dv) {
     const int64_t row = blockIdx.x, j = row % a.N, g = row / a.N % a.G, b = row / a.N / a.G;
-    const int64_t share = a.H / a.G;
+    const int64_t heads = a.H / a.G;
     float k = 0, v = 0;
-    for (int64_t h = g * share; h < (g + 1) * share; h++)
+    for (int64_t h = g * heads; h < (g + 1) * heads; h++)
         for (int64_t t = 0; t < a.T; t++) {
             const int64_t at = ((b * a.H + h) * a.T + t) * a.N + j;
             k += ds[at] * share(a, t, j, threadIdx.x) * element(a.q, b, t, h, threadIdx.x);
