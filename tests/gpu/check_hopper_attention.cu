@@ -187,13 +187,12 @@ __device__ float dot_values(const ls_hopper_attention &a, const ls_hopper_array 
     return sum;
 }
 
-/* weights: [B,H,T,N] */
+/* weights: [B,H,T,N]; the scores, where lse is NULL */
 __global__ void plain_weights(ls_hopper_attention a, const float *lse, float *weights) {
     const int64_t row = blockIdx.x, t = row % a.T, h = row / a.T % a.H, b = row / a.T / a.H;
     for (int64_t j = threadIdx.x; j < a.N; j += blockDim.x) {
         float s = score(a, b, h, t, j);
-        weights[row * a.N + j] = s == -INFINITY ? 0 : lse == NULL ? s : expf(s - lse[row]);
-        if (lse == NULL && s == -INFINITY) weights[row * a.N + j] = -INFINITY;
+        weights[row * a.N + j] = lse == NULL ? s : s == -INFINITY ? 0 : expf(s - lse[row]);
     }
 }
 
