@@ -39,7 +39,8 @@ template <int D, int GROUPS, int MODE> struct forward_shared {
     static constexpr int kept = MODE == HOPPER_DECAYING ? q + q_bytes : q; /* as they came */
     static constexpr int k = kept + q_bytes, v = k + STAGES * tile_bytes;
     static constexpr int barriers = v + STAGES * tile_bytes;
-    static constexpr int bytes = barriers + (1 + 4 * STAGES) * 8 + 1024;
+    static constexpr int rates = barriers + (1 + 4 * STAGES) * 8 + 8; /* of the decay */
+    static constexpr int bytes = rates + D * (int)sizeof(float) + 1024;
 };
 
 /* Without slopes one unit is scale * log2(e); see the top. A slope of zero would make it zero. */
@@ -211,8 +212,8 @@ __device__ inline void forward_queries(const forward_job *job, char *shared, int
     const int rows = 64 * group * HOPPER_ROW_BYTES;
     const int reference = hopper_reference(&job->decay, &job->bounds, key);
     hopper_meet(meeting, HOPPER_GROUP); /* no warp's product reads the old ones */
-    hopper_decay_rows<D>(&job->decay, shared + layout::kept + rows, shared + layout::q + rows,
-                         layout::rows * HOPPER_ROW_BYTES, 64,
+    hopper_decay_rows<D>((const float *)(shared + layout::rates), shared + layout::kept + rows,
+                         shared + layout::q + rows, layout::rows * HOPPER_ROW_BYTES, 64,
                          job->bounds.start + group_row - reference, (int)threadIdx.x % HOPPER_GROUP,
                          HOPPER_GROUP);
     hopper_publish();
@@ -310,6 +311,9 @@ __global__ void __launch_bounds__((GROUPS + 1) * HOPPER_GROUP, 1)
         }
         hopper_barriers_ready();
     }
+    if (MODE == HOPPER_DECAYING && threadIdx.x < D)
+        ((float *)(shared + layout::rates))[threadIdx.x] =
+            hopper_rate(&job.decay, (int)threadIdx.x);
     __syncthreads();
     const forward_place place = forward_place_of(&job, layout::rows);
     const int last_row = hopper_least(place.row + layout::rows, job.bounds.rows) - 1;

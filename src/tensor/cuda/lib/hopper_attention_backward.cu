@@ -51,7 +51,8 @@ template <int D> struct backward_shared {
     static constexpr int dots = terms + STAGES * row_bytes;
     static constexpr int barriers = dots + STAGES * row_bytes;
     static constexpr int number = barriers + (1 + 4 * STAGES + 2 * GROUPS) * 8;
-    static constexpr int bytes = number + 8 + 1024;
+    static constexpr int rates = number + 8; /* of the decay */
+    static constexpr int bytes = rates + D * (int)sizeof(float) + 1024;
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -251,13 +252,12 @@ __device__ inline void start_query_gradient(float (&dq)[32], const char *ds, con
     hopper_products_end();
 }
 
-/* Columns of a half of dQ from `column` on, times the share of the decay at a distance. */
-__device__ inline void decay_half(float (&dq)[32], const hopper_decay *decay, int column,
-                                  int distance) {
-    column += 2 * ((int)threadIdx.x % 4);
+/* A half of dQ times the share of the decay at a distance; rates: of its columns. */
+__device__ inline void decay_half(float (&dq)[32], const float *rates, int distance) {
+    rates += 2 * ((int)threadIdx.x % 4);
 #pragma unroll
     for (int i = 0; i < 16; i++) {
-        float share = hopper_exp2(hopper_rate(decay, column + i / 2 * 8 + i % 2) * (float)distance);
+        float share = hopper_exp2(rates[i / 2 * 8 + i % 2] * (float)distance);
         dq[i / 2 * 4 + i % 2] *= share;
         dq[i / 2 * 4 + i % 2 + 2] *= share;
     }
@@ -292,6 +292,7 @@ __device__ inline void backward_compute(const backward_job *job, char *shared,
 #pragma unroll
     for (int i = 0; i < D / 2; i++) dk[i] = dv[i] = 0;
 
+    const float *rates = (const float *)(shared + layout::rates);
     const int reference = MODE == HOPPER_DECAYING ? hopper_reference(&job->decay, &job->bounds,
                                                                      place.key_tile * HOPPER_KEYS)
                                                   : 0;
@@ -302,6 +303,7 @@ __device__ inline void backward_compute(const backward_job *job, char *shared,
         const uint64_t q_here = hopper_tile_at(q, stage * layout::query_bytes);
         const uint64_t do_here = hopper_tile_at(d_o, stage * layout::query_bytes);
         char *ds_tile = shared + layout::ds + stage * layout::ds_bytes;
+        const float slope = MODE == HOPPER_SLOPED ? job->slopes[walk.head] * HOPPER_LOG2_E : 0;
         float dp[layout::rows / 2], dq[32];
         uint32_t narrow[layout::rows / 16][4];
 
@@ -309,8 +311,8 @@ __device__ inline void backward_compute(const backward_job *job, char *shared,
         const int distance = job->bounds.start + walk.tile * layout::rows - reference;
         if (MODE == HOPPER_DECAYING) {
             char *rows = shared + layout::q + stage * layout::query_bytes;
-            hopper_decay_rows<D>(&job->decay, rows, rows, layout::query_panel, layout::rows,
-                                 distance, (int)threadIdx.x - HOPPER_GROUP, GROUPS * HOPPER_GROUP);
+            hopper_decay_rows<D>(rates, rows, rows, layout::query_panel, layout::rows, distance,
+                                 (int)threadIdx.x - HOPPER_GROUP, GROUPS * HOPPER_GROUP);
             hopper_publish();
             hopper_meet(TOGETHER, GROUPS * HOPPER_GROUP);
         }
@@ -319,7 +321,7 @@ __device__ inline void backward_compute(const backward_job *job, char *shared,
         hopper_start_cross<D>(dp, v, layout::key_panel, do_here, layout::query_panel);
         hopper_products_wait<1>();
         hopper_hold(s);
-        const float slope = MODE == HOPPER_SLOPED ? job->slopes[walk.head] * HOPPER_LOG2_E : 0;
+
         weigh<MODE>(s, (const float *)(shared + layout::terms + stage * layout::row_bytes), &at,
                     factor, slope, walk.tile * layout::rows, shift);
         if (D == 128) { /* beside the gradient of the scores, where registers allow it */
@@ -344,8 +346,7 @@ __device__ inline void backward_compute(const backward_job *job, char *shared,
         hopper_start_sum(dk, ds, q_here);
         hopper_products_wait<1>();
         hopper_hold(dq);
-        if (MODE == HOPPER_DECAYING)
-            decay_half(dq, &job->decay, D == 64 ? 0 : 64 * group, distance);
+        if (MODE == HOPPER_DECAYING) decay_half(dq, D == 64 ? rates : rates + 64 * group, distance);
         hopper_wait(&barriers.dq_empty[group], (walk.step & 1) ^ 1);
         hand_over(dq, (float *)(shared + layout::dq) + group * HALF_FLOATS,
                   &barriers.dq_full[group]);
@@ -388,6 +389,9 @@ __global__ void __launch_bounds__((GROUPS + 1) * HOPPER_GROUP, 1)
         hopper_barriers_ready();
         *number = atomicAdd(job.drawn, 1);
     }
+    if (MODE == HOPPER_DECAYING && threadIdx.x < D)
+        ((float *)(shared + layout::rates))[threadIdx.x] =
+            hopper_rate(&job.decay, (int)threadIdx.x);
     __syncthreads();
     const backward_place place = backward_place_of(&job, *number);
     if (threadIdx.x < HOPPER_GROUP) {

@@ -140,7 +140,7 @@ __device__ inline void hopper_narrow_all(const float (&d)[COUNT], uint32_t (&a)[
 /* What a query's column takes on, as an exponent of base 2 per position. */
 __device__ inline float hopper_rate(const hopper_decay *decay, int column) {
     if (column >= 2 * decay->pairs) return 0;
-    int pair = decay->halves ? column % decay->pairs : column / 2;
+    int pair = !decay->halves ? column / 2 : column < decay->pairs ? column : column - decay->pairs;
     return decay->log_decay[pair] * HOPPER_LOG2_E;
 }
 
@@ -151,16 +151,17 @@ __device__ inline int hopper_reference(const hopper_decay *decay, const hopper_b
 }
 
 /* Rows of queries times their share of the decay, by `threads` threads of which this is one; the
- * first row stands `distance` after the reference. The tiles may be the same. */
+ * first row stands `distance` after the reference. The tiles may be the same.
+ * rates: one per column. */
 template <int D>
-__device__ inline void hopper_decay_rows(const hopper_decay *decay, const char *from, char *to,
+__device__ inline void hopper_decay_rows(const float *rates, const char *from, char *to,
                                          int panel_bytes, int rows, int distance, int thread,
                                          int threads) {
     const int piece = thread % (D / 8), first = thread / (D / 8), stride = threads / (D / 8);
     float factor[8], step[8];
 #pragma unroll
     for (int i = 0; i < 8; i++) {
-        float rate = hopper_rate(decay, piece * 8 + i);
+        float rate = rates[piece * 8 + i];
         factor[i] = hopper_exp2(rate * (float)(distance + first));
         step[i] = hopper_exp2(rate * (float)stride);
     }
