@@ -194,7 +194,7 @@ __device__ inline void forward_finish(const forward_job *job, float (&o)[D / 2],
         sum += __shfl_xor_sync(~0u, sum, 2);
         inverse[r] = sum > 0 ? 1 / sum : 0;
         int row = at->row + 8 * r;
-        if (threadIdx.x % 4 == 0 && row < job->bounds.rows)
+        if (threadIdx.x % 4 == 0 && row < job->bounds.rows && job->lse != NULL)
             job->lse[((int64_t)place.batch * job->heads + place.head) * job->bounds.rows + row] =
                 sum > 0 ? at->most[r] * units.factor * HOPPER_LN_2 + logf(sum) : -INFINITY;
     }

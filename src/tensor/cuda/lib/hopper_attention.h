@@ -28,8 +28,8 @@ typedef struct ls_hopper_attention {
     const float *log_decay; /* [decay_pairs] on the device */
     ls_hopper_array q, k, v, o;
     ls_hopper_array d_o, dq, dk, dv; /* backward alone */
-    float *lse;                      /* [B,H,T], natural logarithm; -INFINITY for no keys */
-    void *workspace;                 /* 256-byte aligned */
+    float *lse;      /* [B,H,T], natural logarithm; -INFINITY for no keys; forward: or NULL */
+    void *workspace; /* 256-byte aligned */
 } ls_hopper_attention;
 
 /* Whether forward and backward take this. Only the arrays q, k, v, o are looked at when

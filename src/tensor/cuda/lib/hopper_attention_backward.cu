@@ -515,7 +515,7 @@ static backward_space space_of(const ls_hopper_attention *a) {
 }
 
 size_t ls_hopper_attention_workspace(const ls_hopper_attention *a, bool backward) {
-    return backward ? space_of(a).bytes : 0;
+    return backward && (a->D == 64 || a->D == 128) ? space_of(a).bytes : 0;
 }
 
 template <int D, int MODE>
