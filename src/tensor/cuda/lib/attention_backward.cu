@@ -16,22 +16,23 @@ template <int D, bool KEYS_OUTER> struct shape {
     static const int STRIDE = ls_tile_shape<D>::STRIDE;
 };
 
-template <int D, bool KEYS_OUTER> struct grad_tiles {
-    ls_cuda_bf16 outer[2]
-                      [shape<D, KEYS_OUTER>::OUTER * ls_tile_shape<D>::STRIDE]; /* k, v or q, do */
-    ls_cuda_bf16 inner[2][2][INNER * ls_tile_shape<D>::STRIDE]; /* [stage], q, do or k, v */
-    ls_tile_mark rows[shape<D, KEYS_OUTER>::OUTER], columns[INNER];
-    /* of queries: of the inner ones for each stage, or of the outer ones */
-    float lse[KEYS_OUTER ? 2 * INNER : shape<D, KEYS_OUTER>::OUTER];
-    float dot[KEYS_OUTER ? 2 * INNER : shape<D, KEYS_OUTER>::OUTER];
-};
-
-/* What a block does: segment, sequence, key head, first outer row, and inner tiles of all heads. */
+/* What a block does: sequence, key head, first outer row, and the inner tiles of all its heads. */
 typedef struct grad_work {
     int b, g, row, heads_first, steps;
     ls_tile_range range;
     double origin; /* coordinate of the first outer row */
 } grad_work;
+
+template <int D, bool KEYS_OUTER> struct grad_tiles {
+    ls_cuda_bf16 outer[2]
+                      [shape<D, KEYS_OUTER>::OUTER * ls_tile_shape<D>::STRIDE]; /* k, v or q, do */
+    ls_cuda_bf16 inner[2][2][INNER * ls_tile_shape<D>::STRIDE]; /* [stage], q, do or k, v */
+    ls_tile_mark rows[shape<D, KEYS_OUTER>::OUTER], columns[INNER];
+    grad_work work; /* here, since registers are short */
+    /* of queries: of the inner ones for each stage, or of the outer ones */
+    float lse[KEYS_OUTER ? 2 * INNER : shape<D, KEYS_OUTER>::OUTER];
+    float dot[KEYS_OUTER ? 2 * INNER : shape<D, KEYS_OUTER>::OUTER];
+};
 
 static __device__ int head_of(const grad_work &work, int step) {
     return work.heads_first + step / (work.range.end - work.range.first);
@@ -186,10 +187,12 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS, 2)
     extern __shared__ __align__(16) unsigned char arena[];
     grad_tiles<D, KEYS_OUTER> &tiles = *(grad_tiles<D, KEYS_OUTER> *)(void *)arena;
     const ls_cuda_segment &s = job.segment[at];
-    const grad_work work = work_of<D, KEYS_OUTER>(job, s);
+    const grad_work &work = tiles.work;
     const int thread = (int)threadIdx.x, band = thread / 32 * M * 16;
     const bool decays = BIASED && s.log_decay != NULL;
     const float factor = job.scale * LS_CUDA_LOG2_E;
+    if (thread == 0) tiles.work = work_of<D, KEYS_OUTER>(job, s);
+    __syncthreads();
     /* of dk or dq, and of dv */
     float sums[M][D / 8][4] = {}, value_sums[M][D / 8][4] = {};
     if (work.steps > 0) {

@@ -84,15 +84,16 @@ template <int D> struct ls_tile_shape { static const int STRIDE = D + LS_TILE_PA
 template <int D, int ROWS>
 __device__ static inline void ls_tile_ask(ls_cuda_bf16 *to, const ls_cuda_rows &x, int b, int head,
                                           int row, int rows) {
-    enum { PIECES = D / 8 };
-    const ls_cuda_bf16 *from = ls_cuda_row<const ls_cuda_bf16>(x, b, 0, head);
+    enum { PIECES = D / 8, EACH = LS_TILE_THREADS / PIECES };
+    const int first = (int)threadIdx.x / PIECES, piece = (int)threadIdx.x % PIECES;
+    if (LS_TILE_THREADS % PIECES != 0 && first >= EACH) return;
+    const ls_cuda_bf16 *from = ls_cuda_row<const ls_cuda_bf16>(x, b, row + first, head) + 8 * piece;
+    to += first * ls_tile_shape<D>::STRIDE + 8 * piece;
 #pragma unroll
-    for (int at = 0; at < ROWS * PIECES; at += LS_TILE_THREADS) {
-        const int index = at + (int)threadIdx.x, r = index / PIECES, piece = index % PIECES;
-        const bool there = row + r < rows;
-        if (ROWS * PIECES % LS_TILE_THREADS != 0 && index >= ROWS * PIECES) break;
-        ls_copy_16(to + r * ls_tile_shape<D>::STRIDE + 8 * piece,
-                   from + (there ? row + r : 0) * x.row + 8 * piece, there);
+    for (int r = 0; r < ROWS; r += EACH) {
+        if (ROWS % EACH != 0 && r + first >= ROWS) break;
+        ls_copy_16(to + r * ls_tile_shape<D>::STRIDE, from, row + first + r < rows);
+        from += EACH * x.row;
     }
 }
 
