@@ -86,44 +86,6 @@ static __device__ void ask_outer(const ls_cuda_attention &job, const ls_cuda_seg
     }
 }
 
-/* Scores become weights and dp becomes ds. `row` and `column` are the rows in their tensors of
- * element (0, 0), `lse` and `dot` those of the queries. */
-template <int M, int COLUMNS, bool BIASED, bool KEYS_OUTER>
-static __device__ void
-differentiate(float s[M][COLUMNS / 8][4], float ds[M][COLUMNS / 8][4], float factor,
-              const ls_tile_bias &bias, bool full, int row, int column, const ls_tile_mark *rows,
-              const ls_tile_mark *columns, const float *lse, const float *dot) {
-    const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
-#pragma unroll
-    for (int n = 0; n < COLUMNS / 8; n++)
-#pragma unroll
-        for (int c = 0; c < 2; c++) {
-            const int at = n * 8 + 2 * t + c;
-            ls_tile_mark across = {0, 0, 0, 0, 0};
-            if (BIASED || (!full && !KEYS_OUTER)) across = columns[at];
-#pragma unroll
-            for (int m = 0; m < M; m++)
-#pragma unroll
-                for (int half = 0; half < 2; half++) {
-                    const int r = m * 16 + g + 8 * half, element = 2 * half + c;
-                    const int query = KEYS_OUTER ? at : r;
-                    float score = s[m][n][element] * factor;
-                    if (BIASED)
-                        score += ls_tile_bias_at(bias, rows[r].offset + across.offset,
-                                                 rows[r].whole + across.whole);
-                    if (!full) {
-                        const int i = KEYS_OUTER ? column + at : row + r;
-                        const int first = KEYS_OUTER ? rows[r].first : across.first;
-                        const int end = KEYS_OUTER ? rows[r].end : across.end;
-                        if (i < first || i >= end) score = -INFINITY;
-                    }
-                    const float p = ls_exp2(score - lse[query]);
-                    s[m][n][element] = p;
-                    ds[m][n][element] = p * (ds[m][n][element] - dot[query]);
-                }
-        }
-}
-
 /* Rows of a gradient from the lanes' sums; absent rows of a key tensor get 0. */
 template <int D, int M>
 static __device__ void store(const ls_cuda_rows &to, const float c[M][D / 8][4], float factor,
@@ -229,7 +191,7 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS, 2)
             float p[M][COLUMNS / 8][4], ds[M][COLUMNS / 8][4];
             ls_tile_scores<D, M, COLUMNS>(p, tiles.outer[0] + band * STRIDE, inner0);
             ls_tile_scores<D, M, COLUMNS>(ds, tiles.outer[1] + band * STRIDE, inner1);
-            differentiate<M, COLUMNS, BIASED, KEYS_OUTER>(
+            ls_tile_differentiate<M, COLUMNS, BIASED, KEYS_OUTER>(
                 p, ds, factor, bias, full, work.row + band, tile * INNER + column,
                 tiles.rows + band, tiles.columns + column, tiles.lse + query, tiles.dot + query);
             if (KEYS_OUTER) ls_tile_gather<D, M, COLUMNS>(value_sums, p, inner1);

@@ -222,6 +222,46 @@ __device__ static inline float ls_tile_bias_at(const ls_tile_bias &bias, float d
     return sum;
 }
 
+/* Scores become weights, and products of output gradients and values (in ds) gradients of scores.
+ * Outer rows are keys or queries, columns the other. `row` and `column` are the rows in their
+ * tensors of element (0, 0), `lse` and `dot` those of the queries. */
+template <int M, int COLUMNS, bool BIASED, bool KEYS_OUTER>
+__device__ static inline void
+ls_tile_differentiate(float s[M][COLUMNS / 8][4], float ds[M][COLUMNS / 8][4], float factor,
+                      const ls_tile_bias &bias, bool full, int row, int column,
+                      const ls_tile_mark *rows, const ls_tile_mark *columns, const float *lse,
+                      const float *dot) {
+    const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int n = 0; n < COLUMNS / 8; n++)
+#pragma unroll
+        for (int c = 0; c < 2; c++) {
+            const int at = n * 8 + 2 * t + c;
+            ls_tile_mark across = {0, 0, 0, 0, 0};
+            if (BIASED || (!full && !KEYS_OUTER)) across = columns[at];
+#pragma unroll
+            for (int m = 0; m < M; m++)
+#pragma unroll
+                for (int half = 0; half < 2; half++) {
+                    const int r = m * 16 + g + 8 * half, element = 2 * half + c;
+                    const int query = KEYS_OUTER ? at : r;
+                    float score = s[m][n][element] * factor;
+                    if (BIASED)
+                        score += ls_tile_bias_at(bias, rows[r].offset + across.offset,
+                                                 rows[r].whole + across.whole);
+                    if (!full) {
+                        const int i = KEYS_OUTER ? column + at : row + r;
+                        const int first = KEYS_OUTER ? rows[r].first : across.first;
+                        const int end = KEYS_OUTER ? rows[r].end : across.end;
+                        if (i < first || i >= end) score = -INFINITY;
+                    }
+                    const float p = ls_exp2(score - lse[query]);
+                    s[m][n][element] = p;
+                    ds[m][n][element] = p * (ds[m][n][element] - dot[query]);
+                }
+        }
+}
+
 /* Multiplies the rows of a tile with their shares of the decay. */
 template <int D, int ROWS>
 __device__ static inline void ls_tile_decay(ls_cuda_bf16 *tile, const ls_tile_mark *marks,
