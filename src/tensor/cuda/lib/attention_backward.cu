@@ -191,9 +191,15 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS, 2)
             float p[M][COLUMNS / 8][4], ds[M][COLUMNS / 8][4];
             ls_tile_scores<D, M, COLUMNS>(p, tiles.outer[0] + band * STRIDE, inner0);
             ls_tile_scores<D, M, COLUMNS>(ds, tiles.outer[1] + band * STRIDE, inner1);
-            ls_tile_differentiate<M, COLUMNS, BIASED, KEYS_OUTER>(
-                p, ds, factor, bias, full, work.row + band, tile * INNER + column,
-                tiles.rows + band, tiles.columns + column, tiles.lse + query, tiles.dot + query);
+            if (full && !BIASED)
+                ls_tile_differentiate<M, COLUMNS, BIASED, KEYS_OUTER>(
+                    p, ds, factor, bias, true, 0, 0, NULL, NULL, tiles.lse + query,
+                    tiles.dot + query);
+            else
+                ls_tile_differentiate<M, COLUMNS, BIASED, KEYS_OUTER>(
+                    p, ds, factor, bias, full, work.row + band, tile * INNER + column,
+                    tiles.rows + band, tiles.columns + column, tiles.lse + query,
+                    tiles.dot + query);
             if (KEYS_OUTER) ls_tile_gather<D, M, COLUMNS>(value_sums, p, inner1);
             ls_tile_gather<D, M, COLUMNS>(sums, ds, inner0);
         }

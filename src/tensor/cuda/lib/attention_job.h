@@ -204,7 +204,8 @@ __device__ static inline double ls_cuda_decay_reference(const ls_cuda_segment &s
 
 __device__ static inline int ls_cuda_decay_pair(const ls_cuda_segment &s, int e) {
     if (e >= 2 * s.decay_pairs) return -1;
-    return s.decay_halves ? e % s.decay_pairs : e / 2;
+    if (!s.decay_halves) return e / 2;
+    return e < s.decay_pairs ? e : e - s.decay_pairs;
 }
 
 /* The share of element e in a decay over `distance`. */

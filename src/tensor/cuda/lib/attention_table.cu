@@ -12,7 +12,7 @@ enum {
     BLOCKS_WANTED = 2048,
     WARPS = 4,
 };
-static_assert(LS_TILE_WARPS * 16 == SIZE && LS_TILE_THREADS == SUMS, "a band per warp");
+static_assert(LS_TILE_WARPS * 16 == (int)SIZE && LS_TILE_THREADS == (int)SUMS, "a band per warp");
 
 template <int D> struct table_tiles {
     ls_cuda_bf16 q[SIZE * ls_tile_shape<D>::STRIDE], dout[SIZE * ls_tile_shape<D>::STRIDE];

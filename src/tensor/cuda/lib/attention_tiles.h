@@ -266,11 +266,14 @@ ls_tile_differentiate(float s[M][COLUMNS / 8][4], float ds[M][COLUMNS / 8][4], f
 template <int D, int ROWS>
 __device__ static inline void ls_tile_decay(ls_cuda_bf16 *tile, const ls_tile_mark *marks,
                                             const ls_cuda_segment &s) {
-    for (int at = (int)threadIdx.x; at < ROWS * D; at += LS_TILE_THREADS) {
-        const int r = at / D, e = at % D;
+    enum { EACH = LS_TILE_THREADS / D }; /* rows at a time: a thread stays with its element */
+    const int e = (int)threadIdx.x % D, first = (int)threadIdx.x / D;
+    const int pair = ls_cuda_decay_pair(s, e);
+    if (pair < 0 || first >= EACH) return;
+    const float rate = s.log_decay[pair];
+    for (int r = first; r < ROWS; r += EACH) {
         ls_cuda_bf16 *x = tile + r * ls_tile_shape<D>::STRIDE + e;
-        if (ls_cuda_decay_pair(s, e) >= 0)
-            *x = __float2bfloat16_rn(__bfloat162float(*x) * ls_cuda_decay(s, e, marks[r].decay));
+        *x = __float2bfloat16_rn(__bfloat162float(*x) * ls_exp2(rate * marks[r].decay));
     }
 }
 
