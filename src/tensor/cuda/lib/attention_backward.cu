@@ -16,22 +16,23 @@ template <int D, bool KEYS_OUTER> struct shape {
     static const int STRIDE = ls_tile_shape<D>::STRIDE;
 };
 
-template <int D, bool KEYS_OUTER> struct grad_tiles {
-    ls_cuda_bf16 outer[2]
-                      [shape<D, KEYS_OUTER>::OUTER * ls_tile_shape<D>::STRIDE]; /* k, v or q, do */
-    ls_cuda_bf16 inner[2][2][INNER * ls_tile_shape<D>::STRIDE]; /* [stage], q, do or k, v */
-    ls_tile_mark rows[shape<D, KEYS_OUTER>::OUTER], columns[INNER];
-    /* of queries: of the inner ones for each stage, or of the outer ones */
-    float lse[KEYS_OUTER ? 2 * INNER : shape<D, KEYS_OUTER>::OUTER];
-    float dot[KEYS_OUTER ? 2 * INNER : shape<D, KEYS_OUTER>::OUTER];
-};
-
-/* What a block does: segment, sequence, key head, first outer row, and inner tiles of all heads. */
+/* What a block does: sequence, key head, first outer row, and the inner tiles of all its heads. */
 typedef struct grad_work {
     int b, g, row, heads_first, steps;
     ls_tile_range range;
     double origin; /* coordinate of the first outer row */
 } grad_work;
+
+template <int D, bool KEYS_OUTER> struct grad_tiles {
+    ls_cuda_bf16 outer[2]
+                      [shape<D, KEYS_OUTER>::OUTER * ls_tile_shape<D>::STRIDE]; /* k, v or q, do */
+    ls_cuda_bf16 inner[2][2][INNER * ls_tile_shape<D>::STRIDE]; /* [stage], q, do or k, v */
+    ls_tile_mark rows[shape<D, KEYS_OUTER>::OUTER], columns[INNER];
+    grad_work work; /* here, since registers are short */
+    /* of queries: of the inner ones for each stage, or of the outer ones */
+    float lse[KEYS_OUTER ? 2 * INNER : shape<D, KEYS_OUTER>::OUTER];
+    float dot[KEYS_OUTER ? 2 * INNER : shape<D, KEYS_OUTER>::OUTER];
+};
 
 static __device__ int head_of(const grad_work &work, int step) {
     return work.heads_first + step / (work.range.end - work.range.first);
@@ -83,44 +84,6 @@ static __device__ void ask_outer(const ls_cuda_attention &job, const ls_cuda_seg
         tiles.lse[r] = row < job.T ? job.row_lse[at] : INFINITY;
         tiles.dot[r] = row < job.T ? job.row_dot[at] : 0;
     }
-}
-
-/* Scores become weights and dp becomes ds. `row` and `column` are the rows in their tensors of
- * element (0, 0), `lse` and `dot` those of the queries. */
-template <int M, int COLUMNS, bool BIASED, bool KEYS_OUTER>
-static __device__ void
-differentiate(float s[M][COLUMNS / 8][4], float ds[M][COLUMNS / 8][4], float factor,
-              const ls_tile_bias &bias, bool full, int row, int column, const ls_tile_mark *rows,
-              const ls_tile_mark *columns, const float *lse, const float *dot) {
-    const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
-#pragma unroll
-    for (int n = 0; n < COLUMNS / 8; n++)
-#pragma unroll
-        for (int c = 0; c < 2; c++) {
-            const int at = n * 8 + 2 * t + c;
-            ls_tile_mark across = {0, 0, 0, 0, 0};
-            if (BIASED || (!full && !KEYS_OUTER)) across = columns[at];
-#pragma unroll
-            for (int m = 0; m < M; m++)
-#pragma unroll
-                for (int half = 0; half < 2; half++) {
-                    const int r = m * 16 + g + 8 * half, element = 2 * half + c;
-                    const int query = KEYS_OUTER ? at : r;
-                    float score = s[m][n][element] * factor;
-                    if (BIASED)
-                        score += ls_tile_bias_at(bias, rows[r].offset + across.offset,
-                                                 rows[r].whole + across.whole);
-                    if (!full) {
-                        const int i = KEYS_OUTER ? column + at : row + r;
-                        const int first = KEYS_OUTER ? rows[r].first : across.first;
-                        const int end = KEYS_OUTER ? rows[r].end : across.end;
-                        if (i < first || i >= end) score = -INFINITY;
-                    }
-                    const float p = ls_exp2(score - lse[query]);
-                    s[m][n][element] = p;
-                    ds[m][n][element] = p * (ds[m][n][element] - dot[query]);
-                }
-        }
 }
 
 /* Rows of a gradient from the lanes' sums; absent rows of a key tensor get 0. */
@@ -186,10 +149,12 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS, 2)
     extern __shared__ __align__(16) unsigned char arena[];
     grad_tiles<D, KEYS_OUTER> &tiles = *(grad_tiles<D, KEYS_OUTER> *)(void *)arena;
     const ls_cuda_segment &s = job.segment[at];
-    const grad_work work = work_of<D, KEYS_OUTER>(job, s);
+    const grad_work &work = tiles.work;
     const int thread = (int)threadIdx.x, band = thread / 32 * M * 16;
     const bool decays = BIASED && s.log_decay != NULL;
     const float factor = job.scale * LS_CUDA_LOG2_E;
+    if (thread == 0) tiles.work = work_of<D, KEYS_OUTER>(job, s);
+    __syncthreads();
     /* of dk or dq, and of dv */
     float sums[M][D / 8][4] = {}, value_sums[M][D / 8][4] = {};
     if (work.steps > 0) {
@@ -226,9 +191,15 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS, 2)
             float p[M][COLUMNS / 8][4], ds[M][COLUMNS / 8][4];
             ls_tile_scores<D, M, COLUMNS>(p, tiles.outer[0] + band * STRIDE, inner0);
             ls_tile_scores<D, M, COLUMNS>(ds, tiles.outer[1] + band * STRIDE, inner1);
-            differentiate<M, COLUMNS, BIASED, KEYS_OUTER>(
-                p, ds, factor, bias, full, work.row + band, tile * INNER + column,
-                tiles.rows + band, tiles.columns + column, tiles.lse + query, tiles.dot + query);
+            if (full && !BIASED)
+                ls_tile_differentiate<M, COLUMNS, BIASED, KEYS_OUTER>(
+                    p, ds, factor, bias, true, 0, 0, NULL, NULL, tiles.lse + query,
+                    tiles.dot + query);
+            else
+                ls_tile_differentiate<M, COLUMNS, BIASED, KEYS_OUTER>(
+                    p, ds, factor, bias, full, work.row + band, tile * INNER + column,
+                    tiles.rows + band, tiles.columns + column, tiles.lse + query,
+                    tiles.dot + query);
             if (KEYS_OUTER) ls_tile_gather<D, M, COLUMNS>(value_sums, p, inner1);
             ls_tile_gather<D, M, COLUMNS>(sums, ds, inner0);
         }

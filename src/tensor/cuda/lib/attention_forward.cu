@@ -22,6 +22,8 @@ template <int D> struct running {
     float most[BANDS][2], sum[BANDS][2]; /* the sums are of this lane's columns only */
 };
 
+/* Adds biases to scores, which are then in units of log 2, and sets those of pairs that are not
+ * admitted to -infinity. */
 template <int COLUMNS, bool BIASED>
 static __device__ void adjust(float s[BANDS][COLUMNS / 8][4], float factor,
                               const ls_tile_bias &bias, bool full, int row,
@@ -39,30 +41,31 @@ static __device__ void adjust(float s[BANDS][COLUMNS / 8][4], float factor,
                 for (int half = 0; half < 2; half++) {
                     float *at = &s[m][n][2 * half + c];
                     const int r = m * 16 + g + 8 * half;
-                    *at *= factor;
                     if (BIASED)
-                        *at += ls_tile_bias_at(bias, queries[r].offset + key.offset,
-                                               queries[r].whole + key.whole);
+                        *at = *at * factor + ls_tile_bias_at(bias, queries[r].offset + key.offset,
+                                                             queries[r].whole + key.whole);
                     if (!full && !(row + r >= key.first && row + r < key.end)) *at = -INFINITY;
                 }
         }
 }
 
-/* Scores become weights; the output so far is rescaled to their base. */
+/* Scores, which `unit` takes to units of log 2, become weights; the output so far is rescaled to
+ * their base. */
 template <int D, int COLUMNS>
-static __device__ void soften(float s[BANDS][COLUMNS / 8][4], running<D> &state) {
+static __device__ void soften(float s[BANDS][COLUMNS / 8][4], float unit, running<D> &state) {
     float rescale[BANDS][2];
     bool same = true;
 #pragma unroll
     for (int m = 0; m < BANDS; m++)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            float most = state.most[m][half];
+            float most = -INFINITY;
 #pragma unroll
             for (int n = 0; n < COLUMNS / 8; n++)
                 most = fmaxf(most, fmaxf(s[m][n][2 * half], s[m][n][2 * half + 1]));
             most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
             most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
+            most = fmaxf(most * unit, state.most[m][half]);
             const float base = most == -INFINITY ? 0 : most;
             rescale[m][half] = ls_exp2(state.most[m][half] - base);
             same = same && state.most[m][half] == most;
@@ -73,7 +76,7 @@ static __device__ void soften(float s[BANDS][COLUMNS / 8][4], running<D> &state)
 #pragma unroll
                 for (int c = 0; c < 2; c++) {
                     float *at = &s[m][n][2 * half + c];
-                    *at = ls_exp2(*at - base);
+                    *at = ls_exp2(*at * unit - base);
                     sum += *at;
                 }
             state.sum[m][half] = sum;
@@ -189,7 +192,7 @@ static __device__ void pass(const ls_cuda_attention &job, const ls_cuda_segment 
                 adjust<COLUMNS, BIASED>(scores, factor, bias, true, row + band, queries, keys);
             else
                 adjust<COLUMNS, BIASED>(scores, factor, bias, false, row + band, queries, keys);
-            soften<D, COLUMNS>(scores, state);
+            soften<D, COLUMNS>(scores, BIASED ? 1 : factor, state);
             ls_tile_gather<D, BANDS, COLUMNS>(state.out, scores, tiles.v[stage] + column * STRIDE);
         }
         __syncthreads();
@@ -250,7 +253,7 @@ template <int D, bool BIASED> static void launch(const ls_run *run, const ls_cud
 }
 
 template <int D> static void launch_width(const ls_run *run, const ls_cuda_attention *job) {
-    bool biased = false;
+    bool biased = !(job->scale > 0); /* without biases the largest product has the largest score */
     for (int s = 0; s < job->segments; s++) biased |= ls_tile_biased(&job->segment[s]);
     if (biased)
         launch<D, true>(run, job);

@@ -96,7 +96,7 @@ static bool aligned(const ls_attention_array *x, int64_t width) {
            0;
 }
 
-static ls_cuda_segment segment_of(const ls_attention_source *source) {
+static ls_cuda_segment segment_of(const ls_attention_source *source, int64_t K) {
     const ls_attention_segment *about = source->about;
     ls_cuda_segment to = {};
     to.lo = about->lo;
@@ -130,6 +130,8 @@ static ls_cuda_segment segment_of(const ls_attention_source *source) {
     to.table_rows = (int)source->table_rows;
     to.relative_rows = (int)source->relative_rows;
     to.relative_wide = source->relative.type == LS_F32;
+    to.relative_vectors = source->relative.type == source->relative_q.type &&
+                          aligned(&source->relative, K) && aligned(&source->relative_q, K);
     to.decay_block = about->decay_block;
     to.decay_pairs = (int)about->decay_pairs;
     to.decay_halves = about->decay_halves;
@@ -166,10 +168,13 @@ static size_t distance_bytes(const ls_attention_job *job) {
         const int64_t table = source->dtable == NULL ? 0 : source->table_rows;
         const int64_t relative = source->drelative.data == NULL ? 0 : source->relative_rows;
         const int64_t each[] = {
-            table * ls_cuda_attention_distance_parts(job->B, job->T, job->H, table),
-            relative * job->K * ls_cuda_attention_distance_parts(job->B, job->T, job->H, relative)};
+            job->H * table * ls_cuda_attention_distance_parts(job->B, job->T, job->H, table),
+            job->H * relative * job->K *
+                ls_cuda_attention_distance_parts(job->B, job->T, job->H, relative),
+            table == 0 ? 0
+                       : ls_cuda_attention_table_floats(job->B, job->T, job->H, source->key_rows)};
         for (int64_t floats : each) {
-            const size_t bytes = (size_t)(job->H * floats) * sizeof(float);
+            const size_t bytes = (size_t)floats * sizeof(float);
             most = bytes > most ? bytes : most;
         }
     }
@@ -224,7 +229,7 @@ void ls_cuda_attention_begin(const ls_run *run, const ls_node *node, bool backwa
     to->vectors = aligned(&job.out, job.V) && aligned(&job.dout, job.V);
     for (int s = 0; s < job.segments; s++) {
         const ls_attention_source *source = &job.source[s];
-        to->segment[s] = segment_of(source);
+        to->segment[s] = segment_of(source, job.K);
         to->vectors = to->vectors && aligned(&source->q, job.K) && aligned(&source->k, job.K) &&
                       aligned(&source->v, job.V) && aligned(&source->dq, job.K) &&
                       aligned(&source->dk, job.K) && aligned(&source->dv, job.V);

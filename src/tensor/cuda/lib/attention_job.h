@@ -40,7 +40,8 @@ typedef struct ls_cuda_segment {
     int64_t decay_block;
     int decay_pairs;
     bool decay_halves;
-    bool relative_wide; /* relative keys are f32 */
+    bool relative_wide;    /* relative keys are f32 */
+    bool relative_vectors; /* their rows and those of relative_q can be multiplied by vectors */
 } ls_cuda_segment;
 
 typedef struct ls_cuda_attention {
@@ -81,6 +82,10 @@ void ls_cuda_attention_plain_grad(const ls_run *run, const ls_cuda_attention *jo
 /* Gradients of tables and relative keys. */
 void ls_cuda_attention_distance_grad(const ls_run *run, const ls_cuda_attention *job,
                                      ls_dtype type);
+/* The gradient of a table in tiles, and the floats that it sums in parts. */
+bool ls_cuda_attention_table_fits(const ls_cuda_attention *job, int segment, ls_dtype type);
+void ls_cuda_attention_table_grad(const ls_run *run, const ls_cuda_attention *job, int segment);
+int64_t ls_cuda_attention_table_floats(int64_t B, int64_t T, int64_t H, int64_t key_rows);
 /* Parts of the queries whose sums by distance are kept apart, for a table of so many rows. */
 int ls_cuda_attention_distance_parts(int64_t B, int64_t T, int64_t H, int64_t rows);
 
@@ -199,7 +204,8 @@ __device__ static inline double ls_cuda_decay_reference(const ls_cuda_segment &s
 
 __device__ static inline int ls_cuda_decay_pair(const ls_cuda_segment &s, int e) {
     if (e >= 2 * s.decay_pairs) return -1;
-    return s.decay_halves ? e % s.decay_pairs : e / 2;
+    if (!s.decay_halves) return e / 2;
+    return e < s.decay_pairs ? e : e - s.decay_pairs;
 }
 
 /* The share of element e in a decay over `distance`. */

@@ -381,11 +381,13 @@ int ls_cuda_attention_distance_parts(int64_t B, int64_t T, int64_t H, int64_t ro
 }
 
 template <typename T>
-static void launch_distance_grad(const ls_run *run, const ls_cuda_attention *job) {
+static void launch_distance_grad(const ls_run *run, const ls_cuda_attention *job, ls_dtype type) {
     cudaStream_t stream = ls_cuda_of(run)->stream;
     for (int at = 0; at < job->segments; at++) {
         const ls_cuda_segment *s = &job->segment[at];
-        if (s->dtable != NULL) {
+        if (s->dtable != NULL && ls_cuda_attention_table_fits(job, at, type)) {
+            ls_cuda_attention_table_grad(run, job, at);
+        } else if (s->dtable != NULL) {
             const int64_t all = (int64_t)job->H * s->table_rows;
             const int parts =
                 ls_cuda_attention_distance_parts(job->B, job->T, job->H, s->table_rows);
@@ -410,7 +412,7 @@ static void launch_distance_grad(const ls_run *run, const ls_cuda_attention *job
 void ls_cuda_attention_distance_grad(const ls_run *run, const ls_cuda_attention *job,
                                      ls_dtype type) {
     if (type == LS_F32)
-        launch_distance_grad<float>(run, job);
+        launch_distance_grad<float>(run, job, type);
     else
-        launch_distance_grad<ls_cuda_bf16>(run, job);
+        launch_distance_grad<ls_cuda_bf16>(run, job, type);
 }

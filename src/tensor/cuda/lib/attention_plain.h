@@ -76,8 +76,11 @@ __device__ static inline float ls_cuda_score(const ls_cuda_attention &job, const
     if (s.relative.data != NULL) {
         const T *u = ls_cuda_row<T>(s.relative_q, b, i, h);
         const int row = ls_cuda_relative_row(s, n, m);
-        for (int e = 0; e < job.K; e++)
-            content += ls_cuda_wide(u[e]) * ls_cuda_relative_at<T>(s, row, h, e);
+        if (s.relative_vectors)
+            content += ls_cuda_dot(u, ls_cuda_row<const T>(s.relative, 0, row, h), job.K, true);
+        else
+            for (int e = 0; e < job.K; e++)
+                content += ls_cuda_wide(u[e]) * ls_cuda_relative_at<T>(s, row, h, e);
     }
     if (s.slopes != NULL) {
         double distance = ls_cuda_map_at(s.query_at, n) - ls_cuda_map_at(s.key_at, m);

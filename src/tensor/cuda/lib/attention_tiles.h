@@ -84,15 +84,16 @@ template <int D> struct ls_tile_shape { static const int STRIDE = D + LS_TILE_PA
 template <int D, int ROWS>
 __device__ static inline void ls_tile_ask(ls_cuda_bf16 *to, const ls_cuda_rows &x, int b, int head,
                                           int row, int rows) {
-    enum { PIECES = D / 8 };
-    const ls_cuda_bf16 *from = ls_cuda_row<const ls_cuda_bf16>(x, b, 0, head);
+    enum { PIECES = D / 8, EACH = LS_TILE_THREADS / PIECES };
+    const int first = (int)threadIdx.x / PIECES, piece = (int)threadIdx.x % PIECES;
+    if (LS_TILE_THREADS % PIECES != 0 && first >= EACH) return;
+    const ls_cuda_bf16 *from = ls_cuda_row<const ls_cuda_bf16>(x, b, row + first, head) + 8 * piece;
+    to += first * ls_tile_shape<D>::STRIDE + 8 * piece;
 #pragma unroll
-    for (int at = 0; at < ROWS * PIECES; at += LS_TILE_THREADS) {
-        const int index = at + (int)threadIdx.x, r = index / PIECES, piece = index % PIECES;
-        const bool there = row + r < rows;
-        if (ROWS * PIECES % LS_TILE_THREADS != 0 && index >= ROWS * PIECES) break;
-        ls_copy_16(to + r * ls_tile_shape<D>::STRIDE + 8 * piece,
-                   from + (there ? row + r : 0) * x.row + 8 * piece, there);
+    for (int r = 0; r < ROWS; r += EACH) {
+        if (ROWS % EACH != 0 && r + first >= ROWS) break;
+        ls_copy_16(to + r * ls_tile_shape<D>::STRIDE, from, row + first + r < rows);
+        from += EACH * x.row;
     }
 }
 
@@ -221,15 +222,58 @@ __device__ static inline float ls_tile_bias_at(const ls_tile_bias &bias, float d
     return sum;
 }
 
+/* Scores become weights, and products of output gradients and values (in ds) gradients of scores.
+ * Outer rows are keys or queries, columns the other. `row` and `column` are the rows in their
+ * tensors of element (0, 0), `lse` and `dot` those of the queries. */
+template <int M, int COLUMNS, bool BIASED, bool KEYS_OUTER>
+__device__ static inline void
+ls_tile_differentiate(float s[M][COLUMNS / 8][4], float ds[M][COLUMNS / 8][4], float factor,
+                      const ls_tile_bias &bias, bool full, int row, int column,
+                      const ls_tile_mark *rows, const ls_tile_mark *columns, const float *lse,
+                      const float *dot) {
+    const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int n = 0; n < COLUMNS / 8; n++)
+#pragma unroll
+        for (int c = 0; c < 2; c++) {
+            const int at = n * 8 + 2 * t + c;
+            ls_tile_mark across = {0, 0, 0, 0, 0};
+            if (BIASED || (!full && !KEYS_OUTER)) across = columns[at];
+#pragma unroll
+            for (int m = 0; m < M; m++)
+#pragma unroll
+                for (int half = 0; half < 2; half++) {
+                    const int r = m * 16 + g + 8 * half, element = 2 * half + c;
+                    const int query = KEYS_OUTER ? at : r;
+                    float score = s[m][n][element] * factor;
+                    if (BIASED)
+                        score += ls_tile_bias_at(bias, rows[r].offset + across.offset,
+                                                 rows[r].whole + across.whole);
+                    if (!full) {
+                        const int i = KEYS_OUTER ? column + at : row + r;
+                        const int first = KEYS_OUTER ? rows[r].first : across.first;
+                        const int end = KEYS_OUTER ? rows[r].end : across.end;
+                        if (i < first || i >= end) score = -INFINITY;
+                    }
+                    const float p = ls_exp2(score - lse[query]);
+                    s[m][n][element] = p;
+                    ds[m][n][element] = p * (ds[m][n][element] - dot[query]);
+                }
+        }
+}
+
 /* Multiplies the rows of a tile with their shares of the decay. */
 template <int D, int ROWS>
 __device__ static inline void ls_tile_decay(ls_cuda_bf16 *tile, const ls_tile_mark *marks,
                                             const ls_cuda_segment &s) {
-    for (int at = (int)threadIdx.x; at < ROWS * D; at += LS_TILE_THREADS) {
-        const int r = at / D, e = at % D;
+    enum { EACH = LS_TILE_THREADS / D }; /* rows at a time: a thread stays with its element */
+    const int e = (int)threadIdx.x % D, first = (int)threadIdx.x / D;
+    const int pair = ls_cuda_decay_pair(s, e);
+    if (pair < 0 || first >= EACH) return;
+    const float rate = s.log_decay[pair];
+    for (int r = first; r < ROWS; r += EACH) {
         ls_cuda_bf16 *x = tile + r * ls_tile_shape<D>::STRIDE + e;
-        if (ls_cuda_decay_pair(s, e) >= 0)
-            *x = __float2bfloat16_rn(__bfloat162float(*x) * ls_cuda_decay(s, e, marks[r].decay));
+        *x = __float2bfloat16_rn(__bfloat162float(*x) * ls_exp2(rate * marks[r].decay));
     }
 }
 

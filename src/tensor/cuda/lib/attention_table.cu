@@ -1,0 +1,186 @@
+/* The gradient of a table of biases in tiles: sums of ds by distance, and of those by column.
+ *
+ * Where coordinates are positions, the pairs of a query tile and a key tile that lie equally far
+ * apart have the same 127 distances. A block takes one such diagonal of tiles, so that its sums
+ * stay in registers, one distance per thread, until it has seen all pairs. */
+#include "tensor/cuda/lib/attention_tiles.h"
+
+enum {
+    SIZE = 64, /* rows of a tile, queries or keys */
+    SUMS = 128,
+    PITCH = SIZE + 1,
+    BLOCKS_WANTED = 2048,
+    WARPS = 4,
+};
+static_assert(LS_TILE_WARPS * 16 == (int)SIZE && LS_TILE_THREADS == (int)SUMS, "a band per warp");
+
+template <int D> struct table_tiles {
+    ls_cuda_bf16 q[SIZE * ls_tile_shape<D>::STRIDE], dout[SIZE * ls_tile_shape<D>::STRIDE];
+    ls_cuda_bf16 k[SIZE * ls_tile_shape<D>::STRIDE], v[SIZE * ls_tile_shape<D>::STRIDE];
+    ls_tile_mark queries[SIZE], keys[SIZE];
+    float lse[SIZE], dot[SIZE];
+    float ds[SIZE * PITCH];
+};
+
+__host__ __device__ static inline int tiles_in(int64_t rows) {
+    return (int)((rows + SIZE - 1) / SIZE);
+}
+
+/* Leaves ds of a pair of tiles in shared memory. */
+template <int D>
+static __device__ void meet(const ls_cuda_attention &job, const ls_cuda_segment &s, int b, int h,
+                            int row, int key, bool full, table_tiles<D> &tiles) {
+    const int thread = (int)threadIdx.x, r = thread % SIZE, g = h / (job.H / job.G);
+    const int lane = thread % 32, band = thread / 32 * 16;
+    const double origin = ls_cuda_map_at(s.query_at, job.start + row);
+    ls_tile_ask<D, SIZE>(tiles.q, s.q, b, h, row, job.T);
+    ls_tile_ask<D, SIZE>(tiles.dout, job.dout, b, h, row, job.T);
+    ls_tile_ask<D, SIZE>(tiles.k, s.k, b, g, key, s.keys);
+    ls_tile_ask<D, SIZE>(tiles.v, s.v, b, g, key, s.keys);
+    ls_copies_end();
+    if (thread < SIZE) {
+        const int64_t at = ((int64_t)b * job.H + h) * job.T + row + r;
+        tiles.queries[r] = ls_tile_query_mark(job, s, origin, row + r);
+        tiles.lse[r] = row + r < job.T ? job.row_lse[at] : INFINITY;
+        tiles.dot[r] = row + r < job.T ? job.row_dot[at] : 0;
+    } else {
+        tiles.keys[r] = ls_tile_key_mark(job, s, origin, b, key + r, true);
+    }
+    ls_copies_wait<0>();
+    __syncthreads();
+    if (s.log_decay != NULL) {
+        ls_tile_decay<D, SIZE>(tiles.q, tiles.queries, s);
+        ls_tile_decay<D, SIZE>(tiles.k, tiles.keys, s);
+        __syncthreads();
+    }
+    float p[1][SIZE / 8][4], ds[1][SIZE / 8][4];
+    ls_tile_scores<D, 1, SIZE>(p, tiles.q + band * ls_tile_shape<D>::STRIDE, tiles.k);
+    ls_tile_scores<D, 1, SIZE>(ds, tiles.dout + band * ls_tile_shape<D>::STRIDE, tiles.v);
+    ls_tile_differentiate<1, SIZE, true, false>(
+        p, ds, job.scale * LS_CUDA_LOG2_E, ls_tile_bias_of(s, h), full, row + band, key,
+        tiles.queries + band, tiles.keys, tiles.lse + band, tiles.dot + band);
+#pragma unroll
+    for (int n = 0; n < SIZE / 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            tiles.ds[(band + lane / 4 + i / 2 * 8) * PITCH + n * 8 + 2 * (lane % 4) + i % 2] =
+                ds[0][n][i];
+    __syncthreads();
+}
+
+/* Sums of one diagonal of tiles: [part][h][diagonal][SUMS], of rows r and c at r - c + SIZE - 1. */
+template <int D>
+__global__ static void __launch_bounds__(LS_TILE_THREADS, 2)
+    diagonal_sums(const __grid_constant__ ls_cuda_attention job, int at, int parts) {
+    extern __shared__ __align__(16) unsigned char arena[];
+    table_tiles<D> &tiles = *(table_tiles<D> *)(void *)arena;
+    const ls_cuda_segment &s = job.segment[at];
+    const int query_tiles = tiles_in(job.T), key_tiles = tiles_in(s.keys);
+    const int shift = (int)blockIdx.x - (tiles_in(s.key_rows) - 1); /* query tile less key tile */
+    const int h = (int)blockIdx.y, part = (int)blockIdx.z, apart = (int)threadIdx.x - (SIZE - 1);
+    float sum = 0;
+    for (int b = job.B * part / parts; b < job.B * (part + 1) / parts; b++)
+        for (int tile = max(0, shift); tile < min(query_tiles, key_tiles + shift); tile++) {
+            const int row = tile * SIZE, key = tile - shift;
+            const ls_tile_range range =
+                ls_key_tiles<SIZE>(job, s, row, min((int)SIZE, job.T - row));
+            if (key < range.first || key >= range.end) continue;
+            meet<D>(job, s, b, h, row, key * SIZE, ls_tile_is_full(range, key), tiles);
+            for (int r = max(0, apart); r < min((int)SIZE, SIZE + apart) && apart < SIZE; r++)
+                sum += tiles.ds[r * PITCH + r - apart];
+            __syncthreads();
+        }
+    job.by_distance[(((int64_t)part * job.H + h) * gridDim.x + blockIdx.x) * SUMS + threadIdx.x] =
+        sum;
+}
+
+/* The sum of all pairs at a distance. */
+static __device__ float sum_at(const ls_cuda_attention &job, const ls_cuda_segment &s, int h,
+                               int64_t distance, int diagonals, int parts) {
+    /* distances of the diagonals are from - (SIZE - 1) on, `from` growing by SIZE */
+    const int64_t x = distance - (job.start - s.key_position) +
+                      (int64_t)(tiles_in(s.key_rows) - 1) * SIZE + (SIZE - 1);
+    float sum = 0;
+    for (int64_t diagonal = x / SIZE - 1; diagonal <= x / SIZE; diagonal++) {
+        const int64_t place = x - diagonal * SIZE;
+        if (diagonal < 0 || diagonal >= diagonals || place > 2 * (SIZE - 1)) continue;
+        for (int part = 0; part < parts; part++)
+            sum += job.by_distance[(((int64_t)part * job.H + h) * diagonals + diagonal) * SUMS +
+                                   place];
+    }
+    return sum;
+}
+
+/* A warp per column of a head. */
+__global__ static void column_sums(const __grid_constant__ ls_cuda_attention job, int at,
+                                   int diagonals, int parts) {
+    const ls_cuda_segment &s = job.segment[at];
+    const int64_t unit = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
+    if (unit >= (int64_t)job.H * s.table_rows) return;
+    const int h = (int)(unit / s.table_rows), column = (int)(unit % s.table_rows);
+    /* no pair is nearer or further apart */
+    const int64_t base = job.start - s.key_position;
+    int64_t first = base - s.keys + 1, end = base + job.T;
+    if (column > 0) first = max((long long)first, (long long)(column - s.table_zero));
+    if (column < s.table_rows - 1)
+        end = min((long long)end, (long long)(column - s.table_zero + 1));
+    float sum = 0;
+    for (int64_t distance = first + threadIdx.x % 32; distance < end; distance += 32)
+        sum += sum_at(job, s, h, distance, diagonals, parts);
+    sum = ls_cuda_warp_sum(sum);
+    if (threadIdx.x % 32 == 0) s.dtable[h * s.dtable_stride + column] = sum;
+}
+
+static int diagonals_of(int64_t T, int64_t key_rows) {
+    return tiles_in(T) + tiles_in(key_rows) - 1;
+}
+
+static int parts_of(int64_t B, int64_t H, int diagonals) {
+    const int64_t parts = BLOCKS_WANTED / (H * diagonals);
+    return (int)(parts < 1 ? 1 : parts > B ? B : parts);
+}
+
+int64_t ls_cuda_attention_table_floats(int64_t B, int64_t T, int64_t H, int64_t key_rows) {
+    const int diagonals = diagonals_of(T, key_rows);
+    return parts_of(B, H, diagonals) * H * diagonals * SUMS;
+}
+
+bool ls_cuda_attention_table_fits(const ls_cuda_attention *job, int segment, ls_dtype type) {
+    const ls_cuda_segment *s = &job->segment[segment];
+    return ls_cuda_attention_tiles_fit(job, type) && s->query_at.kind == LS_MAP_IDENTITY &&
+           s->key_at.kind == LS_MAP_IDENTITY;
+}
+
+template <int D> static void launch(const ls_run *run, const ls_cuda_attention *job, int at) {
+    cudaStream_t stream = ls_cuda_of(run)->stream;
+    const ls_cuda_segment *s = &job->segment[at];
+    const size_t bytes = sizeof(table_tiles<D>);
+    const int diagonals = diagonals_of(job->T, s->key_rows);
+    const int parts = parts_of(job->B, job->H, diagonals);
+    const int64_t columns = (int64_t)job->H * s->table_rows;
+    const dim3 grid((unsigned)diagonals, (unsigned)job->H, (unsigned)parts);
+    ls_cuda_note(ls_cuda_of(run),
+                 cudaFuncSetAttribute(diagonal_sums<D>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      (int)bytes),
+                 "attention, asking for shared memory");
+    diagonal_sums<D><<<grid, LS_TILE_THREADS, bytes, stream>>>(*job, at, parts);
+    column_sums<<<(unsigned)((columns + WARPS - 1) / WARPS), 32 * WARPS, 0, stream>>>(
+        *job, at, diagonals, parts);
+    ls_cuda_launched(run, "attention, table gradients in tiles");
+}
+
+void ls_cuda_attention_table_grad(const ls_run *run, const ls_cuda_attention *job, int segment) {
+    switch (job->K) {
+    case 32:
+        launch<32>(run, job, segment);
+        break;
+    case 64:
+        launch<64>(run, job, segment);
+        break;
+    case 96:
+        launch<96>(run, job, segment);
+        break;
+    default:
+        launch<128>(run, job, segment);
+    }
+}
