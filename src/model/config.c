@@ -151,7 +151,7 @@ static ls_status choose_mixers(ls_ctx *ctx, ls_model_config *config) {
         list += strspn(list, " ");
         size_t length = strcspn(list, ",");
         snprintf(name, sizeof name, "%.*s", (int)(length < 63 ? length : 63), list);
-        if (length == 0 || name[0] == '-' || name[0] == '+')
+        if (length == 0)
             return LS_FAIL(ctx, LS_EUSE,
                            "model.layers=%s: give a number, or a mixer for each layer",
                            config->model.layers);

@@ -1,7 +1,7 @@
 /* The operations. Each records one node (see program.h); shapes are checked, NULL goes through.
  *
  * Letters: B batch, T time, D model width, H heads, G key-value heads, K key width, V value width,
- * N keys, F hidden width, R table rows. */
+ * N keys or states, E inner channels, F hidden width, R table rows. */
 #ifndef LS_TENSOR_OPS_H
 #define LS_TENSOR_OPS_H
 

@@ -504,8 +504,10 @@ LS_INLINE void backward_piece(const scan *s, const layout *l, ls_dtype type, con
                 rows_from_lanes(later, channels, s->N, (float *)g->dbefore + place);
         }
         float *sums = f->dBC + (group * s->batch * s->T + first) * 2 * s->N;
-        for (int64_t i = 0; i < count * 2 * s->N; i++)
-            sums[i] = ls_vec_sum(ls_load(desk->dBC, LS_F32, i * LS_LANES));
+        int64_t i = 0, all = count * 2 * s->N;
+        for (; i + LS_LANES <= all; i += LS_LANES)
+            ls_store(sums, LS_F32, i, ls_vec_sums(desk->dBC + i * LS_LANES));
+        for (; i < all; i++) sums[i] = ls_vec_sum(ls_load(desk->dBC, LS_F32, i * LS_LANES));
     }
 }
 

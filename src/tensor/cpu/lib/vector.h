@@ -105,6 +105,37 @@ LS_INLINE float ls_vec_sum(ls_vec value) {
     return lanes[0];
 }
 
+/* The sums of sixteen vectors that lie one after the other, each by the same tree. */
+LS_INLINE ls_vec ls_vec_sums(const float *data) {
+    ls_vec half[8], quarter[4], eighth[2];
+    for (int i = 0; i < 8; i++) {
+        ls_vec a = ls_load(data, LS_F32, 2 * i * LS_LANES);
+        ls_vec b = ls_load(data, LS_F32, (2 * i + 1) * LS_LANES);
+        half[i] =
+            __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
+            __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30,
+                                    31);
+    }
+    for (int i = 0; i < 4; i++) {
+        ls_vec a = half[2 * i], b = half[2 * i + 1];
+        quarter[i] = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25,
+                                             26, 27) +
+                     __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28,
+                                             29, 30, 31);
+    }
+    for (int i = 0; i < 2; i++) {
+        ls_vec a = quarter[2 * i], b = quarter[2 * i + 1];
+        eighth[i] = __builtin_shufflevector(a, b, 0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25,
+                                            28, 29) +
+                    __builtin_shufflevector(a, b, 2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23, 26,
+                                            27, 30, 31);
+    }
+    return __builtin_shufflevector(eighth[0], eighth[1], 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22,
+                                   24, 26, 28, 30) +
+           __builtin_shufflevector(eighth[0], eighth[1], 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23,
+                                   25, 27, 29, 31);
+}
+
 LS_INLINE ls_vec ls_vec_pick(ls_ivec mask, ls_vec yes, ls_vec no) {
     return (ls_vec)(((ls_ivec)yes & mask) | ((ls_ivec)no & ~mask));
 }
