@@ -128,8 +128,9 @@ typedef struct case_row {
 } case_row;
 
 static const recurrent_case recurrences[] = {
-    {5, 24, 4, true, true},  {3, 37, 5, false, false}, {150, 16, 2, true, false},
-    {5, 20, 16, true, true}, {3, 37, 5, false, false}, {150, 16, 3, true, false},
+    {5, 24, 4, true, true},   {3, 37, 5, false, false}, {150, 16, 2, true, false},
+    {5, 20, 16, true, true},  {3, 37, 5, false, false}, {150, 16, 3, true, false},
+    {70, 150, 2, true, true},
 };
 
 static const ls_norm_kind layer = LS_NORM_LAYER, rms = LS_NORM_RMS;
@@ -164,6 +165,7 @@ static const subject subjects[] = {
     {"scan gated", scanned, &recurrences[3]},
     {"scan", scanned, &recurrences[4]},
     {"scan long", scanned, &recurrences[5]},
+    {"scan wide", scanned, &recurrences[6]},
 };
 enum { SUBJECTS = sizeof subjects / sizeof subjects[0] };
 
