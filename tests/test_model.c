@@ -321,15 +321,11 @@ static void test_sampling(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-<<<<<<< HEAD
-        cmocka_unit_test(test_gradients), cmocka_unit_test(test_recomputation),
-        cmocka_unit_test(test_streams),   cmocka_unit_test(test_tokens_are_checked),
-=======
         cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_recomputation),
         cmocka_unit_test(test_streams),
         cmocka_unit_test(test_hybrid_descriptions),
         cmocka_unit_test(test_tokens_are_checked),
->>>>>>> 73b5128 (model: hybrids tested; bench of the scan; docs)
         cmocka_unit_test(test_sampling),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -173,8 +173,8 @@ const ls_verb ls_verb_bench = {
         "train: tokens per second of a small model, its share of the measured matrix peak and\n"
         "the time of each operation. attention: by length. scan: Mamba's recurrence. decode:\n"
         "tokens per second at some depths beside what memory bandwidth allows. Where a Python\n"
-        "with PyTorch is found it "
-        "runs the same work, ours and theirs in turns, and the ratio is printed.\n",
+        "with PyTorch is found it runs the same work, ours and theirs in turns, and the ratio is\n"
+        "printed.\n",
     .sections = sections,
     .computes = true,
     .run = run,
