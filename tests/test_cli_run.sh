@@ -117,3 +117,23 @@ code=0
 wait $child || code=$?
 [ $code -eq 75 ] || fail "SIGTERM left with $code"
 "$program" inspect runs/c | grep -q intact || fail "no checkpoint after SIGTERM"
+
+# layers with different mixers: trained, read back from the run, streamed; a state of constant size
+cat >hybrid.yaml <<'Y'
+model: {layers: [mamba, attention], width: 32, length: 32, position: rope}
+mixer: {heads: 2, d_state: 4, mamba.expand: 1}
+data: {corpus: corpus}
+train: {steps: 4, batch: 4, lr: 1e-3}
+Y
+"$program" train hybrid.yaml --quiet
+grep -q "^mixer.mamba:" runs/mamba+attention-rope/config.yaml || fail "a mixer's options were not kept"
+"$program" train hybrid.yaml 2>&1 | grep -q "done before" || fail "the same recipe is not the same run"
+"$program" eval runs/mamba+attention-rope eval.lengths=32,64 --json >one.json
+"$program" eval runs/mamba+attention-rope eval.lengths=32,64 eval.chunk=5 --json >two.json
+python3 - <<'P'
+import json
+for a, b in zip(*(json.load(open(f))["results"] for f in ("one.json", "two.json"))):
+    assert abs(a["loss"] - b["loss"]) < 1e-5 * a["loss"], (a, b)
+P
+"$program" train hybrid.yaml out=runs/m model.layers=2 model.mixer=mamba mixer.heads=2 2>err.txt && fail "a key of another mixer passed"
+grep -q "mixer.heads" err.txt || fail "the wrong key was not named"

@@ -35,7 +35,10 @@ static void for_all(void (*law)(ls_ctx *ctx, const arrangement *a)) {
                 arrangement a = {0};
                 a.options = ls_new(&ctx, 1, type->options.size + 1);
                 expect(&ctx, ls_options_default(&ctx, &type->options, a.options));
-                a.mixer = (ls_mixer){type, a.options, WIDTH, type->traits & LS_MIXER_CAUSAL, NULL};
+                a.mixer = (ls_mixer){.type = type,
+                                     .options = a.options,
+                                     .width = WIDTH,
+                                     .causal = type->traits & LS_MIXER_CAUSAL};
                 snprintf(a.name, sizeof a.name, "%s", type->name);
                 bool wanted = true;
                 if (positioned) {

@@ -87,11 +87,27 @@ static void check_model(ls_ctx *ctx, const char *words, const char *position) {
     ls_model_config_clear(ctx, &config);
 }
 
+/* One layer of every mixer that can be in a language model. */
+static const char *every_mixer(char words[512]) {
+    size_t used = (size_t)snprintf(words, 512, "model.layers=");
+    for (size_t i = 0; i < ls_mixer_count; i++)
+        if (ls_mixer_types[i]->traits & LS_MIXER_CAUSAL)
+            used += (size_t)snprintf(words + used, 512 - used, "%s%s", i == 0 ? "" : ",",
+                                     ls_mixer_types[i]->name);
+    return words;
+}
+
 static void test_gradients(void **state) {
     (void)state;
     ls_ctx ctx = ls_ctx_default();
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         check_model(&ctx, shapes[i], "rope");
+    char words[512];
+    check_model(&ctx, every_mixer(words), "rope");
+    check_model(&ctx, "model.layers=mamba,attention model.feed_forward=false model.norm=rms",
+                "alibi");
+    check_model(&ctx, "model.layers=attention,mamba model.feed_forward=false model.norm_place=post",
+                "learned");
     for (size_t i = 0; i < ls_position_count; i++)
         check_model(&ctx, shapes[0], ls_position_types[i]->name);
 }
@@ -164,8 +180,98 @@ static void test_streams(void **state) {
     ls_ctx ctx = ls_ctx_default();
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         check_stream(&ctx, shapes[i], "xpos");
+    char words[512];
+    check_stream(&ctx, every_mixer(words), "rope");
+    check_stream(&ctx, "model.layers=mamba,attention,mamba model.feed_forward=false", "none");
     for (size_t i = 0; i < ls_position_count; i++)
         check_stream(&ctx, shapes[0], ls_position_types[i]->name);
+}
+
+/* ---- descriptions ---- */
+
+static ls_status read_words(ls_ctx *ctx, const char *words, ls_model_config *config) {
+    char all[512], *rest = NULL;
+    ls_settings settings = {0};
+    snprintf(all, sizeof all, "%s", words);
+    for (char *word = strtok_r(all, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
+        expect(ctx, ls_settings_put_word(ctx, &settings, word));
+    ls_status status = ls_model_config_read(ctx, &settings, config);
+    if (status == LS_OK) expect(ctx, ls_settings_finish(ctx, &settings, NULL));
+    ls_settings_clear(ctx, &settings);
+    return status;
+}
+
+static void test_hybrid_descriptions(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    ls_model_config config, again;
+    /* keys for all, and for one; a printed description is read back to the same */
+    expect(&ctx, read_words(&ctx,
+                            "model.layers=mamba,mamba,attention mixer.bias=true "
+                            "mixer.mamba.bias=false mixer.heads=4 mixer.d_state=8",
+                            &config));
+    assert_int_equal(config.layers, 3);
+    assert_int_equal(config.mixers, 2);
+    assert_string_equal(ls_model_mixer(&config, 1).type->name, "mamba");
+    assert_string_equal(ls_model_mixer(&config, 2).type->name, "attention");
+    assert_null(ls_model_mixer(&config, 0).position);
+    assert_non_null(ls_model_mixer(&config, 2).position);
+    ls_text first = {0}, second = {0};
+    ls_model_config_print(&ctx, &config, true, &first);
+    assert_non_null(strstr(first.bytes, "mixer.mamba:"));
+    assert_non_null(strstr(strstr(first.bytes, "mixer.mamba:"), "  bias: false"));
+    assert_non_null(strstr(strstr(first.bytes, "mixer.attention:"), "  bias: true"));
+    ls_settings settings = {0};
+    expect(&ctx, ls_settings_parse(&ctx, &settings, first.bytes, first.length, "printed"));
+    expect(&ctx, ls_model_config_read(&ctx, &settings, &again));
+    expect(&ctx, ls_settings_finish(&ctx, &settings, NULL));
+    ls_model_config_print(&ctx, &again, true, &second);
+    assert_string_equal(first.bytes, second.bytes);
+    ls_settings_clear(&ctx, &settings);
+    ls_text_clear(&ctx, &first);
+    ls_text_clear(&ctx, &second);
+    ls_model_config_clear(&ctx, &config);
+    ls_model_config_clear(&ctx, &again);
+    /* a recipe's list; a mixer without positions has none, also below a preset made for another */
+    static const char recipe[] = "model: {layers: [attention, mamba], position: rope}\n";
+    expect(&ctx, ls_settings_parse(&ctx, &settings, recipe, strlen(recipe), "recipe"));
+    expect(&ctx, ls_model_config_read(&ctx, &settings, &config));
+    assert_int_equal(config.layers, 2);
+    ls_settings_clear(&ctx, &settings);
+    ls_model_config_clear(&ctx, &config);
+    static const char *const bare[] = {"model.mixer=mamba", "model.preset=bench model.mixer=mamba",
+                                       "model.preset=mamba-130m"};
+    for (size_t i = 0; i < sizeof bare / sizeof bare[0]; i++) {
+        expect(&ctx, read_words(&ctx, bare[i], &config));
+        assert_string_equal(config.position.type->name, "none");
+        ls_model_config_clear(&ctx, &config);
+    }
+    static const struct {
+        const char *words, *says;
+    } wrong[] = {
+        {"model.layers=0", "out of range"},
+        {"model.layers=1025", "out of range"},
+        {"model.layers=-2", "out of range"},
+        {"model.layers=", "give a number"},
+        {"model.layers=mamba,,attention", "give a number"},
+        {"model.layers=mamba,", "give a number"},
+        {"model.layers=mamba,atention", "perhaps attention"},
+        {"model.layers=mamba,attention mixer.hads=2", "no mixer of this model has a key"},
+        {"model.layers=mamba,attention mixer.mamba.heads=2", "there is no key mixer.mamba.heads"},
+        {"model.layers=2 mixer.mamba.d_state=8", "no mixer of this model has a key"},
+        {"model.mixer=mamba mixer.heads=2", "no key mixer.heads"},
+        {"model.mixer=mamba mixer.d_stat=2", "did you mean mixer.d_state"},
+        {"model.mixer=mamba model.position=rope", "model.position=none"},
+        {"model.mixer=mamba mixer.dt_min=1", "above dt_max"},
+        {"model.mixer=mamba extend=window extend.window=8", "nothing to extend"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        ctx.error = (ls_error){0};
+        assert_int_equal(read_words(&ctx, wrong[i].words, &config), LS_EUSE);
+        if (strstr(ctx.error.message, wrong[i].says) == NULL)
+            fail_msg("%s: `%s` does not say `%s`", wrong[i].words, ctx.error.message,
+                     wrong[i].says);
+    }
 }
 
 static void test_tokens_are_checked(void **state) {
@@ -215,8 +321,11 @@ static void test_sampling(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients), cmocka_unit_test(test_recomputation),
-        cmocka_unit_test(test_streams),   cmocka_unit_test(test_tokens_are_checked),
+        cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_recomputation),
+        cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_hybrid_descriptions),
+        cmocka_unit_test(test_tokens_are_checked),
         cmocka_unit_test(test_sampling),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

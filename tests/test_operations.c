@@ -75,10 +75,63 @@ static void embedded(ls_program *p, const void *about) {
     ls_keep(p, "y", ls_plus(p, ls_embed(p, tokens, table), input(p)));
 }
 
+/* Recurrences: channels that fill no vector, lengths that fill no chunk, a state from before. */
+typedef struct recurrent_case {
+    int64_t T, E, N; /* N: states, or taps */
+    bool gated, biased;
+} recurrent_case;
+
+static ls_tensor *made_from(ls_program *p, ls_tensor *x, const char *name, int64_t width) {
+    int64_t in = x->dim[x->rank - 1];
+    return ls_linear(p, x, ls_param(p, name, LS_DIMS(width, in), ls_init_normal(1)), NULL);
+}
+
+/* A fixed state that is not zero. */
+static ls_tensor *state_before(ls_program *p, ls_dtype type, int64_t rows, int64_t width) {
+    double values[2 * 64 * 64];
+    for (int64_t i = 0; i < 2 * rows * width; i++) values[i] = sin((double)(3 * i + 1));
+    return ls_constant(p, type, LS_DIMS(2, rows, width), values);
+}
+
+static void convolved(ls_program *p, const void *about) {
+    const recurrent_case *c = about;
+    ls_init full = {.kind = LS_INIT_NORMAL, .a = 1, .full = true};
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->T, c->E), true);
+    ls_tensor *w = ls_param(p, "w", LS_DIMS(c->E, c->N), full);
+    ls_tensor *b = c->biased ? ls_param(p, "b", LS_DIMS(c->E), ls_init_bias()) : NULL;
+    ls_tensor *before = state_before(p, ls_type(p), c->N - 1, c->E);
+    ls_keep(p, "y", ls_short_conv(p, c->gated, x, w, b, before, NULL));
+}
+
+static void scanned(ls_program *p, const void *about) {
+    const recurrent_case *c = about;
+    ls_init full = {.kind = LS_INIT_NORMAL, .a = 1, .full = true};
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->T, 12), true), *BC[2];
+    ls_split(p, made_from(p, x, "BC", 2 * c->N), 2, (const int64_t[]){c->N, c->N}, BC);
+    ls_scan scan = {
+        .u = made_from(p, x, "u", c->E),
+        .delta = made_from(p, x, "delta", c->E),
+        .A_log = ls_param(p, "A_log", LS_DIMS(c->E, c->N), full),
+        .B = BC[0],
+        .C = BC[1],
+        .D = c->biased ? ls_param(p, "D", LS_DIMS(c->E), ls_init_gain()) : NULL,
+        .z = c->gated ? made_from(p, x, "z", c->E) : NULL,
+        .bias = c->biased ? ls_param(p, "bias", LS_DIMS(c->E), ls_init_bias()) : NULL,
+        .before = state_before(p, ls_wide_type(p), c->E, c->N),
+    };
+    ls_keep(p, "y", ls_selective_scan(p, &scan, NULL));
+}
+
 typedef struct case_row {
     subject what;
     bool exact; /* the fast types need not be compared */
 } case_row;
+
+static const recurrent_case recurrences[] = {
+    {5, 24, 4, true, true},   {3, 37, 5, false, false}, {150, 16, 2, true, false},
+    {5, 20, 16, true, true},  {3, 37, 5, false, false}, {150, 16, 3, true, false},
+    {70, 150, 2, true, true},
+};
 
 static const ls_norm_kind layer = LS_NORM_LAYER, rms = LS_NORM_RMS;
 static const act_case acts[] = {
@@ -87,16 +140,32 @@ static const act_case acts[] = {
     {LS_ACT_GELU, true},  {LS_ACT_GELU_TANH, true}, {LS_ACT_SILU, true},       {LS_ACT_RELU, true}};
 
 static const subject subjects[] = {
-    {"linear", linear, NULL},           {"layer norm", norm, &layer},
-    {"rms norm", norm, &rms},           {"none", activate, &acts[0]},
-    {"gelu", activate, &acts[1]},       {"gelu_tanh", activate, &acts[2]},
-    {"silu", activate, &acts[3]},       {"relu", activate, &acts[4]},
-    {"relu2", activate, &acts[5]},      {"sigmoid", activate, &acts[6]},
-    {"tanh", activate, &acts[7]},       {"geglu", activate, &acts[8]},
-    {"geglu_tanh", activate, &acts[9]}, {"swiglu", activate, &acts[10]},
-    {"reglu", activate, &acts[11]},     {"pointwise", pointwise, NULL},
-    {"dropout", dropped, NULL},         {"views", views, NULL},
+    {"linear", linear, NULL},
+    {"layer norm", norm, &layer},
+    {"rms norm", norm, &rms},
+    {"none", activate, &acts[0]},
+    {"gelu", activate, &acts[1]},
+    {"gelu_tanh", activate, &acts[2]},
+    {"silu", activate, &acts[3]},
+    {"relu", activate, &acts[4]},
+    {"relu2", activate, &acts[5]},
+    {"sigmoid", activate, &acts[6]},
+    {"tanh", activate, &acts[7]},
+    {"geglu", activate, &acts[8]},
+    {"geglu_tanh", activate, &acts[9]},
+    {"swiglu", activate, &acts[10]},
+    {"reglu", activate, &acts[11]},
+    {"pointwise", pointwise, NULL},
+    {"dropout", dropped, NULL},
+    {"views", views, NULL},
     {"embed", embedded, NULL},
+    {"conv silu", convolved, &recurrences[0]},
+    {"conv", convolved, &recurrences[1]},
+    {"conv long", convolved, &recurrences[2]},
+    {"scan gated", scanned, &recurrences[3]},
+    {"scan", scanned, &recurrences[4]},
+    {"scan long", scanned, &recurrences[5]},
+    {"scan wide", scanned, &recurrences[6]},
 };
 enum { SUBJECTS = sizeof subjects / sizeof subjects[0] };
 

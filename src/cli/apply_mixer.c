@@ -328,9 +328,11 @@ static ls_status compare_all(applied *a, ls_comparison *comparison) {
     int64_t cuts[LS_OPTION_REALS_MOST];
     LS_TRY(find_largest(a, &comparison->largest));
     LS_TRY(compare_rows(a, comparison, "out.y", "out.y", a->y, keys->tol));
-    if (ls_safetensors_find(&a->input, "out.stream") != NULL) {
+    static const char *const stepwise[] = {"out.stream", "out.step"}; /* one token at a time */
+    for (int i = 0; i < 2; i++) {
+        if (ls_safetensors_find(&a->input, stepwise[i]) == NULL) continue;
         LS_TRY(run_cut(a, &(int64_t){1}, 1, a->y));
-        LS_TRY(compare_rows(a, comparison, "out.stream", "out.stream", a->y, keys->tol));
+        LS_TRY(compare_rows(a, comparison, stepwise[i], stepwise[i], a->y, keys->tol));
     }
     if (keys->cut.count > 0) {
         LS_TRY(ls_apply_cuts(a->ctx, &keys->cut, cuts));

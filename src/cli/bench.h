@@ -7,7 +7,7 @@
 #include <sys/types.h>
 
 #include "cli/cli.h"
-#include "tensor/dtype.h"
+#include "tensor/program.h"
 
 typedef struct ls_bench_keys {
     char what[LS_OPTION_TEXT_BYTES], peer[LS_OPTION_TEXT_BYTES], scripts[LS_OPTION_TEXT_BYTES];
@@ -35,6 +35,7 @@ typedef struct ls_bench {
 
 ls_status ls_bench_train(ls_bench *bench);
 ls_status ls_bench_attention(ls_bench *bench);
+ls_status ls_bench_scan(ls_bench *bench);
 ls_status ls_bench_decode(ls_bench *bench);
 
 /* A peer: a script that prints one JSON line when it is ready, and one for every line "go" it
@@ -50,5 +51,12 @@ void ls_peer_start(ls_bench *bench, const char *script, const char *const *words
 /* One measurement; a new reference, or NULL where the peer is gone. */
 json_t *ls_peer_go(ls_bench *bench, ls_peer *peer);
 void ls_peer_stop(ls_peer *peer);
+
+/* A program and a peer in turns: the best seconds of ours, and of each of the peer's methods in the
+ * object `lowest`. */
+ls_status ls_bench_turns(ls_bench *bench, ls_program *program, ls_peer *peer, double *ours,
+                         json_t *lowest);
+/* Ends a row of the table with what the peer's methods took, and adds it to `rows`. */
+void ls_bench_row(ls_bench *bench, json_t *rows, json_t *row, double ours, const json_t *lowest);
 
 #endif

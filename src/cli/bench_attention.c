@@ -2,12 +2,10 @@
  * slopes, in a window and in blocks. */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/random.h"
 #include "cli/bench.h"
 #include "cli/machine.h"
-#include "tensor/device.h"
 #include "tensor/ops.h"
 
 typedef struct attention_kind {
@@ -66,18 +64,6 @@ static ls_status record(ls_ctx *ctx, const attention_kind *kind, ls_dtype type, 
     return LS_OK;
 }
 
-static ls_status measure(ls_program *program, double seconds, double *best) {
-    double began = ls_machine_seconds();
-    for (int run = 0; run < 5 || ls_machine_seconds() - began < seconds; run++) {
-        double start = ls_machine_seconds();
-        LS_TRY(ls_program_run(program, NULL, 0, 0));
-        LS_TRY(ls_device_settle(ls_program_ctx(program)));
-        double here = ls_machine_seconds() - start;
-        if (*best == 0 || here < *best) *best = here;
-    }
-    return LS_OK;
-}
-
 static void start_peer(ls_bench *bench, const attention_kind *kind, ls_dtype type, int64_t T,
                        bool grad, ls_peer *peer) {
     char length[32], threads[16], heads[16], width[16], window[16];
@@ -100,29 +86,6 @@ static void start_peer(ls_bench *bench, const attention_kind *kind, ls_dtype typ
     ls_peer_start(bench, "attention_torch.py", words, peer);
 }
 
-/* What the peer found: its seconds by the name of the method. */
-static void add_peer(ls_bench *bench, const json_t *seconds, double ours, json_t *row) {
-    const char *method;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)seconds, method, value) {
-        double theirs = json_number_value(value);
-        ls_text_printf(bench->ctx, &bench->text, "   %s %.3f ms, ratio %.2f", method, 1e3 * theirs,
-                       theirs / ours);
-    }
-    json_object_set_new(row, "peers", json_deep_copy(seconds));
-}
-
-/* The lowest of each method over the rounds. */
-static void keep_lowest(json_t *lowest, const json_t *seconds) {
-    const char *method;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)seconds, method, value) {
-        const json_t *before = json_object_get(lowest, method);
-        if (before == NULL || json_number_value(value) < json_number_value(before))
-            json_object_set(lowest, method, value);
-    }
-}
-
 /* Ours and theirs, forward or both ways, in turns. */
 static ls_status bench_one(ls_bench *bench, const attention_kind *kind, ls_dtype type, int64_t T,
                            bool grad, json_t *rows) {
@@ -137,24 +100,18 @@ static ls_status bench_one(ls_bench *bench, const attention_kind *kind, ls_dtype
     LS_TRY_GOTO(ls_parameters_seal(store, 0, grad));
     LS_TRY_GOTO(record(ctx, kind, type, T, grad, store, &program));
     start_peer(bench, kind, type, T, grad, &peer);
-    for (int64_t round = 0; round < bench->keys.rounds; round++) {
-        LS_TRY_GOTO(measure(program, bench->keys.seconds / 4, &ours));
-        json_t *line = ls_peer_go(bench, &peer);
-        keep_lowest(lowest, json_object_get(line, "seconds"));
-        json_decref(line);
-    }
+    LS_TRY_GOTO(ls_bench_turns(bench, program, &peer, &ours, lowest));
     double flops = ls_program_flops(program); /* of the pairs that are admitted */
     ls_text_printf(
         ctx, &bench->text, "  %-5s %-13s %2lld x %3lld %6lld %-16s %10.3f ms %8.1f GFLOP/s",
         ls_dtype_name(type), kind->name, (long long)kind->heads, (long long)kind->width,
         (long long)T, grad ? "forward+backward" : "forward", 1e3 * ours, 1e-9 * flops / ours);
-    json_t *row = json_pack(
-        "{s:s, s:s, s:I, s:I, s:I, s:b, s:f, s:f}", "dtype", ls_dtype_name(type), "kind",
-        kind->name, "heads", (json_int_t)kind->heads, "width", (json_int_t)kind->width, "length",
-        (json_int_t)T, "backward", grad, "seconds", ours, "gflops", 1e-9 * flops / ours);
-    add_peer(bench, lowest, ours, row);
-    ls_text_printf(ctx, &bench->text, "\n");
-    json_array_append_new(rows, row);
+    ls_bench_row(bench, rows,
+                 json_pack("{s:s, s:s, s:I, s:I, s:I, s:b, s:f}", "dtype", ls_dtype_name(type),
+                           "kind", kind->name, "heads", (json_int_t)kind->heads, "width",
+                           (json_int_t)kind->width, "length", (json_int_t)T, "backward", grad,
+                           "gflops", 1e-9 * flops / ours),
+                 ours, lowest);
 fail:
     json_decref(lowest);
     ls_peer_stop(&peer);

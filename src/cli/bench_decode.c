@@ -41,9 +41,9 @@ static ls_status at_depth(ls_bench *bench, ls_model *model, int64_t depth, json_
     double bandwidth = 0;
     LS_TRY_GOTO(ls_machine_bandwidth(ctx, &bandwidth));
     if (bandwidth > bench->bandwidth) bench->bandwidth = bandwidth;
-    const ls_model_settings *about = &model->config->model;
     double weights = 2.0 * (double)ls_parameters_elements(model->store);
-    double cached = 2.0 * 2.0 * (double)(about->layers * about->width) * (double)depth;
+    double cached =
+        2.0 * 2.0 * (double)(model->config->layers * model->config->model.width) * (double)depth;
     double limit = bench->bandwidth / (weights + cached);
     ls_text_printf(ctx, &bench->text, "  depth %6lld %8.1f tokens/s; bandwidth allows %.1f: %.0f%%",
                    (long long)depth, rate, limit, 100 * rate / limit);

@@ -67,6 +67,7 @@ static const char model_keys_text[] =
     "  mixer.KEY, position.KEY   options of the mixer and the position method that model.mixer "
     "and\n"
     "                            model.position name: `longshot inspect mixers`, `... positions`\n"
+    "  mixer.NAME.KEY            the same for one of several mixers\n"
     "  extend=NAME[,NAME]        test-time extension, with its extend.KEY: `longshot inspect "
     "extensions`\n";
 

@@ -10,14 +10,14 @@
 
 #define FIELD(name) offsetof(ls_bench_keys, name)
 static const ls_option keys[] = {
-    {"what", LS_OPTION_TEXT, FIELD(what), "gemm,train,attention,decode,memory", 0, 0, NULL,
-     "What to measure: any of gemm, train, attention, decode, memory."},
+    {"what", LS_OPTION_TEXT, FIELD(what), "gemm,train,attention,scan,decode,memory", 0, 0, NULL,
+     "What to measure: any of gemm, train, attention, scan, decode, memory."},
     {"peer", LS_OPTION_TEXT, FIELD(peer), "", 0, 0, NULL,
      "Python with PyTorch to measure beside; empty: python3 if it has torch; none: no peer."},
     {"scripts", LS_OPTION_TEXT, FIELD(scripts), "", 0, 0, NULL,
      "Folder of the peers' scripts; empty: bench/peers here, or where they are installed."},
     {"dtype", LS_OPTION_CHOICE, FIELD(dtype), "both", 0, 0, "both|f32|bf16",
-     "Types that training and attention are measured in."},
+     "Types that training, attention and the scan are measured in."},
     {"models", LS_OPTION_TEXT, FIELD(models), "", 0, 0, NULL,
      "Only models whose names hold this, of those that are trained."},
     {"recompute", LS_OPTION_BOOL, FIELD(recompute), "false", 0, 0, NULL,
@@ -41,7 +41,7 @@ static bool wants(const ls_bench *bench, const char *name) {
 }
 
 static ls_status check_names(ls_bench *bench) {
-    static const char known[] = "gemm,train,attention,decode,memory";
+    static const char known[] = "gemm,train,attention,scan,decode,memory";
     for (const char *at = bench->keys.what; *at != '\0';) {
         char name[32];
         size_t length = strcspn(at, ",");
@@ -123,7 +123,11 @@ static ls_status measure(ls_bench *bench) {
         const char *name;
         ls_status (*run)(ls_bench *bench);
     } parts[] = {
-        {"train", ls_bench_train}, {"attention", ls_bench_attention}, {"decode", ls_bench_decode}};
+        {"train", ls_bench_train},
+        {"attention", ls_bench_attention},
+        {"scan", ls_bench_scan},
+        {"decode", ls_bench_decode},
+    };
     LS_TRY(measure_machine(bench));
     LS_TRY(show(bench));
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
@@ -149,7 +153,8 @@ static ls_status run(ls_cli *cli) {
     LS_TRY(check_names(&bench));
     if (bench.keys.dtype != 2) bench.types[bench.type_count++] = LS_F32;
     if (bench.keys.dtype != 1) bench.types[bench.type_count++] = LS_BF16;
-    if (wants(&bench, "train") || wants(&bench, "attention")) LS_TRY(find_peer(&bench));
+    if (wants(&bench, "train") || wants(&bench, "attention") || wants(&bench, "scan"))
+        LS_TRY(find_peer(&bench));
     bench.json = json_object();
     if (bench.json == NULL) return LS_FAIL(&cli->ctx, LS_ENOMEM, "no memory for the results");
     ls_status status = measure(&bench);
@@ -163,12 +168,13 @@ static const ls_section sections[] = {{"", &key_table}, {0}};
 const ls_verb ls_verb_bench = {
     .name = "bench",
     .summary = "Measure speed and memory, beside the machine's limits and peers",
-    .usage = "[what=train,attention,decode,gemm,memory] [peer=PYTHON] [key=value ...]",
+    .usage = "[what=train,attention,scan,decode,gemm,memory] [peer=PYTHON] [key=value ...]",
     .about =
         "train: tokens per second of a small model, its share of the measured matrix peak and\n"
-        "the time of each operation. attention: by length. decode: tokens per second at some\n"
-        "depths beside what memory bandwidth allows. Where a Python with PyTorch is found it\n"
-        "runs the same work, ours and theirs in turns, and the ratio is printed.\n",
+        "the time of each operation. attention: by length. scan: Mamba's recurrence. decode:\n"
+        "tokens per second at some depths beside what memory bandwidth allows. Where a Python\n"
+        "with PyTorch is found it runs the same work, ours and theirs in turns, and the ratio is\n"
+        "printed.\n",
     .sections = sections,
     .computes = true,
     .run = run,

@@ -66,6 +66,16 @@ static ls_status take_small_default(ls_cli *cli) {
     return LS_OK;
 }
 
+/* runs/MIXER-POSITION, with all mixers of a hybrid. */
+static void name_folder(training *run) {
+    char *out = run->keys.out;
+    size_t used = (size_t)snprintf(out, sizeof run->keys.out, "runs/");
+    for (int i = 0; i < run->config.mixers && used < 400; i++)
+        used += (size_t)snprintf(out + used, sizeof run->keys.out - used, "%s%.24s",
+                                 i == 0 ? "" : "+", run->config.mixer[i].type->name);
+    snprintf(out + used, sizeof run->keys.out - used, "-%.64s", run->config.position.type->name);
+}
+
 /* All settings are read and checked before the corpus is touched. */
 static ls_status read_settings(training *run) {
     ls_cli *cli = run->cli;
@@ -82,9 +92,7 @@ static ls_status read_settings(training *run) {
     LS_TRY(ls_cli_finish_settings(cli));
     if (run->config.position.extensions > 0)
         return LS_FAIL(ctx, LS_EUSE, "extend acts at test time: give it to `longshot eval`");
-    if (run->keys.out[0] == '\0')
-        snprintf(run->keys.out, sizeof run->keys.out, "runs/%.100s-%.100s", run->config.mixer->name,
-                 run->config.position.type->name);
+    if (run->keys.out[0] == '\0') name_folder(run);
     return LS_OK;
 }
 

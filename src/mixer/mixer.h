@@ -19,6 +19,8 @@ typedef struct ls_mixer {
     int64_t width; /* D */
     bool causal;
     const ls_position *position; /* NULL where the type takes none */
+    int64_t branches; /* of the model that add to the residual stream, for initial weights that
+                         shrink with depth; 0: not in a model */
 } ls_mixer;
 
 /* How a row of a tensor in a public checkpoint maps to ours. */

@@ -6,7 +6,8 @@
 
 #define FIELD(name) offsetof(ls_model_settings, name)
 static const ls_option options[] = {
-    {"layers", LS_OPTION_INT, FIELD(layers), "6", 1, 1024, NULL, "number of blocks"},
+    {"layers", LS_OPTION_TEXT, FIELD(layers), "6", 0, 0, NULL,
+     "number of blocks, or a list with the mixer of each: [mamba, mamba, attention]"},
     {"width", LS_OPTION_INT, FIELD(width), "256", 1, 65536, NULL, "width of the residual stream"},
     {"hidden", LS_OPTION_INT, FIELD(hidden), "0", 0, 1048576, NULL,
      "width inside the feed-forward layer; 0: 4 times the width (8/3 where it is gated)"},
@@ -15,9 +16,9 @@ static const ls_option options[] = {
     {"length", LS_OPTION_INT, FIELD(length), "256", 1, 1 << 30, NULL,
      "training length in tokens: what test-time methods extend"},
     {"mixer", LS_OPTION_TEXT, FIELD(mixer), "attention", 0, 0, NULL,
-     "what mixes along time; see `longshot inspect mixers`"},
+     "what mixes along time where layers is a number; see `longshot inspect mixers`"},
     {"position", LS_OPTION_TEXT, FIELD(position), "xpos", 0, 0, NULL,
-     "position method; see `longshot inspect positions`"},
+     "position method; see `longshot inspect positions`; none where no mixer takes one"},
     {"norm", LS_OPTION_CHOICE, FIELD(norm), "layer", 0, 0, "layer|rms", "kind of norm"},
     {"norm_place", LS_OPTION_CHOICE, FIELD(norm_place), "pre", 0, 0, "pre|post",
      "norm before each layer, or after each residual sum"},
@@ -33,6 +34,8 @@ static const ls_option options[] = {
      "biases in the feed-forward layers and LayerNorms"},
     {"scale_embedding", LS_OPTION_BOOL, FIELD(scale_embedding), "false", 0, 0, NULL,
      "multiply embeddings by the square root of the width"},
+    {"feed_forward", LS_OPTION_BOOL, FIELD(feed_forward), "true", 0, 0, NULL,
+     "a feed-forward layer after the mixer of each block"},
 };
 const ls_option_table ls_model_options = LS_OPTIONS(options, ls_model_settings);
 
@@ -58,6 +61,9 @@ const ls_preset ls_presets[] = {
     {"llama-124m", "12 x 768, 12 heads, RoPE, RMSNorm, SwiGLU, no biases, length 1024",
      "model.layers=12 model.width=768 mixer.heads=12 model.length=1024 model.position=rope "
      "model.norm=rms model.activation=swiglu model.bias=false mixer.bias=false"},
+    {"mamba-130m", "24 x 768, Mamba alone, RMSNorm, length 2048: the Mamba paper's smallest model",
+     "model.layers=24 model.width=768 model.mixer=mamba model.position=none "
+     "model.feed_forward=false model.norm=rms model.length=2048"},
     {0},
 };
 
@@ -86,20 +92,109 @@ static ls_status add_preset(ls_ctx *ctx, ls_settings *settings, const char *name
     return LS_FAIL(ctx, LS_EUSE, "there is no preset %s: see `longshot inspect presets`", name);
 }
 
-static ls_status choose_mixer(ls_ctx *ctx, ls_model_config *config) {
-    const char *name = config->model.mixer, *nearest = NULL;
-    config->mixer = ls_mixer_find(name);
-    int distance = 4;
+/* ---- mixers ---- */
+
+ls_mixer ls_model_mixer(const ls_model_config *config, int64_t layer) {
+    int which = config->layer_mixer[layer];
+    const ls_mixer_type *type = config->mixer[which].type;
+    return (ls_mixer){
+        .type = type,
+        .options = config->mixer[which].options,
+        .width = config->model.width,
+        .causal = true,
+        .position = type->traits & LS_MIXER_POSITIONS ? &config->position : NULL,
+        .branches = config->layers * (config->model.feed_forward ? 2 : 1),
+    };
+}
+
+/* The next layer has the mixer of this name, one of those there are or a new one. */
+static ls_status add_layer(ls_ctx *ctx, ls_model_config *config, const char *name) {
+    const char *nearest = NULL;
+    const ls_mixer_type *type = ls_mixer_find(name);
+    int distance = 4, which = 0;
     for (size_t i = 0; i < ls_mixer_count; i++) {
         int here = ls_text_distance(name, ls_mixer_types[i]->name);
         if (here < distance) distance = here, nearest = ls_mixer_types[i]->name;
     }
-    if (config->mixer == NULL)
+    if (type == NULL)
         return LS_FAIL(ctx, LS_EUSE, "there is no mixer %s%s%s: see `longshot inspect mixers`",
                        name, nearest == NULL ? "" : ", perhaps ", nearest == NULL ? "" : nearest);
-    config->mixer_options = ls_new(ctx, 1, config->mixer->options.size);
-    if (config->mixer_options == NULL) return LS_ENOMEM;
-    return ls_options_default(ctx, &config->mixer->options, config->mixer_options);
+    if (config->layers == LS_LAYERS_MOST)
+        return LS_FAIL(ctx, LS_EUSE, "model.layers: a model has at most %d", LS_LAYERS_MOST);
+    while (which < config->mixers && config->mixer[which].type != type) which++;
+    if (which == LS_MODEL_MIXERS_MOST)
+        return LS_FAIL(ctx, LS_EUSE, "model.layers: at most %d different mixers fit", which);
+    if (which == config->mixers) {
+        void *values = ls_new(ctx, 1, type->options.size + 1); /* a mixer may have no options */
+        if (values == NULL) return LS_ENOMEM;
+        config->mixer[config->mixers].type = type;
+        config->mixer[config->mixers++].options = values;
+        LS_TRY(ls_options_default(ctx, &type->options, values));
+    }
+    config->layer_mixer[config->layers++] = (uint8_t)which;
+    return LS_OK;
+}
+
+/* model.layers: a number of layers with model.mixer, or a list of mixers. */
+static ls_status choose_mixers(ls_ctx *ctx, ls_model_config *config) {
+    const char *list = config->model.layers;
+    int64_t count;
+    if (ls_parse_int(list, &count)) {
+        if (count < 1 || count > LS_LAYERS_MOST)
+            return LS_FAIL(ctx, LS_EUSE, "model.layers=%s is out of range: use 1 to %d", list,
+                           LS_LAYERS_MOST);
+        while (config->layers < count) LS_TRY(add_layer(ctx, config, config->model.mixer));
+        return LS_OK;
+    }
+    do {
+        char name[64];
+        list += strspn(list, " ");
+        size_t length = strcspn(list, ",");
+        snprintf(name, sizeof name, "%.*s", (int)(length < 63 ? length : 63), list);
+        if (length == 0)
+            return LS_FAIL(ctx, LS_EUSE,
+                           "model.layers=%s: give a number, or a mixer for each layer",
+                           config->model.layers);
+        LS_TRY(add_layer(ctx, config, name));
+        list += length;
+    } while (*list++ == ',');
+    return LS_OK;
+}
+
+/* mixer.KEY goes to all mixers that have the key, mixer.NAME.KEY to one. A preset's keys are
+ * optional: what they say about mixers that are not there is passed over. */
+static ls_status set_mixer_key(ls_ctx *ctx, ls_model_config *config, ls_setting *setting,
+                               bool optional) {
+    const char *key = setting->key + strlen("mixer."), *dot = strchr(key, '.');
+    for (int i = 0; i < config->mixers; i++) {
+        const ls_mixer_type *type = config->mixer[i].type;
+        size_t name = strlen(type->name);
+        bool named = dot != NULL && (size_t)(dot - key) == name && !strncmp(key, type->name, name);
+        bool only =
+            dot == NULL && config->mixers == 1 && !optional; /* an error names the nearest */
+        if (!named && !only && ls_options_find(&type->options, key) == NULL) continue;
+        char where[96];
+        snprintf(where, sizeof where, named ? "mixer.%s." : "mixer.", type->name);
+        LS_TRY(ls_options_set(ctx, &type->options, where, named ? dot + 1 : key, setting->value,
+                              config->mixer[i].options));
+        setting->used = true;
+    }
+    if (!setting->used && !optional)
+        return LS_FAIL(ctx, LS_EUSE, "no mixer of this model has a key %s", setting->key);
+    return LS_OK;
+}
+
+static ls_status read_mixers(ls_ctx *ctx, const ls_settings *settings, size_t given,
+                             ls_model_config *config) {
+    LS_TRY(choose_mixers(ctx, config));
+    for (int named = 0; named < 2; named++) /* what is meant for one mixer comes last */
+        for (size_t i = 0; i < settings->count; i++) {
+            ls_setting *setting = &settings->items[i];
+            if (strncmp(setting->key, "mixer.", 6) != 0) continue;
+            if ((strchr(setting->key + 6, '.') != NULL) == named)
+                LS_TRY(set_mixer_key(ctx, config, setting, i >= given));
+        }
+    return LS_OK;
 }
 
 ls_status ls_position_extensions_read(ls_ctx *ctx, const ls_settings *settings,
@@ -134,21 +229,41 @@ ls_status ls_position_extensions_read(ls_ctx *ctx, const ls_settings *settings,
     return LS_OK;
 }
 
-static ls_status check(ls_ctx *ctx, ls_model_config *config) {
-    ls_mixer mixer = {config->mixer, config->mixer_options, config->model.width, true,
-                      &config->position};
-    if (!(config->mixer->traits & LS_MIXER_CAUSAL))
-        return LS_FAIL(ctx, LS_EUSE, "mixer %s looks both ways: it cannot be a language model",
-                       config->mixer->name);
-    if (config->mixer->check != NULL) LS_TRY(config->mixer->check(ctx, &mixer));
+static bool takes_positions(const ls_model_config *config) {
+    for (int i = 0; i < config->mixers; i++)
+        if (config->mixer[i].type->traits & LS_MIXER_POSITIONS) return true;
+    return false;
+}
+
+static ls_status check(ls_ctx *ctx, const ls_model_config *config) {
+    for (int64_t layer = 0; layer < config->layers; layer++) {
+        const ls_mixer mixer = ls_model_mixer(config, layer);
+        if (!(mixer.type->traits & LS_MIXER_CAUSAL))
+            return LS_FAIL(ctx, LS_EUSE, "mixer %s looks both ways: it cannot be a language model",
+                           mixer.type->name);
+        if (mixer.type->check != NULL) LS_TRY(mixer.type->check(ctx, &mixer));
+    }
+    if (takes_positions(config)) return LS_OK;
+    const ls_position_type *position = config->position.type;
+    if (position->embed == NULL && strcmp(position->name, "none") != 0)
+        return LS_FAIL(ctx, LS_EUSE, "mixer %s takes no position method: set model.position=none",
+                       config->mixer[0].type->name);
+    if (config->position.extensions > 0)
+        return LS_FAIL(ctx, LS_EUSE, "mixer %s takes no positions, so there is nothing to extend",
+                       config->mixer[0].type->name);
     return LS_OK;
 }
 
-static ls_status read_all(ls_ctx *ctx, const ls_settings *settings, ls_model_config *out) {
+/* Settings from `given` on come from a preset. */
+static ls_status read_all(ls_ctx *ctx, const ls_settings *settings, size_t given,
+                          ls_model_config *out) {
     LS_TRY(ls_options_default(ctx, &ls_model_options, &out->model));
     LS_TRY(ls_settings_apply(ctx, settings, "model", &ls_model_options, &out->model));
-    LS_TRY(choose_mixer(ctx, out));
-    LS_TRY(ls_settings_apply(ctx, settings, "mixer", &out->mixer->options, out->mixer_options));
+    LS_TRY(read_mixers(ctx, settings, given, out));
+    bool positioned = takes_positions(out);
+    for (size_t i = 0; i < given; i++)
+        positioned |= strcmp(settings->items[i].key, "model.position") == 0;
+    if (!positioned) snprintf(out->model.position, sizeof out->model.position, "none");
     LS_TRY(ls_position_choose(ctx, out->model.position, &out->position));
     out->position.trained_length = out->model.length;
     LS_TRY(ls_settings_apply(ctx, settings, "position", &out->position.type->options,
@@ -166,8 +281,9 @@ ls_status ls_model_config_read(ls_ctx *ctx, const ls_settings *settings, ls_mode
     for (size_t i = 0; i < settings->count && status == LS_OK; i++)
         if (strcmp(settings->items[i].key, "model.preset") != 0)
             status = ls_settings_put(ctx, &whole, settings->items[i].key, settings->items[i].value);
+    size_t given = whole.count;
     if (status == LS_OK && preset != NULL) status = add_preset(ctx, &whole, preset);
-    if (status == LS_OK) status = read_all(ctx, &whole, out);
+    if (status == LS_OK) status = read_all(ctx, &whole, given, out);
     for (size_t i = 0; i < settings->count; i++) /* what was read in the copy was read */
         for (size_t j = 0; j < whole.count; j++)
             if (whole.items[j].used && strcmp(whole.items[j].key, settings->items[i].key) == 0)
@@ -179,8 +295,13 @@ ls_status ls_model_config_read(ls_ctx *ctx, const ls_settings *settings, ls_mode
 
 void ls_model_config_print(ls_ctx *ctx, const ls_model_config *config, bool trained, ls_text *out) {
     ls_settings_print(ctx, "model", &ls_model_options, &config->model, out);
-    if (config->mixer->options.count > 0)
-        ls_settings_print(ctx, "mixer", &config->mixer->options, config->mixer_options, out);
+    for (int i = 0; i < config->mixers; i++) {
+        const ls_mixer_type *type = config->mixer[i].type;
+        char section[96] = "mixer";
+        if (config->mixers > 1) snprintf(section, sizeof section, "mixer.%s", type->name);
+        if (type->options.count > 0)
+            ls_settings_print(ctx, section, &type->options, config->mixer[i].options, out);
+    }
     if (config->position.type->options.count > 0)
         ls_settings_print(ctx, "position", &config->position.type->options,
                           config->position.options, out);
@@ -191,7 +312,7 @@ void ls_model_config_print(ls_ctx *ctx, const ls_model_config *config, bool trai
 }
 
 void ls_model_config_clear(ls_ctx *ctx, ls_model_config *config) {
-    ls_free(ctx, config->mixer_options);
+    for (int i = 0; i < config->mixers; i++) ls_free(ctx, config->mixer[i].options);
     ls_position_clear(ctx, &config->position);
     *config = (ls_model_config){0};
 }

@@ -41,16 +41,15 @@ static ls_tensor *feed_forward(ls_program *p, const ls_model_settings *about, ls
         about->bias ? ls_param(p, "down.bias", LS_DIMS(D), ls_init_bias()) : NULL;
     ls_scope_end(p);
     ls_tensor *hidden = ls_activate(p, kind, gated, ls_linear(p, x, up, up_bias));
-    return ls_linear(p, hidden, down, down_bias);
+    return ls_dropout(p, ls_linear(p, hidden, down, down_bias), about->dropout);
 }
 
-static ls_tensor *mix(ls_program *p, const ls_model_config *config, ls_tensor *x) {
-    ls_mixer mixer = {config->mixer, config->mixer_options, config->model.width, true,
-                      &config->position};
+static ls_tensor *mix(ls_program *p, const ls_model_config *config, int64_t layer, ls_tensor *x) {
+    const ls_mixer mixer = ls_model_mixer(config, layer);
     ls_scope(p, "mixer");
-    ls_tensor *y = config->mixer->forward(p, &mixer, x);
+    ls_tensor *y = mixer.type->forward(p, &mixer, x);
     ls_scope_end(p);
-    return y;
+    return ls_dropout(p, y, config->model.dropout);
 }
 
 /* tokens [B,T] -> what the head reads, [B,T,D]. */
@@ -64,17 +63,16 @@ static ls_tensor *body(ls_program *p, const ls_model_config *config, ls_tensor *
     const ls_position_type *position = config->position.type;
     if (position->embed != NULL) x = position->embed(p, config->position.options, x);
     x = ls_dropout(p, x, about->dropout);
-    for (int64_t layer = 0; layer < about->layers && !ls_failed(p); layer++) {
+    for (int64_t layer = 0; layer < config->layers && !ls_failed(p); layer++) {
         ls_scope(p, "layers.%d", (int)layer);
         if (about->norm_place == NORM_PRE) {
-            ls_tensor *y = norm(p, about, "norm1", x, delta, &x);
-            delta = ls_dropout(p, mix(p, config, y), about->dropout);
-            y = norm(p, about, "norm2", x, delta, &x);
-            delta = ls_dropout(p, feed_forward(p, about, y), about->dropout);
+            delta = mix(p, config, layer, norm(p, about, "norm1", x, delta, &x));
+            if (about->feed_forward)
+                delta = feed_forward(p, about, norm(p, about, "norm2", x, delta, &x));
         } else {
-            x = norm(p, about, "norm1", x, ls_dropout(p, mix(p, config, x), about->dropout), NULL);
-            x = norm(p, about, "norm2", x, ls_dropout(p, feed_forward(p, about, x), about->dropout),
-                     NULL);
+            x = norm(p, about, "norm1", x, mix(p, config, layer, x), NULL);
+            if (about->feed_forward)
+                x = norm(p, about, "norm2", x, feed_forward(p, about, x), NULL);
         }
         ls_scope_end(p);
     }

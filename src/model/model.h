@@ -9,25 +9,38 @@
 #include "mixer/mixer.h"
 
 typedef struct ls_model_settings {
-    int64_t layers, width, hidden, vocabulary, length;
+    char layers[LS_OPTION_TEXT_BYTES]; /* a number of them, or the mixer of each: "mamba,attention"
+                                        */
+    int64_t width, hidden, vocabulary, length;
     char mixer[LS_OPTION_TEXT_BYTES], position[LS_OPTION_TEXT_BYTES];
     int norm, norm_place, activation;
     double epsilon, dropout, init;
-    bool tied, bias, scale_embedding;
+    bool tied, bias, scale_embedding, feed_forward;
 } ls_model_settings;
 extern const ls_option_table ls_model_options; /* section "model" */
+
+enum { LS_LAYERS_MOST = 1024, LS_MODEL_MIXERS_MOST = 16 };
 
 /* A model's description: everything that decides shapes and arithmetic. */
 typedef struct ls_model_config {
     ls_model_settings model;
-    const ls_mixer_type *mixer;
-    void *mixer_options;  /* owned */
-    ls_position position; /* owned; with the extensions */
+    int mixers; /* different ones */
+    struct {
+        const ls_mixer_type *type;
+        void *options; /* owned */
+    } mixer[LS_MODEL_MIXERS_MOST];
+    int64_t layers;
+    uint8_t layer_mixer[LS_LAYERS_MOST]; /* which of them each layer has */
+    ls_position position;                /* owned; with the extensions */
 } ls_model_config;
+
+/* The mixer of a layer in its place. */
+ls_mixer ls_model_mixer(const ls_model_config *config, int64_t layer);
 
 /* From the sections model, mixer, position and extend of the settings: model.preset first, then
  * model.*, mixer.*, position.*; `extend` names test-time methods ("yarn" or "yarn,window"), whose
- * options are extend.*. The config is checked whole. LS_EUSE in one sentence otherwise. */
+ * options are extend.*. mixer.KEY belongs to every mixer of the model that has the key,
+ * mixer.NAME.KEY to one of them. The config is checked whole. LS_EUSE in one sentence otherwise. */
 ls_status ls_model_config_read(ls_ctx *ctx, const ls_settings *settings, ls_model_config *out);
 /* The extensions alone: extend=a,b and extend.KEY, which belongs to every chosen extension that has
  * the key. */

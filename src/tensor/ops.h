@@ -1,7 +1,7 @@
 /* The operations. Each records one node (see program.h); shapes are checked, NULL goes through.
  *
  * Letters: B batch, T time, D model width, H heads, G key-value heads, K key width, V value width,
- * N keys, F hidden width, R table rows. */
+ * N keys or states, E inner channels, F hidden width, R table rows. */
 #ifndef LS_TENSOR_OPS_H
 #define LS_TENSOR_OPS_H
 
@@ -51,6 +51,27 @@ ls_tensor *ls_linear_cross_entropy(ls_program *p, ls_tensor *x, ls_tensor *weigh
                                    ls_tensor *targets, ls_tensor *weights);
 /* The last row of each sequence: [B,T,D] -> [B,D]. No gradient. */
 ls_tensor *ls_last_row(ls_program *p, ls_tensor *x);
+
+/* ---- recurrences ---- */
+
+/* A causal convolution of W taps in every channel: y[b,t,e] = act(bias[e] + sum_k weight[e,k]
+ * x[b,t-W+1+k,e]) with act = SiLU or nothing. x is [B,T,E], weight wide [E,W] with W >= 2, bias
+ * wide [E] or NULL. The rows before the chunk are `before` [B,W-1,E]; *after are those that the
+ * next chunk needs (no gradient passes through either). */
+ls_tensor *ls_short_conv(ls_program *p, bool silu, ls_tensor *x, ls_tensor *weight, ls_tensor *bias,
+                         ls_tensor *before, ls_tensor **after);
+
+/* Mamba's recurrence, with A = -exp(A_log) and d = softplus(delta + bias):
+ *   h_t[e,n] = exp(d_t[e] A[e,n]) h_{t-1}[e,n] + d_t[e] B_t[n] u_t[e]
+ *   y_t[e] = (sum_n C_t[n] h_t[e,n] + D[e] u_t[e]) silu(z_t[e])
+ * u, delta, z are [batch,T,E]; B and C [batch,T,N]; A_log [E,N], D [E] and bias [E] wide
+ * parameters; D, z and bias may be NULL. The state before and after the chunk is wide [batch,E,N];
+ * gradients pass through both. Backward recomputes states from those kept every LS_SCAN_CHUNK
+ * tokens. */
+typedef struct ls_scan {
+    ls_tensor *u, *delta, *A_log, *B, *C, *D, *z, *bias, *before;
+} ls_scan;
+ls_tensor *ls_selective_scan(ls_program *p, const ls_scan *scan, ls_tensor **after);
 
 /* ---- positions ---- */
 

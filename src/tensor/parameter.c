@@ -92,10 +92,11 @@ static void fill(ls_parameters *store, const ls_parameter *parameter, uint64_t s
             values[i] = init->a * (2 * ls_random_unit(key, (uint64_t)i) - 1);
             break;
         case LS_INIT_CUSTOM:
+            values[i] = ls_random_unit(key, (uint64_t)i);
             break;
         }
     }
-    if (init->kind == LS_INIT_CUSTOM) init->fill(values, parameter->count, init->a);
+    if (init->kind == LS_INIT_CUSTOM) init->fill(init, values, parameter->count);
     size_t count = (size_t)parameter->count;
     if (store->master_type != LS_F64) /* narrowed in place: a float never reaches the next double */
         for (size_t i = 0; i < count; i++) {

@@ -14,13 +14,13 @@ typedef enum {
     LS_INIT_CONSTANT, /* a */
     LS_INIT_NORMAL,   /* standard deviation a */
     LS_INIT_UNIFORM,  /* in [-a, a] */
-    LS_INIT_CUSTOM,   /* fill(values, count, context a) */
+    LS_INIT_CUSTOM,   /* what `fill` makes of uniform draws from [0, 1) */
 } ls_init_kind;
 
 typedef struct ls_init {
     ls_init_kind kind;
-    double a;
-    void (*fill)(double *values, int64_t count, double a); /* CUSTOM */
+    double a, b, c; /* b, c: CUSTOM alone */
+    void (*fill)(const struct ls_init *init, double *values, int64_t count); /* CUSTOM */
     bool no_decay; /* weight decay leaves it alone (norms, biases, position tables) */
     bool full;     /* kept in the master's type also where products run in bf16 */
 } ls_init;

@@ -138,6 +138,10 @@ static void fill_constants(ls_program *p) {
         const ls_constant_fill *fill = p->constants.at[i];
         size_t size = ls_dtype_size(fill->tensor->type);
         int64_t all = ls_count(fill->tensor);
+        if (fill->values == NULL) {
+            ls_device_fill(p->ctx, fill->tensor->data, 0, (size_t)all * size);
+            continue;
+        }
         for (int64_t first = 0; first < all; first += PIECE) {
             int64_t count = ls_min(PIECE, all - first);
             convert(fill->values + first, count, fill->tensor->type, piece);

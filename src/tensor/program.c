@@ -228,9 +228,13 @@ ls_tensor *ls_constant(ls_program *p, ls_dtype type, int rank, const int64_t *di
     ls_tensor *tensor = ls__tensor(p, type, LS_ROLE_CONSTANT, rank, dim);
     if (tensor == NULL) return NULL;
     ls_constant_fill *fill = ls__pool(p, 1, sizeof *fill);
-    double *copy = ls__pool(p, (size_t)ls_count(tensor), sizeof *copy);
-    if (fill == NULL || copy == NULL) return NULL;
-    if (values != NULL) memcpy(copy, values, (size_t)ls_count(tensor) * sizeof *copy);
+    if (fill == NULL) return NULL;
+    double *copy = NULL; /* NULL: zeros */
+    if (values != NULL) {
+        copy = ls__pool(p, (size_t)ls_count(tensor), sizeof *copy);
+        if (copy == NULL) return NULL;
+        memcpy(copy, values, (size_t)ls_count(tensor) * sizeof *copy);
+    }
     *fill = (ls_constant_fill){tensor, copy};
     return ls__list_add(p, &p->constants, fill) ? tensor : NULL;
 }

@@ -155,7 +155,7 @@ ls_tensor *ls_param(ls_program *p, const char *name, int rank, const int64_t *di
 /* The caller writes it before each run, with ls_tensor_put. */
 ls_tensor *ls_input(ls_program *p, const char *name, ls_dtype type, int rank, const int64_t *dim,
                     bool needs_grad);
-/* A copy of `values` (f64, converted to `type`). */
+/* A copy of `values` (f64, converted to `type`); NULL: zeros. */
 ls_tensor *ls_constant(ls_program *p, ls_dtype type, int rank, const int64_t *dim,
                        const double *values);
 /* Keeps a tensor readable after the run under a name (scoped). */

@@ -33,7 +33,7 @@ typedef struct ls_block {
 
 typedef struct ls_constant_fill {
     ls_tensor *tensor;
-    double *values;
+    double *values; /* NULL: zeros */
 } ls_constant_fill;
 
 typedef struct ls_list { /* of pointers */

@@ -11,6 +11,8 @@
 
 #if defined(LS_ISA_avx512)
 #include <immintrin.h>
+#elif defined(__SSE__)
+#include <xmmintrin.h>
 #endif
 
 enum { LS_LANES = 16 };
@@ -103,6 +105,37 @@ LS_INLINE float ls_vec_sum(ls_vec value) {
     return lanes[0];
 }
 
+/* The sums of sixteen vectors that lie one after the other, each by the same tree. */
+LS_INLINE ls_vec ls_vec_sums(const float *data) {
+    ls_vec half[8], quarter[4], eighth[2];
+    for (int i = 0; i < 8; i++) {
+        ls_vec a = ls_load(data, LS_F32, 2 * i * LS_LANES);
+        ls_vec b = ls_load(data, LS_F32, (2 * i + 1) * LS_LANES);
+        half[i] =
+            __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
+            __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30,
+                                    31);
+    }
+    for (int i = 0; i < 4; i++) {
+        ls_vec a = half[2 * i], b = half[2 * i + 1];
+        quarter[i] = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25,
+                                             26, 27) +
+                     __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28,
+                                             29, 30, 31);
+    }
+    for (int i = 0; i < 2; i++) {
+        ls_vec a = quarter[2 * i], b = quarter[2 * i + 1];
+        eighth[i] = __builtin_shufflevector(a, b, 0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25,
+                                            28, 29) +
+                    __builtin_shufflevector(a, b, 2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23, 26,
+                                            27, 30, 31);
+    }
+    return __builtin_shufflevector(eighth[0], eighth[1], 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22,
+                                   24, 26, 28, 30) +
+           __builtin_shufflevector(eighth[0], eighth[1], 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23,
+                                   25, 27, 29, 31);
+}
+
 LS_INLINE ls_vec ls_vec_pick(ls_ivec mask, ls_vec yes, ls_vec no) {
     return (ls_vec)(((ls_ivec)yes & mask) | ((ls_ivec)no & ~mask));
 }
@@ -147,6 +180,34 @@ LS_INLINE ls_vec ls_vec_exp(ls_vec x) {
 #endif
 }
 
+/* 2^x, for exponents whose factor log2(e) was multiplied in beforehand; relative error below 2e-7.
+ * Below -126 it is 0, far above infinity; NaN stays NaN. */
+LS_INLINE ls_vec ls_vec_exp2(ls_vec x) {
+#if defined(LS_ISA_avx512)
+    ls_vec n = (ls_vec)_mm512_roundscale_ps((__m512)x, 0), f = x - n;
+#else
+    const float magic = 12582912.0f; /* as in ls_vec_exp */
+    ls_vec low = ls_vec_all(-126.0f), high = ls_vec_all(128.0f);
+    ls_vec bounded = ls_vec_pick(x < low, low, ls_vec_pick(x > high, high, x));
+    ls_vec shifted = bounded + magic, f = bounded - (shifted - magic);
+#endif
+    ls_vec poly = ls_vec_all(1.535336188e-4f);
+    poly = poly * f + 1.339887440e-3f;
+    poly = poly * f + 9.618437357e-3f;
+    poly = poly * f + 5.550332471e-2f;
+    poly = poly * f + 2.402264791e-1f;
+    poly = poly * f + 6.931472028e-1f;
+    poly = poly * f + 1.0f;
+#if defined(LS_ISA_avx512)
+    return (ls_vec)_mm512_scalef_ps((__m512)poly, (__m512)n);
+#else
+    ls_ivec whole = (ls_ivec)shifted - 0x4B400000;
+    ls_ivec half = whole >> 1;
+    ls_vec scale = (ls_vec)((half + 127) << 23), rest = (ls_vec)((whole - half + 127) << 23);
+    return ls_vec_pick(x < low, ls_vec_all(0), poly * scale * rest);
+#endif
+}
+
 /* 1 / x for x in [1, 1e30]: an estimate and a Newton step are as exact as a division, and faster.
  */
 LS_INLINE ls_vec ls_vec_reciprocal(ls_vec x) {
@@ -160,6 +221,21 @@ LS_INLINE ls_vec ls_vec_reciprocal(ls_vec x) {
 
 LS_INLINE ls_vec ls_vec_sigmoid(ls_vec x) {
     return 1.0f / (1.0f + ls_vec_exp(-x));
+}
+
+/* log(1 + e^x) and its slope, relative error below 3e-7: with e = e^-|x| and s = e / (2 + e) it is
+ * max(x, 0) + 2 artanh(s), and s <= 1/3 makes the series short. */
+LS_INLINE ls_vec ls_vec_softplus(ls_vec x, ls_vec *slope) {
+    ls_vec e = ls_vec_exp(-(ls_vec)((ls_ivec)x & 0x7fffffff));
+    ls_vec s = e / (2.0f + e), q = s * s, near = ls_vec_all(1.0f / 13);
+    near = near * q + 1.0f / 11;
+    near = near * q + 1.0f / 9;
+    near = near * q + 1.0f / 7;
+    near = near * q + 1.0f / 5;
+    near = near * q + 1.0f / 3;
+    near = near * q + 1.0f;
+    *slope = ls_vec_pick(x < 0.0f, e, ls_vec_all(1)) / (1.0f + e);
+    return ls_vec_pick(x < 0.0f, ls_vec_all(0), x) + 2.0f * s * near;
 }
 
 LS_INLINE ls_vec ls_vec_tanh(ls_vec x) {
@@ -179,6 +255,25 @@ LS_INLINE ls_vec ls_vec_normal_cdf(ls_vec x, ls_vec *density) {
     poly = poly * t + 0.254829592f;
     ls_vec tail = 0.5f * poly * t * *density;
     return ls_vec_pick(x < 0.0f, tail, 1.0f - tail);
+}
+
+/* Between these two the calling thread takes subnormal numbers for 0: states that decay would
+ * otherwise spend most of their time there, at many times the cost. */
+LS_INLINE unsigned ls_subnormals_flush(void) {
+#if defined(__SSE__)
+    unsigned before = _mm_getcsr();
+    _mm_setcsr(before | 0x8040u); /* results and operands */
+    return before;
+#else
+    return 0;
+#endif
+}
+LS_INLINE void ls_subnormals_restore(unsigned before) {
+#if defined(__SSE__)
+    _mm_setcsr(before);
+#else
+    (void)before;
+#endif
 }
 
 #endif

@@ -1,0 +1,97 @@
+/* Mamba's selective scan alone, forward and with its gradients, at 2048 tokens. */
+#include <stdio.h>
+
+#include "cli/bench.h"
+#include "cli/machine.h"
+#include "tensor/ops.h"
+
+enum { LENGTH = 2048, CHANNELS = 512, STATES = 16 };
+
+static const struct {
+    const char *name;
+    int64_t width;
+} inputs[] = {{"u", CHANNELS}, {"delta", CHANNELS}, {"B", STATES},
+              {"C", STATES},   {"z", CHANNELS},     {"cot", CHANNELS}};
+enum { INPUTS = sizeof inputs / sizeof inputs[0], COTANGENT = INPUTS - 1 };
+
+static ls_status record(ls_ctx *ctx, ls_dtype type, bool grad, ls_parameters *store,
+                        ls_program **out) {
+    const ls_program_options options = {.type = type, .batch = 1, .length = LENGTH, .grad = grad};
+    const ls_init half = {.kind = LS_INIT_UNIFORM, .a = 0.5, .full = true};
+    LS_TRY(ls_program_new(ctx, &options, store, out));
+    ls_program *p = *out;
+    ls_tensor *in[INPUTS];
+    for (int i = 0; i < INPUTS; i++)
+        in[i] =
+            ls_input(p, inputs[i].name, type, LS_DIMS(1, LENGTH, inputs[i].width), i != COTANGENT);
+    ls_scan scan = {.u = in[0], .delta = in[1], .B = in[2], .C = in[3], .z = in[4]};
+    scan.A_log = ls_param(p, "A_log", LS_DIMS(CHANNELS, STATES), half);
+    scan.D = ls_param(p, "D", LS_DIMS(CHANNELS), half);
+    scan.bias = ls_param(p, "bias", LS_DIMS(CHANNELS), half);
+    scan.before = ls_state_read(p, "state", ls_wide_type(p), LS_DIMS(1, CHANNELS, STATES));
+    ls_tensor *y = ls_selective_scan(p, &scan, NULL);
+    ls_keep(p, "y", y);
+    for (int i = 0; grad && i < COTANGENT; i++) ls_keep_gradient(p, inputs[i].name, in[i]);
+    if (grad) ls_seed_gradient(p, y, in[COTANGENT]);
+    return ls_failed(p) ? ctx->error.code : LS_OK;
+}
+
+static ls_status make(ls_ctx *ctx, ls_dtype type, bool grad, ls_parameters **store,
+                      ls_program **out) {
+    LS_TRY(ls_parameters_new(ctx, type, store));
+    LS_TRY(record(ctx, type, false, *store, out)); /* declares the parameters */
+    ls_program_free(*out);
+    *out = NULL;
+    LS_TRY(ls_parameters_seal(*store, 1, grad));
+    LS_TRY(record(ctx, type, grad, *store, out));
+    LS_TRY(ls_program_finish(*out));
+    for (int i = 0; i < INPUTS; i++) {
+        const ls_random key = {.seed = 1, .stream = ls_stream_of(inputs[i].name)};
+        LS_TRY(ls_machine_random(*out, ls_program_find(*out, inputs[i].name), key));
+    }
+    return LS_OK;
+}
+
+static ls_status bench_one(ls_bench *bench, ls_dtype type, bool grad, json_t *rows) {
+    ls_ctx *ctx = bench->ctx;
+    ls_program *program = NULL;
+    ls_parameters *store = NULL;
+    char threads[16];
+    double ours = 0;
+    ls_peer peer = {0};
+    json_t *lowest = json_object();
+    ls_status status;
+    LS_TRY_GOTO(make(ctx, type, grad, &store, &program));
+    snprintf(threads, sizeof threads, "%d", ctx->threads);
+    ls_peer_start(bench, "scan_torch.py",
+                  (const char *const[]){"--dtype", ls_dtype_name(type), "--threads", threads,
+                                        "--grad", grad ? "1" : "0", NULL},
+                  &peer);
+    LS_TRY_GOTO(ls_bench_turns(bench, program, &peer, &ours, lowest));
+    double each = 1e9 * ours / ((double)LENGTH * CHANNELS);
+    ls_text_printf(ctx, &bench->text, "  %-5s %6d %-17s %10.3f ms %8.1f ns/token/channel",
+                   ls_dtype_name(type), LENGTH, grad ? "forward+backward" : "forward", 1e3 * ours,
+                   each);
+    ls_bench_row(bench, rows,
+                 json_pack("{s:s, s:i, s:b, s:f}", "dtype", ls_dtype_name(type), "length", LENGTH,
+                           "backward", grad, "nanoseconds_per_token_and_channel", each),
+                 ours, lowest);
+fail:
+    json_decref(lowest);
+    ls_peer_stop(&peer);
+    ls_program_free(program);
+    ls_parameters_free(store);
+    return status;
+}
+
+ls_status ls_bench_scan(ls_bench *bench) {
+    if (bench->ctx->device != NULL) return LS_OK; /* a kernel of the processor's so far */
+    json_t *rows = json_array();
+    json_object_set_new(bench->json, "scan", rows);
+    ls_text_printf(bench->ctx, &bench->text, "selective scan, batch 1, %d channels of %d states\n",
+                   CHANNELS, STATES);
+    for (int i = 0; i < bench->type_count; i++)
+        for (int grad = 0; grad < 2; grad++)
+            LS_TRY(bench_one(bench, bench->types[i], grad == 1, rows));
+    return LS_OK;
+}

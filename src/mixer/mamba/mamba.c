@@ -1,0 +1,188 @@
+/* The block of Mamba (arXiv 2312.00752): a gated short convolution and a state space whose step
+ * size, input and output maps depend on the input. See mamba.md. */
+#include <math.h>
+
+#include "mixer/mixer.h"
+
+typedef struct mamba_options {
+    int64_t d_state, d_conv, expand, dt_rank;
+    double dt_min, dt_max, dt_floor, dt_scale;
+    int dt_init;
+    bool conv_bias, bias;
+} mamba_options;
+
+enum { DT_RANDOM, DT_CONSTANT };
+
+#define FIELD(name) offsetof(mamba_options, name)
+static const ls_option options[] = {
+    {"d_state", LS_OPTION_INT, FIELD(d_state), "16", 1, 1024, NULL, "states of each channel"},
+    {"d_conv", LS_OPTION_INT, FIELD(d_conv), "4", 2, 64, NULL, "taps of the short convolution"},
+    {"expand", LS_OPTION_INT, FIELD(expand), "2", 1, 64, NULL,
+     "channels inside the block, in multiples of the width"},
+    {"dt_rank", LS_OPTION_INT, FIELD(dt_rank), "0", 0, 65536, NULL,
+     "width from which step sizes are projected; 0: width/16, rounded up"},
+    {"dt_min", LS_OPTION_REAL, FIELD(dt_min), "0.001", 1e-12, 1e6, NULL,
+     "smallest step size at the start"},
+    {"dt_max", LS_OPTION_REAL, FIELD(dt_max), "0.1", 1e-12, 1e6, NULL,
+     "largest step size at the start"},
+    {"dt_floor", LS_OPTION_REAL, FIELD(dt_floor), "0.0001", 1e-12, 1e6, NULL,
+     "step sizes at the start are raised to this"},
+    {"dt_init", LS_OPTION_CHOICE, FIELD(dt_init), "random", 0, 0, "random|constant",
+     "initial weights of the step projection: uniform, or all at the bound"},
+    {"dt_scale", LS_OPTION_REAL, FIELD(dt_scale), "1", 0, 1e6, NULL,
+     "bound of those weights, in multiples of 1/sqrt(dt_rank)"},
+    {"conv_bias", LS_OPTION_BOOL, FIELD(conv_bias), "true", 0, 0, NULL,
+     "a bias on the short convolution"},
+    {"bias", LS_OPTION_BOOL, FIELD(bias), "false", 0, 0, NULL,
+     "biases on the input and output projections"},
+};
+
+/* E channels inside, N states of each, W taps, R numbers from which step sizes come. */
+typedef struct shape {
+    int64_t E, N, W, R;
+} shape;
+
+static shape shape_of(const ls_mixer *mixer) {
+    const mamba_options *o = mixer->options;
+    return (shape){.E = o->expand * mixer->width,
+                   .N = o->d_state,
+                   .W = o->d_conv,
+                   .R = o->dt_rank > 0 ? o->dt_rank : ls_ceil_div(mixer->width, 16)};
+}
+
+static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
+    const mamba_options *o = mixer->options;
+    if (o->dt_min > o->dt_max)
+        return LS_FAIL(ctx, LS_EUSE, "mamba: dt_min is %g, above dt_max, which is %g", o->dt_min,
+                       o->dt_max);
+    if (!mixer->causal)
+        return LS_FAIL(ctx, LS_EUSE, "mamba looks back alone: it cannot be bidirectional");
+    return LS_OK;
+}
+
+/* ---- initial weights ---- */
+
+/* Uniform within 1/sqrt(inputs), as the published model has it, over `shrink`. */
+static ls_init uniform(int64_t inputs, double shrink) {
+    return (ls_init){.kind = LS_INIT_UNIFORM, .a = 1 / sqrt((double)inputs) / shrink};
+}
+
+static ls_init small(ls_init init) {
+    init.no_decay = init.full = true;
+    return init;
+}
+
+/* A_log[e,n] = log(n + 1); a is N. */
+static void fill_A_log(const ls_init *init, double *values, int64_t count) {
+    for (int64_t i = 0; i < count; i++) values[i] = log((double)(i % (int64_t)init->a) + 1);
+}
+
+/* The bias whose softplus is a step size, log-uniform in [a, b] and not below c. */
+static void fill_dt_bias(const ls_init *init, double *values, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        double step = fmax(exp(log(init->a) + values[i] * (log(init->b) - log(init->a))), init->c);
+        values[i] = step + log(-expm1(-step));
+    }
+}
+
+static ls_init dt_weights(const mamba_options *o, int64_t R) {
+    ls_init init = uniform(R, 1);
+    init.a *= o->dt_scale;
+    if (o->dt_init == DT_CONSTANT) init.kind = LS_INIT_CONSTANT;
+    return init;
+}
+
+/* ---- the block ---- */
+
+static ls_tensor *project(ls_program *p, const char *name, ls_tensor *x, int64_t out, ls_init init,
+                          bool biased) {
+    ls_scope(p, "%s", name);
+    ls_tensor *weight =
+        ls_param(p, "weight", LS_DIMS(out, x == NULL ? 1 : x->dim[x->rank - 1]), init);
+    ls_tensor *bias = biased ? ls_param(p, "bias", LS_DIMS(out), ls_init_bias()) : NULL;
+    ls_scope_end(p);
+    return ls_linear(p, x, weight, bias);
+}
+
+/* silu(conv(x)), the last taps - 1 rows of x being the state. */
+static ls_tensor *convolve(ls_program *p, const mamba_options *o, const shape *s, ls_tensor *x) {
+    const int64_t B = ls_program_about(p)->batch;
+    ls_scope(p, "conv");
+    ls_tensor *weight = ls_param(p, "weight", LS_DIMS(s->E, s->W), small(uniform(s->W, 1)));
+    ls_tensor *bias =
+        o->conv_bias ? ls_param(p, "bias", LS_DIMS(s->E), small(uniform(s->W, 1))) : NULL;
+    ls_tensor *before = ls_state_read(p, "rows", ls_type(p), LS_DIMS(B, s->W - 1, s->E)), *after;
+    ls_tensor *y = ls_short_conv(p, true, x, weight, bias, before, &after);
+    ls_state_write(p, "rows", after);
+    ls_scope_end(p);
+    return y;
+}
+
+static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
+    const mamba_options *o = mixer->options;
+    const shape s = shape_of(mixer);
+    if (x == NULL) return NULL;
+    ls_tensor *xz[2], *parts[3], *after;
+    ls_split(p, project(p, "in", x, 2 * s.E, uniform(mixer->width, 1), o->bias), 2,
+             (const int64_t[]){s.E, s.E}, xz);
+    ls_tensor *u = convolve(p, o, &s, xz[0]);
+    ls_split(p, project(p, "select", u, s.R + 2 * s.N, uniform(s.E, 1), false), 3,
+             (const int64_t[]){s.R, s.N, s.N}, parts);
+    ls_scan scan = {
+        .u = u,
+        .delta = project(p, "dt", parts[0], s.E, dt_weights(o, s.R), false),
+        .A_log = ls_param(
+            p, "A_log", LS_DIMS(s.E, s.N),
+            small((ls_init){.kind = LS_INIT_CUSTOM, .a = (double)s.N, .fill = fill_A_log})),
+        .B = parts[1],
+        .C = parts[2],
+        .D = ls_param(p, "D", LS_DIMS(s.E), ls_init_gain()),
+        .z = xz[1],
+        .bias = ls_param(p, "dt.bias", LS_DIMS(s.E),
+                         small((ls_init){.kind = LS_INIT_CUSTOM,
+                                         .a = o->dt_min,
+                                         .b = o->dt_max,
+                                         .c = o->dt_floor,
+                                         .fill = fill_dt_bias})),
+        .before = ls_state_read(p, "state", ls_wide_type(p), LS_DIMS(x->dim[0], s.E, s.N)),
+    };
+    ls_tensor *y = ls_selective_scan(p, &scan, &after);
+    ls_state_write(p, "state", after);
+    double shrink = sqrt((double)ls_max(mixer->branches, 1));
+    return project(p, "out", y, mixer->width, uniform(s.E, shrink), o->bias);
+}
+
+/* Rows of the convolution, and the states, which are never narrower than f32. */
+static int64_t state_bytes(const ls_mixer *mixer, int64_t T, int64_t size) {
+    (void)T;
+    shape s = shape_of(mixer);
+    return s.E * (s.W - 1) * size + s.E * s.N * ls_max(size, 4);
+}
+
+/* Projections, taps and the recurrence. */
+static double flops(const ls_mixer *mixer, int64_t T) {
+    shape s = shape_of(mixer);
+    int64_t products = 3 * mixer->width + 2 * s.R + 2 * s.N;
+    return (double)T * (double)s.E * (double)(2 * products + 2 * s.W + 7 * s.N);
+}
+
+static const ls_alias aliases[] = {
+    {"in_proj.weight", "in.weight", 0},    {"in_proj.bias", "in.bias", 0},
+    {"conv1d.weight", "conv.weight", 0},   {"conv1d.bias", "conv.bias", 0},
+    {"x_proj.weight", "select.weight", 0}, {"dt_proj.weight", "dt.weight", 0},
+    {"dt_proj.bias", "dt.bias", 0},        {"out_proj.weight", "out.weight", 0},
+    {"out_proj.bias", "out.bias", 0},      {0},
+};
+
+const ls_mixer_type ls_mixer_mamba = {
+    .name = "mamba",
+    .summary = "selective state space with a short convolution and a gate; constant state",
+    .paper = "arXiv 2312.00752",
+    .options = LS_OPTIONS(options, mamba_options),
+    .traits = LS_MIXER_CAUSAL | LS_MIXER_STREAMING,
+    .check = check,
+    .forward = forward,
+    .state_bytes = state_bytes,
+    .flops = flops,
+    .aliases = aliases,
+};
