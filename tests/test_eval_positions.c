@@ -141,7 +141,9 @@ static void memory_is_states_and_a_chunk(void **state) {
     }
     /* 2 layers of keys and values of 32 floats; a few bytes of workspace */
     size_t caches = (8192 - 2048) * 2 * 2 * 32 * sizeof(float);
-    assert_in_range(bytes[1] - bytes[0], caches, caches + caches / 100);
+    /* a device cuts the keys of few queries into parts, which are kept until they are joined */
+    size_t more = w.ctx.device == NULL ? caches / 100 : caches / 2;
+    assert_in_range(bytes[1] - bytes[0], caches, caches + more);
     world_clear(&w);
 }
 

@@ -302,8 +302,10 @@ static void wide_enough(void **state) {
             snprintf(words, sizeof words, "position=%s heads=2 %s", methods[i], wide[j]);
             model_new(&m, words, LS_F64, 2, 12, 2);
             double *y = model_whole(&m, T_LONG, x);
-            if (memcmp(y, plain, model_count(&m, T_LONG) * sizeof *y) != 0)
-                fail_msg("%s is not %s", words, methods[i]);
+            /* xPos refers its factors to other places where coordinates are mapped */
+            for (size_t k = 0; k < model_count(&m, T_LONG); k++)
+                if (!(fabs(y[k] - plain[k]) <= 1e-13 * (1 + fabs(plain[k]))))
+                    fail_msg("%s is not %s: %.17g, %.17g", words, methods[i], y[k], plain[k]);
             free(y);
             model_free(&m);
         }

@@ -224,6 +224,7 @@ ls_status ls_program_finish(ls_program *program) {
     /* new states are written last: the backward part still reads the old ones */
     for (size_t i = 0; i < program->writes.count; i++)
         ls__list_add(program, &program->nodes, program->writes.at[i]);
+    ls__place_over_inputs(program);
     program->seconds = ls__pool(program, program->nodes.count + 1, sizeof *program->seconds);
     LS_TRY(program->status);
     program->status = ls__plan(program);

@@ -63,6 +63,7 @@ typedef struct ls_op {
      * keeps anyway: for operations that are cheap beside what their result takes to keep; NULL for
      * others. */
     ls_tensor *(*again)(ls_program *program, const ls_node *node);
+    bool in_place; /* its one result may lie over its first input: same shape, element by element */
     /* Floating-point operations of one run (position dependent ones count the recorded capacity);
      * NULL means one per output element. */
     double (*flops)(const ls_node *node);

@@ -40,7 +40,7 @@ static void backward(ls_program *p, const ls_node *node) {
 
 static ls_tensor *again(ls_program *p, const ls_node *node);
 static const ls_op rotate = {
-    .name = "rotate", .backward = backward, .again = again, .flops = flops};
+    .name = "rotate", .backward = backward, .again = again, .in_place = true, .flops = flops};
 
 /* A cache is still what it was: new rows enter it before its rotation, none after. */
 static ls_tensor *again(ls_program *p, const ls_node *node) {

@@ -141,7 +141,7 @@ static void make(test_data *data, const test_case *c) {
         a->decay_halves = c->how == FUSED;
         std::vector<float> rates((size_t)a->decay_pairs);
         for (size_t i = 0; i < rates.size(); i++)
-            rates[i] = logf((2 * (float)i / (float)c->D + 0.4f) / 1.4f) / 512;
+            rates[i] = log2f((2 * (float)i / (float)c->D + 0.4f) / 1.4f) / 512;
         float *there = (float *)take(data, rates.size() * sizeof(float), 0);
         must(cudaMemcpy(there, rates.data(), rates.size() * sizeof(float), cudaMemcpyHostToDevice),
              "copying rates");
@@ -165,7 +165,7 @@ __device__ float share(const ls_hopper_attention &a, int64_t t, int64_t j, int64
     if (!a.decays || e >= 2 * a.decay_pairs) return 1;
     const int64_t reference = (a.first + j) / a.decay_block * a.decay_block;
     const int64_t pair = a.decay_halves ? e % a.decay_pairs : e / 2;
-    return expf(a.log_decay[pair] * (float)(a.start + t - reference));
+    return exp2f(a.log_decay[pair] * (float)(a.start + t - reference));
 }
 
 __device__ float score(const ls_hopper_attention &a, int64_t b, int64_t h, int64_t t, int64_t j) {

@@ -99,9 +99,9 @@ LS_INLINE void rotate_head(ls_dtype type, bool halves, int64_t pairs, int64_t wi
         }
     }
     size_t size = ls_dtype_size(type);
-    memcpy((char *)to + (size_t)(place + 2 * pairs) * size,
-           (const char *)from + (size_t)(at + 2 * pairs) * size,
-           (size_t)(width - 2 * pairs) * size);
+    memmove((char *)to + (size_t)(place + 2 * pairs) * size,
+            (const char *)from + (size_t)(at + 2 * pairs) * size,
+            (size_t)(width - 2 * pairs) * size);
 }
 
 static void fill_tables(const rotation *r, int64_t t, float *c, float *s) {

@@ -32,8 +32,7 @@ static bool hopper_takes(const ls_run *run, const ls_cuda_attention *job, ls_dty
     if (type != LS_BF16 || job->segments != 1 || job->K != job->V || job->off_by_one) return false;
     if (s->lo != 0 || s->key_first > s->key_position || s->key_end < s->key_position + s->keys ||
         s->valid != NULL || s->dilation != NULL || s->table != NULL || s->relative.data != NULL ||
-        s->log_decay != NULL || s->query_at.kind != LS_MAP_IDENTITY ||
-        s->key_at.kind != LS_MAP_IDENTITY || job->splits > 1)
+        s->query_at.kind != LS_MAP_IDENTITY || s->key_at.kind != LS_MAP_IDENTITY || job->splits > 1)
         return false;
     if (backward &&
         (s->dq.data == NULL || s->dk.data == NULL || s->dv.data == NULL || s->keys != s->key_rows))
@@ -45,6 +44,11 @@ static bool hopper_takes(const ls_run *run, const ls_cuda_attention *job, ls_dty
     a->hi = s->hi;
     a->block = s->block;
     a->slopes = s->slopes;
+    a->decays = s->log_decay != NULL;
+    a->log_decay = s->log_decay;
+    a->decay_block = s->decay_block;
+    a->decay_pairs = s->decay_pairs;
+    a->decay_halves = s->decay_halves;
     a->q = hopper_array(&s->q);
     a->k = hopper_array(&s->k);
     a->v = hopper_array(&s->v);
@@ -54,7 +58,7 @@ static bool hopper_takes(const ls_run *run, const ls_cuda_attention *job, ls_dty
     a->dk = hopper_array(&s->dk);
     a->dv = hopper_array(&s->dv);
     a->lse = job->lse;
-    a->workspace = run->workspace;
+    a->workspace = (char *)run->workspace + job->workspace_bytes; /* behind the tables */
     return ls_hopper_attention_takes(ls_cuda_of(run), a);
 }
 
@@ -100,7 +104,7 @@ static size_t backward_workspace(const ls_node *node, int threads) {
     const ls_hopper_attention hopper = hopper_shape(q[0], q[1], k[1], q[2], k[2], q[3]);
     const size_t general = ls_cuda_attention_workspace(node, true);
     const size_t special = ls_hopper_attention_workspace(&hopper, true);
-    return general > special ? general : special;
+    return general + special;
 }
 
 LS_CUDA_DECLARE_TABLE(attention);

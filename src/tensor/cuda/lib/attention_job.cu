@@ -234,7 +234,7 @@ void ls_cuda_attention_begin(const ls_run *run, const ls_node *node, bool backwa
                       aligned(&source->v, job.V) && aligned(&source->dq, job.K) &&
                       aligned(&source->dk, job.K) && aligned(&source->dv, job.V);
     }
-    lay_out(run, &job, backward, to);
+    to->workspace_bytes = lay_out(run, &job, backward, to);
     to->splits = ls_cuda_attention_tiles_fit(to, node->in[LS_ATTENTION_Q]->type)
                      ? splits_in_tiles(&job)
                      : splits_plain(&job);

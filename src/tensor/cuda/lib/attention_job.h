@@ -50,6 +50,7 @@ typedef struct ls_cuda_attention {
     bool off_by_one;
     bool vectors; /* every row of q, k, v, out and their like is aligned to 16 bytes */
     int64_t start;
+    size_t workspace_bytes; /* that are laid out */
     float scale;
     ls_cuda_rows out, dout;
     float *lse;         /* [B,H,T] */

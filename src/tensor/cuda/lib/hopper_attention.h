@@ -21,11 +21,11 @@ typedef struct ls_hopper_attention {
     int64_t block;       /* > 0: and floor(n / block) - floor(m / block) <= 1 */
     const float *slopes; /* [H] on the device, none negative, or NULL: score -= slope * (n - m) */
     /* xPos: keys carry their factor relative to the start of their decay_block; queries are given
-     * theirs here, exp(log_decay[pair] * (n - start of the block)). */
+     * theirs here, 2 to the power of log_decay[pair] * (n - start of the block). */
     bool decays;
     int64_t decay_block, decay_pairs;
     bool decay_halves;      /* pair i = (i, i + decay_pairs), else (2 i, 2 i + 1) */
-    const float *log_decay; /* [decay_pairs] on the device */
+    const float *log_decay; /* [decay_pairs] in units of log 2, on the device */
     ls_hopper_array q, k, v, o;
     ls_hopper_array d_o, dq, dk, dv; /* backward alone */
     float *lse;      /* [B,H,T], natural logarithm; -INFINITY for no keys; forward: or NULL */

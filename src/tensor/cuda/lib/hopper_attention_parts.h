@@ -141,7 +141,7 @@ __device__ inline void hopper_narrow_all(const float (&d)[COUNT], uint32_t (&a)[
 __device__ inline float hopper_rate(const hopper_decay *decay, int column) {
     if (column >= 2 * decay->pairs) return 0;
     int pair = !decay->halves ? column / 2 : column < decay->pairs ? column : column - decay->pairs;
-    return decay->log_decay[pair] * HOPPER_LOG2_E;
+    return decay->log_decay[pair];
 }
 
 /* Position at which the block of the keys from `key` on begins. */
