@@ -235,9 +235,11 @@ void ls_cuda_attention_begin(const ls_run *run, const ls_node *node, bool backwa
                       aligned(&source->dk, job.K) && aligned(&source->dv, job.V);
     }
     to->workspace_bytes = lay_out(run, &job, backward, to);
-    to->splits = ls_cuda_attention_tiles_fit(to, node->in[LS_ATTENTION_Q]->type)
-                     ? splits_in_tiles(&job)
-                     : splits_plain(&job);
+    to->splits = 1; /* gradients are not cut */
+    if (!backward)
+        to->splits = ls_cuda_attention_tiles_fit(to, node->in[LS_ATTENTION_Q]->type)
+                         ? splits_in_tiles(&job)
+                         : splits_plain(&job);
 }
 
 /* ---- rows ---- */
