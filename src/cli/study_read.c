@@ -16,7 +16,8 @@ static const ls_option options[] = {
     {"seeds", LS_OPTION_REALS, FIELD(seeds), "1", 0, 9007199254740991, NULL,
      "One training per arm and seed."},
     {"jobs", LS_OPTION_INT, FIELD(jobs), "0", 0, 1024, NULL,
-     "Trainings and evaluations at once; 0: processors / threads. Results do not depend on it."},
+     "Trainings and evaluations at once; 0: processors / threads, on a device 1. Results do not "
+     "depend on it."},
     {"check", LS_OPTION_BOOL, FIELD(check), "false", 0, 0, NULL,
      "Only resolve every arm and print its parameters, memory and tokens."},
 };

@@ -24,9 +24,11 @@ static void write_command(ls_cli *cli, ls_text *out) {
     }
 }
 
-/* Small models waste threads: many jobs of one thread are faster than one job of many. */
+/* Small models waste threads: many jobs of one thread are faster than one job of many. A device has
+ * room for one job. */
 static void share_processors(ls_study *study) {
     int64_t processors = omp_get_num_procs(), threads = study->cli->common.threads;
+    if (study->keys.jobs == 0 && study->cli->common.device != 0) study->keys.jobs = 1;
     if (threads == 0)
         threads = study->keys.jobs == 0 ? 1 : ls_max(1, processors / study->keys.jobs);
     if (study->keys.jobs == 0) study->keys.jobs = ls_max(1, processors / threads);
