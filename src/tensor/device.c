@@ -3,27 +3,38 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 
 enum { PATH_BYTES = 4096 };
 
-/* The plug-in lies beside the program or library that asks for it; else the loader looks. */
-static void *open_library(const char *name) {
-    char path[PATH_BYTES], file[64];
+/* Where the program or library that asks lies; false where it cannot be told. A program may have
+ * been started under any name, so its own path is asked of the system. */
+static bool own_path(char *path, size_t bytes) {
     Dl_info here;
+    if (dladdr((const void *)LS_DEVICE_BUILD, &here) != 0 && here.dli_fname != NULL &&
+        strchr(here.dli_fname, '/') != NULL && strlen(here.dli_fname) < bytes) {
+        strcpy(path, here.dli_fname);
+        return true;
+    }
+    ssize_t length = readlink("/proc/self/exe", path, bytes - 1);
+    if (length <= 0) return false;
+    path[length] = '\0';
+    return true;
+}
+
+/* The plug-in lies beside that; else the loader looks. */
+static void *open_library(const char *name) {
+    static const char *const places[] = {"", "lib/", "../lib/", "../"};
+    char own[PATH_BYTES], path[PATH_BYTES + 64], file[64];
     snprintf(file, sizeof file, "liblongshot-%s.so", name);
-    if (dladdr((const void *)LS_DEVICE_BUILD, &here) != 0 && here.dli_fname != NULL) {
-        const char *slash = strrchr(here.dli_fname, '/');
-        int folder = slash == NULL ? 0 : (int)(slash - here.dli_fname) + 1;
-        static const char *const places[] = {"", "lib/", "../lib/", "../"};
-        for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-            int length =
-                snprintf(path, sizeof path, "%.*s%s%s", folder, here.dli_fname, places[i], file);
-            if (folder == 0 || length < 0 || (size_t)length >= sizeof path) continue;
-            void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-            if (library != NULL) return library;
-        }
+    char *slash = own_path(own, sizeof own) ? strrchr(own, '/') : NULL;
+    for (size_t i = 0; slash != NULL && i < sizeof places / sizeof places[0]; i++) {
+        slash[1] = '\0';
+        snprintf(path, sizeof path, "%s%s%s", own, places[i], file);
+        void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (library != NULL) return library;
     }
     return dlopen(file, RTLD_NOW | RTLD_LOCAL);
 }
