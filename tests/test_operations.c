@@ -67,6 +67,51 @@ static void views(ls_program *p, const void *about) {
     ls_keep(p, "y", ls_plus(p, ls_plus(p, ls_plus(p, twice, other), to8), between));
 }
 
+/* A gate and what it gates in two tensors, and one tensor in both places. */
+static void gate(ls_program *p, const void *about) {
+    ls_act_kind kind = *(const ls_act_kind *)about;
+    ls_tensor *parts[2];
+    ls_split(p, input(p), 2, (const int64_t[]){12, 12}, parts);
+    ls_tensor *square = ls_gate(p, kind, parts[1], parts[1]);
+    ls_keep(p, "y", ls_gate(p, kind, parts[0], ls_plus(p, parts[1], square)));
+}
+
+/* Norms per head, without a gain: rows of a view. */
+static void head_norm(ls_program *p, const void *about) {
+    ls_tensor *heads = ls_reshape(p, input(p), LS_DIMS(2, 5, 3, 8));
+    ls_norm_kind kind = *(const ls_norm_kind *)about;
+    ls_keep(p, "y", ls_residual_norm(p, kind, 1e-5, heads, NULL, NULL, NULL, NULL));
+}
+
+/* The linear recurrence: lengths that fill no chunk, widths that fill no vector, a state from
+ * before, heads that forget at different rates. */
+typedef struct scan_case {
+    int64_t T, K, V;
+    bool fading, rooted;
+} scan_case;
+
+static void linear_scan(ls_program *p, const void *about) {
+    enum { H = 2 };
+    const scan_case *c = about;
+    const double log_decay[H] = {-0.03, 0}, fade[] = {-0.1, 0, -1, -0.002, -0.3, -0.01};
+    double before[2 * H * 6 * 40];
+    for (int i = 0; i < 2 * H * 6 * 40; i++) before[i] = sin(3.0 * i + 1);
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->T, 12), true), *part[3];
+    int64_t width[3] = {H * c->K, H * c->K, H * c->V}, all = width[0] + width[1] + width[2];
+    ls_tensor *w = ls_param(p, "w", LS_DIMS(all, 12), ls_init_normal(1));
+    ls_split(p, ls_linear(p, x, w, NULL), 3, width, part);
+    const ls_linear_scan_operands scan = {
+        .q = ls_reshape(p, part[0], LS_DIMS(2, c->T, H, c->K)),
+        .k = ls_reshape(p, part[1], LS_DIMS(2, c->T, H, c->K)),
+        .v = ls_reshape(p, part[2], LS_DIMS(2, c->T, H, c->V)),
+        .before = ls_constant(p, ls_wide_type(p), LS_DIMS(2, H, c->K, c->V), before),
+        .log_decay = log_decay,
+        .feature_log_decay = c->fading ? fade : NULL,
+        .rooted = c->rooted,
+    };
+    ls_keep(p, "y", ls_linear_scan(p, &scan, NULL, NULL));
+}
+
 static void embedded(ls_program *p, const void *about) {
     (void)about;
     double ids[10] = {3, 1, 1, 0, 6, 6, 3, 2, 5, 6};
@@ -139,6 +184,10 @@ static const act_case acts[] = {
     {LS_ACT_RELU, false}, {LS_ACT_RELU2, false},    {LS_ACT_SIGMOID, false},   {LS_ACT_TANH, false},
     {LS_ACT_GELU, true},  {LS_ACT_GELU_TANH, true}, {LS_ACT_SILU, true},       {LS_ACT_RELU, true}};
 
+static const ls_act_kind silu = LS_ACT_SILU, product = LS_ACT_NONE;
+static const scan_case scans[] = {
+    {5, 6, 4, false, false}, {70, 6, 37, true, true}, {150, 3, 16, false, true}};
+
 static const subject subjects[] = {
     {"linear", linear, NULL},
     {"layer norm", norm, &layer},
@@ -166,6 +215,13 @@ static const subject subjects[] = {
     {"scan", scanned, &recurrences[4]},
     {"scan long", scanned, &recurrences[5]},
     {"scan wide", scanned, &recurrences[6]},
+    {"gate", gate, &silu},
+    {"product", gate, &product},
+    {"head layer norm", head_norm, &layer},
+    {"head rms norm", head_norm, &rms},
+    {"linear scan short", linear_scan, &scans[0]},
+    {"linear scan", linear_scan, &scans[1]},
+    {"linear scan long", linear_scan, &scans[2]},
 };
 enum { SUBJECTS = sizeof subjects / sizeof subjects[0] };
 

@@ -36,6 +36,7 @@ typedef struct ls_bench {
 ls_status ls_bench_train(ls_bench *bench);
 ls_status ls_bench_attention(ls_bench *bench);
 ls_status ls_bench_scan(ls_bench *bench);
+ls_status ls_bench_retention(ls_bench *bench);
 ls_status ls_bench_decode(ls_bench *bench);
 
 /* A peer: a script that prints one JSON line when it is ready, and one for every line "go" it

@@ -11,8 +11,8 @@
 ls_tensor *ls_linear(ls_program *p, ls_tensor *x, ls_tensor *weight, ls_tensor *bias);
 
 typedef enum { LS_NORM_LAYER, LS_NORM_RMS } ls_norm_kind;
-/* sum = x + delta (delta may be NULL: sum is x), y = norm(sum) * weight + bias. bias may be NULL,
- * and *sum where it is not wanted. */
+/* sum = x + delta (delta may be NULL: sum is x), y = norm(sum) * weight + bias, over the last axis.
+ * weight and bias may be NULL (1 and 0), and *sum where it is not wanted. */
 ls_tensor *ls_residual_norm(ls_program *p, ls_norm_kind kind, double epsilon, ls_tensor *x,
                             ls_tensor *delta, ls_tensor *weight, ls_tensor *bias, ls_tensor **sum);
 
@@ -28,6 +28,8 @@ typedef enum {
 } ls_act_kind;
 /* y = act(x); with `gated` the last axis holds [gate | value] and y = act(gate) * value. */
 ls_tensor *ls_activate(ls_program *p, ls_act_kind kind, bool gated, ls_tensor *x);
+/* y = act(gate) * value, of two tensors of one shape. */
+ls_tensor *ls_gate(ls_program *p, ls_act_kind kind, ls_tensor *gate, ls_tensor *value);
 
 ls_tensor *ls_plus(ls_program *p, ls_tensor *a, ls_tensor *b);
 /* x + v where v's axes are the last ones of x (v may be a parameter). */
@@ -72,6 +74,22 @@ typedef struct ls_scan {
     ls_tensor *u, *delta, *A_log, *B, *C, *D, *z, *bias, *before;
 } ls_scan;
 ls_tensor *ls_selective_scan(ls_program *p, const ls_scan *scan, ls_tensor **after);
+
+/* Attention without a softmax, as a recurrence over the past, for every head h:
+ *   S_t[i,j] = g_h f_i S_{t-1}[i,j] + k_t[i] v_t[j],   y_t[j] = r_t sum_i q_t[i] S_t[i,j]
+ * q and k are [B,T,H,K], v is [B,T,H,V], y too. Where sums are asked for, v has one more column of
+ * ones: *sums, wide [B,T,H], is what y would be for it (the weights' sum, a running denominator).
+ * The state before and after the chunk is wide [B,H,K,V], [B,H,K,V+1] with sums; gradients pass
+ * through q, k, v and both. Fast types go chunk by chunk; memory does not depend on their number.
+ */
+typedef struct ls_linear_scan_operands {
+    ls_tensor *q, *k, *v, *before;
+    const double *log_decay;         /* [H]: log g_h <= 0; copied; NULL: no decay */
+    const double *feature_log_decay; /* [K]: log f_i in [-1,0]; copied; NULL: none */
+    bool rooted; /* r_t = 1/sqrt(sum_{j<=n} g_h^j), n being the position of t; else r_t = 1 */
+} ls_linear_scan_operands;
+ls_tensor *ls_linear_scan(ls_program *p, const ls_linear_scan_operands *scan, ls_tensor **sums,
+                          ls_tensor **after);
 
 /* ---- positions ---- */
 

@@ -12,10 +12,11 @@ static const ls_op grad_op = {.name = "residual_norm_grad"};
 ls_tensor *ls_residual_norm(ls_program *p, ls_norm_kind kind, double epsilon, ls_tensor *x,
                             ls_tensor *delta, ls_tensor *weight, ls_tensor *bias, ls_tensor **sum) {
     if (sum != NULL) *sum = NULL;
-    if (ls_failed(p) || x == NULL || weight == NULL) return NULL;
+    if (ls_failed(p) || x == NULL) return NULL;
     int64_t rows, width, stride, delta_rows = 0, delta_width = 0;
-    bool fits = ls_rows(x, &rows, &width, &stride) && ls_count(weight) == width &&
-                weight->role == LS_ROLE_PARAMETER && weight->type == ls_wide_type(p) &&
+    bool fits = ls_rows(x, &rows, &width, &stride) &&
+                (weight == NULL || (ls_count(weight) == width && weight->type == ls_wide_type(p) &&
+                                    weight->role == LS_ROLE_PARAMETER)) &&
                 (bias == NULL || (ls_count(bias) == width && bias->type == ls_wide_type(p)));
     if (delta != NULL)
         fits = fits && ls_rows(delta, &delta_rows, &delta_width, &stride) && delta_rows == rows &&

@@ -4,6 +4,22 @@
 
 #include "tensor/cpu/lib/vector.h"
 
+/* A tensor as rows, or a part of each row. */
+typedef struct table {
+    void *data;
+    int64_t count, width, stride, first;
+} table;
+
+static table rows_of(const ls_tensor *tensor) {
+    table r = {.data = ls_data(tensor)};
+    ls_rows(tensor, &r.count, &r.width, &r.stride);
+    return r;
+}
+
+static double *spot(table x, int64_t row, int64_t i) {
+    return (double *)x.data + row * x.stride + i;
+}
+
 /* ---- reference: value and slope at one point ---- */
 
 static double value_at(ls_act_kind kind, double x, double *slope) {
@@ -82,6 +98,30 @@ static void backward_f64(const ls_run *run, const ls_node *node) {
     }
 }
 
+static void gate_f64(const ls_run *run, const ls_node *node) {
+    ls_act_kind kind = *(const ls_act_kind *)node->attributes;
+    const table x = rows_of(node->in[0]), v = rows_of(node->in[1]), y = rows_of(node->out[0]);
+#pragma omp parallel for schedule(static) num_threads(run->threads)
+    for (int64_t row = 0; row < x.count; row++)
+        for (int64_t i = 0; i < x.width; i++) {
+            double slope;
+            *spot(y, row, i) = value_at(kind, *spot(x, row, i), &slope) * *spot(v, row, i);
+        }
+}
+
+static void gate_grad_f64(const ls_run *run, const ls_node *node) {
+    ls_act_kind kind = *(const ls_act_kind *)node->attributes;
+    const table x = rows_of(node->in[0]), v = rows_of(node->in[1]), dy = rows_of(node->in[2]);
+    const table dx = rows_of(node->out[0]), dv = rows_of(node->out[1]);
+#pragma omp parallel for schedule(static) num_threads(run->threads)
+    for (int64_t row = 0; row < x.count; row++)
+        for (int64_t i = 0; i < x.width; i++) {
+            double slope, value = value_at(kind, *spot(x, row, i), &slope), d = *spot(dy, row, i);
+            *spot(dx, row, i) = d * slope * *spot(v, row, i);
+            *spot(dv, row, i) = d * value;
+        }
+}
+
 /* ---- f32 and bf16 ---- */
 
 LS_INLINE ls_vec value_of(ls_act_kind kind, ls_vec x, ls_vec *slope) {
@@ -128,36 +168,42 @@ LS_INLINE ls_vec value_of(ls_act_kind kind, ls_vec x, ls_vec *slope) {
     return x;
 }
 
-LS_INLINE void forward_row(ls_act_kind kind, bool gated, ls_dtype type, const void *x, int64_t at,
-                           void *y, int64_t to, int64_t width) {
+/* A row of a tensor: where it begins. */
+typedef struct place {
+    void *data; /* NULL: there is none */
+    int64_t at;
+} place;
+
+LS_INLINE void forward_row(ls_act_kind kind, ls_dtype type, place x, place gated, place y,
+                           int64_t width) {
     ls_vec slope;
     for (int64_t i = 0; i < width; i += LS_LANES) {
         int64_t left = width - i;
-        ls_vec out = value_of(kind, ls_load_left(x, type, at + i, left), &slope);
-        if (gated) out *= ls_load_left(x, type, at + width + i, left);
-        ls_store_left(y, type, to + i, left, out);
+        ls_vec out = value_of(kind, ls_load_left(x.data, type, x.at + i, left), &slope);
+        if (gated.data != NULL) out *= ls_load_left(gated.data, type, gated.at + i, left);
+        ls_store_left(y.data, type, y.at + i, left, out);
     }
 }
 
-LS_INLINE void backward_row(ls_act_kind kind, bool gated, ls_dtype type, const void *x, int64_t at,
-                            const void *dy, int64_t from, void *dx, int64_t to, int64_t width) {
+LS_INLINE void backward_row(ls_act_kind kind, ls_dtype type, place x, place gated, place dy,
+                            place dx, place dgated, int64_t width) {
     ls_vec slope;
     for (int64_t i = 0; i < width; i += LS_LANES) {
         int64_t left = width - i;
-        ls_vec g = ls_load_left(dy, type, from + i, left);
-        ls_vec value = value_of(kind, ls_load_left(x, type, at + i, left), &slope);
+        ls_vec g = ls_load_left(dy.data, type, dy.at + i, left);
+        ls_vec value = value_of(kind, ls_load_left(x.data, type, x.at + i, left), &slope);
         ls_vec out = g * slope;
-        if (gated) {
-            out *= ls_load_left(x, type, at + width + i, left);
-            ls_store_left(dx, type, to + width + i, left, g * value);
+        if (gated.data != NULL) {
+            out *= ls_load_left(gated.data, type, gated.at + i, left);
+            ls_store_left(dgated.data, type, dgated.at + i, left, g * value);
         }
-        ls_store_left(dx, type, to + i, left, out);
+        ls_store_left(dx.data, type, dx.at + i, left, out);
     }
 }
 
 /* A switch outside the loop, so that each function has its own tight one. */
 #define FOR_EACH_KIND(CALL)                                                                        \
-    switch (about->kind) {                                                                         \
+    switch (act) {                                                                                 \
     case LS_ACT_NONE:                                                                              \
         CALL(LS_ACT_NONE);                                                                         \
         break;                                                                                     \
@@ -184,38 +230,64 @@ LS_INLINE void backward_row(ls_act_kind kind, bool gated, ls_dtype type, const v
         break;                                                                                     \
     }
 
-LS_INLINE void forward_typed(const ls_run *run, const ls_node *node, ls_dtype type) {
-    const ls_activate_attributes *about = node->attributes;
-    int64_t rows, width, x_stride;
-    ls_rows(node->in[0], &rows, &width, &x_stride);
-    int64_t out = about->gated ? width / 2 : width;
-    const void *x = ls_data(node->in[0]);
-    void *y = ls_data(node->out[0]);
+/* Half of each row: the gate, or what it gates; all of it where nothing is gated. */
+static table part_of(table x, bool gated, int half) {
+    if (gated) x.width /= 2;
+    x.first = half * x.width;
+    if (!gated && half > 0) x.data = NULL;
+    return x;
+}
+
+static place place_of(table x, int64_t row) {
+    return (place){x.data, row * x.stride + x.first};
+}
+
+LS_INLINE void forward_rows(const ls_run *run, ls_act_kind act, ls_dtype type, table x, table gated,
+                            table y) {
 #pragma omp parallel for schedule(static) num_threads(run->threads)
-    for (int64_t row = 0; row < rows; row++) {
-#define CALL(kind) forward_row(kind, about->gated, type, x, row *x_stride, y, row *out, out)
+    for (int64_t row = 0; row < x.count; row++) {
+#define CALL(kind)                                                                                 \
+    forward_row(kind, type, place_of(x, row), place_of(gated, row), place_of(y, row), x.width)
         FOR_EACH_KIND(CALL)
 #undef CALL
     }
 }
 
-LS_INLINE void backward_typed(const ls_run *run, const ls_node *node, ls_dtype type) {
-    const ls_activate_attributes *about = node->attributes;
-    int64_t rows, width, x_stride, dy_stride, dx_stride;
-    ls_rows(node->in[1], &rows, &width, &dy_stride);
-    ls_rows(node->in[0], &rows, &width, &x_stride);
-    ls_rows(node->out[0], &rows, &width, &dx_stride);
-    int64_t out = about->gated ? width / 2 : width;
-    const void *x = ls_data(node->in[0]), *dy = ls_data(node->in[1]);
-    void *dx = ls_data(node->out[0]);
+LS_INLINE void backward_rows(const ls_run *run, ls_act_kind act, ls_dtype type, table x,
+                             table gated, table dy, table dx, table dgated) {
 #pragma omp parallel for schedule(static) num_threads(run->threads)
-    for (int64_t row = 0; row < rows; row++) {
+    for (int64_t row = 0; row < x.count; row++) {
 #define CALL(kind)                                                                                 \
-    backward_row(kind, about->gated, type, x, row *x_stride, dy, row *dy_stride, dx,               \
-                 row *dx_stride, out)
+    backward_row(kind, type, place_of(x, row), place_of(gated, row), place_of(dy, row),            \
+                 place_of(dx, row), place_of(dgated, row), x.width)
         FOR_EACH_KIND(CALL)
 #undef CALL
     }
+}
+
+LS_INLINE void forward_typed(const ls_run *run, const ls_node *node, ls_dtype type) {
+    const ls_activate_attributes *about = node->attributes;
+    table x = rows_of(node->in[0]);
+    forward_rows(run, about->kind, type, part_of(x, about->gated, 0), part_of(x, about->gated, 1),
+                 rows_of(node->out[0]));
+}
+
+LS_INLINE void backward_typed(const ls_run *run, const ls_node *node, ls_dtype type) {
+    const ls_activate_attributes *about = node->attributes;
+    table x = rows_of(node->in[0]), dx = rows_of(node->out[0]);
+    backward_rows(run, about->kind, type, part_of(x, about->gated, 0), part_of(x, about->gated, 1),
+                  rows_of(node->in[1]), part_of(dx, about->gated, 0), part_of(dx, about->gated, 1));
+}
+
+LS_INLINE void gate_typed(const ls_run *run, const ls_node *node, ls_dtype type) {
+    forward_rows(run, *(const ls_act_kind *)node->attributes, type, rows_of(node->in[0]),
+                 rows_of(node->in[1]), rows_of(node->out[0]));
+}
+
+LS_INLINE void gate_grad_typed(const ls_run *run, const ls_node *node, ls_dtype type) {
+    backward_rows(run, *(const ls_act_kind *)node->attributes, type, rows_of(node->in[0]),
+                  rows_of(node->in[1]), rows_of(node->in[2]), rows_of(node->out[0]),
+                  rows_of(node->out[1]));
 }
 
 static void forward_f32(const ls_run *run, const ls_node *node) {
@@ -231,8 +303,23 @@ static void backward_bf16(const ls_run *run, const ls_node *node) {
     backward_typed(run, node, LS_BF16);
 }
 
+static void gate_f32(const ls_run *run, const ls_node *node) {
+    gate_typed(run, node, LS_F32);
+}
+static void gate_bf16(const ls_run *run, const ls_node *node) {
+    gate_typed(run, node, LS_BF16);
+}
+static void gate_grad_f32(const ls_run *run, const ls_node *node) {
+    gate_grad_typed(run, node, LS_F32);
+}
+static void gate_grad_bf16(const ls_run *run, const ls_node *node) {
+    gate_grad_typed(run, node, LS_BF16);
+}
+
 const ls_kernel LS_CPU_TABLE(activate)[] = {
     {"activate", {forward_f64, forward_f32, forward_bf16}, NULL},
     {"activate_grad", {backward_f64, backward_f32, backward_bf16}, NULL},
+    {"gate", {gate_f64, gate_f32, gate_bf16}, NULL},
+    {"gate_grad", {gate_grad_f64, gate_grad_f32, gate_grad_bf16}, NULL},
     {0},
 };

@@ -11,7 +11,7 @@ static void forward_f64(const ls_run *run, const ls_node *node) {
     int64_t rows, width, x_stride, delta_stride = 0;
     ls_rows(node->in[0], &rows, &width, &x_stride);
     if (node->in[1] != NULL) ls_rows(node->in[1], &rows, &width, &delta_stride);
-    const double *weight = ls_data(node->in[2]);
+    const double *weight = node->in[2] == NULL ? NULL : ls_data(node->in[2]);
     const double *bias = node->in[3] == NULL ? NULL : ls_data(node->in[3]);
 #pragma omp parallel for schedule(static) num_threads(run->threads)
     for (int64_t row = 0; row < rows; row++) {
@@ -29,11 +29,17 @@ static void forward_f64(const ls_run *run, const ls_node *node) {
         for (int64_t i = 0; i < width; i++) square += (x[i] - mean) * (x[i] - mean);
         double scale = 1 / sqrt(square / (double)width + about->epsilon);
         for (int64_t i = 0; i < width; i++)
-            y[i] = (x[i] - mean) * scale * weight[i] + (bias == NULL ? 0 : bias[i]);
+            y[i] = (x[i] - mean) * scale * (weight == NULL ? 1 : weight[i]) +
+                   (bias == NULL ? 0 : bias[i]);
         double *statistics = (double *)ls_data(node->out[2]) + 2 * row;
         statistics[0] = mean;
         statistics[1] = scale;
     }
+}
+
+static void *gradient_of(const ls_run *run, const ls_tensor *parameter) {
+    if (parameter == NULL || !parameter->needs_grad) return NULL;
+    return ls_param_gradient(run, parameter);
 }
 
 static void backward_f64(const ls_run *run, const ls_node *node) {
@@ -42,10 +48,8 @@ static void backward_f64(const ls_run *run, const ls_node *node) {
     ls_rows(node->in[0], &rows, &width, &x_stride);
     ls_rows(node->in[4], &rows, &width, &dy_stride);
     if (node->in[5] != NULL) ls_rows(node->in[5], &rows, &width, &dsum_stride);
-    const double *weight = ls_data(node->in[1]);
-    double *dweight = node->in[1]->needs_grad ? ls_param_gradient(run, node->in[1]) : NULL;
-    double *dbias =
-        node->in[2] != NULL && node->in[2]->needs_grad ? ls_param_gradient(run, node->in[2]) : NULL;
+    const double *weight = node->in[1] == NULL ? NULL : ls_data(node->in[1]);
+    double *dweight = gradient_of(run, node->in[1]), *dbias = gradient_of(run, node->in[2]);
     for (int64_t row = 0; row < rows; row++) {
         const double *x = (const double *)ls_data(node->in[0]) + row * x_stride;
         const double *dy = (const double *)ls_data(node->in[4]) + row * dy_stride;
@@ -53,7 +57,8 @@ static void backward_f64(const ls_run *run, const ls_node *node) {
         double *dx = (double *)ls_data(node->out[0]) + row * width;
         double mean = 0, along = 0;
         for (int64_t i = 0; i < width; i++) {
-            double hat = (x[i] - statistics[0]) * statistics[1], d = dy[i] * weight[i];
+            double hat = (x[i] - statistics[0]) * statistics[1];
+            double d = dy[i] * (weight == NULL ? 1 : weight[i]);
             mean += d;
             along += d * hat;
             if (dweight != NULL) dweight[i] += dy[i] * hat;
@@ -66,7 +71,8 @@ static void backward_f64(const ls_run *run, const ls_node *node) {
             double through = node->in[5] == NULL
                                  ? 0
                                  : ((const double *)ls_data(node->in[5]))[row * dsum_stride + i];
-            dx[i] = statistics[1] * (dy[i] * weight[i] - mean - hat * along) + through;
+            double d = dy[i] * (weight == NULL ? 1 : weight[i]);
+            dx[i] = statistics[1] * (d - mean - hat * along) + through;
         }
     }
 }
@@ -88,7 +94,7 @@ LS_INLINE void forward_typed(const ls_run *run, const ls_node *node, ls_dtype ty
     int64_t rows, width, x_stride, delta_stride = 0;
     ls_rows(node->in[0], &rows, &width, &x_stride);
     if (node->in[1] != NULL) ls_rows(node->in[1], &rows, &width, &delta_stride);
-    const float *weight = ls_data(node->in[2]);
+    const float *weight = node->in[2] == NULL ? NULL : ls_data(node->in[2]);
     const float *bias = node->in[3] == NULL ? NULL : ls_data(node->in[3]);
     const void *x = ls_data(node->in[0]);
     const void *delta = node->in[1] == NULL ? NULL : ls_data(node->in[1]);
@@ -118,8 +124,8 @@ LS_INLINE void forward_typed(const ls_run *run, const ls_node *node, ls_dtype ty
         }
         float scale = 1 / sqrtf(ls_vec_sum(squares) / (float)width + (float)about->epsilon);
         for (int64_t i = 0; i < width; i += LS_LANES) {
-            ls_vec out = (ls_load_left(in, type, at + i, width - i) - mean) * scale *
-                         ls_load_left(weight, LS_F32, i, width - i);
+            ls_vec out = (ls_load_left(in, type, at + i, width - i) - mean) * scale;
+            if (weight != NULL) out *= ls_load_left(weight, LS_F32, i, width - i);
             if (bias != NULL) out += ls_load_left(bias, LS_F32, i, width - i);
             ls_store_left(y, type, row * width + i, width - i, out);
         }
@@ -143,10 +149,12 @@ LS_INLINE void backward_typed(const ls_run *run, const ls_node *node, ls_dtype t
     ls_rows(node->in[0], &rows, &width, &x_stride);
     ls_rows(node->in[4], &rows, &width, &dy_stride);
     if (node->in[5] != NULL) ls_rows(node->in[5], &rows, &width, &dsum_stride);
-    const float *weight = ls_data(node->in[1]), *statistics = ls_data(node->in[3]);
+    const float *weight = node->in[1] == NULL ? NULL : ls_data(node->in[1]);
+    const float *statistics = ls_data(node->in[3]);
     const void *x = ls_data(node->in[0]), *dy = ls_data(node->in[4]);
     const void *dsum = node->in[5] == NULL ? NULL : ls_data(node->in[5]);
     void *dx = ls_data(node->out[0]);
+    bool learned = node->in[1] != NULL || node->in[2] != NULL;
     int64_t padded = ls_round_up(width, LS_LANES);
     float *partial = run->workspace;
     memset(partial, 0, (size_t)(PIECES * 2 * padded) * sizeof *partial);
@@ -159,9 +167,10 @@ LS_INLINE void backward_typed(const ls_run *run, const ls_node *node, ls_dtype t
             for (int64_t i = 0; i < width; i += LS_LANES) {
                 ls_vec g = ls_load_left(dy, type, row * dy_stride + i, width - i);
                 ls_vec hat = (ls_load_left(x, type, row * x_stride + i, width - i) - mean) * scale;
-                ls_vec d = g * ls_load_left(weight, LS_F32, i, width - i);
+                ls_vec d = weight == NULL ? g : g * ls_load_left(weight, LS_F32, i, width - i);
                 sums += d;
                 alongs += d * hat;
+                if (!learned) continue;
                 ls_store(dweight, LS_F32, i, ls_load(dweight, LS_F32, i) + g * hat);
                 ls_store(dbias, LS_F32, i, ls_load(dbias, LS_F32, i) + g);
             }
@@ -170,18 +179,16 @@ LS_INLINE void backward_typed(const ls_run *run, const ls_node *node, ls_dtype t
             for (int64_t i = 0; i < width; i += LS_LANES) {
                 ls_vec g = ls_load_left(dy, type, row * dy_stride + i, width - i);
                 ls_vec hat = (ls_load_left(x, type, row * x_stride + i, width - i) - mean) * scale;
-                ls_vec out =
-                    scale * (g * ls_load_left(weight, LS_F32, i, width - i) - centre - hat * along);
+                ls_vec d = weight == NULL ? g : g * ls_load_left(weight, LS_F32, i, width - i);
+                ls_vec out = scale * (d - centre - hat * along);
                 if (dsum != NULL) out += ls_load_left(dsum, type, row * dsum_stride + i, width - i);
                 ls_store_left(dx, type, row * width + i, width - i, out);
             }
         }
     }
     for (int which = 0; which < 2; which++) {
-        const ls_tensor *parameter = node->in[1 + which];
-        if (parameter == NULL || !parameter->needs_grad) continue;
-        float *gradient = ls_param_gradient(run, parameter);
-        for (int64_t piece = 0; piece < PIECES; piece++)
+        float *gradient = gradient_of(run, node->in[1 + which]);
+        for (int64_t piece = 0; gradient != NULL && piece < PIECES; piece++)
             for (int64_t i = 0; i < width; i++)
                 gradient[i] += partial[(piece * 2 + which) * padded + i];
     }
