@@ -122,6 +122,22 @@ static void scanned(ls_program *p, const void *about) {
     ls_keep(p, "y", ls_selective_scan(p, &scan, NULL));
 }
 
+/* Long convolutions: within one block, over several levels of blocks, kernels shorter and longer
+ * than the sequence, channels that fill no vector. */
+typedef struct long_case {
+    int64_t T, D, taps;
+    bool future, skip;
+} long_case;
+
+static void convolved_long(ls_program *p, const void *about) {
+    const long_case *c = about;
+    ls_init full = {.kind = LS_INIT_NORMAL, .a = 1, .full = true};
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->T, c->D), true);
+    ls_tensor *k = ls_param(p, "k", LS_DIMS(c->D, c->taps), full);
+    ls_tensor *skip = c->skip ? ls_param(p, "skip", LS_DIMS(c->D), ls_init_gain()) : NULL;
+    ls_keep(p, "y", ls_long_conv(p, x, k, skip, c->future));
+}
+
 typedef struct case_row {
     subject what;
     bool exact; /* the fast types need not be compared */
@@ -132,6 +148,11 @@ static const recurrent_case recurrences[] = {
     {5, 20, 16, true, true},  {3, 37, 5, false, false}, {150, 16, 3, true, false},
     {70, 150, 2, true, true},
 };
+
+static const long_case convolutions[] = {{5, 24, 5, false, true},    {64, 3, 80, true, false},
+                                         {65, 17, 65, false, false}, {1, 4, 3, true, true},
+                                         {150, 5, 7, false, true},   {700, 18, 700, false, true},
+                                         {700, 3, 130, true, false}};
 
 static const ls_norm_kind layer = LS_NORM_LAYER, rms = LS_NORM_RMS;
 static const act_case acts[] = {
@@ -166,6 +187,13 @@ static const subject subjects[] = {
     {"scan", scanned, &recurrences[4]},
     {"scan long", scanned, &recurrences[5]},
     {"scan wide", scanned, &recurrences[6]},
+    {"long conv in a block", convolved_long, &convolutions[0]},
+    {"long conv of the future", convolved_long, &convolutions[1]},
+    {"long conv of two blocks", convolved_long, &convolutions[2]},
+    {"long conv of nothing", convolved_long, &convolutions[3]},
+    {"long conv, short kernel", convolved_long, &convolutions[4]},
+    {"long conv of two levels", convolved_long, &convolutions[5]},
+    {"long conv of the far future", convolved_long, &convolutions[6]},
 };
 enum { SUBJECTS = sizeof subjects / sizeof subjects[0] };
 

@@ -73,6 +73,16 @@ typedef struct ls_scan {
 } ls_scan;
 ls_tensor *ls_selective_scan(ls_program *p, const ls_scan *scan, ls_tensor **after);
 
+/* ---- long memory ---- */
+
+/* Causal convolution of any length in every channel, y[b,t,d] = sum_s k[d,s] u[b,t-s,d] + skip[d]
+ * u[b,t,d]; with `future` the other side, sum_s k[d,s] u[b,t+1+s,d]. u is [B,T,D], k wide [D,L] of
+ * any length, skip a wide parameter [D] or NULL. Long ones go through transforms, of blocks that
+ * lie wholly before what they act on: what comes later changes nothing before, to the bit. */
+ls_tensor *ls_long_conv(ls_program *p, ls_tensor *u, ls_tensor *k, ls_tensor *skip, bool future);
+/* Operations of one channel of one sequence of T. */
+double ls_long_conv_flops(int64_t T);
+
 /* ---- positions ---- */
 
 /* Where a token stands, as a method wants to see it: a function of its true position. */
