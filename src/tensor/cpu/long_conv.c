@@ -246,20 +246,17 @@ typedef struct desk {
 static void add_group(const conv *c, const desk *w, int64_t m, int64_t start,
                       const complex_vec *spectra, int64_t taps, ls_vec *y) {
     const int64_t blocks = ls_min(SPLIT, ls_ceil_div(c->T - start, m));
-    const int64_t step = 2 * (c->root_count / (4 * m));
+    const int64_t step = 2 * (c->root_count / (4 * m)), furthest = ls_ceil_div(taps, m);
     for (int64_t s = 1; s < blocks; s++) {
-        bool any = false;
-        for (int64_t r = s; r > 0; r--) {
-            if ((r - 1) * m >= taps) continue;
-            const complex_vec *a = w->blocks + (s - r) * m, *b = spectra + (r - 1) * m;
-            for (int64_t j = 0; j < m; j++) {
-                complex_vec product = {a[j].re * b[j].re - a[j].im * b[j].im,
-                                       a[j].re * b[j].im + a[j].im * b[j].re};
-                w->sum[j] = any ? plus(w->sum[j], product) : product;
+        for (int64_t j = 0; j < m; j++) {
+            complex_vec sum = {ls_vec_all(0), ls_vec_all(0)};
+            for (int64_t r = 1; r <= ls_min(s, furthest); r++) {
+                complex_vec a = w->blocks[(s - r) * m + j], b = spectra[(r - 1) * m + j];
+                sum.re += a.re * b.re - a.im * b.im;
+                sum.im += a.re * b.im + a.im * b.re;
             }
-            any = true;
+            w->sum[j] = sum;
         }
-        if (!any) continue;
         transform_back(c, w->sum, m);
         ls_vec *out = y + start + s * m;
         for (int64_t j = 0; j < ls_min(m, c->T - start - s * m); j++) {
