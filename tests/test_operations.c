@@ -201,8 +201,8 @@ static const recurrent_case recurrences[] = {
 
 static const long_case convolutions[] = {{5, 24, 5, false, true},    {64, 3, 80, true, false},
                                          {65, 17, 65, false, false}, {1, 4, 3, true, true},
-                                         {150, 5, 7, false, true},   {700, 18, 700, false, true},
-                                         {700, 3, 130, true, false}};
+                                         {150, 5, 7, false, true},   {600, 18, 600, false, true},
+                                         {600, 3, 130, true, false}};
 
 static const ls_norm_kind layer = LS_NORM_LAYER, rms = LS_NORM_RMS;
 static const act_case acts[] = {
