@@ -5,7 +5,7 @@
 static const ls_option options[] = {
     LS_SSM_OPTIONS,
     {"tilde", LS_OPTION_INT, LS_SSM_FIELD(tilde), "0", 0, 1e6, NULL,
-     "n > 0: C is kept as C (1 - A^n), as the public code does for kernels of n"},
+     "length n for which C is kept as C (1 - A^n), as public weights have it; 0: C itself"},
 };
 
 static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {

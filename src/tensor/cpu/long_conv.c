@@ -398,6 +398,7 @@ LS_INLINE void forward_typed(const ls_run *run, const ls_node *node, ls_dtype ty
     {
         const desk w = desk_at(
             &c, &size, (ls_vec *)run->workspace + omp_get_thread_num() * size.vectors, false);
+        unsigned subnormals = ls_subnormals_flush(); /* kernels end in them */
 #pragma omp for schedule(dynamic)
         for (int64_t piece = 0; piece < ls_ceil_div(c.D, LS_LANES) * slices; piece++) {
             int64_t first = piece / slices * LS_LANES, b = piece % slices * SEQUENCES;
@@ -412,6 +413,7 @@ LS_INLINE void forward_typed(const ls_run *run, const ls_node *node, ls_dtype ty
                 give_columns(&c, type, y, b, c.future, w.y, w.x);
             }
         }
+        ls_subnormals_restore(subnormals);
     }
 }
 
@@ -439,6 +441,7 @@ LS_INLINE void backward_typed(const ls_run *run, const ls_node *node, ls_dtype t
     {
         const desk w = desk_at(
             &c, &size, (ls_vec *)run->workspace + omp_get_thread_num() * size.vectors, true);
+        unsigned subnormals = ls_subnormals_flush();
 #pragma omp for schedule(dynamic)
         for (int64_t first = 0; first < c.D; first += LS_LANES) {
             const columns u = {(void *)c.u, c.u_stride, first, c.D - first};
@@ -465,6 +468,7 @@ LS_INLINE void backward_typed(const ls_run *run, const ls_node *node, ls_dtype t
                 for (int64_t i = 0; i < ls_min(LS_LANES, c.D - first); i++)
                     dskip[first + i] += along[i];
         }
+        ls_subnormals_restore(subnormals);
     }
 }
 
