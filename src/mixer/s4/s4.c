@@ -3,7 +3,12 @@
 #include "mixer/ssm_layer.h"
 
 static const ls_option options[] = {
-    LS_SSM_OPTIONS,
+    {LS_SSM_D_STATE},
+    {LS_SSM_COPIES},
+    {LS_SSM_DT_MIN},
+    {LS_SSM_DT_MAX},
+    {LS_SSM_STEP},
+    {LS_SSM_OUTPUT},
     {"tilde", LS_OPTION_INT, LS_SSM_FIELD(tilde), "0", 0, 1e6, NULL,
      "length n for which C is kept as C (1 - A^n), as public weights have it; 0: C itself"},
 };

@@ -3,7 +3,12 @@
 #include "mixer/ssm_layer.h"
 
 static const ls_option options[] = {
-    LS_SSM_OPTIONS,
+    {LS_SSM_D_STATE},
+    {LS_SSM_COPIES},
+    {LS_SSM_DT_MIN},
+    {LS_SSM_DT_MAX},
+    {LS_SSM_STEP},
+    {LS_SSM_OUTPUT},
     {"init", LS_OPTION_CHOICE, LS_SSM_FIELD(init), "legs", 0, 0, "legs|inv|lin",
      "poles at the start: of HiPPO-LegS, or one of its two approximations"},
     {"hold", LS_OPTION_CHOICE, LS_SSM_FIELD(hold), "zoh", 0, 0, "zoh|bilinear",
