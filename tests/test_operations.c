@@ -167,6 +167,72 @@ static void scanned(ls_program *p, const void *about) {
     ls_keep(p, "y", ls_selective_scan(p, &scan, NULL));
 }
 
+/* Long convolutions: within one block, over several levels of blocks, kernels shorter and longer
+ * than the sequence, channels that fill no vector. */
+typedef struct long_case {
+    int64_t T, D, taps;
+    bool future, skip;
+} long_case;
+
+static void convolved_long(ls_program *p, const void *about) {
+    const long_case *c = about;
+    ls_init full = {.kind = LS_INIT_NORMAL, .a = 1, .full = true};
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->T, c->D), true);
+    ls_tensor *k = ls_param(p, "k", LS_DIMS(c->D, c->taps), full);
+    ls_tensor *skip = c->skip ? ls_param(p, "skip", LS_DIMS(c->D), ls_init_gain()) : NULL;
+    ls_keep(p, "y", ls_long_conv(p, x, k, skip, c->future));
+}
+
+/* State spaces: modes and channels that fill no vector, copies that are shared, both holds, with a
+ * rank and without, C as it is kept for a length; as a kernel beside x, and from a state. */
+typedef struct space_case {
+    int64_t T, D, S, h;
+    ls_hold hold;
+    ls_step step;
+    bool ranked, scan;
+    int64_t tilde;
+} space_case;
+
+static ls_tensor *full_param(ls_program *p, const char *name, int rank, const int64_t *dim) {
+    return ls_param(p, name, rank, dim, (ls_init){.kind = LS_INIT_NORMAL, .a = 1, .full = true});
+}
+
+static void state_space(ls_program *p, const void *about) {
+    const space_case *c = about;
+    double state[2 * 24 * 16];
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->T, c->D), true);
+    ls_state_space space = {
+        .A_real = full_param(p, "A_real", LS_DIMS(c->S, c->h)),
+        .A_imag = full_param(p, "A_imag", LS_DIMS(c->S, c->h)),
+        .B = full_param(p, "B", LS_DIMS(1, c->S, c->h, 2)),
+        .P = c->ranked ? full_param(p, "P", LS_DIMS(1, c->S, c->h, 2)) : NULL,
+        .C = full_param(p, "C", LS_DIMS(2, c->D, c->h, 2)),
+        .dt = full_param(p, "dt", LS_DIMS(c->D, 1)),
+        .hold = c->hold,
+        .step = c->step,
+        .tilde = c->tilde,
+        .side = c->scan ? 0 : 1,
+    };
+    if (c->scan) {
+        for (int64_t i = 0; i < 4 * c->D * c->h; i++) state[i] = sin((double)(3 * i + 1));
+        ls_tensor *before = ls_constant(p, ls_wide_type(p), LS_DIMS(2, c->D, 2 * c->h), state);
+        ls_tensor *skip = ls_param(p, "skip", LS_DIMS(c->D), ls_init_gain());
+        ls_keep(p, "y", ls_state_space_scan(p, &space, x, skip, before, NULL));
+    } else {
+        ls_tensor *kernel = ls_state_space_kernel(p, &space, c->T);
+        ls_keep(p, "y", ls_long_conv(p, x, kernel, NULL, false));
+    }
+}
+
+static const space_case spaces[] = {
+    {9, 5, 5, 3, LS_HOLD_ZOH, LS_STEP_EXP, false, false, 0},
+    {70, 16, 2, 4, LS_HOLD_BILINEAR, LS_STEP_SOFTPLUS, false, false, 0},
+    {150, 9, 3, 5, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 0},
+    {9, 6, 6, 3, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 13},
+    {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_SOFTPLUS, false, true, 0},
+    {150, 5, 1, 6, LS_HOLD_BILINEAR, LS_STEP_EXP, true, true, 0},
+    {5, 4, 2, 2, LS_HOLD_ZOH, LS_STEP_EXP, false, true, 6}};
+
 typedef struct case_row {
     subject what;
     bool exact; /* the fast types need not be compared */
@@ -177,6 +243,11 @@ static const recurrent_case recurrences[] = {
     {5, 20, 16, true, true},  {3, 37, 5, false, false}, {150, 16, 3, true, false},
     {70, 150, 2, true, true},
 };
+
+static const long_case convolutions[] = {{5, 24, 5, false, true},    {64, 3, 80, true, false},
+                                         {65, 17, 65, false, false}, {1, 4, 3, true, true},
+                                         {150, 5, 7, false, true},   {600, 18, 600, false, true},
+                                         {600, 3, 130, true, false}};
 
 static const ls_norm_kind layer = LS_NORM_LAYER, rms = LS_NORM_RMS;
 static const act_case acts[] = {
@@ -222,6 +293,20 @@ static const subject subjects[] = {
     {"linear scan short", linear_scan, &scans[0]},
     {"linear scan", linear_scan, &scans[1]},
     {"linear scan long", linear_scan, &scans[2]},
+    {"long conv in a block", convolved_long, &convolutions[0]},
+    {"long conv of the future", convolved_long, &convolutions[1]},
+    {"long conv of two blocks", convolved_long, &convolutions[2]},
+    {"long conv of nothing", convolved_long, &convolutions[3]},
+    {"long conv, short kernel", convolved_long, &convolutions[4]},
+    {"long conv of two levels", convolved_long, &convolutions[5]},
+    {"long conv of the far future", convolved_long, &convolutions[6]},
+    {"kernel, zoh", state_space, &spaces[0]},
+    {"kernel, bilinear", state_space, &spaces[1]},
+    {"kernel with a rank", state_space, &spaces[2]},
+    {"kernel from C~", state_space, &spaces[3]},
+    {"scan, zoh", state_space, &spaces[4]},
+    {"scan with a rank", state_space, &spaces[5]},
+    {"scan from C~", state_space, &spaces[6]},
 };
 enum { SUBJECTS = sizeof subjects / sizeof subjects[0] };
 

@@ -90,6 +90,43 @@ typedef struct ls_linear_scan_operands {
 } ls_linear_scan_operands;
 ls_tensor *ls_linear_scan(ls_program *p, const ls_linear_scan_operands *scan, ls_tensor **sums,
                           ls_tensor **after);
+/* ---- long memory ---- */
+
+/* Causal convolution of any length in every channel, y[b,t,d] = sum_s k[d,s] u[b,t-s,d] + skip[d]
+ * u[b,t,d]; with `future` the other side, sum_s k[d,s] u[b,t+1+s,d]. u is [B,T,D], k wide [D,L] of
+ * any length, skip a wide parameter [D] or NULL. Long ones go through transforms, of blocks that
+ * lie wholly before what they act on: what comes later changes nothing before, to the bit. */
+ls_tensor *ls_long_conv(ls_program *p, ls_tensor *u, ls_tensor *k, ls_tensor *skip, bool future);
+/* Operations of one channel of one sequence of T. */
+double ls_long_conv_flops(int64_t T);
+
+typedef enum { LS_HOLD_ZOH, LS_HOLD_BILINEAR } ls_hold; /* how time becomes discrete */
+typedef enum { LS_STEP_EXP, LS_STEP_SOFTPLUS } ls_step; /* how a step size is kept */
+
+/* A linear state space of every channel, with h complex modes that stand for themselves and their
+ * conjugates: x' = A x + B u, y = 2 Re(C x), A = diag(L) - P P^H (the conjugates included; without
+ * P just L) and L = -exp(A_real) - i A_imag, made discrete with the step sizes exp(dt) or
+ * softplus(dt). All are wide parameters; complex ones are pairs. Channel d has copy d mod S of A, B
+ * and P. With P the hold must be bilinear. */
+typedef struct ls_state_space {
+    ls_tensor *A_real, *A_imag; /* [S,h] */
+    ls_tensor *B, *P;           /* [1,S,h,2]; P may be NULL */
+    ls_tensor *C;               /* [sides,D,h,2] */
+    ls_tensor *dt;              /* [D,1] */
+    ls_hold hold;
+    ls_step step;
+    int64_t tilde; /* n > 0: C stands for C (1 - A^n), A discrete, as S4's public code keeps it */
+    int64_t side;  /* which part of C */
+} ls_state_space;
+
+/* Its impulse response, wide [D,length]: kernel[d,l] = 2 Re(C A^l B), A and B discrete. */
+ls_tensor *ls_state_space_kernel(ls_program *p, const ls_state_space *space, int64_t length);
+/* The same recurrence from a state: y[b,t,d] = 2 Re(C x_t) + skip[d] u[b,t,d]. States are wide
+ * [B,D,2h], no gradient passes through them; u [B,T,D], skip a wide parameter [D] or NULL. */
+ls_tensor *ls_state_space_scan(ls_program *p, const ls_state_space *space, ls_tensor *u,
+                               ls_tensor *skip, ls_tensor *before, ls_tensor **after);
+/* Operations of one step of one channel. */
+double ls_state_space_flops(int64_t modes, bool ranked);
 
 /* ---- positions ---- */
 

@@ -1,0 +1,36 @@
+/* S4 (arXiv 2111.00396): in every channel a state space that is diagonal but for a rank of one,
+ * from HiPPO-LegS. See s4.md. */
+#include "mixer/ssm_layer.h"
+
+static const ls_option options[] = {
+    {LS_SSM_D_STATE},
+    {LS_SSM_COPIES},
+    {LS_SSM_DT_MIN},
+    {LS_SSM_DT_MAX},
+    {LS_SSM_STEP},
+    {LS_SSM_OUTPUT},
+    {"tilde", LS_OPTION_INT, LS_SSM_FIELD(tilde), "0", 0, 1e6, NULL,
+     "length n for which C is kept as C (1 - A^n), as public weights have it; 0: C itself"},
+};
+
+static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
+    return ls_ssm_forward(p, mixer, x, true);
+}
+
+static double flops(const ls_mixer *mixer, int64_t T) {
+    return ls_ssm_flops(mixer, T, true);
+}
+
+const ls_mixer_type ls_mixer_s4 = {
+    .name = "s4",
+    .summary = "HiPPO-LegS state space, diagonal plus rank one, in every channel; constant state",
+    .paper = "arXiv 2111.00396",
+    .options = LS_OPTIONS(options, ls_ssm_options),
+    .traits = LS_MIXER_CAUSAL | LS_MIXER_BIDIRECTIONAL | LS_MIXER_STREAMING,
+    .check = ls_ssm_check,
+    .forward = forward,
+    .state_bytes = ls_ssm_state_bytes,
+    .flops = flops,
+    .aliases = ls_ssm_aliases,
+    .row = ls_ssm_row,
+};

@@ -1,0 +1,38 @@
+/* S4D (arXiv 2206.11893): a diagonal state space in every channel, as a long convolution or as a
+ * recurrence. See s4d.md. */
+#include "mixer/ssm_layer.h"
+
+static const ls_option options[] = {
+    {LS_SSM_D_STATE},
+    {LS_SSM_COPIES},
+    {LS_SSM_DT_MIN},
+    {LS_SSM_DT_MAX},
+    {LS_SSM_STEP},
+    {LS_SSM_OUTPUT},
+    {"init", LS_OPTION_CHOICE, LS_SSM_FIELD(init), "legs", 0, 0, "legs|inv|lin",
+     "poles at the start: of HiPPO-LegS, or one of its two approximations"},
+    {"hold", LS_OPTION_CHOICE, LS_SSM_FIELD(hold), "zoh", 0, 0, "zoh|bilinear",
+     "how time is made discrete"},
+};
+
+static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
+    return ls_ssm_forward(p, mixer, x, false);
+}
+
+static double flops(const ls_mixer *mixer, int64_t T) {
+    return ls_ssm_flops(mixer, T, false);
+}
+
+const ls_mixer_type ls_mixer_s4d = {
+    .name = "s4d",
+    .summary = "diagonal state space in every channel: a long convolution with a constant state",
+    .paper = "arXiv 2206.11893",
+    .options = LS_OPTIONS(options, ls_ssm_options),
+    .traits = LS_MIXER_CAUSAL | LS_MIXER_BIDIRECTIONAL | LS_MIXER_STREAMING,
+    .check = ls_ssm_check,
+    .forward = forward,
+    .state_bytes = ls_ssm_state_bytes,
+    .flops = flops,
+    .aliases = ls_ssm_aliases,
+    .row = ls_ssm_row,
+};

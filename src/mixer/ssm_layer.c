@@ -1,0 +1,162 @@
+#include "mixer/ssm_layer.h"
+
+#include <math.h>
+
+enum { OUTPUT_LINEAR, OUTPUT_GLU };
+
+static int64_t copies_of(const ls_mixer *mixer) {
+    const ls_ssm_options *o = mixer->options;
+    return o->copies > 0 ? o->copies : mixer->width;
+}
+
+ls_status ls_ssm_check(ls_ctx *ctx, const ls_mixer *mixer) {
+    const ls_ssm_options *o = mixer->options;
+    const char *name = mixer->type->name;
+    if (o->d_state % 2 != 0)
+        return LS_FAIL(ctx, LS_EUSE, "%s: d_state must be even, not %lld", name,
+                       (long long)o->d_state);
+    if (mixer->width % copies_of(mixer) != 0)
+        return LS_FAIL(ctx, LS_EUSE, "%s: %lld copies do not divide a width of %lld", name,
+                       (long long)o->copies, (long long)mixer->width);
+    if (o->dt_min > o->dt_max)
+        return LS_FAIL(ctx, LS_EUSE, "%s: dt_min is %g, above dt_max, which is %g", name, o->dt_min,
+                       o->dt_max);
+    return LS_OK;
+}
+
+/* ---- initial values ---- */
+
+/* a: the spectrum, b: modes. */
+static void fill_frequency(const ls_init *init, double *values, int64_t count) {
+    int64_t h = (int64_t)init->b;
+    for (int64_t i = 0; i < count; i++)
+        values[i] = i < h ? fmax(ls_spectrum_frequency((ls_spectrum)init->a, 2 * h, i), 1e-4)
+                          : values[i - h];
+}
+
+/* Pairs; c: a factor. */
+static void fill_input(const ls_init *init, double *values, int64_t count) {
+    int64_t h = (int64_t)init->b;
+    for (int64_t i = 0; i < count; i++) {
+        if (i >= 2 * h)
+            values[i] = values[i - 2 * h];
+        else
+            values[i] =
+                i % 2 == 1 ? 0 : init->c * ls_spectrum_input((ls_spectrum)init->a, 2 * h, i / 2);
+    }
+}
+
+/* Log-uniform in [a, b], through the inverse of the function c. */
+static void fill_step(const ls_init *init, double *values, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        double log_step = log(init->a) + values[i] * (log(init->b) - log(init->a));
+        double step = exp(log_step);
+        values[i] = init->c == LS_STEP_EXP ? log_step : step + log(-expm1(-step));
+    }
+}
+
+static ls_init made_by(void (*fill)(const ls_init *, double *, int64_t), double a, double b,
+                       double c) {
+    return (ls_init){.kind = LS_INIT_CUSTOM,
+                     .a = a,
+                     .b = b,
+                     .c = c,
+                     .fill = fill,
+                     .no_decay = true,
+                     .full = true};
+}
+
+/* ---- the layer ---- */
+
+static ls_state_space declare(ls_program *p, const ls_mixer *mixer, bool ranked) {
+    const ls_ssm_options *o = mixer->options;
+    const int64_t D = mixer->width, S = copies_of(mixer), h = o->d_state / 2;
+    const double modes = (double)h;
+    const ls_init half = {.kind = LS_INIT_CONSTANT, .a = log(0.5), .no_decay = true, .full = true};
+    const ls_init unit = {.kind = LS_INIT_NORMAL, .a = sqrt(0.5), .full = true};
+    return (ls_state_space){
+        .A_real = ls_param(p, "A_real", LS_DIMS(S, h), half),
+        .A_imag = ls_param(p, "A_imag", LS_DIMS(S, h), made_by(fill_frequency, o->init, modes, 0)),
+        .B = ls_param(p, "B", LS_DIMS(1, S, h, 2), made_by(fill_input, o->init, modes, 1)),
+        .P = !ranked ? NULL
+                     : ls_param(p, "P", LS_DIMS(1, S, h, 2),
+                                made_by(fill_input, o->init, modes, sqrt(0.5))),
+        .C = ls_param(p, "C", LS_DIMS(mixer->causal ? 1 : 2, D, h, 2), unit),
+        .dt =
+            ls_param(p, "inv_dt", LS_DIMS(D, 1), made_by(fill_step, o->dt_min, o->dt_max, o->step)),
+        .hold = ranked ? LS_HOLD_BILINEAR : (ls_hold)o->hold,
+        .step = (ls_step)o->step,
+        .tilde = o->tilde,
+    };
+}
+
+/* In a stream the recurrence itself, else its kernel; where not causal a second kernel looks
+ * ahead. */
+static ls_tensor *mix(ls_program *p, const ls_mixer *mixer, ls_tensor *x, bool ranked) {
+    const ls_ssm_options *o = mixer->options;
+    const int64_t B = x->dim[0], T = x->dim[1], D = mixer->width;
+    const ls_init normal = {.kind = LS_INIT_NORMAL, .a = 1, .full = true};
+    ls_state_space space = declare(p, mixer, ranked);
+    ls_tensor *skip = ls_param(p, "D", LS_DIMS(1, D), normal);
+    if (ls_program_about(p)->streaming) {
+        ls_tensor *before = ls_state_read(p, "state", ls_wide_type(p), LS_DIMS(B, D, o->d_state));
+        ls_tensor *after, *y = ls_state_space_scan(p, &space, x, skip, before, &after);
+        ls_state_write(p, "state", after);
+        return y;
+    }
+    ls_tensor *y = ls_long_conv(p, x, ls_state_space_kernel(p, &space, T), skip, false);
+    if (mixer->causal) return y;
+    space.side = 1;
+    ls_tensor *ahead = ls_long_conv(p, x, ls_state_space_kernel(p, &space, T), NULL, true);
+    return ls_plus(p, y, ahead);
+}
+
+ls_tensor *ls_ssm_forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x, bool ranked) {
+    const ls_ssm_options *o = mixer->options;
+    const int64_t D = mixer->width, rows = o->output == OUTPUT_GLU ? 2 * D : D;
+    if (x == NULL) return NULL;
+    if (!mixer->causal && ls_program_about(p)->streaming) {
+        ls_refuse(p, LS_EUSE, "%s looks ahead where it is not causal: it cannot stream",
+                  mixer->type->name);
+        return NULL;
+    }
+    ls_tensor *y = ls_activate(p, LS_ACT_GELU, false, mix(p, mixer, x, ranked));
+    const ls_init uniform = {.kind = LS_INIT_UNIFORM, .a = 1 / sqrt((double)D)};
+    ls_tensor *weight = ls_param(p, "out.weight", LS_DIMS(rows, D), uniform);
+    y = ls_linear(p, y, weight, ls_param(p, "out.bias", LS_DIMS(rows), ls_init_bias()));
+    return o->output == OUTPUT_GLU ? ls_activate(p, LS_ACT_SIGMOID, true, y) : y;
+}
+
+int64_t ls_ssm_state_bytes(const ls_mixer *mixer, int64_t T, int64_t size) {
+    const ls_ssm_options *o = mixer->options;
+    (void)T;
+    return mixer->width * o->d_state * ls_max(size, 4);
+}
+
+double ls_ssm_flops(const ls_mixer *mixer, int64_t T, bool ranked) {
+    const ls_ssm_options *o = mixer->options;
+    const double D = (double)mixer->width, rows = o->output == OUTPUT_GLU ? 2 * D : D;
+    const double one =
+        (double)T * ls_state_space_flops(o->d_state / 2, ranked) + ls_long_conv_flops(T);
+    return D * (mixer->causal ? 1 : 2) * one + 2 * (double)T * D * rows;
+}
+
+const ls_alias ls_ssm_aliases[] = {
+    {"layer.D", "D", 0},
+    {"layer.kernel.A_real", "A_real", 0},
+    {"layer.kernel.A_imag", "A_imag", 0},
+    {"layer.kernel.B", "B", 0},
+    {"layer.kernel.C", "C", 0},
+    {"layer.kernel.P", "P", 0},
+    {"layer.kernel.inv_dt", "inv_dt", 0},
+    {"layer.kernel.l_kernel", NULL, 0},
+    {"output_linear.0.weight", "out.weight", 1},
+    {"output_linear.0.bias", "out.bias", 1},
+    {0},
+};
+
+int64_t ls_ssm_row(const ls_mixer *mixer, int layout, int64_t row) {
+    const ls_ssm_options *o = mixer->options;
+    if (layout == 0 || o->output != OUTPUT_GLU) return row;
+    return (row + mixer->width) % (2 * mixer->width);
+}

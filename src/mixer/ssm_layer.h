@@ -1,0 +1,44 @@
+/* The layer of S4 and S4D: kernel, skip, GELU, output product with a gate. The two differ in their
+ * state space alone. */
+#ifndef LS_MIXER_SSM_LAYER_H
+#define LS_MIXER_SSM_LAYER_H
+
+#include "mixer/hippo.h"
+#include "mixer/mixer.h"
+
+typedef struct ls_ssm_options {
+    int64_t d_state, copies, tilde;
+    double dt_min, dt_max;
+    int step, hold, init, output;
+} ls_ssm_options;
+
+/* The options that both have. */
+#define LS_SSM_FIELD(name) offsetof(ls_ssm_options, name)
+#define LS_SSM_D_STATE                                                                             \
+    "d_state", LS_OPTION_INT, LS_SSM_FIELD(d_state), "64", 2, 1024, NULL,                          \
+        "states of each channel, in conjugate pairs"
+#define LS_SSM_COPIES                                                                              \
+    "copies", LS_OPTION_INT, LS_SSM_FIELD(copies), "0", 0, 1e6, NULL,                              \
+        "independent A and B, shared by the channels in turn; 0: one per channel"
+#define LS_SSM_DT_MIN                                                                              \
+    "dt_min", LS_OPTION_REAL, LS_SSM_FIELD(dt_min), "0.001", 1e-12, 1e6, NULL,                     \
+        "smallest step size at the start"
+#define LS_SSM_DT_MAX                                                                              \
+    "dt_max", LS_OPTION_REAL, LS_SSM_FIELD(dt_max), "0.1", 1e-12, 1e6, NULL,                       \
+        "largest step size at the start"
+#define LS_SSM_STEP                                                                                \
+    "dt", LS_OPTION_CHOICE, LS_SSM_FIELD(step), "softplus", 0, 0, "exp|softplus",                  \
+        "function that makes step sizes positive"
+#define LS_SSM_OUTPUT                                                                              \
+    "output", LS_OPTION_CHOICE, LS_SSM_FIELD(output), "glu", 0, 0, "linear|glu",                   \
+        "output product: plain, or with a gate"
+
+ls_status ls_ssm_check(ls_ctx *ctx, const ls_mixer *mixer);
+ls_tensor *ls_ssm_forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x, bool ranked);
+int64_t ls_ssm_state_bytes(const ls_mixer *mixer, int64_t T, int64_t size);
+double ls_ssm_flops(const ls_mixer *mixer, int64_t T, bool ranked);
+/* Names of the public code, and its order of the output's rows: values before gates. */
+extern const ls_alias ls_ssm_aliases[];
+int64_t ls_ssm_row(const ls_mixer *mixer, int layout, int64_t row);
+
+#endif

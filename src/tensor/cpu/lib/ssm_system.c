@@ -1,0 +1,357 @@
+#include "tensor/cpu/lib/ssm_system.h"
+
+#include <math.h>
+
+#include "base/memory.h"
+
+/* Gradients of complex numbers are d/d re + i d/d im: for w = f(z), dz += dw conj(f'(z)). */
+
+ls_ssm ls_ssm_of(const ls_run *run, const ls_node *node) {
+    const ls_tensor *A = node->in[LS_SSM_A_REAL];
+    ls_ssm ssm = {
+        .D = node->in[LS_SSM_DT]->dim[0],
+        .S = A->dim[0],
+        .h = A->dim[1],
+        .ranked = node->in[LS_SSM_P] != NULL,
+        .about = *(const ls_state_space_attributes *)node->attributes,
+        .type = A->type,
+    };
+    for (int i = 0; i < LS_SSM_PARAMETERS; i++) {
+        if (node->in[i] == NULL) continue;
+        ssm.value[i] = ls_data(node->in[i]);
+        if (run != NULL) ssm.gradient[i] = ls_param_gradient(run, node->in[i]);
+    }
+    return ssm;
+}
+
+static double real_at(const ls_ssm *s, int which, int64_t i) {
+    return s->type == LS_F64 ? ((const double *)s->value[which])[i]
+                             : (double)((const float *)s->value[which])[i];
+}
+
+static void add_real(const ls_ssm *s, int which, int64_t i, double value) {
+    if (s->type == LS_F64)
+        ((double *)s->gradient[which])[i] += value;
+    else
+        ((float *)s->gradient[which])[i] += (float)value;
+}
+
+static double complex pair_at(const ls_ssm *s, int which, int64_t i) {
+    return CMPLX(real_at(s, which, 2 * i), real_at(s, which, 2 * i + 1));
+}
+
+static void add_pair(const ls_ssm *s, int which, int64_t i, double complex value) {
+    add_real(s, which, 2 * i, creal(value));
+    add_real(s, which, 2 * i + 1, cimag(value));
+}
+
+/* Where the values of mode n of a channel stand in [S,h] and in C. */
+static int64_t shared_at(const ls_ssm *s, int64_t channel, int64_t n) {
+    return channel % s->S * s->h + n;
+}
+static int64_t own_at(const ls_ssm *s, int64_t channel, int64_t n) {
+    return (s->about.side * s->D + channel) * s->h + n;
+}
+
+static double complex pole(const ls_ssm *s, int64_t channel, int64_t n) {
+    int64_t i = shared_at(s, channel, n);
+    return CMPLX(-exp(real_at(s, LS_SSM_A_REAL, i)), -real_at(s, LS_SSM_A_IMAG, i));
+}
+
+static double step_size(const ls_ssm *s, int64_t channel, double *slope) {
+    double x = real_at(s, LS_SSM_DT, channel);
+    if (s->about.step == LS_STEP_EXP) return *slope = exp(x);
+    *slope = 1 / (1 + exp(-x));
+    return x > 30 ? x : log1p(exp(x));
+}
+
+/* e^z - 1 without the loss of digits near 0. */
+static double complex expm1_complex(double complex z) {
+    double x = creal(z), y = cimag(z), half = sin(y / 2);
+    return CMPLX(expm1(x) * cos(y) - 2 * half * half, exp(x) * sin(y));
+}
+
+/* ---- the bilinear step ----
+ *
+ * With k = 2/step and R = 1/(k - L): a = (k + L) R, and by the Woodbury identity
+ * r = 1 + 2 Re sum |P|^2 R, b = 2 R (B - P rho), rho = 2 Re sum(P* R B) / r, g = R P,
+ * q = (2 k / r) P* R. */
+
+typedef struct ranks {
+    double r, rho;
+} ranks;
+
+static ranks ranks_of(const ls_ssm *s, int64_t channel, double k) {
+    ranks sums = {1, 0};
+    for (int64_t n = 0; s->ranked && n < s->h; n++) {
+        int64_t i = shared_at(s, channel, n);
+        double complex P = pair_at(s, LS_SSM_P, i), R = 1 / (k - pole(s, channel, n));
+        sums.r += 2 * creal(P * conj(P) * R);
+        sums.rho += 2 * creal(conj(P) * R * pair_at(s, LS_SSM_B, i));
+    }
+    sums.rho /= sums.r;
+    return sums;
+}
+
+static void bilinear(const ls_ssm *s, int64_t channel, double step, double complex *system) {
+    const int64_t h = s->h;
+    const double k = 2 / step;
+    const ranks sums = ranks_of(s, channel, k);
+    for (int64_t n = 0; n < h; n++) {
+        int64_t i = shared_at(s, channel, n);
+        double complex L = pole(s, channel, n), R = 1 / (k - L);
+        double complex P = s->ranked ? pair_at(s, LS_SSM_P, i) : 0;
+        system[LS_SYSTEM_A * h + n] = (k + L) * R;
+        system[LS_SYSTEM_B * h + n] = 2 * R * (pair_at(s, LS_SSM_B, i) - P * sums.rho);
+        system[LS_SYSTEM_G * h + n] = R * P;
+        system[LS_SYSTEM_Q * h + n] = 2 * k / sums.r * conj(P) * R;
+    }
+}
+
+/* Into dpole [h] and the gradients of B and P; returns that of the step size. */
+static double bilinear_gradient(const ls_ssm *s, int64_t channel, double step,
+                                const double complex *d, double complex *dpole) {
+    const int64_t h = s->h;
+    const double k = 2 / step;
+    const ranks sums = ranks_of(s, channel, k);
+    double drho = 0, dscale = 0, dk = 0; /* scale: the 2 k / r of q */
+    for (int64_t n = 0; s->ranked && n < h; n++) {
+        double complex P = pair_at(s, LS_SSM_P, shared_at(s, channel, n));
+        double complex R = 1 / (k - pole(s, channel, n));
+        drho -= creal(2 * d[LS_SYSTEM_B * h + n] * conj(R) * conj(P));
+        dscale += creal(d[LS_SYSTEM_Q * h + n] * conj(conj(P) * R));
+    }
+    const double scale = 2 * k / sums.r, dbeta = drho / sums.r;
+    const double dr = -dbeta * sums.rho - dscale * scale / sums.r;
+    if (s->ranked) dk += 2 * dscale / sums.r;
+    for (int64_t n = 0; n < h; n++) {
+        int64_t i = shared_at(s, channel, n);
+        double complex L = pole(s, channel, n), R = 1 / (k - L), B = pair_at(s, LS_SSM_B, i);
+        double complex P = s->ranked ? pair_at(s, LS_SSM_P, i) : 0;
+        double complex da = d[LS_SYSTEM_A * h + n], db = d[LS_SYSTEM_B * h + n];
+        double complex dg = d[LS_SYSTEM_G * h + n], dq = d[LS_SYSTEM_Q * h + n];
+        double complex dinner = 2 * db * conj(R); /* of B - P rho */
+        double complex dR = da * conj(k + L) + 2 * db * conj(B - P * sums.rho);
+        add_pair(s, LS_SSM_B, i, dinner + 2 * dbeta * P * conj(R));
+        if (s->ranked) {
+            dR += dg * conj(P) + scale * dq * P + 2 * dbeta * P * conj(B) + 2 * dr * P * conj(P);
+            add_pair(s, LS_SSM_P, i,
+                     -dinner * sums.rho + 2 * dbeta * R * B + dg * conj(R) + scale * conj(dq) * R +
+                         4 * dr * creal(R) * P);
+        }
+        double complex through = dR * conj(R * R);
+        dpole[n] = through + da * conj(R);
+        dk += creal(da * conj(R)) - creal(through);
+    }
+    return -2 * dk / (step * step);
+}
+
+/* ---- zero-order hold, without a rank ---- */
+
+static void zero_order(const ls_ssm *s, int64_t channel, double step, double complex *system) {
+    for (int64_t n = 0; n < s->h; n++) {
+        double complex L = pole(s, channel, n), B = pair_at(s, LS_SSM_B, shared_at(s, channel, n));
+        system[LS_SYSTEM_A * s->h + n] = cexp(step * L);
+        system[LS_SYSTEM_B * s->h + n] = B * expm1_complex(step * L) / L;
+    }
+}
+
+static double zero_order_gradient(const ls_ssm *s, int64_t channel, double step,
+                                  const double complex *d, double complex *dpole) {
+    double dstep = 0;
+    for (int64_t n = 0; n < s->h; n++) {
+        int64_t i = shared_at(s, channel, n);
+        double complex L = pole(s, channel, n), B = pair_at(s, LS_SSM_B, i);
+        double complex grown = cexp(step * L), gain = expm1_complex(step * L) / L;
+        double complex db = d[LS_SYSTEM_B * s->h + n], dgain = db * conj(B);
+        double complex dz = d[LS_SYSTEM_A * s->h + n] * conj(grown) + dgain * conj(grown / L);
+        add_pair(s, LS_SSM_B, i, db * conj(gain));
+        dpole[n] = step * dz - dgain * conj(gain / L);
+        dstep += creal(dz * conj(L));
+    }
+    return dstep;
+}
+
+/* ---- the recurrence, one step ---- */
+
+static double rank_sum(const ls_ssm *s, const double complex *system, const double complex *x) {
+    double sigma = 0;
+    for (int64_t n = 0; s->ranked && n < s->h; n++)
+        sigma += 2 * creal(system[LS_SYSTEM_Q * s->h + n] * x[n]);
+    return sigma;
+}
+
+void ls_ssm_advance(const ls_ssm *s, const double complex *system, double u, double complex *x) {
+    double sigma = rank_sum(s, system, x);
+    for (int64_t n = 0; n < s->h; n++) {
+        x[n] = system[LS_SYSTEM_A * s->h + n] * x[n] + system[LS_SYSTEM_B * s->h + n] * u;
+        if (s->ranked) x[n] -= system[LS_SYSTEM_G * s->h + n] * sigma;
+    }
+}
+
+void ls_ssm_retreat(const ls_ssm *s, const double complex *system, const double complex *x,
+                    double complex *l, double complex *d) {
+    const int64_t h = s->h;
+    double sigma = rank_sum(s, system, x), dsigma = 0;
+    for (int64_t n = 0; s->ranked && n < h; n++) {
+        dsigma -= creal(l[n] * conj(system[LS_SYSTEM_G * h + n]));
+        d[LS_SYSTEM_G * h + n] -= l[n] * sigma;
+    }
+    for (int64_t n = 0; n < h; n++) {
+        d[LS_SYSTEM_A * h + n] += l[n] * conj(x[n]);
+        l[n] *= conj(system[LS_SYSTEM_A * h + n]);
+        if (!s->ranked) continue;
+        l[n] += 2 * dsigma * conj(system[LS_SYSTEM_Q * h + n]);
+        d[LS_SYSTEM_Q * h + n] += 2 * dsigma * conj(x[n]);
+    }
+}
+
+/* ---- C from C~ = C (1 - A^n) ----
+ *
+ * As real numbers: the state is [re x | im x], M the step, the output row [2 re c | -2 im c] =: c.
+ * c (1 - M^n) = c~ is one linear system per channel. */
+
+static void multiply(int64_t N, const double *a, const double *b, double *out) {
+    for (int64_t i = 0; i < N; i++) {
+        for (int64_t j = 0; j < N; j++) out[i * N + j] = 0;
+        for (int64_t k = 0; k < N; k++)
+            for (int64_t j = 0; j < N; j++) out[i * N + j] += a[i * N + k] * b[k * N + j];
+    }
+}
+
+/* scratch: [0] the result 1 - M^n, [1] M and its squares, [2] room; each N x N. */
+static void tilde_matrix(const ls_ssm *s, const double complex *system, double *scratch) {
+    const int64_t h = s->h, N = 2 * h;
+    double *power = scratch, *square = power + N * N, *room = square + N * N;
+    for (int64_t j = 0; j < N; j++) { /* column j of M: what a unit state becomes */
+        double complex *x = (double complex *)room;
+        for (int64_t n = 0; n < h; n++) x[n] = 0;
+        x[j % h] = j < h ? 1 : I;
+        ls_ssm_advance(s, system, 0, x);
+        for (int64_t n = 0; n < h; n++) {
+            square[n * N + j] = creal(x[n]);
+            square[(h + n) * N + j] = cimag(x[n]);
+        }
+    }
+    for (int64_t i = 0; i < N * N; i++) power[i] = i / N == i % N;
+    for (int64_t left = s->about.tilde; left > 0; left /= 2) {
+        if (left % 2 == 1) {
+            multiply(N, power, square, room);
+            memcpy(power, room, (size_t)(N * N) * sizeof *power);
+        }
+        multiply(N, square, square, room);
+        memcpy(square, room, (size_t)(N * N) * sizeof *square);
+    }
+    for (int64_t i = 0; i < N * N; i++) power[i] = (i / N == i % N) - power[i];
+}
+
+/* Solves matrix x = right in place by elimination with pivots. */
+static void solve(int64_t N, double *matrix, double *right) {
+    for (int64_t column = 0; column < N; column++) {
+        int64_t pivot = column;
+        for (int64_t i = column + 1; i < N; i++)
+            if (fabs(matrix[i * N + column]) > fabs(matrix[pivot * N + column])) pivot = i;
+        for (int64_t j = 0; j < N; j++) {
+            double kept = matrix[column * N + j];
+            matrix[column * N + j] = matrix[pivot * N + j];
+            matrix[pivot * N + j] = kept;
+        }
+        double kept = right[column];
+        right[column] = right[pivot];
+        right[pivot] = kept;
+        for (int64_t i = column + 1; i < N; i++) {
+            double factor = matrix[i * N + column] / matrix[column * N + column];
+            for (int64_t j = column; j < N; j++)
+                matrix[i * N + j] -= factor * matrix[column * N + j];
+            right[i] -= factor * right[column];
+        }
+    }
+    for (int64_t i = N - 1; i >= 0; i--) {
+        for (int64_t j = i + 1; j < N; j++) right[i] -= matrix[i * N + j] * right[j];
+        right[i] /= matrix[i * N + i];
+    }
+}
+
+static void turn_over(int64_t N, double *matrix) {
+    for (int64_t i = 0; i < N; i++)
+        for (int64_t j = 0; j < i; j++) {
+            double kept = matrix[i * N + j];
+            matrix[i * N + j] = matrix[j * N + i];
+            matrix[j * N + i] = kept;
+        }
+}
+
+static void output_from_tilde(const ls_ssm *s, double complex *system, double *scratch) {
+    const int64_t h = s->h, N = 2 * h;
+    double complex *c = system + LS_SYSTEM_C * h;
+    double *row = scratch + 3 * N * N;
+    tilde_matrix(s, system, scratch);
+    turn_over(N, scratch);
+    for (int64_t n = 0; n < h; n++) row[n] = creal(c[n]), row[h + n] = -cimag(c[n]);
+    solve(N, scratch, row);
+    for (int64_t n = 0; n < h; n++) c[n] = CMPLX(row[n], -row[h + n]);
+}
+
+/* dc becomes dc~; what M^n has to do with it goes to a, g and q: its gradient is the outer product
+ * of c and dc~, taken through every one of the n steps. */
+static void tilde_gradient(const ls_ssm *s, const double complex *system, double complex *d,
+                           double *scratch) {
+    const int64_t h = s->h, N = 2 * h, steps = s->about.tilde;
+    const double complex *c = system + LS_SYSTEM_C * h;
+    double complex *dc = d + LS_SYSTEM_C * h, *l = (double complex *)(scratch + 3 * N * N);
+    double complex *x = l + h; /* x_j = M^j dc~, j < steps */
+    double *row = (double *)l;
+    tilde_matrix(s, system, scratch);
+    /* as rows: c = [2 re | -2 im], so d/dc is half of dc, and its imaginary part is turned */
+    for (int64_t n = 0; n < h; n++) row[n] = creal(dc[n]) / 2, row[h + n] = -cimag(dc[n]) / 2;
+    solve(N, scratch, row);
+    for (int64_t n = 0; n < h; n++) {
+        x[n] = CMPLX(row[n], row[h + n]);
+        dc[n] = CMPLX(2 * row[n], -2 * row[h + n]);
+    }
+    for (int64_t j = 1; j < steps; j++) {
+        memcpy(x + j * h, x + (j - 1) * h, (size_t)h * sizeof *x);
+        ls_ssm_advance(s, system, 0, x + j * h);
+    }
+    for (int64_t n = 0; n < h; n++) l[n] = 2 * conj(c[n]);
+    for (int64_t j = steps - 1; j >= 0; j--) ls_ssm_retreat(s, system, x + j * h, l, d);
+}
+
+/* ---- together ---- */
+
+int64_t ls_ssm_workspace(const ls_ssm *s, bool gradient) {
+    const int64_t N = 2 * s->h, poles = N;
+    if (s->about.tilde == 0) return poles;
+    return poles + 3 * N * N + N + (gradient ? s->about.tilde * N : 0);
+}
+
+void ls_ssm_discretise(const ls_ssm *s, int64_t channel, double complex *system, double *scratch) {
+    double slope, step = step_size(s, channel, &slope);
+    for (int64_t n = 0; n < s->h; n++) {
+        system[LS_SYSTEM_C * s->h + n] = pair_at(s, LS_SSM_C, own_at(s, channel, n));
+        system[LS_SYSTEM_G * s->h + n] = system[LS_SYSTEM_Q * s->h + n] = 0;
+    }
+    if (s->about.hold == LS_HOLD_ZOH)
+        zero_order(s, channel, step, system);
+    else
+        bilinear(s, channel, step, system);
+    if (s->about.tilde > 0) output_from_tilde(s, system, scratch + 2 * s->h);
+}
+
+void ls_ssm_gradient(const ls_ssm *s, int64_t channel, const double complex *system,
+                     double complex *d, double *scratch) {
+    double slope, step = step_size(s, channel, &slope), dstep;
+    double complex *dpole = (double complex *)scratch;
+    if (s->about.tilde > 0) tilde_gradient(s, system, d, scratch + 2 * s->h);
+    if (s->about.hold == LS_HOLD_ZOH)
+        dstep = zero_order_gradient(s, channel, step, d, dpole);
+    else
+        dstep = bilinear_gradient(s, channel, step, d, dpole);
+    for (int64_t n = 0; n < s->h; n++) {
+        int64_t i = shared_at(s, channel, n);
+        add_pair(s, LS_SSM_C, own_at(s, channel, n), d[LS_SYSTEM_C * s->h + n]);
+        add_real(s, LS_SSM_A_REAL, i, creal(dpole[n]) * creal(pole(s, channel, n)));
+        add_real(s, LS_SSM_A_IMAG, i, -cimag(dpole[n]));
+    }
+    add_real(s, LS_SSM_DT, channel, dstep * slope);
+}

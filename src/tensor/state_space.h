@@ -1,0 +1,32 @@
+#ifndef LS_TENSOR_STATE_SPACE_H
+#define LS_TENSOR_STATE_SPACE_H
+
+#include "tensor/ops.h"
+
+/* state_space_kernel:      in the parameters; out kernel
+ * state_space_kernel_grad: in the parameters, and dkernel
+ * state_space_scan:        in the parameters, u, skip, before; out y, after
+ * state_space_scan_grad:   in the parameters, u, skip, before, dy; out du (or NULL)
+ * Both gradients are added to the parameters' own. */
+enum {
+    LS_SSM_A_REAL,
+    LS_SSM_A_IMAG,
+    LS_SSM_B,
+    LS_SSM_C,
+    LS_SSM_P,
+    LS_SSM_DT,
+    LS_SSM_PARAMETERS,
+    LS_SSM_DKERNEL = LS_SSM_PARAMETERS,
+    LS_SSM_U = LS_SSM_PARAMETERS,
+    LS_SSM_SKIP,
+    LS_SSM_BEFORE,
+    LS_SSM_DY,
+};
+
+typedef struct ls_state_space_attributes {
+    ls_hold hold;
+    ls_step step;
+    int64_t tilde, side;
+} ls_state_space_attributes;
+
+#endif
