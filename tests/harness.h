@@ -109,6 +109,32 @@ static inline void fill_parameters(ls_parameters *store) {
     ls_parameters_round(store);
 }
 
+/* Whether the context's device has kernels for all that a subject records; the processor has. */
+static inline bool device_can(ls_ctx *ctx, const subject *what, ls_program_options options) {
+    if (ctx->device == NULL) return true;
+    ls_parameters *store = NULL;
+    ls_program *program = NULL;
+    options.type = LS_F32;
+    options.grad = false;
+    expect(ctx, ls_parameters_new(ctx, LS_F32, &store));
+    ls_status status = LS_OK;
+    for (int pass = 0; pass < 2; pass++) {
+        expect(ctx, ls_program_new(ctx, &options, store, &program));
+        what->record(program, what->about);
+        if (pass == 1) status = ls_program_finish(program);
+        ls_program_free(program);
+        size_t index;
+        if (pass == 0 && store->count == 0)
+            expect(ctx,
+                   ls_parameters_declare(store, "unused", LS_DIMS(1), ls_init_normal(1), &index));
+        if (pass == 0) expect(ctx, ls_parameters_seal(store, 3, false));
+    }
+    ls_parameters_free(store);
+    if (status == LS_EUSE) print_message("%s is left out: %s\n", what->name, ctx->error.message);
+    ctx->error = (ls_error){0};
+    return status != LS_EUSE;
+}
+
 /* Records the subject twice: to declare its parameters, and for use. With `grad` the cotangent
  * "cot" of y is an input, and the gradient of input "x" is kept. */
 static inline bench bench_new(ls_ctx *ctx, const subject *what, ls_program_options options) {

@@ -56,7 +56,10 @@ static void for_all(void (*law)(ls_ctx *ctx, const arrangement *a)) {
                     }
                 }
                 if (wanted && type->check != NULL) wanted = type->check(&ctx, &a.mixer) == LS_OK;
-                if (wanted) law(&ctx, &a);
+                const subject what = {a.name, record, &a.mixer};
+                if (wanted &&
+                    device_can(&ctx, &what, (ls_program_options){.batch = 1, .length = 3}))
+                    law(&ctx, &a);
                 ls_position_clear(&ctx, &a.position);
                 ls_free(&ctx, a.options);
             }

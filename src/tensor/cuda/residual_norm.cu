@@ -30,12 +30,27 @@ static __device__ __forceinline__ float2 row_sum(float2 value, float2 (*shared)[
     return make_float2(ls_cuda_warp_sum(part.x), ls_cuda_warp_sum(part.y));
 }
 
+/* A norm without weights has ones. */
+template <int LANES>
+static __device__ __forceinline__ void load_weight(const float *weight, int64_t i, float *out) {
+    if (weight != NULL) {
+        ls_cuda_load<LANES>(weight + i, out);
+        return;
+    }
+#pragma unroll
+    for (int j = 0; j < LANES; j++) out[j] = 1;
+}
+
+static __device__ __forceinline__ float weight_at(const float *weight, int64_t i) {
+    return weight == NULL ? 1 : weight[i];
+}
+
 /* ---- forward ---- */
 
 template <typename T> struct forward_job {
     const T *x, *delta; /* delta may be NULL */
     int64_t rows, width, x_stride, delta_stride;
-    const float *weight, *bias; /* bias may be NULL */
+    const float *weight, *bias; /* either may be NULL */
     T *total, *y;
     float2 *statistics;
     float epsilon;
@@ -94,7 +109,7 @@ static __global__ void __launch_bounds__(THREADS_MOST) forward_kernel(const forw
         int64_t i = (int64_t)(threadIdx.x + (unsigned)k * blockDim.x) * LANES;
         if (i >= job.width) continue;
         float weight[LANES], bias[LANES] = {};
-        ls_cuda_load<LANES>(job.weight + i, weight);
+        load_weight<LANES>(job.weight, i, weight);
         if (job.bias != NULL) ls_cuda_load<LANES>(job.bias + i, bias);
 #pragma unroll
         for (int j = 0; j < LANES; j++) weight[j] = value[k][j] * scale * weight[j] + bias[j];
@@ -127,7 +142,7 @@ static __global__ void __launch_bounds__(PLAIN_THREADS) forward_plain(const forw
     square = row_sum(make_float2(square, 0), shared, 1).x;
     float scale = 1.0f / sqrtf(square / (float)job.width + job.epsilon);
     for (int64_t i = threadIdx.x; i < job.width; i += PLAIN_THREADS) {
-        float out = (ls_cuda_wide(x[i]) - mean) * scale * job.weight[i];
+        float out = (ls_cuda_wide(x[i]) - mean) * scale * weight_at(job.weight, i);
         job.y[row * job.width + i] = ls_cuda_narrow<T>(job.bias == NULL ? out : out + job.bias[i]);
     }
     if (threadIdx.x == 0) job.statistics[row] = make_float2(mean, scale);
@@ -169,7 +184,7 @@ template <typename T> static void forward(const ls_run *run, const ls_node *node
         job.delta = (const T *)ls_data(node->in[1]);
         job.total = (T *)ls_data(node->out[1]);
     }
-    job.weight = (const float *)ls_data(node->in[2]);
+    job.weight = node->in[2] == NULL ? NULL : (const float *)ls_data(node->in[2]);
     job.bias = node->in[3] == NULL ? NULL : (const float *)ls_data(node->in[3]);
     job.y = (T *)ls_data(node->out[0]);
     job.statistics = (float2 *)ls_data(node->out[2]);
@@ -226,7 +241,7 @@ static __global__ void __launch_bounds__(THREADS_MOST) backward_kernel(const bac
 #pragma unroll
     for (int k = 0; k < PACKS; k++) {
         int64_t i = (int64_t)(threadIdx.x + (unsigned)k * blockDim.x) * LANES;
-        if (i < job.width) ls_cuda_load<LANES>(job.weight + i, weight[k]);
+        if (i < job.width) load_weight<LANES>(job.weight, i, weight[k]);
     }
     int turn = 0;
     for (int64_t row = piece; row < job.rows; row += job.pieces, turn ^= 1) {
@@ -291,7 +306,7 @@ static __global__ void __launch_bounds__(PLAIN_THREADS) backward_plain(const bac
     float2 statistics = job.statistics[row], sums = make_float2(0, 0);
     for (int64_t i = threadIdx.x; i < job.width; i += PLAIN_THREADS) {
         float hat = (ls_cuda_wide(x[i]) - statistics.x) * statistics.y;
-        float d = ls_cuda_wide(dy[i]) * job.weight[i];
+        float d = ls_cuda_wide(dy[i]) * weight_at(job.weight, i);
         sums.x += d;
         sums.y += d * hat;
     }
@@ -300,7 +315,8 @@ static __global__ void __launch_bounds__(PLAIN_THREADS) backward_plain(const bac
     float along = sums.y / (float)job.width;
     for (int64_t i = threadIdx.x; i < job.width; i += PLAIN_THREADS) {
         float hat = (ls_cuda_wide(x[i]) - statistics.x) * statistics.y;
-        float out = statistics.y * (ls_cuda_wide(dy[i]) * job.weight[i] - centre - hat * along);
+        float out =
+            statistics.y * (ls_cuda_wide(dy[i]) * weight_at(job.weight, i) - centre - hat * along);
         if (job.dsum != NULL) out += ls_cuda_wide(job.dsum[row * job.dsum_stride + i]);
         job.dx[row * job.width + i] = ls_cuda_narrow<T>(out);
     }
@@ -364,7 +380,7 @@ template <typename T> static void backward(const ls_run *run, const ls_node *nod
     }
     job.x = (const T *)ls_data(node->in[0]);
     job.dy = (const T *)ls_data(node->in[4]);
-    job.weight = (const float *)ls_data(node->in[1]);
+    job.weight = node->in[1] == NULL ? NULL : (const float *)ls_data(node->in[1]);
     job.statistics = (const float2 *)ls_data(node->in[3]);
     job.dx = (T *)ls_data(node->out[0]);
     job.centred = about->kind == LS_NORM_LAYER;
