@@ -32,7 +32,8 @@ static __device__ __forceinline__ float2 row_sum(float2 value, float2 (*shared)[
 
 /* A norm without weights has ones. */
 template <int LANES>
-static __device__ __forceinline__ void load_weight(const float *weight, int64_t i, float *out) {
+static __device__ __forceinline__ void load_weight(const float *weight, int64_t i,
+                                                   float (&out)[LANES]) {
     if (weight != NULL) {
         ls_cuda_load<LANES>(weight + i, out);
         return;
