@@ -105,16 +105,23 @@ static __device__ __forceinline__ void put(float *row, const float (&from)[LANES
     ls_cuda_store<LANES>(row, from);
 }
 
-template <typename T>
+/* Rows of B and C: a thread has one column of every fourth. */
+template <int ROWS, typename T>
 static __device__ __forceinline__ void stage_BC(const ls_cuda_scan<T> &job, int64_t row, int count,
-                                                int rows, float (*BC)[2 * STATES]) {
-    for (int i = (int)threadIdx.x; i < rows * 2 * STATES; i += THREADS) {
-        int t = i / (2 * STATES), n = i % (2 * STATES);
-        float value = 0;
-        if (t < count)
-            value = ls_cuda_wide(n < STATES ? job.B.at(row + t)[n] : job.C.at(row + t)[n - STATES]);
-        BC[t][n] = value;
+                                                float (*BC)[2 * STATES]) {
+    enum { APART = THREADS / (2 * STATES) };
+    const int n = (int)threadIdx.x % (2 * STATES), first = (int)threadIdx.x / (2 * STATES);
+    const bool is_B = n < STATES;
+    const int64_t stride = is_B ? job.B.stride : job.C.stride;
+    const T *from = (is_B ? job.B.data : job.C.data - STATES) + (row + first) * stride + n;
+    T value[ROWS / APART];
+#pragma unroll
+    for (int i = 0; i < ROWS / APART; i++) {
+        value[i] = ls_cuda_narrow<T>(0);
+        if (first + i * APART < count) value[i] = from[i * APART * stride];
     }
+#pragma unroll
+    for (int i = 0; i < ROWS / APART; i++) BC[first + i * APART][n] = ls_cuda_wide(value[i]);
 }
 
 /* ---- one token ---- */
@@ -208,7 +215,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
             delta[pass] = take<T, LANES>(job.delta.at(row + t) + e, exists);
             z[pass] = take<T, LANES>(job.z.at(row + t) + e, exists && job.z.data != NULL);
         }
-        stage_BC(job, row, count, FORWARD_TILE, tile.BC);
+        stage_BC<FORWARD_TILE>(job, row, count, tile.BC);
 #pragma unroll
         for (int pass = 0; pass < PASSES; pass++) {
             const int t = cells<T>::row(pass);
@@ -282,7 +289,7 @@ static __device__ __forceinline__ void prepare(const ls_cuda_scan<T> &job, const
                                                int64_t row, int count, backward_tile &tile) {
     enum { LANES = cells<T>::LANES, PASSES = BACKWARD_TILE / cells<T>::ROWS };
     const int c = cells<T>::channel(), e = at.e0 + c;
-    stage_BC(job, row, count, BACKWARD_TILE, tile.BC);
+    stage_BC<BACKWARD_TILE>(job, row, count, tile.BC);
 #pragma unroll
     for (int pass = 0; pass < PASSES; pass++) {
         const int t = cells<T>::row(pass);
@@ -408,13 +415,17 @@ static __device__ __forceinline__ void finish(const ls_cuda_scan<T> &job, const 
         ls_cuda_load<LANES>(&tile.open[t][c], value);
         ls_cuda_store<LANES>(job.dz.at(row + t) + e, value);
     }
-    for (int i = (int)threadIdx.x; i < count * 2 * STATES; i += THREADS) {
-        const int t = i / (2 * STATES), n = i % (2 * STATES);
+    enum { APART = THREADS / (2 * STATES) };
+    const int n = (int)threadIdx.x % (2 * STATES), first = (int)threadIdx.x / (2 * STATES);
+    const int64_t line = (int64_t)at.group * 2 + n / STATES;
+    float *sums = job.sums_BC + (line * job.batch * job.length + row + first) * STATES + n % STATES;
+#pragma unroll
+    for (int i = 0; i < BACKWARD_TILE / APART; i++) {
+        const int t = first + i * APART;
         float sum = 0;
 #pragma unroll
         for (int warp = 0; warp < THREADS / WARP; warp++) sum += tile.dBC[warp][t][n];
-        const int64_t line = (int64_t)at.group * 2 + n / STATES;
-        job.sums_BC[(line * job.batch * job.length + row + t) * STATES + n % STATES] = sum;
+        if (t < count) sums[i * APART * STATES] = sum;
     }
 }
 
