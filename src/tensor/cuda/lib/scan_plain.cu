@@ -86,7 +86,6 @@ ls_cuda_scan_room ls_cuda_scan_plain_room(int64_t batch, int64_t length, int64_t
 
 template <typename T> struct channel_walk {
     const ls_cuda_scan<T> &job;
-    int64_t b;
     int group, e, lane;
     bool fresh; /* the first of its group: sums are stored, not added to */
     float *states, *later, *dA;
@@ -154,7 +153,7 @@ static __global__ void __launch_bounds__(WARP *WARPS) backward(const ls_cuda_sca
     for (int e = begin; e < end; e++) {
         int64_t channel = b * job.E + e;
         channel_walk<T> walk = {
-            job, b, group, e, lane, e == begin, states, later, job.sums_A + channel * job.N, 0, 0};
+            job, group, e, lane, e == begin, states, later, job.sums_A + channel * job.N, 0, 0};
         for (int n = lane; n < job.N; n += WARP) {
             later[n] = job.dafter == NULL ? 0.0f : job.dafter[channel * job.N + n];
             walk.dA[n] = 0;
