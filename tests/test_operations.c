@@ -239,9 +239,10 @@ typedef struct case_row {
 } case_row;
 
 static const recurrent_case recurrences[] = {
-    {5, 24, 4, true, true},   {3, 37, 5, false, false}, {150, 16, 2, true, false},
-    {5, 20, 16, true, true},  {3, 37, 5, false, false}, {150, 16, 3, true, false},
-    {70, 150, 2, true, true},
+    {5, 24, 4, true, true},   {3, 37, 5, false, false},  {150, 16, 2, true, false},
+    {5, 20, 16, true, true},  {3, 37, 5, false, false},  {150, 16, 3, true, false},
+    {70, 150, 2, true, true}, {70, 136, 16, true, true}, {67, 8, 16, false, true},
+    {70, 24, 3, true, true},
 };
 
 static const long_case convolutions[] = {{5, 24, 5, false, true},    {64, 3, 80, true, false},
@@ -286,6 +287,9 @@ static const subject subjects[] = {
     {"scan", scanned, &recurrences[4]},
     {"scan long", scanned, &recurrences[5]},
     {"scan wide", scanned, &recurrences[6]},
+    {"scan of 16 states", scanned, &recurrences[7]},
+    {"scan of 16 states, no gate", scanned, &recurrences[8]},
+    {"conv of 3 taps", convolved, &recurrences[9]},
     {"gate", gate, &silu},
     {"product", gate, &product},
     {"head layer norm", head_norm, &layer},

@@ -1,34 +1,47 @@
-/* Mamba's selective scan alone, forward and with its gradients, at 2048 tokens. */
+/* Mamba's selective scan alone, forward and with its gradients, at 2048 tokens: one sequence on the
+ * processor, on a device a batch of a wider model. */
 #include <stdio.h>
 
 #include "cli/bench.h"
 #include "cli/machine.h"
 #include "tensor/ops.h"
 
-enum { LENGTH = 2048, CHANNELS = 512, STATES = 16 };
+enum { LENGTH = 2048, STATES = 16 };
+
+typedef struct scan_shape {
+    int64_t batch, channels;
+} scan_shape;
+
+static scan_shape shape_on(const ls_ctx *ctx) {
+    return ctx->device == NULL ? (scan_shape){1, 512} : (scan_shape){32, 1536};
+}
 
 static const struct {
     const char *name;
-    int64_t width;
-} inputs[] = {{"u", CHANNELS}, {"delta", CHANNELS}, {"B", STATES},
-              {"C", STATES},   {"z", CHANNELS},     {"cot", CHANNELS}};
+    bool by_state; /* as wide as there are states, not channels */
+} inputs[] = {{"u", false}, {"delta", false}, {"B", true},
+              {"C", true},  {"z", false},     {"cot", false}};
 enum { INPUTS = sizeof inputs / sizeof inputs[0], COTANGENT = INPUTS - 1 };
 
 static ls_status record(ls_ctx *ctx, ls_dtype type, bool grad, ls_parameters *store,
                         ls_program **out) {
-    const ls_program_options options = {.type = type, .batch = 1, .length = LENGTH, .grad = grad};
+    const scan_shape shape = shape_on(ctx);
+    const ls_program_options options = {
+        .type = type, .batch = shape.batch, .length = LENGTH, .grad = grad};
     const ls_init half = {.kind = LS_INIT_UNIFORM, .a = 0.5, .full = true};
     LS_TRY(ls_program_new(ctx, &options, store, out));
     ls_program *p = *out;
     ls_tensor *in[INPUTS];
     for (int i = 0; i < INPUTS; i++)
-        in[i] =
-            ls_input(p, inputs[i].name, type, LS_DIMS(1, LENGTH, inputs[i].width), i != COTANGENT);
+        in[i] = ls_input(p, inputs[i].name, type,
+                         LS_DIMS(shape.batch, LENGTH, inputs[i].by_state ? STATES : shape.channels),
+                         i != COTANGENT);
     ls_scan scan = {.u = in[0], .delta = in[1], .B = in[2], .C = in[3], .z = in[4]};
-    scan.A_log = ls_param(p, "A_log", LS_DIMS(CHANNELS, STATES), half);
-    scan.D = ls_param(p, "D", LS_DIMS(CHANNELS), half);
-    scan.bias = ls_param(p, "bias", LS_DIMS(CHANNELS), half);
-    scan.before = ls_state_read(p, "state", ls_wide_type(p), LS_DIMS(1, CHANNELS, STATES));
+    scan.A_log = ls_param(p, "A_log", LS_DIMS(shape.channels, STATES), half);
+    scan.D = ls_param(p, "D", LS_DIMS(shape.channels), half);
+    scan.bias = ls_param(p, "bias", LS_DIMS(shape.channels), half);
+    scan.before =
+        ls_state_read(p, "state", ls_wide_type(p), LS_DIMS(shape.batch, shape.channels, STATES));
     ls_tensor *y = ls_selective_scan(p, &scan, NULL);
     ls_keep(p, "y", y);
     for (int i = 0; grad && i < COTANGENT; i++) ls_keep_gradient(p, inputs[i].name, in[i]);
@@ -54,6 +67,7 @@ static ls_status make(ls_ctx *ctx, ls_dtype type, bool grad, ls_parameters **sto
 
 static ls_status bench_one(ls_bench *bench, ls_dtype type, bool grad, json_t *rows) {
     ls_ctx *ctx = bench->ctx;
+    const scan_shape shape = shape_on(ctx);
     ls_program *program = NULL;
     ls_parameters *store = NULL;
     char threads[16];
@@ -63,18 +77,21 @@ static ls_status bench_one(ls_bench *bench, ls_dtype type, bool grad, json_t *ro
     ls_status status;
     LS_TRY_GOTO(make(ctx, type, grad, &store, &program));
     snprintf(threads, sizeof threads, "%d", ctx->threads);
-    ls_peer_start(bench, "scan_torch.py",
-                  (const char *const[]){"--dtype", ls_dtype_name(type), "--threads", threads,
-                                        "--grad", grad ? "1" : "0", NULL},
-                  &peer);
+    if (ctx->device == NULL) /* the peer is a loop over tokens: no comparison for a device */
+        ls_peer_start(bench, "scan_torch.py",
+                      (const char *const[]){"--dtype", ls_dtype_name(type), "--threads", threads,
+                                            "--grad", grad ? "1" : "0", NULL},
+                      &peer);
     LS_TRY_GOTO(ls_bench_turns(bench, program, &peer, &ours, lowest));
-    double each = 1e9 * ours / ((double)LENGTH * CHANNELS);
-    ls_text_printf(ctx, &bench->text, "  %-5s %6d %-17s %10.3f ms %8.1f ns/token/channel",
+    double each = 1e9 * ours / ((double)LENGTH * (double)(shape.batch * shape.channels));
+    ls_text_printf(ctx, &bench->text, "  %-5s %6d %-17s %10.3f ms %8.3g ns/token/channel",
                    ls_dtype_name(type), LENGTH, grad ? "forward+backward" : "forward", 1e3 * ours,
                    each);
     ls_bench_row(bench, rows,
-                 json_pack("{s:s, s:i, s:b, s:f}", "dtype", ls_dtype_name(type), "length", LENGTH,
-                           "backward", grad, "nanoseconds_per_token_and_channel", each),
+                 json_pack("{s:s, s:I, s:I, s:i, s:b, s:f}", "dtype", ls_dtype_name(type), "batch",
+                           (json_int_t)shape.batch, "channels", (json_int_t)shape.channels,
+                           "length", LENGTH, "backward", grad, "nanoseconds_per_token_and_channel",
+                           each),
                  ours, lowest);
 fail:
     json_decref(lowest);
@@ -85,11 +102,12 @@ fail:
 }
 
 ls_status ls_bench_scan(ls_bench *bench) {
-    if (bench->ctx->device != NULL) return LS_OK; /* a kernel of the processor's so far */
+    const scan_shape shape = shape_on(bench->ctx);
     json_t *rows = json_array();
     json_object_set_new(bench->json, "scan", rows);
-    ls_text_printf(bench->ctx, &bench->text, "selective scan, batch 1, %d channels of %d states\n",
-                   CHANNELS, STATES);
+    ls_text_printf(bench->ctx, &bench->text,
+                   "selective scan, batch %lld, %lld channels of %d states\n",
+                   (long long)shape.batch, (long long)shape.channels, STATES);
     for (int i = 0; i < bench->type_count; i++)
         for (int grad = 0; grad < 2; grad++)
             LS_TRY(bench_one(bench, bench->types[i], grad == 1, rows));
