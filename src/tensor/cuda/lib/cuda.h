@@ -44,7 +44,6 @@ typedef struct ls_cuda {
     cublasLtHandle_t products;
     void *product_workspace;
     void *known_products; /* what lib/product.cu keeps; NULL before the first product */
-    void *cudnn;          /* what lib/cudnn_attention.cu keeps; NULL before it is asked */
     ls_cuda_now *now;     /* on the device */
     ls_cuda_now *now_here;
     cudaError_t wrong; /* the first error since settle */

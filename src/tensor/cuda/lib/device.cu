@@ -1,6 +1,5 @@
 /* The device itself: memory, copies, the stream, captured graphs, errors. See tensor/device.h. */
 #include "tensor/cuda/lib/cuda.h"
-#include "tensor/cuda/lib/cudnn_attention.h"
 #include "tensor/cuda/lib/product.h"
 
 extern "C" const ls_kernel *const ls__cuda_kernels[];
@@ -119,7 +118,6 @@ static void forget(ls_device *device, void *graph) {
 static void close_device(ls_device *device) {
     ls_cuda *cuda = (ls_cuda *)device;
     ls_cuda_products_close(cuda);
-    ls_cudnn_close(cuda);
     if (cuda->products != NULL) cublasLtDestroy(cuda->products);
     cudaFree(cuda->product_workspace);
     cudaFree(cuda->now);
