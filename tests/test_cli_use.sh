@@ -45,7 +45,7 @@ refuses 2 "out of range" train model.length=0 data.corpus=text.txt
 refuses 2 "out of range" train train.length=0 data.corpus=text.txt
 refuses 2 "not a whole number" train train.steps=many data.corpus=text.txt
 refuses 2 "do not divide" train model.width=100 mixer.heads=7 data.corpus=text.txt
-refuses 2 "no CUDA" train device=cuda data.corpus=text.txt
+[ -e /dev/nvidia0 ] || refuses 2 "device=cuda cannot be used" train device=cuda data.corpus=text.txt
 refuses 2 "choose one of" train device=tpu data.corpus=text.txt
 refuses 2 "mixer" train model.mixer=atention data.corpus=text.txt
 refuses 2 "did you mean xpos" train model.position=xpso data.corpus=text.txt
