@@ -299,7 +299,9 @@ void ls_chart_lines(ls_ctx *ctx, const ls_chart *chart, ls_text *out) {
 /* ---- bars ---- */
 
 enum {
-    BAR_LEFT = 128,
+    BAR_LEFT = 128, /* at least: long names take more */
+    BAR_LEFT_MOST = 240,
+    LETTER = 7, /* widest that a letter of a name is on average */
     BAR_RIGHT = 56,
     BAR_TOP = 22,
     BAR_BOTTOM = 40,
@@ -344,8 +346,18 @@ static void draw_bar_axis(ls_ctx *ctx, const ls_bars *bars, const axis *x, int h
     ls_text_printf(ctx, out, "</text>\n");
 }
 
+/* Room for the longest name. */
+static int bar_left(const ls_bars *bars) {
+    size_t longest = 0;
+    for (size_t g = 0; g < bars->groups; g++)
+        if (strlen(bars->labels[g]) > longest) longest = strlen(bars->labels[g]);
+    size_t room = longest * LETTER + 12;
+    return room < BAR_LEFT ? BAR_LEFT : room > BAR_LEFT_MOST ? BAR_LEFT_MOST : (int)room;
+}
+
 void ls_chart_bars(ls_ctx *ctx, const ls_bars *bars, ls_text *out) {
-    axis x = {.low = 0, .high = 0, .from = BAR_LEFT, .to = WIDTH - BAR_RIGHT};
+    const int left = bar_left(bars);
+    axis x = {.low = 0, .high = 0, .from = left, .to = WIDTH - BAR_RIGHT};
     bool any = false;
     for (size_t i = 0; i < bars->groups * bars->bars; i++) {
         any |= drawable(&x, bars->value[i]);
@@ -365,7 +377,7 @@ void ls_chart_bars(ls_ctx *ctx, const ls_bars *bars, ls_text *out) {
         ls_text_printf(ctx, out, "<g class=\"series\" data-arm=\"");
         ls_html(ctx, bars->arms[g], out);
         ls_text_printf(ctx, out, "\"><text class=\"tick\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">",
-                       BAR_LEFT - 8, top + (step - GROUP_GAP) / 2 + 4);
+                       left - 8, top + (step - GROUP_GAP) / 2 + 4);
         ls_html(ctx, bars->labels[g], out);
         ls_text_printf(ctx, out, "</text>\n");
         for (size_t b = 0; b < bars->bars; b++)
