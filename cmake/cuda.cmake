@@ -48,3 +48,4 @@ target_compile_options(longshot-cuda PRIVATE
   $<$<COMPILE_LANGUAGE:CUDA>:-O3 --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra,-Wno-unused-parameter,-Wno-missing-field-initializers -Werror=all-warnings --diag-suppress=177>)
 target_link_libraries(longshot-cuda PRIVATE $<LINK_ONLY:longshot_library> CUDA::cublasLt ${CMAKE_DL_LIBS})
 target_link_options(longshot-cuda PRIVATE -Wl,--as-needed -Wl,--exclude-libs,ALL)
+install(TARGETS longshot-cuda LIBRARY DESTINATION lib) # beside bin/, where the program looks
