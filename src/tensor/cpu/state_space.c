@@ -319,7 +319,8 @@ static void store_gradients(const work *w, int64_t first, const wide_vec *from) 
             for (int64_t n = 0; n < w->s.h; n++) {
                 double factor = part == LS_SYSTEM_C || part == LS_SYSTEM_Q ? 2 : 1;
                 w->dsystems[(first + i) * w->system + part * w->s.h + n] =
-                    factor * CMPLX(from[(part * h + n) * 2][i], from[(part * h + n) * 2 + 1][i]);
+                    factor *
+                    ls_complex(from[(part * h + n) * 2][i], from[(part * h + n) * 2 + 1][i]);
             }
 }
 

@@ -37,7 +37,7 @@ static void add_real(const ls_ssm *s, int which, int64_t i, double value) {
 }
 
 static double complex pair_at(const ls_ssm *s, int which, int64_t i) {
-    return CMPLX(real_at(s, which, 2 * i), real_at(s, which, 2 * i + 1));
+    return ls_complex(real_at(s, which, 2 * i), real_at(s, which, 2 * i + 1));
 }
 
 static void add_pair(const ls_ssm *s, int which, int64_t i, double complex value) {
@@ -55,7 +55,7 @@ static int64_t own_at(const ls_ssm *s, int64_t channel, int64_t n) {
 
 static double complex pole(const ls_ssm *s, int64_t channel, int64_t n) {
     int64_t i = shared_at(s, channel, n);
-    return CMPLX(-exp(real_at(s, LS_SSM_A_REAL, i)), -real_at(s, LS_SSM_A_IMAG, i));
+    return ls_complex(-exp(real_at(s, LS_SSM_A_REAL, i)), -real_at(s, LS_SSM_A_IMAG, i));
 }
 
 static double step_size(const ls_ssm *s, int64_t channel, double *slope) {
@@ -68,7 +68,7 @@ static double step_size(const ls_ssm *s, int64_t channel, double *slope) {
 /* e^z - 1 without the loss of digits near 0. */
 static double complex expm1_complex(double complex z) {
     double x = creal(z), y = cimag(z), half = sin(y / 2);
-    return CMPLX(expm1(x) * cos(y) - 2 * half * half, exp(x) * sin(y));
+    return ls_complex(expm1(x) * cos(y) - 2 * half * half, exp(x) * sin(y));
 }
 
 /* ---- the bilinear step ----
@@ -289,7 +289,7 @@ static void output_from_tilde(const ls_ssm *s, double complex *system, double *s
     turn_over(N, scratch);
     for (int64_t n = 0; n < h; n++) row[n] = creal(c[n]), row[h + n] = -cimag(c[n]);
     solve(N, scratch, row);
-    for (int64_t n = 0; n < h; n++) c[n] = CMPLX(row[n], -row[h + n]);
+    for (int64_t n = 0; n < h; n++) c[n] = ls_complex(row[n], -row[h + n]);
 }
 
 /* dc becomes dc~; what M^n has to do with it goes to a, g and q: its gradient is the outer product
@@ -306,8 +306,8 @@ static void tilde_gradient(const ls_ssm *s, const double complex *system, double
     for (int64_t n = 0; n < h; n++) row[n] = creal(dc[n]) / 2, row[h + n] = -cimag(dc[n]) / 2;
     solve(N, scratch, row);
     for (int64_t n = 0; n < h; n++) {
-        x[n] = CMPLX(row[n], row[h + n]);
-        dc[n] = CMPLX(2 * row[n], -2 * row[h + n]);
+        x[n] = ls_complex(row[n], row[h + n]);
+        dc[n] = ls_complex(2 * row[n], -2 * row[h + n]);
     }
     for (int64_t j = 1; j < steps; j++) {
         memcpy(x + j * h, x + (j - 1) * h, (size_t)h * sizeof *x);
