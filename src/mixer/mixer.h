@@ -19,6 +19,8 @@ typedef struct ls_mixer {
     int64_t width; /* D */
     bool causal;
     const ls_position *position; /* NULL where the type takes none */
+    ls_tensor *valid; /* u8 [B,T]: 0 for rows that are padding, which no other row may see; NULL:
+                         all rows count. Of the program that is being recorded */
     int64_t branches; /* of the model that add to the residual stream, for initial weights that
                          shrink with depth; 0: not in a model */
 } ls_mixer;
