@@ -20,11 +20,12 @@ void ls_settings_clear(ls_ctx *ctx, ls_settings *settings);
 ls_status ls_settings_put(ls_ctx *ctx, ls_settings *settings, const char *key, const char *value);
 /* One "key=value" word. */
 ls_status ls_settings_put_word(ls_ctx *ctx, ls_settings *settings, const char *word);
-/* A recipe: nested mappings become dotted keys, sequences of scalars become "a,b,c". At most 1 MiB,
- * 16 levels, no aliases; errors name file and line. */
+/* A recipe, in the part of YAML that recipe.c names: nested mappings become dotted keys, lists
+ * become "a,b,c". At most 1 MiB and 16 levels; errors name file and line. */
 ls_status ls_settings_read(ls_ctx *ctx, ls_settings *settings, const char *path);
 ls_status ls_settings_parse(ls_ctx *ctx, ls_settings *settings, const char *text, size_t length,
                             const char *what);
+bool ls_settings_has(const ls_settings *settings, const char *key);
 /* The value, marking it used; NULL where the key is not given. */
 const char *ls_settings_get(const ls_settings *settings, const char *key);
 /* Sets the fields of `into` from all keys "section.KEY" through the table, marking them used. An
