@@ -43,12 +43,16 @@ static inline double *golden_tensor(const golden *g, const char *name, int64_t d
         *count *= (size_t)dim[i];
     }
     double *values = malloc(*count * sizeof *values);
-    bool whole = strcmp(json_string_value(json_object_get(entry, "dtype")), "I32") == 0;
+    const char *type = json_string_value(json_object_get(entry, "dtype"));
     for (size_t i = 0; i < *count; i++) {
         int32_t number;
-        if (whole) {
+        int64_t long_number;
+        if (strcmp(type, "I32") == 0) {
             memcpy(&number, g->data + at + 4 * i, 4);
             values[i] = number;
+        } else if (strcmp(type, "I64") == 0) {
+            memcpy(&long_number, g->data + at + 8 * i, 8);
+            values[i] = (double)long_number;
         } else {
             memcpy(&values[i], g->data + at + 8 * i, 8);
         }

@@ -10,6 +10,7 @@ static const char *const shapes[] = {
     "model.norm=rms model.activation=swiglu model.tied=false model.bias=false mixer.kv_heads=1",
     "model.norm_place=post model.activation=relu2 model.scale_embedding=true mixer.bias=true",
     "model.activation=geglu model.dropout=0.2",
+    "model.segment=5 model.memory=2 model.dropout=0.1",
 };
 
 /* A small model from words; the position method is the caller's. */
@@ -250,6 +251,7 @@ static void test_hybrid_descriptions(void **state) {
         const char *words, *says;
     } wrong[] = {
         {"model.layers=0", "out of range"},
+        {"model.memory=2", "set model.segment"},
         {"model.layers=1025", "out of range"},
         {"model.layers=-2", "out of range"},
         {"model.layers=", "give a number"},

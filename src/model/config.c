@@ -15,6 +15,10 @@ static const ls_option options[] = {
      "number of tokens; 0: what the tokenizer has"},
     {"length", LS_OPTION_INT, FIELD(length), "256", 1, 1 << 30, NULL,
      "training length in tokens: what test-time methods extend"},
+    {"segment", LS_OPTION_INT, FIELD(segment), "0", 0, 1 << 30, NULL,
+     "tokens after which the model starts afresh but for its memory; 0: never"},
+    {"memory", LS_OPTION_INT, FIELD(memory), "0", 0, 65536, NULL,
+     "rows of memory that each segment reads and writes for the next (RMT)"},
     {"mixer", LS_OPTION_TEXT, FIELD(mixer), "attention", 0, 0, NULL,
      "what mixes along time where layers is a number; see `longshot inspect mixers`"},
     {"position", LS_OPTION_TEXT, FIELD(position), "xpos", 0, 0, NULL,
@@ -236,6 +240,10 @@ static bool takes_positions(const ls_model_config *config) {
 }
 
 static ls_status check(ls_ctx *ctx, const ls_model_config *config) {
+    if (config->model.memory > 0 && config->model.segment == 0)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "model.memory passes from segment to segment: set "
+                       "model.segment to their length");
     for (int64_t layer = 0; layer < config->layers; layer++) {
         const ls_mixer mixer = ls_model_mixer(config, layer);
         if (!(mixer.type->traits & LS_MIXER_CAUSAL))

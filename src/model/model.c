@@ -52,15 +52,11 @@ static ls_tensor *mix(ls_program *p, const ls_model_config *config, int64_t laye
     return ls_dropout(p, y, config->model.dropout);
 }
 
-/* tokens [B,T] -> what the head reads, [B,T,D]. */
-static ls_tensor *body(ls_program *p, const ls_model_config *config, ls_tensor *tokens,
-                       ls_tensor **embedding) {
+/* Rows [B,T,D] through all layers. */
+static ls_tensor *blocks(ls_program *p, const ls_model_config *config, ls_tensor *x) {
     const ls_model_settings *about = &config->model;
-    *embedding = ls_param(p, "embed.weight", LS_DIMS(about->vocabulary, about->width),
-                          ls_init_normal(about->init));
-    ls_tensor *x = ls_embed(p, tokens, *embedding), *delta = NULL;
-    if (about->scale_embedding) x = ls_times(p, x, sqrt((double)about->width));
     const ls_position_type *position = config->position.type;
+    ls_tensor *delta = NULL;
     if (position->embed != NULL) x = position->embed(p, config->position.options, x);
     x = ls_dropout(p, x, about->dropout);
     for (int64_t layer = 0; layer < config->layers && !ls_failed(p); layer++) {
@@ -79,11 +75,64 @@ static ls_tensor *body(ls_program *p, const ls_model_config *config, ls_tensor *
     return about->norm_place == NORM_PRE ? norm(p, about, "norm", x, delta, NULL) : x;
 }
 
+/* The same segment by segment (Recurrent Memory Transformer, arXiv 2207.06881): rows of memory are
+ * read before a segment's own and written after them, and what comes out of the latter is the next
+ * segment's memory. A segment that is not whole writes none: see ls_program_unit. */
+static ls_tensor *in_segments(ls_program *p, const ls_model_config *config, ls_tensor *x) {
+    enum { SEGMENTS_MOST = 4096 };
+    const ls_model_settings *about = &config->model;
+    const int64_t m = about->memory, each = about->segment, D = about->width;
+    if (x == NULL) return NULL;
+    const int64_t B = x->dim[0], T = x->dim[1], count = (T + each - 1) / each;
+    ls_tensor *segment[SEGMENTS_MOST], *part[3], *carried = NULL;
+    int64_t length[SEGMENTS_MOST];
+    if (count > SEGMENTS_MOST) {
+        ls_refuse(p, LS_EUSE, "%lld tokens at once are more than %d segments of %lld", (long long)T,
+                  SEGMENTS_MOST, (long long)each);
+        return NULL;
+    }
+    for (int64_t i = 0; i < count; i++) length[i] = ls_min(each, T - i * each);
+    ls_cut_rows(p, x, (int)count, length, segment);
+    ls_tensor *memory = NULL;
+    if (m > 0) {
+        ls_init init = ls_init_normal(about->init);
+        init.no_decay = true;
+        ls_tensor *start = ls_param(p, "memory.start", LS_DIMS(m, D), init);
+        memory = ls_begin_with(p, ls_state_read(p, "memory", ls_type(p), LS_DIMS(B, m, D)), start);
+    }
+    for (int64_t i = 0; i < count && !ls_failed(p); i++) {
+        ls_apart(p, 2 * m + length[i]);
+        if (m > 0) {
+            ls_tensor *rows = ls_join_rows(p, 3, (ls_tensor *[]){memory, segment[i], memory});
+            ls_cut_rows(p, blocks(p, config, rows), 3, (int64_t[]){m, length[i], m}, part);
+            segment[i] = part[1];
+            memory = part[2];
+        } else {
+            segment[i] = blocks(p, config, segment[i]);
+        }
+        ls_apart_end(p);
+        if (length[i] == each) carried = memory;
+    }
+    ls_state_write(p, "memory", carried);
+    ls_program_set_unit(p, each);
+    return ls_join_rows(p, (int)count, segment);
+}
+
+ls_tensor *ls_model_rows(ls_program *p, const ls_model_config *config, ls_tensor *tokens,
+                         ls_tensor **embedding) {
+    const ls_model_settings *about = &config->model;
+    *embedding = ls_param(p, "embed.weight", LS_DIMS(about->vocabulary, about->width),
+                          ls_init_normal(about->init));
+    ls_tensor *x = ls_embed(p, tokens, *embedding);
+    if (about->scale_embedding) x = ls_times(p, x, sqrt((double)about->width));
+    return about->segment > 0 ? in_segments(p, config, x) : blocks(p, config, x);
+}
+
 static void record(ls_program *p, const ls_model_config *config, ls_model_use use) {
     const ls_model_settings *about = &config->model;
     int64_t B = ls_program_about(p)->batch, T = ls_program_about(p)->length;
     ls_tensor *tokens = ls_input(p, "tokens", LS_I32, LS_DIMS(B, T), false), *embedding;
-    ls_tensor *x = body(p, config, tokens, &embedding);
+    ls_tensor *x = ls_model_rows(p, config, tokens, &embedding);
     ls_tensor *head = embedding;
     if (!about->tied)
         head = ls_param(p, "head.weight", LS_DIMS(about->vocabulary, about->width),

@@ -12,6 +12,7 @@ typedef struct ls_model_settings {
     char layers[LS_OPTION_TEXT_BYTES]; /* a number of them, or the mixer of each: "mamba,attention"
                                         */
     int64_t width, hidden, vocabulary, length;
+    int64_t segment, memory; /* 0: no segments; rows of memory carried between them */
     char mixer[LS_OPTION_TEXT_BYTES], position[LS_OPTION_TEXT_BYTES];
     int norm, norm_place, activation;
     double epsilon, dropout, init;
@@ -82,6 +83,10 @@ typedef enum {
     LS_MODEL_LOGITS, /* input tokens; keeps logits [B,V] of the last token, in the wide type */
 } ls_model_use;
 
+/* tokens [B,T] -> what the head reads, [B,T,D], and the embedding that is the head where tied: for
+ * programs of one's own. */
+ls_tensor *ls_model_rows(ls_program *p, const ls_model_config *config, ls_tensor *tokens,
+                         ls_tensor **embedding);
 /* options: batch, length and what streaming needs; type, grad and train are set from the use. */
 ls_status ls_model_program(ls_model *model, ls_model_use use, ls_program_options options,
                            ls_program **out);
@@ -105,7 +110,6 @@ ls_status ls_stream_loss(ls_stream *stream, const int32_t *tokens, const int32_t
 /* Feeds tokens and gives the logits [batch, vocabulary] after the last. */
 ls_status ls_stream_logits(ls_stream *stream, const int32_t *tokens, int64_t count, int64_t stride,
                            double *logits);
-ls_state *ls_stream_state(ls_stream *stream);
 
 typedef struct ls_sampling {
     double temperature; /* 0: the most likely token */

@@ -10,7 +10,11 @@ struct ls_stream {
     int64_t batch, capacity, chunk;
     ls_state *state;
     int32_t *tokens; /* [batch, chunk], twice: inputs and targets */
-    double *losses;  /* [batch, chunk] */
+    /* Models that are cut at multiples of `unit` tokens: what came after the last one is read again
+     * with what follows. */
+    int64_t unit, waiting;
+    int32_t *tail;  /* [batch, unit] */
+    double *losses; /* [batch, chunk] */
     int programs;
     struct {
         ls_model_use use;
@@ -68,12 +72,18 @@ ls_status ls_stream_new(ls_model *model, int64_t batch, int64_t capacity, int64_
         .model = model, .batch = batch, .capacity = capacity, .chunk = ls_min(chunk, capacity)};
     ls_program *program;
     ls_status status = program_for(stream, LS_MODEL_LOGITS, 1, &program);
-    if (status == LS_OK) stream->chunk = ls_min(stream->chunk, ls_program_chunk_limit(program));
-    if (status == LS_OK) status = ls_state_new(program, &stream->state);
+    if (status == LS_OK) {
+        stream->unit = ls_program_unit(program);
+        stream->chunk = ls_min(stream->chunk, ls_program_chunk_limit(program));
+        stream->chunk = ls_min(ls_max(stream->chunk / stream->unit, 1) * stream->unit, capacity);
+        status = ls_state_new(program, &stream->state);
+    }
     if (status == LS_OK) {
         stream->tokens = ls_new(ctx, (size_t)(2 * batch * stream->chunk), sizeof *stream->tokens);
         stream->losses = ls_new(ctx, (size_t)(batch * stream->chunk), sizeof *stream->losses);
-        if (stream->tokens == NULL || stream->losses == NULL) status = LS_ENOMEM;
+        stream->tail = ls_new(ctx, (size_t)(batch * stream->unit), sizeof *stream->tail);
+        if (stream->tokens == NULL || stream->losses == NULL || stream->tail == NULL)
+            status = LS_ENOMEM;
     }
     if (status != LS_OK) {
         ls_stream_free(stream);
@@ -90,17 +100,16 @@ void ls_stream_free(ls_stream *stream) {
     ls_state_free(ctx, stream->state);
     ls_free(ctx, stream->tokens);
     ls_free(ctx, stream->losses);
+    ls_free(ctx, stream->tail);
     ls_free(ctx, stream);
 }
 
 void ls_stream_reset(ls_stream *stream) {
     ls_state_reset(stream->state);
+    stream->waiting = 0;
 }
 int64_t ls_stream_position(const ls_stream *stream) {
-    return ls_state_position(stream->state);
-}
-ls_state *ls_stream_state(ls_stream *stream) {
-    return stream->state;
+    return ls_state_position(stream->state) + stream->waiting;
 }
 
 size_t ls_stream_bytes(const ls_stream *stream) {
@@ -121,31 +130,45 @@ static ls_status read_wide(const ls_program *program, const char *name, double *
     return LS_OK;
 }
 
-/* One chunk of [batch, length] tokens taken from rows `stride` apart. */
+/* One chunk: what waits, and then `length` tokens of each row, rows being `stride` apart. */
 static ls_status feed(ls_stream *stream, ls_model_use use, const int32_t *tokens,
                       const int32_t *targets, int64_t length, int64_t stride, ls_program **out) {
-    LS_TRY(program_for(stream, use, length, out));
+    const int64_t waiting = stream->waiting, unit = stream->unit, whole = waiting + length;
+    LS_TRY(program_for(stream, use, whole, out));
     int32_t *inputs = stream->tokens, *wanted = inputs + stream->batch * stream->chunk;
     for (int64_t b = 0; b < stream->batch; b++) {
-        memcpy(inputs + b * length, tokens + b * stride, (size_t)length * sizeof *inputs);
-        if (targets != NULL)
-            memcpy(wanted + b * length, targets + b * stride, (size_t)length * sizeof *inputs);
+        int32_t *row = inputs + b * whole;
+        memcpy(row, stream->tail + b * unit, (size_t)waiting * sizeof *row);
+        memcpy(row + waiting, tokens + b * stride, (size_t)length * sizeof *row);
+        for (int64_t t = 0; targets != NULL && t < whole; t++)
+            wanted[b * whole + t] = t < waiting ? -1 : targets[b * stride + t - waiting];
     }
     LS_TRY(ls_model_put_tokens(stream->model, *out, "tokens", inputs));
     if (targets != NULL) LS_TRY(ls_model_put_tokens(stream->model, *out, "targets", wanted));
-    return ls_program_run(*out, stream->state, 0, 0);
+    LS_TRY(ls_program_run(*out, stream->state, 0, 0));
+    stream->waiting = whole % unit;
+    for (int64_t b = 0; b < stream->batch; b++)
+        memcpy(stream->tail + b * unit, inputs + (b + 1) * whole - stream->waiting,
+               (size_t)stream->waiting * sizeof *inputs);
+    return LS_OK;
+}
+
+/* How many of `count` tokens the next chunk takes. */
+static int64_t room(const ls_stream *stream, int64_t count) {
+    return ls_min(stream->chunk - stream->waiting, count);
 }
 
 ls_status ls_stream_loss(ls_stream *stream, const int32_t *tokens, const int32_t *targets,
                          int64_t count, int64_t stride, double *loss) {
-    for (int64_t first = 0; first < count; first += stream->chunk) {
-        int64_t length = ls_min(stream->chunk, count - first);
+    for (int64_t first = 0, length; first < count; first += length) {
+        const int64_t waiting = stream->waiting;
         ls_program *program;
+        length = room(stream, count - first);
         LS_TRY(
             feed(stream, LS_MODEL_LOSS, tokens + first, targets + first, length, stride, &program));
         LS_TRY(read_wide(program, "loss", stream->losses));
         for (int64_t b = 0; b < stream->batch; b++)
-            memcpy(loss + b * stride + first, stream->losses + b * length,
+            memcpy(loss + b * stride + first, stream->losses + b * (waiting + length) + waiting,
                    (size_t)length * sizeof *loss);
     }
     return LS_OK;
@@ -155,8 +178,9 @@ ls_status ls_stream_logits(ls_stream *stream, const int32_t *tokens, int64_t cou
                            double *logits) {
     if (count < 1) return LS_FAIL(stream->model->ctx, LS_EUSE, "logits need at least one token");
     ls_program *program = NULL;
-    for (int64_t first = 0; first < count; first += stream->chunk)
-        LS_TRY(feed(stream, LS_MODEL_LOGITS, tokens + first, NULL,
-                    ls_min(stream->chunk, count - first), stride, &program));
+    for (int64_t first = 0, length; first < count; first += length) {
+        length = room(stream, count - first);
+        LS_TRY(feed(stream, LS_MODEL_LOGITS, tokens + first, NULL, length, stride, &program));
+    }
     return read_wide(program, "logits", logits);
 }

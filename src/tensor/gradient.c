@@ -25,14 +25,15 @@ static ls_tensor *new_view(ls_program *p, ls_tensor *source, int rank, const int
     return view;
 }
 
-static ls_tensor *split_part(ls_program *p, ls_tensor *source, int64_t start, int64_t width) {
+static ls_tensor *part_of(ls_program *p, ls_tensor *source, int axis, int64_t start,
+                          int64_t width) {
     int64_t dim[LS_RANK_MOST];
     memcpy(dim, source->dim, sizeof dim);
-    dim[source->rank - 1] = width;
+    dim[axis] = width;
     ls_tensor *part = new_view(p, source, source->rank, dim);
     if (part == NULL) return NULL;
     memcpy(part->stride, source->stride, sizeof part->stride);
-    part->offset += start;
+    part->offset += start * source->stride[axis];
     return part;
 }
 
@@ -73,22 +74,77 @@ ls_tensor *ls_reshape(ls_program *p, ls_tensor *tensor, int rank, const int64_t 
     return view;
 }
 
-void ls_split(ls_program *p, ls_tensor *tensor, int count, const int64_t *widths,
-              ls_tensor **parts) {
+static void split_axis(ls_program *p, ls_tensor *tensor, int axis, int count, const int64_t *widths,
+                       ls_tensor **parts) {
     int64_t at = 0;
     for (int i = 0; i < count; i++) parts[i] = NULL;
     if (ls_failed(p) || tensor == NULL) return;
     ls_tensor **assembled = ls__pool(p, 1, sizeof *assembled);
     for (int i = 0; i < count; i++) {
-        parts[i] = split_part(p, tensor, at, widths[i]);
+        parts[i] = part_of(p, tensor, axis, at, widths[i]);
         if (parts[i] == NULL) return;
         parts[i]->assembled = assembled;
         at += widths[i];
     }
-    if (at != tensor->dim[tensor->rank - 1])
+    if (at != tensor->dim[axis])
         ls_refuse(p, LS_EBUG, "the parts of a split must fill the axis");
     else
         ls_record(p, &view_op, NULL, 0, 1, &tensor, count, parts);
+}
+
+void ls_split(ls_program *p, ls_tensor *tensor, int count, const int64_t *widths,
+              ls_tensor **parts) {
+    split_axis(p, tensor, tensor == NULL ? 0 : tensor->rank - 1, count, widths, parts);
+}
+
+/* ---- rows ---- */
+
+static void moved_backward(ls_program *p, const ls_node *node) {
+    ls_grad_add(p, node->in[0], ls_grad_of(node->out[0]));
+}
+static const ls_op moved_op = {.name = "copy", .backward = moved_backward};
+
+void ls_cut_rows(ls_program *p, ls_tensor *tensor, int count, const int64_t *lengths,
+                 ls_tensor **parts) {
+    split_axis(p, tensor, 1, count, lengths, parts);
+    for (int i = 0; i < count && !ls_failed(p) && parts[i] != NULL; i++) {
+        ls_tensor *rows = ls_activation(p, parts[i]->type, parts[i]->rank, parts[i]->dim);
+        ls_record(p, &moved_op, NULL, 0, 1, &parts[i], 1, &rows);
+        parts[i] = rows;
+    }
+}
+
+/* The second output is the whole: its gradient is there when this node's turn comes. */
+static void joined_backward(ls_program *p, const ls_node *node) {
+    const int64_t first = *(const int64_t *)node->attributes;
+    ls_tensor *part = node->in[0], *whole = ls_grad_of(node->out[1]);
+    if (!part->needs_grad) return;
+    ls_tensor *rows = part_of(p, whole, 1, first, part->dim[1]), *target = ls_grad_target(p, part);
+    ls_record(p, &copy_op, NULL, 0, 1, &rows, 1, &target);
+    ls_grad_add(p, part, target);
+}
+static const ls_op joined_op = {.name = "copy", .backward = joined_backward};
+
+ls_tensor *ls_join_rows(ls_program *p, int count, ls_tensor *const *parts) {
+    int64_t dim[LS_RANK_MOST] = {0}, first = 0;
+    for (int i = 0; i < count; i++) {
+        if (ls_failed(p) || parts[i] == NULL) return NULL;
+        if (i > 0 && (parts[i]->rank != parts[0]->rank || parts[i]->type != parts[0]->type)) {
+            ls_refuse(p, LS_EBUG, "rows of different kinds cannot be joined");
+            return NULL;
+        }
+        int64_t rows = dim[1];
+        memcpy(dim, parts[i]->dim, sizeof dim);
+        dim[1] += rows;
+    }
+    ls_tensor *whole = ls_activation(p, parts[0]->type, parts[0]->rank, dim);
+    for (int i = 0; i < count && whole != NULL; i++) {
+        ls_tensor *place = part_of(p, whole, 1, first, parts[i]->dim[1]);
+        ls_record(p, &joined_op, &first, sizeof first, 1, (ls_tensor *[]){parts[i]}, 2,
+                  (ls_tensor *[]){place, whole});
+        first += parts[i]->dim[1];
+    }
+    return whole;
 }
 
 /* ---- gradients ---- */
@@ -107,11 +163,13 @@ static ls_tensor *view_target(ls_program *p, ls_tensor *view) {
         source->taken = nested; /* a view of a view: its gradient lies in place at once */
         *view->assembled = whole;
     }
-    bool split = view->rank == source->rank && ls_count(view) != ls_count(source);
     /* a whole-width "split" and a reshape coincide */
-    return split ? split_part(p, *view->assembled, view->offset - source->offset,
-                              view->dim[view->rank - 1])
-                 : reshaped(p, *view->assembled, view->rank, view->dim);
+    if (view->rank != source->rank || ls_count(view) == ls_count(source))
+        return reshaped(p, *view->assembled, view->rank, view->dim);
+    int axis = 0;
+    while (view->dim[axis] == source->dim[axis]) axis++;
+    return part_of(p, *view->assembled, axis,
+                   (view->offset - source->offset) / source->stride[axis], view->dim[axis]);
 }
 
 ls_tensor *ls_grad_target(ls_program *p, ls_tensor *input) {
@@ -197,8 +255,10 @@ void ls__record_backward(ls_program *p) {
             ls_refuse(p, LS_EBUG, "operation %s has no gradient", node->op->name);
             return;
         }
+        p->apart = node->apart;
         node->op->backward(p, node);
     }
+    p->apart = false;
     for (size_t i = 0; i < p->names.count && !ls_failed(p); i++) {
         ls_named *named = p->names.at[i];
         if (!named->gradient) continue;

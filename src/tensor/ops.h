@@ -51,6 +51,9 @@ ls_tensor *ls_position_rows(ls_program *p, ls_tensor *table, int64_t T);
  * are [B,T]; loss is [B,T] in the wide type. */
 ls_tensor *ls_linear_cross_entropy(ls_program *p, ls_tensor *x, ls_tensor *weight, ls_tensor *bias,
                                    ls_tensor *targets, ls_tensor *weights);
+/* A carried value that begins as a parameter: v [...], repeated over the batch, where the run
+ * starts at position 0, and x [B,...] where it does not (no gradient passes through x). */
+ls_tensor *ls_begin_with(ls_program *p, ls_tensor *x, ls_tensor *v);
 /* The last row of each sequence: [B,T,D] -> [B,D]. No gradient. */
 ls_tensor *ls_last_row(ls_program *p, ls_tensor *x);
 

@@ -65,6 +65,7 @@ ls_status ls_program_new(ls_ctx *ctx, const ls_program_options *options, ls_para
     program->options = *options;
     program->store = store;
     program->chunk_limit = LS_FAR;
+    program->unit = 1;
     *out = program;
     return LS_OK;
 }
@@ -94,6 +95,37 @@ int64_t ls_program_chunk_limit(const ls_program *program) {
 }
 void ls_program_limit_chunk(ls_program *program, int64_t most) {
     if (most < program->chunk_limit) program->chunk_limit = most;
+}
+
+int64_t ls_program_unit(const ls_program *program) {
+    return program->unit;
+}
+void ls_program_set_unit(ls_program *program, int64_t unit) {
+    program->unit = unit;
+}
+
+void ls_apart(ls_program *program, int64_t length) {
+    if (program->apart) {
+        ls_refuse(program, LS_EBUG, "a piece that stands apart cannot hold another");
+        return;
+    }
+    program->apart = true;
+    program->around.streaming = program->options.streaming;
+    program->around.length = program->options.length;
+    program->around.first = program->nodes.count;
+    program->options.streaming = false;
+    program->options.length = length;
+}
+
+void ls_apart_end(ls_program *program) {
+    if (!program->apart) return;
+    program->apart = false;
+    program->options.streaming = program->around.streaming;
+    program->options.length = program->around.length;
+    ls_piece *piece = ls__pool(program, 1, sizeof *piece);
+    if (piece == NULL) return;
+    *piece = (ls_piece){program->around.first, program->nodes.count};
+    ls__list_add(program, &program->pieces, piece);
 }
 
 /* ---- names and errors ---- */
@@ -338,6 +370,7 @@ ls_node *ls_record(ls_program *p, const ls_op *op, const void *attributes, size_
                       .attributes = copy,
                       .in_count = in_count,
                       .out_count = out_count,
+                      .apart = p->apart,
                       .in = tensors,
                       .out = tensors + in_count};
     bool needs_grad = false;
@@ -376,9 +409,13 @@ static double seconds_now(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static ls_status call_kernels(ls_program *program, const ls_run *run) {
+static ls_status call_kernels(ls_program *program, const ls_run *whole) {
+    ls_run apart = *whole;
+    apart.state = NULL;
+    apart.start = 0;
     for (size_t i = 0; i < program->nodes.count; i++) {
         const ls_node *node = program->nodes.at[i];
+        const ls_run *run = node->apart ? &apart : whole;
         if (node->call == NULL) continue;
         if (!program->profile) {
             node->call(run, node);
@@ -415,7 +452,7 @@ ls_status ls_program_run(ls_program *program, ls_state *state, uint64_t seed, ui
     if (keep) program->graph = device->captured(device);
     if (program->graph != NULL && !program->profile) device->replay(device, program->graph);
     if (keep || (device != NULL && device->shared)) LS_TRY(ls_device_settle(program->ctx));
-    if (state != NULL) state->position += program->options.length;
+    if (state != NULL) state->position += program->options.length / program->unit * program->unit;
     return LS_OK;
 }
 

@@ -46,8 +46,10 @@ typedef struct ls_tensor {
     struct ls_tensor *source;     /* of a view: the tensor it was made from */
     int port; /* number of the state port whose rows these are, also after a row-wise operation; -1
                */
-    int first, last;   /* nodes between which it must live */
-    int64_t parameter; /* of PARAMETER: its index in the store; else -1 */
+    int first, last; /* nodes between which it must live */
+    int piece;       /* the piece apart whose nodes make it and alone read it, from 1; 0: none */
+    struct ls_tensor *again; /* where the backward part computes it once more */
+    int64_t parameter;       /* of PARAMETER: its index in the store; else -1 */
 } ls_tensor;
 
 typedef struct ls_program ls_program;
@@ -77,6 +79,7 @@ struct ls_node {
     ls_tensor **in; /* entries may be NULL: optional operands */
     ls_tensor **out;
     size_t workspace;
+    bool apart; /* recorded between ls_apart and ls_apart_end */
 };
 
 /* What holds while a program runs. */
@@ -123,6 +126,10 @@ double ls_program_flops(const ls_program *program); /* of one run, forward and b
 /* The longest chunk this model can take at once (methods whose rows must go one by one say 1). */
 int64_t ls_program_chunk_limit(const ls_program *program);
 void ls_program_limit_chunk(ls_program *program, int64_t most);
+/* A model whose sequences are cut at multiples of `unit` tokens: a chunk begins at one, and what it
+ * has beyond the last one leaves no trace, neither in the state nor in its position. */
+int64_t ls_program_unit(const ls_program *program);
+void ls_program_set_unit(ls_program *program, int64_t unit);
 /* Seconds spent per operation name since the last call, sorted; for `bench`. */
 typedef struct ls_op_time {
     const char *name;
@@ -141,6 +148,12 @@ bool ls_program_guards_intact(const ls_program *program);
  * layers.3.norm.weight; ports likewise. A name that begins with / stands outside all scopes. */
 void ls_scope(ls_program *program, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void ls_scope_end(ls_program *program);
+/* Between these a piece of `length` tokens stands apart from what is around it: its positions count
+ * from 0, it is not streamed, and ports are the plain tensors or zeros. With options.recompute its
+ * activations are not kept for the backward part but computed once more there, so that memory does
+ * not grow with the number of pieces. */
+void ls_apart(ls_program *program, int64_t length);
+void ls_apart_end(ls_program *program);
 /* The message is LS_FAIL's; for shape errors and refusals inside recorded functions. */
 void ls_refuse(ls_program *program, ls_status code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -186,6 +199,12 @@ ls_tensor *ls_reshape(ls_program *p, ls_tensor *tensor, int rank, const int64_t 
 /* Cuts the last axis into `count` parts of the given widths (their sum is the axis). */
 void ls_split(ls_program *p, ls_tensor *tensor, int count, const int64_t *widths,
               ls_tensor **parts);
+
+/* Cuts x [B,T,...] along time into `count` parts of the given lengths (their sum is T), and joins
+ * such parts. These are copies: rows of every part lie at one stride. */
+void ls_cut_rows(ls_program *p, ls_tensor *tensor, int count, const int64_t *lengths,
+                 ls_tensor **parts);
+ls_tensor *ls_join_rows(ls_program *p, int count, ls_tensor *const *parts);
 
 /* Inside a backward rule: the gradient of an output (NULL where none flows), a tensor to write an
  * input's gradient into, and the handing over of a finished gradient. ls_grad_add accepts any

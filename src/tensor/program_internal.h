@@ -31,6 +31,10 @@ typedef struct ls_block {
     size_t used, size;
 } ls_block;
 
+typedef struct ls_piece { /* nodes first to end - 1 */
+    size_t first, end;
+} ls_piece;
+
 typedef struct ls_constant_fill {
     ls_tensor *tensor;
     double *values; /* NULL: zeros */
@@ -51,7 +55,14 @@ struct ls_program {
     char scope[256];
     bool backward; /* the nodes now recorded are gradients */
     bool finished;
-    int64_t chunk_limit;
+    int64_t chunk_limit, unit;
+    bool apart; /* between ls_apart and ls_apart_end */
+    struct {
+        bool streaming;
+        int64_t length;
+        size_t first; /* node */
+    } around;         /* of the piece that stands apart: what holds outside it */
+    ls_list pieces;   /* ls_piece: their nodes */
     uint8_t *arena;
     size_t arena_bytes, workspace_bytes;
     int threads; /* for which the workspace was planned */

@@ -27,6 +27,14 @@ ls_status ls_train_model(ls_ctx *ctx, ls_model *model, const ls_loader *loader,
                                   .chunk_most = settings->length};
     ls_train_job whole = *job;
     LS_TRY(ls_model_program(model, LS_MODEL_TRAIN, options, &whole.program));
+    const int64_t unit = ls_program_unit(whole.program);
+    if (settings->carry > 0 && settings->length % unit != 0) {
+        ls_program_free(whole.program);
+        return LS_FAIL(ctx, LS_EUSE,
+                       "with train.carry a train.length of %lld must be a multiple of the %lld "
+                       "tokens in a segment",
+                       (long long)settings->length, (long long)unit);
+    }
     whole.store = model->store;
     whole.source = ls_train_source_of(loader, model->config->model.vocabulary);
     ls_say(ctx, "%lld parameters; a step takes %.1f MB of activations and %.3g operations",
