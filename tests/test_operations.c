@@ -120,6 +120,61 @@ static void embedded(ls_program *p, const void *about) {
     ls_keep(p, "y", ls_plus(p, ls_embed(p, tokens, table), input(p)));
 }
 
+/* Padding: sequences with some, without any, of nothing else; a token between two holes. Lengths
+ * beyond a block of sums, widths that fill no vector. */
+typedef struct padding_case {
+    int64_t T, D;
+    ls_pool_kind kind;
+    bool all; /* no padding is told of */
+} padding_case;
+
+enum { PADDED_ROWS = 3 };
+
+static ls_tensor *padded_ids(ls_program *p, int64_t T) {
+    double ids[PADDED_ROWS * 150];
+    for (int64_t t = 0; t < T; t++) {
+        ids[t] = t < 3 || t > T - 2 ? -1 : (double)(t % 7);
+        ids[T + t] = (double)(t % 5);
+        ids[2 * T + t] = -1;
+    }
+    return ls_constant(p, LS_I32, LS_DIMS(PADDED_ROWS, T), ids);
+}
+
+/* x is twice as wide: what is pooled are the rows of a view. */
+static void pooled(ls_program *p, const void *about) {
+    const padding_case *c = about;
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(PADDED_ROWS, c->T, 2 * c->D), true);
+    ls_tensor *valid = c->all ? NULL : ls_valid_rows(p, padded_ids(p, c->T)), *half[2];
+    ls_split(p, x, 2, (const int64_t[]){c->D, c->D}, half);
+    ls_keep(p, "y",
+            ls_plus(p, ls_pool_rows(p, c->kind, half[1], valid),
+                    ls_times(p, ls_pool_rows(p, LS_POOL_MEAN, half[0], valid), 2)));
+}
+
+/* As it is, over a view, and in the place of what nobody else reads. */
+static void masked(ls_program *p, const void *about) {
+    const padding_case *c = about;
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(PADDED_ROWS, c->T, 2 * c->D), true);
+    ls_tensor *valid = ls_valid_rows(p, padded_ids(p, c->T)), *half[2];
+    ls_split(p, ls_times(p, ls_mask_rows(p, x, valid), 2), 2, (const int64_t[]){c->D, c->D}, half);
+    ls_tensor *y = ls_plus(p, half[0], ls_activate(p, LS_ACT_SILU, false, half[1]));
+    ls_tensor *row = ls_param(p, "row", LS_DIMS(c->D), ls_init_normal(1));
+    ls_tensor *shifted = ls_mask_rows(p, ls_plus_broadcast(p, y, row), valid);
+    ls_keep(p, "y", ls_plus(p, ls_mask_rows(p, half[1], valid), shifted));
+}
+
+static void embedded_padding(ls_program *p, const void *about) {
+    const padding_case *c = about;
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(PADDED_ROWS, c->T, c->D), true);
+    ls_tensor *table = ls_param(p, "table", LS_DIMS(7, c->D), ls_init_normal(1));
+    ls_keep(p, "y", ls_plus(p, ls_embed(p, padded_ids(p, c->T), table), x));
+}
+
+static const padding_case paddings[] = {
+    {5, 24, LS_POOL_MEAN, false},  {150, 19, LS_POOL_MEAN, true}, {150, 5, LS_POOL_MEAN, false},
+    {9, 37, LS_POOL_FIRST, false}, {9, 16, LS_POOL_LAST, false},  {7, 3, LS_POOL_LAST, true},
+    {6, 4, LS_POOL_FIRST, true}};
+
 /* Recurrences: channels that fill no vector, lengths that fill no chunk, a state from before. */
 typedef struct recurrent_case {
     int64_t T, E, N; /* N: states, or taps */
@@ -280,6 +335,16 @@ static const subject subjects[] = {
     {"dropout", dropped, NULL},
     {"views", views, NULL},
     {"embed", embedded, NULL},
+    {"embed padding", embedded_padding, &paddings[0]},
+    {"mask", masked, &paddings[0]},
+    {"mask narrow", masked, &paddings[5]},
+    {"pool mean", pooled, &paddings[0]},
+    {"pool mean of all", pooled, &paddings[1]},
+    {"pool mean long", pooled, &paddings[2]},
+    {"pool first", pooled, &paddings[3]},
+    {"pool last", pooled, &paddings[4]},
+    {"pool last of all", pooled, &paddings[5]},
+    {"pool first of all", pooled, &paddings[6]},
     {"conv silu", convolved, &recurrences[0]},
     {"conv", convolved, &recurrences[1]},
     {"conv long", convolved, &recurrences[2]},
