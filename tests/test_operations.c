@@ -548,6 +548,49 @@ static void test_cross_entropy(void **state) {
     ls_parameters_free(store);
 }
 
+/* ---- padding ---- */
+
+/* The definitions, with rows of padding that would spoil everything if they were read. */
+static void test_padding(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    for (size_t i = 0; i < sizeof paddings / sizeof paddings[0]; i++) {
+        const padding_case *c = &paddings[i];
+        const subject what = {"pool", pooled, c};
+        ls_program_options options = plain;
+        options.type = LS_F64;
+        bench b = bench_new(&ctx, &what, options);
+        fill_inputs(b.program, inputs, 4);
+        const ls_tensor *x = ls_program_find(b.program, "x"), *y = ls_program_find(b.program, "y");
+        const int64_t T = c->T, D = c->D;
+        for (int64_t row = 0; row < PADDED_ROWS; row++) {
+            const bool whole = c->all || row == 1;
+            const int64_t first = whole ? 0 : 3, end = row == 2 && !c->all ? 3 : whole ? T : T - 1;
+            for (int64_t t = 0; t < T; t++)
+                for (int64_t j = 0; (t < first || t >= end) && j < 2 * D; j++)
+                    put(x, (row * T + t) * 2 * D + j, NAN);
+        }
+        expect(&ctx, ls_program_run(b.program, NULL, 0, 0));
+        for (int64_t row = 0; row < PADDED_ROWS; row++) {
+            const bool whole = c->all || row == 1, none = row == 2 && !c->all;
+            const int64_t first = whole ? 0 : 3, end = whole ? T : T - 1;
+            for (int64_t j = 0; j < D; j++) {
+                double mean = 0, other = 0;
+                for (int64_t t = first; !none && t < end; t++) {
+                    double share = 1 / (double)(end - first);
+                    double weight = c->kind == LS_POOL_MEAN    ? share
+                                    : c->kind == LS_POOL_FIRST ? t == first
+                                                               : t == end - 1;
+                    mean += share * get(x, (row * T + t) * 2 * D + j);
+                    other += weight * get(x, (row * T + t) * 2 * D + D + j);
+                }
+                assert_true(fabs(get(y, row * D + j) - other - 2 * mean) < 1e-12);
+            }
+        }
+        bench_free(&b);
+    }
+}
+
 /* ---- the planner and the run ---- */
 
 static void test_no_allocation_and_reuse(void **state) {
@@ -592,7 +635,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradients),        cmocka_unit_test(test_fast_types),
         cmocka_unit_test(test_cross_entropy),    cmocka_unit_test(test_no_allocation_and_reuse),
-        cmocka_unit_test(test_memory_is_reused),
+        cmocka_unit_test(test_memory_is_reused), cmocka_unit_test(test_padding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

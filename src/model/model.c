@@ -132,8 +132,6 @@ static output lm_head(ls_program *p, const ls_model_settings *about, ls_tensor *
 
 static output class_head(ls_program *p, const ls_model_settings *about, ls_tensor *x,
                          ls_tensor *valid) {
-    if (ls_program_about(p)->streaming)
-        ls_refuse(p, LS_EUSE, "a classifier reads whole sequences: it cannot take them in chunks");
     x = ls_pool_rows(p, (ls_pool_kind)about->pool, x, valid);
     if (about->head == LS_HEAD_MATCH) {
         ls_scope(p, "match");
@@ -152,10 +150,12 @@ static void record(ls_program *p, const ls_model_config *config, ls_model_use us
     const int64_t rows = ls_program_about(p)->batch, T = ls_program_about(p)->length;
     const ls_model_example example = ls_model_example_of(config, T);
     const int64_t B = rows / example.sequences;
+    const bool lm = about->head == LS_HEAD_LM;
+    if (!lm && about->causal && ls_program_about(p)->streaming) /* others: their mixers refuse */
+        ls_refuse(p, LS_EUSE, "a classifier reads whole sequences: it cannot take them in chunks");
     ls_tensor *tokens = ls_input(p, "tokens", LS_I32, LS_DIMS(rows, T), false), *embedding;
     ls_tensor *valid = example.padded ? ls_valid_rows(p, tokens) : NULL;
     ls_tensor *x = body(p, config, tokens, valid, &embedding);
-    const bool lm = about->head == LS_HEAD_LM;
     if (lm && use == LS_MODEL_LOGITS) x = ls_last_row(p, x);
     const output out = lm ? lm_head(p, about, x, embedding) : class_head(p, about, x, valid);
     if (use == LS_MODEL_LOGITS) {
