@@ -104,7 +104,7 @@ static inline void model_record(ls_program *p, model *m, bool grad) {
     if (m->position.type->embed != NULL) h = m->position.type->embed(p, m->position.options, h);
     for (int i = 0; i < m->layers; i++) {
         ls_scope(p, "layers.%d", i);
-        ls_tensor *mixed = m->mixer.type->forward(p, &m->mixer, h);
+        ls_tensor *mixed = ls_mixer_record(p, &m->mixer, h);
         h = m->residual ? ls_plus(p, h, mixed) : mixed;
         ls_scope_end(p);
     }

@@ -19,7 +19,7 @@ static void record(ls_program *p, const void *about) {
     const ls_program_options *o = ls_program_about(p);
     ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(o->batch, o->length, WIDTH), true);
     ls_scope(p, "mixer");
-    ls_tensor *y = mixer->type->forward(p, mixer, x);
+    ls_tensor *y = ls_mixer_record(p, mixer, x);
     ls_scope_end(p);
     ls_keep(p, "y", y);
 }
@@ -55,7 +55,7 @@ static void for_all(void (*law)(ls_ctx *ctx, const arrangement *a)) {
                         if (wanted) expect(&ctx, ls_position_extend(&ctx, &a.position, extension));
                     }
                 }
-                if (wanted && type->check != NULL) wanted = type->check(&ctx, &a.mixer) == LS_OK;
+                if (wanted) wanted = ls_mixer_check(&ctx, &a.mixer) == LS_OK;
                 const subject what = {a.name, record, &a.mixer};
                 if (wanted &&
                     device_can(&ctx, &what, (ls_program_options){.batch = 1, .length = 3}))

@@ -188,6 +188,26 @@ static void test_streams(void **state) {
         check_stream(&ctx, shapes[0], ls_position_types[i]->name);
 }
 
+/* Logits come out as doubles, whatever the model's type. */
+static void test_stream_types(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    static const int32_t tokens[] = {3, 1, 4, 1, 5};
+    double logits[LS_BF16 + 1][WORDS];
+    for (int type = LS_F64; type <= LS_BF16; type++) {
+        ls_model_config config;
+        ls_model *model = make(&ctx, shapes[0], "rope", (ls_dtype)type, &config);
+        ls_stream *stream;
+        expect(&ctx, ls_stream_new(model, 1, 5, 2, &stream));
+        expect(&ctx, ls_stream_logits(stream, tokens, 5, 5, logits[type]));
+        ls_stream_free(stream);
+        ls_model_free(model);
+        ls_model_config_clear(&ctx, &config);
+    }
+    assert_true(nmse(logits[LS_F32], logits[LS_F64], WORDS) < 1e-9);
+    assert_true(nmse(logits[LS_BF16], logits[LS_F64], WORDS) < 1e-3);
+}
+
 /* ---- descriptions ---- */
 
 static ls_status read_words(ls_ctx *ctx, const char *words, ls_model_config *config) {
@@ -252,6 +272,7 @@ static void test_hybrid_descriptions(void **state) {
     } wrong[] = {
         {"model.layers=0", "out of range"},
         {"model.memory=2", "set model.segment"},
+        {"model.segment=4 model.head=classify model.classes=2", "is for language models"},
         {"model.layers=1025", "out of range"},
         {"model.layers=-2", "out of range"},
         {"model.layers=", "give a number"},
@@ -326,6 +347,7 @@ int main(void) {
         cmocka_unit_test(test_gradients),
         cmocka_unit_test(test_recomputation),
         cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_stream_types),
         cmocka_unit_test(test_hybrid_descriptions),
         cmocka_unit_test(test_tokens_are_checked),
         cmocka_unit_test(test_sampling),

@@ -120,6 +120,61 @@ static void embedded(ls_program *p, const void *about) {
     ls_keep(p, "y", ls_plus(p, ls_embed(p, tokens, table), input(p)));
 }
 
+/* Padding: sequences with some, without any, of nothing else; a token between two holes. Lengths
+ * beyond a block of sums, widths that fill no vector. */
+typedef struct padding_case {
+    int64_t T, D;
+    ls_pool_kind kind;
+    bool all; /* no padding is told of */
+} padding_case;
+
+enum { PADDED_ROWS = 3 };
+
+static ls_tensor *padded_ids(ls_program *p, int64_t T) {
+    double ids[PADDED_ROWS * 150];
+    for (int64_t t = 0; t < T; t++) {
+        ids[t] = t < 3 || t > T - 2 ? -1 : (double)(t % 7);
+        ids[T + t] = (double)(t % 5);
+        ids[2 * T + t] = -1;
+    }
+    return ls_constant(p, LS_I32, LS_DIMS(PADDED_ROWS, T), ids);
+}
+
+/* x is twice as wide: what is pooled are the rows of a view. */
+static void pooled(ls_program *p, const void *about) {
+    const padding_case *c = about;
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(PADDED_ROWS, c->T, 2 * c->D), true);
+    ls_tensor *valid = c->all ? NULL : ls_valid_rows(p, padded_ids(p, c->T)), *half[2];
+    ls_split(p, x, 2, (const int64_t[]){c->D, c->D}, half);
+    ls_keep(p, "y",
+            ls_plus(p, ls_pool_rows(p, c->kind, half[1], valid),
+                    ls_times(p, ls_pool_rows(p, LS_POOL_MEAN, half[0], valid), 2)));
+}
+
+/* As it is, over a view, and in the place of what nobody else reads. */
+static void masked(ls_program *p, const void *about) {
+    const padding_case *c = about;
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(PADDED_ROWS, c->T, 2 * c->D), true);
+    ls_tensor *valid = ls_valid_rows(p, padded_ids(p, c->T)), *half[2];
+    ls_split(p, ls_times(p, ls_mask_rows(p, x, valid), 2), 2, (const int64_t[]){c->D, c->D}, half);
+    ls_tensor *y = ls_plus(p, half[0], ls_activate(p, LS_ACT_SILU, false, half[1]));
+    ls_tensor *row = ls_param(p, "row", LS_DIMS(c->D), ls_init_normal(1));
+    ls_tensor *shifted = ls_mask_rows(p, ls_plus_broadcast(p, y, row), valid);
+    ls_keep(p, "y", ls_plus(p, ls_mask_rows(p, half[1], valid), shifted));
+}
+
+static void embedded_padding(ls_program *p, const void *about) {
+    const padding_case *c = about;
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(PADDED_ROWS, c->T, c->D), true);
+    ls_tensor *table = ls_param(p, "table", LS_DIMS(7, c->D), ls_init_normal(1));
+    ls_keep(p, "y", ls_plus(p, ls_embed(p, padded_ids(p, c->T), table), x));
+}
+
+static const padding_case paddings[] = {
+    {5, 24, LS_POOL_MEAN, false},  {150, 19, LS_POOL_MEAN, true}, {150, 5, LS_POOL_MEAN, false},
+    {9, 37, LS_POOL_FIRST, false}, {9, 16, LS_POOL_LAST, false},  {7, 3, LS_POOL_LAST, true},
+    {6, 4, LS_POOL_FIRST, true}};
+
 /* Recurrences: channels that fill no vector, lengths that fill no chunk, a state from before. */
 typedef struct recurrent_case {
     int64_t T, E, N; /* N: states, or taps */
@@ -280,6 +335,16 @@ static const subject subjects[] = {
     {"dropout", dropped, NULL},
     {"views", views, NULL},
     {"embed", embedded, NULL},
+    {"embed padding", embedded_padding, &paddings[0]},
+    {"mask", masked, &paddings[0]},
+    {"mask narrow", masked, &paddings[5]},
+    {"pool mean", pooled, &paddings[0]},
+    {"pool mean of all", pooled, &paddings[1]},
+    {"pool mean long", pooled, &paddings[2]},
+    {"pool first", pooled, &paddings[3]},
+    {"pool last", pooled, &paddings[4]},
+    {"pool last of all", pooled, &paddings[5]},
+    {"pool first of all", pooled, &paddings[6]},
     {"conv silu", convolved, &recurrences[0]},
     {"conv", convolved, &recurrences[1]},
     {"conv long", convolved, &recurrences[2]},
@@ -483,6 +548,49 @@ static void test_cross_entropy(void **state) {
     ls_parameters_free(store);
 }
 
+/* ---- padding ---- */
+
+/* The definitions, with rows of padding that would spoil everything if they were read. */
+static void test_padding(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    for (size_t i = 0; i < sizeof paddings / sizeof paddings[0]; i++) {
+        const padding_case *c = &paddings[i];
+        const subject what = {"pool", pooled, c};
+        ls_program_options options = plain;
+        options.type = LS_F64;
+        bench b = bench_new(&ctx, &what, options);
+        fill_inputs(b.program, inputs, 4);
+        const ls_tensor *x = ls_program_find(b.program, "x"), *y = ls_program_find(b.program, "y");
+        const int64_t T = c->T, D = c->D;
+        for (int64_t row = 0; row < PADDED_ROWS; row++) {
+            const bool whole = c->all || row == 1;
+            const int64_t first = whole ? 0 : 3, end = row == 2 && !c->all ? 3 : whole ? T : T - 1;
+            for (int64_t t = 0; t < T; t++)
+                for (int64_t j = 0; (t < first || t >= end) && j < 2 * D; j++)
+                    put(x, (row * T + t) * 2 * D + j, NAN);
+        }
+        expect(&ctx, ls_program_run(b.program, NULL, 0, 0));
+        for (int64_t row = 0; row < PADDED_ROWS; row++) {
+            const bool whole = c->all || row == 1, none = row == 2 && !c->all;
+            const int64_t first = whole ? 0 : 3, end = whole ? T : T - 1;
+            for (int64_t j = 0; j < D; j++) {
+                double mean = 0, other = 0;
+                for (int64_t t = first; !none && t < end; t++) {
+                    double share = 1 / (double)(end - first);
+                    double weight = c->kind == LS_POOL_MEAN    ? share
+                                    : c->kind == LS_POOL_FIRST ? t == first
+                                                               : t == end - 1;
+                    mean += share * get(x, (row * T + t) * 2 * D + j);
+                    other += weight * get(x, (row * T + t) * 2 * D + D + j);
+                }
+                assert_true(fabs(get(y, row * D + j) - other - 2 * mean) < 1e-12);
+            }
+        }
+        bench_free(&b);
+    }
+}
+
 /* ---- the planner and the run ---- */
 
 static void test_no_allocation_and_reuse(void **state) {
@@ -527,7 +635,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradients),        cmocka_unit_test(test_fast_types),
         cmocka_unit_test(test_cross_entropy),    cmocka_unit_test(test_no_allocation_and_reuse),
-        cmocka_unit_test(test_memory_is_reused),
+        cmocka_unit_test(test_memory_is_reused), cmocka_unit_test(test_padding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

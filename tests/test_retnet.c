@@ -279,7 +279,7 @@ static void test_refusals(void **state) {
     }
     expect(&ctx, choose(&ctx, "heads=2", &mixer));
     mixer.causal = false;
-    assert_int_equal(ls_mixer_retnet.check(&ctx, &mixer), LS_EUSE);
+    assert_int_equal(ls_mixer_check(&ctx, &mixer), LS_EUSE);
     release(&mixer);
 }
 

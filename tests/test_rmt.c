@@ -98,7 +98,7 @@ static void test_public_code(void **unused) {
             .type = LS_F64, .batch = B, .length = T, .grad = true, .recompute = replay == 1};
         OK(ls_program_new(&model_ctx, &options, store, &p));
         ls_tensor *ids = ls_input(p, "tokens", LS_I32, LS_DIMS(B, T), false), *embedding;
-        ls_tensor *rows = ls_model_rows(p, &config, ids, &embedding);
+        ls_tensor *rows = ls_model_rows(p, &config, ids, NULL, &embedding);
         ls_tensor *y = ls_linear(p, rows, embedding, NULL);
         ls_keep(p, "y", y);
         ls_seed_gradient(p, y, ls_input(p, "cot", LS_F64, LS_DIMS(B, T, 29), false));

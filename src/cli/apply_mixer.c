@@ -168,7 +168,7 @@ static ls_status record(applied *a, ls_program_options options, bool finish, ls_
     ls_program *p = *out;
     int64_t T = options.length;
     ls_tensor *x = ls_input(p, "x", a->type, LS_DIMS(a->B, T, a->D), options.grad);
-    ls_tensor *y = a->mixer.type->forward(p, &a->mixer, x);
+    ls_tensor *y = ls_mixer_record(p, &a->mixer, x);
     ls_keep(p, "y", y);
     if (options.grad) {
         ls_seed_gradient(p, y, ls_input(p, "cot", a->type, LS_DIMS(a->B, T, a->D), false));
@@ -444,7 +444,7 @@ static ls_status apply(applied *a) {
     LS_TRY(choose(a));
     LS_TRY(open_files(a));
     a->mixer.width = a->D;
-    if (a->mixer.type->check != NULL) LS_TRY(a->mixer.type->check(a->ctx, &a->mixer));
+    LS_TRY(ls_mixer_check(a->ctx, &a->mixer));
     LS_TRY(declare(a));
     LS_TRY(load_weights(a));
     LS_TRY(run_whole(a));

@@ -7,3 +7,29 @@ const ls_mixer_type *ls_mixer_find(const char *name) {
         if (strcmp(ls_mixer_types[i]->name, name) == 0) return ls_mixer_types[i];
     return NULL;
 }
+
+ls_status ls_mixer_check(ls_ctx *ctx, const ls_mixer *mixer) {
+    const ls_mixer_type *type = mixer->type;
+    if (mixer->causal && !(type->traits & LS_MIXER_CAUSAL))
+        return LS_FAIL(ctx, LS_EUSE,
+                       "mixer %s looks both ways: it cannot be causal (set model.causal=false)",
+                       type->name);
+    if (!mixer->causal && !(type->traits & LS_MIXER_BIDIRECTIONAL))
+        return LS_FAIL(ctx, LS_EUSE,
+                       "mixer %s looks back alone: it cannot be where model.causal is false",
+                       type->name);
+    return type->check == NULL ? LS_OK : type->check(ctx, mixer);
+}
+
+ls_tensor *ls_mixer_record(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
+    if (ls_program_about(p)->streaming) {
+        if (!mixer->causal)
+            ls_refuse(p, LS_EUSE,
+                      "a model that sees later tokens cannot take a sequence in chunks (its %s is "
+                      "not causal)",
+                      mixer->type->name);
+        else if (!(mixer->type->traits & LS_MIXER_STREAMING))
+            ls_refuse(p, LS_EUSE, "mixer %s cannot take a sequence in chunks", mixer->type->name);
+    }
+    return ls_failed(p) ? NULL : mixer->type->forward(p, mixer, x);
+}

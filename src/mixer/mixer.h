@@ -20,7 +20,8 @@ typedef struct ls_mixer {
     bool causal;
     const ls_position *position; /* NULL where the type takes none */
     ls_tensor *valid; /* u8 [B,T]: 0 for rows that are padding, which no other row may see; NULL:
-                         all rows count. Of the program that is being recorded */
+                         all rows count. Padding comes after all tokens of a sequence, so what looks
+                         back alone never sees any. Of the program that is being recorded */
     int64_t branches; /* of the model that add to the residual stream, for initial weights that
                          shrink with depth; 0: not in a model */
 } ls_mixer;
@@ -37,9 +38,11 @@ typedef struct ls_mixer_type {
     const char *name, *summary, *paper;
     ls_option_table options;
     unsigned traits;
-    /* Refuses options that do not fit (one sentence); may be NULL. */
+    /* Refuses options that do not fit (one sentence); may be NULL. Called by ls_mixer_check, which
+     * sees to the traits. */
     ls_status (*check)(ls_ctx *ctx, const ls_mixer *mixer);
-    /* Records y [B,T,D] for x [B,T,D], declaring parameters and state as it goes. */
+    /* Records y [B,T,D] for x [B,T,D], declaring parameters and state as it goes. Called by
+     * ls_mixer_record. */
     ls_tensor *(*forward)(ls_program *p, const ls_mixer *mixer, ls_tensor *x);
     /* Bytes of state of one sequence after T tokens (capacity T, elements of `size` bytes, chunks
      * of one token); floating-point operations of a forward pass over T tokens from the start.
@@ -55,5 +58,11 @@ extern const ls_mixer_type *const ls_mixer_types[];
 extern const size_t ls_mixer_count;
 
 const ls_mixer_type *ls_mixer_find(const char *name); /* or NULL */
+
+/* Refuses what cannot be in its place: a mixer that cannot look the way the model does, and what
+ * its own check refuses. */
+ls_status ls_mixer_check(ls_ctx *ctx, const ls_mixer *mixer);
+/* Records the mixer; refuses a stream where it cannot take a sequence in chunks. */
+ls_tensor *ls_mixer_record(ls_program *p, const ls_mixer *mixer, ls_tensor *x);
 
 #endif

@@ -98,6 +98,7 @@ static ls_tensor *mix(ls_program *p, const ls_mixer *mixer, ls_tensor *x, bool r
     const ls_init normal = {.kind = LS_INIT_NORMAL, .a = 1, .full = true};
     ls_state_space space = declare(p, mixer, ranked);
     ls_tensor *skip = ls_param(p, "D", LS_DIMS(1, D), normal);
+    x = ls_mask_rows(p, x, mixer->valid);
     if (ls_program_about(p)->streaming) {
         ls_tensor *before = ls_state_read(p, "state", ls_wide_type(p), LS_DIMS(B, D, o->d_state));
         ls_tensor *after, *y = ls_state_space_scan(p, &space, x, skip, before, &after);
@@ -115,11 +116,6 @@ ls_tensor *ls_ssm_forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x, bo
     const ls_ssm_options *o = mixer->options;
     const int64_t D = mixer->width, rows = o->output == OUTPUT_GLU ? 2 * D : D;
     if (x == NULL) return NULL;
-    if (!mixer->causal && ls_program_about(p)->streaming) {
-        ls_refuse(p, LS_EUSE, "%s looks ahead where it is not causal: it cannot stream",
-                  mixer->type->name);
-        return NULL;
-    }
     ls_tensor *y = ls_activate(p, LS_ACT_GELU, false, mix(p, mixer, x, ranked));
     const ls_init uniform = {.kind = LS_INIT_UNIFORM, .a = 1 / sqrt((double)D)};
     ls_tensor *weight = ls_param(p, "out.weight", LS_DIMS(rows, D), uniform);

@@ -33,13 +33,21 @@ static const ls_option options[] = {
      "share of embedding and layer outputs dropped in training"},
     {"init", LS_OPTION_REAL, FIELD(init), "0.02", 0, 10, NULL,
      "standard deviation of embedding and feed-forward weights"},
-    {"tied", LS_OPTION_BOOL, FIELD(tied), "true", 0, 0, NULL, "the head is the embedding"},
+    {"tied", LS_OPTION_BOOL, FIELD(tied), "true", 0, 0, NULL, "head=lm: it is the embedding"},
     {"bias", LS_OPTION_BOOL, FIELD(bias), "true", 0, 0, NULL,
      "biases in the feed-forward layers and LayerNorms"},
     {"scale_embedding", LS_OPTION_BOOL, FIELD(scale_embedding), "false", 0, 0, NULL,
      "multiply embeddings by the square root of the width"},
     {"feed_forward", LS_OPTION_BOOL, FIELD(feed_forward), "true", 0, 0, NULL,
      "a feed-forward layer after the mixer of each block"},
+    {"causal", LS_OPTION_BOOL, FIELD(causal), "true", 0, 0, NULL,
+     "tokens see only those before them; false: both ways"},
+    {"head", LS_OPTION_CHOICE, FIELD(head), "lm", 0, 0, "lm|classify|match",
+     "what comes out: the next token, a class of the sequence, or a class of a pair of sequences"},
+    {"classes", LS_OPTION_INT, FIELD(classes), "0", 0, 16777216, NULL,
+     "head=classify or match: number of classes; 0: what the task has"},
+    {"pool", LS_OPTION_CHOICE, FIELD(pool), "mean", 0, 0, "mean|first|last",
+     "head=classify or match: which rows of a sequence are read, padding left out"},
 };
 const ls_option_table ls_model_options = LS_OPTIONS(options, ls_model_settings);
 
@@ -105,7 +113,7 @@ ls_mixer ls_model_mixer(const ls_model_config *config, int64_t layer) {
         .type = type,
         .options = config->mixer[which].options,
         .width = config->model.width,
-        .causal = true,
+        .causal = config->model.causal,
         .position = type->traits & LS_MIXER_POSITIONS ? &config->position : NULL,
         .branches = config->layers * (config->model.feed_forward ? 2 : 1),
     };
@@ -239,18 +247,32 @@ static bool takes_positions(const ls_model_config *config) {
     return false;
 }
 
-static ls_status check(ls_ctx *ctx, const ls_model_config *config) {
-    if (config->model.memory > 0 && config->model.segment == 0)
+static ls_status check_shape(ls_ctx *ctx, const ls_model_settings *model) {
+    if (model->head == LS_HEAD_LM && !model->causal)
         return LS_FAIL(ctx, LS_EUSE,
-                       "model.memory passes from segment to segment: set "
-                       "model.segment to their length");
+                       "model.causal=false: a language model would see the tokens it predicts (set "
+                       "model.head=classify or match)");
+    if (model->head == LS_HEAD_LM && model->classes > 0)
+        return LS_FAIL(ctx, LS_EUSE, "model.classes is for model.head=classify or match");
+    if (model->head != LS_HEAD_LM && model->pool == LS_POOL_FIRST && model->causal)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "model.pool=first reads a row that has seen one token alone: set "
+                       "model.causal=false or another pool");
+    if (model->memory > 0 && model->segment == 0)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "model.memory passes from segment to segment: set model.segment to their "
+                       "length");
+    if (model->segment > 0 && model->head != LS_HEAD_LM)
+        return LS_FAIL(ctx, LS_EUSE, "model.segment is for language models (model.head=lm)");
+    return LS_OK;
+}
+
+static ls_status check(ls_ctx *ctx, const ls_model_config *config) {
     for (int64_t layer = 0; layer < config->layers; layer++) {
         const ls_mixer mixer = ls_model_mixer(config, layer);
-        if (!(mixer.type->traits & LS_MIXER_CAUSAL))
-            return LS_FAIL(ctx, LS_EUSE, "mixer %s looks both ways: it cannot be a language model",
-                           mixer.type->name);
-        if (mixer.type->check != NULL) LS_TRY(mixer.type->check(ctx, &mixer));
+        LS_TRY(ls_mixer_check(ctx, &mixer));
     }
+    LS_TRY(check_shape(ctx, &config->model));
     if (takes_positions(config)) return LS_OK;
     const ls_position_type *position = config->position.type;
     if (position->embed == NULL && strcmp(position->name, "none") != 0)

@@ -26,11 +26,16 @@ static ls_tensor *norm(ls_program *p, const ls_model_settings *about, const char
                             delta, weight, bias, sum);
 }
 
+static int64_t hidden_width(const ls_model_settings *about) {
+    if (about->hidden > 0) return about->hidden;
+    bool gated = activations[about->activation].gated;
+    return gated ? ls_round_up(8 * about->width / 3, 32) : 4 * about->width;
+}
+
 static ls_tensor *feed_forward(ls_program *p, const ls_model_settings *about, ls_tensor *x) {
     ls_act_kind kind = activations[about->activation].kind;
     bool gated = activations[about->activation].gated;
-    int64_t D = about->width, F = about->hidden;
-    if (F == 0) F = gated ? ls_round_up(8 * D / 3, 32) : 4 * D;
+    int64_t D = about->width, F = hidden_width(about);
     int64_t up_rows = gated ? 2 * F : F;
     ls_scope(p, "ffn");
     ls_tensor *up = ls_param(p, "up.weight", LS_DIMS(up_rows, D), ls_init_normal(about->init));
@@ -44,16 +49,19 @@ static ls_tensor *feed_forward(ls_program *p, const ls_model_settings *about, ls
     return ls_dropout(p, ls_linear(p, hidden, down, down_bias), about->dropout);
 }
 
-static ls_tensor *mix(ls_program *p, const ls_model_config *config, int64_t layer, ls_tensor *x) {
-    const ls_mixer mixer = ls_model_mixer(config, layer);
+static ls_tensor *mix(ls_program *p, const ls_model_config *config, int64_t layer, ls_tensor *x,
+                      ls_tensor *valid) {
+    ls_mixer mixer = ls_model_mixer(config, layer);
+    mixer.valid = valid;
     ls_scope(p, "mixer");
-    ls_tensor *y = mixer.type->forward(p, &mixer, x);
+    ls_tensor *y = ls_mixer_record(p, &mixer, x);
     ls_scope_end(p);
     return ls_dropout(p, y, config->model.dropout);
 }
 
-/* Rows [B,T,D] through all layers. */
-static ls_tensor *blocks(ls_program *p, const ls_model_config *config, ls_tensor *x) {
+/* Rows [B,T,D] through all layers. valid: see ls_mixer. */
+static ls_tensor *blocks(ls_program *p, const ls_model_config *config, ls_tensor *x,
+                         ls_tensor *valid) {
     const ls_model_settings *about = &config->model;
     const ls_position_type *position = config->position.type;
     ls_tensor *delta = NULL;
@@ -62,11 +70,11 @@ static ls_tensor *blocks(ls_program *p, const ls_model_config *config, ls_tensor
     for (int64_t layer = 0; layer < config->layers && !ls_failed(p); layer++) {
         ls_scope(p, "layers.%d", (int)layer);
         if (about->norm_place == NORM_PRE) {
-            delta = mix(p, config, layer, norm(p, about, "norm1", x, delta, &x));
+            delta = mix(p, config, layer, norm(p, about, "norm1", x, delta, &x), valid);
             if (about->feed_forward)
                 delta = feed_forward(p, about, norm(p, about, "norm2", x, delta, &x));
         } else {
-            x = norm(p, about, "norm1", x, mix(p, config, layer, x), NULL);
+            x = norm(p, about, "norm1", x, mix(p, config, layer, x, valid), NULL);
             if (about->feed_forward)
                 x = norm(p, about, "norm2", x, feed_forward(p, about, x), NULL);
         }
@@ -104,11 +112,11 @@ static ls_tensor *in_segments(ls_program *p, const ls_model_config *config, ls_t
         ls_apart(p, 2 * m + length[i]);
         if (m > 0) {
             ls_tensor *rows = ls_join_rows(p, 3, (ls_tensor *[]){memory, segment[i], memory});
-            ls_cut_rows(p, blocks(p, config, rows), 3, (int64_t[]){m, length[i], m}, part);
+            ls_cut_rows(p, blocks(p, config, rows, NULL), 3, (int64_t[]){m, length[i], m}, part);
             segment[i] = part[1];
             memory = part[2];
         } else {
-            segment[i] = blocks(p, config, segment[i]);
+            segment[i] = blocks(p, config, segment[i], NULL);
         }
         ls_apart_end(p);
         if (length[i] == each) carried = memory;
@@ -119,33 +127,107 @@ static ls_tensor *in_segments(ls_program *p, const ls_model_config *config, ls_t
 }
 
 ls_tensor *ls_model_rows(ls_program *p, const ls_model_config *config, ls_tensor *tokens,
-                         ls_tensor **embedding) {
+                         ls_tensor *valid, ls_tensor **embedding) {
     const ls_model_settings *about = &config->model;
     *embedding = ls_param(p, "embed.weight", LS_DIMS(about->vocabulary, about->width),
                           ls_init_normal(about->init));
     ls_tensor *x = ls_embed(p, tokens, *embedding);
     if (about->scale_embedding) x = ls_times(p, x, sqrt((double)about->width));
-    return about->segment > 0 ? in_segments(p, config, x) : blocks(p, config, x);
+    return about->segment > 0 ? in_segments(p, config, x) : blocks(p, config, x, valid);
+}
+
+/* ---- heads ---- */
+
+/* The last product: logits = x weight^T + bias. */
+typedef struct output {
+    ls_tensor *x, *weight, *bias;
+} output;
+
+static ls_tensor *project(ls_program *p, const ls_model_settings *about, const char *name,
+                          ls_tensor *x, int64_t out, bool biased) {
+    const int64_t in = x == NULL ? 1 : x->dim[x->rank - 1];
+    ls_scope(p, "%s", name);
+    ls_tensor *weight = ls_param(p, "weight", LS_DIMS(out, in), ls_init_normal(about->init));
+    ls_tensor *bias = biased ? ls_param(p, "bias", LS_DIMS(out), ls_init_bias()) : NULL;
+    ls_scope_end(p);
+    return ls_linear(p, x, weight, bias);
+}
+
+/* Rows a, b of each pair -> two hidden layers over [a, b, a * b, a - b] (Long Range Arena, arXiv
+ * 2011.04006); the first layer's weight is kept in those four parts. */
+static ls_tensor *compare(ls_program *p, const ls_model_settings *about, ls_tensor *rows) {
+    const int64_t D = about->width, F = hidden_width(about), half = ls_max(F / 2, 1);
+    ls_tensor *pair[2] = {NULL, NULL};
+    if (rows == NULL) return NULL;
+    ls_split(p, ls_reshape(p, rows, LS_DIMS(rows->dim[0] / 2, 2 * D)), 2, (const int64_t[]){D, D},
+             pair);
+    ls_tensor *product = ls_gate(p, LS_ACT_NONE, pair[0], pair[1]);
+    ls_tensor *difference = ls_plus(p, pair[0], ls_times(p, pair[1], -1));
+    ls_tensor *x = ls_plus(p, project(p, about, "first", pair[0], F, true),
+                           project(p, about, "second", pair[1], F, false));
+    x = ls_plus(p, x, project(p, about, "product", product, F, false));
+    x = ls_plus(p, x, project(p, about, "difference", difference, F, false));
+    x = project(p, about, "narrow", ls_activate(p, LS_ACT_RELU, false, x), half, true);
+    return ls_activate(p, LS_ACT_RELU, false, x);
+}
+
+static output lm_head(ls_program *p, const ls_model_settings *about, ls_tensor *x,
+                      ls_tensor *embedding) {
+    if (about->tied) return (output){x, embedding, NULL};
+    return (output){x,
+                    ls_param(p, "head.weight", LS_DIMS(about->vocabulary, about->width),
+                             ls_init_normal(about->init)),
+                    NULL};
+}
+
+static output class_head(ls_program *p, const ls_model_settings *about, ls_tensor *x,
+                         ls_tensor *valid) {
+    x = ls_pool_rows(p, (ls_pool_kind)about->pool, x, valid);
+    if (about->head == LS_HEAD_MATCH) {
+        ls_scope(p, "match");
+        x = compare(p, about, x);
+        ls_scope_end(p);
+    }
+    if (x == NULL) return (output){0};
+    return (output){
+        x,
+        ls_param(p, "head.weight", LS_DIMS(about->classes, x->dim[1]), ls_init_normal(about->init)),
+        ls_param(p, "head.bias", LS_DIMS(about->classes), ls_init_bias())};
 }
 
 static void record(ls_program *p, const ls_model_config *config, ls_model_use use) {
     const ls_model_settings *about = &config->model;
-    int64_t B = ls_program_about(p)->batch, T = ls_program_about(p)->length;
-    ls_tensor *tokens = ls_input(p, "tokens", LS_I32, LS_DIMS(B, T), false), *embedding;
-    ls_tensor *x = ls_model_rows(p, config, tokens, &embedding);
-    ls_tensor *head = embedding;
-    if (!about->tied)
-        head = ls_param(p, "head.weight", LS_DIMS(about->vocabulary, about->width),
-                        ls_init_normal(about->init));
+    const int64_t rows = ls_program_about(p)->batch, T = ls_program_about(p)->length;
+    const ls_model_example example = ls_model_example_of(config, T);
+    const int64_t B = rows / example.sequences;
+    const bool lm = about->head == LS_HEAD_LM;
+    if (!lm && about->causal && ls_program_about(p)->streaming) /* others: their mixers refuse */
+        ls_refuse(p, LS_EUSE, "a classifier reads whole sequences: it cannot take them in chunks");
+    ls_tensor *tokens = ls_input(p, "tokens", LS_I32, LS_DIMS(rows, T), false), *embedding;
+    ls_tensor *valid = example.padded ? ls_valid_rows(p, tokens) : NULL;
+    ls_tensor *x = ls_model_rows(p, config, tokens, valid, &embedding);
+    if (lm && use == LS_MODEL_LOGITS) x = ls_last_row(p, x);
+    const output out = lm ? lm_head(p, about, x, embedding) : class_head(p, about, x, valid);
     if (use == LS_MODEL_LOGITS) {
-        ls_keep(p, "logits", ls_linear(p, ls_last_row(p, x), head, NULL));
+        ls_keep(p, "logits", ls_linear(p, out.x, out.weight, out.bias));
         return;
     }
-    ls_tensor *targets = ls_input(p, "targets", LS_I32, LS_DIMS(B, T), false);
+    ls_tensor *targets = ls_input(p, "targets", LS_I32, LS_DIMS(B, example.targets), false);
     ls_tensor *weights = NULL;
     if (use == LS_MODEL_TRAIN)
-        weights = ls_input(p, "weights", ls_wide_type(p), LS_DIMS(B, T), false);
-    ls_keep(p, "loss", ls_linear_cross_entropy(p, x, head, NULL, targets, weights));
+        weights = ls_input(p, "weights", ls_wide_type(p), LS_DIMS(B, example.targets), false);
+    ls_keep(p, "loss", ls_linear_cross_entropy(p, out.x, out.weight, out.bias, targets, weights));
+}
+
+ls_model_example ls_model_example_of(const ls_model_config *config, int64_t T) {
+    const ls_model_settings *about = &config->model;
+    const bool lm = about->head == LS_HEAD_LM;
+    const int64_t sequences = about->head == LS_HEAD_MATCH ? 2 : 1;
+    return (ls_model_example){.sequences = sequences,
+                              .inputs = sequences * T,
+                              .targets = lm ? T : 1,
+                              .answers = lm ? about->vocabulary : about->classes,
+                              .padded = !lm};
 }
 
 /* seed NULL: a blank model. */
@@ -155,12 +237,15 @@ static ls_status make(ls_ctx *ctx, const ls_model_config *config, ls_dtype type,
     if (config->model.vocabulary < 1)
         return LS_FAIL(ctx, LS_EUSE,
                        "model.vocabulary must be set (a tokenizer sets it by itself)");
+    if (config->model.head != LS_HEAD_LM && config->model.classes < 2)
+        return LS_FAIL(ctx, LS_EUSE, "model.classes must be at least 2 (a task sets it by itself)");
     ls_model *model = ls_new(ctx, 1, sizeof *model);
     if (model == NULL) return LS_ENOMEM;
     *model = (ls_model){.ctx = ctx, .config = config, .type = type};
     /* recording once, for a single token, declares the parameters */
     ls_program *program = NULL;
-    ls_program_options options = {.type = type, .batch = 1, .length = 1};
+    ls_program_options options = {
+        .type = type, .batch = ls_model_example_of(config, 1).sequences, .length = 1};
     ls_status status = ls_parameters_new(ctx, type, &model->store);
     if (status == LS_OK) status = ls_program_new(ctx, &options, model->store, &program);
     if (status == LS_OK) {
@@ -204,6 +289,7 @@ ls_status ls_model_program(ls_model *model, ls_model_use use, ls_program_options
                            ls_program **out) {
     options.type = model->type;
     options.grad = options.train = use == LS_MODEL_TRAIN;
+    options.batch *= ls_model_example_of(model->config, options.length).sequences;
     LS_TRY(ls_program_new(model->ctx, &options, model->store, out));
     record(*out, model->config, use);
     ls_status status = ls_program_finish(*out);
@@ -219,12 +305,22 @@ ls_status ls_model_put_tokens(const ls_model *model, ls_program *program, const 
     ls_tensor *tensor = ls_program_find(program, input);
     if (tensor == NULL || tensor->type != LS_I32)
         return LS_FAIL(model->ctx, LS_EBUG, "the program has no token input %s", input);
-    int32_t lowest = strcmp(input, "targets") == 0 ? -1 : 0;
-    int64_t count = ls_count(tensor);
-    for (int64_t i = 0; i < count; i++)
-        if (tokens[i] < lowest || tokens[i] >= model->config->model.vocabulary)
-            return LS_FAIL(model->ctx, LS_EINPUT, "token %d is outside the vocabulary of %lld",
-                           tokens[i], (long long)model->config->model.vocabulary);
+    const int64_t T = tensor->dim[1];
+    const ls_model_example example = ls_model_example_of(model->config, T);
+    const bool wanted = strcmp(input, "targets") == 0;
+    const int32_t lowest = wanted || example.padded ? -1 : 0;
+    const int64_t end = wanted ? example.answers : model->config->model.vocabulary;
+    const bool classes = wanted && example.padded;
+    for (int64_t i = 0; i < ls_count(tensor); i++) {
+        if (tokens[i] < lowest || tokens[i] >= end)
+            return LS_FAIL(model->ctx, LS_EINPUT, "%s %d is outside the %s of %lld",
+                           classes ? "class" : "token", tokens[i],
+                           classes ? "classes" : "vocabulary", (long long)end);
+        if (!wanted && i % T != 0 && tokens[i] >= 0 && tokens[i - 1] < 0)
+            return LS_FAIL(model->ctx, LS_EINPUT,
+                           "padding stands before a token of sequence %lld: it must come last",
+                           (long long)(i / T));
+    }
     ls_tensor_put(program, tensor, tokens);
     return LS_OK;
 }

@@ -1,4 +1,5 @@
-/* Decoder language models: embedding, blocks of a mixer and a feed-forward layer, output head.
+/* Language models and classifiers: embedding, blocks of a mixer and a feed-forward layer, output
+ * head.
  *
  * A model is its parameters and a recipe for recording programs. Everything about time is the
  * mixer's: the same blocks train on whole sequences and stream chunk by chunk. */
@@ -17,8 +18,18 @@ typedef struct ls_model_settings {
     int norm, norm_place, activation;
     double epsilon, dropout, init;
     bool tied, bias, scale_embedding, feed_forward;
+    bool causal;
+    int head; /* ls_model_head */
+    int pool; /* ls_pool_kind */
+    int64_t classes;
 } ls_model_settings;
 extern const ls_option_table ls_model_options; /* section "model" */
+
+typedef enum {
+    LS_HEAD_LM,       /* a token after each token */
+    LS_HEAD_CLASSIFY, /* a class of each sequence */
+    LS_HEAD_MATCH,    /* a class of each pair of sequences, which do not see each other */
+} ls_model_head;
 
 enum { LS_LAYERS_MOST = 1024, LS_MODEL_MIXERS_MOST = 16 };
 
@@ -34,6 +45,16 @@ typedef struct ls_model_config {
     uint8_t layer_mixer[LS_LAYERS_MOST]; /* which of them each layer has */
     ls_position position;                /* owned; with the extensions */
 } ls_model_config;
+
+/* What an example of a batch has where its sequences are T tokens long. */
+typedef struct ls_model_example {
+    int64_t sequences; /* one, or the two of a pair one after the other */
+    int64_t inputs;    /* all tokens: sequences * T */
+    int64_t targets;   /* T, or 1 for a class */
+    int64_t answers;   /* targets are below it: the vocabulary, or the classes */
+    bool padded;       /* inputs of -1 are padding, which comes last in a sequence */
+} ls_model_example;
+ls_model_example ls_model_example_of(const ls_model_config *config, int64_t T);
 
 /* The mixer of a layer in its place. */
 ls_mixer ls_model_mixer(const ls_model_config *config, int64_t layer);
@@ -79,19 +100,22 @@ ls_status ls_model_load(ls_model *model, const char *path);
 typedef enum {
     LS_MODEL_TRAIN,  /* gradients of sum weights * loss; inputs tokens, targets, weights; keeps loss
                       */
-    LS_MODEL_LOSS,   /* inputs tokens, targets; keeps loss [B,T] */
-    LS_MODEL_LOGITS, /* input tokens; keeps logits [B,V] of the last token, in the wide type */
+    LS_MODEL_LOSS,   /* inputs tokens, targets; keeps loss */
+    LS_MODEL_LOGITS, /* input tokens; keeps logits in the model's type: [B,V] of the last token, or
+                        [B,classes] */
 } ls_model_use;
 
-/* tokens [B,T] -> what the head reads, [B,T,D], and the embedding that is the head where tied: for
- * programs of one's own. */
+/* tokens [B,T] (valid: see ls_mixer; NULL: no padding) -> what the head reads, [B,T,D], and the
+ * embedding, which is the head where tied: for programs of one's own. */
 ls_tensor *ls_model_rows(ls_program *p, const ls_model_config *config, ls_tensor *tokens,
-                         ls_tensor **embedding);
-/* options: batch, length and what streaming needs; type, grad and train are set from the use. */
+                         ls_tensor *valid, ls_tensor **embedding);
+/* options: batch (examples), length (of each sequence) and what streaming needs; type, grad and
+ * train are set from the use. tokens are [B,T], those of pairs [2B,T]; targets, weights and loss
+ * are [B,T], of classes [B,1]. */
 ls_status ls_model_program(ls_model *model, ls_model_use use, ls_program_options options,
                            ls_program **out);
-/* Copies token numbers into an input; LS_EINPUT where one is outside the vocabulary (targets may be
- * -1: not scored). */
+/* Copies token numbers or classes into an input; LS_EINPUT where one is out of range, or padding
+ * stands before a token. Targets may be -1: not scored. */
 ls_status ls_model_put_tokens(const ls_model *model, ls_program *program, const char *input,
                               const int32_t *tokens);
 

@@ -118,15 +118,28 @@ size_t ls_stream_bytes(const ls_stream *stream) {
     return bytes;
 }
 
-/* A kept tensor of the wide type as doubles; there must be room for them. */
+/* Element i of what a tensor of this type wrote there. */
+static double element(const void *values, ls_dtype type, int64_t i) {
+    const char *at = (const char *)values + (size_t)i * ls_dtype_size(type);
+    ls_bf16 half;
+    float narrow;
+    double whole;
+    switch (type) {
+    case LS_F64:
+        return memcpy(&whole, at, sizeof whole), whole;
+    case LS_F32:
+        return memcpy(&narrow, at, sizeof narrow), (double)narrow;
+    default:
+        return memcpy(&half, at, sizeof half), (double)ls_bf16_to_f32(half);
+    }
+}
+
+/* A kept tensor as doubles; there must be room for them. */
 static ls_status read_wide(const ls_program *program, const char *name, double *out) {
     const ls_tensor *tensor = ls_program_find(program, name);
     LS_TRY(ls_tensor_get(program, tensor, out));
-    for (int64_t i = ls_count(tensor) - 1; tensor->type == LS_F32 && i >= 0; i--) {
-        float narrow; /* widened from the last on: none is overwritten before it is read */
-        memcpy(&narrow, (const char *)out + (size_t)i * sizeof narrow, sizeof narrow);
-        out[i] = (double)narrow;
-    }
+    /* widened from the last on: none is overwritten before it is read */
+    for (int64_t i = ls_count(tensor) - 1; i >= 0; i--) out[i] = element(out, tensor->type, i);
     return LS_OK;
 }
 

@@ -286,8 +286,6 @@ ls_tensor *ls_attend_record(ls_program *p, const ls_position *position, ls_atten
             ls_refuse(p, LS_EUSE, "position method %s is for causal models only", type->name);
         if (type->attend != NULL) type->attend(p, position->options, &attend);
     }
-    if (about->streaming && !attend.causal)
-        ls_refuse(p, LS_EUSE, "attention that sees later tokens cannot take a sequence in chunks");
     if (ls_failed(p)) return NULL;
     ls_ctx *ctx = ls_program_ctx(p);
     ls_status status = ls_attend_extend(ctx, position, &attend);

@@ -39,7 +39,7 @@ ls_tensor *ls_times(ls_program *p, ls_tensor *x, double factor);
 /* Zeroes a share of the elements and scales the rest; x itself outside training or at share 0. */
 ls_tensor *ls_dropout(ls_program *p, ls_tensor *x, double share);
 
-/* y[B,T,D] = table[ids[B,T]]. */
+/* y[B,T,D] = table[ids[B,T]]; a row of zeros where the id is below 0 (padding). */
 ls_tensor *ls_embed(ls_program *p, ls_tensor *ids, ls_tensor *table);
 /* y[T,D] = table[min(start + t, R - 1)]: learned positions. A caller that does not want the last
  * row repeated sees to it that start + T <= R. */
@@ -56,6 +56,17 @@ ls_tensor *ls_linear_cross_entropy(ls_program *p, ls_tensor *x, ls_tensor *weigh
 ls_tensor *ls_begin_with(ls_program *p, ls_tensor *x, ls_tensor *v);
 /* The last row of each sequence: [B,T,D] -> [B,D]. No gradient. */
 ls_tensor *ls_last_row(ls_program *p, ls_tensor *x);
+
+/* ---- padding ---- */
+
+/* u8 [B,T]: 1 where ids[B,T] has a token, 0 where it is below 0. No gradient. */
+ls_tensor *ls_valid_rows(ls_program *p, ls_tensor *ids);
+/* x [B,T,D] with zeros in the rows that are not valid; x itself where valid is NULL. */
+ls_tensor *ls_mask_rows(ls_program *p, ls_tensor *x, ls_tensor *valid);
+typedef enum { LS_POOL_MEAN, LS_POOL_FIRST, LS_POOL_LAST } ls_pool_kind;
+/* One row of each sequence's valid ones (valid NULL: all): [B,T,D] -> [B,D]; zeros where there is
+ * none. */
+ls_tensor *ls_pool_rows(ls_program *p, ls_pool_kind kind, ls_tensor *x, ls_tensor *valid);
 
 /* ---- recurrences ---- */
 

@@ -20,7 +20,7 @@ typedef struct batch_rows {
     int64_t number; /* -1: none yet */
     int32_t *inputs, *targets;
     bool *fresh;
-    int64_t scored;
+    int64_t tokens, scored;
     bool wrong; /* a token is outside the vocabulary */
 } batch_rows;
 
@@ -28,13 +28,14 @@ typedef struct loop {
     ls_ctx *ctx;
     const ls_train_job *job;
     const ls_train_settings *settings;
+    int64_t inputs, targets; /* of a row */
     ls_optimizer *optimizer;
     ls_guard guard;
     ls_schedule schedule;
     ls_metrics *metrics;
     ls_state **carried;    /* one per part of the batch; NULL where nothing is carried */
     batch_rows rows[2];    /* this batch and the next, by the parity of their numbers */
-    void *reals;           /* what goes in and out of one run, [B,T] */
+    void *reals;           /* what goes in and out of one run: one for each target */
     rejection *rejections; /* those in a row */
     char checkpoints[PATH_BYTES];
     uint64_t config_hash;
@@ -44,7 +45,9 @@ typedef struct loop {
     /* since this call began */
     int64_t saved_step, rollbacks;
     double started, loss;
-    int64_t first_step, logged_tokens;
+    int64_t first_step;
+    /* since the last line of the log */
+    int64_t fresh_steps, fresh_tokens;
     double logged_at;
 } loop;
 
@@ -98,7 +101,8 @@ static ls_status check_program(loop *l) {
     const ls_train_settings *s = l->settings;
     for (int i = 0; i < 4; i++) {
         const ls_tensor *tensor = ls_program_find(l->job->program, names[i]);
-        if (tensor == NULL || ls_count(tensor) * s->accumulate != s->batch * s->length ||
+        int64_t each = i == 0 ? l->inputs : l->targets;
+        if (tensor == NULL || ls_count(tensor) * s->accumulate != s->batch * each ||
             (i < 2) != (tensor->type == LS_I32))
             return LS_FAIL(l->ctx, LS_EBUG, "the training program has no fitting `%s`", names[i]);
     }
@@ -107,15 +111,15 @@ static ls_status check_program(loop *l) {
 
 static ls_status make_buffers(loop *l) {
     const ls_train_settings *s = l->settings;
-    size_t all = (size_t)(s->batch * s->length);
+    size_t inputs = (size_t)(s->batch * l->inputs), targets = (size_t)(s->batch * l->targets);
     l->rejections = ls_new(l->ctx, REJECTIONS_MOST, sizeof *l->rejections);
-    l->reals = ls_new(l->ctx, all, sizeof(double));
+    l->reals = ls_new(l->ctx, targets, sizeof(double));
     if (l->reals == NULL || l->rejections == NULL) return LS_ENOMEM;
     for (int i = 0; i < 2; i++) {
         batch_rows *rows = &l->rows[i];
         *rows = (batch_rows){.number = -1};
-        rows->inputs = ls_new(l->ctx, all, sizeof *rows->inputs);
-        rows->targets = ls_new(l->ctx, all, sizeof *rows->targets);
+        rows->inputs = ls_new(l->ctx, inputs, sizeof *rows->inputs);
+        rows->targets = ls_new(l->ctx, targets, sizeof *rows->targets);
         rows->fresh = ls_new(l->ctx, (size_t)s->batch, sizeof *rows->fresh);
         if (rows->inputs == NULL || rows->targets == NULL || rows->fresh == NULL) return LS_ENOMEM;
     }
@@ -236,14 +240,19 @@ static ls_status load(loop *l, bool all, bool *found) {
 /* One batch as the source gave it. */
 static void fetch_batch(loop *l, batch_rows *rows, int64_t number) {
     const ls_train_settings *s = l->settings;
-    const int64_t most = l->job->source.vocabulary - 1;
+    const ls_train_source *source = &l->job->source;
+    const int64_t answers = source->answers > 0 ? source->answers : source->vocabulary;
+    const int32_t lowest = source->padded ? -1 : 0;
     if (rows->number == number) return;
-    l->job->source.rows(l->job->source.user, number, 0, s->batch, rows->inputs, rows->targets,
-                        rows->fresh);
-    rows->scored = 0;
+    source->rows(source->user, number, 0, s->batch, rows->inputs, rows->targets, rows->fresh);
+    rows->tokens = rows->scored = 0;
     rows->wrong = false;
-    for (int64_t i = 0; i < s->batch * s->length; i++) {
-        rows->wrong |= rows->inputs[i] < 0 || rows->inputs[i] > most || rows->targets[i] > most;
+    for (int64_t i = 0; i < s->batch * l->inputs; i++) {
+        rows->wrong |= rows->inputs[i] < lowest || rows->inputs[i] >= source->vocabulary;
+        rows->tokens += rows->inputs[i] >= 0;
+    }
+    for (int64_t i = 0; i < s->batch * l->targets; i++) {
+        rows->wrong |= rows->targets[i] >= answers;
         rows->scored += rows->targets[i] >= 0;
     }
     rows->number = number;
@@ -296,7 +305,7 @@ static ls_status compute(loop *l, double *loss) {
     const ls_tensor *targets = ls_program_find(program, "targets");
     const ls_tensor *weights = ls_program_find(program, "weights");
     const ls_tensor *losses = ls_program_find(program, "loss");
-    int64_t rows = s->batch / s->accumulate, part_count = rows * s->length;
+    int64_t rows = s->batch / s->accumulate;
     batch_rows *now = &l->rows[l->batch % 2];
     fetch_batch(l, now, l->batch);
     if (now->wrong)
@@ -305,8 +314,8 @@ static ls_status compute(loop *l, double *loss) {
     double each = now->scored > 0 ? 1 / (double)now->scored : 0;
     *loss = 0;
     for (int64_t part = 0; part < s->accumulate; part++) {
-        const int32_t *wanted = now->targets + part * part_count;
-        ls_tensor_put(program, tokens, now->inputs + part * part_count);
+        const int32_t *wanted = now->targets + part * rows * l->targets;
+        ls_tensor_put(program, tokens, now->inputs + part * rows * l->inputs);
         ls_tensor_put(program, targets, wanted);
         put_weights(l, weights, wanted, each);
         if (l->carried != NULL) LS_TRY(settle_state(l, now->fresh, part, rows));
@@ -317,7 +326,9 @@ static ls_status compute(loop *l, double *loss) {
             fetch_batch(l, &l->rows[(l->batch + 1) % 2], l->batch + 1);
         LS_TRY(weighted_loss(l, losses, wanted, each, loss));
     }
-    l->tokens += s->batch * s->length;
+    l->tokens += now->tokens;
+    l->fresh_tokens += now->tokens;
+    l->fresh_steps++;
     return LS_OK;
 }
 
@@ -330,12 +341,12 @@ static ls_status log_row(loop *l, double rate, double norm) {
                           .tokens = l->tokens,
                           .rejected = l->guard.rejected,
                           .seconds = l->seconds + now - l->started};
-    if (passed > 0) row.tokens_per_second = (double)(l->tokens - l->logged_tokens) / passed;
-    double operations = (double)l->settings->accumulate * ls_program_flops(l->job->program) /
-                        (double)(l->settings->batch * l->settings->length);
-    if (l->job->peak > 0) row.peak_share = row.tokens_per_second * operations / l->job->peak;
+    double operations = (double)l->settings->accumulate * ls_program_flops(l->job->program);
+    if (passed > 0) row.tokens_per_second = (double)l->fresh_tokens / passed;
+    if (passed > 0 && l->job->peak > 0)
+        row.peak_share = (double)l->fresh_steps * operations / passed / l->job->peak;
     l->logged_at = now;
-    l->logged_tokens = l->tokens;
+    l->fresh_tokens = l->fresh_steps = 0;
     LS_TRY(ls_metrics_add(l->ctx, l->metrics, &row));
     if (l->job->progress == NULL) return LS_OK;
     char line[256];
@@ -468,12 +479,18 @@ static ls_status begin(loop *l) {
 }
 
 ls_status ls_train_run(ls_ctx *ctx, const ls_train_job *job, ls_train_result *result) {
-    loop l = {.ctx = ctx, .job = job, .settings = job->settings, .saved_step = -1};
+    const ls_train_source *source = &job->source;
+    const int64_t length = job->settings->length;
+    loop l = {.ctx = ctx,
+              .job = job,
+              .settings = job->settings,
+              .inputs = source->inputs > 0 ? source->inputs : length,
+              .targets = source->targets > 0 ? source->targets : length,
+              .saved_step = -1};
     l.started = l.logged_at = clock_now();
     *result = (ls_train_result){0};
     ls_status status = begin(&l);
     result->resumed = l.first_step = l.step;
-    l.logged_tokens = l.tokens;
     if (status == LS_OK && (l.step < l.settings->steps || l.saved_step < 0)) {
         status = ls_metrics_open(ctx, job->folder, l.step, &l.metrics);
         bool needs_start = l.guard.settings.policy == LS_GUARD_ROLLBACK && l.saved_step < 0;

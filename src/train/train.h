@@ -40,13 +40,16 @@ ls_optimizer_settings ls_train_optimizer(const ls_train_settings *settings);
 
 /* Where batches come from: a pure function of the batch's number. Fills `rows` rows of the batch
  * from row `row` on: inputs and targets (-1: not scored), and fresh[i]: row i does not continue
- * the same row of the batch before. */
+ * the same row of the batch before. A row may have another number of inputs than of targets. */
 typedef struct ls_train_source {
     const void *user;
     void (*rows)(const void *user, int64_t batch, int64_t row, int64_t rows, int32_t *inputs,
                  int32_t *targets, bool *fresh);
-    uint64_t identity;  /* of the data and their order: a run that goes on compares it */
-    int64_t vocabulary; /* tokens must be below it */
+    uint64_t identity;       /* of the data and their order: a run that goes on compares it */
+    int64_t vocabulary;      /* inputs must be below it */
+    int64_t answers;         /* targets must be below it; 0: the vocabulary */
+    int64_t inputs, targets; /* of a row; 0: the settings' length */
+    bool padded;             /* inputs may be -1: they are no tokens */
 } ls_train_source;
 /* Borrows the loader; `vocabulary` is the model's. */
 ls_train_source ls_train_source_of(const ls_loader *loader, int64_t vocabulary);
@@ -61,8 +64,9 @@ typedef struct ls_train_job {
     const char *folder; /* of the run; made where it is missing */
     const char *config; /* the resolved settings as YAML: config.yaml, and the run's identity */
     const ls_train_settings *settings;
-    /* Finished, with gradients: inputs tokens, targets [B,T] (i32) and weights [B,T], keeps loss
-     * [B,T]. B = batch / accumulate. Where it streams, state is carried from batch to batch. */
+    /* Finished, with gradients: inputs tokens, targets (i32) and weights, keeps loss; batch /
+     * accumulate rows of the source's inputs, and thrice of its targets. Where it streams, state is
+     * carried from batch to batch. */
     ls_program *program;
     ls_parameters *store; /* the program's */
     ls_train_source source;
@@ -88,9 +92,13 @@ typedef struct ls_train_result {
  * last good checkpoint stands. The step loop makes no allocation outside checkpoints. */
 ls_status ls_train_run(ls_ctx *ctx, const ls_train_job *job, ls_train_result *result);
 
-/* The same for a model (made with gradients in ls_train_dtype) and a loader of the settings' batch
- * and length: records the program, whose peak bytes it says (ls_say), and fills job's program,
- * store and source; all else of `job` is the caller's. */
+/* The same for a model (made with gradients in ls_train_dtype): records the program, whose peak
+ * bytes it says (ls_say), and fills job's program, store and what the model decides about the
+ * source (see ls_model_example: a row is an example); all else of `job` is the caller's. */
+ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *job,
+                            ls_train_result *result);
+/* The same for a language model and a loader of the settings' batch and length, which becomes the
+ * job's source. */
 ls_status ls_train_model(ls_ctx *ctx, ls_model *model, const ls_loader *loader,
                          const ls_train_job *job, ls_train_result *result);
 

@@ -12,8 +12,8 @@ ls_train_source ls_train_source_of(const ls_loader *loader, int64_t vocabulary) 
                              .vocabulary = vocabulary};
 }
 
-ls_status ls_train_model(ls_ctx *ctx, ls_model *model, const ls_loader *loader,
-                         const ls_train_job *job, ls_train_result *result) {
+ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *job,
+                            ls_train_result *result) {
     const ls_train_settings *settings = job->settings;
     *result = (ls_train_result){0};
     if (settings->batch % settings->accumulate != 0)
@@ -36,7 +36,12 @@ ls_status ls_train_model(ls_ctx *ctx, ls_model *model, const ls_loader *loader,
                        (long long)settings->length, (long long)unit);
     }
     whole.store = model->store;
-    whole.source = ls_train_source_of(loader, model->config->model.vocabulary);
+    const ls_model_example example = ls_model_example_of(model->config, settings->length);
+    whole.source.vocabulary = model->config->model.vocabulary;
+    whole.source.answers = example.answers;
+    whole.source.inputs = example.inputs;
+    whole.source.targets = example.targets;
+    whole.source.padded = example.padded;
     ls_say(ctx, "%lld parameters; a step takes %.1f MB of activations and %.3g operations",
            (long long)ls_parameters_elements(model->store),
            1e-6 * (double)ls_program_bytes(whole.program),
@@ -44,4 +49,14 @@ ls_status ls_train_model(ls_ctx *ctx, ls_model *model, const ls_loader *loader,
     ls_status status = ls_train_run(ctx, &whole, result);
     ls_program_free(whole.program);
     return status;
+}
+
+ls_status ls_train_model(ls_ctx *ctx, ls_model *model, const ls_loader *loader,
+                         const ls_train_job *job, ls_train_result *result) {
+    ls_train_job whole = *job;
+    whole.source = ls_train_source_of(loader, model->config->model.vocabulary);
+    if (model->config->model.head != LS_HEAD_LM)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "a text has no classes: model.head must be lm, or a task be trained");
+    return ls_train_model_on(ctx, model, &whole, result);
 }

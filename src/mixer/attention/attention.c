@@ -120,7 +120,9 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     ls_tensor *v = ls_reshape(p, qkv[2], LS_DIMS(B, T, s.groups, s.value_width));
 
     int64_t dilation[LS_OPTION_REALS_MOST];
-    ls_tensor *mixed = ls_attend_record(p, mixer->position, start(mixer, dilation), q, k, v);
+    ls_attend attend = start(mixer, dilation);
+    attend.valid = mixer->valid;
+    ls_tensor *mixed = ls_attend_record(p, mixer->position, attend, q, k, v);
     mixed = ls_reshape(p, mixed, LS_DIMS(B, T, s.heads * s.value_width));
     ls_tensor *out_weight = ls_param(p, "out.weight", LS_DIMS(D, s.heads * s.value_width), init);
     ls_tensor *out_bias = o->bias && o->out_bias ? ls_param(p, "out.bias", LS_DIMS(D), zero) : NULL;

@@ -55,8 +55,6 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     if (o->dt_min > o->dt_max)
         return LS_FAIL(ctx, LS_EUSE, "mamba: dt_min is %g, above dt_max, which is %g", o->dt_min,
                        o->dt_max);
-    if (!mixer->causal)
-        return LS_FAIL(ctx, LS_EUSE, "mamba looks back alone: it cannot be bidirectional");
     return LS_OK;
 }
 

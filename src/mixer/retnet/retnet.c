@@ -82,8 +82,6 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
                        (long long)o->gamma.count, (long long)o->heads);
     if (o->gain && o->norm == NORM_NONE)
         return LS_FAIL(ctx, LS_EUSE, "retnet: gain belongs to a norm, and norm is none");
-    if (!mixer->causal)
-        return LS_FAIL(ctx, LS_EUSE, "retnet looks back alone: it cannot be bidirectional");
     return LS_OK;
 }
 

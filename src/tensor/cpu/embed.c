@@ -7,10 +7,14 @@ static void embed(const ls_run *run, const ls_node *node) {
     int64_t rows = ls_count(node->in[0]), width = table->dim[1];
     size_t size = ls_dtype_size(table->type);
 #pragma omp parallel for schedule(static) num_threads(run->threads)
-    for (int64_t row = 0; row < rows; row++)
-        memcpy((char *)ls_data(node->out[0]) + (size_t)(row * width) * size,
-               (const char *)ls_data(table) + (size_t)(ids[row] * width) * size,
-               (size_t)width * size);
+    for (int64_t row = 0; row < rows; row++) {
+        char *out = (char *)ls_data(node->out[0]) + (size_t)(row * width) * size;
+        if (ids[row] < 0)
+            memset(out, 0, (size_t)width * size);
+        else
+            memcpy(out, (const char *)ls_data(table) + (size_t)(ids[row] * width) * size,
+                   (size_t)width * size);
+    }
 }
 
 /* A piece of columns belongs to one thread, which walks the tokens in order. */
@@ -26,6 +30,7 @@ static void embed_grad(const ls_run *run, const ls_node *node) {
     for (int64_t first = 0; first < width; first += PIECE) {
         int64_t end = ls_min(width, first + PIECE);
         for (int64_t row = 0; row < rows; row++) {
+            if (ids[row] < 0) continue;
             int64_t to = ids[row] * width, at = row * stride;
             for (int64_t i = first; i < end; i++) {
                 if (type == LS_F64)
