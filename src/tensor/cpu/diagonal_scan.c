@@ -7,7 +7,7 @@
 #include "tensor/cpu/lib/vector.h"
 
 /* Eight modes are a block: the lanes of a vector of doubles, and sixteen numbers in a row. */
-enum { LANES = 8, CHUNK = 64 };
+enum { LANES = 8, CHUNK = 64, GROUPS = 8, AHEAD = 16 };
 typedef double wide_vec __attribute__((vector_size(64)));
 typedef float half_vec __attribute__((vector_size(32)));
 
@@ -41,24 +41,31 @@ static void *data_of(const ls_tensor *tensor) {
     return tensor == NULL ? NULL : ls_data(tensor);
 }
 
-/* A kernel's operands and its place to work: systems of all blocks; backward also their gradients
- * of every sequence, and a desk of every thread: states at the starts of chunks and in one chunk
- * (f64: all states of one mode). */
+/* What is carried along time of one block in one sequence. */
+typedef struct line {
+    complexes x, later; /* the state; the gradient that comes from later steps */
+    discrete d;         /* the gradient of a and b so far */
+} line;
+
+/* A kernel's operands and its place to work: systems of all blocks, their lines in every sequence,
+ * and backward a desk of every thread: states in one chunk and, of each block of a group, at the
+ * starts of chunks (f64: all states of one mode). */
 typedef struct work {
     const ls_node *node;
     ls_modes_attributes about;
-    int64_t B, T, P, blocks, desk; /* desk: bytes */
+    int64_t B, T, P, blocks, groups, chunks, desk; /* desk: bytes */
     ls_dtype wide;
     rows v, y; /* y: y, or dy */
     const uint8_t *valid;
     const void *before;
-    discrete *systems, *dsystems; /* [blocks], [B][blocks] */
+    discrete *systems; /* [blocks] */
+    line *lines;       /* [B][blocks] */
     char *desks;
 } work;
 
 static int64_t desk_bytes(const work *w) {
     if (w->wide == LS_F64) return ls_round_up((w->T + 1) * (int64_t)sizeof(double complex), 64);
-    return (ls_ceil_div(w->T, CHUNK) + CHUNK) * (int64_t)sizeof(complexes);
+    return (CHUNK + ls_ceil_div(w->blocks, w->groups) * w->chunks) * (int64_t)sizeof(complexes);
 }
 
 static work work_of(const ls_node *node) {
@@ -72,18 +79,20 @@ static work work_of(const ls_node *node) {
         .wide = node->in[LS_MODES_REAL]->type,
     };
     w.blocks = ls_ceil_div(w.P, LANES);
+    w.groups = ls_min(w.blocks, GROUPS);
+    w.chunks = ls_ceil_div(w.T, CHUNK);
     w.desk = desk_bytes(&w);
     return w;
 }
 
 static size_t forward_workspace(const ls_node *node, int threads) {
+    const work w = work_of(node);
     (void)threads;
-    return (size_t)work_of(node).blocks * sizeof(discrete);
+    return (size_t)w.blocks * (sizeof(discrete) + (size_t)w.B * sizeof(line));
 }
 
 static size_t backward_workspace(const ls_node *node, int threads) {
-    const work w = work_of(node);
-    return (size_t)((1 + w.B) * w.blocks) * sizeof(discrete) + (size_t)(threads * w.desk);
+    return forward_workspace(node, threads) + (size_t)(threads * work_of(node).desk);
 }
 
 static double parameter(const work *w, int which, int64_t p) {
@@ -125,8 +134,8 @@ static work begin(const ls_run *run, const ls_node *node, bool gradient) {
     w.valid = data_of(node->in[LS_MODES_VALID]);
     w.before = data_of(node->in[LS_MODES_BEFORE]);
     w.systems = run->workspace;
-    w.dsystems = w.systems + w.blocks;
-    w.desks = (char *)(w.dsystems + w.B * w.blocks);
+    w.lines = (line *)(w.systems + w.blocks);
+    w.desks = (char *)(w.lines + w.B * w.blocks);
     memset(w.systems, 0, (size_t)w.blocks * sizeof *w.systems);
     for (int64_t p = 0; p < w.P; p++) {
         const double step = step_size(&w, p);
@@ -142,7 +151,7 @@ static void finish(const ls_run *run, const work *w) {
     for (int64_t p = 0; p < w->P; p++) {
         double complex da = 0, db = 0, L = pole(w, p);
         for (int64_t b = 0; b < w->B; b++) {
-            const discrete *d = w->dsystems + b * w->blocks + p / LANES;
+            const discrete *d = &w->lines[b * w->blocks + p / LANES].d;
             da += one_of(&d->a, p % LANES);
             db += one_of(&d->b, p % LANES);
         }
@@ -230,8 +239,8 @@ static void backward_f64(const ls_run *run, const ls_node *node) {
                     set_pair(dv, row, p, counts(&w, row) ? g * conj(one_of(&s->b, p % LANES)) : 0);
                 g *= conj(one_of(&s->a, p % LANES));
             }
-            set_one(&w.dsystems[b * w.blocks + p / LANES].a, p % LANES, da);
-            set_one(&w.dsystems[b * w.blocks + p / LANES].b, p % LANES, db);
+            set_one(&w.lines[b * w.blocks + p / LANES].d.a, p % LANES, da);
+            set_one(&w.lines[b * w.blocks + p / LANES].d.b, p % LANES, db);
             if (dbefore.data != NULL) set_pair(dbefore, b, p, g);
         }
     finish(run, &w);
@@ -239,8 +248,9 @@ static void backward_f64(const ls_run *run, const ls_node *node) {
 
 /* ---- f32 and bf16 ----
  *
- * A piece of work is one block of one sequence; it walks along time with its state in registers.
- * Backward keeps the state at the start of every chunk and walks each chunk once more. */
+ * A piece of work is one sequence and one of a fixed number of groups of blocks. It walks along
+ * time in chunks and takes its blocks in turn within a chunk, so that the rows it reads stay near.
+ * Backward keeps the states at the starts of chunks and walks each chunk once more. */
 
 typedef struct modes {
     wide_vec re, im;
@@ -273,32 +283,58 @@ LS_INLINE void store_pairs(void *data, ls_dtype type, int64_t at, int64_t left, 
 }
 
 /* One block of one sequence. */
-typedef struct piece {
+typedef struct strip {
     int64_t b, first, left; /* first and left: in numbers of a row */
     modes a, gain;
-} piece;
+    line *at;
+} strip;
 
-LS_INLINE piece piece_of(const work *w, int64_t index) {
-    const int64_t block = index % w->blocks, first = 2 * LANES * block;
-    return (piece){.b = index / w->blocks,
+LS_INLINE strip strip_of(const work *w, int64_t b, int64_t block) {
+    const int64_t first = 2 * LANES * block;
+    return (strip){.b = b,
                    .first = first,
                    .left = 2 * w->P - first,
                    .a = modes_from(&w->systems[block].a),
-                   .gain = modes_from(&w->systems[block].b)};
+                   .gain = modes_from(&w->systems[block].b),
+                   .at = w->lines + b * w->blocks + block};
 }
 
-LS_INLINE modes piece_state(const work *w, const piece *c, const void *states) {
+/* The blocks of a piece. */
+typedef struct piece {
+    int64_t b, first, end;
+} piece;
+
+LS_INLINE piece piece_of(const work *w, int64_t index) {
+    const int64_t group = index % w->groups;
+    return (piece){.b = index / w->groups,
+                   .first = group * w->blocks / w->groups,
+                   .end = (group + 1) * w->blocks / w->groups};
+}
+
+/* States [B,2P] of sequences; 0 where there are none. */
+LS_INLINE modes load_state(const work *w, const strip *c, const void *states) {
     if (states == NULL) return (modes){0};
     return load_pairs(states, LS_F32, c->b * 2 * w->P + c->first, c->left);
 }
 
-LS_INLINE modes piece_drive(const work *w, const piece *c, ls_dtype type, int64_t row) {
+LS_INLINE void store_state(const work *w, const strip *c, modes m, void *states) {
+    if (states != NULL) store_pairs(states, LS_F32, c->b * 2 * w->P + c->first, c->left, m);
+}
+
+LS_INLINE modes drive(const work *w, const strip *c, ls_dtype type, int64_t row) {
     if (!counts(w, row)) return (modes){0};
     return load_pairs(w->v.data, type, row * w->v.stride + c->first, c->left);
 }
 
+/* Rows are far apart: the processor would not know which line comes next. */
+LS_INLINE void foresee(const work *w, const strip *c, ls_dtype type, rows r, int64_t k) {
+    const int64_t row = row_at(w, c->b, ls_max(0, ls_min(k, w->T - 1)));
+    __builtin_prefetch((const char *)r.data +
+                       (row * r.stride + c->first) * (int64_t)ls_dtype_size(type));
+}
+
 /* What waits for the state is two additions long. */
-LS_INLINE modes advance(const piece *c, modes v, modes x) {
+LS_INLINE modes advance(const strip *c, modes v, modes x) {
     const modes driven = {c->gain.re * v.re - c->gain.im * v.im,
                           c->gain.re * v.im + c->gain.im * v.re};
     return (modes){driven.re + c->a.re * x.re - c->a.im * x.im,
@@ -314,85 +350,130 @@ LS_INLINE void add_modes(modes *sum, modes m) {
     sum->im += m.im;
 }
 
+LS_INLINE void forward_chunk(const work *w, const strip *c, ls_dtype type, int64_t start) {
+    const int64_t end = ls_min(start + CHUNK, w->T);
+    const double factor = w->about.factor;
+    modes x = modes_from(&c->at->x);
+    for (int64_t k = start; k < end; k++) {
+        int64_t row = row_at(w, c->b, k);
+        foresee(w, c, type, w->v, k + AHEAD);
+        x = advance(c, drive(w, c, type, row), x);
+        store_pairs(w->y.data, type, row * w->y.stride + c->first, c->left,
+                    (modes){factor * x.re, -factor * x.im});
+    }
+    modes_to(x, &c->at->x);
+}
+
+/* The states before every step of a chunk into `states`, or nowhere. */
+LS_INLINE void walk(const work *w, const strip *c, ls_dtype type, int64_t start,
+                    complexes *states) {
+    const int64_t end = ls_min(start + CHUNK, w->T);
+    modes x = modes_from(&c->at->x);
+    for (int64_t k = start; k < end; k++) {
+        if (states != NULL) modes_to(x, states + k - start);
+        foresee(w, c, type, w->v, k + AHEAD);
+        x = advance(c, drive(w, c, type, row_at(w, c->b, k)), x);
+    }
+    modes_to(x, &c->at->x);
+}
+
+LS_INLINE void backward_chunk(const work *w, const strip *c, ls_dtype type, int64_t start, rows dv,
+                              const complexes *states) {
+    const double factor = w->about.factor;
+    modes g = modes_from(&c->at->later), da = modes_from(&c->at->d.a), db = modes_from(&c->at->d.b);
+    for (int64_t k = ls_min(start + CHUNK, w->T) - 1; k >= start; k--) {
+        int64_t row = row_at(w, c->b, k);
+        foresee(w, c, type, w->y, k - AHEAD);
+        modes dy = load_pairs(w->y.data, type, row * w->y.stride + c->first, c->left);
+        add_modes(&g, (modes){factor * dy.re, -factor * dy.im});
+        add_modes(&da, times_conjugate(g, modes_from(states + k - start)));
+        add_modes(&db, times_conjugate(g, drive(w, c, type, row)));
+        if (dv.data != NULL)
+            store_pairs(dv.data, type, row * dv.stride + c->first, c->left,
+                        counts(w, row) ? times_conjugate(g, c->gain) : (modes){0});
+        g = times_conjugate(g, c->a);
+    }
+    modes_to(g, &c->at->later);
+    modes_to(da, &c->at->d.a);
+    modes_to(db, &c->at->d.b);
+}
+
+LS_INLINE void forward_piece(const work *w, piece g, ls_dtype type, void *after) {
+    for (int64_t block = g.first; block < g.end; block++) {
+        const strip c = strip_of(w, g.b, block);
+        modes_to(load_state(w, &c, w->before), &c.at->x);
+    }
+    for (int64_t start = 0; start < w->T; start += CHUNK)
+        for (int64_t block = g.first; block < g.end; block++) {
+            const strip c = strip_of(w, g.b, block);
+            forward_chunk(w, &c, type, start);
+        }
+    for (int64_t block = g.first; block < g.end; block++) {
+        const strip c = strip_of(w, g.b, block);
+        store_state(w, &c, modes_from(&c.at->x), after);
+    }
+}
+
+/* What a gradient writes and is given beside the operands. */
+typedef struct gradients {
+    rows dv;
+    const void *dafter;
+    void *dbefore;
+} gradients;
+
+LS_INLINE void backward_piece(const work *w, piece g, ls_dtype type, const gradients *d,
+                              complexes *states) {
+    complexes *starts = states + CHUNK; /* [chunks][blocks of the piece] */
+    const int64_t blocks = g.end - g.first;
+    for (int64_t block = g.first; block < g.end; block++) {
+        const strip c = strip_of(w, g.b, block);
+        memset(c.at, 0, sizeof *c.at);
+        modes_to(load_state(w, &c, w->before), &c.at->x);
+        modes_to(load_state(w, &c, d->dafter), &c.at->later);
+    }
+    for (int64_t chunk = 0; chunk < w->chunks; chunk++)
+        for (int64_t block = g.first; block < g.end; block++) {
+            const strip c = strip_of(w, g.b, block);
+            starts[chunk * blocks + block - g.first] = c.at->x;
+            if (chunk + 1 < w->chunks) walk(w, &c, type, chunk * CHUNK, NULL);
+        }
+    for (int64_t chunk = w->chunks - 1; chunk >= 0; chunk--)
+        for (int64_t block = g.first; block < g.end; block++) {
+            const strip c = strip_of(w, g.b, block);
+            c.at->x = starts[chunk * blocks + block - g.first];
+            walk(w, &c, type, chunk * CHUNK, states);
+            backward_chunk(w, &c, type, chunk * CHUNK, d->dv, states);
+        }
+    for (int64_t block = g.first; block < g.end; block++) {
+        const strip c = strip_of(w, g.b, block);
+        store_state(w, &c, modes_from(&c.at->later), d->dbefore);
+    }
+}
+
 LS_INLINE void forward(const ls_run *run, const ls_node *node, ls_dtype type) {
     const work w = begin(run, node, false);
-    const double factor = w.about.factor;
-    float *after = data_of(node->out[LS_MODES_AFTER]);
 #pragma omp parallel num_threads(run->threads)
     {
         unsigned subnormals = ls_subnormals_flush();
 #pragma omp for schedule(static)
-        for (int64_t index = 0; index < w.B * w.blocks; index++) {
-            const piece c = piece_of(&w, index);
-            modes x = piece_state(&w, &c, w.before);
-            for (int64_t k = 0; k < w.T; k++) {
-                int64_t row = row_at(&w, c.b, k);
-                x = advance(&c, piece_drive(&w, &c, type, row), x);
-                store_pairs(w.y.data, type, row * w.y.stride + c.first, c.left,
-                            (modes){factor * x.re, -factor * x.im});
-            }
-            if (after != NULL) store_pairs(after, LS_F32, c.b * 2 * w.P + c.first, c.left, x);
-        }
+        for (int64_t index = 0; index < w.B * w.groups; index++)
+            forward_piece(&w, piece_of(&w, index), type, data_of(node->out[LS_MODES_AFTER]));
         ls_subnormals_restore(subnormals);
     }
 }
 
-/* The states before every step of a chunk into `states`; returns the one after it. */
-LS_INLINE modes walk(const work *w, const piece *c, ls_dtype type, int64_t start, int64_t count,
-                     modes x, complexes *states) {
-    for (int64_t k = 0; k < count; k++) {
-        if (states != NULL) modes_to(x, states + k);
-        x = advance(c, piece_drive(w, c, type, row_at(w, c->b, start + k)), x);
-    }
-    return x;
-}
-
-LS_INLINE void backward_piece(const work *w, const piece *c, ls_dtype type, rows dv,
-                              complexes *states, modes *later, modes *da, modes *db) {
-    const double factor = w->about.factor;
-    complexes *starts = states + CHUNK;
-    modes x = piece_state(w, c, w->before), g = *later;
-    for (int64_t start = 0; start < w->T; start += CHUNK) {
-        modes_to(x, starts + start / CHUNK);
-        x = walk(w, c, type, start, ls_min(CHUNK, w->T - start), x, NULL);
-    }
-    for (int64_t start = (w->T - 1) / CHUNK * CHUNK; start >= 0; start -= CHUNK) {
-        const int64_t count = ls_min(CHUNK, w->T - start);
-        walk(w, c, type, start, count, modes_from(starts + start / CHUNK), states);
-        for (int64_t k = count - 1; k >= 0; k--) {
-            int64_t row = row_at(w, c->b, start + k);
-            modes dy = load_pairs(w->y.data, type, row * w->y.stride + c->first, c->left);
-            add_modes(&g, (modes){factor * dy.re, -factor * dy.im});
-            add_modes(da, times_conjugate(g, modes_from(states + k)));
-            add_modes(db, times_conjugate(g, piece_drive(w, c, type, row)));
-            if (dv.data != NULL)
-                store_pairs(dv.data, type, row * dv.stride + c->first, c->left,
-                            counts(w, row) ? times_conjugate(g, c->gain) : (modes){0});
-            g = times_conjugate(g, c->a);
-        }
-    }
-    *later = g;
-}
-
 LS_INLINE void backward(const ls_run *run, const ls_node *node, ls_dtype type) {
     const work w = begin(run, node, true);
-    const rows dv = rows_of(node->out[LS_MODES_DV]);
-    const void *dafter = data_of(node->in[LS_MODES_DAFTER]);
-    float *dbefore = data_of(node->out[LS_MODES_DBEFORE]);
+    const gradients d = {.dv = rows_of(node->out[LS_MODES_DV]),
+                         .dafter = data_of(node->in[LS_MODES_DAFTER]),
+                         .dbefore = data_of(node->out[LS_MODES_DBEFORE])};
 #pragma omp parallel num_threads(run->threads)
     {
         complexes *desk = (complexes *)(w.desks + omp_get_thread_num() * w.desk);
         unsigned subnormals = ls_subnormals_flush();
 #pragma omp for schedule(static)
-        for (int64_t index = 0; index < w.B * w.blocks; index++) {
-            const piece c = piece_of(&w, index);
-            modes later = piece_state(&w, &c, dafter), da = {0}, db = {0};
-            backward_piece(&w, &c, type, dv, desk, &later, &da, &db);
-            modes_to(da, &w.dsystems[index].a);
-            modes_to(db, &w.dsystems[index].b);
-            if (dbefore != NULL)
-                store_pairs(dbefore, LS_F32, c.b * 2 * w.P + c.first, c.left, later);
-        }
+        for (int64_t index = 0; index < w.B * w.groups; index++)
+            backward_piece(&w, piece_of(&w, index), type, &d, desk);
         ls_subnormals_restore(subnormals);
     }
     finish(run, &w);
