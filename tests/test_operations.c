@@ -288,6 +288,51 @@ static const space_case spaces[] = {
     {150, 5, 1, 6, LS_HOLD_BILINEAR, LS_STEP_EXP, true, true, 0},
     {5, 4, 2, 2, LS_HOLD_ZOH, LS_STEP_EXP, false, true, 6}};
 
+/* Modes that fill no vector, in either direction, some rows not counting; the state that one scan
+ * leaves enters another. */
+typedef struct modes_case {
+    int64_t T, P;
+    ls_hold hold;
+    bool reversed, masked;
+} modes_case;
+
+static void diagonal_scan(ls_program *p, const void *about) {
+    const modes_case *c = about;
+    const ls_init left = {.kind = LS_INIT_CONSTANT, .a = -0.4, .full = true};
+    double counts[2 * 150], state[2 * 40];
+    for (int64_t i = 0; i < 2 * c->T; i++) counts[i] = i % 5 != 2;
+    for (int64_t i = 0; i < 4 * c->P; i++) state[i] = sin((double)(3 * i + 1));
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->T, 12), true), *after;
+    ls_modes modes = {
+        .v = made_from(p, x, "v", 2 * c->P),
+        .real = ls_param(p, "real", LS_DIMS(c->P), left),
+        .imag = full_param(p, "imag", LS_DIMS(c->P)),
+        .log_step = full_param(p, "log_step", LS_DIMS(c->P)),
+        .before = ls_constant(p, ls_wide_type(p), LS_DIMS(2, 2 * c->P), state),
+        .valid = c->masked ? ls_constant(p, LS_U8, LS_DIMS(2, c->T), counts) : NULL,
+        .hold = c->hold,
+        .real_most = -0.1,
+        .step_scale = 0.5,
+        .factor = 2,
+        .reversed = c->reversed,
+    };
+    ls_tensor *y = ls_diagonal_scan(p, &modes, &after);
+    modes.before = after;
+    modes.reversed = !c->reversed;
+    ls_keep(p, "y", ls_plus(p, y, ls_diagonal_scan(p, &modes, NULL)));
+}
+
+static const modes_case modes[] = {{5, 3, LS_HOLD_ZOH, false, false},
+                                   {70, 9, LS_HOLD_BILINEAR, true, false},
+                                   {150, 20, LS_HOLD_ZOH, true, true}};
+
+static void plus_scaled(ls_program *p, const void *about) {
+    (void)about;
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, 70, 24), true);
+    ls_tensor *scale = full_param(p, "scale", LS_DIMS(24));
+    ls_keep(p, "y", ls_plus_scaled(p, made_from(p, x, "w", 24), x, scale));
+}
+
 typedef struct case_row {
     subject what;
     bool exact; /* the fast types need not be compared */
@@ -376,6 +421,10 @@ static const subject subjects[] = {
     {"scan, zoh", state_space, &spaces[4]},
     {"scan with a rank", state_space, &spaces[5]},
     {"scan from C~", state_space, &spaces[6]},
+    {"diagonal scan", diagonal_scan, &modes[0]},
+    {"diagonal scan, bilinear", diagonal_scan, &modes[1]},
+    {"diagonal scan, masked", diagonal_scan, &modes[2]},
+    {"scaled sum", plus_scaled, NULL},
 };
 enum { SUBJECTS = sizeof subjects / sizeof subjects[0] };
 

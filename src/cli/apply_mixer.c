@@ -100,7 +100,8 @@ static ls_status resolve(applied *a, const char *name, ls_parameter **out, int *
  * from our buffer to `out` in the file's order. */
 static ls_status move_rows(applied *a, const ls_safetensor *tensor, const ls_parameter *parameter,
                            int layout, const double *from_file, void *ours, double *out) {
-    int64_t rows = tensor->rank == 0 ? 1 : tensor->dim[0];
+    int64_t parts = layout >= 0 && (layout & LS_ALIAS_PAIRS) != 0 ? 2 : 1;
+    int64_t rows = tensor->rank == 0 ? 1 : parts * tensor->dim[0];
     int64_t our_rows = parameter->dim[0], width = parameter->count / our_rows;
     if (tensor->count != rows * width)
         return LS_FAIL(a->ctx, LS_EINPUT, "%s has rows of another width than %s", tensor->name,
@@ -108,15 +109,16 @@ static ls_status move_rows(applied *a, const ls_safetensor *tensor, const ls_par
     for (int64_t r = 0; r < rows; r++) {
         int64_t row = r;
         if (layout >= 0 && a->mixer.type->row != NULL)
-            row = a->mixer.type->row(&a->mixer, layout, r);
+            row = a->mixer.type->row(&a->mixer, layout & ~LS_ALIAS_PAIRS, r);
         if (row < 0 || row >= our_rows)
             return LS_FAIL(a->ctx, LS_EINPUT, "%s has more rows than %s with these options",
                            tensor->name, parameter->name);
         for (int64_t c = 0; c < width; c++) {
+            int64_t at = (r / parts * width + c) * parts + r % parts;
             if (from_file != NULL)
-                set_element(ours, a->store->master_type, row * width + c, from_file[r * width + c]);
+                set_element(ours, a->store->master_type, row * width + c, from_file[at]);
             else
-                out[r * width + c] = element(ours, a->store->master_type, row * width + c);
+                out[at] = element(ours, a->store->master_type, row * width + c);
         }
     }
     return LS_OK;

@@ -33,6 +33,9 @@ typedef struct ls_alias {
                              scopes; NULL: known, not a parameter */
     int layout;           /* the mixer's own number for how rows are ordered, for `row` */
 } ls_alias;
+/* In a layout: the official tensor ends with an axis of re and im, which are rows of their own
+ * here; its row r is 2 r and 2 r + 1. */
+enum { LS_ALIAS_PAIRS = 1 << 16 };
 
 typedef struct ls_mixer_type {
     const char *name, *summary, *paper;

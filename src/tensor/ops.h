@@ -34,6 +34,8 @@ ls_tensor *ls_gate(ls_program *p, ls_act_kind kind, ls_tensor *gate, ls_tensor *
 ls_tensor *ls_plus(ls_program *p, ls_tensor *a, ls_tensor *b);
 /* x + v where v's axes are the last ones of x (v may be a parameter). */
 ls_tensor *ls_plus_broadcast(ls_program *p, ls_tensor *x, ls_tensor *v);
+/* y + scale[d] x, scale a wide parameter as long as the last axis. */
+ls_tensor *ls_plus_scaled(ls_program *p, ls_tensor *y, ls_tensor *x, ls_tensor *scale);
 /* x * factor. */
 ls_tensor *ls_times(ls_program *p, ls_tensor *x, double factor);
 /* Zeroes a share of the elements and scales the rest; x itself outside training or at share 0. */
@@ -141,6 +143,25 @@ ls_tensor *ls_state_space_scan(ls_program *p, const ls_state_space *space, ls_te
                                ls_tensor *skip, ls_tensor *before, ls_tensor **after);
 /* Operations of one step of one channel. */
 double ls_state_space_flops(int64_t modes, bool ranked);
+
+/* P complex modes, each a recurrence of its own that all channels may drive and read:
+ *   x_t = a x_{t-1} + b v_t,   y_t = factor conj(x_t)
+ * where a and b = step w are x' = L x + v made discrete, L = min(real, real_most) + i imag and
+ * step = step_scale exp(log_step). v and y are [B,T,2P], pairs of re and im: a product before it
+ * with rows in pairs is a complex one, and after it a product with columns in pairs gives factor
+ * Re(C x). States are wide [B,2P]; gradients pass through them too. Phases are exact: fast types
+ * walk in double. Backward computes the states again. */
+typedef struct ls_modes {
+    ls_tensor *v;
+    ls_tensor *real, *imag, *log_step; /* P numbers each, wide parameters */
+    ls_tensor *before;                 /* NULL: zeros */
+    ls_tensor *valid;                  /* u8 [B,T]: v counts as 0 where it is 0; NULL: all count */
+    ls_hold hold;
+    double real_most; /* INFINITY: no bound */
+    double step_scale, factor;
+    bool reversed; /* from the last row to the first */
+} ls_modes;
+ls_tensor *ls_diagonal_scan(ls_program *p, const ls_modes *modes, ls_tensor **after);
 
 /* ---- positions ---- */
 

@@ -1,7 +1,5 @@
 #include "tensor/cpu/lib/ssm_system.h"
 
-#include <math.h>
-
 #include "base/memory.h"
 
 /* Gradients of complex numbers are d/d re + i d/d im: for w = f(z), dz += dw conj(f'(z)). */
@@ -63,12 +61,6 @@ static double step_size(const ls_ssm *s, int64_t channel, double *slope) {
     if (s->about.step == LS_STEP_EXP) return *slope = exp(x);
     *slope = 1 / (1 + exp(-x));
     return x > 30 ? x : log1p(exp(x));
-}
-
-/* e^z - 1 without the loss of digits near 0. */
-static double complex expm1_complex(double complex z) {
-    double x = creal(z), y = cimag(z), half = sin(y / 2);
-    return ls_complex(expm1(x) * cos(y) - 2 * half * half, exp(x) * sin(y));
 }
 
 /* ---- the bilinear step ----
@@ -150,9 +142,10 @@ static double bilinear_gradient(const ls_ssm *s, int64_t channel, double step,
 
 static void zero_order(const ls_ssm *s, int64_t channel, double step, double complex *system) {
     for (int64_t n = 0; n < s->h; n++) {
-        double complex L = pole(s, channel, n), B = pair_at(s, LS_SSM_B, shared_at(s, channel, n));
-        system[LS_SYSTEM_A * s->h + n] = cexp(step * L);
-        system[LS_SYSTEM_B * s->h + n] = B * expm1_complex(step * L) / L;
+        const ls_held held = ls_held_zoh(step * pole(s, channel, n));
+        system[LS_SYSTEM_A * s->h + n] = held.a;
+        system[LS_SYSTEM_B * s->h + n] =
+            step * held.w * pair_at(s, LS_SSM_B, shared_at(s, channel, n));
     }
 }
 
@@ -161,13 +154,14 @@ static double zero_order_gradient(const ls_ssm *s, int64_t channel, double step,
     double dstep = 0;
     for (int64_t n = 0; n < s->h; n++) {
         int64_t i = shared_at(s, channel, n);
-        double complex L = pole(s, channel, n), B = pair_at(s, LS_SSM_B, i);
-        double complex grown = cexp(step * L), gain = expm1_complex(step * L) / L;
-        double complex db = d[LS_SYSTEM_B * s->h + n], dgain = db * conj(B);
-        double complex dz = d[LS_SYSTEM_A * s->h + n] * conj(grown) + dgain * conj(grown / L);
-        add_pair(s, LS_SSM_B, i, db * conj(gain));
-        dpole[n] = step * dz - dgain * conj(gain / L);
-        dstep += creal(dz * conj(L));
+        double complex L = pole(s, channel, n), db = d[LS_SYSTEM_B * s->h + n];
+        const ls_held held = ls_held_zoh(step * L);
+        double complex dgain = db * conj(pair_at(s, LS_SSM_B, i)); /* of step w */
+        double complex dz =
+            d[LS_SYSTEM_A * s->h + n] * conj(held.a_slope) + step * dgain * conj(held.w_slope);
+        add_pair(s, LS_SSM_B, i, step * db * conj(held.w));
+        dpole[n] = step * dz;
+        dstep += creal(dgain * conj(held.w) + dz * conj(L));
     }
     return dstep;
 }

@@ -4,18 +4,8 @@
 #ifndef LS_TENSOR_CPU_SSM_SYSTEM_H
 #define LS_TENSOR_CPU_SSM_SYSTEM_H
 
-#include <complex.h>
-#include <string.h>
-
+#include "tensor/cpu/lib/hold.h"
 #include "tensor/state_space.h"
-
-/* re + i im; CMPLX is not there with every compiler. */
-static inline double complex ls_complex(double re, double im) {
-    double parts[2] = {re, im};
-    double complex z;
-    memcpy(&z, parts, sizeof z);
-    return z;
-}
 
 /* The recurrence x <- a x - g sigma + b u with sigma = 2 Re(sum q x), output 2 Re(sum c x): the
  * bilinear step of a diagonal plus a rank is again a diagonal plus a rank. */
