@@ -44,7 +44,7 @@ static void record(ls_program *p, const void *about) {
         counts[i] = i % o->length < o->length - l->padding;
     if (l->padding > 0) mixer.valid = ls_constant(p, LS_U8, LS_DIMS(o->batch, o->length), counts);
     ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(o->batch, o->length, l->D), true);
-    ls_keep(p, "y", mixer.type->forward(p, &mixer, x));
+    ls_keep(p, "y", ls_mixer_record(p, &mixer, x));
 }
 
 /* With the initial values, not those of the harness: poles and step sizes as models have them. */

@@ -176,10 +176,6 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     const s5_options *o = mixer->options;
     const int64_t D = mixer->width, rows = output_rows(mixer);
     if (x == NULL) return NULL;
-    if (!mixer->causal && ls_program_about(p)->streaming) {
-        ls_refuse(p, LS_EUSE, "s5 looks ahead where it is not causal: it cannot stream");
-        return NULL;
-    }
     ls_tensor *y = state_space(p, mixer, x);
     if (o->activation == ACT_NONE) return y;
     ls_tensor *v = ls_activate(p, LS_ACT_GELU_TANH, false, y);
