@@ -2,6 +2,7 @@
 #   src/mixer/<name>/            must define  const ls_mixer_type ls_mixer_<name>
 #   src/position/<name>.c        must define  const ls_position_type ls_position_<name>
 #   src/position/extend_<name>.c must define  const ls_extension_type ls_extension_<name>
+#   src/task/<name>.c            must define  const ls_task_type ls_task_<name>
 function(write_registry room kind type names)
   set(declarations "")
   set(entries "")
@@ -41,8 +42,18 @@ foreach(file IN LISTS position_files)
     list(APPEND POSITIONS ${name})
   endif()
 endforeach()
+file(GLOB task_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/task/*.c)
+set(TASKS "")
+foreach(file IN LISTS task_files)
+  get_filename_component(name ${file} NAME_WE)
+  if(NOT name STREQUAL "task")
+    list(APPEND TASKS ${name})
+  endif()
+endforeach()
 write_registry(mixer mixer ls_mixer_type "${MIXERS}")
 write_registry(position position ls_position_type "${POSITIONS}")
 write_registry(position extension ls_extension_type "${EXTENSIONS}")
+write_registry(task task ls_task_type "${TASKS}")
 set(REGISTRY_SOURCES ${CMAKE_BINARY_DIR}/generated/registry_mixer.c
-  ${CMAKE_BINARY_DIR}/generated/registry_position.c ${CMAKE_BINARY_DIR}/generated/registry_extension.c)
+  ${CMAKE_BINARY_DIR}/generated/registry_position.c ${CMAKE_BINARY_DIR}/generated/registry_extension.c
+  ${CMAKE_BINARY_DIR}/generated/registry_task.c)

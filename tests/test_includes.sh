@@ -16,14 +16,15 @@ allow() { # room, rooms it may see
 allow base
 allow tensor base
 allow data base
+allow task base
 allow report base
 allow position base tensor
 allow mixer base tensor position
 allow model base tensor position mixer
-allow train base tensor position mixer model data
-allow eval base tensor position mixer model data
+allow train base tensor position mixer model data task
+allow eval base tensor position mixer model data task
 allow api base tensor position mixer model data train longshot
-allow cli base tensor position mixer model data train eval report api longshot
+allow cli base tensor position mixer model data task train eval report api longshot
 rooms=$(ls -d */ | tr -d / | sort | tr '\n' ' ')
 for room in $rooms; do
     grep -q "^allow $room" "$2/tests/test_includes.sh" || { echo "room $room has no rule"; failed=1; }

@@ -15,6 +15,7 @@ static ls_status encode_prompt(const ls_trained *trained, const char *prompt, ls
 ls_status ls_generate(ls_trained *trained, const char *prompt, int64_t tokens,
                       const ls_sampling *how, ls_generate_text text, void *user) {
     ls_ctx *ctx = trained->ctx;
+    LS_TRY(ls_trained_needs_text(trained));
     /* ids beyond the tokenizer's, where the model's vocabulary is padded, mean nothing */
     const int64_t vocabulary = trained->config.model.vocabulary;
     const int64_t known = ls_tokenizer_vocabulary(trained->tokenizer);

@@ -111,8 +111,9 @@ int longshot_encode(longshot *session, const char *text, size_t length, int32_t 
     ls_ctx *ctx = begin(session);
     ls_ids ids = {0};
     *count = 0;
-    ls_status status =
-        ls_tokenizer_encode(ctx, session->trained.tokenizer, text, length, false, &ids);
+    ls_status status = ls_trained_needs_text(&session->trained);
+    if (status == LS_OK)
+        status = ls_tokenizer_encode(ctx, session->trained.tokenizer, text, length, false, &ids);
     if (status == LS_OK) *count = ids.count;
     if (status == LS_OK && ids.count > room)
         status = LS_FAIL(ctx, LS_EUSE, "%zu tokens do not fit into %zu", ids.count, room);
@@ -126,7 +127,9 @@ int longshot_decode(longshot *session, const int32_t *tokens, size_t count, char
     ls_ctx *ctx = begin(session);
     ls_text bytes = {0};
     *length = 0;
-    ls_status status = ls_tokenizer_decode(ctx, session->trained.tokenizer, tokens, count, &bytes);
+    ls_status status = ls_trained_needs_text(&session->trained);
+    if (status == LS_OK)
+        status = ls_tokenizer_decode(ctx, session->trained.tokenizer, tokens, count, &bytes);
     if (status == LS_OK) *length = bytes.length;
     if (status == LS_OK && bytes.length > room)
         status = LS_FAIL(ctx, LS_EUSE, "%zu bytes do not fit into %zu", bytes.length, room);

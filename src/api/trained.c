@@ -58,6 +58,7 @@ static ls_status open_tokenizer(ls_trained *trained) {
     char path[LS_TRAINED_PATH];
     LS_TRY(join(trained->ctx, path, trained->folder, "tokenizer"));
     const char *source = ls_settings_get(&trained->settings, "data.tokenizer");
+    if (ls_settings_get(&trained->settings, "task") != NULL) return LS_OK;
     if (ls_path_is_folder(path)) source = path;
     LS_TRY(ls_tokenizer_load(trained->ctx, source == NULL ? "byte" : source, &trained->tokenizer));
     int64_t has = ls_tokenizer_vocabulary(trained->tokenizer);
@@ -86,6 +87,13 @@ ls_status ls_trained_open(ls_ctx *ctx, const char *path, const ls_settings *over
     if (status == LS_OK) status = open_all(out, overrides, type);
     if (status != LS_OK) ls_trained_clear(out);
     return status;
+}
+
+ls_status ls_trained_needs_text(const ls_trained *trained) {
+    if (trained->tokenizer != NULL) return LS_OK;
+    return LS_FAIL(trained->ctx, LS_EUSE,
+                   "the run was trained on task %s: it has no tokenizer and knows no text",
+                   ls_settings_get(&trained->settings, "task"));
 }
 
 void ls_trained_clear(ls_trained *trained) {

@@ -17,7 +17,7 @@ typedef struct ls_trained {
     ls_settings settings;          /* the run's config.yaml, with the overrides */
     ls_model_config config;
     ls_model *model;
-    ls_tokenizer *tokenizer;
+    ls_tokenizer *tokenizer; /* NULL where it was trained on a task */
 } ls_trained;
 
 /* Which files a path means: a run folder (its newest good checkpoint) or a checkpoint folder. Fills
@@ -27,6 +27,8 @@ ls_status ls_trained_find(ls_ctx *ctx, const char *path, ls_trained *out);
  * used. `type` NULL: as trained. */
 ls_status ls_trained_open(ls_ctx *ctx, const char *path, const ls_settings *overrides,
                           const ls_dtype *type, ls_trained *out);
+/* LS_EUSE where there is no tokenizer, so that no text can be read or written. */
+ls_status ls_trained_needs_text(const ls_trained *trained);
 void ls_trained_clear(ls_trained *trained);
 
 #endif

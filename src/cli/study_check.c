@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/study.h"
+#include "cli/task_keys.h"
 #include "data/data.h"
 #include "eval/eval.h"
 #include "model/model.h"
@@ -26,25 +27,36 @@ static ls_status vocabulary(ls_ctx *ctx, const ls_data_settings *data, int64_t *
     return LS_OK;
 }
 
-/* All sections of an arm's settings, with the vocabulary its tokenizer will have. */
+/* The vocabulary that the task or the tokenizer will have. */
+static ls_status settle(ls_ctx *ctx, ls_settings *all) {
+    ls_data_settings data;
+    ls_task task;
+    int64_t size = 0;
+    char text[32];
+    ls_status status = ls_task_read(ctx, all, &task);
+    bool chosen = task.type != NULL;
+    if (status == LS_OK && chosen) status = ls_task_settle(ctx, &task, all);
+    ls_task_clear(ctx, &task);
+    if (status != LS_OK || chosen) return status;
+    LS_TRY(ls_options_default(ctx, &ls_data_options, &data));
+    LS_TRY(ls_settings_apply(ctx, all, "data", &ls_data_options, &data));
+    LS_TRY(vocabulary(ctx, &data, &size));
+    snprintf(text, sizeof text, "%" PRId64, size);
+    if (ls_settings_get(all, "model.vocabulary") != NULL) return LS_OK;
+    return ls_settings_put(ctx, all, "model.vocabulary", text);
+}
+
+/* All sections of an arm's settings. */
 static ls_status read_arm(ls_ctx *ctx, const ls_study_arm *arm, ls_model_config *config,
                           ls_train_settings *train, ls_eval_settings *eval) {
     ls_settings all = {0};
-    ls_data_settings data;
-    int64_t size = 0;
-    char text[32];
     ls_status status;
     const ls_settings *parts[] = {&arm->training, &arm->testing};
     for (size_t p = 0; p < 2; p++)
         for (size_t i = 0; i < parts[p]->count; i++)
             LS_TRY_GOTO(
                 ls_settings_put(ctx, &all, parts[p]->items[i].key, parts[p]->items[i].value));
-    LS_TRY_GOTO(ls_options_default(ctx, &ls_data_options, &data));
-    LS_TRY_GOTO(ls_settings_apply(ctx, &all, "data", &ls_data_options, &data));
-    LS_TRY_GOTO(vocabulary(ctx, &data, &size));
-    snprintf(text, sizeof text, "%" PRId64, size);
-    if (ls_settings_get(&all, "model.vocabulary") == NULL)
-        LS_TRY_GOTO(ls_settings_put(ctx, &all, "model.vocabulary", text));
+    LS_TRY_GOTO(settle(ctx, &all));
     LS_TRY_GOTO(ls_options_default(ctx, &ls_train_options, train));
     LS_TRY_GOTO(ls_settings_apply(ctx, &all, "train", &ls_train_options, train));
     LS_TRY_GOTO(ls_options_default(ctx, &ls_eval_options, eval));

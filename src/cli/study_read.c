@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/study.h"
+#include "cli/task_keys.h"
 #include "data/data.h"
 #include "model/model.h"
 #include "train/train.h"
@@ -24,8 +25,9 @@ static const ls_option options[] = {
 const ls_option_table ls_study_options = LS_OPTIONS(options, ls_study_keys);
 
 /* The sections of an arm's settings. */
-static const char *const training_sections[] = {"model", "mixer", "position", "data", "train"};
-enum { TRAINING_SECTIONS = 5 };
+static const char *const training_sections[] = {"model", "mixer", "position",
+                                                "data",  "task",  "train"};
+enum { TRAINING_SECTIONS = sizeof training_sections / sizeof training_sections[0] };
 
 static bool in_section(const char *key, const char *section) {
     size_t length = strlen(section);
@@ -33,6 +35,7 @@ static bool in_section(const char *key, const char *section) {
 }
 
 static bool is_training(const char *key) {
+    if (strcmp(key, "task") == 0) return true;
     for (size_t i = 0; i < TRAINING_SECTIONS; i++)
         if (in_section(key, training_sections[i])) return true;
     return false;
@@ -104,7 +107,7 @@ static ls_status refuse_key(ls_study *study, const ls_study_arm *arm, const char
                        arm->name, key, nearest);
     return LS_FAIL(&study->cli->ctx, LS_EUSE,
                    "arm %s: there is no key %s; an arm has from, extend, label, seeds and the "
-                   "sections model, mixer, position, data, train, eval and extend",
+                   "sections model, mixer, position, data, task, train, eval and extend",
                    arm->name, key);
 }
 
@@ -185,11 +188,14 @@ static ls_status check_settings(ls_study *study, const ls_study_arm *arm) {
     ls_ctx *ctx = &study->cli->ctx;
     ls_model_config config;
     ls_settings all = {0};
+    ls_task task = {0};
     ls_status status;
     for (size_t i = 0; i < arm->training.count; i++)
         LS_TRY_GOTO(
             ls_settings_put(ctx, &all, arm->training.items[i].key, arm->training.items[i].value));
     LS_TRY_GOTO(copy_settings(ctx, &arm->testing, is_extension, &all));
+    LS_TRY_GOTO(ls_task_read(ctx, &all, &task));
+    if (task.type != NULL) LS_TRY_GOTO(ls_task_settle(ctx, &task, &all));
     LS_TRY_GOTO(ls_model_config_read(ctx, &all, &config));
     if (arm == study->arms) study->trained_length = config.model.length;
     ls_model_config_clear(ctx, &config);
@@ -199,6 +205,7 @@ static ls_status check_settings(ls_study *study, const ls_study_arm *arm) {
         if (strcmp(s->prefix, "eval") == 0)
             LS_TRY_GOTO(check_section(ctx, &arm->testing, "eval", s->table));
 fail:
+    ls_task_clear(ctx, &task);
     ls_settings_clear(ctx, &all);
     return status;
 }

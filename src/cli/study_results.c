@@ -130,16 +130,25 @@ static json_t *result_row(const evidence *e, size_t index) {
     json_object_set_new(row, "ppl_max", number_json(loss.broken ? NAN : exp(loss.high)));
     spread excess = spread_of(e, "results", index, "excess");
     put_spread(row, "excess", &excess);
+    static const char *const judged[] = {"accuracy", "exact"};
+    for (size_t i = 0; i < 2; i++)
+        if (json_object_get(first, judged[i]) != NULL) {
+            spread share = spread_of(e, "results", index, judged[i]);
+            put_spread(row, judged[i], &share);
+        }
     spread bits = spread_of(e, "results", index, "bits_per_byte");
     json_object_set_new(row, "bits_per_byte", number_json(mean(&bits)));
     json_object_set_new(row, "n", json_integer(e->count));
     json_t *seeds = json_array();
     for (int64_t i = 0; i < e->count; i++) {
         const json_t *own = row_of(e, i, "results", index);
-        json_array_append_new(seeds,
-                              json_pack("{s:I, s:o, s:o}", "seed", (json_int_t)e->seed[i], "loss",
-                                        number_json(number(json_object_get(own, "loss"))), "excess",
-                                        number_json(number(json_object_get(own, "excess")))));
+        json_t *seed = json_pack("{s:I, s:o, s:o}", "seed", (json_int_t)e->seed[i], "loss",
+                                 number_json(number(json_object_get(own, "loss"))), "excess",
+                                 number_json(number(json_object_get(own, "excess"))));
+        for (size_t k = 0; k < 2; k++)
+            if (json_object_get(own, judged[k]) != NULL)
+                json_object_set(seed, judged[k], json_object_get(own, judged[k]));
+        json_array_append_new(seeds, seed);
     }
     json_object_set_new(row, "seeds", seeds);
     return row;
@@ -246,12 +255,11 @@ static json_t *timing_row(const evidence *e, size_t index) {
     const json_t *first = row_of(e, 0, "results", index);
     spread seconds = spread_of(e, "results", index, "seconds");
     spread bytes = spread_of(e, "results", index, "bytes");
-    double tokens = number(json_object_get(first, "tokens"));
+    spread rate = spread_of(e, "results", index, "tokens_per_second");
     return json_pack("{s:O, s:O, s:o, s:o, s:o}", "protocol", json_object_get(first, "protocol"),
                      "length", json_object_get(first, "length"), "seconds",
-                     number_json(mean(&seconds)), "tokens_per_second",
-                     number_json(tokens / mean(&seconds)), "bytes",
-                     number_json(bytes.broken ? NAN : bytes.high));
+                     number_json(mean(&seconds)), "tokens_per_second", number_json(mean(&rate)),
+                     "bytes", number_json(bytes.broken ? NAN : bytes.high));
 }
 
 static ls_status job_cost(const evidence *e, bool evaluation, json_t **out) {

@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "data/data.h"
 #include "eval/eval.h"
+#include "eval/task.h"
 
 enum { PATH_BYTES = 4096 };
 
@@ -35,6 +36,27 @@ static ls_status open_data(ls_cli *cli, ls_trained *trained, ls_dataset *out) {
     LS_TRY(ls_cli_finish_settings(cli));
     LS_TRY(ls_cli_cache(cli, cache, sizeof cache));
     return ls_data_open(ctx, &settings, cache, out);
+}
+
+/* The task of the run, with what the command changes of it: more pairs, for example. */
+static ls_status read_task(ls_cli *cli, const ls_trained *trained, ls_task *out) {
+    ls_ctx *ctx = &cli->ctx;
+    ls_settings merged = {0};
+    ls_status status = LS_OK;
+    const ls_settings *parts[] = {&trained->settings, &cli->settings};
+    *out = (ls_task){0};
+    for (size_t p = 0; p < 2; p++)
+        for (size_t i = 0; i < parts[p]->count; i++) {
+            ls_setting *item = &parts[p]->items[i];
+            bool named = p == 0 && strcmp(item->key, "task") == 0;
+            if (!named && strncmp(item->key, "task.", 5) != 0) continue;
+            LS_TRY_GOTO(ls_settings_put(ctx, &merged, item->key, item->value));
+            item->used = named || ls_settings_get(&trained->settings, "task") != NULL;
+        }
+    status = ls_task_read(ctx, &merged, out);
+fail:
+    ls_settings_clear(ctx, &merged);
+    return status;
 }
 
 /* Every setting of the evaluation as it was used, so that a result tells how it came about. */
@@ -101,7 +123,11 @@ static ls_status report(ls_cli *cli, const ls_trained *trained, const ls_eval_se
     json_t *json = ls_eval_results_json(results);
     if (json == NULL) return LS_FAIL(ctx, LS_ENOMEM, "no memory for the result");
     json_object_set_new(json, "step", json_integer(trained->step));
-    json_object_set_new(json, "corpus", json_string(corpus == NULL ? "default" : corpus));
+    const char *task = ls_settings_get(&trained->settings, "task");
+    if (task != NULL)
+        json_object_set_new(json, "task", json_string(task));
+    else
+        json_object_set_new(json, "corpus", json_string(corpus == NULL ? "default" : corpus));
     json_object_set_new(json, "extension", extension_json(&trained->settings));
     json_object_set_new(json, "settings", settings_json(ctx, settings));
     ls_status status;
@@ -122,21 +148,41 @@ static void show_progress(void *user, const char *what, int64_t length, double s
     ls_cli_live(user, line);
 }
 
-static ls_status measure(ls_cli *cli, ls_trained *trained, const ls_eval_settings *settings) {
+static ls_status measure(ls_cli *cli, ls_trained *trained, const ls_eval_settings *settings,
+                         const ls_task *task) {
     ls_ctx *ctx = &cli->ctx;
     ls_dataset data = {0};
     ls_eval_results results = {0};
     const ls_eval_hooks hooks = {
         .stop = ls_cli_stop(), .progress = cli->live ? show_progress : NULL, .user = cli};
     ls_status status;
-    LS_TRY_GOTO(open_data(cli, trained, &data));
-    LS_TRY_GOTO(ls_eval_run(trained->model, data.tokenizer, data.test, settings, &hooks, &results));
+    if (task->type != NULL) {
+        LS_TRY_GOTO(ls_cli_finish_settings(cli));
+        LS_TRY_GOTO(ls_eval_task(trained->model, task, (uint64_t)cli->common.seed, settings, &hooks,
+                                 &results));
+    } else {
+        LS_TRY_GOTO(open_data(cli, trained, &data));
+        LS_TRY_GOTO(
+            ls_eval_run(trained->model, data.tokenizer, data.test, settings, &hooks, &results));
+    }
     ls_cli_progress_end(cli);
     status = report(cli, trained, settings, &results);
 fail:
     ls_eval_results_clear(ctx, &results);
     ls_data_close(ctx, &data);
     return status;
+}
+
+/* A task is its own protocol. */
+static ls_status choose_task(ls_cli *cli, ls_eval_settings *settings) {
+    const char *given = ls_settings_get(&cli->settings, "eval.protocol");
+    if (given != NULL && strcmp(given, "task") != 0)
+        return LS_FAIL(&cli->ctx, LS_EUSE,
+                       "the run was trained on a task, which is its own protocol: leave "
+                       "eval.protocol=%s out",
+                       given);
+    snprintf(settings->protocol, sizeof settings->protocol, "task");
+    return LS_OK;
 }
 
 static ls_status run(ls_cli *cli) {
@@ -151,21 +197,30 @@ static ls_status run(ls_cli *cli) {
         return LS_FAIL(ctx, LS_EUSE, "say which run: longshot eval RUN eval.lengths=256,512");
     LS_TRY(ls_trained_open(ctx, cli->words[0], &cli->settings,
                            about.dtype == 0 ? NULL : &types[about.dtype - 1], &trained));
-    ls_status status = measure(cli, &trained, &settings);
+    ls_task task = {0};
+    ls_status status = read_task(cli, &trained, &task);
+    if (status == LS_OK && task.type != NULL) status = choose_task(cli, &settings);
+    if (status == LS_OK) status = measure(cli, &trained, &settings, &task);
+    ls_task_clear(ctx, &task);
     ls_trained_clear(&trained);
     return status;
 }
 
-static const ls_section sections[] = {
-    {"", &key_table}, {"eval", &ls_eval_options}, {"data", &ls_data_options}, {0}};
+static const ls_section sections[] = {{"", &key_table},
+                                      {"eval", &ls_eval_options},
+                                      {"data", &ls_data_options},
+                                      {"task", &ls_task_options},
+                                      {0}};
 const ls_verb ls_verb_eval = {
     .name = "eval",
-    .summary = "Measure loss by protocol and length",
+    .summary = "Measure loss by protocol and length, or a task's answers",
     .usage = "RUN|CHECKPOINT [eval.protocol=nonoverlap,slide] [eval.lengths=256,512,1024] "
              "[extend=NAME extend.KEY=VALUE] [key=value ...]",
     .about =
         "Perplexity on the test documents under named protocols, each with its excess over a\n"
         "loss that stays flat past the trained length; loss by position; attention resolution.\n"
+        "A run trained on a task is tested on it: the share of answers that are right at each\n"
+        "length; task.KEY may change the task, seed= draws other samples.\n"
         "docs/protocols.md says what each number means. Also written to eval/ in the run folder,\n"
         "under a name made of the protocols and the extension.\n",
     .sections = sections,

@@ -43,6 +43,7 @@ static ls_status run(ls_cli *cli) {
                              .seed = (uint64_t)cli->common.seed};
     ls_status status;
     LS_TRY_GOTO(ls_cli_finish_settings(cli));
+    LS_TRY_GOTO(ls_trained_needs_text(&trained));
     LS_TRY_GOTO(ls_cli_print(cli, about.prompt, strlen(about.prompt)));
     LS_TRY_GOTO(ls_generate(&trained, about.prompt, about.tokens, &how, print_piece, cli));
     status = ls_cli_print(cli, "\n", 1);

@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "cli/inspect.h"
 #include "model/model.h"
+#include "task/task.h"
 #include "tensor/kernel.h"
 
 json_t *ls_inspect_options(const ls_option_table *table) {
@@ -94,9 +95,15 @@ static json_t *presets(void) {
     return list;
 }
 
-/* No task generator is registered yet. */
 static json_t *tasks(void) {
-    return json_array();
+    json_t *list = json_array();
+    for (size_t i = 0; i < ls_task_count; i++) {
+        const ls_task_type *type = ls_task_types[i];
+        json_t *row = entry(type->name, type->summary, type->paper, json_array(), &type->options);
+        json_object_set_new(row, "length", json_integer(type->length));
+        json_array_append_new(list, row);
+    }
+    return list;
 }
 
 static json_t *operations(void) {

@@ -8,6 +8,7 @@
 #include "data/data.h"
 #include "eval/eval.h"
 #include "model/model.h"
+#include "task/task.h"
 #include "train/train.h"
 
 enum { RESULTS_MOST = 1 << 30 };
@@ -35,14 +36,28 @@ static void share_processors(ls_study *study) {
     study->threads = threads;
 }
 
-/* One line per arm: perplexity and excess at every length of the study's first protocol. */
+static void print_number(ls_ctx *ctx, const char *format, int width, const json_t *value,
+                         double scale, ls_text *out) {
+    if (!json_is_number(value)) {
+        ls_text_printf(ctx, out, " %*s", width, "-");
+        return;
+    }
+    char text[64];
+    snprintf(text, sizeof text, format, scale * json_number_value(value));
+    ls_text_printf(ctx, out, " %*s", width, text);
+}
+
+/* One line per arm: perplexity and excess, or right answers and samples, at every length of the
+ * study's first protocol. */
 static void print_table(ls_ctx *ctx, const json_t *results, ls_text *out) {
     const json_t *arms = json_object_get(results, "arms"), *protocol = NULL;
+    bool judged = false;
     for (size_t a = 0; a < json_array_size(arms); a++) {
         const json_t *arm = json_array_get(arms, a), *rows = json_object_get(arm, "results");
         const json_t *first = json_array_get(rows, 0);
         if (protocol == NULL && first != NULL) {
             protocol = json_object_get(first, "protocol");
+            judged = json_object_get(first, "accuracy") != NULL;
             ls_text_printf(ctx, out, "%-16s", json_string_value(protocol));
             for (size_t i = 0; i < json_array_size(rows); i++) {
                 const json_t *row = json_array_get(rows, i);
@@ -54,21 +69,18 @@ static void print_table(ls_ctx *ctx, const json_t *results, ls_text *out) {
         }
         ls_text_printf(ctx, out, "%-16s", json_string_value(json_object_get(arm, "name")));
         for (size_t i = 0; i < json_array_size(rows); i++) {
-            const json_t *row = json_array_get(rows, i), *ppl = json_object_get(row, "ppl");
-            const json_t *excess = json_object_get(row, "excess");
+            const json_t *row = json_array_get(rows, i);
             if (!json_equal(json_object_get(row, "protocol"), protocol)) continue;
-            if (json_is_number(ppl))
-                ls_text_printf(ctx, out, " %8.5g", json_number_value(ppl));
-            else
-                ls_text_printf(ctx, out, " %8s", "-");
-            if (json_is_number(excess))
-                ls_text_printf(ctx, out, " %+7.3f", json_number_value(excess));
-            else
-                ls_text_printf(ctx, out, " %7s", "-");
+            print_number(ctx, judged ? "%.2f" : "%.5g", 8,
+                         json_object_get(row, judged ? "accuracy" : "ppl"), judged ? 100 : 1, out);
+            print_number(ctx, judged ? "%.2f" : "%+.3f", 7,
+                         json_object_get(row, judged ? "exact" : "excess"), judged ? 100 : 1, out);
         }
         ls_text_append(ctx, out, "\n", 1);
     }
-    ls_text_printf(ctx, out, "perplexity, and nats per token above the flat tail\n\n");
+    ls_text_printf(ctx, out, "%s\n\n",
+                   judged ? "right answers, and samples with no wrong one, in %"
+                          : "perplexity, and nats per token above the flat tail");
 }
 
 static ls_status print_end(ls_study *study) {
@@ -105,9 +117,13 @@ static ls_status run(ls_cli *cli) {
     return status;
 }
 
-static const ls_section sections[] = {{"", &ls_study_options},    {"model", &ls_model_options},
-                                      {"data", &ls_data_options}, {"train", &ls_train_options},
-                                      {"eval", &ls_eval_options}, {0}};
+static const ls_section sections[] = {{"", &ls_study_options},
+                                      {"model", &ls_model_options},
+                                      {"data", &ls_data_options},
+                                      {"task", &ls_task_options},
+                                      {"train", &ls_train_options},
+                                      {"eval", &ls_eval_options},
+                                      {0}};
 const ls_verb ls_verb_study = {
     .name = "study",
     .summary = "Compare arms: train each, test each long, make one page",

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/machine.h"
+#include "cli/task_keys.h"
 #include "data/data.h"
 #include "tensor/kernel.h"
 #include "train/train.h"
@@ -16,11 +17,13 @@
 enum { PATH_BYTES = 4096 };
 
 typedef struct train_keys {
-    char out[LS_OPTION_TEXT_BYTES];
+    char out[LS_OPTION_TEXT_BYTES], task[LS_OPTION_TEXT_BYTES];
 } train_keys;
 static const ls_option keys[] = {
     {"out", LS_OPTION_TEXT, offsetof(train_keys, out), "", 0, 0, NULL,
-     "Run folder; empty: runs/MIXER-POSITION."},
+     "Run folder; empty: runs/MIXER-POSITION, after the task if there is one."},
+    {"task", LS_OPTION_TEXT, offsetof(train_keys, task), "", 0, 0, NULL,
+     "Train on a task, whose options are task.KEY, instead of a corpus: `longshot inspect tasks`."},
 };
 static const ls_option_table key_table = LS_OPTIONS(keys, train_keys);
 
@@ -38,12 +41,14 @@ typedef struct training {
     ls_cli *cli;
     train_keys keys;
     ls_data_settings data_settings;
+    ls_task task; /* type NULL: a corpus */
     ls_train_settings train;
     ls_model_config config;
     ls_dataset data;
     ls_model *model;
-    ls_loader *loader;
-    ls_text yaml; /* config.yaml */
+    ls_loader *loader;       /* of a corpus */
+    ls_task_batches batches; /* of a task */
+    ls_text yaml;            /* config.yaml */
 } training;
 
 static ls_status put_number(ls_cli *cli, const char *key, int64_t value) {
@@ -52,36 +57,42 @@ static ls_status put_number(ls_cli *cli, const char *key, int64_t value) {
     return ls_settings_put(&cli->ctx, &cli->settings, key, text);
 }
 
-/* Without a recipe and without a word about the model: minutes on two cores. */
-static ls_status take_small_default(ls_cli *cli) {
+/* Without a recipe and without a word about the model: minutes on two cores. A task has its own
+ * length. */
+static ls_status take_small_default(ls_cli *cli, bool corpus) {
     static const char *const words[][2] = {{"model.preset", "tiny"},
-                                           {"model.length", "256"},
                                            {"train.batch", "8"},
-                                           {"train.lr", "2e-3"}};
+                                           {"train.lr", "2e-3"},
+                                           {"model.length", "256"}};
+    const size_t count = sizeof words / sizeof words[0] - !corpus;
     for (size_t i = 0; i < cli->settings.count; i++)
         if (cli->recipe_read || strncmp(cli->settings.items[i].key, "model.", 6) == 0) return LS_OK;
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+    for (size_t i = 0; i < count; i++)
         if (ls_settings_get(&cli->settings, words[i][0]) == NULL)
             LS_TRY(ls_settings_put(&cli->ctx, &cli->settings, words[i][0], words[i][1]));
     return LS_OK;
 }
 
-/* runs/MIXER-POSITION, with all mixers of a hybrid. */
+/* runs/MIXER-POSITION, with all mixers of a hybrid and after the task. */
 static void name_folder(training *run) {
     char *out = run->keys.out;
-    size_t used = (size_t)snprintf(out, sizeof run->keys.out, "runs/");
+    size_t used = (size_t)snprintf(out, sizeof run->keys.out, "runs/%s%s",
+                                   run->task.type == NULL ? "" : run->task.type->name,
+                                   run->task.type == NULL ? "" : "-");
     for (int i = 0; i < run->config.mixers && used < 400; i++)
         used += (size_t)snprintf(out + used, sizeof run->keys.out - used, "%s%.24s",
                                  i == 0 ? "" : "+", run->config.mixer[i].type->name);
     snprintf(out + used, sizeof run->keys.out - used, "-%.64s", run->config.position.type->name);
 }
 
-/* All settings are read and checked before the corpus is touched. */
+/* All settings are read and checked before any data are touched. */
 static ls_status read_settings(training *run) {
     ls_cli *cli = run->cli;
     ls_ctx *ctx = &cli->ctx;
-    LS_TRY(take_small_default(cli));
     LS_TRY(ls_cli_read(cli, "", &key_table, &run->keys));
+    LS_TRY(ls_task_read(ctx, &cli->settings, &run->task));
+    LS_TRY(take_small_default(cli, run->task.type == NULL));
+    if (run->task.type != NULL) LS_TRY(ls_task_settle(ctx, &run->task, &cli->settings));
     LS_TRY(ls_cli_read(cli, "data", &ls_data_options, &run->data_settings));
     LS_TRY(ls_model_config_read(ctx, &cli->settings, &run->config));
     if (ls_settings_get(&cli->settings, "train.length") == NULL)
@@ -94,6 +105,15 @@ static ls_status read_settings(training *run) {
         return LS_FAIL(ctx, LS_EUSE, "extend acts at test time: give it to `longshot eval`");
     if (run->keys.out[0] == '\0') name_folder(run);
     return LS_OK;
+}
+
+static ls_status open_task(training *run, ls_train_source *out) {
+    run->batches = (ls_task_batches){.task = &run->task,
+                                     .batch = run->train.batch,
+                                     .length = run->train.length,
+                                     .seed = (uint64_t)run->train.seed};
+    return ls_train_source_of_task(&run->cli->ctx, &run->batches, run->config.model.vocabulary,
+                                   out);
 }
 
 /* The tokenizer decides the vocabulary, so the model is described again once it is known. */
@@ -121,7 +141,10 @@ static ls_status open_data(training *run) {
 static ls_status print_config(training *run) {
     ls_ctx *ctx = &run->cli->ctx;
     ls_model_config_print(ctx, &run->config, true, &run->yaml);
-    ls_settings_print(ctx, "data", &ls_data_options, &run->data_settings, &run->yaml);
+    if (run->task.type != NULL)
+        ls_task_print(ctx, &run->task, &run->yaml);
+    else
+        ls_settings_print(ctx, "data", &ls_data_options, &run->data_settings, &run->yaml);
     ls_settings_print(ctx, "train", &ls_train_options, &run->train, &run->yaml);
     return ls_text_status(&run->yaml);
 }
@@ -150,6 +173,7 @@ static ls_status write_environment(training *run) {
 static ls_status keep_tokenizer(training *run) {
     ls_ctx *ctx = &run->cli->ctx;
     char path[PATH_BYTES];
+    if (run->task.type != NULL) return LS_OK;
     LS_TRY(ls_path_join(ctx, path, sizeof path, run->keys.out, "tokenizer"));
     if (ls_path_is_folder(path)) return LS_OK;
     LS_TRY(ls_folder_make(ctx, path));
@@ -184,19 +208,25 @@ static ls_status train(training *run) {
     ls_cli *cli = run->cli;
     ls_ctx *ctx = &cli->ctx;
     ls_train_result result = {0};
+    ls_train_source source = {0};
     LS_TRY(read_settings(run));
-    LS_TRY(open_data(run));
+    if (run->task.type != NULL)
+        LS_TRY(open_task(run, &source));
+    else
+        LS_TRY(open_data(run));
     LS_TRY(print_config(run));
     LS_TRY(ls_model_new(ctx, &run->config, ls_train_dtype(&run->train), (uint64_t)run->train.seed,
                         true, &run->model));
-    ls_say(ctx, "%s: %" PRId64 " training tokens", run->keys.out,
-           ls_token_file_tokens(run->data.train));
+    if (run->task.type == NULL)
+        ls_say(ctx, "%s: %" PRId64 " training tokens", run->keys.out,
+               ls_token_file_tokens(run->data.train));
     LS_TRY(ls_folder_make(ctx, run->keys.out));
     LS_TRY(keep_tokenizer(run));
     LS_TRY(write_environment(run));
     ls_train_job job = {.folder = run->keys.out,
                         .config = run->yaml.bytes,
                         .settings = &run->train,
+                        .source = source,
                         .stop = ls_cli_stop(),
                         .progress = show_progress,
                         .user = run};
@@ -214,20 +244,26 @@ static ls_status run_train(ls_cli *cli) {
     ls_loader_free(&cli->ctx, run.loader);
     ls_model_free(run.model);
     ls_data_close(&cli->ctx, &run.data);
+    ls_task_clear(&cli->ctx, &run.task);
     ls_model_config_clear(&cli->ctx, &run.config);
     ls_text_clear(&cli->ctx, &run.yaml);
     return status;
 }
 
-static const ls_section sections[] = {
-    {"", &key_table},           {"model", &preset_table},     {"model", &ls_model_options},
-    {"data", &ls_data_options}, {"train", &ls_train_options}, {0}};
+static const ls_section sections[] = {{"", &key_table},
+                                      {"model", &preset_table},
+                                      {"model", &ls_model_options},
+                                      {"data", &ls_data_options},
+                                      {"task", &ls_task_options},
+                                      {"train", &ls_train_options},
+                                      {0}};
 const ls_verb ls_verb_train = {
     .name = "train",
     .summary = "Train a model, or go on with a run that was cut",
     .usage = "[RECIPE.yaml] [key=value ...]",
     .about =
-        "Without a recipe a small model is trained on the default corpus. The run folder gets\n"
+        "Without a recipe a small model is trained on the default corpus; with task=NAME on that\n"
+        "task, at its own length unless train.length says another. The run folder gets\n"
         "config.yaml (all settings), env.json, metrics and checkpoints. The same command on\n"
         "an existing folder continues it; other settings are refused. SIGTERM, SIGINT and\n"
         "SIGUSR1 end the run after a checkpoint (exit code 75); a second SIGINT at once.\n",

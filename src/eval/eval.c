@@ -31,6 +31,10 @@ static const ls_option options[] = {
      "Also give the attention resolution at each length."},
     {"resolution_tokens", LS_OPTION_INT, FIELD(resolution_tokens), "16384", 1, 1e15, NULL,
      "Tokens over which scores are averaged for the resolution, about; at least one window."},
+    {"samples", LS_OPTION_INT, FIELD(samples), "256", 1, 1e12, NULL,
+     "Test samples of a task at each length."},
+    {"sample_tokens", LS_OPTION_INT, FIELD(sample_tokens), "16777216", 0, 1e15, NULL,
+     "Fewer samples where they would be more tokens than this; 0: no limit."},
 };
 const ls_option_table ls_eval_options = LS_OPTIONS(options, ls_eval_settings);
 
@@ -53,19 +57,25 @@ typedef struct request {
 
 /* ---- settings ---- */
 
-static ls_status read_lengths(ls_ctx *ctx, request *r) {
-    const ls_reals *given = &r->settings->lengths;
+ls_status ls_eval_lengths(ls_ctx *ctx, const ls_eval_settings *settings, int64_t trained,
+                          int64_t lengths[LS_OPTION_REALS_MOST], size_t *count) {
+    const ls_reals *given = &settings->lengths;
+    *count = 0;
     for (int64_t i = 0; i < given->count; i++) {
         int64_t length = (int64_t)given->at[i];
         if ((double)length != given->at[i] || length < 1)
             return LS_FAIL(ctx, LS_EUSE, "a length of %g tokens cannot be measured", given->at[i]);
-        for (size_t j = 0; j < r->length_count; j++)
-            if (r->lengths[j] == length)
+        for (size_t j = 0; j < *count; j++)
+            if (lengths[j] == length)
                 return LS_FAIL(ctx, LS_EUSE, "the length %lld is given twice", (long long)length);
-        r->lengths[r->length_count++] = length;
+        lengths[(*count)++] = length;
     }
-    for (int i = 0; given->count == 0 && i < 3; i++)
-        r->lengths[r->length_count++] = r->trained << i;
+    for (int i = 0; given->count == 0 && i < 3; i++) lengths[(*count)++] = trained << i;
+    return LS_OK;
+}
+
+static ls_status read_lengths(ls_ctx *ctx, request *r) {
+    LS_TRY(ls_eval_lengths(ctx, r->settings, r->trained, r->lengths, &r->length_count));
     for (size_t i = 0; i < r->length_count; i++)
         r->selection.longest = ls_max(r->selection.longest, r->lengths[i]);
     return LS_OK;

@@ -25,6 +25,7 @@ typedef struct ls_eval_settings {
     int64_t batch, chunk;                /* batch 0: as many as keep memory small */
     bool positions, resolution;
     int64_t resolution_tokens;
+    int64_t samples, sample_tokens; /* of a task, at each length */
 } ls_eval_settings;
 extern const ls_option_table ls_eval_options; /* section "eval" */
 
@@ -46,6 +47,8 @@ typedef struct ls_eval_row {
     double flat, excess;  /* the flat tail's prediction of token_loss, and what lies above it */
     int64_t tokens;       /* scored; of winmean, once per window that scores them */
     int64_t windows, documents;
+    bool judged;            /* a task: these two were measured */
+    double accuracy, exact; /* share of answers that are right, of samples with no wrong one */
     double seconds, tokens_per_second;
     size_t bytes;                  /* weights, states, programs and workspaces */
     ls_position_buckets positions; /* empty unless asked for */

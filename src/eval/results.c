@@ -34,6 +34,10 @@ static json_t *row_json(const ls_eval_row *row) {
         number(row->excess), "tokens", (json_int_t)row->tokens, "windows", (json_int_t)row->windows,
         "documents", (json_int_t)row->documents, "seconds", row->seconds, "tokens_per_second",
         row->tokens_per_second, "bytes", (json_int_t)row->bytes);
+    if (json != NULL && row->judged) {
+        json_object_set_new(json, "accuracy", number(row->accuracy));
+        json_object_set_new(json, "exact", number(row->exact));
+    }
     if (json != NULL && row->positions.count > 0)
         json_object_set_new(json, "positions", buckets_json(&row->positions));
     return json;
@@ -78,7 +82,26 @@ static void print_bits(ls_ctx *ctx, double bits, ls_text *out) {
         ls_text_printf(ctx, out, " %10s", "-");
 }
 
+static void print_judged(ls_ctx *ctx, const ls_eval_results *results, ls_text *out) {
+    ls_text_printf(ctx, out, "%8s %8s %10s %11s %9s %11s %10s %8s\n", "length", "samples",
+                   "answers", "right, %", "whole, %", "nats/answer", "tokens/s", "MiB");
+    for (size_t i = 0; i < results->count; i++) {
+        const ls_eval_row *row = &results->rows[i];
+        ls_text_printf(
+            ctx, out, "%8" PRId64 " %8" PRId64 " %10" PRId64 " %11.2f %9.2f %11.4f %10.0f %8.1f\n",
+            row->length, row->windows, row->tokens, 100 * row->accuracy, 100 * row->exact,
+            row->loss, row->tokens_per_second, (double)row->bytes / (1024 * 1024));
+    }
+    ls_text_printf(ctx, out,
+                   "trained at %" PRId64 " tokens; whole: samples with every answer right\n",
+                   results->trained_length);
+}
+
 void ls_eval_results_print(ls_ctx *ctx, const ls_eval_results *results, ls_text *out) {
+    if (results->count > 0 && results->rows[0].judged) {
+        print_judged(ctx, results, out);
+        return;
+    }
     ls_text_printf(ctx, out, "%-17s %8s %8s %12s %10s %10s %9s %10s %5s %9s %8s\n", "protocol",
                    "length", "stride", "perplexity", "nats/token", "bits/byte", "excess", "tokens",
                    "docs", "tokens/s", "MiB");

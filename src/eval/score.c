@@ -40,13 +40,14 @@ static void desk_clear(ls_ctx *ctx, desk *d) {
     ls_free(ctx, d->window_loss);
 }
 
+int64_t ls_eval_batch(int64_t batch, int64_t length, int64_t count) {
+    if (batch == 0) batch = ls_max(1, ls_min(BATCH_MOST, TOGETHER / length));
+    return ls_ceil_div(count, ls_ceil_div(count, batch));
+}
+
 static ls_status desk_init(const ls_scoring *how, const ls_windows *windows, desk *d) {
     ls_ctx *ctx = how->model->ctx;
-    int64_t most = how->batch;
-    if (most == 0) most = ls_max(1, ls_min(BATCH_MOST, TOGETHER / windows->longest));
-    /* as many batches as needed, all about equally full */
-    int64_t batches = ls_ceil_div((int64_t)windows->count, most);
-    *d = (desk){.batch = ls_ceil_div((int64_t)windows->count, batches),
+    *d = (desk){.batch = ls_eval_batch(how->batch, windows->longest, (int64_t)windows->count),
                 .chunk = ls_min(how->chunk, windows->longest),
                 .capacity = windows->longest};
     size_t cells = (size_t)(d->batch * d->chunk);

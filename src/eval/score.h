@@ -26,6 +26,12 @@ typedef struct ls_scores {
 /* Clear out->by_position in any case. */
 ls_status ls_score_windows(const ls_scoring *how, const ls_windows *windows, ls_scores *out);
 
+/* How many sequences of a length go together, of `count`; batch as in the settings. Batches are
+ * about equally full. */
+int64_t ls_eval_batch(int64_t batch, int64_t length, int64_t count);
+/* The lengths of the settings, whole and different. */
+ls_status ls_eval_lengths(ls_ctx *ctx, const ls_eval_settings *settings, int64_t trained,
+                          int64_t lengths[LS_OPTION_REALS_MOST], size_t *count);
 /* Seconds on a clock that only goes forward. */
 double ls_eval_clock(void);
 /* LS_ESTOP where the hooks' flag is set. */

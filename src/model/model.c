@@ -195,7 +195,8 @@ static output class_head(ls_program *p, const ls_model_settings *about, ls_tenso
         ls_param(p, "head.bias", LS_DIMS(about->classes), ls_init_bias())};
 }
 
-static void record(ls_program *p, const ls_model_config *config, ls_model_use use) {
+/* picked: rows of each sequence whose logits are wanted; 0: the last. */
+static void record(ls_program *p, const ls_model_config *config, ls_model_use use, int64_t picked) {
     const ls_model_settings *about = &config->model;
     const int64_t rows = ls_program_about(p)->batch, T = ls_program_about(p)->length;
     const ls_model_example example = ls_model_example_of(config, T);
@@ -206,7 +207,9 @@ static void record(ls_program *p, const ls_model_config *config, ls_model_use us
     ls_tensor *tokens = ls_input(p, "tokens", LS_I32, LS_DIMS(rows, T), false), *embedding;
     ls_tensor *valid = example.padded ? ls_valid_rows(p, tokens) : NULL;
     ls_tensor *x = ls_model_rows(p, config, tokens, valid, &embedding);
-    if (lm && use == LS_MODEL_LOGITS) x = ls_last_row(p, x);
+    if (lm && use == LS_MODEL_LOGITS)
+        x = picked == 0 ? ls_last_row(p, x)
+                        : ls_pick_rows(p, x, ls_input(p, "at", LS_I32, LS_DIMS(B, picked), false));
     const output out = lm ? lm_head(p, about, x, embedding) : class_head(p, about, x, valid);
     if (use == LS_MODEL_LOGITS) {
         ls_keep(p, "logits", ls_linear(p, out.x, out.weight, out.bias));
@@ -249,7 +252,7 @@ static ls_status make(ls_ctx *ctx, const ls_model_config *config, ls_dtype type,
     ls_status status = ls_parameters_new(ctx, type, &model->store);
     if (status == LS_OK) status = ls_program_new(ctx, &options, model->store, &program);
     if (status == LS_OK) {
-        record(program, config, LS_MODEL_LOSS);
+        record(program, config, LS_MODEL_LOSS, 0);
         if (ls_failed(program)) status = ctx->error.code;
     }
     ls_program_free(program);
@@ -285,19 +288,29 @@ ls_status ls_model_load(ls_model *model, const char *path) {
     return ls_weights_load(model->ctx, path, model->store);
 }
 
-ls_status ls_model_program(ls_model *model, ls_model_use use, ls_program_options options,
-                           ls_program **out) {
+static ls_status make_program(ls_model *model, ls_model_use use, int64_t picked,
+                              ls_program_options options, ls_program **out) {
     options.type = model->type;
     options.grad = options.train = use == LS_MODEL_TRAIN;
     options.batch *= ls_model_example_of(model->config, options.length).sequences;
     LS_TRY(ls_program_new(model->ctx, &options, model->store, out));
-    record(*out, model->config, use);
+    record(*out, model->config, use, picked);
     ls_status status = ls_program_finish(*out);
     if (status != LS_OK) {
         ls_program_free(*out);
         *out = NULL;
     }
     return status;
+}
+
+ls_status ls_model_program(ls_model *model, ls_model_use use, ls_program_options options,
+                           ls_program **out) {
+    return make_program(model, use, 0, options, out);
+}
+
+ls_status ls_model_program_at(ls_model *model, int64_t picked, ls_program_options options,
+                              ls_program **out) {
+    return make_program(model, LS_MODEL_LOGITS, picked, options, out);
 }
 
 ls_status ls_model_put_tokens(const ls_model *model, ls_program *program, const char *input,

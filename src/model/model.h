@@ -114,6 +114,10 @@ ls_tensor *ls_model_rows(ls_program *p, const ls_model_config *config, ls_tensor
  * are [B,T], of classes [B,1]. */
 ls_status ls_model_program(ls_model *model, ls_model_use use, ls_program_options options,
                            ls_program **out);
+/* Logits of `picked` rows of each sequence of a language model: also an input at [B,picked] (the
+ * rows' numbers, b T + t) and keeps logits [B,picked,V]. */
+ls_status ls_model_program_at(ls_model *model, int64_t picked, ls_program_options options,
+                              ls_program **out);
 /* Copies token numbers or classes into an input; LS_EINPUT where one is out of range, or padding
  * stands before a token. Targets may be -1: not scored. */
 ls_status ls_model_put_tokens(const ls_model *model, ls_program *program, const char *input,
@@ -134,6 +138,12 @@ ls_status ls_stream_loss(ls_stream *stream, const int32_t *tokens, const int32_t
 /* Feeds tokens and gives the logits [batch, vocabulary] after the last. */
 ls_status ls_stream_logits(ls_stream *stream, const int32_t *tokens, int64_t count, int64_t stride,
                            double *logits);
+/* Feeds tokens, at most as many as are taken at once, and gives the logits [batch, picked,
+ * vocabulary] after those whose columns are at[batch, picked]. */
+ls_status ls_stream_logits_at(ls_stream *stream, const int32_t *tokens, int64_t count,
+                              int64_t stride, const int32_t *at, int64_t picked, double *logits);
+/* Tokens that are taken at once. */
+int64_t ls_stream_chunk(const ls_stream *stream);
 
 typedef struct ls_sampling {
     double temperature; /* 0: the most likely token */

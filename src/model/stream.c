@@ -18,42 +18,46 @@ struct ls_stream {
     int programs;
     struct {
         ls_model_use use;
-        int64_t length;
+        int64_t length, picked;
         ls_program *program;
         uint64_t last_used;
     } cached[PROGRAMS_MOST];
     uint64_t clock;
 };
 
-static ls_status make_program(ls_stream *stream, ls_model_use use, int64_t length,
+static ls_status make_program(ls_stream *stream, ls_model_use use, int64_t length, int64_t picked,
                               ls_program **out) {
     ls_program_options options = {.batch = stream->batch,
                                   .length = length,
                                   .streaming = true,
                                   .capacity = stream->capacity,
                                   .chunk_most = stream->chunk};
+    if (picked > 0) return ls_model_program_at(stream->model, picked, options, out);
     return ls_model_program(stream->model, use, options, out);
 }
 
-/* The program for a chunk length: kept ones first; the one unused for longest makes room. */
-static ls_status program_for(ls_stream *stream, ls_model_use use, int64_t length,
+/* The program for a chunk length (and logits of so many rows): kept ones first; the one unused for
+ * longest makes room. */
+static ls_status program_for(ls_stream *stream, ls_model_use use, int64_t length, int64_t picked,
                              ls_program **out) {
     int at = 0;
     for (int i = 0; i < stream->programs; i++) {
-        if (stream->cached[i].use == use && stream->cached[i].length == length) {
+        if (stream->cached[i].use == use && stream->cached[i].length == length &&
+            stream->cached[i].picked == picked) {
             stream->cached[i].last_used = ++stream->clock;
             *out = stream->cached[i].program;
             return LS_OK;
         }
         if (stream->cached[i].last_used < stream->cached[at].last_used) at = i;
     }
-    LS_TRY(make_program(stream, use, length, out));
+    LS_TRY(make_program(stream, use, length, picked, out));
     if (stream->programs < PROGRAMS_MOST)
         at = stream->programs++;
     else
         ls_program_free(stream->cached[at].program);
     stream->cached[at].use = use;
     stream->cached[at].length = length;
+    stream->cached[at].picked = picked;
     stream->cached[at].program = *out;
     stream->cached[at].last_used = ++stream->clock;
     return LS_OK;
@@ -71,7 +75,7 @@ ls_status ls_stream_new(ls_model *model, int64_t batch, int64_t capacity, int64_
     *stream = (ls_stream){
         .model = model, .batch = batch, .capacity = capacity, .chunk = ls_min(chunk, capacity)};
     ls_program *program;
-    ls_status status = program_for(stream, LS_MODEL_LOGITS, 1, &program);
+    ls_status status = program_for(stream, LS_MODEL_LOGITS, 1, 0, &program);
     if (status == LS_OK) {
         stream->unit = ls_program_unit(program);
         stream->chunk = ls_min(stream->chunk, ls_program_chunk_limit(program));
@@ -143,11 +147,22 @@ static ls_status read_wide(const ls_program *program, const char *name, double *
     return LS_OK;
 }
 
+/* Which rows' logits are wanted: columns [batch, picked] of what is fed. */
+static void put_columns(ls_stream *stream, ls_program *program, const int32_t *at, int64_t picked,
+                        int64_t whole) {
+    int32_t *rows = stream->tokens + stream->batch * stream->chunk; /* no targets are there then */
+    for (int64_t b = 0; b < stream->batch; b++)
+        for (int64_t i = 0; i < picked; i++)
+            rows[b * picked + i] = (int32_t)(b * whole + stream->waiting) + at[b * picked + i];
+    ls_tensor_put(program, ls_program_find(program, "at"), rows);
+}
+
 /* One chunk: what waits, and then `length` tokens of each row, rows being `stride` apart. */
 static ls_status feed(ls_stream *stream, ls_model_use use, const int32_t *tokens,
-                      const int32_t *targets, int64_t length, int64_t stride, ls_program **out) {
+                      const int32_t *targets, const int32_t *at, int64_t picked, int64_t length,
+                      int64_t stride, ls_program **out) {
     const int64_t waiting = stream->waiting, unit = stream->unit, whole = waiting + length;
-    LS_TRY(program_for(stream, use, whole, out));
+    LS_TRY(program_for(stream, use, whole, picked, out));
     int32_t *inputs = stream->tokens, *wanted = inputs + stream->batch * stream->chunk;
     for (int64_t b = 0; b < stream->batch; b++) {
         int32_t *row = inputs + b * whole;
@@ -158,6 +173,7 @@ static ls_status feed(ls_stream *stream, ls_model_use use, const int32_t *tokens
     }
     LS_TRY(ls_model_put_tokens(stream->model, *out, "tokens", inputs));
     if (targets != NULL) LS_TRY(ls_model_put_tokens(stream->model, *out, "targets", wanted));
+    if (picked > 0) put_columns(stream, *out, at, picked, whole);
     LS_TRY(ls_program_run(*out, stream->state, 0, 0));
     stream->waiting = whole % unit;
     for (int64_t b = 0; b < stream->batch; b++)
@@ -177,8 +193,8 @@ ls_status ls_stream_loss(ls_stream *stream, const int32_t *tokens, const int32_t
         const int64_t waiting = stream->waiting;
         ls_program *program;
         length = room(stream, count - first);
-        LS_TRY(
-            feed(stream, LS_MODEL_LOSS, tokens + first, targets + first, length, stride, &program));
+        LS_TRY(feed(stream, LS_MODEL_LOSS, tokens + first, targets + first, NULL, 0, length, stride,
+                    &program));
         LS_TRY(read_wide(program, "loss", stream->losses));
         for (int64_t b = 0; b < stream->batch; b++)
             memcpy(loss + b * stride + first, stream->losses + b * (waiting + length) + waiting,
@@ -193,7 +209,21 @@ ls_status ls_stream_logits(ls_stream *stream, const int32_t *tokens, int64_t cou
     ls_program *program = NULL;
     for (int64_t first = 0, length; first < count; first += length) {
         length = room(stream, count - first);
-        LS_TRY(feed(stream, LS_MODEL_LOGITS, tokens + first, NULL, length, stride, &program));
+        LS_TRY(
+            feed(stream, LS_MODEL_LOGITS, tokens + first, NULL, NULL, 0, length, stride, &program));
     }
     return read_wide(program, "logits", logits);
+}
+
+ls_status ls_stream_logits_at(ls_stream *stream, const int32_t *tokens, int64_t count,
+                              int64_t stride, const int32_t *at, int64_t picked, double *logits) {
+    ls_program *program;
+    if (count < 1 || room(stream, count) < count || picked < 1 || picked > stream->chunk)
+        return LS_FAIL(stream->model->ctx, LS_EBUG, "more was fed than is taken at once");
+    LS_TRY(feed(stream, LS_MODEL_LOGITS, tokens, NULL, at, picked, count, stride, &program));
+    return read_wide(program, "logits", logits);
+}
+
+int64_t ls_stream_chunk(const ls_stream *stream) {
+    return stream->chunk;
 }

@@ -137,12 +137,26 @@ static void perplexity_cell(ls_page *page, const json_t *row) {
     number_cell(page, ppl, text);
 }
 
-static void perplexity_table(ls_page *page, const char *protocol) {
+/* "99.6" and below it the share of samples that are wholly right; both in percent. */
+static void accuracy_cell(ls_page *page, const json_t *row) {
+    char text[128];
+    double right = 100 * ls_member_real(row, "accuracy"), range;
+    range = 50 * (ls_member_real(row, "accuracy_max") - ls_member_real(row, "accuracy_min"));
+    int used = snprintf(text, sizeof text, "%.1f", right);
+    if (ls_member_real(row, "n") > 1 && isfinite(range))
+        used += snprintf(text + used, sizeof text - (size_t)used, " &plusmn;%.1f", range);
+    snprintf(text + used, sizeof text - (size_t)used, "<small>%.1f</small>",
+             100 * ls_member_real(row, "exact"));
+    number_cell(page, right, text);
+}
+
+/* One row per arm, one column per length. */
+static void lengths_table(ls_page *page, const char *title, const char *protocol,
+                          void (*cell)(ls_page *, const json_t *)) {
     double lengths[LENGTHS_MOST];
     char text[64];
     size_t count = list_lengths(page, "results", protocol, lengths);
-    ls_text_printf(page->ctx, page->out,
-                   "<h3>Perplexity and, below it, excess in nats per token: ");
+    ls_text_printf(page->ctx, page->out, "<h3>%s: ", title);
     ls_html(page->ctx, protocol, page->out);
     ls_text_printf(page->ctx, page->out, "</h3>\n");
     const char *const names[] = {"arm", "parameters"};
@@ -158,10 +172,33 @@ static void perplexity_table(ls_page *page, const char *protocol) {
         thousands(ls_member_real(arm, "parameters"), text, sizeof text);
         number_cell(page, ls_member_real(arm, "parameters"), text);
         for (size_t l = 0; l < count; l++)
-            perplexity_cell(page, find_row(arm, "results", protocol, lengths[l]));
+            cell(page, find_row(arm, "results", protocol, lengths[l]));
         ls_text_printf(page->ctx, page->out, "</tr>\n");
     }
     ls_text_printf(page->ctx, page->out, "</tbody></table></div>\n");
+}
+
+/* A task's rows have answers that are right or wrong, others a loss alone. */
+static bool is_judged(const ls_page *page, const char *protocol) {
+    for (size_t a = 0; a < page->count; a++) {
+        const json_t *rows = json_object_get(json_array_get(page->arms, a), "results");
+        for (size_t i = 0; i < json_array_size(rows); i++)
+            if (strcmp(ls_member_text(json_array_get(rows, i), "protocol"), protocol) == 0)
+                return json_object_get(json_array_get(rows, i), "accuracy") != NULL;
+    }
+    return false;
+}
+
+static void put_protocol(ls_page *page, const char *protocol) {
+    if (is_judged(page, protocol)) {
+        ls_page_accuracy(page, protocol);
+        lengths_table(page, "Right answers and, below it, samples with no wrong one, in percent",
+                      protocol, accuracy_cell);
+        return;
+    }
+    ls_page_perplexity(page, protocol);
+    lengths_table(page, "Perplexity and, below it, excess in nats per token", protocol,
+                  perplexity_cell);
 }
 
 static void resolution_table(ls_page *page) {
@@ -315,7 +352,10 @@ static void put_definitions(ls_page *page, const protocols *list) {
         {"prefix", "One window per document: its first tokens, all scored."},
         {"winmean",
          "Windows move by a stride and score all their tokens, also those scored before."},
-        {"stream", "Each document as one stream from its first token to its last."}};
+        {"stream", "Each document as one stream from its first token to its last."},
+        {"task",
+         "Samples that the program makes, none of them seen in training. An answer is right "
+         "where the most likely token is the one that the task demands."}};
     ls_text_printf(page->ctx, page->out, "<h2>What the numbers mean</h2>\n<dl>\n");
     term(page, "loss", "Mean of -ln p(token) over the scored tokens, in nats per token.");
     term(
@@ -378,10 +418,7 @@ void ls_page_write(ls_ctx *ctx, const ls_study_files *files, ls_text *out) {
         choose_styles(&page);
         const protocols list = list_protocols(&page);
         open_page(&page);
-        for (size_t p = 0; p < list.count; p++) {
-            ls_page_perplexity(&page, list.name[p]);
-            perplexity_table(&page, list.name[p]);
-        }
+        for (size_t p = 0; p < list.count; p++) put_protocol(&page, list.name[p]);
         for (size_t p = 0; p < list.count; p++) ls_page_positions(&page, list.name[p]);
         ls_page_resolution(&page);
         resolution_table(&page);

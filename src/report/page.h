@@ -34,6 +34,7 @@ size_t ls_page_group(ls_page *page, size_t index, const char **title);
 
 /* Sections of charts; each writes its heading, or nothing where there is nothing to draw. */
 void ls_page_perplexity(ls_page *page, const char *protocol);
+void ls_page_accuracy(ls_page *page, const char *protocol);
 void ls_page_positions(ls_page *page, const char *protocol);
 void ls_page_resolution(ls_page *page);
 void ls_page_cost(ls_page *page);

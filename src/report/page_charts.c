@@ -266,6 +266,23 @@ void ls_page_perplexity(ls_page *page, const char *protocol) {
     ls_text_printf(page->ctx, page->out, "</div>\n");
 }
 
+void ls_page_accuracy(ls_page *page, const char *protocol) {
+    heading(page, "Right answers against length",
+            "Share of the scored positions whose most likely token is the answer. The dotted line "
+            "is the training length, the band the range over seeds. Click a name to hide an arm "
+            "everywhere.");
+    const ls_chart chart = {
+        .x_label = "tokens of a sample", .y_label = "right answers, %", .markers = true};
+    const source from = {.protocol = protocol,
+                         .x = "length",
+                         .y = "accuracy",
+                         .low = "accuracy_min",
+                         .high = "accuracy_max",
+                         .scale = 100};
+    draw_groups(page, chart, "Right answers", "results", from);
+    ls_text_printf(page->ctx, page->out, "</div>\n");
+}
+
 void ls_page_positions(ls_page *page, const char *protocol) {
     ls_chart_series *series = series_room(page);
     const char *name;

@@ -33,9 +33,11 @@ static const json_t *resolution_at(const json_t *arm, const json_t *length) {
 
 void ls_table_write(ls_ctx *ctx, const ls_study_files *files, ls_text *out) {
     static const char *const row_keys[] = {
-        "length",     "stride",     "tokens",       "documents", "n",       "loss",   "loss_sd",
-        "loss_min",   "loss_max",   "ppl",          "ppl_min",   "ppl_max", "excess", "excess_sd",
-        "excess_min", "excess_max", "bits_per_byte"};
+        "length",     "stride",        "tokens",   "documents",    "n",
+        "loss",       "loss_sd",       "loss_min", "loss_max",     "ppl",
+        "ppl_min",    "ppl_max",       "excess",   "excess_sd",    "excess_min",
+        "excess_max", "bits_per_byte", "accuracy", "accuracy_min", "accuracy_max",
+        "exact"};
     static const char *const resolution_keys[] = {"R_head", "R_layer", "M_head", "M_layer"};
     enum { ROW_KEYS = sizeof row_keys / sizeof row_keys[0] };
     ls_text_printf(ctx, out, "arm,label,from,parameters,tokens_trained,protocol");

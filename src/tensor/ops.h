@@ -58,6 +58,8 @@ ls_tensor *ls_linear_cross_entropy(ls_program *p, ls_tensor *x, ls_tensor *weigh
 ls_tensor *ls_begin_with(ls_program *p, ls_tensor *x, ls_tensor *v);
 /* The last row of each sequence: [B,T,D] -> [B,D]. No gradient. */
 ls_tensor *ls_last_row(ls_program *p, ls_tensor *x);
+/* The rows with the given numbers, b T + t, of x [B,T,D]: at i32 [B,n] -> [B,n,D]. No gradient. */
+ls_tensor *ls_pick_rows(ls_program *p, ls_tensor *x, ls_tensor *at);
 
 /* ---- padding ---- */
 

@@ -11,6 +11,7 @@
 #include "base/option.h"
 #include "data/loader.h"
 #include "model/model.h"
+#include "task/task.h"
 #include "tensor/program.h"
 #include "train/guard.h"
 #include "train/metrics.h"
@@ -53,6 +54,14 @@ typedef struct ls_train_source {
 } ls_train_source;
 /* Borrows the loader; `vocabulary` is the model's. */
 ls_train_source ls_train_source_of(const ls_loader *loader, int64_t vocabulary);
+/* Batches of a task's samples; borrows them. LS_EUSE where the length does not suit the task. */
+typedef struct ls_task_batches {
+    const ls_task *task;
+    int64_t batch, length;
+    uint64_t seed;
+} ls_task_batches;
+ls_status ls_train_source_of_task(ls_ctx *ctx, const ls_task_batches *from, int64_t vocabulary,
+                                  ls_train_source *out);
 
 typedef enum {
     LS_TRAIN_BEFORE_RUN,   /* the batch is there, nothing is computed */

@@ -1,0 +1,35 @@
+#include "cli/task_keys.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static ls_status put_number(ls_ctx *ctx, ls_settings *settings, const char *key, int64_t value) {
+    char text[32];
+    snprintf(text, sizeof text, "%" PRId64, value);
+    return ls_settings_put(ctx, settings, key, text);
+}
+
+static ls_status settle_length(ls_ctx *ctx, const ls_task *task, ls_settings *settings) {
+    if (ls_settings_get(settings, "model.length") != NULL) return LS_OK;
+    const char *length = ls_settings_get(settings, "train.length");
+    if (length != NULL) return ls_settings_put(ctx, settings, "model.length", length);
+    return put_number(ctx, settings, "model.length", task->type->length);
+}
+
+ls_status ls_task_settle(ls_ctx *ctx, const ls_task *task, ls_settings *settings) {
+    const int64_t needed = ls_task_vocabulary(task);
+    int64_t given;
+    for (size_t i = 0; i < settings->count; i++)
+        if (strncmp(settings->items[i].key, "data.", 5) == 0)
+            return LS_FAIL(ctx, LS_EUSE, "%s is of no use: task %s makes its own data",
+                           settings->items[i].key, task->type->name);
+    LS_TRY(settle_length(ctx, task, settings));
+    const char *vocabulary = ls_settings_get(settings, "model.vocabulary");
+    if (vocabulary == NULL) return put_number(ctx, settings, "model.vocabulary", needed);
+    if (ls_parse_int(vocabulary, &given) && given < needed)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "model.vocabulary=%s is too small: task %s has %" PRId64 " tokens",
+                       vocabulary, task->type->name, needed);
+    return LS_OK;
+}

@@ -1,0 +1,228 @@
+#include "eval/task.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "eval/score.h"
+
+/* What the samples of a batch work in. */
+typedef struct bench {
+    ls_model *model;
+    const ls_task *task;
+    const ls_eval_settings *settings;
+    const ls_eval_hooks *hooks;
+    uint64_t seed;
+    int64_t length, batch, chunk, vocabulary;
+    int32_t *inputs, *targets; /* [batch, length] */
+    int32_t *at;               /* [batch, chunk]: columns of a chunk that are scored */
+    int64_t *wrong;            /* [batch]: answers of each sample that were not given */
+    double *logits;
+    size_t logits_room;
+    ls_stream *stream;
+} bench;
+
+typedef struct tally {
+    double loss;
+    int64_t scored, right, samples, whole;
+} tally;
+
+static void bench_clear(bench *b) {
+    ls_ctx *ctx = b->model->ctx;
+    ls_stream_free(b->stream);
+    ls_free(ctx, b->inputs);
+    ls_free(ctx, b->targets);
+    ls_free(ctx, b->at);
+    ls_free(ctx, b->wrong);
+    ls_free(ctx, b->logits);
+}
+
+static ls_status bench_init(bench *b, int64_t samples) {
+    ls_ctx *ctx = b->model->ctx;
+    b->batch = ls_eval_batch(b->settings->batch, b->length, samples);
+    const size_t cells = (size_t)(b->batch * b->length);
+    LS_TRY(ls_stream_new(b->model, b->batch, b->length, b->settings->chunk, &b->stream));
+    b->chunk = ls_stream_chunk(b->stream);
+    b->inputs = ls_new_raw(ctx, cells, sizeof *b->inputs);
+    b->targets = ls_new_raw(ctx, cells, sizeof *b->targets);
+    b->at = ls_new(ctx, (size_t)(b->batch * b->chunk), sizeof *b->at);
+    b->wrong = ls_new(ctx, (size_t)b->batch, sizeof *b->wrong);
+    if (b->inputs == NULL || b->targets == NULL || b->at == NULL || b->wrong == NULL)
+        return LS_ENOMEM;
+    return LS_OK;
+}
+
+/* Most scored positions that a sample has in a chunk. */
+static int64_t most_scored(const bench *b, int64_t first, int64_t count) {
+    int64_t most = 0;
+    for (int64_t row = 0; row < b->batch; row++) {
+        const int32_t *targets = b->targets + row * b->length + first;
+        int64_t scored = 0;
+        for (int64_t t = 0; t < count; t++) scored += targets[t] >= 0;
+        most = ls_max(most, scored);
+    }
+    return most;
+}
+
+/* Few counts occur, so that few programs are made; never more than a chunk has. */
+static int64_t round_count(int64_t scored, int64_t count) {
+    int64_t rounded = 1;
+    while (rounded < scored) rounded *= 2;
+    return ls_min(rounded, count);
+}
+
+/* The scored columns of each sample, filled up with the first. */
+static void list_columns(bench *b, int64_t first, int64_t count, int64_t picked) {
+    for (int64_t row = 0; row < b->batch; row++) {
+        const int32_t *targets = b->targets + row * b->length + first;
+        int32_t *at = b->at + row * picked;
+        int64_t found = 0;
+        for (int64_t t = 0; t < count; t++)
+            if (targets[t] >= 0) at[found++] = (int32_t)t;
+        while (found < picked) at[found++] = 0;
+    }
+}
+
+static void score(const double *logits, int64_t vocabulary, int32_t target, bool *right,
+                  double *loss) {
+    int64_t best = 0;
+    double sum = 0;
+    for (int64_t v = 1; v < vocabulary; v++)
+        if (logits[v] > logits[best]) best = v;
+    for (int64_t v = 0; v < vocabulary; v++) sum += exp(logits[v] - logits[best]);
+    *right = best == target;
+    *loss = log(sum) + logits[best] - logits[target];
+}
+
+static void add_chunk(bench *b, int64_t rows, int64_t first, int64_t count, int64_t picked,
+                      tally *out) {
+    for (int64_t row = 0; row < rows; row++) {
+        const int32_t *targets = b->targets + row * b->length + first;
+        const double *logits = b->logits + row * picked * b->vocabulary;
+        for (int64_t t = 0; t < count; t++) {
+            if (targets[t] < 0) continue;
+            bool right;
+            double loss;
+            score(logits, b->vocabulary, targets[t], &right, &loss);
+            out->loss += loss;
+            out->right += right;
+            out->scored++;
+            b->wrong[row] += !right;
+            logits += b->vocabulary;
+        }
+    }
+}
+
+static ls_status feed_chunk(bench *b, int64_t rows, int64_t first, int64_t count, tally *out) {
+    ls_ctx *ctx = b->model->ctx;
+    const int64_t scored = most_scored(b, first, count);
+    const int64_t picked = scored == 0 ? 0 : round_count(scored, count);
+    const size_t needed = (size_t)(b->batch * ls_max(picked, 1) * b->vocabulary);
+    if (b->logits_room < needed) {
+        ls_free(ctx, b->logits);
+        b->logits_room = 0;
+        b->logits = ls_new_raw(ctx, needed, sizeof *b->logits);
+        if (b->logits == NULL) return LS_ENOMEM;
+        b->logits_room = needed;
+    }
+    if (picked == 0)
+        return ls_stream_logits(b->stream, b->inputs + first, count, b->length, b->logits);
+    list_columns(b, first, count, picked);
+    LS_TRY(ls_stream_logits_at(b->stream, b->inputs + first, count, b->length, b->at, picked,
+                               b->logits));
+    add_chunk(b, rows, first, count, picked, out);
+    return LS_OK;
+}
+
+static ls_status score_batch(bench *b, int64_t number, int64_t rows, tally *out) {
+    for (int64_t row = 0; row < b->batch; row++) {
+        /* rows beyond the samples repeat the last, unscored */
+        ls_task_sample(b->task, LS_TASK_TEST, b->seed, number + ls_min(row, rows - 1), b->length,
+                       b->inputs + row * b->length, b->targets + row * b->length);
+        b->wrong[row] = 0;
+    }
+    ls_stream_reset(b->stream);
+    for (int64_t first = 0; first < b->length; first += b->chunk) {
+        LS_TRY(ls_eval_check_stop(b->model->ctx, b->hooks->stop, b->length));
+        LS_TRY(feed_chunk(b, rows, first, ls_min(b->chunk, b->length - first), out));
+    }
+    for (int64_t row = 0; row < rows; row++) out->whole += b->wrong[row] == 0;
+    out->samples += rows;
+    return LS_OK;
+}
+
+/* As many samples as are asked for, fewer where they would be too many tokens. */
+static int64_t sample_count(const ls_eval_settings *settings, int64_t length) {
+    if (settings->sample_tokens == 0) return settings->samples;
+    return ls_max(1, ls_min(settings->samples, settings->sample_tokens / length));
+}
+
+static ls_status measure(bench *b, ls_eval_row *row) {
+    const int64_t samples = sample_count(b->settings, b->length);
+    const double start = ls_eval_clock();
+    tally all = {0};
+    LS_TRY(bench_init(b, samples));
+    for (int64_t at = 0; at < samples; at += b->batch) {
+        if (b->hooks->progress != NULL)
+            b->hooks->progress(b->hooks->user, "task", b->length, (double)at / (double)samples);
+        LS_TRY(score_batch(b, at, ls_min(b->batch, samples - at), &all));
+    }
+    *row = (ls_eval_row){.protocol = "task",
+                         .length = b->length,
+                         .stride = b->length,
+                         .loss = all.loss / (double)all.scored,
+                         .bits_per_byte = NAN,
+                         .flat = NAN,
+                         .excess = NAN,
+                         .tokens = all.scored,
+                         .windows = samples,
+                         .documents = samples,
+                         .judged = true,
+                         .accuracy = (double)all.right / (double)all.scored,
+                         .exact = (double)all.whole / (double)samples,
+                         .seconds = ls_eval_clock() - start};
+    row->token_loss = row->loss;
+    row->perplexity = exp(row->loss);
+    row->tokens_per_second = (double)(samples * b->length) / row->seconds;
+    row->bytes = ls_eval_weight_bytes(b->model) + ls_stream_bytes(b->stream);
+    return LS_OK;
+}
+
+/* Everything that can be refused is refused before the first measurement. */
+static ls_status check_all(const bench *b, const int64_t *lengths, size_t count) {
+    ls_ctx *ctx = b->model->ctx;
+    if (ls_task_vocabulary(b->task) > b->vocabulary)
+        return LS_FAIL(ctx, LS_EUSE, "task %s has %lld tokens, the model knows %lld",
+                       b->task->type->name, (long long)ls_task_vocabulary(b->task),
+                       (long long)b->vocabulary);
+    for (size_t i = 0; i < count; i++) LS_TRY(ls_task_check(ctx, b->task, lengths[i]));
+    return LS_OK;
+}
+
+ls_status ls_eval_task(ls_model *model, const ls_task *task, uint64_t seed,
+                       const ls_eval_settings *settings, const ls_eval_hooks *hooks,
+                       ls_eval_results *out) {
+    static const ls_eval_hooks none = {0};
+    ls_ctx *ctx = model->ctx;
+    int64_t lengths[LS_OPTION_REALS_MOST];
+    size_t count;
+    const bench start = {.model = model,
+                         .task = task,
+                         .settings = settings,
+                         .hooks = hooks == NULL ? &none : hooks,
+                         .seed = seed,
+                         .vocabulary = model->config->model.vocabulary};
+    *out = (ls_eval_results){.trained_length = model->config->model.length};
+    LS_TRY(ls_eval_lengths(ctx, settings, out->trained_length, lengths, &count));
+    LS_TRY(check_all(&start, lengths, count));
+    out->rows = ls_new(ctx, count, sizeof *out->rows);
+    if (out->rows == NULL) return LS_ENOMEM;
+    for (size_t i = 0; i < count; i++) {
+        bench b = start;
+        b.length = lengths[i];
+        ls_status status = measure(&b, &out->rows[i]);
+        bench_clear(&b);
+        LS_TRY(status);
+        out->count++;
+    }
+    return LS_OK;
+}

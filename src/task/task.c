@@ -1,0 +1,126 @@
+#include "task/task.h"
+
+#include <string.h>
+
+#define FIELD(name) offsetof(ls_task_settings, name)
+static const ls_option options[] = {
+    {"loss", LS_OPTION_CHOICE, FIELD(loss), "answers", 0, 0, "answers|all",
+     "What training scores: the answers, or every next token too; tests score answers alone."},
+    {"samples", LS_OPTION_INT, FIELD(samples), "0", 0, 1e15, NULL,
+     "Training samples, used again and again in new orders; 0: each is used once."},
+};
+const ls_option_table ls_task_options = LS_OPTIONS(options, ls_task_settings);
+
+static const char section[] = "task.";
+
+/* ---- choosing ---- */
+
+static ls_status find_type(ls_ctx *ctx, const char *name, const ls_task_type **out) {
+    size_t nearest = 0;
+    for (size_t i = 0; i < ls_task_count; i++) {
+        if (strcmp(ls_task_types[i]->name, name) == 0) return *out = ls_task_types[i], LS_OK;
+        if (ls_text_distance(ls_task_types[i]->name, name) <
+            ls_text_distance(ls_task_types[nearest]->name, name))
+            nearest = i;
+    }
+    return LS_FAIL(
+        ctx, LS_EUSE,
+        "there is no task named %s; did you mean %s? `longshot inspect tasks` lists them", name,
+        ls_task_types[nearest]->name);
+}
+
+ls_status ls_task_read(ls_ctx *ctx, const ls_settings *settings, ls_task *out) {
+    const size_t prefix = strlen(section);
+    *out = (ls_task){0};
+    LS_TRY(ls_options_default(ctx, &ls_task_options, &out->settings));
+    const char *name = ls_settings_get(settings, "task");
+    if (name == NULL || name[0] == '\0') return LS_OK;
+    const ls_task_type *type = NULL;
+    LS_TRY(find_type(ctx, name, &type));
+    out->options = ls_new(ctx, 1, type->options.size + 1); /* a task may have no options */
+    if (out->options == NULL) return LS_ENOMEM;
+    LS_TRY(ls_options_default(ctx, &type->options, out->options));
+    for (size_t i = 0; i < settings->count; i++) {
+        ls_setting *setting = &settings->items[i];
+        if (strncmp(setting->key, section, prefix) != 0) continue;
+        const char *key = setting->key + prefix;
+        bool common = ls_options_find(&ls_task_options, key) != NULL;
+        LS_TRY(ls_options_set(ctx, common ? &ls_task_options : &type->options, section, key,
+                              setting->value, common ? (void *)&out->settings : out->options));
+        setting->used = true;
+    }
+    out->type = type;
+    return LS_OK;
+}
+
+void ls_task_clear(ls_ctx *ctx, ls_task *task) {
+    ls_free(ctx, task->options);
+    *task = (ls_task){0};
+}
+
+static void print_table(ls_ctx *ctx, const ls_option_table *table, const void *from, ls_text *out) {
+    for (size_t i = 0; i < table->count; i++) {
+        ls_text_printf(ctx, out, "%s%s: ", section, table->options[i].key);
+        ls_option_print(ctx, &table->options[i], from, out);
+        ls_text_append(ctx, out, "\n", 1);
+    }
+}
+
+void ls_task_print(ls_ctx *ctx, const ls_task *task, ls_text *out) {
+    ls_text_printf(ctx, out, "task: %s\n", task->type->name);
+    print_table(ctx, &ls_task_options, &task->settings, out);
+    print_table(ctx, &task->type->options, task->options, out);
+}
+
+ls_status ls_task_check(ls_ctx *ctx, const ls_task *task, int64_t length) {
+    return task->type->check(ctx, task->options, length);
+}
+
+int64_t ls_task_vocabulary(const ls_task *task) {
+    return task->type->vocabulary(task->options);
+}
+
+/* ---- samples ---- */
+
+void ls_task_sample(const ls_task *task, ls_task_set set, uint64_t seed, int64_t number,
+                    int64_t length, int32_t *inputs, int32_t *targets) {
+    static const char *const names[] = {"task train", "task test"};
+    uint32_t words[4];
+    ls_random_block((ls_random){.seed = seed, .stream = ls_stream_of(names[set])}, (uint64_t)number,
+                    words);
+    /* 96 bits of the block are the sample's own key */
+    const ls_random key = {.seed = (uint64_t)words[0] << 32 | words[1], .step = words[2]};
+    for (int64_t t = 0; t < length; t++) targets[t] = -1;
+    task->type->fill(task->options, key, length, inputs, targets);
+    if (task->settings.loss == 0 || set != LS_TASK_TRAIN) return;
+    for (int64_t t = 0; t + 1 < length; t++)
+        if (targets[t] < 0) targets[t] = inputs[t + 1];
+}
+
+void ls_task_training_sample(const ls_task *task, uint64_t seed, int64_t place, int64_t length,
+                             int32_t *inputs, int32_t *targets) {
+    const int64_t samples = task->settings.samples;
+    int64_t number = place;
+    if (samples > 0) {
+        const ls_random order = {.seed = seed,
+                                 .stream = ls_stream_of("task order"),
+                                 .step = (uint32_t)(place / samples)};
+        number = (int64_t)ls_random_permute(order, (uint64_t)(place % samples), (uint64_t)samples);
+    }
+    ls_task_sample(task, LS_TASK_TRAIN, seed, number, length, inputs, targets);
+}
+
+/* ---- for tasks ---- */
+
+ls_random ls_task_stream(ls_random key, const char *purpose) {
+    key.stream = ls_stream_of(purpose);
+    return key;
+}
+
+void ls_task_tokens(ls_random key, int64_t bound, int64_t count, int32_t *tokens) {
+    uint32_t words[4] = {0};
+    for (int64_t t = 0; t < count; t++) {
+        if (t % 4 == 0) ls_random_block(key, (uint64_t)t / 4, words);
+        tokens[t] = (int32_t)((uint64_t)words[t % 4] * (uint64_t)bound >> 32);
+    }
+}

@@ -1,0 +1,69 @@
+/* Tasks: sequences that the program makes itself, each with an answer that can be checked.
+ *
+ * A sample is a pure function of (set, seed, number, length, options), so nothing is stored, a run
+ * that goes on draws the same ones, and any number of tests agree on theirs. Training and test
+ * samples come from streams of random numbers that have nothing in common. One file here is one
+ * task: src/task/NAME.c defines ls_task_NAME. */
+#ifndef LS_TASK_TASK_H
+#define LS_TASK_TASK_H
+
+#include "base/random.h"
+#include "base/settings.h"
+
+typedef struct ls_task_type {
+    const char *name, *summary, *paper;
+    ls_option_table options;
+    int64_t length;  /* that of the source */
+    int64_t classes; /* 0: tokens are predicted where they are scored */
+    int64_t (*vocabulary)(const void *options);
+    /* Refuses options and lengths that do not fit (LS_EUSE, one sentence). */
+    ls_status (*check)(ls_ctx *ctx, const void *options, int64_t length);
+    /* Fills inputs[length] and those of targets[length] that are scored: all are -1 before. Draws
+     * from `key` alone, in streams of its own naming (ls_task_stream). */
+    void (*fill)(const void *options, ls_random key, int64_t length, int32_t *inputs,
+                 int32_t *targets);
+} ls_task_type;
+
+extern const ls_task_type *const ls_task_types[];
+extern const size_t ls_task_count;
+
+/* What every task has. */
+typedef struct ls_task_settings {
+    int loss; /* 0: where the task scores; 1: every next token too, in training */
+    int64_t samples;
+} ls_task_settings;
+extern const ls_option_table ls_task_options; /* section "task", with those of the type */
+
+/* A chosen task with its options. */
+typedef struct ls_task {
+    const ls_task_type *type; /* NULL: none was chosen */
+    void *options;
+    ls_task_settings settings;
+} ls_task;
+
+/* From `task` and `task.KEY`; without `task` none is chosen. LS_EUSE names the nearest. Clear *out
+ * in any case. */
+ls_status ls_task_read(ls_ctx *ctx, const ls_settings *settings, ls_task *out);
+void ls_task_clear(ls_ctx *ctx, ls_task *task);
+/* The settings as YAML that ls_task_read reads back. */
+void ls_task_print(ls_ctx *ctx, const ls_task *task, ls_text *out);
+ls_status ls_task_check(ls_ctx *ctx, const ls_task *task, int64_t length);
+int64_t ls_task_vocabulary(const ls_task *task);
+
+typedef enum { LS_TASK_TRAIN, LS_TASK_TEST } ls_task_set;
+/* One sample: inputs[length] and targets[length], -1 where nothing is scored. */
+void ls_task_sample(const ls_task *task, ls_task_set set, uint64_t seed, int64_t number,
+                    int64_t length, int32_t *inputs, int32_t *targets);
+/* The training sample that stands at a place of the endless sequence of them: a new one each time,
+ * or with task.samples one of so many, in another order each time round. */
+void ls_task_training_sample(const ls_task *task, uint64_t seed, int64_t place, int64_t length,
+                             int32_t *inputs, int32_t *targets);
+
+/* ---- for tasks ---- */
+
+/* The same key for another purpose. */
+ls_random ls_task_stream(ls_random key, const char *purpose);
+/* Independent tokens, uniform in [0, bound). */
+void ls_task_tokens(ls_random key, int64_t bound, int64_t count, int32_t *tokens);
+
+#endif
