@@ -1,0 +1,114 @@
+#!/bin/sh
+# Tasks from the command line: train, cut, go on, test, study, refuse.
+set -eu
+program=$1
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch"
+export XDG_CACHE_HOME="$scratch/cache" GOMP_SPINCOUNT=100
+fail() { echo "FAILED: $*" >&2; exit 1; }
+
+# a task that is learnt in seconds: the whole way, without a corpus
+tiny="task=induction task.vocabulary=6 train.length=8 model.layers=1 model.width=32 model.mixer=mamba
+    model.norm=rms model.feed_forward=false train.batch=16 train.lr=5e-3 train.warmup=10"
+"$program" train $tiny train.steps=250 out=run --quiet >out.txt
+grep -q "^run: step 250, " out.txt || fail "the run did not end"
+[ ! -e run/tokenizer ] && [ ! -e cache ] || fail "a task needs no corpus"
+grep -q "^task: induction" run/config.yaml && grep -q "^  length: 8" run/config.yaml || fail "config.yaml"
+"$program" eval run eval.lengths=4,8,32 eval.samples=40 --json >first.json
+"$program" eval run eval.lengths=4,8,32 eval.samples=40 eval.chunk=5 eval.batch=7 --json >second.json
+"$program" eval run eval.lengths=4,8,32 eval.samples=40 seed=2 --json >third.json
+python3 - <<'P'
+import json
+first, second, third = (json.load(open(n + ".json")) for n in ("first", "second", "third"))
+assert first["trained_length"] == 8 and first["task"] == "induction" and "corpus" not in first
+for a, b in zip(first["results"], second["results"]):
+    assert a["protocol"] == "task" and a["windows"] == a["tokens"] == 40
+    assert a["accuracy"] == b["accuracy"] == a["exact"] and abs(a["loss"] - b["loss"]) < 1e-4, (a, b)
+assert [r["length"] for r in first["results"]] == [4, 8, 32]
+assert first["results"][1]["accuracy"] > 0.9, first["results"][1]
+assert [r["loss"] for r in first["results"]] != [r["loss"] for r in third["results"]]
+P
+"$program" eval run eval.lengths=8 eval.samples=3 | grep -q "^ *8 *3 *3 " || fail "the table"
+[ -e run/eval/task.json ] || fail "no file of the result"
+
+# cut and continued: the same weights
+"$program" train $tiny train.steps=40 train.checkpoint_every=10 out=whole --quiet >/dev/null
+"$program" train $tiny train.steps=40 train.checkpoint_every=10 out=cut --quiet >/dev/null 2>&1 &
+child=$!
+sleep 0.3
+kill -TERM $child 2>/dev/null || :
+wait $child || [ $? -eq 75 ] || fail "SIGTERM was not a stop"
+"$program" train $tiny train.steps=40 train.checkpoint_every=10 out=cut --quiet >/dev/null
+cmp whole/checkpoints/step-00000040/model.safetensors cut/checkpoints/step-00000040/model.safetensors ||
+    fail "a run that was cut has other weights"
+
+# many answers in each sample; the question may be changed at test time
+"$program" train task=mqar task.vocabulary=64 task.pairs=2 model.layers=1 model.width=32 mixer.heads=2 \
+    train.steps=4 train.batch=4 out=mqar --quiet >/dev/null
+"$program" eval mqar task.pairs=5 eval.lengths=64 eval.samples=6 --json | python3 -c '
+import json, sys
+row = json.load(sys.stdin)["results"][0]
+assert row["tokens"] == 30 and row["windows"] == 6 and 0 <= row["exact"] <= row["accuracy"] <= 1, row'
+
+# a study of a task: results, table and page speak of answers
+cat >study.yaml <<'Y'
+title: Induction at 8
+seeds: [1, 2]
+task: induction
+task.vocabulary: 6
+model: {layers: 1, width: 32, length: 8, feed_forward: false, norm: rms}
+train: {steps: 60, batch: 8, lr: 5e-3, checkpoint_every: 0, log_every: 20}
+eval: {lengths: [4, 8, 16], samples: 20}
+arms:
+  mamba: {model.mixer: mamba}
+  rope: {model.position: rope, mixer.heads: 2, eval.lengths: [4, 8]}
+  rope-pi: {from: rope, extend: interpolation, extend.factor: 2}
+Y
+"$program" study study.yaml check=true | grep -q "^mamba " || fail "check=true"
+"$program" study study.yaml out=study --quiet >out.txt
+grep -q "right answers" out.txt || fail "the table of the study"
+python3 - <<'P'
+import csv, json, math
+study = json.load(open("study/results.json"))
+arms = {a["name"]: a for a in study["arms"]}
+assert study["trained_length"] == 8 and study["settings"]["task"] == "induction"
+assert [r["length"] for r in arms["mamba"]["results"]] == [4, 8, 16]
+assert [r["length"] for r in arms["rope"]["results"]] == [4, 8]
+for a in arms.values():
+    for r in a["results"]:
+        each = [s["accuracy"] for s in r["seeds"]]
+        assert len(each) == 2 and math.isclose(r["accuracy"], sum(each) / 2)
+        assert r["accuracy_min"] == min(each) and r["accuracy_max"] == max(each)
+        assert r["excess"] is None and r["protocol"] == "task"
+rows = list(csv.DictReader(open("study/results.csv")))
+flat = [r for a in study["arms"] for r in a["results"]]
+assert [float(x["accuracy"]) for x in rows] == [r["accuracy"] for r in flat]
+page = open("study/report.html").read()
+assert "Right answers against length" in page and "trained at 8" in page and "Perplexity against" not in page
+P
+
+# wrong use
+refuses() {
+    words=$1
+    shift
+    code=0
+    "$program" "$@" >/dev/null 2>err.txt || code=$?
+    [ $code -eq 2 ] && grep -q "^longshot: .*$words" err.txt || { cat err.txt >&2; fail "$*: $code"; }
+}
+refuses "did you mean induction" train task=inductoin
+refuses "task.vocabulary" train task=induction task.vocabluary=3
+refuses "at least 3" train task=induction train.length=2
+refuses "makes its own data" train task=induction data.corpus=corpus
+refuses "is too small: task mqar" train task=mqar model.vocabulary=100
+refuses "there is no key task.pairs" train task.pairs=3
+refuses "knows no text" generate run
+refuses "its own protocol" eval run eval.protocol=slide
+refuses "at least 3" eval run eval.lengths=8,2
+refuses "the model knows 6" eval run task.vocabulary=7
+refuses "arm mamba: .*did you mean" study study.yaml task=inductoin
+refuses "arms that train" study study.yaml arms.rope-pi.task=mqar
+"$program" inspect tasks --json | python3 -c '
+import json, sys
+names = [t["name"] for t in json.load(sys.stdin)]
+assert {"induction", "selective_copy", "associative_recall", "h3_induction", "mqar"} <= set(names), names'
