@@ -11,10 +11,13 @@ static ls_status put_number(ls_ctx *ctx, ls_settings *settings, const char *key,
 }
 
 static ls_status settle_length(ls_ctx *ctx, const ls_task *task, ls_settings *settings) {
-    if (ls_settings_get(settings, "model.length") != NULL) return LS_OK;
     const char *length = ls_settings_get(settings, "train.length");
-    if (length != NULL) return ls_settings_put(ctx, settings, "model.length", length);
-    return put_number(ctx, settings, "model.length", task->type->length);
+    int64_t number;
+    if (length == NULL) length = ls_settings_get(settings, "model.length");
+    if (length == NULL) return put_number(ctx, settings, "model.length", task->type->length);
+    if (ls_parse_int(length, &number)) LS_TRY(ls_task_check(ctx, task, number));
+    if (ls_settings_get(settings, "model.length") != NULL) return LS_OK;
+    return ls_settings_put(ctx, settings, "model.length", length);
 }
 
 ls_status ls_task_settle(ls_ctx *ctx, const ls_task *task, ls_settings *settings) {
@@ -25,6 +28,10 @@ ls_status ls_task_settle(ls_ctx *ctx, const ls_task *task, ls_settings *settings
             return LS_FAIL(ctx, LS_EUSE, "%s is of no use: task %s makes its own data",
                            settings->items[i].key, task->type->name);
     LS_TRY(settle_length(ctx, task, settings));
+    /* once nearly all answers are right, the batches with a wrong one look like spikes, and they
+     * are what is left to learn from */
+    if (ls_settings_get(settings, "train.guard_spread") == NULL)
+        LS_TRY(put_number(ctx, settings, "train.guard_spread", 0));
     const char *vocabulary = ls_settings_get(settings, "model.vocabulary");
     if (vocabulary == NULL) return put_number(ctx, settings, "model.vocabulary", needed);
     if (ls_parse_int(vocabulary, &given) && given < needed)

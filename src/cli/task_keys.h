@@ -5,8 +5,8 @@
 #include "task/task.h"
 
 /* Fills in what the settings leave open once a task is chosen: model.length is train.length, else
- * the task's own, and model.vocabulary is the task's. LS_EUSE where the vocabulary given is too
- * small, or where a corpus is named too. */
+ * the task's own, model.vocabulary is the task's, and spikes of the loss are let through. LS_EUSE
+ * where length or vocabulary do not suit the task, or where a corpus is named too. */
 ls_status ls_task_settle(ls_ctx *ctx, const ls_task *task, ls_settings *settings);
 
 #endif
