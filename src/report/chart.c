@@ -122,6 +122,10 @@ static bool make_axes(const ls_chart *chart, axis *x, axis *y) {
             widen(y, chart->series[s].high[i]);
         }
     if (!isfinite(y->low) || !isfinite(y->high) || x->high <= 0) return false;
+    if (chart->y_high > chart->y_low) {
+        widen(y, chart->y_low);
+        widen(y, chart->y_high);
+    }
     length_ticks(x);
     double room = pow(x->high / x->low, 0.03);
     if (x->low == x->high) room = 2;
@@ -156,7 +160,7 @@ static void draw_axes(ls_ctx *ctx, const ls_chart *chart, const axis *x, const a
         double at = place(x, x->tick[i]);
         ls_text_printf(ctx, out,
                        "<path class=\"grid\" d=\"M%.1f %dv5\"/><text class=\"tick\" x=\"%.1f\" "
-                       "y=\"%d\" text-anchor=\"middle\">%.6g</text>\n",
+                       "y=\"%d\" text-anchor=\"middle\">%.10g</text>\n",
                        at, HEIGHT - BOTTOM, at, HEIGHT - BOTTOM + 18, x->tick[i]);
     }
     ls_text_printf(ctx, out, "<path class=\"axis\" d=\"M%d %dV%dH%d\"/>\n", LEFT, TOP,
@@ -215,7 +219,7 @@ static void draw_point(ls_ctx *ctx, const ls_chart_series *s, size_t i, const ax
     draw_marker(ctx, s->style.marker, place(x, s->x[i]), place(y, s->y[i]), out);
     ls_text_printf(ctx, out, "\"><title>");
     ls_html(ctx, s->label, out);
-    ls_text_printf(ctx, out, " at %.6g: %s", s->x[i], value);
+    ls_text_printf(ctx, out, " at %.7g: %s", s->x[i], value);
     if (s->low != NULL && s->low[i] < s->high[i]) {
         ls_chart_number(s->low[i], low, sizeof low);
         ls_chart_number(s->high[i], high, sizeof high);

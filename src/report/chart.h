@@ -25,9 +25,10 @@ typedef struct ls_chart_series {
 
 typedef struct ls_chart {
     const char *title, *x_label, *y_label;
-    bool y_log;    /* x always is */
-    bool markers;  /* one at every point, with its value */
-    double mark_x; /* a vertical line; 0: none */
+    bool y_log;           /* x always is */
+    bool markers;         /* one at every point, with its value */
+    double y_low, y_high; /* shown in any case; both 0: what the series have */
+    double mark_x;        /* a vertical line; 0: none */
     const char *mark_text;
     const ls_chart_series *series;
     size_t count;

@@ -271,8 +271,10 @@ void ls_page_accuracy(ls_page *page, const char *protocol) {
             "Share of the scored positions whose most likely token is the answer. The dotted line "
             "is the training length, the band the range over seeds. Click a name to hide an arm "
             "everywhere.");
-    const ls_chart chart = {
-        .x_label = "tokens of a sample", .y_label = "right answers, %", .markers = true};
+    const ls_chart chart = {.x_label = "tokens of a sample",
+                            .y_label = "right answers, %",
+                            .y_high = 100,
+                            .markers = true};
     const source from = {.protocol = protocol,
                          .x = "length",
                          .y = "accuracy",
