@@ -108,6 +108,10 @@ static ls_status read_settings(training *run) {
 }
 
 static ls_status open_task(training *run, ls_train_source *out) {
+    const bool classes = run->task.type->classes > 0;
+    if (classes != (run->config.model.head != LS_HEAD_LM))
+        return LS_FAIL(&run->cli->ctx, LS_EUSE, "task %s asks for %s: model.head must %sbe lm",
+                       run->task.type->name, classes ? "a class" : "tokens", classes ? "not " : "");
     run->batches = (ls_task_batches){.task = &run->task,
                                      .batch = run->train.batch,
                                      .length = run->train.length,
@@ -231,7 +235,10 @@ static ls_status train(training *run) {
                         .progress = show_progress,
                         .user = run};
     LS_TRY(ls_machine_peak(ctx, ls_train_dtype(&run->train), &job.peak));
-    LS_TRY(ls_train_model(ctx, run->model, run->loader, &job, &result));
+    if (run->task.type != NULL)
+        LS_TRY(ls_train_model_on(ctx, run->model, &job, &result));
+    else
+        LS_TRY(ls_train_model(ctx, run->model, run->loader, &job, &result));
     return print_result(run, &result);
 }
 
