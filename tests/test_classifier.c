@@ -218,6 +218,7 @@ static void test_padding(void **state) {
                 check_padding(&ctx, words);
             }
         }
+    check_padding(&ctx, "mixer.heads=2 model.position=rope model.segment=4 model.memory=2");
     check_padding(&ctx, "mixer.heads=2 model.position=rope model.causal=false model.pool=first "
                         "mixer.window=3");
 }
@@ -508,6 +509,8 @@ static void test_descriptions(void **state) {
          "mixer retnet looks back alone"},
         {"model.causal=false model.head=classify model.position=xpos", "for causal models only"},
         {"model.causal=false model.position=rope", "would see the tokens it predicts"},
+        {"model.causal=false model.segment=4 model.head=classify model.position=rope",
+         "model.segment goes forward in time"},
         {"model.classes=4", "is for model.head"},
         {"model.head=classify model.pool=first", "has seen one token alone"},
         {"model.head=classified", "lm|classify|match"},

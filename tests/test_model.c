@@ -272,7 +272,6 @@ static void test_hybrid_descriptions(void **state) {
     } wrong[] = {
         {"model.layers=0", "out of range"},
         {"model.memory=2", "set model.segment"},
-        {"model.segment=4 model.head=classify model.classes=2", "is for language models"},
         {"model.layers=1025", "out of range"},
         {"model.layers=-2", "out of range"},
         {"model.layers=", "give a number"},

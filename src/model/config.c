@@ -262,8 +262,8 @@ static ls_status check_shape(ls_ctx *ctx, const ls_model_settings *model) {
         return LS_FAIL(ctx, LS_EUSE,
                        "model.memory passes from segment to segment: set model.segment to their "
                        "length");
-    if (model->segment > 0 && model->head != LS_HEAD_LM)
-        return LS_FAIL(ctx, LS_EUSE, "model.segment is for language models (model.head=lm)");
+    if (model->segment > 0 && !model->causal)
+        return LS_FAIL(ctx, LS_EUSE, "model.segment goes forward in time: it needs model.causal");
     return LS_OK;
 }
 

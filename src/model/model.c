@@ -85,7 +85,8 @@ static ls_tensor *blocks(ls_program *p, const ls_model_config *config, ls_tensor
 
 /* The same segment by segment (Recurrent Memory Transformer, arXiv 2207.06881): rows of memory are
  * read before a segment's own and written after them, and what comes out of the latter is the next
- * segment's memory. A segment that is not whole writes none: see ls_program_unit. */
+ * segment's memory. A segment that is not whole writes none: see ls_program_unit. Padding comes
+ * after all that counts, and nothing looks ahead: no validity is needed. */
 static ls_tensor *in_segments(ls_program *p, const ls_model_config *config, ls_tensor *x) {
     enum { SEGMENTS_MOST = 4096 };
     const ls_model_settings *about = &config->model;
