@@ -224,6 +224,15 @@ double ls_sinusoid_at(ls_sinusoid_layout layout, int64_t position, int64_t colum
 /* table[H,R] from weight[buckets,H]: table[h][r] = weight[bucket[r]][h]. */
 ls_tensor *ls_bucket_table(ls_program *p, ls_tensor *weight, int64_t R, const int32_t *bucket);
 
+/* Mega's rotary bias: the product of two learned vectors, rotated to two positions, which depends
+ * on their distance alone. table[0][r] = Re sum_k A_k conj(B_k) e^{i (r - zero) theta_k}, wide
+ * [1,R], with A_k = alpha[k] + i alpha[k + z/2], B_k likewise and theta_k = base^(-2k/z). alpha and
+ * beta are wide parameters of z elements. */
+ls_tensor *ls_rotary_table(ls_program *p, ls_tensor *alpha, ls_tensor *beta, double base, int64_t R,
+                           int64_t zero);
+/* Operations of one distance. */
+double ls_rotary_table_flops(int64_t z);
+
 /* ---- attention ---- */
 
 enum { LS_SEGMENTS_MOST = 4 };
@@ -231,7 +240,7 @@ enum { LS_SEGMENTS_MOST = 4 };
 /* One set of keys that a query may see, and how it is scored. Position of query row i is n, of key
  * row j is m (true positions: a cache's extent, or start + row). Admitted are pairs with
  *   lo <= n - m <= hi,  key_first <= m < key_end,  valid[b][j] != 0,
- *   and with block > 0: 0 <= floor(n / block) - floor(m / block) <= 1,
+ *   and with block > 0: 0 <= floor(n / block) - floor(m / block) <= 1, `alone` just 0,
  *   and with dilation: (n - m) divisible by the head's dilation d, lo <= (n - m) / d <= hi.
  * Score: scale * q.k [with xPos decay] + bias of the distance between query and key coordinate. */
 typedef struct ls_segment {
@@ -240,6 +249,7 @@ typedef struct ls_segment {
     int64_t lo, hi;   /* LS_FAR for no bound */
     int64_t key_first, key_end;
     int64_t block;
+    bool alone;
     const int64_t *dilation;          /* [H] or NULL; copied */
     ls_tensor *valid;                 /* u8 [B,N] or NULL */
     ls_position_map query_at, key_at; /* coordinates whose difference the bias sees */
