@@ -23,7 +23,7 @@ static const ls_option options[] = {
     {"dims", LS_OPTION_INT, FIELD(dims), "16", 1, LS_EMA_DIMS_MOST, NULL,
      "dimensions of the moving average of each channel"},
     {"key_width", LS_OPTION_INT, FIELD(key_width), "0", 0, 65536, NULL,
-     "width of queries and keys, even for the rotary bias; 0: width/4"},
+     "width of queries and keys, even for the rotary bias; 0: width/4, rounded up to be even"},
     {"value_width", LS_OPTION_INT, FIELD(value_width), "0", 0, 65536, NULL,
      "width of values; 0: twice the width"},
     {"attention", LS_OPTION_CHOICE, FIELD(attention), "softmax", 0, 0, "softmax|laplace|relu2",
@@ -64,7 +64,7 @@ static shape shape_of(const ls_mixer *mixer) {
     const int64_t D = mixer->width;
     return (shape){.D = D,
                    .N = o->dims,
-                   .Z = o->key_width > 0 ? o->key_width : ls_max(D / 4, 1),
+                   .Z = o->key_width > 0 ? o->key_width : ls_round_up(ls_max(D / 4, 1), 2),
                    .V = o->value_width > 0 ? o->value_width : 2 * D};
 }
 
