@@ -122,6 +122,11 @@ static ls_tensor *project(ls_program *p, const char *name, ls_tensor *x, int64_t
     return ls_linear(p, x, weight, bias);
 }
 
+/* Padding comes last: what looks back alone never sees it. */
+static ls_tensor *padding(const ls_mixer *mixer) {
+    return mixer->causal ? NULL : mixer->valid;
+}
+
 /* silu(moving average + omega x): in a stream the recurrence, else its kernel. */
 static ls_tensor *average(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     const mega_options *o = mixer->options;
@@ -204,7 +209,7 @@ static ls_tensor *attend(ls_program *p, const ls_mixer *mixer, ls_tensor *q, ls_
         ls_segment_all(q, ls_cache_append(p, "k", k, keep), ls_cache_append(p, "v", v, keep));
     segment.table =
         table_of(p, mixer, about->streaming ? about->capacity : about->length, &segment.table_zero);
-    segment.valid = mixer->valid;
+    segment.valid = padding(mixer);
     segment.block = o->chunk;
     segment.alone = true;
     if (mixer->causal) segment.lo = 0;
@@ -229,15 +234,9 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     const mega_options *o = mixer->options;
     const shape s = shape_of(mixer);
     const int64_t B = x->dim[0], T = x->dim[1];
-    if (ls_program_about(p)->streaming && (!mixer->causal || mixer->valid != NULL)) {
-        ls_refuse(p, LS_EUSE,
-                  mixer->causal ? "mega cannot stream sequences with padding"
-                                : "mega looks ahead where it is not causal: it cannot stream");
-        return NULL;
-    }
     ls_tensor *in = o->norm != NORM_NONE && o->norm_place == PLACE_BEFORE ? norm(p, o, x) : x;
     ls_tensor *v = ls_activate(p, LS_ACT_SILU, false, project(p, "v", in, s.V));
-    ls_tensor *mixed = average(p, mixer, ls_mask_rows(p, in, mixer->valid));
+    ls_tensor *mixed = average(p, mixer, ls_mask_rows(p, in, padding(mixer)));
     enum { UPDATE, SHARED, RESET, HIDDEN, PARTS };
     ls_tensor *part[PARTS], *qk[2];
     ls_split(p, project(p, "mx", mixed, 2 * s.D + s.Z + s.V), PARTS,
