@@ -409,6 +409,7 @@ static void weighted(ls_program *p, const void *about) {
 
 static const weighted_case weighings[] = {
     {5, 1, 1, 6, 7, 0, true, false, true, LS_WEIGHT_LAPLACE},
+    {4, 4, 2, 19, 7, 0, false, true, false, LS_WEIGHT_LAPLACE},
     {100, 1, 1, 32, 64, 0, true, false, true, LS_WEIGHT_LAPLACE},
     {70, 4, 2, 5, 33, 0, false, true, false, LS_WEIGHT_LAPLACE},
     {80, 1, 1, 9, 20, 36, true, false, true, LS_WEIGHT_LAPLACE},
@@ -515,10 +516,11 @@ static const subject subjects[] = {
     {"average of a few", averaged, &averages[5]},
     {"scale and shift", scaled, NULL},
     {"weights in a tile", weighted, &weighings[0]},
-    {"weights", weighted, &weighings[1]},
-    {"weights both ways", weighted, &weighings[2]},
-    {"weights in chunks", weighted, &weighings[3]},
-    {"weights in chunks both ways", weighted, &weighings[4]},
+    {"weights of few", weighted, &weighings[1]},
+    {"weights", weighted, &weighings[2]},
+    {"weights both ways", weighted, &weighings[3]},
+    {"weights in chunks", weighted, &weighings[4]},
+    {"weights in chunks both ways", weighted, &weighings[5]},
 };
 enum { SUBJECTS = sizeof subjects / sizeof subjects[0] };
 

@@ -150,9 +150,8 @@ LS_INLINE ls_vec normal_tail(ls_vec z) {
     return 0.5f * t * ls_vec_exp(poly - x * x);
 }
 
-/* The weight at scores in units of log 2, and where asked for its slope; -infinity gives 0. */
+/* The weight at a score, and where asked for its slope; -infinity gives 0. */
 LS_INLINE ls_vec weight_of(const ls_weighting *w, ls_vec s, ls_vec *slope) {
-    s *= LN_2;
     if (w->kind == LS_WEIGHT_RELU2) {
         ls_vec positive = ls_vec_pick(s < 0.0f, ls_vec_all(0), s);
         if (slope != NULL) *slope = 2.0f * positive;
@@ -174,12 +173,22 @@ typedef struct work {
     float *inverse;  /* [B][T rounded up to QUERIES], 0 for absent queries */
     int32_t *before; /* [B][keys + 1]: valid keys before each; NULL where all are */
     float *dtable;   /* [H][GROUPS][table rows] */
+    float *few;      /* [B][H][T][stretches][V rounded up]: few queries alone */
     char *desks;
     int64_t tiles; /* of queries */
 } work;
 
 /* Query tiles are dealt to this many groups, each of which has a table gradient of its own. */
 enum { GROUPS = 16 };
+/* With few queries tiles would be empty: every key is read once instead, stretch by stretch. */
+enum { FEW = 4, STRETCH = 512 };
+
+static bool has_few(const ls_attention_job *job) {
+    return job->T <= FEW;
+}
+static int64_t stretches_of(const work *w) {
+    return ls_ceil_div(w->source->key_rows, STRETCH);
+}
 
 static size_t lay_out(work *w, char *base, bool gradient) {
     const ls_attention_job *job = &w->job;
@@ -191,6 +200,8 @@ static size_t lay_out(work *w, char *base, bool gradient) {
     w->before =
         checked ? (int32_t *)(void *)space_take(&from, job->B * (w->source->key_rows + 1)) : NULL;
     w->dtable = table ? space_take(&from, job->H * GROUPS * w->source->table_rows) : NULL;
+    const int64_t rows = gradient || !has_few(job) ? 0 : job->B * job->H * job->T;
+    w->few = space_take(&from, rows * stretches_of(w) * ls_round_up(job->V, LS_LANES));
     w->desks = base == NULL ? NULL : base + from.used;
     return from.used;
 }
@@ -342,15 +353,90 @@ static void add_values(const work *w, const query_tile *queries, const key_tile 
     (void)dtable;
     meet(queries, keys, load_keys(&w->source->k, b, g, keys, w->job.K, k->k_rows), k);
     for (int64_t i = 0; i < keys->count * QUERIES; i += LS_LANES)
-        ls_store(k->s, LS_F32, i, weight_of(w->weighting, ls_load(k->s, LS_F32, i), NULL));
+        ls_store(k->s, LS_F32, i, weight_of(w->weighting, ls_load(k->s, LS_F32, i) * LN_2, NULL));
     float_rows v = load_keys(&w->source->v, b, g, keys, w->job.V, k->v_rows);
     ls_tile_product(w->job.V, QUERIES, keys->count, v.at, 1, v.stride, k->s, QUERIES, k->out,
                     QUERIES, true);
 }
 
+LS_INLINE ls_vec row_part(const ls_attention_array *x, int64_t b, int64_t row, int64_t head,
+                          int64_t e, int64_t width, ls_dtype type) {
+    return ls_load_left(x->data, type, b * x->batch + row * x->row + head * x->head + e, width - e);
+}
+
+/* What the keys of rows first .. end give to one query, into out[V]. */
+LS_INLINE void meet_stretch(const work *w, int64_t b, int64_t h, int64_t i, ls_interval keys,
+                            ls_dtype type, float *out) {
+    const ls_attention_job *job = &w->job;
+    const ls_attention_source *source = w->source;
+    const int64_t g = h / (job->H / job->G), n = job->start + i;
+    const float scale = (float)job->scale * w->inverse[b * w->tiles * QUERIES + i];
+    const float *table = (const float *)source->table;
+    const uint8_t *valid = source->valid == NULL ? NULL : source->valid + b * source->valid_batch;
+    memset(out, 0, (size_t)ls_round_up(job->V, LS_LANES) * sizeof *out);
+    for (int64_t first = keys.first; first < keys.end; first += LS_LANES) {
+        const int64_t count = ls_min(LS_LANES, keys.end - first);
+        float s[LS_LANES];
+        for (int64_t j = 0; j < LS_LANES; j++) {
+            s[j] = -INFINITY;
+            if (j >= count || (valid != NULL && valid[first + j] == 0)) continue;
+            ls_vec sum = ls_vec_all(0);
+            for (int64_t e = 0; e < job->K; e += LS_LANES)
+                sum += row_part(&source->q, b, i, h, e, job->K, type) *
+                       row_part(&source->k, b, first + j, g, e, job->K, type);
+            s[j] = ls_vec_sum(sum) * scale;
+            if (table != NULL)
+                s[j] += table[h * source->table_stride +
+                              table_column(source, n - source->held.first - first - j)];
+        }
+        ls_store(s, LS_F32, 0, weight_of(w->weighting, ls_load(s, LS_F32, 0), NULL));
+        for (int64_t e = 0; e < job->V; e += LS_LANES) {
+            ls_vec sum = ls_load(out, LS_F32, e);
+            for (int64_t j = 0; j < count; j++)
+                sum += s[j] * row_part(&source->v, b, first + j, g, e, job->V, type);
+            ls_store(out, LS_F32, e, sum);
+        }
+    }
+}
+
+static void forward_few(const ls_run *run, const work *w) {
+    const ls_attention_job *job = &w->job;
+    const ls_attention_source *source = w->source;
+    const int64_t stretches = stretches_of(w), rows = job->B * job->H * job->T;
+    const int64_t wide = ls_round_up(job->V, LS_LANES);
+#pragma omp parallel num_threads(run->threads)
+    {
+#pragma omp for schedule(static)
+        for (int64_t piece = 0; piece < rows * stretches; piece++) {
+            const int64_t row = piece / stretches, i = row % job->T, n = job->start + i;
+            const int64_t b = row / job->T / job->H, h = row / job->T % job->H;
+            ls_interval seen = ls_interval_cut(
+                ls_keys_any(&source->about->rule, (ls_interval){n, n + 1}), source->held);
+            ls_interval here = {piece % stretches * STRETCH, (piece % stretches + 1) * STRETCH};
+            here = ls_interval_cut(here, (ls_interval){seen.first - source->held.first,
+                                                       seen.end - source->held.first});
+            if (source->k.type == LS_F32)
+                meet_stretch(w, b, h, i, here, LS_F32, w->few + piece * wide);
+            else
+                meet_stretch(w, b, h, i, here, LS_BF16, w->few + piece * wide);
+        }
+#pragma omp for schedule(static)
+        for (int64_t row = 0; row < rows; row++) {
+            const int64_t b = row / job->T / job->H, h = row / job->T % job->H;
+            float *sum = w->few + row * stretches * wide;
+            for (int64_t at = wide; at < stretches * wide; at++) sum[at % wide] += sum[at];
+            ls_tile_store(&job->out, b, h, row % job->T, 1, job->V, (float_rows){sum, wide}, 1);
+        }
+    }
+}
+
 static void forward(const ls_run *run, const ls_node *node) {
     work w;
     begin(run, node, false, &w);
+    if (has_few(&w.job)) {
+        forward_few(run, &w);
+        return;
+    }
     const int64_t H = w.job.H, pieces = w.job.B * H * w.tiles;
 #pragma omp parallel num_threads(run->threads)
     {
@@ -397,7 +483,7 @@ static void differentiate(const work *w, const query_tile *queries, const key_ti
     ls_tile_product(rows, QUERIES, w->job.V, value_rows.at, value_rows.stride, 1, k->dout_turned,
                     QUERIES, k->ds, QUERIES, false);
     for (int64_t i = 0; i < real; i += LS_LANES) {
-        ls_vec slope, weight = weight_of(w->weighting, ls_load(k->s, LS_F32, i), &slope);
+        ls_vec slope, weight = weight_of(w->weighting, ls_load(k->s, LS_F32, i) * LN_2, &slope);
         ls_store(k->s, LS_F32, i, weight);
         ls_store(k->ds, LS_F32, i, ls_load(k->ds, LS_F32, i) * slope);
     }
