@@ -376,6 +376,14 @@ static void scaled(ls_program *p, const void *about) {
     ls_keep(p, "y", ls_scale_shift(p, parts[1], gain, full_param(p, "shift", LS_DIMS(3, 19))));
 }
 
+/* A bias from rotated vectors, at distances of both signs and far apart. */
+static void rotary_table(ls_program *p, const void *about) {
+    (void)about;
+    ls_tensor *alpha = full_param(p, "alpha", LS_DIMS(1, 6)),
+              *beta = full_param(p, "beta", LS_DIMS(6));
+    ls_keep(p, "y", ls_rotary_table(p, alpha, beta, 1000, 1301, 650));
+}
+
 /* Attention without a softmax: within a tile and over several, causal and both ways, in chunks,
  * with keys that do not count, heads that share keys, and a bias from rotated vectors. */
 typedef struct weighted_case {
@@ -515,6 +523,7 @@ static const subject subjects[] = {
     {"average from a state", averaged, &averages[4]},
     {"average of a few", averaged, &averages[5]},
     {"scale and shift", scaled, NULL},
+    {"rotary table", rotary_table, NULL},
     {"weights in a tile", weighted, &weighings[0]},
     {"weights of few", weighted, &weighings[1]},
     {"weights", weighted, &weighings[2]},

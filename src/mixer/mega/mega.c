@@ -28,7 +28,7 @@ static const ls_option options[] = {
      "width of values; 0: twice the width"},
     {"attention", LS_OPTION_CHOICE, FIELD(attention), "softmax", 0, 0, "softmax|laplace|relu2",
      "what makes weights of scores"},
-    {"chunk", LS_OPTION_INT, FIELD(chunk), "0", 0, 1e15, NULL,
+    {"chunk", LS_OPTION_INT, FIELD(chunk), "0", 0, 1e9, NULL,
      "attention stays within chunks of this many tokens; 0: it sees everything"},
     {"bias", LS_OPTION_CHOICE, FIELD(bias), "rotary", 0, 0, "rotary|simple",
      "bias by distance: from two rotated vectors, for any distance; one number per distance"},
@@ -156,17 +156,26 @@ static ls_tensor *average(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     return ls_activate(p, LS_ACT_SILU, false, y);
 }
 
-/* Distances that queries and keys of a run may have, from 0 on. */
-static int64_t distances(const mega_options *o, int64_t T) {
-    return o->chunk > 0 ? ls_min(o->chunk, T) : T;
+/* Positions that the numbers of bias=simple are for. */
+static int64_t simple_reach(const mega_options *o) {
+    return o->chunk > 0 ? o->chunk : o->max_positions;
 }
 
-/* Row r is that of key - query = r - (most - 1), the order of the authors' code. */
+/* Distances in one direction for which T tokens need a bias, 0 included; a table's ends serve
+ * everything beyond. */
+static int64_t reach_of(const mega_options *o, int64_t T) {
+    const bool clamped = o->bias == BIAS_SIMPLE && o->beyond == BEYOND_CLAMP;
+    const int64_t reach = o->chunk > 0 ? ls_min(o->chunk, T) : T;
+    return clamped ? ls_min(reach, simple_reach(o)) : reach;
+}
+
+/* The authors' code counts from the farthest key behind: row r is for key - query = r - (most - 1).
+ */
 static ls_tensor *simple_table(ls_program *p, const mega_options *o, int64_t R, int64_t zero) {
-    const int64_t most = o->chunk > 0 ? o->chunk : o->max_positions;
+    const int64_t most = simple_reach(o);
     const ls_init init = {.kind = LS_INIT_NORMAL, .a = 0.02};
     ls_tensor *weight = ls_param(p, "bias", LS_DIMS(2 * most - 1, 1), small(init));
-    if (R - zero > most && o->beyond == BEYOND_REFUSE) {
+    if (R - zero > most) {
         ls_refuse(p, LS_EUSE,
                   "mega: bias=simple has numbers for %lld positions, not for %lld (set "
                   "max_positions, chunk, or beyond=clamp)",
@@ -178,25 +187,22 @@ static ls_tensor *simple_table(ls_program *p, const mega_options *o, int64_t R, 
         ls_refuse(p, LS_ENOMEM, "%s", ls_program_ctx(p)->error.message);
         return NULL;
     }
-    for (int64_t r = 0; r < R; r++) {
-        int64_t distance = ls_max(1 - most, ls_min(r - zero, most - 1));
-        row[r] = (int32_t)(most - 1 - distance);
-    }
+    for (int64_t r = 0; r < R; r++) row[r] = (int32_t)(most - 1 - (r - zero));
     ls_tensor *table = ls_bucket_table(p, weight, R, row);
     ls_free(ls_program_ctx(p), row);
     return table;
 }
 
+/* Biases by distance for T tokens; *zero is the column of distance 0. */
 static ls_tensor *table_of(ls_program *p, const ls_mixer *mixer, int64_t T, int64_t *zero) {
     const mega_options *o = mixer->options;
-    const int64_t Z = shape_of(mixer).Z, reach = distances(o, T);
-    const int64_t R = mixer->causal ? reach : 2 * reach - 1;
+    const int64_t Z = shape_of(mixer).Z, reach = reach_of(o, T);
     const ls_init init = {.kind = LS_INIT_NORMAL, .a = 0.02};
     *zero = mixer->causal ? 0 : reach - 1;
-    if (o->bias == BIAS_SIMPLE) return simple_table(p, o, R, *zero);
+    if (o->bias == BIAS_SIMPLE) return simple_table(p, o, *zero + reach, *zero);
     ls_tensor *alpha = ls_param(p, "bias.alpha", LS_DIMS(1, Z), small(init));
     ls_tensor *beta = ls_param(p, "bias.beta", LS_DIMS(1, Z), small(init));
-    return ls_rotary_table(p, alpha, beta, o->base, R, *zero);
+    return ls_rotary_table(p, alpha, beta, o->base, *zero + reach, *zero);
 }
 
 /* One head, over everything before or within chunks. */
@@ -218,7 +224,7 @@ static ls_tensor *attend(ls_program *p, const ls_mixer *mixer, ls_tensor *q, ls_
         ls_attention_options scale = {.scale = 1 / sqrt((double)shape_of(mixer).Z)};
         return ls_attention(p, 1, &segment, scale, NULL);
     }
-    /* value and slope of the squared half-wave at its mean */
+    /* with these constants laplace has the value and the slope of relu2 at its mean */
     ls_weighting weighting = {.kind = LS_WEIGHT_RELU2};
     if (o->attention == ATTENTION_LAPLACE)
         weighting = (ls_weighting){.kind = LS_WEIGHT_LAPLACE,
@@ -273,23 +279,22 @@ static double pairs(bool causal, double T) {
     return causal ? T * (T + 1) / 2 : T * T;
 }
 
-/* Products, the average as a convolution, and scores. */
+/* Products, the average as a convolution, scores and the rotary bias. */
 static double flops(const ls_mixer *mixer, int64_t T) {
     const mega_options *o = mixer->options;
     const shape s = shape_of(mixer);
-    const double D = (double)s.D, V = (double)s.V, Z = (double)s.Z, sides = mixer->causal ? 1 : 2;
-    const int64_t reach = o->truncation > 0 ? ls_min(o->truncation, T) : T;
-    const int64_t whole = o->chunk > 0 ? T / o->chunk : 0, rest = T - whole * o->chunk;
-    double seen =
-        (double)whole * pairs(mixer->causal, (double)o->chunk) + pairs(mixer->causal, (double)rest);
-    double bias = o->bias == BIAS_ROTARY
-                      ? (double)(distances(o, T) * (mixer->causal ? 1 : 2) - !mixer->causal) *
-                            ls_rotary_table_flops(s.Z)
-                      : 0;
-    double aside = (sides - 1) * (double)(reach > 1); /* a second convolution */
-    return 2 * (double)T * (D * V + D * (2 * D + Z + V) + V * D) +
-           D * (sides * (double)reach - (sides - 1)) * ls_ema_kernel_flops(s.N) +
-           D * (1 + aside) * ls_long_conv_flops(T) + 2 * (Z + V) * seen + bias;
+    const int64_t taps = o->truncation > 0 ? ls_min(o->truncation, T) : T;
+    const int64_t ahead = mixer->causal ? 0 : taps - 1; /* the second kernel begins one later */
+    const int64_t convolutions = ahead > 0 ? 2 : 1;
+    const int64_t chunks = o->chunk > 0 ? T / o->chunk : 0, rest = T - chunks * o->chunk;
+    const int64_t products = s.D * s.V + s.D * (2 * s.D + s.Z + s.V) + s.V * s.D;
+    const int64_t reach = reach_of(o, T), rows = mixer->causal ? reach : 2 * reach - 1;
+    const double seen = (double)chunks * pairs(mixer->causal, (double)o->chunk) +
+                        pairs(mixer->causal, (double)rest);
+    return 2 * (double)T * (double)products + 2 * (double)(s.Z + s.V) * seen +
+           (double)(s.D * (taps + ahead)) * ls_ema_kernel_flops(s.N) +
+           (double)(s.D * convolutions) * ls_long_conv_flops(T) +
+           (o->bias == BIAS_ROTARY ? (double)rows * ls_rotary_table_flops(s.Z) : 0);
 }
 
 #define BOTH(official, ours)                                                                       \
@@ -301,7 +306,6 @@ static const ls_alias aliases[] = {
     BOTH("mx_proj", "mx"),
     BOTH("h_proj", "h"),
     BOTH("norm.norm", "norm"),
-    BOTH("norm", "norm"),
     {"gamma", "qk.gain", 0},
     {"beta", "qk.shift", 0},
     {"move.delta", "ema.delta", 0},
