@@ -25,6 +25,7 @@ enum {
     OFF_BY_ONE = 128,
     SHARED = 256,    /* all segments use the operands of the first */
     BOTH_WAYS = 512, /* not causal */
+    ALONE = 1024,    /* a block sees itself alone */
 };
 
 typedef struct attention_case {
@@ -86,6 +87,7 @@ static ls_segment make_segment(const attention_case *shape, built *at, int s) {
     if (shape->window > 0) segment.hi = shape->window - 1;
     if (shape->window > 0 && (shape->with & BOTH_WAYS)) segment.lo = -shape->window + 1;
     segment.block = shape->block;
+    segment.alone = (shape->with & ALONE) != 0;
     if (shape->with & DILATED) segment.dilation = dilations;
     if (shape->with & GROUPED) {
         segment.key_at = (ls_position_map){LS_MAP_GROUP, 3, 1};
@@ -234,7 +236,7 @@ static bool dense_admits(const attention_case *shape, int s, int64_t h, int64_t 
     if (shape->sinks > 0 && (m < shape->sinks) != (s == 0)) return false;
     if (shape->block > 0) {
         int64_t apart = n / shape->block - m / shape->block;
-        if (apart < 0 || apart > 1) return false;
+        if (apart < 0 || apart > (shape->with & ALONE ? 0 : 1)) return false;
     }
     return true;
 }
@@ -477,6 +479,11 @@ static const attention_case wide[] = {
     {"blockwise 2b", 1, 48, 48, 2, 2, 32, 32, .segments = 1, .with = 0, .block = 24},
     {"blockwise 2b+1", 1, 49, 49, 2, 2, 32, 32, .segments = 1, .with = 0, .block = 24},
     {"blockwise 5b+3", 1, 123, 123, 2, 2, 32, 32, .segments = 1, .with = 0, .block = 24},
+    {"block alone", 1, 75, 75, 2, 2, 32, 32, .segments = 1, .with = ALONE, .block = 24},
+    {"block alone, one query", 1, 1, 30, 2, 2, 32, 32, .segments = 1, .with = ALONE, .block = 24,
+     .start = 29},
+    {"block alone both ways", 2, 130, 130, 2, 1, 16, 24, .segments = 1,
+     .with = ALONE | BOTH_WAYS | TABLE | VALID, .block = 37},
     {"blockwise large", 1, 300, 300, 1, 1, 32, 32, .segments = 1, .with = 0, .block = 128},
     {"slopes", 2, 130, 130, 4, 2, 32, 32, .segments = 1, .with = SLOPES},
     {"slopes both ways", 1, 100, 100, 2, 2, 32, 32, .segments = 1, .with = SLOPES | BOTH_WAYS},

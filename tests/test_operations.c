@@ -333,6 +333,97 @@ static void plus_scaled(ls_program *p, const void *about) {
     ls_keep(p, "y", ls_plus_scaled(p, made_from(p, x, "w", 24), x, scale));
 }
 
+/* Mega's moving average: kernels beside x, of one side and of two, and a scan from a state. */
+typedef struct average_case {
+    int64_t T, D, N;
+    bool both, scan;
+} average_case;
+
+static void averaged(ls_program *p, const void *about) {
+    const average_case *c = about;
+    const int64_t rows = c->both ? 2 * c->D : c->D;
+    double state[2 * 16 * 8];
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->T, c->D), true), *ahead = NULL;
+    ls_tensor *skip = full_param(p, "skip", LS_DIMS(c->D));
+    const ls_ema ema = {.delta = full_param(p, "delta", LS_DIMS(rows, c->N, 1)),
+                        .alpha = full_param(p, "alpha", LS_DIMS(rows, c->N, 1)),
+                        .beta = full_param(p, "beta", LS_DIMS(rows, c->N, 1)),
+                        .gamma = full_param(p, "gamma", LS_DIMS(rows, c->N))};
+    if (c->scan) {
+        for (int64_t i = 0; i < 2 * c->D * c->N; i++) state[i] = sin((double)(3 * i + 1));
+        ls_tensor *before = ls_constant(p, ls_wide_type(p), LS_DIMS(2, c->D, c->N), state);
+        ls_keep(p, "y", ls_ema_scan(p, &ema, x, skip, before, NULL));
+        return;
+    }
+    ls_tensor *kernel = ls_ema_kernel(p, &ema, c->T, c->both ? &ahead : NULL);
+    ls_tensor *y = ls_long_conv(p, x, kernel, skip, false);
+    if (ahead != NULL) y = ls_plus(p, y, ls_long_conv(p, x, ahead, NULL, true));
+    ls_keep(p, "y", y);
+}
+
+static const average_case averages[] = {{9, 5, 3, false, false},  {70, 16, 8, true, false},
+                                        {1, 3, 2, true, false},   {17, 3, 1, true, false},
+                                        {150, 9, 5, false, true}, {3, 16, 8, false, true}};
+
+/* Several rows of one, behind rows that are masked. */
+static void scaled(ls_program *p, const void *about) {
+    (void)about;
+    static const double valid[10] = {1, 1, 0, 1, 0, 0, 1, 1, 1, 1};
+    ls_tensor *x = ls_mask_rows(p, input(p), ls_constant(p, LS_U8, LS_DIMS(2, 5), valid)),
+              *parts[2];
+    ls_split(p, x, 2, (const int64_t[]){5, 19}, parts);
+    ls_tensor *gain = full_param(p, "gain", LS_DIMS(3, 19));
+    ls_keep(p, "y", ls_scale_shift(p, parts[1], gain, full_param(p, "shift", LS_DIMS(3, 19))));
+}
+
+/* A bias from rotated vectors, at distances of both signs and far apart. */
+static void rotary_table(ls_program *p, const void *about) {
+    (void)about;
+    ls_tensor *alpha = full_param(p, "alpha", LS_DIMS(1, 6)),
+              *beta = full_param(p, "beta", LS_DIMS(6));
+    ls_keep(p, "y", ls_rotary_table(p, alpha, beta, 1000, 1301, 650));
+}
+
+/* Attention without a softmax: within a tile and over several, causal and both ways, in chunks,
+ * with keys that do not count, heads that share keys, and a bias from rotated vectors. */
+typedef struct weighted_case {
+    int64_t T, H, G, K, V, chunk;
+    bool causal, valid, rotary;
+    ls_weight_kind kind;
+} weighted_case;
+
+static void weighted(ls_program *p, const void *about) {
+    const weighted_case *c = about;
+    const ls_weighting weighting = {c->kind, 0.7, 0.5};
+    double valid[2 * 100];
+    for (int64_t i = 0; i < 2 * c->T; i++) valid[i] = i % 7 != 3 && i % c->T < c->T - 2;
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->T, 12), true), *part[3];
+    int64_t width[3] = {c->H * c->K, c->G * c->K, c->G * c->V};
+    ls_tensor *w = ls_param(p, "w", LS_DIMS(width[0] + width[1] + width[2], 12), ls_init_normal(1));
+    ls_split(p, ls_linear(p, x, w, NULL), 3, width, part);
+    ls_segment segment = ls_segment_all(ls_reshape(p, part[0], LS_DIMS(2, c->T, c->H, c->K)),
+                                        ls_reshape(p, part[1], LS_DIMS(2, c->T, c->G, c->K)),
+                                        ls_reshape(p, part[2], LS_DIMS(2, c->T, c->G, c->V)));
+    if (c->causal) segment.lo = 0;
+    if (c->valid) segment.valid = ls_constant(p, LS_U8, LS_DIMS(2, c->T), valid);
+    segment.block = c->chunk;
+    segment.alone = true;
+    segment.table_zero = 11;
+    segment.table = c->rotary ? ls_rotary_table(p, full_param(p, "alpha", LS_DIMS(10)),
+                                                full_param(p, "beta", LS_DIMS(10)), 100, 30, 11)
+                              : full_param(p, "table", LS_DIMS(c->H, 30));
+    ls_keep(p, "y", ls_pointwise_attention(p, &segment, 1, weighting));
+}
+
+static const weighted_case weighings[] = {
+    {5, 1, 1, 6, 7, 0, true, false, true, LS_WEIGHT_LAPLACE},
+    {4, 4, 2, 19, 7, 0, false, true, false, LS_WEIGHT_LAPLACE},
+    {100, 1, 1, 32, 64, 0, true, false, true, LS_WEIGHT_LAPLACE},
+    {70, 4, 2, 5, 33, 0, false, true, false, LS_WEIGHT_LAPLACE},
+    {80, 1, 1, 9, 20, 36, true, false, true, LS_WEIGHT_LAPLACE},
+    {50, 2, 2, 8, 12, 24, false, true, false, LS_WEIGHT_RELU2},
+};
+
 typedef struct case_row {
     subject what;
     bool exact; /* the fast types need not be compared */
@@ -425,6 +516,20 @@ static const subject subjects[] = {
     {"diagonal scan, bilinear", diagonal_scan, &modes[1]},
     {"diagonal scan, masked", diagonal_scan, &modes[2]},
     {"scaled sum", plus_scaled, NULL},
+    {"average", averaged, &averages[0]},
+    {"average of both sides", averaged, &averages[1]},
+    {"average of nothing", averaged, &averages[2]},
+    {"average in one dimension", averaged, &averages[3]},
+    {"average from a state", averaged, &averages[4]},
+    {"average of a few", averaged, &averages[5]},
+    {"scale and shift", scaled, NULL},
+    {"rotary table", rotary_table, NULL},
+    {"weights in a tile", weighted, &weighings[0]},
+    {"weights of few", weighted, &weighings[1]},
+    {"weights", weighted, &weighings[2]},
+    {"weights both ways", weighted, &weighings[3]},
+    {"weights in chunks", weighted, &weighings[4]},
+    {"weights in chunks both ways", weighted, &weighings[5]},
 };
 enum { SUBJECTS = sizeof subjects / sizeof subjects[0] };
 

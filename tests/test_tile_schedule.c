@@ -15,7 +15,7 @@ static bool admits(const ls_tile_rule *rule, int64_t n, int64_t m) {
     if (m < rule->key_first || m >= rule->key_end) return false;
     if (rule->block == 0) return true;
     int64_t apart = n / rule->block - m / rule->block;
-    return apart >= 0 && apart <= 1;
+    return apart >= 0 && apart <= (rule->alone ? 0 : 1);
 }
 
 typedef struct tally {
@@ -84,6 +84,7 @@ static void runs_follow_the_predicate(void **state) {
         if (below(&draw, 3) == 0) rule.key_first = below(&draw, 300);
         if (below(&draw, 3) == 0) rule.key_end = rule.key_first + below(&draw, 300);
         rule.checked = below(&draw, 6) == 0;
+        rule.alone = below(&draw, 2) == 0;
         int64_t start = below(&draw, 2) * below(&draw, 500),
                 first = below(&draw, 2) * below(&draw, 400);
         ls_interval asked = {start, start + 1 + below(&draw, 200)};

@@ -90,6 +90,7 @@ static ls_attention_segment describe(const ls_segment *s, int64_t H, int64_t *di
                  .key_first = s->key_first,
                  .key_end = s->key_end,
                  .block = s->block,
+                 .alone = s->alone,
                  .checked = s->valid != NULL || s->dilation != NULL},
         .lo = s->lo,
         .hi = s->hi,
@@ -310,7 +311,7 @@ ls_attention_reach ls_attention_reach_of(const ls_attention_source *source, int6
         int64_t block = about->rule.block, from = m / block * block;
         if (reach.first < from) /* stay on the grid m + i * step */
             reach.first = m - (m - from) / reach.step * reach.step;
-        reach.end = ls_min(reach.end, from + 2 * block);
+        reach.end = ls_min(reach.end, from + (about->rule.alone ? 1 : 2) * block);
     } else if (reach.step > 1 && reach.first < 0) {
         reach.first = m % reach.step;
     }

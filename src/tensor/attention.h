@@ -7,9 +7,9 @@
 #include "tensor/tile_schedule.h"
 
 /* Operands of one segment, in the order of a node's inputs. `attention` has them for each segment
- * and gives O and LSE; `score_profile` has the same and gives a table. `attention_grad` has them
- * too, then O, LSE and dO, and gives a gradient in the place of each operand (NULL where none is
- * wanted). */
+ * and gives O and LSE; `score_profile` has the same and gives a table, `pointwise_attention` O
+ * alone. `attention_grad` has them too, then O, LSE and dO (of `pointwise_attention_grad` the first
+ * two are NULL), and gives a gradient in the place of each operand (NULL where none is wanted). */
 typedef enum {
     LS_ATTENTION_Q,
     LS_ATTENTION_K,
@@ -37,6 +37,7 @@ typedef struct ls_attention_attributes {
     int segments;
     double scale;
     bool off_by_one;
+    ls_weighting weighting; /* of `pointwise_attention` */
     ls_attention_segment segment[LS_SEGMENTS_MOST];
     int64_t dilation[]; /* [segments][H], 1 where there is none */
 } ls_attention_attributes;

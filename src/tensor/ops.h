@@ -38,6 +38,9 @@ ls_tensor *ls_plus_broadcast(ls_program *p, ls_tensor *x, ls_tensor *v);
 ls_tensor *ls_plus_scaled(ls_program *p, ls_tensor *y, ls_tensor *x, ls_tensor *scale);
 /* x * factor. */
 ls_tensor *ls_times(ls_program *p, ls_tensor *x, double factor);
+/* y[.., i W + j] = x[.., j] gain[i,j] + shift[i,j]: one row of W becomes as many as gain and shift,
+ * wide parameters [P,W], have. */
+ls_tensor *ls_scale_shift(ls_program *p, ls_tensor *x, ls_tensor *gain, ls_tensor *shift);
 /* Zeroes a share of the elements and scales the rest; x itself outside training or at share 0. */
 ls_tensor *ls_dropout(ls_program *p, ls_tensor *x, double share);
 
@@ -165,6 +168,28 @@ typedef struct ls_modes {
 } ls_modes;
 ls_tensor *ls_diagonal_scan(ls_program *p, const ls_modes *modes, ls_tensor **after);
 
+/* Mega's damped moving average in N dimensions of every channel: with p = sigmoid(delta), a =
+ * sigmoid(alpha) and q = 1 - p a
+ *   h_t = q h_{t-1} + p beta x_t,   y_t = sum_n gamma_n h_t[n] / sqrt(N) + skip x_t
+ * The parameters are wide, of [sides D,N] elements; the second side, where there is one, looks
+ * ahead. */
+typedef struct ls_ema {
+    ls_tensor *delta, *alpha, *beta, *gamma; /* gamma [sides D,N]; the others may have more axes */
+} ls_ema;
+enum { LS_EMA_DIMS_MOST = 256 }; /* N */
+
+/* Its impulse response, wide [D,length]. With `ahead` there are two sides: *ahead is that of the
+ * second from a distance of 1 on, wide [D,length-1], for the future of ls_long_conv (NULL for a
+ * length of 1); at distance 0 the result is the sum of both. */
+ls_tensor *ls_ema_kernel(ls_program *p, const ls_ema *ema, int64_t length, ls_tensor **ahead);
+/* The same recurrence from a state, wide [B,D,N], through which no gradient passes; x [B,T,D], one
+ * side, skip a wide parameter [D] or NULL. */
+ls_tensor *ls_ema_scan(ls_program *p, const ls_ema *ema, ls_tensor *x, ls_tensor *skip,
+                       ls_tensor *before, ls_tensor **after);
+/* Operations of one step of one channel. */
+double ls_ema_kernel_flops(int64_t dims);
+double ls_ema_scan_flops(int64_t dims);
+
 /* ---- positions ---- */
 
 /* Where a token stands, as a method wants to see it: a function of its true position. */
@@ -226,6 +251,15 @@ double ls_sinusoid_at(ls_sinusoid_layout layout, int64_t position, int64_t colum
 /* table[H,R] from weight[buckets,H]: table[h][r] = weight[bucket[r]][h]. */
 ls_tensor *ls_bucket_table(ls_program *p, ls_tensor *weight, int64_t R, const int32_t *bucket);
 
+/* Mega's rotary bias: the product of two learned vectors, rotated to two positions, which depends
+ * on their distance alone. table[0][r] = Re sum_k A_k conj(B_k) e^{i (r - zero) theta_k}, wide
+ * [1,R], with A_k = alpha[k] + i alpha[k + z/2], B_k likewise and theta_k = base^(-2k/z). alpha and
+ * beta are wide parameters of z elements. */
+ls_tensor *ls_rotary_table(ls_program *p, ls_tensor *alpha, ls_tensor *beta, double base, int64_t R,
+                           int64_t zero);
+/* Operations of one distance. */
+double ls_rotary_table_flops(int64_t z);
+
 /* ---- attention ---- */
 
 enum { LS_SEGMENTS_MOST = 4 };
@@ -233,7 +267,7 @@ enum { LS_SEGMENTS_MOST = 4 };
 /* One set of keys that a query may see, and how it is scored. Position of query row i is n, of key
  * row j is m (true positions: a cache's extent, or start + row). Admitted are pairs with
  *   lo <= n - m <= hi,  key_first <= m < key_end,  valid[b][j] != 0,
- *   and with block > 0: 0 <= floor(n / block) - floor(m / block) <= 1,
+ *   and with block > 0: 0 <= floor(n / block) - floor(m / block) <= 1, `alone` just 0,
  *   and with dilation: (n - m) divisible by the head's dilation d, lo <= (n - m) / d <= hi.
  * Score: scale * q.k [with xPos decay] + bias of the distance between query and key coordinate. */
 typedef struct ls_segment {
@@ -242,6 +276,7 @@ typedef struct ls_segment {
     int64_t lo, hi;   /* LS_FAR for no bound */
     int64_t key_first, key_end;
     int64_t block;
+    bool alone;
     const int64_t *dilation;          /* [H] or NULL; copied */
     ls_tensor *valid;                 /* u8 [B,N] or NULL */
     ls_position_map query_at, key_at; /* coordinates whose difference the bias sees */
@@ -270,6 +305,23 @@ typedef struct ls_attention_options {
  * -infinity. Memory is linear in T and N. Gradients reach q, k, v, table, relative, relative_q. */
 ls_tensor *ls_attention(ls_program *p, int segments, const ls_segment *segment,
                         ls_attention_options options, ls_tensor **lse);
+
+/* Attention without a softmax: the weight of a key is a function of its score alone. */
+typedef enum {
+    LS_WEIGHT_LAPLACE, /* (1 + erf((s - mean) / (deviation sqrt(2)))) / 2 */
+    LS_WEIGHT_RELU2,   /* max(s, 0)^2 */
+} ls_weight_kind;
+typedef struct ls_weighting {
+    ls_weight_kind kind;
+    double mean, deviation; /* LAPLACE */
+} ls_weighting;
+
+/* y_n = sum_m f(s_nm) v_m over the admitted keys, s_nm = scale q_n . k_m / c_n + bias with c_n the
+ * number of keys that n sees. The segment is as for ls_attention, with a table as its only bias,
+ * and without dilation and coordinates of its own. Memory and gradients are those of ls_attention.
+ */
+ls_tensor *ls_pointwise_attention(ls_program *p, const ls_segment *segment, double scale,
+                                  ls_weighting weighting);
 
 /* A probe: scores as they go into the softmax of the same segments, added up by true distance n - m
  * over queries, sequences and segments. Returns f64 [2, H, distances], the sums and then the

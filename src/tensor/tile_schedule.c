@@ -1,12 +1,17 @@
 #include "tensor/tile_schedule.h"
 
+/* Blocks before its own that a query sees. */
+static int64_t blocks_before(const ls_tile_rule *rule) {
+    return rule->alone ? 0 : 1;
+}
+
 ls_interval ls_keys_any(const ls_tile_rule *rule, ls_interval queries) {
     int64_t last = queries.end - 1;
     ls_interval keys = {queries.first - rule->hi, last - rule->lo + 1};
     ls_interval allowed = {rule->key_first, rule->key_end};
     keys = ls_interval_cut(keys, allowed);
     if (rule->block > 0) {
-        ls_interval blocks = {(queries.first / rule->block - 1) * rule->block,
+        ls_interval blocks = {(queries.first / rule->block - blocks_before(rule)) * rule->block,
                               (last / rule->block + 1) * rule->block};
         keys = ls_interval_cut(keys, blocks);
     }
@@ -19,7 +24,7 @@ ls_interval ls_keys_all(const ls_tile_rule *rule, ls_interval queries) {
     ls_interval allowed = {rule->key_first, rule->key_end};
     keys = ls_interval_cut(keys, allowed);
     if (rule->block > 0) {
-        ls_interval blocks = {(last / rule->block - 1) * rule->block,
+        ls_interval blocks = {(last / rule->block - blocks_before(rule)) * rule->block,
                               (queries.first / rule->block + 1) * rule->block};
         keys = ls_interval_cut(keys, blocks);
     }
@@ -34,7 +39,7 @@ ls_interval ls_queries_any(const ls_tile_rule *rule, ls_interval keys) {
     ls_interval queries = {keys.first + rule->lo, last + rule->hi + 1};
     if (rule->block > 0) {
         ls_interval blocks = {keys.first / rule->block * rule->block,
-                              (last / rule->block + 2) * rule->block};
+                              (last / rule->block + 1 + blocks_before(rule)) * rule->block};
         queries = ls_interval_cut(queries, blocks);
     }
     return queries;
@@ -46,7 +51,7 @@ ls_interval ls_queries_all(const ls_tile_rule *rule, ls_interval keys) {
     ls_interval queries = {last + rule->lo, keys.first + rule->hi + 1};
     if (rule->block > 0) {
         ls_interval blocks = {last / rule->block * rule->block,
-                              (keys.first / rule->block + 2) * rule->block};
+                              (keys.first / rule->block + 1 + blocks_before(rule)) * rule->block};
         queries = ls_interval_cut(queries, blocks);
     }
     return queries;

@@ -31,8 +31,9 @@ static bool hopper_takes(const ls_run *run, const ls_cuda_attention *job, ls_dty
     const bool backward = job->dout.data != NULL;
     if (type != LS_BF16 || job->segments != 1 || job->K != job->V || job->off_by_one) return false;
     if (s->lo != 0 || s->key_first > s->key_position || s->key_end < s->key_position + s->keys ||
-        s->valid != NULL || s->dilation != NULL || s->table != NULL || s->relative.data != NULL ||
-        s->query_at.kind != LS_MAP_IDENTITY || s->key_at.kind != LS_MAP_IDENTITY || job->splits > 1)
+        s->alone || s->valid != NULL || s->dilation != NULL || s->table != NULL ||
+        s->relative.data != NULL || s->query_at.kind != LS_MAP_IDENTITY ||
+        s->key_at.kind != LS_MAP_IDENTITY || job->splits > 1)
         return false;
     if (backward &&
         (s->dq.data == NULL || s->dk.data == NULL || s->dv.data == NULL || s->keys != s->key_rows))

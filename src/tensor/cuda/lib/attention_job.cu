@@ -104,6 +104,7 @@ static ls_cuda_segment segment_of(const ls_attention_source *source, int64_t K) 
     to.key_first = about->rule.key_first;
     to.key_end = about->rule.key_end;
     to.block = about->rule.block;
+    to.alone = about->rule.alone;
     to.key_position = source->held.first;
     to.keys = (int)ls_interval_length(source->held);
     to.key_rows = (int)source->key_rows;

@@ -25,8 +25,9 @@ typedef struct ls_cuda_rows {
 /* One segment, on the device. Rows are counted from the first, positions are true ones. */
 typedef struct ls_cuda_segment {
     int64_t lo, hi, key_first, key_end, block; /* as in ls_segment; lo and hi before dilation */
-    int64_t key_position;                      /* of key row 0 */
-    int keys, key_rows;                        /* rows that may be read; rows of the tensor */
+    bool alone;
+    int64_t key_position; /* of key row 0 */
+    int keys, key_rows;   /* rows that may be read; rows of the tensor */
     ls_position_map query_at, key_at;
     ls_cuda_rows q, k, v, relative, relative_q, dq, dk, dv, drelative_q, drelative;
     const uint8_t *valid;
@@ -156,7 +157,7 @@ __device__ static inline ls_cuda_span ls_cuda_keys_of(const ls_cuda_segment &s, 
     from = from > s.key_first ? from : s.key_first;
     end = end < s.key_end ? end : s.key_end;
     if (s.block > 0) {
-        int64_t block_from = (low / s.block - 1) * s.block;
+        int64_t block_from = (low / s.block - (s.alone ? 0 : 1)) * s.block;
         int64_t block_end = (high / s.block + 1) * s.block;
         from = from > block_from ? from : block_from;
         end = end < block_end ? end : block_end;
@@ -178,7 +179,7 @@ __device__ static inline ls_cuda_span ls_cuda_queries_of(const ls_cuda_attention
     int64_t end = high + ls_cuda_stretch(s.hi, step) + 1;
     if (s.block > 0) {
         int64_t block_from = low / s.block * s.block;
-        int64_t block_end = (high / s.block + 2) * s.block;
+        int64_t block_end = (high / s.block + (s.alone ? 1 : 2)) * s.block;
         from = from > block_from ? from : block_from;
         end = end < block_end ? end : block_end;
     }

@@ -1,0 +1,343 @@
+/* Mega (arXiv 2209.10655): a damped moving average of every channel, and one head of attention,
+ * gated, whose queries and keys come from it. See mega.md. */
+#include <math.h>
+
+#include "mixer/mixer.h"
+
+typedef struct mega_options {
+    int64_t dims, key_width, value_width, chunk, max_positions, truncation;
+    int attention, bias, beyond, norm, norm_place, residual;
+    double base, epsilon;
+    bool rounded;
+} mega_options;
+
+enum { ATTENTION_SOFTMAX, ATTENTION_LAPLACE, ATTENTION_RELU2 };
+enum { BIAS_ROTARY, BIAS_SIMPLE };
+enum { BEYOND_REFUSE, BEYOND_CLAMP };
+enum { NORM_NONE, NORM_LAYER, NORM_RMS };
+enum { PLACE_BEFORE, PLACE_AFTER };
+enum { RESIDUAL_DIFFERENCE, RESIDUAL_GATED };
+
+#define FIELD(name) offsetof(mega_options, name)
+static const ls_option options[] = {
+    {"dims", LS_OPTION_INT, FIELD(dims), "16", 1, LS_EMA_DIMS_MOST, NULL,
+     "dimensions of the moving average of each channel"},
+    {"key_width", LS_OPTION_INT, FIELD(key_width), "0", 0, 65536, NULL,
+     "width of queries and keys, even for the rotary bias; 0: width/4, rounded up to be even"},
+    {"value_width", LS_OPTION_INT, FIELD(value_width), "0", 0, 65536, NULL,
+     "width of values; 0: twice the width"},
+    {"attention", LS_OPTION_CHOICE, FIELD(attention), "softmax", 0, 0, "softmax|laplace|relu2",
+     "what makes weights of scores"},
+    {"chunk", LS_OPTION_INT, FIELD(chunk), "0", 0, 1e9, NULL,
+     "attention stays within chunks of this many tokens; 0: it sees everything"},
+    {"bias", LS_OPTION_CHOICE, FIELD(bias), "rotary", 0, 0, "rotary|simple",
+     "bias by distance: from two rotated vectors, for any distance; one number per distance"},
+    {"max_positions", LS_OPTION_INT, FIELD(max_positions), "2048", 1, 1e9, NULL,
+     "bias=simple without chunks: distances there are numbers for"},
+    {"beyond", LS_OPTION_CHOICE, FIELD(beyond), "refuse", 0, 0, "refuse|clamp",
+     "bias=simple: what to do with longer distances; clamp takes the farthest number"},
+    {"base", LS_OPTION_REAL, FIELD(base), "10000", 1, 1e12, NULL,
+     "bias=rotary: the slowest pair turns about base times slower than the first"},
+    {"truncation", LS_OPTION_INT, FIELD(truncation), "0", 0, 1e15, NULL,
+     "whole sequences: the moving average reaches this far and no further; 0: to the beginning "
+     "(streams are never cut, as in the authors' code)"},
+    {"rounded", LS_OPTION_BOOL, FIELD(rounded), "false", 0, 0, NULL,
+     "attention=laplace: constants with six digits, as in the authors' code"},
+    {"residual", LS_OPTION_CHOICE, FIELD(residual), "difference", 0, 0, "difference|gated",
+     "what comes out: the gated difference, which a model adds to its input; that sum itself, as "
+     "in "
+     "the authors' layer"},
+    {"norm", LS_OPTION_CHOICE, FIELD(norm), "none", 0, 0, "none|layer|rms",
+     "a norm of the layer's own (models have theirs)"},
+    {"norm_place", LS_OPTION_CHOICE, FIELD(norm_place), "before", 0, 0, "before|after",
+     "norm: of the input (the residual keeps the input as it came), or of the sum"},
+    {"eps", LS_OPTION_REAL, FIELD(epsilon), "1e-5", 0, 1, NULL,
+     "added to the mean square in that norm"},
+};
+
+typedef struct shape {
+    int64_t D, N, Z, V;
+} shape;
+
+static shape shape_of(const ls_mixer *mixer) {
+    const mega_options *o = mixer->options;
+    const int64_t D = mixer->width;
+    return (shape){.D = D,
+                   .N = o->dims,
+                   .Z = o->key_width > 0 ? o->key_width : ls_round_up(ls_max(D / 4, 1), 2),
+                   .V = o->value_width > 0 ? o->value_width : 2 * D};
+}
+
+static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
+    const mega_options *o = mixer->options;
+    const shape s = shape_of(mixer);
+    if (o->bias == BIAS_ROTARY && s.Z % 2 != 0)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "mega: a key_width of %lld cannot be rotated in pairs (set an even one, or "
+                       "bias=simple)",
+                       (long long)s.Z);
+    if (o->norm != NORM_NONE && o->norm_place == PLACE_AFTER && o->residual != RESIDUAL_GATED)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "mega: norm_place=after norms the sum, which residual=gated alone gives");
+    return LS_OK;
+}
+
+/* ---- parts ---- */
+
+static ls_init small(ls_init init) {
+    init.no_decay = init.full = true;
+    return init;
+}
+
+/* +1, -1, +1, .. along the a dimensions, and a normal number with the deviation b on top: the
+ * numbers of a pair of draws are independent. */
+static void fill_beta(const ls_init *init, double *values, int64_t count) {
+    const double circle = 8 * atan(1);
+    for (int64_t i = 0; i < count; i += 2) {
+        double other = i + 1 < count ? values[i + 1] : 0.25;
+        double size = init->b * sqrt(-2 * log1p(-values[i]));
+        double pair[2] = {size * cos(circle * other), size * sin(circle * other)};
+        for (int64_t j = i; j < ls_min(i + 2, count); j++)
+            values[j] = (j % (int64_t)init->a % 2 == 0 ? 1 : -1) + pair[j - i];
+    }
+}
+
+static ls_tensor *norm(ls_program *p, const mega_options *o, ls_tensor *x) {
+    const int64_t D = x == NULL ? 1 : x->dim[x->rank - 1];
+    ls_scope(p, "norm");
+    ls_tensor *weight = ls_param(p, "weight", LS_DIMS(D), ls_init_gain());
+    ls_tensor *bias =
+        o->norm == NORM_LAYER ? ls_param(p, "bias", LS_DIMS(D), ls_init_bias()) : NULL;
+    ls_scope_end(p);
+    return ls_residual_norm(p, o->norm == NORM_LAYER ? LS_NORM_LAYER : LS_NORM_RMS, o->epsilon, x,
+                            NULL, weight, bias, NULL);
+}
+
+static ls_tensor *project(ls_program *p, const char *name, ls_tensor *x, int64_t rows) {
+    ls_scope(p, "%s", name);
+    ls_tensor *weight = ls_param(p, "weight", LS_DIMS(rows, x == NULL ? 1 : x->dim[x->rank - 1]),
+                                 ls_init_normal(0.02));
+    ls_tensor *bias = ls_param(p, "bias", LS_DIMS(rows), ls_init_bias());
+    ls_scope_end(p);
+    return ls_linear(p, x, weight, bias);
+}
+
+/* Padding comes last: what looks back alone never sees it. */
+static ls_tensor *padding(const ls_mixer *mixer) {
+    return mixer->causal ? NULL : mixer->valid;
+}
+
+/* silu(moving average + omega x): in a stream the recurrence, else its kernel. */
+static ls_tensor *average(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
+    const mega_options *o = mixer->options;
+    const shape s = shape_of(mixer);
+    const int64_t B = x == NULL ? 1 : x->dim[0], T = x == NULL ? 1 : x->dim[1];
+    const int64_t rows = mixer->causal ? s.D : 2 * s.D;
+    const ls_init gate = {.kind = LS_INIT_NORMAL, .a = 0.2}, one = {.kind = LS_INIT_NORMAL, .a = 1};
+    const ls_init signs = {.kind = LS_INIT_CUSTOM, .a = (double)s.N, .b = 0.02, .fill = fill_beta};
+    ls_scope(p, "ema");
+    const ls_ema ema = {.delta = ls_param(p, "delta", LS_DIMS(rows, s.N, 1), small(gate)),
+                        .alpha = ls_param(p, "alpha", LS_DIMS(rows, s.N, 1), small(gate)),
+                        .beta = ls_param(p, "beta", LS_DIMS(rows, s.N, 1), small(signs)),
+                        .gamma = ls_param(p, "gamma", LS_DIMS(rows, s.N), small(one))};
+    ls_tensor *omega = ls_param(p, "omega", LS_DIMS(s.D), small(one)), *y, *ahead = NULL;
+    if (ls_program_about(p)->streaming) {
+        ls_tensor *before = ls_state_read(p, "state", ls_wide_type(p), LS_DIMS(B, s.D, s.N)),
+                  *after;
+        y = ls_ema_scan(p, &ema, x, omega, before, &after);
+        ls_state_write(p, "state", after);
+    } else {
+        const int64_t reach = o->truncation > 0 ? ls_min(o->truncation, T) : T;
+        ls_tensor *kernel = ls_ema_kernel(p, &ema, reach, mixer->causal ? NULL : &ahead);
+        y = ls_long_conv(p, x, kernel, omega, false);
+        if (ahead != NULL) y = ls_plus(p, y, ls_long_conv(p, x, ahead, NULL, true));
+    }
+    ls_scope_end(p);
+    return ls_activate(p, LS_ACT_SILU, false, y);
+}
+
+/* Positions that the numbers of bias=simple are for. */
+static int64_t simple_reach(const mega_options *o) {
+    return o->chunk > 0 ? o->chunk : o->max_positions;
+}
+
+/* Distances in one direction for which T tokens need a bias, 0 included; a table's ends serve
+ * everything beyond. */
+static int64_t reach_of(const mega_options *o, int64_t T) {
+    const bool clamped = o->bias == BIAS_SIMPLE && o->beyond == BEYOND_CLAMP;
+    const int64_t reach = o->chunk > 0 ? ls_min(o->chunk, T) : T;
+    return clamped ? ls_min(reach, simple_reach(o)) : reach;
+}
+
+/* The authors' code counts from the farthest key behind: row r is for key - query = r - (most - 1).
+ */
+static ls_tensor *simple_table(ls_program *p, const mega_options *o, int64_t R, int64_t zero) {
+    const int64_t most = simple_reach(o);
+    const ls_init init = {.kind = LS_INIT_NORMAL, .a = 0.02};
+    ls_tensor *weight = ls_param(p, "bias", LS_DIMS(2 * most - 1, 1), small(init));
+    if (R - zero > most) {
+        ls_refuse(p, LS_EUSE,
+                  "mega: bias=simple has numbers for %lld positions, not for %lld (set "
+                  "max_positions, chunk, or beyond=clamp)",
+                  (long long)most, (long long)(R - zero));
+        return NULL;
+    }
+    int32_t *row = ls_new(ls_program_ctx(p), (size_t)R, sizeof *row);
+    if (row == NULL) {
+        ls_refuse(p, LS_ENOMEM, "%s", ls_program_ctx(p)->error.message);
+        return NULL;
+    }
+    for (int64_t r = 0; r < R; r++) row[r] = (int32_t)(most - 1 - (r - zero));
+    ls_tensor *table = ls_bucket_table(p, weight, R, row);
+    ls_free(ls_program_ctx(p), row);
+    return table;
+}
+
+/* Biases by distance for T tokens; *zero is the column of distance 0. */
+static ls_tensor *table_of(ls_program *p, const ls_mixer *mixer, int64_t T, int64_t *zero) {
+    const mega_options *o = mixer->options;
+    const int64_t Z = shape_of(mixer).Z, reach = reach_of(o, T);
+    const ls_init init = {.kind = LS_INIT_NORMAL, .a = 0.02};
+    *zero = mixer->causal ? 0 : reach - 1;
+    if (o->bias == BIAS_SIMPLE) return simple_table(p, o, *zero + reach, *zero);
+    ls_tensor *alpha = ls_param(p, "bias.alpha", LS_DIMS(1, Z), small(init));
+    ls_tensor *beta = ls_param(p, "bias.beta", LS_DIMS(1, Z), small(init));
+    return ls_rotary_table(p, alpha, beta, o->base, *zero + reach, *zero);
+}
+
+/* One head, over everything before or within chunks. */
+static ls_tensor *attend(ls_program *p, const ls_mixer *mixer, ls_tensor *q, ls_tensor *k,
+                         ls_tensor *v) {
+    const mega_options *o = mixer->options;
+    const ls_program_options *about = ls_program_about(p);
+    const ls_retention keep = {.window = o->chunk};
+    ls_segment segment =
+        ls_segment_all(q, ls_cache_append(p, "k", k, keep), ls_cache_append(p, "v", v, keep));
+    segment.table =
+        table_of(p, mixer, about->streaming ? about->capacity : about->length, &segment.table_zero);
+    segment.valid = padding(mixer);
+    segment.block = o->chunk;
+    segment.alone = true;
+    if (mixer->causal) segment.lo = 0;
+    if (ls_failed(p)) return NULL;
+    if (o->attention == ATTENTION_SOFTMAX) {
+        ls_attention_options scale = {.scale = 1 / sqrt((double)shape_of(mixer).Z)};
+        return ls_attention(p, 1, &segment, scale, NULL);
+    }
+    /* with these constants laplace has the value and the slope of relu2 at its mean */
+    ls_weighting weighting = {.kind = LS_WEIGHT_RELU2};
+    if (o->attention == ATTENTION_LAPLACE)
+        weighting = (ls_weighting){.kind = LS_WEIGHT_LAPLACE,
+                                   .mean = o->rounded ? 0.707107 : sqrt(0.5),
+                                   .deviation = o->rounded ? 0.282095 : 0.25 / sqrt(atan(1))};
+    return ls_pointwise_attention(p, &segment, 1, weighting);
+}
+
+/* ---- the layer ---- */
+
+static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
+    if (x == NULL) return NULL;
+    const mega_options *o = mixer->options;
+    const shape s = shape_of(mixer);
+    const int64_t B = x->dim[0], T = x->dim[1];
+    ls_tensor *in = o->norm != NORM_NONE && o->norm_place == PLACE_BEFORE ? norm(p, o, x) : x;
+    ls_tensor *v = ls_activate(p, LS_ACT_SILU, false, project(p, "v", in, s.V));
+    ls_tensor *mixed = average(p, mixer, ls_mask_rows(p, in, padding(mixer)));
+    enum { UPDATE, SHARED, RESET, HIDDEN, PARTS };
+    ls_tensor *part[PARTS], *qk[2];
+    ls_split(p, project(p, "mx", mixed, 2 * s.D + s.Z + s.V), PARTS,
+             (const int64_t[]){s.D, s.Z, s.V, s.D}, part);
+    ls_tensor *shared = ls_activate(p, LS_ACT_SILU, false, part[SHARED]);
+    ls_tensor *gain = ls_param(p, "qk.gain", LS_DIMS(2, s.Z),
+                               small((ls_init){.kind = LS_INIT_NORMAL, .a = 0.02}));
+    ls_tensor *shift = ls_param(p, "qk.shift", LS_DIMS(2, s.Z), ls_init_bias());
+    ls_split(p, ls_scale_shift(p, shared, gain, shift), 2, (const int64_t[]){s.Z, s.Z}, qk);
+    ls_tensor *seen = attend(p, mixer, ls_reshape(p, qk[0], LS_DIMS(B, T, 1, s.Z)),
+                             ls_reshape(p, qk[1], LS_DIMS(B, T, 1, s.Z)),
+                             ls_reshape(p, v, LS_DIMS(B, T, 1, s.V)));
+    seen = ls_gate(p, LS_ACT_SILU, part[RESET], ls_reshape(p, seen, LS_DIMS(B, T, s.V)));
+    ls_tensor *hidden =
+        ls_activate(p, LS_ACT_SILU, false, ls_plus(p, part[HIDDEN], project(p, "h", seen, s.D)));
+    ls_tensor *change =
+        ls_gate(p, LS_ACT_SIGMOID, part[UPDATE], ls_plus(p, hidden, ls_times(p, x, -1)));
+    if (o->residual == RESIDUAL_DIFFERENCE) return change;
+    ls_tensor *y = ls_plus(p, x, change);
+    return o->norm != NORM_NONE && o->norm_place == PLACE_AFTER ? norm(p, o, y) : y;
+}
+
+/* The average's state, never narrower than f32, and rows of keys and values: of a chunk, twice, so
+ * that they are moved rarely. */
+static int64_t state_bytes(const ls_mixer *mixer, int64_t T, int64_t size) {
+    const mega_options *o = mixer->options;
+    const shape s = shape_of(mixer);
+    return s.D * s.N * ls_max(size, 4) +
+           ls_cache_rows((ls_retention){.window = o->chunk}, T, 1) * (s.Z + s.V) * size;
+}
+
+/* Pairs of T tokens that see each other. */
+static double pairs(bool causal, double T) {
+    return causal ? T * (T + 1) / 2 : T * T;
+}
+
+/* Products, the average as a convolution, scores and the rotary bias. */
+static double flops(const ls_mixer *mixer, int64_t T) {
+    const mega_options *o = mixer->options;
+    const shape s = shape_of(mixer);
+    const int64_t taps = o->truncation > 0 ? ls_min(o->truncation, T) : T;
+    const int64_t ahead = mixer->causal ? 0 : taps - 1; /* the second kernel begins one later */
+    const int64_t convolutions = ahead > 0 ? 2 : 1;
+    const int64_t chunks = o->chunk > 0 ? T / o->chunk : 0, rest = T - chunks * o->chunk;
+    const int64_t products = s.D * s.V + s.D * (2 * s.D + s.Z + s.V) + s.V * s.D;
+    const int64_t reach = reach_of(o, T), rows = mixer->causal ? reach : 2 * reach - 1;
+    const double seen = (double)chunks * pairs(mixer->causal, (double)o->chunk) +
+                        pairs(mixer->causal, (double)rest);
+    return 2 * (double)T * (double)products + 2 * (double)(s.Z + s.V) * seen +
+           (double)(s.D * (taps + ahead)) * ls_ema_kernel_flops(s.N) +
+           (double)(s.D * convolutions) * ls_long_conv_flops(T) +
+           (o->bias == BIAS_ROTARY ? (double)rows * ls_rotary_table_flops(s.Z) : 0);
+}
+
+#define BOTH(official, ours)                                                                       \
+    {official ".weight", ours ".weight", 0}, {                                                     \
+        official ".bias", ours ".bias", 0                                                          \
+    }
+static const ls_alias aliases[] = {
+    BOTH("v_proj", "v"),
+    BOTH("mx_proj", "mx"),
+    BOTH("h_proj", "h"),
+    BOTH("norm.norm", "norm"),
+    {"gamma", "qk.gain", 0},
+    {"beta", "qk.shift", 0},
+    {"move.delta", "ema.delta", 0},
+    {"move.alpha", "ema.alpha", 0},
+    {"move.beta", "ema.beta", 0},
+    {"move.gamma", "ema.gamma", 0},
+    {"move.omega", "ema.omega", 0},
+    {"rel_pos_bias.rel_pos_bias", "bias", 0},
+    {"rel_pos_bias.alpha", "bias.alpha", 0},
+    {"rel_pos_bias.beta", "bias.beta", 0},
+    /* the port in transformers */
+    {"qk_weight", "qk.gain", 0},
+    {"qk_bias", "qk.shift", 0},
+    {"ema_gate.damping_factor", "ema.delta", 0},
+    {"ema_gate.decay_factor", "ema.alpha", 0},
+    {"ema_gate.ema_expansion_matrix", "ema.beta", 0},
+    {"ema_gate.kernel_projection_matrix", "ema.gamma", 0},
+    {"ema_gate.residual_weight", "ema.omega", 0},
+    {"rel_pos_bias.b_param", "bias.beta", 0},
+    {0},
+};
+
+const ls_mixer_type ls_mixer_mega = {
+    .name = "mega",
+    .summary =
+        "a moving average of every channel and one gated head of attention, whole or chunked",
+    .paper = "arXiv 2209.10655",
+    .options = LS_OPTIONS(options, mega_options),
+    .traits = LS_MIXER_CAUSAL | LS_MIXER_BIDIRECTIONAL | LS_MIXER_STREAMING,
+    .check = check,
+    .forward = forward,
+    .state_bytes = state_bytes,
+    .flops = flops,
+    .aliases = aliases,
+};
