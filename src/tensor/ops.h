@@ -58,6 +58,11 @@ ls_tensor *ls_linear_cross_entropy(ls_program *p, ls_tensor *x, ls_tensor *weigh
 ls_tensor *ls_begin_with(ls_program *p, ls_tensor *x, ls_tensor *v);
 /* The last row of each sequence: [B,T,D] -> [B,D]. No gradient. */
 ls_tensor *ls_last_row(ls_program *p, ls_tensor *x);
+/* Rows of every sequence, `at` rising (copied): y[b,i,..] = x[b,at[i],..] of x [B,T,..] of any
+ * type; and x with the rows at[i] replaced by rows[b,i,..]. */
+ls_tensor *ls_take_rows(ls_program *p, ls_tensor *x, int64_t count, const int64_t *at);
+ls_tensor *ls_put_rows(ls_program *p, ls_tensor *x, ls_tensor *rows, int64_t count,
+                       const int64_t *at);
 
 /* ---- padding ---- */
 
