@@ -65,6 +65,16 @@ void ls_position_clear(ls_ctx *ctx, ls_position *position) {
     *position = (ls_position){0};
 }
 
+ls_status ls_position_fits(ls_ctx *ctx, const ls_position *position, int64_t width, int64_t heads,
+                           bool causal) {
+    if (position == NULL) return LS_OK;
+    const ls_position_type *type = position->type;
+    if ((type->traits & LS_POSITION_CAUSAL) && !causal)
+        return LS_FAIL(ctx, LS_EUSE, "position method %s is for causal models only", type->name);
+    if (type->check == NULL) return LS_OK;
+    return type->check(ctx, position->options, width, heads);
+}
+
 ls_tensor *ls_shared_param(ls_program *p, const char *name, int rank, const int64_t *dim,
                            ls_init init) {
     char full[128];

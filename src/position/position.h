@@ -113,6 +113,10 @@ ls_status ls_position_choose(ls_ctx *ctx, const char *name, ls_position *out);
 ls_status ls_position_extend(ls_ctx *ctx, ls_position *position, const char *name);
 void ls_position_clear(ls_ctx *ctx, ls_position *position);
 
+/* Refuses a method that does not fit a mixer of this shape (one sentence); NULL fits. */
+ls_status ls_position_fits(ls_ctx *ctx, const ls_position *position, int64_t width, int64_t heads,
+                           bool causal);
+
 /* A parameter outside the current scope, shared by all layers: "position.<name>". */
 ls_tensor *ls_shared_param(ls_program *p, const char *name, int rank, const int64_t *dim,
                            ls_init init);
