@@ -235,6 +235,7 @@ static ls_segment piece_segment(ls_program *p, const ls_attend *attend, int numb
     segment.block = piece->block;
     segment.key_first = piece->key_first;
     segment.key_end = piece->key_end;
+    segment.list = piece->list;
     segment.query_at = piece->query_at;
     segment.key_at = piece->key_at;
     segment.dilation = attend->dilation;

@@ -16,6 +16,7 @@ typedef struct ls_piece {
     int64_t lo, hi;                   /* admitted true distances, inclusive */
     int64_t block;                    /* blockwise causal attention, 0: off */
     int64_t key_first, key_end;       /* admitted true key positions [first, end) */
+    const ls_block_rows *list;        /* blocks that see each other, or NULL: all do */
     ls_position_map query_at, key_at; /* coordinates for rotation and bias */
 } ls_piece;
 

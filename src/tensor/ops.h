@@ -6,6 +6,7 @@
 #define LS_TENSOR_OPS_H
 
 #include "tensor/program.h"
+#include "tensor/tile_schedule.h"
 
 /* y[.., out] = x[.., in] weight[out, in]^T + bias[out]; bias may be NULL. */
 ls_tensor *ls_linear(ls_program *p, ls_tensor *x, ls_tensor *weight, ls_tensor *bias);
@@ -237,6 +238,8 @@ enum { LS_SEGMENTS_MOST = 4 };
  * row j is m (true positions: a cache's extent, or start + row). Admitted are pairs with
  *   lo <= n - m <= hi,  key_first <= m < key_end,  valid[b][j] != 0,
  *   and with block > 0: 0 <= floor(n / block) - floor(m / block) <= 1,
+ *   and with a list: the block of m is in the row of the block of n (of whole sequences, without
+ *   bounds or dilation; times > 1 adds its logarithm to the score),
  *   and with dilation: (n - m) divisible by the head's dilation d, lo <= (n - m) / d <= hi.
  * Score: scale * q.k [with xPos decay] + bias of the distance between query and key coordinate. */
 typedef struct ls_segment {
@@ -245,12 +248,14 @@ typedef struct ls_segment {
     int64_t lo, hi;   /* LS_FAR for no bound */
     int64_t key_first, key_end;
     int64_t block;
+    const ls_block_rows *list;        /* copied; or NULL */
     const int64_t *dilation;          /* [H] or NULL; copied */
     ls_tensor *valid;                 /* u8 [B,N] or NULL */
     ls_position_map query_at, key_at; /* coordinates whose difference the bias sees */
-    ls_tensor *slopes;  /* wide [H]: bias = -slope * distance (|distance| where bidirectional) */
-    ls_tensor *table;   /* wide [H,R]: bias = table[clamp(distance + table_zero, 0, R - 1)] */
-    int64_t table_zero; /* column of distance 0 */
+    ls_tensor *query_most; /* i32 [B] or NULL: no query's coordinate is above its sequence's */
+    ls_tensor *slopes;     /* wide [H]: bias = -slope * distance (|distance| where bidirectional) */
+    ls_tensor *table;      /* wide [H,R]: bias = table[clamp(distance + table_zero, 0, R - 1)] */
+    int64_t table_zero;    /* column of distance 0 */
     ls_tensor *relative, *relative_q; /* [R,H,K], [B,T,H,K]: score += scale * relative_q . relative[
                                          clamp(distance, 0, R - 1)] (Transformer-XL) */
     bool decays;                      /* xPos: keys are block-referenced as ls_rotary says */
