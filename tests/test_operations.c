@@ -54,6 +54,16 @@ static void rows(ls_program *p, const void *about) {
     ls_keep(p, "y", ls_put_rows(p, heads, taken, 3, to));
 }
 
+/* Blocks of two of five rows, with and without padding, the last row adopted or left over. */
+static void block_sums(ls_program *p, const void *about) {
+    const bool adopt = *(const bool *)about;
+    const double some[10] = {1, 1, 1, 1, 1, 1, 1, 1, 0, 0};
+    ls_tensor *most, *there, *valid = ls_constant(p, LS_U8, LS_DIMS(2, 5), some);
+    ls_tensor *whole = ls_block_sums(p, input(p), NULL, 2, adopt, &most, &there);
+    ls_tensor *padded = ls_block_sums(p, ls_program_find(p, "x"), valid, 2, adopt, &most, &there);
+    ls_keep(p, "y", ls_plus(p, whole, ls_times(p, padded, 0.5)));
+}
+
 static void dropped(ls_program *p, const void *about) {
     (void)about;
     ls_keep(p, "y", ls_dropout(p, input(p), 0.3));
@@ -389,6 +399,8 @@ static const subject subjects[] = {
     {"reglu", activate, &acts[11]},
     {"pointwise", pointwise, NULL},
     {"rows", rows, NULL},
+    {"block sums", block_sums, &(const bool){false}},
+    {"block sums adopted", block_sums, &(const bool){true}},
     {"dropout", dropped, NULL},
     {"views", views, NULL},
     {"embed", embedded, NULL},

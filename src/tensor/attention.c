@@ -48,8 +48,9 @@ static void expect_map(ls_program *p, int at, ls_position_map map) {
 static void check_list(ls_program *p, int at, const ls_segment *s, int64_t H) {
     const ls_block_rows *list = s->list;
     const int64_t positions = ls_max(s->q->dim[1], s->k->dim[1]);
-    bool bounded = s->lo > -LS_FAR || s->hi < LS_FAR || s->block > 0 || s->dilation != NULL ||
-                   s->key_first > 0 || s->key_end < LS_FAR || s->k->port >= 0;
+    bool bounded = s->lo > -LS_FAR || s->hi < LS_FAR || s->block > 0 || s->group > 0 ||
+                   s->dilation != NULL || s->key_first > 0 || s->key_end < LS_FAR ||
+                   s->k->port >= 0;
     bool fits = list->size > 0 && list->shift >= 0 && list->shift < list->size &&
                 (list->heads == 1 || list->heads == H) &&
                 positions + list->shift <= list->blocks * list->size;
@@ -90,6 +91,7 @@ static void check_segment(ls_program *p, int at, const ls_segment *s, const ls_s
         if (!real)
             ls_refuse(p, LS_EUSE, "attention: relative keys of segment %d have no real type", at);
     }
+    if (s->group < 0) ls_refuse(p, LS_EUSE, "attention: a group of %lld", (long long)s->group);
     if (s->block < 0) ls_refuse(p, LS_EUSE, "attention: a block of %lld keys", (long long)s->block);
     for (int64_t h = 0; s->dilation != NULL && h < H; h++)
         if (s->dilation[h] < 1)
@@ -119,6 +121,7 @@ static ls_attention_segment describe(const ls_segment *s, int64_t H, int64_t *di
                  .key_first = s->key_first,
                  .key_end = s->key_end,
                  .block = s->block,
+                 .group = s->group,
                  .checked = s->valid != NULL || s->dilation != NULL},
         .lo = s->lo,
         .hi = s->hi,
@@ -252,7 +255,8 @@ ls_attention_attributes *ls_attention_describe(ls_program *p, int segments,
     for (int i = 0; i < segments; i++) {
         attributes->segment[i] = describe(&segment[i], H, attributes->dilation + i * H);
         if (segment[i].list != NULL) describe_list(&segment[i], &attributes->segment[i]);
-        attributes->listed |= segment[i].list != NULL || segment[i].query_most != NULL;
+        attributes->listed |=
+            segment[i].list != NULL || segment[i].query_most != NULL || segment[i].group > 0;
     }
     return attributes;
 }
@@ -429,6 +433,7 @@ ls_attention_reach ls_attention_reach_of(const ls_attention_source *source, int6
     } else if (reach.step > 1 && reach.first < 0) {
         reach.first = m % reach.step;
     }
+    if (about->rule.group > 0) reach.first = ls_max(reach.first, (m + 1) * about->rule.group);
     return reach;
 }
 

@@ -44,8 +44,8 @@ typedef struct ls_attention_attributes {
     int segments;
     double scale;
     bool off_by_one;
-    bool listed; /* a list or bounded coordinates: under a name of its own, as not every device has
-                    them */
+    bool listed; /* a list, groups or bounded coordinates: under a name of its own, as not every
+                    device has them */
     ls_attention_segment segment[LS_SEGMENTS_MOST];
     int64_t dilation[]; /* [segments][H], 1 where there is none */
 } ls_attention_attributes;

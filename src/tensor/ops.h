@@ -76,6 +76,14 @@ typedef enum { LS_POOL_MEAN, LS_POOL_FIRST, LS_POOL_LAST } ls_pool_kind;
  * none. */
 ls_tensor *ls_pool_rows(ls_program *p, ls_pool_kind kind, ls_tensor *x, ls_tensor *valid);
 
+/* Sums of the valid rows of every block, [B,T / block,D] of x [B,T,D], T >= block; valid is u8
+ * [B,T] or NULL. A block is complete where its last row is valid. With `adopt` the number F of
+ * complete blocks counts: block j < F is there, the last of them takes all rows after it, and the
+ * rest is zeros. *most, i32 [B], is then F - 1. Without, blocks that are not complete are not
+ * there. *there, u8 [B,T / block], says which are. */
+ls_tensor *ls_block_sums(ls_program *p, ls_tensor *x, ls_tensor *valid, int64_t block, bool adopt,
+                         ls_tensor **most, ls_tensor **there);
+
 /* ---- recurrences ---- */
 
 /* A causal convolution of W taps in every channel: y[b,t,e] = act(bias[e] + sum_k weight[e,k]
@@ -238,6 +246,7 @@ enum { LS_SEGMENTS_MOST = 4 };
  * row j is m (true positions: a cache's extent, or start + row). Admitted are pairs with
  *   lo <= n - m <= hi,  key_first <= m < key_end,  valid[b][j] != 0,
  *   and with block > 0: 0 <= floor(n / block) - floor(m / block) <= 1,
+ *   and with group > 0 (without dilation): m < floor(n / group), the groups that are complete,
  *   and with a list: the block of m is in the row of the block of n (of whole sequences, without
  *   bounds or dilation; times > 1 adds its logarithm to the score),
  *   and with dilation: (n - m) divisible by the head's dilation d, lo <= (n - m) / d <= hi.
@@ -247,7 +256,7 @@ typedef struct ls_segment {
     ls_tensor *k, *v; /* [B,N,G,K], [B,N,G,V]: plain, or a cache from ls_cache_append */
     int64_t lo, hi;   /* LS_FAR for no bound */
     int64_t key_first, key_end;
-    int64_t block;
+    int64_t block, group;
     const ls_block_rows *list;        /* copied; or NULL */
     const int64_t *dilation;          /* [H] or NULL; copied */
     ls_tensor *valid;                 /* u8 [B,N] or NULL */

@@ -12,6 +12,7 @@ ls_interval ls_keys_any(const ls_tile_rule *rule, ls_interval queries) {
                               (last / rule->block + 1) * rule->block};
         keys = ls_interval_cut(keys, blocks);
     }
+    if (rule->group > 0 && keys.end > last / rule->group) keys.end = last / rule->group;
     return keys;
 }
 
@@ -25,6 +26,8 @@ ls_interval ls_keys_all(const ls_tile_rule *rule, ls_interval queries) {
                               (queries.first / rule->block + 1) * rule->block};
         keys = ls_interval_cut(keys, blocks);
     }
+    if (rule->group > 0 && keys.end > queries.first / rule->group)
+        keys.end = queries.first / rule->group;
     return keys;
 }
 
@@ -39,6 +42,8 @@ ls_interval ls_queries_any(const ls_tile_rule *rule, ls_interval keys) {
                               (last / rule->block + 2) * rule->block};
         queries = ls_interval_cut(queries, blocks);
     }
+    if (rule->group > 0 && queries.first < (keys.first + 1) * rule->group)
+        queries.first = (keys.first + 1) * rule->group;
     return queries;
 }
 
@@ -51,6 +56,8 @@ ls_interval ls_queries_all(const ls_tile_rule *rule, ls_interval keys) {
                               (keys.first / rule->block + 2) * rule->block};
         queries = ls_interval_cut(queries, blocks);
     }
+    if (rule->group > 0 && queries.first < keys.end * rule->group)
+        queries.first = keys.end * rule->group;
     return queries;
 }
 

@@ -16,6 +16,7 @@ typedef struct ls_tile_rule {
     int64_t lo, hi; /* admitted distances n - m; of a dilated segment the widest head's */
     int64_t key_first, key_end; /* admitted key positions */
     int64_t block;              /* > 0: 0 <= n / block - m / block <= 1 */
+    int64_t group;              /* > 0: m < n / group */
     bool checked;               /* validity or dilation: no tile is FULL */
 } ls_tile_rule;
 
