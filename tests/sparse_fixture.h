@@ -39,7 +39,7 @@ static inline ls_status trial_start(trial *t, const ls_mixer_type *type, int64_t
             expect(&t->ctx, ls_options_set(&t->ctx, &type->options, "", word, value, options));
     }
     if (t->position.type != NULL) t->mixer.position = &t->position;
-    return type->check(&t->ctx, &t->mixer);
+    return ls_mixer_check(&t->ctx, &t->mixer);
 }
 
 static inline void trial_end(trial *t) {
@@ -54,7 +54,7 @@ static inline void trial_record(ls_program *p, const void *about) {
     ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(o->batch, o->length, t->D), true);
     if (t->valid != NULL)
         mixer.valid = ls_input(p, "valid", LS_U8, LS_DIMS(o->batch, o->length), false);
-    ls_keep(p, "y", mixer.type->forward(p, &mixer, x));
+    ls_keep(p, "y", ls_mixer_record(p, &mixer, x));
 }
 
 static inline bench trial_bench(trial *t, ls_dtype type, bool grad) {

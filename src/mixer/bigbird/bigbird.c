@@ -41,7 +41,6 @@ static ls_attend start(const ls_mixer *mixer) {
 
 static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     const bigbird_options *o = mixer->options;
-    if (mixer->causal) return LS_FAIL(ctx, LS_EUSE, "bigbird looks both ways: it cannot be causal");
     if (mixer->width % o->heads != 0)
         return LS_FAIL(ctx, LS_EUSE, "bigbird: %lld heads do not divide a width of %lld",
                        (long long)o->heads, (long long)mixer->width);

@@ -238,8 +238,6 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
         ls_refuse(p, status, "%s", ctx->error.message);
         return NULL;
     }
-    if (mixer->valid != NULL && ls_program_about(p)->streaming)
-        ls_refuse(p, LS_EUSE, "longformer: a sequence with padding goes whole");
     for (int64_t i = 0; i < count; i++) at[i] = global_position(o, i);
     ls_tensor *mixed = ls_reshape(p, mix(p, mixer, at, count, x), LS_DIMS(B, T, mixer->width));
     ls_free(ctx, at);
