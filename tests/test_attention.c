@@ -26,6 +26,8 @@ enum {
     SHARED = 256,    /* all segments use the operands of the first */
     BOTH_WAYS = 512, /* not causal */
     ALONE = 1024,    /* a block sees itself alone */
+    LISTED = 2048,   /* lists of blocks; both ways */
+    BOUNDED = 4096,  /* coordinates of queries end early */
 };
 
 typedef struct attention_case {
@@ -37,7 +39,7 @@ typedef struct attention_case {
 } attention_case;
 
 static const char *const operand_names[LS_ATTENTION_SLOTS] = {
-    "q", "k", "v", "valid", "slopes", "table", "relative", "relative_q"};
+    "q", "k", "v", "valid", "slopes", "table", "relative", "relative_q", "list", "query_most"};
 enum { TABLE_ROWS = 23, TABLE_ZERO = 4, RELATIVE_ROWS = 41 };
 
 typedef struct built {
@@ -51,6 +53,35 @@ static const int64_t dilations[] = {1, 3, 2, 5};
 
 static double decay_rate(int64_t pair) {
     return log((2.0 * (double)pair + 0.4 * 16) / (1.4 * 16)) / 64;
+}
+
+/* Blocks of 7 (of 40 where there are many keys), the first cut short; some are seen twice. */
+enum { LIST_BLOCKS_MOST = 64 };
+static ls_block_rows list_sizes(const attention_case *shape) {
+    int64_t size = shape->N > 100 ? 40 : 7, most = ls_max(shape->T, shape->N);
+    return (ls_block_rows){
+        .size = size, .shift = 3, .blocks = ls_ceil_div(most + 3, size), .heads = shape->H};
+}
+
+static int32_t list_times(int64_t h, int64_t i, int64_t j) {
+    static const int32_t times[] = {0, 1, 0, 0, 2, 1, 0};
+    return times[(3 * h + 5 * i + i * j + j * j) % 7];
+}
+
+static ls_block_rows make_list(const attention_case *shape, int32_t *words) {
+    ls_block_rows rows = list_sizes(shape);
+    const int64_t cells = shape->H * rows.blocks * rows.blocks;
+    int32_t *first = words, *at = words + cells, *times = words + 2 * cells, count = 0;
+    for (int64_t row = 0; row < shape->H * rows.blocks; row++) {
+        first[row] = count;
+        for (int32_t j = 0; j < rows.blocks; j++) {
+            int32_t often = list_times(row / rows.blocks, row % rows.blocks, j);
+            if (often > 0) at[count] = j, times[count++] = often;
+        }
+    }
+    first[shape->H * rows.blocks] = count;
+    rows.first = first, rows.at = at, rows.times = times;
+    return rows;
 }
 
 static ls_segment make_segment(const attention_case *shape, built *at, int s) {
@@ -100,6 +131,8 @@ static ls_segment make_segment(const attention_case *shape, built *at, int s) {
         segment.decay_halves = s == 0;
         for (int64_t i = 0; i < K / 2; i++) segment.log_decay[i] = decay_rate(i);
     }
+    if (shape->with & BOUNDED)
+        segment.query_most = operand[9] = ls_input(p, name[9], LS_I32, LS_DIMS(B), false);
     if (shape->sinks > 0) { /* segment 0: the first keys; segment 1: the window without them */
         segment.key_first = s == 0 ? 0 : shape->sinks;
         segment.key_end = s == 0 ? shape->sinks : LS_FAR;
@@ -110,6 +143,7 @@ static ls_segment make_segment(const attention_case *shape, built *at, int s) {
 
 static double value_of(int s, int slot, int64_t index) {
     ls_random key = {.seed = 7, .stream = (uint32_t)(s * 16 + slot)};
+    if (slot == LS_ATTENTION_QUERY_MOST) return (double)(10 + 20 * index);
     if (slot == LS_ATTENTION_VALID) return ls_random_unit(key, (uint64_t)index) < 0.7;
     double x = ls_random_normal(key, (uint64_t)index);
     if (slot == LS_ATTENTION_SLOPES) x = 0.05 * fabs(x);
@@ -125,6 +159,8 @@ static double get(const ls_tensor *t, int64_t i) {
         return (double)((const float *)data)[i];
     case LS_BF16:
         return (double)ls_bf16_to_f32(((const ls_bf16 *)data)[i]);
+    case LS_I32:
+        return ((const int32_t *)data)[i];
     default:
         return ((const uint8_t *)data)[i];
     }
@@ -141,6 +177,9 @@ static void put(ls_tensor *t, int64_t i, double x) {
         break;
     case LS_BF16:
         ((ls_bf16 *)data)[i] = ls_bf16_from_f32((float)x);
+        break;
+    case LS_I32:
+        ((int32_t *)data)[i] = (int32_t)x;
         break;
     default:
         ((uint8_t *)data)[i] = (uint8_t)x;
@@ -191,7 +230,12 @@ static void build(built *at, const attention_case *shape, ls_dtype type, const c
     assert_int_equal(ls_program_new(&at->ctx, &options, at->store, &at->program), LS_OK);
     ls_program *p = at->program;
     ls_segment segment[LS_SEGMENTS_MOST];
-    for (int s = 0; s < shape->segments; s++) segment[s] = make_segment(shape, at, s);
+    static int32_t words[3 * 4 * LIST_BLOCKS_MOST * LIST_BLOCKS_MOST];
+    const ls_block_rows list = make_list(shape, words);
+    for (int s = 0; s < shape->segments; s++) {
+        segment[s] = make_segment(shape, at, s);
+        if (shape->with & LISTED) segment[s].list = &list;
+    }
     ls_tensor *lse;
     ls_attention_options how = {.scale = 1 / sqrt((double)shape->K),
                                 .off_by_one = (shape->with & OFF_BY_ONE) != 0};
@@ -252,7 +296,9 @@ static double dense_score(const attention_case *shape, const built *at, int s, i
     ls_tensor *const *x = at->operand[s];
     int64_t g = h / (shape->H / shape->G), K = shape->K;
     int64_t n = shape->start + i, m = shape->start + j;
-    double distance = coordinate(shape, true, n) - coordinate(shape, false, m), sum = 0;
+    double query = coordinate(shape, true, n), sum = 0;
+    if (shape->with & BOUNDED) query = fmin(query, get(x[9], b));
+    double distance = query - coordinate(shape, false, m);
     for (int64_t e = 0; e < K; e++) {
         double q = get(x[0], ((b * shape->T + i) * shape->H + h) * K + e);
         double k = get(x[1], ((b * shape->N + j) * shape->G + g) * K + e);
@@ -299,6 +345,9 @@ static void check_dense(const attention_case *shape) {
                 *w = valid && dense_admits(shape, s, h, shape->start + i, shape->start + j)
                          ? exp(dense_score(shape, &at, s, b, h, i, j))
                          : 0;
+                const ls_block_rows list = list_sizes(shape);
+                if (shape->with & LISTED)
+                    *w *= list_times(h, ls_block_of(&list, i), ls_block_of(&list, j));
                 sum += *w;
             }
         double got = get(lse, row);
@@ -459,6 +508,8 @@ static const attention_case small[] = {
     {"sinks", 1, 12, 12, 2, 1, 4, 4, .segments = 2, .with = SHARED, .window = 3, .sinks = 2},
     {"off by one", 1, 6, 6, 2, 1, 4, 4, .segments = 1, .with = OFF_BY_ONE},
     {"dilated", 1, 17, 17, 4, 2, 4, 4, .segments = 1, .with = DILATED, .window = 3},
+    {"listed", 2, 30, 30, 4, 2, 4, 6, .segments = 1, .with = LISTED | BOTH_WAYS | TABLE | VALID},
+    {"bounded", 2, 30, 25, 2, 1, 4, 4, .segments = 2, .with = BOUNDED | BOTH_WAYS | TABLE},
 };
 
 static const attention_case wide[] = {
@@ -506,6 +557,13 @@ static const attention_case wide[] = {
     {"decay far", 1, 150, 150, 2, 1, 32, 32, .segments = 2, .with = DECAYS, .start = 100003},
     {"decay grouped", 1, 150, 150, 2, 1, 32, 32, .segments = 1, .with = DECAYS | GROUPED},
     {"off by one", 1, 100, 100, 2, 2, 32, 32, .segments = 1, .with = OFF_BY_ONE},
+    {"listed", 2, 90, 90, 4, 2, 32, 32, .segments = 1, .with = LISTED | BOTH_WAYS | SLOPES},
+    {"listed, many", 1, 300, 500, 3, 3, 20, 12, .segments = 1, .with = LISTED | BOTH_WAYS},
+    {"listed, valid", 1, 150, 150, 2, 2, 64, 64, .segments = 2, .with = LISTED | BOTH_WAYS | VALID},
+    {"bounded", 2, 90, 90, 2, 2, 32, 32, .segments = 1,
+     .with = BOUNDED | BOTH_WAYS | TABLE | SLOPES},
+    {"bounded, grouped", 2, 90, 90, 2, 2, 32, 32, .segments = 1,
+     .with = BOUNDED | GROUPED | BOTH_WAYS | TABLE | RELATIVE},
     {"empty rows", 1, 100, 100, 2, 2, 32, 32, .segments = 1, .with = VALID, .window = 2},
     {"empty off by one", 1, 100, 100, 2, 2, 32, 32, .segments = 1, .with = VALID | OFF_BY_ONE,
      .window = 2},
@@ -524,11 +582,19 @@ static const attention_case few[] = {
      .start = 5000, .window = 200},
     {"few, dilated", 1, 4, 300, 4, 2, 32, 32, .segments = 1, .with = BOTH_WAYS | DILATED,
      .window = 40},
+    {"few, listed", 1, 3, 300, 4, 2, 32, 32, .segments = 1, .with = BOTH_WAYS | LISTED | TABLE},
+    {"few, bounded", 2, 3, 300, 2, 2, 32, 32, .segments = 1, .with = BOTH_WAYS | BOUNDED | TABLE,
+     .start = 9},
     {"few, narrow", 1, 3, 300, 2, 2, 5, 3, .segments = 1, .with = BOTH_WAYS},
 };
+/* Devices that have no lists leave those cases out. */
+static bool taken(const attention_case *shape) {
+    return ls_ctx_default().device == NULL || !(shape->with & (LISTED | BOUNDED));
+}
 #define EACH(cases, shape)                                                                         \
     for (const attention_case *shape = cases; shape < cases + sizeof cases / sizeof cases[0];      \
-         shape++)
+         shape++)                                                                                  \
+        if (taken(shape))
 
 static void reference_is_dense(void **state) {
     (void)state;
@@ -556,6 +622,7 @@ static void bits_stay(void **state) {
         {"bits", 5, 70, 70, 2, 2, 32, 32, .segments = 1, .with = TABLE},
         {"bits", 2, 3, 900, 4, 2, 32, 32, .segments = 1, .with = BOTH_WAYS},
         {"bits", 1, 200, 200, 3, 1, 32, 32, .segments = 1, .with = 0},
+        {"bits", 2, 130, 130, 3, 1, 32, 32, .segments = 1, .with = LISTED | BOTH_WAYS},
     };
     (void)state;
     EACH(cases, shape) {

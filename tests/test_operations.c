@@ -43,6 +43,27 @@ static void pointwise(ls_program *p, const void *about) {
     ls_keep(p, "y", ls_plus(p, ls_times(p, sum, -1.5), x));
 }
 
+/* Rows taken out of views, and put back where others were. */
+static void rows(ls_program *p, const void *about) {
+    (void)about;
+    const int64_t from[] = {0, 3, 4}, to[] = {1, 2, 4};
+    ls_tensor *x = input(p), *parts[2];
+    ls_split(p, x, 2, (const int64_t[]){16, 8}, parts);
+    ls_tensor *heads = ls_reshape(p, parts[0], LS_DIMS(2, 5, 4, 4));
+    ls_tensor *taken = ls_times(p, ls_take_rows(p, heads, 3, from), 0.5);
+    ls_keep(p, "y", ls_put_rows(p, heads, taken, 3, to));
+}
+
+/* Blocks of two of five rows, with and without padding, the last row adopted or left over. */
+static void block_sums(ls_program *p, const void *about) {
+    const bool adopt = *(const bool *)about;
+    const double some[10] = {1, 1, 1, 1, 1, 1, 1, 1, 0, 0};
+    ls_tensor *most, *there, *valid = ls_constant(p, LS_U8, LS_DIMS(2, 5), some);
+    ls_tensor *whole = ls_block_sums(p, input(p), NULL, 2, adopt, &most, &there);
+    ls_tensor *padded = ls_block_sums(p, ls_program_find(p, "x"), valid, 2, adopt, &most, &there);
+    ls_keep(p, "y", ls_plus(p, whole, ls_times(p, padded, 0.5)));
+}
+
 static void dropped(ls_program *p, const void *about) {
     (void)about;
     ls_keep(p, "y", ls_dropout(p, input(p), 0.3));
@@ -468,6 +489,9 @@ static const subject subjects[] = {
     {"swiglu", activate, &acts[10]},
     {"reglu", activate, &acts[11]},
     {"pointwise", pointwise, NULL},
+    {"rows", rows, NULL},
+    {"block sums", block_sums, &(const bool){false}},
+    {"block sums adopted", block_sums, &(const bool){true}},
     {"dropout", dropped, NULL},
     {"views", views, NULL},
     {"embed", embedded, NULL},

@@ -13,6 +13,7 @@
 static bool admits(const ls_tile_rule *rule, int64_t n, int64_t m) {
     if (n - m < rule->lo || n - m > rule->hi) return false;
     if (m < rule->key_first || m >= rule->key_end) return false;
+    if (rule->group > 0 && m >= n / rule->group) return false;
     if (rule->block == 0) return true;
     int64_t apart = n / rule->block - m / rule->block;
     return apart >= 0 && apart <= (rule->alone ? 0 : 1);
@@ -83,6 +84,7 @@ static void runs_follow_the_predicate(void **state) {
         if (below(&draw, 3) == 0) rule.block = 1 + below(&draw, 150);
         if (below(&draw, 3) == 0) rule.key_first = below(&draw, 300);
         if (below(&draw, 3) == 0) rule.key_end = rule.key_first + below(&draw, 300);
+        if (below(&draw, 4) == 0) rule.group = 1 + below(&draw, 8);
         rule.checked = below(&draw, 6) == 0;
         rule.alone = below(&draw, 2) == 0;
         int64_t start = below(&draw, 2) * below(&draw, 500),

@@ -35,6 +35,7 @@ typedef struct ls_bench {
 
 ls_status ls_bench_train(ls_bench *bench);
 ls_status ls_bench_attention(ls_bench *bench);
+ls_status ls_bench_sparse(ls_bench *bench);
 ls_status ls_bench_scan(ls_bench *bench);
 ls_status ls_bench_retention(ls_bench *bench);
 ls_status ls_bench_decode(ls_bench *bench);

@@ -22,6 +22,7 @@ typedef struct ls_mixer {
     ls_tensor *valid; /* u8 [B,T]: 0 for rows that are padding, which no other row may see; NULL:
                          all rows count. Padding comes after all tokens of a sequence, so what looks
                          back alone never sees any. Of the program that is being recorded */
+    int64_t layer;    /* its number in the model, from 0; 0: not in a model */
     int64_t branches; /* of the model that add to the residual stream, for initial weights that
                          shrink with depth; 0: not in a model */
 } ls_mixer;

@@ -115,6 +115,7 @@ ls_mixer ls_model_mixer(const ls_model_config *config, int64_t layer) {
         .width = config->model.width,
         .causal = config->model.causal,
         .position = type->traits & LS_MIXER_POSITIONS ? &config->position : NULL,
+        .layer = layer,
         .branches = config->layers * (config->model.feed_forward ? 2 : 1),
     };
 }

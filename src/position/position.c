@@ -65,6 +65,16 @@ void ls_position_clear(ls_ctx *ctx, ls_position *position) {
     *position = (ls_position){0};
 }
 
+ls_status ls_position_fits(ls_ctx *ctx, const ls_position *position, int64_t width, int64_t heads,
+                           bool causal) {
+    if (position == NULL) return LS_OK;
+    const ls_position_type *type = position->type;
+    if ((type->traits & LS_POSITION_CAUSAL) && !causal)
+        return LS_FAIL(ctx, LS_EUSE, "position method %s is for causal models only", type->name);
+    if (type->check == NULL) return LS_OK;
+    return type->check(ctx, position->options, width, heads);
+}
+
 ls_tensor *ls_shared_param(ls_program *p, const char *name, int rank, const int64_t *dim,
                            ls_init init) {
     char full[128];
@@ -225,6 +235,7 @@ static ls_segment piece_segment(ls_program *p, const ls_attend *attend, int numb
     segment.block = piece->block;
     segment.key_first = piece->key_first;
     segment.key_end = piece->key_end;
+    segment.list = piece->list;
     segment.query_at = piece->query_at;
     segment.key_at = piece->key_at;
     segment.dilation = attend->dilation;

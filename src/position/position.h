@@ -16,6 +16,7 @@ typedef struct ls_piece {
     int64_t lo, hi;                   /* admitted true distances, inclusive */
     int64_t block;                    /* blockwise causal attention, 0: off */
     int64_t key_first, key_end;       /* admitted true key positions [first, end) */
+    const ls_block_rows *list;        /* blocks that see each other, or NULL: all do */
     ls_position_map query_at, key_at; /* coordinates for rotation and bias */
 } ls_piece;
 
@@ -112,6 +113,16 @@ typedef struct ls_position {
 ls_status ls_position_choose(ls_ctx *ctx, const char *name, ls_position *out);
 ls_status ls_position_extend(ls_ctx *ctx, ls_position *position, const char *name);
 void ls_position_clear(ls_ctx *ctx, ls_position *position);
+
+/* Refuses a method that does not fit a mixer of this shape (one sentence); NULL fits. */
+ls_status ls_position_fits(ls_ctx *ctx, const ls_position *position, int64_t width, int64_t heads,
+                           bool causal);
+
+/* T5's bias by distance: a parameter [buckets, heads] that all layers share under this name, spread
+ * to a table wide [heads, R] whose column *zero is distance 0. NULL where the sizes do not fit. */
+ls_status ls_t5_fits(ls_ctx *ctx, int64_t buckets, int64_t max_distance);
+ls_tensor *ls_t5_table(ls_program *p, const char *name, int64_t buckets, int64_t max_distance,
+                       int64_t heads, bool causal, int64_t *zero);
 
 /* A parameter outside the current scope, shared by all layers: "position.<name>". */
 ls_tensor *ls_shared_param(ls_program *p, const char *name, int rank, const int64_t *dim,

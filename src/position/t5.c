@@ -20,50 +20,62 @@ static const ls_option options[] = {
      "scores are divided by sqrt(d); T5 itself does not"},
 };
 
-static ls_status check(ls_ctx *ctx, const void *chosen, int64_t width, int64_t heads) {
-    (void)width, (void)heads;
-    const t5_options *o = chosen;
-    if (o->buckets % 4 == 0 && o->max_distance > o->buckets / 2) return LS_OK;
+ls_status ls_t5_fits(ls_ctx *ctx, int64_t buckets, int64_t max_distance) {
+    if (buckets % 4 == 0 && max_distance > buckets / 2) return LS_OK;
     return LS_FAIL(ctx, LS_EUSE,
                    "t5: %lld buckets do not fit a largest distance of %lld: use a "
                    "multiple of 4 below twice the distance",
-                   (long long)o->buckets, (long long)o->max_distance);
+                   (long long)buckets, (long long)max_distance);
+}
+
+static ls_status check(ls_ctx *ctx, const void *chosen, int64_t width, int64_t heads) {
+    (void)width, (void)heads;
+    const t5_options *o = chosen;
+    return ls_t5_fits(ctx, o->buckets, o->max_distance);
 }
 
 /* The bucket of distance n - m. */
-static int32_t bucket_of(const t5_options *o, bool causal, int64_t distance) {
-    int64_t side = causal ? o->buckets : o->buckets / 2, exact = side / 2;
+static int32_t bucket_of(int64_t buckets, int64_t max_distance, bool causal, int64_t distance) {
+    int64_t side = causal ? buckets : buckets / 2, exact = side / 2;
     int64_t first = !causal && distance < 0 ? side : 0;
     int64_t far = causal ? ls_max(distance, 0) : llabs(distance);
     if (far < exact) return (int32_t)(first + far);
-    double growth = log((double)far / (double)exact) / log((double)o->max_distance / (double)exact);
+    double growth = log((double)far / (double)exact) / log((double)max_distance / (double)exact);
     int64_t bucket = exact + (int64_t)(growth * (double)(side - exact));
     return (int32_t)(first + ls_min(bucket, side - 1));
 }
 
-static void attend_t5(ls_program *p, const void *chosen, ls_attend *attend) {
-    const t5_options *o = chosen;
+ls_tensor *ls_t5_table(ls_program *p, const char *name, int64_t buckets, int64_t max_distance,
+                       int64_t heads, bool causal, int64_t *zero) {
     ls_ctx *ctx = ls_program_ctx(p);
-    ls_status status = check(ctx, chosen, attend->width, attend->heads);
-    attend->table_zero = attend->causal ? 0 : o->max_distance;
-    int64_t columns = attend->table_zero + o->max_distance + 1;
+    ls_status status = ls_t5_fits(ctx, buckets, max_distance);
+    *zero = causal ? 0 : max_distance;
+    int64_t columns = *zero + max_distance + 1;
     int32_t *bucket = status == LS_OK ? ls_new(ctx, (size_t)columns, sizeof *bucket) : NULL;
     if (bucket == NULL) {
         ls_refuse(p, ctx->error.code, "%s", ctx->error.message);
-        return;
+        return NULL;
     }
     for (int64_t r = 0; r < columns; r++)
-        bucket[r] = bucket_of(o, attend->causal, r - attend->table_zero);
+        bucket[r] = bucket_of(buckets, max_distance, causal, r - *zero);
     ls_init init = {.kind = LS_INIT_NORMAL, .a = 0.02, .no_decay = true, .full = true};
-    ls_tensor *weight = ls_shared_param(p, "bias", LS_DIMS(o->buckets, attend->heads), init);
-    attend->table = ls_bucket_table(p, weight, columns, bucket);
+    ls_tensor *weight = ls_shared_param(p, name, LS_DIMS(buckets, heads), init);
+    ls_tensor *table = ls_bucket_table(p, weight, columns, bucket);
     ls_free(ctx, bucket);
+    return table;
+}
+
+static void attend_t5(ls_program *p, const void *chosen, ls_attend *attend) {
+    const t5_options *o = chosen;
+    attend->table = ls_t5_table(p, "bias", o->buckets, o->max_distance, attend->heads,
+                                attend->causal, &attend->table_zero);
     if (!o->scaled) attend->scale = 1;
 }
 
 /* The buckets of the asked distances, one row. */
 static ls_status table(ls_ctx *ctx, const void *chosen, const ls_table_request *request,
                        double **values, int64_t *rows, int64_t *columns) {
+    const t5_options *o = chosen;
     LS_TRY(check(ctx, chosen, request->width, request->heads));
     *rows = 1;
     *columns = request->distances != NULL ? request->distance_count : request->length;
@@ -71,7 +83,7 @@ static ls_status table(ls_ctx *ctx, const void *chosen, const ls_table_request *
     if (*values == NULL) return LS_ENOMEM;
     for (int64_t i = 0; i < *columns; i++) {
         int64_t distance = request->distances != NULL ? -(int64_t)request->distances[i] : i;
-        (*values)[i] = bucket_of(chosen, request->causal, distance);
+        (*values)[i] = bucket_of(o->buckets, o->max_distance, request->causal, distance);
     }
     return LS_OK;
 }

@@ -10,6 +10,10 @@ static double attention_grad_flops(const ls_node *node);
 static const ls_op attention_op = {
     .name = "attention", .backward = attention_backward, .flops = attention_flops};
 static const ls_op attention_grad_op = {.name = "attention_grad", .flops = attention_grad_flops};
+static const ls_op listed_op = {
+    .name = "listed_attention", .backward = attention_backward, .flops = attention_flops};
+static const ls_op listed_grad_op = {.name = "listed_attention_grad",
+                                     .flops = attention_grad_flops};
 
 ls_segment ls_segment_all(ls_tensor *q, ls_tensor *k, ls_tensor *v) {
     return (ls_segment){
@@ -41,6 +45,30 @@ static void expect_map(ls_program *p, int at, ls_position_map map) {
                   map.a);
 }
 
+static void check_list(ls_program *p, int at, const ls_segment *s, int64_t H) {
+    const ls_block_rows *list = s->list;
+    const int64_t positions = ls_max(s->q->dim[1], s->k->dim[1]);
+    bool bounded = s->lo > -LS_FAR || s->hi < LS_FAR || s->block > 0 || s->group > 0 ||
+                   s->dilation != NULL || s->key_first > 0 || s->key_end < LS_FAR ||
+                   s->k->port >= 0;
+    bool fits = list->size > 0 && list->shift >= 0 && list->shift < list->size &&
+                (list->heads == 1 || list->heads == H) &&
+                positions + list->shift <= list->blocks * list->size;
+    if (bounded || !fits) {
+        ls_refuse(p, LS_EUSE, "attention: the list of blocks in segment %d %s", at,
+                  bounded ? "goes with no other bound and no cache" : "does not fit");
+        return;
+    }
+    for (int64_t row = 0; row < list->heads * list->blocks; row++)
+        for (int32_t i = list->first[row]; i < list->first[row + 1]; i++) {
+            bool rises = i == list->first[row] || list->at[i] > list->at[i - 1];
+            if (rises && list->at[i] >= 0 && list->at[i] < list->blocks && list->times[i] > 0)
+                continue;
+            ls_refuse(p, LS_EUSE, "attention: the blocks listed in segment %d do not rise", at);
+            return;
+        }
+}
+
 static void check_segment(ls_program *p, int at, const ls_segment *s, const ls_segment *first) {
     const int64_t B = first->q->dim[0], T = first->q->dim[1], H = first->q->dim[2];
     const int64_t K = first->q->dim[3], N = s->k->dim[1], G = first->k->dim[2];
@@ -63,6 +91,7 @@ static void check_segment(ls_program *p, int at, const ls_segment *s, const ls_s
         if (!real)
             ls_refuse(p, LS_EUSE, "attention: relative keys of segment %d have no real type", at);
     }
+    if (s->group < 0) ls_refuse(p, LS_EUSE, "attention: a group of %lld", (long long)s->group);
     if (s->block < 0) ls_refuse(p, LS_EUSE, "attention: a block of %lld keys", (long long)s->block);
     for (int64_t h = 0; s->dilation != NULL && h < H; h++)
         if (s->dilation[h] < 1)
@@ -73,6 +102,8 @@ static void check_segment(ls_program *p, int at, const ls_segment *s, const ls_s
                   (long long)K);
     expect_map(p, at, s->query_at);
     expect_map(p, at, s->key_at);
+    if (s->list != NULL && !ls_failed(p)) check_list(p, at, s, H);
+    if (s->query_most != NULL) expect(p, at, "query_most", s->query_most, 1, &B, LS_I32);
 }
 
 /* ---- recording ---- */
@@ -91,6 +122,7 @@ static ls_attention_segment describe(const ls_segment *s, int64_t H, int64_t *di
                  .key_end = s->key_end,
                  .block = s->block,
                  .alone = s->alone,
+                 .group = s->group,
                  .checked = s->valid != NULL || s->dilation != NULL},
         .lo = s->lo,
         .hi = s->hi,
@@ -112,6 +144,79 @@ static ls_attention_segment describe(const ls_segment *s, int64_t H, int64_t *di
     return about;
 }
 
+/* Rows of ls_block_rows as one tensor of whole numbers lie one after the other. */
+static int64_t list_words(const ls_attention_segment *about) {
+    return about->list.heads * about->list.blocks + 1 + 2 * about->list_entries;
+}
+
+static ls_block_rows list_rows(const ls_attention_segment *about, const int32_t *words) {
+    ls_block_rows rows = about->list;
+    rows.first = words;
+    rows.at = rows.first + rows.heads * rows.blocks + 1;
+    rows.times = rows.at + about->list_entries;
+    return rows;
+}
+
+/* The rows of the other side: blocks of queries by blocks of keys. */
+static void turn_list(const ls_block_rows *list, double *first, double *at, double *times) {
+    const int64_t blocks = list->blocks, rows = list->heads * blocks;
+    for (int64_t i = 0; i <= rows; i++) first[i] = 0;
+    for (int64_t row = 0; row < rows; row++)
+        for (int32_t i = list->first[row]; i < list->first[row + 1]; i++)
+            first[row / blocks * blocks + list->at[i] + 1]++;
+    for (int64_t i = 0; i < rows; i++) first[i + 1] += first[i];
+    for (int64_t row = 0; row < rows; row++) /* first[] walks to the next row's place */
+        for (int32_t i = list->first[row]; i < list->first[row + 1]; i++) {
+            int64_t entry = (int64_t)first[row / blocks * blocks + list->at[i]]++;
+            at[entry] = (double)(row % blocks);
+            times[entry] = list->times[i];
+        }
+    for (int64_t i = rows; i > 0; i--) first[i] = first[i - 1];
+    first[0] = 0;
+}
+
+/* Both sides of the list as a constant. */
+static ls_tensor *list_tensor(ls_program *p, const ls_block_rows *list) {
+    if (list == NULL) return NULL;
+    const int64_t rows = list->heads * list->blocks, entries = list->first[rows];
+    const int64_t words = rows + 1 + 2 * entries;
+    double *both = ls_new(ls_program_ctx(p), (size_t)(2 * words), sizeof *both);
+    if (both == NULL) {
+        ls_refuse(p, LS_ENOMEM, "attention: no memory for a list of %lld blocks",
+                  (long long)entries);
+        return NULL;
+    }
+    for (int64_t i = 0; i <= rows; i++) both[i] = list->first[i];
+    for (int64_t i = 0; i < entries; i++) {
+        both[rows + 1 + i] = list->at[i];
+        both[rows + 1 + entries + i] = list->times[i];
+    }
+    double *turned = both + words;
+    turn_list(list, turned, turned + rows + 1, turned + rows + 1 + entries);
+    ls_tensor *tensor = ls_constant(p, LS_I32, LS_DIMS(2 * words), both);
+    ls_free(ls_program_ctx(p), both);
+    return tensor;
+}
+
+/* Positions of a block that are below `count`. */
+static int64_t block_length(const ls_block_rows *list, int64_t block, int64_t count) {
+    int64_t first = ls_max(0, block * list->size - list->shift);
+    return ls_max(0, ls_min(count, (block + 1) * list->size - list->shift) - first);
+}
+
+static void describe_list(const ls_segment *s, ls_attention_segment *about) {
+    const ls_block_rows *list = s->list;
+    const int64_t H = s->q->dim[2];
+    about->list = (ls_block_rows){
+        .size = list->size, .shift = list->shift, .blocks = list->blocks, .heads = list->heads};
+    about->list_entries = list->first[list->heads * list->blocks];
+    for (int64_t row = 0; row < list->heads * list->blocks; row++)
+        for (int32_t i = list->first[row]; i < list->first[row + 1]; i++)
+            about->list_pairs += (double)(H / list->heads) *
+                                 (double)block_length(list, row % list->blocks, s->q->dim[1]) *
+                                 (double)block_length(list, list->at[i], s->k->dim[1]);
+}
+
 ls_attention_attributes *ls_attention_describe(ls_program *p, int segments,
                                                const ls_segment *segment,
                                                ls_attention_options options, ls_tensor **in,
@@ -131,7 +236,10 @@ ls_attention_attributes *ls_attention_describe(ls_program *p, int segments,
         }
         check_segment(p, i, s, &segment[0]);
         ls_tensor *const operands[LS_ATTENTION_SLOTS] = {
-            s->q, s->k, s->v, s->valid, s->slopes, s->table, s->relative, s->relative_q};
+            s->q,         s->k,          s->v,
+            s->valid,     s->slopes,     s->table,
+            s->relative,  s->relative_q, ls_failed(p) ? NULL : list_tensor(p, s->list),
+            s->query_most};
         memcpy(in + i * LS_ATTENTION_SLOTS, operands, sizeof operands);
     }
     if (ls_failed(p)) return NULL;
@@ -145,8 +253,12 @@ ls_attention_attributes *ls_attention_describe(ls_program *p, int segments,
     attributes->segments = segments;
     attributes->scale = options.scale;
     attributes->off_by_one = options.off_by_one;
-    for (int i = 0; i < segments; i++)
+    for (int i = 0; i < segments; i++) {
         attributes->segment[i] = describe(&segment[i], H, attributes->dilation + i * H);
+        if (segment[i].list != NULL) describe_list(&segment[i], &attributes->segment[i]);
+        attributes->listed |=
+            segment[i].list != NULL || segment[i].query_most != NULL || segment[i].group > 0;
+    }
     return attributes;
 }
 
@@ -161,7 +273,8 @@ ls_tensor *ls_attention(ls_program *p, int segments, const ls_segment *segment,
     const int64_t B = segment[0].q->dim[0], T = segment[0].q->dim[1], H = segment[0].q->dim[2];
     ls_tensor *out[2] = {ls_activation(p, ls_type(p), LS_DIMS(B, T, H, segment[0].v->dim[3])),
                          ls_activation(p, ls_wide_type(p), LS_DIMS(B, H, T))};
-    ls_record(p, &attention_op, attributes, bytes, segments * LS_ATTENTION_SLOTS, in, 2, out);
+    ls_record(p, attributes->listed ? &listed_op : &attention_op, attributes, bytes,
+              segments * LS_ATTENTION_SLOTS, in, 2, out);
     ls_free(ls_program_ctx(p), attributes);
     if (lse != NULL) *lse = out[1];
     return out[0];
@@ -197,8 +310,8 @@ static void attention_backward(ls_program *p, const ls_node *node) {
     int64_t H = node->in[LS_ATTENTION_Q]->dim[2];
     size_t bytes =
         sizeof *attributes + (size_t)(attributes->segments * H) * sizeof attributes->dilation[0];
-    ls_record(p, &attention_grad_op, attributes, bytes, node->in_count + 3, in, node->in_count,
-              out);
+    ls_record(p, attributes->listed ? &listed_grad_op : &attention_grad_op, attributes, bytes,
+              node->in_count + 3, in, node->in_count, out);
     for (int i = 0; i < node->in_count; i++)
         if (out[i] != NULL) ls_grad_add(p, in[i], out[i]);
 }
@@ -246,6 +359,7 @@ static void resolve_source(const ls_run *run, const ls_attention_attributes *att
         .v = array_of(run, in[LS_ATTENTION_V]),
         .relative = distances_of(run, relative),
         .relative_q = array_of(run, in[LS_ATTENTION_RELATIVE_Q]),
+        .query_most = address(run, in[LS_ATTENTION_QUERY_MOST]),
         .valid = address(run, valid),
         .valid_batch = valid == NULL ? 0 : valid->stride[0],
         .slopes = address(run, in[LS_ATTENTION_SLOPES]),
@@ -254,6 +368,11 @@ static void resolve_source(const ls_run *run, const ls_attention_attributes *att
         .table_stride = table == NULL ? 0 : table->stride[0],
         .relative_rows = relative == NULL ? 0 : relative->dim[0],
     };
+    const int32_t *list = run == NULL ? NULL : address(run, in[LS_ATTENTION_LIST]);
+    if (list != NULL) {
+        source->seen_by_queries = list_rows(source->about, list);
+        source->seen_by_keys = list_rows(source->about, list + list_words(source->about));
+    }
     if (attributes->segment[s].dilated)
         source->dilation = attributes->dilation + s * in[LS_ATTENTION_Q]->dim[2];
     if (grad == NULL) return;
@@ -315,6 +434,7 @@ ls_attention_reach ls_attention_reach_of(const ls_attention_source *source, int6
     } else if (reach.step > 1 && reach.first < 0) {
         reach.first = m % reach.step;
     }
+    if (about->rule.group > 0) reach.first = ls_max(reach.first, (m + 1) * about->rule.group);
     return reach;
 }
 
@@ -334,6 +454,10 @@ double ls_attention_pairs(const ls_node *node) {
     for (int s = 0; s < job.segments; s++) {
         const ls_attention_source *source = &job.source[s];
         const ls_tensor *k = node->in[s * LS_ATTENTION_SLOTS + LS_ATTENTION_K];
+        if (source->about->list.size > 0) {
+            pairs += source->about->list_pairs;
+            continue;
+        }
         /* a stream is counted at its end, where the cache is full */
         int64_t start = k->port >= 0 ? ls_max(0, k->dim[1] - job.T) : 0;
         int64_t heads = source->dilation == NULL ? 1 : job.H;

@@ -3,6 +3,8 @@
 #ifndef LS_TENSOR_ATTENTION_H
 #define LS_TENSOR_ATTENTION_H
 
+#include <math.h>
+
 #include "tensor/ops.h"
 #include "tensor/tile_schedule.h"
 
@@ -19,6 +21,8 @@ typedef enum {
     LS_ATTENTION_TABLE,
     LS_ATTENTION_RELATIVE,
     LS_ATTENTION_RELATIVE_Q,
+    LS_ATTENTION_LIST, /* i32: rows of the queries' blocks, then of the keys': first, at, times */
+    LS_ATTENTION_QUERY_MOST,
     LS_ATTENTION_SLOTS,
 } ls_attention_slot;
 
@@ -31,6 +35,9 @@ typedef struct ls_attention_segment {
     bool decays, decay_halves;
     int64_t decay_block, decay_pairs;
     double log_decay[LS_PAIRS_MOST];
+    ls_block_rows list;   /* its sizes; size 0: there is none */
+    int64_t list_entries; /* of all heads that have rows */
+    double list_pairs;    /* that it admits, of all heads of a sequence */
 } ls_attention_segment;
 
 typedef struct ls_attention_attributes {
@@ -38,6 +45,8 @@ typedef struct ls_attention_attributes {
     double scale;
     bool off_by_one;
     ls_weighting weighting; /* of `pointwise_attention` */
+    bool listed; /* a list, groups or bounded coordinates: under a name of its own, as not every
+                    device has them */
     ls_attention_segment segment[LS_SEGMENTS_MOST];
     int64_t dilation[]; /* [segments][H], 1 where there is none */
 } ls_attention_attributes;
@@ -64,6 +73,8 @@ typedef struct ls_attention_source {
     ls_interval held;                                 /* positions of the key rows */
     int64_t key_rows;                                 /* rows of the key tensor, held or not */
     ls_attention_array q, k, v, relative, relative_q; /* relative: row = distance */
+    ls_block_rows seen_by_queries, seen_by_keys;      /* the list, both ways round */
+    const int32_t *query_most;                        /* [B] or NULL */
     const uint8_t *valid;
     int64_t valid_batch;
     const void *slopes, *table; /* wide */
@@ -101,6 +112,20 @@ ls_attention_reach ls_attention_reach_of(const ls_attention_source *source, int6
                                          int64_t m);
 /* Whether query n admits key m, by the same rules. */
 bool ls_attention_admits(const ls_attention_source *source, int64_t head, int64_t n, int64_t m);
+
+/* The coordinate of the query at position n of sequence b. */
+static inline double ls_attention_query_at(const ls_attention_source *source, int64_t b,
+                                           int64_t n) {
+    double at = ls_position_map_at(source->about->query_at, n);
+    return source->query_most == NULL ? at : fmin(at, source->query_most[b]);
+}
+/* How often key m counts for query n by the segment's list; 1 where it has none. */
+static inline int32_t ls_attention_times(const ls_attention_source *source, int64_t head, int64_t n,
+                                         int64_t m) {
+    const ls_block_rows *rows = &source->seen_by_queries;
+    if (rows->first == NULL) return 1;
+    return ls_block_times(rows, head, ls_block_of(rows, n), ls_block_of(rows, m));
+}
 
 /* Pairs that a run of a node admits, summed over heads and sequences. */
 double ls_attention_pairs(const ls_node *node);

@@ -6,6 +6,7 @@
 #define LS_TENSOR_OPS_H
 
 #include "tensor/program.h"
+#include "tensor/tile_schedule.h"
 
 /* y[.., out] = x[.., in] weight[out, in]^T + bias[out]; bias may be NULL. */
 ls_tensor *ls_linear(ls_program *p, ls_tensor *x, ls_tensor *weight, ls_tensor *bias);
@@ -63,6 +64,11 @@ ls_tensor *ls_begin_with(ls_program *p, ls_tensor *x, ls_tensor *v);
 ls_tensor *ls_last_row(ls_program *p, ls_tensor *x);
 /* The rows with the given numbers, b T + t, of x [B,T,D]: at i32 [B,n] -> [B,n,D]. No gradient. */
 ls_tensor *ls_pick_rows(ls_program *p, ls_tensor *x, ls_tensor *at);
+/* Rows of every sequence, `at` rising (copied): y[b,i,..] = x[b,at[i],..] of x [B,T,..] of any
+ * type; and x with the rows at[i] replaced by rows[b,i,..]. */
+ls_tensor *ls_take_rows(ls_program *p, ls_tensor *x, int64_t count, const int64_t *at);
+ls_tensor *ls_put_rows(ls_program *p, ls_tensor *x, ls_tensor *rows, int64_t count,
+                       const int64_t *at);
 
 /* ---- padding ---- */
 
@@ -74,6 +80,14 @@ typedef enum { LS_POOL_MEAN, LS_POOL_FIRST, LS_POOL_LAST } ls_pool_kind;
 /* One row of each sequence's valid ones (valid NULL: all): [B,T,D] -> [B,D]; zeros where there is
  * none. */
 ls_tensor *ls_pool_rows(ls_program *p, ls_pool_kind kind, ls_tensor *x, ls_tensor *valid);
+
+/* Sums of the valid rows of every block, [B,T / block,D] of x [B,T,D], T >= block; valid is u8
+ * [B,T] or NULL. A block is complete where its last row is valid. With `adopt` the number F of
+ * complete blocks counts: block j < F is there, the last of them takes all rows after it, and the
+ * rest is zeros. *most, i32 [B], is then F - 1. Without, blocks that are not complete are not
+ * there. *there, u8 [B,T / block], says which are. */
+ls_tensor *ls_block_sums(ls_program *p, ls_tensor *x, ls_tensor *valid, int64_t block, bool adopt,
+                         ls_tensor **most, ls_tensor **there);
 
 /* ---- recurrences ---- */
 
@@ -268,6 +282,9 @@ enum { LS_SEGMENTS_MOST = 4 };
  * row j is m (true positions: a cache's extent, or start + row). Admitted are pairs with
  *   lo <= n - m <= hi,  key_first <= m < key_end,  valid[b][j] != 0,
  *   and with block > 0: 0 <= floor(n / block) - floor(m / block) <= 1, `alone` just 0,
+ *   and with group > 0 (without dilation): m < floor(n / group), the groups that are complete,
+ *   and with a list: the block of m is in the row of the block of n (of whole sequences, without
+ *   bounds or dilation; times > 1 adds its logarithm to the score),
  *   and with dilation: (n - m) divisible by the head's dilation d, lo <= (n - m) / d <= hi.
  * Score: scale * q.k [with xPos decay] + bias of the distance between query and key coordinate. */
 typedef struct ls_segment {
@@ -275,14 +292,16 @@ typedef struct ls_segment {
     ls_tensor *k, *v; /* [B,N,G,K], [B,N,G,V]: plain, or a cache from ls_cache_append */
     int64_t lo, hi;   /* LS_FAR for no bound */
     int64_t key_first, key_end;
-    int64_t block;
+    int64_t block, group;
     bool alone;
+    const ls_block_rows *list;        /* copied; or NULL */
     const int64_t *dilation;          /* [H] or NULL; copied */
     ls_tensor *valid;                 /* u8 [B,N] or NULL */
     ls_position_map query_at, key_at; /* coordinates whose difference the bias sees */
-    ls_tensor *slopes;  /* wide [H]: bias = -slope * distance (|distance| where bidirectional) */
-    ls_tensor *table;   /* wide [H,R]: bias = table[clamp(distance + table_zero, 0, R - 1)] */
-    int64_t table_zero; /* column of distance 0 */
+    ls_tensor *query_most; /* i32 [B] or NULL: no query's coordinate is above its sequence's */
+    ls_tensor *slopes;     /* wide [H]: bias = -slope * distance (|distance| where bidirectional) */
+    ls_tensor *table;      /* wide [H,R]: bias = table[clamp(distance + table_zero, 0, R - 1)] */
+    int64_t table_zero;    /* column of distance 0 */
     ls_tensor *relative, *relative_q; /* [R,H,K], [B,T,H,K]: score += scale * relative_q . relative[
                                          clamp(distance, 0, R - 1)] (Transformer-XL) */
     bool decays;                      /* xPos: keys are block-referenced as ls_rotary says */

@@ -3,6 +3,7 @@
 
 static double score_profile_flops(const ls_node *node);
 static const ls_op score_profile_op = {.name = "score_profile", .flops = score_profile_flops};
+static const ls_op listed_op = {.name = "listed_score_profile", .flops = score_profile_flops};
 
 ls_tensor *ls_score_profile(ls_program *p, int segments, const ls_segment *segment,
                             ls_attention_options options, int64_t distances) {
@@ -16,7 +17,8 @@ ls_tensor *ls_score_profile(ls_program *p, int segments, const ls_segment *segme
     if (attributes == NULL) return NULL;
     const int64_t H = segment[0].q->dim[2];
     ls_tensor *out = ls_activation(p, LS_F64, LS_DIMS(2, H, distances));
-    ls_record(p, &score_profile_op, attributes, bytes, segments * LS_ATTENTION_SLOTS, in, 1, &out);
+    ls_record(p, attributes->listed ? &listed_op : &score_profile_op, attributes, bytes,
+              segments * LS_ATTENTION_SLOTS, in, 1, &out);
     ls_free(ls_program_ctx(p), attributes);
     return out;
 }

@@ -1,5 +1,7 @@
 #include "tensor/tile_schedule.h"
 
+#include <stddef.h>
+
 /* Blocks before its own that a query sees. */
 static int64_t blocks_before(const ls_tile_rule *rule) {
     return rule->alone ? 0 : 1;
@@ -15,6 +17,7 @@ ls_interval ls_keys_any(const ls_tile_rule *rule, ls_interval queries) {
                               (last / rule->block + 1) * rule->block};
         keys = ls_interval_cut(keys, blocks);
     }
+    if (rule->group > 0 && keys.end > last / rule->group) keys.end = last / rule->group;
     return keys;
 }
 
@@ -28,6 +31,8 @@ ls_interval ls_keys_all(const ls_tile_rule *rule, ls_interval queries) {
                               (queries.first / rule->block + 1) * rule->block};
         keys = ls_interval_cut(keys, blocks);
     }
+    if (rule->group > 0 && keys.end > queries.first / rule->group)
+        keys.end = queries.first / rule->group;
     return keys;
 }
 
@@ -42,6 +47,8 @@ ls_interval ls_queries_any(const ls_tile_rule *rule, ls_interval keys) {
                               (last / rule->block + 1 + blocks_before(rule)) * rule->block};
         queries = ls_interval_cut(queries, blocks);
     }
+    if (rule->group > 0 && queries.first < (keys.first + 1) * rule->group)
+        queries.first = (keys.first + 1) * rule->group;
     return queries;
 }
 
@@ -54,6 +61,8 @@ ls_interval ls_queries_all(const ls_tile_rule *rule, ls_interval keys) {
                               (keys.first / rule->block + 1 + blocks_before(rule)) * rule->block};
         queries = ls_interval_cut(queries, blocks);
     }
+    if (rule->group > 0 && queries.first < keys.end * rule->group)
+        queries.first = keys.end * rule->group;
     return queries;
 }
 
@@ -105,4 +114,44 @@ int ls_tile_runs_of_keys(const ls_tile_rule *rule, ls_interval keys, ls_interval
                                     : 0;
     }
     return cut_runs(any, full, LS_TILE_QUERIES, runs);
+}
+
+/* ---- lists of blocks ---- */
+
+/* Where the row of `block` has its first entry that is not below `other`, and where the row ends.
+ */
+static int64_t find_entry(const ls_block_rows *rows, int64_t head, int64_t block, int64_t other,
+                          int64_t *end) {
+    const int64_t row = (rows->heads > 1 ? head : 0) * rows->blocks + block;
+    int64_t low = rows->first[row], high = rows->first[row + 1];
+    *end = high;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (rows->at[middle] < other)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+int32_t ls_block_times(const ls_block_rows *rows, int64_t head, int64_t block, int64_t other) {
+    if (rows->first == NULL) return 1;
+    int64_t end, entry = find_entry(rows, head, block, other, &end);
+    return entry < end && rows->at[entry] == other ? rows->times[entry] : 0;
+}
+
+int64_t ls_block_next_tile(const ls_block_rows *rows, int64_t head, ls_interval these, int64_t tile,
+                           int64_t from) {
+    if (rows->first == NULL) return from;
+    const int64_t position = from * tile, least = ls_block_of(rows, position);
+    int64_t found = INT64_MAX;
+    for (int64_t p = these.first; p < these.end; p = ls_block_end(rows, p)) {
+        int64_t end, entry = find_entry(rows, head, ls_block_of(rows, p), least, &end);
+        if (entry == end) continue;
+        int64_t begin = rows->at[entry] * rows->size - rows->shift;
+        int64_t here = begin <= position ? from : begin / tile;
+        if (here < found) found = here;
+    }
+    return found;
 }

@@ -17,6 +17,7 @@ typedef struct ls_tile_rule {
     int64_t key_first, key_end; /* admitted key positions */
     int64_t block;              /* > 0: 0 <= n / block - m / block <= 1 */
     bool alone;                 /* with a block: n / block = m / block */
+    int64_t group;              /* > 0: m < n / group */
     bool checked;               /* validity or dilation: no tile is FULL */
 } ls_tile_rule;
 
@@ -45,6 +46,29 @@ int ls_tile_runs_of_queries(const ls_tile_rule *rule, ls_interval queries, ls_in
  * the keys at the given positions. The last query tile may be FULL and incomplete. */
 int ls_tile_runs_of_keys(const ls_tile_rule *rule, ls_interval keys, ls_interval asked,
                          ls_tile_run runs[LS_TILE_RUNS_MOST]);
+
+/* Which blocks of positions meet which: row i of head h has the blocks at[first[h * blocks + i] ..
+ * first[h * blocks + i + 1]), rising, each counted times[..] times. Position p lies in block
+ * (p + shift) / size. */
+typedef struct ls_block_rows {
+    int64_t size, shift, blocks;
+    int64_t heads;                     /* 1: the same rows for all heads */
+    const int32_t *first, *at, *times; /* first NULL: every block meets every other once */
+} ls_block_rows;
+
+static inline int64_t ls_block_of(const ls_block_rows *rows, int64_t position) {
+    return (position + rows->shift) / rows->size;
+}
+/* The first position of the block after that of `position`. */
+static inline int64_t ls_block_end(const ls_block_rows *rows, int64_t position) {
+    return (ls_block_of(rows, position) + 1) * rows->size - rows->shift;
+}
+/* How often the row of `block` counts `other`: 0 where it does not have it. */
+int32_t ls_block_times(const ls_block_rows *rows, int64_t head, int64_t block, int64_t other);
+/* The first tile from number `from` on, of `tile` positions each, in which lies a block that the
+ * row of some position of `these` has; INT64_MAX where there is none. */
+int64_t ls_block_next_tile(const ls_block_rows *rows, int64_t head, ls_interval these, int64_t tile,
+                           int64_t from);
 
 /* The interval that lies in both. */
 static inline ls_interval ls_interval_cut(ls_interval a, ls_interval b) {

@@ -46,7 +46,6 @@ static shape shape_of(const ls_mixer *mixer) {
 
 static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     const attention_options *o = mixer->options;
-    const ls_position *position = mixer->position;
     shape s = shape_of(mixer);
     if ((o->key_width == 0 || o->value_width == 0) && mixer->width % o->heads != 0)
         return LS_FAIL(ctx, LS_EUSE,
@@ -68,12 +67,7 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
         if (o->dilation.at[i] != floor(o->dilation.at[i]))
             return LS_FAIL(ctx, LS_EUSE, "attention: a dilation of %g is not a whole number",
                            o->dilation.at[i]);
-    if (position == NULL) return LS_OK;
-    if ((position->type->traits & LS_POSITION_CAUSAL) && !mixer->causal)
-        return LS_FAIL(ctx, LS_EUSE, "position method %s is for causal models only",
-                       position->type->name);
-    if (position->type->check == NULL) return LS_OK;
-    return position->type->check(ctx, position->options, mixer->width, s.heads);
+    return ls_position_fits(ctx, mixer->position, mixer->width, s.heads, mixer->causal);
 }
 
 /* What is visible before extensions; `dilation` has room for every head. */

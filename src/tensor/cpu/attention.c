@@ -46,5 +46,7 @@ static size_t backward_workspace(const ls_node *node, int threads) {
 const ls_kernel LS_CPU_TABLE(attention)[] = {
     {"attention", {forward_reference, forward, forward}, forward_workspace},
     {"attention_grad", {backward_reference, backward, backward}, backward_workspace},
+    {"listed_attention", {forward_reference, forward, forward}, forward_workspace},
+    {"listed_attention_grad", {backward_reference, backward, backward}, backward_workspace},
     {0},
 };

@@ -58,7 +58,8 @@ static void add_queries(const ls_attention_job *job, int64_t b, int64_t h, int64
         ls_tile_queries(&queries, job, source, b, h, row, score_factor(job), desk->rows);
         int count = ls_tile_runs_of_queries(rule, queries.positions, source->held, runs);
         for (int i = 0; i < count; i++)
-            for (int64_t t = runs[i].first; t < runs[i].end; t++) {
+            for (int64_t t = tile_next_keys(&queries, runs[i].first); t < runs[i].end;
+                 t = tile_next_keys(&queries, t + 1)) {
                 int64_t left = ls_interval_length(source->held) - t * KEYS;
                 key_tile keys = {.row = t * KEYS,
                                  .count = ls_min(KEYS, left),
@@ -118,5 +119,6 @@ static size_t workspace(const ls_node *node, int threads) {
 
 const ls_kernel LS_CPU_TABLE(score_profile)[] = {
     {"score_profile", {profile_reference, profile_tiled, profile_tiled}, workspace},
+    {"listed_score_profile", {profile_reference, profile_tiled, profile_tiled}, workspace},
     {0},
 };

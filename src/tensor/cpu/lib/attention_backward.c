@@ -416,22 +416,25 @@ static column_tile load_keys(const ls_attention_job *job, const work_cut *cut,
     return tile;
 }
 
-/* All queries of a head against the tile of keys from `row` on. */
+/* All queries of head h against the tile of keys from `row` on. */
 static void meet_column(const ls_attention_job *job, const work_cut *cut,
-                        const ls_attention_source *source, int64_t b, int64_t g, int64_t row,
+                        const ls_attention_source *source, int64_t b, int64_t h, int64_t row,
                         const thread_space *desk, gathered into) {
     const int64_t held = ls_interval_length(source->held), first = source->held.first;
     const int64_t count = ls_min(KEYS, held - row), wide_k = padded(job->K) * QUERIES;
     const int64_t step = cut->amx ? 32 : BLOCK_ROWS;
     const ls_tile_rule *rule = &source->about->rule;
+    const ls_interval positions = {first + row, first + row + count};
+    const ls_block_rows *list = &source->seen_by_keys;
     ls_tile_run runs[LS_TILE_RUNS_MOST];
     if (count <= 0) return;
-    int run_count = ls_tile_runs_of_keys(rule, (ls_interval){first + row, first + row + count},
-                                         (ls_interval){job->start, job->start + job->T}, runs);
+    int run_count =
+        ls_tile_runs_of_keys(rule, positions, (ls_interval){job->start, job->start + job->T}, runs);
     if (run_count == 0) return;
-    const column_tile x = load_keys(job, cut, source, b, g, row, count, desk);
+    const column_tile x = load_keys(job, cut, source, b, h / (job->H / job->G), row, count, desk);
     for (int i = 0; i < run_count; i++)
-        for (int64_t t = runs[i].first; t < runs[i].end; t++) {
+        for (int64_t t = ls_block_next_tile(list, h, positions, QUERIES, runs[i].first);
+             t < runs[i].end; t = ls_block_next_tile(list, h, positions, QUERIES, t + 1)) {
             const query_tile *tile = &desk->tiles[t];
             /* whole blocks of rows that some query of the tile admits */
             ls_interval any = ls_keys_any(rule, tile->positions);
@@ -515,7 +518,7 @@ static void run_piece(const ls_attention_job *job, const work_cut *cut, int64_t 
                                  drelative == NULL ? NULL : drelative + h * relative};
                 load_queries(job, cut, source, b, g * heads + h, desk);
                 for (int64_t row = first; row < end; row += KEYS)
-                    meet_column(job, cut, source, b, g, row, desk, into);
+                    meet_column(job, cut, source, b, g * heads + h, row, desk, into);
                 leave_queries(job, cut, s, b, g * heads + h, column, desk, shared);
             }
             float_rows dk = {desk->dk + first * wide_k, wide_k};

@@ -158,7 +158,7 @@ static void load_distances(const chunk *at, const thread_space *desk) {
     for (int64_t j = 0; j < at->count; j++) {
         double key = ls_position_map_at(about->key_at, at->source->held.first + at->row + j);
         for (int64_t t = 0; t < at->job->T; t++) {
-            double query = ls_position_map_at(about->query_at, at->job->start + t);
+            double query = ls_attention_query_at(at->source, at->b, at->job->start + t);
             desk->distance[t * CHUNK + j] = (float)(query - key);
             desk->whole[t * CHUNK + j] = (int64_t)llrint(query) - (int64_t)llrint(key);
         }
@@ -173,7 +173,7 @@ static int64_t dot_decayed(const chunk *at, int64_t t, const void *rows, int64_t
     const double block = (double)about->decay_block;
     const int64_t position = at->source->held.first + at->row + first;
     double reference = floor(ls_position_map_at(about->key_at, position) / block) * block;
-    double query = ls_position_map_at(about->query_at, at->job->start + t);
+    double query = ls_attention_query_at(at->source, at->b, at->job->start + t);
     int64_t count = 1;
     while (count < most &&
            floor(ls_position_map_at(about->key_at, position + count) / block) * block == reference)
@@ -258,6 +258,15 @@ static void mask(const chunk *at, int64_t h, int64_t t, float *s) {
     }
 }
 
+/* Keys that are not listed are not seen; those listed more than once weigh more. */
+static void apply_list(const chunk *at, int64_t h, int64_t t, float *s) {
+    const ls_attention_source *source = at->source;
+    if (source->seen_by_queries.first == NULL) return;
+    for (int64_t j = 0; j < at->count; j++)
+        s[j] += log2f((float)ls_attention_times(source, h, at->job->start + t,
+                                                source->held.first + at->row + j));
+}
+
 /* Scores become weights relative to the chunk's maximum. s has room for whole vectors. */
 static void weigh(int64_t count, float *s, float *result) {
     float most = -INFINITY, sum = 0;
@@ -286,6 +295,7 @@ static void attend(const chunk *at, const thread_space *desk) {
     for (int64_t row = 0; row < job->H * job->T; row++) {
         float *s = desk->s + row * CHUNK, *result = at->result + row * width;
         add_biases(at, row / job->T, row % job->T, desk, s);
+        apply_list(at, row / job->T, row % job->T, s);
         mask(at, row / job->T, row % job->T, s);
         weigh(at->count, s, result);
         memset(result + 2, 0, (size_t)job->V * sizeof *result);

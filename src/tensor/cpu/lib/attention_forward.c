@@ -229,7 +229,8 @@ static void attend(const ls_attention_job *job, int64_t b, int64_t h, int64_t ro
         ls_interval any = ls_interval_cut(ls_keys_any(rule, queries.positions), source->held);
         int count = ls_tile_runs_of_queries(rule, queries.positions, source->held, runs);
         for (int i = 0; i < count; i++)
-            for (int64_t t = runs[i].first; t < runs[i].end; t++) {
+            for (int64_t t = tile_next_keys(&queries, runs[i].first); t < runs[i].end;
+                 t = tile_next_keys(&queries, t + 1)) {
                 /* of the outermost tiles only the keys that some query admits */
                 int64_t first = ls_max(t * KEYS, any.first - source->held.first) / step * step;
                 int64_t end = ls_min((t + 1) * KEYS, any.end - source->held.first);

@@ -25,7 +25,7 @@ static int64_t clamped(int64_t value, int64_t rows) {
 }
 
 static int64_t whole_distance(const pair *at) {
-    return (int64_t)llrint(ls_position_map_at(at->source->about->query_at, at->n)) -
+    return (int64_t)llrint(ls_attention_query_at(at->source, at->b, at->n)) -
            (int64_t)llrint(ls_position_map_at(at->source->about->key_at, at->m));
 }
 
@@ -45,7 +45,7 @@ static double decay(const pair *at, int64_t e) {
     double block = (double)about->decay_block;
     double reference = floor(ls_position_map_at(about->key_at, at->m) / block) * block;
     return exp(about->log_decay[rotated] *
-               (ls_position_map_at(about->query_at, at->n) - reference));
+               (ls_attention_query_at(at->source, at->b, at->n) - reference));
 }
 
 static double score(const ls_attention_job *job, const pair *at) {
@@ -53,9 +53,11 @@ static double score(const ls_attention_job *job, const pair *at) {
     const double *q = row_of(&source->q, at->b, at->i, at->h);
     const double *k = row_of(&source->k, at->b, at->j, at->g);
     double content = 0, bias = 0;
+    int32_t times = ls_attention_times(source, at->h, at->n, at->m);
+    if (times > 1) bias = log(times);
     for (int64_t e = 0; e < job->K; e++) content += q[e] * k[e] * decay(at, e);
     if (source->slopes != NULL) {
-        double distance = ls_position_map_at(source->about->query_at, at->n) -
+        double distance = ls_attention_query_at(source, at->b, at->n) -
                           ls_position_map_at(source->about->key_at, at->m);
         if (source->about->lo < 0) distance = fabs(distance);
         bias -= ((const double *)source->slopes)[at->h] * distance;
@@ -79,7 +81,9 @@ static bool next_pair(const ls_attention_job *job, pair *at) {
             if (at->source->valid != NULL &&
                 at->source->valid[at->b * at->source->valid_batch + at->j] == 0)
                 continue;
-            if (ls_attention_admits(at->source, at->h, at->n, at->m)) return true;
+            if (ls_attention_admits(at->source, at->h, at->n, at->m) &&
+                ls_attention_times(at->source, at->h, at->n, at->m) > 0)
+                return true;
         }
     return false;
 }

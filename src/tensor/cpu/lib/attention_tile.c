@@ -172,11 +172,12 @@ void ls_tile_queries(query_tile *tile, const ls_attention_job *job,
     tile->row = row;
     tile->count = ls_min(QUERIES, job->T - row);
     tile->positions = (ls_interval){job->start + row, job->start + row + tile->count};
-    tile->coordinate = ls_position_map_at(about->query_at, tile->positions.first);
+    tile->coordinate = ls_attention_query_at(source, b, tile->positions.first);
     tile->whole = (int64_t)llrint(tile->coordinate);
-    tile->even = about->query_at.kind == LS_MAP_IDENTITY && about->key_at.kind == LS_MAP_IDENTITY;
+    tile->even = about->query_at.kind == LS_MAP_IDENTITY && about->key_at.kind == LS_MAP_IDENTITY &&
+                 source->query_most == NULL;
     for (int r = 0; r < QUERIES; r++) {
-        double coordinate = ls_position_map_at(about->query_at, tile->positions.first + r);
+        double coordinate = ls_attention_query_at(source, b, tile->positions.first + r);
         tile->offset[r] = (float)(coordinate - tile->coordinate);
         tile->whole_offset[r] = (int32_t)((int64_t)llrint(coordinate) - tile->whole);
     }
@@ -335,10 +336,30 @@ static void mask(const query_tile *tile, const key_tile *keys, float *s) {
     }
 }
 
+/* Blocks that are not listed are not seen; those that are listed more than once weigh more. */
+static void apply_list(const query_tile *tile, const key_tile *keys, float *s) {
+    const ls_attention_source *source = tile->source;
+    const ls_block_rows *rows = &source->seen_by_queries;
+    const int64_t row = source->held.first + keys->row, end = row + keys->count;
+    for (int64_t n = tile->positions.first, after; n < tile->positions.end; n = after) {
+        after = ls_min(ls_block_end(rows, n), tile->positions.end);
+        for (int64_t m = row, next; m < end; m = next) {
+            next = ls_min(ls_block_end(rows, m), end);
+            int32_t times = ls_attention_times(source, tile->h, n, m);
+            if (times == 1) continue;
+            const float added = times == 0 ? -INFINITY : log2f((float)times);
+            for (int64_t j = m - row; j < next - row; j++)
+                for (int64_t r = n - tile->positions.first; r < after - tile->positions.first; r++)
+                    s[j * QUERIES + r] += added;
+        }
+    }
+}
+
 void ls_tile_adjust(const query_tile *tile, const key_tile *keys, float *s) {
     if (tile->source->slopes != NULL) add_slope(tile, keys, s);
     if (tile->source->table != NULL) add_table(tile, keys, s);
     if (tile->source->relative.data != NULL) add_relative(tile, keys, s);
+    if (tile->source->seen_by_queries.first != NULL) apply_list(tile, keys, s);
     if (!keys->full) mask(tile, keys, s);
 }
 

@@ -127,6 +127,11 @@ static inline int64_t tile_whole_distance(const query_tile *tile, int64_t key_ro
                              source->about->key_at, source->held.first + key_row));
 }
 
+/* The first tile of keys from number `from` on that the queries' lists let them see. */
+static inline int64_t tile_next_keys(const query_tile *tile, int64_t from) {
+    return ls_block_next_tile(&tile->source->seen_by_queries, tile->h, tile->positions, KEYS, from);
+}
+
 /* Rows lie too far apart for the processor to guess the next: a tile ahead they are asked for. */
 static inline void tile_fetch_ahead(float_rows rows, int64_t width) {
     enum { LINE = 64 / sizeof(float) };

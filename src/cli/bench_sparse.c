@@ -1,0 +1,130 @@
+/* Sparse attention, forward and with its gradients, beside attention over all pairs: the part of a
+ * layer of 12 heads of 64 that is attention, by length. */
+#include <string.h>
+
+#include "cli/bench.h"
+#include "cli/machine.h"
+#include "mixer/mixer.h"
+
+enum { HEADS = 12, WIDTH = 768, OPERATIONS_MOST = 64 };
+
+typedef struct sparse_kind {
+    const char *name, *mixer;
+    const char *key[2], *value[2]; /* options other than the defaults */
+} sparse_kind;
+
+/* The first sees all pairs. */
+static const sparse_kind kinds[] = {
+    {"all pairs", "attention", {0}, {0}},
+    {"longformer, window 512", "longformer", {0}, {0}},
+    {"the same, 8 global", "longformer", {"globals"}, {"8"}},
+    {"bigbird, 3 random", "bigbird", {0}, {0}},
+    {"longt5, side tokens", "longt5", {0}, {0}},
+};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+static ls_status choose(ls_ctx *ctx, const sparse_kind *kind, ls_mixer *out) {
+    const ls_mixer_type *type = ls_mixer_find(kind->mixer);
+    void *options = ls_new(ctx, 1, type->options.size);
+    *out = (ls_mixer){.type = type, .options = options, .width = WIDTH};
+    if (options == NULL) return LS_ENOMEM;
+    LS_TRY(ls_options_default(ctx, &type->options, options));
+    LS_TRY(ls_options_set(ctx, &type->options, "", "heads", "12", options));
+    for (int i = 0; i < 2 && kind->key[i] != NULL; i++)
+        LS_TRY(ls_options_set(ctx, &type->options, "", kind->key[i], kind->value[i], options));
+    return ls_mixer_check(ctx, out);
+}
+
+static ls_status record(ls_ctx *ctx, const ls_mixer *mixer, ls_dtype type, int64_t T, bool grad,
+                        ls_parameters *store, ls_program **out) {
+    const ls_program_options options = {.type = type, .batch = 1, .length = T, .grad = grad};
+    LS_TRY(ls_program_new(ctx, &options, store, out));
+    ls_tensor *x = ls_input(*out, "x", type, LS_DIMS(1, T, WIDTH), grad);
+    ls_tensor *y = ls_mixer_record(*out, mixer, x);
+    ls_keep(*out, "y", y);
+    if (grad) {
+        ls_seed_gradient(*out, y, ls_input(*out, "cot", type, LS_DIMS(1, T, WIDTH), false));
+        ls_keep_gradient(*out, "x", x);
+    }
+    return ls_failed(*out) ? ctx->error.code : LS_OK;
+}
+
+static ls_status make(ls_ctx *ctx, const ls_mixer *mixer, ls_dtype type, int64_t T,
+                      ls_parameters **store, ls_program **out) {
+    static const char *const inputs[] = {"x", "cot"};
+    LS_TRY(ls_parameters_new(ctx, type, store));
+    LS_TRY(record(ctx, mixer, type, 1, false, *store, out)); /* declares the parameters */
+    ls_program_free(*out);
+    *out = NULL;
+    LS_TRY(ls_parameters_seal(*store, 1, true));
+    LS_TRY(record(ctx, mixer, type, T, true, *store, out));
+    LS_TRY(ls_program_finish(*out));
+    for (int i = 0; i < 2; i++)
+        LS_TRY(ls_machine_random(*out, ls_program_find(*out, inputs[i]),
+                                 (ls_random){.seed = 1, .stream = ls_stream_of(inputs[i])}));
+    return LS_OK;
+}
+
+/* What attention took of the best of some runs, and its operations. */
+static ls_status time_attention(ls_bench *bench, ls_program *program, double *seconds,
+                                double *flops) {
+    for (int64_t round = 0; round < bench->keys.rounds; round++) {
+        ls_op_time times[OPERATIONS_MOST];
+        double sum = 0;
+        *flops = 0;
+        ls_program_profile(program, true);
+        LS_TRY(ls_program_run(program, NULL, 0, 0));
+        size_t count = ls_program_times(program, times, OPERATIONS_MOST);
+        for (size_t i = 0; i < count; i++) {
+            if (strstr(times[i].name, "attention") == NULL) continue;
+            sum += times[i].seconds;
+            *flops += times[i].flops;
+        }
+        if (round == 0 || sum < *seconds) *seconds = sum;
+    }
+    return LS_OK;
+}
+
+/* `dense` are the seconds and operations of all pairs; the first kind sets them. */
+static ls_status bench_one(ls_bench *bench, const sparse_kind *kind, ls_dtype type, int64_t T,
+                           double dense[2], json_t *rows) {
+    ls_ctx *ctx = bench->ctx;
+    ls_program *program = NULL;
+    ls_parameters *store = NULL;
+    ls_mixer mixer;
+    double seconds = 0, flops = 0;
+    ls_status status;
+    LS_TRY_GOTO(choose(ctx, kind, &mixer));
+    LS_TRY_GOTO(make(ctx, &mixer, type, T, &store, &program));
+    LS_TRY_GOTO(time_attention(bench, program, &seconds, &flops));
+    if (kind == kinds) dense[0] = seconds, dense[1] = flops;
+    ls_text_printf(ctx, &bench->text,
+                   "  %-5s %6lld %-23s %10.1f ms %6.1f%% of the pairs %6.2f times as fast\n",
+                   ls_dtype_name(type), (long long)T, kind->name, 1e3 * seconds,
+                   100 * flops / dense[1], dense[0] / seconds);
+    json_array_append_new(rows, json_pack("{s:s, s:s, s:I, s:f, s:f, s:f}", "dtype",
+                                          ls_dtype_name(type), "kind", kind->name, "length",
+                                          (json_int_t)T, "seconds", seconds, "share_of_pairs",
+                                          flops / dense[1], "times_as_fast", dense[0] / seconds));
+fail:
+    ls_program_free(program);
+    ls_parameters_free(store);
+    ls_free(ctx, (void *)(uintptr_t)mixer.options);
+    return status;
+}
+
+ls_status ls_bench_sparse(ls_bench *bench) {
+    json_t *rows = json_array();
+    json_object_set_new(bench->json, "sparse", rows);
+    ls_text_printf(bench->ctx, &bench->text,
+                   "sparse attention, batch 1, %d heads x %d, forward+backward: length, kind\n",
+                   HEADS, WIDTH / HEADS);
+    for (int i = 0; i < bench->type_count; i++)
+        for (int64_t j = 0; j < bench->keys.lengths.count; j++) {
+            double dense[2] = {0};
+            for (int k = 0; k < KINDS; k++)
+                LS_TRY(bench_one(bench, &kinds[k], bench->types[i],
+                                 (int64_t)bench->keys.lengths.at[j], dense, rows));
+        }
+    return LS_OK;
+}
