@@ -183,6 +183,26 @@ static void convolved_long(ls_program *p, const void *about) {
     ls_keep(p, "y", ls_long_conv(p, x, k, skip, c->future));
 }
 
+/* The same over rows of the past: without a state all of them lie in the chunk. */
+static void convolved_past(ls_program *p, const void *about) {
+    const long_case *c = about;
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->T, c->D), true);
+    ls_init full = {.kind = LS_INIT_NORMAL, .a = 1, .full = true};
+    ls_tensor *k = ls_shift_kernel(p, ls_param(p, "B", LS_DIMS(c->D, c->taps), full),
+                                   ls_param(p, "C", LS_DIMS(1, c->D, c->taps), full));
+    ls_tensor *skip = c->skip ? ls_param(p, "skip", LS_DIMS(c->D), ls_init_gain()) : NULL;
+    ls_keep(p, "y", ls_past_conv(p, x, k, skip));
+}
+
+/* Outer products of heads, of parts of one tensor, and back; x is 24 wide. */
+static void paired(ls_program *p, const void *about) {
+    const int64_t heads = *(const int64_t *)about;
+    ls_tensor *parts[2];
+    ls_split(p, made_from(p, input(p), "w", 48), 2, (const int64_t[]){24, 24}, parts);
+    ls_tensor *pairs = ls_head_outer(p, heads, parts[0], parts[1]);
+    ls_keep(p, "y", ls_head_contract(p, heads, parts[1], pairs));
+}
+
 /* State spaces: modes and channels that fill no vector, copies that are shared, both holds, with a
  * rank and without, C as it is kept for a length; as a kernel beside x, and from a state. */
 typedef struct space_case {
@@ -191,6 +211,7 @@ typedef struct space_case {
     ls_step step;
     bool ranked, scan;
     int64_t tilde;
+    bool upper;
 } space_case;
 
 static ls_tensor *full_param(ls_program *p, const char *name, int rank, const int64_t *dim) {
@@ -212,6 +233,7 @@ static void state_space(ls_program *p, const void *about) {
         .step = c->step,
         .tilde = c->tilde,
         .side = c->scan ? 0 : 1,
+        .upper = c->upper,
     };
     if (c->scan) {
         for (int64_t i = 0; i < 4 * c->D * c->h; i++) state[i] = sin((double)(3 * i + 1));
@@ -225,13 +247,15 @@ static void state_space(ls_program *p, const void *about) {
 }
 
 static const space_case spaces[] = {
-    {9, 5, 5, 3, LS_HOLD_ZOH, LS_STEP_EXP, false, false, 0},
-    {70, 16, 2, 4, LS_HOLD_BILINEAR, LS_STEP_SOFTPLUS, false, false, 0},
-    {150, 9, 3, 5, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 0},
-    {9, 6, 6, 3, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 13},
-    {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_SOFTPLUS, false, true, 0},
-    {150, 5, 1, 6, LS_HOLD_BILINEAR, LS_STEP_EXP, true, true, 0},
-    {5, 4, 2, 2, LS_HOLD_ZOH, LS_STEP_EXP, false, true, 6}};
+    {9, 5, 5, 3, LS_HOLD_ZOH, LS_STEP_EXP, false, false, 0, false},
+    {70, 16, 2, 4, LS_HOLD_BILINEAR, LS_STEP_SOFTPLUS, false, false, 0, false},
+    {150, 9, 3, 5, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 0, false},
+    {9, 6, 6, 3, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 13, false},
+    {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_SOFTPLUS, false, true, 0, false},
+    {150, 5, 1, 6, LS_HOLD_BILINEAR, LS_STEP_EXP, true, true, 0, false},
+    {5, 4, 2, 2, LS_HOLD_ZOH, LS_STEP_EXP, false, true, 6, false},
+    {9, 5, 5, 3, LS_HOLD_BILINEAR, LS_STEP_EXP, false, false, 0, true},
+    {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_SOFTPLUS, false, true, 0, true}};
 
 typedef struct case_row {
     subject what;
@@ -249,6 +273,12 @@ static const long_case convolutions[] = {{5, 24, 5, false, true},    {64, 3, 80,
                                          {65, 17, 65, false, false}, {1, 4, 3, true, true},
                                          {150, 5, 7, false, true},   {600, 18, 600, false, true},
                                          {600, 3, 130, true, false}};
+
+static const long_case past_convolutions[] = {{5, 24, 5, false, true},
+                                              {30, 3, 40, false, false},
+                                              {70, 17, 11, false, true},
+                                              {1, 4, 3, false, true}};
+static const int64_t heads_of_8 = 3, heads_of_1 = 24;
 
 static const ls_norm_kind layer = LS_NORM_LAYER, rms = LS_NORM_RMS;
 static const act_case acts[] = {
@@ -311,6 +341,14 @@ static const subject subjects[] = {
     {"scan, zoh", state_space, &spaces[4]},
     {"scan with a rank", state_space, &spaces[5]},
     {"scan from C~", state_space, &spaces[6]},
+    {"kernel, upper poles", state_space, &spaces[7]},
+    {"scan, upper poles", state_space, &spaces[8]},
+    {"past conv", convolved_past, &past_convolutions[0]},
+    {"past conv, long kernel", convolved_past, &past_convolutions[1]},
+    {"past conv, short kernel", convolved_past, &past_convolutions[2]},
+    {"past conv of one", convolved_past, &past_convolutions[3]},
+    {"pairs of heads", paired, &heads_of_8},
+    {"pairs of single channels", paired, &heads_of_1},
 };
 enum { SUBJECTS = sizeof subjects / sizeof subjects[0] };
 

@@ -99,15 +99,32 @@ ls_tensor *ls_linear_scan(ls_program *p, const ls_linear_scan_operands *scan, ls
 ls_tensor *ls_long_conv(ls_program *p, ls_tensor *u, ls_tensor *k, ls_tensor *skip, bool future);
 /* Operations of one channel of one sequence of T. */
 double ls_long_conv_flops(int64_t T);
+/* The same for a chunk of a stream, summed as defined: y[b,t,d] = sum_s k[s,d] u[b,n-s,d] + skip[d]
+ * u[b,n,d], n being the position of t. u is [B,N,D], plain or a cache; rows that it does not hold
+ * are 0. k is wide [1,L,D], one lag after the other: plain, or a cache that began with the stream.
+ */
+ls_tensor *ls_past_conv(ls_program *p, ls_tensor *u, ls_tensor *k, ls_tensor *skip);
+
+/* The impulse response of a register of N places, every channel for itself: x_t = (x_{t-1} shifted
+ * by one place) + B u_t, y_t = C x_t. Wide [1,N,D], k[s,d] = sum_m B[d,m] C[d,m+s], from wide
+ * parameters B [D,N] and C of as many elements. */
+ls_tensor *ls_shift_kernel(ls_program *p, ls_tensor *B, ls_tensor *C);
+
+/* With `heads` heads of width W in rows [B,T,H W]: the outer products s[(b,i,j),t,h] = a[b,t,h W+i]
+ * c[b,t,h W+j], which is [B W W,T,H]; and the sums y[b,t,j H+h] = sum_i a[b,t,h W+i]
+ * s[(b,i,j),t,h].
+ */
+ls_tensor *ls_head_outer(ls_program *p, int64_t heads, ls_tensor *a, ls_tensor *c);
+ls_tensor *ls_head_contract(ls_program *p, int64_t heads, ls_tensor *a, ls_tensor *s);
 
 typedef enum { LS_HOLD_ZOH, LS_HOLD_BILINEAR } ls_hold; /* how time becomes discrete */
 typedef enum { LS_STEP_EXP, LS_STEP_SOFTPLUS } ls_step; /* how a step size is kept */
 
 /* A linear state space of every channel, with h complex modes that stand for themselves and their
  * conjugates: x' = A x + B u, y = 2 Re(C x), A = diag(L) - P P^H (the conjugates included; without
- * P just L) and L = -exp(A_real) - i A_imag, made discrete with the step sizes exp(dt) or
- * softplus(dt). All are wide parameters; complex ones are pairs. Channel d has copy d mod S of A, B
- * and P. With P the hold must be bilinear. */
+ * P just L) and L = -exp(A_real) - i A_imag (or + i A_imag), made discrete with the step sizes
+ * exp(dt) or softplus(dt). All are wide parameters; complex ones are pairs. Channel d has copy d
+ * mod S of A, B and P. With P the hold must be bilinear. */
 typedef struct ls_state_space {
     ls_tensor *A_real, *A_imag; /* [S,h] */
     ls_tensor *B, *P;           /* [1,S,h,2]; P may be NULL */
@@ -117,6 +134,7 @@ typedef struct ls_state_space {
     ls_step step;
     int64_t tilde; /* n > 0: C stands for C (1 - A^n), A discrete, as S4's public code keeps it */
     int64_t side;  /* which part of C */
+    bool upper;    /* + i A_imag: H3's public code keeps the other one of each pair */
 } ls_state_space;
 
 /* Its impulse response, wide [D,length]: kernel[d,l] = 2 Re(C A^l B), A and B discrete. */
