@@ -21,6 +21,7 @@ typedef struct ls_mixer {
     const ls_position *position; /* NULL where the type takes none */
     ls_tensor *valid; /* u8 [B,T]: 0 for rows that are padding, which no other row may see; NULL:
                          all rows count. Of the program that is being recorded */
+    int64_t trained_length; /* l: what the model is trained for; 0: not known */
     int64_t branches; /* of the model that add to the residual stream, for initial weights that
                          shrink with depth; 0: not in a model */
 } ls_mixer;

@@ -103,6 +103,7 @@ ls_mixer ls_model_mixer(const ls_model_config *config, int64_t layer) {
         .width = config->model.width,
         .causal = true,
         .position = type->traits & LS_MIXER_POSITIONS ? &config->position : NULL,
+        .trained_length = config->model.length,
         .branches = config->layers * (config->model.feed_forward ? 2 : 1),
     };
 }

@@ -7,7 +7,8 @@
 
 #include "tensor/program.h"
 
-/* y[.., out] = x[.., in] weight[out, in]^T + bias[out]; bias may be NULL. */
+/* y[.., out] = x[.., in] weight[out, in]^T + bias[out]; bias may be NULL. Where x and weight are
+ * wide, so is y. */
 ls_tensor *ls_linear(ls_program *p, ls_tensor *x, ls_tensor *weight, ls_tensor *bias);
 
 typedef enum { LS_NORM_LAYER, LS_NORM_RMS } ls_norm_kind;
@@ -34,6 +35,8 @@ ls_tensor *ls_gate(ls_program *p, ls_act_kind kind, ls_tensor *gate, ls_tensor *
 ls_tensor *ls_plus(ls_program *p, ls_tensor *a, ls_tensor *b);
 /* x + v where v's axes are the last ones of x (v may be a parameter). */
 ls_tensor *ls_plus_broadcast(ls_program *p, ls_tensor *x, ls_tensor *v);
+/* y[c,r] = x[r,c], of any real type. */
+ls_tensor *ls_transpose(ls_program *p, ls_tensor *x);
 /* x * factor. */
 ls_tensor *ls_times(ls_program *p, ls_tensor *x, double factor);
 /* Zeroes a share of the elements and scales the rest; x itself outside training or at share 0. */
@@ -116,6 +119,26 @@ ls_tensor *ls_shift_kernel(ls_program *p, ls_tensor *B, ls_tensor *C);
  */
 ls_tensor *ls_head_outer(ls_program *p, int64_t heads, ls_tensor *a, ls_tensor *c);
 ls_tensor *ls_head_contract(ls_program *p, int64_t heads, ls_tensor *a, ls_tensor *s);
+
+/* A function of time that a network of sines draws. For position n of a row it is given
+ *   x = [n/(l-1), cos(f_k w), -sin(f_k w)],  w = 2 pi n / l, f_k from 1e-4 to bands - 1 in even
+ * steps or row n of a table of its own (0 beyond the table's end), and goes through the layers x <-
+ * sin(frequency (weight x + bias)). Rows are wide [rows,F], for positions from the chunk's start
+ * on, or from 0 on (relative). It is computed in double in any type. */
+enum { LS_SINES_MOST = 8 };
+typedef struct ls_sines {
+    int layers;
+    ls_tensor *weight[LS_SINES_MOST], *bias[LS_SINES_MOST]; /* wide parameters [F,in] and [F] */
+    ls_tensor *frequency;                                   /* wide parameter [F], of all layers */
+    ls_tensor *table;                                       /* wide parameter [..,R,in], or NULL */
+    int64_t bands;                                          /* without a table */
+    double length;                                          /* l */
+} ls_sines;
+ls_tensor *ls_sine_network(ls_program *p, const ls_sines *sines, int64_t rows, bool relative);
+/* y[t,c] = x[t,c] (exp(-rate[c] n/length) + floor), n being the position of t as above; x wide
+ * [rows,C], rate wide [C] without a gradient. */
+ls_tensor *ls_fade(ls_program *p, ls_tensor *x, ls_tensor *rate, double length, double floor,
+                   bool relative);
 
 typedef enum { LS_HOLD_ZOH, LS_HOLD_BILINEAR } ls_hold; /* how time becomes discrete */
 typedef enum { LS_STEP_EXP, LS_STEP_SOFTPLUS } ls_step; /* how a step size is kept */
