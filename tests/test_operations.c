@@ -194,6 +194,38 @@ static void convolved_past(ls_program *p, const void *about) {
     ls_keep(p, "y", ls_past_conv(p, x, k, skip));
 }
 
+/* A filter drawn by sines, from times or from a table that ends early, through a wide product and a
+ * window. */
+typedef struct sine_case {
+    int64_t T;
+    int layers;
+    bool table;
+} sine_case;
+
+static void drawn(ls_program *p, const void *about) {
+    enum { F = 12, IN = 5, D = 9, ROWS = 20 };
+    static const char *const names[2][LS_SINES_MOST] = {{"w0", "w1", "w2"}, {"b0", "b1", "b2"}};
+    const sine_case *c = about;
+    ls_init full = {.kind = LS_INIT_NORMAL, .a = 1, .full = true};
+    ls_init twice = {.kind = LS_INIT_CONSTANT, .a = 2, .full = true};
+    ls_sines sines = {.layers = c->layers,
+                      .frequency = ls_param(p, "frequency", LS_DIMS(1, F), twice),
+                      .table = c->table ? ls_param(p, "table", LS_DIMS(1, ROWS, IN), full) : NULL,
+                      .bands = (IN - 1) / 2,
+                      .length = 30};
+    for (int i = 0; i < c->layers; i++) {
+        sines.weight[i] = ls_param(p, names[0][i], LS_DIMS(F, i == 0 ? IN : F), full);
+        sines.bias[i] = ls_param(p, names[1][i], LS_DIMS(F), full);
+    }
+    double rate[D];
+    for (int i = 0; i < D; i++) rate[i] = 0.5 + i;
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->T, D), true);
+    ls_tensor *h = ls_sine_network(p, &sines, c->T, true);
+    h = ls_linear(p, h, ls_param(p, "out", LS_DIMS(D, F), full), NULL);
+    h = ls_fade(p, h, ls_constant(p, ls_wide_type(p), LS_DIMS(D), rate), 29, 0.1, true);
+    ls_keep(p, "y", ls_long_conv(p, x, ls_transpose(p, h), NULL, false));
+}
+
 /* Outer products of heads, of parts of one tensor, and back; x is 24 wide. */
 static void paired(ls_program *p, const void *about) {
     const int64_t heads = *(const int64_t *)about;
@@ -278,6 +310,7 @@ static const long_case past_convolutions[] = {{5, 24, 5, false, true},
                                               {30, 3, 40, false, false},
                                               {70, 17, 11, false, true},
                                               {1, 4, 3, false, true}};
+static const sine_case sines[] = {{40, 3, false}, {25, 1, true}};
 static const int64_t heads_of_8 = 3, heads_of_1 = 24;
 
 static const ls_norm_kind layer = LS_NORM_LAYER, rms = LS_NORM_RMS;
@@ -347,6 +380,8 @@ static const subject subjects[] = {
     {"past conv, long kernel", convolved_past, &past_convolutions[1]},
     {"past conv, short kernel", convolved_past, &past_convolutions[2]},
     {"past conv of one", convolved_past, &past_convolutions[3]},
+    {"filter of sines", drawn, &sines[0]},
+    {"filter of sines from a table", drawn, &sines[1]},
     {"pairs of heads", paired, &heads_of_8},
     {"pairs of single channels", paired, &heads_of_1},
 };

@@ -2,7 +2,17 @@
  * under a window: see ops.h. */
 #include "tensor/sine_network.h"
 
+#include <math.h>
+
 static void network_backward(ls_program *p, const ls_node *node);
+
+double ls_sine_feature(int64_t n, int64_t column, int64_t bands, double length) {
+    if (column == 0) return (double)n / fmax(length - 1, 1);
+    double least = 1e-4, most = (double)(bands - 1), turn = 8 * atan(1) * (double)n / length;
+    double step = bands == 1 ? 0 : (most - least) / (double)(bands - 1);
+    double angle = (least + step * (double)((column - 1) % bands)) * turn;
+    return column <= bands ? cos(angle) : -sin(angle);
+}
 
 static double flops_of(const ls_node *node, int64_t rows) {
     const ls_sine_attributes *about = node->attributes;

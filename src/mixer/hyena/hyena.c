@@ -78,19 +78,11 @@ static ls_init uniform(int64_t inputs) {
     return small((ls_init){.kind = LS_INIT_UNIFORM, .a = 1 / sqrt((double)inputs)});
 }
 
-/* What the network sees of times 0, 1, ... of a; b: how many numbers. As ls_sine_network has it. */
+/* What the network sees of times 0, 1, ...; a: l_max, b: how many numbers. */
 static void fill_features(const ls_init *init, double *values, int64_t count) {
-    const int64_t width = (int64_t)init->b, bands = (width - 1) / 2;
-    for (int64_t i = 0; i < count; i++) {
-        const double at = (double)(i / width), turn = 8 * atan(1) * at / init->a;
-        const int64_t column = i % width, band = (column - 1) % ls_max(bands, 1);
-        const double f =
-            bands < 2 ? 1e-4
-                      : 1e-4 + ((double)(bands - 1) - 1e-4) * (double)band / (double)(bands - 1);
-        values[i] = column == 0       ? at / fmax(init->a - 1, 1)
-                    : column <= bands ? cos(f * turn)
-                                      : -sin(f * turn);
-    }
+    const int64_t width = (int64_t)init->b;
+    for (int64_t i = 0; i < count; i++)
+        values[i] = ls_sine_feature(i / width, i % width, (width - 1) / 2, init->a);
 }
 
 /* ---- filters ---- */

@@ -105,16 +105,8 @@ static void see(const network *n, int64_t at, double *x) {
             x[i] = at < table_rows(n) ? real_at(ls_data(table), n->type, at * n->features + i) : 0;
         return;
     }
-    const double length = n->about->length, turn = 8 * atan(1) * (double)at / length;
-    const int64_t bands = n->about->bands;
-    x[0] = (double)at / fmax(length - 1, 1);
-    for (int64_t k = 0; k < bands; k++) {
-        double f = bands == 1
-                       ? 1e-4
-                       : 1e-4 + ((double)(bands - 1) - 1e-4) * (double)k / (double)(bands - 1);
-        x[1 + k] = cos(f * turn);
-        x[1 + bands + k] = -sin(f * turn);
-    }
+    for (int64_t i = 0; i < n->features; i++)
+        x[i] = ls_sine_feature(at, i, n->about->bands, n->about->length);
 }
 
 /* All layers of one row: x [layers + 1][widest], the first of which is what is seen, and z [layers]
