@@ -9,6 +9,7 @@ enum { D = 6 };
 #define SMALL "filter_width=7 emb_dim=5 w=3 "
 static const char *const variants[] = {
     SMALL "order=2 l_max=40",
+    SMALL "order=2 l_max=40 beyond=stretch",
     SMALL "order=3 l_max=32 beyond=cut",
     SMALL "order=4 l_max=100 taps=4 filter_layers=1 shift=0.1",
     SMALL "order=3 l_max=24 features=trained beyond=cut filter_layers=4",
@@ -40,6 +41,7 @@ typedef struct definition {
 static const definition definitions[] = {
     {SMALL "order=2 l_max=64", 2, 3, 3, 7, 2, 64, false, false, USUAL},
     {SMALL "order=3 l_max=20 filter_layers=2", 3, 3, 2, 7, 2, 20, false, false, USUAL},
+    {SMALL "order=2 l_max=20 beyond=stretch", 2, 3, 3, 7, 2, 30, false, false, USUAL}, /* ROWS */
     {SMALL "order=3 l_max=20 beyond=cut taps=2", 3, 2, 3, 7, 2, 20, true, false, USUAL},
     {SMALL "order=4 l_max=9 beyond=cut features=trained", 4, 3, 3, 7, 2, 9, true, true, USUAL},
     {"filter_width=7 emb_dim=3 w=3 l_max=50 slow_decay=2 fast_decay=1 target=0.5 shift=0.25", 2, 3,
@@ -234,7 +236,8 @@ static void test_published(void **state) {
 
 static void test_refusals(void **state) {
     (void)state;
-    static const char *const wrong[] = {"emb_dim=4", "features=trained"};
+    static const char *const wrong[] = {"emb_dim=4", "features=trained",
+                                        "features=trained beyond=stretch"};
     ls_ctx ctx = ls_ctx_default();
     ls_mixer mixer;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {

@@ -11,7 +11,7 @@ typedef struct hyena_options {
 } hyena_options;
 
 enum { FEATURES_FIXED, FEATURES_TRAINED };
-enum { BEYOND_EXTEND, BEYOND_CUT };
+enum { BEYOND_EXTEND, BEYOND_CUT, BEYOND_STRETCH };
 enum { ORDER_MOST = 8, LENGTH_UNKNOWN = 1024 };
 
 #define FIELD(name) offsetof(hyena_options, name)
@@ -21,8 +21,9 @@ static const ls_option options[] = {
     {"taps", LS_OPTION_INT, FIELD(taps), "3", 2, 64, NULL, "taps of the short convolution"},
     {"l_max", LS_OPTION_INT, FIELD(l_max), "0", 0, 1 << 30, NULL,
      "lag at which a filter's time is 1; 0: the length of training (1024 where none is known)"},
-    {"beyond", LS_OPTION_CHOICE, FIELD(beyond), "extend", 0, 0, "extend|cut",
-     "filters at lags from l_max on: their time runs on past 1, or they are 0"},
+    {"beyond", LS_OPTION_CHOICE, FIELD(beyond), "extend", 0, 0, "extend|cut|stretch",
+     "filters at lags from l_max on: their time runs on past 1; they are 0; or time is 1 at the "
+     "end of what is to come, and filters are longer"},
     {"emb_dim", LS_OPTION_INT, FIELD(emb_dim), "33", 1, 1025, NULL,
      "what a filter's network sees of a time: itself, and cosines and sines in pairs"},
     {"features", LS_OPTION_CHOICE, FIELD(features), "fixed", 0, 0, "fixed|trained",
@@ -60,7 +61,7 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     const hyena_options *o = mixer->options;
     if (o->emb_dim % 2 == 0)
         return LS_FAIL(ctx, LS_EUSE, "hyena: emb_dim must be odd, not %lld", (long long)o->emb_dim);
-    if (o->features == FEATURES_TRAINED && o->beyond == BEYOND_EXTEND)
+    if (o->features == FEATURES_TRAINED && o->beyond != BEYOND_CUT)
         return LS_FAIL(ctx, LS_EUSE, "hyena: features=trained ends at l_max: it needs beyond=cut");
     if (!mixer->causal)
         return LS_FAIL(ctx, LS_EUSE, "hyena looks back alone: it cannot be bidirectional");
@@ -198,10 +199,12 @@ static ls_tensor *convolve(ls_program *p, const hyena_options *o, const shape *s
 static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     const hyena_options *o = mixer->options;
     const ls_program_options *about = ls_program_about(p);
-    const shape s = shape_of(mixer);
+    shape s = shape_of(mixer);
     int64_t widths[ORDER_MOST + 1], rows;
     ls_tensor *parts[ORDER_MOST + 1] = {0}, *h[ORDER_MOST] = {0};
     if (x == NULL) return NULL;
+    if (o->beyond == BEYOND_STRETCH)
+        s.length = ls_max(s.length, about->streaming ? about->capacity : about->length);
     const bool relative = !about->streaming || about->grad;
     rows = about->streaming && about->grad ? about->capacity : x->dim[1];
     if (relative && o->beyond == BEYOND_CUT) rows = ls_min(rows, s.length);

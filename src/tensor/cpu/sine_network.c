@@ -11,7 +11,12 @@
  * Sines of large arguments follow one another, so that a rounding would grow tenfold with every
  * layer; and the network is small beside what is made of its rows. */
 
-enum { PARTS = 16 }; /* of the rows: the gradients of each are summed, and those in order */
+/* Rows are cut into parts; the gradients of each are summed, and those of all parts in order. */
+enum { PARTS = 16, PART_LEAST = 16 };
+
+static int64_t parts_of(int64_t rows) {
+    return ls_min(PARTS, ls_ceil_div(rows, PART_LEAST));
+}
 
 typedef struct layer {
     int64_t in;              /* width of its input */
@@ -24,8 +29,10 @@ typedef struct network {
     const ls_node *node;
     const ls_sine_attributes *about;
     ls_dtype type;
-    int64_t F, features, widest, first; /* first: the position of the first row */
-    int64_t numbers;                    /* frequency, weights and biases, one after the other */
+    int64_t F, features, widest;
+    int64_t first;   /* the position of the first row */
+    int64_t parts;   /* backward */
+    int64_t numbers; /* frequency, weights and biases, one after the other */
     const double *values;
 } network;
 
@@ -181,7 +188,7 @@ static void give_number(const network *n, const ls_tensor *parameter, int64_t at
     const ls_run *run = user;
     const double *parts = n->values + n->numbers;
     double sum = 0;
-    for (int64_t part = 0; part < PARTS; part++) sum += parts[part * n->numbers + number];
+    for (int64_t part = 0; part < n->parts; part++) sum += parts[part * n->numbers + number];
     add_real(ls_param_gradient(run, parameter), n->type, at, sum);
 }
 
@@ -204,16 +211,18 @@ static void backward_row(const network *n, const ls_tensor *dy, int64_t row, dou
 static void backward(const ls_run *run, const ls_node *node) {
     network n = network_of(node);
     const ls_tensor *dy = node->in[node->in_count - 1], *table = node->in[LS_SINE_TABLE];
+    const int64_t rows = dy->dim[0];
+    n.parts = parts_of(rows);
     double *values = run->workspace, *parts = values + n.numbers;
-    double *desks = parts + PARTS * n.numbers;
+    double *desks = parts + n.parts * n.numbers;
     void *dtable = table == NULL ? NULL : ls_param_gradient(run, table);
     n.values = values;
     n.first = n.about->relative ? 0 : run->start;
     for_numbers(&n, take_number, values);
-    memset(parts, 0, (size_t)(PARTS * n.numbers) * sizeof *parts);
+    memset(parts, 0, (size_t)(n.parts * n.numbers) * sizeof *parts);
 #pragma omp parallel for schedule(static) num_threads(run->threads)
-    for (int64_t part = 0; part < PARTS; part++)
-        for (int64_t row = dy->dim[0] * part / PARTS; row < dy->dim[0] * (part + 1) / PARTS; row++)
+    for (int64_t part = 0; part < n.parts; part++)
+        for (int64_t row = rows * part / n.parts; row < rows * (part + 1) / n.parts; row++)
             backward_row(&n, dy, row, desks + omp_get_thread_num() * desk_of(&n),
                          parts + part * n.numbers, dtable);
     for_numbers(&n, give_number, (void *)(uintptr_t)run);
@@ -225,7 +234,8 @@ static size_t forward_workspace(const ls_node *node, int threads) {
 }
 static size_t backward_workspace(const ls_node *node, int threads) {
     const network n = network_of(node);
-    return (size_t)((PARTS + 1) * n.numbers + threads * desk_of(&n)) * sizeof(double);
+    const int64_t parts = parts_of(node->in[node->in_count - 1]->dim[0]);
+    return (size_t)((parts + 1) * n.numbers + threads * desk_of(&n)) * sizeof(double);
 }
 
 /* ---- the window ---- */
