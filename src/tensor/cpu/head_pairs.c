@@ -1,5 +1,6 @@
 #include "tensor/head_pairs.h"
 
+#include "base/memory.h"
 #include "tensor/cpu/lib/vector.h"
 
 /* A vector of every head in rows of one stride. */
@@ -34,13 +35,14 @@ LS_INLINE void outer_typed(const ls_run *run, const ls_node *node, ls_dtype type
     const vectors x = vectors_of(a, H, about->interleaved[0]);
     const vectors z = vectors_of(node->in[1], H, about->interleaved[1]);
     int64_t rows, width, stride;
+    void *pairs = ls_data(s);
     ls_rows(s, &rows, &width, &stride);
 #pragma omp parallel for schedule(static) num_threads(run->threads)
     for (int64_t row = 0; row < rows; row++) { /* of ((b, i, j), t) */
         const int64_t pair = row / T, i = pair / W % W, j = pair % W;
         const int64_t from = pair / (W * W) * T + row % T;
         for (int64_t h = 0; h < H; h++)
-            store(ls_data(s), type, row * stride + h,
+            store(pairs, type, row * stride + h,
                   load(x.data, type, from * x.stride + h * x.head + i * x.element) *
                       load(z.data, type, from * z.stride + h * z.head + j * z.element));
     }
@@ -54,19 +56,24 @@ LS_INLINE void contract_typed(const ls_run *run, const ls_node *node, ls_dtype t
     const vectors x = vectors_of(a, H, about->interleaved[over]);
     const vectors y = vectors_of(node->out[0], H, about->interleaved[1 - over]);
     int64_t rows, width, stride;
+    const void *pairs = ls_data(s);
     ls_rows(s, &rows, &width, &stride);
-#pragma omp parallel for schedule(static) num_threads(run->threads)
+#pragma omp parallel for collapse(2) schedule(static) num_threads(run->threads)
     for (int64_t row = 0; row < a->dim[0] * T; row++)
         for (int64_t kept = 0; kept < W; kept++)
-            for (int64_t h = 0; h < H; h++) {
-                double sum = 0;
+            for (int64_t first = 0; first < H; first += LS_LANES) {
+                const int64_t count = ls_min(LS_LANES, H - first);
+                double sum[LS_LANES] = {0};
                 for (int64_t gone = 0; gone < W; gone++) {
-                    int64_t pair = over ? kept * W + gone : gone * W + kept;
-                    int64_t from = (row / T * W * W + pair) * T + row % T;
-                    sum += load(x.data, type, row * x.stride + h * x.head + gone * x.element) *
-                           load(ls_data(s), type, from * stride + h);
+                    const int64_t pair = over ? kept * W + gone : gone * W + kept;
+                    const int64_t from = (row / T * W * W + pair) * T + row % T;
+                    const int64_t at = row * x.stride + first * x.head + gone * x.element;
+                    for (int64_t h = 0; h < count; h++)
+                        sum[h] += load(x.data, type, at + h * x.head) *
+                                  load(pairs, type, from * stride + first + h);
                 }
-                store(y.data, type, row * y.stride + h * y.head + kept * y.element, sum);
+                const int64_t to = row * y.stride + first * y.head + kept * y.element;
+                for (int64_t h = 0; h < count; h++) store(y.data, type, to + h * y.head, sum[h]);
             }
 }
 
