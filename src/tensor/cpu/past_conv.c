@@ -1,5 +1,7 @@
 #include "tensor/past_conv.h"
 
+#include <omp.h>
+
 #include "base/memory.h"
 #include "tensor/cpu/lib/vector.h"
 
@@ -202,24 +204,61 @@ LS_INLINE void input_gradient(const conv *c, ls_dtype type, rows dy, rows du, in
     }
 }
 
-/* dk of all sequences. */
-LS_INLINE void kernel_gradient(const conv *c, ls_dtype type, rows dy, rows dk, int64_t held,
-                               int64_t d) {
-    const int64_t left = c->D - d;
-    for (int64_t lag = 0, count; lag < held; lag += count) {
-        count = rows_at(lag, held);
+/* What a thread works with: sixteen channels of one sequence's inputs and gradients, row after row,
+ * and the kernel's gradient so far. */
+typedef struct desk {
+    float *u, *dy, *dk;
+} desk;
+
+static int64_t desk_rows(const ls_node *node) {
+    return node->in[0]->dim[1] + node->in[3]->dim[1] + node->in[1]->dim[1];
+}
+
+static size_t backward_workspace(const ls_node *node, int threads) {
+    return (size_t)(threads * desk_rows(node) * LS_LANES) * sizeof(float);
+}
+
+static desk desk_at(const ls_run *run, const ls_node *node) {
+    float *at = (float *)run->workspace + omp_get_thread_num() * desk_rows(node) * LS_LANES;
+    desk w = {.u = at};
+    w.dy = w.u + node->in[0]->dim[1] * LS_LANES;
+    w.dk = w.dy + node->in[3]->dim[1] * LS_LANES;
+    return w;
+}
+
+/* Rows first..end of sixteen channels of a sequence. */
+LS_INLINE void take(rows from, ls_dtype type, int64_t b, int64_t first, int64_t end, int64_t d,
+                    int64_t left, float *to) {
+    for (int64_t row = first; row < end; row++)
+        ls_store(to, LS_F32, row * LS_LANES, load(from, type, b, row, d, left));
+}
+
+/* Adds one sequence's share to the gradient of the kernel. */
+static void kernel_gradient(const conv *c, const desk *w) {
+    const rows u = {w->u, 0, LS_LANES}, dy = {w->dy, 0, LS_LANES};
+    for (int64_t lag = 0, count; lag < c->lags; lag += count) {
+        count = rows_at(lag, c->lags);
+        const int64_t first = lag - c->newest, low = ls_max(0, 1 - first - count);
+        const sliding s = {dy, u, 0, 0, first, 1, low, c->T - first, c->T};
         ls_vec sum[BLOCK];
-        clear(sum);
-        for (int64_t b = 0; b < c->B; b++) {
-            const int64_t first = lag - c->newest;
-            const sliding s = {dy,           c->u, b, b, first, 1, ls_max(0, 1 - first - count),
-                               c->T - first, c->T};
-            slide_rows(&s, type, type, d, left, count, sum);
-        }
-        for (int64_t i = 0; i < count; i++)
-            ls_store_left(dk.data, LS_F32, (lag + i) * dk.row + d, left,
-                          lag + i < c->lags ? sum[i] : ls_vec_all(0));
+        for (int64_t i = 0; i < count; i++) sum[i] = ls_load(w->dk, LS_F32, (lag + i) * LS_LANES);
+        slide_rows(&s, LS_F32, LS_F32, 0, LS_LANES, count, sum);
+        for (int64_t i = 0; i < count; i++) ls_store(w->dk, LS_F32, (lag + i) * LS_LANES, sum[i]);
     }
+}
+
+LS_INLINE void kernel_gradients(const conv *c, const desk *w, ls_dtype type, rows dy, rows dk,
+                                int64_t held, int64_t d) {
+    const int64_t left = c->D - d;
+    memset(w->dk, 0, (size_t)(held * LS_LANES) * sizeof *w->dk);
+    for (int64_t b = 0; b < c->B; b++) {
+        take(c->u, type, b, ls_max(0, c->newest - c->lags + 1), c->newest + c->T, d, left, w->u);
+        take(dy, type, b, 0, c->T, d, left, w->dy);
+        kernel_gradient(c, w);
+    }
+    for (int64_t lag = 0; lag < held; lag++)
+        ls_store_left(dk.data, LS_F32, lag * dk.row + d, left,
+                      ls_load(w->dk, LS_F32, lag * LS_LANES));
 }
 
 LS_INLINE void skip_gradient(const conv *c, ls_dtype type, rows dy, float *dskip, int64_t d) {
@@ -238,12 +277,13 @@ LS_INLINE void backward_typed(const ls_run *run, const ls_node *node, ls_dtype t
     float *dskip = c.skip == NULL ? NULL : ls_param_gradient(run, node->in[2]);
 #pragma omp parallel num_threads(run->threads)
     {
+        const desk w = desk_at(run, node);
         unsigned subnormals = ls_subnormals_flush();
 #pragma omp for schedule(static)
         for (int64_t d = 0; d < c.D; d += LS_LANES) {
             for (int64_t b = 0; du != NULL && b < c.B; b++)
                 input_gradient(&c, type, dy, rows_of(du), du->dim[1], b, d);
-            if (dk != NULL) kernel_gradient(&c, type, dy, rows_of(dk), dk->dim[1], d);
+            if (dk != NULL) kernel_gradients(&c, &w, type, dy, rows_of(dk), dk->dim[1], d);
             if (dskip != NULL) skip_gradient(&c, type, dy, dskip, d);
         }
         ls_subnormals_restore(subnormals);
@@ -265,6 +305,6 @@ static void backward_bf16(const ls_run *run, const ls_node *node) {
 
 const ls_kernel LS_CPU_TABLE(past_conv)[] = {
     {"past_conv", {forward_f64, forward_f32, forward_bf16}, NULL},
-    {"past_conv_grad", {backward_f64, backward_f32, backward_bf16}, NULL},
+    {"past_conv_grad", {backward_f64, backward_f32, backward_bf16}, backward_workspace},
     {0},
 };
