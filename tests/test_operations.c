@@ -259,6 +259,58 @@ static void convolved_long(ls_program *p, const void *about) {
     ls_keep(p, "y", ls_long_conv(p, x, k, skip, c->future));
 }
 
+/* The same over rows of the past: without a state all of them lie in the chunk. */
+static void convolved_past(ls_program *p, const void *about) {
+    const long_case *c = about;
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->T, c->D), true);
+    ls_init full = {.kind = LS_INIT_NORMAL, .a = 1, .full = true};
+    ls_tensor *k = ls_shift_kernel(p, ls_param(p, "B", LS_DIMS(c->D, c->taps), full),
+                                   ls_param(p, "C", LS_DIMS(1, c->D, c->taps), full));
+    ls_tensor *skip = c->skip ? ls_param(p, "skip", LS_DIMS(c->D), ls_init_gain()) : NULL;
+    ls_keep(p, "y", ls_past_conv(p, x, k, skip));
+}
+
+/* A filter drawn by sines, from times or from a table that ends early, through a wide product and a
+ * window. */
+typedef struct sine_case {
+    int64_t T;
+    int layers;
+    bool table;
+} sine_case;
+
+static void drawn(ls_program *p, const void *about) {
+    enum { F = 12, IN = 5, D = 9, ROWS = 20 };
+    static const char *const names[2][LS_SINES_MOST] = {{"w0", "w1", "w2"}, {"b0", "b1", "b2"}};
+    const sine_case *c = about;
+    ls_init full = {.kind = LS_INIT_NORMAL, .a = 1, .full = true};
+    ls_init twice = {.kind = LS_INIT_CONSTANT, .a = 2, .full = true};
+    ls_sines sines = {.layers = c->layers,
+                      .frequency = ls_param(p, "frequency", LS_DIMS(1, F), twice),
+                      .table = c->table ? ls_param(p, "table", LS_DIMS(1, ROWS, IN), full) : NULL,
+                      .bands = (IN - 1) / 2,
+                      .length = 30};
+    for (int i = 0; i < c->layers; i++) {
+        sines.weight[i] = ls_param(p, names[0][i], LS_DIMS(F, i == 0 ? IN : F), full);
+        sines.bias[i] = ls_param(p, names[1][i], LS_DIMS(F), full);
+    }
+    double rate[D];
+    for (int i = 0; i < D; i++) rate[i] = 0.5 + i;
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->T, D), true);
+    ls_tensor *h = ls_sine_network(p, &sines, c->T, true);
+    h = ls_linear(p, h, ls_param(p, "out", LS_DIMS(D, F), full), NULL);
+    h = ls_fade(p, h, ls_constant(p, ls_wide_type(p), LS_DIMS(D), rate), 29, 0.1, true);
+    ls_keep(p, "y", ls_long_conv(p, x, ls_transpose(p, h), NULL, false));
+}
+
+/* Outer products of heads, of parts of one tensor, and back; x is 24 wide. */
+static void paired(ls_program *p, const void *about) {
+    const int64_t heads = *(const int64_t *)about;
+    ls_tensor *parts[2];
+    ls_split(p, made_from(p, input(p), "w", 48), 2, (const int64_t[]){24, 24}, parts);
+    ls_tensor *pairs = ls_head_outer(p, heads, parts[0], parts[1]);
+    ls_keep(p, "y", ls_head_contract(p, heads, parts[1], pairs));
+}
+
 /* State spaces: modes and channels that fill no vector, copies that are shared, both holds, with a
  * rank and without, C as it is kept for a length; as a kernel beside x, and from a state. */
 typedef struct space_case {
@@ -267,6 +319,7 @@ typedef struct space_case {
     ls_step step;
     bool ranked, scan;
     int64_t tilde;
+    bool upper;
 } space_case;
 
 static ls_tensor *full_param(ls_program *p, const char *name, int rank, const int64_t *dim) {
@@ -288,6 +341,7 @@ static void state_space(ls_program *p, const void *about) {
         .step = c->step,
         .tilde = c->tilde,
         .side = c->scan ? 0 : 1,
+        .upper = c->upper,
     };
     if (c->scan) {
         for (int64_t i = 0; i < 4 * c->D * c->h; i++) state[i] = sin((double)(3 * i + 1));
@@ -301,13 +355,15 @@ static void state_space(ls_program *p, const void *about) {
 }
 
 static const space_case spaces[] = {
-    {9, 5, 5, 3, LS_HOLD_ZOH, LS_STEP_EXP, false, false, 0},
-    {70, 16, 2, 4, LS_HOLD_BILINEAR, LS_STEP_SOFTPLUS, false, false, 0},
-    {150, 9, 3, 5, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 0},
-    {9, 6, 6, 3, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 13},
-    {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_SOFTPLUS, false, true, 0},
-    {150, 5, 1, 6, LS_HOLD_BILINEAR, LS_STEP_EXP, true, true, 0},
-    {5, 4, 2, 2, LS_HOLD_ZOH, LS_STEP_EXP, false, true, 6}};
+    {9, 5, 5, 3, LS_HOLD_ZOH, LS_STEP_EXP, false, false, 0, false},
+    {70, 16, 2, 4, LS_HOLD_BILINEAR, LS_STEP_SOFTPLUS, false, false, 0, false},
+    {150, 9, 3, 5, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 0, false},
+    {9, 6, 6, 3, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 13, false},
+    {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_SOFTPLUS, false, true, 0, false},
+    {150, 5, 1, 6, LS_HOLD_BILINEAR, LS_STEP_EXP, true, true, 0, false},
+    {5, 4, 2, 2, LS_HOLD_ZOH, LS_STEP_EXP, false, true, 6, false},
+    {9, 5, 5, 3, LS_HOLD_BILINEAR, LS_STEP_EXP, false, false, 0, true},
+    {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_SOFTPLUS, false, true, 0, true}};
 
 /* Modes that fill no vector, in either direction, some rows not counting; the state that one scan
  * leaves enters another. */
@@ -462,6 +518,13 @@ static const long_case convolutions[] = {{5, 24, 5, false, true},    {64, 3, 80,
                                          {150, 5, 7, false, true},   {600, 18, 600, false, true},
                                          {600, 3, 130, true, false}};
 
+static const long_case past_convolutions[] = {{5, 24, 5, false, true},
+                                              {30, 3, 40, false, false},
+                                              {70, 17, 11, false, true},
+                                              {1, 4, 3, false, true}};
+static const sine_case sines[] = {{40, 3, false}, {25, 1, true}};
+static const int64_t heads_of_8 = 3, heads_of_1 = 24;
+
 static const ls_norm_kind layer = LS_NORM_LAYER, rms = LS_NORM_RMS;
 static const act_case acts[] = {
     {LS_ACT_NONE, false}, {LS_ACT_GELU, false},     {LS_ACT_GELU_TANH, false}, {LS_ACT_SILU, false},
@@ -554,6 +617,16 @@ static const subject subjects[] = {
     {"weights both ways", weighted, &weighings[3]},
     {"weights in chunks", weighted, &weighings[4]},
     {"weights in chunks both ways", weighted, &weighings[5]},
+    {"kernel, upper poles", state_space, &spaces[7]},
+    {"scan, upper poles", state_space, &spaces[8]},
+    {"past conv", convolved_past, &past_convolutions[0]},
+    {"past conv, long kernel", convolved_past, &past_convolutions[1]},
+    {"past conv, short kernel", convolved_past, &past_convolutions[2]},
+    {"past conv of one", convolved_past, &past_convolutions[3]},
+    {"filter of sines", drawn, &sines[0]},
+    {"filter of sines from a table", drawn, &sines[1]},
+    {"pairs of heads", paired, &heads_of_8},
+    {"pairs of single channels", paired, &heads_of_1},
 };
 enum { SUBJECTS = sizeof subjects / sizeof subjects[0] };
 

@@ -23,6 +23,7 @@ typedef struct ls_mixer {
                          all rows count. Padding comes after all tokens of a sequence, so what looks
                          back alone never sees any. Of the program that is being recorded */
     int64_t layer;    /* its number in the model, from 0; 0: not in a model */
+    int64_t trained_length; /* l: what the model is trained for; 0: not known */
     int64_t branches; /* of the model that add to the residual stream, for initial weights that
                          shrink with depth; 0: not in a model */
 } ls_mixer;

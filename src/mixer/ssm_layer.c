@@ -66,24 +66,35 @@ static ls_init made_by(void (*fill)(const ls_init *, double *, int64_t), double 
                      .full = true};
 }
 
+ls_init ls_ssm_frequencies(ls_spectrum spectrum, int64_t modes) {
+    return made_by(fill_frequency, spectrum, (double)modes, 0);
+}
+
+ls_init ls_ssm_inputs(ls_spectrum spectrum, int64_t modes, double factor) {
+    return made_by(fill_input, spectrum, (double)modes, factor);
+}
+
+ls_init ls_ssm_steps(double least, double most, ls_step step) {
+    return made_by(fill_step, least, most, step);
+}
+
 /* ---- the layer ---- */
 
 static ls_state_space declare(ls_program *p, const ls_mixer *mixer, bool ranked) {
     const ls_ssm_options *o = mixer->options;
     const int64_t D = mixer->width, S = copies_of(mixer), h = o->d_state / 2;
-    const double modes = (double)h;
+    const ls_spectrum spectrum = (ls_spectrum)o->init;
     const ls_init half = {.kind = LS_INIT_CONSTANT, .a = log(0.5), .no_decay = true, .full = true};
     const ls_init unit = {.kind = LS_INIT_NORMAL, .a = sqrt(0.5), .full = true};
     return (ls_state_space){
         .A_real = ls_param(p, "A_real", LS_DIMS(S, h), half),
-        .A_imag = ls_param(p, "A_imag", LS_DIMS(S, h), made_by(fill_frequency, o->init, modes, 0)),
-        .B = ls_param(p, "B", LS_DIMS(1, S, h, 2), made_by(fill_input, o->init, modes, 1)),
+        .A_imag = ls_param(p, "A_imag", LS_DIMS(S, h), ls_ssm_frequencies(spectrum, h)),
+        .B = ls_param(p, "B", LS_DIMS(1, S, h, 2), ls_ssm_inputs(spectrum, h, 1)),
         .P = !ranked ? NULL
-                     : ls_param(p, "P", LS_DIMS(1, S, h, 2),
-                                made_by(fill_input, o->init, modes, sqrt(0.5))),
+                     : ls_param(p, "P", LS_DIMS(1, S, h, 2), ls_ssm_inputs(spectrum, h, sqrt(0.5))),
         .C = ls_param(p, "C", LS_DIMS(mixer->causal ? 1 : 2, D, h, 2), unit),
-        .dt =
-            ls_param(p, "inv_dt", LS_DIMS(D, 1), made_by(fill_step, o->dt_min, o->dt_max, o->step)),
+        .dt = ls_param(p, "inv_dt", LS_DIMS(D, 1),
+                       ls_ssm_steps(o->dt_min, o->dt_max, (ls_step)o->step)),
         .hold = ranked ? LS_HOLD_BILINEAR : (ls_hold)o->hold,
         .step = (ls_step)o->step,
         .tilde = o->tilde,

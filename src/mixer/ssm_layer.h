@@ -33,6 +33,13 @@ typedef struct ls_ssm_options {
     "output", LS_OPTION_CHOICE, LS_SSM_FIELD(output), "glu", 0, 0, "linear|glu",                   \
         "output product: plain, or with a gate"
 
+/* Initial values, kept from weight decay and in the master's type: imaginary parts [copies,h], the
+ * pairs [copies,h,2] of inputs times a factor, step sizes log-uniform through the inverse of `step`.
+ */
+ls_init ls_ssm_frequencies(ls_spectrum spectrum, int64_t modes);
+ls_init ls_ssm_inputs(ls_spectrum spectrum, int64_t modes, double factor);
+ls_init ls_ssm_steps(double least, double most, ls_step step);
+
 ls_status ls_ssm_check(ls_ctx *ctx, const ls_mixer *mixer);
 ls_tensor *ls_ssm_forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x, bool ranked);
 int64_t ls_ssm_state_bytes(const ls_mixer *mixer, int64_t T, int64_t size);

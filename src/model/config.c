@@ -116,6 +116,7 @@ ls_mixer ls_model_mixer(const ls_model_config *config, int64_t layer) {
         .causal = config->model.causal,
         .position = type->traits & LS_MIXER_POSITIONS ? &config->position : NULL,
         .layer = layer,
+        .trained_length = config->model.length,
         .branches = config->layers * (config->model.feed_forward ? 2 : 1),
     };
 }

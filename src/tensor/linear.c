@@ -22,7 +22,7 @@ ls_tensor *ls_linear(ls_program *p, ls_tensor *x, ls_tensor *weight, ls_tensor *
     int64_t rows, width, stride;
     int last = x->rank - 1;
     if (!ls_rows(x, &rows, &width, &stride) || weight->rank != 2 || weight->dim[1] != width ||
-        weight->role != LS_ROLE_PARAMETER ||
+        weight->role != LS_ROLE_PARAMETER || weight->type != x->type ||
         (bias != NULL && (bias->type != ls_wide_type(p) || ls_count(bias) != weight->dim[0]))) {
         ls_refuse(p, LS_EBUG, "linear: an input of width %lld does not fit its weight or bias",
                   (long long)x->dim[last]);
@@ -31,7 +31,7 @@ ls_tensor *ls_linear(ls_program *p, ls_tensor *x, ls_tensor *weight, ls_tensor *
     int64_t dim[LS_RANK_MOST];
     memcpy(dim, x->dim, sizeof dim);
     dim[last] = weight->dim[0];
-    ls_tensor *y = ls_activation(p, ls_type(p), x->rank, dim);
+    ls_tensor *y = ls_activation(p, x->type, x->rank, dim);
     ls_record(p, &linear_op, NULL, 0, 3, (ls_tensor *[]){x, weight, bias}, 1, &y);
     return y;
 }

@@ -8,7 +8,8 @@
 #include "tensor/program.h"
 #include "tensor/tile_schedule.h"
 
-/* y[.., out] = x[.., in] weight[out, in]^T + bias[out]; bias may be NULL. */
+/* y[.., out] = x[.., in] weight[out, in]^T + bias[out]; bias may be NULL. Where x and weight are
+ * wide, so is y. */
 ls_tensor *ls_linear(ls_program *p, ls_tensor *x, ls_tensor *weight, ls_tensor *bias);
 
 typedef enum { LS_NORM_LAYER, LS_NORM_RMS } ls_norm_kind;
@@ -37,6 +38,8 @@ ls_tensor *ls_plus(ls_program *p, ls_tensor *a, ls_tensor *b);
 ls_tensor *ls_plus_broadcast(ls_program *p, ls_tensor *x, ls_tensor *v);
 /* y + scale[d] x, scale a wide parameter as long as the last axis. */
 ls_tensor *ls_plus_scaled(ls_program *p, ls_tensor *y, ls_tensor *x, ls_tensor *scale);
+/* y[c,r] = x[r,c], of any real type. */
+ls_tensor *ls_transpose(ls_program *p, ls_tensor *x);
 /* x * factor. */
 ls_tensor *ls_times(ls_program *p, ls_tensor *x, double factor);
 /* y[.., i W + j] = x[.., j] gain[i,j] + shift[i,j]: one row of W becomes as many as gain and shift,
@@ -134,15 +137,54 @@ ls_tensor *ls_linear_scan(ls_program *p, const ls_linear_scan_operands *scan, ls
 ls_tensor *ls_long_conv(ls_program *p, ls_tensor *u, ls_tensor *k, ls_tensor *skip, bool future);
 /* Operations of one channel of one sequence of T. */
 double ls_long_conv_flops(int64_t T);
+/* The same for a chunk of a stream, summed as defined: y[b,t,d] = sum_s k[s,d] u[b,n-s,d] + skip[d]
+ * u[b,n,d], n being the position of t. u is [B,N,D], plain or a cache; rows that it does not hold
+ * are 0. k is wide [1,L,D], one lag after the other: plain, or a cache that began with the stream.
+ */
+ls_tensor *ls_past_conv(ls_program *p, ls_tensor *u, ls_tensor *k, ls_tensor *skip);
+
+/* The impulse response of a register of N places, every channel for itself: x_t = (x_{t-1} shifted
+ * by one place) + B u_t, y_t = C x_t. Wide [1,N,D], k[s,d] = sum_m B[d,m] C[d,m+s], from wide
+ * parameters B [D,N] and C of as many elements. */
+ls_tensor *ls_shift_kernel(ls_program *p, ls_tensor *B, ls_tensor *C);
+
+/* With `heads` heads of width W in rows [B,T,H W]: the outer products s[(b,i,j),t,h] = a[b,t,h W+i]
+ * c[b,t,h W+j], which is [B W W,T,H]; and the sums y[b,t,j H+h] = sum_i a[b,t,h W+i]
+ * s[(b,i,j),t,h].
+ */
+ls_tensor *ls_head_outer(ls_program *p, int64_t heads, ls_tensor *a, ls_tensor *c);
+ls_tensor *ls_head_contract(ls_program *p, int64_t heads, ls_tensor *a, ls_tensor *s);
+
+/* A function of time that a network of sines draws. For position n of a row it is given
+ *   x = [n/(l-1), cos(f_k w), -sin(f_k w)],  w = 2 pi n / l, f_k from 1e-4 to bands - 1 in even
+ * steps or row n of a table of its own (0 beyond the table's end), and goes through the layers x <-
+ * sin(frequency (weight x + bias)). Rows are wide [rows,F], for positions from the chunk's start
+ * on, or from 0 on (relative). It is computed in double in any type. */
+enum { LS_SINES_MOST = 8 };
+typedef struct ls_sines {
+    int layers;
+    ls_tensor *weight[LS_SINES_MOST], *bias[LS_SINES_MOST]; /* wide parameters [F,in] and [F] */
+    ls_tensor *frequency;                                   /* wide parameter [F], of all layers */
+    ls_tensor *table;                                       /* wide parameter [..,R,in], or NULL */
+    int64_t bands;                                          /* without a table */
+    double length;                                          /* l */
+} ls_sines;
+ls_tensor *ls_sine_network(ls_program *p, const ls_sines *sines, int64_t rows, bool relative);
+/* One element of what it is given of position n, for tables. */
+double ls_sine_feature(int64_t n, int64_t column, int64_t bands, double length);
+/* y[t,c] = x[t,c] (exp(-rate[c] n/length) + floor), n being the position of t as above; x wide
+ * [rows,C], rate wide [C] without a gradient. */
+ls_tensor *ls_fade(ls_program *p, ls_tensor *x, ls_tensor *rate, double length, double floor,
+                   bool relative);
 
 typedef enum { LS_HOLD_ZOH, LS_HOLD_BILINEAR } ls_hold; /* how time becomes discrete */
 typedef enum { LS_STEP_EXP, LS_STEP_SOFTPLUS } ls_step; /* how a step size is kept */
 
 /* A linear state space of every channel, with h complex modes that stand for themselves and their
  * conjugates: x' = A x + B u, y = 2 Re(C x), A = diag(L) - P P^H (the conjugates included; without
- * P just L) and L = -exp(A_real) - i A_imag, made discrete with the step sizes exp(dt) or
- * softplus(dt). All are wide parameters; complex ones are pairs. Channel d has copy d mod S of A, B
- * and P. With P the hold must be bilinear. */
+ * P just L) and L = -exp(A_real) - i A_imag (or + i A_imag), made discrete with the step sizes
+ * exp(dt) or softplus(dt). All are wide parameters; complex ones are pairs. Channel d has copy d
+ * mod S of A, B and P. With P the hold must be bilinear. */
 typedef struct ls_state_space {
     ls_tensor *A_real, *A_imag; /* [S,h] */
     ls_tensor *B, *P;           /* [1,S,h,2]; P may be NULL */
@@ -152,6 +194,7 @@ typedef struct ls_state_space {
     ls_step step;
     int64_t tilde; /* n > 0: C stands for C (1 - A^n), A discrete, as S4's public code keeps it */
     int64_t side;  /* which part of C */
+    bool upper;    /* + i A_imag: H3's public code keeps the other one of each pair */
 } ls_state_space;
 
 /* Its impulse response, wide [D,length]: kernel[d,l] = 2 Re(C A^l B), A and B discrete. */

@@ -59,7 +59,7 @@ static bool complete(ls_program *p, const ls_state_space *s, ls_tensor **in) {
 }
 
 static ls_state_space_attributes attributes_of(const ls_state_space *s) {
-    return (ls_state_space_attributes){s->hold, s->step, s->tilde, s->side};
+    return (ls_state_space_attributes){s->hold, s->step, s->tilde, s->side, s->upper};
 }
 
 ls_tensor *ls_state_space_kernel(ls_program *p, const ls_state_space *space, int64_t length) {

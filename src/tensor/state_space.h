@@ -27,6 +27,7 @@ typedef struct ls_state_space_attributes {
     ls_hold hold;
     ls_step step;
     int64_t tilde, side;
+    bool upper;
 } ls_state_space_attributes;
 
 #endif

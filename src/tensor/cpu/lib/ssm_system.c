@@ -51,9 +51,14 @@ static int64_t own_at(const ls_ssm *s, int64_t channel, int64_t n) {
     return (s->about.side * s->D + channel) * s->h + n;
 }
 
+static double side_of_pole(const ls_ssm *s) {
+    return s->about.upper ? 1 : -1;
+}
+
 static double complex pole(const ls_ssm *s, int64_t channel, int64_t n) {
     int64_t i = shared_at(s, channel, n);
-    return ls_complex(-exp(real_at(s, LS_SSM_A_REAL, i)), -real_at(s, LS_SSM_A_IMAG, i));
+    return ls_complex(-exp(real_at(s, LS_SSM_A_REAL, i)),
+                      side_of_pole(s) * real_at(s, LS_SSM_A_IMAG, i));
 }
 
 static double step_size(const ls_ssm *s, int64_t channel, double *slope) {
@@ -345,7 +350,7 @@ void ls_ssm_gradient(const ls_ssm *s, int64_t channel, const double complex *sys
         int64_t i = shared_at(s, channel, n);
         add_pair(s, LS_SSM_C, own_at(s, channel, n), d[LS_SYSTEM_C * s->h + n]);
         add_real(s, LS_SSM_A_REAL, i, creal(dpole[n]) * creal(pole(s, channel, n)));
-        add_real(s, LS_SSM_A_IMAG, i, -cimag(dpole[n]));
+        add_real(s, LS_SSM_A_IMAG, i, side_of_pole(s) * cimag(dpole[n]));
     }
     add_real(s, LS_SSM_DT, channel, dstep * slope);
 }

@@ -1,0 +1,284 @@
+/* Hyena (arXiv 2302.10866): products with projections of the input and long convolutions in turn,
+ * whose filters are functions of time that a small network draws. See hyena.md. */
+#include <math.h>
+
+#include "mixer/mixer.h"
+
+typedef struct hyena_options {
+    int64_t order, taps, l_max, emb_dim, filter_width, filter_layers;
+    double frequency, fast_decay, slow_decay, target, floor;
+    int features, beyond;
+} hyena_options;
+
+enum { FEATURES_FIXED, FEATURES_TRAINED };
+enum { BEYOND_EXTEND, BEYOND_CUT, BEYOND_STRETCH };
+enum { ORDER_MOST = 8, LENGTH_UNKNOWN = 1024 };
+
+#define FIELD(name) offsetof(hyena_options, name)
+static const ls_option options[] = {
+    {"order", LS_OPTION_INT, FIELD(order), "2", 2, ORDER_MOST, NULL,
+     "products with the input; there is one long convolution less"},
+    {"taps", LS_OPTION_INT, FIELD(taps), "3", 2, 64, NULL, "taps of the short convolution"},
+    {"l_max", LS_OPTION_INT, FIELD(l_max), "0", 0, 1 << 30, NULL,
+     "lag at which a filter's time is 1; 0: the length of training (1024 where none is known)"},
+    {"beyond", LS_OPTION_CHOICE, FIELD(beyond), "extend", 0, 0, "extend|cut|stretch",
+     "filters at lags from l_max on: their time runs on past 1; they are 0; or time is 1 at the "
+     "end of what is to come, and filters are longer"},
+    {"emb_dim", LS_OPTION_INT, FIELD(emb_dim), "33", 1, 1025, NULL,
+     "what a filter's network sees of a time: itself, and cosines and sines in pairs"},
+    {"features", LS_OPTION_CHOICE, FIELD(features), "fixed", 0, 0, "fixed|trained",
+     "what the network sees is a function of time, or a table of l_max rows that is trained"},
+    {"filter_width", LS_OPTION_INT, FIELD(filter_width), "64", 1, 65536, NULL,
+     "width of the filters' network"},
+    {"filter_layers", LS_OPTION_INT, FIELD(filter_layers), "3", 1, 4, NULL,
+     "layers of sines in the filters' network"},
+    {"w", LS_OPTION_REAL, FIELD(frequency), "10", 1e-6, 1e6, NULL,
+     "frequency of the sines at the start"},
+    {"fast_decay", LS_OPTION_REAL, FIELD(fast_decay), "0.3", 1e-6, 1e6, NULL,
+     "time after which the window of the fastest channel has fallen to target"},
+    {"slow_decay", LS_OPTION_REAL, FIELD(slow_decay), "1.5", 1e-6, 1e6, NULL,
+     "the same of the slowest channel"},
+    {"target", LS_OPTION_REAL, FIELD(target), "0.01", 1e-30, 1, NULL,
+     "what the decays are measured by; 1: no channel decays"},
+    {"shift", LS_OPTION_REAL, FIELD(floor), "0", 0, 1e6, NULL, "added to every window"},
+};
+
+/* Sizes that follow from the options: projections, long convolutions, filters' channels. */
+typedef struct shape {
+    int64_t D, M, convolutions, channels, length;
+} shape;
+
+static shape shape_of(const ls_mixer *mixer) {
+    const hyena_options *o = mixer->options;
+    shape s = {.D = mixer->width, .M = o->order, .convolutions = o->order - 1};
+    s.channels = s.convolutions * s.D;
+    s.length = o->l_max > 0 ? o->l_max : mixer->trained_length;
+    if (s.length == 0) s.length = LENGTH_UNKNOWN;
+    return s;
+}
+
+static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
+    const hyena_options *o = mixer->options;
+    if (o->emb_dim % 2 == 0)
+        return LS_FAIL(ctx, LS_EUSE, "hyena: emb_dim must be odd, not %lld", (long long)o->emb_dim);
+    if (o->features == FEATURES_TRAINED && o->beyond != BEYOND_CUT)
+        return LS_FAIL(ctx, LS_EUSE, "hyena: features=trained ends at l_max: it needs beyond=cut");
+    if (!mixer->causal)
+        return LS_FAIL(ctx, LS_EUSE, "hyena looks back alone: it cannot be bidirectional");
+    return LS_OK;
+}
+
+/* ---- initial weights ---- */
+
+static ls_init small(ls_init init) {
+    init.no_decay = init.full = true;
+    return init;
+}
+
+static ls_init uniform(int64_t inputs) {
+    return small((ls_init){.kind = LS_INIT_UNIFORM, .a = 1 / sqrt((double)inputs)});
+}
+
+/* What the network sees of times 0, 1, ...; a: l_max, b: how many numbers. */
+static void fill_features(const ls_init *init, double *values, int64_t count) {
+    const int64_t width = (int64_t)init->b;
+    for (int64_t i = 0; i < count; i++)
+        values[i] = ls_sine_feature(i / width, i % width, (width - 1) / 2, init->a);
+}
+
+/* ---- filters ---- */
+
+static ls_tensor *network(ls_program *p, const hyena_options *o, const shape *s, int64_t rows,
+                          bool relative) {
+    const int64_t F = o->filter_width;
+    const ls_init at_w = {.kind = LS_INIT_CONSTANT, .a = o->frequency};
+    const ls_init features = {.kind = LS_INIT_CUSTOM,
+                              .a = (double)s->length,
+                              .b = (double)o->emb_dim,
+                              .fill = fill_features};
+    ls_sines sines = {
+        .layers = (int)o->filter_layers,
+        .frequency = ls_param(p, "frequency", LS_DIMS(1, F), small(at_w)),
+        .bands = (o->emb_dim - 1) / 2,
+        .length = (double)s->length,
+    };
+    if (o->features == FEATURES_TRAINED)
+        sines.table = ls_param(p, "features", LS_DIMS(1, s->length, o->emb_dim), small(features));
+    for (int i = 0; i < sines.layers; i++) {
+        const int64_t in = i == 0 ? o->emb_dim : F;
+        ls_scope(p, "%d", i);
+        sines.weight[i] = ls_param(p, "weight", LS_DIMS(F, in), uniform(in));
+        sines.bias[i] = ls_param(p, "bias", LS_DIMS(F), uniform(in));
+        ls_scope_end(p);
+    }
+    return ls_sine_network(p, &sines, rows, relative);
+}
+
+/* Decay rates of all filters' channels, from the slowest to the fastest. */
+static ls_tensor *rates(ls_program *p, const hyena_options *o, int64_t channels) {
+    ls_ctx *ctx = ls_program_ctx(p);
+    double *values = ls_new(ctx, (size_t)channels, sizeof *values);
+    if (values == NULL) {
+        ls_refuse(p, LS_ENOMEM, "%s", ctx->error.message);
+        return NULL;
+    }
+    const double slow = -log(o->target) / o->slow_decay, fast = -log(o->target) / o->fast_decay;
+    for (int64_t c = 0; c < channels; c++)
+        values[c] =
+            channels == 1 ? slow : slow + (fast - slow) * (double)c / (double)(channels - 1);
+    ls_tensor *all = ls_constant(p, ls_wide_type(p), LS_DIMS(channels), values);
+    ls_free(ctx, values);
+    return all;
+}
+
+/* The filters' values [rows, D] of every convolution: at lags from 0 on, or at those that are the
+ * positions of the chunk. */
+static void filters(ls_program *p, const hyena_options *o, const shape *s, int64_t rows,
+                    bool relative, ls_tensor **parts) {
+    int64_t widths[ORDER_MOST];
+    for (int64_t i = 0; i < s->convolutions; i++) widths[i] = s->D;
+    ls_scope(p, "filter");
+    ls_tensor *h = network(p, o, s, rows, relative);
+    h = ls_linear(
+        p, h,
+        ls_param(p, "out.weight", LS_DIMS(s->channels, o->filter_width), uniform(o->filter_width)),
+        NULL);
+    h = ls_fade(p, h, rates(p, o, s->channels), fmax((double)s->length - 1, 1), o->floor, relative);
+    ls_split(p, h, (int)s->convolutions, widths, parts);
+    ls_scope_end(p);
+}
+
+/* ---- the operator ---- */
+
+static ls_tensor *project(ls_program *p, const char *name, ls_tensor *x, int64_t out,
+                          double deviation) {
+    ls_scope(p, "%s", name);
+    ls_tensor *weight =
+        ls_param(p, "weight", LS_DIMS(out, x == NULL ? 1 : x->dim[2]), ls_init_normal(deviation));
+    ls_tensor *bias = ls_param(p, "bias", LS_DIMS(out), ls_init_bias());
+    ls_scope_end(p);
+    return ls_linear(p, x, weight, bias);
+}
+
+static ls_tensor *shorten(ls_program *p, int64_t taps, ls_tensor *x) {
+    if (x == NULL) return NULL;
+    const int64_t E = x->dim[2];
+    ls_scope(p, "short");
+    ls_tensor *weight = ls_param(p, "weight", LS_DIMS(E, taps), uniform(taps));
+    ls_tensor *bias = ls_param(p, "bias", LS_DIMS(E), uniform(taps));
+    ls_tensor *before = ls_state_read(p, "rows", ls_type(p), LS_DIMS(x->dim[0], taps - 1, E));
+    ls_tensor *after, *y = ls_short_conv(p, false, x, weight, bias, before, &after);
+    ls_state_write(p, "rows", after);
+    ls_scope_end(p);
+    return y;
+}
+
+/* Rows of the past that filters reach. */
+static ls_retention reach(const hyena_options *o, const shape *s) {
+    return (ls_retention){.window = o->beyond == BEYOND_CUT ? s->length : 0};
+}
+
+/* In a stream the inputs of before are kept, and of filters what was computed so far: of a new
+ * token the lag that it brings is computed, not all of them again. While training a filter must be
+ * that of the present weights, and is whole. */
+static ls_tensor *convolve(ls_program *p, const hyena_options *o, const shape *s, ls_tensor *u,
+                           ls_tensor *h) {
+    const ls_program_options *about = ls_program_about(p);
+    const ls_init normal = {.kind = LS_INIT_NORMAL, .a = 1};
+    ls_tensor *skip = ls_param(p, "skip", LS_DIMS(s->D), small(normal));
+    if (u == NULL || h == NULL) return NULL;
+    if (!about->streaming) return ls_long_conv(p, u, ls_transpose(p, h), skip, false);
+    ls_tensor *lags = ls_reshape(p, h, LS_DIMS(1, h->dim[0], s->D));
+    if (!about->grad)
+        lags = o->beyond == BEYOND_CUT
+                   ? ls_cache_first(p, "filter", lags, ls_min(s->length, about->capacity))
+                   : ls_cache_append(p, "filter", lags, (ls_retention){0});
+    return ls_past_conv(p, ls_cache_append(p, "past", u, reach(o, s)), lags, skip);
+}
+
+static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
+    const hyena_options *o = mixer->options;
+    const ls_program_options *about = ls_program_about(p);
+    shape s = shape_of(mixer);
+    int64_t widths[ORDER_MOST + 1], rows;
+    ls_tensor *parts[ORDER_MOST + 1] = {0}, *h[ORDER_MOST] = {0};
+    if (x == NULL) return NULL;
+    if (o->beyond == BEYOND_STRETCH)
+        s.length = ls_max(s.length, about->streaming ? about->capacity : about->length);
+    const bool relative = !about->streaming || about->grad;
+    rows = about->streaming && about->grad ? about->capacity : x->dim[1];
+    if (relative && o->beyond == BEYOND_CUT) rows = ls_min(rows, s.length);
+    for (int64_t i = 0; i <= s.M; i++) widths[i] = s.D;
+    ls_tensor *all = shorten(p, o->taps, project(p, "in", x, (s.M + 1) * s.D, 0.02));
+    ls_split(p, all, (int)s.M + 1, widths, parts);
+    filters(p, o, &s, rows, relative, h);
+    ls_tensor *y = parts[s.M];
+    for (int64_t i = 0; i < s.convolutions; i++) {
+        ls_scope(p, "conv.%d", (int)i);
+        y = convolve(p, o, &s, ls_gate(p, LS_ACT_NONE, y, parts[s.M - 1 - i]), h[i]);
+        ls_scope_end(p);
+    }
+    y = ls_gate(p, LS_ACT_NONE, y, parts[0]);
+    return project(p, "out", y, s.D, 0.02 / sqrt((double)ls_max(mixer->branches, 1)));
+}
+
+/* Rows of the short convolution; of every long one its inputs, and its filter, which is never
+ * narrower than f32. */
+static int64_t state_bytes(const ls_mixer *mixer, int64_t T, int64_t size) {
+    const hyena_options *o = mixer->options;
+    const shape s = shape_of(mixer);
+    const int64_t lags = o->beyond == BEYOND_CUT ? ls_min(s.length, T) : T;
+    return (o->taps - 1) * (s.M + 1) * s.D * size +
+           s.channels * (ls_cache_rows(reach(o, &s), T, 1) * size + lags * ls_max(size, 4));
+}
+
+/* Projections, taps, filters, convolutions. */
+static double flops(const ls_mixer *mixer, int64_t T) {
+    const hyena_options *o = mixer->options;
+    const shape s = shape_of(mixer);
+    const int64_t F = o->filter_width, lags = o->beyond == BEYOND_CUT ? ls_min(s.length, T) : T;
+    const double D = (double)s.D, M = (double)s.M;
+    return (double)T * D * (2 * (M + 2) * D + 2 * (double)o->taps * (M + 1)) +
+           2 * (double)lags * (double)F *
+               (double)(o->emb_dim + (o->filter_layers - 1) * F + s.channels) +
+           (double)s.channels * ls_long_conv_flops(T);
+}
+
+/* The public network counts its sines too; its last layer stands behind as many as there are. */
+#define LAYER(official, ours)                                                                      \
+    {"filter_fn.implicit_filter." official ".weight", "filter." ours ".weight", 0},                \
+        {"filter_fn.implicit_filter." official ".bias", "filter." ours ".bias", 0}, {              \
+        "filter_fn.implicit_filter." official ".weight", "filter.out.weight", 0                    \
+    }
+static const ls_alias aliases[] = {
+    {"in_proj.weight", "in.weight", 0},
+    {"in_proj.bias", "in.bias", 0},
+    {"short_filter.weight", "short.weight", 0},
+    {"short_filter.bias", "short.bias", 0},
+    {"out_proj.weight", "out.weight", 0},
+    {"out_proj.bias", "out.bias", 0},
+    {"filter_fn.bias", "conv.0.skip", 0},
+    {"filter_fn.implicit_filter.1.freq", "filter.frequency", 0},
+    LAYER("0", "0"),
+    LAYER("2", "1"),
+    LAYER("4", "2"),
+    LAYER("6", "3"),
+    {"filter_fn.implicit_filter.8.weight", "filter.out.weight", 0},
+    {"filter_fn.pos_emb.z", "filter.features", 0},
+    {"filter_fn.pos_emb.t", NULL, 0},
+    {"filter_fn.modulation.deltas", NULL, 0},
+    {0},
+};
+
+const ls_mixer_type ls_mixer_hyena = {
+    .name = "hyena",
+    .summary = "gates and long convolutions in turn, with filters drawn by a network; keeps all",
+    .paper = "arXiv 2302.10866",
+    .options = LS_OPTIONS(options, hyena_options),
+    .traits = LS_MIXER_CAUSAL | LS_MIXER_STREAMING,
+    .check = check,
+    .forward = forward,
+    .state_bytes = state_bytes,
+    .flops = flops,
+    .aliases = aliases,
+};

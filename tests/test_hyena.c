@@ -1,0 +1,260 @@
+/* Hyena with options other than the defaults (which the conformance suite tries), against its
+ * definition: filters drawn number by number, convolutions as double sums; and the published
+ * filter. */
+#include "mixer_runs.h"
+
+extern const ls_mixer_type ls_mixer_hyena;
+enum { D = 6 };
+
+#define SMALL "filter_width=7 emb_dim=5 w=3 "
+static const char *const variants[] = {
+    SMALL "order=2 l_max=40",
+    SMALL "order=2 l_max=40 beyond=stretch",
+    SMALL "order=3 l_max=32 beyond=cut",
+    SMALL "order=4 l_max=100 taps=4 filter_layers=1 shift=0.1",
+    SMALL "order=3 l_max=24 features=trained beyond=cut filter_layers=4",
+    "order=2 l_max=1 filter_width=3 emb_dim=1 w=0.5 target=1",
+};
+
+static void test_variants(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
+        ls_mixer mixer;
+        expect(&ctx, mixer_from(&ctx, &ls_mixer_hyena, variants[i], D, &mixer));
+        obeys(&ctx, &mixer, variants[i]);
+        mixer_release(&mixer);
+    }
+}
+
+/* ---- the definition ---- */
+
+typedef struct definition {
+    const char *words;
+    int order, taps, layers, F, bands;
+    double l;
+    bool cut, table;
+    double slow, fast, target, floor;
+} definition;
+
+#define USUAL 1.5, 0.3, 0.01, 0
+static const definition definitions[] = {
+    {SMALL "order=2 l_max=64", 2, 3, 3, 7, 2, 64, false, false, USUAL},
+    {SMALL "order=3 l_max=20 filter_layers=2", 3, 3, 2, 7, 2, 20, false, false, USUAL},
+    {SMALL "order=2 l_max=20 beyond=stretch", 2, 3, 3, 7, 2, 30, false, false, USUAL}, /* ROWS */
+    {SMALL "order=3 l_max=20 beyond=cut taps=2", 3, 2, 3, 7, 2, 20, true, false, USUAL},
+    {SMALL "order=4 l_max=9 beyond=cut features=trained", 4, 3, 3, 7, 2, 9, true, true, USUAL},
+    {"filter_width=7 emb_dim=3 w=3 l_max=50 slow_decay=2 fast_decay=1 target=0.5 shift=0.25", 2, 3,
+     3, 7, 1, 50, false, false, 2, 1, 0.5, 0.25},
+};
+
+/* What the network sees of a lag. */
+static void seen(const bench *b, const definition *c, int lag, double *x) {
+    const double pi = 3.14159265358979323846;
+    const int width = 1 + 2 * c->bands;
+    x[0] = lag / (c->l - 1);
+    for (int k = 0; k < c->bands; k++) {
+        double f = c->bands == 1 ? 1e-4 : 1e-4 + k * (c->bands - 1 - 1e-4) / (c->bands - 1);
+        x[1 + k] = cos(f * 2 * pi * lag / c->l);
+        x[1 + c->bands + k] = -sin(f * 2 * pi * lag / c->l);
+    }
+    for (int i = 0; c->table && i < width; i++)
+        x[i] = weight_at(b, "filter.features", lag * width + i);
+}
+
+/* Value of a filter's channel (of all convolutions, one after the other) at a lag. */
+static double filter_at(const bench *b, const definition *c, int channel, int lag) {
+    double x[16], next[16];
+    const int channels = (c->order - 1) * D;
+    if (c->cut && lag >= c->l) return 0;
+    seen(b, c, lag, x);
+    for (int i = 0, in = 1 + 2 * c->bands; i < c->layers; i++, in = c->F) {
+        char name[32];
+        snprintf(name, sizeof name, "filter.%d", i);
+        for (int j = 0; j < c->F; j++)
+            next[j] = sin(weight_at(b, "filter.frequency", j) * projected(b, name, j, x, in));
+        memcpy(x, next, sizeof x);
+    }
+    double sum = 0, share = (double)channel / (channels - 1);
+    for (int j = 0; j < c->F; j++)
+        sum += weight_at(b, "filter.out.weight", channel * c->F + j) * x[j];
+    double slow = fabs(log(c->target)) / c->slow, fast = fabs(log(c->target)) / c->fast;
+    return sum * (exp(-(slow + share * (fast - slow)) * lag / (c->l - 1)) + c->floor);
+}
+
+enum { ROWS = 30 };
+
+/* All projections of all rows after the short convolution. */
+static double short_at(const bench *b, const definition *c, const double *x, int t, int e) {
+    double sum = weight_at(b, "short.bias", e);
+    for (int k = 0; k < c->taps; k++) {
+        int from = t - c->taps + 1 + k;
+        if (from >= 0)
+            sum += weight_at(b, "short.weight", e * c->taps + k) *
+                   projected(b, "in", e, x + from * D, D);
+    }
+    return sum;
+}
+
+static void defined(const bench *b, const definition *c, const double *x, double *y) {
+    double v[ROWS][D], u[ROWS][D], h[ROWS];
+    for (int t = 0; t < ROWS; t++)
+        for (int d = 0; d < D; d++) v[t][d] = short_at(b, c, x, t, c->order * D + d);
+    for (int o = 0; o < c->order - 1; o++) {
+        char skip[32];
+        snprintf(skip, sizeof skip, "conv.%d.skip", o);
+        for (int d = 0; d < D; d++) {
+            for (int t = 0; t < ROWS; t++) {
+                u[t][d] = v[t][d] * short_at(b, c, x, t, (c->order - 1 - o) * D + d);
+                h[t] = filter_at(b, c, o * D + d, t);
+            }
+            for (int t = 0; t < ROWS; t++) {
+                v[t][d] = weight_at(b, skip, d) * u[t][d];
+                for (int s = 0; s <= t; s++) v[t][d] += h[s] * u[t - s][d];
+            }
+        }
+    }
+    for (int t = 0; t < ROWS; t++) {
+        double gated[D];
+        for (int d = 0; d < D; d++) gated[d] = v[t][d] * short_at(b, c, x, t, d);
+        for (int d = 0; d < D; d++) y[t * D + d] = projected(b, "out", d, gated, D);
+    }
+}
+
+static void test_definition(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    double *x = normal_rows(ROWS * D), want[ROWS * D];
+    for (size_t i = 0; i < sizeof definitions / sizeof definitions[0]; i++) {
+        const definition *c = &definitions[i];
+        ls_mixer mixer;
+        expect(&ctx, mixer_from(&ctx, &ls_mixer_hyena, c->words, D, &mixer));
+        bench b = mixer_weights(&ctx, &mixer, ROWS);
+        defined(&b, c, x, want);
+        double *got = mixer_outputs(&ctx, (mixer_run){&mixer, LS_F64, ROWS, 0, NULL, NULL}, x);
+        same_rows(c->words, got, want, ROWS, D, 1e-11);
+        free(got);
+        bench_free(&b);
+        mixer_release(&mixer);
+    }
+    free(x);
+}
+
+/* The length of training is what l_max says, where it says nothing; beyond it the two ways part,
+ * and before it they are one. */
+static void test_length(void **state) {
+    (void)state;
+    enum { LENGTH = 13 };
+    static const char *const words[] = {SMALL "l_max=13", SMALL, SMALL "l_max=13 beyond=cut"};
+    ls_ctx ctx = ls_ctx_default();
+    double *x = normal_rows(ROWS * D), *y[3];
+    for (int i = 0; i < 3; i++) {
+        ls_mixer mixer;
+        expect(&ctx, mixer_from(&ctx, &ls_mixer_hyena, words[i], D, &mixer));
+        mixer.trained_length = i == 1 ? LENGTH : 5;
+        y[i] = mixer_outputs(&ctx, (mixer_run){&mixer, LS_F64, ROWS, 0, NULL, NULL}, x);
+        mixer_release(&mixer);
+    }
+    assert_memory_equal(y[0], y[1], ROWS * D * sizeof *x);
+    same_rows("before l_max", y[2], y[0], LENGTH, D, 1e-13);
+    assert_true(nmse(y[2] + LENGTH * D, y[0] + LENGTH * D, (ROWS - LENGTH) * D) > 1e-6);
+    for (int i = 0; i < 3; i++) free(y[i]);
+    free(x);
+}
+
+/* ---- the published filter ---- */
+
+static ls_safetensors golden;
+
+static void put_stored(ls_parameters *store, const char *ours, const char *theirs) {
+    int64_t count;
+    double *values = stored(&golden, theirs, &count);
+    const ls_parameter *parameter = ls_parameters_find(store, ours);
+    assert_int_equal(count, parameter->count);
+    memcpy(ls_parameter_master(store, parameter), values, (size_t)count * sizeof *values);
+    free(values);
+}
+
+typedef struct drawing {
+    int64_t rows, width;
+} drawing;
+
+/* The filter as the mixer draws it, alone. */
+static void record_filter(ls_program *p, const void *about) {
+    enum { F = 16, EMBEDDED = 5, LENGTH = 64 };
+    const drawing *d = about;
+    const ls_init full = {.kind = LS_INIT_NORMAL, .a = 1, .full = true};
+    static const char *const names[2][3] = {{"0.weight", "1.weight", "2.weight"},
+                                            {"0.bias", "1.bias", "2.bias"}};
+    double rate[64];
+    ls_sines sines = {.layers = 3,
+                      .frequency = ls_param(p, "frequency", LS_DIMS(1, F), full),
+                      .bands = (EMBEDDED - 1) / 2,
+                      .length = LENGTH};
+    for (int i = 0; i < 3; i++) {
+        sines.weight[i] = ls_param(p, names[0][i], LS_DIMS(F, i == 0 ? EMBEDDED : F), full);
+        sines.bias[i] = ls_param(p, names[1][i], LS_DIMS(F), full);
+    }
+    for (int64_t c = 0; c < d->width; c++) {
+        double slow = log(100) / 1.5, fast = log(100) / 0.3;
+        rate[c] = slow + (fast - slow) * (double)c / (double)(d->width - 1);
+    }
+    ls_tensor *h = ls_sine_network(p, &sines, d->rows, true);
+    h = ls_linear(p, h, ls_param(p, "out.weight", LS_DIMS(d->width, F), full), NULL);
+    ls_tensor *rates = ls_constant(p, ls_wide_type(p), LS_DIMS(d->width), rate);
+    ls_keep(p, "y", ls_fade(p, h, rates, LENGTH - 1, 0, true));
+}
+
+/* Fixed features draw it as the published table does. */
+static void test_published(void **state) {
+    (void)state;
+    static const char *const same[][2] = {
+        {"frequency", "1.freq"},  {"0.weight", "0.weight"},   {"0.bias", "0.bias"},
+        {"1.weight", "2.weight"}, {"1.bias", "2.bias"},       {"2.weight", "4.weight"},
+        {"2.bias", "4.bias"},     {"out.weight", "6.weight"},
+    };
+    const drawing d = {45, 12};
+    ls_ctx ctx = ls_ctx_default();
+    expect(&ctx, ls_safetensors_open(&ctx, LS_TEST_SOURCE "/tests/golden/hyena-order2.safetensors",
+                                     &golden));
+    bench b = bench_new(&ctx, &(subject){"filter", record_filter, &d},
+                        (ls_program_options){.type = LS_F64, .batch = 1, .length = d.rows});
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "w.filter_fn.implicit_filter.%s", same[i][1]);
+        put_stored(b.store, same[i][0], name);
+    }
+    expect(&ctx, ls_program_run(b.program, NULL, 0, 0));
+    int64_t count;
+    double *want = stored(&golden, "out.filter", &count);
+    double *got = read_all(ls_program_find(b.program, "y"));
+    same_rows("filter", got, want, d.rows, d.width, 1e-11);
+    free(want), free(got);
+    bench_free(&b);
+    ls_safetensors_close(&ctx, &golden);
+}
+
+static void test_refusals(void **state) {
+    (void)state;
+    static const char *const wrong[] = {"emb_dim=4", "features=trained",
+                                        "features=trained beyond=stretch"};
+    ls_ctx ctx = ls_ctx_default();
+    ls_mixer mixer;
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        assert_int_equal(mixer_from(&ctx, &ls_mixer_hyena, wrong[i], D, &mixer), LS_EUSE);
+        mixer_release(&mixer);
+    }
+    expect(&ctx, mixer_from(&ctx, &ls_mixer_hyena, "", D, &mixer));
+    mixer.causal = false;
+    assert_int_equal(ls_mixer_hyena.check(&ctx, &mixer), LS_EUSE);
+    mixer_release(&mixer);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_variants), cmocka_unit_test(test_definition),
+        cmocka_unit_test(test_length),   cmocka_unit_test(test_published),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
