@@ -123,11 +123,15 @@ LS_INLINE void slide(const sliding *s, ls_dtype a_type, ls_dtype c_type, int64_t
     }
 }
 
-/* The same for a block of rows, or for one. */
+/* The same for a block of rows, or for one; whole vectors need not look where they end. */
 LS_INLINE void slide_rows(const sliding *s, ls_dtype a_type, ls_dtype c_type, int64_t d,
                           int64_t left, int64_t count, ls_vec *sum) {
-    if (count == BLOCK)
+    if (count == BLOCK && left >= LS_LANES)
+        slide(s, a_type, c_type, d, LS_LANES, BLOCK, sum);
+    else if (count == BLOCK)
         slide(s, a_type, c_type, d, left, BLOCK, sum);
+    else if (left >= LS_LANES)
+        slide(s, a_type, c_type, d, LS_LANES, 1, sum);
     else
         slide(s, a_type, c_type, d, left, 1, sum);
 }
