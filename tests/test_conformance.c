@@ -24,10 +24,13 @@ static void record(ls_program *p, const void *about) {
     ls_keep(p, "y", y);
 }
 
-/* Calls `law` for every arrangement there is. */
+/* Calls `law` for every arrangement there is; those of one mixer where LONGSHOT_TEST_MIXER names
+ * it. */
 static void for_all(void (*law)(ls_ctx *ctx, const arrangement *a)) {
+    const char *only = getenv("LONGSHOT_TEST_MIXER");
     for (size_t m = 0; m < ls_mixer_count; m++) {
         const ls_mixer_type *type = ls_mixer_types[m];
+        if (only != NULL && strcmp(only, type->name) != 0) continue;
         bool positioned = type->traits & LS_MIXER_POSITIONS;
         for (size_t q = 0; q < (positioned ? ls_position_count : 1); q++)
             for (size_t e = 0; e <= (positioned ? ls_extension_count : 0); e++) {

@@ -43,6 +43,36 @@ static void pointwise(ls_program *p, const void *about) {
     ls_keep(p, "y", ls_plus(p, ls_times(p, sum, -1.5), x));
 }
 
+/* Two sequences with padding at different places. */
+static void masked(ls_program *p, const void *about) {
+    (void)about;
+    const double flags[10] = {1, 1, 0, 1, 0, 0, 1, 1, 1, 1};
+    ls_tensor *x = input(p), *valid = ls_constant(p, LS_U8, LS_DIMS(2, 5), flags), *parts[2];
+    ls_split(p, x, 2, (const int64_t[]){10, 14}, parts);
+    ls_tensor *heads = ls_reshape(p, parts[1], LS_DIMS(2, 5, 2, 7));
+    ls_tensor *kept = ls_reshape(p, ls_mask_rows(p, heads, valid), LS_DIMS(2, 5, 14));
+    ls_keep(p, "y", ls_gate(p, LS_ACT_TANH, kept, parts[1]));
+}
+
+/* Products along time: a text as long as the weight or shorter, rows of a view, a weight for all
+ * heads or for each. */
+typedef struct time_case {
+    int64_t T, H, W, N, M;
+    bool own;
+} time_case;
+
+static void time_linear(ls_program *p, const void *about) {
+    const time_case *c = about;
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->T, c->H * c->W + 3), true), *part[2];
+    ls_split(p, x, 2, (const int64_t[]){3, c->H * c->W}, part);
+    ls_tensor *heads = ls_reshape(p, part[1], LS_DIMS(2, c->T, c->H, c->W));
+    ls_tensor *w = c->own ? ls_param(p, "w", LS_DIMS(c->H, c->N, c->M), ls_init_normal(1))
+                          : ls_param(p, "w", LS_DIMS(c->N, c->M), ls_init_normal(1));
+    ls_keep(p, "y", ls_time_linear(p, heads, w));
+}
+
+static const time_case time_products[] = {{5, 2, 9, 5, 3, false}, {37, 3, 8, 50, 20, true}};
+
 static void dropped(ls_program *p, const void *about) {
     (void)about;
     ls_keep(p, "y", ls_dropout(p, input(p), 0.3));
@@ -377,6 +407,9 @@ static const subject subjects[] = {
     {"swiglu", activate, &acts[10]},
     {"reglu", activate, &acts[11]},
     {"pointwise", pointwise, NULL},
+    {"mask rows", masked, NULL},
+    {"time linear", time_linear, &time_products[0]},
+    {"time linear by head", time_linear, &time_products[1]},
     {"dropout", dropped, NULL},
     {"views", views, NULL},
     {"embed", embedded, NULL},
@@ -430,10 +463,17 @@ enum { SUBJECTS = sizeof subjects / sizeof subjects[0] };
 
 static const ls_program_options plain = {.batch = 2, .length = 5, .train = true, .guarded = true};
 
+/* All of them, or those whose names contain LONGSHOT_TEST_OPERATION. */
+static bool wanted(const subject *what) {
+    const char *only = getenv("LONGSHOT_TEST_OPERATION");
+    return only == NULL || strstr(what->name, only) != NULL;
+}
+
 static void test_gradients(void **state) {
     (void)state;
     ls_ctx ctx = ls_ctx_default();
-    for (int i = 0; i < SUBJECTS; i++) check_gradients(&ctx, &subjects[i], plain, inputs, 60);
+    for (int i = 0; i < SUBJECTS; i++)
+        if (wanted(&subjects[i])) check_gradients(&ctx, &subjects[i], plain, inputs, 60);
 }
 
 /* Outputs and all gradients of one run, end to end in one array. */
@@ -471,7 +511,7 @@ static void test_fast_types(void **state) {
     static const char *const isas[] = {"base", "avx2", "avx512"};
     for (int i = 0; i < SUBJECTS; i++) {
         int64_t count;
-        if (!device_can(&ctx, &subjects[i], plain)) continue;
+        if (!wanted(&subjects[i]) || !device_can(&ctx, &subjects[i], plain)) continue;
         ctx.isa = NULL;
         double *want = run_everything(&ctx, &subjects[i], LS_F64, &count);
         for (int k = 0; k < 3; k++) {

@@ -10,6 +10,10 @@
 /* y[.., out] = x[.., in] weight[out, in]^T + bias[out]; bias may be NULL. */
 ls_tensor *ls_linear(ls_program *p, ls_tensor *x, ls_tensor *weight, ls_tensor *bias);
 
+/* The same along time: y[b,m,h,:] = sum_t weight[t,m] x[b,t,h,:] for x [B,T,H,W] and a parameter
+ * [N,M], or [H,N,M] where every head has its own; T <= N, the first T rows of the weight count. */
+ls_tensor *ls_time_linear(ls_program *p, ls_tensor *x, ls_tensor *weight);
+
 typedef enum { LS_NORM_LAYER, LS_NORM_RMS } ls_norm_kind;
 /* sum = x + delta (delta may be NULL: sum is x), y = norm(sum) * weight + bias, over the last axis.
  * weight and bias may be NULL (1 and 0), and *sum where it is not wanted. */
@@ -38,6 +42,8 @@ ls_tensor *ls_plus_broadcast(ls_program *p, ls_tensor *x, ls_tensor *v);
 ls_tensor *ls_plus_scaled(ls_program *p, ls_tensor *y, ls_tensor *x, ls_tensor *scale);
 /* x * factor. */
 ls_tensor *ls_times(ls_program *p, ls_tensor *x, double factor);
+/* x [B,T,..] with the rows that are padding set to 0; valid is u8 [B,T], NULL: x itself. */
+ls_tensor *ls_mask_rows(ls_program *p, ls_tensor *x, ls_tensor *valid);
 /* Zeroes a share of the elements and scales the rest; x itself outside training or at share 0. */
 ls_tensor *ls_dropout(ls_program *p, ls_tensor *x, double share);
 
