@@ -82,6 +82,24 @@ static inline double *mixer_weight(const ls_parameters *store, const char *name)
     return ls_parameter_master(store, parameter);
 }
 
+/* Weights that let everything through, for a width of three times all heads': x is [q | k | v], and
+ * the first third of y what is mixed. */
+static inline void mixer_pass_through(ls_parameters *store, const void *user) {
+    (void)user;
+    static const char *const names[] = {"qkv.weight", "out.weight"};
+    for (int i = 0; i < 2; i++) {
+        const ls_parameter *parameter = ls_parameters_find(store, names[i]);
+        void *values = ls_parameter_master(store, parameter);
+        for (int64_t j = 0; j < parameter->count; j++) {
+            double value = j / parameter->dim[1] == j % parameter->dim[1];
+            if (store->master_type == LS_F64)
+                ((double *)values)[j] = value;
+            else
+                ((float *)values)[j] = (float)value;
+        }
+    }
+}
+
 /* Queries (part 0), keys (1) or values (2) of a text x [T,D], [T,H,W] with H W = all, as
  * qkv.weight has them. */
 static inline double *mixer_part(const ls_parameters *store, const double *x, int64_t T, int64_t D,

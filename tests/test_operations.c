@@ -73,6 +73,63 @@ static void time_linear(ls_program *p, const void *about) {
 
 static const time_case time_products[] = {{5, 2, 9, 5, 3, false}, {37, 3, 8, 50, 20, true}};
 
+static void picked(ls_program *p, const void *about) {
+    (void)about;
+    ls_tensor *which = ls_constant(p, LS_U8, LS_DIMS(2), (const double[]){0, 1}), *parts[2];
+    ls_split(p, input(p), 2, (const int64_t[]){12, 12}, parts);
+    ls_tensor *tanh = ls_activate(p, LS_ACT_TANH, false, parts[1]);
+    ls_keep(p, "y", ls_pick(p, which, parts[0], tanh));
+}
+
+/* Landmarks: pieces of equal and unequal sizes, padding, texts that are short without it. */
+typedef struct landmark_case {
+    int64_t T, M, H, W;
+    bool padded, joint;
+} landmark_case;
+
+static ls_tensor *flags_of(ls_program *p, int64_t T) {
+    double flags[2 * 64];
+    for (int64_t i = 0; i < 2 * T; i++) flags[i] = i < T ? i % 7 != 2 : i >= T + 2 && i < T + 5;
+    return ls_constant(p, LS_U8, LS_DIMS(2, T), flags);
+}
+
+static void segment_means(ls_program *p, const void *about) {
+    const landmark_case *c = about;
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->T, c->H * c->W + 2), true), *parts[2];
+    ls_split(p, x, 2, (const int64_t[]){2, c->H * c->W}, parts);
+    ls_tensor *heads = ls_reshape(p, parts[1], LS_DIMS(2, c->T, c->H, c->W)), *used, *few;
+    ls_tensor *valid = c->padded ? flags_of(p, c->T) : NULL;
+    ls_tensor *means = ls_segment_means(p, heads, c->M, valid, &used, &few);
+    ls_keep(p, "used", used);
+    ls_keep(p, "few", few);
+    ls_keep(p, "y", ls_gate(p, LS_ACT_TANH, means, means));
+}
+
+static void landmark_inverse(ls_program *p, const void *about) {
+    const landmark_case *c = about;
+    const int64_t each = c->H * c->W;
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->M, 2 * each + c->H * 3), true);
+    ls_tensor *part[3];
+    ls_split(p, x, 3, (const int64_t[]){each, each, c->H * 3}, part);
+    ls_keep(p, "y",
+            ls_landmark_inverse(p, ls_reshape(p, part[0], LS_DIMS(2, c->M, c->H, c->W)),
+                                ls_reshape(p, part[1], LS_DIMS(2, c->M, c->H, c->W)),
+                                ls_reshape(p, part[2], LS_DIMS(2, c->M, c->H, 3)),
+                                (ls_landmark_options){0.4, 3, c->joint}));
+}
+
+static void head_conv(ls_program *p, const void *about) {
+    const landmark_case *c = about;
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->T, c->H, c->W), true);
+    ls_init full = {.kind = LS_INIT_NORMAL, .a = 1, .full = true};
+    ls_keep(p, "y", ls_head_conv(p, x, ls_param(p, "w", LS_DIMS(c->H, c->M), full)));
+}
+
+static const landmark_case landmarks[] = {{24, 6, 2, 9, false, false}, {29, 6, 3, 20, true, false},
+                                          {4, 7, 1, 5, false, false},  {0, 9, 2, 5, false, false},
+                                          {0, 20, 2, 4, false, true},  {13, 5, 2, 9, false, false},
+                                          {3, 9, 1, 20, false, false}};
+
 static void dropped(ls_program *p, const void *about) {
     (void)about;
     ls_keep(p, "y", ls_dropout(p, input(p), 0.3));
@@ -410,6 +467,14 @@ static const subject subjects[] = {
     {"mask rows", masked, NULL},
     {"time linear", time_linear, &time_products[0]},
     {"time linear by head", time_linear, &time_products[1]},
+    {"pick", picked, NULL},
+    {"segment means", segment_means, &landmarks[0]},
+    {"segment means, padded", segment_means, &landmarks[1]},
+    {"segment means of few", segment_means, &landmarks[2]},
+    {"landmark inverse", landmark_inverse, &landmarks[3]},
+    {"landmark inverse, joint", landmark_inverse, &landmarks[4]},
+    {"head conv", head_conv, &landmarks[5]},
+    {"head conv, more taps than rows", head_conv, &landmarks[6]},
     {"dropout", dropped, NULL},
     {"views", views, NULL},
     {"embed", embedded, NULL},

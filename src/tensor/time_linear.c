@@ -29,7 +29,7 @@ ls_tensor *ls_time_linear(ls_program *p, ls_tensor *x, ls_tensor *weight) {
     const int rank = weight->rank;
     bool fits = x->rank == 4 && (rank == 2 || (rank == 3 && weight->dim[0] == x->dim[2])) &&
                 weight->role == LS_ROLE_PARAMETER && weight->type == x->type &&
-                x->stride[2] == x->dim[3] && x->dim[1] <= weight->dim[rank - 2];
+                (x->dim[2] == 1 || x->stride[2] == x->dim[3]) && x->dim[1] <= weight->dim[rank - 2];
     if (!fits) {
         ls_refuse(p, LS_EBUG, "time_linear: the input does not fit its weight");
         return NULL;
