@@ -5,8 +5,7 @@
 #include <math.h>
 #include <omp.h>
 
-#include "tensor/cpu/lib/gemm.h"
-#include "tensor/cpu/lib/vector.h"
+#include "tensor/cpu/lib/head_rows.h"
 
 typedef struct inverse {
     int64_t pieces, H, M, K, V, iterations;
@@ -26,7 +25,7 @@ static inverse inverse_of(const ls_node *node) {
                      .iterations = o->iterations,
                      .scale = o->scale,
                      .joint = o->joint,
-                     .type = node->in[LS_LANDMARK_Q]->type == LS_F64 ? LS_F64 : LS_F32};
+                     .type = ls_wide_of(node->in[LS_LANDMARK_Q])};
 }
 
 /* ---- workspace ---- */
@@ -41,29 +40,17 @@ typedef struct desk {
     void *product;
 } desk;
 
-/* Room in a row of places; without a base only their size is found out. */
-static void *take(char *base, size_t *used, size_t bytes) {
-    void *here = base == NULL ? NULL : base + *used;
-    *used += (bytes + 63) / 64 * 64;
-    return here;
-}
-
 static size_t square_bytes(const inverse *s) {
     return (size_t)ls_round_up(s->M * s->M, 16) * ls_dtype_size(s->type);
 }
 
+/* Every product that occurs has M rows. */
 static size_t product_bytes(const inverse *s) {
     const int64_t size[3] = {s->M, s->K, s->V};
     size_t most = 0;
-    for (int i = 0; i < 36; i++) { /* every product that occurs has M rows */
-        ls_gemm g = {.m = s->M,
-                     .n = size[i % 3],
-                     .k = size[i / 3 % 3],
-                     .a = {.type = s->type, .turned = i / 9 % 2 != 0},
-                     .b = {.type = s->type, .turned = i / 18 != 0},
-                     .c_type = s->type};
-        size_t bytes = ls_gemm_workspace(&g, 1);
-        most = bytes > most ? bytes : most;
+    for (int i = 0; i < 9; i++) {
+        size_t bytes = ls_product_bytes(s->M, size[i % 3], size[i / 3], s->type, s->type);
+        if (bytes > most) most = bytes;
     }
     return most;
 }
@@ -72,15 +59,15 @@ static size_t lay_desk(const inverse *s, bool backward, char *base, desk *d) {
     size_t used = 0, square = square_bytes(s), size = ls_dtype_size(s->type);
     void **forward[] = {&d->A, &d->X, &d->Y, &d->U, &d->T, &d->next};
     void **more[] = {&d->dA, &d->dZ, &d->dT, &d->nU, &d->dX};
-    for (int i = 0; i < 6; i++) *forward[i] = take(base, &used, square);
-    for (int i = 0; backward && i < 5; i++) *more[i] = take(base, &used, square);
-    d->Z = take(base, &used, square * (size_t)(backward ? s->iterations + 1 : 1));
-    d->q = take(base, &used, (size_t)(s->M * s->K) * size);
-    d->k = take(base, &used, (size_t)(s->M * s->K) * size);
-    d->x = take(base, &used, (size_t)(s->M * s->V) * size);
-    d->y = take(base, &used, (size_t)(s->M * s->V) * size);
-    d->rows = take(base, &used, (size_t)(s->M * s->K) * size);
-    d->product = take(base, &used, product_bytes(s));
+    for (int i = 0; i < 6; i++) *forward[i] = ls_take(base, &used, square);
+    for (int i = 0; backward && i < 5; i++) *more[i] = ls_take(base, &used, square);
+    d->Z = ls_take(base, &used, square * (size_t)(backward ? s->iterations + 1 : 1));
+    d->q = ls_take(base, &used, (size_t)(s->M * s->K) * size);
+    d->k = ls_take(base, &used, (size_t)(s->M * s->K) * size);
+    d->x = ls_take(base, &used, (size_t)(s->M * s->V) * size);
+    d->y = ls_take(base, &used, (size_t)(s->M * s->V) * size);
+    d->rows = ls_take(base, &used, (size_t)(s->M * s->K) * size);
+    d->product = ls_take(base, &used, product_bytes(s));
     return used;
 }
 
@@ -93,10 +80,10 @@ typedef struct board {
 
 static size_t lay_board(const inverse *s, bool backward, char *base, board *b) {
     size_t used = 0, pieces = (size_t)s->pieces;
-    b->largest = take(base, &used, pieces * sizeof(double));
-    b->slope = take(base, &used, pieces * sizeof(double));
-    b->column = take(base, &used, pieces * sizeof(int64_t));
-    b->dA = take(base, &used, s->joint && backward ? pieces * square_bytes(s) : 0);
+    b->largest = ls_take(base, &used, pieces * sizeof(double));
+    b->slope = ls_take(base, &used, pieces * sizeof(double));
+    b->column = ls_take(base, &used, pieces * sizeof(int64_t));
+    b->dA = ls_take(base, &used, s->joint && backward ? pieces * square_bytes(s) : 0);
     return used;
 }
 
@@ -128,15 +115,8 @@ static void set(const inverse *s, void *x, int64_t i, double value) {
         ((float *)x)[i] = (float)value;
 }
 
-static ls_matrix plain(const inverse *s, const void *data, int64_t width) {
-    return (ls_matrix){.data = data, .type = s->type, .stride = width};
-}
-static ls_matrix turned(ls_matrix m) {
-    m.turned = !m.turned;
-    return m;
-}
 static ls_matrix square(const inverse *s, const void *data) {
-    return plain(s, data, s->M);
+    return ls_plain_matrix(data, s->type, s->M);
 }
 
 /* c[M,n] = a b, or c += a b, where a is [M,k]. */
@@ -184,34 +164,16 @@ static void add_turned(const inverse *s, double factor, const void *y, void *x) 
             set(s, x, i * s->M + j, at(s, x, i * s->M + j) + factor * at(s, y, j * s->M + i));
 }
 
-/* ---- rows of the operands ---- */
-
-static double element(const ls_tensor *x, int64_t place) {
-    return x->type == LS_F64 ? ((const double *)ls_data(x))[place]
-                             : (double)ls_load_one(ls_data(x), x->type, place);
-}
-
-static int64_t row_at(const inverse *s, const ls_tensor *x, int64_t piece, int64_t row) {
-    return piece / s->H * x->stride[0] + row * x->stride[1] + piece % s->H * x->stride[2];
+static ls_head head_of(const inverse *s, int64_t piece) {
+    return (ls_head){piece / s->H, piece % s->H};
 }
 
 static void load_rows(const inverse *s, const ls_tensor *x, int64_t piece, void *to) {
-    const int64_t width = x->dim[3];
-    for (int64_t i = 0; i < s->M; i++)
-        for (int64_t e = 0; e < width; e++)
-            set(s, to, i * width + e, element(x, row_at(s, x, piece, i) + e));
+    ls_head_load(x, head_of(s, piece), 0, s->M, to, x->dim[3]);
 }
 
 static void store_rows(const inverse *s, const ls_tensor *x, int64_t piece, const void *from) {
-    const int64_t width = x->dim[3];
-    for (int64_t i = 0; i < s->M; i++)
-        for (int64_t e = 0; e < width; e++) {
-            const int64_t place = row_at(s, x, piece, i) + e;
-            if (x->type == LS_F64)
-                ((double *)ls_data(x))[place] = at(s, from, i * width + e);
-            else
-                ls_store_one(ls_data(x), x->type, place, (float)at(s, from, i * width + e));
-        }
+    ls_head_store(x, head_of(s, piece), 0, s->M, from, x->dim[3]);
 }
 
 /* ---- A, and where Z starts ---- */
@@ -220,7 +182,8 @@ static void find_A(const inverse *s, const ls_node *node, int64_t piece, const d
     const int64_t M = s->M;
     load_rows(s, node->in[LS_LANDMARK_Q], piece, d->q);
     load_rows(s, node->in[LS_LANDMARK_K], piece, d->k);
-    multiply(s, d, M, s->K, plain(s, d->q, s->K), turned(plain(s, d->k, s->K)), d->A, false);
+    multiply(s, d, M, s->K, ls_plain_matrix(d->q, s->type, s->K),
+             ls_turned(ls_plain_matrix(d->k, s->type, s->K)), d->A, false);
     for (int64_t i = 0; i < M; i++) {
         double most = -INFINITY, sum = 0;
         for (int64_t j = 0; j < M; j++) most = fmax(most, s->scale * at(s, d->A, i * M + j));
@@ -307,7 +270,7 @@ static void forward(const ls_run *run, const ls_node *node) {
             d.next = before;
         }
         load_rows(&s, node->in[LS_LANDMARK_X], piece, d.x);
-        multiply(&s, &d, s.V, s.M, square(&s, Z), plain(&s, d.x, s.V), d.y, false);
+        multiply(&s, &d, s.V, s.M, square(&s, Z), ls_plain_matrix(d.x, s.type, s.V), d.y, false);
         store_rows(&s, node->out[0], piece, d.y);
     }
 }
@@ -321,15 +284,15 @@ static void step_back(const inverse *s, desk *d, const void *Z, void *dA) {
     const ls_matrix X = square(s, d->X), nU = square(s, d->nU), dT = square(s, d->dT);
     factors(s, d, Z);
     combine(s, 0, 0.25, d->dZ, 0, NULL, d->dZ);
-    product(s, d, turned(square(s, Z)), square(s, d->dZ), d->dT, false);
-    product(s, d, turned(X), dT, d->nU, false);
-    product(s, d, dT, turned(square(s, d->U)), d->next, false);
-    product(s, d, turned(X), nU, d->next, true);
-    product(s, d, nU, turned(square(s, d->Y)), d->dX, false);
+    product(s, d, ls_turned(square(s, Z)), square(s, d->dZ), d->dT, false);
+    product(s, d, ls_turned(X), dT, d->nU, false);
+    product(s, d, dT, ls_turned(square(s, d->U)), d->next, false);
+    product(s, d, ls_turned(X), nU, d->next, true);
+    product(s, d, nU, ls_turned(square(s, d->Y)), d->dX, false);
     combine(s, 0, 1, d->dX, -1, d->next, d->dX);
-    product(s, d, square(s, d->dX), turned(square(s, Z)), dA, true);
-    product(s, d, square(s, d->dZ), turned(square(s, d->T)), d->next, false);
-    product(s, d, turned(square(s, d->A)), square(s, d->dX), d->next, true);
+    product(s, d, square(s, d->dX), ls_turned(square(s, Z)), dA, true);
+    product(s, d, square(s, d->dZ), ls_turned(square(s, d->T)), d->next, false);
+    product(s, d, ls_turned(square(s, d->A)), square(s, d->dX), d->next, true);
     void *before = d->dZ;
     d->dZ = d->next;
     d->next = before;
@@ -344,9 +307,10 @@ static double through_Z(const inverse *s, const ls_node *node, int64_t piece, do
         step(s, d, d->Z + (size_t)i * bytes, d->Z + (size_t)(i + 1) * bytes);
     load_rows(s, node->in[LS_LANDMARK_X], piece, d->x);
     load_rows(s, node->in[LS_LANDMARK_DY], piece, d->y);
-    multiply(s, d, s->M, s->V, plain(s, d->y, s->V), turned(plain(s, d->x, s->V)), d->dZ, false);
-    multiply(s, d, s->V, s->M, turned(square(s, d->Z + (size_t)s->iterations * bytes)),
-             plain(s, d->y, s->V), d->x, false);
+    multiply(s, d, s->M, s->V, ls_plain_matrix(d->y, s->type, s->V),
+             ls_turned(ls_plain_matrix(d->x, s->type, s->V)), d->dZ, false);
+    multiply(s, d, s->V, s->M, ls_turned(square(s, d->Z + (size_t)s->iterations * bytes)),
+             ls_plain_matrix(d->y, s->type, s->V), d->x, false);
     store_rows(s, node->out[LS_LANDMARK_X], piece, d->x);
     memset(dA, 0, bytes);
     for (int64_t i = s->iterations - 1; i >= 0; i--) step_back(s, d, d->Z + (size_t)i * bytes, dA);
@@ -366,9 +330,10 @@ static void through_A(const inverse *s, const ls_node *node, int64_t piece, cons
         for (int64_t j = 0; j < M; j++)
             set(s, dA, i * M + j, s->scale * at(s, d->A, i * M + j) * (at(s, dA, i * M + j) - dot));
     }
-    multiply(s, d, s->K, M, square(s, dA), plain(s, d->k, s->K), d->rows, false);
+    multiply(s, d, s->K, M, square(s, dA), ls_plain_matrix(d->k, s->type, s->K), d->rows, false);
     store_rows(s, node->out[LS_LANDMARK_Q], piece, d->rows);
-    multiply(s, d, s->K, M, turned(square(s, dA)), plain(s, d->q, s->K), d->rows, false);
+    multiply(s, d, s->K, M, ls_turned(square(s, dA)), ls_plain_matrix(d->q, s->type, s->K), d->rows,
+             false);
     store_rows(s, node->out[LS_LANDMARK_K], piece, d->rows);
 }
 
