@@ -25,7 +25,7 @@ static inline ls_status mixer_choose(ls_ctx *ctx, const ls_mixer_type *type, con
         expect(ctx, ls_options_set(ctx, &type->options, "", word, value, options));
     }
     *out = (ls_mixer){.type = type, .options = options, .width = width, .causal = causal};
-    return type->check(ctx, out);
+    return ls_mixer_check(ctx, out);
 }
 
 static inline void mixer_release(ls_mixer *mixer) {
@@ -38,7 +38,7 @@ static inline void mixer_record(ls_program *p, const void *about) {
     ls_mixer mixer = c->mixer;
     ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(o->batch, o->length, mixer.width), true);
     if (c->padded) mixer.valid = ls_input(p, "valid", LS_U8, LS_DIMS(o->batch, o->length), false);
-    ls_keep(p, "y", mixer.type->forward(p, &mixer, x));
+    ls_keep(p, "y", ls_mixer_record(p, &mixer, x));
 }
 
 static inline bench mixer_bench(ls_ctx *ctx, const mixer_case *c, ls_program_options options) {

@@ -43,17 +43,6 @@ static void pointwise(ls_program *p, const void *about) {
     ls_keep(p, "y", ls_plus(p, ls_times(p, sum, -1.5), x));
 }
 
-/* Two sequences with padding at different places. */
-static void masked(ls_program *p, const void *about) {
-    (void)about;
-    const double flags[10] = {1, 1, 0, 1, 0, 0, 1, 1, 1, 1};
-    ls_tensor *x = input(p), *valid = ls_constant(p, LS_U8, LS_DIMS(2, 5), flags), *parts[2];
-    ls_split(p, x, 2, (const int64_t[]){10, 14}, parts);
-    ls_tensor *heads = ls_reshape(p, parts[1], LS_DIMS(2, 5, 2, 7));
-    ls_tensor *kept = ls_reshape(p, ls_mask_rows(p, heads, valid), LS_DIMS(2, 5, 14));
-    ls_keep(p, "y", ls_gate(p, LS_ACT_TANH, kept, parts[1]));
-}
-
 /* Products along time: a text as long as the weight or shorter, rows of a view, a weight for all
  * heads or for each. */
 typedef struct time_case {
@@ -124,6 +113,54 @@ static void head_conv(ls_program *p, const void *about) {
     ls_init full = {.kind = LS_INIT_NORMAL, .a = 1, .full = true};
     ls_keep(p, "y", ls_head_conv(p, x, ls_param(p, "w", LS_DIMS(c->H, c->M), full)));
 }
+
+/* Features: every way of keeping them in bounds (those through which no gradient passes cancel in a
+ * quotient), with directions and without, padding, several chunks of rows. */
+typedef struct features_case {
+    int64_t T, H, K, M;
+    ls_features_kind kind;
+    ls_stable stable;
+    bool padded;
+} features_case;
+
+static ls_tensor *directions(ls_program *p, int64_t M, int64_t K) {
+    ls_init fixed = {.kind = LS_INIT_NORMAL, .a = 1, .no_decay = true, .full = true, .fixed = true};
+    return M == 0 ? NULL : ls_param(p, "directions", LS_DIMS(M, K), fixed);
+}
+
+static void features(ls_program *p, const void *about) {
+    const features_case *c = about;
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->T, c->H * c->K + 1), true), *parts[2];
+    ls_split(p, x, 2, (const int64_t[]){c->H * c->K, 1}, parts);
+    ls_tensor *heads = ls_reshape(p, parts[0], LS_DIMS(2, c->T, c->H, c->K));
+    ls_tensor *valid = c->padded ? flags_of(p, c->T) : NULL;
+    ls_features_options o = {c->kind, c->stable, 0.7, 0.01};
+    ls_keep(p, "y", ls_features(p, heads, directions(p, c->M, c->K), valid, o));
+}
+
+static void linear_attention(ls_program *p, const void *about) {
+    const features_case *c = about;
+    const int64_t each = c->H * c->K;
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->T, 2 * each + c->H * 3), true);
+    ls_tensor *part[3], *sums;
+    ls_split(p, x, 3, (const int64_t[]){each, each, c->H * 3}, part);
+    ls_features_options o = {LS_FEATURES_EXP, LS_STABLE_ROW_PRODUCT, 0.7, 0};
+    ls_tensor *w = directions(p, c->M, c->K), *valid = flags_of(p, c->T);
+    ls_tensor *q = ls_features(p, ls_reshape(p, part[0], LS_DIMS(2, c->T, c->H, c->K)), w, NULL, o);
+    o.stable = LS_STABLE_ALL_PRODUCTS;
+    ls_tensor *k =
+        ls_features(p, ls_reshape(p, part[1], LS_DIMS(2, c->T, c->H, c->K)), w, valid, o);
+    ls_tensor *v = ls_reshape(p, part[2], LS_DIMS(2, c->T, c->H, 3));
+    ls_tensor *y = ls_linear_attention(p, q, k, v, &sums);
+    ls_keep(p, "y", ls_divide(p, y, sums));
+}
+
+static const features_case feature_cases[] = {
+    {7, 2, 5, 20, LS_FEATURES_EXP, LS_STABLE_NONE, false},
+    {60, 2, 8, 16, LS_FEATURES_EXP, LS_STABLE_ROW, true},
+    {7, 3, 6, 9, LS_FEATURES_RELU, LS_STABLE_NONE, true},
+    {7, 1, 20, 0, LS_FEATURES_RELU, LS_STABLE_NONE, false},
+    {9, 2, 5, 20, LS_FEATURES_EXP, LS_STABLE_ALL_PRODUCTS, true}};
 
 static const landmark_case landmarks[] = {{24, 6, 2, 9, false, false}, {29, 6, 3, 20, true, false},
                                           {4, 7, 1, 5, false, false},  {0, 9, 2, 5, false, false},
@@ -464,7 +501,6 @@ static const subject subjects[] = {
     {"swiglu", activate, &acts[10]},
     {"reglu", activate, &acts[11]},
     {"pointwise", pointwise, NULL},
-    {"mask rows", masked, NULL},
     {"time linear", time_linear, &time_products[0]},
     {"time linear by head", time_linear, &time_products[1]},
     {"pick", picked, NULL},
@@ -475,6 +511,11 @@ static const subject subjects[] = {
     {"landmark inverse, joint", landmark_inverse, &landmarks[4]},
     {"head conv", head_conv, &landmarks[5]},
     {"head conv, more taps than rows", head_conv, &landmarks[6]},
+    {"features", features, &feature_cases[0]},
+    {"features over the row's largest", features, &feature_cases[1]},
+    {"relu features", features, &feature_cases[2]},
+    {"relu features, no directions", features, &feature_cases[3]},
+    {"linear attention", linear_attention, &feature_cases[4]},
     {"dropout", dropped, NULL},
     {"views", views, NULL},
     {"embed", embedded, NULL},

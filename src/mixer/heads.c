@@ -19,7 +19,8 @@ void ls_heads_split(ls_program *p, const ls_mixer *mixer, const ls_heads *heads,
         ls_param(p, "qkv.weight", LS_DIMS(3 * all, mixer->width), ls_init_normal(0.02));
     ls_tensor *bias =
         heads->bias ? ls_param(p, "qkv.bias", LS_DIMS(3 * all), ls_init_bias()) : NULL;
-    ls_split(p, ls_linear(p, x, weight, bias), 3, (const int64_t[]){all, all, all}, qkv);
+    ls_tensor *joint = ls_mask_rows(p, ls_linear(p, x, weight, bias), mixer->valid);
+    ls_split(p, joint, 3, (const int64_t[]){all, all, all}, qkv);
     for (int i = 0; i < 3 && x != NULL; i++)
         qkv[i] = ls_reshape(p, qkv[i], LS_DIMS(x->dim[0], x->dim[1], heads->count, W));
 }
@@ -42,16 +43,4 @@ int64_t ls_heads_row(const ls_mixer *mixer, const ls_heads *heads, int layout, i
     const int64_t all = heads->count * ls_heads_width(mixer, heads);
     if (layout == LS_ROWS_KEYS) return all + r;
     return layout == LS_ROWS_VALUES ? 2 * all + r : r;
-}
-
-ls_status ls_whole_text_check(ls_ctx *ctx, const ls_mixer *mixer, const char *why) {
-    if (!mixer->causal) return LS_OK;
-    return LS_FAIL(ctx, LS_EUSE, "%s cannot be causal: %s", mixer->type->name, why);
-}
-
-bool ls_whole_text(ls_program *p, const ls_mixer *mixer) {
-    if (ls_program_about(p)->streaming)
-        ls_refuse(p, LS_EUSE, "%s sees a text whole: it cannot take it in chunks",
-                  mixer->type->name);
-    return !ls_failed(p);
 }

@@ -36,7 +36,8 @@ typedef struct ls_heads {
 
 ls_status ls_heads_check(ls_ctx *ctx, const ls_mixer *mixer, const ls_heads *heads);
 int64_t ls_heads_width(const ls_mixer *mixer, const ls_heads *heads);
-/* x [B,T,D] to queries, keys and values [B,T,H,W]: one product with qkv.weight [3 H W, D]. */
+/* x [B,T,D] to queries, keys and values [B,T,H,W]: one product with qkv.weight [3 H W, D]. Those of
+ * rows that are padding are 0. */
 void ls_heads_split(ls_program *p, const ls_mixer *mixer, const ls_heads *heads, ls_tensor *x,
                     ls_tensor *qkv[3]);
 /* y [B,T,H,W] to [B,T,D], with out.weight [D, H W]. */
@@ -54,10 +55,5 @@ int64_t ls_heads_row(const ls_mixer *mixer, const ls_heads *heads, int layout, i
 #define LS_HEADS_ALIASES(q, k, v, out)                                                             \
     LS_HEADS_ALIAS(q, "qkv", LS_ROWS_QUERIES), LS_HEADS_ALIAS(k, "qkv", LS_ROWS_KEYS),             \
         LS_HEADS_ALIAS(v, "qkv", LS_ROWS_VALUES), LS_HEADS_ALIAS(out, "out", LS_ROWS_OUT)
-
-/* For mixers that see the whole text at once: refuses causal models and chunks of a stream, saying
- * why. */
-ls_status ls_whole_text_check(ls_ctx *ctx, const ls_mixer *mixer, const char *why);
-bool ls_whole_text(ls_program *p, const ls_mixer *mixer);
 
 #endif

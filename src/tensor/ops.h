@@ -42,8 +42,6 @@ ls_tensor *ls_plus_broadcast(ls_program *p, ls_tensor *x, ls_tensor *v);
 ls_tensor *ls_plus_scaled(ls_program *p, ls_tensor *y, ls_tensor *x, ls_tensor *scale);
 /* x * factor. */
 ls_tensor *ls_times(ls_program *p, ls_tensor *x, double factor);
-/* x [B,T,..] with the rows that are padding set to 0; valid is u8 [B,T], NULL: x itself. */
-ls_tensor *ls_mask_rows(ls_program *p, ls_tensor *x, ls_tensor *valid);
 /* Sequence b of a where which[b] is not 0, else of b: two tensors of one shape [B,..], u8 [B]. */
 ls_tensor *ls_pick(ls_program *p, ls_tensor *which, ls_tensor *a, ls_tensor *b);
 /* y[..,j] / by[..] for y [..,V] and a wide `by` without its last axis; 0 where `by` is 0. */

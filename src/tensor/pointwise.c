@@ -1,4 +1,4 @@
-/* Sums, broadcast sums, multiples, quotients, masks, choices, dropout, and new draws. */
+/* Sums, broadcast sums, multiples, quotients, choices, dropout, and new draws. */
 #include "tensor/pointwise.h"
 
 #include "tensor/program_internal.h"
@@ -69,30 +69,6 @@ ls_tensor *ls_times(ls_program *p, ls_tensor *x, double factor) {
     ls_tensor *out = ls_activation(p, ls_type(p), x->rank, x->dim);
     if (out != NULL) out->port = x->port;
     ls_record(p, &times_op, &factor, sizeof factor, 1, &x, 1, &out);
-    return out;
-}
-
-/* ---- rows that are padding: the gradient passes through the same mask ---- */
-
-static void mask_backward(ls_program *p, const ls_node *node);
-static const ls_op mask_op = {.name = "mask_rows", .backward = mask_backward};
-
-static void mask_backward(ls_program *p, const ls_node *node) {
-    ls_tensor *dx = ls_grad_target(p, node->in[0]);
-    ls_record(p, &mask_op, NULL, 0, 2, (ls_tensor *[]){ls_grad_of(node->out[0]), node->in[1]}, 1,
-              &dx);
-    ls_grad_add(p, node->in[0], dx);
-}
-
-ls_tensor *ls_mask_rows(ls_program *p, ls_tensor *x, ls_tensor *valid) {
-    if (ls_failed(p) || x == NULL || valid == NULL) return x;
-    if (x->rank < 3 || valid->rank != 2 || valid->type != LS_U8 || valid->dim[0] != x->dim[0] ||
-        valid->dim[1] != x->dim[1]) {
-        ls_refuse(p, LS_EBUG, "mask_rows: the mask does not fit");
-        return NULL;
-    }
-    ls_tensor *out = ls_activation(p, ls_type(p), x->rank, x->dim);
-    ls_record(p, &mask_op, NULL, 0, 2, (ls_tensor *[]){x, valid}, 1, &out);
     return out;
 }
 

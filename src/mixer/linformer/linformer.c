@@ -26,9 +26,6 @@ static const ls_option options[] = {
 
 static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     const linformer_options *o = mixer->options;
-    LS_TRY(ls_whole_text_check(ctx, mixer,
-                               "each of its k rows mixes all positions of a text, later ones too, "
-                               "and a mask on them hides none"));
     return ls_heads_check(ctx, mixer, &o->heads);
 }
 
@@ -42,7 +39,7 @@ static ls_tensor *projection(ls_program *p, const linformer_options *o, const ch
 
 static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     const linformer_options *o = mixer->options;
-    if (x == NULL || !ls_whole_text(p, mixer)) return NULL;
+    if (x == NULL) return NULL;
     if (x->dim[1] > o->length) {
         ls_refuse(p, LS_EUSE,
                   "linformer: a text of %lld tokens is longer than its projections, which are made "
@@ -56,8 +53,7 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     ls_tensor *E = projection(p, o, o->sharing == SHARING_LAYERWISE ? "/linformer.E" : "E");
     ls_tensor *F = one ? E : projection(p, o, "F");
     const ls_segment segment =
-        ls_segment_all(qkv[0], ls_time_linear(p, ls_mask_rows(p, qkv[1], mixer->valid), E),
-                       ls_time_linear(p, ls_mask_rows(p, qkv[2], mixer->valid), F));
+        ls_segment_all(qkv[0], ls_time_linear(p, qkv[1], E), ls_time_linear(p, qkv[2], F));
     const double scale = 1 / sqrt((double)ls_heads_width(mixer, &o->heads));
     ls_tensor *y = ls_attention(p, 1, &segment, (ls_attention_options){.scale = scale}, NULL);
     return ls_heads_join(p, mixer, &o->heads, y);

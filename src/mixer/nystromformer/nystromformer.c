@@ -31,8 +31,6 @@ static const ls_option options[] = {
 
 static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     const nystromformer_options *o = mixer->options;
-    LS_TRY(ls_whole_text_check(
-        ctx, mixer, "every landmark is the mean of a piece of the text, which has later tokens"));
     if (o->conv > 0 && o->conv % 2 == 0)
         return LS_FAIL(ctx, LS_EUSE,
                        "nystromformer: conv must be odd, not %lld, to look both ways alike",
@@ -68,11 +66,10 @@ static ls_tensor *through_landmarks(ls_program *p, const ls_mixer *mixer, ls_ten
 
 static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     const nystromformer_options *o = mixer->options;
-    if (x == NULL || !ls_whole_text(p, mixer)) return NULL;
+    if (x == NULL) return NULL;
     const double scale = 1 / sqrt((double)ls_heads_width(mixer, &o->heads));
     ls_tensor *qkv[3], *y;
     ls_heads_split(p, mixer, &o->heads, x, qkv);
-    for (int i = 0; i < 3; i++) qkv[i] = ls_mask_rows(p, qkv[i], mixer->valid);
     if (x->dim[1] <= o->landmarks)
         y = attend(p, qkv[0], qkv[1], qkv[2], mixer->valid, scale);
     else

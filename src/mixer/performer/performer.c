@@ -251,7 +251,6 @@ static ls_tensor *look_back(ls_program *p, const ls_mixer *mixer, ls_tensor *q, 
 static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     const performer_options *o = mixer->options;
     if (x == NULL) return NULL;
-    if (!mixer->causal && !ls_whole_text(p, mixer)) return NULL;
     bool whole = o->sum_epsilon > 0 || o->stabiliser == STABILISER_GLOBAL;
     if (whole && ls_program_about(p)->streaming) {
         ls_refuse(p, LS_EUSE,

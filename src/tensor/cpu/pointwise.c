@@ -75,23 +75,6 @@ static void times(const ls_run *run, const ls_node *node) {
     }
 }
 
-static void mask_rows(const ls_run *run, const ls_node *node) {
-    const ls_tensor *x = node->in[0], *valid = node->in[1], *y = node->out[0];
-    const uint8_t *flags = ls_data(valid);
-    int64_t width = x->dim[x->rank - 1], rows = ls_count(x) / width;
-    int64_t T = x->dim[1], per_flag = rows / (x->dim[0] * T);
-    size_t size = ls_dtype_size(x->type), bytes = (size_t)width * size;
-#pragma omp parallel for schedule(static) num_threads(run->threads)
-    for (int64_t row = 0; row < rows; row++) {
-        int64_t b = row / per_flag / T, t = row / per_flag % T;
-        char *to = (char *)ls_data(y) + (size_t)row_place(y, row) * size;
-        if (flags[b * valid->stride[0] + t] != 0)
-            memcpy(to, (const char *)ls_data(x) + (size_t)row_place(x, row) * size, bytes);
-        else
-            memset(to, 0, bytes);
-    }
-}
-
 /* Rows of one of two tensors, or zeros. */
 static void pick(const ls_run *run, const ls_node *node) {
     const ls_tensor *y = node->out[0];
@@ -193,7 +176,6 @@ const ls_kernel LS_CPU_TABLE(pointwise)[] = {
     {"plus_broadcast", {plus_broadcast, plus_broadcast, plus_broadcast}, NULL},
     {"plus_broadcast_grad", {plus_broadcast_grad, plus_broadcast_grad, plus_broadcast_grad}, NULL},
     {"times", {times, times, times}, NULL},
-    {"mask_rows", {mask_rows, mask_rows, mask_rows}, NULL},
     {"pick", {pick, pick, pick}, NULL},
     {"divide", {divide, divide, divide}, NULL},
     {"divide_grad", {divide_grad, divide_grad, divide_grad}, NULL},
