@@ -243,6 +243,7 @@ static inline void check_gradients(ls_ctx *ctx, const subject *what, ls_program_
         check_differences(&b, what->name, "x", ls_data(x), gradient_x, ls_count(x), most);
     for (size_t i = 0; i < b.store->count; i++) {
         const ls_parameter *parameter = &b.store->items[i];
+        if (parameter->init.fixed) continue;
         check_differences(&b, what->name, parameter->name, ls_parameter_master(b.store, parameter),
                           gradients + parameter->offset, parameter->count, most);
     }

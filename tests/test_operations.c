@@ -64,6 +64,130 @@ static void block_sums(ls_program *p, const void *about) {
     ls_keep(p, "y", ls_plus(p, whole, ls_times(p, padded, 0.5)));
 }
 
+/* Products along time: a text as long as the weight or shorter, rows of a view, a weight for all
+ * heads or for each. */
+typedef struct time_case {
+    int64_t T, H, W, N, M;
+    bool own;
+} time_case;
+
+static void time_linear(ls_program *p, const void *about) {
+    const time_case *c = about;
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->T, c->H * c->W + 3), true), *part[2];
+    ls_split(p, x, 2, (const int64_t[]){3, c->H * c->W}, part);
+    ls_tensor *heads = ls_reshape(p, part[1], LS_DIMS(2, c->T, c->H, c->W));
+    ls_tensor *w = c->own ? ls_param(p, "w", LS_DIMS(c->H, c->N, c->M), ls_init_normal(1))
+                          : ls_param(p, "w", LS_DIMS(c->N, c->M), ls_init_normal(1));
+    ls_keep(p, "y", ls_time_linear(p, heads, w));
+}
+
+static const time_case time_products[] = {{5, 2, 9, 5, 3, false}, {37, 3, 8, 50, 20, true}};
+
+static void picked(ls_program *p, const void *about) {
+    (void)about;
+    ls_tensor *which = ls_constant(p, LS_U8, LS_DIMS(2), (const double[]){0, 1}), *parts[2];
+    ls_split(p, input(p), 2, (const int64_t[]){12, 12}, parts);
+    ls_tensor *tanh = ls_activate(p, LS_ACT_TANH, false, parts[1]);
+    ls_keep(p, "y", ls_pick(p, which, parts[0], tanh));
+}
+
+/* Landmarks: pieces of equal and unequal sizes, padding, texts that are short without it. */
+typedef struct landmark_case {
+    int64_t T, M, H, W;
+    bool padded, joint;
+} landmark_case;
+
+static ls_tensor *flags_of(ls_program *p, int64_t T) {
+    double flags[2 * 64];
+    for (int64_t i = 0; i < 2 * T; i++) flags[i] = i < T ? i % 7 != 2 : i >= T + 2 && i < T + 5;
+    return ls_constant(p, LS_U8, LS_DIMS(2, T), flags);
+}
+
+static void segment_means(ls_program *p, const void *about) {
+    const landmark_case *c = about;
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->T, c->H * c->W + 2), true), *parts[2];
+    ls_split(p, x, 2, (const int64_t[]){2, c->H * c->W}, parts);
+    ls_tensor *heads = ls_reshape(p, parts[1], LS_DIMS(2, c->T, c->H, c->W)), *used, *few;
+    ls_tensor *valid = c->padded ? flags_of(p, c->T) : NULL;
+    ls_tensor *means = ls_segment_means(p, heads, c->M, valid, &used, &few);
+    ls_keep(p, "used", used);
+    ls_keep(p, "few", few);
+    ls_keep(p, "y", ls_gate(p, LS_ACT_TANH, means, means));
+}
+
+static void landmark_inverse(ls_program *p, const void *about) {
+    const landmark_case *c = about;
+    const int64_t each = c->H * c->W;
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->M, 2 * each + c->H * 3), true);
+    ls_tensor *part[3];
+    ls_split(p, x, 3, (const int64_t[]){each, each, c->H * 3}, part);
+    ls_keep(p, "y",
+            ls_landmark_inverse(p, ls_reshape(p, part[0], LS_DIMS(2, c->M, c->H, c->W)),
+                                ls_reshape(p, part[1], LS_DIMS(2, c->M, c->H, c->W)),
+                                ls_reshape(p, part[2], LS_DIMS(2, c->M, c->H, 3)),
+                                (ls_landmark_options){0.4, 3, c->joint}));
+}
+
+static void head_conv(ls_program *p, const void *about) {
+    const landmark_case *c = about;
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->T, c->H, c->W), true);
+    ls_init full = {.kind = LS_INIT_NORMAL, .a = 1, .full = true};
+    ls_keep(p, "y", ls_head_conv(p, x, ls_param(p, "w", LS_DIMS(c->H, c->M), full)));
+}
+
+/* Features: every way of keeping them in bounds (those through which no gradient passes cancel in a
+ * quotient), with directions and without, padding, several chunks of rows. */
+typedef struct features_case {
+    int64_t T, H, K, M;
+    ls_features_kind kind;
+    ls_stable stable;
+    bool padded;
+} features_case;
+
+static ls_tensor *directions(ls_program *p, int64_t M, int64_t K) {
+    ls_init fixed = {.kind = LS_INIT_NORMAL, .a = 1, .no_decay = true, .full = true, .fixed = true};
+    return M == 0 ? NULL : ls_param(p, "directions", LS_DIMS(M, K), fixed);
+}
+
+static void features(ls_program *p, const void *about) {
+    const features_case *c = about;
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->T, c->H * c->K + 1), true), *parts[2];
+    ls_split(p, x, 2, (const int64_t[]){c->H * c->K, 1}, parts);
+    ls_tensor *heads = ls_reshape(p, parts[0], LS_DIMS(2, c->T, c->H, c->K));
+    ls_tensor *valid = c->padded ? flags_of(p, c->T) : NULL;
+    ls_features_options o = {c->kind, c->stable, 0.7, 0.01};
+    ls_keep(p, "y", ls_features(p, heads, directions(p, c->M, c->K), valid, o));
+}
+
+static void linear_attention(ls_program *p, const void *about) {
+    const features_case *c = about;
+    const int64_t each = c->H * c->K;
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->T, 2 * each + c->H * 3), true);
+    ls_tensor *part[3], *sums;
+    ls_split(p, x, 3, (const int64_t[]){each, each, c->H * 3}, part);
+    ls_features_options o = {LS_FEATURES_EXP, LS_STABLE_ROW_PRODUCT, 0.7, 0};
+    ls_tensor *w = directions(p, c->M, c->K), *valid = flags_of(p, c->T);
+    ls_tensor *q = ls_features(p, ls_reshape(p, part[0], LS_DIMS(2, c->T, c->H, c->K)), w, NULL, o);
+    o.stable = LS_STABLE_ALL_PRODUCTS;
+    ls_tensor *k =
+        ls_features(p, ls_reshape(p, part[1], LS_DIMS(2, c->T, c->H, c->K)), w, valid, o);
+    ls_tensor *v = ls_reshape(p, part[2], LS_DIMS(2, c->T, c->H, 3));
+    ls_tensor *y = ls_linear_attention(p, q, k, v, &sums);
+    ls_keep(p, "y", ls_divide(p, y, sums));
+}
+
+static const features_case feature_cases[] = {
+    {7, 2, 5, 20, LS_FEATURES_EXP, LS_STABLE_NONE, false},
+    {60, 2, 8, 16, LS_FEATURES_EXP, LS_STABLE_ROW, true},
+    {7, 3, 6, 9, LS_FEATURES_RELU, LS_STABLE_NONE, true},
+    {7, 1, 20, 0, LS_FEATURES_RELU, LS_STABLE_NONE, false},
+    {9, 2, 5, 20, LS_FEATURES_EXP, LS_STABLE_ALL_PRODUCTS, true}};
+
+static const landmark_case landmarks[] = {{24, 6, 2, 9, false, false}, {29, 6, 3, 20, true, false},
+                                          {4, 7, 1, 5, false, false},  {0, 9, 2, 5, false, false},
+                                          {0, 20, 2, 4, false, true},  {13, 5, 2, 9, false, false},
+                                          {3, 9, 1, 20, false, false}};
+
 static void dropped(ls_program *p, const void *about) {
     (void)about;
     ls_keep(p, "y", ls_dropout(p, input(p), 0.3));
@@ -555,6 +679,21 @@ static const subject subjects[] = {
     {"rows", rows, NULL},
     {"block sums", block_sums, &(const bool){false}},
     {"block sums adopted", block_sums, &(const bool){true}},
+    {"time linear", time_linear, &time_products[0]},
+    {"time linear by head", time_linear, &time_products[1]},
+    {"pick", picked, NULL},
+    {"segment means", segment_means, &landmarks[0]},
+    {"segment means, padded", segment_means, &landmarks[1]},
+    {"segment means of few", segment_means, &landmarks[2]},
+    {"landmark inverse", landmark_inverse, &landmarks[3]},
+    {"landmark inverse, joint", landmark_inverse, &landmarks[4]},
+    {"head conv", head_conv, &landmarks[5]},
+    {"head conv, more taps than rows", head_conv, &landmarks[6]},
+    {"features", features, &feature_cases[0]},
+    {"features over the row's largest", features, &feature_cases[1]},
+    {"relu features", features, &feature_cases[2]},
+    {"relu features, no directions", features, &feature_cases[3]},
+    {"linear attention", linear_attention, &feature_cases[4]},
     {"dropout", dropped, NULL},
     {"views", views, NULL},
     {"embed", embedded, NULL},
@@ -632,10 +771,17 @@ enum { SUBJECTS = sizeof subjects / sizeof subjects[0] };
 
 static const ls_program_options plain = {.batch = 2, .length = 5, .train = true, .guarded = true};
 
+/* All of them, or those whose names contain LONGSHOT_TEST_OPERATION. */
+static bool wanted(const subject *what) {
+    const char *only = getenv("LONGSHOT_TEST_OPERATION");
+    return only == NULL || strstr(what->name, only) != NULL;
+}
+
 static void test_gradients(void **state) {
     (void)state;
     ls_ctx ctx = ls_ctx_default();
-    for (int i = 0; i < SUBJECTS; i++) check_gradients(&ctx, &subjects[i], plain, inputs, 60);
+    for (int i = 0; i < SUBJECTS; i++)
+        if (wanted(&subjects[i])) check_gradients(&ctx, &subjects[i], plain, inputs, 60);
 }
 
 /* Outputs and all gradients of one run, end to end in one array. */
@@ -673,7 +819,7 @@ static void test_fast_types(void **state) {
     static const char *const isas[] = {"base", "avx2", "avx512"};
     for (int i = 0; i < SUBJECTS; i++) {
         int64_t count;
-        if (!device_can(&ctx, &subjects[i], plain)) continue;
+        if (!wanted(&subjects[i]) || !device_can(&ctx, &subjects[i], plain)) continue;
         ctx.isa = NULL;
         double *want = run_everything(&ctx, &subjects[i], LS_F64, &count);
         for (int k = 0; k < 3; k++) {

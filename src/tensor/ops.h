@@ -12,6 +12,10 @@
  * wide, so is y. */
 ls_tensor *ls_linear(ls_program *p, ls_tensor *x, ls_tensor *weight, ls_tensor *bias);
 
+/* The same along time: y[b,m,h,:] = sum_t weight[t,m] x[b,t,h,:] for x [B,T,H,W] and a parameter
+ * [N,M], or [H,N,M] where every head has its own; T <= N, the first T rows of the weight count. */
+ls_tensor *ls_time_linear(ls_program *p, ls_tensor *x, ls_tensor *weight);
+
 typedef enum { LS_NORM_LAYER, LS_NORM_RMS } ls_norm_kind;
 /* sum = x + delta (delta may be NULL: sum is x), y = norm(sum) * weight + bias, over the last axis.
  * weight and bias may be NULL (1 and 0), and *sum where it is not wanted. */
@@ -45,6 +49,13 @@ ls_tensor *ls_times(ls_program *p, ls_tensor *x, double factor);
 /* y[.., i W + j] = x[.., j] gain[i,j] + shift[i,j]: one row of W becomes as many as gain and shift,
  * wide parameters [P,W], have. */
 ls_tensor *ls_scale_shift(ls_program *p, ls_tensor *x, ls_tensor *gain, ls_tensor *shift);
+/* Sequence b of a where which[b] is not 0, else of b: two tensors of one shape [B,..], u8 [B]. */
+ls_tensor *ls_pick(ls_program *p, ls_tensor *which, ls_tensor *a, ls_tensor *b);
+/* y[..,j] / by[..] for y [..,V] and a wide `by` without its last axis; 0 where `by` is 0. */
+ls_tensor *ls_divide(ls_program *p, ls_tensor *y, ls_tensor *by);
+/* Draws a parameter that is not trained anew, as it was drawn at first, in each run of a training
+ * program whose step is a multiple of `every` and not 0. */
+void ls_redraw(ls_program *p, ls_tensor *parameter, int64_t every);
 /* Zeroes a share of the elements and scales the rest; x itself outside training or at share 0. */
 ls_tensor *ls_dropout(ls_program *p, ls_tensor *x, double share);
 
@@ -128,6 +139,56 @@ typedef struct ls_linear_scan_operands {
 } ls_linear_scan_operands;
 ls_tensor *ls_linear_scan(ls_program *p, const ls_linear_scan_operands *scan, ls_tensor **sums,
                           ls_tensor **after);
+/* The same without a past and a future: every query sees every key, y_t[j] = sum_i q_t[i] S[i,j]
+ * with S = sum_s k_s v_s^T, and *sums wide [B,T,H] is what y would be for a column of ones. */
+ls_tensor *ls_linear_attention(ls_program *p, ls_tensor *q, ls_tensor *k, ls_tensor *v,
+                               ls_tensor **sums);
+
+typedef enum { LS_FEATURES_EXP, LS_FEATURES_RELU } ls_features_kind;
+typedef enum {
+    LS_STABLE_NONE,         /* exponents stay as they are; those above 64 count as 64 */
+    LS_STABLE_ROW,          /* the largest exponent of a row is taken off all of them */
+    LS_STABLE_ROW_PRODUCT,  /* as published: the largest a_i of a row is */
+    LS_STABLE_ALL_PRODUCTS, /* that of all rows of a sequence and head that are not padding is; no
+                               gradient passes through this one and the one before */
+} ls_stable;
+typedef struct ls_features_options {
+    ls_features_kind kind;
+    ls_stable stable; /* of EXP */
+    double scale;   /* of x */
+    double epsilon; /* added to every feature */
+} ls_features_options;
+/* Features of queries or keys whose inner products are a kernel (arXiv 2009.14794), for x [B,T,H,K]
+ * and wide directions [M,K], which get no gradient: with z = scale x and a = directions z
+ *   EXP:  y_i = (exp(a_i - |z|^2 / 2 - what is taken off) + epsilon) / sqrt(M)
+ *   RELU: y_i = max(a_i, 0) + epsilon; without directions (NULL) a is z.
+ * Rows that are padding (u8 [B,T], NULL: none) are 0. */
+ls_tensor *ls_features(ls_program *p, ls_tensor *x, ls_tensor *directions, ls_tensor *valid,
+                       ls_features_options options);
+
+/* ---- landmarks ---- */
+
+/* Means of M consecutive pieces of every text x [B,T,H,W]: y [B,M,H,W]. Of n rows (those that are
+ * not padding, u8 valid [B,T], NULL: all) the first (s+1) M - n pieces have s = floor(n / M) rows,
+ * the others s + 1. A text of n <= M rows has them as they are, then zeros. *used (may be NULL) is
+ * u8 [B,M], 0 for these zeros; *few (may be NULL) is u8 [B], 1 where n <= M. */
+ls_tensor *ls_segment_means(ls_program *p, ls_tensor *x, int64_t M, ls_tensor *valid,
+                            ls_tensor **used, ls_tensor **few);
+
+typedef struct ls_landmark_options {
+    double scale;       /* of q.k */
+    int64_t iterations; /* of the pseudo-inverse */
+    bool joint;         /* one starting value for all heads and sequences: see landmark_inverse.c */
+} ls_landmark_options;
+/* y = Z x for every head, with Z an iterated pseudo-inverse of softmax(scale q k^T): q and k are
+ * [B,M,H,K], x and y [B,M,H,V]. Inside it is at least f32 (arXiv 2102.03902). */
+ls_tensor *ls_landmark_inverse(ls_program *p, ls_tensor *q, ls_tensor *k, ls_tensor *x,
+                               ls_landmark_options options);
+
+/* A convolution that looks both ways, with the same S taps (odd) for all elements of a head:
+ * y[b,t,h,:] = sum_s weight[h,s] x[b,t+s-(S-1)/2,h,:] for x [B,T,H,W], a wide parameter [H,S]. */
+ls_tensor *ls_head_conv(ls_program *p, ls_tensor *x, ls_tensor *weight);
+
 /* ---- long memory ---- */
 
 /* Causal convolution of any length in every channel, y[b,t,d] = sum_s k[d,s] u[b,t-s,d] + skip[d]

@@ -73,9 +73,9 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const ls_parameter *)a)->name, ((const ls_parameter *)b)->name);
 }
 
-static void fill(ls_parameters *store, const ls_parameter *parameter, uint64_t seed,
-                 double *values) {
-    ls_random key = {.seed = seed, .stream = ls_stream_of(parameter->name)};
+void ls_parameter_draw(const ls_parameter *parameter, uint64_t seed, uint32_t step,
+                       double *values) {
+    ls_random key = {.seed = seed, .stream = ls_stream_of(parameter->name), .step = step};
     const ls_init *init = &parameter->init;
     for (int64_t i = 0; i < parameter->count; i++) {
         switch (init->kind) {
@@ -97,6 +97,11 @@ static void fill(ls_parameters *store, const ls_parameter *parameter, uint64_t s
         }
     }
     if (init->kind == LS_INIT_CUSTOM) init->fill(init, values, parameter->count);
+}
+
+static void fill(ls_parameters *store, const ls_parameter *parameter, uint64_t seed,
+                 double *values) {
+    ls_parameter_draw(parameter, seed, 0, values);
     size_t count = (size_t)parameter->count;
     if (store->master_type != LS_F64) /* narrowed in place: a float never reaches the next double */
         for (size_t i = 0; i < count; i++) {

@@ -23,6 +23,7 @@ typedef struct ls_init {
     void (*fill)(const struct ls_init *init, double *values, int64_t count); /* CUSTOM */
     bool no_decay; /* weight decay leaves it alone (norms, biases, position tables) */
     bool full;     /* kept in the master's type also where products run in bf16 */
+    bool fixed;    /* never trained: no gradient; kept and stored like any other */
 } ls_init;
 
 /* The usual ones: weights of products, biases (of products: always full), gains of norms. */
@@ -66,6 +67,8 @@ ls_status ls_parameters_seal(ls_parameters *store, uint64_t seed, bool with_grad
 ls_status ls_parameters_declare(ls_parameters *store, const char *name, int rank,
                                 const int64_t *dim, ls_init init, size_t *index);
 ls_parameter *ls_parameters_find(const ls_parameters *store, const char *name);
+/* The values that a key draws for a parameter by its init, in double. */
+void ls_parameter_draw(const ls_parameter *parameter, uint64_t seed, uint32_t step, double *values);
 int64_t ls_parameters_elements(const ls_parameters *store); /* without padding */
 /* After the master weights changed: makes the shadow agree. */
 void ls_parameters_round(ls_parameters *store);

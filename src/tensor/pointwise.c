@@ -1,4 +1,4 @@
-/* Sums, broadcast sums, multiples and dropout. */
+/* Sums, broadcast sums, multiples, quotients, choices, dropout, and new draws. */
 #include "tensor/pointwise.h"
 
 #include "tensor/program_internal.h"
@@ -70,6 +70,77 @@ ls_tensor *ls_times(ls_program *p, ls_tensor *x, double factor) {
     if (out != NULL) out->port = x->port;
     ls_record(p, &times_op, &factor, sizeof factor, 1, &x, 1, &out);
     return out;
+}
+
+/* ---- sequences of one tensor or another; an operand that is not there is 0 ---- */
+
+static void pick_backward(ls_program *p, const ls_node *node);
+static const ls_op pick_op = {.name = "pick", .backward = pick_backward};
+
+static void pick_backward(ls_program *p, const ls_node *node) {
+    ls_tensor *dy = ls_grad_of(node->out[0]);
+    for (int i = 1; i < 3; i++) {
+        if (!node->in[i]->needs_grad) continue;
+        ls_tensor *dx = ls_grad_target(p, node->in[i]);
+        ls_tensor *in[3] = {node->in[0], i == 1 ? dy : NULL, i == 2 ? dy : NULL};
+        ls_record(p, &pick_op, NULL, 0, 3, in, 1, &dx);
+        ls_grad_add(p, node->in[i], dx);
+    }
+}
+
+ls_tensor *ls_pick(ls_program *p, ls_tensor *which, ls_tensor *a, ls_tensor *b) {
+    if (ls_failed(p) || which == NULL || a == NULL || b == NULL) return NULL;
+    bool fits = a->rank == b->rank && which->rank == 1 && which->type == LS_U8 &&
+                which->dim[0] == a->dim[0] && a != b;
+    for (int i = 0; fits && i < a->rank; i++) fits = a->dim[i] == b->dim[i];
+    if (!fits) {
+        ls_refuse(p, LS_EBUG, "pick: the operands have different shapes");
+        return NULL;
+    }
+    ls_tensor *out = ls_activation(p, ls_type(p), a->rank, a->dim);
+    ls_record(p, &pick_op, NULL, 0, 3, (ls_tensor *[]){which, a, b}, 1, &out);
+    return out;
+}
+
+/* ---- y / by ---- */
+
+static void divide_backward(ls_program *p, const ls_node *node);
+static const ls_op divide_op = {.name = "divide", .backward = divide_backward};
+/* in: the result, by, its gradient; out: dy and dby */
+static const ls_op divide_grad_op = {.name = "divide_grad"};
+
+static void divide_backward(ls_program *p, const ls_node *node) {
+    ls_tensor *out[2] = {ls_grad_target(p, node->in[0]), ls_grad_target(p, node->in[1])};
+    ls_record(p, &divide_grad_op, NULL, 0, 3,
+              (ls_tensor *[]){node->out[0], node->in[1], ls_grad_of(node->out[0])}, 2, out);
+    for (int i = 0; i < 2; i++) ls_grad_add(p, node->in[i], out[i]);
+}
+
+ls_tensor *ls_divide(ls_program *p, ls_tensor *y, ls_tensor *by) {
+    if (ls_failed(p) || y == NULL || by == NULL) return NULL;
+    bool fits = by->rank == y->rank - 1 && by->type == ls_wide_type(p) && by->base == NULL;
+    for (int i = 0; fits && i < by->rank; i++) fits = by->dim[i] == y->dim[i];
+    if (!fits) {
+        ls_refuse(p, LS_EBUG, "divide: the operands do not fit");
+        return NULL;
+    }
+    ls_tensor *out = ls_activation(p, ls_type(p), y->rank, y->dim);
+    ls_record(p, &divide_op, NULL, 0, 2, (ls_tensor *[]){y, by}, 1, &out);
+    return out;
+}
+
+/* ---- parameters that are drawn anew ---- */
+
+static const ls_op redraw_op = {.name = "redraw"};
+
+void ls_redraw(ls_program *p, ls_tensor *parameter, int64_t every) {
+    if (ls_failed(p) || parameter == NULL || every < 1 || !ls_program_about(p)->train) return;
+    if (parameter->role != LS_ROLE_PARAMETER || parameter->type != ls_wide_type(p) ||
+        parameter->needs_grad) {
+        ls_refuse(p, LS_EBUG, "redraw: only whole parameters that are not trained can be redrawn");
+        return;
+    }
+    ls_record(p, &redraw_op, &every, sizeof every, 1, &parameter, 0, NULL);
 }
 
 /* ---- dropout: the gradient passes through the same mask ---- */

@@ -228,7 +228,7 @@ ls_tensor *ls_param(ls_program *p, const char *name, int rank, const int64_t *di
         ls__tensor(p, rounded ? LS_BF16 : p->store->master_type, LS_ROLE_PARAMETER, rank, dim);
     if (tensor == NULL) return NULL;
     tensor->parameter = (int64_t)index;
-    tensor->needs_grad = p->options.grad;
+    tensor->needs_grad = p->options.grad && !init.fixed;
     if (p->store->sealed) {
         const ls_parameter *parameter = &p->store->items[index];
         tensor->data = rounded ? (void *)(p->store->shadow + parameter->offset)

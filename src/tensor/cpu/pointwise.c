@@ -75,6 +75,79 @@ static void times(const ls_run *run, const ls_node *node) {
     }
 }
 
+/* Rows of one of two tensors, or zeros. */
+static void pick(const ls_run *run, const ls_node *node) {
+    const ls_tensor *y = node->out[0];
+    const uint8_t *which = ls_data(node->in[0]);
+    int64_t width = y->dim[y->rank - 1], rows = ls_count(y) / width, each = rows / y->dim[0];
+    size_t size = ls_dtype_size(y->type), bytes = (size_t)width * size;
+#pragma omp parallel for schedule(static) num_threads(run->threads)
+    for (int64_t row = 0; row < rows; row++) {
+        const ls_tensor *x = node->in[which[row / each] != 0 ? 1 : 2];
+        char *to = (char *)ls_data(y) + (size_t)row_place(y, row) * size;
+        if (x != NULL)
+            memcpy(to, (const char *)ls_data(x) + (size_t)row_place(x, row) * size, bytes);
+        else
+            memset(to, 0, bytes);
+    }
+}
+
+static void store_any(const ls_tensor *tensor, int64_t at, double value) {
+    if (tensor->type == LS_F64)
+        ((double *)ls_data(tensor))[at] = value;
+    else
+        ls_store_one(ls_data(tensor), tensor->type, at, (float)value);
+}
+
+static void divide(const ls_run *run, const ls_node *node) {
+    const ls_tensor *y = node->in[0], *by = node->in[1], *out = node->out[0];
+    int64_t width = y->dim[y->rank - 1], rows = ls_count(y) / width;
+#pragma omp parallel for schedule(static) num_threads(run->threads)
+    for (int64_t row = 0; row < rows; row++) {
+        int64_t at = row_place(y, row), to = row_place(out, row);
+        double divisor = any_at(by, row), factor = divisor == 0 ? 0 : 1 / divisor;
+        if (y->type == LS_F64) {
+            for (int64_t i = 0; i < width; i++) store_any(out, to + i, any_at(y, at + i) * factor);
+            continue;
+        }
+        for (int64_t i = 0; i < width; i += LS_LANES)
+            ls_store_left(ls_data(out), out->type, to + i, width - i,
+                          ls_load_left(ls_data(y), y->type, at + i, width - i) * (float)factor);
+    }
+}
+
+/* With r = y / by: dy = dr / by, dby = -(r . dr) / by. */
+static void divide_grad(const ls_run *run, const ls_node *node) {
+    const ls_tensor *r = node->in[0], *by = node->in[1], *dr = node->in[2];
+    const ls_tensor *dy = node->out[0], *dby = node->out[1];
+    int64_t width = r->dim[r->rank - 1], rows = ls_count(r) / width;
+#pragma omp parallel for schedule(static) num_threads(run->threads)
+    for (int64_t row = 0; row < rows; row++) {
+        int64_t r_at = row_place(r, row), dr_at = row_place(dr, row), to = row_place(dy, row);
+        double divisor = any_at(by, row), factor = divisor == 0 ? 0 : 1 / divisor, dot = 0;
+        for (int64_t i = 0; i < width; i++) {
+            double d = any_at(dr, dr_at + i);
+            dot += any_at(r, r_at + i) * d;
+            store_any(dy, to + i, d * factor);
+        }
+        store_any(dby, row, -dot * factor);
+    }
+}
+
+static size_t redraw_workspace(const ls_node *node, int threads) {
+    (void)threads;
+    return (size_t)ls_count(node->in[0]) * sizeof(double);
+}
+
+static void redraw(const ls_run *run, const ls_node *node) {
+    const ls_tensor *parameter = node->in[0];
+    int64_t every = *(const int64_t *)node->attributes;
+    double *values = run->workspace;
+    if (run->step == 0 || run->step % every != 0) return;
+    ls_parameter_draw(&run->parameters->items[parameter->parameter], run->seed, run->step, values);
+    for (int64_t i = 0; i < ls_count(parameter); i++) store_any(parameter, i, values[i]);
+}
+
 static void dropout(const ls_run *run, const ls_node *node) {
     const ls_dropout_attributes *about = node->attributes;
     const ls_tensor *x = node->in[0], *y = node->out[0];
@@ -103,6 +176,10 @@ const ls_kernel LS_CPU_TABLE(pointwise)[] = {
     {"plus_broadcast", {plus_broadcast, plus_broadcast, plus_broadcast}, NULL},
     {"plus_broadcast_grad", {plus_broadcast_grad, plus_broadcast_grad, plus_broadcast_grad}, NULL},
     {"times", {times, times, times}, NULL},
+    {"pick", {pick, pick, pick}, NULL},
+    {"divide", {divide, divide, divide}, NULL},
+    {"divide_grad", {divide_grad, divide_grad, divide_grad}, NULL},
+    {"redraw", {redraw, redraw, redraw}, redraw_workspace},
     {"dropout", {dropout, dropout, dropout}, NULL},
     {0},
 };

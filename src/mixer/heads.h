@@ -1,0 +1,59 @@
+/* What mixers with heads of queries, keys and values have in common: the projections before and
+ * after, their options and their names in public checkpoints. */
+#ifndef LS_MIXER_HEADS_H
+#define LS_MIXER_HEADS_H
+
+#include "mixer/mixer.h"
+
+typedef struct ls_heads {
+    int64_t count, width; /* width of a head; 0: the model's over count */
+    bool bias, out_bias;
+} ls_heads;
+
+/* The options of a struct `type` that has an ls_heads called heads. */
+#define LS_HEADS_OPTIONS(type)                                                                     \
+    {"heads", LS_OPTION_INT, offsetof(type, heads.count), "8", 1, 4096, NULL, "heads"},            \
+        {"head_width",                                                                             \
+         LS_OPTION_INT,                                                                            \
+         offsetof(type, heads.width),                                                              \
+         "0",                                                                                      \
+         0,                                                                                        \
+         65536,                                                                                    \
+         NULL,                                                                                     \
+         "width of queries, keys and values of a head; 0: width/heads"},                           \
+        {"bias",                                                                                   \
+         LS_OPTION_BOOL,                                                                           \
+         offsetof(type, heads.bias),                                                               \
+         "false",                                                                                  \
+         0,                                                                                        \
+         0,                                                                                        \
+         NULL,                                                                                     \
+         "biases on the projections to queries, keys and values"},                                 \
+    {                                                                                              \
+        "out_bias", LS_OPTION_BOOL, offsetof(type, heads.out_bias), "true", 0, 0, NULL,            \
+            "a bias on the output projection"                                                      \
+    }
+
+ls_status ls_heads_check(ls_ctx *ctx, const ls_mixer *mixer, const ls_heads *heads);
+int64_t ls_heads_width(const ls_mixer *mixer, const ls_heads *heads);
+/* x [B,T,D] to queries, keys and values [B,T,H,W]: one product with qkv.weight [3 H W, D]. Those of
+ * rows that are padding are 0. */
+void ls_heads_split(ls_program *p, const ls_mixer *mixer, const ls_heads *heads, ls_tensor *x,
+                    ls_tensor *qkv[3]);
+/* y [B,T,H,W] to [B,T,D], with out.weight [D, H W]. */
+ls_tensor *ls_heads_join(ls_program *p, const ls_mixer *mixer, const ls_heads *heads, ls_tensor *y);
+/* Operations of both over T tokens. */
+double ls_heads_flops(const ls_mixer *mixer, const ls_heads *heads, int64_t T);
+
+enum { LS_ROWS_QUERIES, LS_ROWS_KEYS, LS_ROWS_VALUES, LS_ROWS_OUT };
+int64_t ls_heads_row(const ls_mixer *mixer, const ls_heads *heads, int layout, int64_t r);
+/* Aliases for names like to_q.weight: give the names of the four projections. */
+#define LS_HEADS_ALIAS(official, ours, layout)                                                     \
+    {official ".weight", ours ".weight", layout}, {                                                \
+        official ".bias", ours ".bias", layout                                                     \
+    }
+#define LS_HEADS_ALIASES(q, k, v, out)                                                             \
+    LS_HEADS_ALIAS(q, "qkv", LS_ROWS_QUERIES), LS_HEADS_ALIAS(k, "qkv", LS_ROWS_KEYS),             \
+        LS_HEADS_ALIAS(v, "qkv", LS_ROWS_VALUES), LS_HEADS_ALIAS(out, "out", LS_ROWS_OUT)
+
+#endif
