@@ -234,7 +234,6 @@ typedef struct scan {
     int64_t x_stride, y_stride, dy_stride;
     const ls_tensor *skip;
     modes *mode;
-    wide_vec *desks; /* backward: of each thread the gradient of a state and T + 1 states */
 } scan;
 
 static int64_t stride_of(const ls_tensor *tensor) {
@@ -264,7 +263,6 @@ static scan scan_of(const ls_run *run, const ls_node *node, bool gradient) {
         .mode = run->workspace,
     };
     s.blocks = ls_ceil_div(s.D, LANES);
-    s.desks = (wide_vec *)run->workspace + s.blocks * s.N * 3;
     return s;
 }
 
@@ -471,9 +469,11 @@ LS_INLINE void block_grad(const ls_run *run, const ls_node *node, const scan *s,
 LS_INLINE void scan_grad_typed(const ls_run *run, const ls_node *node, ls_dtype type) {
     const scan s = scan_of(run, node, true);
     load_modes(run, node, &s);
+    /* behind the modes, of each thread the gradient of a state and T + 1 states */
+    wide_vec *desks = (wide_vec *)(void *)(s.mode + s.blocks * s.N);
 #pragma omp parallel num_threads(run->threads)
     {
-        wide_vec *desk = s.desks + (size_t)omp_get_thread_num() * desk_vectors(node);
+        wide_vec *desk = desks + (size_t)omp_get_thread_num() * desk_vectors(node);
         unsigned subnormals = ls_subnormals_flush();
 #pragma omp for schedule(static)
         for (int64_t block = 0; block < s.blocks; block++)
