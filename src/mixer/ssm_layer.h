@@ -34,7 +34,8 @@ typedef struct ls_ssm_options {
         "output product: plain, or with a gate"
 
 /* Initial values, kept from weight decay and in the master's type: imaginary parts [copies,h], the
- * pairs [copies,h,2] of inputs times a factor, step sizes log-uniform through the inverse of `step`.
+ * pairs [copies,h,2] of inputs times a factor, step sizes log-uniform through the inverse of
+ * `step`.
  */
 ls_init ls_ssm_frequencies(ls_spectrum spectrum, int64_t modes);
 ls_init ls_ssm_inputs(ls_spectrum spectrum, int64_t modes, double factor);

@@ -155,8 +155,8 @@ typedef enum {
 typedef struct ls_features_options {
     ls_features_kind kind;
     ls_stable stable; /* of EXP */
-    double scale;   /* of x */
-    double epsilon; /* added to every feature */
+    double scale;     /* of x */
+    double epsilon;   /* added to every feature */
 } ls_features_options;
 /* Features of queries or keys whose inner products are a kernel (arXiv 2009.14794), for x [B,T,H,K]
  * and wide directions [M,K], which get no gradient: with z = scale x and a = directions z
