@@ -117,31 +117,46 @@ static void project(const job *s, ls_head head, int64_t first, int64_t n, const 
 
 static double half_square(const job *s, const desk *d, int64_t row) {
     double sum = 0;
-    for (int64_t e = 0; e < s->K; e++) {
-        double z = at(s, d->z, row * s->K + e);
-        sum += z * z;
+    if (s->wide == LS_F64) {
+        const double *z = (const double *)d->z + row * s->K;
+        for (int64_t e = 0; e < s->K; e++) sum += z[e] * z[e];
+        return sum / 2;
     }
-    return sum / 2;
+    ls_vec squares = ls_vec_all(0);
+    for (int64_t e = 0; e < s->K; e += LS_LANES) {
+        ls_vec z = ls_load_left(d->z, LS_F32, row * s->K + e, s->K - e);
+        squares += z * z;
+    }
+    return (double)ls_vec_sum(squares) / 2;
 }
 
-/* The largest product of a row, and the first place where it is. */
-static double largest_product(const job *s, const desk *d, int64_t row, int64_t *where) {
+static double largest_product(const job *s, const desk *d, int64_t row) {
+    const int64_t whole = s->wide == LS_F64 ? 0 : s->M / LS_LANES * LS_LANES;
     double most = -INFINITY;
-    *where = 0;
-    for (int64_t i = 0; i < s->M; i++) {
-        double a = at(s, d->a, row * s->M + i);
-        if (a > most) most = a, *where = i;
+    if (whole > 0) {
+        ls_vec lanes = ls_load(d->a, LS_F32, row * s->M);
+        for (int64_t i = LS_LANES; i < whole; i += LS_LANES)
+            lanes = ls_vec_most(lanes, ls_load(d->a, LS_F32, row * s->M + i));
+        for (int i = 0; i < LS_LANES; i++) most = fmax(most, (double)lanes[i]);
     }
+    for (int64_t i = whole; i < s->M; i++) most = fmax(most, at(s, d->a, row * s->M + i));
     return most;
 }
 
+/* The first place in a row that has this product. */
+static int64_t place_of(const job *s, const desk *d, int64_t row, double product) {
+    for (int64_t i = 0; i < s->M; i++)
+        if (at(s, d->a, row * s->M + i) == product) return i;
+    return 0;
+}
+
 /* What is taken off all products of a row: |z|^2 / 2, and what keeps the rest in bounds. */
-static double taken_off(const job *s, ls_head head, const desk *d, int64_t row, int64_t *where) {
+static double taken_off(const job *s, ls_head head, const desk *d, int64_t row) {
     switch (s->about->stable) {
     case LS_STABLE_ROW:
-        return largest_product(s, d, row, where); /* |z|^2 / 2 is on both sides */
+        return largest_product(s, d, row); /* |z|^2 / 2 is on both sides */
     case LS_STABLE_ROW_PRODUCT:
-        return largest_product(s, d, row, where) + half_square(s, d, row);
+        return largest_product(s, d, row) + half_square(s, d, row);
     case LS_STABLE_ALL_PRODUCTS:
         return s->largest[head.b * s->H + head.h] + half_square(s, d, row);
     default:
@@ -161,9 +176,8 @@ static void survey(job *s, const ls_run *run) {
         for (int64_t first = 0, n; first < s->T; first += n) {
             n = ls_min(CHUNK, s->T - first);
             project(s, head, first, n, &d);
-            for (int64_t i = 0, where; i < n; i++)
-                if (counts(s, head.b, first + i))
-                    most = fmax(most, largest_product(s, &d, i, &where));
+            for (int64_t i = 0; i < n; i++)
+                if (counts(s, head.b, first + i)) most = fmax(most, largest_product(s, &d, i));
         }
         s->largest[piece] = most == -INFINITY ? 0 : most;
     }
@@ -215,9 +229,9 @@ static void forward(const ls_run *run, const ls_node *node) {
         const int64_t first = piece / s.H % chunks * CHUNK, n = ls_min(CHUNK, s.T - first);
         const desk d = desk_of(&s, run);
         project(&s, head, first, n, &d);
-        for (int64_t i = 0, where; i < n; i++) {
+        for (int64_t i = 0; i < n; i++) {
             void *a = (char *)d.a + (size_t)i * row_bytes;
-            double off = s.about->kind == LS_FEATURES_EXP ? taken_off(&s, head, &d, i, &where) : 0;
+            double off = s.about->kind == LS_FEATURES_EXP ? taken_off(&s, head, &d, i) : 0;
             if (!counts(&s, head.b, first + i))
                 memset(a, 0, row_bytes);
             else if (s.wide == LS_F64)
@@ -275,15 +289,14 @@ static void row_back(const job *s, ls_head head, const desk *d, int64_t i, bool 
     void *dy = (char *)d->dy + (size_t)(i * s->M) * size;
     void *z = (char *)d->z + (size_t)(i * s->K) * size;
     const void *a = (const char *)d->a + (size_t)(i * s->M) * size;
-    int64_t where = 0;
-    double off = s->about->kind == LS_FEATURES_EXP ? taken_off(s, head, d, i, &where) : 0, sum = 0;
+    double off = s->about->kind == LS_FEATURES_EXP ? taken_off(s, head, d, i) : 0, sum = 0;
     if (!counted)
         memset(dy, 0, (size_t)s->M * size);
     else
         sum = s->wide == LS_F64 ? slopes_f64(s, off, a, dy) : slopes_f32(s, off, a, dy);
     if (s->about->kind == LS_FEATURES_EXP && s->about->stable == LS_STABLE_ROW) {
         /* the exponent that is taken off had |z|^2 / 2 too */
-        add_to(s, dy, where, -sum);
+        add_to(s, dy, place_of(s, d, i, off), -sum);
         sum = 0;
     }
     scale_rows(s, z, s->K, -sum);

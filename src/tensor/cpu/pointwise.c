@@ -117,19 +117,33 @@ static void divide(const ls_run *run, const ls_node *node) {
 }
 
 /* With r = y / by: dy = dr / by, dby = -(r . dr) / by. */
+static double divide_row_back(const ls_tensor *r, int64_t r_at, const ls_tensor *dr, int64_t dr_at,
+                              const ls_tensor *dy, int64_t to, double factor) {
+    int64_t width = r->dim[r->rank - 1];
+    double dot = 0;
+    for (int64_t i = 0; r->type == LS_F64 && i < width; i++) {
+        double d = any_at(dr, dr_at + i);
+        dot += any_at(r, r_at + i) * d;
+        store_any(dy, to + i, d * factor);
+    }
+    ls_vec dots = ls_vec_all(0);
+    for (int64_t i = 0; r->type != LS_F64 && i < width; i += LS_LANES) {
+        ls_vec d = ls_load_left(ls_data(dr), dr->type, dr_at + i, width - i);
+        dots += ls_load_left(ls_data(r), r->type, r_at + i, width - i) * d;
+        ls_store_left(ls_data(dy), dy->type, to + i, width - i, d * (float)factor);
+    }
+    return dot + (double)ls_vec_sum(dots);
+}
+
 static void divide_grad(const ls_run *run, const ls_node *node) {
     const ls_tensor *r = node->in[0], *by = node->in[1], *dr = node->in[2];
     const ls_tensor *dy = node->out[0], *dby = node->out[1];
-    int64_t width = r->dim[r->rank - 1], rows = ls_count(r) / width;
+    int64_t rows = ls_count(r) / r->dim[r->rank - 1];
 #pragma omp parallel for schedule(static) num_threads(run->threads)
     for (int64_t row = 0; row < rows; row++) {
-        int64_t r_at = row_place(r, row), dr_at = row_place(dr, row), to = row_place(dy, row);
-        double divisor = any_at(by, row), factor = divisor == 0 ? 0 : 1 / divisor, dot = 0;
-        for (int64_t i = 0; i < width; i++) {
-            double d = any_at(dr, dr_at + i);
-            dot += any_at(r, r_at + i) * d;
-            store_any(dy, to + i, d * factor);
-        }
+        double divisor = any_at(by, row), factor = divisor == 0 ? 0 : 1 / divisor;
+        double dot = divide_row_back(r, row_place(r, row), dr, row_place(dr, row), dy,
+                                     row_place(dy, row), factor);
         store_any(dby, row, -dot * factor);
     }
 }
