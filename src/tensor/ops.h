@@ -155,8 +155,8 @@ typedef enum {
 typedef struct ls_features_options {
     ls_features_kind kind;
     ls_stable stable; /* of EXP */
-    double scale;   /* of x */
-    double epsilon; /* added to every feature */
+    double scale;     /* of x */
+    double epsilon;   /* added to every feature */
 } ls_features_options;
 /* Features of queries or keys whose inner products are a kernel (arXiv 2009.14794), for x [B,T,H,K]
  * and wide directions [M,K], which get no gradient: with z = scale x and a = directions z
@@ -389,6 +389,7 @@ enum { LS_SEGMENTS_MOST = 4 };
  *   and with group > 0 (without dilation): m < floor(n / group), the groups that are complete,
  *   and with a list: the block of m is in the row of the block of n (of whole sequences, without
  *   bounds or dilation; times > 1 adds its logarithm to the score),
+ *   or with span.block > 0: span.from <= m - floor(n / span.block) * span.step < span.to,
  *   and with dilation: (n - m) divisible by the head's dilation d, lo <= (n - m) / d <= hi.
  * Score: scale * q.k [with xPos decay] + bias of the distance between query and key coordinate. */
 typedef struct ls_segment {
@@ -398,7 +399,8 @@ typedef struct ls_segment {
     int64_t key_first, key_end;
     int64_t block, group;
     bool alone;
-    const ls_block_rows *list;        /* copied; or NULL */
+    const ls_block_rows *list; /* copied; or NULL */
+    ls_span span;
     const int64_t *dilation;          /* [H] or NULL; copied */
     ls_tensor *valid;                 /* u8 [B,N] or NULL */
     ls_position_map query_at, key_at; /* coordinates whose difference the bias sees */

@@ -229,10 +229,14 @@ bool ls_rows(const ls_tensor *tensor, int64_t *rows, int64_t *width, int64_t *st
 /* ---- state ---- */
 
 /* Which of the past rows a cache must keep for queries from position n on: all m >= lowest(n),
- * where lowest = n - window + 1, or (n / block - 1) * block, the lower of the two that are set. */
+ * where lowest = n - window + 1, or n / block * block - before, the lower of the two that are set.
+ */
 typedef struct ls_retention {
     int64_t window; /* 0: unbounded, everything stays */
-    int64_t block;  /* blockwise causal attention; 0: none */
+    int64_t block,
+        before; /* for queries that see `before` rows before their block; block 0: none */
+    bool
+        exact; /* what no query needs goes at once: the cache is small, and rows move at each run */
 } ls_retention;
 
 /* Appends the chunk x [B,T,...] to a cache and returns the cache [B,capacity,...]; its run-time

@@ -28,13 +28,13 @@ static ls_tensor *add_port(ls_program *p, const char *name, ls_port_kind kind, l
 /* Rows from before the chunk that a query at the chunk's start may still need, at most. */
 static int64_t retained_rows(ls_retention keep) {
     int64_t rows = keep.window > 0 ? keep.window - 1 : 0;
-    return keep.block > 0 ? ls_max(rows, 2 * keep.block - 1) : rows;
+    return keep.block > 0 ? ls_max(rows, keep.block - 1 + keep.before) : rows;
 }
 
 int64_t ls_cache_rows(ls_retention keep, int64_t capacity, int64_t chunk_most) {
     if (keep.window == 0 && keep.block == 0) return capacity;
     /* twice what is kept, so that rows are moved down only rarely */
-    return ls_min(capacity, 2 * retained_rows(keep) + chunk_most);
+    return ls_min(capacity, (keep.exact ? 1 : 2) * retained_rows(keep) + chunk_most);
 }
 
 static ls_tensor *append(ls_program *p, const char *name, ls_port_kind kind, ls_tensor *x,
@@ -103,11 +103,12 @@ ls_append_plan ls__append_begin(const ls_run *run, const ls_node *node) {
     ls_append_plan plan = {.kept = extent->count, .take = T};
     if (append->kind == LS_PORT_FIRST) {
         plan.take = ls_max(0, ls_min(T, capacity - run->start));
-    } else if (extent->count + T > capacity) {
+    } else if (append->keep.exact || extent->count + T > capacity) {
         int64_t lowest = extent->first; /* what a query at the chunk's start may still see */
         if (append->keep.window > 0) lowest = run->start - append->keep.window + 1;
         if (append->keep.block > 0) {
-            int64_t floor_block = (run->start / append->keep.block - 1) * append->keep.block;
+            int64_t floor_block =
+                run->start / append->keep.block * append->keep.block - append->keep.before;
             lowest = append->keep.window > 0 ? ls_min(lowest, floor_block) : floor_block;
         }
         plan.drop = ls_max(0, ls_min(lowest - extent->first, extent->count));
