@@ -215,47 +215,6 @@ static void test_public_model(void **unused) {
 
 /* ---- one layer ---- */
 
-static void record_layer(ls_program *p, const void *about) {
-    const ls_mixer *mixer = about;
-    const ls_program_options *o = ls_program_about(p);
-    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(o->batch, o->length, D), true);
-    ls_keep(p, "y", mixer->type->forward(p, mixer, x));
-}
-
-/* Outputs of x [rows,D] in chunks of `cut` (0: whole, without a state); with `grad` as in training,
- * where the layer's inputs are remembered. */
-static double *outputs(ls_ctx *ctx, const ls_mixer *mixer, ls_dtype type, const double *x,
-                       int64_t rows, int64_t cut, bool grad) {
-    subject what = {mixer->type->name, record_layer, mixer};
-    double *y = malloc((size_t)(rows * D) * sizeof *y);
-    ls_state *state = NULL;
-    for (int64_t at = 0, n; at < rows; at += n) {
-        n = cut == 0 ? rows : ls_min(cut, rows - at);
-        bench b = bench_new(ctx, &what,
-                            (ls_program_options){.type = type,
-                                                 .batch = 1,
-                                                 .length = n,
-                                                 .grad = grad,
-                                                 .guarded = true,
-                                                 .streaming = cut > 0,
-                                                 .capacity = rows,
-                                                 .chunk_most = ls_max(cut, 1)});
-        if (state == NULL) {
-            state = b.state;
-            b.state = NULL;
-        }
-        put_all(&b, "x", x + at * D);
-        if (grad)
-            for (int64_t i = 0; i < n * D; i++) put(ls_program_find(b.program, "cot"), i, 1);
-        expect(ctx, ls_program_run(b.program, state, 0, 0));
-        assert_true(ls_program_guards_intact(b.program));
-        for (int64_t i = 0; i < n * D; i++) y[at * D + i] = get(ls_program_find(b.program, "y"), i);
-        bench_free(&b);
-    }
-    ls_state_free(ctx, state);
-    return y;
-}
-
 static const char *const variants[] = {
     "heads=2 segment=13 memory=20",
     "heads=2 segment=13 memory=0 head_width=5",

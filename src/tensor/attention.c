@@ -44,7 +44,7 @@ static void expect(ls_program *p, int at, const char *name, const ls_tensor *ten
 }
 
 static void expect_map(ls_program *p, int at, ls_position_map map) {
-    if (map.kind == LS_MAP_GROUP && !(map.a >= 1))
+    if ((map.kind == LS_MAP_GROUP || map.kind == LS_MAP_BLOCK) && !(map.a >= 1))
         ls_refuse(p, LS_EUSE, "attention: positions of segment %d are grouped by %g, below 1", at,
                   map.a);
 }
@@ -106,6 +106,9 @@ static void check_segment(ls_program *p, int at, const ls_segment *s, const ls_s
                       s->decay_pairs > LS_PAIRS_MOST))
         ls_refuse(p, LS_EUSE, "attention: the decay of segment %d does not fit heads of %lld", at,
                   (long long)K);
+    bool leaps = s->query_at.kind > LS_MAP_GROUP || s->key_at.kind > LS_MAP_GROUP;
+    if (leaps && (s->table != NULL || s->decays || s->span.block == 0))
+        ls_refuse(p, LS_EUSE, "attention: coordinates of segment %d that leap need a span", at);
     expect_map(p, at, s->query_at);
     expect_map(p, at, s->key_at);
     if (s->list != NULL && !ls_failed(p)) check_list(p, at, s, H);

@@ -103,6 +103,37 @@ ls_tensor *ls_pool_rows(ls_program *p, ls_pool_kind kind, ls_tensor *x, ls_tenso
 ls_tensor *ls_block_sums(ls_program *p, ls_tensor *x, ls_tensor *valid, int64_t block, bool adopt,
                          ls_tensor **most, ls_tensor **there);
 
+/* The mean of (a - b)^2 over all elements, wide [1]; of the rows of a cache over those it holds (0
+ * where it holds none). */
+ls_tensor *ls_mean_square(ls_program *p, ls_tensor *a, ls_tensor *b);
+
+/* ---- groups of rows ---- */
+
+/* Rows that leave a memory, `rate` at a time. The memory holds `memory` rows before the segment in
+ * which the sequence is; group k is made once rows [k rate, (k + 1) rate) lie before it. Rows of a
+ * group are `dilation` apart and end with the last of these. segment and memory are multiples of
+ * rate. */
+typedef struct ls_groups {
+    int64_t rate, dilation, segment, memory;
+} ls_groups;
+/* Groups that have been made when the sequence is at a position; and the most of one run of up to
+ * `chunk` rows, in a sequence of up to `capacity`, at least 1. */
+int64_t ls_groups_due(ls_groups groups, int64_t position);
+int64_t ls_groups_most(ls_groups groups, int64_t chunk, int64_t capacity);
+/* The groups that this run makes from x [B,N,D] (a cache, or a whole sequence), side by side:
+ * [B,most,rate*D]. They have an extent as a cache's rows do: number of the first, and count; what
+ * lies behind it is 0. Rows before the sequence's start are 0. */
+ls_tensor *ls_row_groups(ls_program *p, const char *name, ls_tensor *x, ls_groups groups);
+/* Appends such rows x [B,most,...] (or what a row-wise operation made of them) to a cache of the
+ * last `keep` before this run's; `most` is that of any program that shares the state. Without
+ * streaming: x itself. */
+ls_tensor *ls_rows_append(ls_program *p, const char *name, ls_tensor *x, int64_t keep,
+                          int64_t most);
+
+typedef enum { LS_POOL_MEAN, LS_POOL_MAX } ls_pool_kind;
+/* y[.., D] of x[.., rate*D]: the mean or the largest of `rate` rows side by side. */
+ls_tensor *ls_pool(ls_program *p, ls_pool_kind kind, ls_tensor *x, int64_t rate);
+
 /* ---- recurrences ---- */
 
 /* A causal convolution of W taps in every channel: y[b,t,e] = act(bias[e] + sum_k weight[e,k]
@@ -316,6 +347,8 @@ typedef enum {
     LS_MAP_CLAMP,    /* min(p, a) */
     LS_MAP_CONSTANT, /* a */
     LS_MAP_GROUP,    /* floor(p / a) + b */
+    LS_MAP_SCALE,    /* p * a + b */
+    LS_MAP_BLOCK,    /* p mod a + floor(p / a) * b: a step of b from block to block */
 } ls_map_kind;
 typedef struct ls_position_map {
     ls_map_kind kind;

@@ -90,6 +90,21 @@ void ls_state_write(ls_program *p, const char *name, ls_tensor *value) {
     ls_refuse(p, LS_EBUG, "state %s is written but was never read", name);
 }
 
+ls_tensor *ls_extent_port(ls_program *p, const char *name) {
+    if (ls_failed(p) || !p->options.streaming) return NULL;
+    return add_port(p, name, LS_PORT_CACHE, LS_U8, LS_DIMS(1), (ls_retention){0});
+}
+
+ls_tensor *ls_rows_port(ls_program *p, const char *name, ls_dtype type, int rank,
+                        const int64_t *dim) {
+    if (ls_failed(p)) return NULL;
+    return add_port(p, name, LS_PORT_CACHE, type, rank, dim, (ls_retention){0});
+}
+
+void ls_extent_set(const ls_run *run, const ls_tensor *tensor, int64_t first, int64_t count) {
+    if (tensor->port >= 0) run->state->port[tensor->port].extent = (ls_extent){first, count};
+}
+
 ls_extent ls_cache_extent(const ls_run *run, const ls_tensor *tensor) {
     if (tensor->port >= 0) return run->state->port[tensor->port].extent;
     return (ls_extent){run->start, tensor->dim[1]};
