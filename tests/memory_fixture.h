@@ -84,6 +84,26 @@ static inline void record_layer(ls_program *p, const void *about) {
     ls_keep(p, "y", mixer->type->forward(p, mixer, x));
 }
 
+/* What a mixer says about its state is what is allocated. */
+static inline void state_is_declared(ls_ctx *ctx, const ls_mixer *mixer, const char *words) {
+    subject what = {words, record_layer, mixer};
+    for (int64_t T = 1; T <= 300; T += 13)
+        for (int type = LS_F64; type <= LS_F32; type++) {
+            bench b = bench_new(ctx, &what,
+                                (ls_program_options){.type = (ls_dtype)type,
+                                                     .batch = 1,
+                                                     .length = 1,
+                                                     .streaming = true,
+                                                     .capacity = T,
+                                                     .chunk_most = 1});
+            int64_t said = mixer->type->state_bytes(mixer, T, type == LS_F64 ? 8 : 4);
+            if ((int64_t)ls_state_bytes(b.state) != said)
+                fail_msg("%s: the state of %lld tokens takes %zu bytes, not %lld", words,
+                         (long long)T, ls_state_bytes(b.state), (long long)said);
+            bench_free(&b);
+        }
+}
+
 /* Outputs of x [rows,width] in chunks of `cut` (0: whole, without a state); with `grad` as in
  * training, where the layer's inputs are remembered. */
 static inline double *outputs(ls_ctx *ctx, const ls_mixer *mixer, ls_dtype type, const double *x,

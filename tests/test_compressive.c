@@ -282,6 +282,7 @@ static void test_any_cut(void **unused) {
     for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
         ls_mixer mixer = choose(&ctx, &ls_mixer_compressive, D, variants[i]);
         subject what = {variants[i], record_layer, &mixer};
+        if (ctx.device == NULL) state_is_declared(&ctx, &mixer, variants[i]);
         double *want = outputs(&ctx, &mixer, LS_F64, x, ROWS, 0, false);
         for (int64_t cut = 0; cut <= ROWS; cut = cut * 4 + 1)
             for (int grad = 0; grad < 2; grad++) {
@@ -310,10 +311,11 @@ typedef struct definition {
     bool in_time;
 } definition;
 
-/* One head of width E: rows are compressed to their means, distances are counted in rows or in
- * tokens. Queries, keys and values are given by q.weight and kv.weight, r by relative.weight. */
+/* One head of width E: rows are compressed to their means (or are given: the chosen ones),
+ * distances are counted in rows or in tokens. `use` (or NULL) gets the weights of rows added.
+ * Queries, keys and values are given by q.weight and kv.weight, r by relative.weight. */
 static void plain_row(const bench *b, const definition *d, const double *x, int64_t n,
-                      double *out) {
+                      const int64_t *chosen, double *use, double *out) {
     const double *wq = master(b, "q.weight"), *wkv = master(b, "kv.weight");
     const double *wr = master(b, "relative.weight");
     const double *u = master(b, "position.content_bias"), *v = master(b, "position.distance_bias");
@@ -324,6 +326,8 @@ static void plain_row(const bench *b, const definition *d, const double *x, int6
         double row[D], distance = (double)(n - left - m), q[E], k[E], r[E];
         if (m >= 0) {
             memcpy(row, x + (left + m) * D, sizeof row);
+        } else if (chosen != NULL) {
+            memcpy(row, x + chosen[made + m] * D, sizeof row);
         } else { /* -m rows before the oldest that is held as it is */
             int64_t from = left + m * d->c;
             if (d->in_time) distance = (double)(n - (from + (d->c - 1) / 2));
@@ -347,6 +351,7 @@ static void plain_row(const bench *b, const definition *d, const double *x, int6
     }
     for (int64_t j = 0; j < keys; j++) sum += score[j] = exp(score[j]);
     const double *wo = master(b, "out.weight");
+    for (int64_t m = left; use != NULL && m <= n; m++) use[m] += score[keys - 1 - (n - m)] / sum;
     for (int64_t i = 0; i < D; i++) {
         out[i] = 0;
         for (int64_t j = 0; j < keys; j++)
@@ -380,11 +385,64 @@ static void test_definition(void **unused) {
         expect(&ctx, ls_program_run(b.program, NULL, 0, 0));
         double *got = read_all(ls_program_find(b.program, "y")), want[D];
         for (int64_t n = 0; n < ROWS; n++) {
-            plain_row(&b, d, x, n, want);
+            plain_row(&b, d, x, n, NULL, NULL, want);
             near(words, got + n * D, want, D, 1e-11);
         }
         free(got);
         bench_free(&b);
+        release(&mixer);
+    }
+    free(x);
+}
+
+/* The rows of a segment that attention used most stay. */
+static void test_most_used(void **unused) {
+    (void)unused;
+    enum { ROWS = 64 };
+    static const definition cases[] = {{8, 4, 5, 2, false}, {8, 12, 3, 4, false}};
+    ls_ctx ctx = ls_ctx_default();
+    double *x = numbers(ROWS * D, 12), want[ROWS * D];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const definition *d = &cases[i];
+        char words[160];
+        snprintf(words, sizeof words,
+                 "heads=1 head_width=%d compress=most_used segment=%lld memory=%lld "
+                 "compressed=%lld rate=%lld",
+                 E, (long long)d->L, (long long)d->M, (long long)d->C, (long long)d->c);
+        ls_mixer mixer = choose(&ctx, &ls_mixer_compressive, D, words);
+        subject what = {words, record_layer, &mixer};
+        bench b =
+            bench_new(&ctx, &what, (ls_program_options){.type = LS_F64, .batch = 1, .length = 1});
+        int64_t chosen[ROWS], count = 0;
+        for (int64_t start = 0; start < ROWS; start += d->L) {
+            double use[ROWS] = {0};
+            for (int64_t n = start; n < start + d->L; n++)
+                plain_row(&b, d, x, n, chosen, use, want + n * D);
+            int64_t low = ls_max(0, start - d->M), high = ls_max(0, start + d->L - d->M);
+            for (int64_t m = low; m < high; m++) { /* rows that few others go before */
+                int64_t before = 0;
+                for (int64_t other = low; other < high; other++)
+                    before += use[other] > use[m] || (use[other] == use[m] && other < m);
+                if (before < (high - low) / d->c) chosen[count++] = m;
+            }
+        }
+        bench_free(&b);
+        if (ctx.device == NULL) state_is_declared(&ctx, &mixer, words);
+        static const struct {
+            int64_t cut;
+            bool grad;
+        } ways[] = {{1, false}, {1, true}, {4, true}, {8, true}};
+        for (int way = 0; way < 4; way++)
+            for (int type = LS_F64; type <= LS_F32; type++) {
+                if (type == LS_F32 &&
+                    !device_can(&ctx, &what, (ls_program_options){.batch = 1, .length = 3}))
+                    continue;
+                double *got =
+                    outputs(&ctx, &mixer, (ls_dtype)type, x, ROWS, ways[way].cut, ways[way].grad);
+                if (!(nmse(got, want, ROWS * D) <= (type == LS_F64 ? 1e-24 : 1e-10)))
+                    fail_msg("%s: way %d is off by %g", words, way, nmse(got, want, ROWS * D));
+                free(got);
+            }
         release(&mixer);
     }
     free(x);
@@ -581,6 +639,7 @@ int main(void) {
         cmocka_unit_test(test_rate_one_is_a_longer_memory),
         cmocka_unit_test(test_any_cut),
         cmocka_unit_test(test_definition),
+        cmocka_unit_test(test_most_used),
         cmocka_unit_test(test_gradients_through_compression),
         cmocka_unit_test(test_losses_stay_apart),
         cmocka_unit_test(test_known_convolutions),

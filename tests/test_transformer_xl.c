@@ -231,6 +231,7 @@ static void test_any_cut(void **unused) {
     for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
         ls_mixer mixer = choose(&ctx, &ls_mixer_transformer_xl, D, variants[i]);
         subject what = {variants[i], record_layer, &mixer};
+        if (ctx.device == NULL) state_is_declared(&ctx, &mixer, variants[i]);
         double *want = outputs(&ctx, &mixer, LS_F64, x, ROWS, 0, false);
         for (int64_t cut = 1; cut <= ROWS; cut = cut * 4 + 1)
             for (int grad = 0; grad < 2; grad++) {

@@ -303,6 +303,34 @@ ls_tensor *ls_attention(ls_program *p, int segments, const ls_segment *segment,
     return out[0];
 }
 
+/* The gradient of the values for a gradient of ones is what their keys received. */
+ls_tensor *ls_attention_received(ls_program *p, int segments, const ls_segment *segment,
+                                 ls_attention_options options, ls_tensor *out, ls_tensor *lse) {
+    ls_tensor *in[LS_SEGMENTS_MOST * LS_ATTENTION_SLOTS + 3];
+    ls_tensor *results[LS_SEGMENTS_MOST * LS_ATTENTION_SLOTS] = {NULL};
+    const int count = segments * LS_ATTENTION_SLOTS;
+    size_t bytes;
+    ls_attention_attributes *attributes =
+        ls_attention_describe(p, segments, segment, options, in, &bytes);
+    if (attributes == NULL || out == NULL || lse == NULL) return NULL;
+    double *ones = ls_new(ls_program_ctx(p), (size_t)ls_count(out), sizeof *ones);
+    for (int64_t i = 0; ones != NULL && i < ls_count(out); i++) ones[i] = 1;
+    if (ones == NULL) ls_refuse(p, LS_ENOMEM, "attention: no memory for a constant");
+    in[count] = out;
+    in[count + 1] = lse;
+    in[count + 2] = ls_constant(p, out->type, out->rank, out->dim, ones);
+    const ls_tensor *v = segment[0].v;
+    ls_tensor *received = ls_activation(p, v->type, v->rank, v->dim);
+    if (received != NULL) received->port = v->port;
+    results[LS_ATTENTION_V] = received;
+    ls_record(p, op_of(attributes, true), attributes, bytes,
+              count + 3, in, count, results);
+    if (received != NULL) received->needs_grad = false;
+    ls_free(ls_program_ctx(p), attributes);
+    ls_free(ls_program_ctx(p), ones);
+    return received;
+}
+
 static const ls_attention_slot differentiable[] = {
     LS_ATTENTION_Q,     LS_ATTENTION_K,        LS_ATTENTION_V,
     LS_ATTENTION_TABLE, LS_ATTENTION_RELATIVE, LS_ATTENTION_RELATIVE_Q,

@@ -129,6 +129,16 @@ ls_tensor *ls_row_groups(ls_program *p, const char *name, ls_tensor *x, ls_group
  * streaming: x itself. */
 ls_tensor *ls_rows_append(ls_program *p, const char *name, ls_tensor *x, int64_t keep,
                           int64_t most);
+/* The same in two steps, to read the cache before this run's rows are in it: x gives the shape of a
+ * row. Only where the program streams. */
+ls_tensor *ls_rows_cache(ls_program *p, const char *name, ls_tensor *x, int64_t keep, int64_t most);
+void ls_rows_put(ls_program *p, ls_tensor *cache, ls_tensor *x, int64_t keep);
+/* Of the rows that leave the memory with this segment, those 1 in `rate` that received the most
+ * attention (ls_attention_received) from the segment's queries, in their order: [B,most,D], with an
+ * extent as row_groups has. A run must lie within a segment. Only where the program streams; no
+ * gradient. */
+ls_tensor *ls_most_used(ls_program *p, const char *name, ls_tensor *x, ls_tensor *received,
+                        ls_groups groups);
 
 typedef enum { LS_POOL_MEAN, LS_POOL_MAX } ls_pool_kind;
 /* y[.., D] of x[.., rate*D]: the mean or the largest of `rate` rows side by side. */
@@ -480,6 +490,12 @@ typedef struct ls_weighting {
  */
 ls_tensor *ls_pointwise_attention(ls_program *p, const ls_segment *segment, double scale,
                                   ls_weighting weighting);
+
+/* How much of all heads' and queries' attention each key of segment 0 got: wide or narrow [B,N,H,V]
+ * as its values, whose every element is the sum over queries of the softmax's weights. out and lse
+ * are the attention's, of the same segments. No gradient. */
+ls_tensor *ls_attention_received(ls_program *p, int segments, const ls_segment *segment,
+                                 ls_attention_options options, ls_tensor *out, ls_tensor *lse);
 
 /* A probe: scores as they go into the softmax of the same segments, added up by true distance n - m
  * over queries, sequences and segments. Returns f64 [2, H, distances], the sums and then the

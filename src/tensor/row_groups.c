@@ -52,9 +52,9 @@ static const ls_op append_op = {.name = "rows_append", .backward = append_backwa
 /* in: the cache's gradient, x; out: dx */
 static const ls_op append_grad_op = {.name = "rows_append_grad"};
 
-ls_tensor *ls_rows_append(ls_program *p, const char *name, ls_tensor *x, int64_t keep,
-                          int64_t most) {
-    if (ls_failed(p) || x == NULL || !ls_program_about(p)->streaming) return x;
+ls_tensor *ls_rows_cache(ls_program *p, const char *name, ls_tensor *x, int64_t keep,
+                         int64_t most) {
+    if (ls_failed(p) || x == NULL) return NULL;
     if (x->dim[1] > most) {
         ls_refuse(p, LS_EBUG, "rows_append: %lld rows where %lld are the most",
                   (long long)x->dim[1], (long long)most);
@@ -63,8 +63,19 @@ ls_tensor *ls_rows_append(ls_program *p, const char *name, ls_tensor *x, int64_t
     int64_t dim[LS_RANK_MOST];
     memcpy(dim, x->dim, sizeof dim);
     dim[1] = keep + most;
-    ls_tensor *cache = ls_rows_port(p, name, x->type, x->rank, dim);
+    return ls_rows_port(p, name, x->type, x->rank, dim);
+}
+
+void ls_rows_put(ls_program *p, ls_tensor *cache, ls_tensor *x, int64_t keep) {
+    if (ls_failed(p) || cache == NULL || x == NULL) return;
     ls_record(p, &append_op, &keep, sizeof keep, 1, &x, 1, &cache);
+}
+
+ls_tensor *ls_rows_append(ls_program *p, const char *name, ls_tensor *x, int64_t keep,
+                          int64_t most) {
+    if (ls_failed(p) || x == NULL || !ls_program_about(p)->streaming) return x;
+    ls_tensor *cache = ls_rows_cache(p, name, x, keep, most);
+    ls_rows_put(p, cache, x, keep);
     return cache;
 }
 
@@ -103,4 +114,29 @@ static void pool_backward(ls_program *p, const ls_node *node) {
     ls_record(p, &pool_grad_op, node->attributes, sizeof(ls_pool_attributes), 2,
               (ls_tensor *[]){ls_grad_of(node->out[0]), x}, 1, &dx);
     ls_grad_add(p, x, dx);
+}
+
+/* ---- the most used ---- */
+
+/* in: x, received, use before; out: y, use after */
+static const ls_op most_used_op = {.name = "most_used"};
+
+ls_tensor *ls_most_used(ls_program *p, const char *name, ls_tensor *x, ls_tensor *received,
+                        ls_groups groups) {
+    if (ls_failed(p) || x == NULL || received == NULL) return NULL;
+    const ls_program_options *about = ls_program_about(p);
+    const int64_t B = x->dim[0], L = ls_min(groups.segment, about->capacity);
+    const int64_t most = ls_groups_most(groups, about->length, about->capacity);
+    ls_scope(p, "%s", name);
+    ls_tensor *before = ls_state_read(p, "use", ls_wide_type(p), LS_DIMS(B, L));
+    ls_tensor *port = ls_extent_port(p, "rows");
+    ls_tensor *out[2] = {ls_activation(p, ls_type(p), LS_DIMS(B, most, x->dim[2])),
+                         ls_activation(p, ls_wide_type(p), LS_DIMS(B, L))};
+    if (out[0] != NULL && port != NULL) out[0]->port = port->port;
+    ls_groups_attributes attributes = {groups, about->length};
+    ls_record(p, &most_used_op, &attributes, sizeof attributes, 3,
+              (ls_tensor *[]){x, received, before}, 2, out);
+    ls_state_write(p, "use", out[1]);
+    ls_scope_end(p);
+    return out[0];
 }

@@ -4,7 +4,7 @@
 
 #include "mixer/mixer.h"
 
-enum { COMPRESS_CONV, COMPRESS_DILATED, COMPRESS_MEAN, COMPRESS_MAX };
+enum { COMPRESS_CONV, COMPRESS_DILATED, COMPRESS_MEAN, COMPRESS_MAX, COMPRESS_MOST_USED };
 enum { LOSS_ATTENTION, LOSS_AUTOENCODE, LOSS_NONE };
 enum { DISTANCE_SLOTS, DISTANCE_TIME };
 enum { POSITIONS_XL, POSITIONS_TABLE };
@@ -29,9 +29,9 @@ static const ls_option options[] = {
      "compressed rows before those; may be another one at test"},
     {"rate", LS_OPTION_INT, FIELD(rate), "4", 1, 1 << 20, NULL,
      "rows that become one; divides segment and memory"},
-    {"compress", LS_OPTION_CHOICE, FIELD(compress), "conv", 0, 0, "conv|dilated|mean|max",
+    {"compress", LS_OPTION_CHOICE, FIELD(compress), "conv", 0, 0, "conv|dilated|mean|max|most_used",
      "how rows become one: a learned convolution (rows side by side, or `dilation` apart), their "
-     "mean, their largest elements"},
+     "mean, their largest elements; or of a segment's rows those stay that attention used most"},
     {"dilation", LS_OPTION_INT, FIELD(dilation), "2", 1, 1 << 20, NULL,
      "of compress=dilated: distance of the rows that become one"},
     {"loss", LS_OPTION_CHOICE, FIELD(loss), "attention", 0, 0, "attention|autoencode|none",
@@ -80,6 +80,9 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
         return LS_FAIL(ctx, LS_EUSE,
                        "compressive: with bptt=true the model's loss trains the compression: set "
                        "loss=none");
+    if (o->compress == COMPRESS_MOST_USED && (o->bptt || o->distance == DISTANCE_TIME))
+        return LS_FAIL(ctx, LS_EUSE,
+                       "compressive: compress=most_used takes neither bptt=true nor distance=time");
     return LS_OK;
 }
 
@@ -165,6 +168,54 @@ static far_past look_back(ls_program *p, const ls_mixer *mixer, ls_tensor *rows)
         far.seen.v = ls_rows_append(p, "compressed.value", fresh.v, keep, most);
     }
     return far;
+}
+
+/* The rows that attention used most, which is known only after it: what is seen are those of
+ * earlier segments, so a run lies within one. Rows of a segment are chosen when it ends. */
+typedef struct used_past {
+    ls_tensor *rows, *keys, *values; /* caches; rows with gradients, else keys and values */
+    int64_t keep;
+    projected seen;
+} used_past;
+
+static used_past look_back_used(ls_program *p, const ls_mixer *mixer, ls_tensor *x,
+                                projected near) {
+    const compressive_options *o = mixer->options;
+    const ls_program_options *about = ls_program_about(p);
+    const int64_t most = ls_groups_most(groups_of(o), about->chunk_most, about->capacity);
+    used_past used = {.keep = kept_groups(o, about->capacity)};
+    if (!about->grad) ls_program_limit_chunk(p, 1);
+    if (about->grad && o->segment % about->length != 0)
+        ls_refuse(p, LS_EUSE,
+                  "compressive: with compress=most_used train.length %lld must divide "
+                  "mixer.segment %lld",
+                  (long long)about->length, (long long)o->segment);
+    if (ls_failed(p) || near.k == NULL || near.v == NULL) return used;
+    /* any tensors with the shape of a row: those of one row */
+    const int64_t B = x->dim[0], H = o->heads, e = head_width(mixer);
+    if (about->grad) {
+        ls_tensor *like = ls_activation(p, ls_type(p), LS_DIMS(B, 1, mixer->width));
+        used.rows = ls_rows_cache(p, "compressed", like, used.keep, most);
+        used.seen = project(p, mixer, used.rows, false);
+    } else {
+        ls_tensor *like = ls_activation(p, ls_type(p), LS_DIMS(B, 1, H, e));
+        used.seen.k = used.keys = ls_rows_cache(p, "compressed.key", like, used.keep, most);
+        used.seen.v = used.values = ls_rows_cache(p, "compressed.value", like, used.keep, most);
+    }
+    return used;
+}
+
+static void keep_used(ls_program *p, const ls_mixer *mixer, const used_past *used, ls_tensor *rows,
+                      ls_tensor *received) {
+    const compressive_options *o = mixer->options;
+    ls_tensor *fresh = ls_most_used(p, "used", ls_detach(p, rows), received, groups_of(o));
+    if (used->rows != NULL) {
+        ls_rows_put(p, used->rows, fresh, used->keep);
+        return;
+    }
+    projected keys = project(p, mixer, fresh, false);
+    ls_rows_put(p, used->keys, keys.k, used->keep);
+    ls_rows_put(p, used->values, keys.v, used->keep);
 }
 
 /* What the compression is trained by: it reads constants and leads to the compression alone. */
@@ -279,15 +330,29 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
         near.k = ls_cache_append(p, "key", near.k, seen);
         near.v = ls_cache_append(p, "value", near.v, seen);
     }
+    const bool picks = o->compress == COMPRESS_MOST_USED;
+    const bool looks_back = o->compressed > 0 && (!picks || about->streaming);
     ls_segment segment[2] = {near_segment(o, by, near)};
     if (!about->streaming) segment[0].valid = mixer->valid;
-    if (o->compressed > 0) {
+    used_past used = {0};
+    if (looks_back && picks) {
+        used = look_back_used(p, mixer, x, near);
+        segment[1] = far_segment(o, by, used.seen);
+    } else if (looks_back) {
         far_past far = look_back(p, mixer, rows);
         segment[1] = far_segment(o, by, far.seen);
         reconstruct(p, mixer, q, near, &far);
+    } else if (o->compressed > 0 && T > o->segment) {
+        ls_refuse(p, LS_EUSE,
+                  "compressive: with compress=most_used a whole text of %lld tokens needs a stream "
+                  "(train.carry, eval.protocol=stream), or a segment as long",
+                  (long long)T);
     }
-    ls_tensor *y = ls_attention(p, o->compressed > 0 ? 2 : 1, segment,
-                                (ls_attention_options){.scale = 1 / sqrt((double)e)}, NULL);
+    const int parts = looks_back ? 2 : 1;
+    ls_attention_options how = {.scale = 1 / sqrt((double)e)};
+    ls_tensor *lse, *y = ls_attention(p, parts, segment, how, &lse);
+    if (looks_back && picks)
+        keep_used(p, mixer, &used, rows, ls_attention_received(p, parts, segment, how, y, lse));
     y = ls_reshape(p, y, LS_DIMS(B, T, H * e));
     ls_tensor *bias = o->out_bias ? ls_param(p, "out.bias", LS_DIMS(D), ls_init_bias()) : NULL;
     return ls_linear(p, y, ls_param(p, "out.weight", LS_DIMS(D, H * e), init), bias);
@@ -301,6 +366,7 @@ static int64_t state_bytes(const ls_mixer *mixer, int64_t T, int64_t size) {
     int64_t bytes = ls_cache_rows(retention(o, false), T, 1) * pair;
     if (o->compressed == 0) return bytes;
     bytes += ls_cache_rows(retention(o, true), T, 1) * mixer->width * size;
+    if (o->compress == COMPRESS_MOST_USED) bytes += ls_min(o->segment, T) * ls_max(size, 4);
     return bytes + (kept_groups(o, T) + ls_groups_most(groups_of(o), 1, T)) * pair + 1;
 }
 

@@ -157,7 +157,55 @@ static void pool_grad(const ls_run *run, const ls_node *node) {
         }
 }
 
+/* Copies the `wanted` of `count` rows of x with the largest use, in their order; of equals the
+ * first. use is spoilt. */
+static void copy_most_used(const ls_tensor *x, const ls_tensor *y, int64_t b, int64_t first_row,
+                           int64_t count, int64_t wanted, const ls_tensor *use) {
+    const int64_t at = b * use->stride[0];
+    for (int64_t chosen = 0; chosen < wanted; chosen++) {
+        int64_t best = -1;
+        for (int64_t i = 0; i < count; i++)
+            if (load(use, at + i) >= 0 && (best < 0 || load(use, at + i) > load(use, at + best)))
+                best = i;
+        store(use, at + best, -1); /* taken */
+    }
+    for (int64_t i = 0, g = 0; i < count; i++)
+        if (load(use, at + i) < 0)
+            memcpy(row_at(y, b, g++), row_at(x, b, first_row + i), row_bytes(x));
+}
+
+static void most_used(const ls_run *run, const ls_node *node) {
+    const ls_groups_attributes *about = node->attributes;
+    const ls_groups *groups = &about->groups;
+    const ls_tensor *x = node->in[0], *received = node->in[1], *before = node->in[2];
+    const ls_tensor *y = node->out[0], *after = node->out[1];
+    const ls_extent rows = ls_cache_extent(run, x), keys = ls_cache_extent(run, received);
+    const int64_t first = ls_groups_due(*groups, run->start);
+    const int64_t made = ls_groups_due(*groups, run->start + about->chunk) - first;
+    /* rows [low, high) leave when this segment ends */
+    const int64_t end = run->start / groups->segment * groups->segment + groups->segment;
+    const int64_t low = first * groups->rate, high = ls_groups_due(*groups, end) * groups->rate;
+    ls_extent_set(run, y, first, made);
+    memset(ls_data(y), 0, (size_t)ls_count(y) * ls_dtype_size(y->type));
+#pragma omp parallel for schedule(static) num_threads(run->threads)
+    for (int64_t b = 0; b < x->dim[0]; b++) {
+        for (int64_t i = 0; i < after->dim[1]; i++) {
+            int64_t row = low + i - keys.first;
+            double use = load(before, b * before->stride[0] + i);
+            for (int64_t h = 0;
+                 low + i < high && row >= 0 && row < keys.count && h < received->dim[2]; h++)
+                use += load(received, b * received->stride[0] + row * received->stride[1] +
+                                          h * received->stride[2]);
+            store(after, b * after->stride[0] + i, use);
+        }
+        if (run->start + about->chunk < end) continue;
+        if (made > 0) copy_most_used(x, y, b, low - rows.first, high - low, made, after);
+        for (int64_t i = 0; i < after->dim[1]; i++) store(after, b * after->stride[0] + i, 0);
+    }
+}
+
 const ls_kernel LS_CPU_TABLE(row_groups)[] = {
+    {"most_used", {most_used, most_used, most_used}, NULL},
     {"row_groups", {row_groups, row_groups, row_groups}, NULL},
     {"row_groups_grad", {row_groups_grad, row_groups_grad, row_groups_grad}, NULL},
     {"rows_append", {rows_append, rows_append, rows_append}, NULL},
