@@ -193,11 +193,11 @@ static void dropped(ls_program *p, const void *about) {
     ls_keep(p, "y", ls_dropout(p, input(p), 0.3));
 }
 
-static void pooled(ls_program *p, const void *about) {
-    ls_keep(p, "y", ls_pool(p, *(const ls_pool_kind *)about, input(p), 3));
+static void blended(ls_program *p, const void *about) {
+    ls_keep(p, "y", ls_blend(p, *(const ls_blend_kind *)about, input(p), 3));
 }
 
-static void grouped(ls_program *p, const void *about) {
+static void row_grouped(ls_program *p, const void *about) {
     ls_keep(p, "y", ls_row_groups(p, "groups", input(p), *(const ls_groups *)about));
 }
 
@@ -673,7 +673,7 @@ static const ls_act_kind silu = LS_ACT_SILU, product = LS_ACT_NONE;
 static const scan_case scans[] = {
     {5, 6, 4, false, false}, {70, 6, 37, true, true}, {150, 3, 16, false, true}};
 
-static const ls_pool_kind pools[] = {LS_POOL_MEAN, LS_POOL_MAX};
+static const ls_blend_kind blends[] = {LS_BLEND_MEAN, LS_BLEND_MAX};
 static const ls_groups row_groups[] = {{2, 1, 2, 0}, {2, 3, 2, 0}};
 
 static const subject subjects[] = {
@@ -734,10 +734,10 @@ static const subject subjects[] = {
     {"scan of 16 states", scanned, &recurrences[7]},
     {"scan of 16 states, no gate", scanned, &recurrences[8]},
     {"conv of 3 taps", convolved, &recurrences[9]},
-    {"means", pooled, &pools[0]},
-    {"maxima", pooled, &pools[1]},
-    {"row groups", grouped, &row_groups[0]},
-    {"row groups apart", grouped, &row_groups[1]},
+    {"means", blended, &blends[0]},
+    {"maxima", blended, &blends[1]},
+    {"row groups", row_grouped, &row_groups[0]},
+    {"row groups apart", row_grouped, &row_groups[1]},
     {"mean square", apart, NULL},
     {"gate", gate, &silu},
     {"product", gate, &product},

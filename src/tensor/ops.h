@@ -140,9 +140,9 @@ void ls_rows_put(ls_program *p, ls_tensor *cache, ls_tensor *x, int64_t keep);
 ls_tensor *ls_most_used(ls_program *p, const char *name, ls_tensor *x, ls_tensor *received,
                         ls_groups groups);
 
-typedef enum { LS_POOL_MEAN, LS_POOL_MAX } ls_pool_kind;
+typedef enum { LS_BLEND_MEAN, LS_BLEND_MAX } ls_blend_kind;
 /* y[.., D] of x[.., rate*D]: the mean or the largest of `rate` rows side by side. */
-ls_tensor *ls_pool(ls_program *p, ls_pool_kind kind, ls_tensor *x, int64_t rate);
+ls_tensor *ls_blend(ls_program *p, ls_blend_kind kind, ls_tensor *x, int64_t rate);
 
 /* ---- recurrences ---- */
 

@@ -87,16 +87,16 @@ static void append_backward(ls_program *p, const ls_node *node) {
 
 /* ---- one row of several ---- */
 
-static void pool_backward(ls_program *p, const ls_node *node);
-static const ls_op pool_op = {.name = "pool", .backward = pool_backward};
+static void blend_backward(ls_program *p, const ls_node *node);
+static const ls_op blend_op = {.name = "blend", .backward = blend_backward};
 /* in: dy, x; out: dx */
-static const ls_op pool_grad_op = {.name = "pool_grad"};
+static const ls_op blend_grad_op = {.name = "blend_grad"};
 
-ls_tensor *ls_pool(ls_program *p, ls_pool_kind kind, ls_tensor *x, int64_t rate) {
+ls_tensor *ls_blend(ls_program *p, ls_blend_kind kind, ls_tensor *x, int64_t rate) {
     if (ls_failed(p) || x == NULL) return NULL;
     int64_t rows, width, stride, dim[LS_RANK_MOST];
     if (!ls_rows(x, &rows, &width, &stride) || rate < 1 || width % rate != 0) {
-        ls_refuse(p, LS_EBUG, "pool: a width of %lld is not %lld rows",
+        ls_refuse(p, LS_EBUG, "blend: a width of %lld is not %lld rows",
                   (long long)x->dim[x->rank - 1], (long long)rate);
         return NULL;
     }
@@ -104,14 +104,14 @@ ls_tensor *ls_pool(ls_program *p, ls_pool_kind kind, ls_tensor *x, int64_t rate)
     dim[x->rank - 1] /= rate;
     ls_tensor *y = ls_activation(p, ls_type(p), x->rank, dim);
     if (y != NULL) y->port = x->port;
-    ls_record(p, &pool_op, &(ls_pool_attributes){kind, rate}, sizeof(ls_pool_attributes), 1, &x, 1,
-              &y);
+    ls_record(p, &blend_op, &(ls_blend_attributes){kind, rate}, sizeof(ls_blend_attributes), 1, &x,
+              1, &y);
     return y;
 }
 
-static void pool_backward(ls_program *p, const ls_node *node) {
+static void blend_backward(ls_program *p, const ls_node *node) {
     ls_tensor *x = node->in[0], *dx = ls_grad_target(p, x);
-    ls_record(p, &pool_grad_op, node->attributes, sizeof(ls_pool_attributes), 2,
+    ls_record(p, &blend_grad_op, node->attributes, sizeof(ls_blend_attributes), 2,
               (ls_tensor *[]){ls_grad_of(node->out[0]), x}, 1, &dx);
     ls_grad_add(p, x, dx);
 }

@@ -9,9 +9,9 @@ typedef struct ls_groups_attributes {
     int64_t chunk; /* rows of a run */
 } ls_groups_attributes;
 
-typedef struct ls_pool_attributes {
-    ls_pool_kind kind;
+typedef struct ls_blend_attributes {
+    ls_blend_kind kind;
     int64_t rate;
-} ls_pool_attributes;
+} ls_blend_attributes;
 
 #endif

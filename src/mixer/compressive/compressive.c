@@ -136,8 +136,8 @@ static ls_tensor *compress(ls_program *p, const ls_mixer *mixer, ls_tensor *grou
     const compressive_options *o = mixer->options;
     const int64_t D = mixer->width, wide = o->rate * D;
     if (!is_learned(o))
-        return ls_pool(p, o->compress == COMPRESS_MEAN ? LS_POOL_MEAN : LS_POOL_MAX, grouped,
-                       o->rate);
+        return ls_blend(p, o->compress == COMPRESS_MEAN ? LS_BLEND_MEAN : LS_BLEND_MAX, grouped,
+                        o->rate);
     ls_tensor *weight =
         ls_param(p, "compress.weight", LS_DIMS(D, wide), ls_init_normal(1 / sqrt((double)wide)));
     return ls_linear(p, grouped, weight, ls_param(p, "compress.bias", LS_DIMS(D), ls_init_bias()));

@@ -1,4 +1,4 @@
-/* Groups of rows: gathering, keeping, pooling. What only moves goes by the tensors' own types. */
+/* Groups of rows: gathering, keeping, blending. What only moves goes by the tensors' own types. */
 #include "tensor/row_groups.h"
 
 #include "tensor/cpu/lib/vector.h"
@@ -117,8 +117,8 @@ static int64_t largest(const ls_tensor *x, int64_t at, int64_t rate, int64_t wid
     return best;
 }
 
-static void pool(const ls_run *run, const ls_node *node) {
-    const ls_pool_attributes *about = node->attributes;
+static void blend(const ls_run *run, const ls_node *node) {
+    const ls_blend_attributes *about = node->attributes;
     const ls_tensor *x = node->in[0], *y = node->out[0];
     int64_t rows, width, from, to, unused;
     ls_rows(x, &rows, &unused, &from);
@@ -128,7 +128,7 @@ static void pool(const ls_run *run, const ls_node *node) {
         for (int64_t i = 0; i < width; i++) {
             int64_t at = row * from + i;
             double value = 0;
-            if (about->kind == LS_POOL_MAX) {
+            if (about->kind == LS_BLEND_MAX) {
                 value = load(x, at + largest(x, at, about->rate, width) * width);
             } else {
                 for (int64_t r = 0; r < about->rate; r++) value += load(x, at + r * width);
@@ -138,8 +138,8 @@ static void pool(const ls_run *run, const ls_node *node) {
         }
 }
 
-static void pool_grad(const ls_run *run, const ls_node *node) {
-    const ls_pool_attributes *about = node->attributes;
+static void blend_grad(const ls_run *run, const ls_node *node) {
+    const ls_blend_attributes *about = node->attributes;
     const ls_tensor *dy = node->in[0], *x = node->in[1], *dx = node->out[0];
     int64_t rows, width, wide, from, in, to;
     ls_rows(x, &rows, &wide, &in);
@@ -148,7 +148,7 @@ static void pool_grad(const ls_run *run, const ls_node *node) {
 #pragma omp parallel for schedule(static) num_threads(run->threads)
     for (int64_t row = 0; row < rows; row++)
         for (int64_t i = 0; i < width; i++) {
-            bool most = about->kind == LS_POOL_MAX;
+            bool most = about->kind == LS_BLEND_MAX;
             int64_t best = most ? largest(x, row * in + i, about->rate, width) : 0;
             double value = load(dy, row * from + i);
             for (int64_t r = 0; r < about->rate; r++)
@@ -210,7 +210,7 @@ const ls_kernel LS_CPU_TABLE(row_groups)[] = {
     {"row_groups_grad", {row_groups_grad, row_groups_grad, row_groups_grad}, NULL},
     {"rows_append", {rows_append, rows_append, rows_append}, NULL},
     {"rows_append_grad", {rows_append_grad, rows_append_grad, rows_append_grad}, NULL},
-    {"pool", {pool, pool, pool}, NULL},
-    {"pool_grad", {pool_grad, pool_grad, pool_grad}, NULL},
+    {"blend", {blend, blend, blend}, NULL},
+    {"blend_grad", {blend_grad, blend_grad, blend_grad}, NULL},
     {0},
 };
