@@ -658,7 +658,7 @@ static void stream(ls_dtype type, int64_t length, int64_t window, int64_t block,
     assert_int_equal(ls_program_new(&ctx, &options, store, &p), LS_OK);
     ls_tensor *x[3];
     const char *const names[] = {"q", "k", "v"};
-    const ls_retention keep = {.window = window, .block = block};
+    const ls_retention keep = {.window = window, .block = block, .before = block};
     for (int i = 0; i < 3; i++)
         x[i] = ls_input(p, names[i], type, LS_DIMS(1, length, STREAM_HEADS, STREAM_WIDTH), false);
     ls_segment segment = ls_segment_all(x[0], ls_cache_append(p, "k", x[1], keep),

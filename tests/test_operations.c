@@ -193,6 +193,20 @@ static void dropped(ls_program *p, const void *about) {
     ls_keep(p, "y", ls_dropout(p, input(p), 0.3));
 }
 
+static void blended(ls_program *p, const void *about) {
+    ls_keep(p, "y", ls_blend(p, *(const ls_blend_kind *)about, input(p), 3));
+}
+
+static void row_grouped(ls_program *p, const void *about) {
+    ls_keep(p, "y", ls_row_groups(p, "groups", input(p), *(const ls_groups *)about));
+}
+
+static void apart(ls_program *p, const void *about) {
+    (void)about;
+    ls_tensor *x = input(p), *v = ls_param(p, "v", LS_DIMS(24), ls_init_normal(1));
+    ls_keep(p, "y", ls_mean_square(p, x, ls_plus_broadcast(p, ls_times(p, x, 0.5), v)));
+}
+
 /* Views: parts that are used twice, once and not at all; a reshape beside a direct use. */
 static void views(ls_program *p, const void *about) {
     (void)about;
@@ -659,6 +673,9 @@ static const ls_act_kind silu = LS_ACT_SILU, product = LS_ACT_NONE;
 static const scan_case scans[] = {
     {5, 6, 4, false, false}, {70, 6, 37, true, true}, {150, 3, 16, false, true}};
 
+static const ls_blend_kind blends[] = {LS_BLEND_MEAN, LS_BLEND_MAX};
+static const ls_groups row_groups[] = {{2, 1, 2, 0}, {2, 3, 2, 0}};
+
 static const subject subjects[] = {
     {"linear", linear, NULL},
     {"layer norm", norm, &layer},
@@ -717,6 +734,11 @@ static const subject subjects[] = {
     {"scan of 16 states", scanned, &recurrences[7]},
     {"scan of 16 states, no gate", scanned, &recurrences[8]},
     {"conv of 3 taps", convolved, &recurrences[9]},
+    {"means", blended, &blends[0]},
+    {"maxima", blended, &blends[1]},
+    {"row groups", row_grouped, &row_groups[0]},
+    {"row groups apart", row_grouped, &row_groups[1]},
+    {"mean square", apart, NULL},
     {"gate", gate, &silu},
     {"product", gate, &product},
     {"head layer norm", head_norm, &layer},

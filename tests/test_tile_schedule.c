@@ -14,6 +14,10 @@ static bool admits(const ls_tile_rule *rule, int64_t n, int64_t m) {
     if (n - m < rule->lo || n - m > rule->hi) return false;
     if (m < rule->key_first || m >= rule->key_end) return false;
     if (rule->group > 0 && m >= n / rule->group) return false;
+    if (rule->block == 0 && rule->span.block > 0) {
+        int64_t from = m - n / rule->span.block * rule->span.step;
+        return from >= rule->span.from && from < rule->span.to;
+    }
     if (rule->block == 0) return true;
     int64_t apart = n / rule->block - m / rule->block;
     return apart >= 0 && apart <= (rule->alone ? 0 : 1);
@@ -82,6 +86,11 @@ static void runs_follow_the_predicate(void **state) {
         if (below(&draw, 2) > 0)
             rule.hi = (rule.lo < -LS_FAR / 2 ? 0 : rule.lo) + below(&draw, 300);
         if (below(&draw, 3) == 0) rule.block = 1 + below(&draw, 150);
+        if (rule.block == 0 && below(&draw, 2) == 0) {
+            rule.span = (ls_span){1 + below(&draw, 150), 0, below(&draw, 300) - 250, 0};
+            rule.span.step = below(&draw, 2) ? rule.span.block : 1 + below(&draw, 40);
+            rule.span.to = rule.span.from + 1 + below(&draw, 300);
+        }
         if (below(&draw, 3) == 0) rule.key_first = below(&draw, 300);
         if (below(&draw, 3) == 0) rule.key_end = rule.key_first + below(&draw, 300);
         if (below(&draw, 4) == 0) rule.group = 1 + below(&draw, 8);

@@ -35,15 +35,47 @@ ls_status ls_trained_find(ls_ctx *ctx, const char *path, ls_trained *out) {
     return ls_settings_read(ctx, &out->settings, config);
 }
 
-static ls_status take_overrides(ls_trained *trained, const ls_settings *overrides) {
+/* The option of this mixer type that a setting mixer.KEY or mixer.NAME.KEY names, where it may be
+ * another one at test; or NULL. */
+static const char *option_at_test(const ls_mixer_type *type, const char *key) {
+    size_t name = strlen(type->name);
+    if (strncmp(key, "mixer.", 6) != 0) return NULL;
+    key += 6;
+    if (strncmp(key, type->name, name) == 0 && key[name] == '.') key += name + 1;
+    for (const char *const *at = type->at_test; at != NULL && *at != NULL; at++)
+        if (strcmp(*at, key) == 0) return *at;
+    return NULL;
+}
+
+/* Takes the settings that may differ from those of the training: extensions, and some options of
+ * the mixers. */
+static ls_status take_differing(ls_trained *trained, const ls_model_config *as_trained,
+                                const ls_settings *overrides) {
     for (size_t i = 0; overrides != NULL && i < overrides->count; i++) {
         ls_setting *setting = &overrides->items[i];
-        if (strcmp(setting->key, "extend") != 0 && strncmp(setting->key, "extend.", 7) != 0)
-            continue;
-        LS_TRY(ls_settings_put(trained->ctx, &trained->settings, setting->key, setting->value));
-        setting->used = true;
+        if (strcmp(setting->key, "extend") == 0 || strncmp(setting->key, "extend.", 7) == 0) {
+            LS_TRY(ls_settings_put(trained->ctx, &trained->settings, setting->key, setting->value));
+            setting->used = true;
+        }
+        for (int j = 0; j < as_trained->mixers; j++) {
+            const ls_mixer_type *type = as_trained->mixer[j].type;
+            const char *option = option_at_test(type, setting->key);
+            if (option == NULL) continue;
+            char key[256]; /* named: it goes before what the run's file says */
+            snprintf(key, sizeof key, "mixer.%s.%s", type->name, option);
+            LS_TRY(ls_settings_put(trained->ctx, &trained->settings, key, setting->value));
+            setting->used = true;
+        }
     }
     return LS_OK;
+}
+
+static ls_status take_overrides(ls_trained *trained, const ls_settings *overrides) {
+    ls_model_config as_trained;
+    ls_status status = ls_model_config_read(trained->ctx, &trained->settings, &as_trained);
+    if (status == LS_OK) status = take_differing(trained, &as_trained, overrides);
+    ls_model_config_clear(trained->ctx, &as_trained);
+    return status;
 }
 
 static ls_status trained_type(ls_trained *trained, ls_dtype *out) {

@@ -57,6 +57,9 @@ typedef struct ls_mixer_type {
     const ls_alias *aliases; /* ends with {0} */
     /* The row of our parameter at which row r of the official tensor stands; NULL: the same row. */
     int64_t (*row)(const ls_mixer *mixer, int layout, int64_t r);
+    /* Options that may differ between training and test, as the weights do not depend on them; ends
+     * with NULL. May be NULL itself: none. */
+    const char *const *at_test;
 } ls_mixer_type;
 
 extern const ls_mixer_type *const ls_mixer_types[];

@@ -160,7 +160,7 @@ ls_status ls_attend_extend(ls_ctx *ctx, const ls_position *position, ls_attend *
 }
 
 ls_retention ls_piece_retention(const ls_attend *attend, const ls_piece *piece) {
-    if (piece->block > 0) return (ls_retention){.block = piece->block};
+    if (piece->block > 0) return (ls_retention){.block = piece->block, .before = piece->block};
     if (piece->hi >= LS_FAR) return (ls_retention){0};
     int64_t step = 1;
     for (int64_t h = 0; attend->dilation != NULL && h < attend->heads; h++)

@@ -128,6 +128,9 @@ ls_tensor *ls_t5_table(ls_program *p, const char *name, int64_t buckets, int64_t
 ls_tensor *ls_shared_param(ls_program *p, const char *name, int rank, const int64_t *dim,
                            ls_init init);
 
+/* Transformer-XL's relative positions for the distances 0..distances - 1: fills in both biases
+ * (each layer's own where `untied`) and the relative keys. */
+void ls_attend_xl(ls_program *p, ls_attend *attend, int64_t distances, bool untied);
 /* An attend with one piece: every key up to the query (every key where not causal). */
 ls_attend ls_attend_start(int64_t width, int64_t heads, int64_t groups, int64_t key_width,
                           int64_t value_width, bool causal);

@@ -21,15 +21,12 @@ static ls_status check(ls_ctx *ctx, const void *chosen, int64_t width, int64_t h
     return LS_FAIL(ctx, LS_EUSE, "xl_relative needs an even width, not %lld", (long long)width);
 }
 
-static void attend_xl(ls_program *p, const void *chosen, ls_attend *attend) {
-    const xl_options *o = chosen;
+void ls_attend_xl(ls_program *p, ls_attend *attend, int64_t distances, bool untied) {
     int64_t heads = attend->heads, key_width = attend->key_width;
-    int64_t distances = attend->planned_length;
-    if (o->clamp_len > 0) distances = ls_min(distances, o->clamp_len + 1);
     ls_init init = {.kind = LS_INIT_NORMAL, .a = 0.02};
     ls_init bias_init = {.kind = LS_INIT_NORMAL, .a = 0.02, .no_decay = true};
     ls_tensor *(*bias)(ls_program *, const char *, int, const int64_t *, ls_init) =
-        o->untied ? ls_param : ls_shared_param;
+        untied ? ls_param : ls_shared_param;
     attend->content_bias = bias(p, "content_bias", LS_DIMS(heads, key_width), bias_init);
     attend->distance_bias = bias(p, "distance_bias", LS_DIMS(heads, key_width), bias_init);
     ls_tensor *weight =
@@ -37,6 +34,13 @@ static void attend_xl(ls_program *p, const void *chosen, ls_attend *attend) {
     ls_tensor *rows = ls_sinusoid(p, LS_SINUSOID_XL, distances, attend->width, true);
     attend->relative =
         ls_reshape(p, ls_linear(p, rows, weight, NULL), LS_DIMS(distances, heads, key_width));
+}
+
+static void attend_xl(ls_program *p, const void *chosen, ls_attend *attend) {
+    const xl_options *o = chosen;
+    int64_t distances = attend->planned_length;
+    if (o->clamp_len > 0) distances = ls_min(distances, o->clamp_len + 1);
+    ls_attend_xl(p, attend, distances, o->untied);
 }
 
 const ls_position_type ls_position_xl_relative = {

@@ -14,6 +14,10 @@ static const ls_op listed_op = {
     .name = "listed_attention", .backward = attention_backward, .flops = attention_flops};
 static const ls_op listed_grad_op = {.name = "listed_attention_grad",
                                      .flops = attention_grad_flops};
+/* The same with spans, under a name of its own: not every device has them. */
+static const ls_op span_op = {
+    .name = "span_attention", .backward = attention_backward, .flops = attention_flops};
+static const ls_op span_grad_op = {.name = "span_attention_grad", .flops = attention_grad_flops};
 
 ls_segment ls_segment_all(ls_tensor *q, ls_tensor *k, ls_tensor *v) {
     return (ls_segment){
@@ -40,7 +44,7 @@ static void expect(ls_program *p, int at, const char *name, const ls_tensor *ten
 }
 
 static void expect_map(ls_program *p, int at, ls_position_map map) {
-    if (map.kind == LS_MAP_GROUP && !(map.a >= 1))
+    if ((map.kind == LS_MAP_GROUP || map.kind == LS_MAP_BLOCK) && !(map.a >= 1))
         ls_refuse(p, LS_EUSE, "attention: positions of segment %d are grouped by %g, below 1", at,
                   map.a);
 }
@@ -93,6 +97,8 @@ static void check_segment(ls_program *p, int at, const ls_segment *s, const ls_s
     }
     if (s->group < 0) ls_refuse(p, LS_EUSE, "attention: a group of %lld", (long long)s->group);
     if (s->block < 0) ls_refuse(p, LS_EUSE, "attention: a block of %lld keys", (long long)s->block);
+    if (s->span.block != 0 && (s->span.block < 1 || s->span.step < 1 || s->block > 0))
+        ls_refuse(p, LS_EUSE, "attention: the span of segment %d does not fit", at);
     for (int64_t h = 0; s->dilation != NULL && h < H; h++)
         if (s->dilation[h] < 1)
             ls_refuse(p, LS_EUSE, "attention: head %lld has a dilation below 1", (long long)h);
@@ -100,6 +106,9 @@ static void check_segment(ls_program *p, int at, const ls_segment *s, const ls_s
                       s->decay_pairs > LS_PAIRS_MOST))
         ls_refuse(p, LS_EUSE, "attention: the decay of segment %d does not fit heads of %lld", at,
                   (long long)K);
+    bool leaps = s->query_at.kind > LS_MAP_GROUP || s->key_at.kind > LS_MAP_GROUP;
+    if (leaps && (s->table != NULL || s->decays || s->span.block == 0))
+        ls_refuse(p, LS_EUSE, "attention: coordinates of segment %d that leap need a span", at);
     expect_map(p, at, s->query_at);
     expect_map(p, at, s->key_at);
     if (s->list != NULL && !ls_failed(p)) check_list(p, at, s, H);
@@ -123,6 +132,7 @@ static ls_attention_segment describe(const ls_segment *s, int64_t H, int64_t *di
                  .block = s->block,
                  .alone = s->alone,
                  .group = s->group,
+                 .span = s->span,
                  .checked = s->valid != NULL || s->dilation != NULL},
         .lo = s->lo,
         .hi = s->hi,
@@ -262,6 +272,19 @@ ls_attention_attributes *ls_attention_describe(ls_program *p, int segments,
     return attributes;
 }
 
+static bool has_span(const ls_attention_attributes *attributes) {
+    bool any = false;
+    for (int i = 0; i < attributes->segments; i++)
+        any |= attributes->segment[i].rule.span.block > 0;
+    return any;
+}
+
+static const ls_op *op_of(const ls_attention_attributes *attributes, bool backward) {
+    if (attributes->listed) return backward ? &listed_grad_op : &listed_op;
+    if (has_span(attributes)) return backward ? &span_grad_op : &span_op;
+    return backward ? &attention_grad_op : &attention_op;
+}
+
 ls_tensor *ls_attention(ls_program *p, int segments, const ls_segment *segment,
                         ls_attention_options options, ls_tensor **lse) {
     ls_tensor *in[LS_SEGMENTS_MOST * LS_ATTENTION_SLOTS];
@@ -273,11 +296,39 @@ ls_tensor *ls_attention(ls_program *p, int segments, const ls_segment *segment,
     const int64_t B = segment[0].q->dim[0], T = segment[0].q->dim[1], H = segment[0].q->dim[2];
     ls_tensor *out[2] = {ls_activation(p, ls_type(p), LS_DIMS(B, T, H, segment[0].v->dim[3])),
                          ls_activation(p, ls_wide_type(p), LS_DIMS(B, H, T))};
-    ls_record(p, attributes->listed ? &listed_op : &attention_op, attributes, bytes,
-              segments * LS_ATTENTION_SLOTS, in, 2, out);
+    ls_record(p, op_of(attributes, false), attributes, bytes, segments * LS_ATTENTION_SLOTS, in, 2,
+              out);
     ls_free(ls_program_ctx(p), attributes);
     if (lse != NULL) *lse = out[1];
     return out[0];
+}
+
+/* The gradient of the values for a gradient of ones is what their keys received. */
+ls_tensor *ls_attention_received(ls_program *p, int segments, const ls_segment *segment,
+                                 ls_attention_options options, ls_tensor *out, ls_tensor *lse) {
+    ls_tensor *in[LS_SEGMENTS_MOST * LS_ATTENTION_SLOTS + 3];
+    ls_tensor *results[LS_SEGMENTS_MOST * LS_ATTENTION_SLOTS] = {NULL};
+    const int count = segments * LS_ATTENTION_SLOTS;
+    size_t bytes;
+    ls_attention_attributes *attributes =
+        ls_attention_describe(p, segments, segment, options, in, &bytes);
+    if (attributes == NULL || out == NULL || lse == NULL) return NULL;
+    double *ones = ls_new(ls_program_ctx(p), (size_t)ls_count(out), sizeof *ones);
+    for (int64_t i = 0; ones != NULL && i < ls_count(out); i++) ones[i] = 1;
+    if (ones == NULL) ls_refuse(p, LS_ENOMEM, "attention: no memory for a constant");
+    in[count] = out;
+    in[count + 1] = lse;
+    in[count + 2] = ls_constant(p, out->type, out->rank, out->dim, ones);
+    const ls_tensor *v = segment[0].v;
+    ls_tensor *received = ls_activation(p, v->type, v->rank, v->dim);
+    if (received != NULL) received->port = v->port;
+    results[LS_ATTENTION_V] = received;
+    ls_record(p, op_of(attributes, true), attributes, bytes,
+              count + 3, in, count, results);
+    if (received != NULL) received->needs_grad = false;
+    ls_free(ls_program_ctx(p), attributes);
+    ls_free(ls_program_ctx(p), ones);
+    return received;
 }
 
 static const ls_attention_slot differentiable[] = {
@@ -310,8 +361,8 @@ static void attention_backward(ls_program *p, const ls_node *node) {
     int64_t H = node->in[LS_ATTENTION_Q]->dim[2];
     size_t bytes =
         sizeof *attributes + (size_t)(attributes->segments * H) * sizeof attributes->dilation[0];
-    ls_record(p, attributes->listed ? &listed_grad_op : &attention_grad_op, attributes, bytes,
-              node->in_count + 3, in, node->in_count, out);
+    ls_record(p, op_of(attributes, true), attributes, bytes, node->in_count + 3, in, node->in_count,
+              out);
     for (int i = 0; i < node->in_count; i++)
         if (out[i] != NULL) ls_grad_add(p, in[i], out[i]);
 }
@@ -426,11 +477,13 @@ ls_attention_reach ls_attention_reach_of(const ls_attention_source *source, int6
     if (m < about->rule.key_first || m >= about->rule.key_end) return reach;
     reach.first = m + stretch(about->lo, reach.step);
     reach.end = m + stretch(about->hi, reach.step) + 1;
-    if (about->rule.block > 0) {
-        int64_t block = about->rule.block, from = m / block * block;
+    ls_span span = ls_rule_span(&about->rule);
+    if (span.block > 0) {
+        ls_interval blocks = ls_span_any(span, (ls_interval){m, m + 1});
+        int64_t from = ls_max(0, blocks.first * span.block);
         if (reach.first < from) /* stay on the grid m + i * step */
-            reach.first = m - (m - from) / reach.step * reach.step;
-        reach.end = ls_min(reach.end, from + (about->rule.alone ? 1 : 2) * block);
+            reach.first = from + ((m - from) % reach.step + reach.step) % reach.step;
+        reach.end = ls_min(reach.end, blocks.end * span.block);
     } else if (reach.step > 1 && reach.first < 0) {
         reach.first = m % reach.step;
     }

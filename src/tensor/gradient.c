@@ -147,6 +147,16 @@ ls_tensor *ls_join_rows(ls_program *p, int count, ls_tensor *const *parts) {
     return whole;
 }
 
+ls_tensor *ls_detach(ls_program *p, ls_tensor *tensor) {
+    if (ls_failed(p) || tensor == NULL) return NULL;
+    ls_tensor *view = new_view(p, tensor, tensor->rank, tensor->dim);
+    if (view == NULL) return NULL;
+    memcpy(view->stride, tensor->stride, sizeof view->stride);
+    ls_record(p, &view_op, NULL, 0, 1, &tensor, 1, &view);
+    view->needs_grad = false;
+    return view;
+}
+
 /* ---- gradients ---- */
 
 ls_tensor *ls_grad_of(const ls_tensor *output) {
@@ -237,6 +247,34 @@ static void view_backward(ls_program *p, const ls_node *node) {
 void ls_seed_gradient(ls_program *p, ls_tensor *tensor, ls_tensor *gradient) {
     if (ls_failed(p) || tensor == NULL || gradient == NULL || !p->options.grad) return;
     ls_grad_add(p, tensor, gradient);
+}
+
+void ls_auxiliary(ls_program *p, const char *name, ls_tensor *value, double weight) {
+    if (ls_failed(p) || value == NULL) return;
+    ls_auxiliary_term *term = ls__pool(p, 1, sizeof *term);
+    if (term == NULL) return;
+    if (ls_count(value) != 1 || value->type != ls_wide_type(p)) {
+        ls_refuse(p, LS_EBUG, "auxiliary: %s is no single number of the wide type", name);
+        return;
+    }
+    *term = (ls_auxiliary_term){value, weight};
+    ls__list_add(p, &p->auxiliaries, term);
+    ls_keep(p, name, value);
+    if (p->options.grad && value->needs_grad)
+        ls_seed_gradient(p, value, ls_constant(p, value->type, value->rank, value->dim, &weight));
+}
+
+ls_status ls_program_auxiliary(const ls_program *program, double *sum) {
+    *sum = 0;
+    for (size_t i = 0; i < program->auxiliaries.count; i++) {
+        const ls_auxiliary_term *term = program->auxiliaries.at[i];
+        double wide = 0;
+        float narrow = 0;
+        bool is_wide = term->value->type == LS_F64;
+        LS_TRY(ls_tensor_get(program, term->value, is_wide ? (void *)&wide : (void *)&narrow));
+        *sum += term->weight * (is_wide ? wide : (double)narrow);
+    }
+    return LS_OK;
 }
 
 void ls__record_backward(ls_program *p) {

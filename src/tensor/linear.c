@@ -32,6 +32,7 @@ ls_tensor *ls_linear(ls_program *p, ls_tensor *x, ls_tensor *weight, ls_tensor *
     memcpy(dim, x->dim, sizeof dim);
     dim[last] = weight->dim[0];
     ls_tensor *y = ls_activation(p, x->type, x->rank, dim);
+    if (y != NULL) y->port = x->port;
     ls_record(p, &linear_op, NULL, 0, 3, (ls_tensor *[]){x, weight, bias}, 1, &y);
     return y;
 }

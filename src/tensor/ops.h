@@ -103,6 +103,47 @@ ls_tensor *ls_pool_rows(ls_program *p, ls_pool_kind kind, ls_tensor *x, ls_tenso
 ls_tensor *ls_block_sums(ls_program *p, ls_tensor *x, ls_tensor *valid, int64_t block, bool adopt,
                          ls_tensor **most, ls_tensor **there);
 
+/* The mean of (a - b)^2 over all elements, wide [1]; of the rows of a cache over those it holds (0
+ * where it holds none). */
+ls_tensor *ls_mean_square(ls_program *p, ls_tensor *a, ls_tensor *b);
+
+/* ---- groups of rows ---- */
+
+/* Rows that leave a memory, `rate` at a time. The memory holds `memory` rows before the segment in
+ * which the sequence is; group k is made once rows [k rate, (k + 1) rate) lie before it. Rows of a
+ * group are `dilation` apart and end with the last of these. segment and memory are multiples of
+ * rate. */
+typedef struct ls_groups {
+    int64_t rate, dilation, segment, memory;
+} ls_groups;
+/* Groups that have been made when the sequence is at a position; and the most of one run of up to
+ * `chunk` rows, in a sequence of up to `capacity`, at least 1. */
+int64_t ls_groups_due(ls_groups groups, int64_t position);
+int64_t ls_groups_most(ls_groups groups, int64_t chunk, int64_t capacity);
+/* The groups that this run makes from x [B,N,D] (a cache, or a whole sequence), side by side:
+ * [B,most,rate*D]. They have an extent as a cache's rows do: number of the first, and count; what
+ * lies behind it is 0. Rows before the sequence's start are 0. */
+ls_tensor *ls_row_groups(ls_program *p, const char *name, ls_tensor *x, ls_groups groups);
+/* Appends such rows x [B,most,...] (or what a row-wise operation made of them) to a cache of the
+ * last `keep` before this run's; `most` is that of any program that shares the state. Without
+ * streaming: x itself. */
+ls_tensor *ls_rows_append(ls_program *p, const char *name, ls_tensor *x, int64_t keep,
+                          int64_t most);
+/* The same in two steps, to read the cache before this run's rows are in it: x gives the shape of a
+ * row. Only where the program streams. */
+ls_tensor *ls_rows_cache(ls_program *p, const char *name, ls_tensor *x, int64_t keep, int64_t most);
+void ls_rows_put(ls_program *p, ls_tensor *cache, ls_tensor *x, int64_t keep);
+/* Of the rows that leave the memory with this segment, those 1 in `rate` that received the most
+ * attention (ls_attention_received) from the segment's queries, in their order: [B,most,D], with an
+ * extent as row_groups has. A run must lie within a segment. Only where the program streams; no
+ * gradient. */
+ls_tensor *ls_most_used(ls_program *p, const char *name, ls_tensor *x, ls_tensor *received,
+                        ls_groups groups);
+
+typedef enum { LS_BLEND_MEAN, LS_BLEND_MAX } ls_blend_kind;
+/* y[.., D] of x[.., rate*D]: the mean or the largest of `rate` rows side by side. */
+ls_tensor *ls_blend(ls_program *p, ls_blend_kind kind, ls_tensor *x, int64_t rate);
+
 /* ---- recurrences ---- */
 
 /* A causal convolution of W taps in every channel: y[b,t,e] = act(bias[e] + sum_k weight[e,k]
@@ -316,6 +357,8 @@ typedef enum {
     LS_MAP_CLAMP,    /* min(p, a) */
     LS_MAP_CONSTANT, /* a */
     LS_MAP_GROUP,    /* floor(p / a) + b */
+    LS_MAP_SCALE,    /* p * a + b */
+    LS_MAP_BLOCK,    /* p mod a + floor(p / a) * b: a step of b from block to block */
 } ls_map_kind;
 typedef struct ls_position_map {
     ls_map_kind kind;
@@ -389,6 +432,7 @@ enum { LS_SEGMENTS_MOST = 4 };
  *   and with group > 0 (without dilation): m < floor(n / group), the groups that are complete,
  *   and with a list: the block of m is in the row of the block of n (of whole sequences, without
  *   bounds or dilation; times > 1 adds its logarithm to the score),
+ *   or with span.block > 0: span.from <= m - floor(n / span.block) * span.step < span.to,
  *   and with dilation: (n - m) divisible by the head's dilation d, lo <= (n - m) / d <= hi.
  * Score: scale * q.k [with xPos decay] + bias of the distance between query and key coordinate. */
 typedef struct ls_segment {
@@ -398,7 +442,8 @@ typedef struct ls_segment {
     int64_t key_first, key_end;
     int64_t block, group;
     bool alone;
-    const ls_block_rows *list;        /* copied; or NULL */
+    const ls_block_rows *list; /* copied; or NULL */
+    ls_span span;
     const int64_t *dilation;          /* [H] or NULL; copied */
     ls_tensor *valid;                 /* u8 [B,N] or NULL */
     ls_position_map query_at, key_at; /* coordinates whose difference the bias sees */
@@ -445,6 +490,12 @@ typedef struct ls_weighting {
  */
 ls_tensor *ls_pointwise_attention(ls_program *p, const ls_segment *segment, double scale,
                                   ls_weighting weighting);
+
+/* How much of all heads' and queries' attention each key of segment 0 got: wide or narrow [B,N,H,V]
+ * as its values, whose every element is the sum over queries of the softmax's weights. out and lse
+ * are the attention's, of the same segments. No gradient. */
+ls_tensor *ls_attention_received(ls_program *p, int segments, const ls_segment *segment,
+                                 ls_attention_options options, ls_tensor *out, ls_tensor *lse);
 
 /* A probe: scores as they go into the softmax of the same segments, added up by true distance n - m
  * over queries, sequences and segments. Returns f64 [2, H, distances], the sums and then the

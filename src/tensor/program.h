@@ -180,6 +180,11 @@ ls_tensor *ls_program_find(const ls_program *program, const char *name);
 const char *ls_program_name_at(const ls_program *program, size_t index);
 /* Sets the gradient from which backward starts: d objective / d tensor. */
 void ls_seed_gradient(ls_program *p, ls_tensor *tensor, ls_tensor *gradient);
+/* Adds weight * value, value wide [1], to what is minimised, and keeps the value under a (scoped)
+ * name. Without gradients it is only kept. */
+void ls_auxiliary(ls_program *p, const char *name, ls_tensor *value, double weight);
+/* The sum of weight * value of all such terms of the last run. */
+ls_status ls_program_auxiliary(const ls_program *program, double *sum);
 /* After backward was recorded by ls_program_finish there is no way in; ask for the gradient of an
  * input or activation beforehand: it is kept under "grad.<name>". */
 void ls_keep_gradient(ls_program *p, const char *name, ls_tensor *tensor);
@@ -205,6 +210,8 @@ void ls_split(ls_program *p, ls_tensor *tensor, int count, const int64_t *widths
 void ls_cut_rows(ls_program *p, ls_tensor *tensor, int count, const int64_t *lengths,
                  ls_tensor **parts);
 ls_tensor *ls_join_rows(ls_program *p, int count, ls_tensor *const *parts);
+/* The same values as a constant: no gradient goes back through it. Also of a parameter. */
+ls_tensor *ls_detach(ls_program *p, ls_tensor *tensor);
 
 /* Inside a backward rule: the gradient of an output (NULL where none flows), a tensor to write an
  * input's gradient into, and the handing over of a finished gradient. ls_grad_add accepts any
@@ -229,10 +236,14 @@ bool ls_rows(const ls_tensor *tensor, int64_t *rows, int64_t *width, int64_t *st
 /* ---- state ---- */
 
 /* Which of the past rows a cache must keep for queries from position n on: all m >= lowest(n),
- * where lowest = n - window + 1, or (n / block - 1) * block, the lower of the two that are set. */
+ * where lowest = n - window + 1, or n / block * block - before, the lower of the two that are set.
+ */
 typedef struct ls_retention {
     int64_t window; /* 0: unbounded, everything stays */
-    int64_t block;  /* blockwise causal attention; 0: none */
+    int64_t block,
+        before; /* for queries that see `before` rows before their block; block 0: none */
+    bool
+        exact; /* what no query needs goes at once: the cache is small, and rows move at each run */
 } ls_retention;
 
 /* Appends the chunk x [B,T,...] to a cache and returns the cache [B,capacity,...]; its run-time
@@ -247,6 +258,14 @@ ls_tensor *ls_cache_first(ls_program *p, const char *name, ls_tensor *x, int64_t
 ls_tensor *ls_state_read(ls_program *p, const char *name, ls_dtype type, int rank,
                          const int64_t *dim);
 void ls_state_write(ls_program *p, const char *name, ls_tensor *value);
+
+/* A port without content that only has an extent, for tensors whose rows are counted otherwise than
+ * the sequence's; NULL without streaming. Its operation sets the extent at each run. */
+ls_tensor *ls_extent_port(ls_program *p, const char *name);
+void ls_extent_set(const ls_run *run, const ls_tensor *tensor, int64_t first, int64_t count);
+/* A cache whose rows an operation appends itself, moving its extent on. */
+ls_tensor *ls_rows_port(ls_program *p, const char *name, ls_dtype type, int rank,
+                        const int64_t *dim);
 
 /* Positions of the rows that a cache (or, without streaming, a plain tensor) holds now: row j is
  * position first + j, for j < count. */

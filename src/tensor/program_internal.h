@@ -40,6 +40,11 @@ typedef struct ls_constant_fill {
     double *values; /* NULL: zeros */
 } ls_constant_fill;
 
+typedef struct ls_auxiliary_term {
+    ls_tensor *value;
+    double weight;
+} ls_auxiliary_term;
+
 typedef struct ls_list { /* of pointers */
     void **at;
     size_t count, capacity;
@@ -52,6 +57,7 @@ struct ls_program {
     ls_status status;
     ls_block *blocks; /* everything small that lives as long as the program */
     ls_list nodes, writes, tensors, names, ports, constants;
+    ls_list auxiliaries; /* of ls_auxiliary_term */
     char scope[256];
     bool backward; /* the nodes now recorded are gradients */
     bool finished;

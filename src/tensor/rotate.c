@@ -15,6 +15,10 @@ double ls_position_map_at(ls_position_map map, int64_t position) {
         return map.a;
     case LS_MAP_GROUP:
         return floor(here / map.a) + map.b;
+    case LS_MAP_SCALE:
+        return here * map.a + map.b;
+    case LS_MAP_BLOCK:
+        return here - floor(here / map.a) * (map.a - map.b);
     }
     return here;
 }

@@ -28,13 +28,13 @@ static ls_tensor *add_port(ls_program *p, const char *name, ls_port_kind kind, l
 /* Rows from before the chunk that a query at the chunk's start may still need, at most. */
 static int64_t retained_rows(ls_retention keep) {
     int64_t rows = keep.window > 0 ? keep.window - 1 : 0;
-    return keep.block > 0 ? ls_max(rows, 2 * keep.block - 1) : rows;
+    return keep.block > 0 ? ls_max(rows, keep.block - 1 + keep.before) : rows;
 }
 
 int64_t ls_cache_rows(ls_retention keep, int64_t capacity, int64_t chunk_most) {
     if (keep.window == 0 && keep.block == 0) return capacity;
     /* twice what is kept, so that rows are moved down only rarely */
-    return ls_min(capacity, 2 * retained_rows(keep) + chunk_most);
+    return ls_min(capacity, (keep.exact ? 1 : 2) * retained_rows(keep) + chunk_most);
 }
 
 static ls_tensor *append(ls_program *p, const char *name, ls_port_kind kind, ls_tensor *x,
@@ -90,6 +90,21 @@ void ls_state_write(ls_program *p, const char *name, ls_tensor *value) {
     ls_refuse(p, LS_EBUG, "state %s is written but was never read", name);
 }
 
+ls_tensor *ls_extent_port(ls_program *p, const char *name) {
+    if (ls_failed(p) || !p->options.streaming) return NULL;
+    return add_port(p, name, LS_PORT_CACHE, LS_U8, LS_DIMS(1), (ls_retention){0});
+}
+
+ls_tensor *ls_rows_port(ls_program *p, const char *name, ls_dtype type, int rank,
+                        const int64_t *dim) {
+    if (ls_failed(p)) return NULL;
+    return add_port(p, name, LS_PORT_CACHE, type, rank, dim, (ls_retention){0});
+}
+
+void ls_extent_set(const ls_run *run, const ls_tensor *tensor, int64_t first, int64_t count) {
+    if (tensor->port >= 0) run->state->port[tensor->port].extent = (ls_extent){first, count};
+}
+
 ls_extent ls_cache_extent(const ls_run *run, const ls_tensor *tensor) {
     if (tensor->port >= 0) return run->state->port[tensor->port].extent;
     return (ls_extent){run->start, tensor->dim[1]};
@@ -103,11 +118,12 @@ ls_append_plan ls__append_begin(const ls_run *run, const ls_node *node) {
     ls_append_plan plan = {.kept = extent->count, .take = T};
     if (append->kind == LS_PORT_FIRST) {
         plan.take = ls_max(0, ls_min(T, capacity - run->start));
-    } else if (extent->count + T > capacity) {
+    } else if (append->keep.exact || extent->count + T > capacity) {
         int64_t lowest = extent->first; /* what a query at the chunk's start may still see */
         if (append->keep.window > 0) lowest = run->start - append->keep.window + 1;
         if (append->keep.block > 0) {
-            int64_t floor_block = (run->start / append->keep.block - 1) * append->keep.block;
+            int64_t floor_block =
+                run->start / append->keep.block * append->keep.block - append->keep.before;
             lowest = append->keep.window > 0 ? ls_min(lowest, floor_block) : floor_block;
         }
         plan.drop = ls_max(0, ls_min(lowest - extent->first, extent->count));

@@ -2,9 +2,27 @@
 
 #include <stddef.h>
 
-/* Blocks before its own that a query sees. */
-static int64_t blocks_before(const ls_tile_rule *rule) {
-    return rule->alone ? 0 : 1;
+ls_span ls_rule_span(const ls_tile_rule *rule) {
+    if (rule->block == 0) return rule->span;
+    return (ls_span){rule->block, rule->block, rule->alone ? 0 : -rule->block, rule->block};
+}
+
+static int64_t floor_div(int64_t a, int64_t b) {
+    return a / b - (a % b < 0);
+}
+
+ls_interval ls_span_any(ls_span span, ls_interval keys) {
+    return (ls_interval){floor_div(keys.first - span.to, span.step) + 1,
+                         floor_div(keys.end - 1 - span.from, span.step) + 1};
+}
+
+ls_interval ls_span_all(ls_span span, ls_interval keys) {
+    return (ls_interval){floor_div(keys.end - 1 - span.to, span.step) + 1,
+                         floor_div(keys.first - span.from, span.step) + 1};
+}
+
+static ls_interval queries_of(ls_span span, ls_interval blocks) {
+    return (ls_interval){blocks.first * span.block, blocks.end * span.block};
 }
 
 ls_interval ls_keys_any(const ls_tile_rule *rule, ls_interval queries) {
@@ -12,11 +30,11 @@ ls_interval ls_keys_any(const ls_tile_rule *rule, ls_interval queries) {
     ls_interval keys = {queries.first - rule->hi, last - rule->lo + 1};
     ls_interval allowed = {rule->key_first, rule->key_end};
     keys = ls_interval_cut(keys, allowed);
-    if (rule->block > 0) {
-        ls_interval blocks = {(queries.first / rule->block - blocks_before(rule)) * rule->block,
-                              (last / rule->block + 1) * rule->block};
-        keys = ls_interval_cut(keys, blocks);
-    }
+    ls_span span = ls_rule_span(rule);
+    if (span.block > 0)
+        keys =
+            ls_interval_cut(keys, (ls_interval){queries.first / span.block * span.step + span.from,
+                                                last / span.block * span.step + span.to});
     if (rule->group > 0 && keys.end > last / rule->group) keys.end = last / rule->group;
     return keys;
 }
@@ -26,11 +44,11 @@ ls_interval ls_keys_all(const ls_tile_rule *rule, ls_interval queries) {
     ls_interval keys = {last - rule->hi, queries.first - rule->lo + 1};
     ls_interval allowed = {rule->key_first, rule->key_end};
     keys = ls_interval_cut(keys, allowed);
-    if (rule->block > 0) {
-        ls_interval blocks = {(last / rule->block - blocks_before(rule)) * rule->block,
-                              (queries.first / rule->block + 1) * rule->block};
-        keys = ls_interval_cut(keys, blocks);
-    }
+    ls_span span = ls_rule_span(rule);
+    if (span.block > 0)
+        keys =
+            ls_interval_cut(keys, (ls_interval){last / span.block * span.step + span.from,
+                                                queries.first / span.block * span.step + span.to});
     if (rule->group > 0 && keys.end > queries.first / rule->group)
         keys.end = queries.first / rule->group;
     return keys;
@@ -42,11 +60,9 @@ ls_interval ls_queries_any(const ls_tile_rule *rule, ls_interval keys) {
     if (keys.end <= keys.first) return (ls_interval){0, 0};
     int64_t last = keys.end - 1;
     ls_interval queries = {keys.first + rule->lo, last + rule->hi + 1};
-    if (rule->block > 0) {
-        ls_interval blocks = {keys.first / rule->block * rule->block,
-                              (last / rule->block + 1 + blocks_before(rule)) * rule->block};
-        queries = ls_interval_cut(queries, blocks);
-    }
+    ls_span span = ls_rule_span(rule);
+    if (span.block > 0)
+        queries = ls_interval_cut(queries, queries_of(span, ls_span_any(span, keys)));
     if (rule->group > 0 && queries.first < (keys.first + 1) * rule->group)
         queries.first = (keys.first + 1) * rule->group;
     return queries;
@@ -56,11 +72,9 @@ ls_interval ls_queries_all(const ls_tile_rule *rule, ls_interval keys) {
     if (keys.first < rule->key_first || keys.end > rule->key_end) return (ls_interval){0, 0};
     int64_t last = keys.end - 1;
     ls_interval queries = {last + rule->lo, keys.first + rule->hi + 1};
-    if (rule->block > 0) {
-        ls_interval blocks = {last / rule->block * rule->block,
-                              (keys.first / rule->block + 1 + blocks_before(rule)) * rule->block};
-        queries = ls_interval_cut(queries, blocks);
-    }
+    ls_span span = ls_rule_span(rule);
+    if (span.block > 0)
+        queries = ls_interval_cut(queries, queries_of(span, ls_span_all(span, keys)));
     if (rule->group > 0 && queries.first < keys.end * rule->group)
         queries.first = keys.end * rule->group;
     return queries;

@@ -12,12 +12,21 @@
 
 enum { LS_TILE_QUERIES = 32, LS_TILE_KEYS = 64, LS_TILE_RUNS_MOST = 3 };
 
+/* Keys by the block a query lies in: query n admits from <= m - n / block * step < to. `step` is
+ * how many keys there are to a block of queries: `block` of them, or fewer where keys stand for
+ * several tokens each. */
+typedef struct ls_span {
+    int64_t block; /* 0: no such bound */
+    int64_t step, from, to;
+} ls_span;
+
 typedef struct ls_tile_rule {
     int64_t lo, hi; /* admitted distances n - m; of a dilated segment the widest head's */
     int64_t key_first, key_end; /* admitted key positions */
     int64_t block;              /* > 0: 0 <= n / block - m / block <= 1 */
     bool alone;                 /* with a block: n / block = m / block */
     int64_t group;              /* > 0: m < n / group */
+    ls_span span;               /* where block is 0 */
     bool checked;               /* validity or dilation: no tile is FULL */
 } ls_tile_rule;
 
@@ -37,6 +46,12 @@ ls_interval ls_keys_all(const ls_tile_rule *rule, ls_interval queries);
 /* Query positions that admit some or every key position of [first, end). */
 ls_interval ls_queries_any(const ls_tile_rule *rule, ls_interval keys);
 ls_interval ls_queries_all(const ls_tile_rule *rule, ls_interval keys);
+
+/* The blocks of queries that a span lets see some or every key position of [first, end). */
+ls_interval ls_span_any(ls_span span, ls_interval keys);
+ls_interval ls_span_all(ls_span span, ls_interval keys);
+/* The span that a rule amounts to; its block is 0 where there is none. */
+ls_span ls_rule_span(const ls_tile_rule *rule);
 
 /* The runs of key tiles (rows [64 t, 64 t + 64) of a tensor whose rows hold the positions `held`)
  * for queries at the given positions. Only complete tiles are FULL. Returns the number of runs. */

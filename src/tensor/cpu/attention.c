@@ -48,5 +48,7 @@ const ls_kernel LS_CPU_TABLE(attention)[] = {
     {"attention_grad", {backward_reference, backward, backward}, backward_workspace},
     {"listed_attention", {forward_reference, forward, forward}, forward_workspace},
     {"listed_attention_grad", {backward_reference, backward, backward}, backward_workspace},
+    {"span_attention", {forward_reference, forward, forward}, forward_workspace},
+    {"span_attention_grad", {backward_reference, backward, backward}, backward_workspace},
     {0},
 };

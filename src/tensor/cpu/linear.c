@@ -2,6 +2,8 @@
 #include "tensor/cpu/lib/vector.h"
 #include "tensor/ops.h"
 
+#include <string.h>
+
 static ls_matrix matrix(const ls_tensor *tensor, bool turned, int64_t *rows, int64_t *width) {
     ls_matrix m = {.data = ls_data(tensor), .type = tensor->type, .turned = turned};
     ls_rows(tensor, rows, width, &m.stride);
@@ -37,21 +39,53 @@ static ls_gemm weight_grad_product(const ls_node *node) {
     return g;
 }
 
+/* The rows of a cache that hold something, a sequence of the batch at a time; of any other tensor
+ * all rows at once. */
+typedef struct held_rows {
+    int64_t pieces, step, count; /* piece i: rows [i * step, i * step + count) */
+} held_rows;
+
+static held_rows rows_held(const ls_run *run, const ls_tensor *x, int64_t rows) {
+    if (x->port < 0 || x->rank < 3) return (held_rows){1, rows, rows};
+    int64_t inner = rows / (x->dim[0] * x->dim[1]);
+    return (held_rows){x->dim[0], x->dim[1] * inner, ls_cache_extent(run, x).count * inner};
+}
+
+static void *row_at(const void *data, ls_dtype type, int64_t row, int64_t stride) {
+    return (char *)(uintptr_t)data + (size_t)(row * stride) * ls_dtype_size(type);
+}
+
+/* c = a b of the held rows. The others of c become 0 where `clear` says so: attention loads whole
+ * tiles. */
+static void run_held(const ls_run *run, const ls_gemm *whole, held_rows held, bool clear) {
+    size_t size = ls_dtype_size(whole->c_type);
+    for (int64_t i = 0; i < held.pieces; i++) {
+        ls_gemm g = *whole;
+        g.m = held.count;
+        g.a.data = row_at(whole->a.data, whole->a.type, i * held.step, whole->a.stride);
+        g.c = row_at(whole->c, whole->c_type, i * held.step, whole->c_stride);
+        if (g.m > 0) ls_gemm_run(&g, run->threads, run->workspace);
+        for (int64_t row = held.count; clear && row < held.step; row++)
+            memset(row_at(g.c, g.c_type, row, g.c_stride), 0, (size_t)g.n * size);
+    }
+}
+
 static void forward(const ls_run *run, const ls_node *node) {
     ls_gemm g = forward_product(node);
-    ls_gemm_run(&g, run->threads, run->workspace);
+    run_held(run, &g, rows_held(run, node->in[0], g.m), true);
 }
 
 static void input_grad(const ls_run *run, const ls_node *node) {
     ls_gemm g = input_grad_product(node);
-    ls_gemm_run(&g, run->threads, run->workspace);
+    run_held(run, &g, rows_held(run, node->out[0], g.m), false);
 }
 
 /* db += column sums of dy: a piece of columns is summed over all rows in order. */
-static void bias_grad(const ls_run *run, const ls_tensor *dy, void *gradient) {
+static void bias_grad(const ls_run *run, const ls_tensor *dy, held_rows held, void *gradient) {
     enum { PIECE = 64 };
     int64_t rows, width, stride;
     ls_rows(dy, &rows, &width, &stride);
+    rows = held.pieces * held.count;
     const void *data = ls_data(dy);
 #pragma omp parallel for schedule(static) num_threads(run->threads)
     for (int64_t first = 0; first < width; first += PIECE) {
@@ -59,7 +93,7 @@ static void bias_grad(const ls_run *run, const ls_tensor *dy, void *gradient) {
         double wide[PIECE] = {0};
         float sums[PIECE] = {0};
         for (int64_t row = 0; row < rows; row++) {
-            int64_t at = row * stride + first;
+            int64_t at = (row / held.count * held.step + row % held.count) * stride + first;
             if (dy->type == LS_F64)
                 for (int64_t i = 0; i < count; i++) wide[i] += ((const double *)data)[at + i];
             else if (dy->type == LS_F32)
@@ -80,21 +114,40 @@ static void bias_grad(const ls_run *run, const ls_tensor *dy, void *gradient) {
 static void weight_grad(const ls_run *run, const ls_node *node) {
     ls_gemm g = weight_grad_product(node);
     g.c = ls_param_gradient(run, node->in[2]);
-    ls_gemm_run(&g, run->threads, run->workspace);
-    if (node->in[3] != NULL) bias_grad(run, node->in[0], ls_param_gradient(run, node->in[3]));
+    const held_rows held = rows_held(run, node->in[1], g.k);
+    const ls_matrix a = g.a, b = g.b;
+    g.k = held.count;
+    for (int64_t i = 0; i < held.pieces && g.k > 0; i++) {
+        g.a.data = row_at(a.data, a.type, i * held.step, a.stride);
+        g.b.data = row_at(b.data, b.type, i * held.step, b.stride);
+        ls_gemm_run(&g, run->threads, run->workspace);
+    }
+    if (node->in[3] != NULL) bias_grad(run, node->in[0], held, ls_param_gradient(run, node->in[3]));
 }
 
+/* How many rows of x a run will hold is not known before, and fewer may take more: *rows, a size of
+ * g, is tried with all numbers. */
+static size_t workspace(ls_gemm *g, const ls_tensor *x, int64_t *rows, int threads) {
+    size_t most = 0;
+    int64_t whole = x->port < 0 || x->rank < 3 ? *rows : *rows / x->dim[0];
+    int64_t inner = x->port < 0 || x->rank < 3 ? whole : whole / x->dim[1];
+    for (*rows = inner; *rows <= whole; *rows += inner) {
+        size_t bytes = ls_gemm_workspace(g, threads);
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
 static size_t forward_workspace(const ls_node *node, int threads) {
     ls_gemm g = forward_product(node);
-    return ls_gemm_workspace(&g, threads);
+    return workspace(&g, node->in[0], &g.m, threads);
 }
 static size_t input_grad_workspace(const ls_node *node, int threads) {
     ls_gemm g = input_grad_product(node);
-    return ls_gemm_workspace(&g, threads);
+    return workspace(&g, node->out[0], &g.m, threads);
 }
 static size_t weight_grad_workspace(const ls_node *node, int threads) {
     ls_gemm g = weight_grad_product(node);
-    return ls_gemm_workspace(&g, threads);
+    return workspace(&g, node->in[1], &g.k, threads);
 }
 
 const ls_kernel LS_CPU_TABLE(linear)[] = {

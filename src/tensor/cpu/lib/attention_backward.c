@@ -279,10 +279,33 @@ static void add_to_table(const query_tile *tile, const key_tile *keys, const flo
     }
 }
 
+/* Distances that no band holds: pair by pair. */
+static void add_pairs_to_relative(const query_tile *tile, const key_tile *keys, const float *ds,
+                                  const float *rows, float *drelative_q, float *drelative) {
+    const ls_attention_source *source = tile->source;
+    const int64_t K = tile->job->K, wide = padded(K);
+    for (int64_t j = 0; j < keys->count; j++) {
+        int64_t base = tile_whole_distance(tile, keys->row + j);
+        for (int r = 0; r < tile->count; r++) {
+            const float by = ds[j * QUERIES + r];
+            int64_t row =
+                ls_max(0, ls_min(base + tile->whole_offset[r], source->relative_rows - 1));
+            float_rows k = ls_tile_load(&source->relative, 0, tile->h, row, 1, 1, K, keys->band);
+            for (int64_t e = 0; e < K; e++) drelative_q[e * QUERIES + r] += by * k.at[e];
+            for (int64_t e = 0; drelative != NULL && e < K; e++)
+                drelative[row * wide + e] += by * rows[r * wide + e];
+        }
+    }
+}
+
 static void add_to_relative(const query_tile *tile, const key_tile *keys, const float *ds,
                             const float *rows, const thread_space *desk, float *drelative_q,
                             float *drelative) {
     const int64_t K = tile->job->K, wide = padded(K);
+    if (tile->scattered) {
+        add_pairs_to_relative(tile, keys, ds, rows, drelative_q, drelative);
+        return;
+    }
     int64_t first = ls_tile_band(tile, keys);
     memset(keys->meet, 0, (size_t)(BAND * QUERIES) * sizeof(float));
     for (int64_t j = 0; j < keys->count; j++) {

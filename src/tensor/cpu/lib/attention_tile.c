@@ -174,12 +174,17 @@ void ls_tile_queries(query_tile *tile, const ls_attention_job *job,
     tile->positions = (ls_interval){job->start + row, job->start + row + tile->count};
     tile->coordinate = ls_attention_query_at(source, b, tile->positions.first);
     tile->whole = (int64_t)llrint(tile->coordinate);
+    tile->scattered = about->key_at.kind == LS_MAP_SCALE && about->key_at.a > 1;
     tile->even = about->query_at.kind == LS_MAP_IDENTITY && about->key_at.kind == LS_MAP_IDENTITY &&
                  source->query_most == NULL;
     for (int r = 0; r < QUERIES; r++) {
-        double coordinate = ls_attention_query_at(source, b, tile->positions.first + r);
+        /* absent queries stand where the last one does */
+        int64_t position = ls_min(tile->positions.first + r, tile->positions.end - 1);
+        double coordinate = ls_attention_query_at(source, b, position);
         tile->offset[r] = (float)(coordinate - tile->coordinate);
         tile->whole_offset[r] = (int32_t)((int64_t)llrint(coordinate) - tile->whole);
+        int32_t rise = r == 0 ? 0 : tile->whole_offset[r] - tile->whole_offset[r - 1];
+        tile->scattered |= rise < 0 || rise > 1;
     }
     if (tile->turned != NULL) turn_queries(&source->q, tile, factor, buffer, tile->turned);
     if (tile->turned != NULL && about->decays)
@@ -301,7 +306,29 @@ int64_t ls_tile_band(const query_tile *tile, const key_tile *keys) {
     return first;
 }
 
+/* Distances that no band holds: pair by pair. */
+static void add_relative_pairs(const query_tile *tile, const key_tile *keys, float *s) {
+    const ls_attention_source *source = tile->source;
+    const int64_t K = tile->job->K;
+    for (int64_t j = 0; j < keys->count; j++) {
+        int64_t base = tile_whole_distance(tile, keys->row + j);
+        for (int r = 0; r < tile->count; r++) {
+            int64_t row = clamped(base + tile->whole_offset[r], source->relative_rows);
+            load_row(source->relative.type, row_address(&source->relative, 0, tile->h, row), K,
+                     keys->band);
+            float sum = 0;
+            for (int64_t e = 0; e < K; e++)
+                sum += keys->band[e] * tile->relative_turned[e * QUERIES + r];
+            s[j * QUERIES + r] += sum;
+        }
+    }
+}
+
 static void add_relative(const query_tile *tile, const key_tile *keys, float *s) {
+    if (tile->scattered) {
+        add_relative_pairs(tile, keys, s);
+        return;
+    }
     ls_tile_band(tile, keys);
     ls_tile_product(BAND, QUERIES, tile->job->K, keys->band, padded(tile->job->K), 1,
                     tile->relative_turned, QUERIES, keys->meet, QUERIES, false);

@@ -49,6 +49,7 @@ typedef struct query_tile {
     int64_t whole;         /* the first query's coordinate as a whole number */
     int32_t whole_offset[QUERIES];
     bool even;              /* coordinates advance by one from query to query and from key to key */
+    bool scattered;         /* coordinates fall or leap: distances do not fit a band */
     float *turned;          /* [K][QUERIES]: q * factor, with its share of the decay, or NULL */
     float *relative_turned; /* the same of relative_q, undecayed; NULL where there is none */
 } query_tile;

@@ -1,0 +1,414 @@
+/* The Compressive Transformer (arXiv 1911.05507): Transformer-XL whose oldest rows are not
+ * forgotten but compressed, and seen on as fewer, coarser ones. See compressive.md. */
+#include <math.h>
+
+#include "mixer/mixer.h"
+
+enum { COMPRESS_CONV, COMPRESS_DILATED, COMPRESS_MEAN, COMPRESS_MAX, COMPRESS_MOST_USED };
+enum { LOSS_ATTENTION, LOSS_AUTOENCODE, LOSS_NONE };
+enum { DISTANCE_SLOTS, DISTANCE_TIME };
+enum { POSITIONS_XL, POSITIONS_TABLE };
+
+typedef struct compressive_options {
+    int64_t heads, head_width, segment, memory, compressed, rate, dilation, clamp_len;
+    int compress, loss, distance, positions;
+    double loss_weight;
+    bool bptt, untied, out_bias;
+} compressive_options;
+
+#define FIELD(name) offsetof(compressive_options, name)
+static const ls_option options[] = {
+    {"heads", LS_OPTION_INT, FIELD(heads), "8", 1, 4096, NULL, "heads"},
+    {"head_width", LS_OPTION_INT, FIELD(head_width), "0", 0, 65536, NULL,
+     "width of queries, keys and values of a head; 0: width/heads"},
+    {"segment", LS_OPTION_INT, FIELD(segment), "32", 1, 1e12, NULL,
+     "rows of a segment, counted from the start of the stream; train.length as published"},
+    {"memory", LS_OPTION_INT, FIELD(memory), "32", 0, 1e12, NULL,
+     "rows before a segment that its queries see as they are; may be another one at test"},
+    {"compressed", LS_OPTION_INT, FIELD(compressed), "32", 0, 1e12, NULL,
+     "compressed rows before those; may be another one at test"},
+    {"rate", LS_OPTION_INT, FIELD(rate), "4", 1, 1 << 20, NULL,
+     "rows that become one; divides segment and memory"},
+    {"compress", LS_OPTION_CHOICE, FIELD(compress), "conv", 0, 0, "conv|dilated|mean|max|most_used",
+     "how rows become one: a learned convolution (rows side by side, or `dilation` apart), their "
+     "mean, their largest elements; or of a segment's rows those stay that attention used most"},
+    {"dilation", LS_OPTION_INT, FIELD(dilation), "2", 1, 1 << 20, NULL,
+     "of compress=dilated: distance of the rows that become one"},
+    {"loss", LS_OPTION_CHOICE, FIELD(loss), "attention", 0, 0, "attention|autoencode|none",
+     "what a learned compression is trained by: that attention finds the same in it, or that the "
+     "rows can be told from it"},
+    {"loss_weight", LS_OPTION_REAL, FIELD(loss_weight), "1", 0, 1e6, NULL,
+     "factor of that loss in each layer"},
+    {"bptt", LS_OPTION_BOOL, FIELD(bptt), "false", 0, 0, NULL,
+     "the model's own loss trains the compression, where train.length holds several segments"},
+    {"distance", LS_OPTION_CHOICE, FIELD(distance), "slots", 0, 0, "slots|time",
+     "of compressed rows: counted in rows, or in the tokens they stand for"},
+    {"positions", LS_OPTION_CHOICE, FIELD(positions), "xl", 0, 0, "xl|table",
+     "relative keys: Transformer-XL's, or a learned table by distance"},
+    {"clamp_len", LS_OPTION_INT, FIELD(clamp_len), "0", 0, 1 << 24, NULL,
+     "of positions=xl: largest distance that is told apart; 0: no limit"},
+    {"untied", LS_OPTION_BOOL, FIELD(untied), "false", 0, 0, NULL,
+     "each layer has its own biases of the scores, or its own table"},
+    {"out_bias", LS_OPTION_BOOL, FIELD(out_bias), "false", 0, 0, NULL,
+     "a bias on the output projection"},
+};
+
+static int64_t head_width(const ls_mixer *mixer) {
+    const compressive_options *o = mixer->options;
+    return o->head_width > 0 ? o->head_width : mixer->width / o->heads;
+}
+
+static bool is_learned(const compressive_options *o) {
+    return o->compress == COMPRESS_CONV || o->compress == COMPRESS_DILATED;
+}
+
+static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
+    const compressive_options *o = mixer->options;
+    if (o->head_width == 0 && mixer->width % o->heads != 0)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "compressive: %lld heads do not divide a width of %lld (set head_width, or "
+                       "another number of heads)",
+                       (long long)o->heads, (long long)mixer->width);
+    if (mixer->width % 2 != 0 && o->positions == POSITIONS_XL)
+        return LS_FAIL(ctx, LS_EUSE, "compressive: positions=xl needs an even width, not %lld",
+                       (long long)mixer->width);
+    if (o->segment % o->rate != 0 || o->memory % o->rate != 0)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "compressive: rate %lld must divide segment %lld and memory %lld",
+                       (long long)o->rate, (long long)o->segment, (long long)o->memory);
+    if (o->bptt && o->loss != LOSS_NONE && is_learned(o))
+        return LS_FAIL(ctx, LS_EUSE,
+                       "compressive: with bptt=true the model's loss trains the compression: set "
+                       "loss=none");
+    if (o->compress == COMPRESS_MOST_USED && (o->bptt || o->distance == DISTANCE_TIME))
+        return LS_FAIL(ctx, LS_EUSE,
+                       "compressive: compress=most_used takes neither bptt=true nor distance=time");
+    return LS_OK;
+}
+
+static ls_groups groups_of(const compressive_options *o) {
+    return (ls_groups){.rate = o->rate,
+                       .dilation = o->compress == COMPRESS_DILATED ? o->dilation : 1,
+                       .segment = o->segment,
+                       .memory = o->memory};
+}
+
+/* Compressed rows that are kept, of a sequence of up to `length`. */
+static int64_t kept_groups(const compressive_options *o, int64_t length) {
+    return ls_min(o->compressed, ls_groups_due(groups_of(o), length));
+}
+
+/* Of the rows themselves: what is seen, and what is yet to be compressed (`whole`). */
+static ls_retention retention(const compressive_options *o, bool whole) {
+    const ls_groups g = groups_of(o);
+    int64_t more = whole && o->compressed > 0 ? (g.dilation - 1) * (g.rate - 1) : 0;
+    return (ls_retention){.block = o->segment, .before = o->memory + more};
+}
+
+static int64_t distances(const compressive_options *o, int64_t length) {
+    int64_t step = o->distance == DISTANCE_TIME ? o->rate : 1;
+    int64_t most = ls_min(length, o->memory + o->segment + step * ls_min(o->compressed, length));
+    return o->clamp_len > 0 ? ls_min(most, o->clamp_len + 1) : most;
+}
+
+/* ---- parts of the forward pass ---- */
+
+/* Keys and values of rows. */
+typedef struct projected {
+    ls_tensor *k, *v; /* [B,N,H,e] */
+} projected;
+
+static projected project(ls_program *p, const ls_mixer *mixer, ls_tensor *rows, bool constant) {
+    const int64_t H = ((const compressive_options *)mixer->options)->heads, e = head_width(mixer);
+    ls_tensor *weight =
+        ls_param(p, "kv.weight", LS_DIMS(2 * H * e, mixer->width), ls_init_normal(0.02));
+    if (constant) weight = ls_detach(p, weight);
+    ls_tensor *parts[2];
+    if (rows == NULL) return (projected){NULL, NULL};
+    ls_split(p, ls_linear(p, rows, weight, NULL), 2, (int64_t[]){H * e, H * e}, parts);
+    const int64_t B = rows->dim[0], N = rows->dim[1];
+    return (projected){ls_reshape(p, parts[0], LS_DIMS(B, N, H, e)),
+                       ls_reshape(p, parts[1], LS_DIMS(B, N, H, e))};
+}
+
+/* One row [B,G,D] of each group [B,G,rate*D]. */
+static ls_tensor *compress(ls_program *p, const ls_mixer *mixer, ls_tensor *grouped) {
+    const compressive_options *o = mixer->options;
+    const int64_t D = mixer->width, wide = o->rate * D;
+    if (!is_learned(o))
+        return ls_blend(p, o->compress == COMPRESS_MEAN ? LS_BLEND_MEAN : LS_BLEND_MAX, grouped,
+                        o->rate);
+    ls_tensor *weight =
+        ls_param(p, "compress.weight", LS_DIMS(D, wide), ls_init_normal(1 / sqrt((double)wide)));
+    return ls_linear(p, grouped, weight, ls_param(p, "compress.bias", LS_DIMS(D), ls_init_bias()));
+}
+
+/* The far past: what this run compresses, and what is seen of it. */
+typedef struct far_past {
+    ls_tensor *grouped,
+        *fresh; /* rows that are compressed in this run, side by side; as one each */
+    projected seen;
+} far_past;
+
+static far_past look_back(ls_program *p, const ls_mixer *mixer, ls_tensor *rows) {
+    const compressive_options *o = mixer->options;
+    const ls_program_options *about = ls_program_about(p);
+    const ls_groups groups = groups_of(o);
+    const int64_t keep = kept_groups(o, about->capacity);
+    const int64_t most = ls_groups_most(groups, about->chunk_most, about->capacity);
+    far_past far = {0};
+    far.grouped = ls_row_groups(p, "groups", o->bptt ? rows : ls_detach(p, rows), groups);
+    far.fresh = compress(p, mixer, far.grouped);
+    if (about->grad) {
+        ls_tensor *all = ls_rows_append(p, "compressed", far.fresh, keep, most);
+        far.seen = project(p, mixer, o->bptt ? all : ls_detach(p, all), false);
+    } else {
+        projected fresh = project(p, mixer, far.fresh, false);
+        far.seen.k = ls_rows_append(p, "compressed.key", fresh.k, keep, most);
+        far.seen.v = ls_rows_append(p, "compressed.value", fresh.v, keep, most);
+    }
+    return far;
+}
+
+/* The rows that attention used most, which is known only after it: what is seen are those of
+ * earlier segments, so a run lies within one. Rows of a segment are chosen when it ends. */
+typedef struct used_past {
+    ls_tensor *rows, *keys, *values; /* caches; rows with gradients, else keys and values */
+    int64_t keep;
+    projected seen;
+} used_past;
+
+static used_past look_back_used(ls_program *p, const ls_mixer *mixer, ls_tensor *x,
+                                projected near) {
+    const compressive_options *o = mixer->options;
+    const ls_program_options *about = ls_program_about(p);
+    const int64_t most = ls_groups_most(groups_of(o), about->chunk_most, about->capacity);
+    used_past used = {.keep = kept_groups(o, about->capacity)};
+    if (!about->grad) ls_program_limit_chunk(p, 1);
+    if (about->grad && o->segment % about->length != 0)
+        ls_refuse(p, LS_EUSE,
+                  "compressive: with compress=most_used train.length %lld must divide "
+                  "mixer.segment %lld",
+                  (long long)about->length, (long long)o->segment);
+    if (ls_failed(p) || near.k == NULL || near.v == NULL) return used;
+    /* any tensors with the shape of a row: those of one row */
+    const int64_t B = x->dim[0], H = o->heads, e = head_width(mixer);
+    if (about->grad) {
+        ls_tensor *like = ls_activation(p, ls_type(p), LS_DIMS(B, 1, mixer->width));
+        used.rows = ls_rows_cache(p, "compressed", like, used.keep, most);
+        used.seen = project(p, mixer, used.rows, false);
+    } else {
+        ls_tensor *like = ls_activation(p, ls_type(p), LS_DIMS(B, 1, H, e));
+        used.seen.k = used.keys = ls_rows_cache(p, "compressed.key", like, used.keep, most);
+        used.seen.v = used.values = ls_rows_cache(p, "compressed.value", like, used.keep, most);
+    }
+    return used;
+}
+
+static void keep_used(ls_program *p, const ls_mixer *mixer, const used_past *used, ls_tensor *rows,
+                      ls_tensor *received) {
+    const compressive_options *o = mixer->options;
+    ls_tensor *fresh = ls_most_used(p, "used", ls_detach(p, rows), received, groups_of(o));
+    if (used->rows != NULL) {
+        ls_rows_put(p, used->rows, fresh, used->keep);
+        return;
+    }
+    projected keys = project(p, mixer, fresh, false);
+    ls_rows_put(p, used->keys, keys.k, used->keep);
+    ls_rows_put(p, used->values, keys.v, used->keep);
+}
+
+/* What the compression is trained by: it reads constants and leads to the compression alone. */
+static void reconstruct(ls_program *p, const ls_mixer *mixer, ls_tensor *q, projected near,
+                        const far_past *far) {
+    const compressive_options *o = mixer->options;
+    const ls_program_options *about = ls_program_about(p);
+    const int64_t L = o->segment, M = o->memory, c = o->rate, D = mixer->width;
+    ls_tensor *expand_weight = NULL, *expand_bias = NULL;
+    if (o->loss == LOSS_NONE || !is_learned(o)) return;
+    if (o->loss == LOSS_AUTOENCODE) {
+        ls_init init = ls_init_normal(1 / sqrt((double)D));
+        expand_weight = ls_param(p, "expand.weight", LS_DIMS(c * D, D), init);
+        expand_bias = ls_param(p, "expand.bias", LS_DIMS(c * D), ls_init_bias());
+    }
+    if (!about->grad || !about->train) return;
+    if (!about->streaming && ls_groups_due(groups_of(o), about->length) == 0) return;
+    if (about->length % L != 0) {
+        ls_refuse(p, LS_EUSE,
+                  "compressive: mixer.loss trains on whole segments: train.length %lld is no "
+                  "multiple of mixer.segment %lld",
+                  (long long)about->length, (long long)L);
+        return;
+    }
+    if (o->loss == LOSS_AUTOENCODE) {
+        ls_tensor *again = ls_linear(p, far->fresh, expand_weight, expand_bias);
+        ls_auxiliary(p, "compression", ls_mean_square(p, again, far->grouped), o->loss_weight);
+        return;
+    }
+    projected fresh = project(p, mixer, far->fresh, true);
+    ls_attention_options how = {.scale = 1 / sqrt((double)head_width(mixer))};
+    q = ls_detach(p, q);
+    ls_segment before = ls_segment_all(q, ls_detach(p, near.k), ls_detach(p, near.v));
+    before.span = (ls_span){L, L, -M, L - M};
+    ls_segment after = ls_segment_all(q, fresh.k, fresh.v);
+    after.span = (ls_span){L, L / c, -M / c, (L - M) / c};
+    ls_auxiliary(p, "compression",
+                 ls_mean_square(p, ls_attention(p, 1, &before, how, NULL),
+                                ls_attention(p, 1, &after, how, NULL)),
+                 o->loss_weight);
+}
+
+/* Relative keys for all distances, and the queries that meet keys and relative keys. */
+typedef struct scored {
+    ls_tensor *q, *relative, *relative_q;
+} scored;
+
+static scored score(ls_program *p, const ls_mixer *mixer, ls_tensor *q) {
+    const compressive_options *o = mixer->options;
+    const ls_program_options *about = ls_program_about(p);
+    const int64_t H = o->heads, e = head_width(mixer);
+    if (o->positions == POSITIONS_TABLE) {
+        ls_init zero = {.kind = LS_INIT_ZERO, .no_decay = true};
+        int64_t rows = distances(o, LS_FAR);
+        ls_tensor *table = o->untied ? ls_param(p, "table", LS_DIMS(rows, H, e), zero)
+                                     : ls_shared_param(p, "table", LS_DIMS(rows, H, e), zero);
+        return (scored){q, table, q};
+    }
+    ls_attend attend = ls_attend_start(mixer->width, H, H, e, e, true);
+    int64_t length = about->streaming ? about->capacity : about->length;
+    ls_attend_xl(p, &attend, distances(o, length), o->untied);
+    return (scored){ls_plus_broadcast(p, q, attend.content_bias), attend.relative,
+                    ls_plus_broadcast(p, q, attend.distance_bias)};
+}
+
+/* Keys, values and how they are scored; what is visible is the caller's. */
+static ls_segment segment_of(scored by, projected keys) {
+    ls_segment segment = ls_segment_all(by.q, keys.k, keys.v);
+    segment.relative = by.relative;
+    segment.relative_q = by.relative_q;
+    return segment;
+}
+
+static ls_segment near_segment(const compressive_options *o, scored by, projected keys) {
+    ls_segment near = segment_of(by, keys);
+    near.lo = 0;
+    near.span = (ls_span){o->segment, o->segment, -o->memory, o->segment};
+    return near;
+}
+
+/* Key number k stands for the tokens from k * rate on. */
+static ls_segment far_segment(const compressive_options *o, scored by, projected keys) {
+    ls_segment far = segment_of(by, keys);
+    const int64_t L = o->segment, M = o->memory, c = o->rate;
+    far.span = (ls_span){L, L / c, -M / c - o->compressed, -M / c};
+    if (o->distance == DISTANCE_TIME) {
+        far.key_at = (ls_position_map){LS_MAP_SCALE, (double)c, (double)((c - 1) / 2)};
+    } else { /* row i of segment s is i + M - (k - (s L - M) / c) from it */
+        far.query_at = (ls_position_map){LS_MAP_BLOCK, (double)L, (double)(L / c)};
+        far.key_at = (ls_position_map){LS_MAP_GROUP, 1, -(double)(M - M / c)};
+    }
+    return far;
+}
+
+static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
+    if (x == NULL) return NULL;
+    const compressive_options *o = mixer->options;
+    const ls_program_options *about = ls_program_about(p);
+    const int64_t B = x->dim[0], T = x->dim[1], D = mixer->width, H = o->heads;
+    const int64_t e = head_width(mixer);
+    const ls_init init = ls_init_normal(0.02);
+    ls_tensor *q = ls_linear(p, x, ls_param(p, "q.weight", LS_DIMS(H * e, D), init), NULL);
+    q = ls_reshape(p, q, LS_DIMS(B, T, H, e));
+    const scored by = score(p, mixer, q);
+
+    ls_retention all = retention(o, true), seen = retention(o, false);
+    all.exact = about->grad;
+    ls_tensor *rows = x;
+    if (about->grad || o->compressed > 0) rows = ls_cache_append(p, "memory", x, all);
+    projected near = project(p, mixer, about->grad ? rows : x, false);
+    if (!about->grad) {
+        near.k = ls_cache_append(p, "key", near.k, seen);
+        near.v = ls_cache_append(p, "value", near.v, seen);
+    }
+    const bool picks = o->compress == COMPRESS_MOST_USED;
+    const bool looks_back = o->compressed > 0 && (!picks || about->streaming);
+    ls_segment segment[2] = {near_segment(o, by, near)};
+    if (!about->streaming) segment[0].valid = mixer->valid;
+    used_past used = {0};
+    if (looks_back && picks) {
+        used = look_back_used(p, mixer, x, near);
+        segment[1] = far_segment(o, by, used.seen);
+    } else if (looks_back) {
+        far_past far = look_back(p, mixer, rows);
+        segment[1] = far_segment(o, by, far.seen);
+        reconstruct(p, mixer, q, near, &far);
+    } else if (o->compressed > 0 && T > o->segment) {
+        ls_refuse(p, LS_EUSE,
+                  "compressive: with compress=most_used a whole text of %lld tokens needs a stream "
+                  "(train.carry, eval.protocol=stream), or a segment as long",
+                  (long long)T);
+    }
+    const int parts = looks_back ? 2 : 1;
+    ls_attention_options how = {.scale = 1 / sqrt((double)e)};
+    ls_tensor *lse, *y = ls_attention(p, parts, segment, how, &lse);
+    if (looks_back && picks)
+        keep_used(p, mixer, &used, rows, ls_attention_received(p, parts, segment, how, y, lse));
+    y = ls_reshape(p, y, LS_DIMS(B, T, H * e));
+    ls_tensor *bias = o->out_bias ? ls_param(p, "out.bias", LS_DIMS(D), ls_init_bias()) : NULL;
+    return ls_linear(p, y, ls_param(p, "out.weight", LS_DIMS(D, H * e), init), bias);
+}
+
+/* ---- what it takes ---- */
+
+static int64_t state_bytes(const ls_mixer *mixer, int64_t T, int64_t size) {
+    const compressive_options *o = mixer->options;
+    const int64_t pair = 2 * o->heads * head_width(mixer) * size;
+    int64_t bytes = ls_cache_rows(retention(o, false), T, 1) * pair;
+    if (o->compressed == 0) return bytes;
+    bytes += ls_cache_rows(retention(o, true), T, 1) * mixer->width * size;
+    if (o->compress == COMPRESS_MOST_USED) bytes += ls_min(o->segment, T) * ls_max(size, 4);
+    return bytes + (kept_groups(o, T) + ls_groups_most(groups_of(o), 1, T)) * pair + 1;
+}
+
+/* Products and scores of the visible pairs. */
+static double flops(const ls_mixer *mixer, int64_t T) {
+    const compressive_options *o = mixer->options;
+    const double D = (double)mixer->width, across = (double)(o->heads * head_width(mixer));
+    double pairs = 0, products = 4 * (double)T * across * D;
+    if (o->positions == POSITIONS_XL) products += (double)distances(o, T) * across * D;
+    for (int64_t n = 0; n < T; n++) {
+        int64_t left = n / o->segment * o->segment - o->memory;
+        pairs += (double)(n - ls_max(left, 0) + 1);
+        if (left > 0) pairs += (double)ls_min(left / o->rate, o->compressed);
+    }
+    if (o->compressed > 0) {
+        double made = (double)ls_max(1, ls_groups_due(groups_of(o), T));
+        products += made * (2 * across * D + (is_learned(o) ? (double)o->rate * D * D : 0));
+    }
+    return 2 * products + 4 * across * pairs;
+}
+
+static const ls_alias aliases[] = {
+    {"to_q.weight", "q.weight", 0},
+    {"to_kv.weight", "kv.weight", 0},
+    {"to_out.weight", "out.weight", 0},
+    {"to_out.bias", "out.bias", 0},
+    {"compress_mem_fn.conv.bias", "compress.bias", 0},
+    {0},
+};
+
+static const char *const at_test[] = {"segment", "memory", "compressed", "clamp_len", NULL};
+
+const ls_mixer_type ls_mixer_compressive = {
+    .name = "compressive",
+    .summary = "Transformer-XL whose oldest rows are compressed instead of forgotten",
+    .paper = "arXiv 1911.05507",
+    .options = LS_OPTIONS(options, compressive_options),
+    .traits = LS_MIXER_CAUSAL | LS_MIXER_STREAMING,
+    .check = check,
+    .forward = forward,
+    .state_bytes = state_bytes,
+    .flops = flops,
+    .aliases = aliases,
+    .at_test = at_test,
+};

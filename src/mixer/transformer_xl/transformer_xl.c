@@ -1,0 +1,150 @@
+/* Transformer-XL (arXiv 1901.02860): attention with relative positions over the rows of a segment
+ * and a memory of the rows before it. What is remembered is the layer's input; keys and values are
+ * made from it with the weights of now. See transformer_xl.md. */
+#include "mixer/mixer.h"
+
+typedef struct xl_options {
+    int64_t heads, head_width, memory, segment, clamp_len;
+    bool same_length, untied;
+} xl_options;
+
+static const ls_option options[] = {
+    {"heads", LS_OPTION_INT, offsetof(xl_options, heads), "8", 1, 4096, NULL, "heads"},
+    {"head_width", LS_OPTION_INT, offsetof(xl_options, head_width), "0", 0, 65536, NULL,
+     "width of queries, keys and values of a head; 0: width/heads"},
+    {"memory", LS_OPTION_INT, offsetof(xl_options, memory), "64", 0, 1e12, NULL,
+     "rows before a segment that its queries see; may be another one at test"},
+    {"segment", LS_OPTION_INT, offsetof(xl_options, segment), "64", 1, 1e12, NULL,
+     "rows of a segment, counted from the start of the stream; train.length as published"},
+    {"same_length", LS_OPTION_BOOL, offsetof(xl_options, same_length), "false", 0, 0, NULL,
+     "each query sees `memory` keys, itself included, wherever segments begin"},
+    {"clamp_len", LS_OPTION_INT, offsetof(xl_options, clamp_len), "0", 0, 1 << 24, NULL,
+     "largest distance that is told apart; 0: no limit"},
+    {"untied", LS_OPTION_BOOL, offsetof(xl_options, untied), "false", 0, 0, NULL,
+     "each layer has its own u and v"},
+};
+
+static int64_t head_width(const ls_mixer *mixer) {
+    const xl_options *o = mixer->options;
+    return o->head_width > 0 ? o->head_width : mixer->width / o->heads;
+}
+
+static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
+    const xl_options *o = mixer->options;
+    if (o->head_width == 0 && mixer->width % o->heads != 0)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "transformer_xl: %lld heads do not divide a width of %lld (set head_width, "
+                       "or another number of heads)",
+                       (long long)o->heads, (long long)mixer->width);
+    if (mixer->width % 2 != 0)
+        return LS_FAIL(ctx, LS_EUSE, "transformer_xl needs an even width, not %lld",
+                       (long long)mixer->width);
+    if (o->same_length && o->memory == 0)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "transformer_xl: with same_length a memory of 0 shows nothing");
+    return LS_OK;
+}
+
+static ls_retention retention(const xl_options *o) {
+    if (o->same_length) return (ls_retention){.window = o->memory};
+    return (ls_retention){.block = o->segment, .before = o->memory};
+}
+
+/* Distances between a query and a key it sees, of a sequence of `length`. */
+static int64_t distances(const xl_options *o, int64_t length) {
+    int64_t most = ls_min(length, o->same_length ? o->memory : o->memory + o->segment);
+    return o->clamp_len > 0 ? ls_min(most, o->clamp_len + 1) : most;
+}
+
+/* Keys and values [B,N,H,e] of the chunk and of what is remembered. Where weights may change from
+ * run to run the layer's input is remembered, and its old rows have a part in the gradient of the
+ * weights; otherwise the keys and values themselves are, which is the same function and saves
+ * making them again. */
+static void recall(ls_program *p, const ls_mixer *mixer, ls_tensor *x, ls_tensor **k,
+                   ls_tensor **v) {
+    const xl_options *o = mixer->options;
+    const int64_t H = o->heads, e = head_width(mixer), widths[2] = {H * e, H * e};
+    ls_retention keep = retention(o);
+    keep.exact = ls_program_about(p)->grad;
+    ls_tensor *weight =
+        ls_param(p, "kv.weight", LS_DIMS(2 * H * e, mixer->width), ls_init_normal(0.02));
+    ls_tensor *rows = keep.exact ? ls_cache_append(p, "memory", x, keep) : x, *parts[2];
+    if (rows == NULL) return;
+    ls_split(p, ls_linear(p, rows, weight, NULL), 2, widths, parts);
+    *k = ls_reshape(p, parts[0], LS_DIMS(rows->dim[0], rows->dim[1], H, e));
+    *v = ls_reshape(p, parts[1], LS_DIMS(rows->dim[0], rows->dim[1], H, e));
+    if (keep.exact) return;
+    *k = ls_cache_append(p, "key", *k, keep);
+    *v = ls_cache_append(p, "value", *v, keep);
+}
+
+static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
+    if (x == NULL) return NULL;
+    const xl_options *o = mixer->options;
+    const ls_program_options *about = ls_program_about(p);
+    const int64_t B = x->dim[0], T = x->dim[1], D = mixer->width, H = o->heads;
+    const int64_t e = head_width(mixer);
+    const ls_init init = ls_init_normal(0.02);
+    ls_tensor *q = ls_linear(p, x, ls_param(p, "q.weight", LS_DIMS(H * e, D), init), NULL);
+    q = ls_reshape(p, q, LS_DIMS(B, T, H, e));
+    ls_tensor *k = NULL, *v = NULL;
+    recall(p, mixer, x, &k, &v);
+
+    ls_attend attend = ls_attend_start(D, H, H, e, e, true);
+    ls_attend_xl(p, &attend, distances(o, about->streaming ? about->capacity : T), o->untied);
+    ls_segment seen = ls_segment_all(ls_plus_broadcast(p, q, attend.content_bias), k, v);
+    seen.lo = 0;
+    if (o->same_length)
+        seen.hi = o->memory - 1;
+    else
+        seen.span = (ls_span){o->segment, o->segment, -o->memory, o->segment};
+    if (!about->streaming) seen.valid = mixer->valid;
+    seen.relative = attend.relative;
+    seen.relative_q = ls_plus_broadcast(p, q, attend.distance_bias);
+    ls_tensor *y = ls_attention(p, 1, &seen, (ls_attention_options){.scale = attend.scale}, NULL);
+    y = ls_reshape(p, y, LS_DIMS(B, T, H * e));
+    return ls_linear(p, y, ls_param(p, "out.weight", LS_DIMS(D, H * e), init), NULL);
+}
+
+static int64_t state_bytes(const ls_mixer *mixer, int64_t T, int64_t size) {
+    const xl_options *o = mixer->options;
+    return ls_cache_rows(retention(o), T, 1) * 2 * o->heads * head_width(mixer) * size;
+}
+
+/* Products and scores of the admitted pairs. */
+static double flops(const ls_mixer *mixer, int64_t T) {
+    const xl_options *o = mixer->options;
+    double pairs = 0, across = (double)(o->heads * head_width(mixer));
+    for (int64_t n = 0; n < T; n++) {
+        int64_t first =
+            o->same_length ? n - o->memory + 1 : n / o->segment * o->segment - o->memory;
+        pairs += (double)(n - ls_max(first, 0) + 1);
+    }
+    return 2 * across * (double)mixer->width * (double)(4 * T + distances(o, T)) +
+           4 * across * pairs;
+}
+
+static const ls_alias aliases[] = {
+    {"o_net.weight", "out.weight", 0},
+    {"r_net.weight", "relative.weight", 0},
+    {"r_w_bias", "/position.content_bias", 0},
+    {"r_r_bias", "/position.distance_bias", 0},
+    {0},
+};
+
+/* What a trained model may be tested with otherwise. */
+static const char *const at_test[] = {"memory", "segment", "same_length", "clamp_len", NULL};
+
+const ls_mixer_type ls_mixer_transformer_xl = {
+    .name = "transformer_xl",
+    .summary = "attention over a segment and a memory of earlier layer inputs, relative positions",
+    .paper = "arXiv 1901.02860",
+    .options = LS_OPTIONS(options, xl_options),
+    .traits = LS_MIXER_CAUSAL | LS_MIXER_STREAMING,
+    .check = check,
+    .forward = forward,
+    .state_bytes = state_bytes,
+    .flops = flops,
+    .aliases = aliases,
+    .at_test = at_test,
+};

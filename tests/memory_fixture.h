@@ -1,0 +1,142 @@
+/* What the tests of models with memories share: mixers from words, a case of tests/golden held
+ * against ours, programs of several lengths on the same parameters. */
+#ifndef LS_TESTS_MEMORY_FIXTURE_H
+#define LS_TESTS_MEMORY_FIXTURE_H
+
+#include "harness.h"
+#include "mixer/mixer.h"
+#include "model/safetensors.h"
+#include "tensor/program_internal.h"
+
+/* A mixer from key=value words. */
+static inline ls_mixer choose(ls_ctx *ctx, const ls_mixer_type *type, int64_t width,
+                              const char *words) {
+    char all[256], *rest = NULL;
+    void *options = calloc(1, type->options.size);
+    expect(ctx, ls_options_default(ctx, &type->options, options));
+    snprintf(all, sizeof all, "%s", words);
+    for (char *word = strtok_r(all, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+        char *value = strchr(word, '=');
+        *value++ = '\0';
+        expect(ctx, ls_options_set(ctx, &type->options, "", word, value, options));
+    }
+    ls_mixer mixer = {.type = type, .options = options, .width = width, .causal = true};
+    expect(ctx, type->check(ctx, &mixer));
+    return mixer;
+}
+
+static inline void release(ls_mixer *mixer) {
+    free((void *)(uintptr_t)mixer->options);
+}
+
+/* A tensor of a case, free() it; the number of its elements where `count` is not NULL. */
+static inline double *stored(const ls_safetensors *file, const char *name,
+                             const ls_safetensor **about) {
+    const ls_safetensor *tensor = ls_safetensors_find(file, name);
+    if (tensor == NULL) fail_msg("the case has no %s", name);
+    double *values = malloc((size_t)tensor->count * sizeof *values + 1);
+    ls_safetensor_f64(tensor, 0, tensor->count, values);
+    if (about != NULL) *about = tensor;
+    return values;
+}
+
+static inline void near(const char *name, const double *got, const double *want, int64_t count,
+                        double tolerance) {
+    double most = 0, wrong = 0;
+    for (int64_t i = 0; i < count; i++) {
+        most = fmax(most, fabs(want[i]));
+        wrong = fmax(wrong, fabs(got[i] - want[i]));
+        if (!isfinite(got[i])) fail_msg("%s[%lld] is not finite", name, (long long)i);
+    }
+    if (!(wrong <= tolerance * most)) fail_msg("%s differs by %.3g of %.3g", name, wrong, most);
+}
+
+static inline void put_all(const bench *b, const char *name, const double *values) {
+    ls_tensor *tensor = ls_program_find(b->program, name);
+    for (int64_t i = 0; i < ls_count(tensor); i++) put(tensor, i, values[i]);
+}
+
+/* Bench of another length on the same parameters; with grad the cotangent of y is "cot". */
+static inline bench more(bench *first, const subject *what, ls_program_options options) {
+    bench b = {.ctx = first->ctx, .store = first->store};
+    expect(b.ctx, ls_program_new(b.ctx, &options, b.store, &b.program));
+    what->record(b.program, what->about);
+    if (options.grad) {
+        ls_tensor *y = ls_program_find(b.program, "y");
+        ls_seed_gradient(b.program, y, ls_input(b.program, "cot", y->type, y->rank, y->dim, false));
+    }
+    expect(b.ctx, ls_program_finish(b.program));
+    ls_program_poison(b.program);
+    return b;
+}
+
+static inline double *numbers(int64_t count, uint64_t seed) {
+    double *x = malloc((size_t)count * sizeof *x);
+    for (int64_t i = 0; i < count; i++)
+        x[i] = ls_random_normal((ls_random){.seed = seed, .stream = 9}, (uint64_t)i);
+    return x;
+}
+
+static inline void record_layer(ls_program *p, const void *about) {
+    const ls_mixer *mixer = about;
+    const ls_program_options *o = ls_program_about(p);
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(o->batch, o->length, mixer->width), true);
+    ls_keep(p, "y", mixer->type->forward(p, mixer, x));
+}
+
+/* What a mixer says about its state is what is allocated. */
+static inline void state_is_declared(ls_ctx *ctx, const ls_mixer *mixer, const char *words) {
+    subject what = {words, record_layer, mixer};
+    for (int64_t T = 1; T <= 300; T += 13)
+        for (int type = LS_F64; type <= LS_F32; type++) {
+            bench b = bench_new(ctx, &what,
+                                (ls_program_options){.type = (ls_dtype)type,
+                                                     .batch = 1,
+                                                     .length = 1,
+                                                     .streaming = true,
+                                                     .capacity = T,
+                                                     .chunk_most = 1});
+            int64_t said = mixer->type->state_bytes(mixer, T, type == LS_F64 ? 8 : 4);
+            if ((int64_t)ls_state_bytes(b.state) != said)
+                fail_msg("%s: the state of %lld tokens takes %zu bytes, not %lld", words,
+                         (long long)T, ls_state_bytes(b.state), (long long)said);
+            bench_free(&b);
+        }
+}
+
+/* Outputs of x [rows,width] in chunks of `cut` (0: whole, without a state); with `grad` as in
+ * training, where the layer's inputs are remembered. */
+static inline double *outputs(ls_ctx *ctx, const ls_mixer *mixer, ls_dtype type, const double *x,
+                              int64_t rows, int64_t cut, bool grad) {
+    const int64_t D = mixer->width;
+    subject what = {mixer->type->name, record_layer, mixer};
+    double *y = malloc((size_t)(rows * D) * sizeof *y);
+    ls_state *state = NULL;
+    for (int64_t at = 0, n; at < rows; at += n) {
+        n = cut == 0 ? rows : ls_min(cut, rows - at);
+        bench b = bench_new(ctx, &what,
+                            (ls_program_options){.type = type,
+                                                 .batch = 1,
+                                                 .length = n,
+                                                 .grad = grad,
+                                                 .guarded = true,
+                                                 .streaming = cut > 0,
+                                                 .capacity = rows,
+                                                 .chunk_most = ls_max(cut, 1)});
+        if (state == NULL) {
+            state = b.state;
+            b.state = NULL;
+        }
+        put_all(&b, "x", x + at * D);
+        if (grad)
+            for (int64_t i = 0; i < n * D; i++) put(ls_program_find(b.program, "cot"), i, 1);
+        expect(ctx, ls_program_run(b.program, state, 0, 0));
+        assert_true(ls_program_guards_intact(b.program));
+        for (int64_t i = 0; i < n * D; i++) y[at * D + i] = get(ls_program_find(b.program, "y"), i);
+        bench_free(&b);
+    }
+    ls_state_free(ctx, state);
+    return y;
+}
+
+#endif
