@@ -122,9 +122,9 @@ void ls_apart_end(ls_program *program) {
     program->apart = false;
     program->options.streaming = program->around.streaming;
     program->options.length = program->around.length;
-    ls_piece *piece = ls__pool(program, 1, sizeof *piece);
+    ls_apart_nodes *piece = ls__pool(program, 1, sizeof *piece);
     if (piece == NULL) return;
-    *piece = (ls_piece){program->around.first, program->nodes.count};
+    *piece = (ls_apart_nodes){program->around.first, program->nodes.count};
     ls__list_add(program, &program->pieces, piece);
 }
 

@@ -31,9 +31,9 @@ typedef struct ls_block {
     size_t used, size;
 } ls_block;
 
-typedef struct ls_piece { /* nodes first to end - 1 */
+typedef struct ls_apart_nodes { /* nodes first to end - 1 */
     size_t first, end;
-} ls_piece;
+} ls_apart_nodes;
 
 typedef struct ls_constant_fill {
     ls_tensor *tensor;
@@ -68,7 +68,7 @@ struct ls_program {
         int64_t length;
         size_t first; /* node */
     } around;         /* of the piece that stands apart: what holds outside it */
-    ls_list pieces;   /* ls_piece: their nodes */
+    ls_list pieces;   /* ls_apart_nodes: their nodes */
     uint8_t *arena;
     size_t arena_bytes, workspace_bytes;
     int threads; /* for which the workspace was planned */

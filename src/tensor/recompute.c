@@ -32,7 +32,7 @@ static ls_tensor *owner_of(ls_tensor *tensor) {
 /* Tells every tensor that is made in a piece and read in it alone which one that is. */
 static void find_pieces(ls_program *p, size_t forward_count) {
     for (size_t i = 0; i < p->pieces.count; i++) {
-        const ls_piece *piece = p->pieces.at[i];
+        const ls_apart_nodes *piece = p->pieces.at[i];
         for (size_t j = piece->first; j < piece->end; j++) {
             const ls_node *node = p->nodes.at[j];
             for (int k = 0; k < node->out_count; k++)
@@ -41,7 +41,8 @@ static void find_pieces(ls_program *p, size_t forward_count) {
     }
     int here = 0;
     for (size_t i = 0; i < forward_count; i++) {
-        while ((size_t)here < p->pieces.count && i >= ((const ls_piece *)p->pieces.at[here])->end)
+        while ((size_t)here < p->pieces.count &&
+               i >= ((const ls_apart_nodes *)p->pieces.at[here])->end)
             here++;
         const ls_node *node = p->nodes.at[i];
         for (int k = 0; k < node->in_count; k++) {
@@ -72,7 +73,8 @@ static ls_tensor *place_again(ls_program *p, ls_tensor *tensor) {
     return tensor->again;
 }
 
-static void run_again(ls_program *p, const ls_piece *piece, int number, const ls_list *nodes) {
+static void run_again(ls_program *p, const ls_apart_nodes *piece, int number,
+                      const ls_list *nodes) {
     for (size_t i = piece->first; i < piece->end && !ls_failed(p); i++) {
         const ls_node *node = nodes->at[i];
         ls_node *again = ls__pool(p, 1, sizeof *again);
