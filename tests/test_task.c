@@ -54,7 +54,7 @@ static int64_t count_scored(int64_t length) {
 static void every_task_is_sound(void **state) {
     (void)state;
     ls_ctx ctx = ls_ctx_default();
-    assert_true(ls_task_count >= 5);
+    assert_true(ls_task_count >= 11);
     for (size_t i = 0; i < ls_task_count; i++) {
         const ls_task_type *type = ls_task_types[i];
         char words[128];
@@ -67,23 +67,29 @@ static void every_task_is_sound(void **state) {
         const int64_t lengths[] = {type->length, 2 * type->length};
         for (int l = 0; l < 2 && lengths[l] <= LONGEST; l++) {
             const int64_t length = lengths[l], vocabulary = ls_task_vocabulary(&task);
+            const int64_t scored = ls_task_targets(&task, length);
             const size_t bytes = (size_t)length * sizeof *inputs;
             int32_t *first = malloc(2 * bytes), *kept = first + length;
             if (l == 0 || ls_task_check(&ctx, &task, length) == LS_OK) {
                 assert_int_equal(ls_task_check(&ctx, &task, length), LS_OK);
                 test_sample(&task, 3, length);
                 memcpy(first, inputs, bytes);
-                memcpy(kept, targets, bytes);
-                assert_true(count_scored(length) > 0);
+                memcpy(kept, targets, (size_t)scored * sizeof *targets);
+                assert_true(count_scored(scored) > 0);
                 for (int64_t t = 0; t < length; t++) {
-                    assert_in_range(inputs[t], 0, vocabulary - 1);
-                    assert_true(targets[t] >= -1 && targets[t] < vocabulary);
+                    assert_true(inputs[t] < vocabulary);
+                    /* padding is for classes, and comes last */
+                    if (inputs[t] < 0) assert_true(inputs[t] == -1 && type->classes > 0);
+                    if (t > 0 && inputs[t - 1] < 0) assert_int_equal(inputs[t], -1);
                 }
+                for (int64_t t = 0; t < scored; t++)
+                    assert_true(targets[t] >= -1 &&
+                                targets[t] < (type->classes > 0 ? type->classes : vocabulary));
                 test_sample(&task, 4, length); /* another one */
                 assert_memory_not_equal(first, inputs, bytes);
                 test_sample(&task, 3, length); /* the same again */
                 assert_memory_equal(first, inputs, bytes);
-                assert_memory_equal(kept, targets, bytes);
+                assert_memory_equal(kept, targets, (size_t)scored * sizeof *targets);
                 ls_task_sample(&task, LS_TASK_TRAIN, 7, 3, length, inputs, targets);
                 assert_memory_not_equal(first, inputs, bytes);
                 ls_task_sample(&task, LS_TASK_TEST, 8, 3, length, inputs, targets);
@@ -342,6 +348,296 @@ static void mqar_gaps_follow_the_power_law(void **state) {
     }
 }
 
+/* RMT's copy (the symbols twice) and reverse (backwards), told from the sample alone. */
+static void recitals_say_the_symbols_again(void **state) {
+    (void)state;
+    static const struct {
+        const char *words;
+        int64_t times, symbols, length;
+        bool backwards;
+    } cases[] = {{"task=copy", 2, 8, 72, false},
+                 {"task=copy task.symbols=10", 2, 10, 3, false},
+                 {"task=copy", 2, 8, 50, false},
+                 {"task=reverse", 1, 8, 48, true},
+                 {"task=reverse task.symbols=10", 1, 10, 49, true}};
+    ls_ctx ctx = ls_ctx_default();
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        ls_task task = make_task(&ctx, cases[c].words);
+        const int64_t length = cases[c].length, times = cases[c].times;
+        const int64_t n = length / (times + 1), padding = length - n * (times + 1);
+        int64_t seen = 0;
+        assert_int_equal(ls_task_vocabulary(&task), 2 + cases[c].symbols);
+        for (int64_t i = 0; i < 50; i++) {
+            test_sample(&task, i, length);
+            assert_int_equal(count_scored(length), times * n);
+            for (int64_t t = 0; t < padding; t++) assert_int_equal(inputs[t], 0);
+            assert_int_equal(inputs[padding + n], 1);
+            for (int64_t t = 0; t < n; t++) {
+                const int32_t symbol = inputs[padding + t];
+                assert_in_range(symbol, 2, 1 + cases[c].symbols);
+                seen |= 1ll << symbol;
+                for (int64_t again = 0; again < times; again++) {
+                    const int64_t at =
+                        padding + n + again * n + (cases[c].backwards ? n - 1 - t : t);
+                    assert_int_equal(targets[at], symbol);
+                    if (at + 1 < length) assert_int_equal(inputs[at + 1], symbol);
+                }
+            }
+        }
+        assert_int_equal(seen, (4ll << cases[c].symbols) - 4);
+        ls_task_clear(&ctx, &task);
+    }
+}
+
+static void retrieval_answers_with_the_digit(void **state) {
+    (void)state;
+    static const struct {
+        const char *words;
+        int64_t pairs, letters, digits, length;
+    } cases[] = {{"task=retrieval", 4, 26, 10, 10},
+                 {"task=retrieval task.symbols=8", 4, 26, 8, 33},
+                 {"task=retrieval task.pairs=7 task.letters=7", 7, 7, 10, 16}};
+    ls_ctx ctx = ls_ctx_default();
+    for (int c = 0; c < 3; c++) {
+        ls_task task = make_task(&ctx, cases[c].words);
+        const int64_t length = cases[c].length, start = length - 2 * cases[c].pairs - 2;
+        const int64_t letter = 2 + cases[c].digits;
+        int64_t asked = 0;
+        assert_int_equal(ls_task_vocabulary(&task), letter + cases[c].letters);
+        for (int64_t i = 0; i < 200; i++) {
+            test_sample(&task, i, length);
+            assert_int_equal(count_scored(length), 1);
+            assert_int_equal(inputs[length - 1], 1);
+            for (int64_t t = 0; t < start; t++) assert_int_equal(inputs[t], 0);
+            int64_t found = 0;
+            for (int64_t p = 0; p < cases[c].pairs; p++) {
+                const int32_t *pair = inputs + start + 2 * p;
+                assert_in_range(pair[0], letter, letter + cases[c].letters - 1);
+                assert_in_range(pair[1], 2, letter - 1);
+                if (pair[0] != inputs[length - 2]) continue;
+                assert_int_equal(targets[length - 1], pair[1]);
+                asked |= 1 << p;
+                found++;
+            }
+            assert_int_equal(found, 1);
+        }
+        assert_int_equal(asked, (1 << cases[c].pairs) - 1);
+        ls_task_clear(&ctx, &task);
+    }
+    ls_task task = make_task(&ctx, "task=retrieval task.pairs=27");
+    assert_int_equal(ls_task_check(&ctx, &task, 100), LS_EUSE);
+    assert_non_null(strstr(ctx.error.message, "26 letters"));
+    ls_task_clear(&ctx, &task);
+}
+
+static void passkeys_are_told_twice(void **state) {
+    (void)state;
+    enum { MARK = 10, QUESTION, FILLER };
+    static const struct {
+        const char *words;
+        int64_t digits, filler, length;
+        double depth;
+    } cases[] = {{"task=passkey", 5, 16, 256, -1},
+                 {"task=passkey task.digits=1 task.filler=3", 1, 3, 9, -1},
+                 {"task=passkey task.random_fill=true", 5, 16, 17, -1},
+                 {"task=passkey task.depth=0", 5, 16, 100, 0},
+                 {"task=passkey task.depth=0.25 task.random_fill=true", 5, 16, 97, 0.25},
+                 {"task=passkey task.depth=1", 5, 16, 100, 1}};
+    ls_ctx ctx = ls_ctx_default();
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        ls_task task = make_task(&ctx, cases[c].words);
+        const int64_t digits = cases[c].digits, length = cases[c].length, samples = 300;
+        const int64_t question = length - digits, told = 2 * (1 + digits), room = question - told;
+        const bool turns = strstr(cases[c].words, "random_fill") == NULL;
+        double mean = 0;
+        assert_int_equal(ls_task_vocabulary(&task), FILLER + cases[c].filler);
+        for (int64_t i = 0; i < samples; i++) {
+            test_sample(&task, i, length);
+            int64_t place = 0, filler = 0;
+            while (inputs[place] != MARK) place++;
+            for (int64_t again = 0; again < 2; again++) {
+                const int32_t *sentence = inputs + place + again * (1 + digits);
+                assert_int_equal(sentence[0], MARK);
+                for (int64_t k = 0; k < digits; k++) {
+                    assert_in_range(sentence[1 + k], k == 0 && digits > 1, 9);
+                    assert_int_equal(sentence[1 + k], targets[question + k]);
+                }
+            }
+            for (int64_t t = 0; t < question; t++) {
+                if (t >= place && t < place + told) continue;
+                assert_in_range(inputs[t], FILLER, FILLER + cases[c].filler - 1);
+                if (turns) assert_int_equal(inputs[t], FILLER + filler % cases[c].filler);
+                filler++;
+            }
+            assert_int_equal(filler, room);
+            assert_int_equal(inputs[question], QUESTION);
+            assert_int_equal(count_scored(length), digits);
+            for (int64_t k = 0; k + 1 < digits; k++)
+                assert_int_equal(inputs[question + 1 + k], targets[question + k]);
+            if (cases[c].depth >= 0) assert_int_equal(place, lround(cases[c].depth * (double)room));
+            mean += (double)place / (double)samples;
+        }
+        if (cases[c].depth < 0) /* uniform: five deviations */
+            assert_true(fabs(mean - (double)room / 2) <=
+                        5 * (double)(room + 1) / sqrt(12 * (double)samples));
+        ls_task_clear(&ctx, &task);
+    }
+}
+
+static void facts_tell_the_last_place(void **state) {
+    (void)state;
+    static const struct {
+        const char *words;
+        int64_t facts, persons, places, filler, length;
+    } cases[] = {{"task=facts", 4, 4, 6, 16, 512},
+                 {"task=facts task.facts=20 task.persons=3 task.places=2", 20, 3, 2, 16, 100},
+                 {"task=facts task.facts=5 task.persons=50 task.filler=1", 5, 50, 6, 1, 17}};
+    ls_ctx ctx = ls_ctx_default();
+    for (int c = 0; c < 3; c++) {
+        ls_task task = make_task(&ctx, cases[c].words);
+        const int64_t length = cases[c].length, samples = 200;
+        const int32_t went = (int32_t)cases[c].filler, person = went + 2;
+        const int32_t place = person + (int32_t)cases[c].persons;
+        double mean = 0;
+        assert_int_equal(ls_task_vocabulary(&task), place + cases[c].places);
+        for (int64_t i = 0; i < samples; i++) {
+            test_sample(&task, i, length);
+            int64_t facts = 0;
+            int32_t last = -1;
+            for (int64_t t = 0; t < length - 2;) {
+                if (inputs[t] < went) {
+                    t++;
+                    continue;
+                }
+                assert_in_range(inputs[t], person, place - 1);
+                assert_int_equal(inputs[t + 1], went);
+                assert_in_range(inputs[t + 2], place, place + cases[c].places - 1);
+                if (inputs[t] == inputs[length - 1]) last = inputs[t + 2];
+                mean += (double)t / (double)(samples * cases[c].facts);
+                t += 3;
+                facts++;
+            }
+            assert_int_equal(facts, cases[c].facts);
+            assert_int_equal(inputs[length - 2], went + 1);
+            assert_int_equal(count_scored(length), 1);
+            assert_int_equal(targets[length - 1], last);
+        }
+        /* anywhere: five deviations of as many independent places */
+        assert_true(fabs(mean - (double)(length - 5) / 2) <=
+                    5 * (double)length / sqrt(12 * (double)(samples * cases[c].facts)));
+        ls_task_clear(&ctx, &task);
+    }
+}
+
+/* The value of the list at *at and its depth, by a plain reading; *at moves behind it. */
+static int list_value(int64_t *at, int64_t length, int64_t *depth) {
+    assert_true(*at < length);
+    const int32_t token = inputs[(*at)++];
+    int64_t deepest = 0, counts[10] = {0}, count = 0, sum = 0;
+    *depth = 1;
+    if (token < 10) return token;
+    assert_in_range(token, 10, 13);
+    for (assert_true(*at < length); inputs[*at] != 14; count++) {
+        int64_t below;
+        const int value = list_value(at, length, &below);
+        deepest = ls_max(deepest, below);
+        counts[value]++;
+        sum += value;
+        assert_true(*at < length);
+    }
+    (*at)++;
+    *depth = 1 + deepest;
+    assert_in_range(count, 2, 10);
+    int nth[2], smallest = 0, largest = 9;
+    while (counts[smallest] == 0) smallest++;
+    while (counts[largest] == 0) largest--;
+    for (int side = 0; side < 2; side++) { /* the middle one, or the two of them */
+        int64_t rank = side == 0 ? (count - 1) / 2 : count / 2, passed = counts[0];
+        for (nth[side] = 0; passed <= rank;) passed += counts[++nth[side]];
+    }
+    const int values[] = {smallest, largest, (nth[0] + nth[1]) / 2, (int)(sum % 10)};
+    return values[token - 10];
+}
+
+static void listops_has_its_value(void **state) {
+    (void)state;
+    static const struct {
+        const char *words;
+        int64_t length, low, depth;
+    } cases[] = {{"task=listops", 2000, 500, 10},
+                 {"task=listops task.min_length=20", 64, 20, 10},
+                 {"task=listops task.max_depth=3", 64, 16, 3}};
+    ls_ctx ctx = ls_ctx_default();
+    for (int c = 0; c < 3; c++) {
+        ls_task task = make_task(&ctx, cases[c].words);
+        const int64_t samples = c == 0 ? 400 : 200;
+        double mean = 0, labels[10] = {0}, operators[4] = {0}, all = 0;
+        int64_t deepest = 0;
+        assert_int_equal(ls_task_vocabulary(&task), 15);
+        assert_int_equal(task.type->classes, 10);
+        assert_int_equal(ls_task_targets(&task, cases[c].length), 1);
+        for (int64_t i = 0; i < samples; i++) {
+            int64_t at = 0, length = 0, depth;
+            targets[1] = 77; /* there is one target, and nothing behind it is touched */
+            test_sample(&task, i, cases[c].length);
+            assert_int_equal(targets[1], 77);
+            while (length < cases[c].length && inputs[length] >= 0) length++;
+            assert_in_range(length, cases[c].low + 1, cases[c].length - 1);
+            assert_int_equal(list_value(&at, length, &depth), targets[0]);
+            assert_int_equal(at, length);
+            assert_true(depth <= cases[c].depth);
+            for (int64_t t = 0; t < length; t++)
+                if (inputs[t] >= 10 && inputs[t] < 14) operators[inputs[t] - 10]++, all++;
+            deepest = ls_max(deepest, depth);
+            labels[targets[0]]++;
+            mean += (double)length / (double)samples;
+        }
+        assert_int_equal(deepest, cases[c].depth);
+        for (int k = 0; k < 4; k++)
+            assert_true(fabs(operators[k] - all / 4) <= 5 * sqrt(all * 3 / 16));
+        if (c == 0) {
+            /* 100,000 accepted trees of the source's grammar: mean 1,034, 17 % of 0 and of 9 */
+            assert_true(fabs(mean - 1034) < 5 * 400 / sqrt((double)samples));
+            for (int k = 0; k < 10; k += 9) {
+                const double share = labels[k] / (double)samples;
+                assert_true(fabs(share - 0.169) < 5 * sqrt(0.169 * 0.831 / (double)samples));
+            }
+        }
+        ls_task_clear(&ctx, &task);
+    }
+}
+
+/* Where no tree fits, the rule of the longest that is short enough ends the search. */
+static void listops_ends_without_a_fit(void **state) {
+    (void)state;
+    enum { LENGTH = 40 };
+    static const struct {
+        const char *words;
+        int64_t most;
+    } cases[] = {{"task=listops task.nesting=0 task.max_depth=3", 1},
+                 {"task=listops task.nesting=1 task.max_depth=40", 1},
+                 {"task=listops task.nesting=1e-4 task.max_depth=3", 12}};
+    ls_ctx ctx = ls_ctx_default();
+    for (int c = 0; c < 3; c++) {
+        ls_task task = make_task(&ctx, cases[c].words);
+        assert_int_equal(ls_task_check(&ctx, &task, LENGTH), LS_OK);
+        for (int64_t i = 0; i < 3; i++) {
+            int64_t at = 0, length = 0, depth;
+            test_sample(&task, i, LENGTH);
+            while (length < LENGTH && inputs[length] >= 0) length++;
+            assert_in_range(length, 1, cases[c].most);
+            assert_int_equal(list_value(&at, length, &depth), targets[0]);
+            assert_int_equal(at, length);
+        }
+        ls_task_clear(&ctx, &task);
+    }
+    ls_task task = make_task(&ctx, "task=listops task.max_depth=2");
+    assert_int_equal(ls_task_check(&ctx, &task, LENGTH), LS_OK);
+    assert_int_equal(ls_task_check(&ctx, &task, 48), LS_EUSE);
+    assert_non_null(strstr(ctx.error.message, "at most 12 tokens"));
+    ls_task_clear(&ctx, &task);
+}
+
 /* ---- settings ---- */
 
 static void refuses(const char *words, const char *says) {
@@ -358,6 +654,7 @@ static void settings_are_read_and_written(void **state) {
     refuses("task=inductoin", "did you mean induction?");
     refuses("task=mqar task.piars=3", "task.pairs");
     refuses("task=induction task.vocabulary=1", "task.vocabulary");
+    refuses("task=listops task.loss=all", "asks for a class");
     ls_task task = make_task(&ctx, "model.width=3"), again;
     assert_null(task.type);
     ls_task_clear(&ctx, &task);
@@ -438,6 +735,26 @@ static void batches_are_made_of_samples(void **state) {
     assert_true(source.identity != other.identity);
     from.length = 2;
     assert_int_equal(ls_train_source_of_task(&ctx, &from, 16, &other), LS_EUSE);
+    ls_task_clear(&ctx, &task);
+}
+
+static void batches_of_classes_have_one_target_each(void **state) {
+    (void)state;
+    enum { BATCH = 3, LENGTH = 32 };
+    ls_ctx ctx = ls_ctx_default();
+    ls_task task = make_task(&ctx, "task=listops");
+    ls_task_batches from = {.task = &task, .batch = BATCH, .length = LENGTH, .seed = 7};
+    ls_train_source source;
+    bool fresh[BATCH] = {false};
+    int32_t rows[BATCH * LENGTH], classes[BATCH];
+    assert_int_equal(ls_train_source_of_task(&ctx, &from, 15, &source), LS_OK);
+    source.rows(source.user, 5, 0, BATCH, rows, classes, fresh);
+    for (int64_t i = 0; i < BATCH; i++) {
+        ls_task_sample(&task, LS_TASK_TRAIN, 7, 5 * BATCH + i, LENGTH, inputs, targets);
+        assert_memory_equal(rows + i * LENGTH, inputs, LENGTH * sizeof *inputs);
+        assert_int_equal(classes[i], targets[0]);
+        assert_true(fresh[i]);
+    }
     ls_task_clear(&ctx, &task);
 }
 
@@ -536,6 +853,82 @@ static void evaluation_is_the_definition(void **state) {
     }
 }
 
+/* Classes by the definition: each sample alone, without padding. */
+static wanted classes_by_definition(ls_model *model, const ls_task *task, int64_t samples,
+                                    int64_t length) {
+    const int64_t classes = model->config->model.classes;
+    double logits[16];
+    wanted out = {0};
+    assert_in_range(classes, 2, 16);
+    for (int64_t i = 0; i < samples; i++) {
+        int64_t own = 0, best = 0;
+        double sum = 0;
+        ls_program *program;
+        test_sample(task, i, length);
+        while (own < length && inputs[own] >= 0) own++;
+        const ls_program_options options = {.batch = 1, .length = own};
+        assert_int_equal(ls_model_program(model, LS_MODEL_LOGITS, options, &program), LS_OK);
+        assert_int_equal(ls_model_put_tokens(model, program, "tokens", inputs), LS_OK);
+        assert_int_equal(ls_program_run(program, NULL, 0, 0), LS_OK);
+        assert_int_equal(ls_model_read(program, "logits", logits), LS_OK);
+        ls_program_free(program);
+        for (int64_t v = 0; v < classes; v++) {
+            sum += exp(logits[v]);
+            if (logits[v] > logits[best]) best = v;
+        }
+        out.loss += (log(sum) - logits[targets[0]]) / (double)samples;
+        out.accuracy += (best == targets[0]) / (double)samples;
+    }
+    return out;
+}
+
+static void classes_are_evaluated_as_defined(void **state) {
+    (void)state;
+    enum { SAMPLES = 40 };
+    ls_ctx ctx = ls_ctx_default();
+    ls_settings settings = {0};
+    ls_model_config config;
+    ls_model *model;
+    ls_task task;
+    assert_int_equal(read_words(&ctx,
+                                "task=listops model.vocabulary=15 model.head=classify "
+                                "model.classes=10 model.width=16 model.layers=1 mixer.heads=2 "
+                                "model.position=rope model.causal=false model.init=1",
+                                &settings),
+                     LS_OK);
+    assert_int_equal(ls_model_config_read(&ctx, &settings, &config), LS_OK);
+    assert_int_equal(ls_task_read(&ctx, &settings, &task), LS_OK);
+    assert_int_equal(ls_model_new(&ctx, &config, LS_F64, 2, false, &model), LS_OK);
+    ls_eval_settings how;
+    assert_int_equal(ls_options_default(&ctx, &ls_eval_options, &how), LS_OK);
+    how.samples = SAMPLES;
+    how.lengths = (ls_reals){.count = 2, .at = {24, 40}};
+    for (how.batch = 0; how.batch < 12; how.batch += 11) {
+        ls_eval_results results;
+        assert_int_equal(ls_eval_task(model, &task, 7, &how, NULL, &results), LS_OK);
+        for (size_t r = 0; r < 2; r++) {
+            const ls_eval_row *row = &results.rows[r];
+            const wanted want = classes_by_definition(model, &task, SAMPLES, row->length);
+            assert_int_equal(row->tokens, SAMPLES);
+            assert_true(fabs(row->accuracy - want.accuracy) < 1e-12);
+            assert_true(row->exact == row->accuracy);
+            assert_true(fabs(row->loss - want.loss) < 1e-10 * want.loss);
+            assert_true(want.accuracy > 0 && want.accuracy < 1);
+        }
+        ls_eval_results_clear(&ctx, &results);
+    }
+    ls_task tokens = make_task(&ctx, "task=induction task.vocabulary=15");
+    ls_eval_results results;
+    assert_int_equal(ls_eval_task(model, &tokens, 7, &how, NULL, &results), LS_EUSE);
+    assert_non_null(strstr(ctx.error.message, "does not answer with what task induction"));
+    ls_eval_results_clear(&ctx, &results);
+    ls_task_clear(&ctx, &tokens);
+    ls_model_free(model);
+    ls_task_clear(&ctx, &task);
+    ls_model_config_clear(&ctx, &config);
+    ls_settings_clear(&ctx, &settings);
+}
+
 /* Logits of a model in bf16 are numbers near those of the same weights in f64. */
 static void narrow_logits_are_read(void **state) {
     (void)state;
@@ -581,11 +974,19 @@ int main(void) {
         cmocka_unit_test(copy_keeps_the_order),
         cmocka_unit_test(mqar_asks_every_key_once),
         cmocka_unit_test(mqar_gaps_follow_the_power_law),
+        cmocka_unit_test(recitals_say_the_symbols_again),
+        cmocka_unit_test(retrieval_answers_with_the_digit),
+        cmocka_unit_test(passkeys_are_told_twice),
+        cmocka_unit_test(facts_tell_the_last_place),
+        cmocka_unit_test(listops_has_its_value),
+        cmocka_unit_test(listops_ends_without_a_fit),
         cmocka_unit_test(settings_are_read_and_written),
         cmocka_unit_test(rounds_visit_every_sample),
         cmocka_unit_test(all_tokens_are_scored_in_training_alone),
         cmocka_unit_test(batches_are_made_of_samples),
+        cmocka_unit_test(batches_of_classes_have_one_target_each),
         cmocka_unit_test(evaluation_is_the_definition),
+        cmocka_unit_test(classes_are_evaluated_as_defined),
         cmocka_unit_test(narrow_logits_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -73,7 +73,7 @@ static ls_status measure(ls_ctx *ctx, const ls_model_config *config, bool trains
                          const ls_train_settings *train, const ls_eval_settings *eval,
                          estimate *out) {
     ls_model *model = NULL;
-    ls_program *program = NULL;
+    ls_program *program = NULL, *whole = NULL;
     ls_stream *stream = NULL;
     ls_status status;
     LS_TRY_GOTO(ls_model_plan(ctx, config, ls_train_dtype(train), trains, &model));
@@ -91,11 +91,18 @@ static ls_status measure(ls_ctx *ctx, const ls_model_config *config, bool trains
     out->longest = config->model.length;
     for (int64_t i = 0; i < eval->lengths.count; i++)
         out->longest = ls_max(out->longest, (int64_t)eval->lengths.at[i]);
-    LS_TRY_GOTO(ls_stream_new(model, 1, out->longest, eval->chunk, &stream));
-    out->test_bytes = (double)ls_stream_bytes(stream);
+    if (config->model.head == LS_HEAD_LM) {
+        LS_TRY_GOTO(ls_stream_new(model, 1, out->longest, eval->chunk, &stream));
+        out->test_bytes = (double)ls_stream_bytes(stream);
+    } else {
+        const ls_program_options options = {.batch = 1, .length = out->longest};
+        LS_TRY_GOTO(ls_model_program(model, LS_MODEL_LOGITS, options, &whole));
+        out->test_bytes = (double)ls_program_bytes(whole);
+    }
 fail:
     ls_stream_free(stream);
     ls_program_free(program);
+    ls_program_free(whole);
     ls_model_free(model);
     return status;
 }

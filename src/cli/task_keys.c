@@ -20,6 +20,26 @@ static ls_status settle_length(ls_ctx *ctx, const ls_task *task, ls_settings *se
     return ls_settings_put(ctx, settings, "model.length", length);
 }
 
+/* Head and classes of the model. */
+static ls_status settle_head(ls_ctx *ctx, const ls_task *task, ls_settings *settings) {
+    const int64_t classes = task->type->classes;
+    const char *head = ls_settings_get(settings, "model.head");
+    const char *wanted = classes > 0 ? "classify" : "lm";
+    int64_t given = 0;
+    if (head != NULL && strcmp(head, wanted) != 0)
+        return LS_FAIL(ctx, LS_EUSE, "task %s asks for %s: model.head must be %s, not %s",
+                       task->type->name, classes > 0 ? "a class" : "tokens", wanted, head);
+    if (classes == 0) return LS_OK;
+    if (head == NULL) LS_TRY(ls_settings_put(ctx, settings, "model.head", wanted));
+    const char *number = ls_settings_get(settings, "model.classes");
+    if (number == NULL || (ls_parse_int(number, &given) && given == 0))
+        return put_number(ctx, settings, "model.classes", classes);
+    if (given > 0 && given != classes)
+        return LS_FAIL(ctx, LS_EUSE, "task %s has %" PRId64 " classes: leave model.classes out",
+                       task->type->name, classes);
+    return LS_OK;
+}
+
 ls_status ls_task_settle(ls_ctx *ctx, const ls_task *task, ls_settings *settings) {
     const int64_t needed = ls_task_vocabulary(task);
     int64_t given;
@@ -28,6 +48,7 @@ ls_status ls_task_settle(ls_ctx *ctx, const ls_task *task, ls_settings *settings
             return LS_FAIL(ctx, LS_EUSE, "%s is of no use: task %s makes its own data",
                            settings->items[i].key, task->type->name);
     LS_TRY(settle_length(ctx, task, settings));
+    LS_TRY(settle_head(ctx, task, settings));
     /* once nearly all answers are right, the batches with a wrong one look like spikes, and they
      * are what is left to learn from */
     if (ls_settings_get(settings, "train.guard_spread") == NULL)

@@ -101,6 +101,7 @@ static json_t *tasks(void) {
         const ls_task_type *type = ls_task_types[i];
         json_t *row = entry(type->name, type->summary, type->paper, json_array(), &type->options);
         json_object_set_new(row, "length", json_integer(type->length));
+        json_object_set_new(row, "classes", json_integer(type->classes));
         json_array_append_new(list, row);
     }
     return list;

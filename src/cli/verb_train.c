@@ -108,10 +108,6 @@ static ls_status read_settings(training *run) {
 }
 
 static ls_status open_task(training *run, ls_train_source *out) {
-    const bool classes = run->task.type->classes > 0;
-    if (classes != (run->config.model.head != LS_HEAD_LM))
-        return LS_FAIL(&run->cli->ctx, LS_EUSE, "task %s asks for %s: model.head must %sbe lm",
-                       run->task.type->name, classes ? "a class" : "tokens", classes ? "not " : "");
     run->batches = (ls_task_batches){.task = &run->task,
                                      .batch = run->train.batch,
                                      .length = run->train.length,

@@ -12,13 +12,17 @@ typedef struct bench {
     const ls_eval_settings *settings;
     const ls_eval_hooks *hooks;
     uint64_t seed;
-    int64_t length, batch, chunk, vocabulary;
-    int32_t *inputs, *targets; /* [batch, length] */
-    int32_t *at;               /* [batch, chunk]: columns of a chunk that are scored */
-    int64_t *wrong;            /* [batch]: answers of each sample that were not given */
+    int64_t length, batch, chunk;
+    int64_t targets_each; /* of a sample: its length, or one for a class */
+    int64_t answers;      /* logits of each: the vocabulary, or the classes */
+    int32_t *inputs;      /* [batch, length] */
+    int32_t *targets;     /* [batch, targets_each] */
+    int32_t *at;          /* [batch, chunk]: columns of a chunk that are scored */
+    int64_t *wrong;       /* [batch]: answers of each sample that were not given */
     double *logits;
     size_t logits_room;
-    ls_stream *stream;
+    ls_stream *stream;   /* where tokens are answered, chunk by chunk */
+    ls_program *program; /* where classes are: whole samples */
 } bench;
 
 typedef struct tally {
@@ -29,6 +33,7 @@ typedef struct tally {
 static void bench_clear(bench *b) {
     ls_ctx *ctx = b->model->ctx;
     ls_stream_free(b->stream);
+    ls_program_free(b->program);
     ls_free(ctx, b->inputs);
     ls_free(ctx, b->targets);
     ls_free(ctx, b->at);
@@ -36,19 +41,39 @@ static void bench_clear(bench *b) {
     ls_free(ctx, b->logits);
 }
 
+static bool asks_classes(const bench *b) {
+    return b->task->type->classes > 0;
+}
+
+/* Room for the logits of so many answers. */
+static ls_status make_room(bench *b, int64_t answers) {
+    const size_t needed = (size_t)(answers * b->answers);
+    if (b->logits_room >= needed) return LS_OK;
+    ls_free(b->model->ctx, b->logits);
+    b->logits_room = 0;
+    b->logits = ls_new_raw(b->model->ctx, needed, sizeof *b->logits);
+    if (b->logits == NULL) return LS_ENOMEM;
+    b->logits_room = needed;
+    return LS_OK;
+}
+
 static ls_status bench_init(bench *b, int64_t samples) {
     ls_ctx *ctx = b->model->ctx;
     b->batch = ls_eval_batch(b->settings->batch, b->length, samples);
-    const size_t cells = (size_t)(b->batch * b->length);
+    b->targets_each = ls_task_targets(b->task, b->length);
+    b->inputs = ls_new_raw(ctx, (size_t)(b->batch * b->length), sizeof *b->inputs);
+    b->targets = ls_new_raw(ctx, (size_t)(b->batch * b->targets_each), sizeof *b->targets);
+    b->wrong = ls_new(ctx, (size_t)b->batch, sizeof *b->wrong);
+    if (b->inputs == NULL || b->targets == NULL || b->wrong == NULL) return LS_ENOMEM;
+    if (asks_classes(b)) {
+        const ls_program_options options = {.batch = b->batch, .length = b->length};
+        LS_TRY(make_room(b, b->batch));
+        return ls_model_program(b->model, LS_MODEL_LOGITS, options, &b->program);
+    }
     LS_TRY(ls_stream_new(b->model, b->batch, b->length, b->settings->chunk, &b->stream));
     b->chunk = ls_stream_chunk(b->stream);
-    b->inputs = ls_new_raw(ctx, cells, sizeof *b->inputs);
-    b->targets = ls_new_raw(ctx, cells, sizeof *b->targets);
     b->at = ls_new(ctx, (size_t)(b->batch * b->chunk), sizeof *b->at);
-    b->wrong = ls_new(ctx, (size_t)b->batch, sizeof *b->wrong);
-    if (b->inputs == NULL || b->targets == NULL || b->at == NULL || b->wrong == NULL)
-        return LS_ENOMEM;
-    return LS_OK;
+    return b->at == NULL ? LS_ENOMEM : LS_OK;
 }
 
 /* Most scored positions that a sample has in a chunk. */
@@ -93,37 +118,34 @@ static void score(const double *logits, int64_t vocabulary, int32_t target, bool
     *loss = log(sum) + logits[best] - logits[target];
 }
 
+static void add_answer(const bench *b, int64_t row, const double *logits, int32_t target,
+                       tally *out) {
+    bool right;
+    double loss;
+    score(logits, b->answers, target, &right, &loss);
+    out->loss += loss;
+    out->right += right;
+    out->scored++;
+    b->wrong[row] += !right;
+}
+
 static void add_chunk(bench *b, int64_t rows, int64_t first, int64_t count, int64_t picked,
                       tally *out) {
     for (int64_t row = 0; row < rows; row++) {
         const int32_t *targets = b->targets + row * b->length + first;
-        const double *logits = b->logits + row * picked * b->vocabulary;
+        const double *logits = b->logits + row * picked * b->answers;
         for (int64_t t = 0; t < count; t++) {
             if (targets[t] < 0) continue;
-            bool right;
-            double loss;
-            score(logits, b->vocabulary, targets[t], &right, &loss);
-            out->loss += loss;
-            out->right += right;
-            out->scored++;
-            b->wrong[row] += !right;
-            logits += b->vocabulary;
+            add_answer(b, row, logits, targets[t], out);
+            logits += b->answers;
         }
     }
 }
 
 static ls_status feed_chunk(bench *b, int64_t rows, int64_t first, int64_t count, tally *out) {
-    ls_ctx *ctx = b->model->ctx;
     const int64_t scored = most_scored(b, first, count);
     const int64_t picked = scored == 0 ? 0 : round_count(scored, count);
-    const size_t needed = (size_t)(b->batch * ls_max(picked, 1) * b->vocabulary);
-    if (b->logits_room < needed) {
-        ls_free(ctx, b->logits);
-        b->logits_room = 0;
-        b->logits = ls_new_raw(ctx, needed, sizeof *b->logits);
-        if (b->logits == NULL) return LS_ENOMEM;
-        b->logits_room = needed;
-    }
+    LS_TRY(make_room(b, b->batch * ls_max(picked, 1)));
     if (picked == 0)
         return ls_stream_logits(b->stream, b->inputs + first, count, b->length, b->logits);
     list_columns(b, first, count, picked);
@@ -133,18 +155,33 @@ static ls_status feed_chunk(bench *b, int64_t rows, int64_t first, int64_t count
     return LS_OK;
 }
 
-static ls_status score_batch(bench *b, int64_t number, int64_t rows, tally *out) {
-    for (int64_t row = 0; row < b->batch; row++) {
-        /* rows beyond the samples repeat the last, unscored */
-        ls_task_sample(b->task, LS_TASK_TEST, b->seed, number + ls_min(row, rows - 1), b->length,
-                       b->inputs + row * b->length, b->targets + row * b->length);
-        b->wrong[row] = 0;
-    }
+static ls_status score_chunks(bench *b, int64_t rows, tally *out) {
     ls_stream_reset(b->stream);
     for (int64_t first = 0; first < b->length; first += b->chunk) {
         LS_TRY(ls_eval_check_stop(b->model->ctx, b->hooks->stop, b->length));
         LS_TRY(feed_chunk(b, rows, first, ls_min(b->chunk, b->length - first), out));
     }
+    return LS_OK;
+}
+
+static ls_status score_classes(bench *b, int64_t rows, tally *out) {
+    LS_TRY(ls_eval_check_stop(b->model->ctx, b->hooks->stop, b->length));
+    LS_TRY(ls_model_put_tokens(b->model, b->program, "tokens", b->inputs));
+    LS_TRY(ls_program_run(b->program, NULL, 0, 0));
+    LS_TRY(ls_model_read(b->program, "logits", b->logits));
+    for (int64_t row = 0; row < rows; row++)
+        add_answer(b, row, b->logits + row * b->answers, b->targets[row], out);
+    return LS_OK;
+}
+
+static ls_status score_batch(bench *b, int64_t number, int64_t rows, tally *out) {
+    for (int64_t row = 0; row < b->batch; row++) {
+        /* rows beyond the samples repeat the last, unscored */
+        ls_task_sample(b->task, LS_TASK_TEST, b->seed, number + ls_min(row, rows - 1), b->length,
+                       b->inputs + row * b->length, b->targets + row * b->targets_each);
+        b->wrong[row] = 0;
+    }
+    LS_TRY(asks_classes(b) ? score_classes(b, rows, out) : score_chunks(b, rows, out));
     for (int64_t row = 0; row < rows; row++) out->whole += b->wrong[row] == 0;
     out->samples += rows;
     return LS_OK;
@@ -183,17 +220,23 @@ static ls_status measure(bench *b, ls_eval_row *row) {
     row->token_loss = row->loss;
     row->perplexity = exp(row->loss);
     row->tokens_per_second = (double)(samples * b->length) / row->seconds;
-    row->bytes = ls_eval_weight_bytes(b->model) + ls_stream_bytes(b->stream);
+    row->bytes = ls_eval_weight_bytes(b->model) +
+                 (asks_classes(b) ? ls_program_bytes(b->program) : ls_stream_bytes(b->stream));
     return LS_OK;
 }
 
 /* Everything that can be refused is refused before the first measurement. */
 static ls_status check_all(const bench *b, const int64_t *lengths, size_t count) {
     ls_ctx *ctx = b->model->ctx;
-    if (ls_task_vocabulary(b->task) > b->vocabulary)
+    const ls_model_settings *model = &b->model->config->model;
+    const int64_t classes = b->task->type->classes;
+    if (ls_task_vocabulary(b->task) > model->vocabulary)
         return LS_FAIL(ctx, LS_EUSE, "task %s has %lld tokens, the model knows %lld",
                        b->task->type->name, (long long)ls_task_vocabulary(b->task),
-                       (long long)b->vocabulary);
+                       (long long)model->vocabulary);
+    if (model->head != (classes > 0 ? LS_HEAD_CLASSIFY : LS_HEAD_LM) || model->classes != classes)
+        return LS_FAIL(ctx, LS_EUSE, "the model does not answer with what task %s asks for",
+                       b->task->type->name);
     for (size_t i = 0; i < count; i++) LS_TRY(ls_task_check(ctx, b->task, lengths[i]));
     return LS_OK;
 }
@@ -210,7 +253,7 @@ ls_status ls_eval_task(ls_model *model, const ls_task *task, uint64_t seed,
                          .settings = settings,
                          .hooks = hooks == NULL ? &none : hooks,
                          .seed = seed,
-                         .vocabulary = model->config->model.vocabulary};
+                         .answers = ls_model_example_of(model->config, 1).answers};
     *out = (ls_eval_results){.trained_length = model->config->model.length};
     LS_TRY(ls_eval_lengths(ctx, settings, out->trained_length, lengths, &count));
     LS_TRY(check_all(&start, lengths, count));

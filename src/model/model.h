@@ -122,6 +122,8 @@ ls_status ls_model_program_at(ls_model *model, int64_t picked, ls_program_option
  * stands before a token. Targets may be -1: not scored. */
 ls_status ls_model_put_tokens(const ls_model *model, ls_program *program, const char *input,
                               const int32_t *tokens);
+/* A kept tensor as doubles; there must be room for them. */
+ls_status ls_model_read(const ls_program *program, const char *name, double *out);
 
 /* A sequence (or a batch of them) walking through a model: any cut gives the same numbers. */
 typedef struct ls_stream ls_stream;

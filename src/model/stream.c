@@ -138,8 +138,7 @@ static double element(const void *values, ls_dtype type, int64_t i) {
     }
 }
 
-/* A kept tensor as doubles; there must be room for them. */
-static ls_status read_wide(const ls_program *program, const char *name, double *out) {
+ls_status ls_model_read(const ls_program *program, const char *name, double *out) {
     const ls_tensor *tensor = ls_program_find(program, name);
     LS_TRY(ls_tensor_get(program, tensor, out));
     /* widened from the last on: none is overwritten before it is read */
@@ -195,7 +194,7 @@ ls_status ls_stream_loss(ls_stream *stream, const int32_t *tokens, const int32_t
         length = room(stream, count - first);
         LS_TRY(feed(stream, LS_MODEL_LOSS, tokens + first, targets + first, NULL, 0, length, stride,
                     &program));
-        LS_TRY(read_wide(program, "loss", stream->losses));
+        LS_TRY(ls_model_read(program, "loss", stream->losses));
         for (int64_t b = 0; b < stream->batch; b++)
             memcpy(loss + b * stride + first, stream->losses + b * (waiting + length) + waiting,
                    (size_t)length * sizeof *loss);
@@ -212,7 +211,7 @@ ls_status ls_stream_logits(ls_stream *stream, const int32_t *tokens, int64_t cou
         LS_TRY(
             feed(stream, LS_MODEL_LOGITS, tokens + first, NULL, NULL, 0, length, stride, &program));
     }
-    return read_wide(program, "logits", logits);
+    return ls_model_read(program, "logits", logits);
 }
 
 ls_status ls_stream_logits_at(ls_stream *stream, const int32_t *tokens, int64_t count,
@@ -221,7 +220,7 @@ ls_status ls_stream_logits_at(ls_stream *stream, const int32_t *tokens, int64_t 
     if (count < 1 || room(stream, count) < count || picked < 1 || picked > stream->chunk)
         return LS_FAIL(stream->model->ctx, LS_EBUG, "more was fed than is taken at once");
     LS_TRY(feed(stream, LS_MODEL_LOGITS, tokens, NULL, at, picked, count, stride, &program));
-    return read_wide(program, "logits", logits);
+    return ls_model_read(program, "logits", logits);
 }
 
 int64_t ls_stream_chunk(const ls_stream *stream) {

@@ -49,6 +49,9 @@ ls_status ls_task_read(ls_ctx *ctx, const ls_settings *settings, ls_task *out) {
                               setting->value, common ? (void *)&out->settings : out->options));
         setting->used = true;
     }
+    if (type->classes > 0 && out->settings.loss != 0)
+        return LS_FAIL(ctx, LS_EUSE, "task %s asks for a class: task.loss=all has no meaning",
+                       type->name);
     out->type = type;
     return LS_OK;
 }
@@ -80,6 +83,10 @@ int64_t ls_task_vocabulary(const ls_task *task) {
     return task->type->vocabulary(task->options);
 }
 
+int64_t ls_task_targets(const ls_task *task, int64_t length) {
+    return task->type->classes > 0 ? 1 : length;
+}
+
 /* ---- samples ---- */
 
 void ls_task_sample(const ls_task *task, ls_task_set set, uint64_t seed, int64_t number,
@@ -90,7 +97,7 @@ void ls_task_sample(const ls_task *task, ls_task_set set, uint64_t seed, int64_t
                     words);
     /* 96 bits of the block are the sample's own key */
     const ls_random key = {.seed = (uint64_t)words[0] << 32 | words[1], .step = words[2]};
-    for (int64_t t = 0; t < length; t++) targets[t] = -1;
+    for (int64_t t = 0; t < ls_task_targets(task, length); t++) targets[t] = -1;
     task->type->fill(task->options, key, length, inputs, targets);
     if (task->settings.loss == 0 || set != LS_TASK_TRAIN) return;
     for (int64_t t = 0; t + 1 < length; t++)

@@ -14,12 +14,13 @@ typedef struct ls_task_type {
     const char *name, *summary, *paper;
     ls_option_table options;
     int64_t length;  /* that of the source */
-    int64_t classes; /* 0: tokens are predicted where they are scored */
+    int64_t classes; /* of a sample; 0: tokens are predicted where they are scored */
     int64_t (*vocabulary)(const void *options);
     /* Refuses options and lengths that do not fit (LS_EUSE, one sentence). */
     ls_status (*check)(ls_ctx *ctx, const void *options, int64_t length);
-    /* Fills inputs[length] and those of targets[length] that are scored: all are -1 before. Draws
-     * from `key` alone, in streams of its own naming (ls_task_stream). */
+    /* Fills inputs[length] and those of targets[length] that are scored: all are -1 before. With
+     * classes there is one target, and inputs behind the sample's end are -1. Draws from `key`
+     * alone, in streams of its own naming (ls_task_stream). */
     void (*fill)(const void *options, ls_random key, int64_t length, int32_t *inputs,
                  int32_t *targets);
 } ls_task_type;
@@ -49,9 +50,11 @@ void ls_task_clear(ls_ctx *ctx, ls_task *task);
 void ls_task_print(ls_ctx *ctx, const ls_task *task, ls_text *out);
 ls_status ls_task_check(ls_ctx *ctx, const ls_task *task, int64_t length);
 int64_t ls_task_vocabulary(const ls_task *task);
+/* Targets of a sample: its length, or one for a class. */
+int64_t ls_task_targets(const ls_task *task, int64_t length);
 
 typedef enum { LS_TASK_TRAIN, LS_TASK_TEST } ls_task_set;
-/* One sample: inputs[length] and targets[length], -1 where nothing is scored. */
+/* One sample: inputs[length] and targets[ls_task_targets], -1 where nothing is scored. */
 void ls_task_sample(const ls_task *task, ls_task_set set, uint64_t seed, int64_t number,
                     int64_t length, int32_t *inputs, int32_t *targets);
 /* The training sample that stands at a place of the endless sequence of them: a new one each time,

@@ -1,0 +1,30 @@
+/* Reversing as RMT tests it: symbols, a mark, and the symbols backwards. */
+#include "task/recital.h"
+
+enum { TIMES = 1 }; /* said again */
+
+static const ls_option options[] = {LS_RECITAL_OPTIONS};
+
+static ls_status check(ls_ctx *ctx, const void *given, int64_t length) {
+    (void)given;
+    if (length < 1 + TIMES)
+        return LS_FAIL(ctx, LS_EUSE, "task reverse needs a length of at least %d, not %lld",
+                       1 + TIMES, (long long)length);
+    return LS_OK;
+}
+
+static void fill(const void *given, ls_random key, int64_t length, int32_t *inputs,
+                 int32_t *targets) {
+    ls_recital_fill(given, key, length, TIMES, true, inputs, targets);
+}
+
+const ls_task_type ls_task_reverse = {
+    .name = "reverse",
+    .summary = "symbols, a mark, then the symbols backwards",
+    .paper = "Bulatov et al. 2022 (RMT)",
+    .options = LS_OPTIONS(options, ls_recital),
+    .length = 48, /* of 24 symbols */
+    .vocabulary = ls_recital_vocabulary,
+    .check = check,
+    .fill = fill,
+};
