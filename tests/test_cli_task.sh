@@ -51,6 +51,39 @@ import json, sys
 row = json.load(sys.stdin)["results"][0]
 assert row["tokens"] == 30 and row["windows"] == 6 and 0 <= row["exact"] <= row["accuracy"] <= 1, row'
 
+# a task with classes: head and classes come from it, samples are padded, tests read them whole
+"$program" train task=listops train.length=32 model.layers=1 model.width=16 model.mixer=s4d model.causal=false \
+    train.steps=6 train.batch=4 train.warmup=2 out=lists --quiet >/dev/null
+grep -q "^  head: classify" lists/config.yaml && grep -q "^  classes: 10" lists/config.yaml || fail "the head"
+grep -q "^  vocabulary: 15" lists/config.yaml || fail "the vocabulary of listops"
+"$program" eval lists eval.lengths=16,32,48 eval.samples=20 --json >first.json
+"$program" eval lists eval.lengths=16,32,48 eval.samples=20 eval.batch=3 --json >second.json
+"$program" eval lists task.min_length=30 eval.lengths=48 eval.samples=20 --json >third.json
+python3 - <<'P'
+import json
+first, second, third = (json.load(open(n + ".json"))["results"] for n in ("first", "second", "third"))
+assert [r["length"] for r in first] == [16, 32, 48]
+for a, b in zip(first, second):
+    assert a["windows"] == a["tokens"] == 20 and 0 <= a["accuracy"] <= 1 and a["accuracy"] == a["exact"]
+    assert a["accuracy"] == b["accuracy"] and abs(a["loss"] - b["loss"]) < 1e-4, (a, b)
+assert third[0]["loss"] != first[2]["loss"]
+P
+cat >lists.yaml <<'Y'
+title: Lists
+seeds: [1]
+task: listops
+model: {layers: 1, width: 16, length: 24, causal: false}
+train: {steps: 3, batch: 4, warmup: 1, checkpoint_every: 0}
+eval: {lengths: [24, 32], samples: 8}
+arms:
+  s4d: {model.mixer: s4d}
+  attention: {model.position: sinusoidal, mixer.heads: 2}
+Y
+"$program" study lists.yaml check=true | grep -q "^attention " || fail "check=true with classes"
+"$program" study lists.yaml out=list-study --quiet >out.txt
+grep -q "right answers" out.txt || fail "the table of classes"
+grep -q "Right answers against length" list-study/report.html || fail "the page of classes"
+
 # a study of a task: results, table and page speak of answers
 cat >study.yaml <<'Y'
 title: Induction at 8
@@ -102,6 +135,11 @@ refuses "at least 3" train task=induction train.length=2
 refuses "makes its own data" train task=induction data.corpus=corpus
 refuses "is too small: task mqar" train task=mqar model.vocabulary=100
 refuses "there is no key task.pairs" train task.pairs=3
+refuses "asks for a class" train task=listops task.loss=all
+refuses "model.head must be classify, not lm" train task=listops model.head=lm
+refuses "model.head must be lm, not classify" train task=induction model.head=classify
+refuses "has 10 classes" train task=listops model.classes=3
+refuses "there are none" eval lists eval.lengths=1
 refuses "knows no text" generate run
 refuses "its own protocol" eval run eval.protocol=slide
 refuses "at least 3" eval run eval.lengths=8,2
@@ -111,4 +149,5 @@ refuses "arms that train" study study.yaml arms.rope-pi.task=mqar
 "$program" inspect tasks --json | python3 -c '
 import json, sys
 names = [t["name"] for t in json.load(sys.stdin)]
-assert {"induction", "selective_copy", "associative_recall", "h3_induction", "mqar"} <= set(names), names'
+assert {"induction", "selective_copy", "associative_recall", "h3_induction", "mqar"} <= set(names), names
+assert {"copy", "reverse", "retrieval", "passkey", "facts", "listops"} <= set(names), names'
