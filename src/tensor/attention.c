@@ -323,8 +323,7 @@ ls_tensor *ls_attention_received(ls_program *p, int segments, const ls_segment *
     ls_tensor *received = ls_activation(p, v->type, v->rank, v->dim);
     if (received != NULL) received->port = v->port;
     results[LS_ATTENTION_V] = received;
-    ls_record(p, op_of(attributes, true), attributes, bytes,
-              count + 3, in, count, results);
+    ls_record(p, op_of(attributes, true), attributes, bytes, count + 3, in, count, results);
     if (received != NULL) received->needs_grad = false;
     ls_free(ls_program_ctx(p), attributes);
     ls_free(ls_program_ctx(p), ones);
