@@ -37,6 +37,7 @@ ls_status ls_bench_train(ls_bench *bench);
 ls_status ls_bench_attention(ls_bench *bench);
 ls_status ls_bench_sparse(ls_bench *bench);
 ls_status ls_bench_scan(ls_bench *bench);
+ls_status ls_bench_conv(ls_bench *bench);
 ls_status ls_bench_retention(ls_bench *bench);
 ls_status ls_bench_decode(ls_bench *bench);
 

@@ -12,7 +12,8 @@
 static const ls_option keys[] = {
     {"what", LS_OPTION_TEXT, FIELD(what), "gemm,train,attention,scan,retention,decode,memory", 0, 0,
      NULL,
-     "What to measure: any of gemm, train, attention, sparse, scan, retention, decode, memory."},
+     "What to measure: any of gemm, train, attention, sparse, scan, conv, retention, decode, "
+     "memory."},
     {"peer", LS_OPTION_TEXT, FIELD(peer), "", 0, 0, NULL,
      "Python with PyTorch to measure beside; empty: python3 if it has torch; none: no peer."},
     {"scripts", LS_OPTION_TEXT, FIELD(scripts), "", 0, 0, NULL,
@@ -27,7 +28,7 @@ static const ls_option keys[] = {
      "Turns of ours and theirs; the best of each counts."},
     {"seconds", LS_OPTION_REAL, FIELD(seconds), "4", 0, 3600, NULL, "Length of a turn."},
     {"lengths", LS_OPTION_REALS, FIELD(lengths), "256,1024,4096,16384", 1, 1 << 20, NULL,
-     "Lengths of attention, sparse attention and retention."},
+     "Lengths of attention, sparse attention, convolution and retention."},
     {"depths", LS_OPTION_REALS, FIELD(depths), "0,8192", 0, 1 << 20, NULL,
      "Tokens that are there before decoding begins."},
 };
@@ -42,7 +43,7 @@ static bool wants(const ls_bench *bench, const char *name) {
 }
 
 static ls_status check_names(ls_bench *bench) {
-    static const char known[] = "gemm,train,attention,sparse,scan,retention,decode,memory";
+    static const char known[] = "gemm,train,attention,sparse,scan,conv,retention,decode,memory";
     for (const char *at = bench->keys.what; *at != '\0';) {
         char name[32];
         size_t length = strcspn(at, ",");
@@ -127,6 +128,7 @@ static ls_status measure(ls_bench *bench) {
         {"train", ls_bench_train},   {"attention", ls_bench_attention},
         {"scan", ls_bench_scan},     {"retention", ls_bench_retention},
         {"decode", ls_bench_decode}, {"sparse", ls_bench_sparse},
+        {"conv", ls_bench_conv},
     };
     LS_TRY(measure_machine(bench));
     LS_TRY(show(bench));
@@ -153,7 +155,8 @@ static ls_status run(ls_cli *cli) {
     LS_TRY(check_names(&bench));
     if (bench.keys.dtype != 2) bench.types[bench.type_count++] = LS_F32;
     if (bench.keys.dtype != 1) bench.types[bench.type_count++] = LS_BF16;
-    if (wants(&bench, "train") || wants(&bench, "attention") || wants(&bench, "scan"))
+    if (wants(&bench, "train") || wants(&bench, "attention") || wants(&bench, "scan") ||
+        wants(&bench, "conv"))
         LS_TRY(find_peer(&bench));
     bench.json = json_object();
     if (bench.json == NULL) return LS_FAIL(&cli->ctx, LS_ENOMEM, "no memory for the results");
@@ -168,14 +171,16 @@ static const ls_section sections[] = {{"", &key_table}, {0}};
 const ls_verb ls_verb_bench = {
     .name = "bench",
     .summary = "Measure speed and memory, beside the machine's limits and peers",
-    .usage = "[what=train,attention,sparse,scan,retention,decode,gemm,memory] [peer=PYTHON] "
+    .usage = "[what=train,attention,sparse,scan,conv,retention,decode,gemm,memory] [peer=PYTHON] "
              "[key=value ...]",
     .about =
         "train: tokens per second of a small model, its share of the measured matrix peak and\n"
         "the time of each operation. attention: by length. sparse: sparse attention beside all\n"
-        "pairs, by length. scan: Mamba's recurrence. retention: the linear recurrence, by length.\n"
+        "pairs, by length. scan: Mamba's recurrence. conv: the long convolution, by length.\n"
+        "retention: the linear recurrence, by length.\n"
         "decode: tokens per second at some depths beside what memory bandwidth allows. Where a\n"
-        "Python with PyTorch is found it runs the same work as train, attention and scan, ours\n"
+        "Python with PyTorch is found it runs the same work as train, attention, scan and conv, "
+        "ours\n"
         "and theirs in turns, and the ratio is printed.\n",
     .sections = sections,
     .computes = true,

@@ -1,0 +1,95 @@
+/* The long convolution alone, forward and with its gradients, by length: time grows as n log n. */
+#include <math.h>
+#include <stdio.h>
+
+#include "cli/bench.h"
+#include "cli/machine.h"
+#include "tensor/ops.h"
+
+enum { CHANNELS = 64 };
+
+static ls_status record(ls_ctx *ctx, ls_dtype type, int64_t length, bool grad, ls_parameters *store,
+                        ls_program **out) {
+    const ls_program_options options = {.type = type, .batch = 1, .length = length, .grad = grad};
+    LS_TRY(ls_program_new(ctx, &options, store, out));
+    ls_program *p = *out;
+    ls_tensor *u = ls_input(p, "u", type, LS_DIMS(1, length, CHANNELS), true);
+    ls_tensor *kernel = ls_input(p, "kernel", ls_wide_type(p), LS_DIMS(CHANNELS, length), true);
+    ls_tensor *cot = ls_input(p, "cot", type, LS_DIMS(1, length, CHANNELS), false);
+    const ls_init half = {.kind = LS_INIT_UNIFORM, .a = 0.5, .full = true};
+    ls_tensor *y = ls_long_conv(p, u, kernel, ls_param(p, "skip", LS_DIMS(CHANNELS), half), false);
+    ls_keep(p, "y", y);
+    if (grad) {
+        ls_keep_gradient(p, "u", u);
+        ls_keep_gradient(p, "kernel", kernel);
+        ls_seed_gradient(p, y, cot);
+    }
+    return ls_failed(p) ? ctx->error.code : LS_OK;
+}
+
+static ls_status make(ls_ctx *ctx, ls_dtype type, int64_t length, bool grad, ls_parameters **store,
+                      ls_program **out) {
+    static const char *const inputs[] = {"u", "kernel", "cot"};
+    LS_TRY(ls_parameters_new(ctx, type, store));
+    LS_TRY(record(ctx, type, length, false, *store, out)); /* declares the parameter */
+    ls_program_free(*out);
+    *out = NULL;
+    LS_TRY(ls_parameters_seal(*store, 1, grad));
+    LS_TRY(record(ctx, type, length, grad, *store, out));
+    LS_TRY(ls_program_finish(*out));
+    for (int i = 0; i < 3; i++) {
+        const ls_random key = {.seed = 1, .stream = ls_stream_of(inputs[i])};
+        LS_TRY(ls_machine_random(*out, ls_program_find(*out, inputs[i]), key));
+    }
+    return LS_OK;
+}
+
+static ls_status bench_one(ls_bench *bench, ls_dtype type, int64_t length, bool grad,
+                           json_t *rows) {
+    ls_ctx *ctx = bench->ctx;
+    ls_program *program = NULL;
+    ls_parameters *store = NULL;
+    double ours = 0;
+    ls_peer peer = {0};
+    json_t *lowest = json_object();
+    char threads[16], tokens[24];
+    ls_status status;
+    LS_TRY_GOTO(make(ctx, type, length, grad, &store, &program));
+    snprintf(threads, sizeof threads, "%d", ctx->threads);
+    snprintf(tokens, sizeof tokens, "%lld", (long long)length);
+    ls_peer_start(bench, "conv_torch.py",
+                  (const char *const[]){"--dtype", ls_dtype_name(type), "--threads", threads,
+                                        "--length", tokens, "--grad", grad ? "1" : "0", NULL},
+                  &peer);
+    LS_TRY_GOTO(ls_bench_turns(bench, program, &peer, &ours, lowest));
+    double n = (double)length, each = 1e9 * ours / (CHANNELS * n * log2(n));
+    ls_text_printf(ctx, &bench->text, "  %-5s %8lld %-17s %10.3f ms %8.3g ns / (n log n)",
+                   ls_dtype_name(type), (long long)length, grad ? "forward+backward" : "forward",
+                   1e3 * ours, each);
+    ls_bench_row(bench, rows,
+                 json_pack("{s:s, s:i, s:I, s:b, s:f}", "dtype", ls_dtype_name(type), "channels",
+                           CHANNELS, "length", (json_int_t)length, "backward", grad,
+                           "nanoseconds_per_n_log_n", each),
+                 ours, lowest);
+fail:
+    json_decref(lowest);
+    ls_peer_stop(&peer);
+    ls_program_free(program);
+    ls_parameters_free(store);
+    return status;
+}
+
+ls_status ls_bench_conv(ls_bench *bench) {
+    const ls_reals *lengths = &bench->keys.lengths;
+    json_t *rows = json_array();
+    json_object_set_new(bench->json, "conv", rows);
+    ls_text_printf(bench->ctx, &bench->text,
+                   "long convolution, batch 1, %d channels, kernels as long as the text\n",
+                   CHANNELS);
+    for (int i = 0; i < bench->type_count; i++)
+        for (int64_t at = 0; at < lengths->count; at++)
+            for (int grad = 0; grad < 2; grad++)
+                LS_TRY(
+                    bench_one(bench, bench->types[i], (int64_t)lengths->at[at], grad == 1, rows));
+    return LS_OK;
+}
