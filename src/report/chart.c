@@ -150,7 +150,8 @@ static void draw_axes(ls_ctx *ctx, const ls_chart *chart, const axis *x, const a
     char label[32];
     for (int i = 0; i < y->ticks; i++) {
         double at = place(y, y->tick[i]);
-        snprintf(label, sizeof label, "%.6g", y->tick[i]);
+        const bool large = fabs(y->tick[i]) >= 1e5; /* six digits do not fit beside the axis */
+        snprintf(label, sizeof label, large ? "%.6gk" : "%.6g", y->tick[i] / (large ? 1e3 : 1));
         ls_text_printf(ctx, out,
                        "<path class=\"grid\" d=\"M%d %.1fH%d\"/><text class=\"tick\" x=\"%d\" "
                        "y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
