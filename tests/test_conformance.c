@@ -150,38 +150,43 @@ static double *run_cut(ls_ctx *ctx, const arrangement *a, int64_t T, const doubl
     int64_t longest = 1;
     for (int i = 0; i < count; i++) longest = ls_max(longest, cuts[i]);
     ls_state *state = NULL;
-    for (int64_t at = 0, i = 0; at < T; i++) {
+    bench b = {0};
+    for (int64_t at = 0, i = 0, recorded = 0; at < T; i++) {
         int64_t length = ls_min(cuts[i % count], T - at);
-        bench b = bench_new(ctx, &what,
-                            (ls_program_options){.type = LS_F64,
-                                                 .batch = 1,
-                                                 .length = length,
-                                                 .streaming = true,
-                                                 .capacity = T,
-                                                 .chunk_most = longest});
-        int64_t limit = ls_program_chunk_limit(b.program);
-        if (limit < length)
-            fail_msg("%s: a chunk of %lld was recorded past its limit", a->name, (long long)length);
+        if (length != recorded) { /* a program is kept for as long as it fits */
+            if (recorded != 0) bench_free(&b);
+            b = bench_new(ctx, &what,
+                          (ls_program_options){.type = LS_F64,
+                                               .batch = 1,
+                                               .length = length,
+                                               .streaming = true,
+                                               .capacity = T,
+                                               .chunk_most = longest});
+            recorded = length;
+            int64_t limit = ls_program_chunk_limit(b.program);
+            if (limit < length)
+                fail_msg("%s: a chunk of %lld was recorded past its limit", a->name,
+                         (long long)length);
+        }
         if (state == NULL) {
-            state = b.state;
-            b.state = NULL;
+            expect(ctx, ls_state_new(b.program, &state));
         } else if (through_file) { /* 10: a saved state goes on as the state itself */
             ls_text saved = {0};
             expect(ctx, ls_state_save(ctx, state, &saved));
             ls_state_free(ctx, state);
-            state = b.state;
-            b.state = NULL;
+            expect(ctx, ls_state_new(b.program, &state));
             expect(ctx, ls_state_load(ctx, state, saved.bytes, saved.length));
             ls_text_clear(ctx, &saved);
         }
+        ls_program_poison(b.program);
         for (int64_t j = 0; j < length * WIDTH; j++)
             put(ls_program_find(b.program, "x"), j, x[at * WIDTH + j]);
         expect(ctx, ls_program_run(b.program, state, 0, 0));
         for (int64_t j = 0; j < length * WIDTH; j++)
             y[at * WIDTH + j] = get(ls_program_find(b.program, "y"), j);
-        bench_free(&b);
         at += length;
     }
+    bench_free(&b);
     ls_state_free(ctx, state);
     return y;
 }
