@@ -142,9 +142,10 @@ static __device__ __forceinline__ void weigh(const ls_linear_walk &walk, int buf
 /* ---- results ---- */
 
 /* Four columns of a row. */
+template <bool FADING>
 static __device__ __forceinline__ void put(const ls_linear_walk &walk, const place &at, int m,
                                            int64_t t, int column, float (&x)[4]) {
-    if (walk.feature != NULL && !walk.feature_along_depth)
+    if (FADING && !walk.feature_along_depth)
 #pragma unroll
         for (int i = 0; i < 4; i++)
             x[i] *= feature_power(walk, column + i, walk.width, m + 1 - (int)walk.backwards);
@@ -165,6 +166,7 @@ static __device__ __forceinline__ void put(const ls_linear_walk &walk, const pla
 
 /* The sums of rows m + g and m + g + 8. Neighbouring lanes trade halves, so that each has four
  * columns side by side and a row's 16 columns are written at once. */
+template <bool FADING>
 static __device__ __forceinline__ void put_band(const ls_linear_walk &walk, const place &at,
                                                 int64_t done, int n, int m, const float *root,
                                                 const float (&c)[2][4]) {
@@ -183,7 +185,7 @@ static __device__ __forceinline__ void put_band(const ls_linear_walk &walk, cons
             x[i] = odd ? other : low;
             x[2 + i] = odd ? high : other;
         }
-        if (row < n) put(walk, at, row, ls_linear_time(walk, done + row), column, x);
+        if (row < n) put<FADING>(walk, at, row, ls_linear_time(walk, done + row), column, x);
     }
 }
 
@@ -192,7 +194,7 @@ static __device__ __forceinline__ void put_band(const ls_linear_walk &walk, cons
 typedef uint32_t value_parts[BANDS][4];
 
 /* Two bands of rows from m on: queries times the state, and weights times values. */
-template <int DEPTH>
+template <int DEPTH, bool FADING>
 static __device__ __forceinline__ void
 read_state(const ls_linear_walk &walk, const place &at, int64_t done, int n, int pair, int buffer,
            const shared_walk<DEPTH> &s, const float (&state)[DEPTH / 8][4],
@@ -238,7 +240,7 @@ read_state(const ls_linear_walk &walk, const place &at, int64_t done, int n, int
         }
 #pragma unroll
     for (int band = 0; band < 2; band++)
-        put_band(walk, at, done, n, m + 16 * band, s.root, c[band]);
+        put_band<FADING>(walk, at, done, n, m + 16 * band, s.root, c[band]);
 }
 
 /* ---- the state ---- */
@@ -256,7 +258,7 @@ static __device__ __forceinline__ float left_of(const ls_linear_walk &walk,
     return walk.roots == LS_LINEAR_SOURCE_ROOTS ? power * s.root[j] : power;
 }
 
-template <int DEPTH>
+template <int DEPTH, bool FADING>
 static __device__ __forceinline__ void
 advance(const ls_linear_walk &walk, const place &at, int n, int buffer, const shared_walk<DEPTH> &s,
         float (&state)[DEPTH / 8][4], const value_parts &values) {
@@ -283,14 +285,15 @@ advance(const ls_linear_walk &walk, const place &at, int n, int buffer, const sh
             ls_multiply(state[2 * k + 1], left, right[2], right[3]);
         }
     }
-    if (walk.feature == NULL) return;
+    if (FADING) {
 #pragma unroll
-    for (int k = 0; k < DEPTH / 8; k++)
+        for (int k = 0; k < DEPTH / 8; k++)
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            state[k][i] *=
-                s.fade[walk.feature_along_depth ? 8 * k + 2 * t + i % 2
-                                                : at.column - at.block_column + g + 8 * (i / 2)];
+            for (int i = 0; i < 4; i++)
+                state[k][i] *= s.fade[walk.feature_along_depth
+                                          ? 8 * k + 2 * t + i % 2
+                                          : at.column - at.block_column + g + 8 * (i / 2)];
+    }
 }
 
 /* f(element of the state, its place in memory) for what a lane holds. */
@@ -310,7 +313,7 @@ static __device__ __forceinline__ void each_element(const ls_linear_walk &walk, 
         }
 }
 
-template <int DEPTH>
+template <int DEPTH, bool FADING>
 static __global__ void __launch_bounds__(32 * WARPS, DEPTH <= 128 ? 2 : 1)
     walk_tiles(const ls_linear_walk walk, int slices) {
     extern __shared__ __align__(16) char memory[];
@@ -340,7 +343,7 @@ static __global__ void __launch_bounds__(32 * WARPS, DEPTH <= 128 ? 2 : 1)
                     m < n ? ls_linear_root(walk, at.log_decay, ls_linear_time(walk, done + m)) : 0;
         ls_copies_wait<1>();
         __syncthreads();
-        if (walk.feature != NULL) fade_chunk(walk, at, n, buffer, s);
+        if (FADING) fade_chunk(walk, at, n, buffer, s);
         weigh(walk, buffer, s);
         value_parts values;
 #pragma unroll
@@ -351,9 +354,9 @@ static __global__ void __launch_bounds__(32 * WARPS, DEPTH <= 128 ? 2 : 1)
         __syncthreads();
 #pragma unroll
         for (int pair = 0; pair < BANDS / 2; pair++)
-            read_state<DEPTH>(walk, at, done, n, pair, buffer, s, state, values);
+            read_state<DEPTH, FADING>(walk, at, done, n, pair, buffer, s, state, values);
         if (walk.after != NULL || done + ROWS < walk.T)
-            advance<DEPTH>(walk, at, n, buffer, s, state, values);
+            advance<DEPTH, FADING>(walk, at, n, buffer, s, state, values);
         __syncthreads(); /* this chunk's place is asked for again */
     }
     if (walk.after != NULL)
@@ -377,7 +380,7 @@ int ls_linear_tiles_depth(const ls_cuda *cuda) {
     return sizeof(shared_walk<TILE_DEPTH_MOST>) <= cuda->shared_most ? TILE_DEPTH_MOST : 128;
 }
 
-template <int DEPTH>
+template <int DEPTH, bool FADING>
 static void launch(const ls_run *run, const ls_linear_walk *walk, const char *what) {
     const ls_cuda *cuda = ls_cuda_of(run);
     const int64_t heads = (int64_t)walk->B * walk->H;
@@ -387,19 +390,28 @@ static void launch(const ls_run *run, const ls_linear_walk *walk, const char *wh
     const int64_t warps = ls_ceil_div(ls_ceil_div(walk->width, slices), 16);
     const size_t bytes = sizeof(shared_walk<DEPTH>);
     ls_cuda_note(ls_cuda_of(run),
-                 cudaFuncSetAttribute(walk_tiles<DEPTH>,
+                 cudaFuncSetAttribute(walk_tiles<DEPTH, FADING>,
                                       cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
                  what);
-    walk_tiles<DEPTH><<<(unsigned)(heads * slices), (unsigned)(32 * warps), bytes, cuda->stream>>>(
-        *walk, (int)slices);
+    walk_tiles<DEPTH, FADING>
+        <<<(unsigned)(heads * slices), (unsigned)(32 * warps), bytes, cuda->stream>>>(*walk,
+                                                                                      (int)slices);
     ls_cuda_launched(run, what);
+}
+
+template <int DEPTH>
+static void launch_depth(const ls_run *run, const ls_linear_walk *walk, const char *what) {
+    if (walk->feature != NULL)
+        launch<DEPTH, true>(run, walk, what);
+    else
+        launch<DEPTH, false>(run, walk, what);
 }
 
 void ls_linear_tiles(const ls_run *run, const ls_linear_walk *walk, const char *what) {
     if (walk->count <= 64)
-        launch<64>(run, walk, what);
+        launch_depth<64>(run, walk, what);
     else if (walk->count <= 128)
-        launch<128>(run, walk, what);
+        launch_depth<128>(run, walk, what);
     else
-        launch<TILE_DEPTH_MOST>(run, walk, what);
+        launch_depth<TILE_DEPTH_MOST>(run, walk, what);
 }
