@@ -1,5 +1,6 @@
 /* The linear recurrence of retention and linear attention alone, forward and with its gradients, by
- * length and by the shape of a head. */
+ * length and by the shape of a head: one sequence on the processor, on a device as many as make a
+ * batch of training. */
 #include <math.h>
 
 #include "base/random.h"
@@ -7,23 +8,36 @@
 #include "cli/machine.h"
 #include "tensor/ops.h"
 
-static const struct { int64_t heads, keys, values; } sizes[] = {{6, 64, 64}, {2, 256, 512}};
-enum { SIZES = sizeof sizes / sizeof sizes[0], HEADS_MOST = 6 };
+typedef struct head_size {
+    int64_t heads, keys, values;
+} head_size;
+enum { SIZES = 2, HEADS_MOST = 8, DEVICE_TOKENS = 65536 };
+static const head_size processor_sizes[SIZES] = {{6, 64, 64}, {2, 256, 512}};
+static const head_size device_sizes[SIZES] = {{8, 128, 128}, {4, 256, 512}};
+
+static const head_size *sizes_on(const ls_ctx *ctx) {
+    return ctx->device == NULL ? processor_sizes : device_sizes;
+}
+static int64_t batch_on(const ls_ctx *ctx, int64_t T) {
+    return ctx->device == NULL ? 1 : ls_max(DEVICE_TOKENS / T, 1);
+}
 
 static ls_status record(ls_ctx *ctx, int size, ls_dtype type, int64_t T, bool grad,
                         ls_parameters *store, ls_program **out) {
     static const char *const names[] = {"q", "k", "v", "cot"};
-    const ls_program_options options = {.type = type, .batch = 1, .length = T, .grad = grad};
+    const head_size *sizes = sizes_on(ctx);
+    const int64_t B = batch_on(ctx, T);
+    const ls_program_options options = {.type = type, .batch = B, .length = T, .grad = grad};
     const int64_t H = sizes[size].heads, K = sizes[size].keys, V = sizes[size].values;
     double log_decay[HEADS_MOST];
     LS_TRY(ls_program_new(ctx, &options, store, out));
     ls_program *p = *out;
     ls_tensor *in[4];
     for (int i = 0; i < 4; i++)
-        in[i] = ls_input(p, names[i], type, LS_DIMS(1, T, H, i < 2 ? K : V), grad && i < 3);
+        in[i] = ls_input(p, names[i], type, LS_DIMS(B, T, H, i < 2 ? K : V), grad && i < 3);
     for (int64_t h = 0; h < H; h++) log_decay[h] = log1p(-exp2(-5 - (double)h));
     ls_linear_scan_operands scan = {.q = in[0], .k = in[1], .v = in[2], .log_decay = log_decay};
-    scan.before = ls_state_read(p, "state", ls_wide_type(p), LS_DIMS(1, H, K, V));
+    scan.before = ls_state_read(p, "state", ls_wide_type(p), LS_DIMS(B, H, K, V));
     ls_tensor *y = ls_linear_scan(p, &scan, NULL, NULL);
     ls_keep(p, "y", y);
     if (grad) {
@@ -40,6 +54,7 @@ static ls_status record(ls_ctx *ctx, int size, ls_dtype type, int64_t T, bool gr
 static ls_status bench_one(ls_bench *bench, int size, ls_dtype type, int64_t T, bool grad,
                            json_t *rows) {
     ls_ctx *ctx = bench->ctx;
+    const head_size *sizes = sizes_on(ctx);
     ls_program *program = NULL;
     ls_parameters *store = NULL;
     double best;
@@ -56,11 +71,11 @@ static ls_status bench_one(ls_bench *bench, int size, ls_dtype type, int64_t T, 
                    (long long)sizes[size].values, (long long)T,
                    grad ? "forward+backward" : "forward", 1e3 * best, 1e-9 * flops / best);
     ls_bench_row(bench, rows,
-                 json_pack("{s:s, s:I, s:I, s:I, s:I, s:b, s:f}", "dtype", ls_dtype_name(type),
-                           "heads", (json_int_t)sizes[size].heads, "keys",
-                           (json_int_t)sizes[size].keys, "values", (json_int_t)sizes[size].values,
-                           "length", (json_int_t)T, "backward", grad, "gflops",
-                           1e-9 * flops / best),
+                 json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:f}", "dtype", ls_dtype_name(type),
+                           "batch", (json_int_t)batch_on(ctx, T), "heads",
+                           (json_int_t)sizes[size].heads, "keys", (json_int_t)sizes[size].keys,
+                           "values", (json_int_t)sizes[size].values, "length", (json_int_t)T,
+                           "backward", grad, "gflops", 1e-9 * flops / best),
                  best, NULL);
 fail:
     ls_program_free(program);
@@ -69,10 +84,15 @@ fail:
 }
 
 ls_status ls_bench_retention(ls_bench *bench) {
-    if (bench->ctx->device != NULL) return LS_OK; /* a kernel of the processor's so far */
     json_t *rows = json_array();
     json_object_set_new(bench->json, "retention", rows);
-    ls_text_printf(bench->ctx, &bench->text, "retention, batch 1: heads x keys x values, length\n");
+    if (bench->ctx->device == NULL)
+        ls_text_printf(bench->ctx, &bench->text,
+                       "retention, batch 1: heads x keys x values, length\n");
+    else
+        ls_text_printf(bench->ctx, &bench->text,
+                       "retention, %d tokens in all: heads x keys x values, length\n",
+                       DEVICE_TOKENS);
     for (int size = 0; size < SIZES; size++)
         for (int i = 0; i < bench->type_count; i++)
             for (int64_t j = 0; j < bench->keys.lengths.count; j++)

@@ -352,7 +352,7 @@ static __global__ void __launch_bounds__(32 * WARPS, DEPTH <= 128 ? 2 : 1)
                                                       (16 * band + lane % 16) * VALUE_STRIDE +
                                                       16 * warp + lane / 16 * 8);
         __syncthreads();
-#pragma unroll
+#pragma unroll 1
         for (int pair = 0; pair < BANDS / 2; pair++)
             read_state<DEPTH, FADING>(walk, at, done, n, pair, buffer, s, state, values);
         if (walk.after != NULL || done + ROWS < walk.T)
