@@ -46,15 +46,15 @@ static __device__ __forceinline__ void ask(const ls_linear_walk &walk, const ls_
     for (int i = (int)threadIdx.x; i < ROWS * pieces; i += (int)blockDim.x) {
         const int m = i / pieces, piece = i % pieces, column = first + 8 * piece;
         const int64_t t = ls_linear_time(walk, done + m);
-        ls_cuda_bf16 *place = to + m * stride + 8 * piece;
+        ls_cuda_bf16 *cell = to + m * stride + 8 * piece;
         if (m < n && column < x.width && x.data != NULL) {
-            ls_copy_16(place, ls_linear_row<const ls_cuda_bf16>(x, at.b, t, at.h) + column, true);
+            ls_copy_16(cell, ls_linear_row<const ls_cuda_bf16>(x, at.b, t, at.h) + column, true);
             continue;
         }
         uint4 rest = make_uint4(0, 0, 0, 0);
         if (m < n && x.ended && column == x.width)
             rest.x = ls_pair(ls_linear_end(x, at.b, t, at.h), 0);
-        *reinterpret_cast<uint4 *>(place) = rest;
+        *reinterpret_cast<uint4 *>(cell) = rest;
     }
 }
 
@@ -389,10 +389,13 @@ static void launch(const ls_run *run, const ls_linear_walk *walk, const char *wh
     if (heads * slices < cuda->processors) slices = ls_ceil_div(walk->width, COLUMNS / 2);
     const int64_t warps = ls_ceil_div(ls_ceil_div(walk->width, slices), 16);
     const size_t bytes = sizeof(shared_walk<DEPTH>);
-    ls_cuda_note(ls_cuda_of(run),
-                 cudaFuncSetAttribute(walk_tiles<DEPTH, FADING>,
-                                      cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
-                 what);
+    cudaError_t error = cudaFuncSetAttribute(
+        walk_tiles<DEPTH, FADING>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    if (error == cudaSuccess) /* two blocks at a time need all there is */
+        error = cudaFuncSetAttribute(walk_tiles<DEPTH, FADING>,
+                                     cudaFuncAttributePreferredSharedMemoryCarveout,
+                                     cudaSharedmemCarveoutMaxShared);
+    ls_cuda_note(ls_cuda_of(run), error, what);
     walk_tiles<DEPTH, FADING>
         <<<(unsigned)(heads * slices), (unsigned)(32 * warps), bytes, cuda->stream>>>(*walk,
                                                                                       (int)slices);
