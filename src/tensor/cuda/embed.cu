@@ -13,7 +13,8 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     uint64_t index = (uint64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x, column;
     if (index >= words) return;
     uint64_t row = ls_cuda_divide(index, chunks, &column);
-    y[index] = table[(int64_t)ids[row] * (int64_t)chunks.by + (int64_t)column];
+    const int64_t id = ids[row]; /* below 0: padding */
+    y[index] = id < 0 ? Word{} : table[id * (int64_t)chunks.by + (int64_t)column];
 }
 
 template <typename Word>
@@ -44,7 +45,7 @@ static void embed(const ls_run *run, const ls_node *node) {
  * list is cut in pieces of fixed length. A run of equal numbers inside one piece is added to its
  * row of the gradient at once. Of a run that crosses borders each piece keeps a partial sum: its
  * `tail` where the run goes on, its `head` where it came in; the piece in which the run begins then
- * adds tail and heads in order. */
+ * adds tail and heads in order. Padding, numbers below 0, is sorted behind all rows and left out. */
 
 enum { PIECE = 64, GRAD_THREADS = 128, AHEAD = 8 };
 
@@ -56,10 +57,15 @@ typedef struct grad_places {
     size_t bytes;
 } grad_places;
 
+/* Bits that tell rows apart, and one more that is set in numbers below 0 alone. */
 static int bits_for(int64_t rows) {
     int bits = 1;
     while (bits < 31 && (int64_t)1 << bits < rows) bits++;
-    return bits;
+    return bits + 1;
+}
+
+static __device__ __forceinline__ bool is_padding(uint32_t key) {
+    return (int32_t)key < 0;
 }
 
 static cudaError_t sort_tokens(void *space, size_t *bytes, const uint32_t *ids, uint32_t *keys,
@@ -142,7 +148,7 @@ static __global__ void __launch_bounds__(GRAD_THREADS) pieces_kernel(const grad_
                 ls_cuda_store<LANES>(job.heads + piece * job.width + column, sum);
             } else if (last && goes_on) {
                 ls_cuda_store<LANES>(job.tails + piece * job.width + column, sum);
-            } else {
+            } else if (!is_padding(keys[e])) {
                 float *to = job.gradient + (int64_t)keys[e] * job.width + column;
                 ls_cuda_load<LANES>(to, more);
 #pragma unroll
@@ -164,7 +170,7 @@ static __global__ void __launch_bounds__(GRAD_THREADS) runs_kernel(const grad_jo
     int64_t column = ((int64_t)blockIdx.y * GRAD_THREADS + threadIdx.x) * LANES;
     if (column >= job.width || next >= job.count) return;
     uint32_t key = job.keys[next];
-    if (job.keys[next - 1] != key) return;
+    if (job.keys[next - 1] != key || is_padding(key)) return;
     if (first > 0 && job.keys[first - 1] == key) return; /* it began before */
     float sum[LANES], more[LANES];
     ls_cuda_load<LANES>(job.tails + piece * job.width + column, sum);

@@ -1,4 +1,4 @@
-/* Broadcast sums, multiples and dropout. */
+/* Broadcast sums, multiples, quotients, choices, dropout, and new draws. */
 #include "tensor/cuda/lib/rows.h"
 
 extern "C" {
@@ -199,6 +199,172 @@ struct dropout_map {
     }
 };
 
+/* ---- sequences of one tensor or another ---- */
+
+/* `lanes` elements make one word, all of one sequence; a or b NULL: zeros. */
+template <typename Word>
+static __global__ void __launch_bounds__(LS_CUDA_THREADS)
+    pick_kernel(const ls_cuda_layout layout, int lanes, const ls_cuda_divisor each,
+                const uint8_t *which, char *to, const char *a, const char *b) {
+    uint64_t index = ((uint64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x) * (unsigned)lanes;
+    if (index >= (uint64_t)layout.count) return;
+    const int64_t size = (int64_t)sizeof(Word) / lanes;
+    int64_t place[3];
+    uint64_t within;
+    ls_cuda_place(layout, index, place);
+    const bool first = which[ls_cuda_divide(index, each, &within)] != 0;
+    const char *from = first ? a : b;
+    *(Word *)(to + place[0] * size) =
+        from == NULL ? Word{} : *(const Word *)(from + (first ? place[1] : place[2]) * size);
+}
+
+template <typename Word>
+static void pick_words(const ls_run *run, const ls_node *node, const ls_cuda_layout *layout,
+                       int lanes) {
+    const ls_tensor *a = node->in[1], *b = node->in[2], *y = node->out[0];
+    pick_kernel<Word><<<ls_cuda_blocks(layout->count / lanes, LS_CUDA_THREADS), LS_CUDA_THREADS, 0,
+                        ls_cuda_of(run)->stream>>>(
+        *layout, lanes, ls_cuda_divisor_of(layout->count / y->dim[0]),
+        (const uint8_t *)ls_data(node->in[0]), (char *)ls_data(y),
+        a == NULL ? NULL : (const char *)ls_data(a), b == NULL ? NULL : (const char *)ls_data(b));
+    ls_cuda_launched(run, "pick");
+}
+
+static void pick(const ls_run *run, const ls_node *node) {
+    const ls_tensor *y = node->out[0];
+    ls_cuda_axes axes[3] = {ls_cuda_axes_of(y)};
+    bool aligned = ls_cuda_aligned(ls_data(y));
+    for (int i = 1; i < 3; i++) {
+        const ls_tensor *x = node->in[i];
+        axes[i] = ls_cuda_axes_of(x == NULL ? y : x);
+        aligned = aligned && (x == NULL || ls_cuda_aligned(ls_data(x)));
+    }
+    ls_cuda_layout layout;
+    if (!ls_cuda_lay_out(run, 3, axes, &layout) || layout.count == 0) return;
+    const int lanes = (int)(16 / ls_dtype_size(y->type));
+    if (aligned && ls_cuda_in_lanes(&layout, lanes) && layout.count / y->dim[0] % lanes == 0)
+        pick_words<uint4>(run, node, &layout, lanes);
+    else if (y->type == LS_BF16)
+        pick_words<uint16_t>(run, node, &layout, 1);
+    else
+        pick_words<uint32_t>(run, node, &layout, 1);
+}
+
+/* ---- y / by ---- */
+
+static __device__ __forceinline__ float inverse_of(float divisor) {
+    return divisor == 0 ? 0.0f : (float)(1 / (double)divisor);
+}
+
+struct divide_map {
+    const float *by;
+    ls_cuda_divisor width;
+    template <int LANES>
+    __device__ __forceinline__ void operator()(uint64_t index, const float (&in)[1][LANES],
+                                               float (&out)[1][LANES]) const {
+        uint64_t column, row = ls_cuda_divide(index, width, &column);
+        float factor = inverse_of(by[row]);
+#pragma unroll
+        for (int i = 0; i < LANES; i++) {
+            if (column == width.by) { /* the lanes go on in the next row */
+                column = 0;
+                factor = inverse_of(by[++row]);
+            }
+            out[0][i] = in[0][i] * factor;
+            column++;
+        }
+    }
+};
+
+/* With r = y / by: dy = dr / by, dby = -(r . dr) / by. A warp has a row; the layout is that of r, dr
+ * and dy without their last axes. */
+template <typename T>
+static __global__ void __launch_bounds__(LS_CUDA_THREADS)
+    divide_grad_kernel(const ls_cuda_layout rows, int64_t width, const T *r, const T *dr, T *dy,
+                       const float *by, float *dby) {
+    int64_t row = ((int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x) / 32;
+    if (row >= rows.count) return;
+    int64_t place[3];
+    ls_cuda_place(rows, (uint64_t)row, place);
+    const float factor = inverse_of(by[row]);
+    float dot = 0;
+    for (int64_t i = threadIdx.x % 32; i < width; i += 32) {
+        const float d = ls_cuda_wide(dr[place[1] + i]);
+        dot += ls_cuda_wide(r[place[0] + i]) * d;
+        dy[place[2] + i] = ls_cuda_narrow<T>(d * factor);
+    }
+    dot = ls_cuda_warp_sum(dot);
+    if (threadIdx.x % 32 == 0) dby[row] = -dot * factor;
+}
+
+/* Where the rows of the last axis begin. */
+static ls_cuda_axes axes_of_beginnings(const ls_tensor *tensor) {
+    ls_cuda_axes axes = ls_cuda_axes_of(tensor);
+    axes.rank--;
+    return axes;
+}
+
+template <typename T> static void divide_grad(const ls_run *run, const ls_node *node) {
+    const ls_tensor *r = node->in[0], *dr = node->in[2], *dy = node->out[0];
+    ls_cuda_axes axes[] = {axes_of_beginnings(r), axes_of_beginnings(dr), axes_of_beginnings(dy)};
+    ls_cuda_layout rows;
+    if (!ls_cuda_lay_out(run, 3, axes, &rows) || rows.count == 0) return;
+    divide_grad_kernel<T><<<ls_cuda_blocks(rows.count, LS_CUDA_THREADS / 32), LS_CUDA_THREADS, 0,
+                            ls_cuda_of(run)->stream>>>(
+        rows, r->dim[r->rank - 1], (const T *)ls_data(r), (const T *)ls_data(dr),
+        (T *)ls_data(dy), (const float *)ls_data(node->in[1]), (float *)ls_data(node->out[1]));
+    ls_cuda_launched(run, "divide_grad");
+}
+
+/* ---- parameters that are drawn anew ----
+ *
+ * What a draw makes of random numbers is a function of the host. It is called in the device's order
+ * of work, with seed and step as the device has them, and does nothing in most steps. */
+
+typedef struct new_draw {
+    ls_cuda_now now;
+    const ls_parameter *parameter;
+    int64_t every;
+    double values[]; /* the device reads them from here */
+} new_draw;
+
+static __host__ __device__ bool is_due(const ls_cuda_now *now, int64_t every) {
+    return now->step != 0 && now->step % every == 0;
+}
+
+static void CUDART_CB draw_here(void *user) {
+    new_draw *draw = (new_draw *)user;
+    if (is_due(&draw->now, draw->every))
+        ls_parameter_draw(draw->parameter, draw->now.seed, draw->now.step, draw->values);
+}
+
+static __global__ void __launch_bounds__(LS_CUDA_THREADS)
+    redraw_kernel(const ls_cuda_now *now, int64_t every, int64_t count, const double *values,
+                  float *parameter) {
+    if (!is_due(now, every)) return;
+    int64_t i = (int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x;
+    if (i < count) parameter[i] = (float)values[i];
+}
+
+static void redraw(const ls_run *run, const ls_node *node) {
+    ls_cuda *cuda = ls_cuda_of(run);
+    const ls_tensor *parameter = node->in[0];
+    const int64_t count = ls_count(parameter);
+    new_draw *draw = (new_draw *)ls_cuda_stage(
+        cuda, node, sizeof(new_draw) + (size_t)count * sizeof(double));
+    if (draw == NULL) return;
+    draw->parameter = &run->parameters->items[parameter->parameter];
+    draw->every = *(const int64_t *)node->attributes;
+    ls_cuda_note(cuda,
+                 cudaMemcpyAsync(&draw->now, cuda->now, sizeof draw->now, cudaMemcpyDeviceToHost,
+                                 cuda->stream),
+                 "redraw");
+    ls_cuda_note(cuda, cudaLaunchHostFunc(cuda->stream, draw_here, draw), "redraw");
+    redraw_kernel<<<ls_cuda_blocks(count, LS_CUDA_THREADS), LS_CUDA_THREADS, 0, cuda->stream>>>(
+        cuda->now, draw->every, count, draw->values, (float *)ls_data(parameter));
+    ls_cuda_launched(run, "redraw");
+}
+
 template <typename O, typename A, typename F>
 static void map_typed(const ls_run *run, const ls_node *node, const ls_cuda_layout *layout, F f,
                       const char *what) {
@@ -235,11 +401,23 @@ static void dropout(const ls_run *run, const ls_node *node) {
     map_one(run, node, map, "dropout");
 }
 
+static void divide(const ls_run *run, const ls_node *node) {
+    const ls_tensor *y = node->in[0];
+    map_one(run, node,
+            divide_map{(const float *)ls_data(node->in[1]),
+                       ls_cuda_divisor_of(y->dim[y->rank - 1])},
+            "divide");
+}
+
 LS_CUDA_DECLARE_TABLE(pointwise);
 const ls_kernel LS_CUDA_TABLE(pointwise)[] = {
     {"plus_broadcast", {NULL, plus_broadcast<float>, plus_broadcast<ls_cuda_bf16>}, NULL},
     {"plus_broadcast_grad", {NULL, plus_broadcast_grad, plus_broadcast_grad}, grad_workspace},
     {"times", {NULL, times, times}, NULL},
+    {"pick", {NULL, pick, pick}, NULL},
+    {"divide", {NULL, divide, divide}, NULL},
+    {"divide_grad", {NULL, divide_grad<float>, divide_grad<ls_cuda_bf16>}, NULL},
+    {"redraw", {NULL, redraw, redraw}, NULL},
     {"dropout", {NULL, dropout, dropout}, NULL},
     {},
 };

@@ -44,6 +44,7 @@ typedef struct ls_cuda {
     cublasLtHandle_t products;
     void *product_workspace;
     void *known_products; /* what lib/product.cu keeps; NULL before the first product */
+    void *staged;         /* what ls_cuda_stage has given */
     ls_cuda_now *now;     /* on the device */
     ls_cuda_now *now_here;
     cudaError_t wrong; /* the first error since settle */
@@ -61,6 +62,11 @@ void ls_cuda_note_text(ls_cuda *cuda, const char *what, const char *why);
 static inline void ls_cuda_launched(const ls_run *run, const char *what) {
     ls_cuda_note(ls_cuda_of(run), cudaGetLastError(), what);
 }
+
+/* Memory of the host that the device reaches too, for a node that the host has a part in; the same
+ * each time, so that a graph can keep it. Cleared when it is new, held until the device is closed;
+ * the first run, which is not captured, asks for it. NULL after an error was noted. */
+void *ls_cuda_stage(ls_cuda *cuda, const ls_node *node, size_t bytes);
 
 #define LS_CUDA_TABLE(name) ls__cuda_##name
 #define LS_CUDA_DECLARE_TABLE(name) extern "C" const ls_kernel LS_CUDA_TABLE(name)[]

@@ -69,6 +69,54 @@ static void fill(ls_device *device, void *there, int byte, size_t bytes) {
     wait_where_shared(cuda);
 }
 
+/* ---- memory for both sides ---- */
+
+typedef struct staged {
+    struct staged *next;
+    const ls_node *node;
+    size_t bytes;
+    void *memory;
+} staged;
+
+static bool take_staged(ls_cuda *cuda, staged *place, size_t bytes) {
+    ls_cuda_note(cuda, cudaFreeHost(place->memory), "giving memory back");
+    place->memory = NULL;
+    place->bytes = 0;
+    cudaError_t error = cudaHostAlloc(&place->memory, bytes, cudaHostAllocMapped);
+    ls_cuda_note(cuda, error, "taking memory of the host");
+    if (error != cudaSuccess) return false;
+    memset(place->memory, 0, bytes);
+    place->bytes = bytes;
+    return true;
+}
+
+void *ls_cuda_stage(ls_cuda *cuda, const ls_node *node, size_t bytes) {
+    staged *place = (staged *)cuda->staged;
+    while (place != NULL && place->node != node) place = place->next;
+    if (place == NULL) {
+        place = (staged *)calloc(1, sizeof *place);
+        if (place == NULL) {
+            ls_cuda_note_text(cuda, "taking memory of the host", "there is none");
+            return NULL;
+        }
+        place->next = (staged *)cuda->staged;
+        place->node = node;
+        cuda->staged = place;
+    }
+    /* another size: a node of another program has this address now */
+    if (place->bytes != bytes && !take_staged(cuda, place, bytes)) return NULL;
+    return place->memory;
+}
+
+static void give_staged(ls_cuda *cuda) {
+    while (cuda->staged != NULL) {
+        staged *place = (staged *)cuda->staged;
+        cuda->staged = place->next;
+        cudaFreeHost(place->memory);
+        free(place);
+    }
+}
+
 /* ---- kernels ---- */
 
 static const ls_kernel *kernel(const ls_device *device, const char *op) {
@@ -118,6 +166,7 @@ static void forget(ls_device *device, void *graph) {
 static void close_device(ls_device *device) {
     ls_cuda *cuda = (ls_cuda *)device;
     ls_cuda_products_close(cuda);
+    give_staged(cuda);
     if (cuda->products != NULL) cublasLtDestroy(cuda->products);
     cudaFree(cuda->product_workspace);
     cudaFree(cuda->now);
