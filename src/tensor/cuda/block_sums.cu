@@ -8,8 +8,8 @@ extern "C" {
 /* A block has a sequence: how many of its blocks are complete, to the workspace; and, where they
  * are asked for, which blocks are there. */
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
-    describe_kernel(ls_cuda_valid valid, int64_t block, int64_t blocks, bool adopt, int32_t *complete,
-                    int32_t *most, uint8_t *there, int64_t there_stride) {
+    describe_kernel(ls_cuda_valid valid, int64_t block, int64_t blocks, bool adopt,
+                    int32_t *complete, int32_t *most, uint8_t *there, int64_t there_stride) {
     const int64_t b = blockIdx.x;
     int mine = 0;
     __shared__ int all;
@@ -35,7 +35,7 @@ static size_t workspace(const ls_node *node, int threads) {
 template <typename T> struct sums_job {
     const T *x;
     T *y;
-    int64_t x_b, x_t, y_b, y_j; /* strides */
+    int64_t x_b, x_t, y_b, y_j;              /* strides */
     int64_t length, D, blocks, block, count; /* count: of threads */
     bool adopt;
     ls_cuda_valid valid;

@@ -17,10 +17,10 @@ typedef struct job {
     int64_t piece; /* rows of a piece */
     bool projects; /* there are directions */
     ls_cuda_valid valid;
-    float *z, *a;     /* [piece,K], [piece,M]; without directions a is z */
-    float *largest;   /* of ALL_PRODUCTS: per sequence and head */
-    float *of_row;    /* of ALL_PRODUCTS: per row */
-    size_t bytes;     /* of the workspace */
+    float *z, *a;   /* [piece,K], [piece,M]; without directions a is z */
+    float *largest; /* of ALL_PRODUCTS: per sequence and head */
+    float *of_row;  /* of ALL_PRODUCTS: per row */
+    size_t bytes;   /* of the workspace */
 } job;
 
 static bool needs_survey(const job *s) {
@@ -240,9 +240,8 @@ template <typename T> static void forward(const ls_run *run, const ls_node *node
     for (int64_t first = 0; first < s.rows; first += s.piece) {
         const int64_t count = ls_min(s.piece, s.rows - first);
         project<T>(run, node, &s, first, count);
-        forward_kernel<T>
-            <<<warps_for(count), LS_CUDA_THREADS, 0, ls_cuda_of(run)->stream>>>(
-                s, first, count, rows_of<T>(node->out[0]));
+        forward_kernel<T><<<warps_for(count), LS_CUDA_THREADS, 0, ls_cuda_of(run)->stream>>>(
+            s, first, count, rows_of<T>(node->out[0]));
         ls_cuda_launched(run, "features");
     }
 }

@@ -12,8 +12,7 @@ static sizes sizes_of(const ls_node *node) {
     enum { BLOCKS_WANTED = 1024, LEAST = 256, MOST = 256 };
     const int64_t *dim = node->in[0]->dim;
     sizes s = {dim[0], dim[1], dim[2], dim[3], node->in[2]->dim[3], dim[0] * dim[2], 0, 0};
-    const int64_t tiles =
-        s.heads * ls_ceil_div(s.K, LS_HEAD_M) * ls_ceil_div(s.V, LS_HEAD_N);
+    const int64_t tiles = s.heads * ls_ceil_div(s.K, LS_HEAD_M) * ls_ceil_div(s.V, LS_HEAD_N);
     int64_t parts = ls_min(ls_ceil_div(BLOCKS_WANTED, tiles), ls_ceil_div(s.T, LEAST));
     parts = ls_max(1, ls_min(parts, MOST));
     s.part = ls_round_up(ls_ceil_div(s.T, parts), LS_HEAD_K);
@@ -93,8 +92,8 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
 }
 
 template <typename T>
-static void sum_vectors(const ls_run *run, const sizes *s, const ls_tensor *x,
-                        const float *weights, const desk *d, float *to) {
+static void sum_vectors(const ls_run *run, const sizes *s, const ls_tensor *x, const float *weights,
+                        const desk *d, float *to) {
     const int64_t count = s->heads * s->K;
     dim3 blocks(ls_cuda_blocks(count, LS_CUDA_THREADS), (unsigned)s->parts);
     vector_kernel<T><<<blocks, LS_CUDA_THREADS, 0, ls_cuda_of(run)->stream>>>(

@@ -30,8 +30,8 @@ static pair_of_rows rows_of(const ls_run *run, const ls_tensor *a, const ls_tens
 }
 
 /* How far element `index` is apart; 0 where it does not count. */
-static __device__ __forceinline__ float apart(const pair_of_rows &x, uint64_t index,
-                                              uint64_t *row, uint64_t *column) {
+static __device__ __forceinline__ float apart(const pair_of_rows &x, uint64_t index, uint64_t *row,
+                                              uint64_t *column) {
     uint64_t within;
     *row = ls_cuda_divide(index, x.by_width, column);
     ls_cuda_divide(*row, x.by_step, &within);
@@ -84,8 +84,7 @@ static void mean_square(const ls_run *run, const ls_node *node) {
     double *parts = (double *)run->workspace;
     cudaStream_t stream = ls_cuda_of(run)->stream;
     part_kernel<<<BLOCKS, LS_CUDA_THREADS, 0, stream>>>(x, parts);
-    total_kernel<<<1, LS_CUDA_THREADS, 0, stream>>>(parts, x.count,
-                                                    (float *)ls_data(node->out[0]));
+    total_kernel<<<1, LS_CUDA_THREADS, 0, stream>>>(parts, x.count, (float *)ls_data(node->out[0]));
     ls_cuda_launched(run, "mean_square");
 }
 
@@ -107,9 +106,9 @@ static void mean_square_grad(const ls_run *run, const ls_node *node) {
     for (int side = 0; side < 2; side++)
         if (node->out[side] != NULL) ls_rows(node->out[side], &rows, &width, &stride[side]);
     grad_kernel<<<ls_cuda_blocks(x.rows * x.width, LS_CUDA_THREADS), LS_CUDA_THREADS, 0,
-                  ls_cuda_of(run)->stream>>>(
-        x, (const float *)ls_data(node->in[0]), ls_cuda_any_of(node->out[0]), stride[0],
-        ls_cuda_any_of(node->out[1]), stride[1]);
+                  ls_cuda_of(run)->stream>>>(x, (const float *)ls_data(node->in[0]),
+                                             ls_cuda_any_of(node->out[0]), stride[0],
+                                             ls_cuda_any_of(node->out[1]), stride[1]);
     ls_cuda_launched(run, "mean_square_grad");
 }
 

@@ -82,8 +82,12 @@ static __device__ __forceinline__ float weight_of(const pool &p, const span &s, 
 
 /* x is what has all the rows: x or dx. */
 static pool pool_of(const ls_run *run, const ls_node *node, const ls_tensor *x) {
-    pool p = {*(const ls_pool_kind *)node->attributes, x->dim[0], x->dim[1], x->dim[2],
-              ls_cuda_valid_of(node->in[1]), (const span *)run->workspace};
+    pool p = {*(const ls_pool_kind *)node->attributes,
+              x->dim[0],
+              x->dim[1],
+              x->dim[2],
+              ls_cuda_valid_of(node->in[1]),
+              (const span *)run->workspace};
     span_kernel<<<(unsigned)p.B, LS_CUDA_THREADS, 0, ls_cuda_of(run)->stream>>>(
         p.valid, p.T, (span *)run->workspace);
     ls_cuda_launched(run, "pool_rows");
@@ -105,8 +109,7 @@ static int64_t pool_pieces(int64_t B, int64_t T, int64_t D, ls_pool_kind kind) {
 static size_t pool_workspace(const ls_node *node, int threads) {
     (void)threads;
     const int64_t *dim = node->in[0]->dim;
-    int64_t pieces =
-        pool_pieces(dim[0], dim[1], dim[2], *(const ls_pool_kind *)node->attributes);
+    int64_t pieces = pool_pieces(dim[0], dim[1], dim[2], *(const ls_pool_kind *)node->attributes);
     return span_bytes(dim[0]) + (size_t)(pieces * dim[0] * dim[2]) * sizeof(float);
 }
 
@@ -199,8 +202,8 @@ template <typename T> static void pool_rows_grad(const ls_run *run, const ls_nod
     unsigned blocks = ls_cuda_blocks(rows * (int64_t)packs.by, LS_CUDA_THREADS);
     cudaStream_t stream = ls_cuda_of(run)->stream;
     if (wide)
-        pool_grad_kernel<LANES><<<blocks, LS_CUDA_THREADS, 0, stream>>>(
-            p, packs, length, from, from_stride, to, to_stride);
+        pool_grad_kernel<LANES><<<blocks, LS_CUDA_THREADS, 0, stream>>>(p, packs, length, from,
+                                                                        from_stride, to, to_stride);
     else
         pool_grad_kernel<1><<<blocks, LS_CUDA_THREADS, 0, stream>>>(p, packs, length, from,
                                                                     from_stride, to, to_stride);

@@ -276,8 +276,8 @@ struct divide_map {
     }
 };
 
-/* With r = y / by: dy = dr / by, dby = -(r . dr) / by. A warp has a row; the layout is that of r, dr
- * and dy without their last axes. */
+/* With r = y / by: dy = dr / by, dby = -(r . dr) / by. A warp has a row; the layout is that of r,
+ * dr and dy without their last axes. */
 template <typename T>
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     divide_grad_kernel(const ls_cuda_layout rows, int64_t width, const T *r, const T *dr, T *dy,
@@ -311,8 +311,8 @@ template <typename T> static void divide_grad(const ls_run *run, const ls_node *
     if (!ls_cuda_lay_out(run, 3, axes, &rows) || rows.count == 0) return;
     divide_grad_kernel<T><<<ls_cuda_blocks(rows.count, LS_CUDA_THREADS / 32), LS_CUDA_THREADS, 0,
                             ls_cuda_of(run)->stream>>>(
-        rows, r->dim[r->rank - 1], (const T *)ls_data(r), (const T *)ls_data(dr),
-        (T *)ls_data(dy), (const float *)ls_data(node->in[1]), (float *)ls_data(node->out[1]));
+        rows, r->dim[r->rank - 1], (const T *)ls_data(r), (const T *)ls_data(dr), (T *)ls_data(dy),
+        (const float *)ls_data(node->in[1]), (float *)ls_data(node->out[1]));
     ls_cuda_launched(run, "divide_grad");
 }
 
@@ -350,8 +350,8 @@ static void redraw(const ls_run *run, const ls_node *node) {
     ls_cuda *cuda = ls_cuda_of(run);
     const ls_tensor *parameter = node->in[0];
     const int64_t count = ls_count(parameter);
-    new_draw *draw = (new_draw *)ls_cuda_stage(
-        cuda, node, sizeof(new_draw) + (size_t)count * sizeof(double));
+    new_draw *draw =
+        (new_draw *)ls_cuda_stage(cuda, node, sizeof(new_draw) + (size_t)count * sizeof(double));
     if (draw == NULL) return;
     draw->parameter = &run->parameters->items[parameter->parameter];
     draw->every = *(const int64_t *)node->attributes;
@@ -403,10 +403,10 @@ static void dropout(const ls_run *run, const ls_node *node) {
 
 static void divide(const ls_run *run, const ls_node *node) {
     const ls_tensor *y = node->in[0];
-    map_one(run, node,
-            divide_map{(const float *)ls_data(node->in[1]),
-                       ls_cuda_divisor_of(y->dim[y->rank - 1])},
-            "divide");
+    map_one(
+        run, node,
+        divide_map{(const float *)ls_data(node->in[1]), ls_cuda_divisor_of(y->dim[y->rank - 1])},
+        "divide");
 }
 
 LS_CUDA_DECLARE_TABLE(pointwise);

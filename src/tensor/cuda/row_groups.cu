@@ -22,8 +22,7 @@ struct groups_where {
         const int64_t rate = groups.rate, r = index % rate, g = index / rate % most;
         const int64_t b = index / rate / most;
         /* the position of row r of the group */
-        const int64_t position =
-            (first + g + 1) * rate - 1 - groups.dilation * (rate - 1 - r);
+        const int64_t position = (first + g + 1) * rate - 1 - groups.dilation * (rate - 1 - r);
         const int64_t row = position - held.first;
         const bool has = g < made && row >= 0 && row < held.count;
         return {ls_cuda_row_at(y, b, g) + r * bytes, has ? ls_cuda_row_at(x, b, row) : NULL};
@@ -51,26 +50,27 @@ static void row_groups(const ls_run *run, const ls_node *node) {
 typedef struct groups_grad {
     ls_cuda_any dy, dx;
     int64_t dy_b, dy_row, dx_b, dx_row; /* strides */
-    int64_t B, rows, D;
-    ls_groups groups;
+    int64_t B;
+    ls_cuda_divisor rows, D, rate;
+    int64_t dilation;
     int64_t held_first, held_count, made_first, due;
 } groups_grad;
 
 /* A row's gradient is the sum of what it is in the groups that have it; in order. */
 static __global__ void __launch_bounds__(LS_CUDA_THREADS) groups_grad_kernel(const groups_grad s) {
-    int64_t index = (int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x;
-    if (index >= s.B * s.rows * s.D) return;
-    const int64_t i = index % s.D, row = index / s.D % s.rows, b = index / s.D / s.rows;
-    const int64_t rate = s.groups.rate;
+    uint64_t index = (uint64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x, i, row, left;
+    if (index >= (uint64_t)s.B * s.rows.by * s.D.by) return;
+    const uint64_t line = ls_cuda_divide(index, s.D, &i);
+    const int64_t b = (int64_t)ls_cuda_divide(line, s.rows, &row), rate = (int64_t)s.rate.by;
     float sum = 0;
-    for (int64_t r = 0; r < rate && row < s.held_count; r++) {
-        const int64_t end = s.held_first + row + 1 + s.groups.dilation * (rate - 1 - r);
-        const int64_t k = end / rate - 1;
-        if (end % rate == 0 && k >= s.made_first && k < s.due)
-            sum += ls_cuda_any_at(s.dy,
-                                  b * s.dy_b + (k - s.made_first) * s.dy_row + r * s.D + i);
+    for (int64_t r = 0; r < rate && (int64_t)row < s.held_count; r++) {
+        const int64_t end = s.held_first + (int64_t)row + 1 + s.dilation * (rate - 1 - r);
+        const int64_t k = (int64_t)ls_cuda_divide((uint64_t)end, s.rate, &left) - 1;
+        if (left == 0 && k >= s.made_first && k < s.due)
+            sum += ls_cuda_any_at(s.dy, b * s.dy_b + (k - s.made_first) * s.dy_row +
+                                            r * (int64_t)s.D.by + (int64_t)i);
     }
-    ls_cuda_any_set(s.dx, b * s.dx_b + row * s.dx_row + i, sum);
+    ls_cuda_any_set(s.dx, b * s.dx_b + (int64_t)row * s.dx_row + (int64_t)i, sum);
 }
 
 static void row_groups_grad(const ls_run *run, const ls_node *node) {
@@ -81,12 +81,13 @@ static void row_groups_grad(const ls_run *run, const ls_node *node) {
     s.dy = ls_cuda_any_of(dy), s.dx = ls_cuda_any_of(dx);
     s.dy_b = dy->stride[0], s.dy_row = dy->stride[1];
     s.dx_b = dx->stride[0], s.dx_row = dx->stride[1];
-    s.B = dx->dim[0], s.rows = dx->dim[1], s.D = dx->dim[2];
-    s.groups = about->groups;
+    s.B = dx->dim[0];
+    s.rows = ls_cuda_divisor_of(dx->dim[1]), s.D = ls_cuda_divisor_of(dx->dim[2]);
+    s.rate = ls_cuda_divisor_of(about->groups.rate), s.dilation = about->groups.dilation;
     s.held_first = held.first, s.held_count = held.count;
     s.made_first = made.first;
     s.due = ls_groups_due(about->groups, run->start + about->chunk);
-    groups_grad_kernel<<<ls_cuda_blocks(s.B * s.rows * s.D, LS_CUDA_THREADS), LS_CUDA_THREADS, 0,
+    groups_grad_kernel<<<ls_cuda_blocks(ls_count(dx), LS_CUDA_THREADS), LS_CUDA_THREADS, 0,
                          ls_cuda_of(run)->stream>>>(s);
     ls_cuda_launched(run, "row_groups_grad");
 }
@@ -97,8 +98,7 @@ static void row_groups_grad(const ls_run *run, const ls_node *node) {
  * sequence, and reads some rows before it writes as many: none that it still has to read. */
 template <typename Word>
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
-    move_down_kernel(ls_cuda_row_grid cache, int64_t B, int64_t words, int64_t drop,
-                     int64_t kept) {
+    move_down_kernel(ls_cuda_row_grid cache, int64_t B, int64_t words, int64_t drop, int64_t kept) {
     enum { AHEAD = 16 };
     int64_t thread = (int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x;
     if (thread >= B * words) return;
@@ -118,9 +118,9 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
 template <typename Word>
 static void move_down(const ls_run *run, const ls_tensor *cache, int64_t drop, int64_t kept) {
     int64_t words = (int64_t)(row_bytes(cache) / sizeof(Word));
-    move_down_kernel<Word><<<ls_cuda_blocks(cache->dim[0] * words, LS_CUDA_THREADS),
-                             LS_CUDA_THREADS, 0, ls_cuda_of(run)->stream>>>(
-        ls_cuda_row_grid_of(cache), cache->dim[0], words, drop, kept);
+    move_down_kernel<Word>
+        <<<ls_cuda_blocks(cache->dim[0] * words, LS_CUDA_THREADS), LS_CUDA_THREADS, 0,
+           ls_cuda_of(run)->stream>>>(ls_cuda_row_grid_of(cache), cache->dim[0], words, drop, kept);
     ls_cuda_launched(run, "rows_append");
 }
 
@@ -137,8 +137,8 @@ struct band_where {
 
 static void move_band(const ls_run *run, const ls_tensor *x, int64_t x_first, const ls_tensor *y,
                       int64_t y_first, int64_t rows, int64_t count, const char *what) {
-    band_where where = {ls_cuda_row_grid_of(x), ls_cuda_row_grid_of(y), x_first, y_first, rows,
-                        count};
+    band_where where = {
+        ls_cuda_row_grid_of(x), ls_cuda_row_grid_of(y), x_first, y_first, rows, count};
     ls_cuda_move_rows(run, y->dim[0] * rows, row_bytes(y),
                       ls_cuda_row_grid_bits(&where.x) | ls_cuda_row_grid_bits(&where.y), where,
                       what);
@@ -174,6 +174,7 @@ static void rows_append_grad(const ls_run *run, const ls_node *node) {
 typedef struct blend_job {
     ls_cuda_any x, y, dx; /* forward x to y; backward x and y, which is dy, to dx */
     int64_t rows, width, rate, x_stride, y_stride, dx_stride;
+    ls_cuda_divisor by_width;
     bool most;
 } blend_job;
 
@@ -190,9 +191,10 @@ static __device__ __forceinline__ int64_t largest(const blend_job &s, int64_t at
 
 template <bool BACK>
 static __global__ void __launch_bounds__(LS_CUDA_THREADS) blend_kernel(const blend_job s) {
-    int64_t index = (int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x;
-    if (index >= s.rows * s.width) return;
-    const int64_t row = index / s.width, i = index % s.width, at = row * s.x_stride + i;
+    uint64_t index = (uint64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x, column;
+    if (index >= (uint64_t)(s.rows * s.width)) return;
+    const int64_t row = (int64_t)ls_cuda_divide(index, s.by_width, &column);
+    const int64_t i = (int64_t)column, at = row * s.x_stride + i;
     const int64_t best = s.most ? largest(s, at) : 0;
     if (BACK) {
         const float value = ls_cuda_any_at(s.y, row * s.y_stride + i);
@@ -219,6 +221,7 @@ static blend_job blend_of(const ls_node *node, const ls_tensor *x, const ls_tens
     s.x = ls_cuda_any_of(x), s.y = ls_cuda_any_of(y);
     ls_rows(x, &s.rows, &wide, &s.x_stride);
     ls_rows(y, &s.rows, &s.width, &s.y_stride);
+    s.by_width = ls_cuda_divisor_of(s.width);
     s.rate = about->rate;
     s.most = about->kind == LS_BLEND_MAX;
     return s;
@@ -273,8 +276,7 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS) choose_kernel(const us
     int32_t *chosen = s.chosen + b * s.L;
     for (int64_t i = threadIdx.x; i < count; i += LS_CUDA_THREADS) {
         int64_t ahead = 0;
-        for (int64_t j = 0; j < count; j++)
-            ahead += use[j] > use[i] || (use[j] == use[i] && j < i);
+        for (int64_t j = 0; j < count; j++) ahead += use[j] > use[i] || (use[j] == use[i] && j < i);
         chosen[i] = ahead < s.wanted ? 1 : 0;
     }
     __syncthreads();
@@ -342,8 +344,8 @@ static void most_used(const ls_run *run, const ls_node *node) {
         chosen_where where = {ls_cuda_row_grid_of(x), ls_cuda_row_grid_of(y), s.chosen, s.L, made,
                               s.low - rows.first};
         ls_cuda_move_rows(run, B * made, row_bytes(x),
-                          ls_cuda_row_grid_bits(&where.x) | ls_cuda_row_grid_bits(&where.y),
-                          where, "most_used");
+                          ls_cuda_row_grid_bits(&where.x) | ls_cuda_row_grid_bits(&where.y), where,
+                          "most_used");
     }
     clear(run, after);
 }

@@ -156,9 +156,9 @@ template <typename T> static void forward(const ls_run *run, const ls_node *node
     const pieces s = pieces_of(run, x, y, node->in[1]);
     if (used != NULL || few != NULL) {
         describe_kernel<<<ls_cuda_blocks(s.B * s.M, LS_CUDA_THREADS), LS_CUDA_THREADS, 0,
-                          ls_cuda_of(run)->stream>>>(
-            s, used == NULL ? NULL : (uint8_t *)ls_data(used),
-            few == NULL ? NULL : (uint8_t *)ls_data(few));
+                          ls_cuda_of(run)->stream>>>(s,
+                                                     used == NULL ? NULL : (uint8_t *)ls_data(used),
+                                                     few == NULL ? NULL : (uint8_t *)ls_data(few));
         ls_cuda_launched(run, "segment_means");
     }
     launch<false>(run, &s, places_of<T>(x), places_of<T>(y), "segment_means");

@@ -1,6 +1,6 @@
 /* Products of heads: C = A B + u w^T for every head of every sequence at once, where the operands
- * are rows of tensors [B,T,H,W] or of matrices of the workspace. In tiles of 64 x 64; in bf16 on the
- * tensor cores, with sums in f32 always. Long sums can be cut in parts. */
+ * are rows of tensors [B,T,H,W] or of matrices of the workspace. In tiles of 64 x 64; in bf16 on
+ * the tensor cores, with sums in f32 always. Long sums can be cut in parts. */
 #ifndef LS_TENSOR_CUDA_HEAD_PRODUCT_H
 #define LS_TENSOR_CUDA_HEAD_PRODUCT_H
 
@@ -14,9 +14,7 @@ enum { LS_HEAD_M = 64, LS_HEAD_N = 64, LS_HEAD_K = 32, LS_HEAD_THREADS = 128 };
 template <typename T> struct ls_cuda_head_matrix {
     T *data;
     int64_t b_step, h_step, stride;
-    __host__ __device__ T *at(int64_t b, int64_t h) const {
-        return data + b * b_step + h * h_step;
-    }
+    __host__ __device__ T *at(int64_t b, int64_t h) const { return data + b * b_step + h * h_step; }
     bool in_lanes(int64_t width) const {
         return (b_step | h_step | stride | width) % (int64_t)(16 / sizeof(T)) == 0 &&
                ls_cuda_aligned(data);
@@ -31,11 +29,12 @@ template <typename T> static ls_cuda_head_matrix<T> ls_cuda_head_rows(const ls_t
 template <typename A, typename B, typename C> struct ls_cuda_head_product {
     int64_t batch, heads;
     int64_t m, n, k;
-    ls_cuda_head_matrix<A> a; /* [m,k]; with TURN_A stored [k,m] */
-    ls_cuda_head_matrix<B> b; /* [k,n]; with TURN_B stored [n,k] */
-    ls_cuda_head_matrix<C> c; /* [m,n] */
+    ls_cuda_head_matrix<A> a;           /* [m,k]; with TURN_A stored [k,m] */
+    ls_cuda_head_matrix<B> b;           /* [k,n]; with TURN_B stored [n,k] */
+    ls_cuda_head_matrix<C> c;           /* [m,n] */
     ls_cuda_head_matrix<const float> u; /* [m], elements `stride` apart; without data: all 1 */
     const float *w;                     /* [batch,heads,n], or NULL: nothing is added */
+    bool add;                           /* C += instead of C = */
     int64_t part, part_step; /* k of a part, a multiple of LS_HEAD_K; where its result lies: so many
                                 elements behind the one before */
 };
@@ -47,7 +46,7 @@ template <int OUTER, int INNER, int LD, bool WIDE, typename E, typename S>
 static __device__ __forceinline__ void ls_cuda_head_load(E *tile, const S *from, int64_t stride,
                                                          int64_t outer_left, int64_t inner_left) {
     constexpr int LANES = WIDE ? (int)(16 / sizeof(S)) : 1, PACKS = INNER / LANES;
-#pragma unroll
+#pragma unroll 4
     for (int first = 0; first < OUTER * PACKS; first += LS_HEAD_THREADS) {
         const int index = first + (int)threadIdx.x;
         const int outer = index / PACKS, inner = index % PACKS * LANES;
@@ -137,14 +136,13 @@ struct ls_cuda_head_tiles<ls_cuda_bf16, TURN_A, TURN_B, LD_A, LD_B> {
                 const int row = row_of() + 16 * i, column = column_of() + 16 * i;
                 wmma::load_matrix_sync(left[i], a + (TURN_A ? k * LD_A + row : row * LD_A + k),
                                        LD_A);
-                wmma::load_matrix_sync(
-                    right[i], b + (TURN_B ? column * LD_B + k : k * LD_B + column), LD_B);
+                wmma::load_matrix_sync(right[i],
+                                       b + (TURN_B ? column * LD_B + k : k * LD_B + column), LD_B);
             }
 #pragma unroll
             for (int i = 0; i < 2; i++)
 #pragma unroll
-                for (int j = 0; j < 2; j++)
-                    wmma::mma_sync(sum[i][j], left[i], right[j], sum[i][j]);
+                for (int j = 0; j < 2; j++) wmma::mma_sync(sum[i][j], left[i], right[j], sum[i][j]);
         }
     }
     template <int LD> __device__ __forceinline__ void put(float *out) const {
@@ -184,12 +182,12 @@ static __global__ void __launch_bounds__(LS_HEAD_THREADS)
     ls_cuda_head_tiles<E, TURN_A, TURN_B, LD_A, LD_B> tiles;
     tiles.clear();
     for (int64_t k = first; k < end; k += LS_HEAD_K) {
-        ls_cuda_head_load<OUTER_A, INNER_A, LD_A, WIDE>(
-            tile_a, a + (TURN_A ? k * g.a.stride : k), g.a.stride, TURN_A ? end - k : g.m - row,
-            TURN_A ? g.m - row : end - k);
-        ls_cuda_head_load<OUTER_B, INNER_B, LD_B, WIDE>(
-            tile_b, b + (TURN_B ? k : k * g.b.stride), g.b.stride, TURN_B ? g.n - column : end - k,
-            TURN_B ? end - k : g.n - column);
+        ls_cuda_head_load<OUTER_A, INNER_A, LD_A, WIDE>(tile_a, a + (TURN_A ? k * g.a.stride : k),
+                                                        g.a.stride, TURN_A ? end - k : g.m - row,
+                                                        TURN_A ? g.m - row : end - k);
+        ls_cuda_head_load<OUTER_B, INNER_B, LD_B, WIDE>(tile_b, b + (TURN_B ? k : k * g.b.stride),
+                                                        g.b.stride, TURN_B ? g.n - column : end - k,
+                                                        TURN_B ? end - k : g.n - column);
         __syncthreads();
         tiles.add(tile_a, tile_b);
         __syncthreads();
@@ -203,7 +201,8 @@ static __global__ void __launch_bounds__(LS_HEAD_THREADS)
         if (r >= g.m || s >= g.n) continue;
         float value = out[i / LS_HEAD_N * LD + i % LS_HEAD_N];
         if (w != NULL) value += (g.u.data == NULL ? 1.0f : u[r * g.u.stride]) * w[s];
-        c[r * g.c.stride + s] = ls_cuda_narrow<C>(value);
+        C *to = c + r * g.c.stride + s;
+        *to = ls_cuda_narrow<C>(g.add ? ls_cuda_wide(*to) + value : value);
     }
 }
 
@@ -214,8 +213,7 @@ static void ls_cuda_head_product_run(const ls_run *run, ls_cuda_head_product<A, 
                                      int64_t parts, const char *what) {
     const int64_t tiles = ls_ceil_div(g.m, LS_HEAD_M) * ls_ceil_div(g.n, LS_HEAD_N);
     if (parts == 1) g.part = g.k;
-    const bool wide =
-        g.a.in_lanes(TURN_A ? g.m : g.k) && g.b.in_lanes(TURN_B ? g.k : g.n);
+    const bool wide = g.a.in_lanes(TURN_A ? g.m : g.k) && g.b.in_lanes(TURN_B ? g.k : g.n);
     dim3 blocks((unsigned)(g.batch * g.heads * tiles), (unsigned)parts);
     cudaStream_t stream = ls_cuda_of(run)->stream;
     if (wide)

@@ -8,7 +8,7 @@
 /* ---- rows of a tensor [B,T,...]: the axes after the second lie together ---- */
 
 typedef struct ls_cuda_row_grid {
-    char *data;         /* NULL: there is no tensor */
+    char *data;           /* NULL: there is no tensor */
     int64_t b_step, step; /* bytes from sequence to sequence, from row to row */
 } ls_cuda_row_grid;
 

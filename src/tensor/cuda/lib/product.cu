@@ -9,7 +9,6 @@ static const double worth_timing = 1 << 24; /* m n k: below this all ways are la
 /* Everything the choice of an algorithm depends on; compared as bytes. */
 typedef struct product_key {
     int64_t m, n, k, a_stride, b_stride, c_stride;
-    int64_t batch, a_step, b_step, c_step; /* steps are 0 where there is one */
     int32_t a_turned, b_turned, type, c_type, add, epilogue;
     int32_t a_alignment, b_alignment, c_alignment, extra_alignment;
 } product_key;
@@ -39,10 +38,9 @@ static cudaDataType_t cuda_type(int32_t type) {
     return type == LS_BF16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-/* Of all products of a batch, `step` bytes apart. At most 16 bytes count: no kernel needs more, and
- * keys must not depend on chance. */
-static int32_t alignment_of(const void *address, int64_t step) {
-    uintptr_t bits = (uintptr_t)address | (uintptr_t)step | 16;
+/* At most 16 bytes count: no kernel needs more, and keys must not depend on chance. */
+static int32_t alignment_of(const void *address) {
+    uintptr_t bits = (uintptr_t)address | 16;
     return (int32_t)(bits & -bits);
 }
 
@@ -53,17 +51,11 @@ static product_key key_of(const ls_cuda_product *g, cublasLtEpilogue_t epilogue,
     memset(&key, 0, sizeof key);
     key.m = g->m, key.n = g->n, key.k = g->k;
     key.a_stride = g->a.stride, key.b_stride = g->b.stride, key.c_stride = g->c_stride;
-    key.batch = g->batch > 1 ? g->batch : 1;
-    if (g->batch > 1) key.a_step = g->a.step, key.b_step = g->b.step, key.c_step = g->c_step;
     key.a_turned = g->a.turned, key.b_turned = g->b.turned;
     key.type = g->a.type, key.c_type = g->c_type;
     key.add = g->add, key.epilogue = epilogue;
-    const int64_t size = (int64_t)ls_dtype_size(g->a.type);
-    const int64_t c_size = (int64_t)ls_dtype_size(g->c_type);
-    key.a_alignment = alignment_of(g->a.data, key.a_step * size);
-    key.b_alignment = alignment_of(g->b.data, key.b_step * size);
-    key.c_alignment = alignment_of(g->c, key.c_step * c_size);
-    key.extra_alignment = alignment_of(extra, 0);
+    key.a_alignment = alignment_of(g->a.data), key.b_alignment = alignment_of(g->b.data);
+    key.c_alignment = alignment_of(g->c), key.extra_alignment = alignment_of(extra);
     return key;
 }
 
@@ -74,10 +66,6 @@ static void key_text(const known_products *state, const product_key *key, char *
              key->a_turned, key->b_turned, key->type == LS_BF16 ? "bf16" : "f32",
              key->c_type == LS_BF16 ? "bf16" : "f32", key->add, key->epilogue, key->a_alignment,
              key->b_alignment, key->c_alignment, key->extra_alignment);
-    size_t used = strlen(out);
-    if (key->batch > 1)
-        snprintf(out + used, bytes - used, "/b%lld,%lld,%lld,%lld", (long long)key->batch,
-                 (long long)key->a_step, (long long)key->b_step, (long long)key->c_step);
 }
 
 static void forget_product(known_product *known) {
@@ -89,19 +77,11 @@ static void forget_product(known_product *known) {
     free(known);
 }
 
-/* A stored row-major matrix as cuBLASLt sees it: `rows` by columns; `batch` of them, `step` apart.
- */
+/* A stored row-major matrix as cuBLASLt sees it: `rows` by columns. */
 static bool lay_out(cublasLtMatrixLayout_t *out, int32_t type, int64_t rows, int64_t columns,
-                    int64_t stride, int64_t batch, int64_t step) {
-    const int32_t count = (int32_t)batch;
-    if (cublasLtMatrixLayoutCreate(out, cuda_type(type), (uint64_t)rows, (uint64_t)columns,
-                                   stride) != CUBLAS_STATUS_SUCCESS)
-        return false;
-    return batch == 1 ||
-           (cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
-                                             sizeof count) == CUBLAS_STATUS_SUCCESS &&
-            cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                                             &step, sizeof step) == CUBLAS_STATUS_SUCCESS);
+                    int64_t stride) {
+    return cublasLtMatrixLayoutCreate(out, cuda_type(type), (uint64_t)rows, (uint64_t)columns,
+                                      stride) == CUBLAS_STATUS_SUCCESS;
 }
 
 template <typename T>
@@ -117,13 +97,10 @@ static known_product *new_product(const product_key *key) {
     int32_t turn_first = key->b_turned ? CUBLAS_OP_T : CUBLAS_OP_N;
     int32_t turn_second = key->a_turned ? CUBLAS_OP_T : CUBLAS_OP_N;
     bool fine = lay_out(&known->first, key->type, key->b_turned ? key->k : key->n,
-                        key->b_turned ? key->n : key->k, key->b_stride, key->batch,
-                        key->b_step) &&
+                        key->b_turned ? key->n : key->k, key->b_stride) &&
                 lay_out(&known->second, key->type, key->a_turned ? key->m : key->k,
-                        key->a_turned ? key->k : key->m, key->a_stride, key->batch,
-                        key->a_step) &&
-                lay_out(&known->result, key->c_type, key->n, key->m, key->c_stride, key->batch,
-                        key->c_step) &&
+                        key->a_turned ? key->k : key->m, key->a_stride) &&
+                lay_out(&known->result, key->c_type, key->n, key->m, key->c_stride) &&
                 cublasLtMatmulDescCreate(&known->about, CUBLAS_COMPUTE_32F, CUDA_R_32F) ==
                     CUBLAS_STATUS_SUCCESS &&
                 set(known->about, CUBLASLT_MATMUL_DESC_TRANSA, turn_first) &&
@@ -215,8 +192,7 @@ static bool make_trial(ls_cuda *cuda, const ls_cuda_product *g, ls_cuda_product 
     *trial = *g;
     *taken = NULL;
     if (!g->add && g->sums == NULL) return true;
-    int64_t elements = g->m * g->c_stride + (g->batch > 1 ? (g->batch - 1) * g->c_step : 0);
-    size_t c_bytes = (size_t)elements * ls_dtype_size(g->c_type);
+    size_t c_bytes = (size_t)(g->m * g->c_stride) * ls_dtype_size(g->c_type);
     c_bytes = (c_bytes + 255) / 256 * 256;
     size_t bytes = c_bytes + (size_t)g->m * sizeof(float);
     if (cudaMalloc(taken, bytes) != cudaSuccess) {
@@ -299,8 +275,7 @@ static void choose(ls_cuda *cuda, known_product *known, const ls_cuda_product *g
     known_products *state = (known_products *)cuda->known_products;
     cublasLtMatmulAlgo_t algos[CANDIDATES];
     char text[640], value[LS_PRODUCT_VALUE_BYTES], useless[LS_PRODUCT_VALUE_BYTES];
-    bool large =
-        (double)known->key.batch * (double)g->m * (double)g->n * (double)g->k > worth_timing;
+    bool large = (double)g->m * (double)g->n * (double)g->k > worth_timing;
     bool sums = known->key.epilogue == CUBLASLT_EPILOGUE_BGRADB, stale = false;
     if (known->key.epilogue != CUBLASLT_EPILOGUE_DEFAULT)
         set(known->about, CUBLASLT_MATMUL_DESC_BIAS_POINTER, extra); /* its alignment counts */
@@ -425,8 +400,7 @@ void ls_cuda_product_run(const ls_run *run, const ls_cuda_product *g, void *work
     cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     void *extra = NULL;
     if (cuda->wrong != cudaSuccess) return;
-    if (g->a.type != g->b.type || (g->sums != NULL && (g->bias != NULL || !g->a.turned)) ||
-        (g->batch > 1 && (g->sums != NULL || g->bias != NULL))) {
+    if (g->a.type != g->b.type || (g->sums != NULL && (g->bias != NULL || !g->a.turned))) {
         ls_cuda_note_text(cuda, "a product", "such operands are not provided for");
         return;
     }

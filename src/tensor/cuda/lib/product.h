@@ -20,7 +20,6 @@ typedef struct ls_cuda_matrix {
     ls_dtype type;  /* f32 or bf16, the same for both operands */
     int64_t stride; /* elements from one stored row to the next */
     bool turned;    /* stored transposed */
-    int64_t step;   /* elements to the same operand of the next product of a batch */
 } ls_cuda_matrix;
 
 typedef struct ls_cuda_product {
@@ -37,8 +36,6 @@ typedef struct ls_cuda_product {
     /* [m]: the sum of each row of A is added to it (the gradient of a bias, where A is a turned
      * gradient); A must be turned. Or NULL. */
     float *sums;
-    int64_t batch;  /* so many products at once, with neither bias nor sums; 0 is one */
-    int64_t c_step; /* elements from one result to the next */
 } ls_cuda_product;
 
 /* `workspace` is on the device, aligned to 16 bytes: the bytes below for a bias or for sums (no
