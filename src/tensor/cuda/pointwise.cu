@@ -199,6 +199,42 @@ struct dropout_map {
     }
 };
 
+template <typename O, typename A, typename F>
+static void map_typed(const ls_run *run, const ls_node *node, const ls_cuda_layout *layout, F f,
+                      const char *what) {
+    ls_cuda_map_operands<O, A, A> at = {
+        {(O *)ls_data(node->out[0])}, (const A *)ls_data(node->in[0]), {}};
+    ls_cuda_map<1, 1>(run, layout, at, f, what);
+}
+
+/* The gradient of a parameter is f32 also where what comes in is bf16. */
+template <typename F>
+static void map_one(const ls_run *run, const ls_node *node, F f, const char *what) {
+    const ls_tensor *x = node->in[0], *y = node->out[0];
+    ls_cuda_axes axes[] = {ls_cuda_axes_of(y), ls_cuda_axes_of(x)};
+    ls_cuda_layout layout;
+    if (!ls_cuda_lay_out(run, 2, axes, &layout)) return;
+    if (x->type == LS_BF16 && y->type == LS_BF16)
+        map_typed<ls_cuda_bf16, ls_cuda_bf16>(run, node, &layout, f, what);
+    else if (x->type == LS_BF16)
+        map_typed<float, ls_cuda_bf16>(run, node, &layout, f, what);
+    else if (y->type == LS_BF16)
+        map_typed<ls_cuda_bf16, float>(run, node, &layout, f, what);
+    else
+        map_typed<float, float>(run, node, &layout, f, what);
+}
+
+static void times(const ls_run *run, const ls_node *node) {
+    map_one(run, node, times_map{(float)*(const double *)node->attributes}, "times");
+}
+
+static void dropout(const ls_run *run, const ls_node *node) {
+    const ls_dropout_attributes *about = (const ls_dropout_attributes *)node->attributes;
+    dropout_map map = {ls_cuda_of(run)->now, about->stream, (uint32_t)(about->share * 4294967295.0),
+                       (float)(1 / (1 - about->share))};
+    map_one(run, node, map, "dropout");
+}
+
 /* ---- sequences of one tensor or another ---- */
 
 /* `lanes` elements make one word, all of one sequence; a or b NULL: zeros. */
@@ -275,6 +311,14 @@ struct divide_map {
         }
     }
 };
+
+static void divide(const ls_run *run, const ls_node *node) {
+    const ls_tensor *y = node->in[0];
+    map_one(
+        run, node,
+        divide_map{(const float *)ls_data(node->in[1]), ls_cuda_divisor_of(y->dim[y->rank - 1])},
+        "divide");
+}
 
 /* With r = y / by: dy = dr / by, dby = -(r . dr) / by. A warp has a row; the layout is that of r,
  * dr and dy without their last axes. */
@@ -363,50 +407,6 @@ static void redraw(const ls_run *run, const ls_node *node) {
     redraw_kernel<<<ls_cuda_blocks(count, LS_CUDA_THREADS), LS_CUDA_THREADS, 0, cuda->stream>>>(
         cuda->now, draw->every, count, draw->values, (float *)ls_data(parameter));
     ls_cuda_launched(run, "redraw");
-}
-
-template <typename O, typename A, typename F>
-static void map_typed(const ls_run *run, const ls_node *node, const ls_cuda_layout *layout, F f,
-                      const char *what) {
-    ls_cuda_map_operands<O, A, A> at = {
-        {(O *)ls_data(node->out[0])}, (const A *)ls_data(node->in[0]), {}};
-    ls_cuda_map<1, 1>(run, layout, at, f, what);
-}
-
-/* The gradient of a parameter is f32 also where what comes in is bf16. */
-template <typename F>
-static void map_one(const ls_run *run, const ls_node *node, F f, const char *what) {
-    const ls_tensor *x = node->in[0], *y = node->out[0];
-    ls_cuda_axes axes[] = {ls_cuda_axes_of(y), ls_cuda_axes_of(x)};
-    ls_cuda_layout layout;
-    if (!ls_cuda_lay_out(run, 2, axes, &layout)) return;
-    if (x->type == LS_BF16 && y->type == LS_BF16)
-        map_typed<ls_cuda_bf16, ls_cuda_bf16>(run, node, &layout, f, what);
-    else if (x->type == LS_BF16)
-        map_typed<float, ls_cuda_bf16>(run, node, &layout, f, what);
-    else if (y->type == LS_BF16)
-        map_typed<ls_cuda_bf16, float>(run, node, &layout, f, what);
-    else
-        map_typed<float, float>(run, node, &layout, f, what);
-}
-
-static void times(const ls_run *run, const ls_node *node) {
-    map_one(run, node, times_map{(float)*(const double *)node->attributes}, "times");
-}
-
-static void dropout(const ls_run *run, const ls_node *node) {
-    const ls_dropout_attributes *about = (const ls_dropout_attributes *)node->attributes;
-    dropout_map map = {ls_cuda_of(run)->now, about->stream, (uint32_t)(about->share * 4294967295.0),
-                       (float)(1 / (1 - about->share))};
-    map_one(run, node, map, "dropout");
-}
-
-static void divide(const ls_run *run, const ls_node *node) {
-    const ls_tensor *y = node->in[0];
-    map_one(
-        run, node,
-        divide_map{(const float *)ls_data(node->in[1]), ls_cuda_divisor_of(y->dim[y->rank - 1])},
-        "divide");
 }
 
 LS_CUDA_DECLARE_TABLE(pointwise);
