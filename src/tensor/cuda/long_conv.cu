@@ -15,8 +15,8 @@
  * Cost at 2,048 tokens: about 200 operations and 130 bytes of shared memory for each value forward,
  * where memory moves 22 bytes: bound by arithmetic, at 0.5 ms for 32 x 768 sequences of f32 on an
  * H200 by this count. It grows with the square of the length divided by 2,048, not with n log n.
- * Workspace: 8 bytes for each value of the kernels (twice that for short ones), backward 8 more for
- * every 8 sequences; in bf16, from 513 tokens on, 4 bytes for each value of the output. */
+ * Workspace: 8 bytes for each value of the kernels (of their first 512 twice that), backward as
+ * much again for every 8 sequences; in bf16, from 513 tokens on, 4 for each value of the output. */
 #include "tensor/cuda/lib/rows.h"
 
 extern "C" {
@@ -81,6 +81,11 @@ static __device__ __forceinline__ float2 minus(float2 a, float2 b) {
 static __device__ __forceinline__ float2 times(float2 a, float2 b) {
     return make_float2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
 }
+/* sum + a b */
+static __device__ __forceinline__ float2 add_times(float2 sum, float2 a, float2 b) {
+    return make_float2(fmaf(a.x, b.x, fmaf(-a.y, b.y, sum.x)),
+                       fmaf(a.x, b.y, fmaf(a.y, b.x, sum.y)));
+}
 /* The conjugate of a, times b. */
 static __device__ __forceinline__ float2 conjugate_times(float2 a, float2 b) {
     return make_float2(a.x * b.x + a.y * b.y, a.x * b.y - a.y * b.x);
@@ -137,10 +142,13 @@ template <int M> struct transformer {
         }
     }
 
-    /* Where value k of this line's share of a pass over parts of n is. */
+    /* Where value k of this line's share of a pass over parts of n is. With gaps each eighth value
+     * is followed by one; written so that k adds a constant. */
     __device__ __forceinline__ int place(int n, int k) const {
-        const int part = n / 8, at = line / part * n + line % part + k * part;
-        return (CHANNELS < 16 ? at + at / 8 : at) * CHANNELS + channel;
+        const int part = n / 8, at = line / part * n + line % part;
+        const bool gaps = CHANNELS < 16;
+        return ((gaps ? at + at / 8 : at) + k * (gaps ? part + part / 8 : part)) * CHANNELS +
+               channel;
     }
     __device__ __forceinline__ void move(int from, int to, float2 (&v)[8]) const {
 #pragma unroll
@@ -222,22 +230,26 @@ static __global__ void __launch_bounds__(shape_of<M>::THREADS)
 
 /* ---- blocks on later blocks ---- */
 
-/* The row of time i, in the order of the job. */
-template <typename T>
-static __device__ __forceinline__ int64_t row_of(const conv_job<T> &job, int64_t b, int64_t i) {
-    return b * job.length + (job.reversed ? job.length - 1 - i : i);
+/* A channel of a sequence: time i, in the order of the job, is at first[i * step]. */
+template <typename E> struct series {
+    E *first;
+    int64_t step;
+};
+template <typename E, typename T>
+static __device__ __forceinline__ series<E> series_of(const conv_job<T> &job, E *data,
+                                                      int64_t stride, int64_t b, int64_t d) {
+    const int64_t row = b * job.length + (job.reversed ? job.length - 1 : 0);
+    return {data + row * stride + d, job.reversed ? -stride : stride};
 }
 
 /* A thread's values of the block that begins at `start`; zeros past the end. */
 template <int M, typename T>
-static __device__ __forceinline__ void take(const conv_job<T> &job, const T *from, int64_t stride,
-                                            int64_t b, int64_t d, int64_t start, int line,
-                                            float (&x)[8]) {
+static __device__ __forceinline__ void take(const conv_job<T> &job, const series<const T> &from,
+                                            int64_t d, int64_t start, int line, float (&x)[8]) {
 #pragma unroll
     for (int k = 0; k < 8; k++) {
         const int64_t i = start + line + k * shape_of<M>::LINES;
-        const bool exists = d < job.D && i < job.length;
-        x[k] = exists ? ls_cuda_wide(from[row_of(job, b, i) * stride + d]) : 0.0f;
+        x[k] = d < job.D && i < job.length ? ls_cuda_wide(from.first[i * from.step]) : 0.0f;
     }
 }
 
@@ -280,10 +292,10 @@ static __device__ __forceinline__ tile tile_of(const conv_job<T> &job) {
 /* Spectra of the tile's results: those of all inputs before them, times the kernel's. */
 template <int M, typename T>
 static __device__ __forceinline__ void
-sum_products(const conv_job<T> &job, const transformer<M> &by, const tile &t, const float2 *spectra,
-             int64_t reach, float2 (&sum)[TILE][8]) {
+sum_products(const conv_job<T> &job, const transformer<M> &by, const tile &t,
+             const series<const T> &inputs, int64_t d, const float2 *spectra, int64_t reach,
+             float2 (&sum)[TILE][8]) {
     using shape = shape_of<M>;
-    const int64_t d = t.group * shape::CHANNELS + by.channel;
 #pragma unroll
     for (int i = 0; i < TILE; i++)
 #pragma unroll
@@ -293,7 +305,7 @@ sum_products(const conv_job<T> &job, const transformer<M> &by, const tile &t, co
     for (int64_t j = t.first > reach ? t.first - reach : 0; j < t.last; j++) {
         float x[8];
         float2 v[8];
-        take<M>(job, job.x, job.x_stride, t.b, d, t.begin + j * M, by.line, x);
+        take<M>(job, inputs, d, t.begin + j * M, by.line, x);
         by.forward(x, v);
 #pragma unroll
         for (int i = 0; i < TILE; i++) {
@@ -302,17 +314,19 @@ sum_products(const conv_job<T> &job, const transformer<M> &by, const tile &t, co
             const float2 *k = spectra + (r - 1) * shape::SPECTRUM;
 #pragma unroll
             for (int q = 0; q < 8; q++)
-                sum[i][q] = plus(sum[i][q], times(v[q], __ldg(k + q * shape::THREADS)));
+                sum[i][q] = add_times(sum[i][q], v[q], __ldg(k + q * shape::THREADS));
         }
     }
 }
 
-/* The first sum back to times; the others move up: as a loop that is not unrolled it needs one
- * copy of the code. */
+/* The first sum back to times, or zeros for block 0, which has nothing before it; the others move
+ * up: so the loop over results is not unrolled and has one copy of the code. */
 template <int M>
-static __device__ __forceinline__ void next_result(const transformer<M> &by, float2 (&sum)[TILE][8],
-                                                   float (&x)[8]) {
-    by.back(sum[0], x);
+static __device__ __forceinline__ void next_result(const transformer<M> &by, int64_t block,
+                                                   float2 (&sum)[TILE][8], float (&x)[8]) {
+#pragma unroll
+    for (int k = 0; k < 8; k++) x[k] = 0;
+    if (block > 0) by.back(sum[0], x);
 #pragma unroll
     for (int i = 0; i + 1 < TILE; i++)
 #pragma unroll
@@ -328,17 +342,18 @@ static __global__ void __launch_bounds__(shape_of<FAR>::THREADS, 2)
     const transformer<FAR> by(job.roots, exchange);
     const int64_t d = t.group * shape::CHANNELS + by.channel;
     float2 sum[TILE][8];
-    sum_products(job, by, t, job.far_spectra, job.far_reach, sum);
+    sum_products(job, by, t, series_of(job, job.x, job.x_stride, t.b, d), d, job.far_spectra,
+                 job.far_reach, sum);
+    const series<float> results = series_of(job, job.sum, job.sum_stride, t.b, d);
 #pragma unroll 1
     for (int64_t s = t.first; s <= t.last; s++) {
         float y[8];
-        next_result(by, sum, y);
-        if (s == 0) continue; /* nothing lies before it */
+        next_result(by, s, sum, y);
+        if (s == 0) continue;
 #pragma unroll
         for (int k = 0; k < 8; k++) {
             const int64_t i = s * FAR + by.line + k * shape::LINES;
-            if (d < job.D && i < job.length)
-                job.sum[row_of(job, t.b, i) * job.sum_stride + d] = y[k];
+            if (d < job.D && i < job.length) results.first[i * results.step] = y[k];
         }
     }
 }
@@ -382,13 +397,16 @@ static __global__ void __launch_bounds__(shape_of<NEAR>::THREADS, 4)
     const int64_t d = t.group * CHANNELS + by.channel;
     const float skip = job.skip != NULL && d < job.D ? job.skip[d] : 0.0f;
     float2 sum[TILE][8];
-    sum_products(job, by, t, job.near_spectra, job.near_reach, sum);
+    const series<const T> from = series_of(job, job.x, job.x_stride, t.b, d);
+    const series<float> so_far = series_of(job, job.sum, job.sum_stride, t.b, d);
+    const series<T> to = series_of(job, job.y, job.y_stride, t.b, d);
+    sum_products(job, by, t, from, d, job.near_spectra, job.near_reach, sum);
 #pragma unroll 1
     for (int64_t s = t.first; s <= t.last; s++) {
         const int64_t start = t.begin + s * NEAR;
         float x[8], y[8];
-        take<NEAR>(job, job.x, job.x_stride, t.b, d, start, by.line, x);
-        next_result(by, sum, y);
+        take<NEAR>(job, from, d, start, by.line, x);
+        next_result(by, s, sum, y);
         __syncthreads(); /* the block before has been read */
 #pragma unroll
         for (int k = 0; k < 8; k++) inputs[(by.line + 8 * k) * CHANNELS + by.channel] = x[k];
@@ -396,11 +414,11 @@ static __global__ void __launch_bounds__(shape_of<NEAR>::THREADS, 4)
         add_direct(inputs + by.channel, kernel + by.channel, by.line, y);
 #pragma unroll
         for (int k = 0; k < 8; k++) {
-            const int64_t i = start + by.line + k * shape::LINES, row = row_of(job, t.b, i);
+            const int64_t i = start + by.line + k * shape::LINES;
             if (d >= job.D || i >= job.length) continue;
-            if (t.begin > 0) y[k] += job.sum[row * job.sum_stride + d];
+            if (t.begin > 0) y[k] += so_far.first[i * so_far.step];
             if (job.skip != NULL) y[k] += skip * x[k];
-            job.y[row * job.y_stride + d] = ls_cuda_narrow<T>(y[k]);
+            to.first[i * to.step] = ls_cuda_narrow<T>(y[k]);
         }
     }
 }
@@ -432,15 +450,17 @@ static __global__ void __launch_bounds__(shape_of<FAR>::THREADS, 2)
 #pragma unroll
         for (int q = 0; q < 8; q++) sum[i][q] = make_float2(0, 0);
 #pragma unroll 1
-    for (int64_t b = slice * SLICE; b < end; b++)
+    for (int64_t b = slice * SLICE; b < end; b++) {
+        const series<const T> inputs = series_of(job, job.x, job.x_stride, b, d);
+        const series<const T> gradients = series_of(job, job.g, job.g_stride, b, d);
 #pragma unroll 1
-        for (int64_t step = -TILE; first + step + TILE < blocks + TILE; step++) {
+        for (int64_t step = -TILE; first + step < blocks; step++) {
             /* the gradients run TILE blocks ahead of the inputs */
             const int64_t ahead = first + step + TILE;
             float x[8];
             float2 v[8];
             if (ahead < blocks) {
-                take<FAR>(job, job.g, job.g_stride, b, d, ahead * FAR, by.line, x);
+                take<FAR>(job, gradients, d, ahead * FAR, by.line, x);
                 by.forward(x, v);
             }
             float2 *to = ring + ahead % RING * shape::SPECTRUM + threadIdx.x;
@@ -448,7 +468,7 @@ static __global__ void __launch_bounds__(shape_of<FAR>::THREADS, 2)
             for (int q = 0; q < 8; q++)
                 to[q * shape::THREADS] = ahead < blocks ? v[q] : make_float2(0, 0);
             if (step < 0) continue;
-            take<FAR>(job, job.x, job.x_stride, b, d, step * FAR, by.line, x);
+            take<FAR>(job, inputs, d, step * FAR, by.line, x);
             by.forward(x, v);
 #pragma unroll
             for (int q = 0; q < 8; q++) {
@@ -458,11 +478,12 @@ static __global__ void __launch_bounds__(shape_of<FAR>::THREADS, 2)
                     const float2 here = ring[(first + step + i) % RING * shape::SPECTRUM +
                                              q * shape::THREADS + threadIdx.x];
                     const float2 both = make_float2(here.x - later.y, here.y + later.x);
-                    sum[i][q] = plus(sum[i][q], conjugate_times(v[q], both));
+                    sum[i][q] = add_times(sum[i][q], make_float2(v[q].x, -v[q].y), both);
                     later = here;
                 }
             }
         }
+    }
 #pragma unroll
     for (int i = 0; i < TILE; i++) {
         if (first + i >= blocks) break;
