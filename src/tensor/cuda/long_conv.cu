@@ -12,9 +12,10 @@
  * The kernel's gradient has no causality to keep: it is a correlation of blocks of 512, whose
  * spectra are summed over the batch, so that only the sums are transformed back.
  *
- * Cost at 2,048 tokens: about 200 operations and 130 bytes of shared memory for each value forward,
- * where memory moves 22 bytes: bound by arithmetic, at 0.5 ms for 32 x 768 sequences of f32 on an
- * H200 by this count. It grows with the square of the length divided by 2,048, not with n log n.
+ * At 2,048 tokens that is about 190 operations and 150 bytes through shared memory for each value
+ * forward, while memory moves 17 bytes: arithmetic should be what it takes, half a millisecond for
+ * 32 x 768 sequences of f32 on an H200 by this count. The work on blocks of 512 grows with the
+ * square of the length and is most of it from some ten thousand tokens on.
  * Workspace: 8 bytes for each value of the kernels (of their first 512 twice that), backward as
  * much again for every 8 sequences; in bf16, from 513 tokens on, 4 for each value of the output. */
 #include "tensor/cuda/lib/rows.h"
@@ -272,16 +273,16 @@ static __host__ __device__ inline int64_t tiles_of(const conv_job<T> &job) {
 
 template <int M, typename T>
 static __device__ __forceinline__ tile tile_of(const conv_job<T> &job) {
-    const int64_t groups = ceil_div(job.D, shape_of<M>::CHANNELS);
-    const int64_t tiles = tiles_of_span<M>(job);
-    const int64_t spans = M == NEAR ? ceil_div(job.length, FAR) : 1;
-    int64_t rest = blockIdx.x;
+    const unsigned groups = (unsigned)ceil_div(job.D, shape_of<M>::CHANNELS);
+    const unsigned tiles = (unsigned)tiles_of_span<M>(job);
+    const unsigned spans = M == NEAR ? (unsigned)ceil_div(job.length, FAR) : 1;
+    unsigned rest = blockIdx.x;
     tile t;
     t.group = rest % groups;
     rest /= groups;
-    t.first = rest % tiles * TILE;
+    t.first = (int64_t)(rest % tiles) * TILE;
     rest /= tiles;
-    t.begin = rest % spans * FAR;
+    t.begin = (int64_t)(rest % spans) * FAR;
     t.b = rest / spans;
     const int64_t end = M == NEAR && t.begin + FAR < job.length ? t.begin + FAR : job.length;
     const int64_t blocks = ceil_div(end - t.begin, M);
@@ -431,16 +432,22 @@ static __global__ void __launch_bounds__(shape_of<NEAR>::THREADS, 4)
 
 enum { RING = TILE + 1 }; /* spectra of gradients that a block of inputs meets */
 
+/* Where a thread's first value of the spectrum of a block is. */
+static __device__ __forceinline__ unsigned ring_place(int64_t block) {
+    return (unsigned)block % RING * (unsigned)shape_of<FAR>::SPECTRUM + threadIdx.x;
+}
+
 template <typename T>
 static __global__ void __launch_bounds__(shape_of<FAR>::THREADS, 2)
     correlate(const conv_job<T> job) {
     using shape = shape_of<FAR>;
     __shared__ float2 exchange[shape::EXCHANGE];
     extern __shared__ float2 ring[]; /* [RING][8][THREADS]: what a thread writes it alone reads */
-    const int64_t groups = ceil_div(job.D, shape::CHANNELS);
-    const int64_t blocks = ceil_div(job.length, FAR), tiles = ceil_div(blocks, TILE);
+    const int64_t blocks = ceil_div(job.length, FAR);
+    const unsigned groups = (unsigned)ceil_div(job.D, shape::CHANNELS);
+    const unsigned tiles = (unsigned)ceil_div(blocks, TILE);
     const int64_t group = blockIdx.x % groups, slice = blockIdx.x / groups / tiles;
-    const int64_t first = blockIdx.x / groups % tiles * TILE; /* distance in blocks */
+    const int64_t first = (int64_t)(blockIdx.x / groups % tiles) * TILE; /* distance in blocks */
     const transformer<FAR> by(job.roots, exchange);
     const int64_t d = group * shape::CHANNELS + by.channel;
     const int64_t end = (slice + 1) * SLICE < job.B ? (slice + 1) * SLICE : job.B;
@@ -463,7 +470,7 @@ static __global__ void __launch_bounds__(shape_of<FAR>::THREADS, 2)
                 take<FAR>(job, gradients, d, ahead * FAR, by.line, x);
                 by.forward(x, v);
             }
-            float2 *to = ring + ahead % RING * shape::SPECTRUM + threadIdx.x;
+            float2 *to = ring + ring_place(ahead);
 #pragma unroll
             for (int q = 0; q < 8; q++)
                 to[q * shape::THREADS] = ahead < blocks ? v[q] : make_float2(0, 0);
@@ -475,8 +482,7 @@ static __global__ void __launch_bounds__(shape_of<FAR>::THREADS, 2)
                 float2 later = to[q * shape::THREADS];
 #pragma unroll
                 for (int i = TILE - 1; i >= 0; i--) {
-                    const float2 here = ring[(first + step + i) % RING * shape::SPECTRUM +
-                                             q * shape::THREADS + threadIdx.x];
+                    const float2 here = ring[ring_place(first + step + i) + q * shape::THREADS];
                     const float2 both = make_float2(here.x - later.y, here.y + later.x);
                     sum[i][q] = add_times(sum[i][q], make_float2(v[q].x, -v[q].y), both);
                     later = here;
@@ -555,12 +561,14 @@ template <typename T> static conv_job<T> sizes_of(const ls_node *node) {
 }
 
 /* Complex values of the spectra of the kernels, of a batch's sums; floats of sums of bf16. */
-template <typename T> struct room { int64_t near_spectra, far_spectra, partial, sum; };
+struct room {
+    int64_t near_spectra, far_spectra, partial, sum;
+};
 
-template <typename T> static room<T> room_of(const conv_job<T> *job, bool backward) {
+template <typename T> static room room_of(const conv_job<T> *job, bool backward) {
     const int64_t near_groups = ceil_div(job->D, shape_of<NEAR>::CHANNELS);
     const int64_t far_groups = ceil_div(job->D, shape_of<FAR>::CHANNELS);
-    room<T> r = {};
+    room r = {};
     r.near_spectra = near_groups * job->near_reach * shape_of<NEAR>::SPECTRUM;
     r.far_spectra = far_groups * job->far_reach * shape_of<FAR>::SPECTRUM;
     if (backward)
@@ -571,7 +579,7 @@ template <typename T> static room<T> room_of(const conv_job<T> *job, bool backwa
 
 template <typename T> static size_t bytes_of(const ls_node *node, bool backward) {
     const conv_job<T> job = sizes_of<T>(node);
-    const room<T> r = room_of(&job, backward);
+    const room r = room_of(&job, backward);
     return (size_t)(ROOTS + r.near_spectra + r.far_spectra + r.partial) * sizeof(float2) +
            (size_t)r.sum * sizeof(float);
 }
@@ -593,7 +601,7 @@ static size_t backward_workspace(const ls_node *node, int threads) {
 template <typename T>
 static conv_job<T> begin(const ls_run *run, const ls_node *node, bool backward, const char *what) {
     conv_job<T> job = sizes_of<T>(node);
-    const room<T> r = room_of(&job, backward);
+    const room r = room_of(&job, backward);
     job.k = (const float *)ls_data(node->in[1]);
     job.skip = node->in[2] == NULL ? NULL : (const float *)ls_data(node->in[2]);
     job.roots = (float2 *)run->workspace;
