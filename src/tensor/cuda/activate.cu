@@ -160,9 +160,37 @@ template <typename T> static void backward(const ls_run *run, const ls_node *nod
     }
 }
 
+/* ---- gate and value in two tensors ---- */
+
+template <typename T> static void gate(const ls_run *run, const ls_node *node) {
+    const ls_tensor *x = node->in[0], *value = node->in[1], *y = node->out[0];
+    ls_cuda_axes axes[] = {ls_cuda_axes_of(y), ls_cuda_axes_of(x), ls_cuda_axes_of(value)};
+    ls_cuda_layout layout;
+    if (!ls_cuda_lay_out(run, 3, axes, &layout)) return;
+    ls_cuda_map_operands<T, T, T> at = {
+        {(T *)ls_data(y)}, (const T *)ls_data(x), {(const T *)ls_data(value)}};
+    launch<1, 2, forward_map>(run, *(const ls_act_kind *)node->attributes, &layout, at, "gate");
+}
+
+template <typename T> static void gate_grad(const ls_run *run, const ls_node *node) {
+    const ls_tensor *x = node->in[0], *value = node->in[1], *dy = node->in[2];
+    const ls_tensor *dx = node->out[0], *dvalue = node->out[1];
+    ls_cuda_axes axes[] = {ls_cuda_axes_of(dx), ls_cuda_axes_of(dvalue), ls_cuda_axes_of(x),
+                           ls_cuda_axes_of(value), ls_cuda_axes_of(dy)};
+    ls_cuda_layout layout;
+    if (!ls_cuda_lay_out(run, 5, axes, &layout)) return;
+    ls_cuda_map_operands<T, T, T> at = {{(T *)ls_data(dx), (T *)ls_data(dvalue)},
+                                        (const T *)ls_data(x),
+                                        {(const T *)ls_data(value), (const T *)ls_data(dy)}};
+    launch<2, 3, backward_map>(run, *(const ls_act_kind *)node->attributes, &layout, at,
+                               "gate_grad");
+}
+
 LS_CUDA_DECLARE_TABLE(activate);
 const ls_kernel LS_CUDA_TABLE(activate)[] = {
     {"activate", {NULL, forward<float>, forward<ls_cuda_bf16>}, NULL},
     {"activate_grad", {NULL, backward<float>, backward<ls_cuda_bf16>}, NULL},
+    {"gate", {NULL, gate<float>, gate<ls_cuda_bf16>}, NULL},
+    {"gate_grad", {NULL, gate_grad<float>, gate_grad<ls_cuda_bf16>}, NULL},
     {},
 };
