@@ -1,0 +1,226 @@
+/* See ssm_system.h. A warp has one channel, its lanes the modes. Gradients of complex numbers are
+ * d/d re + i d/d im: for w = f(z), dz += dw conj(f'(z)). */
+#include "tensor/cuda/lib/ssm_system.h"
+
+enum { WARP = 32, WARPS = 4 };
+
+/* One channel. */
+struct channel_of {
+    const ls_cuda_ssm &s;
+    int64_t d;
+    int h, lane;
+    ls_cuda_complex *system, *dsystem; /* [parts][h] */
+
+    __device__ __forceinline__ channel_of(const ls_cuda_ssm &ssm, int64_t channel)
+        : s(ssm), d(channel), h(ssm.modes.h), lane(threadIdx.x) {
+        const int64_t at = d * LS_CUDA_MODES_PARTS * h;
+        system = s.modes.systems + at;
+        dsystem = s.dsystems == NULL ? NULL : s.dsystems + at;
+    }
+    /* Where mode n stands in [S,h], and in C. */
+    __device__ __forceinline__ int64_t shared_at(int n) const { return d % s.S * h + n; }
+    __device__ __forceinline__ int64_t own_at(int n) const {
+        return (s.about.side * s.modes.channels + d) * h + n;
+    }
+    __device__ __forceinline__ ls_cuda_complex pair(int which, int64_t i) const {
+        return make_double2(s.value[which][2 * i], s.value[which][2 * i + 1]);
+    }
+    __device__ __forceinline__ ls_cuda_complex B(int n) const {
+        return pair(LS_SSM_B, shared_at(n));
+    }
+    __device__ __forceinline__ ls_cuda_complex P(int n) const {
+        return s.modes.ranked ? pair(LS_SSM_P, shared_at(n)) : make_double2(0, 0);
+    }
+    __device__ __forceinline__ double side_of_pole() const { return s.about.upper ? 1 : -1; }
+    __device__ __forceinline__ ls_cuda_complex pole(int n) const {
+        const int64_t i = shared_at(n);
+        return make_double2(-exp((double)s.value[LS_SSM_A_REAL][i]),
+                            side_of_pole() * (double)s.value[LS_SSM_A_IMAG][i]);
+    }
+    __device__ __forceinline__ double step(double *slope) const {
+        const double x = s.value[LS_SSM_DT][d];
+        if (s.about.step == LS_STEP_EXP) return *slope = exp(x);
+        *slope = 1 / (1 + exp(-x));
+        return x > 30 ? x : log1p(exp(x));
+    }
+
+    /* ---- the bilinear step ----
+     *
+     * With k = 2/step and R = 1/(k - L): a = (k + L) R, and by the Woodbury identity
+     * r = 1 + 2 Re sum |P|^2 R, b = 2 R (B - P rho), rho = 2 Re sum(P* R B) / r, g = R P,
+     * q = (2 k / r) P* R. */
+
+    __device__ __forceinline__ ls_cuda_complex resolvent(double k, int n) const {
+        return ls_cuda_inverse(make_double2(k, 0) - pole(n));
+    }
+
+    __device__ void ranks(double k, double *r, double *rho) const {
+        double sum = 0, along = 0;
+        for (int n = lane; s.modes.ranked && n < h; n += WARP) {
+            const ls_cuda_complex p = P(n), R = resolvent(k, n);
+            sum += 2 * (p * ls_cuda_conj(p) * R).x;
+            along += 2 * (ls_cuda_conj(p) * R * B(n)).x;
+        }
+        *r = 1 + ls_cuda_warp_sum_wide(sum);
+        *rho = ls_cuda_warp_sum_wide(along) / *r;
+    }
+
+    __device__ void bilinear(double step) const {
+        const double k = 2 / step;
+        double r, rho;
+        ranks(k, &r, &rho);
+        for (int n = lane; n < h; n += WARP) {
+            const ls_cuda_complex p = P(n), R = resolvent(k, n);
+            system[LS_CUDA_MODES_A * h + n] = (make_double2(k, 0) + pole(n)) * R;
+            system[LS_CUDA_MODES_B * h + n] = 2.0 * (R * (B(n) - rho * p));
+            system[LS_CUDA_MODES_G * h + n] = R * p;
+            system[LS_CUDA_MODES_Q * h + n] = 4 * k / r * (ls_cuda_conj(p) * R);
+        }
+    }
+
+    __device__ void zero_order(double step) const {
+        const ls_cuda_complex none = make_double2(0, 0);
+        for (int n = lane; n < h; n += WARP) {
+            const ls_cuda_held held = ls_cuda_held_zoh(step * pole(n));
+            system[LS_CUDA_MODES_A * h + n] = held.a;
+            system[LS_CUDA_MODES_B * h + n] = step * (held.w * B(n));
+            system[LS_CUDA_MODES_G * h + n] = system[LS_CUDA_MODES_Q * h + n] = none;
+        }
+    }
+
+    /* ---- gradients: of a pole instead of a's, of B instead of b's, of P instead of g's ---- */
+
+    /* Keeps one mode's; A_real and A_imag are what is behind a pole. */
+    __device__ __forceinline__ void keep(int n, ls_cuda_complex dpole, ls_cuda_complex dB,
+                                         ls_cuda_complex dP) const {
+        dsystem[LS_CUDA_MODES_A * h + n] =
+            make_double2(dpole.x * pole(n).x, side_of_pole() * dpole.y);
+        dsystem[LS_CUDA_MODES_B * h + n] = dB;
+        dsystem[LS_CUDA_MODES_G * h + n] = dP;
+    }
+
+    /* Returns this lane's part of the gradient of the step size. */
+    __device__ double bilinear_gradient(double step) const {
+        const double k = 2 / step;
+        double r, rho, drho = 0, dscale = 0, dk = 0; /* scale: the 2 k / r of q */
+        ranks(k, &r, &rho);
+        for (int n = lane; s.modes.ranked && n < h; n += WARP) {
+            const ls_cuda_complex p = P(n), R = resolvent(k, n);
+            const ls_cuda_complex dq = 2.0 * dsystem[LS_CUDA_MODES_Q * h + n];
+            drho -= 2 * (dsystem[LS_CUDA_MODES_B * h + n] * ls_cuda_conj(R * p)).x;
+            dscale += (dq * ls_cuda_conj(ls_cuda_conj(p) * R)).x;
+        }
+        drho = ls_cuda_warp_sum_wide(drho);
+        dscale = ls_cuda_warp_sum_wide(dscale);
+        const double scale = 2 * k / r, dbeta = drho / r;
+        const double dr = -dbeta * rho - dscale * scale / r;
+        if (s.modes.ranked && lane == 0) dk += 2 * dscale / r;
+        for (int n = lane; n < h; n += WARP) {
+            const ls_cuda_complex L = pole(n), R = resolvent(k, n), in = B(n), p = P(n);
+            const ls_cuda_complex da = dsystem[LS_CUDA_MODES_A * h + n];
+            const ls_cuda_complex db = dsystem[LS_CUDA_MODES_B * h + n];
+            const ls_cuda_complex dg = dsystem[LS_CUDA_MODES_G * h + n];
+            const ls_cuda_complex dq = 2.0 * dsystem[LS_CUDA_MODES_Q * h + n];
+            const ls_cuda_complex dinner = 2.0 * (db * ls_cuda_conj(R)); /* of B - P rho */
+            ls_cuda_complex dR =
+                da * ls_cuda_conj(make_double2(k, 0) + L) + 2.0 * (db * ls_cuda_conj(in - rho * p));
+            ls_cuda_complex dP = make_double2(0, 0);
+            if (s.modes.ranked) {
+                dR = dR + dg * ls_cuda_conj(p) + scale * (dq * p) +
+                     2 * dbeta * (p * ls_cuda_conj(in)) + 2 * dr * (p * ls_cuda_conj(p));
+                dP = -rho * dinner + 2 * dbeta * (R * in) + dg * ls_cuda_conj(R) +
+                     scale * (ls_cuda_conj(dq) * R) + 4 * dr * R.x * p;
+            }
+            const ls_cuda_complex through = dR * ls_cuda_conj(R * R);
+            const ls_cuda_complex direct = da * ls_cuda_conj(R);
+            dk += direct.x - through.x;
+            keep(n, through + direct, dinner + 2 * dbeta * (p * ls_cuda_conj(R)), dP);
+        }
+        return -2 * dk / (step * step);
+    }
+
+    __device__ double zero_order_gradient(double step) const {
+        double dstep = 0;
+        for (int n = lane; n < h; n += WARP) {
+            const ls_cuda_complex L = pole(n), db = dsystem[LS_CUDA_MODES_B * h + n];
+            const ls_cuda_held held = ls_cuda_held_zoh(step * L);
+            const ls_cuda_complex dgain = db * ls_cuda_conj(B(n)); /* of step w */
+            const ls_cuda_complex dz =
+                dsystem[LS_CUDA_MODES_A * h + n] * ls_cuda_conj(held.a_slope) +
+                step * (dgain * ls_cuda_conj(held.w_slope));
+            dstep += (dgain * ls_cuda_conj(held.w) + dz * ls_cuda_conj(L)).x;
+            keep(n, step * dz, step * (db * ls_cuda_conj(held.w)), make_double2(0, 0));
+        }
+        return dstep;
+    }
+};
+
+static __global__ void __launch_bounds__(WARP *WARPS) discretise_kernel(const ls_cuda_ssm s) {
+    const int64_t d = (int64_t)blockIdx.x * WARPS + threadIdx.y;
+    if (d >= s.modes.channels) return;
+    const channel_of c(s, d);
+    double slope, step = c.step(&slope);
+    for (int n = c.lane; n < c.h; n += WARP)
+        c.system[LS_CUDA_MODES_C * c.h + n] = 2.0 * c.pair(LS_SSM_C, c.own_at(n));
+    if (s.about.hold == LS_HOLD_ZOH)
+        c.zero_order(step);
+    else
+        c.bilinear(step);
+}
+
+void ls_cuda_ssm_discretise(const ls_run *run, const ls_cuda_ssm *ssm) {
+    discretise_kernel<<<ls_cuda_blocks(ssm->modes.channels, WARPS), dim3(WARP, WARPS), 0,
+                        ls_cuda_of(run)->stream>>>(*ssm);
+    ls_cuda_launched(run, "state space made discrete");
+    if (ssm->about.tilde > 0) ls_cuda_ssm_from_tilde(run, ssm);
+}
+
+/* C and the step sizes are a channel's own; the rest stays in dsystems. */
+static __global__ void __launch_bounds__(WARP *WARPS) gradient_kernel(const ls_cuda_ssm s) {
+    const int64_t d = (int64_t)blockIdx.x * WARPS + threadIdx.y;
+    if (d >= s.modes.channels) return;
+    const channel_of c(s, d);
+    double slope, step = c.step(&slope);
+    for (int n = c.lane; n < c.h; n += WARP) {
+        const ls_cuda_complex dC = 2.0 * c.dsystem[LS_CUDA_MODES_C * c.h + n];
+        float *to = s.gradient[LS_SSM_C] + 2 * c.own_at(n);
+        to[0] += (float)dC.x;
+        to[1] += (float)dC.y;
+    }
+    double dstep =
+        s.about.hold == LS_HOLD_ZOH ? c.zero_order_gradient(step) : c.bilinear_gradient(step);
+    dstep = ls_cuda_warp_sum_wide(dstep);
+    if (c.lane == 0) s.gradient[LS_SSM_DT][d] += (float)(dstep * slope);
+}
+
+/* A thread has one mode of one copy; channels of the copy are added in their order. */
+static __global__ void __launch_bounds__(WARP) shared_kernel(const ls_cuda_ssm s) {
+    const int64_t i = (int64_t)blockIdx.x * WARP + threadIdx.x;
+    const int h = s.modes.h;
+    const int64_t copy = i / h, n = i % h;
+    if (copy >= s.S) return;
+    ls_cuda_complex dA = make_double2(0, 0), dB = dA, dP = dA;
+#pragma unroll 4
+    for (int64_t d = copy; d < s.modes.channels; d += s.S) {
+        const ls_cuda_complex *from = s.dsystems + d * LS_CUDA_MODES_PARTS * h + n;
+        dA = dA + from[LS_CUDA_MODES_A * h];
+        dB = dB + from[LS_CUDA_MODES_B * h];
+        dP = dP + from[LS_CUDA_MODES_G * h];
+    }
+    s.gradient[LS_SSM_A_REAL][i] += (float)dA.x;
+    s.gradient[LS_SSM_A_IMAG][i] += (float)dA.y;
+    s.gradient[LS_SSM_B][2 * i] += (float)dB.x;
+    s.gradient[LS_SSM_B][2 * i + 1] += (float)dB.y;
+    if (!s.modes.ranked) return;
+    s.gradient[LS_SSM_P][2 * i] += (float)dP.x;
+    s.gradient[LS_SSM_P][2 * i + 1] += (float)dP.y;
+}
+
+void ls_cuda_ssm_gradient(const ls_run *run, const ls_cuda_ssm *ssm) {
+    cudaStream_t stream = ls_cuda_of(run)->stream;
+    if (ssm->about.tilde > 0) ls_cuda_ssm_tilde_gradient(run, ssm);
+    gradient_kernel<<<ls_cuda_blocks(ssm->modes.channels, WARPS), dim3(WARP, WARPS), 0, stream>>>(
+        *ssm);
+    shared_kernel<<<ls_cuda_blocks(ssm->S * ssm->modes.h, WARP), WARP, 0, stream>>>(*ssm);
+    ls_cuda_launched(run, "gradients of a state space");
+}
