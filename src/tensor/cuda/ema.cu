@@ -164,17 +164,6 @@ static void kernel_grad(const ls_run *run, const ls_node *node) {
 
 /* ---- scans ---- */
 
-template <typename T> static ls_cuda_strip<T> strip_of(const ls_tensor *tensor) {
-    ls_cuda_strip<T> s = {};
-    int64_t rows, width;
-    if (tensor == NULL) return s;
-    ls_rows(tensor, &rows, &width, &s.time);
-    s.data = (T *)ls_data(tensor);
-    s.batch = tensor->dim[1] * s.time;
-    s.channel = 1;
-    return s;
-}
-
 template <typename T>
 static ls_cuda_walk<T> walk_of(const ls_node *node, const parameters *p, ls_cuda_complex *systems) {
     const ls_tensor *x = node->in[LS_EMA_X], *skip = node->in[LS_EMA_SKIP];
@@ -182,7 +171,7 @@ static ls_cuda_walk<T> walk_of(const ls_node *node, const parameters *p, ls_cuda
     walk.modes = side_of(p, x->dim[2], 0, systems);
     walk.batch = x->dim[0];
     walk.length = x->dim[1];
-    walk.u = strip_of<T>(x);
+    walk.u = ls_cuda_strip_of<T>(x);
     walk.skip = skip == NULL ? NULL : (const float *)ls_data(skip);
     walk.before = (const float *)ls_data(node->in[LS_EMA_BEFORE]);
     walk.real_states = true;
@@ -192,7 +181,7 @@ static ls_cuda_walk<T> walk_of(const ls_node *node, const parameters *p, ls_cuda
 template <typename T> static void scan(const ls_run *run, const ls_node *node) {
     const parameters p = parameters_of(run, node, false);
     ls_cuda_walk<T> walk = walk_of<T>(node, &p, make_systems(run, &p));
-    walk.y = strip_of<T>(node->out[0]);
+    walk.y = ls_cuda_strip_of<T>(node->out[0]);
     walk.after = (float *)ls_data(node->out[1]);
     ls_cuda_walk_forward(run, &walk);
 }
@@ -216,8 +205,8 @@ template <typename T> static void scan_grad(const ls_run *run, const ls_node *no
     const parameters p = parameters_of(run, node, true);
     ls_cuda_walk<T> walk = walk_of<T>(node, &p, make_systems(run, &p));
     const int64_t D = walk.modes.channels, all = ls_cuda_modes_count(&walk.modes);
-    walk.dy = strip_of<T>(node->in[LS_EMA_DY]);
-    walk.du = strip_of<T>(node->out[0]);
+    walk.dy = ls_cuda_strip_of<T>(node->in[LS_EMA_DY]);
+    walk.du = ls_cuda_strip_of<T>(node->out[0]);
     walk.groups = groups_of(node);
     walk.dsystems = walk.modes.systems + all;
     walk.room = walk.dsystems + walk.groups * all;

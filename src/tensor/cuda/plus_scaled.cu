@@ -2,12 +2,6 @@
 #include "tensor/cuda/lib/column_products.h"
 #include "tensor/cuda/lib/rows.h"
 
-static ls_cuda_matrix matrix_of(const ls_tensor *tensor, int64_t *rows) {
-    ls_cuda_matrix m = {ls_data(tensor)};
-    ls_rows(tensor, rows, &m.width, &m.stride);
-    return m;
-}
-
 static ls_cuda_axes axes_of(int64_t rows, ls_cuda_matrix m) {
     return ls_cuda_axes_of_rows(rows, m.width, m.stride);
 }
@@ -25,8 +19,9 @@ struct scaled_map {
 
 template <typename T> static void forward(const ls_run *run, const ls_node *node) {
     int64_t rows;
-    const ls_cuda_matrix y = matrix_of(node->in[0], &rows), x = matrix_of(node->in[1], &rows);
-    const ls_cuda_matrix out = matrix_of(node->out[0], &rows);
+    const ls_cuda_matrix y = ls_cuda_matrix_of(node->in[0], &rows),
+                         x = ls_cuda_matrix_of(node->in[1], &rows);
+    const ls_cuda_matrix out = ls_cuda_matrix_of(node->out[0], &rows);
     ls_cuda_axes axes[] = {axes_of(rows, out), ls_cuda_axes_of_rows(rows, out.width, 0),
                            axes_of(rows, y), axes_of(rows, x)};
     ls_cuda_layout layout;
@@ -45,12 +40,13 @@ static size_t backward_workspace(const ls_node *node, int threads) {
 
 template <typename T> static void backward(const ls_run *run, const ls_node *node) {
     int64_t rows;
-    const ls_cuda_matrix dy = matrix_of(node->in[0], &rows), x = matrix_of(node->in[1], &rows);
+    const ls_cuda_matrix dy = ls_cuda_matrix_of(node->in[0], &rows),
+                         x = ls_cuda_matrix_of(node->in[1], &rows);
     const ls_tensor *scale = node->in[2];
     ls_cuda_column_products(ls_cuda_of(run), node->in[1]->type, rows, dy, x,
                             (float *)ls_param_gradient(run, scale), (float *)run->workspace);
     if (node->out[0] == NULL) return;
-    const ls_cuda_matrix dx = matrix_of(node->out[0], &rows);
+    const ls_cuda_matrix dx = ls_cuda_matrix_of(node->out[0], &rows);
     ls_cuda_axes axes[] = {axes_of(rows, dx), ls_cuda_axes_of_rows(rows, dx.width, 0),
                            axes_of(rows, dy)};
     ls_cuda_layout layout;

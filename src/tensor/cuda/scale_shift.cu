@@ -3,12 +3,6 @@
 #include "tensor/cuda/lib/column_sums.h"
 #include "tensor/cuda/lib/rows.h"
 
-static ls_cuda_matrix matrix_of(const ls_tensor *tensor, int64_t *rows) {
-    ls_cuda_matrix m = {ls_data(tensor)};
-    ls_rows(tensor, rows, &m.width, &m.stride);
-    return m;
-}
-
 /* [rows, parts, width] at these strides. */
 static ls_cuda_axes parts_at(int64_t rows, int64_t parts, int64_t width, int64_t row,
                              int64_t part) {
@@ -27,7 +21,8 @@ struct scale_map {
 
 template <typename T> static void forward(const ls_run *run, const ls_node *node) {
     int64_t rows;
-    const ls_cuda_matrix x = matrix_of(node->in[0], &rows), y = matrix_of(node->out[0], &rows);
+    const ls_cuda_matrix x = ls_cuda_matrix_of(node->in[0], &rows),
+                         y = ls_cuda_matrix_of(node->out[0], &rows);
     const int64_t W = x.width, parts = y.width / W;
     ls_cuda_axes axes[] = {parts_at(rows, parts, W, y.stride, W),
                            parts_at(rows, parts, W, x.stride, 0), parts_at(rows, parts, W, 0, W),
@@ -64,7 +59,8 @@ static size_t backward_workspace(const ls_node *node, int threads) {
 
 template <typename T> static void backward(const ls_run *run, const ls_node *node) {
     int64_t rows;
-    const ls_cuda_matrix x = matrix_of(node->in[0], &rows), dy = matrix_of(node->in[3], &rows);
+    const ls_cuda_matrix x = ls_cuda_matrix_of(node->in[0], &rows),
+                         dy = ls_cuda_matrix_of(node->in[3], &rows);
     ls_cuda *cuda = ls_cuda_of(run);
     const ls_dtype type = node->in[3]->type;
     float *room = (float *)run->workspace;
@@ -73,7 +69,7 @@ template <typename T> static void backward(const ls_run *run, const ls_node *nod
     ls_cuda_column_sums(cuda, dy.data, type, rows, dy.width, dy.stride,
                         (float *)ls_param_gradient(run, node->in[2]), room);
     if (node->out[0] == NULL) return;
-    const ls_cuda_matrix dx = matrix_of(node->out[0], &rows);
+    const ls_cuda_matrix dx = ls_cuda_matrix_of(node->out[0], &rows);
     input_grad<T>
         <<<ls_cuda_blocks(rows * dx.width, LS_CUDA_THREADS), LS_CUDA_THREADS, 0, cuda->stream>>>(
             rows, dy, (const float *)ls_data(node->in[1]), dx);

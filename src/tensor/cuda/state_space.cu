@@ -120,17 +120,6 @@ static work begin(const ls_run *run, const ls_node *node, bool scan, bool gradie
     return w;
 }
 
-template <typename T> static ls_cuda_strip<T> strip_of(const ls_tensor *tensor) {
-    ls_cuda_strip<T> s = {};
-    int64_t rows, width;
-    if (tensor == NULL) return s;
-    ls_rows(tensor, &rows, &width, &s.time);
-    s.data = (T *)ls_data(tensor);
-    s.batch = tensor->dim[1] * s.time;
-    s.channel = 1;
-    return s;
-}
-
 /* Of a kernel [D,length]. */
 static ls_cuda_strip<float> kernel_strip(const ls_tensor *kernel) {
     return {(float *)ls_data(kernel), 0, kernel->dim[1], 1};
@@ -180,7 +169,7 @@ static void kernel_grad(const ls_run *run, const ls_node *node) {
 template <typename T> static ls_cuda_walk<T> scan_of(const work *w, const ls_node *node) {
     ls_cuda_walk<T> walk = walk_of<T>(w);
     const ls_tensor *skip = node->in[LS_SSM_SKIP];
-    walk.u = strip_of<T>(node->in[LS_SSM_U]);
+    walk.u = ls_cuda_strip_of<T>(node->in[LS_SSM_U]);
     walk.skip = skip == NULL ? NULL : (const float *)ls_data(skip);
     walk.before = (const float *)ls_data(node->in[LS_SSM_BEFORE]);
     return walk;
@@ -189,7 +178,7 @@ template <typename T> static ls_cuda_walk<T> scan_of(const work *w, const ls_nod
 template <typename T> static void scan(const ls_run *run, const ls_node *node) {
     const work w = begin(run, node, true, false);
     ls_cuda_walk<T> walk = scan_of<T>(&w, node);
-    walk.y = strip_of<T>(node->out[0]);
+    walk.y = ls_cuda_strip_of<T>(node->out[0]);
     walk.after = (float *)ls_data(node->out[1]);
     ls_cuda_walk_forward(run, &walk);
 }
@@ -198,8 +187,8 @@ template <typename T> static void scan_grad(const ls_run *run, const ls_node *no
     const work w = begin(run, node, true, true);
     const ls_tensor *skip = node->in[LS_SSM_SKIP];
     ls_cuda_walk<T> walk = scan_of<T>(&w, node);
-    walk.dy = strip_of<T>(node->in[LS_SSM_DY]);
-    walk.du = strip_of<T>(node->out[0]);
+    walk.dy = ls_cuda_strip_of<T>(node->in[LS_SSM_DY]);
+    walk.du = ls_cuda_strip_of<T>(node->out[0]);
     walk.dskip = w.dskip;
     ls_cuda_walk_backward(run, &walk, skip == NULL ? NULL : (float *)ls_param_gradient(run, skip));
     ls_cuda_ssm_gradient(run, &w.ssm);

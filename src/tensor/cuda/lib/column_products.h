@@ -10,6 +10,11 @@ typedef struct ls_cuda_matrix {
     const void *data;
     int64_t width, stride;
 } ls_cuda_matrix;
+static inline ls_cuda_matrix ls_cuda_matrix_of(const ls_tensor *tensor, int64_t *rows) {
+    ls_cuda_matrix m = {ls_data(tensor)};
+    ls_rows(tensor, rows, &m.width, &m.stride);
+    return m;
+}
 
 /* sums[i] += sum over rows of a[row][i] b[row][i % b.width]; both of `type`. `workspace` has
  * ls_cuda_column_products_bytes. */

@@ -59,6 +59,18 @@ template <typename T> struct ls_cuda_strip {
     int64_t batch, channel, time;
 };
 
+/* Of [batch,T,channels] in rows of one stride; without data where there is no tensor. */
+template <typename T> static ls_cuda_strip<T> ls_cuda_strip_of(const ls_tensor *tensor) {
+    ls_cuda_strip<T> s = {};
+    int64_t rows, width;
+    if (tensor == NULL) return s;
+    ls_rows(tensor, &rows, &width, &s.time);
+    s.data = (T *)ls_data(tensor);
+    s.batch = tensor->dim[1] * s.time;
+    s.channel = 1;
+    return s;
+}
+
 template <typename T> struct ls_cuda_walk {
     ls_cuda_modes modes;
     int64_t batch, length;
