@@ -185,25 +185,39 @@ static void turn_list(const ls_block_rows *list, double *first, double *at, doub
     first[0] = 0;
 }
 
-/* Both sides of the list as a constant. */
-static ls_tensor *list_tensor(ls_program *p, const ls_block_rows *list) {
+/* Both sides of the list as a constant, with their pieces. */
+static ls_tensor *list_tensor(ls_program *p, const ls_block_rows *list, ls_block_plan plan[2]) {
     if (list == NULL) return NULL;
     const int64_t rows = list->heads * list->blocks, entries = list->first[rows];
     const int64_t words = rows + 1 + 2 * entries;
-    double *both = ls_new(ls_program_ctx(p), (size_t)(2 * words), sizeof *both);
-    if (both == NULL) {
+    double *both = ls_new(ls_program_ctx(p), (size_t)(2 * words), sizeof *both), *all = NULL;
+    if (both != NULL) {
+        for (int64_t i = 0; i <= rows; i++) both[i] = list->first[i];
+        for (int64_t i = 0; i < entries; i++) {
+            both[rows + 1 + i] = list->at[i];
+            both[rows + 1 + entries + i] = list->times[i];
+        }
+        double *turned = both + words;
+        turn_list(list, turned, turned + rows + 1, turned + rows + 1 + entries);
+        int64_t more = 0;
+        for (int side = 0; side < 2; side++) {
+            plan[side] = ls_block_plan_of(both + side * words, rows);
+            more += ls_block_plan_words(&plan[side]);
+        }
+        all = ls_new(ls_program_ctx(p), (size_t)(2 * words + more), sizeof *all);
+    }
+    ls_tensor *tensor = NULL;
+    if (all == NULL) {
         ls_refuse(p, LS_ENOMEM, "attention: no memory for a list of %lld blocks",
                   (long long)entries);
-        return NULL;
+    } else {
+        double *to = all + 2 * words;
+        memcpy(all, both, (size_t)(2 * words) * sizeof *both);
+        for (int side = 0; side < 2; to += ls_block_plan_words(&plan[side]), side++)
+            ls_block_plan_write(&plan[side], both + side * words, rows, to);
+        tensor = ls_constant(p, LS_I32, LS_DIMS(to - all), all);
     }
-    for (int64_t i = 0; i <= rows; i++) both[i] = list->first[i];
-    for (int64_t i = 0; i < entries; i++) {
-        both[rows + 1 + i] = list->at[i];
-        both[rows + 1 + entries + i] = list->times[i];
-    }
-    double *turned = both + words;
-    turn_list(list, turned, turned + rows + 1, turned + rows + 1 + entries);
-    ls_tensor *tensor = ls_constant(p, LS_I32, LS_DIMS(2 * words), both);
+    ls_free(ls_program_ctx(p), all);
     ls_free(ls_program_ctx(p), both);
     return tensor;
 }
@@ -237,6 +251,7 @@ ls_attention_attributes *ls_attention_describe(ls_program *p, int segments,
                   LS_SEGMENTS_MOST);
         return NULL;
     }
+    ls_block_plan plan[LS_SEGMENTS_MOST][2] = {0};
     for (int i = 0; i < segments; i++) {
         const ls_segment *s = &segment[i];
         if (s->q == NULL || s->k == NULL || s->v == NULL) return NULL;
@@ -248,7 +263,7 @@ ls_attention_attributes *ls_attention_describe(ls_program *p, int segments,
         ls_tensor *const operands[LS_ATTENTION_SLOTS] = {
             s->q,         s->k,          s->v,
             s->valid,     s->slopes,     s->table,
-            s->relative,  s->relative_q, ls_failed(p) ? NULL : list_tensor(p, s->list),
+            s->relative,  s->relative_q, ls_failed(p) ? NULL : list_tensor(p, s->list, plan[i]),
             s->query_most};
         memcpy(in + i * LS_ATTENTION_SLOTS, operands, sizeof operands);
     }
@@ -266,6 +281,7 @@ ls_attention_attributes *ls_attention_describe(ls_program *p, int segments,
     for (int i = 0; i < segments; i++) {
         attributes->segment[i] = describe(&segment[i], H, attributes->dilation + i * H);
         if (segment[i].list != NULL) describe_list(&segment[i], &attributes->segment[i]);
+        memcpy(attributes->segment[i].plan, plan[i], sizeof plan[i]);
         attributes->listed |=
             segment[i].list != NULL || segment[i].query_most != NULL || segment[i].group > 0;
     }
@@ -422,6 +438,8 @@ static void resolve_source(const ls_run *run, const ls_attention_attributes *att
     if (list != NULL) {
         source->seen_by_queries = list_rows(source->about, list);
         source->seen_by_keys = list_rows(source->about, list + list_words(source->about));
+        source->pieces[0] = list + 2 * list_words(source->about);
+        source->pieces[1] = source->pieces[0] + ls_block_plan_words(&source->about->plan[0]);
     }
     if (attributes->segment[s].dilated)
         source->dilation = attributes->dilation + s * in[LS_ATTENTION_Q]->dim[2];

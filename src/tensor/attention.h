@@ -21,7 +21,8 @@ typedef enum {
     LS_ATTENTION_TABLE,
     LS_ATTENTION_RELATIVE,
     LS_ATTENTION_RELATIVE_Q,
-    LS_ATTENTION_LIST, /* i32: rows of the queries' blocks, then of the keys': first, at, times */
+    LS_ATTENTION_LIST, /* i32: rows of the queries' blocks, then of the keys': first, at, times;
+                          then the pieces and joins of either (ls_block_plan) */
     LS_ATTENTION_QUERY_MOST,
     LS_ATTENTION_SLOTS,
 } ls_attention_slot;
@@ -35,9 +36,10 @@ typedef struct ls_attention_segment {
     bool decays, decay_halves;
     int64_t decay_block, decay_pairs;
     double log_decay[LS_PAIRS_MOST];
-    ls_block_rows list;   /* its sizes; size 0: there is none */
-    int64_t list_entries; /* of all heads that have rows */
-    double list_pairs;    /* that it admits, of all heads of a sequence */
+    ls_block_rows list;    /* its sizes; size 0: there is none */
+    int64_t list_entries;  /* of all heads that have rows */
+    ls_block_plan plan[2]; /* of the rows of queries and of keys */
+    double list_pairs;     /* that it admits, of all heads of a sequence */
 } ls_attention_segment;
 
 typedef struct ls_attention_attributes {
@@ -74,6 +76,7 @@ typedef struct ls_attention_source {
     int64_t key_rows;                                 /* rows of the key tensor, held or not */
     ls_attention_array q, k, v, relative, relative_q; /* relative: row = distance */
     ls_block_rows seen_by_queries, seen_by_keys;      /* the list, both ways round */
+    const int32_t *pieces[2];                         /* of those rows, with the joins behind */
     const int32_t *query_most;                        /* [B] or NULL */
     const uint8_t *valid;
     int64_t valid_batch;

@@ -169,3 +169,52 @@ int64_t ls_block_next_tile(const ls_block_rows *rows, int64_t head, ls_interval 
     }
     return found;
 }
+
+/* ---- pieces of rows ---- */
+
+enum { PIECE_LEAST = 16, PARTS_MOST = 2048 };
+
+/* Pieces of a row with so many entries; an empty row is one as well, since its result is 0. */
+static int64_t pieces_in(int64_t entries, int64_t longest) {
+    return entries <= longest ? 1 : (entries + longest - 1) / longest;
+}
+
+static int64_t entries_of(const double *first, int64_t row) {
+    return (int64_t)first[row + 1] - (int64_t)first[row];
+}
+
+ls_block_plan ls_block_plan_of(const double *first, int64_t rows) {
+    ls_block_plan plan = {.longest = PIECE_LEAST / 2, .parts = PARTS_MOST + 1};
+    while (plan.parts > PARTS_MOST) { /* none are left when `longest` is that of a whole row */
+        plan = (ls_block_plan){.longest = 2 * plan.longest};
+        for (int64_t row = 0; row < rows; row++) {
+            int64_t pieces = pieces_in(entries_of(first, row), plan.longest);
+            plan.pieces += pieces;
+            plan.parts += pieces > 1 ? pieces : 0;
+            plan.joins += pieces > 1;
+        }
+    }
+    return plan;
+}
+
+void ls_block_plan_write(const ls_block_plan *plan, const double *first, int64_t rows, double *to) {
+    double *join = to + LS_PIECE_WORDS * plan->pieces;
+    int64_t part = 0;
+    for (int whole = 0; whole < 2; whole++)
+        for (int64_t row = 0; row < rows; row++) {
+            const int64_t entries = entries_of(first, row);
+            const int64_t pieces = pieces_in(entries, plan->longest);
+            if ((pieces == 1) != whole) continue;
+            if (!whole) {
+                *join++ = (double)row;
+                *join++ = (double)part;
+                *join++ = (double)pieces;
+            }
+            for (int64_t i = 0; i < pieces; i++) {
+                *to++ = (double)row;
+                *to++ = first[row] + (double)(entries * i / pieces);
+                *to++ = first[row] + (double)(entries * (i + 1) / pieces);
+                *to++ = whole ? -1 : (double)part++;
+            }
+        }
+}

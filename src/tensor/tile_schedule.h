@@ -85,6 +85,21 @@ int32_t ls_block_times(const ls_block_rows *rows, int64_t head, int64_t block, i
 int64_t ls_block_next_tile(const ls_block_rows *rows, int64_t head, ls_interval these, int64_t tile,
                            int64_t from);
 
+/* Rows cut into pieces of about the same work, for devices that do many at once: a row of more than
+ * `longest` entries is several pieces, whose results are parts to be joined. The long ones come
+ * first. A piece is (row, first entry, end, part or -1), a join (row, first part, parts). */
+enum { LS_PIECE_WORDS = 4, LS_JOIN_WORDS = 3 };
+typedef struct ls_block_plan {
+    int64_t longest, pieces, parts, joins;
+} ls_block_plan;
+/* first[rows + 1]: where each row's entries begin. */
+ls_block_plan ls_block_plan_of(const double *first, int64_t rows);
+/* Writes the pieces, then the joins. */
+void ls_block_plan_write(const ls_block_plan *plan, const double *first, int64_t rows, double *to);
+static inline int64_t ls_block_plan_words(const ls_block_plan *plan) {
+    return LS_PIECE_WORDS * plan->pieces + LS_JOIN_WORDS * plan->joins;
+}
+
 /* The interval that lies in both. */
 static inline ls_interval ls_interval_cut(ls_interval a, ls_interval b) {
     ls_interval both = {a.first > b.first ? a.first : b.first, a.end < b.end ? a.end : b.end};

@@ -9,16 +9,16 @@ static __device__ double warp_sum(double x) {
     return x;
 }
 
-/* Whether query row i of head h admits the key at its position less `distance`; its row goes to
- * *key. */
-static __device__ bool key_at_distance(const ls_cuda_attention &job, const ls_cuda_segment &s,
-                                       int b, int h, int i, int64_t distance, int *key) {
+/* Whether query row i of head h admits the key at its position less `distance`, and how often;
+ * its row goes to *key. */
+static __device__ int key_at_distance(const ls_cuda_attention &job, const ls_cuda_segment &s, int b,
+                                      int h, int i, int64_t distance, int *key) {
     const int64_t n = job.start + i, step = ls_cuda_step(s, h);
     const int64_t j = n - distance - s.key_position;
     const ls_cuda_span span = ls_cuda_keys_of(s, n, n, step, false);
-    if (j < span.first || j >= span.end || distance % step != 0) return false;
+    if (j < span.first || j >= span.end || distance % step != 0) return 0;
     *key = (int)j;
-    return ls_cuda_valid(s, b, *key);
+    return ls_cuda_valid(s, b, *key) ? ls_cuda_times(s, h, n, n - distance) : 0;
 }
 
 template <typename T>
@@ -33,8 +33,10 @@ __global__ static void profile(const ls_cuda_attention job, int64_t distances, d
         const int b = (int)(row / job.T), i = (int)(row % job.T);
         for (int s = 0; s < job.segments; s++) {
             int j;
-            if (!key_at_distance(job, job.segment[s], b, h, i, distance, &j)) continue;
-            sum += (double)ls_cuda_score<T>(job, job.segment[s], b, h, i, j) * (double)LS_CUDA_LN_2;
+            const int times = key_at_distance(job, job.segment[s], b, h, i, distance, &j);
+            if (times == 0) continue;
+            sum += (double)ls_cuda_score<T>(job, job.segment[s], b, h, i, j, times) *
+                   (double)LS_CUDA_LN_2;
             count += 1;
         }
     }
@@ -63,5 +65,6 @@ static size_t workspace(const ls_node *node, int threads) {
 LS_CUDA_DECLARE_TABLE(score_profile);
 const ls_kernel LS_CUDA_TABLE(score_profile)[] = {
     {"score_profile", {NULL, launch<float>, launch<ls_cuda_bf16>}, workspace},
+    {"listed_score_profile", {NULL, launch<float>, launch<ls_cuda_bf16>}, workspace},
     {0},
 };

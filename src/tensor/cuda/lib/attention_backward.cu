@@ -4,93 +4,132 @@
  * A block keeps a tile of keys and passes over the queries that admit them (dk and dv), or keeps a
  * tile of queries and passes over their keys (dq): scores are computed twice, but nothing is ever
  * added to by two blocks. Both are one kernel: the tile that stays is the outer one, with keys and
- * values or with queries and output gradients; scores have the outer rows as rows. */
+ * values or with queries and output gradients; scores have the outer rows as rows.
+ *
+ * Where there are too few outer tiles, or a list's rows are too long, a tile is passed by several
+ * blocks, each of which leaves a part (attention_parts.h). With a list a block has two warps and
+ * a tile of 64, as forward. */
 #include "tensor/cuda/lib/attention_tiles.h"
 
-enum { INNER = 64 };
+enum { INNER = LS_ATTENTION_TILE };
 
-template <int D, bool KEYS_OUTER> struct shape {
+template <int D, bool KEYS_OUTER, bool LISTED> struct shape {
     static const int BANDS = KEYS_OUTER && D > 64 ? 1 : 2;
-    static const int OUTER = LS_TILE_WARPS * BANDS * 16;
+    /* a list's outer tile has 64 rows */
+    static const int WARPS = LISTED ? LS_ATTENTION_TILE / (BANDS * 16) : LS_TILE_WARPS;
+    static const int THREADS = 32 * WARPS;
+    static const int OUTER = WARPS * BANDS * 16;
     static const int COLUMNS = 32; /* scores computed at once */
     static const int STRIDE = ls_tile_shape<D>::STRIDE;
+    static const int BLOCKS = 2 * (WARPS == 2 && D <= 64 ? 2 : 1); /* of a multiprocessor */
 };
 
-/* What a block does: sequence, key head, first outer row, and the inner tiles of all its heads. */
+/* What a block does: sequence, key head, first outer row, and the steps over inner tiles of its
+ * heads, `each` of every head from tile `inner_first` of the walk on. */
 typedef struct grad_work {
-    int b, g, row, heads_first, steps;
-    ls_tile_range range;
+    int b, g, row, heads_first, each, inner_first;
+    int first, end; /* of the steps */
+    ls_tile_walk walk;
+    int64_t slot;  /* -1: the tile is the block's alone */
     double origin; /* coordinate of the first outer row */
 } grad_work;
 
-template <int D, bool KEYS_OUTER> struct grad_tiles {
-    ls_cuda_bf16 outer[2]
-                      [shape<D, KEYS_OUTER>::OUTER * ls_tile_shape<D>::STRIDE]; /* k, v or q, do */
-    ls_cuda_bf16 inner[2][2][INNER * ls_tile_shape<D>::STRIDE]; /* [stage], q, do or k, v */
-    ls_tile_mark rows[shape<D, KEYS_OUTER>::OUTER], columns[INNER];
-    grad_work work; /* here, since registers are short */
+template <int D, bool BIASED, bool KEYS_OUTER, bool LISTED> struct grad_tiles {
+    typedef shape<D, KEYS_OUTER, LISTED> sizes;
+    typedef typename ls_tile_kept<BIASED>::mark mark;
+    ls_cuda_bf16 outer[2][sizes::OUTER * sizes::STRIDE]; /* k, v or q, do */
+    ls_cuda_bf16 inner[2][2][INNER * sizes::STRIDE];     /* [stage], q, do or k, v */
+    mark rows[KEYS_OUTER || BIASED ? sizes::OUTER : 1];  /* of the outer tile */
+    mark columns[!KEYS_OUTER || BIASED ? INNER : 1];     /* of the inner one */
+    grad_work work;                                      /* here, since registers are short */
     /* of queries: of the inner ones for each stage, or of the outer ones */
-    float lse[KEYS_OUTER ? 2 * INNER : shape<D, KEYS_OUTER>::OUTER];
-    float dot[KEYS_OUTER ? 2 * INNER : shape<D, KEYS_OUTER>::OUTER];
+    float lse[KEYS_OUTER ? 2 * INNER : sizes::OUTER];
+    float dot[KEYS_OUTER ? 2 * INNER : sizes::OUTER];
 };
 
 static __device__ int head_of(const grad_work &work, int step) {
-    return work.heads_first + step / (work.range.end - work.range.first);
+    return work.heads_first + step / work.each;
 }
-static __device__ int tile_of(const grad_work &work, int step) {
-    return work.range.first + step % (work.range.end - work.range.first);
+static __device__ ls_tile_place place_of(const grad_work &work, int step) {
+    return ls_tile_place_of(work.walk, work.inner_first + step % work.each);
 }
 
-template <int D, bool KEYS_OUTER>
+template <int D, bool BIASED, bool KEYS_OUTER, bool LISTED>
 static __device__ void ask(const ls_cuda_attention &job, const ls_cuda_segment &s,
-                           const grad_work &work, int step, grad_tiles<D, KEYS_OUTER> &tiles) {
-    const int stage = step % 2, row = tile_of(work, step) * INNER, h = head_of(work, step);
+                           const grad_work &work, int step, int row,
+                           grad_tiles<D, BIASED, KEYS_OUTER, LISTED> &tiles) {
+    enum { THREADS = shape<D, KEYS_OUTER, LISTED>::THREADS };
+    const int stage = step % 2, h = head_of(work, step);
     if (KEYS_OUTER) {
-        ls_tile_ask<D, INNER>(tiles.inner[stage][0], s.q, work.b, h, row, job.T);
-        ls_tile_ask<D, INNER>(tiles.inner[stage][1], job.dout, work.b, h, row, job.T);
+        ls_tile_ask<D, INNER, THREADS>(tiles.inner[stage][0], s.q, work.b, h, row, job.T);
+        ls_tile_ask<D, INNER, THREADS>(tiles.inner[stage][1], job.dout, work.b, h, row, job.T);
         const int64_t head = ((int64_t)work.b * job.H + h) * job.T;
-        const int r = (int)threadIdx.x % INNER, i = row + r < job.T ? row + r : 0;
-        const bool first = (int)threadIdx.x < INNER;
-        static_assert(2 * INNER == LS_TILE_THREADS, "a thread for each number");
-        ls_copy_4((first ? tiles.lse : tiles.dot) + stage * INNER + r,
-                  (first ? job.row_lse : job.row_dot) + head + i, row + r < job.T);
+#pragma unroll
+        for (int number = (int)threadIdx.x; number < 2 * INNER; number += THREADS) {
+            const int r = number % INNER;
+            const bool there = (unsigned)(row + r) < (unsigned)job.T, first = number < INNER;
+            ls_copy_4((first ? tiles.lse : tiles.dot) + stage * INNER + r,
+                      (first ? job.row_lse : job.row_dot) + head + (there ? row + r : 0), there);
+        }
     } else {
-        ls_tile_ask<D, INNER>(tiles.inner[stage][0], s.k, work.b, work.g, row, s.keys);
-        ls_tile_ask<D, INNER>(tiles.inner[stage][1], s.v, work.b, work.g, row, s.keys);
+        ls_tile_ask<D, INNER, THREADS>(tiles.inner[stage][0], s.k, work.b, work.g, row, s.keys);
+        ls_tile_ask<D, INNER, THREADS>(tiles.inner[stage][1], s.v, work.b, work.g, row, s.keys);
     }
     ls_copies_end();
 }
 
 /* The outer tile and what belongs to its rows. */
-template <int D, bool BIASED, bool KEYS_OUTER>
+template <int D, bool BIASED, bool KEYS_OUTER, bool LISTED>
 static __device__ void ask_outer(const ls_cuda_attention &job, const ls_cuda_segment &s,
-                                 const grad_work &work, grad_tiles<D, KEYS_OUTER> &tiles) {
-    enum { OUTER = shape<D, KEYS_OUTER>::OUTER };
+                                 const grad_work &work,
+                                 grad_tiles<D, BIASED, KEYS_OUTER, LISTED> &tiles) {
+    enum {
+        OUTER = shape<D, KEYS_OUTER, LISTED>::OUTER,
+        THREADS = shape<D, KEYS_OUTER, LISTED>::THREADS
+    };
     if (KEYS_OUTER) {
-        ls_tile_ask<D, OUTER>(tiles.outer[0], s.k, work.b, work.g, work.row, s.keys);
-        ls_tile_ask<D, OUTER>(tiles.outer[1], s.v, work.b, work.g, work.row, s.keys);
+        ls_tile_ask<D, OUTER, THREADS>(tiles.outer[0], s.k, work.b, work.g, work.row, s.keys);
+        ls_tile_ask<D, OUTER, THREADS>(tiles.outer[1], s.v, work.b, work.g, work.row, s.keys);
     } else {
-        ls_tile_ask<D, OUTER>(tiles.outer[0], s.q, work.b, work.heads_first, work.row, job.T);
-        ls_tile_ask<D, OUTER>(tiles.outer[1], job.dout, work.b, work.heads_first, work.row, job.T);
+        const int h = work.heads_first;
+        ls_tile_ask<D, OUTER, THREADS>(tiles.outer[0], s.q, work.b, h, work.row, job.T);
+        ls_tile_ask<D, OUTER, THREADS>(tiles.outer[1], job.dout, work.b, h, work.row, job.T);
     }
-    for (int r = (int)threadIdx.x; r < OUTER; r += LS_TILE_THREADS) {
+    for (int r = (int)threadIdx.x; r < OUTER; r += THREADS) {
         const int row = work.row + r;
         if (KEYS_OUTER) {
-            tiles.rows[r] = ls_tile_key_mark(job, s, work.origin, work.b, row, BIASED);
+            ls_tile_keep(tiles.rows[r], ls_tile_key_mark(job, s, work.origin, work.b, row, BIASED));
             continue;
         }
         const int64_t at = ((int64_t)work.b * job.H + work.heads_first) * job.T + row;
-        if (BIASED) tiles.rows[r] = ls_tile_query_mark(job, s, work.origin, row);
-        tiles.lse[r] = row < job.T ? job.row_lse[at] : INFINITY;
-        tiles.dot[r] = row < job.T ? job.row_dot[at] : 0;
+        const bool there = (unsigned)row < (unsigned)job.T;
+        if (BIASED)
+            ls_tile_keep(tiles.rows[r], ls_tile_query_mark(job, s, work.origin, work.b, row));
+        tiles.lse[r] = there ? job.row_lse[at] : INFINITY;
+        tiles.dot[r] = there ? job.row_dot[at] : 0;
     }
 }
 
+/* ---- storing ---- */
+
+/* Two sums next to each other, with their factor and their share of the decay. */
+template <bool BIASED, typename MARK>
+static __device__ float2 finished(const float *c, float factor, const ls_cuda_segment *decay,
+                                  const MARK *marks, int r, int e) {
+    float2 two = {c[0] * factor, c[1] * factor};
+    if constexpr (BIASED)
+        if (decay != NULL) {
+            two.x *= ls_cuda_decay(*decay, e, marks[r].decay);
+            two.y *= ls_cuda_decay(*decay, e + 1, marks[r].decay);
+        }
+    return two;
+}
+
 /* Rows of a gradient from the lanes' sums; absent rows of a key tensor get 0. */
-template <int D, int M>
+template <int D, int M, bool BIASED, typename MARK>
 static __device__ void store(const ls_cuda_rows &to, const float c[M][D / 8][4], float factor,
-                             const ls_cuda_segment *decay, const ls_tile_mark *marks, int b,
-                             int head, int row, int present, int rows) {
+                             const ls_cuda_segment *decay, const MARK *marks, int b, int head,
+                             int row, int present, int rows) {
     const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
     if (to.data == NULL) return;
 #pragma unroll
@@ -98,89 +137,159 @@ static __device__ void store(const ls_cuda_rows &to, const float c[M][D / 8][4],
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const int r = m * 16 + g + 8 * half;
-            if (row + r >= rows) continue;
+            if (row + r < 0 || row + r >= rows) continue;
             ls_cuda_bf16 *there = ls_cuda_row<ls_cuda_bf16>(to, b, row + r, head) + 2 * t;
             const bool real = row + r < present;
 #pragma unroll
             for (int n = 0; n < D / 8; n++) {
-                float x = real ? c[m][n][2 * half] * factor : 0;
-                float y = real ? c[m][n][2 * half + 1] * factor : 0;
-                if (decay != NULL) {
-                    x *= ls_cuda_decay(*decay, n * 8 + 2 * t, marks[r].decay);
-                    y *= ls_cuda_decay(*decay, n * 8 + 2 * t + 1, marks[r].decay);
-                }
-                *(uint32_t *)(void *)(there + n * 8) = ls_pair(x, y);
+                const float2 two =
+                    finished<BIASED>(c[m][n] + 2 * half, factor, decay, marks, r, n * 8 + 2 * t);
+                *(uint32_t *)(void *)(there + n * 8) = ls_pair(real ? two.x : 0, real ? two.y : 0);
             }
         }
 }
 
+/* The same for a part, whose rows of this warp begin at `to`. */
+template <int D, int M, bool BIASED, typename MARK>
+static __device__ void store_part(float *to, const float c[M][D / 8][4], float factor,
+                                  const ls_cuda_segment *decay, const MARK *marks) {
+    const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const int r = m * 16 + g + 8 * half;
+#pragma unroll
+            for (int n = 0; n < D / 8; n++)
+                *(float2 *)(void *)(to + r * D + n * 8 + 2 * t) =
+                    finished<BIASED>(c[m][n] + 2 * half, factor, decay, marks, r, n * 8 + 2 * t);
+        }
+}
+
+/* ---- what a block does ---- */
+
 template <int D, bool KEYS_OUTER>
-static __device__ grad_work work_of(const ls_cuda_attention &job, const ls_cuda_segment &s) {
-    enum { OUTER = shape<D, KEYS_OUTER>::OUTER };
-    const int y = (int)blockIdx.y, heads = job.H / job.G;
+static __device__ grad_work listed_work(const ls_cuda_attention &job, const ls_cuda_segment &s) {
+    const ls_block_rows &list = KEYS_OUTER ? s.seen_by_keys : s.seen_by_queries;
+    const ls_tile_piece piece = KEYS_OUTER ? ls_tile_piece_of(list, s.key_plan, s.key_position)
+                                           : ls_tile_piece_of(list, s.query_plan, job.start);
     grad_work work = {};
     work.b = (int)blockIdx.z;
-    if (KEYS_OUTER) {
-        work.row = (int)blockIdx.x * OUTER;
-        work.g = y;
-        work.heads_first = y * heads;
-        if (work.row < s.keys)
-            work.range =
-                ls_query_tiles<INNER>(job, s, work.row, min((int)OUTER, s.keys - work.row));
-        work.steps = heads * (work.range.end - work.range.first);
-        work.origin = ls_cuda_map_at(s.key_at, s.key_position + work.row);
-    } else {
-        /* the last queries have the most keys: they come first */
-        work.row = (int)(gridDim.x - 1 - blockIdx.x) * OUTER;
-        work.g = y / heads;
-        work.heads_first = y;
-        work.range = ls_key_tiles<INNER>(job, s, work.row, min((int)OUTER, job.T - work.row));
-        work.steps = work.range.end - work.range.first;
-        work.origin = ls_cuda_map_at(s.query_at, job.start + work.row);
-    }
+    work.g = work.heads_first = piece.h; /* heads do not share keys */
+    work.row = piece.row;
+    work.slot = piece.slot;
+    work.walk = KEYS_OUTER
+                    ? ls_tile_walk_listed(list, piece, job.start, job.T, s.valid != NULL)
+                    : ls_tile_walk_listed(list, piece, s.key_position, s.keys, s.valid != NULL);
+    work.each = work.end = (piece.end - piece.first) * work.walk.across;
     return work;
 }
 
-template <int D, bool BIASED, bool KEYS_OUTER>
-__global__ static void __launch_bounds__(LS_TILE_THREADS, 2)
+template <int D, bool KEYS_OUTER>
+static __device__ grad_work range_work(const ls_cuda_attention &job, const ls_cuda_segment &s) {
+    enum { OUTER = shape<D, KEYS_OUTER, false>::OUTER };
+    const int y = (int)blockIdx.y, heads = job.H / job.G;
+    const ls_cuda_parts &parts = KEYS_OUTER ? s.key_parts : s.query_parts;
+    const int tiles = (int)gridDim.x / parts.parts, tile = (int)blockIdx.x % tiles;
+    const int part = (int)blockIdx.x / tiles;
+    ls_tile_range range = {0, 0, 0, 0};
+    grad_work work = {};
+    work.b = (int)blockIdx.z;
+    if (KEYS_OUTER) {
+        work.row = (parts.parts > 1 ? parts.first : 0) + tile * OUTER;
+        work.g = y;
+        work.heads_first = y * heads;
+        if (work.row < s.keys)
+            range = ls_query_tiles<INNER>(job, s, work.row, min((int)OUTER, s.keys - work.row));
+    } else {
+        /* the last queries have the most keys: they come first */
+        work.row = (tiles - 1 - tile) * OUTER;
+        work.g = y / heads;
+        work.heads_first = y;
+        range = ls_key_tiles<INNER>(job, s, work.row, min((int)OUTER, job.T - work.row));
+    }
+    work.walk = ls_tile_walk_of(range);
+    work.inner_first = range.first;
+    work.each = range.end - range.first;
+    const int64_t steps = (int64_t)(KEYS_OUTER ? heads : 1) * work.each;
+    work.first = (int)(steps * part / parts.parts);
+    work.end = (int)(steps * (part + 1) / parts.parts);
+    work.slot = parts.parts == 1 ? -1
+                                 : ls_cuda_part_slot(job.B, (int)gridDim.y, tiles, part, work.b, y,
+                                                     KEYS_OUTER ? tile : tiles - 1 - tile);
+    return work;
+}
+
+/* Of all parts. */
+template <bool KEYS_OUTER, bool LISTED>
+static __device__ int64_t slots_of(const ls_cuda_attention &job, const ls_cuda_segment &s) {
+    if (LISTED)
+        return KEYS_OUTER ? ls_cuda_list_slots(job, s.seen_by_keys, s.key_plan)
+                          : ls_cuda_list_slots(job, s.seen_by_queries, s.query_plan);
+    return (int64_t)gridDim.x * gridDim.y * gridDim.z;
+}
+
+template <int D, bool BIASED, bool KEYS_OUTER, bool LISTED>
+__global__ static void __launch_bounds__(shape<D, KEYS_OUTER, LISTED>::THREADS,
+                                         shape<D, KEYS_OUTER, LISTED>::BLOCKS)
     backward(const __grid_constant__ ls_cuda_attention job, int at) {
-    typedef shape<D, KEYS_OUTER> sizes;
-    enum { M = sizes::BANDS, COLUMNS = sizes::COLUMNS, STRIDE = sizes::STRIDE };
+    typedef shape<D, KEYS_OUTER, LISTED> sizes;
+    typedef grad_tiles<D, BIASED, KEYS_OUTER, LISTED> shared;
+    enum {
+        M = sizes::BANDS,
+        COLUMNS = sizes::COLUMNS,
+        STRIDE = sizes::STRIDE,
+        OUTER = sizes::OUTER,
+        THREADS = sizes::THREADS
+    };
+    static_assert(INNER <= (int)THREADS, "a thread for each inner row's mark");
     extern __shared__ __align__(16) unsigned char arena[];
-    grad_tiles<D, KEYS_OUTER> &tiles = *(grad_tiles<D, KEYS_OUTER> *)(void *)arena;
+    shared &tiles = *(shared *)(void *)arena;
     const ls_cuda_segment &s = job.segment[at];
     const grad_work &work = tiles.work;
     const int thread = (int)threadIdx.x, band = thread / 32 * M * 16;
     const bool decays = BIASED && s.log_decay != NULL;
     const float factor = job.scale * LS_CUDA_LOG2_E;
-    if (thread == 0) tiles.work = work_of<D, KEYS_OUTER>(job, s);
+    if (thread == 0) {
+        tiles.work =
+            LISTED ? listed_work<D, KEYS_OUTER>(job, s) : range_work<D, KEYS_OUTER>(job, s);
+        tiles.work.origin = KEYS_OUTER ? ls_cuda_map_at(s.key_at, s.key_position + tiles.work.row)
+                                       : ls_cuda_map_at(s.query_at, job.start + tiles.work.row);
+    }
     __syncthreads();
     /* of dk or dq, and of dv */
     float sums[M][D / 8][4] = {}, value_sums[M][D / 8][4] = {};
-    if (work.steps > 0) {
-        ask_outer<D, BIASED, KEYS_OUTER>(job, s, work, tiles);
-        ask<D, KEYS_OUTER>(job, s, work, 0, tiles);
+    ls_tile_place here = {0, false, 0}, next = here;
+    if (work.first < work.end) {
+        here = place_of(work, work.first);
+        ask_outer<D, BIASED, KEYS_OUTER, LISTED>(job, s, work, tiles);
+        ask<D, BIASED, KEYS_OUTER, LISTED>(job, s, work, work.first, here.row, tiles);
+        if (work.first + 1 < work.end) next = place_of(work, work.first + 1);
     }
-    for (int step = 0; step < work.steps; step++) {
-        const int stage = step % 2, tile = tile_of(work, step);
-        const bool full = ls_tile_is_full(work.range, tile);
-        if (step + 1 < work.steps) {
-            ask<D, KEYS_OUTER>(job, s, work, step + 1, tiles);
+    for (int step = work.first; step < work.end; step++) {
+        const int stage = step % 2;
+        if (step + 1 < work.end) {
+            ask<D, BIASED, KEYS_OUTER, LISTED>(job, s, work, step + 1, next.row, tiles);
             ls_copies_wait<1>();
         } else {
             ls_copies_wait<0>();
         }
         if (thread < INNER && KEYS_OUTER && BIASED)
-            tiles.columns[thread] = ls_tile_query_mark(job, s, work.origin, tile * INNER + thread);
-        if (thread < INNER && !KEYS_OUTER && (BIASED || !full))
-            tiles.columns[thread] =
-                ls_tile_key_mark(job, s, work.origin, work.b, tile * INNER + thread, BIASED);
+            ls_tile_keep(tiles.columns[thread],
+                         ls_tile_query_mark(job, s, work.origin, work.b, here.row + thread));
+        if (thread < INNER && !KEYS_OUTER && (BIASED || !here.full))
+            ls_tile_keep(tiles.columns[thread],
+                         ls_tile_key_mark(job, s, work.origin, work.b, here.row + thread, BIASED));
+        /* read long before it is needed */
+        const ls_tile_place after = step + 2 < work.end ? place_of(work, step + 2) : next;
         __syncthreads();
-        if (decays) {
-            if (step == 0) ls_tile_decay<D, sizes::OUTER>(tiles.outer[0], tiles.rows, s);
-            ls_tile_decay<D, INNER>(tiles.inner[stage][0], tiles.columns, s);
-            __syncthreads();
-        }
+        if constexpr (BIASED)
+            if (decays) {
+                if (step == work.first)
+                    ls_tile_decay<D, OUTER, THREADS>(tiles.outer[0], tiles.rows, s);
+                ls_tile_decay<D, INNER, THREADS>(tiles.inner[stage][0], tiles.columns, s);
+                __syncthreads();
+            }
         ls_tile_bias bias = {};
         if (BIASED) bias = ls_tile_bias_of(s, head_of(work, step));
 #pragma unroll 1
@@ -191,46 +300,76 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS, 2)
             float p[M][COLUMNS / 8][4], ds[M][COLUMNS / 8][4];
             ls_tile_scores<D, M, COLUMNS>(p, tiles.outer[0] + band * STRIDE, inner0);
             ls_tile_scores<D, M, COLUMNS>(ds, tiles.outer[1] + band * STRIDE, inner1);
-            if (full && !BIASED)
+            if (here.full && !BIASED)
                 ls_tile_differentiate<M, COLUMNS, BIASED, KEYS_OUTER>(
-                    p, ds, factor, bias, true, 0, 0, NULL, NULL, tiles.lse + query,
-                    tiles.dot + query);
+                    p, ds, factor, bias, true, here.more, 0, 0, tiles.rows, tiles.columns,
+                    tiles.lse + query, tiles.dot + query);
             else
                 ls_tile_differentiate<M, COLUMNS, BIASED, KEYS_OUTER>(
-                    p, ds, factor, bias, full, work.row + band, tile * INNER + column,
+                    p, ds, factor, bias, here.full, here.more, work.row + band, here.row + column,
                     tiles.rows + band, tiles.columns + column, tiles.lse + query,
                     tiles.dot + query);
             if (KEYS_OUTER) ls_tile_gather<D, M, COLUMNS>(value_sums, p, inner1);
             ls_tile_gather<D, M, COLUMNS>(sums, ds, inner0);
         }
         __syncthreads();
+        here = next;
+        next = after;
     }
-    const ls_cuda_segment *decay = decays && work.steps > 0 ? &s : NULL;
-    if (KEYS_OUTER) {
-        store<D, M>(s.dk, sums, job.scale, decay, tiles.rows + band, work.b, work.g,
-                    work.row + band, s.keys, s.key_rows);
-        store<D, M>(s.dv, value_sums, 1, NULL, NULL, work.b, work.g, work.row + band, s.keys,
-                    s.key_rows);
+    const ls_cuda_segment *decay = decays && work.first < work.end ? &s : NULL;
+    const auto *marks = tiles.rows + (KEYS_OUTER || BIASED ? band : 0);
+    if (work.slot >= 0) {
+        const int64_t values = KEYS_OUTER ? slots_of<KEYS_OUTER, LISTED>(job, s) : 0;
+        float *to = job.parts + (work.slot * OUTER + band) * D;
+        store_part<D, M, BIASED>(to, sums, job.scale, decay, marks);
+        if (KEYS_OUTER)
+            store_part<D, M, BIASED>(to + values * OUTER * D, value_sums, 1, NULL, marks);
+    } else if (KEYS_OUTER) {
+        store<D, M, BIASED>(s.dk, sums, job.scale, decay, marks, work.b, work.g, work.row + band,
+                            s.keys, s.key_rows);
+        store<D, M, BIASED>(s.dv, value_sums, 1, NULL, marks, work.b, work.g, work.row + band,
+                            s.keys, s.key_rows);
     } else {
-        store<D, M>(s.dq, sums, job.scale, decay, tiles.rows + band, work.b, work.heads_first,
-                    work.row + band, job.T, job.T);
+        store<D, M, BIASED>(s.dq, sums, job.scale, decay, marks, work.b, work.heads_first,
+                            work.row + band, job.T, job.T);
     }
+}
+
+template <int D, bool BIASED, bool KEYS_OUTER, bool LISTED>
+static void start(const ls_run *run, const ls_cuda_attention *job, int at, dim3 grid) {
+    typedef shape<D, KEYS_OUTER, LISTED> sizes;
+    const size_t bytes = sizeof(grad_tiles<D, BIASED, KEYS_OUTER, LISTED>);
+    auto *kernel = backward<D, BIASED, KEYS_OUTER, LISTED>;
+    ls_cuda_note(
+        ls_cuda_of(run),
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
+        "attention, asking for shared memory");
+    kernel<<<grid, sizes::THREADS, bytes, ls_cuda_of(run)->stream>>>(*job, at);
+    ls_cuda_launched(run, "attention, gradients");
+    ls_cuda_attention_join_grad(run, job, at, KEYS_OUTER, sizes::OUTER);
 }
 
 template <int D, bool BIASED, bool KEYS_OUTER>
 static void launch(const ls_run *run, const ls_cuda_attention *job, int at) {
-    const size_t bytes = sizeof(grad_tiles<D, KEYS_OUTER>);
-    const int outer = shape<D, KEYS_OUTER>::OUTER;
-    const int rows = KEYS_OUTER ? job->segment[at].key_rows : job->T;
-    const dim3 grid((unsigned)((rows + outer - 1) / outer),
-                    (unsigned)(KEYS_OUTER ? job->G : job->H), (unsigned)job->B);
-    ls_cuda_note(ls_cuda_of(run),
-                 cudaFuncSetAttribute(backward<D, BIASED, KEYS_OUTER>,
-                                      cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
-                 "attention, asking for shared memory");
-    backward<D, BIASED, KEYS_OUTER>
-        <<<grid, LS_TILE_THREADS, bytes, ls_cuda_of(run)->stream>>>(*job, at);
-    ls_cuda_launched(run, "attention, gradients");
+    const ls_cuda_segment *s = &job->segment[at];
+    const ls_cuda_plan *plan = KEYS_OUTER ? &s->key_plan : &s->query_plan;
+    if (plan->pieces != NULL) {
+        const ls_block_rows *list = KEYS_OUTER ? &s->seen_by_keys : &s->seen_by_queries;
+        start<D, BIASED, KEYS_OUTER, true>(
+            run, job, at,
+            dim3((unsigned)(plan->count * (list->size / LS_ATTENTION_TILE)),
+                 (unsigned)(job->H / list->heads), (unsigned)job->B));
+        return;
+    }
+    const int outer = shape<D, KEYS_OUTER, false>::OUTER;
+    const ls_cuda_parts *parts = KEYS_OUTER ? &s->key_parts : &s->query_parts;
+    const int rows = parts->parts > 1 ? parts->end - parts->first
+                     : KEYS_OUTER     ? s->key_rows
+                                      : job->T;
+    start<D, BIASED, KEYS_OUTER, false>(run, job, at,
+                                        dim3((unsigned)((rows + outer - 1) / outer * parts->parts),
+                                             (unsigned)(KEYS_OUTER ? job->G : job->H),
+                                             (unsigned)job->B));
 }
 
 template <int D> static void launch_width(const ls_run *run, const ls_cuda_attention *job) {

@@ -1,15 +1,23 @@
 /* Attention in tiles: a block takes 128 queries of a head and passes over the keys that they admit,
- * with a running softmax. */
+ * with a running softmax.
+ *
+ * With a list a block has two warps and 64 queries, so that it passes over just the blocks of its
+ * row, and four of them share a multiprocessor instead of two: as many warps with as many products
+ * each. What grows is the traffic of keys and values, which the cache has to carry twice as often.
+ * Rows longer than others (BigBird's global blocks) are cut into pieces and joined, so the work is
+ * that of the listed tiles: of BigBird's 8 blocks and 2 global rows at 4,096 tokens 1/6.6 of all
+ * pairs, at 16,384 tokens 1/26. */
 #include "tensor/cuda/lib/attention_tiles.h"
 
-enum { BANDS = 2, QUERIES = LS_TILE_WARPS * BANDS * 16, KEYS = 64 };
+enum { BANDS = 2, KEYS = LS_ATTENTION_TILE, LIST_WARPS = LS_ATTENTION_TILE / (BANDS * 16) };
 
 /* Scores computed at once, as many as there are registers for. */
 template <int D, bool BIASED> struct shape {
     static const int COLUMNS = D <= 64 && !BIASED ? 64 : 32;
 };
 
-template <int D> struct shared_tiles {
+template <int D, int WARPS> struct shared_tiles {
+    static const int QUERIES = WARPS * BANDS * 16, THREADS = 32 * WARPS;
     ls_cuda_bf16 q[QUERIES * ls_tile_shape<D>::STRIDE];
     ls_cuda_bf16 k[2][KEYS * ls_tile_shape<D>::STRIDE];
     ls_cuda_bf16 v[2][KEYS * ls_tile_shape<D>::STRIDE];
@@ -47,6 +55,15 @@ static __device__ void adjust(float s[BANDS][COLUMNS / 8][4], float factor,
                     if (!full && !(row + r >= key.first && row + r < key.end)) *at = -INFINITY;
                 }
         }
+}
+
+template <int COLUMNS> static __device__ void raise(float s[BANDS][COLUMNS / 8][4], float more) {
+#pragma unroll
+    for (int m = 0; m < BANDS; m++)
+#pragma unroll
+        for (int n = 0; n < COLUMNS / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) s[m][n][i] += more;
 }
 
 /* Scores, which `unit` takes to units of log 2, become weights; the output so far is rescaled to
@@ -90,11 +107,17 @@ static __device__ void soften(float s[BANDS][COLUMNS / 8][4], float unit, runnin
             for (int i = 0; i < 4; i++) state.out[m][n][i] *= rescale[m][i / 2];
 }
 
+/* Where rows go that are to be joined with others: row `first` is the first of them. */
+typedef struct part_rows {
+    float *out, *lse; /* NULL: rows are whole and go to the output */
+    int first;
+} part_rows;
+
 template <int D>
 static __device__ void store(const ls_cuda_attention &job, running<D> &state, int b, int h, int row,
-                             int split) {
+                             const part_rows &part) {
     const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    const int64_t rows = (int64_t)job.B * job.H * job.T, head = ((int64_t)b * job.H + h) * job.T;
+    const int64_t head = ((int64_t)b * job.H + h) * job.T;
 #pragma unroll
     for (int m = 0; m < BANDS; m++)
 #pragma unroll
@@ -103,18 +126,17 @@ static __device__ void store(const ls_cuda_attention &job, running<D> &state, in
             float sum = state.sum[m][half], most = state.most[m][half];
             sum += __shfl_xor_sync(0xffffffffu, sum, 1);
             sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-            if (i >= job.T) continue;
+            if (i < 0 || i >= job.T) continue;
             const float unit = sum == 0 ? 0 : 1 / sum;
             const float lse = sum == 0 ? -INFINITY : most + log2f(sum);
-            if (job.splits > 1) {
-                const int64_t part = split * rows + head + i;
-                float *to = job.part_out + part * D + 2 * t;
+            if (part.out != NULL) {
+                float *to = part.out + (int64_t)(i - part.first) * D + 2 * t;
 #pragma unroll
                 for (int n = 0; n < D / 8; n++) {
                     to[n * 8] = state.out[m][n][2 * half] * unit;
                     to[n * 8 + 1] = state.out[m][n][2 * half + 1] * unit;
                 }
-                if (t == 0) job.part_lse[part] = lse;
+                if (t == 0) part.lse[i - part.first] = lse;
                 continue;
             }
             ls_cuda_bf16 *to = ls_cuda_row<ls_cuda_bf16>(job.out, b, i, h) + 2 * t;
@@ -139,47 +161,58 @@ static __device__ ls_cuda_span part_of_tiles(const ls_cuda_attention &job,
     return part;
 }
 
-template <int D>
-static __device__ void ask_keys(shared_tiles<D> &tiles, int stage, const ls_cuda_segment &s, int b,
-                                int g, int tile) {
-    ls_tile_ask<D, KEYS>(tiles.k[stage], s.k, b, g, tile * KEYS, s.keys);
-    ls_tile_ask<D, KEYS>(tiles.v[stage], s.v, b, g, tile * KEYS, s.keys);
+template <int D, int WARPS>
+static __device__ void ask_keys(shared_tiles<D, WARPS> &tiles, int stage, const ls_cuda_segment &s,
+                                int b, int g, int row) {
+    enum { THREADS = 32 * WARPS };
+    ls_tile_ask<D, KEYS, THREADS>(tiles.k[stage], s.k, b, g, row, s.keys);
+    ls_tile_ask<D, KEYS, THREADS>(tiles.v[stage], s.v, b, g, row, s.keys);
     ls_copies_end();
 }
 
-/* All tiles of one segment that belong to the block. */
-template <int D, bool BIASED>
+/* The steps part.first .. part.end of a walk over the keys of one segment. */
+template <int D, bool BIASED, int WARPS>
 static __device__ void pass(const ls_cuda_attention &job, const ls_cuda_segment &s,
-                            const ls_tile_range &range, ls_cuda_span part, int b, int h, int row,
-                            shared_tiles<D> &tiles, running<D> &state) {
-    enum { COLUMNS = shape<D, BIASED>::COLUMNS, STRIDE = ls_tile_shape<D>::STRIDE };
+                            const ls_tile_walk &walk, ls_cuda_span part, int b, int h, int row,
+                            shared_tiles<D, WARPS> &tiles, running<D> &state) {
+    enum {
+        COLUMNS = shape<D, BIASED>::COLUMNS,
+        STRIDE = ls_tile_shape<D>::STRIDE,
+        QUERIES = shared_tiles<D, WARPS>::QUERIES,
+        THREADS = 32 * WARPS
+    };
+    static_assert(KEYS <= (int)THREADS, "a thread for each key's mark");
     const int thread = (int)threadIdx.x, g = h / (job.H / job.G), band = thread / 32 * BANDS * 16;
     const bool decays = BIASED && s.log_decay != NULL;
-    const bool idle = row + band >= job.T; /* none of the warp's queries exists */
+    /* none of the warp's queries exists */
+    const bool idle = row + band >= job.T || row + band + BANDS * 16 <= 0;
     const double origin = BIASED ? ls_cuda_map_at(s.query_at, job.start + row) : 0;
     const float factor = job.scale * LS_CUDA_LOG2_E;
     ls_tile_bias bias = {};
     if (BIASED) bias = ls_tile_bias_of(s, h);
-    ls_tile_ask<D, QUERIES>(tiles.q, s.q, b, h, row, job.T);
-    ask_keys(tiles, part.first % 2, s, b, g, part.first);
+    ls_tile_place here = ls_tile_place_of(walk, part.first), next = here;
+    ls_tile_ask<D, QUERIES, THREADS>(tiles.q, s.q, b, h, row, job.T);
+    ask_keys(tiles, part.first % 2, s, b, g, here.row);
+    if (part.first + 1 < part.end) next = ls_tile_place_of(walk, part.first + 1);
     if (BIASED)
-        for (int r = thread; r < QUERIES; r += LS_TILE_THREADS)
-            tiles.queries[r] = ls_tile_query_mark(job, s, origin, row + r);
-    for (int tile = part.first; tile < part.end; tile++) {
-        const int stage = tile % 2;
-        const bool full = ls_tile_is_full(range, tile);
-        if (tile + 1 < part.end) {
-            ask_keys(tiles, 1 - stage, s, b, g, tile + 1);
+        for (int r = thread; r < QUERIES; r += THREADS)
+            tiles.queries[r] = ls_tile_query_mark(job, s, origin, b, row + r);
+    for (int step = part.first; step < part.end; step++) {
+        const int stage = step % 2;
+        if (step + 1 < part.end) {
+            ask_keys(tiles, 1 - stage, s, b, g, next.row);
             ls_copies_wait<1>();
         } else {
             ls_copies_wait<0>();
         }
-        if ((BIASED || !full) && thread < KEYS)
-            tiles.keys[thread] = ls_tile_key_mark(job, s, origin, b, tile * KEYS + thread, BIASED);
+        if ((BIASED || !here.full) && thread < KEYS)
+            tiles.keys[thread] = ls_tile_key_mark(job, s, origin, b, here.row + thread, BIASED);
+        /* read long before it is needed */
+        const ls_tile_place after = step + 2 < part.end ? ls_tile_place_of(walk, step + 2) : next;
         __syncthreads();
         if (decays) {
-            if (tile == part.first) ls_tile_decay<D, QUERIES>(tiles.q, tiles.queries, s);
-            ls_tile_decay<D, KEYS>(tiles.k[stage], tiles.keys, s);
+            if (step == part.first) ls_tile_decay<D, QUERIES, THREADS>(tiles.q, tiles.queries, s);
+            ls_tile_decay<D, KEYS, THREADS>(tiles.k[stage], tiles.keys, s);
             __syncthreads();
         }
 #pragma unroll 1
@@ -188,28 +221,21 @@ static __device__ void pass(const ls_cuda_attention &job, const ls_cuda_segment 
             float scores[BANDS][COLUMNS / 8][4];
             ls_tile_scores<D, BANDS, COLUMNS>(scores, tiles.q + band * STRIDE,
                                               tiles.k[stage] + column * STRIDE);
-            if (full)
+            if (here.full)
                 adjust<COLUMNS, BIASED>(scores, factor, bias, true, row + band, queries, keys);
             else
                 adjust<COLUMNS, BIASED>(scores, factor, bias, false, row + band, queries, keys);
+            if (here.more != 0) raise<COLUMNS>(scores, BIASED ? here.more : here.more / factor);
             soften<D, COLUMNS>(scores, BIASED ? 1 : factor, state);
             ls_tile_gather<D, BANDS, COLUMNS>(state.out, scores, tiles.v[stage] + column * STRIDE);
         }
         __syncthreads();
+        here = next;
+        next = after;
     }
 }
 
-template <int D, bool BIASED>
-__global__ static void __launch_bounds__(LS_TILE_THREADS, 2)
-    forward(const __grid_constant__ ls_cuda_attention job) {
-    extern __shared__ __align__(16) unsigned char arena[];
-    shared_tiles<D> &tiles = *(shared_tiles<D> *)(void *)arena;
-    const int count = (job.T + QUERIES - 1) / QUERIES;
-    /* the last queries have the most keys: they come first */
-    const int row = (count - 1 - (int)blockIdx.x % count) * QUERIES;
-    const int split = (int)blockIdx.x / count, h = (int)blockIdx.y, b = (int)blockIdx.z;
-    const int rows = min(QUERIES, job.T - row);
-    running<D> state;
+template <int D> static __device__ void begin(running<D> &state, bool off_by_one) {
 #pragma unroll
     for (int m = 0; m < BANDS; m++) {
 #pragma unroll
@@ -218,12 +244,27 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS, 2)
             for (int i = 0; i < 4; i++) state.out[m][n][i] = 0;
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            const bool extra = job.off_by_one && job.splits == 1;
-            state.most[m][half] = extra ? 0 : -INFINITY;
+            state.most[m][half] = off_by_one ? 0 : -INFINITY;
             /* the extra 1 is counted by one of the four lanes of a row */
-            state.sum[m][half] = extra && threadIdx.x % 4 == 0 ? 1 : 0;
+            state.sum[m][half] = off_by_one && threadIdx.x % 4 == 0 ? 1 : 0;
         }
     }
+}
+
+template <int D, bool BIASED>
+__global__ static void __launch_bounds__(LS_TILE_THREADS, 2)
+    forward(const __grid_constant__ ls_cuda_attention job) {
+    extern __shared__ __align__(16) unsigned char arena[];
+    typedef shared_tiles<D, LS_TILE_WARPS> shared;
+    enum { QUERIES = shared::QUERIES };
+    shared &tiles = *(shared *)(void *)arena;
+    const int count = (job.T + QUERIES - 1) / QUERIES;
+    /* the last queries have the most keys: they come first */
+    const int row = (count - 1 - (int)blockIdx.x % count) * QUERIES;
+    const int split = (int)blockIdx.x / count, h = (int)blockIdx.y, b = (int)blockIdx.z;
+    const int rows = min((int)QUERIES, job.T - row);
+    running<D> state;
+    begin(state, job.off_by_one && job.splits == 1);
     int total = 0, before = 0;
     for (int at = 0; at < job.segments && job.splits > 1; at++) {
         const ls_tile_range range = ls_key_tiles<KEYS>(job, job.segment[at], row, rows);
@@ -235,21 +276,72 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS, 2)
         ls_cuda_span part = {range.first, range.end};
         if (job.splits > 1) part = part_of_tiles(job, range, before, total, split);
         before += range.end - range.first;
-        if (part.first < part.end) pass<D, BIASED>(job, s, range, part, b, h, row, tiles, state);
+        if (part.first < part.end)
+            pass<D, BIASED>(job, s, ls_tile_walk_of(range), part, b, h, row, tiles, state);
     }
-    store<D>(job, state, b, h, row + (int)threadIdx.x / 32 * BANDS * 16, split);
+    part_rows part = {};
+    if (job.splits > 1) {
+        const int64_t at = (((int64_t)split * job.B + b) * job.H + h) * job.T;
+        part.out = job.part_out + at * D;
+        part.lse = job.part_lse + at;
+    }
+    store<D>(job, state, b, h, row + (int)threadIdx.x / 32 * BANDS * 16, part);
+}
+
+/* A piece of a list's row. */
+template <int D, bool BIASED>
+__global__ static void __launch_bounds__(32 * LIST_WARPS, D > 64 ? 2 : 4)
+    forward_listed(const __grid_constant__ ls_cuda_attention job) {
+    extern __shared__ __align__(16) unsigned char arena[];
+    typedef shared_tiles<D, LIST_WARPS> shared;
+    static_assert(shared::QUERIES == (int)LS_ATTENTION_TILE, "a tile is a block's");
+    shared &tiles = *(shared *)(void *)arena;
+    const ls_cuda_segment &s = job.segment[0];
+    const ls_tile_piece piece = ls_tile_piece_of(s.seen_by_queries, s.query_plan, job.start);
+    const int b = (int)blockIdx.z;
+    if (piece.row >= job.T || piece.row + LS_ATTENTION_TILE <= 0) return;
+    const ls_tile_walk walk =
+        ls_tile_walk_listed(s.seen_by_queries, piece, s.key_position, s.keys, s.valid != NULL);
+    const ls_cuda_span all = {0, (piece.end - piece.first) * walk.across};
+    running<D> state;
+    begin(state, job.off_by_one && piece.slot < 0);
+    if (all.end > 0) pass<D, BIASED>(job, s, walk, all, b, piece.h, piece.row, tiles, state);
+    part_rows part = {NULL, NULL, piece.row};
+    if (piece.slot >= 0) {
+        const int64_t slots = ls_cuda_list_slots(job, s.seen_by_queries, s.query_plan);
+        part.out = job.parts + piece.slot * LS_ATTENTION_TILE * D;
+        part.lse = job.parts + slots * LS_ATTENTION_TILE * D + piece.slot * LS_ATTENTION_TILE;
+    }
+    store<D>(job, state, b, piece.h, piece.row + (int)threadIdx.x / 32 * BANDS * 16, part);
+}
+
+template <typename KERNEL>
+static void start(const ls_run *run, const ls_cuda_attention *job, KERNEL *kernel, dim3 grid,
+                  int threads, size_t bytes) {
+    ls_cuda_note(
+        ls_cuda_of(run),
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
+        "attention, asking for shared memory");
+    kernel<<<grid, (unsigned)threads, bytes, ls_cuda_of(run)->stream>>>(*job);
+    ls_cuda_launched(run, "attention");
 }
 
 template <int D, bool BIASED> static void launch(const ls_run *run, const ls_cuda_attention *job) {
-    const size_t bytes = sizeof(shared_tiles<D>);
-    const int count = (job->T + QUERIES - 1) / QUERIES;
+    const ls_cuda_plan *plan = &job->segment[0].query_plan;
+    if (plan->pieces != NULL) {
+        const ls_block_rows *list = &job->segment[0].seen_by_queries;
+        const dim3 grid((unsigned)(plan->count * (list->size / LS_ATTENTION_TILE)),
+                        (unsigned)(job->H / list->heads), (unsigned)job->B);
+        start(run, job, forward_listed<D, BIASED>, grid, 32 * LIST_WARPS,
+              sizeof(shared_tiles<D, LIST_WARPS>));
+        ls_cuda_attention_join(run, job);
+        return;
+    }
+    const int queries = shared_tiles<D, LS_TILE_WARPS>::QUERIES;
+    const int count = (job->T + queries - 1) / queries;
     const dim3 grid((unsigned)(count * job->splits), (unsigned)job->H, (unsigned)job->B);
-    ls_cuda_note(ls_cuda_of(run),
-                 cudaFuncSetAttribute(forward<D, BIASED>,
-                                      cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
-                 "attention, asking for shared memory");
-    forward<D, BIASED><<<grid, LS_TILE_THREADS, bytes, ls_cuda_of(run)->stream>>>(*job);
-    ls_cuda_launched(run, "attention");
+    start(run, job, forward<D, BIASED>, grid, LS_TILE_THREADS,
+          sizeof(shared_tiles<D, LS_TILE_WARPS>));
 }
 
 template <int D> static void launch_width(const ls_run *run, const ls_cuda_attention *job) {
@@ -264,8 +356,14 @@ template <int D> static void launch_width(const ls_run *run, const ls_cuda_atten
 bool ls_cuda_attention_tiles_fit(const ls_cuda_attention *job, ls_dtype type) {
     const bool width = job->K == 32 || job->K == 64 || job->K == 96 || job->K == 128;
     bool fit = type == LS_BF16 && width && job->K == job->V && job->vectors;
-    for (int s = 0; s < job->segments; s++)
-        fit = fit && job->segment[s].relative.data == NULL && job->segment[s].dilation == NULL;
+    for (int s = 0; s < job->segments; s++) {
+        const ls_cuda_segment *segment = &job->segment[s];
+        const bool listed = segment->query_plan.pieces != NULL;
+        fit = fit && segment->relative.data == NULL && segment->dilation == NULL;
+        if (listed)
+            fit = fit && job->segments == 1 && job->H == job->G &&
+                  segment->seen_by_queries.size % LS_ATTENTION_TILE == 0;
+    }
     return fit;
 }
 

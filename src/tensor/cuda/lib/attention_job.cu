@@ -1,5 +1,6 @@
 /* Attention: a node's run made ready for the device, and the small kernels around the large ones.
  */
+#include "tensor/cuda/lib/attention_parts.h"
 #include "tensor/cuda/lib/attention_plain.h"
 
 enum {
@@ -9,6 +10,8 @@ enum {
     BLOCKS_WANTED = 512, /* below about this the keys are cut into parts */
     SPLIT_KEYS_LEAST = 256,
     SPLITS_MOST = 128,
+    GRAD_BLOCKS_WANTED = 264, /* below half of it outer tiles of gradients are cut into parts */
+    PART_STEPS_LEAST = 8,
 };
 
 /* ---- the workspace ---- */
@@ -80,6 +83,87 @@ static int splits_plain(const ls_attention_job *job) {
     return splits_of(job->B * job->H * ceil_div(job->T, WARPS), keys_met(job));
 }
 
+/* ---- parts of outer tiles ---- */
+
+/* A few keys that all queries see, or a few queries that see all keys, are too few tiles to keep
+ * the device busy: each is passed by several blocks. `rows` are the outer rows that have work, of
+ * `heads` heads; `inner` the rows that one of them meets at most. */
+static ls_cuda_parts parts_of(int64_t B, int64_t heads, ls_interval rows, int64_t inner) {
+    ls_cuda_parts to = {1, (int)rows.first, (int)rows.end};
+    const int64_t tiles = ceil_div(ls_interval_length(rows), LS_CUDA_PART_ROWS);
+    const int64_t blocks = B * heads * tiles, most = inner / LS_ATTENTION_TILE / PART_STEPS_LEAST;
+    if (blocks < 1 || 2 * blocks > GRAD_BLOCKS_WANTED) return to;
+    const int64_t parts = ceil_div(GRAD_BLOCKS_WANTED, blocks);
+    to.parts = (int)(parts < most ? parts : most);
+    if (to.parts < 1) to.parts = 1;
+    return to;
+}
+
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+/* How many positions of the other side a tile reaches. */
+static int64_t reach_of(const ls_attention_source *source) {
+    const ls_tile_rule *rule = &source->about->rule;
+    return rule->hi - rule->lo + LS_CUDA_PART_ROWS;
+}
+
+static ls_cuda_parts query_parts(const ls_attention_job *job, const ls_attention_source *source) {
+    const ls_interval rows = {0, job->T};
+    return parts_of(job->B, job->H, rows,
+                    least(reach_of(source), ls_interval_length(source->held)));
+}
+
+static ls_cuda_parts key_parts(const ls_attention_job *job, const ls_attention_source *source) {
+    const ls_tile_rule *rule = &source->about->rule;
+    const ls_interval admitted = {rule->key_first, rule->key_end};
+    const ls_interval keys = ls_interval_cut(admitted, source->held);
+    ls_interval rows = {0, 0};
+    if (keys.end > keys.first) {
+        rows.first = (keys.first - source->held.first) / LS_CUDA_PART_ROWS * LS_CUDA_PART_ROWS;
+        rows.end =
+            least(source->key_rows,
+                  ceil_div(keys.end - source->held.first, LS_CUDA_PART_ROWS) * LS_CUDA_PART_ROWS);
+    }
+    return parts_of(job->B, job->G, rows, least(reach_of(source), job->T) * (job->H / job->G));
+}
+
+static int64_t part_floats(const ls_attention_job *job, int64_t heads, ls_cuda_parts parts) {
+    const int64_t tiles = ceil_div(parts.end - parts.first, LS_CUDA_PART_ROWS);
+    if (parts.parts == 1) return 0;
+    return 2 * parts.parts * job->B * heads * tiles * LS_CUDA_PART_ROWS * job->K;
+}
+
+/* Of a list whose blocks are whole tiles. */
+static int64_t list_floats(const ls_attention_job *job, const ls_attention_segment *about, int side,
+                           bool backward) {
+    if (about->list.size == 0 || about->list.size % LS_ATTENTION_TILE != 0) return 0;
+    const int64_t slots = job->B * (job->H / about->list.heads) * about->plan[side].parts *
+                          (about->list.size / LS_ATTENTION_TILE);
+    return slots * LS_ATTENTION_TILE * (backward ? 2 * job->K : job->V + 1);
+}
+
+/* Room for the parts of the segment that needs the most: they are done one after the other. */
+static size_t parts_bytes(const ls_attention_job *job, bool backward) {
+    int64_t most = 0;
+    for (int s = 0; s < job->segments; s++) {
+        const ls_attention_source *source = &job->source[s];
+        const bool listed = source->about->list.size > 0;
+        int64_t each[4] = {};
+        if (source->q.type != LS_BF16) continue; /* tiles are of bf16 */
+        if (listed) {
+            each[0] = list_floats(job, source->about, 0, backward);
+            if (backward) each[1] = list_floats(job, source->about, 1, true);
+        } else if (backward) {
+            each[2] = part_floats(job, job->H, query_parts(job, source));
+            each[3] = part_floats(job, job->G, key_parts(job, source));
+        }
+        for (int64_t floats : each) most = floats > most ? floats : most;
+    }
+    return (size_t)most * sizeof(float);
+}
+
 /* ---- making it ready ---- */
 
 static ls_cuda_rows rows_of(const ls_attention_array *x) {
@@ -96,9 +180,28 @@ static bool aligned(const ls_attention_array *x, int64_t width) {
            0;
 }
 
+static ls_cuda_plan plan_of(const ls_attention_source *source, int side) {
+    const ls_block_plan *plan = &source->about->plan[side];
+    ls_cuda_plan to = {};
+    if (source->pieces[side] == NULL) return to;
+    to.pieces = source->pieces[side];
+    to.joins = to.pieces + LS_PIECE_WORDS * plan->pieces;
+    to.count = (int)plan->pieces;
+    to.join_count = (int)plan->joins;
+    to.parts = (int)plan->parts;
+    return to;
+}
+
 static ls_cuda_segment segment_of(const ls_attention_source *source, int64_t K) {
     const ls_attention_segment *about = source->about;
     ls_cuda_segment to = {};
+    to.group = about->rule.group;
+    to.span = ls_rule_span(&about->rule);
+    to.seen_by_queries = source->seen_by_queries;
+    to.seen_by_keys = source->seen_by_keys;
+    to.query_plan = plan_of(source, 0);
+    to.key_plan = plan_of(source, 1);
+    to.query_most = source->query_most;
     to.lo = about->lo;
     to.hi = about->hi;
     to.key_first = about->rule.key_first;
@@ -191,8 +294,10 @@ static size_t lay_out(const ls_run *run, const ls_attention_job *job, bool backw
         to->row_lse = (float *)space_take(&from, rows);
         to->row_dot = (float *)space_take(&from, rows);
         to->by_distance = (float *)space_take(&from, distance_bytes(job));
+        to->parts = (float *)space_take(&from, parts_bytes(job, true));
         return from.used;
     }
+    to->parts = (float *)space_take(&from, parts_bytes(job, false));
     const int tiles = splits_in_tiles(job), plain = splits_plain(job);
     const int splits = tiles > plain ? tiles : plain;
     if (splits > 1) {
@@ -231,6 +336,10 @@ void ls_cuda_attention_begin(const ls_run *run, const ls_node *node, bool backwa
     for (int s = 0; s < job.segments; s++) {
         const ls_attention_source *source = &job.source[s];
         to->segment[s] = segment_of(source, job.K);
+        if (backward) {
+            to->segment[s].query_parts = query_parts(&job, source);
+            to->segment[s].key_parts = key_parts(&job, source);
+        }
         to->vectors = to->vectors && aligned(&source->q, job.K) && aligned(&source->k, job.K) &&
                       aligned(&source->v, job.V) && aligned(&source->dq, job.K) &&
                       aligned(&source->dk, job.K) && aligned(&source->dv, job.V);
@@ -238,9 +347,10 @@ void ls_cuda_attention_begin(const ls_run *run, const ls_node *node, bool backwa
     to->workspace_bytes = lay_out(run, &job, backward, to);
     to->splits = 1; /* gradients are not cut */
     if (!backward)
-        to->splits = ls_cuda_attention_tiles_fit(to, node->in[LS_ATTENTION_Q]->type)
-                         ? splits_in_tiles(&job)
-                         : splits_plain(&job);
+        to->splits = !ls_cuda_attention_tiles_fit(to, node->in[LS_ATTENTION_Q]->type)
+                         ? splits_plain(&job)
+                     : to->segment[0].query_plan.pieces != NULL ? 1
+                                                                : splits_in_tiles(&job);
 }
 
 /* ---- rows ---- */

@@ -22,14 +22,34 @@ typedef struct ls_cuda_rows {
     int64_t batch, row, head; /* strides in elements */
 } ls_cuda_rows;
 
+/* LS_ATTENTION_TILE: rows of the tiles that pass by; blocks of lists are multiples of it. */
+/* The pieces of a list's rows of one side (ls_block_plan); NULL: there is no list. */
+typedef struct ls_cuda_plan {
+    const int32_t *pieces, *joins;
+    int count, join_count, parts;
+} ls_cuda_plan;
+
+/* Outer tiles cut into `parts` parts of what they pass over, where there are too few of them. Only
+ * the rows first .. end have anything to pass over; they are multiples of LS_CUDA_PART_ROWS, but
+ * for the end of the tensor. */
+enum { LS_CUDA_PART_ROWS = 128, LS_ATTENTION_TILE = 64 };
+typedef struct ls_cuda_parts {
+    int parts, first, end;
+} ls_cuda_parts;
+
 /* One segment, on the device. Rows are counted from the first, positions are true ones. */
 typedef struct ls_cuda_segment {
-    int64_t lo, hi, key_first, key_end, block; /* as in ls_segment; lo and hi before dilation */
+    int64_t lo, hi, key_first, key_end, block, group; /* as in ls_segment; before dilation */
+    ls_span span;                                     /* that of a block too */
     bool alone;
-    int64_t key_position; /* of key row 0 */
-    int keys, key_rows;   /* rows that may be read; rows of the tensor */
+    ls_block_rows seen_by_queries, seen_by_keys; /* the list; first NULL: there is none */
+    ls_cuda_plan query_plan, key_plan;
+    ls_cuda_parts query_parts, key_parts; /* backward */
+    int64_t key_position;                 /* of key row 0 */
+    int keys, key_rows;                   /* rows that may be read; rows of the tensor */
     ls_position_map query_at, key_at;
     ls_cuda_rows q, k, v, relative, relative_q, dq, dk, dv, drelative_q, drelative;
+    const int32_t *query_most; /* [B] or NULL */
     const uint8_t *valid;
     int64_t valid_batch;
     const float *slopes, *table;
@@ -57,6 +77,7 @@ typedef struct ls_cuda_attention {
     float *lse;         /* [B,H,T] */
     float *part_out;    /* [split][B,H,T][V] in the workspace */
     float *part_lse;    /* [split][B,H,T], in units of log 2 */
+    float *parts;       /* results of parts of outer tiles; see attention_parts.h */
     float *row_lse;     /* backward: [B,H,T] in units of log 2, infinite where a row has no key */
     float *row_dot;     /* backward: products of output and gradient */
     float *by_distance; /* backward: parts of dtable and drelative */
@@ -72,7 +93,8 @@ void ls_cuda_attention_begin(const ls_run *run, const ls_node *node, bool backwa
                              ls_cuda_attention *to);
 size_t ls_cuda_attention_workspace(const ls_node *node, bool backward);
 
-/* Whether the kernels on the tensor units take a run. */
+/* Whether the kernels on the tensor units take a run; a list only where it is alone, has blocks of
+ * whole tiles, and heads do not share keys. */
 bool ls_cuda_attention_tiles_fit(const ls_cuda_attention *job, ls_dtype type);
 void ls_cuda_attention_tiles(const ls_run *run, const ls_cuda_attention *job);
 /* Gradients of q, k and v. */
@@ -113,13 +135,29 @@ __device__ static inline double ls_cuda_map_at(const ls_position_map &map, int64
         return map.a;
     case LS_MAP_GROUP:
         return floor(here / map.a) + map.b;
+    case LS_MAP_SCALE:
+        return here * map.a + map.b;
+    case LS_MAP_BLOCK:
+        return here - floor(here / map.a) * (map.a - map.b);
     default:
         return here;
     }
 }
 
+/* The coordinate of the query at position n of sequence b. */
+__device__ static inline double ls_cuda_query_at(const ls_cuda_segment &s, int b, int64_t n) {
+    const double here = ls_cuda_map_at(s.query_at, n);
+    return s.query_most == NULL ? here : fmin(here, (double)s.query_most[b]);
+}
+
 __device__ static inline int64_t ls_cuda_whole_at(const ls_position_map &map, int64_t position) {
     return map.kind == LS_MAP_IDENTITY ? position : llrint(ls_cuda_map_at(map, position));
+}
+
+__device__ static inline int64_t ls_cuda_whole_query_at(const ls_cuda_segment &s, int b,
+                                                        int64_t n) {
+    return s.query_most == NULL ? ls_cuda_whole_at(s.query_at, n)
+                                : llrint(ls_cuda_query_at(s, b, n));
 }
 
 __device__ static inline int64_t ls_cuda_clamp(int64_t value, int64_t low, int64_t high) {
@@ -147,8 +185,12 @@ __device__ static inline ls_cuda_span ls_cuda_cut(int64_t first, int64_t end, in
     return span;
 }
 
+__device__ static inline int64_t ls_cuda_floor_div(int64_t a, int64_t b) {
+    return a / b - (a % b < 0 ? 1 : 0);
+}
+
 /* Key rows that some (or, with all, every) query at the positions first .. last admits, dilation
- * and validity apart. */
+ * lists and validity apart. */
 __device__ static inline ls_cuda_span ls_cuda_keys_of(const ls_cuda_segment &s, int64_t first,
                                                       int64_t last, int64_t step, bool all) {
     const int64_t low = all ? last : first, high = all ? first : last;
@@ -156,12 +198,13 @@ __device__ static inline ls_cuda_span ls_cuda_keys_of(const ls_cuda_segment &s, 
     int64_t end = high - ls_cuda_stretch(s.lo, step) + 1;
     from = from > s.key_first ? from : s.key_first;
     end = end < s.key_end ? end : s.key_end;
-    if (s.block > 0) {
-        int64_t block_from = (low / s.block - (s.alone ? 0 : 1)) * s.block;
-        int64_t block_end = (high / s.block + 1) * s.block;
-        from = from > block_from ? from : block_from;
-        end = end < block_end ? end : block_end;
+    if (s.span.block > 0) {
+        const int64_t span_from = low / s.span.block * s.span.step + s.span.from;
+        const int64_t span_end = high / s.span.block * s.span.step + s.span.to;
+        from = from > span_from ? from : span_from;
+        end = end < span_end ? end : span_end;
     }
+    if (s.group > 0 && end > high / s.group) end = high / s.group;
     return ls_cuda_cut(from - s.key_position, end - s.key_position, s.keys);
 }
 
@@ -177,12 +220,15 @@ __device__ static inline ls_cuda_span ls_cuda_queries_of(const ls_cuda_attention
     const int64_t low = all ? last : first, high = all ? first : last;
     int64_t from = low + ls_cuda_stretch(s.lo, step);
     int64_t end = high + ls_cuda_stretch(s.hi, step) + 1;
-    if (s.block > 0) {
-        int64_t block_from = low / s.block * s.block;
-        int64_t block_end = (high / s.block + (s.alone ? 1 : 2)) * s.block;
-        from = from > block_from ? from : block_from;
-        end = end < block_end ? end : block_end;
+    if (s.span.block > 0) {
+        const int64_t span_from =
+            (ls_cuda_floor_div(low - s.span.to, s.span.step) + 1) * s.span.block;
+        const int64_t span_end =
+            (ls_cuda_floor_div(high - s.span.from, s.span.step) + 1) * s.span.block;
+        from = from > span_from ? from : span_from;
+        end = end < span_end ? end : span_end;
     }
+    if (s.group > 0 && from < (low + 1) * s.group) from = (low + 1) * s.group;
     return ls_cuda_cut(from - job.start, end - job.start, job.T);
 }
 
@@ -196,6 +242,30 @@ __device__ static inline int ls_cuda_aligned(int span_first, int64_t from_positi
 
 __device__ static inline bool ls_cuda_valid(const ls_cuda_segment &s, int b, int key) {
     return s.valid == NULL || s.valid[b * s.valid_batch + key] != 0;
+}
+
+/* The row of a list that a position belongs to. */
+__device__ static inline int64_t ls_cuda_list_row(const ls_block_rows &list, int head,
+                                                  int64_t position) {
+    return (list.heads > 1 ? head : 0) * list.blocks + (position + list.shift) / list.size;
+}
+
+/* How often key m counts for query n by the segment's list; 1 where it has none. */
+__device__ static inline int ls_cuda_times(const ls_cuda_segment &s, int head, int64_t n,
+                                           int64_t m) {
+    const ls_block_rows &list = s.seen_by_queries;
+    if (list.first == NULL) return 1;
+    const int64_t row = ls_cuda_list_row(list, head, n), other = (m + list.shift) / list.size;
+    int low = list.first[row], high = list.first[row + 1];
+    const int end = high;
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        if (list.at[middle] < other)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < end && list.at[low] == other ? list.times[low] : 0;
 }
 
 /* Where a key's decay is referred to. */

@@ -30,22 +30,66 @@ static __device__ void clear(float *sums, int count, int lane) {
 
 /* ---- forward ---- */
 
-/* Key rows of one query, every step-th. */
-typedef struct key_walk {
+/* The rows that a query or a key meets on the other side: every step-th of an interval, or those of
+ * the blocks of a list. */
+typedef struct row_walk {
     int first, step, count;
-} key_walk;
+    const int32_t *at, *times; /* of the list's row; NULL: an interval */
+    int64_t size, origin;      /* block x begins at row x * size + origin */
+    int rows;                  /* there are on the other side */
+} row_walk;
 
-static __device__ key_walk keys_of_query(const ls_cuda_attention &job, const ls_cuda_segment &s,
-                                         int h, int i) {
-    const int64_t n = job.start + i, step = ls_cuda_step(s, h);
-    const ls_cuda_span span = ls_cuda_keys_of(s, n, n, step, false);
-    const int first = ls_cuda_aligned(span.first, s.key_position, n, step);
-    key_walk walk = {first, 1, 0};
+static __device__ row_walk listed_rows(const ls_block_rows &list, int h, int64_t position,
+                                       int64_t other_position, int rows) {
+    const int64_t row = ls_cuda_list_row(list, h, position);
+    const int first = list.first[row];
+    row_walk walk = {0,
+                     1,
+                     (int)((list.first[row + 1] - first) * list.size),
+                     list.at + first,
+                     list.times + first,
+                     list.size,
+                     -list.shift - other_position,
+                     rows};
+    return walk;
+}
+
+static __device__ row_walk rows_between(ls_cuda_span span, int64_t from_position,
+                                        int64_t to_position, int64_t step, int rows) {
+    const int first = ls_cuda_aligned(span.first, from_position, to_position, step);
+    row_walk walk = {first, 1, 0, NULL, NULL, 0, 0, rows};
     if (first >= span.end) return walk;
     /* a step beyond all rows is never taken */
-    walk.step = step > s.keys ? s.keys : (int)step;
+    walk.step = step > rows ? rows : (int)step;
     walk.count = (span.end - first - 1) / walk.step + 1;
     return walk;
+}
+
+static __device__ row_walk keys_of_query(const ls_cuda_attention &job, const ls_cuda_segment &s,
+                                         int h, int i) {
+    const int64_t n = job.start + i, step = ls_cuda_step(s, h);
+    if (s.seen_by_queries.first != NULL)
+        return listed_rows(s.seen_by_queries, h, n, s.key_position, s.keys);
+    return rows_between(ls_cuda_keys_of(s, n, n, step, false), s.key_position, n, step, s.keys);
+}
+
+static __device__ row_walk queries_of_key(const ls_cuda_attention &job, const ls_cuda_segment &s,
+                                          int h, int j) {
+    const int64_t m = s.key_position + j, step = ls_cuda_step(s, h);
+    if (s.seen_by_keys.first != NULL) return listed_rows(s.seen_by_keys, h, m, job.start, job.T);
+    return rows_between(ls_cuda_queries_of(job, s, m, m, step, false), job.start, m, step, job.T);
+}
+
+/* Row number `index` of a walk, below its count, and how often it counts: 0 where a block reaches
+ * beyond the rows. */
+static __device__ int walk_row(const row_walk &walk, int index, int *times) {
+    *times = 1;
+    if (walk.at == NULL) return walk.first + index * walk.step;
+    const int entry = (int)(index / walk.size);
+    const int64_t row = walk.at[entry] * walk.size + walk.origin + index % walk.size;
+    const bool there = row >= 0 && row < walk.rows;
+    *times = there ? walk.times[entry] : 0;
+    return there ? (int)row : 0;
 }
 
 template <typename T>
@@ -77,14 +121,16 @@ template <typename T> __global__ static void forward(const ls_cuda_attention job
     const int64_t from = total * split / job.splits, end = total * (split + 1) / job.splits;
     for (int at = 0; at < job.segments; at++) {
         const ls_cuda_segment &s = job.segment[at];
-        const key_walk walk = keys_of_query(job, s, h, i);
+        const row_walk walk = keys_of_query(job, s, h, i);
         const ls_cuda_span mine_here = ls_cuda_cut(from - before, end - before, walk.count);
         before += walk.count;
         for (int key = mine_here.first; key < mine_here.end; key += 32) {
-            const int j = walk.first + (key + lane) * walk.step;
+            const bool there = key + lane < mine_here.end;
+            int times = 0;
+            const int j = there ? walk_row(walk, key + lane, &times) : 0;
             float score = -INFINITY;
-            if (key + lane < mine_here.end && ls_cuda_valid(s, b, j))
-                score = ls_cuda_score<T>(job, s, b, h, i, j);
+            if (times > 0 && ls_cuda_valid(s, b, j))
+                score = ls_cuda_score<T>(job, s, b, h, i, j, times);
             const float higher = fmaxf(most, ls_cuda_warp_max(score));
             const float base = higher == -INFINITY ? 0 : higher;
             const float rescale = exp2f(most - base);
@@ -127,10 +173,10 @@ void ls_cuda_attention_plain(const ls_run *run, const ls_cuda_attention *job, ls
 /* The gradient of a pair's score; *p is its weight. */
 template <typename T>
 static __device__ float pair_gradient(const ls_cuda_attention &job, const ls_cuda_segment &s, int b,
-                                      int h, int i, int j, float *p) {
+                                      int h, int i, int j, int times, float *p) {
     const int64_t row = ((int64_t)b * job.H + h) * job.T + i;
     const T *v = ls_cuda_row<T>(s.v, b, j, h / (job.H / job.G));
-    *p = exp2f(ls_cuda_score<T>(job, s, b, h, i, j) - job.row_lse[row]);
+    *p = exp2f(ls_cuda_score<T>(job, s, b, h, i, j, times) - job.row_lse[row]);
     return *p * (ls_cuda_dot(ls_cuda_row<T>(job.dout, b, i, h), v, job.V, job.vectors) -
                  job.row_dot[row]);
 }
@@ -165,17 +211,18 @@ template <typename T> __global__ static void query_grad(const ls_cuda_attention 
     const ls_cuda_segment &s = job.segment[at];
     const desk mine = desk_of(2 * job.K);
     clear(mine.sums, 2 * job.K, lane);
-    const key_walk walk = keys_of_query(job, s, h, i);
+    const row_walk walk = keys_of_query(job, s, h, i);
     const int64_t n = job.start + i;
     for (int key = 0; key < walk.count; key += 32) {
-        const int j = walk.first + (key + lane) * walk.step;
+        int times = 0;
+        const int j = key + lane < walk.count ? walk_row(walk, key + lane, &times) : 0;
         float ds = 0, p;
-        if (key + lane < walk.count && ls_cuda_valid(s, b, j)) {
-            ds = pair_gradient<T>(job, s, b, h, i, j, &p);
+        if (times > 0 && ls_cuda_valid(s, b, j)) {
+            ds = pair_gradient<T>(job, s, b, h, i, j, times, &p);
             if (s.log_decay != NULL)
-                mine.other[lane] = ls_cuda_decay_distance(s, n, s.key_position + j);
+                mine.other[lane] = ls_cuda_decay_distance(s, b, n, s.key_position + j);
             if (s.relative.data != NULL)
-                mine.place[lane] = ls_cuda_relative_row(s, n, s.key_position + j);
+                mine.place[lane] = ls_cuda_relative_row(s, b, n, s.key_position + j);
         }
         mine.weight[lane] = ds * job.scale;
         mine.row[lane] = j;
@@ -198,7 +245,7 @@ static __device__ void add_to_keys(const ls_cuda_attention &job, const ls_cuda_s
             if (mine.weight[l] == 0) continue;
             float q = ls_cuda_wide(ls_cuda_row<T>(s.q, b, mine.row[l], h)[e]);
             if (s.log_decay != NULL)
-                q *= ls_cuda_decay(s, e, ls_cuda_decay_distance(s, job.start + mine.row[l], m));
+                q *= ls_cuda_decay(s, e, ls_cuda_decay_distance(s, b, job.start + mine.row[l], m));
             dk += mine.weight[l] * q;
         }
         mine.sums[e] += dk;
@@ -226,16 +273,15 @@ template <typename T> __global__ static void key_grad(const ls_cuda_attention jo
     const desk mine = desk_of(job.K + job.V);
     clear(mine.sums, job.K + job.V, lane);
     for (int h = g * heads; seen && h < (g + 1) * heads; h++) {
-        const int64_t step = ls_cuda_step(s, h);
-        const ls_cuda_span span = ls_cuda_queries_of(job, s, m, m, step, false);
-        const int64_t first = ls_cuda_aligned(span.first, job.start, m, step);
-        for (int64_t query = first; query < span.end; query += 32 * step) {
-            const int64_t i = query + lane * step;
+        const row_walk walk = queries_of_key(job, s, h, j);
+        for (int query = 0; query < walk.count; query += 32) {
+            int times = 0;
+            const int i = query + lane < walk.count ? walk_row(walk, query + lane, &times) : 0;
             float ds = 0, p = 0;
-            if (i < span.end) ds = pair_gradient<T>(job, s, b, h, (int)i, j, &p);
+            if (times > 0) ds = pair_gradient<T>(job, s, b, h, i, j, times, &p);
             mine.weight[lane] = ds * job.scale;
             mine.other[lane] = p;
-            mine.row[lane] = (int)i;
+            mine.row[lane] = i;
             __syncwarp();
             add_to_keys<T>(job, s, b, h, m, mine, lane);
         }
@@ -293,13 +339,17 @@ template <typename T>
 static __device__ float sum_of_column(const ls_cuda_attention &job, const ls_cuda_segment &s, int b,
                                       int h, int i, int column, int columns, int64_t zero) {
     const int64_t n = job.start + i, step = ls_cuda_step(s, h);
-    const int64_t there = ls_cuda_whole_at(s.query_at, n) + zero - column;
+    const int64_t there = ls_cuda_whole_query_at(s, b, n) + zero - column;
     ls_cuda_span span = ls_cuda_keys_of(s, n, n, step, false);
     if (column < columns - 1) span.first = max(span.first, first_key_from(s, there));
     if (column > 0) span.end = min(span.end, first_key_from(s, there + 1));
     float sum = 0, p;
-    for (int64_t j = ls_cuda_aligned(span.first, s.key_position, n, step); j < span.end; j += step)
-        if (ls_cuda_valid(s, b, (int)j)) sum += pair_gradient<T>(job, s, b, h, i, (int)j, &p);
+    for (int64_t j = ls_cuda_aligned(span.first, s.key_position, n, step); j < span.end;
+         j += step) {
+        const int times =
+            ls_cuda_valid(s, b, (int)j) ? ls_cuda_times(s, h, n, s.key_position + j) : 0;
+        if (times > 0) sum += pair_gradient<T>(job, s, b, h, i, (int)j, times, &p);
+    }
     return sum;
 }
 

@@ -40,7 +40,7 @@ static __device__ void meet(const ls_cuda_attention &job, const ls_cuda_segment 
     ls_copies_end();
     if (thread < SIZE) {
         const int64_t at = ((int64_t)b * job.H + h) * job.T + row + r;
-        tiles.queries[r] = ls_tile_query_mark(job, s, origin, row + r);
+        tiles.queries[r] = ls_tile_query_mark(job, s, origin, b, row + r);
         tiles.lse[r] = row + r < job.T ? job.row_lse[at] : INFINITY;
         tiles.dot[r] = row + r < job.T ? job.row_dot[at] : 0;
     } else {
@@ -57,7 +57,7 @@ static __device__ void meet(const ls_cuda_attention &job, const ls_cuda_segment 
     ls_tile_scores<D, 1, SIZE>(p, tiles.q + band * ls_tile_shape<D>::STRIDE, tiles.k);
     ls_tile_scores<D, 1, SIZE>(ds, tiles.dout + band * ls_tile_shape<D>::STRIDE, tiles.v);
     ls_tile_differentiate<1, SIZE, true, false>(
-        p, ds, job.scale * LS_CUDA_LOG2_E, ls_tile_bias_of(s, h), full, row + band, key,
+        p, ds, job.scale * LS_CUDA_LOG2_E, ls_tile_bias_of(s, h), full, 0, row + band, key,
         tiles.queries + band, tiles.keys, tiles.lse + band, tiles.dot + band);
 #pragma unroll
     for (int n = 0; n < SIZE / 8; n++)
@@ -148,7 +148,8 @@ int64_t ls_cuda_attention_table_floats(int64_t B, int64_t T, int64_t H, int64_t 
 bool ls_cuda_attention_table_fits(const ls_cuda_attention *job, int segment, ls_dtype type) {
     const ls_cuda_segment *s = &job->segment[segment];
     return ls_cuda_attention_tiles_fit(job, type) && s->query_at.kind == LS_MAP_IDENTITY &&
-           s->key_at.kind == LS_MAP_IDENTITY;
+           s->key_at.kind == LS_MAP_IDENTITY && s->query_most == NULL &&
+           s->query_plan.pieces == NULL;
 }
 
 template <int D> static void launch(const ls_run *run, const ls_cuda_attention *job, int at) {

@@ -10,7 +10,7 @@
 #ifndef LS_TENSOR_CUDA_ATTENTION_TILES_H
 #define LS_TENSOR_CUDA_ATTENTION_TILES_H
 
-#include "tensor/cuda/lib/attention_job.h"
+#include "tensor/cuda/lib/attention_parts.h"
 
 enum { LS_TILE_WARPS = 4, LS_TILE_THREADS = 32 * LS_TILE_WARPS, LS_TILE_PAD = 8 };
 
@@ -80,19 +80,20 @@ __device__ static inline uint32_t ls_pair(float low, float high) {
 
 template <int D> struct ls_tile_shape { static const int STRIDE = D + LS_TILE_PAD; };
 
-/* Asks for ROWS rows from `row` on of a head; rows from `rows` on are absent. */
-template <int D, int ROWS>
+/* Asks for ROWS rows from `row` on of a head; rows below 0 or from `rows` on are absent. */
+template <int D, int ROWS, int THREADS = LS_TILE_THREADS>
 __device__ static inline void ls_tile_ask(ls_cuda_bf16 *to, const ls_cuda_rows &x, int b, int head,
                                           int row, int rows) {
-    enum { PIECES = D / 8, EACH = LS_TILE_THREADS / PIECES };
+    enum { PIECES = D / 8, EACH = THREADS / PIECES };
     const int first = (int)threadIdx.x / PIECES, piece = (int)threadIdx.x % PIECES;
-    if (LS_TILE_THREADS % PIECES != 0 && first >= EACH) return;
+    if (THREADS % PIECES != 0 && first >= EACH) return;
     const ls_cuda_bf16 *from = ls_cuda_row<const ls_cuda_bf16>(x, b, row + first, head) + 8 * piece;
     to += first * ls_tile_shape<D>::STRIDE + 8 * piece;
 #pragma unroll
     for (int r = 0; r < ROWS; r += EACH) {
         if (ROWS % EACH != 0 && r + first >= ROWS) break;
-        ls_copy_16(to + r * ls_tile_shape<D>::STRIDE, from, row + first + r < rows);
+        ls_copy_16(to + r * ls_tile_shape<D>::STRIDE, from,
+                   (unsigned)(row + first + r) < (unsigned)rows);
         from += EACH * x.row;
     }
 }
@@ -171,10 +172,25 @@ typedef struct ls_tile_mark {
     float decay; /* its share of the distance of decay */
 } ls_tile_mark;
 
-__device__ static inline ls_tile_mark
-ls_tile_query_mark(const ls_cuda_attention &job, const ls_cuda_segment &s, double origin, int row) {
-    const int64_t n = job.start + (row < job.T ? row : job.T - 1);
-    const double here = ls_cuda_map_at(s.query_at, n);
+/* What is kept of it: where nothing depends on distance, only who admits whom. */
+typedef struct ls_tile_bounds {
+    int first, end;
+} ls_tile_bounds;
+template <bool BIASED> struct ls_tile_kept { typedef ls_tile_mark mark; };
+template <> struct ls_tile_kept<false> { typedef ls_tile_bounds mark; };
+__device__ static inline void ls_tile_keep(ls_tile_mark &to, const ls_tile_mark &from) {
+    to = from;
+}
+__device__ static inline void ls_tile_keep(ls_tile_bounds &to, const ls_tile_mark &from) {
+    to.first = from.first;
+    to.end = from.end;
+}
+
+__device__ static inline ls_tile_mark ls_tile_query_mark(const ls_cuda_attention &job,
+                                                         const ls_cuda_segment &s, double origin,
+                                                         int b, int row) {
+    const int64_t n = job.start + min(max(row, 0), job.T - 1);
+    const double here = ls_cuda_query_at(s, b, n);
     ls_tile_mark mark = {0, 0, (float)(here - origin), (int)(llrint(here) - llrint(origin)),
                          (float)(here - origin)};
     return mark;
@@ -185,7 +201,7 @@ __device__ static inline ls_tile_mark ls_tile_key_mark(const ls_cuda_attention &
                                                        const ls_cuda_segment &s, double origin,
                                                        int b, int row, bool biased) {
     ls_tile_mark mark = {0, 0, 0, 0, 0};
-    if (row >= s.keys) return mark;
+    if (row < 0 || row >= s.keys) return mark;
     const int64_t m = s.key_position + row;
     if (ls_cuda_valid(s, b, row)) {
         const ls_cuda_span queries = ls_cuda_queries_of(job, s, m, m, 1, false);
@@ -224,20 +240,20 @@ __device__ static inline float ls_tile_bias_at(const ls_tile_bias &bias, float d
 
 /* Scores become weights, and products of output gradients and values (in ds) gradients of scores.
  * Outer rows are keys or queries, columns the other. `row` and `column` are the rows in their
- * tensors of element (0, 0), `lse` and `dot` those of the queries. */
-template <int M, int COLUMNS, bool BIASED, bool KEYS_OUTER>
+ * tensors of element (0, 0), `lse` and `dot` those of the queries; `more` is added to all scores.
+ */
+template <int M, int COLUMNS, bool BIASED, bool KEYS_OUTER, typename MARK>
 __device__ static inline void
 ls_tile_differentiate(float s[M][COLUMNS / 8][4], float ds[M][COLUMNS / 8][4], float factor,
-                      const ls_tile_bias &bias, bool full, int row, int column,
-                      const ls_tile_mark *rows, const ls_tile_mark *columns, const float *lse,
-                      const float *dot) {
+                      const ls_tile_bias &bias, bool full, float more, int row, int column,
+                      const MARK *rows, const MARK *columns, const float *lse, const float *dot) {
     const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
     for (int n = 0; n < COLUMNS / 8; n++)
 #pragma unroll
         for (int c = 0; c < 2; c++) {
             const int at = n * 8 + 2 * t + c;
-            ls_tile_mark across = {0, 0, 0, 0, 0};
+            MARK across = {};
             if (BIASED || (!full && !KEYS_OUTER)) across = columns[at];
 #pragma unroll
             for (int m = 0; m < M; m++)
@@ -245,8 +261,8 @@ ls_tile_differentiate(float s[M][COLUMNS / 8][4], float ds[M][COLUMNS / 8][4], f
                 for (int half = 0; half < 2; half++) {
                     const int r = m * 16 + g + 8 * half, element = 2 * half + c;
                     const int query = KEYS_OUTER ? at : r;
-                    float score = s[m][n][element] * factor;
-                    if (BIASED)
+                    float score = s[m][n][element] * factor + more;
+                    if constexpr (BIASED)
                         score += ls_tile_bias_at(bias, rows[r].offset + across.offset,
                                                  rows[r].whole + across.whole);
                     if (!full) {
@@ -263,17 +279,21 @@ ls_tile_differentiate(float s[M][COLUMNS / 8][4], float ds[M][COLUMNS / 8][4], f
 }
 
 /* Multiplies the rows of a tile with their shares of the decay. */
-template <int D, int ROWS>
+template <int D, int ROWS, int THREADS = LS_TILE_THREADS>
 __device__ static inline void ls_tile_decay(ls_cuda_bf16 *tile, const ls_tile_mark *marks,
                                             const ls_cuda_segment &s) {
-    enum { EACH = LS_TILE_THREADS / D }; /* rows at a time: a thread stays with its element */
-    const int e = (int)threadIdx.x % D, first = (int)threadIdx.x / D;
-    const int pair = ls_cuda_decay_pair(s, e);
-    if (pair < 0 || first >= EACH) return;
-    const float rate = s.log_decay[pair];
-    for (int r = first; r < ROWS; r += EACH) {
-        ls_cuda_bf16 *x = tile + r * ls_tile_shape<D>::STRIDE + e;
-        *x = __float2bfloat16_rn(__bfloat162float(*x) * ls_exp2(rate * marks[r].decay));
+    /* elements and rows at a time: a thread stays with its elements */
+    enum { ACROSS = D < THREADS ? D : THREADS, EACH = THREADS / ACROSS };
+    const int first = (int)threadIdx.x / ACROSS;
+    if (first >= EACH) return;
+    for (int e = (int)threadIdx.x % ACROSS; e < D; e += ACROSS) {
+        const int pair = ls_cuda_decay_pair(s, e);
+        if (pair < 0) continue;
+        const float rate = s.log_decay[pair];
+        for (int r = first; r < ROWS; r += EACH) {
+            ls_cuda_bf16 *x = tile + r * ls_tile_shape<D>::STRIDE + e;
+            *x = __float2bfloat16_rn(__bfloat162float(*x) * ls_exp2(rate * marks[r].decay));
+        }
     }
 }
 
@@ -319,6 +339,75 @@ ls_query_tiles(const ls_cuda_attention &job, const ls_cuda_segment &s, int row, 
     return ls_tile_range_of<SIZE>(
         ls_cuda_queries_of(job, s, first, last, 1, false),
         s.valid != NULL ? none : ls_cuda_queries_of(job, s, first, last, 1, true));
+}
+
+/* ---- what an outer tile passes over ---- */
+
+/* Tiles one after the other, or those of the blocks of a list, each of `across` tiles. */
+typedef struct ls_tile_walk {
+    const int32_t *at, *times; /* of the first block; NULL: tile `step` is number `step` */
+    int full_first, full_end;  /* complete tiles (of a list: their rows) that need no predicate */
+    int across;
+    int64_t size, origin; /* block x begins at row x * size + origin */
+} ls_tile_walk;
+
+typedef struct ls_tile_place {
+    int row;
+    bool full;
+    float more; /* logarithm of how often the tile counts, in units of log 2 */
+} ls_tile_place;
+
+__device__ static inline ls_tile_place ls_tile_place_of(const ls_tile_walk &walk, int step) {
+    ls_tile_place place = {step * LS_ATTENTION_TILE,
+                           step >= walk.full_first && step < walk.full_end, 0};
+    if (walk.at == NULL) return place;
+    const int entry = step / walk.across;
+    const int times = __ldg(walk.times + entry);
+    place.row = (int)(__ldg(walk.at + entry) * walk.size + walk.origin) +
+                step % walk.across * LS_ATTENTION_TILE;
+    place.full = place.row >= walk.full_first && place.row + LS_ATTENTION_TILE <= walk.full_end;
+    place.more = times > 1 ? log2f((float)times) : 0;
+    return place;
+}
+
+__device__ static inline ls_tile_walk ls_tile_walk_of(const ls_tile_range &range) {
+    ls_tile_walk walk = {NULL, NULL, range.full_first, range.full_end, 1, 0, 0};
+    return walk;
+}
+
+/* A piece of a list's row, for one of the tiles of the row's block. Blocks of the grid are pieces
+ * by tiles, heads where they share the rows, and sequences. */
+typedef struct ls_tile_piece {
+    int h, row, first, end; /* entries */
+    int64_t slot;           /* of its part; -1: it is the whole row */
+} ls_tile_piece;
+
+__device__ static inline ls_tile_piece
+ls_tile_piece_of(const ls_block_rows &list, const ls_cuda_plan &plan, int64_t position) {
+    const int across = (int)(list.size / LS_ATTENTION_TILE), inside = (int)blockIdx.x % across;
+    const int32_t *words = plan.pieces + LS_PIECE_WORDS * (blockIdx.x / (unsigned)across);
+    const int64_t row = words[0];
+    ls_tile_piece piece = {list.heads > 1 ? (int)(row / list.blocks) : (int)blockIdx.y,
+                           (int)(row % list.blocks * list.size - list.shift - position) +
+                               inside * LS_ATTENTION_TILE,
+                           words[1], words[2], -1};
+    if (words[3] >= 0) piece.slot = ls_cuda_list_slot(plan, across, words[3], inside);
+    return piece;
+}
+
+/* The inner tiles of a piece; `rows` and `position` are the other side's. */
+__device__ static inline ls_tile_walk ls_tile_walk_listed(const ls_block_rows &list,
+                                                          const ls_tile_piece &piece,
+                                                          int64_t position, int rows,
+                                                          bool checked) {
+    ls_tile_walk walk = {list.at + piece.first,
+                         list.times + piece.first,
+                         0,
+                         checked ? 0 : rows,
+                         (int)(list.size / LS_ATTENTION_TILE),
+                         list.size,
+                         -list.shift - position};
+    return walk;
 }
 
 /* Whether scores of some segment are more than products. */
