@@ -33,7 +33,9 @@ static bool hopper_takes(const ls_run *run, const ls_cuda_attention *job, ls_dty
     if (s->lo != 0 || s->key_first > s->key_position || s->key_end < s->key_position + s->keys ||
         s->alone || s->valid != NULL || s->dilation != NULL || s->table != NULL ||
         s->relative.data != NULL || s->query_at.kind != LS_MAP_IDENTITY ||
-        s->key_at.kind != LS_MAP_IDENTITY || job->splits > 1)
+        s->key_at.kind != LS_MAP_IDENTITY || job->splits > 1 || s->group > 0 ||
+        (s->span.block > 0 && s->block == 0) || s->query_plan.pieces != NULL ||
+        s->query_most != NULL)
         return false;
     if (backward &&
         (s->dq.data == NULL || s->dk.data == NULL || s->dv.data == NULL || s->keys != s->key_rows))
@@ -112,5 +114,9 @@ LS_CUDA_DECLARE_TABLE(attention);
 const ls_kernel LS_CUDA_TABLE(attention)[] = {
     {"attention", {NULL, forward, forward}, forward_workspace},
     {"attention_grad", {NULL, backward, backward}, backward_workspace},
+    {"listed_attention", {NULL, forward, forward}, forward_workspace},
+    {"listed_attention_grad", {NULL, backward, backward}, backward_workspace},
+    {"span_attention", {NULL, forward, forward}, forward_workspace},
+    {"span_attention_grad", {NULL, backward, backward}, backward_workspace},
     {0},
 };
