@@ -28,6 +28,7 @@ enum {
     ALONE = 1024,    /* a block sees itself alone */
     LISTED = 2048,   /* lists of blocks; both ways */
     BOUNDED = 4096,  /* coordinates of queries end early */
+    WHOLE = 8192,    /* blocks of 64, or of 128 where queries and keys are not as many */
 };
 
 typedef struct attention_case {
@@ -55,10 +56,12 @@ static double decay_rate(int64_t pair) {
     return log((2.0 * (double)pair + 0.4 * 16) / (1.4 * 16)) / 64;
 }
 
-/* Blocks of 7 (of 40 where there are many keys), the first cut short; some are seen twice. */
+/* Blocks of 7 (of 40 where there are many keys; WHOLE), the first cut short; some are seen twice.
+ */
 enum { LIST_BLOCKS_MOST = 64 };
 static ls_block_rows list_sizes(const attention_case *shape) {
     int64_t size = shape->N > 100 ? 40 : 7, most = ls_max(shape->T, shape->N);
+    if (shape->with & WHOLE) size = shape->N == shape->T ? 64 : 128;
     return (ls_block_rows){
         .size = size, .shift = 3, .blocks = ls_ceil_div(most + 3, size), .heads = shape->H};
 }
@@ -560,6 +563,9 @@ static const attention_case wide[] = {
     {"listed", 2, 90, 90, 4, 2, 32, 32, .segments = 1, .with = LISTED | BOTH_WAYS | SLOPES},
     {"listed, many", 1, 300, 500, 3, 3, 20, 12, .segments = 1, .with = LISTED | BOTH_WAYS},
     {"listed, valid", 1, 150, 150, 2, 2, 64, 64, .segments = 2, .with = LISTED | BOTH_WAYS | VALID},
+    {"listed, whole", 2, 300, 300, 2, 2, 64, 64, .segments = 1, .with = LISTED | WHOLE | BOTH_WAYS},
+    {"listed, whole, valid", 1, 200, 300, 2, 2, 32, 32, .segments = 1,
+     .with = LISTED | WHOLE | BOTH_WAYS | VALID | SLOPES | TABLE},
     {"bounded", 2, 90, 90, 2, 2, 32, 32, .segments = 1,
      .with = BOUNDED | BOTH_WAYS | TABLE | SLOPES},
     {"bounded, grouped", 2, 90, 90, 2, 2, 32, 32, .segments = 1,
@@ -587,14 +593,18 @@ static const attention_case few[] = {
      .start = 9},
     {"few, narrow", 1, 3, 300, 2, 2, 5, 3, .segments = 1, .with = BOTH_WAYS},
 };
-/* Devices that have no lists leave those cases out. */
-static bool taken(const attention_case *shape) {
-    return ls_ctx_default().device == NULL || !(shape->with & (LISTED | BOUNDED));
-}
+/* Rows of a list that are cut in pieces, and few keys or queries in parts: where a device does
+ * that.
+ */
+static const attention_case many[] = {
+    {"many blocks", 1, 2600, 2600, 1, 1, 32, 32, .segments = 1, .with = LISTED | WHOLE | BOTH_WAYS},
+    {"few keys", 1, 1100, 1100, 2, 1, 32, 32, .segments = 2, .with = BOTH_WAYS | SHARED,
+     .window = 20, .sinks = 5},
+    {"few queries", 1, 5, 1200, 2, 2, 32, 32, .segments = 1, .with = BOTH_WAYS},
+};
 #define EACH(cases, shape)                                                                         \
     for (const attention_case *shape = cases; shape < cases + sizeof cases / sizeof cases[0];      \
-         shape++)                                                                                  \
-        if (taken(shape))
+         shape++)
 
 static void reference_is_dense(void **state) {
     (void)state;
@@ -613,6 +623,7 @@ static void fast_is_reference(void **state) {
     EACH(small, shape) check_fast(shape, true);
     EACH(wide, shape) check_fast(shape, true);
     EACH(few, shape) check_fast(shape, false);
+    if (ls_ctx_default().device != NULL) EACH(many, shape) check_fast(shape, true);
     print_message("worst NMSE: f32 %g, bf16 %g\n", worst_f32, worst_bf16);
 }
 
