@@ -104,7 +104,48 @@ static void runs_follow_the_predicate(void **state) {
     }
 }
 
+/* The pieces of a row's parts follow one another from its first entry to its end. */
+static void check_plan(const double *first, int64_t rows) {
+    static double words[1 << 16];
+    int64_t next[64] = {0}, parts = 0, joined = 0;
+    const ls_block_plan plan = ls_block_plan_of(first, rows);
+    assert_true(ls_block_plan_words(&plan) <= (int64_t)(sizeof words / sizeof words[0]));
+    ls_block_plan_write(&plan, first, rows, words);
+    for (int64_t i = 0; i < plan.pieces; i++) {
+        const double *piece = words + LS_PIECE_WORDS * i;
+        const int64_t row = (int64_t)piece[0];
+        assert_true(piece[1] == first[row] + (double)next[row] && piece[2] >= piece[1]);
+        assert_true(piece[2] - piece[1] <= (double)plan.longest);
+        next[row] = (int64_t)(piece[2] - first[row]);
+        if (piece[3] < 0) assert_true(piece[2] == first[row + 1]);
+        if (piece[3] >= 0) assert_int_equal((int64_t)piece[3], parts++);
+    }
+    for (int64_t row = 0; row < rows; row++)
+        assert_int_equal(next[row], (int64_t)(first[row + 1] - first[row]));
+    for (int64_t i = 0; i < plan.joins; i++) {
+        const double *join = words + LS_PIECE_WORDS * plan.pieces + LS_JOIN_WORDS * i;
+        assert_int_equal((int64_t)join[1], joined);
+        assert_true(join[2] > 1 &&
+                    first[(int64_t)join[0] + 1] - first[(int64_t)join[0]] > (double)plan.longest);
+        joined += (int64_t)join[2];
+    }
+    assert_int_equal(parts, plan.parts);
+    assert_int_equal(joined, parts);
+}
+
+static void pieces_cover_rows(void **state) {
+    (void)state;
+    double first[65] = {0}; /* short rows, some of them empty, and a few long ones */
+    for (int i = 0; i < 64; i++) first[i + 1] = first[i] + (i % 9 == 0 ? 64 + i : i % 8);
+    check_plan(first, 64);
+    for (int i = 0; i < 64; i++) first[i + 1] = first[i] + 16;
+    check_plan(first, 64);
+    for (int i = 0; i < 64; i++) first[i + 1] = first[i] + 3000; /* more parts than are wanted */
+    check_plan(first, 64);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(runs_follow_the_predicate)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(runs_follow_the_predicate),
+                                       cmocka_unit_test(pieces_cover_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
