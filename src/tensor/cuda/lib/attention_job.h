@@ -22,7 +22,9 @@ typedef struct ls_cuda_rows {
     int64_t batch, row, head; /* strides in elements */
 } ls_cuda_rows;
 
-/* LS_ATTENTION_TILE: rows of the tiles that pass by; blocks of lists are multiples of it. */
+/* Rows of the tiles that pass by, and of a tile of a list's block. */
+enum { LS_ATTENTION_TILE = 64 };
+
 /* The pieces of a list's rows of one side (ls_block_plan); NULL: there is no list. */
 typedef struct ls_cuda_plan {
     const int32_t *pieces, *joins;
@@ -32,7 +34,7 @@ typedef struct ls_cuda_plan {
 /* Outer tiles cut into `parts` parts of what they pass over, where there are too few of them. Only
  * the rows first .. end have anything to pass over; they are multiples of LS_CUDA_PART_ROWS, but
  * for the end of the tensor. */
-enum { LS_CUDA_PART_ROWS = 128, LS_ATTENTION_TILE = 64 };
+enum { LS_CUDA_PART_ROWS = 128 };
 typedef struct ls_cuda_parts {
     int parts, first, end;
 } ls_cuda_parts;
