@@ -87,12 +87,16 @@ static int splits_plain(const ls_attention_job *job) {
 
 /* A few keys that all queries see, or a few queries that see all keys, are too few tiles to keep
  * the device busy: each is passed by several blocks. `rows` are the outer rows that have work, of
- * `heads` heads; `inner` the rows that one of them meets at most. */
-static ls_cuda_parts parts_of(int64_t B, int64_t heads, ls_interval rows, int64_t inner) {
+ * `heads` heads; `inner` the rows that one of them meets at most. Caches are left alone: what they
+ * hold is not known when the workspace is. */
+static ls_cuda_parts parts_of(const ls_attention_job *job, const ls_attention_source *source,
+                              int64_t heads, ls_interval rows, int64_t inner) {
     ls_cuda_parts to = {1, (int)rows.first, (int)rows.end};
     const int64_t tiles = ceil_div(ls_interval_length(rows), LS_CUDA_PART_ROWS);
-    const int64_t blocks = B * heads * tiles, most = inner / LS_ATTENTION_TILE / PART_STEPS_LEAST;
-    if (blocks < 1 || 2 * blocks > GRAD_BLOCKS_WANTED) return to;
+    const int64_t blocks = job->B * heads * tiles;
+    const int64_t most = inner / LS_ATTENTION_TILE / PART_STEPS_LEAST;
+    const bool whole = source->held.first == 0 && source->held.end == source->key_rows;
+    if (!whole || blocks < 1 || 2 * blocks > GRAD_BLOCKS_WANTED) return to;
     const int64_t parts = ceil_div(GRAD_BLOCKS_WANTED, blocks);
     to.parts = (int)(parts < most ? parts : most);
     if (to.parts < 1) to.parts = 1;
@@ -111,7 +115,7 @@ static int64_t reach_of(const ls_attention_source *source) {
 
 static ls_cuda_parts query_parts(const ls_attention_job *job, const ls_attention_source *source) {
     const ls_interval rows = {0, job->T};
-    return parts_of(job->B, job->H, rows,
+    return parts_of(job, source, job->H, rows,
                     least(reach_of(source), ls_interval_length(source->held)));
 }
 
@@ -126,7 +130,7 @@ static ls_cuda_parts key_parts(const ls_attention_job *job, const ls_attention_s
             least(source->key_rows,
                   ceil_div(keys.end - source->held.first, LS_CUDA_PART_ROWS) * LS_CUDA_PART_ROWS);
     }
-    return parts_of(job->B, job->G, rows, least(reach_of(source), job->T) * (job->H / job->G));
+    return parts_of(job, source, job->G, rows, least(reach_of(source), job->T) * (job->H / job->G));
 }
 
 static int64_t part_floats(const ls_attention_job *job, int64_t heads, ls_cuda_parts parts) {
