@@ -243,7 +243,7 @@ __device__ inline void forward_compute(const forward_job *job, char *shared,
     uint32_t p[HOPPER_KEYS / 16][4];
 #pragma unroll
     for (int i = 0; i < D / 2; i++) o[i] = 0;
-    if (group == GROUPS - 1) hopper_pass(TURN, 2 * HOPPER_GROUP);
+    if (GROUPS > 1 && group == GROUPS - 1) hopper_pass(TURN, 2 * HOPPER_GROUP);
 
     hopper_wait(barriers.q_full, 0);
     int key = (span.first + span.count - 1) * HOPPER_KEYS;
@@ -265,12 +265,12 @@ __device__ inline void forward_compute(const forward_job *job, char *shared,
             (job->bounds.first + key + HOPPER_KEYS) % job->decay.block == 0)
             forward_queries<D, GROUPS, MODE>(job, shared, group, group_row, key, MEETING + group);
         hopper_wait(&barriers.k_full[stage], i / STAGES & 1);
-        hopper_meet(TURN + group, 2 * HOPPER_GROUP);
+        if (GROUPS > 1) hopper_meet(TURN + group, 2 * HOPPER_GROUP);
         hopper_start_cross<D>(s, q, q_panel, hopper_tile_at(k, stage * layout::tile_bytes),
                               k_panel);
         hopper_wait(&barriers.v_full[before], (i - 1) / STAGES & 1);
         hopper_start_sum(o, p, hopper_tile_at(v, before * layout::tile_bytes));
-        hopper_pass(TURN + (group + 1) % GROUPS, 2 * HOPPER_GROUP);
+        if (GROUPS > 1) hopper_pass(TURN + (group + 1) % GROUPS, 2 * HOPPER_GROUP);
         hopper_products_wait<1>();
         hopper_hold(s);
         hopper_release(&barriers.k_empty[stage]);
@@ -294,7 +294,7 @@ __device__ inline void forward_compute(const forward_job *job, char *shared,
 #endif
 
 template <int D, int GROUPS, int MODE>
-__global__ void __launch_bounds__((GROUPS + 1) * HOPPER_GROUP, 1)
+__global__ void __launch_bounds__((GROUPS + 1) * HOPPER_GROUP, GROUPS == 1 ? 2 : 1)
     forward_kernel(const __grid_constant__ forward_job job) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
     using layout = forward_shared<D, GROUPS, MODE>;
@@ -320,10 +320,10 @@ __global__ void __launch_bounds__((GROUPS + 1) * HOPPER_GROUP, 1)
     const hopper_span span = hopper_tiles(hopper_first_key(&job.bounds, place.row),
                                           hopper_last_key(&job.bounds, last_row), HOPPER_KEYS);
     if (threadIdx.x < HOPPER_GROUP) {
-        hopper_fewer_registers<GROUPS == 2 ? 24 : 32>();
+        hopper_fewer_registers<GROUPS == 3 ? 32 : 24>();
         if (threadIdx.x == 0) forward_load<D, GROUPS, MODE>(&job, shared, barriers, place, span);
     } else {
-        hopper_more_registers<GROUPS == 2 ? 240 : 160>();
+        hopper_more_registers<GROUPS == 1 ? 232 : GROUPS == 2 ? 240 : 160>();
         forward_compute<D, GROUPS, MODE>(&job, shared, barriers, place, span, hopper_group() - 1);
     }
 #endif
@@ -440,14 +440,15 @@ static void launch_forward(ls_cuda *cuda, const ls_hopper_attention *a) {
     ls_cuda_note(cuda, cudaGetLastError(), "attention");
 }
 
-/* Three groups hide more of the softmax where heads are narrow; where a row sees few keys, tiles of
- * 128 rows waste less. */
+/* Three groups hide more of the softmax where heads are narrow; where a row sees few keys, blocks
+ * of 64 rows waste less, and of two on a multiprocessor one computes while the other begins or
+ * ends. */
 template <int MODE> static void forward(ls_cuda *cuda, const ls_hopper_attention *a) {
     const bool few = a->block > 0 || a->hi < 4096 || a->T < 2048;
     if (a->D == 128)
         launch_forward<128, 2, MODE>(cuda, a);
     else if (few)
-        launch_forward<64, 2, MODE>(cuda, a);
+        launch_forward<64, 1, MODE>(cuda, a);
     else
         launch_forward<64, 3, MODE>(cuda, a);
 }
