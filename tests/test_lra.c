@@ -29,12 +29,13 @@ static int pixel(const ls_snakes *s, const ls_snakes_kind *kind, int row, int co
     return s->pixels[row * kind->side + column];
 }
 
-/* The least of the pixels next to a place, over which a dot lies whole. */
+/* The least of the pixels that a dot on a place would cover; dots lie a quarter of a pixel off. */
 static int dimmest(const ls_snakes *s, const ls_snakes_kind *kind, ls_snakes_point p) {
     int least = 255;
-    for (int r = 0; r < 2; r++)
-        for (int c = 0; c < 2; c++)
-            least = (int)ls_min(least, pixel(s, kind, p.row - r, p.column - c));
+    for (int r = -4; r <= 4; r++)
+        for (int c = -4; c <= 4; c++)
+            if (hypot(r + 0.25, c + 0.25) < kind->dot - 0.4)
+                least = (int)ls_min(least, pixel(s, kind, p.row + r, p.column + c));
     return least;
 }
 
@@ -91,7 +92,7 @@ static void check_image(const ls_snakes_kind *kind, int dashes, const ls_snakes 
 /* Dots are where they should be: a wide bright spot on the two chosen ends. */
 static void check_dots(const ls_snakes_kind *kind, const ls_snakes *s) {
     for (int end = 0; end < 2; end++)
-        assert_true(dimmest(s, kind, end_of(&s->targets[s->dotted[end]], end)) > 100);
+        assert_true(dimmest(s, kind, end_of(&s->targets[s->dotted[end]], end)) > 80);
     assert_int_equal(ls_snakes_connected(s), s->dotted[0] == s->dotted[1]);
 }
 
@@ -112,14 +113,16 @@ static void images_are_what_they_say(void **state) {
             check_dots(kind, &s);
             /* most of the other ends have a dash alone, which is thinner than a dot */
             for (int end = 0; end < 2; end++)
-                without_dot += dimmest(&s, kind, end_of(&s.targets[1 - s.dotted[end]], end)) < 60;
+                without_dot += dimmest(&s, kind, end_of(&s.targets[1 - s.dotted[end]], end)) <= 80;
         }
-        assert_true(without_dot > cases[c].images);
+        if (without_dot <= cases[c].images)
+            fail_msg("%d: %d of %d ends look dotless", kind->side, without_dot,
+                     2 * cases[c].images);
     }
     assert_null(ls_snakes_kind_of(33));
 }
 
-/* With equal contrast nothing is told by brightness: all but the soft rims is as bright as dots. */
+/* With equal contrast nothing is brighter than a dot; at 32 pixels a side distractors are. */
 static void contrast_can_be_equal(void **state) {
     (void)state;
     static ls_snakes as_published, equal;
@@ -128,8 +131,8 @@ static void contrast_can_be_equal(void **state) {
     ls_snakes_draw(kind, 14, false, key, &as_published);
     ls_snakes_draw(kind, 14, true, key, &equal);
     const ls_snakes_point dot = end_of(&equal.targets[equal.dotted[0]], 0);
-    assert_true(dimmest(&equal, kind, dot) > 200);
-    assert_in_range(dimmest(&as_published, kind, dot), 100, 200); /* 1 of 2 */
+    assert_true(dimmest(&equal, kind, dot) > 160);
+    assert_true(dimmest(&as_published, kind, dot) < dimmest(&equal, kind, dot) - 20);
     assert_memory_equal(equal.targets, as_published.targets, sizeof equal.targets);
     assert_memory_not_equal(equal.pixels, as_published.pixels, 1024);
 }
@@ -436,15 +439,17 @@ static void pairs_are_batched_and_evaluated(void **state) {
     /* all that there are, one by one, against all at once */
     ls_settings settings = {0};
     static const char *const words[] = {
-        "model.vocabulary=256", "model.head=match", "model.classes=2",    "model.width=16",
-        "model.layers=1",       "mixer.heads=2",    "model.causal=false", "model.init=1"};
+        "model.vocabulary=256", "model.head=match", "model.classes=2",
+        "model.width=16",       "model.layers=1",   "mixer.heads=2",
+        "model.causal=false",   "model.init=1",     "model.position=rope"};
     ls_model_config config;
     ls_model *model;
     ls_eval_settings how;
     ls_eval_results results;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         assert_int_equal(ls_settings_put_word(&f.ctx, &settings, words[i]), LS_OK);
-    assert_int_equal(ls_model_config_read(&f.ctx, &settings, &config), LS_OK);
+    if (ls_model_config_read(&f.ctx, &settings, &config) != LS_OK)
+        fail_msg("%s", f.ctx.error.message);
     assert_int_equal(ls_model_new(&f.ctx, &config, LS_F64, 2, false, &model), LS_OK);
     assert_int_equal(ls_options_default(&f.ctx, &ls_eval_options, &how), LS_OK);
     how.lengths = (ls_reals){.count = 1, .at = {LENGTH}};
