@@ -96,6 +96,7 @@ static void every_task_is_sound(void **state) {
                 ls_task_sample(&task, LS_TASK_TEST, 8, 3, length, inputs, targets);
                 assert_memory_not_equal(first, inputs, bytes);
             }
+            ctx.error = (ls_error){0};
             free(first);
         }
         ls_task_clear(&ctx, &task);
