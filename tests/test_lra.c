@@ -425,7 +425,8 @@ static void pairs_are_batched_and_evaluated(void **state) {
     put_text(&f, "train.tsv", "1\ta\tb\tabc\tdefghij\n0\ta\tb\tklm\tn\n");
     put_text(&f, "test.tsv", "1\ta\tb\tabc\tabc\n0\ta\tb\tabc\txyz\n1\ta\tb\tq\tq\n");
     ls_task task = open_well(&f, "task=documents task.holdout=0", LS_TASK_TRAIN);
-    const ls_task_batches from = {.task = &task, .batch = ROWS, .length = LENGTH, .seed = 7};
+    const ls_task_batches from = {
+        .task = &task, .batch = ROWS, .length = LENGTH, .seed = 7, .threads = 2};
     ls_train_source source;
     int32_t rows[ROWS * 2 * LENGTH], classes[ROWS], inputs[2 * LENGTH], target;
     bool fresh[ROWS];

@@ -177,6 +177,7 @@ static ls_status score_classes(bench *b, int64_t rows, tally *out) {
 }
 
 static ls_status score_batch(bench *b, int64_t number, int64_t rows, tally *out) {
+#pragma omp parallel for schedule(dynamic) num_threads(b->model->ctx->threads)
     for (int64_t row = 0; row < b->batch; row++) {
         /* rows beyond the samples repeat the last, unscored */
         ls_task_sample(b->task, LS_TASK_TEST, b->seed, number + ls_min(row, rows - 1), b->length,

@@ -8,6 +8,8 @@ static void task_rows(const void *user, int64_t batch, int64_t row, int64_t rows
     const ls_task_batches *from = user;
     const int64_t read = ls_task_inputs(from->task, from->length);
     const int64_t scored = ls_task_targets(from->task, from->length);
+    /* each is a pure function of its number */
+#pragma omp parallel for schedule(dynamic) num_threads((int)ls_max(1, from->threads))
     for (int64_t i = 0; i < rows; i++) {
         ls_task_training_sample(from->task, from->seed, batch * from->batch + row + i, from->length,
                                 inputs + i * read, targets + i * scored);

@@ -20,7 +20,14 @@ static void check_samples(const ls_task *task) {
     }
 }
 
-static void put_file(const char *folder, const char *name, const uint8_t *bytes, size_t count) {
+static char folder[64];
+
+static void remove_folder(void) {
+    ls_ctx ctx = ls_ctx_default();
+    ls_folder_remove(&ctx, folder);
+}
+
+static void put_file(const char *name, const uint8_t *bytes, size_t count) {
     char path[128];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *file = fopen(path, "wb");
@@ -35,17 +42,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                  {"documents", "train.tsv"},
                  {"listops_file", "train.tsv"},
                  {"cifar", "data_batch_1.bin"}};
-    static char folder[64];
     if (size == 0) return 0;
     if (folder[0] == '\0') {
         snprintf(folder, sizeof folder, "/tmp/longshot-fuzz-XXXXXX");
-        if (mkdtemp(folder) == NULL) abort();
+        if (mkdtemp(folder) == NULL || atexit(remove_folder) != 0) abort();
     }
     ls_ctx ctx = ls_ctx_default();
     ls_settings settings = {0};
     ls_task task;
     const size_t kind = *data % 4;
-    put_file(folder, kinds[kind].file, data + 1, size - 1);
+    put_file(kinds[kind].file, data + 1, size - 1);
     if (ls_settings_put(&ctx, &settings, "task", kinds[kind].task) != LS_OK ||
         ls_settings_put(&ctx, &settings, "task.path", folder) != LS_OK ||
         ls_task_read(&ctx, &settings, &task) != LS_OK)

@@ -35,8 +35,7 @@ enum {
     FULL = 255,
     FREE_BELOW = FULL * 3 / 10 + 1, /* less than this in the mask counts as free */
     CROSSED = FULL * 9 / 5,         /* mask and dash together, from which on they cross */
-    RING = 17,                      /* rows of the circle on which a dash begins */
-    RING_MOST = 64,                 /* pixels of it */
+    PLACES = 64,                    /* at which a dash may begin: pixels of a circle */
 };
 
 typedef ls_snakes_point point;
@@ -56,14 +55,22 @@ typedef struct weights {
     float at[TAPS];
 } weights;
 
+/* Where a dash begins, seen from the pivot, and the dash back from there with its margin. */
+typedef struct place {
+    point offset;
+    double angle;
+    stencil back;
+} place;
+
 typedef struct drawing {
     const ls_snakes_kind *kind;
     ls_random key;
     uint64_t next;     /* number of the key's next draw */
     int margin, reach; /* of the patches */
     weights filter[PATCH];
-    stencil straight[360];      /* dashes with their margin: of seeds, by degrees */
-    stencil turned[RING][RING]; /* and of all others, by how far their start is from the pivot */
+    stencil straight[360]; /* first dashes with their margin, by degrees */
+    place places[PLACES];
+    int place_count;
     uint8_t mask[LS_SNAKES_SIDE * LS_SNAKES_SIDE];
 } drawing;
 
@@ -119,9 +126,24 @@ static uint8_t as_byte(float value) {
     return (uint8_t)(fminf(fmaxf(value, 0), 1) * FULL + 0.5f);
 }
 
+/* The pixels of the circle of a radius, each once. */
+static void list_places(drawing *d, int radius) {
+    const double step = 1.0 / radius; /* a pixel of the circle */
+    for (int i = 0; i * step < 2 * PI && d->place_count < PLACES; i++) {
+        const point p = {(int)floor(radius * sin(i * step)), (int)floor(radius * cos(i * step))};
+        bool listed = false;
+        for (int j = 0; j < d->place_count; j++)
+            listed |= d->places[j].offset.row == p.row && d->places[j].offset.column == p.column;
+        if (listed) continue;
+        d->places[d->place_count].offset = p;
+        d->places[d->place_count++].angle = atan2(p.row, p.column);
+    }
+}
+
 static void choose_margin(drawing *d) {
     const ls_snakes_kind *kind = d->kind;
     d->margin = kind->margin_low + below(d, kind->margin - kind->margin_low + 1);
+    list_places(d, kind->dash + d->margin);
     d->reach = kind->dash + (kind->width + FINE - 1) / FINE + d->margin;
     for (int i = 0; i <= 2 * d->reach; i++)
         d->filter[i] = weights_of(i, 2 * d->reach + 1, 2 * d->reach * FINE + 1);
@@ -235,7 +257,8 @@ typedef struct shape {
 
 static void shape_of(const drawing *d, const stencil *dash, shape *out) {
     const int most = d->kind->dash + d->margin;
-    *out = (shape){0};
+    out->count = 0;
+    out->low = out->high = (point){0, 0};
     for (int r = 0; r <= 2 * d->reach; r++)
         for (int c = 0; c <= 2 * d->reach; c++) {
             const point at = {r - d->reach + 1, c - d->reach + 1};
@@ -327,19 +350,6 @@ static bool seed_beside(drawing *d, point first, growing *g) {
 
 /* ---- growing ---- */
 
-/* Ends of a next dash with their weights, summed up. */
-typedef struct ring {
-    point at[RING_MOST];
-    double angle[RING_MOST], sum[RING_MOST];
-    int count;
-} ring;
-
-static bool in_ring(const ring *r, point p) {
-    for (int i = 0; i < r->count; i++)
-        if (r->at[i].row == p.row && r->at[i].column == p.column) return true;
-    return false;
-}
-
 /* How full the mask is at most within the margin of a pixel. */
 static int crowded(const drawing *d, point p) {
     int most = 0;
@@ -359,49 +369,42 @@ static double straightness(const drawing *d, double angle, double before) {
     return turn < PI / 2 ? cos(turn) * cos(turn) : 0;
 }
 
-/* Pixels of the circle around the pivot at which a dash may begin. */
-static void list_ends(const drawing *d, point pivot, double before, ring *out) {
-    const int radius = d->kind->dash + d->margin;
-    const double step = 1.0 / radius; /* a pixel of the circle */
+/* Weights of the places of the circle around the pivot at which a dash may begin, summed up; all
+ * of them together. */
+static double sum_weights(const drawing *d, point pivot, double before, double *sums) {
     double sum = 0;
-    out->count = 0;
-    for (int i = 0; i * step < 2 * PI && out->count < RING_MOST; i++) {
-        const point p = {(int)floor(pivot.row + radius * sin(i * step)),
-                         (int)floor(pivot.column + radius * cos(i * step))};
-        if (!inside(d, p) || in_ring(out, p)) continue;
-        const double angle = atan2(p.row - pivot.row, p.column - pivot.column);
-        const double straight = straightness(d, angle, before);
-        if (straight == 0) continue;
-        sum += straight * (1 - crowded(d, p) / (double)FULL);
-        out->at[out->count] = p;
-        out->angle[out->count] = angle;
-        out->sum[out->count++] = sum;
+    for (int i = 0; i < d->place_count; i++) {
+        const point p = {pivot.row + d->places[i].offset.row,
+                         pivot.column + d->places[i].offset.column};
+        const double straight = inside(d, p) ? straightness(d, d->places[i].angle, before) : 0;
+        if (straight > 0) sum += straight * (1 - crowded(d, p) / (double)FULL);
+        sums[i] = sum;
     }
+    return sum;
 }
 
-static int choose_end(drawing *d, const ring *r) {
-    const double drawn = ls_random_unit(d->key, d->next++) * r->sum[r->count - 1];
+static int choose_place(drawing *d, const double *sums) {
+    const double drawn = ls_random_unit(d->key, d->next++) * sums[d->place_count - 1];
     int i = 0;
-    while (i < r->count - 1 && r->sum[i] <= drawn) i++;
+    while (i < d->place_count - 1 && sums[i] <= drawn) i++;
     return i;
 }
 
 static bool extend(drawing *d, growing *g) {
     const point pivot = moved(g->pivot, g->angle, d->kind->dash + 2 * d->margin);
-    ring ends;
-    list_ends(d, pivot, g->angle, &ends);
-    if (ends.count == 0 || ends.sum[ends.count - 1] < 1e-4) return false;
+    double sums[PLACES];
+    if (sum_weights(d, pivot, g->angle, sums) < 1e-4) return false;
     for (int draw = 0; draw < DRAWS; draw++) {
-        const int chosen = choose_end(d, &ends);
-        const ls_snakes_dash dash = {ends.at[chosen], opposite(ends.angle[chosen])};
-        stencil *of = &d->turned[dash.start.row - pivot.row + RING / 2]
-                                [dash.start.column - pivot.column + RING / 2];
-        const patch next = {dash.start, known(d, of, dash.angle)};
+        place *chosen = &d->places[choose_place(d, sums)];
+        const ls_snakes_dash dash = {
+            {pivot.row + chosen->offset.row, pivot.column + chosen->offset.column},
+            opposite(chosen->angle)};
+        const patch next = {dash.start, known(d, &chosen->back, dash.angle)};
         if (crosses(d, &next)) continue;
         paint(d, &g->newest, d->mask);
         g->newest = next;
         g->pivot = pivot;
-        g->angle = ends.angle[chosen];
+        g->angle = chosen->angle;
         g->snake->dashes[g->snake->count++] = dash;
         return true;
     }
