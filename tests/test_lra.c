@@ -13,6 +13,8 @@
 
 #include <cmocka.h>
 
+#include "failing_allocator.h"
+
 #include "base/file.h"
 #include "eval/task.h"
 #include "task/lib/snakes.h"
@@ -415,6 +417,61 @@ static void images_are_grey(void **state) {
     folder_clear(&f);
 }
 
+static void every_reader_is_sound(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    int found = 0;
+    for (size_t i = 0; i < ls_task_count; i++) {
+        const ls_task_type *type = ls_task_types[i];
+        char words[128];
+        ls_task task, again;
+        if (type->load == NULL) continue;
+        found++;
+        snprintf(words, sizeof words, "task=%s task.path=some/where task.holdout=0.25", type->name);
+        assert_int_equal(read_task(&ctx, words, &task), LS_OK);
+        assert_true(type->summary[0] != '\0' && type->paper[0] != '\0' && type->classes > 1);
+        assert_int_equal(ls_task_check(&ctx, &task, type->length), LS_OK);
+        assert_int_equal(ls_task_check(&ctx, &task, 1), LS_EUSE);
+        assert_non_null(strstr(ctx.error.message, type->name));
+        ctx.error = (ls_error){0};
+        ls_text printed = {0};
+        ls_settings settings = {0};
+        ls_task_print(&ctx, &task, &printed);
+        assert_int_equal(
+            ls_settings_parse(&ctx, &settings, printed.bytes, printed.length, "printed"), LS_OK);
+        assert_int_equal(ls_task_read(&ctx, &settings, &again), LS_OK);
+        assert_memory_equal(task.options, again.options, sizeof(ls_records_settings));
+        ls_settings_clear(&ctx, &settings);
+        ls_text_clear(&ctx, &printed);
+        ls_task_clear(&ctx, &again);
+        ls_task_clear(&ctx, &task);
+    }
+    assert_int_equal(found, 4);
+}
+
+static ls_status open_and_clear(ls_ctx *ctx, void *user) {
+    char words[128];
+    ls_task task = {0};
+    snprintf(words, sizeof words, "task=text task.holdout=0.5 task.path=%s", (const char *)user);
+    ls_status status = read_task(ctx, words, &task);
+    if (status == LS_OK) status = ls_task_open(ctx, &task, LS_TASK_TRAIN);
+    ls_task_clear(ctx, &task);
+    return status;
+}
+
+static void no_memory_is_said(void **state) {
+    (void)state;
+    folder f;
+    folder_make(&f);
+    put_text(&f, "train/neg/1.txt", "no");
+    put_text(&f, "train/pos/1.txt", "yes");
+    fail_each_allocation(open_and_clear, f.path);
+    assert_int_equal(ls_folder_remove(&f.ctx, f.path), LS_OK);
+    put_text(&f, "train.tsv", "1\tyes\n0\tno\n");
+    fail_each_allocation(open_and_clear, f.path);
+    folder_clear(&f);
+}
+
 /* ---- pairs in training and in tests ---- */
 
 static void pairs_are_batched_and_evaluated(void **state) {
@@ -440,9 +497,9 @@ static void pairs_are_batched_and_evaluated(void **state) {
     /* all that there are, one by one, against all at once */
     ls_settings settings = {0};
     static const char *const words[] = {
-        "model.vocabulary=256", "model.head=match", "model.classes=2",
-        "model.width=16",       "model.layers=1",   "mixer.heads=2",
-        "model.causal=false",   "model.init=1",     "model.position=rope"};
+        "model.vocabulary=256", "model.head=match",   "model.classes=2",    "model.width=16",
+        "model.layers=1",       "mixer.heads=2",      "model.causal=false", "model.init=1",
+        "model.length=6",       "model.position=rope"};
     ls_model_config config;
     ls_model *model;
     ls_eval_settings how;
@@ -453,11 +510,12 @@ static void pairs_are_batched_and_evaluated(void **state) {
         fail_msg("%s", f.ctx.error.message);
     assert_int_equal(ls_model_new(&f.ctx, &config, LS_F64, 2, false, &model), LS_OK);
     assert_int_equal(ls_options_default(&f.ctx, &ls_eval_options, &how), LS_OK);
-    how.lengths = (ls_reals){.count = 1, .at = {LENGTH}};
     double loss[2];
     for (int i = 0; i < 2; i++) {
         how.batch = i == 0 ? 0 : 1;
         assert_int_equal(ls_eval_task(model, &task, 7, &how, NULL, &results), LS_OK);
+        assert_int_equal(results.count, 1); /* the trained length alone */
+        assert_int_equal(results.rows[0].length, LENGTH);
         assert_int_equal(results.rows[0].tokens, 3);
         assert_int_equal(results.rows[0].windows, 3);
         loss[i] = results.rows[0].loss;
@@ -481,6 +539,8 @@ int main(void) {
         cmocka_unit_test(documents_are_pairs),
         cmocka_unit_test(lists_are_read),
         cmocka_unit_test(images_are_grey),
+        cmocka_unit_test(every_reader_is_sound),
+        cmocka_unit_test(no_memory_is_said),
         cmocka_unit_test(pairs_are_batched_and_evaluated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

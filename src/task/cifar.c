@@ -69,6 +69,7 @@ const ls_task_type ls_task_cifar = {
     .options = LS_RECORDS_OPTIONS,
     .length = PIXELS,
     .classes = CLASSES,
+    .one_length = true,
     .vocabulary = ls_bytes_vocabulary,
     .check = check,
     .load = load,

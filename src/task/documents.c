@@ -29,6 +29,7 @@ const ls_task_type ls_task_documents = {
     .options = LS_RECORDS_OPTIONS,
     .length = 4000,
     .classes = CLASSES,
+    .one_length = true,
     .pairs = true,
     .vocabulary = ls_bytes_vocabulary,
     .check = check,

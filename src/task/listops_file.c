@@ -78,6 +78,7 @@ const ls_task_type ls_task_listops_file = {
     .options = LS_RECORDS_OPTIONS,
     .length = 2000,
     .classes = LS_LISTOPS_DIGITS,
+    .one_length = true,
     .vocabulary = vocabulary,
     .check = check,
     .load = load,

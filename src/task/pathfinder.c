@@ -56,6 +56,7 @@ const ls_task_type ls_task_pathfinder = {
     .options = LS_OPTIONS(options, pathfinder_options),
     .length = 1024,
     .classes = 2,
+    .one_length = true,
     .vocabulary = vocabulary,
     .check = check,
     .fill = fill,

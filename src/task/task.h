@@ -17,6 +17,7 @@ typedef struct ls_task_type {
     ls_option_table options;
     int64_t length;  /* that of the source */
     int64_t classes; /* of a sample; 0: tokens are predicted where they are scored */
+    bool one_length; /* samples are what they are: tests go to other lengths only where asked to */
     bool pairs;      /* with classes: a sample is two sequences, one behind the other */
     int64_t (*vocabulary)(const void *options);
     /* Refuses options and lengths that do not fit (LS_EUSE, one sentence). */

@@ -45,6 +45,7 @@ const ls_task_type ls_task_text = {
     .options = LS_RECORDS_OPTIONS,
     .length = 4000,
     .classes = CLASSES,
+    .one_length = true,
     .vocabulary = ls_bytes_vocabulary,
     .check = check,
     .load = load,
