@@ -13,9 +13,42 @@
 #define PI 3.14159265358979323846
 
 static const ls_snakes_kind kinds[] = {
-    {32, 2, 1, 1, 1, 7, 1, 20, 1.5, 1.0, 1.5, 2.0},
-    {64, 5, 2, 1, 1, 12, 1, 20, 2.5, 1.8, 0.8, 0.8},
-    {128, 5, 3, 2, 3, 20, 1, 35, 3.0, 1.8, 0.9, 0.9},
+    {.side = 32,
+     .dash = 2,
+     .width = 1,
+     .margin_low = 1,
+     .margin = 1,
+     .seed_distance = 7,
+     .padding = 1,
+     .distractor_dashes = 20,
+     .dot = 1.5,
+     .continuity = 1.0,
+     .target = 1.5,
+     .distractor = 2.0},
+    {.side = 64,
+     .dash = 5,
+     .width = 2,
+     .margin_low = 1,
+     .margin = 1,
+     .seed_distance = 12,
+     .padding = 1,
+     .distractor_dashes = 20,
+     .dot = 2.5,
+     .continuity = 1.8,
+     .target = 0.8,
+     .distractor = 0.8},
+    {.side = 128,
+     .dash = 5,
+     .width = 3,
+     .margin_low = 2,
+     .margin = 3,
+     .seed_distance = 20,
+     .padding = 1,
+     .distractor_dashes = 35,
+     .dot = 3.0,
+     .continuity = 1.8,
+     .target = 0.9,
+     .distractor = 0.9},
 };
 
 const ls_snakes_kind *ls_snakes_kind_of(int64_t side) {
@@ -188,7 +221,7 @@ static void shrink(const drawing *d, canvas from, stencil *out) {
             float sum = 0;
             for (int i = 0; i < TAPS; i++)
                 sum += d->filter[c].at[i] * from[r][d->filter[c].first + i];
-            rows[r][c] = sum;
+            rows[r][c] = (float)as_byte(sum) / FULL; /* pixels are bytes in between, too */
         }
     for (int r = 0; r < shrunk; r++) {
         float sums[PATCH] = {0};
@@ -263,11 +296,11 @@ static void shape_of(const drawing *d, const stencil *dash, shape *out) {
         for (int c = 0; c <= 2 * d->reach; c++) {
             const point at = {r - d->reach + 1, c - d->reach + 1};
             if (dash->at[r][c] < FULL || abs(at.row) > most || abs(at.column) > most) continue;
+            if (out->count == 0) out->low = out->high = at;
             out->at[out->count++] = at;
-            out->low.row = (int)ls_min(out->low.row, at.row);
             out->low.column = (int)ls_min(out->low.column, at.column);
-            out->high.row = (int)ls_max(out->high.row, at.row);
             out->high.column = (int)ls_max(out->high.column, at.column);
+            out->high.row = at.row; /* rows come in order */
         }
 }
 
