@@ -84,6 +84,40 @@ Y
 grep -q "right answers" out.txt || fail "the table of classes"
 grep -q "Right answers against length" list-study/report.html || fail "the page of classes"
 
+# samples from files: one text each, or two; the part to test on is chosen
+python3 - <<'P'
+import os, random
+random.seed(1)
+for part in ("train", "test"):
+    for label, letter in (("pos", "a"), ("neg", "b")):
+        os.makedirs(f"reviews/{part}/{label}")
+        for i in range(10):
+            text = "".join(random.choice(letter + "xyz") for _ in range(random.randint(8, 24)))
+            open(f"reviews/{part}/{label}/{i}_1.txt", "w").write(text)
+os.makedirs("papers")
+for part in ("train", "eval", "test"):
+    with open(f"papers/new_aan_pairs.{part}.tsv", "w") as f:
+        for i in range(12):
+            f.write(f"{i % 2}.0\tA\tB\t{'ab'[i % 2] * 9}\t{'a' * 7}\n")
+P
+"$program" train task=text task.path=reviews task.holdout=0.2 train.length=16 model.layers=1 model.width=16 mixer.heads=2 \
+    model.position=rope model.causal=false train.steps=4 train.batch=4 out=texts --quiet >/dev/null
+"$program" train task=documents task.path=papers train.length=16 model.layers=1 model.width=16 model.mixer=s4d \
+    model.causal=false train.steps=4 train.batch=4 out=pairs --quiet >/dev/null
+grep -q "^  head: match" pairs/config.yaml && grep -q "^  vocabulary: 256" pairs/config.yaml || fail "the head of pairs"
+"$program" eval texts --json >test.json
+"$program" eval texts task.split=validation --json >validation.json
+"$program" eval pairs eval.samples=5 --json >pairs.json
+python3 - <<'P'
+import json
+counts = [json.load(open(n + ".json"))["results"][0]["tokens"] for n in ("test", "validation", "pairs")]
+assert counts == [20, 4, 5], counts
+P
+printf '7\tno label\n' >papers/new_aan_pairs.train.tsv
+code=0
+"$program" train task=documents task.path=papers out=bad >/dev/null 2>err.txt || code=$?
+[ $code -eq 3 ] && grep -q "train.tsv, line 1: there must be 5 fields" err.txt || { cat err.txt >&2; fail "bad rows: $code"; }
+
 # a study of a task: results, table and page speak of answers
 cat >study.yaml <<'Y'
 title: Induction at 8
@@ -139,6 +173,9 @@ refuses "asks for a class" train task=listops task.loss=all
 refuses "model.head must be classify, not lm" train task=listops model.head=lm
 refuses "model.head must be lm, not classify" train task=induction model.head=classify
 refuses "has 10 classes" train task=listops model.classes=3
+refuses "task.path=FOLDER" train task=text
+refuses "model.head must be match, not classify" train task=documents model.head=classify
+refuses "the length is one of these" train task=pathfinder train.length=1000
 refuses "there are none" eval lists eval.lengths=1
 refuses "knows no text" generate run
 refuses "its own protocol" eval run eval.protocol=slide

@@ -58,6 +58,7 @@ static void every_task_is_sound(void **state) {
     for (size_t i = 0; i < ls_task_count; i++) {
         const ls_task_type *type = ls_task_types[i];
         char words[128];
+        if (type->load != NULL) continue; /* tests/test_lra.c */
         snprintf(words, sizeof words, "task=%s", type->name);
         ls_task task = make_task(&ctx, words);
         assert_true(type->summary[0] != '\0' && type->paper[0] != '\0');
@@ -95,6 +96,7 @@ static void every_task_is_sound(void **state) {
                 ls_task_sample(&task, LS_TASK_TEST, 8, 3, length, inputs, targets);
                 assert_memory_not_equal(first, inputs, bytes);
             }
+            ctx.error = (ls_error){0};
             free(first);
         }
         ls_task_clear(&ctx, &task);

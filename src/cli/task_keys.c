@@ -24,7 +24,7 @@ static ls_status settle_length(ls_ctx *ctx, const ls_task *task, ls_settings *se
 static ls_status settle_head(ls_ctx *ctx, const ls_task *task, ls_settings *settings) {
     const int64_t classes = task->type->classes;
     const char *head = ls_settings_get(settings, "model.head");
-    const char *wanted = classes > 0 ? "classify" : "lm";
+    const char *wanted = classes == 0 ? "lm" : task->type->pairs ? "match" : "classify";
     int64_t given = 0;
     if (head != NULL && strcmp(head, wanted) != 0)
         return LS_FAIL(ctx, LS_EUSE, "task %s asks for %s: model.head must be %s, not %s",

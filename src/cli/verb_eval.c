@@ -200,6 +200,7 @@ static ls_status run(ls_cli *cli) {
     ls_task task = {0};
     ls_status status = read_task(cli, &trained, &task);
     if (status == LS_OK && task.type != NULL) status = choose_task(cli, &settings);
+    if (status == LS_OK && task.type != NULL) status = ls_task_open(ctx, &task, LS_TASK_TEST);
     if (status == LS_OK) status = measure(cli, &trained, &settings, &task);
     ls_task_clear(ctx, &task);
     ls_trained_clear(&trained);

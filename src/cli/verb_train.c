@@ -108,9 +108,11 @@ static ls_status read_settings(training *run) {
 }
 
 static ls_status open_task(training *run, ls_train_source *out) {
+    LS_TRY(ls_task_open(&run->cli->ctx, &run->task, LS_TASK_TRAIN));
     run->batches = (ls_task_batches){.task = &run->task,
                                      .batch = run->train.batch,
                                      .length = run->train.length,
+                                     .threads = run->cli->ctx.threads,
                                      .seed = (uint64_t)run->train.seed};
     return ls_train_source_of_task(&run->cli->ctx, &run->batches, run->config.model.vocabulary,
                                    out);

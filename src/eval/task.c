@@ -13,9 +13,10 @@ typedef struct bench {
     const ls_eval_hooks *hooks;
     uint64_t seed;
     int64_t length, batch, chunk;
-    int64_t targets_each; /* of a sample: its length, or one for a class */
+    int64_t inputs_each;  /* of a sample: its length, or that of both of a pair */
+    int64_t targets_each; /* its length, or one for a class */
     int64_t answers;      /* logits of each: the vocabulary, or the classes */
-    int32_t *inputs;      /* [batch, length] */
+    int32_t *inputs;      /* [batch, inputs_each] */
     int32_t *targets;     /* [batch, targets_each] */
     int32_t *at;          /* [batch, chunk]: columns of a chunk that are scored */
     int64_t *wrong;       /* [batch]: answers of each sample that were not given */
@@ -60,8 +61,9 @@ static ls_status make_room(bench *b, int64_t answers) {
 static ls_status bench_init(bench *b, int64_t samples) {
     ls_ctx *ctx = b->model->ctx;
     b->batch = ls_eval_batch(b->settings->batch, b->length, samples);
+    b->inputs_each = ls_task_inputs(b->task, b->length);
     b->targets_each = ls_task_targets(b->task, b->length);
-    b->inputs = ls_new_raw(ctx, (size_t)(b->batch * b->length), sizeof *b->inputs);
+    b->inputs = ls_new_raw(ctx, (size_t)(b->batch * b->inputs_each), sizeof *b->inputs);
     b->targets = ls_new_raw(ctx, (size_t)(b->batch * b->targets_each), sizeof *b->targets);
     b->wrong = ls_new(ctx, (size_t)b->batch, sizeof *b->wrong);
     if (b->inputs == NULL || b->targets == NULL || b->wrong == NULL) return LS_ENOMEM;
@@ -175,10 +177,11 @@ static ls_status score_classes(bench *b, int64_t rows, tally *out) {
 }
 
 static ls_status score_batch(bench *b, int64_t number, int64_t rows, tally *out) {
+#pragma omp parallel for schedule(dynamic) num_threads(b->model->ctx->threads)
     for (int64_t row = 0; row < b->batch; row++) {
         /* rows beyond the samples repeat the last, unscored */
         ls_task_sample(b->task, LS_TASK_TEST, b->seed, number + ls_min(row, rows - 1), b->length,
-                       b->inputs + row * b->length, b->targets + row * b->targets_each);
+                       b->inputs + row * b->inputs_each, b->targets + row * b->targets_each);
         b->wrong[row] = 0;
     }
     LS_TRY(asks_classes(b) ? score_classes(b, rows, out) : score_chunks(b, rows, out));
@@ -187,14 +190,19 @@ static ls_status score_batch(bench *b, int64_t number, int64_t rows, tally *out)
     return LS_OK;
 }
 
-/* As many samples as are asked for, fewer where they would be too many tokens. */
-static int64_t sample_count(const ls_eval_settings *settings, int64_t length) {
-    if (settings->sample_tokens == 0) return settings->samples;
-    return ls_max(1, ls_min(settings->samples, settings->sample_tokens / length));
+/* As many samples as are asked for, fewer where they would be too many tokens or files have no
+ * more. */
+static int64_t sample_count(const bench *b) {
+    const int64_t stored = ls_task_stored(b->task, LS_TASK_TEST);
+    const int64_t limit = b->settings->sample_tokens;
+    int64_t samples = b->settings->samples;
+    if (stored > 0) samples = ls_min(samples, stored);
+    if (limit > 0) samples = ls_min(samples, limit / ls_task_inputs(b->task, b->length));
+    return ls_max(1, samples);
 }
 
 static ls_status measure(bench *b, ls_eval_row *row) {
-    const int64_t samples = sample_count(b->settings, b->length);
+    const int64_t samples = sample_count(b);
     const double start = ls_eval_clock();
     tally all = {0};
     LS_TRY(bench_init(b, samples));
@@ -219,7 +227,7 @@ static ls_status measure(bench *b, ls_eval_row *row) {
                          .seconds = ls_eval_clock() - start};
     row->token_loss = row->loss;
     row->perplexity = exp(row->loss);
-    row->tokens_per_second = (double)(samples * b->length) / row->seconds;
+    row->tokens_per_second = (double)(samples * b->inputs_each) / row->seconds;
     row->bytes = ls_eval_weight_bytes(b->model) +
                  (asks_classes(b) ? ls_program_bytes(b->program) : ls_stream_bytes(b->stream));
     return LS_OK;
@@ -234,7 +242,8 @@ static ls_status check_all(const bench *b, const int64_t *lengths, size_t count)
         return LS_FAIL(ctx, LS_EUSE, "task %s has %lld tokens, the model knows %lld",
                        b->task->type->name, (long long)ls_task_vocabulary(b->task),
                        (long long)model->vocabulary);
-    if (model->head != (classes > 0 ? LS_HEAD_CLASSIFY : LS_HEAD_LM) || model->classes != classes)
+    const int head = b->task->type->pairs ? LS_HEAD_MATCH : LS_HEAD_CLASSIFY;
+    if (model->head != (classes > 0 ? head : LS_HEAD_LM) || model->classes != classes)
         return LS_FAIL(ctx, LS_EUSE, "the model does not answer with what task %s asks for",
                        b->task->type->name);
     for (size_t i = 0; i < count; i++) LS_TRY(ls_task_check(ctx, b->task, lengths[i]));
@@ -256,6 +265,7 @@ ls_status ls_eval_task(ls_model *model, const ls_task *task, uint64_t seed,
                          .answers = ls_model_example_of(model->config, 1).answers};
     *out = (ls_eval_results){.trained_length = model->config->model.length};
     LS_TRY(ls_eval_lengths(ctx, settings, out->trained_length, lengths, &count));
+    if (settings->lengths.count == 0 && task->type->one_length) count = 1; /* the trained one */
     LS_TRY(check_all(&start, lengths, count));
     out->rows = ls_new(ctx, count, sizeof *out->rows);
     if (out->rows == NULL) return LS_ENOMEM;

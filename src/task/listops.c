@@ -4,6 +4,7 @@
  *
  * Trees are drawn until one fits; after DRAWS of them that do not, the longest that is short enough
  * is taken, or a digit. A draw is given up as soon as it is too long. */
+#include "task/lib/listops.h"
 #include "task/task.h"
 
 typedef struct listops_options {
@@ -23,12 +24,11 @@ static const ls_option options[] = {
      "Share of operators among the arguments; the others are digits."},
 };
 
-enum { DIGITS = 10, OPEN_MIN = DIGITS, OPEN_MAX, OPEN_MED, OPEN_SUM, CLOSE, TOKENS };
 enum { DRAWS = 10000 };
 
 static int64_t vocabulary(const void *given) {
     (void)given;
-    return TOKENS;
+    return LS_LISTOPS_TOKENS;
 }
 
 static int64_t lowest(const listops_options *o, int64_t length) {
@@ -84,15 +84,15 @@ static void insert(int *values, int64_t count, int value) {
 static int value_of(int32_t kind, const int *sorted, int64_t count) {
     int sum = 0;
     switch (kind) {
-    case OPEN_MIN:
+    case LS_LISTOPS_MIN:
         return sorted[0];
-    case OPEN_MAX:
+    case LS_LISTOPS_MAX:
         return sorted[count - 1];
-    case OPEN_MED:
+    case LS_LISTOPS_MED:
         return (sorted[(count - 1) / 2] + sorted[count / 2]) / 2;
     default:
         for (int64_t i = 0; i < count; i++) sum += sorted[i];
-        return sum % DIGITS;
+        return sum % LS_LISTOPS_DIGITS;
     }
 }
 
@@ -100,11 +100,11 @@ static int value_of(int32_t kind, const int *sorted, int64_t count) {
 static int draw_node(drawing *d, int64_t depth) {
     const listops_options *o = d->options;
     if (depth >= o->max_depth || ls_random_unit(d->key, d->next++) > o->nesting) {
-        const int digit = below(d, DIGITS);
+        const int digit = below(d, LS_LISTOPS_DIGITS);
         put(d, digit);
         return digit;
     }
-    const int32_t kind = OPEN_MIN + below(d, CLOSE - OPEN_MIN);
+    const int32_t kind = LS_LISTOPS_MIN + below(d, LS_LISTOPS_CLOSE - LS_LISTOPS_MIN);
     const int64_t count = 2 + below(d, o->max_args - 1);
     int values[ARGS_MOST];
     put(d, kind);
@@ -113,7 +113,7 @@ static int draw_node(drawing *d, int64_t depth) {
         if (d->length > d->room) return 0;
         insert(values, i, value);
     }
-    put(d, CLOSE);
+    put(d, LS_LISTOPS_CLOSE);
     return value_of(kind, values, count);
 }
 
@@ -152,7 +152,7 @@ const ls_task_type ls_task_listops = {
     .paper = "Tay et al. 2020 (Long Range Arena); Nangia & Bowman 2018",
     .options = LS_OPTIONS(options, listops_options),
     .length = 2000,
-    .classes = DIGITS,
+    .classes = LS_LISTOPS_DIGITS,
     .vocabulary = vocabulary,
     .check = check,
     .fill = fill,

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/file.h"
+
 #define FIELD(name) offsetof(ls_task_settings, name)
 static const ls_option options[] = {
     {"loss", LS_OPTION_CHOICE, FIELD(loss), "answers", 0, 0, "answers|all",
@@ -57,6 +59,7 @@ ls_status ls_task_read(ls_ctx *ctx, const ls_settings *settings, ls_task *out) {
 }
 
 void ls_task_clear(ls_ctx *ctx, ls_task *task) {
+    ls_records_free(ctx, task->records);
     ls_free(ctx, task->options);
     *task = (ls_task){0};
 }
@@ -83,8 +86,63 @@ int64_t ls_task_vocabulary(const ls_task *task) {
     return task->type->vocabulary(task->options);
 }
 
+int64_t ls_task_inputs(const ls_task *task, int64_t length) {
+    return task->type->pairs ? 2 * length : length;
+}
+
 int64_t ls_task_targets(const ls_task *task, int64_t length) {
     return task->type->classes > 0 ? 1 : length;
+}
+
+/* ---- files ---- */
+
+static const ls_records_part *part_of(const ls_task *task, ls_task_set set) {
+    const ls_records_settings *settings = task->options;
+    return &task->records->parts[set == LS_TASK_TRAIN ? LS_RECORDS_TRAIN : settings->split];
+}
+
+ls_status ls_task_open(ls_ctx *ctx, ls_task *task, ls_task_set set) {
+    const ls_records_settings *settings = task->options;
+    if (task->type->load == NULL) return LS_OK;
+    if (settings->path[0] == '\0')
+        return LS_FAIL(ctx, LS_EUSE,
+                       "task %s reads files: say where they are with task.path=FOLDER",
+                       task->type->name);
+    if (!ls_path_is_folder(settings->path))
+        return LS_FAIL(ctx, LS_EINPUT, "task.path: %s is not a folder", settings->path);
+    task->records = ls_new(ctx, 1, sizeof *task->records);
+    if (task->records == NULL) return LS_ENOMEM;
+    LS_TRY(task->type->load(ctx, settings->path, task->records));
+    LS_TRY(ls_records_hold_out(ctx, settings->holdout, task->records));
+    const ls_records_part *part = part_of(task, set);
+    if (part->count > 0) return LS_OK;
+    return LS_FAIL(ctx, LS_EINPUT, "task %s finds no samples of the %s set in %s", task->type->name,
+                   ls_records_part_name((int)(part - task->records->parts)), settings->path);
+}
+
+int64_t ls_task_stored(const ls_task *task, ls_task_set set) {
+    return task->records == NULL ? 0 : (int64_t)part_of(task, set)->count;
+}
+
+static void encode_record(const ls_task *task, const ls_labelled *record, int64_t length,
+                          int32_t *inputs, int32_t *targets) {
+    for (int s = 0; s < (task->type->pairs ? 2 : 1); s++) {
+        int32_t *out = inputs + s * length;
+        for (int64_t t = task->type->encode(record->text[s], length, out); t < length; t++)
+            out[t] = -1;
+    }
+    targets[0] = record->label;
+}
+
+/* Tests take the records in an order of the seed's, so that some of them are a fair sample. */
+static void stored_sample(const ls_task *task, ls_task_set set, uint64_t seed, int64_t number,
+                          int64_t length, int32_t *inputs, int32_t *targets) {
+    const ls_records_part *part = part_of(task, set);
+    uint64_t at = (uint64_t)number % part->count;
+    if (set == LS_TASK_TEST)
+        at = ls_random_permute((ls_random){.seed = seed, .stream = ls_stream_of("task test order")},
+                               at, part->count);
+    encode_record(task, &part->at[at], length, inputs, targets);
 }
 
 /* ---- samples ---- */
@@ -92,6 +150,10 @@ int64_t ls_task_targets(const ls_task *task, int64_t length) {
 void ls_task_sample(const ls_task *task, ls_task_set set, uint64_t seed, int64_t number,
                     int64_t length, int32_t *inputs, int32_t *targets) {
     static const char *const names[] = {"task train", "task test"};
+    if (task->records != NULL) {
+        stored_sample(task, set, seed, number, length, inputs, targets);
+        return;
+    }
     uint32_t words[4];
     ls_random_block((ls_random){.seed = seed, .stream = ls_stream_of(names[set])}, (uint64_t)number,
                     words);
@@ -106,8 +168,9 @@ void ls_task_sample(const ls_task *task, ls_task_set set, uint64_t seed, int64_t
 
 void ls_task_training_sample(const ls_task *task, uint64_t seed, int64_t place, int64_t length,
                              int32_t *inputs, int32_t *targets) {
-    const int64_t samples = task->settings.samples;
-    int64_t number = place;
+    const int64_t stored = ls_task_stored(task, LS_TASK_TRAIN);
+    int64_t number = place, samples = task->settings.samples;
+    if (stored > 0 && (samples == 0 || samples > stored)) samples = stored;
     if (samples > 0) {
         const ls_random order = {.seed = seed,
                                  .stream = ls_stream_of("task order"),

@@ -1,20 +1,24 @@
-/* Tasks: sequences that the program makes itself, each with an answer that can be checked.
+/* Tasks: sequences with answers that can be checked. Most are made by the program; some are read
+ * from files that the user has.
  *
- * A sample is a pure function of (set, seed, number, length, options), so nothing is stored, a run
- * that goes on draws the same ones, and any number of tests agree on theirs. Training and test
- * samples come from streams of random numbers that have nothing in common. One file here is one
- * task: src/task/NAME.c defines ls_task_NAME. */
+ * A sample that is made is a pure function of (set, seed, number, length, options), so nothing is
+ * stored, a run that goes on draws the same ones, and any number of tests agree on theirs. Training
+ * and test samples come from streams of random numbers that have nothing in common. One file here
+ * is one task: src/task/NAME.c defines ls_task_NAME. */
 #ifndef LS_TASK_TASK_H
 #define LS_TASK_TASK_H
 
 #include "base/random.h"
 #include "base/settings.h"
+#include "task/lib/records.h"
 
 typedef struct ls_task_type {
     const char *name, *summary, *paper;
     ls_option_table options;
     int64_t length;  /* that of the source */
     int64_t classes; /* of a sample; 0: tokens are predicted where they are scored */
+    bool one_length; /* samples are what they are: tests go to other lengths only where asked to */
+    bool pairs;      /* with classes: a sample is two sequences, one behind the other */
     int64_t (*vocabulary)(const void *options);
     /* Refuses options and lengths that do not fit (LS_EUSE, one sentence). */
     ls_status (*check)(ls_ctx *ctx, const void *options, int64_t length);
@@ -23,6 +27,11 @@ typedef struct ls_task_type {
      * alone, in streams of its own naming (ls_task_stream). */
     void (*fill)(const void *options, ls_random key, int64_t length, int32_t *inputs,
                  int32_t *targets);
+    /* In place of fill, for tasks with classes whose options are ls_records_options: reads and
+     * checks all records of a folder (LS_EINPUT names the file) ... */
+    ls_status (*load)(ls_ctx *ctx, const char *folder, ls_records *out);
+    /* ... of which this makes at most `room` tokens; their number. */
+    int64_t (*encode)(ls_bytes text, int64_t room, int32_t *tokens);
 } ls_task_type;
 
 extern const ls_task_type *const ls_task_types[];
@@ -40,6 +49,7 @@ typedef struct ls_task {
     const ls_task_type *type; /* NULL: none was chosen */
     void *options;
     ls_task_settings settings;
+    ls_records *records; /* of files; NULL before they are opened, and where none are read */
 } ls_task;
 
 /* From `task` and `task.KEY`; without `task` none is chosen. LS_EUSE names the nearest. Clear *out
@@ -50,15 +60,23 @@ void ls_task_clear(ls_ctx *ctx, ls_task *task);
 void ls_task_print(ls_ctx *ctx, const ls_task *task, ls_text *out);
 ls_status ls_task_check(ls_ctx *ctx, const ls_task *task, int64_t length);
 int64_t ls_task_vocabulary(const ls_task *task);
+/* Inputs of a sample: its length, or twice that for a pair. */
+int64_t ls_task_inputs(const ls_task *task, int64_t length);
 /* Targets of a sample: its length, or one for a class. */
 int64_t ls_task_targets(const ls_task *task, int64_t length);
 
 typedef enum { LS_TASK_TRAIN, LS_TASK_TEST } ls_task_set;
-/* One sample: inputs[length] and targets[ls_task_targets], -1 where nothing is scored. */
+/* Opens the files of a task that reads some, before its first sample is asked for. LS_EUSE where
+ * task.path is not given, LS_EINPUT where the files are not as they should be or have nothing for
+ * the set. */
+ls_status ls_task_open(ls_ctx *ctx, ls_task *task, ls_task_set set);
+/* How many samples the files have for a set; 0: it has no end. */
+int64_t ls_task_stored(const ls_task *task, ls_task_set set);
+/* One sample: inputs[ls_task_inputs] and targets[ls_task_targets], -1 where nothing is scored. */
 void ls_task_sample(const ls_task *task, ls_task_set set, uint64_t seed, int64_t number,
                     int64_t length, int32_t *inputs, int32_t *targets);
 /* The training sample that stands at a place of the endless sequence of them: a new one each time,
- * or with task.samples one of so many, in another order each time round. */
+ * or with task.samples, and from files, one of so many, in another order each time round. */
 void ls_task_training_sample(const ls_task *task, uint64_t seed, int64_t place, int64_t length,
                              int32_t *inputs, int32_t *targets);
 

@@ -59,6 +59,7 @@ typedef struct ls_task_batches {
     const ls_task *task;
     int64_t batch, length;
     uint64_t seed;
+    int threads; /* that make samples at once; 0: one */
 } ls_task_batches;
 ls_status ls_train_source_of_task(ls_ctx *ctx, const ls_task_batches *from, int64_t vocabulary,
                                   ls_train_source *out);
