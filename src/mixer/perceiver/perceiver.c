@@ -193,7 +193,7 @@ static ls_status check_heads(ls_ctx *ctx, const ls_mixer *mixer, const char *wha
     if (s.qk % s.heads != 0 || s.v % s.heads != 0)
         return LS_FAIL(ctx, LS_EUSE,
                        "perceiver: %lld heads of %s do not divide %lld wide queries and %lld wide "
-                       "values (set the widths, or another number of heads)",
+                       "values (set cross_shape=q, the widths, or another number of heads)",
                        (long long)s.heads, what, (long long)s.qk, (long long)s.v);
     if (mixer->causal && rotated_pairs(o, s.qk / s.heads) > LS_PAIRS_MOST)
         return LS_FAIL(ctx, LS_EUSE, "perceiver: at most %d pairs of a head can be rotated",
