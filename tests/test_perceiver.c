@@ -696,6 +696,37 @@ static void test_last_latents_are_defined(void **state) {
     free(x);
 }
 
+/* However a text is cut the losses are the same. */
+static void test_any_cut(void **state) {
+    (void)state;
+    enum { LENGTH = 40 };
+    static const int64_t cuts[][4] = {{1, 1, 1, 1}, {40}, {7, 1, 13, 2}};
+    ls_ctx ctx = ls_ctx_default();
+    char words[512];
+    snprintf(words, sizeof words, "%s mixer.blocks=2 mixer.share_blocks=later mixer.loss=last",
+             last_block);
+    ls_model_config config;
+    ls_model *model = make_model(&ctx, words, LS_F64, &config);
+    double *want = losses(model, LS_MODEL_LOSS, LENGTH, LENGTH), got[LENGTH];
+    int32_t tokens[LENGTH], targets[LENGTH];
+    for (int64_t t = 0; t < LENGTH; t++) {
+        tokens[t] = (int32_t)((t * t + 3 * t) % 9);
+        targets[t] = (int32_t)((t * 7 + 1) % 9);
+    }
+    for (int c = 0; c < 3; c++) {
+        ls_stream *stream;
+        expect(&ctx, ls_stream_new(model, 1, LENGTH, 16, &stream));
+        for (int64_t at = 0, n, i = 0; at < LENGTH; at += n, i++) {
+            n = ls_min(cuts[c][i % 4] > 0 ? cuts[c][i % 4] : LENGTH, LENGTH - at);
+            expect(&ctx, ls_stream_loss(stream, tokens + at, targets + at, n, n, got + at));
+        }
+        mixer_same("a text that is cut", got, want, LENGTH, 1e-11);
+        ls_stream_free(stream);
+    }
+    free(want);
+    release_model(model, &config);
+}
+
 /* Latents that go on through layers of their own, pooled for a class: padding changes nothing, and
  * gradients are differences. */
 static void test_classifier_of_latents(void **state) {
@@ -917,6 +948,7 @@ int main(void) {
         cmocka_unit_test(test_one_block_is_a_transformer),
         cmocka_unit_test(test_last_latents),
         cmocka_unit_test(test_last_latents_are_defined),
+        cmocka_unit_test(test_any_cut),
         cmocka_unit_test(test_classifier_of_latents),
         cmocka_unit_test(test_sharing_adds_gradients),
         cmocka_unit_test(test_long_text),

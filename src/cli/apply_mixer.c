@@ -184,7 +184,7 @@ static ls_status record(applied *a, ls_program_options options, bool finish, ls_
     if (y != NULL && options.grad) {
         ls_seed_gradient(p, y, ls_input(p, "cot", a->type, y->rank, y->dim, false));
         ls_keep_gradient(p, "x", x);
-        ls_keep_gradient(p, "z", mixer.latents);
+        if (a->z != NULL) ls_keep_gradient(p, "z", mixer.latents);
     }
     ls_status status = LS_OK;
     if (ls_failed(p))
@@ -467,6 +467,9 @@ static ls_status open_files(applied *a) {
     const char *z = a->golden ? "in.z" : "z";
     LS_TRY(read_rows(a, a->golden ? "in.x" : "x", &a->T, &a->D, &a->x));
     if (ls_safetensors_find(&a->input, z) == NULL) return LS_OK;
+    if (!(a->mixer.type->traits & LS_MIXER_LATENTS))
+        return LS_FAIL(a->ctx, LS_EUSE, "the file gives latents %s, which mixer %s does not take",
+                       z, a->mixer.type->name);
     return read_rows(a, z, &a->latents, &a->latent_width, &a->z);
 }
 

@@ -10,6 +10,7 @@ typedef enum {
     LS_MIXER_BIDIRECTIONAL = 2,
     LS_MIXER_STREAMING = 4, /* obeys the law of the cut */
     LS_MIXER_POSITIONS = 8, /* takes a position method */
+    LS_MIXER_LATENTS = 16,  /* can begin with latents that are given */
 } ls_mixer_traits;
 
 /* A mixer in its place: what its functions are given. */

@@ -508,6 +508,10 @@ static ls_tensor *read_back(ls_program *p, const ls_mixer *mixer, ls_tensor *x) 
     const int64_t B = x->dim[0], T = x->dim[1], L = latent_width(mixer);
     const bool last = o->loss == LOSS_LAST && about->train && !about->streaming && T > o->latents;
     const int64_t before = last ? T - o->latents : 0;
+    if (mixer->latents != NULL) {
+        ls_refuse(p, LS_EUSE, "perceiver: the latents of a causal model are its rows, not given");
+        return NULL;
+    }
     ls_tensor *part[2] = {NULL, x};
     if (last) ls_cut_rows(p, x, 2, (const int64_t[]){before, o->latents}, part);
     rows z = {o->project || L != mixer->width ? linear(p, "latents", part[1], L) : part[1], NULL};
@@ -612,7 +616,7 @@ const ls_mixer_type ls_mixer_perceiver = {
         "of latents that read all before them",
     .paper = "arXiv 2103.03206, 2107.14795, 2202.07765",
     .options = LS_OPTIONS(options, perceiver_options),
-    .traits = LS_MIXER_CAUSAL | LS_MIXER_BIDIRECTIONAL | LS_MIXER_STREAMING,
+    .traits = LS_MIXER_CAUSAL | LS_MIXER_BIDIRECTIONAL | LS_MIXER_STREAMING | LS_MIXER_LATENTS,
     .check = check,
     .forward = forward,
     .state_bytes = state_bytes,
