@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "mixer/perceiver/fourier.h"
+#include "mixer/perceiver/layer.h"
 
 typedef struct perceiver_options {
     int64_t latents, latent_width, heads, cross_heads, decoder_heads;
@@ -109,7 +110,7 @@ static int64_t latent_width(const ls_mixer *mixer) {
     return o->latent_width > 0 ? o->latent_width : mixer->width;
 }
 
-/* The grid for texts of T rows; those of all sizes where T is 0. */
+/* The grid for texts of T rows. Its axes and bands do not depend on T. */
 static ls_fourier fourier_of(const ls_mixer *mixer, int64_t T) {
     const perceiver_options *o = mixer->options;
     ls_fourier fourier = {.bands = o->bands};
@@ -141,13 +142,12 @@ static int64_t query_width(const ls_mixer *mixer) {
     return o->queries == QUERIES_LEARNED && o->query_width > 0 ? o->query_width : mixer->width;
 }
 
-/* Of one attention with the feed-forward part behind it. */
-typedef struct shape {
-    int64_t q_width, kv_width, heads, qk, v, widening;
-    bool residual;
-} shape;
-
-static shape filled(shape s, int cross_shape) {
+/* Fills in what an option leaves open, and what all layers have in common. */
+static ls_latent_layer filled(const perceiver_options *o, ls_latent_layer s, int cross_shape) {
+    s.activation = activations[o->activation];
+    s.epsilon = o->epsilon;
+    s.rotary = o->rotary;
+    s.max_wavelength = o->max_wavelength;
     if (s.qk == 0) s.qk = cross_shape == SHAPE_KV ? s.kv_width : s.q_width;
     if (s.v == 0) s.v = s.qk;
     return s;
@@ -157,24 +157,44 @@ static int64_t cross_heads(const perceiver_options *o) {
     return o->cross_heads > 0 ? o->cross_heads : o->heads;
 }
 
-static shape cross_of(const ls_mixer *mixer) {
+static ls_latent_layer cross_of(const ls_mixer *mixer) {
     const perceiver_options *o = mixer->options;
-    return filled((shape){latent_width(mixer), input_width(mixer), cross_heads(o), o->qk_width,
-                          o->v_width, o->cross_widening, o->residual},
+    return filled(o,
+                  (ls_latent_layer){.q_width = latent_width(mixer),
+                                    .kv_width = input_width(mixer),
+                                    .heads = cross_heads(o),
+                                    .qk = o->qk_width,
+                                    .v = o->v_width,
+                                    .widening = o->cross_widening,
+                                    .residual = o->residual},
                   o->cross_shape);
 }
 
-static shape layer_of(const ls_mixer *mixer) {
+static ls_latent_layer layer_of(const ls_mixer *mixer) {
     const perceiver_options *o = mixer->options;
     const int64_t L = latent_width(mixer);
-    return filled((shape){L, L, o->heads, o->qk_width, o->v_width, o->widening, true}, SHAPE_Q);
+    return filled(o,
+                  (ls_latent_layer){.q_width = L,
+                                    .kv_width = L,
+                                    .heads = o->heads,
+                                    .qk = o->qk_width,
+                                    .v = o->v_width,
+                                    .widening = o->widening,
+                                    .residual = true},
+                  SHAPE_Q);
 }
 
-static shape decoder_of(const ls_mixer *mixer) {
+static ls_latent_layer decoder_of(const ls_mixer *mixer) {
     const perceiver_options *o = mixer->options;
     const int64_t heads = o->decoder_heads > 0 ? o->decoder_heads : cross_heads(o);
-    return filled((shape){query_width(mixer), latent_width(mixer), heads, o->decoder_qk_width,
-                          o->decoder_v_width, o->cross_widening, o->decoder_residual},
+    return filled(o,
+                  (ls_latent_layer){.q_width = query_width(mixer),
+                                    .kv_width = latent_width(mixer),
+                                    .heads = heads,
+                                    .qk = o->decoder_qk_width,
+                                    .v = o->decoder_v_width,
+                                    .widening = o->cross_widening,
+                                    .residual = o->decoder_residual},
                   o->cross_shape);
 }
 
@@ -183,19 +203,14 @@ static bool decodes(const ls_mixer *mixer) {
     return !mixer->causal && o->output == OUTPUT_ROWS;
 }
 
-/* Pairs of a head of this width that are rotated. */
-static int64_t rotated_pairs(const perceiver_options *o, int64_t head) {
-    return (int64_t)((double)head * o->rotary) / 2;
-}
-
-static ls_status check_heads(ls_ctx *ctx, const ls_mixer *mixer, const char *what, shape s) {
-    const perceiver_options *o = mixer->options;
+static ls_status check_heads(ls_ctx *ctx, const ls_mixer *mixer, const char *what,
+                             ls_latent_layer s) {
     if (s.qk % s.heads != 0 || s.v % s.heads != 0)
         return LS_FAIL(ctx, LS_EUSE,
                        "perceiver: %lld heads of %s do not divide %lld wide queries and %lld wide "
                        "values (set cross_shape=q, the widths, or another number of heads)",
                        (long long)s.heads, what, (long long)s.qk, (long long)s.v);
-    if (mixer->causal && rotated_pairs(o, s.qk / s.heads) > LS_PAIRS_MOST)
+    if (mixer->causal && ls_latent_pairs(&s) > LS_PAIRS_MOST)
         return LS_FAIL(ctx, LS_EUSE, "perceiver: at most %d pairs of a head can be rotated",
                        LS_PAIRS_MOST);
     return LS_OK;
@@ -221,6 +236,10 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     const perceiver_options *o = mixer->options;
     if (o->grid.count > LS_FOURIER_AXES_MOST)
         return LS_FAIL(ctx, LS_EUSE, "perceiver: a grid has at most %d axes", LS_FOURIER_AXES_MOST);
+    double places = 1;
+    for (int64_t i = 0; i < o->grid.count; i++) places *= o->grid.at[i];
+    if (places > 1e15)
+        return LS_FAIL(ctx, LS_EUSE, "perceiver: a grid of %g places is too large", places);
     for (int64_t i = 0; i < o->grid.count; i++)
         if (o->grid.at[i] != floor(o->grid.at[i]))
             return LS_FAIL(ctx, LS_EUSE, "perceiver: an axis of %g places is not a whole number",
@@ -233,157 +252,6 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     return decodes(mixer) ? check_heads(ctx, mixer, "the decoder", decoder_of(mixer)) : LS_OK;
 }
 
-/* ---- parameters ---- */
-
-/* x for which a normal number is below it with probability p, |p - 1/2| < 0.48: Acklam's quotient
- * of polynomials, right to 1e-8. */
-static double normal_quantile(double p) {
-    static const double over[] = {-3.969683028665376e+01, 2.209460984245205e+02,
-                                  -2.759285104469687e+02, 1.383577518672690e+02,
-                                  -3.066479806614716e+01, 2.506628277459239e+00};
-    static const double under[] = {-5.447609879822406e+01, 1.615858368580409e+02,
-                                   -1.556989798598866e+02, 6.680131188771972e+01,
-                                   -1.328068155288572e+01, 1};
-    double q = p - 0.5, a = 0, b = 0;
-    for (int i = 0; i < 6; i++) {
-        a = a * q * q + over[i];
-        b = b * q * q + under[i];
-    }
-    return q * a / b;
-}
-
-/* A normal number of deviation a, drawn again where it is more than two of them from 0. */
-static void truncated_normal(const ls_init *init, double *values, int64_t count) {
-    const double low = 0.5 * erfc(sqrt(2)); /* below -2 */
-    for (int64_t i = 0; i < count; i++)
-        values[i] = init->a * normal_quantile(low + values[i] * (1 - 2 * low));
-}
-
-static ls_init truncated(double deviation) {
-    return (ls_init){.kind = LS_INIT_CUSTOM, .a = deviation, .fill = truncated_normal};
-}
-
-static ls_tensor *linear(ls_program *p, const char *name, ls_tensor *x, int64_t out) {
-    const double cut = 0.87962566103423978; /* deviation that is left when the tails are cut off */
-    if (x == NULL) return NULL;
-    const int64_t in = x->dim[x->rank - 1];
-    ls_scope(p, "%s", name);
-    ls_tensor *weight =
-        ls_param(p, "weight", LS_DIMS(out, in), truncated(1 / sqrt((double)in) / cut));
-    ls_tensor *bias = ls_param(p, "bias", LS_DIMS(out), ls_init_bias());
-    ls_scope_end(p);
-    return ls_linear(p, x, weight, bias);
-}
-
-static ls_tensor *norm(ls_program *p, const perceiver_options *o, const char *name, ls_tensor *x,
-                       ls_tensor *delta, ls_tensor **sum) {
-    if (x == NULL) return NULL;
-    const int64_t width = x->dim[x->rank - 1];
-    ls_scope(p, "%s", name);
-    ls_tensor *weight = ls_param(p, "weight", LS_DIMS(width), ls_init_gain());
-    ls_tensor *bias = ls_param(p, "bias", LS_DIMS(width), ls_init_bias());
-    ls_scope_end(p);
-    return ls_residual_norm(p, LS_NORM_LAYER, o->epsilon, x, delta, weight, bias, sum);
-}
-
-/* A learned table [rows,width], or a constant one, as rows of every sequence. */
-static ls_tensor *of_every_sequence(ls_program *p, ls_tensor *table, int64_t B) {
-    if (table == NULL) return NULL;
-    ls_tensor *zeros = ls_constant(p, ls_type(p), LS_DIMS(B, table->dim[0], table->dim[1]), NULL);
-    return ls_plus_broadcast(p, zeros, table);
-}
-
-static ls_tensor *table(ls_program *p, const char *name, int64_t rows, int64_t width) {
-    ls_init init = truncated(0.02);
-    init.no_decay = true;
-    return ls_param(p, name, LS_DIMS(rows, width), init);
-}
-
-/* ---- attention ---- */
-
-/* What the queries of an attention may see. */
-typedef struct sight {
-    int use;           /* its number: names the caches */
-    bool causal;       /* keys at positions up to the query's */
-    int64_t behind;    /* rows of the text before the first query */
-    int64_t key_first; /* position of the first key */
-    int64_t block;     /* queries see keys of their own block of positions; 0: all */
-    ls_tensor *valid;  /* of the keys */
-} sight;
-
-static ls_rotary rotary_of(const perceiver_options *o, int64_t head) {
-    ls_rotary rotary = {.pairs = rotated_pairs(o, head), .factor = 1};
-    for (int64_t i = 0; i < rotary.pairs; i++)
-        rotary.frequency[i] =
-            rotary.pairs == 1
-                ? 1
-                : pow(o->max_wavelength, -(double)i / (double)(rotary.pairs - 1)); /* both ends */
-    return rotary;
-}
-
-static ls_tensor *rotated(ls_program *p, const perceiver_options *o, ls_tensor *x, int64_t first) {
-    if (x == NULL) return NULL;
-    const ls_rotary rotary = rotary_of(o, x->dim[3]);
-    if (rotary.pairs == 0) return x;
-    return ls_rotate(p, x, &rotary, (ls_position_map){LS_MAP_SCALE, 1, (double)first},
-                     LS_ROTATE_ALONE);
-}
-
-static ls_tensor *attend(ls_program *p, const ls_mixer *mixer, const sight *sees, ls_tensor *q,
-                         ls_tensor *k, ls_tensor *v) {
-    const perceiver_options *o = mixer->options;
-    if (q == NULL || k == NULL || v == NULL) return NULL;
-    const ls_attention_options scale = {.scale = 1 / sqrt((double)q->dim[3])};
-    if (sees->causal) {
-        const ls_retention keep = {.block = sees->block};
-        q = rotated(p, o, q, sees->behind);
-        ls_scope(p, "use.%d", sees->use);
-        k = ls_cache_append(p, "k", rotated(p, o, k, sees->key_first), keep);
-        v = ls_cache_append(p, "v", v, keep);
-        ls_scope_end(p);
-    }
-    ls_segment segment = ls_segment_all(q, k, v);
-    segment.valid = sees->valid;
-    if (sees->causal) segment.lo = sees->key_first - sees->behind;
-    segment.block = sees->block;
-    segment.alone = sees->block > 0;
-    return ls_failed(p) ? NULL : ls_attention(p, 1, &segment, scale, NULL);
-}
-
-/* Rows with what is still to be added to them. */
-typedef struct rows {
-    ls_tensor *sum, *delta;
-} rows;
-
-static ls_tensor *added(ls_program *p, rows z) {
-    return z.delta == NULL ? z.sum : ls_plus(p, z.sum, z.delta);
-}
-
-static ls_tensor *in_heads(ls_program *p, ls_tensor *x, int64_t heads) {
-    if (x == NULL) return NULL;
-    return ls_reshape(p, x, LS_DIMS(x->dim[0], x->dim[1], heads, x->dim[2] / heads));
-}
-
-/* z attends to x (to itself where x is NULL), then the feed-forward part; both are added to z. */
-static void layer(ls_program *p, const ls_mixer *mixer, const shape *s, const sight *sees, rows *z,
-                  ls_tensor *x) {
-    const perceiver_options *o = mixer->options;
-    ls_tensor *asks = norm(p, o, "norm_q", z->sum, z->delta, &z->sum), *part[2] = {NULL, NULL};
-    ls_tensor *tells = x == NULL ? asks : norm(p, o, "norm_kv", x, NULL, NULL);
-    ls_tensor *q = in_heads(p, linear(p, "q", asks, s->qk), s->heads);
-    ls_split(p, linear(p, "kv", tells, s->qk + s->v), 2, (const int64_t[]){s->qk, s->v}, part);
-    ls_tensor *mixed =
-        attend(p, mixer, sees, q, in_heads(p, part[0], s->heads), in_heads(p, part[1], s->heads));
-    if (mixed == NULL) return;
-    mixed = ls_reshape(p, mixed, LS_DIMS(mixed->dim[0], mixed->dim[1], s->v));
-    ls_tensor *out = linear(p, "out", mixed, s->q_width);
-    ls_tensor *hidden = s->residual ? norm(p, o, "norm", z->sum, out, &z->sum)
-                                    : norm(p, o, "norm", out, NULL, &z->sum);
-    hidden = linear(p, "up", hidden, s->widening * s->q_width);
-    hidden = ls_activate(p, activations[o->activation], false, hidden);
-    z->delta = linear(p, "down", hidden, s->q_width);
-}
-
 /* Which set of weights the i-th of several has. */
 static int weights_of(int share, int64_t i) {
     if (share == SHARE_NONE) return (int)i;
@@ -391,23 +259,23 @@ static int weights_of(int share, int64_t i) {
 }
 
 /* The latents z read x and are worked on, as often as there are cross-attends. */
-static void encode(ls_program *p, const ls_mixer *mixer, const sight *across, const sight *within,
-                   rows *z, ls_tensor *x) {
+static void encode(ls_program *p, const ls_mixer *mixer, const ls_latent_sight *across,
+                   const ls_latent_sight *within, ls_latent_rows *z, ls_tensor *x) {
     const perceiver_options *o = mixer->options;
-    const shape cross = cross_of(mixer), inner = layer_of(mixer);
+    const ls_latent_layer cross = cross_of(mixer), inner = layer_of(mixer);
     int use = 0;
     for (int64_t i = 0; i < o->cross_attends; i++) {
-        sight sees = *across;
+        ls_latent_sight sees = *across;
         sees.use = use++;
         ls_scope(p, "cross.%d", weights_of(o->share_cross, i));
-        layer(p, mixer, &cross, &sees, z, x);
+        ls_latent_record(p, &cross, &sees, z, x);
         ls_scope_end(p);
         for (int64_t block = i * o->blocks; block < (i + 1) * o->blocks; block++)
             for (int64_t j = 0; j < o->layers && !ls_failed(p); j++) {
                 sees = *within;
                 sees.use = use++;
                 ls_scope(p, "blocks.%d.%d", weights_of(o->share_blocks, block), (int)j);
-                layer(p, mixer, &inner, &sees, z, NULL);
+                ls_latent_record(p, &inner, &sees, z, NULL);
                 ls_scope_end(p);
             }
     }
@@ -453,7 +321,7 @@ static ls_tensor *first_latents(ls_program *p, const ls_mixer *mixer, int64_t B)
     const perceiver_options *o = mixer->options;
     const int64_t L = latent_width(mixer);
     ls_tensor *given = mixer->latents;
-    if (given == NULL) return of_every_sequence(p, table(p, "latents", o->latents, L), B);
+    if (given == NULL) return ls_latent_repeat(p, ls_latent_table(p, "latents", o->latents, L), B);
     if (given->rank == 3 && given->dim[0] == B && given->dim[1] == o->latents && given->dim[2] == L)
         return given;
     ls_refuse(p, LS_EUSE, "perceiver: the latents given are not %lld rows of %lld",
@@ -465,7 +333,7 @@ static ls_tensor *first_queries(ls_program *p, const ls_mixer *mixer, ls_tensor 
     const perceiver_options *o = mixer->options;
     const int64_t B = x->dim[0], T = x->dim[1];
     if (o->queries == QUERIES_INPUT) return x;
-    if (o->queries == QUERIES_FOURIER) return of_every_sequence(p, features(p, mixer, T), B);
+    if (o->queries == QUERIES_FOURIER) return ls_latent_repeat(p, features(p, mixer, T), B);
     const int64_t known = o->length > 0 ? o->length : mixer->trained_length;
     if (T > known && known > 0) {
         ls_refuse(p, LS_EUSE,
@@ -474,28 +342,29 @@ static ls_tensor *first_queries(ls_program *p, const ls_mixer *mixer, ls_tensor 
                   (long long)T, (long long)known);
         return NULL;
     }
-    ls_tensor *learned = table(p, "queries", known > 0 ? known : T, query_width(mixer));
-    return of_every_sequence(p, ls_position_rows(p, learned, T), B);
+    ls_tensor *learned = ls_latent_table(p, "queries", known > 0 ? known : T, query_width(mixer));
+    return ls_latent_repeat(p, ls_position_rows(p, learned, T), B);
 }
 
 static ls_tensor *read_both_ways(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     const perceiver_options *o = mixer->options;
     const int64_t B = x->dim[0], T = x->dim[1];
-    const sight across = {.valid = mixer->valid}, within = {0};
-    rows z = {first_latents(p, mixer, B), NULL};
+    const ls_latent_sight across = {.valid = mixer->valid}, within = {0};
+    ls_latent_rows z = {first_latents(p, mixer, B), NULL};
     ls_tensor *text = x;
     if (o->features == FEATURES_FOURIER)
-        text = beside(p, x, of_every_sequence(p, features(p, mixer, T), B));
+        text = beside(p, x, ls_latent_repeat(p, features(p, mixer, T), B));
     encode(p, mixer, &across, &within, &z, text);
-    ls_tensor *latents = added(p, z);
+    ls_tensor *latents = ls_latent_sum(p, z);
     if (o->output == OUTPUT_LATENTS) return latents;
-    const shape decoder = decoder_of(mixer);
-    rows y = {first_queries(p, mixer, x), NULL};
+    const ls_latent_layer decoder = decoder_of(mixer);
+    ls_latent_rows y = {first_queries(p, mixer, x), NULL};
     ls_scope(p, "decoder");
-    layer(p, mixer, &decoder, &within, &y, latents);
+    ls_latent_record(p, &decoder, &within, &y, latents);
     ls_scope_end(p);
-    ls_tensor *decoded = added(p, y);
-    return decoder.q_width == mixer->width ? decoded : linear(p, "last", decoded, mixer->width);
+    ls_tensor *decoded = ls_latent_sum(p, y);
+    return decoder.q_width == mixer->width ? decoded
+                                           : ls_latent_linear(p, "last", decoded, mixer->width);
 }
 
 /* ---- Perceiver AR ---- */
@@ -514,13 +383,15 @@ static ls_tensor *read_back(ls_program *p, const ls_mixer *mixer, ls_tensor *x) 
     }
     ls_tensor *part[2] = {NULL, x};
     if (last) ls_cut_rows(p, x, 2, (const int64_t[]){before, o->latents}, part);
-    rows z = {o->project || L != mixer->width ? linear(p, "latents", part[1], L) : part[1], NULL};
-    const sight across = {.causal = true, .behind = before};
-    const sight within = {
+    ls_latent_rows z = {o->project || L != mixer->width ? ls_latent_linear(p, "latents", part[1], L)
+                                                        : part[1],
+                        NULL};
+    const ls_latent_sight across = {.causal = true, .behind = before};
+    const ls_latent_sight within = {
         .causal = true, .behind = before, .key_first = before, .block = last ? 0 : o->latents};
     encode(p, mixer, &across, &within, &z, x);
-    ls_tensor *y = added(p, z);
-    if (L != mixer->width) y = linear(p, "last", y, mixer->width);
+    ls_tensor *y = ls_latent_sum(p, z);
+    if (L != mixer->width) y = ls_latent_linear(p, "last", y, mixer->width);
     if (!last) return y;
     ls_tensor *none = ls_constant(p, ls_type(p), LS_DIMS(B, before, mixer->width), NULL);
     return ls_join_rows(p, 2, (ls_tensor *[]){none, y});
@@ -535,35 +406,29 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
 
 static int64_t state_bytes(const ls_mixer *mixer, int64_t T, int64_t size) {
     const perceiver_options *o = mixer->options;
-    const shape cross = cross_of(mixer), inner = layer_of(mixer);
+    const ls_latent_layer cross = cross_of(mixer), inner = layer_of(mixer);
     const int64_t kept = ls_cache_rows((ls_retention){.block = o->latents}, T, 1);
     return o->cross_attends * size *
            (T * (cross.qk + cross.v) + o->blocks * o->layers * kept * (inner.qk + inner.v));
-}
-
-/* Products of `queries` rows that read `keys` rows, and scores of so many pairs. */
-static double layer_flops(shape s, double queries, double keys, double pairs) {
-    const double Q = (double)s.q_width, both = (double)(s.qk + s.v);
-    return 2 * (queries * Q * both + keys * (double)s.kv_width * both + pairs * both +
-                2 * queries * Q * Q * (double)s.widening);
 }
 
 static double flops(const ls_mixer *mixer, int64_t T) {
     const perceiver_options *o = mixer->options;
     const double n = (double)T, D = (double)mixer->width, L = (double)latent_width(mixer);
     const double M = (double)o->latents, stacks = (double)(o->blocks * o->layers);
-    const shape cross = cross_of(mixer), inner = layer_of(mixer), decoder = decoder_of(mixer);
+    const ls_latent_layer cross = cross_of(mixer), inner = layer_of(mixer),
+                          decoder = decoder_of(mixer);
     if (mixer->causal) {
         const double whole = floor(n / M), rest = n - whole * M;
         const double near = whole * M * (M + 1) / 2 + rest * (rest + 1) / 2;
         return (o->project || L != D ? 2 * n * D * L : 0) + (L != D ? 2 * n * D * L : 0) +
-               (double)o->cross_attends * (layer_flops(cross, n, n, n * (n + 1) / 2) +
-                                           stacks * layer_flops(inner, n, n, near));
+               (double)o->cross_attends * (ls_latent_flops(cross, n, n, n * (n + 1) / 2) +
+                                           stacks * ls_latent_flops(inner, n, n, near));
     }
-    double sum = (double)o->cross_attends *
-                 (layer_flops(cross, M, n, M * n) + stacks * layer_flops(inner, M, M, M * M));
+    double sum = (double)o->cross_attends * (ls_latent_flops(cross, M, n, M * n) +
+                                             stacks * ls_latent_flops(inner, M, M, M * M));
     if (!decodes(mixer)) return sum;
-    sum += layer_flops(decoder, n, M, n * M);
+    sum += ls_latent_flops(decoder, n, M, n * M);
     return sum + (decoder.q_width == mixer->width ? 0 : 2 * n * D * (double)decoder.q_width);
 }
 
