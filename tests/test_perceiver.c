@@ -347,6 +347,7 @@ static void test_definition(void **state) {
         bench b = mixer_bench(&ctx, &c, options);
         double *y = mixer_outputs(&ctx, &c, LS_F64, B, T, x, NULL);
         double *fast = mixer_outputs(&ctx, &c, LS_F32, B, T, x, NULL);
+        double *rough = mixer_outputs(&ctx, &c, LS_BF16, B, T, x, NULL);
         int64_t each = 0;
         for (int64_t s = 0; s < B; s++) {
             table want = define(b.store, &plans[i], x + s * T * D, T, 0);
@@ -355,10 +356,12 @@ static void test_definition(void **state) {
             free(want.at);
         }
         if (!(nmse(fast, y, B * each) <= 1e-11)) fail_msg("%s: wrong in f32", plans[i].words);
+        if (!(nmse(rough, y, B * each) <= 1e-3)) /* weights are rounded too */
+            fail_msg("%s: wrong in bf16: %g", plans[i].words, nmse(rough, y, B * each));
         check_gradients(&ctx, &(subject){plans[i].words, mixer_record, &c},
                         (ls_program_options){.batch = 2, .length = T}, inputs, 3);
         bench_free(&b);
-        free(y), free(fast);
+        free(y), free(fast), free(rough);
         mixer_release(&c.mixer);
     }
     free(x);
