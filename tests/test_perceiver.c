@@ -1,6 +1,5 @@
 /* Perceiver: every option against the definition as sums, sharing, what permutations, padding and
  * cuts change, plain attention and the causal transformer as special cases, and models of it. */
-#include "mixer/perceiver/fourier.h"
 #include "mixer_case.h"
 #include "train/train.h"
 
@@ -222,7 +221,7 @@ static table define(const ls_parameters *store, const plan *c, const double *row
 
 /* heads=2 everywhere; queries and keys of the decoder are as wide as the latents. */
 #define LINE                                                                                       \
-    { 1, {T}, {T}, 3 }
+    { 1, false, {T}, {T}, 3 }
 static const plan plans[] = {
     {.words = "latents=5 heads=2",
      .latents = 5,
@@ -292,7 +291,7 @@ static const plan plans[] = {
      .decoder_residual = true,
      .features = true,
      .queries = 2,
-     .fourier = {2, {3, 6}, {7, 7}, 2}},
+     .fourier = {2, false, {3, 6}, {7, 7}, 2}},
     /* Perceiver AR in blocks of 5 */
     {.words = "latents=5 heads=2 layers=2 widening=4 cross_widening=4 activation=relu2",
      .causal = true,
@@ -370,11 +369,11 @@ static void test_definition(void **state) {
 /* [x_d | sin(pi f_k x_d) | cos(pi f_k x_d)], axis by axis, with numbers written out. */
 static void test_fourier_features(void **state) {
     (void)state;
-    const ls_fourier line = {1, {5}, {8}, 3}, picture = {2, {2, 3}, {4, 6}, 2};
+    const ls_fourier line = {1, false, {5}, {8}, 3}, picture = {2, false, {2, 3}, {4, 6}, 2};
     const double pi = acos(-1);
     assert_int_equal(ls_fourier_width(&line), 7);
     assert_int_equal(ls_fourier_width(&picture), 10);
-    assert_int_equal(ls_fourier_width(&(ls_fourier){2, {224, 224}, {224, 224}, 64}), 258);
+    assert_int_equal(ls_fourier_width(&(ls_fourier){2, false, {224, 224}, {224, 224}, 64}), 258);
     for (int64_t t = 0; t < 7; t++) { /* from 5 on beyond the end */
         const double place = -1 + 0.5 * (double)t;
         const double want[7] = {
@@ -390,6 +389,49 @@ static void test_fourier_features(void **state) {
         assert_true(fabs(ls_fourier_at(&picture, 5, c) - corner[c]) < 1e-12);
         assert_true(fabs(ls_fourier_at(&picture, 1, c) - edge[c]) < 1e-12);
     }
+}
+
+/* Each text of a batch spans [-1,1] where it is longer than the axis, by its own length. */
+enum { TEXTS = 3, PLACES = 5, LONGEST = 9 };
+static const int64_t text_lengths[TEXTS] = {3, LONGEST, 7};
+
+static void stretched_texts(ls_program *p, const void *about) {
+    double valid[TEXTS * LONGEST];
+    for (int64_t i = 0; i < TEXTS * LONGEST; i++)
+        valid[i] = i % LONGEST < text_lengths[i / LONGEST];
+    const ls_fourier line = {1, *(const bool *)about, {PLACES}, {8}, 3};
+    ls_tensor *marks = ls_constant(p, LS_U8, LS_DIMS(TEXTS, LONGEST), valid);
+    ls_keep(p, "y", ls_fourier_rows(p, &line, TEXTS, LONGEST, marks));
+    ls_keep(p, "all", ls_fourier_rows(p, &line, 1, LONGEST, NULL));
+}
+
+static void test_stretched_texts(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    static const double bars[] = {[LS_F64] = 1e-13, [LS_F32] = 1e-6, [LS_BF16] = 4e-3};
+    for (int stretch = 0; stretch < 2; stretch++)
+        for (int type = LS_F64; type <= LS_BF16; type++) {
+            const bool flag = stretch;
+            const subject what = {"fourier", stretched_texts, &flag};
+            const ls_program_options options = {.batch = 1, .length = 1};
+            if (!device_can(&ctx, &what, options)) return;
+            ls_program_options typed = options;
+            typed.type = (ls_dtype)type;
+            typed.guarded = true;
+            bench b = bench_new(&ctx, &what, typed);
+            expect(&ctx, ls_program_run(b.program, NULL, 0, 0));
+            assert_true(ls_program_guards_intact(b.program));
+            for (int64_t i = 0; i <= TEXTS; i++) {
+                const int64_t rows = i < TEXTS ? text_lengths[i] : LONGEST;
+                const ls_tensor *y = ls_program_find(b.program, i < TEXTS ? "y" : "all");
+                const int64_t first = i < TEXTS ? i * LONGEST * 7 : 0;
+                ls_fourier own = {1, false, {stretch ? ls_max(PLACES, rows) : PLACES}, {8}, 3};
+                for (int64_t j = 0; j < rows * 7; j++)
+                    assert_true(fabs(get(y, first + j) - ls_fourier_at(&own, j / 7, j % 7)) <=
+                                bars[type]);
+            }
+            bench_free(&b);
+        }
 }
 
 /* ---- what changes nothing ---- */
@@ -422,6 +464,8 @@ static void test_padding(void **state) {
         "latents=5 heads=2 layers=1",
         "latents=5 heads=2 cross_shape=q features=fourier bands=3 length=20 output=latents",
         "latents=5 heads=2 cross_shape=q features=fourier bands=3 length=10 beyond=continue",
+        "latents=5 heads=2 cross_shape=q features=fourier bands=3 length=10 queries=fourier "
+        "decoder_heads=1",
         "latents=5 heads=2 queries=learned length=17",
         "latents=5 heads=2 queries=fourier features=fourier bands=3 grid=4,5",
     };
@@ -899,7 +943,7 @@ static void test_refusals(void **state) {
     } recorded[] = {
         {"heads=2 cross_shape=q grid=4,4 features=fourier", "no place in a grid", false},
         {"heads=2 queries=learned length=16", "more rows than there are learned queries", false},
-        {"heads=2 cross_heads=1 features=fourier length=16", "cannot be stretched", true},
+        {"heads=2 cross_heads=1 features=fourier", "set length", true},
     };
     for (size_t i = 0; i < sizeof recorded / sizeof recorded[0]; i++) {
         mixer_case c = {.padded = recorded[i].padded};
@@ -946,6 +990,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_definition),
         cmocka_unit_test(test_fourier_features),
+        cmocka_unit_test(test_stretched_texts),
         cmocka_unit_test(test_order_is_not_seen),
         cmocka_unit_test(test_padding),
         cmocka_unit_test(test_latents_as_rows_are_attention),

@@ -3,7 +3,6 @@
  * works on the latents alone, and queries read the result. See perceiver.md. */
 #include <math.h>
 
-#include "mixer/perceiver/fourier.h"
 #include "mixer/perceiver/layer.h"
 
 typedef struct perceiver_options {
@@ -110,7 +109,7 @@ static int64_t latent_width(const ls_mixer *mixer) {
     return o->latent_width > 0 ? o->latent_width : mixer->width;
 }
 
-/* The grid for texts of T rows. Its axes and bands do not depend on T. */
+/* The grid; T is the length of an axis that nothing else says. */
 static ls_fourier fourier_of(const ls_mixer *mixer, int64_t T) {
     const perceiver_options *o = mixer->options;
     ls_fourier fourier = {.bands = o->bands};
@@ -121,11 +120,10 @@ static ls_fourier fourier_of(const ls_mixer *mixer, int64_t T) {
     if (o->grid.count == 0) {
         const int64_t known = o->length > 0 ? o->length : mixer->trained_length;
         fourier.size[fourier.axes++] = known > 0 ? known : T;
+        fourier.stretch = o->beyond == BEYOND_STRETCH;
     }
     for (int i = 0; i < fourier.axes; i++)
         fourier.fastest[i] = o->resolution > 0 ? o->resolution : (double)fourier.size[i];
-    if (o->grid.count == 0 && o->beyond == BEYOND_STRETCH)
-        fourier.size[0] = ls_max(fourier.size[0], T);
     return fourier;
 }
 
@@ -283,9 +281,8 @@ static void encode(ls_program *p, const ls_mixer *mixer, const ls_latent_sight *
 
 /* ---- the text read both ways ---- */
 
-/* Fourier features of T rows; where they would depend on how much padding there is, they are
- * refused. */
-static ls_tensor *features(ls_program *p, const ls_mixer *mixer, int64_t T) {
+/* Fourier features [B,T,..] of texts. */
+static ls_tensor *features(ls_program *p, const ls_mixer *mixer, int64_t B, int64_t T) {
     const perceiver_options *o = mixer->options;
     const ls_fourier fourier = fourier_of(mixer, T);
     int64_t places = 1;
@@ -295,17 +292,12 @@ static ls_tensor *features(ls_program *p, const ls_mixer *mixer, int64_t T) {
                   (long long)T, (long long)places);
         return NULL;
     }
-    const ls_fourier usual = fourier_of(mixer, 1);
-    const bool open = o->length == 0 && mixer->trained_length == 0;
-    if (mixer->valid != NULL && o->grid.count == 0 && o->beyond == BEYOND_STRETCH &&
-        (open || T > usual.size[0])) {
-        ls_refuse(p, LS_EUSE,
-                  "perceiver: texts with padding cannot be stretched over [-1,1], for their length "
-                  "is not %lld (set mixer.length to the longest, or mixer.beyond=continue)",
-                  (long long)T);
+    if (mixer->valid != NULL && o->grid.count == 0 && o->length == 0 &&
+        mixer->trained_length == 0) {
+        ls_refuse(p, LS_EUSE, "perceiver: set length, for that of texts with padding is not known");
         return NULL;
     }
-    return ls_fourier_rows(p, &fourier, T);
+    return ls_fourier_rows(p, &fourier, B, T, mixer->valid);
 }
 
 /* a [B,T,..] and b [B,T,..] side by side. */
@@ -333,7 +325,7 @@ static ls_tensor *first_queries(ls_program *p, const ls_mixer *mixer, ls_tensor 
     const perceiver_options *o = mixer->options;
     const int64_t B = x->dim[0], T = x->dim[1];
     if (o->queries == QUERIES_INPUT) return x;
-    if (o->queries == QUERIES_FOURIER) return ls_latent_repeat(p, features(p, mixer, T), B);
+    if (o->queries == QUERIES_FOURIER) return features(p, mixer, B, T);
     const int64_t known = o->length > 0 ? o->length : mixer->trained_length;
     if (T > known && known > 0) {
         ls_refuse(p, LS_EUSE,
@@ -352,8 +344,7 @@ static ls_tensor *read_both_ways(ls_program *p, const ls_mixer *mixer, ls_tensor
     const ls_latent_sight across = {.valid = mixer->valid}, within = {0};
     ls_latent_rows z = {first_latents(p, mixer, B), NULL};
     ls_tensor *text = x;
-    if (o->features == FEATURES_FOURIER)
-        text = beside(p, x, ls_latent_repeat(p, features(p, mixer, T), B));
+    if (o->features == FEATURES_FOURIER) text = beside(p, x, features(p, mixer, B, T));
     encode(p, mixer, &across, &within, &z, text);
     ls_tensor *latents = ls_latent_sum(p, z);
     if (o->output == OUTPUT_LATENTS) return latents;
