@@ -464,8 +464,7 @@ static void test_padding(void **state) {
         "latents=5 heads=2 layers=1",
         "latents=5 heads=2 cross_shape=q features=fourier bands=3 length=20 output=latents",
         "latents=5 heads=2 cross_shape=q features=fourier bands=3 length=10 beyond=continue",
-        "latents=5 heads=2 cross_shape=q features=fourier bands=3 length=10 queries=fourier "
-        "decoder_heads=1",
+        "latents=5 heads=1 features=fourier bands=3 length=10 queries=fourier",
         "latents=5 heads=2 queries=learned length=17",
         "latents=5 heads=2 queries=fourier features=fourier bands=3 grid=4,5",
     };
