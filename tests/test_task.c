@@ -391,6 +391,37 @@ static void recitals_say_the_symbols_again(void **state) {
     }
 }
 
+/* Perceiver AR's: what is predicted, with what went before, reads the same from both ends. */
+static void mirrors_read_the_same_backwards(void **state) {
+    (void)state;
+    static const struct {
+        const char *words;
+        int64_t symbols, length;
+    } cases[] = {{"task=mirrored_copy", 256, 32},
+                 {"task=mirrored_copy task.symbols=5", 5, 2},
+                 {"task=mirrored_copy task.symbols=9", 9, 41}};
+    ls_ctx ctx = ls_ctx_default();
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        ls_task task = make_task(&ctx, cases[c].words);
+        const int64_t length = cases[c].length, half = length / 2, odd = length % 2;
+        assert_int_equal(ls_task_vocabulary(&task), 1 + cases[c].symbols);
+        for (int64_t i = 0; i < 50; i++) {
+            int32_t said[64]; /* what comes after each input */
+            test_sample(&task, i, length);
+            assert_int_equal(count_scored(length), half);
+            for (int64_t t = 0; t <= odd; t++) assert_int_equal(inputs[t], 0);
+            for (int64_t t = 0; t + 1 < length; t++) said[t] = inputs[t + 1];
+            said[length - 1] = targets[length - 1];
+            for (int64_t t = odd; t < length; t++) {
+                assert_in_range(said[t], 1, cases[c].symbols);
+                assert_int_equal(said[t], said[odd + length - 1 - t]);
+                assert_int_equal(targets[t], t < odd + half ? -1 : said[t]);
+            }
+        }
+        ls_task_clear(&ctx, &task);
+    }
+}
+
 static void retrieval_answers_with_the_digit(void **state) {
     (void)state;
     static const struct {
@@ -977,6 +1008,7 @@ int main(void) {
         cmocka_unit_test(mqar_asks_every_key_once),
         cmocka_unit_test(mqar_gaps_follow_the_power_law),
         cmocka_unit_test(recitals_say_the_symbols_again),
+        cmocka_unit_test(mirrors_read_the_same_backwards),
         cmocka_unit_test(retrieval_answers_with_the_digit),
         cmocka_unit_test(passkeys_are_told_twice),
         cmocka_unit_test(facts_tell_the_last_place),

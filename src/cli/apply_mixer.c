@@ -17,10 +17,12 @@ typedef struct applied {
     ls_position position;
     ls_parameters *store;
     int64_t B, T, D;
+    int64_t out_T, out_D;          /* of y; those of x where the mixer leaves the rows there are */
+    int64_t latents, latent_width; /* of z, where the file gives latents to begin with; else 0 */
     ls_safetensors input, weights; /* both are the golden file where there is one */
     bool input_open, weights_open, golden;
-    double *x, *cot; /* [B,T,D] */
-    double *y, *grad_x;
+    double *x, *z, *cot; /* [B,T,D], [B,latents,latent_width], [B,out_T,out_D] */
+    double *y, *grad_x, *grad_z;
     int64_t *set; /* per parameter: elements that the file has given */
     ls_text state;
 } applied;
@@ -50,24 +52,26 @@ static void exchange(const double *from, int64_t a, int64_t b, int64_t width, do
                    (size_t)width * sizeof *to);
 }
 
-/* A tensor of the input file as [B,T,D]; sets the sizes where they are not known yet. */
-static ls_status read_rows(applied *a, const char *name, double **out) {
+/* A tensor of the input file as [B,T,D]; sets the sizes where they are not known yet (0). */
+static ls_status read_rows(applied *a, const char *name, int64_t *T, int64_t *D, double **out) {
     const ls_safetensor *tensor = ls_safetensors_find(&a->input, name);
     const char *path = a->golden ? a->keys->golden : a->keys->input;
     bool turned = a->keys->layout == LS_LAYOUT_TBD;
     if (tensor == NULL || tensor->rank != 3 || tensor->count < 1)
         return LS_FAIL(a->ctx, LS_EINPUT, "%s: there is no tensor %s of three axes", path, name);
-    int64_t B = tensor->dim[turned ? 1 : 0], T = tensor->dim[turned ? 0 : 1];
-    if (a->B == 0) a->B = B, a->T = T, a->D = tensor->dim[2];
-    if (B != a->B || T != a->T || tensor->dim[2] != a->D)
-        return LS_FAIL(a->ctx, LS_EINPUT, "%s: %s and x have different shapes", path, name);
+    int64_t B = tensor->dim[turned ? 1 : 0], rows = tensor->dim[turned ? 0 : 1];
+    if (a->B == 0) a->B = B;
+    if (*T == 0) *T = rows, *D = tensor->dim[2];
+    if (B != a->B || rows != *T || tensor->dim[2] != *D)
+        return LS_FAIL(a->ctx, LS_EINPUT, "%s: %s is not [%lld,%lld,%lld], as it must be", path,
+                       name, (long long)a->B, (long long)*T, (long long)*D);
     LS_TRY(ls_stored_values(a->ctx, tensor, out));
     if (!turned) return LS_OK;
-    double *rows = ls_new(a->ctx, (size_t)tensor->count, sizeof *rows);
-    if (rows == NULL) return LS_ENOMEM;
-    exchange(*out, T, B, a->D, rows);
+    double *values = ls_new(a->ctx, (size_t)tensor->count, sizeof *values);
+    if (values == NULL) return LS_ENOMEM;
+    exchange(*out, rows, B, *D, values);
     ls_free(a->ctx, *out);
-    *out = rows;
+    *out = values;
     return LS_OK;
 }
 
@@ -170,11 +174,17 @@ static ls_status record(applied *a, ls_program_options options, bool finish, ls_
     ls_program *p = *out;
     int64_t T = options.length;
     ls_tensor *x = ls_input(p, "x", a->type, LS_DIMS(a->B, T, a->D), options.grad);
-    ls_tensor *y = ls_mixer_record(p, &a->mixer, x);
+    ls_mixer mixer = a->mixer;
+    if (a->z != NULL)
+        mixer.latents =
+            ls_input(p, "z", a->type, LS_DIMS(a->B, a->latents, a->latent_width), options.grad);
+    ls_tensor *y = ls_mixer_record(p, &mixer, x);
     ls_keep(p, "y", y);
-    if (options.grad) {
-        ls_seed_gradient(p, y, ls_input(p, "cot", a->type, LS_DIMS(a->B, T, a->D), false));
+    if (y != NULL && a->out_T == 0) a->out_T = y->dim[1], a->out_D = y->dim[2];
+    if (y != NULL && options.grad) {
+        ls_seed_gradient(p, y, ls_input(p, "cot", a->type, y->rank, y->dim, false));
         ls_keep_gradient(p, "x", x);
+        if (a->z != NULL) ls_keep_gradient(p, "z", mixer.latents);
     }
     ls_status status = LS_OK;
     if (ls_failed(p))
@@ -187,23 +197,26 @@ static ls_status record(applied *a, ls_program_options options, bool finish, ls_
     return status;
 }
 
-/* Rows [first, first + count) of every sequence of `from` into a program's input. */
+/* Rows from `first` on of every sequence of `from`, [B,T,..], into a program's input: as many as it
+ * has. */
 static void put_rows(const applied *a, ls_program *p, const char *name, const double *from,
-                     int64_t first, int64_t count) {
+                     int64_t T, int64_t first) {
     const ls_tensor *tensor = ls_program_find(p, name);
+    const int64_t count = tensor->dim[1], width = tensor->dim[2];
     for (int64_t b = 0; b < a->B; b++)
-        for (int64_t i = 0; i < count * a->D; i++)
-            set_element(ls_data(tensor), tensor->type, b * count * a->D + i,
-                        from[(b * a->T + first) * a->D + i]);
+        for (int64_t i = 0; i < count * width; i++)
+            set_element(ls_data(tensor), tensor->type, b * count * width + i,
+                        from[(b * T + first) * width + i]);
 }
 
-static void take_rows(const applied *a, ls_program *p, const char *name, double *to, int64_t first,
-                      int64_t count) {
+static void take_rows(const applied *a, ls_program *p, const char *name, double *to, int64_t T,
+                      int64_t first) {
     const ls_tensor *tensor = ls_program_find(p, name);
+    const int64_t width = tensor->dim[2];
     for (int64_t b = 0; b < a->B; b++)
-        for (int64_t t = 0; t < count; t++)
-            for (int64_t d = 0; d < a->D; d++)
-                to[(b * a->T + first + t) * a->D + d] =
+        for (int64_t t = 0; t < tensor->dim[1]; t++)
+            for (int64_t d = 0; d < width; d++)
+                to[(b * T + first + t) * width + d] =
                     element(ls_data(tensor), tensor->type,
                             b * tensor->stride[0] + t * tensor->stride[1] + d);
 }
@@ -220,12 +233,14 @@ static ls_status run_whole(applied *a) {
     ls_program *program;
     bool grad = a->cot != NULL;
     LS_TRY(record(a, (ls_program_options){.length = a->T, .grad = grad}, true, &program));
-    put_rows(a, program, "x", a->x, 0, a->T);
-    if (grad) put_rows(a, program, "cot", a->cot, 0, a->T);
+    put_rows(a, program, "x", a->x, a->T, 0);
+    if (a->z != NULL) put_rows(a, program, "z", a->z, a->latents, 0);
+    if (grad) put_rows(a, program, "cot", a->cot, a->out_T, 0);
     ls_status status = ls_program_run(program, NULL, 0, 0);
     if (status == LS_OK) {
-        take_rows(a, program, "y", a->y, 0, a->T);
-        if (grad) take_rows(a, program, "grad.x", a->grad_x, 0, a->T);
+        take_rows(a, program, "y", a->y, a->out_T, 0);
+        if (grad) take_rows(a, program, "grad.x", a->grad_x, a->T, 0);
+        if (grad && a->z != NULL) take_rows(a, program, "grad.z", a->grad_z, a->latents, 0);
     }
     ls_program_free(program);
     return status;
@@ -265,9 +280,9 @@ static ls_status run_cut(applied *a, const int64_t *cuts, int64_t count, double 
             if (before != NULL)
                 LS_TRY_GOTO(ls_state_load(a->ctx, state, before->data, before->bytes));
         }
-        put_rows(a, program, "x", a->x, first, chunk);
+        put_rows(a, program, "x", a->x, a->T, first);
         LS_TRY_GOTO(ls_program_run(program, state, 0, 0));
-        take_rows(a, program, "y", y, first, chunk);
+        take_rows(a, program, "y", y, a->out_T, first);
     }
     ls_text_clear(a->ctx, &a->state);
     status = ls_state_save(a->ctx, state, &a->state);
@@ -281,16 +296,17 @@ fail:
 
 /* Compares [B,T,D] values in the file's layout. */
 static ls_status compare_rows(applied *a, ls_comparison *comparison, const char *shown,
-                              const char *name, const double *rows, double tolerance) {
+                              const char *name, const double *rows, int64_t T, int64_t D,
+                              double tolerance) {
     const ls_safetensor *reference = ls_safetensors_find(&a->input, name);
-    if (reference == NULL || reference->count != a->B * a->T * a->D)
-        return LS_FAIL(a->ctx, LS_EINPUT, "%s: %s is missing or has another shape than in.x",
+    if (reference == NULL || reference->count != a->B * T * D)
+        return LS_FAIL(a->ctx, LS_EINPUT, "%s: %s is missing or has another shape than ours",
                        a->keys->golden, name);
     if (a->keys->layout == LS_LAYOUT_BTD)
         return ls_compare(a->ctx, comparison, shown, rows, reference, tolerance);
     double *turned = ls_new(a->ctx, (size_t)reference->count, sizeof *turned);
     if (turned == NULL) return LS_ENOMEM;
-    exchange(rows, a->B, a->T, a->D, turned);
+    exchange(rows, a->B, T, D, turned);
     ls_status status = ls_compare(a->ctx, comparison, shown, turned, reference, tolerance);
     ls_free(a->ctx, turned);
     return status;
@@ -327,23 +343,28 @@ static ls_status find_largest(applied *a, double *out) {
 
 static ls_status compare_all(applied *a, ls_comparison *comparison) {
     const ls_apply_keys *keys = a->keys;
+    const int64_t T = a->out_T, D = a->out_D;
     int64_t cuts[LS_OPTION_REALS_MOST];
     LS_TRY(find_largest(a, &comparison->largest));
-    LS_TRY(compare_rows(a, comparison, "out.y", "out.y", a->y, keys->tol));
+    LS_TRY(compare_rows(a, comparison, "out.y", "out.y", a->y, T, D, keys->tol));
     static const char *const stepwise[] = {"out.stream", "out.step"}; /* one token at a time */
     for (int i = 0; i < 2; i++) {
         if (ls_safetensors_find(&a->input, stepwise[i]) == NULL) continue;
         LS_TRY(run_cut(a, &(int64_t){1}, 1, a->y));
-        LS_TRY(compare_rows(a, comparison, stepwise[i], stepwise[i], a->y, keys->tol));
+        LS_TRY(compare_rows(a, comparison, stepwise[i], stepwise[i], a->y, T, D, keys->tol));
     }
     if (keys->cut.count > 0) {
         LS_TRY(ls_apply_cuts(a->ctx, &keys->cut, cuts));
         LS_TRY(run_cut(a, cuts, keys->cut.count, a->y));
-        LS_TRY(compare_rows(a, comparison, "out.y (cut)", "out.y", a->y, keys->tol));
+        LS_TRY(compare_rows(a, comparison, "out.y (cut)", "out.y", a->y, T, D, keys->tol));
     }
     if (a->cot == NULL) return LS_OK;
     if (ls_safetensors_find(&a->input, "grad.in.x") != NULL)
-        LS_TRY(compare_rows(a, comparison, "grad.in.x", "grad.in.x", a->grad_x, keys->grad_tol));
+        LS_TRY(compare_rows(a, comparison, "grad.in.x", "grad.in.x", a->grad_x, a->T, a->D,
+                            keys->grad_tol));
+    if (a->z != NULL)
+        LS_TRY(compare_rows(a, comparison, "grad.in.z", "grad.in.z", a->grad_z, a->latents,
+                            a->latent_width, keys->grad_tol));
     for (size_t i = 0; i < a->input.count; i++)
         if (strncmp(a->input.items[i].name, "grad.w.", strlen("grad.w.")) == 0)
             LS_TRY(compare_gradient(a, comparison, &a->input.items[i]));
@@ -353,27 +374,38 @@ static ls_status compare_all(applied *a, ls_comparison *comparison) {
 /* ---- into a file ---- */
 
 static ls_status write_output(applied *a) {
-    const int64_t rows[3] = {a->B, a->T, a->D};
-    const int64_t turned[3] = {a->T, a->B, a->D};
+    const struct {
+        const char *name;
+        double *values;
+        int64_t T, D;
+    } outputs[3] = {
+        {"y", a->y, a->out_T, a->out_D},
+        {"grad.x", a->cot == NULL ? NULL : a->grad_x, a->T, a->D},
+        {"grad.z", a->cot == NULL ? NULL : a->grad_z, a->latents, a->latent_width},
+    };
     const int64_t state_dim[1] = {(int64_t)a->state.length};
+    int64_t dim[3][3];
     bool turn = a->keys->layout == LS_LAYOUT_TBD;
     ls_ctx *ctx = a->ctx;
-    size_t cells = (size_t)(a->B * a->T * a->D), count = 0;
+    int64_t cells = 1;
+    size_t count = 0;
+    for (int i = 0; i < 3; i++) cells = ls_max(cells, a->B * outputs[i].T * outputs[i].D);
     ls_stored_type gradient_type = a->store->master_type == LS_F64 ? LS_STORED_F64 : LS_STORED_F32;
-    ls_safetensor_source *sources = ls_new(ctx, a->store->count + 3, sizeof *sources);
+    ls_safetensor_source *sources = ls_new(ctx, a->store->count + 4, sizeof *sources);
     char(*names)[300] = ls_new(ctx, a->store->count + 1, sizeof *names);
-    double *scratch = ls_new(ctx, cells, sizeof *scratch);
+    double *scratch = ls_new(ctx, (size_t)cells, sizeof *scratch);
     ls_status status = LS_ENOMEM;
     if (sources == NULL || names == NULL || scratch == NULL) goto fail;
-    double *outputs[2] = {a->y, a->cot == NULL ? NULL : a->grad_x};
-    for (int i = 0; i < 2; i++) {
-        if (outputs[i] == NULL) continue;
+    for (int i = 0; i < 3; i++) {
+        const int64_t B = a->B, T = outputs[i].T, D = outputs[i].D;
+        if (outputs[i].values == NULL) continue;
         if (turn) {
-            exchange(outputs[i], a->B, a->T, a->D, scratch);
-            memcpy(outputs[i], scratch, cells * sizeof *scratch);
+            exchange(outputs[i].values, B, T, D, scratch);
+            memcpy(outputs[i].values, scratch, (size_t)(B * T * D) * sizeof *scratch);
         }
-        sources[count++] = (ls_safetensor_source){i == 0 ? "y" : "grad.x", LS_STORED_F64, 3,
-                                                  turn ? turned : rows, outputs[i]};
+        dim[i][0] = turn ? T : B, dim[i][1] = turn ? B : T, dim[i][2] = D;
+        sources[count++] =
+            (ls_safetensor_source){outputs[i].name, LS_STORED_F64, 3, dim[i], outputs[i].values};
     }
     for (size_t i = 0; a->cot != NULL && i < a->store->count; i++) {
         const ls_parameter *parameter = &a->store->items[i];
@@ -432,13 +464,27 @@ static ls_status open_files(applied *a) {
     a->input_open = true;
     if (!a->golden) LS_TRY(ls_safetensors_open(a->ctx, keys->weights, &a->weights));
     a->weights_open = !a->golden;
-    LS_TRY(read_rows(a, a->golden ? "in.x" : "x", &a->x));
-    bool has_cot = ls_safetensors_find(&a->input, "cot") != NULL;
-    if (keys->grad || (a->golden && has_cot)) LS_TRY(read_rows(a, "cot", &a->cot));
-    size_t cells = (size_t)(a->B * a->T * a->D);
-    a->y = ls_new(a->ctx, cells, sizeof *a->y);
-    a->grad_x = ls_new(a->ctx, cells, sizeof *a->grad_x);
-    return a->y == NULL || a->grad_x == NULL ? LS_ENOMEM : LS_OK;
+    const char *z = a->golden ? "in.z" : "z";
+    LS_TRY(read_rows(a, a->golden ? "in.x" : "x", &a->T, &a->D, &a->x));
+    if (ls_safetensors_find(&a->input, z) == NULL) return LS_OK;
+    if (!(a->mixer.type->traits & LS_MIXER_LATENTS))
+        return LS_FAIL(a->ctx, LS_EUSE, "the file gives latents %s, which mixer %s does not take",
+                       z, a->mixer.type->name);
+    return read_rows(a, z, &a->latents, &a->latent_width, &a->z);
+}
+
+/* Once the shape of y is known. */
+static ls_status make_room(applied *a) {
+    const bool has_cot = ls_safetensors_find(&a->input, "cot") != NULL;
+    if (a->keys->grad || (a->golden && has_cot))
+        LS_TRY(read_rows(a, "cot", &a->out_T, &a->out_D, &a->cot));
+    a->y = ls_new(a->ctx, (size_t)(a->B * a->out_T * a->out_D), sizeof *a->y);
+    a->grad_x = ls_new(a->ctx, (size_t)(a->B * a->T * a->D), sizeof *a->grad_x);
+    if (a->z != NULL)
+        a->grad_z =
+            ls_new(a->ctx, (size_t)(a->B * a->latents * a->latent_width), sizeof *a->grad_z);
+    const bool lacks = a->y == NULL || a->grad_x == NULL || (a->z != NULL && a->grad_z == NULL);
+    return lacks ? LS_ENOMEM : LS_OK;
 }
 
 static ls_status apply(applied *a) {
@@ -448,6 +494,7 @@ static ls_status apply(applied *a) {
     a->mixer.width = a->D;
     LS_TRY(ls_mixer_check(a->ctx, &a->mixer));
     LS_TRY(declare(a));
+    LS_TRY(make_room(a));
     LS_TRY(load_weights(a));
     LS_TRY(run_whole(a));
     if (a->golden) {
@@ -473,9 +520,11 @@ ls_status ls_apply_mixer(ls_cli *cli, const ls_apply_keys *keys) {
     ls_position_clear(a.ctx, &a.position);
     ls_free(a.ctx, a.mixer_options);
     ls_free(a.ctx, a.x);
+    ls_free(a.ctx, a.z);
     ls_free(a.ctx, a.cot);
     ls_free(a.ctx, a.y);
     ls_free(a.ctx, a.grad_x);
+    ls_free(a.ctx, a.grad_z);
     ls_free(a.ctx, a.set);
     ls_text_clear(a.ctx, &a.state);
     return status;

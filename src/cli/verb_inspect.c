@@ -49,12 +49,13 @@ static json_t *mixers(void) {
     static const trait names[] = {{LS_MIXER_CAUSAL, "causal"},
                                   {LS_MIXER_BIDIRECTIONAL, "bidirectional"},
                                   {LS_MIXER_STREAMING, "streaming"},
-                                  {LS_MIXER_POSITIONS, "positions"}};
+                                  {LS_MIXER_POSITIONS, "positions"},
+                                  {LS_MIXER_LATENTS, "latents"}};
     json_t *list = json_array();
     for (size_t i = 0; i < ls_mixer_count; i++) {
         const ls_mixer_type *type = ls_mixer_types[i];
         json_array_append_new(list, entry(type->name, type->summary, type->paper,
-                                          trait_names(type->traits, names, 4), &type->options));
+                                          trait_names(type->traits, names, 5), &type->options));
     }
     return list;
 }

@@ -10,6 +10,7 @@ typedef enum {
     LS_MIXER_BIDIRECTIONAL = 2,
     LS_MIXER_STREAMING = 4, /* obeys the law of the cut */
     LS_MIXER_POSITIONS = 8, /* takes a position method */
+    LS_MIXER_LATENTS = 16,  /* can begin with latents that are given */
 } ls_mixer_traits;
 
 /* A mixer in its place: what its functions are given. */
@@ -19,10 +20,12 @@ typedef struct ls_mixer {
     int64_t width; /* D */
     bool causal;
     const ls_position *position; /* NULL where the type takes none */
-    ls_tensor *valid; /* u8 [B,T]: 0 for rows that are padding, which no other row may see; NULL:
-                         all rows count. Padding comes after all tokens of a sequence, so what looks
-                         back alone never sees any. Of the program that is being recorded */
-    int64_t layer;    /* its number in the model, from 0; 0: not in a model */
+    ls_tensor *valid;   /* u8 [B,T]: 0 for rows that are padding, which no other row may see; NULL:
+                           all rows count. Padding comes after all tokens of a sequence, so what looks
+                           back alone never sees any. Of the program that is being recorded */
+    ls_tensor *latents; /* [B,M,W]: rows that a mixer with latents begins with; NULL: its own
+                           parameter. Of the program that is being recorded */
+    int64_t layer;      /* its number in the model, from 0; 0: not in a model */
     int64_t trained_length; /* l: what the model is trained for; 0: not known */
     int64_t branches; /* of the model that add to the residual stream, for initial weights that
                          shrink with depth; 0: not in a model */
@@ -60,6 +63,12 @@ typedef struct ls_mixer_type {
     /* Options that may differ between training and test, as the weights do not depend on them; ends
      * with NULL. May be NULL itself: none. */
     const char *const *at_test;
+    /* What comes out takes the place of x in a model, norms and sums being its own; and it may have
+     * another number of rows than x, of the model's width. Both may be NULL: no. */
+    bool (*whole)(const ls_mixer *mixer);
+    bool (*other_rows)(const ls_mixer *mixer);
+    /* Rows at the end of a text that training computes, others coming out as 0; 0 or NULL: all. */
+    int64_t (*trained_rows)(const ls_mixer *mixer);
 } ls_mixer_type;
 
 extern const ls_mixer_type *const ls_mixer_types[];

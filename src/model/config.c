@@ -269,10 +269,23 @@ static ls_status check_shape(ls_ctx *ctx, const ls_model_settings *model) {
     return LS_OK;
 }
 
+/* Rows that one layer leaves out in training would be missing in the next. */
+static ls_status check_trained(ls_ctx *ctx, const ls_model_config *config, const ls_mixer *mixer) {
+    const ls_mixer_type *type = mixer->type;
+    if (type->trained_rows == NULL || type->trained_rows(mixer) == 0 ||
+        (config->layers == 1 && config->model.head == LS_HEAD_LM && config->model.segment == 0))
+        return LS_OK;
+    return LS_FAIL(ctx, LS_EUSE,
+                   "mixer %s trains the last %lld positions alone: that is for a language model of "
+                   "one such layer, without segments",
+                   type->name, (long long)type->trained_rows(mixer));
+}
+
 static ls_status check(ls_ctx *ctx, const ls_model_config *config) {
     for (int64_t layer = 0; layer < config->layers; layer++) {
         const ls_mixer mixer = ls_model_mixer(config, layer);
         LS_TRY(ls_mixer_check(ctx, &mixer));
+        LS_TRY(check_trained(ctx, config, &mixer));
     }
     LS_TRY(check_shape(ctx, &config->model));
     if (takes_positions(config)) return LS_OK;

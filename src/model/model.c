@@ -59,6 +59,26 @@ static ls_tensor *mix(ls_program *p, const ls_model_config *config, int64_t laye
     return ls_dropout(p, y, config->model.dropout);
 }
 
+static bool is_whole(const ls_mixer *mixer) {
+    return mixer->type->whole != NULL && mixer->type->whole(mixer);
+}
+
+static bool has_other_rows(const ls_mixer *mixer) {
+    return mixer->type->other_rows != NULL && mixer->type->other_rows(mixer);
+}
+
+/* A layer that has its norms and sums itself. Rows of its own are all there: none is padding. */
+static ls_tensor *mix_whole(ls_program *p, const ls_model_config *config, int64_t layer,
+                            ls_tensor *x, ls_tensor **valid) {
+    const ls_mixer mixer = ls_model_mixer(config, layer);
+    ls_tensor *y = mix(p, config, layer, x, *valid);
+    if (has_other_rows(&mixer)) *valid = NULL;
+    if (y == NULL || y->dim[2] == config->model.width) return y;
+    ls_refuse(p, LS_EUSE, "mixer %s leaves rows of %lld where the model's width is %lld",
+              mixer.type->name, (long long)y->dim[2], (long long)config->model.width);
+    return NULL;
+}
+
 /* Rows [B,T,D] through all layers. valid: see ls_mixer. */
 static ls_tensor *blocks(ls_program *p, const ls_model_config *config, ls_tensor *x,
                          ls_tensor *valid) {
@@ -68,16 +88,20 @@ static ls_tensor *blocks(ls_program *p, const ls_model_config *config, ls_tensor
     if (position->embed != NULL) x = position->embed(p, config->position.options, x);
     x = ls_dropout(p, x, about->dropout);
     for (int64_t layer = 0; layer < config->layers && !ls_failed(p); layer++) {
+        const ls_mixer mixer = ls_model_mixer(config, layer);
         ls_scope(p, "layers.%d", (int)layer);
-        if (about->norm_place == NORM_PRE) {
+        if (is_whole(&mixer)) {
+            x = mix_whole(p, config, layer, delta == NULL ? x : ls_plus(p, x, delta), &valid);
+            delta = NULL;
+        } else if (about->norm_place == NORM_PRE) {
             delta = mix(p, config, layer, norm(p, about, "norm1", x, delta, &x), valid);
-            if (about->feed_forward)
-                delta = feed_forward(p, about, norm(p, about, "norm2", x, delta, &x));
         } else {
             x = norm(p, about, "norm1", x, mix(p, config, layer, x, valid), NULL);
-            if (about->feed_forward)
-                x = norm(p, about, "norm2", x, feed_forward(p, about, x), NULL);
         }
+        if (about->feed_forward && about->norm_place == NORM_PRE)
+            delta = feed_forward(p, about, norm(p, about, "norm2", x, delta, &x));
+        else if (about->feed_forward)
+            x = norm(p, about, "norm2", x, feed_forward(p, about, x), NULL);
         ls_scope_end(p);
     }
     return about->norm_place == NORM_PRE ? norm(p, about, "norm", x, delta, NULL) : x;
@@ -211,6 +235,10 @@ static void record(ls_program *p, const ls_model_config *config, ls_model_use us
     if (lm && use == LS_MODEL_LOGITS)
         x = picked == 0 ? ls_last_row(p, x)
                         : ls_pick_rows(p, x, ls_input(p, "at", LS_I32, LS_DIMS(B, picked), false));
+    for (int64_t layer = 0; layer < config->layers; layer++) {
+        const ls_mixer mixer = ls_model_mixer(config, layer);
+        if (has_other_rows(&mixer)) valid = NULL;
+    }
     const output out = lm ? lm_head(p, about, x, embedding) : class_head(p, about, x, valid);
     if (use == LS_MODEL_LOGITS) {
         ls_keep(p, "logits", ls_linear(p, out.x, out.weight, out.bias));
@@ -227,9 +255,14 @@ ls_model_example ls_model_example_of(const ls_model_config *config, int64_t T) {
     const ls_model_settings *about = &config->model;
     const bool lm = about->head == LS_HEAD_LM;
     const int64_t sequences = about->head == LS_HEAD_MATCH ? 2 : 1;
+    const ls_mixer first = ls_model_mixer(config, 0);
+    const int64_t rows = first.type->trained_rows == NULL ? 0 : first.type->trained_rows(&first);
     return (ls_model_example){.sequences = sequences,
                               .inputs = sequences * T,
                               .targets = lm ? T : 1,
+                              .trained = lm && rows > 0 ? ls_min(rows, T)
+                                         : lm           ? T
+                                                        : 1,
                               .answers = lm ? about->vocabulary : about->classes,
                               .padded = !lm};
 }

@@ -51,6 +51,8 @@ typedef struct ls_model_example {
     int64_t sequences; /* one, or the two of a pair one after the other */
     int64_t inputs;    /* all tokens: sequences * T */
     int64_t targets;   /* T, or 1 for a class */
+    int64_t trained;   /* the last so many of them are trained: the others' rows are not computed
+                        */
     int64_t answers;   /* targets are below it: the vocabulary, or the classes */
     bool padded;       /* inputs of -1 are padding, which comes last in a sequence */
 } ls_model_example;

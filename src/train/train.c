@@ -252,6 +252,7 @@ static void fetch_batch(loop *l, batch_rows *rows, int64_t number) {
         rows->tokens += rows->inputs[i] >= 0;
     }
     for (int64_t i = 0; i < s->batch * l->targets; i++) {
+        if (i % l->targets < source->untrained) rows->targets[i] = -1;
         rows->wrong |= rows->targets[i] >= answers;
         rows->scored += rows->targets[i] >= 0;
     }

@@ -50,6 +50,7 @@ typedef struct ls_train_source {
     int64_t vocabulary;      /* inputs must be below it */
     int64_t answers;         /* targets must be below it; 0: the vocabulary */
     int64_t inputs, targets; /* of a row; 0: the settings' length */
+    int64_t untrained;       /* targets at the start of each row that count as not scored */
     bool padded;             /* inputs may be -1: they are no tokens */
 } ls_train_source;
 /* Borrows the loader; `vocabulary` is the model's. */

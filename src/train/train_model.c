@@ -41,6 +41,7 @@ ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *jo
     whole.source.answers = example.answers;
     whole.source.inputs = example.inputs;
     whole.source.targets = example.targets;
+    whole.source.untrained = example.targets - example.trained;
     whole.source.padded = example.padded;
     ls_say(ctx, "%lld parameters; a step takes %.1f MB of activations and %.3g operations",
            (long long)ls_parameters_elements(model->store),

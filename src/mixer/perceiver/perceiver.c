@@ -1,0 +1,486 @@
+/* Perceiver (arXiv 2103.03206), Perceiver IO (arXiv 2107.14795) and, where the model is causal,
+ * Perceiver AR (arXiv 2202.07765): a few latent rows read a text by attention, a stack of layers
+ * works on the latents alone, and queries read the result. See perceiver.md. */
+#include <math.h>
+
+#include "mixer/perceiver/layer.h"
+
+typedef struct perceiver_options {
+    int64_t latents, latent_width, heads, cross_heads, decoder_heads;
+    int64_t qk_width, v_width, decoder_qk_width, decoder_v_width, query_width;
+    int64_t widening, cross_widening, cross_attends, blocks, layers;
+    int64_t bands, length;
+    int share_cross, share_blocks, cross_shape, activation, features, beyond, queries, output, loss;
+    bool residual, decoder_residual, project, whole;
+    double epsilon, resolution, rotary, max_wavelength;
+    ls_reals grid;
+} perceiver_options;
+
+enum { SHARE_NONE, SHARE_LATER, SHARE_ALL };
+enum { SHAPE_KV, SHAPE_Q };
+enum { FEATURES_NONE, FEATURES_FOURIER };
+enum { BEYOND_STRETCH, BEYOND_CONTINUE };
+enum { QUERIES_INPUT, QUERIES_LEARNED, QUERIES_FOURIER };
+enum { OUTPUT_ROWS, OUTPUT_LATENTS };
+enum { LOSS_ALL, LOSS_LAST };
+
+static const ls_act_kind activations[] = {LS_ACT_GELU, LS_ACT_GELU_TANH, LS_ACT_SILU, LS_ACT_RELU,
+                                          LS_ACT_RELU2};
+
+#define FIELD(name) offsetof(perceiver_options, name)
+static const ls_option options[] = {
+    {"latents", LS_OPTION_INT, FIELD(latents), "64", 1, 1 << 24, NULL,
+     "latent rows; causal: positions of a block, whose rows are its latents"},
+    {"latent_width", LS_OPTION_INT, FIELD(latent_width), "0", 0, 65536, NULL,
+     "width of the latents; 0: the model's"},
+    {"heads", LS_OPTION_INT, FIELD(heads), "8", 1, 4096, NULL, "heads of the layers on latents"},
+    {"cross_heads", LS_OPTION_INT, FIELD(cross_heads), "0", 0, 4096, NULL,
+     "heads of the cross-attends that read the text; 0: as heads"},
+    {"decoder_heads", LS_OPTION_INT, FIELD(decoder_heads), "0", 0, 4096, NULL,
+     "heads of the cross-attend that reads the latents; 0: as cross_heads"},
+    {"qk_width", LS_OPTION_INT, FIELD(qk_width), "0", 0, 65536, NULL,
+     "queries and keys of all heads of the encoder; 0: the latents' in layers, as cross_shape says "
+     "in cross-attends"},
+    {"v_width", LS_OPTION_INT, FIELD(v_width), "0", 0, 65536, NULL,
+     "values of all heads of the encoder; 0: as queries and keys"},
+    {"cross_shape", LS_OPTION_CHOICE, FIELD(cross_shape), "kv", 0, 0, "kv|q",
+     "width of queries and keys of a cross-attend that has none: that of what it reads, or of its "
+     "queries"},
+    {"decoder_qk_width", LS_OPTION_INT, FIELD(decoder_qk_width), "0", 0, 65536, NULL,
+     "queries and keys of all heads of the decoder; 0: as cross_shape says"},
+    {"decoder_v_width", LS_OPTION_INT, FIELD(decoder_v_width), "0", 0, 65536, NULL,
+     "values of all heads of the decoder; 0: as queries and keys"},
+    {"cross_attends", LS_OPTION_INT, FIELD(cross_attends), "1", 1, 1024, NULL,
+     "how often the latents read the text"},
+    {"blocks", LS_OPTION_INT, FIELD(blocks), "1", 1, 1024, NULL,
+     "blocks of layers on the latents after each cross-attend"},
+    {"layers", LS_OPTION_INT, FIELD(layers), "1", 0, 1024, NULL, "layers of a block"},
+    {"share_cross", LS_OPTION_CHOICE, FIELD(share_cross), "later", 0, 0, "none|later|all",
+     "which cross-attends have one set of weights: none, all but the first, or all"},
+    {"share_blocks", LS_OPTION_CHOICE, FIELD(share_blocks), "all", 0, 0, "none|later|all",
+     "which blocks have one set of weights: none, all but the first, or all"},
+    {"widening", LS_OPTION_INT, FIELD(widening), "1", 1, 64, NULL,
+     "width inside the feed-forward part of a layer, in widths of its rows"},
+    {"cross_widening", LS_OPTION_INT, FIELD(cross_widening), "1", 1, 64, NULL,
+     "the same in cross-attends"},
+    {"activation", LS_OPTION_CHOICE, FIELD(activation), "gelu", 0, 0,
+     "gelu|gelu_tanh|silu|relu|relu2", "feed-forward function"},
+    {"residual", LS_OPTION_BOOL, FIELD(residual), "true", 0, 0, NULL,
+     "a cross-attend's result is added to the latents that asked"},
+    {"decoder_residual", LS_OPTION_BOOL, FIELD(decoder_residual), "false", 0, 0, NULL,
+     "the decoder's result is added to its queries"},
+    {"epsilon", LS_OPTION_REAL, FIELD(epsilon), "1e-5", 1e-12, 1, NULL, "added in the norms"},
+    {"features", LS_OPTION_CHOICE, FIELD(features), "none", 0, 0, "none|fourier",
+     "positions beside each row of the text"},
+    {"bands", LS_OPTION_INT, FIELD(bands), "64", 1, 4096, NULL,
+     "Fourier features: frequencies of an axis"},
+    {"resolution", LS_OPTION_REAL, FIELD(resolution), "0", 0, 1e12, NULL,
+     "Fourier features: frequencies end at half of it; 0: the length of the axis"},
+    {"grid", LS_OPTION_REALS, FIELD(grid), "", 1, 1e9, NULL,
+     "Fourier features: lengths of the axes, the last runs fastest; empty: one axis"},
+    {"length", LS_OPTION_INT, FIELD(length), "0", 0, 1 << 30, NULL,
+     "rows of learned queries, and the length that spans [-1,1] where there is no grid; 0: what "
+     "the "
+     "model is trained for"},
+    {"beyond", LS_OPTION_CHOICE, FIELD(beyond), "stretch", 0, 0, "stretch|continue",
+     "Fourier features of a longer text: it spans [-1,1] all the same, or leaves it"},
+    {"queries", LS_OPTION_CHOICE, FIELD(queries), "input", 0, 0, "input|learned|fourier",
+     "what reads the latents for each row: the row itself, a learned row, its Fourier features"},
+    {"query_width", LS_OPTION_INT, FIELD(query_width), "0", 0, 65536, NULL,
+     "width of learned queries; 0: the model's"},
+    {"output", LS_OPTION_CHOICE, FIELD(output), "rows", 0, 0, "rows|latents",
+     "what comes out: a row for each of the text's, or the latents"},
+    {"project", LS_OPTION_BOOL, FIELD(project), "true", 0, 0, NULL,
+     "causal: latents begin as a product of their rows; false: as the rows"},
+    {"rotary", LS_OPTION_REAL, FIELD(rotary), "0.5", 0, 1, NULL,
+     "causal: share of each head that is rotated by its position"},
+    {"max_wavelength", LS_OPTION_REAL, FIELD(max_wavelength), "10000", 1, 1e12, NULL,
+     "causal: the slowest pair turns so many times slower than the first"},
+    {"loss", LS_OPTION_CHOICE, FIELD(loss), "all", 0, 0, "all|last",
+     "causal: training has every block, or as published the last `latents` positions alone"},
+    {"whole", LS_OPTION_BOOL, FIELD(whole), "false", 0, 0, NULL,
+     "the model adds no norm before and no sum after: what comes out takes the rows' place"},
+};
+
+/* ---- shapes ---- */
+
+static int64_t latent_width(const ls_mixer *mixer) {
+    const perceiver_options *o = mixer->options;
+    return o->latent_width > 0 ? o->latent_width : mixer->width;
+}
+
+/* The grid; T is the length of an axis that nothing else says. */
+static ls_fourier fourier_of(const ls_mixer *mixer, int64_t T) {
+    const perceiver_options *o = mixer->options;
+    ls_fourier fourier = {.bands = o->bands};
+    while (fourier.axes < o->grid.count && fourier.axes < LS_FOURIER_AXES_MOST) {
+        fourier.size[fourier.axes] = (int64_t)o->grid.at[fourier.axes];
+        fourier.axes++;
+    }
+    if (o->grid.count == 0) {
+        const int64_t known = o->length > 0 ? o->length : mixer->trained_length;
+        fourier.size[fourier.axes++] = known > 0 ? known : T;
+        fourier.stretch = o->beyond == BEYOND_STRETCH;
+    }
+    for (int i = 0; i < fourier.axes; i++)
+        fourier.fastest[i] = o->resolution > 0 ? o->resolution : (double)fourier.size[i];
+    return fourier;
+}
+
+static int64_t input_width(const ls_mixer *mixer) {
+    const perceiver_options *o = mixer->options;
+    const ls_fourier fourier = fourier_of(mixer, 1);
+    return mixer->width + (o->features == FEATURES_FOURIER ? ls_fourier_width(&fourier) : 0);
+}
+
+static int64_t query_width(const ls_mixer *mixer) {
+    const perceiver_options *o = mixer->options;
+    const ls_fourier fourier = fourier_of(mixer, 1);
+    if (o->queries == QUERIES_FOURIER) return ls_fourier_width(&fourier);
+    return o->queries == QUERIES_LEARNED && o->query_width > 0 ? o->query_width : mixer->width;
+}
+
+/* Fills in what an option leaves open, and what all layers have in common. */
+static ls_latent_layer filled(const perceiver_options *o, ls_latent_layer s, int cross_shape) {
+    s.activation = activations[o->activation];
+    s.epsilon = o->epsilon;
+    s.rotary = o->rotary;
+    s.max_wavelength = o->max_wavelength;
+    if (s.qk == 0) s.qk = cross_shape == SHAPE_KV ? s.kv_width : s.q_width;
+    if (s.v == 0) s.v = s.qk;
+    return s;
+}
+
+static int64_t cross_heads(const perceiver_options *o) {
+    return o->cross_heads > 0 ? o->cross_heads : o->heads;
+}
+
+static ls_latent_layer cross_of(const ls_mixer *mixer) {
+    const perceiver_options *o = mixer->options;
+    return filled(o,
+                  (ls_latent_layer){.q_width = latent_width(mixer),
+                                    .kv_width = input_width(mixer),
+                                    .heads = cross_heads(o),
+                                    .qk = o->qk_width,
+                                    .v = o->v_width,
+                                    .widening = o->cross_widening,
+                                    .residual = o->residual},
+                  o->cross_shape);
+}
+
+static ls_latent_layer layer_of(const ls_mixer *mixer) {
+    const perceiver_options *o = mixer->options;
+    const int64_t L = latent_width(mixer);
+    return filled(o,
+                  (ls_latent_layer){.q_width = L,
+                                    .kv_width = L,
+                                    .heads = o->heads,
+                                    .qk = o->qk_width,
+                                    .v = o->v_width,
+                                    .widening = o->widening,
+                                    .residual = true},
+                  SHAPE_Q);
+}
+
+static ls_latent_layer decoder_of(const ls_mixer *mixer) {
+    const perceiver_options *o = mixer->options;
+    const int64_t heads = o->decoder_heads > 0 ? o->decoder_heads : cross_heads(o);
+    return filled(o,
+                  (ls_latent_layer){.q_width = query_width(mixer),
+                                    .kv_width = latent_width(mixer),
+                                    .heads = heads,
+                                    .qk = o->decoder_qk_width,
+                                    .v = o->decoder_v_width,
+                                    .widening = o->cross_widening,
+                                    .residual = o->decoder_residual},
+                  o->cross_shape);
+}
+
+static bool decodes(const ls_mixer *mixer) {
+    const perceiver_options *o = mixer->options;
+    return !mixer->causal && o->output == OUTPUT_ROWS;
+}
+
+static ls_status check_heads(ls_ctx *ctx, const ls_mixer *mixer, const char *what,
+                             ls_latent_layer s) {
+    if (s.qk % s.heads != 0 || s.v % s.heads != 0)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "perceiver: %lld heads of %s do not divide %lld wide queries and %lld wide "
+                       "values (set cross_shape=q, the widths, or another number of heads)",
+                       (long long)s.heads, what, (long long)s.qk, (long long)s.v);
+    if (mixer->causal && ls_latent_pairs(&s) > LS_PAIRS_MOST)
+        return LS_FAIL(ctx, LS_EUSE, "perceiver: at most %d pairs of a head can be rotated",
+                       LS_PAIRS_MOST);
+    return LS_OK;
+}
+
+static ls_status check_causal(ls_ctx *ctx, const perceiver_options *o) {
+    if (o->output == OUTPUT_LATENTS)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "perceiver: output=latents mixes all positions of a text, so it cannot be "
+                       "causal (set model.causal=false)");
+    if (o->queries != QUERIES_INPUT)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "perceiver: output queries read latents that have seen the whole text: they "
+                       "cannot be causal (set model.causal=false)");
+    if (o->features == FEATURES_FOURIER)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "perceiver: Fourier features place a row between the text's two ends, which "
+                       "a causal model does not know (set rotary or model.position)");
+    return LS_OK;
+}
+
+static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
+    const perceiver_options *o = mixer->options;
+    if (o->grid.count > LS_FOURIER_AXES_MOST)
+        return LS_FAIL(ctx, LS_EUSE, "perceiver: a grid has at most %d axes", LS_FOURIER_AXES_MOST);
+    double places = 1;
+    for (int64_t i = 0; i < o->grid.count; i++) places *= o->grid.at[i];
+    if (places > 1e15)
+        return LS_FAIL(ctx, LS_EUSE, "perceiver: a grid of %g places is too large", places);
+    for (int64_t i = 0; i < o->grid.count; i++)
+        if (o->grid.at[i] != floor(o->grid.at[i]))
+            return LS_FAIL(ctx, LS_EUSE, "perceiver: an axis of %g places is not a whole number",
+                           o->grid.at[i]);
+    if (mixer->causal) LS_TRY(check_causal(ctx, o));
+    if (!mixer->causal && o->loss == LOSS_LAST)
+        return LS_FAIL(ctx, LS_EUSE, "perceiver: loss=last is for a causal model");
+    LS_TRY(check_heads(ctx, mixer, "cross-attends", cross_of(mixer)));
+    if (o->layers > 0) LS_TRY(check_heads(ctx, mixer, "layers", layer_of(mixer)));
+    return decodes(mixer) ? check_heads(ctx, mixer, "the decoder", decoder_of(mixer)) : LS_OK;
+}
+
+/* Which set of weights the i-th of several has. */
+static int weights_of(int share, int64_t i) {
+    if (share == SHARE_NONE) return (int)i;
+    return share == SHARE_LATER && i > 0 ? 1 : 0;
+}
+
+/* The latents z read x and are worked on, as often as there are cross-attends. */
+static void encode(ls_program *p, const ls_mixer *mixer, const ls_latent_sight *across,
+                   const ls_latent_sight *within, ls_latent_rows *z, ls_tensor *x) {
+    const perceiver_options *o = mixer->options;
+    const ls_latent_layer cross = cross_of(mixer), inner = layer_of(mixer);
+    int use = 0;
+    for (int64_t i = 0; i < o->cross_attends; i++) {
+        ls_latent_sight sees = *across;
+        sees.use = use++;
+        ls_scope(p, "cross.%d", weights_of(o->share_cross, i));
+        ls_latent_record(p, &cross, &sees, z, x);
+        ls_scope_end(p);
+        for (int64_t block = i * o->blocks; block < (i + 1) * o->blocks; block++)
+            for (int64_t j = 0; j < o->layers && !ls_failed(p); j++) {
+                sees = *within;
+                sees.use = use++;
+                ls_scope(p, "blocks.%d.%d", weights_of(o->share_blocks, block), (int)j);
+                ls_latent_record(p, &inner, &sees, z, NULL);
+                ls_scope_end(p);
+            }
+    }
+}
+
+/* ---- the text read both ways ---- */
+
+/* Fourier features [B,T,..] of texts. */
+static ls_tensor *features(ls_program *p, const ls_mixer *mixer, int64_t B, int64_t T) {
+    const perceiver_options *o = mixer->options;
+    const ls_fourier fourier = fourier_of(mixer, T);
+    int64_t places = 1;
+    for (int i = 0; i < fourier.axes; i++) places *= fourier.size[i];
+    if (o->grid.count > 0 && T > places) {
+        ls_refuse(p, LS_EUSE, "perceiver: a text of %lld rows has no place in a grid of %lld",
+                  (long long)T, (long long)places);
+        return NULL;
+    }
+    if (mixer->valid != NULL && o->grid.count == 0 && o->length == 0 &&
+        mixer->trained_length == 0) {
+        ls_refuse(p, LS_EUSE, "perceiver: set length, for that of texts with padding is not known");
+        return NULL;
+    }
+    return ls_fourier_rows(p, &fourier, B, T, mixer->valid);
+}
+
+/* a [B,T,..] and b [B,T,..] side by side. */
+static ls_tensor *beside(ls_program *p, ls_tensor *a, ls_tensor *b) {
+    if (a == NULL || b == NULL) return NULL;
+    const int64_t all = a->dim[0] * a->dim[1], A = a->dim[2], F = b->dim[2];
+    ls_tensor *parts[2] = {ls_reshape(p, a, LS_DIMS(all, A, 1)),
+                           ls_reshape(p, b, LS_DIMS(all, F, 1))};
+    return ls_reshape(p, ls_join_rows(p, 2, parts), LS_DIMS(a->dim[0], a->dim[1], A + F));
+}
+
+static ls_tensor *first_latents(ls_program *p, const ls_mixer *mixer, int64_t B) {
+    const perceiver_options *o = mixer->options;
+    const int64_t L = latent_width(mixer);
+    ls_tensor *given = mixer->latents;
+    if (given == NULL) return ls_latent_repeat(p, ls_latent_table(p, "latents", o->latents, L), B);
+    if (given->rank == 3 && given->dim[0] == B && given->dim[1] == o->latents && given->dim[2] == L)
+        return given;
+    ls_refuse(p, LS_EUSE, "perceiver: the latents given are not %lld rows of %lld",
+              (long long)o->latents, (long long)L);
+    return NULL;
+}
+
+static ls_tensor *first_queries(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
+    const perceiver_options *o = mixer->options;
+    const int64_t B = x->dim[0], T = x->dim[1];
+    if (o->queries == QUERIES_INPUT) return x;
+    if (o->queries == QUERIES_FOURIER) return features(p, mixer, B, T);
+    const int64_t known = o->length > 0 ? o->length : mixer->trained_length;
+    if (T > known && known > 0) {
+        ls_refuse(p, LS_EUSE,
+                  "perceiver: a text of %lld tokens has more rows than there are learned queries, "
+                  "%lld (set mixer.length before training)",
+                  (long long)T, (long long)known);
+        return NULL;
+    }
+    ls_tensor *learned = ls_latent_table(p, "queries", known > 0 ? known : T, query_width(mixer));
+    return ls_latent_repeat(p, ls_position_rows(p, learned, T), B);
+}
+
+static ls_tensor *read_both_ways(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
+    const perceiver_options *o = mixer->options;
+    const int64_t B = x->dim[0], T = x->dim[1];
+    const ls_latent_sight across = {.valid = mixer->valid}, within = {0};
+    ls_latent_rows z = {first_latents(p, mixer, B), NULL};
+    ls_tensor *text = x;
+    if (o->features == FEATURES_FOURIER) text = beside(p, x, features(p, mixer, B, T));
+    encode(p, mixer, &across, &within, &z, text);
+    ls_tensor *latents = ls_latent_sum(p, z);
+    if (o->output == OUTPUT_LATENTS) return latents;
+    const ls_latent_layer decoder = decoder_of(mixer);
+    ls_latent_rows y = {first_queries(p, mixer, x), NULL};
+    ls_scope(p, "decoder");
+    ls_latent_record(p, &decoder, &within, &y, latents);
+    ls_scope_end(p);
+    ls_tensor *decoded = ls_latent_sum(p, y);
+    return decoder.q_width == mixer->width ? decoded
+                                           : ls_latent_linear(p, "last", decoded, mixer->width);
+}
+
+/* ---- Perceiver AR ---- */
+
+/* Latents are rows of the text: every one of its block of positions, or in training the last ones
+ * alone. */
+static ls_tensor *read_back(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
+    const perceiver_options *o = mixer->options;
+    const ls_program_options *about = ls_program_about(p);
+    const int64_t B = x->dim[0], T = x->dim[1], L = latent_width(mixer);
+    const bool last = o->loss == LOSS_LAST && about->train && !about->streaming && T > o->latents;
+    const int64_t before = last ? T - o->latents : 0;
+    if (mixer->latents != NULL) {
+        ls_refuse(p, LS_EUSE, "perceiver: the latents of a causal model are its rows, not given");
+        return NULL;
+    }
+    ls_tensor *part[2] = {NULL, x};
+    if (last) ls_cut_rows(p, x, 2, (const int64_t[]){before, o->latents}, part);
+    ls_latent_rows z = {o->project || L != mixer->width ? ls_latent_linear(p, "latents", part[1], L)
+                                                        : part[1],
+                        NULL};
+    const ls_latent_sight across = {.causal = true, .behind = before};
+    const ls_latent_sight within = {
+        .causal = true, .behind = before, .key_first = before, .block = last ? 0 : o->latents};
+    encode(p, mixer, &across, &within, &z, x);
+    ls_tensor *y = ls_latent_sum(p, z);
+    if (L != mixer->width) y = ls_latent_linear(p, "last", y, mixer->width);
+    if (!last) return y;
+    ls_tensor *none = ls_constant(p, ls_type(p), LS_DIMS(B, before, mixer->width), NULL);
+    return ls_join_rows(p, 2, (ls_tensor *[]){none, y});
+}
+
+static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
+    if (x == NULL) return NULL;
+    return mixer->causal ? read_back(p, mixer, x) : read_both_ways(p, mixer, x);
+}
+
+/* ---- what it takes ---- */
+
+static int64_t state_bytes(const ls_mixer *mixer, int64_t T, int64_t size) {
+    const perceiver_options *o = mixer->options;
+    const ls_latent_layer cross = cross_of(mixer), inner = layer_of(mixer);
+    const int64_t kept = ls_cache_rows((ls_retention){.block = o->latents}, T, 1);
+    return o->cross_attends * size *
+           (T * (cross.qk + cross.v) + o->blocks * o->layers * kept * (inner.qk + inner.v));
+}
+
+static double flops(const ls_mixer *mixer, int64_t T) {
+    const perceiver_options *o = mixer->options;
+    const double n = (double)T, D = (double)mixer->width, L = (double)latent_width(mixer);
+    const double M = (double)o->latents, stacks = (double)(o->blocks * o->layers);
+    const ls_latent_layer cross = cross_of(mixer), inner = layer_of(mixer),
+                          decoder = decoder_of(mixer);
+    if (mixer->causal) {
+        const double whole = floor(n / M), rest = n - whole * M;
+        const double near = whole * M * (M + 1) / 2 + rest * (rest + 1) / 2;
+        return (o->project || L != D ? 2 * n * D * L : 0) + (L != D ? 2 * n * D * L : 0) +
+               (double)o->cross_attends * (ls_latent_flops(cross, n, n, n * (n + 1) / 2) +
+                                           stacks * ls_latent_flops(inner, n, n, near));
+    }
+    double sum = (double)o->cross_attends * (ls_latent_flops(cross, M, n, M * n) +
+                                             stacks * ls_latent_flops(inner, M, M, M * M));
+    if (!decodes(mixer)) return sum;
+    sum += ls_latent_flops(decoder, n, M, n * M);
+    return sum + (decoder.q_width == mixer->width ? 0 : 2 * n * D * (double)decoder.q_width);
+}
+
+/* ---- in its place ---- */
+
+static bool whole(const ls_mixer *mixer) {
+    const perceiver_options *o = mixer->options;
+    return o->whole || (!mixer->causal && o->output == OUTPUT_LATENTS);
+}
+
+static bool other_rows(const ls_mixer *mixer) {
+    return !mixer->causal && !decodes(mixer);
+}
+
+static int64_t trained_rows(const ls_mixer *mixer) {
+    const perceiver_options *o = mixer->options;
+    return o->loss == LOSS_LAST ? o->latents : 0;
+}
+
+/* One cross-attend of transformers. */
+enum { ROWS_SAME, ROWS_VALUES };
+
+static int64_t row(const ls_mixer *mixer, int layout, int64_t r) {
+    return layout == ROWS_VALUES ? cross_of(mixer).qk + r : r;
+}
+
+#define BOTH(official, ours, layout)                                                               \
+    {official ".weight", "cross.0." ours ".weight", layout}, {                                     \
+        official ".bias", "cross.0." ours ".bias", layout                                          \
+    }
+static const ls_alias aliases[] = {
+    BOTH("attention.self.layernorm1", "norm_q", ROWS_SAME),
+    BOTH("attention.self.layernorm2", "norm_kv", ROWS_SAME),
+    BOTH("attention.self.query", "q", ROWS_SAME),
+    BOTH("attention.self.key", "kv", ROWS_SAME),
+    BOTH("attention.self.value", "kv", ROWS_VALUES),
+    BOTH("attention.output.dense", "out", ROWS_SAME),
+    BOTH("layernorm", "norm", ROWS_SAME),
+    BOTH("mlp.dense1", "up", ROWS_SAME),
+    BOTH("mlp.dense2", "down", ROWS_SAME),
+    {0},
+};
+
+static const char *const at_test[] = {"beyond", "loss", NULL};
+
+const ls_mixer_type ls_mixer_perceiver = {
+    .name = "perceiver",
+    .summary =
+        "latents read the text, layers work on them, queries read the result; causal: blocks "
+        "of latents that read all before them",
+    .paper = "arXiv 2103.03206, 2107.14795, 2202.07765",
+    .options = LS_OPTIONS(options, perceiver_options),
+    .traits = LS_MIXER_CAUSAL | LS_MIXER_BIDIRECTIONAL | LS_MIXER_STREAMING | LS_MIXER_LATENTS,
+    .check = check,
+    .forward = forward,
+    .state_bytes = state_bytes,
+    .flops = flops,
+    .aliases = aliases,
+    .row = row,
+    .at_test = at_test,
+    .whole = whole,
+    .other_rows = other_rows,
+    .trained_rows = trained_rows,
+};
