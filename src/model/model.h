@@ -14,6 +14,10 @@ typedef struct ls_model_settings {
                                         */
     int64_t width, hidden, vocabulary, length;
     int64_t segment, memory; /* 0: no segments; rows of memory carried between them */
+    int memory_kind;         /* ls_memory_kind; what follows is of slots */
+    int memory_update;       /* ls_memory_update */
+    int64_t memory_heads, encoder;
+    double memory_temperature;
     char mixer[LS_OPTION_TEXT_BYTES], position[LS_OPTION_TEXT_BYTES];
     int norm, norm_place, activation;
     double epsilon, dropout, init;
@@ -30,6 +34,9 @@ typedef enum {
     LS_HEAD_CLASSIFY, /* a class of each sequence */
     LS_HEAD_MATCH,    /* a class of each pair of sequences, which do not see each other */
 } ls_model_head;
+
+typedef enum { LS_MEMORY_ROWS, LS_MEMORY_SLOTS } ls_memory_kind;
+typedef enum { LS_UPDATE_NORM, LS_UPDATE_PLAIN, LS_UPDATE_GRU } ls_memory_update;
 
 enum { LS_LAYERS_MOST = 1024, LS_MODEL_MIXERS_MOST = 16 };
 
