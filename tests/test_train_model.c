@@ -147,11 +147,52 @@ static void slots_of_memory_resume_exactly(void **state) {
            "model.encoder=1 model.position=t5");
 }
 
+/* The column `auxiliary` of the last row of metrics.csv. */
+static double last_auxiliary(const setup *s) {
+    ls_ctx ctx = ls_ctx_default();
+    char path[256];
+    ls_text rows = {0};
+    double value = NAN;
+    snprintf(path, sizeof path, "%s/metrics.csv", s->run);
+    must(&ctx, ls_file_read(&ctx, path, 1 << 20, &rows));
+    assert_non_null(strstr(rows.bytes, "grad_norm,auxiliary,"));
+    const char *last = strstr(rows.bytes, "\n8,");
+    if (last == NULL || sscanf(last, "\n8,%*f,%*f,%*f,%lf", &value) != 1)
+        fail_msg("there is no row of step 8");
+    ls_text_clear(&ctx, &rows);
+    return value;
+}
+
+static void auxiliary_losses_have_a_column(void **state) {
+    (void)state;
+    static const char *const words[] = {
+        "model.mixer=compressive mixer.segment=16 mixer.memory=16 mixer.rate=4",
+        "model.mixer=compressive mixer.segment=16 mixer.memory=16 mixer.rate=4 mixer.loss_weight=2",
+        "model.mixer=compressive mixer.segment=16 mixer.memory=16 mixer.rate=4 mixer.loss=none"};
+    double value[3];
+    for (int i = 0; i < 3; i++) {
+        setup s;
+        ls_train_result result;
+        char name[32];
+        snprintf(name, sizeof name, "auxiliary-%d", i);
+        open_setup(&s, name, true, words[i], 1);
+        s.train.log_every = 1;
+        s.train.lr = 1e-9; /* so that the weights are the same all the time */
+        must(&s.ctx, ls_train_model(&s.ctx, s.model, s.loader, &s.job, &result));
+        value[i] = last_auxiliary(&s);
+        close_setup(&s);
+    }
+    assert_true(value[0] > 0);
+    assert_true(fabs(value[1] - 2 * value[0]) < 1e-4 * value[1]);
+    assert_true(value[2] == 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shuffled_windows_resume_exactly),
         cmocka_unit_test(carried_state_resumes_exactly),
         cmocka_unit_test(slots_of_memory_resume_exactly),
+        cmocka_unit_test(auxiliary_losses_have_a_column),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
