@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/adaptive.h"
 #include "model/model.h"
 
 #define FIELD(name) offsetof(ls_model_settings, name)
@@ -49,6 +50,12 @@ static const ls_option options[] = {
     {"tied", LS_OPTION_BOOL, FIELD(tied), "true", 0, 0, NULL, "head=lm: it is the embedding"},
     {"bias", LS_OPTION_BOOL, FIELD(bias), "true", 0, 0, NULL,
      "biases in the feed-forward layers and LayerNorms"},
+    {"adaptive_cutoffs", LS_OPTION_REALS, FIELD(adaptive_cutoffs), "", 1, 16777216, NULL,
+     "head=lm: ids at which further clusters of the vocabulary begin, frequent tokens coming "
+     "first: "
+     "adaptive embeddings and softmax; empty: none"},
+    {"adaptive_divisor", LS_OPTION_INT, FIELD(adaptive_divisor), "1", 1, 65536, NULL,
+     "by which the width of embeddings shrinks from cluster to cluster"},
     {"scale_embedding", LS_OPTION_BOOL, FIELD(scale_embedding), "false", 0, 0, NULL,
      "multiply embeddings by the square root of the width"},
     {"feed_forward", LS_OPTION_BOOL, FIELD(feed_forward), "true", 0, 0, NULL,
@@ -273,6 +280,7 @@ static ls_status check_shape(ls_ctx *ctx, const ls_model_settings *model) {
         return LS_FAIL(ctx, LS_EUSE,
                        "model.pool=first reads a row that has seen one token alone: set "
                        "model.causal=false or another pool");
+    LS_TRY(ls_adaptive_check(ctx, model));
     if (model->memory > 0 && model->segment == 0)
         return LS_FAIL(ctx, LS_EUSE,
                        "model.memory passes from segment to segment: set model.segment to their "

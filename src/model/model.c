@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "model/adaptive.h"
 #include "model/layers.h"
 #include "model/slots.h"
 #include "model/weights.h"
@@ -153,9 +154,12 @@ static ls_tensor *in_segments(ls_program *p, const ls_model_config *config, ls_t
 ls_tensor *ls_model_rows(ls_program *p, const ls_model_config *config, ls_tensor *tokens,
                          ls_tensor *valid, ls_tensor **embedding) {
     const ls_model_settings *about = &config->model;
-    *embedding = ls_param(p, "embed.weight", LS_DIMS(about->vocabulary, about->width),
-                          ls_init_normal(about->init));
-    ls_tensor *x = ls_embed(p, tokens, *embedding);
+    *embedding = NULL;
+    if (!ls_adaptive(about))
+        *embedding = ls_param(p, "embed.weight", LS_DIMS(about->vocabulary, about->width),
+                              ls_init_normal(about->init));
+    ls_tensor *x =
+        ls_adaptive(about) ? ls_adaptive_rows(p, about, tokens) : ls_embed(p, tokens, *embedding);
     if (about->scale_embedding) x = ls_times(p, x, sqrt((double)about->width));
     return about->segment > 0 ? in_segments(p, config, x)
                               : blocks(p, config, all_layers(config, NULL), x, valid);
@@ -225,16 +229,22 @@ static void record(ls_program *p, const ls_model_config *config, ls_model_use us
     if (lm && use == LS_MODEL_LOGITS)
         x = picked == 0 ? ls_last_row(p, x)
                         : ls_pick_rows(p, x, ls_input(p, "at", LS_I32, LS_DIMS(B, picked), false));
-    const output out = lm ? lm_head(p, about, x, embedding) : class_head(p, about, x, valid);
+    const bool adaptive = ls_adaptive(about);
+    output out = {x, NULL, NULL};
+    if (!adaptive) out = lm ? lm_head(p, about, x, embedding) : class_head(p, about, x, valid);
     if (use == LS_MODEL_LOGITS) {
-        ls_keep(p, "logits", ls_linear(p, out.x, out.weight, out.bias));
+        ls_keep(p, "logits",
+                adaptive ? ls_adaptive_logits(p, about, x)
+                         : ls_linear(p, out.x, out.weight, out.bias));
         return;
     }
     ls_tensor *targets = ls_input(p, "targets", LS_I32, LS_DIMS(B, example.targets), false);
     ls_tensor *weights = NULL;
     if (use == LS_MODEL_TRAIN)
         weights = ls_input(p, "weights", ls_wide_type(p), LS_DIMS(B, example.targets), false);
-    ls_keep(p, "loss", ls_linear_cross_entropy(p, out.x, out.weight, out.bias, targets, weights));
+    ls_keep(p, "loss",
+            adaptive ? ls_adaptive_loss(p, about, x, targets, weights)
+                     : ls_linear_cross_entropy(p, out.x, out.weight, out.bias, targets, weights));
 }
 
 ls_model_example ls_model_example_of(const ls_model_config *config, int64_t T) {
@@ -255,6 +265,7 @@ static ls_status make(ls_ctx *ctx, const ls_model_config *config, ls_dtype type,
     if (config->model.vocabulary < 1)
         return LS_FAIL(ctx, LS_EUSE,
                        "model.vocabulary must be set (a tokenizer sets it by itself)");
+    LS_TRY(ls_adaptive_check(ctx, &config->model));
     if (config->model.head != LS_HEAD_LM && config->model.classes < 2)
         return LS_FAIL(ctx, LS_EUSE, "model.classes must be at least 2 (a task sets it by itself)");
     ls_model *model = ls_new(ctx, 1, sizeof *model);

@@ -22,6 +22,8 @@ typedef struct ls_model_settings {
     int norm, norm_place, activation;
     double epsilon, dropout, init;
     bool tied, bias, scale_embedding, feed_forward;
+    ls_reals adaptive_cutoffs; /* ids at which clusters of a vocabulary begin; empty: no clusters */
+    int64_t adaptive_divisor;  /* of the width from one cluster to the next */
     bool causal;
     int head; /* ls_model_head */
     int pool; /* ls_pool_kind */
@@ -113,7 +115,8 @@ typedef enum {
 } ls_model_use;
 
 /* tokens [B,T] (valid: see ls_mixer; NULL: no padding) -> what the head reads, [B,T,D], and the
- * embedding, which is the head where tied: for programs of one's own. */
+ * embedding, which is the head where tied (NULL where it is adaptive): for programs of one's own.
+ */
 ls_tensor *ls_model_rows(ls_program *p, const ls_model_config *config, ls_tensor *tokens,
                          ls_tensor *valid, ls_tensor **embedding);
 /* options: batch (examples), length (of each sequence) and what streaming needs; type, grad and
