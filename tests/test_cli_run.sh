@@ -42,6 +42,38 @@ code=0
 "$program" train recipe.yaml out=runs/b train.max_minutes=1e-9 --quiet 2>err.txt || code=$?
 [ $code -eq 75 ] || fail "a stopped run left with $code"
 
+# the next stage of a curriculum begins with a run's weights, at another length
+"$program" train recipe.yaml out=runs/stage train.from=runs/a train.length=64 train.steps=0 --quiet >/dev/null
+python3 - <<'P'
+def data(path):
+    whole = open(path, "rb").read()
+    return whole[8 + int.from_bytes(whole[:8], "little"):]
+first, second = ("runs/a/checkpoints/step-00000012", "runs/stage/checkpoints/step-00000000")
+assert data(first + "/model.safetensors") == data(second + "/model.safetensors")
+P
+code=0
+"$program" train recipe.yaml out=runs/nothing train.from=runs/none --quiet >/dev/null 2>err.txt || code=$?
+[ $code -eq 3 ] && grep -q "runs/none" err.txt || fail "weights from nowhere left with $code"
+
+# losses of single tokens, and what is made of them
+"$program" eval runs/a eval.protocol=slide eval.stride=4 eval.lengths=8,16,32 eval.tokens=256 \
+    eval.losses=losses.safetensors --quiet >/dev/null
+"$program" recl a:8:losses.safetensors a:16:losses.safetensors a:32:losses.safetensors --json >recl.json
+python3 - <<'P'
+import json
+said = json.load(open("recl.json"))
+assert said["contexts"] == [8, 16, 32] and [r["share"] for r in said["results"]] == [0.1, 0.5, 1], said
+for r in said["results"]:
+    good = [g >= 0.01 for g in r["gain"]] + [False]
+    assert all(g >= 0 for g in r["gain"]) and r["recl"] == said["contexts"][good.index(False)], r
+P
+code=0
+"$program" recl a:8:losses.safetensors a:64:losses.safetensors 2>err.txt || code=$?
+[ $code -eq 3 ] && grep -q "context of 64" err.txt || fail "a missing context left with $code"
+code=0
+"$program" recl losses.safetensors 2>err.txt || code=$?
+[ $code -eq 2 ] && grep -q "MODEL:CONTEXT:FILE" err.txt || fail "a bare file left with $code"
+
 # evaluation: the same numbers however it is chunked, in a file and as JSON
 "$program" eval runs/a eval.lengths=16,32,64 eval.tokens=0 --json >one.json
 "$program" eval runs/a eval.lengths=16,32,64 eval.tokens=0 eval.chunk=7 eval.batch=3 --json >two.json

@@ -2,6 +2,7 @@
  * and all gradients; a rate of 1 is a longer Transformer-XL memory; the definition as plain sums;
  * any cut of a stream; which loss reaches which parameters. */
 #include "memory_fixture.h"
+#include "model/model.h"
 
 enum { LAYERS = 2, B = 2, D = 12, H = 2, E = 6, L = 12, TOKENS = 29, ROWS_MOST = 30 };
 
@@ -633,6 +634,39 @@ static void test_known_convolutions(void **unused) {
     release(&copy);
 }
 
+/* A stream asks the model how much it takes at once, and has all its programs made for that. */
+static void test_stream_of_the_most_used(void **unused) {
+    (void)unused;
+    enum { COUNT = 20 };
+    static const char *const words[] = {
+        "model.mixer=compressive", "model.layers=1",  "model.width=8",  "mixer.heads=2",
+        "mixer.segment=4",         "mixer.memory=4",  "mixer.rate=2",   "mixer.compressed=3",
+        "model.vocabulary=11",     "mixer.loss=none", "model.init=0.5", "model.length=4",
+        "mixer.compress=most_used"};
+    ls_ctx ctx = ls_ctx_default();
+    ls_settings settings = {0};
+    ls_model_config config;
+    ls_model *made;
+    int32_t tokens[COUNT + 1];
+    double loss[2][COUNT];
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        expect(&ctx, ls_settings_put_word(&ctx, &settings, words[i]));
+    expect(&ctx, ls_model_config_read(&ctx, &settings, &config));
+    ls_settings_clear(&ctx, &settings);
+    expect(&ctx, ls_model_new(&ctx, &config, LS_F64, 3, false, &made));
+    for (int i = 0; i <= COUNT; i++) tokens[i] = i * i % 11;
+    for (int way = 0; way < 2; way++) {
+        ls_stream *stream;
+        expect(&ctx, ls_stream_new(made, 1, COUNT, way == 0 ? 1 : 16, &stream));
+        assert_int_equal(ls_stream_chunk(stream), 1);
+        expect(&ctx, ls_stream_loss(stream, tokens, tokens + 1, COUNT, COUNT, loss[way]));
+        ls_stream_free(stream);
+    }
+    assert_memory_equal(loss[0], loss[1], sizeof loss[0]);
+    ls_model_free(made);
+    ls_model_config_clear(&ctx, &config);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_public_model),
@@ -640,6 +674,7 @@ int main(void) {
         cmocka_unit_test(test_any_cut),
         cmocka_unit_test(test_definition),
         cmocka_unit_test(test_most_used),
+        cmocka_unit_test(test_stream_of_the_most_used),
         cmocka_unit_test(test_gradients_through_compression),
         cmocka_unit_test(test_losses_stay_apart),
         cmocka_unit_test(test_known_convolutions),

@@ -158,6 +158,7 @@ refuses "did you mean eval.lengths" tiny.yaml eval.length=3
 refuses "no such arm" tiny.yaml arms.x.from=nothing
 refuses "acts at test time" tiny.yaml arms.rope.extend=bca
 refuses "arms that train" tiny.yaml arms.rope-bca.train.steps=3
+refuses "mixer.heads is for training" tiny.yaml arms.rope-bca.mixer.heads=1
 refuses "does not train itself" tiny.yaml arms.x.from=rope-bca
 refuses "given twice" tiny.yaml seeds=1,1
 refuses "made of a-z" tiny.yaml arms..from=rope

@@ -41,7 +41,7 @@ static int remove_folder(void **state) {
     return ls_folder_remove(&ctx, folder) != LS_OK;
 }
 
-static void open_setup(setup *s, const char *name, bool stream, int threads) {
+static void open_setup(setup *s, const char *name, bool stream, const char *more, int threads) {
     *s = (setup){.ctx = ls_ctx_default()};
     ls_ctx *ctx = &s->ctx;
     ctx->threads = threads;
@@ -59,9 +59,11 @@ static void open_setup(setup *s, const char *name, bool stream, int threads) {
     must(ctx, ls_data_loader(ctx, &s->data, &s->data_settings, s->train.batch, s->train.length, 1,
                              &s->loader));
     ls_settings words = {0};
-    static const char *const given[] = {"model.layers=2", "model.width=32", "mixer.heads=2",
-                                        "model.dropout=0.1"};
-    for (int i = 0; i < 4; i++) must(ctx, ls_settings_put_word(ctx, &words, given[i]));
+    char given[256], *rest = NULL;
+    snprintf(given, sizeof given,
+             "model.layers=2 model.width=32 mixer.heads=2 model.dropout=0.1 %s", more);
+    for (char *word = strtok_r(given, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
+        must(ctx, ls_settings_put_word(ctx, &words, word));
     must(ctx, ls_model_config_read(ctx, &words, &s->config));
     ls_settings_clear(ctx, &words);
     s->config.model.vocabulary = ls_token_file_vocabulary(s->data.train);
@@ -99,14 +101,17 @@ static void compare(const setup *a, const setup *b, const char *name) {
     ls_text_clear(&ctx, &y);
 }
 
-static void resume(bool stream) {
+/* A run that is stopped and taken up again ends with the same bits; more: words of the model. */
+static void resume(const char *name, bool stream, const char *more) {
     setup whole, cut, rest;
     ls_train_result result;
-    open_setup(&whole, stream ? "whole-stream" : "whole", stream, 1);
+    char other[64];
+    snprintf(other, sizeof other, "%s-cut", name);
+    open_setup(&whole, name, stream, more, 1);
     must(&whole.ctx, ls_train_model(&whole.ctx, whole.model, whole.loader, &whole.job, &result));
     assert_int_equal(result.tokens, 8 * 4 * 16);
 
-    open_setup(&cut, stream ? "cut-stream" : "cut", stream, 2);
+    open_setup(&cut, other, stream, more, 2);
     stop_flag = 0;
     cut.train.log_every = 1;
     cut.job.stop = &stop_flag;
@@ -114,7 +119,7 @@ static void resume(bool stream) {
     assert_int_equal(ls_train_model(&cut.ctx, cut.model, cut.loader, &cut.job, &result), LS_ESTOP);
     assert_int_equal(result.step, 3);
 
-    open_setup(&rest, stream ? "cut-stream" : "cut", stream, 1);
+    open_setup(&rest, other, stream, more, 1);
     must(&rest.ctx, ls_train_model(&rest.ctx, rest.model, rest.loader, &rest.job, &result));
     assert_int_equal(result.resumed, 3);
     compare(&whole, &rest, "model.safetensors");
@@ -127,18 +132,67 @@ static void resume(bool stream) {
 
 static void shuffled_windows_resume_exactly(void **state) {
     (void)state;
-    resume(false);
+    resume("shuffled", false, "");
 }
 
 static void carried_state_resumes_exactly(void **state) {
     (void)state;
-    resume(true);
+    resume("stream", true, "");
+}
+
+static void slots_of_memory_resume_exactly(void **state) {
+    (void)state;
+    resume("slots", true,
+           "model.segment=8 model.memory=3 model.memory_kind=slots model.memory_heads=2 "
+           "model.encoder=1 model.position=t5");
+}
+
+/* The column `auxiliary` of the last row of metrics.csv. */
+static double last_auxiliary(const setup *s) {
+    ls_ctx ctx = ls_ctx_default();
+    char path[256];
+    ls_text rows = {0};
+    double value = NAN;
+    snprintf(path, sizeof path, "%s/metrics.csv", s->run);
+    must(&ctx, ls_file_read(&ctx, path, 1 << 20, &rows));
+    assert_non_null(strstr(rows.bytes, "grad_norm,auxiliary,"));
+    const char *last = strstr(rows.bytes, "\n8,");
+    if (last == NULL || sscanf(last, "\n8,%*f,%*f,%*f,%lf", &value) != 1)
+        fail_msg("there is no row of step 8");
+    ls_text_clear(&ctx, &rows);
+    return value;
+}
+
+static void auxiliary_losses_have_a_column(void **state) {
+    (void)state;
+    static const char *const words[] = {
+        "model.mixer=compressive mixer.segment=16 mixer.memory=16 mixer.rate=4",
+        "model.mixer=compressive mixer.segment=16 mixer.memory=16 mixer.rate=4 mixer.loss_weight=2",
+        "model.mixer=compressive mixer.segment=16 mixer.memory=16 mixer.rate=4 mixer.loss=none"};
+    double value[3];
+    for (int i = 0; i < 3; i++) {
+        setup s;
+        ls_train_result result;
+        char name[32];
+        snprintf(name, sizeof name, "auxiliary-%d", i);
+        open_setup(&s, name, true, words[i], 1);
+        s.train.log_every = 1;
+        s.train.lr = 1e-9; /* so that the weights are the same all the time */
+        must(&s.ctx, ls_train_model(&s.ctx, s.model, s.loader, &s.job, &result));
+        value[i] = last_auxiliary(&s);
+        close_setup(&s);
+    }
+    assert_true(value[0] > 0);
+    assert_true(fabs(value[1] - 2 * value[0]) < 1e-4 * value[1]);
+    assert_true(value[2] == 0);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shuffled_windows_resume_exactly),
         cmocka_unit_test(carried_state_resumes_exactly),
+        cmocka_unit_test(slots_of_memory_resume_exactly),
+        cmocka_unit_test(auxiliary_losses_have_a_column),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -46,7 +46,7 @@ static void rows_of(fixture *f, ls_text *out) {
     fixture_read(f, "metrics.csv", &whole);
     for (char *line = whole.bytes; *line != '\0';) {
         size_t length = strcspn(line, "\n"), kept = 0;
-        for (int commas = 0; kept < length && commas < 6; kept++) commas += line[kept] == ',';
+        for (int commas = 0; kept < length && commas < 7; kept++) commas += line[kept] == ',';
         ls_text_append(&f->ctx, out, line, kept);
         ls_text_append(&f->ctx, out, "\n", 1);
         line += length + 1;

@@ -35,18 +35,6 @@ ls_status ls_trained_find(ls_ctx *ctx, const char *path, ls_trained *out) {
     return ls_settings_read(ctx, &out->settings, config);
 }
 
-/* The option of this mixer type that a setting mixer.KEY or mixer.NAME.KEY names, where it may be
- * another one at test; or NULL. */
-static const char *option_at_test(const ls_mixer_type *type, const char *key) {
-    size_t name = strlen(type->name);
-    if (strncmp(key, "mixer.", 6) != 0) return NULL;
-    key += 6;
-    if (strncmp(key, type->name, name) == 0 && key[name] == '.') key += name + 1;
-    for (const char *const *at = type->at_test; at != NULL && *at != NULL; at++)
-        if (strcmp(*at, key) == 0) return *at;
-    return NULL;
-}
-
 /* Takes the settings that may differ from those of the training: extensions, and some options of
  * the mixers. */
 static ls_status take_differing(ls_trained *trained, const ls_model_config *as_trained,
@@ -59,7 +47,7 @@ static ls_status take_differing(ls_trained *trained, const ls_model_config *as_t
         }
         for (int j = 0; j < as_trained->mixers; j++) {
             const ls_mixer_type *type = as_trained->mixer[j].type;
-            const char *option = option_at_test(type, setting->key);
+            const char *option = ls_mixer_option_at_test(type, setting->key);
             if (option == NULL) continue;
             char key[256]; /* named: it goes before what the run's file says */
             snprintf(key, sizeof key, "mixer.%s.%s", type->name, option);

@@ -31,7 +31,7 @@ typedef struct ls_study_arm {
     int64_t parent;       /* index of the arm whose weights it tests; -1: it trains its own */
     ls_settings given;    /* what the study file says of this arm alone */
     ls_settings training; /* sections model, mixer, position, data, train; of the parent if any */
-    ls_settings testing;  /* section eval, and extend */
+    ls_settings testing;  /* section eval, extend, and mixer where it may differ */
     ls_reals seeds;
 } ls_study_arm;
 

@@ -143,6 +143,8 @@ static ls_status sort_arm(ls_study *study, ls_study_arm *arm) {
             ls_study_keys keys;
             LS_TRY(ls_options_set(ctx, &ls_study_options, "", key, value, &keys));
             arm->seeds = keys.seeds;
+        } else if (in_section(key, "mixer") && !trains) { /* check_differing looks which */
+            LS_TRY(ls_settings_put(ctx, &arm->testing, key, value));
         } else if (strcmp(key, "seeds") == 0 || (is_training(key) && !trains)) {
             return LS_FAIL(ctx, LS_EUSE,
                            "arm %s has weights from another arm: %s is for arms that train",
@@ -184,27 +186,48 @@ static ls_status check_section(ls_ctx *ctx, const ls_settings *settings, const c
     return status;
 }
 
+/* Keys of mixers in an arm with another's weights must be such that the weights do not depend on.
+ */
+static ls_status check_differing(ls_ctx *ctx, const ls_study_arm *arm,
+                                 const ls_model_config *config) {
+    for (size_t i = 0; i < arm->testing.count; i++) {
+        const char *key = arm->testing.items[i].key;
+        bool may = !in_section(key, "mixer");
+        for (int j = 0; j < config->mixers; j++)
+            may |= ls_mixer_option_at_test(config->mixer[j].type, key) != NULL;
+        if (!may)
+            return LS_FAIL(ctx, LS_EUSE, "the weights are another arm's, and %s is for training",
+                           key);
+    }
+    return LS_OK;
+}
+
+static bool may_differ(const char *key) {
+    return is_extension(key) || in_section(key, "mixer");
+}
+
 static ls_status check_settings(ls_study *study, const ls_study_arm *arm) {
     ls_ctx *ctx = &study->cli->ctx;
-    ls_model_config config;
+    ls_model_config config = {0};
     ls_settings all = {0};
     ls_task task = {0};
     ls_status status;
     for (size_t i = 0; i < arm->training.count; i++)
         LS_TRY_GOTO(
             ls_settings_put(ctx, &all, arm->training.items[i].key, arm->training.items[i].value));
-    LS_TRY_GOTO(copy_settings(ctx, &arm->testing, is_extension, &all));
+    LS_TRY_GOTO(copy_settings(ctx, &arm->testing, may_differ, &all));
     LS_TRY_GOTO(ls_task_read(ctx, &all, &task));
     if (task.type != NULL) LS_TRY_GOTO(ls_task_settle(ctx, &task, &all));
     LS_TRY_GOTO(ls_model_config_read(ctx, &all, &config));
     if (arm == study->arms) study->trained_length = config.model.length;
-    ls_model_config_clear(ctx, &config);
+    LS_TRY_GOTO(check_differing(ctx, arm, &config));
     LS_TRY_GOTO(check_section(ctx, &all, "data", &ls_data_options));
     LS_TRY_GOTO(check_section(ctx, &all, "train", &ls_train_options));
     for (const ls_section *s = ls_verb_find("eval")->sections; s->table != NULL; s++)
         if (strcmp(s->prefix, "eval") == 0)
             LS_TRY_GOTO(check_section(ctx, &arm->testing, "eval", s->table));
 fail:
+    ls_model_config_clear(ctx, &config);
     ls_task_clear(ctx, &task);
     ls_settings_clear(ctx, &all);
     return status;

@@ -132,6 +132,8 @@ static ls_status report(ls_cli *cli, const ls_trained *trained, const ls_eval_se
     json_object_set_new(json, "settings", settings_json(ctx, settings));
     ls_status status;
     LS_TRY_GOTO(write_result(cli, trained, settings, json));
+    if (settings->losses[0] != '\0')
+        LS_TRY_GOTO(ls_eval_losses_write(ctx, results, settings->losses));
     if (cli->json) return ls_cli_print_json(cli, json);
     ls_text text = {0};
     ls_eval_results_print(ctx, results, &text);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/utsname.h>
 
+#include "api/trained.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "cli/cli.h"
@@ -12,6 +13,7 @@
 #include "cli/task_keys.h"
 #include "data/data.h"
 #include "tensor/kernel.h"
+#include "train/checkpoint.h"
 #include "train/train.h"
 
 enum { PATH_BYTES = 4096 };
@@ -206,6 +208,22 @@ static ls_status print_result(training *run, const ls_train_result *result) {
     return ls_cli_print_text(cli, &text);
 }
 
+/* train.from: another run's weights, unless this one has a checkpoint of its own. */
+static ls_status begin_with_weights(training *run) {
+    ls_ctx *ctx = &run->cli->ctx;
+    char folder[PATH_BYTES], own[PATH_BYTES];
+    ls_trained other;
+    int64_t step;
+    if (run->train.from[0] == '\0') return LS_OK;
+    LS_TRY(ls_path_join(ctx, folder, sizeof folder, run->keys.out, "checkpoints"));
+    if (ls_checkpoint_find(ctx, folder, own, sizeof own, &step) == LS_OK) return LS_OK;
+    ctx->error = (ls_error){0};
+    ls_status status = ls_trained_find(ctx, run->train.from, &other);
+    if (status == LS_OK) status = ls_model_load(run->model, other.weights);
+    ls_trained_clear(&other);
+    return status;
+}
+
 static ls_status train(training *run) {
     ls_cli *cli = run->cli;
     ls_ctx *ctx = &cli->ctx;
@@ -219,6 +237,7 @@ static ls_status train(training *run) {
     LS_TRY(print_config(run));
     LS_TRY(ls_model_new(ctx, &run->config, ls_train_dtype(&run->train), (uint64_t)run->train.seed,
                         true, &run->model));
+    LS_TRY(begin_with_weights(run));
     if (run->task.type == NULL)
         ls_say(ctx, "%s: %" PRId64 " training tokens", run->keys.out,
                ls_token_file_tokens(run->data.train));

@@ -35,6 +35,8 @@ static const ls_option options[] = {
      "Test samples of a task at each length."},
     {"sample_tokens", LS_OPTION_INT, FIELD(sample_tokens), "16777216", 0, 1e15, NULL,
      "Fewer samples where they would be more tokens than this; 0: no limit."},
+    {"losses", LS_OPTION_TEXT, FIELD(losses), "", 0, 0, NULL,
+     "File for the loss of every scored token, for `longshot recl`; empty: none."},
 };
 const ls_option_table ls_eval_options = LS_OPTIONS(options, ls_eval_settings);
 
@@ -145,6 +147,7 @@ static ls_status measure(const request *r, ls_protocol_choice protocol, int64_t 
                             .chunk = r->settings->chunk,
                             .what = name,
                             .length = length,
+                            .every = r->settings->losses[0] != '\0',
                             .hooks = r->hooks};
     ls_status status = ls_score_windows(&how, &out->windows, &out->scores);
     ls_free(ctx, out->windows.at);
@@ -172,6 +175,20 @@ static ls_eval_row row_of(const request *r, ls_protocol_choice protocol, const m
     if (r->token_bytes != NULL && scores->bytes > 0)
         row.bits_per_byte = scores->loss / log(2) / (double)scores->bytes;
     return row;
+}
+
+/* Moves the losses of single tokens, where there are any, to the row. */
+static ls_status take_every(ls_ctx *ctx, const ls_scores *scores, ls_eval_row *row) {
+    if (scores->every == NULL) return LS_OK;
+    const size_t count = (size_t)scores->tokens;
+    row->scored_at = ls_new(ctx, count, sizeof *row->scored_at);
+    row->losses = ls_new(ctx, count, sizeof *row->losses);
+    if (row->scored_at == NULL || row->losses == NULL) return LS_ENOMEM;
+    for (size_t i = 0; i < count; i++) {
+        row->scored_at[i] = scores->every[i].at;
+        row->losses[i] = scores->every[i].loss;
+    }
+    return LS_OK;
 }
 
 /* What is measured at the trained length, for lengths beyond it. */
@@ -216,10 +233,11 @@ static ls_status run_protocol(const request *r, ls_protocol_choice protocol, ls_
         row->excess = row->token_loss - row->flat;
         if (r->settings->positions)
             LS_TRY_GOTO(ls_position_buckets_of(ctx, &all[i].scores.by_position, &row->positions));
+        LS_TRY_GOTO(take_every(ctx, &all[i].scores, row));
     }
 fail:
-    for (size_t i = 0; i < count; i++) ls_position_losses_clear(ctx, &all[i].scores.by_position);
-    ls_position_losses_clear(ctx, &own.scores.by_position);
+    for (size_t i = 0; i < count; i++) ls_scores_clear(ctx, &all[i].scores);
+    ls_scores_clear(ctx, &own.scores);
     ls_free(ctx, all);
     return status;
 }
@@ -295,7 +313,11 @@ ls_status ls_eval_run(ls_model *model, const ls_tokenizer *tokenizer, const ls_t
 }
 
 void ls_eval_results_clear(ls_ctx *ctx, ls_eval_results *results) {
-    for (size_t i = 0; i < results->count; i++) ls_free(ctx, results->rows[i].positions.at);
+    for (size_t i = 0; i < results->count; i++) {
+        ls_free(ctx, results->rows[i].positions.at);
+        ls_free(ctx, results->rows[i].scored_at);
+        ls_free(ctx, results->rows[i].losses);
+    }
     for (size_t i = 0; i < results->resolution_count; i++)
         ls_resolution_clear(ctx, &results->resolutions[i]);
     ls_free(ctx, results->rows);

@@ -25,7 +25,8 @@ typedef struct ls_eval_settings {
     int64_t batch, chunk;                /* batch 0: as many as keep memory small */
     bool positions, resolution;
     int64_t resolution_tokens;
-    int64_t samples, sample_tokens; /* of a task, at each length */
+    int64_t samples, sample_tokens;    /* of a task, at each length */
+    char losses[LS_OPTION_TEXT_BYTES]; /* file for the loss of every scored token; empty: none */
 } ls_eval_settings;
 extern const ls_option_table ls_eval_options; /* section "eval" */
 
@@ -52,6 +53,8 @@ typedef struct ls_eval_row {
     double seconds, tokens_per_second;
     size_t bytes;                  /* weights, states, programs and workspaces */
     ls_position_buckets positions; /* empty unless asked for */
+    int64_t *scored_at;            /* [tokens], rising: which tokens of the file were scored, */
+    double *losses;                /* and the loss of each; NULL unless asked for */
 } ls_eval_row;
 
 typedef struct ls_eval_results {
@@ -75,6 +78,10 @@ void ls_eval_results_clear(ls_ctx *ctx, ls_eval_results *results);
 json_t *ls_eval_results_json(const ls_eval_results *results);
 /* The table for people. */
 void ls_eval_results_print(ls_ctx *ctx, const ls_eval_results *results, ls_text *out);
+
+/* The losses of all tokens as a file: PROTOCOL-LENGTH, and under PROTOCOL-LENGTH.at the tokens'
+ * places in the file of test documents. */
+ls_status ls_eval_losses_write(ls_ctx *ctx, const ls_eval_results *results, const char *path);
 
 /* "nonoverlap,slide-512": a name for the file of an evaluation that tells its protocols and
  * stride from others'. */

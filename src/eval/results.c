@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "eval/eval.h"
+#include "model/safetensors.h"
 
 /* ---- JSON ---- */
 
@@ -127,6 +128,30 @@ void ls_eval_results_print(ls_ctx *ctx, const ls_eval_results *results, ls_text 
                        r->length, 100 * r->R_head, 100 * r->R_layer, r->M_head, r->M_layer,
                        r->distances);
     }
+}
+
+ls_status ls_eval_losses_write(ls_ctx *ctx, const ls_eval_results *results, const char *path) {
+    enum { NAME = LS_PROTOCOL_NAME_BYTES + 32 };
+    ls_safetensor_source *sources = ls_new(ctx, 2 * results->count, sizeof *sources);
+    char(*names)[NAME] = ls_new(ctx, 2 * results->count, sizeof *names);
+    size_t count = 0;
+    ls_status status = sources == NULL || names == NULL ? LS_ENOMEM : LS_OK;
+    for (size_t i = 0; i < results->count && status == LS_OK; i++) {
+        const ls_eval_row *row = &results->rows[i];
+        if (row->losses == NULL) continue;
+        for (int at = 0; at < 2; at++) {
+            snprintf(names[count], NAME, "%s-%" PRId64 "%s", row->protocol, row->length,
+                     at ? ".at" : "");
+            sources[count] = (ls_safetensor_source){
+                names[count], at ? LS_STORED_I64 : LS_STORED_F64, 1, &row->tokens,
+                at ? (const void *)row->scored_at : (const void *)row->losses};
+            count++;
+        }
+    }
+    if (status == LS_OK) status = ls_safetensors_write(ctx, path, sources, count, NULL, 0);
+    ls_free(ctx, sources);
+    ls_free(ctx, names);
+    return status;
 }
 
 void ls_eval_name(const ls_eval_settings *settings, char *out, size_t bytes) {

@@ -1,5 +1,6 @@
 #include "eval/score.h"
 
+#include <stdlib.h>
 #include <time.h>
 
 /* Tokens of the windows that go together: their states must stay small at any length. */
@@ -83,14 +84,17 @@ static void fill_row(const ls_token_file *file, const ls_window *window, int64_t
     }
 }
 
-/* Adds a row's losses; only scored tokens have a target. */
-static void add_row(const ls_scoring *how, int64_t first, int64_t count, const int32_t *targets,
-                    const double *loss, double *window_loss, ls_scores *out) {
+/* Adds the losses of a window's row; only scored tokens have a target. */
+static void add_row(const ls_scoring *how, const ls_window *window, int64_t first, int64_t count,
+                    const int32_t *targets, const double *loss, double *window_loss,
+                    ls_scores *out) {
     for (int64_t t = 0; t < count; t++) {
         if (targets[t] < 0) continue;
         out->by_position.sum[first + t] += loss[t];
         out->by_position.count[first + t]++;
         *window_loss += loss[t];
+        if (out->every != NULL)
+            out->every[out->tokens] = (ls_token_loss){window->begin + first + t + 1, loss[t]};
         out->tokens++;
         if (how->token_bytes != NULL) out->bytes += how->token_bytes[targets[t]];
     }
@@ -108,14 +112,33 @@ static ls_status score_batch(const ls_scoring *how, const ls_window *windows, in
                      d->inputs + r * d->chunk, d->targets + r * d->chunk);
         LS_TRY(ls_stream_loss(d->stream, d->inputs, d->targets, count, d->chunk, d->loss));
         for (int64_t r = 0; r < rows; r++)
-            add_row(how, first, count, d->targets + r * d->chunk, d->loss + r * d->chunk,
-                    &d->window_loss[r], out);
+            add_row(how, &windows[r], first, count, d->targets + r * d->chunk,
+                    d->loss + r * d->chunk, &d->window_loss[r], out);
     }
     for (int64_t r = 0; r < rows; r++) {
         out->loss += d->window_loss[r];
         out->window_means += d->window_loss[r] / (double)(windows[r].length - windows[r].skip);
     }
     return LS_OK;
+}
+
+static int by_place(const void *a, const void *b) {
+    int64_t x = ((const ls_token_loss *)a)->at, y = ((const ls_token_loss *)b)->at;
+    return (x > y) - (x < y);
+}
+
+static ls_status make_room(ls_ctx *ctx, const ls_windows *windows, ls_scores *out) {
+    int64_t tokens = 1;
+    for (size_t i = 0; i < windows->count; i++)
+        tokens += windows->at[i].length - windows->at[i].skip;
+    out->every = ls_new(ctx, (size_t)tokens, sizeof *out->every);
+    return out->every == NULL ? LS_ENOMEM : LS_OK;
+}
+
+void ls_scores_clear(ls_ctx *ctx, ls_scores *scores) {
+    ls_position_losses_clear(ctx, &scores->by_position);
+    ls_free(ctx, scores->every);
+    scores->every = NULL;
 }
 
 ls_status ls_score_windows(const ls_scoring *how, const ls_windows *windows, ls_scores *out) {
@@ -126,6 +149,7 @@ ls_status ls_score_windows(const ls_scoring *how, const ls_windows *windows, ls_
     ls_status status;
     *out = (ls_scores){0};
     LS_TRY_GOTO(ls_position_losses_init(ctx, windows->longest, &out->by_position));
+    if (how->every) LS_TRY_GOTO(make_room(ctx, windows, out));
     LS_TRY_GOTO(desk_init(how, windows, &d));
     for (int64_t at = 0; at < count; at += d.batch) {
         if (how->hooks->progress != NULL)
@@ -133,6 +157,7 @@ ls_status ls_score_windows(const ls_scoring *how, const ls_windows *windows, ls_
                                  (double)at / (double)count);
         LS_TRY_GOTO(score_batch(how, windows->at + at, ls_min(d.batch, count - at), &d, out));
     }
+    if (out->every != NULL) qsort(out->every, (size_t)out->tokens, sizeof *out->every, by_place);
     out->seconds = ls_eval_clock() - start;
     out->memory = ls_eval_weight_bytes(how->model) + ls_stream_bytes(d.stream);
 fail:

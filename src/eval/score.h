@@ -11,8 +11,14 @@ typedef struct ls_scoring {
     int64_t batch, chunk;       /* as in the settings */
     const char *what;           /* for the hooks: the protocol */
     int64_t length;
+    bool every; /* the loss of every scored token is wanted */
     const ls_eval_hooks *hooks;
 } ls_scoring;
+
+typedef struct ls_token_loss {
+    int64_t at; /* the token's place in the file */
+    double loss;
+} ls_token_loss;
 
 typedef struct ls_scores {
     double loss;           /* sum over all scored tokens, in nats */
@@ -21,10 +27,13 @@ typedef struct ls_scores {
     double seconds;
     size_t memory;
     ls_position_losses by_position;
+    ls_token_loss *every; /* [tokens], by their places; NULL unless asked for */
 } ls_scores;
 
-/* Clear out->by_position in any case. */
+/* Clear *out in any case. */
 ls_status ls_score_windows(const ls_scoring *how, const ls_windows *windows, ls_scores *out);
+
+void ls_scores_clear(ls_ctx *ctx, ls_scores *scores);
 
 /* How many sequences of a length go together, of `count`; batch as in the settings. Batches are
  * about equally full. */

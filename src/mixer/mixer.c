@@ -8,6 +8,16 @@ const ls_mixer_type *ls_mixer_find(const char *name) {
     return NULL;
 }
 
+const char *ls_mixer_option_at_test(const ls_mixer_type *type, const char *key) {
+    size_t name = strlen(type->name);
+    if (strncmp(key, "mixer.", 6) != 0) return NULL;
+    key += 6;
+    if (strncmp(key, type->name, name) == 0 && key[name] == '.') key += name + 1;
+    for (const char *const *at = type->at_test; at != NULL && *at != NULL; at++)
+        if (strcmp(*at, key) == 0) return *at;
+    return NULL;
+}
+
 ls_status ls_mixer_check(ls_ctx *ctx, const ls_mixer *mixer) {
     const ls_mixer_type *type = mixer->type;
     if (mixer->causal && !(type->traits & LS_MIXER_CAUSAL))

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/adaptive.h"
 #include "model/model.h"
 
 #define FIELD(name) offsetof(ls_model_settings, name)
@@ -18,7 +19,20 @@ static const ls_option options[] = {
     {"segment", LS_OPTION_INT, FIELD(segment), "0", 0, 1 << 30, NULL,
      "tokens after which the model starts afresh but for its memory; 0: never"},
     {"memory", LS_OPTION_INT, FIELD(memory), "0", 0, 65536, NULL,
-     "rows of memory that each segment reads and writes for the next (RMT)"},
+     "rows of memory that each segment reads and writes for the next"},
+    {"memory_kind", LS_OPTION_CHOICE, FIELD(memory_kind), "rows", 0, 0, "rows|slots",
+     "how: as rows among the segment's own (RMT), or by attention to slots in every layer and a "
+     "last one from the slots (Memformer)"},
+    {"memory_heads", LS_OPTION_INT, FIELD(memory_heads), "8", 1, 4096, NULL,
+     "memory_kind=slots: heads of reading and writing"},
+    {"memory_update", LS_OPTION_CHOICE, FIELD(memory_update), "norm", 0, 0, "norm|plain|gru",
+     "memory_kind=slots: what was written is biased and brought to length 1, which forgets; or "
+     "stays as it is; or goes through a gated unit and a feed-forward layer"},
+    {"memory_temperature", LS_OPTION_REAL, FIELD(memory_temperature), "1", 1e-3, 1e3, NULL,
+     "memory_kind=slots: divides the scores of writing, which is sharper below 1"},
+    {"encoder", LS_OPTION_INT, FIELD(encoder), "0", 0, LS_LAYERS_MOST, NULL,
+     "memory_kind=slots: so many of the first layers read whole segments, both ways, with the "
+     "memory, and write it; the others read what these made of the segment before"},
     {"mixer", LS_OPTION_TEXT, FIELD(mixer), "attention", 0, 0, NULL,
      "what mixes along time where layers is a number; see `longshot inspect mixers`"},
     {"position", LS_OPTION_TEXT, FIELD(position), "xpos", 0, 0, NULL,
@@ -36,6 +50,12 @@ static const ls_option options[] = {
     {"tied", LS_OPTION_BOOL, FIELD(tied), "true", 0, 0, NULL, "head=lm: it is the embedding"},
     {"bias", LS_OPTION_BOOL, FIELD(bias), "true", 0, 0, NULL,
      "biases in the feed-forward layers and LayerNorms"},
+    {"adaptive_cutoffs", LS_OPTION_REALS, FIELD(adaptive_cutoffs), "", 1, 16777216, NULL,
+     "head=lm: ids at which further clusters of the vocabulary begin, frequent tokens coming "
+     "first: "
+     "adaptive embeddings and softmax; empty: none"},
+    {"adaptive_divisor", LS_OPTION_INT, FIELD(adaptive_divisor), "1", 1, 65536, NULL,
+     "by which the width of embeddings shrinks from cluster to cluster"},
     {"scale_embedding", LS_OPTION_BOOL, FIELD(scale_embedding), "false", 0, 0, NULL,
      "multiply embeddings by the square root of the width"},
     {"feed_forward", LS_OPTION_BOOL, FIELD(feed_forward), "true", 0, 0, NULL,
@@ -113,7 +133,7 @@ ls_mixer ls_model_mixer(const ls_model_config *config, int64_t layer) {
         .type = type,
         .options = config->mixer[which].options,
         .width = config->model.width,
-        .causal = config->model.causal,
+        .causal = config->model.causal && layer >= config->model.encoder,
         .position = type->traits & LS_MIXER_POSITIONS ? &config->position : NULL,
         .layer = layer,
         .trained_length = config->model.length,
@@ -260,10 +280,18 @@ static ls_status check_shape(ls_ctx *ctx, const ls_model_settings *model) {
         return LS_FAIL(ctx, LS_EUSE,
                        "model.pool=first reads a row that has seen one token alone: set "
                        "model.causal=false or another pool");
+    LS_TRY(ls_adaptive_check(ctx, model));
     if (model->memory > 0 && model->segment == 0)
         return LS_FAIL(ctx, LS_EUSE,
                        "model.memory passes from segment to segment: set model.segment to their "
                        "length");
+    if (model->memory_kind == LS_MEMORY_SLOTS && model->memory == 0)
+        return LS_FAIL(ctx, LS_EUSE, "model.memory_kind=slots: set model.memory to their number");
+    if (model->memory_kind == LS_MEMORY_SLOTS && model->width % model->memory_heads != 0)
+        return LS_FAIL(ctx, LS_EUSE, "model.memory_heads=%lld does not divide a width of %lld",
+                       (long long)model->memory_heads, (long long)model->width);
+    if (model->encoder > 0 && model->memory_kind != LS_MEMORY_SLOTS)
+        return LS_FAIL(ctx, LS_EUSE, "model.encoder is for model.memory_kind=slots");
     if (model->segment > 0 && !model->causal)
         return LS_FAIL(ctx, LS_EUSE, "model.segment goes forward in time: it needs model.causal");
     return LS_OK;
@@ -282,12 +310,15 @@ static ls_status check_trained(ls_ctx *ctx, const ls_model_config *config, const
 }
 
 static ls_status check(ls_ctx *ctx, const ls_model_config *config) {
+    LS_TRY(check_shape(ctx, &config->model));
+    if (config->model.encoder >= config->layers)
+        return LS_FAIL(ctx, LS_EUSE, "model.encoder=%lld leaves none of %lld layers to predict",
+                       (long long)config->model.encoder, (long long)config->layers);
     for (int64_t layer = 0; layer < config->layers; layer++) {
         const ls_mixer mixer = ls_model_mixer(config, layer);
         LS_TRY(ls_mixer_check(ctx, &mixer));
         LS_TRY(check_trained(ctx, config, &mixer));
     }
-    LS_TRY(check_shape(ctx, &config->model));
     if (takes_positions(config)) return LS_OK;
     const ls_position_type *position = config->position.type;
     if (position->embed == NULL && strcmp(position->name, "none") != 0)

@@ -4,50 +4,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "model/adaptive.h"
+#include "model/layers.h"
+#include "model/slots.h"
 #include "model/weights.h"
-
-enum { NORM_PRE, NORM_POST };
-
-static const struct {
-    ls_act_kind kind;
-    bool gated;
-} activations[] = {{LS_ACT_GELU, false}, {LS_ACT_GELU_TANH, false}, {LS_ACT_SILU, false},
-                   {LS_ACT_RELU, false}, {LS_ACT_RELU2, false},     {LS_ACT_GELU, true},
-                   {LS_ACT_SILU, true},  {LS_ACT_RELU, true}};
-
-static ls_tensor *norm(ls_program *p, const ls_model_settings *about, const char *name,
-                       ls_tensor *x, ls_tensor *delta, ls_tensor **sum) {
-    ls_scope(p, "%s", name);
-    ls_tensor *weight = ls_param(p, "weight", LS_DIMS(about->width), ls_init_gain());
-    bool biased = about->bias && about->norm == LS_NORM_LAYER;
-    ls_tensor *bias = biased ? ls_param(p, "bias", LS_DIMS(about->width), ls_init_bias()) : NULL;
-    ls_scope_end(p);
-    return ls_residual_norm(p, about->norm == 0 ? LS_NORM_LAYER : LS_NORM_RMS, about->epsilon, x,
-                            delta, weight, bias, sum);
-}
-
-static int64_t hidden_width(const ls_model_settings *about) {
-    if (about->hidden > 0) return about->hidden;
-    bool gated = activations[about->activation].gated;
-    return gated ? ls_round_up(8 * about->width / 3, 32) : 4 * about->width;
-}
-
-static ls_tensor *feed_forward(ls_program *p, const ls_model_settings *about, ls_tensor *x) {
-    ls_act_kind kind = activations[about->activation].kind;
-    bool gated = activations[about->activation].gated;
-    int64_t D = about->width, F = hidden_width(about);
-    int64_t up_rows = gated ? 2 * F : F;
-    ls_scope(p, "ffn");
-    ls_tensor *up = ls_param(p, "up.weight", LS_DIMS(up_rows, D), ls_init_normal(about->init));
-    ls_tensor *up_bias =
-        about->bias ? ls_param(p, "up.bias", LS_DIMS(up_rows), ls_init_bias()) : NULL;
-    ls_tensor *down = ls_param(p, "down.weight", LS_DIMS(D, F), ls_init_normal(about->init));
-    ls_tensor *down_bias =
-        about->bias ? ls_param(p, "down.bias", LS_DIMS(D), ls_init_bias()) : NULL;
-    ls_scope_end(p);
-    ls_tensor *hidden = ls_activate(p, kind, gated, ls_linear(p, x, up, up_bias));
-    return ls_dropout(p, ls_linear(p, hidden, down, down_bias), about->dropout);
-}
 
 static ls_tensor *mix(ls_program *p, const ls_model_config *config, int64_t layer, ls_tensor *x,
                       ls_tensor *valid) {
@@ -79,46 +39,117 @@ static ls_tensor *mix_whole(ls_program *p, const ls_model_config *config, int64_
     return NULL;
 }
 
-/* Rows [B,T,D] through all layers. valid: see ls_mixer. */
-static ls_tensor *blocks(ls_program *p, const ls_model_config *config, ls_tensor *x,
+/* Layers [first, end), which read the rows of `context` too (NULL: there are none). */
+typedef struct stack {
+    int64_t first, end;
+    ls_tensor *context;
+    const char *norm; /* name of the last norm, where norms come first */
+} stack;
+
+static stack all_layers(const ls_model_config *config, ls_tensor *context) {
+    return (stack){0, config->layers, context, "norm"};
+}
+
+/* Rows [B,T,D] through the layers. valid: see ls_mixer. */
+static ls_tensor *blocks(ls_program *p, const ls_model_config *config, stack layers, ls_tensor *x,
                          ls_tensor *valid) {
     const ls_model_settings *about = &config->model;
     const ls_position_type *position = config->position.type;
+    const bool pre = about->norm_place == LS_PLACE_PRE;
     ls_tensor *delta = NULL;
     if (position->embed != NULL) x = position->embed(p, config->position.options, x);
     x = ls_dropout(p, x, about->dropout);
-    for (int64_t layer = 0; layer < config->layers && !ls_failed(p); layer++) {
+    for (int64_t layer = layers.first; layer < layers.end && !ls_failed(p); layer++) {
         const ls_mixer mixer = ls_model_mixer(config, layer);
         ls_scope(p, "layers.%d", (int)layer);
         if (is_whole(&mixer)) {
             x = mix_whole(p, config, layer, delta == NULL ? x : ls_plus(p, x, delta), &valid);
             delta = NULL;
-        } else if (about->norm_place == NORM_PRE) {
-            delta = mix(p, config, layer, norm(p, about, "norm1", x, delta, &x), valid);
+        } else if (pre) {
+            delta = mix(p, config, layer, ls_layer_norm(p, about, "norm1", x, delta, &x), valid);
         } else {
-            x = norm(p, about, "norm1", x, mix(p, config, layer, x, valid), NULL);
+            x = ls_layer_norm(p, about, "norm1", x, mix(p, config, layer, x, valid), NULL);
         }
-        if (about->feed_forward && about->norm_place == NORM_PRE)
-            delta = feed_forward(p, about, norm(p, about, "norm2", x, delta, &x));
+        if (layers.context != NULL && pre)
+            delta = ls_slots_read(p, about, ls_layer_norm(p, about, "read.norm", x, delta, &x),
+                                  layers.context);
+        else if (layers.context != NULL)
+            x = ls_layer_norm(p, about, "read.norm", x, ls_slots_read(p, about, x, layers.context),
+                              NULL);
+        if (about->feed_forward && pre)
+            delta = ls_feed_forward(p, about, ls_layer_norm(p, about, "norm2", x, delta, &x));
         else if (about->feed_forward)
-            x = norm(p, about, "norm2", x, feed_forward(p, about, x), NULL);
+            x = ls_layer_norm(p, about, "norm2", x, ls_feed_forward(p, about, x), NULL);
         ls_scope_end(p);
     }
-    return about->norm_place == NORM_PRE ? norm(p, about, "norm", x, delta, NULL) : x;
+    return pre ? ls_layer_norm(p, about, layers.norm, x, delta, NULL) : x;
 }
 
-/* The same segment by segment (Recurrent Memory Transformer, arXiv 2207.06881): rows of memory are
- * read before a segment's own and written after them, and what comes out of the latter is the next
- * segment's memory. A segment that is not whole writes none: see ls_program_unit. Padding comes
- * after all that counts, and nothing looks ahead: no validity is needed. */
+/* ---- segments ---- */
+
+/* What a segment leaves for the next. */
+typedef struct carried {
+    ls_tensor *memory;
+    ls_tensor *encoded; /* rows of the segment before, where the model has an encoder */
+} carried;
+
+/* Recurrent Memory Transformer (arXiv 2207.06881): rows of memory are read before a segment's own
+ * and written after them, and what comes out of the latter is the next segment's memory. */
+static ls_tensor *with_rows(ls_program *p, const ls_model_config *config, ls_tensor *x,
+                            carried *now) {
+    const int64_t m = config->model.memory;
+    ls_tensor *part[3], *rows = ls_join_rows(p, 3, (ls_tensor *[]){now->memory, x, now->memory});
+    if (rows == NULL) return NULL;
+    ls_cut_rows(p, blocks(p, config, all_layers(config, NULL), rows, NULL), 3,
+                (int64_t[]){m, x->dim[1], m}, part);
+    now->memory = part[2];
+    return part[1];
+}
+
+/* Memformer: every layer reads the slots and the last one's rows write them. With an encoder it is
+ * the encoder that does so, and the other layers read what it made of the segment before. */
+static ls_tensor *with_slots(ls_program *p, const ls_model_config *config, ls_tensor *x,
+                             carried *now) {
+    const ls_model_settings *about = &config->model;
+    ls_tensor *memory = ls_slots_seen(p, about, now->memory), *y;
+    if (about->encoder == 0) {
+        y = blocks(p, config, all_layers(config, memory), x, NULL);
+        now->memory = ls_slots_write(p, about, memory, y);
+        return y;
+    }
+    const stack encoder = {0, about->encoder, memory, "encoder_norm"};
+    const stack decoder = {about->encoder, config->layers, now->encoded, "norm"};
+    y = blocks(p, config, decoder, x, NULL);
+    now->encoded = blocks(p, config, encoder, x, NULL);
+    now->memory = ls_slots_write(p, about, memory, now->encoded);
+    return y;
+}
+
+/* What this run begins with: what the one before left, and parameters at a sequence's start. */
+static carried carried_before(ls_program *p, const ls_model_settings *about, int64_t batch) {
+    const int64_t m = about->memory, L = about->segment, D = about->width;
+    carried now = {0};
+    if (m == 0) return now;
+    now.memory = ls_begin_with(p, ls_state_read(p, "memory", ls_type(p), LS_DIMS(batch, m, D)),
+                               ls_slots_start(p, about));
+    if (about->encoder > 0)
+        now.encoded =
+            ls_begin_with(p, ls_state_read(p, "encoded", ls_type(p), LS_DIMS(batch, L, D)),
+                          ls_param(p, "encoder_start", LS_DIMS(L, D), ls_init_normal(about->init)));
+    return now;
+}
+
+/* The layers segment by segment. A segment that is not whole leaves nothing: see ls_program_unit.
+ * Padding comes after all that counts, and no row is changed by what comes later: no validity is
+ * needed. */
 static ls_tensor *in_segments(ls_program *p, const ls_model_config *config, ls_tensor *x) {
     enum { SEGMENTS_MOST = 4096 };
     const ls_model_settings *about = &config->model;
-    const int64_t m = about->memory, each = about->segment, D = about->width;
+    const int64_t m = about->memory, each = about->segment;
     if (x == NULL) return NULL;
-    const int64_t B = x->dim[0], T = x->dim[1], count = (T + each - 1) / each;
-    ls_tensor *segment[SEGMENTS_MOST], *part[3], *carried = NULL;
-    int64_t length[SEGMENTS_MOST];
+    const int64_t T = x->dim[1], count = (T + each - 1) / each;
+    ls_tensor *segment[SEGMENTS_MOST];
+    int64_t length[SEGMENTS_MOST] = {0};
     if (count > SEGMENTS_MOST) {
         ls_refuse(p, LS_EUSE, "%lld tokens at once are more than %d segments of %lld", (long long)T,
                   SEGMENTS_MOST, (long long)each);
@@ -126,27 +157,20 @@ static ls_tensor *in_segments(ls_program *p, const ls_model_config *config, ls_t
     }
     for (int64_t i = 0; i < count; i++) length[i] = ls_min(each, T - i * each);
     ls_cut_rows(p, x, (int)count, length, segment);
-    ls_tensor *memory = NULL;
-    if (m > 0) {
-        ls_init init = ls_init_normal(about->init);
-        init.no_decay = true;
-        ls_tensor *start = ls_param(p, "memory.start", LS_DIMS(m, D), init);
-        memory = ls_begin_with(p, ls_state_read(p, "memory", ls_type(p), LS_DIMS(B, m, D)), start);
-    }
+    carried now = carried_before(p, about, x->dim[0]), kept = {0};
+    const bool slots = about->memory_kind == LS_MEMORY_SLOTS;
     for (int64_t i = 0; i < count && !ls_failed(p); i++) {
-        ls_apart(p, 2 * m + length[i]);
-        if (m > 0) {
-            ls_tensor *rows = ls_join_rows(p, 3, (ls_tensor *[]){memory, segment[i], memory});
-            ls_cut_rows(p, blocks(p, config, rows, NULL), 3, (int64_t[]){m, length[i], m}, part);
-            segment[i] = part[1];
-            memory = part[2];
-        } else {
-            segment[i] = blocks(p, config, segment[i], NULL);
-        }
+        ls_apart(p, slots ? length[i] : 2 * m + length[i]);
+        if (m == 0)
+            segment[i] = blocks(p, config, all_layers(config, NULL), segment[i], NULL);
+        else
+            segment[i] = slots ? with_slots(p, config, segment[i], &now)
+                               : with_rows(p, config, segment[i], &now);
         ls_apart_end(p);
-        if (length[i] == each) carried = memory;
+        if (length[i] == each) kept = now;
     }
-    ls_state_write(p, "memory", carried);
+    ls_state_write(p, "memory", kept.memory);
+    ls_state_write(p, "encoded", kept.encoded);
     ls_program_set_unit(p, each);
     return ls_join_rows(p, (int)count, segment);
 }
@@ -154,11 +178,15 @@ static ls_tensor *in_segments(ls_program *p, const ls_model_config *config, ls_t
 ls_tensor *ls_model_rows(ls_program *p, const ls_model_config *config, ls_tensor *tokens,
                          ls_tensor *valid, ls_tensor **embedding) {
     const ls_model_settings *about = &config->model;
-    *embedding = ls_param(p, "embed.weight", LS_DIMS(about->vocabulary, about->width),
-                          ls_init_normal(about->init));
-    ls_tensor *x = ls_embed(p, tokens, *embedding);
+    *embedding = NULL;
+    if (!ls_adaptive(about))
+        *embedding = ls_param(p, "embed.weight", LS_DIMS(about->vocabulary, about->width),
+                              ls_init_normal(about->init));
+    ls_tensor *x =
+        ls_adaptive(about) ? ls_adaptive_rows(p, about, tokens) : ls_embed(p, tokens, *embedding);
     if (about->scale_embedding) x = ls_times(p, x, sqrt((double)about->width));
-    return about->segment > 0 ? in_segments(p, config, x) : blocks(p, config, x, valid);
+    return about->segment > 0 ? in_segments(p, config, x)
+                              : blocks(p, config, all_layers(config, NULL), x, valid);
 }
 
 /* ---- heads ---- */
@@ -168,31 +196,21 @@ typedef struct output {
     ls_tensor *x, *weight, *bias;
 } output;
 
-static ls_tensor *project(ls_program *p, const ls_model_settings *about, const char *name,
-                          ls_tensor *x, int64_t out, bool biased) {
-    const int64_t in = x == NULL ? 1 : x->dim[x->rank - 1];
-    ls_scope(p, "%s", name);
-    ls_tensor *weight = ls_param(p, "weight", LS_DIMS(out, in), ls_init_normal(about->init));
-    ls_tensor *bias = biased ? ls_param(p, "bias", LS_DIMS(out), ls_init_bias()) : NULL;
-    ls_scope_end(p);
-    return ls_linear(p, x, weight, bias);
-}
-
 /* Rows a, b of each pair -> two hidden layers over [a, b, a * b, a - b] (Long Range Arena, arXiv
  * 2011.04006); the first layer's weight is kept in those four parts. */
 static ls_tensor *compare(ls_program *p, const ls_model_settings *about, ls_tensor *rows) {
-    const int64_t D = about->width, F = hidden_width(about), half = ls_max(F / 2, 1);
+    const int64_t D = about->width, F = ls_hidden_width(about), half = ls_max(F / 2, 1);
     ls_tensor *pair[2] = {NULL, NULL};
     if (rows == NULL) return NULL;
     ls_split(p, ls_reshape(p, rows, LS_DIMS(rows->dim[0] / 2, 2 * D)), 2, (const int64_t[]){D, D},
              pair);
     ls_tensor *product = ls_gate(p, LS_ACT_NONE, pair[0], pair[1]);
     ls_tensor *difference = ls_plus(p, pair[0], ls_times(p, pair[1], -1));
-    ls_tensor *x = ls_plus(p, project(p, about, "first", pair[0], F, true),
-                           project(p, about, "second", pair[1], F, false));
-    x = ls_plus(p, x, project(p, about, "product", product, F, false));
-    x = ls_plus(p, x, project(p, about, "difference", difference, F, false));
-    x = project(p, about, "narrow", ls_activate(p, LS_ACT_RELU, false, x), half, true);
+    ls_tensor *x = ls_plus(p, ls_project(p, about, "first", pair[0], F, true),
+                           ls_project(p, about, "second", pair[1], F, false));
+    x = ls_plus(p, x, ls_project(p, about, "product", product, F, false));
+    x = ls_plus(p, x, ls_project(p, about, "difference", difference, F, false));
+    x = ls_project(p, about, "narrow", ls_activate(p, LS_ACT_RELU, false, x), half, true);
     return ls_activate(p, LS_ACT_RELU, false, x);
 }
 
@@ -239,16 +257,22 @@ static void record(ls_program *p, const ls_model_config *config, ls_model_use us
         const ls_mixer mixer = ls_model_mixer(config, layer);
         if (has_other_rows(&mixer)) valid = NULL;
     }
-    const output out = lm ? lm_head(p, about, x, embedding) : class_head(p, about, x, valid);
+    const bool adaptive = ls_adaptive(about);
+    output out = {x, NULL, NULL};
+    if (!adaptive) out = lm ? lm_head(p, about, x, embedding) : class_head(p, about, x, valid);
     if (use == LS_MODEL_LOGITS) {
-        ls_keep(p, "logits", ls_linear(p, out.x, out.weight, out.bias));
+        ls_keep(p, "logits",
+                adaptive ? ls_adaptive_logits(p, about, x)
+                         : ls_linear(p, out.x, out.weight, out.bias));
         return;
     }
     ls_tensor *targets = ls_input(p, "targets", LS_I32, LS_DIMS(B, example.targets), false);
     ls_tensor *weights = NULL;
     if (use == LS_MODEL_TRAIN)
         weights = ls_input(p, "weights", ls_wide_type(p), LS_DIMS(B, example.targets), false);
-    ls_keep(p, "loss", ls_linear_cross_entropy(p, out.x, out.weight, out.bias, targets, weights));
+    ls_keep(p, "loss",
+            adaptive ? ls_adaptive_loss(p, about, x, targets, weights)
+                     : ls_linear_cross_entropy(p, out.x, out.weight, out.bias, targets, weights));
 }
 
 ls_model_example ls_model_example_of(const ls_model_config *config, int64_t T) {
@@ -274,6 +298,7 @@ static ls_status make(ls_ctx *ctx, const ls_model_config *config, ls_dtype type,
     if (config->model.vocabulary < 1)
         return LS_FAIL(ctx, LS_EUSE,
                        "model.vocabulary must be set (a tokenizer sets it by itself)");
+    LS_TRY(ls_adaptive_check(ctx, &config->model));
     if (config->model.head != LS_HEAD_LM && config->model.classes < 2)
         return LS_FAIL(ctx, LS_EUSE, "model.classes must be at least 2 (a task sets it by itself)");
     ls_model *model = ls_new(ctx, 1, sizeof *model);

@@ -14,10 +14,16 @@ typedef struct ls_model_settings {
                                         */
     int64_t width, hidden, vocabulary, length;
     int64_t segment, memory; /* 0: no segments; rows of memory carried between them */
+    int memory_kind;         /* ls_memory_kind; what follows is of slots */
+    int memory_update;       /* ls_memory_update */
+    int64_t memory_heads, encoder;
+    double memory_temperature;
     char mixer[LS_OPTION_TEXT_BYTES], position[LS_OPTION_TEXT_BYTES];
     int norm, norm_place, activation;
     double epsilon, dropout, init;
     bool tied, bias, scale_embedding, feed_forward;
+    ls_reals adaptive_cutoffs; /* ids at which clusters of a vocabulary begin; empty: no clusters */
+    int64_t adaptive_divisor;  /* of the width from one cluster to the next */
     bool causal;
     int head; /* ls_model_head */
     int pool; /* ls_pool_kind */
@@ -30,6 +36,9 @@ typedef enum {
     LS_HEAD_CLASSIFY, /* a class of each sequence */
     LS_HEAD_MATCH,    /* a class of each pair of sequences, which do not see each other */
 } ls_model_head;
+
+typedef enum { LS_MEMORY_ROWS, LS_MEMORY_SLOTS } ls_memory_kind;
+typedef enum { LS_UPDATE_NORM, LS_UPDATE_PLAIN, LS_UPDATE_GRU } ls_memory_update;
 
 enum { LS_LAYERS_MOST = 1024, LS_MODEL_MIXERS_MOST = 16 };
 
@@ -108,7 +117,8 @@ typedef enum {
 } ls_model_use;
 
 /* tokens [B,T] (valid: see ls_mixer; NULL: no padding) -> what the head reads, [B,T,D], and the
- * embedding, which is the head where tied: for programs of one's own. */
+ * embedding, which is the head where tied (NULL where it is adaptive): for programs of one's own.
+ */
 ls_tensor *ls_model_rows(ls_program *p, const ls_model_config *config, ls_tensor *tokens,
                          ls_tensor *valid, ls_tensor **embedding);
 /* options: batch (examples), length (of each sequence) and what streaming needs; type, grad and

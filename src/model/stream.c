@@ -63,6 +63,22 @@ static ls_status program_for(ls_stream *stream, ls_model_use use, int64_t length
     return LS_OK;
 }
 
+/* Asks the model what it takes at once; programs that share a state are made for the same. */
+static ls_status settle_chunk(ls_stream *stream) {
+    ls_program *program;
+    LS_TRY(program_for(stream, LS_MODEL_LOGITS, 1, 0, &program));
+    int64_t chunk = ls_min(stream->chunk, ls_program_chunk_limit(program));
+    stream->unit = ls_program_unit(program);
+    chunk = ls_min(ls_max(chunk / stream->unit, 1) * stream->unit, stream->capacity);
+    if (chunk != stream->chunk) {
+        ls_program_free(program);
+        stream->programs = 0;
+        stream->chunk = chunk;
+        LS_TRY(program_for(stream, LS_MODEL_LOGITS, 1, 0, &program));
+    }
+    return ls_state_new(program, &stream->state);
+}
+
 ls_status ls_stream_new(ls_model *model, int64_t batch, int64_t capacity, int64_t chunk,
                         ls_stream **out) {
     ls_ctx *ctx = model->ctx;
@@ -74,14 +90,7 @@ ls_status ls_stream_new(ls_model *model, int64_t batch, int64_t capacity, int64_
     if (stream == NULL) return LS_ENOMEM;
     *stream = (ls_stream){
         .model = model, .batch = batch, .capacity = capacity, .chunk = ls_min(chunk, capacity)};
-    ls_program *program;
-    ls_status status = program_for(stream, LS_MODEL_LOGITS, 1, 0, &program);
-    if (status == LS_OK) {
-        stream->unit = ls_program_unit(program);
-        stream->chunk = ls_min(stream->chunk, ls_program_chunk_limit(program));
-        stream->chunk = ls_min(ls_max(stream->chunk / stream->unit, 1) * stream->unit, capacity);
-        status = ls_state_new(program, &stream->state);
-    }
+    ls_status status = settle_chunk(stream);
     if (status == LS_OK) {
         stream->tokens = ls_new(ctx, (size_t)(2 * batch * stream->chunk), sizeof *stream->tokens);
         stream->losses = ls_new(ctx, (size_t)(batch * stream->chunk), sizeof *stream->losses);

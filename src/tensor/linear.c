@@ -37,6 +37,36 @@ ls_tensor *ls_linear(ls_program *p, ls_tensor *x, ls_tensor *weight, ls_tensor *
     return y;
 }
 
+/* ---- turned: what is a product's gradient for one way is the product for the other ---- */
+
+static void turned_backward(ls_program *p, const ls_node *node) {
+    ls_tensor *x = node->in[0], *weight = node->in[1], *dy = ls_grad_of(node->out[0]);
+    if (weight->needs_grad)
+        ls_record(p, &weight_grad_op, NULL, 0, 4, (ls_tensor *[]){x, dy, weight, NULL}, 0, NULL);
+    if (!x->needs_grad) return;
+    ls_tensor *dx = ls_grad_target(p, x);
+    ls_record(p, &linear_op, NULL, 0, 3, (ls_tensor *[]){dy, weight, NULL}, 1, &dx);
+    ls_grad_add(p, x, dx);
+}
+static const ls_op turned_op = {
+    .name = "linear_input_grad", .backward = turned_backward, .flops = flops};
+
+ls_tensor *ls_linear_turned(ls_program *p, ls_tensor *x, ls_tensor *weight) {
+    if (ls_failed(p) || x == NULL || weight == NULL) return NULL;
+    int64_t rows, width, stride, dim[LS_RANK_MOST];
+    if (!ls_rows(x, &rows, &width, &stride) || weight->rank != 2 || weight->dim[0] != width ||
+        weight->role != LS_ROLE_PARAMETER || weight->type != x->type) {
+        ls_refuse(p, LS_EBUG, "linear_turned: an input of width %lld does not fit its weight",
+                  (long long)x->dim[x->rank - 1]);
+        return NULL;
+    }
+    memcpy(dim, x->dim, sizeof dim);
+    dim[x->rank - 1] = weight->dim[1];
+    ls_tensor *y = ls_activation(p, x->type, x->rank, dim);
+    ls_record(p, &turned_op, NULL, 0, 2, (ls_tensor *[]){x, weight}, 1, &y);
+    return y;
+}
+
 static void backward(ls_program *p, const ls_node *node) {
     ls_tensor *x = node->in[0], *weight = node->in[1], *bias = node->in[2];
     ls_tensor *dy = ls_grad_of(node->out[0]);

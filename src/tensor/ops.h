@@ -12,6 +12,9 @@
  * wide, so is y. */
 ls_tensor *ls_linear(ls_program *p, ls_tensor *x, ls_tensor *weight, ls_tensor *bias);
 
+/* y[.., in] = x[.., out] weight[out, in]: the same weight the other way round. */
+ls_tensor *ls_linear_turned(ls_program *p, ls_tensor *x, ls_tensor *weight);
+
 /* The same along time: y[b,m,h,:] = sum_t weight[t,m] x[b,t,h,:] for x [B,T,H,W] and a parameter
  * [N,M], or [H,N,M] where every head has its own; T <= N, the first T rows of the weight count. */
 ls_tensor *ls_time_linear(ls_program *p, ls_tensor *x, ls_tensor *weight);
@@ -71,6 +74,26 @@ ls_tensor *ls_position_rows(ls_program *p, ls_tensor *table, int64_t T);
  * are [B,T]; loss is [B,T] in the wide type. */
 ls_tensor *ls_linear_cross_entropy(ls_program *p, ls_tensor *x, ls_tensor *weight, ls_tensor *bias,
                                    ls_tensor *targets, ls_tensor *weights);
+/* ---- a vocabulary in clusters ---- */
+
+/* Cluster 0 of a vocabulary has the ids below first[1], cluster i those from first[i] on;
+ * first[count] is their number. A softmax over cluster 0 and one column for each other cluster says
+ * which, and one over its members says what (arXiv 1609.04309). */
+enum { LS_CLUSTERS_MOST = 16 };
+typedef struct ls_clusters {
+    int count;
+    int64_t first[LS_CLUSTERS_MOST + 1];
+} ls_clusters;
+/* ids [..] as numbers within cluster `which`; -1 for others. With `columns`, for cluster 0, others
+ * are the number of their cluster's column, first[1] + cluster - 1. No gradient. */
+ls_tensor *ls_cluster_ids(ls_program *p, const ls_clusters *clusters, ls_tensor *ids, int which,
+                          bool columns);
+/* The sum of losses of one shape, which is not a gradient's way. */
+ls_tensor *ls_cluster_losses(ls_program *p, int count, ls_tensor *const *losses);
+/* Logarithms of all ids' probabilities, [.., V], from the clusters' logits: [.., first[1] + count -
+ * 1], and [.., size] of each other one. No gradient. */
+ls_tensor *ls_cluster_logits(ls_program *p, const ls_clusters *clusters, ls_tensor *const *logits);
+
 /* A carried value that begins as a parameter: v [...], repeated over the batch, where the run
  * starts at position 0, and x [B,...] where it does not (no gradient passes through x). */
 ls_tensor *ls_begin_with(ls_program *p, ls_tensor *x, ls_tensor *v);

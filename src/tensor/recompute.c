@@ -35,8 +35,9 @@ static void find_pieces(ls_program *p, size_t forward_count) {
         const ls_apart_nodes *piece = p->pieces.at[i];
         for (size_t j = piece->first; j < piece->end; j++) {
             const ls_node *node = p->nodes.at[j];
-            for (int k = 0; k < node->out_count; k++)
-                if (node->out[k] != NULL) owner_of(node->out[k])->piece = (int)i + 1;
+            for (int k = 0; k < node->out_count; k++) /* a view may be of what comes from outside */
+                if (node->out[k] != NULL && node->out[k]->base == NULL)
+                    node->out[k]->piece = (int)i + 1;
         }
     }
     int here = 0;
@@ -88,8 +89,11 @@ static void run_again(ls_program *p, const ls_apart_nodes *piece, int number,
             ls_tensor *in = node->in[k];
             again->in[k] = in != NULL && owner_of(in)->piece == number ? place_again(p, in) : in;
         }
-        for (int k = 0; k < node->out_count; k++)
-            again->out[k] = node->out[k] == NULL ? NULL : place_again(p, node->out[k]);
+        for (int k = 0; k < node->out_count; k++) {
+            ls_tensor *out = node->out[k];
+            bool stays = out == NULL || (out->base != NULL && out->base->piece != number);
+            again->out[k] = stays ? out : place_again(p, out);
+        }
         ls__list_add(p, &p->nodes, again);
     }
 }

@@ -11,7 +11,7 @@
 enum { PATH_BYTES = 4096 };
 
 static const char csv_head[] =
-    "step,loss,lr,grad_norm,tokens,rejected,seconds,tokens_per_second,peak_share\n";
+    "step,loss,lr,grad_norm,auxiliary,tokens,rejected,seconds,tokens_per_second,peak_share\n";
 static const char jsonl_start[] = "{\"step\":";
 
 typedef struct output {
@@ -130,23 +130,25 @@ static const char *json_number(double value, char *out, size_t bytes) {
 }
 
 ls_status ls_metrics_add(ls_ctx *ctx, ls_metrics *metrics, const ls_metrics_row *row) {
-    char line[512], loss[32], norm[32];
+    char line[512], loss[32], norm[32], auxiliary[32];
     int length = snprintf(
         line, sizeof line,
-        "%s%lld,\"loss\":%s,\"lr\":%.9g,\"grad_norm\":%s,\"tokens\":%lld,\"rejected\":%lld,"
-        "\"seconds\":%.3f,\"tokens_per_second\":%.1f,\"peak_share\":%.4f}\n",
+        "%s%lld,\"loss\":%s,\"lr\":%.9g,\"grad_norm\":%s,\"auxiliary\":%s,\"tokens\":%lld,"
+        "\"rejected\":%lld,\"seconds\":%.3f,\"tokens_per_second\":%.1f,\"peak_share\":%.4f}\n",
         jsonl_start, (long long)row->step, json_number(row->loss, loss, sizeof loss), row->rate,
-        json_number(row->norm, norm, sizeof norm), (long long)row->tokens, (long long)row->rejected,
-        row->seconds, row->tokens_per_second, row->peak_share);
+        json_number(row->norm, norm, sizeof norm),
+        json_number(row->auxiliary, auxiliary, sizeof auxiliary), (long long)row->tokens,
+        (long long)row->rejected, row->seconds, row->tokens_per_second, row->peak_share);
     LS_TRY(ls_file_put(ctx, metrics->jsonl.file, metrics->jsonl.path, line, (size_t)length));
-    length =
-        snprintf(line, sizeof line, "%lld,%.9g,%.9g,%.9g,%lld,%lld,%.3f,%.1f,%.4f\n",
-                 (long long)row->step, row->loss, row->rate, row->norm, (long long)row->tokens,
-                 (long long)row->rejected, row->seconds, row->tokens_per_second, row->peak_share);
+    length = snprintf(line, sizeof line, "%lld,%.9g,%.9g,%.9g,%.9g,%lld,%lld,%.3f,%.1f,%.4f\n",
+                      (long long)row->step, row->loss, row->rate, row->norm, row->auxiliary,
+                      (long long)row->tokens, (long long)row->rejected, row->seconds,
+                      row->tokens_per_second, row->peak_share);
     LS_TRY(ls_file_put(ctx, metrics->csv.file, metrics->csv.path, line, (size_t)length));
     const ls_scalar scalars[] = {{"train/loss", row->loss},
                                  {"train/lr", row->rate},
                                  {"train/grad_norm", row->norm},
+                                 {"train/auxiliary", row->auxiliary},
                                  {"train/tokens", (double)row->tokens},
                                  {"train/rejected", (double)row->rejected},
                                  {"speed/tokens_per_second", row->tokens_per_second},

@@ -9,6 +9,7 @@
 typedef struct ls_metrics_row {
     int64_t step;             /* steps done, this one included */
     double loss, rate, norm;  /* of this step */
+    double auxiliary;         /* what is minimised beside the loss: see ls_auxiliary */
     int64_t tokens, rejected; /* since the run began */
     double seconds;           /* since the run began, without the pauses between its parts */
     double tokens_per_second; /* since the last row */

@@ -45,6 +45,7 @@ typedef struct loop {
     /* since this call began */
     int64_t saved_step, rollbacks;
     double started, loss;
+    double auxiliary; /* what is minimised beside the loss, of the last step */
     int64_t first_step;
     /* since the last line of the log */
     int64_t fresh_steps, fresh_tokens;
@@ -313,7 +314,7 @@ static ls_status compute(loop *l, double *loss) {
         return LS_FAIL(l->ctx, LS_EINPUT, "batch %lld has a token outside the vocabulary",
                        (long long)l->batch);
     double each = now->scored > 0 ? 1 / (double)now->scored : 0;
-    *loss = 0;
+    *loss = l->auxiliary = 0;
     for (int64_t part = 0; part < s->accumulate; part++) {
         const int32_t *wanted = now->targets + part * rows * l->targets;
         ls_tensor_put(program, tokens, now->inputs + part * rows * l->inputs);
@@ -326,6 +327,9 @@ static ls_status compute(loop *l, double *loss) {
         if (part == s->accumulate - 1 && l->step + 1 < s->steps)
             fetch_batch(l, &l->rows[(l->batch + 1) % 2], l->batch + 1);
         LS_TRY(weighted_loss(l, losses, wanted, each, loss));
+        double more;
+        LS_TRY(ls_program_auxiliary(program, &more));
+        l->auxiliary += more;
     }
     l->tokens += now->tokens;
     l->fresh_tokens += now->tokens;
@@ -339,6 +343,7 @@ static ls_status log_row(loop *l, double rate, double norm) {
                           .loss = l->loss,
                           .rate = rate,
                           .norm = norm,
+                          .auxiliary = l->auxiliary,
                           .tokens = l->tokens,
                           .rejected = l->guard.rejected,
                           .seconds = l->seconds + now - l->started};

@@ -20,7 +20,8 @@
 
 typedef struct ls_train_settings {
     int64_t steps, batch, length, accumulate, carry, seed;
-    int dtype; /* see ls_train_dtype */
+    char from[LS_OPTION_TEXT_BYTES]; /* for the caller, who loads them; empty: weights are drawn */
+    int dtype;                       /* see ls_train_dtype */
     bool recompute;
     double lr, beta1, beta2, eps, weight_decay, clip;
     int schedule; /* ls_schedule_kind */

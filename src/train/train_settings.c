@@ -12,6 +12,9 @@ static const ls_option options[] = {
      "afresh."},
     {"seed", LS_OPTION_INT, FIELD(seed), "1", 0, 9e15, NULL,
      "Seed of the starting weights, the order of the data and dropout."},
+    {"from", LS_OPTION_TEXT, FIELD(from), "", 0, 0, NULL,
+     "Run or checkpoint whose weights training begins with, such as the stage before in a "
+     "curriculum of lengths; empty: weights drawn from the seed."},
     {"dtype", LS_OPTION_CHOICE, FIELD(dtype), "f32", 0, 0, "f32|bf16|f64",
      "Arithmetic: bf16 keeps f32 master weights and sums in f32."},
     {"lr", LS_OPTION_REAL, FIELD(lr), "3e-4", 0, 1e3, NULL, "Highest learning rate."},

@@ -1,0 +1,47 @@
+#include "model/layers.h"
+
+static const struct {
+    ls_act_kind kind;
+    bool gated;
+} activations[] = {{LS_ACT_GELU, false}, {LS_ACT_GELU_TANH, false}, {LS_ACT_SILU, false},
+                   {LS_ACT_RELU, false}, {LS_ACT_RELU2, false},     {LS_ACT_GELU, true},
+                   {LS_ACT_SILU, true},  {LS_ACT_RELU, true}};
+
+ls_tensor *ls_layer_norm(ls_program *p, const ls_model_settings *about, const char *name,
+                         ls_tensor *x, ls_tensor *delta, ls_tensor **sum) {
+    ls_scope(p, "%s", name);
+    ls_tensor *weight = ls_param(p, "weight", LS_DIMS(about->width), ls_init_gain());
+    bool biased = about->bias && about->norm == LS_NORM_LAYER;
+    ls_tensor *bias = biased ? ls_param(p, "bias", LS_DIMS(about->width), ls_init_bias()) : NULL;
+    ls_scope_end(p);
+    return ls_residual_norm(p, about->norm == 0 ? LS_NORM_LAYER : LS_NORM_RMS, about->epsilon, x,
+                            delta, weight, bias, sum);
+}
+
+int64_t ls_hidden_width(const ls_model_settings *about) {
+    if (about->hidden > 0) return about->hidden;
+    bool gated = activations[about->activation].gated;
+    return gated ? ls_round_up(8 * about->width / 3, 32) : 4 * about->width;
+}
+
+ls_tensor *ls_feed_forward(ls_program *p, const ls_model_settings *about, ls_tensor *x) {
+    ls_act_kind kind = activations[about->activation].kind;
+    bool gated = activations[about->activation].gated;
+    int64_t F = ls_hidden_width(about);
+    ls_scope(p, "ffn");
+    ls_tensor *up = ls_project(p, about, "up", x, gated ? 2 * F : F, about->bias);
+    ls_tensor *hidden = ls_activate(p, kind, gated, up);
+    ls_tensor *down = ls_project(p, about, "down", hidden, about->width, about->bias);
+    ls_scope_end(p);
+    return ls_dropout(p, down, about->dropout);
+}
+
+ls_tensor *ls_project(ls_program *p, const ls_model_settings *about, const char *name, ls_tensor *x,
+                      int64_t out, bool biased) {
+    const int64_t in = x == NULL ? 1 : x->dim[x->rank - 1];
+    ls_scope(p, "%s", name);
+    ls_tensor *weight = ls_param(p, "weight", LS_DIMS(out, in), ls_init_normal(about->init));
+    ls_tensor *bias = biased ? ls_param(p, "bias", LS_DIMS(out), ls_init_bias()) : NULL;
+    ls_scope_end(p);
+    return ls_linear(p, x, weight, bias);
+}

@@ -1,0 +1,19 @@
+/* The parts of a block beside its mixer. */
+#ifndef LS_MODEL_LAYERS_H
+#define LS_MODEL_LAYERS_H
+
+#include "model/model.h"
+
+typedef enum { LS_PLACE_PRE, LS_PLACE_POST } ls_norm_place;
+
+/* The model's norm of x + delta under a name; see ls_residual_norm. */
+ls_tensor *ls_layer_norm(ls_program *p, const ls_model_settings *about, const char *name,
+                         ls_tensor *x, ls_tensor *delta, ls_tensor **sum);
+/* The width inside the feed-forward layer. */
+int64_t ls_hidden_width(const ls_model_settings *about);
+ls_tensor *ls_feed_forward(ls_program *p, const ls_model_settings *about, ls_tensor *x);
+/* x [.., in] to [.., out], with a bias where the model has them. */
+ls_tensor *ls_project(ls_program *p, const ls_model_settings *about, const char *name, ls_tensor *x,
+                      int64_t out, bool biased);
+
+#endif

@@ -1,0 +1,99 @@
+/* Every slot is a query of its own over its own content and the segment's rows, so slots never see
+ * one another. Biased memory normalisation is applied where slots are read: what is carried is the
+ * sum before it, whose first value is then the bias itself, and however a stream is cut the same is
+ * computed. */
+#include "model/slots.h"
+
+#include <math.h>
+
+#include "model/layers.h"
+
+static ls_tensor *heads_of(ls_program *p, const ls_model_settings *about, ls_tensor *x) {
+    const int64_t H = about->memory_heads;
+    if (x == NULL) return NULL;
+    return ls_reshape(p, x, LS_DIMS(x->dim[0], x->dim[1], H, about->width / H));
+}
+
+static ls_tensor *rows_of(ls_program *p, const ls_model_settings *about, ls_tensor *heads) {
+    if (heads == NULL) return NULL;
+    return ls_reshape(p, heads, LS_DIMS(heads->dim[0], heads->dim[1], about->width));
+}
+
+static double scale_of(const ls_model_settings *about) {
+    return 1 / sqrt((double)(about->width / about->memory_heads));
+}
+
+ls_tensor *ls_slots_read(ls_program *p, const ls_model_settings *about, ls_tensor *x,
+                         ls_tensor *context) {
+    const int64_t D = about->width;
+    ls_tensor *kv[2] = {NULL, NULL};
+    ls_scope(p, "read");
+    ls_tensor *q = ls_project(p, about, "q", x, D, about->bias);
+    ls_tensor *joint = ls_project(p, about, "kv", context, 2 * D, about->bias);
+    if (joint != NULL) ls_split(p, joint, 2, (const int64_t[]){D, D}, kv);
+    const ls_segment seen =
+        ls_segment_all(heads_of(p, about, q), heads_of(p, about, kv[0]), heads_of(p, about, kv[1]));
+    ls_tensor *y =
+        ls_attention(p, 1, &seen, (ls_attention_options){.scale = scale_of(about)}, NULL);
+    y = ls_project(p, about, "out", rows_of(p, about, y), D, about->bias);
+    ls_scope_end(p);
+    return ls_dropout(p, y, about->dropout);
+}
+
+ls_tensor *ls_slots_start(ls_program *p, const ls_model_settings *about) {
+    ls_init init = ls_init_normal(about->init);
+    init.no_decay = true;
+    return ls_param(p, "/memory.start", LS_DIMS(about->memory, about->width), init);
+}
+
+ls_tensor *ls_slots_seen(ls_program *p, const ls_model_settings *about, ls_tensor *carried) {
+    const double nothing = 1e-30; /* a slot of zeros stays one */
+    if (about->memory_update != LS_UPDATE_NORM) return carried;
+    return ls_times(p, ls_residual_norm(p, LS_NORM_RMS, nothing, carried, NULL, NULL, NULL, NULL),
+                    1 / sqrt((double)about->width));
+}
+
+/* A gated recurrent unit (Cho et al. 2014) with x as its input. */
+static ls_tensor *gated_unit(ls_program *p, const ls_model_settings *about, ls_tensor *x,
+                             ls_tensor *before) {
+    const int64_t D = about->width, widths[3] = {D, D, D};
+    ls_tensor *in[3], *own[3];
+    ls_scope(p, "gru");
+    ls_tensor *from_x = ls_project(p, about, "input", x, 3 * D, true);
+    ls_tensor *from_before = ls_project(p, about, "slot", before, 3 * D, true);
+    ls_scope_end(p);
+    if (from_x == NULL || from_before == NULL) return NULL;
+    ls_split(p, from_x, 3, widths, in);
+    ls_split(p, from_before, 3, widths, own);
+    ls_tensor *recalled = ls_gate(p, LS_ACT_SIGMOID, ls_plus(p, in[0], own[0]), own[2]);
+    ls_tensor *fresh = ls_activate(p, LS_ACT_TANH, false, ls_plus(p, in[2], recalled));
+    ls_tensor *change = ls_plus(p, before, ls_times(p, fresh, -1));
+    return ls_plus(p, fresh, ls_gate(p, LS_ACT_SIGMOID, ls_plus(p, in[1], own[1]), change));
+}
+
+ls_tensor *ls_slots_write(ls_program *p, const ls_model_settings *about, ls_tensor *memory,
+                          ls_tensor *rows) {
+    const int64_t D = about->width;
+    const bool gated = about->memory_update == LS_UPDATE_GRU;
+    ls_scope(p, "memory");
+    ls_tensor *q = heads_of(p, about, ls_project(p, about, "q", memory, D, about->bias));
+    ls_tensor *own = heads_of(p, about, ls_project(p, about, "k", memory, D, about->bias));
+    ls_tensor *k = heads_of(p, about, ls_project(p, about, "k", rows, D, about->bias));
+    ls_tensor *v = heads_of(p, about, ls_project(p, about, "v", rows, D, about->bias));
+    ls_tensor *content = gated ? ls_project(p, about, "v", memory, D, about->bias) : memory;
+    ls_segment seen[2] = {ls_segment_all(q, own, heads_of(p, about, content)),
+                          ls_segment_all(q, k, v)};
+    seen[0].lo = seen[0].hi = 0; /* slot i alone */
+    const ls_attention_options how = {.scale = scale_of(about) / about->memory_temperature};
+    ls_tensor *written = rows_of(p, about, ls_attention(p, 2, seen, how, NULL));
+    if (about->memory_update == LS_UPDATE_NORM)
+        written = ls_plus_broadcast(p, written, ls_slots_start(p, about));
+    if (gated) {
+        written = ls_project(p, about, "out", written, D, about->bias);
+        written = gated_unit(p, about, written, memory);
+        ls_tensor *inner = ls_layer_norm(p, about, "norm", written, NULL, NULL);
+        written = ls_plus(p, written, ls_feed_forward(p, about, inner));
+    }
+    ls_scope_end(p);
+    return written;
+}
