@@ -11,7 +11,7 @@
 
 typedef struct ls_bench_keys {
     char what[LS_OPTION_TEXT_BYTES], peer[LS_OPTION_TEXT_BYTES], scripts[LS_OPTION_TEXT_BYTES];
-    char models[LS_OPTION_TEXT_BYTES];
+    char only[LS_OPTION_TEXT_BYTES];
     int dtype;
     bool recompute;
     int64_t rounds;

@@ -139,7 +139,8 @@ ls_status ls_bench_attention(ls_bench *bench) {
     json_object_set_new(bench->json, "attention", rows);
     ls_text_printf(bench->ctx, &bench->text, "attention, batch 1: kind, heads x width, length\n");
     for (int i = 0; i < KINDS; i++)
-        if (kinds[i].device == (bench->ctx->device != NULL))
+        if (kinds[i].device == (bench->ctx->device != NULL) &&
+            strstr(kinds[i].name, bench->keys.only) != NULL)
             LS_TRY(bench_kind(bench, &kinds[i], rows));
     return LS_OK;
 }

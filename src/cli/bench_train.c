@@ -248,7 +248,7 @@ ls_status ls_bench_train(ls_bench *bench) {
     json_t *rows = json_array();
     json_object_set_new(bench->json, "train", rows);
     for (int i = 0; i < SHAPES; i++) {
-        bool named = bench->keys.models[0] == '\0' || strstr(shapes[i].name, bench->keys.models);
+        bool named = strstr(shapes[i].name, bench->keys.only) != NULL;
         if (shapes[i].device == (bench->ctx->device != NULL) && named)
             LS_TRY(bench_shape(bench, &shapes[i], rows));
     }
