@@ -29,6 +29,7 @@ enum {
     LISTED = 2048,   /* lists of blocks; both ways */
     BOUNDED = 4096,  /* coordinates of queries end early */
     WHOLE = 8192,    /* blocks of 64, or of 128 where queries and keys are not as many */
+    PAIRED = 16384,  /* keys stand for pairs of queries; causal: pairs before the query's */
 };
 
 typedef struct attention_case {
@@ -133,6 +134,11 @@ static ls_segment make_segment(const attention_case *shape, built *at, int s) {
         segment.decay_pairs = K / 2 - 1;
         segment.decay_halves = s == 0;
         for (int64_t i = 0; i < K / 2; i++) segment.log_decay[i] = decay_rate(i);
+    }
+    if (shape->with & PAIRED) {
+        segment.query_at = (ls_position_map){LS_MAP_GROUP, 2, 0};
+        segment.lo = -LS_FAR;
+        segment.group = shape->with & BOTH_WAYS ? 0 : 2;
     }
     if (shape->with & BOUNDED)
         segment.query_most = operand[9] = ls_input(p, name[9], LS_I32, LS_DIMS(B), false);
@@ -273,6 +279,7 @@ static void drop(built *at) {
 
 static bool dense_admits(const attention_case *shape, int s, int64_t h, int64_t n, int64_t m) {
     int64_t distance = n - m;
+    if (shape->with & PAIRED) return (shape->with & BOTH_WAYS) || m < n / 2;
     if (shape->with & DILATED) {
         if (distance % dilations[h] != 0) return false;
         distance /= dilations[h];
@@ -289,6 +296,7 @@ static bool dense_admits(const attention_case *shape, int s, int64_t h, int64_t 
 }
 
 static double coordinate(const attention_case *shape, bool query, int64_t position) {
+    if (query && (shape->with & PAIRED)) return floor((double)position / 2);
     if (!(shape->with & GROUPED)) return (double)position;
     if (query) return fmin((double)position, (double)(shape->start + shape->T / 2));
     return floor((double)position / 3) + 1;
@@ -513,6 +521,7 @@ static const attention_case small[] = {
     {"dilated", 1, 17, 17, 4, 2, 4, 4, .segments = 1, .with = DILATED, .window = 3},
     {"listed", 2, 30, 30, 4, 2, 4, 6, .segments = 1, .with = LISTED | BOTH_WAYS | TABLE | VALID},
     {"bounded", 2, 30, 25, 2, 1, 4, 4, .segments = 2, .with = BOUNDED | BOTH_WAYS | TABLE},
+    {"paired", 1, 20, 10, 2, 1, 4, 4, .segments = 1, .with = PAIRED | TABLE},
 };
 
 static const attention_case wide[] = {
@@ -543,6 +552,11 @@ static const attention_case wide[] = {
     {"slopes both ways", 1, 100, 100, 2, 2, 32, 32, .segments = 1, .with = SLOPES | BOTH_WAYS},
     {"table", 1, 150, 150, 2, 2, 32, 32, .segments = 1, .with = TABLE},
     {"table both ways", 1, 150, 150, 2, 2, 32, 32, .segments = 1, .with = TABLE | BOTH_WAYS},
+    {"table in a window", 1, 300, 300, 2, 1, 64, 64, .segments = 1, .with = TABLE | BOTH_WAYS,
+     .window = 40},
+    {"table, paired", 2, 150, 75, 2, 1, 32, 32, .segments = 2, .with = TABLE | PAIRED | VALID},
+    {"table, paired, both ways", 2, 150, 75, 2, 2, 64, 64, .segments = 1,
+     .with = TABLE | PAIRED | BOTH_WAYS | BOUNDED},
     {"relative", 2, 150, 150, 2, 2, 32, 32, .segments = 1, .with = RELATIVE},
     {"relative grouped", 1, 150, 150, 2, 1, 20, 12, .segments = 1,
      .with = RELATIVE | GROUPED | TABLE | SLOPES},

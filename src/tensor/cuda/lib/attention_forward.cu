@@ -12,16 +12,19 @@
 enum { BANDS = 2, KEYS = LS_ATTENTION_TILE, LIST_WARPS = LS_ATTENTION_TILE / (BANDS * 16) };
 
 /* Scores computed at once, as many as there are registers for. */
-template <int D, bool BIASED> struct shape {
-    static const int COLUMNS = D <= 64 && !BIASED ? 64 : 32;
+template <int D, int KIND> struct shape {
+    static const int COLUMNS = D <= 64 && KIND == LS_TILE_PLAIN ? 64 : 32;
 };
 
-template <int D, int WARPS> struct shared_tiles {
+template <int D, int KIND, int WARPS> struct shared_tiles {
     static const int QUERIES = WARPS * BANDS * 16, THREADS = 32 * WARPS;
+    static const int STRIP = KIND == LS_TILE_TABLE ? QUERIES + KEYS : 1;
     ls_cuda_bf16 q[QUERIES * ls_tile_shape<D>::STRIDE];
     ls_cuda_bf16 k[2][KEYS * ls_tile_shape<D>::STRIDE];
     ls_cuda_bf16 v[2][KEYS * ls_tile_shape<D>::STRIDE];
-    ls_tile_mark queries[QUERIES], keys[KEYS];
+    typename ls_tile_kept<KIND>::query queries[KIND == LS_TILE_PLAIN ? 1 : QUERIES];
+    typename ls_tile_kept<KIND>::key keys[KEYS];
+    float strip[2][STRIP];
 };
 
 /* What a lane holds: for each band two rows, g and g + 8. */
@@ -30,28 +33,39 @@ template <int D> struct running {
     float most[BANDS][2], sum[BANDS][2]; /* the sums are of this lane's columns only */
 };
 
-/* Adds biases to scores, which are then in units of log 2, and sets those of pairs that are not
- * admitted to -infinity. */
-template <int COLUMNS, bool BIASED>
+/* Adds biases to scores and sets those of pairs that are not admitted to -infinity. Scores are then
+ * in units of log 2 where they are `BIASED`, and in natural ones with a table (`strip`: that of
+ * step 0 and the first key). */
+template <int COLUMNS, int KIND, typename QUERY_MARK, typename KEY_MARK>
 static __device__ void adjust(float s[BANDS][COLUMNS / 8][4], float factor,
-                              const ls_tile_bias &bias, bool full, int row,
-                              const ls_tile_mark *queries, const ls_tile_mark *keys) {
+                              const ls_tile_bias &bias, const float *strip, bool full, int row,
+                              const QUERY_MARK *queries, const KEY_MARK *keys) {
     const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const float *by_row[BANDS][2]; /* strips of the lane's rows, from its first column on */
+    if constexpr (KIND == LS_TILE_TABLE) {
+#pragma unroll
+        for (int m = 0; m < BANDS; m++)
+#pragma unroll
+            for (int half = 0; half < 2; half++)
+                by_row[m][half] = strip + queries[m * 16 + g + 8 * half] - 2 * t;
+    }
 #pragma unroll
     for (int n = 0; n < COLUMNS / 8; n++)
 #pragma unroll
         for (int c = 0; c < 2; c++) {
-            ls_tile_mark key = {0, 0, 0, 0, 0};
-            if (BIASED || !full) key = keys[n * 8 + 2 * t + c];
+            KEY_MARK key = {};
+            if (KIND == LS_TILE_BIASED || !full) key = keys[n * 8 + 2 * t + c];
 #pragma unroll
             for (int m = 0; m < BANDS; m++)
 #pragma unroll
                 for (int half = 0; half < 2; half++) {
                     float *at = &s[m][n][2 * half + c];
                     const int r = m * 16 + g + 8 * half;
-                    if (BIASED)
+                    if constexpr (KIND == LS_TILE_BIASED)
                         *at = *at * factor + ls_tile_bias_at(bias, queries[r].offset + key.offset,
                                                              queries[r].whole + key.whole);
+                    if constexpr (KIND == LS_TILE_TABLE)
+                        *at = *at * factor + by_row[m][half][-8 * n - c];
                     if (!full && !(row + r >= key.first && row + r < key.end)) *at = -INFINITY;
                 }
         }
@@ -161,72 +175,89 @@ static __device__ ls_cuda_span part_of_tiles(const ls_cuda_attention &job,
     return part;
 }
 
-template <int D, int WARPS>
-static __device__ void ask_keys(shared_tiles<D, WARPS> &tiles, int stage, const ls_cuda_segment &s,
-                                int b, int g, int row) {
-    enum { THREADS = 32 * WARPS };
-    ls_tile_ask<D, KEYS, THREADS>(tiles.k[stage], s.k, b, g, row, s.keys);
-    ls_tile_ask<D, KEYS, THREADS>(tiles.v[stage], s.v, b, g, row, s.keys);
+/* `row`: of the queries. */
+template <int D, int KIND, int WARPS>
+static __device__ void ask_keys(const ls_cuda_attention &job, const ls_cuda_segment &s, int stage,
+                                int b, int h, int row, int key,
+                                shared_tiles<D, KIND, WARPS> &tiles) {
+    enum { THREADS = 32 * WARPS, QUERIES = shared_tiles<D, KIND, WARPS>::QUERIES };
+    const int g = h / (job.H / job.G);
+    ls_tile_ask<D, KEYS, THREADS>(tiles.k[stage], s.k, b, g, key, s.keys);
+    ls_tile_ask<D, KEYS, THREADS>(tiles.v[stage], s.v, b, g, key, s.keys);
+    if constexpr (KIND == LS_TILE_TABLE)
+        ls_tile_ask_strip<QUERIES, KEYS, THREADS>(tiles.strip[stage], s, h,
+                                                  ls_tile_column(job, s, b, row, key));
     ls_copies_end();
 }
 
 /* The steps part.first .. part.end of a walk over the keys of one segment. */
-template <int D, bool BIASED, int WARPS>
+template <int D, int KIND, int WARPS>
 static __device__ void pass(const ls_cuda_attention &job, const ls_cuda_segment &s,
                             const ls_tile_walk &walk, ls_cuda_span part, int b, int h, int row,
-                            shared_tiles<D, WARPS> &tiles, running<D> &state) {
+                            shared_tiles<D, KIND, WARPS> &tiles, running<D> &state) {
     enum {
-        COLUMNS = shape<D, BIASED>::COLUMNS,
+        BIASED = KIND == LS_TILE_BIASED,
+        COLUMNS = shape<D, KIND>::COLUMNS,
         STRIDE = ls_tile_shape<D>::STRIDE,
-        QUERIES = shared_tiles<D, WARPS>::QUERIES,
+        QUERIES = shared_tiles<D, KIND, WARPS>::QUERIES,
         THREADS = 32 * WARPS
     };
     static_assert(KEYS <= (int)THREADS, "a thread for each key's mark");
-    const int thread = (int)threadIdx.x, g = h / (job.H / job.G), band = thread / 32 * BANDS * 16;
+    const int thread = (int)threadIdx.x, band = thread / 32 * BANDS * 16;
     const bool decays = BIASED && s.log_decay != NULL;
     /* none of the warp's queries exists */
     const bool idle = row + band >= job.T || row + band + BANDS * 16 <= 0;
     const double origin = BIASED ? ls_cuda_map_at(s.query_at, job.start + row) : 0;
-    const float factor = job.scale * LS_CUDA_LOG2_E;
+    /* the units of adjusted scores, and what takes those to units of log 2 */
+    const float factor = job.scale * (BIASED ? LS_CUDA_LOG2_E : 1);
+    const float unit = BIASED                  ? 1
+                       : KIND == LS_TILE_TABLE ? LS_CUDA_LOG2_E
+                                               : job.scale * LS_CUDA_LOG2_E;
     ls_tile_bias bias = {};
     if (BIASED) bias = ls_tile_bias_of(s, h);
     ls_tile_place here = ls_tile_place_of(walk, part.first), next = here;
     ls_tile_ask<D, QUERIES, THREADS>(tiles.q, s.q, b, h, row, job.T);
-    ask_keys(tiles, part.first % 2, s, b, g, here.row);
+    ask_keys(job, s, part.first % 2, b, h, row, here.row, tiles);
     if (part.first + 1 < part.end) next = ls_tile_place_of(walk, part.first + 1);
-    if (BIASED)
+    if (KIND != LS_TILE_PLAIN)
         for (int r = thread; r < QUERIES; r += THREADS)
-            tiles.queries[r] = ls_tile_query_mark(job, s, origin, b, row + r);
+            ls_tile_mark_query<KIND>(tiles.queries[r], job, s, origin, b, row, row + r);
     for (int step = part.first; step < part.end; step++) {
         const int stage = step % 2;
         if (step + 1 < part.end) {
-            ask_keys(tiles, 1 - stage, s, b, g, next.row);
+            ask_keys(job, s, 1 - stage, b, h, row, next.row, tiles);
             ls_copies_wait<1>();
         } else {
             ls_copies_wait<0>();
         }
         if ((BIASED || !here.full) && thread < KEYS)
-            tiles.keys[thread] = ls_tile_key_mark(job, s, origin, b, here.row + thread, BIASED);
+            ls_tile_mark_key<KIND>(tiles.keys[thread], job, s, origin, b, here.row + thread);
         /* read long before it is needed */
         const ls_tile_place after = step + 2 < part.end ? ls_tile_place_of(walk, step + 2) : next;
         __syncthreads();
-        if (decays) {
-            if (step == part.first) ls_tile_decay<D, QUERIES, THREADS>(tiles.q, tiles.queries, s);
-            ls_tile_decay<D, KEYS, THREADS>(tiles.k[stage], tiles.keys, s);
-            __syncthreads();
-        }
+        if constexpr (BIASED)
+            if (decays) {
+                if (step == part.first)
+                    ls_tile_decay<D, QUERIES, THREADS>(tiles.q, tiles.queries, s);
+                ls_tile_decay<D, KEYS, THREADS>(tiles.k[stage], tiles.keys, s);
+                __syncthreads();
+            }
 #pragma unroll 1
         for (int column = 0; column < KEYS && !idle; column += COLUMNS) {
-            const ls_tile_mark *queries = tiles.queries + band, *keys = tiles.keys + column;
+            const auto *queries = tiles.queries + (KIND == LS_TILE_PLAIN ? 0 : band);
+            const auto *keys = tiles.keys + column;
+            const float *strip = tiles.strip[stage] + KEYS - 1 - column;
+            if (!here.full && !ls_tile_meets<COLUMNS>(keys, row + band, BANDS * 16)) continue;
             float scores[BANDS][COLUMNS / 8][4];
             ls_tile_scores<D, BANDS, COLUMNS>(scores, tiles.q + band * STRIDE,
                                               tiles.k[stage] + column * STRIDE);
             if (here.full)
-                adjust<COLUMNS, BIASED>(scores, factor, bias, true, row + band, queries, keys);
+                adjust<COLUMNS, KIND>(scores, factor, bias, strip, true, row + band, queries, keys);
             else
-                adjust<COLUMNS, BIASED>(scores, factor, bias, false, row + band, queries, keys);
-            if (here.more != 0) raise<COLUMNS>(scores, BIASED ? here.more : here.more / factor);
-            soften<D, COLUMNS>(scores, BIASED ? 1 : factor, state);
+                adjust<COLUMNS, KIND>(scores, factor, bias, strip, false, row + band, queries,
+                                      keys);
+            if (here.more != 0) raise<COLUMNS>(scores, here.more / unit);
+            soften<D, COLUMNS>(scores, unit, state);
             ls_tile_gather<D, BANDS, COLUMNS>(state.out, scores, tiles.v[stage] + column * STRIDE);
         }
         __syncthreads();
@@ -251,11 +282,11 @@ template <int D> static __device__ void begin(running<D> &state, bool off_by_one
     }
 }
 
-template <int D, bool BIASED>
+template <int D, int KIND>
 __global__ static void __launch_bounds__(LS_TILE_THREADS, 2)
     forward(const __grid_constant__ ls_cuda_attention job) {
     extern __shared__ __align__(16) unsigned char arena[];
-    typedef shared_tiles<D, LS_TILE_WARPS> shared;
+    typedef shared_tiles<D, KIND, LS_TILE_WARPS> shared;
     enum { QUERIES = shared::QUERIES };
     shared &tiles = *(shared *)(void *)arena;
     const int count = (job.T + QUERIES - 1) / QUERIES;
@@ -277,7 +308,7 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS, 2)
         if (job.splits > 1) part = part_of_tiles(job, range, before, total, split);
         before += range.end - range.first;
         if (part.first < part.end)
-            pass<D, BIASED>(job, s, ls_tile_walk_of(range), part, b, h, row, tiles, state);
+            pass<D, KIND>(job, s, ls_tile_walk_of(range), part, b, h, row, tiles, state);
     }
     part_rows part = {};
     if (job.splits > 1) {
@@ -289,11 +320,11 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS, 2)
 }
 
 /* A piece of a list's row. */
-template <int D, bool BIASED>
+template <int D, int KIND>
 __global__ static void __launch_bounds__(32 * LIST_WARPS, D > 64 ? 2 : 4)
     forward_listed(const __grid_constant__ ls_cuda_attention job) {
     extern __shared__ __align__(16) unsigned char arena[];
-    typedef shared_tiles<D, LIST_WARPS> shared;
+    typedef shared_tiles<D, KIND, LIST_WARPS> shared;
     static_assert(shared::QUERIES == (int)LS_ATTENTION_TILE, "a tile is a block's");
     shared &tiles = *(shared *)(void *)arena;
     const ls_cuda_segment &s = job.segment[0];
@@ -305,7 +336,7 @@ __global__ static void __launch_bounds__(32 * LIST_WARPS, D > 64 ? 2 : 4)
     const ls_cuda_span all = {0, (piece.end - piece.first) * walk.across};
     running<D> state;
     begin(state, job.off_by_one && piece.slot < 0);
-    if (all.end > 0) pass<D, BIASED>(job, s, walk, all, b, piece.h, piece.row, tiles, state);
+    if (all.end > 0) pass<D, KIND>(job, s, walk, all, b, piece.h, piece.row, tiles, state);
     part_rows part = {NULL, NULL, piece.row};
     if (piece.slot >= 0) {
         const int64_t slots = ls_cuda_list_slots(job, s.seen_by_queries, s.query_plan);
@@ -326,31 +357,41 @@ static void start(const ls_run *run, const ls_cuda_attention *job, KERNEL *kerne
     ls_cuda_launched(run, "attention");
 }
 
-template <int D, bool BIASED> static void launch(const ls_run *run, const ls_cuda_attention *job) {
+template <int D, int KIND>
+static void launch_listed(const ls_run *run, const ls_cuda_attention *job) {
     const ls_cuda_plan *plan = &job->segment[0].query_plan;
-    if (plan->pieces != NULL) {
-        const ls_block_rows *list = &job->segment[0].seen_by_queries;
-        const dim3 grid((unsigned)(plan->count * (list->size / LS_ATTENTION_TILE)),
-                        (unsigned)(job->H / list->heads), (unsigned)job->B);
-        start(run, job, forward_listed<D, BIASED>, grid, 32 * LIST_WARPS,
-              sizeof(shared_tiles<D, LIST_WARPS>));
-        ls_cuda_attention_join(run, job);
-        return;
-    }
-    const int queries = shared_tiles<D, LS_TILE_WARPS>::QUERIES;
-    const int count = (job->T + queries - 1) / queries;
+    const ls_block_rows *list = &job->segment[0].seen_by_queries;
+    const dim3 grid((unsigned)(plan->count * (list->size / LS_ATTENTION_TILE)),
+                    (unsigned)(job->H / list->heads), (unsigned)job->B);
+    start(run, job, forward_listed<D, KIND>, grid, 32 * LIST_WARPS,
+          sizeof(shared_tiles<D, KIND, LIST_WARPS>));
+    ls_cuda_attention_join(run, job);
+}
+
+template <int D, int KIND> static void launch(const ls_run *run, const ls_cuda_attention *job) {
+    typedef shared_tiles<D, KIND, LS_TILE_WARPS> shared;
+    const int count = (job->T + shared::QUERIES - 1) / shared::QUERIES;
     const dim3 grid((unsigned)(count * job->splits), (unsigned)job->H, (unsigned)job->B);
-    start(run, job, forward<D, BIASED>, grid, LS_TILE_THREADS,
-          sizeof(shared_tiles<D, LS_TILE_WARPS>));
+    start(run, job, forward<D, KIND>, grid, LS_TILE_THREADS, sizeof(shared));
 }
 
 template <int D> static void launch_width(const ls_run *run, const ls_cuda_attention *job) {
-    bool biased = !(job->scale > 0); /* without biases the largest product has the largest score */
-    for (int s = 0; s < job->segments; s++) biased |= ls_tile_biased(&job->segment[s]);
-    if (biased)
-        launch<D, true>(run, job);
-    else
-        launch<D, false>(run, job);
+    int kind = LS_TILE_PLAIN;
+    for (int s = 0; s < job->segments; s++) kind = max(kind, ls_tile_kind_of(&job->segment[s]));
+    /* without biases the largest product has the largest score */
+    if (kind == LS_TILE_PLAIN && !(job->scale > 0)) kind = LS_TILE_BIASED;
+    if (job->segment[0].query_plan.pieces != NULL) {
+        if (kind == LS_TILE_PLAIN)
+            launch_listed<D, LS_TILE_PLAIN>(run, job);
+        else
+            launch_listed<D, LS_TILE_BIASED>(run, job);
+    } else if (kind == LS_TILE_PLAIN) {
+        launch<D, LS_TILE_PLAIN>(run, job);
+    } else if (kind == LS_TILE_TABLE) {
+        launch<D, LS_TILE_TABLE>(run, job);
+    } else {
+        launch<D, LS_TILE_BIASED>(run, job);
+    }
 }
 
 bool ls_cuda_attention_tiles_fit(const ls_cuda_attention *job, ls_dtype type) {

@@ -12,6 +12,7 @@ enum {
     SPLITS_MOST = 128,
     GRAD_BLOCKS_WANTED = 264, /* below half of it outer tiles of gradients are cut into parts */
     PART_STEPS_LEAST = 8,
+    INT_MOST = 1 << 28, /* sums of a few of them are ints too */
 };
 
 /* ---- the workspace ---- */
@@ -196,8 +197,23 @@ static ls_cuda_plan plan_of(const ls_attention_source *source, int side) {
     return to;
 }
 
-static ls_cuda_segment segment_of(const ls_attention_source *source, int64_t K) {
+static bool whole(double x) {
+    return x == floor(x) && fabs(x) < INT_MOST;
+}
+
+static bool table_steps(const ls_attention_job *job, const ls_attention_source *source) {
     const ls_attention_segment *about = source->about;
+    const ls_position_map *query_at = &about->query_at;
+    const bool groups = query_at->kind == LS_MAP_GROUP && whole(query_at->a) && query_at->a >= 1 &&
+                        whole(query_at->b);
+    return source->table != NULL && about->key_at.kind == LS_MAP_IDENTITY &&
+           (groups || query_at->kind == LS_MAP_IDENTITY) && job->start + job->T < INT_MOST &&
+           source->held.end < INT_MOST && whole((double)about->table_zero);
+}
+
+static ls_cuda_segment segment_of(const ls_attention_job *job, const ls_attention_source *source) {
+    const ls_attention_segment *about = source->about;
+    const int64_t K = job->K;
     ls_cuda_segment to = {};
     to.group = about->rule.group;
     to.span = ls_rule_span(&about->rule);
@@ -236,6 +252,7 @@ static ls_cuda_segment segment_of(const ls_attention_source *source, int64_t K) 
     to.dtable_stride = source->dtable_stride;
     to.table_zero = about->table_zero;
     to.table_rows = (int)source->table_rows;
+    to.table_steps = table_steps(job, source);
     to.relative_rows = (int)source->relative_rows;
     to.relative_wide = source->relative.type == LS_F32;
     to.relative_vectors = source->relative.type == source->relative_q.type &&
@@ -275,7 +292,10 @@ static size_t distance_bytes(const ls_attention_job *job) {
         const ls_attention_source *source = &job->source[s];
         const int64_t table = source->dtable == NULL ? 0 : source->table_rows;
         const int64_t relative = source->drelative.data == NULL ? 0 : source->relative_rows;
+        const int64_t blocks = job->B * job->H * ceil_div(job->T, LS_CUDA_PART_ROWS) *
+                               query_parts(job, source).parts; /* that sum a table */
         const int64_t each[] = {
+            table > LS_CUDA_SUMMED_COLUMNS ? 0 : blocks * table,
             job->H * table * ls_cuda_attention_distance_parts(job->B, job->T, job->H, table),
             job->H * relative * job->K *
                 ls_cuda_attention_distance_parts(job->B, job->T, job->H, relative),
@@ -339,7 +359,7 @@ void ls_cuda_attention_begin(const ls_run *run, const ls_node *node, bool backwa
     to->vectors = aligned(&job.out, job.V) && aligned(&job.dout, job.V);
     for (int s = 0; s < job.segments; s++) {
         const ls_attention_source *source = &job.source[s];
-        to->segment[s] = segment_of(source, job.K);
+        to->segment[s] = segment_of(&job, source);
         if (backward) {
             to->segment[s].query_parts = query_parts(&job, source);
             to->segment[s].key_parts = key_parts(&job, source);

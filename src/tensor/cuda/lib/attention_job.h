@@ -2,7 +2,7 @@
  * kernel by value, and the rules of a segment as arithmetic that runs on the device.
  *
  * Three ways compute it: in tiles on the tensor units (attention_forward.cu,
- * attention_backward.cu), pair by pair for everything those do not take (attention_plain.cu), and
+ * attention_backward.h), pair by pair for everything those do not take (attention_plain.cu), and
  * either of the two in parts of the keys, merged afterwards, where there are few queries. */
 #ifndef LS_TENSOR_CUDA_ATTENTION_JOB_H
 #define LS_TENSOR_CUDA_ATTENTION_JOB_H
@@ -58,6 +58,8 @@ typedef struct ls_cuda_segment {
     float *dtable;
     int64_t table_stride, dtable_stride, table_zero;
     int table_rows, relative_rows;
+    bool table_steps; /* distances of the table: whole, of queries that are at most 1 apart from
+                         row to row and of keys at their positions, all of them in an int */
     const int64_t *dilation; /* [H], in the workspace; NULL: none */
     const float *log_decay;  /* [pairs] in units of log 2, in the workspace; NULL: none */
     int64_t decay_block;
@@ -82,7 +84,7 @@ typedef struct ls_cuda_attention {
     float *parts;       /* results of parts of outer tiles; see attention_parts.h */
     float *row_lse;     /* backward: [B,H,T] in units of log 2, infinite where a row has no key */
     float *row_dot;     /* backward: products of output and gradient */
-    float *by_distance; /* backward: parts of dtable and drelative */
+    float *by_distance; /* backward: parts of dtable and drelative, of one segment at a time */
     ls_cuda_segment segment[LS_SEGMENTS_MOST];
 } ls_cuda_attention;
 
@@ -99,7 +101,7 @@ size_t ls_cuda_attention_workspace(const ls_node *node, bool backward);
  * whole tiles, and heads do not share keys. */
 bool ls_cuda_attention_tiles_fit(const ls_cuda_attention *job, ls_dtype type);
 void ls_cuda_attention_tiles(const ls_run *run, const ls_cuda_attention *job);
-/* Gradients of q, k and v. */
+/* Gradients of q, k and v, and of the tables that are summed along with them. */
 void ls_cuda_attention_tiles_grad(const ls_run *run, const ls_cuda_attention *job);
 
 void ls_cuda_attention_plain(const ls_run *run, const ls_cuda_attention *job, ls_dtype type);
@@ -108,6 +110,13 @@ void ls_cuda_attention_plain_grad(const ls_run *run, const ls_cuda_attention *jo
 /* Gradients of tables and relative keys. */
 void ls_cuda_attention_distance_grad(const ls_run *run, const ls_cuda_attention *job,
                                      ls_dtype type);
+/* Whether the kernels on the tensor units, where they take a run, sum a table's gradient along with
+ * that of queries; the columns that they can have; and what adds up the `count` rows of sums that
+ * they leave of each head. */
+enum { LS_CUDA_SUMMED_COLUMNS = 512 };
+bool ls_cuda_attention_table_summed(const ls_cuda_attention *job, int segment);
+void ls_cuda_attention_table_join(const ls_run *run, const ls_cuda_attention *job, int segment,
+                                  int count);
 /* The gradient of a table in tiles, and the floats that it sums in parts. */
 bool ls_cuda_attention_table_fits(const ls_cuda_attention *job, int segment, ls_dtype type);
 void ls_cuda_attention_table_grad(const ls_run *run, const ls_cuda_attention *job, int segment);

@@ -435,7 +435,10 @@ static void launch_distance_grad(const ls_run *run, const ls_cuda_attention *job
     cudaStream_t stream = ls_cuda_of(run)->stream;
     for (int at = 0; at < job->segments; at++) {
         const ls_cuda_segment *s = &job->segment[at];
-        if (s->dtable != NULL && ls_cuda_attention_table_fits(job, at, type)) {
+        const bool tiles = ls_cuda_attention_tiles_fit(job, type);
+        if (tiles && ls_cuda_attention_table_summed(job, at)) {
+            /* it is done, with that of queries */
+        } else if (s->dtable != NULL && ls_cuda_attention_table_fits(job, at, type)) {
             ls_cuda_attention_table_grad(run, job, at);
         } else if (s->dtable != NULL) {
             const int64_t all = (int64_t)job->H * s->table_rows;

@@ -1,6 +1,10 @@
-/* The gradient of a table of biases in tiles: sums of ds by distance, and of those by column.
+/* The gradient of a table of biases.
  *
- * Where coordinates are positions, the pairs of a query tile and a key tile that lie equally far
+ * Of a table in steps with not too many columns the blocks that compute dq leave sums of theirs
+ * (attention_backward.h), which are added up here.
+ *
+ * Of others it is done in tiles: sums of ds by distance, and of those by column. Where coordinates
+ * are positions, the pairs of a query tile and a key tile that lie equally far
  * apart have the same 127 distances. A block takes one such diagonal of tiles, so that its sums
  * stay in registers, one distance per thread, until it has seen all pairs. */
 #include "tensor/cuda/lib/attention_tiles.h"
@@ -11,8 +15,44 @@ enum {
     PITCH = SIZE + 1,
     BLOCKS_WANTED = 2048,
     WARPS = 4,
+    JOIN = 32, /* columns of a block that adds up, and its shares of what it adds up */
 };
 static_assert(LS_TILE_WARPS * 16 == (int)SIZE && LS_TILE_THREADS == (int)SUMS, "a band per warp");
+
+/* ---- sums of blocks ---- */
+
+bool ls_cuda_attention_table_summed(const ls_cuda_attention *job, int segment) {
+    const ls_cuda_segment *s = &job->segment[segment];
+    return s->dtable != NULL && s->table_rows <= LS_CUDA_SUMMED_COLUMNS &&
+           ls_tile_kind_of(s) == LS_TILE_TABLE;
+}
+
+/* Of each head `count` rows of sums. */
+__global__ static void __launch_bounds__(JOIN *JOIN)
+    join_columns(const __grid_constant__ ls_cuda_attention job, int at, int count) {
+    __shared__ float shares[JOIN][JOIN];
+    const ls_cuda_segment &s = job.segment[at];
+    const int x = (int)threadIdx.x % JOIN, share = (int)threadIdx.x / JOIN, h = (int)blockIdx.y;
+    const int column = (int)blockIdx.x * JOIN + x;
+    float sum = 0;
+    for (int row = share; row < count && column < s.table_rows; row += JOIN)
+        sum += job.by_distance[((int64_t)h * count + row) * s.table_rows + column];
+    shares[share][x] = sum;
+    __syncthreads();
+    if (share > 0 || column >= s.table_rows) return;
+    for (int i = 1; i < JOIN; i++) sum += shares[i][x];
+    s.dtable[h * s.dtable_stride + column] = sum;
+}
+
+void ls_cuda_attention_table_join(const ls_run *run, const ls_cuda_attention *job, int segment,
+                                  int count) {
+    const dim3 grid((unsigned)((job->segment[segment].table_rows + JOIN - 1) / JOIN),
+                    (unsigned)job->H);
+    join_columns<<<grid, JOIN * JOIN, 0, ls_cuda_of(run)->stream>>>(*job, segment, count);
+    ls_cuda_launched(run, "attention, joining table gradients");
+}
+
+/* ---- by diagonals ---- */
 
 template <int D> struct table_tiles {
     ls_cuda_bf16 q[SIZE * ls_tile_shape<D>::STRIDE], dout[SIZE * ls_tile_shape<D>::STRIDE];
@@ -44,7 +84,7 @@ static __device__ void meet(const ls_cuda_attention &job, const ls_cuda_segment 
         tiles.lse[r] = row + r < job.T ? job.row_lse[at] : INFINITY;
         tiles.dot[r] = row + r < job.T ? job.row_dot[at] : 0;
     } else {
-        tiles.keys[r] = ls_tile_key_mark(job, s, origin, b, key + r, true);
+        tiles.keys[r] = ls_tile_key_mark(job, s, origin, b, key + r);
     }
     ls_copies_wait<0>();
     __syncthreads();
@@ -56,8 +96,8 @@ static __device__ void meet(const ls_cuda_attention &job, const ls_cuda_segment 
     float p[1][SIZE / 8][4], ds[1][SIZE / 8][4];
     ls_tile_scores<D, 1, SIZE>(p, tiles.q + band * ls_tile_shape<D>::STRIDE, tiles.k);
     ls_tile_scores<D, 1, SIZE>(ds, tiles.dout + band * ls_tile_shape<D>::STRIDE, tiles.v);
-    ls_tile_differentiate<1, SIZE, true, false>(
-        p, ds, job.scale * LS_CUDA_LOG2_E, ls_tile_bias_of(s, h), full, 0, row + band, key,
+    ls_tile_differentiate<1, SIZE, LS_TILE_BIASED, false>(
+        p, ds, job.scale * LS_CUDA_LOG2_E, ls_tile_bias_of(s, h), NULL, full, 0, row + band, key,
         tiles.queries + band, tiles.keys, tiles.lse + band, tiles.dot + band);
 #pragma unroll
     for (int n = 0; n < SIZE / 8; n++)

@@ -172,19 +172,22 @@ typedef struct ls_tile_mark {
     float decay; /* its share of the distance of decay */
 } ls_tile_mark;
 
-/* What is kept of it: where nothing depends on distance, only who admits whom. */
+/* What the scores of a segment are besides products: nothing, numbers of a table by the distance of
+ * whole coordinates that grow by at most 1 from row to row (ls_cuda_segment.table_steps), or
+ * anything. */
+enum { LS_TILE_PLAIN, LS_TILE_TABLE, LS_TILE_BIASED };
+
+/* What is kept of a mark: where nothing depends on distance, only who admits whom; for a table also
+ * how far a query's coordinate is from that of the first of its tile. */
 typedef struct ls_tile_bounds {
     int first, end;
 } ls_tile_bounds;
-template <bool BIASED> struct ls_tile_kept { typedef ls_tile_mark mark; };
-template <> struct ls_tile_kept<false> { typedef ls_tile_bounds mark; };
-__device__ static inline void ls_tile_keep(ls_tile_mark &to, const ls_tile_mark &from) {
-    to = from;
-}
-__device__ static inline void ls_tile_keep(ls_tile_bounds &to, const ls_tile_mark &from) {
-    to.first = from.first;
-    to.end = from.end;
-}
+typedef int ls_tile_step;
+template <int KIND> struct ls_tile_kept {
+    typedef ls_tile_bounds key;
+    typedef ls_tile_step query;
+};
+template <> struct ls_tile_kept<LS_TILE_BIASED> { typedef ls_tile_mark key, query; };
 
 __device__ static inline ls_tile_mark ls_tile_query_mark(const ls_cuda_attention &job,
                                                          const ls_cuda_segment &s, double origin,
@@ -196,24 +199,93 @@ __device__ static inline ls_tile_mark ls_tile_query_mark(const ls_cuda_attention
     return mark;
 }
 
-/* With `biased` false only first and end. */
+__device__ static inline ls_tile_bounds
+ls_tile_key_bounds(const ls_cuda_attention &job, const ls_cuda_segment &s, int b, int row) {
+    ls_tile_bounds bounds = {0, 0};
+    if (row < 0 || row >= s.keys || !ls_cuda_valid(s, b, row)) return bounds;
+    const int64_t m = s.key_position + row;
+    const ls_cuda_span queries = ls_cuda_queries_of(job, s, m, m, 1, false);
+    bounds.first = queries.first;
+    bounds.end = queries.end;
+    return bounds;
+}
+
 __device__ static inline ls_tile_mark ls_tile_key_mark(const ls_cuda_attention &job,
                                                        const ls_cuda_segment &s, double origin,
-                                                       int b, int row, bool biased) {
-    ls_tile_mark mark = {0, 0, 0, 0, 0};
+                                                       int b, int row) {
+    const ls_tile_bounds bounds = ls_tile_key_bounds(job, s, b, row);
+    ls_tile_mark mark = {bounds.first, bounds.end, 0, 0, 0};
     if (row < 0 || row >= s.keys) return mark;
-    const int64_t m = s.key_position + row;
-    if (ls_cuda_valid(s, b, row)) {
-        const ls_cuda_span queries = ls_cuda_queries_of(job, s, m, m, 1, false);
-        mark.first = queries.first;
-        mark.end = queries.end;
-    }
-    if (!biased) return mark;
-    const double here = ls_cuda_map_at(s.key_at, m);
+    const double here = ls_cuda_map_at(s.key_at, s.key_position + row);
     mark.offset = (float)(origin - here);
     mark.whole = (int)(llrint(origin) - llrint(here) + s.table_zero);
     if (s.log_decay != NULL) mark.decay = (float)(origin - ls_cuda_decay_reference(s, here));
     return mark;
+}
+
+/* The whole coordinate of a query row, by a table in steps. */
+__device__ static inline int ls_tile_coordinate(const ls_cuda_attention &job,
+                                                const ls_cuda_segment &s, int b, int row) {
+    const int n = (int)job.start + min(row, job.T - 1);
+    const int here =
+        s.query_at.kind == LS_MAP_GROUP ? n / (int)s.query_at.a + (int)s.query_at.b : n;
+    return s.query_most == NULL ? here : min(here, s.query_most[b]);
+}
+
+/* The column of a table, before it is cut to those that there are, of the first rows of a tile of
+ * queries and of one of keys. */
+__device__ static inline int ls_tile_column(const ls_cuda_attention &job, const ls_cuda_segment &s,
+                                            int b, int query_row, int key_row) {
+    if (s.table == NULL) return 0;
+    return ls_tile_coordinate(job, s, b, query_row) - (int)(s.key_position + key_row) +
+           (int)s.table_zero;
+}
+
+/* The marks that a kernel of a kind keeps. `first` is the first row of the query's tile. */
+template <int KIND>
+__device__ static inline void
+ls_tile_mark_query(typename ls_tile_kept<KIND>::query &to, const ls_cuda_attention &job,
+                   const ls_cuda_segment &s, double origin, int b, int first, int row) {
+    if constexpr (KIND == LS_TILE_BIASED)
+        to = ls_tile_query_mark(job, s, origin, b, row);
+    else if (s.table != NULL)
+        to = ls_tile_coordinate(job, s, b, row) - ls_tile_coordinate(job, s, b, first);
+    else
+        to = 0;
+}
+template <int KIND>
+__device__ static inline void
+ls_tile_mark_key(typename ls_tile_kept<KIND>::key &to, const ls_cuda_attention &job,
+                 const ls_cuda_segment &s, double origin, int b, int row) {
+    if constexpr (KIND == LS_TILE_BIASED)
+        to = ls_tile_key_mark(job, s, origin, b, row);
+    else
+        to = ls_tile_key_bounds(job, s, b, row);
+}
+
+/* Asks for the part of a table that the scores of a tile of queries and one of keys need: that of a
+ * query at step x and key row c of the tile is strip[x - c + KEYS - 1]. */
+template <int QUERIES, int KEYS, int THREADS>
+__device__ static inline void ls_tile_ask_strip(float *strip, const ls_cuda_segment &s, int h,
+                                                int column) {
+    const float *table = s.table + h * s.table_stride;
+    for (int i = (int)threadIdx.x; i < QUERIES + KEYS; i += THREADS) {
+        const int at = min(max(column + i - (KEYS - 1), 0), s.table_rows - 1);
+        /* where a segment has no table, any address that is not read */
+        ls_copy_4(strip + i, s.table == NULL ? (const float *)s.k.data : table + at,
+                  s.table != NULL);
+    }
+}
+
+/* Whether some of COUNT keys is admitted by some of the query rows first .. first + queries; the
+ * same for the whole warp. */
+template <int COUNT, typename MARK>
+__device__ static inline bool ls_tile_meets(const MARK *keys, int first, int queries) {
+    bool meets = false;
+#pragma unroll
+    for (int k = (int)threadIdx.x % 32; k < COUNT; k += 32)
+        meets = meets || (keys[k].first < first + queries && keys[k].end > first);
+    return __any_sync(0xffffffffu, meets);
 }
 
 /* What distance adds to the scores of a head, in units of log 2. */
@@ -241,20 +313,37 @@ __device__ static inline float ls_tile_bias_at(const ls_tile_bias &bias, float d
 /* Scores become weights, and products of output gradients and values (in ds) gradients of scores.
  * Outer rows are keys or queries, columns the other. `row` and `column` are the rows in their
  * tensors of element (0, 0), `lse` and `dot` those of the queries; `more` is added to all scores.
- */
-template <int M, int COLUMNS, bool BIASED, bool KEYS_OUTER, typename MARK>
+ * `strip`: that of a table at step 0 and element (0, 0)'s key. */
+template <int M, int COLUMNS, int KIND, bool KEYS_OUTER, typename ROW_MARK, typename COLUMN_MARK>
 __device__ static inline void
 ls_tile_differentiate(float s[M][COLUMNS / 8][4], float ds[M][COLUMNS / 8][4], float factor,
-                      const ls_tile_bias &bias, bool full, float more, int row, int column,
-                      const MARK *rows, const MARK *columns, const float *lse, const float *dot) {
+                      const ls_tile_bias &bias, const float *strip, bool full, float more, int row,
+                      int column, const ROW_MARK *rows, const COLUMN_MARK *columns,
+                      const float *lse, const float *dot) {
     const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const float *by_row[M][2]; /* strips of the lane's rows, from its first column on */
+    if constexpr (KIND == LS_TILE_TABLE) {
+#pragma unroll
+        for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                const int r = m * 16 + g + 8 * half;
+                by_row[m][half] = strip;
+                if constexpr (KEYS_OUTER)
+                    by_row[m][half] -= r;
+                else
+                    by_row[m][half] += rows[r] - 2 * t;
+            }
+    }
 #pragma unroll
     for (int n = 0; n < COLUMNS / 8; n++)
 #pragma unroll
         for (int c = 0; c < 2; c++) {
             const int at = n * 8 + 2 * t + c;
-            MARK across = {};
-            if (BIASED || (!full && !KEYS_OUTER)) across = columns[at];
+            COLUMN_MARK across = {};
+            if (KIND == LS_TILE_BIASED || (KIND == LS_TILE_TABLE && KEYS_OUTER) ||
+                (!full && !KEYS_OUTER))
+                across = columns[at];
 #pragma unroll
             for (int m = 0; m < M; m++)
 #pragma unroll
@@ -262,14 +351,21 @@ ls_tile_differentiate(float s[M][COLUMNS / 8][4], float ds[M][COLUMNS / 8][4], f
                     const int r = m * 16 + g + 8 * half, element = 2 * half + c;
                     const int query = KEYS_OUTER ? at : r;
                     float score = s[m][n][element] * factor + more;
-                    if constexpr (BIASED)
+                    if constexpr (KIND == LS_TILE_BIASED)
                         score += ls_tile_bias_at(bias, rows[r].offset + across.offset,
                                                  rows[r].whole + across.whole);
+                    if constexpr (KIND == LS_TILE_TABLE && KEYS_OUTER)
+                        score += by_row[m][half][across] * LS_CUDA_LOG2_E;
+                    if constexpr (KIND == LS_TILE_TABLE && !KEYS_OUTER)
+                        score += by_row[m][half][-8 * n - c] * LS_CUDA_LOG2_E;
                     if (!full) {
                         const int i = KEYS_OUTER ? column + at : row + r;
-                        const int first = KEYS_OUTER ? rows[r].first : across.first;
-                        const int end = KEYS_OUTER ? rows[r].end : across.end;
-                        if (i < first || i >= end) score = -INFINITY;
+                        ls_tile_bounds bounds;
+                        if constexpr (KEYS_OUTER)
+                            bounds = {rows[r].first, rows[r].end};
+                        else
+                            bounds = {across.first, across.end};
+                        if (i < bounds.first || i >= bounds.end) score = -INFINITY;
                     }
                     const float p = ls_exp2(score - lse[query]);
                     s[m][n][element] = p;
@@ -410,9 +506,10 @@ __device__ static inline ls_tile_walk ls_tile_walk_listed(const ls_block_rows &l
     return walk;
 }
 
-/* Whether scores of some segment are more than products. */
-static inline bool ls_tile_biased(const ls_cuda_segment *s) {
-    return s->slopes != NULL || s->table != NULL || s->log_decay != NULL;
+static inline int ls_tile_kind_of(const ls_cuda_segment *s) {
+    const bool table_alone = s->slopes == NULL && s->log_decay == NULL && s->table_steps;
+    if (s->slopes == NULL && s->table == NULL && s->log_decay == NULL) return LS_TILE_PLAIN;
+    return table_alone && s->query_plan.pieces == NULL ? LS_TILE_TABLE : LS_TILE_BIASED;
 }
 
 #endif
