@@ -17,6 +17,8 @@
 #ifndef LS_TENSOR_CUDA_ATTENTION_BACKWARD_H
 #define LS_TENSOR_CUDA_ATTENTION_BACKWARD_H
 
+#include <type_traits>
+
 #include "tensor/cuda/lib/attention_tiles.h"
 
 enum { INNER = LS_ATTENTION_TILE };
@@ -53,8 +55,8 @@ template <int D, int KIND, bool KEYS_OUTER, bool LISTED> struct grad_tiles {
     ls_cuda_bf16 inner[2][2][INNER * sizes::STRIDE];                 /* [stage], q, do or k, v */
     row_mark rows[KEYS_OUTER || !PLAIN ? sizes::OUTER : 1];
     column_mark columns[!KEYS_OUTER || !PLAIN ? INNER : 1];
-    float strip[2][KIND == LS_TILE_TABLE ? sizes::OUTER + INNER : 1]; /* of each stage */
-    float desk[SUMMED ? sizes::WARPS : 1][SUMMED ? 16 * 32 : 1];      /* a band's ds */
+    float strip[2][KIND == LS_TILE_TABLE ? sizes::OUTER + INNER : 1];       /* of each stage */
+    alignas(8) float desk[SUMMED ? sizes::WARPS : 1][SUMMED ? 16 * 32 : 1]; /* a band's ds */
     grad_work work; /* here, since registers are short */
     /* of queries: of the inner ones for each stage, or of the outer ones */
     float lse[KEYS_OUTER ? 2 * INNER : sizes::OUTER];
@@ -132,58 +134,57 @@ static __device__ void ask_outer(const ls_cuda_attention &job, const ls_cuda_seg
 
 /* ---- storing ---- */
 
-/* Two sums next to each other, with their factor and their share of the decay. */
-template <int KIND, typename MARK>
-static __device__ float2 finished(const float *c, float factor, const ls_cuda_segment *decay,
-                                  const MARK *marks, int r, int e) {
-    float2 two = {c[0] * factor, c[1] * factor};
-    if constexpr (KIND == LS_TILE_BIASED)
-        if (decay != NULL) {
-            two.x *= ls_cuda_decay(*decay, e, marks[r].decay);
-            two.y *= ls_cuda_decay(*decay, e + 1, marks[r].decay);
+/* The outer rows' shares of the decay. */
+template <int D, int M>
+static __device__ void decay_sums(float c[M][D / 8][4], const ls_cuda_segment &s,
+                                  const ls_tile_mark *marks) {
+    const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int n = 0; n < D / 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int pair = ls_cuda_decay_pair(s, n * 8 + 2 * t + i % 2);
+            const float rate = pair < 0 ? 0 : s.log_decay[pair];
+#pragma unroll
+            for (int m = 0; m < M; m++)
+                c[m][n][i] *= exp2f(rate * marks[m * 16 + g + i / 2 * 8].decay);
         }
-    return two;
 }
 
 /* Rows of a gradient from the lanes' sums; absent rows of a key tensor get 0. */
-template <int D, int M, int KIND, typename MARK>
+template <int D, int M>
 static __device__ void store(const ls_cuda_rows &to, const float c[M][D / 8][4], float factor,
-                             const ls_cuda_segment *decay, const MARK *marks, int b, int head,
-                             int row, int present, int rows) {
+                             int b, int head, int row, int present, int rows) {
     const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
     if (to.data == NULL) return;
 #pragma unroll
     for (int m = 0; m < M; m++)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            const int r = m * 16 + g + 8 * half;
-            if (row + r < 0 || row + r >= rows) continue;
-            ls_cuda_bf16 *there = ls_cuda_row<ls_cuda_bf16>(to, b, row + r, head) + 2 * t;
-            const bool real = row + r < present;
+            const int r = row + m * 16 + g + 8 * half;
+            if (r < 0 || r >= rows) continue;
+            ls_cuda_bf16 *there = ls_cuda_row<ls_cuda_bf16>(to, b, r, head) + 2 * t;
 #pragma unroll
             for (int n = 0; n < D / 8; n++) {
-                const float2 two =
-                    finished<KIND>(c[m][n] + 2 * half, factor, decay, marks, r, n * 8 + 2 * t);
-                *(uint32_t *)(void *)(there + n * 8) = ls_pair(real ? two.x : 0, real ? two.y : 0);
+                const float *two = c[m][n] + 2 * half;
+                *(uint32_t *)(void *)(there + n * 8) =
+                    r < present ? ls_pair(two[0] * factor, two[1] * factor) : 0;
             }
         }
 }
 
 /* The same for a part, whose rows of this warp begin at `to`. */
-template <int D, int M, int KIND, typename MARK>
-static __device__ void store_part(float *to, const float c[M][D / 8][4], float factor,
-                                  const ls_cuda_segment *decay, const MARK *marks) {
+template <int D, int M>
+static __device__ void store_part(float *to, const float c[M][D / 8][4], float factor) {
     const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
     for (int m = 0; m < M; m++)
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const int r = m * 16 + g + 8 * half;
+        for (int half = 0; half < 2; half++)
 #pragma unroll
             for (int n = 0; n < D / 8; n++)
-                *(float2 *)(void *)(to + r * D + n * 8 + 2 * t) =
-                    finished<KIND>(c[m][n] + 2 * half, factor, decay, marks, r, n * 8 + 2 * t);
-        }
+                *(float2 *)(void *)(to + (m * 16 + g + 8 * half) * D + n * 8 + 2 * t) = {
+                    c[m][n][2 * half] * factor, c[m][n][2 * half + 1] * factor};
 }
 
 /* ---- sums of a table ---- */
@@ -437,21 +438,18 @@ __global__ static void __launch_bounds__(shape<D, KEYS_OUTER, LISTED>::THREADS,
         here = next;
         next = after;
     }
-    const ls_cuda_segment *decay = decays && work.first < work.end ? &s : NULL;
-    const auto *marks = tiles.rows + (KEYS_OUTER || !shared::PLAIN ? band : 0);
+    if constexpr (BIASED)
+        if (decays && work.first < work.end) decay_sums<D, M>(sums, s, tiles.rows + band);
     if (work.slot >= 0) {
         const int64_t values = KEYS_OUTER ? slots_of<KEYS_OUTER, LISTED>(job, s) : 0;
         float *to = job.parts + (work.slot * OUTER + band) * D;
-        store_part<D, M, KIND>(to, sums, job.scale, decay, marks);
-        if (KEYS_OUTER) store_part<D, M, KIND>(to + values * OUTER * D, value_sums, 1, NULL, marks);
+        store_part<D, M>(to, sums, job.scale);
+        if (KEYS_OUTER) store_part<D, M>(to + values * OUTER * D, value_sums, 1);
     } else if (KEYS_OUTER) {
-        store<D, M, KIND>(s.dk, sums, job.scale, decay, marks, work.b, work.g, work.row + band,
-                          s.keys, s.key_rows);
-        store<D, M, KIND>(s.dv, value_sums, 1, NULL, marks, work.b, work.g, work.row + band, s.keys,
-                          s.key_rows);
+        store<D, M>(s.dk, sums, job.scale, work.b, work.g, work.row + band, s.keys, s.key_rows);
+        store<D, M>(s.dv, value_sums, 1, work.b, work.g, work.row + band, s.keys, s.key_rows);
     } else {
-        store<D, M, KIND>(s.dq, sums, job.scale, decay, marks, work.b, work.heads_first,
-                          work.row + band, job.T, job.T);
+        store<D, M>(s.dq, sums, job.scale, work.b, work.heads_first, work.row + band, job.T, job.T);
     }
     if constexpr (shared::SUMMED)
         if (columns > 0) store_columns<sizes::WARPS>(job, columns, table_sums, low, high);
