@@ -1,0 +1,347 @@
+/* Long convolutions within spans of 512 times, on the tensor units.
+ *
+ * A warp has one channel: its product is a lower triangular Toeplitz matrix, outputs x inputs,
+ * times the inputs of eight columns, each a span of some sequence. A block of threads has eight
+ * channels and 256 outputs: it takes one chunk of 32 inputs after the other, from the beginning of
+ * the span on, and adds what it gives to all later rows, whose sums stay in registers. Kernels lie
+ * in shared memory as pairs of numbers of 11 bits (tf32), high and low, and inputs are split so,
+ * too: high x high + high x low + low x high has all the bits of f32 but the last or so. The units
+ * cut what they add, they do not round: so the small products come first, and sums over a chunk
+ * are added to the others by ordinary additions. bf16 needs no low part of its inputs.
+ *
+ * Nothing of the future gets into the past, not even a NaN: the tensor units see only tiles of 16
+ * x 16 below the diagonal, those on it are summed by ordinary operations. */
+#include "tensor/cuda/lib/long_conv.h"
+
+enum {
+    CHANNELS = 8,
+    COLUMNS = 8,
+    ROWS = 256,
+    CHUNK = 32,
+    CHUNKS = ROWS / CHUNK, /* of the rows of a block of threads */
+    THREADS = 32 * CHANNELS,
+    /* gaps keep the lanes of a warp in different banks, in all ways in which chunks are accessed */
+    COLUMN_PITCH = CHUNK + 4,
+    CHANNEL_PITCH = COLUMNS * COLUMN_PITCH + 4
+};
+
+struct near_memory {
+    float2 kernel[CHANNELS][LS_CONV_SPAN]; /* high and low */
+    float x[2][CHANNELS * CHANNEL_PITCH];  /* this chunk and the one before */
+    float y[CHANNELS * CHANNEL_PITCH];
+    float4 staged[2 * THREADS]; /* the next chunk as it comes */
+};
+
+/* To 11 bits. */
+static __device__ __forceinline__ float shorten(float value) {
+    uint32_t bits;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+    return __uint_as_float(bits);
+}
+
+/* c += a b, of 16 x 8 by 8 x 8. */
+static __device__ __forceinline__ void multiply(float (&c)[4], float a0, float a1, float a2,
+                                                float a3, const float (&b)[2]) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, "
+        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(__float_as_uint(a0)), "r"(__float_as_uint(a1)), "r"(__float_as_uint(a2)),
+          "r"(__float_as_uint(a3)), "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
+}
+
+/* A lane's part of eight rows of a Toeplitz matrix, eight columns wide: two such, eight lags
+ * apart, are one operand of the tensor unit. */
+struct strip {
+    float2 left, right; /* of four columns each */
+};
+static __device__ __forceinline__ strip strip_at(const float2 *lag) {
+    return {lag[0], lag[-4]};
+}
+
+/* A lane's part of a chunk's inputs, eight at a time. */
+struct inputs {
+    float high[CHUNK / 8][2], low[CHUNK / 8][2];
+};
+template <typename T>
+static __device__ __forceinline__ void split(const float *x, int lane, inputs &in) {
+#pragma unroll
+    for (int step = 0; step < CHUNK / 8; step++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const float value = x[lane / 4 * COLUMN_PITCH + 8 * step + 4 * half + lane % 4];
+            in.high[step][half] = sizeof(T) == 2 ? value : shorten(value);
+            in.low[step][half] = sizeof(T) == 2 ? 0.0f : shorten(value - in.high[step][half]);
+        }
+}
+
+/* sum[i] += 16 rows of the matrix times the first STEPS eights of inputs; tiles of rows are 16
+ * apart. part[STEPS - 1] begins at the rows' distance from the first input. */
+template <typename T, int TILES, int STEPS>
+static __device__ __forceinline__ void add_products(const strip (&part)[2 * TILES + STEPS - 1],
+                                                    const inputs &in, float (&sum)[TILES][4]) {
+    /* by pairs of steps, so that few strips are needed at a time */
+#pragma unroll
+    for (int end = STEPS; end > 0; end -= 2) {
+#pragma unroll
+        for (int step = end - 1; step >= end - 2; step--)
+#pragma unroll
+            for (int i = 0; i < TILES; i++) {
+                const strip &a = part[STEPS - 1 + 2 * i - step], &b = part[STEPS + 2 * i - step];
+                multiply(sum[i], a.left.y, b.left.y, a.right.y, b.right.y, in.high[step]);
+                if (sizeof(T) == 2) continue;
+                multiply(sum[i], a.left.x, b.left.x, a.right.x, b.right.x, in.low[step]);
+            }
+#pragma unroll
+        for (int step = end - 1; step >= end - 2; step--)
+#pragma unroll
+            for (int i = 0; i < TILES; i++) {
+                const strip &a = part[STEPS - 1 + 2 * i - step], &b = part[STEPS + 2 * i - step];
+                multiply(sum[i], a.left.x, b.left.x, a.right.x, b.right.x, in.high[step]);
+            }
+    }
+}
+
+/* What a chunk gives to the rows of chunks first..last - 1. `lag`: this lane's place in the kernel
+ * at the distance of row 0. */
+template <typename T>
+static __device__ __forceinline__ void add_to_later(const float2 *lag, const inputs &in, int first,
+                                                    int last, float (&sum)[CHUNKS][2][4]) {
+    strip part[7];
+#pragma unroll
+    for (int i = 0; i < 3; i++) part[i] = strip_at(lag + CHUNK * first + 8 * (i - 3));
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; chunk++) {
+        if (chunk < first || chunk >= last) continue;
+#pragma unroll
+        for (int i = 3; i < 7; i++) part[i] = strip_at(lag + CHUNK * chunk + 8 * (i - 3));
+        float here[2][4] = {};
+        add_products<T, 2, 4>(part, in, here);
+#pragma unroll
+        for (int tile = 0; tile < 2; tile++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) sum[chunk][tile][i] += here[tile][i];
+#pragma unroll
+        for (int i = 0; i < 3; i++) part[i] = part[i + 4];
+    }
+}
+
+/* What a chunk gives to its own rows. */
+template <typename T>
+static __device__ __forceinline__ void add_within(const float2 *kernel, const float *x,
+                                                  const inputs &in, int lane, float (&y)[2][4]) {
+    const int row = lane / 4, column = lane % 4 * 2;
+    strip part[3];
+#pragma unroll
+    for (int i = 0; i < 3; i++) part[i] = strip_at(kernel + 16 + row - lane % 4 + 8 * (i - 1));
+    float below[1][4] = {};
+    add_products<T, 1, 2>(part, in, below);
+#pragma unroll
+    for (int i = 0; i < 4; i++) y[1][i] += below[0][i];
+    /* a lane has the rows `row` and `row + 8`: input s is within the first, and input s + 8 within
+     * the second, up to s = row */
+#pragma unroll
+    for (int s = 0; s < 8; s++) {
+        const bool reached = s <= row;
+        const float2 near = kernel[reached ? row - s : 0], far = kernel[row + 8 - s];
+        const float tap = near.x + near.y, later_tap = far.x + far.y;
+#pragma unroll
+        for (int tile = 0; tile < 2; tile++)
+#pragma unroll
+            for (int side = 0; side < 2; side++) {
+                const float *from = x + (column + side) * COLUMN_PITCH + 16 * tile + s;
+                y[tile][2 + side] += later_tap * from[0];
+                if (!reached) continue;
+                y[tile][side] += tap * from[0];
+                y[tile][2 + side] += tap * from[8];
+            }
+    }
+}
+
+/* Four neighbouring channels as they lie in memory. */
+template <typename E> struct alignas(4 * sizeof(E)) four { E value[4]; };
+
+/* To shared memory, while the thread goes on. */
+template <typename E>
+static __device__ __forceinline__ void copy_behind(four<E> *to, const four<E> *from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;"
+                 :
+                 : "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from), "n"(sizeof(four<E>))
+                 : "memory");
+}
+static __device__ __forceinline__ void wait_for_copies() {
+    asm volatile("cp.async.wait_all;" : : : "memory");
+}
+
+template <typename E>
+static __device__ __forceinline__ four<E> take(const E *from, int d, int64_t D, bool whole) {
+    if (whole && d < D) return *(const four<E> *)(from + d);
+    four<E> values;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        values.value[i] = d + i < D ? from[d + i] : ls_cuda_narrow<E>(0.0f);
+    return values;
+}
+template <typename E>
+static __device__ __forceinline__ void put(const four<E> &values, E *to, int d, int64_t D,
+                                           bool whole) {
+    if (whole && d < D) {
+        *(four<E> *)(to + d) = values;
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        if (d + i < D) to[d + i] = values.value[i];
+}
+
+/* A thread's share of moving chunks between memory and shared memory: a warp has a column, a
+ * thread four channels of it at two times. */
+struct porter {
+    int64_t row;           /* of the column's first time */
+    int begin, count;      /* times before it in its sequence, at most a span; and its own */
+    int d, time, place;    /* time + 16 is at place + 16 */
+
+    template <typename T>
+    __device__ __forceinline__ porter(const ls_conv_job<T> &job, unsigned group, unsigned columns)
+        : d((int)(group * CHANNELS + 4 * (threadIdx.x % 2))), time((int)threadIdx.x % 32 / 2),
+          place((int)threadIdx.x % 2 * (4 * CHANNEL_PITCH) +
+                (int)threadIdx.x / 32 * COLUMN_PITCH + time) {
+        const unsigned spans = (unsigned)ls_conv_ceil_div(job.length, LS_CONV_SPAN);
+        const unsigned column = columns * COLUMNS + threadIdx.x / 32, span = column % spans;
+        const int64_t start = (int64_t)span * LS_CONV_SPAN, b = column / spans;
+        row = ls_conv_row(job, b, start);
+        begin = span == 0 ? 0 : LS_CONV_SPAN;
+        count = job.length - start < LS_CONV_SPAN ? (int)(job.length - start) : LS_CONV_SPAN;
+        if (b >= job.B) count = 0;
+    }
+    template <typename T>
+    __device__ __forceinline__ int64_t row_of(const ls_conv_job<T> &job, int i) const {
+        return row + (job.reversed ? -i : i);
+    }
+    /* Towards `staged`, where a thread finds what it fetched itself. */
+    template <typename T>
+    __device__ __forceinline__ void fetch(const ls_conv_job<T> &job, int start,
+                                          four<T> *staged) const {
+#pragma unroll
+        for (int k = 0; k < 2; k++) {
+            const int i = start + time + 16 * k;
+            four<T> *to = staged + k * THREADS + threadIdx.x;
+            const T *from = job.x + row_of(job, i) * job.x_stride;
+            if (i < count && job.in_fours && d < job.D)
+                copy_behind(to, (const four<T> *)(from + d));
+            else
+                *to = take(from, d, i < count ? job.D : 0, false);
+        }
+    }
+    template <typename T>
+    __device__ __forceinline__ void bring(const four<T> *staged, float *x) const {
+        wait_for_copies();
+#pragma unroll
+        for (int k = 0; k < 2; k++) {
+            const four<T> values = staged[k * THREADS + threadIdx.x];
+#pragma unroll
+            for (int c = 0; c < 4; c++)
+                x[place + c * CHANNEL_PITCH + 16 * k] = ls_cuda_wide(values.value[c]);
+        }
+    }
+    template <typename T>
+    __device__ __forceinline__ void carry_off(const ls_conv_job<T> &job, int start, const float *x,
+                                              const float *y) const {
+#pragma unroll
+        for (int k = 0; k < 2; k++) {
+            const int i = start + time + 16 * k;
+            if (i >= count) continue;
+            four<float> before = {0, 0, 0, 0};
+            if (begin > 0)
+                before = take(job.sum + row_of(job, i) * job.sum_stride, d, job.D, job.in_fours);
+            four<T> result;
+#pragma unroll
+            for (int c = 0; c < 4; c++) {
+                const int at = place + c * CHANNEL_PITCH + 16 * k;
+                float value = before.value[c] + y[at];
+                if (job.skip != NULL && d + c < job.D) value += job.skip[d + c] * x[at];
+                result.value[c] = ls_cuda_narrow<T>(value);
+            }
+            put(result, job.y + row_of(job, i) * job.y_stride, d, job.D, job.in_fours);
+        }
+    }
+};
+
+/* Parts of spans that have outputs at all. */
+template <typename T>
+static __host__ __device__ inline int64_t parts_of_span(const ls_conv_job<T> &job) {
+    return job.length > ROWS ? LS_CONV_SPAN / ROWS : 1;
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(THREADS, 2) near_kernel(const ls_conv_job<T> job) {
+    extern __shared__ __align__(16) char memory[];
+    near_memory &shared = *(near_memory *)memory;
+    const unsigned groups = (unsigned)ls_conv_ceil_div(job.D, CHANNELS);
+    const unsigned parts = (unsigned)parts_of_span(job);
+    /* later parts take longer: they come first */
+    const int begin = (int)(parts - 1 - blockIdx.x % parts) * ROWS;
+    const unsigned group = blockIdx.x / parts % groups;
+    const porter by(job, group, blockIdx.x / parts / groups);
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    const int end = job.length < begin + ROWS ? (int)job.length : begin + ROWS;
+    four<T> *staged = (four<T> *)shared.staged;
+    by.fetch(job, 0, staged);
+    for (int at = (int)threadIdx.x; at < CHANNELS * LS_CONV_SPAN; at += THREADS) {
+        const int channel = at / LS_CONV_SPAN, s = at % LS_CONV_SPAN;
+        if (s >= begin + ROWS) continue;
+        const float value = ls_conv_kernel_at(job, (int64_t)group * CHANNELS + channel, s);
+        const float high = shorten(value);
+        shared.kernel[channel][s] = make_float2(high, shorten(value - high));
+    }
+    const float2 *kernel = shared.kernel[warp];
+    float sum[CHUNKS][2][4] = {};
+#pragma unroll 1
+    for (int start = 0; start < end; start += CHUNK) {
+        float *x = shared.x[start / CHUNK % 2];
+        by.bring(staged, x);
+        __syncthreads();
+        if (start + CHUNK < end) by.fetch(job, start + CHUNK, staged);
+        inputs in;
+        split<T>(x + warp * CHANNEL_PITCH, lane, in);
+        /* the chunk of rows that this is, or less than 0 */
+        const int own = (start - begin) / CHUNK;
+        const int first = start < begin ? 0 : own + 1;
+        const int last = (end - begin + CHUNK - 1) / CHUNK;
+        if (first < last)
+            add_to_later<T>(kernel + begin - start + lane / 4 - lane % 4, in, first, last, sum);
+        if (start < begin) continue;
+        float y[2][4] = {};
+#pragma unroll
+        for (int chunk = 0; chunk < CHUNKS; chunk++)
+            if (chunk == own)
+#pragma unroll
+                for (int i = 0; i < 8; i++) y[i / 4][i % 4] = sum[chunk][i / 4][i % 4];
+        add_within<T>(kernel, x + warp * CHANNEL_PITCH, in, lane, y);
+#pragma unroll
+        for (int tile = 0; tile < 2; tile++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                shared.y[warp * CHANNEL_PITCH + (lane % 4 * 2 + i % 2) * COLUMN_PITCH + 16 * tile +
+                         lane / 4 + i / 2 * 8] = y[tile][i];
+        __syncthreads();
+        by.carry_off(job, start, x, shared.y);
+    }
+}
+
+template <typename T>
+void ls_cuda_conv_within_spans(const ls_run *run, const ls_conv_job<T> *job, const char *what) {
+    ls_cuda *cuda = ls_cuda_of(run);
+    const int64_t columns = job->B * ls_conv_ceil_div(job->length, LS_CONV_SPAN);
+    const int64_t blocks = ls_conv_ceil_div(columns, COLUMNS) *
+                           ls_conv_ceil_div(job->D, CHANNELS) * parts_of_span(*job);
+    ls_cuda_note(cuda,
+                 cudaFuncSetAttribute(near_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      (int)sizeof(near_memory)),
+                 what);
+    near_kernel<<<(unsigned)blocks, THREADS, sizeof(near_memory), cuda->stream>>>(*job);
+    ls_cuda_launched(run, what);
+}
+
+template void ls_cuda_conv_within_spans(const ls_run *, const ls_conv_job<float> *, const char *);
+template void ls_cuda_conv_within_spans(const ls_run *, const ls_conv_job<ls_cuda_bf16> *,
+                                        const char *);
