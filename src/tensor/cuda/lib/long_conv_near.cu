@@ -137,8 +137,8 @@ static __device__ __forceinline__ void add_within(const float2 *kernel, const fl
     add_products<T, 1, 2>(part, in, below);
 #pragma unroll
     for (int i = 0; i < 4; i++) y[1][i] += below[0][i];
-    /* a lane has the rows `row` and `row + 8`: input s is within the first, and input s + 8 within
-     * the second, up to s = row */
+        /* a lane has the rows `row` and `row + 8`: input s is within the first, and input s + 8
+         * within the second, up to s = row */
 #pragma unroll
     for (int s = 0; s < 8; s++) {
         const bool reached = s <= row;
@@ -177,8 +177,7 @@ static __device__ __forceinline__ four<E> take(const E *from, int d, int64_t D, 
     if (whole && d < D) return *(const four<E> *)(from + d);
     four<E> values;
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-        values.value[i] = d + i < D ? from[d + i] : ls_cuda_narrow<E>(0.0f);
+    for (int i = 0; i < 4; i++) values.value[i] = d + i < D ? from[d + i] : ls_cuda_narrow<E>(0.0f);
     return values;
 }
 template <typename E>
@@ -196,15 +195,15 @@ static __device__ __forceinline__ void put(const four<E> &values, E *to, int d, 
 /* A thread's share of moving chunks between memory and shared memory: a warp has a column, a
  * thread four channels of it at two times. */
 struct porter {
-    int64_t row;           /* of the column's first time */
-    int begin, count;      /* times before it in its sequence, at most a span; and its own */
-    int d, time, place;    /* time + 16 is at place + 16 */
+    int64_t row;        /* of the column's first time */
+    int begin, count;   /* times before it in its sequence, at most a span; and its own */
+    int d, time, place; /* time + 16 is at place + 16 */
 
     template <typename T>
     __device__ __forceinline__ porter(const ls_conv_job<T> &job, unsigned group, unsigned columns)
         : d((int)(group * CHANNELS + 4 * (threadIdx.x % 2))), time((int)threadIdx.x % 32 / 2),
-          place((int)threadIdx.x % 2 * (4 * CHANNEL_PITCH) +
-                (int)threadIdx.x / 32 * COLUMN_PITCH + time) {
+          place((int)threadIdx.x % 2 * (4 * CHANNEL_PITCH) + (int)threadIdx.x / 32 * COLUMN_PITCH +
+                time) {
         const unsigned spans = (unsigned)ls_conv_ceil_div(job.length, LS_CONV_SPAN);
         const unsigned column = columns * COLUMNS + threadIdx.x / 32, span = column % spans;
         const int64_t start = (int64_t)span * LS_CONV_SPAN, b = column / spans;
@@ -332,8 +331,8 @@ template <typename T>
 void ls_cuda_conv_within_spans(const ls_run *run, const ls_conv_job<T> *job, const char *what) {
     ls_cuda *cuda = ls_cuda_of(run);
     const int64_t columns = job->B * ls_conv_ceil_div(job->length, LS_CONV_SPAN);
-    const int64_t blocks = ls_conv_ceil_div(columns, COLUMNS) *
-                           ls_conv_ceil_div(job->D, CHANNELS) * parts_of_span(*job);
+    const int64_t blocks = ls_conv_ceil_div(columns, COLUMNS) * ls_conv_ceil_div(job->D, CHANNELS) *
+                           parts_of_span(*job);
     ls_cuda_note(cuda,
                  cudaFuncSetAttribute(near_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                       (int)sizeof(near_memory)),
