@@ -26,8 +26,10 @@ enum {
 };
 
 struct near_memory {
-    float2 kernel[CHANNELS][LS_CONV_SPAN]; /* high and low */
-    float x[2][CHANNELS * CHANNEL_PITCH];  /* this chunk and the one before */
+    /* Kernels, the high and the low part: each lag with the eighth after it, as tensor units take
+     * them. */
+    float2 high[CHANNELS][LS_CONV_SPAN], low[CHANNELS][LS_CONV_SPAN];
+    float x[2][CHANNELS * CHANNEL_PITCH]; /* this chunk and the one before */
     float y[CHANNELS * CHANNEL_PITCH];
     float4 staged[2 * THREADS]; /* the next chunk as it comes */
 };
@@ -40,101 +42,116 @@ static __device__ __forceinline__ float shorten(float value) {
 }
 
 /* c += a b, of 16 x 8 by 8 x 8. */
-static __device__ __forceinline__ void multiply(float (&c)[4], float a0, float a1, float a2,
-                                                float a3, const float (&b)[2]) {
+static __device__ __forceinline__ void multiply(float (&c)[4], const float (&a)[4],
+                                                const float (&b)[2]) {
     asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, "
         "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(__float_as_uint(a0)), "r"(__float_as_uint(a1)), "r"(__float_as_uint(a2)),
-          "r"(__float_as_uint(a3)), "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
+        : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])),
+          "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
 }
 
-/* A lane's part of eight rows of a Toeplitz matrix, eight columns wide: two such, eight lags
- * apart, are one operand of the tensor unit. */
-struct strip {
-    float2 left, right; /* of four columns each */
+/* The tensor unit multiplies eight inputs at a time. Of 16 inputs we give it first 0..3 and 8..11,
+ * then 4..7 and 12..15: so a lane's four values of a 16 x 8 operand are of lags i, i + 8, i - 8
+ * and i again, and those of the tile 16 rows further on have one of them, too. */
+
+/* A lane's part of a tile of 16 outputs x 16 inputs. */
+struct toeplitz {
+    float high[2][4], low[2][4];
 };
-static __device__ __forceinline__ strip strip_at(const float2 *lag) {
-    return {lag[0], lag[-4]};
+/* A lane's place in the kernels. */
+struct kernel_place {
+    const float2 *high, *low;
+};
+/* The tile that begins at the distance `lag`, after that at lag - 16. */
+static __device__ __forceinline__ void step(toeplitz &tile, const kernel_place &at, int lag) {
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const float2 high = at.high[lag - 4 * i], low = at.low[lag - 4 * i];
+        tile.high[i][2] = tile.high[i][1];
+        tile.low[i][2] = tile.low[i][1];
+        tile.high[i][0] = tile.high[i][3] = high.x;
+        tile.low[i][0] = tile.low[i][3] = low.x;
+        tile.high[i][1] = high.y;
+        tile.low[i][1] = low.y;
+    }
+}
+static __device__ __forceinline__ void begin_at(toeplitz &tile, const kernel_place &at, int lag) {
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        tile.high[i][1] = at.high[lag - 8 - 4 * i].x;
+        tile.low[i][1] = at.low[lag - 8 - 4 * i].x;
+    }
+    step(tile, at, lag);
 }
 
-/* A lane's part of a chunk's inputs, eight at a time. */
+/* A lane's part of a chunk's inputs, by sixteens. */
 struct inputs {
-    float high[CHUNK / 8][2], low[CHUNK / 8][2];
+    float high[2][2][2], low[2][2][2];
 };
 template <typename T>
 static __device__ __forceinline__ void split(const float *x, int lane, inputs &in) {
 #pragma unroll
-    for (int step = 0; step < CHUNK / 8; step++)
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const float value = x[lane / 4 * COLUMN_PITCH + 8 * step + 4 * half + lane % 4];
-            in.high[step][half] = sizeof(T) == 2 ? value : shorten(value);
-            in.low[step][half] = sizeof(T) == 2 ? 0.0f : shorten(value - in.high[step][half]);
-        }
-}
-
-/* sum[i] += 16 rows of the matrix times the first STEPS eights of inputs; tiles of rows are 16
- * apart. part[STEPS - 1] begins at the rows' distance from the first input. */
-template <typename T, int TILES, int STEPS>
-static __device__ __forceinline__ void add_products(const strip (&part)[2 * TILES + STEPS - 1],
-                                                    const inputs &in, float (&sum)[TILES][4]) {
-    /* by pairs of steps, so that few strips are needed at a time */
-#pragma unroll
-    for (int end = STEPS; end > 0; end -= 2) {
-#pragma unroll
-        for (int step = end - 1; step >= end - 2; step--)
-#pragma unroll
-            for (int i = 0; i < TILES; i++) {
-                const strip &a = part[STEPS - 1 + 2 * i - step], &b = part[STEPS + 2 * i - step];
-                multiply(sum[i], a.left.y, b.left.y, a.right.y, b.right.y, in.high[step]);
-                if (sizeof(T) == 2) continue;
-                multiply(sum[i], a.left.x, b.left.x, a.right.x, b.right.x, in.low[step]);
-            }
-#pragma unroll
-        for (int step = end - 1; step >= end - 2; step--)
-#pragma unroll
-            for (int i = 0; i < TILES; i++) {
-                const strip &a = part[STEPS - 1 + 2 * i - step], &b = part[STEPS + 2 * i - step];
-                multiply(sum[i], a.left.x, b.left.x, a.right.x, b.right.x, in.high[step]);
-            }
+    for (int at = 0; at < 8; at++) {
+        const int half = at / 4, i = at / 2 % 2, k = at % 2;
+        const float value = x[lane / 4 * COLUMN_PITCH + 16 * half + 4 * i + 8 * k + lane % 4];
+        in.high[half][i][k] = sizeof(T) == 2 ? value : shorten(value);
+        in.low[half][i][k] = sizeof(T) == 2 ? 0.0f : shorten(value - in.high[half][i][k]);
     }
 }
 
-/* What a chunk gives to the rows of chunks first..last - 1. `lag`: this lane's place in the kernel
- * at the distance of row 0. */
-template <typename T>
-static __device__ __forceinline__ void add_to_later(const float2 *lag, const inputs &in, int first,
-                                                    int last, float (&sum)[CHUNKS][2][4]) {
-    strip part[7];
+/* sum[h] += tile times half h of the inputs, for h = HALVES - 1, ...: the small products first. */
+template <typename T, int HALVES>
+static __device__ __forceinline__ void add_products(const toeplitz &tile, const inputs &in,
+                                                    float (&sum)[HALVES][4]) {
 #pragma unroll
-    for (int i = 0; i < 3; i++) part[i] = strip_at(lag + CHUNK * first + 8 * (i - 3));
+    for (int i = 0; i < 2; i++) {
+#pragma unroll
+        for (int h = 0; h < HALVES; h++) multiply(sum[h], tile.low[i], in.high[h][i]);
+#pragma unroll
+        for (int h = 0; h < HALVES; h++)
+            if (sizeof(T) > 2) multiply(sum[h], tile.high[i], in.low[h][i]);
+    }
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+#pragma unroll
+        for (int h = 0; h < HALVES; h++) multiply(sum[h], tile.high[i], in.high[h][i]);
+}
+
+/* What a chunk gives to the rows of chunks first..last - 1, `distance`: of row 0. A tile of the
+ * matrix serves 16 rows with the chunk's first half and the next 16 with its second. */
+template <typename T>
+static __device__ __forceinline__ void add_to_later(const kernel_place &at, int distance,
+                                                    const inputs &in, int first, int last,
+                                                    float (&sum)[CHUNKS][2][4]) {
+    toeplitz tile;
+    float here[2][4] = {}; /* of these 16 rows and of the next */
+    begin_at(tile, at, distance + CHUNK * first - 16);
+    add_products<T, 2>(tile, in, here);
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; chunk++) {
         if (chunk < first || chunk >= last) continue;
 #pragma unroll
-        for (int i = 3; i < 7; i++) part[i] = strip_at(lag + CHUNK * chunk + 8 * (i - 3));
-        float here[2][4] = {};
-        add_products<T, 2, 4>(part, in, here);
+        for (int half = 0; half < 2; half++) {
 #pragma unroll
-        for (int tile = 0; tile < 2; tile++)
+            for (int i = 0; i < 4; i++) here[0][i] = here[1][i], here[1][i] = 0;
+            step(tile, at, distance + CHUNK * chunk + 16 * half);
+            add_products<T, 2>(tile, in, here);
 #pragma unroll
-            for (int i = 0; i < 4; i++) sum[chunk][tile][i] += here[tile][i];
-#pragma unroll
-        for (int i = 0; i < 3; i++) part[i] = part[i + 4];
+            for (int i = 0; i < 4; i++) sum[chunk][half][i] += here[0][i];
+        }
     }
 }
 
 /* What a chunk gives to its own rows. */
 template <typename T>
-static __device__ __forceinline__ void add_within(const float2 *kernel, const float *x,
+static __device__ __forceinline__ void add_within(const kernel_place &kernel, const float *x,
                                                   const inputs &in, int lane, float (&y)[2][4]) {
     const int row = lane / 4, column = lane % 4 * 2;
-    strip part[3];
-#pragma unroll
-    for (int i = 0; i < 3; i++) part[i] = strip_at(kernel + 16 + row - lane % 4 + 8 * (i - 1));
+    toeplitz tile;
     float below[1][4] = {};
-    add_products<T, 1, 2>(part, in, below);
+    begin_at(tile, {kernel.high + row - lane % 4, kernel.low + row - lane % 4}, 16);
+    add_products<T, 1>(tile, in, below);
 #pragma unroll
     for (int i = 0; i < 4; i++) y[1][i] += below[0][i];
         /* a lane has the rows `row` and `row + 8`: input s is within the first, and input s + 8
@@ -142,17 +159,18 @@ static __device__ __forceinline__ void add_within(const float2 *kernel, const fl
 #pragma unroll
     for (int s = 0; s < 8; s++) {
         const bool reached = s <= row;
-        const float2 near = kernel[reached ? row - s : 0], far = kernel[row + 8 - s];
-        const float tap = near.x + near.y, later_tap = far.x + far.y;
+        const int lag = reached ? row - s : 0;
+        const float tap = kernel.high[lag].x + kernel.low[lag].x;
+        const float later_tap = kernel.high[row + 8 - s].x + kernel.low[row + 8 - s].x;
 #pragma unroll
-        for (int tile = 0; tile < 2; tile++)
+        for (int tile16 = 0; tile16 < 2; tile16++)
 #pragma unroll
             for (int side = 0; side < 2; side++) {
-                const float *from = x + (column + side) * COLUMN_PITCH + 16 * tile + s;
-                y[tile][2 + side] += later_tap * from[0];
+                const float *from = x + (column + side) * COLUMN_PITCH + 16 * tile16 + s;
+                y[tile16][2 + side] += later_tap * from[0];
                 if (!reached) continue;
-                y[tile][side] += tap * from[0];
-                y[tile][2 + side] += tap * from[8];
+                y[tile16][side] += tap * from[0];
+                y[tile16][2 + side] += tap * from[8];
             }
     }
 }
@@ -288,11 +306,14 @@ static __global__ void __launch_bounds__(THREADS, 2) near_kernel(const ls_conv_j
     for (int at = (int)threadIdx.x; at < CHANNELS * LS_CONV_SPAN; at += THREADS) {
         const int channel = at / LS_CONV_SPAN, s = at % LS_CONV_SPAN;
         if (s >= begin + ROWS) continue;
-        const float value = ls_conv_kernel_at(job, (int64_t)group * CHANNELS + channel, s);
-        const float high = shorten(value);
-        shared.kernel[channel][s] = make_float2(high, shorten(value - high));
+        const int64_t d = (int64_t)group * CHANNELS + channel;
+        const float here = ls_conv_kernel_at(job, d, s), later = ls_conv_kernel_at(job, d, s + 8);
+        const float2 high = make_float2(shorten(here), shorten(later));
+        shared.high[channel][s] = high;
+        shared.low[channel][s] = make_float2(shorten(here - high.x), shorten(later - high.y));
     }
-    const float2 *kernel = shared.kernel[warp];
+    const kernel_place kernel = {shared.high[warp], shared.low[warp]};
+    const int lag = lane / 4 - lane % 4; /* of this lane from a tile's first */
     float sum[CHUNKS][2][4] = {};
 #pragma unroll 1
     for (int start = 0; start < end; start += CHUNK) {
@@ -307,7 +328,8 @@ static __global__ void __launch_bounds__(THREADS, 2) near_kernel(const ls_conv_j
         const int first = start < begin ? 0 : own + 1;
         const int last = (end - begin + CHUNK - 1) / CHUNK;
         if (first < last)
-            add_to_later<T>(kernel + begin - start + lane / 4 - lane % 4, in, first, last, sum);
+            add_to_later<T>({kernel.high + lag, kernel.low + lag}, begin - start, in, first, last,
+                            sum);
         if (start < begin) continue;
         float y[2][4] = {};
 #pragma unroll
