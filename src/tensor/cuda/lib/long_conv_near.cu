@@ -9,8 +9,9 @@
  * cut what they add, they do not round: so the small products come first, and sums over a chunk
  * are added to the others by ordinary additions. bf16 needs no low part of its inputs.
  *
- * Nothing of the future gets into the past, not even a NaN: the tensor units see only tiles of 16
- * x 16 below the diagonal, those on it are summed by ordinary operations. */
+ * Nothing of the future gets into the past: above the diagonal the matrix has zeros, which change
+ * no bit of a sum. Inputs that are no numbers, infinite or huge would: the tensor units see zeros
+ * in their place, and what they give to later rows is added by ordinary operations. */
 #include "tensor/cuda/lib/long_conv.h"
 
 enum {
@@ -20,6 +21,8 @@ enum {
     CHUNK = 32,
     CHUNKS = ROWS / CHUNK, /* of the rows of a block of threads */
     THREADS = 32 * CHANNELS,
+    ZEROS = 24, /* before the kernel's beginning: lags above the diagonal */
+    ENTRIES = ZEROS + LS_CONV_SPAN,
     /* gaps keep the lanes of a warp in different banks, in all ways in which chunks are accessed */
     COLUMN_PITCH = CHUNK + 4,
     CHANNEL_PITCH = COLUMNS * COLUMN_PITCH + 4
@@ -28,7 +31,7 @@ enum {
 struct near_memory {
     /* Kernels, the high and the low part: each lag with the eighth after it, as tensor units take
      * them. */
-    float2 high[CHANNELS][LS_CONV_SPAN], low[CHANNELS][LS_CONV_SPAN];
+    float2 high[CHANNELS][ENTRIES], low[CHANNELS][ENTRIES];
     float x[2][CHANNELS * CHANNEL_PITCH]; /* this chunk and the one before */
     float y[CHANNELS * CHANNEL_PITCH];
     float4 staged[2 * THREADS]; /* the next chunk as it comes */
@@ -62,16 +65,24 @@ struct toeplitz {
 /* A lane's place in the kernels. */
 struct kernel_place {
     const float2 *high, *low;
+    uint32_t zero; /* 0 */
+    /* A copy in a register of its own: the compiler, which does not see the zero, would else
+     * gather the operands of each product anew. */
+    __device__ __forceinline__ float copy(float value) const {
+        return __uint_as_float(__float_as_uint(value) | zero);
+    }
 };
 /* The tile that begins at the distance `lag`, after that at lag - 16. */
 static __device__ __forceinline__ void step(toeplitz &tile, const kernel_place &at, int lag) {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         const float2 high = at.high[lag - 4 * i], low = at.low[lag - 4 * i];
-        tile.high[i][2] = tile.high[i][1];
-        tile.low[i][2] = tile.low[i][1];
-        tile.high[i][0] = tile.high[i][3] = high.x;
-        tile.low[i][0] = tile.low[i][3] = low.x;
+        tile.high[i][2] = at.copy(tile.high[i][1]);
+        tile.low[i][2] = at.copy(tile.low[i][1]);
+        tile.high[i][3] = at.copy(high.x);
+        tile.low[i][3] = at.copy(low.x);
+        tile.high[i][0] = high.x;
+        tile.low[i][0] = low.x;
         tile.high[i][1] = high.y;
         tile.low[i][1] = low.y;
     }
@@ -82,52 +93,65 @@ static __device__ __forceinline__ void begin_at(toeplitz &tile, const kernel_pla
         tile.high[i][1] = at.high[lag - 8 - 4 * i].x;
         tile.low[i][1] = at.low[lag - 8 - 4 * i].x;
     }
-    step(tile, at, lag);
 }
 
 /* A lane's part of a chunk's inputs, by sixteens. */
 struct inputs {
     float high[2][2][2], low[2][2][2];
 };
+static __device__ __forceinline__ bool is_plain(float value) {
+    return fabsf(value) < 0x1p60f;
+}
+/* Whether all are plain numbers; others are left out. */
 template <typename T>
-static __device__ __forceinline__ void split(const float *x, int lane, inputs &in) {
+static __device__ __forceinline__ bool split(const float *x, int lane, inputs &in) {
+    bool plain = true;
 #pragma unroll
     for (int at = 0; at < 8; at++) {
         const int half = at / 4, i = at / 2 % 2, k = at % 2;
-        const float value = x[lane / 4 * COLUMN_PITCH + 16 * half + 4 * i + 8 * k + lane % 4];
+        float value = x[lane / 4 * COLUMN_PITCH + 16 * half + 4 * i + 8 * k + lane % 4];
+        plain = plain && is_plain(value);
+        if (!is_plain(value)) value = 0;
         in.high[half][i][k] = sizeof(T) == 2 ? value : shorten(value);
-        in.low[half][i][k] = sizeof(T) == 2 ? 0.0f : shorten(value - in.high[half][i][k]);
+        in.low[half][i][k] = sizeof(T) == 2 ? 0 : shorten(value - in.high[half][i][k]);
     }
+    return plain;
 }
 
-/* sum[h] += tile times half h of the inputs, for h = HALVES - 1, ...: the small products first. */
-template <typename T, int HALVES>
+/* sum[h] += tile times half h of the inputs: the small products first. */
+template <typename T>
 static __device__ __forceinline__ void add_products(const toeplitz &tile, const inputs &in,
-                                                    float (&sum)[HALVES][4]) {
+                                                    float (&sum)[2][4]) {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
 #pragma unroll
-        for (int h = 0; h < HALVES; h++) multiply(sum[h], tile.low[i], in.high[h][i]);
+        for (int h = 0; h < 2; h++) multiply(sum[h], tile.low[i], in.high[h][i]);
 #pragma unroll
-        for (int h = 0; h < HALVES; h++)
+        for (int h = 0; h < 2; h++)
             if (sizeof(T) > 2) multiply(sum[h], tile.high[i], in.low[h][i]);
     }
 #pragma unroll
     for (int i = 0; i < 2; i++)
 #pragma unroll
-        for (int h = 0; h < HALVES; h++) multiply(sum[h], tile.high[i], in.high[h][i]);
+        for (int h = 0; h < 2; h++) multiply(sum[h], tile.high[i], in.high[h][i]);
 }
 
-/* What a chunk gives to the rows of chunks first..last - 1, `distance`: of row 0. A tile of the
- * matrix serves 16 rows with the chunk's first half and the next 16 with its second. */
+/* What a chunk gives to the rows of chunks first..last - 1; `distance`: of row 0, if it is less
+ * than 0 that of `first` is 0. A tile of the matrix serves 16 rows with the chunk's first half and
+ * the next 16 with its second. */
 template <typename T>
-static __device__ __forceinline__ void add_to_later(const kernel_place &at, int distance,
-                                                    const inputs &in, int first, int last,
-                                                    float (&sum)[CHUNKS][2][4]) {
+static __device__ __forceinline__ void add_products_of(const kernel_place &at, int distance,
+                                                       const inputs &in, int first, int last,
+                                                       float (&sum)[CHUNKS][2][4]) {
     toeplitz tile;
     float here[2][4] = {}; /* of these 16 rows and of the next */
-    begin_at(tile, at, distance + CHUNK * first - 16);
-    add_products<T, 2>(tile, in, here);
+    if (distance > 0) {    /* there is a tile before the first */
+        begin_at(tile, at, distance - 16);
+        step(tile, at, distance - 16);
+        add_products<T>(tile, in, here);
+    } else {
+        begin_at(tile, at, 0);
+    }
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; chunk++) {
         if (chunk < first || chunk >= last) continue;
@@ -136,43 +160,31 @@ static __device__ __forceinline__ void add_to_later(const kernel_place &at, int 
 #pragma unroll
             for (int i = 0; i < 4; i++) here[0][i] = here[1][i], here[1][i] = 0;
             step(tile, at, distance + CHUNK * chunk + 16 * half);
-            add_products<T, 2>(tile, in, here);
+            add_products<T>(tile, in, here);
 #pragma unroll
             for (int i = 0; i < 4; i++) sum[chunk][half][i] += here[0][i];
         }
     }
 }
 
-/* What a chunk gives to its own rows. */
-template <typename T>
-static __device__ __forceinline__ void add_within(const kernel_place &kernel, const float *x,
-                                                  const inputs &in, int lane, float (&y)[2][4]) {
-    const int row = lane / 4, column = lane % 4 * 2;
-    toeplitz tile;
-    float below[1][4] = {};
-    begin_at(tile, {kernel.high + row - lane % 4, kernel.low + row - lane % 4}, 16);
-    add_products<T, 1>(tile, in, below);
+/* The same of the inputs that were left out. */
+static __device__ __forceinline__ void add_left_out(const kernel_place &kernel, int distance,
+                                                    const float *x, int lane,
+                                                    float (&sum)[CHUNKS][2][4]) {
+#pragma unroll 1
+    for (int s = 0; s < CHUNK; s++)
 #pragma unroll
-    for (int i = 0; i < 4; i++) y[1][i] += below[0][i];
-        /* a lane has the rows `row` and `row + 8`: input s is within the first, and input s + 8
-         * within the second, up to s = row */
+        for (int side = 0; side < 2; side++) {
+            const float value = x[(lane % 4 * 2 + side) * COLUMN_PITCH + s];
+            if (is_plain(value)) continue;
 #pragma unroll
-    for (int s = 0; s < 8; s++) {
-        const bool reached = s <= row;
-        const int lag = reached ? row - s : 0;
-        const float tap = kernel.high[lag].x + kernel.low[lag].x;
-        const float later_tap = kernel.high[row + 8 - s].x + kernel.low[row + 8 - s].x;
-#pragma unroll
-        for (int tile16 = 0; tile16 < 2; tile16++)
-#pragma unroll
-            for (int side = 0; side < 2; side++) {
-                const float *from = x + (column + side) * COLUMN_PITCH + 16 * tile16 + s;
-                y[tile16][2 + side] += later_tap * from[0];
-                if (!reached) continue;
-                y[tile16][side] += tap * from[0];
-                y[tile16][2 + side] += tap * from[8];
+            for (int at = 0; at < 4 * CHUNKS; at++) { /* every eighth row */
+                const int lag = distance + 8 * at + lane / 4 - s;
+                if (lag >= 0)
+                    sum[at / 4][at / 2 % 2][at % 2 * 2 + side] +=
+                        (kernel.high[lag].x + kernel.low[lag].x) * value;
             }
-    }
+        }
 }
 
 /* Four neighbouring channels as they lie in memory. */
@@ -303,16 +315,17 @@ static __global__ void __launch_bounds__(THREADS, 2) near_kernel(const ls_conv_j
     const int end = job.length < begin + ROWS ? (int)job.length : begin + ROWS;
     four<T> *staged = (four<T> *)shared.staged;
     by.fetch(job, 0, staged);
-    for (int at = (int)threadIdx.x; at < CHANNELS * LS_CONV_SPAN; at += THREADS) {
-        const int channel = at / LS_CONV_SPAN, s = at % LS_CONV_SPAN;
+    for (int at = (int)threadIdx.x; at < CHANNELS * ENTRIES; at += THREADS) {
+        const int channel = at / ENTRIES, s = at % ENTRIES - ZEROS;
         if (s >= begin + ROWS) continue;
         const int64_t d = (int64_t)group * CHANNELS + channel;
         const float here = ls_conv_kernel_at(job, d, s), later = ls_conv_kernel_at(job, d, s + 8);
         const float2 high = make_float2(shorten(here), shorten(later));
-        shared.high[channel][s] = high;
-        shared.low[channel][s] = make_float2(shorten(here - high.x), shorten(later - high.y));
+        shared.high[channel][at % ENTRIES] = high;
+        shared.low[channel][at % ENTRIES] =
+            make_float2(shorten(here - high.x), shorten(later - high.y));
     }
-    const kernel_place kernel = {shared.high[warp], shared.low[warp]};
+    const kernel_place kernel = {shared.high[warp] + ZEROS, shared.low[warp] + ZEROS, job.zero};
     const int lag = lane / 4 - lane % 4; /* of this lane from a tile's first */
     float sum[CHUNKS][2][4] = {};
 #pragma unroll 1
@@ -322,14 +335,13 @@ static __global__ void __launch_bounds__(THREADS, 2) near_kernel(const ls_conv_j
         __syncthreads();
         if (start + CHUNK < end) by.fetch(job, start + CHUNK, staged);
         inputs in;
-        split<T>(x + warp * CHANNEL_PITCH, lane, in);
-        /* the chunk of rows that this is, or less than 0 */
-        const int own = (start - begin) / CHUNK;
-        const int first = start < begin ? 0 : own + 1;
-        const int last = (end - begin + CHUNK - 1) / CHUNK;
-        if (first < last)
-            add_to_later<T>({kernel.high + lag, kernel.low + lag}, begin - start, in, first, last,
-                            sum);
+        const bool plain = split<T>(x + warp * CHANNEL_PITCH, lane, in);
+        /* the chunk of rows that this is; 0 where it is before them all */
+        const int own = start < begin ? 0 : (start - begin) / CHUNK;
+        add_products_of<T>({kernel.high + lag, kernel.low + lag, kernel.zero}, begin - start, in,
+                           own, (end - begin + CHUNK - 1) / CHUNK, sum);
+        if (!__all_sync(0xffffffffu, plain))
+            add_left_out(kernel, begin - start, x + warp * CHANNEL_PITCH, lane, sum);
         if (start < begin) continue;
         float y[2][4] = {};
 #pragma unroll
@@ -337,7 +349,6 @@ static __global__ void __launch_bounds__(THREADS, 2) near_kernel(const ls_conv_j
             if (chunk == own)
 #pragma unroll
                 for (int i = 0; i < 8; i++) y[i / 4][i % 4] = sum[chunk][i / 4][i % 4];
-        add_within<T>(kernel, x + warp * CHANNEL_PITCH, in, lane, y);
 #pragma unroll
         for (int tile = 0; tile < 2; tile++)
 #pragma unroll
