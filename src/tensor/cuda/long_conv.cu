@@ -214,54 +214,50 @@ static __global__ void __launch_bounds__(THREADS) make_spectra(const ls_conv_job
 
 /* ---- spans on later spans ---- */
 
-/* A channel of a sequence: time i, in the order of the job, is at first[i * step]. */
+/* A thread's values of a channel of a sequence, which begin at its line: value k of a block is
+ * `k * apart` after the first. */
 template <typename E> struct series {
     E *first;
-    int64_t step;
+    int64_t apart;
+    int left; /* times from the first to the end */
 };
 template <typename E, typename T>
-static __device__ __forceinline__ series<E> series_of(const ls_conv_job<T> &job, E *data,
-                                                      int64_t stride, int64_t b, int64_t d) {
-    return {data + ls_conv_row(job, b, 0) * stride + d, job.reversed ? -stride : stride};
+static __device__ __forceinline__ series<E>
+series_of(const ls_conv_job<T> &job, E *data, int64_t stride, int64_t b, int64_t d, int line) {
+    return {data + ls_conv_row(job, b, line) * stride + d,
+            job.reversed ? -LINES * stride : LINES * stride,
+            d < job.D ? (int)job.length - line : 0};
 }
 
 /* A thread's values of a block of inputs; zeros past the end. Each is needed once. */
 template <typename T>
-static __device__ __forceinline__ void take(const ls_conv_job<T> &job, const series<const T> &from,
-                                            int64_t d, int64_t block, int line, float (&x)[8]) {
+static __device__ __forceinline__ void take(const series<const T> &from, int block, float (&x)[8]) {
+    const T *at = from.first + (int64_t)(block * 8) * from.apart;
 #pragma unroll
-    for (int k = 0; k < 8; k++) {
-        const int64_t i = block * FAR + line + k * LINES;
-        x[k] = d < job.D && i < job.length ? ls_cuda_wide(__ldcs(from.first + i * from.step)) : 0;
-    }
+    for (int k = 0; k < 8; k++, at += from.apart)
+        x[k] = block * FAR + k * LINES < from.left ? ls_cuda_wide(__ldcs(at)) : 0;
 }
 
 /* Spectra of the results `first` to `last`: those of all inputs before them, times the kernel's. */
 template <int TILE, typename T>
 static __device__ __forceinline__ void
-sum_products(const ls_conv_job<T> &job, const transformer &by, const series<const T> &inputs,
-             int64_t d, int64_t first, int64_t last, const float2 *spectra,
-             float2 (&sum)[TILE][8]) {
+sum_products(int reach, const transformer &by, const series<const T> &inputs, int first, int last,
+             const float2 *spectra, float2 (&sum)[TILE][8]) {
 #pragma unroll
     for (int i = 0; i < TILE; i++)
 #pragma unroll
         for (int q = 0; q < 8; q++) sum[i][q] = make_float2(0, 0);
-    int64_t j = first > job.reach ? first - job.reach : 0;
-    float next[8];
-    take(job, inputs, d, j, by.line, next);
 #pragma unroll 1
-    for (; j < last; j++) {
+    for (int j = first > reach ? first - reach : 0; j < last; j++) {
         float x[8];
         float2 v[8];
-#pragma unroll
-        for (int k = 0; k < 8; k++) x[k] = next[k];
-        if (j + 1 < last) take(job, inputs, d, j + 1, by.line, next);
+        take(inputs, j, x);
         by.forward(x, v);
 #pragma unroll
         for (int i = 0; i < TILE; i++) {
-            const int64_t r = first + i - j;
-            if (r < 1 || r > job.reach || first + i > last) continue;
-            const float2 *k = spectra + (r - 1) * SPECTRUM;
+            const int r = first + i - j;
+            if (r < 1 || r > reach || first + i > last) continue;
+            const float2 *k = spectra + (int64_t)(r - 1) * SPECTRUM;
 #pragma unroll
             for (int q = 0; q < 8; q++)
                 sum[i][q] = add_times(sum[i][q], v[q], __ldg(k + q * THREADS));
@@ -269,41 +265,41 @@ sum_products(const ls_conv_job<T> &job, const transformer &by, const series<cons
     }
 }
 
-/* TILE spans of results, from the second span on, of `run` sequences. */
+/* TILE spans of results, from the second span on, of `together` sequences. */
 template <int TILE, typename T>
 static __global__ void __launch_bounds__(THREADS, TILE < 4 ? 3 : 2)
-    far_kernel(const ls_conv_job<T> job, int64_t run) {
+    far_kernel(const ls_conv_job<T> job, int together) {
     __shared__ transform_memory memory;
     const unsigned groups = (unsigned)ls_conv_ceil_div(job.D, CHANNELS);
-    const int64_t later = ls_conv_ceil_div(job.length, FAR) - 1;
+    const int later = (int)ls_conv_ceil_div(job.length, FAR) - 1;
     const unsigned tiles = (unsigned)ls_conv_ceil_div(later, TILE);
-    const int64_t group = blockIdx.x % groups, begin = blockIdx.x / groups / tiles * run;
-    const int64_t first = 1 + (int64_t)(blockIdx.x / groups % tiles) * TILE;
-    const int64_t last = first + TILE <= later ? first + TILE - 1 : later;
-    const int64_t end = begin + run < job.B ? begin + run : job.B;
+    const int64_t group = blockIdx.x % groups;
+    const int first = 1 + (int)(blockIdx.x / groups % tiles) * TILE;
+    const int last = first + TILE <= later ? first + TILE - 1 : later;
+    const int begin = (int)(blockIdx.x / groups / tiles) * together;
+    const int end = begin + together < job.B ? begin + together : (int)job.B;
     const transformer by(job.roots, memory);
     const int64_t d = group * CHANNELS + by.channel;
     const float2 *spectra = job.spectra + group * job.reach * SPECTRUM + threadIdx.x;
 #pragma unroll 1
-    for (int64_t b = begin; b < end; b++) {
+    for (int b = begin; b < end; b++) {
         float2 sum[TILE][8];
-        sum_products(job, by, series_of(job, job.x, job.x_stride, b, d), d, first, last, spectra,
-                     sum);
-        const series<float> results = series_of(job, job.sum, job.sum_stride, b, d);
+        sum_products((int)job.reach, by, series_of(job, job.x, job.x_stride, b, d, by.line), first,
+                     last, spectra, sum);
+        const series<float> results = series_of(job, job.sum, job.sum_stride, b, d, by.line);
         /* the sums move up: so the loop is not unrolled and has one copy of the transform */
 #pragma unroll 1
-        for (int64_t s = first; s <= last; s++) {
+        for (int s = first; s <= last; s++) {
             float y[8];
             by.back(sum[0], y);
 #pragma unroll
             for (int i = 0; i + 1 < TILE; i++)
 #pragma unroll
                 for (int q = 0; q < 8; q++) sum[i][q] = sum[i + 1][q];
+            float *at = results.first + (int64_t)(s * 8) * results.apart;
 #pragma unroll
-            for (int k = 0; k < 8; k++) {
-                const int64_t i = s * FAR + by.line + k * LINES;
-                if (d < job.D && i < job.length) results.first[i * results.step] = y[k];
-            }
+            for (int k = 0; k < 8; k++, at += results.apart)
+                if (s * FAR + k * LINES < results.left) *at = y[k];
         }
     }
 }
@@ -317,7 +313,7 @@ static __global__ void __launch_bounds__(THREADS, TILE < 4 ? 3 : 2)
 enum { RING = LAGS + 1 }; /* spectra of gradients that a block of inputs meets */
 
 /* Where a thread's first value of the spectrum of a block is. */
-static __device__ __forceinline__ unsigned ring_place(int64_t block) {
+static __device__ __forceinline__ unsigned ring_place(int block) {
     return (unsigned)block % RING * (unsigned)SPECTRUM + threadIdx.x;
 }
 
@@ -329,7 +325,7 @@ static __global__ void __launch_bounds__(THREADS, 2) correlate(const ls_conv_job
     const unsigned groups = (unsigned)ls_conv_ceil_div(job.D, CHANNELS);
     const unsigned tiles = (unsigned)ls_conv_ceil_div(blocks, LAGS);
     const int64_t group = blockIdx.x % groups, slice = blockIdx.x / groups / tiles;
-    const int64_t first = (int64_t)(blockIdx.x / groups % tiles) * LAGS; /* distance in blocks */
+    const int first = (int)(blockIdx.x / groups % tiles) * LAGS; /* distance in blocks */
     const transformer by(job.roots, memory);
     const int64_t d = group * CHANNELS + by.channel;
     const int64_t end = (slice + 1) * SLICE < job.B ? (slice + 1) * SLICE : job.B;
@@ -340,23 +336,23 @@ static __global__ void __launch_bounds__(THREADS, 2) correlate(const ls_conv_job
         for (int q = 0; q < 8; q++) sum[i][q] = make_float2(0, 0);
 #pragma unroll 1
     for (int64_t b = slice * SLICE; b < end; b++) {
-        const series<const T> inputs = series_of(job, job.x, job.x_stride, b, d);
-        const series<const T> gradients = series_of(job, job.g, job.g_stride, b, d);
+        const series<const T> inputs = series_of(job, job.x, job.x_stride, b, d, by.line);
+        const series<const T> gradients = series_of(job, job.g, job.g_stride, b, d, by.line);
 #pragma unroll 1
-        for (int64_t step = -LAGS; first + step < blocks; step++) {
+        for (int step = -LAGS; first + step < blocks; step++) {
             /* the gradients run LAGS blocks ahead of the inputs */
-            const int64_t ahead = first + step + LAGS;
+            const int ahead = first + step + LAGS;
             float x[8];
             float2 v[8];
             if (ahead < blocks) {
-                take(job, gradients, d, ahead, by.line, x);
+                take(gradients, ahead, x);
                 by.forward(x, v);
             }
             float2 *to = ring + ring_place(ahead);
 #pragma unroll
             for (int q = 0; q < 8; q++) to[q * THREADS] = ahead < blocks ? v[q] : make_float2(0, 0);
             if (step < 0) continue;
-            take(job, inputs, d, step, by.line, x);
+            take(inputs, step, x);
             by.forward(x, v);
 #pragma unroll
             for (int q = 0; q < 8; q++) {
@@ -499,7 +495,7 @@ static void convolve_far(const ls_run *run, const ls_conv_job<T> *job, const cha
     ls_cuda_launched(run, what);
     far_kernel<TILE>
         <<<(unsigned)(blocks * ls_conv_ceil_div(job->B, together)), THREADS, 0, cuda->stream>>>(
-            *job, together);
+            *job, (int)together);
     ls_cuda_launched(run, what);
 }
 
