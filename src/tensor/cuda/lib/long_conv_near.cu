@@ -21,7 +21,7 @@ enum {
     CHUNK = 32,
     CHUNKS = ROWS / CHUNK, /* of the rows of a block of threads */
     THREADS = 32 * CHANNELS,
-    ZEROS = 24, /* before the kernel's beginning: lags above the diagonal */
+    ZEROS = 32, /* before the kernel's beginning: lags above the diagonal */
     ENTRIES = ZEROS + LS_CONV_SPAN,
     /* gaps keep the lanes of a warp in different banks, in all ways in which chunks are accessed */
     COLUMN_PITCH = CHUNK + 4,
@@ -35,6 +35,7 @@ struct near_memory {
     float x[2][CHANNELS * CHANNEL_PITCH]; /* this chunk and the one before */
     float y[CHANNELS * CHANNEL_PITCH];
     float4 staged[2 * THREADS]; /* the next chunk as it comes */
+    float4 before[2 * THREADS]; /* sums of earlier spans, likewise */
 };
 
 /* To 11 bits. */
@@ -203,8 +204,7 @@ static __device__ __forceinline__ void wait_for_copies() {
 }
 
 template <typename E>
-static __device__ __forceinline__ four<E> take(const E *from, int d, int64_t D, bool whole) {
-    if (whole && d < D) return *(const four<E> *)(from + d);
+static __device__ __forceinline__ four<E> take(const E *from, int d, int64_t D) {
     four<E> values;
 #pragma unroll
     for (int i = 0; i < 4; i++) values.value[i] = d + i < D ? from[d + i] : ls_cuda_narrow<E>(0.0f);
@@ -226,7 +226,8 @@ static __device__ __forceinline__ void put(const four<E> &values, E *to, int d, 
  * thread four channels of it at two times. */
 struct porter {
     int64_t row;        /* of the column's first time */
-    int begin, count;   /* times before it in its sequence, at most a span; and its own */
+    bool later;         /* there are spans before it */
+    int count;          /* its times */
     int d, time, place; /* time + 16 is at place + 16 */
 
     template <typename T>
@@ -238,7 +239,7 @@ struct porter {
         const unsigned column = columns * COLUMNS + threadIdx.x / 32, span = column % spans;
         const int64_t start = (int64_t)span * LS_CONV_SPAN, b = column / spans;
         row = ls_conv_row(job, b, start);
-        begin = span == 0 ? 0 : LS_CONV_SPAN;
+        later = span > 0;
         count = job.length - start < LS_CONV_SPAN ? (int)(job.length - start) : LS_CONV_SPAN;
         if (b >= job.B) count = 0;
     }
@@ -246,19 +247,19 @@ struct porter {
     __device__ __forceinline__ int64_t row_of(const ls_conv_job<T> &job, int i) const {
         return row + (job.reversed ? -i : i);
     }
-    /* Towards `staged`, where a thread finds what it fetched itself. */
-    template <typename T>
-    __device__ __forceinline__ void fetch(const ls_conv_job<T> &job, int start,
-                                          four<T> *staged) const {
+    /* Rows of x or of the sums towards `staged`, where a thread finds what it fetched itself. */
+    template <typename T, typename E>
+    __device__ __forceinline__ void fetch(const ls_conv_job<T> &job, const E *rows, int64_t stride,
+                                          int start, four<E> *staged) const {
 #pragma unroll
         for (int k = 0; k < 2; k++) {
             const int i = start + time + 16 * k;
-            four<T> *to = staged + k * THREADS + threadIdx.x;
-            const T *from = job.x + row_of(job, i) * job.x_stride;
+            four<E> *to = staged + k * THREADS + threadIdx.x;
+            const E *from = rows + row_of(job, i) * stride;
             if (i < count && job.in_fours && d < job.D)
-                copy_behind(to, (const four<T> *)(from + d));
+                copy_behind(to, (const four<E> *)(from + d));
             else
-                *to = take(from, d, i < count ? job.D : 0, false);
+                *to = take(from, d, i < count ? job.D : 0);
         }
     }
     template <typename T>
@@ -274,26 +275,56 @@ struct porter {
     }
     template <typename T>
     __device__ __forceinline__ void carry_off(const ls_conv_job<T> &job, int start, const float *x,
-                                              const float *y) const {
+                                              const float *y, const four<float> *before) const {
+        wait_for_copies();
 #pragma unroll
         for (int k = 0; k < 2; k++) {
             const int i = start + time + 16 * k;
             if (i >= count) continue;
-            four<float> before = {0, 0, 0, 0};
-            if (begin > 0)
-                before = take(job.sum + row_of(job, i) * job.sum_stride, d, job.D, job.in_fours);
+            four<float> values = {0, 0, 0, 0};
+            if (later) values = before[k * THREADS + threadIdx.x];
             four<T> result;
 #pragma unroll
             for (int c = 0; c < 4; c++) {
                 const int at = place + c * CHANNEL_PITCH + 16 * k;
-                float value = before.value[c] + y[at];
-                if (job.skip != NULL && d + c < job.D) value += job.skip[d + c] * x[at];
-                result.value[c] = ls_cuda_narrow<T>(value);
+                values.value[c] += y[at];
+                if (job.skip != NULL && d + c < job.D)
+                    values.value[c] += __ldg(job.skip + d + c) * x[at];
+                result.value[c] = ls_cuda_narrow<T>(values.value[c]);
             }
             put(result, job.y + row_of(job, i) * job.y_stride, d, job.D, job.in_fours);
         }
     }
 };
+
+/* Lags up to `end` of one channel, by a warp. All loads of a batch come before the first use. */
+template <typename T>
+static __device__ __forceinline__ void bring_kernel(const ls_conv_job<T> &job, int64_t d, int end,
+                                                    int lane, float2 *high, float2 *low) {
+    enum { BATCH = 8 };
+    const float *from = job.k + (d < job.D ? d : job.D - 1) * job.k_stride;
+    const int most = job.taps < LS_CONV_SPAN ? (int)job.taps : LS_CONV_SPAN;
+    const int delay = (int)job.delay;
+    high[lane - ZEROS].x = low[lane - ZEROS].x = 0;
+    if (lane >= 8) high[lane - ZEROS - 8].y = low[lane - ZEROS - 8].y = 0;
+#pragma unroll 1
+    for (int start = 0; start < end; start += 32 * BATCH) {
+        float value[BATCH];
+#pragma unroll
+        for (int i = 0; i < BATCH; i++) {
+            const int tap = start + 32 * i + lane - delay;
+            value[i] = __ldg(from + (tap < 0 || most == 0 ? 0 : tap < most ? tap : most - 1));
+            if (tap < 0 || tap >= most || d >= job.D) value[i] = 0;
+        }
+#pragma unroll
+        for (int i = 0; i < BATCH; i++) {
+            const int lag = start + 32 * i + lane;
+            const float first = shorten(value[i]), rest = shorten(value[i] - first);
+            high[lag].x = high[lag - 8].y = first;
+            low[lag].x = low[lag - 8].y = rest;
+        }
+    }
+}
 
 /* Parts of spans that have outputs at all. */
 template <typename T>
@@ -314,18 +345,11 @@ static __global__ void __launch_bounds__(THREADS, 2) near_kernel(const ls_conv_j
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     const int end = job.length < begin + ROWS ? (int)job.length : begin + ROWS;
     four<T> *staged = (four<T> *)shared.staged;
-    by.fetch(job, 0, staged);
-    for (int at = (int)threadIdx.x; at < CHANNELS * ENTRIES; at += THREADS) {
-        const int channel = at / ENTRIES, s = at % ENTRIES - ZEROS;
-        if (s >= begin + ROWS) continue;
-        const int64_t d = (int64_t)group * CHANNELS + channel;
-        const float here = ls_conv_kernel_at(job, d, s), later = ls_conv_kernel_at(job, d, s + 8);
-        const float2 high = make_float2(shorten(here), shorten(later));
-        shared.high[channel][at % ENTRIES] = high;
-        shared.low[channel][at % ENTRIES] =
-            make_float2(shorten(here - high.x), shorten(later - high.y));
-    }
+    four<float> *before = (four<float> *)shared.before;
+    by.fetch(job, job.x, job.x_stride, 0, staged);
     const kernel_place kernel = {shared.high[warp] + ZEROS, shared.low[warp] + ZEROS, job.zero};
+    bring_kernel(job, (int64_t)group * CHANNELS + warp, begin + ROWS, lane,
+                 shared.high[warp] + ZEROS, shared.low[warp] + ZEROS);
     const int lag = lane / 4 - lane % 4; /* of this lane from a tile's first */
     float sum[CHUNKS][2][4] = {};
 #pragma unroll 1
@@ -333,7 +357,9 @@ static __global__ void __launch_bounds__(THREADS, 2) near_kernel(const ls_conv_j
         float *x = shared.x[start / CHUNK % 2];
         by.bring(staged, x);
         __syncthreads();
-        if (start + CHUNK < end) by.fetch(job, start + CHUNK, staged);
+        if (start + CHUNK < end) by.fetch(job, job.x, job.x_stride, start + CHUNK, staged);
+        if (start >= begin && by.later) by.fetch(job, job.sum, job.sum_stride, start, before);
+
         inputs in;
         const bool plain = split<T>(x + warp * CHANNEL_PITCH, lane, in);
         /* the chunk of rows that this is; 0 where it is before them all */
@@ -356,7 +382,7 @@ static __global__ void __launch_bounds__(THREADS, 2) near_kernel(const ls_conv_j
                 shared.y[warp * CHANNEL_PITCH + (lane % 4 * 2 + i % 2) * COLUMN_PITCH + 16 * tile +
                          lane / 4 + i / 2 * 8] = y[tile][i];
         __syncthreads();
-        by.carry_off(job, start, x, shared.y);
+        by.carry_off(job, start, x, shared.y, before);
     }
 }
 
