@@ -73,7 +73,7 @@ struct kernel_place {
         return __uint_as_float(__float_as_uint(value) | zero);
     }
 };
-/* The tile that begins at the distance `lag`, after that at lag - 16. */
+/* The tile that begins at the distance `lag`, after that at lag - 16 or begin_at. */
 static __device__ __forceinline__ void step(toeplitz &tile, const kernel_place &at, int lag) {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -359,7 +359,6 @@ static __global__ void __launch_bounds__(THREADS, 2) near_kernel(const ls_conv_j
         __syncthreads();
         if (start + CHUNK < end) by.fetch(job, job.x, job.x_stride, start + CHUNK, staged);
         if (start >= begin && by.later) by.fetch(job, job.sum, job.sum_stride, start, before);
-
         inputs in;
         const bool plain = split<T>(x + warp * CHANNEL_PITCH, lane, in);
         /* the chunk of rows that this is; 0 where it is before them all */
