@@ -1,6 +1,7 @@
 /* Rotation of pairs. Cosines and sines are computed once per run and position in f64, narrowed, and
  * serve every head and sequence; factors (temperature, the key's xPos decay) are already in them.
  */
+#include "tensor/cuda/lib/position_map.h"
 #include "tensor/cuda/lib/rows.h"
 
 extern "C" {
@@ -18,15 +19,6 @@ typedef struct turning {
     bool decays, inverse;
 } turning;
 
-/* As ls_position_map_at. */
-static __device__ double mapped(ls_position_map map, int64_t position) {
-    double here = (double)position;
-    if (map.kind == LS_MAP_CLAMP) return fmin(here, map.a);
-    if (map.kind == LS_MAP_CONSTANT) return map.a;
-    if (map.kind == LS_MAP_GROUP) return floor(here / map.a) + map.b;
-    return here;
-}
-
 /* Cosines and sines [rows][pairs]. */
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     turn_kernel(const __grid_constant__ turning by, const ls_cuda_divisor pairs, float *cosines,
@@ -34,7 +26,7 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     uint64_t index = (uint64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x, i;
     if (index >= (uint64_t)(by.rows * by.pairs)) return;
     uint64_t row = ls_cuda_divide(index, pairs, &i);
-    double position = mapped(by.map, by.first + (int64_t)row), factor = by.factor, cosine, sine;
+    double position = ls_cuda_map_at(by.map, by.first + (int64_t)row), factor = by.factor, cosine, sine;
     if (by.decays)
         factor *= exp(by.direction * by.log_decay[i] *
                       (by.decay_block * floor(position / by.decay_block) - position));

@@ -8,6 +8,7 @@
 #define LS_TENSOR_CUDA_ATTENTION_JOB_H
 
 #include "tensor/cuda/lib/cuda.h"
+#include "tensor/cuda/lib/position_map.h"
 
 extern "C" {
 #include "tensor/attention.h"
@@ -135,24 +136,6 @@ template <typename T>
 __device__ static inline T *ls_cuda_row(const ls_cuda_rows &x, int64_t b, int64_t row,
                                         int64_t head) {
     return (T *)x.data + (b * x.batch + row * x.row + head * x.head);
-}
-
-__device__ static inline double ls_cuda_map_at(const ls_position_map &map, int64_t position) {
-    double here = (double)position;
-    switch (map.kind) {
-    case LS_MAP_CLAMP:
-        return fmin(here, map.a);
-    case LS_MAP_CONSTANT:
-        return map.a;
-    case LS_MAP_GROUP:
-        return floor(here / map.a) + map.b;
-    case LS_MAP_SCALE:
-        return here * map.a + map.b;
-    case LS_MAP_BLOCK:
-        return here - floor(here / map.a) * (map.a - map.b);
-    default:
-        return here;
-    }
 }
 
 /* The coordinate of the query at position n of sequence b. */
