@@ -26,7 +26,8 @@ ls_status ls_mixer_check(ls_ctx *ctx, const ls_mixer *mixer) {
                        type->name);
     if (!mixer->causal && !(type->traits & LS_MIXER_BIDIRECTIONAL))
         return LS_FAIL(ctx, LS_EUSE,
-                       "mixer %s looks back alone: it cannot be where model.causal is false",
+                       "mixer %s looks back alone: it cannot be in an encoder, or where model.causal is "
+                       "false",
                        type->name);
     return type->check == NULL ? LS_OK : type->check(ctx, mixer);
 }
