@@ -151,11 +151,11 @@ typedef struct ls_stream ls_stream;
 ls_status ls_stream_new(ls_model *model, int64_t batch, int64_t capacity, int64_t chunk,
                         ls_stream **out);
 /* The same for a model with an encoder, which reads `source` tokens before any others: each time
- * from the start, ls_stream_read gives them first, [batch, source] with padding last. They are
- * encoded once, with the first chunk. */
+ * from the start, ls_stream_read gives them first, [batch, source] (row stride `stride`) with
+ * padding last. They are encoded once, with the first chunk. */
 ls_status ls_stream_new_reading(ls_model *model, int64_t batch, int64_t source, int64_t capacity,
                                 int64_t chunk, ls_stream **out);
-ls_status ls_stream_read(ls_stream *stream, const int32_t *source);
+ls_status ls_stream_read(ls_stream *stream, const int32_t *source, int64_t stride);
 void ls_stream_free(ls_stream *stream);
 void ls_stream_reset(ls_stream *stream);
 int64_t ls_stream_position(const ls_stream *stream);

@@ -150,10 +150,12 @@ void ls_stream_reset(ls_stream *stream) {
     stream->waiting = 0;
 }
 
-ls_status ls_stream_read(ls_stream *stream, const int32_t *source) {
+ls_status ls_stream_read(ls_stream *stream, const int32_t *source, int64_t stride) {
     if (stream->source == 0 || ls_stream_position(stream) > 0)
         return LS_FAIL(stream->model->ctx, LS_EBUG, "a source is read once, before all else");
-    memcpy(stream->read, source, (size_t)(stream->batch * stream->source) * sizeof *source);
+    for (int64_t b = 0; b < stream->batch; b++)
+        memcpy(stream->read + b * stream->source, source + b * stride,
+               (size_t)stream->source * sizeof *source);
     return LS_OK;
 }
 
