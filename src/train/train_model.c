@@ -60,8 +60,6 @@ ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *jo
 
 ls_status ls_train_model(ls_ctx *ctx, ls_model *model, const ls_loader *loader,
                          const ls_train_job *job, ls_train_result *result) {
-    ls_train_job whole = *job;
-    whole.source = ls_train_source_of(loader, model->config->model.vocabulary);
     if (model->config->model.head != LS_HEAD_LM)
         return LS_FAIL(ctx, LS_EUSE,
                        "a text has no classes: model.head must be lm, or a task be trained");
@@ -69,5 +67,7 @@ ls_status ls_train_model(ls_ctx *ctx, ls_model *model, const ls_loader *loader,
         return LS_FAIL(ctx, LS_EUSE,
                        "a text is not cut into a source and answers: model.encoder_layers needs a "
                        "task");
+    ls_train_job whole = *job;
+    whole.source = ls_train_source_of(loader, model->config->model.vocabulary);
     return ls_train_model_on(ctx, model, &whole, result);
 }
