@@ -533,6 +533,29 @@ static void test_nothing_leaks(void **state) {
     }
 }
 
+/* The preset, made narrow: its parameters are those that LongT5's description names. */
+static void test_preset(void **state) {
+    (void)state;
+    enum { WIDE = 48, HIDDEN = 64, KNOWN = 50, LAYERS = 12, HEADS = 12, TABLES = 3 };
+    static const char *const words[] = {"model.preset=longt5-base", "model.vocabulary=50",
+                                        "model.width=48", "model.hidden=64"};
+    const int64_t attention_weights = 4 * WIDE * WIDE, gated = 3 * WIDE * HIDDEN;
+    const int64_t encoder = attention_weights + gated + 3 * WIDE; /* norms: two, of side tokens */
+    const int64_t decoder = 2 * attention_weights + gated + 3 * WIDE;
+    ls_ctx ctx = ls_ctx_default();
+    ls_settings settings = {0};
+    ls_model_config config;
+    ls_model *model;
+    for (size_t i = 0; i < 4; i++) expect(&ctx, ls_settings_put_word(&ctx, &settings, words[i]));
+    expect(&ctx, ls_model_config_read(&ctx, &settings, &config));
+    ls_settings_clear(&ctx, &settings);
+    expect(&ctx, ls_model_plan(&ctx, &config, LS_F32, false, &model));
+    assert_int_equal(ls_parameters_elements(model->store), LAYERS * (encoder + decoder) + 2 * WIDE +
+                                                               2 * KNOWN * WIDE +
+                                                               TABLES * 32 * HEADS);
+    release(model, &config);
+}
+
 /* ---- samples in two parts ---- */
 
 static void check_parts(ls_ctx *ctx, const ls_task_type *type, int64_t length) {
@@ -643,7 +666,7 @@ int main(void) {
         cmocka_unit_test(test_definition),    cmocka_unit_test(test_gradients),
         cmocka_unit_test(test_padding),       cmocka_unit_test(test_any_cut),
         cmocka_unit_test(test_nothing_leaks), cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_preset),        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

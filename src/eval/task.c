@@ -13,9 +13,9 @@ typedef struct bench {
     const ls_eval_hooks *hooks;
     uint64_t seed;
     int64_t length, batch, chunk;
-    int64_t source;       /* tokens that an encoder reads; 0: there is none */
-    int64_t fed;          /* tokens of a sample that a stream is fed with: its length, or the rest */
-    int64_t inputs_each;  /* of a sample: its length, or that of both of a pair or of both parts */
+    int64_t source;      /* tokens that an encoder reads; 0: there is none */
+    int64_t fed;         /* tokens of a sample that a stream is fed with: its length, or the rest */
+    int64_t inputs_each; /* of a sample: its length, or that of both of a pair or of both parts */
     int64_t targets_each; /* those fed, or one for a class */
     int64_t answers;      /* logits of each: the vocabulary, or the classes */
     int32_t *whole;       /* [batch, 2, length]: samples before they are cut; NULL: they are not */
@@ -163,8 +163,7 @@ static ls_status feed_chunk(bench *b, int64_t rows, int64_t first, int64_t count
     const int64_t picked = scored == 0 ? 0 : round_count(scored, count);
     const int32_t *tokens = b->inputs + b->source + first;
     LS_TRY(make_room(b, b->batch * ls_max(picked, 1)));
-    if (picked == 0)
-        return ls_stream_logits(b->stream, tokens, count, b->inputs_each, b->logits);
+    if (picked == 0) return ls_stream_logits(b->stream, tokens, count, b->inputs_each, b->logits);
     list_columns(b, first, count, picked);
     LS_TRY(ls_stream_logits_at(b->stream, tokens, count, b->inputs_each, b->at, picked, b->logits));
     add_chunk(b, rows, first, count, picked, out);

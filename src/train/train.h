@@ -63,8 +63,8 @@ typedef struct ls_task_batches {
     int64_t batch, length;
     uint64_t seed;
     int threads;    /* that make samples at once; 0: one */
-    int32_t *whole; /* [batch, 2, length] to work in where samples are cut into a source and the rest
-                       (ls_task_cut); NULL: they are not */
+    int32_t *whole; /* [batch, 2, length] to work in where samples are cut into a source and the
+                       rest (ls_task_cut); NULL: they are not */
 } ls_task_batches;
 ls_status ls_train_source_of_task(ls_ctx *ctx, const ls_task_batches *from, int64_t vocabulary,
                                   ls_train_source *out);

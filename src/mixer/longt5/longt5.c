@@ -78,9 +78,8 @@ static ls_segment local_segment(ls_program *p, const ls_mixer *mixer, ls_tensor 
     const longt5_options *o = mixer->options;
     ls_tensor *kv[2];
     keys_and_values(p, mixer, x, weight, kv);
-    ls_segment segment =
-        ls_segment_all(q, ls_cache_append(p, "key", kv[0], local_retention(o)),
-                       ls_cache_append(p, "value", kv[1], local_retention(o)));
+    ls_segment segment = ls_segment_all(q, ls_cache_append(p, "key", kv[0], local_retention(o)),
+                                        ls_cache_append(p, "value", kv[1], local_retention(o)));
     segment.lo = mixer->causal ? 0 : -o->radius;
     segment.hi = o->radius;
     segment.valid = mixer->valid;
@@ -119,8 +118,8 @@ static ls_segment side_segment(ls_program *p, const ls_mixer *mixer, ls_tensor *
         ls_t5_table(p, "global_bias", o->buckets, o->max_distance, o->heads, mixer->causal, &zero);
     if (!streaming && side_tokens(o, x->dim[1]) == 0) return (ls_segment){0};
     ls_tensor *side = streaming ? completed_sums(p, o, x)
-                                : ls_block_sums(p, x, mixer->valid, o->global_block,
-                                                !mixer->causal, &most, &there);
+                                : ls_block_sums(p, x, mixer->valid, o->global_block, !mixer->causal,
+                                                &most, &there);
     side = ls_residual_norm(p, LS_NORM_RMS, o->epsilon, side, NULL, gain, NULL, NULL);
     keys_and_values(p, mixer, side, weight, kv);
     ls_segment segment = ls_segment_all(q, with_earlier(p, o, "side.key", kv[0]),
