@@ -84,6 +84,25 @@ Y
 grep -q "right answers" out.txt || fail "the table of classes"
 grep -q "Right answers against length" list-study/report.html || fail "the page of classes"
 
+# an encoder reads what comes before the first answer, and a decoder that streams answers
+"$program" train task=reverse task.symbols=4 train.length=8 model.layers=1 model.encoder_layers=1 model.width=32 \
+    mixer.heads=2 model.cross_heads=2 model.position=learned train.batch=16 train.lr=5e-3 train.warmup=10 train.steps=250 \
+    out=reversed --quiet >/dev/null
+"$program" eval reversed eval.lengths=6,8 eval.samples=40 --json >first.json
+"$program" eval reversed eval.lengths=6,8 eval.samples=40 eval.chunk=3 eval.batch=7 --json >second.json
+"$program" train task=mqar task.vocabulary=32 task.pairs=2 train.length=16 model.layers=1 model.encoder_layers=longt5 model.width=16 \
+    mixer.heads=2 model.cross_heads=2 model.position=t5 mixer.global_block=4 train.steps=3 train.batch=4 out=asked --quiet >/dev/null
+"$program" eval asked eval.lengths=16,24 eval.samples=6 --json >third.json
+python3 - <<'P'
+import json
+first, second, third = (json.load(open(n + ".json"))["results"] for n in ("first", "second", "third"))
+for a, b in zip(first, second):
+    assert a["windows"] == 40 and a["tokens"] == 20 * a["length"]
+    assert a["accuracy"] == b["accuracy"] and abs(a["loss"] - b["loss"]) < 1e-4, (a, b)
+assert first[1]["accuracy"] > 0.95, first[1]
+assert [r["tokens"] for r in third] == [12, 12], third
+P
+
 # samples from files: one text each, or two; the part to test on is chosen
 python3 - <<'P'
 import os, random
@@ -176,6 +195,9 @@ refuses "has 10 classes" train task=listops model.classes=3
 refuses "task.path=FOLDER" train task=text
 refuses "model.head must be match, not classify" train task=documents model.head=classify
 refuses "the length is one of these" train task=pathfinder train.length=1000
+refuses "a classifier is an encoder by itself" train task=listops model.encoder_layers=1
+refuses "does not predict its source" train task=reverse model.encoder_layers=1 model.position=rope task.loss=all
+refuses "every sample has its own source" train task=reverse model.encoder_layers=1 model.position=rope train.carry=96 out=carried
 refuses "there are none" eval lists eval.lengths=1
 refuses "knows no text" generate run
 refuses "its own protocol" eval run eval.protocol=slide

@@ -1,4 +1,5 @@
 /* LongT5's attention against all pairs written plainly, and against the public code. */
+#include "mixer_runs.h"
 #include "sparse_fixture.h"
 #include "tensor/block_sums.h"
 
@@ -185,6 +186,33 @@ static void test_padding(void **state) {
     free(x);
 }
 
+/* Any cut, gradients behind a past, and fast types. */
+static void test_streams(void **state) {
+    (void)state;
+    enum { ROWS = 21 };
+    static const char *const ways[] = {
+        "heads=3 key_width=6 radius=5 global_block=4",
+        "heads=2 radius=0 global_block=7",
+        "heads=2 radius=3 global_block=0",
+        "heads=2 radius=9 global_block=1",
+    };
+    ls_ctx ctx = ls_ctx_default();
+    ls_mixer mixer;
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        expect(&ctx, mixer_from(&ctx, &ls_mixer_longt5, ways[i], D, &mixer));
+        obeys(&ctx, &mixer, ways[i]);
+        mixer_release(&mixer);
+    }
+    /* no block is ever complete */
+    expect(&ctx, mixer_from(&ctx, &ls_mixer_longt5, "heads=2 radius=2 global_block=22", D, &mixer));
+    double *x = normal_rows(ROWS * D);
+    double *want = mixer_outputs(&ctx, (mixer_run){&mixer, LS_F64, ROWS, 0, NULL, NULL}, x);
+    double *got = mixer_outputs(&ctx, (mixer_run){&mixer, LS_F64, ROWS, 4, NULL, NULL}, x);
+    same_rows("without a block", got, want, ROWS, D, 1e-11);
+    free(x), free(want), free(got);
+    mixer_release(&mixer);
+}
+
 static void test_refusals(void **state) {
     (void)state;
     static const char *const wrong[] = {"heads=3", "heads=2 buckets=30", "heads=2 max_distance=16"};
@@ -218,7 +246,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_public_blocks), cmocka_unit_test(test_definition),
         cmocka_unit_test(test_padding),       cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_public_code),
+        cmocka_unit_test(test_public_code),   cmocka_unit_test(test_streams),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

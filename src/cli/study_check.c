@@ -81,9 +81,12 @@ static ls_status measure(ls_ctx *ctx, const ls_model_config *config, bool trains
     bool narrow = ls_train_dtype(train) == LS_BF16;
     out->kept_bytes = (double)out->parameters * (trains ? 16 + 2 * narrow : 4 - 2 * narrow);
     if (trains) {
+        /* a source and what follows it are at most as long as a sample */
         const ls_program_options options = {.batch = train->batch / train->accumulate,
                                             .length = train->length,
-                                            .chunk_most = train->length};
+                                            .chunk_most = train->length,
+                                            .source =
+                                                config->encoder_layers > 0 ? train->length : 0};
         LS_TRY_GOTO(ls_model_program(model, LS_MODEL_TRAIN, options, &program));
         out->step_bytes = (double)ls_program_bytes(program);
         out->tokens = train->steps * train->batch * train->length;
@@ -92,7 +95,8 @@ static ls_status measure(ls_ctx *ctx, const ls_model_config *config, bool trains
     for (int64_t i = 0; i < eval->lengths.count; i++)
         out->longest = ls_max(out->longest, (int64_t)eval->lengths.at[i]);
     if (config->model.head == LS_HEAD_LM) {
-        LS_TRY_GOTO(ls_stream_new(model, 1, out->longest, eval->chunk, &stream));
+        const int64_t source = config->encoder_layers > 0 ? out->longest : 0;
+        LS_TRY_GOTO(ls_stream_new_reading(model, 1, source, out->longest, eval->chunk, &stream));
         out->test_bytes = (double)ls_stream_bytes(stream);
     } else {
         const ls_program_options options = {.batch = 1, .length = out->longest};

@@ -110,14 +110,19 @@ static ls_status read_settings(training *run) {
 }
 
 static ls_status open_task(training *run, ls_train_source *out) {
-    LS_TRY(ls_task_open(&run->cli->ctx, &run->task, LS_TASK_TRAIN));
+    ls_ctx *ctx = &run->cli->ctx;
+    LS_TRY(ls_task_open(ctx, &run->task, LS_TASK_TRAIN));
     run->batches = (ls_task_batches){.task = &run->task,
                                      .batch = run->train.batch,
                                      .length = run->train.length,
                                      .threads = run->cli->ctx.threads,
                                      .seed = (uint64_t)run->train.seed};
-    return ls_train_source_of_task(&run->cli->ctx, &run->batches, run->config.model.vocabulary,
-                                   out);
+    if (run->config.encoder_layers > 0) {
+        const size_t room = (size_t)(2 * run->train.batch * run->train.length);
+        run->batches.whole = ls_new(ctx, room, sizeof *run->batches.whole);
+        if (run->batches.whole == NULL) return LS_ENOMEM;
+    }
+    return ls_train_source_of_task(ctx, &run->batches, run->config.model.vocabulary, out);
 }
 
 /* The tokenizer decides the vocabulary, so the model is described again once it is known. */
@@ -269,6 +274,7 @@ static ls_status run_train(ls_cli *cli) {
     ls_model_free(run.model);
     ls_data_close(&cli->ctx, &run.data);
     ls_task_clear(&cli->ctx, &run.task);
+    ls_free(&cli->ctx, run.batches.whole);
     ls_model_config_clear(&cli->ctx, &run.config);
     ls_text_clear(&cli->ctx, &run.yaml);
     return status;

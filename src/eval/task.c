@@ -13,10 +13,13 @@ typedef struct bench {
     const ls_eval_hooks *hooks;
     uint64_t seed;
     int64_t length, batch, chunk;
-    int64_t inputs_each;  /* of a sample: its length, or that of both of a pair */
-    int64_t targets_each; /* its length, or one for a class */
+    int64_t source;      /* tokens that an encoder reads; 0: there is none */
+    int64_t fed;         /* tokens of a sample that a stream is fed with: its length, or the rest */
+    int64_t inputs_each; /* of a sample: its length, or that of both of a pair or of both parts */
+    int64_t targets_each; /* those fed, or one for a class */
     int64_t answers;      /* logits of each: the vocabulary, or the classes */
-    int32_t *inputs;      /* [batch, inputs_each] */
+    int32_t *whole;       /* [batch, 2, length]: samples before they are cut; NULL: they are not */
+    int32_t *inputs;      /* [batch, inputs_each]; those that are fed come last */
     int32_t *targets;     /* [batch, targets_each] */
     int32_t *at;          /* [batch, chunk]: columns of a chunk that are scored */
     int64_t *wrong;       /* [batch]: answers of each sample that were not given */
@@ -35,6 +38,7 @@ static void bench_clear(bench *b) {
     ls_ctx *ctx = b->model->ctx;
     ls_stream_free(b->stream);
     ls_program_free(b->program);
+    ls_free(ctx, b->whole);
     ls_free(ctx, b->inputs);
     ls_free(ctx, b->targets);
     ls_free(ctx, b->at);
@@ -63,6 +67,15 @@ static ls_status bench_init(bench *b, int64_t samples) {
     b->batch = ls_eval_batch(b->settings->batch, b->length, samples);
     b->inputs_each = ls_task_inputs(b->task, b->length);
     b->targets_each = ls_task_targets(b->task, b->length);
+    b->fed = b->length;
+    if (b->model->config->encoder_layers > 0) {
+        const ls_task_parts parts = ls_task_parts_of(b->task, b->length);
+        b->source = parts.source;
+        b->fed = b->targets_each = parts.rest;
+        b->inputs_each = parts.source + parts.rest;
+        b->whole = ls_new_raw(ctx, (size_t)(2 * b->batch * b->length), sizeof *b->whole);
+        if (b->whole == NULL) return LS_ENOMEM;
+    }
     b->inputs = ls_new_raw(ctx, (size_t)(b->batch * b->inputs_each), sizeof *b->inputs);
     b->targets = ls_new_raw(ctx, (size_t)(b->batch * b->targets_each), sizeof *b->targets);
     b->wrong = ls_new(ctx, (size_t)b->batch, sizeof *b->wrong);
@@ -72,7 +85,8 @@ static ls_status bench_init(bench *b, int64_t samples) {
         LS_TRY(make_room(b, b->batch));
         return ls_model_program(b->model, LS_MODEL_LOGITS, options, &b->program);
     }
-    LS_TRY(ls_stream_new(b->model, b->batch, b->length, b->settings->chunk, &b->stream));
+    LS_TRY(ls_stream_new_reading(b->model, b->batch, b->source, b->fed, b->settings->chunk,
+                                 &b->stream));
     b->chunk = ls_stream_chunk(b->stream);
     b->at = ls_new(ctx, (size_t)(b->batch * b->chunk), sizeof *b->at);
     return b->at == NULL ? LS_ENOMEM : LS_OK;
@@ -82,7 +96,7 @@ static ls_status bench_init(bench *b, int64_t samples) {
 static int64_t most_scored(const bench *b, int64_t first, int64_t count) {
     int64_t most = 0;
     for (int64_t row = 0; row < b->batch; row++) {
-        const int32_t *targets = b->targets + row * b->length + first;
+        const int32_t *targets = b->targets + row * b->fed + first;
         int64_t scored = 0;
         for (int64_t t = 0; t < count; t++) scored += targets[t] >= 0;
         most = ls_max(most, scored);
@@ -100,7 +114,7 @@ static int64_t round_count(int64_t scored, int64_t count) {
 /* The scored columns of each sample, filled up with the first. */
 static void list_columns(bench *b, int64_t first, int64_t count, int64_t picked) {
     for (int64_t row = 0; row < b->batch; row++) {
-        const int32_t *targets = b->targets + row * b->length + first;
+        const int32_t *targets = b->targets + row * b->fed + first;
         int32_t *at = b->at + row * picked;
         int64_t found = 0;
         for (int64_t t = 0; t < count; t++)
@@ -134,7 +148,7 @@ static void add_answer(const bench *b, int64_t row, const double *logits, int32_
 static void add_chunk(bench *b, int64_t rows, int64_t first, int64_t count, int64_t picked,
                       tally *out) {
     for (int64_t row = 0; row < rows; row++) {
-        const int32_t *targets = b->targets + row * b->length + first;
+        const int32_t *targets = b->targets + row * b->fed + first;
         const double *logits = b->logits + row * picked * b->answers;
         for (int64_t t = 0; t < count; t++) {
             if (targets[t] < 0) continue;
@@ -147,21 +161,21 @@ static void add_chunk(bench *b, int64_t rows, int64_t first, int64_t count, int6
 static ls_status feed_chunk(bench *b, int64_t rows, int64_t first, int64_t count, tally *out) {
     const int64_t scored = most_scored(b, first, count);
     const int64_t picked = scored == 0 ? 0 : round_count(scored, count);
+    const int32_t *tokens = b->inputs + b->source + first;
     LS_TRY(make_room(b, b->batch * ls_max(picked, 1)));
-    if (picked == 0)
-        return ls_stream_logits(b->stream, b->inputs + first, count, b->length, b->logits);
+    if (picked == 0) return ls_stream_logits(b->stream, tokens, count, b->inputs_each, b->logits);
     list_columns(b, first, count, picked);
-    LS_TRY(ls_stream_logits_at(b->stream, b->inputs + first, count, b->length, b->at, picked,
-                               b->logits));
+    LS_TRY(ls_stream_logits_at(b->stream, tokens, count, b->inputs_each, b->at, picked, b->logits));
     add_chunk(b, rows, first, count, picked, out);
     return LS_OK;
 }
 
 static ls_status score_chunks(bench *b, int64_t rows, tally *out) {
     ls_stream_reset(b->stream);
-    for (int64_t first = 0; first < b->length; first += b->chunk) {
+    if (b->source > 0) LS_TRY(ls_stream_read(b->stream, b->inputs, b->inputs_each));
+    for (int64_t first = 0; first < b->fed; first += b->chunk) {
         LS_TRY(ls_eval_check_stop(b->model->ctx, b->hooks->stop, b->length));
-        LS_TRY(feed_chunk(b, rows, first, ls_min(b->chunk, b->length - first), out));
+        LS_TRY(feed_chunk(b, rows, first, ls_min(b->chunk, b->fed - first), out));
     }
     return LS_OK;
 }
@@ -176,12 +190,22 @@ static ls_status score_classes(bench *b, int64_t rows, tally *out) {
     return LS_OK;
 }
 
+static void make_sample(const bench *b, int64_t number, int64_t row) {
+    int32_t *inputs = b->inputs + row * b->inputs_each;
+    int32_t *targets = b->targets + row * b->targets_each;
+    int32_t *whole = b->whole == NULL ? NULL : b->whole + 2 * row * b->length;
+    ls_task_sample(b->task, LS_TASK_TEST, b->seed, number, b->length,
+                   whole == NULL ? inputs : whole, whole == NULL ? targets : whole + b->length);
+    if (whole != NULL)
+        ls_task_cut((ls_task_parts){b->source, b->fed}, b->length, whole, whole + b->length, inputs,
+                    targets);
+}
+
 static ls_status score_batch(bench *b, int64_t number, int64_t rows, tally *out) {
 #pragma omp parallel for schedule(dynamic) num_threads(b->model->ctx->threads)
     for (int64_t row = 0; row < b->batch; row++) {
         /* rows beyond the samples repeat the last, unscored */
-        ls_task_sample(b->task, LS_TASK_TEST, b->seed, number + ls_min(row, rows - 1), b->length,
-                       b->inputs + row * b->inputs_each, b->targets + row * b->targets_each);
+        make_sample(b, number + ls_min(row, rows - 1), row);
         b->wrong[row] = 0;
     }
     LS_TRY(asks_classes(b) ? score_classes(b, rows, out) : score_chunks(b, rows, out));
@@ -227,7 +251,8 @@ static ls_status measure(bench *b, ls_eval_row *row) {
                          .seconds = ls_eval_clock() - start};
     row->token_loss = row->loss;
     row->perplexity = exp(row->loss);
-    row->tokens_per_second = (double)(samples * b->inputs_each) / row->seconds;
+    const int64_t read = samples * ls_task_inputs(b->task, b->length);
+    row->tokens_per_second = (double)read / row->seconds;
     row->bytes = ls_eval_weight_bytes(b->model) +
                  (asks_classes(b) ? ls_program_bytes(b->program) : ls_stream_bytes(b->stream));
     return LS_OK;

@@ -25,9 +25,11 @@ ls_status ls_mixer_check(ls_ctx *ctx, const ls_mixer *mixer) {
                        "mixer %s looks both ways: it cannot be causal (set model.causal=false)",
                        type->name);
     if (!mixer->causal && !(type->traits & LS_MIXER_BIDIRECTIONAL))
-        return LS_FAIL(ctx, LS_EUSE,
-                       "mixer %s looks back alone: it cannot be where model.causal is false",
-                       type->name);
+        return LS_FAIL(
+            ctx, LS_EUSE,
+            "mixer %s looks back alone: it cannot be in an encoder, or where model.causal is "
+            "false",
+            type->name);
     return type->check == NULL ? LS_OK : type->check(ctx, mixer);
 }
 

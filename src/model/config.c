@@ -41,7 +41,8 @@ static const ls_option options[] = {
     {"norm_place", LS_OPTION_CHOICE, FIELD(norm_place), "pre", 0, 0, "pre|post",
      "norm before each layer, or after each residual sum"},
     {"activation", LS_OPTION_CHOICE, FIELD(activation), "gelu", 0, 0,
-     "gelu|gelu_tanh|silu|relu|relu2|geglu|swiglu|reglu", "feed-forward function; *glu are gated"},
+     "gelu|gelu_tanh|silu|relu|relu2|geglu|swiglu|reglu|geglu_tanh",
+     "feed-forward function; *glu* are gated"},
     {"epsilon", LS_OPTION_REAL, FIELD(epsilon), "1e-5", 1e-12, 1, NULL, "added in the norms"},
     {"dropout", LS_OPTION_REAL, FIELD(dropout), "0", 0, 0.95, NULL,
      "share of embedding and layer outputs dropped in training"},
@@ -68,6 +69,19 @@ static const ls_option options[] = {
      "head=classify or match: number of classes; 0: what the task has"},
     {"pool", LS_OPTION_CHOICE, FIELD(pool), "mean", 0, 0, "mean|first|last",
      "head=classify or match: which rows of a sequence are read, padding left out"},
+    {"encoder_layers", LS_OPTION_TEXT, FIELD(encoder_layers), "0", 0, 0, NULL,
+     "layers of an encoder, which reads a source both ways: a number, or the mixer of each; the "
+     "model's own layers then are a decoder, which attends to its rows; 0: none"},
+    {"encoder_mixer", LS_OPTION_TEXT, FIELD(encoder_mixer), "", 0, 0, NULL,
+     "mixer of the encoder where encoder_layers is a number; empty: as mixer"},
+    {"cross_heads", LS_OPTION_INT, FIELD(cross_heads), "8", 1, 4096, NULL,
+     "encoder: heads of the decoder's attention to it"},
+    {"cross_key_width", LS_OPTION_INT, FIELD(cross_key_width), "0", 0, 65536, NULL,
+     "encoder: width of queries, keys and values there; 0: width/cross_heads"},
+    {"cross_scaled", LS_OPTION_BOOL, FIELD(cross_scaled), "true", 0, 0, NULL,
+     "encoder: scores there are divided by sqrt(cross_key_width); T5's are not, its initial "
+     "weights "
+     "are"},
 };
 const ls_option_table ls_model_options = LS_OPTIONS(options, ls_model_settings);
 
@@ -96,6 +110,13 @@ const ls_preset ls_presets[] = {
     {"mamba-130m", "24 x 768, Mamba alone, RMSNorm, length 2048: the Mamba paper's smallest model",
      "model.layers=24 model.width=768 model.mixer=mamba model.position=none "
      "model.feed_forward=false model.norm=rms model.length=2048"},
+    {"longt5-base",
+     "12 + 12 x 768, 12 heads, LongT5 encoder, T5 decoder, length 4096: the LongT5 paper's "
+     "smallest",
+     "model.layers=12 model.encoder_layers=12 model.encoder_mixer=longt5 model.width=768 "
+     "model.hidden=2048 mixer.heads=12 model.cross_heads=12 model.cross_scaled=false "
+     "model.position=t5 position.scaled=false model.norm=rms model.epsilon=1e-6 model.bias=false "
+     "model.activation=geglu_tanh model.tied=false model.length=4096"},
     {0},
 };
 
@@ -106,7 +127,7 @@ static ls_status add_preset(ls_ctx *ctx, ls_settings *settings, const char *name
         int here = ls_text_distance(name, preset->name);
         if (here < distance) distance = here, nearest = preset->name;
         if (here != 0) continue;
-        char words[512];
+        char words[640];
         snprintf(words, sizeof words, "%s", preset->settings);
         char *rest = NULL;
         for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
@@ -126,8 +147,7 @@ static ls_status add_preset(ls_ctx *ctx, ls_settings *settings, const char *name
 
 /* ---- mixers ---- */
 
-ls_mixer ls_model_mixer(const ls_model_config *config, int64_t layer) {
-    int which = config->layer_mixer[layer];
+static ls_mixer mixer_at(const ls_model_config *config, int which, int64_t layer) {
     const ls_mixer_type *type = config->mixer[which].type;
     return (ls_mixer){
         .type = type,
@@ -137,12 +157,35 @@ ls_mixer ls_model_mixer(const ls_model_config *config, int64_t layer) {
         .position = type->traits & LS_MIXER_POSITIONS ? &config->position : NULL,
         .layer = layer,
         .trained_length = config->model.length,
-        .branches = config->layers * (config->model.feed_forward ? 2 : 1),
     };
 }
 
+ls_mixer ls_model_mixer(const ls_model_config *config, int64_t layer) {
+    ls_mixer mixer = mixer_at(config, config->layer_mixer[layer], layer);
+    mixer.branches =
+        config->layers * (1 + config->model.feed_forward + (config->encoder_layers > 0));
+    return mixer;
+}
+
+ls_mixer ls_model_encoder_mixer(const ls_model_config *config, int64_t layer) {
+    ls_mixer mixer = mixer_at(config, config->encoder_mixer[layer], layer);
+    mixer.causal = false;
+    mixer.branches = config->encoder_layers * (1 + config->model.feed_forward);
+    return mixer;
+}
+
+/* A list of layers that is being read. */
+typedef struct layer_list {
+    const char *key;   /* of the setting */
+    const char *value; /* a number of layers, or a mixer for each */
+    const char *mixer; /* where it is a number */
+    int64_t fewest, *count;
+    uint8_t *which;
+} layer_list;
+
 /* The next layer has the mixer of this name, one of those there are or a new one. */
-static ls_status add_layer(ls_ctx *ctx, ls_model_config *config, const char *name) {
+static ls_status add_layer(ls_ctx *ctx, ls_model_config *config, const layer_list *list,
+                           const char *name) {
     const char *nearest = NULL;
     const ls_mixer_type *type = ls_mixer_find(name);
     int distance = 4, which = 0;
@@ -153,11 +196,11 @@ static ls_status add_layer(ls_ctx *ctx, ls_model_config *config, const char *nam
     if (type == NULL)
         return LS_FAIL(ctx, LS_EUSE, "there is no mixer %s%s%s: see `longshot inspect mixers`",
                        name, nearest == NULL ? "" : ", perhaps ", nearest == NULL ? "" : nearest);
-    if (config->layers == LS_LAYERS_MOST)
-        return LS_FAIL(ctx, LS_EUSE, "model.layers: a model has at most %d", LS_LAYERS_MOST);
+    if (*list->count == LS_LAYERS_MOST)
+        return LS_FAIL(ctx, LS_EUSE, "%s: a model has at most %d", list->key, LS_LAYERS_MOST);
     while (which < config->mixers && config->mixer[which].type != type) which++;
     if (which == LS_MODEL_MIXERS_MOST)
-        return LS_FAIL(ctx, LS_EUSE, "model.layers: at most %d different mixers fit", which);
+        return LS_FAIL(ctx, LS_EUSE, "%s: at most %d different mixers fit", list->key, which);
     if (which == config->mixers) {
         void *values = ls_new(ctx, 1, type->options.size + 1); /* a mixer may have no options */
         if (values == NULL) return LS_ENOMEM;
@@ -165,34 +208,47 @@ static ls_status add_layer(ls_ctx *ctx, ls_model_config *config, const char *nam
         config->mixer[config->mixers++].options = values;
         LS_TRY(ls_options_default(ctx, &type->options, values));
     }
-    config->layer_mixer[config->layers++] = (uint8_t)which;
+    list->which[(*list->count)++] = (uint8_t)which;
     return LS_OK;
 }
 
-/* model.layers: a number of layers with model.mixer, or a list of mixers. */
-static ls_status choose_mixers(ls_ctx *ctx, ls_model_config *config) {
-    const char *list = config->model.layers;
+static ls_status add_layers(ls_ctx *ctx, ls_model_config *config, const layer_list *list) {
+    const char *rest = list->value;
     int64_t count;
-    if (ls_parse_int(list, &count)) {
-        if (count < 1 || count > LS_LAYERS_MOST)
-            return LS_FAIL(ctx, LS_EUSE, "model.layers=%s is out of range: use 1 to %d", list,
-                           LS_LAYERS_MOST);
-        while (config->layers < count) LS_TRY(add_layer(ctx, config, config->model.mixer));
+    if (ls_parse_int(rest, &count)) {
+        if (count < list->fewest || count > LS_LAYERS_MOST)
+            return LS_FAIL(ctx, LS_EUSE, "%s=%s is out of range: use %lld to %d", list->key, rest,
+                           (long long)list->fewest, LS_LAYERS_MOST);
+        while (*list->count < count) LS_TRY(add_layer(ctx, config, list, list->mixer));
         return LS_OK;
     }
     do {
         char name[64];
-        list += strspn(list, " ");
-        size_t length = strcspn(list, ",");
-        snprintf(name, sizeof name, "%.*s", (int)(length < 63 ? length : 63), list);
+        rest += strspn(rest, " ");
+        size_t length = strcspn(rest, ",");
+        snprintf(name, sizeof name, "%.*s", (int)(length < 63 ? length : 63), rest);
         if (length == 0)
-            return LS_FAIL(ctx, LS_EUSE,
-                           "model.layers=%s: give a number, or a mixer for each layer",
-                           config->model.layers);
-        LS_TRY(add_layer(ctx, config, name));
-        list += length;
-    } while (*list++ == ',');
+            return LS_FAIL(ctx, LS_EUSE, "%s=%s: give a number, or a mixer for each layer",
+                           list->key, list->value);
+        LS_TRY(add_layer(ctx, config, list, name));
+        rest += length;
+    } while (*rest++ == ',');
     return LS_OK;
+}
+
+static ls_status choose_mixers(ls_ctx *ctx, ls_model_config *config) {
+    const ls_model_settings *model = &config->model;
+    const layer_list own = {"model.layers",  model->layers,      model->mixer, 1,
+                            &config->layers, config->layer_mixer};
+    const layer_list encoder = {"model.encoder_layers",
+                                model->encoder_layers,
+                                model->encoder_mixer[0] != '\0' ? model->encoder_mixer
+                                                                : model->mixer,
+                                0,
+                                &config->encoder_layers,
+                                config->encoder_mixer};
+    LS_TRY(add_layers(ctx, config, &own));
+    return add_layers(ctx, config, &encoder);
 }
 
 /* mixer.KEY goes to all mixers that have the key, mixer.NAME.KEY to one. A preset's keys are
@@ -297,15 +353,49 @@ static ls_status check_shape(ls_ctx *ctx, const ls_model_settings *model) {
     return LS_OK;
 }
 
+static ls_status check_encoder(ls_ctx *ctx, const ls_model_config *config) {
+    const ls_model_settings *model = &config->model;
+    if (config->encoder_layers == 0 && model->encoder_mixer[0] != '\0')
+        return LS_FAIL(ctx, LS_EUSE, "model.encoder_mixer: set model.encoder_layers as well");
+    if (config->encoder_layers == 0) return LS_OK;
+    if (model->head != LS_HEAD_LM)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "model.encoder_layers is for model.head=lm: a classifier is an encoder by "
+                       "itself (set model.causal=false and leave it out)");
+    if (model->segment > 0)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "model.segment has no meaning with model.encoder_layers: a decoder that "
+                       "starts afresh would lose its source");
+    if (ls_adaptive(model))
+        return LS_FAIL(ctx, LS_EUSE,
+                       "model.adaptive_cutoffs does not go with model.encoder_layers: a source may "
+                       "have padding");
+    if (model->cross_key_width == 0 && model->width % model->cross_heads != 0)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "model.cross_heads=%lld does not divide a width of %lld (set "
+                       "model.cross_key_width, or another number of heads)",
+                       (long long)model->cross_heads, (long long)model->width);
+    for (int64_t layer = 0; layer < config->encoder_layers; layer++) {
+        const ls_mixer mixer = ls_model_encoder_mixer(config, layer);
+        LS_TRY(ls_mixer_check(ctx, &mixer));
+        if (mixer.type->other_rows != NULL && mixer.type->other_rows(&mixer))
+            return LS_FAIL(ctx, LS_EUSE,
+                           "mixer %s leaves another number of rows: it cannot be in an encoder",
+                           mixer.type->name);
+    }
+    return LS_OK;
+}
+
 /* Rows that one layer leaves out in training would be missing in the next. */
 static ls_status check_trained(ls_ctx *ctx, const ls_model_config *config, const ls_mixer *mixer) {
     const ls_mixer_type *type = mixer->type;
     if (type->trained_rows == NULL || type->trained_rows(mixer) == 0 ||
-        (config->layers == 1 && config->model.head == LS_HEAD_LM && config->model.segment == 0))
+        (config->layers == 1 && config->encoder_layers == 0 && config->model.head == LS_HEAD_LM &&
+         config->model.segment == 0))
         return LS_OK;
     return LS_FAIL(ctx, LS_EUSE,
                    "mixer %s trains the last %lld positions alone: that is for a language model of "
-                   "one such layer, without segments",
+                   "one such layer, without segments and encoder",
                    type->name, (long long)type->trained_rows(mixer));
 }
 
@@ -319,6 +409,7 @@ static ls_status check(ls_ctx *ctx, const ls_model_config *config) {
         LS_TRY(ls_mixer_check(ctx, &mixer));
         LS_TRY(check_trained(ctx, config, &mixer));
     }
+    LS_TRY(check_encoder(ctx, config));
     if (takes_positions(config)) return LS_OK;
     const ls_position_type *position = config->position.type;
     if (position->embed == NULL && strcmp(position->name, "none") != 0)

@@ -5,7 +5,7 @@ static const struct {
     bool gated;
 } activations[] = {{LS_ACT_GELU, false}, {LS_ACT_GELU_TANH, false}, {LS_ACT_SILU, false},
                    {LS_ACT_RELU, false}, {LS_ACT_RELU2, false},     {LS_ACT_GELU, true},
-                   {LS_ACT_SILU, true},  {LS_ACT_RELU, true}};
+                   {LS_ACT_SILU, true},  {LS_ACT_RELU, true},       {LS_ACT_GELU_TANH, true}};
 
 ls_tensor *ls_layer_norm(ls_program *p, const ls_model_settings *about, const char *name,
                          ls_tensor *x, ls_tensor *delta, ls_tensor **sum) {

@@ -5,13 +5,13 @@
 #include <string.h>
 
 #include "model/adaptive.h"
+#include "model/cross.h"
 #include "model/layers.h"
 #include "model/slots.h"
 #include "model/weights.h"
 
-static ls_tensor *mix(ls_program *p, const ls_model_config *config, int64_t layer, ls_tensor *x,
+static ls_tensor *mix(ls_program *p, const ls_model_config *config, ls_mixer mixer, ls_tensor *x,
                       ls_tensor *valid) {
-    ls_mixer mixer = ls_model_mixer(config, layer);
     mixer.valid = valid;
     ls_scope(p, "mixer");
     ls_tensor *y = ls_mixer_record(p, &mixer, x);
@@ -28,10 +28,9 @@ static bool has_other_rows(const ls_mixer *mixer) {
 }
 
 /* A layer that has its norms and sums itself. Rows of its own are all there: none is padding. */
-static ls_tensor *mix_whole(ls_program *p, const ls_model_config *config, int64_t layer,
+static ls_tensor *mix_whole(ls_program *p, const ls_model_config *config, ls_mixer mixer,
                             ls_tensor *x, ls_tensor **valid) {
-    const ls_mixer mixer = ls_model_mixer(config, layer);
-    ls_tensor *y = mix(p, config, layer, x, *valid);
+    ls_tensor *y = mix(p, config, mixer, x, *valid);
     if (has_other_rows(&mixer)) *valid = NULL;
     if (y == NULL || y->dim[2] == config->model.width) return y;
     ls_refuse(p, LS_EUSE, "mixer %s leaves rows of %lld where the model's width is %lld",
@@ -39,15 +38,23 @@ static ls_tensor *mix_whole(ls_program *p, const ls_model_config *config, int64_
     return NULL;
 }
 
-/* Layers [first, end), which read the rows of `context` too (NULL: there are none). */
+static ls_tensor *look_at(ls_program *p, const ls_model_settings *about, ls_tensor *x,
+                          const ls_source *source) {
+    return ls_dropout(p, ls_cross_attention(p, about, x, source), about->dropout);
+}
+
+/* Layers [first, end), which read the rows of `context` too, or attend to a source (NULL: there are
+ * none). */
 typedef struct stack {
     int64_t first, end;
     ls_tensor *context;
     const char *norm; /* name of the last norm, where norms come first */
+    bool encodes;     /* a source: the encoder's layers, not the model's own */
+    const ls_source *source;
 } stack;
 
 static stack all_layers(const ls_model_config *config, ls_tensor *context) {
-    return (stack){0, config->layers, context, "norm"};
+    return (stack){.end = config->layers, .context = context, .norm = "norm"};
 }
 
 /* Rows [B,T,D] through the layers. valid: see ls_mixer. */
@@ -60,15 +67,16 @@ static ls_tensor *blocks(ls_program *p, const ls_model_config *config, stack lay
     if (position->embed != NULL) x = position->embed(p, config->position.options, x);
     x = ls_dropout(p, x, about->dropout);
     for (int64_t layer = layers.first; layer < layers.end && !ls_failed(p); layer++) {
-        const ls_mixer mixer = ls_model_mixer(config, layer);
+        const ls_mixer mixer =
+            layers.encodes ? ls_model_encoder_mixer(config, layer) : ls_model_mixer(config, layer);
         ls_scope(p, "layers.%d", (int)layer);
         if (is_whole(&mixer)) {
-            x = mix_whole(p, config, layer, delta == NULL ? x : ls_plus(p, x, delta), &valid);
+            x = mix_whole(p, config, mixer, delta == NULL ? x : ls_plus(p, x, delta), &valid);
             delta = NULL;
         } else if (pre) {
-            delta = mix(p, config, layer, ls_layer_norm(p, about, "norm1", x, delta, &x), valid);
+            delta = mix(p, config, mixer, ls_layer_norm(p, about, "norm1", x, delta, &x), valid);
         } else {
-            x = ls_layer_norm(p, about, "norm1", x, mix(p, config, layer, x, valid), NULL);
+            x = ls_layer_norm(p, about, "norm1", x, mix(p, config, mixer, x, valid), NULL);
         }
         if (layers.context != NULL && pre)
             delta = ls_slots_read(p, about, ls_layer_norm(p, about, "read.norm", x, delta, &x),
@@ -76,6 +84,11 @@ static ls_tensor *blocks(ls_program *p, const ls_model_config *config, stack lay
         else if (layers.context != NULL)
             x = ls_layer_norm(p, about, "read.norm", x, ls_slots_read(p, about, x, layers.context),
                               NULL);
+        if (layers.source != NULL && pre)
+            delta = look_at(p, about, ls_layer_norm(p, about, "norm_cross", x, delta, &x),
+                            layers.source);
+        else if (layers.source != NULL)
+            x = ls_layer_norm(p, about, "norm_cross", x, look_at(p, about, x, layers.source), NULL);
         if (about->feed_forward && pre)
             delta = ls_feed_forward(p, about, ls_layer_norm(p, about, "norm2", x, delta, &x));
         else if (about->feed_forward)
@@ -117,8 +130,8 @@ static ls_tensor *with_slots(ls_program *p, const ls_model_config *config, ls_te
         now->memory = ls_slots_write(p, about, memory, y);
         return y;
     }
-    const stack encoder = {0, about->encoder, memory, "encoder_norm"};
-    const stack decoder = {about->encoder, config->layers, now->encoded, "norm"};
+    const stack encoder = {.end = about->encoder, .context = memory, .norm = "encoder_norm"};
+    const stack decoder = {about->encoder, config->layers, now->encoded, "norm", false, NULL};
     y = blocks(p, config, decoder, x, NULL);
     now->encoded = blocks(p, config, encoder, x, NULL);
     now->memory = ls_slots_write(p, about, memory, now->encoded);
@@ -175,18 +188,51 @@ static ls_tensor *in_segments(ls_program *p, const ls_model_config *config, ls_t
     return ls_join_rows(p, (int)count, segment);
 }
 
-ls_tensor *ls_model_rows(ls_program *p, const ls_model_config *config, ls_tensor *tokens,
-                         ls_tensor *valid, ls_tensor **embedding) {
-    const ls_model_settings *about = &config->model;
+static ls_tensor *embed(ls_program *p, const ls_model_settings *about, ls_tensor *tokens,
+                        ls_tensor **embedding) {
     *embedding = NULL;
     if (!ls_adaptive(about))
         *embedding = ls_param(p, "embed.weight", LS_DIMS(about->vocabulary, about->width),
                               ls_init_normal(about->init));
     ls_tensor *x =
         ls_adaptive(about) ? ls_adaptive_rows(p, about, tokens) : ls_embed(p, tokens, *embedding);
-    if (about->scale_embedding) x = ls_times(p, x, sqrt((double)about->width));
-    return about->segment > 0 ? in_segments(p, config, x)
-                              : blocks(p, config, all_layers(config, NULL), x, valid);
+    return about->scale_embedding ? ls_times(p, x, sqrt((double)about->width)) : x;
+}
+
+ls_tensor *ls_model_rows(ls_program *p, const ls_model_config *config, ls_tensor *tokens,
+                         ls_tensor *valid, ls_tensor **embedding) {
+    ls_tensor *x = embed(p, &config->model, tokens, embedding);
+    if (config->encoder_layers > 0)
+        ls_refuse(p, LS_EUSE, "rows of a model with an encoder depend on a source");
+    return config->model.segment > 0 ? in_segments(p, config, x)
+                                     : blocks(p, config, all_layers(config, NULL), x, valid);
+}
+
+/* tokens [B,S+T], a source and what follows it, or [B,T] where the state has the source -> what the
+ * head reads, [B,T,D]. The source stands apart: its positions are its own, and it is read whole.
+ * Padding of what follows comes after all that counts, so the decoder needs no validity. */
+static ls_tensor *decoded_rows(ls_program *p, const ls_model_config *config, ls_tensor *tokens,
+                               ls_tensor **embedding) {
+    const ls_program_options *options = ls_program_about(p);
+    const int64_t B = options->batch, S = options->source, T = options->length;
+    ls_source source = {.length = S};
+    ls_tensor *part[2] = {NULL, tokens}, *valid = NULL;
+    if (!options->source_read) {
+        ls_cut_rows(p, tokens, 2, (int64_t[]){S, T}, part);
+        valid = ls_valid_rows(p, part[0]);
+        ls_tensor *x = embed(p, &config->model, part[0], embedding);
+        ls_apart(p, S);
+        ls_scope_root(p, "encoder");
+        const stack encoder = {.end = config->encoder_layers, .norm = "norm", .encodes = true};
+        source.rows = blocks(p, config, encoder, x, valid);
+        ls_scope_root_end(p);
+        ls_apart_end(p);
+    }
+    source.valid = ls_source_kept(p, "source", valid, LS_U8, LS_DIMS(B, S));
+    ls_tensor *x = embed(p, &config->model, part[1], embedding);
+    stack decoder = all_layers(config, NULL);
+    decoder.source = &source;
+    return blocks(p, config, decoder, x, NULL);
 }
 
 /* ---- heads ---- */
@@ -238,6 +284,15 @@ static output class_head(ls_program *p, const ls_model_settings *about, ls_tenso
         ls_param(p, "head.bias", LS_DIMS(about->classes), ls_init_bias())};
 }
 
+static int64_t source_of(ls_program *p) {
+    const ls_program_options *about = ls_program_about(p);
+    if (about->source < 1)
+        ls_refuse(p, LS_EUSE,
+                  "a model with an encoder reads a source and answers: it needs a task, whose "
+                  "samples have both");
+    return about->source;
+}
+
 /* picked: rows of each sequence whose logits are wanted; 0: the last. */
 static void record(ls_program *p, const ls_model_config *config, ls_model_use use, int64_t picked) {
     const ls_model_settings *about = &config->model;
@@ -247,9 +302,12 @@ static void record(ls_program *p, const ls_model_config *config, ls_model_use us
     const bool lm = about->head == LS_HEAD_LM;
     if (!lm && about->causal && ls_program_about(p)->streaming) /* others: their mixers refuse */
         ls_refuse(p, LS_EUSE, "a classifier reads whole sequences: it cannot take them in chunks");
-    ls_tensor *tokens = ls_input(p, "tokens", LS_I32, LS_DIMS(rows, T), false), *embedding;
-    ls_tensor *valid = example.padded ? ls_valid_rows(p, tokens) : NULL;
-    ls_tensor *x = ls_model_rows(p, config, tokens, valid, &embedding);
+    const bool decodes = config->encoder_layers > 0;
+    const int64_t before = decodes && !ls_program_about(p)->source_read ? source_of(p) : 0;
+    ls_tensor *tokens = ls_input(p, "tokens", LS_I32, LS_DIMS(rows, before + T), false), *embedding;
+    ls_tensor *valid = example.padded && !decodes ? ls_valid_rows(p, tokens) : NULL;
+    ls_tensor *x = decodes ? decoded_rows(p, config, tokens, &embedding)
+                           : ls_model_rows(p, config, tokens, valid, &embedding);
     if (lm && use == LS_MODEL_LOGITS)
         x = picked == 0 ? ls_last_row(p, x)
                         : ls_pick_rows(p, x, ls_input(p, "at", LS_I32, LS_DIMS(B, picked), false));
@@ -288,7 +346,7 @@ ls_model_example ls_model_example_of(const ls_model_config *config, int64_t T) {
                                          : lm           ? T
                                                         : 1,
                               .answers = lm ? about->vocabulary : about->classes,
-                              .padded = !lm};
+                              .padded = !lm || config->encoder_layers > 0};
 }
 
 /* seed NULL: a blank model. */
@@ -306,8 +364,10 @@ static ls_status make(ls_ctx *ctx, const ls_model_config *config, ls_dtype type,
     *model = (ls_model){.ctx = ctx, .config = config, .type = type};
     /* recording once, for a single token, declares the parameters */
     ls_program *program = NULL;
-    ls_program_options options = {
-        .type = type, .batch = ls_model_example_of(config, 1).sequences, .length = 1};
+    ls_program_options options = {.type = type,
+                                  .batch = ls_model_example_of(config, 1).sequences,
+                                  .length = 1,
+                                  .source = config->encoder_layers > 0 ? 1 : 0};
     ls_status status = ls_parameters_new(ctx, type, &model->store);
     if (status == LS_OK) status = ls_program_new(ctx, &options, model->store, &program);
     if (status == LS_OK) {
@@ -379,16 +439,18 @@ ls_status ls_model_put_tokens(const ls_model *model, ls_program *program, const 
         return LS_FAIL(model->ctx, LS_EBUG, "the program has no token input %s", input);
     const int64_t T = tensor->dim[1];
     const ls_model_example example = ls_model_example_of(model->config, T);
+    const int64_t border = T - ls_program_about(program)->length; /* behind a source; or 0 */
     const bool wanted = strcmp(input, "targets") == 0;
     const int32_t lowest = wanted || example.padded ? -1 : 0;
     const int64_t end = wanted ? example.answers : model->config->model.vocabulary;
-    const bool classes = wanted && example.padded;
+    const bool classes = wanted && model->config->model.head != LS_HEAD_LM;
     for (int64_t i = 0; i < ls_count(tensor); i++) {
         if (tokens[i] < lowest || tokens[i] >= end)
             return LS_FAIL(model->ctx, LS_EINPUT, "%s %d is outside the %s of %lld",
                            classes ? "class" : "token", tokens[i],
                            classes ? "classes" : "vocabulary", (long long)end);
-        if (!wanted && i % T != 0 && tokens[i] >= 0 && tokens[i - 1] < 0)
+        const bool begins = i % T == 0 || i % T == border;
+        if (!wanted && !begins && tokens[i] >= 0 && tokens[i - 1] < 0)
             return LS_FAIL(model->ctx, LS_EINPUT,
                            "padding stands before a token of sequence %lld: it must come last",
                            (long long)(i / T));

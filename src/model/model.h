@@ -1,5 +1,5 @@
-/* Language models and classifiers: embedding, blocks of a mixer and a feed-forward layer, output
- * head.
+/* Language models, classifiers, and encoders with decoders: embedding, blocks of a mixer and a
+ * feed-forward layer, output head.
  *
  * A model is its parameters and a recipe for recording programs. Everything about time is the
  * mixer's: the same blocks train on whole sequences and stream chunk by chunk. */
@@ -28,6 +28,10 @@ typedef struct ls_model_settings {
     int head; /* ls_model_head */
     int pool; /* ls_pool_kind */
     int64_t classes;
+    char encoder_layers[LS_OPTION_TEXT_BYTES]; /* as layers; "0": no encoder */
+    char encoder_mixer[LS_OPTION_TEXT_BYTES];
+    int64_t cross_heads, cross_key_width;
+    bool cross_scaled;
 } ls_model_settings;
 extern const ls_option_table ls_model_options; /* section "model" */
 
@@ -50,25 +54,28 @@ typedef struct ls_model_config {
         const ls_mixer_type *type;
         void *options; /* owned */
     } mixer[LS_MODEL_MIXERS_MOST];
-    int64_t layers;
+    int64_t layers, encoder_layers;
     uint8_t layer_mixer[LS_LAYERS_MOST]; /* which of them each layer has */
-    ls_position position;                /* owned; with the extensions */
+    uint8_t encoder_mixer[LS_LAYERS_MOST];
+    ls_position position; /* owned; with the extensions */
 } ls_model_config;
 
 /* What an example of a batch has where its sequences are T tokens long. */
 typedef struct ls_model_example {
     int64_t sequences; /* one, or the two of a pair one after the other */
-    int64_t inputs;    /* all tokens: sequences * T */
+    int64_t inputs;    /* all tokens: sequences * T; without those of a source */
     int64_t targets;   /* T, or 1 for a class */
     int64_t trained;   /* the last so many of them are trained: the others' rows are not computed
                         */
     int64_t answers;   /* targets are below it: the vocabulary, or the classes */
-    bool padded;       /* inputs of -1 are padding, which comes last in a sequence */
+    bool padded;       /* inputs of -1 are padding, which comes last in a sequence or a source */
 } ls_model_example;
 ls_model_example ls_model_example_of(const ls_model_config *config, int64_t T);
 
-/* The mixer of a layer in its place. */
+/* The mixer of a layer in its place: of the model's own layers, which are the decoder's where there
+ * is an encoder, and of the encoder's. */
 ls_mixer ls_model_mixer(const ls_model_config *config, int64_t layer);
+ls_mixer ls_model_encoder_mixer(const ls_model_config *config, int64_t layer);
 
 /* From the sections model, mixer, position and extend of the settings: model.preset first, then
  * model.*, mixer.*, position.*; `extend` names test-time methods ("yarn" or "yarn,window"), whose
@@ -121,9 +128,10 @@ typedef enum {
  */
 ls_tensor *ls_model_rows(ls_program *p, const ls_model_config *config, ls_tensor *tokens,
                          ls_tensor *valid, ls_tensor **embedding);
-/* options: batch (examples), length (of each sequence) and what streaming needs; type, grad and
- * train are set from the use. tokens are [B,T], those of pairs [2B,T]; targets, weights and loss
- * are [B,T], of classes [B,1]. */
+/* options: batch (examples), length (of each sequence), source (its tokens, where there is an
+ * encoder) and what streaming needs; type, grad and train are set from the use. tokens are [B,T],
+ * those of pairs [2B,T], with a source [B,source+T] (unless the state has it); targets, weights and
+ * loss are [B,T], of classes [B,1]. */
 ls_status ls_model_program(ls_model *model, ls_model_use use, ls_program_options options,
                            ls_program **out);
 /* Logits of `picked` rows of each sequence of a language model: also an input at [B,picked] (the
@@ -142,6 +150,12 @@ typedef struct ls_stream ls_stream;
 /* chunk: how many tokens are taken at once at most (less where the method demands it). */
 ls_status ls_stream_new(ls_model *model, int64_t batch, int64_t capacity, int64_t chunk,
                         ls_stream **out);
+/* The same for a model with an encoder, which reads `source` tokens before any others: each time
+ * from the start, ls_stream_read gives them first, [batch, source] (row stride `stride`) with
+ * padding last. They are encoded once, with the first chunk. */
+ls_status ls_stream_new_reading(ls_model *model, int64_t batch, int64_t source, int64_t capacity,
+                                int64_t chunk, ls_stream **out);
+ls_status ls_stream_read(ls_stream *stream, const int32_t *source, int64_t stride);
 void ls_stream_free(ls_stream *stream);
 void ls_stream_reset(ls_stream *stream);
 int64_t ls_stream_position(const ls_stream *stream);

@@ -9,7 +9,10 @@ struct ls_stream {
     ls_model *model;
     int64_t batch, capacity, chunk;
     ls_state *state;
-    int32_t *tokens; /* [batch, chunk], twice: inputs and targets */
+    int32_t *tokens, *wanted; /* [batch, source + chunk], inputs; [batch, chunk], targets */
+    /* Models with an encoder: what it reads, with the first chunk. */
+    int64_t source;
+    int32_t *read; /* [batch, source] */
     /* Models that are cut at multiples of `unit` tokens: what came after the last one is read again
      * with what follows. */
     int64_t unit, waiting;
@@ -19,11 +22,17 @@ struct ls_stream {
     struct {
         ls_model_use use;
         int64_t length, picked;
+        bool first; /* takes the source as well */
         ls_program *program;
         uint64_t last_used;
     } cached[PROGRAMS_MOST];
     uint64_t clock;
 };
+
+/* Whether the next chunk comes with the source. */
+static bool reads(const ls_stream *stream) {
+    return stream->source > 0 && stream->state != NULL && ls_state_position(stream->state) == 0;
+}
 
 static ls_status make_program(ls_stream *stream, ls_model_use use, int64_t length, int64_t picked,
                               ls_program **out) {
@@ -31,7 +40,9 @@ static ls_status make_program(ls_stream *stream, ls_model_use use, int64_t lengt
                                   .length = length,
                                   .streaming = true,
                                   .capacity = stream->capacity,
-                                  .chunk_most = stream->chunk};
+                                  .chunk_most = stream->chunk,
+                                  .source = stream->source,
+                                  .source_read = stream->source > 0 && !reads(stream)};
     if (picked > 0) return ls_model_program_at(stream->model, picked, options, out);
     return ls_model_program(stream->model, use, options, out);
 }
@@ -43,7 +54,7 @@ static ls_status program_for(ls_stream *stream, ls_model_use use, int64_t length
     int at = 0;
     for (int i = 0; i < stream->programs; i++) {
         if (stream->cached[i].use == use && stream->cached[i].length == length &&
-            stream->cached[i].picked == picked) {
+            stream->cached[i].picked == picked && stream->cached[i].first == reads(stream)) {
             stream->cached[i].last_used = ++stream->clock;
             *out = stream->cached[i].program;
             return LS_OK;
@@ -58,6 +69,7 @@ static ls_status program_for(ls_stream *stream, ls_model_use use, int64_t length
     stream->cached[at].use = use;
     stream->cached[at].length = length;
     stream->cached[at].picked = picked;
+    stream->cached[at].first = reads(stream);
     stream->cached[at].program = *out;
     stream->cached[at].last_used = ++stream->clock;
     return LS_OK;
@@ -81,21 +93,35 @@ static ls_status settle_chunk(ls_stream *stream) {
 
 ls_status ls_stream_new(ls_model *model, int64_t batch, int64_t capacity, int64_t chunk,
                         ls_stream **out) {
+    return ls_stream_new_reading(model, batch, 0, capacity, chunk, out);
+}
+
+ls_status ls_stream_new_reading(ls_model *model, int64_t batch, int64_t source, int64_t capacity,
+                                int64_t chunk, ls_stream **out) {
     ls_ctx *ctx = model->ctx;
     *out = NULL;
     if (batch < 1 || capacity < 1 || chunk < 1)
         return LS_FAIL(ctx, LS_EUSE,
                        "a stream needs a batch, a capacity and a chunk of at least 1");
+    if (source > 0 && model->config->encoder_layers == 0)
+        return LS_FAIL(ctx, LS_EUSE, "this model has no encoder that would read a source");
     ls_stream *stream = ls_new(ctx, 1, sizeof *stream);
     if (stream == NULL) return LS_ENOMEM;
-    *stream = (ls_stream){
-        .model = model, .batch = batch, .capacity = capacity, .chunk = ls_min(chunk, capacity)};
+    *stream = (ls_stream){.model = model,
+                          .batch = batch,
+                          .capacity = capacity,
+                          .chunk = ls_min(chunk, capacity),
+                          .source = source};
     ls_status status = settle_chunk(stream);
     if (status == LS_OK) {
-        stream->tokens = ls_new(ctx, (size_t)(2 * batch * stream->chunk), sizeof *stream->tokens);
+        stream->tokens =
+            ls_new(ctx, (size_t)(batch * (source + stream->chunk)), sizeof *stream->tokens);
+        stream->wanted = ls_new(ctx, (size_t)(batch * stream->chunk), sizeof *stream->wanted);
+        stream->read = ls_new(ctx, (size_t)(batch * source + 1), sizeof *stream->read);
         stream->losses = ls_new(ctx, (size_t)(batch * stream->chunk), sizeof *stream->losses);
         stream->tail = ls_new(ctx, (size_t)(batch * stream->unit), sizeof *stream->tail);
-        if (stream->tokens == NULL || stream->losses == NULL || stream->tail == NULL)
+        if (stream->tokens == NULL || stream->wanted == NULL || stream->read == NULL ||
+            stream->losses == NULL || stream->tail == NULL)
             status = LS_ENOMEM;
     }
     if (status != LS_OK) {
@@ -112,6 +138,8 @@ void ls_stream_free(ls_stream *stream) {
     for (int i = 0; i < stream->programs; i++) ls_program_free(stream->cached[i].program);
     ls_state_free(ctx, stream->state);
     ls_free(ctx, stream->tokens);
+    ls_free(ctx, stream->wanted);
+    ls_free(ctx, stream->read);
     ls_free(ctx, stream->losses);
     ls_free(ctx, stream->tail);
     ls_free(ctx, stream);
@@ -121,6 +149,16 @@ void ls_stream_reset(ls_stream *stream) {
     ls_state_reset(stream->state);
     stream->waiting = 0;
 }
+
+ls_status ls_stream_read(ls_stream *stream, const int32_t *source, int64_t stride) {
+    if (stream->source == 0 || ls_stream_position(stream) > 0)
+        return LS_FAIL(stream->model->ctx, LS_EBUG, "a source is read once, before all else");
+    for (int64_t b = 0; b < stream->batch; b++)
+        memcpy(stream->read + b * stream->source, source + b * stride,
+               (size_t)stream->source * sizeof *source);
+    return LS_OK;
+}
+
 int64_t ls_stream_position(const ls_stream *stream) {
     return ls_state_position(stream->state) + stream->waiting;
 }
@@ -158,7 +196,7 @@ ls_status ls_model_read(const ls_program *program, const char *name, double *out
 /* Which rows' logits are wanted: columns [batch, picked] of what is fed. */
 static void put_columns(ls_stream *stream, ls_program *program, const int32_t *at, int64_t picked,
                         int64_t whole) {
-    int32_t *rows = stream->tokens + stream->batch * stream->chunk; /* no targets are there then */
+    int32_t *rows = stream->wanted; /* there are no targets then */
     for (int64_t b = 0; b < stream->batch; b++)
         for (int64_t i = 0; i < picked; i++)
             rows[b * picked + i] = (int32_t)(b * whole + stream->waiting) + at[b * picked + i];
@@ -170,10 +208,12 @@ static ls_status feed(ls_stream *stream, ls_model_use use, const int32_t *tokens
                       const int32_t *targets, const int32_t *at, int64_t picked, int64_t length,
                       int64_t stride, ls_program **out) {
     const int64_t waiting = stream->waiting, unit = stream->unit, whole = waiting + length;
+    const int64_t source = reads(stream) ? stream->source : 0, each = source + whole;
     LS_TRY(program_for(stream, use, whole, picked, out));
-    int32_t *inputs = stream->tokens, *wanted = inputs + stream->batch * stream->chunk;
+    int32_t *inputs = stream->tokens, *wanted = stream->wanted;
     for (int64_t b = 0; b < stream->batch; b++) {
-        int32_t *row = inputs + b * whole;
+        int32_t *row = inputs + b * each + source;
+        memcpy(inputs + b * each, stream->read + b * source, (size_t)source * sizeof *row);
         memcpy(row, stream->tail + b * unit, (size_t)waiting * sizeof *row);
         memcpy(row + waiting, tokens + b * stride, (size_t)length * sizeof *row);
         for (int64_t t = 0; targets != NULL && t < whole; t++)
@@ -185,7 +225,7 @@ static ls_status feed(ls_stream *stream, ls_model_use use, const int32_t *tokens
     LS_TRY(ls_program_run(*out, stream->state, 0, 0));
     stream->waiting = whole % unit;
     for (int64_t b = 0; b < stream->batch; b++)
-        memcpy(stream->tail + b * unit, inputs + (b + 1) * whole - stream->waiting,
+        memcpy(stream->tail + b * unit, inputs + (b + 1) * each - stream->waiting,
                (size_t)stream->waiting * sizeof *inputs);
     return LS_OK;
 }

@@ -37,6 +37,10 @@ static int64_t next_place(ls_random key, int64_t triggers, int64_t places, int64
     return best;
 }
 
+static int64_t first_answer(const void *given, int64_t length) {
+    return length - ((const h3_induction_options *)given)->copy;
+}
+
 static void fill(const void *given, ls_random key, int64_t length, int32_t *inputs,
                  int32_t *targets) {
     const h3_induction_options *o = given;
@@ -68,4 +72,5 @@ const ls_task_type ls_task_h3_induction = {
     .vocabulary = vocabulary,
     .check = check,
     .fill = fill,
+    .first_answer = first_answer,
 };

@@ -24,6 +24,11 @@ static ls_status check(ls_ctx *ctx, const void *given, int64_t length) {
     return LS_OK;
 }
 
+static int64_t first_answer(const void *given, int64_t length) {
+    (void)given;
+    return length - 1;
+}
+
 static void fill(const void *given, ls_random key, int64_t length, int32_t *inputs,
                  int32_t *targets) {
     const int32_t mark = (int32_t)(vocabulary(given) - 1);
@@ -44,4 +49,5 @@ const ls_task_type ls_task_induction = {
     .vocabulary = vocabulary,
     .check = check,
     .fill = fill,
+    .first_answer = first_answer,
 };

@@ -45,6 +45,10 @@ static ls_status check(ls_ctx *ctx, const void *given, int64_t length) {
     return LS_OK;
 }
 
+static int64_t first_answer(const void *given, int64_t length) {
+    return length - asked(given);
+}
+
 static void fill(const void *given, ls_random key, int64_t length, int32_t *inputs,
                  int32_t *targets) {
     const passkey_options *o = given;
@@ -82,4 +86,5 @@ const ls_task_type ls_task_passkey = {
     .vocabulary = vocabulary,
     .check = check,
     .fill = fill,
+    .first_answer = first_answer,
 };

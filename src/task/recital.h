@@ -21,11 +21,16 @@ static inline int64_t ls_recital_vocabulary(const void *given) {
     return LS_RECITAL_FIRST + ((const ls_recital *)given)->symbols;
 }
 
-/* `times`: how often the symbols are said again. */
+/* Where the mark is, which the answers follow. `times`: how often the symbols are said again. */
+static inline int64_t ls_recital_mark(int64_t length, int64_t times) {
+    return length / (1 + times) + length % (1 + times);
+}
+
 static inline void ls_recital_fill(const void *given, ls_random key, int64_t length, int64_t times,
                                    bool backwards, int32_t *inputs, int32_t *targets) {
     const ls_recital *o = given;
-    const int64_t n = length / (1 + times), start = length % (1 + times), mark = start + n;
+    const int64_t n = length / (1 + times), start = length % (1 + times);
+    const int64_t mark = ls_recital_mark(length, times);
     int32_t *symbols = inputs + start;
     for (int64_t t = 0; t < start; t++) inputs[t] = LS_RECITAL_PADDING;
     ls_task_tokens(ls_task_stream(key, "symbols"), o->symbols, n, symbols);

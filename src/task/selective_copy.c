@@ -29,6 +29,10 @@ static ls_status check(ls_ctx *ctx, const void *given, int64_t length) {
     return LS_OK;
 }
 
+static int64_t first_answer(const void *given, int64_t length) {
+    return length - ((const copy_options *)given)->tokens;
+}
+
 static void fill(const void *given, ls_random key, int64_t length, int32_t *inputs,
                  int32_t *targets) {
     const copy_options *o = given;
@@ -58,4 +62,5 @@ const ls_task_type ls_task_selective_copy = {
     .vocabulary = vocabulary,
     .check = check,
     .fill = fill,
+    .first_answer = first_answer,
 };

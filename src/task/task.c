@@ -180,6 +180,38 @@ void ls_task_training_sample(const ls_task *task, uint64_t seed, int64_t place, 
     ls_task_sample(task, LS_TASK_TRAIN, seed, number, length, inputs, targets);
 }
 
+/* ---- in two parts ---- */
+
+ls_task_parts ls_task_parts_of(const ls_task *task, int64_t length) {
+    if (task->type->first_answer == NULL) return (ls_task_parts){length, length};
+    const int64_t source = task->type->first_answer(task->options, length);
+    return (ls_task_parts){ls_max(source, 1), length - source}; /* a source may be all padding */
+}
+
+ls_status ls_task_parts_check(ls_ctx *ctx, const ls_task *task) {
+    if (task->type->classes > 0)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "task %s asks for a class: a model with an encoder answers with tokens",
+                       task->type->name);
+    if (task->settings.loss != 0)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "task.loss=all scores what is read: a model with an encoder does not "
+                       "predict its source");
+    return LS_OK;
+}
+
+void ls_task_cut(ls_task_parts parts, int64_t length, const int32_t *inputs, const int32_t *targets,
+                 int32_t *cut, int32_t *scored) {
+    int64_t first = 0;
+    while (first < length && targets[first] < 0) first++;
+    for (int64_t t = 0; t < parts.source; t++) cut[t] = t < first ? inputs[t] : -1;
+    for (int64_t t = 0; t < parts.rest; t++) {
+        const bool there = first + t < length;
+        cut[parts.source + t] = there ? inputs[first + t] : -1;
+        scored[t] = there ? targets[first + t] : -1;
+    }
+}
+
 /* ---- for tasks ---- */
 
 ls_random ls_task_stream(ls_random key, const char *purpose) {

@@ -27,6 +27,9 @@ typedef struct ls_task_type {
      * alone, in streams of its own naming (ls_task_stream). */
     void (*fill)(const void *options, ls_random key, int64_t length, int32_t *inputs,
                  int32_t *targets);
+    /* Where the first target is, if that is the same in all samples; NULL: it is not, or there are
+     * classes. */
+    int64_t (*first_answer)(const void *options, int64_t length);
     /* In place of fill, for tasks with classes whose options are ls_records_options: reads and
      * checks all records of a folder (LS_EINPUT names the file) ... */
     ls_status (*load)(ls_ctx *ctx, const char *folder, ls_records *out);
@@ -79,6 +82,22 @@ void ls_task_sample(const ls_task *task, ls_task_set set, uint64_t seed, int64_t
  * or with task.samples, and from files, one of so many, in another order each time round. */
 void ls_task_training_sample(const ls_task *task, uint64_t seed, int64_t place, int64_t length,
                              int32_t *inputs, int32_t *targets);
+
+/* ---- in two parts ---- */
+
+/* For models that read a source and then answer, samples of tokens are cut before the first input
+ * that has a target: all before it is the source, and what follows goes on with the answers. Most
+ * tokens that the parts have. */
+typedef struct ls_task_parts {
+    int64_t source, rest;
+} ls_task_parts;
+ls_task_parts ls_task_parts_of(const ls_task *task, int64_t length);
+/* Refuses a task that has no such parts, or scores what is read (LS_EUSE, one sentence). */
+ls_status ls_task_parts_check(ls_ctx *ctx, const ls_task *task);
+/* Cuts a sample [length]: cut[source + rest], both parts filled up with -1, and the targets of the
+ * second, scored[rest]. */
+void ls_task_cut(ls_task_parts parts, int64_t length, const int32_t *inputs, const int32_t *targets,
+                 int32_t *cut, int32_t *scored);
 
 /* ---- for tasks ---- */
 

@@ -168,13 +168,24 @@ void ls_scope_end(ls_program *program) {
         program->scope[0] = '\0';
 }
 
+void ls_scope_root(ls_program *program, const char *name) {
+    if (program->scope[0] != '\0') ls_refuse(program, LS_EBUG, "%s is inside a scope", name);
+    ls_scope(program, "%s", name);
+    program->root = strlen(program->scope);
+}
+
+void ls_scope_root_end(ls_program *program) {
+    program->root = 0;
+    ls_scope_end(program);
+}
+
 char *ls__scoped_name(ls_program *p, const char *name) {
-    const char *scope = p->scope;
-    if (*name == '/') scope = "", name++;
-    size_t bytes = strlen(scope) + strlen(name) + 1;
+    size_t scope = strlen(p->scope);
+    if (*name == '/') scope = p->root, name++;
+    size_t bytes = scope + strlen(name) + 1;
     char *full = ls__pool(p, bytes, 1);
     if (full == NULL) return NULL;
-    snprintf(full, bytes, "%s%s", scope, name);
+    snprintf(full, bytes, "%.*s%s", (int)scope, p->scope, name);
     for (char *c = full; *c != '\0'; c++)
         if (*c == '/') *c = '.';
     return full;

@@ -103,6 +103,8 @@ typedef struct ls_program_options {
     bool streaming;        /* state enters and leaves through ports */
     int64_t capacity;      /* streaming: most tokens a sequence will ever have */
     int64_t chunk_most;    /* streaming: longest chunk of any program that shares the state */
+    int64_t source;        /* tokens of a second sequence, which is read first; 0: there is none */
+    bool source_read;      /* streaming: a program before this one has left it in the state */
     bool profile_scores;   /* attention keeps "scores" by distance: see ls_score_profile */
     bool guarded;          /* tests: a guard band behind every tensor in the arena */
 } ls_program_options;
@@ -148,6 +150,10 @@ bool ls_program_guards_intact(const ls_program *program);
  * layers.3.norm.weight; ports likewise. A name that begins with / stands outside all scopes. */
 void ls_scope(ls_program *program, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void ls_scope_end(ls_program *program);
+/* A scope, outside all others, in which names that begin with / stand: a part of a model that has
+ * what its layers share for itself. Scopes inside it are ended before. */
+void ls_scope_root(ls_program *program, const char *name);
+void ls_scope_root_end(ls_program *program);
 /* Between these a piece of `length` tokens stands apart from what is around it: its positions count
  * from 0, it is not streamed, and ports are the plain tensors or zeros. With options.recompute its
  * activations are not kept for the backward part but computed once more there, so that memory does

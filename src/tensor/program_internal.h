@@ -59,6 +59,7 @@ struct ls_program {
     ls_list nodes, writes, tensors, names, ports, constants;
     ls_list auxiliaries; /* of ls_auxiliary_term */
     char scope[256];
+    size_t root;   /* bytes of the scope in which names that begin with / stand */
     bool backward; /* the nodes now recorded are gradients */
     bool finished;
     int64_t chunk_limit, unit;

@@ -26,6 +26,7 @@ ls_tensor *ls_residual_norm(ls_program *p, ls_norm_kind kind, double epsilon, ls
         return NULL;
     }
     ls_tensor *y = ls_activation(p, ls_type(p), x->rank, x->dim);
+    if (y != NULL) y->port = x->port;
     ls_tensor *total = delta == NULL ? NULL : ls_activation(p, ls_type(p), x->rank, x->dim);
     ls_tensor *statistics =
         ls_activation(p, ls_wide_type(p), LS_DIMS(rows, 2)); /* mean, 1/deviation */

@@ -51,6 +51,7 @@ typedef struct ls_train_source {
     int64_t vocabulary;      /* inputs must be below it */
     int64_t answers;         /* targets must be below it; 0: the vocabulary */
     int64_t inputs, targets; /* of a row; 0: the settings' length */
+    int64_t source;          /* inputs of a row that come first, for an encoder; 0: none */
     int64_t untrained;       /* targets at the start of each row that count as not scored */
     bool padded;             /* inputs may be -1: they are no tokens */
 } ls_train_source;
@@ -61,7 +62,9 @@ typedef struct ls_task_batches {
     const ls_task *task;
     int64_t batch, length;
     uint64_t seed;
-    int threads; /* that make samples at once; 0: one */
+    int threads;    /* that make samples at once; 0: one */
+    int32_t *whole; /* [batch, 2, length] to work in where samples are cut into a source and the
+                       rest (ls_task_cut); NULL: they are not */
 } ls_task_batches;
 ls_status ls_train_source_of_task(ls_ctx *ctx, const ls_task_batches *from, int64_t vocabulary,
                                   ls_train_source *out);

@@ -19,12 +19,18 @@ ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *jo
     if (settings->batch % settings->accumulate != 0)
         return LS_FAIL(ctx, LS_EUSE, "train.batch %lld is no multiple of train.accumulate %lld",
                        (long long)settings->batch, (long long)settings->accumulate);
+    if (model->config->encoder_layers > 0 && settings->carry > 0)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "train.carry has no meaning with model.encoder_layers: every sample has its "
+                       "own source");
+    const int64_t length = job->source.source > 0 ? job->source.targets : settings->length;
     ls_program_options options = {.batch = settings->batch / settings->accumulate,
-                                  .length = settings->length,
+                                  .length = length,
                                   .recompute = settings->recompute,
                                   .streaming = settings->carry > 0,
-                                  .capacity = ls_max(settings->carry, settings->length),
-                                  .chunk_most = settings->length};
+                                  .capacity = ls_max(settings->carry, length),
+                                  .chunk_most = length,
+                                  .source = job->source.source};
     ls_train_job whole = *job;
     LS_TRY(ls_model_program(model, LS_MODEL_TRAIN, options, &whole.program));
     const int64_t unit = ls_program_unit(whole.program);
@@ -36,10 +42,10 @@ ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *jo
                        (long long)settings->length, (long long)unit);
     }
     whole.store = model->store;
-    const ls_model_example example = ls_model_example_of(model->config, settings->length);
+    const ls_model_example example = ls_model_example_of(model->config, length);
     whole.source.vocabulary = model->config->model.vocabulary;
     whole.source.answers = example.answers;
-    whole.source.inputs = example.inputs;
+    whole.source.inputs = job->source.source + example.inputs;
     whole.source.targets = example.targets;
     whole.source.untrained = example.targets - example.trained;
     whole.source.padded = example.padded;
@@ -54,10 +60,14 @@ ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *jo
 
 ls_status ls_train_model(ls_ctx *ctx, ls_model *model, const ls_loader *loader,
                          const ls_train_job *job, ls_train_result *result) {
-    ls_train_job whole = *job;
-    whole.source = ls_train_source_of(loader, model->config->model.vocabulary);
     if (model->config->model.head != LS_HEAD_LM)
         return LS_FAIL(ctx, LS_EUSE,
                        "a text has no classes: model.head must be lm, or a task be trained");
+    if (model->config->encoder_layers > 0)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "a text is not cut into a source and answers: model.encoder_layers needs a "
+                       "task");
+    ls_train_job whole = *job;
+    whole.source = ls_train_source_of(loader, model->config->model.vocabulary);
     return ls_train_model_on(ctx, model, &whole, result);
 }

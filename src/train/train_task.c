@@ -6,13 +6,20 @@
 static void task_rows(const void *user, int64_t batch, int64_t row, int64_t rows, int32_t *inputs,
                       int32_t *targets, bool *fresh) {
     const ls_task_batches *from = user;
-    const int64_t read = ls_task_inputs(from->task, from->length);
-    const int64_t scored = ls_task_targets(from->task, from->length);
+    const int64_t length = from->length;
+    const ls_task_parts parts = ls_task_parts_of(from->task, length);
+    const int64_t read = ls_task_inputs(from->task, length);
+    const int64_t scored = ls_task_targets(from->task, length);
     /* each is a pure function of its number */
 #pragma omp parallel for schedule(dynamic) num_threads((int)ls_max(1, from->threads))
     for (int64_t i = 0; i < rows; i++) {
-        ls_task_training_sample(from->task, from->seed, batch * from->batch + row + i, from->length,
-                                inputs + i * read, targets + i * scored);
+        int32_t *whole = from->whole == NULL ? NULL : from->whole + 2 * (row + i) * length;
+        ls_task_training_sample(from->task, from->seed, batch * from->batch + row + i, length,
+                                whole == NULL ? inputs + i * read : whole,
+                                whole == NULL ? targets + i * scored : whole + length);
+        if (whole != NULL)
+            ls_task_cut(parts, length, whole, whole + length,
+                        inputs + i * (parts.source + parts.rest), targets + i * parts.rest);
         fresh[i] = true;
     }
 }
@@ -21,6 +28,13 @@ ls_status ls_train_source_of_task(ls_ctx *ctx, const ls_task_batches *from, int6
                                   ls_train_source *out) {
     LS_TRY(ls_task_check(ctx, from->task, from->length));
     *out = (ls_train_source){.user = from, .rows = task_rows, .vocabulary = vocabulary};
+    if (from->whole != NULL) {
+        const ls_task_parts parts = ls_task_parts_of(from->task, from->length);
+        LS_TRY(ls_task_parts_check(ctx, from->task));
+        out->source = parts.source;
+        out->inputs = parts.source + parts.rest;
+        out->targets = parts.rest;
+    }
     /* settings are compared as such; that they still mean the same is told by the first sample */
     const int64_t read = ls_task_inputs(from->task, from->length);
     const size_t count = (size_t)(read + ls_task_targets(from->task, from->length));

@@ -59,12 +59,27 @@ static void keys_and_values(ls_program *p, const ls_mixer *mixer, ls_tensor *x, 
         out[i] = ls_reshape(p, out[i], LS_DIMS(x->dim[0], x->dim[1], o->heads, K));
 }
 
+static ls_retention local_retention(const longt5_options *o) {
+    return (ls_retention){.window = o->radius + 1};
+}
+
+/* Blocks of rows, each made once its last row is there. */
+static ls_groups blocks_of(const longt5_options *o) {
+    return (ls_groups){.rate = o->global_block, .dilation = 1, .segment = o->global_block};
+}
+
+/* Rows of a block that is not complete wait for the others. */
+static ls_retention block_retention(const longt5_options *o) {
+    return (ls_retention){.window = o->global_block};
+}
+
 static ls_segment local_segment(ls_program *p, const ls_mixer *mixer, ls_tensor *x, ls_tensor *q,
                                 ls_tensor *weight) {
     const longt5_options *o = mixer->options;
     ls_tensor *kv[2];
     keys_and_values(p, mixer, x, weight, kv);
-    ls_segment segment = ls_segment_all(q, kv[0], kv[1]);
+    ls_segment segment = ls_segment_all(q, ls_cache_append(p, "key", kv[0], local_retention(o)),
+                                        ls_cache_append(p, "value", kv[1], local_retention(o)));
     segment.lo = mixer->causal ? 0 : -o->radius;
     segment.hi = o->radius;
     segment.valid = mixer->valid;
@@ -73,22 +88,42 @@ static ls_segment local_segment(ls_program *p, const ls_mixer *mixer, ls_tensor 
     return segment;
 }
 
+/* The sums of blocks that this chunk of a stream completes. */
+static ls_tensor *completed_sums(ls_program *p, const longt5_options *o, ls_tensor *x) {
+    ls_tensor *rows = ls_cache_append(p, "rows", x, block_retention(o));
+    ls_tensor *side = ls_row_groups(p, "blocks", rows, blocks_of(o));
+    return ls_times(p, ls_blend(p, LS_BLEND_MEAN, side, o->global_block), (double)o->global_block);
+}
+
+/* Keys or values of side tokens with those of earlier chunks. */
+static ls_tensor *with_earlier(ls_program *p, const longt5_options *o, const char *name,
+                               ls_tensor *fresh) {
+    const ls_program_options *about = ls_program_about(p);
+    if (!about->streaming) return fresh;
+    return ls_rows_append(p, name, fresh, ls_groups_due(blocks_of(o), about->capacity),
+                          ls_groups_most(blocks_of(o), about->chunk_most, about->capacity));
+}
+
 /* Side tokens stand at the numbers of their blocks, and queries at those of theirs; a causal query
  * sees the blocks that were complete before its own began. */
 static ls_segment side_segment(ls_program *p, const ls_mixer *mixer, ls_tensor *x, ls_tensor *q,
                                ls_tensor *weight) {
     const longt5_options *o = mixer->options;
-    ls_tensor *kv[2], *most, *there, *side = NULL;
+    const bool streaming = ls_program_about(p)->streaming;
+    ls_tensor *kv[2], *most = NULL, *there = NULL;
     int64_t zero;
     /* parameters do not depend on the length: they are declared where there is no block yet */
     ls_tensor *gain = ls_param(p, "global_norm.weight", LS_DIMS(mixer->width), ls_init_gain());
     ls_tensor *table =
         ls_t5_table(p, "global_bias", o->buckets, o->max_distance, o->heads, mixer->causal, &zero);
-    if (side_tokens(o, x->dim[1]) == 0) return (ls_segment){0};
-    side = ls_block_sums(p, x, mixer->valid, o->global_block, !mixer->causal, &most, &there);
+    if (!streaming && side_tokens(o, x->dim[1]) == 0) return (ls_segment){0};
+    ls_tensor *side = streaming ? completed_sums(p, o, x)
+                                : ls_block_sums(p, x, mixer->valid, o->global_block, !mixer->causal,
+                                                &most, &there);
     side = ls_residual_norm(p, LS_NORM_RMS, o->epsilon, side, NULL, gain, NULL, NULL);
     keys_and_values(p, mixer, side, weight, kv);
-    ls_segment segment = ls_segment_all(q, kv[0], kv[1]);
+    ls_segment segment = ls_segment_all(q, with_earlier(p, o, "side.key", kv[0]),
+                                        with_earlier(p, o, "side.value", kv[1]));
     segment.query_at = (ls_position_map){LS_MAP_GROUP, (double)o->global_block, 0};
     if (mixer->causal)
         segment.group = o->global_block;
@@ -122,14 +157,19 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     ls_tensor *q = ls_reshape(p, ls_linear(p, x, q_weight, NULL), LS_DIMS(B, T, o->heads, K));
     ls_segment segment[2] = {local_segment(p, mixer, x, q, kv_weight)};
     if (o->global_block > 0) segment[1] = side_segment(p, mixer, x, q, kv_weight);
-    int segments = side_tokens(o, T) > 0 ? 2 : 1;
+    int segments = segment[1].q != NULL ? 2 : 1;
     ls_tensor *mixed = ls_attention(p, segments, segment, (ls_attention_options){.scale = 1}, NULL);
     return ls_linear(p, ls_reshape(p, mixed, LS_DIMS(B, T, all)), out_weight, NULL);
 }
 
 static int64_t state_bytes(const ls_mixer *mixer, int64_t T, int64_t size) {
-    (void)mixer, (void)T, (void)size;
-    return 0; /* it takes no stream */
+    const longt5_options *o = mixer->options;
+    const int64_t pair = 2 * o->heads * head_width(mixer) * size;
+    if (!mixer->causal) return 0; /* it takes no stream */
+    int64_t bytes = ls_cache_rows(local_retention(o), T, 1) * pair;
+    if (o->global_block == 0) return bytes;
+    bytes += ls_cache_rows(block_retention(o), T, 1) * mixer->width * size;
+    return bytes + (side_tokens(o, T) + ls_groups_most(blocks_of(o), 1, T)) * pair + 1;
 }
 
 /* Projections of tokens and side tokens, and pairs. */
@@ -170,7 +210,7 @@ const ls_mixer_type ls_mixer_longt5 = {
     .summary = "a window with T5's bias, and one side token for each block of tokens",
     .paper = "arXiv 2112.07916",
     .options = LS_OPTIONS(options, longt5_options),
-    .traits = LS_MIXER_CAUSAL | LS_MIXER_BIDIRECTIONAL,
+    .traits = LS_MIXER_CAUSAL | LS_MIXER_BIDIRECTIONAL | LS_MIXER_STREAMING,
     .check = check,
     .forward = forward,
     .state_bytes = state_bytes,
