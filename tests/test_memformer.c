@@ -424,7 +424,7 @@ static const char *const variants[] = {
     "model.memory_temperature=0.3 model.norm_place=post",
     "model.memory_update=plain model.memory_heads=1",
     "model.memory_update=gru",
-    "model.encoder=1 model.layers=3 model.position=t5",
+    "model.memory_encoder=1 model.layers=3 model.position=t5",
 };
 
 static ls_model *make(ls_ctx *ctx, const char *words, ls_model_config *config) {
@@ -535,9 +535,9 @@ static void test_refusals(void **unused) {
     static const char *const bad[] = {
         "model.memory=0",
         "model.memory_heads=3",
-        "model.encoder=2",
-        "model.memory_kind=rows model.encoder=1",
-        "model.encoder=1 model.layers=mamba,attention",
+        "model.memory_encoder=2",
+        "model.memory_kind=rows model.memory_encoder=1",
+        "model.memory_encoder=1 model.layers=mamba,attention",
     };
     ls_ctx ctx = ls_ctx_default();
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

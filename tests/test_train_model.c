@@ -144,7 +144,7 @@ static void slots_of_memory_resume_exactly(void **state) {
     (void)state;
     resume("slots", true,
            "model.segment=8 model.memory=3 model.memory_kind=slots model.memory_heads=2 "
-           "model.encoder=1 model.position=t5");
+           "model.memory_encoder=1 model.position=t5");
 }
 
 /* The column `auxiliary` of the last row of metrics.csv. */

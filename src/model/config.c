@@ -30,7 +30,7 @@ static const ls_option options[] = {
      "stays as it is; or goes through a gated unit and a feed-forward layer"},
     {"memory_temperature", LS_OPTION_REAL, FIELD(memory_temperature), "1", 1e-3, 1e3, NULL,
      "memory_kind=slots: divides the scores of writing, which is sharper below 1"},
-    {"encoder", LS_OPTION_INT, FIELD(encoder), "0", 0, LS_LAYERS_MOST, NULL,
+    {"memory_encoder", LS_OPTION_INT, FIELD(memory_encoder), "0", 0, LS_LAYERS_MOST, NULL,
      "memory_kind=slots: so many of the first layers read whole segments, both ways, with the "
      "memory, and write it; the others read what these made of the segment before"},
     {"mixer", LS_OPTION_TEXT, FIELD(mixer), "attention", 0, 0, NULL,
@@ -153,7 +153,7 @@ static ls_mixer mixer_at(const ls_model_config *config, int which, int64_t layer
         .type = type,
         .options = config->mixer[which].options,
         .width = config->model.width,
-        .causal = config->model.causal && layer >= config->model.encoder,
+        .causal = config->model.causal && layer >= config->model.memory_encoder,
         .position = type->traits & LS_MIXER_POSITIONS ? &config->position : NULL,
         .layer = layer,
         .trained_length = config->model.length,
@@ -346,8 +346,8 @@ static ls_status check_shape(ls_ctx *ctx, const ls_model_settings *model) {
     if (model->memory_kind == LS_MEMORY_SLOTS && model->width % model->memory_heads != 0)
         return LS_FAIL(ctx, LS_EUSE, "model.memory_heads=%lld does not divide a width of %lld",
                        (long long)model->memory_heads, (long long)model->width);
-    if (model->encoder > 0 && model->memory_kind != LS_MEMORY_SLOTS)
-        return LS_FAIL(ctx, LS_EUSE, "model.encoder is for model.memory_kind=slots");
+    if (model->memory_encoder > 0 && model->memory_kind != LS_MEMORY_SLOTS)
+        return LS_FAIL(ctx, LS_EUSE, "model.memory_encoder is for model.memory_kind=slots");
     if (model->segment > 0 && !model->causal)
         return LS_FAIL(ctx, LS_EUSE, "model.segment goes forward in time: it needs model.causal");
     return LS_OK;
@@ -401,9 +401,10 @@ static ls_status check_trained(ls_ctx *ctx, const ls_model_config *config, const
 
 static ls_status check(ls_ctx *ctx, const ls_model_config *config) {
     LS_TRY(check_shape(ctx, &config->model));
-    if (config->model.encoder >= config->layers)
-        return LS_FAIL(ctx, LS_EUSE, "model.encoder=%lld leaves none of %lld layers to predict",
-                       (long long)config->model.encoder, (long long)config->layers);
+    if (config->model.memory_encoder >= config->layers)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "model.memory_encoder=%lld leaves none of %lld layers to predict",
+                       (long long)config->model.memory_encoder, (long long)config->layers);
     for (int64_t layer = 0; layer < config->layers; layer++) {
         const ls_mixer mixer = ls_model_mixer(config, layer);
         LS_TRY(ls_mixer_check(ctx, &mixer));

@@ -125,13 +125,14 @@ static ls_tensor *with_slots(ls_program *p, const ls_model_config *config, ls_te
                              carried *now) {
     const ls_model_settings *about = &config->model;
     ls_tensor *memory = ls_slots_seen(p, about, now->memory), *y;
-    if (about->encoder == 0) {
+    if (about->memory_encoder == 0) {
         y = blocks(p, config, all_layers(config, memory), x, NULL);
         now->memory = ls_slots_write(p, about, memory, y);
         return y;
     }
-    const stack encoder = {.end = about->encoder, .context = memory, .norm = "encoder_norm"};
-    const stack decoder = {about->encoder, config->layers, now->encoded, "norm", false, NULL};
+    const stack encoder = {.end = about->memory_encoder, .context = memory, .norm = "encoder_norm"};
+    const stack decoder = {
+        about->memory_encoder, config->layers, now->encoded, "norm", false, NULL};
     y = blocks(p, config, decoder, x, NULL);
     now->encoded = blocks(p, config, encoder, x, NULL);
     now->memory = ls_slots_write(p, about, memory, now->encoded);
@@ -145,7 +146,7 @@ static carried carried_before(ls_program *p, const ls_model_settings *about, int
     if (m == 0) return now;
     now.memory = ls_begin_with(p, ls_state_read(p, "memory", ls_type(p), LS_DIMS(batch, m, D)),
                                ls_slots_start(p, about));
-    if (about->encoder > 0)
+    if (about->memory_encoder > 0)
         now.encoded =
             ls_begin_with(p, ls_state_read(p, "encoded", ls_type(p), LS_DIMS(batch, L, D)),
                           ls_param(p, "encoder_start", LS_DIMS(L, D), ls_init_normal(about->init)));

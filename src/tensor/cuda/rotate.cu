@@ -26,7 +26,8 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     uint64_t index = (uint64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x, i;
     if (index >= (uint64_t)(by.rows * by.pairs)) return;
     uint64_t row = ls_cuda_divide(index, pairs, &i);
-    double position = ls_cuda_map_at(by.map, by.first + (int64_t)row), factor = by.factor, cosine, sine;
+    double position = ls_cuda_map_at(by.map, by.first + (int64_t)row), factor = by.factor, cosine,
+           sine;
     if (by.decays)
         factor *= exp(by.direction * by.log_decay[i] *
                       (by.decay_block * floor(position / by.decay_block) - position));
