@@ -34,3 +34,13 @@ for page in "$source/README.md" "$source"/docs/*.md; do
     done <"$work/commands"
 done
 [ "$count" -gt 10 ] || { echo "only $count commands were found"; exit 1; }
+
+# What stands within a sentence is too long to run here, or needs a device: its keys must at least exist.
+for page in "$source/README.md" "$source"/docs/*.md; do
+    [ "${page##*/}" != options.md ] || continue
+    sed '/^```/,/^```$/d' "$page" | tr '\n' ' ' | grep -o '`longshot [a-z]* [^`]*`' | tr ' `[' '\n\n\n' |
+        sed -n 's/^\([a-z_][a-z_.0-9]*\)=.*/\1/p' | sort -u | while IFS= read -r key; do
+        case $key in key|extend|extend.*) continue;; esac
+        grep -q "^| \`$key\` |" "$source/docs/options.md" || { echo "$page: there is no key $key"; exit 1; }
+    done
+done
