@@ -1,8 +1,6 @@
 """PyTorch beside `longshot bench what=attention`: attention alone, batch 1, forward or with its
 gradients. On the processor scaled_dot_product_attention; on a device its flash and cuDNN forms for plain
 causal attention, and compiled flex_attention for slopes and windows."""
-import argparse
-
 import torch
 import torch.nn.functional as F
 
@@ -46,38 +44,17 @@ def methods(given, device):
 
 
 def main():
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
-    arguments.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    arguments.add_argument("--threads", type=int, default=2)
-    arguments.add_argument("--heads", type=int, default=6)
-    arguments.add_argument("--width", type=int, default=64)
-    arguments.add_argument("--length", type=int, default=1024)
-    arguments.add_argument("--window", type=int, default=0)
-    arguments.add_argument("--slopes", type=int, default=0)
-    arguments.add_argument("--grad", type=int, default=0)
-    arguments.add_argument("--seconds", type=float, default=1)
-    given = arguments.parse_args()
-    torch.manual_seed(1)
-    torch.set_num_threads(given.threads)
-    kind = torch.bfloat16 if given.dtype == "bf16" else torch.float32
+    given = peer.arguments(heads=6, width=64, length=1024, window=0, slopes=0)
     shape = (1, given.length, given.heads, given.width)
 
     def numbers():  # [B,T,H,K] in memory, as a model has it
-        return torch.rand(shape, device=given.device).sub(0.5).to(kind).transpose(1, 2)
+        return torch.rand(shape, device=given.device).sub(0.5).to(given.kind).transpose(1, 2)
 
-    q, k, v = (numbers().requires_grad_(given.grad == 1) for _ in range(3))
+    operands = tuple(numbers().requires_grad_(given.grad == 1) for _ in range(3))
     cotangent = numbers()
     steps = {}
     for name, attend in methods(given, given.device).items():
-        def step(attend=attend):
-            if given.grad:
-                torch.autograd.grad(attend(q, k, v), (q, k, v), cotangent)
-            else:
-                with torch.no_grad():
-                    attend(q, k, v)
-            if given.device == "cuda":
-                torch.cuda.synchronize()
+        step = peer.stepper(given, attend, operands, cotangent)
         try:
             for _ in range(3):
                 step()

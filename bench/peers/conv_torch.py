@@ -1,7 +1,5 @@
 """PyTorch beside `longshot bench what=conv`: the causal convolution of every channel with kernels
 as long as the text, by transforms of twice the length, forward or with its gradients."""
-import argparse
-
 import torch
 
 import peer
@@ -15,38 +13,17 @@ def convolve(u, kernel, skip):
 
 
 def main():
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
-    arguments.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    arguments.add_argument("--threads", type=int, default=2)
-    arguments.add_argument("--batch", type=int, default=1)
-    arguments.add_argument("--length", type=int, default=2048)
-    arguments.add_argument("--channels", type=int, default=64)
-    arguments.add_argument("--grad", type=int, default=0)
-    arguments.add_argument("--seconds", type=float, default=1)
-    given = arguments.parse_args()
-    torch.manual_seed(1)
-    torch.set_num_threads(given.threads)
-    kind = torch.bfloat16 if given.dtype == "bf16" else torch.float32
+    given = peer.arguments(batch=1, length=2048, channels=64)
     texts = (given.batch, given.length, given.channels)
 
     def numbers(shape, kind=torch.float32):
         return torch.rand(shape, device=given.device).sub(0.5).to(kind)
 
-    u, cotangent = numbers(texts, kind), numbers(texts, kind)
-    kernel, skip = numbers((given.channels, given.length)), numbers(given.channels, kind)
-    for operand in (u, kernel, skip):
+    u, cotangent = numbers(texts, given.kind), numbers(texts, given.kind)
+    operands = (u, numbers((given.channels, given.length)), numbers(given.channels, given.kind))
+    for operand in operands:
         operand.requires_grad_(given.grad == 1)
-
-    def step():
-        if given.grad:
-            torch.autograd.grad(convolve(u, kernel, skip), (u, kernel, skip), cotangent)
-        else:
-            with torch.no_grad():
-                convolve(u, kernel, skip)
-        if given.device == "cuda":
-            torch.cuda.synchronize()
-
+    step = peer.stepper(given, convolve, operands, cotangent)
     step()
     peer.say(ready=True, torch=torch.__version__)
     peer.serve(lambda: {"seconds": {"fft": peer.median_seconds(step, given.seconds)}})

@@ -1,7 +1,5 @@
 """PyTorch beside `longshot bench what=scan`: Mamba's selective scan alone in plain tensor code,
 batch 1, 512 channels of 16 states, 2048 tokens, forward or with its gradients."""
-import argparse
-
 import torch
 import torch.nn.functional as F
 
@@ -29,15 +27,8 @@ def scan(u, delta, A_log, B, C, D, z, bias):
 
 
 def main():
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
-    arguments.add_argument("--threads", type=int, default=2)
-    arguments.add_argument("--grad", type=int, default=0)
-    arguments.add_argument("--seconds", type=float, default=1)
-    given = arguments.parse_args()
-    torch.manual_seed(1)
-    torch.set_num_threads(given.threads)
-    kind = torch.bfloat16 if given.dtype == "bf16" else torch.float32
+    given = peer.arguments()
+    kind = given.kind
 
     def draw(*shape, kind=kind):
         return torch.rand(shape).sub(0.5).to(kind).requires_grad_(given.grad == 1)
@@ -47,14 +38,7 @@ def main():
                 draw(*narrow), draw(CHANNELS, kind=torch.float32), draw(*wide),
                 draw(CHANNELS, kind=torch.float32))
     cotangent = torch.rand(wide).sub(0.5).to(kind)
-
-    def step():
-        if given.grad:
-            torch.autograd.grad(scan(*operands), operands, cotangent)
-        else:
-            with torch.no_grad():
-                scan(*operands)
-
+    step = peer.stepper(given, scan, operands, cotangent)
     step()
     peer.say(ready=True, torch=torch.__version__)
     peer.serve(lambda: {"seconds": {"loop": peer.median_seconds(step, given.seconds)}})

@@ -1,6 +1,5 @@
 """PyTorch beside `longshot bench what=train`: the same decoder (pre-norm, GELU, tied head; RoPE, xPos
 or ALiBi), AdamW with clipping. Eager and compiled are both measured; the faster one counts."""
-import argparse
 import contextlib
 
 import torch
@@ -97,18 +96,9 @@ def trainer(forward, model, given):
 
 
 def main():
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
-    arguments.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    arguments.add_argument("--position", choices=["rope", "xpos", "alibi"], default="rope")
-    for name, value in [("threads", 2), ("layers", 6), ("width", 384), ("heads", 6),
-                        ("vocabulary", 256), ("batch", 16), ("length", 256)]:
-        arguments.add_argument("--" + name, type=int, default=value)
-    arguments.add_argument("--seconds", type=float, default=4)
-    given = arguments.parse_args()
+    given = peer.arguments(position="rope", layers=6, width=384, heads=6, vocabulary=256, batch=16,
+                           length=256, seconds=4.0)
     given.gelu = "tanh" if given.device == "cuda" else "none"  # as the models of `longshot bench`
-    torch.manual_seed(1)
-    torch.set_num_threads(given.threads)
     if given.device == "cuda":
         torch.set_float32_matmul_precision("high")
     steps = {}
