@@ -35,12 +35,17 @@ static void settle(ls_cuda *cuda, const char *what) {
 /* ---- a case ---- */
 
 typedef enum { APART, FUSED, HEADS_FIRST } layout;
+/* Of queries and keys: as they are filled; all of them shorter or longer; some rows far longer than
+ * others; the early keys along all queries and the late ones, their own, against them. */
+typedef enum { EVEN, SHORT, LONG, WILD, OPPOSED } norms;
 
 typedef struct test_case {
     int64_t B, T, N, H, G, D, start, first, hi, block;
     bool sloped;
     layout how;
     bool decays;
+    norms spread;
+    bool every_key;
 } test_case;
 
 static const int64_t FAR = (int64_t)1 << 60;
@@ -50,10 +55,12 @@ static void describe(const test_case *c) {
            (long)c->N, (long)c->H, (long)c->G, (long)c->D, (long)c->start, (long)c->first);
     if (c->hi < FAR) printf(" hi %ld", (long)c->hi);
     if (c->block > 0) printf(" block %ld", (long)c->block);
-    printf("%s%s%s", c->sloped ? " slopes" : "", c->decays ? " decays" : "",
+    const char *const spreads[] = {"", " short", " long", " wild", " opposed"};
+    printf("%s%s%s%s", c->sloped ? " slopes" : "", c->decays ? " decays" : "",
            c->how == FUSED         ? " fused"
            : c->how == HEADS_FIRST ? " heads first"
-                                   : "");
+                                   : "",
+           spreads[c->spread]);
     fflush(stdout);
 }
 
@@ -81,6 +88,21 @@ __global__ void fill_kernel(ls_cuda_bf16 *to, int64_t count, uint64_t seed) {
         sum += (float)((x ^ (x >> 31)) >> 40) / (float)(1 << 24) - 0.5f;
     }
     to[i] = __float2bfloat16_rn(sum * 1.7320508f);
+}
+
+/* A row for each block: x gets the norms of its case. */
+__global__ void spread_kernel(ls_hopper_array x, int64_t rows, int64_t heads, norms spread,
+                              bool keys) {
+    const int64_t row = blockIdx.x % rows, head = blockIdx.x / rows % heads;
+    ls_cuda_bf16 *at = x.data + blockIdx.x / rows / heads * x.batch + row * x.row + head * x.head;
+    const float value = __bfloat162float(at[threadIdx.x]);
+    const unsigned hash = (unsigned)blockIdx.x * 2654435761u >> 16;
+    float to = value;
+    if (spread == SHORT) to = value * 0.125f;
+    if (spread == LONG) to = value * 5;
+    if (spread == WILD) to = value * exp2f((float)(hash % 11) - 7);
+    if (spread == OPPOSED) to = 0.1f * value + (keys && row >= rows / 2 ? -1.5f : 1.5f);
+    at[threadIdx.x] = __float2bfloat16_rn(to);
 }
 
 static ls_hopper_array array_of(ls_cuda_bf16 *base, const test_case *c, int64_t rows,
@@ -115,8 +137,15 @@ static void make(test_data *data, const test_case *c) {
     a->first = c->first;
     a->hi = c->hi;
     a->block = c->block;
+    a->every_key = c->every_key;
     a->scale = 1 / sqrtf((float)c->D);
     three(data, c, 1, &a->q, &a->k, &a->v);
+    if (c->spread != EVEN) {
+        const unsigned width = (unsigned)c->D;
+        spread_kernel<<<(unsigned)(c->B * c->H * c->T), width>>>(a->q, c->T, c->H, c->spread,
+                                                                 false);
+        spread_kernel<<<(unsigned)(c->B * c->G * c->N), width>>>(a->k, c->N, c->G, c->spread, true);
+    }
     three(data, c, 0, &a->dq, &a->dk, &a->dv);
     const int64_t count = c->B * c->T * c->H * c->D;
     a->o = array_of((ls_cuda_bf16 *)take(data, (size_t)count * 2, 0xff), c, c->T, c->H);
@@ -364,6 +393,151 @@ static bool check_case(ls_cuda *cuda, const test_case *c) {
     return good && same;
 }
 
+/* ---- the reach of slopes ---- */
+
+__global__ void spoil(ls_hopper_array x, int64_t rows, int64_t heads) {
+    const int64_t row = blockIdx.x % rows, head = blockIdx.x / rows % heads;
+    x.data[blockIdx.x / rows / heads * x.batch + row * x.row + head * x.head + threadIdx.x] =
+        __float2bfloat16_rn(NAN);
+}
+
+typedef struct results {
+    std::vector<float> o, lse, dq, dk, dv;
+} results;
+
+static results results_of(ls_cuda *cuda, const test_case *c, const ls_hopper_attention *a) {
+    const unsigned rows = (unsigned)(c->B * c->H * c->T), keys = (unsigned)(c->B * c->G * c->N);
+    const unsigned width = (unsigned)c->D;
+    spoil<<<rows, width>>>(a->o, c->T, c->H);
+    spoil<<<rows, width>>>(a->dq, c->T, c->H);
+    spoil<<<keys, width>>>(a->dk, c->N, c->G);
+    spoil<<<keys, width>>>(a->dv, c->N, c->G);
+    ls_hopper_attention_forward(cuda, a);
+    settle(cuda, "forward");
+    ls_hopper_attention_backward(cuda, a);
+    settle(cuda, "backward");
+    return {fetch_array(c, a->o, c->T, c->H), fetch(a->lse, rows),
+            fetch_array(c, a->dq, c->T, c->H), fetch_array(c, a->dk, c->N, c->G),
+            fetch_array(c, a->dv, c->N, c->G)};
+}
+
+/* Elements that are not the same number; NaN never is. */
+static bool equal(const char *name, const std::vector<float> &x, const std::vector<float> &right) {
+    size_t others = 0, at = 0;
+    for (size_t i = 0; i < x.size(); i++)
+        if (!(x[i] == right[i])) {
+            if (others == 0) at = i;
+            others++;
+        }
+    if (others > 0)
+        printf(" %s WRONG (%zu of %zu, the first at %zu: %g, should be %g)", name, others, x.size(),
+               at, x[at], right[at]);
+    return others == 0;
+}
+
+static double dot_rows(const float *x, const float *y, int64_t count) {
+    double sum = 0;
+    for (int64_t e = 0; e < count; e++) sum += (double)x[e] * y[e];
+    return sum;
+}
+
+/* The reach that backward left at the beginning of the workspace is at least what the norms ask
+ * for, and not much more; where that is further than any key, it is the furthest. */
+static bool check_reach(const test_case *c, const ls_hopper_attention *a, int64_t *cut) {
+    const std::vector<float> q = fetch_array(c, a->q, c->T, c->H);
+    const std::vector<float> k = fetch_array(c, a->k, c->N, c->G);
+    const std::vector<float> slopes = fetch(a->slopes, c->H);
+    const std::vector<float> bits = fetch((const float *)a->workspace, c->B * c->H);
+    const int64_t furthest = c->start + c->T;
+    bool good = true;
+    *cut = 0;
+    for (int64_t at = 0; at < c->B * c->H; at++) {
+        const int64_t b = at / c->H, h = at % c->H, g = h / (c->H / c->G);
+        double most_q = 0, most_k = 0, own = INFINITY;
+        for (int64_t j = 0; j < c->N; j++) {
+            const float *key = &k[(size_t)(((b * c->N + j) * c->G + g) * c->D)];
+            const int64_t t = c->first + j - c->start;
+            most_k = std::max(most_k, dot_rows(key, key, c->D));
+            if (t < 0 || t >= c->T) continue;
+            const float *query = &q[(size_t)(((b * c->T + t) * c->H + h) * c->D)];
+            most_q = std::max(most_q, dot_rows(query, query, c->D));
+            own = std::min(own, dot_rows(query, key, c->D));
+        }
+        const double size = sqrt(most_q * most_k), unit = a->scale * 1.4426950408889634;
+        const double slope = slopes[(size_t)h] * 1.4426950408889634;
+        const double least = ((size - own) * unit + 126) / slope;
+        int32_t reach;
+        memcpy(&reach, &bits[(size_t)at], sizeof reach);
+        const bool here = reach == furthest
+                              ? !(least * 1.2 + 10 < (double)furthest)
+                              : reach < furthest && reach >= least &&
+                                    reach <= least + 0.03 * size * unit / slope + 5 / slope + 4;
+        if (!here)
+            printf(" WRONG (reach of batch %ld head %ld is %d, least %g, norms %g, own %g)",
+                   (long)b, (long)h, reach, least, size, own);
+        good = good && here;
+        *cut += reach < furthest - 256;
+    }
+    return good;
+}
+
+/* With tiles out of reach left out, everything is the same as with every key. */
+static bool check_cut(ls_cuda *cuda, const test_case *c) {
+    test_data data = {};
+    make(&data, c);
+    describe(c);
+    printf(", reach:");
+    ls_hopper_attention all = data.a;
+    all.every_key = true;
+    const results right = results_of(cuda, c, &all), here = results_of(cuda, c, &data.a);
+    int64_t cut = 0;
+    bool good = check_reach(c, &data.a, &cut);
+    good = equal("o", here.o, right.o) && good;
+    good = equal("lse", here.lse, right.lse) && good;
+    good = equal("dq", here.dq, right.dq) && good;
+    good = equal("dk", here.dk, right.dk) && good;
+    good = equal("dv", here.dv, right.dv) && good;
+    printf(" %ld of %ld heads cut%s\n", (long)cut, (long)(c->B * c->H), good ? "" : "  <-- FAILS");
+    if (cut == 0) printf("  <-- FAILS: no head is cut\n");
+    fflush(stdout);
+    drop(&data);
+    return good && cut > 0;
+}
+
+/* A key that is not finite lets the heads that see it read every key, and no others. */
+static bool check_cut_of_infinity(ls_cuda *cuda) {
+    const test_case c = {2, 4200, 4200, 4, 2, 64, 0, 0, FAR, 0, true, APART};
+    bool good = true;
+    describe(&c);
+    printf(", reach with a key that is not finite:");
+    for (float odd : {INFINITY, (float)NAN}) {
+        test_data data = {};
+        make(&data, &c);
+        const ls_hopper_array &k = data.a.k;
+        const ls_cuda_bf16 value = __float2bfloat16_rn(odd);
+        must(cudaMemcpy(k.data + k.batch + 3001 * k.row + 37, &value, sizeof value,
+                        cudaMemcpyHostToDevice),
+             "putting a number"); /* sequence 1, heads 0 and 1 */
+        ls_hopper_attention_backward(cuda, &data.a);
+        settle(cuda, "backward");
+        const std::vector<float> bits = fetch((const float *)data.a.workspace, c.B * c.H);
+        for (int64_t at = 0; at < c.B * c.H; at++) {
+            const int64_t h = at % c.H;
+            const bool whole = h == 1 || (at / c.H == 1 && h < 2); /* head 1 has no slope */
+            int32_t reach;
+            memcpy(&reach, &bits[(size_t)at], sizeof reach);
+            if ((reach == c.T) == whole) continue;
+            if (h == 3 && reach == c.T) continue; /* a gentle slope */
+            printf(" WRONG (head %ld: %d)", (long)at, reach);
+            good = false;
+        }
+        drop(&data);
+    }
+    printf("%s\n", good ? "" : "  <-- FAILS");
+    fflush(stdout);
+    return good;
+}
+
 static int check_all(ls_cuda *cuda) {
     std::vector<test_case> cases;
     const int64_t lengths[] = {1, 63, 64, 65, 128, 129, 200, 384, 1000};
@@ -401,12 +575,29 @@ static int check_all(ls_cuda *cuda) {
         cases.push_back({1, 1500, 1500, 2, 2, D, 0, 0, FAR, 512, false, APART, true});
         /* many blocks at once: the order of the additions to dq */
         cases.push_back({2, 3000, 3000, 8, 4, D, 0, 0, FAR, 0, true, FUSED});
+        cases.push_back({1, 4500, 4500, 8, 4, D, 0, 0, FAR, 0, true, FUSED});
         cases.push_back({4, 2500, 2500, 8, 8, D, 0, 0, FAR, 512, false, FUSED});
+    }
+    std::vector<test_case> cut;
+    for (int64_t D = 64; D <= 128; D *= 2) {
+        const norms spreads[] = {EVEN, SHORT, LONG, WILD, OPPOSED};
+        for (norms spread : spreads) {
+            cut.push_back({1, 4500, 4500, 8, 8, D, 0, 0, FAR, 0, true, APART, false, spread});
+            cut.push_back({2, 4099, 4099, 8, 2, D, 0, 0, FAR, 0, true, FUSED, false, spread});
+            cut.push_back({1, 8192, 8192, 4, 1, D, 0, 0, FAR, 0, true, HEADS_FIRST, false, spread});
+            /* in the middle of keys, of which some come after every query */
+            cut.push_back({1, 4100, 9000, 4, 2, D, 4800, 100, FAR, 0, true, APART, false, spread});
+        }
+        cut.push_back({1, 6001, 6001, 4, 4, D, 0, 0, 4500, 0, true, APART});
+        cut.push_back({3, 2500, 2500, 6, 3, D, 0, 0, FAR, 0, true, FUSED}); /* backward alone */
     }
     int failed = 0;
     for (const test_case &c : cases)
         if (!check_case(cuda, &c)) failed++;
-    printf("%zu cases, %d failed\n", cases.size(), failed);
+    for (const test_case &c : cut)
+        if (!check_cut(cuda, &c)) failed++;
+    if (!check_cut_of_infinity(cuda)) failed++;
+    printf("%zu cases, %d failed\n", cases.size() + cut.size() + 1, failed);
     return failed;
 }
 
@@ -464,6 +655,10 @@ static void time_all(ls_cuda *cuda) {
         const int64_t H = 2048 / D;
         time_case(cuda, "causal 16k", {1, T, T, H, H, D, 0, 0, FAR, 0, false, APART});
         time_case(cuda, "causal 16k slopes", {1, T, T, H, H, D, 0, 0, FAR, 0, true, APART});
+        time_case(cuda, "causal 16k slopes, all keys",
+                  {1, T, T, H, H, D, 0, 0, FAR, 0, true, APART, false, EVEN, true});
+        time_case(cuda, "causal 16k slopes, 16 heads",
+                  {1, T, T, 16, 16, D, 0, 0, FAR, 0, true, APART, false, SHORT});
         time_case(cuda, "causal 16k xPos", {1, T, T, H, H, D, 0, 0, FAR, 0, false, APART, true});
         time_case(cuda, "causal 32 x 1k slopes",
                   {32, 1024, 1024, 768 / D, 768 / D, D, 0, 0, FAR, 0, true, FUSED});

@@ -96,18 +96,21 @@ static void backward(const ls_run *run, const ls_node *node) {
     ls_cuda_attention_distance_grad(run, &job, type_of(node));
 }
 
+static size_t workspace(const ls_node *node, bool backward) {
+    const int64_t *q = node->in[LS_ATTENTION_Q]->dim, *k = node->in[LS_ATTENTION_K]->dim;
+    const ls_hopper_attention hopper = hopper_shape(q[0], q[1], k[1], q[2], k[2], q[3]);
+    return ls_cuda_attention_workspace(node, backward) +
+           ls_hopper_attention_workspace(&hopper, backward);
+}
+
 static size_t forward_workspace(const ls_node *node, int threads) {
     (void)threads;
-    return ls_cuda_attention_workspace(node, false);
+    return workspace(node, false);
 }
 
 static size_t backward_workspace(const ls_node *node, int threads) {
     (void)threads;
-    const int64_t *q = node->in[LS_ATTENTION_Q]->dim, *k = node->in[LS_ATTENTION_K]->dim;
-    const ls_hopper_attention hopper = hopper_shape(q[0], q[1], k[1], q[2], k[2], q[3]);
-    const size_t general = ls_cuda_attention_workspace(node, true);
-    const size_t special = ls_hopper_attention_workspace(&hopper, true);
-    return general + special;
+    return workspace(node, true);
 }
 
 LS_CUDA_DECLARE_TABLE(attention);

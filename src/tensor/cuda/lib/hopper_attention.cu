@@ -11,6 +11,7 @@
  * u = q.k and factor = scale * log2(e). With them factor = slope * log2(e) and
  * u = q.k * scale / slope + key - query, of which all but the product and a constant of the
  * register is the same for a tile and goes into the row's maximum: one multiply-add per score.
+ * Tiles of keys that are out of a head's reach are not walked: see hopper_attention_reach.cu.
  *
  * With xPos the queries are kept as they came beside those with their share of the decay, which are
  * written anew when the walk enters another block of keys. */
@@ -27,6 +28,7 @@ typedef struct forward_job {
     int tiles, together;       /* query tiles; heads whose keys and values the cache holds */
     float scale;
     const float *slopes;
+    const int *reach; /* hopper_reach */
     hopper_decay decay;
     ls_hopper_array o;
     float *lse;
@@ -61,16 +63,19 @@ __device__ inline forward_barriers forward_barriers_at(void *at) {
 }
 
 /* Which tile of which head a block has: heads in sets that share the cache, the queries with the
- * most keys first. */
+ * most keys first. Slopes fall from head to head as a rule, so heads with the longest reach begin
+ * and those with little to do fill up the end. */
 typedef struct forward_place {
     int batch, head, row;
 } forward_place;
 
+template <int MODE>
 __device__ inline forward_place forward_place_of(const forward_job *job, int rows) {
     int every = job->batches * job->heads, set = (int)blockIdx.x / (job->together * job->tiles);
     int in_set = (int)blockIdx.x % (job->together * job->tiles);
     int here = hopper_least(job->together, every - set * job->together);
     int head = set * job->together + in_set % here;
+    if (MODE == HOPPER_SLOPED) head = every - 1 - head;
     return (forward_place){head / job->heads, head % job->heads,
                            (job->tiles - 1 - in_set / here) * rows};
 }
@@ -301,6 +306,10 @@ __global__ void __launch_bounds__((GROUPS + 1) * HOPPER_GROUP, GROUPS == 1 ? 2 :
     extern __shared__ char raw[];
     char *shared = hopper_aligned(raw);
     forward_barriers barriers = forward_barriers_at(shared + layout::barriers);
+    const forward_place place = forward_place_of<MODE>(&job, layout::rows);
+    hopper_bounds near = job.bounds;
+    if (MODE == HOPPER_SLOPED)
+        near = hopper_reached(&job.bounds, job.reach, place.batch * job.heads + place.head);
     if (threadIdx.x == 0) {
         hopper_barrier_init(barriers.q_full, 1);
         for (int i = 0; i < STAGES; i++) {
@@ -315,10 +324,9 @@ __global__ void __launch_bounds__((GROUPS + 1) * HOPPER_GROUP, GROUPS == 1 ? 2 :
         ((float *)(shared + layout::rates))[threadIdx.x] =
             hopper_rate(&job.decay, (int)threadIdx.x);
     __syncthreads();
-    const forward_place place = forward_place_of(&job, layout::rows);
     const int last_row = hopper_least(place.row + layout::rows, job.bounds.rows) - 1;
-    const hopper_span span = hopper_tiles(hopper_first_key(&job.bounds, place.row),
-                                          hopper_last_key(&job.bounds, last_row), HOPPER_KEYS);
+    const hopper_span span = hopper_tiles(hopper_first_key(&near, place.row),
+                                          hopper_last_key(&near, last_row), HOPPER_KEYS);
     if (threadIdx.x < HOPPER_GROUP) {
         hopper_fewer_registers<GROUPS == 3 ? 32 : 24>();
         if (threadIdx.x == 0) forward_load<D, GROUPS, MODE>(&job, shared, barriers, place, span);
@@ -420,6 +428,7 @@ static void launch_forward(ls_cuda *cuda, const ls_hopper_attention *a) {
                        .tiles = hopper_pieces(a->T, layout::rows),
                        .scale = a->scale,
                        .slopes = a->slopes,
+                       .reach = hopper_reach(cuda, a, a->workspace, HOPPER_REACH_FORWARD),
                        .decay = hopper_decay_of(a),
                        .o = a->o,
                        .lse = a->lse};

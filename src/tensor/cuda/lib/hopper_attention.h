@@ -20,6 +20,7 @@ typedef struct ls_hopper_attention {
     int64_t hi;          /* admitted: 0 <= n - m <= hi */
     int64_t block;       /* > 0: and floor(n / block) - floor(m / block) <= 1 */
     const float *slopes; /* [H] on the device, none negative, or NULL: score -= slope * (n - m) */
+    bool every_key;      /* reads keys too whose weights are 0 under slopes: the same, for checks */
     /* xPos: keys carry their factor relative to the start of their decay_block; queries are given
      * theirs here, 2 to the power of log_decay[pair] * (n - start of the block). */
     bool decays;
@@ -29,7 +30,7 @@ typedef struct ls_hopper_attention {
     ls_hopper_array q, k, v, o;
     ls_hopper_array d_o, dq, dk, dv; /* backward alone */
     float *lse;      /* [B,H,T], natural logarithm; -INFINITY for no keys; forward: or NULL */
-    void *workspace; /* 256-byte aligned */
+    void *workspace; /* 256-byte aligned, in both directions */
 } ls_hopper_attention;
 
 /* Whether forward and backward take this. Only the arrays q, k, v, o are looked at when

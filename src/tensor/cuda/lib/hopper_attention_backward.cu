@@ -10,7 +10,8 @@
  * first: a flag per tile counts those that are done and each waits for its turn. Since a block
  * begins at its diagonal, its neighbour with later keys has added to a tile one step before it
  * comes by, and no one waits for long. Blocks draw numbers, so that those a block waits for have
- * all started.
+ * all started. Query tiles out of reach of a block's keys, under slopes, are left out of its walk
+ * (hopper_attention_reach.cu): as they are the last of it, those keys would have added last.
  *
  * With xPos a block's keys have one reference, and queries are given their share of the decay where
  * they lie in shared memory. What the share of a tile's first row does to dQ is applied to its sums
@@ -25,10 +26,11 @@ template <int D> struct backward_tile { static constexpr int rows = D == 64 ? 12
 typedef struct backward_job {
     CUtensorMap q, k, v, d_o;
     hopper_bounds bounds;
-    int heads, share, key_heads;
+    int batches, heads, share, key_heads;
     int query_tiles, key_tiles;
     float scale;
     const float *slopes;
+    const int *reach; /* hopper_reach */
     hopper_decay decay;
     ls_hopper_array dk, dv;
     const float *terms, *dots; /* [B,H,query_tiles * rows] */
@@ -70,37 +72,59 @@ typedef struct backward_place {
     int batch, key_head, key_tile;
 } backward_place;
 
+/* Slopes fall from head to head as a rule: heads with the longest reach begin, so that the end is
+ * made up of short walks. */
 __device__ inline backward_place backward_place_of(const backward_job *job, int number) {
     int head = number / job->key_tiles;
+    if (job->slopes != NULL) head = job->batches * job->key_heads - 1 - head;
     return (backward_place){head / job->key_heads, head % job->key_heads,
                             job->key_tiles - 1 - number % job->key_tiles};
 }
 
 /* The query tiles of a block, head by head. */
 typedef struct backward_walk {
-    int step, steps, head, tile; /* head: of the batch */
-    hopper_span span;
+    int step, tile, last; /* last: of this head's tiles */
+    int head, heads_end;  /* among the heads of all sequences */
 } backward_walk;
 
+/* To the first tile of the next head that has any, from walk->head on. */
+template <int D>
+__device__ inline void backward_enter(const backward_job *job, backward_place place,
+                                      backward_walk *walk) {
+    int key = place.key_tile * HOPPER_KEYS;
+    asm volatile("" : "+r"(key)); /* what follows is not kept in registers over the walk */
+    const int last_key = hopper_least(key + HOPPER_KEYS, job->bounds.keys) - 1;
+    for (; walk->head < walk->heads_end; walk->head++) {
+        const hopper_bounds near = hopper_reached(&job->bounds, job->reach, walk->head);
+        const hopper_span span =
+            hopper_tiles(hopper_first_query(&near, key), hopper_last_query(&near, last_key),
+                         backward_tile<D>::rows);
+        walk->tile = span.first;
+        walk->last = span.first + span.count - 1;
+        if (span.count > 0) return;
+    }
+}
 template <int D>
 __device__ inline backward_walk backward_begin(const backward_job *job, backward_place place) {
-    int key = place.key_tile * HOPPER_KEYS;
-    int last = hopper_least(key + HOPPER_KEYS, job->bounds.keys) - 1;
-    hopper_span span = hopper_tiles(hopper_first_query(&job->bounds, key),
-                                    hopper_last_query(&job->bounds, last), backward_tile<D>::rows);
-    return (backward_walk){0, span.count * job->share, place.key_head * job->share, span.first,
-                           span};
+    const int head = place.batch * job->heads + place.key_head * job->share;
+    backward_walk walk = {0, 0, 0, head, head + job->share};
+    backward_enter<D>(job, place, &walk);
+    return walk;
 }
-__device__ inline void backward_next(backward_walk *walk) {
+__device__ inline bool backward_goes_on(const backward_walk *walk) {
+    return walk->head < walk->heads_end;
+}
+template <int D>
+__device__ inline void backward_next(const backward_job *job, backward_place place,
+                                     backward_walk *walk) {
     walk->step++;
-    if (++walk->tile < walk->span.first + walk->span.count) return;
-    walk->tile = walk->span.first;
+    if (++walk->tile <= walk->last) return;
     walk->head++;
+    backward_enter<D>(job, place, walk);
 }
 /* Row 0 of the tile among all rows of all heads, counted in tiles. */
-__device__ inline int64_t backward_tile_number(const backward_job *job, int batch,
-                                               const backward_walk *walk) {
-    return ((int64_t)batch * job->heads + walk->head) * job->query_tiles + walk->tile;
+__device__ inline int backward_tile_number(const backward_job *job, const backward_walk *walk) {
+    return walk->head * job->query_tiles + walk->tile;
 }
 
 /* ---- loading ---- */
@@ -117,22 +141,23 @@ __device__ inline void backward_load(const backward_job *job, char *shared,
                          key, place.batch);
     backward_walk walk = backward_begin<D>(job, place);
 #pragma unroll 1
-    for (; walk.step < walk.steps; backward_next(&walk)) {
+    for (; backward_goes_on(&walk); backward_next<D>(job, place, &walk)) {
         const int stage = walk.step % STAGES, row = walk.tile * layout::rows;
         const uint32_t free_phase = (uint32_t)(walk.step / STAGES & 1) ^ 1;
-        const int64_t at = backward_tile_number(job, place.batch, &walk) * layout::rows;
+        const int head = walk.head - place.batch * job->heads;
+        const int64_t at = (int64_t)backward_tile_number(job, &walk) * layout::rows;
         hopper_wait(&barriers.q_empty[stage], free_phase);
         hopper_expect(&barriers.q_full[stage], layout::query_bytes + layout::row_bytes);
         hopper_fetch_tile<D>(&job->q, &barriers.q_full[stage],
-                             shared + layout::q + stage * layout::query_bytes, layout::rows,
-                             walk.head, row, place.batch);
+                             shared + layout::q + stage * layout::query_bytes, layout::rows, head,
+                             row, place.batch);
         hopper_fetch_bytes(shared + layout::terms + stage * layout::row_bytes, job->terms + at,
                            layout::row_bytes, &barriers.q_full[stage]);
         hopper_wait(&barriers.do_empty[stage], free_phase);
         hopper_expect(&barriers.do_full[stage], layout::query_bytes + layout::row_bytes);
         hopper_fetch_tile<D>(&job->d_o, &barriers.do_full[stage],
-                             shared + layout::d_o + stage * layout::query_bytes, layout::rows,
-                             walk.head, row, place.batch);
+                             shared + layout::d_o + stage * layout::query_bytes, layout::rows, head,
+                             row, place.batch);
         hopper_fetch_bytes(shared + layout::dots + stage * layout::row_bytes, job->dots + at,
                            layout::row_bytes, &barriers.do_full[stage]);
     }
@@ -148,10 +173,10 @@ __device__ inline void backward_add(const backward_job *job, const char *shared,
     const float *from = (const float *)(shared + layout::dq) + half * HALF_FLOATS;
     backward_walk walk = backward_begin<D>(job, place);
 #pragma unroll 1
-    for (; walk.step < walk.steps; backward_next(&walk)) {
+    for (; backward_goes_on(&walk); backward_next<D>(job, place, &walk)) {
         const int last_row = hopper_least((walk.tile + 1) * layout::rows, job->bounds.rows) - 1;
         const int before = hopper_last_key(&job->bounds, last_row) / HOPPER_KEYS - place.key_tile;
-        const int64_t at = backward_tile_number(job, place.batch, &walk) * GROUPS + half;
+        const int64_t at = backward_tile_number(job, &walk) * GROUPS + half;
         hopper_wait(&barriers.dq_full[half], walk.step & 1);
         while (hopper_flag(job->flags + at) != before) {
         }
@@ -296,14 +321,16 @@ __device__ inline void backward_compute(const backward_job *job, char *shared,
     const int reference = MODE == HOPPER_DECAYING ? hopper_reference(&job->decay, &job->bounds,
                                                                      place.key_tile * HOPPER_KEYS)
                                                   : 0;
+    const int before = place.batch * job->heads; /* heads of other sequences */
     backward_walk walk = backward_begin<D>(job, place);
     hopper_wait(barriers.kv_full, 0);
-    for (; walk.step < walk.steps; backward_next(&walk)) {
+    for (; backward_goes_on(&walk); backward_next<D>(job, place, &walk)) {
         const int stage = walk.step % STAGES;
         const uint64_t q_here = hopper_tile_at(q, stage * layout::query_bytes);
         const uint64_t do_here = hopper_tile_at(d_o, stage * layout::query_bytes);
         char *ds_tile = shared + layout::ds + stage * layout::ds_bytes;
-        const float slope = MODE == HOPPER_SLOPED ? job->slopes[walk.head] * HOPPER_LOG2_E : 0;
+        const float slope =
+            MODE == HOPPER_SLOPED ? job->slopes[walk.head - before] * HOPPER_LOG2_E : 0;
         float dp[layout::rows / 2], dq[32];
         uint32_t narrow[layout::rows / 16][4];
 
@@ -495,27 +522,25 @@ template <int D> __global__ void after_kernel(const __grid_constant__ rows_job j
 /* ---- the host's side ---- */
 
 typedef struct backward_space {
-    size_t terms, dots, dq, flags, drawn, bytes; /* where each begins */
+    size_t reach, terms, dots, dq, flags, drawn, bytes; /* where each begins */
 } backward_space;
-
-static size_t space_rounded(size_t bytes) {
-    return (bytes + 255) / 256 * 256;
-}
 
 static backward_space space_of(const ls_hopper_attention *a) {
     const int64_t rows = a->D == 64 ? backward_tile<64>::rows : backward_tile<128>::rows;
     const size_t tiles = (size_t)(a->B * a->H * hopper_pieces(a->T, rows));
     backward_space space = {0};
-    space.dots = space.terms + space_rounded(tiles * (size_t)rows * sizeof(float));
-    space.dq = space.dots + space_rounded(tiles * (size_t)rows * sizeof(float));
+    space.terms = space.reach + hopper_reach_bytes(a);
+    space.dots = space.terms + hopper_space(tiles * (size_t)rows * sizeof(float));
+    space.dq = space.dots + hopper_space(tiles * (size_t)rows * sizeof(float));
     space.flags = space.dq + tiles * GROUPS * HALF_FLOATS * sizeof(float);
-    space.drawn = space.flags + space_rounded(tiles * GROUPS * sizeof(int));
+    space.drawn = space.flags + hopper_space(tiles * GROUPS * sizeof(int));
     space.bytes = space.drawn + 256;
     return space;
 }
 
 size_t ls_hopper_attention_workspace(const ls_hopper_attention *a, bool backward) {
-    return backward && (a->D == 64 || a->D == 128) ? space_of(a).bytes : 0;
+    if (a->D != 64 && a->D != 128) return 0;
+    return backward ? space_of(a).bytes : hopper_reach_bytes(a);
 }
 
 template <int D, int MODE>
@@ -558,6 +583,7 @@ template <int D> static void backward(ls_cuda *cuda, const ls_hopper_attention *
                      .scale = a->scale};
     if (a->decays) rows.decay = hopper_decay_of(a);
     backward_job job = {.bounds = hopper_bounds_of(a),
+                        .batches = (int)a->B,
                         .heads = (int)a->H,
                         .share = (int)(a->H / a->G),
                         .key_heads = (int)a->G,
@@ -565,6 +591,7 @@ template <int D> static void backward(ls_cuda *cuda, const ls_hopper_attention *
                         .key_tiles = hopper_pieces(a->N, HOPPER_KEYS),
                         .scale = a->scale,
                         .slopes = a->slopes,
+                        .reach = hopper_reach(cuda, a, base + space.reach, HOPPER_REACH_BACKWARD),
                         .decay = hopper_decay_of(a),
                         .dk = a->dk,
                         .dv = a->dv,

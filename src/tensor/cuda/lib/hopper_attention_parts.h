@@ -46,6 +46,15 @@ __host__ __device__ inline int hopper_last_query(const hopper_bounds *in, int ke
     return last < in->rows - 1 ? last : in->rows - 1;
 }
 
+/* The bounds for a head of all sequences, of which tiles of keys out of its reach are left out.
+ * Masks go by the bounds as given. */
+__device__ inline hopper_bounds hopper_reached(const hopper_bounds *in, const int *reach,
+                                               int head) {
+    hopper_bounds near = *in;
+    if (reach != NULL && reach[head] < near.hi) near.hi = reach[head];
+    return near;
+}
+
 /* How scores are modified beyond the scale. Kernels are made for each. */
 enum { HOPPER_PLAIN, HOPPER_SLOPED, HOPPER_DECAYING };
 
@@ -77,12 +86,26 @@ __host__ __device__ inline int hopper_pieces(int64_t whole, int64_t piece) {
     return (int)((whole + piece - 1) / piece);
 }
 
+/* Bytes of a piece of the workspace, such that the next begins well. */
+inline size_t hopper_space(size_t bytes) {
+    return (bytes + 255) / 256 * 256;
+}
+
 hopper_bounds hopper_bounds_of(const ls_hopper_attention *a);
 hopper_decay hopper_decay_of(const ls_hopper_attention *a);
 /* A map of x for boxes of 64 columns and `box` rows; false, with the error noted, if the driver
  * turns it down. */
 bool hopper_map(ls_cuda *cuda, const ls_hopper_attention *a, const ls_hopper_array *x, int64_t rows,
                 int64_t heads, int box, CUtensorMap *map);
+
+/* The reach of slopes, [B,H] on the device at the beginning of the workspace: keys that are further
+ * from a query than that have a weight of exactly 0. NULL: all are read, since there are no slopes,
+ * or fewer queries or keys than `least`, which it takes for the search to pay. See
+ * hopper_attention_reach.cu. */
+enum { HOPPER_REACH_FORWARD = 4096, HOPPER_REACH_BACKWARD = 2048 };
+const int *hopper_reach(ls_cuda *cuda, const ls_hopper_attention *a, void *workspace,
+                        int64_t least);
+size_t hopper_reach_bytes(const ls_hopper_attention *a);
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
