@@ -240,7 +240,8 @@ static void build(built *at, const attention_case *shape, ls_dtype type, const c
     ls_program *p = at->program;
     ls_segment segment[LS_SEGMENTS_MOST];
     static int32_t words[3 * 4 * LIST_BLOCKS_MOST * LIST_BLOCKS_MOST];
-    const ls_block_rows list = make_list(shape, words);
+    ls_block_rows list = {0};
+    if (shape->with & LISTED) list = make_list(shape, words);
     for (int s = 0; s < shape->segments; s++) {
         segment[s] = make_segment(shape, at, s);
         if (shape->with & LISTED) segment[s].list = &list;
@@ -607,14 +608,14 @@ static const attention_case few[] = {
      .start = 9},
     {"few, narrow", 1, 3, 300, 2, 2, 5, 3, .segments = 1, .with = BOTH_WAYS},
 };
-/* Rows of a list that are cut in pieces, and few keys or queries in parts: where a device does
- * that.
- */
+/* Rows of a list that are cut in pieces, few keys or queries in parts, and keys that are left out
+ * since slopes leave them no weight: where a device does that. */
 static const attention_case many[] = {
     {"many blocks", 1, 2600, 2600, 1, 1, 32, 32, .segments = 1, .with = LISTED | WHOLE | BOTH_WAYS},
     {"few keys", 1, 1100, 1100, 2, 1, 32, 32, .segments = 2, .with = BOTH_WAYS | SHARED,
      .window = 20, .sinks = 5},
     {"few queries", 1, 5, 1200, 2, 2, 32, 32, .segments = 1, .with = BOTH_WAYS},
+    {"far slopes", 1, 4200, 4200, 2, 1, 64, 64, .segments = 1, .with = SLOPES},
 };
 #define EACH(cases, shape)                                                                         \
     for (const attention_case *shape = cases; shape < cases + sizeof cases / sizeof cases[0];      \
