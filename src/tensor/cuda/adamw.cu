@@ -5,12 +5,9 @@ extern "C" {
 #include "tensor/adamw.h"
 }
 
-enum { WARPS = LS_CUDA_THREADS / 32 };
-
 /* Pieces are multiples of 64 elements long and 16-byte aligned. */
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     norm_kernel(const ls_adamw_piece *pieces, const float *__restrict__ gradient, double *sums) {
-    __shared__ double shared[WARPS];
     ls_adamw_piece piece = pieces[blockIdx.x];
     double sum = 0;
 #pragma unroll 4
@@ -20,13 +17,8 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
 #pragma unroll
         for (int j = 0; j < 4; j++) sum += (double)g[j] * (double)g[j];
     }
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
-    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = sum;
-    __syncthreads();
-    if (threadIdx.x != 0) return;
-    for (int warp = 1; warp < WARPS; warp++) sum += shared[warp];
-    sums[blockIdx.x] = sum;
+    sum = ls_cuda_block_sum<LS_CUDA_THREADS>(sum);
+    if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
 /* The numbers of a pass in f32. */

@@ -12,13 +12,9 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
                     int32_t *complete, int32_t *most, uint8_t *there, int64_t there_stride) {
     const int64_t b = blockIdx.x;
     int mine = 0;
-    __shared__ int all;
-    if (threadIdx.x == 0) all = 0;
-    __syncthreads();
     for (int64_t j = threadIdx.x; j < blocks; j += LS_CUDA_THREADS)
         mine += valid.at(b, (j + 1) * block - 1);
-    atomicAdd(&all, mine);
-    __syncthreads();
+    const int all = ls_cuda_block_sum<LS_CUDA_THREADS>(mine);
     if (threadIdx.x == 0) {
         complete[b] = all;
         if (most != NULL) most[b] = all - 1;

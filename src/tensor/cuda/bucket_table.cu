@@ -8,21 +8,16 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     if (r < R) table[h * R + r] = ls_cuda_wide(weight[bucket[r] * heads + h]);
 }
 
-/* Block (bucket, head) looks through all distances; its threads' sums are added in order. */
+/* Block (bucket, head) looks through all distances. */
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     grad_kernel(const float *dtable, int64_t stride, const int32_t *bucket, int64_t R,
                 float *dweight) {
-    __shared__ float shared[LS_CUDA_THREADS / 32];
     int64_t heads = gridDim.y, h = blockIdx.y;
     float sum = 0;
     for (int64_t r = threadIdx.x; r < R; r += LS_CUDA_THREADS)
         if (bucket[r] == (int32_t)blockIdx.x) sum += dtable[h * stride + r];
-    sum = ls_cuda_warp_sum(sum);
-    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = sum;
-    __syncthreads();
-    if (threadIdx.x != 0) return;
-    for (int warp = 1; warp < LS_CUDA_THREADS / 32; warp++) sum += shared[warp];
-    dweight[blockIdx.x * heads + h] = sum;
+    sum = ls_cuda_block_sum<LS_CUDA_THREADS>(sum);
+    if (threadIdx.x == 0) dweight[blockIdx.x * heads + h] = sum;
 }
 
 static void table(const ls_run *run, const ls_node *node) {

@@ -59,27 +59,14 @@ static void cluster_losses(const ls_run *run, const ls_node *node) {
     ls_cuda_launched(run, "cluster_losses");
 }
 
-/* What `join` makes of all threads' values, in every thread; its order is fixed. */
-template <typename Join> static __device__ double of_block(double mine, Join join) {
-    __shared__ double all[LS_CUDA_THREADS];
-    __syncthreads(); /* what was there before has been read */
-    all[threadIdx.x] = mine;
-    for (unsigned half = LS_CUDA_THREADS / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (threadIdx.x < half) all[threadIdx.x] = join(all[threadIdx.x], all[threadIdx.x + half]);
-    }
-    __syncthreads();
-    return all[0];
-}
-
 template <typename T> static __device__ double log_of_sum(const T *logits, int64_t count) {
     double most = -INFINITY, sum = 0;
     for (int64_t i = threadIdx.x; i < count; i += LS_CUDA_THREADS)
         most = fmax(most, (double)ls_cuda_wide(logits[i]));
-    most = of_block(most, [](double a, double b) { return fmax(a, b); });
+    most = ls_cuda_block_max<LS_CUDA_THREADS>(most);
     for (int64_t i = threadIdx.x; i < count; i += LS_CUDA_THREADS)
         sum += exp((double)ls_cuda_wide(logits[i]) - most);
-    return most + log(of_block(sum, [](double a, double b) { return a + b; }));
+    return most + log(ls_cuda_block_sum<LS_CUDA_THREADS>(sum));
 }
 
 /* A block has a row: logits are wanted of few. */

@@ -267,15 +267,8 @@ static __global__ void __launch_bounds__(MODES) backward_kernel(const scan<T> s)
 /* ---- gradients of the parameters ---- */
 
 static __device__ ls_cuda_complex block_sum(ls_cuda_complex value) {
-    __shared__ ls_cuda_complex sums[LS_CUDA_THREADS];
-    __syncthreads();
-    sums[threadIdx.x] = value;
-    for (unsigned half = LS_CUDA_THREADS / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (threadIdx.x < half) sums[threadIdx.x] = sums[threadIdx.x] + sums[threadIdx.x + half];
-    }
-    __syncthreads();
-    return sums[0];
+    return make_double2(ls_cuda_block_sum<LS_CUDA_THREADS>(value.x),
+                        ls_cuda_block_sum<LS_CUDA_THREADS>(value.y));
 }
 
 /* A block has one mode and adds up all chunks of all sequences. */

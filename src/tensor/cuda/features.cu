@@ -129,18 +129,11 @@ static void project(const ls_run *run, const ls_node *node, const job *s, int64_
 
 /* ---- what is taken off ---- */
 
-static __device__ __forceinline__ float warp_most(float value) {
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2)
-        value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, step));
-    return value;
-}
-
 /* These are asked of a warp, each lane of which gets the answer. */
 static __device__ __forceinline__ float largest_product(const job &s, const float *a) {
     float most = -INFINITY;
     for (int64_t i = threadIdx.x % 32; i < s.M; i += 32) most = fmaxf(most, a[i]);
-    return warp_most(most);
+    return ls_cuda_warp_max(most);
 }
 
 static __device__ __forceinline__ float half_square(const job &s, const float *z) {
@@ -176,17 +169,12 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
 
 /* A block has a head. */
 static __global__ void __launch_bounds__(LS_CUDA_THREADS) head_most_kernel(const job s) {
-    __shared__ float of_warp[LS_CUDA_THREADS / 32];
     const int64_t b = blockIdx.x / s.H, h = blockIdx.x % s.H;
     float most = -INFINITY;
     for (int64_t t = threadIdx.x; t < s.T; t += LS_CUDA_THREADS)
         most = fmaxf(most, s.of_row[(b * s.T + t) * s.H + h]);
-    most = warp_most(most);
-    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = most;
-    __syncthreads();
-    if (threadIdx.x != 0) return;
-    for (int i = 1; i < LS_CUDA_THREADS / 32; i++) most = fmaxf(most, of_warp[i]);
-    s.largest[blockIdx.x] = most == -INFINITY ? 0.0f : most;
+    most = ls_cuda_block_max<LS_CUDA_THREADS>(most);
+    if (threadIdx.x == 0) s.largest[blockIdx.x] = most == -INFINITY ? 0.0f : most;
 }
 
 /* The largest product of each head, over all rows that count. */

@@ -13,16 +13,11 @@ static __device__ double even_step(double first, double last, int64_t count, int
 /* span[b]: places of the first axis for text b. A block per text. */
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     span_kernel(int64_t size, bool stretch, const uint8_t *valid, int64_t T, int64_t *span) {
-    __shared__ int64_t sums[LS_CUDA_THREADS];
     int64_t rows = 0;
     for (int64_t t = threadIdx.x; stretch && t < T; t += blockDim.x)
         rows += valid == NULL || valid[(int64_t)blockIdx.x * T + t] != 0;
-    sums[threadIdx.x] = rows;
-    __syncthreads();
-    if (threadIdx.x != 0) return;
-    rows = 0;
-    for (unsigned i = 0; i < blockDim.x; i++) rows += sums[i];
-    span[blockIdx.x] = rows > size ? rows : size;
+    rows = ls_cuda_block_sum<LS_CUDA_THREADS>(rows);
+    if (threadIdx.x == 0) span[blockIdx.x] = rows > size ? rows : size;
 }
 
 /* One element a thread. */

@@ -70,7 +70,6 @@ template <typename T>
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     weight_pieces(const head_sizes n, int64_t rows, head_rows<const T> x, head_rows<const T> dy,
                   float *partial) {
-    __shared__ float sums[LS_CUDA_THREADS];
     const int64_t h = blockIdx.x / n.taps, shift = blockIdx.x % n.taps - (n.taps - 1) / 2;
     const int64_t first = blockIdx.y * rows, all = n.B * n.length - first;
     const int64_t count = (all < rows ? all : rows) * n.W;
@@ -80,12 +79,8 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
         if (t + shift >= 0 && t + shift < n.length)
             sum += ls_cuda_wide(dy.at(b, t, h)[i]) * ls_cuda_wide(x.at(b, t + shift, h)[i]);
     }
-    sums[threadIdx.x] = sum;
-    for (unsigned half = LS_CUDA_THREADS / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
-    }
-    if (threadIdx.x == 0) partial[blockIdx.y * (int64_t)gridDim.x + blockIdx.x] = sums[0];
+    sum = ls_cuda_block_sum<LS_CUDA_THREADS>(sum);
+    if (threadIdx.x == 0) partial[blockIdx.y * (int64_t)gridDim.x + blockIdx.x] = sum;
 }
 
 template <typename T> static void weight_gradient(const ls_run *run, const ls_node *node) {

@@ -204,20 +204,6 @@ static __device__ void store_rows(const inverse &s, const head_rows<T> &x, int w
     __syncthreads();
 }
 
-/* The sum over the block, the same in each thread. */
-static __device__ double block_sum(double mine) {
-    __shared__ double of_thread[THREADS];
-    of_thread[threadIdx.x] = mine;
-    for (unsigned half = THREADS / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (threadIdx.x < half) of_thread[threadIdx.x] += of_thread[threadIdx.x + half];
-    }
-    __syncthreads();
-    const double all = of_thread[0];
-    __syncthreads();
-    return all;
-}
-
 /* ---- A, and where Z starts ---- */
 
 template <typename T> struct operands {
@@ -236,16 +222,13 @@ static __device__ void find_A(const inverse &s, const operands<T> &at, int64_t p
         float *row = d.A + (int64_t)i * M;
         double most = -INFINITY, sum = 0;
         for (int j = lane; j < M; j += 32) most = fmax(most, s.scale * (double)row[j]);
-#pragma unroll
-        for (int step = 16; step > 0; step /= 2)
-            most = fmax(most, __shfl_xor_sync(0xffffffffu, most, step));
+        most = ls_cuda_warp_max(most);
         for (int j = lane; j < M; j += 32) {
             const double e = exp(s.scale * (double)row[j] - most);
             row[j] = (float)e;
             sum += e;
         }
-#pragma unroll
-        for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+        sum = ls_cuda_warp_sum(sum);
         for (int j = lane; j < M; j += 32) row[j] = (float)((double)row[j] / sum);
     }
     __syncthreads();
@@ -425,7 +408,7 @@ static __device__ double through_Z(const inverse &s, const operands<T> &at, int6
         dA[i] += (float)((double)dZ[i % M * (int64_t)M + i / M] / c); /* Z starts as A^T / c */
         dot += (double)dZ[i] * (double)d.Z[i];
     }
-    return -block_sum(dot) / c;
+    return -ls_cuda_block_sum<THREADS>(dot) / c;
 }
 
 /* c is the sum of a column of A. */

@@ -40,17 +40,6 @@ static __device__ __forceinline__ float apart(const pair_of_rows &x, uint64_t in
            ls_cuda_any_at(x.b, (int64_t)*row * x.b_stride + (int64_t)*column);
 }
 
-/* The sum over the block, in thread 0. */
-static __device__ __forceinline__ double block_sum(double mine) {
-    __shared__ double of_thread[LS_CUDA_THREADS];
-    of_thread[threadIdx.x] = mine;
-    for (unsigned half = LS_CUDA_THREADS / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (threadIdx.x < half) of_thread[threadIdx.x] += of_thread[threadIdx.x + half];
-    }
-    return of_thread[0];
-}
-
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     part_kernel(const pair_of_rows x, double *parts) {
     double sum = 0;
@@ -61,7 +50,7 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
         const double d = (double)apart(x, i, &row, &column);
         sum += d * d;
     }
-    sum = block_sum(sum);
+    sum = ls_cuda_block_sum<LS_CUDA_THREADS>(sum);
     if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }
 
@@ -69,7 +58,7 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     total_kernel(const double *parts, double count, float *mean) {
     double sum = 0;
     for (int i = (int)threadIdx.x; i < BLOCKS; i += LS_CUDA_THREADS) sum += parts[i];
-    sum = block_sum(sum);
+    sum = ls_cuda_block_sum<LS_CUDA_THREADS>(sum);
     if (threadIdx.x == 0) *mean = count > 0 ? (float)(sum / count) : 0;
 }
 

@@ -64,7 +64,6 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
 /* A block has one pair. */
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     grad_kernel(const vectors v, const float *dtable, float *dalpha, float *dbeta) {
-    __shared__ double sums[2][LS_CUDA_THREADS];
     int64_t k = blockIdx.x;
     double theta = theta_of(v, k), re = 0, im = 0;
     for (int64_t r = threadIdx.x; r < v.R; r += LS_CUDA_THREADS) {
@@ -73,17 +72,9 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
         re += d * cosine;
         im -= d * sine;
     }
-    sums[0][threadIdx.x] = re;
-    sums[1][threadIdx.x] = im;
-    for (unsigned half = LS_CUDA_THREADS / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (threadIdx.x >= half) continue;
-        sums[0][threadIdx.x] += sums[0][threadIdx.x + half];
-        sums[1][threadIdx.x] += sums[1][threadIdx.x + half];
-    }
+    re = ls_cuda_block_sum<LS_CUDA_THREADS>(re);
+    im = ls_cuda_block_sum<LS_CUDA_THREADS>(im);
     if (threadIdx.x != 0) return;
-    re = sums[0][0];
-    im = sums[1][0];
     double a1 = v.alpha[k], a2 = v.alpha[k + v.pairs];
     double b1 = v.beta[k], b2 = v.beta[k + v.pairs];
     dalpha[k] += (float)(re * b1 - im * b2);

@@ -1,13 +1,9 @@
 /* Attention scores by distance: a warp takes a head and a distance, its lanes take queries; sums
  * are in f64 and in a fixed order. */
 #include "tensor/cuda/lib/attention_plain.h"
+#include "tensor/cuda/lib/reduce.h"
 
 enum { WARPS = 4 };
-
-static __device__ double warp_sum(double x) {
-    for (int apart = 16; apart > 0; apart /= 2) x += __shfl_xor_sync(0xffffffffu, x, apart);
-    return x;
-}
 
 /* Whether query row i of head h admits the key at its position less `distance`, and how often;
  * its row goes to *key. */
@@ -40,8 +36,8 @@ __global__ static void profile(const ls_cuda_attention job, int64_t distances, d
             count += 1;
         }
     }
-    sum = warp_sum(sum);
-    count = warp_sum(count);
+    sum = ls_cuda_warp_sum(sum);
+    count = ls_cuda_warp_sum(count);
     if (lane != 0) return;
     to[unit] = sum;
     to[job.H * distances + unit] = count;

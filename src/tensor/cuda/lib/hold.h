@@ -38,13 +38,6 @@ static __device__ __forceinline__ ls_cuda_complex ls_cuda_power(ls_cuda_complex 
     return power;
 }
 
-/* The sum over a warp, the same in every lane. */
-static __device__ __forceinline__ double ls_cuda_warp_sum_wide(double value) {
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
-    return value;
-}
-
 /* x' = L x + u becomes x <- a x + step w u; both are functions of z = step L, as are their slopes.
  */
 typedef struct ls_cuda_held {

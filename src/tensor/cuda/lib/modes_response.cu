@@ -89,8 +89,8 @@ static __global__ void __launch_bounds__(WARP *WARPS)
             slope = slope + next[i] * z;
             z = z * leap;
         }
-        sum = make_double2(ls_cuda_warp_sum_wide(sum.x), ls_cuda_warp_sum_wide(sum.y));
-        slope = make_double2(ls_cuda_warp_sum_wide(slope.x), ls_cuda_warp_sum_wide(slope.y));
+        sum = make_double2(ls_cuda_warp_sum(sum.x), ls_cuda_warp_sum(sum.y));
+        slope = make_double2(ls_cuda_warp_sum(slope.x), ls_cuda_warp_sum(slope.y));
         if (lane != 0) continue;
         ls_cuda_complex *to = partial + ((int64_t)blockIdx.x * m.h + n) * 2;
         to[0] = sum;

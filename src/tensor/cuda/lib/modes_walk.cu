@@ -73,7 +73,7 @@ template <int K> struct channel_system {
         double sum = 0;
 #pragma unroll
         for (int i = 0; i < K; i++) sum += real_product(q.at[i], x.at[i]);
-        return ls_cuda_warp_sum_wide(sum);
+        return ls_cuda_warp_sum(sum);
     }
 
     /* One step; returns this lane's share of the output. */
@@ -222,7 +222,7 @@ template <int K, typename T> struct line_walk {
             du += l.x * system.b.at[i].x + l.y * system.b.at[i].y;
             dsigma -= l.x * system.g.at[i].x + l.y * system.g.at[i].y;
         }
-        if (system.ranked) dsigma = ls_cuda_warp_sum_wide(dsigma);
+        if (system.ranked) dsigma = ls_cuda_warp_sum(dsigma);
 #pragma unroll
         for (int i = 0; i < K; i++) {
             const ls_cuda_complex l = later.at[i], back = ls_cuda_conj(x.at[i]);
@@ -308,7 +308,7 @@ static __global__ void __launch_bounds__(WARP *WARPS) backward_kernel(const ls_c
     store_modes(walk.dc, to + LS_CUDA_MODES_C * h, h, lane);
     store_modes(walk.dg, to + LS_CUDA_MODES_G * h, h, lane);
     store_modes(walk.dq, to + LS_CUDA_MODES_Q * h, h, lane);
-    const double along = ls_cuda_warp_sum_wide(walk.along);
+    const double along = ls_cuda_warp_sum(walk.along);
     if (w.dskip != NULL && lane == 0) w.dskip[unit] = along;
 }
 

@@ -7,6 +7,7 @@
 #define LS_TENSOR_CUDA_ROWS_H
 
 #include "tensor/cuda/lib/cuda.h"
+#include "tensor/cuda/lib/reduce.h"
 
 enum { LS_CUDA_AXES = 8, LS_CUDA_OPERANDS = 5, LS_CUDA_THREADS = 256 };
 
@@ -186,13 +187,6 @@ template <typename... T> struct ls_cuda_lanes {
     static constexpr bool narrow = ((sizeof(T) == 2) || ...);
     static constexpr int count = narrow ? 8 : 4;
 };
-
-/* The sum over a warp, the same in every lane. */
-static __device__ __forceinline__ float ls_cuda_warp_sum(float value) {
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
-    return value;
-}
 
 /* ---- maps: out[.](i) = f(in[.](i)) ---- */
 

@@ -61,8 +61,8 @@ struct channel_of {
             sum += 2 * (p * ls_cuda_conj(p) * R).x;
             along += 2 * (ls_cuda_conj(p) * R * B(n)).x;
         }
-        *r = 1 + ls_cuda_warp_sum_wide(sum);
-        *rho = ls_cuda_warp_sum_wide(along) / *r;
+        *r = 1 + ls_cuda_warp_sum(sum);
+        *rho = ls_cuda_warp_sum(along) / *r;
     }
 
     __device__ void bilinear(double step) const {
@@ -110,8 +110,8 @@ struct channel_of {
             drho -= 2 * (dsystem[LS_CUDA_MODES_B * h + n] * ls_cuda_conj(R * p)).x;
             dscale += (dq * ls_cuda_conj(ls_cuda_conj(p) * R)).x;
         }
-        drho = ls_cuda_warp_sum_wide(drho);
-        dscale = ls_cuda_warp_sum_wide(dscale);
+        drho = ls_cuda_warp_sum(drho);
+        dscale = ls_cuda_warp_sum(dscale);
         const double scale = 2 * k / r, dbeta = drho / r;
         const double dr = -dbeta * rho - dscale * scale / r;
         if (s.modes.ranked && lane == 0) dk += 2 * dscale / r;
@@ -189,7 +189,7 @@ static __global__ void __launch_bounds__(WARP *WARPS) gradient_kernel(const ls_c
     }
     double dstep =
         s.about.hold == LS_HOLD_ZOH ? c.zero_order_gradient(step) : c.bilinear_gradient(step);
-    dstep = ls_cuda_warp_sum_wide(dstep);
+    dstep = ls_cuda_warp_sum(dstep);
     if (c.lane == 0) s.gradient[LS_SSM_DT][d] += (float)(dstep * slope);
 }
 
