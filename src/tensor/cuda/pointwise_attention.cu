@@ -3,6 +3,7 @@
  * columns of what it adds up: the output, or a gradient. Products are in f32 and in a fixed order.
  */
 #include "tensor/cuda/lib/attention_job.h"
+#include "tensor/cuda/lib/reduce.h"
 
 enum {
     TILE = 32,
@@ -11,6 +12,7 @@ enum {
     PAIRS = TILE * TILE / THREADS, /* of a thread */
     COLUMNS = 128,                 /* of a block's sums */
     ROWS = TILE * COLUMNS / THREADS,
+    PARTS = 4, /* sums that a product of rows is made of */
     TABLE_PARTS_MOST = 256,
     TABLE_FLOATS = 1 << 22, /* that the parts of a table's gradient take, about */
 };
@@ -24,9 +26,11 @@ typedef enum { OUTPUT, QUERY_GRAD, KEY_GRAD, VALUE_GRAD, TABLE_GRAD } target;
 typedef struct pointwise_job {
     ls_cuda_attention a; /* its first segment is all there is */
     ls_weight_kind kind;
-    float mean, deviation;
-    float *inverse; /* [B,T]: 1 / keys seen; 0 where there are none */
-    float *tables;  /* [part][H][table rows] */
+    float steep, shift; /* what a weight is a function of: steep score + shift */
+    float steep_scale;  /* steep times the scores' scale */
+    float height;       /* of the Laplace weights' slope */
+    float *inverse;     /* [B,T]: 1 / keys seen; 0 where there are none */
+    float *tables;      /* [part][H][table rows] */
     int table_parts;
 } pointwise_job;
 
@@ -53,8 +57,7 @@ __global__ static void count_keys(const pointwise_job job) {
     if (s.valid != NULL) {
         count = 0;
         for (int j = keys.first + lane; j < keys.end; j += 32) count += ls_cuda_valid(s, b, j);
-        for (int apart = 16; apart > 0; apart /= 2)
-            count += __shfl_xor_sync(0xffffffffu, count, apart);
+        count = ls_cuda_warp_sum(count);
     }
     if (lane == 0) job.inverse[row] = count > 0 ? 1 / (float)count : 0;
 }
@@ -92,24 +95,32 @@ static __device__ void cross(desk &k, int b, const side &stays, const side &pass
                              float out[PAIRS]) {
     for (int i = 0; i < PAIRS; i++) out[i] = 0;
     for (int column = 0; column < width; column += TILE) {
+        /* several short sums round less than a long one */
+        float part[PAIRS][PARTS] = {};
         __syncthreads();
         load<T>(k.left, *stays.x, b, stays.head, stays.row, stays.rows, column, width);
         load<T>(k.right, *passes.x, b, passes.head, passes.row, passes.rows, column, width);
         __syncthreads();
-        for (int e = 0; e < TILE; e++)
+        for (int e = 0; e < TILE; e += PARTS)
 #pragma unroll
-            for (int i = 0; i < PAIRS; i++) out[i] += k.left[staying(i)][e] * k.right[passing()][e];
+            for (int s = 0; s < PARTS; s++)
+#pragma unroll
+                for (int i = 0; i < PAIRS; i++)
+                    part[i][s] += k.left[staying(i)][e + s] * k.right[passing()][e + s];
+#pragma unroll
+        for (int i = 0; i < PAIRS; i++)
+            out[i] += (part[i][0] + part[i][1]) + (part[i][2] + part[i][3]);
     }
 }
 
-static __device__ float weight_at(const pointwise_job &job, float score, float *slope) {
+/* The weight, and its slope over the score, at z = steep score + shift. */
+static __device__ float weight_at(const pointwise_job &job, float z, float *slope) {
     if (job.kind == LS_WEIGHT_RELU2) {
-        const float positive = fmaxf(score, 0);
+        const float positive = fmaxf(z, 0);
         *slope = 2 * positive;
         return positive * positive;
     }
-    const float z = (score - job.mean) / job.deviation;
-    *slope = expf(-0.5f * z * z) * (0.3989422804014327f / job.deviation);
+    *slope = expf(-0.5f * z * z) * job.height;
     return normcdff(z);
 }
 
@@ -146,14 +157,16 @@ static __device__ void meet(const pointwise_job &job, desk &k, int b, int h, int
         const int r = KEYS_STAY ? passing() : staying(pair);
         const int c = KEYS_STAY ? staying(pair) : passing();
         const int64_t distance = a.start + i + r - (s.key_position + j + c);
-        const float scale = a.scale * k.inverse[r];
-        float value = 0, slope;
+        float value = 0, slope, bias = job.shift;
         if (i + r >= k.first[c] && i + r < k.end[c]) {
-            float score = content[pair] * scale;
-            if (s.table != NULL) score += s.table[h * s.table_stride + table_column(s, distance)];
-            value = weight_at(job, score, &slope);
+            if (s.table != NULL)
+                bias =
+                    fmaf(job.steep, s.table[h * s.table_stride + table_column(s, distance)], bias);
+            value =
+                weight_at(job, fmaf(content[pair], job.steep_scale * k.inverse[r], bias), &slope);
             if (WHAT == TABLE_GRAD) value = dweight[pair] * slope;
-            if (WHAT == QUERY_GRAD || WHAT == KEY_GRAD) value = dweight[pair] * slope * scale;
+            if (WHAT == QUERY_GRAD || WHAT == KEY_GRAD)
+                value = dweight[pair] * slope * (a.scale * k.inverse[r]);
         }
         k.p[staying(pair)][passing()] = value;
     }
@@ -337,13 +350,17 @@ static size_t backward_workspace(const ls_node *node, int threads) {
 }
 
 static pointwise_job begin(const ls_run *run, const ls_node *node, bool gradient) {
-    const ls_weighting *weighting = &((const ls_attention_attributes *)node->attributes)->weighting;
+    const ls_attention_attributes *about = (const ls_attention_attributes *)node->attributes;
+    const bool laplace = about->weighting.kind == LS_WEIGHT_LAPLACE;
+    const double steep = laplace ? 1 / about->weighting.deviation : 1;
     pointwise_job job = {};
     ls_cuda_attention_begin(run, node, gradient, &job.a);
     char *space = (char *)run->workspace + job.a.workspace_bytes;
-    job.kind = weighting->kind;
-    job.mean = (float)weighting->mean;
-    job.deviation = (float)weighting->deviation;
+    job.kind = about->weighting.kind;
+    job.steep = (float)steep;
+    job.shift = laplace ? (float)(-about->weighting.mean * steep) : 0;
+    job.steep_scale = (float)(about->scale * steep);
+    job.height = (float)(0.39894228040143268 * steep);
     job.inverse = (float *)(void *)space;
     job.tables = (float *)(void *)(space + inverse_bytes(node));
     job.table_parts = (int)parts_of(node);
