@@ -5,10 +5,6 @@ extern "C" {
 #include "tensor/activate.h"
 }
 
-static __device__ __forceinline__ float sigmoid(float x) {
-    return __fdividef(1.0f, 1.0f + expf(-x));
-}
-
 /* Value and slope at one point; the kind is a constant wherever this is used. */
 static __device__ __forceinline__ float value_at(ls_act_kind kind, float x, float *slope) {
     switch (kind) {
@@ -28,12 +24,12 @@ static __device__ __forceinline__ float value_at(ls_act_kind kind, float x, floa
     }
     case LS_ACT_GELU_TANH: {
         /* (1 + tanh u) / 2 is the sigmoid of 2u */
-        float c = 1.59576912160573071f, s = sigmoid(c * (x + 0.044715f * x * x * x));
+        float c = 1.59576912160573071f, s = ls_cuda_sigmoid(c * (x + 0.044715f * x * x * x));
         *slope = s + x * s * (1.0f - s) * c * (1.0f + 0.134145f * x * x);
         return x * s;
     }
     case LS_ACT_SILU: {
-        float s = sigmoid(x);
+        float s = ls_cuda_sigmoid(x);
         *slope = s * (1.0f + x * (1.0f - s));
         return x * s;
     }
@@ -46,7 +42,7 @@ static __device__ __forceinline__ float value_at(ls_act_kind kind, float x, floa
         return positive * positive;
     }
     case LS_ACT_SIGMOID: {
-        float s = sigmoid(x);
+        float s = ls_cuda_sigmoid(x);
         *slope = s * (1.0f - s);
         return s;
     }

@@ -7,32 +7,28 @@
 
 /* Rows of logits lie so that each begins at 128 bytes at least, whatever the vocabulary. */
 static int64_t logits_stride(const ls_node *node) {
-    return (node->in[1]->dim[0] + 63) / 64 * 64;
+    return ls_round_up(node->in[1]->dim[0], 64);
 }
 
 static int64_t row_bytes(const ls_node *node) {
     return logits_stride(node) * (int64_t)ls_dtype_size(node->in[0]->type);
 }
 
-static int64_t up_to(int64_t value, int64_t multiple) {
-    return (value + multiple - 1) / multiple * multiple;
-}
-
 /* An eighth of all rows, but 4096 where there are as many, and at most 1 GiB of logits; pieces are
  * about equal. */
 static int64_t piece_rows(const ls_node *node) {
     const int64_t step = 256, few = 4096;
-    int64_t rows = ls_count(node->in[3]), most = up_to((rows + 7) / 8, step);
+    int64_t rows = ls_count(node->in[3]), most = ls_round_up(ls_ceil_div(rows, 8), step);
     int64_t room = ((int64_t)1 << 30) / row_bytes(node) / step * step;
     if (most < few) most = few;
     if (most > room) most = room < step ? step : room;
-    int64_t pieces = (rows + most - 1) / most, piece = up_to((rows + pieces - 1) / pieces, step);
+    int64_t pieces = ls_ceil_div(rows, most), piece = ls_round_up(ls_ceil_div(rows, pieces), step);
     return piece < rows ? piece : rows;
 }
 
 /* The workspace: logits, which become their gradient; then what products of a bias need. */
 static size_t logits_bytes(const ls_node *node) {
-    return (size_t)up_to(piece_rows(node) * row_bytes(node), 256);
+    return (size_t)ls_round_up(piece_rows(node) * row_bytes(node), 256);
 }
 
 static size_t workspace(const ls_node *node, int threads) {

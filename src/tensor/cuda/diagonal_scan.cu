@@ -56,10 +56,6 @@ template <typename T> static pairs<T> pairs_of(const ls_tensor *tensor) {
     return r;
 }
 
-static float *floats_of(const ls_tensor *tensor) {
-    return tensor == NULL ? NULL : (float *)ls_data(tensor);
-}
-
 /* What discretising needs, and its result. */
 typedef struct poles {
     const float *real, *imag, *log_step;
@@ -318,9 +314,9 @@ static size_t backward_workspace(const ls_node *node, int threads) {
 template <typename T> static scan<T> scan_of(const ls_run *run, const ls_node *node) {
     const ls_tensor *v = node->in[LS_MODES_V];
     scan<T> s = {};
-    s.of.real = floats_of(node->in[LS_MODES_REAL]);
-    s.of.imag = floats_of(node->in[LS_MODES_IMAG]);
-    s.of.log_step = floats_of(node->in[LS_MODES_LOG_STEP]);
+    s.of.real = ls_cuda_floats(node->in[LS_MODES_REAL]);
+    s.of.imag = ls_cuda_floats(node->in[LS_MODES_IMAG]);
+    s.of.log_step = ls_cuda_floats(node->in[LS_MODES_LOG_STEP]);
     s.of.P = v->dim[2] / 2;
     s.of.about = *(const ls_modes_attributes *)node->attributes;
     s.of.a = (ls_cuda_complex *)run->workspace;
@@ -334,7 +330,7 @@ template <typename T> static scan<T> scan_of(const ls_run *run, const ls_node *n
     s.v = pairs_of<T>(v);
     if (node->in[LS_MODES_VALID] != NULL)
         s.valid = (const uint8_t *)ls_data(node->in[LS_MODES_VALID]);
-    s.before = floats_of(node->in[LS_MODES_BEFORE]);
+    s.before = ls_cuda_floats(node->in[LS_MODES_BEFORE]);
     return s;
 }
 
@@ -342,7 +338,7 @@ template <typename T> static void forward(const ls_run *run, const ls_node *node
     cudaStream_t stream = ls_cuda_of(run)->stream;
     scan<T> s = scan_of<T>(run, node);
     s.y = pairs_of<T>(node->out[LS_MODES_Y]);
-    s.after = floats_of(node->out[LS_MODES_AFTER]);
+    s.after = ls_cuda_floats(node->out[LS_MODES_AFTER]);
     const unsigned lines = (unsigned)(s.B * s.blocks), strips = (unsigned)(lines * s.chunks);
     discretise<<<ls_cuda_blocks(s.of.P, LS_CUDA_THREADS), LS_CUDA_THREADS, 0, stream>>>(s.of);
     if (s.chunks > 1) ends_kernel<<<strips, MODES, 0, stream>>>(s, false);
@@ -357,8 +353,8 @@ template <typename T> static void backward(const ls_run *run, const ls_node *nod
     s.laters = s.enters + s.B * s.chunks * s.of.P;
     s.y = pairs_of<T>(node->in[LS_MODES_DY]);
     s.dv = pairs_of<T>(node->out[LS_MODES_DV]);
-    s.dafter = floats_of(node->in[LS_MODES_DAFTER]);
-    s.dbefore = floats_of(node->out[LS_MODES_DBEFORE]);
+    s.dafter = ls_cuda_floats(node->in[LS_MODES_DAFTER]);
+    s.dbefore = ls_cuda_floats(node->out[LS_MODES_DBEFORE]);
     const unsigned lines = (unsigned)(s.B * s.blocks), strips = (unsigned)(lines * s.chunks);
     discretise<<<ls_cuda_blocks(s.of.P, LS_CUDA_THREADS), LS_CUDA_THREADS, 0, stream>>>(s.of);
     ends_kernel<<<strips, MODES, 0, stream>>>(s, true);

@@ -151,8 +151,8 @@ static void kernel_grad(const ls_run *run, const ls_node *node) {
     ls_cuda_complex *systems = make_systems(run, &p);
     ls_cuda_complex *dsystems = systems + p.count * LS_CUDA_MODES_PARTS;
     ls_cuda_complex *room = dsystems + systems_of(node, D);
-    const float *first = dkernel == NULL ? NULL : (const float *)ls_data(dkernel);
-    const float *further = dahead == NULL ? NULL : (const float *)ls_data(dahead);
+    const float *first = ls_cuda_floats(dkernel);
+    const float *further = ls_cuda_floats(dahead);
     const ls_cuda_dresponse given[] = {{first, L, 0, first == NULL ? 0 : L, NULL, 0},
                                        {further, L - 1, 1, further == NULL ? 0 : L - 1, first, L}};
     for (int side = 0; side < p.count / (D * p.N); side++) {
@@ -172,7 +172,7 @@ static ls_cuda_walk<T> walk_of(const ls_node *node, const parameters *p, ls_cuda
     walk.batch = x->dim[0];
     walk.length = x->dim[1];
     walk.u = ls_cuda_strip_of<T>(x);
-    walk.skip = skip == NULL ? NULL : (const float *)ls_data(skip);
+    walk.skip = ls_cuda_floats(skip);
     walk.before = (const float *)ls_data(node->in[LS_EMA_BEFORE]);
     walk.real_states = true;
     return walk;

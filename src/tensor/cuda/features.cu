@@ -67,19 +67,6 @@ static size_t workspace(const ls_node *node, int threads) {
 
 /* ---- rows of heads ---- */
 
-/* Rows of a tensor [B,T,H,W] by their numbers. */
-template <typename T> struct head_rows {
-    T *data;
-    int64_t b_stride, t_stride, h_stride;
-    __device__ __forceinline__ T *at(int64_t b, int64_t t, int64_t h) const {
-        return data + b * b_stride + t * t_stride + h * h_stride;
-    }
-};
-
-template <typename T> static head_rows<T> rows_of(const ls_tensor *x) {
-    return {(T *)ls_data(x), x->stride[0], x->stride[1], x->stride[2]};
-}
-
 typedef struct row_name {
     int64_t b, t, h;
 } row_name;
@@ -91,7 +78,7 @@ static __device__ __forceinline__ row_name name_of(const job &s, int64_t row) {
 /* BACK: x = scale z; else z = scale x. A warp has a row. */
 template <bool BACK, typename T>
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
-    scale_kernel(const job s, int64_t first, int64_t count, const head_rows<T> x, float *z) {
+    scale_kernel(const job s, int64_t first, int64_t count, const ls_cuda_heads<T> x, float *z) {
     const int64_t i = ((int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x) / 32;
     if (i >= count) return;
     const row_name at = name_of(s, first + i);
@@ -114,7 +101,7 @@ template <typename T>
 static void project(const ls_run *run, const ls_node *node, const job *s, int64_t first,
                     int64_t count) {
     scale_kernel<false, T><<<warps_for(count), LS_CUDA_THREADS, 0, ls_cuda_of(run)->stream>>>(
-        *s, first, count, rows_of<T>(node->in[LS_FEATURES_X]), s->z);
+        *s, first, count, ls_cuda_heads_of<T>(node->in[LS_FEATURES_X]), s->z);
     ls_cuda_launched(run, "features");
     if (!s->projects) return;
     ls_cuda_product g = {0};
@@ -203,7 +190,7 @@ static __device__ __forceinline__ float exponential(const job &s, float a, float
 /* A warp has a row. */
 template <typename T>
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
-    forward_kernel(const job s, int64_t first, int64_t count, const head_rows<T> y) {
+    forward_kernel(const job s, int64_t first, int64_t count, const ls_cuda_heads<T> y) {
     const int64_t row = ((int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x) / 32;
     if (row >= count) return;
     const row_name at = name_of(s, first + row);
@@ -229,7 +216,7 @@ template <typename T> static void forward(const ls_run *run, const ls_node *node
         const int64_t count = ls_min(s.piece, s.rows - first);
         project<T>(run, node, &s, first, count);
         forward_kernel<T><<<warps_for(count), LS_CUDA_THREADS, 0, ls_cuda_of(run)->stream>>>(
-            s, first, count, rows_of<T>(node->out[0]));
+            s, first, count, ls_cuda_heads_of<T>(node->out[0]));
         ls_cuda_launched(run, "features");
     }
 }
@@ -251,7 +238,7 @@ static __device__ __forceinline__ int64_t place_of(const job &s, const float *a,
  * place; z becomes -z sum, what |z|^2 / 2 adds to its gradient. */
 template <typename T>
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
-    backward_kernel(const job s, int64_t first, int64_t count, const head_rows<const T> dy) {
+    backward_kernel(const job s, int64_t first, int64_t count, const ls_cuda_heads<const T> dy) {
     const int64_t row = ((int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x) / 32;
     if (row >= count) return;
     const row_name at = name_of(s, first + row);
@@ -307,11 +294,11 @@ template <typename T> static void backward(const ls_run *run, const ls_node *nod
         const int64_t count = ls_min(s.piece, s.rows - first);
         project<T>(run, node, &s, first, count);
         backward_kernel<T><<<warps_for(count), LS_CUDA_THREADS, 0, stream>>>(
-            s, first, count, rows_of<const T>(node->in[LS_FEATURES_DY]));
+            s, first, count, ls_cuda_heads_of<const T>(node->in[LS_FEATURES_DY]));
         ls_cuda_launched(run, "features_grad");
         if (s.projects) add_products(run, node, &s, count);
         scale_kernel<true, T><<<warps_for(count), LS_CUDA_THREADS, 0, stream>>>(
-            s, first, count, rows_of<T>(node->out[0]), s.z);
+            s, first, count, ls_cuda_heads_of<T>(node->out[0]), s.z);
         ls_cuda_launched(run, "features_grad");
     }
 }

@@ -6,19 +6,6 @@ extern "C" {
 #include "tensor/ops.h"
 }
 
-/* A tensor [B,T,H,W] whose rows of W may lie anywhere. */
-template <typename T> struct head_rows {
-    T *data;
-    int64_t stride[3];
-    __device__ __forceinline__ T *at(int64_t b, int64_t t, int64_t h) const {
-        return data + b * stride[0] + t * stride[1] + h * stride[2];
-    }
-};
-
-template <typename T> static head_rows<T> rows_of(const ls_tensor *x) {
-    return {(T *)ls_data(x), {x->stride[0], x->stride[1], x->stride[2]}};
-}
-
 struct head_sizes {
     int64_t B, length, H, W, taps;
 };
@@ -31,8 +18,8 @@ static head_sizes sizes_of(const ls_node *node) {
 /* y = sum_s weight[s] x[t + s - before]; backwards (`turned`) the taps go the other way. */
 template <typename T>
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
-    convolve_kernel(const head_sizes n, head_rows<const T> x, const float *weight, head_rows<T> y,
-                    bool turned) {
+    convolve_kernel(const head_sizes n, ls_cuda_heads<const T> x, const float *weight,
+                    ls_cuda_heads<T> y, bool turned) {
     int64_t at = (int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x;
     const int64_t i = at % n.W, h = at / n.W % n.H, row = at / n.W / n.H;
     const int64_t b = row / n.length, t = row % n.length, before = (n.taps - 1) / 2;
@@ -52,7 +39,8 @@ static void convolve(const ls_run *run, const ls_node *node, const ls_tensor *x,
     const head_sizes n = sizes_of(node);
     convolve_kernel<T><<<ls_cuda_blocks(n.B * n.length * n.H * n.W, LS_CUDA_THREADS),
                          LS_CUDA_THREADS, 0, ls_cuda_of(run)->stream>>>(
-        n, rows_of<const T>(x), (const float *)ls_data(node->in[1]), rows_of<T>(y), turned);
+        n, ls_cuda_heads_of<const T>(x), (const float *)ls_data(node->in[1]),
+        ls_cuda_heads_of<T>(y), turned);
     ls_cuda_launched(run, what);
 }
 
@@ -68,8 +56,8 @@ static int64_t pieces_of(const head_sizes *n) {
 /* partial[piece][h][s] = sum over the piece's rows of dy[t] . x[t + s - before]. */
 template <typename T>
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
-    weight_pieces(const head_sizes n, int64_t rows, head_rows<const T> x, head_rows<const T> dy,
-                  float *partial) {
+    weight_pieces(const head_sizes n, int64_t rows, ls_cuda_heads<const T> x,
+                  ls_cuda_heads<const T> dy, float *partial) {
     const int64_t h = blockIdx.x / n.taps, shift = blockIdx.x % n.taps - (n.taps - 1) / 2;
     const int64_t first = blockIdx.y * rows, all = n.B * n.length - first;
     const int64_t count = (all < rows ? all : rows) * n.W;
@@ -89,7 +77,8 @@ template <typename T> static void weight_gradient(const ls_run *run, const ls_no
     float *partial = (float *)run->workspace;
     const dim3 blocks((unsigned)(n.H * n.taps), (unsigned)pieces_of(&n));
     weight_pieces<T><<<blocks, LS_CUDA_THREADS, 0, ls_cuda_of(run)->stream>>>(
-        n, piece_rows(&n), rows_of<const T>(node->in[0]), rows_of<const T>(node->in[2]), partial);
+        n, piece_rows(&n), ls_cuda_heads_of<const T>(node->in[0]),
+        ls_cuda_heads_of<const T>(node->in[2]), partial);
     ls_cuda_launched(run, "head_conv_grad");
     const ls_cuda_axes axes = ls_cuda_axes_of(weight);
     ls_cuda_layout columns;

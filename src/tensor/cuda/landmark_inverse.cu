@@ -8,16 +8,6 @@ extern "C" {
 
 enum { THREADS = 256, TILE = 64, DEPTH = 16, TILE_LD = TILE + 4 };
 
-/* Rows of a tensor [B,M,H,W] by head. */
-template <typename T> struct head_rows {
-    T *data;
-    int64_t b_stride, m_stride, h_stride;
-};
-
-template <typename T> static head_rows<T> rows_of(const ls_tensor *x) {
-    return {(T *)ls_data(x), x->stride[0], x->stride[1], x->stride[2]};
-}
-
 /* What pieces leave for one another. */
 typedef struct board {
     double *largest, *slope; /* per piece: its largest column sum, d objective / d c */
@@ -187,28 +177,28 @@ static __device__ __forceinline__ void product(const inverse &s, matrix a, matri
 }
 
 template <typename T>
-static __device__ void load_rows(const inverse &s, const head_rows<const T> &x, int width,
+static __device__ void load_rows(const inverse &s, const ls_cuda_heads<const T> &x, int width,
                                  int64_t piece, float *to) {
-    const T *from = x.data + piece / s.H * x.b_stride + piece % s.H * x.h_stride;
+    const T *from = x.at(piece / s.H, 0, piece % s.H);
     for (int i = (int)threadIdx.x; i < s.M * width; i += THREADS)
-        to[i] = ls_cuda_wide(from[i / width * x.m_stride + i % width]);
+        to[i] = ls_cuda_wide(from[i / width * x.t_stride + i % width]);
     __syncthreads();
 }
 
 template <typename T>
-static __device__ void store_rows(const inverse &s, const head_rows<T> &x, int width, int64_t piece,
-                                  const float *from) {
-    T *to = x.data + piece / s.H * x.b_stride + piece % s.H * x.h_stride;
+static __device__ void store_rows(const inverse &s, const ls_cuda_heads<T> &x, int width,
+                                  int64_t piece, const float *from) {
+    T *to = x.at(piece / s.H, 0, piece % s.H);
     for (int i = (int)threadIdx.x; i < s.M * width; i += THREADS)
-        to[i / width * x.m_stride + i % width] = ls_cuda_narrow<T>(from[i]);
+        to[i / width * x.t_stride + i % width] = ls_cuda_narrow<T>(from[i]);
     __syncthreads();
 }
 
 /* ---- A, and where Z starts ---- */
 
 template <typename T> struct operands {
-    head_rows<const T> q, k, x, dy;
-    head_rows<T> y, dq, dk, dx;
+    ls_cuda_heads<const T> q, k, x, dy;
+    ls_cuda_heads<T> y, dq, dk, dx;
 };
 
 template <typename T>
@@ -353,10 +343,10 @@ static void survey(const ls_run *run, const inverse *s, const operands<T> *at) {
 template <typename T> static void forward(const ls_run *run, const ls_node *node) {
     const inverse s = inverse_of(node, false, (char *)run->workspace);
     operands<T> at = {};
-    at.q = rows_of<const T>(node->in[LS_LANDMARK_Q]);
-    at.k = rows_of<const T>(node->in[LS_LANDMARK_K]);
-    at.x = rows_of<const T>(node->in[LS_LANDMARK_X]);
-    at.y = rows_of<T>(node->out[0]);
+    at.q = ls_cuda_heads_of<const T>(node->in[LS_LANDMARK_Q]);
+    at.k = ls_cuda_heads_of<const T>(node->in[LS_LANDMARK_K]);
+    at.x = ls_cuda_heads_of<const T>(node->in[LS_LANDMARK_X]);
+    at.y = ls_cuda_heads_of<T>(node->out[0]);
     survey(run, &s, &at);
     forward_kernel<T><<<(unsigned)s.desks, THREADS, 0, ls_cuda_of(run)->stream>>>(s, at);
     ls_cuda_launched(run, "landmark_inverse");
@@ -478,13 +468,13 @@ template <typename T> static void backward(const ls_run *run, const ls_node *nod
     const inverse s = inverse_of(node, true, (char *)run->workspace);
     cudaStream_t stream = ls_cuda_of(run)->stream;
     operands<T> at = {};
-    at.q = rows_of<const T>(node->in[LS_LANDMARK_Q]);
-    at.k = rows_of<const T>(node->in[LS_LANDMARK_K]);
-    at.x = rows_of<const T>(node->in[LS_LANDMARK_X]);
-    at.dy = rows_of<const T>(node->in[LS_LANDMARK_DY]);
-    at.dq = rows_of<T>(node->out[LS_LANDMARK_Q]);
-    at.dk = rows_of<T>(node->out[LS_LANDMARK_K]);
-    at.dx = rows_of<T>(node->out[LS_LANDMARK_X]);
+    at.q = ls_cuda_heads_of<const T>(node->in[LS_LANDMARK_Q]);
+    at.k = ls_cuda_heads_of<const T>(node->in[LS_LANDMARK_K]);
+    at.x = ls_cuda_heads_of<const T>(node->in[LS_LANDMARK_X]);
+    at.dy = ls_cuda_heads_of<const T>(node->in[LS_LANDMARK_DY]);
+    at.dq = ls_cuda_heads_of<T>(node->out[LS_LANDMARK_Q]);
+    at.dk = ls_cuda_heads_of<T>(node->out[LS_LANDMARK_K]);
+    at.dx = ls_cuda_heads_of<T>(node->out[LS_LANDMARK_X]);
     survey(run, &s, &at);
     backward_kernel<T><<<(unsigned)s.desks, THREADS, 0, stream>>>(s, at);
     if (s.joint) {

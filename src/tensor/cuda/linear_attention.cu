@@ -173,7 +173,7 @@ template <typename T> static void forward(const ls_run *run, const ls_node *node
  * dv = k dS, row by row. */
 template <typename T> static void backward(const ls_run *run, const ls_node *node) {
     const ls_tensor *q = node->in[0], *k = node->in[1], *v = node->in[2], *dy = node->in[3];
-    const float *dsums = node->in[4] == NULL ? NULL : (const float *)ls_data(node->in[4]);
+    const float *dsums = ls_cuda_floats(node->in[4]);
     const sizes s = sizes_of(node);
     const desk d = lay_desk(&s, true, (char *)run->workspace);
     sum_matrices<T>(run, &s, k, v, &d, d.S);

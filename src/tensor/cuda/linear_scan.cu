@@ -32,10 +32,6 @@ static ls_linear_rows wide_rows_of(const ls_node *node, const ls_tensor *tensor,
     return rows;
 }
 
-static float *floats_of(const ls_tensor *tensor) {
-    return tensor == NULL ? NULL : (float *)ls_data(tensor);
-}
-
 /* What all walks have; turned: over the state's columns, not its rows. */
 static ls_linear_walk walk_of(const ls_run *run, const ls_node *node, bool turned, bool backwards) {
     const ls_linear_scan_attributes *about = (const ls_linear_scan_attributes *)node->attributes;
@@ -50,8 +46,8 @@ static ls_linear_walk walk_of(const ls_run *run, const ls_node *node, bool turne
     walk.width = turned ? K : W;
     walk.backwards = backwards;
     if (about->rooted) walk.roots = backwards ? LS_LINEAR_SOURCE_ROOTS : LS_LINEAR_QUERY_ROOTS;
-    walk.log_decay = floats_of(node->in[LS_LINEAR_SCAN_DECAY]);
-    walk.feature = floats_of(node->in[LS_LINEAR_SCAN_FEATURE_DECAY]);
+    walk.log_decay = ls_cuda_floats(node->in[LS_LINEAR_SCAN_DECAY]);
+    walk.feature = ls_cuda_floats(node->in[LS_LINEAR_SCAN_FEATURE_DECAY]);
     walk.feature_along_depth = !turned;
     walk.along_depth = turned ? 1 : W;
     walk.along_width = turned ? W : 1;
@@ -82,8 +78,8 @@ template <typename T> static void forward(const ls_run *run, const ls_node *node
     walk.key = rows_of(k, k->dim[3]);
     walk.value = wide_rows_of(node, node->in[LS_LINEAR_SCAN_V], NULL, 1);
     walk.out = wide_rows_of(node, node->out[LS_LINEAR_SCAN_Y], node->out[LS_LINEAR_SCAN_SUMS], 0);
-    walk.before = floats_of(node->in[LS_LINEAR_SCAN_BEFORE]);
-    walk.after = floats_of(node->out[LS_LINEAR_SCAN_AFTER]);
+    walk.before = ls_cuda_floats(node->in[LS_LINEAR_SCAN_BEFORE]);
+    walk.after = ls_cuda_floats(node->out[LS_LINEAR_SCAN_AFTER]);
     run_walk<T>(run, node, walk);
 }
 
@@ -100,7 +96,7 @@ template <typename T> static void backward(const ls_run *run, const ls_node *nod
         walk.key = v;
         walk.value = k;
         walk.out = rows_of(node->out[LS_LINEAR_SCAN_DQ], K);
-        walk.before = floats_of(node->in[LS_LINEAR_SCAN_BEFORE]);
+        walk.before = ls_cuda_floats(node->in[LS_LINEAR_SCAN_BEFORE]);
         run_walk<T>(run, node, walk);
     }
     if (node->out[LS_LINEAR_SCAN_DK] != NULL) {
@@ -109,7 +105,7 @@ template <typename T> static void backward(const ls_run *run, const ls_node *nod
         walk.key = dy;
         walk.value = q;
         walk.out = rows_of(node->out[LS_LINEAR_SCAN_DK], K);
-        walk.before = floats_of(node->in[LS_LINEAR_SCAN_DAFTER]);
+        walk.before = ls_cuda_floats(node->in[LS_LINEAR_SCAN_DAFTER]);
         run_walk<T>(run, node, walk);
     }
     ls_linear_walk walk = walk_of(run, node, false, true);
@@ -117,8 +113,8 @@ template <typename T> static void backward(const ls_run *run, const ls_node *nod
     walk.key = q;
     walk.value = dy;
     walk.out = wide_rows_of(node, node->out[LS_LINEAR_SCAN_DV], NULL, 0);
-    walk.before = floats_of(node->in[LS_LINEAR_SCAN_DAFTER]);
-    walk.after = floats_of(node->out[LS_LINEAR_SCAN_DBEFORE]);
+    walk.before = ls_cuda_floats(node->in[LS_LINEAR_SCAN_DAFTER]);
+    walk.after = ls_cuda_floats(node->out[LS_LINEAR_SCAN_DBEFORE]);
     run_walk<T>(run, node, walk);
 }
 

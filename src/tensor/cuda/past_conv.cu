@@ -51,7 +51,7 @@ static past_job<T> job_of(const ls_run *run, const ls_node *node, const ls_tenso
     job.groups = ls_ceil_div(job.D, CHANNELS);
     job.u = rows_of<const T>(u);
     job.k = rows_of<const float>(k);
-    job.skip = node->in[2] == NULL ? NULL : (const float *)ls_data(node->in[2]);
+    job.skip = ls_cuda_floats(node->in[2]);
     return job;
 }
 

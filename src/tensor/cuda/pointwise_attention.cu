@@ -314,13 +314,9 @@ template <typename T> static void launch_table(const ls_run *run, const pointwis
 
 /* ---- the host's side ---- */
 
-static size_t rounded(size_t bytes) {
-    return (bytes + 255) / 256 * 256;
-}
-
 static size_t inverse_bytes(const ls_node *node) {
     const int64_t *q = node->in[LS_ATTENTION_Q]->dim;
-    return rounded((size_t)(q[0] * q[1]) * sizeof(float));
+    return (size_t)ls_round_up(q[0] * q[1] * (int64_t)sizeof(float), 256);
 }
 
 /* Blocks that share the tiles of queries, each with a table: many, but not where tables are long.

@@ -185,8 +185,8 @@ template <typename T> static void forward(const ls_run *run, const ls_node *node
         job.delta = (const T *)ls_data(node->in[1]);
         job.total = (T *)ls_data(node->out[1]);
     }
-    job.weight = node->in[2] == NULL ? NULL : (const float *)ls_data(node->in[2]);
-    job.bias = node->in[3] == NULL ? NULL : (const float *)ls_data(node->in[3]);
+    job.weight = ls_cuda_floats(node->in[2]);
+    job.bias = ls_cuda_floats(node->in[3]);
     job.y = (T *)ls_data(node->out[0]);
     job.statistics = (float2 *)ls_data(node->out[2]);
     job.epsilon = (float)about->epsilon;
@@ -381,7 +381,7 @@ template <typename T> static void backward(const ls_run *run, const ls_node *nod
     }
     job.x = (const T *)ls_data(node->in[0]);
     job.dy = (const T *)ls_data(node->in[4]);
-    job.weight = node->in[1] == NULL ? NULL : (const float *)ls_data(node->in[1]);
+    job.weight = ls_cuda_floats(node->in[1]);
     job.statistics = (const float2 *)ls_data(node->in[3]);
     job.dx = (T *)ls_data(node->out[0]);
     job.centred = about->kind == LS_NORM_LAYER;

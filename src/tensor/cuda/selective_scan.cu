@@ -10,10 +10,6 @@ template <typename T> static ls_cuda_scan_rows<T> rows_of(const ls_tensor *tenso
     return rows;
 }
 
-static float *floats_of(const ls_tensor *tensor) {
-    return tensor == NULL ? NULL : (float *)ls_data(tensor);
-}
-
 /* What both directions have. */
 template <typename T> static ls_cuda_scan<T> scan_of(const ls_node *node) {
     ls_cuda_scan<T> job = {};
@@ -28,18 +24,18 @@ template <typename T> static ls_cuda_scan<T> scan_of(const ls_node *node) {
     job.B = rows_of<T>(node->in[LS_SCAN_B]);
     job.C = rows_of<T>(node->in[LS_SCAN_C]);
     job.z = rows_of<T>(node->in[LS_SCAN_Z]);
-    job.A_log = floats_of(node->in[LS_SCAN_A_LOG]);
-    job.D = floats_of(node->in[LS_SCAN_D]);
-    job.bias = floats_of(node->in[LS_SCAN_BIAS]);
-    job.before = floats_of(node->in[LS_SCAN_BEFORE]);
+    job.A_log = ls_cuda_floats(node->in[LS_SCAN_A_LOG]);
+    job.D = ls_cuda_floats(node->in[LS_SCAN_D]);
+    job.bias = ls_cuda_floats(node->in[LS_SCAN_BIAS]);
+    job.before = ls_cuda_floats(node->in[LS_SCAN_BEFORE]);
     return job;
 }
 
 template <typename T> static void forward(const ls_run *run, const ls_node *node) {
     ls_cuda_scan<T> job = scan_of<T>(node);
     job.y = rows_of<T>(node->out[LS_SCAN_Y]);
-    job.after = floats_of(node->out[LS_SCAN_AFTER]);
-    job.kept = floats_of(node->out[LS_SCAN_KEPT]);
+    job.after = ls_cuda_floats(node->out[LS_SCAN_AFTER]);
+    job.kept = ls_cuda_floats(node->out[LS_SCAN_KEPT]);
     if (ls_cuda_scan_tiles_fit(&job))
         ls_cuda_scan_tiles(run, &job);
     else
@@ -112,15 +108,15 @@ static void add_up_parameter(const ls_run *run, const ls_tensor *parameter, cons
 template <typename T> static void backward(const ls_run *run, const ls_node *node) {
     ls_cuda_scan<T> job = scan_of<T>(node);
     const backward_room room = room_of(node);
-    job.starts = floats_of(node->in[LS_SCAN_STARTS]);
+    job.starts = ls_cuda_floats(node->in[LS_SCAN_STARTS]);
     job.dy = rows_of<T>(node->in[LS_SCAN_DY]);
-    job.dafter = floats_of(node->in[LS_SCAN_DAFTER]);
+    job.dafter = ls_cuda_floats(node->in[LS_SCAN_DAFTER]);
     job.du = rows_of<T>(node->out[LS_SCAN_DU]);
     job.ddelta = rows_of<T>(node->out[LS_SCAN_DDELTA]);
     job.dB = rows_of<T>(node->out[LS_SCAN_DB]);
     job.dC = rows_of<T>(node->out[LS_SCAN_DC]);
     job.dz = rows_of<T>(node->out[LS_SCAN_DZ]);
-    job.dbefore = floats_of(node->out[LS_SCAN_DBEFORE]);
+    job.dbefore = ls_cuda_floats(node->out[LS_SCAN_DBEFORE]);
     job.sums_BC = (float *)run->workspace;
     job.sums_A = job.sums_BC + room.sums_BC;
     job.sums_D = job.sums_A + room.sums_A;

@@ -39,7 +39,7 @@ template <typename T> static conv_job<T> job_of(const ls_node *node, int64_t row
     ls_rows(x, &count, &job.E, &job.x_stride);
     job.x = (const T *)ls_data(x);
     job.weight = (const float *)ls_data(node->in[1]);
-    job.bias = node->in[2] == NULL ? NULL : (const float *)ls_data(node->in[2]);
+    job.bias = ls_cuda_floats(node->in[2]);
     job.before = (const T *)ls_data(node->in[3]);
     job.rows = rows;
     job.segments = ls_ceil_div(job.length, rows);
@@ -53,12 +53,8 @@ static __device__ __forceinline__ const T *row_at(const conv_job<T> &job, int64_
                  : job.x + (b * job.length + t) * job.x_stride;
 }
 
-static __device__ __forceinline__ float sigmoid(float x) {
-    return __fdividef(1.0f, 1.0f + expf(-x));
-}
-
 static __device__ __forceinline__ float silu_slope(float x) {
-    float s = sigmoid(x);
+    float s = ls_cuda_sigmoid(x);
     return s * (1.0f + x * (1.0f - s));
 }
 
@@ -144,7 +140,7 @@ static __global__ void __launch_bounds__(THREADS) forward_fast(const conv_job<T>
 #pragma unroll
             for (int j = 0; j < LANES; j++) {
                 y[j] = w.inner(j);
-                if (job.silu) y[j] *= sigmoid(y[j]);
+                if (job.silu) y[j] *= ls_cuda_sigmoid(y[j]);
             }
             ls_cuda_store<LANES>(job.y + (s.b * job.length + begin + i) * job.E + s.e, y);
         }
@@ -214,7 +210,7 @@ static __global__ void __launch_bounds__(THREADS) forward_plain(const conv_job<T
     int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x, row = i / job.E, e = i % job.E;
     if (row >= job.batch * job.length) return;
     float y = inner_at(job, row / job.length, row % job.length, e);
-    job.y[i] = ls_cuda_narrow<T>(job.silu ? y * sigmoid(y) : y);
+    job.y[i] = ls_cuda_narrow<T>(job.silu ? y * ls_cuda_sigmoid(y) : y);
 }
 
 /* The gradient before the activation. */

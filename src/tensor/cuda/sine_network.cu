@@ -54,18 +54,14 @@ static size_t workspace_of(const network *n, bool gradients) {
            sizeof(double);
 }
 
-static float *floats_of(const ls_tensor *tensor) {
-    return tensor == NULL ? NULL : (float *)ls_data(tensor);
-}
-
 static void resolve(const ls_run *run, const ls_node *node, bool gradients, network *n) {
     const ls_sine_attributes *about = (const ls_sine_attributes *)node->attributes;
     n->first = about->relative ? 0 : run->start;
-    n->frequency = floats_of(node->in[LS_SINE_FREQUENCY]);
-    n->table = floats_of(node->in[LS_SINE_TABLE]);
+    n->frequency = ls_cuda_floats(node->in[LS_SINE_FREQUENCY]);
+    n->table = ls_cuda_floats(node->in[LS_SINE_TABLE]);
     for (int i = 0; i < n->layers; i++) {
-        n->weight[i] = floats_of(node->in[LS_SINE_LAYERS + 2 * i]);
-        n->bias[i] = floats_of(node->in[LS_SINE_LAYERS + 2 * i + 1]);
+        n->weight[i] = ls_cuda_floats(node->in[LS_SINE_LAYERS + 2 * i]);
+        n->bias[i] = ls_cuda_floats(node->in[LS_SINE_LAYERS + 2 * i + 1]);
     }
     n->values = (double *)run->workspace;
     n->gradients = n->values + n->numbers;
@@ -219,7 +215,7 @@ static void forward(const ls_run *run, const ls_node *node) {
     resolve(run, node, false, &n);
     take_numbers<<<number_blocks(&n), LS_CUDA_THREADS, 0, stream>>>(n);
     ls_cuda_launched(run, "sine_network");
-    forward_kernel<<<(unsigned)n.parts, THREADS, 0, stream>>>(n, floats_of(node->out[0]));
+    forward_kernel<<<(unsigned)n.parts, THREADS, 0, stream>>>(n, ls_cuda_floats(node->out[0]));
     ls_cuda_launched(run, "sine_network");
 }
 
@@ -228,7 +224,7 @@ static void backward(const ls_run *run, const ls_node *node) {
     network n = network_of(node, dy->dim[0], BACKWARD_PARTS);
     cudaStream_t stream = ls_cuda_of(run)->stream;
     resolve(run, node, true, &n);
-    n.dy = floats_of(dy);
+    n.dy = ls_cuda_floats(dy);
     n.dy_stride = dy->stride[0];
     n.dfrequency = (float *)ls_param_gradient(run, node->in[LS_SINE_FREQUENCY]);
     n.dtable = table == NULL ? NULL : (float *)ls_param_gradient(run, table);
@@ -270,9 +266,10 @@ static void fade(const ls_run *run, const ls_node *node) {
     const ls_fade_attributes *about = (const ls_fade_attributes *)node->attributes;
     const ls_tensor *x = node->in[0], *y = node->out[0];
     fade_kernel<<<ls_cuda_blocks(x->dim[0] * x->dim[1], LS_CUDA_THREADS), LS_CUDA_THREADS, 0,
-                  ls_cuda_of(run)->stream>>>(
-        x->dim[0], x->dim[1], about->relative ? 0 : run->start, about->length, (float)about->floor,
-        floats_of(x), x->stride[0], floats_of(node->in[1]), floats_of(y), y->stride[0]);
+                  ls_cuda_of(run)->stream>>>(x->dim[0], x->dim[1], about->relative ? 0 : run->start,
+                                             about->length, (float)about->floor, ls_cuda_floats(x),
+                                             x->stride[0], ls_cuda_floats(node->in[1]),
+                                             ls_cuda_floats(y), y->stride[0]);
     ls_cuda_launched(run, "fade");
 }
 

@@ -170,7 +170,7 @@ template <typename T> static ls_cuda_walk<T> scan_of(const work *w, const ls_nod
     ls_cuda_walk<T> walk = walk_of<T>(w);
     const ls_tensor *skip = node->in[LS_SSM_SKIP];
     walk.u = ls_cuda_strip_of<T>(node->in[LS_SSM_U]);
-    walk.skip = skip == NULL ? NULL : (const float *)ls_data(skip);
+    walk.skip = ls_cuda_floats(skip);
     walk.before = (const float *)ls_data(node->in[LS_SSM_BEFORE]);
     return walk;
 }

@@ -87,4 +87,13 @@ template <> __host__ __device__ inline ls_cuda_bf16 ls_cuda_narrow<ls_cuda_bf16>
     return __float2bfloat16_rn(value);
 }
 
+/* The elements of an f32 tensor; NULL where there is none. */
+static inline float *ls_cuda_floats(const ls_tensor *tensor) {
+    return tensor == NULL ? NULL : (float *)ls_data(tensor);
+}
+
+static __device__ __forceinline__ float ls_cuda_sigmoid(float x) {
+    return __fdividef(1.0f, 1.0f + expf(-x));
+}
+
 #endif

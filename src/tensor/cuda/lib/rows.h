@@ -188,6 +188,21 @@ template <typename... T> struct ls_cuda_lanes {
     static constexpr int count = narrow ? 8 : 4;
 };
 
+/* ---- heads ---- */
+
+/* The rows of a tensor [B,T,H,W]; they may lie anywhere. */
+template <typename T> struct ls_cuda_heads {
+    T *data;
+    int64_t b_stride, t_stride, h_stride;
+    __device__ __forceinline__ T *at(int64_t b, int64_t t, int64_t h) const {
+        return data + b * b_stride + t * t_stride + h * h_stride;
+    }
+};
+
+template <typename T> static ls_cuda_heads<T> ls_cuda_heads_of(const ls_tensor *x) {
+    return {(T *)ls_data(x), x->stride[0], x->stride[1], x->stride[2]};
+}
+
 /* ---- maps: out[.](i) = f(in[.](i)) ---- */
 
 /* Operands of a map: outputs come first in the layout, then inputs; the first input is of type A,
