@@ -96,7 +96,8 @@ fail:
     return status;
 }
 
-/* The newest /usr/share/perl/VERSION/pod; several names may be links to one folder. */
+/* The newest /usr/share/perl/VERSION/pod that has the manual's table of contents: without perl-doc
+ * Perl itself leaves a single page there. Several names may be links to one folder. */
 static ls_status find_default(ls_ctx *ctx, ls_corpus_files *files) {
     char **versions = NULL, **names = NULL, folder[PATH_BYTES], path[PATH_BYTES];
     size_t version_count = 0, name_count = 0;
@@ -105,7 +106,8 @@ static ls_status find_default(ls_ctx *ctx, ls_corpus_files *files) {
         LS_TRY(ls_folder_list(ctx, PERL_ROOT, &versions, &version_count));
     for (size_t v = version_count; v-- > 0 && files->count == 0;) {
         if (snprintf(folder, sizeof folder, PERL_ROOT "/%s/pod", versions[v]) < 0) continue;
-        if (!ls_path_is_folder(folder)) continue;
+        LS_TRY_GOTO(ls_path_join(ctx, path, sizeof path, folder, "perltoc.pod"));
+        if (!ls_path_exists(path)) continue;
         LS_TRY_GOTO(ls_folder_list(ctx, folder, &names, &name_count));
         for (size_t i = 0; i < name_count; i++) {
             if (!ends_with(names[i], strlen(names[i]), ".pod")) continue;
