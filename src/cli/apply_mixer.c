@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/apply.h"
+#include "cli/apply_weights.h"
 #include "mixer/mixer.h"
 #include "model/model.h"
 
@@ -29,29 +30,6 @@ typedef struct applied {
 
 /* ---- values ---- */
 
-static double element(const void *data, ls_dtype type, int64_t i) {
-    if (type == LS_F64) return ((const double *)data)[i];
-    if (type == LS_F32) return (double)((const float *)data)[i];
-    return (double)ls_bf16_to_f32(((const ls_bf16 *)data)[i]);
-}
-
-static void set_element(void *data, ls_dtype type, int64_t i, double value) {
-    if (type == LS_F64)
-        ((double *)data)[i] = value;
-    else if (type == LS_F32)
-        ((float *)data)[i] = (float)value;
-    else
-        ((ls_bf16 *)data)[i] = ls_bf16_from_f32((float)value);
-}
-
-/* Exchanges the first two axes [a,b,D] -> [b,a,D]. */
-static void exchange(const double *from, int64_t a, int64_t b, int64_t width, double *to) {
-    for (int64_t i = 0; i < a; i++)
-        for (int64_t j = 0; j < b; j++)
-            memcpy(to + (j * a + i) * width, from + (i * b + j) * width,
-                   (size_t)width * sizeof *to);
-}
-
 /* A tensor of the input file as [B,T,D]; sets the sizes where they are not known yet (0). */
 static ls_status read_rows(applied *a, const char *name, int64_t *T, int64_t *D, double **out) {
     const ls_safetensor *tensor = ls_safetensors_find(&a->input, name);
@@ -69,7 +47,7 @@ static ls_status read_rows(applied *a, const char *name, int64_t *T, int64_t *D,
     if (!turned) return LS_OK;
     double *values = ls_new(a->ctx, (size_t)tensor->count, sizeof *values);
     if (values == NULL) return LS_ENOMEM;
-    exchange(*out, rows, B, *D, values);
+    ls_exchange_axes(*out, rows, B, *D, values);
     ls_free(a->ctx, *out);
     *out = values;
     return LS_OK;
@@ -77,69 +55,18 @@ static ls_status read_rows(applied *a, const char *name, int64_t *T, int64_t *D,
 
 /* ---- weights ---- */
 
-/* Our parameter for a name of the file, and how its rows are ordered. *out is NULL for what is
- * known not to be a parameter. */
-static ls_status resolve(applied *a, const char *name, ls_parameter **out, int *layout) {
-    bool known = false;
-    *layout = -1;
-    *out = ls_parameters_find(a->store, name);
-    if (*out != NULL) return LS_OK;
-    for (const ls_alias *alias = a->mixer.type->aliases; alias && alias->official; alias++) {
-        if (strcmp(alias->official, name) != 0) continue;
-        if (alias->ours == NULL) return LS_OK;
-        known = true;
-        *layout = alias->layout;
-        *out = ls_parameters_find(a->store, alias->ours + (alias->ours[0] == '/'));
-        if (*out != NULL) return LS_OK;
-    }
-    if (known)
-        return LS_FAIL(a->ctx, LS_EUSE,
-                       "the file gives %s, which mixer %s does not have with these options", name,
-                       a->mixer.type->name);
-    return LS_FAIL(a->ctx, LS_EINPUT, "mixer %s does not know the weight %s", a->mixer.type->name,
-                   name);
-}
-
-/* Copies between a stored tensor's rows and ours: from the file to the parameter, or (gradients)
- * from our buffer to `out` in the file's order. */
-static ls_status move_rows(applied *a, const ls_safetensor *tensor, const ls_parameter *parameter,
-                           int layout, const double *from_file, void *ours, double *out) {
-    int64_t parts = layout >= 0 && (layout & LS_ALIAS_PAIRS) != 0 ? 2 : 1;
-    int64_t rows = tensor->rank == 0 ? 1 : parts * tensor->dim[0];
-    int64_t our_rows = parameter->dim[0], width = parameter->count / our_rows;
-    if (tensor->count != rows * width)
-        return LS_FAIL(a->ctx, LS_EINPUT, "%s has rows of another width than %s", tensor->name,
-                       parameter->name);
-    for (int64_t r = 0; r < rows; r++) {
-        int64_t row = r;
-        if (layout >= 0 && a->mixer.type->row != NULL)
-            row = a->mixer.type->row(&a->mixer, layout & ~LS_ALIAS_PAIRS, r);
-        if (row < 0 || row >= our_rows)
-            return LS_FAIL(a->ctx, LS_EINPUT, "%s has more rows than %s with these options",
-                           tensor->name, parameter->name);
-        for (int64_t c = 0; c < width; c++) {
-            int64_t at = (r / parts * width + c) * parts + r % parts;
-            if (from_file != NULL)
-                set_element(ours, a->store->master_type, row * width + c, from_file[at]);
-            else
-                out[at] = element(ours, a->store->master_type, row * width + c);
-        }
-    }
-    return LS_OK;
+/* A weight under one of our names, or the official one. */
+static ls_status resolve(const applied *a, const char *name, ls_weight *out) {
+    const ls_parameter *parameter = ls_parameters_find(a->store, name);
+    *out = (ls_weight){.name = name, .parts = 1, .part = {{.parameter = parameter}}};
+    if (parameter != NULL) return LS_OK;
+    return ls_weight_of_mixer(a->ctx, a->store, &a->mixer, "", "", name, out);
 }
 
 static ls_status load_weight(applied *a, const ls_safetensor *tensor, const char *name) {
-    ls_parameter *parameter;
-    int layout;
-    double *values;
-    LS_TRY(resolve(a, name, &parameter, &layout));
-    if (parameter == NULL) return LS_OK;
-    LS_TRY(ls_stored_values(a->ctx, tensor, &values));
-    ls_status status = move_rows(a, tensor, parameter, layout, values,
-                                 ls_parameter_master(a->store, parameter), NULL);
-    ls_free(a->ctx, values);
-    a->set[parameter - a->store->items] += tensor->count;
-    return status;
+    ls_weight weight;
+    LS_TRY(resolve(a, name, &weight));
+    return ls_weight_load(a->ctx, a->store, &weight, tensor, a->set);
 }
 
 /* The name of a weight in the file, or NULL where the tensor is none. */
@@ -156,11 +83,7 @@ static ls_status load_weights(applied *a) {
         const char *name = weight_name(a, file->items[i].name);
         if (name != NULL) LS_TRY(load_weight(a, &file->items[i], name));
     }
-    for (size_t i = 0; i < a->store->count; i++)
-        if (a->set[i] != a->store->items[i].count)
-            return LS_FAIL(a->ctx, LS_EINPUT, "the file gives %lld of the %lld values of %s",
-                           (long long)a->set[i], (long long)a->store->items[i].count,
-                           a->store->items[i].name);
+    LS_TRY(ls_weights_complete(a->ctx, a->store, a->set));
     ls_parameters_round(a->store);
     return LS_OK;
 }
@@ -205,8 +128,8 @@ static void put_rows(const applied *a, ls_program *p, const char *name, const do
     const int64_t count = tensor->dim[1], width = tensor->dim[2];
     for (int64_t b = 0; b < a->B; b++)
         for (int64_t i = 0; i < count * width; i++)
-            set_element(ls_data(tensor), tensor->type, b * count * width + i,
-                        from[(b * T + first) * width + i]);
+            ls_element_set(ls_data(tensor), tensor->type, b * count * width + i,
+                           from[(b * T + first) * width + i]);
 }
 
 static void take_rows(const applied *a, ls_program *p, const char *name, double *to, int64_t T,
@@ -217,8 +140,8 @@ static void take_rows(const applied *a, ls_program *p, const char *name, double 
         for (int64_t t = 0; t < tensor->dim[1]; t++)
             for (int64_t d = 0; d < width; d++)
                 to[(b * T + first + t) * width + d] =
-                    element(ls_data(tensor), tensor->type,
-                            b * tensor->stride[0] + t * tensor->stride[1] + d);
+                    ls_element(ls_data(tensor), tensor->type,
+                               b * tensor->stride[0] + t * tensor->stride[1] + d);
 }
 
 static ls_status declare(applied *a) {
@@ -306,7 +229,7 @@ static ls_status compare_rows(applied *a, ls_comparison *comparison, const char 
         return ls_compare(a->ctx, comparison, shown, rows, reference, tolerance);
     double *turned = ls_new(a->ctx, (size_t)reference->count, sizeof *turned);
     if (turned == NULL) return LS_ENOMEM;
-    exchange(rows, a->B, T, D, turned);
+    ls_exchange_axes(rows, a->B, T, D, turned);
     ls_status status = ls_compare(a->ctx, comparison, shown, turned, reference, tolerance);
     ls_free(a->ctx, turned);
     return status;
@@ -314,14 +237,12 @@ static ls_status compare_rows(applied *a, ls_comparison *comparison, const char 
 
 static ls_status compare_gradient(applied *a, ls_comparison *comparison,
                                   const ls_safetensor *reference) {
-    ls_parameter *parameter;
-    int layout;
-    LS_TRY(resolve(a, reference->name + strlen("grad.w."), &parameter, &layout));
-    if (parameter == NULL) return LS_OK;
+    ls_weight weight;
+    LS_TRY(resolve(a, reference->name + strlen("grad.w."), &weight));
+    if (weight.parts == 0) return LS_OK;
     double *ours = ls_new(a->ctx, (size_t)reference->count, sizeof *ours);
     if (ours == NULL) return LS_ENOMEM;
-    ls_status status = move_rows(a, reference, parameter, layout, NULL,
-                                 ls_parameter_gradient(a->store, parameter), ours);
+    ls_status status = ls_weight_gradient(a->ctx, a->store, &weight, reference, ours);
     if (status == LS_OK)
         status =
             ls_compare(a->ctx, comparison, reference->name, ours, reference, a->keys->grad_tol);
@@ -329,23 +250,11 @@ static ls_status compare_gradient(applied *a, ls_comparison *comparison,
     return status;
 }
 
-static ls_status find_largest(applied *a, double *out) {
-    *out = 0;
-    for (size_t i = 0; i < a->input.count; i++) {
-        double *values;
-        if (strncmp(a->input.items[i].name, "grad.", strlen("grad.")) != 0) continue;
-        LS_TRY(ls_stored_values(a->ctx, &a->input.items[i], &values));
-        for (int64_t j = 0; j < a->input.items[i].count; j++) *out = fmax(*out, fabs(values[j]));
-        ls_free(a->ctx, values);
-    }
-    return LS_OK;
-}
-
 static ls_status compare_all(applied *a, ls_comparison *comparison) {
     const ls_apply_keys *keys = a->keys;
     const int64_t T = a->out_T, D = a->out_D;
     int64_t cuts[LS_OPTION_REALS_MOST];
-    LS_TRY(find_largest(a, &comparison->largest));
+    LS_TRY(ls_comparison_scale(a->ctx, &a->input, comparison));
     LS_TRY(compare_rows(a, comparison, "out.y", "out.y", a->y, T, D, keys->tol));
     static const char *const stepwise[] = {"out.stream", "out.step"}; /* one token at a time */
     for (int i = 0; i < 2; i++) {
@@ -354,7 +263,7 @@ static ls_status compare_all(applied *a, ls_comparison *comparison) {
         LS_TRY(compare_rows(a, comparison, stepwise[i], stepwise[i], a->y, T, D, keys->tol));
     }
     if (keys->cut.count > 0) {
-        LS_TRY(ls_apply_cuts(a->ctx, &keys->cut, cuts));
+        LS_TRY(ls_apply_cuts(a->ctx, "cut", &keys->cut, cuts));
         LS_TRY(run_cut(a, cuts, keys->cut.count, a->y));
         LS_TRY(compare_rows(a, comparison, "out.y (cut)", "out.y", a->y, T, D, keys->tol));
     }
@@ -400,7 +309,7 @@ static ls_status write_output(applied *a) {
         const int64_t B = a->B, T = outputs[i].T, D = outputs[i].D;
         if (outputs[i].values == NULL) continue;
         if (turn) {
-            exchange(outputs[i].values, B, T, D, scratch);
+            ls_exchange_axes(outputs[i].values, B, T, D, scratch);
             memcpy(outputs[i].values, scratch, (size_t)(B * T * D) * sizeof *scratch);
         }
         dim[i][0] = turn ? T : B, dim[i][1] = turn ? B : T, dim[i][2] = D;
@@ -504,7 +413,7 @@ static ls_status apply(applied *a) {
         json_decref(comparison.rows);
         return status;
     }
-    LS_TRY(ls_apply_cuts(a->ctx, &a->keys->cut, cuts));
+    LS_TRY(ls_apply_cuts(a->ctx, "cut", &a->keys->cut, cuts));
     if (a->keys->cut.count > 0 || ls_safetensors_find(&a->input, "state") != NULL)
         LS_TRY(run_cut(a, cuts, ls_max(a->keys->cut.count, 1), a->y));
     return write_output(a);

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "model/model.h"
+
 #define FIELD(name) offsetof(ls_apply_keys, name)
 static const ls_option keys[] = {
     {"mixer", LS_OPTION_TEXT, FIELD(mixer), "", 0, 0, NULL,
@@ -18,7 +20,10 @@ static const ls_option keys[] = {
     {"output", LS_OPTION_TEXT, FIELD(output), "", 0, 0, NULL,
      "File for y, the state, and with grad=true grad.x and grad.PARAMETER."},
     {"golden", LS_OPTION_TEXT, FIELD(golden), "", 0, 0, NULL,
-     "File of reference values (in.x, w.*, out.*, cot, grad.*) to compare with."},
+     "File of reference values (in.*, w.*, out.*, cot, grad.*) to compare with."},
+    {"names", LS_OPTION_TEXT, FIELD(names), "", 0, 0, NULL,
+     "model: what the file calls things: transformer-xl, compressive, gpt2 or memformer (public "
+     "code), or a file of rules; empty: our names."},
     {"tensor", LS_OPTION_TEXT, FIELD(tensor), "y", 0, 0, NULL,
      "Without a mixer: which out.NAME of the golden file to compare."},
     {"trained_length", LS_OPTION_INT, FIELD(trained_length), "0", 0, 1 << 30, NULL,
@@ -39,17 +44,27 @@ static const ls_option keys[] = {
     {"grad_tol", LS_OPTION_REAL, FIELD(grad_tol), "1e-10", 0, 1e9, NULL,
      "Largest relative difference of gradients that passes."},
     {"cut", LS_OPTION_REALS, FIELD(cut), "", 1, 1 << 24, NULL,
-     "Lengths of the chunks in which x is fed, the last repeated; empty: all at once."},
+     "Lengths of the chunks in which x or the tokens are fed, the last repeated, with the state "
+     "carried on; empty: all at once."},
+    {"source_cut", LS_OPTION_REALS, FIELD(source_cut), "", 1, 1 << 24, NULL,
+     "model with an encoder: tokens of each source, where cut= makes several pieces."},
 };
 static const ls_option_table key_table = LS_OPTIONS(keys, ls_apply_keys);
 
-ls_status ls_apply_cuts(ls_ctx *ctx, const ls_reals *reals, int64_t *out) {
+ls_status ls_apply_cuts(ls_ctx *ctx, const char *key, const ls_reals *reals, int64_t *out) {
     for (int64_t i = 0; i < reals->count; i++) {
         out[i] = (int64_t)reals->at[i];
         if ((double)out[i] != reals->at[i])
-            return LS_FAIL(ctx, LS_EUSE, "cut: %g is no whole number", reals->at[i]);
+            return LS_FAIL(ctx, LS_EUSE, "%s: %g is no whole number", key, reals->at[i]);
     }
     return LS_OK;
+}
+
+void ls_exchange_axes(const double *from, int64_t a, int64_t b, int64_t width, double *to) {
+    for (int64_t i = 0; i < a; i++)
+        for (int64_t j = 0; j < b; j++)
+            memcpy(to + (j * a + i) * width, from + (i * b + j) * width,
+                   (size_t)width * sizeof *to);
 }
 
 ls_status ls_stored_values(ls_ctx *ctx, const ls_safetensor *tensor, double **out) {
@@ -81,6 +96,19 @@ ls_status ls_compare(ls_ctx *ctx, ls_comparison *comparison, const char *name,
                             tolerance, "good", good);
     if (json_array_append_new(comparison->rows, row) != 0)
         return LS_FAIL(ctx, LS_ENOMEM, "no memory for the comparison of %s", name);
+    return LS_OK;
+}
+
+ls_status ls_comparison_scale(ls_ctx *ctx, const ls_safetensors *file, ls_comparison *comparison) {
+    comparison->largest = 0;
+    for (size_t i = 0; i < file->count; i++) {
+        double *values;
+        if (strncmp(file->items[i].name, "grad.", strlen("grad.")) != 0) continue;
+        LS_TRY(ls_stored_values(ctx, &file->items[i], &values));
+        for (int64_t j = 0; j < file->items[i].count; j++)
+            comparison->largest = fmax(comparison->largest, fabs(values[j]));
+        ls_free(ctx, values);
+    }
     return LS_OK;
 }
 
@@ -116,21 +144,29 @@ static ls_status run(ls_cli *cli) {
     ls_ctx *ctx = &cli->ctx;
     ls_apply_keys about;
     LS_TRY(ls_cli_read(cli, "", &key_table, &about));
-    if (cli->word_count > 0) return LS_FAIL(ctx, LS_EUSE, "`%s` is not key=value", cli->words[0]);
+    const bool model = cli->word_count == 1 && strcmp(cli->words[0], "model") == 0;
+    if (model) return ls_apply_model(cli, &about);
+    if (cli->word_count > 0)
+        return LS_FAIL(ctx, LS_EUSE, "`%s` is not key=value, nor the word model", cli->words[0]);
     if (about.mixer[0] != '\0') return ls_apply_mixer(cli, &about);
     if (about.position[0] != '\0') return ls_apply_position(cli, &about);
-    return LS_FAIL(ctx, LS_EUSE, "say what to apply: mixer=NAME or position=NAME");
+    return LS_FAIL(ctx, LS_EUSE, "say what to apply: mixer=NAME, position=NAME, or model");
 }
 
-static const ls_section sections[] = {{"", &key_table}, {0}};
+static const ls_section sections[] = {{"", &key_table}, {"model", &ls_model_options}, {0}};
 const ls_verb ls_verb_apply = {
     .name = "apply",
-    .summary = "Run one mixer or position method alone, on tensors from files",
-    .usage = "mixer=NAME [key=value ...] weights=W input=X output=Y | golden=FILE [tol=T]",
-    .about = "Weights may bear the names of public code, which the mixer maps. With golden= every\n"
-             "output and gradient of the file is compared; exit code 1 where one differs by more\n"
-             "than its tolerance, relative to the largest reference value. Without a mixer the\n"
-             "table of a position method is printed, written or compared.\n",
+    .summary = "Run a mixer, a position method or a model on tensors from files",
+    .usage = "mixer=NAME [key=value ...] weights=W input=X output=Y | golden=FILE [tol=T]\n"
+             "       longshot apply model model.KEY=... mixer.KEY=... [names=N] golden=FILE",
+    .about =
+        "Weights may bear the names of public code, which the mixer maps. With golden= every\n"
+        "output and gradient of the file is compared; exit code 1 where one differs by more\n"
+        "than its tolerance, relative to the largest reference value. Without a mixer the\n"
+        "table of a position method is printed, written or compared.\n"
+        "With the word model a whole language model, described as for training, is compared:\n"
+        "outputs, losses, what is carried from piece to piece, and gradients. names= says what\n"
+        "its weights, inputs and outputs are called in the file: see docs/apply.md.\n",
     .sections = sections,
     .model_keys = true,
     .run = run,

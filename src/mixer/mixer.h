@@ -27,6 +27,7 @@ typedef struct ls_mixer {
                            parameter. Of the program that is being recorded */
     int64_t layer;      /* its number in the model, from 0; 0: not in a model */
     int64_t trained_length; /* l: what the model is trained for; 0: not known */
+    int64_t start;          /* tokens before those that `row` is asked about */
     int64_t branches; /* of the model that add to the residual stream, for initial weights that
                          shrink with depth; 0: not in a model */
 } ls_mixer;
@@ -38,9 +39,21 @@ typedef struct ls_alias {
                              scopes; NULL: known, not a parameter */
     int layout;           /* the mixer's own number for how rows are ordered, for `row` */
 } ls_alias;
-/* In a layout: the official tensor ends with an axis of re and im, which are rows of their own
- * here; its row r is 2 r and 2 r + 1. */
-enum { LS_ALIAS_PAIRS = 1 << 16 };
+/* In a layout, beside the mixer's number: */
+enum {
+    /* the official tensor ends with an axis of re and im, which are rows of their own here; its row
+     * r is 2 r and 2 r + 1 */
+    LS_ALIAS_PAIRS = 1 << 16,
+    LS_ALIAS_TURNED = 1 << 17,      /* its first two axes are exchanged; or */
+    LS_ALIAS_LAST_TURNED = 1 << 18, /* its last two */
+    /* rows for which `row` says -1 stand in another parameter: that of another alias with the same
+     * official name */
+    LS_ALIAS_PART = 1 << 19,
+    /* where rows stand depends on how far the sequence is (ls_mixer.start); nowhere is -1 */
+    LS_ALIAS_MOVES = 1 << 20,
+    LS_ALIAS_FLAGS =
+        LS_ALIAS_PAIRS | LS_ALIAS_TURNED | LS_ALIAS_LAST_TURNED | LS_ALIAS_PART | LS_ALIAS_MOVES,
+};
 
 typedef struct ls_mixer_type {
     const char *name, *summary, *paper;

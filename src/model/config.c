@@ -17,7 +17,7 @@ static const ls_option options[] = {
     {"length", LS_OPTION_INT, FIELD(length), "256", 1, 1 << 30, NULL,
      "training length in tokens: what test-time methods extend"},
     {"segment", LS_OPTION_INT, FIELD(segment), "0", 0, 1 << 30, NULL,
-     "tokens after which the model starts afresh but for its memory; 0: never"},
+     "tokens after which the model, or its encoder, starts afresh but for its memory; 0: never"},
     {"memory", LS_OPTION_INT, FIELD(memory), "0", 0, 65536, NULL,
      "rows of memory that each segment reads and writes for the next"},
     {"memory_kind", LS_OPTION_CHOICE, FIELD(memory_kind), "rows", 0, 0, "rows|slots",
@@ -51,6 +51,10 @@ static const ls_option options[] = {
     {"tied", LS_OPTION_BOOL, FIELD(tied), "true", 0, 0, NULL, "head=lm: it is the embedding"},
     {"bias", LS_OPTION_BOOL, FIELD(bias), "true", 0, 0, NULL,
      "biases in the feed-forward layers and LayerNorms"},
+    {"head_bias", LS_OPTION_BOOL, FIELD(head_bias), "false", 0, 0, NULL,
+     "head=lm: a bias on the logits; adaptive ones always have it"},
+    {"last_norm", LS_OPTION_BOOL, FIELD(last_norm), "true", 0, 0, NULL,
+     "norm_place=pre: a norm after the last layer as well"},
     {"adaptive_cutoffs", LS_OPTION_REALS, FIELD(adaptive_cutoffs), "", 1, 16777216, NULL,
      "head=lm: ids at which further clusters of the vocabulary begin, frequent tokens coming "
      "first: "
@@ -74,6 +78,8 @@ static const ls_option options[] = {
      "model's own layers then are a decoder, which attends to its rows; 0: none"},
     {"encoder_mixer", LS_OPTION_TEXT, FIELD(encoder_mixer), "", 0, 0, NULL,
      "mixer of the encoder where encoder_layers is a number; empty: as mixer"},
+    {"encoder_embedding", LS_OPTION_BOOL, FIELD(encoder_embedding), "false", 0, 0, NULL,
+     "encoder: it has an embedding of its own"},
     {"cross_heads", LS_OPTION_INT, FIELD(cross_heads), "8", 1, 4096, NULL,
      "encoder: heads of the decoder's attention to it"},
     {"cross_key_width", LS_OPTION_INT, FIELD(cross_key_width), "0", 0, 65536, NULL,
@@ -82,6 +88,8 @@ static const ls_option options[] = {
      "encoder: scores there are divided by sqrt(cross_key_width); T5's are not, its initial "
      "weights "
      "are"},
+    {"cross_bias", LS_OPTION_BOOL, FIELD(cross_bias), "false", 0, 0, NULL,
+     "encoder: biases of the projections there"},
 };
 const ls_option_table ls_model_options = LS_OPTIONS(options, ls_model_settings);
 
@@ -357,15 +365,21 @@ static ls_status check_encoder(ls_ctx *ctx, const ls_model_config *config) {
     const ls_model_settings *model = &config->model;
     if (config->encoder_layers == 0 && model->encoder_mixer[0] != '\0')
         return LS_FAIL(ctx, LS_EUSE, "model.encoder_mixer: set model.encoder_layers as well");
+    if (config->encoder_layers == 0 && model->encoder_embedding)
+        return LS_FAIL(ctx, LS_EUSE, "model.encoder_embedding: set model.encoder_layers as well");
     if (config->encoder_layers == 0) return LS_OK;
     if (model->head != LS_HEAD_LM)
         return LS_FAIL(ctx, LS_EUSE,
                        "model.encoder_layers is for model.head=lm: a classifier is an encoder by "
                        "itself (set model.causal=false and leave it out)");
-    if (model->segment > 0)
+    if (model->segment > 0 && model->memory_kind != LS_MEMORY_SLOTS)
         return LS_FAIL(ctx, LS_EUSE,
-                       "model.segment has no meaning with model.encoder_layers: a decoder that "
-                       "starts afresh would lose its source");
+                       "model.segment with model.encoder_layers is for slots of memory, which the "
+                       "encoder reads and writes: set model.memory_kind=slots and model.memory");
+    if (model->memory_encoder > 0)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "model.memory_encoder takes some of a language model's layers as encoder: "
+                       "it does not go with model.encoder_layers, an encoder of its own");
     if (ls_adaptive(model))
         return LS_FAIL(ctx, LS_EUSE,
                        "model.adaptive_cutoffs does not go with model.encoder_layers: a source may "

@@ -2,6 +2,7 @@
 #include "model/model.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "model/adaptive.h"
@@ -95,7 +96,28 @@ static ls_tensor *blocks(ls_program *p, const ls_model_config *config, stack lay
             x = ls_layer_norm(p, about, "norm2", x, ls_feed_forward(p, about, x), NULL);
         ls_scope_end(p);
     }
-    return pre ? ls_layer_norm(p, about, layers.norm, x, delta, NULL) : x;
+    if (!pre) return x;
+    if (about->last_norm) return ls_layer_norm(p, about, layers.norm, x, delta, NULL);
+    return delta == NULL ? x : ls_plus(p, x, delta);
+}
+
+/* Keeps a tensor under a name, and with gradients lets them begin there. */
+static void observe(ls_program *p, const char *name, ls_tensor *tensor) {
+    char cotangent[64];
+    if (tensor == NULL) return;
+    ls_keep(p, name, tensor);
+    if (!ls_program_about(p)->grad) return;
+    snprintf(cotangent, sizeof cotangent, "cot.%s", name);
+    ls_seed_gradient(p, tensor,
+                     ls_input(p, cotangent, tensor->type, tensor->rank, tensor->dim, false));
+}
+
+/* What a segment leaves, in a program that keeps such. */
+static void observe_segment(ls_program *p, const char *name, int64_t number, ls_tensor *tensor) {
+    char full[32];
+    if (!ls_program_about(p)->observed) return;
+    snprintf(full, sizeof full, "%s.%lld", name, (long long)number);
+    observe(p, full, tensor);
 }
 
 /* ---- segments ---- */
@@ -127,7 +149,7 @@ static ls_tensor *with_slots(ls_program *p, const ls_model_config *config, ls_te
     ls_tensor *memory = ls_slots_seen(p, about, now->memory), *y;
     if (about->memory_encoder == 0) {
         y = blocks(p, config, all_layers(config, memory), x, NULL);
-        now->memory = ls_slots_write(p, about, memory, y);
+        now->memory = ls_slots_write(p, about, memory, y, NULL);
         return y;
     }
     const stack encoder = {.end = about->memory_encoder, .context = memory, .norm = "encoder_norm"};
@@ -135,7 +157,7 @@ static ls_tensor *with_slots(ls_program *p, const ls_model_config *config, ls_te
         about->memory_encoder, config->layers, now->encoded, "norm", false, NULL};
     y = blocks(p, config, decoder, x, NULL);
     now->encoded = blocks(p, config, encoder, x, NULL);
-    now->memory = ls_slots_write(p, about, memory, now->encoded);
+    now->memory = ls_slots_write(p, about, memory, now->encoded, NULL);
     return y;
 }
 
@@ -153,23 +175,31 @@ static carried carried_before(ls_program *p, const ls_model_settings *about, int
     return now;
 }
 
+enum { SEGMENTS_MOST = 4096 };
+
+/* How many segments of `each` tokens T tokens are, and their lengths; 0: too many. */
+static int64_t segments_of(ls_program *p, int64_t T, int64_t each, int64_t length[SEGMENTS_MOST]) {
+    const int64_t count = (T + each - 1) / each;
+    if (count > SEGMENTS_MOST) {
+        ls_refuse(p, LS_EUSE, "%lld tokens at once are more than %d segments of %lld", (long long)T,
+                  SEGMENTS_MOST, (long long)each);
+        return 0;
+    }
+    for (int64_t i = 0; i < count; i++) length[i] = ls_min(each, T - i * each);
+    return count;
+}
+
 /* The layers segment by segment. A segment that is not whole leaves nothing: see ls_program_unit.
  * Padding comes after all that counts, and no row is changed by what comes later: no validity is
  * needed. */
 static ls_tensor *in_segments(ls_program *p, const ls_model_config *config, ls_tensor *x) {
-    enum { SEGMENTS_MOST = 4096 };
     const ls_model_settings *about = &config->model;
     const int64_t m = about->memory, each = about->segment;
     if (x == NULL) return NULL;
-    const int64_t T = x->dim[1], count = (T + each - 1) / each;
     ls_tensor *segment[SEGMENTS_MOST];
-    int64_t length[SEGMENTS_MOST] = {0};
-    if (count > SEGMENTS_MOST) {
-        ls_refuse(p, LS_EUSE, "%lld tokens at once are more than %d segments of %lld", (long long)T,
-                  SEGMENTS_MOST, (long long)each);
-        return NULL;
-    }
-    for (int64_t i = 0; i < count; i++) length[i] = ls_min(each, T - i * each);
+    int64_t length[SEGMENTS_MOST];
+    const int64_t count = segments_of(p, x->dim[1], each, length);
+    if (count == 0) return NULL;
     ls_cut_rows(p, x, (int)count, length, segment);
     carried now = carried_before(p, about, x->dim[0]), kept = {0};
     const bool slots = about->memory_kind == LS_MEMORY_SLOTS;
@@ -181,6 +211,8 @@ static ls_tensor *in_segments(ls_program *p, const ls_model_config *config, ls_t
             segment[i] = slots ? with_slots(p, config, segment[i], &now)
                                : with_rows(p, config, segment[i], &now);
         ls_apart_end(p);
+        observe_segment(p, "memory", i, now.memory);
+        observe_segment(p, "encoded", i, now.encoded);
         if (length[i] == each) kept = now;
     }
     ls_state_write(p, "memory", kept.memory);
@@ -209,31 +241,102 @@ ls_tensor *ls_model_rows(ls_program *p, const ls_model_config *config, ls_tensor
                                      : blocks(p, config, all_layers(config, NULL), x, valid);
 }
 
+/* ---- encoder and decoder ---- */
+
+/* What slots are before a text's first source. */
+static ls_tensor *first_slots(ls_program *p, const ls_model_settings *about, int64_t batch) {
+    ls_tensor *none = ls_constant(p, ls_type(p), LS_DIMS(batch, about->memory, about->width), NULL);
+    return ls_begin_with(p, none, ls_slots_start(p, about));
+}
+
+/* One segment of a source: tokens [B,S] -> rows [B,S,D]. It stands apart: its positions are its
+ * own, and it is read whole. `memory`: slots before and after it; NULL before the first. */
+static ls_tensor *encode_segment(ls_program *p, const ls_model_config *config, ls_tensor *tokens,
+                                 ls_tensor *valid, ls_tensor **memory) {
+    const ls_model_settings *about = &config->model;
+    const bool slots = about->memory > 0;
+    stack encoder = {.end = config->encoder_layers, .norm = "norm", .encodes = true};
+    ls_tensor *x = NULL, *embedding;
+    if (tokens == NULL) return NULL;
+    if (!about->encoder_embedding) x = embed(p, about, tokens, &embedding);
+    ls_scope_root(p, "encoder");
+    if (about->encoder_embedding) x = embed(p, about, tokens, &embedding);
+    if (slots && *memory == NULL) *memory = first_slots(p, about, tokens->dim[0]);
+    ls_apart(p, tokens->dim[1]);
+    if (slots) encoder.context = ls_slots_seen(p, about, *memory);
+    x = blocks(p, config, encoder, x, valid);
+    if (slots) *memory = ls_slots_write(p, about, encoder.context, x, valid);
+    ls_apart_end(p);
+    ls_scope_root_end(p);
+    return x;
+}
+
+/* What passes from source to source in a program that has several. */
+typedef struct reading {
+    ls_tensor *memory;
+    int64_t segments; /* read so far */
+} reading;
+
+static ls_source encode(ls_program *p, const ls_model_config *config, ls_tensor *tokens,
+                        reading *now) {
+    ls_tensor *part[SEGMENTS_MOST] = {tokens}, *rows[SEGMENTS_MOST] = {NULL};
+    int64_t length[SEGMENTS_MOST];
+    const int64_t S = ls_program_about(p)->source, each = config->model.segment;
+    ls_source source = {.length = S, .valid = ls_valid_rows(p, tokens)};
+    const int64_t count = segments_of(p, S, each > 0 ? each : S, length);
+    if (count > 1) ls_cut_rows(p, tokens, (int)count, length, part);
+    for (int64_t i = 0; i < count && !ls_failed(p); i++) {
+        ls_tensor *valid = count == 1 ? source.valid : ls_valid_rows(p, part[i]);
+        rows[i] = encode_segment(p, config, part[i], valid, &now->memory);
+        observe_segment(p, "memory", now->segments, now->memory);
+        observe_segment(p, "encoded", now->segments++, rows[i]);
+    }
+    source.rows = count == 1 ? rows[0] : ls_join_rows(p, (int)count, rows);
+    return source;
+}
+
 /* tokens [B,S+T], a source and what follows it, or [B,T] where the state has the source -> what the
- * head reads, [B,T,D]. The source stands apart: its positions are its own, and it is read whole.
- * Padding of what follows comes after all that counts, so the decoder needs no validity. */
+ * head reads, [B,T,D]. Padding of what follows comes after all that counts, so the decoder needs no
+ * validity. */
 static ls_tensor *decoded_rows(ls_program *p, const ls_model_config *config, ls_tensor *tokens,
-                               ls_tensor **embedding) {
+                               reading *now, ls_tensor **embedding) {
     const ls_program_options *options = ls_program_about(p);
     const int64_t B = options->batch, S = options->source, T = options->length;
     ls_source source = {.length = S};
-    ls_tensor *part[2] = {NULL, tokens}, *valid = NULL;
+    ls_tensor *part[2] = {NULL, tokens};
     if (!options->source_read) {
         ls_cut_rows(p, tokens, 2, (int64_t[]){S, T}, part);
-        valid = ls_valid_rows(p, part[0]);
-        ls_tensor *x = embed(p, &config->model, part[0], embedding);
-        ls_apart(p, S);
-        ls_scope_root(p, "encoder");
-        const stack encoder = {.end = config->encoder_layers, .norm = "norm", .encodes = true};
-        source.rows = blocks(p, config, encoder, x, valid);
-        ls_scope_root_end(p);
-        ls_apart_end(p);
+        source = encode(p, config, part[0], now);
     }
-    source.valid = ls_source_kept(p, "source", valid, LS_U8, LS_DIMS(B, S));
+    source.valid = ls_source_kept(p, "source", source.valid, LS_U8, LS_DIMS(B, S));
     ls_tensor *x = embed(p, &config->model, part[1], embedding);
     stack decoder = all_layers(config, NULL);
     decoder.source = &source;
     return blocks(p, config, decoder, x, NULL);
+}
+
+/* Several sources one after the other, each with its share of what follows, which stands apart. */
+static ls_tensor *decoded_pieces(ls_program *p, const ls_model_config *config, ls_tensor *tokens,
+                                 int64_t pieces, ls_tensor **embedding) {
+    const ls_program_options *options = ls_program_about(p);
+    const int64_t S = options->source, T = options->length / pieces;
+    ls_tensor *part[SEGMENTS_MOST];
+    int64_t length[SEGMENTS_MOST];
+    reading now = {0};
+    if (segments_of(p, pieces * (S + T), S + T, length) == 0) return NULL;
+    ls_cut_rows(p, tokens, (int)pieces, length, part);
+    for (int64_t i = 0; i < pieces && !ls_failed(p); i++) {
+        ls_tensor *two[2];
+        ls_cut_rows(p, part[i], 2, (int64_t[]){S, T}, two);
+        const ls_source source = encode(p, config, two[0], &now);
+        ls_tensor *x = embed(p, &config->model, two[1], embedding);
+        stack decoder = all_layers(config, NULL);
+        decoder.source = &source;
+        ls_apart(p, T);
+        part[i] = blocks(p, config, decoder, x, NULL);
+        ls_apart_end(p);
+    }
+    return ls_join_rows(p, (int)pieces, part);
 }
 
 /* ---- heads ---- */
@@ -263,11 +366,14 @@ static ls_tensor *compare(ls_program *p, const ls_model_settings *about, ls_tens
 
 static output lm_head(ls_program *p, const ls_model_settings *about, ls_tensor *x,
                       ls_tensor *embedding) {
-    if (about->tied) return (output){x, embedding, NULL};
+    ls_tensor *bias = NULL;
+    if (about->head_bias)
+        bias = ls_param(p, "head.bias", LS_DIMS(about->vocabulary), ls_init_bias());
+    if (about->tied) return (output){x, embedding, bias};
     return (output){x,
                     ls_param(p, "head.weight", LS_DIMS(about->vocabulary, about->width),
                              ls_init_normal(about->init)),
-                    NULL};
+                    bias};
 }
 
 static output class_head(ls_program *p, const ls_model_settings *about, ls_tensor *x,
@@ -307,7 +413,7 @@ static void record(ls_program *p, const ls_model_config *config, ls_model_use us
     const int64_t before = decodes && !ls_program_about(p)->source_read ? source_of(p) : 0;
     ls_tensor *tokens = ls_input(p, "tokens", LS_I32, LS_DIMS(rows, before + T), false), *embedding;
     ls_tensor *valid = example.padded && !decodes ? ls_valid_rows(p, tokens) : NULL;
-    ls_tensor *x = decodes ? decoded_rows(p, config, tokens, &embedding)
+    ls_tensor *x = decodes ? decoded_rows(p, config, tokens, &(reading){0}, &embedding)
                            : ls_model_rows(p, config, tokens, valid, &embedding);
     if (lm && use == LS_MODEL_LOGITS)
         x = picked == 0 ? ls_last_row(p, x)
@@ -332,6 +438,39 @@ static void record(ls_program *p, const ls_model_config *config, ls_model_use us
     ls_keep(p, "loss",
             adaptive ? ls_adaptive_loss(p, about, x, targets, weights)
                      : ls_linear_cross_entropy(p, out.x, out.weight, out.bias, targets, weights));
+}
+
+static void record_observed(ls_program *p, const ls_model_config *config, int64_t pieces) {
+    const ls_model_settings *about = &config->model;
+    const ls_program_options *options = ls_program_about(p);
+    const int64_t B = options->batch, T = options->length;
+    const bool decodes = config->encoder_layers > 0;
+    if (about->head != LS_HEAD_LM)
+        ls_refuse(p, LS_EUSE,
+                  "model.head must be lm here: a classifier has neither rows nor logits "
+                  "of its tokens");
+    if (pieces < 1 || T % pieces != 0 || (!decodes && pieces != 1))
+        ls_refuse(p, LS_EBUG, "%lld pieces of %lld tokens", (long long)pieces, (long long)T);
+    const int64_t read = decodes ? pieces * source_of(p) : 0;
+    ls_tensor *tokens = ls_input(p, "tokens", LS_I32, LS_DIMS(B, read + T), false), *x, *embedding;
+    if (ls_failed(p)) return;
+    if (decodes)
+        x = pieces > 1 ? decoded_pieces(p, config, tokens, pieces, &embedding)
+                       : decoded_rows(p, config, tokens, &(reading){0}, &embedding);
+    else
+        x = ls_model_rows(p, config, tokens, NULL, &embedding);
+    ls_tensor *targets = ls_input(p, "targets", LS_I32, LS_DIMS(B, T), false);
+    ls_tensor *weights = ls_input(p, "weights", ls_wide_type(p), LS_DIMS(B, T), false);
+    if (!options->grad) weights = NULL;
+    observe(p, "rows", x);
+    if (ls_adaptive(about)) {
+        observe(p, "logits", ls_adaptive_logits(p, about, x));
+        ls_keep(p, "loss", ls_adaptive_loss(p, about, x, targets, weights));
+        return;
+    }
+    const output out = lm_head(p, about, x, embedding);
+    observe(p, "logits", ls_linear(p, out.x, out.weight, out.bias));
+    ls_keep(p, "loss", ls_linear_cross_entropy(p, out.x, out.weight, out.bias, targets, weights));
 }
 
 ls_model_example ls_model_example_of(const ls_model_config *config, int64_t T) {
@@ -431,6 +570,19 @@ ls_status ls_model_program(ls_model *model, ls_model_use use, ls_program_options
 ls_status ls_model_program_at(ls_model *model, int64_t picked, ls_program_options options,
                               ls_program **out) {
     return make_program(model, LS_MODEL_LOGITS, picked, options, out);
+}
+
+ls_status ls_model_program_observed(ls_model *model, int64_t pieces, ls_program_options options,
+                                    ls_program **out) {
+    options.type = model->type;
+    options.observed = true;
+    LS_TRY(ls_program_new(model->ctx, &options, model->store, out));
+    record_observed(*out, model->config, pieces);
+    ls_status status = ls_program_finish(*out);
+    if (status == LS_OK) return LS_OK;
+    ls_program_free(*out);
+    *out = NULL;
+    return status;
 }
 
 ls_status ls_model_put_tokens(const ls_model *model, ls_program *program, const char *input,

@@ -21,7 +21,7 @@ typedef struct ls_model_settings {
     char mixer[LS_OPTION_TEXT_BYTES], position[LS_OPTION_TEXT_BYTES];
     int norm, norm_place, activation;
     double epsilon, dropout, init;
-    bool tied, bias, scale_embedding, feed_forward;
+    bool tied, bias, scale_embedding, feed_forward, head_bias, last_norm;
     ls_reals adaptive_cutoffs; /* ids at which clusters of a vocabulary begin; empty: no clusters */
     int64_t adaptive_divisor;  /* of the width from one cluster to the next */
     bool causal;
@@ -31,7 +31,8 @@ typedef struct ls_model_settings {
     char encoder_layers[LS_OPTION_TEXT_BYTES]; /* as layers; "0": no encoder */
     char encoder_mixer[LS_OPTION_TEXT_BYTES];
     int64_t cross_heads, cross_key_width;
-    bool cross_scaled;
+    bool cross_scaled, cross_bias;
+    bool encoder_embedding; /* the encoder has its own */
 } ls_model_settings;
 extern const ls_option_table ls_model_options; /* section "model" */
 
@@ -138,6 +139,15 @@ ls_status ls_model_program(ls_model *model, ls_model_use use, ls_program_options
  * rows' numbers, b T + t) and keeps logits [B,picked,V]. */
 ls_status ls_model_program_at(ls_model *model, int64_t picked, ls_program_options options,
                               ls_program **out);
+/* Everything that a language model makes, for holding it against other code: `options.grad` and
+ * `train` are the caller's. Inputs tokens, targets, weights (of the losses); keeps rows [B,T,D],
+ * which the head reads, logits [B,T,V] and loss [B,T], and for each segment s memory.s and, with an
+ * encoder, encoded.s. With gradients they begin also at rows, logits, memory.s and encoded.s, with
+ * the inputs cot.rows and so forth. A model with an encoder reads `pieces` sources of
+ * options.source tokens, each with its share of the options.length tokens, and its memory passes
+ * from one to the next: tokens are [B, pieces (source + length / pieces)]. Else pieces is 1. */
+ls_status ls_model_program_observed(ls_model *model, int64_t pieces, ls_program_options options,
+                                    ls_program **out);
 /* Copies token numbers or classes into an input; LS_EINPUT where one is out of range, or padding
  * stands before a token. Targets may be -1: not scored. */
 ls_status ls_model_put_tokens(const ls_model *model, ls_program *program, const char *input,

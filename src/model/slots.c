@@ -72,7 +72,7 @@ static ls_tensor *gated_unit(ls_program *p, const ls_model_settings *about, ls_t
 }
 
 ls_tensor *ls_slots_write(ls_program *p, const ls_model_settings *about, ls_tensor *memory,
-                          ls_tensor *rows) {
+                          ls_tensor *rows, ls_tensor *valid) {
     const int64_t D = about->width;
     const bool gated = about->memory_update == LS_UPDATE_GRU;
     ls_scope(p, "memory");
@@ -84,6 +84,7 @@ ls_tensor *ls_slots_write(ls_program *p, const ls_model_settings *about, ls_tens
     ls_segment seen[2] = {ls_segment_all(q, own, heads_of(p, about, content)),
                           ls_segment_all(q, k, v)};
     seen[0].lo = seen[0].hi = 0; /* slot i alone */
+    seen[1].valid = valid;
     const ls_attention_options how = {.scale = scale_of(about) / about->memory_temperature};
     ls_tensor *written = rows_of(p, about, ls_attention(p, 2, seen, how, NULL));
     if (about->memory_update == LS_UPDATE_NORM)

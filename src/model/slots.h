@@ -12,8 +12,9 @@ ls_tensor *ls_slots_read(ls_program *p, const ls_model_settings *about, ls_tenso
 ls_tensor *ls_slots_start(ls_program *p, const ls_model_settings *about);
 /* The slots [B,k,D] as they are read, of what is carried from segment to segment. */
 ls_tensor *ls_slots_seen(ls_program *p, const ls_model_settings *about, ls_tensor *carried);
-/* What is carried on, after a segment with these rows. */
+/* What is carried on, after a segment with these rows. valid: u8 [B,T], 0 for rows that are
+ * padding; NULL: none is. */
 ls_tensor *ls_slots_write(ls_program *p, const ls_model_settings *about, ls_tensor *memory,
-                          ls_tensor *rows);
+                          ls_tensor *rows, ls_tensor *valid);
 
 #endif

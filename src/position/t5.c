@@ -8,7 +8,7 @@
 
 typedef struct t5_options {
     int64_t buckets, max_distance;
-    bool scaled;
+    bool scaled, exchanged;
 } t5_options;
 
 static const ls_option options[] = {
@@ -18,6 +18,9 @@ static const ls_option options[] = {
      "distance from which on all share the last bucket"},
     {"scaled", LS_OPTION_BOOL, offsetof(t5_options, scaled), "true", 0, 0, NULL,
      "scores are divided by sqrt(d); T5 itself does not"},
+    {"exchanged", LS_OPTION_BOOL, offsetof(t5_options, exchanged), "false", 0, 0, NULL,
+     "buckets for both directions where the model is causal, and for the past alone where it is "
+     "not (all of the future is then at distance 0): as lucidrains/memformer has them"},
 };
 
 ls_status ls_t5_fits(ls_ctx *ctx, int64_t buckets, int64_t max_distance) {
@@ -68,7 +71,7 @@ ls_tensor *ls_t5_table(ls_program *p, const char *name, int64_t buckets, int64_t
 static void attend_t5(ls_program *p, const void *chosen, ls_attend *attend) {
     const t5_options *o = chosen;
     attend->table = ls_t5_table(p, "bias", o->buckets, o->max_distance, attend->heads,
-                                attend->causal, &attend->table_zero);
+                                attend->causal != o->exchanged, &attend->table_zero);
     if (!o->scaled) attend->scale = 1;
 }
 
@@ -83,7 +86,8 @@ static ls_status table(ls_ctx *ctx, const void *chosen, const ls_table_request *
     if (*values == NULL) return LS_ENOMEM;
     for (int64_t i = 0; i < *columns; i++) {
         int64_t distance = request->distances != NULL ? -(int64_t)request->distances[i] : i;
-        (*values)[i] = bucket_of(o->buckets, o->max_distance, request->causal, distance);
+        (*values)[i] =
+            bucket_of(o->buckets, o->max_distance, request->causal != o->exchanged, distance);
     }
     return LS_OK;
 }

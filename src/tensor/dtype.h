@@ -37,4 +37,19 @@ static inline ls_bf16 ls_bf16_from_f32(float value) {
     return (ls_bf16)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
+/* One element of a real tensor in any of its types. */
+static inline double ls_element(const void *data, ls_dtype type, int64_t i) {
+    if (type == LS_F64) return ((const double *)data)[i];
+    if (type == LS_F32) return (double)((const float *)data)[i];
+    return (double)ls_bf16_to_f32(((const ls_bf16 *)data)[i]);
+}
+static inline void ls_element_set(void *data, ls_dtype type, int64_t i, double value) {
+    if (type == LS_F64)
+        ((double *)data)[i] = value;
+    else if (type == LS_F32)
+        ((float *)data)[i] = (float)value;
+    else
+        ((ls_bf16 *)data)[i] = ls_bf16_from_f32((float)value);
+}
+
 #endif

@@ -106,6 +106,7 @@ typedef struct ls_program_options {
     int64_t source;        /* tokens of a second sequence, which is read first; 0: there is none */
     bool source_read;      /* streaming: a program before this one has left it in the state */
     bool profile_scores;   /* attention keeps "scores" by distance: see ls_score_profile */
+    bool observed;         /* a model keeps what its segments leave: ls_model_program_observed */
     bool guarded;          /* tests: a guard band behind every tensor in the arena */
 } ls_program_options;
 
@@ -286,6 +287,11 @@ void ls_state_free(ls_ctx *ctx, ls_state *state);
 void ls_state_reset(ls_state *state);
 int64_t ls_state_position(const ls_state *state);
 size_t ls_state_bytes(const ls_state *state);
+/* What a port holds, by its full name, as doubles [B, rows, ...]: of a cache the last `rows` that
+ * it has. LS_EINPUT where there is no such port, or it has fewer rows or others than `width` wide.
+ */
+ls_status ls_state_values(const ls_program *program, const ls_state *state, const char *name,
+                          int64_t rows, int64_t width, double *out);
 /* Whole content as bytes (position, extents, buffers), and back; loading checks every size. */
 ls_status ls_state_save(ls_ctx *ctx, const ls_state *state, ls_text *out);
 ls_status ls_state_load(ls_ctx *ctx, ls_state *state, const void *bytes, size_t length);

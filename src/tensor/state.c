@@ -239,6 +239,34 @@ ls_status ls_state_save(ls_ctx *ctx, const ls_state *state, ls_text *out) {
     return ls_text_status(out);
 }
 
+ls_status ls_state_values(const ls_program *program, const ls_state *state, const char *name,
+                          int64_t rows, int64_t width, double *out) {
+    ls_ctx *ctx = program->ctx;
+    size_t at = 0;
+    while (at < program->ports.count &&
+           strcmp(((const ls_port *)program->ports.at[at])->name, name) != 0)
+        at++;
+    if (at == program->ports.count)
+        return LS_FAIL(ctx, LS_EINPUT, "the model has no state %s", name);
+    const ls_tensor *tensor = ((const ls_port *)program->ports.at[at])->tensor;
+    const struct ls_state_port *port = &state->port[at];
+    const int64_t B = tensor->dim[0], room = tensor->rank > 1 ? tensor->dim[1] : 1;
+    const int64_t held = port->kind == LS_PORT_VALUE ? room : port->extent.count;
+    if (rows > held || ls_count(tensor) != B * room * width || tensor->type > LS_BF16)
+        return LS_FAIL(ctx, LS_EINPUT, "the state %s has %lld rows of %lld, not %lld of %lld", name,
+                       (long long)held, (long long)(ls_count(tensor) / (B * room)), (long long)rows,
+                       (long long)width);
+    ls_text content = {0};
+    ls_status status = append_content(ctx, port, &content);
+    if (status == LS_OK) status = ls_text_status(&content);
+    for (int64_t b = 0; b < B && status == LS_OK; b++)
+        for (int64_t i = 0; i < rows * width; i++)
+            out[b * rows * width + i] =
+                ls_element(content.bytes, tensor->type, (b * room + held - rows) * width + i);
+    ls_text_clear(ctx, &content);
+    return status;
+}
+
 static bool take_numbers(ls_reader *reader, int64_t *numbers, size_t count) {
     for (size_t i = 0; i < count; i++) {
         uint64_t word;

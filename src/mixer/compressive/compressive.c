@@ -388,12 +388,26 @@ static double flops(const ls_mixer *mixer, int64_t T) {
     return 2 * products + 4 * across * pairs;
 }
 
+enum { ROWS_SAME, ROWS_FROM_OLDEST };
+
+/* Public code counts the rows of its table from the oldest row that a segment sees. */
+static int64_t row(const ls_mixer *mixer, int layout, int64_t r) {
+    const compressive_options *o = mixer->options;
+    if (layout == ROWS_SAME) return r;
+    const int64_t before = mixer->start / o->segment * o->segment, near = ls_min(before, o->memory);
+    const int64_t far = ls_min(o->compressed, (before - near) / o->rate);
+    return ls_max(-1, far + near + o->segment - 1 - r);
+}
+
 static const ls_alias aliases[] = {
-    {"to_q.weight", "q.weight", 0},
-    {"to_kv.weight", "kv.weight", 0},
-    {"to_out.weight", "out.weight", 0},
-    {"to_out.bias", "out.bias", 0},
-    {"compress_mem_fn.conv.bias", "compress.bias", 0},
+    {"to_q.weight", "q.weight", ROWS_SAME},
+    {"to_kv.weight", "kv.weight", ROWS_SAME},
+    {"to_out.weight", "out.weight", ROWS_SAME},
+    {"to_out.bias", "out.bias", ROWS_SAME},
+    {"compress_mem_fn.conv.weight", "compress.weight", ROWS_SAME | LS_ALIAS_LAST_TURNED},
+    {"compress_mem_fn.conv.bias", "compress.bias", ROWS_SAME},
+    {"pos_emb", "/position.table", ROWS_FROM_OLDEST | LS_ALIAS_TURNED | LS_ALIAS_MOVES},
+    {"pos_emb", "table", ROWS_FROM_OLDEST | LS_ALIAS_TURNED | LS_ALIAS_MOVES},
     {0},
 };
 
@@ -410,5 +424,6 @@ const ls_mixer_type ls_mixer_compressive = {
     .state_bytes = state_bytes,
     .flops = flops,
     .aliases = aliases,
+    .row = row,
     .at_test = at_test,
 };

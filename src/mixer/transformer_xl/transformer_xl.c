@@ -124,11 +124,25 @@ static double flops(const ls_mixer *mixer, int64_t T) {
            4 * across * pairs;
 }
 
+enum { ROWS_SAME, ROWS_QUERIES, ROWS_KEYS_VALUES };
+
+/* Public code has queries, keys and values in one matrix. */
+static int64_t row(const ls_mixer *mixer, int layout, int64_t r) {
+    const xl_options *o = mixer->options;
+    const int64_t queries = o->heads * head_width(mixer);
+    if (layout == ROWS_KEYS_VALUES) return r < queries ? -1 : r - queries;
+    return layout == ROWS_SAME || r < queries ? r : -1;
+}
+
 static const ls_alias aliases[] = {
-    {"o_net.weight", "out.weight", 0},
-    {"r_net.weight", "relative.weight", 0},
-    {"r_w_bias", "/position.content_bias", 0},
-    {"r_r_bias", "/position.distance_bias", 0},
+    {"qkv_net.weight", "q.weight", ROWS_QUERIES | LS_ALIAS_PART},
+    {"qkv_net.weight", "kv.weight", ROWS_KEYS_VALUES | LS_ALIAS_PART},
+    {"o_net.weight", "out.weight", ROWS_SAME},
+    {"r_net.weight", "relative.weight", ROWS_SAME},
+    {"r_w_bias", "/position.content_bias", ROWS_SAME},
+    {"r_r_bias", "/position.distance_bias", ROWS_SAME},
+    {"r_w_bias", "content_bias", ROWS_SAME},
+    {"r_r_bias", "distance_bias", ROWS_SAME},
     {0},
 };
 
@@ -146,5 +160,6 @@ const ls_mixer_type ls_mixer_transformer_xl = {
     .state_bytes = state_bytes,
     .flops = flops,
     .aliases = aliases,
+    .row = row,
     .at_test = at_test,
 };

@@ -1,0 +1,169 @@
+#include "cli/apply_weights.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/apply.h"
+
+ls_status ls_weight_of_mixer(ls_ctx *ctx, const ls_parameters *store, const ls_mixer *mixer,
+                             const char *scope, const char *root, const char *name,
+                             ls_weight *out) {
+    bool known = false;
+    *out = (ls_weight){.name = name};
+    for (const ls_alias *alias = mixer->type->aliases; alias && alias->official; alias++) {
+        char full[LS_SAFETENSORS_NAME_MOST + 64];
+        if (strcmp(alias->official, name) != 0) continue;
+        if (alias->ours == NULL) return LS_OK;
+        known = true;
+        const bool shared = alias->ours[0] == '/';
+        snprintf(full, sizeof full, "%s%s", shared ? root : scope, alias->ours + shared);
+        const ls_parameter *parameter = ls_parameters_find(store, full);
+        if (parameter == NULL || out->parts == LS_WEIGHT_PARTS_MOST) continue;
+        out->flags = alias->layout & LS_ALIAS_FLAGS;
+        out->part[out->parts++] =
+            (struct ls_weight_part){parameter, mixer, alias->layout & ~LS_ALIAS_FLAGS};
+        if ((alias->layout & LS_ALIAS_PART) == 0) return LS_OK;
+    }
+    if (out->parts > 0) return LS_OK;
+    if (known)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "the file gives %s, which mixer %s does not have with these options", name,
+                       mixer->type->name);
+    return LS_FAIL(ctx, LS_EINPUT, "mixer %s does not know the weight %s", mixer->type->name, name);
+}
+
+/* ---- rows ---- */
+
+/* A tensor of a file as rows: of re and im, or with axes exchanged. */
+typedef struct rows {
+    const ls_safetensor *tensor;
+    int flags;
+    int64_t count, width;
+} rows;
+
+static ls_status rows_of(ls_ctx *ctx, const ls_weight *weight, const ls_safetensor *tensor,
+                         rows *out) {
+    const int flags = weight->flags;
+    const bool turned = (flags & LS_ALIAS_TURNED) != 0;
+    const bool last = (flags & LS_ALIAS_LAST_TURNED) != 0;
+    const int least = turned || last ? 2 : 0;
+    if (tensor->count < 1 || tensor->rank < least)
+        return LS_FAIL(ctx, LS_EINPUT, "%s is empty or has less than %d axes", tensor->name, least);
+    *out = (rows){.tensor = tensor, .flags = flags, .count = 1};
+    if (tensor->rank > 0) out->count = tensor->dim[turned ? 1 : 0];
+    if (last && tensor->rank == 2) out->count = tensor->dim[1];
+    if (flags & LS_ALIAS_PAIRS) out->count *= 2;
+    out->width = tensor->count / out->count;
+    if (out->width * out->count == tensor->count) return LS_OK;
+    return LS_FAIL(ctx, LS_EINPUT, "%s does not end with an axis of 2", tensor->name);
+}
+
+/* The element of the tensor that is column c of row r. */
+static int64_t element_of(const rows *all, int64_t r, int64_t c) {
+    const int64_t *dim = all->tensor->dim, width = all->width;
+    const int rank = all->tensor->rank;
+    if (all->flags & LS_ALIAS_PAIRS) return (r / 2 * width + c) * 2 + r % 2;
+    if (all->flags & LS_ALIAS_TURNED || (all->flags & LS_ALIAS_LAST_TURNED && rank == 2)) {
+        const int64_t rest = width / dim[0];
+        return (c / rest * dim[1] + r) * rest + c % rest;
+    }
+    if (all->flags & LS_ALIAS_LAST_TURNED) {
+        const int64_t a = dim[rank - 2], b = dim[rank - 1], outer = c / (a * b);
+        return r * width + outer * a * b + c % a * b + c / a % b;
+    }
+    return r * width + c;
+}
+
+/* The part that row r belongs to, and the row there; -1: none. */
+static int part_of(const ls_weight *weight, const rows *all, int64_t r, int64_t *row) {
+    int64_t before = 0;
+    for (int i = 0; i < weight->parts; i++) {
+        const struct ls_weight_part *part = &weight->part[i];
+        const int64_t here = part->parameter->dim[0];
+        *row = r - before;
+        if (weight->last) *row = here - all->count + r;
+        if (part->mixer != NULL && part->mixer->type->row != NULL)
+            *row = part->mixer->type->row(part->mixer, part->layout, r);
+        if (*row >= 0 && *row < here) return i;
+        if (part->mixer == NULL) before += here;
+    }
+    return -1;
+}
+
+/* Which way rows go: values of the tensor into the parameters (and `set` counts them), or gradients
+ * of the parameters onto `out`, in the tensor's order. */
+typedef struct move {
+    const double *values;
+    int64_t *set;
+    double *out;
+} move;
+
+static ls_status move_rows(ls_ctx *ctx, const ls_parameters *store, const ls_weight *weight,
+                           const ls_safetensor *tensor, move how) {
+    rows all = {.tensor = tensor};
+    LS_TRY(rows_of(ctx, weight, tensor, &all));
+    for (int i = 0; i < weight->parts; i++) {
+        const ls_parameter *parameter = weight->part[i].parameter;
+        if (parameter->count / parameter->dim[0] != all.width)
+            return LS_FAIL(ctx, LS_EINPUT, "%s has rows of another width than %s", tensor->name,
+                           parameter->name);
+    }
+    for (int64_t r = 0; r < all.count; r++) {
+        int64_t row;
+        const int at = part_of(weight, &all, r, &row);
+        if (at < 0 && weight->flags & LS_ALIAS_MOVES) continue;
+        if (at < 0)
+            return LS_FAIL(ctx, LS_EINPUT, "%s has more rows than %s with these options",
+                           tensor->name, weight->part[0].parameter->name);
+        const ls_parameter *parameter = weight->part[at].parameter;
+        void *ours = how.values != NULL ? ls_parameter_master(store, parameter)
+                                        : ls_parameter_gradient(store, parameter);
+        for (int64_t c = 0; c < all.width; c++) {
+            const int64_t here = row * all.width + c, there = element_of(&all, r, c);
+            if (how.values != NULL)
+                ls_element_set(ours, store->master_type, here, how.values[there]);
+            else
+                how.out[there] += ls_element(ours, store->master_type, here);
+        }
+        if (how.set != NULL) how.set[parameter - store->items] += all.width;
+    }
+    return LS_OK;
+}
+
+/* What moves is given whole in any case: rows that are nowhere now are 0. */
+static void clear_moving(const ls_parameters *store, const ls_weight *weight, int64_t *set) {
+    if ((weight->flags & LS_ALIAS_MOVES) == 0) return;
+    for (int i = 0; i < weight->parts; i++) {
+        const ls_parameter *parameter = weight->part[i].parameter;
+        for (int64_t j = 0; j < parameter->count; j++)
+            ls_element_set(ls_parameter_master(store, parameter), store->master_type, j, 0);
+        set[parameter - store->items] = parameter->count;
+    }
+}
+
+ls_status ls_weight_load(ls_ctx *ctx, ls_parameters *store, const ls_weight *weight,
+                         const ls_safetensor *tensor, int64_t *set) {
+    double *values;
+    if (weight->parts == 0) return LS_OK;
+    clear_moving(store, weight, set);
+    LS_TRY(ls_stored_values(ctx, tensor, &values));
+    const bool moves = (weight->flags & LS_ALIAS_MOVES) != 0;
+    ls_status status =
+        move_rows(ctx, store, weight, tensor, (move){.values = values, .set = moves ? NULL : set});
+    ls_free(ctx, values);
+    return status;
+}
+
+ls_status ls_weight_gradient(ls_ctx *ctx, const ls_parameters *store, const ls_weight *weight,
+                             const ls_safetensor *tensor, double *out) {
+    return move_rows(ctx, store, weight, tensor, (move){.out = out});
+}
+
+ls_status ls_weights_complete(ls_ctx *ctx, const ls_parameters *store, const int64_t *set) {
+    for (size_t i = 0; i < store->count; i++)
+        if (set[i] != store->items[i].count)
+            return LS_FAIL(ctx, LS_EINPUT, "the file gives %lld of the %lld values of %s",
+                           (long long)set[i], (long long)store->items[i].count,
+                           store->items[i].name);
+    return LS_OK;
+}

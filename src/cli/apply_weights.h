@@ -1,0 +1,39 @@
+/* Weights of public code: which parameters a tensor of a file holds, and in which order. */
+#ifndef LS_CLI_APPLY_WEIGHTS_H
+#define LS_CLI_APPLY_WEIGHTS_H
+
+#include "mixer/mixer.h"
+#include "model/safetensors.h"
+#include "tensor/parameter.h"
+
+enum { LS_WEIGHT_PARTS_MOST = 8 };
+
+/* Where a tensor's rows stand. Those that the first part does not take go to the next. */
+typedef struct ls_weight {
+    const char *name; /* in the file, for messages */
+    int parts;        /* 0: known, not a parameter */
+    struct ls_weight_part {
+        const ls_parameter *parameter;
+        const ls_mixer *mixer; /* whose `row` orders the rows; NULL: as they are */
+        int layout;            /* the mixer's number */
+    } part[LS_WEIGHT_PARTS_MOST];
+    int flags; /* LS_ALIAS_* */
+    bool last; /* the rows are the last ones of the parameter */
+} ls_weight;
+
+/* What a mixer makes of the name of a weight below it. Its parameters are in the scope `scope`
+ * ("layers.0.mixer." or ""), those that layers share in `root`. LS_EINPUT where it knows none. The
+ * mixer stays borrowed. */
+ls_status ls_weight_of_mixer(ls_ctx *ctx, const ls_parameters *store, const ls_mixer *mixer,
+                             const char *scope, const char *root, const char *name, ls_weight *out);
+/* Sets the parameters from the tensor and adds to `set`, per parameter, how many elements. What
+ * moves and is not given becomes 0. */
+ls_status ls_weight_load(ls_ctx *ctx, ls_parameters *store, const ls_weight *weight,
+                         const ls_safetensor *tensor, int64_t *set);
+/* Adds the parameters' gradients to `out` in the order of the tensor. */
+ls_status ls_weight_gradient(ls_ctx *ctx, const ls_parameters *store, const ls_weight *weight,
+                             const ls_safetensor *tensor, double *out);
+/* LS_EINPUT where a parameter is not given whole. */
+ls_status ls_weights_complete(ls_ctx *ctx, const ls_parameters *store, const int64_t *set);
+
+#endif
