@@ -1,11 +1,10 @@
-/* What the tests of models with memories share: mixers from words, a case of tests/golden held
- * against ours, programs of several lengths on the same parameters. */
+/* What the tests of models with memories share: mixers from words, programs of several lengths on
+ * the same parameters. */
 #ifndef LS_TESTS_MEMORY_FIXTURE_H
 #define LS_TESTS_MEMORY_FIXTURE_H
 
 #include "harness.h"
 #include "mixer/mixer.h"
-#include "model/safetensors.h"
 #include "tensor/program_internal.h"
 
 /* A mixer from key=value words. */
@@ -27,17 +26,6 @@ static inline ls_mixer choose(ls_ctx *ctx, const ls_mixer_type *type, int64_t wi
 
 static inline void release(ls_mixer *mixer) {
     free((void *)(uintptr_t)mixer->options);
-}
-
-/* A tensor of a case, free() it; the number of its elements where `count` is not NULL. */
-static inline double *stored(const ls_safetensors *file, const char *name,
-                             const ls_safetensor **about) {
-    const ls_safetensor *tensor = ls_safetensors_find(file, name);
-    if (tensor == NULL) fail_msg("the case has no %s", name);
-    double *values = malloc((size_t)tensor->count * sizeof *values + 1);
-    ls_safetensor_f64(tensor, 0, tensor->count, values);
-    if (about != NULL) *about = tensor;
-    return values;
 }
 
 static inline void near(const char *name, const double *got, const double *want, int64_t count,

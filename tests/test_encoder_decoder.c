@@ -311,6 +311,11 @@ static const char *const models[] = {
     "model.layers=attention,longt5 mixer.heads=2 mixer.global_block=2 mixer.radius=3 "
     "model.position=learned position.length=16 model.encoder_mixer=attention "
     "model.scale_embedding=true",
+    "model.memory_kind=slots model.memory=2 model.memory_heads=2 model.segment=3 mixer.heads=2 "
+    "model.position=t5 position.buckets=8 position.max_distance=16 position.exchanged=true "
+    "model.encoder_embedding=true model.cross_bias=true model.head_bias=true",
+    "model.memory_kind=slots model.memory=3 model.memory_heads=3 model.memory_update=gru "
+    "model.segment=4 mixer.heads=2 model.position=none model.tied=false model.last_norm=false",
 };
 enum { MODELS = sizeof models / sizeof models[0] };
 
@@ -617,7 +622,14 @@ static void test_refusals(void **state) {
     } wrong[] = {
         {"model.head=classify model.classes=2 mixer.heads=2 model.position=rope",
          "is for model.head=lm"},
-        {"mixer.heads=2 model.position=rope model.segment=4", "would lose its source"},
+        {"mixer.heads=2 model.position=rope model.segment=4", "is for slots of memory"},
+        {"mixer.heads=2 model.position=rope model.segment=4 model.memory=2",
+         "is for slots of memory"},
+        {"mixer.heads=2 model.position=rope model.segment=4 model.memory=2 model.memory_heads=2 "
+         "model.memory_kind=slots model.memory_encoder=1",
+         "an encoder of its own"},
+        {"mixer.heads=2 model.position=rope model.encoder_layers=0 model.encoder_embedding=true",
+         "set model.encoder_layers as well"},
         {"model.mixer=mamba", "cannot be in an encoder"},
         {"mixer.heads=2 model.position=rope model.cross_heads=5", "does not divide"},
         {"mixer.heads=2 model.position=rope model.encoder_layers=0 model.encoder_mixer=s4d",

@@ -40,7 +40,8 @@ typedef struct held {
     int64_t given;   /* tokens that the file has: those behind T are targets alone */
     int32_t *tokens, *source;
     int64_t pieces, *first, *length; /* into which the tokens are cut */
-    bool runs;                       /* a piece is a run of a stream; else all are one program */
+    bool runs;                       /* a piece is a run of a stream; else all are one program, and
+                                        pieces are its segments or sources */
     series series[SERIES];
     int64_t *set;    /* per parameter: elements that the file has given */
     double **moving; /* per tensor of the file: gradients of what moves, over all runs so far */
@@ -196,6 +197,22 @@ static ls_status read_tokens(held *h, const ls_safetensor *tensor, int64_t *leng
     return status;
 }
 
+/* Nothing in the file is passed over. */
+static ls_status check_names(const held *h) {
+    static const char *const kinds[] = {"w.", "in.", "out.", "cot.", "grad.w.", "grad.aux."};
+    for (size_t i = 0; i < h->file.count; i++) {
+        const char *name = h->file.items[i].name;
+        bool known = strcmp(name, "cot") == 0;
+        for (size_t j = 0; j < sizeof kinds / sizeof kinds[0]; j++) known |= begins(name, kinds[j]);
+        if (!known)
+            return LS_FAIL(h->ctx, LS_EINPUT,
+                           "%s: %s is neither a weight, an input or an output nor a gradient of "
+                           "a model",
+                           h->keys->golden, name);
+    }
+    return LS_OK;
+}
+
 static ls_status read_inputs(held *h) {
     for (size_t i = 0; i < h->file.count; i++) {
         const ls_safetensor *tensor = &h->file.items[i];
@@ -279,13 +296,8 @@ static ls_status cut_pieces(held *h) {
     if (h->first == NULL || h->length == NULL) return LS_ENOMEM;
     cut_into(h, cuts, ls_max(given, 1));
     LS_TRY(leave_out_rest(h));
-    h->runs = given > 0 && !decodes;
-    if (decodes) return check_sources(h);
-    for (int64_t i = 0; h->runs && segment > 0 && i + 1 < h->pieces; i++)
-        if (h->length[i] % segment != 0)
-            return LS_FAIL(h->ctx, LS_EUSE, "cut: pieces must be multiples of model.segment=%lld",
-                           (long long)segment);
-    return LS_OK;
+    h->runs = given > 0 && !decodes && segment == 0;
+    return decodes ? check_sources(h) : LS_OK;
 }
 
 /* ---- cotangents ---- */
@@ -392,17 +404,6 @@ static ls_status put_series(const held *h, const run *r, const char *name, const
     return status;
 }
 
-/* What a segment of this run leaves is kept under this name; "" where the piece is of another. */
-static void segment_name(const held *h, const run *r, const output *out, const char *prefix,
-                         char *name, size_t bytes) {
-    const int64_t each = h->config.model.segment;
-    int64_t number = out->piece;
-    name[0] = '\0';
-    if (out->piece < 0 || (r->piece >= 0 && r->piece != out->piece)) return;
-    if (r->piece >= 0) number = each > 0 ? (r->count - 1) / each : 0; /* its last one */
-    snprintf(name, bytes, "%s%s.%lld", prefix, out->name, (long long)number);
-}
-
 /* Gradients that begin at what segments leave. */
 static ls_status put_segments(const held *h, const run *r) {
     for (size_t i = 0; i < h->file.count && !r->trains; i++) {
@@ -413,8 +414,7 @@ static ls_status put_segments(const held *h, const run *r) {
         if (name == NULL) continue;
         LS_TRY(output_of(h, name, &out));
         if (out.kind != OUT_SEGMENT) continue;
-        segment_name(h, r, &out, "cot.", full, sizeof full);
-        if (full[0] == '\0') continue;
+        snprintf(full, sizeof full, "cot.%s.%lld", out.name, (long long)out.piece);
         const ls_tensor *tensor = ls_program_find(r->program, full);
         if (tensor == NULL)
             return LS_FAIL(h->ctx, LS_EINPUT, "%s: gradients cannot begin at %s with this model",
@@ -541,8 +541,7 @@ static ls_status compare_state(held *h, const run *r, const ls_safetensor *tenso
 static ls_status compare_segment(held *h, const run *r, const ls_safetensor *tensor,
                                  const output *out) {
     char full[sizeof(output) + 32];
-    segment_name(h, r, out, "", full, sizeof full);
-    if (full[0] == '\0') return LS_OK;
+    snprintf(full, sizeof full, "%s.%lld", out->name, (long long)out->piece);
     const ls_tensor *kept = ls_program_find(r->program, full);
     if (kept == NULL)
         return LS_FAIL(h->ctx, LS_EINPUT, "%s: the model leaves nothing that could be %s",
@@ -650,6 +649,10 @@ static ls_status record(const held *h, run *r) {
                                   .grad = true,
                                   .train = r->trains,
                                   .source = decodes ? h->S : 0};
+    if (!decodes && h->config.model.segment > 0) {
+        options.segments = h->length;
+        options.segment_count = h->pieces;
+    }
     if (h->runs) {
         options.streaming = true;
         options.capacity = ls_max(h->T, h->keys->capacity);
@@ -736,6 +739,7 @@ static ls_status apply(held *h) {
     LS_TRY(ls_naming_read(h->ctx, keys->names, &h->naming));
     LS_TRY(ls_safetensors_open(h->ctx, keys->golden, &h->file));
     h->file_open = true;
+    LS_TRY(check_names(h));
     LS_TRY(make_model(h));
     LS_TRY(read_inputs(h));
     h->given = h->T;

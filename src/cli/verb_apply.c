@@ -157,8 +157,7 @@ static const ls_section sections[] = {{"", &key_table}, {"model", &ls_model_opti
 const ls_verb ls_verb_apply = {
     .name = "apply",
     .summary = "Run a mixer, a position method or a model on tensors from files",
-    .usage = "mixer=NAME [key=value ...] weights=W input=X output=Y | golden=FILE [tol=T]\n"
-             "       longshot apply model model.KEY=... mixer.KEY=... [names=N] golden=FILE",
+    .usage = "mixer=NAME [key=value ...] weights=W input=X output=Y | [model] ... golden=FILE",
     .about =
         "Weights may bear the names of public code, which the mixer maps. With golden= every\n"
         "output and gradient of the file is compared; exit code 1 where one differs by more\n"

@@ -177,6 +177,22 @@ static carried carried_before(ls_program *p, const ls_model_settings *about, int
 
 enum { SEGMENTS_MOST = 4096 };
 
+/* The lengths that the program was given. */
+static int64_t given_segments(ls_program *p, int64_t T, int64_t each,
+                              int64_t length[SEGMENTS_MOST]) {
+    const ls_program_options *options = ls_program_about(p);
+    const int64_t count = options->segment_count;
+    int64_t sum = 0;
+    for (int64_t i = 0; i < ls_min(count, SEGMENTS_MOST); i++) {
+        length[i] = ls_min(each, options->segments[i]);
+        sum += length[i];
+    }
+    if (sum == T) return count;
+    ls_refuse(p, LS_EUSE, "%lld segments of at most model.segment=%lld tokens are not %lld tokens",
+              (long long)count, (long long)each, (long long)T);
+    return 0;
+}
+
 /* How many segments of `each` tokens T tokens are, and their lengths; 0: too many. */
 static int64_t segments_of(ls_program *p, int64_t T, int64_t each, int64_t length[SEGMENTS_MOST]) {
     const int64_t count = (T + each - 1) / each;
@@ -198,7 +214,9 @@ static ls_tensor *in_segments(ls_program *p, const ls_model_config *config, ls_t
     if (x == NULL) return NULL;
     ls_tensor *segment[SEGMENTS_MOST];
     int64_t length[SEGMENTS_MOST];
-    const int64_t count = segments_of(p, x->dim[1], each, length);
+    const int64_t count = ls_program_about(p)->segments != NULL
+                              ? given_segments(p, x->dim[1], each, length)
+                              : segments_of(p, x->dim[1], each, length);
     if (count == 0) return NULL;
     ls_cut_rows(p, x, (int)count, length, segment);
     carried now = carried_before(p, about, x->dim[0]), kept = {0};
@@ -283,6 +301,7 @@ static ls_source encode(ls_program *p, const ls_model_config *config, ls_tensor 
     int64_t length[SEGMENTS_MOST];
     const int64_t S = ls_program_about(p)->source, each = config->model.segment;
     ls_source source = {.length = S, .valid = ls_valid_rows(p, tokens)};
+    if (ls_failed(p)) return source;
     const int64_t count = segments_of(p, S, each > 0 ? each : S, length);
     if (count > 1) ls_cut_rows(p, tokens, (int)count, length, part);
     for (int64_t i = 0; i < count && !ls_failed(p); i++) {

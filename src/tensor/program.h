@@ -107,7 +107,10 @@ typedef struct ls_program_options {
     bool source_read;      /* streaming: a program before this one has left it in the state */
     bool profile_scores;   /* attention keeps "scores" by distance: see ls_score_profile */
     bool observed;         /* a model keeps what its segments leave: ls_model_program_observed */
-    bool guarded;          /* tests: a guard band behind every tensor in the arena */
+    const int64_t *segments; /* observed: their lengths where they are not all model.segment's, read
+                                while recording; NULL: they are */
+    int64_t segment_count;
+    bool guarded; /* tests: a guard band behind every tensor in the arena */
 } ls_program_options;
 
 /* A program to record into. The store is borrowed: unless it is sealed, parameters that are not in
