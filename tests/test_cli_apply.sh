@@ -91,3 +91,137 @@ exits 0 $xpos weights=w.safetensors input=x1.safetensors output=y1.safetensors c
 python3 files.py second "$case"
 exits 0 $xpos weights=w.safetensors input=x2.safetensors output=y2.safetensors cut=7 capacity=53
 python3 files.py check "$case"
+
+# ---- whole models ----
+
+words() { # FILE: its arguments in the table of cases
+    sed -n "s/^$1 *|\(.*\)|.*/\1/p" "$golden/cases.txt"
+}
+says() { grep -q "$1" err.txt || { cat err.txt >&2; fail "not said: $1"; }; }
+xl=$(words xl.safetensors) compressive=$(words compressive.safetensors)
+rmt=$(words rmt-gpt2-left.safetensors) memformer=$(words memformer.safetensors)
+[ -n "$xl" ] && [ -n "$compressive" ] && [ -n "$rmt" ] && [ -n "$memformer" ] || fail "no cases"
+
+# outputs, states and gradients are all there; coarser types; what is compared can fail
+exits 0 $xl golden=$golden/xl.safetensors
+for tensor in out.nll2 out.mem2.1 grad.w.r_w_bias; do
+    grep -q "^$tensor .*good" out.txt || fail "$tensor was not compared"
+done
+exits 0 $compressive golden=$golden/compressive.safetensors
+for tensor in out.aux3 out.cmem3 grad.w.pos_emb grad.aux.attn_layers.1.fn.fn.compress_mem_fn.conv.weight; do
+    grep -q "^$tensor .*good" out.txt || fail "$tensor was not compared"
+done
+exits 0 $memformer golden=$golden/memformer.safetensors dtype=f32 tol=2e-5 grad_tol=2e-4
+exits 1 $memformer golden=$golden/memformer.safetensors position.exchanged=false
+exits 1 $compressive golden=$golden/compressive.safetensors mixer.loss_weight=1
+exits 1 $xl golden=$golden/xl.safetensors mixer.memory=20 mixer.clamp_len=5
+exits 1 $rmt golden=$golden/rmt-gpt2-left.safetensors grad_tol=0
+says "grad.w"
+"$program" apply $rmt golden=$golden/rmt-gpt2-left.safetensors --json | python3 -m json.tool >/dev/null
+
+# segments of other lengths, as code that aligns them to the right has them
+exits 0 $rmt golden=$golden/rmt-gpt2-left.safetensors cut=14
+exits 1 $rmt golden=$golden/rmt-gpt2-left.safetensors cut=9,14
+exits 2 $rmt golden=$golden/rmt-gpt2-left.safetensors cut=15,14,8
+says "at most model.segment=14"
+
+# options that do not fit the file
+exits 2 $xl
+says "give golden="
+exits 2 $xl golden=$golden/xl.safetensors mixer=transformer_xl
+exits 2 $xl golden=$golden/xl.safetensors model.layrs=2
+exits 2 $xl golden=$golden/xl.safetensors names=transformer_xl
+says "neither a file nor one of transformer-xl,"
+exits 2 $xl golden=$golden/xl.safetensors model.layers=1
+says "the model has no parameter layers.1"
+exits 3 $xl golden=$golden/xl.safetensors model.layers=3
+says "the file gives 0 of the"
+exits 3 $xl golden=$golden/xl.safetensors model.hidden=23
+exits 3 $xl golden=$golden/xl.safetensors model.vocabulary=36
+exits 3 $xl golden=$golden/xl.safetensors cut=13
+says "hidden2 is not \[10,2,16\]"
+exits 2 $memformer golden=$golden/memformer.safetensors source_cut=16
+says "equal pieces"
+exits 3 $rmt golden=$golden/memformer.safetensors
+exits 3 $xl golden=nowhere.safetensors
+
+# a naming of one's own, and files that lack something or have too much
+cat >rules.txt <<'T'
+# shorter names
+w.start = memory.start
+w.words = embed.weight
+w.places = position.embedding
+w.last.* = norm.*
+w.{n}.ln_{m}.* = layers.{n}.norm{m}.*
+w.{n}.attn.* = layers.{n}.mixer.*
+w.{n}.fc.weight = layers.{n}.ffn.up.weight turned
+w.{n}.fc.bias = layers.{n}.ffn.up.bias
+w.{n}.proj.weight = layers.{n}.ffn.down.weight turned
+w.{n}.proj.bias = layers.{n}.ffn.down.bias
+in.ids = tokens
+out.scores = logits
+out.carried{s} = segment memory
+out.note = -
+T
+python3 - "$golden/rmt-gpt2-left.safetensors" <<'P'
+import json, struct, sys
+data = open(sys.argv[1], "rb").read()
+size = struct.unpack("<Q", data[:8])[0]
+header = json.loads(data[8:8 + size])
+header.pop("__metadata__")
+case = {n: (t["dtype"], t["shape"], data[8 + size + t["data_offsets"][0]:8 + size + t["data_offsets"][1]])
+        for n, t in header.items()}
+
+def write(path, tensors):
+    header, blob = {}, b""
+    for name, (kind, shape, raw) in sorted(tensors.items()):
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [len(blob), len(blob) + len(raw)]}
+        blob += raw
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    open(path, "wb").write(struct.pack("<Q", len(text)) + text + blob)
+
+def short(name):
+    for old, new in (("memory_cell.memory", "start"), ("memory_cell.model.transformer.", ""), ("wte.weight", "words"),
+                     ("wpe.weight", "places"), ("ln_f.", "last."), ("h.", ""), ("mlp.c_", ""), ("in.tokens", "in.ids"),
+                     ("out.y", "out.scores"), ("out.memory", "out.carried"), ("out.loss", "out.note")):
+        name = name.replace(old, new, 1)
+    return "cot.scores" if name == "cot" else name
+write("short.safetensors", {short(n): t for n, t in case.items()})
+
+def spoiled(path, drop=(), **more):
+    write(path, {**{n: t for n, t in case.items() if n not in drop},
+                 **{n.replace("__", "."): t for n, t in more.items()}})
+some = ("F64", [2], bytes(16))
+spoiled("no-weight.safetensors", ["w.memory_cell.model.transformer.h.1.ln_2.bias"])
+spoiled("no-tokens.safetensors", ["in.tokens"])
+spoiled("no-outputs.safetensors", [n for n in case if n.startswith("out.")])
+spoiled("stray.safetensors", grad__in__tokens=some)
+spoiled("stranger.safetensors", w__memory_cell__model__other=some)
+spoiled("odd-output.safetensors", out__attention=some)
+spoiled("odd-cot.safetensors", cot=some)
+spoiled("odd-piece.safetensors", out__memory7=case["out.memory0"])
+spoiled("odd-tokens.safetensors", in__tokens=("F64", [2, 1], struct.pack("<2d", 0.5, 1)))
+spoiled("large-token.safetensors", in__tokens=("I64", [2, 37], struct.pack("<74q", *[29] * 74)))
+spoiled("flat-tokens.safetensors", in__tokens=("I64", [74], case["in.tokens"][2]))
+spoiled("flat-weight.safetensors", **{"w__memory_cell__model__transformer__h__0__mlp__c_fc__weight":
+                                      ("F64", [1024], case["w.memory_cell.model.transformer.h.0.mlp.c_fc.weight"][2])})
+spoiled("empty-weight.safetensors", **{"w__memory_cell__memory": ("F64", [0, 16], b"")})
+spoiled("nan-cot.safetensors", cot=("F64", [2, 37, 29], struct.pack("<d", float("nan")) * (2 * 37 * 29)))
+open("cut-off.safetensors", "wb").write(data[:-8])
+open("hostile.safetensors", "wb").write(struct.pack("<Q", 1 << 62) + data[8:])
+P
+exits 0 $rmt names=rules.txt golden=short.safetensors
+grep -q "^out.carried2 .*good" out.txt && grep -q "^grad.w.1.fc.weight .*good" out.txt || fail "rules"
+exits 3 $rmt golden=short.safetensors
+echo "w.start memory.start" >bad-rules.txt
+exits 3 $rmt names=bad-rules.txt golden=short.safetensors
+says "line 1"
+echo "out.y = answers" >odd-rules.txt
+exits 2 $rmt names=odd-rules.txt golden=$golden/rmt-gpt2-left.safetensors
+for file in no-weight no-tokens no-outputs stray stranger odd-output odd-cot odd-piece odd-tokens large-token flat-tokens \
+    flat-weight empty-weight cut-off hostile; do
+    exits 3 $rmt golden=$file.safetensors
+    [ "$(grep -c . err.txt)" -le 2 ] || fail "$file: not one sentence"
+done
+exits 1 $rmt golden=nan-cot.safetensors

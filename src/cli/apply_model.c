@@ -118,8 +118,14 @@ static ls_status weight_of(const held *h, const char *name, ls_weight *out) {
     int64_t piece;
     snprintf(full, sizeof full, "w.%s", name);
     *out = (ls_weight){.name = name};
-    if (!ls_naming_find(&h->naming, full, target, sizeof target, &piece))
+    if (!ls_naming_find(&h->naming, full, target, sizeof target, &piece)) {
+        size_t root, scope;
+        if (ls_parameters_find(h->model->store, name) == NULL &&
+            mixer_of(h, name, &root, &scope) == NULL)
+            return LS_FAIL(h->ctx, LS_EINPUT, "%s: no name is known for %s (set names=)",
+                           h->keys->golden, full);
         snprintf(target, sizeof target, "%s", name);
+    }
     for (char *word = strtok_r(target, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
         if (strcmp(word, "turned") == 0)
             out->flags |= LS_ALIAS_TURNED;
