@@ -153,6 +153,26 @@ static void test_gradients(void **unused) {
     }
 }
 
+/* Several updates are several segments with the same rows. */
+static void test_updates(void **unused) {
+    (void)unused;
+    ls_ctx ctx = ls_ctx_default();
+    for (int update = LS_UPDATE_NORM; update <= LS_UPDATE_GRU; update++) {
+        double *y[3];
+        for (int i = 0; i < 3; i++) {
+            alone what = slots_alone((ls_memory_update)update, true, 0.7, i == 0 ? 3 : 1);
+            what.about.memory_updates = i == 1 ? 3 : 1;
+            bench b = bench_alone(&ctx, &what, false);
+            expect(&ctx, ls_program_run(b.program, NULL, 0, 0));
+            y[i] = read_all(ls_program_find(b.program, "y"));
+            bench_free(&b);
+        }
+        assert_memory_equal(y[1], y[0], FEW * WIDE * sizeof *y[0]);
+        assert_memory_not_equal(y[2], y[0], FEW * WIDE * sizeof *y[0]);
+        for (int i = 0; i < 3; i++) free(y[i]);
+    }
+}
+
 /* Where slots attend to themselves alone they go to their biases; without biases they stay. */
 static void test_forgetting(void **unused) {
     (void)unused;
@@ -186,7 +206,7 @@ static const char *const variants[] = {
     "",
     "model.memory_temperature=0.3 model.norm_place=post",
     "model.memory_update=plain model.memory_heads=1",
-    "model.memory_update=gru",
+    "model.memory_update=gru model.memory_updates=2",
     "model.memory_encoder=1 model.layers=3 model.position=t5",
 };
 
@@ -322,8 +342,9 @@ static void test_refusals(void **unused) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_definition), cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_forgetting), cmocka_unit_test(test_any_cut),
-        cmocka_unit_test(test_replay),     cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_forgetting), cmocka_unit_test(test_updates),
+        cmocka_unit_test(test_any_cut),    cmocka_unit_test(test_replay),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,17 +12,17 @@
 static const struct {
     const char *name, *rules;
 } known[] = {
-    /* kimiyoung/transformer-xl, in PyTorch */
-    {"transformer-xl", "w.word_emb.emb_layers.0.weight = embed.weight\n"
-                       "w.crit.out_layers.0.* = head.*\n"
-                       "w.r_w_bias = position.content_bias\n"
-                       "w.r_r_bias = position.distance_bias\n"
-                       "w.pos_emb.inv_freq = -\n"
-                       "w.layers.{n}.dec_attn.layer_norm.* = layers.{n}.norm1.*\n"
-                       "w.layers.{n}.dec_attn.* = layers.{n}.mixer.*\n"
-                       "w.layers.{n}.pos_ff.layer_norm.* = layers.{n}.norm2.*\n"
-                       "w.layers.{n}.pos_ff.CoreNet.0.* = layers.{n}.ffn.up.*\n"
-                       "w.layers.{n}.pos_ff.CoreNet.3.* = layers.{n}.ffn.down.*\n"
+    /* kimiyoung/transformer-xl, in PyTorch; weights also with the prefix of huggingface */
+    {"transformer-xl", "w.*word_emb.emb_layers.0.weight = embed.weight\n"
+                       "w.*crit.out_layers.0.* = head.*\n"
+                       "w.*pos_emb.inv_freq = -\n"
+                       "w.*layers.{n}.dec_attn.layer_norm.* = layers.{n}.norm1.*\n"
+                       "w.*layers.{n}.dec_attn.* = layers.{n}.mixer.*\n"
+                       "w.*layers.{n}.pos_ff.layer_norm.* = layers.{n}.norm2.*\n"
+                       "w.*layers.{n}.pos_ff.CoreNet.0.* = layers.{n}.ffn.up.*\n"
+                       "w.*layers.{n}.pos_ff.CoreNet.3.* = layers.{n}.ffn.down.*\n"
+                       "w.*r_w_bias = position.content_bias\n"
+                       "w.*r_r_bias = position.distance_bias\n"
                        "out.hidden{s} = rows\n"
                        "out.nll{s} = loss\n"
                        "out.mem{s}.{n} = state layers.{n}.mixer.memory\n"},

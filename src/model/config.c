@@ -28,6 +28,8 @@ static const ls_option options[] = {
     {"memory_update", LS_OPTION_CHOICE, FIELD(memory_update), "norm", 0, 0, "norm|plain|gru",
      "memory_kind=slots: what was written is biased and brought to length 1, which forgets; or "
      "stays as it is; or goes through a gated unit and a feed-forward layer"},
+    {"memory_updates", LS_OPTION_INT, FIELD(memory_updates), "1", 1, 64, NULL,
+     "memory_kind=slots: how often a segment's rows are written, one after the other"},
     {"memory_temperature", LS_OPTION_REAL, FIELD(memory_temperature), "1", 1e-3, 1e3, NULL,
      "memory_kind=slots: divides the scores of writing, which is sharper below 1"},
     {"memory_encoder", LS_OPTION_INT, FIELD(memory_encoder), "0", 0, LS_LAYERS_MOST, NULL,

@@ -71,8 +71,8 @@ static ls_tensor *gated_unit(ls_program *p, const ls_model_settings *about, ls_t
     return ls_plus(p, fresh, ls_gate(p, LS_ACT_SIGMOID, ls_plus(p, in[1], own[1]), change));
 }
 
-ls_tensor *ls_slots_write(ls_program *p, const ls_model_settings *about, ls_tensor *memory,
-                          ls_tensor *rows, ls_tensor *valid) {
+static ls_tensor *write_once(ls_program *p, const ls_model_settings *about, ls_tensor *memory,
+                             ls_tensor *rows, ls_tensor *valid) {
     const int64_t D = about->width;
     const bool gated = about->memory_update == LS_UPDATE_GRU;
     ls_scope(p, "memory");
@@ -96,5 +96,13 @@ ls_tensor *ls_slots_write(ls_program *p, const ls_model_settings *about, ls_tens
         written = ls_plus(p, written, ls_feed_forward(p, about, inner));
     }
     ls_scope_end(p);
+    return written;
+}
+
+ls_tensor *ls_slots_write(ls_program *p, const ls_model_settings *about, ls_tensor *memory,
+                          ls_tensor *rows, ls_tensor *valid) {
+    ls_tensor *written = write_once(p, about, memory, rows, valid);
+    for (int64_t i = 1; i < about->memory_updates; i++)
+        written = write_once(p, about, ls_slots_seen(p, about, written), rows, valid);
     return written;
 }
