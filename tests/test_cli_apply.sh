@@ -225,3 +225,129 @@ for file in no-weight no-tokens no-outputs stray stranger odd-output odd-cot odd
     [ "$(grep -c . err.txt)" -le 2 ] || fail "$file: not one sentence"
 done
 exits 1 $rmt golden=nan-cot.safetensors
+
+# ---- other namings: a Llama written out, and for the others that every weight finds its place ----
+
+cat >namings.py <<'P'
+import array, json, math, random, struct
+random.seed(3)
+V, D, H, G, F, T, LAYERS = 11, 8, 4, 2, 6, 7, 2
+
+def write(path, tensors):
+    header, blob = {}, b""
+    for name, (kind, shape, values) in sorted(tensors.items()):
+        raw = array.array({"F64": "d", "I64": "q"}[kind], values).tobytes()
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [len(blob), len(blob) + len(raw)]}
+        blob += raw
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    open(path, "wb").write(struct.pack("<Q", len(text)) + text + blob)
+
+def draw(*shape):
+    return "F64", list(shape), [random.gauss(0, 0.5) for _ in range(math.prod(shape))]
+
+def case(path, weights, source=False):
+    tokens = [random.randrange(V) for _ in range(T)]
+    tensors = {"w." + n: draw(*s) for n, s in weights.items()}
+    tensors["in.decoder_input_ids" if source else "in.input_ids"] = ("I64", [1, T], tokens)
+    if source: tensors["in.input_ids"] = ("I64", [1, T], tokens)
+    return path, tokens, tensors
+
+def finish(path, tensors, logits):
+    write(path, {**tensors, "out.logits": ("F64", [1, T, V], logits)})
+
+def times(weight, x):
+    _, (rows, width), values = weight
+    return [sum(values[r * width + i] * x[i] for i in range(width)) for r in range(rows)]
+
+def norm(weight, x):
+    scale = 1 / math.sqrt(sum(v * v for v in x) / len(x) + 1e-5)
+    return [g * v * scale for g, v in zip(weight[2], x)]
+
+def rotated(x, n):
+    e, y = D // H, list(x)
+    for first in range(0, len(x), e):
+        for i in range(e // 2):
+            angle = n * 10000 ** (-2 * i / e)
+            a, b = x[first + i], x[first + e // 2 + i]
+            y[first + i] = a * math.cos(angle) - b * math.sin(angle)
+            y[first + e // 2 + i] = b * math.cos(angle) + a * math.sin(angle)
+    return y
+
+def llama(w, tokens):
+    rows, e = [w["model.embed_tokens.weight"][2][t * D:(t + 1) * D] for t in tokens], D // H
+    for layer in range(LAYERS):
+        of = lambda name: w[f"model.layers.{layer}.{name}.weight"]
+        x = [norm(of("input_layernorm"), r) for r in rows]
+        q = [rotated(times(of("self_attn.q_proj"), r), n) for n, r in enumerate(x)]
+        k = [rotated(times(of("self_attn.k_proj"), r), n) for n, r in enumerate(x)]
+        v = [times(of("self_attn.v_proj"), r) for r in x]
+        for n in range(T):
+            mixed = []
+            for h in range(H):
+                at = h // (H // G) * e
+                scores = [sum(q[n][h * e + i] * k[m][at + i] for i in range(e)) / math.sqrt(e) for m in range(n + 1)]
+                weight = [math.exp(s) for s in scores]
+                mixed += [sum(p * v[m][at + i] for m, p in enumerate(weight)) / sum(weight) for i in range(e)]
+            rows[n] = [a + b for a, b in zip(rows[n], times(of("self_attn.o_proj"), mixed))]
+            y = norm(of("post_attention_layernorm"), rows[n])
+            up, gate = times(of("mlp.up_proj"), y), times(of("mlp.gate_proj"), y)
+            hidden = [u * g / (1 + math.exp(-g)) for u, g in zip(up, gate)]
+            rows[n] = [a + b for a, b in zip(rows[n], times(of("mlp.down_proj"), hidden))]
+    return [l for r in rows for l in times(w["lm_head.weight"], norm(w["model.norm.weight"], r))]
+
+def layers(prefix, shapes):
+    return {f"{prefix}{n}.{name}": shape for n in range(LAYERS) for name, shape in shapes.items()}
+
+path, tokens, tensors = case("llama.safetensors", {
+    "model.embed_tokens.weight": (V, D), "lm_head.weight": (V, D), "model.norm.weight": (D,), **layers("model.layers.", {
+        "input_layernorm.weight": (D,), "post_attention_layernorm.weight": (D,), "self_attn.q_proj.weight": (D, D),
+        "self_attn.k_proj.weight": (D * G // H, D), "self_attn.v_proj.weight": (D * G // H, D), "self_attn.o_proj.weight": (D, D),
+        "mlp.gate_proj.weight": (F, D), "mlp.up_proj.weight": (F, D), "mlp.down_proj.weight": (D, F)})})
+finish(path, tensors, llama({n[2:]: t for n, t in tensors.items()}, tokens))
+
+def placed(path, weights, source=False):
+    path, _, tensors = case(path, weights, source)
+    finish(path, tensors, [1] * (T * V))
+placed("mpt.safetensors", {"transformer.wte.weight": (V, D), "transformer.norm_f.weight": (D,), **layers("transformer.blocks.", {
+    "norm_1.weight": (D,), "norm_2.weight": (D,), "attn.Wqkv.weight": (3 * D, D), "attn.out_proj.weight": (D, D),
+    "ffn.up_proj.weight": (4 * D, D), "ffn.down_proj.weight": (D, 4 * D)})})
+placed("mamba.safetensors", {"backbone.embeddings.weight": (V, D), "backbone.norm_f.weight": (D,), **layers("backbone.layers.", {
+    "norm.weight": (D,), "mixer.in_proj.weight": (4 * D, D), "mixer.conv1d.weight": (2 * D, 1, 4), "mixer.conv1d.bias": (2 * D,),
+    "mixer.x_proj.weight": (1 + 2 * 4, 2 * D), "mixer.dt_proj.weight": (2 * D, 1), "mixer.dt_proj.bias": (2 * D,),
+    "mixer.A_log": (2 * D, 4), "mixer.D": (2 * D,), "mixer.out_proj.weight": (D, 2 * D)})})
+placed("retnet.safetensors", {"decoder.embed_tokens.weight": (V, D), "decoder.output_projection.weight": (V, D),
+    "decoder.layer_norm.weight": (D,), "decoder.retnet_rel_pos.decay": (H,), **layers("decoder.layers.", {
+    "retention_layer_norm.weight": (D,), "final_layer_norm.weight": (D,), "retention.q_proj.weight": (D, D),
+    "retention.k_proj.weight": (D, D), "retention.v_proj.weight": (2 * D, D), "retention.g_proj.weight": (2 * D, D),
+    "retention.out_proj.weight": (D, 2 * D), "ffn.fc1.weight": (F, D), "ffn.gate.weight": (F, D), "ffn.fc2.weight": (D, F)})})
+attention = {f"{n}.weight": (D, D) for n in "qkvo"}
+feed_forward = {"wi_0.weight": (F, D), "wi_1.weight": (F, D), "wo.weight": (D, F)}
+below = lambda prefix, names: {prefix + n: s for n, s in names.items()}
+placed("t5.safetensors", {"shared.weight": (V, D), "lm_head.weight": (V, D), "encoder.final_layer_norm.weight": (D,),
+    "decoder.final_layer_norm.weight": (D,), "encoder.block.0.layer.0.TransientGlobalSelfAttention.relative_attention_bias.weight": (32, H),
+    "encoder.block.0.layer.0.TransientGlobalSelfAttention.global_relative_attention_bias.weight": (32, H),
+    "decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight": (32, H),
+    **layers("encoder.block.", {"layer.0.layer_norm.weight": (D,), "layer.1.layer_norm.weight": (D,),
+        **below("layer.0.TransientGlobalSelfAttention.", {**attention, "global_input_layer_norm.weight": (D,)}), **below("layer.1.DenseReluDense.", feed_forward)}),
+    **layers("decoder.block.", {**{f"layer.{i}.layer_norm.weight": (D,) for i in range(3)},
+        **below("layer.0.SelfAttention.", attention), **below("layer.1.EncDecAttention.", attention),
+        **below("layer.2.DenseReluDense.", feed_forward)})}, True)
+P
+python3 namings.py
+all="model model.layers=2 model.width=8 model.vocabulary=11"
+plain="model.bias=false mixer.bias=false"
+exits 0 $all $plain names=llama golden=llama.safetensors model.hidden=6 model.norm=rms model.activation=swiglu model.tied=false \
+    model.position=rope position.layout=halves mixer.heads=4 mixer.kv_heads=2
+placed() { # NAME ARGUMENT...: all is found, and the numbers are compared
+    name=$1
+    shift
+    exits 0 $all names=$name golden=$name.safetensors tol=1e9 "$@"
+    exits 1 $all names=$name golden=$name.safetensors "$@"
+}
+placed mpt $plain model.position=alibi mixer.heads=4
+placed mamba model.mixer=mamba mixer.d_state=4 model.norm=rms model.feed_forward=false model.position=none
+placed retnet model.mixer=retnet model.position=none mixer.heads=4 mixer.value_width=4 model.hidden=6 model.norm=rms model.bias=false \
+    model.activation=geglu model.tied=false
+placed t5 model.encoder_layers=2 model.encoder_mixer=longt5 mixer.heads=4 model.cross_heads=4 model.cross_scaled=false model.position=t5 \
+    position.scaled=false model.norm=rms model.bias=false model.activation=geglu_tanh model.tied=false model.hidden=6 mixer.attention.bias=false

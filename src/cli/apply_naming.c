@@ -95,10 +95,75 @@ static const struct {
      "out.enc{s} = segment encoded\n"
      "out.mem{s} = segment memory\n"
      "out.dec_logits{s} = logits\n"},
+    /* huggingface Llama and Mistral */
+    {"llama", "w.*embed_tokens.weight = embed.weight\n"
+              "w.*lm_head.weight = head.weight\n"
+              "w.*layers.{n}.input_layernorm.* = layers.{n}.norm1.*\n"
+              "w.*layers.{n}.post_attention_layernorm.* = layers.{n}.norm2.*\n"
+              "w.*layers.{n}.self_attn.* = layers.{n}.mixer.*\n"
+              "w.*layers.{n}.mlp.gate_proj.* = layers.{n}.ffn.up.*\n"
+              "w.*layers.{n}.mlp.up_proj.* = layers.{n}.ffn.up.* last\n"
+              "w.*layers.{n}.mlp.down_proj.* = layers.{n}.ffn.down.*\n"
+              "w.*norm.* = norm.*\n"},
+    /* huggingface MPT */
+    {"mpt", "w.*wte.weight = embed.weight\n"
+            "w.*blocks.{n}.norm_{m}.* = layers.{n}.norm{m}.*\n"
+            "w.*blocks.{n}.attn.* = layers.{n}.mixer.*\n"
+            "w.*blocks.{n}.ffn.up_proj.* = layers.{n}.ffn.up.*\n"
+            "w.*blocks.{n}.ffn.down_proj.* = layers.{n}.ffn.down.*\n"
+            "w.*norm_f.* = norm.*\n"},
+    /* state-spaces/mamba, and huggingface */
+    {"mamba", "w.*embedding.weight = embed.weight\n"
+              "w.*embeddings.weight = embed.weight\n"
+              "w.*lm_head.weight = head.weight\n"
+              "w.*layers.{n}.norm.* = layers.{n}.norm1.*\n"
+              "w.*layers.{n}.mixer.* = layers.{n}.mixer.*\n"
+              "w.*norm_f.* = norm.*\n"},
+    /* microsoft/torchscale RetNet */
+    {"retnet", "w.*embed_tokens.weight = embed.weight\n"
+               "w.*output_projection.weight = head.weight\n"
+               "w.*retnet_rel_pos.* = -\n"
+               "w.*layers.{n}.retention.* = layers.{n}.mixer.*\n"
+               "w.*layers.{n}.retention_layer_norm.* = layers.{n}.norm1.*\n"
+               "w.*layers.{n}.final_layer_norm.* = layers.{n}.norm2.*\n"
+               "w.*layers.{n}.ffn.fc1.* = layers.{n}.ffn.up.*\n"
+               "w.*layers.{n}.ffn.gate.* = layers.{n}.ffn.up.* last\n"
+               "w.*layers.{n}.ffn.fc2.* = layers.{n}.ffn.down.*\n"
+               "w.*layer_norm.* = norm.*\n"},
+    /* huggingface T5 and LongT5 */
+    {"t5",
+     "w.shared.weight = embed.weight\n"
+     "w.lm_head.weight = head.weight\n"
+     "w.encoder.final_layer_norm.* = encoder.norm.*\n"
+     "w.encoder.block.{n}.layer.0.layer_norm.* = encoder.layers.{n}.norm1.*\n"
+     "w.encoder.block.{n}.layer.0.SelfAttention.* = encoder.layers.{n}.mixer.*\n"
+     "w.encoder.block.{n}.layer.0.LocalSelfAttention.* = encoder.layers.{n}.mixer.*\n"
+     "w.encoder.block.{n}.layer.0.TransientGlobalSelfAttention.* = encoder.layers.{n}.mixer.*\n"
+     "w.encoder.block.{n}.layer.1.layer_norm.* = encoder.layers.{n}.norm2.*\n"
+     "w.encoder.block.{n}.layer.1.DenseReluDense.wi.* = encoder.layers.{n}.ffn.up.*\n"
+     "w.encoder.block.{n}.layer.1.DenseReluDense.wi_0.* = encoder.layers.{n}.ffn.up.*\n"
+     "w.encoder.block.{n}.layer.1.DenseReluDense.wi_1.* = encoder.layers.{n}.ffn.up.* last\n"
+     "w.encoder.block.{n}.layer.1.DenseReluDense.wo.* = encoder.layers.{n}.ffn.down.*\n"
+     "w.decoder.final_layer_norm.* = norm.*\n"
+     "w.decoder.block.{n}.layer.0.layer_norm.* = layers.{n}.norm1.*\n"
+     "w.decoder.block.{n}.layer.0.SelfAttention.* = layers.{n}.mixer.*\n"
+     "w.decoder.block.{n}.layer.1.layer_norm.* = layers.{n}.norm_cross.*\n"
+     "w.decoder.block.{n}.layer.1.EncDecAttention.q.* = layers.{n}.cross.q.*\n"
+     "w.decoder.block.{n}.layer.1.EncDecAttention.k.* = layers.{n}.cross.kv.*\n"
+     "w.decoder.block.{n}.layer.1.EncDecAttention.v.* = layers.{n}.cross.kv.* last\n"
+     "w.decoder.block.{n}.layer.1.EncDecAttention.o.* = layers.{n}.cross.out.*\n"
+     "w.decoder.block.{n}.layer.2.layer_norm.* = layers.{n}.norm2.*\n"
+     "w.decoder.block.{n}.layer.2.DenseReluDense.wi.* = layers.{n}.ffn.up.*\n"
+     "w.decoder.block.{n}.layer.2.DenseReluDense.wi_0.* = layers.{n}.ffn.up.*\n"
+     "w.decoder.block.{n}.layer.2.DenseReluDense.wi_1.* = layers.{n}.ffn.up.* last\n"
+     "w.decoder.block.{n}.layer.2.DenseReluDense.wo.* = layers.{n}.ffn.down.*\n"
+     "in.input_ids = source\n"
+     "in.decoder_input_ids = tokens\n"},
 };
 enum { KNOWN = sizeof known / sizeof known[0] };
 
 static const char own[] = "in.tokens = tokens\n"
+                          "in.input_ids = tokens\n"
                           "in.source = source\n"
                           "out.y = logits\n"
                           "out.rows = rows\n"

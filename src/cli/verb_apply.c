@@ -22,8 +22,8 @@ static const ls_option keys[] = {
     {"golden", LS_OPTION_TEXT, FIELD(golden), "", 0, 0, NULL,
      "File of reference values (in.*, w.*, out.*, cot, grad.*) to compare with."},
     {"names", LS_OPTION_TEXT, FIELD(names), "", 0, 0, NULL,
-     "model: what the file calls things: transformer-xl, compressive, gpt2 or memformer (public "
-     "code), or a file of rules; empty: our names."},
+     "model: what the file calls things: a public code (transformer-xl, compressive, gpt2, "
+     "memformer, llama, mpt, mamba, retnet, t5), or a file of rules; empty: our names."},
     {"tensor", LS_OPTION_TEXT, FIELD(tensor), "y", 0, 0, NULL,
      "Without a mixer: which out.NAME of the golden file to compare."},
     {"trained_length", LS_OPTION_INT, FIELD(trained_length), "0", 0, 1 << 30, NULL,
