@@ -207,6 +207,7 @@ spoiled("flat-tokens.safetensors", in__tokens=("I64", [74], case["in.tokens"][2]
 spoiled("flat-weight.safetensors", **{"w__memory_cell__model__transformer__h__0__mlp__c_fc__weight":
                                       ("F64", [1024], case["w.memory_cell.model.transformer.h.0.mlp.c_fc.weight"][2])})
 spoiled("empty-weight.safetensors", **{"w__memory_cell__memory": ("F64", [0, 16], b"")})
+spoiled("odd-gradient.safetensors", **{"grad__w__memory_cell__memory": ("F64", [1, 16], bytes(128))})
 spoiled("nan-cot.safetensors", cot=("F64", [2, 37, 29], struct.pack("<d", float("nan")) * (2 * 37 * 29)))
 open("cut-off.safetensors", "wb").write(data[:-8])
 open("hostile.safetensors", "wb").write(struct.pack("<Q", 1 << 62) + data[8:])
@@ -220,7 +221,7 @@ says "line 1"
 echo "out.y = answers" >odd-rules.txt
 exits 2 $rmt names=odd-rules.txt golden=$golden/rmt-gpt2-left.safetensors
 for file in no-weight no-tokens no-outputs stray stranger odd-output odd-cot odd-piece odd-tokens large-token flat-tokens \
-    flat-weight empty-weight cut-off hostile; do
+    flat-weight empty-weight odd-gradient cut-off hostile; do
     exits 3 $rmt golden=$file.safetensors
     [ "$(grep -c . err.txt)" -le 2 ] || fail "$file: not one sentence"
 done

@@ -625,11 +625,24 @@ static ls_status compare_outputs(held *h) {
     return LS_OK;
 }
 
+/* A gradient is of a weight that the file has, and of its shape. */
+static ls_status check_gradient(const held *h, const ls_safetensor *tensor, const char *name) {
+    char full[LS_SAFETENSORS_NAME_MOST + 8];
+    snprintf(full, sizeof full, "w.%s", name);
+    const ls_safetensor *weight = ls_safetensors_find(&h->file, full);
+    bool same = weight != NULL && weight->rank == tensor->rank;
+    for (int i = 0; same && i < tensor->rank; i++) same = weight->dim[i] == tensor->dim[i];
+    if (same) return LS_OK;
+    return LS_FAIL(h->ctx, LS_EINPUT, "%s: %s has not the shape of %s, or there is none",
+                   h->keys->golden, tensor->name, full);
+}
+
 static ls_status compare_gradients(held *h, const char *prefix) {
     for (size_t i = 0; i < h->file.count; i++) {
         const ls_safetensor *tensor = &h->file.items[i];
         ls_weight weight;
         if (!begins(tensor->name, prefix)) continue;
+        LS_TRY(check_gradient(h, tensor, tensor->name + strlen(prefix)));
         LS_TRY(weight_of(h, tensor->name + strlen(prefix), &weight));
         if (weight.parts == 0) continue;
         double *ours = ls_new(h->ctx, (size_t)ls_max(tensor->count, 1), sizeof *ours);
