@@ -310,6 +310,15 @@ finish(path, tensors, llama({n[2:]: t for n, t in tensors.items()}, tokens))
 def placed(path, weights, source=False):
     path, _, tensors = case(path, weights, source)
     finish(path, tensors, [1] * (T * V))
+gate = {f"{place}_layers.{{}}.gru.{kind}_{of}": (3 * D, D)[:2 if kind == "weight" else 1]
+        for place in ("attn", "ff") for kind in ("weight", "bias") for of in ("ih", "hh")}
+inside = {"attn_layers.{}.fn.norm.weight": (D,), "attn_layers.{}.fn.norm.bias": (D,), "attn_layers.{}.fn.fn.to_q.weight": (D, D),
+    "attn_layers.{}.fn.fn.to_kv.weight": (2 * D, D), "attn_layers.{}.fn.fn.to_out.weight": (D, D), "attn_layers.{}.fn.fn.to_out.bias": (D,),
+    "attn_layers.{}.fn.fn.compress_mem_fn.conv.weight": (D, D, 2), "attn_layers.{}.fn.fn.compress_mem_fn.conv.bias": (D,),
+    "ff_layers.{}.fn.norm.weight": (D,), "ff_layers.{}.fn.norm.bias": (D,), "ff_layers.{}.fn.fn.w1.weight": (2 * F, D),
+    "ff_layers.{}.fn.fn.w1.bias": (2 * F,), "ff_layers.{}.fn.fn.w2.weight": (D, F), "ff_layers.{}.fn.fn.w2.bias": (D,), **gate}
+placed("compressive.safetensors", {"token_emb.weight": (V, D), "to_logits.1.weight": (V, D), "to_logits.1.bias": (V,), "pos_emb": (H, 10, D // H),
+    **{name.format(n): shape for n in range(LAYERS) for name, shape in inside.items()}})
 placed("mpt.safetensors", {"transformer.wte.weight": (V, D), "transformer.norm_f.weight": (D,), **layers("transformer.blocks.", {
     "norm_1.weight": (D,), "norm_2.weight": (D,), "attn.Wqkv.weight": (3 * D, D), "attn.out_proj.weight": (D, D),
     "ffn.up_proj.weight": (4 * D, D), "ffn.down_proj.weight": (D, 4 * D)})})
@@ -346,6 +355,9 @@ placed() { # NAME ARGUMENT...: all is found, and the numbers are compared
     exits 0 $all names=$name golden=$name.safetensors tol=1e9 "$@"
     exits 1 $all names=$name golden=$name.safetensors "$@"
 }
+placed compressive model.mixer=compressive mixer.heads=4 mixer.segment=4 mixer.memory=4 mixer.compressed=2 mixer.rate=2 \
+    mixer.positions=table mixer.out_bias=true model.last_norm=false model.tied=false model.head_bias=true model.residual=gru \
+    model.activation=geglu model.hidden=6 cut=4
 placed mpt $plain model.position=alibi mixer.heads=4
 placed mamba model.mixer=mamba mixer.d_state=4 model.norm=rms model.feed_forward=false model.position=none
 placed retnet model.mixer=retnet model.position=none mixer.heads=4 mixer.value_width=4 model.hidden=6 model.norm=rms model.bias=false \

@@ -315,7 +315,8 @@ static const char *const models[] = {
     "model.position=t5 position.buckets=8 position.max_distance=16 position.exchanged=true "
     "model.encoder_embedding=true model.cross_bias=true model.head_bias=true",
     "model.memory_kind=slots model.memory=3 model.memory_heads=3 model.memory_update=gru "
-    "model.segment=4 mixer.heads=2 model.position=none model.tied=false model.last_norm=false",
+    "model.segment=4 mixer.heads=2 model.position=none model.tied=false model.last_norm=false "
+    "model.residual=gru",
 };
 enum { MODELS = sizeof models / sizeof models[0] };
 
@@ -637,6 +638,8 @@ static void test_refusals(void **state) {
         {"mixer.heads=2 model.position=rope model.encoder_layers=-1", "use 0 to 1024"},
         {"mixer.heads=2 model.position=rope model.encoder_layers=attention,,s4d",
          "a mixer for each layer"},
+        {"mixer.heads=2 model.position=rope model.residual=gru model.norm_place=post",
+         "is for model.norm_place=pre"},
         {"mixer.heads=2 model.position=rope model.causal=false",
          "would see the tokens it predicts"},
     };

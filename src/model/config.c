@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "model/adaptive.h"
+#include "model/layers.h"
 #include "model/model.h"
 
 #define FIELD(name) offsetof(ls_model_settings, name)
@@ -42,6 +43,9 @@ static const ls_option options[] = {
     {"norm", LS_OPTION_CHOICE, FIELD(norm), "layer", 0, 0, "layer|rms", "kind of norm"},
     {"norm_place", LS_OPTION_CHOICE, FIELD(norm_place), "pre", 0, 0, "pre|post",
      "norm before each layer, or after each residual sum"},
+    {"residual", LS_OPTION_CHOICE, FIELD(residual), "sum", 0, 0, "sum|gru",
+     "norm_place=pre: how what a layer makes joins what it was given: as a sum, or through a gated "
+     "recurrent unit"},
     {"activation", LS_OPTION_CHOICE, FIELD(activation), "gelu", 0, 0,
      "gelu|gelu_tanh|silu|relu|relu2|geglu|swiglu|reglu|geglu_tanh",
      "feed-forward function; *glu* are gated"},
@@ -347,6 +351,8 @@ static ls_status check_shape(ls_ctx *ctx, const ls_model_settings *model) {
                        "model.pool=first reads a row that has seen one token alone: set "
                        "model.causal=false or another pool");
     LS_TRY(ls_adaptive_check(ctx, model));
+    if (model->residual == LS_RESIDUAL_GRU && model->norm_place != LS_PLACE_PRE)
+        return LS_FAIL(ctx, LS_EUSE, "model.residual=gru is for model.norm_place=pre");
     if (model->memory > 0 && model->segment == 0)
         return LS_FAIL(ctx, LS_EUSE,
                        "model.memory passes from segment to segment: set model.segment to their "

@@ -45,3 +45,20 @@ ls_tensor *ls_project(ls_program *p, const ls_model_settings *about, const char 
     ls_scope_end(p);
     return ls_linear(p, x, weight, bias);
 }
+
+ls_tensor *ls_gated_unit(ls_program *p, const ls_model_settings *about, const char *name,
+                         const char *own, ls_tensor *x, ls_tensor *before) {
+    const int64_t D = about->width, widths[3] = {D, D, D};
+    ls_tensor *in[3], *kept[3];
+    ls_scope(p, "%s", name);
+    ls_tensor *from_x = ls_project(p, about, "input", x, 3 * D, true);
+    ls_tensor *from_before = ls_project(p, about, own, before, 3 * D, true);
+    ls_scope_end(p);
+    if (from_x == NULL || from_before == NULL) return NULL;
+    ls_split(p, from_x, 3, widths, in);
+    ls_split(p, from_before, 3, widths, kept);
+    ls_tensor *recalled = ls_gate(p, LS_ACT_SIGMOID, ls_plus(p, in[0], kept[0]), kept[2]);
+    ls_tensor *fresh = ls_activate(p, LS_ACT_TANH, false, ls_plus(p, in[2], recalled));
+    ls_tensor *change = ls_plus(p, before, ls_times(p, fresh, -1));
+    return ls_plus(p, fresh, ls_gate(p, LS_ACT_SIGMOID, ls_plus(p, in[1], kept[1]), change));
+}

@@ -5,6 +5,7 @@
 #include "model/model.h"
 
 typedef enum { LS_PLACE_PRE, LS_PLACE_POST } ls_norm_place;
+typedef enum { LS_RESIDUAL_SUM, LS_RESIDUAL_GRU } ls_residual;
 
 /* The model's norm of x + delta under a name; see ls_residual_norm. */
 ls_tensor *ls_layer_norm(ls_program *p, const ls_model_settings *about, const char *name,
@@ -15,5 +16,9 @@ ls_tensor *ls_feed_forward(ls_program *p, const ls_model_settings *about, ls_ten
 /* x [.., in] to [.., out], with a bias where the model has them. */
 ls_tensor *ls_project(ls_program *p, const ls_model_settings *about, const char *name, ls_tensor *x,
                       int64_t out, bool biased);
+/* A gated recurrent unit (Cho et al. 2014) with x as its input and `before` as what it replaces;
+ * its parameters are NAME.input and NAME.OWN. */
+ls_tensor *ls_gated_unit(ls_program *p, const ls_model_settings *about, const char *name,
+                         const char *own, ls_tensor *x, ls_tensor *before);
 
 #endif

@@ -44,6 +44,15 @@ static ls_tensor *look_at(ls_program *p, const ls_model_settings *about, ls_tens
     return ls_dropout(p, ls_cross_attention(p, about, x, source), about->dropout);
 }
 
+/* What a layer made, `delta`, as the next norm takes it: to be added to *x, or where a gate joined
+ * the two (in *x) NULL. */
+static ls_tensor *joined(ls_program *p, const ls_model_settings *about, const char *name,
+                         ls_tensor **x, ls_tensor *delta) {
+    if (about->residual == LS_RESIDUAL_SUM) return delta;
+    *x = ls_gated_unit(p, about, name, "own", delta, *x);
+    return NULL;
+}
+
 /* Layers [first, end), which read the rows of `context` too, or attend to a source (NULL: there are
  * none). */
 typedef struct stack {
@@ -76,23 +85,27 @@ static ls_tensor *blocks(ls_program *p, const ls_model_config *config, stack lay
             delta = NULL;
         } else if (pre) {
             delta = mix(p, config, mixer, ls_layer_norm(p, about, "norm1", x, delta, &x), valid);
+            delta = joined(p, about, "gate1", &x, delta);
         } else {
             x = ls_layer_norm(p, about, "norm1", x, mix(p, config, mixer, x, valid), NULL);
         }
-        if (layers.context != NULL && pre)
+        if (layers.context != NULL && pre) {
             delta = ls_slots_read(p, about, ls_layer_norm(p, about, "read.norm", x, delta, &x),
                                   layers.context);
-        else if (layers.context != NULL)
+            delta = joined(p, about, "read.gate", &x, delta);
+        } else if (layers.context != NULL)
             x = ls_layer_norm(p, about, "read.norm", x, ls_slots_read(p, about, x, layers.context),
                               NULL);
-        if (layers.source != NULL && pre)
+        if (layers.source != NULL && pre) {
             delta = look_at(p, about, ls_layer_norm(p, about, "norm_cross", x, delta, &x),
                             layers.source);
-        else if (layers.source != NULL)
+            delta = joined(p, about, "gate_cross", &x, delta);
+        } else if (layers.source != NULL)
             x = ls_layer_norm(p, about, "norm_cross", x, look_at(p, about, x, layers.source), NULL);
-        if (about->feed_forward && pre)
+        if (about->feed_forward && pre) {
             delta = ls_feed_forward(p, about, ls_layer_norm(p, about, "norm2", x, delta, &x));
-        else if (about->feed_forward)
+            delta = joined(p, about, "gate2", &x, delta);
+        } else if (about->feed_forward)
             x = ls_layer_norm(p, about, "norm2", x, ls_feed_forward(p, about, x), NULL);
         ls_scope_end(p);
     }

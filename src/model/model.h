@@ -19,7 +19,7 @@ typedef struct ls_model_settings {
     int64_t memory_heads, memory_encoder, memory_updates;
     double memory_temperature;
     char mixer[LS_OPTION_TEXT_BYTES], position[LS_OPTION_TEXT_BYTES];
-    int norm, norm_place, activation;
+    int norm, norm_place, residual, activation;
     double epsilon, dropout, init;
     bool tied, bias, scale_embedding, feed_forward, head_bias, last_norm;
     ls_reals adaptive_cutoffs; /* ids at which clusters of a vocabulary begin; empty: no clusters */

@@ -53,24 +53,6 @@ ls_tensor *ls_slots_seen(ls_program *p, const ls_model_settings *about, ls_tenso
                     1 / sqrt((double)about->width));
 }
 
-/* A gated recurrent unit (Cho et al. 2014) with x as its input. */
-static ls_tensor *gated_unit(ls_program *p, const ls_model_settings *about, ls_tensor *x,
-                             ls_tensor *before) {
-    const int64_t D = about->width, widths[3] = {D, D, D};
-    ls_tensor *in[3], *own[3];
-    ls_scope(p, "gru");
-    ls_tensor *from_x = ls_project(p, about, "input", x, 3 * D, true);
-    ls_tensor *from_before = ls_project(p, about, "slot", before, 3 * D, true);
-    ls_scope_end(p);
-    if (from_x == NULL || from_before == NULL) return NULL;
-    ls_split(p, from_x, 3, widths, in);
-    ls_split(p, from_before, 3, widths, own);
-    ls_tensor *recalled = ls_gate(p, LS_ACT_SIGMOID, ls_plus(p, in[0], own[0]), own[2]);
-    ls_tensor *fresh = ls_activate(p, LS_ACT_TANH, false, ls_plus(p, in[2], recalled));
-    ls_tensor *change = ls_plus(p, before, ls_times(p, fresh, -1));
-    return ls_plus(p, fresh, ls_gate(p, LS_ACT_SIGMOID, ls_plus(p, in[1], own[1]), change));
-}
-
 static ls_tensor *write_once(ls_program *p, const ls_model_settings *about, ls_tensor *memory,
                              ls_tensor *rows, ls_tensor *valid) {
     const int64_t D = about->width;
@@ -91,7 +73,7 @@ static ls_tensor *write_once(ls_program *p, const ls_model_settings *about, ls_t
         written = ls_plus_broadcast(p, written, ls_slots_start(p, about));
     if (gated) {
         written = ls_project(p, about, "out", written, D, about->bias);
-        written = gated_unit(p, about, written, memory);
+        written = ls_gated_unit(p, about, "gru", "slot", written, memory);
         ls_tensor *inner = ls_layer_norm(p, about, "norm", written, NULL, NULL);
         written = ls_plus(p, written, ls_feed_forward(p, about, inner));
     }
