@@ -307,6 +307,51 @@ path, tokens, tensors = case("llama.safetensors", {
         "mlp.gate_proj.weight": (F, D), "mlp.up_proj.weight": (F, D), "mlp.down_proj.weight": (D, F)})})
 finish(path, tensors, llama({n[2:]: t for n, t in tensors.items()}, tokens))
 
+# Transformer-XL whose layer adds nothing: two norms between adaptive embeddings and softmax. The columns of clusters count from the end.
+def layer_norm(x):
+    mean = sum(x) / len(x)
+    scale = 1 / math.sqrt(sum((v - mean) ** 2 for v in x) / len(x) + 1e-5)
+    return [(v - mean) * scale for v in x]
+
+def log_softmax(x):
+    most = max(x)
+    return [v - most - math.log(sum(math.exp(u - most) for u in x)) for v in x]
+
+cuts, widths = [0, 4, 7, V], [8, 4, 2]
+shapes = {"crit.cluster_weight": (2, D), "crit.cluster_bias": (2,), "crit.out_projs.0": (D, D), "r_w_bias": (H, 2), "r_r_bias": (H, 2),
+    "layers.0.dec_attn.qkv_net.weight": (3 * D, D), "layers.0.dec_attn.r_net.weight": (D, D), "layers.0.pos_ff.CoreNet.0.weight": (F, D),
+    "layers.0.pos_ff.CoreNet.0.bias": (F,)}
+for i in range(3):
+    shapes |= {f"word_emb.emb_layers.{i}.weight": (cuts[i + 1] - cuts[i], widths[i]), f"word_emb.emb_projs.{i}": (D, widths[i]),
+               f"crit.out_layers.{i}.bias": (cuts[i + 1] - cuts[i],)}
+path, tokens, tensors = case("adaptive.safetensors", shapes)
+for name, shape, value in (("dec_attn.o_net.weight", (D, D), 0), ("pos_ff.CoreNet.3.weight", (D, F), 0), ("pos_ff.CoreNet.3.bias", (D,), 0),
+                           ("dec_attn.layer_norm.weight", (D,), 1), ("dec_attn.layer_norm.bias", (D,), 0),
+                           ("pos_ff.layer_norm.weight", (D,), 1), ("pos_ff.layer_norm.bias", (D,), 0)):
+    tensors["w.layers.0." + name] = ("F64", list(shape), [value] * math.prod(shape))
+def across(matrix, x): # by its columns
+    _, (rows, width), values = matrix
+    return [sum(values[r * width + c] * x[r] for r in range(rows)) for c in range(width)]
+def cluster_of(t):
+    return max(i for i in range(3) if cuts[i] <= t)
+def scores(i, h, w):
+    proj = w["crit.out_projs.0"] if i == 0 else w[f"word_emb.emb_projs.{i}"]
+    table, bias = w[f"word_emb.emb_layers.{i}.weight"], list(w[f"crit.out_layers.{i}.bias"][2])
+    x = across(proj, h)
+    y = times(table, x)
+    if i == 0: y, bias = y + times(w["crit.cluster_weight"], x), bias + list(w["crit.cluster_bias"][2])
+    return log_softmax([a + b for a, b in zip(y, bias)])
+w, losses = {n[2:]: t for n, t in tensors.items()}, []
+for token, follows in zip(tokens, tokens[1:]):
+    i, j = cluster_of(token), cluster_of(follows)
+    table = w[f"word_emb.emb_layers.{i}.weight"][2]
+    row = table[(token - cuts[i]) * widths[i]:(token - cuts[i] + 1) * widths[i]]
+    h = layer_norm(layer_norm([v * math.sqrt(D) for v in times(w[f"word_emb.emb_projs.{i}"], row)]))
+    head = scores(0, h, w)
+    losses.append(-head[follows] if j == 0 else -head[-j] - scores(j, h, w)[follows - cuts[j]])
+assert {cluster_of(t) for t in tokens[1:]} == {0, 1, 2}
+write(path, {**tensors, "out.nll0": ("F64", [1, T - 1], losses)})
+
 def placed(path, weights, source=False):
     path, _, tensors = case(path, weights, source)
     finish(path, tensors, [1] * (T * V))
@@ -349,6 +394,8 @@ all="model model.layers=2 model.width=8 model.vocabulary=11"
 plain="model.bias=false mixer.bias=false"
 exits 0 $all $plain names=llama golden=llama.safetensors model.hidden=6 model.norm=rms model.activation=swiglu model.tied=false \
     model.position=rope position.layout=halves mixer.heads=4 mixer.kv_heads=2
+exits 0 $all names=transformer-xl golden=adaptive.safetensors cut=6 model.layers=1 model.mixer=transformer_xl model.norm_place=post model.hidden=6 \
+    model.activation=relu model.scale_embedding=true mixer.heads=4 mixer.segment=6 model.adaptive_cutoffs=4,7 model.adaptive_divisor=2
 placed() { # NAME ARGUMENT...: all is found, and the numbers are compared
     name=$1
     shift

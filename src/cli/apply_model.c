@@ -17,6 +17,7 @@ typedef struct output {
     char name[LS_SAFETENSORS_NAME_MOST + 64]; /* of a state, or of what segments leave */
 } output;
 
+enum { TARGET_BYTES = 1024 }; /* of what a rule says a weight is */
 static const char *const series_names[SERIES] = {"rows", "logits", "loss"};
 
 /* A value for every token, [B,T,width]. */
@@ -60,7 +61,8 @@ static ls_status output_of(const held *h, const char *name, output *out) {
     char full[LS_SAFETENSORS_NAME_MOST + 8], target[sizeof out->name];
     snprintf(full, sizeof full, "out.%s", name);
     *out = (output){.kind = OUT_NOT};
-    if (!ls_naming_find(&h->naming, full, target, sizeof target, &out->piece))
+    size_t from = 0;
+    if (!ls_naming_find(&h->naming, full, &from, target, sizeof target, &out->piece))
         return LS_FAIL(h->ctx, LS_EINPUT, "%s: no name is known for %s (set names=)",
                        h->keys->golden, full);
     for (int i = 0; i < 5; i++)
@@ -112,28 +114,55 @@ static ls_status add_part(const held *h, const char *ours, ls_weight *out) {
     return LS_OK;
 }
 
-/* name: without "w." */
-static ls_status weight_of(const held *h, const char *name, ls_weight *out) {
-    char full[LS_SAFETENSORS_NAME_MOST + 8], target[1024], *rest = NULL;
+/* How a target says that rows stand. */
+static bool read_modifier(const char *word, ls_weight *out) {
+    if (strcmp(word, "turned") == 0) out->flags |= LS_ALIAS_TURNED;
+    if (strcmp(word, "last") == 0) out->last = true;
+    if (strcmp(word, "reversed") == 0) out->reversed = true;
+    return strcmp(word, "turned") == 0 || strcmp(word, "last") == 0 ||
+           strcmp(word, "reversed") == 0 || strcmp(word, "-") == 0 || strcmp(word, "+") == 0;
+}
+
+/* Whether the model has what a target names. */
+static bool has_all(const held *h, const char *target) {
+    char words[TARGET_BYTES], *rest = NULL;
+    ls_weight unused = {0};
+    size_t root, scope;
+    snprintf(words, sizeof words, "%s", target);
+    for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
+        if (!read_modifier(word, &unused) && ls_parameters_find(h->model->store, word) == NULL &&
+            mixer_of(h, word, &root, &scope) == NULL)
+            return false;
+    return true;
+}
+
+/* The target of the first rule whose parameters the model has, or else of the first; a name without
+ * a rule is ours. */
+static ls_status target_of(const held *h, const char *name, char out[TARGET_BYTES]) {
+    char full[LS_SAFETENSORS_NAME_MOST + 8], next[TARGET_BYTES];
+    size_t from = 0;
     int64_t piece;
     snprintf(full, sizeof full, "w.%s", name);
+    out[0] = '\0';
+    while (ls_naming_find(&h->naming, full, &from, next, sizeof next, &piece)) {
+        const bool has = has_all(h, next);
+        if (has || out[0] == '\0') memcpy(out, next, sizeof next);
+        if (has) return LS_OK;
+    }
+    if (out[0] != '\0') return LS_OK; /* who looks for its parameters will say what is missing */
+    snprintf(out, TARGET_BYTES, "%s", name);
+    if (has_all(h, out)) return LS_OK;
+    return LS_FAIL(h->ctx, LS_EINPUT, "%s: no name is known for %s (set names=)", h->keys->golden,
+                   full);
+}
+
+/* name: without "w." */
+static ls_status weight_of(const held *h, const char *name, ls_weight *out) {
+    char target[TARGET_BYTES], *rest = NULL;
     *out = (ls_weight){.name = name};
-    if (!ls_naming_find(&h->naming, full, target, sizeof target, &piece)) {
-        size_t root, scope;
-        if (ls_parameters_find(h->model->store, name) == NULL &&
-            mixer_of(h, name, &root, &scope) == NULL)
-            return LS_FAIL(h->ctx, LS_EINPUT, "%s: no name is known for %s (set names=)",
-                           h->keys->golden, full);
-        snprintf(target, sizeof target, "%s", name);
-    }
-    for (char *word = strtok_r(target, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
-        if (strcmp(word, "turned") == 0)
-            out->flags |= LS_ALIAS_TURNED;
-        else if (strcmp(word, "last") == 0)
-            out->last = true;
-        else if (strcmp(word, "-") != 0 && strcmp(word, "+") != 0)
-            LS_TRY(add_part(h, word, out));
-    }
+    LS_TRY(target_of(h, name, target));
+    for (char *word = strtok_r(target, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
+        if (!read_modifier(word, out)) LS_TRY(add_part(h, word, out));
     return LS_OK;
 }
 
@@ -225,7 +254,8 @@ static ls_status read_inputs(held *h) {
         char target[64];
         int64_t piece;
         if (!begins(tensor->name, "in.")) continue;
-        if (!ls_naming_find(&h->naming, tensor->name, target, sizeof target, &piece))
+        size_t from = 0;
+        if (!ls_naming_find(&h->naming, tensor->name, &from, target, sizeof target, &piece))
             return LS_FAIL(h->ctx, LS_EINPUT, "%s: no name is known for %s (set names=)",
                            h->keys->golden, tensor->name);
         if (strcmp(target, "tokens") == 0)
@@ -344,7 +374,8 @@ static ls_status read_cotangent(held *h, const ls_safetensor *tensor, const char
     double *values;
     LS_TRY(output_of(h, name, &out));
     if (out.kind == OUT_SEGMENT || out.kind == OUT_NOT) return LS_OK; /* put at its run */
-    if (out.kind >= SERIES || out.piece >= h->pieces)
+    const bool adaptive = h->config.model.adaptive_cutoffs.count > 0;
+    if (out.kind >= SERIES || out.piece >= h->pieces || (out.kind == OUT_LOGITS && adaptive))
         return LS_FAIL(h->ctx, LS_EINPUT, "%s: gradients cannot begin at %s", h->keys->golden,
                        tensor->name);
     series *s = &h->series[out.kind];
@@ -462,7 +493,8 @@ static ls_status put_inputs(const held *h, const run *r) {
     for (size_t i = 0; (name = ls_program_name_at(r->program, i)) != NULL; i++)
         if (begins(name, "cot.")) LS_TRY(put_values(h, r, name, NULL));
     LS_TRY(put_series(h, r, "cot.rows", &h->series[OUT_ROWS]));
-    LS_TRY(put_series(h, r, "cot.logits", &h->series[OUT_LOGITS]));
+    if (ls_program_find(r->program, "cot.logits") != NULL)
+        LS_TRY(put_series(h, r, "cot.logits", &h->series[OUT_LOGITS]));
     LS_TRY(put_series(h, r, "weights", &h->series[OUT_LOSS]));
     return put_segments(h, r);
 }

@@ -14,7 +14,14 @@ static const struct {
 } known[] = {
     /* kimiyoung/transformer-xl, in PyTorch; weights also with the prefix of huggingface */
     {"transformer-xl", "w.*word_emb.emb_layers.0.weight = embed.weight\n"
+                       "w.*word_emb.emb_layers.{i}.weight = embed.{i}.weight\n"
+                       "w.*word_emb.emb_projs.{i} = embed.{i}.project\n"
                        "w.*crit.out_layers.0.* = head.*\n"
+                       "w.*crit.out_layers.{i}.* = head.{i}.*\n"
+                       "w.*crit.out_projs.0 = head.0.project\n"
+                       "w.*crit.cluster_weight = head.0.weight last reversed\n"
+                       "w.*crit.cluster_weight = embed.0.weight last reversed\n"
+                       "w.*crit.cluster_bias = head.0.bias last reversed\n"
                        "w.*pos_emb.inv_freq = -\n"
                        "w.*layers.{n}.dec_attn.layer_norm.* = layers.{n}.norm1.*\n"
                        "w.*layers.{n}.dec_attn.* = layers.{n}.mixer.*\n"
@@ -326,13 +333,14 @@ static bool expand(const char *target, const found *by, char *out, size_t bytes)
     return true;
 }
 
-bool ls_naming_find(const ls_naming *naming, const char *name, char *out, size_t bytes,
-                    int64_t *piece) {
+bool ls_naming_find(const ls_naming *naming, const char *name, size_t *from, char *out,
+                    size_t bytes, int64_t *piece) {
     found by;
-    for (size_t i = 0; i < naming->rules; i++) {
-        if (!fits(naming->rule[i].pattern, name, &by)) continue;
+    while (*from < naming->rules) {
+        const ls_naming_rule *rule = &naming->rule[(*from)++];
+        if (!fits(rule->pattern, name, &by)) continue;
         *piece = by.number['s' - 'a'];
-        return expand(naming->rule[i].target, &by, out, bytes);
+        return expand(rule->target, &by, out, bytes);
     }
     return false;
 }

@@ -1,19 +1,19 @@
 /* Namings: what public code calls the weights, inputs and outputs of a model.
  *
- * One rule a line, PATTERN = TARGET; the first pattern that fits a name counts. In a pattern {x}, x
- * any small letter, stands for a number, a star at its end for any ending, and one before that for
- * nothing or anything up to a dot; in the target {x} and * stand for the numbers and the ending
- * that were found. A line that begins with # is a remark. Patterns are names in the file:
+ * One rule a line, PATTERN = TARGET; the first pattern that fits a name counts (of weights the
+ * first whose parameters the model has). In a pattern {x}, x any small letter, stands for a number,
+ * a star at its end for any ending, and one before that for nothing or anything up to a dot; in the
+ * target {x} and * stand for the numbers and the ending that were found. A line that begins with #
+ * is a remark. Patterns are names in the file:
  *
  *   w.NAME    parameters of ours: one, or several joined by rows (A + B); `turned` where the file's
- *             first two axes are exchanged, `last` where its rows are the last ones of ours, - for
- *             what is no parameter. Below layers.N.mixer. a mixer's own names of public code count
- *             too. Weights without a rule bear our names.
- *   in.NAME   tokens, or source
- *   out.NAME  rows, logits, loss (of every token), mean_loss, auxiliary; state PORT, what a stream
- *             carries ({x} without a number: of all layers); segment memory, segment encoded: what
- *             the segments of a model leave; - for what is not compared. {s} is the number of the
- *             piece (see cut=); without it the whole text is meant. */
+ *             first two axes are exchanged, `last` where its rows are the last ones of ours,
+ * `reversed` where they come in the opposite order, - for what is no parameter. Below
+ * layers.N.mixer. a mixer's own names of public code count too. Weights without a rule bear our
+ * names. in.NAME   tokens, or source out.NAME  rows, logits, loss (of every token), mean_loss,
+ * auxiliary; state PORT, what a stream carries ({x} without a number: of all layers); segment
+ * memory, segment encoded: what the segments of a model leave; - for what is not compared. {s} is
+ * the number of the piece (see cut=); without it the whole text is meant. */
 #ifndef LS_CLI_APPLY_NAMING_H
 #define LS_CLI_APPLY_NAMING_H
 
@@ -33,8 +33,9 @@ typedef struct ls_naming {
  * and outputs are always among the rules, behind the others. */
 ls_status ls_naming_read(ls_ctx *ctx, const char *choice, ls_naming *out);
 void ls_naming_clear(ls_ctx *ctx, ls_naming *naming);
-/* The target for a name; false: no pattern fits, or the target is too long. *piece: {s}, or -1. */
-bool ls_naming_find(const ls_naming *naming, const char *name, char *out, size_t bytes,
-                    int64_t *piece);
+/* The target for a name, from rule *from on, which then is the one behind it; false: no pattern
+ * fits, or the target is too long. *piece: {s}, or -1. */
+bool ls_naming_find(const ls_naming *naming, const char *name, size_t *from, char *out,
+                    size_t bytes, int64_t *piece);
 
 #endif

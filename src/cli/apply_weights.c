@@ -77,6 +77,7 @@ static int64_t element_of(const rows *all, int64_t r, int64_t c) {
 /* The part that row r belongs to, and the row there; -1: none. */
 static int part_of(const ls_weight *weight, const rows *all, int64_t r, int64_t *row) {
     int64_t before = 0;
+    if (weight->reversed) r = all->count - 1 - r;
     for (int i = 0; i < weight->parts; i++) {
         const struct ls_weight_part *part = &weight->part[i];
         const int64_t here = part->parameter->dim[0];

@@ -17,8 +17,9 @@ typedef struct ls_weight {
         const ls_mixer *mixer; /* whose `row` orders the rows; NULL: as they are */
         int layout;            /* the mixer's number */
     } part[LS_WEIGHT_PARTS_MOST];
-    int flags; /* LS_ALIAS_* */
-    bool last; /* the rows are the last ones of the parameter */
+    int flags;     /* LS_ALIAS_* */
+    bool last;     /* the rows are the last ones of the parameter */
+    bool reversed; /* and come in the opposite order */
 } ls_weight;
 
 /* What a mixer makes of the name of a weight below it. Its parameters are in the scope `scope`

@@ -496,7 +496,7 @@ static void record_observed(ls_program *p, const ls_model_config *config, int64_
     if (!options->grad) weights = NULL;
     observe(p, "rows", x);
     if (ls_adaptive(about)) {
-        observe(p, "logits", ls_adaptive_logits(p, about, x));
+        ls_keep(p, "logits", ls_adaptive_logits(p, about, x)); /* they have no gradient */
         ls_keep(p, "loss", ls_adaptive_loss(p, about, x, targets, weights));
         return;
     }

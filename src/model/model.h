@@ -142,10 +142,11 @@ ls_status ls_model_program_at(ls_model *model, int64_t picked, ls_program_option
 /* Everything that a language model makes, for holding it against other code: `options.grad` and
  * `train` are the caller's. Inputs tokens, targets, weights (of the losses); keeps rows [B,T,D],
  * which the head reads, logits [B,T,V] and loss [B,T], and for each segment s memory.s and, with an
- * encoder, encoded.s. With gradients they begin also at rows, logits, memory.s and encoded.s, with
- * the inputs cot.rows and so forth. A model with an encoder reads `pieces` sources of
- * options.source tokens, each with its share of the options.length tokens, and its memory passes
- * from one to the next: tokens are [B, pieces (source + length / pieces)]. Else pieces is 1. */
+ * encoder, encoded.s. With gradients they begin also at rows, logits (not adaptive ones), memory.s
+ * and encoded.s, with the inputs cot.rows and so forth. A model with an encoder reads `pieces`
+ * sources of options.source tokens, each with its share of the options.length tokens, and its
+ * memory passes from one to the next: tokens are [B, pieces (source + length / pieces)]. Else
+ * pieces is 1. */
 ls_status ls_model_program_observed(ls_model *model, int64_t pieces, ls_program_options options,
                                     ls_program **out);
 /* Copies token numbers or classes into an input; LS_EINPUT where one is out of range, or padding
