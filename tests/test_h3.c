@@ -150,6 +150,7 @@ static void record_kernels(ls_program *p, const void *about) {
         .dt = ls_param(p, "diagonal.log_dt", LS_DIMS(D), full),
         .hold = LS_HOLD_BILINEAR,
         .step = LS_STEP_EXP,
+        .real = LS_KEPT_EXP,
         .upper = true,
     };
     ls_keep(p, "diagonal", ls_state_space_kernel(p, &space, ROWS));

@@ -458,6 +458,8 @@ typedef struct space_case {
     bool ranked, scan;
     int64_t tilde;
     bool upper;
+    ls_kept real, imag; /* both 0: as they are kept by default */
+    double rate, band;
 } space_case;
 
 static ls_tensor *full_param(ls_program *p, const char *name, int rank, const int64_t *dim) {
@@ -480,6 +482,10 @@ static void state_space(ls_program *p, const void *about) {
         .tilde = c->tilde,
         .side = c->scan ? 0 : 1,
         .upper = c->upper,
+        .real = c->real == LS_KEPT_PLAIN ? LS_KEPT_EXP : c->real,
+        .imag = c->imag,
+        .rate = c->rate,
+        .band = c->band,
     };
     if (c->scan) {
         for (int64_t i = 0; i < 4 * c->D * c->h; i++) state[i] = sin((double)(3 * i + 1));
@@ -493,15 +499,20 @@ static void state_space(ls_program *p, const void *about) {
 }
 
 static const space_case spaces[] = {
-    {9, 5, 5, 3, LS_HOLD_ZOH, LS_STEP_EXP, false, false, 0, false},
-    {70, 16, 2, 4, LS_HOLD_BILINEAR, LS_STEP_SOFTPLUS, false, false, 0, false},
-    {150, 9, 3, 5, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 0, false},
-    {9, 6, 6, 3, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 13, false},
-    {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_SOFTPLUS, false, true, 0, false},
-    {150, 5, 1, 6, LS_HOLD_BILINEAR, LS_STEP_EXP, true, true, 0, false},
-    {5, 4, 2, 2, LS_HOLD_ZOH, LS_STEP_EXP, false, true, 6, false},
-    {9, 5, 5, 3, LS_HOLD_BILINEAR, LS_STEP_EXP, false, false, 0, true},
-    {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_SOFTPLUS, false, true, 0, true}};
+    {9, 5, 5, 3, LS_HOLD_ZOH, LS_STEP_EXP, false, false, 0, false, 0, 0, 0, 0},
+    {70, 16, 2, 4, LS_HOLD_BILINEAR, LS_STEP_SOFTPLUS, false, false, 0, false, 0, 0, 0, 0},
+    {150, 9, 3, 5, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 0, false, 0, 0, 0, 0},
+    {9, 6, 6, 3, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 13, false, 0, 0, 0, 0},
+    {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_SOFTPLUS, false, true, 0, false, 0, 0, 0, 0},
+    {150, 5, 1, 6, LS_HOLD_BILINEAR, LS_STEP_EXP, true, true, 0, false, 0, 0, 0, 0},
+    {5, 4, 2, 2, LS_HOLD_ZOH, LS_STEP_EXP, false, true, 6, false, 0, 0, 0, 0},
+    {9, 5, 5, 3, LS_HOLD_BILINEAR, LS_STEP_EXP, false, false, 0, true, 0, 0, 0, 0},
+    {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_SOFTPLUS, false, true, 0, true, 0, 0, 0, 0},
+    {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_EXP, false, false, 0, false, LS_KEPT_SOFTPLUS, LS_KEPT_EXP,
+     0, 0.5},
+    {33, 9, 9, 5, LS_HOLD_BILINEAR, LS_STEP_SOFTPLUS, true, true, 0, false, LS_KEPT_RELU,
+     LS_KEPT_SOFTPLUS, 0.4, 0.2},
+    {9, 6, 6, 3, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 13, false, 0, 0, 2, 0.2}};
 
 /* Modes that fill no vector, in either direction, some rows not counting; the state that one scan
  * leaves enters another. */
@@ -758,6 +769,9 @@ static const subject subjects[] = {
     {"kernel with a rank", state_space, &spaces[2]},
     {"kernel from C~", state_space, &spaces[3]},
     {"scan, zoh", state_space, &spaces[4]},
+    {"kernel in a band", state_space, &spaces[9]},
+    {"scan at another rate", state_space, &spaces[10]},
+    {"kernel from C~ in a band", state_space, &spaces[11]},
     {"scan with a rank", state_space, &spaces[5]},
     {"scan from C~", state_space, &spaces[6]},
     {"diagonal scan", diagonal_scan, &modes[0]},

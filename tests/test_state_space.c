@@ -1,7 +1,9 @@
 /* State spaces: kernels that know no length, single precision over long times, and the whole layer
  * in both directions by its definition. */
-#include "harness.h"
+#include <complex.h>
+
 #include "mixer/ssm_layer.h"
+#include "mixer_runs.h"
 
 static void close_to(double got, double want, double size) {
     if (!(fabs(got - want) <= 1e-11 * size)) fail_msg("%.17g, not %.17g", got, want);
@@ -53,6 +55,7 @@ static void record(ls_program *p, const void *about) {
         .dt = ls_param(p, "inv_dt", LS_DIMS(WIDTH, 1), full),
         .hold = l->ranked ? LS_HOLD_BILINEAR : (ls_hold)l->options.hold,
         .step = (ls_step)l->options.step,
+        .real = LS_KEPT_EXP,
         .tilde = l->options.tilde,
     };
     ls_keep(p, "past", ls_state_space_kernel(p, &space, l->T));
@@ -166,11 +169,242 @@ static void test_definition(void **state) {
         }
 }
 
+/* ---- options, against dense matrices ----
+ *
+ * Modes and their conjugates are one system x' = A x + B u of N complex numbers, made discrete by
+ * solving with matrices; its kernel is C A^l B. */
+
+enum { MODES = 4, ALL = 2 * MODES, CHANNELS = 6, LENGTH = 17 };
+
+typedef enum { PLAIN, EXP, RELU, SOFTPLUS } transform;
+
+typedef struct option_case {
+    const char *mixer, *words;
+    transform real, imag, step;
+    bool zoh, upper;
+    double rate, band;
+    int copies, tilde;
+} option_case;
+
+static const option_case option_cases[] = {
+    {"s4d", "bandlimit=0.35 dt=exp", EXP, PLAIN, EXP, true, false, 1, 0.35, CHANNELS, 0},
+    {"s4d", "bandlimit=0.3 rate=0.25 hold=bilinear copies=2", EXP, PLAIN, SOFTPLUS, false, false,
+     0.25, 0.3, 2, 0},
+    {"s4d", "rate=3 real_transform=softplus imag_transform=exp", SOFTPLUS, EXP, SOFTPLUS, true,
+     false, 3, 0, CHANNELS, 0},
+    {"s4d", "real_transform=relu imag_transform=softplus bandlimit=0.25", RELU, SOFTPLUS, SOFTPLUS,
+     true, false, 1, 0.25, CHANNELS, 0},
+    {"s4", "bandlimit=0.3 rate=0.5", EXP, PLAIN, SOFTPLUS, false, false, 0.5, 0.3, CHANNELS, 0},
+    {"s4", "bandlimit=0.3 rate=2 tilde=21 copies=3", EXP, PLAIN, SOFTPLUS, false, false, 2, 0.3, 3,
+     11},
+    {"s4", "real_transform=softplus imag_transform=relu", SOFTPLUS, RELU, SOFTPLUS, false, false, 1,
+     0, CHANNELS, 0},
+};
+
+static double transformed(transform kind, double x) {
+    if (kind == EXP) return exp(x);
+    if (kind == RELU) return (x > 0 ? x : 0) + 1e-4;
+    return kind == SOFTPLUS ? log(1 + exp(x)) : x;
+}
+
+typedef double complex matrix[ALL][ALL];
+
+/* Columns of `right` become those of left^-1 right; left is lost. */
+static void dense_solve(matrix left, double complex *right, int columns) {
+    for (int i = 0; i < ALL; i++) {
+        int best = i;
+        for (int r = i; r < ALL; r++)
+            if (cabs(left[r][i]) > cabs(left[best][i])) best = r;
+        for (int j = 0; j < ALL; j++) {
+            double complex kept = left[i][j];
+            left[i][j] = left[best][j], left[best][j] = kept;
+        }
+        for (int j = 0; j < columns; j++) {
+            double complex kept = right[i * columns + j];
+            right[i * columns + j] = right[best * columns + j], right[best * columns + j] = kept;
+        }
+        for (int r = 0; r < ALL; r++) {
+            double complex factor = r == i ? 0 : left[r][i] / left[i][i];
+            for (int j = 0; j < ALL; j++) left[r][j] -= factor * left[i][j];
+            for (int j = 0; j < columns; j++)
+                right[r * columns + j] -= factor * right[i * columns + j];
+        }
+    }
+    for (int i = 0; i < ALL; i++)
+        for (int j = 0; j < columns; j++) right[i * columns + j] /= left[i][i];
+}
+
+static double complex pair_of(const bench *b, const char *name, int64_t i) {
+    return weight_at(b, name, 2 * i) + I * weight_at(b, name, 2 * i + 1);
+}
+
+/* A channel before it is discrete. */
+typedef struct channel {
+    double complex L[ALL], P[ALL], B[ALL], C[ALL];
+    double step; /* without the rate */
+    int masked;
+} channel;
+
+static channel channel_at(const bench *b, const option_case *c, int64_t d) {
+    const bool ranked = strcmp(c->mixer, "s4") == 0;
+    channel out = {.step = transformed(c->step, weight_at(b, "inv_dt", d))};
+    for (int n = 0; n < MODES; n++) {
+        const int64_t at = d % c->copies * MODES + n;
+        const double imag = transformed(c->imag, weight_at(b, "A_imag", at));
+        const bool seen = c->band == 0 || out.step * fabs(imag) < 3.14159265358979323846 * c->band;
+        out.masked += !seen;
+        out.L[n] = -transformed(c->real, weight_at(b, "A_real", at)) - I * imag;
+        out.B[n] = pair_of(b, "B", at);
+        out.P[n] = ranked ? pair_of(b, "P", at) : 0;
+        out.C[n] = seen ? pair_of(b, "C", d * MODES + n) : 0;
+    }
+    for (int n = MODES; n < ALL; n++) {
+        out.L[n] = conj(out.L[n - MODES]), out.B[n] = conj(out.B[n - MODES]);
+        out.P[n] = conj(out.P[n - MODES]), out.C[n] = conj(out.C[n - MODES]);
+    }
+    return out;
+}
+
+/* Ab: A and, in the last column, B of the recurrence. */
+static void made_discrete(const channel *x, const option_case *c, double complex Ab[ALL][ALL + 1]) {
+    const double step = x->step * c->rate;
+    matrix left;
+    for (int i = 0; i < ALL; i++) {
+        for (int j = 0; j < ALL; j++) {
+            double complex A = (i == j ? x->L[i] : 0) - x->P[i] * conj(x->P[j]);
+            left[i][j] = (i == j) - step / 2 * A;
+            Ab[i][j] = (i == j) + step / 2 * A;
+        }
+        Ab[i][ALL] = step * x->B[i];
+    }
+    if (!c->zoh) {
+        dense_solve(left, &Ab[0][0], ALL + 1);
+        return;
+    }
+    for (int i = 0; i < ALL; i++) {
+        Ab[i][i] = cexp(step * x->L[i]);
+        Ab[i][ALL] = (cexp(step * x->L[i]) - 1) / x->L[i] * x->B[i];
+    }
+}
+
+/* C~ = C (1 - A^n): C is solved from it. */
+static void from_tilde(double complex Ab[ALL][ALL + 1], int steps, double complex *C) {
+    matrix power, next;
+    for (int i = 0; i < ALL; i++)
+        for (int j = 0; j < ALL; j++) power[i][j] = i == j;
+    for (int n = 0; n < steps; n++) {
+        for (int i = 0; i < ALL; i++)
+            for (int j = 0; j < ALL; j++) {
+                next[i][j] = 0;
+                for (int k = 0; k < ALL; k++) next[i][j] += power[i][k] * Ab[k][j];
+            }
+        memcpy(power, next, sizeof power);
+    }
+    for (int i = 0; i < ALL; i++)
+        for (int j = 0; j < ALL; j++) next[j][i] = (i == j) - power[i][j];
+    dense_solve(next, C, 1);
+}
+
+/* Adds to `masked` the modes that are not read. */
+static void dense_kernel(const bench *b, const option_case *c, int64_t d, double *kernel,
+                         int *masked) {
+    double complex Ab[ALL][ALL + 1], x[ALL] = {0}, next[ALL];
+    channel here = channel_at(b, c, d);
+    *masked += here.masked;
+    made_discrete(&here, c, Ab);
+    if (c->tilde > 0) from_tilde(Ab, c->tilde, here.C);
+    for (int t = 0; t < LENGTH; t++) {
+        double complex y = 0;
+        for (int i = 0; i < ALL; i++) {
+            next[i] = t == 0 ? Ab[i][ALL] : 0;
+            for (int j = 0; j < ALL; j++) next[i] += Ab[i][j] * x[j];
+        }
+        memcpy(x, next, sizeof x);
+        for (int i = 0; i < ALL; i++) y += here.C[i] * x[i];
+        kernel[t] = creal(y);
+    }
+}
+
+/* The layer from kernels [CHANNELS][LENGTH]. */
+static void layered(const bench *b, const double *kernel, const double *x, double *y) {
+    for (int t = 0; t < LENGTH; t++) {
+        double mixed[CHANNELS];
+        for (int d = 0; d < CHANNELS; d++) {
+            double sum = weight_at(b, "D", d) * x[t * CHANNELS + d];
+            for (int s = 0; s <= t; s++) sum += kernel[d * LENGTH + s] * x[(t - s) * CHANNELS + d];
+            mixed[d] = sum * 0.5 * erfc(-sum * sqrt(0.5));
+        }
+        for (int d = 0; d < CHANNELS; d++)
+            y[t * CHANNELS + d] = projected(b, "out", CHANNELS + d, mixed, CHANNELS) /
+                                  (1 + exp(-projected(b, "out", d, mixed, CHANNELS)));
+    }
+}
+
+static void test_options(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    double *x = normal_rows(LENGTH * CHANNELS), want[LENGTH * CHANNELS];
+    for (size_t i = 0; i < sizeof option_cases / sizeof option_cases[0]; i++) {
+        const option_case *c = &option_cases[i];
+        double kernel[CHANNELS * LENGTH];
+        char words[200];
+        int masked = 0;
+        ls_mixer mixer;
+        snprintf(words, sizeof words, "d_state=%d %s", ALL, c->words);
+        expect(&ctx, mixer_from(&ctx, ls_mixer_find(c->mixer), words, CHANNELS, &mixer));
+        bench b = mixer_weights(&ctx, &mixer, LENGTH);
+        for (int64_t d = 0; d < CHANNELS; d++) dense_kernel(&b, c, d, kernel + d * LENGTH, &masked);
+        layered(&b, kernel, x, want);
+        double *got = mixer_outputs(&ctx, (mixer_run){&mixer, LS_F64, LENGTH, 0, NULL, NULL}, x);
+        same_rows(c->words, got, want, LENGTH, CHANNELS, 1e-10);
+        if (c->band > 0) assert_in_range(masked, 1, CHANNELS * MODES - 1);
+        obeys(&ctx, &mixer, c->words);
+        free(got);
+        bench_free(&b);
+        mixer_release(&mixer);
+    }
+    free(x);
+}
+
+/* Parts of poles begin where they should, however they are kept. */
+static void test_beginnings(void **state) {
+    (void)state;
+    static const char *const kept[] = {"none", "exp", "relu", "softplus"};
+    static const transform as[] = {PLAIN, EXP, RELU, SOFTPLUS};
+    static const char *const spectra[] = {"real", "quad", "lin"};
+    ls_ctx ctx = ls_ctx_default();
+    for (int i = 0; i < 4; i++)
+        for (int kind = 0; kind < 3; kind++) {
+            ls_mixer mixer;
+            char words[200];
+            snprintf(words, sizeof words, "d_state=%d init=%s real_transform=%s imag_transform=%s",
+                     ALL, spectra[kind], kept[i], kept[i]);
+            expect(&ctx, mixer_from(&ctx, ls_mixer_find("s4d"), words, CHANNELS, &mixer));
+            bench b = {.ctx = &ctx};
+            ls_program_options options = {.type = LS_F64, .batch = 1, .length = 1};
+            expect(&ctx, ls_parameters_new(&ctx, LS_F64, &b.store));
+            expect(&ctx, ls_program_new(&ctx, &options, b.store, &b.program));
+            mixer_record(b.program, &mixer);
+            expect(&ctx, ls_parameters_seal(b.store, 3, false));
+            for (int64_t n = 0; n < CHANNELS * MODES; n++) {
+                const double m = (double)(n % MODES), pi = 3.14159265358979323846;
+                const double imag[] = {0, (1 + 2 * m) * (1 + 2 * m) / pi, pi * m};
+                const double more = as[i] == RELU ? 1e-4 : 0; /* as published */
+                close_to(transformed(as[i], weight_at(&b, "A_real", n)),
+                         (kind == 0 ? m + 1 : 0.5) + more, 1);
+                close_to(transformed(as[i], weight_at(&b, "A_imag", n)),
+                         fmax(imag[kind], 1e-4) + more, 100);
+            }
+            bench_free(&b);
+            mixer_release(&mixer);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_any_length),
-        cmocka_unit_test(test_long_times),
-        cmocka_unit_test(test_definition),
+        cmocka_unit_test(test_any_length), cmocka_unit_test(test_long_times),
+        cmocka_unit_test(test_definition), cmocka_unit_test(test_options),
+        cmocka_unit_test(test_beginnings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,9 +36,17 @@ double ls_spectrum_frequency(ls_spectrum kind, int64_t N, int64_t n) {
         return (double)N / pi * ((double)N / (double)(2 * n + 1) - 1);
     case LS_SPECTRUM_LIN:
         return pi * (double)n;
+    case LS_SPECTRUM_QUAD:
+        return (double)((2 * n + 1) * (2 * n + 1)) / pi;
+    case LS_SPECTRUM_REAL:
+        return 0;
     default:
         return legs_frequency(N, n);
     }
+}
+
+double ls_spectrum_decay(ls_spectrum kind, int64_t n) {
+    return kind == LS_SPECTRUM_REAL ? (double)(n + 1) : 0.5;
 }
 
 double ls_spectrum_input(ls_spectrum kind, int64_t N, int64_t n) {

@@ -4,11 +4,18 @@
 
 #include <stdint.h>
 
-typedef enum { LS_SPECTRUM_LEGS, LS_SPECTRUM_INV, LS_SPECTRUM_LIN } ls_spectrum;
+typedef enum {
+    LS_SPECTRUM_LEGS,
+    LS_SPECTRUM_INV,
+    LS_SPECTRUM_LIN,
+    LS_SPECTRUM_QUAD,
+    LS_SPECTRUM_REAL
+} ls_spectrum;
 
-/* Mode n of N/2 of a state of N (even), in the order of the published code: the size of the
- * imaginary part of its pole, whose real part is -1/2, and its input, a positive number. */
+/* Mode n of N/2 of a state of N (even), in the order of the published code: the sizes of the
+ * imaginary and the real part of its pole, and its input, a positive number. */
 double ls_spectrum_frequency(ls_spectrum kind, int64_t N, int64_t n);
+double ls_spectrum_decay(ls_spectrum kind, int64_t n);
 double ls_spectrum_input(ls_spectrum kind, int64_t N, int64_t n);
 
 #endif

@@ -21,17 +21,34 @@ ls_status ls_ssm_check(ls_ctx *ctx, const ls_mixer *mixer) {
     if (o->dt_min > o->dt_max)
         return LS_FAIL(ctx, LS_EUSE, "%s: dt_min is %g, above dt_max, which is %g", name, o->dt_min,
                        o->dt_max);
+    if ((double)o->tilde / o->rate > 1e6)
+        return LS_FAIL(ctx, LS_EUSE, "%s: tilde=%lld at a rate of %g is too long", name,
+                       (long long)o->tilde, o->rate);
     return LS_OK;
 }
 
 /* ---- initial values ---- */
 
-/* a: the spectrum, b: modes. */
+/* x for which the function of a pole's part gives a value of at least 1e-4. */
+static double kept_of(double value, ls_kept kept) {
+    value = fmax(value, 1e-4);
+    if (kept == LS_KEPT_EXP) return log(value);
+    return kept == LS_KEPT_SOFTPLUS ? value + log(-expm1(-value)) : value;
+}
+
+/* a: the spectrum, b: modes, c: how parts of poles are kept. */
 static void fill_frequency(const ls_init *init, double *values, int64_t count) {
     int64_t h = (int64_t)init->b;
     for (int64_t i = 0; i < count; i++)
-        values[i] = i < h ? fmax(ls_spectrum_frequency((ls_spectrum)init->a, 2 * h, i), 1e-4)
-                          : values[i - h];
+        values[i] =
+            i < h ? kept_of(ls_spectrum_frequency((ls_spectrum)init->a, 2 * h, i), (ls_kept)init->c)
+                  : values[i - h];
+}
+
+static void fill_decay(const ls_init *init, double *values, int64_t count) {
+    int64_t h = (int64_t)init->b;
+    for (int64_t i = 0; i < count; i++)
+        values[i] = kept_of(ls_spectrum_decay((ls_spectrum)init->a, i % h), (ls_kept)init->c);
 }
 
 /* Pairs; c: a factor. */
@@ -66,8 +83,12 @@ static ls_init made_by(void (*fill)(const ls_init *, double *, int64_t), double 
                      .full = true};
 }
 
-ls_init ls_ssm_frequencies(ls_spectrum spectrum, int64_t modes) {
-    return made_by(fill_frequency, spectrum, (double)modes, 0);
+ls_init ls_ssm_decays(ls_spectrum spectrum, int64_t modes, ls_kept kept) {
+    return made_by(fill_decay, spectrum, (double)modes, kept);
+}
+
+ls_init ls_ssm_frequencies(ls_spectrum spectrum, int64_t modes, ls_kept kept) {
+    return made_by(fill_frequency, spectrum, (double)modes, kept);
 }
 
 ls_init ls_ssm_inputs(ls_spectrum spectrum, int64_t modes, double factor) {
@@ -80,15 +101,21 @@ ls_init ls_ssm_steps(double least, double most, ls_step step) {
 
 /* ---- the layer ---- */
 
+/* The time for which C is kept as C~ stays what it was: it has fewer steps where steps are longer.
+ */
+static int64_t tilde_of(const ls_ssm_options *o) {
+    return o->tilde == 0 ? 0 : ls_max(1, llround((double)o->tilde / o->rate));
+}
+
 static ls_state_space declare(ls_program *p, const ls_mixer *mixer, bool ranked) {
     const ls_ssm_options *o = mixer->options;
     const int64_t D = mixer->width, S = copies_of(mixer), h = o->d_state / 2;
     const ls_spectrum spectrum = (ls_spectrum)o->init;
-    const ls_init half = {.kind = LS_INIT_CONSTANT, .a = log(0.5), .no_decay = true, .full = true};
+    const ls_kept real = (ls_kept)o->real, imag = (ls_kept)o->imag;
     const ls_init unit = {.kind = LS_INIT_NORMAL, .a = sqrt(0.5), .full = true};
     return (ls_state_space){
-        .A_real = ls_param(p, "A_real", LS_DIMS(S, h), half),
-        .A_imag = ls_param(p, "A_imag", LS_DIMS(S, h), ls_ssm_frequencies(spectrum, h)),
+        .A_real = ls_param(p, "A_real", LS_DIMS(S, h), ls_ssm_decays(spectrum, h, real)),
+        .A_imag = ls_param(p, "A_imag", LS_DIMS(S, h), ls_ssm_frequencies(spectrum, h, imag)),
         .B = ls_param(p, "B", LS_DIMS(1, S, h, 2), ls_ssm_inputs(spectrum, h, 1)),
         .P = !ranked ? NULL
                      : ls_param(p, "P", LS_DIMS(1, S, h, 2), ls_ssm_inputs(spectrum, h, sqrt(0.5))),
@@ -97,7 +124,11 @@ static ls_state_space declare(ls_program *p, const ls_mixer *mixer, bool ranked)
                        ls_ssm_steps(o->dt_min, o->dt_max, (ls_step)o->step)),
         .hold = ranked ? LS_HOLD_BILINEAR : (ls_hold)o->hold,
         .step = (ls_step)o->step,
-        .tilde = o->tilde,
+        .real = real,
+        .imag = imag,
+        .rate = o->rate,
+        .band = o->bandlimit,
+        .tilde = tilde_of(o),
     };
 }
 
@@ -161,6 +192,8 @@ const ls_alias ls_ssm_aliases[] = {
     {"output_linear.0.bias", "out.bias", 1},
     {0},
 };
+
+const char *const ls_ssm_at_test[] = {"rate", "bandlimit", NULL};
 
 int64_t ls_ssm_row(const ls_mixer *mixer, int layout, int64_t row) {
     const ls_ssm_options *o = mixer->options;

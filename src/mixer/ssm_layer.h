@@ -8,8 +8,8 @@
 
 typedef struct ls_ssm_options {
     int64_t d_state, copies, tilde;
-    double dt_min, dt_max;
-    int step, hold, init, output;
+    double dt_min, dt_max, rate, bandlimit;
+    int step, hold, init, output, real, imag;
 } ls_ssm_options;
 
 /* The options that both have. */
@@ -32,12 +32,28 @@ typedef struct ls_ssm_options {
 #define LS_SSM_OUTPUT                                                                              \
     "output", LS_OPTION_CHOICE, LS_SSM_FIELD(output), "glu", 0, 0, "linear|glu",                   \
         "output product: plain, or with a gate"
+#define LS_SSM_INIT(usual)                                                                         \
+    "init", LS_OPTION_CHOICE, LS_SSM_FIELD(init), usual, 0, 0, "legs|inv|lin|quad|real",           \
+        "poles at the start: of HiPPO-LegS, one of its two approximations, frequencies that grow " \
+        "with the square, or none at all"
+#define LS_SSM_RATE                                                                                \
+    "rate", LS_OPTION_REAL, LS_SSM_FIELD(rate), "1", 1e-6, 1e6, NULL,                              \
+        "factor on all step sizes, for inputs sampled at another rate"
+#define LS_SSM_BANDLIMIT                                                                           \
+    "bandlimit", LS_OPTION_REAL, LS_SSM_FIELD(bandlimit), "0", 0, 1e6, NULL,                       \
+        "modes that turn by half of this or more in a step are not read; 0: all are"
+#define LS_SSM_REAL                                                                                \
+    "real_transform", LS_OPTION_CHOICE, LS_SSM_FIELD(real), "exp", 0, 0, "none|exp|relu|softplus", \
+        "function that makes the decay of a mode from what is trained"
+#define LS_SSM_IMAG                                                                                \
+    "imag_transform", LS_OPTION_CHOICE, LS_SSM_FIELD(imag), "none", 0, 0,                          \
+        "none|exp|relu|softplus", "the same of its frequency"
 
-/* Initial values, kept from weight decay and in the master's type: imaginary parts [copies,h], the
- * pairs [copies,h,2] of inputs times a factor, step sizes log-uniform through the inverse of
- * `step`.
- */
-ls_init ls_ssm_frequencies(ls_spectrum spectrum, int64_t modes);
+/* Initial values, kept from weight decay and in the master's type: what is kept of the real and the
+ * imaginary parts [copies,h], the pairs [copies,h,2] of inputs times a factor, step sizes
+ * log-uniform through the inverse of `step`. */
+ls_init ls_ssm_decays(ls_spectrum spectrum, int64_t modes, ls_kept kept);
+ls_init ls_ssm_frequencies(ls_spectrum spectrum, int64_t modes, ls_kept kept);
 ls_init ls_ssm_inputs(ls_spectrum spectrum, int64_t modes, double factor);
 ls_init ls_ssm_steps(double least, double most, ls_step step);
 
@@ -47,6 +63,8 @@ int64_t ls_ssm_state_bytes(const ls_mixer *mixer, int64_t T, int64_t size);
 double ls_ssm_flops(const ls_mixer *mixer, int64_t T, bool ranked);
 /* Names of the public code, and its order of the output's rows: values before gates. */
 extern const ls_alias ls_ssm_aliases[];
+/* Options that may differ between training and test. */
+extern const char *const ls_ssm_at_test[];
 int64_t ls_ssm_row(const ls_mixer *mixer, int layout, int64_t row);
 
 #endif

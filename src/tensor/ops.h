@@ -304,12 +304,14 @@ ls_tensor *ls_fade(ls_program *p, ls_tensor *x, ls_tensor *rate, double length, 
 
 typedef enum { LS_HOLD_ZOH, LS_HOLD_BILINEAR } ls_hold; /* how time becomes discrete */
 typedef enum { LS_STEP_EXP, LS_STEP_SOFTPLUS } ls_step; /* how a step size is kept */
+/* How a part of a pole is kept: as it is, or its size is e^x, max(x, 0) + 1e-4 or log(1 + e^x). */
+typedef enum { LS_KEPT_PLAIN, LS_KEPT_EXP, LS_KEPT_RELU, LS_KEPT_SOFTPLUS } ls_kept;
 
 /* A linear state space of every channel, with h complex modes that stand for themselves and their
  * conjugates: x' = A x + B u, y = 2 Re(C x), A = diag(L) - P P^H (the conjugates included; without
- * P just L) and L = -exp(A_real) - i A_imag (or + i A_imag), made discrete with the step sizes
- * exp(dt) or softplus(dt). All are wide parameters; complex ones are pairs. Channel d has copy d
- * mod S of A, B and P. With P the hold must be bilinear. */
+ * P just L) and L = -real(A_real) - i imag(A_imag) (or + i ..), made discrete with the step sizes
+ * rate exp(dt) or rate softplus(dt). All are wide parameters; complex ones are pairs. Channel d has
+ * copy d mod S of A, B and P. With P the hold must be bilinear. */
 typedef struct ls_state_space {
     ls_tensor *A_real, *A_imag; /* [S,h] */
     ls_tensor *B, *P;           /* [1,S,h,2]; P may be NULL */
@@ -317,6 +319,9 @@ typedef struct ls_state_space {
     ls_tensor *dt;              /* [D,1] */
     ls_hold hold;
     ls_step step;
+    ls_kept real, imag; /* what is kept of L */
+    double rate;        /* factor on step sizes; 0: 1 */
+    double band;   /* modes that turn by band/2 or more in a step of rate 1 have C = 0; 0: none */
     int64_t tilde; /* n > 0: C stands for C (1 - A^n), A discrete, as S4's public code keeps it */
     int64_t side;  /* which part of C */
     bool upper;    /* + i A_imag: H3's public code keeps the other one of each pair */

@@ -53,13 +53,23 @@ static bool complete(ls_program *p, const ls_state_space *s, ls_tensor **in) {
                 (s->P == NULL || is_parameter(p, s->P, 2 * S * h)) && s->C->rank == 4 &&
                 is_parameter(p, s->C, 2 * s->C->dim[0] * D * h) && is_parameter(p, s->dt, D) &&
                 D % S == 0 && s->side >= 0 && s->side < s->C->dim[0] && s->tilde >= 0 &&
-                (s->P == NULL || s->hold == LS_HOLD_BILINEAR);
+                s->rate >= 0 && s->band >= 0 && (s->P == NULL || s->hold == LS_HOLD_BILINEAR);
     if (!fits) ls_refuse(p, LS_EBUG, "state_space: the parameters do not fit each other");
     return fits;
 }
 
 static ls_state_space_attributes attributes_of(const ls_state_space *s) {
-    return (ls_state_space_attributes){s->hold, s->step, s->tilde, s->side, s->upper};
+    return (ls_state_space_attributes){
+        .hold = s->hold,
+        .step = s->step,
+        .real = s->real,
+        .imag = s->imag,
+        .rate = s->rate > 0 ? s->rate : 1,
+        .band = s->band,
+        .tilde = s->tilde,
+        .side = s->side,
+        .upper = s->upper,
+    };
 }
 
 ls_tensor *ls_state_space_kernel(ls_program *p, const ls_state_space *space, int64_t length) {

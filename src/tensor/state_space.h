@@ -26,6 +26,8 @@ enum {
 typedef struct ls_state_space_attributes {
     ls_hold hold;
     ls_step step;
+    ls_kept real, imag;
+    double rate, band;
     int64_t tilde, side;
     bool upper;
 } ls_state_space_attributes;

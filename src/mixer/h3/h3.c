@@ -18,8 +18,9 @@ static const ls_option options[] = {
     {LS_SSM_DT_MAX},
     {"hold", LS_OPTION_CHOICE, LS_SSM_FIELD(hold), "bilinear", 0, 0, "zoh|bilinear",
      "how time is made discrete"},
-    {"init", LS_OPTION_CHOICE, LS_SSM_FIELD(init), "lin", 0, 0, "legs|inv|lin",
-     "poles at the start: of HiPPO-LegS, or one of its two approximations"},
+    {LS_SSM_INIT("lin")},
+    {LS_SSM_RATE},
+    {LS_SSM_BANDLIMIT},
 };
 
 static int64_t heads_of(const ls_mixer *mixer) {
@@ -85,16 +86,19 @@ static ls_tensor *remember(ls_program *p, const ls_ssm_options *o, ls_tensor *u)
     if (u == NULL) return NULL;
     const int64_t H = u->dim[2], h = o->d_state / 2;
     const ls_spectrum spectrum = (ls_spectrum)o->init;
-    const ls_init half = {.kind = LS_INIT_CONSTANT, .a = log(0.5), .no_decay = true, .full = true};
     ls_scope(p, "diagonal");
     const ls_state_space space = {
-        .A_real = ls_param(p, "A_real", LS_DIMS(H, h), half),
-        .A_imag = ls_param(p, "A_imag", LS_DIMS(H, h), ls_ssm_frequencies(spectrum, h)),
+        .A_real = ls_param(p, "A_real", LS_DIMS(H, h), ls_ssm_decays(spectrum, h, LS_KEPT_EXP)),
+        .A_imag =
+            ls_param(p, "A_imag", LS_DIMS(H, h), ls_ssm_frequencies(spectrum, h, LS_KEPT_PLAIN)),
         .B = ls_param(p, "B", LS_DIMS(H, h, 2), ls_ssm_inputs(spectrum, h, 1)),
         .C = ls_param(p, "C", LS_DIMS(1, H, h, 2), normal(sqrt(0.5))),
         .dt = ls_param(p, "log_dt", LS_DIMS(H), ls_ssm_steps(o->dt_min, o->dt_max, LS_STEP_EXP)),
         .hold = (ls_hold)o->hold,
         .step = LS_STEP_EXP,
+        .real = LS_KEPT_EXP,
+        .rate = o->rate,
+        .band = o->bandlimit,
         .upper = true,
     };
     ls_tensor *skip = ls_param(p, "D", LS_DIMS(H), normal(1)), *y;
@@ -183,4 +187,5 @@ const ls_mixer_type ls_mixer_h3 = {
     .flops = flops,
     .aliases = aliases,
     .row = row,
+    .at_test = ls_ssm_at_test,
 };

@@ -9,6 +9,10 @@ static const ls_option options[] = {
     {LS_SSM_DT_MAX},
     {LS_SSM_STEP},
     {LS_SSM_OUTPUT},
+    {LS_SSM_RATE},
+    {LS_SSM_BANDLIMIT},
+    {LS_SSM_REAL},
+    {LS_SSM_IMAG},
     {"tilde", LS_OPTION_INT, LS_SSM_FIELD(tilde), "0", 0, 1e6, NULL,
      "length n for which C is kept as C (1 - A^n), as public weights have it; 0: C itself"},
 };
@@ -33,4 +37,5 @@ const ls_mixer_type ls_mixer_s4 = {
     .flops = flops,
     .aliases = ls_ssm_aliases,
     .row = ls_ssm_row,
+    .at_test = ls_ssm_at_test,
 };

@@ -9,8 +9,11 @@ static const ls_option options[] = {
     {LS_SSM_DT_MAX},
     {LS_SSM_STEP},
     {LS_SSM_OUTPUT},
-    {"init", LS_OPTION_CHOICE, LS_SSM_FIELD(init), "legs", 0, 0, "legs|inv|lin",
-     "poles at the start: of HiPPO-LegS, or one of its two approximations"},
+    {LS_SSM_RATE},
+    {LS_SSM_BANDLIMIT},
+    {LS_SSM_REAL},
+    {LS_SSM_IMAG},
+    {LS_SSM_INIT("legs")},
     {"hold", LS_OPTION_CHOICE, LS_SSM_FIELD(hold), "zoh", 0, 0, "zoh|bilinear",
      "how time is made discrete"},
 };
@@ -35,4 +38,5 @@ const ls_mixer_type ls_mixer_s4d = {
     .flops = flops,
     .aliases = ls_ssm_aliases,
     .row = ls_ssm_row,
+    .at_test = ls_ssm_at_test,
 };

@@ -209,6 +209,8 @@ static const ls_alias aliases[] = {
     {0},
 };
 
+static const char *const at_test[] = {"step_scale", NULL};
+
 const ls_mixer_type ls_mixer_s5 = {
     .name = "s5",
     .summary = "one diagonal state space for all channels: a scan between two products",
@@ -220,4 +222,5 @@ const ls_mixer_type ls_mixer_s5 = {
     .state_bytes = state_bytes,
     .flops = flops,
     .aliases = aliases,
+    .at_test = at_test,
 };

@@ -55,17 +55,51 @@ static double side_of_pole(const ls_ssm *s) {
     return s->about.upper ? 1 : -1;
 }
 
-static double complex pole(const ls_ssm *s, int64_t channel, int64_t n) {
+/* What is kept as x, and its slope there. */
+static double kept_as(ls_kept kept, double x, double *slope) {
+    switch (kept) {
+    case LS_KEPT_EXP:
+        return *slope = exp(x);
+    case LS_KEPT_RELU:
+        *slope = x > 0;
+        return fmax(x, 0) + 1e-4;
+    case LS_KEPT_SOFTPLUS:
+        *slope = 1 / (1 + exp(-x));
+        return x > 30 ? x : log1p(exp(x));
+    default:
+        *slope = 1;
+        return x;
+    }
+}
+
+/* *slopes: of the real part by A_real and of the imaginary one by A_imag. */
+static double complex pole_with(const ls_ssm *s, int64_t channel, int64_t n,
+                                double complex *slopes) {
     int64_t i = shared_at(s, channel, n);
-    return ls_complex(-exp(real_at(s, LS_SSM_A_REAL, i)),
-                      side_of_pole(s) * real_at(s, LS_SSM_A_IMAG, i));
+    double along, around;
+    double real = kept_as(s->about.real, real_at(s, LS_SSM_A_REAL, i), &along);
+    double imag = kept_as(s->about.imag, real_at(s, LS_SSM_A_IMAG, i), &around);
+    *slopes = ls_complex(-along, side_of_pole(s) * around);
+    return ls_complex(-real, side_of_pole(s) * imag);
+}
+
+static double complex pole(const ls_ssm *s, int64_t channel, int64_t n) {
+    double complex slopes;
+    return pole_with(s, channel, n, &slopes);
 }
 
 static double step_size(const ls_ssm *s, int64_t channel, double *slope) {
-    double x = real_at(s, LS_SSM_DT, channel);
-    if (s->about.step == LS_STEP_EXP) return *slope = exp(x);
-    *slope = 1 / (1 + exp(-x));
-    return x > 30 ? x : log1p(exp(x));
+    const ls_kept kept = s->about.step == LS_STEP_EXP ? LS_KEPT_EXP : LS_KEPT_SOFTPLUS;
+    double step = kept_as(kept, real_at(s, LS_SSM_DT, channel), slope);
+    *slope *= s->about.rate;
+    return step * s->about.rate;
+}
+
+/* Whether a mode is slow enough for the samples of a rate of 1, and is read at all. */
+static bool in_band(const ls_ssm *s, int64_t channel, int64_t n, double step) {
+    const double turn = 8 * atan(1);
+    return s->about.band == 0 ||
+           step / s->about.rate * fabs(cimag(pole(s, channel, n))) / turn < s->about.band * 0.5;
 }
 
 /* ---- the bilinear step ----
@@ -327,7 +361,8 @@ int64_t ls_ssm_workspace(const ls_ssm *s, bool gradient) {
 void ls_ssm_discretise(const ls_ssm *s, int64_t channel, double complex *system, double *scratch) {
     double slope, step = step_size(s, channel, &slope);
     for (int64_t n = 0; n < s->h; n++) {
-        system[LS_SYSTEM_C * s->h + n] = pair_at(s, LS_SSM_C, own_at(s, channel, n));
+        system[LS_SYSTEM_C * s->h + n] =
+            in_band(s, channel, n, step) ? pair_at(s, LS_SSM_C, own_at(s, channel, n)) : 0;
         system[LS_SYSTEM_G * s->h + n] = system[LS_SYSTEM_Q * s->h + n] = 0;
     }
     if (s->about.hold == LS_HOLD_ZOH)
@@ -348,9 +383,12 @@ void ls_ssm_gradient(const ls_ssm *s, int64_t channel, const double complex *sys
         dstep = bilinear_gradient(s, channel, step, d, dpole);
     for (int64_t n = 0; n < s->h; n++) {
         int64_t i = shared_at(s, channel, n);
-        add_pair(s, LS_SSM_C, own_at(s, channel, n), d[LS_SYSTEM_C * s->h + n]);
-        add_real(s, LS_SSM_A_REAL, i, creal(dpole[n]) * creal(pole(s, channel, n)));
-        add_real(s, LS_SSM_A_IMAG, i, side_of_pole(s) * cimag(dpole[n]));
+        double complex slopes;
+        pole_with(s, channel, n, &slopes);
+        if (in_band(s, channel, n, step))
+            add_pair(s, LS_SSM_C, own_at(s, channel, n), d[LS_SYSTEM_C * s->h + n]);
+        add_real(s, LS_SSM_A_REAL, i, creal(dpole[n]) * creal(slopes));
+        add_real(s, LS_SSM_A_IMAG, i, cimag(dpole[n]) * cimag(slopes));
     }
     add_real(s, LS_SSM_DT, channel, dstep * slope);
 }

@@ -32,16 +32,44 @@ struct channel_of {
         return s.modes.ranked ? pair(LS_SSM_P, shared_at(n)) : make_double2(0, 0);
     }
     __device__ __forceinline__ double side_of_pole() const { return s.about.upper ? 1 : -1; }
-    __device__ __forceinline__ ls_cuda_complex pole(int n) const {
+    /* What is kept as x, and its slope there. */
+    static __device__ __forceinline__ double kept_as(ls_kept kept, double x, double *slope) {
+        if (kept == LS_KEPT_EXP) return *slope = exp(x);
+        if (kept == LS_KEPT_SOFTPLUS) {
+            *slope = 1 / (1 + exp(-x));
+            return x > 30 ? x : log1p(exp(x));
+        }
+        if (kept == LS_KEPT_RELU) {
+            *slope = x > 0;
+            return fmax(x, 0.0) + 1e-4;
+        }
+        *slope = 1;
+        return x;
+    }
+    /* *slopes: of the real part by A_real and of the imaginary one by A_imag. */
+    __device__ __forceinline__ ls_cuda_complex pole_with(int n, ls_cuda_complex *slopes) const {
         const int64_t i = shared_at(n);
-        return make_double2(-exp((double)s.value[LS_SSM_A_REAL][i]),
-                            side_of_pole() * (double)s.value[LS_SSM_A_IMAG][i]);
+        double along, around;
+        const double real = kept_as(s.about.real, s.value[LS_SSM_A_REAL][i], &along);
+        const double imag = kept_as(s.about.imag, s.value[LS_SSM_A_IMAG][i], &around);
+        *slopes = make_double2(-along, side_of_pole() * around);
+        return make_double2(-real, side_of_pole() * imag);
+    }
+    __device__ __forceinline__ ls_cuda_complex pole(int n) const {
+        ls_cuda_complex slopes;
+        return pole_with(n, &slopes);
     }
     __device__ __forceinline__ double step(double *slope) const {
-        const double x = s.value[LS_SSM_DT][d];
-        if (s.about.step == LS_STEP_EXP) return *slope = exp(x);
-        *slope = 1 / (1 + exp(-x));
-        return x > 30 ? x : log1p(exp(x));
+        const ls_kept kept = s.about.step == LS_STEP_EXP ? LS_KEPT_EXP : LS_KEPT_SOFTPLUS;
+        const double size = kept_as(kept, s.value[LS_SSM_DT][d], slope);
+        *slope *= s.about.rate;
+        return size * s.about.rate;
+    }
+    /* Whether a mode is slow enough for the samples of a rate of 1, and is read at all. */
+    __device__ __forceinline__ bool in_band(int n, double step) const {
+        const double turn = 6.28318530717958647692;
+        return s.about.band == 0 ||
+               step / s.about.rate * fabs(pole(n).y) / turn < s.about.band * 0.5;
     }
 
     /* ---- the bilinear step ----
@@ -93,8 +121,9 @@ struct channel_of {
     /* Keeps one mode's; A_real and A_imag are what is behind a pole. */
     __device__ __forceinline__ void keep(int n, ls_cuda_complex dpole, ls_cuda_complex dB,
                                          ls_cuda_complex dP) const {
-        dsystem[LS_CUDA_MODES_A * h + n] =
-            make_double2(dpole.x * pole(n).x, side_of_pole() * dpole.y);
+        ls_cuda_complex slopes;
+        pole_with(n, &slopes);
+        dsystem[LS_CUDA_MODES_A * h + n] = make_double2(dpole.x * slopes.x, dpole.y * slopes.y);
         dsystem[LS_CUDA_MODES_B * h + n] = dB;
         dsystem[LS_CUDA_MODES_G * h + n] = dP;
     }
@@ -161,7 +190,8 @@ static __global__ void __launch_bounds__(WARP *WARPS) discretise_kernel(const ls
     const channel_of c(s, d);
     double slope, step = c.step(&slope);
     for (int n = c.lane; n < c.h; n += WARP)
-        c.system[LS_CUDA_MODES_C * c.h + n] = 2.0 * c.pair(LS_SSM_C, c.own_at(n));
+        c.system[LS_CUDA_MODES_C * c.h + n] =
+            c.in_band(n, step) ? 2.0 * c.pair(LS_SSM_C, c.own_at(n)) : make_double2(0, 0);
     if (s.about.hold == LS_HOLD_ZOH)
         c.zero_order(step);
     else
@@ -182,6 +212,7 @@ static __global__ void __launch_bounds__(WARP *WARPS) gradient_kernel(const ls_c
     const channel_of c(s, d);
     double slope, step = c.step(&slope);
     for (int n = c.lane; n < c.h; n += WARP) {
+        if (!c.in_band(n, step)) continue;
         const ls_cuda_complex dC = 2.0 * c.dsystem[LS_CUDA_MODES_C * c.h + n];
         float *to = s.gradient[LS_SSM_C] + 2 * c.own_at(n);
         to[0] += (float)dC.x;
