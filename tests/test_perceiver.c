@@ -1,6 +1,8 @@
 /* Perceiver: every option against the definition as sums, sharing, what permutations, padding and
  * cuts change, plain attention and the causal transformer as special cases, and models of it. */
 #include "mixer_case.h"
+#include "tensor/pointwise.h"
+#include "tensor/program_internal.h"
 #include "train/train.h"
 
 enum { D = 12, T = 17, B = 2 };
@@ -72,7 +74,28 @@ typedef struct looks {
     bool causal, residual; /* causal: query i stands at first + i */
     int64_t first, block;  /* block > 0: keys of the query's own block alone */
     bool relu2;
+    const uint8_t *kept; /* of the keys; NULL: all are */
+    int64_t spared;      /* others may be left out that stand before the query's block of so many
+                            positions; 0: all, -1: all but the query's own */
 } looks;
+
+/* Whether the query at n does not see the key at m, number j of those that are read. */
+static bool left_out(const looks *how, int64_t n, int64_t m, int64_t j) {
+    if (how->kept == NULL || how->kept[j] != 0) return false;
+    if (how->spared < 0) return m != n;
+    return how->spared == 0 || m < n / how->spared * how->spared;
+}
+
+/* The weights of what is left; 0 everywhere where nothing is. */
+static void softmax_of_some(double *score, int64_t low, int64_t end) {
+    bool any = false;
+    for (int64_t j = low; j < end; j++) any |= score[j] > -INFINITY;
+    for (int64_t j = low; j < end && !any; j++) score[j] = 0;
+    double most = -INFINITY, sum = 0;
+    for (int64_t j = low; j < end && any; j++) most = fmax(most, score[j]);
+    for (int64_t j = low; j < end && any; j++) sum += score[j] = exp(score[j] - most);
+    for (int64_t j = low; j < end && any; j++) score[j] /= sum;
+}
 
 /* Pairs (2i, 2i + 1) of the first 2 P elements by position * 10000^(-i / (P - 1)). */
 static void turn(double *head, int64_t width, double share, int64_t position) {
@@ -111,8 +134,9 @@ static void define_layer(const ls_parameters *store, const char *scope, looks ho
                 for (int64_t c = 0; c < K; c++)
                     score[j] += q.at[i * q.width + h * K + c] * kv.at[j * kv.width + h * K + c];
                 score[j] /= sqrt((double)K);
+                if (left_out(&how, n, key_first + j, j)) score[j] = -INFINITY;
             }
-            mixer_softmax(score + low, end - low);
+            softmax_of_some(score, low, end);
             for (int64_t j = low; j < end; j++)
                 for (int64_t c = 0; c < W; c++)
                     mixed.at[i * V + h * W + c] +=
@@ -144,6 +168,8 @@ typedef struct plan {
     ls_fourier fourier;            /* axes 0: no features */
     bool features;
     double rotary;
+    const uint8_t *kept[2]; /* of the text, and of the latents; NULL: all */
+    int64_t spared;         /* in cross-attends: see looks */
 } plan;
 
 static int weights_of(int share, int64_t i) {
@@ -182,8 +208,8 @@ static table define(const ls_parameters *store, const plan *c, const double *row
     for (int64_t i = 0; i < c->cross_attends; i++) {
         char scope[32];
         snprintf(scope, sizeof scope, "cross.%d.", weights_of(c->share_cross, i));
-        looks how = {c->cross_heads, c->cross_qk, c->rotary, c->causal,
-                     c->residual,    first,       0,         c->relu2};
+        looks how = {c->cross_heads, c->cross_qk, c->rotary, c->causal,  c->residual,
+                     first,          0,           c->relu2,  c->kept[0], c->spared};
         define_layer(store, scope, how, &z, &text);
         for (int64_t block = i * c->blocks; block < (i + 1) * c->blocks; block++)
             for (int64_t j = 0; j < c->layers; j++) {
@@ -196,7 +222,9 @@ static table define(const ls_parameters *store, const plan *c, const double *row
                               true,
                               first,
                               shown > 0 || !c->causal ? 0 : c->latents,
-                              c->relu2};
+                              c->relu2,
+                              c->kept[1],
+                              -1};
                 define_layer(store, scope, how, &z, NULL);
             }
     }
@@ -204,7 +232,8 @@ static table define(const ls_parameters *store, const plan *c, const double *row
         table y = c->queries == 1   ? table_copy(mixer_weight(store, "queries"), count, 10)
                   : c->queries == 2 ? fourier_table(&c->fourier, count)
                                     : table_copy(rows, count, D);
-        looks how = {c->cross_heads, c->width, 0, false, c->decoder_residual, 0, 0, c->relu2};
+        looks how = {c->cross_heads, c->width, 0, false, c->decoder_residual, 0, 0,
+                     c->relu2,       NULL,     0};
         define_layer(store, "decoder.", how, &y, &z);
         free(z.at);
         z = y;
@@ -742,6 +771,130 @@ static void test_last_latents_are_defined(void **state) {
     free(x);
 }
 
+/* ---- keys that training leaves out ---- */
+
+enum { SEED = 5, STEP = 7 };
+
+/* The draws of a program, in their order: what its nodes' streams say at a seed and a step. */
+static int drawn_rows(const bench *b, uint32_t step, uint8_t kept[2][64]) {
+    int draws = 0;
+    for (size_t i = 0; i < b->program->nodes.count; i++) {
+        const ls_node *node = b->program->nodes.at[i];
+        if (node->op->name == NULL || strcmp(node->op->name, "drop_rows") != 0) continue;
+        const ls_drop_rows_attributes *about = node->attributes;
+        const ls_tensor *rows = node->out[0];
+        assert_true(draws < 2 && ls_count(rows) <= 64);
+        for (int64_t j = 0; j < ls_count(rows); j++) {
+            uint32_t words[4];
+            ls_random_block((ls_random){.seed = SEED, .stream = about->drop.stream, .step = step},
+                            (uint64_t)j / 4, words);
+            bool drop = (double)words[j % 4] < about->drop.share * 4294967295.0;
+            kept[draws][j] = !drop || j % rows->dim[1] >= about->count;
+        }
+        draws++;
+    }
+    return draws;
+}
+
+static double *dropped_outputs(bench *b, const double *x, uint32_t step) {
+    mixer_put(b, "x", x);
+    expect(b->ctx, ls_program_run(b->program, NULL, SEED, step));
+    return read_all(ls_program_find(b->program, "y"));
+}
+
+static const struct {
+    const char *words;
+    bool last;
+    int64_t spared; /* in blocks of 5 */
+    int draws;
+} drops[] = {
+    {"drop=0.5", false, 5, 1},
+    {"drop=0.6 drop_latents=0.4", false, 5, 2},
+    {"drop=0.7 dropped=all", false, 0, 1},
+    {"drop=0.5 loss=last", true, 0, 1}, /* the draw spares the latents itself */
+    {"drop=0.5 loss=last dropped=all drop_latents=0.5", true, 0, 2},
+};
+
+/* Against the definition with the same draws; the same bits for the same step, whatever ran before;
+ * nothing is left out but in training. */
+static void test_drop(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    double *x = mixer_numbers(B * T * D, 3);
+    for (size_t i = 0; i < sizeof drops / sizeof drops[0]; i++) {
+        plan c = plans[4];
+        char words[256];
+        uint8_t kept[2][64];
+        snprintf(words, sizeof words, "%s %s", plans[4].words, drops[i].words);
+        c.words = words;
+        c.spared = drops[i].spared;
+        mixer_case made = case_of(&ctx, &c);
+        const subject what = {words, mixer_record, &made};
+        const ls_program_options options = {
+            .type = LS_F64, .batch = B, .length = T, .train = true, .guarded = true};
+        bench b = bench_new(&ctx, &what, options), again = bench_new(&ctx, &what, options);
+        assert_int_equal(drawn_rows(&b, STEP, kept), drops[i].draws);
+        double *before = dropped_outputs(&b, x, STEP - 1), *y = dropped_outputs(&b, x, STEP);
+        double *resumed = dropped_outputs(&again, x, STEP);
+        assert_memory_equal(y, resumed, B * T * D * sizeof *y);
+        assert_memory_not_equal(y, before, B * T * D * sizeof *y);
+        ls_program_options narrow = options;
+        narrow.type = LS_F32;
+        bench fast = bench_new(&ctx, &what, narrow);
+        double *single = dropped_outputs(&fast, x, STEP);
+        if (!(nmse(single, y, B * T * D) <= 1e-11)) fail_msg("%s: wrong in f32", words);
+        free(single);
+        bench_free(&fast);
+        for (int64_t s = 0; s < B; s++) {
+            const int64_t shown = drops[i].last ? c.latents : 0, latents = shown > 0 ? shown : T;
+            c.kept[0] = kept[0] + s * T;
+            c.kept[1] = drops[i].draws == 2 ? kept[1] + s * latents : NULL;
+            table want = define(b.store, &c, x + s * T * D, T, shown);
+            mixer_same(words, y + (s + 1) * T * D - latents * D, want.at, latents * D, 1e-12);
+            free(want.at);
+        }
+        check_gradients(&ctx, &what, (ls_program_options){.batch = 2, .length = T, .train = true},
+                        inputs, 2);
+        mixer_case plain = case_of(&ctx, &plans[4]);
+        double *tested = mixer_outputs(&ctx, &made, LS_F64, B, T, x, NULL);
+        double *usual = mixer_outputs(&ctx, &plain, LS_F64, B, T, x, NULL);
+        assert_memory_equal(tested, usual, B * T * D * sizeof *x);
+        free(before), free(y), free(resumed), free(tested), free(usual);
+        bench_free(&b);
+        bench_free(&again);
+        mixer_release(&made.mixer);
+        mixer_release(&plain.mixer);
+    }
+    free(x);
+}
+
+static void record_drop(ls_program *p, const void *about) {
+    const double *share = about;
+    ls_keep(p, "y", ls_drop_rows(p, 3, 1001, 900, *share));
+}
+
+/* As many as were asked for, others in each sequence, and none behind the first 900. */
+static void test_share(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    const double share = 0.3;
+    bench b =
+        bench_new(&ctx, &(subject){"drop_rows", record_drop, &share},
+                  (ls_program_options){
+                      .type = LS_F32, .batch = 3, .length = 1001, .train = true, .guarded = true});
+    expect(&ctx, ls_program_run(b.program, NULL, SEED, STEP));
+    assert_true(ls_program_guards_intact(b.program));
+    const uint8_t *kept = ls_data(ls_program_find(b.program, "y"));
+    int64_t dropped[3] = {0};
+    for (int s = 0; s < 3; s++) {
+        for (int t = 0; t < 900; t++) dropped[s] += kept[s * 1001 + t] == 0;
+        for (int t = 900; t < 1001; t++) assert_int_equal(kept[s * 1001 + t], 1);
+        assert_in_range(dropped[s], 270 - 55, 270 + 55); /* four deviations */
+    }
+    assert_memory_not_equal(kept, kept + 1001, 900);
+    bench_free(&b);
+}
+
 /* However a text is cut the losses are the same. */
 static void test_any_cut(void **state) {
     (void)state;
@@ -924,6 +1077,8 @@ static void test_refusals(void **state) {
         {"heads=2 grid=2.5", "whole number", false},
         {"heads=2 grid=1e9,1e9,1e9", "too large", false},
         {"heads=2 loss=last", "causal model", false},
+        {"heads=2 drop=0.5", "causal model", false},
+        {"heads=2 drop_latents=0.5", "causal model", false},
     };
     ls_ctx ctx = ls_ctx_default();
     ls_mixer mixer;
@@ -996,6 +1151,8 @@ int main(void) {
         cmocka_unit_test(test_one_block_is_a_transformer),
         cmocka_unit_test(test_last_latents),
         cmocka_unit_test(test_last_latents_are_defined),
+        cmocka_unit_test(test_drop),
+        cmocka_unit_test(test_share),
         cmocka_unit_test(test_any_cut),
         cmocka_unit_test(test_classifier_of_latents),
         cmocka_unit_test(test_sharing_adds_gradients),

@@ -61,6 +61,9 @@ ls_tensor *ls_divide(ls_program *p, ls_tensor *y, ls_tensor *by);
 void ls_redraw(ls_program *p, ls_tensor *parameter, int64_t every);
 /* Zeroes a share of the elements and scales the rest; x itself outside training or at share 0. */
 ls_tensor *ls_dropout(ls_program *p, ls_tensor *x, double share);
+/* u8 [B,T], drawn in each run: 0 for a share of the first `count` rows of every sequence, 1 for all
+ * others. NULL, which means all, outside training or where there is nothing to leave out. */
+ls_tensor *ls_drop_rows(ls_program *p, int64_t B, int64_t T, int64_t count, double share);
 
 /* y[B,T,D] = table[ids[B,T]]; a row of zeros where the id is below 0 (padding). */
 ls_tensor *ls_embed(ls_program *p, ls_tensor *ids, ls_tensor *table);

@@ -154,10 +154,31 @@ static void dropout_backward(ls_program *p, const ls_node *node) {
     ls_grad_add(p, node->in[0], dx);
 }
 
+static ls_dropout_attributes draws(const ls_program *p, double share) {
+    return (ls_dropout_attributes){share, ls_stream_of("dropout") + (uint32_t)p->nodes.count};
+}
+
 ls_tensor *ls_dropout(ls_program *p, ls_tensor *x, double share) {
     if (ls_failed(p) || x == NULL || share == 0 || !ls_program_about(p)->train) return x;
     ls_tensor *out = ls_activation(p, ls_type(p), x->rank, x->dim);
-    ls_dropout_attributes attributes = {share, ls_stream_of("dropout") + (uint32_t)p->nodes.count};
+    ls_dropout_attributes attributes = draws(p, share);
     ls_record(p, &dropout_op, &attributes, sizeof attributes, 1, &x, 1, &out);
     return out;
+}
+
+/* ---- rows that are left out of what others read ---- */
+
+static const ls_op drop_rows_op = {.name = "drop_rows"};
+
+ls_tensor *ls_drop_rows(ls_program *p, int64_t B, int64_t T, int64_t count, double share) {
+    if (ls_failed(p) || share == 0 || count == 0 || !ls_program_about(p)->train) return NULL;
+    if (count < 0 || count > T || share < 0 || share >= 1) {
+        ls_refuse(p, LS_EBUG, "drop_rows: a share of %g of %lld rows cannot be left out", share,
+                  (long long)count);
+        return NULL;
+    }
+    ls_tensor *kept = ls_activation(p, LS_U8, LS_DIMS(B, T));
+    const ls_drop_rows_attributes attributes = {draws(p, share), count};
+    ls_record(p, &drop_rows_op, &attributes, sizeof attributes, 0, NULL, 1, &kept);
+    return kept;
 }

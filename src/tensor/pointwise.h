@@ -8,4 +8,9 @@ typedef struct ls_dropout_attributes {
     uint32_t stream; /* of random numbers: one per node */
 } ls_dropout_attributes;
 
+typedef struct ls_drop_rows_attributes {
+    ls_dropout_attributes drop;
+    int64_t count; /* rows of a sequence that may be left out, from its first on */
+} ls_drop_rows_attributes;
+
 #endif

@@ -91,6 +91,27 @@ static ls_tensor *rotated(ls_program *p, const ls_latent_layer *s, ls_tensor *x,
                      LS_ROTATE_ALONE);
 }
 
+/* Leaves out the keys that a draw does; where some are spared they are a segment of their own, and
+ * the softmax goes over both. Returns the number of segments. */
+static int draw(const ls_latent_sight *sees, int64_t keys, ls_segment segment[2]) {
+    if (sees->kept == NULL) return 1;
+    segment[1] = segment[0];
+    if (sees->drop == LS_DROP_ALL) {
+        segment[0].valid = sees->kept;
+        return 1;
+    }
+    segment[1].valid = sees->kept;
+    if (sees->drop == LS_DROP_PREFIX) {
+        segment[0].block = sees->drop_block;
+        segment[0].alone = true;
+        segment[1].span = (ls_span){sees->drop_block, sees->drop_block, -keys, 0};
+    } else {
+        segment[0].hi = segment[0].lo;
+        segment[1].lo++;
+    }
+    return 2;
+}
+
 static ls_tensor *attend(ls_program *p, const ls_latent_layer *s, const ls_latent_sight *sees,
                          ls_tensor *q, ls_tensor *k, ls_tensor *v) {
     if (q == NULL || k == NULL || v == NULL) return NULL;
@@ -103,12 +124,13 @@ static ls_tensor *attend(ls_program *p, const ls_latent_layer *s, const ls_laten
         v = ls_cache_append(p, "v", v, keep);
         ls_scope_end(p);
     }
-    ls_segment segment = ls_segment_all(q, k, v);
-    segment.valid = sees->valid;
-    if (sees->causal) segment.lo = sees->key_first - sees->behind;
-    segment.block = sees->block;
-    segment.alone = sees->block > 0;
-    return ls_failed(p) ? NULL : ls_attention(p, 1, &segment, scale, NULL);
+    ls_segment segment[2] = {ls_segment_all(q, k, v)};
+    segment[0].valid = sees->valid;
+    if (sees->causal) segment[0].lo = sees->key_first - sees->behind;
+    segment[0].block = sees->block;
+    segment[0].alone = sees->block > 0;
+    const int segments = draw(sees, k->dim[1], segment);
+    return ls_failed(p) ? NULL : ls_attention(p, segments, segment, scale, NULL);
 }
 
 ls_tensor *ls_latent_sum(ls_program *p, ls_latent_rows z) {

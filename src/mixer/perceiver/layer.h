@@ -15,6 +15,13 @@ typedef struct ls_latent_layer {
     double rotary, max_wavelength; /* causal: share of a head that is rotated, and how slow */
 } ls_latent_layer;
 
+/* Which keys a draw may leave out. */
+typedef enum {
+    LS_DROP_ALL,    /* any */
+    LS_DROP_PREFIX, /* those before the query's block of `drop_block` positions */
+    LS_DROP_OTHERS, /* all but the query's own */
+} ls_latent_drop;
+
 /* What the queries of an attention may see. */
 typedef struct ls_latent_sight {
     int use;           /* its number: names the caches */
@@ -23,6 +30,9 @@ typedef struct ls_latent_sight {
     int64_t key_first; /* position of the first key */
     int64_t block;     /* queries see keys of their own block of positions; 0: all */
     ls_tensor *valid;  /* of the keys */
+    ls_tensor *kept;   /* u8 [B,N]: keys that a draw has left in; NULL: no draw */
+    ls_latent_drop drop;
+    int64_t drop_block;
 } ls_latent_sight;
 
 /* Rows with what is still to be added to them. */

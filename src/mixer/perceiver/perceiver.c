@@ -10,9 +10,10 @@ typedef struct perceiver_options {
     int64_t qk_width, v_width, decoder_qk_width, decoder_v_width, query_width;
     int64_t widening, cross_widening, cross_attends, blocks, layers;
     int64_t bands, length;
-    int share_cross, share_blocks, cross_shape, activation, features, beyond, queries, output, loss;
+    int share_cross, share_blocks, cross_shape, activation, features, beyond, queries, output, loss,
+        dropped;
     bool residual, decoder_residual, project, whole;
-    double epsilon, resolution, rotary, max_wavelength;
+    double epsilon, resolution, rotary, max_wavelength, drop, drop_latents;
     ls_reals grid;
 } perceiver_options;
 
@@ -23,6 +24,7 @@ enum { BEYOND_STRETCH, BEYOND_CONTINUE };
 enum { QUERIES_INPUT, QUERIES_LEARNED, QUERIES_FOURIER };
 enum { OUTPUT_ROWS, OUTPUT_LATENTS };
 enum { LOSS_ALL, LOSS_LAST };
+enum { DROPPED_PREFIX, DROPPED_ALL };
 
 static const ls_act_kind activations[] = {LS_ACT_GELU, LS_ACT_GELU_TANH, LS_ACT_SILU, LS_ACT_RELU,
                                           LS_ACT_RELU2};
@@ -98,6 +100,12 @@ static const ls_option options[] = {
      "causal: the slowest pair turns so many times slower than the first"},
     {"loss", LS_OPTION_CHOICE, FIELD(loss), "all", 0, 0, "all|last",
      "causal: training has every block, or as published the last `latents` positions alone"},
+    {"drop", LS_OPTION_REAL, FIELD(drop), "0", 0, 0.95, NULL,
+     "causal: share of the text that cross-attends do not see in training, drawn for each step"},
+    {"dropped", LS_OPTION_CHOICE, FIELD(dropped), "prefix", 0, 0, "prefix|all",
+     "what drop may leave out: rows before the latents' block, or any"},
+    {"drop_latents", LS_OPTION_REAL, FIELD(drop_latents), "0", 0, 0.95, NULL,
+     "causal: share of the latents that others do not see in the layers in training"},
     {"whole", LS_OPTION_BOOL, FIELD(whole), "false", 0, 0, NULL,
      "the model adds no norm before and no sum after: what comes out takes the rows' place"},
 };
@@ -245,6 +253,10 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     if (mixer->causal) LS_TRY(check_causal(ctx, o));
     if (!mixer->causal && o->loss == LOSS_LAST)
         return LS_FAIL(ctx, LS_EUSE, "perceiver: loss=last is for a causal model");
+    if (!mixer->causal && (o->drop > 0 || o->drop_latents > 0))
+        return LS_FAIL(
+            ctx, LS_EUSE,
+            "perceiver: drop and drop_latents are for a causal model (set model.dropout)");
     LS_TRY(check_heads(ctx, mixer, "cross-attends", cross_of(mixer)));
     if (o->layers > 0) LS_TRY(check_heads(ctx, mixer, "layers", layer_of(mixer)));
     return decodes(mixer) ? check_heads(ctx, mixer, "the decoder", decoder_of(mixer)) : LS_OK;
@@ -360,6 +372,24 @@ static ls_tensor *read_both_ways(ls_program *p, const ls_mixer *mixer, ls_tensor
 
 /* ---- Perceiver AR ---- */
 
+/* Draws what this step of training does not see: one draw for all cross-attends, another for all
+ * layers. `before` rows of x are no latents. */
+static void drop(ls_program *p, const perceiver_options *o, const ls_tensor *x, int64_t before,
+                 ls_latent_sight *across, ls_latent_sight *within) {
+    const ls_program_options *about = ls_program_about(p);
+    const int64_t B = x->dim[0], T = x->dim[1];
+    const bool prefix = o->dropped == DROPPED_PREFIX;
+    if ((o->drop > 0 || o->drop_latents > 0) && about->train && about->streaming)
+        ls_refuse(p, LS_EUSE,
+                  "perceiver: drop and drop_latents need texts that are trained on whole (set "
+                  "train.carry=false)");
+    across->kept = ls_drop_rows(p, B, T, prefix && before > 0 ? before : T, o->drop);
+    across->drop = prefix && before == 0 ? LS_DROP_PREFIX : LS_DROP_ALL;
+    across->drop_block = o->latents;
+    within->kept = ls_drop_rows(p, B, T - before, T - before, o->drop_latents);
+    within->drop = LS_DROP_OTHERS;
+}
+
 /* Latents are rows of the text: every one of its block of positions, or in training the last ones
  * alone. */
 static ls_tensor *read_back(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
@@ -377,9 +407,10 @@ static ls_tensor *read_back(ls_program *p, const ls_mixer *mixer, ls_tensor *x) 
     ls_latent_rows z = {o->project || L != mixer->width ? ls_latent_linear(p, "latents", part[1], L)
                                                         : part[1],
                         NULL};
-    const ls_latent_sight across = {.causal = true, .behind = before};
-    const ls_latent_sight within = {
+    ls_latent_sight across = {.causal = true, .behind = before};
+    ls_latent_sight within = {
         .causal = true, .behind = before, .key_first = before, .block = last ? 0 : o->latents};
+    drop(p, o, x, before, &across, &within);
     encode(p, mixer, &across, &within, &z, x);
     ls_tensor *y = ls_latent_sum(p, z);
     if (L != mixer->width) y = ls_latent_linear(p, "last", y, mixer->width);

@@ -186,6 +186,23 @@ static void dropout(const ls_run *run, const ls_node *node) {
     }
 }
 
+/* Row t of sequence b is kept or not by word b T + t of the stream. */
+static void drop_rows(const ls_run *run, const ls_node *node) {
+    const ls_drop_rows_attributes *about = node->attributes;
+    const ls_tensor *kept = node->out[0];
+    const int64_t rows = ls_count(kept), T = kept->dim[1];
+    const ls_random key = {.seed = run->seed, .stream = about->drop.stream, .step = run->step};
+    const uint32_t threshold = (uint32_t)(about->drop.share * 4294967295.0);
+    uint8_t *to = ls_data(kept);
+#pragma omp parallel for schedule(static) num_threads(run->threads)
+    for (int64_t block = 0; block < ls_ceil_div(rows, 4); block++) {
+        uint32_t words[4];
+        ls_random_block(key, (uint64_t)block, words);
+        for (int64_t i = 4 * block; i < ls_min(4 * block + 4, rows); i++)
+            to[i] = i % T >= about->count || words[i % 4] >= threshold;
+    }
+}
+
 const ls_kernel LS_CPU_TABLE(pointwise)[] = {
     {"plus_broadcast", {plus_broadcast, plus_broadcast, plus_broadcast}, NULL},
     {"plus_broadcast_grad", {plus_broadcast_grad, plus_broadcast_grad, plus_broadcast_grad}, NULL},
@@ -195,5 +212,6 @@ const ls_kernel LS_CPU_TABLE(pointwise)[] = {
     {"divide_grad", {divide_grad, divide_grad, divide_grad}, NULL},
     {"redraw", {redraw, redraw, redraw}, redraw_workspace},
     {"dropout", {dropout, dropout, dropout}, NULL},
+    {"drop_rows", {drop_rows, drop_rows, drop_rows}, NULL},
     {0},
 };

@@ -409,6 +409,35 @@ static void redraw(const ls_run *run, const ls_node *node) {
     ls_cuda_launched(run, "redraw");
 }
 
+/* ---- rows that are left out ---- */
+
+/* A thread has the four rows of one block of words; row t of sequence b is word b T + t. */
+static __global__ void __launch_bounds__(LS_CUDA_THREADS)
+    drop_rows_kernel(const ls_cuda_now *now, uint32_t stream, uint32_t threshold, int64_t rows,
+                     int64_t T, int64_t count, uint8_t *kept) {
+    const int64_t block = (int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x;
+    if (4 * block >= rows) return;
+    const uint4 drawn = random_block(now->seed, stream, now->step, (uint64_t)block);
+    const uint32_t words[4] = {drawn.x, drawn.y, drawn.z, drawn.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int64_t row = 4 * block + i;
+        if (row < rows) kept[row] = row % T >= count || words[i] >= threshold;
+    }
+}
+
+static void drop_rows(const ls_run *run, const ls_node *node) {
+    const ls_drop_rows_attributes *about = (const ls_drop_rows_attributes *)node->attributes;
+    const ls_tensor *kept = node->out[0];
+    const int64_t rows = ls_count(kept);
+    ls_cuda *cuda = ls_cuda_of(run);
+    drop_rows_kernel<<<ls_cuda_blocks(ls_ceil_div(rows, 4), LS_CUDA_THREADS), LS_CUDA_THREADS, 0,
+                       cuda->stream>>>(cuda->now, about->drop.stream,
+                                       (uint32_t)(about->drop.share * 4294967295.0), rows,
+                                       kept->dim[1], about->count, (uint8_t *)ls_data(kept));
+    ls_cuda_launched(run, "drop_rows");
+}
+
 LS_CUDA_DECLARE_TABLE(pointwise);
 const ls_kernel LS_CUDA_TABLE(pointwise)[] = {
     {"plus_broadcast", {NULL, plus_broadcast<float>, plus_broadcast<ls_cuda_bf16>}, NULL},
@@ -419,5 +448,6 @@ const ls_kernel LS_CUDA_TABLE(pointwise)[] = {
     {"divide_grad", {NULL, divide_grad<float>, divide_grad<ls_cuda_bf16>}, NULL},
     {"redraw", {NULL, redraw, redraw}, NULL},
     {"dropout", {NULL, dropout, dropout}, NULL},
+    {"drop_rows", {NULL, drop_rows, drop_rows}, NULL},
     {},
 };
