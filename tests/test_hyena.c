@@ -14,6 +14,9 @@ static const char *const variants[] = {
     SMALL "order=4 l_max=100 taps=4 filter_layers=1 shift=0.1",
     SMALL "order=3 l_max=24 features=trained beyond=cut filter_layers=4",
     "order=2 l_max=1 filter_width=3 emb_dim=1 w=0.5 target=1",
+    SMALL "order=3 l_max=32 heads=3 decay=trained inner_factor=2",
+    SMALL "l_max=40 heads=2 heads_as=outer activation=silu",
+    SMALL "l_max=16 heads=3 heads_as=outer beyond=cut inner_factor=2 decay=trained",
 };
 
 static void test_variants(void **state) {
@@ -35,9 +38,12 @@ typedef struct definition {
     double l;
     bool cut, table;
     double slow, fast, target, floor;
+    int heads, inner;
+    bool outer, trained, tanh, both; /* both: it looks both ways */
 } definition;
 
-#define USUAL 1.5, 0.3, 0.01, 0
+#define ALONE 1, 1, false, false, false, false
+#define USUAL 1.5, 0.3, 0.01, 0, ALONE
 static const definition definitions[] = {
     {SMALL "order=2 l_max=64", 2, 3, 3, 7, 2, 64, false, false, USUAL},
     {SMALL "order=3 l_max=20 filter_layers=2", 3, 3, 2, 7, 2, 20, false, false, USUAL},
@@ -45,10 +51,24 @@ static const definition definitions[] = {
     {SMALL "order=3 l_max=20 beyond=cut taps=2", 3, 2, 3, 7, 2, 20, true, false, USUAL},
     {SMALL "order=4 l_max=9 beyond=cut features=trained", 4, 3, 3, 7, 2, 9, true, true, USUAL},
     {"filter_width=7 emb_dim=3 w=3 l_max=50 slow_decay=2 fast_decay=1 target=0.5 shift=0.25", 2, 3,
-     3, 7, 1, 50, false, false, 2, 1, 0.5, 0.25},
+     3, 7, 1, 50, false, false, 2, 1, 0.5, 0.25, ALONE},
+    {SMALL "order=3 l_max=20 heads=3", 3, 3, 3, 7, 2, 20, false, false, 1.5, 0.3, 0.01, 0, 3, 1,
+     false, false, false, false},
+    {SMALL "l_max=25 decay=trained inner_factor=2 activation=tanh", 2, 3, 3, 7, 2, 25, false, false,
+     1.5, 0.3, 0.01, 0, 1, 2, false, true, true, false},
+    {SMALL "l_max=20 heads=3 heads_as=outer", 2, 3, 3, 7, 2, 20, false, false, 1.5, 0.3, 0.01, 0, 3,
+     1, true, false, false, false},
+    {SMALL "l_max=20 heads=2 heads_as=outer inner_factor=2 beyond=cut", 2, 3, 3, 7, 2, 20, true,
+     false, 1.5, 0.3, 0.01, 0, 2, 2, true, false, false, false},
+    {SMALL "order=3 l_max=20", 3, 3, 3, 7, 2, 20, false, false, 1.5, 0.3, 0.01, 0, 1, 1, false,
+     false, false, true},
+    {SMALL "l_max=9 beyond=cut heads=2 decay=trained", 2, 3, 3, 7, 2, 9, true, false, 1.5, 0.3,
+     0.01, 0, 2, 1, false, true, false, true},
+    {SMALL "l_max=20 heads=3 heads_as=outer", 2, 3, 3, 7, 2, 20, false, false, 1.5, 0.3, 0.01, 0, 3,
+     1, true, false, false, true},
 };
 
-/* What the network sees of a lag. */
+/* What the network of that name sees of a lag. */
 static void seen(const bench *b, const definition *c, int lag, double *x) {
     const double pi = 3.14159265358979323846;
     const int width = 1 + 2 * c->bands;
@@ -62,27 +82,37 @@ static void seen(const bench *b, const definition *c, int lag, double *x) {
         x[i] = weight_at(b, "filter.features", lag * width + i);
 }
 
-/* Value of a filter's channel (of all convolutions, one after the other) at a lag. */
-static double filter_at(const bench *b, const definition *c, int channel, int lag) {
+static double named_at(const bench *b, const char *scope, const char *name, int64_t i) {
+    char full[64];
+    snprintf(full, sizeof full, "%s.%s", scope, name);
+    return weight_at(b, full, i);
+}
+
+/* Value of a filter (of all convolutions, one after the other) at a lag. */
+static double filter_at(const bench *b, const definition *c, const char *scope, int channel,
+                        int lag) {
     double x[16], next[16];
-    const int channels = (c->order - 1) * D;
+    const int head = D * c->inner / c->heads;
+    const int channels = (c->order - 1) * (c->outer ? c->heads : head);
     if (c->cut && lag >= c->l) return 0;
     seen(b, c, lag, x);
     for (int i = 0, in = 1 + 2 * c->bands; i < c->layers; i++, in = c->F) {
         char name[32];
-        snprintf(name, sizeof name, "filter.%d", i);
+        snprintf(name, sizeof name, "%s.%d", scope, i);
         for (int j = 0; j < c->F; j++)
-            next[j] = sin(weight_at(b, "filter.frequency", j) * projected(b, name, j, x, in));
+            next[j] = sin(named_at(b, scope, "frequency", j) * projected(b, name, j, x, in));
         memcpy(x, next, sizeof x);
     }
     double sum = 0, share = (double)channel / (channels - 1);
     for (int j = 0; j < c->F; j++)
-        sum += weight_at(b, "filter.out.weight", channel * c->F + j) * x[j];
+        sum += named_at(b, scope, "out.weight", channel * c->F + j) * x[j];
     double slow = fabs(log(c->target)) / c->slow, fast = fabs(log(c->target)) / c->fast;
-    return sum * (exp(-(slow + share * (fast - slow)) * lag / (c->l - 1)) + c->floor);
+    double rate =
+        c->trained ? fabs(named_at(b, scope, "deltas", channel)) : slow + share * (fast - slow);
+    return sum * (exp(-rate * lag / (c->l - 1)) + c->floor);
 }
 
-enum { ROWS = 30 };
+enum { ROWS = 30, MOST = 2 * D };
 
 /* All projections of all rows after the short convolution. */
 static double short_at(const bench *b, const definition *c, const double *x, int t, int e) {
@@ -96,28 +126,62 @@ static double short_at(const bench *b, const definition *c, const double *x, int
     return sum;
 }
 
-static void defined(const bench *b, const definition *c, const double *x, double *y) {
-    double v[ROWS][D], u[ROWS][D], h[ROWS];
-    for (int t = 0; t < ROWS; t++)
-        for (int d = 0; d < D; d++) v[t][d] = short_at(b, c, x, t, c->order * D + d);
-    for (int o = 0; o < c->order - 1; o++) {
-        char skip[32];
-        snprintf(skip, sizeof skip, "conv.%d.skip", o);
-        for (int d = 0; d < D; d++) {
-            for (int t = 0; t < ROWS; t++) {
-                u[t][d] = v[t][d] * short_at(b, c, x, t, (c->order - 1 - o) * D + d);
-                h[t] = filter_at(b, c, o * D + d, t);
-            }
-            for (int t = 0; t < ROWS; t++) {
-                v[t][d] = weight_at(b, skip, d) * u[t][d];
-                for (int s = 0; s <= t; s++) v[t][d] += h[s] * u[t - s][d];
-            }
-        }
+/* One channel through the long convolution o, in place: with filter f, and skip number d. */
+static void convolved(const bench *b, const definition *c, int o, int f, int d, double *u) {
+    double y[ROWS], h[ROWS], back[ROWS];
+    char skip[32];
+    const int all = c->outer ? c->heads : D * c->inner / c->heads;
+    snprintf(skip, sizeof skip, "conv.%d.skip", o);
+    for (int t = 0; t < ROWS; t++) {
+        h[t] = filter_at(b, c, "filter", o * all + f, t);
+        back[t] = c->both ? filter_at(b, c, "reverse", o * all + f, t) : 0;
     }
     for (int t = 0; t < ROWS; t++) {
-        double gated[D];
-        for (int d = 0; d < D; d++) gated[d] = v[t][d] * short_at(b, c, x, t, d);
-        for (int d = 0; d < D; d++) y[t * D + d] = projected(b, "out", d, gated, D);
+        y[t] = weight_at(b, skip, d) * u[t];
+        for (int s = 0; s <= t; s++) y[t] += h[s] * u[t - s];
+        for (int s = 0; t + s < ROWS; s++) y[t] += back[s] * u[t + s];
+    }
+    memcpy(u, y, sizeof y);
+}
+
+/* Order 2 with a filter for each head's outer products. */
+static void mixed_outer(const bench *b, const definition *c, const double *x,
+                        double mixed[ROWS][MOST]) {
+    const int E = D * c->inner, H = c->heads, W = E / H;
+    memset(mixed, 0, sizeof(double[ROWS][MOST]));
+    for (int h = 0; h < H; h++)
+        for (int i = 0; i < W; i++)
+            for (int j = 0; j < W; j++) {
+                double u[ROWS];
+                for (int t = 0; t < ROWS; t++)
+                    u[t] = short_at(b, c, x, t, E + h * W + i) *
+                           short_at(b, c, x, t, 2 * E + h * W + j);
+                convolved(b, c, 0, h, h, u);
+                for (int t = 0; t < ROWS; t++)
+                    mixed[t][j * H + h] += short_at(b, c, x, t, h * W + i) * u[t];
+            }
+}
+
+static void mixed_shared(const bench *b, const definition *c, const double *x,
+                         double mixed[ROWS][MOST]) {
+    const int E = D * c->inner, W = E / c->heads;
+    for (int d = 0; d < E; d++) {
+        double v[ROWS];
+        for (int t = 0; t < ROWS; t++) v[t] = short_at(b, c, x, t, c->order * E + d);
+        for (int o = 0; o < c->order - 1; o++) {
+            for (int t = 0; t < ROWS; t++) v[t] *= short_at(b, c, x, t, (c->order - 1 - o) * E + d);
+            convolved(b, c, o, d % W, d, v);
+        }
+        for (int t = 0; t < ROWS; t++) mixed[t][d] = v[t] * short_at(b, c, x, t, d);
+    }
+}
+
+static void defined(const bench *b, const definition *c, const double *x, double *y) {
+    double mixed[ROWS][MOST];
+    (c->outer ? mixed_outer : mixed_shared)(b, c, x, mixed);
+    for (int t = 0; t < ROWS; t++) {
+        for (int d = 0; c->tanh && d < D * c->inner; d++) mixed[t][d] = tanh(mixed[t][d]);
+        for (int d = 0; d < D; d++) y[t * D + d] = projected(b, "out", d, mixed[t], D * c->inner);
     }
 }
 
@@ -129,11 +193,19 @@ static void test_definition(void **state) {
         const definition *c = &definitions[i];
         ls_mixer mixer;
         expect(&ctx, mixer_from(&ctx, &ls_mixer_hyena, c->words, D, &mixer));
+        mixer.causal = !c->both;
+        expect(&ctx, ls_mixer_hyena.check(&ctx, &mixer));
         bench b = mixer_weights(&ctx, &mixer, ROWS);
         defined(&b, c, x, want);
         double *got = mixer_outputs(&ctx, (mixer_run){&mixer, LS_F64, ROWS, 0, NULL, NULL}, x);
         same_rows(c->words, got, want, ROWS, D, 1e-11);
-        free(got);
+        double *fast = mixer_outputs(&ctx, (mixer_run){&mixer, LS_F32, ROWS, 0, NULL, NULL}, x);
+        if (!(nmse(fast, want, ROWS * D) <= 1e-10)) fail_msg("%s: wrong in f32", c->words);
+        if (c->both)
+            check_gradients(&ctx, &(subject){c->words, mixer_record, &mixer},
+                            (ls_program_options){.batch = 2, .length = 20},
+                            (const char *const[]){"x", "cot", NULL}, 3);
+        free(got), free(fast);
         bench_free(&b);
         mixer_release(&mixer);
     }
@@ -160,6 +232,42 @@ static void test_length(void **state) {
     assert_true(nmse(y[2] + LENGTH * D, y[0] + LENGTH * D, (ROWS - LENGTH) * D) > 1e-6);
     for (int i = 0; i < 3; i++) free(y[i]);
     free(x);
+}
+
+/* Operations and bytes are what is recorded; gates, activations and sums are not declared. */
+static void test_declared(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    for (size_t i = 0; i < sizeof definitions / sizeof definitions[0]; i++) {
+        const definition *c = &definitions[i];
+        ls_mixer mixer;
+        expect(&ctx, mixer_from(&ctx, &ls_mixer_hyena, c->words, D, &mixer));
+        mixer.causal = !c->both;
+        const subject what = {c->words, mixer_record, &mixer};
+        for (int64_t T = 1; T <= ROWS; T += ROWS - 1) {
+            bench b = bench_new(&ctx, &what,
+                                (ls_program_options){.type = LS_F32, .batch = 1, .length = T});
+            const double counted = ls_program_flops(b.program);
+            const double declared = ls_mixer_hyena.flops(&mixer, T);
+            const double around =
+                (1 + c->tanh + c->both) * 3 * (double)(c->order * T * D * c->inner);
+            if (!(declared <= counted && counted <= declared + around))
+                fail_msg("%s: %lld tokens take %.0f operations, not %.0f", c->words, (long long)T,
+                         counted, declared);
+            bench_free(&b);
+            if (c->both) continue;
+            b = bench_new(&ctx, &what,
+                          (ls_program_options){.type = LS_F32,
+                                               .batch = 1,
+                                               .length = 1,
+                                               .streaming = true,
+                                               .capacity = T,
+                                               .chunk_most = 1});
+            assert_int_equal(ls_state_bytes(b.state), ls_mixer_hyena.state_bytes(&mixer, T, 4));
+            bench_free(&b);
+        }
+        mixer_release(&mixer);
+    }
 }
 
 /* ---- the published filter ---- */
@@ -237,24 +345,21 @@ static void test_published(void **state) {
 static void test_refusals(void **state) {
     (void)state;
     static const char *const wrong[] = {"emb_dim=4", "features=trained",
-                                        "features=trained beyond=stretch"};
+                                        "features=trained beyond=stretch", "heads=4",
+                                        "heads=2 heads_as=outer order=3"};
     ls_ctx ctx = ls_ctx_default();
     ls_mixer mixer;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         assert_int_equal(mixer_from(&ctx, &ls_mixer_hyena, wrong[i], D, &mixer), LS_EUSE);
         mixer_release(&mixer);
     }
-    expect(&ctx, mixer_from(&ctx, &ls_mixer_hyena, "", D, &mixer));
-    mixer.causal = false;
-    assert_int_equal(ls_mixer_hyena.check(&ctx, &mixer), LS_EUSE);
-    mixer_release(&mixer);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_variants), cmocka_unit_test(test_definition),
-        cmocka_unit_test(test_length),   cmocka_unit_test(test_published),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_variants),  cmocka_unit_test(test_definition),
+        cmocka_unit_test(test_length),    cmocka_unit_test(test_declared),
+        cmocka_unit_test(test_published), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -413,7 +413,7 @@ static void convolved_past(ls_program *p, const void *about) {
 typedef struct sine_case {
     int64_t T;
     int layers;
-    bool table;
+    bool table, rates; /* rates: they are trained, some below 0 */
 } sine_case;
 
 static void drawn(ls_program *p, const void *about) {
@@ -436,7 +436,9 @@ static void drawn(ls_program *p, const void *about) {
     ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->T, D), true);
     ls_tensor *h = ls_sine_network(p, &sines, c->T, true);
     h = ls_linear(p, h, ls_param(p, "out", LS_DIMS(D, F), full), NULL);
-    h = ls_fade(p, h, ls_constant(p, ls_wide_type(p), LS_DIMS(D), rate), 29, 0.1, true);
+    ls_tensor *rates = c->rates ? ls_param(p, "rates", LS_DIMS(1, 1, D), full)
+                                : ls_constant(p, ls_wide_type(p), LS_DIMS(D), rate);
+    h = ls_fade(p, h, rates, 29, 0.1, true);
     ls_keep(p, "y", ls_long_conv(p, x, ls_transpose(p, h), NULL, false));
 }
 
@@ -671,7 +673,8 @@ static const long_case past_convolutions[] = {{5, 24, 5, false, true},
                                               {30, 3, 40, false, false},
                                               {70, 17, 11, false, true},
                                               {1, 4, 3, false, true}};
-static const sine_case sines[] = {{40, 3, false}, {25, 1, true}};
+static const sine_case sines[] = {
+    {40, 3, false, false}, {25, 1, true, false}, {33, 2, false, true}};
 static const int64_t heads_of_8 = 3, heads_of_1 = 24;
 
 static const ls_norm_kind layer = LS_NORM_LAYER, rms = LS_NORM_RMS;
@@ -800,6 +803,7 @@ static const subject subjects[] = {
     {"past conv of one", convolved_past, &past_convolutions[3]},
     {"filter of sines", drawn, &sines[0]},
     {"filter of sines from a table", drawn, &sines[1]},
+    {"drawn filter under trained windows", drawn, &sines[2]},
     {"pairs of heads", paired, &heads_of_8},
     {"pairs of single channels", paired, &heads_of_1},
 };

@@ -300,8 +300,8 @@ typedef struct ls_sines {
 ls_tensor *ls_sine_network(ls_program *p, const ls_sines *sines, int64_t rows, bool relative);
 /* One element of what it is given of position n, for tables. */
 double ls_sine_feature(int64_t n, int64_t column, int64_t bands, double length);
-/* y[t,c] = x[t,c] (exp(-rate[c] n/length) + floor), n being the position of t as above; x wide
- * [rows,C], rate wide [C] without a gradient. */
+/* y[t,c] = x[t,c] (exp(-|rate[c]| n/length) + floor), n being the position of t as above; x wide
+ * [rows,C], rate wide [C], constant or a parameter. */
 ls_tensor *ls_fade(ls_program *p, ls_tensor *x, ls_tensor *rate, double length, double floor,
                    bool relative);
 

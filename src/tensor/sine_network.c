@@ -73,12 +73,14 @@ static void network_backward(ls_program *p, const ls_node *node) {
 
 static void fade_backward(ls_program *p, const ls_node *node);
 static const ls_op fade_op = {.name = "fade", .backward = fade_backward};
+static const ls_op rate_grad_op = {.name = "fade_rate_grad"};
 
 ls_tensor *ls_fade(ls_program *p, ls_tensor *x, ls_tensor *rate, double length, double floor,
                    bool relative) {
     if (ls_failed(p) || x == NULL || rate == NULL) return NULL;
-    if (x->rank != 2 || x->type != ls_wide_type(p) || rate->type != x->type || rate->needs_grad ||
-        ls_count(rate) != x->dim[1] || length <= 0) {
+    if (x->rank != 2 || x->type != ls_wide_type(p) || rate->type != x->type ||
+        (rate->needs_grad && rate->role != LS_ROLE_PARAMETER) || ls_count(rate) != x->dim[1] ||
+        length <= 0) {
         ls_refuse(p, LS_EBUG, "fade: rates for %lld columns do not fit", (long long)ls_count(rate));
         return NULL;
     }
@@ -89,8 +91,13 @@ ls_tensor *ls_fade(ls_program *p, ls_tensor *x, ls_tensor *rate, double length, 
 }
 
 static void fade_backward(ls_program *p, const ls_node *node) {
-    ls_tensor *dx = ls_grad_target(p, node->in[0]);
+    ls_tensor *x = node->in[0], *rate = node->in[1], *dy = ls_grad_of(node->out[0]);
+    if (rate->needs_grad)
+        ls_record(p, &rate_grad_op, node->attributes, sizeof(ls_fade_attributes), 3,
+                  (ls_tensor *[]){x, rate, dy}, 0, NULL);
+    if (!x->needs_grad) return;
+    ls_tensor *dx = ls_grad_target(p, x);
     ls_record(p, &fade_op, node->attributes, sizeof(ls_fade_attributes), 2,
-              (ls_tensor *[]){ls_grad_of(node->out[0]), node->in[1]}, 1, &dx);
-    ls_grad_add(p, node->in[0], dx);
+              (ls_tensor *[]){dy, rate}, 1, &dx);
+    ls_grad_add(p, x, dx);
 }

@@ -5,7 +5,8 @@
 
 /* sine_network:      in frequency, table, then weight and bias of every layer; out rows
  * sine_network_grad: the same, then drows; adds to the parameters' gradients
- * fade:              in x, rate; out y (its gradient is the same operation)
+ * fade:              in x, rate; out y (its gradient by x is the same operation)
+ * fade_rate_grad:    in x, rate, dy; adds to the rate's gradient
  * table may be NULL. */
 enum { LS_SINE_FREQUENCY, LS_SINE_TABLE, LS_SINE_LAYERS };
 

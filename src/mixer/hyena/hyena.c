@@ -5,14 +5,19 @@
 #include "mixer/mixer.h"
 
 typedef struct hyena_options {
-    int64_t order, taps, l_max, emb_dim, filter_width, filter_layers;
+    int64_t order, taps, l_max, emb_dim, filter_width, filter_layers, heads, inner_factor;
     double frequency, fast_decay, slow_decay, target, floor;
-    int features, beyond;
+    int features, beyond, heads_as, decay, activation;
 } hyena_options;
 
 enum { FEATURES_FIXED, FEATURES_TRAINED };
 enum { BEYOND_EXTEND, BEYOND_CUT, BEYOND_STRETCH };
-enum { ORDER_MOST = 8, LENGTH_UNKNOWN = 1024 };
+enum { HEADS_SHARE, HEADS_OUTER };
+enum { DECAY_FIXED, DECAY_TRAINED };
+enum { ORDER_MOST = 8, HEADS_MOST = 256, LENGTH_UNKNOWN = 1024 };
+
+static const ls_act_kind activations[] = {LS_ACT_NONE, LS_ACT_GELU, LS_ACT_GELU_TANH,
+                                          LS_ACT_SILU, LS_ACT_RELU, LS_ACT_TANH};
 
 #define FIELD(name) offsetof(hyena_options, name)
 static const ls_option options[] = {
@@ -41,17 +46,37 @@ static const ls_option options[] = {
     {"target", LS_OPTION_REAL, FIELD(target), "0.01", 1e-30, 1, NULL,
      "what the decays are measured by; 1: no channel decays"},
     {"shift", LS_OPTION_REAL, FIELD(floor), "0", 0, 1e6, NULL, "added to every window"},
+    {"decay", LS_OPTION_CHOICE, FIELD(decay), "fixed", 0, 0, "fixed|trained",
+     "the windows' decays stay what they are at the start, or are trained"},
+    {"heads", LS_OPTION_INT, FIELD(heads), "1", 1, HEADS_MOST, NULL, "heads"},
+    {"heads_as", LS_OPTION_CHOICE, FIELD(heads_as), "share", 0, 0, "share|outer",
+     "all heads share one set of filters, of a head's width; or each head has one filter, for the "
+     "outer products of its keys and values"},
+    {"inner_factor", LS_OPTION_INT, FIELD(inner_factor), "1", 1, 64, NULL,
+     "width inside the operator, in widths of the model"},
+    {"activation", LS_OPTION_CHOICE, FIELD(activation), "none", 0, 0,
+     "none|gelu|gelu_tanh|silu|relu|tanh", "function before the output product"},
 };
 
-/* Sizes that follow from the options: projections, long convolutions, filters' channels. */
+/* Sizes that follow from the options: widths of the model, of a projection and of a head;
+ * projections, long convolutions; channels that one of them has and filters that it has, filters
+ * of all. */
 typedef struct shape {
-    int64_t D, M, convolutions, channels, length;
+    int64_t D, E, W, M, convolutions, convolved, filters, channels, length;
 } shape;
+
+static bool is_outer(const hyena_options *o) {
+    return o->heads_as == HEADS_OUTER;
+}
 
 static shape shape_of(const ls_mixer *mixer) {
     const hyena_options *o = mixer->options;
     shape s = {.D = mixer->width, .M = o->order, .convolutions = o->order - 1};
-    s.channels = s.convolutions * s.D;
+    s.E = s.D * o->inner_factor;
+    s.W = s.E / o->heads;
+    s.convolved = is_outer(o) ? o->heads : s.E;
+    s.filters = is_outer(o) ? o->heads : s.W;
+    s.channels = s.convolutions * s.filters;
     s.length = o->l_max > 0 ? o->l_max : mixer->trained_length;
     if (s.length == 0) s.length = LENGTH_UNKNOWN;
     return s;
@@ -63,8 +88,11 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
         return LS_FAIL(ctx, LS_EUSE, "hyena: emb_dim must be odd, not %lld", (long long)o->emb_dim);
     if (o->features == FEATURES_TRAINED && o->beyond != BEYOND_CUT)
         return LS_FAIL(ctx, LS_EUSE, "hyena: features=trained ends at l_max: it needs beyond=cut");
-    if (!mixer->causal)
-        return LS_FAIL(ctx, LS_EUSE, "hyena looks back alone: it cannot be bidirectional");
+    if (mixer->width * o->inner_factor % o->heads != 0)
+        return LS_FAIL(ctx, LS_EUSE, "hyena: %lld heads do not divide a width of %lld",
+                       (long long)o->heads, (long long)(mixer->width * o->inner_factor));
+    if (is_outer(o) && o->order != 2)
+        return LS_FAIL(ctx, LS_EUSE, "hyena: heads_as=outer has keys and values once: set order=2");
     return LS_OK;
 }
 
@@ -114,30 +142,51 @@ static ls_tensor *network(ls_program *p, const hyena_options *o, const shape *s,
     return ls_sine_network(p, &sines, rows, relative);
 }
 
-/* Decay rates of all filters' channels, from the slowest to the fastest. */
+/* From the slowest decay to the fastest, by the logarithm that public files have; a and b: the
+ * first and the last. */
+static void fill_decays(const ls_init *init, double *values, int64_t count) {
+    for (int64_t c = 0; c < count; c++)
+        values[c] =
+            init->a + (count == 1 ? 0 : (init->b - init->a) * (double)c / (double)(count - 1));
+}
+
+/* Decays of all filters; what counts is their size. */
 static ls_tensor *rates(ls_program *p, const hyena_options *o, int64_t channels) {
+    const ls_init decays = {.kind = LS_INIT_CUSTOM,
+                            .a = log(o->target) / o->slow_decay,
+                            .b = log(o->target) / o->fast_decay,
+                            .fill = fill_decays};
+    if (o->decay == DECAY_TRAINED)
+        return ls_param(p, "deltas", LS_DIMS(1, 1, channels), small(decays));
     ls_ctx *ctx = ls_program_ctx(p);
     double *values = ls_new(ctx, (size_t)channels, sizeof *values);
     if (values == NULL) {
         ls_refuse(p, LS_ENOMEM, "%s", ctx->error.message);
         return NULL;
     }
-    const double slow = -log(o->target) / o->slow_decay, fast = -log(o->target) / o->fast_decay;
-    for (int64_t c = 0; c < channels; c++)
-        values[c] =
-            channels == 1 ? slow : slow + (fast - slow) * (double)c / (double)(channels - 1);
+    fill_decays(&decays, values, channels);
     ls_tensor *all = ls_constant(p, ls_wide_type(p), LS_DIMS(channels), values);
     ls_free(ctx, values);
     return all;
 }
 
-/* The filters' values [rows, D] of every convolution: at lags from 0 on, or at those that are the
- * positions of the chunk. */
-static void filters(ls_program *p, const hyena_options *o, const shape *s, int64_t rows,
-                    bool relative, ls_tensor **parts) {
+/* Columns once for every head. */
+static ls_tensor *for_heads(ls_program *p, const hyena_options *o, ls_tensor *h) {
+    ls_tensor *parts[HEADS_MOST];
+    if (h == NULL || is_outer(o) || o->heads == 1) return h;
+    ls_tensor *columns = ls_reshape(p, h, LS_DIMS(h->dim[0], h->dim[1], 1));
+    for (int64_t i = 0; i < o->heads; i++) parts[i] = columns;
+    return ls_reshape(p, ls_join_rows(p, (int)o->heads, parts),
+                      LS_DIMS(h->dim[0], h->dim[1] * o->heads));
+}
+
+/* The filters' values [rows, convolved] of every convolution: at lags from 0 on, or at those that
+ * are the positions of the chunk. */
+static void filters(ls_program *p, const char *name, const hyena_options *o, const shape *s,
+                    int64_t rows, bool relative, ls_tensor **parts) {
     int64_t widths[ORDER_MOST];
-    for (int64_t i = 0; i < s->convolutions; i++) widths[i] = s->D;
-    ls_scope(p, "filter");
+    for (int64_t i = 0; i < s->convolutions; i++) widths[i] = s->filters;
+    ls_scope(p, "%s", name);
     ls_tensor *h = network(p, o, s, rows, relative);
     h = ls_linear(
         p, h,
@@ -145,6 +194,7 @@ static void filters(ls_program *p, const hyena_options *o, const shape *s, int64
         NULL);
     h = ls_fade(p, h, rates(p, o, s->channels), fmax((double)s->length - 1, 1), o->floor, relative);
     ls_split(p, h, (int)s->convolutions, widths, parts);
+    for (int64_t i = 0; i < s->convolutions; i++) parts[i] = for_heads(p, o, parts[i]);
     ls_scope_end(p);
 }
 
@@ -178,17 +228,32 @@ static ls_retention reach(const hyena_options *o, const shape *s) {
     return (ls_retention){.window = o->beyond == BEYOND_CUT ? s->length : 0};
 }
 
+/* What lies ahead, the same row included: distance n has lag n of its filter. */
+static ls_tensor *look_ahead(ls_program *p, ls_tensor *u, ls_tensor *h) {
+    const int64_t rows = h->dim[0], width = h->dim[1];
+    ls_tensor *part[2] = {ls_reshape(p, h, LS_DIMS(1, rows, width)), NULL};
+    if (rows > 1) ls_cut_rows(p, part[0], 2, (const int64_t[]){1, rows - 1}, part);
+    ls_tensor *y =
+        ls_long_conv(p, u, ls_transpose(p, ls_reshape(p, part[0], LS_DIMS(1, width))), NULL, false);
+    if (rows == 1) return y;
+    ls_tensor *ahead = ls_transpose(p, ls_reshape(p, part[1], LS_DIMS(rows - 1, width)));
+    return ls_plus(p, y, ls_long_conv(p, u, ahead, NULL, true));
+}
+
 /* In a stream the inputs of before are kept, and of filters what was computed so far: of a new
  * token the lag that it brings is computed, not all of them again. While training a filter must be
  * that of the present weights, and is whole. */
 static ls_tensor *convolve(ls_program *p, const hyena_options *o, const shape *s, ls_tensor *u,
-                           ls_tensor *h) {
+                           ls_tensor *h, ls_tensor *back) {
     const ls_program_options *about = ls_program_about(p);
     const ls_init normal = {.kind = LS_INIT_NORMAL, .a = 1};
-    ls_tensor *skip = ls_param(p, "skip", LS_DIMS(s->D), small(normal));
+    ls_tensor *skip = ls_param(p, "skip", LS_DIMS(s->convolved), small(normal));
     if (u == NULL || h == NULL) return NULL;
-    if (!about->streaming) return ls_long_conv(p, u, ls_transpose(p, h), skip, false);
-    ls_tensor *lags = ls_reshape(p, h, LS_DIMS(1, h->dim[0], s->D));
+    if (!about->streaming) {
+        ls_tensor *y = ls_long_conv(p, u, ls_transpose(p, h), skip, false);
+        return back == NULL ? y : ls_plus(p, y, look_ahead(p, u, back));
+    }
+    ls_tensor *lags = ls_reshape(p, h, LS_DIMS(1, h->dim[0], s->convolved));
     if (!about->grad)
         lags = o->beyond == BEYOND_CUT
                    ? ls_cache_first(p, "filter", lags, ls_min(s->length, about->capacity))
@@ -196,29 +261,38 @@ static ls_tensor *convolve(ls_program *p, const hyena_options *o, const shape *s
     return ls_past_conv(p, ls_cache_append(p, "past", u, reach(o, s)), lags, skip);
 }
 
+/* What a long convolution is given: products with a projection. */
+static ls_tensor *together(ls_program *p, const hyena_options *o, ls_tensor *x, ls_tensor *v) {
+    return is_outer(o) ? ls_head_outer(p, o->heads, x, v) : ls_gate(p, LS_ACT_NONE, v, x);
+}
+
 static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     const hyena_options *o = mixer->options;
     const ls_program_options *about = ls_program_about(p);
     shape s = shape_of(mixer);
     int64_t widths[ORDER_MOST + 1], rows;
-    ls_tensor *parts[ORDER_MOST + 1] = {0}, *h[ORDER_MOST] = {0};
+    ls_tensor *parts[ORDER_MOST + 1] = {0}, *h[ORDER_MOST] = {0}, *back[ORDER_MOST] = {0};
     if (x == NULL) return NULL;
     if (o->beyond == BEYOND_STRETCH)
         s.length = ls_max(s.length, about->streaming ? about->capacity : about->length);
     const bool relative = !about->streaming || about->grad;
     rows = about->streaming && about->grad ? about->capacity : x->dim[1];
     if (relative && o->beyond == BEYOND_CUT) rows = ls_min(rows, s.length);
-    for (int64_t i = 0; i <= s.M; i++) widths[i] = s.D;
-    ls_tensor *all = shorten(p, o->taps, project(p, "in", x, (s.M + 1) * s.D, 0.02));
-    ls_split(p, all, (int)s.M + 1, widths, parts);
-    filters(p, o, &s, rows, relative, h);
+    for (int64_t i = 0; i <= s.M; i++) widths[i] = s.E;
+    ls_tensor *all = shorten(p, o->taps, project(p, "in", x, (s.M + 1) * s.E, 0.02));
+    ls_split(p, ls_mask_rows(p, all, mixer->causal ? NULL : mixer->valid), (int)s.M + 1, widths,
+             parts);
+    filters(p, "filter", o, &s, rows, relative, h);
+    if (!mixer->causal) filters(p, "reverse", o, &s, rows, relative, back);
     ls_tensor *y = parts[s.M];
     for (int64_t i = 0; i < s.convolutions; i++) {
         ls_scope(p, "conv.%d", (int)i);
-        y = convolve(p, o, &s, ls_gate(p, LS_ACT_NONE, y, parts[s.M - 1 - i]), h[i]);
+        y = convolve(p, o, &s, together(p, o, parts[s.M - 1 - i], y), h[i], back[i]);
         ls_scope_end(p);
     }
-    y = ls_gate(p, LS_ACT_NONE, y, parts[0]);
+    y = is_outer(o) ? ls_head_contract(p, o->heads, parts[0], y)
+                    : ls_gate(p, LS_ACT_NONE, y, parts[0]);
+    if (o->activation != 0) y = ls_activate(p, activations[o->activation], false, y);
     return project(p, "out", y, s.D, 0.02 / sqrt((double)ls_max(mixer->branches, 1)));
 }
 
@@ -228,20 +302,26 @@ static int64_t state_bytes(const ls_mixer *mixer, int64_t T, int64_t size) {
     const hyena_options *o = mixer->options;
     const shape s = shape_of(mixer);
     const int64_t lags = o->beyond == BEYOND_CUT ? ls_min(s.length, T) : T;
-    return (o->taps - 1) * (s.M + 1) * s.D * size +
-           s.channels * (ls_cache_rows(reach(o, &s), T, 1) * size + lags * ls_max(size, 4));
+    const int64_t inputs = is_outer(o) ? s.W * s.E : s.convolutions * s.E;
+    return (o->taps - 1) * (s.M + 1) * s.E * size +
+           inputs * ls_cache_rows(reach(o, &s), T, 1) * size +
+           s.convolutions * s.convolved * lags * ls_max(size, 4);
 }
 
-/* Projections, taps, filters, convolutions. */
+/* Projections, taps, filters, convolutions (ahead: of the row itself and of those behind it), and
+ * what heads multiply. */
 static double flops(const ls_mixer *mixer, int64_t T) {
     const hyena_options *o = mixer->options;
     const shape s = shape_of(mixer);
     const int64_t F = o->filter_width, lags = o->beyond == BEYOND_CUT ? ls_min(s.length, T) : T;
-    const double D = (double)s.D, M = (double)s.M;
-    return (double)T * D * (2 * (M + 2) * D + 2 * (double)o->taps * (M + 1)) +
-           2 * (double)lags * (double)F *
+    const double E = (double)s.E, M = (double)s.M, sides = mixer->causal ? 1 : 2;
+    const double convolved = is_outer(o) ? (double)(s.W * s.E) : (double)(s.convolutions * s.E);
+    const double times = mixer->causal ? 1 : lags > 1 ? 3 : 2;
+    return (double)T * E * (2 * (M + 2) * (double)s.D + 2 * (double)o->taps * (M + 1)) +
+           sides * 2 * (double)lags * (double)F *
                (double)(o->emb_dim + (o->filter_layers - 1) * F + s.channels) +
-           (double)s.channels * ls_long_conv_flops(T);
+           times * convolved * ls_long_conv_flops(T) +
+           (is_outer(o) ? 3 * (double)T * convolved : 0);
 }
 
 /* The public network counts its sines too; its last layer stands behind as many as there are. */
@@ -266,6 +346,7 @@ static const ls_alias aliases[] = {
     {"filter_fn.implicit_filter.8.weight", "filter.out.weight", 0},
     {"filter_fn.pos_emb.z", "filter.features", 0},
     {"filter_fn.pos_emb.t", NULL, 0},
+    {"filter_fn.modulation.deltas", "filter.deltas", 0},
     {"filter_fn.modulation.deltas", NULL, 0},
     {0},
 };
@@ -275,7 +356,7 @@ const ls_mixer_type ls_mixer_hyena = {
     .summary = "gates and long convolutions in turn, with filters drawn by a network; keeps all",
     .paper = "arXiv 2302.10866",
     .options = LS_OPTIONS(options, hyena_options),
-    .traits = LS_MIXER_CAUSAL | LS_MIXER_STREAMING,
+    .traits = LS_MIXER_CAUSAL | LS_MIXER_BIDIRECTIONAL | LS_MIXER_STREAMING,
     .check = check,
     .forward = forward,
     .state_bytes = state_bytes,

@@ -250,8 +250,8 @@ static void fade_f64(const ls_run *run, const ls_node *node) {
         const double *from = (const double *)ls_data(x) + row * x->stride[0];
         double *to = (double *)ls_data(y) + row * y->stride[0];
         for (int64_t c = 0; c < x->dim[1]; c++)
-            to[c] =
-                from[c] * (exp(-rate[c] * (double)(first + row) / about->length) + about->floor);
+            to[c] = from[c] *
+                    (exp(-fabs(rate[c]) * (double)(first + row) / about->length) + about->floor);
     }
 }
 
@@ -263,12 +263,30 @@ static void fade_f32(const ls_run *run, const ls_node *node) {
     for (int64_t row = 0; row < x->dim[0]; row++) {
         const float time = (float)((double)(first + row) / about->length);
         for (int64_t c = 0; c < width; c += LS_LANES) {
-            ls_vec window =
-                ls_vec_exp(-time * ls_load_left(ls_data(node->in[1]), LS_F32, c, width - c)) +
-                (float)about->floor;
+            ls_vec rate = ls_load_left(ls_data(node->in[1]), LS_F32, c, width - c);
+            ls_vec window = ls_vec_exp(-time * ls_vec_most(rate, -rate)) + (float)about->floor;
             ls_vec value = ls_load_left(ls_data(x), LS_F32, row * x->stride[0] + c, width - c);
             ls_store_left(ls_data(y), LS_F32, row * y->stride[0] + c, width - c, value * window);
         }
+    }
+}
+
+/* By |rate| the window's slope is -time exp(-time |rate|). */
+static void fade_rate_grad(const ls_run *run, const ls_node *node) {
+    const ls_fade_attributes *about = node->attributes;
+    const ls_tensor *x = node->in[0], *rate = node->in[1], *dy = node->in[2];
+    const int64_t first = about->relative ? 0 : run->start;
+    void *gradient = ls_param_gradient(run, rate);
+#pragma omp parallel for schedule(static) num_threads(run->threads)
+    for (int64_t c = 0; c < x->dim[1]; c++) {
+        const double signed_rate = real_at(ls_data(rate), rate->type, c), size = fabs(signed_rate);
+        double sum = 0;
+        for (int64_t row = 0; row < x->dim[0]; row++) {
+            const double time = (double)(first + row) / about->length;
+            sum -= time * exp(-time * size) * real_at(ls_data(x), x->type, row * x->stride[0] + c) *
+                   real_at(ls_data(dy), dy->type, row * dy->stride[0] + c);
+        }
+        add_real(gradient, rate->type, c, signed_rate < 0 ? -sum : sum);
     }
 }
 
@@ -276,5 +294,6 @@ const ls_kernel LS_CPU_TABLE(sine_network)[] = {
     {"sine_network", {forward, forward, forward}, forward_workspace},
     {"sine_network_grad", {backward, backward, backward}, backward_workspace},
     {"fade", {fade_f64, fade_f32, fade_f32}, NULL},
+    {"fade_rate_grad", {fade_rate_grad, fade_rate_grad, fade_rate_grad}, NULL},
     {0},
 };

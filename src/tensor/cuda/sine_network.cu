@@ -4,6 +4,7 @@
  * A block of threads takes rows one after the other, the values of a row lying in the workspace;
  * the parameters are first copied there as doubles, weights turned over so that neighbouring
  * threads read neighbouring numbers. Gradients are summed per part of the rows, then over parts. */
+#include "tensor/cuda/lib/column_sums.h"
 #include "tensor/cuda/lib/rows.h"
 
 extern "C" {
@@ -259,7 +260,7 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     int64_t i = (int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x, row = i / width, c = i % width;
     if (row >= rows) return;
     const float time = (float)((double)(first + row) / length);
-    y[row * y_stride + c] = x[row * x_stride + c] * (expf(-time * rate[c]) + floor);
+    y[row * y_stride + c] = x[row * x_stride + c] * (expf(-time * fabsf(rate[c])) + floor);
 }
 
 static void fade(const ls_run *run, const ls_node *node) {
@@ -273,10 +274,49 @@ static void fade(const ls_run *run, const ls_node *node) {
     ls_cuda_launched(run, "fade");
 }
 
+/* What every element says of its column's rate, into terms [rows,width]. */
+static __global__ void __launch_bounds__(LS_CUDA_THREADS)
+    rate_terms_kernel(int64_t rows, int64_t width, int64_t first, double length, const float *x,
+                      int64_t x_stride, const float *rate, const float *dy, int64_t dy_stride,
+                      float *terms) {
+    int64_t i = (int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x, row = i / width, c = i % width;
+    if (row >= rows) return;
+    const float time = (float)((double)(first + row) / length), signed_rate = rate[c];
+    const float slope = time * expf(-time * fabsf(signed_rate));
+    terms[i] = (signed_rate < 0 ? slope : -slope) * x[row * x_stride + c] * dy[row * dy_stride + c];
+}
+
+/* Floats that the terms take before the room of their sums. */
+static int64_t terms_of(const ls_node *node) {
+    return ls_round_up(ls_count(node->in[0]), 64);
+}
+
+static size_t rate_grad_workspace(const ls_node *node, int threads) {
+    (void)threads;
+    const ls_tensor *x = node->in[0];
+    return (size_t)terms_of(node) * sizeof(float) + ls_cuda_column_sums_bytes(x->dim[0], x->dim[1]);
+}
+
+static void fade_rate_grad(const ls_run *run, const ls_node *node) {
+    const ls_fade_attributes *about = (const ls_fade_attributes *)node->attributes;
+    const ls_tensor *x = node->in[0], *rate = node->in[1], *dy = node->in[2];
+    const int64_t rows = x->dim[0], width = x->dim[1];
+    float *terms = (float *)run->workspace;
+    ls_cuda *cuda = ls_cuda_of(run);
+    rate_terms_kernel<<<ls_cuda_blocks(rows * width, LS_CUDA_THREADS), LS_CUDA_THREADS, 0,
+                        cuda->stream>>>(
+        rows, width, about->relative ? 0 : run->start, about->length, ls_cuda_floats(x),
+        x->stride[0], ls_cuda_floats(rate), ls_cuda_floats(dy), dy->stride[0], terms);
+    ls_cuda_launched(run, "fade_rate_grad");
+    ls_cuda_column_sums(cuda, terms, LS_F32, rows, width, width,
+                        (float *)ls_param_gradient(run, rate), terms + terms_of(node));
+}
+
 LS_CUDA_DECLARE_TABLE(sine_network);
 const ls_kernel LS_CUDA_TABLE(sine_network)[] = {
     {"sine_network", {NULL, forward, forward}, forward_workspace},
     {"sine_network_grad", {NULL, backward, backward}, backward_workspace},
     {"fade", {NULL, fade, fade}, NULL},
+    {"fade_rate_grad", {NULL, fade_rate_grad, fade_rate_grad}, rate_grad_workspace},
     {},
 };
