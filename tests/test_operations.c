@@ -462,6 +462,7 @@ typedef struct space_case {
     bool upper;
     ls_kept real, imag; /* both 0: as they are kept by default */
     double rate, band;
+    bool untied; /* a step size of every mode */
 } space_case;
 
 static ls_tensor *full_param(ls_program *p, const char *name, int rank, const int64_t *dim) {
@@ -478,7 +479,7 @@ static void state_space(ls_program *p, const void *about) {
         .B = full_param(p, "B", LS_DIMS(1, c->S, c->h, 2)),
         .P = c->ranked ? full_param(p, "P", LS_DIMS(1, c->S, c->h, 2)) : NULL,
         .C = full_param(p, "C", LS_DIMS(2, c->D, c->h, 2)),
-        .dt = full_param(p, "dt", LS_DIMS(c->D, 1)),
+        .dt = full_param(p, "dt", LS_DIMS(c->D, c->untied ? c->h : 1)),
         .hold = c->hold,
         .step = c->step,
         .tilde = c->tilde,
@@ -501,20 +502,22 @@ static void state_space(ls_program *p, const void *about) {
 }
 
 static const space_case spaces[] = {
-    {9, 5, 5, 3, LS_HOLD_ZOH, LS_STEP_EXP, false, false, 0, false, 0, 0, 0, 0},
-    {70, 16, 2, 4, LS_HOLD_BILINEAR, LS_STEP_SOFTPLUS, false, false, 0, false, 0, 0, 0, 0},
-    {150, 9, 3, 5, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 0, false, 0, 0, 0, 0},
-    {9, 6, 6, 3, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 13, false, 0, 0, 0, 0},
-    {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_SOFTPLUS, false, true, 0, false, 0, 0, 0, 0},
-    {150, 5, 1, 6, LS_HOLD_BILINEAR, LS_STEP_EXP, true, true, 0, false, 0, 0, 0, 0},
-    {5, 4, 2, 2, LS_HOLD_ZOH, LS_STEP_EXP, false, true, 6, false, 0, 0, 0, 0},
-    {9, 5, 5, 3, LS_HOLD_BILINEAR, LS_STEP_EXP, false, false, 0, true, 0, 0, 0, 0},
-    {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_SOFTPLUS, false, true, 0, true, 0, 0, 0, 0},
+    {9, 5, 5, 3, LS_HOLD_ZOH, LS_STEP_EXP, false, false, 0, false, 0, 0, 0, 0, false},
+    {70, 16, 2, 4, LS_HOLD_BILINEAR, LS_STEP_SOFTPLUS, false, false, 0, false, 0, 0, 0, 0, false},
+    {150, 9, 3, 5, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 0, false, 0, 0, 0, 0, false},
+    {9, 6, 6, 3, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 13, false, 0, 0, 0, 0, false},
+    {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_SOFTPLUS, false, true, 0, false, 0, 0, 0, 0, false},
+    {150, 5, 1, 6, LS_HOLD_BILINEAR, LS_STEP_EXP, true, true, 0, false, 0, 0, 0, 0, false},
+    {5, 4, 2, 2, LS_HOLD_ZOH, LS_STEP_EXP, false, true, 6, false, 0, 0, 0, 0, false},
+    {9, 5, 5, 3, LS_HOLD_BILINEAR, LS_STEP_EXP, false, false, 0, true, 0, 0, 0, 0, false},
+    {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_SOFTPLUS, false, true, 0, true, 0, 0, 0, 0, false},
     {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_EXP, false, false, 0, false, LS_KEPT_SOFTPLUS, LS_KEPT_EXP,
-     0, 0.5},
+     0, 0.5, false},
     {33, 9, 9, 5, LS_HOLD_BILINEAR, LS_STEP_SOFTPLUS, true, true, 0, false, LS_KEPT_RELU,
-     LS_KEPT_SOFTPLUS, 0.4, 0.2},
-    {9, 6, 6, 3, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 13, false, 0, 0, 2, 0.2}};
+     LS_KEPT_SOFTPLUS, 0.4, 0.2, false},
+    {9, 6, 6, 3, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 13, false, 0, 0, 2, 0.2, false},
+    {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_EXP, false, false, 0, false, 0, 0, 0.5, 0.5, true},
+    {33, 9, 9, 5, LS_HOLD_BILINEAR, LS_STEP_SOFTPLUS, false, true, 0, false, 0, 0, 0, 0, true}};
 
 /* Modes that fill no vector, in either direction, some rows not counting; the state that one scan
  * leaves enters another. */
@@ -775,6 +778,8 @@ static const subject subjects[] = {
     {"kernel in a band", state_space, &spaces[9]},
     {"scan at another rate", state_space, &spaces[10]},
     {"kernel from C~ in a band", state_space, &spaces[11]},
+    {"kernel, steps of modes", state_space, &spaces[12]},
+    {"scan, steps of modes", state_space, &spaces[13]},
     {"scan with a rank", state_space, &spaces[5]},
     {"scan from C~", state_space, &spaces[6]},
     {"diagonal scan", diagonal_scan, &modes[0]},

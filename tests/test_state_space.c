@@ -184,21 +184,27 @@ typedef struct option_case {
     bool zoh, upper;
     double rate, band;
     int copies, tilde;
+    bool untied;
 } option_case;
 
 static const option_case option_cases[] = {
-    {"s4d", "bandlimit=0.35 dt=exp", EXP, PLAIN, EXP, true, false, 1, 0.35, CHANNELS, 0},
+    {"s4d", "bandlimit=0.35 dt=exp", EXP, PLAIN, EXP, true, false, 1, 0.35, CHANNELS, 0, false},
     {"s4d", "bandlimit=0.3 rate=0.25 hold=bilinear copies=2", EXP, PLAIN, SOFTPLUS, false, false,
-     0.25, 0.3, 2, 0},
+     0.25, 0.3, 2, 0, false},
     {"s4d", "rate=3 real_transform=softplus imag_transform=exp", SOFTPLUS, EXP, SOFTPLUS, true,
-     false, 3, 0, CHANNELS, 0},
+     false, 3, 0, CHANNELS, 0, false},
     {"s4d", "real_transform=relu imag_transform=softplus bandlimit=0.25", RELU, SOFTPLUS, SOFTPLUS,
-     true, false, 1, 0.25, CHANNELS, 0},
-    {"s4", "bandlimit=0.3 rate=0.5", EXP, PLAIN, SOFTPLUS, false, false, 0.5, 0.3, CHANNELS, 0},
+     true, false, 1, 0.25, CHANNELS, 0, false},
+    {"s4", "bandlimit=0.3 rate=0.5", EXP, PLAIN, SOFTPLUS, false, false, 0.5, 0.3, CHANNELS, 0,
+     false},
     {"s4", "bandlimit=0.3 rate=2 tilde=21 copies=3", EXP, PLAIN, SOFTPLUS, false, false, 2, 0.3, 3,
-     11},
+     11, false},
     {"s4", "real_transform=softplus imag_transform=relu", SOFTPLUS, RELU, SOFTPLUS, false, false, 1,
-     0, CHANNELS, 0},
+     0, CHANNELS, 0, false},
+    {"s4d", "dt_untied=true bandlimit=0.1", EXP, PLAIN, SOFTPLUS, true, false, 1, 0.1, CHANNELS, 0,
+     true},
+    {"s4d", "dt_untied=true hold=bilinear rate=2 copies=2", EXP, PLAIN, SOFTPLUS, false, false, 2,
+     0, 2, 0, true},
 };
 
 static double transformed(transform kind, double x) {
@@ -241,17 +247,20 @@ static double complex pair_of(const bench *b, const char *name, int64_t i) {
 /* A channel before it is discrete. */
 typedef struct channel {
     double complex L[ALL], P[ALL], B[ALL], C[ALL];
-    double step; /* without the rate */
+    double step[ALL]; /* without the rate */
     int masked;
 } channel;
 
 static channel channel_at(const bench *b, const option_case *c, int64_t d) {
     const bool ranked = strcmp(c->mixer, "s4") == 0;
-    channel out = {.step = transformed(c->step, weight_at(b, "inv_dt", d))};
+    channel out = {0};
     for (int n = 0; n < MODES; n++) {
         const int64_t at = d % c->copies * MODES + n;
         const double imag = transformed(c->imag, weight_at(b, "A_imag", at));
-        const bool seen = c->band == 0 || out.step * fabs(imag) < 3.14159265358979323846 * c->band;
+        const double step =
+            transformed(c->step, weight_at(b, "inv_dt", c->untied ? d * MODES + n : d));
+        const bool seen = c->band == 0 || step * fabs(imag) < 3.14159265358979323846 * c->band;
+        out.step[n] = out.step[MODES + n] = step;
         out.masked += !seen;
         out.L[n] = -transformed(c->real, weight_at(b, "A_real", at)) - I * imag;
         out.B[n] = pair_of(b, "B", at);
@@ -267,9 +276,9 @@ static channel channel_at(const bench *b, const option_case *c, int64_t d) {
 
 /* Ab: A and, in the last column, B of the recurrence. */
 static void made_discrete(const channel *x, const option_case *c, double complex Ab[ALL][ALL + 1]) {
-    const double step = x->step * c->rate;
     matrix left;
     for (int i = 0; i < ALL; i++) {
+        const double step = x->step[i] * c->rate;
         for (int j = 0; j < ALL; j++) {
             double complex A = (i == j ? x->L[i] : 0) - x->P[i] * conj(x->P[j]);
             left[i][j] = (i == j) - step / 2 * A;
@@ -282,8 +291,9 @@ static void made_discrete(const channel *x, const option_case *c, double complex
         return;
     }
     for (int i = 0; i < ALL; i++) {
-        Ab[i][i] = cexp(step * x->L[i]);
-        Ab[i][ALL] = (cexp(step * x->L[i]) - 1) / x->L[i] * x->B[i];
+        const double complex grown = cexp(x->step[i] * c->rate * x->L[i]);
+        for (int j = 0; j < ALL; j++) Ab[i][j] = i == j ? grown : 0;
+        Ab[i][ALL] = (grown - 1) / x->L[i] * x->B[i];
     }
 }
 
@@ -371,10 +381,10 @@ static void test_beginnings(void **state) {
     (void)state;
     static const char *const kept[] = {"none", "exp", "relu", "softplus"};
     static const transform as[] = {PLAIN, EXP, RELU, SOFTPLUS};
-    static const char *const spectra[] = {"real", "quad", "lin"};
+    static const char *const spectra[] = {"real", "quad", "lin", "diag"};
     ls_ctx ctx = ls_ctx_default();
     for (int i = 0; i < 4; i++)
-        for (int kind = 0; kind < 3; kind++) {
+        for (int kind = 0; kind < 4; kind++) {
             ls_mixer mixer;
             char words[200];
             snprintf(words, sizeof words, "d_state=%d init=%s real_transform=%s imag_transform=%s",
@@ -388,7 +398,9 @@ static void test_beginnings(void **state) {
             expect(&ctx, ls_parameters_seal(b.store, 3, false));
             for (int64_t n = 0; n < CHANNELS * MODES; n++) {
                 const double m = (double)(n % MODES), pi = 3.14159265358979323846;
-                const double imag[] = {0, (1 + 2 * m) * (1 + 2 * m) / pi, pi * m};
+                const double inverse = ALL / pi * (ALL / (2 * m + 1) - 1);
+                const double imag[] = {0, (1 + 2 * m) * (1 + 2 * m) / pi, pi * m,
+                                       n < CHANNELS / 2 * MODES ? inverse : pi * m};
                 const double more = as[i] == RELU ? 1e-4 : 0; /* as published */
                 close_to(transformed(as[i], weight_at(&b, "A_real", n)),
                          (kind == 0 ? m + 1 : 0.5) + more, 1);
@@ -400,11 +412,24 @@ static void test_beginnings(void **state) {
         }
 }
 
+static void test_refusals(void **state) {
+    (void)state;
+    static const char *const wrong[][2] = {
+        {"s4d", "init=diag copies=3"}, {"h3", "init=diag head_dim=2"}, {"s4", "tilde=9 rate=1e-6"}};
+    ls_ctx ctx = ls_ctx_default();
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        ls_mixer mixer;
+        assert_int_equal(
+            mixer_from(&ctx, ls_mixer_find(wrong[i][0]), wrong[i][1], CHANNELS, &mixer), LS_EUSE);
+        mixer_release(&mixer);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_length), cmocka_unit_test(test_long_times),
         cmocka_unit_test(test_definition), cmocka_unit_test(test_options),
-        cmocka_unit_test(test_beginnings),
+        cmocka_unit_test(test_beginnings), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

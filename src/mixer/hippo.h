@@ -9,7 +9,8 @@ typedef enum {
     LS_SPECTRUM_INV,
     LS_SPECTRUM_LIN,
     LS_SPECTRUM_QUAD,
-    LS_SPECTRUM_REAL
+    LS_SPECTRUM_REAL,
+    LS_SPECTRUM_DIAG /* INV for half of the copies, LIN for the others */
 } ls_spectrum;
 
 /* Mode n of N/2 of a state of N (even), in the order of the published code: the sizes of the

@@ -9,6 +9,13 @@ static int64_t copies_of(const ls_mixer *mixer) {
     return o->copies > 0 ? o->copies : mixer->width;
 }
 
+ls_status ls_ssm_check_spectrum(ls_ctx *ctx, const char *name, int spectrum, int64_t copies) {
+    if (spectrum == LS_SPECTRUM_DIAG && copies % 2 != 0)
+        return LS_FAIL(ctx, LS_EUSE, "%s: init=diag has two kinds, which %lld copies cannot halve",
+                       name, (long long)copies);
+    return LS_OK;
+}
+
 ls_status ls_ssm_check(ls_ctx *ctx, const ls_mixer *mixer) {
     const ls_ssm_options *o = mixer->options;
     const char *name = mixer->type->name;
@@ -21,6 +28,7 @@ ls_status ls_ssm_check(ls_ctx *ctx, const ls_mixer *mixer) {
     if (o->dt_min > o->dt_max)
         return LS_FAIL(ctx, LS_EUSE, "%s: dt_min is %g, above dt_max, which is %g", name, o->dt_min,
                        o->dt_max);
+    LS_TRY(ls_ssm_check_spectrum(ctx, name, o->init, copies_of(mixer)));
     if ((double)o->tilde / o->rate > 1e6)
         return LS_FAIL(ctx, LS_EUSE, "%s: tilde=%lld at a rate of %g is too long", name,
                        (long long)o->tilde, o->rate);
@@ -38,11 +46,17 @@ static double kept_of(double value, ls_kept kept) {
 
 /* a: the spectrum, b: modes, c: how parts of poles are kept. */
 static void fill_frequency(const ls_init *init, double *values, int64_t count) {
-    int64_t h = (int64_t)init->b;
-    for (int64_t i = 0; i < count; i++)
-        values[i] =
-            i < h ? kept_of(ls_spectrum_frequency((ls_spectrum)init->a, 2 * h, i), (ls_kept)init->c)
-                  : values[i - h];
+    const int64_t h = (int64_t)init->b, half = count / h / 2;
+    const bool two = init->a == LS_SPECTRUM_DIAG;
+    for (int64_t copy = 0; copy < count / h; copy++) {
+        const bool later = copy > 0 && !(two && copy == half);
+        ls_spectrum kind = (ls_spectrum)init->a;
+        if (two) kind = copy < half ? LS_SPECTRUM_INV : LS_SPECTRUM_LIN;
+        for (int64_t n = 0; n < h; n++)
+            values[copy * h + n] =
+                later ? values[(copy - 1) * h + n]
+                      : kept_of(ls_spectrum_frequency(kind, 2 * h, n), (ls_kept)init->c);
+    }
 }
 
 static void fill_decay(const ls_init *init, double *values, int64_t count) {
@@ -120,7 +134,7 @@ static ls_state_space declare(ls_program *p, const ls_mixer *mixer, bool ranked)
         .P = !ranked ? NULL
                      : ls_param(p, "P", LS_DIMS(1, S, h, 2), ls_ssm_inputs(spectrum, h, sqrt(0.5))),
         .C = ls_param(p, "C", LS_DIMS(mixer->causal ? 1 : 2, D, h, 2), unit),
-        .dt = ls_param(p, "inv_dt", LS_DIMS(D, 1),
+        .dt = ls_param(p, "inv_dt", LS_DIMS(D, o->untied ? h : 1),
                        ls_ssm_steps(o->dt_min, o->dt_max, (ls_step)o->step)),
         .hold = ranked ? LS_HOLD_BILINEAR : (ls_hold)o->hold,
         .step = (ls_step)o->step,

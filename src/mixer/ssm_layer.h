@@ -10,6 +10,7 @@ typedef struct ls_ssm_options {
     int64_t d_state, copies, tilde;
     double dt_min, dt_max, rate, bandlimit;
     int step, hold, init, output, real, imag;
+    bool untied;
 } ls_ssm_options;
 
 /* The options that both have. */
@@ -33,9 +34,9 @@ typedef struct ls_ssm_options {
     "output", LS_OPTION_CHOICE, LS_SSM_FIELD(output), "glu", 0, 0, "linear|glu",                   \
         "output product: plain, or with a gate"
 #define LS_SSM_INIT(usual)                                                                         \
-    "init", LS_OPTION_CHOICE, LS_SSM_FIELD(init), usual, 0, 0, "legs|inv|lin|quad|real",           \
+    "init", LS_OPTION_CHOICE, LS_SSM_FIELD(init), usual, 0, 0, "legs|inv|lin|quad|real|diag",      \
         "poles at the start: of HiPPO-LegS, one of its two approximations, frequencies that grow " \
-        "with the square, or none at all"
+        "with the square, none at all, or inv for half of the copies and lin for the others"
 #define LS_SSM_RATE                                                                                \
     "rate", LS_OPTION_REAL, LS_SSM_FIELD(rate), "1", 1e-6, 1e6, NULL,                              \
         "factor on all step sizes, for inputs sampled at another rate"
@@ -52,6 +53,8 @@ typedef struct ls_ssm_options {
 /* Initial values, kept from weight decay and in the master's type: what is kept of the real and the
  * imaginary parts [copies,h], the pairs [copies,h,2] of inputs times a factor, step sizes
  * log-uniform through the inverse of `step`. */
+/* LS_OK, or why a spectrum does not go with so many copies. */
+ls_status ls_ssm_check_spectrum(ls_ctx *ctx, const char *name, int spectrum, int64_t copies);
 ls_init ls_ssm_decays(ls_spectrum spectrum, int64_t modes, ls_kept kept);
 ls_init ls_ssm_frequencies(ls_spectrum spectrum, int64_t modes, ls_kept kept);
 ls_init ls_ssm_inputs(ls_spectrum spectrum, int64_t modes, double factor);

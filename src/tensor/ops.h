@@ -319,7 +319,7 @@ typedef struct ls_state_space {
     ls_tensor *A_real, *A_imag; /* [S,h] */
     ls_tensor *B, *P;           /* [1,S,h,2]; P may be NULL */
     ls_tensor *C;               /* [sides,D,h,2] */
-    ls_tensor *dt;              /* [D,1] */
+    ls_tensor *dt;              /* [D,1]; without P also [D,h], of every mode */
     ls_hold hold;
     ls_step step;
     ls_kept real, imag; /* what is kept of L */

@@ -51,7 +51,8 @@ static bool complete(ls_program *p, const ls_state_space *s, ls_tensor **in) {
     bool fits = s->A_real->rank == 2 && is_parameter(p, s->A_real, S * h) &&
                 is_parameter(p, s->A_imag, S * h) && is_parameter(p, s->B, 2 * S * h) &&
                 (s->P == NULL || is_parameter(p, s->P, 2 * S * h)) && s->C->rank == 4 &&
-                is_parameter(p, s->C, 2 * s->C->dim[0] * D * h) && is_parameter(p, s->dt, D) &&
+                is_parameter(p, s->C, 2 * s->C->dim[0] * D * h) &&
+                (is_parameter(p, s->dt, D) || (s->P == NULL && is_parameter(p, s->dt, D * h))) &&
                 D % S == 0 && s->side >= 0 && s->side < s->C->dim[0] && s->tilde >= 0 &&
                 s->rate >= 0 && s->band >= 0 && (s->P == NULL || s->hold == LS_HOLD_BILINEAR);
     if (!fits) ls_refuse(p, LS_EBUG, "state_space: the parameters do not fit each other");

@@ -38,6 +38,7 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     if (o->space.dt_min > o->space.dt_max)
         return LS_FAIL(ctx, LS_EUSE, "h3: dt_min is %g, above dt_max, which is %g", o->space.dt_min,
                        o->space.dt_max);
+    LS_TRY(ls_ssm_check_spectrum(ctx, "h3", o->space.init, heads_of(mixer)));
     if (!mixer->causal)
         return LS_FAIL(ctx, LS_EUSE, "h3 looks back alone: it cannot be bidirectional");
     return LS_OK;

@@ -8,6 +8,8 @@ static const ls_option options[] = {
     {LS_SSM_DT_MIN},
     {LS_SSM_DT_MAX},
     {LS_SSM_STEP},
+    {"dt_untied", LS_OPTION_BOOL, LS_SSM_FIELD(untied), "false", 0, 0, NULL,
+     "every mode has a step size of its own; else every channel has"},
     {LS_SSM_OUTPUT},
     {LS_SSM_RATE},
     {LS_SSM_BANDLIMIT},

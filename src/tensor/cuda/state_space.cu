@@ -100,6 +100,7 @@ static work begin(const ls_run *run, const ls_node *node, bool scan, bool gradie
     const room r = room_of(&w.s);
     ls_cuda_complex *at = (ls_cuda_complex *)run->workspace;
     w.ssm.S = w.s.S;
+    w.ssm.steps = ls_count(node->in[LS_SSM_DT]) / w.s.D;
     w.ssm.about = *(const ls_state_space_attributes *)node->attributes;
     w.ssm.modes = modes_of(&w.s, at);
     at += r.systems;

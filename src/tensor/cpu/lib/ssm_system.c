@@ -10,6 +10,7 @@ ls_ssm ls_ssm_of(const ls_run *run, const ls_node *node) {
         .D = node->in[LS_SSM_DT]->dim[0],
         .S = A->dim[0],
         .h = A->dim[1],
+        .steps = ls_count(node->in[LS_SSM_DT]) / node->in[LS_SSM_DT]->dim[0],
         .ranked = node->in[LS_SSM_P] != NULL,
         .about = *(const ls_state_space_attributes *)node->attributes,
         .type = A->type,
@@ -88,18 +89,27 @@ static double complex pole(const ls_ssm *s, int64_t channel, int64_t n) {
     return pole_with(s, channel, n, &slopes);
 }
 
-static double step_size(const ls_ssm *s, int64_t channel, double *slope) {
+static int64_t step_at(const ls_ssm *s, int64_t channel, int64_t n) {
+    return channel * s->steps + n % s->steps;
+}
+
+static double step_with(const ls_ssm *s, int64_t channel, int64_t n, double *slope) {
     const ls_kept kept = s->about.step == LS_STEP_EXP ? LS_KEPT_EXP : LS_KEPT_SOFTPLUS;
-    double step = kept_as(kept, real_at(s, LS_SSM_DT, channel), slope);
+    double step = kept_as(kept, real_at(s, LS_SSM_DT, step_at(s, channel, n)), slope);
     *slope *= s->about.rate;
     return step * s->about.rate;
 }
 
+static double step_size(const ls_ssm *s, int64_t channel, int64_t n) {
+    double slope;
+    return step_with(s, channel, n, &slope);
+}
+
 /* Whether a mode is slow enough for the samples of a rate of 1, and is read at all. */
-static bool in_band(const ls_ssm *s, int64_t channel, int64_t n, double step) {
-    const double turn = 8 * atan(1);
-    return s->about.band == 0 ||
-           step / s->about.rate * fabs(cimag(pole(s, channel, n))) / turn < s->about.band * 0.5;
+static bool in_band(const ls_ssm *s, int64_t channel, int64_t n) {
+    if (s->about.band == 0) return true;
+    const double turn = 8 * atan(1), step = step_size(s, channel, n) / s->about.rate;
+    return step * fabs(cimag(pole(s, channel, n))) / turn < s->about.band * 0.5;
 }
 
 /* ---- the bilinear step ----
@@ -124,12 +134,13 @@ static ranks ranks_of(const ls_ssm *s, int64_t channel, double k) {
     return sums;
 }
 
-static void bilinear(const ls_ssm *s, int64_t channel, double step, double complex *system) {
+static void bilinear(const ls_ssm *s, int64_t channel, double complex *system) {
     const int64_t h = s->h;
-    const double k = 2 / step;
+    double k = 2 / step_size(s, channel, 0);
     const ranks sums = ranks_of(s, channel, k);
     for (int64_t n = 0; n < h; n++) {
-        int64_t i = shared_at(s, channel, n);
+        const int64_t i = shared_at(s, channel, n);
+        if (n < s->steps) k = 2 / step_size(s, channel, n);
         double complex L = pole(s, channel, n), R = 1 / (k - L);
         double complex P = s->ranked ? pair_at(s, LS_SSM_P, i) : 0;
         system[LS_SYSTEM_A * h + n] = (k + L) * R;
@@ -139,24 +150,26 @@ static void bilinear(const ls_ssm *s, int64_t channel, double step, double compl
     }
 }
 
-/* Into dpole [h] and the gradients of B and P; returns that of the step size. */
-static double bilinear_gradient(const ls_ssm *s, int64_t channel, double step,
-                                const double complex *d, double complex *dpole) {
+/* Into dpole [h], dstep [steps] and the gradients of B and P. */
+static void bilinear_gradient(const ls_ssm *s, int64_t channel, const double complex *d,
+                              double complex *dpole, double *dstep) {
     const int64_t h = s->h;
-    const double k = 2 / step;
-    const ranks sums = ranks_of(s, channel, k);
-    double drho = 0, dscale = 0, dk = 0; /* scale: the 2 k / r of q */
+    const double first = 2 / step_size(s, channel, 0); /* with a rank all are the same */
+    const ranks sums = ranks_of(s, channel, first);
+    double drho = 0, dscale = 0; /* scale: the 2 k / r of q */
     for (int64_t n = 0; s->ranked && n < h; n++) {
         double complex P = pair_at(s, LS_SSM_P, shared_at(s, channel, n));
-        double complex R = 1 / (k - pole(s, channel, n));
+        double complex R = 1 / (first - pole(s, channel, n));
         drho -= creal(2 * d[LS_SYSTEM_B * h + n] * conj(R) * conj(P));
         dscale += creal(d[LS_SYSTEM_Q * h + n] * conj(conj(P) * R));
     }
-    const double scale = 2 * k / sums.r, dbeta = drho / sums.r;
+    double k = first;
+    const double scale = 2 * first / sums.r, dbeta = drho / sums.r;
     const double dr = -dbeta * sums.rho - dscale * scale / sums.r;
-    if (s->ranked) dk += 2 * dscale / sums.r;
+    if (s->ranked) dstep[0] += 2 * dscale / sums.r; /* of k, first */
     for (int64_t n = 0; n < h; n++) {
-        int64_t i = shared_at(s, channel, n);
+        const int64_t i = shared_at(s, channel, n);
+        if (n < s->steps) k = 2 / step_size(s, channel, n);
         double complex L = pole(s, channel, n), R = 1 / (k - L), B = pair_at(s, LS_SSM_B, i);
         double complex P = s->ranked ? pair_at(s, LS_SSM_P, i) : 0;
         double complex da = d[LS_SYSTEM_A * h + n], db = d[LS_SYSTEM_B * h + n];
@@ -172,15 +185,20 @@ static double bilinear_gradient(const ls_ssm *s, int64_t channel, double step,
         }
         double complex through = dR * conj(R * R);
         dpole[n] = through + da * conj(R);
-        dk += creal(da * conj(R)) - creal(through);
+        dstep[n % s->steps] += creal(da * conj(R)) - creal(through);
     }
-    return -2 * dk / (step * step);
+    for (int64_t n = 0; n < s->steps; n++) {
+        const double step = step_size(s, channel, n);
+        dstep[n] *= -2 / (step * step);
+    }
 }
 
 /* ---- zero-order hold, without a rank ---- */
 
-static void zero_order(const ls_ssm *s, int64_t channel, double step, double complex *system) {
+static void zero_order(const ls_ssm *s, int64_t channel, double complex *system) {
+    double step = 0;
     for (int64_t n = 0; n < s->h; n++) {
+        if (n < s->steps) step = step_size(s, channel, n);
         const ls_held held = ls_held_zoh(step * pole(s, channel, n));
         system[LS_SYSTEM_A * s->h + n] = held.a;
         system[LS_SYSTEM_B * s->h + n] =
@@ -188,11 +206,12 @@ static void zero_order(const ls_ssm *s, int64_t channel, double step, double com
     }
 }
 
-static double zero_order_gradient(const ls_ssm *s, int64_t channel, double step,
-                                  const double complex *d, double complex *dpole) {
-    double dstep = 0;
+static void zero_order_gradient(const ls_ssm *s, int64_t channel, const double complex *d,
+                                double complex *dpole, double *dstep) {
+    double step = 0;
     for (int64_t n = 0; n < s->h; n++) {
-        int64_t i = shared_at(s, channel, n);
+        const int64_t i = shared_at(s, channel, n);
+        if (n < s->steps) step = step_size(s, channel, n);
         double complex L = pole(s, channel, n), db = d[LS_SYSTEM_B * s->h + n];
         const ls_held held = ls_held_zoh(step * L);
         double complex dgain = db * conj(pair_at(s, LS_SSM_B, i)); /* of step w */
@@ -200,9 +219,8 @@ static double zero_order_gradient(const ls_ssm *s, int64_t channel, double step,
             d[LS_SYSTEM_A * s->h + n] * conj(held.a_slope) + step * dgain * conj(held.w_slope);
         add_pair(s, LS_SSM_B, i, step * db * conj(held.w));
         dpole[n] = step * dz;
-        dstep += creal(dgain * conj(held.w) + dz * conj(L));
+        dstep[n % s->steps] += creal(dgain * conj(held.w) + dz * conj(L));
     }
-    return dstep;
 }
 
 /* ---- the recurrence, one step ---- */
@@ -352,43 +370,52 @@ static void tilde_gradient(const ls_ssm *s, const double complex *system, double
 
 /* ---- together ---- */
 
+/* Gradients of poles and of step sizes, in whole complex numbers. */
+static int64_t own_scratch(const ls_ssm *s) {
+    return 2 * s->h + ls_round_up(s->steps, 2);
+}
+
 int64_t ls_ssm_workspace(const ls_ssm *s, bool gradient) {
-    const int64_t N = 2 * s->h, poles = N;
-    if (s->about.tilde == 0) return poles;
-    return poles + 3 * N * N + N + (gradient ? s->about.tilde * N : 0);
+    const int64_t N = 2 * s->h, own = own_scratch(s);
+    if (s->about.tilde == 0) return own;
+    return own + 3 * N * N + N + (gradient ? s->about.tilde * N : 0);
 }
 
 void ls_ssm_discretise(const ls_ssm *s, int64_t channel, double complex *system, double *scratch) {
-    double slope, step = step_size(s, channel, &slope);
     for (int64_t n = 0; n < s->h; n++) {
         system[LS_SYSTEM_C * s->h + n] =
-            in_band(s, channel, n, step) ? pair_at(s, LS_SSM_C, own_at(s, channel, n)) : 0;
+            in_band(s, channel, n) ? pair_at(s, LS_SSM_C, own_at(s, channel, n)) : 0;
         system[LS_SYSTEM_G * s->h + n] = system[LS_SYSTEM_Q * s->h + n] = 0;
     }
     if (s->about.hold == LS_HOLD_ZOH)
-        zero_order(s, channel, step, system);
+        zero_order(s, channel, system);
     else
-        bilinear(s, channel, step, system);
-    if (s->about.tilde > 0) output_from_tilde(s, system, scratch + 2 * s->h);
+        bilinear(s, channel, system);
+    if (s->about.tilde > 0) output_from_tilde(s, system, scratch + own_scratch(s));
 }
 
 void ls_ssm_gradient(const ls_ssm *s, int64_t channel, const double complex *system,
                      double complex *d, double *scratch) {
-    double slope, step = step_size(s, channel, &slope), dstep;
     double complex *dpole = (double complex *)scratch;
-    if (s->about.tilde > 0) tilde_gradient(s, system, d, scratch + 2 * s->h);
+    double *dstep = scratch + 2 * s->h;
+    for (int64_t n = 0; n < s->steps; n++) dstep[n] = 0;
+    if (s->about.tilde > 0) tilde_gradient(s, system, d, scratch + own_scratch(s));
     if (s->about.hold == LS_HOLD_ZOH)
-        dstep = zero_order_gradient(s, channel, step, d, dpole);
+        zero_order_gradient(s, channel, d, dpole, dstep);
     else
-        dstep = bilinear_gradient(s, channel, step, d, dpole);
+        bilinear_gradient(s, channel, d, dpole, dstep);
     for (int64_t n = 0; n < s->h; n++) {
         int64_t i = shared_at(s, channel, n);
         double complex slopes;
         pole_with(s, channel, n, &slopes);
-        if (in_band(s, channel, n, step))
+        if (in_band(s, channel, n))
             add_pair(s, LS_SSM_C, own_at(s, channel, n), d[LS_SYSTEM_C * s->h + n]);
         add_real(s, LS_SSM_A_REAL, i, creal(dpole[n]) * creal(slopes));
         add_real(s, LS_SSM_A_IMAG, i, cimag(dpole[n]) * cimag(slopes));
     }
-    add_real(s, LS_SSM_DT, channel, dstep * slope);
+    for (int64_t n = 0; n < s->steps; n++) {
+        double slope;
+        step_with(s, channel, n, &slope);
+        add_real(s, LS_SSM_DT, step_at(s, channel, n), dstep[n] * slope);
+    }
 }

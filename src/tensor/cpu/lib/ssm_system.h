@@ -14,6 +14,7 @@ enum { LS_SYSTEM_PARTS = 5 };
 
 typedef struct ls_ssm {
     int64_t D, S, h; /* channels, copies, modes */
+    int64_t steps;   /* step sizes of a channel: 1, or h */
     bool ranked;
     ls_state_space_attributes about;
     ls_dtype type;                        /* of the parameters: f64 or f32 */

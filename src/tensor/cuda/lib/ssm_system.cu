@@ -59,17 +59,32 @@ struct channel_of {
         ls_cuda_complex slopes;
         return pole_with(n, &slopes);
     }
-    __device__ __forceinline__ double step(double *slope) const {
+    __device__ __forceinline__ int64_t step_at(int n) const {
+        return s.steps == 1 ? d : d * s.steps + n;
+    }
+    __device__ __forceinline__ double step_with(int n, double *slope) const {
         const ls_kept kept = s.about.step == LS_STEP_EXP ? LS_KEPT_EXP : LS_KEPT_SOFTPLUS;
-        const double size = kept_as(kept, s.value[LS_SSM_DT][d], slope);
+        const double size = kept_as(kept, s.value[LS_SSM_DT][step_at(n)], slope);
         *slope *= s.about.rate;
         return size * s.about.rate;
     }
+    __device__ __forceinline__ double step(int n) const {
+        double slope;
+        return step_with(n, &slope);
+    }
+    /* Adds the gradient of mode n's step size where it is the mode's own; else returns it. */
+    __device__ __forceinline__ double give_step(int n, double dstep) const {
+        double slope;
+        if (s.steps == 1) return dstep;
+        step_with(n, &slope);
+        s.gradient[LS_SSM_DT][step_at(n)] += (float)(dstep * slope);
+        return 0;
+    }
     /* Whether a mode is slow enough for the samples of a rate of 1, and is read at all. */
-    __device__ __forceinline__ bool in_band(int n, double step) const {
+    __device__ __forceinline__ bool in_band(int n) const {
         const double turn = 6.28318530717958647692;
-        return s.about.band == 0 ||
-               step / s.about.rate * fabs(pole(n).y) / turn < s.about.band * 0.5;
+        if (s.about.band == 0) return true;
+        return step(n) / s.about.rate * fabs(pole(n).y) / turn < s.about.band * 0.5;
     }
 
     /* ---- the bilinear step ----
@@ -93,11 +108,11 @@ struct channel_of {
         *rho = ls_cuda_warp_sum(along) / *r;
     }
 
-    __device__ void bilinear(double step) const {
-        const double k = 2 / step;
+    __device__ void bilinear() const {
         double r, rho;
-        ranks(k, &r, &rho);
+        ranks(2 / step(0), &r, &rho);
         for (int n = lane; n < h; n += WARP) {
+            const double k = 2 / step(n);
             const ls_cuda_complex p = P(n), R = resolvent(k, n);
             system[LS_CUDA_MODES_A * h + n] = (make_double2(k, 0) + pole(n)) * R;
             system[LS_CUDA_MODES_B * h + n] = 2.0 * (R * (B(n) - rho * p));
@@ -106,12 +121,13 @@ struct channel_of {
         }
     }
 
-    __device__ void zero_order(double step) const {
+    __device__ void zero_order() const {
         const ls_cuda_complex none = make_double2(0, 0);
         for (int n = lane; n < h; n += WARP) {
-            const ls_cuda_held held = ls_cuda_held_zoh(step * pole(n));
+            const double size = step(n);
+            const ls_cuda_held held = ls_cuda_held_zoh(size * pole(n));
             system[LS_CUDA_MODES_A * h + n] = held.a;
-            system[LS_CUDA_MODES_B * h + n] = step * (held.w * B(n));
+            system[LS_CUDA_MODES_B * h + n] = size * (held.w * B(n));
             system[LS_CUDA_MODES_G * h + n] = system[LS_CUDA_MODES_Q * h + n] = none;
         }
     }
@@ -128,23 +144,25 @@ struct channel_of {
         dsystem[LS_CUDA_MODES_G * h + n] = dP;
     }
 
-    /* Returns this lane's part of the gradient of the step size. */
-    __device__ double bilinear_gradient(double step) const {
-        const double k = 2 / step;
-        double r, rho, drho = 0, dscale = 0, dk = 0; /* scale: the 2 k / r of q */
-        ranks(k, &r, &rho);
+    /* Returns this lane's part of the gradient of the step size that all modes have. */
+    __device__ double bilinear_gradient() const {
+        const double first = 2 / step(0);               /* with a rank all are the same */
+        double r, rho, drho = 0, dscale = 0, dstep = 0; /* scale: the 2 k / r of q */
+        ranks(first, &r, &rho);
         for (int n = lane; s.modes.ranked && n < h; n += WARP) {
-            const ls_cuda_complex p = P(n), R = resolvent(k, n);
+            const ls_cuda_complex p = P(n), R = resolvent(first, n);
             const ls_cuda_complex dq = 2.0 * dsystem[LS_CUDA_MODES_Q * h + n];
             drho -= 2 * (dsystem[LS_CUDA_MODES_B * h + n] * ls_cuda_conj(R * p)).x;
             dscale += (dq * ls_cuda_conj(ls_cuda_conj(p) * R)).x;
         }
         drho = ls_cuda_warp_sum(drho);
         dscale = ls_cuda_warp_sum(dscale);
-        const double scale = 2 * k / r, dbeta = drho / r;
+        const double scale = 2 * first / r, dbeta = drho / r;
         const double dr = -dbeta * rho - dscale * scale / r;
-        if (s.modes.ranked && lane == 0) dk += 2 * dscale / r;
+        /* by a step, k = 2 / step has the slope -k k / 2 */
+        if (s.modes.ranked && lane == 0) dstep -= first * first * dscale / r;
         for (int n = lane; n < h; n += WARP) {
+            const double k = 2 / step(n);
             const ls_cuda_complex L = pole(n), R = resolvent(k, n), in = B(n), p = P(n);
             const ls_cuda_complex da = dsystem[LS_CUDA_MODES_A * h + n];
             const ls_cuda_complex db = dsystem[LS_CUDA_MODES_B * h + n];
@@ -162,23 +180,24 @@ struct channel_of {
             }
             const ls_cuda_complex through = dR * ls_cuda_conj(R * R);
             const ls_cuda_complex direct = da * ls_cuda_conj(R);
-            dk += direct.x - through.x;
+            dstep += give_step(n, -0.5 * k * k * (direct.x - through.x));
             keep(n, through + direct, dinner + 2 * dbeta * (p * ls_cuda_conj(R)), dP);
         }
-        return -2 * dk / (step * step);
+        return dstep;
     }
 
-    __device__ double zero_order_gradient(double step) const {
+    __device__ double zero_order_gradient() const {
         double dstep = 0;
         for (int n = lane; n < h; n += WARP) {
             const ls_cuda_complex L = pole(n), db = dsystem[LS_CUDA_MODES_B * h + n];
-            const ls_cuda_held held = ls_cuda_held_zoh(step * L);
+            const double size = step(n);
+            const ls_cuda_held held = ls_cuda_held_zoh(size * L);
             const ls_cuda_complex dgain = db * ls_cuda_conj(B(n)); /* of step w */
             const ls_cuda_complex dz =
                 dsystem[LS_CUDA_MODES_A * h + n] * ls_cuda_conj(held.a_slope) +
-                step * (dgain * ls_cuda_conj(held.w_slope));
-            dstep += (dgain * ls_cuda_conj(held.w) + dz * ls_cuda_conj(L)).x;
-            keep(n, step * dz, step * (db * ls_cuda_conj(held.w)), make_double2(0, 0));
+                size * (dgain * ls_cuda_conj(held.w_slope));
+            dstep += give_step(n, (dgain * ls_cuda_conj(held.w) + dz * ls_cuda_conj(L)).x);
+            keep(n, size * dz, size * (db * ls_cuda_conj(held.w)), make_double2(0, 0));
         }
         return dstep;
     }
@@ -188,14 +207,13 @@ static __global__ void __launch_bounds__(WARP *WARPS) discretise_kernel(const ls
     const int64_t d = (int64_t)blockIdx.x * WARPS + threadIdx.y;
     if (d >= s.modes.channels) return;
     const channel_of c(s, d);
-    double slope, step = c.step(&slope);
     for (int n = c.lane; n < c.h; n += WARP)
         c.system[LS_CUDA_MODES_C * c.h + n] =
-            c.in_band(n, step) ? 2.0 * c.pair(LS_SSM_C, c.own_at(n)) : make_double2(0, 0);
+            c.in_band(n) ? 2.0 * c.pair(LS_SSM_C, c.own_at(n)) : make_double2(0, 0);
     if (s.about.hold == LS_HOLD_ZOH)
-        c.zero_order(step);
+        c.zero_order();
     else
-        c.bilinear(step);
+        c.bilinear();
 }
 
 void ls_cuda_ssm_discretise(const ls_run *run, const ls_cuda_ssm *ssm) {
@@ -210,18 +228,18 @@ static __global__ void __launch_bounds__(WARP *WARPS) gradient_kernel(const ls_c
     const int64_t d = (int64_t)blockIdx.x * WARPS + threadIdx.y;
     if (d >= s.modes.channels) return;
     const channel_of c(s, d);
-    double slope, step = c.step(&slope);
     for (int n = c.lane; n < c.h; n += WARP) {
-        if (!c.in_band(n, step)) continue;
+        if (!c.in_band(n)) continue;
         const ls_cuda_complex dC = 2.0 * c.dsystem[LS_CUDA_MODES_C * c.h + n];
         float *to = s.gradient[LS_SSM_C] + 2 * c.own_at(n);
         to[0] += (float)dC.x;
         to[1] += (float)dC.y;
     }
-    double dstep =
-        s.about.hold == LS_HOLD_ZOH ? c.zero_order_gradient(step) : c.bilinear_gradient(step);
+    double slope,
+        dstep = s.about.hold == LS_HOLD_ZOH ? c.zero_order_gradient() : c.bilinear_gradient();
     dstep = ls_cuda_warp_sum(dstep);
-    if (c.lane == 0) s.gradient[LS_SSM_DT][d] += (float)(dstep * slope);
+    c.step_with(0, &slope);
+    if (c.lane == 0 && s.steps == 1) s.gradient[LS_SSM_DT][d] += (float)(dstep * slope);
 }
 
 /* A thread has one mode of one copy; channels of the copy are added in their order. */

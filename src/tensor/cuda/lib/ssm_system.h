@@ -10,7 +10,8 @@ extern "C" {
 }
 
 typedef struct ls_cuda_ssm {
-    int64_t S; /* copies */
+    int64_t S;     /* copies */
+    int64_t steps; /* step sizes of a channel: 1, or one of every mode */
     ls_state_space_attributes about;
     const float *value[LS_SSM_PARAMETERS]; /* P's may be NULL */
     float *gradient[LS_SSM_PARAMETERS];    /* where wanted */
