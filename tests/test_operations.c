@@ -413,7 +413,7 @@ static void convolved_past(ls_program *p, const void *about) {
 typedef struct sine_case {
     int64_t T;
     int layers;
-    bool table, rates; /* rates: they are trained, some below 0 */
+    bool table, rates; /* rates: they are trained, some below 0; rows are normalised too */
 } sine_case;
 
 static void drawn(ls_program *p, const void *about) {
@@ -438,6 +438,7 @@ static void drawn(ls_program *p, const void *about) {
     h = ls_linear(p, h, ls_param(p, "out", LS_DIMS(D, F), full), NULL);
     ls_tensor *rates = c->rates ? ls_param(p, "rates", LS_DIMS(1, 1, D), full)
                                 : ls_constant(p, ls_wide_type(p), LS_DIMS(D), rate);
+    if (c->rates) h = ls_unit_rows(p, h);
     h = ls_fade(p, h, rates, 29, 0.1, true);
     ls_keep(p, "y", ls_long_conv(p, x, ls_transpose(p, h), NULL, false));
 }

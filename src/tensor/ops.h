@@ -305,6 +305,9 @@ double ls_sine_feature(int64_t n, int64_t column, int64_t bands, double length);
 ls_tensor *ls_fade(ls_program *p, ls_tensor *x, ls_tensor *rate, double length, double floor,
                    bool relative);
 
+/* y[t,c] = x[t,c] / sum_c |x[t,c]|, for x wide [rows,C]; a row of zeros stays one. */
+ls_tensor *ls_unit_rows(ls_program *p, ls_tensor *x);
+
 typedef enum { LS_HOLD_ZOH, LS_HOLD_BILINEAR } ls_hold; /* how time becomes discrete */
 typedef enum { LS_STEP_EXP, LS_STEP_SOFTPLUS } ls_step; /* how a step size is kept */
 /* How a part of a pole is kept: as it is, or its size is e^x, max(x, 0) + 1e-4 or log(1 + e^x). */

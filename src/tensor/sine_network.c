@@ -101,3 +101,26 @@ static void fade_backward(ls_program *p, const ls_node *node) {
               (ls_tensor *[]){dy, rate}, 1, &dx);
     ls_grad_add(p, x, dx);
 }
+
+/* ---- rows whose sizes have a sum of 1 ---- */
+
+static void unit_backward(ls_program *p, const ls_node *node);
+static const ls_op unit_op = {.name = "unit_rows", .backward = unit_backward};
+static const ls_op unit_grad_op = {.name = "unit_rows_grad"};
+
+ls_tensor *ls_unit_rows(ls_program *p, ls_tensor *x) {
+    if (ls_failed(p) || x == NULL) return NULL;
+    if (x->rank != 2 || x->type != ls_wide_type(p)) {
+        ls_refuse(p, LS_EBUG, "unit_rows: a wide matrix is needed");
+        return NULL;
+    }
+    ls_tensor *y = ls_activation(p, x->type, x->rank, x->dim);
+    ls_record(p, &unit_op, NULL, 0, 1, &x, 1, &y);
+    return y;
+}
+
+static void unit_backward(ls_program *p, const ls_node *node) {
+    ls_tensor *x = node->in[0], *dx = ls_grad_target(p, x);
+    ls_record(p, &unit_grad_op, NULL, 0, 2, (ls_tensor *[]){x, ls_grad_of(node->out[0])}, 1, &dx);
+    ls_grad_add(p, x, dx);
+}

@@ -7,6 +7,8 @@
  * sine_network_grad: the same, then drows; adds to the parameters' gradients
  * fade:              in x, rate; out y (its gradient by x is the same operation)
  * fade_rate_grad:    in x, rate, dy; adds to the rate's gradient
+ * unit_rows:         in x; out y
+ * unit_rows_grad:    in x, dy; out dx
  * table may be NULL. */
 enum { LS_SINE_FREQUENCY, LS_SINE_TABLE, LS_SINE_LAYERS };
 

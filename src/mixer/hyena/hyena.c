@@ -8,6 +8,7 @@ typedef struct hyena_options {
     int64_t order, taps, l_max, emb_dim, filter_width, filter_layers, heads, inner_factor;
     double frequency, fast_decay, slow_decay, target, floor;
     int features, beyond, heads_as, decay, activation;
+    bool normalized;
 } hyena_options;
 
 enum { FEATURES_FIXED, FEATURES_TRAINED };
@@ -46,6 +47,8 @@ static const ls_option options[] = {
     {"target", LS_OPTION_REAL, FIELD(target), "0.01", 1e-30, 1, NULL,
      "what the decays are measured by; 1: no channel decays"},
     {"shift", LS_OPTION_REAL, FIELD(floor), "0", 0, 1e6, NULL, "added to every window"},
+    {"normalized", LS_OPTION_BOOL, FIELD(normalized), "false", 0, 0, NULL,
+     "sizes of all filters have a sum of 1 at every lag, before the windows"},
     {"decay", LS_OPTION_CHOICE, FIELD(decay), "fixed", 0, 0, "fixed|trained",
      "the windows' decays stay what they are at the start, or are trained"},
     {"heads", LS_OPTION_INT, FIELD(heads), "1", 1, HEADS_MOST, NULL, "heads"},
@@ -192,6 +195,7 @@ static void filters(ls_program *p, const char *name, const hyena_options *o, con
         p, h,
         ls_param(p, "out.weight", LS_DIMS(s->channels, o->filter_width), uniform(o->filter_width)),
         NULL);
+    if (o->normalized) h = ls_unit_rows(p, h);
     h = ls_fade(p, h, rates(p, o, s->channels), fmax((double)s->length - 1, 1), o->floor, relative);
     ls_split(p, h, (int)s->convolutions, widths, parts);
     for (int64_t i = 0; i < s->convolutions; i++) parts[i] = for_heads(p, o, parts[i]);

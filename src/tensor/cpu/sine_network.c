@@ -61,6 +61,13 @@ static double real_at(const void *data, ls_dtype type, int64_t at) {
     return type == LS_F64 ? ((const double *)data)[at] : (double)((const float *)data)[at];
 }
 
+static void put_real(void *data, ls_dtype type, int64_t at, double value) {
+    if (type == LS_F64)
+        ((double *)data)[at] = value;
+    else
+        ((float *)data)[at] = (float)value;
+}
+
 static void add_real(void *data, ls_dtype type, int64_t at, double value) {
     if (type == LS_F64)
         ((double *)data)[at] += value;
@@ -290,10 +297,53 @@ static void fade_rate_grad(const ls_run *run, const ls_node *node) {
     }
 }
 
+/* ---- rows whose sizes have a sum of 1 ---- */
+
+/* 1 / sum |x|, and 0 for a row of zeros. */
+static double inverse_size(const ls_tensor *x, int64_t row) {
+    double sum = 0;
+    for (int64_t c = 0; c < x->dim[1]; c++)
+        sum += fabs(real_at(ls_data(x), x->type, row * x->stride[0] + c));
+    return sum == 0 ? 0 : 1 / sum;
+}
+
+static void unit_rows(const ls_run *run, const ls_node *node) {
+    const ls_tensor *x = node->in[0], *y = node->out[0];
+#pragma omp parallel for schedule(static) num_threads(run->threads)
+    for (int64_t row = 0; row < x->dim[0]; row++) {
+        const double factor = inverse_size(x, row);
+        for (int64_t c = 0; c < x->dim[1]; c++)
+            put_real(ls_data(y), y->type, row * y->stride[0] + c,
+                     factor * real_at(ls_data(x), x->type, row * x->stride[0] + c));
+    }
+}
+
+/* With n the sum of sizes: dx = (dy - sign(x) (x . dy) / n) / n. */
+static void unit_rows_grad(const ls_run *run, const ls_node *node) {
+    const ls_tensor *x = node->in[0], *dy = node->in[1], *dx = node->out[0];
+#pragma omp parallel for schedule(static) num_threads(run->threads)
+    for (int64_t row = 0; row < x->dim[0]; row++) {
+        const double factor = inverse_size(x, row);
+        double along = 0;
+        for (int64_t c = 0; c < x->dim[1]; c++)
+            along += real_at(ls_data(x), x->type, row * x->stride[0] + c) *
+                     real_at(ls_data(dy), dy->type, row * dy->stride[0] + c);
+        for (int64_t c = 0; c < x->dim[1]; c++) {
+            const double value = real_at(ls_data(x), x->type, row * x->stride[0] + c);
+            const double side = (double)((value > 0) - (value < 0));
+            const double later = real_at(ls_data(dy), dy->type, row * dy->stride[0] + c);
+            put_real(ls_data(dx), dx->type, row * dx->stride[0] + c,
+                     factor * (later - side * along * factor));
+        }
+    }
+}
+
 const ls_kernel LS_CPU_TABLE(sine_network)[] = {
     {"sine_network", {forward, forward, forward}, forward_workspace},
     {"sine_network_grad", {backward, backward, backward}, backward_workspace},
     {"fade", {fade_f64, fade_f32, fade_f32}, NULL},
     {"fade_rate_grad", {fade_rate_grad, fade_rate_grad, fade_rate_grad}, NULL},
+    {"unit_rows", {unit_rows, unit_rows, unit_rows}, NULL},
+    {"unit_rows_grad", {unit_rows_grad, unit_rows_grad, unit_rows_grad}, NULL},
     {0},
 };

@@ -5,6 +5,7 @@
  * the parameters are first copied there as doubles, weights turned over so that neighbouring
  * threads read neighbouring numbers. Gradients are summed per part of the rows, then over parts. */
 #include "tensor/cuda/lib/column_sums.h"
+#include "tensor/cuda/lib/reduce.h"
 #include "tensor/cuda/lib/rows.h"
 
 extern "C" {
@@ -312,11 +313,58 @@ static void fade_rate_grad(const ls_run *run, const ls_node *node) {
                         (float *)ls_param_gradient(run, rate), terms + terms_of(node));
 }
 
+/* ---- rows whose sizes have a sum of 1 ---- */
+
+/* A warp has a row. Without dy: y = x / n, n the sum of sizes; with it dx = (dy - sign(x) (x . dy)
+ * / n) / n. */
+static __global__ void __launch_bounds__(LS_CUDA_THREADS)
+    unit_rows_kernel(int64_t rows, int64_t width, const float *x, int64_t x_stride, const float *dy,
+                     int64_t dy_stride, float *out, int64_t out_stride) {
+    const int64_t row = ((int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x) / 32;
+    if (row >= rows) return;
+    const float *from = x + row * x_stride, *later = dy == NULL ? NULL : dy + row * dy_stride;
+    float *to = out + row * out_stride, size = 0, along = 0;
+    for (int64_t c = threadIdx.x % 32; c < width; c += 32) {
+        size += fabsf(from[c]);
+        if (later != NULL) along += from[c] * later[c];
+    }
+    size = ls_cuda_warp_sum(size);
+    along = ls_cuda_warp_sum(along);
+    const float factor = size == 0 ? 0.0f : 1 / size;
+    for (int64_t c = threadIdx.x % 32; c < width; c += 32) {
+        const float value = from[c];
+        if (later == NULL) {
+            to[c] = factor * value;
+        } else {
+            const float side = (float)((value > 0) - (value < 0));
+            to[c] = factor * (later[c] - side * along * factor);
+        }
+    }
+}
+
+static void unit_rows_launch(const ls_run *run, const ls_tensor *x, const ls_tensor *dy,
+                             const ls_tensor *out, const char *what) {
+    unit_rows_kernel<<<ls_cuda_blocks(x->dim[0] * 32, LS_CUDA_THREADS), LS_CUDA_THREADS, 0,
+                       ls_cuda_of(run)->stream>>>(
+        x->dim[0], x->dim[1], ls_cuda_floats(x), x->stride[0], ls_cuda_floats(dy),
+        dy == NULL ? 0 : dy->stride[0], ls_cuda_floats(out), out->stride[0]);
+    ls_cuda_launched(run, what);
+}
+
+static void unit_rows(const ls_run *run, const ls_node *node) {
+    unit_rows_launch(run, node->in[0], NULL, node->out[0], "unit_rows");
+}
+static void unit_rows_grad(const ls_run *run, const ls_node *node) {
+    unit_rows_launch(run, node->in[0], node->in[1], node->out[0], "unit_rows_grad");
+}
+
 LS_CUDA_DECLARE_TABLE(sine_network);
 const ls_kernel LS_CUDA_TABLE(sine_network)[] = {
     {"sine_network", {NULL, forward, forward}, forward_workspace},
     {"sine_network_grad", {NULL, backward, backward}, backward_workspace},
     {"fade", {NULL, fade, fade}, NULL},
     {"fade_rate_grad", {NULL, fade_rate_grad, fade_rate_grad}, rate_grad_workspace},
+    {"unit_rows", {NULL, unit_rows, unit_rows}, NULL},
+    {"unit_rows_grad", {NULL, unit_rows_grad, unit_rows_grad}, NULL},
     {},
 };
