@@ -183,6 +183,10 @@ void ls_loader_rows(const ls_loader *loader, int64_t step, int64_t row, int64_t 
     }
 }
 
+bool ls_loader_resets(const ls_loader *loader) {
+    return loader->settings.kind == LS_LOADER_STREAM && loader->settings.borders;
+}
+
 int64_t ls_loader_epoch_steps(const ls_loader *loader) {
     if (loader->settings.kind == LS_LOADER_STREAM) return loader->windows;
     return ls_ceil_div(loader->windows, loader->settings.batch);

@@ -43,6 +43,9 @@ void ls_loader_free(ls_ctx *ctx, ls_loader *loader);
 void ls_loader_rows(const ls_loader *loader, int64_t step, int64_t row, int64_t rows,
                     int32_t *inputs, int32_t *targets, bool *fresh);
 
+/* Whether rows become fresh each for itself, not all at one step. */
+bool ls_loader_resets(const ls_loader *loader);
+
 /* Steps after which every window has been seen once, rounded up. */
 int64_t ls_loader_epoch_steps(const ls_loader *loader);
 /* Which data, order and shape: a checkpoint stores it, and a run that goes on compares it. */

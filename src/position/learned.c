@@ -31,6 +31,8 @@ static ls_tensor *embed(ls_program *p, const void *chosen, ls_tensor *x) {
     }
     ls_init init = {.kind = LS_INIT_NORMAL, .a = 0.02, .no_decay = true};
     ls_tensor *table = ls_shared_param(p, "embedding", LS_DIMS(o->length, x->dim[2]), init);
+    if (ls_begins_differ(p))
+        return ls_plus(p, x, ls_embed(p, ls_own_places(p, x->dim[1], o->length - 1), table));
     return ls_plus_broadcast(p, x, ls_position_rows(p, table, x->dim[1]));
 }
 

@@ -24,7 +24,8 @@ static ls_status check(ls_ctx *ctx, const void *chosen, int64_t width, int64_t h
 static ls_tensor *embed(ls_program *p, const void *chosen, ls_tensor *x) {
     ls_sinusoid_layout layout = (ls_sinusoid_layout)((const sinusoidal_options *)chosen)->layout;
     if (x == NULL) return NULL;
-    return ls_plus_broadcast(p, x, ls_sinusoid(p, layout, x->dim[1], x->dim[2], false));
+    ls_tensor *rows = ls_sinusoid(p, layout, x->dim[1], x->dim[2], false);
+    return ls_begins_differ(p) ? ls_plus(p, x, rows) : ls_plus_broadcast(p, x, rows);
 }
 
 /* The table as the public code stores it: in fairseq's, row 1 belongs to the padding symbol. */

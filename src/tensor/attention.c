@@ -241,10 +241,50 @@ static void describe_list(const ls_segment *s, ls_attention_segment *about) {
                                  (double)block_length(list, list->at[i], s->k->dim[1]);
 }
 
+/* Positions that a map takes together: sequences begin at multiples of them. 0: it goes one by one.
+ * -1: what it gives does not only depend on distances. */
+static int64_t map_period(ls_position_map map) {
+    switch (map.kind) {
+    case LS_MAP_GROUP:
+    case LS_MAP_BLOCK:
+        return map.a == floor(map.a) ? (int64_t)map.a : -1;
+    case LS_MAP_CLAMP:
+    case LS_MAP_CONSTANT:
+        return -1;
+    default:
+        return 0;
+    }
+}
+
+void ls_map_fits_begins(ls_program *p, ls_position_map map) {
+    const int64_t period = map_period(map);
+    if (ls_begins_differ(p) && period < 0)
+        ls_refuse(p, LS_EUSE,
+                  "positions that count from the start of a stream do not go with documents that "
+                  "begin anew each for itself: set data.borders=false");
+    ls_begins_fit(p, period);
+}
+
+/* Where sequences begin anew, a query sees the keys of its own alone. */
+static void find_own_keys(ls_program *p, ls_segment *s) {
+    if (!ls_begins_differ(p) || s->k->port < 0) return;
+    ls_begins_fit(p, s->block);
+    ls_begins_fit(p, s->span.block);
+    ls_begins_fit(p, s->group);
+    ls_map_fits_begins(p, s->query_at);
+    ls_map_fits_begins(p, s->key_at);
+    if (s->valid != NULL || s->key_first > 0 || s->key_end < LS_FAR)
+        ls_refuse(p, LS_EUSE,
+                  "keys at given positions do not go with documents that begin anew each for "
+                  "itself: set data.borders=false");
+    s->valid = ls_own_rows(p, s->k);
+}
+
 ls_attention_attributes *ls_attention_describe(ls_program *p, int segments,
-                                               const ls_segment *segment,
+                                               const ls_segment *given,
                                                ls_attention_options options, ls_tensor **in,
                                                size_t *bytes) {
+    ls_segment segment[LS_SEGMENTS_MOST];
     if (ls_failed(p)) return NULL;
     if (segments < 1 || segments > LS_SEGMENTS_MOST) {
         ls_refuse(p, LS_EUSE, "attention: %d segments, 1 to %d are possible", segments,
@@ -253,12 +293,14 @@ ls_attention_attributes *ls_attention_describe(ls_program *p, int segments,
     }
     ls_block_plan plan[LS_SEGMENTS_MOST][2] = {0};
     for (int i = 0; i < segments; i++) {
-        const ls_segment *s = &segment[i];
+        ls_segment *s = &segment[i];
+        *s = given[i];
         if (s->q == NULL || s->k == NULL || s->v == NULL) return NULL;
         if (s->q->rank != 4 || s->k->rank != 4 || s->v->rank != 4) {
             ls_refuse(p, LS_EUSE, "attention: q, k and v of segment %d need 4 axes", i);
             return NULL;
         }
+        find_own_keys(p, s);
         check_segment(p, i, s, &segment[0]);
         ls_tensor *const operands[LS_ATTENTION_SLOTS] = {
             s->q,         s->k,          s->v,

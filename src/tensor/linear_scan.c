@@ -65,7 +65,8 @@ ls_tensor *ls_linear_scan(ls_program *p, const ls_linear_scan_operands *scan, ls
                                         scan->v,
                                         scan->before,
                                         ls_constant(p, wide, 1, &dim[2], scan->log_decay),
-                                        feature_decay};
+                                        feature_decay,
+                                        scan->rooted ? ls_begins(p) : NULL};
     const ls_linear_scan_attributes about = {.sums = sums != NULL, .rooted = scan->rooted};
     ls_record(p, &scan_op, &about, sizeof about, LS_LINEAR_SCAN_IN, in, LS_LINEAR_SCAN_OUT,
               (ls_tensor *[]){y, total, last});

@@ -15,6 +15,7 @@ enum {
     LS_LINEAR_SCAN_BEFORE,        /* wide [B,H,K,W] */
     LS_LINEAR_SCAN_DECAY,         /* wide [H]: logarithms */
     LS_LINEAR_SCAN_FEATURE_DECAY, /* wide [K]: logarithms, or NULL */
+    LS_LINEAR_SCAN_BEGINS,        /* i32 [B]: where sequences began, or NULL: at 0 */
     LS_LINEAR_SCAN_IN,
     /* of the gradient, after the same operands; each may be NULL: */
     LS_LINEAR_SCAN_DY = LS_LINEAR_SCAN_IN,

@@ -97,8 +97,8 @@ ls_tensor *ls_cluster_losses(ls_program *p, int count, ls_tensor *const *losses)
  * 1], and [.., size] of each other one. No gradient. */
 ls_tensor *ls_cluster_logits(ls_program *p, const ls_clusters *clusters, ls_tensor *const *logits);
 
-/* A carried value that begins as a parameter: v [...], repeated over the batch, where the run
- * starts at position 0, and x [B,...] where it does not (no gradient passes through x). */
+/* A carried value that begins as a parameter: v [...] of every sequence that begins with this run,
+ * and x [B,...] of one that does not (no gradient passes through x). */
 ls_tensor *ls_begin_with(ls_program *p, ls_tensor *x, ls_tensor *v);
 /* The last row of each sequence: [B,T,D] -> [B,D]. No gradient. */
 ls_tensor *ls_last_row(ls_program *p, ls_tensor *x);
@@ -156,8 +156,9 @@ ls_tensor *ls_row_groups(ls_program *p, const char *name, ls_tensor *x, ls_group
 ls_tensor *ls_rows_append(ls_program *p, const char *name, ls_tensor *x, int64_t keep,
                           int64_t most);
 /* The same in two steps, to read the cache before this run's rows are in it: x gives the shape of a
- * row. Only where the program streams. */
-ls_tensor *ls_rows_cache(ls_program *p, const char *name, ls_tensor *x, int64_t keep, int64_t most);
+ * row, which stands for `each` tokens. Only where the program streams. */
+ls_tensor *ls_rows_cache(ls_program *p, const char *name, ls_tensor *x, int64_t each, int64_t keep,
+                         int64_t most);
 void ls_rows_put(ls_program *p, ls_tensor *cache, ls_tensor *x, int64_t keep);
 /* Of the rows that leave the memory with this segment, those 1 in `rate` that received the most
  * attention (ls_attention_received) from the segment's queries, in their order: [B,most,D], with an
@@ -399,6 +400,9 @@ typedef struct ls_position_map {
     double a, b;
 } ls_position_map;
 double ls_position_map_at(ls_position_map map, int64_t position);
+/* Refuses a map by which a sequence that begins later (ls_begins_differ) would see its own
+ * distances otherwise. */
+void ls_map_fits_begins(ls_program *p, ls_position_map map);
 
 enum { LS_PAIRS_MOST = 512 };
 typedef struct ls_rotary ls_rotary;
@@ -436,7 +440,8 @@ ls_tensor *ls_rotate(ls_program *p, ls_tensor *x, const ls_rotary *rotary, ls_po
                      ls_rotate_as as);
 
 typedef enum { LS_SINUSOID_INTERLEAVED, LS_SINUSOID_FAIRSEQ, LS_SINUSOID_XL } ls_sinusoid_layout;
-/* rows [T,D] for positions start..start+T-1 (relative = false), or [R,D] for distances 0..R-1. In
+/* rows [T,D] for positions start..start+T-1 (relative = false; [B,T,D], counted from where each
+ * sequence began, where ls_begins_differ), or [R,D] for distances 0..R-1. In
  * the fairseq layout the first position stands at 2, and the last column of an odd width is 0. */
 ls_tensor *ls_sinusoid(ls_program *p, ls_sinusoid_layout layout, int64_t rows, int64_t width,
                        bool relative);

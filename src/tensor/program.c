@@ -66,6 +66,7 @@ ls_status ls_program_new(ls_ctx *ctx, const ls_program_options *options, ls_para
     program->store = store;
     program->chunk_limit = LS_FAR;
     program->unit = 1;
+    if (options->streaming && options->resets) ls__add_begins(program);
     *out = program;
     return LS_OK;
 }

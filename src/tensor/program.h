@@ -103,6 +103,8 @@ typedef struct ls_program_options {
     bool streaming;        /* state enters and leaves through ports */
     int64_t capacity;      /* streaming: most tokens a sequence will ever have */
     int64_t chunk_most;    /* streaming: longest chunk of any program that shares the state */
+    bool resets;           /* streaming: sequences begin anew each for itself (ls_state_reset_rows);
+                              chunks of all programs that share the state have one length */
     int64_t source;        /* tokens of a second sequence, which is read first; 0: there is none */
     bool source_read;      /* streaming: a program before this one has left it in the state */
     bool profile_scores;   /* attention keeps "scores" by distance: see ls_score_profile */
@@ -270,12 +272,13 @@ ls_tensor *ls_state_read(ls_program *p, const char *name, ls_dtype type, int ran
 void ls_state_write(ls_program *p, const char *name, ls_tensor *value);
 
 /* A port without content that only has an extent, for tensors whose rows are counted otherwise than
- * the sequence's; NULL without streaming. Its operation sets the extent at each run. */
-ls_tensor *ls_extent_port(ls_program *p, const char *name);
+ * the sequence's, one for `each` of its own; NULL without streaming. Its operation sets the extent
+ * at each run. */
+ls_tensor *ls_extent_port(ls_program *p, const char *name, int64_t each);
 void ls_extent_set(const ls_run *run, const ls_tensor *tensor, int64_t first, int64_t count);
-/* A cache whose rows an operation appends itself, moving its extent on. */
+/* A cache whose rows an operation appends itself, moving its extent on; `each` as above. */
 ls_tensor *ls_rows_port(ls_program *p, const char *name, ls_dtype type, int rank,
-                        const int64_t *dim);
+                        const int64_t *dim, int64_t each);
 
 /* Positions of the rows that a cache (or, without streaming, a plain tensor) holds now: row j is
  * position first + j, for j < count. */
@@ -284,10 +287,37 @@ typedef struct ls_extent {
 } ls_extent;
 ls_extent ls_cache_extent(const ls_run *run, const ls_tensor *tensor);
 
+/* ---- sequences that begin anew each for itself (options.resets) ----
+ *
+ * The position is common to a batch and goes on; a sequence begins where it stands, always at a
+ * multiple of the chunk's length. What it had before is zeros in every port; caches have one extent
+ * for all, so attention is told which of their rows are the sequence's own. Whoever counts from the
+ * start of a sequence asks where that was. */
+
+/* Whether the program is recorded for that: not in a piece that stands apart. */
+bool ls_begins_differ(const ls_program *p);
+/* i32 [B]: the position at which each sequence began; NULL where all did at 0. */
+ls_tensor *ls_begins(ls_program *p);
+/* u8 [B,N]: which rows of a cache [B,N,...] are the sequence's own; NULL where all are. */
+ls_tensor *ls_own_rows(ls_program *p, const ls_tensor *cache);
+/* i32 [B,T]: places in their own sequences of the chunk's tokens, those beyond `last` being `last`.
+ * Only where sequences begin anew. */
+ls_tensor *ls_own_places(ls_program *p, int64_t T, int64_t last);
+/* Refuses what is cut at multiples of `period` positions (0: it is not cut) where a sequence could
+ * begin elsewhere. */
+void ls_begins_fit(ls_program *p, int64_t period);
+/* Where positions of a stream end at the latest. */
+int64_t ls_positions_end(const ls_program *p);
+
 /* Streaming state of a model: one buffer per port, and the position. */
 ls_status ls_state_new(const ls_program *program, ls_state **out);
 void ls_state_free(ls_ctx *ctx, ls_state *state);
 void ls_state_reset(ls_state *state);
+/* The marked sequences of the batch begin anew, the others go on. All of them: ls_state_reset. Only
+ * for programs with options.resets. */
+void ls_state_reset_rows(ls_state *state, const bool *rows);
+/* Tokens that a sequence of the batch has had. */
+int64_t ls_state_age(const ls_state *state, int64_t row);
 int64_t ls_state_position(const ls_state *state);
 size_t ls_state_bytes(const ls_state *state);
 /* What a port holds, by its full name, as doubles [B, rows, ...]: of a cache the last `rows` that

@@ -4,13 +4,19 @@
 
 #include "tensor/ops.h"
 
-typedef enum { LS_PORT_CACHE, LS_PORT_FIRST, LS_PORT_VALUE } ls_port_kind;
+typedef enum {
+    LS_PORT_CACHE,
+    LS_PORT_FIRST,
+    LS_PORT_VALUE,
+    LS_PORT_BEGINS, /* where sequences began: i32 [B] */
+} ls_port_kind;
 
 typedef struct ls_port {
     char *name;
     ls_port_kind kind;
     ls_tensor *tensor; /* [B, rows, ...] of caches, any shape of values */
     ls_retention keep;
+    int64_t each; /* of a cache: tokens for which a row stands */
     size_t bytes;
 } ls_port;
 
@@ -63,6 +69,7 @@ struct ls_program {
     bool backward; /* the nodes now recorded are gradients */
     bool finished;
     int64_t chunk_limit, unit;
+    ls_tensor *begins; /* the port of sequences that begin anew each for itself, or NULL */
     bool apart; /* between ls_apart and ls_apart_end */
     struct {
         bool streaming;
@@ -85,10 +92,13 @@ struct ls_state {
     int64_t batch;
     int64_t capacity;
     int64_t position;
+    int64_t oldest;  /* the first position that belongs to any sequence of the batch */
+    int32_t *begins; /* [batch]: where sequences began, as the port of them has it; NULL: at 0 */
     size_t ports;
     struct ls_state_port {
         uint64_t identity; /* hash of the port's name, kind and size */
         ls_port_kind kind;
+        bool shared; /* has no part of each sequence */
         size_t bytes;
         ls_extent extent;
         void *data;
@@ -110,6 +120,7 @@ typedef struct ls_append_plan {
     int64_t drop, kept, take;
 } ls_append_plan;
 ls_append_plan ls__append_begin(const ls_run *run, const ls_node *node);
+void ls__add_begins(ls_program *p);
 ls_status ls__state_begin(ls_program *p, ls_state *state);
 const ls_kernel *ls__kernel_find(const char *isa, const char *op);
 /* The device of programs of a type: f64, the reference, is the processor's. */

@@ -63,6 +63,11 @@ ls_tensor *ls_rotate(ls_program *p, ls_tensor *x, const ls_rotary *rotary, ls_po
                   (long long)rotary->pairs, x->rank);
         return NULL;
     }
+    ls_map_fits_begins(p, map);
+    if (rotary->dynamic != NULL && ls_begins_differ(p))
+        ls_refuse(p, LS_EUSE,
+                  "frequencies that change with the length of a stream do not go with documents "
+                  "that begin anew each for itself: set data.borders=false");
     ls_rotate_attributes attributes = {
         .rotary = *rotary, .map = map, .as = as, .chunk = ls_program_about(p)->length};
     ls_tensor *y = ls_activation(p, x->type, x->rank, x->dim);

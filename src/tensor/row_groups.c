@@ -1,6 +1,8 @@
 /* Rows that leave a memory in groups, what becomes of them, and where it is kept. */
 #include "tensor/row_groups.h"
 
+#include "tensor/program_internal.h"
+
 int64_t ls_groups_due(ls_groups groups, int64_t position) {
     int64_t left = position / groups.segment * groups.segment - groups.memory;
     return left > 0 ? left / groups.rate : 0;
@@ -28,10 +30,11 @@ ls_tensor *ls_row_groups(ls_program *p, const char *name, ls_tensor *x, ls_group
         return NULL;
     }
     const ls_program_options *about = ls_program_about(p);
-    int64_t most = about->streaming ? ls_groups_most(groups, about->length, about->capacity)
+    int64_t most = about->streaming ? ls_groups_most(groups, about->length, ls_positions_end(p))
                                     : ls_max(1, ls_groups_due(groups, x->dim[1]));
+    ls_begins_fit(p, groups.segment);
     ls_tensor *y = ls_activation(p, ls_type(p), LS_DIMS(x->dim[0], most, groups.rate * x->dim[2]));
-    ls_tensor *port = ls_extent_port(p, name);
+    ls_tensor *port = ls_extent_port(p, name, groups.rate);
     if (y != NULL && port != NULL) y->port = port->port;
     ls_groups_attributes attributes = {groups, about->length};
     ls_record(p, &groups_op, &attributes, sizeof attributes, 1, &x, 1, &y);
@@ -52,7 +55,7 @@ static const ls_op append_op = {.name = "rows_append", .backward = append_backwa
 /* in: the cache's gradient, x; out: dx */
 static const ls_op append_grad_op = {.name = "rows_append_grad"};
 
-ls_tensor *ls_rows_cache(ls_program *p, const char *name, ls_tensor *x, int64_t keep,
+ls_tensor *ls_rows_cache(ls_program *p, const char *name, ls_tensor *x, int64_t each, int64_t keep,
                          int64_t most) {
     if (ls_failed(p) || x == NULL) return NULL;
     if (x->dim[1] > most) {
@@ -63,7 +66,7 @@ ls_tensor *ls_rows_cache(ls_program *p, const char *name, ls_tensor *x, int64_t 
     int64_t dim[LS_RANK_MOST];
     memcpy(dim, x->dim, sizeof dim);
     dim[1] = keep + most;
-    return ls_rows_port(p, name, x->type, x->rank, dim);
+    return ls_rows_port(p, name, x->type, x->rank, dim, each);
 }
 
 void ls_rows_put(ls_program *p, ls_tensor *cache, ls_tensor *x, int64_t keep) {
@@ -74,7 +77,8 @@ void ls_rows_put(ls_program *p, ls_tensor *cache, ls_tensor *x, int64_t keep) {
 ls_tensor *ls_rows_append(ls_program *p, const char *name, ls_tensor *x, int64_t keep,
                           int64_t most) {
     if (ls_failed(p) || x == NULL || !ls_program_about(p)->streaming) return x;
-    ls_tensor *cache = ls_rows_cache(p, name, x, keep, most);
+    const int64_t each = x->port < 0 ? 1 : ((const ls_port *)p->ports.at[x->port])->each;
+    ls_tensor *cache = ls_rows_cache(p, name, x, each, keep, most);
     ls_rows_put(p, cache, x, keep);
     return cache;
 }
@@ -126,10 +130,16 @@ ls_tensor *ls_most_used(ls_program *p, const char *name, ls_tensor *x, ls_tensor
     if (ls_failed(p) || x == NULL || received == NULL) return NULL;
     const ls_program_options *about = ls_program_about(p);
     const int64_t B = x->dim[0], L = ls_min(groups.segment, about->capacity);
-    const int64_t most = ls_groups_most(groups, about->length, about->capacity);
+    const int64_t most = ls_groups_most(groups, about->length, ls_positions_end(p));
+    ls_begins_fit(p, groups.segment);
+    if (ls_begins_differ(p) && groups.memory % groups.segment != 0)
+        ls_refuse(p, LS_EUSE,
+                  "documents that begin anew each for itself need a memory of whole segments of "
+                  "%lld, not %lld, where its most used rows are kept",
+                  (long long)groups.segment, (long long)groups.memory);
     ls_scope(p, "%s", name);
     ls_tensor *before = ls_state_read(p, "use", ls_wide_type(p), LS_DIMS(B, L));
-    ls_tensor *port = ls_extent_port(p, "rows");
+    ls_tensor *port = ls_extent_port(p, "rows", groups.rate);
     ls_tensor *out[2] = {ls_activation(p, ls_type(p), LS_DIMS(B, most, x->dim[2])),
                          ls_activation(p, ls_wide_type(p), LS_DIMS(B, L))};
     if (out[0] != NULL && port != NULL) out[0]->port = port->port;

@@ -12,7 +12,7 @@ static const ls_op append_grad_op = {.name = "cache_append_grad"};
 static const ls_op write_op = {.name = "state_write"};
 
 static ls_tensor *add_port(ls_program *p, const char *name, ls_port_kind kind, ls_dtype type,
-                           int rank, const int64_t *dim, ls_retention keep) {
+                           int rank, const int64_t *dim, ls_retention keep, int64_t each) {
     ls_port *port = ls__pool(p, 1, sizeof *port);
     ls_tensor *tensor = ls__tensor(p, type, LS_ROLE_STATE, rank, dim);
     if (port == NULL || tensor == NULL) return NULL;
@@ -20,6 +20,7 @@ static ls_tensor *add_port(ls_program *p, const char *name, ls_port_kind kind, l
                       .kind = kind,
                       .tensor = tensor,
                       .keep = keep,
+                      .each = each,
                       .bytes = (size_t)ls_count(tensor) * ls_dtype_size(type)};
     tensor->port = (int)p->ports.count;
     return port->name != NULL && ls__list_add(p, &p->ports, port) ? tensor : NULL;
@@ -40,9 +41,17 @@ int64_t ls_cache_rows(ls_retention keep, int64_t capacity, int64_t chunk_most) {
 static ls_tensor *append(ls_program *p, const char *name, ls_port_kind kind, ls_tensor *x,
                          int64_t rows, ls_retention keep) {
     int64_t dim[LS_RANK_MOST];
+    const int64_t batch = p->options.batch;
+    if (ls_begins_differ(p) && batch > 1 && (kind == LS_PORT_FIRST || x->dim[0] % batch != 0)) {
+        ls_refuse(p, LS_EUSE,
+                  "rows of a stream's start (%s) cannot be kept where documents begin anew each for "
+                  "itself: set data.borders=false",
+                  name);
+        return NULL;
+    }
     memcpy(dim, x->dim, sizeof dim);
     dim[1] = rows;
-    ls_tensor *cache = add_port(p, name, kind, x->type, x->rank, dim, keep);
+    ls_tensor *cache = add_port(p, name, kind, x->type, x->rank, dim, keep, 1);
     if (cache == NULL) return NULL;
     ls_record(p, &append_op, &(struct ls_append){kind, keep}, sizeof(struct ls_append), 1, &x, 1,
               &cache);
@@ -71,7 +80,7 @@ ls_tensor *ls_state_read(ls_program *p, const char *name, ls_dtype type, int ran
                          const int64_t *dim) {
     if (ls_failed(p)) return NULL;
     if (!p->options.streaming) return ls_constant(p, type, rank, dim, NULL);
-    return add_port(p, name, LS_PORT_VALUE, type, rank, dim, (ls_retention){0});
+    return add_port(p, name, LS_PORT_VALUE, type, rank, dim, (ls_retention){0}, 0);
 }
 
 void ls_state_write(ls_program *p, const char *name, ls_tensor *value) {
@@ -90,15 +99,20 @@ void ls_state_write(ls_program *p, const char *name, ls_tensor *value) {
     ls_refuse(p, LS_EBUG, "state %s is written but was never read", name);
 }
 
-ls_tensor *ls_extent_port(ls_program *p, const char *name) {
+ls_tensor *ls_extent_port(ls_program *p, const char *name, int64_t each) {
     if (ls_failed(p) || !p->options.streaming) return NULL;
-    return add_port(p, name, LS_PORT_CACHE, LS_U8, LS_DIMS(1), (ls_retention){0});
+    return add_port(p, name, LS_PORT_CACHE, LS_U8, LS_DIMS(1), (ls_retention){0}, each);
 }
 
 ls_tensor *ls_rows_port(ls_program *p, const char *name, ls_dtype type, int rank,
-                        const int64_t *dim) {
+                        const int64_t *dim, int64_t each) {
     if (ls_failed(p)) return NULL;
-    return add_port(p, name, LS_PORT_CACHE, type, rank, dim, (ls_retention){0});
+    return add_port(p, name, LS_PORT_CACHE, type, rank, dim, (ls_retention){0}, each);
+}
+
+void ls__add_begins(ls_program *p) {
+    p->begins = add_port(p, "begins", LS_PORT_BEGINS, LS_I32, LS_DIMS(p->options.batch),
+                         (ls_retention){0}, 0);
 }
 
 void ls_extent_set(const ls_run *run, const ls_tensor *tensor, int64_t first, int64_t count) {
@@ -126,6 +140,7 @@ ls_append_plan ls__append_begin(const ls_run *run, const ls_node *node) {
                 run->start / append->keep.block * append->keep.block - append->keep.before;
             lowest = append->keep.window > 0 ? ls_min(lowest, floor_block) : floor_block;
         }
+        lowest = ls_max(lowest, run->state->oldest);
         plan.drop = ls_max(0, ls_min(lowest - extent->first, extent->count));
         plan.kept -= plan.drop;
     }
@@ -152,34 +167,78 @@ ls_status ls_state_new(const ls_program *program, ls_state **out) {
     state->ports = ports;
     state->batch = program->options.batch;
     state->capacity = program->options.capacity;
-    for (size_t i = 0; i < ports; i++) {
+    bool there = true;
+    if (program->begins != NULL) {
+        state->begins = ls_new(ctx, (size_t)state->batch, sizeof *state->begins);
+        there = state->begins != NULL;
+    }
+    for (size_t i = 0; there && i < ports; i++) {
         const ls_port *port = program->ports.at[i];
         state->port[i].identity = port_identity(port);
         state->port[i].kind = port->kind;
+        state->port[i].shared = port->tensor->dim[0] % state->batch != 0;
         state->port[i].bytes = port->bytes;
         state->port[i].data = ls_device_take_cleared(ctx, port->bytes, 1);
-        if (state->port[i].data == NULL) {
-            ls_state_free(ctx, state);
-            *out = NULL;
-            return LS_ENOMEM;
-        }
+        there = state->port[i].data != NULL;
     }
-    return LS_OK;
+    if (there) return LS_OK;
+    ls_state_free(ctx, state);
+    *out = NULL;
+    return LS_ENOMEM;
 }
 
 void ls_state_free(ls_ctx *ctx, ls_state *state) {
     if (state == NULL) return;
     for (size_t i = 0; i < state->ports; i++) ls_device_give(ctx, state->port[i].data);
+    ls_free(ctx, state->begins);
     ls_free(ctx, state);
 }
 
 void ls_state_reset(ls_state *state) {
-    state->position = 0;
+    state->position = state->oldest = 0;
+    for (int64_t b = 0; state->begins != NULL && b < state->batch; b++) state->begins[b] = 0;
     for (size_t i = 0; i < state->ports; i++) {
         state->port[i].extent = (ls_extent){0};
-        if (state->port[i].kind == LS_PORT_VALUE)
+        if (state->port[i].kind == LS_PORT_VALUE || state->port[i].kind == LS_PORT_BEGINS)
             ls_device_fill(state->ctx, state->port[i].data, 0, state->port[i].bytes);
     }
+}
+
+static int64_t oldest_of(const ls_state *state) {
+    int64_t oldest = state->begins == NULL ? 0 : state->begins[0];
+    for (int64_t b = 1; state->begins != NULL && b < state->batch; b++)
+        oldest = ls_min(oldest, state->begins[b]);
+    return oldest;
+}
+
+/* Zeros in what a sequence has of a port: also of caches, whose zeros count where they are read
+ * without asking whose they are. */
+static void clear_row(ls_state *state, const struct ls_state_port *port, int64_t row) {
+    const size_t each = port->bytes / (size_t)state->batch;
+    if (!port->shared) ls_device_fill(state->ctx, (char *)port->data + (size_t)row * each, 0, each);
+}
+
+void ls_state_reset_rows(ls_state *state, const bool *rows) {
+    int64_t count = 0;
+    for (int64_t b = 0; b < state->batch; b++) count += rows[b];
+    if (count == 0) return;
+    if (count == state->batch) {
+        ls_state_reset(state);
+        return;
+    }
+    for (int64_t b = 0; b < state->batch; b++) {
+        if (!rows[b]) continue;
+        state->begins[b] = (int32_t)state->position;
+        for (size_t i = 0; i < state->ports; i++) clear_row(state, &state->port[i], b);
+    }
+    state->oldest = oldest_of(state);
+    for (size_t i = 0; i < state->ports; i++)
+        if (state->port[i].kind == LS_PORT_BEGINS)
+            ls_device_put(state->ctx, state->port[i].data, state->begins, state->port[i].bytes);
+}
+
+int64_t ls_state_age(const ls_state *state, int64_t row) {
+    return state->position - (state->begins == NULL ? 0 : state->begins[row]);
 }
 
 int64_t ls_state_position(const ls_state *state) {
@@ -198,10 +257,10 @@ ls_status ls__state_begin(ls_program *p, ls_state *state) {
     if (state == NULL) return LS_OK;
     if (state->ports != p->ports.count)
         return LS_FAIL(p->ctx, LS_EBUG, "the state belongs to another program");
-    if (state->position + p->options.length > state->capacity)
+    if (state->position - state->oldest + p->options.length > state->capacity)
         return LS_FAIL(p->ctx, LS_EUSE,
                        "the stream was made for %lld tokens and is at %lld: %lld more do not fit",
-                       (long long)state->capacity, (long long)state->position,
+                       (long long)state->capacity, (long long)(state->position - state->oldest),
                        (long long)p->options.length);
     for (size_t i = 0; i < state->ports; i++) {
         ls_port *port = p->ports.at[i];
@@ -276,6 +335,16 @@ static bool take_numbers(ls_reader *reader, int64_t *numbers, size_t count) {
     return true;
 }
 
+/* Where sequences began, out of a saved state at a position. */
+static bool begins_fit(const ls_state *state, const uint8_t *content, int64_t position) {
+    for (int64_t b = 0; b < state->batch; b++) {
+        int32_t at;
+        memcpy(&at, content + (size_t)b * sizeof at, sizeof at);
+        if (at < 0 || at > position) return false;
+    }
+    return true;
+}
+
 ls_status ls_state_load(ls_ctx *ctx, ls_state *state, const void *bytes, size_t length) {
     ls_reader reader = {bytes, length};
     const uint8_t *magic, *content;
@@ -286,23 +355,27 @@ ls_status ls_state_load(ls_ctx *ctx, ls_state *state, const void *bytes, size_t 
         if (!ls_reader_take(&reader, 8, &magic) || memcmp(magic, "LSSTATE1", 8) != 0 ||
             !take_numbers(&reader, head, 3))
             return LS_FAIL(ctx, LS_EINPUT, "these bytes are not a saved state");
+        const int64_t end = state->begins == NULL ? state->capacity : INT32_MAX;
         if (head[0] != (int64_t)state->ports || head[1] != state->batch || head[2] < 0 ||
-            head[2] > state->capacity)
+            head[2] > end)
             return LS_FAIL(ctx, LS_EINPUT, "the saved state belongs to another model or batch");
         for (size_t i = 0; i < state->ports; i++) {
             struct ls_state_port *port = &state->port[i];
             if (!take_numbers(&reader, about, 4) || (uint64_t)about[0] != port->identity ||
                 (uint64_t)about[1] != port->bytes || about[2] < 0 || about[3] < 0 ||
                 about[2] > head[2] || about[3] > head[2] - about[2] ||
-                !ls_reader_take(&reader, port->bytes, &content))
+                !ls_reader_take(&reader, port->bytes, &content) ||
+                (port->kind == LS_PORT_BEGINS && !begins_fit(state, content, head[2])))
                 return LS_FAIL(ctx, LS_EINPUT, "the saved state is damaged or of another model");
             if (pass == 0) continue;
             port->extent = (ls_extent){about[2], about[3]};
             ls_device_put(ctx, port->data, content, port->bytes);
+            if (port->kind == LS_PORT_BEGINS) memcpy(state->begins, content, port->bytes);
         }
         if (reader.left != 0)
             return LS_FAIL(ctx, LS_EINPUT, "the saved state has %zu bytes too many", reader.left);
     }
     state->position = head[2];
+    state->oldest = oldest_of(state);
     return LS_OK;
 }

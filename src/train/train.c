@@ -283,19 +283,26 @@ static ls_status weighted_loss(loop *l, const ls_tensor *loss, const int32_t *ta
     return LS_OK;
 }
 
-/* State is carried where every row goes on; it starts anew where every row does, and where it has
- * reached its capacity. */
-static ls_status settle_state(loop *l, const bool *all_fresh, int64_t part, int64_t rows) {
+/* Before a run: a row's state starts anew where the row is fresh, and where it has reached its
+ * capacity. Unless the program has resets, all rows of a part do so together. */
+static ls_status settle_state(loop *l, bool *all_fresh, int64_t part, int64_t rows) {
+    enum { POSITION_MOST = 1 << 30 }; /* what 32 bits hold, by far */
     ls_state *state = l->carried[part];
-    const bool *fresh = all_fresh + part * rows;
-    int64_t count = 0;
-    for (int64_t i = 0; i < rows; i++) count += fresh[i];
-    if (count != 0 && count != rows)
-        return LS_FAIL(l->ctx, LS_EUSE,
-                       "train.carry needs rows that begin together: set data.borders=false");
+    bool *fresh = all_fresh + part * rows;
     const ls_program_options *about = ls_program_about(l->job->program);
-    if (count == rows || ls_state_position(state) + about->length > about->capacity)
+    const bool ends = ls_state_position(state) + about->length > POSITION_MOST;
+    int64_t count = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        fresh[i] |= ls_state_age(state, i) + about->length > about->capacity ||
+                    (ends && about->resets);
+        count += fresh[i];
+    }
+    if (about->resets)
+        ls_state_reset_rows(state, fresh);
+    else if (count == rows)
         ls_state_reset(state);
+    else if (count != 0)
+        return LS_FAIL(l->ctx, LS_EBUG, "rows begin at different batches, which nothing foretold");
     return LS_OK;
 }
 

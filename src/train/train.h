@@ -54,6 +54,7 @@ typedef struct ls_train_source {
     int64_t source;          /* inputs of a row that come first, for an encoder; 0: none */
     int64_t untrained;       /* targets at the start of each row that count as not scored */
     bool padded;             /* inputs may be -1: they are no tokens */
+    bool resets;             /* rows become fresh each for itself, not all at one batch */
 } ls_train_source;
 /* Borrows the loader; `vocabulary` is the model's. */
 ls_train_source ls_train_source_of(const ls_loader *loader, int64_t vocabulary);
@@ -81,7 +82,7 @@ typedef struct ls_train_job {
     const ls_train_settings *settings;
     /* Finished, with gradients: inputs tokens, targets (i32) and weights, keeps loss; batch /
      * accumulate rows of the source's inputs, and thrice of its targets. Where it streams, state is
-     * carried from batch to batch. */
+     * carried from batch to batch; with options.resets each row's for itself. */
     ls_program *program;
     ls_parameters *store; /* the program's */
     ls_train_source source;

@@ -9,7 +9,8 @@ ls_train_source ls_train_source_of(const ls_loader *loader, int64_t vocabulary) 
     return (ls_train_source){.user = loader,
                              .rows = loader_rows,
                              .identity = ls_loader_identity(loader),
-                             .vocabulary = vocabulary};
+                             .vocabulary = vocabulary,
+                             .resets = ls_loader_resets(loader)};
 }
 
 ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *job,
@@ -30,6 +31,7 @@ ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *jo
                                   .streaming = settings->carry > 0,
                                   .capacity = ls_max(settings->carry, length),
                                   .chunk_most = length,
+                                  .resets = job->source.resets,
                                   .source = job->source.source};
     ls_train_job whole = *job;
     LS_TRY(ls_model_program(model, LS_MODEL_TRAIN, options, &whole.program));

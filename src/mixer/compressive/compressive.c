@@ -155,7 +155,7 @@ static far_past look_back(ls_program *p, const ls_mixer *mixer, ls_tensor *rows)
     const ls_program_options *about = ls_program_about(p);
     const ls_groups groups = groups_of(o);
     const int64_t keep = kept_groups(o, about->capacity);
-    const int64_t most = ls_groups_most(groups, about->chunk_most, about->capacity);
+    const int64_t most = ls_groups_most(groups, about->chunk_most, ls_positions_end(p));
     far_past far = {0};
     far.grouped = ls_row_groups(p, "groups", o->bptt ? rows : ls_detach(p, rows), groups);
     far.fresh = compress(p, mixer, far.grouped);
@@ -182,7 +182,7 @@ static used_past look_back_used(ls_program *p, const ls_mixer *mixer, ls_tensor 
                                 projected near) {
     const compressive_options *o = mixer->options;
     const ls_program_options *about = ls_program_about(p);
-    const int64_t most = ls_groups_most(groups_of(o), about->chunk_most, about->capacity);
+    const int64_t most = ls_groups_most(groups_of(o), about->chunk_most, ls_positions_end(p));
     used_past used = {.keep = kept_groups(o, about->capacity)};
     if (!about->grad) ls_program_limit_chunk(p, 1);
     if (about->grad && o->segment % about->length != 0)
@@ -195,12 +195,14 @@ static used_past look_back_used(ls_program *p, const ls_mixer *mixer, ls_tensor 
     const int64_t B = x->dim[0], H = o->heads, e = head_width(mixer);
     if (about->grad) {
         ls_tensor *like = ls_activation(p, ls_type(p), LS_DIMS(B, 1, mixer->width));
-        used.rows = ls_rows_cache(p, "compressed", like, used.keep, most);
+        used.rows = ls_rows_cache(p, "compressed", like, o->rate, used.keep, most);
         used.seen = project(p, mixer, used.rows, false);
     } else {
         ls_tensor *like = ls_activation(p, ls_type(p), LS_DIMS(B, 1, H, e));
-        used.seen.k = used.keys = ls_rows_cache(p, "compressed.key", like, used.keep, most);
-        used.seen.v = used.values = ls_rows_cache(p, "compressed.value", like, used.keep, most);
+        used.seen.k = used.keys =
+            ls_rows_cache(p, "compressed.key", like, o->rate, used.keep, most);
+        used.seen.v = used.values =
+            ls_rows_cache(p, "compressed.value", like, o->rate, used.keep, most);
     }
     return used;
 }

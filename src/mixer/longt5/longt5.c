@@ -101,7 +101,7 @@ static ls_tensor *with_earlier(ls_program *p, const longt5_options *o, const cha
     const ls_program_options *about = ls_program_about(p);
     if (!about->streaming) return fresh;
     return ls_rows_append(p, name, fresh, ls_groups_due(blocks_of(o), about->capacity),
-                          ls_groups_most(blocks_of(o), about->chunk_most, about->capacity));
+                          ls_groups_most(blocks_of(o), about->chunk_most, ls_positions_end(p)));
 }
 
 /* Side tokens stand at the numbers of their blocks, and queries at those of theirs; a causal query

@@ -15,18 +15,25 @@ static void put(const ls_tensor *tensor, int64_t i, double value) {
         ls_store_one(ls_data(tensor), tensor->type, i, (float)value);
 }
 
+/* Whether a sequence begins with this run. */
+static bool begins(const ls_run *run, const ls_tensor *where, int64_t sequence) {
+    return run->start == (where == NULL ? 0 : ((const int32_t *)ls_data(where))[sequence]);
+}
+
 static void begin_with(const ls_run *run, const ls_node *node) {
     const ls_tensor *x = node->in[0], *v = node->in[1], *y = node->out[0];
     int64_t each = ls_count(v), count = ls_count(y);
-    for (int64_t i = 0; i < count; i++) put(y, i, run->start == 0 ? at(v, i % each) : at(x, i));
+    for (int64_t i = 0; i < count; i++)
+        put(y, i, begins(run, node->in[2], i / each) ? at(v, i % each) : at(x, i));
 }
 
 static void begin_with_grad(const ls_run *run, const ls_node *node) {
     const ls_tensor *dy = node->in[0], *dv = node->out[0];
-    int64_t each = ls_count(dv), count = run->start == 0 ? ls_count(dy) : 0;
+    int64_t each = ls_count(dv), count = ls_count(dy);
     for (int64_t i = 0; i < each; i++) {
         double sum = 0;
-        for (int64_t j = i; j < count; j += each) sum += at(dy, j);
+        for (int64_t j = i; j < count; j += each)
+            if (begins(run, node->in[1], j / each)) sum += at(dy, j);
         put(dv, i, sum);
     }
 }

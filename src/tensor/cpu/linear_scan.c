@@ -36,6 +36,7 @@ typedef struct scan {
     bool rooted, fading; /* fading: features have decays of their own */
     heads q, k, v;
     const void *before, *log_decay, *feature; /* the last may be NULL */
+    const int32_t *begins;                    /* or NULL */
 } scan;
 
 /* What is known before the tensors have their places. */
@@ -63,6 +64,7 @@ static scan scan_of(const ls_run *run, const ls_node *node) {
     s.before = ls_data(node->in[LS_LINEAR_SCAN_BEFORE]);
     s.log_decay = ls_data(node->in[LS_LINEAR_SCAN_DECAY]);
     s.feature = data_of(node->in[LS_LINEAR_SCAN_FEATURE_DECAY]);
+    s.begins = data_of(node->in[LS_LINEAR_SCAN_BEGINS]);
     return s;
 }
 
@@ -95,10 +97,10 @@ static gradients gradients_of(const ls_node *node) {
     };
 }
 
-/* r of row t in a head whose decay has this logarithm. */
-static double row_factor(const scan *s, double log_decay, int64_t t) {
+/* r of row t of a sequence in a head whose decay has this logarithm. */
+static double row_factor(const scan *s, double log_decay, int64_t b, int64_t t) {
     if (!s->rooted) return 1;
-    double count = (double)(s->start + t + 1);
+    double count = (double)(s->start - (s->begins == NULL ? 0 : s->begins[b]) + t + 1);
     return 1 / sqrt(log_decay == 0 ? count : expm1(count * log_decay) / expm1(log_decay));
 }
 
@@ -137,7 +139,7 @@ static void forward_f64(const ls_run *run, const ls_node *node) {
             for (int64_t t = 0; t < s.T; t++) {
                 const double *q = head_at(s.q, b, t, h);
                 double *y = head_at(o.y, b, t, h), *sum = head_at(o.sums, b, t, h);
-                double r = row_factor(&s, ((const double *)s.log_decay)[h], t);
+                double r = row_factor(&s, ((const double *)s.log_decay)[h], b, t);
                 advance(&s, b, h, t, S);
                 for (int64_t j = 0; j < s.W; j++) {
                     double out = 0;
@@ -152,7 +154,7 @@ static void forward_f64(const ls_run *run, const ls_node *node) {
 static double cotangent(const scan *s, const gradients *g, int64_t b, int64_t h, int64_t t,
                         int64_t j) {
     const double *sum = head_at(g->dsums, b, t, h);
-    return row_factor(s, ((const double *)s->log_decay)[h], t) *
+    return row_factor(s, ((const double *)s->log_decay)[h], b, t) *
            value_at(head_at(g->dy, b, t, h), s->V, sum == NULL ? 0 : *sum, j);
 }
 
@@ -338,10 +340,10 @@ static void open_tiles(const scan *s, const layout *l, ls_dtype type, void *memo
     }
 }
 
-static void open_rows(const scan *s, int64_t h, int64_t first, int64_t n, tiles *t) {
+static void open_rows(const scan *s, int64_t b, int64_t h, int64_t first, int64_t n, tiles *t) {
     t->roots = s->rooted ? t->root : NULL;
     for (int64_t i = 0; s->rooted && i < n; i++)
-        t->root[i] = (float)row_factor(s, (double)((const float *)s->log_decay)[h], first + i);
+        t->root[i] = (float)row_factor(s, (double)((const float *)s->log_decay)[h], b, first + i);
 }
 
 static ls_matrix plain(const void *data, ls_dtype type, int64_t stride) {
@@ -529,7 +531,7 @@ LS_INLINE void forward_typed(const ls_run *run, const ls_node *node, ls_dtype ty
         memcpy(state, (const float *)s.before + piece * elements, (size_t)elements * sizeof *state);
         for (int64_t first = 0; first < s.T; first += n) {
             n = ls_min(CHUNK, s.T - first);
-            open_rows(&s, h, first, n, &t);
+            open_rows(&s, b, h, first, n, &t);
             if (n < FEW)
                 forward_few(&s, type, b, first, h, n, &t, state);
             else
@@ -552,7 +554,7 @@ LS_INLINE void queries(const scan *s, const gradients *g, ls_dtype type, int64_t
            (size_t)elements * sizeof(float));
     for (int64_t first = 0; first < s->T; first += CHUNK) {
         int64_t n = ls_min(CHUNK, s->T - first);
-        open_rows(s, h, first, n, t);
+        open_rows(s, b, h, first, n, t);
         ls_matrix k = chunk_rows(s->k, type, b, first, h, n, t->grow, t->k);
         ls_matrix values = values_of(s, type, b, first, h, n, t);
         ls_matrix dy = cotangents(s, g, type, b, first, h, n, t);
@@ -577,7 +579,7 @@ LS_INLINE void keys(const scan *s, const gradients *g, ls_dtype type, int64_t b,
         memcpy(D, (const float *)g->dafter + place, (size_t)elements * sizeof *D);
     for (int64_t chunk = ls_ceil_div(s->T, CHUNK) - 1; chunk >= 0; chunk--) {
         int64_t first = chunk * CHUNK, n = ls_min(CHUNK, s->T - first);
-        open_rows(s, h, first, n, t);
+        open_rows(s, b, h, first, n, t);
         ls_matrix q = chunk_rows(s->q, type, b, first, h, n, t->fade, t->q);
         ls_matrix k = chunk_rows(s->k, type, b, first, h, n, t->grow, t->k);
         ls_matrix values = values_of(s, type, b, first, h, n, t);

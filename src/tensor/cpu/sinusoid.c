@@ -8,7 +8,9 @@
     static void name(const ls_run *run, const ls_node *node) {                                     \
         const ls_sinusoid_attributes *at = node->attributes;                                       \
         const ls_tensor *y = node->out[0];                                                         \
-        int64_t rows = y->dim[0], width = y->dim[1], first = at->relative ? 0 : run->start;        \
+        const int32_t *begins = node->in[0] == NULL ? NULL : ls_data(node->in[0]);                 \
+        int64_t T = y->dim[y->rank - 2], width = y->dim[y->rank - 1];                              \
+        int64_t rows = ls_count(y) / width, first = at->relative ? 0 : run->start;                 \
         STORED *out = ls_data(y);                                                                  \
         _Pragma(                                                                                   \
             "omp parallel for num_threads(run->threads) schedule(static)") for (int64_t column =   \
@@ -17,7 +19,8 @@
                                                                                 column++) {        \
             ls_sinusoid_column c = ls_sinusoid_column_of(at->layout, column, width);               \
             for (int64_t t = 0; t < rows; t++) {                                                   \
-                double angle = (double)(first + t + c.shift) * c.frequency;                        \
+                int64_t place = first + t % T - (begins == NULL ? 0 : begins[t / T]);              \
+                double angle = (double)(place + c.shift) * c.frequency;                            \
                 out[t * width + column] = STORE(c.cosine ? cos(angle) : sin(angle));               \
             }                                                                                      \
         }                                                                                          \

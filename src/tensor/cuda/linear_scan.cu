@@ -48,6 +48,8 @@ static ls_linear_walk walk_of(const ls_run *run, const ls_node *node, bool turne
     if (about->rooted) walk.roots = backwards ? LS_LINEAR_SOURCE_ROOTS : LS_LINEAR_QUERY_ROOTS;
     walk.log_decay = ls_cuda_floats(node->in[LS_LINEAR_SCAN_DECAY]);
     walk.feature = ls_cuda_floats(node->in[LS_LINEAR_SCAN_FEATURE_DECAY]);
+    const ls_tensor *begins = node->in[LS_LINEAR_SCAN_BEGINS];
+    if (begins != NULL) walk.begins = (const int32_t *)ls_data(begins);
     walk.feature_along_depth = !turned;
     walk.along_depth = turned ? 1 : W;
     walk.along_width = turned ? W : 1;

@@ -51,6 +51,7 @@ typedef struct ls_linear_walk {
     const float *log_decay;           /* [H] */
     const float *feature;             /* [depth] or [width]: logarithms; NULL: none */
     bool feature_along_depth;
+    const int32_t *begins;            /* [B]: where sequences began; NULL: at 0 */
     const float *before;              /* [B,H] states; NULL: zeros */
     float *after;                     /* may be NULL */
     int64_t along_depth, along_width; /* strides of the states */
@@ -96,10 +97,11 @@ static __device__ __forceinline__ float ls_linear_power(float log, int steps) {
     return ldexpf(exp2f((float)(exponent - whole)), (int)whole);
 }
 
-/* r of the row at time t. */
+/* r of a sequence's row at time t. */
 static __device__ __forceinline__ float ls_linear_root(const ls_linear_walk &walk, float log_decay,
-                                                       int64_t t) {
-    const double count = (double)(walk.start + t + 1), log = (double)log_decay;
+                                                       int b, int64_t t) {
+    const int64_t place = walk.start + t - (walk.begins == NULL ? 0 : walk.begins[b]);
+    const double count = (double)(place + 1), log = (double)log_decay;
     return (float)(1 / sqrt(log == 0 ? count : expm1(count * log) / expm1(log)));
 }
 

@@ -187,7 +187,7 @@ static __global__ void __launch_bounds__(THREADS) walk_plain(const ls_linear_wal
             const float root =
                 walk.roots == LS_LINEAR_NO_ROOTS
                     ? 1
-                    : ls_linear_root(walk, at.log_decay, ls_linear_time(walk, done + m));
+                    : ls_linear_root(walk, at.log_decay, at.b, ls_linear_time(walk, done + m));
             s.root[m] = root;
             s.add[m] = s.power[n - 1 - m + (int)walk.backwards] *
                        (walk.roots == LS_LINEAR_SOURCE_ROOTS ? root : 1);
