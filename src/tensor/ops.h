@@ -431,6 +431,8 @@ struct ls_rotary {
 
 typedef enum {
     LS_ROTATE_ALONE, /* no xPos factor */
+    LS_ROTATE_OWN,   /* the same, and where sequences begin anew each for itself by places counted
+                        from   there: for who sees more of two rows than how far apart they are */
     LS_ROTATE_KEY,   /* with the key's factor, referred to its block */
     LS_ROTATE_QUERY, /* with the inverse one: all that is left to do where there is one block only
                       */
@@ -441,8 +443,8 @@ ls_tensor *ls_rotate(ls_program *p, ls_tensor *x, const ls_rotary *rotary, ls_po
 
 typedef enum { LS_SINUSOID_INTERLEAVED, LS_SINUSOID_FAIRSEQ, LS_SINUSOID_XL } ls_sinusoid_layout;
 /* rows [T,D] for positions start..start+T-1 (relative = false; [B,T,D], counted from where each
- * sequence began, where ls_begins_differ), or [R,D] for distances 0..R-1. In
- * the fairseq layout the first position stands at 2, and the last column of an odd width is 0. */
+ * sequence began, where ls_begins_differ), or [R,D] for distances 0..R-1. In the fairseq layout the
+ * first position stands at 2, and the last column of an odd width is 0. */
 ls_tensor *ls_sinusoid(ls_program *p, ls_sinusoid_layout layout, int64_t rows, int64_t width,
                        bool relative);
 /* One element of such a table, for tests and `apply`. */

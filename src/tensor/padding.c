@@ -42,7 +42,9 @@ ls_tensor *ls_mask_rows(ls_program *p, ls_tensor *x, ls_tensor *valid) {
         ls_refuse(p, LS_EBUG, "mask_rows: rows [B,T,D] and their validity [B,T] are needed");
         return NULL;
     }
-    return record_mask(p, x, valid, ls_activation(p, ls_type(p), x->rank, x->dim));
+    ls_tensor *y = ls_activation(p, ls_type(p), x->rank, x->dim);
+    if (y != NULL) y->port = x->port;
+    return record_mask(p, x, valid, y);
 }
 
 /* ---- pooling ---- */

@@ -38,7 +38,7 @@ static void backward(ls_program *p, const ls_node *node) {
     ls_rotate_attributes back = *(const ls_rotate_attributes *)node->attributes;
     back.inverse = true;
     ls_tensor *dx = ls_grad_target(p, node->in[0]);
-    ls_record(p, &rotate_grad, &back, sizeof back, 1, &dy, 1, &dx);
+    ls_record(p, &rotate_grad, &back, sizeof back, 2, (ls_tensor *[]){dy, node->in[1]}, 1, &dx);
     ls_grad_add(p, node->in[0], dx);
 }
 
@@ -50,7 +50,7 @@ static const ls_op rotate = {
 static ls_tensor *again(ls_program *p, const ls_node *node) {
     ls_tensor *x = node->in[0], *y = ls_activation(p, x->type, x->rank, x->dim);
     if (y != NULL) y->port = x->port;
-    ls_record(p, &rotate, node->attributes, sizeof(ls_rotate_attributes), 1, &x, 1, &y);
+    ls_record(p, &rotate, node->attributes, sizeof(ls_rotate_attributes), 2, node->in, 1, &y);
     return y;
 }
 
@@ -63,16 +63,19 @@ ls_tensor *ls_rotate(ls_program *p, ls_tensor *x, const ls_rotary *rotary, ls_po
                   (long long)rotary->pairs, x->rank);
         return NULL;
     }
-    ls_map_fits_begins(p, map);
+    ls_tensor *begins = as == LS_ROTATE_OWN ? ls_begins(p) : NULL;
+    if (begins == NULL) ls_map_fits_begins(p, map);
     if (rotary->dynamic != NULL && ls_begins_differ(p))
         ls_refuse(p, LS_EUSE,
                   "frequencies that change with the length of a stream do not go with documents "
                   "that begin anew each for itself: set data.borders=false");
-    ls_rotate_attributes attributes = {
-        .rotary = *rotary, .map = map, .as = as, .chunk = ls_program_about(p)->length};
+    ls_rotate_attributes attributes = {.rotary = *rotary,
+                                       .map = map,
+                                       .as = as == LS_ROTATE_OWN ? LS_ROTATE_ALONE : as,
+                                       .chunk = ls_program_about(p)->length};
     ls_tensor *y = ls_activation(p, x->type, x->rank, x->dim);
     if (y == NULL) return NULL;
     y->port = x->port; /* a rotated cache holds the rows that the cache holds */
-    ls_record(p, &rotate, &attributes, sizeof attributes, 1, &x, 1, &y);
+    ls_record(p, &rotate, &attributes, sizeof attributes, 2, (ls_tensor *[]){x, begins}, 1, &y);
     return y;
 }

@@ -69,9 +69,17 @@ ls_tensor *ls_rows_cache(ls_program *p, const char *name, ls_tensor *x, int64_t 
     return ls_rows_port(p, name, x->type, x->rank, dim, each);
 }
 
+static ls_node *put_rows(ls_program *p, ls_tensor *cache, ls_tensor *x, int64_t keep) {
+    if (ls_failed(p) || cache == NULL || x == NULL) return NULL;
+    return ls_record(p, &append_op, &keep, sizeof keep, 1, &x, 1, &cache);
+}
+
+/* What was read before must still lie there in the backward part. */
 void ls_rows_put(ls_program *p, ls_tensor *cache, ls_tensor *x, int64_t keep) {
-    if (ls_failed(p) || cache == NULL || x == NULL) return;
-    ls_record(p, &append_op, &keep, sizeof keep, 1, &x, 1, &cache);
+    ls_node *node = put_rows(p, cache, x, keep);
+    if (node == NULL) return;
+    p->nodes.count--; /* when everything else is done */
+    ls__list_add(p, &p->writes, node);
 }
 
 ls_tensor *ls_rows_append(ls_program *p, const char *name, ls_tensor *x, int64_t keep,
@@ -79,7 +87,7 @@ ls_tensor *ls_rows_append(ls_program *p, const char *name, ls_tensor *x, int64_t
     if (ls_failed(p) || x == NULL || !ls_program_about(p)->streaming) return x;
     const int64_t each = x->port < 0 ? 1 : ((const ls_port *)p->ports.at[x->port])->each;
     ls_tensor *cache = ls_rows_cache(p, name, x, each, keep, most);
-    ls_rows_put(p, cache, x, keep);
+    put_rows(p, cache, x, keep);
     return cache;
 }
 

@@ -244,6 +244,7 @@ static void reconstruct(ls_program *p, const ls_mixer *mixer, ls_tensor *q, proj
     }
     if (o->loss == LOSS_AUTOENCODE) {
         ls_tensor *again = ls_linear(p, far->fresh, expand_weight, expand_bias);
+        again = ls_mask_rows(p, again, ls_own_rows(p, far->fresh)); /* other groups are zeros */
         ls_auxiliary(p, "compression", ls_mean_square(p, again, far->grouped), o->loss_weight);
         return;
     }

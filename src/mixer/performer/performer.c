@@ -197,8 +197,9 @@ static void turn(ls_program *p, const ls_mixer *mixer, ls_tensor **q, ls_tensor 
     if (status != LS_OK && !ls_failed(p)) ls_refuse(p, status, "%s", ctx->error.message);
     if (ls_failed(p) || !attend.rotates) return;
     const ls_position_map here = {LS_MAP_IDENTITY, 0, 0};
-    *q = ls_rotate(p, *q, &attend.rotary, here, LS_ROTATE_ALONE);
-    *k = ls_rotate(p, *k, &attend.rotary, here, LS_ROTATE_ALONE);
+    /* features of turned rows show more of the angles than differences */
+    *q = ls_rotate(p, *q, &attend.rotary, here, LS_ROTATE_OWN);
+    *k = ls_rotate(p, *k, &attend.rotary, here, LS_ROTATE_OWN);
 }
 
 static void map_features(ls_program *p, const ls_mixer *mixer, ls_tensor **q, ls_tensor **k) {

@@ -1,6 +1,6 @@
 /* Rotation of pairs. Cosines and sines are computed once per run and position in f64, narrowed, and
- * serve every head and sequence; factors (temperature, the key's xPos decay) are already in them.
- */
+ * serve every head, and every sequence unless each has its own places; factors (temperature, the
+ * key's xPos decay) are already in them. */
 #include <math.h>
 
 #include "tensor/cpu/lib/vector.h"
@@ -10,7 +10,8 @@
 typedef struct rotation {
     const ls_rotate_attributes *at;
     const ls_tensor *x, *y;
-    ls_extent rows; /* that exist now */
+    const int32_t *begins; /* where sequences began, each with its own tables; NULL: all have one */
+    ls_extent rows;        /* that exist now */
     double frequency[LS_PAIRS_MOST];
     double factor;
 } rotation;
@@ -18,6 +19,7 @@ typedef struct rotation {
 static rotation begin(const ls_run *run, const ls_node *node) {
     rotation r = {.at = node->attributes, .x = node->in[0], .y = node->out[0]};
     const ls_rotary *rotary = &r.at->rotary;
+    if (node->in[1] != NULL) r.begins = ls_data(node->in[1]);
     r.rows = ls_cache_extent(run, r.x);
     r.factor = rotary->factor;
     memcpy(r.frequency, rotary->frequency, sizeof r.frequency);
@@ -26,10 +28,13 @@ static rotation begin(const ls_run *run, const ls_node *node) {
     return r;
 }
 
-/* Cosine and sine of pair i at the row's position, times the factors. */
-static void turn(const rotation *r, int64_t row, int64_t i, double *cosine, double *sine) {
+/* Cosine and sine of pair i at the position of a sequence's row, times the factors. */
+static void turn(const rotation *r, int64_t b, int64_t row, int64_t i, double *cosine,
+                 double *sine) {
     const ls_rotary *rotary = &r->at->rotary;
-    double position = ls_position_map_at(r->at->map, r->rows.first + row), factor = r->factor;
+    const int64_t begin = r->begins == NULL ? 0 : r->begins[b];
+    double position = ls_position_map_at(r->at->map, r->rows.first + row - begin);
+    double factor = r->factor;
     if (r->at->as != LS_ROTATE_ALONE && rotary->decays) {
         double block = (double)rotary->decay_block;
         double back = block * floor(position / block) - position;
@@ -43,8 +48,10 @@ static void turn(const rotation *r, int64_t row, int64_t i, double *cosine, doub
 static size_t workspace(const ls_node *node, int threads) {
     (void)threads;
     const ls_rotate_attributes *at = node->attributes;
-    size_t element = node->in[0]->type == LS_F64 ? sizeof(double) : sizeof(float);
-    return 4 * (size_t)(node->in[0]->dim[1] * at->rotary.pairs + LS_LANES) * element;
+    const ls_tensor *x = node->in[0];
+    size_t element = x->type == LS_F64 ? sizeof(double) : sizeof(float);
+    int64_t tables = node->in[1] == NULL ? 1 : x->dim[0];
+    return 4 * (size_t)(tables * x->dim[1] * at->rotary.pairs + LS_LANES) * element;
 }
 
 static int64_t head_place(const ls_tensor *x, int64_t b, int64_t t, int64_t h) {
@@ -60,9 +67,10 @@ static void rotate_f64(const ls_run *run, const ls_node *node) {
     for (int64_t t = 0; t < count; t++)
         for (int64_t i = 0; i < x->dim[3]; i++) {
             double cosine, sine;
-            if (i < pairs) turn(&r, t, i, &cosine, &sine);
             for (int64_t at = 0; at < x->dim[0] * x->dim[2]; at++) {
                 int64_t b = at / x->dim[2], h = at % x->dim[2];
+                if (i < pairs && (at == 0 || (r.begins != NULL && h == 0)))
+                    turn(&r, b, t, i, &cosine, &sine);
                 const double *from = (const double *)ls_data(x) + head_place(x, b, t, h);
                 double *to = (double *)ls_data(y) + head_place(y, b, t, h);
                 if (i < pairs) {
@@ -104,10 +112,10 @@ LS_INLINE void rotate_head(ls_dtype type, bool halves, int64_t pairs, int64_t wi
             (size_t)(width - 2 * pairs) * size);
 }
 
-static void fill_tables(const rotation *r, int64_t t, float *c, float *s) {
+static void fill_tables(const rotation *r, int64_t b, int64_t t, float *c, float *s) {
     for (int64_t i = 0; i < r->at->rotary.pairs; i++) {
         double cosine, sine;
-        turn(r, t, i, &cosine, &sine);
+        turn(r, b, t, i, &cosine, &sine);
         if (r->at->rotary.halves) {
             c[i] = (float)cosine;
             s[i] = (float)sine;
@@ -124,18 +132,20 @@ LS_INLINE void rotate_typed(const ls_run *run, const ls_node *node, ls_dtype typ
     const ls_tensor *x = r.x, *y = r.y;
     int64_t pairs = r.at->rotary.pairs, heads = x->dim[2], width = x->dim[3], count = r.rows.count;
     bool halves = r.at->rotary.halves;
-    float *cosines = run->workspace, *sines = cosines + 2 * x->dim[1] * pairs;
+    const int64_t tables = r.begins == NULL ? count : x->dim[0] * count;
+    float *cosines = run->workspace, *sines = cosines + 2 * tables * pairs;
     const void *from = ls_data(x);
     void *to = ls_data(y);
 #pragma omp parallel num_threads(run->threads)
     {
 #pragma omp for schedule(static)
-        for (int64_t t = 0; t < count; t++)
-            fill_tables(&r, t, cosines + 2 * t * pairs, sines + 2 * t * pairs);
+        for (int64_t i = 0; i < tables; i++)
+            fill_tables(&r, i / count, i % count, cosines + 2 * i * pairs, sines + 2 * i * pairs);
 #pragma omp for schedule(static)
         for (int64_t row = 0; row < x->dim[0] * count; row++) {
             int64_t b = row / count, t = row % count;
-            const float *c = cosines + 2 * t * pairs, *s = sines + 2 * t * pairs;
+            const int64_t table = row % tables;
+            const float *c = cosines + 2 * table * pairs, *s = sines + 2 * table * pairs;
             for (int64_t h = 0; h < heads; h++) {
                 int64_t at = head_place(x, b, t, h), place = head_place(y, b, t, h);
                 if (halves)

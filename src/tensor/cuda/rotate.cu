@@ -1,6 +1,6 @@
 /* Rotation of pairs. Cosines and sines are computed once per run and position in f64, narrowed, and
- * serve every head and sequence; factors (temperature, the key's xPos decay) are already in them.
- */
+ * serve every head, and every sequence unless each has its own places; factors (temperature, the
+ * key's xPos decay) are already in them. */
 #include "tensor/cuda/lib/position_map.h"
 #include "tensor/cuda/lib/rows.h"
 
@@ -16,18 +16,20 @@ typedef struct turning {
     double factor, decay_block, direction;
     ls_position_map map;
     int64_t first, rows, pairs; /* positions first .. first + rows */
+    int64_t tables;             /* rows of all sequences; rows itself where begins is NULL */
+    const int32_t *begins;      /* where sequences began, or NULL */
     bool decays, inverse;
 } turning;
 
-/* Cosines and sines [rows][pairs]. */
+/* Cosines and sines [tables][pairs]. */
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     turn_kernel(const __grid_constant__ turning by, const ls_cuda_divisor pairs, float *cosines,
                 float *sines) {
     uint64_t index = (uint64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x, i;
-    if (index >= (uint64_t)(by.rows * by.pairs)) return;
-    uint64_t row = ls_cuda_divide(index, pairs, &i);
-    double position = ls_cuda_map_at(by.map, by.first + (int64_t)row), factor = by.factor, cosine,
-           sine;
+    if (index >= (uint64_t)(by.tables * by.pairs)) return;
+    int64_t row = (int64_t)ls_cuda_divide(index, pairs, &i);
+    if (by.begins != NULL) row = row % by.rows - by.begins[row / by.rows];
+    double position = ls_cuda_map_at(by.map, by.first + row), factor = by.factor, cosine, sine;
     if (by.decays)
         factor *= exp(by.direction * by.log_decay[i] *
                       (by.decay_block * floor(position / by.decay_block) - position));
@@ -44,6 +46,7 @@ template <typename T> struct pass {
     int64_t x_stride[3], y_stride[3]; /* of sequence, time, head */
     const float *cosines, *sines;
     int64_t pairs;
+    int64_t tables; /* rows of tables from sequence to sequence; 0: all have the same */
     int64_t turned; /* chunks of a head that are turned; the others are copied */
     ls_cuda_divisor chunks, heads, rows;
     uint64_t count; /* chunks of all heads */
@@ -96,7 +99,8 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     int64_t b = (int64_t)sequence, t = (int64_t)row, h = (int64_t)head, at = (int64_t)chunk;
     const T *from = by.x + b * by.x_stride[0] + t * by.x_stride[1] + h * by.x_stride[2];
     T *to = by.y + b * by.y_stride[0] + t * by.y_stride[1] + h * by.y_stride[2];
-    if (at < by.turned) return turn_pairs<PAIRS, HALVES>(by, from, to, t, at * PAIRS);
+    if (at < by.turned)
+        return turn_pairs<PAIRS, HALVES>(by, from, to, b * by.tables + t, at * PAIRS);
     int64_t place = 2 * by.pairs + (at - by.turned) * LANES;
     float same[LANES];
     ls_cuda_load<LANES>(from + place, same);
@@ -129,11 +133,13 @@ static void rotate_launch(const ls_run *run, pass<T> by, int64_t heads_in_all, i
 static size_t workspace(const ls_node *node, int threads) {
     (void)threads;
     const ls_rotate_attributes *about = (const ls_rotate_attributes *)node->attributes;
-    return 2 * (size_t)(node->in[0]->dim[1] * about->rotary.pairs) * sizeof(float);
+    const ls_tensor *x = node->in[0];
+    const int64_t tables = (node->in[1] == NULL ? 1 : x->dim[0]) * x->dim[1];
+    return 2 * (size_t)(tables * about->rotary.pairs) * sizeof(float);
 }
 
 static void fill_tables(const ls_run *run, const ls_rotate_attributes *about, ls_extent rows,
-                        float *cosines, float *sines) {
+                        int64_t tables, const int32_t *begins, float *cosines, float *sines) {
     const ls_rotary *rotary = &about->rotary;
     turning by = {};
     memcpy(by.frequency, rotary->frequency, sizeof by.frequency);
@@ -149,7 +155,9 @@ static void fill_tables(const ls_run *run, const ls_rotate_attributes *about, ls
     by.first = rows.first;
     by.rows = rows.count;
     by.pairs = rotary->pairs;
-    turn_kernel<<<ls_cuda_blocks(by.rows * by.pairs, LS_CUDA_THREADS), LS_CUDA_THREADS, 0,
+    by.tables = tables;
+    by.begins = begins;
+    turn_kernel<<<ls_cuda_blocks(by.tables * by.pairs, LS_CUDA_THREADS), LS_CUDA_THREADS, 0,
                   ls_cuda_of(run)->stream>>>(by, ls_cuda_divisor_of(by.pairs), cosines, sines);
     ls_cuda_launched(run, "rotate");
 }
@@ -157,7 +165,8 @@ static void fill_tables(const ls_run *run, const ls_rotate_attributes *about, ls
 template <typename T> static void rotate(const ls_run *run, const ls_node *node) {
     enum { LANES = ls_cuda_lanes<T>::count };
     const ls_rotate_attributes *about = (const ls_rotate_attributes *)node->attributes;
-    const ls_tensor *x = node->in[0], *y = node->out[0];
+    const ls_tensor *x = node->in[0], *where = node->in[1], *y = node->out[0];
+    const int32_t *begins = where == NULL ? NULL : (const int32_t *)ls_data(where);
     ls_extent rows = ls_cache_extent(run, x);
     if (rows.count == 0) return;
     pass<T> by = {};
@@ -166,12 +175,14 @@ template <typename T> static void rotate(const ls_run *run, const ls_node *node)
     memcpy(by.x_stride, x->stride, sizeof by.x_stride);
     memcpy(by.y_stride, y->stride, sizeof by.y_stride);
     by.pairs = about->rotary.pairs;
-    float *cosines = (float *)run->workspace, *sines = cosines + x->dim[1] * by.pairs;
+    by.tables = begins == NULL ? 0 : rows.count;
+    const int64_t tables = begins == NULL ? rows.count : x->dim[0] * rows.count;
+    float *cosines = (float *)run->workspace, *sines = cosines + tables * by.pairs;
     by.cosines = cosines;
     by.sines = sines;
     by.heads = ls_cuda_divisor_of(x->dim[2]);
     by.rows = ls_cuda_divisor_of(rows.count);
-    if (by.pairs > 0) fill_tables(run, about, rows, cosines, sines);
+    if (by.pairs > 0) fill_tables(run, about, rows, tables, begins, cosines, sines);
     int64_t width = x->dim[3], heads_in_all = x->dim[0] * rows.count * x->dim[2];
     bool halves = about->rotary.halves, wide = in_lanes(&by, halves, width, LANES);
     if (halves && wide)
