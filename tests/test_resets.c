@@ -378,6 +378,46 @@ static void test_loss_of_what_comes_back(void **state) {
     outcome_clear(&alone);
 }
 
+/* Where no row begins anew, the bits are those of a program that knows nothing of it. */
+static void test_going_on_changes_nothing(void **state) {
+    (void)state;
+    static const char *const words[] = {
+        "mixer.heads=2 model.position=learned",
+        "mixer.heads=2 model.position=sinusoidal mixer.window=20",
+        "model.mixer=compressive mixer.heads=2 mixer.segment=8 mixer.memory=8 mixer.compressed=4",
+        "model.mixer=retnet mixer.heads=2 mixer.scaling=root",
+        "model.segment=8 model.memory=3 mixer.heads=2 model.position=alibi",
+    };
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        ls_ctx ctx = ls_ctx_default();
+        ls_model_config config;
+        ls_model *model = made(&ctx, words[i], LS_F64, &config);
+        outcome out[2] = {0};
+        assert_non_null(model);
+        for (int resets = 0; resets < 2; resets++) {
+            runner r;
+            expect(&ctx, open_runner(model, BATCH, resets, &r));
+            ls_parameters_clear_gradient(model->store);
+            for (int64_t window = 0; window < CARRY / T; window++) {
+                for (int row = 0; row < BATCH; row++) put_window(&r, row, row, (place){1, window});
+                expect(&ctx, ls_program_run(r.program, r.state, 0, 0));
+                for (int row = 0; row < BATCH; row++)
+                    out[resets].count[row] +=
+                        take_losses(&r, row, out[resets].losses[row] + out[resets].count[row]);
+            }
+            take_gradient(model, &out[resets]);
+            close_runner(&ctx, &r);
+        }
+        assert_true(out[0].count[0] > 2 * T);
+        assert_memory_equal(out[0].losses, out[1].losses, sizeof out[0].losses);
+        assert_memory_equal(out[0].gradient, out[1].gradient,
+                            (size_t)out[0].elements * sizeof *out[0].gradient);
+        for (int resets = 0; resets < 2; resets++) outcome_clear(&out[resets]);
+        ls_model_free(model);
+        ls_model_config_clear(&ctx, &config);
+    }
+}
+
 static void refuses(const char *words, int64_t length, const char *reason) {
     ls_ctx ctx = ls_ctx_default();
     ls_model_config config;
@@ -419,6 +459,7 @@ int main(void) {
         cmocka_unit_test(test_memory_between_segments),
         cmocka_unit_test(test_loss_of_what_attention_sees),
         cmocka_unit_test(test_loss_of_what_comes_back),
+        cmocka_unit_test(test_going_on_changes_nothing),
         cmocka_unit_test(test_what_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,9 +1,11 @@
 /* A real model on a real corpus through ls_train_model: exact resume with each loader, and with
- * state that is carried from batch to batch. */
+ * state that is carried from batch to batch, over borders of documents or from each one's start. */
 #include "data/data.h"
 #include "train_fixture.h"
 
 static char folder[64];
+
+typedef enum { SHUFFLED, STREAM, DOCUMENTS } order;
 
 typedef struct setup {
     ls_ctx ctx;
@@ -31,6 +33,14 @@ static int make_folder(void **state) {
     for (int i = 0; i < 900; i++) ls_text_printf(&ctx, &text, "line %d of a short text\n", i);
     snprintf(path, sizeof path, "%s/corpus.txt", folder);
     ls_status status = ls_file_write(&ctx, path, text.bytes, text.length);
+    text.length = 0;
+    for (int i = 0; i < 40; i++) { /* documents of up to six windows and a half */
+        ls_text_printf(&ctx, &text, "{\"text\": \"");
+        for (int j = 0; j < 1 + i * 7 % 11; j++) ls_text_printf(&ctx, &text, "%d, %d; ", i, j * i);
+        ls_text_printf(&ctx, &text, "\"}\n");
+    }
+    snprintf(path, sizeof path, "%s/documents.jsonl", folder);
+    if (status == LS_OK) status = ls_file_write(&ctx, path, text.bytes, text.length);
     ls_text_clear(&ctx, &text);
     return status != LS_OK;
 }
@@ -41,7 +51,7 @@ static int remove_folder(void **state) {
     return ls_folder_remove(&ctx, folder) != LS_OK;
 }
 
-static void open_setup(setup *s, const char *name, bool stream, const char *more, int threads) {
+static void open_setup(setup *s, const char *name, order how, const char *more, int threads) {
     *s = (setup){.ctx = ls_ctx_default()};
     ls_ctx *ctx = &s->ctx;
     ctx->threads = threads;
@@ -51,10 +61,12 @@ static void open_setup(setup *s, const char *name, bool stream, const char *more
     s->train.batch = 4;
     s->train.length = 16;
     s->train.accumulate = 2;
-    s->train.carry = stream ? 48 : 0; /* three batches long */
+    s->train.carry = how == SHUFFLED ? 0 : 48; /* three batches long */
     s->train.checkpoint_every = 0;
-    snprintf(s->data_settings.corpus, sizeof s->data_settings.corpus, "%s/corpus.txt", folder);
-    s->data_settings.loader = stream ? LS_LOADER_STREAM : LS_LOADER_SHUFFLED;
+    snprintf(s->data_settings.corpus, sizeof s->data_settings.corpus, "%s/%s", folder,
+             how == DOCUMENTS ? "documents.jsonl" : "corpus.txt");
+    s->data_settings.loader = how == SHUFFLED ? LS_LOADER_SHUFFLED : LS_LOADER_STREAM;
+    s->data_settings.borders = how == DOCUMENTS;
     must(ctx, ls_data_open(ctx, &s->data_settings, folder, &s->data));
     must(ctx, ls_data_loader(ctx, &s->data, &s->data_settings, s->train.batch, s->train.length, 1,
                              &s->loader));
@@ -102,16 +114,16 @@ static void compare(const setup *a, const setup *b, const char *name) {
 }
 
 /* A run that is stopped and taken up again ends with the same bits; more: words of the model. */
-static void resume(const char *name, bool stream, const char *more) {
+static void resume(const char *name, order how, const char *more) {
     setup whole, cut, rest;
     ls_train_result result;
     char other[64];
     snprintf(other, sizeof other, "%s-cut", name);
-    open_setup(&whole, name, stream, more, 1);
+    open_setup(&whole, name, how, more, 1);
     must(&whole.ctx, ls_train_model(&whole.ctx, whole.model, whole.loader, &whole.job, &result));
     assert_int_equal(result.tokens, 8 * 4 * 16);
 
-    open_setup(&cut, other, stream, more, 2);
+    open_setup(&cut, other, how, more, 2);
     stop_flag = 0;
     cut.train.log_every = 1;
     cut.job.stop = &stop_flag;
@@ -119,12 +131,12 @@ static void resume(const char *name, bool stream, const char *more) {
     assert_int_equal(ls_train_model(&cut.ctx, cut.model, cut.loader, &cut.job, &result), LS_ESTOP);
     assert_int_equal(result.step, 3);
 
-    open_setup(&rest, other, stream, more, 1);
+    open_setup(&rest, other, how, more, 1);
     must(&rest.ctx, ls_train_model(&rest.ctx, rest.model, rest.loader, &rest.job, &result));
     assert_int_equal(result.resumed, 3);
     compare(&whole, &rest, "model.safetensors");
     compare(&whole, &rest, "optimizer.safetensors");
-    if (stream) compare(&whole, &rest, "memory.bin");
+    if (how != SHUFFLED) compare(&whole, &rest, "memory.bin");
     close_setup(&whole);
     close_setup(&cut);
     close_setup(&rest);
@@ -132,35 +144,98 @@ static void resume(const char *name, bool stream, const char *more) {
 
 static void shuffled_windows_resume_exactly(void **state) {
     (void)state;
-    resume("shuffled", false, "");
+    resume("shuffled", SHUFFLED, "");
 }
 
 static void carried_state_resumes_exactly(void **state) {
     (void)state;
-    resume("stream", true, "");
+    resume("stream", STREAM, "");
 }
 
 static void slots_of_memory_resume_exactly(void **state) {
     (void)state;
-    resume("slots", true,
+    resume("slots", STREAM,
            "model.segment=8 model.memory=3 model.memory_kind=slots model.memory_heads=2 "
            "model.memory_encoder=1 model.position=t5");
 }
 
-/* The column `auxiliary` of the last row of metrics.csv. */
-static double last_auxiliary(const setup *s) {
+static void documents_resume_exactly(void **state) {
+    (void)state;
+    resume("documents", DOCUMENTS, "");
+    resume("documents-xl", DOCUMENTS, "model.mixer=transformer_xl mixer.segment=8 mixer.memory=24");
+    resume("documents-slots", DOCUMENTS,
+           "model.segment=8 model.memory=3 model.memory_kind=slots model.memory_heads=2 "
+           "model.position=t5");
+}
+
+/* A column of the row of a step in metrics.csv. */
+static double logged(const setup *s, int step, int column) {
+    static const char head[] = "step,loss,lr,grad_norm,auxiliary,";
     ls_ctx ctx = ls_ctx_default();
-    char path[256];
+    char path[256], start[16];
     ls_text rows = {0};
-    double value = NAN;
     snprintf(path, sizeof path, "%s/metrics.csv", s->run);
     must(&ctx, ls_file_read(&ctx, path, 1 << 20, &rows));
-    assert_non_null(strstr(rows.bytes, "grad_norm,auxiliary,"));
-    const char *last = strstr(rows.bytes, "\n8,");
-    if (last == NULL || sscanf(last, "\n8,%*f,%*f,%*f,%lf", &value) != 1)
-        fail_msg("there is no row of step 8");
+    assert_memory_equal(rows.bytes, head, sizeof head - 1);
+    snprintf(start, sizeof start, "\n%d,", step);
+    const char *at = strstr(rows.bytes, start);
+    if (at == NULL) fail_msg("there is no row of step %d", step);
+    for (int i = 0; i < column; i++) at = strchr(at, ',') + 1;
+    double value = strtod(at, NULL);
     ls_text_clear(&ctx, &rows);
     return value;
+}
+
+/* What the loss of a step should be; *mixed: some rows of it begin anew, and others go on. */
+static double mean_alone(setup *s, ls_stream *const *stream, int64_t step, bool *mixed) {
+    const int64_t B = s->train.batch, T = s->train.length;
+    int32_t inputs[64], targets[64];
+    bool fresh[4];
+    double loss[64], sum = 0, scored = 0;
+    int64_t begun = 0;
+    ls_loader_rows(s->loader, step, 0, B, inputs, targets, fresh);
+    for (int64_t b = 0; b < B; b++) {
+        if (fresh[b] || ls_stream_position(stream[b]) + T > s->train.carry)
+            ls_stream_reset(stream[b]);
+        begun += ls_stream_position(stream[b]) == 0;
+        must(&s->ctx, ls_stream_loss(stream[b], inputs + b * T, targets + b * T, T, T, loss));
+        for (int64_t t = 0; t < T; t++) {
+            sum += targets[b * T + t] < 0 ? 0 : loss[t];
+            scored += targets[b * T + t] >= 0;
+        }
+    }
+    *mixed = begun > 0 && begun < B;
+    return sum / scored;
+}
+
+/* The loss of every step is that of rows with a stream each, which begins anew where a document
+ * does, and after three windows of one. */
+static void documents_are_trained_alone(void **state) {
+    (void)state;
+    enum { STEPS = 24 };
+    setup s;
+    ls_train_result result;
+    ls_stream *stream[4];
+    double loss[STEPS + 1];
+    int mixed_steps = 0;
+    open_setup(&s, "alone", DOCUMENTS, "model.dropout=0 model.position=alibi", 2);
+    s.train.steps = STEPS;
+    s.train.lr = 0; /* the same weights all the time */
+    s.train.log_every = 1;
+    must(&s.ctx, ls_train_model(&s.ctx, s.model, s.loader, &s.job, &result));
+    for (int step = 1; step <= STEPS; step++) loss[step] = logged(&s, step, 1);
+    for (int b = 0; b < 4; b++)
+        must(&s.ctx, ls_stream_new(s.model, 1, s.train.carry, s.train.length, &stream[b]));
+    for (int step = 1; step <= STEPS; step++) {
+        bool mixed;
+        double want = mean_alone(&s, stream, step - 1, &mixed);
+        mixed_steps += mixed;
+        if (!(fabs(loss[step] - want) <= 1e-5 * want))
+            fail_msg("the loss of step %d is %.9g, alone %.9g", step, loss[step], want);
+    }
+    assert_true(mixed_steps > STEPS / 4);
+    for (int b = 0; b < 4; b++) ls_stream_free(stream[b]);
+    close_setup(&s);
 }
 
 static void auxiliary_losses_have_a_column(void **state) {
@@ -175,11 +250,11 @@ static void auxiliary_losses_have_a_column(void **state) {
         ls_train_result result;
         char name[32];
         snprintf(name, sizeof name, "auxiliary-%d", i);
-        open_setup(&s, name, true, words[i], 1);
+        open_setup(&s, name, STREAM, words[i], 1);
         s.train.log_every = 1;
         s.train.lr = 1e-9; /* so that the weights are the same all the time */
         must(&s.ctx, ls_train_model(&s.ctx, s.model, s.loader, &s.job, &result));
-        value[i] = last_auxiliary(&s);
+        value[i] = logged(&s, 8, 4);
         close_setup(&s);
     }
     assert_true(value[0] > 0);
@@ -192,6 +267,8 @@ int main(void) {
         cmocka_unit_test(shuffled_windows_resume_exactly),
         cmocka_unit_test(carried_state_resumes_exactly),
         cmocka_unit_test(slots_of_memory_resume_exactly),
+        cmocka_unit_test(documents_resume_exactly),
+        cmocka_unit_test(documents_are_trained_alone),
         cmocka_unit_test(auxiliary_losses_have_a_column),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
