@@ -155,11 +155,13 @@ ls_tensor *ls_row_groups(ls_program *p, const char *name, ls_tensor *x, ls_group
  * streaming: x itself. */
 ls_tensor *ls_rows_append(ls_program *p, const char *name, ls_tensor *x, int64_t keep,
                           int64_t most);
-/* The same in two steps, to read the cache before this run's rows are in it: x gives the shape of a
- * row, which stands for `each` tokens. Only where the program streams. */
+/* The same in two steps: x gives the shape of a row, which stands for `each` tokens. Only where the
+ * program streams. */
 ls_tensor *ls_rows_cache(ls_program *p, const char *name, ls_tensor *x, int64_t each, int64_t keep,
                          int64_t most);
 void ls_rows_put(ls_program *p, ls_tensor *cache, ls_tensor *x, int64_t keep);
+/* At the end of the run, so that it reads the cache as it was, the backward part too. */
+void ls_rows_put_last(ls_program *p, ls_tensor *cache, ls_tensor *x, int64_t keep);
 /* Of the rows that leave the memory with this segment, those 1 in `rate` that received the most
  * attention (ls_attention_received) from the segment's queries, in their order: [B,most,D], with an
  * extent as row_groups has. A run must lie within a segment. Only where the program streams; no

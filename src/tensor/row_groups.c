@@ -74,8 +74,11 @@ static ls_node *put_rows(ls_program *p, ls_tensor *cache, ls_tensor *x, int64_t 
     return ls_record(p, &append_op, &keep, sizeof keep, 1, &x, 1, &cache);
 }
 
-/* What was read before must still lie there in the backward part. */
 void ls_rows_put(ls_program *p, ls_tensor *cache, ls_tensor *x, int64_t keep) {
+    put_rows(p, cache, x, keep);
+}
+
+void ls_rows_put_last(ls_program *p, ls_tensor *cache, ls_tensor *x, int64_t keep) {
     ls_node *node = put_rows(p, cache, x, keep);
     if (node == NULL) return;
     p->nodes.count--; /* when everything else is done */
@@ -87,7 +90,7 @@ ls_tensor *ls_rows_append(ls_program *p, const char *name, ls_tensor *x, int64_t
     if (ls_failed(p) || x == NULL || !ls_program_about(p)->streaming) return x;
     const int64_t each = x->port < 0 ? 1 : ((const ls_port *)p->ports.at[x->port])->each;
     ls_tensor *cache = ls_rows_cache(p, name, x, each, keep, most);
-    put_rows(p, cache, x, keep);
+    ls_rows_put(p, cache, x, keep);
     return cache;
 }
 

@@ -212,12 +212,12 @@ static void keep_used(ls_program *p, const ls_mixer *mixer, const used_past *use
     const compressive_options *o = mixer->options;
     ls_tensor *fresh = ls_most_used(p, "used", ls_detach(p, rows), received, groups_of(o));
     if (used->rows != NULL) {
-        ls_rows_put(p, used->rows, fresh, used->keep);
+        ls_rows_put_last(p, used->rows, fresh, used->keep);
         return;
     }
     projected keys = project(p, mixer, fresh, false);
-    ls_rows_put(p, used->keys, keys.k, used->keep);
-    ls_rows_put(p, used->values, keys.v, used->keep);
+    ls_rows_put_last(p, used->keys, keys.k, used->keep);
+    ls_rows_put_last(p, used->values, keys.v, used->keep);
 }
 
 /* What the compression is trained by: it reads constants and leads to the compression alone. */
