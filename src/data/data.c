@@ -26,7 +26,8 @@ static const ls_option options[] = {
     {"loader", LS_OPTION_CHOICE, FIELD(loader), "shuffled", 0, 0, "shuffled|stream",
      "Windows in random order, or rows that walk through the text in order."},
     {"borders", LS_OPTION_BOOL, FIELD(borders), "false", 0, 0, NULL,
-     "Never put two documents in one window; otherwise documents follow each other."},
+     "Never put two documents in one window, and begin carried state anew with each; otherwise "
+     "documents follow each other."},
 };
 const ls_option_table ls_data_options = LS_OPTIONS(options, ls_data_settings);
 

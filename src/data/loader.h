@@ -15,7 +15,7 @@
  * stream: row b walks on where its last window ended, so that a state can be carried.
  *   borders=false: B equal stretches of the documents end to end; `fresh` at the start of an epoch.
  *   borders=true: windows end with their document (the rest unscored zeros); `fresh` where a
- *     window begins a document, or an epoch. */
+ *     window begins a document, or an epoch: in rows by themselves (ls_loader_resets). */
 #ifndef LS_DATA_LOADER_H
 #define LS_DATA_LOADER_H
 

@@ -280,8 +280,7 @@ static void find_own_keys(ls_program *p, ls_segment *s) {
     s->valid = ls_own_rows(p, s->k);
 }
 
-ls_attention_attributes *ls_attention_describe(ls_program *p, int segments,
-                                               const ls_segment *given,
+ls_attention_attributes *ls_attention_describe(ls_program *p, int segments, const ls_segment *given,
                                                ls_attention_options options, ls_tensor **in,
                                                size_t *bytes) {
     ls_segment segment[LS_SEGMENTS_MOST];

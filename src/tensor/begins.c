@@ -34,10 +34,12 @@ ls_tensor *ls_own_places(ls_program *p, int64_t T, int64_t last) {
 
 void ls_begins_fit(ls_program *p, int64_t period) {
     if (period < 1 || !ls_begins_differ(p) || p->options.length % period == 0) return;
-    ls_refuse(p, LS_EUSE,
-              "documents that begin anew each for itself begin at multiples of %lld tokens "
-              "(train.length): that must be a multiple of the %lld in which the model cuts a text",
-              (long long)p->options.length, (long long)period);
+    ls_refuse(
+        p, LS_EUSE,
+        "where documents begin anew each for itself (data.borders=true with train.carry) a "
+        "train.length of %lld must be a multiple of the %lld tokens in which the model cuts a "
+        "text",
+        (long long)p->options.length, (long long)period);
 }
 
 int64_t ls_positions_end(const ls_program *p) {

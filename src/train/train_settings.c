@@ -8,8 +8,8 @@ static const ls_option options[] = {
     {"accumulate", LS_OPTION_INT, FIELD(accumulate), "1", 1, 1e6, NULL,
      "Parts in which the batch is computed, one after another, to save memory."},
     {"carry", LS_OPTION_INT, FIELD(carry), "0", 0, 1e12, NULL,
-     "Tokens over which state is carried from batch to batch (stream loader); 0 starts each "
-     "afresh."},
+     "Tokens over which state is carried from batch to batch (stream loader), with data.borders "
+     "within a document; 0 starts each afresh."},
     {"seed", LS_OPTION_INT, FIELD(seed), "1", 0, 9e15, NULL,
      "Seed of the starting weights, the order of the data and dropout."},
     {"from", LS_OPTION_TEXT, FIELD(from), "", 0, 0, NULL,
