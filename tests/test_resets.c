@@ -112,6 +112,7 @@ static ls_status open_runner(ls_model *model, int64_t batch, bool resets, runner
                                   .capacity = CARRY,
                                   .chunk_most = T,
                                   .resets = resets,
+                                  .recompute = model->type == LS_F32, /* both ways are tried */
                                   .guarded = true};
     *r = (runner){.batch = batch};
     LS_TRY(ls_model_program(model, LS_MODEL_TRAIN, options, &r->program));

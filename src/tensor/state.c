@@ -43,10 +43,11 @@ static ls_tensor *append(ls_program *p, const char *name, ls_port_kind kind, ls_
     int64_t dim[LS_RANK_MOST];
     const int64_t batch = p->options.batch;
     if (ls_begins_differ(p) && batch > 1 && (kind == LS_PORT_FIRST || x->dim[0] % batch != 0)) {
-        ls_refuse(p, LS_EUSE,
-                  "rows of a stream's start (%s) cannot be kept where documents begin anew each for "
-                  "itself: set data.borders=false",
-                  name);
+        ls_refuse(
+            p, LS_EUSE,
+            "rows of a stream's start (%s) cannot be kept where documents begin anew each for "
+            "itself: set data.borders=false",
+            name);
         return NULL;
     }
     memcpy(dim, x->dim, sizeof dim);
@@ -262,6 +263,9 @@ ls_status ls__state_begin(ls_program *p, ls_state *state) {
                        "the stream was made for %lld tokens and is at %lld: %lld more do not fit",
                        (long long)state->capacity, (long long)(state->position - state->oldest),
                        (long long)p->options.length);
+    if (state->begins != NULL && state->position + p->options.length > INT32_MAX)
+        return LS_FAIL(p->ctx, LS_EUSE, "the stream is at %lld: all sequences must begin anew",
+                       (long long)state->position);
     for (size_t i = 0; i < state->ports; i++) {
         ls_port *port = p->ports.at[i];
         if (state->port[i].identity != port_identity(port))
