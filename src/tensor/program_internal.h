@@ -70,7 +70,7 @@ struct ls_program {
     bool finished;
     int64_t chunk_limit, unit;
     ls_tensor *begins; /* the port of sequences that begin anew each for itself, or NULL */
-    bool apart; /* between ls_apart and ls_apart_end */
+    bool apart;        /* between ls_apart and ls_apart_end */
     struct {
         bool streaming;
         int64_t length;

@@ -11,8 +11,8 @@ typedef struct columns {
     ls_sinusoid_column at[COLUMNS];
 } columns;
 
-/* y is the first of `count` columns of a table of `width`; a line of threads per row. Rows are `each` for
- * every sequence, or for all of them (begins is NULL then). */
+/* y is the first of `count` columns of a table of `width`; a line of threads per row. Rows are
+ * `each` for every sequence, or for all of them (begins is NULL then). */
 template <typename T>
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     sinusoid_kernel(const columns made, const int32_t *begins, int64_t first, int64_t rows,

@@ -340,7 +340,8 @@ static __global__ void __launch_bounds__(32 * WARPS, DEPTH <= 128 ? 2 : 1)
         if (walk.roots != LS_LINEAR_NO_ROOTS)
             for (int m = (int)threadIdx.x; m < ROWS; m += (int)blockDim.x)
                 s.root[m] =
-                    m < n ? ls_linear_root(walk, at.log_decay, at.b, ls_linear_time(walk, done + m)) : 0;
+                    m < n ? ls_linear_root(walk, at.log_decay, at.b, ls_linear_time(walk, done + m))
+                          : 0;
         ls_copies_wait<1>();
         __syncthreads();
         if (FADING) fade_chunk(walk, at, n, buffer, s);
