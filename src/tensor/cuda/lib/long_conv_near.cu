@@ -1,13 +1,16 @@
 /* Long convolutions within spans of 512 times, on the tensor units.
  *
- * A warp has one channel: its product is a lower triangular Toeplitz matrix, outputs x inputs,
- * times the inputs of eight columns, each a span of some sequence. A block of threads has eight
- * channels and 256 outputs: it takes one chunk of 32 inputs after the other, from the beginning of
- * the span on, and adds what it gives to all later rows, whose sums stay in registers. Kernels lie
- * in shared memory as pairs of numbers of 11 bits (tf32), high and low, and inputs are split so,
- * too: high x high + high x low + low x high has all the bits of f32 but the last or so. The units
- * cut what they add, they do not round: so the small products come first, and sums over a chunk
- * are added to the others by ordinary additions. bf16 needs no low part of its inputs.
+ * A warp has one channel: its product is the inputs of 16 columns, each a span of some sequence,
+ * times an upper triangular Toeplitz matrix, inputs x outputs. A block of threads has eight
+ * channels and 128 outputs: it takes one chunk of 32 inputs after the other, from the beginning of
+ * the span on, and adds what it gives to all later rows, whose sums stay in registers. The units
+ * take the matrix by tiles of 8 x 8, of which all on a diagonal are alike: a tile is read once from
+ * shared memory and multiplied by each eight inputs of the chunk, for four tiles of outputs.
+ *
+ * Kernels lie in shared memory as pairs of numbers of 11 bits (tf32), high and low, and inputs are
+ * split so, too: high x high + high x low + low x high has all the bits of f32 but the last or so.
+ * The units cut what they add, they do not round: so sums over 16 inputs are added to the others by
+ * ordinary additions. bf16 needs no low part of its inputs.
  *
  * Nothing of the future gets into the past: above the diagonal the matrix has zeros, which change
  * no bit of a sum. Inputs that are no numbers, infinite or huge would: the tensor units see zeros
@@ -16,33 +19,64 @@
 
 enum {
     CHANNELS = 8,
-    COLUMNS = 8,
-    ROWS = 256,
+    COLUMNS = 16,
+    TILE = 8, /* outputs, and inputs, of one product of the units */
+    ROWS = 128,
+    TILES = ROWS / TILE,
     CHUNK = 32,
-    CHUNKS = ROWS / CHUNK, /* of the rows of a block of threads */
+    STEPS = CHUNK / TILE,
+    STAGES = 3, /* chunks in shared memory: two are on their way */
     THREADS = 32 * CHANNELS,
-    ZEROS = 32, /* before the kernel's beginning: lags above the diagonal */
+    TIMES = THREADS / (2 * COLUMNS), /* that threads move at once, four channels each */
+    ZEROS = 4,                       /* before the kernel's beginning: lags above the diagonal */
     ENTRIES = ZEROS + LS_CONV_SPAN,
-    /* gaps keep the lanes of a warp in different banks, in all ways in which chunks are accessed */
-    COLUMN_PITCH = CHUNK + 4,
-    CHANNEL_PITCH = COLUMNS * COLUMN_PITCH + 4
+    /* rows that go out at once; gaps keep the lanes of a warp in different banks */
+    OUT_ROWS = 64,
+    ROW_PITCH = COLUMNS + 4,
+    CHANNEL_PITCH = OUT_ROWS * ROW_PITCH + 4
+};
+
+/* A span of a sequence. */
+struct near_column {
+    int64_t row; /* of its first time */
+    int count;   /* of its times; 0 where there is no such column */
+    int span;
 };
 
 struct near_memory {
-    /* Kernels, the high and the low part: each lag with the eighth after it, as tensor units take
-     * them. */
-    float2 high[CHANNELS][ENTRIES], low[CHANNELS][ENTRIES];
-    float x[2][CHANNELS * CHANNEL_PITCH]; /* this chunk and the one before */
-    float y[CHANNELS * CHANNEL_PITCH];
-    float4 staged[2 * THREADS]; /* the next chunk as it comes */
-    float4 before[2 * THREADS]; /* sums of earlier spans, likewise */
+    /* Each lag and the fourth before it, high and low, as the units take them. */
+    float4 kernel[CHANNELS][ENTRIES];
+    union {
+        float4 chunk[STAGES][CHUNK * COLUMNS * CHANNELS / 4];
+        float result[CHANNELS * CHANNEL_PITCH];
+    };
+    near_column column[COLUMNS];
 };
 
-/* To 11 bits. */
+template <typename T>
+static __device__ __forceinline__ near_column column_at(const ls_conv_job<T> &job, unsigned at) {
+    const unsigned spans = (unsigned)ls_conv_ceil_div(job.length, LS_CONV_SPAN);
+    const int64_t b = at / spans, start = (int64_t)(at % spans) * LS_CONV_SPAN;
+    const int64_t left = b < job.B ? job.length - start : 0;
+    return {ls_conv_row(job, b, start), left < LS_CONV_SPAN ? (int)left : LS_CONV_SPAN,
+            (int)(at % spans)};
+}
+
+/* To 11 bits; the second for plain numbers alone. */
 static __device__ __forceinline__ float shorten(float value) {
     uint32_t bits;
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
     return __uint_as_float(bits);
+}
+static __device__ __forceinline__ float shorten_plain(float value) {
+    return __uint_as_float((__float_as_uint(value) + 0x1000u) & 0xffffe000u);
+}
+
+/* The greater one, or no number if one is none. */
+static __device__ __forceinline__ float greater(float a, float b) {
+    float result;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+    return result;
 }
 
 /* c += a b, of 16 x 8 by 8 x 8. */
@@ -55,156 +89,172 @@ static __device__ __forceinline__ void multiply(float (&c)[4], const float (&a)[
           "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
 }
 
-/* The tensor unit multiplies eight inputs at a time. Of 16 inputs we give it first 0..3 and 8..11,
- * then 4..7 and 12..15: so a lane's four values of a 16 x 8 operand are of lags i, i + 8, i - 8
- * and i again, and those of the tile 16 rows further on have one of them, too. */
+/* Four neighbouring channels as they lie in memory. */
+template <typename E> struct alignas(4 * sizeof(E)) four { E value[4]; };
 
-/* A lane's part of a tile of 16 outputs x 16 inputs. */
-struct toeplitz {
-    float high[2][4], low[2][4];
-};
-/* A lane's place in the kernels. */
-struct kernel_place {
-    const float2 *high, *low;
-    uint32_t zero; /* 0 */
-    /* A copy in a register of its own: the compiler, which does not see the zero, would else
-     * gather the operands of each product anew. */
-    __device__ __forceinline__ float copy(float value) const {
-        return __uint_as_float(__float_as_uint(value) | zero);
-    }
-};
-/* The tile that begins at the distance `lag`, after that at lag - 16 or begin_at. */
-static __device__ __forceinline__ void step(toeplitz &tile, const kernel_place &at, int lag) {
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        const float2 high = at.high[lag - 4 * i], low = at.low[lag - 4 * i];
-        tile.high[i][2] = at.copy(tile.high[i][1]);
-        tile.low[i][2] = at.copy(tile.low[i][1]);
-        tile.high[i][3] = at.copy(high.x);
-        tile.low[i][3] = at.copy(low.x);
-        tile.high[i][0] = high.x;
-        tile.low[i][0] = low.x;
-        tile.high[i][1] = high.y;
-        tile.low[i][1] = low.y;
-    }
-}
-static __device__ __forceinline__ void begin_at(toeplitz &tile, const kernel_place &at, int lag) {
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        tile.high[i][1] = at.high[lag - 8 - 4 * i].x;
-        tile.low[i][1] = at.low[lag - 8 - 4 * i].x;
-    }
+/* Where in a chunk are four channels of a column, the first ones or (half 1) the others; `time` and
+ * the eights of columns add constants. The halves are crossed so that eight neighbouring threads,
+ * four columns and both halves, are in different banks. */
+static __device__ __forceinline__ int place(int half, int time, int column) {
+    return (half * CHUNK + time) * COLUMNS + (column ^ 4 * half);
 }
 
-/* A lane's part of a chunk's inputs, by sixteens. */
+/* A lane's inputs: of columns lane / 4 and, at odd places, the eighth after it, at times lane % 4
+ * and, in the second half, the fourth after it. */
 struct inputs {
-    float high[2][2][2], low[2][2][2];
+    float high[STEPS][4], low[STEPS][4];
 };
 static __device__ __forceinline__ bool is_plain(float value) {
     return fabsf(value) < 0x1p60f;
 }
-/* Whether all are plain numbers; others are left out. */
+/* x: time 0 of column lane / 4; it tells whether all are plain numbers, others are left out. */
 template <typename T>
-static __device__ __forceinline__ bool split(const float *x, int lane, inputs &in) {
-    bool plain = true;
+static __device__ __forceinline__ bool split(const T *x, int lane, inputs &in) {
+    float most = 0;
 #pragma unroll
-    for (int at = 0; at < 8; at++) {
-        const int half = at / 4, i = at / 2 % 2, k = at % 2;
-        float value = x[lane / 4 * COLUMN_PITCH + 16 * half + 4 * i + 8 * k + lane % 4];
-        plain = plain && is_plain(value);
-        if (!is_plain(value)) value = 0;
-        in.high[half][i][k] = sizeof(T) == 2 ? value : shorten(value);
-        in.low[half][i][k] = sizeof(T) == 2 ? 0 : shorten(value - in.high[half][i][k]);
+    for (int at = 0; at < 4 * STEPS; at++) {
+        const int time = at / 4 * TILE + at / 2 % 2 * 4 + lane % 4;
+        const float value = ls_cuda_wide(x[4 * place(0, time, at % 2 * 8)]);
+        most = greater(most, fabsf(value));
+        in.high[at / 4][at % 4] = value;
+    }
+    const bool plain = __all_sync(0xffffffffu, is_plain(most));
+    if (!plain) {
+#pragma unroll
+        for (int at = 0; at < 4 * STEPS; at++)
+            if (!is_plain(in.high[at / 4][at % 4])) in.high[at / 4][at % 4] = 0;
+    }
+#pragma unroll
+    for (int at = 0; at < (sizeof(T) == 2 ? 0 : 4 * STEPS); at++) {
+        const float value = in.high[at / 4][at % 4], high = shorten_plain(value);
+        in.high[at / 4][at % 4] = high;
+        in.low[at / 4][at % 4] = shorten_plain(value - high);
     }
     return plain;
 }
 
-/* sum[h] += tile times half h of the inputs: the small products first. */
-template <typename T>
-static __device__ __forceinline__ void add_products(const toeplitz &tile, const inputs &in,
-                                                    float (&sum)[2][4]) {
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-#pragma unroll
-        for (int h = 0; h < 2; h++) multiply(sum[h], tile.low[i], in.high[h][i]);
-#pragma unroll
-        for (int h = 0; h < 2; h++)
-            if (sizeof(T) > 2) multiply(sum[h], tile.high[i], in.low[h][i]);
-    }
-#pragma unroll
-    for (int i = 0; i < 2; i++)
-#pragma unroll
-        for (int h = 0; h < 2; h++) multiply(sum[h], tile.high[i], in.high[h][i]);
+/* A lane's part of a tile of the matrix. */
+struct toeplitz {
+    float high[2], low[2];
+};
+static __device__ __forceinline__ toeplitz tile_at(const float4 *kernel, int lag) {
+    const float4 values = kernel[lag];
+    return {{values.x, values.y}, {values.z, values.w}};
 }
 
-/* What a chunk gives to the rows of chunks first..last - 1; `distance`: of row 0, if it is less
- * than 0 that of `first` is 0. A tile of the matrix serves 16 rows with the chunk's first half and
- * the next 16 with its second. */
+/* A diagonal: its tile takes eight inputs i of the chunk to outputs first + i. The last two eights
+ * come to an output one diagonal after the other, then the first two: sums of such a pair begin with
+ * the odd eight, in `pair`, and end with the even one. The small products come first. */
 template <typename T>
-static __device__ __forceinline__ void add_products_of(const kernel_place &at, int distance,
-                                                       const inputs &in, int first, int last,
-                                                       float (&sum)[CHUNKS][2][4]) {
-    toeplitz tile;
-    float here[2][4] = {}; /* of these 16 rows and of the next */
-    if (distance > 0) {    /* there is a tile before the first */
-        begin_at(tile, at, distance - 16);
-        step(tile, at, distance - 16);
-        add_products<T>(tile, in, here);
-    } else {
-        begin_at(tile, at, 0);
+static __device__ __forceinline__ void add_diagonal(const toeplitz &tile, const inputs &in,
+                                                    int first, float (&pair)[STEPS / 2][4],
+                                                    float (&sum)[TILES][4]) {
+    float here[STEPS][4];
+#pragma unroll
+    for (int i = 0; i < STEPS; i++)
+#pragma unroll
+        for (int k = 0; k < 4; k++) here[i][k] = i % 2 == 0 ? pair[i / 2][k] : 0;
+#pragma unroll
+    for (int product = sizeof(T) == 2 ? 1 : 0; product < 3; product++)
+#pragma unroll
+        for (int i = 0; i < STEPS; i++)
+            if (first + i >= 0 && first + i < TILES)
+                multiply(here[i], product == 0 ? in.low[i] : in.high[i],
+                         product == 1 ? tile.low : tile.high);
+#pragma unroll
+    for (int i = 0; i < STEPS; i++)
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            if (i % 2 == 1)
+                pair[i / 2][k] = here[i][k];
+            else if (first + i >= 0 && first + i < TILES)
+                sum[first + i][k] += here[i][k];
+}
+
+/* What a chunk gives to the rows; `kernel`: this lane's lag 0; `distance`: of row 0, less than 0 if
+ * the chunk's own rows come later; `count`: rows that are needed. */
+template <typename T>
+static __device__ __forceinline__ void add_products(const float4 *kernel, int distance,
+                                                    const inputs &in, int count,
+                                                    float (&sum)[TILES][4]) {
+    float pair[STEPS / 2][4] = {};
+    /* each tile is read while the one before is multiplied */
+    toeplitz next = tile_at(kernel, distance > 0 ? distance - (STEPS - 1) * TILE : 0);
+    if (distance > 0) {
+#pragma unroll
+        for (int first = 1 - STEPS; first < 0; first++) {
+            const toeplitz tile = next;
+            next = tile_at(kernel, distance + (first + 1) * TILE);
+            add_diagonal<T>(tile, in, first, pair, sum);
+        }
     }
 #pragma unroll
-    for (int chunk = 0; chunk < CHUNKS; chunk++) {
-        if (chunk < first || chunk >= last) continue;
+    for (int start = 0; start < TILES; start += STEPS) {
+        if (distance + start * TILE < 0 || start * TILE >= count) continue;
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-#pragma unroll
-            for (int i = 0; i < 4; i++) here[0][i] = here[1][i], here[1][i] = 0;
-            step(tile, at, distance + CHUNK * chunk + 16 * half);
-            add_products<T>(tile, in, here);
-#pragma unroll
-            for (int i = 0; i < 4; i++) sum[chunk][half][i] += here[0][i];
+        for (int first = start; first < start + STEPS; first++) {
+            const toeplitz tile = next;
+            if (first + 1 < TILES) next = tile_at(kernel, distance + (first + 1) * TILE);
+            add_diagonal<T>(tile, in, first, pair, sum);
         }
     }
 }
 
 /* The same of the inputs that were left out. */
-static __device__ __forceinline__ void add_left_out(const kernel_place &kernel, int distance,
-                                                    const float *x, int lane,
-                                                    float (&sum)[CHUNKS][2][4]) {
+template <typename T>
+static __device__ __forceinline__ void add_left_out(const float4 *kernel, int distance, const T *x,
+                                                    int lane, float (&sum)[TILES][4]) {
 #pragma unroll 1
-    for (int s = 0; s < CHUNK; s++)
+    for (int time = 0; time < CHUNK; time++)
 #pragma unroll
         for (int side = 0; side < 2; side++) {
-            const float value = x[(lane % 4 * 2 + side) * COLUMN_PITCH + s];
+            const float value = ls_cuda_wide(x[4 * place(0, time, 8 * side)]);
             if (is_plain(value)) continue;
 #pragma unroll
-            for (int at = 0; at < 4 * CHUNKS; at++) { /* every eighth row */
-                const int lag = distance + 8 * at + lane / 4 - s;
+            for (int at = 0; at < 2 * TILES; at++) {
+                const int lag = distance + at / 2 * TILE + lane % 4 * 2 + at % 2 - time;
                 if (lag >= 0)
-                    sum[at / 4][at / 2 % 2][at % 2 * 2 + side] +=
-                        (kernel.high[lag].x + kernel.low[lag].x) * value;
+                    sum[at / 2][2 * side + at % 2] += (kernel[lag].x + kernel[lag].z) * value;
             }
         }
 }
 
-/* Four neighbouring channels as they lie in memory. */
-template <typename E> struct alignas(4 * sizeof(E)) four { E value[4]; };
+/* skip x, to the chunk's own rows. */
+template <typename T>
+static __device__ __forceinline__ void add_skip(float skip, int distance, const T *x, int lane,
+                                                float (&sum)[TILES][4]) {
+#pragma unroll
+    for (int start = 0; start < TILES; start += STEPS) {
+        if (distance + start * TILE != 0) continue;
+#pragma unroll
+        for (int at = 0; at < 4 * STEPS; at++) {
+            const int time = at / 4 * TILE + lane % 4 * 2 + at % 2;
+            sum[start + at / 4][at % 4] +=
+                skip * ls_cuda_wide(x[4 * place(0, time, at / 2 % 2 * 8)]);
+        }
+    }
+}
 
-/* To shared memory, while the thread goes on. */
+/* To shared memory, while the thread goes on: `bytes` bytes and zeros after them. */
 template <typename E>
-static __device__ __forceinline__ void copy_behind(four<E> *to, const four<E> *from) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;"
+static __device__ __forceinline__ void copy_behind(four<E> *to, const E *from, int bytes) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
                  :
-                 : "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from), "n"(sizeof(four<E>))
+                 : "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from), "n"(sizeof(four<E>)),
+                   "r"(bytes)
                  : "memory");
 }
+static __device__ __forceinline__ void end_of_copies() {
+    asm volatile("cp.async.commit_group;" : : : "memory");
+}
+/* For all chunks but the last. */
 static __device__ __forceinline__ void wait_for_copies() {
-    asm volatile("cp.async.wait_all;" : : : "memory");
+    asm volatile("cp.async.wait_group %0;" : : "n"(STAGES - 2) : "memory");
 }
 
 template <typename E>
-static __device__ __forceinline__ four<E> take(const E *from, int d, int64_t D) {
+static __device__ __forceinline__ four<E> take(const E *from, int d, int64_t D, bool whole) {
+    if (whole && d < D) return *(const four<E> *)(from + d);
     four<E> values;
 #pragma unroll
     for (int i = 0; i < 4; i++) values.value[i] = d + i < D ? from[d + i] : ls_cuda_narrow<E>(0.0f);
@@ -222,77 +272,72 @@ static __device__ __forceinline__ void put(const four<E> &values, E *to, int d, 
         if (d + i < D) to[d + i] = values.value[i];
 }
 
-/* A thread's share of moving chunks between memory and shared memory: a warp has a column, a
- * thread four channels of it at two times. */
+/* A thread's share of moving rows between memory and shared memory: four channels of a column at
+ * each eighth time; a warp has all columns at one time. What there is to know of a column is read
+ * again each time: registers are for the sums. */
 struct porter {
-    int64_t row;        /* of the column's first time */
-    bool later;         /* there are spans before it */
-    int count;          /* its times */
-    int d, time, place; /* time + 16 is at place + 16 */
+    int half, time, column, d;
 
-    template <typename T>
-    __device__ __forceinline__ porter(const ls_conv_job<T> &job, unsigned group, unsigned columns)
-        : d((int)(group * CHANNELS + 4 * (threadIdx.x % 2))), time((int)threadIdx.x % 32 / 2),
-          place((int)threadIdx.x % 2 * (4 * CHANNEL_PITCH) + (int)threadIdx.x / 32 * COLUMN_PITCH +
-                time) {
-        const unsigned spans = (unsigned)ls_conv_ceil_div(job.length, LS_CONV_SPAN);
-        const unsigned column = columns * COLUMNS + threadIdx.x / 32, span = column % spans;
-        const int64_t start = (int64_t)span * LS_CONV_SPAN, b = column / spans;
-        row = ls_conv_row(job, b, start);
-        later = span > 0;
-        count = job.length - start < LS_CONV_SPAN ? (int)(job.length - start) : LS_CONV_SPAN;
-        if (b >= job.B) count = 0;
+    __device__ __forceinline__ explicit porter(unsigned group)
+        : half((int)threadIdx.x % 2), time((int)threadIdx.x / (2 * COLUMNS)),
+          column((int)threadIdx.x / 2 % COLUMNS), d((int)group * CHANNELS + 4 * half) {
     }
     template <typename T>
-    __device__ __forceinline__ int64_t row_of(const ls_conv_job<T> &job, int i) const {
-        return row + (job.reversed ? -i : i);
+    static __device__ __forceinline__ int64_t row_of(const ls_conv_job<T> &job,
+                                                     const near_column &in, int i) {
+        return in.row + (job.reversed ? -i : i);
     }
-    /* Rows of x or of the sums towards `staged`, where a thread finds what it fetched itself. */
-    template <typename T, typename E>
-    __device__ __forceinline__ void fetch(const ls_conv_job<T> &job, const E *rows, int64_t stride,
-                                          int start, four<E> *staged) const {
+    template <typename T>
+    __device__ __forceinline__ void fetch(const ls_conv_job<T> &job, const near_column *columns,
+                                          int start, four<T> *chunk) const {
+        const near_column in = columns[column];
+        const T *from = job.x + row_of(job, in, start + time) * job.x_stride;
+        const int64_t apart = (job.reversed ? -TIMES : TIMES) * job.x_stride;
+        four<T> *to = chunk + place(half, time, column);
+        if (job.in_fours) {
+            const int left = d < job.D ? in.count - start - time : 0;
 #pragma unroll
-        for (int k = 0; k < 2; k++) {
-            const int i = start + time + 16 * k;
-            four<E> *to = staged + k * THREADS + threadIdx.x;
-            const E *from = rows + row_of(job, i) * stride;
-            if (i < count && job.in_fours && d < job.D)
-                copy_behind(to, (const four<E> *)(from + d));
-            else
-                *to = take(from, d, i < count ? job.D : 0);
+            for (int k = 0; k < CHUNK / TIMES; k++, from += apart)
+                copy_behind(to + place(0, k * TIMES, 0), from + d,
+                            k * TIMES < left ? (int)sizeof(four<T>) : 0);
+        } else {
+#pragma unroll 1
+            for (int k = 0; k < CHUNK / TIMES; k++, from += apart)
+                to[place(0, k * TIMES, 0)] =
+                    take(from, d, start + time + k * TIMES < in.count ? job.D : 0, false);
         }
     }
+    /* OUT_ROWS rows: what earlier spans gave them, */
     template <typename T>
-    __device__ __forceinline__ void bring(const four<T> *staged, float *x) const {
-        wait_for_copies();
+    __device__ __forceinline__ void fetch_sums(const ls_conv_job<T> &job,
+                                               const near_column *columns, int start,
+                                               four<float> (&sums)[OUT_ROWS / TIMES]) const {
+        const near_column in = columns[column];
 #pragma unroll
-        for (int k = 0; k < 2; k++) {
-            const four<T> values = staged[k * THREADS + threadIdx.x];
+        for (int k = 0; k < OUT_ROWS / TIMES; k++) {
+            const int i = start + time + k * TIMES;
+            const float *from = job.sum + row_of(job, in, i) * job.sum_stride;
+            sums[k] = take(from, d, in.span > 0 && i < in.count ? job.D : 0, job.in_fours);
+        }
+    }
+    /* and this with the results. */
+    template <typename T>
+    __device__ __forceinline__ void carry_off(const ls_conv_job<T> &job,
+                                              const near_column *columns, int start,
+                                              const four<float> (&sums)[OUT_ROWS / TIMES],
+                                              const float *result) const {
+        const near_column in = columns[column];
+        const float *at = result + 4 * half * CHANNEL_PITCH + time * ROW_PITCH + column;
+#pragma unroll
+        for (int k = 0; k < OUT_ROWS / TIMES; k++) {
+            const int i = start + time + k * TIMES;
+            four<T> values;
 #pragma unroll
             for (int c = 0; c < 4; c++)
-                x[place + c * CHANNEL_PITCH + 16 * k] = ls_cuda_wide(values.value[c]);
-        }
-    }
-    template <typename T>
-    __device__ __forceinline__ void carry_off(const ls_conv_job<T> &job, int start, const float *x,
-                                              const float *y, const four<float> *before) const {
-        wait_for_copies();
-#pragma unroll
-        for (int k = 0; k < 2; k++) {
-            const int i = start + time + 16 * k;
-            if (i >= count) continue;
-            four<float> values = {0, 0, 0, 0};
-            if (later) values = before[k * THREADS + threadIdx.x];
-            four<T> result;
-#pragma unroll
-            for (int c = 0; c < 4; c++) {
-                const int at = place + c * CHANNEL_PITCH + 16 * k;
-                values.value[c] += y[at];
-                if (job.skip != NULL && d + c < job.D)
-                    values.value[c] += __ldg(job.skip + d + c) * x[at];
-                result.value[c] = ls_cuda_narrow<T>(values.value[c]);
-            }
-            put(result, job.y + row_of(job, i) * job.y_stride, d, job.D, job.in_fours);
+                values.value[c] = ls_cuda_narrow<T>(
+                    sums[k].value[c] + at[c * CHANNEL_PITCH + k * TIMES * ROW_PITCH]);
+            put(values, job.y + row_of(job, in, i) * job.y_stride, d, i < in.count ? job.D : 0,
+                job.in_fours);
         }
     }
 };
@@ -300,13 +345,13 @@ struct porter {
 /* Lags up to `end` of one channel, by a warp. All loads of a batch come before the first use. */
 template <typename T>
 static __device__ __forceinline__ void bring_kernel(const ls_conv_job<T> &job, int64_t d, int end,
-                                                    int lane, float2 *high, float2 *low) {
+                                                    int lane, float4 *kernel) {
     enum { BATCH = 8 };
     const float *from = job.k + (d < job.D ? d : job.D - 1) * job.k_stride;
     const int most = job.taps < LS_CONV_SPAN ? (int)job.taps : LS_CONV_SPAN;
     const int delay = (int)job.delay;
-    high[lane - ZEROS].x = low[lane - ZEROS].x = 0;
-    if (lane >= 8) high[lane - ZEROS - 8].y = low[lane - ZEROS - 8].y = 0;
+    if (lane < ZEROS + 4) kernel[lane - ZEROS] = make_float4(0, 0, 0, 0);
+    __syncwarp();
 #pragma unroll 1
     for (int start = 0; start < end; start += 32 * BATCH) {
         float value[BATCH];
@@ -319,9 +364,13 @@ static __device__ __forceinline__ void bring_kernel(const ls_conv_job<T> &job, i
 #pragma unroll
         for (int i = 0; i < BATCH; i++) {
             const int lag = start + 32 * i + lane;
-            const float first = shorten(value[i]), rest = shorten(value[i] - first);
-            high[lag].x = high[lag - 8].y = first;
-            low[lag].x = low[lag - 8].y = rest;
+            const float high = shorten(value[i]), low = shorten(value[i] - high);
+            kernel[lag].x = high;
+            kernel[lag].z = low;
+            if (lag + 4 < LS_CONV_SPAN) {
+                kernel[lag + 4].y = high;
+                kernel[lag + 4].w = low;
+            }
         }
     }
 }
@@ -329,7 +378,7 @@ static __device__ __forceinline__ void bring_kernel(const ls_conv_job<T> &job, i
 /* Parts of spans that have outputs at all. */
 template <typename T>
 static __host__ __device__ inline int64_t parts_of_span(const ls_conv_job<T> &job) {
-    return job.length > ROWS ? LS_CONV_SPAN / ROWS : 1;
+    return ls_conv_ceil_div(job.length < LS_CONV_SPAN ? job.length : LS_CONV_SPAN, ROWS);
 }
 
 template <typename T>
@@ -339,49 +388,55 @@ static __global__ void __launch_bounds__(THREADS, 2) near_kernel(const ls_conv_j
     const unsigned groups = (unsigned)ls_conv_ceil_div(job.D, CHANNELS);
     const unsigned parts = (unsigned)parts_of_span(job);
     /* later parts take longer: they come first */
-    const int begin = (int)(parts - 1 - blockIdx.x % parts) * ROWS;
-    const unsigned group = blockIdx.x / parts % groups;
-    const porter by(job, group, blockIdx.x / parts / groups);
+    const int begin = (int)(parts - 1 - blockIdx.x / groups % parts) * ROWS;
+    const unsigned group = blockIdx.x % groups;
+    const porter by(group);
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     const int end = job.length < begin + ROWS ? (int)job.length : begin + ROWS;
-    four<T> *staged = (four<T> *)shared.staged;
-    four<float> *before = (four<float> *)shared.before;
-    by.fetch(job, job.x, job.x_stride, 0, staged);
-    const kernel_place kernel = {shared.high[warp] + ZEROS, shared.low[warp] + ZEROS, job.zero};
-    bring_kernel(job, (int64_t)group * CHANNELS + warp, begin + ROWS, lane,
-                 shared.high[warp] + ZEROS, shared.low[warp] + ZEROS);
-    const int lag = lane / 4 - lane % 4; /* of this lane from a tile's first */
-    float sum[CHUNKS][2][4] = {};
+    const int64_t d = (int64_t)group * CHANNELS + warp;
+    if (threadIdx.x < COLUMNS)
+        shared.column[threadIdx.x] =
+            column_at(job, blockIdx.x / groups / parts * COLUMNS + threadIdx.x);
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < STAGES - 1; k++) {
+        if (k * CHUNK < end) by.fetch(job, shared.column, k * CHUNK, (four<T> *)shared.chunk[k]);
+        end_of_copies();
+    }
+    const float4 *kernel = shared.kernel[warp] + ZEROS;
+    bring_kernel(job, d, begin + ROWS, lane, shared.kernel[warp] + ZEROS);
+    float sum[TILES][4] = {};
+    int stage = 0;
 #pragma unroll 1
     for (int start = 0; start < end; start += CHUNK) {
-        float *x = shared.x[start / CHUNK % 2];
-        by.bring(staged, x);
+        wait_for_copies();
         __syncthreads();
-        if (start + CHUNK < end) by.fetch(job, job.x, job.x_stride, start + CHUNK, staged);
-        if (start >= begin && by.later) by.fetch(job, job.sum, job.sum_stride, start, before);
+        const int ahead = start + (STAGES - 1) * CHUNK;
+        if (ahead < end)
+            by.fetch(job, shared.column, ahead, (four<T> *)shared.chunk[stage == 0 ? STAGES - 1 : stage - 1]);
+        end_of_copies();
+        const T *x = (const T *)shared.chunk[stage] + 4 * place(warp / 4, 0, lane / 4) + warp % 4;
+        stage = stage == STAGES - 1 ? 0 : stage + 1;
         inputs in;
-        const bool plain = split<T>(x + warp * CHANNEL_PITCH, lane, in);
-        /* the chunk of rows that this is; 0 where it is before them all */
-        const int own = start < begin ? 0 : (start - begin) / CHUNK;
-        add_products_of<T>({kernel.high + lag, kernel.low + lag, kernel.zero}, begin - start, in,
-                           own, (end - begin + CHUNK - 1) / CHUNK, sum);
-        if (!__all_sync(0xffffffffu, plain))
-            add_left_out(kernel, begin - start, x + warp * CHANNEL_PITCH, lane, sum);
-        if (start < begin) continue;
-        float y[2][4] = {};
+        const bool plain = split(x, lane, in);
+        add_products<T>(kernel + lane / 4 - lane % 4, begin - start, in, end - begin, sum);
+        if (!plain) add_left_out(kernel, begin - start, x, lane, sum);
+        if (start >= begin && job.skip != NULL && d < job.D)
+            add_skip(__ldg(job.skip + d), begin - start, x, lane, sum);
+    }
 #pragma unroll
-        for (int chunk = 0; chunk < CHUNKS; chunk++)
-            if (chunk == own)
-#pragma unroll
-                for (int i = 0; i < 8; i++) y[i / 4][i % 4] = sum[chunk][i / 4][i % 4];
-#pragma unroll
-        for (int tile = 0; tile < 2; tile++)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                shared.y[warp * CHANNEL_PITCH + (lane % 4 * 2 + i % 2) * COLUMN_PITCH + 16 * tile +
-                         lane / 4 + i / 2 * 8] = y[tile][i];
+    for (int out = 0; out < ROWS; out += OUT_ROWS) {
+        if (begin + out >= end) break;
+        four<float> sums[OUT_ROWS / TIMES];
+        by.fetch_sums(job, shared.column, begin + out, sums);
         __syncthreads();
-        by.carry_off(job, start, x, shared.y, before);
+        float *to = shared.result + warp * CHANNEL_PITCH + lane % 4 * 2 * ROW_PITCH + lane / 4;
+#pragma unroll
+        for (int at = 0; at < OUT_ROWS / TILE * 4; at++)
+            to[(at / 4 * TILE + at % 2) * ROW_PITCH + at / 2 % 2 * 8] =
+                sum[out / TILE + at / 4][at % 4];
+        __syncthreads();
+        by.carry_off(job, shared.column, begin + out, sums, shared.result);
     }
 }
 
