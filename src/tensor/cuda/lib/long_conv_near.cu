@@ -110,15 +110,16 @@ static __device__ __forceinline__ bool is_plain(float value) {
 /* x: time 0 of column lane / 4; it tells whether all are plain numbers, others are left out. */
 template <typename T>
 static __device__ __forceinline__ bool split(const T *x, int lane, inputs &in) {
-    float most = 0;
+    float most[4] = {};
 #pragma unroll
     for (int at = 0; at < 4 * STEPS; at++) {
         const int time = at / 4 * TILE + at / 2 % 2 * 4 + lane % 4;
         const float value = ls_cuda_wide(x[4 * place(0, time, at % 2 * 8)]);
-        most = greater(most, fabsf(value));
+        most[at % 4] = greater(most[at % 4], fabsf(value));
         in.high[at / 4][at % 4] = value;
     }
-    const bool plain = __all_sync(0xffffffffu, is_plain(most));
+    const float most_of_all = greater(greater(most[0], most[1]), greater(most[2], most[3]));
+    const bool plain = __all_sync(0xffffffffu, is_plain(most_of_all));
     if (!plain) {
 #pragma unroll
         for (int at = 0; at < 4 * STEPS; at++)
@@ -252,6 +253,10 @@ static __device__ __forceinline__ void wait_for_copies() {
     asm volatile("cp.async.wait_group %0;" : : "n"(STAGES - 2) : "memory");
 }
 
+static __device__ __forceinline__ void expect(const float *address) {
+    asm volatile("prefetch.global.L2 [%0];" : : "l"(address));
+}
+
 template <typename E>
 static __device__ __forceinline__ four<E> take(const E *from, int d, int64_t D, bool whole) {
     if (whole && d < D) return *(const four<E> *)(from + d);
@@ -307,6 +312,16 @@ struct porter {
                     take(from, d, start + time + k * TIMES < in.count ? job.D : 0, false);
         }
     }
+    /* What earlier spans gave to ROWS rows, to the nearer memory. */
+    template <typename T>
+    __device__ __forceinline__ void expect_sums(const ls_conv_job<T> &job,
+                                                const near_column *columns, int start) const {
+        const near_column in = columns[column];
+        if (in.span == 0 || d >= job.D) return;
+#pragma unroll 1
+        for (int i = start + time; i < start + ROWS && i < in.count; i += TIMES)
+            expect(job.sum + row_of(job, in, i) * job.sum_stride + d);
+    }
     /* OUT_ROWS rows: what earlier spans gave them, */
     template <typename T>
     __device__ __forceinline__ void fetch_sums(const ls_conv_job<T> &job,
@@ -342,36 +357,32 @@ struct porter {
     }
 };
 
-/* Lags up to `end` of one channel, by a warp. All loads of a batch come before the first use. */
+/* Lags up to `end` of one channel, by a warp. All loads come before the first use. */
 template <typename T>
 static __device__ __forceinline__ void bring_kernel(const ls_conv_job<T> &job, int64_t d, int end,
                                                     int lane, float4 *kernel) {
-    enum { BATCH = 8 };
-    const float *from = job.k + (d < job.D ? d : job.D - 1) * job.k_stride;
-    const int most = job.taps < LS_CONV_SPAN ? (int)job.taps : LS_CONV_SPAN;
-    const int delay = (int)job.delay;
-    if (lane < ZEROS + 4) kernel[lane - ZEROS] = make_float4(0, 0, 0, 0);
-    __syncwarp();
-#pragma unroll 1
-    for (int start = 0; start < end; start += 32 * BATCH) {
-        float value[BATCH];
+    enum { LOADS = LS_CONV_SPAN / 32 };
+    const float *from = job.k + (d < job.D ? d : 0) * job.k_stride;
+    const int64_t taps = d < job.D ? job.taps : 0;
+    float value[LOADS];
 #pragma unroll
-        for (int i = 0; i < BATCH; i++) {
-            const int tap = start + 32 * i + lane - delay;
-            value[i] = __ldg(from + (tap < 0 || most == 0 ? 0 : tap < most ? tap : most - 1));
-            if (tap < 0 || tap >= most || d >= job.D) value[i] = 0;
-        }
+    for (int i = 0; i < LOADS; i++) {
+        const int64_t tap = 32 * i + lane - job.delay;
+        value[i] = 32 * i < end && tap >= 0 && tap < taps ? __ldg(from + tap) : 0;
+    }
+    if (lane < ZEROS) kernel[lane - ZEROS] = make_float4(0, 0, 0, 0);
+    float high = 0, low = 0;
 #pragma unroll
-        for (int i = 0; i < BATCH; i++) {
-            const int lag = start + 32 * i + lane;
-            const float high = shorten(value[i]), low = shorten(value[i] - high);
-            kernel[lag].x = high;
-            kernel[lag].z = low;
-            if (lag + 4 < LS_CONV_SPAN) {
-                kernel[lag + 4].y = high;
-                kernel[lag + 4].w = low;
-            }
-        }
+    for (int i = 0; i < LOADS; i++) {
+        if (32 * i >= end) break;
+        /* the last four lanes give what they had before, to the first */
+        const float old_high = high, old_low = low;
+        high = shorten(value[i]);
+        low = shorten(value[i] - high);
+        const int source = (lane + 28) % 32;
+        kernel[32 * i + lane] = make_float4(
+            high, __shfl_sync(0xffffffffu, lane < 28 ? high : old_high, source), low,
+            __shfl_sync(0xffffffffu, lane < 28 ? low : old_low, source));
     }
 }
 
@@ -415,6 +426,7 @@ static __global__ void __launch_bounds__(THREADS, 2) near_kernel(const ls_conv_j
         if (ahead < end)
             by.fetch(job, shared.column, ahead, (four<T> *)shared.chunk[stage == 0 ? STAGES - 1 : stage - 1]);
         end_of_copies();
+        if (start == begin) by.expect_sums(job, shared.column, begin);
         const T *x = (const T *)shared.chunk[stage] + 4 * place(warp / 4, 0, lane / 4) + warp % 4;
         stage = stage == STAGES - 1 ? 0 : stage + 1;
         inputs in;
