@@ -51,6 +51,7 @@ struct near_memory {
         float result[CHANNELS * CHANNEL_PITCH];
     };
     near_column column[COLUMNS];
+    uint64_t turn; /* at which warps wait for one another, chunk by chunk */
 };
 
 template <typename T>
@@ -144,8 +145,8 @@ static __device__ __forceinline__ toeplitz tile_at(const float4 *kernel, int lag
 }
 
 /* A diagonal: its tile takes eight inputs i of the chunk to outputs first + i. The last two eights
- * come to an output one diagonal after the other, then the first two: sums of such a pair begin with
- * the odd eight, in `pair`, and end with the even one. The small products come first. */
+ * come to an output one diagonal after the other, then the first two: sums of such a pair begin
+ * with the odd eight, in `pair`, and end with the even one. The small products come first. */
 template <typename T>
 static __device__ __forceinline__ void add_diagonal(const toeplitz &tile, const inputs &in,
                                                     int first, float (&pair)[STEPS / 2][4],
@@ -253,6 +254,45 @@ static __device__ __forceinline__ void wait_for_copies() {
     asm volatile("cp.async.wait_group %0;" : : "n"(STAGES - 2) : "memory");
 }
 
+/* A warp says that its part of the next chunk is there and that it has read this one; it waits only
+ * later, so that warps need not keep in step. */
+static __device__ __forceinline__ void begin_turns(uint64_t *turn) {
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;"
+                 :
+                 : "r"((uint32_t)__cvta_generic_to_shared(turn)), "n"((int)CHANNELS)
+                 : "memory");
+}
+static __device__ __forceinline__ void end_turn(uint64_t *turn, int lane) {
+    __syncwarp();
+    if (lane == 0)
+        asm volatile("{\n.reg .b64 state;\n"
+                     "mbarrier.arrive.shared.b64 state, [%0];\n}\n"
+                     :
+                     : "r"((uint32_t)__cvta_generic_to_shared(turn))
+                     : "memory");
+}
+/* Until all have ended the turn; `odd`: whether its number is, from 0 on. */
+static __device__ __forceinline__ void wait_for_turn(uint64_t *turn, uint32_t odd) {
+    uint32_t over;
+    do {
+#if __CUDA_ARCH__ >= 900
+        asm volatile("{\n.reg .pred over;\n"
+                     "mbarrier.try_wait.parity.shared.b64 over, [%1], %2;\n"
+                     "selp.u32 %0, 1, 0, over;\n}\n"
+                     : "=r"(over)
+                     : "r"((uint32_t)__cvta_generic_to_shared(turn)), "r"(odd)
+                     : "memory");
+#else
+        asm volatile("{\n.reg .pred over;\n"
+                     "mbarrier.test_wait.parity.shared.b64 over, [%1], %2;\n"
+                     "selp.u32 %0, 1, 0, over;\n}\n"
+                     : "=r"(over)
+                     : "r"((uint32_t)__cvta_generic_to_shared(turn)), "r"(odd)
+                     : "memory");
+#endif
+    } while (over == 0);
+}
+
 static __device__ __forceinline__ void expect(const float *address) {
     asm volatile("prefetch.global.L2 [%0];" : : "l"(address));
 }
@@ -284,9 +324,8 @@ struct porter {
     int half, time, column, d;
 
     __device__ __forceinline__ explicit porter(unsigned group)
-        : half((int)threadIdx.x % 2), time((int)threadIdx.x / (2 * COLUMNS)),
-          column((int)threadIdx.x / 2 % COLUMNS), d((int)group * CHANNELS + 4 * half) {
-    }
+        : half((int)(threadIdx.x % 2)), time((int)(threadIdx.x / (2 * COLUMNS))),
+          column((int)(threadIdx.x / 2 % COLUMNS)), d((int)group * CHANNELS + 4 * half) {}
     template <typename T>
     static __device__ __forceinline__ int64_t row_of(const ls_conv_job<T> &job,
                                                      const near_column &in, int i) {
@@ -337,10 +376,9 @@ struct porter {
     }
     /* and this with the results. */
     template <typename T>
-    __device__ __forceinline__ void carry_off(const ls_conv_job<T> &job,
-                                              const near_column *columns, int start,
-                                              const four<float> (&sums)[OUT_ROWS / TIMES],
-                                              const float *result) const {
+    __device__ __forceinline__ void
+    carry_off(const ls_conv_job<T> &job, const near_column *columns, int start,
+              const four<float> (&sums)[OUT_ROWS / TIMES], const float *result) const {
         const near_column in = columns[column];
         const float *at = result + 4 * half * CHANNEL_PITCH + time * ROW_PITCH + column;
 #pragma unroll
@@ -349,8 +387,8 @@ struct porter {
             four<T> values;
 #pragma unroll
             for (int c = 0; c < 4; c++)
-                values.value[c] = ls_cuda_narrow<T>(
-                    sums[k].value[c] + at[c * CHANNEL_PITCH + k * TIMES * ROW_PITCH]);
+                values.value[c] = ls_cuda_narrow<T>(sums[k].value[c] +
+                                                    at[c * CHANNEL_PITCH + k * TIMES * ROW_PITCH]);
             put(values, job.y + row_of(job, in, i) * job.y_stride, d, i < in.count ? job.D : 0,
                 job.in_fours);
         }
@@ -380,9 +418,9 @@ static __device__ __forceinline__ void bring_kernel(const ls_conv_job<T> &job, i
         high = shorten(value[i]);
         low = shorten(value[i] - high);
         const int source = (lane + 28) % 32;
-        kernel[32 * i + lane] = make_float4(
-            high, __shfl_sync(0xffffffffu, lane < 28 ? high : old_high, source), low,
-            __shfl_sync(0xffffffffu, lane < 28 ? low : old_low, source));
+        kernel[32 * i + lane] =
+            make_float4(high, __shfl_sync(0xffffffffu, lane < 28 ? high : old_high, source), low,
+                        __shfl_sync(0xffffffffu, lane < 28 ? low : old_low, source));
     }
 }
 
@@ -402,12 +440,13 @@ static __global__ void __launch_bounds__(THREADS, 2) near_kernel(const ls_conv_j
     const int begin = (int)(parts - 1 - blockIdx.x / groups % parts) * ROWS;
     const unsigned group = blockIdx.x % groups;
     const porter by(group);
-    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    const int warp = (int)(threadIdx.x / 32), lane = (int)(threadIdx.x % 32);
     const int end = job.length < begin + ROWS ? (int)job.length : begin + ROWS;
     const int64_t d = (int64_t)group * CHANNELS + warp;
     if (threadIdx.x < COLUMNS)
         shared.column[threadIdx.x] =
             column_at(job, blockIdx.x / groups / parts * COLUMNS + threadIdx.x);
+    if (threadIdx.x == 0) begin_turns(&shared.turn);
     __syncthreads();
 #pragma unroll
     for (int k = 0; k < STAGES - 1; k++) {
@@ -416,25 +455,28 @@ static __global__ void __launch_bounds__(THREADS, 2) near_kernel(const ls_conv_j
     }
     const float4 *kernel = shared.kernel[warp] + ZEROS;
     bring_kernel(job, d, begin + ROWS, lane, shared.kernel[warp] + ZEROS);
+    wait_for_copies();
+    end_turn(&shared.turn, lane);
     float sum[TILES][4] = {};
     int stage = 0;
 #pragma unroll 1
     for (int start = 0; start < end; start += CHUNK) {
-        wait_for_copies();
-        __syncthreads();
+        wait_for_turn(&shared.turn, start / CHUNK % 2);
         const int ahead = start + (STAGES - 1) * CHUNK;
         if (ahead < end)
-            by.fetch(job, shared.column, ahead, (four<T> *)shared.chunk[stage == 0 ? STAGES - 1 : stage - 1]);
+            by.fetch(job, shared.column, ahead,
+                     (four<T> *)shared.chunk[stage == 0 ? STAGES - 1 : stage - 1]);
         end_of_copies();
         if (start == begin) by.expect_sums(job, shared.column, begin);
         const T *x = (const T *)shared.chunk[stage] + 4 * place(warp / 4, 0, lane / 4) + warp % 4;
         stage = stage == STAGES - 1 ? 0 : stage + 1;
         inputs in;
-        const bool plain = split(x, lane, in);
-        add_products<T>(kernel + lane / 4 - lane % 4, begin - start, in, end - begin, sum);
-        if (!plain) add_left_out(kernel, begin - start, x, lane, sum);
+        if (!split(x, lane, in)) add_left_out(kernel, begin - start, x, lane, sum);
         if (start >= begin && job.skip != NULL && d < job.D)
             add_skip(__ldg(job.skip + d), begin - start, x, lane, sum);
+        wait_for_copies();
+        end_turn(&shared.turn, lane);
+        add_products<T>(kernel + lane / 4 - lane % 4, begin - start, in, end - begin, sum);
     }
 #pragma unroll
     for (int out = 0; out < ROWS; out += OUT_ROWS) {
