@@ -273,24 +273,18 @@ static __device__ __forceinline__ void end_turn(uint64_t *turn, int lane) {
 }
 /* Until all have ended the turn; `odd`: whether its number is, from 0 on. */
 static __device__ __forceinline__ void wait_for_turn(uint64_t *turn, uint32_t odd) {
-    uint32_t over;
-    do {
 #if __CUDA_ARCH__ >= 900
-        asm volatile("{\n.reg .pred over;\n"
-                     "mbarrier.try_wait.parity.shared.b64 over, [%1], %2;\n"
-                     "selp.u32 %0, 1, 0, over;\n}\n"
-                     : "=r"(over)
-                     : "r"((uint32_t)__cvta_generic_to_shared(turn)), "r"(odd)
-                     : "memory");
+#define LS_NEAR_ASK "mbarrier.try_wait.parity.shared.b64" /* sleeps a while */
 #else
-        asm volatile("{\n.reg .pred over;\n"
-                     "mbarrier.test_wait.parity.shared.b64 over, [%1], %2;\n"
-                     "selp.u32 %0, 1, 0, over;\n}\n"
-                     : "=r"(over)
-                     : "r"((uint32_t)__cvta_generic_to_shared(turn)), "r"(odd)
-                     : "memory");
+#define LS_NEAR_ASK "mbarrier.test_wait.parity.shared.b64"
 #endif
-    } while (over == 0);
+    asm volatile("{\n.reg .pred over;\n"
+                 "again:\n" LS_NEAR_ASK " over, [%0], %1;\n"
+                 "@!over bra again;\n}\n"
+                 :
+                 : "r"((uint32_t)__cvta_generic_to_shared(turn)), "r"(odd)
+                 : "memory");
+#undef LS_NEAR_ASK
 }
 
 static __device__ __forceinline__ void expect(const float *address) {
