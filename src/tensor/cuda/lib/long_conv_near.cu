@@ -246,12 +246,8 @@ static __device__ __forceinline__ void copy_behind(four<E> *to, const E *from, i
                    "r"(bytes)
                  : "memory");
 }
-static __device__ __forceinline__ void end_of_copies() {
-    asm volatile("cp.async.commit_group;" : : : "memory");
-}
-/* For all chunks but the last. */
 static __device__ __forceinline__ void wait_for_copies() {
-    asm volatile("cp.async.wait_group %0;" : : "n"(STAGES - 2) : "memory");
+    asm volatile("cp.async.wait_all;" : : : "memory");
 }
 
 /* A warp says that its part of the next chunk is there and that it has read this one; it waits only
@@ -443,10 +439,8 @@ static __global__ void __launch_bounds__(THREADS, 2) near_kernel(const ls_conv_j
     if (threadIdx.x == 0) begin_turns(&shared.turn);
     __syncthreads();
 #pragma unroll
-    for (int k = 0; k < STAGES - 1; k++) {
+    for (int k = 0; k < STAGES - 1; k++)
         if (k * CHUNK < end) by.fetch(job, shared.column, k * CHUNK, (four<T> *)shared.chunk[k]);
-        end_of_copies();
-    }
     const float4 *kernel = shared.kernel[warp] + ZEROS;
     bring_kernel(job, d, begin + ROWS, lane, shared.kernel[warp] + ZEROS);
     wait_for_copies();
@@ -456,20 +450,19 @@ static __global__ void __launch_bounds__(THREADS, 2) near_kernel(const ls_conv_j
 #pragma unroll 1
     for (int start = 0; start < end; start += CHUNK) {
         wait_for_turn(&shared.turn, start / CHUNK % 2);
-        const int ahead = start + (STAGES - 1) * CHUNK;
-        if (ahead < end)
-            by.fetch(job, shared.column, ahead,
-                     (four<T> *)shared.chunk[stage == 0 ? STAGES - 1 : stage - 1]);
-        end_of_copies();
-        if (start == begin) by.expect_sums(job, shared.column, begin);
         const T *x = (const T *)shared.chunk[stage] + 4 * place(warp / 4, 0, lane / 4) + warp % 4;
-        stage = stage == STAGES - 1 ? 0 : stage + 1;
         inputs in;
         if (!split(x, lane, in)) add_left_out(kernel, begin - start, x, lane, sum);
         if (start >= begin && job.skip != NULL && d < job.D)
             add_skip(__ldg(job.skip + d), begin - start, x, lane, sum);
         wait_for_copies();
         end_turn(&shared.turn, lane);
+        /* all have read the chunk before this one: its place is free for the next but one */
+        const int ahead = start + (STAGES - 1) * CHUNK,
+                  place_ahead = stage == 0 ? STAGES - 1 : stage - 1;
+        if (ahead < end) by.fetch(job, shared.column, ahead, (four<T> *)shared.chunk[place_ahead]);
+        if (start == begin) by.expect_sums(job, shared.column, begin);
+        stage = stage == STAGES - 1 ? 0 : stage + 1;
         add_products<T>(kernel + lane / 4 - lane % 4, begin - start, in, end - begin, sum);
     }
 #pragma unroll
