@@ -14,7 +14,6 @@ template <typename T> struct ls_conv_job {
     int64_t taps, delay; /* taps: kernel values that can meet an input */
     bool reversed;
     bool in_fours; /* rows of x, y and sum can be taken four channels at a time */
-    uint32_t zero; /* 0, which the compiler does not know */
     const T *x;
     int64_t x_stride;
     const float *k, *skip;
