@@ -29,6 +29,7 @@ enum {
     LINES = FAR / 8, /* of CHANNELS threads; line l has the values l, l + LINES, ... of a block */
     THREADS = LINES * CHANNELS,
     SPECTRUM = FAR * CHANNELS, /* complex values of one spectrum, of all its channels */
+    EXCHANGE = SPECTRUM + SPECTRUM / 8,
     ROOTS = 4 * FAR,
     SLICE = 8, /* sequences whose spectra are summed by one block of threads */
     LAGS = 4   /* blocks of lags that are summed at once */
@@ -50,6 +51,10 @@ static __device__ __forceinline__ float2 add_times(float2 sum, float2 a, float2 
     return make_float2(fmaf(a.x, b.x, fmaf(-a.y, b.y, sum.x)),
                        fmaf(a.x, b.y, fmaf(a.y, b.x, sum.y)));
 }
+/* a + part b */
+static __device__ __forceinline__ float2 plus_part(float2 a, float part, float2 b) {
+    return make_float2(fmaf(part, b.x, a.x), fmaf(part, b.y, a.y));
+}
 /* The conjugate of a, times b. */
 static __device__ __forceinline__ float2 conjugate_times(float2 a, float2 b) {
     return make_float2(a.x * b.x + a.y * b.y, a.x * b.y - a.y * b.x);
@@ -61,25 +66,28 @@ template <int SIGN> static __device__ __forceinline__ float2 quarter(float2 a) {
 /* out[q] = sum_k v[k] exp(SIGN 2 pi i k q / 8), in place. */
 template <int SIGN> static __device__ __forceinline__ void eight(float2 (&v)[8]) {
     const float half = 0.70710678118654752f;
-    float2 part[2][4];
+    float2 even[4], odd[4];
 #pragma unroll
     for (int k = 0; k < 4; k++) {
-        part[0][k] = plus(v[k], v[k + 4]);
-        part[1][k] = minus(v[k], v[k + 4]);
+        even[k] = plus(v[k], v[k + 4]);
+        odd[k] = minus(v[k], v[k + 4]);
     }
-    part[1][1] = times(part[1][1], make_float2(half, SIGN * half));
-    part[1][2] = quarter<SIGN>(part[1][2]);
-    part[1][3] = times(part[1][3], make_float2(-half, SIGN * half));
-#pragma unroll
-    for (int odd = 0; odd < 2; odd++) {
-        const float2 a = plus(part[odd][0], part[odd][2]), b = minus(part[odd][0], part[odd][2]);
-        const float2 c = plus(part[odd][1], part[odd][3]);
-        const float2 d = quarter<SIGN>(minus(part[odd][1], part[odd][3]));
-        v[odd] = plus(a, c);
-        v[odd + 2] = plus(b, d);
-        v[odd + 4] = minus(a, c);
-        v[odd + 6] = minus(b, d);
-    }
+    const float2 a = plus(even[0], even[2]), b = minus(even[0], even[2]);
+    const float2 c = plus(even[1], even[3]), d = quarter<SIGN>(minus(even[1], even[3]));
+    v[0] = plus(a, c);
+    v[2] = plus(b, d);
+    v[4] = minus(a, c);
+    v[6] = minus(b, d);
+    /* odd[1] and odd[3] by an eighth and three eighths of a turn, without their factor `half` */
+    const float2 once = plus(odd[1], quarter<SIGN>(odd[1]));
+    const float2 thrice = minus(quarter<SIGN>(odd[3]), odd[3]);
+    const float2 e = plus(odd[0], quarter<SIGN>(odd[2]));
+    const float2 f = minus(odd[0], quarter<SIGN>(odd[2]));
+    const float2 g = plus(once, thrice), h = quarter<SIGN>(minus(once, thrice));
+    v[1] = plus_part(e, half, g);
+    v[3] = plus_part(f, half, h);
+    v[5] = plus_part(e, -half, g);
+    v[7] = plus_part(f, -half, h);
 }
 
 /* ---- transforms of blocks of 512, by radix 8; spectra are in the order of reversed digits ---- */
@@ -100,15 +108,18 @@ static __device__ __forceinline__ constexpr float2 weight(int k) {
 }
 
 struct transform_memory {
-    /* through which threads exchange their values; without gaps in the lines, fours of channels
-     * would meet in the same banks */
-    float2 exchange[CHANNELS * (FAR + FAR / 8)];
+    /* Through which threads exchange their values. One transform uses one half and the next the
+     * other: so each has to wait for all threads only once. Without gaps in the lines, fours of
+     * channels would meet in the same banks. */
+    float2 exchange[2][EXCHANGE];
     float2 first_turn[8][LINES], second_turn[8][8];
 };
 
-struct transformer {
+/* HELD: the turns are kept in registers, where there are enough of them. */
+template <bool HELD> struct transformer {
     int line, channel;
     transform_memory &shared;
+    float2 first[8], second[8];
 
     __device__ __forceinline__ transformer(const float2 *roots, transform_memory &memory)
         : line((int)threadIdx.x / CHANNELS), channel((int)threadIdx.x % CHANNELS), shared(memory) {
@@ -119,62 +130,67 @@ struct transformer {
                 shared.second_turn[at / 8][at % 8] = roots[at / 8 * (at % 8) * (ROOTS / 64)];
         }
         __syncthreads();
+#pragma unroll
+        for (int q = 0; q < 8; q++) {
+            first[q] = shared.first_turn[q][line];
+            second[q] = shared.second_turn[q][line % 8];
+        }
+    }
+    __device__ __forceinline__ float2 first_turn(int q) const {
+        return HELD ? first[q] : shared.first_turn[q][line];
+    }
+    __device__ __forceinline__ float2 second_turn(int q) const {
+        return HELD ? second[q] : shared.second_turn[q][line % 8];
     }
 
     /* Where value k of this line's share of a pass over parts of n is: each eighth value is
      * followed by a gap; written so that k adds a constant. */
-    __device__ __forceinline__ float2 &place(int n, int k) const {
+    __device__ __forceinline__ float2 &place(int half, int n, int k) const {
         const int part = n / 8, at = line / part * n + line % part;
-        return shared.exchange[(at + at / 8 + k * (part + part / 8)) * CHANNELS + channel];
+        return shared
+            .exchange[half][(at + at / 8) * CHANNELS + channel + k * (part + part / 8) * CHANNELS];
     }
-    __device__ __forceinline__ void write(int n, const float2 (&v)[8]) const {
+    __device__ __forceinline__ void write(int half, int n, const float2 (&v)[8]) const {
 #pragma unroll
-        for (int k = 0; k < 8; k++) place(n, k) = v[k];
+        for (int k = 0; k < 8; k++) place(half, n, k) = v[k];
     }
-    __device__ __forceinline__ void read(int n, float2 (&v)[8]) const {
+    __device__ __forceinline__ void read(int half, int n, float2 (&v)[8]) const {
 #pragma unroll
-        for (int k = 0; k < 8; k++) v[k] = place(n, k);
+        for (int k = 0; k < 8; k++) v[k] = place(half, n, k);
     }
-    /* Of values times `weight`. Parts of 64 of them are a warp's own: threads of the others need
-     * not be waited for. */
-    __device__ __forceinline__ void forward(float2 (&v)[8]) const {
+    /* Of values times `weight`, through a half of the memory. Parts of 64 of them are a warp's own:
+     * threads of the others need not be waited for. */
+    __device__ __forceinline__ void forward(float2 (&v)[8], int half) const {
         eight<-1>(v);
 #pragma unroll
-        for (int q = 0; q < 8; q++) v[q] = conjugate_times(shared.first_turn[q][line], v[q]);
+        for (int q = 0; q < 8; q++) v[q] = conjugate_times(first_turn(q), v[q]);
+        write(half, FAR, v);
         __syncthreads();
-        write(FAR, v);
-        __syncthreads();
-        read(FAR / 8, v);
+        read(half, FAR / 8, v);
         eight<-1>(v);
 #pragma unroll
-        for (int q = 1; q < 8; q++) v[q] = conjugate_times(shared.second_turn[q][line % 8], v[q]);
+        for (int q = 1; q < 8; q++) v[q] = conjugate_times(second_turn(q), v[q]);
         __syncwarp();
-        write(FAR / 8, v);
+        write(half, FAR / 8, v);
         __syncwarp();
-        read(FAR / 64, v);
+        read(half, FAR / 64, v);
         eight<-1>(v);
-    }
-    __device__ __forceinline__ void forward(const float (&x)[8], float2 (&v)[8]) const {
-#pragma unroll
-        for (int k = 0; k < 8; k++) v[k] = make_float2(x[k] * weight(k).x, x[k] * weight(k).y);
-        forward(v);
     }
     /* The real part of the way back, without the factor 1/512. */
-    __device__ __forceinline__ void back(float2 (&v)[8], float (&x)[8]) const {
+    __device__ __forceinline__ void back(float2 (&v)[8], float (&x)[8], int half) const {
         eight<1>(v);
-        __syncthreads();
-        write(FAR / 64, v);
+        write(half, FAR / 64, v);
         __syncwarp();
-        read(FAR / 8, v);
+        read(half, FAR / 8, v);
 #pragma unroll
-        for (int q = 1; q < 8; q++) v[q] = times(shared.second_turn[q][line % 8], v[q]);
+        for (int q = 1; q < 8; q++) v[q] = times(second_turn(q), v[q]);
         eight<1>(v);
         __syncwarp();
-        write(FAR / 8, v);
+        write(half, FAR / 8, v);
         __syncthreads();
-        read(FAR, v);
+        read(half, FAR, v);
 #pragma unroll
-        for (int q = 0; q < 8; q++) v[q] = times(shared.first_turn[q][line], v[q]);
+        for (int q = 0; q < 8; q++) v[q] = times(first_turn(q), v[q]);
         eight<1>(v);
 #pragma unroll
         for (int k = 0; k < 8; k++) x[k] = v[k].x * weight(k).x + v[k].y * weight(k).y;
@@ -195,7 +211,7 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS) make_roots(float2 *roo
 template <typename T>
 static __global__ void __launch_bounds__(THREADS) make_spectra(const ls_conv_job<T> job) {
     __shared__ transform_memory memory;
-    const transformer by(job.roots, memory);
+    const transformer<false> by(job.roots, memory);
     const int64_t group = blockIdx.x / job.reach, r = 1 + blockIdx.x % job.reach;
     const int64_t d = group * CHANNELS + by.channel;
     float2 v[8];
@@ -206,7 +222,7 @@ static __global__ void __launch_bounds__(THREADS) make_spectra(const ls_conv_job
             make_float2(ls_conv_kernel_at(job, d, s), -ls_conv_kernel_at(job, d, s - FAR));
         v[k] = times(make_float2(weight(k).x / FAR, weight(k).y / FAR), value);
     }
-    by.forward(v);
+    by.forward(v, 0);
     float2 *to = job.spectra + (group * job.reach + r - 1) * SPECTRUM + threadIdx.x;
 #pragma unroll
     for (int q = 0; q < 8; q++) to[q * THREADS] = v[q];
@@ -219,152 +235,283 @@ static __global__ void __launch_bounds__(THREADS) make_spectra(const ls_conv_job
 template <typename E> struct series {
     E *first;
     int64_t apart;
-    int left; /* times from the first to the end */
+    int left; /* times from the first to the end; 0 where there is no such channel */
+
+    __device__ __forceinline__ E *block(int number) const { return first + number * (8 * apart); }
 };
 template <typename E, typename T>
 static __device__ __forceinline__ series<E>
 series_of(const ls_conv_job<T> &job, E *data, int64_t stride, int64_t b, int64_t d, int line) {
-    return {data + ls_conv_row(job, b, line) * stride + d,
+    return {data + ls_conv_row(job, b, line) * stride + (d < job.D ? d : job.D - 1),
             job.reversed ? -LINES * stride : LINES * stride,
             d < job.D ? (int)job.length - line : 0};
 }
 
-/* A thread's values of a block of inputs; zeros past the end. Each is needed once. */
+/* A thread's values of a block that has them all. Each is needed once. They are as they come: to
+ * use them would be to wait for them. */
 template <typename T>
-static __device__ __forceinline__ void take(const series<const T> &from, int block, float (&x)[8]) {
-    const T *at = from.first + (int64_t)(block * 8) * from.apart;
+static __device__ __forceinline__ void take(const T *at, int64_t apart, T (&x)[8]) {
+#pragma unroll
+    for (int k = 0; k < 8; k++, at += apart) x[k] = __ldcs(at);
+}
+/* Of any block; zeros past the end. */
+template <typename T>
+static __device__ __forceinline__ void take_some(const series<const T> &from, int block,
+                                                 T (&x)[8]) {
+    const int left = from.left - block * FAR;
+    const T *at = from.block(block);
+    if (left > 7 * LINES) {
+        take(at, from.apart, x);
+        return;
+    }
 #pragma unroll
     for (int k = 0; k < 8; k++, at += from.apart)
-        x[k] = block * FAR + k * LINES < from.left ? ls_cuda_wide(__ldcs(at)) : 0;
+        x[k] = k * LINES < left ? __ldcs(at) : ls_cuda_narrow<T>(0);
 }
-
-/* Spectra of the results `first` to `last`: those of all inputs before them, times the kernel's. */
-template <int TILE, typename T>
-static __device__ __forceinline__ void
-sum_products(int reach, const transformer &by, const series<const T> &inputs, int first, int last,
-             const float2 *spectra, float2 (&sum)[TILE][8]) {
+static __device__ __forceinline__ void put(const series<float> &to, int block,
+                                           const float (&y)[8]) {
+    const int left = to.left - block * FAR;
+    float *at = to.block(block);
 #pragma unroll
-    for (int i = 0; i < TILE; i++)
+    for (int k = 0; k < 8; k++, at += to.apart)
+        if (k * LINES < left) *at = y[k];
+}
+template <typename T>
+static __device__ __forceinline__ void weigh(const T (&x)[8], float2 (&v)[8]) {
+#pragma unroll
+    for (int k = 0; k < 8; k++) {
+        const float value = ls_cuda_wide(x[k]);
+        v[k] = make_float2(value * weight(k).x, value * weight(k).y);
+    }
+}
+template <int N> static __device__ __forceinline__ void clear(float2 (&sum)[N][8]) {
+#pragma unroll
+    for (int i = 0; i < N; i++)
 #pragma unroll
         for (int q = 0; q < 8; q++) sum[i][q] = make_float2(0, 0);
-#pragma unroll 1
-    for (int j = first > reach ? first - reach : 0; j < last; j++) {
-        float x[8];
-        float2 v[8];
-        take(inputs, j, x);
-        by.forward(x, v);
+}
+
+/* Up to 2,048 tokens. Spectra of the inputs stay in registers, where they become those of the
+ * results: v[s] is of inputs s and of results s + 1. REACH of the kernel's are in `kept`. */
+enum { FEW = 3 };
+
+template <int REACH>
+static __device__ __forceinline__ void become_results(const float2 *kept, float2 (&v)[FEW][8]) {
 #pragma unroll
-        for (int i = 0; i < TILE; i++) {
-            const int r = first + i - j;
-            if (r < 1 || r > reach || first + i > last) continue;
-            const float2 *k = spectra + (int64_t)(r - 1) * SPECTRUM;
+    for (int q = 0; q < 8; q++) {
+        float2 k[REACH];
 #pragma unroll
-            for (int q = 0; q < 8; q++)
-                sum[i][q] = add_times(sum[i][q], v[q], __ldg(k + q * THREADS));
+        for (int r = 0; r < REACH; r++) k[r] = kept[r * SPECTRUM + q * THREADS + threadIdx.x];
+#pragma unroll
+        for (int s = FEW - 1; s >= 0; s--) {
+            v[s][q] = times(v[s][q], k[0]);
+#pragma unroll
+            for (int r = 1; r <= s && r < REACH; r++)
+                v[s][q] = add_times(v[s][q], v[s - r][q], k[r]);
         }
     }
 }
 
-/* TILE spans of results, from the second span on, of `together` sequences. */
-template <int TILE, typename T>
-static __global__ void __launch_bounds__(THREADS, TILE < 4 ? 3 : 2)
-    far_kernel(const ls_conv_job<T> job, int together) {
+template <typename T>
+static __global__ void __launch_bounds__(THREADS, 2)
+    few_spans_kernel(const ls_conv_job<T> job, int together) {
+    __shared__ transform_memory memory;
+    extern __shared__ float2 kept[]; /* [reach][8][THREADS]: what a thread writes it alone reads */
+    const unsigned groups = (unsigned)ls_conv_ceil_div(job.D, CHANNELS);
+    const int reach = (int)job.reach, later = (int)ls_conv_ceil_div(job.length, FAR) - 1;
+    const int64_t group = blockIdx.x % groups;
+    const int begin = (int)(blockIdx.x / groups) * together;
+    const int end = begin + together < job.B ? begin + together : (int)job.B;
+    const transformer<true> by(job.roots, memory);
+    const int64_t d = group * CHANNELS + by.channel;
+    series<const T> inputs = series_of(job, job.x, job.x_stride, begin, d, by.line);
+    series<float> results = series_of(job, job.sum, job.sum_stride, begin, d, by.line);
+    T x[8]; /* the next block of inputs, which comes while this one is transformed */
+    take(inputs.first, inputs.apart, x);
+    const float2 *spectra = job.spectra + group * reach * SPECTRUM + threadIdx.x;
+#pragma unroll 1
+    for (int r = 0; r < reach; r++)
+#pragma unroll
+        for (int q = 0; q < 8; q++) {
+            const int at = r * SPECTRUM + q * THREADS;
+            kept[at + threadIdx.x] = spectra[at];
+        }
+#pragma unroll 1
+    for (int b = begin; b < end; b++) {
+        float2 v[FEW][8] = {};
+        /* the halves of the memory change from each transform to the next, in the next sequence,
+         * too */
+#pragma unroll
+        for (int j = 0; j < FEW; j++) {
+            if (j >= later) continue;
+            weigh(x, v[j]);
+            const bool more = j + 1 < FEW && j + 1 < later;
+            if (more || b + 1 < end)
+                take(more ? inputs.block(j + 1) : inputs.first + job.length * job.x_stride,
+                     inputs.apart, x);
+            by.forward(v[j], j % 2);
+        }
+        if (reach == 1)
+            become_results<1>(kept, v);
+        else if (reach == 2)
+            become_results<2>(kept, v);
+        else
+            become_results<FEW>(kept, v);
+#pragma unroll
+        for (int s = FEW; s > 0; s--) {
+            if (s > later) continue;
+            float y[8];
+            by.back(v[s - 1], y, s % 2);
+            put(results, s, y);
+        }
+        inputs.first += job.length * job.x_stride;
+        results.first += job.length * job.sum_stride;
+    }
+}
+
+/* Any number of spans: TILE of results, from the second span on, of `together` sequences. */
+enum { TILE = 4 };
+
+template <typename T>
+static __global__ void __launch_bounds__(THREADS, 2)
+    many_spans_kernel(const ls_conv_job<T> job, int together) {
     __shared__ transform_memory memory;
     const unsigned groups = (unsigned)ls_conv_ceil_div(job.D, CHANNELS);
-    const int later = (int)ls_conv_ceil_div(job.length, FAR) - 1;
+    const int reach = (int)job.reach, later = (int)ls_conv_ceil_div(job.length, FAR) - 1;
     const unsigned tiles = (unsigned)ls_conv_ceil_div(later, TILE);
     const int64_t group = blockIdx.x % groups;
     const int first = 1 + (int)(blockIdx.x / groups % tiles) * TILE;
     const int last = first + TILE <= later ? first + TILE - 1 : later;
+    const int first_input = first > reach ? first - reach : 0;
     const int begin = (int)(blockIdx.x / groups / tiles) * together;
     const int end = begin + together < job.B ? begin + together : (int)job.B;
-    const transformer by(job.roots, memory);
+    const transformer<false> by(job.roots, memory);
     const int64_t d = group * CHANNELS + by.channel;
-    const float2 *spectra = job.spectra + group * job.reach * SPECTRUM + threadIdx.x;
+    const float2 *spectra = job.spectra + group * reach * SPECTRUM + threadIdx.x;
+    series<const T> inputs = series_of(job, job.x, job.x_stride, begin, d, by.line);
+    series<float> results = series_of(job, job.sum, job.sum_stride, begin, d, by.line);
+    int half = 0;
+    T x[8]; /* the next block of inputs, which comes while this one is transformed */
+    take(inputs.block(first_input), inputs.apart, x);
 #pragma unroll 1
     for (int b = begin; b < end; b++) {
         float2 sum[TILE][8];
-        sum_products((int)job.reach, by, series_of(job, job.x, job.x_stride, b, d, by.line), first,
-                     last, spectra, sum);
-        const series<float> results = series_of(job, job.sum, job.sum_stride, b, d, by.line);
+        clear(sum);
+#pragma unroll 1
+        for (int j = first_input; j < last; j++) {
+            float2 v[8];
+            weigh(x, v);
+            const bool more = j + 1 < last;
+            if (!more) inputs.first += job.length * job.x_stride;
+            if (more || b + 1 < end)
+                take(inputs.block(more ? j + 1 : first_input), inputs.apart, x);
+            by.forward(v, half);
+            half ^= 1;
+#pragma unroll
+            for (int i = 0; i < TILE; i++) {
+                const int r = first + i - j;
+                if (r < 1 || r > reach || first + i > last) continue;
+                const float2 *k = spectra + (int64_t)(r - 1) * SPECTRUM;
+#pragma unroll
+                for (int q = 0; q < 8; q++)
+                    sum[i][q] = add_times(sum[i][q], v[q], __ldg(k + q * THREADS));
+            }
+        }
         /* the sums move up: so the loop is not unrolled and has one copy of the transform */
 #pragma unroll 1
         for (int s = first; s <= last; s++) {
             float y[8];
-            by.back(sum[0], y);
+            by.back(sum[0], y, half);
+            half ^= 1;
 #pragma unroll
             for (int i = 0; i + 1 < TILE; i++)
 #pragma unroll
                 for (int q = 0; q < 8; q++) sum[i][q] = sum[i + 1][q];
-            float *at = results.first + (int64_t)(s * 8) * results.apart;
-#pragma unroll
-            for (int k = 0; k < 8; k++, at += results.apart)
-                if (s * FAR + k * LINES < results.left) *at = y[k];
+            put(results, s, y);
         }
+        results.first += job.length * job.sum_stride;
     }
 }
 
 /* ---- the kernel's gradient ----
  *
- * Lags 512 p .. 512 p + 511 have the real part of the sum over sequences and blocks j of
- * conj(U_j) (G_{j+p} + i G_{j+p+1}), with the spectra U of the inputs, G of the gradients: of a
- * lag that is too short by up to 512, or too long, the power of x is i or -i times another. */
+ * Of the spectra U of the inputs and G of the gradients, P_p is the sum over sequences and blocks j
+ * of conj(U_j) G_{j+p}. Lags 512 p .. 512 p + 511 have the real part of P_p + i P_{p+1}: of a lag
+ * that is too short by up to 512, or too long, the power of x is i or -i times another. */
 
-enum { RING = LAGS + 1 }; /* spectra of gradients that a block of inputs meets */
+/* The next block to be transformed: gradients until there are LAGS of them, then inputs and
+ * gradients in turns. */
+struct cursor {
+    int64_t b;
+    int input, gradient;
 
-/* Where a thread's first value of the spectrum of a block is. */
-static __device__ __forceinline__ unsigned ring_place(int block) {
-    return (unsigned)block % RING * (unsigned)SPECTRUM + threadIdx.x;
-}
+    __device__ __forceinline__ bool at_gradient(int first, int blocks) const {
+        return gradient < blocks && gradient < first + input + LAGS;
+    }
+    __device__ __forceinline__ void advance(int first, int blocks) {
+        if (at_gradient(first, blocks)) {
+            gradient++;
+        } else if (++input == blocks - first) {
+            b++;
+            input = 0;
+            gradient = first;
+        }
+    }
+    template <typename T>
+    __device__ __forceinline__ void take_from(const ls_conv_job<T> &job, int64_t d, int line,
+                                              bool gradients, T (&x)[8]) const {
+        take_some(series_of(job, gradients ? job.g : job.x, gradients ? job.g_stride : job.x_stride,
+                            b, d, line),
+                  gradients ? gradient : input, x);
+    }
+};
 
+/* P_first .. P_{first + LAGS - 1} of a slice of the batch. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS, 2) correlate(const ls_conv_job<T> job) {
     __shared__ transform_memory memory;
-    extern __shared__ float2 ring[]; /* [RING][8][THREADS]: what a thread writes it alone reads */
-    const int64_t blocks = ls_conv_ceil_div(job.length, FAR);
+    /* [LAGS][8][THREADS]: spectra of gradients; what a thread writes it alone reads */
+    extern __shared__ float2 ring[];
+    const int blocks = (int)ls_conv_ceil_div(job.length, FAR);
     const unsigned groups = (unsigned)ls_conv_ceil_div(job.D, CHANNELS);
     const unsigned tiles = (unsigned)ls_conv_ceil_div(blocks, LAGS);
     const int64_t group = blockIdx.x % groups, slice = blockIdx.x / groups / tiles;
     const int first = (int)(blockIdx.x / groups % tiles) * LAGS; /* distance in blocks */
-    const transformer by(job.roots, memory);
+    const transformer<false> by(job.roots, memory);
     const int64_t d = group * CHANNELS + by.channel;
     const int64_t end = (slice + 1) * SLICE < job.B ? (slice + 1) * SLICE : job.B;
     float2 sum[LAGS][8];
-#pragma unroll
-    for (int i = 0; i < LAGS; i++)
-#pragma unroll
-        for (int q = 0; q < 8; q++) sum[i][q] = make_float2(0, 0);
+    clear(sum);
+    cursor next = {slice * SLICE, 0, first};
+    bool gradients = true;
+    int half = 0;
+    T x[8]; /* of the next block: it comes while this one is transformed */
+    next.take_from(job, d, by.line, gradients, x);
 #pragma unroll 1
-    for (int64_t b = slice * SLICE; b < end; b++) {
-        const series<const T> inputs = series_of(job, job.x, job.x_stride, b, d, by.line);
-        const series<const T> gradients = series_of(job, job.g, job.g_stride, b, d, by.line);
-#pragma unroll 1
-        for (int step = -LAGS; first + step < blocks; step++) {
-            /* the gradients run LAGS blocks ahead of the inputs */
-            const int ahead = first + step + LAGS;
-            float x[8];
-            float2 v[8];
-            if (ahead < blocks) {
-                take(gradients, ahead, x);
-                by.forward(x, v);
-            }
-            float2 *to = ring + ring_place(ahead);
+    while (next.b < end) {
+        const cursor now = next;
+        const bool is_gradient = gradients;
+        float2 v[8];
+        weigh(x, v);
+        next.advance(first, blocks);
+        gradients = next.at_gradient(first, blocks);
+        if (next.b < end) next.take_from(job, d, by.line, gradients, x);
+        by.forward(v, half);
+        half ^= 1;
+        if (is_gradient) {
+            float2 *to = ring + now.gradient % LAGS * SPECTRUM + threadIdx.x;
 #pragma unroll
-            for (int q = 0; q < 8; q++) to[q * THREADS] = ahead < blocks ? v[q] : make_float2(0, 0);
-            if (step < 0) continue;
-            take(inputs, step, x);
-            by.forward(x, v);
+            for (int q = 0; q < 8; q++) to[q * THREADS] = v[q];
+            continue;
+        }
 #pragma unroll
-            for (int q = 0; q < 8; q++) {
-                float2 later = to[q * THREADS];
+        for (int i = 0; i < LAGS; i++) {
+            const int block = first + now.input + i;
+            if (block >= blocks) break;
+            const float2 *from = ring + block % LAGS * SPECTRUM + threadIdx.x;
 #pragma unroll
-                for (int i = LAGS - 1; i >= 0; i--) {
-                    const float2 here = ring[ring_place(first + step + i) + q * THREADS];
-                    const float2 both = make_float2(here.x - later.y, here.y + later.x);
-                    sum[i][q] = add_times(sum[i][q], make_float2(v[q].x, -v[q].y), both);
-                    later = here;
-                }
-            }
+            for (int q = 0; q < 8; q++)
+                sum[i][q] = add_times(sum[i][q], make_float2(v[q].x, -v[q].y), from[q * THREADS]);
         }
     }
 #pragma unroll
@@ -380,21 +527,28 @@ static __global__ void __launch_bounds__(THREADS, 2) correlate(const ls_conv_job
 template <typename T>
 static __global__ void __launch_bounds__(THREADS) finish_kernel_gradient(const ls_conv_job<T> job) {
     __shared__ transform_memory memory;
-    const transformer by(job.roots, memory);
+    const transformer<false> by(job.roots, memory);
     const int64_t groups = ls_conv_ceil_div(job.D, CHANNELS);
     const int64_t blocks = ls_conv_ceil_div(job.length, FAR);
     const int64_t group = blockIdx.x / blocks, block = blockIdx.x % blocks;
     const int64_t d = group * CHANNELS + by.channel;
+    float2 sum[2][8]; /* P of this block and of the next */
+    clear(sum);
+    for (int64_t slice = 0; slice < job.slices; slice++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            if (block + i >= blocks) break;
+            const float2 *from =
+                job.partial + ((slice * groups + group) * blocks + block + i) * SPECTRUM;
+#pragma unroll
+            for (int q = 0; q < 8; q++)
+                sum[i][q] = plus(sum[i][q], from[q * THREADS + threadIdx.x]);
+        }
     float2 v[8];
     float lags[8];
 #pragma unroll
-    for (int q = 0; q < 8; q++) v[q] = make_float2(0, 0);
-    for (int64_t slice = 0; slice < job.slices; slice++) {
-        const float2 *from = job.partial + ((slice * groups + group) * blocks + block) * SPECTRUM;
-#pragma unroll
-        for (int q = 0; q < 8; q++) v[q] = plus(v[q], from[q * THREADS + threadIdx.x]);
-    }
-    by.back(v, lags);
+    for (int q = 0; q < 8; q++) v[q] = plus(sum[0][q], quarter<1>(sum[1][q]));
+    by.back(v, lags, 0);
     if (d >= job.D) return;
 #pragma unroll
     for (int k = 0; k < 8; k++) {
@@ -482,20 +636,52 @@ static ls_conv_job<T> begin(const ls_run *run, const ls_node *node, bool backwar
     return job;
 }
 
+/* The kernel's blocks of threads may have so much shared memory, and two of them fit. */
+template <typename K>
+static void allow_shared(const ls_run *run, K *kernel, size_t bytes, const char *what) {
+    cudaError_t error =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    if (error == cudaSuccess)
+        error = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                     cudaSharedmemCarveoutMaxShared);
+    ls_cuda_note(ls_cuda_of(run), error, what);
+}
+
+/* Sequences of one block of threads, so that the last of the rounds in which a device takes
+ * `at_once` blocks is not nearly empty; to begin a block takes as long as a sequence, or less. */
+static int64_t sequences_together(int64_t B, int64_t blocks, int64_t at_once) {
+    int64_t best = 1, least = INT64_MAX;
+    for (int64_t together = 1; together <= ls_min(B, 32); together++) {
+        const int64_t rounds = ls_conv_ceil_div(blocks * ls_conv_ceil_div(B, together), at_once);
+        if (rounds * (together + 1) >= least) continue;
+        least = rounds * (together + 1);
+        best = together;
+    }
+    return best;
+}
+
 /* Spans on later spans. */
-template <int TILE, typename T>
+template <typename T>
 static void convolve_far(const ls_run *run, const ls_conv_job<T> *job, const char *what) {
     ls_cuda *cuda = ls_cuda_of(run);
     const int64_t groups = ls_conv_ceil_div(job->D, CHANNELS);
     const int64_t later = ls_conv_ceil_div(job->length, FAR) - 1;
-    const int64_t blocks = groups * ls_conv_ceil_div(later, TILE);
-    /* sequences of one block of threads, as long as there are enough blocks */
-    const int64_t together = ls_max(1, ls_min(4, job->B * blocks / (8 * cuda->processors)));
     make_spectra<<<(unsigned)(groups * job->reach), THREADS, 0, cuda->stream>>>(*job);
     ls_cuda_launched(run, what);
-    far_kernel<TILE>
-        <<<(unsigned)(blocks * ls_conv_ceil_div(job->B, together)), THREADS, 0, cuda->stream>>>(
-            *job, (int)together);
+    if (later <= FEW) {
+        const int64_t together = sequences_together(job->B, groups, 2 * cuda->processors);
+        const unsigned blocks = (unsigned)(groups * ls_conv_ceil_div(job->B, together));
+        const size_t kept = (size_t)(job->reach * SPECTRUM) * sizeof(float2);
+        allow_shared(run, few_spans_kernel<T>, kept, what);
+        few_spans_kernel<<<blocks, THREADS, kept, cuda->stream>>>(*job, (int)together);
+    } else {
+        const int64_t tiles = groups * ls_conv_ceil_div(later, TILE);
+        /* a few sequences find the kernel's spectra in the nearest cache, as long as there are
+         * enough blocks */
+        const int64_t together = ls_max(1, ls_min(4, job->B * tiles / (8 * cuda->processors)));
+        const unsigned blocks = (unsigned)(tiles * ls_conv_ceil_div(job->B, together));
+        many_spans_kernel<<<blocks, THREADS, 0, cuda->stream>>>(*job, (int)together);
+    }
     ls_cuda_launched(run, what);
 }
 
@@ -524,11 +710,7 @@ static void convolve(const ls_run *run, ls_conv_job<T> job, const ls_tensor *x, 
     }
     job.in_fours = job.D % 4 == 0 && in_fours(job.x, job.x_stride) &&
                    in_fours(job.y, job.y_stride) && in_fours(job.sum, job.sum_stride);
-    /* up to 2,048 tokens three spans of results are all there are, and fewer registers */
-    if (job.length > 4 * FAR)
-        convolve_far<4>(run, &job, what);
-    else if (job.length > FAR)
-        convolve_far<3>(run, &job, what);
+    if (job.length > FAR) convolve_far(run, &job, what);
     ls_cuda_conv_within_spans(run, &job, what);
 }
 
@@ -556,11 +738,8 @@ static void kernel_gradient(const ls_run *run, ls_conv_job<T> job, const ls_node
     const int64_t groups = ls_conv_ceil_div(job.D, CHANNELS);
     const int64_t blocks = ls_conv_ceil_div(job.length, FAR);
     const int64_t tiles = ls_conv_ceil_div(blocks, LAGS);
-    const size_t ring = RING * (size_t)SPECTRUM * sizeof(float2);
-    ls_cuda_note(
-        cuda,
-        cudaFuncSetAttribute(correlate<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)ring),
-        "long_conv_grad");
+    const size_t ring = LAGS * (size_t)SPECTRUM * sizeof(float2);
+    allow_shared(run, correlate<T>, ring, "long_conv_grad");
     correlate<<<(unsigned)(groups * tiles * job.slices), THREADS, ring, cuda->stream>>>(job);
     ls_cuda_launched(run, "long_conv_grad");
     finish_kernel_gradient<<<(unsigned)(groups * blocks), THREADS, 0, cuda->stream>>>(job);
