@@ -291,19 +291,20 @@ template <int N> static __device__ __forceinline__ void clear(float2 (&sum)[N][8
         for (int q = 0; q < 8; q++) sum[i][q] = make_float2(0, 0);
 }
 
-/* Up to 2,048 tokens. Spectra of the inputs stay in registers, where they become those of the
- * results: v[s] is of inputs s and of results s + 1. REACH of the kernel's are in `kept`. */
-enum { FEW = 3 };
+/* Up to 2,048 tokens, SPANS of results: spectra of the inputs stay in registers, where they become
+ * those of the results; v[s] is of inputs s and of results s + 1. REACH of the kernel's are kept in
+ * shared memory. */
+enum { SPANS_MOST = 3 };
 
-template <int REACH>
-static __device__ __forceinline__ void become_results(const float2 *kept, float2 (&v)[FEW][8]) {
+template <int REACH, int SPANS>
+static __device__ __forceinline__ void become_results(const float2 *kept, float2 (&v)[SPANS][8]) {
 #pragma unroll
     for (int q = 0; q < 8; q++) {
         float2 k[REACH];
 #pragma unroll
         for (int r = 0; r < REACH; r++) k[r] = kept[r * SPECTRUM + q * THREADS + threadIdx.x];
 #pragma unroll
-        for (int s = FEW - 1; s >= 0; s--) {
+        for (int s = SPANS - 1; s >= 0; s--) {
             v[s][q] = times(v[s][q], k[0]);
 #pragma unroll
             for (int r = 1; r <= s && r < REACH; r++)
@@ -312,13 +313,13 @@ static __device__ __forceinline__ void become_results(const float2 *kept, float2
     }
 }
 
-template <typename T>
+template <int SPANS, typename T>
 static __global__ void __launch_bounds__(THREADS, 2)
     few_spans_kernel(const ls_conv_job<T> job, int together) {
     __shared__ transform_memory memory;
     extern __shared__ float2 kept[]; /* [reach][8][THREADS]: what a thread writes it alone reads */
     const unsigned groups = (unsigned)ls_conv_ceil_div(job.D, CHANNELS);
-    const int reach = (int)job.reach, later = (int)ls_conv_ceil_div(job.length, FAR) - 1;
+    const int reach = (int)job.reach;
     const int64_t group = blockIdx.x % groups;
     const int begin = (int)(blockIdx.x / groups) * together;
     const int end = begin + together < job.B ? begin + together : (int)job.B;
@@ -338,33 +339,28 @@ static __global__ void __launch_bounds__(THREADS, 2)
         }
 #pragma unroll 1
     for (int b = begin; b < end; b++) {
-        float2 v[FEW][8] = {};
-        /* the halves of the memory change from each transform to the next, in the next sequence,
-         * too */
+        float2 v[SPANS][8];
+        /* The halves of the memory change from each transform to the next, to the first of the next
+         * sequence, too. */
 #pragma unroll
-        for (int j = 0; j < FEW; j++) {
-            if (j >= later) continue;
+        for (int j = 0; j < SPANS; j++) {
             weigh(x, v[j]);
-            const bool more = j + 1 < FEW && j + 1 < later;
-            if (more || b + 1 < end)
-                take(more ? inputs.block(j + 1) : inputs.first + job.length * job.x_stride,
-                     inputs.apart, x);
+            if (j + 1 == SPANS && b + 1 < end) inputs.first += job.length * job.x_stride;
+            take(inputs.block((j + 1) % SPANS), inputs.apart, x);
             by.forward(v[j], j % 2);
         }
         if (reach == 1)
             become_results<1>(kept, v);
         else if (reach == 2)
-            become_results<2>(kept, v);
+            become_results < SPANS<2 ? SPANS : 2>(kept, v);
         else
-            become_results<FEW>(kept, v);
+            become_results<SPANS>(kept, v);
 #pragma unroll
-        for (int s = FEW; s > 0; s--) {
-            if (s > later) continue;
+        for (int s = SPANS; s > 0; s--) {
             float y[8];
             by.back(v[s - 1], y, s % 2);
             put(results, s, y);
         }
-        inputs.first += job.length * job.x_stride;
         results.first += job.length * job.sum_stride;
     }
 }
@@ -439,38 +435,12 @@ static __global__ void __launch_bounds__(THREADS, 2)
  * of conj(U_j) G_{j+p}. Lags 512 p .. 512 p + 511 have the real part of P_p + i P_{p+1}: of a lag
  * that is too short by up to 512, or too long, the power of x is i or -i times another. */
 
-/* The next block to be transformed: gradients until there are LAGS of them, then inputs and
- * gradients in turns. */
-struct cursor {
-    int64_t b;
-    int input, gradient;
-
-    __device__ __forceinline__ bool at_gradient(int first, int blocks) const {
-        return gradient < blocks && gradient < first + input + LAGS;
-    }
-    __device__ __forceinline__ void advance(int first, int blocks) {
-        if (at_gradient(first, blocks)) {
-            gradient++;
-        } else if (++input == blocks - first) {
-            b++;
-            input = 0;
-            gradient = first;
-        }
-    }
-    template <typename T>
-    __device__ __forceinline__ void take_from(const ls_conv_job<T> &job, int64_t d, int line,
-                                              bool gradients, T (&x)[8]) const {
-        take_some(series_of(job, gradients ? job.g : job.x, gradients ? job.g_stride : job.x_stride,
-                            b, d, line),
-                  gradients ? gradient : input, x);
-    }
-};
-
 /* P_first .. P_{first + LAGS - 1} of a slice of the batch. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS, 2) correlate(const ls_conv_job<T> job) {
     __shared__ transform_memory memory;
-    /* [LAGS][8][THREADS]: spectra of gradients; what a thread writes it alone reads */
+    /* [LAGS][8][THREADS]: the spectra of gradients that a block of inputs meets; what a thread
+     * writes it alone reads */
     extern __shared__ float2 ring[];
     const int blocks = (int)ls_conv_ceil_div(job.length, FAR);
     const unsigned groups = (unsigned)ls_conv_ceil_div(job.D, CHANNELS);
@@ -478,40 +448,50 @@ static __global__ void __launch_bounds__(THREADS, 2) correlate(const ls_conv_job
     const int64_t group = blockIdx.x % groups, slice = blockIdx.x / groups / tiles;
     const int first = (int)(blockIdx.x / groups % tiles) * LAGS; /* distance in blocks */
     const transformer<false> by(job.roots, memory);
-    const int64_t d = group * CHANNELS + by.channel;
-    const int64_t end = (slice + 1) * SLICE < job.B ? (slice + 1) * SLICE : job.B;
+    const int64_t d = group * CHANNELS + by.channel, begin = slice * SLICE;
+    const int count = begin + SLICE < job.B ? SLICE : (int)(job.B - begin);
+    series<const T> inputs = series_of(job, job.x, job.x_stride, begin, d, by.line);
+    series<const T> gradients = series_of(job, job.g, job.g_stride, begin, d, by.line);
+    T x[8], g[8]; /* the next blocks, which come while others are transformed */
+    take_some(gradients, first, g);
+    take_some(inputs, 0, x);
     float2 sum[LAGS][8];
     clear(sum);
-    cursor next = {slice * SLICE, 0, first};
-    bool gradients = true;
     int half = 0;
-    T x[8]; /* of the next block: it comes while this one is transformed */
-    next.take_from(job, d, by.line, gradients, x);
 #pragma unroll 1
-    while (next.b < end) {
-        const cursor now = next;
-        const bool is_gradient = gradients;
-        float2 v[8];
-        weigh(x, v);
-        next.advance(first, blocks);
-        gradients = next.at_gradient(first, blocks);
-        if (next.b < end) next.take_from(job, d, by.line, gradients, x);
-        by.forward(v, half);
-        half ^= 1;
-        if (is_gradient) {
-            float2 *to = ring + now.gradient % LAGS * SPECTRUM + threadIdx.x;
+    for (int b = 0; b < count; b++) {
+#pragma unroll 1
+        for (int step = 1 - LAGS; step < blocks - first; step++) {
+            const int ahead = first + step + LAGS - 1; /* the gradients run ahead of the inputs */
+            float2 v[8];
+            if (ahead < blocks) {
+                weigh(g, v);
+                const bool more = ahead + 1 < blocks;
+                if (!more && b + 1 < count) gradients.first += job.length * job.g_stride;
+                take_some(gradients, more ? ahead + 1 : first, g);
+                by.forward(v, half);
+                half ^= 1;
+                float2 *to = ring + (unsigned)ahead % LAGS * SPECTRUM + threadIdx.x;
 #pragma unroll
-            for (int q = 0; q < 8; q++) to[q * THREADS] = v[q];
-            continue;
-        }
+                for (int q = 0; q < 8; q++) to[q * THREADS] = v[q];
+            }
+            if (step < 0) continue;
+            weigh(x, v);
+            const bool more = first + step + 1 < blocks;
+            if (!more && b + 1 < count) inputs.first += job.length * job.x_stride;
+            take_some(inputs, more ? step + 1 : 0, x);
+            by.forward(v, half);
+            half ^= 1;
 #pragma unroll
-        for (int i = 0; i < LAGS; i++) {
-            const int block = first + now.input + i;
-            if (block >= blocks) break;
-            const float2 *from = ring + block % LAGS * SPECTRUM + threadIdx.x;
+            for (int i = 0; i < LAGS; i++) {
+                if (first + step + i >= blocks) break;
+                const float2 *from =
+                    ring + (unsigned)(first + step + i) % LAGS * SPECTRUM + threadIdx.x;
 #pragma unroll
-            for (int q = 0; q < 8; q++)
-                sum[i][q] = add_times(sum[i][q], make_float2(v[q].x, -v[q].y), from[q * THREADS]);
+                for (int q = 0; q < 8; q++)
+                    sum[i][q] =
+                        add_times(sum[i][q], make_float2(v[q].x, -v[q].y), from[q * THREADS]);
+            }
         }
     }
 #pragma unroll
@@ -660,29 +640,46 @@ static int64_t sequences_together(int64_t B, int64_t blocks, int64_t at_once) {
     return best;
 }
 
+template <int SPANS, typename T>
+static void convolve_few(const ls_run *run, const ls_conv_job<T> *job, const char *what) {
+    ls_cuda *cuda = ls_cuda_of(run);
+    const int64_t groups = ls_conv_ceil_div(job->D, CHANNELS);
+    const int64_t together = sequences_together(job->B, groups, 2 * cuda->processors);
+    const unsigned blocks = (unsigned)(groups * ls_conv_ceil_div(job->B, together));
+    const size_t kept = (size_t)(job->reach * SPECTRUM) * sizeof(float2);
+    allow_shared(run, few_spans_kernel<SPANS, T>, kept, what);
+    few_spans_kernel<SPANS><<<blocks, THREADS, kept, cuda->stream>>>(*job, (int)together);
+    ls_cuda_launched(run, what);
+}
+template <typename T>
+static void convolve_many(const ls_run *run, const ls_conv_job<T> *job, int64_t spans,
+                          const char *what) {
+    ls_cuda *cuda = ls_cuda_of(run);
+    const int64_t tiles = ls_conv_ceil_div(job->D, CHANNELS) * ls_conv_ceil_div(spans, TILE);
+    /* a few sequences find the kernel's spectra in the nearest cache, as long as there are enough
+     * blocks */
+    const int64_t together = ls_max(1, ls_min(4, job->B * tiles / (8 * cuda->processors)));
+    const unsigned blocks = (unsigned)(tiles * ls_conv_ceil_div(job->B, together));
+    many_spans_kernel<<<blocks, THREADS, 0, cuda->stream>>>(*job, (int)together);
+    ls_cuda_launched(run, what);
+}
+
 /* Spans on later spans. */
 template <typename T>
 static void convolve_far(const ls_run *run, const ls_conv_job<T> *job, const char *what) {
-    ls_cuda *cuda = ls_cuda_of(run);
     const int64_t groups = ls_conv_ceil_div(job->D, CHANNELS);
-    const int64_t later = ls_conv_ceil_div(job->length, FAR) - 1;
-    make_spectra<<<(unsigned)(groups * job->reach), THREADS, 0, cuda->stream>>>(*job);
+    const int64_t spans = ls_conv_ceil_div(job->length, FAR) - 1; /* of results */
+    if (spans == 0) return;
+    make_spectra<<<(unsigned)(groups * job->reach), THREADS, 0, ls_cuda_of(run)->stream>>>(*job);
     ls_cuda_launched(run, what);
-    if (later <= FEW) {
-        const int64_t together = sequences_together(job->B, groups, 2 * cuda->processors);
-        const unsigned blocks = (unsigned)(groups * ls_conv_ceil_div(job->B, together));
-        const size_t kept = (size_t)(job->reach * SPECTRUM) * sizeof(float2);
-        allow_shared(run, few_spans_kernel<T>, kept, what);
-        few_spans_kernel<<<blocks, THREADS, kept, cuda->stream>>>(*job, (int)together);
-    } else {
-        const int64_t tiles = groups * ls_conv_ceil_div(later, TILE);
-        /* a few sequences find the kernel's spectra in the nearest cache, as long as there are
-         * enough blocks */
-        const int64_t together = ls_max(1, ls_min(4, job->B * tiles / (8 * cuda->processors)));
-        const unsigned blocks = (unsigned)(tiles * ls_conv_ceil_div(job->B, together));
-        many_spans_kernel<<<blocks, THREADS, 0, cuda->stream>>>(*job, (int)together);
-    }
-    ls_cuda_launched(run, what);
+    if (spans == 1)
+        convolve_few<1>(run, job, what);
+    else if (spans == 2)
+        convolve_few<2>(run, job, what);
+    else if (spans == SPANS_MOST)
+        convolve_few<SPANS_MOST>(run, job, what);
+    else
+        convolve_many(run, job, spans, what);
 }
 
 static float *floats_at(float *y) {
@@ -710,7 +707,7 @@ static void convolve(const ls_run *run, ls_conv_job<T> job, const ls_tensor *x, 
     }
     job.in_fours = job.D % 4 == 0 && in_fours(job.x, job.x_stride) &&
                    in_fours(job.y, job.y_stride) && in_fours(job.sum, job.sum_stride);
-    if (job.length > FAR) convolve_far(run, &job, what);
+    convolve_far(run, &job, what);
     ls_cuda_conv_within_spans(run, &job, what);
 }
 
