@@ -260,13 +260,18 @@ static __device__ __forceinline__ void take_some(const series<const T> &from, in
                                                  T (&x)[8]) {
     const int left = from.left - block * FAR;
     const T *at = from.block(block);
-    if (left > 7 * LINES) {
-        take(at, from.apart, x);
-        return;
-    }
 #pragma unroll
     for (int k = 0; k < 8; k++, at += from.apart)
         x[k] = k * LINES < left ? __ldcs(at) : ls_cuda_narrow<T>(0);
+}
+/* Of one of BLOCKS blocks: only the last may end early. */
+template <int BLOCKS, typename T>
+static __device__ __forceinline__ void take_next(const series<const T> &from, int block,
+                                                 T (&x)[8]) {
+    if (block + 1 == BLOCKS)
+        take_some(from, block, x);
+    else
+        take(from.block(block), from.apart, x);
 }
 static __device__ __forceinline__ void put(const series<float> &to, int block,
                                            const float (&y)[8]) {
@@ -435,23 +440,105 @@ static __global__ void __launch_bounds__(THREADS, 2)
  * of conj(U_j) G_{j+p}. Lags 512 p .. 512 p + 511 have the real part of P_p + i P_{p+1}: of a lag
  * that is too short by up to 512, or too long, the power of x is i or -i times another. */
 
-/* P_first .. P_{first + LAGS - 1} of a slice of the batch. */
-template <typename T>
-static __global__ void __launch_bounds__(THREADS, 2) correlate(const ls_conv_job<T> job) {
+/* Where a thread has the first of its values of a block's spectrum in a ring of spectra
+ * [LAGS][8][THREADS]; what a thread writes it alone reads. */
+static __device__ __forceinline__ unsigned ring_place(int block) {
+    return (unsigned)block % LAGS * (unsigned)SPECTRUM + threadIdx.x;
+}
+static __device__ __forceinline__ void keep(const float2 (&v)[8], float2 *ring, int block) {
+    float2 *to = ring + ring_place(block);
+#pragma unroll
+    for (int q = 0; q < 8; q++) to[q * THREADS] = v[q];
+}
+/* sum += conj(v) times the spectrum of a block. */
+static __device__ __forceinline__ void meet(const float2 (&v)[8], const float2 *ring, int block,
+                                            float2 (&sum)[8]) {
+    const float2 *from = ring + ring_place(block);
+#pragma unroll
+    for (int q = 0; q < 8; q++)
+        sum[q] = add_times(sum[q], make_float2(v[q].x, -v[q].y), from[q * THREADS]);
+}
+
+/* A block of threads sums P_first, P_{first+1}, ... of a slice of the batch. */
+struct correlation {
+    unsigned groups, group, tile, slice;
+    int64_t begin;
+    int count;
+
+    template <typename T>
+    __device__ __forceinline__ correlation(const ls_conv_job<T> &job, unsigned tiles)
+        : groups((unsigned)ls_conv_ceil_div(job.D, CHANNELS)), group(blockIdx.x % groups),
+          tile(blockIdx.x / groups % tiles), slice(blockIdx.x / groups / tiles),
+          begin((int64_t)slice * SLICE),
+          count(begin + SLICE < job.B ? SLICE : (int)(job.B - begin)) {}
+
+    template <typename T, int N>
+    __device__ __forceinline__ void store(const ls_conv_job<T> &job, int first, int blocks,
+                                          const float2 (&sum)[N][8]) const {
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            if (first + i >= blocks) break;
+            float2 *to =
+                job.partial + (((int64_t)slice * groups + group) * blocks + first + i) * SPECTRUM;
+#pragma unroll
+            for (int q = 0; q < 8; q++) to[q * THREADS + threadIdx.x] = sum[i][q];
+        }
+    }
+};
+
+/* Up to 2,048 tokens: all BLOCKS of gradients, then all of inputs. */
+template <int BLOCKS, typename T>
+static __global__ void __launch_bounds__(THREADS, 2) correlate_few(const ls_conv_job<T> job) {
     __shared__ transform_memory memory;
-    /* [LAGS][8][THREADS]: the spectra of gradients that a block of inputs meets; what a thread
-     * writes it alone reads */
+    extern __shared__ float2 ring[];
+    const correlation own(job, 1);
+    const transformer<false> by(job.roots, memory);
+    const int64_t d = (int64_t)own.group * CHANNELS + by.channel;
+    series<const T> inputs = series_of(job, job.x, job.x_stride, own.begin, d, by.line);
+    series<const T> gradients = series_of(job, job.g, job.g_stride, own.begin, d, by.line);
+    T x[8]; /* the next block, which comes while this one is transformed */
+    take_some(gradients, 0, x);
+    float2 sum[BLOCKS][8];
+    clear(sum);
+#pragma unroll 1
+    for (int b = 0; b < own.count; b++) {
+#pragma unroll
+        for (int n = 0; n < 2 * BLOCKS; n++) {
+            float2 v[8];
+            weigh(x, v);
+            if (n + 1 < BLOCKS) {
+                take_next<BLOCKS>(gradients, n + 1, x);
+            } else if (n + 1 < 2 * BLOCKS) {
+                take_next<BLOCKS>(inputs, n + 1 - BLOCKS, x);
+            } else {
+                if (b + 1 < own.count) {
+                    inputs.first += job.length * job.x_stride;
+                    gradients.first += job.length * job.g_stride;
+                }
+                take_next<BLOCKS>(gradients, 0, x);
+            }
+            by.forward(v, n % 2);
+            if (n < BLOCKS) keep(v, ring, n);
+#pragma unroll
+            for (int block = n - BLOCKS; n >= BLOCKS && block < BLOCKS; block++)
+                meet(v, ring, block, sum[block - n + BLOCKS]);
+        }
+    }
+    own.store(job, 0, BLOCKS, sum);
+}
+
+/* Any number of blocks. */
+template <typename T>
+static __global__ void __launch_bounds__(THREADS, 2) correlate_many(const ls_conv_job<T> job) {
+    __shared__ transform_memory memory;
     extern __shared__ float2 ring[];
     const int blocks = (int)ls_conv_ceil_div(job.length, FAR);
-    const unsigned groups = (unsigned)ls_conv_ceil_div(job.D, CHANNELS);
-    const unsigned tiles = (unsigned)ls_conv_ceil_div(blocks, LAGS);
-    const int64_t group = blockIdx.x % groups, slice = blockIdx.x / groups / tiles;
-    const int first = (int)(blockIdx.x / groups % tiles) * LAGS; /* distance in blocks */
+    const correlation own(job, (unsigned)ls_conv_ceil_div(blocks, LAGS));
+    const int first = (int)own.tile * LAGS;
     const transformer<false> by(job.roots, memory);
-    const int64_t d = group * CHANNELS + by.channel, begin = slice * SLICE;
-    const int count = begin + SLICE < job.B ? SLICE : (int)(job.B - begin);
-    series<const T> inputs = series_of(job, job.x, job.x_stride, begin, d, by.line);
-    series<const T> gradients = series_of(job, job.g, job.g_stride, begin, d, by.line);
+    const int64_t d = (int64_t)own.group * CHANNELS + by.channel;
+    series<const T> inputs = series_of(job, job.x, job.x_stride, own.begin, d, by.line);
+    series<const T> gradients = series_of(job, job.g, job.g_stride, own.begin, d, by.line);
     T x[8], g[8]; /* the next blocks, which come while others are transformed */
     take_some(gradients, first, g);
     take_some(inputs, 0, x);
@@ -459,7 +546,7 @@ static __global__ void __launch_bounds__(THREADS, 2) correlate(const ls_conv_job
     clear(sum);
     int half = 0;
 #pragma unroll 1
-    for (int b = 0; b < count; b++) {
+    for (int b = 0; b < own.count; b++) {
 #pragma unroll 1
         for (int step = 1 - LAGS; step < blocks - first; step++) {
             const int ahead = first + step + LAGS - 1; /* the gradients run ahead of the inputs */
@@ -467,40 +554,25 @@ static __global__ void __launch_bounds__(THREADS, 2) correlate(const ls_conv_job
             if (ahead < blocks) {
                 weigh(g, v);
                 const bool more = ahead + 1 < blocks;
-                if (!more && b + 1 < count) gradients.first += job.length * job.g_stride;
+                if (!more && b + 1 < own.count) gradients.first += job.length * job.g_stride;
                 take_some(gradients, more ? ahead + 1 : first, g);
                 by.forward(v, half);
                 half ^= 1;
-                float2 *to = ring + (unsigned)ahead % LAGS * SPECTRUM + threadIdx.x;
-#pragma unroll
-                for (int q = 0; q < 8; q++) to[q * THREADS] = v[q];
+                keep(v, ring, ahead);
             }
             if (step < 0) continue;
             weigh(x, v);
             const bool more = first + step + 1 < blocks;
-            if (!more && b + 1 < count) inputs.first += job.length * job.x_stride;
+            if (!more && b + 1 < own.count) inputs.first += job.length * job.x_stride;
             take_some(inputs, more ? step + 1 : 0, x);
             by.forward(v, half);
             half ^= 1;
 #pragma unroll
-            for (int i = 0; i < LAGS; i++) {
-                if (first + step + i >= blocks) break;
-                const float2 *from =
-                    ring + (unsigned)(first + step + i) % LAGS * SPECTRUM + threadIdx.x;
-#pragma unroll
-                for (int q = 0; q < 8; q++)
-                    sum[i][q] =
-                        add_times(sum[i][q], make_float2(v[q].x, -v[q].y), from[q * THREADS]);
-            }
+            for (int i = 0; i < LAGS; i++)
+                if (first + step + i < blocks) meet(v, ring, first + step + i, sum[i]);
         }
     }
-#pragma unroll
-    for (int i = 0; i < LAGS; i++) {
-        if (first + i >= blocks) break;
-        float2 *to = job.partial + ((slice * groups + group) * blocks + first + i) * SPECTRUM;
-#pragma unroll
-        for (int q = 0; q < 8; q++) to[q * THREADS + threadIdx.x] = sum[i][q];
-    }
+    own.store(job, first, blocks, sum);
 }
 
 /* One block of lags: the slices in their order, and back. Lag 0 is the gradient of skip, too. */
@@ -717,6 +789,29 @@ template <typename T> static void forward(const ls_run *run, const ls_node *node
 }
 
 template <typename T>
+static void correlate_with(const ls_run *run, void (*kernel)(ls_conv_job<T>),
+                           const ls_conv_job<T> &job, int64_t blocks) {
+    const size_t ring = LAGS * (size_t)SPECTRUM * sizeof(float2);
+    allow_shared(run, kernel, ring, "long_conv_grad");
+    kernel<<<(unsigned)blocks, THREADS, ring, ls_cuda_of(run)->stream>>>(job);
+    ls_cuda_launched(run, "long_conv_grad");
+}
+template <typename T> static void correlate(const ls_run *run, const ls_conv_job<T> &job) {
+    const int64_t blocks = ls_conv_ceil_div(job.length, FAR);
+    const int64_t parts = ls_conv_ceil_div(job.D, CHANNELS) * job.slices;
+    if (blocks == 1)
+        correlate_with(run, correlate_few<1, T>, job, parts);
+    else if (blocks == 2)
+        correlate_with(run, correlate_few<2, T>, job, parts);
+    else if (blocks == 3)
+        correlate_with(run, correlate_few<3, T>, job, parts);
+    else if (blocks == LAGS)
+        correlate_with(run, correlate_few<LAGS, T>, job, parts);
+    else
+        correlate_with(run, correlate_many<T>, job, parts * ls_conv_ceil_div(blocks, LAGS));
+}
+
+template <typename T>
 static void kernel_gradient(const ls_run *run, ls_conv_job<T> job, const ls_node *node) {
     const ls_tensor *skip = node->in[2], *dk = node->out[1];
     ls_cuda *cuda = ls_cuda_of(run);
@@ -734,11 +829,7 @@ static void kernel_gradient(const ls_run *run, ls_conv_job<T> job, const ls_node
                      "long_conv_grad");
     const int64_t groups = ls_conv_ceil_div(job.D, CHANNELS);
     const int64_t blocks = ls_conv_ceil_div(job.length, FAR);
-    const int64_t tiles = ls_conv_ceil_div(blocks, LAGS);
-    const size_t ring = LAGS * (size_t)SPECTRUM * sizeof(float2);
-    allow_shared(run, correlate<T>, ring, "long_conv_grad");
-    correlate<<<(unsigned)(groups * tiles * job.slices), THREADS, ring, cuda->stream>>>(job);
-    ls_cuda_launched(run, "long_conv_grad");
+    correlate(run, job);
     finish_kernel_gradient<<<(unsigned)(groups * blocks), THREADS, 0, cuda->stream>>>(job);
     ls_cuda_launched(run, "long_conv_grad");
 }
