@@ -5,10 +5,10 @@
  * spans act on all later ones here, through transforms modulo x^512 - i (see
  * tensor/cpu/long_conv.c), whose real part is what we want and which need no padding. A block of
  * threads has four neighbouring channels and a few spans of results: it transforms one span of
- * inputs after the other in registers, eight values to a thread, and adds its products with the
- * kernel's spectra to the results' sums, which are then transformed back. Spectra of inputs are
+ * inputs after the other in registers, eight values to a thread, while the next one comes, and
+ * multiplies with the kernel's spectra; the sums are then transformed back. Spectra of inputs are
  * never stored. It does so for a few sequences, one after the other, so that the kernel's spectra
- * are found in the nearest cache.
+ * are found in shared memory, where they fit, or in the nearest cache.
  *
  * The kernel's gradient has no causality to keep: it is a correlation of blocks of 512, whose
  * spectra are summed over the batch, so that only the sums are transformed back.
@@ -298,7 +298,7 @@ template <int N> static __device__ __forceinline__ void clear(float2 (&sum)[N][8
 
 /* Up to 2,048 tokens, SPANS of results: spectra of the inputs stay in registers, where they become
  * those of the results; v[s] is of inputs s and of results s + 1. REACH of the kernel's are kept in
- * shared memory. */
+ * shared memory: further ones are not multiplied by zero, as inputs may be no numbers. */
 enum { SPANS_MOST = 3 };
 
 template <int REACH, int SPANS>
@@ -345,8 +345,8 @@ static __global__ void __launch_bounds__(THREADS, 2)
 #pragma unroll 1
     for (int b = begin; b < end; b++) {
         float2 v[SPANS][8];
-        /* The halves of the memory change from each transform to the next, to the first of the next
-         * sequence, too. */
+        /* Results come in reversed order: so the halves of the memory change with each transform,
+         * to the first of the next sequence, too. */
 #pragma unroll
         for (int j = 0; j < SPANS; j++) {
             weigh(x, v[j]);
@@ -354,12 +354,12 @@ static __global__ void __launch_bounds__(THREADS, 2)
             take(inputs.block((j + 1) % SPANS), inputs.apart, x);
             by.forward(v[j], j % 2);
         }
-        if (reach == 1)
-            become_results<1>(kept, v);
-        else if (reach == 2)
-            become_results < SPANS<2 ? SPANS : 2>(kept, v);
-        else
+        if (reach == SPANS)
             become_results<SPANS>(kept, v);
+        else if (reach == 2)
+            become_results<2>(kept, v);
+        else
+            become_results<1>(kept, v);
 #pragma unroll
         for (int s = SPANS; s > 0; s--) {
             float y[8];
