@@ -293,8 +293,8 @@ static ls_status settle_state(loop *l, bool *all_fresh, int64_t part, int64_t ro
     const bool ends = ls_state_position(state) + about->length > POSITION_MOST;
     int64_t count = 0;
     for (int64_t i = 0; i < rows; i++) {
-        fresh[i] |= ls_state_age(state, i) + about->length > about->capacity ||
-                    (ends && about->resets);
+        fresh[i] |=
+            ls_state_age(state, i) + about->length > about->capacity || (ends && about->resets);
         count += fresh[i];
     }
     if (about->resets)

@@ -417,7 +417,7 @@ static __device__ __forceinline__ void bring_kernel(const ls_conv_job<T> &job, i
 /* Parts of spans that have outputs at all. */
 template <typename T>
 static __host__ __device__ inline int64_t parts_of_span(const ls_conv_job<T> &job) {
-    return ls_conv_ceil_div(job.length < LS_CONV_SPAN ? job.length : LS_CONV_SPAN, ROWS);
+    return ls_conv_ceil_div(job.length < LS_CONV_SPAN ? job.length : (int64_t)LS_CONV_SPAN, ROWS);
 }
 
 template <typename T>
