@@ -37,10 +37,9 @@ ls_tensor *ls_sinusoid(ls_program *p, ls_sinusoid_layout layout, int64_t rows, i
         return NULL;
     }
     ls_tensor *begins = relative ? NULL : ls_begins(p);
-    ls_tensor *y =
-        begins == NULL
-            ? ls_activation(p, ls_type(p), LS_DIMS(rows, width))
-            : ls_activation(p, ls_type(p), LS_DIMS(ls_program_about(p)->batch, rows, width));
+    ls_tensor *y = begins == NULL ? ls_activation(p, ls_type(p), LS_DIMS(rows, width))
+                                  : ls_activation(p, ls_type(p),
+                                                  LS_DIMS(ls_program_about(p)->batch, rows, width));
     if (y == NULL) return NULL;
     ls_sinusoid_attributes attributes = {.layout = layout, .relative = relative};
     ls_record(p, &sinusoid, &attributes, sizeof attributes, 1, &begins, 1, &y);

@@ -688,17 +688,6 @@ static ls_conv_job<T> begin(const ls_run *run, const ls_node *node, bool backwar
     return job;
 }
 
-/* The kernel's blocks of threads may have so much shared memory, and two of them fit. */
-template <typename K>
-static void allow_shared(const ls_run *run, K *kernel, size_t bytes, const char *what) {
-    cudaError_t error =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
-    if (error == cudaSuccess)
-        error = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                     cudaSharedmemCarveoutMaxShared);
-    ls_cuda_note(ls_cuda_of(run), error, what);
-}
-
 /* Sequences of one block of threads, so that the last of the rounds in which a device takes
  * `at_once` blocks is not nearly empty; to begin a block takes as long as a sequence, or less. */
 static int64_t sequences_together(int64_t B, int64_t blocks, int64_t at_once) {
@@ -719,7 +708,7 @@ static void convolve_few(const ls_run *run, const ls_conv_job<T> *job, const cha
     const int64_t together = sequences_together(job->B, groups, 2 * cuda->processors);
     const unsigned blocks = (unsigned)(groups * ls_conv_ceil_div(job->B, together));
     const size_t kept = (size_t)(job->reach * SPECTRUM) * sizeof(float2);
-    allow_shared(run, few_spans_kernel<SPANS, T>, kept, what);
+    ls_conv_allow_shared(run, few_spans_kernel<SPANS, T>, kept, what);
     few_spans_kernel<SPANS><<<blocks, THREADS, kept, cuda->stream>>>(*job, (int)together);
     ls_cuda_launched(run, what);
 }
@@ -792,7 +781,7 @@ template <typename T>
 static void correlate_with(const ls_run *run, void (*kernel)(ls_conv_job<T>),
                            const ls_conv_job<T> &job, int64_t blocks) {
     const size_t ring = LAGS * (size_t)SPECTRUM * sizeof(float2);
-    allow_shared(run, kernel, ring, "long_conv_grad");
+    ls_conv_allow_shared(run, kernel, ring, "long_conv_grad");
     kernel<<<(unsigned)blocks, THREADS, ring, ls_cuda_of(run)->stream>>>(job);
     ls_cuda_launched(run, "long_conv_grad");
 }

@@ -51,6 +51,17 @@ static __device__ __forceinline__ int64_t ls_conv_row(const ls_conv_job<T> &job,
     return b * job.length + (job.reversed ? job.length - 1 - i : i);
 }
 
+/* The kernel's blocks of threads may have so much shared memory, and two of them fit. */
+template <typename K>
+static void ls_conv_allow_shared(const ls_run *run, K *kernel, size_t bytes, const char *what) {
+    cudaError_t error =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    if (error == cudaSuccess)
+        error = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                     cudaSharedmemCarveoutMaxShared);
+    ls_cuda_note(ls_cuda_of(run), error, what);
+}
+
 /* y = sum + skip x + what inputs give to outputs of their own span; there is no sum in the first
  * span. */
 template <typename T>

@@ -483,15 +483,11 @@ static __global__ void __launch_bounds__(THREADS, 2) near_kernel(const ls_conv_j
 
 template <typename T>
 void ls_cuda_conv_within_spans(const ls_run *run, const ls_conv_job<T> *job, const char *what) {
-    ls_cuda *cuda = ls_cuda_of(run);
     const int64_t columns = job->B * ls_conv_ceil_div(job->length, LS_CONV_SPAN);
     const int64_t blocks = ls_conv_ceil_div(columns, COLUMNS) * ls_conv_ceil_div(job->D, CHANNELS) *
                            parts_of_span(*job);
-    ls_cuda_note(cuda,
-                 cudaFuncSetAttribute(near_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      (int)sizeof(near_memory)),
-                 what);
-    near_kernel<<<(unsigned)blocks, THREADS, sizeof(near_memory), cuda->stream>>>(*job);
+    ls_conv_allow_shared(run, near_kernel<T>, sizeof(near_memory), what);
+    near_kernel<<<(unsigned)blocks, THREADS, sizeof(near_memory), ls_cuda_of(run)->stream>>>(*job);
     ls_cuda_launched(run, what);
 }
 
