@@ -276,8 +276,10 @@ static ls_status make_jobs(runner *r) {
     return LS_OK;
 }
 
-/* The first job that may start; NULL where none may. Jobs whose weights will never come fail. */
+/* The first job that may start; NULL where none may. Jobs whose weights will never come fail. One
+ * at a time, what is trained is evaluated at once: the page grows arm by arm. */
 static job *next_job(runner *r) {
+    job *first = NULL;
     for (size_t i = 0; i < r->count; i++) {
         job *j = &r->jobs[i];
         if (j->state != JOB_WAITING) continue;
@@ -286,9 +288,11 @@ static job *next_job(runner *r) {
             j->state = JOB_FAILED;
             r->failed++;
         }
-        if (needed == JOB_DONE) return j;
+        if (needed != JOB_DONE) continue;
+        if (r->study->keys.jobs > 1 || j->evaluation) return j;
+        if (first == NULL) first = j;
     }
-    return NULL;
+    return first;
 }
 
 static void ask_children_to_stop(runner *r) {
