@@ -74,21 +74,6 @@ static double normal(void) {
     return sqrt(-2 * log(1 - u)) * cos(6.283185307179586 * v);
 }
 
-static double get(ls_dtype type, const void *data, int64_t i) {
-    if (type == LS_F64) return ((const double *)data)[i];
-    if (type == LS_F32) return (double)((const float *)data)[i];
-    return (double)ls_bf16_to_f32(((const ls_bf16 *)data)[i]);
-}
-
-static void put(ls_dtype type, void *data, int64_t i, double value) {
-    if (type == LS_F64)
-        ((double *)data)[i] = value;
-    else if (type == LS_F32)
-        ((float *)data)[i] = (float)value;
-    else
-        ((ls_bf16 *)data)[i] = ls_bf16_from_f32((float)value);
-}
-
 typedef enum spread { NORMAL, WIDE, CANCELLING } spread;
 
 /* A stored matrix whose unused columns are NaN. */
@@ -102,13 +87,14 @@ static ls_matrix make_matrix(ls_dtype type, int64_t rows, int64_t columns, int64
         double value = normal();
         if (how == WIDE) value *= exp2(floor(uniform() * 60) - 30);
         if (how == CANCELLING) value += 1000;
-        put(type, data, i, i % stride < width ? value : NAN);
+        ls_element_set(data, type, i, i % stride < width ? value : NAN);
     }
     return (ls_matrix){data, type, stride, turned};
 }
 
 static double at(const ls_matrix *x, int64_t row, int64_t column) {
-    return get(x->type, x->data, x->turned ? column * x->stride + row : row * x->stride + column);
+    return ls_element(x->data, x->type,
+                      x->turned ? column * x->stride + row : row * x->stride + column);
 }
 
 typedef struct problem {
@@ -138,11 +124,11 @@ static problem make_problem(shape s, ls_dtype a_type, ls_dtype b_type, ls_dtype 
     g->c = (char *)p.c + (size_t)g->c_stride * size;
     for (int64_t i = 0; i < (s.m + 2) * g->c_stride; i++) {
         bool inside = i / g->c_stride >= 1 && i / g->c_stride <= s.m && i % g->c_stride < s.n;
-        put(c_type, p.c_before, i, inside ? (add ? normal() : NAN) : 1234.5);
+        ls_element_set(p.c_before, c_type, i, inside ? (add ? normal() : NAN) : 1234.5);
     }
     ls_dtype bias_type = c_type == LS_F64 ? LS_F64 : LS_F32;
     void *bias_data = malloc((size_t)s.n * 8 + 8);
-    for (int64_t j = 0; j < s.n; j++) put(bias_type, bias_data, j, normal());
+    for (int64_t j = 0; j < s.n; j++) ls_element_set(bias_data, bias_type, j, normal());
     p.want = calloc((size_t)(s.m * s.n) + 1, sizeof(double));
     p.scale = calloc((size_t)(s.m * s.n) + 1, sizeof(double));
     double *column = malloc((size_t)s.k * sizeof(double) + 8);
@@ -155,8 +141,8 @@ static problem make_problem(shape s, ls_dtype a_type, ls_dtype b_type, ls_dtype 
                 sum += product;
                 scale += fabs(product);
             }
-            double other = bias ? get(bias_type, bias_data, j) : 0;
-            double old = add ? get(c_type, p.c_before, (i + 1) * g->c_stride + j) : 0;
+            double other = bias ? ls_element(bias_data, bias_type, j) : 0;
+            double old = add ? ls_element(p.c_before, c_type, (i + 1) * g->c_stride + j) : 0;
             sum += other + old;
             scale += fabs(other) + fabs(old);
             p.want[i * s.n + j] = sum;
@@ -208,7 +194,7 @@ static double error_of(const problem *p) {
             size_t where = (size_t)(i * g->c_stride + j) * size;
             if (i >= 1 && i <= g->m && j < g->n) {
                 int64_t k = (i - 1) * g->n + j;
-                double got = get(g->c_type, p->c, i * g->c_stride + j);
+                double got = ls_element(p->c, g->c_type, i * g->c_stride + j);
                 double rounding = g->c_type == LS_BF16  ? fabs(p->want[k]) * 0x1p-8
                                   : g->c_type == LS_F32 ? fabs(p->want[k]) * 0x1p-23
                                                         : 0;
@@ -227,7 +213,7 @@ static double typical_error_of(const problem *p) {
     double sum = 0;
     for (int64_t i = 0; i < g->m; i++)
         for (int64_t j = 0; j < g->n; j++) {
-            double got = get(g->c_type, g->c, i * g->c_stride + j);
+            double got = ls_element(g->c, g->c_type, i * g->c_stride + j);
             double error = (got - p->want[i * g->n + j]) / p->scale[i * g->n + j];
             sum += error * error;
         }
