@@ -85,14 +85,17 @@ static void put_examples(ls_model *model, ls_program *program, int64_t first) {
         expect(model->ctx, ls_model_put_tokens(model, program, "targets", targets));
 }
 
-static double weighted_loss(ls_ctx *ctx, ls_program *program) {
+/* Of a program that may have no weights: `weights` are those of another. */
+static double loss_by(ls_ctx *ctx, ls_program *program, const ls_tensor *weights) {
     const ls_tensor *loss = ls_program_find(program, "loss");
-    const ls_tensor *weights = ls_program_find(program, "weights");
     expect(ctx, ls_program_run(program, NULL, 5, 2));
     assert_true(ls_program_guards_intact(program));
     double sum = 0;
     for (int64_t i = 0; i < ls_count(loss); i++) sum += get(loss, i) * get(weights, i);
     return sum;
+}
+static double weighted_loss(ls_ctx *ctx, ls_program *program) {
+    return loss_by(ctx, program, ls_program_find(program, "weights"));
 }
 
 /* ---- the model written out ---- */
@@ -326,7 +329,12 @@ static void check_gradient(ls_ctx *ctx, const char *words) {
     ls_parameters *store = model->store;
     const ls_program_options options = {.batch = B, .source = S, .length = T};
     ls_program *program = program_of(model, LS_MODEL_TRAIN, options);
+    const ls_tensor *weights = ls_program_find(program, "weights");
     put_examples(model, program, 0);
+    /* differences need no backward part; what is dropped is dropped in training alone */
+    ls_program *forward = program_of(model, LS_MODEL_LOSS, options);
+    put_examples(model, forward, 0);
+    ls_program *differed = config.model.dropout > 0 ? program : forward;
     ls_parameters_clear_gradient(store);
     weighted_loss(ctx, program);
     double *gradient = malloc((size_t)store->total * sizeof *gradient);
@@ -340,9 +348,9 @@ static void check_gradient(ls_ctx *ctx, const char *words) {
         for (int64_t j = 0; j < parameter->count; j += ls_max(1, parameter->count / 3)) {
             const double kept = values[j];
             values[j] = kept + h;
-            const double above = weighted_loss(ctx, program);
+            const double above = loss_by(ctx, differed, weights);
             values[j] = kept - h;
-            const double below = weighted_loss(ctx, program);
+            const double below = loss_by(ctx, differed, weights);
             values[j] = kept;
             const double numeric = (above - below) / (2 * h),
                          found = gradient[parameter->offset + j];
@@ -362,6 +370,7 @@ static void check_gradient(ls_ctx *ctx, const char *words) {
         if (((double *)store->gradient)[i] != gradient[i])
             fail_msg("%s: gradient %lld differs with recompute", words, (long long)i);
     free(gradient);
+    ls_program_free(forward);
     ls_program_free(program);
     ls_program_free(twice);
     release(model, &config);
