@@ -1,10 +1,10 @@
 /* One mixer alone: its weights by any of their names, forward whole and in chunks, gradients. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/apply.h"
-#include "cli/apply_weights.h"
+#include "cli/apply_compare.h"
+#include "cli/apply_naming.h"
 #include "mixer/mixer.h"
 #include "model/model.h"
 
@@ -43,14 +43,7 @@ static ls_status read_rows(applied *a, const char *name, int64_t *T, int64_t *D,
     if (B != a->B || rows != *T || tensor->dim[2] != *D)
         return LS_FAIL(a->ctx, LS_EINPUT, "%s: %s is not [%lld,%lld,%lld], as it must be", path,
                        name, (long long)a->B, (long long)*T, (long long)*D);
-    LS_TRY(ls_stored_values(a->ctx, tensor, out));
-    if (!turned) return LS_OK;
-    double *values = ls_new(a->ctx, (size_t)tensor->count, sizeof *values);
-    if (values == NULL) return LS_ENOMEM;
-    ls_exchange_axes(*out, rows, B, *D, values);
-    ls_free(a->ctx, *out);
-    *out = values;
-    return LS_OK;
+    return ls_stored_rows(a->ctx, tensor, (ls_rows_shape){B, rows, *D, turned}, out);
 }
 
 /* ---- weights ---- */
@@ -71,8 +64,8 @@ static ls_status load_weight(applied *a, const ls_safetensor *tensor, const char
 
 /* The name of a weight in the file, or NULL where the tensor is none. */
 static const char *weight_name(const applied *a, const char *name) {
-    if (strncmp(name, "w.", 2) == 0) return name + 2;
-    return a->golden ? NULL : name;
+    const char *behind = ls_name_after(name, "w.");
+    return behind != NULL || a->golden ? behind : name;
 }
 
 static ls_status load_weights(applied *a) {
@@ -217,7 +210,7 @@ fail:
 
 /* ---- against reference values ---- */
 
-/* Compares [B,T,D] values in the file's layout. */
+/* Compares [B,T,D] values with a tensor of the file. */
 static ls_status compare_rows(applied *a, ls_comparison *comparison, const char *shown,
                               const char *name, const double *rows, int64_t T, int64_t D,
                               double tolerance) {
@@ -225,29 +218,20 @@ static ls_status compare_rows(applied *a, ls_comparison *comparison, const char 
     if (reference == NULL || reference->count != a->B * T * D)
         return LS_FAIL(a->ctx, LS_EINPUT, "%s: %s is missing or has another shape than ours",
                        a->keys->golden, name);
-    if (a->keys->layout == LS_LAYOUT_BTD)
-        return ls_compare(a->ctx, comparison, shown, rows, reference, tolerance);
-    double *turned = ls_new(a->ctx, (size_t)reference->count, sizeof *turned);
-    if (turned == NULL) return LS_ENOMEM;
-    ls_exchange_axes(rows, a->B, T, D, turned);
-    ls_status status = ls_compare(a->ctx, comparison, shown, turned, reference, tolerance);
-    ls_free(a->ctx, turned);
-    return status;
+    const ls_rows_shape shape = {a->B, T, D, a->keys->layout == LS_LAYOUT_TBD};
+    return ls_compare_rows(a->ctx, comparison, shown, rows, shape, reference, tolerance);
 }
 
-static ls_status compare_gradient(applied *a, ls_comparison *comparison,
-                                  const ls_safetensor *reference) {
-    ls_weight weight;
-    LS_TRY(resolve(a, reference->name + strlen("grad.w."), &weight));
-    if (weight.parts == 0) return LS_OK;
-    double *ours = ls_new(a->ctx, (size_t)reference->count, sizeof *ours);
-    if (ours == NULL) return LS_ENOMEM;
-    ls_status status = ls_weight_gradient(a->ctx, a->store, &weight, reference, ours);
-    if (status == LS_OK)
-        status =
-            ls_compare(a->ctx, comparison, reference->name, ours, reference, a->keys->grad_tol);
-    ls_free(a->ctx, ours);
-    return status;
+static ls_status compare_gradients(applied *a, ls_comparison *comparison) {
+    for (size_t i = 0; i < a->input.count; i++) {
+        const char *name = ls_name_after(a->input.items[i].name, "grad.w.");
+        ls_weight weight;
+        if (name == NULL) continue;
+        LS_TRY(resolve(a, name, &weight));
+        LS_TRY(ls_compare_gradient(a->ctx, comparison, a->store, &weight, &a->input.items[i],
+                                   a->keys->grad_tol));
+    }
+    return LS_OK;
 }
 
 static ls_status compare_all(applied *a, ls_comparison *comparison) {
@@ -274,10 +258,7 @@ static ls_status compare_all(applied *a, ls_comparison *comparison) {
     if (a->z != NULL)
         LS_TRY(compare_rows(a, comparison, "grad.in.z", "grad.in.z", a->grad_z, a->latents,
                             a->latent_width, keys->grad_tol));
-    for (size_t i = 0; i < a->input.count; i++)
-        if (strncmp(a->input.items[i].name, "grad.w.", strlen("grad.w.")) == 0)
-            LS_TRY(compare_gradient(a, comparison, &a->input.items[i]));
-    return LS_OK;
+    return compare_gradients(a, comparison);
 }
 
 /* ---- into a file ---- */
@@ -420,8 +401,7 @@ static ls_status apply(applied *a) {
 }
 
 ls_status ls_apply_mixer(ls_cli *cli, const ls_apply_keys *keys) {
-    static const ls_dtype types[] = {LS_F64, LS_F32, LS_BF16};
-    applied a = {.cli = cli, .ctx = &cli->ctx, .keys = keys, .type = types[keys->dtype]};
+    applied a = {.cli = cli, .ctx = &cli->ctx, .keys = keys, .type = ls_cli_dtype(keys->dtype)};
     ls_status status = apply(&a);
     if (a.input_open) ls_safetensors_close(a.ctx, &a.input);
     if (a.weights_open) ls_safetensors_close(a.ctx, &a.weights);

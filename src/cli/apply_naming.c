@@ -344,3 +344,8 @@ bool ls_naming_find(const ls_naming *naming, const char *name, size_t *from, cha
     }
     return false;
 }
+
+const char *ls_name_after(const char *name, const char *prefix) {
+    const size_t bytes = strlen(prefix);
+    return strncmp(name, prefix, bytes) == 0 ? name + bytes : NULL;
+}

@@ -8,12 +8,17 @@
  *
  *   w.NAME    parameters of ours: one, or several joined by rows (A + B); `turned` where the file's
  *             first two axes are exchanged, `last` where its rows are the last ones of ours,
- * `reversed` where they come in the opposite order, - for what is no parameter. Below
- * layers.N.mixer. a mixer's own names of public code count too. Weights without a rule bear our
- * names. in.NAME   tokens, or source out.NAME  rows, logits, loss (of every token), mean_loss,
- * auxiliary; state PORT, what a stream carries ({x} without a number: of all layers); segment
- * memory, segment encoded: what the segments of a model leave; - for what is not compared. {s} is
- * the number of the piece (see cut=); without it the whole text is meant. */
+ *             `reversed` where they come in the opposite order, - for what is no parameter. Below
+ *             layers.N.mixer. a mixer's own names of public code count too. Weights without a rule
+ *             bear our names.
+ *
+ *   in.NAME   tokens, or source
+ *
+ *   out.NAME  rows, logits, loss (of every token), mean_loss, auxiliary; state PORT, what a stream
+ *             carries ({x} without a number: of all layers); segment memory, segment encoded: what
+ *             the segments of a model leave; - for what is not compared. {s} is the number of the
+ *             piece (see cut=); without it the whole text is meant.
+ */
 #ifndef LS_CLI_APPLY_NAMING_H
 #define LS_CLI_APPLY_NAMING_H
 
@@ -28,6 +33,9 @@ typedef struct ls_naming {
     ls_naming_rule *rule;
     size_t rules;
 } ls_naming;
+
+/* What follows a prefix of a name; NULL: the name does not begin with it. */
+const char *ls_name_after(const char *name, const char *prefix);
 
 /* A naming by the name of public code, or from a file; "": our own names. Our own names of inputs
  * and outputs are always among the rules, behind the others. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/apply.h"
+#include "cli/apply_compare.h"
 #include "position/position.h"
 
 static ls_status compare_table(ls_cli *cli, const ls_apply_keys *keys, const ls_safetensors *file,

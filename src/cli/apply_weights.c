@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/apply.h"
+#include "cli/apply_values.h"
 
 ls_status ls_weight_of_mixer(ls_ctx *ctx, const ls_parameters *store, const ls_mixer *mixer,
                              const char *scope, const char *root, const char *name,

@@ -8,6 +8,7 @@
 #include <signal.h>
 
 #include "base/settings.h"
+#include "tensor/dtype.h"
 
 /* Keys that every verb takes, without a section. */
 typedef struct ls_common_settings {
@@ -70,6 +71,10 @@ void ls_cli_live(ls_cli *cli, const char *line);
 void ls_cli_progress_end(ls_cli *cli);
 /* The folder of token files and tokenizers: cache=, else longshot in the user's cache. */
 ls_status ls_cli_cache(ls_cli *cli, char *out, size_t bytes);
+
+/* What an option dtype= may choose, and the type of the choice of that number. */
+#define LS_CLI_DTYPES "f64|f32|bf16"
+ls_dtype ls_cli_dtype(int choice);
 
 /* The device= of the call: "cpu", "cuda". */
 const char *ls_cli_device(const ls_cli *cli);

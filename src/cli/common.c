@@ -144,3 +144,8 @@ ls_status ls_cli_cache(ls_cli *cli, char *out, size_t bytes) {
         return LS_FAIL(&cli->ctx, LS_EUSE, "the path of the cache folder is too long");
     return LS_OK;
 }
+
+ls_dtype ls_cli_dtype(int choice) {
+    static const ls_dtype types[] = {LS_F64, LS_F32, LS_BF16};
+    return types[choice];
+}

@@ -17,7 +17,7 @@ typedef struct eval_keys {
     int dtype;
 } eval_keys;
 static const ls_option keys[] = {
-    {"dtype", LS_OPTION_CHOICE, offsetof(eval_keys, dtype), "auto", 0, 0, "auto|f64|f32|bf16",
+    {"dtype", LS_OPTION_CHOICE, offsetof(eval_keys, dtype), "auto", 0, 0, "auto|" LS_CLI_DTYPES,
      "Arithmetic; auto: as the model was trained."},
 };
 static const ls_option_table key_table = LS_OPTIONS(keys, eval_keys);
@@ -188,7 +188,6 @@ static ls_status choose_task(ls_cli *cli, ls_eval_settings *settings) {
 }
 
 static ls_status run(ls_cli *cli) {
-    static const ls_dtype types[] = {LS_F64, LS_F32, LS_BF16};
     ls_ctx *ctx = &cli->ctx;
     eval_keys about;
     ls_eval_settings settings;
@@ -197,8 +196,8 @@ static ls_status run(ls_cli *cli) {
     LS_TRY(ls_cli_read(cli, "eval", &ls_eval_options, &settings));
     if (cli->word_count != 1)
         return LS_FAIL(ctx, LS_EUSE, "say which run: longshot eval RUN eval.lengths=256,512");
-    LS_TRY(ls_trained_open(ctx, cli->words[0], &cli->settings,
-                           about.dtype == 0 ? NULL : &types[about.dtype - 1], &trained));
+    const ls_dtype *type = about.dtype == 0 ? NULL : &(ls_dtype){ls_cli_dtype(about.dtype - 1)};
+    LS_TRY(ls_trained_open(ctx, cli->words[0], &cli->settings, type, &trained));
     ls_task task = {0};
     ls_status status = read_task(cli, &trained, &task);
     if (status == LS_OK && task.type != NULL) status = choose_task(cli, &settings);
