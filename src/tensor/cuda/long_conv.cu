@@ -1,614 +1,480 @@
 /* Convolution along time with kernels as long as the sequence, and its gradients.
  *
- * As on the processor a block of inputs acts only on outputs behind it, so that results are causal
- * to the bit. Within spans of 512 times products are summed as defined (lib/long_conv_near.cu);
- * spans act on all later ones here, through transforms modulo x^512 - i (see
- * tensor/cpu/long_conv.c), whose real part is what we want and which need no padding. A block of
- * threads has four neighbouring channels and a few spans of results: it transforms one span of
- * inputs after the other in registers, eight values to a thread, while the next one comes, and
- * multiplies with the kernel's spectra; the sums are then transformed back. Spectra of inputs are
- * never stored. It does so for a few sequences, one after the other, so that the kernel's spectra
- * are found in shared memory, where they fit, or in the nearest cache.
+ * Up to LS_CONV_DIRECT times products are summed as they are defined. Longer sequences go through
+ * transforms of N values, the next power of 2: modulo x^N - i (see tensor/cpu/long_conv.c), where
+ * the real part of a product is what we want and nothing is padded. Up to WHOLE values a block of
+ * threads does all of it in shared memory, sequence after sequence, beside the kernel's spectra.
+ * Longer ones are first cut into parts of WHOLE values by passes over all of them, of up to 16
+ * values at a time. They are kept in a workspace that is small enough for the caches: a few
+ * channels of a few sequences after the other. Time is n log n at any length.
  *
- * The kernel's gradient has no causality to keep: it is a correlation of blocks of 512, whose
- * spectra are summed over the batch, so that only the sums are transformed back.
+ * With the spectra U, K and G of inputs, kernels and gradients of the outputs, results are U K, the
+ * inputs' gradients conj(K) G and the kernels' conj(U) G, summed over the batch; towards the future
+ * the kernel is conj(K).
  *
- * The work on spans grows with the square of the length and is most of it from some ten thousand
- * tokens on.
- * Workspace: 8 bytes for each value of the kernels, backward as much again for every 8 sequences;
- * in bf16, from 513 tokens on, 4 for each value of the output. */
-#include "tensor/cuda/lib/long_conv.h"
+ * A transform mixes all times: beyond LS_CONV_DIRECT of them an input moves earlier results, too,
+ * by what they are rounded, and one that is no number spoils its whole channel. (On the processor
+ * nothing of the future gets into the past.) */
+#include "tensor/cuda/lib/block_transform.h"
+#include "tensor/cuda/lib/rows.h"
 
 extern "C" {
 #include "tensor/long_conv.h"
 }
 
 enum {
-    FAR = LS_CONV_SPAN,
-    CHANNELS = 4,
-    LINES = FAR / 8, /* of CHANNELS threads; line l has the values l, l + LINES, ... of a block */
-    THREADS = LINES * CHANNELS,
-    SPECTRUM = FAR * CHANNELS, /* complex values of one spectrum, of all its channels */
-    EXCHANGE = SPECTRUM + SPECTRUM / 8,
-    ROOTS = 4 * FAR,
-    SLICE = 8, /* sequences whose spectra are summed by one block of threads */
-    LAGS = 4   /* blocks of lags that are summed at once */
+    CHANNELS = TRANSFORM_CHANNELS,
+    VALUES = TRANSFORM_VALUES,
+    SMALLEST = 512,
+    WHOLE = 2048, /* where there is enough shared memory, else half of it */
+    SLICE = 8,    /* sequences that a block of threads correlates and sums */
+    /* complex values of all channels of a sequence in a slab, and sequences: 32 MiB in all */
+    SLAB_VALUES = 1 << 20,
+    SLAB_SEQUENCES = 4
 };
 
-/* ---- complex numbers ---- */
-
-static __device__ __forceinline__ float2 plus(float2 a, float2 b) {
-    return make_float2(a.x + b.x, a.y + b.y);
-}
-static __device__ __forceinline__ float2 minus(float2 a, float2 b) {
-    return make_float2(a.x - b.x, a.y - b.y);
-}
-static __device__ __forceinline__ float2 times(float2 a, float2 b) {
-    return make_float2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
-}
-/* sum + a b */
-static __device__ __forceinline__ float2 add_times(float2 sum, float2 a, float2 b) {
-    return make_float2(fmaf(a.x, b.x, fmaf(-a.y, b.y, sum.x)),
-                       fmaf(a.x, b.y, fmaf(a.y, b.x, sum.y)));
-}
-/* a + part b */
-static __device__ __forceinline__ float2 plus_part(float2 a, float part, float2 b) {
-    return make_float2(fmaf(part, b.x, a.x), fmaf(part, b.y, a.y));
-}
-/* The conjugate of a, times b. */
-static __device__ __forceinline__ float2 conjugate_times(float2 a, float2 b) {
-    return make_float2(a.x * b.x + a.y * b.y, a.x * b.y - a.y * b.x);
-}
-template <int SIGN> static __device__ __forceinline__ float2 quarter(float2 a) {
-    return SIGN > 0 ? make_float2(-a.y, a.x) : make_float2(a.y, -a.x);
+static __host__ __device__ constexpr int64_t ceil_div(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
 }
 
-/* out[q] = sum_k v[k] exp(SIGN 2 pi i k q / 8), in place. */
-template <int SIGN> static __device__ __forceinline__ void eight(float2 (&v)[8]) {
-    const float half = 0.70710678118654752f;
-    float2 even[4], odd[4];
-#pragma unroll
-    for (int k = 0; k < 4; k++) {
-        even[k] = plus(v[k], v[k + 4]);
-        odd[k] = minus(v[k], v[k + 4]);
+/* ---- operands ---- */
+
+/* Real values of (sequence, time, channel); zeros before time `first`, after `count` more, and of
+ * channels from D on. */
+template <typename E> struct series {
+    E *data;
+    int64_t by_sequence, by_time, by_channel;
+    int64_t first, count, D;
+
+    __device__ __forceinline__ bool has(int64_t time, int64_t d) const {
+        return time >= first && time - first < count && d < D;
     }
-    const float2 a = plus(even[0], even[2]), b = minus(even[0], even[2]);
-    const float2 c = plus(even[1], even[3]), d = quarter<SIGN>(minus(even[1], even[3]));
-    v[0] = plus(a, c);
-    v[2] = plus(b, d);
-    v[4] = minus(a, c);
-    v[6] = minus(b, d);
-    /* odd[1] and odd[3] by an eighth and three eighths of a turn, without their factor `half` */
-    const float2 once = plus(odd[1], quarter<SIGN>(odd[1]));
-    const float2 thrice = minus(quarter<SIGN>(odd[3]), odd[3]);
-    const float2 e = plus(odd[0], quarter<SIGN>(odd[2]));
-    const float2 f = minus(odd[0], quarter<SIGN>(odd[2]));
-    const float2 g = plus(once, thrice), h = quarter<SIGN>(minus(once, thrice));
-    v[1] = plus_part(e, half, g);
-    v[3] = plus_part(f, half, h);
-    v[5] = plus_part(e, -half, g);
-    v[7] = plus_part(f, -half, h);
-}
-
-/* ---- transforms of blocks of 512, by radix 8; spectra are in the order of reversed digits ---- */
-
-/* Products modulo x^512 - i become cyclic by weights exp(2 pi i j / 2048): those of a thread's
- * values are these times the first's, which the first turns have in them. */
-static __device__ __forceinline__ constexpr float2 weight(int k) {
-    constexpr float cosine[9] = {1.0f,
-                                 0.98078528040323045f,
-                                 0.92387953251128676f,
-                                 0.83146961230254524f,
-                                 0.70710678118654752f,
-                                 0.55557023301960222f,
-                                 0.38268343236508977f,
-                                 0.19509032201612827f,
-                                 0.0f};
-    return {cosine[k], cosine[8 - k]};
-}
-
-struct transform_memory {
-    /* Through which threads exchange their values. One transform uses one half and the next the
-     * other: so each has to wait for all threads only once. Without gaps in the lines, fours of
-     * channels would meet in the same banks. */
-    float2 exchange[2][EXCHANGE];
-    float2 first_turn[8][LINES], second_turn[8][8];
+    __device__ __forceinline__ E *at(int64_t b, int64_t time, int64_t d) const {
+        return data + b * by_sequence + (time - first) * by_time + d * by_channel;
+    }
 };
 
-/* HELD: the turns are kept in registers, where there are enough of them. */
-template <bool HELD> struct transformer {
-    int line, channel;
-    transform_memory &shared;
-    float2 first[8], second[8];
+/* Complex ones: [sequence][N][width]. */
+struct plane {
+    float2 *data;
+    int64_t N, width;
 
-    __device__ __forceinline__ transformer(const float2 *roots, transform_memory &memory)
-        : line((int)threadIdx.x / CHANNELS), channel((int)threadIdx.x % CHANNELS), shared(memory) {
-        for (int at = (int)threadIdx.x; at < 8 * LINES; at += THREADS) {
-            const int q = at / LINES, l = at % LINES;
-            shared.first_turn[q][l] = roots[(4 * q - 1) * l & (ROOTS - 1)];
-            if (at < 64)
-                shared.second_turn[at / 8][at % 8] = roots[at / 8 * (at % 8) * (ROOTS / 64)];
+    __device__ __forceinline__ float2 *at(int64_t b, int64_t row, int64_t d) const {
+        return data + (b * N + row) * width + d;
+    }
+};
+
+/* Where results go; the gradient of `skip` is that of lag 0. */
+template <typename E> struct real_target {
+    series<E> to;
+    float *dskip;
+
+    __device__ __forceinline__ void put(int64_t b, int64_t time, int64_t d, float value) const {
+        if (to.data != NULL && to.has(time, d)) *to.at(b, time, d) = ls_cuda_narrow<E>(value);
+        if (dskip != NULL && time == 0 && d < to.D) dskip[d] += value;
+    }
+};
+
+/* ---- short sequences ---- */
+
+/* y[t] = skip x[t] + sum_lag k[lag] x[t - lag], or x[t + lag]. */
+template <typename T>
+static __global__ void __launch_bounds__(LS_CUDA_THREADS)
+    convolve_short(series<const T> x, series<const float> k, const float *skip, series<T> y,
+                   int64_t rows, bool ahead) {
+    const int64_t at = (int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x, d = at % x.D;
+    const int64_t b = at / x.D / x.count, t = at / x.D % x.count;
+    if (at >= rows * x.D) return;
+    float sum = skip == NULL ? 0 : skip[d] * ls_cuda_wide(*x.at(b, t, d));
+    const int64_t most = ahead ? x.count - 1 - t : t;
+    for (int64_t lag = k.first; lag <= most && lag < k.first + k.count; lag++)
+        sum += *k.at(0, lag, d) * ls_cuda_wide(*x.at(b, ahead ? t + lag : t - lag, d));
+    *y.at(b, t, d) = ls_cuda_narrow<T>(sum);
+}
+
+/* dk[lag] = sum over the batch of g[t] x[t - lag], or x[t + lag]. */
+template <typename T>
+static __global__ void __launch_bounds__(LS_CUDA_THREADS)
+    correlate_short(series<const T> x, series<const T> g, int64_t B, real_target<float> dk,
+                    bool ahead) {
+    const int64_t at = (int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x;
+    const int64_t d = at % x.D, lag = at / x.D;
+    if (lag >= x.count) return;
+    float sum = 0;
+    for (int64_t b = 0; b < B; b++)
+        for (int64_t t = lag; t < x.count; t++)
+            sum += ls_cuda_wide(*g.at(b, ahead ? t - lag : t, d)) *
+                   ls_cuda_wide(*x.at(b, ahead ? t : t - lag, d));
+    dk.put(0, lag, d, sum);
+}
+
+/* ---- parts of M values ----
+ *
+ * What the kernels below take their values from and put them to, a thread's sixteen at a time. */
+
+/* Four neighbouring channels as they lie in memory. */
+template <typename E> struct alignas(4 * sizeof(E)) four { E value[4]; };
+
+/* To shared memory, while the thread goes on; zeros if there are none. */
+template <typename E>
+static __device__ __forceinline__ void copy_behind(four<E> *to, const E *from, bool some) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
+                 :
+                 : "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from), "n"(sizeof(four<E>)),
+                   "r"(some ? (int)sizeof(four<E>) : 0)
+                 : "memory");
+}
+
+/* The rows of a warp's eight lines, 128 of them, are moved by all of its threads, four by each:
+ * the first of them; the others are MOVE_APART lines further on each. */
+enum { WARP_LINES = 32 / CHANNELS, MOVES = VALUES * WARP_LINES / 32, MOVE_APART = VALUES / MOVES };
+
+static __device__ __forceinline__ int first_moved(int line, int lines) {
+    const int lane = (int)threadIdx.x % 32;
+    return lane / WARP_LINES * lines + line / WARP_LINES * WARP_LINES + lane % WARP_LINES;
+}
+
+/* Whole sequences. Values come to shared memory while those of the sequence before are
+ * transformed; what a warp takes it alone uses. */
+template <int M, typename T> struct from_series {
+    enum { WEIGHTED = 1, LINES = M / VALUES, STAGE = M * CHANNELS * sizeof(T) };
+    series<const T> from;
+    bool in_fours;
+
+    struct taken {
+        four<T> *row;
+        __device__ __forceinline__ explicit taken(void *stage) : row((four<T> *)stage) {}
+    };
+    __device__ __forceinline__ bool has(int row, int64_t d) const {
+        return (unsigned)(row - (int)from.first) < (unsigned)(d < from.D ? (int)from.count : 0);
+    }
+    __device__ __forceinline__ void take(int64_t b, int64_t part, int line, int64_t d,
+                                         taken &x) const {
+        (void)part;
+        __syncwarp(); /* all have used what was there */
+        if (in_fours) {
+            int row = first_moved(line, LINES);
+            const T *at = from.at(b, row, d - (int)threadIdx.x % CHANNELS);
+#pragma unroll
+            for (int move = 0; move < MOVES; move++) {
+                copy_behind(x.row + row, at, has(row, d));
+                row += MOVE_APART * LINES;
+                at += MOVE_APART * LINES * from.by_time;
+            }
+        } else {
+#pragma unroll 1
+            for (int row = line; row < M; row += LINES)
+                x.row[row].value[threadIdx.x % CHANNELS] =
+                    has(row, d) ? *from.at(b, row, d) : ls_cuda_narrow<T>(0);
         }
-        __syncthreads();
+    }
+    __device__ __forceinline__ void use(const taken &x, int line, float2 (&v)[VALUES]) const {
+        asm volatile("cp.async.wait_all;" : : : "memory");
+        __syncwarp();
+        const four<T> *at = x.row + line;
 #pragma unroll
-        for (int q = 0; q < 8; q++) {
-            first[q] = shared.first_turn[q][line];
-            second[q] = shared.second_turn[q][line % 8];
-        }
+        for (int k = 0; k < VALUES; k++)
+            v[k] =
+                scaled(ls_cuda_wide(at[k * LINES].value[threadIdx.x % CHANNELS]), sixty_fourth(k));
     }
-    __device__ __forceinline__ float2 first_turn(int q) const {
-        return HELD ? first[q] : shared.first_turn[q][line];
-    }
-    __device__ __forceinline__ float2 second_turn(int q) const {
-        return HELD ? second[q] : shared.second_turn[q][line % 8];
-    }
+};
+template <int M, typename T> struct to_series {
+    enum { WEIGHTED = 1, LINES = M / VALUES };
+    real_target<T> to;
+    bool in_fours;
 
-    /* Where value k of this line's share of a pass over parts of n is: each eighth value is
-     * followed by a gap; written so that k adds a constant. */
-    __device__ __forceinline__ float2 &place(int half, int n, int k) const {
-        const int part = n / 8, at = line / part * n + line % part;
-        return shared
-            .exchange[half][(at + at / 8) * CHANNELS + channel + k * (part + part / 8) * CHANNELS];
-    }
-    __device__ __forceinline__ void write(int half, int n, const float2 (&v)[8]) const {
+    /* After the way back. */
+    template <typename Transformer>
+    __device__ __forceinline__ void put(const Transformer &by, int64_t b, int64_t part, int64_t d,
+                                        const float2 (&v)[VALUES]) const {
+        (void)part;
+        const series<T> &all = to.to;
+        const int count = d < all.D ? (int)all.count : 0;
+        float y[VALUES];
 #pragma unroll
-        for (int k = 0; k < 8; k++) place(half, n, k) = v[k];
-    }
-    __device__ __forceinline__ void read(int half, int n, float2 (&v)[8]) const {
+        for (int k = 0; k < VALUES; k++)
+            y[k] = v[k].x * sixty_fourth(k).x + v[k].y * sixty_fourth(k).y;
+        if (in_fours) {
+            __syncwarp(); /* all have read their far places */
 #pragma unroll
-        for (int k = 0; k < 8; k++) v[k] = place(half, n, k);
-    }
-    /* Of values times `weight`, through a half of the memory. Parts of 64 of them are a warp's own:
-     * threads of the others need not be waited for. */
-    __device__ __forceinline__ void forward(float2 (&v)[8], int half) const {
-        eight<-1>(v);
+            for (int k = 0; k < VALUES; k++)
+                ((T *)by.far_row(by.line + k * LINES))[by.channel] = ls_cuda_narrow<T>(y[k]);
+            __syncwarp();
+            int row = first_moved(by.line, LINES);
+            T *at = all.at(b, row, d - by.channel);
 #pragma unroll
-        for (int q = 0; q < 8; q++) v[q] = conjugate_times(first_turn(q), v[q]);
-        write(half, FAR, v);
-        __syncthreads();
-        read(half, FAR / 8, v);
-        eight<-1>(v);
+            for (int move = 0; move < MOVES; move++) {
+                if (row < count) *(four<T> *)at = *(const four<T> *)by.far_row(row);
+                row += MOVE_APART * LINES;
+                at += MOVE_APART * LINES * all.by_time;
+            }
+            __syncwarp();
+        } else if (all.data != NULL) {
+            T *at = all.at(b, by.line, d);
 #pragma unroll
-        for (int q = 1; q < 8; q++) v[q] = conjugate_times(second_turn(q), v[q]);
-        __syncwarp();
-        write(half, FAR / 8, v);
-        __syncwarp();
-        read(half, FAR / 64, v);
-        eight<-1>(v);
-    }
-    /* The real part of the way back, without the factor 1/512. */
-    __device__ __forceinline__ void back(float2 (&v)[8], float (&x)[8], int half) const {
-        eight<1>(v);
-        write(half, FAR / 64, v);
-        __syncwarp();
-        read(half, FAR / 8, v);
-#pragma unroll
-        for (int q = 1; q < 8; q++) v[q] = times(second_turn(q), v[q]);
-        eight<1>(v);
-        __syncwarp();
-        write(half, FAR / 8, v);
-        __syncthreads();
-        read(half, FAR, v);
-#pragma unroll
-        for (int q = 0; q < 8; q++) v[q] = times(first_turn(q), v[q]);
-        eight<1>(v);
-#pragma unroll
-        for (int k = 0; k < 8; k++) x[k] = v[k].x * weight(k).x + v[k].y * weight(k).y;
+            for (int k = 0; k < VALUES; k++, at += LINES * all.by_time)
+                if ((unsigned)(by.line + k * LINES - (int)all.first) < (unsigned)count)
+                    *at = ls_cuda_narrow<T>(y[k]);
+        }
+        if (to.dskip != NULL && by.line == 0 && d < all.D) to.dskip[d] += y[0];
     }
 };
 
-static __global__ void __launch_bounds__(LS_CUDA_THREADS) make_roots(float2 *roots) {
+/* Parts of longer ones; spectra, too. */
+template <int M> struct in_plane {
+    enum { WEIGHTED = 0, LINES = M / VALUES, STAGE = 0 };
+    plane in;
+
+    struct taken {
+        float2 value[VALUES];
+        __device__ __forceinline__ explicit taken(void *stage) { (void)stage; }
+    };
+    __device__ __forceinline__ void take(int64_t b, int64_t part, int line, int64_t d,
+                                         taken &x) const {
+        const float2 *at = in.at(b, part * M + line, d);
+#pragma unroll
+        for (int k = 0; k < VALUES; k++) x.value[k] = at[k * LINES * in.width];
+    }
+    __device__ __forceinline__ void use(const taken &x, int line, float2 (&v)[VALUES]) const {
+        (void)line;
+#pragma unroll
+        for (int k = 0; k < VALUES; k++) v[k] = x.value[k];
+    }
+    template <typename Transformer>
+    __device__ __forceinline__ void put(const Transformer &by, int64_t b, int64_t part, int64_t d,
+                                        const float2 (&v)[VALUES]) const {
+        float2 *at = in.at(b, part * M + by.line, d);
+#pragma unroll
+        for (int k = 0; k < VALUES; k++) at[k * LINES * in.width] = v[k];
+    }
+};
+
+/* A block of threads has four channels of a part, of some sequences: blocks of neighbouring
+ * channels come one after the other. */
+struct share {
+    int64_t d, part;
+    int slice, begin, end;
+
+    __device__ __forceinline__ share(int64_t width, int64_t parts, int sequences, int together)
+        : d(blockIdx.x % (width / CHANNELS) * CHANNELS + threadIdx.x % CHANNELS),
+          part(blockIdx.x / (width / CHANNELS) % parts),
+          slice((int)(blockIdx.x / (width / CHANNELS) / parts)), begin(slice * together),
+          end(begin + together < sequences ? begin + together : sequences) {}
+};
+
+#define LS_CONV_BOUNDS(M) __launch_bounds__((M) / VALUES * CHANNELS, WHOLE / (M))
+
+/* What a block of threads has in shared memory; STAGE bytes for what is taken follow. */
+template <int M> struct part_memory {
+    transform_memory<M> of_transforms;
+    float2 spectra[VALUES][M / VALUES * CHANNELS]; /* what a thread writes it alone reads */
+};
+template <int M, typename In> static constexpr size_t bytes_for() {
+    return sizeof(part_memory<M>) + In::STAGE;
+}
+
+/* The spectra of the kernels, with `skip` and the factor of the way back. */
+template <int M, typename In>
+static __global__ void LS_CONV_BOUNDS(M)
+    find_spectra(const In in, const in_plane<M> out, const float *skip, int64_t D, float scale,
+                 const float2 *roots) {
+    extern __shared__ float4 memory[];
+    part_memory<M> &shared = *(part_memory<M> *)memory;
+    const transformer<M, In::WEIGHTED> by(roots, shared.of_transforms);
+    const share own(out.in.width, out.in.N / M, 1, 1);
+    typename In::taken x(&shared + 1);
+    float2 v[VALUES];
+    in.take(0, own.part, by.line, own.d, x);
+    in.use(x, by.line, v);
+    by.forward(v);
+    const float straight = skip != NULL && own.d < D ? skip[own.d] : 0;
+#pragma unroll
+    for (int i = 0; i < VALUES; i++)
+        v[i] = make_float2(scale * (v[i].x + straight), scale * v[i].y);
+    out.put(by, 0, own.part, own.d, v);
+}
+
+/* There, times the spectra or (`sign` -1) their conjugates, and back. */
+template <int M, typename In, typename Out>
+static __global__ void LS_CONV_BOUNDS(M)
+    convolve_parts(const In in, const Out out, const in_plane<M> spectra, float sign, int sequences,
+                   int together, const float2 *roots) {
+    extern __shared__ float4 memory[];
+    part_memory<M> &shared = *(part_memory<M> *)memory;
+    const transformer<M, In::WEIGHTED> by(roots, shared.of_transforms);
+    const share own(spectra.in.width, spectra.in.N / M, sequences, together);
+    typename In::taken x(&shared + 1);
+    in.take(own.begin, own.part, by.line, own.d, x);
+    typename in_plane<M>::taken kernel(NULL);
+    spectra.take(0, own.part, by.line, own.d, kernel);
+#pragma unroll
+    for (int i = 0; i < VALUES; i++)
+        shared.spectra[i][threadIdx.x] = make_float2(kernel.value[i].x, sign * kernel.value[i].y);
+#pragma unroll 1
+    for (int b = own.begin; b < own.end; b++) {
+        float2 v[VALUES];
+        in.use(x, by.line, v);
+        if (b + 1 < own.end) in.take(b + 1, own.part, by.line, own.d, x);
+        by.forward(v);
+#pragma unroll
+        for (int i = 0; i < VALUES; i++) v[i] = times(v[i], shared.spectra[i][threadIdx.x]);
+        by.back(v);
+        out.put(by, b, own.part, own.d, v);
+    }
+}
+
+/* conj(U) G, summed over a slice of the batch; to what there is, if `add`. */
+template <int M, typename In>
+static __global__ void LS_CONV_BOUNDS(M)
+    correlate_parts(const In inputs, const In gradients, const in_plane<M> sums, bool add,
+                    int sequences, int together, const float2 *roots) {
+    extern __shared__ float4 memory[];
+    part_memory<M> &shared = *(part_memory<M> *)memory;
+    const transformer<M, In::WEIGHTED> by(roots, shared.of_transforms);
+    const share own(sums.in.width, sums.in.N / M, sequences, together);
+    typename In::taken x(&shared + 1);
+    inputs.take(own.begin, own.part, by.line, own.d, x);
+    float2 sum[VALUES] = {};
+#pragma unroll 1
+    for (int b = own.begin; b < own.end; b++) {
+        float2 v[VALUES];
+        inputs.use(x, by.line, v);
+        gradients.take(b, own.part, by.line, own.d, x);
+        by.forward(v);
+#pragma unroll
+        for (int i = 0; i < VALUES; i++) shared.spectra[i][threadIdx.x] = v[i];
+        gradients.use(x, by.line, v);
+        if (b + 1 < own.end) inputs.take(b + 1, own.part, by.line, own.d, x);
+        __syncthreads(); /* before the next of the same direction */
+        by.forward(v);
+#pragma unroll
+        for (int i = 0; i < VALUES; i++)
+            sum[i] = add_conjugate_times(sum[i], shared.spectra[i][threadIdx.x], v[i]);
+        __syncthreads();
+    }
+    if (add) {
+        typename in_plane<M>::taken before(NULL);
+        sums.take(own.slice, own.part, by.line, own.d, before);
+#pragma unroll
+        for (int i = 0; i < VALUES; i++) sum[i] = plus(sum[i], before.value[i]);
+    }
+    sums.put(by, own.slice, own.part, own.d, sum);
+}
+
+/* The way back of the slices' sum, in their order; sign as above. */
+template <int M, typename Out>
+static __global__ void LS_CONV_BOUNDS(M)
+    return_sums(const in_plane<M> sums, int slices, const Out out, float sign, float scale,
+                const float2 *roots) {
+    extern __shared__ float4 memory[];
+    const transformer<M, Out::WEIGHTED> by(roots, *(transform_memory<M> *)memory);
+    const share own(sums.in.width, sums.in.N / M, 1, 1);
+    float2 v[VALUES] = {};
+    for (int slice = 0; slice < slices; slice++) {
+        typename in_plane<M>::taken more(NULL);
+        sums.take(slice, own.part, by.line, own.d, more);
+#pragma unroll
+        for (int i = 0; i < VALUES; i++) v[i] = plus(v[i], more.value[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < VALUES; i++) v[i] = make_float2(scale * v[i].x, scale * sign * v[i].y);
+    by.back(v);
+    out.put(by, 0, own.part, own.d, v);
+}
+
+static __global__ void __launch_bounds__(LS_CUDA_THREADS) make_roots(float2 *roots, int count) {
     const int j = (int)(blockIdx.x * LS_CUDA_THREADS + threadIdx.x);
     double re, im;
-    sincospi(2.0 * j / ROOTS, &im, &re);
-    if (j < ROOTS) roots[j] = make_float2((float)re, (float)im);
+    sincospi(2.0 * j / count, &im, &re);
+    if (j < count) roots[j] = make_float2((float)re, (float)im);
 }
 
-/* ---- spectra of the kernels ---- */
-
-/* For every distance r = 1..reach in blocks the spectrum of k_r - i k_{r-1}, whose product with a
- * block of inputs has in its real part all that these give to the block r further on. */
-template <typename T>
-static __global__ void __launch_bounds__(THREADS) make_spectra(const ls_conv_job<T> job) {
-    __shared__ transform_memory memory;
-    const transformer<false> by(job.roots, memory);
-    const int64_t group = blockIdx.x / job.reach, r = 1 + blockIdx.x % job.reach;
-    const int64_t d = group * CHANNELS + by.channel;
-    float2 v[8];
-#pragma unroll
-    for (int k = 0; k < 8; k++) {
-        const int64_t s = r * FAR + by.line + k * LINES;
-        const float2 value =
-            make_float2(ls_conv_kernel_at(job, d, s), -ls_conv_kernel_at(job, d, s - FAR));
-        v[k] = times(make_float2(weight(k).x / FAR, weight(k).y / FAR), value);
-    }
-    by.forward(v, 0);
-    float2 *to = job.spectra + (group * job.reach + r - 1) * SPECTRUM + threadIdx.x;
-#pragma unroll
-    for (int q = 0; q < 8; q++) to[q * THREADS] = v[q];
-}
-
-/* ---- spans on later spans ---- */
-
-/* A thread's values of a channel of a sequence, which begin at its line: value k of a block is
- * `k * apart` after the first. */
-template <typename E> struct series {
-    E *first;
-    int64_t apart;
-    int left; /* times from the first to the end; 0 where there is no such channel */
-
-    __device__ __forceinline__ E *block(int number) const { return first + number * (8 * apart); }
-};
-template <typename E, typename T>
-static __device__ __forceinline__ series<E>
-series_of(const ls_conv_job<T> &job, E *data, int64_t stride, int64_t b, int64_t d, int line) {
-    return {data + ls_conv_row(job, b, line) * stride + (d < job.D ? d : job.D - 1),
-            job.reversed ? -LINES * stride : LINES * stride,
-            d < job.D ? (int)job.length - line : 0};
-}
-
-/* A thread's values of a block that has them all. Each is needed once. They are as they come: to
- * use them would be to wait for them. */
-template <typename T>
-static __device__ __forceinline__ void take(const T *at, int64_t apart, T (&x)[8]) {
-#pragma unroll
-    for (int k = 0; k < 8; k++, at += apart) x[k] = __ldcs(at);
-}
-/* Of any block; zeros past the end. */
-template <typename T>
-static __device__ __forceinline__ void take_some(const series<const T> &from, int block,
-                                                 T (&x)[8]) {
-    const int left = from.left - block * FAR;
-    const T *at = from.block(block);
-#pragma unroll
-    for (int k = 0; k < 8; k++, at += from.apart)
-        x[k] = k * LINES < left ? __ldcs(at) : ls_cuda_narrow<T>(0);
-}
-/* Of one of BLOCKS blocks: only the last may end early. */
-template <int BLOCKS, typename T>
-static __device__ __forceinline__ void take_next(const series<const T> &from, int block,
-                                                 T (&x)[8]) {
-    if (block + 1 == BLOCKS)
-        take_some(from, block, x);
-    else
-        take(from.block(block), from.apart, x);
-}
-static __device__ __forceinline__ void put(const series<float> &to, int block,
-                                           const float (&y)[8]) {
-    const int left = to.left - block * FAR;
-    float *at = to.block(block);
-#pragma unroll
-    for (int k = 0; k < 8; k++, at += to.apart)
-        if (k * LINES < left) *at = y[k];
-}
-template <typename T>
-static __device__ __forceinline__ void weigh(const T (&x)[8], float2 (&v)[8]) {
-#pragma unroll
-    for (int k = 0; k < 8; k++) {
-        const float value = ls_cuda_wide(x[k]);
-        v[k] = make_float2(value * weight(k).x, value * weight(k).y);
-    }
-}
-template <int N> static __device__ __forceinline__ void clear(float2 (&sum)[N][8]) {
-#pragma unroll
-    for (int i = 0; i < N; i++)
-#pragma unroll
-        for (int q = 0; q < 8; q++) sum[i][q] = make_float2(0, 0);
-}
-
-/* Up to 2,048 tokens, SPANS of results: spectra of the inputs stay in registers, where they become
- * those of the results; v[s] is of inputs s and of results s + 1. REACH of the kernel's are kept in
- * shared memory: further ones are not multiplied by zero, as inputs may be no numbers. */
-enum { SPANS_MOST = 3 };
-
-template <int REACH, int SPANS>
-static __device__ __forceinline__ void become_results(const float2 *kept, float2 (&v)[SPANS][8]) {
-#pragma unroll
-    for (int q = 0; q < 8; q++) {
-        float2 k[REACH];
-#pragma unroll
-        for (int r = 0; r < REACH; r++) k[r] = kept[r * SPECTRUM + q * THREADS + threadIdx.x];
-#pragma unroll
-        for (int s = SPANS - 1; s >= 0; s--) {
-            v[s][q] = times(v[s][q], k[0]);
-#pragma unroll
-            for (int r = 1; r <= s && r < REACH; r++)
-                v[s][q] = add_times(v[s][q], v[s - r][q], k[r]);
-        }
-    }
-}
-
-template <int SPANS, typename T>
-static __global__ void __launch_bounds__(THREADS, 2)
-    few_spans_kernel(const ls_conv_job<T> job, int together) {
-    __shared__ transform_memory memory;
-    extern __shared__ float2 kept[]; /* [reach][8][THREADS]: what a thread writes it alone reads */
-    const unsigned groups = (unsigned)ls_conv_ceil_div(job.D, CHANNELS);
-    const int reach = (int)job.reach;
-    const int64_t group = blockIdx.x % groups;
-    const int begin = (int)(blockIdx.x / groups) * together;
-    const int end = begin + together < job.B ? begin + together : (int)job.B;
-    const transformer<true> by(job.roots, memory);
-    const int64_t d = group * CHANNELS + by.channel;
-    series<const T> inputs = series_of(job, job.x, job.x_stride, begin, d, by.line);
-    series<float> results = series_of(job, job.sum, job.sum_stride, begin, d, by.line);
-    T x[8]; /* the next block of inputs, which comes while this one is transformed */
-    take(inputs.first, inputs.apart, x);
-    const float2 *spectra = job.spectra + group * reach * SPECTRUM + threadIdx.x;
-#pragma unroll 1
-    for (int r = 0; r < reach; r++)
-#pragma unroll
-        for (int q = 0; q < 8; q++) {
-            const int at = r * SPECTRUM + q * THREADS;
-            kept[at + threadIdx.x] = spectra[at];
-        }
-#pragma unroll 1
-    for (int b = begin; b < end; b++) {
-        float2 v[SPANS][8];
-        /* Results come in reversed order: so the halves of the memory change with each transform,
-         * to the first of the next sequence, too. */
-#pragma unroll
-        for (int j = 0; j < SPANS; j++) {
-            weigh(x, v[j]);
-            if (j + 1 == SPANS && b + 1 < end) inputs.first += job.length * job.x_stride;
-            take(inputs.block((j + 1) % SPANS), inputs.apart, x);
-            by.forward(v[j], j % 2);
-        }
-        if (reach == SPANS)
-            become_results<SPANS>(kept, v);
-        else if (reach == 2)
-            become_results<2>(kept, v);
-        else
-            become_results<1>(kept, v);
-#pragma unroll
-        for (int s = SPANS; s > 0; s--) {
-            float y[8];
-            by.back(v[s - 1], y, s % 2);
-            put(results, s, y);
-        }
-        results.first += job.length * job.sum_stride;
-    }
-}
-
-/* Any number of spans: TILE of results, from the second span on, of `together` sequences. */
-enum { TILE = 4 };
-
-template <typename T>
-static __global__ void __launch_bounds__(THREADS, 2)
-    many_spans_kernel(const ls_conv_job<T> job, int together) {
-    __shared__ transform_memory memory;
-    const unsigned groups = (unsigned)ls_conv_ceil_div(job.D, CHANNELS);
-    const int reach = (int)job.reach, later = (int)ls_conv_ceil_div(job.length, FAR) - 1;
-    const unsigned tiles = (unsigned)ls_conv_ceil_div(later, TILE);
-    const int64_t group = blockIdx.x % groups;
-    const int first = 1 + (int)(blockIdx.x / groups % tiles) * TILE;
-    const int last = first + TILE <= later ? first + TILE - 1 : later;
-    const int first_input = first > reach ? first - reach : 0;
-    const int begin = (int)(blockIdx.x / groups / tiles) * together;
-    const int end = begin + together < job.B ? begin + together : (int)job.B;
-    const transformer<false> by(job.roots, memory);
-    const int64_t d = group * CHANNELS + by.channel;
-    const float2 *spectra = job.spectra + group * reach * SPECTRUM + threadIdx.x;
-    series<const T> inputs = series_of(job, job.x, job.x_stride, begin, d, by.line);
-    series<float> results = series_of(job, job.sum, job.sum_stride, begin, d, by.line);
-    int half = 0;
-    T x[8]; /* the next block of inputs, which comes while this one is transformed */
-    take(inputs.block(first_input), inputs.apart, x);
-#pragma unroll 1
-    for (int b = begin; b < end; b++) {
-        float2 sum[TILE][8];
-        clear(sum);
-#pragma unroll 1
-        for (int j = first_input; j < last; j++) {
-            float2 v[8];
-            weigh(x, v);
-            const bool more = j + 1 < last;
-            if (!more) inputs.first += job.length * job.x_stride;
-            if (more || b + 1 < end)
-                take(inputs.block(more ? j + 1 : first_input), inputs.apart, x);
-            by.forward(v, half);
-            half ^= 1;
-#pragma unroll
-            for (int i = 0; i < TILE; i++) {
-                const int r = first + i - j;
-                if (r < 1 || r > reach || first + i > last) continue;
-                const float2 *k = spectra + (int64_t)(r - 1) * SPECTRUM;
-#pragma unroll
-                for (int q = 0; q < 8; q++)
-                    sum[i][q] = add_times(sum[i][q], v[q], __ldg(k + q * THREADS));
-            }
-        }
-        /* the sums move up: so the loop is not unrolled and has one copy of the transform */
-#pragma unroll 1
-        for (int s = first; s <= last; s++) {
-            float y[8];
-            by.back(sum[0], y, half);
-            half ^= 1;
-#pragma unroll
-            for (int i = 0; i + 1 < TILE; i++)
-#pragma unroll
-                for (int q = 0; q < 8; q++) sum[i][q] = sum[i + 1][q];
-            put(results, s, y);
-        }
-        results.first += job.length * job.sum_stride;
-    }
-}
-
-/* ---- the kernel's gradient ----
+/* ---- from sequences to parts and back ----
  *
- * Of the spectra U of the inputs and G of the gradients, P_p is the sum over sequences and blocks j
- * of conj(U_j) G_{j+p}. Lags 512 p .. 512 p + 511 have the real part of P_p + i P_{p+1}: of a lag
- * that is too short by up to 512, or too long, the power of x is i or -i times another. */
+ * A pass takes parts of n values to R parts each. Sequences are weighted as in block_transform.h:
+ * what of it depends on the place in a part is in the turns of the first pass. */
 
-/* Where a thread has the first of its values of a block's spectrum in a ring of spectra
- * [LAGS][8][THREADS]; what a thread writes it alone reads. */
-static __device__ __forceinline__ unsigned ring_place(int block) {
-    return (unsigned)block % LAGS * (unsigned)SPECTRUM + threadIdx.x;
-}
-static __device__ __forceinline__ void keep(const float2 (&v)[8], float2 *ring, int block) {
-    float2 *to = ring + ring_place(block);
-#pragma unroll
-    for (int q = 0; q < 8; q++) to[q * THREADS] = v[q];
-}
-/* sum += conj(v) times the spectrum of a block. */
-static __device__ __forceinline__ void meet(const float2 (&v)[8], const float2 *ring, int block,
-                                            float2 (&sum)[8]) {
-    const float2 *from = ring + ring_place(block);
-#pragma unroll
-    for (int q = 0; q < 8; q++)
-        sum[q] = add_times(sum[q], make_float2(v[q].x, -v[q].y), from[q * THREADS]);
+/* exp(2 pi i j / order), a power of 2. */
+static __device__ __forceinline__ float2 root(int64_t j, int64_t order) {
+    float re, im;
+    sincospif(2.0f * (float)(j & (order - 1)) / (float)order, &im, &re);
+    return make_float2(re, im);
 }
 
-/* A block of threads sums P_first, P_{first+1}, ... of a slice of the batch. */
-struct correlation {
-    unsigned groups, group, tile, slice;
-    int64_t begin;
-    int count;
+/* Result q of place l in a part. */
+template <bool WEIGHTED>
+static __device__ __forceinline__ float2 pass_turn(int q, int64_t l, int64_t n) {
+    return WEIGHTED ? root((4 * q - 1) * l, 4 * n) : root(q * l, n);
+}
 
-    template <typename T>
-    __device__ __forceinline__ correlation(const ls_conv_job<T> &job, unsigned tiles)
-        : groups((unsigned)ls_conv_ceil_div(job.D, CHANNELS)), group(blockIdx.x % groups),
-          tile(blockIdx.x / groups % tiles), slice(blockIdx.x / groups / tiles),
-          begin((int64_t)slice * SLICE),
-          count(begin + SLICE < job.B ? SLICE : (int)(job.B - begin)) {}
+struct pass_place {
+    int64_t b, d, l, row; /* row: of the first of its values; the others are n / R apart */
 
-    template <typename T, int N>
-    __device__ __forceinline__ void store(const ls_conv_job<T> &job, int first, int blocks,
-                                          const float2 (&sum)[N][8]) const {
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            if (first + i >= blocks) break;
-            float2 *to =
-                job.partial + (((int64_t)slice * groups + group) * blocks + first + i) * SPECTRUM;
-#pragma unroll
-            for (int q = 0; q < 8; q++) to[q * THREADS + threadIdx.x] = sum[i][q];
-        }
+    __device__ __forceinline__ pass_place(const plane &in, int64_t n, int R) {
+        const int64_t at = (int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x;
+        const int64_t line = at / in.width;
+        d = at % in.width;
+        l = line % (n / R);
+        row = line / (n / R) % (in.N / n) * n + l;
+        b = line / (in.N / R);
     }
 };
 
-/* Up to 2,048 tokens: all BLOCKS of gradients, then all of inputs. */
-template <int BLOCKS, typename T>
-static __global__ void __launch_bounds__(THREADS, 2) correlate_few(const ls_conv_job<T> job) {
-    __shared__ transform_memory memory;
-    extern __shared__ float2 ring[];
-    const correlation own(job, 1);
-    const transformer<false> by(job.roots, memory);
-    const int64_t d = (int64_t)own.group * CHANNELS + by.channel;
-    series<const T> inputs = series_of(job, job.x, job.x_stride, own.begin, d, by.line);
-    series<const T> gradients = series_of(job, job.g, job.g_stride, own.begin, d, by.line);
-    T x[8]; /* the next block, which comes while this one is transformed */
-    take_some(gradients, 0, x);
-    float2 sum[BLOCKS][8];
-    clear(sum);
-#pragma unroll 1
-    for (int b = 0; b < own.count; b++) {
+template <int R, typename T>
+static __device__ __forceinline__ void pass_take(const series<const T> &from, const pass_place &own,
+                                                 int64_t apart, float2 (&v)[R]) {
 #pragma unroll
-        for (int n = 0; n < 2 * BLOCKS; n++) {
-            float2 v[8];
-            weigh(x, v);
-            if (n + 1 < BLOCKS) {
-                take_next<BLOCKS>(gradients, n + 1, x);
-            } else if (n + 1 < 2 * BLOCKS) {
-                take_next<BLOCKS>(inputs, n + 1 - BLOCKS, x);
-            } else {
-                if (b + 1 < own.count) {
-                    inputs.first += job.length * job.x_stride;
-                    gradients.first += job.length * job.g_stride;
-                }
-                take_next<BLOCKS>(gradients, 0, x);
-            }
-            by.forward(v, n % 2);
-            if (n < BLOCKS) keep(v, ring, n);
-#pragma unroll
-            for (int block = n - BLOCKS; n >= BLOCKS && block < BLOCKS; block++)
-                meet(v, ring, block, sum[block - n + BLOCKS]);
-        }
+    for (int k = 0; k < R; k++) {
+        const int64_t time = own.row + k * apart;
+        const float value = from.has(time, own.d) ? ls_cuda_wide(*from.at(own.b, time, own.d)) : 0;
+        v[k] = scaled(value, sixty_fourth(k * (16 / R)));
     }
-    own.store(job, 0, BLOCKS, sum);
+}
+template <int R>
+static __device__ __forceinline__ void pass_take(const plane &from, const pass_place &own,
+                                                 int64_t apart, float2 (&v)[R]) {
+#pragma unroll
+    for (int k = 0; k < R; k++) v[k] = *from.at(own.b, own.row + k * apart, own.d);
+}
+template <int R, typename T>
+static __device__ __forceinline__ void pass_put(const real_target<T> &to, const pass_place &own,
+                                                int64_t apart, const float2 (&v)[R]) {
+#pragma unroll
+    for (int k = 0; k < R; k++) {
+        const float2 weight = sixty_fourth(k * (16 / R));
+        to.put(own.b, own.row + k * apart, own.d, v[k].x * weight.x + v[k].y * weight.y);
+    }
+}
+template <int R>
+static __device__ __forceinline__ void pass_put(const plane &to, const pass_place &own,
+                                                int64_t apart, const float2 (&v)[R]) {
+#pragma unroll
+    for (int k = 0; k < R; k++) *to.at(own.b, own.row + k * apart, own.d) = v[k];
 }
 
-/* Any number of blocks. */
-template <typename T>
-static __global__ void __launch_bounds__(THREADS, 2) correlate_many(const ls_conv_job<T> job) {
-    __shared__ transform_memory memory;
-    extern __shared__ float2 ring[];
-    const int blocks = (int)ls_conv_ceil_div(job.length, FAR);
-    const correlation own(job, (unsigned)ls_conv_ceil_div(blocks, LAGS));
-    const int first = (int)own.tile * LAGS;
-    const transformer<false> by(job.roots, memory);
-    const int64_t d = (int64_t)own.group * CHANNELS + by.channel;
-    series<const T> inputs = series_of(job, job.x, job.x_stride, own.begin, d, by.line);
-    series<const T> gradients = series_of(job, job.g, job.g_stride, own.begin, d, by.line);
-    T x[8], g[8]; /* the next blocks, which come while others are transformed */
-    take_some(gradients, first, g);
-    take_some(inputs, 0, x);
-    float2 sum[LAGS][8];
-    clear(sum);
-    int half = 0;
-#pragma unroll 1
-    for (int b = 0; b < own.count; b++) {
-#pragma unroll 1
-        for (int step = 1 - LAGS; step < blocks - first; step++) {
-            const int ahead = first + step + LAGS - 1; /* the gradients run ahead of the inputs */
-            float2 v[8];
-            if (ahead < blocks) {
-                weigh(g, v);
-                const bool more = ahead + 1 < blocks;
-                if (!more && b + 1 < own.count) gradients.first += job.length * job.g_stride;
-                take_some(gradients, more ? ahead + 1 : first, g);
-                by.forward(v, half);
-                half ^= 1;
-                keep(v, ring, ahead);
-            }
-            if (step < 0) continue;
-            weigh(x, v);
-            const bool more = first + step + 1 < blocks;
-            if (!more && b + 1 < own.count) inputs.first += job.length * job.x_stride;
-            take_some(inputs, more ? step + 1 : 0, x);
-            by.forward(v, half);
-            half ^= 1;
+template <int R, bool WEIGHTED, typename In>
+static __global__ void __launch_bounds__(LS_CUDA_THREADS)
+    pass_forward(const In in, const plane out, int64_t n, int64_t sequences) {
+    const pass_place own(out, n, R);
+    if (own.b >= sequences) return;
+    float2 v[R];
+    pass_take(in, own, n / R, v);
+    transform<R, -1>(v);
 #pragma unroll
-            for (int i = 0; i < LAGS; i++)
-                if (first + step + i < blocks) meet(v, ring, first + step + i, sum[i]);
-        }
-    }
-    own.store(job, first, blocks, sum);
+    for (int q = 0; q < R; q++) v[q] = conjugate_times(pass_turn<WEIGHTED>(q, own.l, n), v[q]);
+    pass_put(out, own, n / R, v);
 }
-
-/* One block of lags: the slices in their order, and back. Lag 0 is the gradient of skip, too. */
-template <typename T>
-static __global__ void __launch_bounds__(THREADS) finish_kernel_gradient(const ls_conv_job<T> job) {
-    __shared__ transform_memory memory;
-    const transformer<false> by(job.roots, memory);
-    const int64_t groups = ls_conv_ceil_div(job.D, CHANNELS);
-    const int64_t blocks = ls_conv_ceil_div(job.length, FAR);
-    const int64_t group = blockIdx.x / blocks, block = blockIdx.x % blocks;
-    const int64_t d = group * CHANNELS + by.channel;
-    float2 sum[2][8]; /* P of this block and of the next */
-    clear(sum);
-    for (int64_t slice = 0; slice < job.slices; slice++)
+template <int R, bool WEIGHTED, typename Out>
+static __global__ void __launch_bounds__(LS_CUDA_THREADS)
+    pass_back(const plane in, const Out out, int64_t n, int64_t sequences) {
+    const pass_place own(in, n, R);
+    if (own.b >= sequences) return;
+    float2 v[R];
+    pass_take(in, own, n / R, v);
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-            if (block + i >= blocks) break;
-            const float2 *from =
-                job.partial + ((slice * groups + group) * blocks + block + i) * SPECTRUM;
-#pragma unroll
-            for (int q = 0; q < 8; q++)
-                sum[i][q] = plus(sum[i][q], from[q * THREADS + threadIdx.x]);
-        }
-    float2 v[8];
-    float lags[8];
-#pragma unroll
-    for (int q = 0; q < 8; q++) v[q] = plus(sum[0][q], quarter<1>(sum[1][q]));
-    by.back(v, lags, 0);
-    if (d >= job.D) return;
-#pragma unroll
-    for (int k = 0; k < 8; k++) {
-        const int64_t lag = block * FAR + by.line + k * LINES, s = lag - job.delay;
-        const float value = lags[k] / FAR;
-        if (job.dk != NULL && s >= 0 && s < job.taps) job.dk[d * job.k_stride + s] = value;
-        if (job.dskip != NULL && lag == 0) job.dskip[d] += value;
-    }
+    for (int q = 0; q < R; q++) v[q] = times(pass_turn<WEIGHTED>(q, own.l, n), v[q]);
+    transform<R, 1>(v);
+    pass_put(out, own, n / R, v);
 }
 
 /* ---- on the host ---- */
@@ -619,47 +485,55 @@ static int64_t stride_of(const ls_tensor *tensor) {
     return stride;
 }
 
-/* Sizes alone: what the workspace depends on. */
-template <typename T> static ls_conv_job<T> sizes_of(const ls_node *node) {
-    const ls_long_conv_attributes *about = (const ls_long_conv_attributes *)node->attributes;
-    const ls_tensor *u = node->in[0], *k = node->in[1];
-    ls_conv_job<T> job = {};
-    job.B = u->dim[0];
-    job.length = u->dim[1];
-    job.D = u->dim[2];
-    job.delay = about->future ? 1 : 0;
-    job.reversed = about->future;
-    job.taps = ls_min(k->dim[1], job.length - job.delay);
-    job.k_stride = k->dim[1];
-    const int64_t reach = job.taps + job.delay;
-    job.reach = ls_min(ls_conv_ceil_div(job.length, FAR) - 1, ls_conv_ceil_div(reach, FAR));
-    job.slices = ls_conv_ceil_div(job.B, SLICE);
-    return job;
-}
-
-/* Complex values of the spectra of the kernels, of a batch's sums; floats of sums of bf16. */
-struct room {
-    int64_t spectra, partial, sum;
+/* Sizes, and how the work is divided. */
+struct sizes {
+    int64_t B, length, D;
+    int64_t taps, delay;         /* kernel values that can meet an input; 1 towards the future */
+    int64_t N;                   /* 0 where nothing is transformed */
+    int64_t whole;               /* the longest that is transformed at once */
+    int64_t channels, sequences; /* of one slab; channels are a multiple of CHANNELS */
 };
 
-template <typename T> static room room_of(const ls_conv_job<T> *job, bool backward) {
-    const int64_t groups = ls_conv_ceil_div(job->D, CHANNELS);
+static sizes sizes_of(const ls_node *node, int64_t whole) {
+    const ls_long_conv_attributes *about = (const ls_long_conv_attributes *)node->attributes;
+    const ls_tensor *u = node->in[0], *k = node->in[1];
+    sizes s = {};
+    s.B = u->dim[0];
+    s.length = u->dim[1];
+    s.D = u->dim[2];
+    s.delay = about->future ? 1 : 0;
+    s.taps = ls_min(k->dim[1], s.length - s.delay);
+    s.whole = whole;
+    if (s.length <= LS_CONV_DIRECT) return s;
+    for (s.N = SMALLEST; s.N < s.length;) s.N *= 2;
+    s.channels = ceil_div(s.D, CHANNELS) * CHANNELS;
+    s.sequences = s.B;
+    if (s.N <= whole) return s;
+    s.channels = ls_min(s.channels, ls_max(CHANNELS, SLAB_VALUES / s.N));
+    s.sequences = ls_max(1, ls_min(s.B, SLAB_SEQUENCES * SLAB_VALUES / (s.N * s.channels)));
+    return s;
+}
+
+/* What the workspace has: roots, planes for the kernels of a slab (their spectra, or the sums of
+ * the batch's slices), planes of its sequences and of their gradients. */
+struct room {
+    float2 *roots, *kernels, *sequences, *gradients;
+    size_t bytes;
+};
+static room room_of(const sizes &s, bool backward, void *workspace) {
+    const int64_t one = s.N * s.channels, in_passes = s.N > s.whole ? one * s.sequences : 0;
     room r = {};
-    r.spectra = groups * job->reach * SPECTRUM;
-    if (backward) r.partial = job->slices * groups * ls_conv_ceil_div(job->length, FAR) * SPECTRUM;
-    if (sizeof(T) != sizeof(float) && job->length > FAR) r.sum = job->B * job->length * job->D;
+    r.roots = (float2 *)workspace;
+    r.kernels = r.roots + (s.N == 0 ? 0 : 4 * WHOLE);
+    r.sequences = r.kernels + one * (backward ? ceil_div(s.sequences, SLICE) : 1);
+    r.gradients = r.sequences + in_passes;
+    r.bytes = (size_t)(r.gradients + (backward ? in_passes : 0) - r.roots) * sizeof(float2);
     return r;
 }
-
-template <typename T> static size_t bytes_of(const ls_node *node, bool backward) {
-    const ls_conv_job<T> job = sizes_of<T>(node);
-    const room r = room_of(&job, backward);
-    return (size_t)(ROOTS + r.spectra + r.partial) * sizeof(float2) + (size_t)r.sum * sizeof(float);
-}
-
+/* For any device. */
 static size_t workspace_of(const ls_node *node, bool backward) {
-    return node->in[0]->type == LS_BF16 ? bytes_of<ls_cuda_bf16>(node, backward)
-                                        : bytes_of<float>(node, backward);
+    const size_t bytes = room_of(sizes_of(node, WHOLE), backward, NULL).bytes;
+    return ls_max(bytes, room_of(sizes_of(node, WHOLE / 2), backward, NULL).bytes);
 }
 static size_t forward_workspace(const ls_node *node, int threads) {
     (void)threads;
@@ -670,168 +544,298 @@ static size_t backward_workspace(const ls_node *node, int threads) {
     return workspace_of(node, true);
 }
 
-/* The job with its addresses, and the roots of unity. */
-template <typename T>
-static ls_conv_job<T> begin(const ls_run *run, const ls_node *node, bool backward,
-                            const char *what) {
-    ls_conv_job<T> job = sizes_of<T>(node);
-    const room r = room_of(&job, backward);
-    job.k = (const float *)ls_data(node->in[1]);
-    job.skip = node->in[2] == NULL ? NULL : (const float *)ls_data(node->in[2]);
-    job.roots = (float2 *)run->workspace;
-    job.spectra = job.roots + ROOTS;
-    job.partial = job.spectra + r.spectra;
-    job.sum = r.sum == 0 ? NULL : (float *)(job.partial + r.partial);
-    job.sum_stride = job.D;
-    make_roots<<<ROOTS / LS_CUDA_THREADS, LS_CUDA_THREADS, 0, ls_cuda_of(run)->stream>>>(job.roots);
-    ls_cuda_launched(run, what);
-    return job;
+template <typename E> static series<E> series_of(const ls_tensor *tensor, const sizes &s) {
+    const int64_t stride = stride_of(tensor);
+    return {(E *)ls_data(tensor), s.length * stride, stride, 1, 0, s.length, s.D};
+}
+template <typename E> static series<E> kernels_at(E *data, const ls_node *node, const sizes &s) {
+    return {data, 0, 1, node->in[1]->dim[1], s.delay, s.taps, s.D};
+}
+/* From a sequence and a channel on. */
+template <typename E> static series<E> slab_of(series<E> all, int64_t b, int64_t d) {
+    if (all.data != NULL) all.data += b * all.by_sequence + d * all.by_channel;
+    all.D -= d;
+    return all;
 }
 
-/* Sequences of one block of threads, so that the last of the rounds in which a device takes
- * `at_once` blocks is not nearly empty; to begin a block takes as long as a sequence, or less. */
-static int64_t sequences_together(int64_t B, int64_t blocks, int64_t at_once) {
+/* Whether rows can be moved four channels at a time. */
+template <typename E> static bool in_fours(const series<E> &all) {
+    return all.data != NULL && all.by_channel == 1 && all.D % 4 == 0 && all.by_time % 4 == 0 &&
+           all.by_sequence % 4 == 0 && (uintptr_t)all.data % sizeof(four<E>) == 0;
+}
+
+/* Of one node, on its way to the device. */
+struct work {
+    const ls_run *run;
+    const char *what;
+    sizes s;
+    room at;
+
+    void launched() const { ls_cuda_launched(run, what); }
+    cudaStream_t stream() const { return ls_cuda_of(run)->stream; }
+    template <typename K> void allow_shared(K *kernel, size_t bytes) const {
+        cudaError_t error =
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+        if (error == cudaSuccess)
+            error = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                         cudaSharedmemCarveoutMaxShared);
+        ls_cuda_note(ls_cuda_of(run), error, what);
+    }
+    plane kernels() const { return {at.kernels, s.N, s.channels}; }
+    /* Blocks of threads for one sequence. */
+    template <int M> int64_t blocks() const { return s.channels / CHANNELS * (s.N / M); }
+};
+
+static work begin(const ls_run *run, const ls_node *node, bool backward, const char *what) {
+    const bool all_fits =
+        ls_cuda_of(run)->shared_most >= bytes_for<WHOLE, from_series<WHOLE, float>>();
+    work w = {run, what, sizes_of(node, all_fits ? WHOLE : WHOLE / 2), {}};
+    w.at = room_of(w.s, backward, run->workspace);
+    if (w.s.N == 0) return w;
+    const int roots = (int)(4 * ls_min(w.s.N, w.s.whole));
+    make_roots<<<(unsigned)(roots / LS_CUDA_THREADS), LS_CUDA_THREADS, 0, w.stream()>>>(w.at.roots,
+                                                                                        roots);
+    w.launched();
+    return w;
+}
+
+/* ---- parts ---- */
+
+template <int M, typename In>
+static void spectra_from(const work &w, const In &in, const float *skip, int64_t D) {
+    const size_t bytes = bytes_for<M, In>();
+    w.allow_shared(find_spectra<M, In>, bytes);
+    find_spectra<M><<<(unsigned)w.blocks<M>(), M / VALUES * CHANNELS, bytes, w.stream()>>>(
+        in, in_plane<M>{w.kernels()}, skip, D, 1.0f / (float)w.s.N, w.at.roots);
+    w.launched();
+}
+
+/* How many sequences a block of threads takes, so that the last of the rounds in which a device
+ * takes `at_once` blocks is not nearly empty; to begin takes as long as a sequence, or less. */
+static int64_t sequences_together(int64_t sequences, int64_t blocks, int64_t at_once) {
     int64_t best = 1, least = INT64_MAX;
-    for (int64_t together = 1; together <= ls_min(B, 32); together++) {
-        const int64_t rounds = ls_conv_ceil_div(blocks * ls_conv_ceil_div(B, together), at_once);
+    for (int64_t together = 1; together <= ls_min(sequences, 32); together++) {
+        const int64_t rounds = ceil_div(blocks * ceil_div(sequences, together), at_once);
         if (rounds * (together + 1) >= least) continue;
         least = rounds * (together + 1);
         best = together;
     }
     return best;
 }
+template <int M, typename In, typename Out>
+static void convolve_from(const work &w, const In &in, const Out &out, bool conjugate,
+                          int64_t sequences) {
+    const size_t bytes = bytes_for<M, In>();
+    const int64_t at_once = WHOLE / M * ls_cuda_of(w.run)->processors;
+    const int64_t together = sequences_together(sequences, w.blocks<M>(), at_once);
+    const unsigned blocks = (unsigned)(w.blocks<M>() * ceil_div(sequences, together));
+    w.allow_shared(convolve_parts<M, In, Out>, bytes);
+    convolve_parts<M><<<blocks, M / VALUES * CHANNELS, bytes, w.stream()>>>(
+        in, out, in_plane<M>{w.kernels()}, conjugate ? -1.0f : 1.0f, (int)sequences, (int)together,
+        w.at.roots);
+    w.launched();
+}
 
-template <int SPANS, typename T>
-static void convolve_few(const ls_run *run, const ls_conv_job<T> *job, const char *what) {
-    ls_cuda *cuda = ls_cuda_of(run);
-    const int64_t groups = ls_conv_ceil_div(job->D, CHANNELS);
-    const int64_t together = sequences_together(job->B, groups, 2 * cuda->processors);
-    const unsigned blocks = (unsigned)(groups * ls_conv_ceil_div(job->B, together));
-    const size_t kept = (size_t)(job->reach * SPECTRUM) * sizeof(float2);
-    ls_conv_allow_shared(run, few_spans_kernel<SPANS, T>, kept, what);
-    few_spans_kernel<SPANS><<<blocks, THREADS, kept, cuda->stream>>>(*job, (int)together);
-    ls_cuda_launched(run, what);
+template <int M, typename In>
+static void correlate_from(const work &w, const In &inputs, const In &gradients, bool add,
+                           int64_t sequences) {
+    const size_t bytes = bytes_for<M, In>();
+    const unsigned blocks = (unsigned)(w.blocks<M>() * ceil_div(sequences, SLICE));
+    w.allow_shared(correlate_parts<M, In>, bytes);
+    correlate_parts<M><<<blocks, M / VALUES * CHANNELS, bytes, w.stream()>>>(
+        inputs, gradients, in_plane<M>{w.kernels()}, add, (int)sequences, SLICE, w.at.roots);
+    w.launched();
+}
+
+template <int M, typename Out> static void sums_to(const work &w, const Out &out, bool conjugate) {
+    const size_t bytes = sizeof(transform_memory<M>);
+    w.allow_shared(return_sums<M, Out>, bytes);
+    return_sums<M><<<(unsigned)w.blocks<M>(), M / VALUES * CHANNELS, bytes, w.stream()>>>(
+        in_plane<M>{w.kernels()}, (int)ceil_div(w.s.sequences, SLICE), out,
+        conjugate ? -1.0f : 1.0f, 1.0f / (float)w.s.N, w.at.roots);
+    w.launched();
+}
+
+/* ---- passes ---- */
+
+static int radix_of(const work &w, int64_t n) {
+    return (int)ls_min(16, n / w.s.whole);
+}
+static unsigned pass_blocks(const plane &at, int R, int64_t sequences) {
+    return (unsigned)ceil_div(sequences * at.N / R * at.width, LS_CUDA_THREADS);
+}
+
+template <bool WEIGHTED, typename In>
+static void pass_there(const work &w, const In &in, const plane &out, int64_t n,
+                       int64_t sequences) {
+    const int R = radix_of(w, n);
+    const unsigned blocks = pass_blocks(out, R, sequences);
+    void (*kernel)(In, plane, int64_t, int64_t) = R == 2   ? pass_forward<2, WEIGHTED, In>
+                                                  : R == 4 ? pass_forward<4, WEIGHTED, In>
+                                                  : R == 8 ? pass_forward<8, WEIGHTED, In>
+                                                           : pass_forward<16, WEIGHTED, In>;
+    kernel<<<blocks, LS_CUDA_THREADS, 0, w.stream()>>>(in, out, n, sequences);
+    w.launched();
+}
+template <bool WEIGHTED, typename Out>
+static void pass_home(const work &w, const plane &in, const Out &out, int64_t n,
+                      int64_t sequences) {
+    const int R = radix_of(w, n);
+    const unsigned blocks = pass_blocks(in, R, sequences);
+    void (*kernel)(plane, Out, int64_t, int64_t) = R == 2   ? pass_back<2, WEIGHTED, Out>
+                                                   : R == 4 ? pass_back<4, WEIGHTED, Out>
+                                                   : R == 8 ? pass_back<8, WEIGHTED, Out>
+                                                            : pass_back<16, WEIGHTED, Out>;
+    kernel<<<blocks, LS_CUDA_THREADS, 0, w.stream()>>>(in, out, n, sequences);
+    w.launched();
+}
+
+template <typename T>
+static void to_parts(const work &w, const series<const T> &from, const plane &to,
+                     int64_t sequences) {
+    pass_there<true>(w, from, to, to.N, sequences);
+    for (int64_t n = to.N / radix_of(w, to.N); n > w.s.whole; n /= radix_of(w, n))
+        pass_there<false>(w, to, to, n, sequences);
+}
+/* The passes that to_parts made, the last one first. */
+static void to_first_pass(const work &w, const plane &in, int64_t n, int64_t sequences) {
+    if (n <= w.s.whole) return;
+    to_first_pass(w, in, n / radix_of(w, n), sequences);
+    pass_home<false>(w, in, in, n, sequences);
 }
 template <typename T>
-static void convolve_many(const ls_run *run, const ls_conv_job<T> *job, int64_t spans,
-                          const char *what) {
-    ls_cuda *cuda = ls_cuda_of(run);
-    const int64_t tiles = ls_conv_ceil_div(job->D, CHANNELS) * ls_conv_ceil_div(spans, TILE);
-    /* a few sequences find the kernel's spectra in the nearest cache, as long as there are enough
-     * blocks */
-    const int64_t together = ls_max(1, ls_min(4, job->B * tiles / (8 * cuda->processors)));
-    const unsigned blocks = (unsigned)(tiles * ls_conv_ceil_div(job->B, together));
-    many_spans_kernel<<<blocks, THREADS, 0, cuda->stream>>>(*job, (int)together);
-    ls_cuda_launched(run, what);
+static void from_parts(const work &w, const plane &from, const real_target<T> &to,
+                       int64_t sequences) {
+    to_first_pass(w, from, from.N / radix_of(w, from.N), sequences);
+    pass_home<true>(w, from, to, from.N, sequences);
 }
 
-/* Spans on later spans. */
-template <typename T>
-static void convolve_far(const ls_run *run, const ls_conv_job<T> *job, const char *what) {
-    const int64_t groups = ls_conv_ceil_div(job->D, CHANNELS);
-    const int64_t spans = ls_conv_ceil_div(job->length, FAR) - 1; /* of results */
-    if (spans == 0) return;
-    make_spectra<<<(unsigned)(groups * job->reach), THREADS, 0, ls_cuda_of(run)->stream>>>(*job);
-    ls_cuda_launched(run, what);
-    if (spans == 1)
-        convolve_few<1>(run, job, what);
-    else if (spans == 2)
-        convolve_few<2>(run, job, what);
-    else if (spans == SPANS_MOST)
-        convolve_few<SPANS_MOST>(run, job, what);
-    else
-        convolve_many(run, job, spans, what);
+/* ---- whole operations ---- */
+
+static unsigned threads_for(int64_t count) {
+    return (unsigned)ceil_div(count, LS_CUDA_THREADS);
 }
 
-static float *floats_at(float *y) {
-    return y;
+/* y = x * k + skip x; `ahead`: x[t + lag] in place of x[t - lag]. */
+template <int M, typename T>
+static void convolve_whole(const work &w, const series<const float> &k, const float *skip,
+                           const series<const T> &x, const series<T> &y, bool ahead) {
+    spectra_from<M>(w, from_series<M, float>{k, false}, skip, w.s.D);
+    convolve_from<M>(w, from_series<M, T>{x, in_fours(x)}, to_series<M, T>{{y, NULL}, in_fours(y)},
+                     ahead, w.s.B);
 }
-static float *floats_at(ls_cuda_bf16 *y) {
-    (void)y;
-    return NULL;
-}
-template <typename E> static bool in_fours(const E *first, int64_t stride) {
-    return (uintptr_t)first % (4 * sizeof(E)) == 0 && stride % 4 == 0;
-}
-
-/* y = x * k + skip x, in the job's order of time. */
-template <typename T>
-static void convolve(const ls_run *run, ls_conv_job<T> job, const ls_tensor *x, const ls_tensor *y,
-                     const char *what) {
-    job.x = (const T *)ls_data(x);
-    job.x_stride = stride_of(x);
-    job.y = (T *)ls_data(y);
-    job.y_stride = stride_of(y);
-    if (job.sum == NULL) {
-        job.sum = floats_at(job.y);
-        job.sum_stride = job.y_stride;
+template <int M, typename T>
+static void convolve_in_passes(const work &w, const series<const float> &k, const float *skip,
+                               const series<const T> &x, const series<T> &y, bool ahead) {
+    const plane kernels = w.kernels(), between = {w.at.sequences, w.s.N, w.s.channels};
+    const in_plane<M> parts = {between};
+    for (int64_t d = 0; d < w.s.D; d += w.s.channels) {
+        to_parts(w, slab_of(k, 0, d), kernels, 1);
+        spectra_from<M>(w, in_plane<M>{kernels}, skip == NULL ? NULL : skip + d, w.s.D - d);
+        for (int64_t b = 0; b < w.s.B; b += w.s.sequences) {
+            const int64_t sequences = ls_min(w.s.sequences, w.s.B - b);
+            to_parts(w, slab_of(x, b, d), between, sequences);
+            convolve_from<M>(w, parts, parts, ahead, sequences);
+            from_parts(w, between, real_target<T>{slab_of(y, b, d), NULL}, sequences);
+        }
     }
-    job.in_fours = job.D % 4 == 0 && in_fours(job.x, job.x_stride) &&
-                   in_fours(job.y, job.y_stride) && in_fours(job.sum, job.sum_stride);
-    convolve_far(run, &job, what);
-    ls_cuda_conv_within_spans(run, &job, what);
+}
+template <typename T>
+static void convolve(const work &w, const series<const float> &k, const float *skip,
+                     const series<const T> &x, const series<T> &y, bool ahead) {
+    const int64_t N = w.s.N, rows = w.s.B * w.s.length;
+    if (N == 0) {
+        convolve_short<<<threads_for(rows * w.s.D), LS_CUDA_THREADS, 0, w.stream()>>>(x, k, skip, y,
+                                                                                      rows, ahead);
+        w.launched();
+    } else if (N > w.s.whole && w.s.whole < WHOLE) {
+        convolve_in_passes<WHOLE / 2>(w, k, skip, x, y, ahead);
+    } else if (N > WHOLE) {
+        convolve_in_passes<WHOLE>(w, k, skip, x, y, ahead);
+    } else if (N == WHOLE) {
+        convolve_whole<WHOLE>(w, k, skip, x, y, ahead);
+    } else if (N == WHOLE / 2) {
+        convolve_whole<WHOLE / 2>(w, k, skip, x, y, ahead);
+    } else {
+        convolve_whole<SMALLEST>(w, k, skip, x, y, ahead);
+    }
+}
+
+/* dk[lag] = sum over the batch of g[t] x[t - lag], or x[t + lag]. */
+template <int M, typename T>
+static void correlate_whole(const work &w, const series<const T> &x, const series<const T> &g,
+                            const real_target<float> &dk, bool ahead) {
+    correlate_from<M>(w, from_series<M, T>{x, in_fours(x)}, from_series<M, T>{g, in_fours(g)},
+                      false, w.s.B);
+    sums_to<M>(w, to_series<M, float>{dk, false}, ahead);
+}
+template <int M, typename T>
+static void correlate_in_passes(const work &w, const series<const T> &x, const series<const T> &g,
+                                const real_target<float> &dk, bool ahead) {
+    const plane inputs = {w.at.sequences, w.s.N, w.s.channels};
+    const plane gradients = {w.at.gradients, w.s.N, w.s.channels};
+    for (int64_t d = 0; d < w.s.D; d += w.s.channels) {
+        for (int64_t b = 0; b < w.s.B; b += w.s.sequences) {
+            const int64_t sequences = ls_min(w.s.sequences, w.s.B - b);
+            to_parts(w, slab_of(x, b, d), inputs, sequences);
+            to_parts(w, slab_of(g, b, d), gradients, sequences);
+            correlate_from<M>(w, in_plane<M>{inputs}, in_plane<M>{gradients}, b > 0, sequences);
+        }
+        sums_to<M>(w, in_plane<M>{w.kernels()}, ahead);
+        from_parts(w, w.kernels(),
+                   real_target<float>{slab_of(dk.to, 0, d), dk.dskip == NULL ? NULL : dk.dskip + d},
+                   1);
+    }
+}
+template <typename T>
+static void correlate(const work &w, const series<const T> &x, const series<const T> &g,
+                      const real_target<float> &dk, bool ahead) {
+    const int64_t N = w.s.N;
+    if (N == 0) {
+        correlate_short<<<threads_for(w.s.length * w.s.D), LS_CUDA_THREADS, 0, w.stream()>>>(
+            x, g, w.s.B, dk, ahead);
+        w.launched();
+    } else if (N > w.s.whole && w.s.whole < WHOLE) {
+        correlate_in_passes<WHOLE / 2>(w, x, g, dk, ahead);
+    } else if (N > WHOLE) {
+        correlate_in_passes<WHOLE>(w, x, g, dk, ahead);
+    } else if (N == WHOLE) {
+        correlate_whole<WHOLE>(w, x, g, dk, ahead);
+    } else if (N == WHOLE / 2) {
+        correlate_whole<WHOLE / 2>(w, x, g, dk, ahead);
+    } else {
+        correlate_whole<SMALLEST>(w, x, g, dk, ahead);
+    }
+}
+
+static const float *skip_of(const ls_node *node) {
+    return node->in[2] == NULL ? NULL : (const float *)ls_data(node->in[2]);
 }
 
 template <typename T> static void forward(const ls_run *run, const ls_node *node) {
-    ls_conv_job<T> job = begin<T>(run, node, false, "long_conv");
-    convolve(run, job, node->in[0], node->out[0], "long_conv");
+    const work w = begin(run, node, false, "long_conv");
+    const series<const float> k = kernels_at((const float *)ls_data(node->in[1]), node, w.s);
+    convolve(w, k, skip_of(node), series_of<const T>(node->in[0], w.s),
+             series_of<T>(node->out[0], w.s), w.s.delay > 0);
 }
 
-template <typename T>
-static void correlate_with(const ls_run *run, void (*kernel)(ls_conv_job<T>),
-                           const ls_conv_job<T> &job, int64_t blocks) {
-    const size_t ring = LAGS * (size_t)SPECTRUM * sizeof(float2);
-    ls_conv_allow_shared(run, kernel, ring, "long_conv_grad");
-    kernel<<<(unsigned)blocks, THREADS, ring, ls_cuda_of(run)->stream>>>(job);
-    ls_cuda_launched(run, "long_conv_grad");
-}
-template <typename T> static void correlate(const ls_run *run, const ls_conv_job<T> &job) {
-    const int64_t blocks = ls_conv_ceil_div(job.length, FAR);
-    const int64_t parts = ls_conv_ceil_div(job.D, CHANNELS) * job.slices;
-    if (blocks == 1)
-        correlate_with(run, correlate_few<1, T>, job, parts);
-    else if (blocks == 2)
-        correlate_with(run, correlate_few<2, T>, job, parts);
-    else if (blocks == 3)
-        correlate_with(run, correlate_few<3, T>, job, parts);
-    else if (blocks == LAGS)
-        correlate_with(run, correlate_few<LAGS, T>, job, parts);
-    else
-        correlate_with(run, correlate_many<T>, job, parts * ls_conv_ceil_div(blocks, LAGS));
-}
-
-template <typename T>
-static void kernel_gradient(const ls_run *run, ls_conv_job<T> job, const ls_node *node) {
-    const ls_tensor *skip = node->in[2], *dk = node->out[1];
-    ls_cuda *cuda = ls_cuda_of(run);
-    if (skip != NULL && skip->needs_grad) job.dskip = (float *)ls_param_gradient(run, skip);
-    if (dk != NULL) job.dk = (float *)ls_data(dk);
-    if (job.dskip == NULL && job.dk == NULL) return;
-    job.x = (const T *)ls_data(node->in[0]);
-    job.x_stride = stride_of(node->in[0]);
-    job.g = (const T *)ls_data(node->in[4]);
-    job.g_stride = stride_of(node->in[4]);
-    if (job.dk != NULL && job.taps < job.k_stride)
-        ls_cuda_note(cuda,
-                     cudaMemsetAsync(job.dk, 0, (size_t)(job.D * job.k_stride) * sizeof(float),
-                                     cuda->stream),
-                     "long_conv_grad");
-    const int64_t groups = ls_conv_ceil_div(job.D, CHANNELS);
-    const int64_t blocks = ls_conv_ceil_div(job.length, FAR);
-    correlate(run, job);
-    finish_kernel_gradient<<<(unsigned)(groups * blocks), THREADS, 0, cuda->stream>>>(job);
-    ls_cuda_launched(run, "long_conv_grad");
-}
-
-/* du is the gradient convolved with the kernel, backwards in time. */
 template <typename T> static void backward(const ls_run *run, const ls_node *node) {
-    ls_conv_job<T> job = begin<T>(run, node, true, "long_conv_grad");
-    if (node->out[0] != NULL) {
-        ls_conv_job<T> back = job;
-        back.reversed = !job.reversed;
-        convolve(run, back, node->in[4], node->out[0], "long_conv_grad");
+    const work w = begin(run, node, true, "long_conv_grad");
+    const ls_tensor *skip = node->in[2], *du = node->out[0], *dk = node->out[1];
+    const bool ahead = w.s.delay > 0;
+    const series<const T> g = series_of<const T>(node->in[4], w.s);
+    if (du != NULL) {
+        const series<const float> k = kernels_at((const float *)ls_data(node->in[1]), node, w.s);
+        convolve(w, k, skip_of(node), g, series_of<T>(du, w.s), !ahead);
     }
-    kernel_gradient(run, job, node);
+    real_target<float> to = {kernels_at(dk == NULL ? NULL : (float *)ls_data(dk), node, w.s), NULL};
+    if (skip != NULL && skip->needs_grad) to.dskip = (float *)ls_param_gradient(run, skip);
+    if (to.to.data == NULL && to.dskip == NULL) return;
+    if (to.to.data != NULL && w.s.taps < to.to.by_channel) {
+        const size_t bytes = (size_t)(w.s.D * to.to.by_channel) * sizeof(float);
+        ls_cuda_note(ls_cuda_of(run), cudaMemsetAsync(to.to.data, 0, bytes, w.stream()), w.what);
+    }
+    correlate(w, series_of<const T>(node->in[0], w.s), g, to, ahead);
 }
 
 LS_CUDA_DECLARE_TABLE(long_conv);
