@@ -172,6 +172,11 @@ static void rejects_every_damage(void **state) {
             said[0] = '\0';
             box_expect(&b, 1);
             assert_non_null(strstr(said, "step 2 rejected"));
+            /* who asks for weights alone needs them and the manifest, no more */
+            int64_t step;
+            assert_int_equal(ls_checkpoint_find(&b.f.ctx, b.checkpoints, path, sizeof path, &step),
+                             LS_OK);
+            assert_int_equal(step, i == 0 || i == 4 ? 1 : 2);
         }
     box_close(&b);
 }

@@ -14,7 +14,7 @@ static const char model_file[] = "model.safetensors", optimizer_file[] = "optimi
 static const char state_file[] = "state.json", memory_file[] = "memory.bin";
 static const char manifest_file[] = "manifest.json";
 static const char *const files[] = {model_file, optimizer_file, state_file, memory_file};
-enum { FILES = sizeof files / sizeof files[0], REQUIRED_FILES = 3 };
+enum { FILES = sizeof files / sizeof files[0], REQUIRED_FILES = 3, WEIGHTS_ALONE = 1 };
 
 void ls_checkpoint_clear(ls_ctx *ctx, ls_checkpoint *checkpoint) {
     json_decref(checkpoint->state);
@@ -234,8 +234,10 @@ ls_status ls_checkpoint_save(ls_ctx *ctx, const char *folder, const ls_checkpoin
 
 /* ---- reading ---- */
 
-/* The manifest's entry of a file against the file itself. */
-static ls_status verify_file(ls_ctx *ctx, const char *folder, const json_t *entry, bool seen[]) {
+/* The manifest's entry of a file against the file itself, which is read where it is one of the
+ * first `needed`. */
+static ls_status verify_file(ls_ctx *ctx, const char *folder, const json_t *entry, int needed,
+                             bool seen[]) {
     const char *name, *wanted;
     int64_t bytes;
     char path[PATH_BYTES], hash[17];
@@ -249,6 +251,7 @@ static ls_status verify_file(ls_ctx *ctx, const char *folder, const json_t *entr
     if (which == FILES || seen[which])
         return LS_FAIL(ctx, LS_EINPUT, "%s: the manifest names a strange file", folder);
     seen[which] = true;
+    if (which >= needed) return LS_OK;
     LS_TRY(ls_path_join(ctx, path, sizeof path, folder, files[which]));
     LS_TRY(measure(ctx, path, &length, &value));
     if (bytes < 0 || (uint64_t)bytes != length)
@@ -261,7 +264,7 @@ static ls_status verify_file(ls_ctx *ctx, const char *folder, const json_t *entr
 }
 
 static ls_status verify_manifest(ls_ctx *ctx, const char *folder, json_t *manifest, int64_t step,
-                                 ls_checkpoint *out, bool *has_memory) {
+                                 int needed, ls_checkpoint *out, bool *has_memory) {
     int64_t version;
     const char *config, *seal;
     char wanted[17], computed[17];
@@ -283,20 +286,20 @@ static ls_status verify_manifest(ls_ctx *ctx, const char *folder, json_t *manife
     const json_t *list = json_object_get(manifest, "files");
     bool seen[FILES] = {false};
     for (size_t i = 0; i < json_array_size(list); i++)
-        LS_TRY(verify_file(ctx, folder, json_array_get(list, i), seen));
+        LS_TRY(verify_file(ctx, folder, json_array_get(list, i), needed, seen));
     for (int i = 0; i < REQUIRED_FILES; i++)
         if (!seen[i]) return LS_FAIL(ctx, LS_EINPUT, "%s: the manifest lacks %s", folder, files[i]);
     *has_memory = seen[REQUIRED_FILES];
     return LS_OK;
 }
 
-static ls_status verify(ls_ctx *ctx, const char *folder, int64_t step, ls_checkpoint *out,
-                        bool *has_memory) {
+static ls_status verify(ls_ctx *ctx, const char *folder, int64_t step, int needed,
+                        ls_checkpoint *out, bool *has_memory) {
     char path[PATH_BYTES];
     json_t *manifest;
     LS_TRY(ls_path_join(ctx, path, sizeof path, folder, manifest_file));
     LS_TRY(ls_json_read(ctx, path, MANIFEST_MOST, &manifest));
-    ls_status status = verify_manifest(ctx, folder, manifest, step, out, has_memory);
+    ls_status status = verify_manifest(ctx, folder, manifest, step, needed, out, has_memory);
     json_decref(manifest);
     return status;
 }
@@ -325,14 +328,15 @@ static ls_status read_tensors(ls_ctx *ctx, const char *folder, ls_optimizer *opt
     return status;
 }
 
-/* One checkpoint, whole; with `optimizer` NULL it is only verified. */
-static ls_status read_step(ls_ctx *ctx, const char *folder, int64_t step, ls_optimizer *optimizer,
-                           ls_checkpoint *out) {
+/* One checkpoint, of which the first `needed` files are whole; with `optimizer` NULL it is only
+ * verified. */
+static ls_status read_step(ls_ctx *ctx, const char *folder, int64_t step, int needed,
+                           ls_optimizer *optimizer, ls_checkpoint *out) {
     char here[PATH_BYTES], path[PATH_BYTES];
     bool has_memory = false;
     *out = (ls_checkpoint){0};
     ls_status status = step_path(ctx, folder, step, "", here);
-    if (status == LS_OK) status = verify(ctx, here, step, out, &has_memory);
+    if (status == LS_OK) status = verify(ctx, here, step, needed, out, &has_memory);
     if (status != LS_OK || optimizer == NULL) return status;
     LS_TRY_GOTO(ls_path_join(ctx, path, sizeof path, here, state_file));
     LS_TRY_GOTO(ls_json_read(ctx, path, STATE_MOST, &out->state));
@@ -351,7 +355,7 @@ fail:
     return status;
 }
 
-static ls_status read_newest(ls_ctx *ctx, const char *folder, ls_optimizer *optimizer,
+static ls_status read_newest(ls_ctx *ctx, const char *folder, int needed, ls_optimizer *optimizer,
                              ls_checkpoint *out, bool *found) {
     int64_t *steps;
     size_t count;
@@ -361,7 +365,7 @@ static ls_status read_newest(ls_ctx *ctx, const char *folder, ls_optimizer *opti
     ls_status status = LS_OK;
     char reason[sizeof ctx->error.message] = "";
     for (size_t i = 0; i < count && !*found; i++) {
-        status = read_step(ctx, folder, steps[i], optimizer, out);
+        status = read_step(ctx, folder, steps[i], needed, optimizer, out);
         *found = status == LS_OK;
         if (*found || status == LS_ENOMEM) break;
         if (i == 0) memcpy(reason, ctx->error.message, sizeof reason);
@@ -377,7 +381,7 @@ static ls_status read_newest(ls_ctx *ctx, const char *folder, ls_optimizer *opti
 
 ls_status ls_checkpoint_load(ls_ctx *ctx, const char *folder, ls_optimizer *optimizer,
                              ls_checkpoint *out, bool *found) {
-    return read_newest(ctx, folder, optimizer, out, found);
+    return read_newest(ctx, folder, FILES, optimizer, out, found);
 }
 
 ls_status ls_checkpoint_find(ls_ctx *ctx, const char *folder, char *path, size_t bytes,
@@ -385,7 +389,7 @@ ls_status ls_checkpoint_find(ls_ctx *ctx, const char *folder, char *path, size_t
     ls_checkpoint about;
     bool found;
     char name[48];
-    LS_TRY(read_newest(ctx, folder, NULL, &about, &found));
+    LS_TRY(read_newest(ctx, folder, WEIGHTS_ALONE, NULL, &about, &found));
     if (!found) return LS_FAIL(ctx, LS_EINPUT, "%s has no checkpoint", folder);
     *step = about.step;
     snprintf(name, sizeof name, "%s%08lld", prefix, (long long)about.step);
@@ -394,7 +398,7 @@ ls_status ls_checkpoint_find(ls_ctx *ctx, const char *folder, char *path, size_t
 
 ls_status ls_checkpoint_verify(ls_ctx *ctx, const char *folder, int64_t step) {
     ls_checkpoint about;
-    return read_step(ctx, folder, step, NULL, &about);
+    return read_step(ctx, folder, step, FILES, NULL, &about);
 }
 
 ls_status ls_checkpoint_sweep(ls_ctx *ctx, const char *folder) {

@@ -29,8 +29,8 @@ ls_status ls_checkpoint_save(ls_ctx *ctx, const char *folder, const ls_checkpoin
  * bad. Unless it succeeds nothing is changed. */
 ls_status ls_checkpoint_load(ls_ctx *ctx, const char *folder, ls_optimizer *optimizer,
                              ls_checkpoint *out, bool *found);
-/* The path and step of the newest good checkpoint, verified whole; LS_EINPUT where there is none.
- */
+/* The path and step of the newest checkpoint whose weights are as they were written; the rest,
+ * which only training needs, may be missing. LS_EINPUT where there is none. */
 ls_status ls_checkpoint_find(ls_ctx *ctx, const char *folder, char *path, size_t bytes,
                              int64_t *step);
 /* LS_OK where the checkpoint of a step is whole; else what is wrong with it. */
