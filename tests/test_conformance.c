@@ -360,7 +360,9 @@ static ls_status build_once(ls_ctx *ctx, const arrangement *a) {
 
 static void out_of_memory(ls_ctx *ctx, const arrangement *a) {
     ls_status status = LS_ENOMEM;
-    for (int64_t allowed = 0; status != LS_OK; allowed++) {
+    /* the host's memory; each try takes and gives the device's, too, which is slow */
+    const int64_t step = ctx->device == NULL ? 1 : 11;
+    for (int64_t allowed = 0; status != LS_OK; allowed += step) {
         counting c = {.left = allowed};
         ls_ctx poor = *ctx;
         poor.allocator = (ls_allocator){take_counted, give_counted, &c};
