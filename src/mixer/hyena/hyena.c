@@ -7,18 +7,19 @@
 typedef struct hyena_options {
     int64_t order, taps, l_max, emb_dim, filter_width, filter_layers, heads, inner_factor;
     double frequency, fast_decay, slow_decay, target, floor;
-    int features, beyond, heads_as, decay, activation;
-    bool normalized;
+    int features, beyond, heads_as, decay, activation, filters_by;
+    bool normalized, skip;
 } hyena_options;
 
 enum { FEATURES_FIXED, FEATURES_TRAINED };
 enum { BEYOND_EXTEND, BEYOND_CUT, BEYOND_STRETCH };
 enum { HEADS_SHARE, HEADS_OUTER };
 enum { DECAY_FIXED, DECAY_TRAINED };
+enum { BY_CONVOLUTION, BY_CHANNEL };
 enum { ORDER_MOST = 8, HEADS_MOST = 256, LENGTH_UNKNOWN = 1024 };
 
-static const ls_act_kind activations[] = {LS_ACT_NONE, LS_ACT_GELU, LS_ACT_GELU_TANH,
-                                          LS_ACT_SILU, LS_ACT_RELU, LS_ACT_TANH};
+static const ls_act_kind activations[] = {LS_ACT_NONE, LS_ACT_GELU, LS_ACT_GELU_TANH, LS_ACT_SILU,
+                                          LS_ACT_RELU, LS_ACT_TANH, LS_ACT_SIGMOID};
 
 #define FIELD(name) offsetof(hyena_options, name)
 static const ls_option options[] = {
@@ -36,7 +37,7 @@ static const ls_option options[] = {
      "what the network sees is a function of time, or a table of l_max rows that is trained"},
     {"filter_width", LS_OPTION_INT, FIELD(filter_width), "64", 1, 65536, NULL,
      "width of the filters' network"},
-    {"filter_layers", LS_OPTION_INT, FIELD(filter_layers), "3", 1, 4, NULL,
+    {"filter_layers", LS_OPTION_INT, FIELD(filter_layers), "3", 1, LS_SINES_MOST, NULL,
      "layers of sines in the filters' network"},
     {"w", LS_OPTION_REAL, FIELD(frequency), "10", 1e-6, 1e6, NULL,
      "frequency of the sines at the start"},
@@ -49,6 +50,11 @@ static const ls_option options[] = {
     {"shift", LS_OPTION_REAL, FIELD(floor), "0", 0, 1e6, NULL, "added to every window"},
     {"normalized", LS_OPTION_BOOL, FIELD(normalized), "false", 0, 0, NULL,
      "sizes of all filters have a sum of 1 at every lag, before the windows"},
+    {"filters_by", LS_OPTION_CHOICE, FIELD(filters_by), "convolution", 0, 0, "convolution|channel",
+     "what the network's outputs are, in turn: all filters of one convolution, or all of one "
+     "channel (the same where order is 2)"},
+    {"skip", LS_OPTION_BOOL, FIELD(skip), "true", 0, 0, NULL,
+     "a weight of its own for what goes into a long convolution, added to what comes out"},
     {"decay", LS_OPTION_CHOICE, FIELD(decay), "fixed", 0, 0, "fixed|trained",
      "the windows' decays stay what they are at the start, or are trained"},
     {"heads", LS_OPTION_INT, FIELD(heads), "1", 1, HEADS_MOST, NULL, "heads"},
@@ -58,7 +64,7 @@ static const ls_option options[] = {
     {"inner_factor", LS_OPTION_INT, FIELD(inner_factor), "1", 1, 64, NULL,
      "width inside the operator, in widths of the model"},
     {"activation", LS_OPTION_CHOICE, FIELD(activation), "none", 0, 0,
-     "none|gelu|gelu_tanh|silu|relu|tanh", "function before the output product"},
+     "none|gelu|gelu_tanh|silu|relu|tanh|sigmoid", "function before the output product"},
 };
 
 /* Sizes that follow from the options: widths of the model, of a projection and of a head;
@@ -183,12 +189,25 @@ static ls_tensor *for_heads(ls_program *p, const hyena_options *o, ls_tensor *h)
                       LS_DIMS(h->dim[0], h->dim[1] * o->heads));
 }
 
+/* Columns [rows, filters] of every convolution. */
+static void each_convolution(ls_program *p, const hyena_options *o, const shape *s, ls_tensor *h,
+                             ls_tensor **parts) {
+    int64_t widths[ORDER_MOST];
+    const bool by_channel = o->filters_by == BY_CHANNEL && s->convolutions > 1;
+    if (h == NULL) return;
+    const int64_t rows = h->dim[0];
+    for (int64_t i = 0; i < s->convolutions; i++) widths[i] = by_channel ? rows : s->filters;
+    if (by_channel)
+        h = ls_reshape(p, ls_transpose(p, h), LS_DIMS(s->filters, s->convolutions * rows));
+    ls_split(p, h, (int)s->convolutions, widths, parts);
+    for (int64_t i = 0; by_channel && i < s->convolutions; i++)
+        parts[i] = ls_transpose(p, parts[i]);
+}
+
 /* The filters' values [rows, convolved] of every convolution: at lags from 0 on, or at those that
  * are the positions of the chunk. */
 static void filters(ls_program *p, const char *name, const hyena_options *o, const shape *s,
                     int64_t rows, bool relative, ls_tensor **parts) {
-    int64_t widths[ORDER_MOST];
-    for (int64_t i = 0; i < s->convolutions; i++) widths[i] = s->filters;
     ls_scope(p, "%s", name);
     ls_tensor *h = network(p, o, s, rows, relative);
     h = ls_linear(
@@ -197,7 +216,7 @@ static void filters(ls_program *p, const char *name, const hyena_options *o, con
         NULL);
     if (o->normalized) h = ls_unit_rows(p, h);
     h = ls_fade(p, h, rates(p, o, s->channels), fmax((double)s->length - 1, 1), o->floor, relative);
-    ls_split(p, h, (int)s->convolutions, widths, parts);
+    each_convolution(p, o, s, h, parts);
     for (int64_t i = 0; i < s->convolutions; i++) parts[i] = for_heads(p, o, parts[i]);
     ls_scope_end(p);
 }
@@ -251,7 +270,7 @@ static ls_tensor *convolve(ls_program *p, const hyena_options *o, const shape *s
                            ls_tensor *h, ls_tensor *back) {
     const ls_program_options *about = ls_program_about(p);
     const ls_init normal = {.kind = LS_INIT_NORMAL, .a = 1};
-    ls_tensor *skip = ls_param(p, "skip", LS_DIMS(s->convolved), small(normal));
+    ls_tensor *skip = o->skip ? ls_param(p, "skip", LS_DIMS(s->convolved), small(normal)) : NULL;
     if (u == NULL || h == NULL) return NULL;
     if (!about->streaming) {
         ls_tensor *y = ls_long_conv(p, u, ls_transpose(p, h), skip, false);
@@ -328,12 +347,32 @@ static double flops(const ls_mixer *mixer, int64_t T) {
            (is_outer(o) ? 3 * (double)T * convolved : 0);
 }
 
-/* The public network counts its sines too; its last layer stands behind as many as there are. */
-#define LAYER(official, ours)                                                                      \
-    {"filter_fn.implicit_filter." official ".weight", "filter." ours ".weight", 0},                \
-        {"filter_fn.implicit_filter." official ".bias", "filter." ours ".bias", 0}, {              \
-        "filter_fn.implicit_filter." official ".weight", "filter.out.weight", 0                    \
+/* ---- names of the public code ---- */
+
+enum { SKIP = 1 }; /* layouts: SKIP + I is the part of convolution I */
+
+/* The public skips are one vector, ordered as the filters. */
+static int64_t row(const ls_mixer *mixer, int layout, int64_t r) {
+    const hyena_options *o = mixer->options;
+    const shape s = shape_of(mixer);
+    if (layout < SKIP) return r;
+    const bool by_channel = o->filters_by == BY_CHANNEL;
+    const int64_t convolution = by_channel ? r % s.convolutions : r / s.convolved;
+    const int64_t channel = by_channel ? r / s.convolutions : r % s.convolved;
+    return convolution == layout - SKIP ? channel : -1;
+}
+
+/* The public network counts its sines too; its last layer stands behind as many as there are. The
+ * sines are one, under the name of the first and those of the others. */
+#define FILTER(number) "filter_fn.implicit_filter." number
+#define LAYER(official, sine, ours)                                                                \
+    {FILTER(official) ".weight", "filter." ours ".weight", 0},                                     \
+        {FILTER(official) ".bias", "filter." ours ".bias", 0},                                     \
+        {FILTER(official) ".weight", "filter.out.weight", 0}, {                                    \
+        FILTER(sine) ".freq", NULL, 0                                                              \
     }
+#define CONVOLUTION(number)                                                                        \
+    { "filter_fn.bias", "conv." #number ".skip", LS_ALIAS_PART | (SKIP + number) }
 static const ls_alias aliases[] = {
     {"in_proj.weight", "in.weight", 0},
     {"in_proj.bias", "in.bias", 0},
@@ -341,13 +380,24 @@ static const ls_alias aliases[] = {
     {"short_filter.bias", "short.bias", 0},
     {"out_proj.weight", "out.weight", 0},
     {"out_proj.bias", "out.bias", 0},
-    {"filter_fn.bias", "conv.0.skip", 0},
-    {"filter_fn.implicit_filter.1.freq", "filter.frequency", 0},
-    LAYER("0", "0"),
-    LAYER("2", "1"),
-    LAYER("4", "2"),
-    LAYER("6", "3"),
-    {"filter_fn.implicit_filter.8.weight", "filter.out.weight", 0},
+    CONVOLUTION(0),
+    CONVOLUTION(1),
+    CONVOLUTION(2),
+    CONVOLUTION(3),
+    CONVOLUTION(4),
+    CONVOLUTION(5),
+    CONVOLUTION(6),
+    {"filter_fn.bias", NULL, 0},
+    {FILTER("1") ".freq", "filter.frequency", 0},
+    LAYER("0", "1", "0"),
+    LAYER("2", "3", "1"),
+    LAYER("4", "5", "2"),
+    LAYER("6", "7", "3"),
+    LAYER("8", "9", "4"),
+    LAYER("10", "11", "5"),
+    LAYER("12", "13", "6"),
+    LAYER("14", "15", "7"),
+    {FILTER("16") ".weight", "filter.out.weight", 0},
     {"filter_fn.pos_emb.z", "filter.features", 0},
     {"filter_fn.pos_emb.t", NULL, 0},
     {"filter_fn.modulation.deltas", "filter.deltas", 0},
@@ -366,4 +416,5 @@ const ls_mixer_type ls_mixer_hyena = {
     .state_bytes = state_bytes,
     .flops = flops,
     .aliases = aliases,
+    .row = row,
 };
