@@ -58,10 +58,11 @@ static subject subject_of(const layer *l) {
 typedef struct numbers {
     int64_t B, T, D, N, Z, V, chunk, truncation, bias_rows;
     bool causal, laplace, relu2, rotary, gated, normed_before, normed_after;
+    bool centred, gelu, alone; /* a layer norm; the average alone */
     double mean, deviation;
     const double *delta, *alpha, *beta, *gamma, *omega; /* the average */
     const double *v_weight, *v_bias, *mx_weight, *mx_bias, *h_weight, *h_bias, *gain, *shift;
-    const double *bias, *bias_alpha, *bias_beta, *norm_weight, *norm_bias;
+    const double *bias, *bias_alpha, *bias_beta, *norm_weight, *norm_bias, *norm_scale;
     const uint8_t *valid; /* [B][T], NULL: all */
 } numbers;
 
@@ -70,6 +71,11 @@ static double sigmoid(double x) {
 }
 static double silu(double x) {
     return x * sigmoid(x);
+}
+
+/* The function of values, and of what comes out. */
+static double activated(const numbers *n, double x) {
+    return n->gelu ? x * (1 + erf(x / sqrt(2))) / 2 : silu(x);
 }
 
 static bool counts(const numbers *n, int64_t b, int64_t t) {
@@ -136,10 +142,14 @@ static double product(const double *weight, const double *bias, int64_t row, con
 
 static void normed(const numbers *n, const double *x, double *y) {
     double mean = 0, square = 0;
-    for (int64_t i = 0; i < n->D; i++) mean += x[i] / (double)n->D;
+    for (int64_t i = 0; n->centred && i < n->D; i++) mean += x[i] / (double)n->D;
     for (int64_t i = 0; i < n->D; i++) square += (x[i] - mean) * (x[i] - mean) / (double)n->D;
-    for (int64_t i = 0; i < n->D; i++)
-        y[i] = (x[i] - mean) / sqrt(square + 1e-5) * n->norm_weight[i] + n->norm_bias[i];
+    for (int64_t i = 0; i < n->D; i++) {
+        y[i] = (x[i] - mean) / sqrt(square + 1e-5);
+        if (n->norm_weight != NULL) y[i] *= n->norm_weight[i];
+        if (n->norm_scale != NULL) y[i] *= *n->norm_scale;
+        if (n->norm_bias != NULL) y[i] += n->norm_bias[i];
+    }
 }
 
 typedef struct worked {
@@ -185,11 +195,15 @@ static worked work(const numbers *n, const double *x) {
             memcpy(w.X + r * D, x + r * D, (size_t)D * sizeof *x);
     }
     average(n, w.X, w.mixed);
+    if (n->alone) {
+        memcpy(w.y, w.mixed, (size_t)(B * T * D) * sizeof *x);
+        return w;
+    }
     for (int64_t r = 0; r < B * T; r++) {
         for (int64_t i = 0; i < wide; i++)
             w.base[r * wide + i] = product(n->mx_weight, n->mx_bias, i, w.mixed + r * D, D);
         for (int64_t i = 0; i < V; i++)
-            w.v[r * V + i] = silu(product(n->v_weight, n->v_bias, i, w.X + r * D, D));
+            w.v[r * V + i] = activated(n, product(n->v_weight, n->v_bias, i, w.X + r * D, D));
         for (int64_t i = 0; i < Z; i++) {
             double shared = silu(w.base[r * wide + D + i]);
             w.q[r * Z + i] = shared * n->gain[i] + n->shift[i];
@@ -208,7 +222,7 @@ static worked work(const numbers *n, const double *x) {
         }
         for (int64_t i = 0; i < D; i++) {
             double hidden =
-                silu(base[D + Z + V + i] + product(n->h_weight, n->h_bias, i, gated, V));
+                activated(n, base[D + Z + V + i] + product(n->h_weight, n->h_bias, i, gated, V));
             double change = sigmoid(base[i]) * (hidden - x[r * D + i]);
             sum[i] = n->gated ? x[r * D + i] + change : change;
         }
@@ -232,6 +246,11 @@ static bool is(const layer *l, const char *key, const char *value) {
         if (strcmp(l->setting[i][0], key) == 0) return strcmp(l->setting[i][1], value) == 0;
     return false;
 }
+static bool has(const layer *l, const char *key) {
+    for (int i = 0; i < SETTINGS_MOST && l->setting[i][0] != NULL; i++)
+        if (strcmp(l->setting[i][0], key) == 0) return true;
+    return false;
+}
 static int64_t number(const layer *l, const char *key, int64_t otherwise) {
     for (int i = 0; i < SETTINGS_MOST && l->setting[i][0] != NULL; i++)
         if (strcmp(l->setting[i][0], key) == 0) return atoll(l->setting[i][1]);
@@ -242,14 +261,16 @@ static numbers numbers_of(const layer *l, const ls_parameters *store) {
     const ls_parameter *bias = ls_parameters_find(store, "bias");
     const ls_parameter *gamma = ls_parameters_find(store, "ema.gamma");
     const ls_parameter *gain = ls_parameters_find(store, "qk.gain");
+    const ls_parameter *omega = ls_parameters_find(store, "ema.omega");
     const ls_parameter *v = ls_parameters_find(store, "v.weight");
+    const bool alone = is(l, "attention", "none");
     return (numbers){
         .B = BATCH,
         .T = l->T,
-        .D = v->dim[1],
+        .D = omega->dim[0],
         .N = gamma->dim[1],
-        .Z = gain->dim[1],
-        .V = v->dim[0],
+        .Z = alone ? 1 : gain->dim[1],
+        .V = alone ? 1 : v->dim[0],
         .chunk = number(l, "chunk", 0),
         .truncation = number(l, "truncation", 0),
         .bias_rows = bias == NULL ? 0 : bias->dim[0],
@@ -258,8 +279,11 @@ static numbers numbers_of(const layer *l, const ls_parameters *store) {
         .relu2 = is(l, "attention", "relu2"),
         .rotary = bias == NULL,
         .gated = is(l, "residual", "gated"),
-        .normed_before = is(l, "norm", "layer") && !is(l, "norm_place", "after"),
+        .normed_before = has(l, "norm") && !is(l, "norm_place", "after"),
         .normed_after = is(l, "norm_place", "after"),
+        .centred = is(l, "norm", "layer"),
+        .gelu = is(l, "activation", "gelu"),
+        .alone = alone,
         .mean = is(l, "rounded", "true") ? 0.707107 : 1 / sqrt(2),
         .deviation = is(l, "rounded", "true") ? 0.282095 : 1 / sqrt(16 * atan(1)),
         .delta = values_of(store, "ema.delta"),
@@ -280,6 +304,7 @@ static numbers numbers_of(const layer *l, const ls_parameters *store) {
         .bias_beta = values_of(store, "bias.beta"),
         .norm_weight = values_of(store, "norm.weight"),
         .norm_bias = values_of(store, "norm.bias"),
+        .norm_scale = values_of(store, "norm.scale"),
     };
 }
 
@@ -311,6 +336,23 @@ static const layer layers[] = {
      true,
      9,
      0},
+    {"gated, one gain before", {DIMS, {"residual", "gated"}, {"norm", "scale"}}, true, 9, 0},
+    {"gated, one gain after",
+     {DIMS, {"residual", "gated"}, {"norm", "scale"}, {"norm_place", "after"}},
+     false,
+     9,
+     2},
+    {"gated, norm without gains",
+     {DIMS, {"residual", "gated"}, {"norm", "rms"}, {"norm_affine", "false"}},
+     true,
+     9,
+     0},
+    {"gelu",
+     {DIMS, {"activation", "gelu"}, {"norm", "layer"}, {"norm_affine", "false"}},
+     true,
+     9,
+     0},
+    {"the average alone", {DIMS, {"attention", "none"}, {"norm", "scale"}}, false, 17, 4},
     {"truncated", {DIMS, {"truncation", "4"}}, false, 15, 0},
     {"clamped",
      {DIMS, {"bias", "simple"}, {"max_positions", "6"}, {"beyond", "clamp"}},
@@ -465,6 +507,7 @@ static void test_cuts(void **state) {
          75,
          0},
         {"stream of short chunks", {DIMS, {"chunk", "3"}, {"bias", "simple"}}, true, 40, 0},
+        {"stream of the average", {DIMS, {"attention", "none"}}, true, 75, 0},
         {"stream, laplace", {DIMS, {"attention", "laplace"}, {"bias", "simple"}}, true, 75, 0},
     };
     ls_ctx ctx = ls_ctx_default();
@@ -719,16 +762,25 @@ static void test_published_average(void **state) {
     ls_safetensors_close(&ctx, &golden);
 }
 
+/* The parameter that bears the official name: of several the first that the layer has. */
+static const ls_parameter *named(const ls_parameters *store, const char *official) {
+    const ls_parameter *parameter = NULL;
+    for (const ls_alias *alias = ls_mixer_find("mega")->aliases;
+         parameter == NULL && alias->official != NULL; alias++)
+        if (strcmp(alias->official, official) == 0)
+            parameter = ls_parameters_find(store, alias->ours);
+    return parameter;
+}
+
 /* The case's weights into parameters under our names. */
 static void load_layer(ls_parameters *store) {
-    const ls_alias *alias = ls_mixer_find("mega")->aliases;
-    for (; alias->official != NULL; alias++) {
-        char name[96];
-        snprintf(name, sizeof name, "w.%s", alias->official);
-        const ls_parameter *parameter = ls_parameters_find(store, alias->ours);
-        if (parameter == NULL || ls_safetensors_find(&golden, name) == NULL) continue;
+    for (size_t i = 0; i < golden.count; i++) {
+        const char *name = golden.items[i].name;
+        if (strncmp(name, "w.", 2) != 0) continue;
+        const ls_parameter *parameter = named(store, name + 2);
+        if (parameter == NULL) continue;
         double *values = golden_values(name);
-        assert_int_equal(ls_safetensors_find(&golden, name)->count, parameter->count);
+        assert_int_equal(golden.items[i].count, parameter->count);
         memcpy(ls_parameter_master(store, parameter), values,
                (size_t)parameter->count * sizeof *values);
         free(values);

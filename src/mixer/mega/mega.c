@@ -6,17 +6,20 @@
 
 typedef struct mega_options {
     int64_t dims, key_width, value_width, chunk, max_positions, truncation;
-    int attention, bias, beyond, norm, norm_place, residual;
+    int attention, bias, beyond, norm, norm_place, residual, activation;
     double base, epsilon;
-    bool rounded;
+    bool rounded, norm_affine;
 } mega_options;
 
-enum { ATTENTION_SOFTMAX, ATTENTION_LAPLACE, ATTENTION_RELU2 };
+enum { ATTENTION_SOFTMAX, ATTENTION_LAPLACE, ATTENTION_RELU2, ATTENTION_NONE };
 enum { BIAS_ROTARY, BIAS_SIMPLE };
 enum { BEYOND_REFUSE, BEYOND_CLAMP };
-enum { NORM_NONE, NORM_LAYER, NORM_RMS };
+enum { NORM_NONE, NORM_LAYER, NORM_RMS, NORM_SCALE };
 enum { PLACE_BEFORE, PLACE_AFTER };
 enum { RESIDUAL_DIFFERENCE, RESIDUAL_GATED };
+
+static const ls_act_kind activations[] = {LS_ACT_SILU, LS_ACT_GELU, LS_ACT_GELU_TANH,
+                                          LS_ACT_RELU, LS_ACT_TANH, LS_ACT_NONE};
 
 #define FIELD(name) offsetof(mega_options, name)
 static const ls_option options[] = {
@@ -26,8 +29,10 @@ static const ls_option options[] = {
      "width of queries and keys, even for the rotary bias; 0: width/4, rounded up to be even"},
     {"value_width", LS_OPTION_INT, FIELD(value_width), "0", 0, 65536, NULL,
      "width of values; 0: twice the width"},
-    {"attention", LS_OPTION_CHOICE, FIELD(attention), "softmax", 0, 0, "softmax|laplace|relu2",
-     "what makes weights of scores"},
+    {"attention", LS_OPTION_CHOICE, FIELD(attention), "softmax", 0, 0, "softmax|laplace|relu2|none",
+     "what makes weights of scores; none: the layer is its moving average alone"},
+    {"activation", LS_OPTION_CHOICE, FIELD(activation), "silu", 0, 0,
+     "silu|gelu|gelu_tanh|relu|tanh|none", "function of the values, and of what comes out"},
     {"chunk", LS_OPTION_INT, FIELD(chunk), "0", 0, 1e9, NULL,
      "attention stays within chunks of this many tokens; 0: it sees everything"},
     {"bias", LS_OPTION_CHOICE, FIELD(bias), "rotary", 0, 0, "rotary|simple",
@@ -47,8 +52,10 @@ static const ls_option options[] = {
      "what comes out: the gated difference, which a model adds to its input; that sum itself, as "
      "in "
      "the authors' layer"},
-    {"norm", LS_OPTION_CHOICE, FIELD(norm), "none", 0, 0, "none|layer|rms",
-     "a norm of the layer's own (models have theirs)"},
+    {"norm", LS_OPTION_CHOICE, FIELD(norm), "none", 0, 0, "none|layer|rms|scale",
+     "a norm of the layer's own (models have theirs); scale: rms with one gain for all channels"},
+    {"norm_affine", LS_OPTION_BOOL, FIELD(norm_affine), "true", 0, 0, NULL,
+     "that norm has gains (and a layer norm a bias)"},
     {"norm_place", LS_OPTION_CHOICE, FIELD(norm_place), "before", 0, 0, "before|after",
      "norm: of the input (the residual keeps the input as it came), or of the sum"},
     {"eps", LS_OPTION_REAL, FIELD(epsilon), "1e-5", 0, 1, NULL,
@@ -79,6 +86,8 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     if (o->norm != NORM_NONE && o->norm_place == PLACE_AFTER && o->residual != RESIDUAL_GATED)
         return LS_FAIL(ctx, LS_EUSE,
                        "mega: norm_place=after norms the sum, which residual=gated alone gives");
+    if (o->attention == ATTENTION_NONE && o->residual == RESIDUAL_GATED)
+        return LS_FAIL(ctx, LS_EUSE, "mega: attention=none has no gate: set residual=difference");
     return LS_OK;
 }
 
@@ -102,15 +111,28 @@ static void fill_beta(const ls_init *init, double *values, int64_t count) {
     }
 }
 
+/* x times the one number of a parameter. */
+static ls_tensor *scaled(ls_program *p, ls_tensor *x) {
+    const ls_init one = {.kind = LS_INIT_CONSTANT, .a = 1, .no_decay = true};
+    ls_tensor *scale = ls_param(p, "scale", LS_DIMS(1, 1), one);
+    if (x == NULL) return NULL;
+    ls_tensor *column = ls_reshape(p, x, LS_DIMS(x->dim[0], x->dim[1], x->dim[2], 1));
+    return ls_reshape(p, ls_linear(p, column, scale, NULL),
+                      LS_DIMS(x->dim[0], x->dim[1], x->dim[2]));
+}
+
 static ls_tensor *norm(ls_program *p, const mega_options *o, ls_tensor *x) {
     const int64_t D = x == NULL ? 1 : x->dim[x->rank - 1];
+    const ls_norm_kind kind = o->norm == NORM_LAYER ? LS_NORM_LAYER : LS_NORM_RMS;
+    const bool each = o->norm_affine && o->norm != NORM_SCALE;
     ls_scope(p, "norm");
-    ls_tensor *weight = ls_param(p, "weight", LS_DIMS(D), ls_init_gain());
+    ls_tensor *weight = each ? ls_param(p, "weight", LS_DIMS(D), ls_init_gain()) : NULL;
     ls_tensor *bias =
-        o->norm == NORM_LAYER ? ls_param(p, "bias", LS_DIMS(D), ls_init_bias()) : NULL;
+        each && o->norm == NORM_LAYER ? ls_param(p, "bias", LS_DIMS(D), ls_init_bias()) : NULL;
+    ls_tensor *y = ls_residual_norm(p, kind, o->epsilon, x, NULL, weight, bias, NULL);
+    if (o->norm == NORM_SCALE && o->norm_affine) y = scaled(p, y);
     ls_scope_end(p);
-    return ls_residual_norm(p, o->norm == NORM_LAYER ? LS_NORM_LAYER : LS_NORM_RMS, o->epsilon, x,
-                            NULL, weight, bias, NULL);
+    return y;
 }
 
 static ls_tensor *project(ls_program *p, const char *name, ls_tensor *x, int64_t rows) {
@@ -241,8 +263,11 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     const shape s = shape_of(mixer);
     const int64_t B = x->dim[0], T = x->dim[1];
     ls_tensor *in = o->norm != NORM_NONE && o->norm_place == PLACE_BEFORE ? norm(p, o, x) : x;
-    ls_tensor *v = ls_activate(p, LS_ACT_SILU, false, project(p, "v", in, s.V));
-    ls_tensor *mixed = average(p, mixer, ls_mask_rows(p, in, padding(mixer)));
+    ls_tensor *counted = ls_mask_rows(p, in, padding(mixer));
+    if (o->attention == ATTENTION_NONE) return average(p, mixer, counted);
+    const ls_act_kind activation = activations[o->activation];
+    ls_tensor *v = ls_activate(p, activation, false, project(p, "v", in, s.V));
+    ls_tensor *mixed = average(p, mixer, counted);
     enum { UPDATE, SHARED, RESET, HIDDEN, PARTS };
     ls_tensor *part[PARTS], *qk[2];
     ls_split(p, project(p, "mx", mixed, 2 * s.D + s.Z + s.V), PARTS,
@@ -257,7 +282,7 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
                              ls_reshape(p, v, LS_DIMS(B, T, 1, s.V)));
     seen = ls_gate(p, LS_ACT_SILU, part[RESET], ls_reshape(p, seen, LS_DIMS(B, T, s.V)));
     ls_tensor *hidden =
-        ls_activate(p, LS_ACT_SILU, false, ls_plus(p, part[HIDDEN], project(p, "h", seen, s.D)));
+        ls_activate(p, activation, false, ls_plus(p, part[HIDDEN], project(p, "h", seen, s.D)));
     ls_tensor *change =
         ls_gate(p, LS_ACT_SIGMOID, part[UPDATE], ls_plus(p, hidden, ls_times(p, x, -1)));
     if (o->residual == RESIDUAL_DIFFERENCE) return change;
@@ -270,8 +295,10 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
 static int64_t state_bytes(const ls_mixer *mixer, int64_t T, int64_t size) {
     const mega_options *o = mixer->options;
     const shape s = shape_of(mixer);
-    return s.D * s.N * ls_max(size, 4) +
-           ls_cache_rows((ls_retention){.window = o->chunk}, T, 1) * (s.Z + s.V) * size;
+    const int64_t rows = o->attention == ATTENTION_NONE
+                             ? 0
+                             : ls_cache_rows((ls_retention){.window = o->chunk}, T, 1);
+    return s.D * s.N * ls_max(size, 4) + rows * (s.Z + s.V) * size;
 }
 
 /* Pairs of T tokens that see each other. */
@@ -291,9 +318,12 @@ static double flops(const ls_mixer *mixer, int64_t T) {
     const int64_t reach = reach_of(o, T), rows = mixer->causal ? reach : 2 * reach - 1;
     const double seen = (double)chunks * pairs(mixer->causal, (double)o->chunk) +
                         pairs(mixer->causal, (double)rest);
-    return 2 * (double)T * (double)products + 2 * (double)(s.Z + s.V) * seen +
-           (double)(s.D * (taps + ahead)) * ls_ema_kernel_flops(s.N) +
-           (double)(s.D * convolutions) * ls_long_conv_flops(T) +
+    const bool scaled = o->norm == NORM_SCALE && o->norm_affine;
+    const double average = (double)(s.D * (taps + ahead)) * ls_ema_kernel_flops(s.N) +
+                           (double)(s.D * convolutions) * ls_long_conv_flops(T) +
+                           (scaled ? 2 * (double)T * (double)s.D : 0);
+    if (o->attention == ATTENTION_NONE) return average;
+    return average + 2 * (double)T * (double)products + 2 * (double)(s.Z + s.V) * seen +
            (o->bias == BIAS_ROTARY ? (double)rows * ls_rotary_table_flops(s.Z) : 0);
 }
 
@@ -306,6 +336,7 @@ static const ls_alias aliases[] = {
     BOTH("mx_proj", "mx"),
     BOTH("h_proj", "h"),
     BOTH("norm.norm", "norm"),
+    {"norm.norm.scalar", "norm.scale", 0},
     {"gamma", "qk.gain", 0},
     {"beta", "qk.shift", 0},
     {"move.delta", "ema.delta", 0},
@@ -316,6 +347,12 @@ static const ls_alias aliases[] = {
     {"rel_pos_bias.rel_pos_bias", "bias", 0},
     {"rel_pos_bias.alpha", "bias.alpha", 0},
     {"rel_pos_bias.beta", "bias.beta", 0},
+    /* the average alone */
+    {"delta", "ema.delta", 0},
+    {"alpha", "ema.alpha", 0},
+    {"beta", "ema.beta", 0},
+    {"gamma", "ema.gamma", 0},
+    {"omega", "ema.omega", 0},
     /* the port in transformers */
     {"qk_weight", "qk.gain", 0},
     {"qk_bias", "qk.shift", 0},
