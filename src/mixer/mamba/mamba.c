@@ -5,8 +5,8 @@
 #include "mixer/mixer.h"
 
 typedef struct mamba_options {
-    int64_t d_state, d_conv, expand, dt_rank;
-    double dt_min, dt_max, dt_floor, dt_scale;
+    int64_t d_state, d_conv, dt_rank;
+    double expand, dt_min, dt_max, dt_floor, dt_scale;
     int dt_init;
     bool conv_bias, bias;
 } mamba_options;
@@ -17,8 +17,8 @@ enum { DT_RANDOM, DT_CONSTANT };
 static const ls_option options[] = {
     {"d_state", LS_OPTION_INT, FIELD(d_state), "16", 1, 1024, NULL, "states of each channel"},
     {"d_conv", LS_OPTION_INT, FIELD(d_conv), "4", 2, 64, NULL, "taps of the short convolution"},
-    {"expand", LS_OPTION_INT, FIELD(expand), "2", 1, 64, NULL,
-     "channels inside the block, in multiples of the width"},
+    {"expand", LS_OPTION_REAL, FIELD(expand), "2", 1e-3, 64, NULL,
+     "channels inside the block, in multiples of the width; rounded down"},
     {"dt_rank", LS_OPTION_INT, FIELD(dt_rank), "0", 0, 65536, NULL,
      "width from which step sizes are projected; 0: width/16, rounded up"},
     {"dt_min", LS_OPTION_REAL, FIELD(dt_min), "0.001", 1e-12, 1e6, NULL,
@@ -44,7 +44,7 @@ typedef struct shape {
 
 static shape shape_of(const ls_mixer *mixer) {
     const mamba_options *o = mixer->options;
-    return (shape){.E = o->expand * mixer->width,
+    return (shape){.E = (int64_t)(o->expand * (double)mixer->width),
                    .N = o->d_state,
                    .W = o->d_conv,
                    .R = o->dt_rank > 0 ? o->dt_rank : ls_ceil_div(mixer->width, 16)};
@@ -55,6 +55,9 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     if (o->dt_min > o->dt_max)
         return LS_FAIL(ctx, LS_EUSE, "mamba: dt_min is %g, above dt_max, which is %g", o->dt_min,
                        o->dt_max);
+    if (shape_of(mixer).E < 1)
+        return LS_FAIL(ctx, LS_EUSE, "mamba: expand=%g leaves no channel of a width of %lld",
+                       o->expand, (long long)mixer->width);
     return LS_OK;
 }
 
