@@ -16,7 +16,7 @@ static const char *const variants[] = {
     "order=2 l_max=1 filter_width=3 emb_dim=1 w=0.5 target=1",
     SMALL "order=3 l_max=32 heads=3 decay=trained inner_factor=2 normalized=true",
     SMALL "l_max=40 heads=2 heads_as=outer activation=silu",
-    SMALL "order=4 l_max=40 heads=3 filters_by=channel skip=false",
+    SMALL "order=4 l_max=40 heads=3 filters_by=channel skip=false taps=1",
     "filter_width=5 emb_dim=3 w=1 l_max=40 filter_layers=8",
     SMALL "l_max=16 heads=3 heads_as=outer beyond=cut inner_factor=2 decay=trained",
 };

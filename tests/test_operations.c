@@ -358,7 +358,7 @@ static void convolved(ls_program *p, const void *about) {
     ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->T, c->E), true);
     ls_tensor *w = ls_param(p, "w", LS_DIMS(c->E, c->N), full);
     ls_tensor *b = c->biased ? ls_param(p, "b", LS_DIMS(c->E), ls_init_bias()) : NULL;
-    ls_tensor *before = state_before(p, ls_type(p), c->N - 1, c->E);
+    ls_tensor *before = c->N > 1 ? state_before(p, ls_type(p), c->N - 1, c->E) : NULL;
     ls_keep(p, "y", ls_short_conv(p, c->gated, x, w, b, before, NULL));
 }
 
@@ -665,7 +665,7 @@ static const recurrent_case recurrences[] = {
     {5, 24, 4, true, true},   {3, 37, 5, false, false},  {150, 16, 2, true, false},
     {5, 20, 16, true, true},  {3, 37, 5, false, false},  {150, 16, 3, true, false},
     {70, 150, 2, true, true}, {70, 136, 16, true, true}, {67, 8, 16, false, true},
-    {70, 24, 3, true, true},
+    {70, 24, 3, true, true},  {70, 37, 1, true, true},
 };
 
 static const long_case convolutions[] = {{5, 24, 5, false, true},    {64, 3, 80, true, false},
@@ -752,6 +752,7 @@ static const subject subjects[] = {
     {"scan of 16 states", scanned, &recurrences[7]},
     {"scan of 16 states, no gate", scanned, &recurrences[8]},
     {"conv of 3 taps", convolved, &recurrences[9]},
+    {"conv of one tap", convolved, &recurrences[10]},
     {"means", blended, &blends[0]},
     {"maxima", blended, &blends[1]},
     {"row groups", row_grouped, &row_groups[0]},

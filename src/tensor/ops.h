@@ -176,9 +176,9 @@ ls_tensor *ls_blend(ls_program *p, ls_blend_kind kind, ls_tensor *x, int64_t rat
 /* ---- recurrences ---- */
 
 /* A causal convolution of W taps in every channel: y[b,t,e] = act(bias[e] + sum_k weight[e,k]
- * x[b,t-W+1+k,e]) with act = SiLU or nothing. x is [B,T,E], weight wide [E,W] with W >= 2, bias
- * wide [E] or NULL. The rows before the chunk are `before` [B,W-1,E]; *after are those that the
- * next chunk needs (no gradient passes through either). */
+ * x[b,t-W+1+k,e]) with act = SiLU or nothing. x is [B,T,E], weight wide [E,W], bias wide [E] or
+ * NULL. The rows before the chunk are `before` [B,W-1,E]; *after are those that the next chunk
+ * needs (no gradient passes through either). One tap needs none: both are NULL. */
 ls_tensor *ls_short_conv(ls_program *p, bool silu, ls_tensor *x, ls_tensor *weight, ls_tensor *bias,
                          ls_tensor *before, ls_tensor **after);
 

@@ -25,7 +25,7 @@ static const ls_act_kind activations[] = {LS_ACT_NONE, LS_ACT_GELU, LS_ACT_GELU_
 static const ls_option options[] = {
     {"order", LS_OPTION_INT, FIELD(order), "2", 2, ORDER_MOST, NULL,
      "products with the input; there is one long convolution less"},
-    {"taps", LS_OPTION_INT, FIELD(taps), "3", 2, 64, NULL, "taps of the short convolution"},
+    {"taps", LS_OPTION_INT, FIELD(taps), "3", 1, 64, NULL, "taps of the short convolution"},
     {"l_max", LS_OPTION_INT, FIELD(l_max), "0", 0, 1 << 30, NULL,
      "lag at which a filter's time is 1; 0: the length of training (1024 where none is known)"},
     {"beyond", LS_OPTION_CHOICE, FIELD(beyond), "extend", 0, 0, "extend|cut|stretch",
@@ -239,8 +239,9 @@ static ls_tensor *shorten(ls_program *p, int64_t taps, ls_tensor *x) {
     ls_scope(p, "short");
     ls_tensor *weight = ls_param(p, "weight", LS_DIMS(E, taps), uniform(taps));
     ls_tensor *bias = ls_param(p, "bias", LS_DIMS(E), uniform(taps));
-    ls_tensor *before = ls_state_read(p, "rows", ls_type(p), LS_DIMS(x->dim[0], taps - 1, E));
-    ls_tensor *after, *y = ls_short_conv(p, false, x, weight, bias, before, &after);
+    ls_tensor *before = NULL, *after;
+    if (taps > 1) before = ls_state_read(p, "rows", ls_type(p), LS_DIMS(x->dim[0], taps - 1, E));
+    ls_tensor *y = ls_short_conv(p, false, x, weight, bias, before, &after);
     ls_state_write(p, "rows", after);
     ls_scope_end(p);
     return y;

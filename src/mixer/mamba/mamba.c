@@ -16,7 +16,7 @@ enum { DT_RANDOM, DT_CONSTANT };
 #define FIELD(name) offsetof(mamba_options, name)
 static const ls_option options[] = {
     {"d_state", LS_OPTION_INT, FIELD(d_state), "16", 1, 1024, NULL, "states of each channel"},
-    {"d_conv", LS_OPTION_INT, FIELD(d_conv), "4", 2, 64, NULL, "taps of the short convolution"},
+    {"d_conv", LS_OPTION_INT, FIELD(d_conv), "4", 1, 64, NULL, "taps of the short convolution"},
     {"expand", LS_OPTION_REAL, FIELD(expand), "2", 1e-3, 64, NULL,
      "channels inside the block, in multiples of the width; rounded down"},
     {"dt_rank", LS_OPTION_INT, FIELD(dt_rank), "0", 0, 65536, NULL,
@@ -112,7 +112,8 @@ static ls_tensor *convolve(ls_program *p, const mamba_options *o, const shape *s
     ls_tensor *weight = ls_param(p, "weight", LS_DIMS(s->E, s->W), small(uniform(s->W, 1)));
     ls_tensor *bias =
         o->conv_bias ? ls_param(p, "bias", LS_DIMS(s->E), small(uniform(s->W, 1))) : NULL;
-    ls_tensor *before = ls_state_read(p, "rows", ls_type(p), LS_DIMS(B, s->W - 1, s->E)), *after;
+    ls_tensor *before = NULL, *after;
+    if (s->W > 1) before = ls_state_read(p, "rows", ls_type(p), LS_DIMS(B, s->W - 1, s->E));
     ls_tensor *y = ls_short_conv(p, true, x, weight, bias, before, &after);
     ls_state_write(p, "rows", after);
     ls_scope_end(p);

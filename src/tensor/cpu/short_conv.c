@@ -18,7 +18,7 @@ static conv conv_of(const ls_node *node) {
     int64_t rows;
     ls_rows(x, &rows, &c.E, &c.x_stride);
     c.x = ls_data(x);
-    c.before = ls_data(node->in[3]);
+    c.before = node->in[3] == NULL ? NULL : ls_data(node->in[3]);
     return c;
 }
 
@@ -30,6 +30,7 @@ LS_INLINE const void *row_of(const conv *c, int64_t b, int64_t t, int64_t *at) {
 
 /* The rows that the next chunk needs: the last of what was before and of this chunk. */
 static void keep_tail(const conv *c, const ls_tensor *after) {
+    if (after == NULL) return;
     size_t size = ls_dtype_size(after->type);
     for (int64_t b = 0; b < c->B; b++)
         for (int64_t i = 0; i < c->taps - 1; i++) {

@@ -15,7 +15,7 @@ template <typename T> struct conv_job {
     int64_t batch, length, E;
     int taps;
     bool silu;
-    const T *x, *before; /* [batch,length,E] at a stride; [batch,taps-1,E] */
+    const T *x, *before; /* [batch,length,E] at a stride; [batch,taps-1,E], NULL for one tap */
     int64_t x_stride;
     const float *weight, *bias; /* [E,taps]; [E] or NULL */
     T *y, *after;
@@ -40,7 +40,7 @@ template <typename T> static conv_job<T> job_of(const ls_node *node, int64_t row
     job.x = (const T *)ls_data(x);
     job.weight = (const float *)ls_data(node->in[1]);
     job.bias = ls_cuda_floats(node->in[2]);
-    job.before = (const T *)ls_data(node->in[3]);
+    job.before = node->in[3] == NULL ? NULL : (const T *)ls_data(node->in[3]);
     job.rows = rows;
     job.segments = ls_ceil_div(job.length, rows);
     return job;
@@ -271,7 +271,7 @@ template <typename T> static void forward(const ls_run *run, const ls_node *node
     enum { LANES = ls_cuda_lanes<T>::count };
     conv_job<T> job = job_of<T>(node, FORWARD_ROWS);
     job.y = (T *)ls_data(node->out[0]);
-    job.after = (T *)ls_data(node->out[1]);
+    job.after = node->out[1] == NULL ? NULL : (T *)ls_data(node->out[1]);
     cudaStream_t stream = ls_cuda_of(run)->stream;
     dim3 blocks(ls_cuda_blocks(job.E, THREADS * LANES), (unsigned)(job.batch * job.segments));
     if (!fast_fits(&job) || blocks.y > UINT16_MAX)
@@ -284,6 +284,7 @@ template <typename T> static void forward(const ls_run *run, const ls_node *node
     else
         forward_fast<T, 4><<<blocks, THREADS, 0, stream>>>(job);
     ls_cuda_launched(run, "short_conv");
+    if (job.after == NULL) return;
     keep_tail<<<ls_cuda_blocks(job.batch * (job.taps - 1) * job.E, THREADS), THREADS, 0, stream>>>(
         job);
     ls_cuda_launched(run, "short_conv");
