@@ -463,7 +463,7 @@ typedef struct space_case {
     bool upper;
     ls_kept real, imag; /* both 0: as they are kept by default */
     double rate, band;
-    bool untied; /* a step size of every mode */
+    enum { TIED, UNTIED, REAL, NO_INPUT } kind; /* a step size of every mode; no pairs; no B */
 } space_case;
 
 static ls_tensor *full_param(ls_program *p, const char *name, int rank, const int64_t *dim) {
@@ -472,15 +472,16 @@ static ls_tensor *full_param(ls_program *p, const char *name, int rank, const in
 
 static void state_space(ls_program *p, const void *about) {
     const space_case *c = about;
+    const int pairs = c->kind == REAL ? 3 : 4;
     double state[2 * 24 * 16];
     ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->T, c->D), true);
     ls_state_space space = {
         .A_real = full_param(p, "A_real", LS_DIMS(c->S, c->h)),
-        .A_imag = full_param(p, "A_imag", LS_DIMS(c->S, c->h)),
-        .B = full_param(p, "B", LS_DIMS(1, c->S, c->h, 2)),
+        .A_imag = c->kind == REAL ? NULL : full_param(p, "A_imag", LS_DIMS(c->S, c->h)),
+        .B = c->kind == NO_INPUT ? NULL : full_param(p, "B", pairs, (int64_t[]){1, c->S, c->h, 2}),
         .P = c->ranked ? full_param(p, "P", LS_DIMS(1, c->S, c->h, 2)) : NULL,
-        .C = full_param(p, "C", LS_DIMS(2, c->D, c->h, 2)),
-        .dt = full_param(p, "dt", LS_DIMS(c->D, c->untied ? c->h : 1)),
+        .C = full_param(p, "C", pairs, (int64_t[]){2, c->D, c->h, 2}),
+        .dt = full_param(p, "dt", LS_DIMS(c->D, c->kind == UNTIED ? c->h : 1)),
         .hold = c->hold,
         .step = c->step,
         .tilde = c->tilde,
@@ -503,22 +504,26 @@ static void state_space(ls_program *p, const void *about) {
 }
 
 static const space_case spaces[] = {
-    {9, 5, 5, 3, LS_HOLD_ZOH, LS_STEP_EXP, false, false, 0, false, 0, 0, 0, 0, false},
-    {70, 16, 2, 4, LS_HOLD_BILINEAR, LS_STEP_SOFTPLUS, false, false, 0, false, 0, 0, 0, 0, false},
-    {150, 9, 3, 5, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 0, false, 0, 0, 0, 0, false},
-    {9, 6, 6, 3, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 13, false, 0, 0, 0, 0, false},
-    {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_SOFTPLUS, false, true, 0, false, 0, 0, 0, 0, false},
-    {150, 5, 1, 6, LS_HOLD_BILINEAR, LS_STEP_EXP, true, true, 0, false, 0, 0, 0, 0, false},
-    {5, 4, 2, 2, LS_HOLD_ZOH, LS_STEP_EXP, false, true, 6, false, 0, 0, 0, 0, false},
-    {9, 5, 5, 3, LS_HOLD_BILINEAR, LS_STEP_EXP, false, false, 0, true, 0, 0, 0, 0, false},
-    {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_SOFTPLUS, false, true, 0, true, 0, 0, 0, 0, false},
+    {9, 5, 5, 3, LS_HOLD_ZOH, LS_STEP_EXP, false, false, 0, false, 0, 0, 0, 0, TIED},
+    {70, 16, 2, 4, LS_HOLD_BILINEAR, LS_STEP_SOFTPLUS, false, false, 0, false, 0, 0, 0, 0, TIED},
+    {150, 9, 3, 5, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 0, false, 0, 0, 0, 0, TIED},
+    {9, 6, 6, 3, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 13, false, 0, 0, 0, 0, TIED},
+    {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_SOFTPLUS, false, true, 0, false, 0, 0, 0, 0, TIED},
+    {150, 5, 1, 6, LS_HOLD_BILINEAR, LS_STEP_EXP, true, true, 0, false, 0, 0, 0, 0, TIED},
+    {5, 4, 2, 2, LS_HOLD_ZOH, LS_STEP_EXP, false, true, 6, false, 0, 0, 0, 0, TIED},
+    {9, 5, 5, 3, LS_HOLD_BILINEAR, LS_STEP_EXP, false, false, 0, true, 0, 0, 0, 0, TIED},
+    {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_SOFTPLUS, false, true, 0, true, 0, 0, 0, 0, TIED},
     {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_EXP, false, false, 0, false, LS_KEPT_SOFTPLUS, LS_KEPT_EXP,
-     0, 0.5, false},
+     0, 0.5, TIED},
     {33, 9, 9, 5, LS_HOLD_BILINEAR, LS_STEP_SOFTPLUS, true, true, 0, false, LS_KEPT_RELU,
-     LS_KEPT_SOFTPLUS, 0.4, 0.2, false},
-    {9, 6, 6, 3, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 13, false, 0, 0, 2, 0.2, false},
-    {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_EXP, false, false, 0, false, 0, 0, 0.5, 0.5, true},
-    {33, 9, 9, 5, LS_HOLD_BILINEAR, LS_STEP_SOFTPLUS, false, true, 0, false, 0, 0, 0, 0, true}};
+     LS_KEPT_SOFTPLUS, 0.4, 0.2, TIED},
+    {9, 6, 6, 3, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 13, false, 0, 0, 2, 0.2, TIED},
+    {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_EXP, false, false, 0, false, 0, 0, 0.5, 0.5, UNTIED},
+    {33, 9, 9, 5, LS_HOLD_BILINEAR, LS_STEP_SOFTPLUS, false, true, 0, false, 0, 0, 0, 0, UNTIED},
+    {33, 9, 3, 5, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 13, false, 0, 0, 0, 0.5, UNTIED},
+    {33, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_EXP, false, false, 0, false, LS_KEPT_SIGMOID, 0, 0, 0, REAL},
+    {9, 9, 9, 5, LS_HOLD_BILINEAR, LS_STEP_EXP, false, true, 0, false, 0, 0, 0, 0, REAL},
+    {33, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_EXP, false, false, 0, true, 0, 0, 0, 0, NO_INPUT}};
 
 /* Modes that fill no vector, in either direction, some rows not counting; the state that one scan
  * leaves enters another. */
@@ -782,6 +787,10 @@ static const subject subjects[] = {
     {"kernel from C~ in a band", state_space, &spaces[11]},
     {"kernel, steps of modes", state_space, &spaces[12]},
     {"scan, steps of modes", state_space, &spaces[13]},
+    {"kernel with a rank, steps of modes", state_space, &spaces[14]},
+    {"kernel, real modes", state_space, &spaces[15]},
+    {"scan, real modes", state_space, &spaces[16]},
+    {"kernel without B", state_space, &spaces[17]},
     {"scan with a rank", state_space, &spaces[5]},
     {"scan from C~", state_space, &spaces[6]},
     {"diagonal scan", diagonal_scan, &modes[0]},

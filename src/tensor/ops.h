@@ -313,19 +313,27 @@ ls_tensor *ls_unit_rows(ls_program *p, ls_tensor *x);
 
 typedef enum { LS_HOLD_ZOH, LS_HOLD_BILINEAR } ls_hold; /* how time becomes discrete */
 typedef enum { LS_STEP_EXP, LS_STEP_SOFTPLUS } ls_step; /* how a step size is kept */
-/* How a part of a pole is kept: as it is, or its size is e^x, max(x, 0) + 1e-4 or log(1 + e^x). */
-typedef enum { LS_KEPT_PLAIN, LS_KEPT_EXP, LS_KEPT_RELU, LS_KEPT_SOFTPLUS } ls_kept;
+/* How a part of a pole is kept: as it is, or its size is e^x, max(x, 0) + 1e-4, log(1 + e^x) or
+ * 1/(1 + e^-x). */
+typedef enum {
+    LS_KEPT_PLAIN,
+    LS_KEPT_EXP,
+    LS_KEPT_RELU,
+    LS_KEPT_SOFTPLUS,
+    LS_KEPT_SIGMOID
+} ls_kept;
 
 /* A linear state space of every channel, with h complex modes that stand for themselves and their
  * conjugates: x' = A x + B u, y = 2 Re(C x), A = diag(L) - P P^H (the conjugates included; without
  * P just L) and L = -real(A_real) - i imag(A_imag) (or + i ..), made discrete with the step sizes
  * rate exp(dt) or rate softplus(dt). All are wide parameters; complex ones are pairs. Channel d has
- * copy d mod S of A, B and P. With P the hold must be bilinear. */
+ * copy d mod S of A, B and P. With P the hold must be bilinear. Without A_imag everything is real:
+ * there are no pairs, and no P. */
 typedef struct ls_state_space {
     ls_tensor *A_real, *A_imag; /* [S,h] */
-    ls_tensor *B, *P;           /* [1,S,h,2]; P may be NULL */
+    ls_tensor *B, *P;           /* [1,S,h,2]; B may be NULL, which is 1 everywhere, and P */
     ls_tensor *C;               /* [sides,D,h,2] */
-    ls_tensor *dt;              /* [D,1]; without P also [D,h], of every mode */
+    ls_tensor *dt;              /* [D,1], or [D,h]: of every mode */
     ls_hold hold;
     ls_step step;
     ls_kept real, imag; /* what is kept of L */

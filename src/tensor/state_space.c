@@ -45,16 +45,19 @@ static bool complete(ls_program *p, const ls_state_space *s, ls_tensor **in) {
     if (ls_failed(p)) return false;
     for (int i = 0; i < LS_SSM_PARAMETERS; i++) {
         in[i] = all[i];
-        if (in[i] == NULL && i != LS_SSM_P) return false;
+        if (in[i] == NULL && i != LS_SSM_P && i != LS_SSM_B && i != LS_SSM_A_IMAG) return false;
     }
     int64_t S = s->A_real->dim[0], h = s->A_real->dim[1], D = s->dt->dim[0];
+    const bool paired = s->A_imag != NULL;
+    const int64_t size = paired ? 2 : 1; /* numbers of an element of B and C */
     bool fits = s->A_real->rank == 2 && is_parameter(p, s->A_real, S * h) &&
-                is_parameter(p, s->A_imag, S * h) && is_parameter(p, s->B, 2 * S * h) &&
-                (s->P == NULL || is_parameter(p, s->P, 2 * S * h)) && s->C->rank == 4 &&
-                is_parameter(p, s->C, 2 * s->C->dim[0] * D * h) &&
-                (is_parameter(p, s->dt, D) || (s->P == NULL && is_parameter(p, s->dt, D * h))) &&
-                D % S == 0 && s->side >= 0 && s->side < s->C->dim[0] && s->tilde >= 0 &&
-                s->rate >= 0 && s->band >= 0 && (s->P == NULL || s->hold == LS_HOLD_BILINEAR);
+                (!paired || is_parameter(p, s->A_imag, S * h)) &&
+                (s->B == NULL || is_parameter(p, s->B, size * S * h)) &&
+                (s->P == NULL || (paired && is_parameter(p, s->P, 2 * S * h))) && s->C->rank >= 3 &&
+                is_parameter(p, s->C, size * s->C->dim[0] * D * h) &&
+                (is_parameter(p, s->dt, D) || is_parameter(p, s->dt, D * h)) && D % S == 0 &&
+                s->side >= 0 && s->side < s->C->dim[0] && s->tilde >= 0 && s->rate >= 0 &&
+                s->band >= 0 && (s->P == NULL || s->hold == LS_HOLD_BILINEAR);
     if (!fits) ls_refuse(p, LS_EBUG, "state_space: the parameters do not fit each other");
     return fits;
 }

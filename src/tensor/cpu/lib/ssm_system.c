@@ -35,13 +35,22 @@ static void add_real(const ls_ssm *s, int which, int64_t i, double value) {
         ((float *)s->gradient[which])[i] += (float)value;
 }
 
+/* Whether numbers are pairs of re and im. */
+static bool paired(const ls_ssm *s) {
+    return s->value[LS_SSM_A_IMAG] != NULL;
+}
+
+/* Of B, C or P; a B that is not there is 1. */
 static double complex pair_at(const ls_ssm *s, int which, int64_t i) {
+    if (s->value[which] == NULL) return 1;
+    if (!paired(s)) return real_at(s, which, i);
     return ls_complex(real_at(s, which, 2 * i), real_at(s, which, 2 * i + 1));
 }
 
 static void add_pair(const ls_ssm *s, int which, int64_t i, double complex value) {
-    add_real(s, which, 2 * i, creal(value));
-    add_real(s, which, 2 * i + 1, cimag(value));
+    if (s->value[which] == NULL) return;
+    add_real(s, which, paired(s) ? 2 * i : i, creal(value));
+    if (paired(s)) add_real(s, which, 2 * i + 1, cimag(value));
 }
 
 /* Where the values of mode n of a channel stand in [S,h] and in C. */
@@ -67,6 +76,11 @@ static double kept_as(ls_kept kept, double x, double *slope) {
     case LS_KEPT_SOFTPLUS:
         *slope = 1 / (1 + exp(-x));
         return x > 30 ? x : log1p(exp(x));
+    case LS_KEPT_SIGMOID: {
+        const double size = 1 / (1 + exp(-x));
+        *slope = size * (1 - size);
+        return size;
+    }
     default:
         *slope = 1;
         return x;
@@ -77,9 +91,9 @@ static double kept_as(ls_kept kept, double x, double *slope) {
 static double complex pole_with(const ls_ssm *s, int64_t channel, int64_t n,
                                 double complex *slopes) {
     int64_t i = shared_at(s, channel, n);
-    double along, around;
+    double along, around = 0, imag = 0;
     double real = kept_as(s->about.real, real_at(s, LS_SSM_A_REAL, i), &along);
-    double imag = kept_as(s->about.imag, real_at(s, LS_SSM_A_IMAG, i), &around);
+    if (paired(s)) imag = kept_as(s->about.imag, real_at(s, LS_SSM_A_IMAG, i), &around);
     *slopes = ls_complex(-along, side_of_pole(s) * around);
     return ls_complex(-real, side_of_pole(s) * imag);
 }
@@ -114,7 +128,7 @@ static bool in_band(const ls_ssm *s, int64_t channel, int64_t n) {
 
 /* ---- the bilinear step ----
  *
- * With k = 2/step and R = 1/(k - L): a = (k + L) R, and by the Woodbury identity
+ * With k = 2/step of the mode and R = 1/(k - L): a = (k + L) R, and by the Woodbury identity
  * r = 1 + 2 Re sum |P|^2 R, b = 2 R (B - P rho), rho = 2 Re sum(P* R B) / r, g = R P,
  * q = (2 k / r) P* R. */
 
@@ -122,10 +136,12 @@ typedef struct ranks {
     double r, rho;
 } ranks;
 
-static ranks ranks_of(const ls_ssm *s, int64_t channel, double k) {
+static ranks ranks_of(const ls_ssm *s, int64_t channel) {
     ranks sums = {1, 0};
+    double k = 0;
     for (int64_t n = 0; s->ranked && n < s->h; n++) {
         int64_t i = shared_at(s, channel, n);
+        if (n < s->steps) k = 2 / step_size(s, channel, n);
         double complex P = pair_at(s, LS_SSM_P, i), R = 1 / (k - pole(s, channel, n));
         sums.r += 2 * creal(P * conj(P) * R);
         sums.rho += 2 * creal(conj(P) * R * pair_at(s, LS_SSM_B, i));
@@ -136,8 +152,8 @@ static ranks ranks_of(const ls_ssm *s, int64_t channel, double k) {
 
 static void bilinear(const ls_ssm *s, int64_t channel, double complex *system) {
     const int64_t h = s->h;
-    double k = 2 / step_size(s, channel, 0);
-    const ranks sums = ranks_of(s, channel, k);
+    double k = 0;
+    const ranks sums = ranks_of(s, channel);
     for (int64_t n = 0; n < h; n++) {
         const int64_t i = shared_at(s, channel, n);
         if (n < s->steps) k = 2 / step_size(s, channel, n);
@@ -154,19 +170,17 @@ static void bilinear(const ls_ssm *s, int64_t channel, double complex *system) {
 static void bilinear_gradient(const ls_ssm *s, int64_t channel, const double complex *d,
                               double complex *dpole, double *dstep) {
     const int64_t h = s->h;
-    const double first = 2 / step_size(s, channel, 0); /* with a rank all are the same */
-    const ranks sums = ranks_of(s, channel, first);
-    double drho = 0, dscale = 0; /* scale: the 2 k / r of q */
+    const ranks sums = ranks_of(s, channel);
+    double k = 0, drho = 0, dinverse = 0; /* inverse: the 1 / r of q */
     for (int64_t n = 0; s->ranked && n < h; n++) {
         double complex P = pair_at(s, LS_SSM_P, shared_at(s, channel, n));
-        double complex R = 1 / (first - pole(s, channel, n));
+        if (n < s->steps) k = 2 / step_size(s, channel, n);
+        double complex R = 1 / (k - pole(s, channel, n));
         drho -= creal(2 * d[LS_SYSTEM_B * h + n] * conj(R) * conj(P));
-        dscale += creal(d[LS_SYSTEM_Q * h + n] * conj(conj(P) * R));
+        dinverse += 2 * k * creal(d[LS_SYSTEM_Q * h + n] * P * conj(R));
     }
-    double k = first;
-    const double scale = 2 * first / sums.r, dbeta = drho / sums.r;
-    const double dr = -dbeta * sums.rho - dscale * scale / sums.r;
-    if (s->ranked) dstep[0] += 2 * dscale / sums.r; /* of k, first */
+    const double dbeta = drho / sums.r;
+    const double dr = -dbeta * sums.rho - dinverse / (sums.r * sums.r);
     for (int64_t n = 0; n < h; n++) {
         const int64_t i = shared_at(s, channel, n);
         if (n < s->steps) k = 2 / step_size(s, channel, n);
@@ -178,6 +192,8 @@ static void bilinear_gradient(const ls_ssm *s, int64_t channel, const double com
         double complex dR = da * conj(k + L) + 2 * db * conj(B - P * sums.rho);
         add_pair(s, LS_SSM_B, i, dinner + 2 * dbeta * P * conj(R));
         if (s->ranked) {
+            const double scale = 2 * k / sums.r;
+            dstep[n % s->steps] += 2 / sums.r * creal(dq * P * conj(R)); /* of k */
             dR += dg * conj(P) + scale * dq * P + 2 * dbeta * P * conj(B) + 2 * dr * P * conj(P);
             add_pair(s, LS_SSM_P, i,
                      -dinner * sums.rho + 2 * dbeta * R * B + dg * conj(R) + scale * conj(dq) * R +
@@ -411,7 +427,7 @@ void ls_ssm_gradient(const ls_ssm *s, int64_t channel, const double complex *sys
         if (in_band(s, channel, n))
             add_pair(s, LS_SSM_C, own_at(s, channel, n), d[LS_SYSTEM_C * s->h + n]);
         add_real(s, LS_SSM_A_REAL, i, creal(dpole[n]) * creal(slopes));
-        add_real(s, LS_SSM_A_IMAG, i, cimag(dpole[n]) * cimag(slopes));
+        if (paired(s)) add_real(s, LS_SSM_A_IMAG, i, cimag(dpole[n]) * cimag(slopes));
     }
     for (int64_t n = 0; n < s->steps; n++) {
         double slope;

@@ -22,7 +22,12 @@ struct channel_of {
     __device__ __forceinline__ int64_t own_at(int n) const {
         return (s.about.side * s.modes.channels + d) * h + n;
     }
+    /* Whether numbers are pairs of re and im. */
+    __device__ __forceinline__ bool paired() const { return s.value[LS_SSM_A_IMAG] != NULL; }
+    /* Of B, C or P; a B that is not there is 1. */
     __device__ __forceinline__ ls_cuda_complex pair(int which, int64_t i) const {
+        if (s.value[which] == NULL) return make_double2(1, 0);
+        if (!paired()) return make_double2(s.value[which][i], 0);
         return make_double2(s.value[which][2 * i], s.value[which][2 * i + 1]);
     }
     __device__ __forceinline__ ls_cuda_complex B(int n) const {
@@ -43,15 +48,20 @@ struct channel_of {
             *slope = x > 0;
             return fmax(x, 0.0) + 1e-4;
         }
+        if (kept == LS_KEPT_SIGMOID) {
+            const double size = 1 / (1 + exp(-x));
+            *slope = size * (1 - size);
+            return size;
+        }
         *slope = 1;
         return x;
     }
     /* *slopes: of the real part by A_real and of the imaginary one by A_imag. */
     __device__ __forceinline__ ls_cuda_complex pole_with(int n, ls_cuda_complex *slopes) const {
         const int64_t i = shared_at(n);
-        double along, around;
+        double along, around = 0, imag = 0;
         const double real = kept_as(s.about.real, s.value[LS_SSM_A_REAL][i], &along);
-        const double imag = kept_as(s.about.imag, s.value[LS_SSM_A_IMAG][i], &around);
+        if (paired()) imag = kept_as(s.about.imag, s.value[LS_SSM_A_IMAG][i], &around);
         *slopes = make_double2(-along, side_of_pole() * around);
         return make_double2(-real, side_of_pole() * imag);
     }
@@ -89,7 +99,7 @@ struct channel_of {
 
     /* ---- the bilinear step ----
      *
-     * With k = 2/step and R = 1/(k - L): a = (k + L) R, and by the Woodbury identity
+     * With k = 2/step of the mode and R = 1/(k - L): a = (k + L) R, and by the Woodbury identity
      * r = 1 + 2 Re sum |P|^2 R, b = 2 R (B - P rho), rho = 2 Re sum(P* R B) / r, g = R P,
      * q = (2 k / r) P* R. */
 
@@ -97,10 +107,10 @@ struct channel_of {
         return ls_cuda_inverse(make_double2(k, 0) - pole(n));
     }
 
-    __device__ void ranks(double k, double *r, double *rho) const {
+    __device__ void ranks(double *r, double *rho) const {
         double sum = 0, along = 0;
         for (int n = lane; s.modes.ranked && n < h; n += WARP) {
-            const ls_cuda_complex p = P(n), R = resolvent(k, n);
+            const ls_cuda_complex p = P(n), R = resolvent(2 / step(n), n);
             sum += 2 * (p * ls_cuda_conj(p) * R).x;
             along += 2 * (ls_cuda_conj(p) * R * B(n)).x;
         }
@@ -110,7 +120,7 @@ struct channel_of {
 
     __device__ void bilinear() const {
         double r, rho;
-        ranks(2 / step(0), &r, &rho);
+        ranks(&r, &rho);
         for (int n = lane; n < h; n += WARP) {
             const double k = 2 / step(n);
             const ls_cuda_complex p = P(n), R = resolvent(k, n);
@@ -146,21 +156,18 @@ struct channel_of {
 
     /* Returns this lane's part of the gradient of the step size that all modes have. */
     __device__ double bilinear_gradient() const {
-        const double first = 2 / step(0);               /* with a rank all are the same */
-        double r, rho, drho = 0, dscale = 0, dstep = 0; /* scale: the 2 k / r of q */
-        ranks(first, &r, &rho);
+        double r, rho, drho = 0, dinverse = 0, dstep = 0; /* inverse: the 1 / r of q */
+        ranks(&r, &rho);
         for (int n = lane; s.modes.ranked && n < h; n += WARP) {
-            const ls_cuda_complex p = P(n), R = resolvent(first, n);
+            const double k = 2 / step(n);
+            const ls_cuda_complex p = P(n), R = resolvent(k, n);
             const ls_cuda_complex dq = 2.0 * dsystem[LS_CUDA_MODES_Q * h + n];
             drho -= 2 * (dsystem[LS_CUDA_MODES_B * h + n] * ls_cuda_conj(R * p)).x;
-            dscale += (dq * ls_cuda_conj(ls_cuda_conj(p) * R)).x;
+            dinverse += 2 * k * (dq * p * ls_cuda_conj(R)).x;
         }
         drho = ls_cuda_warp_sum(drho);
-        dscale = ls_cuda_warp_sum(dscale);
-        const double scale = 2 * first / r, dbeta = drho / r;
-        const double dr = -dbeta * rho - dscale * scale / r;
-        /* by a step, k = 2 / step has the slope -k k / 2 */
-        if (s.modes.ranked && lane == 0) dstep -= first * first * dscale / r;
+        dinverse = ls_cuda_warp_sum(dinverse);
+        const double dbeta = drho / r, dr = -dbeta * rho - dinverse / (r * r);
         for (int n = lane; n < h; n += WARP) {
             const double k = 2 / step(n);
             const ls_cuda_complex L = pole(n), R = resolvent(k, n), in = B(n), p = P(n);
@@ -172,7 +179,10 @@ struct channel_of {
             ls_cuda_complex dR =
                 da * ls_cuda_conj(make_double2(k, 0) + L) + 2.0 * (db * ls_cuda_conj(in - rho * p));
             ls_cuda_complex dP = make_double2(0, 0);
+            double dk = 0;
             if (s.modes.ranked) {
+                const double scale = 2 * k / r;
+                dk = 2 / r * (dq * p * ls_cuda_conj(R)).x;
                 dR = dR + dg * ls_cuda_conj(p) + scale * (dq * p) +
                      2 * dbeta * (p * ls_cuda_conj(in)) + 2 * dr * (p * ls_cuda_conj(p));
                 dP = -rho * dinner + 2 * dbeta * (R * in) + dg * ls_cuda_conj(R) +
@@ -180,7 +190,8 @@ struct channel_of {
             }
             const ls_cuda_complex through = dR * ls_cuda_conj(R * R);
             const ls_cuda_complex direct = da * ls_cuda_conj(R);
-            dstep += give_step(n, -0.5 * k * k * (direct.x - through.x));
+            /* by a step, k = 2 / step has the slope -k k / 2 */
+            dstep += give_step(n, -0.5 * k * k * (dk + direct.x - through.x));
             keep(n, through + direct, dinner + 2 * dbeta * (p * ls_cuda_conj(R)), dP);
         }
         return dstep;
@@ -231,15 +242,20 @@ static __global__ void __launch_bounds__(WARP *WARPS) gradient_kernel(const ls_c
     for (int n = c.lane; n < c.h; n += WARP) {
         if (!c.in_band(n)) continue;
         const ls_cuda_complex dC = 2.0 * c.dsystem[LS_CUDA_MODES_C * c.h + n];
-        float *to = s.gradient[LS_SSM_C] + 2 * c.own_at(n);
+        float *to = s.gradient[LS_SSM_C] + (c.paired() ? 2 : 1) * c.own_at(n);
         to[0] += (float)dC.x;
-        to[1] += (float)dC.y;
+        if (c.paired()) to[1] += (float)dC.y;
     }
     double slope,
         dstep = s.about.hold == LS_HOLD_ZOH ? c.zero_order_gradient() : c.bilinear_gradient();
     dstep = ls_cuda_warp_sum(dstep);
     c.step_with(0, &slope);
     if (c.lane == 0 && s.steps == 1) s.gradient[LS_SSM_DT][d] += (float)(dstep * slope);
+}
+
+/* To a gradient, where there is one. */
+static __device__ __forceinline__ void add(float *gradient, int64_t i, double value) {
+    if (gradient != NULL) gradient[i] += (float)value;
 }
 
 /* A thread has one mode of one copy; channels of the copy are added in their order. */
@@ -257,9 +273,13 @@ static __global__ void __launch_bounds__(WARP) shared_kernel(const ls_cuda_ssm s
         dP = dP + from[LS_CUDA_MODES_G * h];
     }
     s.gradient[LS_SSM_A_REAL][i] += (float)dA.x;
-    s.gradient[LS_SSM_A_IMAG][i] += (float)dA.y;
-    s.gradient[LS_SSM_B][2 * i] += (float)dB.x;
-    s.gradient[LS_SSM_B][2 * i + 1] += (float)dB.y;
+    if (s.value[LS_SSM_A_IMAG] != NULL) {
+        s.gradient[LS_SSM_A_IMAG][i] += (float)dA.y;
+        add(s.gradient[LS_SSM_B], 2 * i, dB.x);
+        add(s.gradient[LS_SSM_B], 2 * i + 1, dB.y);
+    } else {
+        add(s.gradient[LS_SSM_B], i, dB.x);
+    }
     if (!s.modes.ranked) return;
     s.gradient[LS_SSM_P][2 * i] += (float)dP.x;
     s.gradient[LS_SSM_P][2 * i + 1] += (float)dP.y;
