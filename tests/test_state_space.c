@@ -176,7 +176,7 @@ static void test_definition(void **state) {
 
 enum { MODES = 4, ALL = 2 * MODES, CHANNELS = 6, LENGTH = 17 };
 
-typedef enum { PLAIN, EXP, RELU, SOFTPLUS } transform;
+typedef enum { PLAIN, EXP, RELU, SOFTPLUS, SIGMOID } transform;
 
 typedef struct option_case {
     const char *mixer, *words;
@@ -198,7 +198,9 @@ static const option_case option_cases[] = {
     {"s4", "bandlimit=0.3 rate=0.5", EXP, PLAIN, SOFTPLUS, false, false, 0.5, 0.3, CHANNELS, 0,
      false},
     {"s4", "bandlimit=0.3 rate=2 tilde=21 copies=3", EXP, PLAIN, SOFTPLUS, false, false, 2, 0.3, 3,
-     11, false},
+     10, false}, /* halves go to the even number */
+    {"s4", "dt_untied=true tilde=12 real_transform=sigmoid", SIGMOID, PLAIN, SOFTPLUS, false, false,
+     1, 0, CHANNELS, 12, true},
     {"s4", "real_transform=softplus imag_transform=relu", SOFTPLUS, RELU, SOFTPLUS, false, false, 1,
      0, CHANNELS, 0, false},
     {"s4d", "dt_untied=true bandlimit=0.1", EXP, PLAIN, SOFTPLUS, true, false, 1, 0.1, CHANNELS, 0,
@@ -210,6 +212,7 @@ static const option_case option_cases[] = {
 static double transformed(transform kind, double x) {
     if (kind == EXP) return exp(x);
     if (kind == RELU) return (x > 0 ? x : 0) + 1e-4;
+    if (kind == SIGMOID) return 1 / (1 + exp(-x));
     return kind == SOFTPLUS ? log(1 + exp(x)) : x;
 }
 
@@ -412,10 +415,49 @@ static void test_beginnings(void **state) {
         }
 }
 
+/* Kernels that end before the text does: what lies further back is not seen, in a stream either. */
+static void test_ends(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {{"s4d", "d_state=8 l_max=6"},
+                                           {"s4d", "d_state=8 real=true l_max=6"},
+                                           {"s4", "d_state=8 tilde=5 l_max=5"},
+                                           {"h3", "d_state=8 head_dim=2 l_max=6"},
+                                           {"h3", "d_state=8 l_max=12"}};
+    static const int64_t reach[] = {6, 6, 5, 11, 19}; /* of h3: through the shift, and then on */
+    ls_ctx ctx = ls_ctx_default();
+    double *x = normal_rows(2 * LENGTH * CHANNELS);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ls_mixer mixer;
+        expect(&ctx, mixer_from(&ctx, ls_mixer_find(cases[i][0]), cases[i][1], CHANNELS, &mixer));
+        const mixer_run run = {&mixer, LS_F64, 2 * LENGTH, 0, NULL, NULL};
+        double *before = mixer_outputs(&ctx, run, x);
+        x[0] += 1;
+        double *after = mixer_outputs(&ctx, run, x);
+        x[0] -= 1;
+        double near = 0, far = 0;
+        for (int64_t t = 0; t < 2 * LENGTH; t++)
+            for (int64_t d = 0; d < CHANNELS; d++) {
+                const double moved = fabs(after[t * CHANNELS + d] - before[t * CHANNELS + d]);
+                if (t >= reach[i]) far = fmax(far, moved);
+                if (t == reach[i] - 1) near = fmax(near, moved);
+            }
+        assert_true(near > 1e-6);
+        close_to(far, 0, 1);
+        obeys(&ctx, &mixer, cases[i][1]);
+        free(before), free(after);
+        mixer_release(&mixer);
+    }
+    free(x);
+}
+
 static void test_refusals(void **state) {
     (void)state;
-    static const char *const wrong[][2] = {
-        {"s4d", "init=diag copies=3"}, {"h3", "init=diag head_dim=2"}, {"s4", "tilde=9 rate=1e-6"}};
+    static const char *const wrong[][2] = {{"s4d", "init=diag copies=3"},
+                                           {"h3", "init=diag head_dim=2"},
+                                           {"h3", "copies=4"},
+                                           {"s4", "tilde=9 rate=1e-6"},
+                                           {"s4d", "l_max=9 rate=1e-6"},
+                                           {"s4d", "init=real real_transform=sigmoid"}};
     ls_ctx ctx = ls_ctx_default();
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         ls_mixer mixer;
@@ -429,7 +471,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_length), cmocka_unit_test(test_long_times),
         cmocka_unit_test(test_definition), cmocka_unit_test(test_options),
-        cmocka_unit_test(test_beginnings), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_beginnings), cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

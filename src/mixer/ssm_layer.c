@@ -2,36 +2,47 @@
 
 #include <math.h>
 
-enum { OUTPUT_LINEAR, OUTPUT_GLU };
+enum { OUTPUT_NONE, OUTPUT_LINEAR, OUTPUT_GLU };
+enum { INPUT_TRAINED, INPUT_ONE };
+static const ls_act_kind activations[] = {LS_ACT_NONE, LS_ACT_GELU, LS_ACT_RELU,
+                                          LS_ACT_SILU, LS_ACT_TANH, LS_ACT_SIGMOID};
 
-static int64_t copies_of(const ls_mixer *mixer) {
-    const ls_ssm_options *o = mixer->options;
-    return o->copies > 0 ? o->copies : mixer->width;
+static int64_t copies_of(const ls_ssm_options *o, int64_t channels) {
+    return o->copies > 0 ? o->copies : channels;
 }
 
-ls_status ls_ssm_check_spectrum(ls_ctx *ctx, const char *name, int spectrum, int64_t copies) {
-    if (spectrum == LS_SPECTRUM_DIAG && copies % 2 != 0)
+static int64_t modes_of(const ls_ssm_options *o) {
+    return o->plain ? o->d_state : o->d_state / 2;
+}
+
+ls_status ls_ssm_check_space(ls_ctx *ctx, const char *name, const ls_ssm_options *o,
+                             int64_t channels) {
+    const int64_t copies = copies_of(o, channels);
+    if (!o->plain && o->d_state % 2 != 0)
+        return LS_FAIL(ctx, LS_EUSE, "%s: d_state must be even, not %lld", name,
+                       (long long)o->d_state);
+    if (channels % copies != 0)
+        return LS_FAIL(ctx, LS_EUSE, "%s: %lld copies do not divide %lld channels", name,
+                       (long long)copies, (long long)channels);
+    if (o->dt_min > o->dt_max)
+        return LS_FAIL(ctx, LS_EUSE, "%s: dt_min is %g, above dt_max, which is %g", name, o->dt_min,
+                       o->dt_max);
+    if (o->init == LS_SPECTRUM_DIAG && copies % 2 != 0)
         return LS_FAIL(ctx, LS_EUSE, "%s: init=diag has two kinds, which %lld copies cannot halve",
                        name, (long long)copies);
+    if (o->init == LS_SPECTRUM_REAL && o->real == LS_KEPT_SIGMOID)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "%s: real_transform=sigmoid stays below 1, where init=real begins", name);
     return LS_OK;
 }
 
 ls_status ls_ssm_check(ls_ctx *ctx, const ls_mixer *mixer) {
     const ls_ssm_options *o = mixer->options;
     const char *name = mixer->type->name;
-    if (o->d_state % 2 != 0)
-        return LS_FAIL(ctx, LS_EUSE, "%s: d_state must be even, not %lld", name,
-                       (long long)o->d_state);
-    if (mixer->width % copies_of(mixer) != 0)
-        return LS_FAIL(ctx, LS_EUSE, "%s: %lld copies do not divide a width of %lld", name,
-                       (long long)o->copies, (long long)mixer->width);
-    if (o->dt_min > o->dt_max)
-        return LS_FAIL(ctx, LS_EUSE, "%s: dt_min is %g, above dt_max, which is %g", name, o->dt_min,
-                       o->dt_max);
-    LS_TRY(ls_ssm_check_spectrum(ctx, name, o->init, copies_of(mixer)));
-    if ((double)o->tilde / o->rate > 1e6)
-        return LS_FAIL(ctx, LS_EUSE, "%s: tilde=%lld at a rate of %g is too long", name,
-                       (long long)o->tilde, o->rate);
+    LS_TRY(ls_ssm_check_space(ctx, name, o, mixer->width));
+    if ((double)ls_max(o->tilde, o->l_max) / o->rate > 1e6)
+        return LS_FAIL(ctx, LS_EUSE, "%s: tilde=%lld or l_max=%lld at a rate of %g is too long",
+                       name, (long long)o->tilde, (long long)o->l_max, o->rate);
     return LS_OK;
 }
 
@@ -41,6 +52,7 @@ ls_status ls_ssm_check(ls_ctx *ctx, const ls_mixer *mixer) {
 static double kept_of(double value, ls_kept kept) {
     value = fmax(value, 1e-4);
     if (kept == LS_KEPT_EXP) return log(value);
+    if (kept == LS_KEPT_SIGMOID) return log(value / (1 - value));
     return kept == LS_KEPT_SOFTPLUS ? value + log(-expm1(-value)) : value;
 }
 
@@ -75,6 +87,13 @@ static void fill_input(const ls_init *init, double *values, int64_t count) {
             values[i] =
                 i % 2 == 1 ? 0 : init->c * ls_spectrum_input((ls_spectrum)init->a, 2 * h, i / 2);
     }
+}
+
+/* The same without pairs. */
+static void fill_plain_input(const ls_init *init, double *values, int64_t count) {
+    int64_t h = (int64_t)init->b;
+    for (int64_t i = 0; i < count; i++)
+        values[i] = i >= h ? values[i - h] : ls_spectrum_input((ls_spectrum)init->a, 2 * h, i);
 }
 
 /* Log-uniform in [a, b], through the inverse of the function c. */
@@ -115,25 +134,46 @@ ls_init ls_ssm_steps(double least, double most, ls_step step) {
 
 /* ---- the layer ---- */
 
-/* The time for which C is kept as C~ stays what it was: it has fewer steps where steps are longer.
- */
-static int64_t tilde_of(const ls_ssm_options *o) {
-    return o->tilde == 0 ? 0 : ls_max(1, llround((double)o->tilde / o->rate));
+/* A length in time stays what it was: it has fewer steps where steps are longer. Halves go to the
+ * even number, as in the public code. */
+static int64_t steps_of(const ls_ssm_options *o, int64_t length) {
+    return length == 0 ? 0 : ls_max(1, llrint((double)length / o->rate));
+}
+
+int64_t ls_ssm_lags(const ls_ssm_options *o) {
+    return steps_of(o, o->l_max);
+}
+
+static ls_tensor *declare_input(ls_program *p, const ls_ssm_options *o, int64_t S, int64_t h) {
+    const ls_spectrum spectrum = (ls_spectrum)o->init;
+    if (o->input == INPUT_ONE) return NULL;
+    if (o->plain)
+        return ls_param(p, "B", LS_DIMS(1, S, h),
+                        made_by(fill_plain_input, spectrum, (double)h, 1));
+    return ls_param(p, "B", LS_DIMS(1, S, h, 2), ls_ssm_inputs(spectrum, h, 1));
+}
+
+static ls_tensor *declare_output(ls_program *p, const ls_mixer *mixer, int64_t h) {
+    const ls_ssm_options *o = mixer->options;
+    const ls_init unit = {.kind = LS_INIT_NORMAL, .a = sqrt(0.5), .full = true};
+    const int64_t dim[4] = {mixer->causal ? 1 : 2, mixer->width, h, 2};
+    return ls_param(p, "C", o->plain ? 3 : 4, dim, unit);
 }
 
 static ls_state_space declare(ls_program *p, const ls_mixer *mixer, bool ranked) {
     const ls_ssm_options *o = mixer->options;
-    const int64_t D = mixer->width, S = copies_of(mixer), h = o->d_state / 2;
+    const int64_t D = mixer->width, S = copies_of(o, D), h = modes_of(o);
     const ls_spectrum spectrum = (ls_spectrum)o->init;
     const ls_kept real = (ls_kept)o->real, imag = (ls_kept)o->imag;
-    const ls_init unit = {.kind = LS_INIT_NORMAL, .a = sqrt(0.5), .full = true};
     return (ls_state_space){
         .A_real = ls_param(p, "A_real", LS_DIMS(S, h), ls_ssm_decays(spectrum, h, real)),
-        .A_imag = ls_param(p, "A_imag", LS_DIMS(S, h), ls_ssm_frequencies(spectrum, h, imag)),
-        .B = ls_param(p, "B", LS_DIMS(1, S, h, 2), ls_ssm_inputs(spectrum, h, 1)),
+        .A_imag = o->plain
+                      ? NULL
+                      : ls_param(p, "A_imag", LS_DIMS(S, h), ls_ssm_frequencies(spectrum, h, imag)),
+        .B = declare_input(p, o, S, h),
         .P = !ranked ? NULL
                      : ls_param(p, "P", LS_DIMS(1, S, h, 2), ls_ssm_inputs(spectrum, h, sqrt(0.5))),
-        .C = ls_param(p, "C", LS_DIMS(mixer->causal ? 1 : 2, D, h, 2), unit),
+        .C = declare_output(p, mixer, h),
         .dt = ls_param(p, "inv_dt", LS_DIMS(D, o->untied ? h : 1),
                        ls_ssm_steps(o->dt_min, o->dt_max, (ls_step)o->step)),
         .hold = ranked ? LS_HOLD_BILINEAR : (ls_hold)o->hold,
@@ -142,37 +182,64 @@ static ls_state_space declare(ls_program *p, const ls_mixer *mixer, bool ranked)
         .imag = imag,
         .rate = o->rate,
         .band = o->bandlimit,
-        .tilde = tilde_of(o),
+        .tilde = steps_of(o, o->tilde),
+        .upper = o->upper,
     };
 }
 
-/* In a stream the recurrence itself, else its kernel; where not causal a second kernel looks
- * ahead. */
+/* Sums over the inputs that are kept, as many as there are lags. */
+static ls_tensor *mix_past(ls_program *p, const ls_state_space *space, int64_t lags, ls_tensor *x,
+                           ls_tensor *skip) {
+    ls_tensor *kernel = ls_transpose(p, ls_state_space_kernel(p, space, lags));
+    ls_tensor *past = ls_cache_append(p, "past", x, (ls_retention){.window = lags});
+    return ls_past_conv(p, past, ls_reshape(p, kernel, LS_DIMS(1, lags, x->dim[2])), skip);
+}
+
+ls_tensor *ls_ssm_mix(ls_program *p, const ls_state_space *space, int64_t lags, ls_tensor *x,
+                      ls_tensor *skip) {
+    const ls_program_options *about = ls_program_about(p);
+    if (x == NULL || space->A_real == NULL) return NULL;
+    const int64_t B = x->dim[0], T = x->dim[1], D = x->dim[2], h = space->A_real->dim[1];
+    if (!about->streaming) {
+        const int64_t length = lags > 0 ? ls_min(T, lags) : T;
+        return ls_long_conv(p, x, ls_state_space_kernel(p, space, length), skip, false);
+    }
+    if (lags > 0 && lags < about->capacity) return mix_past(p, space, lags, x, skip);
+    ls_tensor *before = ls_state_read(p, "state", ls_wide_type(p), LS_DIMS(B, D, 2 * h));
+    ls_tensor *after, *y = ls_state_space_scan(p, space, x, skip, before, &after);
+    ls_state_write(p, "state", after);
+    return y;
+}
+
+int64_t ls_ssm_mix_bytes(const ls_ssm_options *o, int64_t D, int64_t T, int64_t size) {
+    const int64_t lags = ls_ssm_lags(o);
+    if (lags > 0 && lags < T) return ls_cache_rows((ls_retention){.window = lags}, T, 1) * D * size;
+    return D * 2 * modes_of(o) * ls_max(size, 4);
+}
+
+/* Where not causal a second kernel looks ahead. */
 static ls_tensor *mix(ls_program *p, const ls_mixer *mixer, ls_tensor *x, bool ranked) {
     const ls_ssm_options *o = mixer->options;
-    const int64_t B = x->dim[0], T = x->dim[1], D = mixer->width;
+    const int64_t T = x->dim[1], D = mixer->width, lags = ls_ssm_lags(o);
     const ls_init normal = {.kind = LS_INIT_NORMAL, .a = 1, .full = true};
     ls_state_space space = declare(p, mixer, ranked);
     ls_tensor *skip = ls_param(p, "D", LS_DIMS(1, D), normal);
     x = ls_mask_rows(p, x, mixer->valid);
-    if (ls_program_about(p)->streaming) {
-        ls_tensor *before = ls_state_read(p, "state", ls_wide_type(p), LS_DIMS(B, D, o->d_state));
-        ls_tensor *after, *y = ls_state_space_scan(p, &space, x, skip, before, &after);
-        ls_state_write(p, "state", after);
-        return y;
-    }
-    ls_tensor *y = ls_long_conv(p, x, ls_state_space_kernel(p, &space, T), skip, false);
+    ls_tensor *y = ls_ssm_mix(p, &space, lags, x, skip);
     if (mixer->causal) return y;
     space.side = 1;
-    ls_tensor *ahead = ls_long_conv(p, x, ls_state_space_kernel(p, &space, T), NULL, true);
-    return ls_plus(p, y, ahead);
+    ls_tensor *kernel = ls_state_space_kernel(p, &space, lags > 0 ? ls_min(T, lags) : T);
+    return ls_plus(p, y, ls_long_conv(p, x, kernel, NULL, true));
 }
 
 ls_tensor *ls_ssm_forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x, bool ranked) {
     const ls_ssm_options *o = mixer->options;
     const int64_t D = mixer->width, rows = o->output == OUTPUT_GLU ? 2 * D : D;
     if (x == NULL) return NULL;
-    ls_tensor *y = ls_activate(p, LS_ACT_GELU, false, mix(p, mixer, x, ranked));
+    ls_tensor *y = mix(p, mixer, x, ranked);
+    if (activations[o->activation] != LS_ACT_NONE)
+        y = ls_activate(p, activations[o->activation], false, y);
+    if (o->output == OUTPUT_NONE) return y;
     const ls_init uniform = {.kind = LS_INIT_UNIFORM, .a = 1 / sqrt((double)D)};
     ls_tensor *weight = ls_param(p, "out.weight", LS_DIMS(rows, D), uniform);
     y = ls_linear(p, y, weight, ls_param(p, "out.bias", LS_DIMS(rows), ls_init_bias()));
@@ -180,17 +247,16 @@ ls_tensor *ls_ssm_forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x, bo
 }
 
 int64_t ls_ssm_state_bytes(const ls_mixer *mixer, int64_t T, int64_t size) {
-    const ls_ssm_options *o = mixer->options;
-    (void)T;
-    return mixer->width * o->d_state * ls_max(size, 4);
+    return ls_ssm_mix_bytes(mixer->options, mixer->width, T, size);
 }
 
 double ls_ssm_flops(const ls_mixer *mixer, int64_t T, bool ranked) {
     const ls_ssm_options *o = mixer->options;
-    const double D = (double)mixer->width, rows = o->output == OUTPUT_GLU ? 2 * D : D;
+    const double D = (double)mixer->width, rows[] = {0, D, 2 * D};
+    const int64_t lags = ls_ssm_lags(o) > 0 ? ls_min(T, ls_ssm_lags(o)) : T;
     const double one =
-        (double)T * ls_state_space_flops(o->d_state / 2, ranked) + ls_long_conv_flops(T);
-    return D * (mixer->causal ? 1 : 2) * one + 2 * (double)T * D * rows;
+        (double)lags * ls_state_space_flops(modes_of(o), ranked) + ls_long_conv_flops(T);
+    return D * (mixer->causal ? 1 : 2) * one + 2 * (double)T * D * rows[o->output];
 }
 
 const ls_alias ls_ssm_aliases[] = {
@@ -202,6 +268,10 @@ const ls_alias ls_ssm_aliases[] = {
     {"layer.kernel.P", "P", 0},
     {"layer.kernel.inv_dt", "inv_dt", 0},
     {"layer.kernel.l_kernel", NULL, 0},
+    {"kernel.log_A_real", "A_real", 0}, /* of the short S4D */
+    {"kernel.A_imag", "A_imag", 0},
+    {"kernel.C", "C", 0},
+    {"kernel.log_dt", "inv_dt", 0},
     {"output_linear.0.weight", "out.weight", 1},
     {"output_linear.0.bias", "out.bias", 1},
     {0},

@@ -7,10 +7,10 @@
 #include "mixer/mixer.h"
 
 typedef struct ls_ssm_options {
-    int64_t d_state, copies, tilde;
+    int64_t d_state, copies, tilde, l_max;
     double dt_min, dt_max, rate, bandlimit;
-    int step, hold, init, output, real, imag;
-    bool untied;
+    int step, hold, init, activation, output, real, imag, input;
+    bool untied, upper, plain;
 } ls_ssm_options;
 
 /* The options that both have. */
@@ -30,9 +30,18 @@ typedef struct ls_ssm_options {
 #define LS_SSM_STEP                                                                                \
     "dt", LS_OPTION_CHOICE, LS_SSM_FIELD(step), "softplus", 0, 0, "exp|softplus",                  \
         "function that makes step sizes positive"
+#define LS_SSM_UNTIED                                                                              \
+    "dt_untied", LS_OPTION_BOOL, LS_SSM_FIELD(untied), "false", 0, 0, NULL,                        \
+        "every mode has a step size of its own; else every channel has"
+#define LS_SSM_ACTIVATION                                                                          \
+    "activation", LS_OPTION_CHOICE, LS_SSM_FIELD(activation), "gelu", 0, 0,                        \
+        "none|gelu|relu|silu|tanh|sigmoid", "function before the output product"
 #define LS_SSM_OUTPUT                                                                              \
-    "output", LS_OPTION_CHOICE, LS_SSM_FIELD(output), "glu", 0, 0, "linear|glu",                   \
-        "output product: plain, or with a gate"
+    "output", LS_OPTION_CHOICE, LS_SSM_FIELD(output), "glu", 0, 0, "none|linear|glu",              \
+        "output product: none at all, plain, or with a gate"
+#define LS_SSM_L_MAX                                                                               \
+    "l_max", LS_OPTION_INT, LS_SSM_FIELD(l_max), "0", 0, 1e6, NULL,                                \
+        "lags at which kernels end, at a rate of 1; 0: with the text"
 #define LS_SSM_INIT(usual)                                                                         \
     "init", LS_OPTION_CHOICE, LS_SSM_FIELD(init), usual, 0, 0, "legs|inv|lin|quad|real|diag",      \
         "poles at the start: of HiPPO-LegS, one of its two approximations, frequencies that grow " \
@@ -44,7 +53,8 @@ typedef struct ls_ssm_options {
     "bandlimit", LS_OPTION_REAL, LS_SSM_FIELD(bandlimit), "0", 0, 1e6, NULL,                       \
         "modes that turn by half of this or more in a step are not read; 0: all are"
 #define LS_SSM_REAL                                                                                \
-    "real_transform", LS_OPTION_CHOICE, LS_SSM_FIELD(real), "exp", 0, 0, "none|exp|relu|softplus", \
+    "real_transform", LS_OPTION_CHOICE, LS_SSM_FIELD(real), "exp", 0, 0,                           \
+        "none|exp|relu|softplus|sigmoid",                                                          \
         "function that makes the decay of a mode from what is trained"
 #define LS_SSM_IMAG                                                                                \
     "imag_transform", LS_OPTION_CHOICE, LS_SSM_FIELD(imag), "none", 0, 0,                          \
@@ -53,12 +63,22 @@ typedef struct ls_ssm_options {
 /* Initial values, kept from weight decay and in the master's type: what is kept of the real and the
  * imaginary parts [copies,h], the pairs [copies,h,2] of inputs times a factor, step sizes
  * log-uniform through the inverse of `step`. */
-/* LS_OK, or why a spectrum does not go with so many copies. */
-ls_status ls_ssm_check_spectrum(ls_ctx *ctx, const char *name, int spectrum, int64_t copies);
+/* LS_OK, or why options that concern copies, poles or steps do not go with so many channels. */
+ls_status ls_ssm_check_space(ls_ctx *ctx, const char *name, const ls_ssm_options *o,
+                             int64_t channels);
 ls_init ls_ssm_decays(ls_spectrum spectrum, int64_t modes, ls_kept kept);
 ls_init ls_ssm_frequencies(ls_spectrum spectrum, int64_t modes, ls_kept kept);
 ls_init ls_ssm_inputs(ls_spectrum spectrum, int64_t modes, double factor);
 ls_init ls_ssm_steps(double least, double most, ls_step step);
+
+/* Lags of a kernel, where there is a limit to them; else 0. */
+int64_t ls_ssm_lags(const ls_ssm_options *o);
+/* y = the space's kernel over x [B,T,D], plus skip x: in a stream the recurrence itself, or, where
+ * lags end before the stream does, the sums over inputs that are kept. */
+ls_tensor *ls_ssm_mix(ls_program *p, const ls_state_space *space, int64_t lags, ls_tensor *x,
+                      ls_tensor *skip);
+/* Bytes that it keeps for x of D channels. */
+int64_t ls_ssm_mix_bytes(const ls_ssm_options *o, int64_t D, int64_t T, int64_t size);
 
 ls_status ls_ssm_check(ls_ctx *ctx, const ls_mixer *mixer);
 ls_tensor *ls_ssm_forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x, bool ranked);

@@ -14,6 +14,8 @@ static const ls_option options[] = {
      "states of each channel: places of the shift, and of the diagonal in conjugate pairs"},
     {"head_dim", LS_OPTION_INT, offsetof(h3_options, head_dim), "1", 1, 1024, NULL,
      "width of a head, whose keys and values are multiplied as an outer product"},
+    {"copies", LS_OPTION_INT, LS_SSM_FIELD(copies), "0", 0, 1e6, NULL,
+     "independent A and B, shared by the heads in turn; 0: one per head"},
     {LS_SSM_DT_MIN},
     {LS_SSM_DT_MAX},
     {"hold", LS_OPTION_CHOICE, LS_SSM_FIELD(hold), "bilinear", 0, 0, "zoh|bilinear",
@@ -21,6 +23,8 @@ static const ls_option options[] = {
     {LS_SSM_INIT("lin")},
     {LS_SSM_RATE},
     {LS_SSM_BANDLIMIT},
+    {LS_SSM_REAL},
+    {LS_SSM_L_MAX},
 };
 
 static int64_t heads_of(const ls_mixer *mixer) {
@@ -29,16 +33,10 @@ static int64_t heads_of(const ls_mixer *mixer) {
 
 static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     const h3_options *o = mixer->options;
-    if (o->space.d_state % 2 != 0)
-        return LS_FAIL(ctx, LS_EUSE, "h3: d_state must be even, not %lld",
-                       (long long)o->space.d_state);
     if (mixer->width % o->head_dim != 0)
         return LS_FAIL(ctx, LS_EUSE, "h3: heads of %lld do not fill a width of %lld",
                        (long long)o->head_dim, (long long)mixer->width);
-    if (o->space.dt_min > o->space.dt_max)
-        return LS_FAIL(ctx, LS_EUSE, "h3: dt_min is %g, above dt_max, which is %g", o->space.dt_min,
-                       o->space.dt_max);
-    LS_TRY(ls_ssm_check_spectrum(ctx, "h3", o->space.init, heads_of(mixer)));
+    LS_TRY(ls_ssm_check_space(ctx, "h3", &o->space, heads_of(mixer)));
     if (!mixer->causal)
         return LS_FAIL(ctx, LS_EUSE, "h3 looks back alone: it cannot be bidirectional");
     return LS_OK;
@@ -62,10 +60,16 @@ static ls_init normal(double deviation) {
     return (ls_init){.kind = LS_INIT_NORMAL, .a = deviation, .full = true};
 }
 
+/* How many keys the shift reaches. */
+static int64_t reach_of(const ls_ssm_options *o) {
+    const int64_t lags = ls_ssm_lags(o);
+    return lags > 0 ? ls_min(lags, o->d_state) : o->d_state;
+}
+
 /* A memory of the last N keys. */
-static ls_tensor *shift(ls_program *p, int64_t N, ls_tensor *k) {
+static ls_tensor *shift(ls_program *p, const ls_ssm_options *o, ls_tensor *k) {
     if (k == NULL) return NULL;
-    const int64_t D = k->dim[2];
+    const int64_t D = k->dim[2], N = o->d_state, reach = reach_of(o);
     const ls_init first = {.kind = LS_INIT_CUSTOM,
                            .a = (double)N,
                            .fill = fill_first_place,
@@ -76,7 +80,12 @@ static ls_tensor *shift(ls_program *p, int64_t N, ls_tensor *k) {
     ls_scope(p, "shift");
     ls_tensor *kernel = ls_shift_kernel(p, ls_param(p, "B", LS_DIMS(D, N), first),
                                         ls_param(p, "C", LS_DIMS(1, D, N), uniform));
-    ls_tensor *past = ls_cache_append(p, "keys", k, (ls_retention){.window = N});
+    if (reach < N) {
+        ls_tensor *parts[2];
+        ls_cut_rows(p, kernel, 2, (const int64_t[]){reach, N - reach}, parts);
+        kernel = parts[0];
+    }
+    ls_tensor *past = ls_cache_append(p, "keys", k, (ls_retention){.window = reach});
     ls_tensor *y = ls_past_conv(p, past, kernel, ls_param(p, "D", LS_DIMS(D), normal(1)));
     ls_scope_end(p);
     return y;
@@ -85,33 +94,26 @@ static ls_tensor *shift(ls_program *p, int64_t N, ls_tensor *k) {
 /* A memory without an end, one for every head: u is [.., T, heads]. */
 static ls_tensor *remember(ls_program *p, const ls_ssm_options *o, ls_tensor *u) {
     if (u == NULL) return NULL;
-    const int64_t H = u->dim[2], h = o->d_state / 2;
+    const int64_t H = u->dim[2], h = o->d_state / 2, S = o->copies > 0 ? o->copies : H;
     const ls_spectrum spectrum = (ls_spectrum)o->init;
+    const ls_kept real = (ls_kept)o->real;
     ls_scope(p, "diagonal");
     const ls_state_space space = {
-        .A_real = ls_param(p, "A_real", LS_DIMS(H, h), ls_ssm_decays(spectrum, h, LS_KEPT_EXP)),
+        .A_real = ls_param(p, "A_real", LS_DIMS(S, h), ls_ssm_decays(spectrum, h, real)),
         .A_imag =
-            ls_param(p, "A_imag", LS_DIMS(H, h), ls_ssm_frequencies(spectrum, h, LS_KEPT_PLAIN)),
-        .B = ls_param(p, "B", LS_DIMS(H, h, 2), ls_ssm_inputs(spectrum, h, 1)),
+            ls_param(p, "A_imag", LS_DIMS(S, h), ls_ssm_frequencies(spectrum, h, LS_KEPT_PLAIN)),
+        .B = ls_param(p, "B", LS_DIMS(S, h, 2), ls_ssm_inputs(spectrum, h, 1)),
         .C = ls_param(p, "C", LS_DIMS(1, H, h, 2), normal(sqrt(0.5))),
         .dt = ls_param(p, "log_dt", LS_DIMS(H), ls_ssm_steps(o->dt_min, o->dt_max, LS_STEP_EXP)),
         .hold = (ls_hold)o->hold,
         .step = LS_STEP_EXP,
-        .real = LS_KEPT_EXP,
+        .real = real,
         .rate = o->rate,
         .band = o->bandlimit,
         .upper = true,
     };
-    ls_tensor *skip = ls_param(p, "D", LS_DIMS(H), normal(1)), *y;
-    if (ls_program_about(p)->streaming) {
-        ls_tensor *before =
-            ls_state_read(p, "state", ls_wide_type(p), LS_DIMS(u->dim[0], H, o->d_state));
-        ls_tensor *after;
-        y = ls_state_space_scan(p, &space, u, skip, before, &after);
-        ls_state_write(p, "state", after);
-    } else {
-        y = ls_long_conv(p, u, ls_state_space_kernel(p, &space, u->dim[1]), skip, false);
-    }
+    ls_tensor *skip = ls_param(p, "D", LS_DIMS(H), normal(1));
+    ls_tensor *y = ls_ssm_mix(p, &space, ls_ssm_lags(o), u, skip);
     ls_scope_end(p);
     return y;
 }
@@ -122,7 +124,7 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     ls_tensor *qkv[3];
     if (x == NULL) return NULL;
     ls_split(p, project(p, "in", x, 3 * D), 3, (const int64_t[]){D, D, D}, qkv);
-    ls_tensor *k = shift(p, o->space.d_state, qkv[1]), *y;
+    ls_tensor *k = shift(p, &o->space, qkv[1]), *y;
     if (o->head_dim == 1) {
         y = ls_gate(p, LS_ACT_NONE, k, qkv[2]);
         y = ls_gate(p, LS_ACT_NONE, qkv[0], remember(p, &o->space, y));
@@ -136,9 +138,9 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
 /* Keys that the shift still reaches, and a state for every pair of a head's elements. */
 static int64_t state_bytes(const ls_mixer *mixer, int64_t T, int64_t size) {
     const h3_options *o = mixer->options;
-    const int64_t N = o->space.d_state, D = mixer->width;
-    return ls_cache_rows((ls_retention){.window = N}, T, 1) * D * size +
-           o->head_dim * D * N * ls_max(size, 4);
+    const int64_t D = mixer->width;
+    return ls_cache_rows((ls_retention){.window = reach_of(&o->space)}, T, 1) * D * size +
+           ls_ssm_mix_bytes(&o->space, o->head_dim * D, T, size);
 }
 
 /* Projections, the shift and its kernel, the diagonal's kernel and its convolutions. */

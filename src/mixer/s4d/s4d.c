@@ -8,9 +8,10 @@ static const ls_option options[] = {
     {LS_SSM_DT_MIN},
     {LS_SSM_DT_MAX},
     {LS_SSM_STEP},
-    {"dt_untied", LS_OPTION_BOOL, LS_SSM_FIELD(untied), "false", 0, 0, NULL,
-     "every mode has a step size of its own; else every channel has"},
+    {LS_SSM_UNTIED},
+    {LS_SSM_ACTIVATION},
     {LS_SSM_OUTPUT},
+    {LS_SSM_L_MAX},
     {LS_SSM_RATE},
     {LS_SSM_BANDLIMIT},
     {LS_SSM_REAL},
@@ -18,6 +19,12 @@ static const ls_option options[] = {
     {LS_SSM_INIT("legs")},
     {"hold", LS_OPTION_CHOICE, LS_SSM_FIELD(hold), "zoh", 0, 0, "zoh|bilinear",
      "how time is made discrete"},
+    {"input", LS_OPTION_CHOICE, LS_SSM_FIELD(input), "trained", 0, 0, "trained|one",
+     "B of the modes: trained, or 1 for all"},
+    {"upper", LS_OPTION_BOOL, LS_SSM_FIELD(upper), "false", 0, 0, NULL,
+     "of each conjugate pair the pole with + i A_imag is kept"},
+    {"real", LS_OPTION_BOOL, LS_SSM_FIELD(plain), "false", 0, 0, NULL,
+     "d_state real modes instead of half as many pairs: averages that fade"},
 };
 
 static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
