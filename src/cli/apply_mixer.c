@@ -240,8 +240,10 @@ static ls_status compare_all(applied *a, ls_comparison *comparison) {
     int64_t cuts[LS_OPTION_REALS_MOST];
     LS_TRY(ls_comparison_scale(a->ctx, &a->input, comparison));
     LS_TRY(compare_rows(a, comparison, "out.y", "out.y", a->y, T, D, keys->tol));
-    static const char *const stepwise[] = {"out.stream", "out.step"}; /* one token at a time */
-    for (int i = 0; i < 2; i++) {
+    /* one token at a time */
+    static const char *const stepwise[] = {"out.stream", "out.step", "out.step_dense",
+                                           "out.step_linear"};
+    for (int i = 0; i < 4; i++) {
         if (ls_safetensors_find(&a->input, stepwise[i]) == NULL) continue;
         LS_TRY(run_cut(a, &(int64_t){1}, 1, a->y));
         LS_TRY(compare_rows(a, comparison, stepwise[i], stepwise[i], a->y, T, D, keys->tol));

@@ -22,7 +22,7 @@ ls_status ls_weight_of_mixer(ls_ctx *ctx, const ls_parameters *store, const ls_m
         out->flags = alias->layout & LS_ALIAS_FLAGS;
         out->part[out->parts++] =
             (struct ls_weight_part){parameter, mixer, alias->layout & ~LS_ALIAS_FLAGS};
-        if ((alias->layout & LS_ALIAS_PART) == 0) return LS_OK;
+        if ((alias->layout & (LS_ALIAS_PART | LS_ALIAS_SIDE)) == 0) return LS_OK;
     }
     if (out->parts > 0) return LS_OK;
     if (known)
@@ -99,10 +99,57 @@ typedef struct move {
     double *out;
 } move;
 
+static void move_one(const ls_parameters *store, const ls_parameter *parameter, int64_t here,
+                     int64_t there, move how) {
+    if (how.values != NULL)
+        ls_element_set(ls_parameter_master(store, parameter), store->master_type, here,
+                       how.values[there]);
+    else
+        how.out[there] +=
+            ls_element(ls_parameter_gradient(store, parameter), store->master_type, here);
+}
+
+/* Of parameters whose rows lie side by side in the tensor. */
+static ls_status move_columns(ls_ctx *ctx, const ls_parameters *store, const ls_weight *weight,
+                              const rows *all, move how) {
+    int64_t first = 0;
+    for (int i = 0; i < weight->parts; i++) {
+        const ls_parameter *parameter = weight->part[i].parameter;
+        const int64_t width = parameter->count / parameter->dim[0];
+        if (parameter->dim[0] != all->count || first + width > all->width)
+            return LS_FAIL(ctx, LS_EINPUT, "%s does not hold %s beside others", all->tensor->name,
+                           parameter->name);
+        for (int64_t at = 0; at < parameter->count; at++)
+            move_one(store, parameter, at, at / width * all->width + first + at % width, how);
+        if (how.set != NULL) how.set[parameter - store->items] += parameter->count;
+        first += width;
+    }
+    if (first == all->width) return LS_OK;
+    return LS_FAIL(ctx, LS_EINPUT, "%s has wider rows than %s and its like", all->tensor->name,
+                   weight->part[0].parameter->name);
+}
+
+/* Whether two shapes are the same but for axes of 1. */
+static bool same_axes(const ls_safetensor *tensor, const ls_parameter *parameter) {
+    int i = 0, j = 0;
+    for (;; i++, j++) {
+        while (i < tensor->rank && tensor->dim[i] == 1) i++;
+        while (j < parameter->rank && parameter->dim[j] == 1) j++;
+        if (i == tensor->rank || j == parameter->rank) break;
+        if (tensor->dim[i] != parameter->dim[j]) return false;
+    }
+    return i == tensor->rank && j == parameter->rank;
+}
+
 static ls_status move_rows(ls_ctx *ctx, const ls_parameters *store, const ls_weight *weight,
                            const ls_safetensor *tensor, move how) {
     rows all = {.tensor = tensor};
     LS_TRY(rows_of(ctx, weight, tensor, &all));
+    if (weight->parts == 1 && all.flags == 0 && same_axes(tensor, weight->part[0].parameter)) {
+        all.count = weight->part[0].parameter->dim[0];
+        all.width = tensor->count / all.count;
+    }
+    if (all.flags & LS_ALIAS_SIDE) return move_columns(ctx, store, weight, &all, how);
     for (int i = 0; i < weight->parts; i++) {
         const ls_parameter *parameter = weight->part[i].parameter;
         if (parameter->count / parameter->dim[0] != all.width)
@@ -117,15 +164,8 @@ static ls_status move_rows(ls_ctx *ctx, const ls_parameters *store, const ls_wei
             return LS_FAIL(ctx, LS_EINPUT, "%s has more rows than %s with these options",
                            tensor->name, weight->part[0].parameter->name);
         const ls_parameter *parameter = weight->part[at].parameter;
-        void *ours = how.values != NULL ? ls_parameter_master(store, parameter)
-                                        : ls_parameter_gradient(store, parameter);
-        for (int64_t c = 0; c < all.width; c++) {
-            const int64_t here = row * all.width + c, there = element_of(&all, r, c);
-            if (how.values != NULL)
-                ls_element_set(ours, store->master_type, here, how.values[there]);
-            else
-                how.out[there] += ls_element(ours, store->master_type, here);
-        }
+        for (int64_t c = 0; c < all.width; c++)
+            move_one(store, parameter, row * all.width + c, element_of(&all, r, c), how);
         if (how.set != NULL) how.set[parameter - store->items] += all.width;
     }
     return LS_OK;

@@ -201,11 +201,24 @@ static double flops(const ls_mixer *mixer, int64_t T) {
     return (double)T * (space + 2 * D * (double)output_rows(mixer));
 }
 
+enum { VALUES = 1 };
+
+/* Values stand behind the gates. */
+static int64_t row(const ls_mixer *mixer, int layout, int64_t r) {
+    return layout == VALUES ? mixer->width + r : r;
+}
+
 static const ls_alias aliases[] = {
     {"B", "B.weight", LS_ALIAS_PAIRS},
     {"C", "C.weight", 0},
+    {"C", "C1.weight", LS_ALIAS_SIDE}, /* complex_normal draws both at once */
+    {"C", "C2.weight", LS_ALIAS_SIDE},
     {"C1", "C1.weight", 0},
     {"C2", "C2.weight", 0},
+    {"out2.kernel", "out.weight", LS_ALIAS_TURNED}, /* gates */
+    {"out2.bias", "out.bias", 0},
+    {"out1.kernel", "out.weight", LS_ALIAS_TURNED | VALUES},
+    {"out1.bias", "out.bias", VALUES},
     {0},
 };
 
@@ -222,5 +235,6 @@ const ls_mixer_type ls_mixer_s5 = {
     .state_bytes = state_bytes,
     .flops = flops,
     .aliases = aliases,
+    .row = row,
     .at_test = at_test,
 };
