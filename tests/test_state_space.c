@@ -422,8 +422,9 @@ static void test_ends(void **state) {
                                            {"s4d", "d_state=8 real=true l_max=6"},
                                            {"s4", "d_state=8 tilde=5 l_max=5"},
                                            {"h3", "d_state=8 head_dim=2 l_max=6"},
-                                           {"h3", "d_state=8 l_max=12"}};
-    static const int64_t reach[] = {6, 6, 5, 11, 19}; /* of h3: through the shift, and then on */
+                                           {"h3", "d_state=8 l_max=12"},
+                                           {"s4d", "d_state=8 channels=2 activation=glu l_max=6"}};
+    static const int64_t reach[] = {6, 6, 5, 11, 19, 6}; /* of h3: through the shift, and then on */
     ls_ctx ctx = ls_ctx_default();
     double *x = normal_rows(2 * LENGTH * CHANNELS);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -457,6 +458,7 @@ static void test_refusals(void **state) {
                                            {"h3", "copies=4"},
                                            {"s4", "tilde=9 rate=1e-6"},
                                            {"s4d", "l_max=9 rate=1e-6"},
+                                           {"s4d", "channels=2 output=none"},
                                            {"s4d", "init=real real_transform=sigmoid"}};
     ls_ctx ctx = ls_ctx_default();
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {

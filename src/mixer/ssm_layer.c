@@ -4,11 +4,17 @@
 
 enum { OUTPUT_NONE, OUTPUT_LINEAR, OUTPUT_GLU };
 enum { INPUT_TRAINED, INPUT_ONE };
-static const ls_act_kind activations[] = {LS_ACT_NONE, LS_ACT_GELU, LS_ACT_RELU,
-                                          LS_ACT_SILU, LS_ACT_TANH, LS_ACT_SIGMOID};
+enum { ACTIVATION_GLU = 6, CHANNELS_MOST = 2 * 64 };
+static const ls_act_kind activations[ACTIVATION_GLU] = {LS_ACT_NONE, LS_ACT_GELU, LS_ACT_RELU,
+                                                        LS_ACT_SILU, LS_ACT_TANH, LS_ACT_SIGMOID};
 
 static int64_t copies_of(const ls_ssm_options *o, int64_t channels) {
     return o->copies > 0 ? o->copies : channels;
+}
+
+/* Kernels of every channel, on each side. */
+static int64_t kernels_of(const ls_ssm_options *o) {
+    return o->activation == ACTIVATION_GLU ? 2 * o->channels : o->channels;
 }
 
 static int64_t modes_of(const ls_ssm_options *o) {
@@ -40,6 +46,9 @@ ls_status ls_ssm_check(ls_ctx *ctx, const ls_mixer *mixer) {
     const ls_ssm_options *o = mixer->options;
     const char *name = mixer->type->name;
     LS_TRY(ls_ssm_check_space(ctx, name, o, mixer->width));
+    if (o->output == OUTPUT_NONE && o->channels > 1)
+        return LS_FAIL(ctx, LS_EUSE, "%s: output=none leaves %lld times the width", name,
+                       (long long)o->channels);
     if ((double)ls_max(o->tilde, o->l_max) / o->rate > 1e6)
         return LS_FAIL(ctx, LS_EUSE, "%s: tilde=%lld or l_max=%lld at a rate of %g is too long",
                        name, (long long)o->tilde, (long long)o->l_max, o->rate);
@@ -156,7 +165,7 @@ static ls_tensor *declare_input(ls_program *p, const ls_ssm_options *o, int64_t 
 static ls_tensor *declare_output(ls_program *p, const ls_mixer *mixer, int64_t h) {
     const ls_ssm_options *o = mixer->options;
     const ls_init unit = {.kind = LS_INIT_NORMAL, .a = sqrt(0.5), .full = true};
-    const int64_t dim[4] = {mixer->causal ? 1 : 2, mixer->width, h, 2};
+    const int64_t dim[4] = {kernels_of(o) * (mixer->causal ? 1 : 2), mixer->width, h, 2};
     return ls_param(p, "C", o->plain ? 3 : 4, dim, unit);
 }
 
@@ -217,37 +226,72 @@ int64_t ls_ssm_mix_bytes(const ls_ssm_options *o, int64_t D, int64_t T, int64_t 
     return D * 2 * modes_of(o) * ls_max(size, 4);
 }
 
-/* Where not causal a second kernel looks ahead. */
-static ls_tensor *mix(ls_program *p, const ls_mixer *mixer, ls_tensor *x, bool ranked) {
+/* One kernel of every channel; where not causal another one looks ahead. */
+static ls_tensor *mix_one(ls_program *p, const ls_mixer *mixer, ls_state_space space, int64_t which,
+                          ls_tensor *x, ls_tensor *skip) {
     const ls_ssm_options *o = mixer->options;
-    const int64_t T = x->dim[1], D = mixer->width, lags = ls_ssm_lags(o);
-    const ls_init normal = {.kind = LS_INIT_NORMAL, .a = 1, .full = true};
-    ls_state_space space = declare(p, mixer, ranked);
-    ls_tensor *skip = ls_param(p, "D", LS_DIMS(1, D), normal);
-    x = ls_mask_rows(p, x, mixer->valid);
+    const int64_t T = x->dim[1], lags = ls_ssm_lags(o);
+    space.side = which;
     ls_tensor *y = ls_ssm_mix(p, &space, lags, x, skip);
     if (mixer->causal) return y;
-    space.side = 1;
+    space.side += kernels_of(o);
     ls_tensor *kernel = ls_state_space_kernel(p, &space, lags > 0 ? ls_min(T, lags) : T);
     return ls_plus(p, y, ls_long_conv(p, x, kernel, NULL, true));
+}
+
+/* Rows [B,T,D] of all parts side by side. */
+static ls_tensor *beside(ls_program *p, int64_t count, ls_tensor *const *parts) {
+    ls_tensor *turned[CHANNELS_MOST];
+    if (parts[0] == NULL) return NULL;
+    const int64_t B = parts[0]->dim[0], T = parts[0]->dim[1], D = parts[0]->dim[2];
+    for (int64_t i = 0; i < count; i++) turned[i] = ls_reshape(p, parts[i], LS_DIMS(B * T, D, 1));
+    return ls_reshape(p, ls_join_rows(p, (int)count, turned), LS_DIMS(B, T, count * D));
+}
+
+static ls_tensor *mix(ls_program *p, const ls_mixer *mixer, ls_tensor *x, bool ranked) {
+    const ls_ssm_options *o = mixer->options;
+    const int64_t D = mixer->width, kernels = kernels_of(o);
+    ls_tensor *y[CHANNELS_MOST], *same[CHANNELS_MOST];
+    const ls_init normal = {.kind = LS_INIT_NORMAL, .a = 1, .full = true};
+    const ls_state_space space = declare(p, mixer, ranked);
+    ls_tensor *skip = ls_param(p, "D", LS_DIMS(kernels, D), normal);
+    x = ls_mask_rows(p, x, mixer->valid);
+    if (kernels == 1) return mix_one(p, mixer, space, 0, x, skip);
+    for (int64_t i = 0; i < kernels; i++) {
+        same[i] = x;
+        ls_scope(p, "%d", (int)i);
+        y[i] = mix_one(p, mixer, space, i, x, NULL);
+        ls_scope_end(p);
+    }
+    return ls_plus_scaled(p, beside(p, kernels, y), beside(p, kernels, same), skip);
+}
+
+/* Values before gates. */
+static ls_tensor *gated(ls_program *p, ls_tensor *y, int64_t width) {
+    ls_tensor *parts[2];
+    ls_split(p, y, 2, (const int64_t[]){width, width}, parts);
+    return ls_gate(p, LS_ACT_SIGMOID, parts[1], parts[0]);
 }
 
 ls_tensor *ls_ssm_forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x, bool ranked) {
     const ls_ssm_options *o = mixer->options;
     const int64_t D = mixer->width, rows = o->output == OUTPUT_GLU ? 2 * D : D;
+    const int64_t read = o->channels * D;
     if (x == NULL) return NULL;
     ls_tensor *y = mix(p, mixer, x, ranked);
-    if (activations[o->activation] != LS_ACT_NONE)
+    if (o->activation == ACTIVATION_GLU)
+        y = gated(p, y, read);
+    else if (activations[o->activation] != LS_ACT_NONE)
         y = ls_activate(p, activations[o->activation], false, y);
     if (o->output == OUTPUT_NONE) return y;
-    const ls_init uniform = {.kind = LS_INIT_UNIFORM, .a = 1 / sqrt((double)D)};
-    ls_tensor *weight = ls_param(p, "out.weight", LS_DIMS(rows, D), uniform);
+    const ls_init uniform = {.kind = LS_INIT_UNIFORM, .a = 1 / sqrt((double)read)};
+    ls_tensor *weight = ls_param(p, "out.weight", LS_DIMS(rows, read), uniform);
     y = ls_linear(p, y, weight, ls_param(p, "out.bias", LS_DIMS(rows), ls_init_bias()));
     return o->output == OUTPUT_GLU ? ls_activate(p, LS_ACT_SIGMOID, true, y) : y;
 }
 
 int64_t ls_ssm_state_bytes(const ls_mixer *mixer, int64_t T, int64_t size) {
-    return ls_ssm_mix_bytes(mixer->options, mixer->width, T, size);
+    return ls_ssm_mix_bytes(mixer->options, kernels_of(mixer->options) * mixer->width, T, size);
 }
 
 double ls_ssm_flops(const ls_mixer *mixer, int64_t T, bool ranked) {
@@ -256,7 +300,8 @@ double ls_ssm_flops(const ls_mixer *mixer, int64_t T, bool ranked) {
     const int64_t lags = ls_ssm_lags(o) > 0 ? ls_min(T, ls_ssm_lags(o)) : T;
     const double one =
         (double)lags * ls_state_space_flops(modes_of(o), ranked) + ls_long_conv_flops(T);
-    return D * (mixer->causal ? 1 : 2) * one + 2 * (double)T * D * rows[o->output];
+    return D * (double)kernels_of(o) * (mixer->causal ? 1 : 2) * one +
+           2 * (double)(T * o->channels) * D * rows[o->output];
 }
 
 const ls_alias ls_ssm_aliases[] = {

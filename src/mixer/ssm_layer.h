@@ -7,7 +7,7 @@
 #include "mixer/mixer.h"
 
 typedef struct ls_ssm_options {
-    int64_t d_state, copies, tilde, l_max;
+    int64_t d_state, copies, tilde, l_max, channels;
     double dt_min, dt_max, rate, bandlimit;
     int step, hold, init, activation, output, real, imag, input;
     bool untied, upper, plain;
@@ -35,7 +35,11 @@ typedef struct ls_ssm_options {
         "every mode has a step size of its own; else every channel has"
 #define LS_SSM_ACTIVATION                                                                          \
     "activation", LS_OPTION_CHOICE, LS_SSM_FIELD(activation), "gelu", 0, 0,                        \
-        "none|gelu|relu|silu|tanh|sigmoid", "function before the output product"
+        "none|gelu|relu|silu|tanh|sigmoid|glu",                                                    \
+        "function before the output product; glu: a gate of twice as many kernels"
+#define LS_SSM_CHANNELS                                                                            \
+    "channels", LS_OPTION_INT, LS_SSM_FIELD(channels), "1", 1, 64, NULL,                           \
+        "kernels of every channel of the input, which the output product reads side by side"
 #define LS_SSM_OUTPUT                                                                              \
     "output", LS_OPTION_CHOICE, LS_SSM_FIELD(output), "glu", 0, 0, "none|linear|glu",              \
         "output product: none at all, plain, or with a gate"
