@@ -7,15 +7,16 @@
 typedef struct performer_options {
     ls_heads heads;
     int64_t features, redraw;
-    int kernel, draw, lengths, stabiliser;
+    int kernel, draw, lengths, stabiliser, padding;
     bool projection;
-    double epsilon, sum_epsilon;
+    double epsilon, sum_epsilon, scale;
 } performer_options;
 
 enum { KERNEL_SOFTMAX, KERNEL_RELU };
 enum { DRAW_ORTHOGONAL, DRAW_PUBLISHED, DRAW_INDEPENDENT };
 enum { LENGTHS_NORMAL, LENGTHS_ROOT };
 enum { STABILISER_NONE, STABILISER_GLOBAL };
+enum { PADDING_LEFT_OUT, PADDING_ZEROS };
 
 #define FIELD(name) offsetof(performer_options, name)
 static const ls_option options[] = {
@@ -36,6 +37,11 @@ static const ls_option options[] = {
     {"stabiliser", LS_OPTION_CHOICE, FIELD(stabiliser), "none", 0, 0, "none|global",
      "kernel=softmax: keys as they are, or as published, over the largest of the whole text, which "
      "lets later tokens be seen through eps"},
+    {"scale", LS_OPTION_REAL, FIELD(scale), "0", 0, 1e6, NULL,
+     "queries and keys are multiplied by it; 0: W^(-1/4) for heads of width W, 1 without "
+     "directions"},
+    {"padding", LS_OPTION_CHOICE, FIELD(padding), "left-out", 0, 0, "left-out|zeros",
+     "rows that are padding: not there, or as published, keys like others with values of zero"},
     {"eps", LS_OPTION_REAL, FIELD(epsilon), "-1", -1, 1, NULL,
      "added to every feature; -1: 1e-6 for softmax, 1e-3 for relu"},
     {"sum_eps", LS_OPTION_REAL, FIELD(sum_epsilon), "0", 0, 1, NULL,
@@ -210,14 +216,17 @@ static void map_features(ls_program *p, const ls_mixer *mixer, ls_tensor **q, ls
     ls_features_options about = {
         .kind = relu ? LS_FEATURES_RELU : LS_FEATURES_EXP,
         .stable = published ? LS_STABLE_ROW_PRODUCT : LS_STABLE_ROW,
-        .scale = o->projection ? pow(W, -0.25) : 1,
+        .scale = o->scale > 0    ? o->scale
+                 : o->projection ? pow(W, -0.25)
+                                 : 1,
         .epsilon = o->epsilon >= 0 ? o->epsilon
                    : relu          ? 1e-3
                                    : 1e-6,
     };
     *q = ls_features(p, *q, directions, NULL, about);
     about.stable = published ? LS_STABLE_ALL_PRODUCTS : LS_STABLE_NONE;
-    *k = ls_features(p, *k, directions, mixer->valid, about);
+    ls_tensor *valid = o->padding == PADDING_LEFT_OUT ? mixer->valid : NULL;
+    *k = ls_features(p, *k, directions, valid, about);
 }
 
 /* The state before the text, or before this chunk of it. */
@@ -260,7 +269,10 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
         return NULL;
     }
     ls_tensor *qkv[3], *y, *sums = NULL;
-    ls_heads_split(p, mixer, &o->heads, x, qkv);
+    if (o->padding == PADDING_ZEROS)
+        ls_heads_project(p, mixer, &o->heads, x, mixer->valid, qkv);
+    else
+        ls_heads_split(p, mixer, &o->heads, x, qkv);
     turn(p, mixer, &qkv[0], &qkv[1]);
     map_features(p, mixer, &qkv[0], &qkv[1]);
     if (mixer->causal)
