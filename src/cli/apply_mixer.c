@@ -133,16 +133,24 @@ static const char *weight_name(const applied *a, const char *name) {
     return behind != NULL || a->golden ? behind : name;
 }
 
-/* Projections that a file of less than a layer lacks let everything through. */
-static void load_identity(applied *a, const char *name) {
-    const ls_parameter *parameter = ls_parameters_find(a->store, name);
-    if (parameter == NULL || a->set[parameter - a->store->items] != 0) return;
-    const int64_t width = parameter->rank == 2 ? parameter->dim[1] : 0;
-    if (parameter->rank == 2 && a->heads.H == 0 && parameter->dim[0] != width) return;
-    for (int64_t i = 0; i < parameter->count; i++)
-        ls_element_set(ls_parameter_master(a->store, parameter), a->store->master_type, i,
-                       width > 0 && i / width == i % width);
-    a->set[parameter - a->store->items] = parameter->count;
+static bool is_missing(const applied *a, const ls_parameter *parameter) {
+    return parameter != NULL && a->set[parameter - a->store->items] == 0;
+}
+
+/* A projection that a file of less than a layer lacks lets everything through. */
+static void load_identity(applied *a, const char *weight_name, const char *bias_name) {
+    const ls_parameter *weight = ls_parameters_find(a->store, weight_name);
+    const ls_parameter *bias = ls_parameters_find(a->store, bias_name);
+    if (!is_missing(a, weight) || weight->rank != 2) return;
+    if (a->heads.H == 0 && weight->dim[0] != weight->dim[1]) return;
+    for (int64_t i = 0; i < weight->count; i++)
+        ls_element_set(ls_parameter_master(a->store, weight), a->store->master_type, i,
+                       i / weight->dim[1] == i % weight->dim[1]);
+    a->set[weight - a->store->items] = weight->count;
+    if (!is_missing(a, bias)) return;
+    for (int64_t i = 0; i < bias->count; i++)
+        ls_element_set(ls_parameter_master(a->store, bias), a->store->master_type, i, 0);
+    a->set[bias - a->store->items] = bias->count;
 }
 
 static ls_status load_weights(applied *a) {
@@ -153,8 +161,8 @@ static ls_status load_weights(applied *a) {
         const char *name = weight_name(a, file->items[i].name);
         if (name != NULL) LS_TRY(load_weight(a, &file->items[i], name));
     }
-    if (a->heads.H > 0) load_identity(a, "qkv.weight");
-    if (a->golden) load_identity(a, "out.weight"), load_identity(a, "out.bias");
+    if (a->heads.H > 0) load_identity(a, "qkv.weight", "qkv.bias");
+    if (a->golden) load_identity(a, "out.weight", "out.bias");
     LS_TRY(ls_weights_complete(a->ctx, a->store, a->set));
     ls_parameters_round(a->store);
     return LS_OK;
