@@ -27,6 +27,13 @@ exits 1 mixer=attention heads=2 bias=true position=rope golden=$golden/xpos-attn
 exits 2 mixer=attention heads=2 position=xpos golden=$golden/xpos-attn.safetensors
 exits 2 $xpos windw=3 golden=$golden/xpos-attn.safetensors
 exits 3 mixer=attention heads=2 position=t5 golden=$golden/rope-attn-half.safetensors
+# bare heads, padding and global tokens: what does not fit is said
+exits 2 mixer=attention causal=false golden=$golden/performer-softmax.safetensors
+exits 2 mixer=bigbird causal=false heads=2 block=4 golden=$golden/longformer-attn.safetensors
+exits 2 mixer=longformer causal=false heads=2 window=8 cut=4 golden=$golden/longformer-attn.safetensors
+exits 1 mixer=longformer causal=false heads=2 window=6 golden=$golden/longformer-attn.safetensors
+exits 1 mixer=performer features=20 stabiliser=global eps=1e-4 golden=$golden/performer-causal.safetensors
+exits 3 mixer=linformer heads=2 causal=false k=10 length=45 golden=$golden/longt5-local.safetensors
 exits 2 position=sinusoidal tensor=y position.layot=xl width=4
 exits 0 position=alibi heads=2
 [ "$(wc -l <out.txt)" -gt 0 ] || fail "no table"

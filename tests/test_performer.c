@@ -95,12 +95,20 @@ static void test_public_code(void **state) {
 static double feature(const char *kernel, const double *directions, const double *x, int64_t i,
                       double eps) {
     double a = 0, square = 0, scale = pow(W, -0.25);
+    if (strcmp(kernel, "exp") == 0) return exp(x[i]) + eps;
     if (directions == NULL) return fmax(x[i], 0) + eps;
     for (int64_t w = 0; w < W; w++) {
         a += directions[i * W + w] * x[w] * scale;
         square += x[w] * x[w] * scale * scale;
     }
     return strcmp(kernel, "relu") == 0 ? fmax(a, 0) + eps : exp(a - square / 2) + eps;
+}
+
+/* kernel=exp over whole texts: what the i-th feature of all keys sums up to. */
+static double sum_of_keys(int64_t n, int64_t h, int64_t i, const double *x) {
+    double sum = 0;
+    for (int64_t s = 0; s < n; s++) sum += exp(x[s * D + ALL + h * W + i]);
+    return sum;
 }
 
 /* What the heads of one text x [n, 3 ALL] give, over all pairs. */
@@ -113,9 +121,12 @@ static void defined(const char *kernel, const double *directions, int64_t M, dou
                 const double *q = x + t * D + h * W, *k = x + s * D + ALL + h * W;
                 const double *v = x + s * D + 2 * ALL + h * W;
                 double weight = 0;
-                for (int64_t i = 0; i < M; i++)
+                for (int64_t i = 0; i < M; i++) {
+                    bool over_time = strcmp(kernel, "exp") == 0 && !causal;
                     weight += feature(kernel, directions, q, i, eps) *
-                              feature(kernel, directions, k, i, eps);
+                              feature(kernel, directions, k, i, eps) /
+                              (over_time ? sum_of_keys(n, h, i, x) : 1);
+                }
                 sum += weight;
                 for (int64_t w = 0; w < W; w++) mixed[w] += weight * v[w];
             }
@@ -132,6 +143,7 @@ static const struct {
     {"softmax", "kernel=softmax features=10 eps=0" BARE, 0, false},
     {"relu", "kernel=relu features=7" BARE, 1e-3, false},
     {"relu", "kernel=relu projection=false eps=0.1" BARE, 0.1, true},
+    {"exp", "kernel=exp" BARE, 0, true},
 };
 enum { KERNELS = sizeof kernels / sizeof kernels[0] };
 
@@ -361,9 +373,10 @@ static void test_padding(void **state) {
     (void)state;
     enum { T = 25, REAL = 16 };
     static const char *const words[] = {"features=10 bias=true",
-                                        "features=10 stabiliser=global eps=1e-4", "kernel=relu"};
+                                        "features=10 stabiliser=global eps=1e-4", "kernel=relu",
+                                        "kernel=exp"};
     ls_ctx ctx = ls_ctx_default();
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 8; i++) {
         mixer_case c = chosen(&ctx, words[i / 2], D, i % 2);
         double *x = mixer_numbers(T * D, 7), *other = mixer_numbers(T * D, 8), valid[T];
         for (int64_t t = 0; t < T; t++) {

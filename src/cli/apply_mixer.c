@@ -4,6 +4,7 @@
 
 #include "cli/apply.h"
 #include "cli/apply_compare.h"
+#include "cli/apply_heads.h"
 #include "cli/apply_naming.h"
 #include "mixer/mixer.h"
 #include "model/model.h"
@@ -20,9 +21,12 @@ typedef struct applied {
     int64_t B, T, D;
     int64_t out_T, out_D;          /* of y; those of x where the mixer leaves the rows there are */
     int64_t latents, latent_width; /* of z, where the file gives latents to begin with; else 0 */
+    ls_bare_heads heads;           /* of queries, keys and values in place of x */
     ls_safetensors input, weights; /* both are the golden file where there is one */
     bool input_open, weights_open, golden;
     double *x, *z, *cot; /* [B,T,D], [B,latents,latent_width], [B,out_T,out_D] */
+    double *mask;        /* [B,T]: 0 padding, 1 a token, 2 a global one; NULL: all are tokens */
+    bool global;         /* some are */
     double *y, *grad_x, *grad_z;
     int64_t *set; /* per parameter: elements that the file has given */
     ls_text state;
@@ -44,6 +48,67 @@ static ls_status read_rows(applied *a, const char *name, int64_t *T, int64_t *D,
         return LS_FAIL(a->ctx, LS_EINPUT, "%s: %s is not [%lld,%lld,%lld], as it must be", path,
                        name, (long long)a->B, (long long)*T, (long long)*D);
     return ls_stored_rows(a->ctx, tensor, (ls_rows_shape){B, rows, *D, turned}, out);
+}
+
+/* Queries, keys and values side by side as x. */
+static ls_status read_heads(applied *a, const char *prefix) {
+    static const char *const letters[] = {"q", "k", "v"};
+    a->B = a->heads.B, a->T = a->heads.T, a->D = 3 * a->heads.H * a->heads.W;
+    a->x = ls_new(a->ctx, (size_t)(a->B * a->T * a->D), sizeof *a->x);
+    if (a->x == NULL) return LS_ENOMEM;
+    for (int i = 0; i < 3; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "%s%s", prefix, letters[i]);
+        LS_TRY(
+            ls_bare_heads_read(a->ctx, &a->heads, ls_safetensors_find(&a->input, name), i, a->x));
+    }
+    return LS_OK;
+}
+
+static ls_status read_mask(applied *a, const char *name) {
+    const ls_safetensor *tensor = ls_safetensors_find(&a->input, name);
+    if (tensor == NULL) return LS_OK;
+    if (tensor->rank != 2 || tensor->dim[0] != a->B || tensor->dim[1] != a->T)
+        return LS_FAIL(a->ctx, LS_EINPUT, "%s is not [%lld,%lld], as it must be", name,
+                       (long long)a->B, (long long)a->T);
+    if (a->keys->cut.count > 0)
+        return LS_FAIL(a->ctx, LS_EUSE, "cut: sequences with padding (%s) are run whole", name);
+    LS_TRY(ls_stored_values(a->ctx, tensor, &a->mask));
+    for (int64_t i = 0; i < a->B * a->T; i++) a->global |= a->mask[i] > 1;
+    if (a->global && ls_options_find(&a->mixer.type->options, "global_at") == NULL)
+        return LS_FAIL(a->ctx, LS_EUSE, "%s has global tokens (2), which mixer %s does not have",
+                       name, a->mixer.type->name);
+    return LS_OK;
+}
+
+/* Whether row t of sequence b is padding for which the file says nothing: outputs of 0. */
+static bool is_void(const applied *a, const double *y, int64_t row) {
+    if (a->mask == NULL || a->mask[row] != 0) return false;
+    for (int64_t d = 0; d < a->out_D; d++)
+        if (y[row * a->out_D + d] != 0) return false;
+    return true;
+}
+
+/* Reads a tensor of the shape of y, which may be bare heads. */
+static ls_status read_outputs(applied *a, const char *name, double **out) {
+    if (a->heads.H == 0) return read_rows(a, name, &a->out_T, &a->out_D, out);
+    *out = ls_new(a->ctx, (size_t)(a->B * a->out_T * a->out_D), sizeof **out);
+    if (*out == NULL) return LS_ENOMEM;
+    return ls_bare_heads_read(a->ctx, &a->heads, ls_safetensors_find(&a->input, name), 0, *out);
+}
+
+/* Clears rows of `values`, like y, that are padding for which the file says nothing. */
+static ls_status clear_void(applied *a, double *values) {
+    double *y = NULL;
+    if (a->mask == NULL || !a->golden || ls_safetensors_find(&a->input, "out.y") == NULL ||
+        a->out_T != a->T)
+        return LS_OK;
+    ls_status status = read_outputs(a, "out.y", &y);
+    for (int64_t row = 0; status == LS_OK && row < a->B * a->T; row++)
+        if (is_void(a, y, row))
+            memset(values + row * a->out_D, 0, (size_t)a->out_D * sizeof *values);
+    ls_free(a->ctx, y);
+    return status;
 }
 
 /* ---- weights ---- */
@@ -68,6 +133,26 @@ static const char *weight_name(const applied *a, const char *name) {
     return behind != NULL || a->golden ? behind : name;
 }
 
+static bool is_missing(const applied *a, const ls_parameter *parameter) {
+    return parameter != NULL && a->set[parameter - a->store->items] == 0;
+}
+
+/* A projection that a file of less than a layer lacks lets everything through. */
+static void load_identity(applied *a, const char *weight_name, const char *bias_name) {
+    const ls_parameter *weight = ls_parameters_find(a->store, weight_name);
+    const ls_parameter *bias = ls_parameters_find(a->store, bias_name);
+    if (!is_missing(a, weight) || weight->rank != 2) return;
+    if (a->heads.H == 0 && weight->dim[0] != weight->dim[1]) return;
+    for (int64_t i = 0; i < weight->count; i++)
+        ls_element_set(ls_parameter_master(a->store, weight), a->store->master_type, i,
+                       i / weight->dim[1] == i % weight->dim[1]);
+    a->set[weight - a->store->items] = weight->count;
+    if (!is_missing(a, bias)) return;
+    for (int64_t i = 0; i < bias->count; i++)
+        ls_element_set(ls_parameter_master(a->store, bias), a->store->master_type, i, 0);
+    a->set[bias - a->store->items] = bias->count;
+}
+
 static ls_status load_weights(applied *a) {
     const ls_safetensors *file = a->golden ? &a->input : &a->weights;
     a->set = ls_new(a->ctx, a->store->count + 1, sizeof *a->set);
@@ -76,6 +161,8 @@ static ls_status load_weights(applied *a) {
         const char *name = weight_name(a, file->items[i].name);
         if (name != NULL) LS_TRY(load_weight(a, &file->items[i], name));
     }
+    if (a->heads.H > 0) load_identity(a, "qkv.weight", "qkv.bias");
+    if (a->golden) load_identity(a, "out.weight", "out.bias");
     LS_TRY(ls_weights_complete(a->ctx, a->store, a->set));
     ls_parameters_round(a->store);
     return LS_OK;
@@ -85,15 +172,15 @@ static ls_status load_weights(applied *a) {
 
 static ls_status record(applied *a, ls_program_options options, bool finish, ls_program **out) {
     options.type = a->type;
-    options.batch = a->B;
     LS_TRY(ls_program_new(a->ctx, &options, a->store, out));
     ls_program *p = *out;
-    int64_t T = options.length;
-    ls_tensor *x = ls_input(p, "x", a->type, LS_DIMS(a->B, T, a->D), options.grad);
+    const int64_t B = options.batch, T = options.length;
+    ls_tensor *x = ls_input(p, "x", a->type, LS_DIMS(B, T, a->D), options.grad);
     ls_mixer mixer = a->mixer;
+    if (a->mask != NULL) mixer.valid = ls_input(p, "valid", LS_U8, LS_DIMS(B, T), false);
     if (a->z != NULL)
         mixer.latents =
-            ls_input(p, "z", a->type, LS_DIMS(a->B, a->latents, a->latent_width), options.grad);
+            ls_input(p, "z", a->type, LS_DIMS(B, a->latents, a->latent_width), options.grad);
     ls_tensor *y = ls_mixer_record(p, &mixer, x);
     ls_keep(p, "y", y);
     if (y != NULL && a->out_T == 0) a->out_T = y->dim[1], a->out_D = y->dim[2];
@@ -113,53 +200,87 @@ static ls_status record(applied *a, ls_program_options options, bool finish, ls_
     return status;
 }
 
-/* Rows from `first` on of every sequence of `from`, [B,T,..], into a program's input: as many as it
- * has. */
-static void put_rows(const applied *a, ls_program *p, const char *name, const double *from,
-                     int64_t T, int64_t first) {
+/* Rows from `first` on of the program's sequences, from sequence `lead` on, of `from`, [B,T,..],
+ * into a program's input: as many as it has. */
+static void put_rows(ls_program *p, const char *name, const double *from, int64_t lead, int64_t T,
+                     int64_t first) {
     const ls_tensor *tensor = ls_program_find(p, name);
     const int64_t count = tensor->dim[1], width = tensor->dim[2];
-    for (int64_t b = 0; b < a->B; b++)
+    for (int64_t b = 0; b < tensor->dim[0]; b++)
         for (int64_t i = 0; i < count * width; i++)
             ls_element_set(ls_data(tensor), tensor->type, b * count * width + i,
-                           from[(b * T + first) * width + i]);
+                           from[((lead + b) * T + first) * width + i]);
 }
 
-static void take_rows(const applied *a, ls_program *p, const char *name, double *to, int64_t T,
+static void take_rows(ls_program *p, const char *name, double *to, int64_t lead, int64_t T,
                       int64_t first) {
     const ls_tensor *tensor = ls_program_find(p, name);
     const int64_t width = tensor->dim[2];
-    for (int64_t b = 0; b < a->B; b++)
+    for (int64_t b = 0; b < tensor->dim[0]; b++)
         for (int64_t t = 0; t < tensor->dim[1]; t++)
             for (int64_t d = 0; d < width; d++)
-                to[(b * T + first + t) * width + d] =
+                to[((lead + b) * T + first + t) * width + d] =
                     ls_element(ls_data(tensor), tensor->type,
                                b * tensor->stride[0] + t * tensor->stride[1] + d);
 }
 
+/* Tells the mixer which tokens of a sequence are global. */
+static ls_status choose_globals(applied *a, int64_t sequence) {
+    ls_text list = {0};
+    for (int64_t t = 0; t < a->T; t++)
+        if (a->mask[sequence * a->T + t] > 1)
+            ls_text_printf(a->ctx, &list, "%s%lld", list.length > 0 ? "," : "", (long long)t);
+    ls_status status = ls_options_set(a->ctx, &a->mixer.type->options, "", "global_at",
+                                      list.length > 0 ? list.bytes : "", a->mixer_options);
+    ls_text_clear(a->ctx, &list);
+    return status == LS_OK ? ls_mixer_check(a->ctx, &a->mixer) : status;
+}
+
+/* Parameters are those of a sequence with global tokens, where one has. */
 static ls_status declare(applied *a) {
     ls_program *program;
+    for (int64_t i = 0; a->global && i < a->B * a->T; i++)
+        if (a->mask[i] > 1) {
+            LS_TRY(choose_globals(a, i / a->T));
+            break;
+        }
     LS_TRY(ls_parameters_new(a->ctx, a->type, &a->store));
-    LS_TRY(record(a, (ls_program_options){.length = a->T}, false, &program));
+    LS_TRY(record(a, (ls_program_options){.batch = a->B, .length = a->T}, false, &program));
     ls_program_free(program);
     return ls_parameters_seal(a->store, 0, true);
 }
 
-static ls_status run_whole(applied *a) {
+/* `count` sequences from `lead` on; gradients of weights are added up. */
+static ls_status run_sequences(applied *a, int64_t lead, int64_t count) {
     ls_program *program;
     bool grad = a->cot != NULL;
-    LS_TRY(record(a, (ls_program_options){.length = a->T, .grad = grad}, true, &program));
-    put_rows(a, program, "x", a->x, a->T, 0);
-    if (a->z != NULL) put_rows(a, program, "z", a->z, a->latents, 0);
-    if (grad) put_rows(a, program, "cot", a->cot, a->out_T, 0);
+    LS_TRY(record(a, (ls_program_options){.batch = count, .length = a->T, .grad = grad}, true,
+                  &program));
+    put_rows(program, "x", a->x, lead, a->T, 0);
+    if (a->z != NULL) put_rows(program, "z", a->z, lead, a->latents, 0);
+    if (grad) put_rows(program, "cot", a->cot, lead, a->out_T, 0);
+    if (a->mask != NULL) {
+        uint8_t *valid = ls_data(ls_program_find(program, "valid"));
+        for (int64_t i = 0; i < count * a->T; i++) valid[i] = a->mask[lead * a->T + i] != 0;
+    }
     ls_status status = ls_program_run(program, NULL, 0, 0);
     if (status == LS_OK) {
-        take_rows(a, program, "y", a->y, a->out_T, 0);
-        if (grad) take_rows(a, program, "grad.x", a->grad_x, a->T, 0);
-        if (grad && a->z != NULL) take_rows(a, program, "grad.z", a->grad_z, a->latents, 0);
+        take_rows(program, "y", a->y, lead, a->out_T, 0);
+        if (grad) take_rows(program, "grad.x", a->grad_x, lead, a->T, 0);
+        if (grad && a->z != NULL) take_rows(program, "grad.z", a->grad_z, lead, a->latents, 0);
     }
     ls_program_free(program);
     return status;
+}
+
+/* All sequences at once; each alone where they differ in what is global. */
+static ls_status run_whole(applied *a) {
+    if (!a->global) return run_sequences(a, 0, a->B);
+    for (int64_t b = 0; b < a->B; b++) {
+        LS_TRY(choose_globals(a, b));
+        LS_TRY(run_sequences(a, b, 1));
+    }
+    return LS_OK;
 }
 
 /* Chunks of the given lengths, the last of them repeated; the state passes from one to the next. */
@@ -177,7 +298,8 @@ static ls_status run_cut(applied *a, const int64_t *cuts, int64_t count, double 
         if (kept[slot] != NULL && ls_program_about(kept[slot])->length == chunk) {
             program = kept[slot];
         } else {
-            const ls_program_options options = {.length = chunk,
+            const ls_program_options options = {.batch = a->B,
+                                                .length = chunk,
                                                 .streaming = true,
                                                 .capacity = ls_max(a->T, a->keys->capacity),
                                                 .chunk_most = longest};
@@ -196,9 +318,9 @@ static ls_status run_cut(applied *a, const int64_t *cuts, int64_t count, double 
             if (before != NULL)
                 LS_TRY_GOTO(ls_state_load(a->ctx, state, before->data, before->bytes));
         }
-        put_rows(a, program, "x", a->x, a->T, first);
+        put_rows(program, "x", a->x, 0, a->T, first);
         LS_TRY_GOTO(ls_program_run(program, state, 0, 0));
-        take_rows(a, program, "y", y, a->out_T, first);
+        take_rows(program, "y", y, 0, a->out_T, first);
     }
     ls_text_clear(a->ctx, &a->state);
     status = ls_state_save(a->ctx, state, &a->state);
@@ -222,6 +344,41 @@ static ls_status compare_rows(applied *a, ls_comparison *comparison, const char 
     return ls_compare_rows(a->ctx, comparison, shown, rows, shape, reference, tolerance);
 }
 
+/* Part 0, 1 or 2 of rows [B,T,3 H W] with a tensor [B,H,T,W] of the file. */
+static ls_status compare_heads(applied *a, ls_comparison *comparison, const char *shown,
+                               const char *name, const double *rows, int part, double tolerance) {
+    const ls_safetensor *reference = ls_safetensors_find(&a->input, name);
+    double *values;
+    if (reference == NULL || reference->count != a->B * a->T * a->D / 3)
+        return LS_FAIL(a->ctx, LS_EINPUT, "%s: %s is missing or has another shape than ours",
+                       a->keys->golden, name);
+    LS_TRY(ls_bare_heads_take(a->ctx, &a->heads, rows, part, &values));
+    ls_status status = ls_compare(a->ctx, comparison, shown, values, reference, tolerance);
+    ls_free(a->ctx, values);
+    return status;
+}
+
+static ls_status compare_outputs(applied *a, ls_comparison *comparison, const char *shown,
+                                 const char *name) {
+    LS_TRY(clear_void(a, a->y));
+    if (a->heads.H > 0) return compare_heads(a, comparison, shown, name, a->y, 0, a->keys->tol);
+    return compare_rows(a, comparison, shown, name, a->y, a->out_T, a->out_D, a->keys->tol);
+}
+
+static ls_status compare_inputs(applied *a, ls_comparison *comparison) {
+    static const char *const parts[] = {"grad.in.q", "grad.in.k", "grad.in.v"};
+    const double tolerance = a->keys->grad_tol;
+    for (int i = 0; a->heads.H > 0 && i < 3; i++)
+        if (ls_safetensors_find(&a->input, parts[i]) != NULL)
+            LS_TRY(compare_heads(a, comparison, parts[i], parts[i], a->grad_x, i, tolerance));
+    if (a->heads.H == 0 && ls_safetensors_find(&a->input, "grad.in.x") != NULL)
+        LS_TRY(compare_rows(a, comparison, "grad.in.x", "grad.in.x", a->grad_x, a->T, a->D,
+                            tolerance));
+    if (a->z == NULL) return LS_OK;
+    return compare_rows(a, comparison, "grad.in.z", "grad.in.z", a->grad_z, a->latents,
+                        a->latent_width, tolerance);
+}
+
 static ls_status compare_gradients(applied *a, ls_comparison *comparison) {
     for (size_t i = 0; i < a->input.count; i++) {
         const char *name = ls_name_after(a->input.items[i].name, "grad.w.");
@@ -236,30 +393,24 @@ static ls_status compare_gradients(applied *a, ls_comparison *comparison) {
 
 static ls_status compare_all(applied *a, ls_comparison *comparison) {
     const ls_apply_keys *keys = a->keys;
-    const int64_t T = a->out_T, D = a->out_D;
     int64_t cuts[LS_OPTION_REALS_MOST];
     LS_TRY(ls_comparison_scale(a->ctx, &a->input, comparison));
-    LS_TRY(compare_rows(a, comparison, "out.y", "out.y", a->y, T, D, keys->tol));
+    LS_TRY(compare_outputs(a, comparison, "out.y", "out.y"));
     /* one token at a time */
     static const char *const stepwise[] = {"out.stream", "out.step", "out.step_dense",
                                            "out.step_linear"};
     for (int i = 0; i < 4; i++) {
         if (ls_safetensors_find(&a->input, stepwise[i]) == NULL) continue;
         LS_TRY(run_cut(a, &(int64_t){1}, 1, a->y));
-        LS_TRY(compare_rows(a, comparison, stepwise[i], stepwise[i], a->y, T, D, keys->tol));
+        LS_TRY(compare_outputs(a, comparison, stepwise[i], stepwise[i]));
     }
     if (keys->cut.count > 0) {
         LS_TRY(ls_apply_cuts(a->ctx, "cut", &keys->cut, cuts));
         LS_TRY(run_cut(a, cuts, keys->cut.count, a->y));
-        LS_TRY(compare_rows(a, comparison, "out.y (cut)", "out.y", a->y, T, D, keys->tol));
+        LS_TRY(compare_outputs(a, comparison, "out.y (cut)", "out.y"));
     }
     if (a->cot == NULL) return LS_OK;
-    if (ls_safetensors_find(&a->input, "grad.in.x") != NULL)
-        LS_TRY(compare_rows(a, comparison, "grad.in.x", "grad.in.x", a->grad_x, a->T, a->D,
-                            keys->grad_tol));
-    if (a->z != NULL)
-        LS_TRY(compare_rows(a, comparison, "grad.in.z", "grad.in.z", a->grad_z, a->latents,
-                            a->latent_width, keys->grad_tol));
+    LS_TRY(compare_inputs(a, comparison));
     return compare_gradients(a, comparison);
 }
 
@@ -346,6 +497,22 @@ static ls_status choose(applied *a) {
     return ls_cli_finish_settings(a->cli);
 }
 
+/* Heads of a file have no projections, and are as wide as they are. */
+static ls_status fit_heads(applied *a) {
+    const ls_option_table *table = &a->mixer.type->options;
+    char width[32];
+    if (a->heads.H == 0) return LS_OK;
+    if (ls_options_find(table, "head_width") == NULL)
+        return LS_FAIL(a->ctx, LS_EUSE, "mixer %s cannot be given queries, keys and values",
+                       a->mixer.type->name);
+    snprintf(width, sizeof width, "%lld", (long long)a->heads.W);
+    LS_TRY(ls_options_set(a->ctx, table, "", "head_width", width, a->mixer_options));
+    LS_TRY(ls_options_set(a->ctx, table, "", "bias", "false", a->mixer_options));
+    snprintf(width, sizeof width, "%lld", (long long)a->heads.H);
+    LS_TRY(ls_options_set(a->ctx, table, "", "heads", width, a->mixer_options));
+    return ls_options_set(a->ctx, table, "", "out_bias", "false", a->mixer_options);
+}
+
 static ls_status open_files(applied *a) {
     const ls_apply_keys *keys = a->keys;
     a->golden = keys->golden[0] != '\0';
@@ -357,7 +524,12 @@ static ls_status open_files(applied *a) {
     if (!a->golden) LS_TRY(ls_safetensors_open(a->ctx, keys->weights, &a->weights));
     a->weights_open = !a->golden;
     const char *z = a->golden ? "in.z" : "z";
-    LS_TRY(read_rows(a, a->golden ? "in.x" : "x", &a->T, &a->D, &a->x));
+    if (a->golden) LS_TRY(ls_bare_heads_find(a->ctx, &a->input, "in.", &a->heads));
+    if (a->heads.H > 0)
+        LS_TRY(read_heads(a, "in."));
+    else
+        LS_TRY(read_rows(a, a->golden ? "in.x" : "x", &a->T, &a->D, &a->x));
+    LS_TRY(read_mask(a, a->golden ? "in.mask" : "mask"));
     if (ls_safetensors_find(&a->input, z) == NULL) return LS_OK;
     if (!(a->mixer.type->traits & LS_MIXER_LATENTS))
         return LS_FAIL(a->ctx, LS_EUSE, "the file gives latents %s, which mixer %s does not take",
@@ -368,8 +540,8 @@ static ls_status open_files(applied *a) {
 /* Once the shape of y is known. */
 static ls_status make_room(applied *a) {
     const bool has_cot = ls_safetensors_find(&a->input, "cot") != NULL;
-    if (a->keys->grad || (a->golden && has_cot))
-        LS_TRY(read_rows(a, "cot", &a->out_T, &a->out_D, &a->cot));
+    if (a->keys->grad || (a->golden && has_cot)) LS_TRY(read_outputs(a, "cot", &a->cot));
+    if (a->cot != NULL) LS_TRY(clear_void(a, a->cot));
     a->y = ls_new(a->ctx, (size_t)(a->B * a->out_T * a->out_D), sizeof *a->y);
     a->grad_x = ls_new(a->ctx, (size_t)(a->B * a->T * a->D), sizeof *a->grad_x);
     if (a->z != NULL)
@@ -383,6 +555,7 @@ static ls_status apply(applied *a) {
     int64_t cuts[LS_OPTION_REALS_MOST] = {a->keys->cut.count == 0 ? INT64_MAX : 0};
     LS_TRY(choose(a));
     LS_TRY(open_files(a));
+    LS_TRY(fit_heads(a));
     a->mixer.width = a->D;
     LS_TRY(ls_mixer_check(a->ctx, &a->mixer));
     LS_TRY(declare(a));
@@ -412,6 +585,7 @@ ls_status ls_apply_mixer(ls_cli *cli, const ls_apply_keys *keys) {
     ls_free(a.ctx, a.mixer_options);
     ls_free(a.ctx, a.x);
     ls_free(a.ctx, a.z);
+    ls_free(a.ctx, a.mask);
     ls_free(a.ctx, a.cot);
     ls_free(a.ctx, a.y);
     ls_free(a.ctx, a.grad_x);

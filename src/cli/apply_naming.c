@@ -345,6 +345,12 @@ bool ls_naming_find(const ls_naming *naming, const char *name, size_t *from, cha
     return false;
 }
 
+bool ls_name_fits(const char *pattern, const char *name, const char *target, char *out,
+                  size_t bytes) {
+    found by;
+    return fits(pattern, name, &by) && expand(target, &by, out, bytes);
+}
+
 const char *ls_name_after(const char *name, const char *prefix) {
     const size_t bytes = strlen(prefix);
     return strncmp(name, prefix, bytes) == 0 ? name + bytes : NULL;

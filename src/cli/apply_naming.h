@@ -37,6 +37,10 @@ typedef struct ls_naming {
 /* What follows a prefix of a name; NULL: the name does not begin with it. */
 const char *ls_name_after(const char *name, const char *prefix);
 
+/* Whether a name fits a pattern; `out` is then the target for it. */
+bool ls_name_fits(const char *pattern, const char *name, const char *target, char *out,
+                  size_t bytes);
+
 /* A naming by the name of public code, or from a file; "": our own names. Our own names of inputs
  * and outputs are always among the rules, behind the others. */
 ls_status ls_naming_read(ls_ctx *ctx, const char *choice, ls_naming *out);

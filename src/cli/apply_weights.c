@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/apply_naming.h"
 #include "cli/apply_values.h"
 
 ls_status ls_weight_of_mixer(ls_ctx *ctx, const ls_parameters *store, const ls_mixer *mixer,
@@ -11,12 +12,13 @@ ls_status ls_weight_of_mixer(ls_ctx *ctx, const ls_parameters *store, const ls_m
     bool known = false;
     *out = (ls_weight){.name = name};
     for (const ls_alias *alias = mixer->type->aliases; alias && alias->official; alias++) {
-        char full[LS_SAFETENSORS_NAME_MOST + 64];
-        if (strcmp(alias->official, name) != 0) continue;
+        char full[LS_SAFETENSORS_NAME_MOST + 64], ours[LS_SAFETENSORS_NAME_MOST];
+        const char *target = alias->ours == NULL ? "" : alias->ours;
+        if (!ls_name_fits(alias->official, name, target, ours, sizeof ours)) continue;
         if (alias->ours == NULL) return LS_OK;
         known = true;
-        const bool shared = alias->ours[0] == '/';
-        snprintf(full, sizeof full, "%s%s", shared ? root : scope, alias->ours + shared);
+        const bool shared = ours[0] == '/';
+        snprintf(full, sizeof full, "%s%s", shared ? root : scope, ours + shared);
         const ls_parameter *parameter = ls_parameters_find(store, full);
         if (parameter == NULL || out->parts == LS_WEIGHT_PARTS_MOST) continue;
         out->flags = alias->layout & LS_ALIAS_FLAGS;

@@ -7,7 +7,9 @@
 
 typedef struct ls_heads {
     int64_t count, width; /* width of a head; 0: the model's over count */
+    int64_t kv;           /* heads of keys and values; 0: count */
     bool bias, out_bias;
+    bool keys_alone; /* values are the keys */
 } ls_heads;
 
 /* The options of a struct `type` that has an ls_heads called heads. */
@@ -36,8 +38,13 @@ typedef struct ls_heads {
 
 ls_status ls_heads_check(ls_ctx *ctx, const ls_mixer *mixer, const ls_heads *heads);
 int64_t ls_heads_width(const ls_mixer *mixer, const ls_heads *heads);
-/* x [B,T,D] to queries, keys and values [B,T,H,W]: one product with qkv.weight [3 H W, D]. Those of
- * rows that are padding are 0. */
+int64_t ls_heads_kv(const ls_heads *heads); /* heads of keys and values */
+/* x [B,T,D] to queries, keys and values [B,T,H,W]: one product with qkv.weight [3 H W, D] (fewer
+ * rows where there are fewer heads of keys and values, or no values). Values of rows that are not
+ * valid (u8 [B,T]; NULL: all are) are 0. */
+void ls_heads_project(ls_program *p, const ls_mixer *mixer, const ls_heads *heads, ls_tensor *x,
+                      ls_tensor *valid, ls_tensor *qkv[3]);
+/* The same; queries, keys and values of rows that are padding are 0. */
 void ls_heads_split(ls_program *p, const ls_mixer *mixer, const ls_heads *heads, ls_tensor *x,
                     ls_tensor *qkv[3]);
 /* y [B,T,H,W] to [B,T,D], with out.weight [D, H W]. */

@@ -34,10 +34,13 @@ typedef struct ls_mixer {
 
 /* How a row of a tensor in a public checkpoint maps to ours. */
 typedef struct ls_alias {
-    const char *official; /* name in the public code, below the layer's prefix */
-    const char *ours;     /* parameter name below the mixer's scope, or with a leading / outside all
-                             scopes; NULL: known, not a parameter */
-    int layout;           /* the mixer's own number for how rows are ordered, for `row` */
+    /* name in the public code, below the layer's prefix; {n} is any number, a * at its end any
+     * ending, one at its beginning any names with dots, or nothing */
+    const char *official;
+    const char *ours; /* parameter name below the mixer's scope, or with a leading / outside all
+                         scopes, where {n} and an ending stand for what was found; NULL: known, not
+                         a parameter */
+    int layout;       /* the mixer's own number for how rows are ordered, for `row` */
 } ls_alias;
 /* In a layout, beside the mixer's number: */
 enum {

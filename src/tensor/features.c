@@ -15,8 +15,8 @@ static const ls_op features_op = {.name = "features", .backward = backward, .flo
 static const ls_op grad_op = {.name = "features_grad", .flops = grad_flops};
 
 static bool fits(const ls_program *p, const ls_tensor *x, const ls_tensor *directions,
-                 const ls_tensor *valid, ls_features_options options) {
-    if (x->rank != 4 || (directions == NULL && options.kind == LS_FEATURES_EXP)) return false;
+                 const ls_tensor *valid) {
+    if (x->rank != 4) return false;
     if (directions != NULL &&
         (directions->rank != 2 || directions->dim[1] != x->dim[3] ||
          directions->type != ls_wide_type(p) || directions->base != NULL || directions->needs_grad))
@@ -28,7 +28,7 @@ static bool fits(const ls_program *p, const ls_tensor *x, const ls_tensor *direc
 ls_tensor *ls_features(ls_program *p, ls_tensor *x, ls_tensor *directions, ls_tensor *valid,
                        ls_features_options options) {
     if (ls_failed(p) || x == NULL) return NULL;
-    if (!fits(p, x, directions, valid, options)) {
+    if (!fits(p, x, directions, valid)) {
         ls_refuse(p, LS_EBUG, "features: the operands do not fit");
         return NULL;
     }

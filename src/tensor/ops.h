@@ -231,7 +231,8 @@ typedef struct ls_features_options {
 /* Features of queries or keys whose inner products are a kernel (arXiv 2009.14794), for x [B,T,H,K]
  * and wide directions [M,K], which get no gradient: with z = scale x and a = directions z
  *   EXP:  y_i = (exp(a_i - |z|^2 / 2 - what is taken off) + epsilon) / sqrt(M)
- *   RELU: y_i = max(a_i, 0) + epsilon; without directions (NULL) a is z.
+ *   RELU: y_i = max(a_i, 0) + epsilon
+ * Without directions (NULL) a is z, M is K, and EXP has no |z|^2 / 2.
  * Rows that are padding (u8 [B,T], NULL: none) are 0. */
 ls_tensor *ls_features(ls_program *p, ls_tensor *x, ls_tensor *directions, ls_tensor *valid,
                        ls_features_options options);

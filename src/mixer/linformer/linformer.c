@@ -22,10 +22,22 @@ static const ls_option options[] = {
      "none|headwise|key-value|layerwise",
      "who has projections of its own: every head, for keys and for values; every layer, for keys "
      "and for values; every layer; one for all"},
+    {"kv_heads", LS_OPTION_INT, offsetof(linformer_options, heads.kv), "0", 0, 4096, NULL,
+     "heads of keys and values, each for as many heads of queries; 0: as heads"},
+    {"keys_alone", LS_OPTION_BOOL, offsetof(linformer_options, heads.keys_alone), "false", 0, 0,
+     NULL, "values are the keys, projections along time included; goes with sharing=key-value"},
 };
+
+static bool one_projection(const linformer_options *o) {
+    return o->sharing == SHARING_KEY_VALUE || o->sharing == SHARING_LAYERWISE;
+}
 
 static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     const linformer_options *o = mixer->options;
+    if (o->heads.keys_alone && !one_projection(o))
+        return LS_FAIL(ctx, LS_EUSE,
+                       "linformer: keys_alone leaves nothing to project but keys: set "
+                       "sharing=key-value or layerwise");
     return ls_heads_check(ctx, mixer, &o->heads);
 }
 
@@ -33,7 +45,7 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
 static ls_tensor *projection(ls_program *p, const linformer_options *o, const char *name) {
     const ls_init init = {.kind = LS_INIT_UNIFORM, .a = 1 / sqrt((double)o->k)};
     if (o->sharing == SHARING_NONE)
-        return ls_param(p, name, LS_DIMS(o->heads.count, o->length, o->k), init);
+        return ls_param(p, name, LS_DIMS(ls_heads_kv(&o->heads), o->length, o->k), init);
     return ls_param(p, name, LS_DIMS(o->length, o->k), init);
 }
 
@@ -49,11 +61,11 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     }
     ls_tensor *qkv[3];
     ls_heads_split(p, mixer, &o->heads, x, qkv);
-    bool one = o->sharing == SHARING_KEY_VALUE || o->sharing == SHARING_LAYERWISE;
     ls_tensor *E = projection(p, o, o->sharing == SHARING_LAYERWISE ? "/linformer.E" : "E");
-    ls_tensor *F = one ? E : projection(p, o, "F");
-    const ls_segment segment =
-        ls_segment_all(qkv[0], ls_time_linear(p, qkv[1], E), ls_time_linear(p, qkv[2], F));
+    ls_tensor *F = one_projection(o) ? E : projection(p, o, "F");
+    ls_tensor *keys = ls_time_linear(p, qkv[1], E);
+    ls_tensor *values = o->heads.keys_alone ? keys : ls_time_linear(p, qkv[2], F);
+    const ls_segment segment = ls_segment_all(qkv[0], keys, values);
     const double scale = 1 / sqrt((double)ls_heads_width(mixer, &o->heads));
     ls_tensor *y = ls_attention(p, 1, &segment, (ls_attention_options){.scale = scale}, NULL);
     return ls_heads_join(p, mixer, &o->heads, y);
@@ -67,8 +79,9 @@ static int64_t state_bytes(const ls_mixer *mixer, int64_t T, int64_t size) {
 /* Projections of tokens, of keys and values along time, and scores of k rows. */
 static double flops(const ls_mixer *mixer, int64_t T) {
     const linformer_options *o = mixer->options;
-    const int64_t all = o->heads.count * ls_heads_width(mixer, &o->heads);
-    return ls_heads_flops(mixer, &o->heads, T) + 8 * (double)T * (double)o->k * (double)all;
+    const int64_t W = ls_heads_width(mixer, &o->heads), parts = o->heads.keys_alone ? 1 : 2;
+    const int64_t products = 2 * parts * ls_heads_kv(&o->heads) + 4 * o->heads.count;
+    return ls_heads_flops(mixer, &o->heads, T) + (double)(products * W) * (double)T * (double)o->k;
 }
 
 static int64_t row(const ls_mixer *mixer, int layout, int64_t r) {

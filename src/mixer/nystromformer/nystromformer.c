@@ -11,7 +11,7 @@ typedef struct nystromformer_options {
 } nystromformer_options;
 
 enum { START_EXACT, START_ORIGINAL };
-enum { PADDING_LEFT_OUT, PADDING_ZEROS };
+enum { PADDING_LEFT_OUT, PADDING_ZEROS, PADDING_KEPT };
 
 #define FIELD(name) offsetof(nystromformer_options, name)
 static const ls_option options[] = {
@@ -25,8 +25,9 @@ static const ls_option options[] = {
      "heads and all sequences of a batch"},
     {"conv", LS_OPTION_INT, FIELD(conv), "33", 0, 4095, NULL,
      "taps (odd) of each head's convolution over values, which is added; 0: none"},
-    {"padding", LS_OPTION_CHOICE, FIELD(padding), "left-out", 0, 0, "left-out|zeros",
-     "rows that are padding: not there, or as published, zeros in the means"},
+    {"padding", LS_OPTION_CHOICE, FIELD(padding), "left-out", 0, 0, "left-out|zeros|kept",
+     "rows that are padding: not there; as the authors have it, zeros in the means; as the "
+     "transformers library has it, rows like others that landmarks do not see"},
 };
 
 static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
@@ -69,7 +70,10 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     if (x == NULL) return NULL;
     const double scale = 1 / sqrt((double)ls_heads_width(mixer, &o->heads));
     ls_tensor *qkv[3], *y;
-    ls_heads_split(p, mixer, &o->heads, x, qkv);
+    if (o->padding == PADDING_KEPT)
+        ls_heads_project(p, mixer, &o->heads, x, NULL, qkv);
+    else
+        ls_heads_split(p, mixer, &o->heads, x, qkv);
     if (x->dim[1] <= o->landmarks)
         y = attend(p, qkv[0], qkv[1], qkv[2], mixer->valid, scale);
     else

@@ -8,7 +8,7 @@
 typedef struct perceiver_options {
     int64_t latents, latent_width, heads, cross_heads, decoder_heads;
     int64_t qk_width, v_width, decoder_qk_width, decoder_v_width, query_width;
-    int64_t widening, cross_widening, cross_attends, blocks, layers;
+    int64_t widening, cross_widening, decoder_widening, cross_attends, blocks, layers;
     int64_t bands, length;
     int share_cross, share_blocks, cross_shape, activation, features, beyond, queries, output, loss,
         dropped;
@@ -65,6 +65,8 @@ static const ls_option options[] = {
      "width inside the feed-forward part of a layer, in widths of its rows"},
     {"cross_widening", LS_OPTION_INT, FIELD(cross_widening), "1", 1, 64, NULL,
      "the same in cross-attends"},
+    {"decoder_widening", LS_OPTION_INT, FIELD(decoder_widening), "0", 0, 64, NULL,
+     "the same in the decoder; 0: as cross_widening"},
     {"activation", LS_OPTION_CHOICE, FIELD(activation), "gelu", 0, 0,
      "gelu|gelu_tanh|silu|relu|relu2", "feed-forward function"},
     {"residual", LS_OPTION_BOOL, FIELD(residual), "true", 0, 0, NULL,
@@ -199,7 +201,8 @@ static ls_latent_layer decoder_of(const ls_mixer *mixer) {
                                     .heads = heads,
                                     .qk = o->decoder_qk_width,
                                     .v = o->decoder_v_width,
-                                    .widening = o->cross_widening,
+                                    .widening = o->decoder_widening > 0 ? o->decoder_widening
+                                                                        : o->cross_widening,
                                     .residual = o->decoder_residual},
                   o->cross_shape);
 }
@@ -470,27 +473,34 @@ static int64_t trained_rows(const ls_mixer *mixer) {
     return o->loss == LOSS_LAST ? o->latents : 0;
 }
 
-/* One cross-attend of transformers. */
-enum { ROWS_SAME, ROWS_VALUES };
+/* Layers of transformers: one cross-attend alone, and those of a model. */
+enum { ROWS_SAME, ROWS_CROSS_VALUES, ROWS_LAYER_VALUES, ROWS_DECODER_VALUES };
 
 static int64_t row(const ls_mixer *mixer, int layout, int64_t r) {
-    return layout == ROWS_VALUES ? cross_of(mixer).qk + r : r;
+    if (layout == ROWS_CROSS_VALUES) return cross_of(mixer).qk + r;
+    if (layout == ROWS_LAYER_VALUES) return layer_of(mixer).qk + r;
+    return layout == ROWS_DECODER_VALUES ? decoder_of(mixer).qk + r : r;
 }
 
-#define BOTH(official, ours, layout)                                                               \
-    {official ".weight", "cross.0." ours ".weight", layout}, {                                     \
-        official ".bias", "cross.0." ours ".bias", layout                                          \
+#define LAYER(official, ours, values)                                                              \
+    {official "attention.self.layernorm1.*", ours "norm_q.*", ROWS_SAME},                          \
+        {official "attention.self.layernorm2.*", ours "norm_kv.*", ROWS_SAME},                     \
+        {official "attention.self.query.*", ours "q.*", ROWS_SAME},                                \
+        {official "attention.self.key.*", ours "kv.*", ROWS_SAME},                                 \
+        {official "attention.self.value.*", ours "kv.*", values},                                  \
+        {official "attention.output.dense.*", ours "out.*", ROWS_SAME},                            \
+        {official "layernorm.*", ours "norm.*", ROWS_SAME},                                        \
+        {official "mlp.dense1.*", ours "up.*", ROWS_SAME}, {                                       \
+        official "mlp.dense2.*", ours "down.*", ROWS_SAME                                          \
     }
 static const ls_alias aliases[] = {
-    BOTH("attention.self.layernorm1", "norm_q", ROWS_SAME),
-    BOTH("attention.self.layernorm2", "norm_kv", ROWS_SAME),
-    BOTH("attention.self.query", "q", ROWS_SAME),
-    BOTH("attention.self.key", "kv", ROWS_SAME),
-    BOTH("attention.self.value", "kv", ROWS_VALUES),
-    BOTH("attention.output.dense", "out", ROWS_SAME),
-    BOTH("layernorm", "norm", ROWS_SAME),
-    BOTH("mlp.dense1", "up", ROWS_SAME),
-    BOTH("mlp.dense2", "down", ROWS_SAME),
+    LAYER("", "cross.0.", ROWS_CROSS_VALUES),
+    LAYER("*cross_attention.", "cross.0.", ROWS_CROSS_VALUES),
+    LAYER("*self_attends.{n}.", "blocks.0.{n}.", ROWS_LAYER_VALUES),
+    LAYER("*decoding_cross_attention.", "decoder.", ROWS_DECODER_VALUES),
+    {"*embeddings.latents", "latents", ROWS_SAME},
+    {"*output_position_encodings.position_embeddings", "queries", ROWS_SAME},
+    {"*final_layer.*", "last.*", ROWS_SAME},
     {0},
 };
 

@@ -7,21 +7,23 @@
 typedef struct performer_options {
     ls_heads heads;
     int64_t features, redraw;
-    int kernel, draw, lengths, stabiliser;
+    int kernel, draw, lengths, stabiliser, padding;
     bool projection;
-    double epsilon, sum_epsilon;
+    double epsilon, sum_epsilon, scale;
 } performer_options;
 
-enum { KERNEL_SOFTMAX, KERNEL_RELU };
+enum { KERNEL_SOFTMAX, KERNEL_RELU, KERNEL_EXP };
 enum { DRAW_ORTHOGONAL, DRAW_PUBLISHED, DRAW_INDEPENDENT };
 enum { LENGTHS_NORMAL, LENGTHS_ROOT };
 enum { STABILISER_NONE, STABILISER_GLOBAL };
+enum { PADDING_LEFT_OUT, PADDING_ZEROS };
 
 #define FIELD(name) offsetof(performer_options, name)
 static const ls_option options[] = {
     LS_HEADS_OPTIONS(performer_options),
-    {"kernel", LS_OPTION_CHOICE, FIELD(kernel), "softmax", 0, 0, "softmax|relu",
-     "what the features stand for: exp(q.k / sqrt(head width)), or whatever ReLU gives"},
+    {"kernel", LS_OPTION_CHOICE, FIELD(kernel), "softmax", 0, 0, "softmax|relu|exp",
+     "what the features stand for: exp(q.k / sqrt(head width)); whatever ReLU gives; or no random "
+     "directions, but softmaxes of the elements of queries, and of those of keys over time"},
     {"features", LS_OPTION_INT, FIELD(features), "0", 0, 65536, NULL,
      "random directions; 0: w log w for heads of width w"},
     {"projection", LS_OPTION_BOOL, FIELD(projection), "true", 0, 0, NULL,
@@ -36,16 +38,26 @@ static const ls_option options[] = {
     {"stabiliser", LS_OPTION_CHOICE, FIELD(stabiliser), "none", 0, 0, "none|global",
      "kernel=softmax: keys as they are, or as published, over the largest of the whole text, which "
      "lets later tokens be seen through eps"},
+    {"scale", LS_OPTION_REAL, FIELD(scale), "0", 0, 1e6, NULL,
+     "queries and keys are multiplied by it; 0: W^(-1/4) for heads of width W, 1 without "
+     "directions"},
+    {"padding", LS_OPTION_CHOICE, FIELD(padding), "left-out", 0, 0, "left-out|zeros",
+     "rows that are padding: not there, or as published, keys like others with values of zero"},
     {"eps", LS_OPTION_REAL, FIELD(epsilon), "-1", -1, 1, NULL,
      "added to every feature; -1: 1e-6 for softmax, 1e-3 for relu"},
     {"sum_eps", LS_OPTION_REAL, FIELD(sum_epsilon), "0", 0, 1, NULL,
      "causal, whole texts: added to the sum of the keys' features, as in public code"},
 };
 
+/* Whether there are random directions. */
+static bool projects(const performer_options *o) {
+    return o->kernel == KERNEL_SOFTMAX || (o->kernel == KERNEL_RELU && o->projection);
+}
+
 static int64_t feature_count(const ls_mixer *mixer) {
     const performer_options *o = mixer->options;
     const int64_t W = ls_heads_width(mixer, &o->heads);
-    if (o->kernel == KERNEL_RELU && !o->projection) return W;
+    if (!projects(o)) return W;
     return o->features > 0 ? o->features : ls_max(1, (int64_t)((double)W * log((double)W)));
 }
 
@@ -165,7 +177,7 @@ static void fill_directions(const ls_init *init, double *values, int64_t count) 
 
 static ls_tensor *directions_of(ls_program *p, const ls_mixer *mixer) {
     const performer_options *o = mixer->options;
-    if (!o->projection) return NULL;
+    if (!projects(o)) return NULL;
     const int64_t W = ls_heads_width(mixer, &o->heads);
     const ls_init init = {.kind = LS_INIT_CUSTOM,
                           .a = (double)W,
@@ -202,22 +214,36 @@ static void turn(ls_program *p, const ls_mixer *mixer, ls_tensor **q, ls_tensor 
     *k = ls_rotate(p, *k, &attend.rotary, here, LS_ROTATE_OWN);
 }
 
+/* What is added to every feature. */
+static double epsilon_of(const performer_options *o) {
+    static const double usual[] = {[KERNEL_SOFTMAX] = 1e-6, [KERNEL_RELU] = 1e-3, [KERNEL_EXP] = 0};
+    return o->epsilon >= 0 ? o->epsilon : usual[o->kernel];
+}
+
+static double scale_of(const ls_mixer *mixer) {
+    const performer_options *o = mixer->options;
+    if (o->scale > 0) return o->scale;
+    return projects(o) ? pow((double)ls_heads_width(mixer, &o->heads), -0.25) : 1;
+}
+
+static ls_tensor *valid_keys(const ls_mixer *mixer) {
+    const performer_options *o = mixer->options;
+    return o->padding == PADDING_LEFT_OUT ? mixer->valid : NULL;
+}
+
 static void map_features(ls_program *p, const ls_mixer *mixer, ls_tensor **q, ls_tensor **k) {
     const performer_options *o = mixer->options;
-    const bool relu = o->kernel == KERNEL_RELU, published = o->stabiliser == STABILISER_GLOBAL;
-    const double W = (double)ls_heads_width(mixer, &o->heads);
+    const bool published = o->stabiliser == STABILISER_GLOBAL && o->kernel == KERNEL_SOFTMAX;
     ls_tensor *directions = directions_of(p, mixer);
     ls_features_options about = {
-        .kind = relu ? LS_FEATURES_RELU : LS_FEATURES_EXP,
+        .kind = o->kernel == KERNEL_RELU ? LS_FEATURES_RELU : LS_FEATURES_EXP,
         .stable = published ? LS_STABLE_ROW_PRODUCT : LS_STABLE_ROW,
-        .scale = o->projection ? pow(W, -0.25) : 1,
-        .epsilon = o->epsilon >= 0 ? o->epsilon
-                   : relu          ? 1e-3
-                                   : 1e-6,
+        .scale = scale_of(mixer),
+        .epsilon = epsilon_of(o),
     };
     *q = ls_features(p, *q, directions, NULL, about);
     about.stable = published ? LS_STABLE_ALL_PRODUCTS : LS_STABLE_NONE;
-    *k = ls_features(p, *k, directions, mixer->valid, about);
+    *k = ls_features(p, *k, directions, valid_keys(mixer), about);
 }
 
 /* The state before the text, or before this chunk of it. */
@@ -231,7 +257,9 @@ static ls_tensor *before(ls_program *p, const ls_mixer *mixer, const int64_t dim
         ls_refuse(p, LS_ENOMEM, "performer: no memory for a state");
         return NULL;
     }
-    for (int64_t i = dim[3] - 1; i < count; i += dim[3]) values[i] = o->sum_epsilon;
+    /* features of elements have a factor that those of public code have not */
+    const double factor = o->kernel == KERNEL_EXP ? 1 / sqrt((double)dim[2]) : 1;
+    for (int64_t i = dim[3] - 1; i < count; i += dim[3]) values[i] = factor * o->sum_epsilon;
     ls_tensor *state = ls_constant(p, ls_wide_type(p), 4, dim, values);
     ls_free(ctx, values);
     return state;
@@ -249,6 +277,33 @@ static ls_tensor *look_back(ls_program *p, const ls_mixer *mixer, ls_tensor *q, 
     return y;
 }
 
+/* e_1 .. e_W as rows of every head: attention with them for queries takes the softmax over time of
+ * each element of the keys, with them for keys that of a query's elements. */
+static ls_tensor *unit_rows(ls_program *p, int64_t B, int64_t H, int64_t W) {
+    ls_ctx *ctx = ls_program_ctx(p);
+    double *values = ls_new(ctx, (size_t)(B * W * H * W), sizeof *values);
+    if (values == NULL) {
+        ls_refuse(p, LS_ENOMEM, "performer: no memory for unit rows");
+        return NULL;
+    }
+    for (int64_t i = 0; i < B * W * H; i++) values[i * W + i / H % W] = 1;
+    ls_tensor *rows = ls_constant(p, ls_type(p), LS_DIMS(B, W, H, W), values);
+    ls_free(ctx, values);
+    return rows;
+}
+
+/* Both softmaxes over whole texts. */
+static ls_tensor *read_elements(ls_program *p, const ls_mixer *mixer, ls_tensor *qkv[3]) {
+    if (ls_failed(p)) return NULL;
+    const ls_attention_options about = {.scale = scale_of(mixer)};
+    ls_tensor *unit = unit_rows(p, qkv[0]->dim[0], qkv[0]->dim[2], qkv[0]->dim[3]);
+    ls_segment keys = ls_segment_all(unit, qkv[1], qkv[2]);
+    keys.valid = valid_keys(mixer);
+    ls_tensor *means = ls_attention(p, 1, &keys, about, NULL);
+    const ls_segment queries = ls_segment_all(qkv[0], unit, means);
+    return ls_attention(p, 1, &queries, about, NULL);
+}
+
 static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     const performer_options *o = mixer->options;
     if (x == NULL) return NULL;
@@ -260,8 +315,13 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
         return NULL;
     }
     ls_tensor *qkv[3], *y, *sums = NULL;
-    ls_heads_split(p, mixer, &o->heads, x, qkv);
+    if (o->padding == PADDING_ZEROS)
+        ls_heads_project(p, mixer, &o->heads, x, mixer->valid, qkv);
+    else
+        ls_heads_split(p, mixer, &o->heads, x, qkv);
     turn(p, mixer, &qkv[0], &qkv[1]);
+    if (o->kernel == KERNEL_EXP && !mixer->causal)
+        return ls_heads_join(p, mixer, &o->heads, read_elements(p, mixer, qkv));
     map_features(p, mixer, &qkv[0], &qkv[1]);
     if (mixer->causal)
         y = look_back(p, mixer, qkv[0], qkv[1], qkv[2], &sums);
@@ -283,8 +343,9 @@ static double flops(const ls_mixer *mixer, int64_t T) {
     const performer_options *o = mixer->options;
     const double W = (double)ls_heads_width(mixer, &o->heads), M = (double)feature_count(mixer);
     const double rows = (double)T * (double)o->heads.count;
-    return ls_heads_flops(mixer, &o->heads, T) + (o->projection ? 4 * rows * M * W : 0) +
-           4 * rows * M * (W + 1);
+    const double heads = ls_heads_flops(mixer, &o->heads, T);
+    if (o->kernel == KERNEL_EXP && !mixer->causal) return heads + 8 * rows * W * W;
+    return heads + (projects(o) ? 4 * rows * M * W : 0) + 4 * rows * M * (W + 1);
 }
 
 static int64_t row(const ls_mixer *mixer, int layout, int64_t r) {
@@ -296,6 +357,7 @@ static const ls_alias aliases[] = {
     LS_HEADS_ALIASES("to_q", "to_k", "to_v", "to_out"),
     {"fast_attention.projection_matrix", "directions", LS_ROWS_OUT},
     {"projection_matrix", "directions", LS_ROWS_OUT},
+    {"*projection_matrix", NULL, 0}, /* drawn, but not used */
     {0},
 };
 

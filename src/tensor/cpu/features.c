@@ -117,6 +117,7 @@ static void project(const job *s, ls_head head, int64_t first, int64_t n, const 
 
 static double half_square(const job *s, const desk *d, int64_t row) {
     double sum = 0;
+    if (s->directions == NULL) return 0;
     if (s->wide == LS_F64) {
         const double *z = (const double *)d->z + row * s->K;
         for (int64_t e = 0; e < s->K; e++) sum += z[e] * z[e];
@@ -150,7 +151,8 @@ static int64_t place_of(const job *s, const desk *d, int64_t row, double product
     return 0;
 }
 
-/* What is taken off all products of a row: |z|^2 / 2, and what keeps the rest in bounds. */
+/* What is taken off all products of a row: |z|^2 / 2 where they are products, and what keeps the
+ * rest in bounds. */
 static double taken_off(const job *s, ls_head head, const desk *d, int64_t row) {
     switch (s->about->stable) {
     case LS_STABLE_ROW:

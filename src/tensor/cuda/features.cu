@@ -125,11 +125,12 @@ static __device__ __forceinline__ float largest_product(const job &s, const floa
 
 static __device__ __forceinline__ float half_square(const job &s, const float *z) {
     float sum = 0;
+    if (!s.projects) return 0;
     for (int64_t e = threadIdx.x % 32; e < s.K; e += 32) sum += z[e] * z[e];
     return ls_cuda_warp_sum(sum) / 2;
 }
 
-/* |z|^2 / 2, and what keeps the rest in bounds. */
+/* |z|^2 / 2 where there are directions, and what keeps the rest in bounds. */
 static __device__ __forceinline__ float taken_off(const job &s, row_name at, const float *z,
                                                   const float *a) {
     if (s.kind != LS_FEATURES_EXP) return 0;
