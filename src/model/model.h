@@ -16,7 +16,7 @@ typedef struct ls_model_settings {
     int64_t segment, memory; /* 0: no segments; rows of memory carried between them */
     int memory_kind;         /* ls_memory_kind; what follows is of slots */
     int memory_update;       /* ls_memory_update */
-    int64_t memory_heads, memory_encoder, memory_updates;
+    int64_t memory_heads, memory_read_heads, memory_encoder, memory_updates;
     double memory_temperature;
     char mixer[LS_OPTION_TEXT_BYTES], position[LS_OPTION_TEXT_BYTES];
     int norm, norm_place, residual, activation;
