@@ -119,7 +119,8 @@ static const struct {
               "w.*layers.{n}.mlp.gate_proj.* = layers.{n}.ffn.up.*\n"
               "w.*layers.{n}.mlp.up_proj.* = layers.{n}.ffn.up.* last\n"
               "w.*layers.{n}.mlp.down_proj.* = layers.{n}.ffn.down.*\n"
-              "w.*norm.* = norm.*\n"},
+              "w.*norm.* = norm.*\n"
+              "out.loss = mean_loss\n"},
     /* huggingface MPT */
     {"mpt", "w.*wte.weight = embed.weight\n"
             "w.*blocks.{n}.norm_{m}.* = layers.{n}.norm{m}.*\n"
