@@ -20,7 +20,7 @@ static const struct {
                        "w.*crit.out_layers.0.* = head.*\n"
                        "w.*crit.out_layers.0.* = head.{c}.*\n"
                        "w.*crit.out_layers.{i}.* = head.{i}.*\n"
-                       "w.*crit.out_projs.0 = head.0.project\n"
+                       "w.*crit.out_projs.{i} = head.{i}.project\n"
                        "w.*crit.cluster_weight = head.0.weight last reversed\n"
                        "w.*crit.cluster_weight = embed.0.weight last reversed\n"
                        "w.*crit.cluster_bias = head.0.bias last reversed\n"

@@ -69,6 +69,10 @@ static const ls_option options[] = {
      "adaptive embeddings and softmax; empty: none"},
     {"adaptive_divisor", LS_OPTION_INT, FIELD(adaptive_divisor), "1", 1, 65536, NULL,
      "by which the width of embeddings shrinks from cluster to cluster"},
+    {"adaptive_projections", LS_OPTION_CHOICE, FIELD(adaptive_projections), "first", 0, 0,
+     "first|none|all",
+     "adaptive_divisor above 1: clusters whose logits have a projection of their own, not that of "
+     "their embeddings"},
     {"scale_embedding", LS_OPTION_BOOL, FIELD(scale_embedding), "false", 0, 0, NULL,
      "multiply embeddings by the square root of the width"},
     {"feed_forward", LS_OPTION_BOOL, FIELD(feed_forward), "true", 0, 0, NULL,
