@@ -29,6 +29,7 @@ static void test_rate_one_is_a_longer_memory(void **unused) {
          "segment=16 memory=15"},
         {"heads=2 compress=mean rate=1 segment=5 memory=0 compressed=10", "segment=5 memory=10"},
         {"heads=2 rate=3 segment=9 memory=6 compressed=0", "segment=9 memory=6"},
+        {"heads=2 rate=3 segment=9 memory=6 compressed=4 memory_layers=1", "segment=9 memory=0"},
     };
     ls_ctx ctx = ls_ctx_default();
     double *x = numbers(ROWS * D, 4);
@@ -59,6 +60,7 @@ static const char *const variants[] = {
     "heads=1 segment=12 memory=4 compressed=6 rate=2 compress=mean distance=time",
     "heads=2 segment=4 memory=10 compressed=100 rate=2 compress=max positions=table untied=true",
     "heads=2 segment=40 memory=0 compressed=7 rate=5 clamp_len=9 out_bias=true",
+    "heads=2 segment=8 memory=8 compressed=5 rate=4 positions=table memory_layers=1,2",
 };
 
 static void test_any_cut(void **unused) {

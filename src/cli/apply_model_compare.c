@@ -14,7 +14,7 @@ static ls_status compare_rows(ls_trial *trial, const ls_safetensor *tensor, cons
 }
 
 /* The rows that a layer carries on, of as many as the file has. A name with a {x} in it means all
- * layers: the file's first axis. */
+ * layers that have such a state: the file's first axis. */
 static ls_status compare_state(ls_trial *trial, const ls_trial_run *run,
                                const ls_safetensor *tensor, const char *name) {
     const char *open = strchr(name, '{');
@@ -35,12 +35,13 @@ static ls_status compare_state(ls_trial *trial, const ls_trial_run *run,
     double *values = ls_new(trial->ctx, (size_t)tensor->count, sizeof *values);
     double *layer = ls_new(trial->ctx, (size_t)each, sizeof *layer);
     ls_status status = values == NULL || layer == NULL ? LS_ENOMEM : LS_OK;
-    for (int64_t i = 0; i < layers && status == LS_OK; i++) {
+    for (int64_t i = 0, number = 0; i < layers && status == LS_OK; i++) {
         char full[LS_SAFETENSORS_NAME_MOST + 96];
         snprintf(full, sizeof full, "%s", name);
-        if (open != NULL)
-            snprintf(full, sizeof full, "%.*s%lld%s", (int)(open - name), name, (long long)i,
-                     open + strcspn(open, "}") + 1);
+        if (open != NULL) do
+                snprintf(full, sizeof full, "%.*s%lld%s", (int)(open - name), name,
+                         (long long)number++, open + strcspn(open, "}") + 1);
+            while (!ls_state_has(run->program, full) && number < trial->config.layers);
         status = ls_state_values(run->program, run->state, full, rows, width, layer);
         if (turned)
             ls_exchange_axes(layer, B, rows, width, values + i * each);

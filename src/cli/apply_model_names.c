@@ -98,15 +98,41 @@ static bool read_modifier(const char *word, ls_weight *out) {
            strcmp(word, "reversed") == 0 || strcmp(word, "-") == 0 || strcmp(word, "+") == 0;
 }
 
+/* Puts a cluster's number where a word of a target has a {x} left over; false: it has none. */
+static bool name_cluster(const char *word, int64_t cluster, char out[TARGET_BYTES]) {
+    const char *open = strchr(word, '{'), *close = open == NULL ? NULL : strchr(open, '}');
+    if (close == NULL) return false;
+    snprintf(out, TARGET_BYTES, "%.*s%lld%s", (int)(open - word), word, (long long)cluster,
+             close + 1);
+    return true;
+}
+
+/* The clusters' own rows one after the other, as they stand in the only table of an adaptive
+ * softmax whose clusters are all of one width. */
+static ls_status add_clusters(const ls_trial *trial, const char *word, ls_weight *out) {
+    const ls_reals *cutoffs = &trial->config.model.adaptive_cutoffs;
+    char name[TARGET_BYTES];
+    for (int64_t i = 0; i <= cutoffs->count; i++) {
+        const double first = i == 0 ? 0 : cutoffs->at[i - 1];
+        const double end =
+            i == cutoffs->count ? (double)trial->config.model.vocabulary : cutoffs->at[i];
+        if (!name_cluster(word, i, name)) break;
+        LS_TRY(add_part(trial, name, out));
+        out->part[out->parts - 1].rows = (int64_t)(end - first);
+    }
+    return LS_OK;
+}
+
 /* Whether the model has what a target names. */
 static bool has_all(const ls_trial *trial, const char *target) {
-    char words[TARGET_BYTES], *rest = NULL;
+    char words[TARGET_BYTES], cluster[TARGET_BYTES], *rest = NULL;
     ls_weight unused = {0};
     size_t root, scope;
     snprintf(words, sizeof words, "%s", target);
     for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
         if (!read_modifier(word, &unused) &&
-            ls_parameters_find(trial->model->store, word) == NULL &&
+            ls_parameters_find(trial->model->store,
+                               name_cluster(word, 0, cluster) ? cluster : word) == NULL &&
             mixer_of(trial, word, &root, &scope) == NULL)
             return false;
     return true;
@@ -137,6 +163,8 @@ ls_status ls_trial_weight_of(const ls_trial *trial, const char *name, ls_weight 
     *out = (ls_weight){.name = name};
     LS_TRY(target_of(trial, name, target));
     for (char *word = strtok_r(target, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-        if (!read_modifier(word, out)) LS_TRY(add_part(trial, word, out));
+        if (!read_modifier(word, out))
+            LS_TRY(strchr(word, '{') != NULL ? add_clusters(trial, word, out)
+                                             : add_part(trial, word, out));
     return LS_OK;
 }

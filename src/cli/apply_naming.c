@@ -14,11 +14,13 @@ static const struct {
 } known[] = {
     /* kimiyoung/transformer-xl, in PyTorch; weights also with the prefix of huggingface */
     {"transformer-xl", "w.*word_emb.emb_layers.0.weight = embed.weight\n"
+                       "w.*word_emb.emb_layers.0.weight = embed.{c}.weight\n"
                        "w.*word_emb.emb_layers.{i}.weight = embed.{i}.weight\n"
                        "w.*word_emb.emb_projs.{i} = embed.{i}.project\n"
                        "w.*crit.out_layers.0.* = head.*\n"
+                       "w.*crit.out_layers.0.* = head.{c}.*\n"
                        "w.*crit.out_layers.{i}.* = head.{i}.*\n"
-                       "w.*crit.out_projs.0 = head.0.project\n"
+                       "w.*crit.out_projs.{i} = head.{i}.project\n"
                        "w.*crit.cluster_weight = head.0.weight last reversed\n"
                        "w.*crit.cluster_weight = embed.0.weight last reversed\n"
                        "w.*crit.cluster_bias = head.0.bias last reversed\n"
@@ -55,8 +57,7 @@ static const struct {
                     "out.mem{s} = state layers.{n}.mixer.memory\n"
                     "out.cmem{s} = state layers.{n}.mixer.compressed\n"},
     /* huggingface GPT-2, also inside booydar/recurrent-memory-transformer */
-    {"gpt2", "w.memory_cell.memory = memory.start\n"
-             "w.*wte.weight = embed.weight\n"
+    {"gpt2", "w.*wte.weight = embed.weight\n"
              "w.*wpe.weight = position.embedding\n"
              "w.*lm_head.weight = head.weight\n"
              "w.*ln_f.* = norm.*\n"
@@ -69,7 +70,6 @@ static const struct {
              "w.*h.{n}.mlp.c_fc.bias = layers.{n}.ffn.up.bias\n"
              "w.*h.{n}.mlp.c_proj.weight = layers.{n}.ffn.down.weight turned\n"
              "w.*h.{n}.mlp.c_proj.bias = layers.{n}.ffn.down.bias\n"
-             "out.memory{s} = segment memory\n"
              "out.loss = mean_loss\n"},
     /* lucidrains/memformer */
     {"memformer",
@@ -119,7 +119,8 @@ static const struct {
               "w.*layers.{n}.mlp.gate_proj.* = layers.{n}.ffn.up.*\n"
               "w.*layers.{n}.mlp.up_proj.* = layers.{n}.ffn.up.* last\n"
               "w.*layers.{n}.mlp.down_proj.* = layers.{n}.ffn.down.*\n"
-              "w.*norm.* = norm.*\n"},
+              "w.*norm.* = norm.*\n"
+              "out.loss = mean_loss\n"},
     /* huggingface MPT */
     {"mpt", "w.*wte.weight = embed.weight\n"
             "w.*blocks.{n}.norm_{m}.* = layers.{n}.norm{m}.*\n"
@@ -177,7 +178,9 @@ static const struct {
 };
 enum { KNOWN = sizeof known / sizeof known[0] };
 
-static const char own[] = "in.tokens = tokens\n"
+/* The memory is what booydar/recurrent-memory-transformer puts before a model of any kind. */
+static const char own[] = "w.memory_cell.memory = memory.start\n"
+                          "in.tokens = tokens\n"
                           "in.input_ids = tokens\n"
                           "in.source = source\n"
                           "out.y = logits\n"

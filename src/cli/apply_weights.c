@@ -23,7 +23,7 @@ ls_status ls_weight_of_mixer(ls_ctx *ctx, const ls_parameters *store, const ls_m
         if (parameter == NULL || out->parts == LS_WEIGHT_PARTS_MOST) continue;
         out->flags = alias->layout & LS_ALIAS_FLAGS;
         out->part[out->parts++] =
-            (struct ls_weight_part){parameter, mixer, alias->layout & ~LS_ALIAS_FLAGS};
+            (struct ls_weight_part){parameter, mixer, alias->layout & ~LS_ALIAS_FLAGS, 0};
         if ((alias->layout & (LS_ALIAS_PART | LS_ALIAS_SIDE)) == 0) return LS_OK;
     }
     if (out->parts > 0) return LS_OK;
@@ -82,7 +82,7 @@ static int part_of(const ls_weight *weight, const rows *all, int64_t r, int64_t 
     if (weight->reversed) r = all->count - 1 - r;
     for (int i = 0; i < weight->parts; i++) {
         const struct ls_weight_part *part = &weight->part[i];
-        const int64_t here = part->parameter->dim[0];
+        const int64_t here = part->rows > 0 ? part->rows : part->parameter->dim[0];
         *row = r - before;
         if (weight->last) *row = here - all->count + r;
         if (part->mixer != NULL && part->mixer->type->row != NULL)
@@ -152,12 +152,6 @@ static ls_status move_rows(ls_ctx *ctx, const ls_parameters *store, const ls_wei
         all.width = tensor->count / all.count;
     }
     if (all.flags & LS_ALIAS_SIDE) return move_columns(ctx, store, weight, &all, how);
-    for (int i = 0; i < weight->parts; i++) {
-        const ls_parameter *parameter = weight->part[i].parameter;
-        if (parameter->count / parameter->dim[0] != all.width)
-            return LS_FAIL(ctx, LS_EINPUT, "%s has rows of another width than %s", tensor->name,
-                           parameter->name);
-    }
     for (int64_t r = 0; r < all.count; r++) {
         int64_t row;
         const int at = part_of(weight, &all, r, &row);
@@ -166,6 +160,9 @@ static ls_status move_rows(ls_ctx *ctx, const ls_parameters *store, const ls_wei
             return LS_FAIL(ctx, LS_EINPUT, "%s has more rows than %s with these options",
                            tensor->name, weight->part[0].parameter->name);
         const ls_parameter *parameter = weight->part[at].parameter;
+        if (parameter->count / parameter->dim[0] != all.width)
+            return LS_FAIL(ctx, LS_EINPUT, "%s has rows of another width than %s", tensor->name,
+                           parameter->name);
         for (int64_t c = 0; c < all.width; c++)
             move_one(store, parameter, row * all.width + c, element_of(&all, r, c), how);
         if (how.set != NULL) how.set[parameter - store->items] += all.width;

@@ -4,9 +4,10 @@
 
 #include "mixer/mixer.h"
 #include "model/safetensors.h"
+#include "tensor/ops.h"
 #include "tensor/parameter.h"
 
-enum { LS_WEIGHT_PARTS_MOST = 8 };
+enum { LS_WEIGHT_PARTS_MOST = LS_CLUSTERS_MOST };
 
 /* Where a tensor's rows stand. Those that the first part does not take go to the next. */
 typedef struct ls_weight {
@@ -16,6 +17,7 @@ typedef struct ls_weight {
         const ls_parameter *parameter;
         const ls_mixer *mixer; /* whose `row` orders the rows; NULL: as they are */
         int layout;            /* the mixer's number */
+        int64_t rows;          /* the first so many of the parameter are meant; 0: all */
     } part[LS_WEIGHT_PARTS_MOST];
     int flags;     /* LS_ALIAS_* */
     bool last;     /* the rows are the last ones of the parameter */

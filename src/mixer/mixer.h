@@ -25,7 +25,10 @@ typedef struct ls_mixer {
                            back alone never sees any. Of the program that is being recorded */
     ls_tensor *latents; /* [B,M,W]: rows that a mixer with latents begins with; NULL: its own
                            parameter. Of the program that is being recorded */
-    int64_t layer;      /* its number in the model, from 0; 0: not in a model */
+    ls_tensor *remembered;  /* cache [B,N,D] of the rows of now and before, where the model keeps
+                               what the type says that it `remembers`; NULL: the mixer does. Of the
+                               program that is being recorded */
+    int64_t layer;          /* its number in the model, from 0; 0: not in a model */
     int64_t trained_length; /* l: what the model is trained for; 0: not known */
     int64_t start;          /* tokens before those that `row` is asked about */
     int64_t branches; /* of the model that add to the residual stream, for initial weights that
@@ -82,6 +85,10 @@ typedef struct ls_mixer_type {
     /* Options that may differ between training and test, as the weights do not depend on them; ends
      * with NULL. May be NULL itself: none. */
     const char *const *at_test;
+    /* How long its input stays in a stream with gradients, in a cache "memory". A model with norms
+     * before its layers keeps the rows as they were before the norm, so that remembered ones have a
+     * part in the norm's gradient as well. May be NULL: it remembers otherwise, or nothing. */
+    ls_retention (*remembers)(const ls_mixer *mixer);
     /* What comes out takes the place of x in a model, norms and sums being its own; and it may have
      * another number of rows than x, of the model's width. Both may be NULL: no. */
     bool (*whole)(const ls_mixer *mixer);

@@ -50,13 +50,15 @@ static ls_tensor *table_of(ls_program *p, const ls_model_settings *about,
     return ls_param(p, name, LS_DIMS(rows, width_of(about, cluster)), ls_init_normal(about->init));
 }
 
-/* [D, width of the cluster]: from its rows to the model's; NULL where all are of one width. That of
- * the first cluster's logits is another one than that of its rows. */
+/* [D, width of the cluster]: from its rows to the model's; NULL where all are of one width. A
+ * cluster's logits may have another one than its rows: as published, the first's do. */
 static ls_tensor *projection(ls_program *p, const ls_model_settings *about, int cluster,
                              bool head) {
     char name[32];
     if (about->adaptive_divisor == 1) return NULL;
-    snprintf(name, sizeof name, "%s.%d.project", head && cluster == 0 ? "head" : "embed", cluster);
+    const bool own = about->adaptive_projections == LS_PROJECTIONS_ALL ||
+                     (about->adaptive_projections == LS_PROJECTIONS_FIRST && cluster == 0);
+    snprintf(name, sizeof name, "%s.%d.project", head && own ? "head" : "embed", cluster);
     return ls_param(p, name, LS_DIMS(about->width, width_of(about, cluster)),
                     ls_init_normal(about->init));
 }

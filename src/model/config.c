@@ -26,6 +26,8 @@ static const ls_option options[] = {
      "last one from the slots (Memformer)"},
     {"memory_heads", LS_OPTION_INT, FIELD(memory_heads), "8", 1, 4096, NULL,
      "memory_kind=slots: heads of reading and writing"},
+    {"memory_read_heads", LS_OPTION_INT, FIELD(memory_read_heads), "0", 0, 4096, NULL,
+     "memory_kind=slots: heads of reading; 0: memory_heads"},
     {"memory_update", LS_OPTION_CHOICE, FIELD(memory_update), "norm", 0, 0, "norm|plain|gru",
      "memory_kind=slots: what was written is biased and brought to length 1, which forgets; or "
      "stays as it is; or goes through a gated unit and a feed-forward layer"},
@@ -67,6 +69,10 @@ static const ls_option options[] = {
      "adaptive embeddings and softmax; empty: none"},
     {"adaptive_divisor", LS_OPTION_INT, FIELD(adaptive_divisor), "1", 1, 65536, NULL,
      "by which the width of embeddings shrinks from cluster to cluster"},
+    {"adaptive_projections", LS_OPTION_CHOICE, FIELD(adaptive_projections), "first", 0, 0,
+     "first|none|all",
+     "adaptive_divisor above 1: clusters whose logits have a projection of their own, not that of "
+     "their embeddings"},
     {"scale_embedding", LS_OPTION_BOOL, FIELD(scale_embedding), "false", 0, 0, NULL,
      "multiply embeddings by the square root of the width"},
     {"feed_forward", LS_OPTION_BOOL, FIELD(feed_forward), "true", 0, 0, NULL,
@@ -362,6 +368,9 @@ static ls_status check_shape(ls_ctx *ctx, const ls_model_settings *model) {
     if (model->memory_kind == LS_MEMORY_SLOTS && model->width % model->memory_heads != 0)
         return LS_FAIL(ctx, LS_EUSE, "model.memory_heads=%lld does not divide a width of %lld",
                        (long long)model->memory_heads, (long long)model->width);
+    if (model->memory_read_heads > 0 && model->width % model->memory_read_heads != 0)
+        return LS_FAIL(ctx, LS_EUSE, "model.memory_read_heads=%lld does not divide a width of %lld",
+                       (long long)model->memory_read_heads, (long long)model->width);
     if (model->memory_encoder > 0 && model->memory_kind != LS_MEMORY_SLOTS)
         return LS_FAIL(ctx, LS_EUSE, "model.memory_encoder is for model.memory_kind=slots");
     if (model->segment > 0 && !model->causal)

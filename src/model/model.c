@@ -28,6 +28,19 @@ static bool has_other_rows(const ls_mixer *mixer) {
     return mixer->type->other_rows != NULL && mixer->type->other_rows(mixer);
 }
 
+/* A layer whose norm comes first. *x: what the sum of x and delta is; a mixer that remembers its
+ * input does so before the norm. */
+static ls_tensor *mix_normed(ls_program *p, const ls_model_config *config, ls_mixer mixer,
+                             ls_tensor **x, ls_tensor *delta, ls_tensor *valid) {
+    const ls_program_options *options = ls_program_about(p);
+    ls_tensor *normed = ls_layer_norm(p, &config->model, "norm1", *x, delta, x);
+    if (mixer.type->remembers != NULL && options->streaming && options->grad && !ls_failed(p)) {
+        ls_tensor *rows = ls_cache_append(p, "mixer.memory", *x, mixer.type->remembers(&mixer));
+        mixer.remembered = ls_layer_norm(p, &config->model, "norm1", rows, NULL, NULL);
+    }
+    return mix(p, config, mixer, normed, valid);
+}
+
 /* A layer that has its norms and sums itself. Rows of its own are all there: none is padding. */
 static ls_tensor *mix_whole(ls_program *p, const ls_model_config *config, ls_mixer mixer,
                             ls_tensor *x, ls_tensor **valid) {
@@ -84,7 +97,7 @@ static ls_tensor *blocks(ls_program *p, const ls_model_config *config, stack lay
             x = mix_whole(p, config, mixer, delta == NULL ? x : ls_plus(p, x, delta), &valid);
             delta = NULL;
         } else if (pre) {
-            delta = mix(p, config, mixer, ls_layer_norm(p, about, "norm1", x, delta, &x), valid);
+            delta = mix_normed(p, config, mixer, &x, delta, valid);
             delta = joined(p, about, "gate1", &x, delta);
         } else {
             x = ls_layer_norm(p, about, "norm1", x, mix(p, config, mixer, x, valid), NULL);

@@ -16,7 +16,7 @@ typedef struct ls_model_settings {
     int64_t segment, memory; /* 0: no segments; rows of memory carried between them */
     int memory_kind;         /* ls_memory_kind; what follows is of slots */
     int memory_update;       /* ls_memory_update */
-    int64_t memory_heads, memory_encoder, memory_updates;
+    int64_t memory_heads, memory_read_heads, memory_encoder, memory_updates;
     double memory_temperature;
     char mixer[LS_OPTION_TEXT_BYTES], position[LS_OPTION_TEXT_BYTES];
     int norm, norm_place, residual, activation;
@@ -24,6 +24,7 @@ typedef struct ls_model_settings {
     bool tied, bias, scale_embedding, feed_forward, head_bias, last_norm;
     ls_reals adaptive_cutoffs; /* ids at which clusters of a vocabulary begin; empty: no clusters */
     int64_t adaptive_divisor;  /* of the width from one cluster to the next */
+    int adaptive_projections;  /* ls_own_projections */
     bool causal;
     int head; /* ls_model_head */
     int pool; /* ls_pool_kind */
@@ -42,6 +43,8 @@ typedef enum {
     LS_HEAD_MATCH,    /* a class of each pair of sequences, which do not see each other */
 } ls_model_head;
 
+/* Clusters whose logits have a projection of their own. */
+typedef enum { LS_PROJECTIONS_FIRST, LS_PROJECTIONS_NONE, LS_PROJECTIONS_ALL } ls_own_projections;
 typedef enum { LS_MEMORY_ROWS, LS_MEMORY_SLOTS } ls_memory_kind;
 typedef enum { LS_UPDATE_NORM, LS_UPDATE_PLAIN, LS_UPDATE_GRU } ls_memory_update;
 

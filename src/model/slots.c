@@ -8,10 +8,13 @@
 
 #include "model/layers.h"
 
-static ls_tensor *heads_of(ls_program *p, const ls_model_settings *about, ls_tensor *x) {
-    const int64_t H = about->memory_heads;
+static ls_tensor *in_heads(ls_program *p, ls_tensor *x, int64_t H) {
     if (x == NULL) return NULL;
-    return ls_reshape(p, x, LS_DIMS(x->dim[0], x->dim[1], H, about->width / H));
+    return ls_reshape(p, x, LS_DIMS(x->dim[0], x->dim[1], H, x->dim[2] / H));
+}
+
+static ls_tensor *heads_of(ls_program *p, const ls_model_settings *about, ls_tensor *x) {
+    return in_heads(p, x, about->memory_heads);
 }
 
 static ls_tensor *rows_of(ls_program *p, const ls_model_settings *about, ls_tensor *heads) {
@@ -19,22 +22,23 @@ static ls_tensor *rows_of(ls_program *p, const ls_model_settings *about, ls_tens
     return ls_reshape(p, heads, LS_DIMS(heads->dim[0], heads->dim[1], about->width));
 }
 
-static double scale_of(const ls_model_settings *about) {
-    return 1 / sqrt((double)(about->width / about->memory_heads));
+static double scale_of(const ls_model_settings *about, int64_t heads) {
+    return 1 / sqrt((double)(about->width / heads));
 }
 
 ls_tensor *ls_slots_read(ls_program *p, const ls_model_settings *about, ls_tensor *x,
                          ls_tensor *context) {
     const int64_t D = about->width;
+    const int64_t H = about->memory_read_heads > 0 ? about->memory_read_heads : about->memory_heads;
     ls_tensor *kv[2] = {NULL, NULL};
     ls_scope(p, "read");
     ls_tensor *q = ls_project(p, about, "q", x, D, about->bias);
     ls_tensor *joint = ls_project(p, about, "kv", context, 2 * D, about->bias);
     if (joint != NULL) ls_split(p, joint, 2, (const int64_t[]){D, D}, kv);
     const ls_segment seen =
-        ls_segment_all(heads_of(p, about, q), heads_of(p, about, kv[0]), heads_of(p, about, kv[1]));
+        ls_segment_all(in_heads(p, q, H), in_heads(p, kv[0], H), in_heads(p, kv[1], H));
     ls_tensor *y =
-        ls_attention(p, 1, &seen, (ls_attention_options){.scale = scale_of(about)}, NULL);
+        ls_attention(p, 1, &seen, (ls_attention_options){.scale = scale_of(about, H)}, NULL);
     y = ls_project(p, about, "out", rows_of(p, about, y), D, about->bias);
     ls_scope_end(p);
     return ls_dropout(p, y, about->dropout);
@@ -67,7 +71,8 @@ static ls_tensor *write_once(ls_program *p, const ls_model_settings *about, ls_t
                           ls_segment_all(q, k, v)};
     seen[0].lo = seen[0].hi = 0; /* slot i alone */
     seen[1].valid = valid;
-    const ls_attention_options how = {.scale = scale_of(about) / about->memory_temperature};
+    const ls_attention_options how = {.scale = scale_of(about, about->memory_heads) /
+                                               about->memory_temperature};
     ls_tensor *written = rows_of(p, about, ls_attention(p, 2, seen, how, NULL));
     if (about->memory_update == LS_UPDATE_NORM)
         written = ls_plus_broadcast(p, written, ls_slots_start(p, about));

@@ -320,6 +320,8 @@ void ls_state_reset_rows(ls_state *state, const bool *rows);
 int64_t ls_state_age(const ls_state *state, int64_t row);
 int64_t ls_state_position(const ls_state *state);
 size_t ls_state_bytes(const ls_state *state);
+/* Whether a program carries something under a name. */
+bool ls_state_has(const ls_program *program, const char *name);
 /* What a port holds, by its full name, as doubles [B, rows, ...]: of a cache the last `rows` that
  * it has. LS_EINPUT where there is no such port, or it has fewer rows or others than `width` wide.
  */

@@ -54,6 +54,7 @@ static void backward(ls_program *p, const ls_node *node) {
         return;
     }
     ls_tensor *dx = ls_activation(p, ls_type(p), x->rank, x->dim);
+    if (dx != NULL) dx->port = x->port;
     ls_record(p, &grad_op, node->attributes, sizeof(ls_residual_norm_attributes), 6,
               (ls_tensor *[]){total == NULL ? x : total, node->in[2], node->in[3], node->out[2], dy,
                               dsum},

@@ -302,13 +302,23 @@ ls_status ls_state_save(ls_ctx *ctx, const ls_state *state, ls_text *out) {
     return ls_text_status(out);
 }
 
-ls_status ls_state_values(const ls_program *program, const ls_state *state, const char *name,
-                          int64_t rows, int64_t width, double *out) {
-    ls_ctx *ctx = program->ctx;
+/* The number of the port of this name, or of none: that behind the last. */
+static size_t port_named(const ls_program *program, const char *name) {
     size_t at = 0;
     while (at < program->ports.count &&
            strcmp(((const ls_port *)program->ports.at[at])->name, name) != 0)
         at++;
+    return at;
+}
+
+bool ls_state_has(const ls_program *program, const char *name) {
+    return port_named(program, name) < program->ports.count;
+}
+
+ls_status ls_state_values(const ls_program *program, const ls_state *state, const char *name,
+                          int64_t rows, int64_t width, double *out) {
+    ls_ctx *ctx = program->ctx;
+    const size_t at = port_named(program, name);
     if (at == program->ports.count)
         return LS_FAIL(ctx, LS_EINPUT, "the model has no state %s", name);
     const ls_tensor *tensor = ((const ls_port *)program->ports.at[at])->tensor;

@@ -12,6 +12,7 @@ enum { POSITIONS_XL, POSITIONS_TABLE };
 typedef struct compressive_options {
     int64_t heads, head_width, segment, memory, compressed, rate, dilation, clamp_len;
     int compress, loss, distance, positions;
+    ls_reals memory_layers;
     double loss_weight;
     bool bptt, untied, out_bias;
 } compressive_options;
@@ -27,6 +28,9 @@ static const ls_option options[] = {
      "rows before a segment that its queries see as they are; may be another one at test"},
     {"compressed", LS_OPTION_INT, FIELD(compressed), "32", 0, 1e12, NULL,
      "compressed rows before those; may be another one at test"},
+    {"memory_layers", LS_OPTION_REALS, FIELD(memory_layers), "", 0, 65535, NULL,
+     "layers that have these memories, counted from 0, others seeing their segment alone; empty: "
+     "all"},
     {"rate", LS_OPTION_INT, FIELD(rate), "4", 1, 1 << 20, NULL,
      "rows that become one; divides segment and memory"},
     {"compress", LS_OPTION_CHOICE, FIELD(compress), "conv", 0, 0, "conv|dilated|mean|max|most_used",
@@ -86,6 +90,16 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     return LS_OK;
 }
 
+/* The options as they are for the mixer's own layer. */
+static compressive_options own_options(const ls_mixer *mixer) {
+    compressive_options own = *(const compressive_options *)mixer->options;
+    bool listed = own.memory_layers.count == 0;
+    for (int64_t i = 0; i < own.memory_layers.count; i++)
+        listed |= own.memory_layers.at[i] == (double)mixer->layer;
+    if (!listed) own.memory = own.compressed = 0;
+    return own;
+}
+
 static ls_groups groups_of(const compressive_options *o) {
     return (ls_groups){.rate = o->rate,
                        .dilation = o->compress == COMPRESS_DILATED ? o->dilation : 1,
@@ -131,16 +145,26 @@ static projected project(ls_program *p, const ls_mixer *mixer, ls_tensor *rows, 
                        ls_reshape(p, parts[1], LS_DIMS(B, N, H, e))};
 }
 
+/* A learned compression. */
+typedef struct compression {
+    ls_tensor *weight, *bias;
+} compression;
+
+static compression compression_of(ls_program *p, const ls_mixer *mixer) {
+    const int64_t D = mixer->width, wide = ((const compressive_options *)mixer->options)->rate * D;
+    const ls_init init = ls_init_normal(1 / sqrt((double)wide));
+    ls_tensor *weight = ls_param(p, "compress.weight", LS_DIMS(D, wide), init);
+    return (compression){weight, ls_param(p, "compress.bias", LS_DIMS(D), ls_init_bias())};
+}
+
 /* One row [B,G,D] of each group [B,G,rate*D]. */
 static ls_tensor *compress(ls_program *p, const ls_mixer *mixer, ls_tensor *grouped) {
     const compressive_options *o = mixer->options;
-    const int64_t D = mixer->width, wide = o->rate * D;
     if (!is_learned(o))
         return ls_blend(p, o->compress == COMPRESS_MEAN ? LS_BLEND_MEAN : LS_BLEND_MAX, grouped,
                         o->rate);
-    ls_tensor *weight =
-        ls_param(p, "compress.weight", LS_DIMS(D, wide), ls_init_normal(1 / sqrt((double)wide)));
-    return ls_linear(p, grouped, weight, ls_param(p, "compress.bias", LS_DIMS(D), ls_init_bias()));
+    const compression by = compression_of(p, mixer);
+    return ls_linear(p, grouped, by.weight, by.bias);
 }
 
 /* The far past: what this run compresses, and what is seen of it. */
@@ -315,7 +339,7 @@ static ls_segment far_segment(const compressive_options *o, scored by, projected
 
 static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     if (x == NULL) return NULL;
-    const compressive_options *o = mixer->options;
+    const compressive_options own = own_options(mixer), *all_layers = mixer->options, *o = &own;
     const ls_program_options *about = ls_program_about(p);
     const int64_t B = x->dim[0], T = x->dim[1], D = mixer->width, H = o->heads;
     const int64_t e = head_width(mixer);
@@ -327,7 +351,10 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     ls_retention all = retention(o, true), seen = retention(o, false);
     all.exact = about->grad;
     ls_tensor *rows = x;
-    if (about->grad || o->compressed > 0) rows = ls_cache_append(p, "memory", x, all);
+    if (about->grad || o->compressed > 0)
+        rows = ls_cache_append(p, o->memory > 0 ? "memory" : "rows", x, all);
+    /* weights do not depend on which layers have memories */
+    if (o->compressed == 0 && all_layers->compressed > 0 && is_learned(o)) compression_of(p, mixer);
     projected near = project(p, mixer, about->grad ? rows : x, false);
     if (!about->grad) {
         near.k = ls_cache_append(p, "key", near.k, seen);
@@ -364,7 +391,7 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
 /* ---- what it takes ---- */
 
 static int64_t state_bytes(const ls_mixer *mixer, int64_t T, int64_t size) {
-    const compressive_options *o = mixer->options;
+    const compressive_options own = own_options(mixer), *o = &own;
     const int64_t pair = 2 * o->heads * head_width(mixer) * size;
     int64_t bytes = ls_cache_rows(retention(o, false), T, 1) * pair;
     if (o->compressed == 0) return bytes;
@@ -375,7 +402,7 @@ static int64_t state_bytes(const ls_mixer *mixer, int64_t T, int64_t size) {
 
 /* Products and scores of the visible pairs. */
 static double flops(const ls_mixer *mixer, int64_t T) {
-    const compressive_options *o = mixer->options;
+    const compressive_options own = own_options(mixer), *o = &own;
     const double D = (double)mixer->width, across = (double)(o->heads * head_width(mixer));
     double pairs = 0, products = 4 * (double)T * across * D;
     if (o->positions == POSITIONS_XL) products += (double)distances(o, T) * across * D;
@@ -414,7 +441,8 @@ static const ls_alias aliases[] = {
     {0},
 };
 
-static const char *const at_test[] = {"segment", "memory", "compressed", "clamp_len", NULL};
+static const char *const at_test[] = {"segment",       "memory",    "compressed",
+                                      "memory_layers", "clamp_len", NULL};
 
 const ls_mixer_type ls_mixer_compressive = {
     .name = "compressive",

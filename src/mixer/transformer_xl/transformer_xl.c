@@ -50,6 +50,12 @@ static ls_retention retention(const xl_options *o) {
     return (ls_retention){.block = o->segment, .before = o->memory};
 }
 
+static ls_retention remembers(const ls_mixer *mixer) {
+    ls_retention keep = retention(mixer->options);
+    keep.exact = true;
+    return keep;
+}
+
 /* Distances between a query and a key it sees, of a sequence of `length`. */
 static int64_t distances(const xl_options *o, int64_t length) {
     int64_t most = ls_min(length, o->same_length ? o->memory : o->memory + o->segment);
@@ -64,18 +70,20 @@ static void recall(ls_program *p, const ls_mixer *mixer, ls_tensor *x, ls_tensor
                    ls_tensor **v) {
     const xl_options *o = mixer->options;
     const int64_t H = o->heads, e = head_width(mixer), widths[2] = {H * e, H * e};
-    ls_retention keep = retention(o);
-    keep.exact = ls_program_about(p)->grad;
+    const bool exact = ls_program_about(p)->grad;
     ls_tensor *weight =
         ls_param(p, "kv.weight", LS_DIMS(2 * H * e, mixer->width), ls_init_normal(0.02));
-    ls_tensor *rows = keep.exact ? ls_cache_append(p, "memory", x, keep) : x, *parts[2];
+    ls_tensor *rows = x, *parts[2];
+    if (exact)
+        rows = mixer->remembered != NULL ? mixer->remembered
+                                         : ls_cache_append(p, "memory", x, remembers(mixer));
     if (rows == NULL) return;
     ls_split(p, ls_linear(p, rows, weight, NULL), 2, widths, parts);
     *k = ls_reshape(p, parts[0], LS_DIMS(rows->dim[0], rows->dim[1], H, e));
     *v = ls_reshape(p, parts[1], LS_DIMS(rows->dim[0], rows->dim[1], H, e));
-    if (keep.exact) return;
-    *k = ls_cache_append(p, "key", *k, keep);
-    *v = ls_cache_append(p, "value", *v, keep);
+    if (exact) return;
+    *k = ls_cache_append(p, "key", *k, retention(o));
+    *v = ls_cache_append(p, "value", *v, retention(o));
 }
 
 static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
@@ -162,4 +170,5 @@ const ls_mixer_type ls_mixer_transformer_xl = {
     .aliases = aliases,
     .row = row,
     .at_test = at_test,
+    .remembers = remembers,
 };

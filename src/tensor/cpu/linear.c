@@ -55,9 +55,9 @@ static void *row_at(const void *data, ls_dtype type, int64_t row, int64_t stride
     return (char *)(uintptr_t)data + (size_t)(row * stride) * ls_dtype_size(type);
 }
 
-/* c = a b of the held rows. The others of c become 0 where `clear` says so: attention loads whole
- * tiles. */
-static void run_held(const ls_run *run, const ls_gemm *whole, held_rows held, bool clear) {
+/* c = a b of the held rows. The others of c become 0: attention loads whole tiles, and gradients go
+ * on through operations that take all rows. */
+static void run_held(const ls_run *run, const ls_gemm *whole, held_rows held) {
     size_t size = ls_dtype_size(whole->c_type);
     for (int64_t i = 0; i < held.pieces; i++) {
         ls_gemm g = *whole;
@@ -65,19 +65,19 @@ static void run_held(const ls_run *run, const ls_gemm *whole, held_rows held, bo
         g.a.data = row_at(whole->a.data, whole->a.type, i * held.step, whole->a.stride);
         g.c = row_at(whole->c, whole->c_type, i * held.step, whole->c_stride);
         if (g.m > 0) ls_gemm_run(&g, run->threads, run->workspace);
-        for (int64_t row = held.count; clear && row < held.step; row++)
+        for (int64_t row = held.count; row < held.step; row++)
             memset(row_at(g.c, g.c_type, row, g.c_stride), 0, (size_t)g.n * size);
     }
 }
 
 static void forward(const ls_run *run, const ls_node *node) {
     ls_gemm g = forward_product(node);
-    run_held(run, &g, rows_held(run, node->in[0], g.m), true);
+    run_held(run, &g, rows_held(run, node->in[0], g.m));
 }
 
 static void input_grad(const ls_run *run, const ls_node *node) {
     ls_gemm g = input_grad_product(node);
-    run_held(run, &g, rows_held(run, node->out[0], g.m), false);
+    run_held(run, &g, rows_held(run, node->out[0], g.m));
 }
 
 /* db += column sums of dy: a piece of columns is summed over all rows in order. */
