@@ -1,5 +1,5 @@
-/* BigBird: its random blocks as the public code draws them, its attention against all pairs written
- * plainly, and against the public code. */
+/* BigBird: random blocks that the tables of tests/golden do not have, its attention against all
+ * pairs written plainly, and against the public code. */
 #include "mixer/bigbird/random_blocks.h"
 #include "sparse_fixture.h"
 
@@ -8,37 +8,6 @@ extern const ls_mixer_type ls_mixer_bigbird;
 static const char *const inputs[] = {"x", "cot", NULL};
 
 /* ---- random blocks ---- */
-
-static void test_public_draws(void **state) {
-    (void)state;
-    ls_ctx ctx = ls_ctx_default();
-    ls_safetensors file;
-    int cases = 0;
-    stored_open(&ctx, "bigbird-randblocks", &file);
-    for (size_t i = 0; i < file.count; i++, cases++) {
-        int length, size, each, seed;
-        int64_t count;
-        assert_int_equal(
-            sscanf(file.items[i].name, "out.T%d_bs%d_r%d_seed%d", &length, &size, &each, &seed), 4);
-        ls_random_blocks about = {.size = size,
-                                  .blocks = length / size,
-                                  .heads = 2,
-                                  .each = each,
-                                  .seed = (uint32_t)seed};
-        double *want = stored_values(&file, file.items[i].name, &count);
-        int32_t *got = calloc((size_t)count, sizeof *got);
-        assert_int_equal(count, 2 * (about.blocks - 2) * each);
-        assert_true(ls_random_blocks_exist(&about));
-        assert_true(ls_random_blocks_draw(&about, got));
-        for (int64_t j = 0; j < count; j++)
-            if (got[j] != (int32_t)want[j])
-                fail_msg("%s: block %lld is %d, not %g", file.items[i].name, (long long)j, got[j],
-                         want[j]);
-        free(want), free(got);
-    }
-    assert_int_equal(cases, 9);
-    ls_safetensors_close(&ctx, &file);
-}
 
 /* The authors' code draws for 2,048 tokens as for 4,096; blocks of our own choice are legal. */
 static void test_other_draws(void **state) {
@@ -261,10 +230,10 @@ static void test_public_code(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_public_draws), cmocka_unit_test(test_other_draws),
-        cmocka_unit_test(test_definition),   cmocka_unit_test(test_padding),
-        cmocka_unit_test(test_row_sums),     cmocka_unit_test(test_positions),
-        cmocka_unit_test(test_refusals),     cmocka_unit_test(test_public_code),
+        cmocka_unit_test(test_other_draws), cmocka_unit_test(test_definition),
+        cmocka_unit_test(test_padding),     cmocka_unit_test(test_row_sums),
+        cmocka_unit_test(test_positions),   cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_public_code),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

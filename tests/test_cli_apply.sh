@@ -99,6 +99,77 @@ python3 files.py second "$case"
 exits 0 $xpos weights=w.safetensors input=x2.safetensors output=y2.safetensors cut=7 capacity=53
 python3 files.py check "$case"
 
+# ---- tables ----
+
+exits 0 tables golden=$golden/longt5-blockids.safetensors
+grep -q "^out.n50_pad13.globals .*good" out.txt || fail "a table was not compared"
+exits 3 tables golden=$golden/longt5-blockids.safetensors block=8
+exits 1 tables golden=$golden/s4-hippo.safetensors tol=0
+grep -q "^out.legt64.nplr_P .*BEYOND" out.txt || fail "a table was not compared"
+"$program" apply tables golden=$golden/bigbird-randblocks.safetensors --json | python3 -m json.tool >/dev/null
+exits 2 tables
+grep -q "give golden=" err.txt || fail "no word of golden="
+exits 2 tables more golden=$golden/s4-hippo.safetensors
+exits 2 tables golden=$golden/s4-hippo.safetensors mixer=s4
+exits 2 tables golden=$golden/s4-hippo.safetensors blok=8
+exits 2 $xpos block=8 golden=$golden/xpos-attn.safetensors
+exits 3 tables golden=$golden/xpos-attn.safetensors
+cat >tables.py <<'P'
+"""Tables of one file each: code and name, then what is in it."""
+import array, json, struct, sys
+
+def write(path, name, kind, shape, values):
+    raw = array.array({"F64": "d", "I32": "i"}[kind], values).tobytes()
+    text = json.dumps({name: {"dtype": kind, "shape": shape, "data_offsets": [0, len(raw)]}} if name else {}).encode()
+    text += b" " * (-len(text) % 8)
+    open(path, "wb").write(struct.pack("<Q", len(text)) + text + raw)
+
+clipped = [-0.2870198600903755, -2.0, 0.6462349417307153, 0.719260931358442]
+cases = [
+    (0, "out.n5", "I32", [5], [-1] * 5),
+    (1, "out.n5", "I32", [5], [-1, -1, -1, -1, 0]),
+    (0, "out.n20_pad20.globals", "I32", [1], [0]),
+    (3, "out.n20_pad21", "I32", [20], [-1] * 20),
+    (3, "out.n5.globals", "I32", [1], [1]),
+    (3, "out.n5_", "I32", [5], [-1] * 5),
+    (3, "out.n99999999.globals", "I32", [1], [1]),
+    (0, "out.legs4.nplr_B", "F64", [2, 2], clipped),
+    (0, "out.legs4.nplr_B", "F64", [2, 2], [0.2870198600903755, 2.0] + clipped[2:]),
+    (1, "out.legs4.nplr_B", "F64", [2, 2], [clipped[0], -1.99] + clipped[2:]),
+    (1, "out.legs4.nplr_B", "F64", [2, 2], [2.7, 0.0] + clipped[2:]),
+    (1, "out.legs4.nplr_B_noclip", "F64", [2, 2], clipped),
+    (1, "out.legs4.nplr_B", "F64", [2, 2], [float("nan")] * 4),
+    (1, "out.fout2.nplr_P", "F64", [1, 1, 2], [0.0, 0.0]),
+    (0, "out.fout2.nplr_P", "F64", [1, 1, 2], [0.0, -0.5 ** 0.5]),
+    (3, "out.fout2.nplr_P", "F64", [2, 1, 2], [0.0] * 4),
+    (3, "out.legt4.nplr_P", "F64", [1, 2, 2], [0.0] * 4),
+    (3, "out.legs3.A", "F64", [3, 3], [0.0] * 9),
+    (3, "out.legs514.nplr_W", "F64", [257, 2], [0.0] * 514),
+    (3, "out.legs4.C", "F64", [4, 1], [1.0] * 4),
+    (3, "out.lagt4.A", "F64", [4, 4], [0.0] * 16),
+    (0, "out.diag_real.A", "F64", [2, 2, 2], [-1.0, 0.0, -2.0, 0.0] * 2),
+    (1, "out.diag_real.A", "F64", [2, 2, 2], [-1.0, 0.0, -2.0, 0.0] + [-1.0, 0.0, -2.5, 0.0]),
+    (3, "out.diag_real.A", "F64", [2, 2], [-1.0, 0.0, -2.0, 0.0]),
+    (3, "out.diag_real.P", "F64", [1, 1, 2], [0.0, 0.0]),
+    (3, "out.T56_bs0_r3_seed0", "I32", [1, 12, 3], [0] * 36),
+    (3, "out.T57_bs4_r3_seed0", "I32", [1, 12, 3], [0] * 36),
+    (3, "out.T40_bs4_r3_seed0", "I32", [1, 8, 3], [0] * 24),
+    (3, "out.T56_bs4_r3_seed0", "I32", [1, 12, 2], [0] * 24),
+    (1, "out.T56_bs4_r3_seed0", "I32", [1, 12, 3], [0] * 36),
+    (3, "", "I32", [0], []),
+]
+for i, (code, *what) in enumerate(cases):
+    write(f"table{i}.safetensors", *what)
+    print(code, f"table{i}.safetensors", what[0])
+P
+python3 tables.py >tables.txt
+while read -r code file name; do
+    exits "$code" tables golden=$file tol=1e-12
+    [ "$(grep -c . err.txt)" -le 2 ] || fail "$name: not one sentence"
+    if [ "$code" -eq 1 ]; then grep -q "^$name .*BEYOND" out.txt || fail "$name: not compared"; fi
+done <tables.txt
+[ "$(wc -l <tables.txt)" -gt 30 ] || fail "no tables"
+
 # ---- whole models ----
 
 words() { # FILE: its arguments in the table of cases

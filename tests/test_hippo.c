@@ -1,56 +1,111 @@
-/* Initial spectra of state spaces against those of published code. */
-#include "golden_file.h"
+/* HiPPO's matrices in the modes of their normal parts, and spectra in closed form against them.
+ * What public code has for all of these is in tests/golden. */
+#include "harness.h"
 #include "mixer/hippo.h"
+#include "mixer/hippo_matrix.h"
 
-static double *tensor_of(const golden *g, const char *format, int N, int64_t modes) {
-    char name[64];
-    int64_t dim[5];
-    size_t count;
-    snprintf(name, sizeof name, format, N);
-    double *values = golden_tensor(g, name, dim, &count);
-    assert_non_null(values);
-    assert_int_equal(count, 2 * modes);
-    return values;
-}
+enum { N_MOST = 64, H_MOST = N_MOST / 2 };
 
 static void close_to(double got, double want, double size) {
-    if (!(fabs(got - want) <= 1e-11 * size)) fail_msg("%.17g, not %.17g", got, want);
+    if (!(fabs(got - want) <= 1e-12 * size)) fail_msg("%.17g, not %.17g", got, want);
 }
 
-/* Eigenvectors have no phase of their own: sizes are compared. */
-static void test_hippo(void **state) {
-    (void)state;
-    golden g;
-    golden_open(&g, "s4-hippo.safetensors");
-    static const int sizes[] = {4, 8, 64};
-    for (int i = 0; i < 3; i++) {
-        int N = sizes[i];
-        double sum = 0;
-        double *W = tensor_of(&g, "out.legs%d.nplr_W", N, N / 2);
-        double *B = tensor_of(&g, "out.legs%d.nplr_B_noclip", N, N / 2);
-        double *P = tensor_of(&g, "out.legs%d.nplr_P", N, N / 2);
-        for (int n = 0; n < N / 2; n++) {
-            double input = ls_spectrum_input(LS_SPECTRUM_LEGS, N, n);
-            close_to(W[2 * n], -0.5, 1);
-            close_to(ls_spectrum_frequency(LS_SPECTRUM_LEGS, N, n), -W[2 * n + 1], -W[1]);
-            close_to(input, hypot(B[2 * n], B[2 * n + 1]), N);
-            close_to(input * sqrt(0.5), hypot(P[2 * n], P[2 * n + 1]), N);
-            sum += 2 * input * input;
+/* Eigenvectors and their conjugates are orthonormal, and put together again they are K. */
+static void check_modes(int64_t N, const double *K) {
+    static double w[H_MOST];
+    static double complex V[H_MOST * N_MOST];
+    const int64_t h = N / 2;
+    ls_ctx ctx = ls_ctx_default();
+    double largest = 0;
+    expect(&ctx, ls_skew_modes(&ctx, N, K, w, V));
+    for (int64_t i = 0; i < N * N; i++) largest = fmax(largest, fabs(K[i]));
+    for (int64_t n = 0; n < h; n++) {
+        assert_true(w[n] <= 0 && (n == 0 || w[n - 1] <= w[n]));
+        for (int64_t m = 0; m < h; m++) {
+            double complex inner = 0, conjugate = 0;
+            for (int64_t i = 0; i < N; i++) {
+                inner += conj(V[n * N + i]) * V[m * N + i];
+                conjugate += V[n * N + i] * V[m * N + i];
+            }
+            close_to(cabs(inner - (n == m)), 0, 1);
+            close_to(cabs(conjugate), 0, 1);
         }
-        close_to(sum, N * N, N * N);
-        free(W), free(B), free(P);
     }
-    static const char *const names[] = {"out.diag_legs.A", "out.diag_inv.A", "out.diag_lin.A"};
-    for (int kind = LS_SPECTRUM_LEGS; kind <= LS_SPECTRUM_LIN; kind++) {
-        double *A = tensor_of(&g, names[kind], 0, 8);
-        for (int n = 0; n < 8; n++)
-            close_to(ls_spectrum_frequency((ls_spectrum)kind, 16, n), fabs(A[2 * n + 1]), 100);
-        free(A);
+    for (int64_t i = 0; i < N; i++)
+        for (int64_t j = 0; j < N; j++) {
+            double sum = 0;
+            for (int64_t n = 0; n < h; n++)
+                sum += 2 * creal(I * w[n] * V[n * N + i] * conj(V[n * N + j]));
+            close_to(sum, K[i * N + j], (double)N * largest);
+        }
+}
+
+static void test_measures(void **state) {
+    (void)state;
+    static double A[N_MOST * N_MOST], B[N_MOST], P[2 * N_MOST];
+    static const int64_t sizes[] = {2, 6, N_MOST};
+    static const double decays[] = {-0.5, 0, 0};
+    for (int measure = LS_MEASURE_LEGS; measure <= LS_MEASURE_FOUT; measure++)
+        for (int at = 0; at < 3; at++) {
+            const int64_t N = sizes[at];
+            ls_hippo_matrix((ls_measure)measure, N, A, B);
+            ls_hippo_rank((ls_measure)measure, N, P);
+            for (int64_t i = 0; i < N * N; i++)
+                for (int j = 0; j < ls_measure_rank((ls_measure)measure); j++)
+                    A[i] += P[j * N + i / N] * P[j * N + i % N];
+            for (int64_t n = 0; n < N; n++) {
+                close_to(A[n * (N + 1)], decays[measure], (double)N);
+                A[n * (N + 1)] = 0;
+                for (int64_t k = 0; k < n; k++) close_to(A[n * N + k], -A[k * N + n], (double)N);
+            }
+            check_modes(N, A);
+        }
+}
+
+/* A pair of zeros that lies in no plane of two coordinates. */
+static void test_zeros(void **state) {
+    (void)state;
+    enum { N = 6 };
+    double x[4][N], K[N * N];
+    for (int i = 0; i < 4 * N; i++) x[i / N][i % N] = sin(1 + 2.3 * i * i);
+    for (int i = 0; i < N * N; i++) {
+        const int n = i / N, k = i % N;
+        K[i] = x[0][n] * x[1][k] - x[1][n] * x[0][k] + x[2][n] * x[3][k] - x[3][n] * x[2][k];
     }
-    golden_close(&g);
+    check_modes(N, K);
+}
+
+static void test_closed_forms(void **state) {
+    (void)state;
+    static const int64_t sizes[] = {2, 10, N_MOST};
+    static const ls_spectrum kinds[] = {LS_SPECTRUM_LEGS, LS_SPECTRUM_FOUT};
+    static const ls_measure measures[] = {LS_MEASURE_LEGS, LS_MEASURE_FOUT};
+    ls_ctx ctx = ls_ctx_default();
+    for (int at = 0; at < 6; at++) {
+        const int64_t N = sizes[at / 2];
+        const ls_spectrum kind = kinds[at % 2];
+        double sum = 0;
+        ls_hippo_modes modes;
+        expect(&ctx, ls_hippo_modes_find(&ctx, measures[at % 2], N, &modes));
+        for (int64_t n = 0; n < N / 2; n++) {
+            const double in = ls_spectrum_input(kind, N, n);
+            close_to(ls_spectrum_frequency(kind, N, n), -modes.w[n], -modes.w[0]);
+            close_to(ls_spectrum_decay(kind, n), -modes.decay, 1);
+            close_to(in, cabs(modes.B[n]), (double)N);
+            close_to(ls_spectrum_rank(kind, N, n), cabs(modes.P[n]), (double)N);
+            sum += 2 * in * in;
+        }
+        const double all = (double)(kind == LS_SPECTRUM_LEGS ? N * N : N - 1);
+        close_to(sum, all, all);
+        ls_hippo_modes_clear(&ctx, &modes);
+    }
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_hippo)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_measures),
+        cmocka_unit_test(test_zeros),
+        cmocka_unit_test(test_closed_forms),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,48 +1,10 @@
 /* LongT5's attention against all pairs written plainly, and against the public code. */
 #include "mixer_runs.h"
 #include "sparse_fixture.h"
-#include "tensor/block_sums.h"
 
 enum { D = 16, H = 3, K = 6, ALL = H * K, BUCKETS = 32, FAR = 128 };
 extern const ls_mixer_type ls_mixer_longt5;
 static const char *const inputs[] = {"x", "cot", NULL};
-
-/* ---- blocks ---- */
-
-static void test_public_blocks(void **state) {
-    (void)state;
-    const ls_block_sums_attributes about = {16, true};
-    ls_ctx ctx = ls_ctx_default();
-    ls_safetensors file;
-    int cases = 0;
-    stored_open(&ctx, "longt5-blockids", &file);
-    for (size_t i = 0; i < file.count; i++) {
-        int T, pads = 0;
-        char name[64];
-        uint8_t valid[128];
-        if (strstr(file.items[i].name, "globals") != NULL) continue;
-        assert_true(sscanf(file.items[i].name, "out.n%d_pad%d", &T, &pads) >= 1);
-        for (int t = 0; t < T; t++) valid[t] = t < T - pads;
-        int64_t complete = ls_blocks_complete(valid, T, about.block), count;
-        double *ids = stored_values(&file, file.items[i].name, NULL), ours[128];
-        snprintf(name, sizeof name, "%s.globals", file.items[i].name);
-        double *globals = stored_values(&file, name, &count);
-        assert_int_equal(count, T / about.block);
-        for (int t = 0; t < T; t++) ours[t] = -1;
-        for (int64_t j = 0; j < count; j++) {
-            ls_interval rows = ls_block_sum_rows(&about, j, complete, T);
-            for (int64_t t = rows.first; t < rows.end; t++)
-                if (valid[t]) ours[t] = (double)j;
-            assert_true((globals[j] != 0) == (j < complete));
-        }
-        for (int t = 0; t < T; t++)
-            if (ours[t] != ids[t]) fail_msg("%s: token %d", file.items[i].name, t);
-        free(ids), free(globals);
-        cases++;
-    }
-    assert_int_equal(cases, 11);
-    ls_safetensors_close(&ctx, &file);
-}
 
 /* ---- attention ---- */
 
@@ -244,9 +206,9 @@ static void test_public_code(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_public_blocks), cmocka_unit_test(test_definition),
-        cmocka_unit_test(test_padding),       cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_public_code),   cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_definition), cmocka_unit_test(test_padding),
+        cmocka_unit_test(test_refusals),   cmocka_unit_test(test_public_code),
+        cmocka_unit_test(test_streams),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

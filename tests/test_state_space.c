@@ -379,6 +379,20 @@ static void test_options(void **state) {
     free(x);
 }
 
+/* A mixer's parameters, as they begin; release with bench_free. */
+static bench begun(ls_ctx *ctx, const char *name, const char *words) {
+    ls_mixer mixer;
+    expect(ctx, mixer_from(ctx, ls_mixer_find(name), words, CHANNELS, &mixer));
+    bench b = {.ctx = ctx};
+    ls_program_options options = {.type = LS_F64, .batch = 1, .length = 1};
+    expect(ctx, ls_parameters_new(ctx, LS_F64, &b.store));
+    expect(ctx, ls_program_new(ctx, &options, b.store, &b.program));
+    mixer_record(b.program, &mixer);
+    expect(ctx, ls_parameters_seal(b.store, 3, false));
+    mixer_release(&mixer);
+    return b;
+}
+
 /* Parts of poles begin where they should, however they are kept. */
 static void test_beginnings(void **state) {
     (void)state;
@@ -388,17 +402,10 @@ static void test_beginnings(void **state) {
     ls_ctx ctx = ls_ctx_default();
     for (int i = 0; i < 4; i++)
         for (int kind = 0; kind < 4; kind++) {
-            ls_mixer mixer;
             char words[200];
             snprintf(words, sizeof words, "d_state=%d init=%s real_transform=%s imag_transform=%s",
                      ALL, spectra[kind], kept[i], kept[i]);
-            expect(&ctx, mixer_from(&ctx, ls_mixer_find("s4d"), words, CHANNELS, &mixer));
-            bench b = {.ctx = &ctx};
-            ls_program_options options = {.type = LS_F64, .batch = 1, .length = 1};
-            expect(&ctx, ls_parameters_new(&ctx, LS_F64, &b.store));
-            expect(&ctx, ls_program_new(&ctx, &options, b.store, &b.program));
-            mixer_record(b.program, &mixer);
-            expect(&ctx, ls_parameters_seal(b.store, 3, false));
+            bench b = begun(&ctx, "s4d", words);
             for (int64_t n = 0; n < CHANNELS * MODES; n++) {
                 const double m = (double)(n % MODES), pi = 3.14159265358979323846;
                 const double inverse = ALL / pi * (ALL / (2 * m + 1) - 1);
@@ -411,8 +418,32 @@ static void test_beginnings(void **state) {
                          fmax(imag[kind], 1e-4) + more, 100);
             }
             bench_free(&b);
-            mixer_release(&mixer);
         }
+}
+
+/* The Fourier measure, of all copies or of the second half of them behind the Legendre one. */
+static void test_measures(void **state) {
+    (void)state;
+    static const char *const words[] = {"d_state=6 init=fout", "d_state=6 init=hippo"};
+    static const double imag[] = {6.283185307179586, 3.141592653589793, 1e-4};
+    static const double input[] = {1, 1, 0.70710678118654752};
+    enum { EACH = 3, SECOND = CHANNELS / 2 * EACH };
+    ls_ctx ctx = ls_ctx_default();
+    for (int i = 0; i < 2; i++) {
+        bench b = begun(&ctx, "s4", words[i]), legs = begun(&ctx, "s4", "d_state=6");
+        for (int64_t n = 0; n < CHANNELS * EACH; n++) {
+            const bool fourier = i == 0 || n >= SECOND;
+            const double in = fourier ? input[n % EACH] : weight_at(&legs, "B", 2 * n);
+            close_to(exp(weight_at(&b, "A_real", n)), fourier ? 1e-4 : 0.5, 1);
+            close_to(weight_at(&b, "A_imag", n),
+                     fourier ? imag[n % EACH] : weight_at(&legs, "A_imag", n), 10);
+            close_to(weight_at(&b, "B", 2 * n), in, 1);
+            close_to(weight_at(&b, "P", 2 * n), fourier ? in : in * sqrt(0.5), 1);
+            assert_true(weight_at(&b, "B", 2 * n + 1) == 0 && weight_at(&b, "P", 2 * n + 1) == 0);
+        }
+        bench_free(&b);
+        bench_free(&legs);
+    }
 }
 
 /* Kernels that end before the text does: what lies further back is not seen, in a stream either. */
@@ -453,13 +484,11 @@ static void test_ends(void **state) {
 
 static void test_refusals(void **state) {
     (void)state;
-    static const char *const wrong[][2] = {{"s4d", "init=diag copies=3"},
-                                           {"h3", "init=diag head_dim=2"},
-                                           {"h3", "copies=4"},
-                                           {"s4", "tilde=9 rate=1e-6"},
-                                           {"s4d", "l_max=9 rate=1e-6"},
-                                           {"s4d", "channels=2 output=none"},
-                                           {"s4d", "init=real real_transform=sigmoid"}};
+    static const char *const wrong[][2] = {
+        {"s4d", "init=diag copies=3"},     {"h3", "init=diag head_dim=2"},
+        {"s4", "init=hippo copies=3"},     {"h3", "copies=4"},
+        {"s4", "tilde=9 rate=1e-6"},       {"s4d", "l_max=9 rate=1e-6"},
+        {"s4d", "channels=2 output=none"}, {"s4d", "init=real real_transform=sigmoid"}};
     ls_ctx ctx = ls_ctx_default();
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         ls_mixer mixer;
@@ -473,8 +502,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_length), cmocka_unit_test(test_long_times),
         cmocka_unit_test(test_definition), cmocka_unit_test(test_options),
-        cmocka_unit_test(test_beginnings), cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_beginnings), cmocka_unit_test(test_measures),
+        cmocka_unit_test(test_ends),       cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -316,6 +316,14 @@ static bool fits(const char *pattern, const char *name, found *out) {
     return false;
 }
 
+bool ls_name_parts(const char *pattern, const char *name, int64_t number[26], const char **rest) {
+    found by;
+    if (!fits(pattern, name, &by)) return false;
+    memcpy(number, by.number, sizeof by.number);
+    *rest = by.rest;
+    return true;
+}
+
 static bool expand(const char *target, const found *by, char *out, size_t bytes) {
     size_t used = 0;
     while (*target != '\0') {

@@ -41,6 +41,10 @@ const char *ls_name_after(const char *name, const char *prefix);
 bool ls_name_fits(const char *pattern, const char *name, const char *target, char *out,
                   size_t bytes);
 
+/* Whether a name fits a pattern, then the numbers under its letters (-1: none) and the ending
+ * (NULL: none). */
+bool ls_name_parts(const char *pattern, const char *name, int64_t number[26], const char **rest);
+
 /* A naming by the name of public code, or from a file; "": our own names. Our own names of inputs
  * and outputs are always among the rules, behind the others. */
 ls_status ls_naming_read(ls_ctx *ctx, const char *choice, ls_naming *out);

@@ -3,7 +3,10 @@
  * G where G(z) = prod_n (z - n - 1/2) / (z + n + 1/2), because A + A^T = -1 - B B^T. Eigenvalues i
  * w of K are where G(i w) = -1, that is, for even N, sum_{n < N} atan(w / (n + 1/2)) = pi/2 + pi k,
  * k = 0 .. N/2 - 1, and the input of that mode is |v^H B|^2 = 2 / sum_n (n + 1/2) / ((n + 1/2)^2 +
- * w^2), the residue of B^T (z - K)^-1 B = 2 (1 - G) / (1 + G). */
+ * w^2), the residue of B^T (z - K)^-1 B = 2 (1 - G) / (1 + G).
+ *
+ * HiPPO-FouT is A = K - B B^T, K turning cosine and sine of every frequency pi k into each other:
+ * mode k reads half of the sum of two squares, sqrt(2) and 0, and that of the constant 1 and 0. */
 #include "mixer/hippo.h"
 
 #include <math.h>
@@ -40,16 +43,20 @@ double ls_spectrum_frequency(ls_spectrum kind, int64_t N, int64_t n) {
         return (double)((2 * n + 1) * (2 * n + 1)) / pi;
     case LS_SPECTRUM_REAL:
         return 0;
+    case LS_SPECTRUM_FOUT:
+        return pi * (double)(N / 2 - 1 - n);
     default:
         return legs_frequency(N, n);
     }
 }
 
 double ls_spectrum_decay(ls_spectrum kind, int64_t n) {
+    if (kind == LS_SPECTRUM_FOUT) return 0;
     return kind == LS_SPECTRUM_REAL ? (double)(n + 1) : 0.5;
 }
 
 double ls_spectrum_input(ls_spectrum kind, int64_t N, int64_t n) {
+    if (kind == LS_SPECTRUM_FOUT && n == N / 2 - 1) return sqrt(0.5);
     if (kind != LS_SPECTRUM_LEGS) return 1;
     double w = legs_frequency(N, n), sum = 0;
     for (int64_t i = 0; i < N; i++) {
@@ -57,4 +64,9 @@ double ls_spectrum_input(ls_spectrum kind, int64_t N, int64_t n) {
         sum += half / (half * half + w * w);
     }
     return sqrt(2 / sum);
+}
+
+double ls_spectrum_rank(ls_spectrum kind, int64_t N, int64_t n) {
+    if (kind != LS_SPECTRUM_LEGS && kind != LS_SPECTRUM_FOUT) return 0;
+    return ls_spectrum_input(kind, N, n) * (kind == LS_SPECTRUM_LEGS ? sqrt(0.5) : 1);
 }

@@ -1,4 +1,4 @@
-/* Initial spectra of state spaces. */
+/* Initial spectra of state spaces, in closed form. */
 #ifndef LS_MIXER_HIPPO_H
 #define LS_MIXER_HIPPO_H
 
@@ -10,13 +10,17 @@ typedef enum {
     LS_SPECTRUM_LIN,
     LS_SPECTRUM_QUAD,
     LS_SPECTRUM_REAL,
-    LS_SPECTRUM_DIAG /* INV for half of the copies, LIN for the others */
+    LS_SPECTRUM_DIAG, /* INV for half of the copies, LIN for the others */
+    LS_SPECTRUM_FOUT,
+    LS_SPECTRUM_HIPPO /* LEGS for half of the copies, FOUT for the others */
 } ls_spectrum;
 
 /* Mode n of N/2 of a state of N (even), in the order of the published code: the sizes of the
- * imaginary and the real part of its pole, and its input, a positive number. */
+ * imaginary and the real part of its pole, its input, a positive number, and its part of the rank
+ * that is taken away: 0 but for LEGS and FOUT. */
 double ls_spectrum_frequency(ls_spectrum kind, int64_t N, int64_t n);
 double ls_spectrum_decay(ls_spectrum kind, int64_t n);
 double ls_spectrum_input(ls_spectrum kind, int64_t N, int64_t n);
+double ls_spectrum_rank(ls_spectrum kind, int64_t N, int64_t n);
 
 #endif

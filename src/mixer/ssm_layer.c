@@ -21,9 +21,16 @@ static int64_t modes_of(const ls_ssm_options *o) {
     return o->plain ? o->d_state : o->d_state / 2;
 }
 
+/* Where the poles begin: by `init`, or with a rank by `measure`. */
+static ls_spectrum spectrum_of(const ls_ssm_options *o) {
+    static const ls_spectrum ranked[] = {LS_SPECTRUM_LEGS, LS_SPECTRUM_FOUT, LS_SPECTRUM_HIPPO};
+    return o->measure > 0 ? ranked[o->measure] : (ls_spectrum)o->init;
+}
+
 ls_status ls_ssm_check_space(ls_ctx *ctx, const char *name, const ls_ssm_options *o,
                              int64_t channels) {
     const int64_t copies = copies_of(o, channels);
+    const ls_spectrum spectrum = spectrum_of(o);
     if (!o->plain && o->d_state % 2 != 0)
         return LS_FAIL(ctx, LS_EUSE, "%s: d_state must be even, not %lld", name,
                        (long long)o->d_state);
@@ -33,10 +40,10 @@ ls_status ls_ssm_check_space(ls_ctx *ctx, const char *name, const ls_ssm_options
     if (o->dt_min > o->dt_max)
         return LS_FAIL(ctx, LS_EUSE, "%s: dt_min is %g, above dt_max, which is %g", name, o->dt_min,
                        o->dt_max);
-    if (o->init == LS_SPECTRUM_DIAG && copies % 2 != 0)
-        return LS_FAIL(ctx, LS_EUSE, "%s: init=diag has two kinds, which %lld copies cannot halve",
-                       name, (long long)copies);
-    if (o->init == LS_SPECTRUM_REAL && o->real == LS_KEPT_SIGMOID)
+    if (copies % 2 != 0 && (spectrum == LS_SPECTRUM_DIAG || spectrum == LS_SPECTRUM_HIPPO))
+        return LS_FAIL(ctx, LS_EUSE, "%s: init=%s has two kinds, which %lld copies cannot halve",
+                       name, spectrum == LS_SPECTRUM_DIAG ? "diag" : "hippo", (long long)copies);
+    if (spectrum == LS_SPECTRUM_REAL && o->real == LS_KEPT_SIGMOID)
         return LS_FAIL(ctx, LS_EUSE,
                        "%s: real_transform=sigmoid stays below 1, where init=real begins", name);
     return LS_OK;
@@ -65,44 +72,69 @@ static double kept_of(double value, ls_kept kept) {
     return kept == LS_KEPT_SOFTPLUS ? value + log(-expm1(-value)) : value;
 }
 
-/* a: the spectrum, b: modes, c: how parts of poles are kept. */
-static void fill_frequency(const ls_init *init, double *values, int64_t count) {
-    const int64_t h = (int64_t)init->b, half = count / h / 2;
-    const bool two = init->a == LS_SPECTRUM_DIAG;
-    for (int64_t copy = 0; copy < count / h; copy++) {
-        const bool later = copy > 0 && !(two && copy == half);
-        ls_spectrum kind = (ls_spectrum)init->a;
-        if (two) kind = copy < half ? LS_SPECTRUM_INV : LS_SPECTRUM_LIN;
-        for (int64_t n = 0; n < h; n++)
-            values[copy * h + n] =
-                later ? values[(copy - 1) * h + n]
-                      : kept_of(ls_spectrum_frequency(kind, 2 * h, n), (ls_kept)init->c);
+/* What a copy begins with where two halves of the copies differ. */
+static ls_spectrum kind_of(ls_spectrum spectrum, bool second) {
+    if (spectrum == LS_SPECTRUM_DIAG) return second ? LS_SPECTRUM_LIN : LS_SPECTRUM_INV;
+    if (spectrum == LS_SPECTRUM_HIPPO) return second ? LS_SPECTRUM_FOUT : LS_SPECTRUM_LEGS;
+    return spectrum;
+}
+
+typedef double value_of(const ls_init *init, ls_spectrum kind, int64_t N, int64_t n);
+
+/* a: the spectrum, b: modes, c: how parts of poles are kept. A mode has one value, or the first of
+ * `parts`. */
+static void fill_copies(const ls_init *init, double *values, int64_t count, int parts,
+                        value_of *value) {
+    const int64_t h = (int64_t)init->b, size = h * parts, copies = count / size;
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t copy = i / size, n = i % size / parts;
+        const ls_spectrum kind = kind_of((ls_spectrum)init->a, copy >= copies / 2);
+        if (i % parts != 0)
+            values[i] = 0;
+        else if (copy > 0 && kind == kind_of((ls_spectrum)init->a, copy - 1 >= copies / 2))
+            values[i] = values[i - size];
+        else
+            values[i] = value(init, kind, 2 * h, n);
     }
+}
+
+static double frequency(const ls_init *init, ls_spectrum kind, int64_t N, int64_t n) {
+    return kept_of(ls_spectrum_frequency(kind, N, n), (ls_kept)init->c);
+}
+
+static double decay(const ls_init *init, ls_spectrum kind, int64_t N, int64_t n) {
+    (void)N;
+    return kept_of(ls_spectrum_decay(kind, n), (ls_kept)init->c);
+}
+
+static double input(const ls_init *init, ls_spectrum kind, int64_t N, int64_t n) {
+    (void)init;
+    return ls_spectrum_input(kind, N, n);
+}
+
+static double rank(const ls_init *init, ls_spectrum kind, int64_t N, int64_t n) {
+    (void)init;
+    return ls_spectrum_rank(kind, N, n);
+}
+
+static void fill_frequency(const ls_init *init, double *values, int64_t count) {
+    fill_copies(init, values, count, 1, frequency);
 }
 
 static void fill_decay(const ls_init *init, double *values, int64_t count) {
-    int64_t h = (int64_t)init->b;
-    for (int64_t i = 0; i < count; i++)
-        values[i] = kept_of(ls_spectrum_decay((ls_spectrum)init->a, i % h), (ls_kept)init->c);
+    fill_copies(init, values, count, 1, decay);
 }
 
-/* Pairs; c: a factor. */
-static void fill_input(const ls_init *init, double *values, int64_t count) {
-    int64_t h = (int64_t)init->b;
-    for (int64_t i = 0; i < count; i++) {
-        if (i >= 2 * h)
-            values[i] = values[i - 2 * h];
-        else
-            values[i] =
-                i % 2 == 1 ? 0 : init->c * ls_spectrum_input((ls_spectrum)init->a, 2 * h, i / 2);
-    }
-}
-
-/* The same without pairs. */
 static void fill_plain_input(const ls_init *init, double *values, int64_t count) {
-    int64_t h = (int64_t)init->b;
-    for (int64_t i = 0; i < count; i++)
-        values[i] = i >= h ? values[i - h] : ls_spectrum_input((ls_spectrum)init->a, 2 * h, i);
+    fill_copies(init, values, count, 1, input);
+}
+
+static void fill_input(const ls_init *init, double *values, int64_t count) {
+    fill_copies(init, values, count, 2, input);
+}
+
+static void fill_rank(const ls_init *init, double *values, int64_t count) {
+    fill_copies(init, values, count, 2, rank);
 }
 
 /* Log-uniform in [a, b], through the inverse of the function c. */
@@ -133,8 +165,8 @@ ls_init ls_ssm_frequencies(ls_spectrum spectrum, int64_t modes, ls_kept kept) {
     return made_by(fill_frequency, spectrum, (double)modes, kept);
 }
 
-ls_init ls_ssm_inputs(ls_spectrum spectrum, int64_t modes, double factor) {
-    return made_by(fill_input, spectrum, (double)modes, factor);
+ls_init ls_ssm_inputs(ls_spectrum spectrum, int64_t modes) {
+    return made_by(fill_input, spectrum, (double)modes, 0);
 }
 
 ls_init ls_ssm_steps(double least, double most, ls_step step) {
@@ -154,12 +186,12 @@ int64_t ls_ssm_lags(const ls_ssm_options *o) {
 }
 
 static ls_tensor *declare_input(ls_program *p, const ls_ssm_options *o, int64_t S, int64_t h) {
-    const ls_spectrum spectrum = (ls_spectrum)o->init;
+    const ls_spectrum spectrum = spectrum_of(o);
     if (o->input == INPUT_ONE) return NULL;
     if (o->plain)
         return ls_param(p, "B", LS_DIMS(1, S, h),
-                        made_by(fill_plain_input, spectrum, (double)h, 1));
-    return ls_param(p, "B", LS_DIMS(1, S, h, 2), ls_ssm_inputs(spectrum, h, 1));
+                        made_by(fill_plain_input, spectrum, (double)h, 0));
+    return ls_param(p, "B", LS_DIMS(1, S, h, 2), ls_ssm_inputs(spectrum, h));
 }
 
 static ls_tensor *declare_output(ls_program *p, const ls_mixer *mixer, int64_t h) {
@@ -172,7 +204,7 @@ static ls_tensor *declare_output(ls_program *p, const ls_mixer *mixer, int64_t h
 static ls_state_space declare(ls_program *p, const ls_mixer *mixer, bool ranked) {
     const ls_ssm_options *o = mixer->options;
     const int64_t D = mixer->width, S = copies_of(o, D), h = modes_of(o);
-    const ls_spectrum spectrum = (ls_spectrum)o->init;
+    const ls_spectrum spectrum = spectrum_of(o);
     const ls_kept real = (ls_kept)o->real, imag = (ls_kept)o->imag;
     return (ls_state_space){
         .A_real = ls_param(p, "A_real", LS_DIMS(S, h), ls_ssm_decays(spectrum, h, real)),
@@ -181,7 +213,8 @@ static ls_state_space declare(ls_program *p, const ls_mixer *mixer, bool ranked)
                       : ls_param(p, "A_imag", LS_DIMS(S, h), ls_ssm_frequencies(spectrum, h, imag)),
         .B = declare_input(p, o, S, h),
         .P = !ranked ? NULL
-                     : ls_param(p, "P", LS_DIMS(1, S, h, 2), ls_ssm_inputs(spectrum, h, sqrt(0.5))),
+                     : ls_param(p, "P", LS_DIMS(1, S, h, 2),
+                                made_by(fill_rank, spectrum, (double)h, 0)),
         .C = declare_output(p, mixer, h),
         .dt = ls_param(p, "inv_dt", LS_DIMS(D, o->untied ? h : 1),
                        ls_ssm_steps(o->dt_min, o->dt_max, (ls_step)o->step)),

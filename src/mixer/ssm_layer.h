@@ -9,7 +9,7 @@
 typedef struct ls_ssm_options {
     int64_t d_state, copies, tilde, l_max, channels;
     double dt_min, dt_max, rate, bandlimit;
-    int step, hold, init, activation, output, real, imag, input;
+    int step, hold, init, measure, activation, output, real, imag, input;
     bool untied, upper, plain;
 } ls_ssm_options;
 
@@ -64,15 +64,15 @@ typedef struct ls_ssm_options {
     "imag_transform", LS_OPTION_CHOICE, LS_SSM_FIELD(imag), "none", 0, 0,                          \
         "none|exp|relu|softplus", "the same of its frequency"
 
-/* Initial values, kept from weight decay and in the master's type: what is kept of the real and the
- * imaginary parts [copies,h], the pairs [copies,h,2] of inputs times a factor, step sizes
- * log-uniform through the inverse of `step`. */
 /* LS_OK, or why options that concern copies, poles or steps do not go with so many channels. */
 ls_status ls_ssm_check_space(ls_ctx *ctx, const char *name, const ls_ssm_options *o,
                              int64_t channels);
+/* Initial values, kept from weight decay and in the master's type: what is kept of the real and the
+ * imaginary parts [copies,h], the pairs [copies,h,2] of inputs, step sizes log-uniform through the
+ * inverse of `step`. */
 ls_init ls_ssm_decays(ls_spectrum spectrum, int64_t modes, ls_kept kept);
 ls_init ls_ssm_frequencies(ls_spectrum spectrum, int64_t modes, ls_kept kept);
-ls_init ls_ssm_inputs(ls_spectrum spectrum, int64_t modes, double factor);
+ls_init ls_ssm_inputs(ls_spectrum spectrum, int64_t modes);
 ls_init ls_ssm_steps(double least, double most, ls_step step);
 
 /* Lags of a kernel, where there is a limit to them; else 0. */

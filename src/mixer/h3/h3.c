@@ -102,7 +102,7 @@ static ls_tensor *remember(ls_program *p, const ls_ssm_options *o, ls_tensor *u)
         .A_real = ls_param(p, "A_real", LS_DIMS(S, h), ls_ssm_decays(spectrum, h, real)),
         .A_imag =
             ls_param(p, "A_imag", LS_DIMS(S, h), ls_ssm_frequencies(spectrum, h, LS_KEPT_PLAIN)),
-        .B = ls_param(p, "B", LS_DIMS(S, h, 2), ls_ssm_inputs(spectrum, h, 1)),
+        .B = ls_param(p, "B", LS_DIMS(S, h, 2), ls_ssm_inputs(spectrum, h)),
         .C = ls_param(p, "C", LS_DIMS(1, H, h, 2), normal(sqrt(0.5))),
         .dt = ls_param(p, "log_dt", LS_DIMS(H), ls_ssm_steps(o->dt_min, o->dt_max, LS_STEP_EXP)),
         .hold = (ls_hold)o->hold,
