@@ -1,5 +1,5 @@
-/* BigBird: random blocks that the tables of tests/golden do not have, its attention against all
- * pairs written plainly, and against the public code. */
+/* BigBird: random blocks that the tables of tests/golden do not have, and its attention against all
+ * pairs written plainly. */
 #include "mixer/bigbird/random_blocks.h"
 #include "sparse_fixture.h"
 
@@ -214,26 +214,11 @@ static void test_refusals(void **state) {
     }
 }
 
-static void test_public_code(void **state) {
-    (void)state;
-    double *sums = calloc(1 << 14, sizeof *sums);
-    ls_safetensors file;
-    trial t;
-    expect(&t.ctx, trial_start(&t, &ls_mixer_bigbird, D, "heads=2 block=4 random=3 seed=3"));
-    stored_open(&t.ctx, "bigbird-train", &file);
-    run_stored(&t, &file, 0, 2, sums);
-    expect_stored_sums(&file, sums);
-    ls_safetensors_close(&t.ctx, &file);
-    trial_end(&t);
-    free(sums);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_other_draws), cmocka_unit_test(test_definition),
         cmocka_unit_test(test_padding),     cmocka_unit_test(test_row_sums),
         cmocka_unit_test(test_positions),   cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_public_code),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,10 @@
-/* LongT5's attention against all pairs written plainly, and against the public code. */
+/* LongT5's attention against all pairs written plainly. */
 #include "mixer_runs.h"
 #include "sparse_fixture.h"
 
 enum { D = 16, H = 3, K = 6, ALL = H * K, BUCKETS = 32, FAR = 128 };
 extern const ls_mixer_type ls_mixer_longt5;
 static const char *const inputs[] = {"x", "cot", NULL};
-
-/* ---- attention ---- */
 
 typedef struct pattern {
     const char *words;
@@ -185,29 +183,11 @@ static void test_refusals(void **state) {
     }
 }
 
-static void test_public_code(void **state) {
-    (void)state;
-    static const char *const names[] = {"longt5-local", "longt5-tglobal"};
-    static const char *const words[] = {SHAPE "radius=7 global_block=0",
-                                        SHAPE "radius=7 global_block=8"};
-    for (int i = 0; i < 2; i++) {
-        double *sums = calloc(1 << 14, sizeof *sums);
-        ls_safetensors file;
-        trial t;
-        expect(&t.ctx, trial_start(&t, &ls_mixer_longt5, D, words[i]));
-        stored_open(&t.ctx, names[i], &file);
-        run_stored(&t, &file, 0, 2, sums);
-        expect_stored_sums(&file, sums);
-        ls_safetensors_close(&t.ctx, &file);
-        trial_end(&t);
-        free(sums);
-    }
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_definition), cmocka_unit_test(test_padding),
-        cmocka_unit_test(test_refusals),   cmocka_unit_test(test_public_code),
+        cmocka_unit_test(test_definition),
+        cmocka_unit_test(test_padding),
+        cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_streams),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
