@@ -1,4 +1,5 @@
-/* What `longshot apply` can run: one mixer alone, one position method alone, a whole model. */
+/* What `longshot apply` can run: one mixer alone, one position method alone, a whole model,
+ * the selective scan. */
 #ifndef LS_CLI_APPLY_H
 #define LS_CLI_APPLY_H
 
@@ -7,5 +8,6 @@
 ls_status ls_apply_mixer(ls_cli *cli, const ls_apply_keys *keys);
 ls_status ls_apply_position(ls_cli *cli, const ls_apply_keys *keys);
 ls_status ls_apply_model(ls_cli *cli, const ls_apply_keys *keys);
+ls_status ls_apply_scan(ls_cli *cli, const ls_apply_keys *keys);
 
 #endif

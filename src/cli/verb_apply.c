@@ -8,20 +8,22 @@ static ls_status run(ls_cli *cli) {
     ls_ctx *ctx = &cli->ctx;
     ls_apply_keys about;
     LS_TRY(ls_cli_read(cli, "", &ls_apply_options, &about));
-    const bool model = cli->word_count == 1 && strcmp(cli->words[0], "model") == 0;
-    if (model) return ls_apply_model(cli, &about);
+    const char *word = cli->word_count == 1 ? cli->words[0] : "";
+    if (strcmp(word, "model") == 0) return ls_apply_model(cli, &about);
+    if (strcmp(word, "scan") == 0) return ls_apply_scan(cli, &about);
     if (cli->word_count > 0)
-        return LS_FAIL(ctx, LS_EUSE, "`%s` is not key=value, nor the word model", cli->words[0]);
+        return LS_FAIL(ctx, LS_EUSE, "`%s` is not key=value, nor one of the words model and scan",
+                       cli->words[0]);
     if (about.mixer[0] != '\0') return ls_apply_mixer(cli, &about);
     if (about.position[0] != '\0') return ls_apply_position(cli, &about);
-    return LS_FAIL(ctx, LS_EUSE, "say what to apply: mixer=NAME, position=NAME, or model");
+    return LS_FAIL(ctx, LS_EUSE, "say what to apply: mixer=NAME, position=NAME, model, or scan");
 }
 
 static const ls_section sections[] = {{"", &ls_apply_options}, {"model", &ls_model_options}, {0}};
 const ls_verb ls_verb_apply = {
     .name = "apply",
-    .summary = "Run a mixer, a position method or a model on tensors from files",
-    .usage = "mixer=NAME [key=value ...] weights=W input=X output=Y | [model] ... golden=FILE",
+    .summary = "Run a mixer, a position method, a model or a scan on tensors from files",
+    .usage = "mixer=NAME [key=value ...] weights=W input=X output=Y | [model|scan] ... golden=FILE",
     .about =
         "Weights may bear the names of public code, which the mixer maps. With golden= every\n"
         "output and gradient of the file is compared; exit code 1 where one differs by more\n"
@@ -29,7 +31,8 @@ const ls_verb ls_verb_apply = {
         "table of a position method is printed, written or compared.\n"
         "With the word model a whole language model, described as for training, is compared:\n"
         "outputs, losses, what is carried from piece to piece, and gradients. names= says what\n"
-        "its weights, inputs and outputs are called in the file: see docs/apply.md.\n",
+        "its weights, inputs and outputs are called in the file: see docs/apply.md.\n"
+        "With the word scan Mamba's selective scan is compared, by the names of its public code.\n",
     .sections = sections,
     .model_keys = true,
     .run = run,
