@@ -305,6 +305,118 @@ for file in no-weight no-tokens no-outputs stray stranger odd-output odd-cot odd
 done
 exits 1 $rmt golden=nan-cot.safetensors
 
+# ---- the selective scan ----
+
+scan=$golden/mamba-scan.safetensors groups=$golden/mamba-scan-groups.safetensors
+plain=$golden/mamba-scan-plain-step.safetensors
+exits 0 scan golden=$scan cut=1,7,2,16
+for tensor in out.y out.last_state grad.in.A "grad.in.delta_bias (cut)" "out.last_state (cut)"; do
+    grep -q "^$tensor .*good" out.txt || fail "$tensor was not compared"
+done
+exits 0 scan golden=$groups dtype=f32 tol=2e-5 grad_tol=2e-4 cut=3
+exits 0 scan golden=$plain softplus=false dtype=f32 tol=2e-5 grad_tol=2e-4
+exits 0 scan golden=$plain softplus=false dtype=bf16 tol=0.02 grad_tol=0.05
+exits 1 scan golden=$plain
+exits 1 scan golden=$scan softplus=false
+exits 1 scan golden=$scan tol=0
+"$program" apply scan golden=$scan --json | python3 -m json.tool >/dev/null
+exits 2 scan
+says "give golden="
+exits 2 scan golden=$scan mixer=mamba
+exits 2 scan golden=$scan sofplus=false
+exits 2 scan golden=$scan cut=1.5
+exits 2 skan golden=$scan
+exits 3 scan golden=nowhere.safetensors
+exits 3 scan golden=$golden/mamba-block.safetensors
+cat >scans.py <<'P'
+import json, math, struct, sys
+from array import array
+data = open(sys.argv[1], "rb").read()
+size = struct.unpack("<Q", data[:8])[0]
+header = json.loads(data[8:8 + size])
+header.pop("__metadata__")
+case = {n: (t["shape"], array("d", data[8 + size + t["data_offsets"][0]:8 + size + t["data_offsets"][1]]))
+        for n, t in header.items()}
+
+def write(path, drop=(), **more):
+    tensors = {n: t for n, t in case.items() if n not in drop}
+    tensors.update({n.replace("__", "."): t for n, t in more.items()})
+    header, blob = {}, b""
+    for name, (shape, values) in sorted(tensors.items()):
+        raw = array("d", values).tobytes()
+        header[name] = {"dtype": "F64", "shape": shape, "data_offsets": [len(blob), len(blob) + len(raw)]}
+        blob += raw
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    open(path + ".safetensors", "wb").write(struct.pack("<Q", len(text)) + text + blob)
+
+def with_first(name, value):
+    shape, values = case[name]
+    return shape, [value] + list(values[1:])
+B, D, L = case["in.u"][0]
+N = case["in.A"][0][1]
+grads = [n for n in case if n.startswith("grad.")]
+halves = lambda *shape: (list(shape), [0.5] * math.prod(shape))
+# fewer comparisons, the same numbers
+write("scan-forward", grads + ["cot", "cot.last_state", "out.last_state"])
+write("scan-few", ["grad.in.A", "grad.in.z", "out.last_state"])
+# one group, and the same B once for each of two groups
+write("scan-one", ["grad.in.B"], in__B=([B, 1, N, L], case["in.B"][1]))
+write("scan-two", ["grad.in.B"], in__B=([B, 2, N, L], sum(([*case["in.B"][1][b * N * L:(b + 1) * N * L]] * 2 for b in range(B)), [])))
+# what is wrong
+for name in ("u", "delta", "A", "B", "C"):
+    write("bad-no-" + name, ["in." + name, "grad.in." + name])
+write("bad-no-y", ["out.y"])
+write("bad-no-cot", ["cot", "cot.last_state"])
+write("bad-lost-z", ["in.z"])
+write("bad-u", in__u=([B * D, L], case["in.u"][1]))
+write("bad-delta", in__delta=([B, L, D], case["in.delta"][1]))
+write("bad-z", in__z=halves(B, D, 1))
+write("bad-A", in__A=halves(D, N, 2))
+write("bad-A-turned", in__A=([N, D], case["in.A"][1]))
+write("bad-A-sign", in__A=with_first("in.A", 0.25))
+write("bad-A-zero", in__A=with_first("in.A", 0.0))
+write("bad-A-nan", in__A=with_first("in.A", float("nan")))
+write("bad-A-inf", in__A=with_first("in.A", -float("inf")))
+write("bad-B", in__B=halves(B, N, 2 * L))
+write("bad-B-groups", in__B=halves(B, 4, N, L))
+write("bad-B-no-groups", in__B=([B, 0, N, L], []))
+write("bad-B-flat", in__B=halves(L))
+write("bad-C", in__C=halves(N, D))
+write("bad-C-deep", in__C=halves(1, B, 1, N, L))
+write("bad-D", in__D=halves(D + 1))
+write("bad-bias", in__delta_bias=halves(1, D))
+write("bad-y", out__y=halves(B, L, D))
+write("bad-state", out__last_state=halves(B, N, D))
+write("bad-cot", cot=halves(B, D))
+write("bad-cot-state", **{"cot.last_state": halves(B, D, 1)})
+write("bad-gradient", grad__in__u=halves(B, D, 1))
+write("bad-stranger", in__x=halves(2))
+write("bad-empty", in__u=([B, D, 0], []))
+for name in ("in.u", "in.delta", "in.C", "in.D", "in.delta_bias", "cot"):
+    write("nan-scan-" + name, **{name: with_first(name, float("nan"))})
+P
+python3 scans.py "$scan"
+for file in forward few one two; do
+    exits 0 scan golden=scan-$file.safetensors cut=7
+done
+[ "$(grep -c good out.txt)" -gt 10 ] || fail "little was compared"
+for file in bad-*.safetensors; do
+    exits 3 scan golden=$file
+    [ "$(grep -c . err.txt)" -le 2 ] || fail "$file: not one sentence"
+done
+exits 3 scan golden=bad-A.safetensors
+says "in.A is complex"
+exits 3 scan golden=bad-A-sign.safetensors
+says "must be negative and finite"
+exits 3 scan golden=bad-delta.safetensors
+says "in.delta is not \[2,6,53\]"
+exits 3 scan golden=bad-B-groups.safetensors
+says "6 channels are not 4 groups"
+for file in nan-scan-*.safetensors; do
+    exits 1 scan golden=$file
+done
+
 # ---- other namings: a Llama written out, and for the others that every weight finds its place ----
 
 cat >namings.py <<'P'

@@ -17,6 +17,7 @@ static double *stored(const char *name, int64_t *count) {
 
 /* Sizes of the fixture: channels, states of each, tokens. */
 static int64_t BATCH, E, N, T;
+static bool plain_step; /* the fixture's steps did not go through the softplus */
 
 static bool is_stored(const char *name) {
     return ls_safetensors_find(&golden, name) != NULL;
@@ -63,6 +64,7 @@ static void record(ls_program *p) {
         .z = row_input(p, 4),
         .bias = is_stored("in.delta_bias") ? ls_param(p, "delta_bias", LS_DIMS(E), full) : NULL,
         .before = ls_input(p, "before", ls_wide_type(p), LS_DIMS(BATCH, E, N), true),
+        .plain_step = plain_step,
     };
     ls_tensor *last;
     ls_tensor *y = ls_selective_scan(p, &scan, &last);
@@ -194,12 +196,17 @@ static void check_type(ls_dtype type, double bar, double grad_bar) {
 
 static void test_published_numbers(void **state) {
     (void)state;
-    /* the second has neither D nor z nor a bias */
-    static const char *const cases[] = {LS_TEST_SOURCE "/tests/golden/mamba-scan.safetensors",
-                                        LS_TEST_SOURCE "/tests/golden/mamba-scan-bare.safetensors"};
+    /* the second has neither D nor z nor a bias, the third steps of either sign */
+    static const struct {
+        const char *path;
+        bool plain_step;
+    } cases[] = {{LS_TEST_SOURCE "/tests/golden/mamba-scan.safetensors", false},
+                 {LS_TEST_SOURCE "/tests/golden/mamba-scan-bare.safetensors", false},
+                 {LS_TEST_SOURCE "/tests/golden/mamba-scan-plain-step.safetensors", true}};
     ls_ctx ctx = ls_ctx_default();
-    for (int i = 0; i < 2; i++) {
-        open_golden(&ctx, cases[i]);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        open_golden(&ctx, cases[i].path);
+        plain_step = cases[i].plain_step;
         check_type(LS_F64, 1e-11, 1e-10);
         check_type(LS_F32, 2e-5, 2e-4);
         ls_safetensors_close(&ctx, &golden);

@@ -32,12 +32,15 @@ static const ls_option keys[] = {
     {"grad", LS_OPTION_BOOL, FIELD(grad), "false", 0, 0, NULL,
      "Also gradients of sum(y * cot); a golden file with cot implies it."},
     {"causal", LS_OPTION_BOOL, FIELD(causal), "true", 0, 0, NULL, "Later tokens stay unseen."},
+    {"softplus", LS_OPTION_BOOL, FIELD(softplus), "true", 0, 0, NULL,
+     "scan: steps are softplus(delta + delta_bias); false: delta + delta_bias."},
     {"tol", LS_OPTION_REAL, FIELD(tol), "1e-11", 0, 1e9, NULL,
      "Largest relative difference of outputs that passes."},
     {"grad_tol", LS_OPTION_REAL, FIELD(grad_tol), "1e-10", 0, 1e9, NULL,
      "Largest relative difference of gradients that passes."},
     {"cut", LS_OPTION_REALS, FIELD(cut), "", 1, 1 << 24, NULL,
-     "Lengths of the chunks in which x or the tokens are fed, the last repeated, with the state "
+     "Lengths of the chunks in which x, the tokens or a scan are fed, the last repeated, with the "
+     "state "
      "carried on; empty: all at once."},
     {"source_cut", LS_OPTION_REALS, FIELD(source_cut), "", 1, 1 << 24, NULL,
      "model with an encoder: tokens of each source, where cut= makes several pieces."},

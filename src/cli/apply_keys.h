@@ -10,7 +10,7 @@ typedef struct ls_apply_keys {
     char golden[LS_OPTION_TEXT_BYTES], tensor[LS_OPTION_TEXT_BYTES], names[LS_OPTION_TEXT_BYTES];
     int64_t trained_length, width, heads, length, capacity;
     int layout, dtype;
-    bool grad, causal;
+    bool grad, causal, softplus;
     double tol, grad_tol;
     ls_reals cut, source_cut;
 } ls_apply_keys;

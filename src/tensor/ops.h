@@ -182,7 +182,8 @@ ls_tensor *ls_blend(ls_program *p, ls_blend_kind kind, ls_tensor *x, int64_t rat
 ls_tensor *ls_short_conv(ls_program *p, bool silu, ls_tensor *x, ls_tensor *weight, ls_tensor *bias,
                          ls_tensor *before, ls_tensor **after);
 
-/* Mamba's recurrence, with A = -exp(A_log) and d = softplus(delta + bias):
+/* Mamba's recurrence, with A = -exp(A_log) and d = softplus(delta + bias), or with plain_step
+ * d = delta + bias, of either sign:
  *   h_t[e,n] = exp(d_t[e] A[e,n]) h_{t-1}[e,n] + d_t[e] B_t[n] u_t[e]
  *   y_t[e] = (sum_n C_t[n] h_t[e,n] + D[e] u_t[e]) silu(z_t[e])
  * u, delta, z are [batch,T,E]; B and C [batch,T,N]; A_log [E,N], D [E] and bias [E] wide
@@ -191,6 +192,7 @@ ls_tensor *ls_short_conv(ls_program *p, bool silu, ls_tensor *x, ls_tensor *weig
  * tokens. */
 typedef struct ls_scan {
     ls_tensor *u, *delta, *A_log, *B, *C, *D, *z, *bias, *before;
+    bool plain_step;
 } ls_scan;
 ls_tensor *ls_selective_scan(ls_program *p, const ls_scan *scan, ls_tensor **after);
 

@@ -53,7 +53,9 @@ ls_tensor *ls_selective_scan(ls_program *p, const ls_scan *scan, ls_tensor **aft
                              LS_DIMS(u->dim[0], ls_ceil_div(u->dim[1], LS_SCAN_CHUNK), E, N));
     ls_tensor *in[LS_SCAN_IN] = {scan->u, scan->delta, scan->A_log, scan->B,     scan->C,
                                  scan->D, scan->z,     scan->bias,  scan->before};
-    ls_record(p, &scan_op, NULL, 0, LS_SCAN_IN, in, LS_SCAN_OUT, (ls_tensor *[]){y, last, kept});
+    const ls_scan_attributes about = {scan->plain_step};
+    ls_record(p, &scan_op, &about, sizeof about, LS_SCAN_IN, in, LS_SCAN_OUT,
+              (ls_tensor *[]){y, last, kept});
     if (after != NULL) *after = last;
     return y;
 }
@@ -75,7 +77,8 @@ static void backward(ls_program *p, const ls_node *node) {
         bool wanted = i < LS_SCAN_DZ || (input != NULL && input->needs_grad);
         if (wanted) out[i] = ls_grad_target(p, input);
     }
-    ls_record(p, &grad_op, NULL, 0, LS_SCAN_GRAD_IN, in, LS_SCAN_GRAD_OUT, out);
+    ls_record(p, &grad_op, node->attributes, sizeof(ls_scan_attributes), LS_SCAN_GRAD_IN, in,
+              LS_SCAN_GRAD_OUT, out);
     for (int i = 0; i < LS_SCAN_GRAD_OUT; i++)
         if (out[i] != NULL) ls_grad_add(p, in[from[i]], out[i]);
 }

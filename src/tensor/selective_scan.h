@@ -5,6 +5,10 @@
 
 enum { LS_SCAN_CHUNK = 64 }; /* tokens between two states that are kept for the backward part */
 
+typedef struct ls_scan_attributes {
+    bool plain_step; /* no softplus */
+} ls_scan_attributes;
+
 /* Operands of selective_scan and of its gradient, which adds to the gradients of A_log, D, bias. */
 enum {
     LS_SCAN_U,

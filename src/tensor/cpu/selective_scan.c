@@ -30,6 +30,7 @@ typedef struct scan {
     int64_t batch, T, E, N, chunks;
     rows u, delta, B, C, z;
     const void *A_log, *D, *bias; /* the last two may be NULL */
+    bool plain_step;
 } scan;
 
 static scan scan_of(const ls_node *node) {
@@ -48,6 +49,7 @@ static scan scan_of(const ls_node *node) {
         .A_log = ls_data(node->in[LS_SCAN_A_LOG]),
         .D = data_of(node->in[LS_SCAN_D]),
         .bias = data_of(node->in[LS_SCAN_BIAS]),
+        .plain_step = ((const ls_scan_attributes *)node->attributes)->plain_step,
     };
 }
 
@@ -68,8 +70,9 @@ static double one(const void *values, int64_t i) {
 /* The step size of a token in a channel, and its slope in delta. */
 static double step_at(const scan *s, int64_t row, int64_t e, double *slope) {
     double x = at(s->delta, row, e) + one(s->bias, e);
-    *slope = x > 20 ? 1 : 1 / (1 + exp(-x));
-    return x > 20 ? x : log1p(exp(x));
+    bool straight = s->plain_step || x > 20;
+    *slope = straight ? 1 : 1 / (1 + exp(-x));
+    return straight ? x : log1p(exp(x));
 }
 
 /* h[n] goes one token on; the output before its gate. */
@@ -279,6 +282,14 @@ LS_INLINE void give(const block_work *w, ls_dtype type, rows r, int64_t row, ls_
     ls_store_left(r.data, type, row * r.stride + w->first, w->left, value);
 }
 
+/* The steps of a token, and their slopes in delta. */
+LS_INLINE ls_vec steps_at(const block_work *w, ls_dtype type, int64_t row, ls_vec *slope) {
+    ls_vec x = take(w, type, w->s->delta, row) + w->bias;
+    if (!w->s->plain_step) return ls_vec_softplus(x, slope);
+    *slope = ls_vec_all(1);
+    return x;
+}
+
 /* Tokens first..first + count of a block, from the state in `h`, which goes with them. */
 LS_INLINE void walk(const block_work *w, ls_dtype type, int64_t N, int64_t first, int64_t count,
                     float *h, rows y) {
@@ -286,7 +297,7 @@ LS_INLINE void walk(const block_work *w, ls_dtype type, int64_t N, int64_t first
     ls_vec slope;
     for (int64_t row = first; row < first + count; row++) {
         const float *B = w->BC + row * 2 * N, *C = B + N;
-        ls_vec step = ls_vec_softplus(take(w, type, s->delta, row) + w->bias, &slope);
+        ls_vec step = steps_at(w, type, row, &slope);
         ls_vec u = take(w, type, s->u, row), moved = step * u, out = w->D * u;
 #pragma GCC unroll 4
         for (int64_t n = 0; n < N; n++) {
@@ -401,7 +412,7 @@ LS_INLINE void walk_again(const block_work *w, ls_dtype type, int64_t N, const g
         int64_t row = first + t;
         const float *B = w->BC + row * 2 * N, *C = B + N;
         float *h = desk->h + t * N * LS_LANES, *decays = desk->decay + t * N * LS_LANES;
-        ls_vec slope, step = ls_vec_softplus(take(w, type, s->delta, row) + w->bias, &slope);
+        ls_vec slope, step = steps_at(w, type, row, &slope);
         ls_vec u = take(w, type, s->u, row), moved = step * u, out = w->D * u;
         ls_vec dy = take(w, type, g->dy, row);
 #pragma GCC unroll 4

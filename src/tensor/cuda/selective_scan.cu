@@ -28,6 +28,7 @@ template <typename T> static ls_cuda_scan<T> scan_of(const ls_node *node) {
     job.D = ls_cuda_floats(node->in[LS_SCAN_D]);
     job.bias = ls_cuda_floats(node->in[LS_SCAN_BIAS]);
     job.before = ls_cuda_floats(node->in[LS_SCAN_BEFORE]);
+    job.plain_step = ((const ls_scan_attributes *)node->attributes)->plain_step;
     return job;
 }
 

@@ -29,6 +29,7 @@ template <typename T> struct ls_cuda_scan {
     ls_cuda_scan_rows<T> u, delta, B, C, z;
     const float *A_log, *D, *bias; /* the last two may be NULL */
     const float *before;           /* [batch,E,N] */
+    bool plain_step;
     /* forward */
     ls_cuda_scan_rows<T> y;
     float *after, *kept; /* [batch,E,N]; [batch,chunks,E,N] or NULL */
@@ -89,6 +90,15 @@ static __device__ __forceinline__ float ls_scan_softplus(float x, float *slope) 
     near = near * q + 1.0f;
     *slope = __fdividef(x < 0 ? e : 1.0f, 1.0f + e);
     return fmaxf(x, 0.0f) + 2.0f * s * near;
+}
+
+/* The step that x = delta + bias stands for, and its slope. */
+template <typename T>
+static __device__ __forceinline__ float ls_scan_step(const ls_cuda_scan<T> &job, float x,
+                                                     float *slope) {
+    if (!job.plain_step) return ls_scan_softplus(x, slope);
+    *slope = 1.0f;
+    return x;
 }
 
 /* A in units of log 2, so that a decay is one exp2. */

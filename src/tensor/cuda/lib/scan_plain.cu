@@ -14,7 +14,7 @@ static __device__ __forceinline__ token token_at(const ls_cuda_scan<T> &job, int
     token here = {};
     float bias = job.bias == NULL ? 0.0f : job.bias[e];
     here.u = ls_cuda_wide(job.u.at(row)[e]);
-    here.step = ls_scan_softplus(ls_cuda_wide(job.delta.at(row)[e]) + bias, &here.slope);
+    here.step = ls_scan_step(job, ls_cuda_wide(job.delta.at(row)[e]) + bias, &here.slope);
     if (job.z.data == NULL) return here;
     here.z = ls_cuda_wide(job.z.at(row)[e]);
     here.open = ls_scan_sigmoid(here.z);

@@ -225,7 +225,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_PROCESSOR)
             parameter<LANES>(job.bias, e, e < job.E, bias);
 #pragma unroll
             for (int j = 0; j < LANES; j++) {
-                step[j] = ls_scan_softplus(step[j] + bias[j], &slope);
+                step[j] = ls_scan_step(job, step[j] + bias[j], &slope);
                 moved[j] *= step[j];
             }
             put(&tile.step[t][cells<T>::channel()], step);
@@ -304,7 +304,7 @@ static __device__ __forceinline__ void prepare(const ls_cuda_scan<T> &job, const
         parameter<LANES>(job.bias, e, exists, bias);
 #pragma unroll
         for (int j = 0; j < LANES; j++) {
-            step[j] = ls_scan_softplus(step[j] + bias[j], &slope[j]);
+            step[j] = ls_scan_step(job, step[j] + bias[j], &slope[j]);
             if (!exists) step[j] = slope[j] = 0;
         }
         put(&tile.step[t][c], step);
