@@ -34,6 +34,13 @@ static inline void expect(ls_ctx *ctx, ls_status status) {
     if (status != LS_OK) fail_msg("%s: %s", ls_status_name(status), ctx->error.message);
 }
 
+/* For thousands of small runs, in which threads would only wait for one another. */
+static inline ls_ctx ctx_of_one_thread(void) {
+    ls_ctx ctx = ls_ctx_default();
+    ctx.threads = 1;
+    return ctx;
+}
+
 static inline double get(const ls_tensor *tensor, int64_t i) {
     int64_t place = 0;
     for (int axis = tensor->rank - 1; axis >= 0; axis--) {

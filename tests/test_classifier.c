@@ -137,7 +137,7 @@ static void test_gradients(void **state) {
         "mixer.heads=2 model.position=none model.causal=false model.head=match",
         "model.mixer=s4d mixer.d_state=4 model.head=match model.pool=last model.activation=swiglu",
     };
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) check_gradient(&ctx, models[i]);
 }
 
@@ -205,7 +205,7 @@ static void check_padding(ls_ctx *ctx, const char *words) {
 /* Every mixer, with every position method where it takes one, both ways where it can. */
 static void test_padding(void **state) {
     (void)state;
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     for (size_t m = 0; m < ls_mixer_count; m++)
         for (int causal = 0; causal < 2; causal++) {
             const ls_mixer_type *type = ls_mixer_types[m];
@@ -244,7 +244,7 @@ static void test_fast_types(void **state) {
         "mixer.heads=2 model.position=rope model.causal=false model.activation=swiglu",
         "model.mixer=s4d mixer.d_state=4 model.causal=false model.head=match",
     };
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         double *want = NULL;
         for (int type = LS_F64; type <= LS_BF16; type++) {
@@ -290,7 +290,7 @@ static void add_product(const double *weight, const double *x, int rows, int col
 static void test_match_is_its_definition(void **state) {
     (void)state;
     enum { F = 4 * WIDTH, HALF = F / 2 };
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     ls_model_config body_config, config;
     const char *body = "mixer.heads=2 model.position=rope model.causal=false";
     char words[256];
@@ -388,7 +388,7 @@ static double accuracy(ls_model *model, const task *t) {
 }
 
 static void train(const char *words, int64_t sequences, int64_t steps) {
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     char folder[] = "/tmp/longshot-classifier-XXXXXX";
     assert_non_null(mkdtemp(folder));
     ls_model_config config;
@@ -452,7 +452,7 @@ static void test_wrong_batches(void **state) {
         ls_status status;
     } cases[] = {{{-1, 1}, LS_OK},        {{0, -1}, LS_OK},     {{0, CLASSES}, LS_EINPUT},
                  {{WORDS, 0}, LS_EINPUT}, {{-2, 0}, LS_EINPUT}, {{0, CLASSES - 1}, LS_OK}};
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char folder[] = "/tmp/longshot-classifier-XXXXXX";
         assert_non_null(mkdtemp(folder));
@@ -485,7 +485,7 @@ static void expect_message(ls_ctx *ctx, const char *what, const char *says) {
 
 static void test_descriptions(void **state) {
     (void)state;
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     ls_model_config config, again;
     expect(&ctx, read_config(&ctx,
                              "model.causal=false model.head=match model.classes=3 model.pool=last "
@@ -543,7 +543,7 @@ static void test_descriptions(void **state) {
 /* A mixer that cannot look back alone; there is none yet. */
 static void test_mixers_in_their_place(void **state) {
     (void)state;
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     const ls_mixer_type both = {.name = "both", .traits = LS_MIXER_BIDIRECTIONAL};
     const ls_mixer_type back = {.name = "back", .traits = LS_MIXER_CAUSAL};
     ls_mixer mixer = {.type = &both, .causal = true};
@@ -568,7 +568,7 @@ static void test_streams_are_refused(void **state) {
         {"mixer.heads=2 model.position=rope model.causal=false", "sees later tokens"},
         {"model.mixer=s4 model.causal=false", "sees later tokens"},
     };
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         ls_model_config config;
         ls_model *model = make(&ctx, cases[i].words, LS_F32, &config);
@@ -581,7 +581,7 @@ static void test_streams_are_refused(void **state) {
 
 static void test_inputs_are_checked(void **state) {
     (void)state;
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     ls_model_config config;
     ls_model *model = make(&ctx, "mixer.heads=2", LS_F32, &config);
     ls_program *program = program_of(model, LS_MODEL_LOSS, 2, 3);

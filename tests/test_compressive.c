@@ -31,7 +31,7 @@ static void test_rate_one_is_a_longer_memory(void **unused) {
         {"heads=2 rate=3 segment=9 memory=6 compressed=0", "segment=9 memory=6"},
         {"heads=2 rate=3 segment=9 memory=6 compressed=4 memory_layers=1", "segment=9 memory=0"},
     };
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     double *x = numbers(ROWS * D, 4);
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
         char words[64];
@@ -66,7 +66,7 @@ static const char *const variants[] = {
 static void test_any_cut(void **unused) {
     (void)unused;
     enum { ROWS = 90 };
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     double *x = numbers(ROWS * D, 4);
     for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
         ls_mixer mixer = choose(&ctx, &ls_mixer_compressive, D, variants[i]);
@@ -156,7 +156,7 @@ static void test_definition(void **unused) {
                                        {4, 0, 50, 4, false},
                                        {10, 5, 7, 5, true},
                                        {8, 4, 3, 4, true}};
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     double *x = numbers(ROWS * D, 12);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const definition *d = &cases[i];
@@ -189,7 +189,7 @@ static void test_most_used(void **unused) {
     (void)unused;
     enum { ROWS = 64 };
     static const definition cases[] = {{8, 4, 5, 2, false}, {8, 12, 3, 4, false}};
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     double *x = numbers(ROWS * D, 12), want[ROWS * D];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const definition *d = &cases[i];
@@ -249,7 +249,7 @@ static void test_gradients_through_compression(void **unused) {
         "heads=1 segment=8 memory=4 compressed=5 rate=2 compress=mean bptt=true distance=time",
         "heads=2 segment=4 memory=4 compressed=5 rate=2 compress=max bptt=true positions=table",
     };
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         ls_mixer mixer = choose(&ctx, &ls_mixer_compressive, D, words[i]);
         subject what = {words[i], record_layer, &mixer};
@@ -333,7 +333,7 @@ static void test_losses_stay_apart(void **unused) {
         "heads=2 segment=8 memory=4 compressed=6 rate=2 compress=dilated",
         "heads=2 segment=8 memory=12 compressed=6 rate=4 loss=autoencode",
     };
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         ls_mixer mixer = choose(&ctx, &ls_mixer_compressive, D, words[i]);
         training t = train(&ctx, &mixer, true);
@@ -386,7 +386,7 @@ static void test_losses_stay_apart(void **unused) {
 /* A convolution that takes the mean is the mean; one that copies loses nothing. */
 static void test_known_convolutions(void **unused) {
     (void)unused;
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     ls_mixer conv =
         choose(&ctx, &ls_mixer_compressive, D, "heads=2 segment=8 memory=8 compressed=6 rate=4");
     ls_mixer mean = choose(&ctx, &ls_mixer_compressive, D,
@@ -431,7 +431,7 @@ static void test_stream_of_the_most_used(void **unused) {
         "mixer.segment=4",         "mixer.memory=4",  "mixer.rate=2",   "mixer.compressed=3",
         "model.vocabulary=11",     "mixer.loss=none", "model.init=0.5", "model.length=4",
         "mixer.compress=most_used"};
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     ls_settings settings = {0};
     ls_model_config config;
     ls_model *made;

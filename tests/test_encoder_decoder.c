@@ -378,8 +378,7 @@ static void check_gradient(ls_ctx *ctx, const char *words) {
 
 static void test_gradients(void **state) {
     (void)state;
-    ls_ctx ctx = ls_ctx_default();
-    ctx.threads = 1; /* thousands of small runs */
+    ls_ctx ctx = ctx_of_one_thread();
     for (size_t i = 0; i < MODELS; i++) check_gradient(&ctx, models[i]);
 }
 

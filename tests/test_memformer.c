@@ -106,7 +106,7 @@ static void define(const bench *b, const double *carried, const double *rows, in
 
 static void test_definition(void **unused) {
     (void)unused;
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     const alone what = slots_alone(LS_UPDATE_NORM, true, 0.4, 1);
     bench b = bench_alone(&ctx, &what, false);
     double *x = numbers(FEW * WIDE, 3), *rows = numbers(LONG * WIDE, 4), want[WIDE];
@@ -131,7 +131,7 @@ static void test_definition(void **unused) {
 
 static void test_gradients(void **unused) {
     (void)unused;
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     for (int update = LS_UPDATE_NORM; update <= LS_UPDATE_GRU; update++) {
         const alone what = slots_alone((ls_memory_update)update, true, 0.7, 2);
         bench b = bench_alone(&ctx, &what, true);
@@ -156,7 +156,7 @@ static void test_gradients(void **unused) {
 /* Several updates are several segments with the same rows. */
 static void test_updates(void **unused) {
     (void)unused;
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     for (int update = LS_UPDATE_NORM; update <= LS_UPDATE_GRU; update++) {
         double *y[3];
         for (int i = 0; i < 3; i++) {
@@ -176,7 +176,7 @@ static void test_updates(void **unused) {
 /* Where slots attend to themselves alone they go to their biases; without biases they stay. */
 static void test_forgetting(void **unused) {
     (void)unused;
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     for (int biased = 0; biased < 2; biased++) {
         const alone what = slots_alone(LS_UPDATE_NORM, false, 1e-3, 1000);
         bench b = bench_alone(&ctx, &what, false);
@@ -232,7 +232,7 @@ static ls_model *make(ls_ctx *ctx, const char *words, ls_model_config *config) {
 static void test_any_cut(void **unused) {
     (void)unused;
     enum { COUNT = 27 };
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     int32_t tokens[COUNT + 1];
     double want[COUNT], got[COUNT];
     for (int i = 0; i <= COUNT; i++) tokens[i] = (i * 7 + i * i / 3) % 29;
@@ -291,7 +291,7 @@ static double *gradients(ls_model *made, int64_t length, bool replay, size_t *by
 
 static void test_replay(void **unused) {
     (void)unused;
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
         char words[128];
         ls_model_config config;
@@ -322,7 +322,7 @@ static void test_refusals(void **unused) {
         "model.memory_kind=rows model.memory_encoder=1",
         "model.memory_encoder=1 model.layers=mamba,attention",
     };
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         ls_settings settings = {0};
         ls_model_config config;

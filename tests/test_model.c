@@ -113,8 +113,7 @@ static const char *every_mixer(unsigned traits, char words[512]) {
 
 static void test_gradients(void **state) {
     (void)state;
-    ls_ctx ctx = ls_ctx_default();
-    ctx.threads = 1; /* thousands of small runs */
+    ls_ctx ctx = ctx_of_one_thread();
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         check_model(&ctx, shapes[i], "rope");
     char words[512];

@@ -367,7 +367,7 @@ static mixer_case case_of(ls_ctx *ctx, const plan *c) {
 
 static void test_definition(void **state) {
     (void)state;
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     double *x = mixer_numbers(B * T * D, 3);
     for (int i = 0; i < PLANS; i++) {
         mixer_case c = case_of(&ctx, &plans[i]);
@@ -436,7 +436,7 @@ static void stretched_texts(ls_program *p, const void *about) {
 
 static void test_stretched_texts(void **state) {
     (void)state;
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     static const double bars[] = {[LS_F64] = 1e-13, [LS_F32] = 1e-6, [LS_BF16] = 4e-3};
     for (int stretch = 0; stretch < 2; stretch++)
         for (int type = LS_F64; type <= LS_BF16; type++) {
@@ -468,7 +468,7 @@ static void test_stretched_texts(void **state) {
 /* Without positions a text is a set: latents do not see its order, rows move with theirs. */
 static void test_order_is_not_seen(void **state) {
     (void)state;
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     double *x = mixer_numbers(T * D, 5), *moved = malloc(T * D * sizeof *moved);
     for (int64_t t = 0; t < T; t++) memcpy(moved + t * D, x + (t * 5 + 3) % T * D, D * sizeof *x);
     mixer_case c = case_of(&ctx, &plans[0]);
@@ -497,7 +497,7 @@ static void test_padding(void **state) {
         "latents=5 heads=2 queries=learned length=17",
         "latents=5 heads=2 queries=fourier features=fourier bands=3 grid=4,5",
     };
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     double *x = mixer_numbers(T * D, 5), *other = mixer_numbers(T * D, 6), valid[T];
     for (int64_t t = 0; t < T; t++) valid[t] = t < REAL;
     memcpy(other, x, REAL * D * sizeof *x);
@@ -533,7 +533,7 @@ static void latents_are_rows(ls_program *p, const void *about) {
 
 static void test_latents_as_rows_are_attention(void **state) {
     (void)state;
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     double *x = mixer_numbers(B * T * D, 8);
     mixer_case low = {0}, full = {0};
     expect(&ctx, mixer_choose(&ctx, &ls_mixer_perceiver,
@@ -674,7 +674,7 @@ static void copy_layer(ls_model *to, const char *scope, const ls_model *from, in
 static void test_one_block_is_a_transformer(void **state) {
     (void)state;
     enum { LENGTH = 23 };
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     ls_model_config configs[2];
     ls_model *latent = make_model(&ctx,
                                   "model.layers=1 model.feed_forward=false model.mixer=perceiver "
@@ -706,7 +706,7 @@ static const char last_block[] =
  * they are the definition's. */
 static void test_last_latents(void **state) {
     (void)state;
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     char words[512];
     for (int type = LS_F64; type <= LS_F32; type++) {
         ls_model_config configs[2];
@@ -745,7 +745,7 @@ static void test_last_latents(void **state) {
  */
 static void test_last_latents_are_defined(void **state) {
     (void)state;
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     double *x = mixer_numbers(T * D, 3);
     for (int i = 4; i < PLANS; i++) {
         plan c = plans[i];
@@ -819,7 +819,7 @@ static const struct {
  * nothing is left out but in training. */
 static void test_drop(void **state) {
     (void)state;
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     double *x = mixer_numbers(B * T * D, 3);
     for (size_t i = 0; i < sizeof drops / sizeof drops[0]; i++) {
         plan c = plans[4];
@@ -876,7 +876,7 @@ static void record_drop(ls_program *p, const void *about) {
 /* As many as were asked for, others in each sequence, and none behind the first 900. */
 static void test_share(void **state) {
     (void)state;
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     const double share = 0.3;
     bench b =
         bench_new(&ctx, &(subject){"drop_rows", record_drop, &share},
@@ -900,7 +900,7 @@ static void test_any_cut(void **state) {
     (void)state;
     enum { LENGTH = 40 };
     static const int64_t cuts[][4] = {{1, 1, 1, 1}, {40}, {7, 1, 13, 2}};
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     char words[512];
     snprintf(words, sizeof words, "%s mixer.blocks=2 mixer.share_blocks=later mixer.loss=last",
              last_block);
@@ -931,7 +931,7 @@ static void test_any_cut(void **state) {
 static void test_classifier_of_latents(void **state) {
     (void)state;
     enum { LENGTH = 11, REAL = 7 };
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     ls_model_config config;
     ls_model *model = make_model(&ctx,
                                  "model.layers=perceiver,attention model.causal=false "
@@ -988,7 +988,7 @@ static void test_classifier_of_latents(void **state) {
 /* Two uses of one set of weights get the sum of what the uses would get alone. */
 static void test_sharing_adds_gradients(void **state) {
     (void)state;
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     static const char *const words[2] = {
         "latents=5 heads=2 cross_attends=3 layers=1 share_cross=later share_blocks=all",
         "latents=5 heads=2 cross_attends=3 layers=1 share_cross=none share_blocks=none"};
@@ -1045,7 +1045,7 @@ static void test_sharing_adds_gradients(void **state) {
 static void test_long_text(void **state) {
     (void)state;
     enum { LONG = 65536, W = 16 };
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     mixer_case c = {0};
     expect(&ctx,
            mixer_choose(&ctx, &ls_mixer_perceiver,
@@ -1080,7 +1080,7 @@ static void test_refusals(void **state) {
         {"heads=2 drop=0.5", "causal model", false},
         {"heads=2 drop_latents=0.5", "causal model", false},
     };
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     ls_mixer mixer;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         ctx.error = (ls_error){0};

@@ -250,7 +250,7 @@ static ls_status outcome_of(ls_ctx *ctx, const char *words, ls_dtype type, bool 
 
 /* `alone`: other words for the model of single documents. */
 static void check(const char *words, const char *alone, ls_dtype type, double tolerance) {
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     outcome one = {0}, other = {0};
     if (outcome_of(&ctx, words, type, true, &one) == LS_OK &&
         outcome_of(&ctx, alone, type, false, &other) == LS_OK)
@@ -287,7 +287,7 @@ static void test_every_mixer(void **state) {
                                    sizes[i][0], sizes[i][1]);
         const bool positioned = type->traits & LS_MIXER_POSITIONS;
         for (size_t q = 0; q < (positioned ? ls_position_count : 1); q++) {
-            ls_ctx ctx = ls_ctx_default();
+            ls_ctx ctx = ctx_of_one_thread();
             ls_model_config config;
             if (positioned)
                 snprintf(words + length, sizeof words - (size_t)length, " model.position=%s",
@@ -363,7 +363,7 @@ static void test_loss_of_what_comes_back(void **state) {
     static const char words[] =
         "model.mixer=compressive mixer.heads=2 mixer.segment=8 mixer.memory=8 mixer.compressed=4 "
         "mixer.compress=conv mixer.loss=autoencode";
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     outcome together = {0}, alone = {0};
     assert_int_equal(outcome_of(&ctx, words, LS_F64, true, &together), LS_OK);
     assert_int_equal(outcome_of(&ctx, words, LS_F64, false, &alone), LS_OK);
@@ -390,7 +390,7 @@ static void test_going_on_changes_nothing(void **state) {
         "model.segment=8 model.memory=3 mixer.heads=2 model.position=alibi",
     };
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        ls_ctx ctx = ls_ctx_default();
+        ls_ctx ctx = ctx_of_one_thread();
         ls_model_config config;
         ls_model *model = made(&ctx, words[i], LS_F64, &config);
         outcome out[2] = {0};
@@ -420,7 +420,7 @@ static void test_going_on_changes_nothing(void **state) {
 }
 
 static void refuses(const char *words, int64_t length, const char *reason) {
-    ls_ctx ctx = ls_ctx_default();
+    ls_ctx ctx = ctx_of_one_thread();
     ls_model_config config;
     ls_model *model = made(&ctx, words, LS_F64, &config);
     ls_program *program;
