@@ -99,7 +99,7 @@ static sizes sizes_of(const ls_node *node, int64_t whole) {
     s.whole = whole;
     if (s.length <= LS_CONV_DIRECT) return s;
     for (s.N = SMALLEST; s.N < s.length;) s.N *= 2;
-    s.channels = ls_conv_ceil_div(s.D, CHANNELS) * CHANNELS;
+    s.channels = ls_ceil_div(s.D, CHANNELS) * CHANNELS;
     s.sequences = s.B;
     if (s.N <= whole) return s;
     s.channels = ls_min(s.channels, ls_max(CHANNELS, SLAB_VALUES / s.N));
@@ -118,7 +118,7 @@ static room room_of(const sizes &s, bool backward, void *workspace) {
     room r = {};
     r.roots = (float2 *)workspace;
     r.kernels = r.roots + (s.N == 0 ? 0 : 4 * WHOLE);
-    r.sequences = r.kernels + one * (backward ? ls_conv_ceil_div(s.sequences, SLICE) : 1);
+    r.sequences = r.kernels + one * (backward ? ls_ceil_div(s.sequences, SLICE) : 1);
     r.gradients = r.sequences + in_passes;
     r.bytes = (size_t)(r.gradients + (backward ? in_passes : 0) - r.roots) * sizeof(float2);
     return r;
@@ -209,8 +209,7 @@ static void spectra_from(const work &w, const In &in, const float *skip, int64_t
 static int64_t sequences_together(int64_t sequences, int64_t blocks, int64_t at_once) {
     int64_t best = 1, least = INT64_MAX;
     for (int64_t together = 1; together <= ls_min(sequences, 32); together++) {
-        const int64_t rounds =
-            ls_conv_ceil_div(blocks * ls_conv_ceil_div(sequences, together), at_once);
+        const int64_t rounds = ls_ceil_div(blocks * ls_ceil_div(sequences, together), at_once);
         if (rounds * (together + 1) >= least) continue;
         least = rounds * (together + 1);
         best = together;
@@ -223,7 +222,7 @@ static void convolve_from(const work &w, const In &in, const Out &out, bool conj
     const size_t bytes = bytes_for<M, In>();
     const int64_t at_once = WHOLE / M * ls_cuda_of(w.run)->processors;
     const int64_t together = sequences_together(sequences, w.blocks<M>(), at_once);
-    const unsigned blocks = (unsigned)(w.blocks<M>() * ls_conv_ceil_div(sequences, together));
+    const unsigned blocks = (unsigned)(w.blocks<M>() * ls_ceil_div(sequences, together));
     w.allow_shared(convolve_parts<M, In, Out>, bytes);
     convolve_parts<M><<<blocks, M / VALUES * CHANNELS, bytes, w.stream()>>>(
         in, out, in_plane<M>{w.kernels()}, conjugate ? -1.0f : 1.0f, (int)sequences, (int)together,
@@ -235,7 +234,7 @@ template <int M, typename In>
 static void correlate_from(const work &w, const In &inputs, const In &gradients, bool add,
                            int64_t sequences) {
     const size_t bytes = bytes_for<M, In>();
-    const unsigned blocks = (unsigned)(w.blocks<M>() * ls_conv_ceil_div(sequences, SLICE));
+    const unsigned blocks = (unsigned)(w.blocks<M>() * ls_ceil_div(sequences, SLICE));
     w.allow_shared(correlate_parts<M, In>, bytes);
     correlate_parts<M><<<blocks, M / VALUES * CHANNELS, bytes, w.stream()>>>(
         inputs, gradients, in_plane<M>{w.kernels()}, add, (int)sequences, SLICE, w.at.roots);
@@ -246,7 +245,7 @@ template <int M, typename Out> static void sums_to(const work &w, const Out &out
     const size_t bytes = sizeof(transform_memory<M>);
     w.allow_shared(return_sums<M, Out>, bytes);
     return_sums<M><<<(unsigned)w.blocks<M>(), M / VALUES * CHANNELS, bytes, w.stream()>>>(
-        in_plane<M>{w.kernels()}, (int)ls_conv_ceil_div(w.s.sequences, SLICE), out,
+        in_plane<M>{w.kernels()}, (int)ls_ceil_div(w.s.sequences, SLICE), out,
         conjugate ? -1.0f : 1.0f, 1.0f / (float)w.s.N, w.at.roots);
     w.launched();
 }
@@ -254,7 +253,7 @@ template <int M, typename Out> static void sums_to(const work &w, const Out &out
 /* ---- whole operations ---- */
 
 static unsigned threads_for(int64_t count) {
-    return (unsigned)ls_conv_ceil_div(count, LS_CUDA_THREADS);
+    return (unsigned)ls_ceil_div(count, LS_CUDA_THREADS);
 }
 
 /* y = x * k + skip x; `ahead`: x[t + lag] in place of x[t - lag]. */

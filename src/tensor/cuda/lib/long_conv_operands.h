@@ -4,10 +4,6 @@
 
 #include "tensor/cuda/lib/rows.h"
 
-static __host__ __device__ constexpr int64_t ls_conv_ceil_div(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
-
 /* Real values of (sequence, time, channel); zeros before time `first`, after `count` more, and of
  * channels from D on. */
 template <typename E> struct series {

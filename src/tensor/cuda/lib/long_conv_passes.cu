@@ -94,7 +94,7 @@ static int radix_of(const ls_conv_passes &passes, int64_t n) {
     return (int)ls_min(16, n / passes.whole);
 }
 static unsigned pass_blocks(const plane &at, int R, int64_t sequences) {
-    return (unsigned)ls_conv_ceil_div(sequences * at.N / R * at.width, LS_CUDA_THREADS);
+    return (unsigned)ls_ceil_div(sequences * at.N / R * at.width, LS_CUDA_THREADS);
 }
 
 template <bool WEIGHTED, typename In>
