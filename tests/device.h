@@ -29,4 +29,16 @@ static inline ls_ctx test_ctx_default(void) {
 }
 #define ls_ctx_default test_ctx_default
 
+const char *ls_kernel_isa(const char *wish); /* of tensor/kernel.h */
+
+/* The instruction sets that this processor has, one after the other, NULL after the last; one where
+ * the tests run on a device, which has no use for them. */
+static inline const char *test_isa(int index) {
+    static const char *const names[] = {"base", "avx2", "avx512"};
+    if (getenv("LONGSHOT_TEST_DEVICE") != NULL) return index == 0 ? names[0] : NULL;
+    for (int i = 0; i < 3; i++)
+        if (ls_kernel_isa(names[i]) != NULL && index-- == 0) return names[i];
+    return NULL;
+}
+
 #endif

@@ -400,9 +400,6 @@ static double nmse(const ls_tensor *have, const ls_tensor *want) {
     return error == 0 ? 0 : error / power; /* NaN where something is */
 }
 
-static const char *const isas[] = {"base", "avx2", "avx512"};
-enum { ISAS = 3 };
-
 static double worst_f32, worst_bf16;
 
 static void compare(const attention_case *shape, built *reference, ls_dtype type, const char *isa,
@@ -432,10 +429,9 @@ static void check_fast(const attention_case *shape, bool grad) {
     built reference;
     build(&reference, shape, LS_F64, NULL, 2, grad);
     play(&reference, shape);
-    for (int i = 0; i < ISAS; i++) {
-        if (ls_kernel_isa(isas[i]) == NULL) continue;
-        compare(shape, &reference, LS_F32, isas[i], grad);
-        compare(shape, &reference, LS_BF16, isas[i], grad);
+    for (int i = 0; test_isa(i) != NULL; i++) {
+        compare(shape, &reference, LS_F32, test_isa(i), grad);
+        compare(shape, &reference, LS_BF16, test_isa(i), grad);
     }
     drop(&reference);
 }
@@ -549,6 +545,21 @@ static const attention_case wide[] = {
     {"block alone both ways", 2, 130, 130, 2, 1, 16, 24, .segments = 1,
      .with = ALONE | BOTH_WAYS | TABLE | VALID, .block = 37},
     {"blockwise large", 1, 300, 300, 1, 1, 32, 32, .segments = 1, .with = 0, .block = 128},
+    {"heads of 16", 2, 257, 257, 4, 2, 16, 16, .segments = 1, .with = 0},
+    {"heads of 16, slopes", 1, 130, 130, 2, 2, 16, 16, .segments = 1, .with = SLOPES | VALID},
+    {"heads of 16, table", 1, 150, 150, 2, 2, 16, 16, .segments = 1, .with = TABLE},
+    {"heads of 16, decay", 1, 150, 150, 2, 1, 16, 16, .segments = 1, .with = DECAYS},
+    {"heads of 16, listed", 1, 200, 200, 2, 2, 16, 16, .segments = 1,
+     .with = LISTED | WHOLE | BOTH_WAYS},
+    {"heads of 8", 2, 257, 257, 4, 2, 8, 8, .segments = 1, .with = 0},
+    {"heads of 8, table", 1, 150, 150, 2, 2, 8, 8, .segments = 1, .with = TABLE | BOTH_WAYS},
+    {"heads of 8, listed", 1, 200, 200, 2, 2, 8, 8, .segments = 1,
+     .with = LISTED | WHOLE | BOTH_WAYS},
+    {"heads of 24", 1, 150, 150, 2, 1, 24, 24, .segments = 1, .with = DECAYS | VALID},
+    {"heads of 40", 1, 130, 130, 2, 2, 40, 40, .segments = 1, .with = SLOPES},
+    {"heads of 80", 1, 200, 200, 2, 2, 80, 80, .segments = 2, .with = SHARED, .window = 33,
+     .sinks = 4},
+    {"heads of 112", 1, 150, 150, 2, 2, 112, 112, .segments = 1, .with = 0},
     {"slopes", 2, 130, 130, 4, 2, 32, 32, .segments = 1, .with = SLOPES},
     {"slopes both ways", 1, 100, 100, 2, 2, 32, 32, .segments = 1, .with = SLOPES | BOTH_WAYS},
     {"table", 1, 150, 150, 2, 2, 32, 32, .segments = 1, .with = TABLE},
@@ -594,6 +605,7 @@ static const attention_case wide[] = {
 static const attention_case few[] = {
     {"few", 2, 3, 700, 4, 4, 64, 64, .segments = 1, .with = BOTH_WAYS},
     {"few, one key head", 1, 1, 600, 6, 1, 64, 64, .segments = 1, .with = BOTH_WAYS},
+    {"few, heads of 24", 2, 3, 700, 4, 4, 24, 24, .segments = 1, .with = BOTH_WAYS},
     {"few, window", 1, 4, 300, 2, 2, 32, 32, .segments = 1, .with = BOTH_WAYS, .window = 100},
     {"few, biases", 1, 2, 300, 2, 1, 24, 40, .segments = 1,
      .with = BOTH_WAYS | SLOPES | TABLE | RELATIVE},
@@ -614,6 +626,10 @@ static const attention_case many[] = {
     {"many blocks", 1, 2600, 2600, 1, 1, 32, 32, .segments = 1, .with = LISTED | WHOLE | BOTH_WAYS},
     {"few keys", 1, 1100, 1100, 2, 1, 32, 32, .segments = 2, .with = BOTH_WAYS | SHARED,
      .window = 20, .sinks = 5},
+    {"many blocks, heads of 24", 1, 2600, 2600, 1, 1, 24, 24, .segments = 1,
+     .with = LISTED | WHOLE | BOTH_WAYS},
+    {"few keys, heads of 24", 1, 1100, 1100, 2, 1, 24, 24, .segments = 2,
+     .with = BOTH_WAYS | SHARED, .window = 33, .sinks = 4},
     {"few queries", 1, 5, 1200, 2, 2, 32, 32, .segments = 1, .with = BOTH_WAYS},
     {"far slopes", 1, 4200, 4200, 2, 1, 64, 64, .segments = 1, .with = SLOPES},
 };

@@ -230,20 +230,31 @@ static void any_cut(ls_ctx *ctx, const arrangement *a) {
     free(x), free(want);
 }
 
-/* 4: what comes later changes nothing before, to the bit. 9: nor do the batch's neighbours. */
+/* 4: what comes later changes nothing before, to the bit. 9: nor do the batch's neighbours. A
+ * device transforms convolutions over more than 64 tokens as a whole: there what comes before may
+ * move by its rounding. */
+static void leaks_nothing_at(ls_ctx *ctx, const arrangement *a, ls_dtype type, int64_t T) {
+    enum { B = 2, AT = 37 };
+    const double rounding = ctx->device == NULL || T <= 64 ? 0 : type == LS_F32 ? 1e-5 : 1.0 / 128;
+    double *x = normal_numbers(B * T * WIDTH, 3), most = 0;
+    double *before = run_whole(ctx, a, type, B, T, x);
+    for (int64_t i = 0; i < WIDTH; i++) x[AT * WIDTH + i] += 3;
+    double *after = run_whole(ctx, a, type, B, T, x);
+    const int64_t same = a->mixer.causal ? AT * WIDTH : 0;
+    for (int64_t i = 0; i < same; i++) most = fmax(most, fabs(before[i]));
+    for (int64_t i = 0; i < same; i++)
+        if (!(fabs(after[i] - before[i]) <= rounding * most))
+            fail_msg("%s in %s sees the future of %lld tokens: %.9g, not %.9g", a->name,
+                     ls_dtype_name(type), (long long)T, after[i], before[i]);
+    if (memcmp(before + T * WIDTH, after + T * WIDTH, (size_t)(T * WIDTH) * sizeof *before) != 0)
+        fail_msg("%s in %s mixes sequences", a->name, ls_dtype_name(type));
+    free(x), free(before), free(after);
+}
+
 static void nothing_leaks(ls_ctx *ctx, const arrangement *a) {
-    enum { T = 70, B = 2, AT = 37 };
     for (int type = LS_F32; type <= LS_BF16; type++) {
-        double *x = normal_numbers(B * T * WIDTH, 3);
-        double *before = run_whole(ctx, a, (ls_dtype)type, B, T, x);
-        for (int64_t i = 0; i < WIDTH; i++) x[AT * WIDTH + i] += 3;
-        double *after = run_whole(ctx, a, (ls_dtype)type, B, T, x);
-        int64_t same = a->mixer.causal ? AT * WIDTH : 0;
-        if (memcmp(before, after, (size_t)same * sizeof *before) != 0)
-            fail_msg("%s in %s sees the future", a->name, ls_dtype_name((ls_dtype)type));
-        if (memcmp(before + T * WIDTH, after + T * WIDTH, T * WIDTH * sizeof *before) != 0)
-            fail_msg("%s in %s mixes sequences", a->name, ls_dtype_name((ls_dtype)type));
-        free(x), free(before), free(after);
+        leaks_nothing_at(ctx, a, (ls_dtype)type, 64);
+        leaks_nothing_at(ctx, a, (ls_dtype)type, 70);
     }
 }
 

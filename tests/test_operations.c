@@ -872,21 +872,19 @@ static double *run_everything(ls_ctx *ctx, const subject *what, ls_dtype type, i
 static void test_fast_types(void **state) {
     (void)state;
     ls_ctx ctx = ls_ctx_default();
-    static const char *const isas[] = {"base", "avx2", "avx512"};
     for (int i = 0; i < SUBJECTS; i++) {
         int64_t count;
         if (!wanted(&subjects[i]) || !device_can(&ctx, &subjects[i], plain)) continue;
         ctx.isa = NULL;
         double *want = run_everything(&ctx, &subjects[i], LS_F64, &count);
-        for (int k = 0; k < 3; k++) {
-            if (ls_kernel_isa(isas[k]) == NULL) continue;
-            ctx.isa = isas[k];
+        for (int k = 0; test_isa(k) != NULL; k++) {
+            ctx.isa = test_isa(k);
             for (int type = LS_F32; type <= LS_BF16; type++) {
                 double *got = run_everything(&ctx, &subjects[i], (ls_dtype)type, &count);
                 double error = nmse(got, want, count), limit = type == LS_F32 ? 1e-12 : 1e-4;
                 if (!(error <= limit))
-                    fail_msg("%s on %s in %s: error %.3g, at most %.0e", subjects[i].name, isas[k],
-                             ls_dtype_name((ls_dtype)type), error, limit);
+                    fail_msg("%s on %s in %s: error %.3g, at most %.0e", subjects[i].name,
+                             test_isa(k), ls_dtype_name((ls_dtype)type), error, limit);
                 ctx.threads = 1 + ctx.threads % 3;
                 double *again = run_everything(&ctx, &subjects[i], (ls_dtype)type, &count);
                 if (memcmp(got, again, (size_t)count * sizeof *got) != 0)

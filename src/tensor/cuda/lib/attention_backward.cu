@@ -4,17 +4,14 @@
 template <int D> void ls_cuda_attention_width_grad(const ls_run *run, const ls_cuda_attention *job);
 
 void ls_cuda_attention_tiles_grad(const ls_run *run, const ls_cuda_attention *job) {
-    switch (job->K) {
-    case 32:
+    if (job->K <= 16)
+        ls_cuda_attention_width_grad<16>(run, job);
+    else if (job->K <= 32)
         ls_cuda_attention_width_grad<32>(run, job);
-        break;
-    case 64:
+    else if (job->K <= 64)
         ls_cuda_attention_width_grad<64>(run, job);
-        break;
-    case 96:
+    else if (job->K <= 96)
         ls_cuda_attention_width_grad<96>(run, job);
-        break;
-    default:
+    else
         ls_cuda_attention_width_grad<128>(run, job);
-    }
 }

@@ -77,8 +77,9 @@ static __device__ void ask(const ls_cuda_attention &job, const ls_cuda_segment &
     enum { THREADS = shape<D, KEYS_OUTER, LISTED>::THREADS };
     const int stage = step % 2, h = head_of(work, step);
     if (KEYS_OUTER) {
-        ls_tile_ask<D, INNER, THREADS>(tiles.inner[stage][0], s.q, work.b, h, row, job.T);
-        ls_tile_ask<D, INNER, THREADS>(tiles.inner[stage][1], job.dout, work.b, h, row, job.T);
+        ls_tile_ask<D, INNER, THREADS>(tiles.inner[stage][0], s.q, work.b, h, row, job.T, job.K);
+        ls_tile_ask<D, INNER, THREADS>(tiles.inner[stage][1], job.dout, work.b, h, row, job.T,
+                                       job.K);
         const int64_t head = ((int64_t)work.b * job.H + h) * job.T;
 #pragma unroll
         for (int number = (int)threadIdx.x; number < 2 * INNER; number += THREADS) {
@@ -88,8 +89,10 @@ static __device__ void ask(const ls_cuda_attention &job, const ls_cuda_segment &
                       (first ? job.row_lse : job.row_dot) + head + (there ? row + r : 0), there);
         }
     } else {
-        ls_tile_ask<D, INNER, THREADS>(tiles.inner[stage][0], s.k, work.b, work.g, row, s.keys);
-        ls_tile_ask<D, INNER, THREADS>(tiles.inner[stage][1], s.v, work.b, work.g, row, s.keys);
+        ls_tile_ask<D, INNER, THREADS>(tiles.inner[stage][0], s.k, work.b, work.g, row, s.keys,
+                                       job.K);
+        ls_tile_ask<D, INNER, THREADS>(tiles.inner[stage][1], s.v, work.b, work.g, row, s.keys,
+                                       job.K);
     }
     if constexpr (KIND == LS_TILE_TABLE) {
         enum { OUTER = shape<D, KEYS_OUTER, LISTED>::OUTER };
@@ -110,12 +113,14 @@ static __device__ void ask_outer(const ls_cuda_attention &job, const ls_cuda_seg
         THREADS = shape<D, KEYS_OUTER, LISTED>::THREADS
     };
     if (KEYS_OUTER) {
-        ls_tile_ask<D, OUTER, THREADS>(tiles.outer[0], s.k, work.b, work.g, work.row, s.keys);
-        ls_tile_ask<D, OUTER, THREADS>(tiles.outer[1], s.v, work.b, work.g, work.row, s.keys);
+        ls_tile_ask<D, OUTER, THREADS>(tiles.outer[0], s.k, work.b, work.g, work.row, s.keys,
+                                       job.K);
+        ls_tile_ask<D, OUTER, THREADS>(tiles.outer[1], s.v, work.b, work.g, work.row, s.keys,
+                                       job.K);
     } else {
         const int h = work.heads_first;
-        ls_tile_ask<D, OUTER, THREADS>(tiles.outer[0], s.q, work.b, h, work.row, job.T);
-        ls_tile_ask<D, OUTER, THREADS>(tiles.outer[1], job.dout, work.b, h, work.row, job.T);
+        ls_tile_ask<D, OUTER, THREADS>(tiles.outer[0], s.q, work.b, h, work.row, job.T, job.K);
+        ls_tile_ask<D, OUTER, THREADS>(tiles.outer[1], job.dout, work.b, h, work.row, job.T, job.K);
     }
     for (int r = (int)threadIdx.x; r < OUTER; r += THREADS) {
         const int row = work.row + r;
@@ -153,8 +158,8 @@ static __device__ void decay_sums(float c[M][D / 8][4], const ls_cuda_segment &s
 
 /* Rows of a gradient from the lanes' sums; absent rows of a key tensor get 0. */
 template <int D, int M>
-static __device__ void store(const ls_cuda_rows &to, const float c[M][D / 8][4], float factor,
-                             int b, int head, int row, int present, int rows) {
+static __device__ void store(const ls_cuda_rows &to, int width, const float c[M][D / 8][4],
+                             float factor, int b, int head, int row, int present, int rows) {
     const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
     if (to.data == NULL) return;
 #pragma unroll
@@ -166,6 +171,7 @@ static __device__ void store(const ls_cuda_rows &to, const float c[M][D / 8][4],
             ls_cuda_bf16 *there = ls_cuda_row<ls_cuda_bf16>(to, b, r, head) + 2 * t;
 #pragma unroll
             for (int n = 0; n < D / 8; n++) {
+                if (n * 8 >= width) break;
                 const float *two = c[m][n] + 2 * half;
                 *(uint32_t *)(void *)(there + n * 8) =
                     r < present ? ls_pair(two[0] * factor, two[1] * factor) : 0;
@@ -175,16 +181,18 @@ static __device__ void store(const ls_cuda_rows &to, const float c[M][D / 8][4],
 
 /* The same for a part, whose rows of this warp begin at `to`. */
 template <int D, int M>
-static __device__ void store_part(float *to, const float c[M][D / 8][4], float factor) {
+static __device__ void store_part(float *to, int width, const float c[M][D / 8][4], float factor) {
     const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
     for (int m = 0; m < M; m++)
 #pragma unroll
         for (int half = 0; half < 2; half++)
 #pragma unroll
-            for (int n = 0; n < D / 8; n++)
-                *(float2 *)(void *)(to + (m * 16 + g + 8 * half) * D + n * 8 + 2 * t) = {
+            for (int n = 0; n < D / 8; n++) {
+                if (n * 8 >= width) break;
+                *(float2 *)(void *)(to + (m * 16 + g + 8 * half) * width + n * 8 + 2 * t) = {
                     c[m][n][2 * half] * factor, c[m][n][2 * half + 1] * factor};
+            }
 }
 
 /* ---- sums of a table ---- */
@@ -442,14 +450,17 @@ __global__ static void __launch_bounds__(shape<D, KEYS_OUTER, LISTED>::THREADS,
         if (decays && work.first < work.end) decay_sums<D, M>(sums, s, tiles.rows + band);
     if (work.slot >= 0) {
         const int64_t values = KEYS_OUTER ? slots_of<KEYS_OUTER, LISTED>(job, s) : 0;
-        float *to = job.parts + (work.slot * OUTER + band) * D;
-        store_part<D, M>(to, sums, job.scale);
-        if (KEYS_OUTER) store_part<D, M>(to + values * OUTER * D, value_sums, 1);
+        float *to = job.parts + (work.slot * OUTER + band) * job.K;
+        store_part<D, M>(to, job.K, sums, job.scale);
+        if (KEYS_OUTER) store_part<D, M>(to + values * OUTER * job.K, job.K, value_sums, 1);
     } else if (KEYS_OUTER) {
-        store<D, M>(s.dk, sums, job.scale, work.b, work.g, work.row + band, s.keys, s.key_rows);
-        store<D, M>(s.dv, value_sums, 1, work.b, work.g, work.row + band, s.keys, s.key_rows);
+        store<D, M>(s.dk, job.K, sums, job.scale, work.b, work.g, work.row + band, s.keys,
+                    s.key_rows);
+        store<D, M>(s.dv, job.K, value_sums, 1, work.b, work.g, work.row + band, s.keys,
+                    s.key_rows);
     } else {
-        store<D, M>(s.dq, sums, job.scale, work.b, work.heads_first, work.row + band, job.T, job.T);
+        store<D, M>(s.dq, job.K, sums, job.scale, work.b, work.heads_first, work.row + band, job.T,
+                    job.T);
     }
     if constexpr (shared::SUMMED)
         if (columns > 0) store_columns<sizes::WARPS>(job, columns, table_sums, low, high);

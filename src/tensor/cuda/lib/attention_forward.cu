@@ -144,9 +144,10 @@ static __device__ void store(const ls_cuda_attention &job, running<D> &state, in
             const float unit = sum == 0 ? 0 : 1 / sum;
             const float lse = sum == 0 ? -INFINITY : most + log2f(sum);
             if (part.out != NULL) {
-                float *to = part.out + (int64_t)(i - part.first) * D + 2 * t;
+                float *to = part.out + (int64_t)(i - part.first) * job.V + 2 * t;
 #pragma unroll
                 for (int n = 0; n < D / 8; n++) {
+                    if (n * 8 >= job.V) break;
                     to[n * 8] = state.out[m][n][2 * half] * unit;
                     to[n * 8 + 1] = state.out[m][n][2 * half + 1] * unit;
                 }
@@ -155,9 +156,11 @@ static __device__ void store(const ls_cuda_attention &job, running<D> &state, in
             }
             ls_cuda_bf16 *to = ls_cuda_row<ls_cuda_bf16>(job.out, b, i, h) + 2 * t;
 #pragma unroll
-            for (int n = 0; n < D / 8; n++)
+            for (int n = 0; n < D / 8; n++) {
+                if (n * 8 >= job.V) break;
                 *(uint32_t *)(void *)(to + n * 8) =
                     ls_pair(state.out[m][n][2 * half] * unit, state.out[m][n][2 * half + 1] * unit);
+            }
             if (t == 0) job.lse[head + i] = lse * LS_CUDA_LN_2;
         }
 }
@@ -182,8 +185,8 @@ static __device__ void ask_keys(const ls_cuda_attention &job, const ls_cuda_segm
                                 shared_tiles<D, KIND, WARPS> &tiles) {
     enum { THREADS = 32 * WARPS, QUERIES = shared_tiles<D, KIND, WARPS>::QUERIES };
     const int g = h / (job.H / job.G);
-    ls_tile_ask<D, KEYS, THREADS>(tiles.k[stage], s.k, b, g, key, s.keys);
-    ls_tile_ask<D, KEYS, THREADS>(tiles.v[stage], s.v, b, g, key, s.keys);
+    ls_tile_ask<D, KEYS, THREADS>(tiles.k[stage], s.k, b, g, key, s.keys, job.K);
+    ls_tile_ask<D, KEYS, THREADS>(tiles.v[stage], s.v, b, g, key, s.keys, job.K);
     if constexpr (KIND == LS_TILE_TABLE)
         ls_tile_ask_strip<QUERIES, KEYS, THREADS>(tiles.strip[stage], s, h,
                                                   ls_tile_column(job, s, b, row, key));
@@ -216,7 +219,7 @@ static __device__ void pass(const ls_cuda_attention &job, const ls_cuda_segment 
     ls_tile_bias bias = {};
     if (BIASED) bias = ls_tile_bias_of(s, h);
     ls_tile_place here = ls_tile_place_of(walk, part.first), next = here;
-    ls_tile_ask<D, QUERIES, THREADS>(tiles.q, s.q, b, h, row, job.T);
+    ls_tile_ask<D, QUERIES, THREADS>(tiles.q, s.q, b, h, row, job.T, job.K);
     ask_keys(job, s, part.first % 2, b, h, row, here.row, tiles);
     if (part.first + 1 < part.end) next = ls_tile_place_of(walk, part.first + 1);
     if (KIND != LS_TILE_PLAIN)
@@ -313,7 +316,7 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS, 2)
     part_rows part = {};
     if (job.splits > 1) {
         const int64_t at = (((int64_t)split * job.B + b) * job.H + h) * job.T;
-        part.out = job.part_out + at * D;
+        part.out = job.part_out + at * job.V;
         part.lse = job.part_lse + at;
     }
     store<D>(job, state, b, h, row + (int)threadIdx.x / 32 * BANDS * 16, part);
@@ -340,8 +343,8 @@ __global__ static void __launch_bounds__(32 * LIST_WARPS, D > 64 ? 2 : 4)
     part_rows part = {NULL, NULL, piece.row};
     if (piece.slot >= 0) {
         const int64_t slots = ls_cuda_list_slots(job, s.seen_by_queries, s.query_plan);
-        part.out = job.parts + piece.slot * LS_ATTENTION_TILE * D;
-        part.lse = job.parts + slots * LS_ATTENTION_TILE * D + piece.slot * LS_ATTENTION_TILE;
+        part.out = job.parts + piece.slot * LS_ATTENTION_TILE * job.V;
+        part.lse = job.parts + slots * LS_ATTENTION_TILE * job.V + piece.slot * LS_ATTENTION_TILE;
     }
     store<D>(job, state, b, piece.h, piece.row + (int)threadIdx.x / 32 * BANDS * 16, part);
 }
@@ -395,8 +398,7 @@ template <int D> static void launch_width(const ls_run *run, const ls_cuda_atten
 }
 
 bool ls_cuda_attention_tiles_fit(const ls_cuda_attention *job, ls_dtype type) {
-    const bool width = job->K == 32 || job->K == 64 || job->K == 96 || job->K == 128;
-    bool fit = type == LS_BF16 && width && job->K == job->V && job->vectors;
+    bool fit = type == LS_BF16 && job->K <= 128 && job->K == job->V && job->vectors;
     for (int s = 0; s < job->segments; s++) {
         const ls_cuda_segment *segment = &job->segment[s];
         const bool listed = segment->query_plan.pieces != NULL;
@@ -409,17 +411,14 @@ bool ls_cuda_attention_tiles_fit(const ls_cuda_attention *job, ls_dtype type) {
 }
 
 void ls_cuda_attention_tiles(const ls_run *run, const ls_cuda_attention *job) {
-    switch (job->K) {
-    case 32:
+    if (job->K <= 16)
+        launch_width<16>(run, job);
+    else if (job->K <= 32)
         launch_width<32>(run, job);
-        break;
-    case 64:
+    else if (job->K <= 64)
         launch_width<64>(run, job);
-        break;
-    case 96:
+    else if (job->K <= 96)
         launch_width<96>(run, job);
-        break;
-    default:
+    else
         launch_width<128>(run, job);
-    }
 }

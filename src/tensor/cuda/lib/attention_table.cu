@@ -73,10 +73,10 @@ static __device__ void meet(const ls_cuda_attention &job, const ls_cuda_segment 
     const int thread = (int)threadIdx.x, r = thread % SIZE, g = h / (job.H / job.G);
     const int lane = thread % 32, band = thread / 32 * 16;
     const double origin = ls_cuda_map_at(s.query_at, job.start + row);
-    ls_tile_ask<D, SIZE>(tiles.q, s.q, b, h, row, job.T);
-    ls_tile_ask<D, SIZE>(tiles.dout, job.dout, b, h, row, job.T);
-    ls_tile_ask<D, SIZE>(tiles.k, s.k, b, g, key, s.keys);
-    ls_tile_ask<D, SIZE>(tiles.v, s.v, b, g, key, s.keys);
+    ls_tile_ask<D, SIZE>(tiles.q, s.q, b, h, row, job.T, job.K);
+    ls_tile_ask<D, SIZE>(tiles.dout, job.dout, b, h, row, job.T, job.K);
+    ls_tile_ask<D, SIZE>(tiles.k, s.k, b, g, key, s.keys, job.K);
+    ls_tile_ask<D, SIZE>(tiles.v, s.v, b, g, key, s.keys, job.K);
     ls_copies_end();
     if (thread < SIZE) {
         const int64_t at = ((int64_t)b * job.H + h) * job.T + row + r;
@@ -211,17 +211,14 @@ template <int D> static void launch(const ls_run *run, const ls_cuda_attention *
 }
 
 void ls_cuda_attention_table_grad(const ls_run *run, const ls_cuda_attention *job, int segment) {
-    switch (job->K) {
-    case 32:
+    if (job->K <= 16)
+        launch<16>(run, job, segment);
+    else if (job->K <= 32)
         launch<32>(run, job, segment);
-        break;
-    case 64:
+    else if (job->K <= 64)
         launch<64>(run, job, segment);
-        break;
-    case 96:
+    else if (job->K <= 96)
         launch<96>(run, job, segment);
-        break;
-    default:
+    else
         launch<128>(run, job, segment);
-    }
 }

@@ -2,7 +2,8 @@
  *
  * A tile lies in shared memory row by row, each row padded by 16 bytes so that eight rows at one
  * column fall on different banks. A block has four warps; each takes M bands of 16 rows of the
- * "outer" tile, which stays, and all columns of the "inner" tiles, which pass by.
+ * "outer" tile, which stays, and all columns of the "inner" tiles, which pass by. A head whose
+ * width lies between those that there are kernels for has zeros behind it.
  *
  * How the 32 lanes hold the parts of m16n8k16: with g = lane / 4 and t = lane % 4 a sum c[4] is at
  * rows g, g, g + 8, g + 8 and columns 2t, 2t + 1, 2t, 2t + 1. Two neighbouring sums, rounded and
@@ -80,13 +81,15 @@ __device__ static inline uint32_t ls_pair(float low, float high) {
 
 template <int D> struct ls_tile_shape { static const int STRIDE = D + LS_TILE_PAD; };
 
-/* Asks for ROWS rows from `row` on of a head; rows below 0 or from `rows` on are absent. */
+/* Asks for ROWS rows from `row` on of a head; rows below 0 or from `rows` on are absent, and so are
+ * the columns from `width` on, which is a multiple of 8. */
 template <int D, int ROWS, int THREADS = LS_TILE_THREADS>
 __device__ static inline void ls_tile_ask(ls_cuda_bf16 *to, const ls_cuda_rows &x, int b, int head,
-                                          int row, int rows) {
+                                          int row, int rows, int width) {
     enum { PIECES = D / 8, EACH = THREADS / PIECES };
     const int first = (int)threadIdx.x / PIECES, piece = (int)threadIdx.x % PIECES;
     if (THREADS % PIECES != 0 && first >= EACH) return;
+    if (8 * piece >= width) rows = 0;
     const ls_cuda_bf16 *from = ls_cuda_row<const ls_cuda_bf16>(x, b, row + first, head) + 8 * piece;
     to += first * ls_tile_shape<D>::STRIDE + 8 * piece;
 #pragma unroll
