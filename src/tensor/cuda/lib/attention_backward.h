@@ -10,6 +10,9 @@
  * blocks, each of which leaves a part (attention_parts.h). With a list a block has two warps and
  * a tile of 64, as forward.
  *
+ * Where values are wider than keys, each pass over their columns adds its share of dp to dk and dq,
+ * which lie in slots until the last; the rows' dots belong to the first.
+ *
  * The gradient of a table are sums of ds by column. The blocks that compute dq have all pairs of
  * their queries: each leaves its sums, and attention_table.cu adds them up.
  *
@@ -86,7 +89,8 @@ static __device__ void ask(const ls_cuda_attention &job, const ls_cuda_segment &
             const int r = number % INNER;
             const bool there = (unsigned)(row + r) < (unsigned)job.T, first = number < INNER;
             ls_copy_4((first ? tiles.lse : tiles.dot) + stage * INNER + r,
-                      (first ? job.row_lse : job.row_dot) + head + (there ? row + r : 0), there);
+                      (first ? job.row_lse : job.row_dot) + head + (there ? row + r : 0),
+                      there && (first || job.pass == 0));
         }
     } else {
         ls_tile_ask<D, INNER, THREADS>(tiles.inner[stage][0], s.k, work.b, work.g, row, s.keys,
@@ -133,7 +137,7 @@ static __device__ void ask_outer(const ls_cuda_attention &job, const ls_cuda_seg
         if constexpr (!KEYS_OUTER && KIND != LS_TILE_PLAIN)
             ls_tile_mark_query<KIND>(tiles.rows[r], job, s, work.origin, work.b, work.row, row);
         tiles.lse[r] = there ? job.row_lse[at] : INFINITY;
-        tiles.dot[r] = there ? job.row_dot[at] : 0;
+        tiles.dot[r] = there && job.pass == 0 ? job.row_dot[at] : 0;
     }
 }
 
@@ -179,9 +183,10 @@ static __device__ void store(const ls_cuda_rows &to, int width, const float c[M]
         }
 }
 
-/* The same for a part, whose rows of this warp begin at `to`. */
+/* The same for a part, whose rows of this warp begin at `to`; more: to what lies there. */
 template <int D, int M>
-static __device__ void store_part(float *to, int width, const float c[M][D / 8][4], float factor) {
+static __device__ void store_part(float *to, int width, const float c[M][D / 8][4], float factor,
+                                  bool more) {
     const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
     for (int m = 0; m < M; m++)
@@ -190,8 +195,11 @@ static __device__ void store_part(float *to, int width, const float c[M][D / 8][
 #pragma unroll
             for (int n = 0; n < D / 8; n++) {
                 if (n * 8 >= width) break;
-                *(float2 *)(void *)(to + (m * 16 + g + 8 * half) * width + n * 8 + 2 * t) = {
-                    c[m][n][2 * half] * factor, c[m][n][2 * half + 1] * factor};
+                float2 *there =
+                    (float2 *)(void *)(to + (m * 16 + g + 8 * half) * width + n * 8 + 2 * t);
+                const float2 before = more ? *there : float2{0, 0};
+                *there = {before.x + c[m][n][2 * half] * factor,
+                          before.y + c[m][n][2 * half + 1] * factor};
             }
 }
 
@@ -304,7 +312,7 @@ static __device__ grad_work range_work(const ls_cuda_attention &job, const ls_cu
     grad_work work = {};
     work.b = (int)blockIdx.z;
     if (KEYS_OUTER) {
-        work.row = (parts.parts > 1 ? parts.first : 0) + tile * OUTER;
+        work.row = (parts.slots ? parts.first : 0) + tile * OUTER;
         work.g = y;
         work.heads_first = y * heads;
         if (work.row < s.keys)
@@ -322,9 +330,9 @@ static __device__ grad_work range_work(const ls_cuda_attention &job, const ls_cu
     const int64_t steps = (int64_t)(KEYS_OUTER ? heads : 1) * work.each;
     work.first = (int)(steps * part / parts.parts);
     work.end = (int)(steps * (part + 1) / parts.parts);
-    work.slot = parts.parts == 1 ? -1
-                                 : ls_cuda_part_slot(job.B, (int)gridDim.y, tiles, part, work.b, y,
-                                                     KEYS_OUTER ? tile : tiles - 1 - tile);
+    work.slot = parts.slots ? ls_cuda_part_slot(job.B, (int)gridDim.y, tiles, part, work.b, y,
+                                                KEYS_OUTER ? tile : tiles - 1 - tile)
+                            : -1;
     return work;
 }
 
@@ -451,8 +459,8 @@ __global__ static void __launch_bounds__(shape<D, KEYS_OUTER, LISTED>::THREADS,
     if (work.slot >= 0) {
         const int64_t values = KEYS_OUTER ? slots_of<KEYS_OUTER, LISTED>(job, s) : 0;
         float *to = job.parts + (work.slot * OUTER + band) * job.K;
-        store_part<D, M>(to, job.K, sums, job.scale);
-        if (KEYS_OUTER) store_part<D, M>(to + values * OUTER * job.K, job.K, value_sums, 1);
+        store_part<D, M>(to, job.K, sums, job.scale, job.pass > 0);
+        if (KEYS_OUTER) store_part<D, M>(to + values * OUTER * job.K, job.K, value_sums, 1, false);
     } else if (KEYS_OUTER) {
         store<D, M>(s.dk, job.K, sums, job.scale, work.b, work.g, work.row + band, s.keys,
                     s.key_rows);
@@ -500,9 +508,7 @@ static void launch(const ls_run *run, const ls_cuda_attention *job, int at) {
     const ls_cuda_segment *s = &job->segment[at];
     const int outer = shape<D, KEYS_OUTER, false>::OUTER;
     const ls_cuda_parts *parts = KEYS_OUTER ? &s->key_parts : &s->query_parts;
-    const int rows = parts->parts > 1 ? parts->end - parts->first
-                     : KEYS_OUTER     ? s->key_rows
-                                      : job->T;
+    const int rows = parts->slots ? parts->end - parts->first : KEYS_OUTER ? s->key_rows : job->T;
     start<D, KIND, KEYS_OUTER, false>(run, job, at,
                                       dim3((unsigned)((rows + outer - 1) / outer * parts->parts),
                                            (unsigned)(KEYS_OUTER ? job->G : job->H),
@@ -528,13 +534,22 @@ static void launch_side(const ls_run *run, const ls_cuda_attention *job, int at)
     }
 }
 
+/* All passes of a side together, since segments and sides share the slots. */
+template <int D, bool KEYS_OUTER>
+static void launch_passes(const ls_run *run, const ls_cuda_attention *job, int at) {
+    for (int pass = 0; pass < job->passes; pass++) {
+        const ls_cuda_attention one = ls_cuda_attention_pass(job, pass);
+        launch_side<D, KEYS_OUTER>(run, &one, at);
+    }
+}
+
 template <int D>
 void ls_cuda_attention_width_grad(const ls_run *run, const ls_cuda_attention *job) {
     for (int at = 0; at < job->segments; at++) {
         const ls_cuda_segment *s = &job->segment[at];
-        if (s->dk.data != NULL || s->dv.data != NULL) launch_side<D, true>(run, job, at);
+        if (s->dk.data != NULL || s->dv.data != NULL) launch_passes<D, true>(run, job, at);
         if (s->dq.data != NULL || ls_cuda_attention_table_summed(job, at))
-            launch_side<D, false>(run, job, at);
+            launch_passes<D, false>(run, job, at);
     }
 }
 

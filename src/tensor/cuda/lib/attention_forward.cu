@@ -147,7 +147,7 @@ static __device__ void store(const ls_cuda_attention &job, running<D> &state, in
                 float *to = part.out + (int64_t)(i - part.first) * job.V + 2 * t;
 #pragma unroll
                 for (int n = 0; n < D / 8; n++) {
-                    if (n * 8 >= job.V) break;
+                    if (n * 8 >= job.K) break;
                     to[n * 8] = state.out[m][n][2 * half] * unit;
                     to[n * 8 + 1] = state.out[m][n][2 * half + 1] * unit;
                 }
@@ -157,7 +157,7 @@ static __device__ void store(const ls_cuda_attention &job, running<D> &state, in
             ls_cuda_bf16 *to = ls_cuda_row<ls_cuda_bf16>(job.out, b, i, h) + 2 * t;
 #pragma unroll
             for (int n = 0; n < D / 8; n++) {
-                if (n * 8 >= job.V) break;
+                if (n * 8 >= job.K) break;
                 *(uint32_t *)(void *)(to + n * 8) =
                     ls_pair(state.out[m][n][2 * half] * unit, state.out[m][n][2 * half + 1] * unit);
             }
@@ -398,19 +398,19 @@ template <int D> static void launch_width(const ls_run *run, const ls_cuda_atten
 }
 
 bool ls_cuda_attention_tiles_fit(const ls_cuda_attention *job, ls_dtype type) {
-    bool fit = type == LS_BF16 && job->K <= 128 && job->K == job->V && job->vectors;
+    bool fit = type == LS_BF16 && job->K <= 128 && job->V % job->K == 0 && job->vectors;
     for (int s = 0; s < job->segments; s++) {
         const ls_cuda_segment *segment = &job->segment[s];
         const bool listed = segment->query_plan.pieces != NULL;
         fit = fit && segment->relative.data == NULL && segment->dilation == NULL;
         if (listed)
-            fit = fit && job->segments == 1 && job->H == job->G &&
+            fit = fit && job->segments == 1 && job->H == job->G && job->K == job->V &&
                   segment->seen_by_queries.size % LS_ATTENTION_TILE == 0;
     }
     return fit;
 }
 
-void ls_cuda_attention_tiles(const ls_run *run, const ls_cuda_attention *job) {
+static void one_pass(const ls_run *run, const ls_cuda_attention *job) {
     if (job->K <= 16)
         launch_width<16>(run, job);
     else if (job->K <= 32)
@@ -421,4 +421,11 @@ void ls_cuda_attention_tiles(const ls_run *run, const ls_cuda_attention *job) {
         launch_width<96>(run, job);
     else
         launch_width<128>(run, job);
+}
+
+void ls_cuda_attention_tiles(const ls_run *run, const ls_cuda_attention *job) {
+    for (int pass = 0; pass < job->passes; pass++) {
+        const ls_cuda_attention one = ls_cuda_attention_pass(job, pass);
+        one_pass(run, &one);
+    }
 }

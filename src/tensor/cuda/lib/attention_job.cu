@@ -86,21 +86,28 @@ static int splits_plain(const ls_attention_job *job) {
 
 /* ---- parts of outer tiles ---- */
 
+static int64_t passes_of(const ls_attention_job *job) {
+    return job->V % job->K == 0 ? job->V / job->K : 1;
+}
+
 /* A few keys that all queries see, or a few queries that see all keys, are too few tiles to keep
  * the device busy: each is passed by several blocks. `rows` are the outer rows that have work, of
- * `heads` heads; `inner` the rows that one of them meets at most. Caches are left alone: what they
- * hold is not known when the workspace is. */
+ * `heads` heads; `inner` the rows that one of them meets at most, `all` the rows of the tensor.
+ * Caches are left alone: what they hold is not known when the workspace is. */
 static ls_cuda_parts parts_of(const ls_attention_job *job, const ls_attention_source *source,
-                              int64_t heads, ls_interval rows, int64_t inner) {
-    ls_cuda_parts to = {1, (int)rows.first, (int)rows.end};
+                              int64_t heads, ls_interval rows, int64_t inner, int64_t all) {
+    ls_cuda_parts to = {1, 0, (int)all, passes_of(job) > 1};
     const int64_t tiles = ceil_div(ls_interval_length(rows), LS_CUDA_PART_ROWS);
     const int64_t blocks = job->B * heads * tiles;
     const int64_t most = inner / LS_ATTENTION_TILE / PART_STEPS_LEAST;
     const bool whole = source->held.first == 0 && source->held.end == source->key_rows;
     if (!whole || blocks < 1 || 2 * blocks > GRAD_BLOCKS_WANTED) return to;
     const int64_t parts = ceil_div(GRAD_BLOCKS_WANTED, blocks);
+    if (parts < 2 || most < 2) return to;
     to.parts = (int)(parts < most ? parts : most);
-    if (to.parts < 1) to.parts = 1;
+    to.first = (int)rows.first;
+    to.end = (int)rows.end;
+    to.slots = true;
     return to;
 }
 
@@ -117,7 +124,7 @@ static int64_t reach_of(const ls_attention_source *source) {
 static ls_cuda_parts query_parts(const ls_attention_job *job, const ls_attention_source *source) {
     const ls_interval rows = {0, job->T};
     return parts_of(job, source, job->H, rows,
-                    least(reach_of(source), ls_interval_length(source->held)));
+                    least(reach_of(source), ls_interval_length(source->held)), job->T);
 }
 
 static ls_cuda_parts key_parts(const ls_attention_job *job, const ls_attention_source *source) {
@@ -131,12 +138,13 @@ static ls_cuda_parts key_parts(const ls_attention_job *job, const ls_attention_s
             least(source->key_rows,
                   ceil_div(keys.end - source->held.first, LS_CUDA_PART_ROWS) * LS_CUDA_PART_ROWS);
     }
-    return parts_of(job, source, job->G, rows, least(reach_of(source), job->T) * (job->H / job->G));
+    return parts_of(job, source, job->G, rows, least(reach_of(source), job->T) * (job->H / job->G),
+                    source->key_rows);
 }
 
 static int64_t part_floats(const ls_attention_job *job, int64_t heads, ls_cuda_parts parts) {
     const int64_t tiles = ceil_div(parts.end - parts.first, LS_CUDA_PART_ROWS);
-    if (parts.parts == 1) return 0;
+    if (!parts.slots) return 0;
     return 2 * parts.parts * job->B * heads * tiles * LS_CUDA_PART_ROWS * job->K;
 }
 
@@ -349,6 +357,7 @@ void ls_cuda_attention_begin(const ls_run *run, const ls_node *node, bool backwa
     to->G = (int)job.G;
     to->K = (int)job.K;
     to->V = (int)job.V;
+    to->passes = (int)passes_of(&job);
     to->segments = job.segments;
     to->off_by_one = job.off_by_one;
     to->start = job.start;
@@ -375,6 +384,21 @@ void ls_cuda_attention_begin(const ls_run *run, const ls_node *node, bool backwa
                          ? splits_plain(&job)
                      : to->segment[0].query_plan.pieces != NULL ? 1
                                                                 : splits_in_tiles(&job);
+}
+
+ls_cuda_attention ls_cuda_attention_pass(const ls_cuda_attention *job, int pass) {
+    ls_cuda_attention one = *job;
+    const int64_t column = (int64_t)pass * job->K;
+    ls_cuda_rows *wide[2 + 2 * LS_SEGMENTS_MOST] = {&one.out, &one.dout};
+    for (int s = 0; s < job->segments; s++) {
+        wide[2 + 2 * s] = &one.segment[s].v;
+        wide[3 + 2 * s] = &one.segment[s].dv;
+    }
+    for (int i = 0; i < 2 + 2 * job->segments; i++)
+        if (wide[i]->data != NULL) wide[i]->data = (ls_cuda_bf16 *)wide[i]->data + column;
+    if (one.part_out != NULL) one.part_out += column;
+    one.pass = pass;
+    return one;
 }
 
 /* ---- rows ---- */

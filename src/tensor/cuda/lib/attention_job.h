@@ -34,10 +34,11 @@ typedef struct ls_cuda_plan {
 
 /* Outer tiles cut into `parts` parts of what they pass over, where there are too few of them. Only
  * the rows first .. end have anything to pass over; they are multiples of LS_CUDA_PART_ROWS, but
- * for the end of the tensor. */
+ * for the end of the tensor. With slots, blocks leave their sums there, to be added up. */
 enum { LS_CUDA_PART_ROWS = 128 };
 typedef struct ls_cuda_parts {
     int parts, first, end;
+    bool slots;
 } ls_cuda_parts;
 
 /* One segment, on the device. Rows are counted from the first, positions are true ones. */
@@ -73,6 +74,9 @@ typedef struct ls_cuda_segment {
 typedef struct ls_cuda_attention {
     int B, T, H, G, K, V, segments;
     int splits; /* parts of the keys, merged afterwards */
+    /* where values are wider than keys, tiles take as many of their columns at once as a key has:
+     * a product of output gradient and value is a sum over these passes */
+    int passes, pass;
     bool off_by_one;
     bool vectors; /* every row of q, k, v, out and their like is aligned to 16 bytes */
     int64_t start;
@@ -101,6 +105,8 @@ size_t ls_cuda_attention_workspace(const ls_node *node, bool backward);
 /* Whether the kernels on the tensor units take a run; a list only where it is alone, has blocks of
  * whole tiles, and heads do not share keys. */
 bool ls_cuda_attention_tiles_fit(const ls_cuda_attention *job, ls_dtype type);
+/* The same run with a pass's columns of values, outputs and their gradients. */
+ls_cuda_attention ls_cuda_attention_pass(const ls_cuda_attention *job, int pass);
 void ls_cuda_attention_tiles(const ls_run *run, const ls_cuda_attention *job);
 /* Gradients of q, k and v, and of the tables that are summed along with them. */
 void ls_cuda_attention_tiles_grad(const ls_run *run, const ls_cuda_attention *job);

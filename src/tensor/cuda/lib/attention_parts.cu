@@ -152,8 +152,9 @@ void ls_cuda_attention_join_grad(const ls_run *run, const ls_cuda_attention *job
                                  int rows) {
     const ls_cuda_segment *s = &job->segment[at];
     if ((keys ? s->key_plan : s->query_plan).pieces == NULL &&
-        (keys ? s->key_parts : s->query_parts).parts == 1)
+        !(keys ? s->key_parts : s->query_parts).slots)
         return;
-    join_one(run, job, at, keys, false, keys ? s->dk : s->dq, rows);
+    if (job->pass == job->passes - 1)
+        join_one(run, job, at, keys, false, keys ? s->dk : s->dq, rows);
     if (keys) join_one(run, job, at, keys, true, s->dv, rows);
 }

@@ -23,7 +23,7 @@ static_assert(LS_TILE_WARPS * 16 == (int)SIZE && LS_TILE_THREADS == (int)SUMS, "
 
 bool ls_cuda_attention_table_summed(const ls_cuda_attention *job, int segment) {
     const ls_cuda_segment *s = &job->segment[segment];
-    return s->dtable != NULL && s->table_rows <= LS_CUDA_SUMMED_COLUMNS &&
+    return s->dtable != NULL && job->passes == 1 && s->table_rows <= LS_CUDA_SUMMED_COLUMNS &&
            ls_tile_kind_of(s) == LS_TILE_TABLE;
 }
 
@@ -82,7 +82,7 @@ static __device__ void meet(const ls_cuda_attention &job, const ls_cuda_segment 
         const int64_t at = ((int64_t)b * job.H + h) * job.T + row + r;
         tiles.queries[r] = ls_tile_query_mark(job, s, origin, b, row + r);
         tiles.lse[r] = row + r < job.T ? job.row_lse[at] : INFINITY;
-        tiles.dot[r] = row + r < job.T ? job.row_dot[at] : 0;
+        tiles.dot[r] = row + r < job.T && job.pass == 0 ? job.row_dot[at] : 0;
     } else {
         tiles.keys[r] = ls_tile_key_mark(job, s, origin, b, key + r);
     }
@@ -108,7 +108,8 @@ static __device__ void meet(const ls_cuda_attention &job, const ls_cuda_segment 
     __syncthreads();
 }
 
-/* Sums of one diagonal of tiles: [part][h][diagonal][SUMS], of rows r and c at r - c + SIZE - 1. */
+/* Sums of one diagonal of tiles: [part][h][diagonal][SUMS], of rows r and c at r - c + SIZE - 1.
+ * Passes after the first add to them. */
 template <int D>
 __global__ static void __launch_bounds__(LS_TILE_THREADS, 2)
     diagonal_sums(const __grid_constant__ ls_cuda_attention job, int at, int parts) {
@@ -118,7 +119,9 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS, 2)
     const int query_tiles = tiles_in(job.T), key_tiles = tiles_in(s.keys);
     const int shift = (int)blockIdx.x - (tiles_in(s.key_rows) - 1); /* query tile less key tile */
     const int h = (int)blockIdx.y, part = (int)blockIdx.z, apart = (int)threadIdx.x - (SIZE - 1);
-    float sum = 0;
+    float *to = job.by_distance + (((int64_t)part * job.H + h) * gridDim.x + blockIdx.x) * SUMS +
+                threadIdx.x;
+    float sum = job.pass > 0 ? *to : 0;
     for (int b = job.B * part / parts; b < job.B * (part + 1) / parts; b++)
         for (int tile = max(0, shift); tile < min(query_tiles, key_tiles + shift); tile++) {
             const int row = tile * SIZE, key = tile - shift;
@@ -130,8 +133,7 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS, 2)
                 sum += tiles.ds[r * PITCH + r - apart];
             __syncthreads();
         }
-    job.by_distance[(((int64_t)part * job.H + h) * gridDim.x + blockIdx.x) * SUMS + threadIdx.x] =
-        sum;
+    *to = sum;
 }
 
 /* The sum of all pairs at a distance. */
@@ -204,7 +206,9 @@ template <int D> static void launch(const ls_run *run, const ls_cuda_attention *
                  cudaFuncSetAttribute(diagonal_sums<D>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                       (int)bytes),
                  "attention, asking for shared memory");
-    diagonal_sums<D><<<grid, LS_TILE_THREADS, bytes, stream>>>(*job, at, parts);
+    for (int pass = 0; pass < job->passes; pass++)
+        diagonal_sums<D><<<grid, LS_TILE_THREADS, bytes, stream>>>(
+            ls_cuda_attention_pass(job, pass), at, parts);
     column_sums<<<(unsigned)((columns + WARPS - 1) / WARPS), 32 * WARPS, 0, stream>>>(
         *job, at, diagonals, parts);
     ls_cuda_launched(run, "attention, table gradients in tiles");
