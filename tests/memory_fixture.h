@@ -127,4 +127,35 @@ static inline double *outputs(ls_ctx *ctx, const ls_mixer *mixer, ls_dtype type,
     return y;
 }
 
+/* A state as declared, and the same outputs however a sequence is cut, also in f32 and as in
+ * training: for a mixer from each of the words. */
+static inline void check_any_cut(ls_ctx *ctx, const ls_mixer_type *type, int64_t width,
+                                 const char *const *words, size_t count) {
+    enum { ROWS = 90 };
+    double *x = numbers(ROWS * width, 4);
+    for (size_t i = 0; i < count; i++) {
+        ls_mixer mixer = choose(ctx, type, width, words[i]);
+        subject what = {words[i], record_layer, &mixer};
+        if (ctx->device == NULL) state_is_declared(ctx, &mixer, words[i]);
+        double *want = outputs(ctx, &mixer, LS_F64, x, ROWS, 0, false);
+        for (int64_t cut = 0; cut <= ROWS; cut = cut * 4 + 1)
+            for (int grad = 0; grad < 2; grad++) {
+                double *got = outputs(ctx, &mixer, LS_F64, x, ROWS, cut, grad);
+                if (!(nmse(got, want, ROWS * width) <= 1e-26))
+                    fail_msg("%s: chunks of %lld differ", words[i], (long long)cut);
+                free(got);
+                if (!device_can(ctx, &what, (ls_program_options){.batch = 1, .length = 3}))
+                    continue;
+                got = outputs(ctx, &mixer, LS_F32, x, ROWS, cut, grad);
+                if (!(nmse(got, want, ROWS * width) <= 1e-10))
+                    fail_msg("%s: chunks of %lld are wrong in f32: %g", words[i], (long long)cut,
+                             nmse(got, want, ROWS * width));
+                free(got);
+            }
+        free(want);
+        release(&mixer);
+    }
+    free(x);
+}
+
 #endif

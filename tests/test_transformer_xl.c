@@ -71,31 +71,9 @@ static const char *const variants[] = {
 
 static void test_any_cut(void **unused) {
     (void)unused;
-    enum { ROWS = 90 };
-    ls_ctx ctx = ls_ctx_default();
-    double *x = numbers(ROWS * D, 4);
-    for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
-        ls_mixer mixer = choose(&ctx, &ls_mixer_transformer_xl, D, variants[i]);
-        subject what = {variants[i], record_layer, &mixer};
-        if (ctx.device == NULL) state_is_declared(&ctx, &mixer, variants[i]);
-        double *want = outputs(&ctx, &mixer, LS_F64, x, ROWS, 0, false);
-        for (int64_t cut = 1; cut <= ROWS; cut = cut * 4 + 1)
-            for (int grad = 0; grad < 2; grad++) {
-                double *got = outputs(&ctx, &mixer, LS_F64, x, ROWS, cut, grad);
-                if (!(nmse(got, want, ROWS * D) <= 1e-26))
-                    fail_msg("%s: chunks of %lld differ", variants[i], (long long)cut);
-                free(got);
-                if (!device_can(&ctx, &what, (ls_program_options){.batch = 1, .length = 3}))
-                    continue;
-                got = outputs(&ctx, &mixer, LS_F32, x, ROWS, cut, grad);
-                if (!(nmse(got, want, ROWS * D) <= 1e-10))
-                    fail_msg("%s: chunks of %lld are wrong in f32", variants[i], (long long)cut);
-                free(got);
-            }
-        free(want);
-        release(&mixer);
-    }
-    free(x);
+    ls_ctx ctx = ctx_of_one_thread();
+    check_any_cut(&ctx, &ls_mixer_transformer_xl, D, variants,
+                  sizeof variants / sizeof variants[0]);
 }
 
 static void test_segments_matter(void **unused) {

@@ -26,6 +26,14 @@ static inline int64_t ls_recital_mark(int64_t length, int64_t times) {
     return length / (1 + times) + length % (1 + times);
 }
 
+static inline ls_status ls_recital_check(ls_ctx *ctx, const char *task, int64_t length,
+                                         int64_t times) {
+    if (length < 1 + times)
+        return LS_FAIL(ctx, LS_EUSE, "task %s needs a length of at least %lld, not %lld", task,
+                       (long long)(1 + times), (long long)length);
+    return LS_OK;
+}
+
 static inline void ls_recital_fill(const void *given, ls_random key, int64_t length, int64_t times,
                                    bool backwards, int32_t *inputs, int32_t *targets) {
     const ls_recital *o = given;

@@ -7,10 +7,7 @@ static const ls_option options[] = {LS_RECITAL_OPTIONS};
 
 static ls_status check(ls_ctx *ctx, const void *given, int64_t length) {
     (void)given;
-    if (length < 1 + TIMES)
-        return LS_FAIL(ctx, LS_EUSE, "task reverse needs a length of at least %d, not %lld",
-                       1 + TIMES, (long long)length);
-    return LS_OK;
+    return ls_recital_check(ctx, "reverse", length, TIMES);
 }
 
 static int64_t first_answer(const void *given, int64_t length) {
