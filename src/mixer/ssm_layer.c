@@ -332,7 +332,7 @@ double ls_ssm_flops(const ls_mixer *mixer, int64_t T, bool ranked) {
     const double D = (double)mixer->width, rows[] = {0, D, 2 * D};
     const int64_t lags = ls_ssm_lags(o) > 0 ? ls_min(T, ls_ssm_lags(o)) : T;
     const double one =
-        (double)lags * ls_state_space_flops(modes_of(o), ranked) + ls_long_conv_flops(T);
+        (double)lags * ls_state_space_flops(modes_of(o), ranked ? 1 : 0) + ls_long_conv_flops(T);
     return D * (double)kernels_of(o) * (mixer->causal ? 1 : 2) * one +
            2 * (double)(T * o->channels) * D * rows[o->output];
 }
