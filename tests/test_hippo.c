@@ -92,7 +92,7 @@ static void test_closed_forms(void **state) {
             close_to(ls_spectrum_frequency(kind, N, n), -modes.w[n], -modes.w[0]);
             close_to(ls_spectrum_decay(kind, n), -modes.decay, 1);
             close_to(in, cabs(modes.B[n]), (double)N);
-            close_to(ls_spectrum_rank(kind, N, n), cabs(modes.P[n]), (double)N);
+            close_to(cabs(ls_spectrum_rank(kind, N, n, 0)), cabs(modes.P[n]), (double)N);
             sum += 2 * in * in;
         }
         const double all = (double)(kind == LS_SPECTRUM_LEGS ? N * N : N - 1);
