@@ -407,6 +407,8 @@ template <typename T> void ls_cuda_walk_forward(const ls_run *run, const ls_cuda
     if (too_many(run, &walk->modes)) return;
     if (walk->modes.rank <= 1)
         launch_forward<1>(run, walk);
+    else if (walk->modes.rank == 2)
+        launch_forward<2>(run, walk);
     else
         launch_forward<LS_CUDA_MODES_RANK_MOST>(run, walk);
     ls_cuda_launched(run, "walking along time");
@@ -434,6 +436,8 @@ void ls_cuda_walk_backward(const ls_run *run, const ls_cuda_walk<T> *walk, float
     if (too_many(run, &walk->modes)) return;
     if (walk->modes.rank <= 1)
         launch_backward<1>(run, walk);
+    else if (walk->modes.rank == 2)
+        launch_backward<2>(run, walk);
     else
         launch_backward<LS_CUDA_MODES_RANK_MOST>(run, walk);
     ls_cuda_launched(run, "walking back along time");
