@@ -11,11 +11,11 @@
  * mode k reads half of the sum of two squares, sqrt(2) and 0, and that of the constant 1 and 0.
  *
  * HiPPO-LegT is A = K - P P^T with two columns P, sqrt(n + 1/2) for odd n and for even n, and B
- * half of their sum times sqrt(2). The inverse of K is a ring: with K v = i w v and v_n = i^n x_n
+ * their sum over sqrt(2). The inverse of K is a ring: with K v = i w v and v_n = i^n x_n
  *   x_n / w = b_n x_{n-1} + b_{n+1} x_{n+1},   b_n = 1 / sqrt(4 n^2 - 1)
- * where x_{N-1} is the neighbour of x_0, with b = +-1 / sqrt(2 N - 1), - if 4 divides N. In this
- * real symmetric matrix numbers of eigenvalues below a value are known from its pivots. Inputs are
- * telescoping sums: P^H v is sqrt(2) w times -i x_0 and -+x_{N-1} / sqrt(2 N - 1). */
+ * where x_{N-1} is the neighbour of x_0, with b = -1 / sqrt(2 N - 1) if 4 divides N and + else. How
+ * many eigenvalues of this real symmetric matrix lie below a value is known from its pivots. Inputs
+ * are telescoping sums: v^H P is sqrt(2) w times i x_0 and b x_{N-1}. */
 #include "mixer/hippo.h"
 
 #include <math.h>
