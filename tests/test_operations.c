@@ -458,7 +458,8 @@ typedef struct space_case {
     int64_t T, D, S, h;
     ls_hold hold;
     ls_step step;
-    bool ranked, scan;
+    int rank;
+    bool scan;
     int64_t tilde;
     bool upper;
     ls_kept real, imag; /* both 0: as they are kept by default */
@@ -479,7 +480,7 @@ static void state_space(ls_program *p, const void *about) {
         .A_real = full_param(p, "A_real", LS_DIMS(c->S, c->h)),
         .A_imag = c->kind == REAL ? NULL : full_param(p, "A_imag", LS_DIMS(c->S, c->h)),
         .B = c->kind == NO_INPUT ? NULL : full_param(p, "B", pairs, (int64_t[]){1, c->S, c->h, 2}),
-        .P = c->ranked ? full_param(p, "P", LS_DIMS(1, c->S, c->h, 2)) : NULL,
+        .P = c->rank > 0 ? full_param(p, "P", LS_DIMS(c->rank, c->S, c->h, 2)) : NULL,
         .C = full_param(p, "C", pairs, (int64_t[]){2, c->D, c->h, 2}),
         .dt = full_param(p, "dt", LS_DIMS(c->D, c->kind == UNTIED ? c->h : 1)),
         .hold = c->hold,
@@ -504,26 +505,29 @@ static void state_space(ls_program *p, const void *about) {
 }
 
 static const space_case spaces[] = {
-    {9, 5, 5, 3, LS_HOLD_ZOH, LS_STEP_EXP, false, false, 0, false, 0, 0, 0, 0, TIED},
-    {70, 16, 2, 4, LS_HOLD_BILINEAR, LS_STEP_SOFTPLUS, false, false, 0, false, 0, 0, 0, 0, TIED},
-    {150, 9, 3, 5, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 0, false, 0, 0, 0, 0, TIED},
-    {9, 6, 6, 3, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 13, false, 0, 0, 0, 0, TIED},
-    {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_SOFTPLUS, false, true, 0, false, 0, 0, 0, 0, TIED},
-    {150, 5, 1, 6, LS_HOLD_BILINEAR, LS_STEP_EXP, true, true, 0, false, 0, 0, 0, 0, TIED},
-    {5, 4, 2, 2, LS_HOLD_ZOH, LS_STEP_EXP, false, true, 6, false, 0, 0, 0, 0, TIED},
-    {9, 5, 5, 3, LS_HOLD_BILINEAR, LS_STEP_EXP, false, false, 0, true, 0, 0, 0, 0, TIED},
-    {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_SOFTPLUS, false, true, 0, true, 0, 0, 0, 0, TIED},
-    {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_EXP, false, false, 0, false, LS_KEPT_SOFTPLUS, LS_KEPT_EXP,
-     0, 0.5, TIED},
-    {33, 9, 9, 5, LS_HOLD_BILINEAR, LS_STEP_SOFTPLUS, true, true, 0, false, LS_KEPT_RELU,
+    {9, 5, 5, 3, LS_HOLD_ZOH, LS_STEP_EXP, 0, false, 0, false, 0, 0, 0, 0, TIED},
+    {70, 16, 2, 4, LS_HOLD_BILINEAR, LS_STEP_SOFTPLUS, 0, false, 0, false, 0, 0, 0, 0, TIED},
+    {150, 9, 3, 5, LS_HOLD_BILINEAR, LS_STEP_EXP, 1, false, 0, false, 0, 0, 0, 0, TIED},
+    {9, 6, 6, 3, LS_HOLD_BILINEAR, LS_STEP_EXP, 1, false, 13, false, 0, 0, 0, 0, TIED},
+    {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_SOFTPLUS, 0, true, 0, false, 0, 0, 0, 0, TIED},
+    {150, 5, 1, 6, LS_HOLD_BILINEAR, LS_STEP_EXP, 1, true, 0, false, 0, 0, 0, 0, TIED},
+    {5, 4, 2, 2, LS_HOLD_ZOH, LS_STEP_EXP, 0, true, 6, false, 0, 0, 0, 0, TIED},
+    {9, 5, 5, 3, LS_HOLD_BILINEAR, LS_STEP_EXP, 0, false, 0, true, 0, 0, 0, 0, TIED},
+    {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_SOFTPLUS, 0, true, 0, true, 0, 0, 0, 0, TIED},
+    {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_EXP, 0, false, 0, false, LS_KEPT_SOFTPLUS, LS_KEPT_EXP, 0,
+     0.5, TIED},
+    {33, 9, 9, 5, LS_HOLD_BILINEAR, LS_STEP_SOFTPLUS, 1, true, 0, false, LS_KEPT_RELU,
      LS_KEPT_SOFTPLUS, 0.4, 0.2, TIED},
-    {9, 6, 6, 3, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 13, false, 0, 0, 2, 0.2, TIED},
-    {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_EXP, false, false, 0, false, 0, 0, 0.5, 0.5, UNTIED},
-    {33, 9, 9, 5, LS_HOLD_BILINEAR, LS_STEP_SOFTPLUS, false, true, 0, false, 0, 0, 0, 0, UNTIED},
-    {33, 9, 3, 5, LS_HOLD_BILINEAR, LS_STEP_EXP, true, false, 13, false, 0, 0, 0, 0.5, UNTIED},
-    {33, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_EXP, false, false, 0, false, LS_KEPT_SIGMOID, 0, 0, 0, REAL},
-    {9, 9, 9, 5, LS_HOLD_BILINEAR, LS_STEP_EXP, false, true, 0, false, 0, 0, 0, 0, REAL},
-    {33, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_EXP, false, false, 0, true, 0, 0, 0, 0, NO_INPUT}};
+    {9, 6, 6, 3, LS_HOLD_BILINEAR, LS_STEP_EXP, 1, false, 13, false, 0, 0, 2, 0.2, TIED},
+    {70, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_EXP, 0, false, 0, false, 0, 0, 0.5, 0.5, UNTIED},
+    {33, 9, 9, 5, LS_HOLD_BILINEAR, LS_STEP_SOFTPLUS, 0, true, 0, false, 0, 0, 0, 0, UNTIED},
+    {33, 9, 3, 5, LS_HOLD_BILINEAR, LS_STEP_EXP, 1, false, 13, false, 0, 0, 0, 0.5, UNTIED},
+    {33, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_EXP, 0, false, 0, false, LS_KEPT_SIGMOID, 0, 0, 0, REAL},
+    {9, 9, 9, 5, LS_HOLD_BILINEAR, LS_STEP_EXP, 0, true, 0, false, 0, 0, 0, 0, REAL},
+    {33, 9, 3, 5, LS_HOLD_ZOH, LS_STEP_EXP, 0, false, 0, true, 0, 0, 0, 0, NO_INPUT},
+    {70, 9, 3, 5, LS_HOLD_BILINEAR, LS_STEP_EXP, 2, false, 0, false, 0, 0, 0, 0, TIED},
+    {9, 6, 3, 3, LS_HOLD_BILINEAR, LS_STEP_SOFTPLUS, 2, true, 13, false, 0, 0, 0, 0, UNTIED},
+    {9, 5, 5, 4, LS_HOLD_BILINEAR, LS_STEP_EXP, 3, false, 0, false, 0, 0, 2, 0.2, TIED}};
 
 /* Modes that fill no vector, in either direction, some rows not counting; the state that one scan
  * leaves enters another. */
@@ -793,6 +797,9 @@ static const subject subjects[] = {
     {"kernel without B", state_space, &spaces[17]},
     {"scan with a rank", state_space, &spaces[5]},
     {"scan from C~", state_space, &spaces[6]},
+    {"kernel with a rank of 2", state_space, &spaces[18]},
+    {"scan with a rank of 2, from C~, steps of modes", state_space, &spaces[19]},
+    {"kernel with a rank of 3 in a band", state_space, &spaces[20]},
     {"diagonal scan", diagonal_scan, &modes[0]},
     {"diagonal scan, bilinear", diagonal_scan, &modes[1]},
     {"diagonal scan, masked", diagonal_scan, &modes[2]},

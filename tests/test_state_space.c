@@ -16,18 +16,18 @@ static const struct {
 } kinds[] = {{"s4d", "hold", "zoh"},
              {"s4d", "hold", "bilinear"},
              {"s4", "tilde", "0"},
-             {"s4", "tilde", "48"}};
-enum { KINDS = 4, WIDTH = 12 };
+             {"s4", "tilde", "48"},
+             {"s4", "init", "legt"}};
+enum { KINDS = 5, WIDTH = 12 };
 
 typedef struct layer {
     ls_ssm_options options;
     ls_mixer mixer;
-    bool ranked;
-    int64_t T;
+    int64_t rank, T;
 } layer;
 
 static layer layer_of(ls_ctx *ctx, int kind, int64_t T, bool causal) {
-    layer l = {.T = T, .ranked = kind >= 2};
+    layer l = {.T = T, .rank = kind == KINDS - 1 ? 2 : kind >= 2};
     const ls_mixer_type *type = ls_mixer_find(kinds[kind].mixer);
     assert_non_null(type);
     expect(ctx, ls_options_default(ctx, &type->options, &l.options));
@@ -50,10 +50,10 @@ static void record(ls_program *p, const void *about) {
         .A_real = ls_param(p, "A_real", LS_DIMS(WIDTH, h), full),
         .A_imag = ls_param(p, "A_imag", LS_DIMS(WIDTH, h), full),
         .B = ls_param(p, "B", LS_DIMS(1, WIDTH, h, 2), full),
-        .P = l->ranked ? ls_param(p, "P", LS_DIMS(1, WIDTH, h, 2), full) : NULL,
+        .P = l->rank > 0 ? ls_param(p, "P", LS_DIMS(l->rank, WIDTH, h, 2), full) : NULL,
         .C = ls_param(p, "C", LS_DIMS(sides, WIDTH, h, 2), full),
         .dt = ls_param(p, "inv_dt", LS_DIMS(WIDTH, 1), full),
-        .hold = l->ranked ? LS_HOLD_BILINEAR : (ls_hold)l->options.hold,
+        .hold = l->rank > 0 ? LS_HOLD_BILINEAR : (ls_hold)l->options.hold,
         .step = (ls_step)l->options.step,
         .real = LS_KEPT_EXP,
         .tilde = l->options.tilde,
@@ -185,28 +185,35 @@ typedef struct option_case {
     double rate, band;
     int copies, tilde;
     bool untied;
+    int rank;
 } option_case;
+enum { RANKS_MOST = 3 };
 
 static const option_case option_cases[] = {
-    {"s4d", "bandlimit=0.35 dt=exp", EXP, PLAIN, EXP, true, false, 1, 0.35, CHANNELS, 0, false},
+    {"s4d", "bandlimit=0.35 dt=exp", EXP, PLAIN, EXP, true, false, 1, 0.35, CHANNELS, 0, false, 0},
     {"s4d", "bandlimit=0.3 rate=0.25 hold=bilinear copies=2", EXP, PLAIN, SOFTPLUS, false, false,
-     0.25, 0.3, 2, 0, false},
+     0.25, 0.3, 2, 0, false, 0},
     {"s4d", "rate=3 real_transform=softplus imag_transform=exp", SOFTPLUS, EXP, SOFTPLUS, true,
-     false, 3, 0, CHANNELS, 0, false},
+     false, 3, 0, CHANNELS, 0, false, 0},
     {"s4d", "real_transform=relu imag_transform=softplus bandlimit=0.25", RELU, SOFTPLUS, SOFTPLUS,
-     true, false, 1, 0.25, CHANNELS, 0, false},
+     true, false, 1, 0.25, CHANNELS, 0, false, 0},
     {"s4", "bandlimit=0.3 rate=0.5", EXP, PLAIN, SOFTPLUS, false, false, 0.5, 0.3, CHANNELS, 0,
-     false},
+     false, 1},
     {"s4", "bandlimit=0.3 rate=2 tilde=21 copies=3", EXP, PLAIN, SOFTPLUS, false, false, 2, 0.3, 3,
-     10, false}, /* halves go to the even number */
+     10, false, 1}, /* halves go to the even number */
     {"s4", "dt_untied=true tilde=12 real_transform=sigmoid", SIGMOID, PLAIN, SOFTPLUS, false, false,
-     1, 0, CHANNELS, 12, true},
+     1, 0, CHANNELS, 12, true, 1},
     {"s4", "real_transform=softplus imag_transform=relu", SOFTPLUS, RELU, SOFTPLUS, false, false, 1,
-     0, CHANNELS, 0, false},
+     0, CHANNELS, 0, false, 1},
     {"s4d", "dt_untied=true bandlimit=0.1", EXP, PLAIN, SOFTPLUS, true, false, 1, 0.1, CHANNELS, 0,
-     true},
+     true, 0},
     {"s4d", "dt_untied=true hold=bilinear rate=2 copies=2", EXP, PLAIN, SOFTPLUS, false, false, 2,
-     0, 2, 0, true},
+     0, 2, 0, true, 0},
+    {"s4", "rank=2", EXP, PLAIN, SOFTPLUS, false, false, 1, 0, CHANNELS, 0, false, 2},
+    {"s4", "init=legt tilde=14 copies=2 bandlimit=0.3", EXP, PLAIN, SOFTPLUS, false, false, 1, 0.3,
+     2, 14, false, 2},
+    {"s4", "rank=3 init=fout dt_untied=true rate=2", EXP, PLAIN, SOFTPLUS, false, false, 2, 0,
+     CHANNELS, 0, true, 3},
 };
 
 static double transformed(transform kind, double x) {
@@ -249,13 +256,12 @@ static double complex pair_of(const bench *b, const char *name, int64_t i) {
 
 /* A channel before it is discrete. */
 typedef struct channel {
-    double complex L[ALL], P[ALL], B[ALL], C[ALL];
+    double complex L[ALL], P[RANKS_MOST][ALL], B[ALL], C[ALL];
     double step[ALL]; /* without the rate */
     int masked;
 } channel;
 
 static channel channel_at(const bench *b, const option_case *c, int64_t d) {
-    const bool ranked = strcmp(c->mixer, "s4") == 0;
     channel out = {0};
     for (int n = 0; n < MODES; n++) {
         const int64_t at = d % c->copies * MODES + n;
@@ -267,12 +273,13 @@ static channel channel_at(const bench *b, const option_case *c, int64_t d) {
         out.masked += !seen;
         out.L[n] = -transformed(c->real, weight_at(b, "A_real", at)) - I * imag;
         out.B[n] = pair_of(b, "B", at);
-        out.P[n] = ranked ? pair_of(b, "P", at) : 0;
+        for (int j = 0; j < c->rank; j++) out.P[j][n] = pair_of(b, "P", j * c->copies * MODES + at);
         out.C[n] = seen ? pair_of(b, "C", d * MODES + n) : 0;
     }
     for (int n = MODES; n < ALL; n++) {
         out.L[n] = conj(out.L[n - MODES]), out.B[n] = conj(out.B[n - MODES]);
-        out.P[n] = conj(out.P[n - MODES]), out.C[n] = conj(out.C[n - MODES]);
+        out.C[n] = conj(out.C[n - MODES]);
+        for (int j = 0; j < c->rank; j++) out.P[j][n] = conj(out.P[j][n - MODES]);
     }
     return out;
 }
@@ -283,7 +290,8 @@ static void made_discrete(const channel *x, const option_case *c, double complex
     for (int i = 0; i < ALL; i++) {
         const double step = x->step[i] * c->rate;
         for (int j = 0; j < ALL; j++) {
-            double complex A = (i == j ? x->L[i] : 0) - x->P[i] * conj(x->P[j]);
+            double complex A = i == j ? x->L[i] : 0;
+            for (int r = 0; r < c->rank; r++) A -= x->P[r][i] * conj(x->P[r][j]);
             left[i][j] = (i == j) - step / 2 * A;
             Ab[i][j] = (i == j) + step / 2 * A;
         }
@@ -446,6 +454,25 @@ static void test_measures(void **state) {
     }
 }
 
+/* Rows of a rank that no measure needs begin as zeros. */
+static void test_more_ranks(void **state) {
+    (void)state;
+    static const char *const words[][2] = {{"d_state=6", "d_state=6 rank=3"},
+                                           {"d_state=6 init=legt", "d_state=6 init=legt rank=4"}};
+    enum { ROW = CHANNELS * 6 };
+    ls_ctx ctx = ls_ctx_default();
+    for (int i = 0; i < 2; i++) {
+        bench few = begun(&ctx, "s4", words[i][0]), many = begun(&ctx, "s4", words[i][1]);
+        const int64_t needed = (i + 1) * ROW;
+        assert_int_equal(ls_parameters_find(few.store, "P")->count, needed);
+        assert_int_equal(ls_parameters_find(many.store, "P")->count, (3 + i) * ROW);
+        for (int64_t n = 0; n < (3 + i) * ROW; n++)
+            assert_true(weight_at(&many, "P", n) == (n < needed ? weight_at(&few, "P", n) : 0));
+        bench_free(&few);
+        bench_free(&many);
+    }
+}
+
 /* Kernels that end before the text does: what lies further back is not seen, in a stream either. */
 static void test_ends(void **state) {
     (void)state;
@@ -488,7 +515,8 @@ static void test_refusals(void **state) {
         {"s4d", "init=diag copies=3"},     {"h3", "init=diag head_dim=2"},
         {"s4", "init=hippo copies=3"},     {"h3", "copies=4"},
         {"s4", "tilde=9 rate=1e-6"},       {"s4d", "l_max=9 rate=1e-6"},
-        {"s4d", "channels=2 output=none"}, {"s4d", "init=real real_transform=sigmoid"}};
+        {"s4d", "channels=2 output=none"}, {"s4d", "init=real real_transform=sigmoid"},
+        {"s4", "init=legt rank=1"}};
     ls_ctx ctx = ls_ctx_default();
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         ls_mixer mixer;
@@ -503,7 +531,8 @@ int main(void) {
         cmocka_unit_test(test_any_length), cmocka_unit_test(test_long_times),
         cmocka_unit_test(test_definition), cmocka_unit_test(test_options),
         cmocka_unit_test(test_beginnings), cmocka_unit_test(test_measures),
-        cmocka_unit_test(test_ends),       cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_more_ranks), cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

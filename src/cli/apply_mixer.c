@@ -513,6 +513,32 @@ static ls_status fit_heads(applied *a) {
     return ls_options_set(a->ctx, table, "", "out_bias", "false", a->mixer_options);
 }
 
+/* Whether a weight of public code is the mixer's parameter of this name. */
+static bool is_called(const ls_mixer_type *type, const char *name, const char *ours) {
+    char found[LS_SAFETENSORS_NAME_MOST];
+    bool called = strcmp(name, ours) == 0;
+    for (const ls_alias *alias = type->aliases; alias && alias->official && !called; alias++)
+        called = alias->ours != NULL && strcmp(alias->ours, ours) == 0 &&
+                 ls_name_fits(alias->official, name, ours, found, sizeof found);
+    return called;
+}
+
+/* A low rank is that of the file. */
+static ls_status fit_rank(applied *a) {
+    const ls_safetensors *file = a->golden ? &a->input : &a->weights;
+    const ls_option_table *table = &a->mixer.type->options;
+    char rank[32];
+    if (ls_options_find(table, "rank") == NULL) return LS_OK;
+    for (size_t i = 0; i < file->count; i++) {
+        const ls_safetensor *tensor = &file->items[i];
+        const char *name = weight_name(a, tensor->name);
+        if (name == NULL || tensor->rank != 4 || !is_called(a->mixer.type, name, "P")) continue;
+        snprintf(rank, sizeof rank, "%lld", (long long)tensor->dim[0]);
+        return ls_options_set(a->ctx, table, "", "rank", rank, a->mixer_options);
+    }
+    return LS_OK;
+}
+
 static ls_status open_files(applied *a) {
     const ls_apply_keys *keys = a->keys;
     a->golden = keys->golden[0] != '\0';
@@ -556,6 +582,7 @@ static ls_status apply(applied *a) {
     LS_TRY(choose(a));
     LS_TRY(open_files(a));
     LS_TRY(fit_heads(a));
+    LS_TRY(fit_rank(a));
     a->mixer.width = a->D;
     LS_TRY(ls_mixer_check(a->ctx, &a->mixer));
     LS_TRY(declare(a));

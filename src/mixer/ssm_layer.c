@@ -1,6 +1,7 @@
 #include "mixer/ssm_layer.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { OUTPUT_NONE, OUTPUT_LINEAR, OUTPUT_GLU };
 enum { INPUT_TRAINED, INPUT_ONE };
@@ -23,8 +24,14 @@ static int64_t modes_of(const ls_ssm_options *o) {
 
 /* Where the poles begin: by `init`, or with a rank by `measure`. */
 static ls_spectrum spectrum_of(const ls_ssm_options *o) {
-    static const ls_spectrum ranked[] = {LS_SPECTRUM_LEGS, LS_SPECTRUM_FOUT, LS_SPECTRUM_HIPPO};
+    static const ls_spectrum ranked[] = {LS_SPECTRUM_LEGS, LS_SPECTRUM_LEGT, LS_SPECTRUM_FOUT,
+                                         LS_SPECTRUM_HIPPO};
     return o->measure > 0 ? ranked[o->measure] : (ls_spectrum)o->init;
+}
+
+static int64_t rank_of(const ls_ssm_options *o, bool ranked) {
+    if (!ranked) return 0;
+    return o->rank > 0 ? o->rank : ls_spectrum_ranks(spectrum_of(o));
 }
 
 ls_status ls_ssm_check_space(ls_ctx *ctx, const char *name, const ls_ssm_options *o,
@@ -43,6 +50,8 @@ ls_status ls_ssm_check_space(ls_ctx *ctx, const char *name, const ls_ssm_options
     if (copies % 2 != 0 && (spectrum == LS_SPECTRUM_DIAG || spectrum == LS_SPECTRUM_HIPPO))
         return LS_FAIL(ctx, LS_EUSE, "%s: init=%s has two kinds, which %lld copies cannot halve",
                        name, spectrum == LS_SPECTRUM_DIAG ? "diag" : "hippo", (long long)copies);
+    if (o->rank > 0 && o->rank < ls_spectrum_ranks(spectrum))
+        return LS_FAIL(ctx, LS_EUSE, "%s: init=legt needs a rank of 2 or more", name);
     if (spectrum == LS_SPECTRUM_REAL && o->real == LS_KEPT_SIGMOID)
         return LS_FAIL(ctx, LS_EUSE,
                        "%s: real_transform=sigmoid stays below 1, where init=real begins", name);
@@ -79,62 +88,70 @@ static ls_spectrum kind_of(ls_spectrum spectrum, bool second) {
     return spectrum;
 }
 
-typedef double value_of(const ls_init *init, ls_spectrum kind, int64_t N, int64_t n);
+/* A mode of a state of N; row: of the low rank. */
+typedef struct place {
+    ls_spectrum kind;
+    int64_t N, n, row;
+} place;
+typedef double complex value_of(const ls_init *init, place at);
 
-/* a: the spectrum, b: modes, c: how parts of poles are kept. A mode has one value, or the first of
- * `parts`. */
-static void fill_copies(const ls_init *init, double *values, int64_t count, int parts,
+/* a: the spectrum, b: modes, c: how parts of poles are kept. A mode has one value, or two `parts`:
+ * re and im. */
+static void fill_copies(const ls_init *init, double *values, int64_t count, int parts, int64_t row,
                         value_of *value) {
     const int64_t h = (int64_t)init->b, size = h * parts, copies = count / size;
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count; i += parts) {
         const int64_t copy = i / size, n = i % size / parts;
         const ls_spectrum kind = kind_of((ls_spectrum)init->a, copy >= copies / 2);
-        if (i % parts != 0)
-            values[i] = 0;
-        else if (copy > 0 && kind == kind_of((ls_spectrum)init->a, copy - 1 >= copies / 2))
-            values[i] = values[i - size];
-        else
-            values[i] = value(init, kind, 2 * h, n);
+        if (copy > 0 && kind == kind_of((ls_spectrum)init->a, copy - 1 >= copies / 2)) {
+            memcpy(values + i, values + i - size, (size_t)parts * sizeof *values);
+            continue;
+        }
+        const double complex here = value(init, (place){kind, 2 * h, n, row});
+        values[i] = creal(here);
+        if (parts == 2) values[i + 1] = cimag(here);
     }
 }
 
-static double frequency(const ls_init *init, ls_spectrum kind, int64_t N, int64_t n) {
-    return kept_of(ls_spectrum_frequency(kind, N, n), (ls_kept)init->c);
+static double complex frequency(const ls_init *init, place at) {
+    return kept_of(ls_spectrum_frequency(at.kind, at.N, at.n), (ls_kept)init->c);
 }
 
-static double decay(const ls_init *init, ls_spectrum kind, int64_t N, int64_t n) {
-    (void)N;
-    return kept_of(ls_spectrum_decay(kind, n), (ls_kept)init->c);
+static double complex decay(const ls_init *init, place at) {
+    return kept_of(ls_spectrum_decay(at.kind, at.n), (ls_kept)init->c);
 }
 
-static double input(const ls_init *init, ls_spectrum kind, int64_t N, int64_t n) {
+static double complex input(const ls_init *init, place at) {
     (void)init;
-    return ls_spectrum_input(kind, N, n);
+    return ls_spectrum_input(at.kind, at.N, at.n);
 }
 
-static double rank(const ls_init *init, ls_spectrum kind, int64_t N, int64_t n) {
+static double complex rank(const ls_init *init, place at) {
     (void)init;
-    return ls_spectrum_rank(kind, N, n);
+    return ls_spectrum_rank(at.kind, at.N, at.n, at.row);
 }
 
 static void fill_frequency(const ls_init *init, double *values, int64_t count) {
-    fill_copies(init, values, count, 1, frequency);
+    fill_copies(init, values, count, 1, 0, frequency);
 }
 
 static void fill_decay(const ls_init *init, double *values, int64_t count) {
-    fill_copies(init, values, count, 1, decay);
+    fill_copies(init, values, count, 1, 0, decay);
 }
 
 static void fill_plain_input(const ls_init *init, double *values, int64_t count) {
-    fill_copies(init, values, count, 1, input);
+    fill_copies(init, values, count, 1, 0, input);
 }
 
 static void fill_input(const ls_init *init, double *values, int64_t count) {
-    fill_copies(init, values, count, 2, input);
+    fill_copies(init, values, count, 2, 0, input);
 }
 
+/* c: rows. */
 static void fill_rank(const ls_init *init, double *values, int64_t count) {
-    fill_copies(init, values, count, 2, rank);
+    const int64_t rows = (int64_t)init->c, each = count / rows;
+    for (int64_t row = 0; row < rows; row++)
+        fill_copies(init, values + row * each, each, 2, row, rank);
 }
 
 /* Log-uniform in [a, b], through the inverse of the function c. */
@@ -203,7 +220,7 @@ static ls_tensor *declare_output(ls_program *p, const ls_mixer *mixer, int64_t h
 
 static ls_state_space declare(ls_program *p, const ls_mixer *mixer, bool ranked) {
     const ls_ssm_options *o = mixer->options;
-    const int64_t D = mixer->width, S = copies_of(o, D), h = modes_of(o);
+    const int64_t D = mixer->width, S = copies_of(o, D), h = modes_of(o), r = rank_of(o, ranked);
     const ls_spectrum spectrum = spectrum_of(o);
     const ls_kept real = (ls_kept)o->real, imag = (ls_kept)o->imag;
     return (ls_state_space){
@@ -213,8 +230,8 @@ static ls_state_space declare(ls_program *p, const ls_mixer *mixer, bool ranked)
                       : ls_param(p, "A_imag", LS_DIMS(S, h), ls_ssm_frequencies(spectrum, h, imag)),
         .B = declare_input(p, o, S, h),
         .P = !ranked ? NULL
-                     : ls_param(p, "P", LS_DIMS(1, S, h, 2),
-                                made_by(fill_rank, spectrum, (double)h, 0)),
+                     : ls_param(p, "P", LS_DIMS(r, S, h, 2),
+                                made_by(fill_rank, spectrum, (double)h, (double)r)),
         .C = declare_output(p, mixer, h),
         .dt = ls_param(p, "inv_dt", LS_DIMS(D, o->untied ? h : 1),
                        ls_ssm_steps(o->dt_min, o->dt_max, (ls_step)o->step)),
@@ -331,8 +348,8 @@ double ls_ssm_flops(const ls_mixer *mixer, int64_t T, bool ranked) {
     const ls_ssm_options *o = mixer->options;
     const double D = (double)mixer->width, rows[] = {0, D, 2 * D};
     const int64_t lags = ls_ssm_lags(o) > 0 ? ls_min(T, ls_ssm_lags(o)) : T;
-    const double one =
-        (double)lags * ls_state_space_flops(modes_of(o), ranked) + ls_long_conv_flops(T);
+    const double one = (double)lags * ls_state_space_flops(modes_of(o), rank_of(o, ranked)) +
+                       ls_long_conv_flops(T);
     return D * (double)kernels_of(o) * (mixer->causal ? 1 : 2) * one +
            2 * (double)(T * o->channels) * D * rows[o->output];
 }

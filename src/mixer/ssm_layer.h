@@ -7,7 +7,7 @@
 #include "mixer/mixer.h"
 
 typedef struct ls_ssm_options {
-    int64_t d_state, copies, tilde, l_max, channels;
+    int64_t d_state, copies, rank, tilde, l_max, channels;
     double dt_min, dt_max, rate, bandlimit;
     int step, hold, init, measure, activation, output, real, imag, input;
     bool untied, upper, plain;

@@ -327,14 +327,16 @@ typedef enum {
 } ls_kept;
 
 /* A linear state space of every channel, with h complex modes that stand for themselves and their
- * conjugates: x' = A x + B u, y = 2 Re(C x), A = diag(L) - P P^H (the conjugates included; without
- * P just L) and L = -real(A_real) - i imag(A_imag) (or + i ..), made discrete with the step sizes
- * rate exp(dt) or rate softplus(dt). All are wide parameters; complex ones are pairs. Channel d has
- * copy d mod S of A, B and P. With P the hold must be bilinear. Without A_imag everything is real:
- * there are no pairs, and no P. */
+ * conjugates: x' = A x + B u, y = 2 Re(C x), A = diag(L) - sum P_j P_j^H over the rows of P (the
+ * conjugates included; without P just L) and L = -real(A_real) - i imag(A_imag) (or + i ..), made
+ * discrete with the step sizes rate exp(dt) or rate softplus(dt). All are wide parameters; complex
+ * ones are pairs. Channel d has copy d mod S of A, B and P. With P the hold must be bilinear.
+ * Without A_imag everything is real: there are no pairs, and no P. */
+enum { LS_STATE_SPACE_RANK_MOST = 8 };
 typedef struct ls_state_space {
     ls_tensor *A_real, *A_imag; /* [S,h] */
-    ls_tensor *B, *P;           /* [1,S,h,2]; B may be NULL, which is 1 everywhere, and P */
+    ls_tensor *B;               /* [1,S,h,2]; may be NULL, which is 1 everywhere */
+    ls_tensor *P;               /* [rank,S,h,2], or NULL */
     ls_tensor *C;               /* [sides,D,h,2] */
     ls_tensor *dt;              /* [D,1], or [D,h]: of every mode */
     ls_hold hold;
@@ -354,7 +356,7 @@ ls_tensor *ls_state_space_kernel(ls_program *p, const ls_state_space *space, int
 ls_tensor *ls_state_space_scan(ls_program *p, const ls_state_space *space, ls_tensor *u,
                                ls_tensor *skip, ls_tensor *before, ls_tensor **after);
 /* Operations of one step of one channel. */
-double ls_state_space_flops(int64_t modes, bool ranked);
+double ls_state_space_flops(int64_t modes, int64_t rank);
 
 /* P complex modes, each a recurrence of its own that all channels may drive and read:
  *   x_t = a x_{t-1} + b v_t,   y_t = factor conj(x_t)

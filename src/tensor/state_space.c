@@ -1,17 +1,17 @@
-/* Linear state spaces, diagonal (S4D, arXiv 2206.11893) or diagonal plus rank one (S4, arXiv
+/* Linear state spaces, diagonal (S4D, arXiv 2206.11893) or diagonal plus a low rank (S4, arXiv
  * 2111.00396): see ops.h. Kernels come from the recurrence itself, which knows no length. */
 #include "tensor/state_space.h"
 
 static void kernel_backward(ls_program *p, const ls_node *node);
 static void scan_backward(ls_program *p, const ls_node *node);
 
-/* per mode: times A, plus B u, the output; with a rank also its sum and its share */
-double ls_state_space_flops(int64_t modes, bool ranked) {
-    return (double)modes * (ranked ? 24 : 16);
+/* per mode: times A, plus B u, the output; of each rank also its sum and its share */
+double ls_state_space_flops(int64_t modes, int64_t rank) {
+    return (double)modes * (double)(16 + 8 * rank);
 }
 
 static double step_flops(const ls_node *node) {
-    return ls_state_space_flops(node->in[LS_SSM_A_REAL]->dim[1], node->in[LS_SSM_P] != NULL);
+    return ls_state_space_flops(node->in[LS_SSM_A_REAL]->dim[1], ls_ssm_rank(node));
 }
 static double kernel_flops(const ls_node *node) {
     return (double)ls_count(node->out[0]) * step_flops(node);
@@ -39,6 +39,14 @@ static bool is_parameter(const ls_program *p, const ls_tensor *tensor, int64_t c
            tensor->type == ls_wide_type(p) && ls_count(tensor) == count;
 }
 
+/* P [rank,S,h,2], of pairs. */
+static bool ranks_fit(const ls_program *p, const ls_state_space *s, int64_t S, int64_t h) {
+    if (s->P == NULL) return true;
+    const int64_t rank = s->P->dim[0];
+    return s->A_imag != NULL && s->hold == LS_HOLD_BILINEAR && s->P->rank == 4 &&
+           rank <= LS_STATE_SPACE_RANK_MOST && is_parameter(p, s->P, 2 * rank * S * h);
+}
+
 /* Whether the parameters are there and fit each other. */
 static bool complete(ls_program *p, const ls_state_space *s, ls_tensor **in) {
     ls_tensor *all[LS_SSM_PARAMETERS] = {s->A_real, s->A_imag, s->B, s->C, s->P, s->dt};
@@ -52,12 +60,11 @@ static bool complete(ls_program *p, const ls_state_space *s, ls_tensor **in) {
     const int64_t size = paired ? 2 : 1; /* numbers of an element of B and C */
     bool fits = s->A_real->rank == 2 && is_parameter(p, s->A_real, S * h) &&
                 (!paired || is_parameter(p, s->A_imag, S * h)) &&
-                (s->B == NULL || is_parameter(p, s->B, size * S * h)) &&
-                (s->P == NULL || (paired && is_parameter(p, s->P, 2 * S * h))) && s->C->rank >= 3 &&
-                is_parameter(p, s->C, size * s->C->dim[0] * D * h) &&
+                (s->B == NULL || is_parameter(p, s->B, size * S * h)) && ranks_fit(p, s, S, h) &&
+                s->C->rank >= 3 && is_parameter(p, s->C, size * s->C->dim[0] * D * h) &&
                 (is_parameter(p, s->dt, D) || is_parameter(p, s->dt, D * h)) && D % S == 0 &&
                 s->side >= 0 && s->side < s->C->dim[0] && s->tilde >= 0 && s->rate >= 0 &&
-                s->band >= 0 && (s->P == NULL || s->hold == LS_HOLD_BILINEAR);
+                s->band >= 0;
     if (!fits) ls_refuse(p, LS_EBUG, "state_space: the parameters do not fit each other");
     return fits;
 }

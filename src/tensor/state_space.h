@@ -23,6 +23,11 @@ enum {
     LS_SSM_DY,
 };
 
+/* Of the low rank of a node; 0: none. */
+static inline int64_t ls_ssm_rank(const ls_node *node) {
+    return node->in[LS_SSM_P] == NULL ? 0 : node->in[LS_SSM_P]->dim[0];
+}
+
 typedef struct ls_state_space_attributes {
     ls_hold hold;
     ls_step step;

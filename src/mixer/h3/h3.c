@@ -149,7 +149,7 @@ static double flops(const ls_mixer *mixer, int64_t T) {
     const int64_t N = o->space.d_state;
     const double D = (double)mixer->width, H = (double)heads_of(mixer), W = (double)o->head_dim;
     return (double)T * D * (8 * D + 2 * (double)ls_min(N, T)) + D * (double)(N * (N + 1)) +
-           H * (double)T * ls_state_space_flops(N / 2, false) + D * W * ls_long_conv_flops(T);
+           H * (double)T * ls_state_space_flops(N / 2, 0) + D * W * ls_long_conv_flops(T);
 }
 
 /* Which of the parts of the joint projection an official tensor is. */

@@ -1,13 +1,15 @@
-/* S4 (arXiv 2111.00396): in every channel a state space that is diagonal but for a rank of one,
- * from HiPPO. See s4.md. */
+/* S4 (arXiv 2111.00396): in every channel a state space that is diagonal but for a low rank, from
+ * HiPPO. See s4.md. */
 #include "mixer/ssm_layer.h"
 
 static const ls_option options[] = {
     {LS_SSM_D_STATE},
     {LS_SSM_COPIES},
-    {"init", LS_OPTION_CHOICE, LS_SSM_FIELD(measure), "legs", 0, 0, "legs|fout|hippo",
-     "state space at the start: HiPPO-LegS, HiPPO-FouT (Fourier), or the one for half of the "
-     "copies and the other for the rest; not LegT, which has a rank of two"},
+    {"init", LS_OPTION_CHOICE, LS_SSM_FIELD(measure), "legs", 0, 0, "legs|legt|fout|hippo",
+     "state space at the start: HiPPO-LegS, HiPPO-LegT, HiPPO-FouT (Fourier), or LegS for half of "
+     "the copies and FouT for the rest"},
+    {"rank", LS_OPTION_INT, LS_SSM_FIELD(rank), "0", 0, LS_STATE_SPACE_RANK_MOST, NULL,
+     "rank of what is not diagonal; 0: what init needs, 2 for legt and else 1"},
     {LS_SSM_DT_MIN},
     {LS_SSM_DT_MAX},
     {LS_SSM_STEP},
@@ -34,7 +36,7 @@ static double flops(const ls_mixer *mixer, int64_t T) {
 
 const ls_mixer_type ls_mixer_s4 = {
     .name = "s4",
-    .summary = "HiPPO state space, diagonal plus rank one, in every channel; constant state",
+    .summary = "HiPPO state space, diagonal plus a low rank, in every channel; constant state",
     .paper = "arXiv 2111.00396",
     .options = LS_OPTIONS(options, ls_ssm_options),
     .traits = LS_MIXER_CAUSAL | LS_MIXER_BIDIRECTIONAL | LS_MIXER_STREAMING,

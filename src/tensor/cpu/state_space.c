@@ -31,7 +31,8 @@ static int64_t fast_desk(const ls_ssm *s, int64_t T, bool gradient);
 
 static layout layout_of(const ls_node *node, const ls_ssm *s, bool scan, bool gradient) {
     int64_t T = length_of(node, scan);
-    layout l = {.system = LS_SYSTEM_PARTS * s->h, .scratch = ls_ssm_workspace(s, gradient)};
+    layout l = {.system = ls_system_parts(s->rank) * s->h,
+                .scratch = ls_ssm_workspace(s, gradient)};
     l.scratch = ls_round_up(l.scratch, LANES); /* desks hold vectors */
     l.systems = ls_round_up(2 * l.system * s->D, LANES) * (gradient ? 2 : 1);
     l.desk = s->type == LS_F64 ? reference_desk(s, T, gradient) : fast_desk(s, T, gradient);
@@ -264,22 +265,22 @@ static int64_t padded(const ls_ssm *s) {
     return ls_round_up(s->h, UNROLL);
 }
 
-/* A desk in vectors: the system and its gradient [parts][h][re, im], u, y, dy, sigma of a chunk,
+/* A desk in vectors: the system and its gradient [parts][h][re, im], u, y, dy, sigmas of a chunk,
  * the state, the gradient of a state, states of a chunk, states at the chunks' starts. */
 typedef struct desk {
     wide_vec *system, *dsystem, *u, *y, *dy, *sigma, *x, *later, *states, *starts;
 } desk;
 
 static int64_t fast_desk(const ls_ssm *s, int64_t T, bool gradient) {
-    int64_t state = 2 * padded(s), system = LS_SYSTEM_PARTS * state;
+    int64_t state = 2 * padded(s), system = ls_system_parts(s->rank) * state;
     int64_t forward = system + 2 * CHUNK + state;
     int64_t backward =
-        system + 2 * CHUNK + state + (CHUNK + 1) * state + ls_ceil_div(T, CHUNK) * state;
+        system + (1 + s->rank) * CHUNK + (CHUNK + 2) * state + ls_ceil_div(T, CHUNK) * state;
     return LANES * (forward + (gradient ? backward : 0));
 }
 
 static desk desk_at(const work *w, bool gradient) {
-    int64_t state = 2 * padded(&w->s), system = LS_SYSTEM_PARTS * state;
+    int64_t state = 2 * padded(&w->s), system = ls_system_parts(w->s.rank) * state;
     desk k = {.system = desk_of(w)};
     k.u = k.system + system;
     k.y = k.u + CHUNK;
@@ -288,7 +289,7 @@ static desk desk_at(const work *w, bool gradient) {
     k.dsystem = k.x + state;
     k.dy = k.dsystem + system;
     k.sigma = k.dy + CHUNK;
-    k.later = k.sigma + CHUNK;
+    k.later = k.sigma + w->s.rank * CHUNK;
     k.states = k.later + state;
     k.starts = k.states + (CHUNK + 1) * state;
     return k;
@@ -298,15 +299,21 @@ LS_INLINE wide_vec all(double value) {
     return (wide_vec){value, value, value, value, value, value, value, value};
 }
 
-/* The systems of a block of channels into lanes; c and q twice, as they are used. */
+/* c and q are in lanes twice, as they are used. */
+static double factor_of(int64_t part) {
+    return part == LS_SYSTEM_C || (part > LS_SYSTEM_C && part % 2 == ls_system_q(0) % 2) ? 2 : 1;
+}
+
+/* The systems of a block of channels into lanes. */
 static void load_systems(const work *w, int64_t first, wide_vec *to) {
     const int64_t h = padded(&w->s), channels = ls_min(LANES, w->s.D - first);
-    memset(to, 0, (size_t)(LS_SYSTEM_PARTS * h * 2) * sizeof *to);
+    const int64_t parts = ls_system_parts(w->s.rank);
+    memset(to, 0, (size_t)(parts * h * 2) * sizeof *to);
     for (int64_t i = 0; i < channels; i++)
-        for (int part = 0; part < LS_SYSTEM_PARTS; part++)
+        for (int64_t part = 0; part < parts; part++)
             for (int64_t n = 0; n < w->s.h; n++) {
                 double complex z = w->systems[(first + i) * w->system + part * w->s.h + n];
-                double factor = part == LS_SYSTEM_C || part == LS_SYSTEM_Q ? 2 : 1;
+                double factor = factor_of(part);
                 to[(part * h + n) * 2][i] = factor * creal(z);
                 to[(part * h + n) * 2 + 1][i] = factor * cimag(z);
             }
@@ -315,11 +322,10 @@ static void load_systems(const work *w, int64_t first, wide_vec *to) {
 static void store_gradients(const work *w, int64_t first, const wide_vec *from) {
     const int64_t h = padded(&w->s), channels = ls_min(LANES, w->s.D - first);
     for (int64_t i = 0; i < channels; i++)
-        for (int part = 0; part < LS_SYSTEM_PARTS; part++)
+        for (int64_t part = 0; part < ls_system_parts(w->s.rank); part++)
             for (int64_t n = 0; n < w->s.h; n++) {
-                double factor = part == LS_SYSTEM_C || part == LS_SYSTEM_Q ? 2 : 1;
                 w->dsystems[(first + i) * w->system + part * w->s.h + n] =
-                    factor *
+                    factor_of(part) *
                     ls_complex(from[(part * h + n) * 2][i], from[(part * h + n) * 2 + 1][i]);
             }
 }
@@ -342,33 +348,35 @@ LS_INLINE wide_vec total(const wide_vec *part) {
 
 #define PART(which, n) (system + ((which)*h + (n)) * 2)
 
-/* 2 Re(sum q x). */
-LS_INLINE wide_vec sigma_of(const wide_vec *system, int64_t h, const wide_vec *x) {
+/* 2 Re(sum q_j x). */
+LS_INLINE wide_vec sigma_of(const wide_vec *system, int64_t h, int64_t j, const wide_vec *x) {
     wide_vec sum[UNROLL] = {all(0), all(0), all(0), all(0)};
     for (int64_t n = 0; n < h; n += UNROLL)
 #pragma GCC unroll 4
         for (int i = 0; i < UNROLL; i++) {
-            const wide_vec *q = PART(LS_SYSTEM_Q, n + i), *at = x + 2 * (n + i);
+            const wide_vec *q = PART(ls_system_q(j), n + i), *at = x + 2 * (n + i);
             sum[i] += q[0] * at[0] - q[1] * at[1];
         }
     return total(sum);
 }
 
-/* One step from x to `next`, which may be x; the output without its skip. */
-LS_INLINE wide_vec advance(const wide_vec *system, int64_t h, bool ranked, wide_vec u,
-                           wide_vec sigma, const wide_vec *x, wide_vec *next) {
+/* One step from x to `next`, which may be x; the output without its skip. Here and below callers
+ * know the rank when this is compiled where it is 0 or 1. */
+LS_INLINE wide_vec advance(const wide_vec *system, int64_t h, int64_t rank, wide_vec u,
+                           const wide_vec *sigma, const wide_vec *x, wide_vec *next) {
     wide_vec sum[UNROLL] = {all(0), all(0), all(0), all(0)};
     for (int64_t n = 0; n < h; n += UNROLL)
 #pragma GCC unroll 4
         for (int i = 0; i < UNROLL; i++) {
             const wide_vec *a = PART(LS_SYSTEM_A, n + i), *b = PART(LS_SYSTEM_B, n + i);
-            const wide_vec *c = PART(LS_SYSTEM_C, n + i), *g = PART(LS_SYSTEM_G, n + i);
+            const wide_vec *c = PART(LS_SYSTEM_C, n + i);
             wide_vec re = x[2 * (n + i)], im = x[2 * (n + i) + 1];
             wide_vec to_re = a[0] * re - a[1] * im + b[0] * u;
             wide_vec to_im = a[0] * im + a[1] * re + b[1] * u;
-            if (ranked) {
-                to_re -= g[0] * sigma;
-                to_im -= g[1] * sigma;
+            for (int64_t j = 0; j < rank; j++) {
+                const wide_vec *g = PART(ls_system_g(j), n + i);
+                to_re -= g[0] * sigma[j];
+                to_im -= g[1] * sigma[j];
             }
             next[2 * (n + i)] = to_re;
             next[2 * (n + i) + 1] = to_im;
@@ -377,34 +385,47 @@ LS_INLINE wide_vec advance(const wide_vec *system, int64_t h, bool ranked, wide_
     return total(sum);
 }
 
-LS_INLINE void walk(const desk *k, int64_t h, bool ranked, int64_t count) {
+LS_INLINE void walk(const desk *k, int64_t h, int64_t rank, int64_t count) {
+    wide_vec sigma[LS_STATE_SPACE_RANK_MOST];
     for (int64_t t = 0; t < count; t++) {
-        wide_vec sigma = ranked ? sigma_of(k->system, h, k->x) : all(0);
-        k->y[t] = advance(k->system, h, ranked, k->u[t], sigma, k->x, k->x);
+        for (int64_t j = 0; j < rank; j++) sigma[j] = sigma_of(k->system, h, j, k->x);
+        k->y[t] = advance(k->system, h, rank, k->u[t], sigma, k->x, k->x);
     }
 }
 
+static void walk_ranks(const desk *k, int64_t h, int64_t rank, int64_t count) {
+    if (rank == 0)
+        walk(k, h, 0, count);
+    else if (rank == 1)
+        walk(k, h, 1, count);
+    else
+        walk(k, h, rank, count);
+}
+
 /* The states of a chunk from k->states[0] on, kept. */
-LS_INLINE void walk_again(const desk *k, int64_t h, bool ranked, int64_t count) {
+LS_INLINE void walk_again(const desk *k, int64_t h, int64_t rank, int64_t count) {
     for (int64_t t = 0; t < count; t++) {
         const wide_vec *x = k->states + t * 2 * h;
-        k->sigma[t] = ranked ? sigma_of(k->system, h, x) : all(0);
-        advance(k->system, h, ranked, k->u[t], k->sigma[t], x, k->states + (t + 1) * 2 * h);
+        wide_vec *sigma = k->sigma + t * rank;
+        for (int64_t j = 0; j < rank; j++) sigma[j] = sigma_of(k->system, h, j, x);
+        advance(k->system, h, rank, k->u[t], sigma, x, k->states + (t + 1) * 2 * h);
     }
 }
 
 /* One step back: gradients of everything that this step used; y gets du. */
-LS_INLINE void retreat(const desk *k, int64_t h, bool ranked, int64_t t) {
+LS_INLINE void retreat(const desk *k, int64_t h, int64_t rank, int64_t t) {
     const wide_vec *system = k->system, *x = k->states + t * 2 * h, *next = x + 2 * h;
-    wide_vec dy = k->dy[t], u = k->u[t], sigma = k->sigma[t];
-    wide_vec du[UNROLL] = {all(0), all(0), all(0), all(0)}, ds[UNROLL] = {all(0)};
-    for (int i = 1; i < UNROLL; i++) ds[i] = all(0);
+    const wide_vec dy = k->dy[t], u = k->u[t], *sigma = k->sigma + t * rank;
+    wide_vec du[UNROLL] = {all(0), all(0), all(0), all(0)};
+    wide_vec ds[LS_STATE_SPACE_RANK_MOST][UNROLL], dsigma[LS_STATE_SPACE_RANK_MOST];
+    for (int64_t j = 0; j < rank; j++)
+        for (int i = 0; i < UNROLL; i++) ds[j][i] = all(0);
 #define DPART(which, n) (k->dsystem + ((which)*h + (n)) * 2)
     for (int64_t n = 0; n < h; n += UNROLL)
 #pragma GCC unroll 4
         for (int i = 0; i < UNROLL; i++) {
             const wide_vec *b = PART(LS_SYSTEM_B, n + i), *c = PART(LS_SYSTEM_C, n + i);
-            const wide_vec *g = PART(LS_SYSTEM_G, n + i), *at = next + 2 * (n + i);
+            const wide_vec *at = next + 2 * (n + i);
             wide_vec *db = DPART(LS_SYSTEM_B, n + i), *dc = DPART(LS_SYSTEM_C, n + i);
             wide_vec *l = k->later + 2 * (n + i);
             l[0] += dy * c[0];
@@ -414,27 +435,47 @@ LS_INLINE void retreat(const desk *k, int64_t h, bool ranked, int64_t t) {
             db[0] += l[0] * u;
             db[1] += l[1] * u;
             du[i] += l[0] * b[0] + l[1] * b[1];
-            if (ranked) ds[i] -= l[0] * g[0] + l[1] * g[1];
+            for (int64_t j = 0; j < rank; j++) {
+                const wide_vec *g = PART(ls_system_g(j), n + i);
+                ds[j][i] -= l[0] * g[0] + l[1] * g[1];
+            }
         }
-    wide_vec dsigma = total(ds);
+    for (int64_t j = 0; j < rank; j++) dsigma[j] = total(ds[j]);
     k->y[t] = total(du);
     for (int64_t n = 0; n < h; n++) {
-        const wide_vec *a = PART(LS_SYSTEM_A, n), *q = PART(LS_SYSTEM_Q, n), *at = x + 2 * n;
-        wide_vec *da = DPART(LS_SYSTEM_A, n), *dg = DPART(LS_SYSTEM_G, n);
-        wide_vec *dq = DPART(LS_SYSTEM_Q, n), *l = k->later + 2 * n;
+        const wide_vec *a = PART(LS_SYSTEM_A, n), *at = x + 2 * n;
+        wide_vec *da = DPART(LS_SYSTEM_A, n), *l = k->later + 2 * n;
         wide_vec re = l[0], im = l[1];
         da[0] += re * at[0] + im * at[1];
         da[1] += im * at[0] - re * at[1];
         l[0] = a[0] * re + a[1] * im;
         l[1] = a[0] * im - a[1] * re;
-        if (!ranked) continue;
-        dg[0] -= re * sigma;
-        dg[1] -= im * sigma;
-        dq[0] += dsigma * at[0];
-        dq[1] -= dsigma * at[1];
-        l[0] += dsigma * q[0];
-        l[1] -= dsigma * q[1];
+        for (int64_t j = 0; j < rank; j++) {
+            const wide_vec *q = PART(ls_system_q(j), n);
+            wide_vec *dg = DPART(ls_system_g(j), n), *dq = DPART(ls_system_q(j), n);
+            dg[0] -= re * sigma[j];
+            dg[1] -= im * sigma[j];
+            dq[0] += dsigma[j] * at[0];
+            dq[1] -= dsigma[j] * at[1];
+            l[0] += dsigma[j] * q[0];
+            l[1] -= dsigma[j] * q[1];
+        }
     }
+}
+
+/* A chunk once more, and back from its end. */
+LS_INLINE void walk_back(const desk *k, int64_t h, int64_t rank, int64_t count) {
+    walk_again(k, h, rank, count);
+    for (int64_t t = count - 1; t >= 0; t--) retreat(k, h, rank, t);
+}
+
+static void walk_back_ranks(const desk *k, int64_t h, int64_t rank, int64_t count) {
+    if (rank == 0)
+        walk_back(k, h, 0, count);
+    else if (rank == 1)
+        walk_back(k, h, 1, count);
+    else
+        walk_back(k, h, rank, count);
 }
 
 /* ---- between tensors and lanes ---- */
@@ -470,10 +511,7 @@ LS_INLINE void forward_strip(const work *w, const desk *k, strip u, strip y, wid
     for (int64_t start = 0; start < w->T; start += CHUNK) {
         int64_t count = ls_min(CHUNK, w->T - start);
         take(u, start, count, k->u);
-        if (w->s.ranked)
-            walk(k, padded(&w->s), true, count);
-        else
-            walk(k, padded(&w->s), false, count);
+        walk_ranks(k, padded(&w->s), w->s.rank, count);
         give(y, start, count, k->y, skip, k->u);
     }
 }
@@ -487,10 +525,7 @@ LS_INLINE wide_vec backward_strip(const work *w, const desk *k, strip u, strip d
         int64_t count = ls_min(CHUNK, w->T - start);
         memcpy(k->starts + start / CHUNK * 2 * h, k->x, (size_t)(2 * h) * sizeof *k->x);
         take(u, start, count, k->u);
-        if (w->s.ranked)
-            walk(k, h, true, count);
-        else
-            walk(k, h, false, count);
+        walk_ranks(k, h, w->s.rank, count);
     }
     memset(k->later, 0, (size_t)(2 * h) * sizeof *k->later);
     for (int64_t start = (w->T - 1) / CHUNK * CHUNK; start >= 0; start -= CHUNK) {
@@ -498,13 +533,7 @@ LS_INLINE wide_vec backward_strip(const work *w, const desk *k, strip u, strip d
         memcpy(k->states, k->starts + start / CHUNK * 2 * h, (size_t)(2 * h) * sizeof *k->states);
         take(u, start, count, k->u);
         take(dy, start, count, k->dy);
-        if (w->s.ranked) {
-            walk_again(k, h, true, count);
-            for (int64_t t = count - 1; t >= 0; t--) retreat(k, h, true, t);
-        } else {
-            walk_again(k, h, false, count);
-            for (int64_t t = count - 1; t >= 0; t--) retreat(k, h, false, t);
-        }
+        walk_back_ranks(k, h, w->s.rank, count);
         for (int64_t t = 0; t < count; t++) along += k->dy[t] * k->u[t];
         if (du.data != NULL) give(du, start, count, k->y, skip, k->dy);
     }
@@ -535,7 +564,8 @@ static void kernel_fast(const ls_run *run, const ls_node *node) {
 }
 
 static void clear_gradients(const work *w, const desk *k) {
-    memset(k->dsystem, 0, (size_t)(LS_SYSTEM_PARTS * 2 * padded(&w->s)) * sizeof *k->dsystem);
+    const int64_t parts = ls_system_parts(w->s.rank);
+    memset(k->dsystem, 0, (size_t)(parts * 2 * padded(&w->s)) * sizeof *k->dsystem);
 }
 
 static void kernel_grad_fast(const ls_run *run, const ls_node *node) {

@@ -32,7 +32,7 @@ static __device__ double sigmoid(double x) {
 
 /* Where a part of dimension i of all rows stands. */
 static __device__ int64_t part_at(const parameters &p, int64_t i, int part) {
-    return (i / p.N * LS_CUDA_MODES_PARTS + part) * p.N + i % p.N;
+    return (i / p.N * LS_CUDA_MODES_DIAGONAL + part) * p.N + i % p.N;
 }
 
 /* h <- (1 - p a) h + p beta x, y = gamma h / sqrt(N). */
@@ -45,8 +45,6 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     systems[part_at(m, i, LS_CUDA_MODES_A)] = make_double2(1 - p * a, 0);
     systems[part_at(m, i, LS_CUDA_MODES_B)] = make_double2(p * (double)m.value[LS_EMA_BETA][i], 0);
     systems[part_at(m, i, LS_CUDA_MODES_C)] = make_double2(out, 0);
-    systems[part_at(m, i, LS_CUDA_MODES_G)] = make_double2(0, 0);
-    systems[part_at(m, i, LS_CUDA_MODES_Q)] = make_double2(0, 0);
 }
 
 /* dsystems are those of dimensions `first` .. first + count. */
@@ -84,12 +82,12 @@ static void add_gradients(const ls_run *run, const parameters *p, const ls_cuda_
 
 /* Complex numbers of the systems of so many rows. */
 static int64_t systems_of(const ls_node *node, int64_t rows) {
-    return rows * LS_CUDA_MODES_PARTS * node->in[LS_EMA_GAMMA]->dim[1];
+    return rows * LS_CUDA_MODES_DIAGONAL * node->in[LS_EMA_GAMMA]->dim[1];
 }
 
 /* The channels of one side. */
 static ls_cuda_modes side_of(const parameters *p, int64_t D, int side, ls_cuda_complex *systems) {
-    return (ls_cuda_modes){D, p->N, false, systems + side * D * LS_CUDA_MODES_PARTS * p->N};
+    return (ls_cuda_modes){D, p->N, 0, systems + side * D * LS_CUDA_MODES_DIAGONAL * p->N};
 }
 
 /* ---- kernels ---- */
@@ -99,7 +97,7 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     zeroth_kernel(const ls_cuda_modes m, float *kernel, int64_t length) {
     const int64_t d = (int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x;
     if (d >= m.channels) return;
-    const ls_cuda_complex *system = m.systems + d * LS_CUDA_MODES_PARTS * m.h;
+    const ls_cuda_complex *system = m.systems + d * LS_CUDA_MODES_DIAGONAL * m.h;
     double sum = 0;
     for (int n = 0; n < m.h; n++)
         sum += system[LS_CUDA_MODES_B * m.h + n].x * system[LS_CUDA_MODES_C * m.h + n].x;
@@ -149,7 +147,7 @@ static void kernel_grad(const ls_run *run, const ls_node *node) {
     kernel_grad_shape(node, &D, &L);
     const parameters p = parameters_of(run, node, true);
     ls_cuda_complex *systems = make_systems(run, &p);
-    ls_cuda_complex *dsystems = systems + p.count * LS_CUDA_MODES_PARTS;
+    ls_cuda_complex *dsystems = systems + p.count * LS_CUDA_MODES_DIAGONAL;
     ls_cuda_complex *room = dsystems + systems_of(node, D);
     const float *first = ls_cuda_floats(dkernel);
     const float *further = ls_cuda_floats(dahead);

@@ -1,5 +1,5 @@
 /* Linear state spaces: impulse responses and the recurrence itself. Kernels of a diagonal come from
- * powers, those of a diagonal plus a rank from a walk along time. */
+ * powers, those of a diagonal plus a low rank from a walk along time. */
 #include "tensor/cuda/lib/ssm_system.h"
 
 /* ---- the workspace, in complex numbers ---- */
@@ -10,8 +10,8 @@ typedef struct room {
 
 /* What a node is about, without addresses. */
 typedef struct shape {
-    int64_t D, h, S, batch, length, tilde, groups;
-    bool ranked, scan, gradient, walks;
+    int64_t D, h, S, rank, batch, length, tilde, groups;
+    bool scan, gradient, walks;
 } shape;
 
 static shape shape_of(const ls_node *node, bool scan, bool gradient) {
@@ -21,10 +21,10 @@ static shape shape_of(const ls_node *node, bool scan, bool gradient) {
     s.S = A->dim[0];
     s.h = A->dim[1];
     s.tilde = ((const ls_state_space_attributes *)node->attributes)->tilde;
-    s.ranked = node->in[LS_SSM_P] != NULL;
+    s.rank = ls_ssm_rank(node);
     s.scan = scan;
     s.gradient = gradient;
-    s.walks = scan || s.ranked;
+    s.walks = scan || s.rank > 0;
     s.batch = scan ? node->in[LS_SSM_U]->dim[0] : 1;
     if (scan)
         s.length = node->in[LS_SSM_U]->dim[1];
@@ -35,7 +35,7 @@ static shape shape_of(const ls_node *node, bool scan, bool gradient) {
 }
 
 static ls_cuda_modes modes_of(const shape *s, ls_cuda_complex *systems) {
-    return (ls_cuda_modes){s->D, (int)s->h, s->ranked, systems};
+    return (ls_cuda_modes){s->D, (int)s->h, (int)s->rank, systems};
 }
 
 static room room_of(const shape *s) {

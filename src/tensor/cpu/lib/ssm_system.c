@@ -11,7 +11,7 @@ ls_ssm ls_ssm_of(const ls_run *run, const ls_node *node) {
         .S = A->dim[0],
         .h = A->dim[1],
         .steps = ls_count(node->in[LS_SSM_DT]) / node->in[LS_SSM_DT]->dim[0],
-        .ranked = node->in[LS_SSM_P] != NULL,
+        .rank = ls_ssm_rank(node),
         .about = *(const ls_state_space_attributes *)node->attributes,
         .type = A->type,
     };
@@ -126,44 +126,198 @@ static bool in_band(const ls_ssm *s, int64_t channel, int64_t n) {
     return step * fabs(cimag(pole(s, channel, n))) / turn < s->about.band * 0.5;
 }
 
+/* ---- linear systems ---- */
+
+/* Solves matrix x = right in place by elimination with pivots. */
+static void solve(int64_t N, double *matrix, double *right) {
+    for (int64_t column = 0; column < N; column++) {
+        int64_t pivot = column;
+        for (int64_t i = column + 1; i < N; i++)
+            if (fabs(matrix[i * N + column]) > fabs(matrix[pivot * N + column])) pivot = i;
+        for (int64_t j = 0; j < N; j++) {
+            double kept = matrix[column * N + j];
+            matrix[column * N + j] = matrix[pivot * N + j];
+            matrix[pivot * N + j] = kept;
+        }
+        double kept = right[column];
+        right[column] = right[pivot];
+        right[pivot] = kept;
+        for (int64_t i = column + 1; i < N; i++) {
+            double factor = matrix[i * N + column] / matrix[column * N + column];
+            for (int64_t j = column; j < N; j++)
+                matrix[i * N + j] -= factor * matrix[column * N + j];
+            right[i] -= factor * right[column];
+        }
+    }
+    for (int64_t i = N - 1; i >= 0; i--) {
+        for (int64_t j = i + 1; j < N; j++) right[i] -= matrix[i * N + j] * right[j];
+        right[i] /= matrix[i * N + i];
+    }
+}
+
+static void turn_over(int64_t N, double *matrix) {
+    for (int64_t i = 0; i < N; i++)
+        for (int64_t j = 0; j < i; j++) {
+            double kept = matrix[i * N + j];
+            matrix[i * N + j] = matrix[j * N + i];
+            matrix[j * N + i] = kept;
+        }
+}
+
 /* ---- the bilinear step ----
  *
- * With k = 2/step of the mode and R = 1/(k - L): a = (k + L) R, and by the Woodbury identity
- * r = 1 + 2 Re sum |P|^2 R, b = 2 R (B - P rho), rho = 2 Re sum(P* R B) / r, g = R P,
- * q = (2 k / r) P* R. */
+ * With k = 2/step of the mode and R = 1/(k - L): a = (k + L) R, and by the Woodbury identity, M
+ * being the matrix [rank,rank] of 1 + 2 Re sum P_i* R P_j, b = 2 R (B - sum P_j rho_j), M rho = 2
+ * Re sum(P_j* R B), g_j = R P_j, and q_j = sum_i (M^-1)_ji 2 k P_i* R. */
+
+enum { MOST = LS_STATE_SPACE_RANK_MOST };
 
 typedef struct ranks {
-    double r, rho;
+    int64_t count;
+    double matrix[MOST][MOST], rho[MOST];
 } ranks;
 
-static ranks ranks_of(const ls_ssm *s, int64_t channel) {
-    ranks sums = {1, 0};
-    double k = 0;
-    for (int64_t n = 0; s->ranked && n < s->h; n++) {
-        int64_t i = shared_at(s, channel, n);
-        if (n < s->steps) k = 2 / step_size(s, channel, n);
-        double complex P = pair_at(s, LS_SSM_P, i), R = 1 / (k - pole(s, channel, n));
-        sums.r += 2 * creal(P * conj(P) * R);
-        sums.rho += 2 * creal(conj(P) * R * pair_at(s, LS_SSM_B, i));
+static double complex rank_at(const ls_ssm *s, int64_t channel, int64_t j, int64_t n) {
+    return pair_at(s, LS_SSM_P, j * s->S * s->h + shared_at(s, channel, n));
+}
+
+/* right <- M^-1 right, or with M turned over. */
+static void solve_ranks(const ranks *sums, bool turned, double *right) {
+    const int64_t count = sums->count;
+    double left[MOST * MOST];
+    for (int64_t i = 0; i < count; i++)
+        for (int64_t j = 0; j < count; j++)
+            left[i * count + j] = turned ? sums->matrix[j][i] : sums->matrix[i][j];
+    solve(count, left, right);
+}
+
+/* out = value M^-1. */
+static void inverse_times(const ranks *sums, double value, double out[MOST][MOST]) {
+    for (int64_t i = 0; i < sums->count; i++) {
+        double column[MOST] = {0};
+        column[i] = value;
+        solve_ranks(sums, false, column);
+        for (int64_t j = 0; j < sums->count; j++) out[j][i] = column[j];
     }
-    sums.rho /= sums.r;
+}
+
+static ranks ranks_of(const ls_ssm *s, int64_t channel) {
+    ranks sums = {.count = s->rank};
+    double k = 0;
+    for (int64_t j = 0; j < s->rank; j++) sums.matrix[j][j] = 1;
+    for (int64_t n = 0; s->rank > 0 && n < s->h; n++) {
+        if (n < s->steps) k = 2 / step_size(s, channel, n);
+        double complex R = 1 / (k - pole(s, channel, n));
+        for (int64_t j = 0; j < s->rank; j++) {
+            double complex P = rank_at(s, channel, j, n);
+            for (int64_t i = 0; i < s->rank; i++)
+                sums.matrix[j][i] += 2 * creal(rank_at(s, channel, i, n) * conj(P) * R);
+            sums.rho[j] += 2 * creal(conj(P) * R * pair_at(s, LS_SSM_B, shared_at(s, channel, n)));
+        }
+    }
+    solve_ranks(&sums, false, sums.rho);
     return sums;
+}
+
+/* B - sum P rho */
+static double complex inner_of(const ls_ssm *s, int64_t channel, int64_t n, const ranks *sums) {
+    double complex inner = pair_at(s, LS_SSM_B, shared_at(s, channel, n));
+    for (int64_t j = 0; j < s->rank; j++) inner -= rank_at(s, channel, j, n) * sums->rho[j];
+    return inner;
 }
 
 static void bilinear(const ls_ssm *s, int64_t channel, double complex *system) {
     const int64_t h = s->h;
-    double k = 0;
+    double k = 0, scale[MOST][MOST];
     const ranks sums = ranks_of(s, channel);
     for (int64_t n = 0; n < h; n++) {
-        const int64_t i = shared_at(s, channel, n);
-        if (n < s->steps) k = 2 / step_size(s, channel, n);
+        if (n < s->steps) {
+            k = 2 / step_size(s, channel, n);
+            inverse_times(&sums, 2 * k, scale);
+        }
         double complex L = pole(s, channel, n), R = 1 / (k - L);
-        double complex P = s->ranked ? pair_at(s, LS_SSM_P, i) : 0;
         system[LS_SYSTEM_A * h + n] = (k + L) * R;
-        system[LS_SYSTEM_B * h + n] = 2 * R * (pair_at(s, LS_SSM_B, i) - P * sums.rho);
-        system[LS_SYSTEM_G * h + n] = R * P;
-        system[LS_SYSTEM_Q * h + n] = 2 * k / sums.r * conj(P) * R;
+        system[LS_SYSTEM_B * h + n] = 2 * R * inner_of(s, channel, n, &sums);
+        for (int64_t j = 0; j < s->rank; j++) {
+            double complex q = 0;
+            for (int64_t i = 0; i < s->rank; i++)
+                q += scale[j][i] * conj(rank_at(s, channel, i, n)) * R;
+            system[ls_system_g(j) * h + n] = R * rank_at(s, channel, j, n);
+            system[ls_system_q(j) * h + n] = q;
+        }
     }
+}
+
+/* The gradients of what all modes have in common: of 2 Re sum(P_j* R B) and of M. */
+typedef struct dranks {
+    double beta[MOST], matrix[MOST][MOST];
+} dranks;
+
+/* Takes the gradient of M^-1 to that of -M. A single number is divided once, by its square. */
+static void through_inverse(const ranks *sums, double d[MOST][MOST]) {
+    if (sums->count == 1) {
+        d[0][0] /= sums->matrix[0][0] * sums->matrix[0][0];
+        return;
+    }
+    for (int64_t i = 0; i < sums->count; i++) {
+        double column[MOST];
+        for (int64_t j = 0; j < sums->count; j++) column[j] = d[j][i];
+        solve_ranks(sums, true, column);
+        for (int64_t j = 0; j < sums->count; j++) d[j][i] = column[j];
+    }
+    for (int64_t j = 0; j < sums->count; j++) solve_ranks(sums, false, d[j]);
+}
+
+static dranks common_gradient(const ls_ssm *s, int64_t channel, const ranks *sums,
+                              const double complex *d) {
+    dranks out = {0};
+    double k = 0, dinverse[MOST][MOST] = {{0}}; /* of the M^-1 of q */
+    for (int64_t n = 0; s->rank > 0 && n < s->h; n++) {
+        if (n < s->steps) k = 2 / step_size(s, channel, n);
+        double complex R = 1 / (k - pole(s, channel, n));
+        for (int64_t j = 0; j < s->rank; j++) {
+            double complex db = d[LS_SYSTEM_B * s->h + n], dq = d[ls_system_q(j) * s->h + n];
+            out.beta[j] -= creal(2 * db * conj(R) * conj(rank_at(s, channel, j, n))); /* of rho */
+            for (int64_t i = 0; i < s->rank; i++)
+                dinverse[j][i] += 2 * k * creal(dq * rank_at(s, channel, i, n) * conj(R));
+        }
+    }
+    solve_ranks(sums, true, out.beta);
+    through_inverse(sums, dinverse);
+    for (int64_t j = 0; j < s->rank; j++)
+        for (int64_t i = 0; i < s->rank; i++)
+            out.matrix[j][i] = -out.beta[j] * sums->rho[i] - dinverse[j][i];
+    return out;
+}
+
+/* One mode on the way back. */
+typedef struct mode_back {
+    double complex R, B, dinner;
+    double (*scale)[MOST], (*unit)[MOST]; /* 2 k M^-1 and 2 M^-1 */
+    double complex dR;                    /* these two are added to */
+    double *dk;
+} mode_back;
+
+/* What rank j has to do with mode n: into R, k and the gradient of P. */
+static void rank_back(const ls_ssm *s, int64_t channel, int64_t n, int64_t j, const ranks *sums,
+                      const dranks *dsums, const double complex *d, mode_back *m) {
+    const double complex R = m->R, P = rank_at(s, channel, j, n);
+    const double complex dg = d[ls_system_g(j) * s->h + n], dq = d[ls_system_q(j) * s->h + n];
+    const double dbeta = dsums->beta[j];
+    *m->dk += m->unit[j][j] * creal(dq * P * conj(R));
+    m->dR += dg * conj(P) + m->scale[j][j] * dq * P + 2 * dbeta * P * conj(m->B) +
+             2 * dsums->matrix[j][j] * P * conj(P);
+    double complex dP = -m->dinner * sums->rho[j] + 2 * dbeta * R * m->B + dg * conj(R) +
+                        m->scale[j][j] * conj(dq) * R + 4 * dsums->matrix[j][j] * creal(R) * P;
+    for (int64_t i = 0; i < s->rank; i++) {
+        if (i == j) continue;
+        const double complex other = rank_at(s, channel, i, n);
+        *m->dk += m->unit[j][i] * creal(dq * other * conj(R));
+        m->dR += m->scale[j][i] * dq * other + 2 * dsums->matrix[j][i] * P * conj(other);
+        dP += m->scale[i][j] * conj(d[ls_system_q(i) * s->h + n]) * R +
+              2 * (dsums->matrix[j][i] * R + dsums->matrix[i][j] * conj(R)) * other;
+    }
+    add_pair(s, LS_SSM_P, j * s->S * s->h + shared_at(s, channel, n), dP);
 }
 
 /* Into dpole [h], dstep [steps] and the gradients of B and P. */
@@ -171,35 +325,30 @@ static void bilinear_gradient(const ls_ssm *s, int64_t channel, const double com
                               double complex *dpole, double *dstep) {
     const int64_t h = s->h;
     const ranks sums = ranks_of(s, channel);
-    double k = 0, drho = 0, dinverse = 0; /* inverse: the 1 / r of q */
-    for (int64_t n = 0; s->ranked && n < h; n++) {
-        double complex P = pair_at(s, LS_SSM_P, shared_at(s, channel, n));
-        if (n < s->steps) k = 2 / step_size(s, channel, n);
-        double complex R = 1 / (k - pole(s, channel, n));
-        drho -= creal(2 * d[LS_SYSTEM_B * h + n] * conj(R) * conj(P));
-        dinverse += 2 * k * creal(d[LS_SYSTEM_Q * h + n] * P * conj(R));
-    }
-    const double dbeta = drho / sums.r;
-    const double dr = -dbeta * sums.rho - dinverse / (sums.r * sums.r);
+    const dranks dsums = common_gradient(s, channel, &sums, d);
+    double k = 0, scale[MOST][MOST], unit[MOST][MOST];
+    inverse_times(&sums, 2, unit);
     for (int64_t n = 0; n < h; n++) {
-        const int64_t i = shared_at(s, channel, n);
-        if (n < s->steps) k = 2 / step_size(s, channel, n);
-        double complex L = pole(s, channel, n), R = 1 / (k - L), B = pair_at(s, LS_SSM_B, i);
-        double complex P = s->ranked ? pair_at(s, LS_SSM_P, i) : 0;
-        double complex da = d[LS_SYSTEM_A * h + n], db = d[LS_SYSTEM_B * h + n];
-        double complex dg = d[LS_SYSTEM_G * h + n], dq = d[LS_SYSTEM_Q * h + n];
-        double complex dinner = 2 * db * conj(R); /* of B - P rho */
-        double complex dR = da * conj(k + L) + 2 * db * conj(B - P * sums.rho);
-        add_pair(s, LS_SSM_B, i, dinner + 2 * dbeta * P * conj(R));
-        if (s->ranked) {
-            const double scale = 2 * k / sums.r;
-            dstep[n % s->steps] += 2 / sums.r * creal(dq * P * conj(R)); /* of k */
-            dR += dg * conj(P) + scale * dq * P + 2 * dbeta * P * conj(B) + 2 * dr * P * conj(P);
-            add_pair(s, LS_SSM_P, i,
-                     -dinner * sums.rho + 2 * dbeta * R * B + dg * conj(R) + scale * conj(dq) * R +
-                         4 * dr * creal(R) * P);
+        if (n < s->steps) {
+            k = 2 / step_size(s, channel, n);
+            inverse_times(&sums, 2 * k, scale);
         }
-        double complex through = dR * conj(R * R);
+        double complex L = pole(s, channel, n), R = 1 / (k - L);
+        double complex da = d[LS_SYSTEM_A * h + n], db = d[LS_SYSTEM_B * h + n];
+        mode_back m = {.R = R,
+                       .B = pair_at(s, LS_SSM_B, shared_at(s, channel, n)),
+                       .dinner = 2 * db * conj(R),
+                       .scale = scale,
+                       .unit = unit,
+                       .dR = da * conj(k + L) + 2 * db * conj(inner_of(s, channel, n, &sums)),
+                       .dk = &dstep[n % s->steps]};
+        double complex dB = m.dinner;
+        for (int64_t j = 0; j < s->rank; j++) {
+            dB += 2 * dsums.beta[j] * rank_at(s, channel, j, n) * conj(R);
+            rank_back(s, channel, n, j, &sums, &dsums, d, &m);
+        }
+        add_pair(s, LS_SSM_B, shared_at(s, channel, n), dB);
+        double complex through = m.dR * conj(R * R);
         dpole[n] = through + da * conj(R);
         dstep[n % s->steps] += creal(da * conj(R)) - creal(through);
     }
@@ -241,35 +390,40 @@ static void zero_order_gradient(const ls_ssm *s, int64_t channel, const double c
 
 /* ---- the recurrence, one step ---- */
 
-static double rank_sum(const ls_ssm *s, const double complex *system, const double complex *x) {
+static double rank_sum(const ls_ssm *s, const double complex *system, const double complex *x,
+                       int64_t j) {
     double sigma = 0;
-    for (int64_t n = 0; s->ranked && n < s->h; n++)
-        sigma += 2 * creal(system[LS_SYSTEM_Q * s->h + n] * x[n]);
+    for (int64_t n = 0; n < s->h; n++) sigma += 2 * creal(system[ls_system_q(j) * s->h + n] * x[n]);
     return sigma;
 }
 
 void ls_ssm_advance(const ls_ssm *s, const double complex *system, double u, double complex *x) {
-    double sigma = rank_sum(s, system, x);
+    double sigma[MOST];
+    for (int64_t j = 0; j < s->rank; j++) sigma[j] = rank_sum(s, system, x, j);
     for (int64_t n = 0; n < s->h; n++) {
         x[n] = system[LS_SYSTEM_A * s->h + n] * x[n] + system[LS_SYSTEM_B * s->h + n] * u;
-        if (s->ranked) x[n] -= system[LS_SYSTEM_G * s->h + n] * sigma;
+        for (int64_t j = 0; j < s->rank; j++) x[n] -= system[ls_system_g(j) * s->h + n] * sigma[j];
     }
 }
 
 void ls_ssm_retreat(const ls_ssm *s, const double complex *system, const double complex *x,
                     double complex *l, double complex *d) {
     const int64_t h = s->h;
-    double sigma = rank_sum(s, system, x), dsigma = 0;
-    for (int64_t n = 0; s->ranked && n < h; n++) {
-        dsigma -= creal(l[n] * conj(system[LS_SYSTEM_G * h + n]));
-        d[LS_SYSTEM_G * h + n] -= l[n] * sigma;
+    double dsigma[MOST] = {0};
+    for (int64_t j = 0; j < s->rank; j++) {
+        const double sigma = rank_sum(s, system, x, j);
+        for (int64_t n = 0; n < h; n++) {
+            dsigma[j] -= creal(l[n] * conj(system[ls_system_g(j) * h + n]));
+            d[ls_system_g(j) * h + n] -= l[n] * sigma;
+        }
     }
     for (int64_t n = 0; n < h; n++) {
         d[LS_SYSTEM_A * h + n] += l[n] * conj(x[n]);
         l[n] *= conj(system[LS_SYSTEM_A * h + n]);
-        if (!s->ranked) continue;
-        l[n] += 2 * dsigma * conj(system[LS_SYSTEM_Q * h + n]);
-        d[LS_SYSTEM_Q * h + n] += 2 * dsigma * conj(x[n]);
+        for (int64_t j = 0; j < s->rank; j++) {
+            l[n] += 2 * dsigma[j] * conj(system[ls_system_q(j) * h + n]);
+            d[ls_system_q(j) * h + n] += 2 * dsigma[j] * conj(x[n]);
+        }
     }
 }
 
@@ -310,42 +464,6 @@ static void tilde_matrix(const ls_ssm *s, const double complex *system, double *
         memcpy(square, room, (size_t)(N * N) * sizeof *square);
     }
     for (int64_t i = 0; i < N * N; i++) power[i] = (i / N == i % N) - power[i];
-}
-
-/* Solves matrix x = right in place by elimination with pivots. */
-static void solve(int64_t N, double *matrix, double *right) {
-    for (int64_t column = 0; column < N; column++) {
-        int64_t pivot = column;
-        for (int64_t i = column + 1; i < N; i++)
-            if (fabs(matrix[i * N + column]) > fabs(matrix[pivot * N + column])) pivot = i;
-        for (int64_t j = 0; j < N; j++) {
-            double kept = matrix[column * N + j];
-            matrix[column * N + j] = matrix[pivot * N + j];
-            matrix[pivot * N + j] = kept;
-        }
-        double kept = right[column];
-        right[column] = right[pivot];
-        right[pivot] = kept;
-        for (int64_t i = column + 1; i < N; i++) {
-            double factor = matrix[i * N + column] / matrix[column * N + column];
-            for (int64_t j = column; j < N; j++)
-                matrix[i * N + j] -= factor * matrix[column * N + j];
-            right[i] -= factor * right[column];
-        }
-    }
-    for (int64_t i = N - 1; i >= 0; i--) {
-        for (int64_t j = i + 1; j < N; j++) right[i] -= matrix[i * N + j] * right[j];
-        right[i] /= matrix[i * N + i];
-    }
-}
-
-static void turn_over(int64_t N, double *matrix) {
-    for (int64_t i = 0; i < N; i++)
-        for (int64_t j = 0; j < i; j++) {
-            double kept = matrix[i * N + j];
-            matrix[i * N + j] = matrix[j * N + i];
-            matrix[j * N + i] = kept;
-        }
 }
 
 static void output_from_tilde(const ls_ssm *s, double complex *system, double *scratch) {
@@ -398,11 +516,9 @@ int64_t ls_ssm_workspace(const ls_ssm *s, bool gradient) {
 }
 
 void ls_ssm_discretise(const ls_ssm *s, int64_t channel, double complex *system, double *scratch) {
-    for (int64_t n = 0; n < s->h; n++) {
+    for (int64_t n = 0; n < s->h; n++)
         system[LS_SYSTEM_C * s->h + n] =
             in_band(s, channel, n) ? pair_at(s, LS_SSM_C, own_at(s, channel, n)) : 0;
-        system[LS_SYSTEM_G * s->h + n] = system[LS_SYSTEM_Q * s->h + n] = 0;
-    }
     if (s->about.hold == LS_HOLD_ZOH)
         zero_order(s, channel, system);
     else

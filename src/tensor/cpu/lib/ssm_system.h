@@ -7,15 +7,24 @@
 #include "tensor/cpu/lib/hold.h"
 #include "tensor/state_space.h"
 
-/* The recurrence x <- a x - g sigma + b u with sigma = 2 Re(sum q x), output 2 Re(sum c x): the
- * bilinear step of a diagonal plus a rank is again a diagonal plus a rank. */
-typedef enum { LS_SYSTEM_A, LS_SYSTEM_B, LS_SYSTEM_C, LS_SYSTEM_G, LS_SYSTEM_Q } ls_system_part;
-enum { LS_SYSTEM_PARTS = 5 };
+/* The recurrence x <- a x - sum_j g_j sigma_j + b u with sigma_j = 2 Re(sum q_j x), output 2 Re(sum
+ * c x): the bilinear step of a diagonal plus a low rank is again a diagonal plus as low a rank.
+ * Behind a, b and c come g and q of each rank. */
+enum { LS_SYSTEM_A, LS_SYSTEM_B, LS_SYSTEM_C, LS_SYSTEM_DIAGONAL };
+static inline int64_t ls_system_g(int64_t j) {
+    return LS_SYSTEM_DIAGONAL + 2 * j;
+}
+static inline int64_t ls_system_q(int64_t j) {
+    return LS_SYSTEM_DIAGONAL + 2 * j + 1;
+}
+static inline int64_t ls_system_parts(int64_t rank) {
+    return LS_SYSTEM_DIAGONAL + 2 * rank;
+}
 
 typedef struct ls_ssm {
     int64_t D, S, h; /* channels, copies, modes */
     int64_t steps;   /* step sizes of a channel: 1, or h */
-    bool ranked;
+    int64_t rank;    /* 0: a diagonal */
     ls_state_space_attributes about;
     ls_dtype type;                        /* of the parameters: f64 or f32 */
     const void *value[LS_SSM_PARAMETERS]; /* P's may be NULL */
@@ -43,7 +52,7 @@ void ls_ssm_gradient(const ls_ssm *ssm, int64_t channel, const double complex *s
 /* One step of the recurrence in x [h]. */
 void ls_ssm_advance(const ls_ssm *ssm, const double complex *system, double u, double complex *x);
 /* And back: l is the gradient of the state after the step, and becomes that of the state x before
- * it; the gradients of a, g and q are added to. */
+ * it; the gradients of a and all g and q are added to. */
 void ls_ssm_retreat(const ls_ssm *ssm, const double complex *system, const double complex *x,
                     double complex *l, double complex *dsystem);
 

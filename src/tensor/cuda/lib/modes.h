@@ -1,7 +1,7 @@
 /* Linear recurrences of many channels, each with h complex modes of its own, in double:
- *   x <- a x - g sigma + b u with sigma = Re(sum q x),   y = Re(sum c x) + skip u
- * with the rank-one part (g, q) where `ranked` says so. Either the impulse response, whose elements
- * are all known at once from powers, or a walk along time from a state. */
+ *   x <- a x - sum_j g_j sigma_j + b u with sigma_j = Re(sum q_j x),   y = Re(sum c x) + skip u
+ * where j counts a low rank; 0: a diagonal. Either the impulse response of a diagonal, whose
+ * elements are all known at once from powers, or a walk along time from a state. */
 #ifndef LS_TENSOR_CUDA_MODES_H
 #define LS_TENSOR_CUDA_MODES_H
 
@@ -12,21 +12,30 @@ enum {
     LS_CUDA_MODES_A,
     LS_CUDA_MODES_B,
     LS_CUDA_MODES_C,
-    LS_CUDA_MODES_G,
-    LS_CUDA_MODES_Q,
-    LS_CUDA_MODES_PARTS,
+    LS_CUDA_MODES_DIAGONAL,   /* parts without a low rank; g and q of each rank come behind */
     LS_CUDA_MODES_MOST = 512, /* modes of a channel that a walk can have */
+    LS_CUDA_MODES_RANK_MOST = 8,
 };
+static __host__ __device__ constexpr int ls_cuda_modes_g(int j) {
+    return LS_CUDA_MODES_DIAGONAL + 2 * j;
+}
+static __host__ __device__ constexpr int ls_cuda_modes_q(int j) {
+    return LS_CUDA_MODES_DIAGONAL + 2 * j + 1;
+}
 
 typedef struct ls_cuda_modes {
     int64_t channels;
     int h;
-    bool ranked;
+    int rank;
     ls_cuda_complex *systems; /* [channels][parts][h] */
 } ls_cuda_modes;
 
+/* Complex numbers of one channel's system, and of all. */
+static __host__ __device__ inline int64_t ls_cuda_modes_each(const ls_cuda_modes &modes) {
+    return (int64_t)(LS_CUDA_MODES_DIAGONAL + 2 * modes.rank) * modes.h;
+}
 static inline int64_t ls_cuda_modes_count(const ls_cuda_modes *modes) {
-    return modes->channels * LS_CUDA_MODES_PARTS * modes->h;
+    return modes->channels * ls_cuda_modes_each(*modes);
 }
 
 /* ---- impulse responses, without a rank ---- */

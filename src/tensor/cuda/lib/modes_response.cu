@@ -7,7 +7,7 @@ enum { WARP = 32, WARPS = 8, TIMES = 16, PIECE = WARP * TIMES };
 
 static __device__ __forceinline__ const ls_cuda_complex *
 part_of(const ls_cuda_modes &m, const ls_cuda_complex *systems, int64_t channel, int part) {
-    return systems + (channel * LS_CUDA_MODES_PARTS + part) * m.h;
+    return systems + channel * ls_cuda_modes_each(m) + part * m.h;
 }
 
 static __global__ void __launch_bounds__(WARP *WARPS)
@@ -114,11 +114,10 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     }
     const ls_cuda_complex b = part_of(m, m.systems, channel, LS_CUDA_MODES_B)[n];
     const ls_cuda_complex c = part_of(m, m.systems, channel, LS_CUDA_MODES_C)[n];
-    ls_cuda_complex *to = dsystems + channel * LS_CUDA_MODES_PARTS * m.h + n;
+    ls_cuda_complex *to = dsystems + channel * ls_cuda_modes_each(m) + n;
     to[LS_CUDA_MODES_A * m.h] = ls_cuda_conj(c * b * slope);
     to[LS_CUDA_MODES_B * m.h] = ls_cuda_conj(c * sum);
     to[LS_CUDA_MODES_C * m.h] = ls_cuda_conj(b * sum);
-    to[LS_CUDA_MODES_G * m.h] = to[LS_CUDA_MODES_Q * m.h] = make_double2(0, 0);
 }
 
 static int64_t pieces_of(int64_t first, int64_t count) {

@@ -51,38 +51,48 @@ static __device__ __forceinline__ double real_product(ls_cuda_complex a, ls_cuda
     return a.x * b.x - a.y * b.y;
 }
 
-/* One channel's system in the lanes. */
-template <int K> struct channel_system {
-    lane_modes<K> a, b, c, g, q;
-    bool ranked;
+/* One channel's system in the lanes, of a rank of R at most. */
+template <int K, int R> struct channel_system {
+    lane_modes<K> a, b, c, g[R], q[R];
+    int rank;
 
     __device__ __forceinline__ channel_system(const ls_cuda_modes &m, int64_t d, int lane) {
-        const ls_cuda_complex *from = m.systems + d * LS_CUDA_MODES_PARTS * m.h;
-        ranked = m.ranked;
+        const ls_cuda_complex *from = m.systems + d * ls_cuda_modes_each(m);
+        rank = m.rank;
         a = load_modes<K>(from + LS_CUDA_MODES_A * m.h, m.h, lane);
         b = load_modes<K>(from + LS_CUDA_MODES_B * m.h, m.h, lane);
         c = load_modes<K>(from + LS_CUDA_MODES_C * m.h, m.h, lane);
-        g = q = no_modes<K>();
-        if (!ranked) return;
-        g = load_modes<K>(from + LS_CUDA_MODES_G * m.h, m.h, lane);
-        q = load_modes<K>(from + LS_CUDA_MODES_Q * m.h, m.h, lane);
+#pragma unroll
+        for (int j = 0; j < R; j++) {
+            g[j] = q[j] = no_modes<K>();
+            if (j >= rank) continue;
+            g[j] = load_modes<K>(from + ls_cuda_modes_g(j) * m.h, m.h, lane);
+            q[j] = load_modes<K>(from + ls_cuda_modes_q(j) * m.h, m.h, lane);
+        }
     }
 
-    __device__ __forceinline__ double sigma(const lane_modes<K> &x) const {
-        if (!ranked) return 0;
-        double sum = 0;
+    __device__ __forceinline__ void sigmas(const lane_modes<K> &x, double (&sigma)[R]) const {
 #pragma unroll
-        for (int i = 0; i < K; i++) sum += real_product(q.at[i], x.at[i]);
-        return ls_cuda_warp_sum(sum);
+        for (int j = 0; j < R; j++) {
+            sigma[j] = 0;
+            if (j >= rank) continue;
+            double sum = 0;
+#pragma unroll
+            for (int i = 0; i < K; i++) sum += real_product(q[j].at[i], x.at[i]);
+            sigma[j] = ls_cuda_warp_sum(sum);
+        }
     }
 
     /* One step; returns this lane's share of the output. */
-    __device__ __forceinline__ double advance(double u, double sigma, lane_modes<K> &x) const {
+    __device__ __forceinline__ double advance(double u, const double (&sigma)[R],
+                                              lane_modes<K> &x) const {
         double share = 0;
 #pragma unroll
         for (int i = 0; i < K; i++) {
             ls_cuda_complex next = a.at[i] * x.at[i] + u * b.at[i];
-            if (ranked) next = next - sigma * g.at[i];
+#pragma unroll
+            for (int j = 0; j < R; j++)
+                if (j < rank) next = next - sigma[j] * g[j].at[i];
             x.at[i] = next;
             share += real_product(c.at[i], next);
         }
@@ -154,7 +164,7 @@ static __device__ __forceinline__ int steps_from(int64_t length, int64_t start) 
 
 /* ---- forward ---- */
 
-template <int K, typename T>
+template <int K, int R, typename T>
 static __global__ void __launch_bounds__(WARP *WARPS) forward_kernel(const ls_cuda_walk<T> w) {
     __shared__ shares room[WARPS];
     const int64_t unit = (int64_t)blockIdx.x * WARPS + threadIdx.y;
@@ -162,14 +172,17 @@ static __global__ void __launch_bounds__(WARP *WARPS) forward_kernel(const ls_cu
     const int64_t b = unit / w.modes.channels, d = unit % w.modes.channels;
     const int lane = threadIdx.x;
     shares &share = room[threadIdx.y];
-    const channel_system<K> system(w.modes, d, lane);
+    const channel_system<K, R> system(w.modes, d, lane);
     const double skip = w.skip == NULL ? 0 : w.skip[d];
     lane_modes<K> x = state_before<K>(w, b, d, lane);
     for (int64_t start = 0; start < w.length; start += CHUNK) {
         const int count = steps_from(w.length, start);
         const float u = input_at(w, b, d, start + lane);
-        for (int t = 0; t < count; t++)
-            share[t][lane] = system.advance(__shfl_sync(ALL, u, t), system.sigma(x), x);
+        for (int t = 0; t < count; t++) {
+            double sigma[R];
+            system.sigmas(x, sigma);
+            share[t][lane] = system.advance(__shfl_sync(ALL, u, t), sigma, x);
+        }
         __syncwarp();
         if (lane < count)
             put_number(w.y, b, d, start + lane, share_sum(share, lane) + skip * (double)u);
@@ -186,14 +199,14 @@ static __host__ __device__ int64_t room_of_warp(int64_t h, int64_t length) {
     return (CHUNK + 1 + (length + CHUNK - 1) / CHUNK) * h;
 }
 
-template <int K, typename T> struct line_walk {
+template <int K, int R, typename T> struct line_walk {
     const ls_cuda_walk<T> &w;
-    const channel_system<K> system;
+    const channel_system<K, R> system;
     const int lane;
     const int64_t d;
     ls_cuda_complex *states, *starts;
     shares &share;
-    lane_modes<K> da, db, dc, dg, dq, later;
+    lane_modes<K> da, db, dc, later, dg[R], dq[R];
     double along; /* the sum of dy u */
 
     /* Keeps the states at the starts of all chunks. */
@@ -204,15 +217,18 @@ template <int K, typename T> struct line_walk {
             const int count = steps_from(w.length, start);
             const float u = input_at(w, b, d, start + lane);
             store_modes(x, starts + start / CHUNK * h, h, lane);
-            for (int t = 0; t < count; t++)
-                system.advance(__shfl_sync(ALL, u, t), system.sigma(x), x);
+            for (int t = 0; t < count; t++) {
+                double sigma[R];
+                system.sigmas(x, sigma);
+                system.advance(__shfl_sync(ALL, u, t), sigma, x);
+            }
         }
     }
 
-    /* One step back from x to what came after it; dsigma's part needs all lanes. */
-    __device__ __forceinline__ double retreat(double dy, double u, double sigma,
+    /* One step back from x to what came after it; dsigma's parts need all lanes. */
+    __device__ __forceinline__ double retreat(double dy, double u, const double (&sigma)[R],
                                               const lane_modes<K> &x, const lane_modes<K> &next) {
-        double du = 0, dsigma = 0;
+        double du = 0, dsigma[R] = {};
 #pragma unroll
         for (int i = 0; i < K; i++) {
             ls_cuda_complex &l = later.at[i];
@@ -220,18 +236,25 @@ template <int K, typename T> struct line_walk {
             dc.at[i] = dc.at[i] + dy * ls_cuda_conj(next.at[i]);
             db.at[i] = db.at[i] + u * l;
             du += l.x * system.b.at[i].x + l.y * system.b.at[i].y;
-            dsigma -= l.x * system.g.at[i].x + l.y * system.g.at[i].y;
+#pragma unroll
+            for (int j = 0; j < R; j++)
+                dsigma[j] -= l.x * system.g[j].at[i].x + l.y * system.g[j].at[i].y;
         }
-        if (system.ranked) dsigma = ls_cuda_warp_sum(dsigma);
+#pragma unroll
+        for (int j = 0; j < R; j++)
+            if (j < system.rank) dsigma[j] = ls_cuda_warp_sum(dsigma[j]);
 #pragma unroll
         for (int i = 0; i < K; i++) {
             const ls_cuda_complex l = later.at[i], back = ls_cuda_conj(x.at[i]);
             da.at[i] = da.at[i] + l * back;
             later.at[i] = l * ls_cuda_conj(system.a.at[i]);
-            if (!system.ranked) continue;
-            dg.at[i] = dg.at[i] - sigma * l;
-            dq.at[i] = dq.at[i] + dsigma * back;
-            later.at[i] = later.at[i] + dsigma * ls_cuda_conj(system.q.at[i]);
+#pragma unroll
+            for (int j = 0; j < R; j++) {
+                if (j >= system.rank) continue;
+                dg[j].at[i] = dg[j].at[i] - sigma[j] * l;
+                dq[j].at[i] = dq[j].at[i] + dsigma[j] * back;
+                later.at[i] = later.at[i] + dsigma[j] * ls_cuda_conj(system.q[j].at[i]);
+            }
         }
         return du;
     }
@@ -241,18 +264,24 @@ template <int K, typename T> struct line_walk {
         const float u = input_at(w, b, d, start + lane);
         const float dy = start + lane < w.length ? number_at(w.dy, b, d, start + lane) : 0.0f;
         lane_modes<K> x = load_modes<K>(starts + start / CHUNK * h, h, lane);
-        double kept = 0; /* lane t: sigma of step t */
+        double kept[R] = {}; /* lane t: sigmas of step t */
         store_modes(x, states, h, lane);
         for (int t = 0; t < count; t++) {
-            const double sigma = system.sigma(x);
-            if (lane == t) kept = sigma;
+            double sigma[R];
+            system.sigmas(x, sigma);
+#pragma unroll
+            for (int j = 0; j < R; j++)
+                if (lane == t) kept[j] = sigma[j];
             system.advance(__shfl_sync(ALL, u, t), sigma, x);
             store_modes(x, states + (int64_t)(t + 1) * h, h, lane);
         }
         for (int t = count - 1; t >= 0; t--) {
             const lane_modes<K> before = load_modes<K>(states + (int64_t)t * h, h, lane);
-            share[t][lane] = retreat(__shfl_sync(ALL, dy, t), __shfl_sync(ALL, u, t),
-                                     __shfl_sync(ALL, kept, t), before, x);
+            double sigma[R];
+#pragma unroll
+            for (int j = 0; j < R; j++) sigma[j] = __shfl_sync(ALL, kept[j], t);
+            share[t][lane] =
+                retreat(__shfl_sync(ALL, dy, t), __shfl_sync(ALL, u, t), sigma, before, x);
             x = before;
         }
         __syncwarp();
@@ -275,7 +304,7 @@ template <int K, typename T> struct line_walk {
     }
 };
 
-template <int K, typename T>
+template <int K, int R, typename T>
 static __global__ void __launch_bounds__(WARP *WARPS) backward_kernel(const ls_cuda_walk<T> w) {
     __shared__ shares room[WARPS];
     const int64_t unit = (int64_t)blockIdx.x * WARPS + threadIdx.y;
@@ -284,30 +313,34 @@ static __global__ void __launch_bounds__(WARP *WARPS) backward_kernel(const ls_c
     const int lane = threadIdx.x, h = w.modes.h;
     ls_cuda_complex *states = w.room + unit * room_of_warp(h, w.length);
     const lane_modes<K> none = no_modes<K>();
-    line_walk<K, T> walk = {w,
-                            channel_system<K>(w.modes, d, lane),
-                            lane,
-                            d,
-                            states,
-                            states + (int64_t)(CHUNK + 1) * h,
-                            room[threadIdx.y],
-                            none,
-                            none,
-                            none,
-                            none,
-                            none,
-                            none,
-                            0};
+    line_walk<K, R, T> walk = {w,
+                               channel_system<K, R>(w.modes, d, lane),
+                               lane,
+                               d,
+                               states,
+                               states + (int64_t)(CHUNK + 1) * h,
+                               room[threadIdx.y],
+                               none,
+                               none,
+                               none,
+                               none};
+#pragma unroll
+    for (int j = 0; j < R; j++) walk.dg[j] = walk.dq[j] = none;
+    walk.along = 0;
     for (int64_t b = group; b < w.batch; b += w.groups) {
         walk.keep_starts(b);
         walk.back(b);
     }
-    ls_cuda_complex *to = w.dsystems + unit * LS_CUDA_MODES_PARTS * h;
+    ls_cuda_complex *to = w.dsystems + unit * ls_cuda_modes_each(w.modes);
     store_modes(walk.da, to + LS_CUDA_MODES_A * h, h, lane);
     store_modes(walk.db, to + LS_CUDA_MODES_B * h, h, lane);
     store_modes(walk.dc, to + LS_CUDA_MODES_C * h, h, lane);
-    store_modes(walk.dg, to + LS_CUDA_MODES_G * h, h, lane);
-    store_modes(walk.dq, to + LS_CUDA_MODES_Q * h, h, lane);
+#pragma unroll
+    for (int j = 0; j < R; j++) {
+        if (j >= w.modes.rank) continue;
+        store_modes(walk.dg[j], to + ls_cuda_modes_g(j) * h, h, lane);
+        store_modes(walk.dq[j], to + ls_cuda_modes_q(j) * h, h, lane);
+    }
     const double along = ls_cuda_warp_sum(walk.along);
     if (w.dskip != NULL && lane == 0) w.dskip[unit] = along;
 }
@@ -354,46 +387,66 @@ static bool too_many(const ls_run *run, const ls_cuda_modes *modes) {
     return true;
 }
 
-template <typename T> void ls_cuda_walk_forward(const ls_run *run, const ls_cuda_walk<T> *walk) {
+template <int R, typename T>
+static void launch_forward(const ls_run *run, const ls_cuda_walk<T> *walk) {
     const int h = walk->modes.h;
     const unsigned blocks = ls_cuda_blocks(walk->batch * walk->modes.channels, WARPS);
     const dim3 threads(WARP, WARPS);
     cudaStream_t stream = ls_cuda_of(run)->stream;
-    if (too_many(run, &walk->modes)) return;
     if (h <= WARP)
-        forward_kernel<1><<<blocks, threads, 0, stream>>>(*walk);
+        forward_kernel<1, R><<<blocks, threads, 0, stream>>>(*walk);
     else if (h <= 2 * WARP)
-        forward_kernel<2><<<blocks, threads, 0, stream>>>(*walk);
+        forward_kernel<2, R><<<blocks, threads, 0, stream>>>(*walk);
     else if (h <= 4 * WARP)
-        forward_kernel<4><<<blocks, threads, 0, stream>>>(*walk);
+        forward_kernel<4, R><<<blocks, threads, 0, stream>>>(*walk);
     else
-        forward_kernel<16><<<blocks, threads, 0, stream>>>(*walk);
+        forward_kernel<16, R><<<blocks, threads, 0, stream>>>(*walk);
+}
+
+template <typename T> void ls_cuda_walk_forward(const ls_run *run, const ls_cuda_walk<T> *walk) {
+    if (too_many(run, &walk->modes)) return;
+    if (walk->modes.rank <= 1)
+        launch_forward<1>(run, walk);
+    else if (walk->modes.rank == 2)
+        launch_forward<2>(run, walk);
+    else
+        launch_forward<LS_CUDA_MODES_RANK_MOST>(run, walk);
     ls_cuda_launched(run, "walking along time");
+}
+
+template <int R, typename T>
+static void launch_backward(const ls_run *run, const ls_cuda_walk<T> *walk) {
+    const int h = walk->modes.h;
+    const unsigned blocks = ls_cuda_blocks(walk->groups * walk->modes.channels, WARPS);
+    const dim3 threads(WARP, WARPS);
+    cudaStream_t stream = ls_cuda_of(run)->stream;
+    if (h <= WARP)
+        backward_kernel<1, R><<<blocks, threads, 0, stream>>>(*walk);
+    else if (h <= 2 * WARP)
+        backward_kernel<2, R><<<blocks, threads, 0, stream>>>(*walk);
+    else if (h <= 4 * WARP)
+        backward_kernel<4, R><<<blocks, threads, 0, stream>>>(*walk);
+    else
+        backward_kernel<16, R><<<blocks, threads, 0, stream>>>(*walk);
 }
 
 template <typename T>
 void ls_cuda_walk_backward(const ls_run *run, const ls_cuda_walk<T> *walk, float *dskip_to) {
-    const int h = walk->modes.h;
     const int64_t D = walk->modes.channels;
-    const unsigned blocks = ls_cuda_blocks(walk->groups * D, WARPS);
-    const dim3 threads(WARP, WARPS);
-    cudaStream_t stream = ls_cuda_of(run)->stream;
     if (too_many(run, &walk->modes)) return;
-    if (h <= WARP)
-        backward_kernel<1><<<blocks, threads, 0, stream>>>(*walk);
-    else if (h <= 2 * WARP)
-        backward_kernel<2><<<blocks, threads, 0, stream>>>(*walk);
-    else if (h <= 4 * WARP)
-        backward_kernel<4><<<blocks, threads, 0, stream>>>(*walk);
+    if (walk->modes.rank <= 1)
+        launch_backward<1>(run, walk);
+    else if (walk->modes.rank == 2)
+        launch_backward<2>(run, walk);
     else
-        backward_kernel<16><<<blocks, threads, 0, stream>>>(*walk);
+        launch_backward<LS_CUDA_MODES_RANK_MOST>(run, walk);
     ls_cuda_launched(run, "walking back along time");
     if (walk->groups > 1)
         add(run, &walk->modes, walk->dsystems, walk->dsystems + ls_cuda_modes_count(&walk->modes),
             walk->groups - 1);
     if (walk->dskip == NULL || dskip_to == NULL) return;
-    skip_kernel<<<ls_cuda_blocks(D, LS_CUDA_THREADS), LS_CUDA_THREADS, 0, stream>>>(
-        dskip_to, walk->dskip, D, walk->groups);
+    skip_kernel<<<ls_cuda_blocks(D, LS_CUDA_THREADS), LS_CUDA_THREADS, 0,
+                  ls_cuda_of(run)->stream>>>(dskip_to, walk->dskip, D, walk->groups);
     ls_cuda_launched(run, "adding gradients of skips");
 }
 

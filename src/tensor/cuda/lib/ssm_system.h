@@ -1,5 +1,5 @@
 /* From the parameters of a state space to the systems of lib/modes.h, and gradients the way back.
- * The output is 2 Re(C x) and sigma 2 Re(q x): systems hold 2 C and 2 q. */
+ * The output is 2 Re(C x) and sigmas are 2 Re(q x): systems hold 2 C and 2 q. */
 #ifndef LS_TENSOR_CUDA_SSM_SYSTEM_H
 #define LS_TENSOR_CUDA_SSM_SYSTEM_H
 
@@ -32,7 +32,7 @@ void ls_cuda_ssm_gradient(const ls_run *run, const ls_cuda_ssm *ssm);
 int64_t ls_cuda_ssm_tilde_doubles(int64_t channels, int64_t h);
 /* C from C~ = C (1 - A^n), in the systems. */
 void ls_cuda_ssm_from_tilde(const ls_run *run, const ls_cuda_ssm *ssm);
-/* The gradient of C becomes that of C~; what A^n has to do with it goes to a, g and q. */
+/* The gradient of C becomes that of C~; what A^n has to do with it goes to a and all g and q. */
 void ls_cuda_ssm_tilde_gradient(const ls_run *run, const ls_cuda_ssm *ssm);
 
 #endif

@@ -8,13 +8,16 @@
 enum { BLOCKS_MOST = 264 };
 
 /* M[row][column]: what a unit state becomes. */
-static __device__ double step_at(const ls_cuda_complex *system, int h, int row, int column) {
-    const int m = row % h, n = column % h;
+static __device__ double step_at(const ls_cuda_modes &modes, const ls_cuda_complex *system, int row,
+                                 int column) {
+    const int h = modes.h, m = row % h, n = column % h;
     const ls_cuda_complex unit = column < h ? make_double2(1, 0) : make_double2(0, 1);
-    const ls_cuda_complex a = system[LS_CUDA_MODES_A * h + n], q = system[LS_CUDA_MODES_Q * h + n];
-    const double sigma = (q * unit).x;
-    ls_cuda_complex to = make_double2(0, 0) - sigma * system[LS_CUDA_MODES_G * h + m];
-    if (m == n) to = to + a * unit;
+    ls_cuda_complex to = make_double2(0, 0);
+    for (int j = 0; j < modes.rank; j++) {
+        const double sigma = (system[ls_cuda_modes_q(j) * h + n] * unit).x;
+        to = to - sigma * system[ls_cuda_modes_g(j) * h + m];
+    }
+    if (m == n) to = to + system[LS_CUDA_MODES_A * h + n] * unit;
     return row < h ? to.x : to.y;
 }
 
@@ -41,12 +44,12 @@ static __device__ void swap(double *&a, double *&b) {
 }
 
 /* desk.square = 1 - M^n, or, turned, its transpose. */
-static __device__ void tilde_matrix(const ls_cuda_complex *system, int h, int64_t n, bool turned,
-                                    desk &k) {
+static __device__ void tilde_matrix(const ls_cuda_modes &modes, const ls_cuda_complex *system,
+                                    int64_t n, bool turned, desk &k) {
     const int N = k.N;
     __syncthreads();
     for (int at = threadIdx.x; at < N * N; at += blockDim.x) {
-        k.square[at] = step_at(system, h, at / N, at % N);
+        k.square[at] = step_at(modes, system, at / N, at % N);
         k.power[at] = at / N == at % N;
     }
     __syncthreads();
@@ -139,10 +142,10 @@ static __device__ void load_row(const ls_cuda_complex *C, int h, double *right) 
 static __global__ void __launch_bounds__(LS_CUDA_THREADS) output_kernel(const ls_cuda_ssm s) {
     const int h = s.modes.h;
     for (int64_t d = blockIdx.x; d < s.modes.channels; d += gridDim.x) {
-        ls_cuda_complex *system = s.modes.systems + d * LS_CUDA_MODES_PARTS * h;
+        ls_cuda_complex *system = s.modes.systems + d * ls_cuda_modes_each(s.modes);
         ls_cuda_complex *C = system + LS_CUDA_MODES_C * h;
         desk k = desk_of(s);
-        tilde_matrix(system, h, s.about.tilde, true, k);
+        tilde_matrix(s.modes, system, s.about.tilde, true, k);
         load_row(C, h, k.right);
         solve(k.N, k.square, k.right, k.other);
         for (int n = threadIdx.x; n < h; n += blockDim.x)
@@ -155,10 +158,10 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS) output_kernel(const ls
 static __global__ void __launch_bounds__(LS_CUDA_THREADS) output_grad_kernel(const ls_cuda_ssm s) {
     const int h = s.modes.h;
     for (int64_t d = blockIdx.x; d < s.modes.channels; d += gridDim.x) {
-        const int64_t at = d * LS_CUDA_MODES_PARTS * h;
+        const int64_t at = d * ls_cuda_modes_each(s.modes);
         ls_cuda_complex *dC = s.dsystems + at + LS_CUDA_MODES_C * h;
         desk k = desk_of(s);
-        tilde_matrix(s.modes.systems + at, h, s.about.tilde, false, k);
+        tilde_matrix(s.modes, s.modes.systems + at, s.about.tilde, false, k);
         load_row(dC, h, k.right);
         solve(k.N, k.square, k.right, k.other);
         for (int n = threadIdx.x; n < h; n += blockDim.x) {
