@@ -47,7 +47,7 @@ def read(path):
     size = struct.unpack("<Q", data[:8])[0]
     header = json.loads(data[8:8 + size])
     header.pop("__metadata__", None)
-    kinds = {"F64": "d", "F32": "f", "U8": "B"}
+    kinds = {"F64": "d", "F32": "f", "I64": "q", "U8": "B"}
     return {name: (t["dtype"], t["shape"], array.array(
         kinds[t["dtype"]], data[8 + size + t["data_offsets"][0]:8 + size + t["data_offsets"][1]]))
         for name, t in header.items()}
@@ -98,6 +98,17 @@ exits 0 $xpos weights=w.safetensors input=x1.safetensors output=y1.safetensors c
 python3 files.py second "$case"
 exits 0 $xpos weights=w.safetensors input=x2.safetensors output=y2.safetensors cut=7 capacity=53
 python3 files.py check "$case"
+
+# mixers with options `input` and `output` of their own
+s4="mixer=s4 d_state=6 dt=exp tilde=19 activation=none mixer.output=none"
+python3 files.py split $golden/s4-plain.safetensors
+exits 0 $s4 weights=w.safetensors input=x.safetensors output=y.safetensors grad=true
+[ -s y.safetensors ] || fail "s4 wrote nothing"
+exits 0 $s4 golden=$golden/s4-plain.safetensors
+s4d="mixer=s4d d_state=10 dt=exp upper=true mixer.input=one"
+python3 files.py split $golden/s4d-minimal.safetensors
+exits 0 $s4d weights=w.safetensors input=x.safetensors output=y.safetensors
+exits 2 $s4 mixer.outptu=none golden=$golden/s4-plain.safetensors
 
 # ---- tables ----
 

@@ -470,6 +470,22 @@ fail:
 
 /* ---- the whole ---- */
 
+/* The mixer's options, by their names alone or as mixer.NAME. Without golden=, `input` and `output`
+ * are files, also where a mixer has options of these names. */
+static ls_status read_options(applied *a, const ls_option_table *table) {
+    const ls_settings *settings = &a->cli->settings;
+    LS_TRY(ls_options_default(a->ctx, table, a->mixer_options));
+    for (size_t i = 0; i < table->count; i++) {
+        const char *key = table->options[i].key;
+        const bool file =
+            a->keys->golden[0] == '\0' && (strcmp(key, "input") == 0 || strcmp(key, "output") == 0);
+        const char *value = file ? NULL : ls_settings_get(settings, key);
+        if (value == NULL) continue;
+        LS_TRY(ls_options_set(a->ctx, table, "", key, value, a->mixer_options));
+    }
+    return ls_settings_apply(a->ctx, settings, "mixer", table, a->mixer_options);
+}
+
 static ls_status choose(applied *a) {
     ls_settings *settings = &a->cli->settings;
     a->mixer.type = ls_mixer_find(a->keys->mixer);
@@ -479,7 +495,7 @@ static ls_status choose(applied *a) {
     const ls_option_table *table = &a->mixer.type->options;
     a->mixer_options = ls_new(a->ctx, 1, table->size > 0 ? table->size : 1);
     if (a->mixer_options == NULL) return LS_ENOMEM;
-    LS_TRY(ls_cli_read(a->cli, "", table, a->mixer_options));
+    LS_TRY(read_options(a, table));
     a->mixer.options = a->mixer_options;
     a->mixer.causal = a->keys->causal;
     bool takes = (a->mixer.type->traits & LS_MIXER_POSITIONS) != 0;
