@@ -128,8 +128,9 @@ LS_INLINE void walk_again(const ls_scan_block *w, ls_dtype type, int64_t N,
         int64_t row = first + t, lanes = 2 * N * LS_LANES;
         const float *B = w->BC + row * 4 * N, *C = B + 2 * N;
         float *h = desk->h + t * lanes, *decays = desk->decay + t * lanes;
-        ls_vec slope, step = ls_scan_steps(w, type, row, &slope);
-        ls_vec u = ls_scan_take(w, type, w->s->u, row), moved = step * u, half = ls_vec_all(0);
+        ls_scan_lanes token = {.u = ls_scan_take(w, type, w->s->u, row)};
+        ls_vec step = token.step = ls_scan_steps(w, type, row, &token.slope);
+        ls_vec moved = step * token.u, half = ls_vec_all(0);
 #pragma GCC unroll 2
         for (int64_t n = 0; n < N; n++) {
             pair decay = decays_of(step, load_pair(w->A, n));
@@ -138,7 +139,7 @@ LS_INLINE void walk_again(const ls_scan_block *w, ls_dtype type, int64_t N,
             store_pair(h, N + n, state);
             half += state.re * C[2 * n] - state.im * C[2 * n + 1];
         }
-        ls_scan_note_token(w, type, g, desk, row, t, step, slope, u, w->D * u + 2.0f * half);
+        ls_scan_note(w, type, g, desk, row, t, token, w->D * token.u + 2.0f * half);
     }
 }
 
@@ -151,9 +152,9 @@ LS_INLINE void walk_back(const ls_scan_block *w, ls_dtype type, int64_t N,
         const float *B = w->BC + row * 4 * N, *C = B + 2 * N;
         const float *h = desk->h + t * lanes, *decays = desk->decay + t * lanes;
         float *dB = desk->dBC + 2 * t * lanes, *dC = dB + lanes;
-        ls_vec step = ls_load(desk->vectors[LS_DESK_STEP], LS_F32, t * LS_LANES);
-        ls_vec moved = step * ls_load(desk->vectors[LS_DESK_U], LS_F32, t * LS_LANES);
-        ls_vec twice = 2.0f * ls_load(desk->vectors[LS_DESK_DY], LS_F32, t * LS_LANES);
+        const ls_scan_lanes token = ls_scan_noted(desk, t);
+        ls_vec step = token.step, moved = step * token.u;
+        ls_vec twice = 2.0f * token.dy;
         ls_vec along_B = ls_vec_all(0), along_re = ls_vec_all(0), along_im = ls_vec_all(0);
 #pragma GCC unroll 2
         for (int64_t n = 0; n < N; n++) {
@@ -179,7 +180,7 @@ LS_INLINE void walk_back(const ls_scan_block *w, ls_dtype type, int64_t N,
             store_pair(to->later, n, earlier);
         }
         ls_vec along_A = ls_scan_ln_2 * along_re + half_pi * along_im; /* A's own units again */
-        ls_scan_send(w, type, g, desk, row, t, along_A, along_B, &dD, &dbias);
+        ls_scan_send(w, type, g, row, &token, along_A, along_B, &dD, &dbias);
     }
     ls_scan_add_vectors(to, dD, dbias);
 }

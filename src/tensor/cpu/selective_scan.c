@@ -64,8 +64,9 @@ LS_INLINE void walk_again(const ls_scan_block *w, ls_dtype type, int64_t N,
         int64_t row = first + t;
         const float *B = w->BC + row * 2 * N, *C = B + N;
         float *h = desk->h + t * N * LS_LANES, *decays = desk->decay + t * N * LS_LANES;
-        ls_vec slope, step = ls_scan_steps(w, type, row, &slope);
-        ls_vec u = ls_scan_take(w, type, w->s->u, row), moved = step * u, out = w->D * u;
+        ls_scan_lanes token = {.u = ls_scan_take(w, type, w->s->u, row)};
+        ls_vec step = token.step = ls_scan_steps(w, type, row, &token.slope);
+        ls_vec moved = step * token.u, out = w->D * token.u;
 #pragma GCC unroll 4
         for (int64_t n = 0; n < N; n++) {
             ls_vec decay = ls_vec_exp2(step * ls_load(w->A, LS_F32, n * LS_LANES));
@@ -74,7 +75,7 @@ LS_INLINE void walk_again(const ls_scan_block *w, ls_dtype type, int64_t N,
             ls_store(h, LS_F32, (N + n) * LS_LANES, state);
             out += state * C[n];
         }
-        ls_scan_note_token(w, type, g, desk, row, t, step, slope, u, out);
+        ls_scan_note(w, type, g, desk, row, t, token, out);
     }
 }
 
@@ -89,9 +90,9 @@ LS_INLINE void walk_back(const ls_scan_block *w, ls_dtype type, int64_t N,
         const float *B = w->BC + row * 2 * N, *C = B + N;
         const float *h = desk->h + t * N * LS_LANES, *decays = desk->decay + t * N * LS_LANES;
         float *dBC = desk->dBC + t * 2 * N * LS_LANES;
-        ls_vec step = ls_load(desk->vectors[LS_DESK_STEP], LS_F32, t * LS_LANES);
-        ls_vec moved = step * ls_load(desk->vectors[LS_DESK_U], LS_F32, t * LS_LANES);
-        ls_vec dy = ls_load(desk->vectors[LS_DESK_DY], LS_F32, t * LS_LANES);
+        const ls_scan_lanes token = ls_scan_noted(desk, t);
+        ls_vec step = token.step, moved = step * token.u;
+        ls_vec dy = token.dy;
         ls_vec along_B = ls_vec_all(0), along_A = ls_vec_all(0);
 #pragma GCC unroll 4
         for (int64_t n = 0; n < N; n++) {
@@ -111,7 +112,7 @@ LS_INLINE void walk_back(const ls_scan_block *w, ls_dtype type, int64_t N,
             ls_store(dA, LS_F32, lane, ls_load(dA, LS_F32, lane) + step * through);
             ls_store(later, LS_F32, lane, earlier);
         }
-        ls_scan_send(w, type, g, desk, row, t, ls_scan_ln_2 * along_A, along_B, &dD, &dbias);
+        ls_scan_send(w, type, g, row, &token, ls_scan_ln_2 * along_A, along_B, &dD, &dbias);
     }
     ls_scan_add_vectors(to, dD, dbias);
 }

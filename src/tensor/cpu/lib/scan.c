@@ -305,7 +305,7 @@ static backward_layout backward_layout_of(const ls_node *node, const layout *l) 
         .dA = batch * l->blocks * l->lanes,
         .dvectors = batch * l->blocks * 2 * LS_LANES,
         .dBC = l->groups * l->BC,
-        .desk = ((CHUNK + 1) + CHUNK + 2 * CHUNK) * l->lanes + LS_DESK_VECTORS * CHUNK * LS_LANES,
+        .desk = ((CHUNK + 1) + CHUNK + 2 * CHUNK) * l->lanes + CHUNK * LS_DESK_TOKEN,
     };
 }
 
@@ -313,8 +313,7 @@ static ls_scan_desk desk_at(float *floats, int64_t lanes) {
     ls_scan_desk d = {.h = floats};
     d.decay = d.h + (CHUNK + 1) * lanes;
     d.dBC = d.decay + CHUNK * lanes;
-    for (int i = 0; i < LS_DESK_VECTORS; i++)
-        d.vectors[i] = d.dBC + 2 * CHUNK * lanes + i * CHUNK * LS_LANES;
+    d.tokens = d.dBC + 2 * CHUNK * lanes;
     return d;
 }
 

@@ -65,11 +65,11 @@ typedef struct ls_scan_block {
     ls_vec D, bias;
 } ls_scan_block;
 
-/* On a desk: states before a chunk and after its tokens, decays, lanes of dB and dC, and of each
- * token step, slope, u and the gradient before the gate. */
-enum { LS_DESK_STEP, LS_DESK_SLOPE, LS_DESK_U, LS_DESK_DY, LS_DESK_VECTORS };
+/* On a desk: states before a chunk and after its tokens, decays, lanes of dB and dC, and what is
+ * noted of each token (ls_scan_lanes). */
+enum { LS_DESK_TOKEN = 4 * LS_LANES };
 typedef struct ls_scan_desk {
-    float *h, *decay, *dBC, *vectors[LS_DESK_VECTORS];
+    float *h, *decay, *dBC, *tokens;
 } ls_scan_desk;
 
 /* Where a block's walk back begins and what it adds to: the gradient of the state that comes from
@@ -108,36 +108,40 @@ LS_INLINE void ls_scan_give_output(const ls_scan_block *w, ls_dtype type, ls_sca
     ls_scan_give(w, type, y, row, out);
 }
 
-/* What the way back needs of a token, on the desk; the gate's gradient. */
-LS_INLINE void ls_scan_note_token(const ls_scan_block *w, ls_dtype type, const ls_scan_gradients *g,
-                                  const ls_scan_desk *desk, int64_t row, int64_t t, ls_vec step,
-                                  ls_vec slope, ls_vec u, ls_vec out) {
-    ls_vec dy = ls_scan_take(w, type, g->dy, row);
+/* What the way back needs of a token; dy is the gradient of its output before the gate. */
+typedef struct ls_scan_lanes {
+    ls_vec step, slope, u, dy;
+} ls_scan_lanes;
+
+/* Notes a token and its output before the gate on the desk, with the gate's gradient taken. */
+LS_INLINE void ls_scan_note(const ls_scan_block *w, ls_dtype type, const ls_scan_gradients *g,
+                            const ls_scan_desk *desk, int64_t row, int64_t t, ls_scan_lanes token,
+                            ls_vec out) {
+    token.dy = ls_scan_take(w, type, g->dy, row);
     if (w->s->z.data != NULL) {
         ls_vec z = ls_scan_take(w, type, w->s->z, row), open = ls_vec_sigmoid(z);
         if (g->dz.data != NULL)
-            ls_scan_give(w, type, g->dz, row, dy * out * open * (1.0f + z * (1.0f - open)));
-        dy *= z * open;
+            ls_scan_give(w, type, g->dz, row, token.dy * out * open * (1.0f + z * (1.0f - open)));
+        token.dy *= z * open;
     }
-    ls_store(desk->vectors[LS_DESK_STEP], LS_F32, t * LS_LANES, step);
-    ls_store(desk->vectors[LS_DESK_SLOPE], LS_F32, t * LS_LANES, slope);
-    ls_store(desk->vectors[LS_DESK_U], LS_F32, t * LS_LANES, u);
-    ls_store(desk->vectors[LS_DESK_DY], LS_F32, t * LS_LANES, dy);
+    memcpy(desk->tokens + t * LS_DESK_TOKEN, &token, sizeof token);
+}
+
+LS_INLINE ls_scan_lanes ls_scan_noted(const ls_scan_desk *desk, int64_t t) {
+    ls_scan_lanes token;
+    memcpy(&token, desk->tokens + t * LS_DESK_TOKEN, sizeof token);
+    return token;
 }
 
 /* What a token sends back to its own operands: `through_A` and `through_B` as in ls_scan_sent. The
  * sums for dD and dbias are added to. */
 LS_INLINE void ls_scan_send(const ls_scan_block *w, ls_dtype type, const ls_scan_gradients *g,
-                            const ls_scan_desk *desk, int64_t row, int64_t t, ls_vec through_A,
+                            int64_t row, const ls_scan_lanes *token, ls_vec through_A,
                             ls_vec through_B, ls_vec *dD, ls_vec *dbias) {
-    ls_vec step = ls_load(desk->vectors[LS_DESK_STEP], LS_F32, t * LS_LANES);
-    ls_vec slope = ls_load(desk->vectors[LS_DESK_SLOPE], LS_F32, t * LS_LANES);
-    ls_vec u = ls_load(desk->vectors[LS_DESK_U], LS_F32, t * LS_LANES);
-    ls_vec dy = ls_load(desk->vectors[LS_DESK_DY], LS_F32, t * LS_LANES);
-    ls_vec ddelta = (u * through_B + through_A) * slope;
-    ls_scan_give(w, type, g->du, row, w->D * dy + step * through_B);
+    ls_vec ddelta = (token->u * through_B + through_A) * token->slope;
+    ls_scan_give(w, type, g->du, row, w->D * token->dy + token->step * through_B);
     ls_scan_give(w, type, g->ddelta, row, ddelta);
-    *dD += dy * u;
+    *dD += token->dy * token->u;
     *dbias += ddelta;
 }
 
@@ -146,18 +150,21 @@ LS_INLINE void ls_scan_add_vectors(const ls_scan_return *to, ls_vec dD, ls_vec d
     ls_store(to->dvectors, LS_F32, LS_LANES, ls_load(to->dvectors, LS_F32, LS_LANES) + dbias);
 }
 
-/* Calls walk(w, type, states, ...) with a type that is a constant to the compiler, and so is the
- * number of states where it is the usual one. */
-#define LS_SCAN_WALK(walk, usual, w, type, ...)                                                    \
+/* Calls walk(block, type, states, ...), which is inlined, with a type that is a constant to the
+ * compiler, and so is the number of states where it is the usual one. The copy of the block is one
+ * that stores to tensors cannot change, for all the compiler knows: its fields stay in registers.
+ */
+#define LS_SCAN_WALK(walk, usual, block, type, ...)                                                \
     do {                                                                                           \
-        if ((type) == LS_F32 && (w)->s->N == (usual))                                              \
-            walk(w, LS_F32, usual, __VA_ARGS__);                                                   \
+        const ls_scan_block own = *(block);                                                        \
+        if ((type) == LS_F32 && own.s->N == (usual))                                               \
+            walk(&own, LS_F32, usual, __VA_ARGS__);                                                \
         else if ((type) == LS_F32)                                                                 \
-            walk(w, LS_F32, (w)->s->N, __VA_ARGS__);                                               \
-        else if ((w)->s->N == (usual))                                                             \
-            walk(w, LS_BF16, usual, __VA_ARGS__);                                                  \
+            walk(&own, LS_F32, own.s->N, __VA_ARGS__);                                             \
+        else if (own.s->N == (usual))                                                              \
+            walk(&own, LS_BF16, usual, __VA_ARGS__);                                               \
         else                                                                                       \
-            walk(w, LS_BF16, (w)->s->N, __VA_ARGS__);                                              \
+            walk(&own, LS_BF16, own.s->N, __VA_ARGS__);                                            \
     } while (0)
 
 /* ---- the recurrence, and what runs it ---- */
