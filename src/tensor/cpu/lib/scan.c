@@ -305,7 +305,7 @@ static backward_layout backward_layout_of(const ls_node *node, const layout *l) 
         .dA = batch * l->blocks * l->lanes,
         .dvectors = batch * l->blocks * 2 * LS_LANES,
         .dBC = l->groups * l->BC,
-        .desk = ((CHUNK + 1) + CHUNK + 2 * CHUNK) * l->lanes + CHUNK * LS_DESK_TOKEN,
+        .desk = ((CHUNK + 1) + CHUNK + 2 * CHUNK) * l->lanes + 4 * LS_DESK_APART,
     };
 }
 

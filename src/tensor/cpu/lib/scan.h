@@ -67,7 +67,7 @@ typedef struct ls_scan_block {
 
 /* On a desk: states before a chunk and after its tokens, decays, lanes of dB and dC, and what is
  * noted of each token (ls_scan_lanes). */
-enum { LS_DESK_TOKEN = 4 * LS_LANES };
+enum { LS_DESK_APART = LS_SCAN_CHUNK * LS_LANES };
 typedef struct ls_scan_desk {
     float *h, *decay, *dBC, *tokens;
 } ls_scan_desk;
@@ -124,13 +124,19 @@ LS_INLINE void ls_scan_note(const ls_scan_block *w, ls_dtype type, const ls_scan
             ls_scan_give(w, type, g->dz, row, token.dy * out * open * (1.0f + z * (1.0f - open)));
         token.dy *= z * open;
     }
-    memcpy(desk->tokens + t * LS_DESK_TOKEN, &token, sizeof token);
+    float *to = desk->tokens + t * LS_LANES;
+    ls_store(to, LS_F32, 0, token.step);
+    ls_store(to, LS_F32, LS_DESK_APART, token.slope);
+    ls_store(to, LS_F32, 2 * LS_DESK_APART, token.u);
+    ls_store(to, LS_F32, 3 * LS_DESK_APART, token.dy);
 }
 
 LS_INLINE ls_scan_lanes ls_scan_noted(const ls_scan_desk *desk, int64_t t) {
-    ls_scan_lanes token;
-    memcpy(&token, desk->tokens + t * LS_DESK_TOKEN, sizeof token);
-    return token;
+    const float *from = desk->tokens + t * LS_LANES;
+    return (ls_scan_lanes){.step = ls_load(from, LS_F32, 0),
+                           .slope = ls_load(from, LS_F32, LS_DESK_APART),
+                           .u = ls_load(from, LS_F32, 2 * LS_DESK_APART),
+                           .dy = ls_load(from, LS_F32, 3 * LS_DESK_APART)};
 }
 
 /* What a token sends back to its own operands: `through_A` and `through_B` as in ls_scan_sent. The
