@@ -133,7 +133,7 @@ static ls_tensor *convolve(ls_program *p, const mamba_options *o, const shape *s
     return y;
 }
 
-/* A = -(n + 1), or where complex -1/2 + n i (S4D-Real and S4D-Lin of arXiv 2206.11893). */
+/* A starts as -(n + 1), or where complex as -1/2 + n i: the paper's S4D-Real and S4D-Lin. */
 static ls_tensor *decay(ls_program *p, const mamba_options *o, const shape *s, ls_tensor **A_im) {
     ls_init A_log = {.kind = LS_INIT_CUSTOM, .a = (double)s->P, .fill = fill_A_log}, turn = A_log;
     *A_im = NULL;
