@@ -2,9 +2,9 @@
  * the functions of one token.
  *
  * Three ways compute it: in tiles of tokens and channels for 16 states (scan_tiles.cu), a warp per
- * channel for any number (scan_plain.cu), and so for complex ones (scan_complex.cu), whose states, B
- * and C are pairs of floats. All leave sums for the gradients of B and C by group of channels and of
- * the parameters by sequence; selective_scan.cu adds those up. */
+ * channel for any number (scan_plain.cu), and so for complex ones (scan_complex.cu), whose states,
+ * B and C are pairs of floats. All leave sums for the gradients of B and C by group of channels and
+ * of the parameters by sequence; selective_scan.cu adds those up. */
 #ifndef LS_TENSOR_CUDA_SCAN_H
 #define LS_TENSOR_CUDA_SCAN_H
 
