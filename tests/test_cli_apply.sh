@@ -327,6 +327,10 @@ done
 exits 0 scan golden=$groups dtype=f32 tol=2e-5 grad_tol=2e-4 cut=3
 exits 0 scan golden=$plain softplus=false dtype=f32 tol=2e-5 grad_tol=2e-4
 exits 0 scan golden=$plain softplus=false dtype=bf16 tol=0.02 grad_tol=0.05
+complex=$golden/mamba-scan-complex.safetensors
+exits 0 scan golden=$complex dtype=f32 tol=2e-5 grad_tol=2e-4 cut=3
+exits 0 scan golden=$complex dtype=bf16 tol=0.02 grad_tol=0.05
+exits 1 scan golden=$complex softplus=false
 exits 1 scan golden=$plain
 exits 1 scan golden=$scan softplus=false
 exits 1 scan golden=$scan tol=0
@@ -384,6 +388,15 @@ write("bad-u", in__u=([B * D, L], case["in.u"][1]))
 write("bad-delta", in__delta=([B, L, D], case["in.delta"][1]))
 write("bad-z", in__z=halves(B, D, 1))
 write("bad-A", in__A=halves(D, N, 2))
+complex_A = lambda D: ([D, N, 2], [-0.5] * (D * N * 2))
+pairs = halves(B, N, 2 * L)
+write("bad-A-deep", in__A=halves(D, N, 3))
+write("bad-A-right", in__A=halves(D, N, 2), in__B=pairs, in__C=pairs)
+write("bad-A-turns", in__A=([D, N, 2], [-0.5, float("inf")] * (D * N)), in__B=pairs, in__C=pairs)
+write("bad-C-real", in__A=complex_A(D), in__B=pairs, in__C=halves(D, N))
+write("bad-state-real", in__A=complex_A(D), in__B=pairs, in__C=pairs)
+write("bad-constant", list(case), in__u=halves(3, 3, 1), in__delta=halves(3, 3, 1), in__A=complex_A(3),
+      in__B=halves(3, N, 2), in__C=halves(3, N, 2), out__y=halves(3, 3, 1))
 write("bad-A-turned", in__A=([N, D], case["in.A"][1]))
 write("bad-A-sign", in__A=with_first("in.A", 0.25))
 write("bad-A-zero", in__A=with_first("in.A", 0.0))
@@ -417,7 +430,15 @@ for file in bad-*.safetensors; do
     [ "$(grep -c . err.txt)" -le 2 ] || fail "$file: not one sentence"
 done
 exits 3 scan golden=bad-A.safetensors
-says "in.A is complex"
+says "in.B is not \[2,5,106\]"
+exits 3 scan golden=bad-A-right.safetensors
+says "of negative real part and finite"
+exits 3 scan golden=bad-C-real.safetensors
+says "as in.A is complex"
+exits 3 scan golden=bad-state-real.safetensors
+says "is not \[2,6,5,2\]"
+exits 3 scan golden=bad-constant.safetensors
+says "does not tell"
 exits 3 scan golden=bad-A-sign.safetensors
 says "must be negative and finite"
 exits 3 scan golden=bad-delta.safetensors

@@ -24,6 +24,55 @@ static void record(ls_program *p, const void *about) {
     ls_keep(p, "y", y);
 }
 
+/* Options that take a mixer another way through the operations. */
+static const struct {
+    const char *mixer, *option, *value;
+} variants[] = {{"mamba", "complex", "true"}};
+enum { VARIANTS = sizeof variants / sizeof variants[0] };
+
+/* Position method q and extension e - 1, or none; false where they do not go together. */
+static bool place(ls_ctx *ctx, arrangement *a, size_t q, size_t e) {
+    if (!(a->mixer.type->traits & LS_MIXER_POSITIONS)) return true;
+    const ls_position_type *method = ls_position_types[q];
+    expect(ctx, ls_position_choose(ctx, method->name, &a->position));
+    a->position.trained_length = TRAINED;
+    a->mixer.position = &a->position;
+    const char *extension = e == 0 ? "" : ls_extension_types[e - 1]->name;
+    snprintf(a->name, sizeof a->name, "%s with %s %s", a->mixer.type->name, method->name,
+             extension);
+    if (e == 0) return true;
+    const unsigned needs = ls_extension_types[e - 1]->needs;
+    if ((method->traits & needs) != needs) return false;
+    expect(ctx, ls_position_extend(ctx, &a->position, extension));
+    return true;
+}
+
+/* One arrangement; variant VARIANTS has no option set. */
+static void try_law(void (*law)(ls_ctx *ctx, const arrangement *a), const ls_mixer_type *type,
+                    size_t variant, size_t q, size_t e) {
+    ls_ctx ctx = ls_ctx_default();
+    arrangement a = {0};
+    a.options = ls_new(&ctx, 1, type->options.size + 1);
+    expect(&ctx, ls_options_default(&ctx, &type->options, a.options));
+    a.mixer = (ls_mixer){.type = type,
+                         .options = a.options,
+                         .width = WIDTH,
+                         .causal = type->traits & LS_MIXER_CAUSAL};
+    snprintf(a.name, sizeof a.name, "%s", type->name);
+    if (variant < VARIANTS) {
+        expect(&ctx, ls_options_set(&ctx, &type->options, "", variants[variant].option,
+                                    variants[variant].value, a.options));
+        snprintf(a.name, sizeof a.name, "%s with %s=%s", type->name, variants[variant].option,
+                 variants[variant].value);
+    }
+    const subject what = {a.name, record, &a.mixer};
+    if (place(&ctx, &a, q, e) && ls_mixer_check(&ctx, &a.mixer) == LS_OK &&
+        device_can(&ctx, &what, (ls_program_options){.batch = 1, .length = 3}))
+        law(&ctx, &a);
+    ls_position_clear(&ctx, &a.position);
+    ls_free(&ctx, a.options);
+}
+
 /* Calls `law` for every arrangement there is; with LONGSHOT_TEST_MIXER for those of one mixer. */
 static void for_all(void (*law)(ls_ctx *ctx, const arrangement *a)) {
     const char *only = getenv("LONGSHOT_TEST_MIXER");
@@ -31,40 +80,12 @@ static void for_all(void (*law)(ls_ctx *ctx, const arrangement *a)) {
         const ls_mixer_type *type = ls_mixer_types[m];
         if (only != NULL && strcmp(only, type->name) != 0) continue;
         bool positioned = type->traits & LS_MIXER_POSITIONS;
-        for (size_t q = 0; q < (positioned ? ls_position_count : 1); q++)
-            for (size_t e = 0; e <= (positioned ? ls_extension_count : 0); e++) {
-                ls_ctx ctx = ls_ctx_default();
-                arrangement a = {0};
-                a.options = ls_new(&ctx, 1, type->options.size + 1);
-                expect(&ctx, ls_options_default(&ctx, &type->options, a.options));
-                a.mixer = (ls_mixer){.type = type,
-                                     .options = a.options,
-                                     .width = WIDTH,
-                                     .causal = type->traits & LS_MIXER_CAUSAL};
-                snprintf(a.name, sizeof a.name, "%s", type->name);
-                bool wanted = true;
-                if (positioned) {
-                    const ls_position_type *method = ls_position_types[q];
-                    expect(&ctx, ls_position_choose(&ctx, method->name, &a.position));
-                    a.position.trained_length = TRAINED;
-                    a.mixer.position = &a.position;
-                    const char *extension = e == 0 ? "" : ls_extension_types[e - 1]->name;
-                    snprintf(a.name, sizeof a.name, "%s with %s %s", type->name, method->name,
-                             extension);
-                    if (e > 0) {
-                        wanted = (method->traits & ls_extension_types[e - 1]->needs) ==
-                                 ls_extension_types[e - 1]->needs;
-                        if (wanted) expect(&ctx, ls_position_extend(&ctx, &a.position, extension));
-                    }
-                }
-                if (wanted) wanted = ls_mixer_check(&ctx, &a.mixer) == LS_OK;
-                const subject what = {a.name, record, &a.mixer};
-                if (wanted &&
-                    device_can(&ctx, &what, (ls_program_options){.batch = 1, .length = 3}))
-                    law(&ctx, &a);
-                ls_position_clear(&ctx, &a.position);
-                ls_free(&ctx, a.options);
-            }
+        for (size_t variant = 0; variant <= VARIANTS; variant++) {
+            if (variant < VARIANTS && strcmp(variants[variant].mixer, type->name) != 0) continue;
+            for (size_t q = 0; q < (positioned ? ls_position_count : 1); q++)
+                for (size_t e = 0; e <= (positioned ? ls_extension_count : 0); e++)
+                    try_law(law, type, variant, q, e);
+        }
     }
 }
 

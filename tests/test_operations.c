@@ -362,23 +362,32 @@ static void convolved(ls_program *p, const void *about) {
     ls_keep(p, "y", ls_short_conv(p, c->gated, x, w, b, before, NULL));
 }
 
-static void scanned(ls_program *p, const void *about) {
-    const recurrent_case *c = about;
+static void scan_states(ls_program *p, const recurrent_case *c, bool complex) {
     ls_init full = {.kind = LS_INIT_NORMAL, .a = 1, .full = true};
     ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->T, 12), true), *BC[2];
-    ls_split(p, made_from(p, x, "BC", 2 * c->N), 2, (const int64_t[]){c->N, c->N}, BC);
+    const int64_t M = complex ? 2 * c->N : c->N;
+    ls_split(p, made_from(p, x, "BC", 2 * M), 2, (const int64_t[]){M, M}, BC);
     ls_scan scan = {
         .u = made_from(p, x, "u", c->E),
         .delta = made_from(p, x, "delta", c->E),
         .A_log = ls_param(p, "A_log", LS_DIMS(c->E, c->N), full),
+        .A_im = complex ? ls_param(p, "A_im", LS_DIMS(c->E, c->N), full) : NULL,
         .B = BC[0],
         .C = BC[1],
         .D = c->biased ? ls_param(p, "D", LS_DIMS(c->E), ls_init_gain()) : NULL,
         .z = c->gated ? made_from(p, x, "z", c->E) : NULL,
         .bias = c->biased ? ls_param(p, "bias", LS_DIMS(c->E), ls_init_bias()) : NULL,
-        .before = state_before(p, ls_wide_type(p), c->E, c->N),
+        .before = state_before(p, ls_wide_type(p), c->E, M),
     };
     ls_keep(p, "y", ls_selective_scan(p, &scan, NULL));
+}
+
+static void scanned(ls_program *p, const void *about) {
+    scan_states(p, about, false);
+}
+
+static void scanned_complex(ls_program *p, const void *about) {
+    scan_states(p, about, true);
 }
 
 /* Long convolutions: within one block, over several levels of blocks, kernels shorter and longer
@@ -676,6 +685,8 @@ static const recurrent_case recurrences[] = {
     {70, 150, 2, true, true}, {70, 136, 16, true, true}, {67, 8, 16, false, true},
     {70, 24, 3, true, true},  {70, 37, 1, true, true},
 };
+static const recurrent_case complex_recurrences[] = {
+    {70, 19, 3, true, true}, {130, 33, 8, false, true}, {5, 16, 1, true, false}};
 
 static const long_case convolutions[] = {{5, 24, 5, false, true},    {64, 3, 80, true, false},
                                          {65, 17, 65, false, false}, {1, 4, 3, true, true},
@@ -760,6 +771,9 @@ static const subject subjects[] = {
     {"scan wide", scanned, &recurrences[6]},
     {"scan of 16 states", scanned, &recurrences[7]},
     {"scan of 16 states, no gate", scanned, &recurrences[8]},
+    {"scan of complex states", scanned_complex, &complex_recurrences[0]},
+    {"scan of 8 complex states, no gate", scanned_complex, &complex_recurrences[1]},
+    {"scan of one complex state", scanned_complex, &complex_recurrences[2]},
     {"conv of 3 taps", convolved, &recurrences[9]},
     {"conv of one tap", convolved, &recurrences[10]},
     {"means", blended, &blends[0]},

@@ -1,5 +1,7 @@
 /* The selective scan against the published code's own numbers, with gradients through the last
- * state; and what it keeps for the backward part. */
+ * state; with complex states against a sum over the past; and extreme steps. */
+#include <complex.h>
+
 #include "harness.h"
 #include "model/safetensors.h"
 #include "tensor/selective_scan.h"
@@ -213,19 +215,228 @@ static void test_published_numbers(void **state) {
     }
 }
 
+/* ---- complex states ---- */
+
+enum { C_BATCH = 2, C_T = 70, C_E = 19, C_N = 3, C_M = 2 * C_N };
+
+/* What the operation has of a case, as doubles. */
+enum { IN_U, IN_DELTA, IN_B, IN_C, IN_Z, IN_BEFORE, INPUTS };
+static const struct {
+    const char *name, *gradient;
+    int64_t middle, last;
+} complex_inputs[INPUTS] = {{"u", "grad.u", C_T, C_E}, {"delta", "grad.delta", C_T, C_E},
+                            {"B", "grad.B", C_T, C_M}, {"C", "grad.C", C_T, C_M},
+                            {"z", "grad.z", C_T, C_E}, {"before", "grad.before", C_E, C_M}};
+static const char *const complex_parameters[] = {"A_log", "A_im", "D", "bias"};
+enum { P_A_LOG, P_A_IM, P_D, P_BIAS, PARAMETERS };
+
+static void record_complex(ls_program *p, const void *about) {
+    (void)about;
+    ls_init full = {.kind = LS_INIT_NORMAL, .a = 1, .full = true};
+    ls_tensor *in[INPUTS], *last;
+    for (int i = 0; i < INPUTS; i++)
+        in[i] = ls_input(p, complex_inputs[i].name, i == IN_BEFORE ? ls_wide_type(p) : ls_type(p),
+                         LS_DIMS(C_BATCH, complex_inputs[i].middle, complex_inputs[i].last), true);
+    ls_scan scan = {
+        .u = in[IN_U],
+        .delta = in[IN_DELTA],
+        .A_log = ls_param(p, "A_log", LS_DIMS(C_E, C_N), full),
+        .A_im = ls_param(p, "A_im", LS_DIMS(C_E, C_N), full),
+        .B = in[IN_B],
+        .C = in[IN_C],
+        .D = ls_param(p, "D", LS_DIMS(C_E), full),
+        .z = in[IN_Z],
+        .bias = ls_param(p, "bias", LS_DIMS(C_E), full),
+        .before = in[IN_BEFORE],
+    };
+    ls_keep(p, "y", ls_selective_scan(p, &scan, &last));
+    ls_keep(p, "last", last);
+    if (!ls_program_about(p)->grad) return;
+    ls_seed_gradient(p, last, ls_input(p, "cot.last", last->type, last->rank, last->dim, false));
+    for (int i = 0; i < INPUTS; i++) ls_keep_gradient(p, complex_inputs[i].name, in[i]);
+}
+
+static const subject complex_subject = {"complex states", record_complex, NULL};
+
+static bench complex_bench(ls_ctx *ctx, ls_dtype type) {
+    static const char *const names[] = {"u",      "delta", "B",        "C", "z",
+                                        "before", "cot",   "cot.last", NULL};
+    bench b = bench_new(
+        ctx, &complex_subject,
+        (ls_program_options){
+            .type = type, .batch = C_BATCH, .length = C_T, .grad = true, .guarded = true});
+    fill_inputs(b.program, names, 9);
+    ls_parameters_clear_gradient(b.store);
+    expect(ctx, ls_program_run(b.program, NULL, 0, 0));
+    assert_true(ls_program_guards_intact(b.program));
+    return b;
+}
+
+static double complex number_at(const double *pairs, int64_t i) {
+    return pairs[2 * i] + pairs[2 * i + 1] * I;
+}
+
+/* One channel's state n after token t, as a sum over the past: every drive has decayed since. */
+static double complex summed_state(double *const *in, double complex A, const double *steps,
+                                   int64_t b, int64_t e, int64_t n, int64_t t) {
+    double since = 0;
+    double complex h = 0;
+    for (int64_t s = t; s >= 0; s--) {
+        const int64_t row = b * C_T + s;
+        h += cexp(A * since) * steps[s] * number_at(in[IN_B], row * C_N + n) *
+             in[IN_U][row * C_E + e];
+        since += steps[s];
+    }
+    return h + cexp(A * since) * number_at(in[IN_BEFORE], (b * C_E + e) * C_N + n);
+}
+
+static void sum_over_the_past(double *const *in, double *const *parameter, double *y,
+                              double *last) {
+    for (int64_t b = 0; b < C_BATCH; b++)
+        for (int64_t e = 0; e < C_E; e++) {
+            double steps[C_T];
+            for (int64_t t = 0; t < C_T; t++)
+                steps[t] =
+                    log(1 + exp(in[IN_DELTA][(b * C_T + t) * C_E + e] + parameter[P_BIAS][e]));
+            for (int64_t t = 0; t < C_T; t++) {
+                const int64_t row = b * C_T + t, i = row * C_E + e;
+                double complex out = parameter[P_D][e] * in[IN_U][i];
+                for (int64_t n = 0; n < C_N; n++) {
+                    const int64_t a = e * C_N + n;
+                    double complex A = -exp(parameter[P_A_LOG][a]) + parameter[P_A_IM][a] * I;
+                    double complex h = summed_state(in, A, steps, b, e, n, t);
+                    double complex read = number_at(in[IN_C], row * C_N + n) * h;
+                    out += read + conj(read);
+                    if (t == C_T - 1) {
+                        last[2 * ((b * C_E + e) * C_N + n)] = creal(h);
+                        last[2 * ((b * C_E + e) * C_N + n) + 1] = cimag(h);
+                    }
+                }
+                assert_true(cimag(out) == 0);
+                y[i] = creal(out) * in[IN_Z][i] / (1 + exp(-in[IN_Z][i]));
+            }
+        }
+}
+
+static double *parameter_values(const bench *b, const char *name, bool gradient, int64_t *count) {
+    const ls_parameter *parameter = ls_parameters_find(b->store, name);
+    const void *from = gradient ? ls_parameter_gradient(b->store, parameter)
+                                : ls_parameter_master(b->store, parameter);
+    double *values = malloc((size_t)parameter->count * sizeof *values);
+    for (int64_t i = 0; i < parameter->count; i++) values[i] = master_at(b->store, from, i);
+    *count = parameter->count;
+    return values;
+}
+
+static void expect_near(const char *name, const double *got, const double *want, int64_t count,
+                        double bar) {
+    double worst = 0, size = 0;
+    for (int64_t i = 0; i < count; i++) {
+        assert_true(isfinite(got[i]));
+        worst = fmax(worst, fabs(got[i] - want[i]));
+        size = fmax(size, fabs(want[i]));
+    }
+    if (!(worst <= bar * size))
+        fail_msg("%s differs by %.3g, at most %.0e", name, worst / size, bar);
+}
+
+/* The objective of both cotangents, for differences. */
+static double both_objectives(bench *b) {
+    double sum = objective(b);
+    const ls_tensor *last = ls_program_find(b->program, "last");
+    const ls_tensor *cot = ls_program_find(b->program, "cot.last");
+    for (int64_t i = 0; i < ls_count(last); i++) sum += get(last, i) * get(cot, i);
+    return sum;
+}
+
+/* A few elements of a buffer of the f64 program against its gradient, which is freed. */
+static void check_some(bench *b, const char *name, double *values, double *gradient,
+                       int64_t count) {
+    const double h = 1e-5;
+    double size = 1;
+    for (int64_t i = 0; i < count; i++) size = fmax(size, fabs(gradient[i]));
+    for (int64_t i = 0; i < count; i += ls_max(1, count / 11)) {
+        const double kept = values[i];
+        values[i] = kept + h;
+        double above = both_objectives(b);
+        values[i] = kept - h;
+        double numeric = (above - both_objectives(b)) / (2 * h);
+        values[i] = kept;
+        if (!(fabs(numeric - gradient[i]) <= 1e-6 * size))
+            fail_msg("gradient of %s[%lld] is %.12g, differences give %.12g", name, (long long)i,
+                     gradient[i], numeric);
+    }
+    free(gradient);
+}
+
+static void test_complex_states(void **state) {
+    (void)state;
+    ls_ctx ctx = ctx_of_one_thread();
+    if (!device_can(&ctx, &complex_subject, (ls_program_options){.batch = C_BATCH, .length = C_T}))
+        return;
+    bench wide = complex_bench(&ctx, LS_F64), fast = complex_bench(&ctx, LS_F32);
+    double *in[INPUTS], *parameter[PARAMETERS];
+    double y[C_BATCH * C_T * C_E], last[C_BATCH * C_E * C_M];
+    int64_t count;
+    for (int i = 0; i < INPUTS; i++)
+        in[i] = read_all(ls_program_find(wide.program, complex_inputs[i].name));
+    for (int i = 0; i < PARAMETERS; i++)
+        parameter[i] = parameter_values(&wide, complex_parameters[i], false, &count);
+    sum_over_the_past(in, parameter, y, last);
+    for (int type = 0; type < 2; type++) {
+        const ls_program *p = (type == 0 ? wide : fast).program;
+        const double bar = type == 0 ? 1e-12 : 2e-5;
+        double *got_y = read_all(ls_program_find(p, "y"));
+        double *got_last = read_all(ls_program_find(p, "last"));
+        expect_near("y", got_y, y, C_BATCH * C_T * C_E, bar);
+        expect_near("last", got_last, last, C_BATCH * C_E * C_M, bar);
+        free(got_y), free(got_last);
+    }
+    for (int i = 0; i < INPUTS; i++) {
+        const ls_tensor *of = ls_program_find(wide.program, complex_inputs[i].name);
+        double *want = read_all(ls_program_find(wide.program, complex_inputs[i].gradient));
+        double *got = read_all(ls_program_find(fast.program, complex_inputs[i].gradient));
+        expect_near(complex_inputs[i].gradient, got, want, ls_count(of), 2e-4);
+        check_some(&wide, complex_inputs[i].name, ls_data(of), want, ls_count(of));
+        free(got), free(in[i]);
+    }
+    for (int i = 0; i < PARAMETERS; i++) {
+        const char *name = complex_parameters[i];
+        double *got = parameter_values(&fast, name, true, &count);
+        /* runs for differences add to the gradient */
+        ls_parameters_clear_gradient(wide.store);
+        expect(&ctx, ls_program_run(wide.program, NULL, 0, 0));
+        double *want = parameter_values(&wide, name, true, &count);
+        expect_near(name, got, want, count, 2e-4);
+        check_some(&wide, name,
+                   ls_parameter_master(wide.store, ls_parameters_find(wide.store, name)), want,
+                   count);
+        free(got), free(parameter[i]);
+    }
+    bench_free(&wide), bench_free(&fast);
+}
+
 /* A step of any size leaves finite numbers, the same in both types. */
+typedef struct extreme_case {
+    double delta;
+    bool paired; /* complex states */
+} extreme_case;
+
 static void extremes(ls_program *p, const void *about) {
-    const double *delta = about;
+    const extreme_case *c = about;
     enum { LENGTH = 40, WIDTH = 20, STATES = 16 };
     double values[LENGTH * WIDTH];
     ls_init full = {.kind = LS_INIT_ZERO, .full = true};
-    for (int i = 0; i < LENGTH * WIDTH; i++) values[i] = *delta;
+    const ls_init turns = {.kind = LS_INIT_CONSTANT, .a = 5, .full = true};
+    const int64_t states = c->paired ? STATES / 2 : STATES;
+    for (int i = 0; i < LENGTH * WIDTH; i++) values[i] = c->delta;
     ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(1, LENGTH, WIDTH), true);
     ls_tensor *w = ls_param(p, "w", LS_DIMS(STATES, WIDTH), ls_init_normal(1));
     ls_scan scan = {
         .u = x,
         .delta = ls_constant(p, ls_type(p), LS_DIMS(1, LENGTH, WIDTH), values),
-        .A_log = ls_param(p, "A_log", LS_DIMS(WIDTH, STATES), full),
+        .A_log = ls_param(p, "A_log", LS_DIMS(WIDTH, states), full),
+        .A_im = c->paired ? ls_param(p, "A_im", LS_DIMS(WIDTH, states), turns) : NULL,
         .B = ls_linear(p, x, w, NULL),
         .C = ls_linear(p, x, w, NULL),
         .before = ls_state_read(p, "s", ls_wide_type(p), LS_DIMS(1, WIDTH, STATES)),
@@ -237,9 +448,11 @@ static void test_extreme_steps(void **state) {
     (void)state;
     static const char *const inputs[] = {"x", "cot", NULL};
     static const double deltas[] = {-200, -80, -16, 0, 19, 21, 90, 3000};
-    for (size_t i = 0; i < sizeof deltas / sizeof deltas[0]; i++) {
+    for (size_t i = 0; i < 2 * sizeof deltas / sizeof deltas[0]; i++) {
         ls_ctx ctx = ls_ctx_default();
-        subject what = {"extreme steps", extremes, &deltas[i]};
+        const extreme_case c = {deltas[i / 2], i % 2 == 1};
+        subject what = {"extreme steps", extremes, &c};
+        if (!device_can(&ctx, &what, (ls_program_options){.batch = 1, .length = 40})) continue;
         double *want = NULL;
         for (int type = LS_F64; type <= LS_F32; type++) {
             bench b = bench_new(&ctx, &what,
@@ -259,8 +472,8 @@ static void test_extreme_steps(void **state) {
             else {
                 double error = nmse(got, want, 40 * 20);
                 /* steps below the smallest number of f32 are 0 there, and what they leave is too */
-                if (deltas[i] > -80 && !(error <= 1e-11))
-                    fail_msg("delta %g: error %.3g", deltas[i], error);
+                if (c.delta > -80 && !(error <= 1e-11))
+                    fail_msg("delta %g%s: error %.3g", c.delta, c.paired ? ", complex" : "", error);
                 free(got);
             }
             free(dx);
@@ -273,6 +486,7 @@ static void test_extreme_steps(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_published_numbers),
+        cmocka_unit_test(test_complex_states),
         cmocka_unit_test(test_extreme_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,9 +11,10 @@
 #include "tensor/ops.h"
 
 /* Where a tensor of the file has what a program's [batch,tokens,columns] or [batch,channels,states]
- * takes: steps along these three axes, and between groups of `shared` channels. */
+ * takes: steps along these three axes, and between groups of `shared` channels. Columns of complex
+ * numbers come in pairs, re and im: `last` is the step between pairs, `im` that within one. */
 typedef struct layout {
-    int64_t batch, middle, last, group, shared;
+    int64_t batch, middle, last, group, shared, im;
 } layout;
 
 typedef struct scan_input {
@@ -46,7 +47,9 @@ typedef struct scan_trial {
     bool file_open, grad;
     ls_dtype type;
     int64_t batch, T, channels, states;
-    int64_t part; /* channels of a run */
+    int64_t parts;   /* of a state: 1, or 2 where it is complex */
+    int64_t numbers; /* of a channel's states, in all */
+    int64_t part;    /* channels of a run */
     scan_input in[OPERANDS];
     scan_output out[OUTPUTS];
     ls_parameters *store;
@@ -61,18 +64,21 @@ static const ls_safetensor *find(const scan_trial *a, const char *prefix, const 
     return ls_safetensors_find(&a->file, full);
 }
 
+static bool has_shape(const ls_safetensor *tensor, int rank, const int64_t *dim) {
+    bool fits = tensor->rank == rank;
+    for (int i = 0; fits && i < rank; i++) fits = tensor->dim[i] == dim[i];
+    return fits;
+}
+
 static ls_status check_shape(const scan_trial *a, const ls_safetensor *tensor, int rank,
                              const int64_t *dim) {
-    bool fits = tensor->rank == rank;
+    if (has_shape(tensor, rank, dim)) return LS_OK;
     ls_text shape = {0};
-    for (int i = 0; i < rank; i++) {
-        fits = fits && tensor->dim[i] == dim[i];
+    for (int i = 0; i < rank; i++)
         ls_text_printf(a->ctx, &shape, "%s%lld", i > 0 ? "," : "", (long long)dim[i]);
-    }
-    ls_status status = LS_OK;
-    if (!fits)
-        status = LS_FAIL(a->ctx, LS_EINPUT, "%s: %s is not [%s], as it must be", a->keys->golden,
-                         tensor->name, shape.bytes == NULL ? "" : (const char *)shape.bytes);
+    ls_status status =
+        LS_FAIL(a->ctx, LS_EINPUT, "%s: %s is not [%s], as it must be", a->keys->golden,
+                tensor->name, shape.bytes == NULL ? "" : (const char *)shape.bytes);
     ls_text_clear(a->ctx, &shape);
     return status;
 }
@@ -97,26 +103,35 @@ static ls_status read_operand(scan_trial *a, int which, bool optional, int rank,
     return operand->gradient == NULL ? LS_ENOMEM : LS_OK;
 }
 
-/* B or C: for all channels, for groups of them, or constant over time for each. */
+/* B or C: for all channels, for groups of them, or constant over time for each. Complex ones are
+ * pairs along time, constants pairs on a last axis of their own. */
 static ls_status read_mixing(scan_trial *a, int which) {
     const ls_safetensor *tensor = find(a, "in.", operand_names[which]);
-    const int64_t N = a->states, T = a->T;
+    const int64_t N = a->states, P = a->parts, T = P * a->T;
+    const int64_t constant[3] = {a->channels, N, P}, common[3] = {a->batch, N, T};
     const int rank = tensor == NULL ? 3 : tensor->rank;
-    if (rank == 2)
-        return read_operand(a, which, false, 2, (int64_t[]){a->channels, N},
-                            (layout){.last = 1, .group = N, .shared = 1});
-    if (rank == 3)
-        return read_operand(a, which, false, 3, (int64_t[]){a->batch, N, T},
-                            (layout){N * T, 1, T, 0, a->channels});
-    if (rank != 4)
-        return LS_FAIL(a->ctx, LS_EINPUT, "%s: %s must have two, three or four axes",
+    const bool pairs = tensor != NULL && P == 2 && has_shape(tensor, 3, constant);
+    if (pairs && has_shape(tensor, 3, common))
+        return LS_FAIL(a->ctx, LS_EINPUT,
+                       "%s: the shape of %s does not tell whether it is constant over time: give "
+                       "more than one token",
                        a->keys->golden, tensor->name);
+    if (pairs || (rank == 2 && P == 1))
+        return read_operand(a, which, false, rank, constant,
+                            (layout){.last = P, .group = N * P, .shared = 1, .im = P - 1});
+    if (rank == 3)
+        return read_operand(a, which, false, 3, common,
+                            (layout){N * T, P, T, 0, a->channels, P - 1});
+    if (rank != 4)
+        return LS_FAIL(a->ctx, LS_EINPUT, "%s: %s must have %s", a->keys->golden, tensor->name,
+                       P == 1 ? "two, three or four axes"
+                              : "three or four axes, as in.A is complex");
     const int64_t groups = tensor->dim[1];
     if (groups < 1 || a->channels % groups != 0)
         return LS_FAIL(a->ctx, LS_EINPUT, "%s: %lld channels are not %lld groups of %s",
                        a->keys->golden, (long long)a->channels, (long long)groups, tensor->name);
     return read_operand(a, which, false, 4, (int64_t[]){a->batch, groups, N, T},
-                        (layout){groups * N * T, 1, T, N * T, a->channels / groups});
+                        (layout){groups * N * T, P, T, N * T, a->channels / groups, P - 1});
 }
 
 static ls_status read_sizes(scan_trial *a) {
@@ -125,12 +140,12 @@ static ls_status read_sizes(scan_trial *a) {
     if (u == NULL || u->rank != 3 || u->count < 1)
         return LS_FAIL(a->ctx, LS_EINPUT, "%s: there is no tensor in.u of three axes", path);
     a->batch = u->dim[0], a->channels = u->dim[1], a->T = u->dim[2];
-    if (decay != NULL && decay->rank == 3 && decay->dim[2] == 2)
-        return LS_FAIL(a->ctx, LS_EINPUT, "%s: in.A is complex, and the scan has only real states",
-                       path);
-    if (decay == NULL || decay->rank != 2 || decay->count < 1)
-        return LS_FAIL(a->ctx, LS_EINPUT, "%s: there is no tensor in.A of two axes", path);
+    a->parts = decay != NULL && decay->rank == 3 && decay->dim[2] == 2 ? 2 : 1;
+    if (decay == NULL || decay->rank != 1 + a->parts || decay->count < 1)
+        return LS_FAIL(a->ctx, LS_EINPUT,
+                       "%s: there is no tensor in.A of two axes, or a third of re and im", path);
     a->states = decay->dim[1];
+    a->numbers = a->states * a->parts;
     return LS_OK;
 }
 
@@ -140,33 +155,35 @@ static int64_t common_divisor(int64_t a, int64_t b) {
 
 static ls_status read_inputs(scan_trial *a) {
     LS_TRY(read_sizes(a));
-    const int64_t rows[3] = {a->batch, a->channels, a->T}, wide[2] = {a->channels, a->states};
-    const layout by_channel = {a->channels * a->T, 1, a->T, a->T, 1};
+    const int64_t rows[3] = {a->batch, a->channels, a->T};
+    const int64_t wide[3] = {a->channels, a->states, a->parts};
+    const layout by_channel = {a->channels * a->T, 1, a->T, a->T, 1, 0};
     const layout none = {0};
     LS_TRY(read_operand(a, U, false, 3, rows, by_channel));
     LS_TRY(read_operand(a, DELTA, false, 3, rows, by_channel));
     LS_TRY(read_operand(a, Z, true, 3, rows, by_channel));
-    LS_TRY(read_operand(a, A, false, 2, wide, none));
+    LS_TRY(read_operand(a, A, false, (int)a->parts + 1, wide, none));
     LS_TRY(read_operand(a, D, true, 1, wide, none));
     LS_TRY(read_operand(a, BIAS, true, 1, wide, none));
     LS_TRY(read_mixing(a, B));
     LS_TRY(read_mixing(a, C));
     a->part = common_divisor(a->in[B].at.shared, a->in[C].at.shared);
     for (int64_t i = 0; i < a->in[A].count; i++)
-        if (!(a->in[A].value[i] < 0 && isfinite(a->in[A].value[i])))
-            return LS_FAIL(a->ctx, LS_EINPUT, "%s: in.A must be negative and finite everywhere",
-                           a->keys->golden);
+        if (!isfinite(a->in[A].value[i]) || (i % a->parts == 0 && !(a->in[A].value[i] < 0)))
+            return LS_FAIL(a->ctx, LS_EINPUT, "%s: in.A must be %s and finite everywhere",
+                           a->keys->golden, a->parts == 1 ? "negative" : "of negative real part");
     return LS_OK;
 }
 
-static ls_status read_output(scan_trial *a, int which, const int64_t *dim) {
+static ls_status read_output(scan_trial *a, int which, int rank, const int64_t *dim) {
     scan_output *output = &a->out[which];
     const ls_safetensor *reference = find(a, "out.", output->name);
     const ls_safetensor *cot = find(a, "", output->cot_name);
     output->compared = reference != NULL;
-    output->count = dim[0] * dim[1] * dim[2];
-    if (reference != NULL) LS_TRY(check_shape(a, reference, 3, dim));
-    if (cot != NULL) LS_TRY(check_shape(a, cot, 3, dim));
+    output->count = 1;
+    for (int i = 0; i < rank; i++) output->count *= dim[i];
+    if (reference != NULL) LS_TRY(check_shape(a, reference, rank, dim));
+    if (cot != NULL) LS_TRY(check_shape(a, cot, rank, dim));
     a->grad = a->grad || cot != NULL;
     output->value = ls_new(a->ctx, (size_t)output->count, sizeof *output->value);
     output->cot = ls_new(a->ctx, (size_t)output->count, sizeof *output->cot);
@@ -176,17 +193,18 @@ static ls_status read_output(scan_trial *a, int which, const int64_t *dim) {
 }
 
 static ls_status read_outputs(scan_trial *a) {
-    const int64_t T = a->T, N = a->states;
+    const int64_t T = a->T, M = a->numbers;
     a->out[Y] = (scan_output){.name = "y",
                               .cot_name = "cot",
                               .program_cot = "cot.y",
-                              .at = {a->channels * T, 1, T, T, 1}};
+                              .at = {a->channels * T, 1, T, T, 1, 0}};
     a->out[LAST] = (scan_output){.name = "last_state",
                                  .cot_name = "cot.last_state",
                                  .program_cot = "cot.last_state",
-                                 .at = {a->channels * N, N, 1, N, 1}};
-    LS_TRY(read_output(a, Y, (int64_t[]){a->batch, a->channels, T}));
-    LS_TRY(read_output(a, LAST, (int64_t[]){a->batch, a->channels, N}));
+                                 .at = {a->channels * M, M, 1, M, 1, 0}};
+    LS_TRY(read_output(a, Y, 3, (int64_t[]){a->batch, a->channels, T}));
+    LS_TRY(read_output(a, LAST, (int)a->parts + 2,
+                       (int64_t[]){a->batch, a->channels, a->states, a->parts}));
     if (!a->out[Y].compared)
         return LS_FAIL(a->ctx, LS_EINPUT, "%s: there is no tensor out.y", a->keys->golden);
     return LS_OK;
@@ -228,10 +246,27 @@ static ls_status check_names(const scan_trial *a) {
 
 /* ---- programs ---- */
 
+/* Parameters of a program: operands of the file, or the real or imaginary part of one. */
+enum { A_REAL, A_IMAGINARY, SKIP, STEP_BIAS, PARAMETERS };
+static const struct {
+    const char *name;
+    int operand, rank;
+    int64_t which; /* part */
+} parameters[PARAMETERS] = {
+    {"A", A, 2, 0}, {"A_im", A, 2, 1}, {"D", D, 1, 0}, {"bias", BIAS, 1, 0}};
+
+/* Parts of a parameter's operand; 0 where the file has not got it. */
+static int64_t parts_of(const scan_trial *a, int parameter) {
+    const int operand = parameters[parameter].operand;
+    const int64_t parts = operand == A ? a->parts : 1;
+    return a->in[operand].rank > 0 && parameters[parameter].which < parts ? parts : 0;
+}
+
 static ls_tensor *parameter(const scan_trial *a, ls_program *p, int which) {
     const ls_init full = {.kind = LS_INIT_ZERO, .full = true};
-    if (a->in[which].rank == 0) return NULL;
-    return ls_param(p, a->in[which].name, a->in[which].rank, (int64_t[]){a->part, a->states}, full);
+    if (parts_of(a, which) == 0) return NULL;
+    return ls_param(p, parameters[which].name, parameters[which].rank,
+                    (int64_t[]){a->part, a->states}, full);
 }
 
 /* Where the result is seeded, its cotangent is an input. */
@@ -253,19 +288,20 @@ static ls_status record(const scan_trial *a, int64_t length, bool finish, ls_pro
     for (int i = 0; i < ROWS; i++)
         if (a->in[i].rank > 0)
             row[i] = ls_input(p, a->in[i].name, a->type,
-                              LS_DIMS(a->batch, length, i == B || i == C ? a->states : a->part),
+                              LS_DIMS(a->batch, length, i == B || i == C ? a->numbers : a->part),
                               a->grad);
     const ls_scan scan = {
         .u = row[U],
         .delta = row[DELTA],
-        .A_log = parameter(a, p, A),
+        .A_log = parameter(a, p, A_REAL),
+        .A_im = parameter(a, p, A_IMAGINARY),
         .B = row[B],
         .C = row[C],
-        .D = parameter(a, p, D),
+        .D = parameter(a, p, SKIP),
         .z = row[Z],
-        .bias = parameter(a, p, BIAS),
+        .bias = parameter(a, p, STEP_BIAS),
         .before =
-            ls_input(p, "before", ls_wide_type(p), LS_DIMS(a->batch, a->part, a->states), a->grad),
+            ls_input(p, "before", ls_wide_type(p), LS_DIMS(a->batch, a->part, a->numbers), a->grad),
         .plain_step = !a->keys->softplus,
     };
     keep_output(a, p, Y, ls_selective_scan(p, &scan, &last));
@@ -305,7 +341,9 @@ static scan_view view_of(double *values, layout at, int64_t channel, int64_t tok
 }
 
 static double *spot(const scan_view *view, int64_t b, int64_t i, int64_t j) {
-    return view->values + b * view->at.batch + i * view->at.middle + j * view->at.last;
+    const layout *at = &view->at;
+    const int64_t column = at->im == 0 ? j * at->last : j / 2 * at->last + j % 2 * at->im;
+    return view->values + b * at->batch + i * at->middle + column;
 }
 
 static void put(ls_program *p, const char *name, scan_view from) {
@@ -329,36 +367,39 @@ static void add(const ls_program *p, const char *name, scan_view to) {
                                b * from->stride[0] + i * from->stride[1] + j * from->stride[2]);
 }
 
-/* Elements of a parameter before a channel. */
-static int64_t before_channel(const scan_input *operand, int64_t channel) {
-    return channel * (operand->count / operand->dim[0]);
+/* Where the file has element i of a parameter, from a channel on. */
+static int64_t place_of(const scan_trial *a, int which, int64_t channel, int64_t i) {
+    const scan_input *operand = &a->in[parameters[which].operand];
+    return channel * (operand->count / operand->dim[0]) + i * parts_of(a, which) +
+           parameters[which].which;
 }
 
-/* The file has A, the operation log(-A). */
+/* The file has A, the operation the logarithm of its real part's size. */
 static void put_parameters(scan_trial *a, int64_t channel) {
-    for (int which = ROWS; which < OPERANDS; which++) {
-        const scan_input *operand = &a->in[which];
-        const ls_parameter *to = ls_parameters_find(a->store, operand->name);
-        if (operand->rank == 0) continue;
-        const double *from = operand->value + before_channel(operand, channel);
-        for (int64_t i = 0; i < before_channel(operand, a->part); i++)
+    for (int which = 0; which < PARAMETERS; which++) {
+        if (parts_of(a, which) == 0) continue;
+        const ls_parameter *to = ls_parameters_find(a->store, parameters[which].name);
+        const double *from = a->in[parameters[which].operand].value;
+        for (int64_t i = 0; i < to->count; i++) {
+            const double value = from[place_of(a, which, channel, i)];
             ls_element_set(ls_parameter_master(a->store, to), a->store->master_type, i,
-                           which == A ? log(-from[i]) : from[i]);
+                           which == A_REAL ? log(-value) : value);
+        }
     }
     ls_parameters_round(a->store);
 }
 
 static void take_parameter_gradients(scan_trial *a, int64_t channel) {
-    for (int which = ROWS; which < OPERANDS; which++) {
-        const scan_input *operand = &a->in[which];
-        const ls_parameter *from = ls_parameters_find(a->store, operand->name);
-        if (operand->rank == 0) continue;
-        const int64_t first = before_channel(operand, channel);
-        for (int64_t i = 0; i < before_channel(operand, a->part); i++) {
-            double gradient =
+    for (int which = 0; which < PARAMETERS; which++) {
+        if (parts_of(a, which) == 0) continue;
+        const ls_parameter *from = ls_parameters_find(a->store, parameters[which].name);
+        const scan_input *operand = &a->in[parameters[which].operand];
+        for (int64_t i = 0; i < from->count; i++) {
+            const int64_t place = place_of(a, which, channel, i);
+            const double gradient =
                 ls_element(ls_parameter_gradient(a->store, from), a->store->master_type, i);
-            operand->gradient[first + i] =
-                which == A ? gradient / operand->value[first + i] : gradient;
+            operand->gradient[place] =
+                which == A_REAL ? gradient / operand->value[place] : gradient;
         }
     }
 }
@@ -370,7 +411,7 @@ typedef struct walk {
     scan_trial *a;
     int64_t chunks, *first;  /* [chunks + 1]: the first token of each, and T */
     ls_program **programs;   /* [chunks]: by chunk, several the same */
-    double *before, *behind; /* states before every chunk [chunks][batch,part,states]; the gradient
+    double *before, *behind; /* states before every chunk [chunks][batch,part,numbers]; the gradient
                                 of that after a chunk, which comes from later ones */
     int64_t state_count;
     layout state;
@@ -411,9 +452,9 @@ static ls_status run_part(walk *w, int64_t channel) {
     }
     ls_parameters_clear_gradient(a->store);
     for (int64_t b = 0; b < a->batch; b++)
-        for (int64_t i = 0; i < a->part * a->states; i++)
-            w->behind[b * a->part * a->states + i] =
-                a->out[LAST].cot[b * last_at.batch + channel * a->states + i];
+        for (int64_t i = 0; i < a->part * a->numbers; i++)
+            w->behind[b * a->part * a->numbers + i] =
+                a->out[LAST].cot[b * last_at.batch + channel * a->numbers + i];
     for (int64_t chunk = w->chunks - 1; chunk >= 0; chunk--) {
         const ls_program *p = w->programs[chunk];
         const int64_t token = w->first[chunk];
@@ -443,8 +484,8 @@ static ls_status lay_chunks(walk *w, const int64_t *cuts, int64_t count) {
         token += ls_min(cuts[ls_min(w->chunks, count - 1)], a->T - token);
     w->first = ls_new(a->ctx, (size_t)w->chunks + 1, sizeof *w->first);
     w->programs = ls_new(a->ctx, (size_t)w->chunks, sizeof *w->programs);
-    w->state_count = a->batch * a->part * a->states;
-    w->state = (layout){a->part * a->states, a->states, 1, 0, 1};
+    w->state_count = a->batch * a->part * a->numbers;
+    w->state = (layout){a->part * a->numbers, a->numbers, 1, 0, 1, 0};
     w->before = ls_new(a->ctx, (size_t)(w->chunks * w->state_count), sizeof *w->before);
     w->behind = ls_new(a->ctx, (size_t)w->state_count, sizeof *w->behind);
     if (w->first == NULL || w->programs == NULL || w->before == NULL || w->behind == NULL)

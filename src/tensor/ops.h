@@ -189,9 +189,12 @@ ls_tensor *ls_short_conv(ls_program *p, bool silu, ls_tensor *x, ls_tensor *weig
  * u, delta, z are [batch,T,E]; B and C [batch,T,N]; A_log [E,N], D [E] and bias [E] wide
  * parameters; D, z and bias may be NULL. The state before and after the chunk is wide [batch,E,N];
  * gradients pass through both. Backward recomputes states from those kept every LS_SCAN_CHUNK
- * tokens. */
+ * tokens.
+ * With A_im, a wide parameter [E,N], states are complex and stand for themselves and their
+ * conjugates: A = -exp(A_log) + i A_im, and 2 Re(sum_n C h) takes the place of the sum. B and C are
+ * then [batch,T,2 N] and states [batch,E,2 N], re and im side by side. */
 typedef struct ls_scan {
-    ls_tensor *u, *delta, *A_log, *B, *C, *D, *z, *bias, *before;
+    ls_tensor *u, *delta, *A_log, *A_im, *B, *C, *D, *z, *bias, *before;
     bool plain_step;
 } ls_scan;
 ls_tensor *ls_selective_scan(ls_program *p, const ls_scan *scan, ls_tensor **after);

@@ -9,11 +9,13 @@ typedef struct ls_scan_attributes {
     bool plain_step; /* no softplus */
 } ls_scan_attributes;
 
-/* Operands of selective_scan and of its gradient, which adds to the gradients of A_log, D, bias. */
+/* Operands of selective_scan and of its gradient, which adds to the gradients of A_log,
+ * A_im, D, bias. */
 enum {
     LS_SCAN_U,
     LS_SCAN_DELTA,
     LS_SCAN_A_LOG,
+    LS_SCAN_A_IM, /* of complex_scan, whose operands are these too; else NULL */
     LS_SCAN_B,
     LS_SCAN_C,
     LS_SCAN_D,
@@ -32,7 +34,7 @@ enum {
     LS_SCAN_AFTER,
     LS_SCAN_KEPT,
     LS_SCAN_OUT
-}; /* KEPT: [batch,chunks,E,N], or NULL */
+}; /* KEPT: [batch,chunks,E,N or 2 N], or NULL */
 enum { LS_SCAN_DU, LS_SCAN_DDELTA, LS_SCAN_DB, LS_SCAN_DC, LS_SCAN_DZ, LS_SCAN_DBEFORE };
 enum { LS_SCAN_GRAD_OUT = LS_SCAN_DBEFORE + 1 }; /* the last two may be NULL */
 

@@ -8,7 +8,7 @@ typedef struct mamba_options {
     int64_t d_state, d_conv, dt_rank;
     double expand, dt_min, dt_max, dt_floor, dt_scale;
     int dt_init;
-    bool conv_bias, bias;
+    bool complex, conv_bias, bias;
 } mamba_options;
 
 enum { DT_RANDOM, DT_CONSTANT };
@@ -16,6 +16,8 @@ enum { DT_RANDOM, DT_CONSTANT };
 #define FIELD(name) offsetof(mamba_options, name)
 static const ls_option options[] = {
     {"d_state", LS_OPTION_INT, FIELD(d_state), "16", 1, 1024, NULL, "states of each channel"},
+    {"complex", LS_OPTION_BOOL, FIELD(complex), "false", 0, 0, NULL,
+     "states are d_state/2 complex numbers that stand for themselves and their conjugates"},
     {"d_conv", LS_OPTION_INT, FIELD(d_conv), "4", 1, 64, NULL, "taps of the short convolution"},
     {"expand", LS_OPTION_REAL, FIELD(expand), "2", 1e-3, 64, NULL,
      "channels inside the block, in multiples of the width; rounded down"},
@@ -37,15 +39,17 @@ static const ls_option options[] = {
      "biases on the input and output projections"},
 };
 
-/* E channels inside, N states of each, W taps, R numbers from which step sizes come. */
+/* E channels inside, N numbers in the states of each, which are P states; W taps, R numbers from
+ * which step sizes come. */
 typedef struct shape {
-    int64_t E, N, W, R;
+    int64_t E, N, P, W, R;
 } shape;
 
 static shape shape_of(const ls_mixer *mixer) {
     const mamba_options *o = mixer->options;
     return (shape){.E = (int64_t)(o->expand * (double)mixer->width),
                    .N = o->d_state,
+                   .P = o->complex ? o->d_state / 2 : o->d_state,
                    .W = o->d_conv,
                    .R = o->dt_rank > 0 ? o->dt_rank : ls_ceil_div(mixer->width, 16)};
 }
@@ -55,6 +59,10 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     if (o->dt_min > o->dt_max)
         return LS_FAIL(ctx, LS_EUSE, "mamba: dt_min is %g, above dt_max, which is %g", o->dt_min,
                        o->dt_max);
+    if (o->complex && o->d_state % 2 != 0)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "mamba: complex states come in pairs, and d_state=%lld is odd: make it even",
+                       (long long)o->d_state);
     if (shape_of(mixer).E < 1)
         return LS_FAIL(ctx, LS_EUSE, "mamba: expand=%g leaves no channel of a width of %lld",
                        o->expand, (long long)mixer->width);
@@ -76,6 +84,11 @@ static ls_init small(ls_init init) {
 /* A_log[e,n] = log(n + 1); a is N. */
 static void fill_A_log(const ls_init *init, double *values, int64_t count) {
     for (int64_t i = 0; i < count; i++) values[i] = log((double)(i % (int64_t)init->a) + 1);
+}
+
+/* A_im[e,n] = n; a is P. */
+static void fill_A_im(const ls_init *init, double *values, int64_t count) {
+    for (int64_t i = 0; i < count; i++) values[i] = (double)(i % (int64_t)init->a);
 }
 
 /* The bias whose softplus is a step size, log-uniform in [a, b] and not below c. */
@@ -120,6 +133,18 @@ static ls_tensor *convolve(ls_program *p, const mamba_options *o, const shape *s
     return y;
 }
 
+/* A starts as -(n + 1), or where complex as -1/2 + n i: the paper's S4D-Real and S4D-Lin. */
+static ls_tensor *decay(ls_program *p, const mamba_options *o, const shape *s, ls_tensor **A_im) {
+    ls_init A_log = {.kind = LS_INIT_CUSTOM, .a = (double)s->P, .fill = fill_A_log}, turn = A_log;
+    *A_im = NULL;
+    if (o->complex) {
+        A_log = (ls_init){.kind = LS_INIT_CONSTANT, .a = log(0.5)};
+        turn.fill = fill_A_im;
+        *A_im = ls_param(p, "A_im", LS_DIMS(s->E, s->P), small(turn));
+    }
+    return ls_param(p, "A_log", LS_DIMS(s->E, s->P), small(A_log));
+}
+
 static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     const mamba_options *o = mixer->options;
     const shape s = shape_of(mixer);
@@ -133,9 +158,6 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     ls_scan scan = {
         .u = u,
         .delta = project(p, "dt", parts[0], s.E, dt_weights(o, s.R), false),
-        .A_log = ls_param(
-            p, "A_log", LS_DIMS(s.E, s.N),
-            small((ls_init){.kind = LS_INIT_CUSTOM, .a = (double)s.N, .fill = fill_A_log})),
         .B = parts[1],
         .C = parts[2],
         .D = ls_param(p, "D", LS_DIMS(s.E), ls_init_gain()),
@@ -148,6 +170,7 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
                                          .fill = fill_dt_bias})),
         .before = ls_state_read(p, "state", ls_wide_type(p), LS_DIMS(x->dim[0], s.E, s.N)),
     };
+    scan.A_log = decay(p, o, &s, &scan.A_im);
     ls_tensor *y = ls_selective_scan(p, &scan, &after);
     ls_state_write(p, "state", after);
     double shrink = sqrt((double)ls_max(mixer->branches, 1));
@@ -165,7 +188,8 @@ static int64_t state_bytes(const ls_mixer *mixer, int64_t T, int64_t size) {
 static double flops(const ls_mixer *mixer, int64_t T) {
     shape s = shape_of(mixer);
     int64_t products = 3 * mixer->width + 2 * s.R + 2 * s.N;
-    return (double)T * (double)s.E * (double)(2 * products + 2 * s.W + 7 * s.N);
+    int64_t recurrence = s.P == s.N ? 7 * s.N : 21 * s.P;
+    return (double)T * (double)s.E * (double)(2 * products + 2 * s.W + recurrence);
 }
 
 static const ls_alias aliases[] = {

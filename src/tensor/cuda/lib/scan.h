@@ -1,9 +1,10 @@
 /* What the CUDA kernels of the selective scan share: a run of the operation as a plain value, and
  * the functions of one token.
  *
- * Two ways compute it: in tiles of tokens and channels for 16 states (scan_tiles.cu), and a warp
- * per channel for everything else (scan_plain.cu). Both leave sums for the gradients of B and C by
- * group of channels and of A_log, D and bias by sequence; selective_scan.cu adds those up. */
+ * Three ways compute it: in tiles of tokens and channels for 16 states (scan_tiles.cu), a warp per
+ * channel for any number (scan_plain.cu), and so for complex ones (scan_complex.cu), whose states,
+ * B and C are pairs of floats. All leave sums for the gradients of B and C by group of channels and
+ * of the parameters by sequence; selective_scan.cu adds those up. */
 #ifndef LS_TENSOR_CUDA_SCAN_H
 #define LS_TENSOR_CUDA_SCAN_H
 
@@ -26,21 +27,23 @@ template <typename T> struct ls_cuda_scan_rows {
 template <typename T> struct ls_cuda_scan {
     int64_t batch, length, chunks;
     int E, N;
+    int M; /* floats of a channel's states: N, or 2 N where they are complex */
     ls_cuda_scan_rows<T> u, delta, B, C, z;
     const float *A_log, *D, *bias; /* the last two may be NULL */
-    const float *before;           /* [batch,E,N] */
+    const float *A_im;             /* NULL: real states */
+    const float *before;           /* [batch,E,M] */
     bool plain_step;
     /* forward */
     ls_cuda_scan_rows<T> y;
-    float *after, *kept; /* [batch,E,N]; [batch,chunks,E,N] or NULL */
+    float *after, *kept; /* [batch,E,M]; [batch,chunks,E,M] or NULL */
     /* backward */
     ls_cuda_scan_rows<T> dy, du, ddelta, dB, dC, dz;
     const float *starts, *dafter; /* what was kept; NULL: no gradient comes through the state */
     float *dbefore;               /* may be NULL */
     /* and its sums, in the workspace */
     int groups;     /* of channels */
-    float *sums_BC; /* [groups][2][batch * length][N] */
-    float *sums_A;  /* [batch][E][N], of dA_log */
+    float *sums_BC; /* [groups][2][batch * length][M] */
+    float *sums_A;  /* [batch][E][N], of dA_log; then those of dA_im */
     float *sums_D;  /* [batch][E] */
     float *sums_bias;
     float *states; /* of channels that are being walked through */
@@ -53,6 +56,8 @@ template <typename T> void ls_cuda_scan_tiles(const ls_run *run, const ls_cuda_s
 template <typename T> void ls_cuda_scan_tiles_grad(const ls_run *run, ls_cuda_scan<T> *job);
 template <typename T> void ls_cuda_scan_plain(const ls_run *run, const ls_cuda_scan<T> *job);
 template <typename T> void ls_cuda_scan_plain_grad(const ls_run *run, ls_cuda_scan<T> *job);
+template <typename T> void ls_cuda_scan_complex(const ls_run *run, const ls_cuda_scan<T> *job);
+template <typename T> void ls_cuda_scan_complex_grad(const ls_run *run, ls_cuda_scan<T> *job);
 
 /* What a backward pass needs: groups of channels, and floats for states. */
 typedef struct ls_cuda_scan_room {
@@ -63,7 +68,14 @@ static inline bool ls_cuda_scan_tiles_shape(int64_t E, int64_t N) {
     return N == 16 && E % 4 == 0;
 }
 ls_cuda_scan_room ls_cuda_scan_tiles_room(int64_t batch, int64_t E);
-ls_cuda_scan_room ls_cuda_scan_plain_room(int64_t batch, int64_t length, int64_t E, int64_t N);
+/* `alone`: tiles are not tried before it, so that it is worth room. */
+ls_cuda_scan_room ls_cuda_scan_plain_room(int64_t batch, int64_t length, int64_t E, int64_t M,
+                                          bool alone);
+/* Floats of a warp: the states before a chunk and after its tokens, and the gradient of the state.
+ */
+static __host__ __device__ __forceinline__ int64_t ls_cuda_scan_warp_floats(int64_t M) {
+    return (LS_SCAN_CHUNK + 2) * M;
+}
 
 /* ---- on the device ---- */
 
@@ -99,6 +111,24 @@ static __device__ __forceinline__ float ls_scan_step(const ls_cuda_scan<T> &job,
     if (!job.plain_step) return ls_scan_softplus(x, slope);
     *slope = 1.0f;
     return x;
+}
+
+/* One token of one channel. */
+struct ls_scan_token {
+    float u, step, slope, z, open;
+};
+
+template <typename T>
+static __device__ __forceinline__ ls_scan_token ls_scan_token_at(const ls_cuda_scan<T> &job,
+                                                                 int64_t row, int e) {
+    ls_scan_token here = {};
+    float bias = job.bias == NULL ? 0.0f : job.bias[e];
+    here.u = ls_cuda_wide(job.u.at(row)[e]);
+    here.step = ls_scan_step(job, ls_cuda_wide(job.delta.at(row)[e]) + bias, &here.slope);
+    if (job.z.data == NULL) return here;
+    here.z = ls_cuda_wide(job.z.at(row)[e]);
+    here.open = ls_scan_sigmoid(here.z);
+    return here;
 }
 
 /* A in units of log 2, so that a decay is one exp2. */

@@ -4,28 +4,11 @@
 
 enum { WARP = 32, WARPS = 4, CHUNK = LS_SCAN_CHUNK };
 
-/* One token of one channel. */
-struct token {
-    float u, step, slope, z, open;
-};
-
-template <typename T>
-static __device__ __forceinline__ token token_at(const ls_cuda_scan<T> &job, int64_t row, int e) {
-    token here = {};
-    float bias = job.bias == NULL ? 0.0f : job.bias[e];
-    here.u = ls_cuda_wide(job.u.at(row)[e]);
-    here.step = ls_scan_step(job, ls_cuda_wide(job.delta.at(row)[e]) + bias, &here.slope);
-    if (job.z.data == NULL) return here;
-    here.z = ls_cuda_wide(job.z.at(row)[e]);
-    here.open = ls_scan_sigmoid(here.z);
-    return here;
-}
-
 /* The states after a token, from those before; the output before its gate, in every lane. */
 template <typename T>
-static __device__ __forceinline__ float advance(const ls_cuda_scan<T> &job, const token &here,
-                                                int64_t row, int e, int lane, const float *before,
-                                                float *after) {
+static __device__ __forceinline__ float advance(const ls_cuda_scan<T> &job,
+                                                const ls_scan_token &here, int64_t row, int e,
+                                                int lane, const float *before, float *after) {
     float out = 0;
     for (int n = lane; n < job.N; n += WARP) {
         float rate = ls_scan_rate(job.A_log[(int64_t)e * job.N + n]);
@@ -53,7 +36,7 @@ static __global__ void __launch_bounds__(WARP *WARPS) forward(const ls_cuda_scan
             float *kept = job.kept + ((b * job.chunks + t / CHUNK) * job.E + e) * job.N;
             for (int n = lane; n < job.N; n += WARP) kept[n] = h[n];
         }
-        const token here = token_at(job, row, e);
+        const ls_scan_token here = ls_scan_token_at(job, row, e);
         float out = advance(job, here, row, e, lane, h, h);
         if (job.z.data != NULL) out *= here.z * here.open;
         if (lane == 0) job.y.at(row)[e] = ls_cuda_narrow<T>(out);
@@ -68,20 +51,16 @@ template <typename T> void ls_cuda_scan_plain(const ls_run *run, const ls_cuda_s
 
 /* ---- backward: a warp per sequence and group of channels, which it takes one by one ---- */
 
-/* Per warp: the states before a chunk and after its tokens, and the gradient of the state. */
-static __host__ __device__ int64_t floats_of_warp(int64_t N) {
-    return (CHUNK + 2) * N;
-}
-
-ls_cuda_scan_room ls_cuda_scan_plain_room(int64_t batch, int64_t length, int64_t E, int64_t N) {
+ls_cuda_scan_room ls_cuda_scan_plain_room(int64_t batch, int64_t length, int64_t E, int64_t M,
+                                          bool alone) {
     enum { CHANNELS_MOST = 128, CHANNELS_LEAST = 8, FLOATS_MOST = 64 << 20, WARPS_MOST = 8192 };
-    int64_t each = batch * length * 2 * N, least = ls_ceil_div(E, CHANNELS_MOST);
+    int64_t each = batch * length * 2 * M, least = ls_ceil_div(E, CHANNELS_MOST);
     int64_t groups = least;
-    if (!ls_cuda_scan_tiles_shape(E, N)) { /* for those it is the way out: no room to spare */
+    if (alone) { /* else it is the way out: no room to spare */
         groups = ls_min(ls_ceil_div(E, CHANNELS_LEAST), FLOATS_MOST / ls_max(each, 1));
         groups = ls_max(ls_min(groups, WARPS_MOST / ls_max(batch, 1)), least);
     }
-    return (ls_cuda_scan_room){groups, batch * groups * floats_of_warp(N)};
+    return (ls_cuda_scan_room){groups, batch * groups * ls_cuda_scan_warp_floats(M)};
 }
 
 template <typename T> struct channel_walk {
@@ -98,7 +77,7 @@ template <typename T> struct channel_walk {
     __device__ void again(int64_t first, int count) const {
         for (int t = 0; t < count; t++) {
             int64_t row = first + t;
-            const token here = token_at(job, row, e);
+            const ls_scan_token here = ls_scan_token_at(job, row, e);
             float *before = states + (int64_t)t * job.N;
             float out = advance(job, here, row, e, lane, before, before + job.N);
             if (job.dz.data == NULL || lane != 0) continue;
@@ -110,7 +89,7 @@ template <typename T> struct channel_walk {
     __device__ void back(int64_t first, int count) {
         for (int t = count - 1; t >= 0; t--) {
             int64_t row = first + t;
-            const token here = token_at(job, row, e);
+            const ls_scan_token here = ls_scan_token_at(job, row, e);
             float dy = ls_cuda_wide(job.dy.at(row)[e]), moved = here.step * here.u;
             if (job.z.data != NULL) dy *= here.z * here.open;
             float along_A = 0, along_B = 0;
@@ -148,7 +127,7 @@ static __global__ void __launch_bounds__(WARP *WARPS) backward(const ls_cuda_sca
     int group = (int)(unit % job.groups), lane = (int)threadIdx.x;
     int begin = (int)((int64_t)job.E * group / job.groups);
     int end = (int)((int64_t)job.E * (group + 1) / job.groups);
-    float *states = job.states + unit * floats_of_warp(job.N);
+    float *states = job.states + unit * ls_cuda_scan_warp_floats(job.N);
     float *later = states + (int64_t)(CHUNK + 1) * job.N;
     for (int e = begin; e < end; e++) {
         int64_t channel = b * job.E + e;
@@ -175,7 +154,9 @@ static __global__ void __launch_bounds__(WARP *WARPS) backward(const ls_cuda_sca
 }
 
 template <typename T> void ls_cuda_scan_plain_grad(const ls_run *run, ls_cuda_scan<T> *job) {
-    job->groups = (int)ls_cuda_scan_plain_room(job->batch, job->length, job->E, job->N).groups;
+    job->groups = (int)ls_cuda_scan_plain_room(job->batch, job->length, job->E, job->N,
+                                               !ls_cuda_scan_tiles_shape(job->E, job->N))
+                      .groups;
     backward<<<ls_cuda_blocks(job->batch * job->groups, WARPS), dim3(WARP, WARPS), 0,
                ls_cuda_of(run)->stream>>>(*job);
     ls_cuda_launched(run, "selective_scan_grad");
