@@ -133,29 +133,15 @@ static void walk_back_any(const ls_scan_block *w, ls_dtype type, const ls_scan_g
 
 static const ls_recurrence real = {advance, retreat, walk_any, walk_again_any, walk_back_any};
 
-static void forward_f64(const ls_run *run, const ls_node *node) {
-    ls_scan_forward(run, node, LS_F64, &real);
+static void forward(const ls_run *run, const ls_node *node) {
+    ls_scan_forward(run, node, &real);
 }
-static void forward_f32(const ls_run *run, const ls_node *node) {
-    ls_scan_forward(run, node, LS_F32, &real);
-}
-static void forward_bf16(const ls_run *run, const ls_node *node) {
-    ls_scan_forward(run, node, LS_BF16, &real);
-}
-static void backward_f64(const ls_run *run, const ls_node *node) {
-    ls_scan_backward(run, node, LS_F64, &real);
-}
-static void backward_f32(const ls_run *run, const ls_node *node) {
-    ls_scan_backward(run, node, LS_F32, &real);
-}
-static void backward_bf16(const ls_run *run, const ls_node *node) {
-    ls_scan_backward(run, node, LS_BF16, &real);
+static void backward(const ls_run *run, const ls_node *node) {
+    ls_scan_backward(run, node, &real);
 }
 
 const ls_kernel LS_CPU_TABLE(selective_scan)[] = {
-    {"selective_scan", {forward_f64, forward_f32, forward_bf16}, ls_scan_forward_workspace},
-    {"selective_scan_grad",
-     {backward_f64, backward_f32, backward_bf16},
-     ls_scan_backward_workspace},
+    {"selective_scan", {forward, forward, forward}, ls_scan_forward_workspace},
+    {"selective_scan_grad", {backward, backward, backward}, ls_scan_backward_workspace},
     {0},
 };

@@ -430,16 +430,17 @@ static void backward_fast(const ls_run *run, const ls_node *node, ls_dtype type,
     gather_parameters(&s, &l, &g, &f);
 }
 
-void ls_scan_forward(const ls_run *run, const ls_node *node, ls_dtype type,
-                     const ls_recurrence *recurrence) {
+/* The program's type is that of u. */
+void ls_scan_forward(const ls_run *run, const ls_node *node, const ls_recurrence *recurrence) {
+    const ls_dtype type = node->in[LS_SCAN_U]->type;
     if (type == LS_F64)
         forward_f64(run, node, recurrence);
     else
         forward_fast(run, node, type, recurrence);
 }
 
-void ls_scan_backward(const ls_run *run, const ls_node *node, ls_dtype type,
-                      const ls_recurrence *recurrence) {
+void ls_scan_backward(const ls_run *run, const ls_node *node, const ls_recurrence *recurrence) {
+    const ls_dtype type = node->in[LS_SCAN_U]->type;
     if (type == LS_F64)
         backward_f64(run, node, recurrence);
     else

@@ -199,10 +199,8 @@ typedef struct ls_recurrence {
 #define ls_scan_forward_workspace LS_ISA_SYMBOL(ls__scan_forward_workspace)
 #define ls_scan_backward_workspace LS_ISA_SYMBOL(ls__scan_backward_workspace)
 
-void ls_scan_forward(const ls_run *run, const ls_node *node, ls_dtype type,
-                     const ls_recurrence *recurrence);
-void ls_scan_backward(const ls_run *run, const ls_node *node, ls_dtype type,
-                      const ls_recurrence *recurrence);
+void ls_scan_forward(const ls_run *run, const ls_node *node, const ls_recurrence *recurrence);
+void ls_scan_backward(const ls_run *run, const ls_node *node, const ls_recurrence *recurrence);
 size_t ls_scan_forward_workspace(const ls_node *node, int threads);
 size_t ls_scan_backward_workspace(const ls_node *node, int threads);
 
