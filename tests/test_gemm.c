@@ -331,6 +331,33 @@ static void test_rows_alone(void **state) {
     }
 }
 
+static int64_t up_to(int64_t most) {
+    return 1 + (int64_t)(uniform() * (double)most);
+}
+
+/* Whoever cuts a long product in pieces asks once, for the first: the last may be of any size. */
+static void test_smaller_need_no_more(void **state) {
+    (void)state;
+    for (int round = 0; round < 20000; round++) {
+        const ls_dtype *type = types[round % TYPES];
+        const shape whole = {up_to(2500), up_to(4000), up_to(6000)};
+        const int64_t m = round % 2 ? whole.m : up_to(whole.m);
+        ls_gemm large = {.m = whole.m, .n = whole.n, .k = whole.k, .c_type = type[2]};
+        large.a.type = type[0], large.b.type = type[1];
+        ls_gemm small = large;
+        small.m = round % 3 ? m : 1 + m % 20;
+        small.n = round % 5 ? whole.n : up_to(whole.n);
+        small.k = round % 7 ? whole.k : up_to(whole.k);
+        if (small.m > large.m) continue;
+        for (int i = 0; i < COPIES; i++) {
+            if (!machine_runs(&copies[i])) continue;
+            const int threads = 1 + round % 3;
+            assert_true(copies[i].workspace(&small, threads) <=
+                        copies[i].workspace(&large, threads));
+        }
+    }
+}
+
 /* f32 products must be as good as plain f32 multiply-adds, whatever the numbers look like. */
 static void test_f32_accuracy(void **state) {
     (void)state;
@@ -394,9 +421,13 @@ static void test_names(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes),       cmocka_unit_test(test_long_and_wide),
-        cmocka_unit_test(test_large),        cmocka_unit_test(test_rows_alone),
-        cmocka_unit_test(test_f32_accuracy), cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_long_and_wide),
+        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_rows_alone),
+        cmocka_unit_test(test_smaller_need_no_more),
+        cmocka_unit_test(test_f32_accuracy),
+        cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

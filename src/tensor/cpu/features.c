@@ -131,6 +131,7 @@ static double half_square(const job *s, const desk *d, int64_t row) {
     return (double)ls_vec_sum(squares) / 2;
 }
 
+/* Comparisons in place of fmax: gcc 12 breaks off over its reductions on ARM. */
 static double largest_product(const job *s, const desk *d, int64_t row) {
     const int64_t whole = s->wide == LS_F64 ? 0 : s->M / LS_LANES * LS_LANES;
     double most = -INFINITY;
@@ -138,9 +139,13 @@ static double largest_product(const job *s, const desk *d, int64_t row) {
         ls_vec lanes = ls_load(d->a, LS_F32, row * s->M);
         for (int64_t i = LS_LANES; i < whole; i += LS_LANES)
             lanes = ls_vec_most(lanes, ls_load(d->a, LS_F32, row * s->M + i));
-        for (int i = 0; i < LS_LANES; i++) most = fmax(most, (double)lanes[i]);
+        for (int i = 0; i < LS_LANES; i++)
+            if ((double)lanes[i] > most) most = (double)lanes[i];
     }
-    for (int64_t i = whole; i < s->M; i++) most = fmax(most, at(s, d->a, row * s->M + i));
+    for (int64_t i = whole; i < s->M; i++) {
+        const double product = at(s, d->a, row * s->M + i);
+        if (product > most) most = product;
+    }
     return most;
 }
 

@@ -186,7 +186,10 @@ static void find_A(const inverse *s, const ls_node *node, int64_t piece, const d
              ls_turned(ls_plain_matrix(d->k, s->type, s->K)), d->A, false);
     for (int64_t i = 0; i < M; i++) {
         double most = -INFINITY, sum = 0;
-        for (int64_t j = 0; j < M; j++) most = fmax(most, s->scale * at(s, d->A, i * M + j));
+        for (int64_t j = 0; j < M; j++) {
+            const double score = s->scale * at(s, d->A, i * M + j);
+            if (score > most) most = score;
+        }
         for (int64_t j = 0; j < M; j++) {
             double e = exp(s->scale * at(s, d->A, i * M + j) - most);
             set(s, d->A, i * M + j, e);

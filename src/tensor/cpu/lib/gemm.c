@@ -104,7 +104,12 @@ void ls_gemm_run(const ls_gemm *g, int threads, void *workspace) {
 }
 
 size_t ls_gemm_workspace(const ls_gemm *g, int threads) {
-    return ls_gemm_workspace_with(choose(g), g, threads);
+    size_t here = ls_gemm_workspace_with(choose(g), g, threads);
+    if (g->a.type == LS_F64 || g->m < LS_GEMM_FEW) return here;
+    ls_gemm last = *g; /* the last rows of many may be few */
+    last.m = LS_GEMM_FEW - 1;
+    size_t few = ls_gemm_few_workspace(&last, threads);
+    return few > here ? few : here;
 }
 
 const char *ls_gemm_backend_name(ls_dtype type) {

@@ -32,7 +32,9 @@ typedef struct ls_gemm {
 #define ls_gemm_run LS_ISA_SYMBOL(ls__gemm_run)
 #define ls_gemm_workspace LS_ISA_SYMBOL(ls__gemm_workspace)
 /* workspace: at least ls_gemm_workspace bytes, 64-byte aligned, contents undefined before and
- * after. Calls OpenMP itself (num_threads(threads)); inside a parallel region pass threads = 1. */
+ * after; what one product needs is enough for another with no more rows, columns or terms, on as
+ * many threads. Calls OpenMP itself (num_threads(threads)); inside a parallel region pass threads =
+ * 1. */
 void ls_gemm_run(const ls_gemm *g, int threads, void *workspace);
 size_t ls_gemm_workspace(const ls_gemm *g, int threads);
 

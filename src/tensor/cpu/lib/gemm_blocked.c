@@ -83,9 +83,26 @@ static blocking plan(const ls_gemm_kernel *kernel, const ls_gemm *g, int threads
     return s;
 }
 
+/* The largest that even_block gives for this total or a smaller one. */
+static int64_t block_bound(int64_t total, int64_t largest, int64_t step) {
+    return ls_gemm_padded(total < 1 ? 1 : ls_gemm_least(total, largest), step);
+}
+
+/* Enough for smaller products too, which may have larger blocks: blocks are evened out. */
 size_t ls_gemm_blocked_workspace(const ls_gemm_kernel *kernel, const ls_gemm *g, int threads) {
-    blocking s = plan(kernel, g, threads);
-    return (size_t)s.buffers * s.b_bytes + (size_t)threads * s.a_bytes + s.sums_bytes;
+    int64_t columns = block_bound(g->n, kernel->column_block, kernel->columns);
+    int64_t k = block_bound(g->k, kernel->k_block, kernel->k_step);
+    int64_t rows =
+        block_bound(ls_gemm_pieces(g->m, threads * PIECES_PER_THREAD), ROW_BLOCK, kernel->rows);
+    bool k_in_blocks = g->k > kernel->k_block;
+    int buffers = k_in_blocks || g->n > kernel->column_block ? 2 : 1;
+    size_t b_bytes = aligned((size_t)(columns * k) * kernel->element_bytes);
+    size_t a_bytes = aligned((size_t)(rows * k) * kernel->element_bytes);
+    size_t sums_bytes = 0;
+    if (k_in_blocks && g->c_type != LS_F32)
+        sums_bytes = aligned(
+            (size_t)(SPAN_ROWS * block_bound(g->n, SPAN_COLUMNS, kernel->columns)) * sizeof(float));
+    return (size_t)buffers * b_bytes + (size_t)threads * a_bytes + sums_bytes;
 }
 
 static inline void finish_row(const float *tile, const float *sums_in, const float *bias, bool add,
