@@ -34,7 +34,7 @@ arms.append(dict(arm("failed", "failed", 0), results=[], resolution=[], position
                  parameters=None, tokens_trained=None))
 json.dump({"format": "longshot-study-1", "study": "x", "title": "<i>title</i>", "about": "a & b", "finished": True,
            "longshot": "0", "command": "longshot study 'a b.yaml' <x>", "trained_length": 16,
-           "machine": {"cpu": "<cpu>", "amx": True, "processors": 2}, "settings": {"data.corpus": "<c>"}, "arms": arms},
+           "machine": {"cpu": "<cpu>", "instructions": "<i>", "processors": 2}, "settings": {"data.corpus": "<c>"}, "arms": arms},
           open("study/results.json", "w"))
 json.dump({"format": "longshot-timing-1", "arms": [
     {"name": a["name"], "training": {"seconds": 1.5, "peak_bytes": 1e6}, "evaluation": {"seconds": 1, "peak_bytes": 1e6},

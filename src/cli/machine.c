@@ -1,6 +1,7 @@
 #include "cli/machine.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -8,6 +9,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
 #endif
 
 #include "tensor/device.h"
@@ -24,10 +27,11 @@ int64_t ls_machine_peak_bytes(void) {
     return getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_maxrss * INT64_C(1024) : 0;
 }
 
-static void processor_name(char *out, size_t bytes) {
-    snprintf(out, bytes, "unknown");
 #if defined(__x86_64__)
+
+static void processor_name(char *out, size_t bytes) {
     unsigned words[12];
+    snprintf(out, bytes, "unknown");
     for (unsigned i = 0; i < 3; i++)
         if (!__get_cpuid(0x80000002u + i, &words[4 * i], &words[4 * i + 1], &words[4 * i + 2],
                          &words[4 * i + 3]))
@@ -35,19 +39,69 @@ static void processor_name(char *out, size_t bytes) {
     char text[sizeof words + 1] = "";
     memcpy(text, words, sizeof words);
     snprintf(out, bytes, "%s", text + strspn(text, " "));
-#endif
 }
+
+static void instructions(char *out, size_t bytes) {
+    unsigned a, b, c, d;
+    bool amx = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 22 & 1u) && (d >> 24 & 1u);
+    snprintf(out, bytes, "%s%s%s%s", __builtin_cpu_supports("avx2") ? "AVX2 " : "",
+             __builtin_cpu_supports("avx512f") ? "AVX-512 " : "",
+             __builtin_cpu_supports("avx512bf16") ? "AVX-512-BF16 " : "", amx ? "AMX " : "");
+}
+
+#elif defined(__aarch64__) && defined(__linux__)
+
+/* A number that /proc/cpuinfo gives for the first processor, or 0. */
+static unsigned cpuinfo_number(const char *key) {
+    unsigned number = 0;
+    char line[256];
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    if (file == NULL) return 0;
+    while (number == 0 && fgets(line, sizeof line, file) != NULL) {
+        const char *colon = strchr(line, ':');
+        if (colon != NULL && strncmp(line, key, strlen(key)) == 0)
+            number = (unsigned)strtoul(colon + 1, NULL, 0);
+    }
+    fclose(file);
+    return number;
+}
+
+static void processor_name(char *out, size_t bytes) {
+    static const struct {
+        unsigned part;
+        const char *name;
+    } known[] = {{0xd03, "Cortex-A53"},  {0xd08, "Cortex-A72"},  {0xd0b, "Cortex-A76"},
+                 {0xd0c, "Neoverse N1"}, {0xd40, "Neoverse V1"}, {0xd49, "Neoverse N2"},
+                 {0xd4f, "Neoverse V2"}, {0xd83, "Neoverse V3"}, {0xd8e, "Neoverse N3"}};
+    const unsigned maker = cpuinfo_number("CPU implementer"), part = cpuinfo_number("CPU part");
+    snprintf(out, bytes, "ARM, implementer 0x%x, part 0x%x", maker, part);
+    for (size_t i = 0; maker == 0x41 && i < sizeof known / sizeof known[0]; i++)
+        if (known[i].part == part) snprintf(out, bytes, "ARM %s", known[i].name);
+}
+
+static void instructions(char *out, size_t bytes) {
+    enum { HAS_BF16 = 1 << 14 }; /* Linux' HWCAP2_BF16 */
+    snprintf(out, bytes, "NEON %s", getauxval(AT_HWCAP2) & HAS_BF16 ? "BF16 " : "");
+}
+
+#else
+
+static void processor_name(char *out, size_t bytes) {
+    snprintf(out, bytes, "unknown");
+}
+
+static void instructions(char *out, size_t bytes) {
+    snprintf(out, bytes, "unknown ");
+}
+
+#endif
 
 void ls_machine_describe(ls_machine *out) {
     *out = (ls_machine){0};
     processor_name(out->name, sizeof out->name);
-#if defined(__x86_64__)
-    out->avx2 = __builtin_cpu_supports("avx2");
-    out->avx512 = __builtin_cpu_supports("avx512f");
-    out->avx512_bf16 = __builtin_cpu_supports("avx512bf16");
-    unsigned a, b, c, d;
-    out->amx = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 22 & 1u) && (d >> 24 & 1u);
-#endif
+    instructions(out->instructions, sizeof out->instructions);
+    const size_t length = strlen(out->instructions);
+    if (length > 0) out->instructions[length - 1] = '\0'; /* the space after the last */
 #ifdef LS_HAVE_ONEDNN
     out->onednn = "found";
 #else

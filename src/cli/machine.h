@@ -5,9 +5,9 @@
 #include "tensor/program.h"
 
 typedef struct ls_machine {
-    char name[128]; /* of the processor */
-    bool avx2, avx512, avx512_bf16, amx;
-    const char *onednn; /* "found" or "not built in" */
+    char name[128];        /* of the processor */
+    char instructions[64]; /* of those that kernels use, as "AVX2 AVX-512" */
+    const char *onednn;    /* "found" or "not built in" */
     int64_t memory_bytes;
 } ls_machine;
 

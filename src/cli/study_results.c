@@ -295,11 +295,11 @@ static json_t *machine_json(const ls_ctx *ctx) {
     struct utsname system;
     ls_machine_describe(&machine);
     if (uname(&system) != 0) memset(&system, 0, sizeof system);
-    return json_pack("{s:s, s:i, s:I, s:s, s:b, s:s, s:s, s:s, s:s}", "cpu", machine.name,
+    return json_pack("{s:s, s:i, s:I, s:s, s:s, s:s, s:s, s:s, s:s}", "cpu", machine.name,
                      "processors", omp_get_num_procs(), "memory_bytes",
-                     (json_int_t)machine.memory_bytes, "isa", ls_kernel_isa(ctx->isa), "amx",
-                     machine.amx, "onednn", machine.onednn, "system", system.sysname, "release",
-                     system.release, "compiler", __VERSION__);
+                     (json_int_t)machine.memory_bytes, "isa", ls_kernel_isa(ctx->isa),
+                     "instructions", machine.instructions, "onednn", machine.onednn, "system",
+                     system.sysname, "release", system.release, "compiler", __VERSION__);
 }
 
 static json_t *head_json(const ls_study *study, bool finished) {

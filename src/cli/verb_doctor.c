@@ -64,21 +64,17 @@ static ls_status run(ls_cli *cli) {
     const char *isa = ls_kernel_isa(ctx->isa);
     if (cli->json)
         return ls_cli_print_json(
-            cli,
-            json_pack("{s:s, s:s, s:s, s:b, s:b, s:b, s:b, s:i, s:I, s:f, s:f, s:f, s:s, s:b, "
-                      "s:b}",
-                      "longshot", LS_VERSION, "cpu", machine.name, "isa", isa, "avx2", machine.avx2,
-                      "avx512", machine.avx512, "avx512_bf16", machine.avx512_bf16, "amx",
-                      machine.amx, "threads", ctx->threads, "memory_bytes",
-                      (json_int_t)machine.memory_bytes, "bandwidth_bytes_per_second", bandwidth,
-                      "peak_f32_flops", f32, "peak_bf16_flops", bf16, "onednn", machine.onednn,
-                      "default_corpus", corpus, "cuda", cuda.open));
+            cli, json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:f, s:f, s:f, s:s, s:b, s:b}",
+                           "longshot", LS_VERSION, "cpu", machine.name, "isa", isa, "instructions",
+                           machine.instructions, "threads", ctx->threads, "memory_bytes",
+                           (json_int_t)machine.memory_bytes, "bandwidth_bytes_per_second",
+                           bandwidth, "peak_f32_flops", f32, "peak_bf16_flops", bf16, "onednn",
+                           machine.onednn, "default_corpus", corpus, "cuda", cuda.open));
     ls_text text = {0};
     ls_text_printf(ctx, &text, "longshot         %s\n", LS_VERSION);
     ls_text_printf(ctx, &text, "processor        %s\n", machine.name);
-    ls_text_printf(ctx, &text, "instructions     %s%s%s%s; kernels in use: %s\n",
-                   machine.avx2 ? "AVX2 " : "", machine.avx512 ? "AVX-512 " : "",
-                   machine.avx512_bf16 ? "AVX-512-BF16 " : "", machine.amx ? "AMX" : "", isa);
+    ls_text_printf(ctx, &text, "instructions     %s; kernels in use: %s\n", machine.instructions,
+                   isa);
     ls_text_printf(ctx, &text, "threads          %d\n", ctx->threads);
     ls_text_printf(ctx, &text, "memory           %.1f GiB, read at %.1f GB/s\n",
                    (double)machine.memory_bytes / (1 << 30), 1e-9 * bandwidth);

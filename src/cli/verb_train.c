@@ -168,9 +168,9 @@ static ls_status write_environment(training *run) {
     if (uname(&system) != 0) memset(&system, 0, sizeof system);
     LS_TRY(ls_path_join(ctx, path, sizeof path, run->keys.out, "env.json"));
     json_t *json = json_pack(
-        "{s:s, s:s, s:s, s:s, s:i, s:s, s:b, s:I, s:s, s:s}", "longshot", LS_VERSION, "compiler",
+        "{s:s, s:s, s:s, s:s, s:i, s:s, s:s, s:I, s:s, s:s}", "longshot", LS_VERSION, "compiler",
         __VERSION__, "cpu", machine.name, "isa", ls_kernel_isa(ctx->isa), "threads", ctx->threads,
-        "onednn", machine.onednn, "amx", machine.amx, "memory_bytes",
+        "onednn", machine.onednn, "instructions", machine.instructions, "memory_bytes",
         (json_int_t)machine.memory_bytes, "system", system.sysname, "release", system.release);
     if (json == NULL) return LS_FAIL(ctx, LS_ENOMEM, "no memory for %s", path);
     ls_status status = ls_json_write(ctx, path, json);

@@ -72,7 +72,7 @@ static ls_scan_sent retreat(const ls_scan_job *s, const ls_scan_gradients *d,
 enum { USUAL = 8 }; /* states of Mamba's channels: 16 with their conjugates */
 static const float half_pi = 1.57079632679489662f;
 
-/* Sixteen channels' numbers. */
+/* The numbers of a block of channels. */
 typedef struct pair {
     ls_vec re, im;
 } pair;

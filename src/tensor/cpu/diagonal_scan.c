@@ -6,10 +6,10 @@
 #include "tensor/cpu/lib/hold.h"
 #include "tensor/cpu/lib/vector.h"
 
-/* Eight modes are a block: the lanes of a vector of doubles, and sixteen numbers in a row. */
-enum { LANES = 8, CHUNK = 64, GROUPS = 8, AHEAD = 16 };
-typedef double wide_vec __attribute__((vector_size(64)));
-typedef float half_vec __attribute__((vector_size(32)));
+/* A block of modes is a vector of doubles, and twice as many numbers in a row. */
+enum { LANES = LS_LANES / 2, CHUNK = 64, GROUPS = 8, AHEAD = 16 };
+typedef double wide_vec __attribute__((vector_size(LANES * sizeof(double))));
+typedef float half_vec __attribute__((vector_size(LANES * sizeof(float))));
 
 /* ---- what all kernels begin and end with: a and b of every mode, and gradients of them ---- */
 
@@ -266,20 +266,18 @@ LS_INLINE void modes_to(modes m, complexes *to) {
     memcpy(to, &m, sizeof m);
 }
 
-/* Sixteen numbers of a row, or as many as are left, as eight pairs; and back. */
+/* LS_LANES numbers of a row, or as many as are left, as LANES pairs; and back. */
 LS_INLINE modes load_pairs(const void *data, ls_dtype type, int64_t at, int64_t left) {
     ls_vec both = ls_load_left(data, type, at, left);
-    half_vec re = __builtin_shufflevector(both, both, 0, 2, 4, 6, 8, 10, 12, 14);
-    half_vec im = __builtin_shufflevector(both, both, 1, 3, 5, 7, 9, 11, 13, 15);
+    half_vec re = __builtin_shufflevector(both, both, LS_EVEN_LANES);
+    half_vec im = __builtin_shufflevector(both, both, LS_ODD_LANES);
     return (modes){__builtin_convertvector(re, wide_vec), __builtin_convertvector(im, wide_vec)};
 }
 
 LS_INLINE void store_pairs(void *data, ls_dtype type, int64_t at, int64_t left, modes m) {
     half_vec re = __builtin_convertvector(m.re, half_vec);
     half_vec im = __builtin_convertvector(m.im, half_vec);
-    ls_store_left(
-        data, type, at, left,
-        __builtin_shufflevector(re, im, 0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15));
+    ls_store_left(data, type, at, left, __builtin_shufflevector(re, im, LS_HALVES_IN_TURN));
 }
 
 /* One block of one sequence. */
@@ -454,7 +452,7 @@ LS_INLINE void forward(const ls_run *run, const ls_node *node, ls_dtype type) {
     const work w = begin(run, node, false);
 #pragma omp parallel num_threads(run->threads)
     {
-        unsigned subnormals = ls_subnormals_flush();
+        uint64_t subnormals = ls_subnormals_flush();
 #pragma omp for schedule(static)
         for (int64_t index = 0; index < w.B * w.groups; index++)
             forward_piece(&w, piece_of(&w, index), type, data_of(node->out[LS_MODES_AFTER]));
@@ -470,7 +468,7 @@ LS_INLINE void backward(const ls_run *run, const ls_node *node, ls_dtype type) {
 #pragma omp parallel num_threads(run->threads)
     {
         complexes *desk = (complexes *)(w.desks + omp_get_thread_num() * w.desk);
-        unsigned subnormals = ls_subnormals_flush();
+        uint64_t subnormals = ls_subnormals_flush();
 #pragma omp for schedule(static)
         for (int64_t index = 0; index < w.B * w.groups; index++)
             backward_piece(&w, piece_of(&w, index), type, &d, desk);

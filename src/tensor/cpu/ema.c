@@ -399,7 +399,7 @@ LS_INLINE void scan_typed(const ls_run *run, const ls_node *node, ls_dtype type)
     load_modes(run, node, &s);
 #pragma omp parallel num_threads(run->threads)
     {
-        unsigned subnormals = ls_subnormals_flush();
+        uint64_t subnormals = ls_subnormals_flush();
 #pragma omp for schedule(static)
         for (int64_t piece = 0; piece < s.blocks * s.B; piece++) {
             const int64_t b = piece / s.blocks, first = piece % s.blocks * LANES,
@@ -474,7 +474,7 @@ LS_INLINE void scan_grad_typed(const ls_run *run, const ls_node *node, ls_dtype 
 #pragma omp parallel num_threads(run->threads)
     {
         wide_vec *desk = desks + (size_t)omp_get_thread_num() * desk_vectors(node);
-        unsigned subnormals = ls_subnormals_flush();
+        uint64_t subnormals = ls_subnormals_flush();
 #pragma omp for schedule(static)
         for (int64_t block = 0; block < s.blocks; block++)
             block_grad(run, node, &s, block, type, desk);

@@ -105,7 +105,7 @@ static void backward_f64(const ls_run *run, const ls_node *node) {
 
 /* ---- transforms ----
  *
- * Sixteen channels lie in the lanes; time runs over vectors. Blocks of m = 8^n vectors are
+ * Channels lie in the lanes; time runs over vectors. Blocks of m = 8^n vectors are
  * multiplied as polynomials modulo x^m - i: the element at x^j is weighted by the j-th power of a
  * 4m-th root of unity, which makes the product cyclic. Two real blocks have a real part (the first
  * m values of their convolution) and an imaginary part (the m values after): transforms of m
@@ -187,7 +187,7 @@ static void transform_back(const conv *c, complex_vec *x, int64_t m) {
     }
 }
 
-/* ---- causal convolution of sixteen channels ---- */
+/* ---- causal convolution of the channels of a vector ---- */
 
 LS_INLINE ls_vec at_or_zero(const ls_vec *x, int64_t count, int64_t i) {
     return i >= 0 && i < count ? x[i] : ls_vec_all(0);
@@ -337,7 +337,7 @@ static desk desk_at(const conv *c, const desk_size *size, ls_vec *at, bool backw
     return w;
 }
 
-/* Rows of sixteen channels in the order of time, or backwards. */
+/* Rows of the channels of a vector in the order of time, or backwards. */
 typedef struct columns {
     void *data;
     int64_t stride, first, left; /* first channel, and how many there are from it */
@@ -398,7 +398,7 @@ LS_INLINE void forward_typed(const ls_run *run, const ls_node *node, ls_dtype ty
     {
         const desk w = desk_at(
             &c, &size, (ls_vec *)run->workspace + omp_get_thread_num() * size.vectors, false);
-        unsigned subnormals = ls_subnormals_flush(); /* kernels end in them */
+        uint64_t subnormals = ls_subnormals_flush(); /* kernels end in them */
 #pragma omp for schedule(dynamic)
         for (int64_t piece = 0; piece < ls_ceil_div(c.D, LS_LANES) * slices; piece++) {
             int64_t first = piece / slices * LS_LANES, b = piece % slices * SEQUENCES;
@@ -441,7 +441,7 @@ LS_INLINE void backward_typed(const ls_run *run, const ls_node *node, ls_dtype t
     {
         const desk w = desk_at(
             &c, &size, (ls_vec *)run->workspace + omp_get_thread_num() * size.vectors, true);
-        unsigned subnormals = ls_subnormals_flush();
+        uint64_t subnormals = ls_subnormals_flush();
 #pragma omp for schedule(dynamic)
         for (int64_t first = 0; first < c.D; first += LS_LANES) {
             const columns u = {(void *)c.u, c.u_stride, first, c.D - first};

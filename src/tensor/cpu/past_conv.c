@@ -86,7 +86,7 @@ static void backward_f64(const ls_run *run, const ls_node *node) {
     }
 }
 
-/* ---- f32 and bf16: sixteen channels in the lanes, eight rows of a result at a time ----
+/* ---- f32 and bf16: channels in the lanes, eight rows of a result at a time ----
  *
  * Every one of the three sums slides one sequence of rows along another:
  *   y[t]  = sum_m u[m] k[newest + t - m]
@@ -168,7 +168,7 @@ LS_INLINE void forward_typed(const ls_run *run, const ls_node *node, ls_dtype ty
     const int64_t blocks = ls_ceil_div(c.D, LS_LANES), spans = ls_ceil_div(c.T, BLOCK);
 #pragma omp parallel num_threads(run->threads)
     {
-        unsigned subnormals = ls_subnormals_flush(); /* kernels end in them */
+        uint64_t subnormals = ls_subnormals_flush(); /* kernels end in them */
 #pragma omp for schedule(static)
         for (int64_t piece = 0; piece < c.B * spans * blocks; piece++) {
             const int64_t d = piece % blocks * LS_LANES, left = c.D - d;
@@ -208,8 +208,8 @@ LS_INLINE void input_gradient(const conv *c, ls_dtype type, rows dy, rows du, in
     }
 }
 
-/* What a thread works with: sixteen channels of one sequence's inputs and gradients, row after row,
- * and the kernel's gradient so far. */
+/* What a thread works with: the channels of a vector, of one sequence's inputs and gradients, row
+ * after row, and the kernel's gradient so far. */
 typedef struct desk {
     float *u, *dy, *dk;
 } desk;
@@ -230,7 +230,7 @@ static desk desk_at(const ls_run *run, const ls_node *node) {
     return w;
 }
 
-/* Rows first..end of sixteen channels of a sequence. */
+/* Rows first..end of the channels of a vector of a sequence. */
 LS_INLINE void take(rows from, ls_dtype type, int64_t b, int64_t first, int64_t end, int64_t d,
                     int64_t left, float *to) {
     for (int64_t row = first; row < end; row++)
@@ -282,7 +282,7 @@ LS_INLINE void backward_typed(const ls_run *run, const ls_node *node, ls_dtype t
 #pragma omp parallel num_threads(run->threads)
     {
         const desk w = desk_at(run, node);
-        unsigned subnormals = ls_subnormals_flush();
+        uint64_t subnormals = ls_subnormals_flush();
 #pragma omp for schedule(static)
         for (int64_t d = 0; d < c.D; d += LS_LANES) {
             for (int64_t b = 0; du != NULL && b < c.B; b++)

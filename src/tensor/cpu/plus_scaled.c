@@ -56,7 +56,7 @@ LS_INLINE void forward(const ls_run *run, const ls_node *node, ls_dtype type) {
         }
 }
 
-/* Sixteen channels walk down all rows; sums of PART rows are added up in double. */
+/* The channels of a vector walk down all rows; sums of PART rows are added up in double. */
 LS_INLINE void backward(const ls_run *run, const ls_node *node, ls_dtype type) {
     enum { PART = 64 };
     const table dy = rows_of(node->in[0]), x = rows_of(node->in[1]), dx = rows_of(node->out[0]);

@@ -86,7 +86,7 @@ static void rotate_f64(const ls_run *run, const ls_node *node) {
 
 /* Neighbours change places. */
 LS_INLINE ls_vec swapped(ls_vec x) {
-    return __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+    return __builtin_shufflevector(x, x, LS_NEIGHBOURS_SWAPPED);
 }
 
 /* One head. With pairs (2i, 2i+1) the tables have an entry per element, the sine with its sign:

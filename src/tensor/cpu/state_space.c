@@ -552,7 +552,7 @@ static void kernel_fast(const ls_run *run, const ls_node *node) {
 #pragma omp parallel num_threads(run->threads)
     {
         const desk k = desk_at(&w, false);
-        unsigned subnormals = ls_subnormals_flush();
+        uint64_t subnormals = ls_subnormals_flush();
 #pragma omp for schedule(static)
         for (int64_t first = 0; first < w.s.D; first += LANES) {
             load_systems(&w, first, k.system);
@@ -573,7 +573,7 @@ static void kernel_grad_fast(const ls_run *run, const ls_node *node) {
 #pragma omp parallel num_threads(run->threads)
     {
         const desk k = desk_at(&w, true);
-        unsigned subnormals = ls_subnormals_flush();
+        uint64_t subnormals = ls_subnormals_flush();
 #pragma omp for schedule(static)
         for (int64_t first = 0; first < w.s.D; first += LANES) {
             load_systems(&w, first, k.system);
@@ -610,7 +610,7 @@ LS_INLINE void scan_typed(const ls_run *run, const ls_node *node, ls_dtype type)
 #pragma omp parallel num_threads(run->threads)
     {
         const desk k = desk_at(&w, false);
-        unsigned subnormals = ls_subnormals_flush();
+        uint64_t subnormals = ls_subnormals_flush();
 #pragma omp for schedule(static)
         for (int64_t piece = 0; piece < blocks * c.B; piece++) {
             int64_t first = piece / c.B * LANES, b = piece % c.B, left = c.D - first;
@@ -632,7 +632,7 @@ LS_INLINE void scan_grad_typed(const ls_run *run, const ls_node *node, ls_dtype 
 #pragma omp parallel num_threads(run->threads)
     {
         const desk k = desk_at(&w, true);
-        unsigned subnormals = ls_subnormals_flush();
+        uint64_t subnormals = ls_subnormals_flush();
 #pragma omp for schedule(static)
         for (int64_t first = 0; first < c.D; first += LANES) {
             int64_t left = c.D - first;

@@ -11,8 +11,8 @@
 #include <math.h>
 #include <omp.h>
 
-#include "tensor/cpu/lib/amx.h"
 #include "tensor/cpu/lib/attention_pairs.h"
+#include "tensor/cpu/lib/matrix_unit.h"
 
 enum {
     PIECES_WANTED = 8,      /* below this the keys are cut into columns */
@@ -22,7 +22,7 @@ enum {
 typedef struct work_cut {
     int64_t batch_parts, columns, query_tiles;
     bool shared_gradients; /* of a table or of relative keys */
-    bool amx;
+    bool unit;
 } work_cut;
 
 /* Partial results of pieces, in the order of segments. */
@@ -56,7 +56,7 @@ static work_cut cut_work(const ls_attention_job *job) {
     work_cut cut = {.batch_parts = job->B,
                     .columns = 1,
                     .query_tiles = ls_ceil_div(job->T, QUERIES),
-                    .amx = job->out.type == LS_BF16 && ls_amx_usable()};
+                    .unit = job->out.type == LS_BF16 && ls_unit_usable()};
     int64_t key_tiles = 1;
     for (int s = 0; s < job->segments; s++) {
         const ls_attention_source *source = &job->source[s];
@@ -126,7 +126,7 @@ static size_t lay_out(const ls_attention_job *job, const work_cut *cut, char *ba
     to->band = space_take(&from, relative ? BAND * k : 0);
     to->dband = space_take(&from, relative ? BAND * k : 0);
     to->meet = space_take(&from, relative ? BAND * QUERIES : 0);
-    int64_t halves = cut->amx ? KEYS / 2 : 0;
+    int64_t halves = cut->unit ? KEYS / 2 : 0;
     to->k_halves = (ls_bf16 *)(void *)space_take(&from, halves * k);
     to->v_halves = (ls_bf16 *)(void *)space_take(&from, halves * v);
     to->k_turned = (ls_bf16 *)(void *)space_take(&from, halves * k);
@@ -200,7 +200,7 @@ static void load_tile(query_tile *tile, int64_t t, const thread_space *desk) {
     load_statistics(tile, dout, desk->v_rows, desk->lse + t * QUERIES, desk->dot + t * QUERIES);
 }
 
-static void load_tile_amx(query_tile *tile, int64_t t, const thread_space *desk) {
+static void load_tile_unit(query_tile *tile, int64_t t, const thread_space *desk) {
     const ls_attention_job *job = tile->job;
     const int64_t wide_k = padded(job->K), wide_v = padded(job->V);
     half_rows q = {desk->k_halves, wide_k};
@@ -228,12 +228,12 @@ static void load_queries(const ls_attention_job *job, const work_cut *cut,
     const int64_t k = padded(job->K) * QUERIES;
     for (int64_t t = 0; t < cut->query_tiles; t++) {
         query_tile *tile = &desk->tiles[t];
-        tile->turned = cut->amx && !source->about->decays ? NULL : desk->turned + t * k;
+        tile->turned = cut->unit && !source->about->decays ? NULL : desk->turned + t * k;
         tile->relative_turned = desk->relative_turned + (source->relative.data ? t * k : 0);
-        ls_tile_queries(tile, job, source, b, h, t * QUERIES, cut->amx ? 1 : score_factor(job),
+        ls_tile_queries(tile, job, source, b, h, t * QUERIES, cut->unit ? 1 : score_factor(job),
                         desk->k_rows);
-        if (cut->amx)
-            load_tile_amx(tile, t, desk);
+        if (cut->unit)
+            load_tile_unit(tile, t, desk);
         else
             load_tile(tile, t, desk);
         if (source->relative.data != NULL)
@@ -376,8 +376,8 @@ static void meet_products(const query_tile *tile, int64_t t, const key_tile *key
 }
 
 /* `low` is the place of keys->row in its tile of keys. */
-static void meet_products_amx(const query_tile *tile, int64_t t, const key_tile *keys, int64_t low,
-                              half_rows k, half_rows v, const thread_space *desk) {
+static void meet_products_unit(const query_tile *tile, int64_t t, const key_tile *keys, int64_t low,
+                               half_rows k, half_rows v, const thread_space *desk) {
     const ls_attention_job *job = tile->job;
     const bool decays = tile->source->about->decays;
     const int64_t wide_k = padded(job->K), wide_v = padded(job->V);
@@ -391,25 +391,25 @@ static void meet_products_amx(const query_tile *tile, int64_t t, const key_tile 
         ls_half_round(desk->decayed, rows, wide_k, desk->k_halves + low * wide_k);
         ls_half_turn((half_rows){desk->k_halves, wide_k}, wide_k, desk->decayed, desk->k_turned);
     }
-    ls_amx_product(rows, QUERIES, wide_k, k.at, k.stride, desk->turned + t * wide_k * QUERIES,
-                   QUERIES, desk->s, QUERIES, false);
+    ls_unit_product(rows, QUERIES, wide_k, k.at, k.stride, desk->turned + t * wide_k * QUERIES,
+                    QUERIES, desk->s, QUERIES, false);
     for (int64_t i = 0; i < keys->count * QUERIES; i += LANES)
         vec_store(desk->s + i, vec_load(desk->s + i) * factor);
     ls_tile_adjust(tile, keys, desk->s);
-    ls_amx_product(rows, QUERIES, wide_v, v.at, v.stride, desk->dout_turned + t * wide_v * QUERIES,
-                   QUERIES, desk->ds, QUERIES, false);
+    ls_unit_product(rows, QUERIES, wide_v, v.at, v.stride, desk->dout_turned + t * wide_v * QUERIES,
+                    QUERIES, desk->ds, QUERIES, false);
     differentiate(keys->count, rows, desk->lse + t * QUERIES, desk->dot + t * QUERIES, desk->s,
                   desk->ds);
     ls_half_round(desk->s, rows, QUERIES, desk->p_halves);
     ls_half_round(desk->ds, rows, QUERIES, desk->ds_halves);
     ls_half_pair_floats(desk->ds, rows, rows, desk->ds_pairs);
-    ls_amx_product(rows, wide_v, QUERIES, desk->p_halves, QUERIES,
-                   desk->dout_rows + t * wide_v * QUERIES, wide_v, dv, wide_v, true);
-    ls_amx_product(wide_k, QUERIES, rows, desk->k_turned + low, KEYS, desk->ds_pairs, QUERIES,
-                   desk->dq + t * wide_k * QUERIES, QUERIES, true);
-    ls_amx_product(rows, wide_k, QUERIES, desk->ds_halves, QUERIES,
-                   desk->q_rows + t * wide_k * QUERIES, wide_k, decays ? desk->fresh : dk, wide_k,
-                   !decays);
+    ls_unit_product(rows, wide_v, QUERIES, desk->p_halves, QUERIES,
+                    desk->dout_rows + t * wide_v * QUERIES, wide_v, dv, wide_v, true);
+    ls_unit_product(wide_k, QUERIES, rows, desk->k_turned + low, KEYS, desk->ds_pairs, QUERIES,
+                    desk->dq + t * wide_k * QUERIES, QUERIES, true);
+    ls_unit_product(rows, wide_k, QUERIES, desk->ds_halves, QUERIES,
+                    desk->q_rows + t * wide_k * QUERIES, wide_k, decays ? desk->fresh : dk, wide_k,
+                    !decays);
     if (decays) add_decayed(job, keys->count, desk, dk);
 }
 
@@ -423,7 +423,7 @@ static column_tile load_keys(const ls_attention_job *job, const work_cut *cut,
                              const ls_attention_source *source, int64_t b, int64_t g, int64_t row,
                              int64_t count, const thread_space *desk) {
     column_tile tile = {0};
-    if (!cut->amx) {
+    if (!cut->unit) {
         tile.k = ls_tile_load(&source->k, b, g, row, count, KEYS, job->K, desk->k_rows);
         tile.v = ls_tile_load(&source->v, b, g, row, count, KEYS, job->V, desk->v_rows);
         return tile;
@@ -445,7 +445,7 @@ static void meet_column(const ls_attention_job *job, const work_cut *cut,
                         const thread_space *desk, gathered into) {
     const int64_t held = ls_interval_length(source->held), first = source->held.first;
     const int64_t count = ls_min(KEYS, held - row), wide_k = padded(job->K) * QUERIES;
-    const int64_t step = cut->amx ? 32 : BLOCK_ROWS;
+    const int64_t step = cut->unit ? 32 : BLOCK_ROWS;
     const ls_tile_rule *rule = &source->about->rule;
     const ls_interval positions = {first + row, first + row + count};
     const ls_block_rows *list = &source->seen_by_keys;
@@ -469,8 +469,8 @@ static void meet_column(const ls_attention_job *job, const work_cut *cut,
                              .full = runs[i].full && count == KEYS,
                              .band = desk->band,
                              .meet = desk->meet};
-            if (cut->amx)
-                meet_products_amx(
+            if (cut->unit)
+                meet_products_unit(
                     tile, t, &keys, low,
                     (half_rows){x.k_halves.at + low * x.k_halves.stride, x.k_halves.stride},
                     (half_rows){x.v_halves.at + low * x.v_halves.stride, x.v_halves.stride}, desk);
@@ -616,12 +616,12 @@ void ls_attention_tiled_grad(const ls_attention_job *job) {
         thread_space desk;
         lay_out(job, &cut, (char *)job->workspace + first + (size_t)omp_get_thread_num() * bytes,
                 &desk);
-        if (cut.amx) ls_amx_begin();
+        if (cut.unit) ls_unit_begin();
 #pragma omp for schedule(dynamic)
         for (int64_t piece = 0; piece < pieces; piece++)
             run_piece(job, &cut, piece / cut.columns / job->G, piece / cut.columns % job->G,
                       piece % cut.columns, &desk, &shared);
-        if (cut.amx) ls_amx_end();
+        if (cut.unit) ls_unit_end();
         if (cut.columns > 1) {
 #pragma omp for schedule(dynamic)
             for (int64_t piece = 0; piece < job->B * job->H; piece++)

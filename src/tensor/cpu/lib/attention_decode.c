@@ -71,22 +71,21 @@ static const void *row_address(const ls_attention_array *x, int64_t b, int64_t h
            (b * x->batch + row * x->row + head * x->head) * (int64_t)ls_dtype_size(x->type);
 }
 
-ALWAYS_INLINE vec load(ls_dtype type, const void *row, int64_t e) {
-    return type == LS_F32 ? vec_load((const float *)row + e)
-                          : vec_load_bf16((const ls_bf16 *)row + e);
+LS_INLINE vec load(ls_dtype type, const void *row, int64_t e) {
+    return type == LS_F32 ? vec_load((const float *)row + e) : ls_widen((const ls_bf16 *)row + e);
 }
 
-ALWAYS_INLINE float element(ls_dtype type, const void *row, int64_t e) {
+LS_INLINE float element(ls_dtype type, const void *row, int64_t e) {
     return type == LS_F32 ? ((const float *)row)[e] : ls_bf16_to_f32(((const ls_bf16 *)row)[e]);
 }
 
-ALWAYS_INLINE void fetch(const char *row, int64_t bytes) {
+LS_INLINE void fetch(const char *row, int64_t bytes) {
     for (int64_t at = 0; at < bytes; at += LINE) __builtin_prefetch(row + at);
 }
 
 /* s[j] = q . row j, for LANES rows `bytes` apart (fewer: the rest repeat the last). */
-ALWAYS_INLINE void dot_rows(ls_dtype type, const char *rows, int64_t bytes, int64_t count,
-                            int64_t width, const float *q, float *s) {
+LS_INLINE void dot_rows(ls_dtype type, const char *rows, int64_t bytes, int64_t count,
+                        int64_t width, const float *q, float *s) {
     float parts[LANES * LANES], turned[LANES * LANES];
     const int64_t whole = width / LANES * LANES, row_bytes = width * (int64_t)ls_dtype_size(type);
     float rest[LANES];
@@ -121,8 +120,8 @@ static void dot_many(const ls_attention_array *x, const void *rows, int64_t coun
 }
 
 /* out[e] += sum_j weight[j] * row j [e] */
-ALWAYS_INLINE void add_rows(ls_dtype type, const char *rows, int64_t bytes, int64_t count,
-                            int64_t width, const float *weight, float *out) {
+LS_INLINE void add_rows(ls_dtype type, const char *rows, int64_t bytes, int64_t count,
+                        int64_t width, const float *weight, float *out) {
     int64_t e = 0;
     for (; e + 4 * LANES <= width; e += 4 * LANES) {
         vec sum[4];
@@ -272,7 +271,7 @@ static void weigh(int64_t count, float *s, float *result) {
     float most = -INFINITY, sum = 0;
     for (int64_t j = count; j % LANES != 0; j++) s[j] = -INFINITY;
     for (int64_t j = 0; j < count; j++) most = s[j] > most ? s[j] : most;
-    const vec base = vec_all(most == -INFINITY ? 0 : most);
+    const vec base = ls_vec_all(most == -INFINITY ? 0 : most);
     vec sums = {0};
     for (int64_t j = 0; j < count; j += LANES) {
         vec weight = vec_exp2(vec_load(s + j) - base);

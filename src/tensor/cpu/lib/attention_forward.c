@@ -3,8 +3,8 @@
 #include <math.h>
 #include <omp.h>
 
-#include "tensor/cpu/lib/amx.h"
 #include "tensor/cpu/lib/attention_pairs.h"
+#include "tensor/cpu/lib/matrix_unit.h"
 
 /* What one thread works in. */
 typedef struct thread_space {
@@ -21,12 +21,12 @@ typedef struct thread_space {
 
 /* With AMX: the values of all tiles, turned, for all threads: [B][G][tile][padded V][KEYS]. */
 typedef struct turned_values {
-    bool amx;
+    bool unit;
     ls_bf16 *of[LS_SEGMENTS_MOST];
 } turned_values;
 
-static bool with_amx(const ls_attention_job *job) {
-    return job->out.type == LS_BF16 && ls_amx_usable();
+static bool with_unit(const ls_attention_job *job) {
+    return job->out.type == LS_BF16 && ls_unit_usable();
 }
 
 static int64_t key_tiles(const ls_attention_source *source) {
@@ -35,8 +35,8 @@ static int64_t key_tiles(const ls_attention_source *source) {
 
 static size_t lay_out_values(const ls_attention_job *job, char *base, turned_values *to) {
     space from = {.base = base};
-    to->amx = with_amx(job);
-    for (int s = 0; to->amx && s < job->segments; s++) {
+    to->unit = with_unit(job);
+    for (int s = 0; to->unit && s < job->segments; s++) {
         int64_t tiles = job->B * job->G * key_tiles(&job->source[s]);
         to->of[s] = (ls_bf16 *)(void *)space_take(&from, tiles * padded(job->V) * KEYS / 2);
     }
@@ -64,10 +64,10 @@ static size_t lay_out(const ls_attention_job *job, char *base, thread_space *to)
     to->meet = space_take(&from, relative ? BAND * QUERIES : 0);
     to->s = space_take(&from, KEYS * QUERIES);
     to->out = space_take(&from, v * QUERIES);
-    bool amx = with_amx(job);
-    to->q_pairs = space_take(&from, amx ? k / 2 * QUERIES : 0);
-    to->weight_pairs = space_take(&from, amx ? KEYS / 2 * QUERIES : 0);
-    to->halves = (ls_bf16 *)(void *)space_take(&from, amx ? KEYS * ls_max(k, v) / 2 : 0);
+    bool unit = with_unit(job);
+    to->q_pairs = space_take(&from, unit ? k / 2 * QUERIES : 0);
+    to->weight_pairs = space_take(&from, unit ? KEYS / 2 * QUERIES : 0);
+    to->halves = (ls_bf16 *)(void *)space_take(&from, unit ? KEYS * ls_max(k, v) / 2 : 0);
     return from.used;
 }
 
@@ -83,9 +83,9 @@ static bool weigh(int64_t count, float *s, running *run, float *shrink) {
     bool shrinks = false;
     for (int r = 0; r < QUERIES; r += LANES) {
         vec before = vec_load(run->most + r), most = before, sum = {0};
-        for (int64_t j = 0; j < count; j++) most = vec_max(most, vec_load(s + j * QUERIES + r));
+        for (int64_t j = 0; j < count; j++) most = ls_vec_most(most, vec_load(s + j * QUERIES + r));
         /* with nothing admitted yet any finite number serves */
-        vec base = vec_pick(most == -INFINITY, (vec){0}, most);
+        vec base = ls_vec_pick(most == -INFINITY, (vec){0}, most);
         vec factor = vec_exp2(before - base);
         for (int64_t j = 0; j < count; j++) {
             vec weight = vec_exp2(vec_load(s + j * QUERIES + r) - base);
@@ -152,8 +152,8 @@ static void pair_queries(const query_tile *queries, const thread_space *desk) {
 }
 
 /* One tile of keys; `values` are the tile's, from keys.row on. */
-static void meet_amx(const query_tile *queries, key_tile keys, const ls_bf16 *values,
-                     const thread_space *desk, running *run) {
+static void meet_unit(const query_tile *queries, key_tile keys, const ls_bf16 *values,
+                      const thread_space *desk, running *run) {
     const ls_attention_job *job = queries->job;
     const ls_attention_source *source = queries->source;
     const int64_t g = queries->h / (job->H / job->G), wide = padded(job->K);
@@ -170,15 +170,15 @@ static void meet_amx(const query_tile *queries, key_tile keys, const ls_bf16 *va
         k = ls_half_load(&source->k, queries->b, g, keys.row, keys.count, rows, job->K,
                          desk->halves);
     }
-    ls_amx_product(rows, QUERIES, wide, k.at, k.stride, desk->q_pairs, QUERIES, desk->s, QUERIES,
-                   false);
+    ls_unit_product(rows, QUERIES, wide, k.at, k.stride, desk->q_pairs, QUERIES, desk->s, QUERIES,
+                    false);
     for (int64_t i = 0; i < keys.count * QUERIES; i += LANES)
         vec_store(desk->s + i, vec_load(desk->s + i) * factor);
     ls_tile_adjust(queries, &keys, desk->s);
     if (weigh(keys.count, desk->s, run, shrink)) shrink_output(job, shrink, desk->out);
     ls_half_pair_floats(desk->s, keys.count, depth, desk->weight_pairs);
-    ls_amx_product(padded(job->V), QUERIES, depth, values, KEYS, desk->weight_pairs, QUERIES,
-                   desk->out, QUERIES, true);
+    ls_unit_product(padded(job->V), QUERIES, depth, values, KEYS, desk->weight_pairs, QUERIES,
+                    desk->out, QUERIES, true);
 }
 
 /* Writes the tile's output rows and logarithms. */
@@ -215,17 +215,17 @@ static void attend(const ls_attention_job *job, int64_t b, int64_t h, int64_t ro
     running run = {.sum = {0}};
     query_tile queries = {.relative_turned = desk->relative_turned};
     /* keys are taken from whole steps of the products on */
-    const int64_t step = values->amx ? 32 : 1;
+    const int64_t step = values->unit ? 32 : 1;
     for (int r = 0; r < QUERIES; r++) run.most[r] = -INFINITY;
     memset(desk->out, 0, (size_t)(padded(job->V) * QUERIES) * sizeof(float));
     for (int s = 0; s < job->segments; s++) {
         const ls_attention_source *source = &job->source[s];
         const ls_tile_rule *rule = &source->about->rule;
         ls_tile_run runs[LS_TILE_RUNS_MOST];
-        queries.turned = values->amx && !source->about->decays ? NULL : desk->turned;
-        ls_tile_queries(&queries, job, source, b, h, row, values->amx ? 1 : score_factor(job),
+        queries.turned = values->unit && !source->about->decays ? NULL : desk->turned;
+        ls_tile_queries(&queries, job, source, b, h, row, values->unit ? 1 : score_factor(job),
                         desk->rows);
-        if (values->amx) pair_queries(&queries, desk);
+        if (values->unit) pair_queries(&queries, desk);
         ls_interval any = ls_interval_cut(ls_keys_any(rule, queries.positions), source->held);
         int count = ls_tile_runs_of_queries(rule, queries.positions, source->held, runs);
         for (int i = 0; i < count; i++)
@@ -239,12 +239,12 @@ static void attend(const ls_attention_job *job, int64_t b, int64_t h, int64_t ro
                                  .full = runs[i].full,
                                  .band = desk->band,
                                  .meet = desk->meet};
-                if (values->amx) {
+                if (values->unit) {
                     int64_t g = h / (job->H / job->G);
                     int64_t tile = (b * job->G + g) * key_tiles(source) + t;
-                    meet_amx(&queries, keys,
-                             values->of[s] + tile * padded(job->V) * KEYS + first % KEYS, desk,
-                             &run);
+                    meet_unit(&queries, keys,
+                              values->of[s] + tile * padded(job->V) * KEYS + first % KEYS, desk,
+                              &run);
                 } else {
                     meet(&queries, keys, desk, &run);
                 }
@@ -263,8 +263,8 @@ void ls_attention_tiled(const ls_attention_job *job) {
     {
         thread_space desk;
         lay_out(job, (char *)job->workspace + before + (size_t)omp_get_thread_num() * bytes, &desk);
-        if (values.amx) ls_amx_begin();
-        for (int s = 0; values.amx && s < job->segments; s++) {
+        if (values.unit) ls_unit_begin();
+        for (int s = 0; values.unit && s < job->segments; s++) {
             int64_t parts = job->B * job->G * key_tiles(&job->source[s]);
 #pragma omp for schedule(static)
             for (int64_t piece = 0; piece < parts; piece++)
@@ -275,6 +275,6 @@ void ls_attention_tiled(const ls_attention_job *job) {
         for (int64_t piece = 0; piece < pieces; piece++)
             attend(job, piece / tiles / job->H, piece / tiles % job->H,
                    (tiles - 1 - piece % tiles) * QUERIES, &desk, &values);
-        if (values.amx) ls_amx_end();
+        if (values.unit) ls_unit_end();
     }
 }

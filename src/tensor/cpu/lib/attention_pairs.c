@@ -14,13 +14,14 @@ half_rows ls_half_load(const ls_attention_array *x, int64_t b, int64_t head, int
 }
 
 void ls_half_round(const float *from, int64_t rows, int64_t width, ls_bf16 *to) {
-    for (int64_t i = 0; i < rows * width; i += LANES) vec_store_bf16(to + i, vec_load(from + i));
+    for (int64_t i = 0; i < rows * width; i += LANES)
+        ls_store(to + i, LS_BF16, 0, vec_load(from + i));
 }
 
-ALWAYS_INLINE vec_word load_words(const ls_bf16 *from) {
-    vec_half x;
+LS_INLINE ls_uvec load_words(const ls_bf16 *from) {
+    ls_hvec x;
     memcpy(&x, from, sizeof x);
-    return __builtin_convertvector(x, vec_word);
+    return __builtin_convertvector(x, ls_uvec);
 }
 
 void ls_half_pair_rows(half_rows from, int64_t rows, int64_t width, float *units, int64_t stride) {
@@ -42,7 +43,7 @@ void ls_half_turn(half_rows from, int64_t width, float *units, ls_bf16 *to) {
     ls_tile_turn(units, width, KEYS / 2, width, (float *)(void *)to, KEYS / 2);
 }
 
-ALWAYS_INLINE void store_pair(float *units, vec even, vec odd) {
+LS_INLINE void store_pair(float *units, vec even, vec odd) {
 #if LS_ISA_avx512
     const __m512i order =
         _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
@@ -51,8 +52,8 @@ ALWAYS_INLINE void store_pair(float *units, vec even, vec odd) {
     vec_store(units, (vec)_mm512_permutexvar_epi16(order, both));
 #else
     ls_bf16 halves[2][LANES];
-    vec_store_bf16(halves[0], even);
-    vec_store_bf16(halves[1], odd);
+    ls_store(halves[0], LS_BF16, 0, even);
+    ls_store(halves[1], LS_BF16, 0, odd);
     vec_store(units, (vec)(load_words(halves[0]) | load_words(halves[1]) << 16));
 #endif
 }

@@ -4,24 +4,67 @@
 
 /* ---- products ---- */
 
+/* Adds the products of the first lines of b, as many as it returns. ARM multiplies by one lane of a
+ * vector, so there a is read by vectors, along k or across it. */
+LS_INLINE int64_t add_lines(int64_t depth, const float *a, int64_t step_row, int64_t step_k,
+                            const float *b, int64_t b_stride, vec sum[BLOCK_ROWS][2]) {
+    int64_t k = 0;
+#if defined(__ARM_NEON)
+#define ADD(row, x, lane)                                                                          \
+    (sum[row][0] = vfmaq_laneq_f32(sum[row][0], b0, x, lane),                                      \
+     sum[row][1] = vfmaq_laneq_f32(sum[row][1], b1, x, lane))
+#define ADD_LINE(lane)                                                                             \
+    do {                                                                                           \
+        const vec b0 = vld1q_f32(b + (k + (lane)) * b_stride);                                     \
+        const vec b1 = vld1q_f32(b + (k + (lane)) * b_stride + LANES);                             \
+        UNROLL for (int i = 0; i < BLOCK_ROWS; i++) ADD(i, x[i], lane);                            \
+    } while (0)
+    if (step_k == 1) {
+        for (; k + LANES <= depth; k += LANES) {
+            vec x[BLOCK_ROWS];
+            UNROLL for (int i = 0; i < BLOCK_ROWS; i++) x[i] = vld1q_f32(a + i * step_row + k);
+            ADD_LINE(0);
+            ADD_LINE(1);
+            ADD_LINE(2);
+            ADD_LINE(3);
+        }
+    } else {
+        for (; k < depth; k++) {
+            const vec b0 = vld1q_f32(b + k * b_stride), b1 = vld1q_f32(b + k * b_stride + LANES);
+            UNROLL for (int i = 0; i < BLOCK_ROWS; i += LANES) {
+                const vec x = vld1q_f32(a + k * step_k + i);
+                ADD(i, x, 0);
+                ADD(i + 1, x, 1);
+                ADD(i + 2, x, 2);
+                ADD(i + 3, x, 3);
+            }
+        }
+    }
+#undef ADD_LINE
+#undef ADD
+#else
+    (void)depth, (void)a, (void)step_row, (void)step_k, (void)b, (void)b_stride, (void)sum;
+#endif
+    return k;
+}
+
 /* BLOCK_ROWS x two vectors of c; one of the steps is the constant 1 where this is inlined. */
-ALWAYS_INLINE void product_block(int64_t depth, const float *a, int64_t step_row, int64_t step_k,
-                                 const float *b, int64_t b_stride, float *c, int64_t c_stride,
-                                 bool add) {
+LS_INLINE void product_block(int64_t depth, const float *a, int64_t step_row, int64_t step_k,
+                             const float *b, int64_t b_stride, float *c, int64_t c_stride,
+                             bool add) {
     vec sum[BLOCK_ROWS][2];
     UNROLL for (int i = 0; i < BLOCK_ROWS; i++) {
         sum[i][0] = add ? vec_load(c + i * c_stride) : (vec){0};
         sum[i][1] = add ? vec_load(c + i * c_stride + LANES) : (vec){0};
     }
-    for (int64_t k = 0; k < depth; k++) {
-        vec b0 = vec_load(b), b1 = vec_load(b + LANES);
+    int64_t k = add_lines(depth, a, step_row, step_k, b, b_stride, sum);
+    for (; k < depth; k++) {
+        vec b0 = vec_load(b + k * b_stride), b1 = vec_load(b + k * b_stride + LANES);
         UNROLL for (int i = 0; i < BLOCK_ROWS; i++) {
-            float x = a[i * step_row];
+            float x = a[i * step_row + k * step_k];
             sum[i][0] += x * b0;
             sum[i][1] += x * b1;
         }
-        a += step_k;
-        b += b_stride;
     }
     UNROLL for (int i = 0; i < BLOCK_ROWS; i++) {
         vec_store(c + i * c_stride, sum[i][0]);
@@ -57,13 +100,14 @@ static void load_row(ls_dtype type, const void *from, int64_t width, float *to) 
         return;
     }
     const ls_bf16 *halves = from;
-    for (; e + LANES <= width; e += LANES) vec_store(to + e, vec_load_bf16(halves + e));
+    for (; e + LANES <= width; e += LANES) vec_store(to + e, ls_widen(halves + e));
     for (; e < width; e++) to[e] = ls_bf16_to_f32(halves[e]);
 }
 
 float_rows ls_tile_load(const ls_attention_array *x, int64_t b, int64_t head, int64_t row,
                         int64_t count, int64_t rows, int64_t width, float *buffer) {
-    if (x->type == LS_F32 && width % PAD == 0 && count == rows)
+    if (x->type == LS_F32 && width % PAD == 0 && count == rows &&
+        (ROWS_MAY_LIE_APART || x->row == width))
         return (float_rows){row_address(x, b, head, row), x->row};
     int64_t wide = padded(width);
     for (int64_t i = 0; i < rows; i++) {
@@ -88,15 +132,14 @@ void ls_tile_store(const ls_attention_array *x, int64_t b, int64_t head, int64_t
             for (; e < width; e++) ((float *)to)[e] = values[e] * factor;
         } else {
             for (; e + LANES <= width; e += LANES)
-                vec_store_bf16((ls_bf16 *)to + e, vec_load(values + e) * factor);
+                ls_store((ls_bf16 *)to + e, LS_BF16, 0, vec_load(values + e) * factor);
             for (; e < width; e++) ((ls_bf16 *)to)[e] = ls_bf16_from_f32(values[e] * factor);
         }
     }
 }
 
 #if LS_ISA_avx512
-ALWAYS_INLINE void turn_block(const float *from, int64_t from_stride, float *to,
-                              int64_t to_stride) {
+LS_INLINE void turn_block(const float *from, int64_t from_stride, float *to, int64_t to_stride) {
     __m512 a[16], t[16];
     UNROLL for (int i = 0; i < 16; i++) a[i] = _mm512_loadu_ps(from + i * from_stride);
     UNROLL for (int i = 0; i < 16; i += 2) {
@@ -124,8 +167,7 @@ ALWAYS_INLINE void turn_block(const float *from, int64_t from_stride, float *to,
 enum { TURN = 16 };
 #else
 typedef float four __attribute__((vector_size(16)));
-ALWAYS_INLINE void turn_block(const float *from, int64_t from_stride, float *to,
-                              int64_t to_stride) {
+LS_INLINE void turn_block(const float *from, int64_t from_stride, float *to, int64_t to_stride) {
     four a[4];
     for (int i = 0; i < 4; i++) memcpy(&a[i], from + i * from_stride, sizeof a[i]);
     four low01 = __builtin_shufflevector(a[0], a[1], 0, 4, 1, 5);
@@ -247,7 +289,7 @@ static void add_slope(const query_tile *tile, const key_tile *keys, float *s) {
         for (int r = 0; r < QUERIES; r += LANES) {
             float *at = s + j * QUERIES + r;
             vec distance = vec_load(tile->offset + r) + base;
-            if (both_ways) distance = vec_abs(distance);
+            if (both_ways) distance = ls_vec_abs(distance);
             vec_store(at, vec_load(at) - slope * distance);
         }
     }
@@ -336,13 +378,13 @@ static void add_relative(const query_tile *tile, const key_tile *keys, float *s)
 }
 
 /* Lanes first .. first + LANES that lie in [low, high). */
-ALWAYS_INLINE vec_int between(vec_int lane, int32_t low, int32_t high) {
+LS_INLINE vec_int between(vec_int lane, int32_t low, int32_t high) {
     return (lane >= low) & (lane < high);
 }
 
 static void mask(const query_tile *tile, const key_tile *keys, float *s) {
     const ls_attention_source *source = tile->source;
-    const vec nothing = vec_all(-INFINITY);
+    const vec nothing = ls_vec_all(-INFINITY);
     const uint8_t *valid = source->valid;
     vec_int lane0;
     for (int r = 0; r < LANES; r++) lane0[r] = r;
@@ -357,7 +399,8 @@ static void mask(const query_tile *tile, const key_tile *keys, float *s) {
         int32_t low = (int32_t)ls_max(0, ls_min(first, QUERIES));
         int32_t high = (int32_t)ls_max(0, ls_min(end, QUERIES));
         for (int r = 0; r < QUERIES; r += LANES)
-            vec_store(at + r, vec_pick(between(lane0 + r, low, high), vec_load(at + r), nothing));
+            vec_store(at + r,
+                      ls_vec_pick(between(lane0 + r, low, high), vec_load(at + r), nothing));
         for (int32_t r = low; reach.step > 1 && r < high; r++)
             if ((r - first) % reach.step != 0) at[r] = -INFINITY;
     }

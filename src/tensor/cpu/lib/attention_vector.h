@@ -1,94 +1,53 @@
-/* Vectors of the width of the instruction set, and the few functions on them that attention needs.
- * In the tiles of attention the 32 queries of a tile lie along the lanes. */
+/* What attention needs of vectors besides vector.h. In the tiles of attention the 32 queries of a
+ * tile lie along the lanes. */
 #ifndef LS_TENSOR_CPU_ATTENTION_VECTOR_H
 #define LS_TENSOR_CPU_ATTENTION_VECTOR_H
 
 #include <stdbool.h>
-#include <stdint.h>
-#include <string.h>
 
-#include "tensor/dtype.h"
+#include "tensor/cpu/lib/vector.h"
 
-#if LS_ISA_avx512
-#include <immintrin.h>
-enum { LANES = 16, BLOCK_ROWS = 8 };
-#elif LS_ISA_avx2
-#include <immintrin.h>
-enum { LANES = 8, BLOCK_ROWS = 4 };
+#if defined(LS_ISA_avx512) || defined(__ARM_NEON)
+enum { LANES = LS_LANES, BLOCK_ROWS = 8 };
 #else
-enum { LANES = 4, BLOCK_ROWS = 4 };
+enum { LANES = LS_LANES, BLOCK_ROWS = 4 };
 #endif
 
-typedef float vec __attribute__((vector_size(LANES * 4)));
-typedef int32_t vec_int __attribute__((vector_size(LANES * 4)));
-typedef uint32_t vec_word __attribute__((vector_size(LANES * 4)));
-typedef uint16_t vec_half __attribute__((vector_size(LANES * 2)));
+/* Whether f32 rows of a tile are read where they lie even if they lie apart: in caches of few ways,
+ * as ARM's, they push each other out. */
+#if defined(__ARM_NEON)
+enum { ROWS_MAY_LIE_APART = 0 };
+#else
+enum { ROWS_MAY_LIE_APART = 1 };
+#endif
 
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
+typedef ls_vec vec;
+typedef ls_ivec vec_int;
+
 #if defined(__clang__)
 #define UNROLL _Pragma("unroll")
 #else
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-ALWAYS_INLINE vec vec_load(const float *from) {
-    vec x;
-    memcpy(&x, from, sizeof x);
-    return x;
+LS_INLINE vec vec_load(const float *from) {
+    return ls_load(from, LS_F32, 0);
 }
-ALWAYS_INLINE void vec_store(float *to, vec x) {
-    memcpy(to, &x, sizeof x);
-}
-ALWAYS_INLINE vec vec_all(float x) {
-    return x - (vec){0};
-}
-ALWAYS_INLINE vec vec_load_bf16(const ls_bf16 *from) {
-    vec_half x;
-    memcpy(&x, from, sizeof x);
-    return (vec)(__builtin_convertvector(x, vec_word) << 16);
-}
-/* As ls_bf16_from_f32. */
-ALWAYS_INLINE void vec_store_bf16(ls_bf16 *to, vec x) {
-#if LS_ISA_avx512
-    __m256i rounded = (__m256i)_mm512_cvtneps_pbh((__m512)x);
-    memcpy(to, &rounded, sizeof rounded);
-#else
-    vec_word bits = (vec_word)x, nan = (vec_word)(x != x);
-    vec_word rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-    vec_half half =
-        __builtin_convertvector((rounded & ~nan) | ((bits >> 16 | 0x40u) & nan), vec_half);
-    memcpy(to, &half, sizeof half);
-#endif
-}
-/* Where the mask is set x, else y. */
-ALWAYS_INLINE vec vec_pick(vec_int mask, vec x, vec y) {
-    return (vec)((mask & (vec_int)x) | (~mask & (vec_int)y));
-}
-/* The larger; of a NaN in y NaN. */
-ALWAYS_INLINE vec vec_max(vec x, vec y) {
-#if LS_ISA_avx512
-    return (vec)_mm512_max_ps((__m512)x, (__m512)y);
-#elif LS_ISA_avx2
-    return (vec)_mm256_max_ps((__m256)x, (__m256)y);
-#else
-    return vec_pick(x > y, x, y);
-#endif
-}
-ALWAYS_INLINE vec vec_abs(vec x) {
-    return (vec)((vec_int)x & 0x7fffffff);
+LS_INLINE void vec_store(float *to, vec x) {
+    ls_store(to, LS_F32, 0, x);
 }
 
 /* 2^x for x <= 1: relative error below 1.7e-7, exactly 0 below -126.5; NaN stays NaN. The
  * polynomial is 2^f on [-1/2, 1/2]. */
-ALWAYS_INLINE vec vec_exp2(vec x) {
-    const vec c5 = vec_all(0.001326472731307149f), c4 = vec_all(0.009671512991189957f),
-              c3 = vec_all(0.05550733581185341f), c2 = vec_all(0.24022242426872253f),
-              c1 = vec_all(0.6931470036506653f), c0 = vec_all(1.0f);
-    x = vec_max(vec_all(-127.0f), x);
+LS_INLINE vec vec_exp2(vec x) {
+    const vec c5 = ls_vec_all(0.001326472731307149f), c4 = ls_vec_all(0.009671512991189957f),
+              c3 = ls_vec_all(0.05550733581185341f), c2 = ls_vec_all(0.24022242426872253f),
+              c1 = ls_vec_all(0.6931470036506653f), c0 = ls_vec_all(1.0f);
+    x = ls_vec_most(ls_vec_all(-127.0f), x);
 #if LS_ISA_avx512
     vec whole = (vec)_mm512_roundscale_ps((__m512)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 #else
-    const vec magic = vec_all(12582912.0f); /* 1.5 * 2^23: adding it rounds to a whole number */
+    const vec magic = ls_vec_all(12582912.0f); /* 1.5 * 2^23: adding it rounds to a whole number */
     vec shifted = x + magic;
     vec whole = shifted - magic;
 #endif

@@ -1,8 +1,8 @@
 /* Choosing a way to multiply, and the f64 reference. */
 #include "tensor/cpu/lib/gemm.h"
 
-#include "tensor/cpu/lib/amx.h"
 #include "tensor/cpu/lib/gemm_kernel.h"
+#include "tensor/cpu/lib/matrix_unit.h"
 
 /* The f64 reference is plain loops, each product rounded before it is added. */
 #if defined(__clang__)
@@ -39,25 +39,28 @@ static bool all_bf16(const ls_gemm *g) {
     return g->a.type == LS_BF16 && g->b.type == LS_BF16;
 }
 
-/* The packed kernel of a backend, or NULL where it has none. */
+/* The packed kernel of a backend, or NULL where this machine has none. */
 static const ls_gemm_kernel *kernel_of(ls_gemm_backend backend, bool bf16) {
     if (backend == LS_GEMM_VECTOR) return &ls_gemm_vector;
+    if (backend != LS_GEMM_MATRIX || !ls_unit_usable()) return NULL;
 #if LS_ISA_avx512
-    if (backend == LS_GEMM_AMX) return bf16 ? &ls_gemm_amx_bf16 : &ls_gemm_amx_split3;
+    return bf16 ? &ls_gemm_amx_bf16 : &ls_gemm_amx_split3;
+#elif defined(__aarch64__)
+    return bf16 ? &ls_gemm_bfmmla : NULL; /* six products of bf16 for one of f32 would be slower */
 #else
     (void)bf16;
-#endif
     return NULL;
+#endif
 }
 
-static ls_gemm_backend best(void) {
-    return ls_amx_usable() ? LS_GEMM_AMX : LS_GEMM_VECTOR;
+static ls_gemm_backend best(bool bf16) {
+    return kernel_of(LS_GEMM_MATRIX, bf16) != NULL ? LS_GEMM_MATRIX : LS_GEMM_VECTOR;
 }
 
 static ls_gemm_backend choose(const ls_gemm *g) {
     if (g->a.type == LS_F64) return LS_GEMM_REFERENCE;
     if (g->m < LS_GEMM_FEW) return LS_GEMM_FEW_ROWS;
-    return best();
+    return best(all_bf16(g));
 }
 
 bool ls_gemm_supports(ls_gemm_backend backend, const ls_gemm *g) {
@@ -65,7 +68,6 @@ bool ls_gemm_supports(ls_gemm_backend backend, const ls_gemm *g) {
         return backend == LS_GEMM_REFERENCE && g->a.type == LS_F64;
     if (backend == LS_GEMM_FEW_ROWS) return g->m < LS_GEMM_FEW;
     if (backend == LS_GEMM_ONEDNN) return ls_gemm_onednn_supports(g);
-    if (backend == LS_GEMM_AMX && !ls_amx_usable()) return false;
     return kernel_of(backend, all_bf16(g)) != NULL;
 }
 
@@ -114,6 +116,5 @@ size_t ls_gemm_workspace(const ls_gemm *g, int threads) {
 
 const char *ls_gemm_backend_name(ls_dtype type) {
     if (type == LS_F64) return "reference";
-    ls_gemm_backend backend = best();
-    return backend == LS_GEMM_ONEDNN ? "onednn" : kernel_of(backend, type == LS_BF16)->name;
+    return kernel_of(best(type == LS_BF16), type == LS_BF16)->name;
 }

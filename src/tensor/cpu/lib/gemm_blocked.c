@@ -108,18 +108,18 @@ size_t ls_gemm_blocked_workspace(const ls_gemm_kernel *kernel, const ls_gemm *g,
 static inline void finish_row(const float *tile, const float *sums_in, const float *bias, bool add,
                               void *c, ls_dtype type, int64_t count) {
     int64_t j = 0;
-    for (; j + LS_GEMM_LANES <= count; j += LS_GEMM_LANES) {
-        ls_gemm_floats value = ls_gemm_load_f32(tile + j);
-        if (sums_in) value += ls_gemm_load_f32(sums_in + j);
-        if (bias) value += ls_gemm_load_f32(bias + j);
+    for (; j + LS_LANES <= count; j += LS_LANES) {
+        ls_vec value = ls_load(tile + j, LS_F32, 0);
+        if (sums_in) value += ls_load(sums_in + j, LS_F32, 0);
+        if (bias) value += ls_load(bias + j, LS_F32, 0);
         if (type == LS_BF16) {
             ls_bf16 *to = (ls_bf16 *)c + j;
-            if (add) value += ls_gemm_load_bf16(to);
-            ls_gemm_store_bf16(to, value);
+            if (add) value += ls_widen(to);
+            ls_narrow(to, value);
         } else {
             float *to = (float *)c + j;
-            if (add) value += ls_gemm_load_f32(to);
-            ls_gemm_store_f32(to, value);
+            if (add) value += ls_load(to, LS_F32, 0);
+            ls_store(to, LS_F32, 0, value);
         }
     }
     for (; j < count; j++) {

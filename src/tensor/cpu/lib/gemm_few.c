@@ -46,14 +46,14 @@ static void finish(const ls_gemm *g, int64_t row, int64_t column, float value) {
         ((float *)g->c)[at] = value;
 }
 
-static inline ls_gemm_floats load(ls_dtype type, const char *from, int64_t i) {
-    if (type == LS_BF16) return ls_gemm_load_bf16((const ls_bf16 *)(const void *)from + i);
-    return ls_gemm_load_f32((const float *)(const void *)from + i);
+static inline ls_vec load(ls_dtype type, const char *from, int64_t i) {
+    if (type == LS_BF16) return ls_widen((const ls_bf16 *)(const void *)from + i);
+    return ls_load((const float *)(const void *)from + i, LS_F32, 0);
 }
 
-static inline float sum_of(ls_gemm_floats v) {
+static inline float sum_of(ls_vec v) {
     float sum = 0;
-    for (int i = 0; i < LS_GEMM_LANES; i++) sum += v[i];
+    for (int i = 0; i < LS_LANES; i++) sum += v[i];
     return sum;
 }
 
@@ -66,15 +66,15 @@ static inline void dots(const few *f, ls_dtype type, int rows, int64_t row, int6
     for (int j = 0; j < DOTS; j++) /* beyond the last column: read it again, write nothing */
         b[j] = (const char *)g->b.data +
                (size_t)((column + (j < columns ? j : 0)) * g->b.stride) * ls_dtype_size(type);
-    ls_gemm_floats sum[DOTS][4] = {{{0}}};
+    ls_vec sum[DOTS][4] = {{{0}}};
     int64_t k = 0;
-    for (; k + LS_GEMM_LANES <= g->k; k += LS_GEMM_LANES) {
+    for (; k + LS_LANES <= g->k; k += LS_LANES) {
         LS_GEMM_UNROLL
         for (int j = 0; j < DOTS; j++) {
-            ls_gemm_floats column_j = load(type, b[j], k);
+            ls_vec column_j = load(type, b[j], k);
             LS_GEMM_UNROLL
             for (int i = 0; i < rows; i++)
-                sum[j][i] += ls_gemm_load_f32(a + i * g->k + k) * column_j;
+                sum[j][i] += ls_load(a + i * g->k + k, LS_F32, 0) * column_j;
         }
     }
     for (int j = 0; j < columns; j++)
@@ -108,10 +108,10 @@ static inline void add_rows(const few *f, ls_dtype type, int64_t row, int64_t k,
         b[i] = (const char *)g->b.data + (size_t)(at * g->b.stride + column) * ls_dtype_size(type);
     }
     int64_t j = 0;
-    for (; j + LS_GEMM_LANES <= columns; j += LS_GEMM_LANES) {
-        ls_gemm_floats sum = ls_gemm_load_f32(sums + j);
+    for (; j + LS_LANES <= columns; j += LS_LANES) {
+        ls_vec sum = ls_load(sums + j, LS_F32, 0);
         for (int i = 0; i < count; i++) sum += factor[i] * load(type, b[i], j);
-        ls_gemm_store_f32(sums + j, sum);
+        ls_store(sums + j, LS_F32, 0, sum);
     }
     for (; j < columns; j++)
         for (int i = 0; i < count; i++) sums[j] += factor[i] * ls_gemm_element(type, b[i], j);

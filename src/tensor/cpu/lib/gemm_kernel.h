@@ -8,12 +8,13 @@
 #define LS_TENSOR_CPU_GEMM_KERNEL_H
 
 #include "tensor/cpu/lib/gemm.h"
+#include "tensor/cpu/lib/vector.h"
 
 typedef enum ls_gemm_backend {
     LS_GEMM_REFERENCE, /* f64 */
     LS_GEMM_FEW_ROWS,
     LS_GEMM_VECTOR,
-    LS_GEMM_AMX,
+    LS_GEMM_MATRIX, /* the processor's matrix unit: AMX, or ARM's for bf16 */
     LS_GEMM_ONEDNN,
     LS_GEMM_BACKENDS,
 } ls_gemm_backend;
@@ -55,9 +56,11 @@ typedef struct ls_gemm_kernel {
 } ls_gemm_kernel;
 
 #define ls_gemm_vector LS_ISA_SYMBOL(ls__gemm_vector)
+#define ls_gemm_bfmmla LS_ISA_SYMBOL(ls__gemm_bfmmla)
 #define ls_gemm_amx_bf16 LS_ISA_SYMBOL(ls__gemm_amx_bf16)
 #define ls_gemm_amx_split3 LS_ISA_SYMBOL(ls__gemm_amx_split3)
 extern const ls_gemm_kernel ls_gemm_vector;     /* f32 and bf16, every machine */
+extern const ls_gemm_kernel ls_gemm_bfmmla;     /* bf16, ARM */
 extern const ls_gemm_kernel ls_gemm_amx_bf16;   /* bf16, AMX */
 extern const ls_gemm_kernel ls_gemm_amx_split3; /* f32, AMX */
 
@@ -87,42 +90,6 @@ static inline int64_t ls_gemm_pieces(int64_t count, int64_t size) {
 }
 static inline int64_t ls_gemm_padded(int64_t count, int64_t size) {
     return ls_gemm_pieces(count, size) * size;
-}
-
-/* Vectors of the width of the instruction set, in the compiler's own vector types. */
-#if defined(__AVX512F__)
-enum { LS_GEMM_LANES = 16 };
-#elif defined(__AVX2__)
-enum { LS_GEMM_LANES = 8 };
-#else
-enum { LS_GEMM_LANES = 4 };
-#endif
-typedef float ls_gemm_floats __attribute__((vector_size(LS_GEMM_LANES * sizeof(float))));
-typedef uint32_t ls_gemm_words __attribute__((vector_size(LS_GEMM_LANES * sizeof(uint32_t))));
-typedef uint16_t ls_gemm_halves __attribute__((vector_size(LS_GEMM_LANES * sizeof(uint16_t))));
-
-static inline ls_gemm_floats ls_gemm_load_f32(const void *from) {
-    ls_gemm_floats values;
-    memcpy(&values, from, sizeof values);
-    return values;
-}
-static inline void ls_gemm_store_f32(void *to, ls_gemm_floats values) {
-    memcpy(to, &values, sizeof values);
-}
-static inline ls_gemm_floats ls_gemm_load_bf16(const void *from) {
-    ls_gemm_halves halves;
-    memcpy(&halves, from, sizeof halves);
-    ls_gemm_words words = __builtin_convertvector(halves, ls_gemm_words) << 16;
-    return (ls_gemm_floats)words;
-}
-/* As ls_bf16_from_f32. */
-static inline void ls_gemm_store_bf16(void *to, ls_gemm_floats values) {
-    ls_gemm_words words = (ls_gemm_words)values;
-    ls_gemm_words nan = (ls_gemm_words)(values != values);
-    ls_gemm_words rounded = (words + 0x7fffu + (words >> 16 & 1u)) >> 16;
-    words = (rounded & ~nan) | ((words >> 16 | 0x40u) & nan);
-    ls_gemm_halves halves = __builtin_convertvector(words, ls_gemm_halves);
-    memcpy(to, &halves, sizeof halves);
 }
 
 static inline float ls_gemm_element(ls_dtype type, const char *data, int64_t i) {

@@ -6,10 +6,15 @@
 enum { ROWS = 14, VECTORS = 2 }; /* 28 sums, 2 of B and a broadcast in 32 registers */
 #elif defined(__AVX2__)
 enum { ROWS = 6, VECTORS = 2 }; /* 12 sums, 2 of B and a broadcast in 16 registers */
+#elif defined(__ARM_NEON)
+enum {
+    ROWS = 8,
+    VECTORS = 2
+}; /* 16 sums, 2 of B and 2 of A: more sums spill with some compilers */
 #else
 enum { ROWS = 4, VECTORS = 2 };
 #endif
-enum { COLUMNS = VECTORS * LS_GEMM_LANES };
+enum { COLUMNS = VECTORS * LS_LANES };
 
 static inline void pack_panel(const ls_gemm_operand *x, int64_t first, int64_t k, int64_t k_count,
                               float *restrict panel, int width, ls_dtype type) {
@@ -61,25 +66,45 @@ static void pack_b(const ls_gemm_operand *b, int64_t first, int64_t panels, int6
         pack(b, first, panels, k, k_count, packed, COLUMNS, LS_F32);
 }
 
+/* sum += a column of A times a row of B. */
+static inline void add_products(ls_vec sum[ROWS][VECTORS], const float *a,
+                                const ls_vec row[VECTORS]) {
+#if defined(__ARM_NEON) /* multiplies by one lane of a vector */
+    LS_GEMM_UNROLL
+    for (int i = 0; i < ROWS; i += 4) {
+        const float32x4_t four = vld1q_f32(a + i);
+        LS_GEMM_UNROLL
+        for (int v = 0; v < VECTORS; v++) {
+            sum[i][v] = vfmaq_laneq_f32(sum[i][v], row[v], four, 0);
+            sum[i + 1][v] = vfmaq_laneq_f32(sum[i + 1][v], row[v], four, 1);
+            sum[i + 2][v] = vfmaq_laneq_f32(sum[i + 2][v], row[v], four, 2);
+            sum[i + 3][v] = vfmaq_laneq_f32(sum[i + 3][v], row[v], four, 3);
+        }
+    }
+#else
+    LS_GEMM_UNROLL
+    for (int i = 0; i < ROWS; i++) {
+        LS_GEMM_UNROLL
+        for (int v = 0; v < VECTORS; v++) sum[i][v] += a[i] * row[v];
+    }
+#endif
+}
+
 static void multiply(int64_t k, const void *panel_a, const void *panel_b, float *tile) {
     const float *a = panel_a, *b = panel_b;
-    ls_gemm_floats sum[ROWS][VECTORS] = {{{0}}};
+    ls_vec sum[ROWS][VECTORS] = {{{0}}};
     for (int64_t j = 0; j < k; j++) {
-        ls_gemm_floats row[VECTORS];
+        ls_vec row[VECTORS];
         LS_GEMM_UNROLL
         for (int v = 0; v < VECTORS; v++)
-            row[v] = ls_gemm_load_f32(b + j * COLUMNS + v * LS_GEMM_LANES);
-        LS_GEMM_UNROLL
-        for (int i = 0; i < ROWS; i++) {
-            LS_GEMM_UNROLL
-            for (int v = 0; v < VECTORS; v++) sum[i][v] += a[j * ROWS + i] * row[v];
-        }
+            row[v] = ls_load(b + j * COLUMNS + v * LS_LANES, LS_F32, 0);
+        add_products(sum, a + j * ROWS, row);
     }
     LS_GEMM_UNROLL
     for (int i = 0; i < ROWS; i++) {
         LS_GEMM_UNROLL
         for (int v = 0; v < VECTORS; v++)
-            ls_gemm_store_f32(tile + i * COLUMNS + v * LS_GEMM_LANES, sum[i][v]);
+            ls_store(tile + i * COLUMNS + v * LS_LANES, LS_F32, 0, sum[i][v]);
     }
 }
 

@@ -157,7 +157,7 @@ static void backward_f64(const ls_run *run, const ls_node *node, const ls_recurr
 
 /* ---- f32 and bf16 ----
  *
- * Sixteen channels are a block: they lie in the lanes of vectors, one vector per number of a state.
+ * The channels of a block lie in the lanes of vectors, one vector per number of a state.
  * A piece of work is one sequence and one of a fixed number of groups of blocks; it walks along
  * time in chunks and takes its blocks in turn within a chunk, so that the rows it reads stay near.
  */
@@ -284,7 +284,7 @@ static void forward_fast(const ls_run *run, const ls_node *node, ls_dtype type,
     lay_out(run, &s, &l, type, A, BC);
 #pragma omp parallel num_threads(run->threads)
     {
-        unsigned subnormals = ls_subnormals_flush();
+        uint64_t subnormals = ls_subnormals_flush();
 #pragma omp for schedule(static)
         for (int64_t piece = 0; piece < s.batch * l.groups; piece++)
             forward_piece(&s, &l, type, node, recurrence, A, BC, states, piece / l.groups,
@@ -415,7 +415,7 @@ static void backward_fast(const ls_run *run, const ls_node *node, ls_dtype type,
     memset(f.later, 0, (size_t)(l.state + bl.dA + bl.dvectors) * sizeof(float));
 #pragma omp parallel num_threads(run->threads)
     {
-        unsigned subnormals = ls_subnormals_flush();
+        uint64_t subnormals = ls_subnormals_flush();
         const ls_scan_desk desk = desk_at(f.desks + omp_get_thread_num() * bl.desk, l.lanes);
 #pragma omp for schedule(static)
         for (int64_t piece = 0; piece < s.batch * l.groups; piece++)

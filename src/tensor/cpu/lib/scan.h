@@ -53,7 +53,7 @@ typedef struct ls_scan_sent {
     double through_A, through_B;
 } ls_scan_sent;
 
-/* ---- f32 and bf16: sixteen channels are a block, in the lanes of vectors ---- */
+/* ---- f32 and bf16: as many channels are a block as vectors have lanes ---- */
 
 /* What the walks of one block need. */
 typedef struct ls_scan_block {

@@ -1,6 +1,7 @@
-/* Sixteen floats at a time, in the compilers' own vector types: AVX-512, AVX2 or plain code come
- * from the same lines. bf16 is storage: it is widened on loading and rounded to nearest even on
- * storing. The `type` argument is a constant wherever these are used, so the branches vanish. */
+/* As many floats at a time as the machine's vectors hold (wider ones compilers compare element by
+ * element), in the compilers' own vector types: AVX-512, AVX2, NEON or plain code come from the
+ * same lines. bf16 is storage: it is widened on loading and rounded to nearest even on storing. The
+ * `type` argument is a constant wherever these are used, so the branches vanish. */
 #ifndef LS_TENSOR_CPU_VECTOR_H
 #define LS_TENSOR_CPU_VECTOR_H
 
@@ -9,23 +10,44 @@
 
 #include "tensor/dtype.h"
 
-#if defined(LS_ISA_avx512)
+#if defined(LS_ISA_avx512) || defined(LS_ISA_avx2)
 #include <immintrin.h>
 #elif defined(__SSE__)
 #include <xmmintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
 #endif
 
+/* The lists are for __builtin_shufflevector: the even lanes of a vector and the odd ones, those of
+ * two vectors half as wide in turn, and each lane's neighbour. */
+#if defined(LS_ISA_avx512)
 enum { LS_LANES = 16 };
-typedef float ls_vec __attribute__((vector_size(64)));
-typedef int32_t ls_ivec __attribute__((vector_size(64)));
-typedef uint32_t ls_uvec __attribute__((vector_size(64)));
-typedef uint16_t ls_hvec __attribute__((vector_size(32)));
+#define LS_EVEN_LANES 0, 2, 4, 6, 8, 10, 12, 14
+#define LS_ODD_LANES 1, 3, 5, 7, 9, 11, 13, 15
+#define LS_HALVES_IN_TURN 0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15
+#define LS_NEIGHBOURS_SWAPPED 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14
+#elif defined(LS_ISA_avx2)
+enum { LS_LANES = 8 };
+#define LS_EVEN_LANES 0, 2, 4, 6
+#define LS_ODD_LANES 1, 3, 5, 7
+#define LS_HALVES_IN_TURN 0, 4, 1, 5, 2, 6, 3, 7
+#define LS_NEIGHBOURS_SWAPPED 1, 0, 3, 2, 5, 4, 7, 6
+#else
+enum { LS_LANES = 4 };
+#define LS_EVEN_LANES 0, 2
+#define LS_ODD_LANES 1, 3
+#define LS_HALVES_IN_TURN 0, 2, 1, 3
+#define LS_NEIGHBOURS_SWAPPED 1, 0, 3, 2
+#endif
+typedef float ls_vec __attribute__((vector_size(LS_LANES * sizeof(float))));
+typedef int32_t ls_ivec __attribute__((vector_size(LS_LANES * sizeof(int32_t))));
+typedef uint32_t ls_uvec __attribute__((vector_size(LS_LANES * sizeof(uint32_t))));
+typedef uint16_t ls_hvec __attribute__((vector_size(LS_LANES * sizeof(uint16_t))));
 
 #define LS_INLINE static inline __attribute__((always_inline))
 
 LS_INLINE ls_vec ls_vec_all(float value) {
-    return (ls_vec){value, value, value, value, value, value, value, value,
-                    value, value, value, value, value, value, value, value};
+    return value - (ls_vec){0};
 }
 
 LS_INLINE float ls_load_one(const void *data, ls_dtype type, int64_t at) {
@@ -39,37 +61,50 @@ LS_INLINE void ls_store_one(void *data, ls_dtype type, int64_t at, float value) 
         ((ls_bf16 *)data)[at] = ls_bf16_from_f32(value);
 }
 
+LS_INLINE ls_vec ls_widen(const ls_bf16 *from) {
+#if defined(__ARM_NEON)
+    return (ls_vec)vshlq_n_u32(vmovl_u16(vld1_u16(from)), 16);
+#else
+    ls_hvec half;
+    memcpy(&half, from, sizeof half);
+    return (ls_vec)(__builtin_convertvector(half, ls_uvec) << 16);
+#endif
+}
+
+/* As ls_bf16_from_f32. */
+LS_INLINE void ls_narrow(ls_bf16 *to, ls_vec value) {
+    ls_uvec bits = (ls_uvec)value, nan = (ls_uvec)(value != value);
+    ls_uvec rounded = bits + 0x7fffu + (bits >> 16 & 1u);
+    bits = (rounded & ~nan) | ((bits | 0x400000u) & nan);
+#if defined(__ARM_NEON)
+    vst1_u16(to, vshrn_n_u32(bits, 16));
+#else
+    ls_hvec half = __builtin_convertvector(bits >> 16, ls_hvec);
+    memcpy(to, &half, sizeof half);
+#endif
+}
+
 LS_INLINE ls_vec ls_load(const void *data, ls_dtype type, int64_t at) {
-    ls_vec wide;
-    if (type == LS_F32) {
-        memcpy(&wide, (const float *)data + at, sizeof wide);
-    } else {
-        ls_hvec half;
-        memcpy(&half, (const ls_bf16 *)data + at, sizeof half);
-        ls_uvec bits = __builtin_convertvector(half, ls_uvec) << 16;
-        memcpy(&wide, &bits, sizeof wide);
-    }
-    return wide;
+    if (type == LS_BF16) return ls_widen((const ls_bf16 *)data + at);
+    ls_vec value;
+    memcpy(&value, (const float *)data + at, sizeof value);
+    return value;
 }
 
 LS_INLINE void ls_store(void *data, ls_dtype type, int64_t at, ls_vec value) {
-    if (type == LS_F32) {
-        memcpy((float *)data + at, &value, sizeof value);
-    } else {
+    if (type == LS_BF16) {
 #if defined(LS_ISA_avx512) /* one instruction; it takes subnormals for zero */
         __m256bh half = _mm512_cvtneps_pbh((__m512)value);
-#else
-        ls_uvec bits;
-        memcpy(&bits, &value, sizeof bits);
-        ls_uvec nan = (ls_uvec)(value != value);
-        ls_uvec rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-        ls_hvec half = __builtin_convertvector((rounded & ~nan) | (nan & 0x7fc0u), ls_hvec);
-#endif
         memcpy((ls_bf16 *)data + at, &half, sizeof half);
+#else
+        ls_narrow((ls_bf16 *)data + at, value);
+#endif
+    } else {
+        memcpy((float *)data + at, &value, sizeof value);
     }
 }
 
-/* Loads the last `count` < 16 elements of a row, zeros behind them; and stores them. */
+/* Loads the last `count` < LS_LANES elements of a row, zeros behind them; and stores them. */
 LS_INLINE ls_vec ls_load_some(const void *data, ls_dtype type, int64_t at, int64_t count) {
     float lanes[LS_LANES] = {0};
     for (int64_t i = 0; i < count; i++) lanes[i] = ls_load_one(data, type, at + i);
@@ -84,7 +119,7 @@ LS_INLINE void ls_store_some(void *data, ls_dtype type, int64_t at, int64_t coun
     for (int64_t i = 0; i < count; i++) ls_store_one(data, type, at + i, lanes[i]);
 }
 
-/* Sixteen elements, or as many as are `left` in the row. */
+/* LS_LANES elements, or as many as are `left` in the row. */
 LS_INLINE ls_vec ls_load_left(const void *data, ls_dtype type, int64_t at, int64_t left) {
     return left >= LS_LANES ? ls_load(data, type, at) : ls_load_some(data, type, at, left);
 }
@@ -100,52 +135,60 @@ LS_INLINE void ls_store_left(void *data, ls_dtype type, int64_t at, int64_t left
 LS_INLINE float ls_vec_sum(ls_vec value) {
     float lanes[LS_LANES];
     memcpy(lanes, &value, sizeof lanes);
-    for (int step = 8; step > 0; step /= 2)
+    for (int step = LS_LANES / 2; step > 0; step /= 2)
         for (int i = 0; i < step; i++) lanes[i] += lanes[i + step];
     return lanes[0];
 }
 
-/* The sums of sixteen vectors that lie one after the other, each by the same tree. */
+/* The sums of LS_LANES vectors that lie one after the other, each by the same tree: with every step
+ * half as many vectors, in which half as many lanes belong to one sum. */
 LS_INLINE ls_vec ls_vec_sums(const float *data) {
-    ls_vec half[8], quarter[4], eighth[2];
-    for (int i = 0; i < 8; i++) {
-        ls_vec a = ls_load(data, LS_F32, 2 * i * LS_LANES);
-        ls_vec b = ls_load(data, LS_F32, (2 * i + 1) * LS_LANES);
-        half[i] =
-            __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
-            __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30,
-                                    31);
-    }
-    for (int i = 0; i < 4; i++) {
-        ls_vec a = half[2 * i], b = half[2 * i + 1];
-        quarter[i] = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25,
-                                             26, 27) +
-                     __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28,
-                                             29, 30, 31);
-    }
-    for (int i = 0; i < 2; i++) {
-        ls_vec a = quarter[2 * i], b = quarter[2 * i + 1];
-        eighth[i] = __builtin_shufflevector(a, b, 0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25,
-                                            28, 29) +
-                    __builtin_shufflevector(a, b, 2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23, 26,
-                                            27, 30, 31);
-    }
-    return __builtin_shufflevector(eighth[0], eighth[1], 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22,
-                                   24, 26, 28, 30) +
-           __builtin_shufflevector(eighth[0], eighth[1], 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23,
-                                   25, 27, 29, 31);
+    ls_vec sums[LS_LANES];
+    for (int i = 0; i < LS_LANES; i++) sums[i] = ls_load(data, LS_F32, i * LS_LANES);
+#define LS_JOIN(count, first, second)                                                              \
+    for (int i = 0; i < (count); i++)                                                              \
+    sums[i] = __builtin_shufflevector(sums[2 * i], sums[2 * i + 1], LS_LIST first) +               \
+              __builtin_shufflevector(sums[2 * i], sums[2 * i + 1], LS_LIST second)
+#define LS_LIST(...) __VA_ARGS__
+#if defined(LS_ISA_avx512)
+    LS_JOIN(8, (0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23),
+            (8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31));
+    LS_JOIN(4, (0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27),
+            (4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31));
+    LS_JOIN(2, (0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29),
+            (2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23, 26, 27, 30, 31));
+    LS_JOIN(1, (0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30),
+            (1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31));
+#elif defined(LS_ISA_avx2)
+    LS_JOIN(4, (0, 1, 2, 3, 8, 9, 10, 11), (4, 5, 6, 7, 12, 13, 14, 15));
+    LS_JOIN(2, (0, 1, 4, 5, 8, 9, 12, 13), (2, 3, 6, 7, 10, 11, 14, 15));
+    LS_JOIN(1, (0, 2, 4, 6, 8, 10, 12, 14), (1, 3, 5, 7, 9, 11, 13, 15));
+#else
+    LS_JOIN(2, (0, 1, 4, 5), (2, 3, 6, 7));
+    LS_JOIN(1, (0, 2, 4, 6), (1, 3, 5, 7));
+#endif
+#undef LS_LIST
+#undef LS_JOIN
+    return sums[0];
 }
 
 LS_INLINE ls_vec ls_vec_pick(ls_ivec mask, ls_vec yes, ls_vec no) {
     return (ls_vec)(((ls_ivec)yes & mask) | ((ls_ivec)no & ~mask));
 }
 
+/* The larger; of a NaN in b NaN. */
 LS_INLINE ls_vec ls_vec_most(ls_vec a, ls_vec b) {
 #if defined(LS_ISA_avx512)
     return (ls_vec)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(LS_ISA_avx2)
+    return (ls_vec)_mm256_max_ps((__m256)a, (__m256)b);
 #else
     return ls_vec_pick(a > b, a, b);
 #endif
+}
+
+LS_INLINE ls_vec ls_vec_abs(ls_vec x) {
+    return (ls_vec)((ls_ivec)x & 0x7fffffff);
 }
 
 /* e^r on [-ln2/2, ln2/2], relative error below 2e-7. */
@@ -213,7 +256,7 @@ LS_INLINE ls_vec ls_vec_exp2(ls_vec x) {
 LS_INLINE ls_vec ls_vec_cosine(ls_vec x, ls_vec *sine) {
     const float magic = 12582912.0f; /* as in ls_vec_exp; its last two bits are 0 */
     ls_vec shifted = x + magic;
-    ls_ivec near = (ls_vec)((ls_ivec)x & 0x7fffffff) < 4194304.0f;
+    ls_ivec near = ls_vec_abs(x) < 4194304.0f;
     ls_vec f = ls_vec_pick(near, x - (shifted - magic), x - x); /* infinity and NaN become NaN */
     ls_vec q = f * f, odd = ls_vec_all(-4.602149213e-3f), even = ls_vec_all(9.067398959e-4f);
     odd = odd * q + 7.968021765e-2f;
@@ -247,7 +290,7 @@ LS_INLINE ls_vec ls_vec_sigmoid(ls_vec x) {
 /* log(1 + e^x) and its slope, relative error below 3e-7: with e = e^-|x| and s = e / (2 + e) it is
  * max(x, 0) + 2 artanh(s), and s <= 1/3 makes the series short. */
 LS_INLINE ls_vec ls_vec_softplus(ls_vec x, ls_vec *slope) {
-    ls_vec e = ls_vec_exp(-(ls_vec)((ls_ivec)x & 0x7fffffff));
+    ls_vec e = ls_vec_exp(-ls_vec_abs(x));
     ls_vec s = e / (2.0f + e), q = s * s, near = ls_vec_all(1.0f / 13);
     near = near * q + 1.0f / 11;
     near = near * q + 1.0f / 9;
@@ -266,7 +309,7 @@ LS_INLINE ls_vec ls_vec_tanh(ls_vec x) {
 /* The normal distribution function, by the erf formula 7.1.26 of Abramowitz and Stegun: absolute
  * error below 1e-7. `density` gets e^(-x^2/2). */
 LS_INLINE ls_vec ls_vec_normal_cdf(ls_vec x, ls_vec *density) {
-    ls_vec size = (ls_vec)((ls_ivec)x & 0x7fffffff) * 0.70710678118654752f;
+    ls_vec size = ls_vec_abs(x) * 0.70710678118654752f;
     ls_vec t = ls_vec_reciprocal(1.0f + 0.3275911f * size);
     *density = ls_vec_exp(-size * size);
     ls_vec poly = ls_vec_all(1.061405429f);
@@ -280,18 +323,25 @@ LS_INLINE ls_vec ls_vec_normal_cdf(ls_vec x, ls_vec *density) {
 
 /* Between these two the calling thread takes subnormal numbers for 0: states that decay would
  * otherwise spend most of their time there, at many times the cost. */
-LS_INLINE unsigned ls_subnormals_flush(void) {
+LS_INLINE uint64_t ls_subnormals_flush(void) {
 #if defined(__SSE__)
     unsigned before = _mm_getcsr();
     _mm_setcsr(before | 0x8040u); /* results and operands */
+    return before;
+#elif defined(__aarch64__)
+    uint64_t before;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(before));
+    __asm__ volatile("msr fpcr, %0" : : "r"(before | UINT64_C(1) << 24)); /* both */
     return before;
 #else
     return 0;
 #endif
 }
-LS_INLINE void ls_subnormals_restore(unsigned before) {
+LS_INLINE void ls_subnormals_restore(uint64_t before) {
 #if defined(__SSE__)
-    _mm_setcsr(before);
+    _mm_setcsr((unsigned)before);
+#elif defined(__aarch64__)
+    __asm__ volatile("msr fpcr, %0" : : "r"(before));
 #else
     (void)before;
 #endif

@@ -1,4 +1,4 @@
-#include "tensor/cpu/lib/amx.h"
+#include "tensor/cpu/lib/matrix_unit.h"
 
 #if LS_ISA_avx512 && defined(__linux__)
 
@@ -19,12 +19,12 @@ static void ask(void) {
     usable = bf16_tiles && tiles && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
 }
 
-bool ls_amx_usable(void) {
+bool ls_unit_usable(void) {
     pthread_once(&asked, ask);
     return usable;
 }
 
-void ls_amx_begin(void) {
+void ls_unit_begin(void) {
     /* static: compilers believe that only its first bytes are read, and drop the others' stores */
     static const struct {
         uint8_t palette, start, unused[14];
@@ -36,7 +36,7 @@ void ls_amx_begin(void) {
     _tile_loadconfig(&shape);
 }
 
-void ls_amx_end(void) {
+void ls_unit_end(void) {
     _tile_release();
 }
 
@@ -95,8 +95,8 @@ static void product_16(int64_t depth, const ls_bf16 *a, int64_t a_stride, const 
     _tile_stored(1, c + 16, c_bytes);
 }
 
-void ls_amx_product(int64_t rows, int64_t lanes, int64_t depth, const ls_bf16 *a, int64_t a_stride,
-                    const float *b, int64_t b_stride, float *c, int64_t c_stride, bool add) {
+void ls_unit_product(int64_t rows, int64_t lanes, int64_t depth, const ls_bf16 *a, int64_t a_stride,
+                     const float *b, int64_t b_stride, float *c, int64_t c_stride, bool add) {
     for (int64_t lane = 0; lane < lanes; lane += 32) {
         int64_t i = 0;
         for (; i + 32 <= rows; i += 32)
@@ -108,15 +108,77 @@ void ls_amx_product(int64_t rows, int64_t lanes, int64_t depth, const ls_bf16 *a
     }
 }
 
+#elif defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC) && defined(__linux__)
+
+#include <arm_neon.h>
+#include <sys/auxv.h>
+
+bool ls_unit_usable(void) {
+    enum { HAS_BF16 = 1 << 14 }; /* Linux' HWCAP2_BF16 */
+    return getauxval(AT_HWCAP2) & HAS_BF16;
+}
+
+void ls_unit_begin(void) {}
+void ls_unit_end(void) {}
+
+enum { ROWS = 8, LANES = 8, STEP = 8 }; /* 16 vectors of sums, 8 of a, 2 of b */
+
+/* sum += two elements of each row of a times a line of pairs; `pair` must be a constant. */
+#define ADD_PAIR(pair)                                                                             \
+    do {                                                                                           \
+        const float *line = b + (k / 2 + (pair)) * b_stride;                                       \
+        const bfloat16x8_t b0 = vreinterpretq_bf16_f32(vld1q_f32(line));                           \
+        const bfloat16x8_t b1 = vreinterpretq_bf16_f32(vld1q_f32(line + 4));                       \
+        UNROLL for (int i = 0; i < ROWS; i++) {                                                    \
+            sum[i][0] = vbfdotq_laneq_f32(sum[i][0], b0, rows[i], pair);                           \
+            sum[i][1] = vbfdotq_laneq_f32(sum[i][1], b1, rows[i], pair);                           \
+        }                                                                                          \
+    } while (0)
+#if defined(__clang__)
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 8")
+#endif
+
+static void product_8(int64_t depth, const ls_bf16 *a, int64_t a_stride, const float *b,
+                      int64_t b_stride, float *c, int64_t c_stride, bool add) {
+    float32x4_t sum[ROWS][2];
+    UNROLL for (int i = 0; i < ROWS; i++) {
+        sum[i][0] = add ? vld1q_f32(c + i * c_stride) : vdupq_n_f32(0);
+        sum[i][1] = add ? vld1q_f32(c + i * c_stride + 4) : vdupq_n_f32(0);
+    }
+    for (int64_t k = 0; k < depth; k += STEP) {
+        bfloat16x8_t rows[ROWS];
+        UNROLL for (int i = 0; i < ROWS; i++) rows[i] =
+            vreinterpretq_bf16_u16(vld1q_u16(a + i * a_stride + k));
+        ADD_PAIR(0);
+        ADD_PAIR(1);
+        ADD_PAIR(2);
+        ADD_PAIR(3);
+    }
+    UNROLL for (int i = 0; i < ROWS; i++) {
+        vst1q_f32(c + i * c_stride, sum[i][0]);
+        vst1q_f32(c + i * c_stride + 4, sum[i][1]);
+    }
+}
+
+void ls_unit_product(int64_t rows, int64_t lanes, int64_t depth, const ls_bf16 *a, int64_t a_stride,
+                     const float *b, int64_t b_stride, float *c, int64_t c_stride, bool add) {
+    for (int64_t lane = 0; lane < lanes; lane += LANES)
+        for (int64_t i = 0; i < rows; i += ROWS)
+            product_8(depth, a + i * a_stride, a_stride, b + lane, b_stride,
+                      c + i * c_stride + lane, c_stride, add);
+}
+
 #else
 
-bool ls_amx_usable(void) {
+bool ls_unit_usable(void) {
     return false;
 }
-void ls_amx_begin(void) {}
-void ls_amx_end(void) {}
-void ls_amx_product(int64_t rows, int64_t lanes, int64_t depth, const ls_bf16 *a, int64_t a_stride,
-                    const float *b, int64_t b_stride, float *c, int64_t c_stride, bool add) {
+void ls_unit_begin(void) {}
+void ls_unit_end(void) {}
+void ls_unit_product(int64_t rows, int64_t lanes, int64_t depth, const ls_bf16 *a, int64_t a_stride,
+                     const float *b, int64_t b_stride, float *c, int64_t c_stride, bool add) {
     (void)rows, (void)lanes, (void)depth, (void)a, (void)a_stride, (void)b, (void)b_stride;
     (void)c, (void)c_stride, (void)add;
 }
