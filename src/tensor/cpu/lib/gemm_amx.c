@@ -12,6 +12,7 @@
  * With f32 the two elements of a pair are k and k + 16 of the step, which needs no shuffling; the
  * order within a step is free as long as both operands use the same. */
 #include "tensor/cpu/lib/gemm_kernel.h"
+#include "tensor/cpu/lib/matrix_unit.h"
 
 #if LS_ISA_avx512
 
@@ -181,21 +182,6 @@ DEFINE_PACK(pack_a3, 3, false)
 DEFINE_PACK(pack_b3, 3, true)
 
 /* Tiles 0 to 3 are sums, 4 and 5 rows of A, 6 and 7 columns of B. */
-static void begin_tiles(void) {
-    static const struct {
-        uint8_t palette, start_row, unused[14];
-        uint16_t line_bytes[16];
-        uint8_t lines[16];
-    } shape = {.palette = 1,
-               .line_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
-               .lines = {16, 16, 16, 16, 16, 16, 16, 16}};
-    _tile_loadconfig(&shape);
-}
-
-static void end_tiles(void) {
-    _tile_release();
-}
-
 #define LOAD_A(plane)                                                                              \
     do {                                                                                           \
         _tile_loadd(4, a + (plane)*2 * TILE_BYTES, 64);                                            \
@@ -264,14 +250,14 @@ const ls_gemm_kernel ls_gemm_amx_bf16 = {.name = "amx-bf16",
                                          PANELS(1),
                                          .k_block = 2048,
                                          .multiply = multiply_amx1,
-                                         .begin = begin_tiles,
-                                         .end = end_tiles};
+                                         .begin = ls_unit_begin,
+                                         .end = ls_unit_end};
 const ls_gemm_kernel ls_gemm_amx_split3 = {.name = "amx-f32-split3",
                                            PANELS(3),
                                            .k_block = 768,
                                            .multiply = multiply_amx3,
-                                           .begin = begin_tiles,
-                                           .end = end_tiles};
+                                           .begin = ls_unit_begin,
+                                           .end = ls_unit_end};
 #else
 typedef int ls_gemm_amx_is_for_avx512; /* a file may not be empty */
 #endif
