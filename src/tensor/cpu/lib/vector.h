@@ -202,12 +202,26 @@ LS_INLINE ls_vec ls_vec_exp_near(ls_vec r) {
     return poly * r * r + r + 1.0f;
 }
 
+#if defined(__ARM_NEON)
+/* x 2^n by adding n to x's exponent, for x near 1 and a product that is normal or, from x = 1,
+ * infinite. A NaN n counts as 0. */
+LS_INLINE ls_vec ls_vec_scaled(ls_vec x, ls_vec n) {
+    return (ls_vec)vaddq_s32((int32x4_t)x, vshlq_n_s32(vcvtq_s32_f32(n), 23));
+}
+#endif
+
 /* e^x = 2^n e^r. Far below it is 0, far above infinity; NaN stays NaN. */
 LS_INLINE ls_vec ls_vec_exp(ls_vec x) {
 #if defined(LS_ISA_avx512)
     ls_vec n = (ls_vec)_mm512_roundscale_ps((__m512)(x * 1.44269504088896341f), 0);
     ls_vec r = x - n * 0.693359375f - n * -2.12194440e-4f;
     return (ls_vec)_mm512_scalef_ps((__m512)ls_vec_exp_near(r), (__m512)n);
+#elif defined(__ARM_NEON)
+    ls_vec low = ls_vec_all(-87.33f), high = ls_vec_all(88.72f);
+    ls_vec bounded = vminq_f32(vmaxq_f32(x, low), high);
+    ls_vec n = vrndnq_f32(bounded * 1.44269504088896341f);
+    ls_vec r = bounded - n * 0.693359375f - n * -2.12194440e-4f;
+    return ls_vec_pick(x < low, ls_vec_all(0), ls_vec_scaled(ls_vec_exp_near(r), n));
 #else
     const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to a whole number */
     ls_vec low = ls_vec_all(-87.33f), high = ls_vec_all(88.72f);
@@ -228,6 +242,10 @@ LS_INLINE ls_vec ls_vec_exp(ls_vec x) {
 LS_INLINE ls_vec ls_vec_exp2(ls_vec x) {
 #if defined(LS_ISA_avx512)
     ls_vec n = (ls_vec)_mm512_roundscale_ps((__m512)x, 0), f = x - n;
+#elif defined(__ARM_NEON)
+    ls_vec low = ls_vec_all(-126.0f);
+    ls_vec bounded = vminq_f32(vmaxq_f32(x, low), ls_vec_all(128.0f));
+    ls_vec n = vrndnq_f32(bounded), f = bounded - n;
 #else
     const float magic = 12582912.0f; /* as in ls_vec_exp */
     ls_vec low = ls_vec_all(-126.0f), high = ls_vec_all(128.0f);
@@ -243,6 +261,8 @@ LS_INLINE ls_vec ls_vec_exp2(ls_vec x) {
     poly = poly * f + 1.0f;
 #if defined(LS_ISA_avx512)
     return (ls_vec)_mm512_scalef_ps((__m512)poly, (__m512)n);
+#elif defined(__ARM_NEON)
+    return ls_vec_pick(x < low, ls_vec_all(0), ls_vec_scaled(poly, n));
 #else
     ls_ivec whole = (ls_ivec)shifted - 0x4B400000;
     ls_ivec half = whole >> 1;
