@@ -80,8 +80,7 @@ static void processor_name(char *out, size_t bytes) {
 }
 
 static void instructions(char *out, size_t bytes) {
-    enum { HAS_BF16 = 1 << 14 }; /* Linux' HWCAP2_BF16 */
-    snprintf(out, bytes, "NEON %s", getauxval(AT_HWCAP2) & HAS_BF16 ? "BF16 " : "");
+    snprintf(out, bytes, "NEON %s", getauxval(AT_HWCAP2) & HWCAP2_BF16 ? "BF16 " : "");
 }
 
 #else

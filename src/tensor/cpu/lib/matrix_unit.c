@@ -114,8 +114,7 @@ void ls_unit_product(int64_t rows, int64_t lanes, int64_t depth, const ls_bf16 *
 #include <sys/auxv.h>
 
 bool ls_unit_usable(void) {
-    enum { HAS_BF16 = 1 << 14 }; /* Linux' HWCAP2_BF16 */
-    return getauxval(AT_HWCAP2) & HAS_BF16;
+    return getauxval(AT_HWCAP2) & HWCAP2_BF16;
 }
 
 void ls_unit_begin(void) {}
