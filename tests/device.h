@@ -4,6 +4,8 @@
 #ifndef LS_TESTS_DEVICE_H
 #define LS_TESTS_DEVICE_H
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -28,6 +30,18 @@ static inline ls_ctx test_ctx_default(void) {
     return ctx;
 }
 #define ls_ctx_default test_ctx_default
+
+/* With LONGSHOT_TEST_BRIEF every kernel still runs, at sizes of a few tiles, but nothing twice: for
+ * tools under which every launch is slow. */
+static inline bool test_is_brief(void) {
+    return getenv("LONGSHOT_TEST_BRIEF") != NULL;
+}
+
+/* How far apart the elements are that numerical differences try, for about `usual` of `count`. */
+static inline int64_t test_difference_stride(int64_t count, int64_t usual) {
+    const int64_t stride = count / (test_is_brief() || usual < 1 ? 1 : usual);
+    return stride > 0 ? stride : 1;
+}
 
 const char *ls_kernel_isa(const char *wish); /* of tensor/kernel.h */
 

@@ -229,7 +229,7 @@ static inline void check_differences(bench *b, const char *subject_name, const c
                                      int64_t most) {
     double size = 0;
     for (int64_t i = 0; i < count; i++) size = fmax(size, fabs(gradient[i]));
-    int64_t step = ls_max(1, count / most);
+    int64_t step = test_difference_stride(count, most);
     for (int64_t i = 0; i < count; i += step) {
         double kept = values[i], h = 1e-5;
         values[i] = kept + h;

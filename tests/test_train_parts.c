@@ -210,6 +210,11 @@ static void guard_rejects_what_it_should(void **state) {
     for (int i = 0; i < 20; i++) ls_guard_judge(&g, 2, 1);
     assert_int_equal(ls_guard_judge(&g, 2.1, 1), LS_GUARD_ACCEPTED);
     assert_int_equal(ls_guard_judge(&g, 2.5, 1), LS_GUARD_LOSS_SPIKE);
+    /* and a solved task room for what is still hard */
+    ls_guard_init(&g, &guarded);
+    for (int i = 0; i < 20; i++) ls_guard_judge(&g, 1e-7 * i, 1);
+    assert_int_equal(ls_guard_judge(&g, 0.05, 1), LS_GUARD_ACCEPTED);
+    assert_int_equal(ls_guard_judge(&g, 3, 1), LS_GUARD_LOSS_SPIKE);
 
     ls_guard_settings other = guarded;
     other.norm_spread = 20;

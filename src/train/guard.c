@@ -25,10 +25,11 @@ static bool is_spike(const ls_guard_window *window, int64_t full, double spread,
     memcpy(sorted, window->values, (size_t)window->count * sizeof *sorted);
     double middle = median(sorted, window->count);
     for (int64_t i = 0; i < window->count; i++) sorted[i] = fabs(sorted[i] - middle);
-    /* 1.4826: what makes it the standard deviation of a normal distribution. A window of nearly
-     * equal values must not turn noise into spikes, hence the floor. */
+    /* 1.4826: what makes it the standard deviation of a normal distribution. Nearly equal
+     * values must not turn noise into spikes, nor a solved task its hardest samples: hence the
+     * floor. */
     double deviation = 1.4826 * median(sorted, window->count);
-    deviation = fmax(deviation, 0.01 * fabs(middle) + 1e-6);
+    deviation = fmax(deviation, 0.01 * fabs(middle) + 0.01);
     return value > middle + spread * deviation;
 }
 

@@ -1,3 +1,4 @@
+#include <float.h>
 #include <math.h>
 
 #include "tensor/cpu/lib/gemm.h"
@@ -63,15 +64,34 @@ static size_t workspace(const ls_node *node, int threads) {
            rounded;
 }
 
+/* The loss of a row and the share of probability that its target does not have, from the logit of
+ * the target and the logarithm of the sum of exp over all others. Neither is a difference of nearly
+ * equal numbers where the target is all but certain: its gradient would be lost there, the small
+ * ones of the others not, and steps scaled by an optimizer would push all logits down for ever. */
+typedef struct verdict {
+    double loss, missing;
+} verdict;
+
+static verdict judge(double others, double at_target) {
+    double behind = others - at_target, small = exp(-fabs(behind));
+    return (verdict){fmax(behind, 0) + log1p(small), (behind > 0 ? 1 : small) / (1 + small)};
+}
+
 /* Loss of a row; its logits become weight * (softmax - onehot), stored in d where d is given. */
 static double row_f64(double *logits, int64_t count, int32_t target, double weight, double *d) {
-    double most = -INFINITY, sum = 0;
+    if (target < 0) {
+        if (d != NULL) memset(d, 0, (size_t)count * sizeof *d);
+        return 0;
+    }
+    const double at_target = logits[target];
+    double most = -DBL_MAX, sum = 0;
+    logits[target] = -DBL_MAX; /* what is no other has no share in their sum */
     for (int64_t i = 0; i < count; i++) most = logits[i] > most ? logits[i] : most;
     for (int64_t i = 0; i < count; i++) sum += exp(logits[i] - most);
-    double loss = target < 0 ? 0 : log(sum) + most - logits[target];
+    const verdict of = judge(log(sum) + most, at_target);
     for (int64_t i = 0; d != NULL && i < count; i++)
-        d[i] = target < 0 ? 0 : weight * (exp(logits[i] - most) / sum - (i == target));
-    return loss;
+        d[i] = weight * of.missing * (i == target ? -1 : exp(logits[i] - most) / sum);
+    return of.loss;
 }
 
 LS_INLINE float row_typed(float *logits, int64_t count, int32_t target, float weight, void *d,
@@ -80,16 +100,17 @@ LS_INLINE float row_typed(float *logits, int64_t count, int32_t target, float we
         if (d != NULL) memset(d, 0, (size_t)count * ls_dtype_size(type));
         return 0;
     }
-    ls_vec mosts = ls_vec_all(-INFINITY), sums = ls_vec_all(0);
+    const float at_target = logits[target];
+    logits[target] = -FLT_MAX;
+    ls_vec mosts = ls_vec_all(-FLT_MAX), sums = ls_vec_all(0);
     int64_t whole = count / LS_LANES * LS_LANES;
-    float most = -INFINITY;
+    float most = -FLT_MAX, rest = 0;
     for (int64_t i = 0; i < whole; i += LS_LANES) {
         ls_vec value = ls_load(logits, LS_F32, i);
         mosts = ls_vec_pick(value > mosts, value, mosts);
     }
     for (int64_t i = whole; i < count; i++) most = logits[i] > most ? logits[i] : most;
     for (int i = 0; i < LS_LANES; i++) most = mosts[i] > most ? mosts[i] : most;
-    float at_target = logits[target], rest = 0;
     for (int64_t i = 0; i < whole; i += LS_LANES) {
         ls_vec e = ls_vec_exp(ls_load(logits, LS_F32, i) - most);
         ls_store(logits, LS_F32, i, e);
@@ -97,14 +118,15 @@ LS_INLINE float row_typed(float *logits, int64_t count, int32_t target, float we
     }
     for (int64_t i = whole; i < count; i++) rest += logits[i] = expf(logits[i] - most);
     float sum = ls_vec_sum(sums) + rest;
+    const verdict of = judge(log((double)sum) + most, at_target);
     if (d != NULL) {
-        float scale = weight / sum, hit = logits[target] * scale - weight;
+        const float missing = (float)(weight * of.missing), scale = missing / sum;
         for (int64_t i = 0; i < whole; i += LS_LANES)
             ls_store(d, type, i, ls_load(logits, LS_F32, i) * scale);
         for (int64_t i = whole; i < count; i++) ls_store_one(d, type, i, logits[i] * scale);
-        ls_store_one(d, type, target, hit);
+        ls_store_one(d, type, target, -missing);
     }
-    return logf(sum) + most - at_target;
+    return (float)of.loss;
 }
 
 /* db += column sums of the rows of d. */

@@ -1,6 +1,8 @@
 /* Output projection and cross entropy over pieces of rows. In bf16 the logits are bf16 too: each is
  * off by up to one part in 256, the loss of a row by about as much as its target's logit; maximum,
  * sums and losses are f32. */
+#include <float.h>
+
 #include "tensor/cuda/lib/product.h"
 
 /* ---- pieces ---- */
@@ -84,18 +86,27 @@ static __device__ inline tally join_block(tally mine) {
     return all;
 }
 
-/* Logits of a pack; those beyond the vocabulary have no weight. */
-template <typename T>
-static __device__ inline void widen(const pack<T> &from, int first, int vocabulary, float *out) {
-    for (int i = 0; i < pack<T>::COUNT; i++)
-        out[i] = first + i < vocabulary ? ls_cuda_wide(from.value[i]) : -INFINITY;
+/* The loss of a row and the share of probability that its target does not have, from the tally of
+ * all other logits: src/tensor/cpu/cross_entropy.c says why. */
+struct verdict {
+    float loss, missing;
+};
+
+static __device__ inline verdict judge(tally others, float at_target) {
+    float behind = logf(others.sum) + (others.most - at_target), small = expf(-fabsf(behind));
+    return verdict{fmaxf(behind, 0) + log1pf(small), (behind > 0 ? 1 : small) / (1 + small)};
 }
 
+/* Adds the logits of a pack to the tally, but for the target's and what lies beyond the vocabulary.
+ */
 template <typename T>
-static __device__ inline void count_pack(const pack<T> &from, int first, int vocabulary,
+static __device__ inline void count_pack(const pack<T> &from, int first, int vocabulary, int target,
                                          tally *mine) {
     float values[pack<T>::COUNT];
-    widen(from, first, vocabulary, values);
+    for (int i = 0; i < pack<T>::COUNT; i++) {
+        bool counts = first + i < vocabulary && first + i != target;
+        values[i] = counts ? ls_cuda_wide(from.value[i]) : -FLT_MAX;
+    }
     float most = mine->most, sum = 0;
     for (int i = 0; i < pack<T>::COUNT; i++) most = fmaxf(most, values[i]);
     for (int i = 0; i < pack<T>::COUNT; i++) sum += e_below(values[i], most);
@@ -105,13 +116,12 @@ static __device__ inline void count_pack(const pack<T> &from, int first, int voc
 }
 
 template <typename T>
-static __device__ inline void grade_pack(pack<T> *values, int first, int vocabulary, tally all,
-                                         int target, float weight) {
-    float wide[pack<T>::COUNT], scale = weight / all.sum;
-    widen(*values, first, vocabulary, wide);
+static __device__ inline void grade_pack(pack<T> *values, int first, tally others, int target,
+                                         float missing) {
+    float scale = missing / others.sum;
     for (int i = 0; i < pack<T>::COUNT; i++) {
-        float p = e_below(wide[i], all.most) * scale;
-        values->value[i] = ls_cuda_narrow<T>(first + i == target ? p - weight : p);
+        float p = e_below(ls_cuda_wide(values->value[i]), others.most) * scale;
+        values->value[i] = ls_cuda_narrow<T>(first + i == target ? -missing : p);
     }
 }
 
@@ -133,7 +143,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
             packs[i] = make_uint4(0, 0, 0, 0);
         return;
     }
-    float at_target = threadIdx.x == 0 ? ls_cuda_wide(row[target]) : 0;
+    float at_target = ls_cuda_wide(row[target]);
     tally mine = {-INFINITY, 0};
     for (int base = threadIdx.x; base < count; base += AT_ONCE * THREADS) {
         pack<T> here[AT_ONCE];
@@ -145,18 +155,19 @@ static __global__ void __launch_bounds__(THREADS, 2)
             int i = base + j * THREADS;
             if (i >= count) break;
             if (KEEP) kept[i] = here[j].bits;
-            count_pack(here[j], i * COUNT, vocabulary, &mine);
+            count_pack(here[j], i * COUNT, vocabulary, target, &mine);
         }
     }
-    tally all = join_block(mine);
-    if (threadIdx.x == 0) losses[blockIdx.x] = logf(all.sum) + all.most - at_target;
+    tally others = join_block(mine);
+    verdict of = judge(others, at_target);
+    if (threadIdx.x == 0) losses[blockIdx.x] = of.loss;
     if (!GRADE) return;
-    float weight = weights[blockIdx.x];
+    float missing = weights[blockIdx.x] * of.missing;
 #pragma unroll 2
     for (int i = threadIdx.x; i < count; i += THREADS) {
         pack<T> here;
         here.bits = KEEP ? kept[i] : packs[i];
-        grade_pack(&here, i * COUNT, vocabulary, all, target, weight);
+        grade_pack(&here, i * COUNT, others, target, missing);
         packs[i] = here.bits;
     }
 }

@@ -394,7 +394,7 @@ __device__ inline void backward_compute(const backward_job *job, char *shared,
 
 template <int D, int MODE>
 __global__ void __launch_bounds__((GROUPS + 1) * HOPPER_GROUP, 1)
-    backward_kernel(const __grid_constant__ backward_job job) {
+    hopper_backward_kernel(const __grid_constant__ backward_job job) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
     using layout = backward_shared<D>;
     extern __shared__ char raw[];
@@ -551,7 +551,7 @@ static bool launch_backward(ls_cuda *cuda, const ls_hopper_attention *a, backwar
         !hopper_map(cuda, a, &a->k, a->N, a->G, HOPPER_KEYS, &job->k) ||
         !hopper_map(cuda, a, &a->v, a->N, a->G, HOPPER_KEYS, &job->v))
         return false;
-    auto *kernel = backward_kernel<D, MODE>;
+    auto *kernel = hopper_backward_kernel<D, MODE>;
     ls_cuda_note(
         cuda,
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, layout::bytes),
