@@ -55,6 +55,9 @@ void ls_peer_start(ls_bench *bench, const char *script, const char *const *words
 json_t *ls_peer_go(ls_bench *bench, ls_peer *peer);
 void ls_peer_stop(ls_peer *peer);
 
+/* Between measurements: LS_ESTOP once a signal has asked for the end. */
+ls_status ls_bench_go_on(ls_bench *bench);
+
 /* A program and a peer in turns: the best seconds of ours, and of each of the peer's methods in the
  * object `lowest`. */
 ls_status ls_bench_turns(ls_bench *bench, ls_program *program, ls_peer *peer, double *ours,

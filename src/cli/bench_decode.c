@@ -29,6 +29,7 @@ static ls_status at_depth(ls_bench *bench, ls_model *model, int64_t depth, json_
     ls_status status = LS_ENOMEM;
     if (logits == NULL || tokens == NULL) goto fail;
     for (int64_t i = 0; i <= depth; i++) tokens[i] = (int32_t)(i * 7919 % vocabulary);
+    LS_TRY_GOTO(ls_bench_go_on(bench));
     LS_TRY_GOTO(ls_stream_new(model, 1, depth + TOKENS + 2, CHUNK, &stream));
     double start = ls_machine_seconds();
     if (depth > 0) LS_TRY_GOTO(ls_stream_logits(stream, tokens, depth, depth, logits));

@@ -81,6 +81,10 @@ void ls_peer_stop(ls_peer *peer) {
 
 /* ---- rows that are measured beside a peer ---- */
 
+ls_status ls_bench_go_on(ls_bench *bench) {
+    return *ls_cli_stop() == 0 ? LS_OK : LS_FAIL(bench->ctx, LS_ESTOP, "stopped");
+}
+
 static ls_status turn(ls_program *program, double seconds, double *best) {
     double began = ls_machine_seconds();
     for (int run = 0; run < 5 || ls_machine_seconds() - began < seconds; run++) {
@@ -108,6 +112,7 @@ ls_status ls_bench_turns(ls_bench *bench, ls_program *program, ls_peer *peer, do
                          json_t *lowest) {
     *ours = 0;
     for (int64_t round = 0; round < bench->keys.rounds; round++) {
+        LS_TRY(ls_bench_go_on(bench));
         LS_TRY(turn(program, bench->keys.seconds / 4, ours));
         json_t *line = ls_peer_go(bench, peer);
         keep_lowest(lowest, json_object_get(line, "seconds"));

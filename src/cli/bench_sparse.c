@@ -79,6 +79,7 @@ static ls_status time_attention(ls_bench *bench, ls_program *program, double *se
         ls_op_time times[OPERATIONS_MOST];
         double sum = 0;
         *flops = 0;
+        LS_TRY(ls_bench_go_on(bench));
         ls_program_profile(program, true);
         LS_TRY(ls_program_run(program, NULL, 0, 0));
         size_t count = ls_program_times(program, times, OPERATIONS_MOST);

@@ -183,7 +183,8 @@ static ls_status take_turns(ls_bench *bench, trainer *t, ls_dtype type, double *
     ls_status status = LS_OK;
     for (int64_t round = 0; round < bench->keys.rounds && status == LS_OK; round++) {
         double here = 0;
-        status = measure(bench->ctx, t, bench->keys.seconds, &here);
+        status = ls_bench_go_on(bench);
+        if (status == LS_OK) status = measure(bench->ctx, t, bench->keys.seconds, &here);
         if (here > *ours) *ours = here;
         json_t *line = ls_peer_go(bench, &peer);
         const json_t *figure = json_object_get(line, "tokens_per_second");

@@ -134,9 +134,10 @@ static ls_status measure(ls_bench *bench) {
     LS_TRY(show(bench));
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         if (!wants(bench, parts[i].name)) continue;
-        LS_TRY(parts[i].run(bench));
-        LS_TRY(show(bench));
-        if (*ls_cli_stop() != 0) return LS_FAIL(bench->ctx, LS_ESTOP, "stopped");
+        ls_status status = parts[i].run(bench), shown = show(bench);
+        LS_TRY(status);
+        LS_TRY(shown);
+        LS_TRY(ls_bench_go_on(bench));
     }
     int64_t peak = ls_machine_peak_bytes();
     json_object_set_new(bench->json, "peak_bytes", json_integer((json_int_t)peak));
