@@ -167,5 +167,21 @@ import json
 for a, b in zip(*(json.load(open(f))["results"] for f in ("one.json", "two.json"))):
     assert abs(a["loss"] - b["loss"]) < 1e-5 * a["loss"], (a, b)
 P
+# layers of one mixer with options of their own by a label, kept with the run, and changed at test for one or for all
+"$program" train out=runs/l model.layers=transformer_xl:far,transformer_xl model.width=32 model.length=32 mixer.heads=2 mixer.segment=16 \
+    mixer.memory=16 mixer.far.memory=32 data.corpus=corpus train.steps=4 train.batch=4 --quiet
+for change in "" mixer.far.memory=8 mixer.transformer_xl.memory=8 mixer.memory=8; do
+    "$program" eval runs/l eval.lengths=64 eval.tokens=1024 eval.protocol=stream $change --json
+done >labels.json
+python3 - <<'P'
+import json
+text, at, losses = open("labels.json").read(), 0, []
+while text[at:].strip():
+    result, end = json.JSONDecoder().raw_decode(text[at:].lstrip())
+    at += end + len(text[at:]) - len(text[at:].lstrip())
+    losses.append(result["results"][0]["loss"])
+plain, one, of_type, every = losses
+assert of_type == every and len({plain, one, every}) == 3, losses
+P
 "$program" train hybrid.yaml out=runs/m model.layers=2 model.mixer=mamba mixer.heads=2 2>err.txt && fail "a key of another mixer passed"
 grep -q "mixer.heads" err.txt || fail "the wrong key was not named"

@@ -273,6 +273,33 @@ static void test_hybrid_descriptions(void **state) {
     assert_int_equal(config.layers, 2);
     ls_settings_clear(&ctx, &settings);
     ls_model_config_clear(&ctx, &config);
+    /* labels: options of their own, whatever the order; what is said of all and of the type holds
+     * for the rest, and comes back from what is printed */
+    static const char labels[] =
+        "mixer: {near: {window: 8, heads: 2}, heads: 4, attention.window: 9}\n"
+        "model: {layers: [attention:near, attention, attention:near]}\n";
+    expect(&ctx, ls_settings_parse(&ctx, &settings, labels, strlen(labels), "labels"));
+    expect(&ctx, ls_model_config_read(&ctx, &settings, &config));
+    ls_settings_clear(&ctx, &settings);
+    first = second = (ls_text){0};
+    ls_model_config_print(&ctx, &config, true, &first);
+    assert_int_equal(config.mixers, 2);
+    assert_non_null(strstr(first.bytes, "near:"));
+    assert_int_equal(config.layer_mixer[0], 0);
+    assert_int_equal(config.layer_mixer[1], 1);
+    assert_int_equal(config.layer_mixer[2], 0);
+    expect(&ctx, ls_settings_parse(&ctx, &settings, first.bytes, first.length, "printed"));
+    expect(&ctx, ls_model_config_read(&ctx, &settings, &again));
+    ls_model_config_print(&ctx, &again, true, &second);
+    assert_string_equal(first.bytes, second.bytes);
+    const ls_mixer_type *type = config.mixer[0].type;
+    assert_memory_equal(config.mixer[0].options, again.mixer[0].options, type->options.size);
+    assert_memory_not_equal(config.mixer[0].options, config.mixer[1].options, type->options.size);
+    ls_settings_clear(&ctx, &settings);
+    ls_text_clear(&ctx, &first);
+    ls_text_clear(&ctx, &second);
+    ls_model_config_clear(&ctx, &config);
+    ls_model_config_clear(&ctx, &again);
     static const char *const bare[] = {"model.mixer=mamba", "model.preset=bench model.mixer=mamba",
                                        "model.preset=mamba-130m"};
     for (size_t i = 0; i < sizeof bare / sizeof bare[0]; i++) {
@@ -294,6 +321,13 @@ static void test_hybrid_descriptions(void **state) {
         {"model.layers=mamba,attention mixer.hads=2", "no mixer of this model has a key"},
         {"model.layers=mamba,attention mixer.mamba.heads=2", "there is no key mixer.mamba.heads"},
         {"model.layers=2 mixer.mamba.d_state=8", "no mixer of this model has a key"},
+        {"model.layers=mamba:,mamba", "a label has"},
+        {"model.layers=mamba:A,mamba", "a label has"},
+        {"model.layers=mamba:a-label-of-more-than-thirty-one-letters", "a label has"},
+        {"model.layers=mamba:attention,mamba", "is the name of a mixer"},
+        {"model.layers=mamba:near,attention:near", "is the label of mamba"},
+        {"model.layers=mamba:near,mamba mixer.far.d_state=8", "no mixer of this model has a key"},
+        {"model.layers=mamba:near,mamba mixer.near.d_stat=8", "did you mean mixer.near.d_state"},
         {"model.mixer=mamba mixer.heads=2", "no key mixer.heads"},
         {"model.mixer=mamba mixer.d_stat=2", "did you mean mixer.d_state"},
         {"model.mixer=mamba model.position=rope", "model.position=none"},

@@ -46,11 +46,12 @@ static ls_status take_differing(ls_trained *trained, const ls_model_config *as_t
             setting->used = true;
         }
         for (int j = 0; j < as_trained->mixers; j++) {
-            const ls_mixer_type *type = as_trained->mixer[j].type;
-            const char *option = ls_mixer_option_at_test(type, setting->key);
+            const char *name = as_trained->mixer[j].name;
+            const char *option =
+                ls_mixer_option_at_test(as_trained->mixer[j].type, name, setting->key);
             if (option == NULL) continue;
             char key[256]; /* named: it goes before what the run's file says */
-            snprintf(key, sizeof key, "mixer.%s.%s", type->name, option);
+            snprintf(key, sizeof key, "mixer.%s.%s", name, option);
             LS_TRY(ls_settings_put(trained->ctx, &trained->settings, key, setting->value));
             setting->used = true;
         }

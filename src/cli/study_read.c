@@ -194,7 +194,8 @@ static ls_status check_differing(ls_ctx *ctx, const ls_study_arm *arm,
         const char *key = arm->testing.items[i].key;
         bool may = !in_section(key, "mixer");
         for (int j = 0; j < config->mixers; j++)
-            may |= ls_mixer_option_at_test(config->mixer[j].type, key) != NULL;
+            may |=
+                ls_mixer_option_at_test(config->mixer[j].type, config->mixer[j].name, key) != NULL;
         if (!may)
             return LS_FAIL(ctx, LS_EUSE, "the weights are another arm's, and %s is for training",
                            key);

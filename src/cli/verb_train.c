@@ -83,7 +83,7 @@ static void name_folder(training *run) {
                                    run->task.type == NULL ? "" : "-");
     for (int i = 0; i < run->config.mixers && used < 400; i++)
         used += (size_t)snprintf(out + used, sizeof run->keys.out - used, "%s%.24s",
-                                 i == 0 ? "" : "+", run->config.mixer[i].type->name);
+                                 i == 0 ? "" : "+", run->config.mixer[i].name);
     snprintf(out + used, sizeof run->keys.out - used, "-%.64s", run->config.position.type->name);
 }
 

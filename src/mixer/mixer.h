@@ -102,8 +102,8 @@ extern const size_t ls_mixer_count;
 
 const ls_mixer_type *ls_mixer_find(const char *name); /* or NULL */
 /* The option that a setting mixer.KEY or mixer.NAME.KEY names, where it may be another one at test;
- * or NULL. */
-const char *ls_mixer_option_at_test(const ls_mixer_type *type, const char *key);
+ * or NULL. NAME is the type's, or `label`. */
+const char *ls_mixer_option_at_test(const ls_mixer_type *type, const char *label, const char *key);
 
 /* Refuses what cannot be in its place: a mixer that cannot look the way the model does, and what
  * its own check refuses. */

@@ -9,7 +9,8 @@
 #define FIELD(name) offsetof(ls_model_settings, name)
 static const ls_option options[] = {
     {"layers", LS_OPTION_TEXT, FIELD(layers), "6", 0, 0, NULL,
-     "number of blocks, or a list with the mixer of each: [mamba, mamba, attention]"},
+     "number of blocks, or a list with the mixer of each: [mamba, attention]; mixers with a label "
+     "have options of their own: [attention:near, attention] with mixer.near.window"},
     {"width", LS_OPTION_INT, FIELD(width), "256", 1, 65536, NULL, "width of the residual stream"},
     {"hidden", LS_OPTION_INT, FIELD(hidden), "0", 0, 1048576, NULL,
      "width inside the feed-forward layer; 0: 4 times the width (8/3 where it is gated)"},
@@ -203,10 +204,24 @@ typedef struct layer_list {
     uint8_t *which;
 } layer_list;
 
-/* The next layer has the mixer of this name, one of those there are or a new one. */
+/* A label is a short word that is no mixer. */
+static ls_status check_label(ls_ctx *ctx, const char *key, const char *label) {
+    size_t length = strspn(label, "abcdefghijklmnopqrstuvwxyz0123456789_-");
+    if (length == 0 || label[length] != '\0' || length >= LS_MIXER_NAME_BYTES)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "%s: a label has 1 to %d small letters, digits, _ or -, which `%s` has not",
+                       key, LS_MIXER_NAME_BYTES - 1, label);
+    if (ls_mixer_find(label) != NULL)
+        return LS_FAIL(ctx, LS_EUSE, "%s: the label %s is the name of a mixer", key, label);
+    return LS_OK;
+}
+
+/* The next layer has the mixer TYPE or TYPE:LABEL, one of those there are or a new one. */
 static ls_status add_layer(ls_ctx *ctx, ls_model_config *config, const layer_list *list,
-                           const char *name) {
+                           char *name) {
     const char *nearest = NULL;
+    char *label = strchr(name, ':');
+    if (label != NULL) *label++ = '\0';
     const ls_mixer_type *type = ls_mixer_find(name);
     int distance = 4, which = 0;
     for (size_t i = 0; i < ls_mixer_count; i++) {
@@ -216,18 +231,24 @@ static ls_status add_layer(ls_ctx *ctx, ls_model_config *config, const layer_lis
     if (type == NULL)
         return LS_FAIL(ctx, LS_EUSE, "there is no mixer %s%s%s: see `longshot inspect mixers`",
                        name, nearest == NULL ? "" : ", perhaps ", nearest == NULL ? "" : nearest);
+    if (label != NULL) LS_TRY(check_label(ctx, list->key, label));
+    const char *own = label != NULL ? label : type->name;
     if (*list->count == LS_LAYERS_MOST)
         return LS_FAIL(ctx, LS_EUSE, "%s: a model has at most %d", list->key, LS_LAYERS_MOST);
-    while (which < config->mixers && config->mixer[which].type != type) which++;
+    while (which < config->mixers && strcmp(config->mixer[which].name, own) != 0) which++;
     if (which == LS_MODEL_MIXERS_MOST)
         return LS_FAIL(ctx, LS_EUSE, "%s: at most %d different mixers fit", list->key, which);
     if (which == config->mixers) {
         void *values = ls_new(ctx, 1, type->options.size + 1); /* a mixer may have no options */
         if (values == NULL) return LS_ENOMEM;
         config->mixer[config->mixers].type = type;
+        snprintf(config->mixer[config->mixers].name, LS_MIXER_NAME_BYTES, "%s", own);
         config->mixer[config->mixers++].options = values;
         LS_TRY(ls_options_default(ctx, &type->options, values));
     }
+    if (config->mixer[which].type != type)
+        return LS_FAIL(ctx, LS_EUSE, "%s: %s is the label of %s, not of %s", list->key, own,
+                       config->mixer[which].type->name, type->name);
     list->which[(*list->count)++] = (uint8_t)which;
     return LS_OK;
 }
@@ -239,7 +260,11 @@ static ls_status add_layers(ls_ctx *ctx, ls_model_config *config, const layer_li
         if (count < list->fewest || count > LS_LAYERS_MOST)
             return LS_FAIL(ctx, LS_EUSE, "%s=%s is out of range: use %lld to %d", list->key, rest,
                            (long long)list->fewest, LS_LAYERS_MOST);
-        while (*list->count < count) LS_TRY(add_layer(ctx, config, list, list->mixer));
+        while (*list->count < count) {
+            char name[LS_OPTION_TEXT_BYTES];
+            snprintf(name, sizeof name, "%s", list->mixer);
+            LS_TRY(add_layer(ctx, config, list, name));
+        }
         return LS_OK;
     }
     do {
@@ -271,20 +296,26 @@ static ls_status choose_mixers(ls_ctx *ctx, ls_model_config *config) {
     return add_layers(ctx, config, &encoder);
 }
 
-/* mixer.KEY goes to all mixers that have the key, mixer.NAME.KEY to one. A preset's keys are
- * optional: what they say about mixers that are not there is passed over. */
+static bool is_section_of(const char *key, const char *name) {
+    size_t length = strlen(name);
+    return strncmp(key, name, length) == 0 && key[length] == '.';
+}
+
+/* mixer.KEY goes to all mixers that have the key, mixer.NAME.KEY to those of a type or with a
+ * label. A preset's keys are optional: what they say about mixers that are not there is passed
+ * over. */
 static ls_status set_mixer_key(ls_ctx *ctx, ls_model_config *config, ls_setting *setting,
                                bool optional) {
     const char *key = setting->key + strlen("mixer."), *dot = strchr(key, '.');
     for (int i = 0; i < config->mixers; i++) {
         const ls_mixer_type *type = config->mixer[i].type;
-        size_t name = strlen(type->name);
-        bool named = dot != NULL && (size_t)(dot - key) == name && !strncmp(key, type->name, name);
+        bool named = is_section_of(key, type->name) || is_section_of(key, config->mixer[i].name);
         bool only =
             dot == NULL && config->mixers == 1 && !optional; /* an error names the nearest */
         if (!named && !only && ls_options_find(&type->options, key) == NULL) continue;
         char where[96];
-        snprintf(where, sizeof where, named ? "mixer.%s." : "mixer.", type->name);
+        snprintf(where, sizeof where, named ? "mixer.%.*s." : "mixer.",
+                 named ? (int)(dot - key) : 0, key);
         LS_TRY(ls_options_set(ctx, &type->options, where, named ? dot + 1 : key, setting->value,
                               config->mixer[i].options));
         setting->used = true;
@@ -294,14 +325,21 @@ static ls_status set_mixer_key(ls_ctx *ctx, ls_model_config *config, ls_setting 
     return LS_OK;
 }
 
+/* 0: for all mixers; 1: for those of a type; 2: for the one with a label. */
+static int narrowness(const char *key) {
+    if (strchr(key, '.') == NULL) return 0;
+    for (size_t i = 0; i < ls_mixer_count; i++)
+        if (is_section_of(key, ls_mixer_types[i]->name)) return 1;
+    return 2;
+}
+
 static ls_status read_mixers(ls_ctx *ctx, const ls_settings *settings, size_t given,
                              ls_model_config *config) {
     LS_TRY(choose_mixers(ctx, config));
-    for (int named = 0; named < 2; named++) /* what is meant for one mixer comes last */
+    for (int narrow = 0; narrow < 3; narrow++) /* what is meant for fewer mixers comes later */
         for (size_t i = 0; i < settings->count; i++) {
             ls_setting *setting = &settings->items[i];
-            if (strncmp(setting->key, "mixer.", 6) != 0) continue;
-            if ((strchr(setting->key + 6, '.') != NULL) == named)
+            if (strncmp(setting->key, "mixer.", 6) == 0 && narrowness(setting->key + 6) == narrow)
                 LS_TRY(set_mixer_key(ctx, config, setting, i >= given));
         }
     return LS_OK;
@@ -497,7 +535,8 @@ void ls_model_config_print(ls_ctx *ctx, const ls_model_config *config, bool trai
     for (int i = 0; i < config->mixers; i++) {
         const ls_mixer_type *type = config->mixer[i].type;
         char section[96] = "mixer";
-        if (config->mixers > 1) snprintf(section, sizeof section, "mixer.%s", type->name);
+        if (config->mixers > 1)
+            snprintf(section, sizeof section, "mixer.%s", config->mixer[i].name);
         if (type->options.count > 0)
             ls_settings_print(ctx, section, &type->options, config->mixer[i].options, out);
     }

@@ -48,7 +48,7 @@ typedef enum { LS_PROJECTIONS_FIRST, LS_PROJECTIONS_NONE, LS_PROJECTIONS_ALL } l
 typedef enum { LS_MEMORY_ROWS, LS_MEMORY_SLOTS } ls_memory_kind;
 typedef enum { LS_UPDATE_NORM, LS_UPDATE_PLAIN, LS_UPDATE_GRU } ls_memory_update;
 
-enum { LS_LAYERS_MOST = 1024, LS_MODEL_MIXERS_MOST = 16 };
+enum { LS_LAYERS_MOST = 1024, LS_MODEL_MIXERS_MOST = 16, LS_MIXER_NAME_BYTES = 32 };
 
 /* A model's description: everything that decides shapes and arithmetic. */
 typedef struct ls_model_config {
@@ -56,7 +56,8 @@ typedef struct ls_model_config {
     int mixers; /* different ones */
     struct {
         const ls_mixer_type *type;
-        void *options; /* owned */
+        char name[LS_MIXER_NAME_BYTES]; /* its type's, or the label it has in model.layers */
+        void *options;                  /* owned */
     } mixer[LS_MODEL_MIXERS_MOST];
     int64_t layers, encoder_layers;
     uint8_t layer_mixer[LS_LAYERS_MOST]; /* which of them each layer has */
@@ -84,7 +85,8 @@ ls_mixer ls_model_encoder_mixer(const ls_model_config *config, int64_t layer);
 /* From the sections model, mixer, position and extend of the settings: model.preset first, then
  * model.*, mixer.*, position.*; `extend` names test-time methods ("yarn" or "yarn,window"), whose
  * options are extend.*. mixer.KEY belongs to every mixer of the model that has the key,
- * mixer.NAME.KEY to one of them. The config is checked whole. LS_EUSE in one sentence otherwise. */
+ * mixer.NAME.KEY to those of a type or to the one with a label. The config is checked whole.
+ * LS_EUSE in one sentence otherwise. */
 ls_status ls_model_config_read(ls_ctx *ctx, const ls_settings *settings, ls_model_config *out);
 /* The extensions alone: extend=a,b and extend.KEY, which belongs to every chosen extension that has
  * the key. */
