@@ -684,7 +684,10 @@ static void bits_stay(void **state) {
         {"bits", 2, 130, 130, 3, 1, 32, 32, .segments = 1, .with = LISTED | BOTH_WAYS},
     };
     (void)state;
-    if (test_is_brief()) return;
+    if (test_is_brief()) {
+        print_message("other threads and neighbours are left out\n");
+        return;
+    }
     EACH(cases, shape) {
         check_bits(shape, LS_F64);
         check_bits(shape, LS_F32);

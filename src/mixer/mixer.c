@@ -9,13 +9,12 @@ const ls_mixer_type *ls_mixer_find(const char *name) {
 }
 
 const char *ls_mixer_option_at_test(const ls_mixer_type *type, const char *label, const char *key) {
-    const char *const names[] = {type->name, label};
     if (strncmp(key, "mixer.", 6) != 0) return NULL;
     key += 6;
-    for (int i = 0; i < 2; i++) {
-        size_t length = strlen(names[i]);
-        if (strncmp(key, names[i], length) == 0 && key[length] == '.') key += length + 1;
-    }
+    size_t name = strcspn(key, ".");
+    if ((name == strlen(type->name) && strncmp(key, type->name, name) == 0) ||
+        (name == strlen(label) && strncmp(key, label, name) == 0))
+        key += name + (key[name] == '.');
     for (const char *const *at = type->at_test; at != NULL && *at != NULL; at++)
         if (strcmp(*at, key) == 0) return *at;
     return NULL;
