@@ -52,6 +52,8 @@ refuses 2 "did you mean xpos" train model.position=xpso data.corpus=text.txt
 refuses 2 "did you mean tiny" train model.preset=tinny data.corpus=text.txt
 refuses 2 "longshot eval" train extend=bca data.corpus=text.txt
 refuses 2 "too small" train model.vocabulary=100 data.corpus=text.txt
+refuses 2 "vocabulary in clusters" train model.adaptive_cutoffs=100 train.label_smoothing=0.1 data.corpus=text.txt
+refuses 2 "out of range" train train.label_smoothing=1 data.corpus=text.txt
 printf 'train: {steps: 1}\n' >good.yaml
 refuses 2 "neither key=value" train good.yaml other.yaml
 

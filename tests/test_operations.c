@@ -926,7 +926,8 @@ static void test_fast_types(void **state) {
 
 enum { ROWS = 2 * 23, WIDTH = 12, WORDS = 37 };
 
-static ls_program *loss_program(ls_ctx *ctx, ls_dtype type, bool grad, ls_parameters **store) {
+static ls_program *loss_program(ls_ctx *ctx, ls_dtype type, bool grad, double smoothing,
+                                ls_parameters **store) {
     ls_program *p = NULL;
     expect(ctx, ls_parameters_new(ctx, type, store));
     for (int pass = 0; pass < 2; pass++) {
@@ -934,6 +935,7 @@ static ls_program *loss_program(ls_ctx *ctx, ls_dtype type, bool grad, ls_parame
                                       .batch = 2,
                                       .length = ROWS / 2,
                                       .grad = grad && pass == 1,
+                                      .label_smoothing = smoothing,
                                       .guarded = true};
         expect(ctx, ls_program_new(ctx, &options, *store, &p));
         ls_tensor *x = ls_input(p, "x", type, LS_DIMS(2, ROWS / 2, WIDTH), true);
@@ -964,24 +966,25 @@ static double weighted_loss(ls_ctx *ctx, ls_program *p) {
     return sum;
 }
 
-static void test_cross_entropy(void **state) {
-    (void)state;
+static void check_cross_entropy(double smoothing) {
     ls_ctx ctx = ls_ctx_default();
     ls_parameters *store, *other;
-    ls_program *p = loss_program(&ctx, LS_F64, true, &store);
+    ls_program *p = loss_program(&ctx, LS_F64, true, smoothing, &store);
     weighted_loss(&ctx, p);
     ls_tensor *x = ls_program_find(p, "x");
     const double *w = ls_parameter_master(store, ls_parameters_find(store, "w"));
     const double *b = ls_parameter_master(store, ls_parameters_find(store, "b"));
     for (int64_t n = 0; n < ROWS; n++) { /* the definition, written out */
-        double logits[WORDS], sum = 0;
+        double logits[WORDS], sum = 0, of_all = 0;
         int target = (int)get(ls_program_find(p, "targets"), n);
         for (int v = 0; v < WORDS; v++) {
             logits[v] = b[v];
             for (int i = 0; i < WIDTH; i++) logits[v] += get(x, n * WIDTH + i) * w[v * WIDTH + i];
             sum += exp(logits[v]);
         }
-        double want = target < 0 ? 0 : log(sum) - logits[target];
+        for (int v = 0; v < WORDS; v++) of_all += (log(sum) - logits[v]) / WORDS;
+        double want =
+            target < 0 ? 0 : (1 - smoothing) * (log(sum) - logits[target]) + smoothing * of_all;
         assert_true(fabs(get(ls_program_find(p, "loss"), n) - want) < 1e-12);
     }
     double *dx = read_all(ls_program_find(p, "grad.x"));
@@ -1001,7 +1004,7 @@ static void test_cross_entropy(void **state) {
         assert_true(fabs((above - below) / (2 * h) - analytic) < 1e-7);
     }
     for (int type = LS_F32; type <= LS_BF16; type++) {
-        ls_program *fast = loss_program(&ctx, (ls_dtype)type, true, &other);
+        ls_program *fast = loss_program(&ctx, (ls_dtype)type, true, smoothing, &other);
         weighted_loss(&ctx, fast);
         double *got = read_all(ls_program_find(fast, "grad.x"));
         assert_true(nmse(got, dx, ROWS * WIDTH) < (type == LS_F32 ? 1e-11 : 1e-4));
@@ -1024,6 +1027,12 @@ static void test_cross_entropy(void **state) {
     ls_parameters_free(store);
 }
 
+static void test_cross_entropy(void **state) {
+    (void)state;
+    check_cross_entropy(0);
+    check_cross_entropy(0.3);
+}
+
 /* Where a target is all but certain, its loss and gradient are still right: they are as small as
  * the shares of the others, and not zero. */
 static void test_certain_targets(void **state) {
@@ -1032,7 +1041,7 @@ static void test_certain_targets(void **state) {
     for (int type = LS_F64; type <= LS_BF16; type++)
         for (double ahead = 0; ahead <= 64; ahead += 16) { /* exact in every type */
             ls_parameters *store;
-            ls_program *p = loss_program(&ctx, (ls_dtype)type, true, &store);
+            ls_program *p = loss_program(&ctx, (ls_dtype)type, true, 0, &store);
             const ls_tensor *x = ls_program_find(p, "x"), *dx = ls_program_find(p, "grad.x");
             for (int64_t i = 0; i < ls_count(x); i++) put(x, i, i % WIDTH == 0);
             for (int64_t i = 0; i < ROWS; i++) {

@@ -96,6 +96,10 @@ ls_tensor *ls_adaptive_loss(ls_program *p, const ls_model_settings *about, ls_te
                             ls_tensor *targets, ls_tensor *weights) {
     const ls_clusters clusters = clusters_of(about);
     ls_tensor *losses[LS_CLUSTERS_MOST] = {NULL};
+    if (ls_program_about(p)->label_smoothing > 0)
+        ls_refuse(p, LS_EUSE,
+                  "train.label_smoothing cannot spread a target over a vocabulary in clusters "
+                  "(model.adaptive_cutoffs)");
     for (int i = 0; i < clusters.count && !ls_failed(p); i++) {
         const cluster_head head = head_of(p, about, &clusters, i, x);
         ls_tensor *ids = ls_cluster_ids(p, &clusters, targets, i, i == 0);

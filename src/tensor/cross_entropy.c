@@ -4,7 +4,7 @@
  * the gradients. Three products, no recomputation, and the logits of a long context never exist.
  * The objective is sum_n weight[n] loss[n]; its gradient needs nothing from later nodes, so it is
  * made on the way forward. */
-#include "tensor/ops.h"
+#include "tensor/cross_entropy.h"
 
 static void backward(ls_program *p, const ls_node *node) {
     (void)p; /* dx was seeded when the node was recorded */
@@ -31,7 +31,9 @@ ls_tensor *ls_linear_cross_entropy(ls_program *p, ls_tensor *x, ls_tensor *weigh
     }
     ls_tensor *loss = ls_activation(p, ls_wide_type(p), targets->rank, targets->dim);
     ls_tensor *dx = grad && x->needs_grad ? ls_activation(p, ls_type(p), x->rank, x->dim) : NULL;
-    ls_record(p, &cross_entropy_op, NULL, 0, 5,
+    const double smoothing = ls_program_about(p)->label_smoothing;
+    ls_record(p, &cross_entropy_op, smoothing == 0 ? NULL : &smoothing,
+              smoothing == 0 ? 0 : sizeof smoothing, 5,
               (ls_tensor *[]){x, weight, bias, targets, grad ? weights : NULL}, 2,
               (ls_tensor *[]){loss, dx});
     if (dx != NULL) ls_seed_gradient(p, x, dx);

@@ -95,20 +95,21 @@ struct ls_run {
 };
 
 typedef struct ls_program_options {
-    ls_dtype type;         /* compute type: f64, f32 or bf16 */
-    int64_t batch, length; /* B sequences, T tokens of each in a chunk */
-    bool grad;             /* record the backward part */
-    bool train;            /* dropout acts */
-    bool recompute;        /* grad: cheap results are computed twice, not kept */
-    bool streaming;        /* state enters and leaves through ports */
-    int64_t capacity;      /* streaming: most tokens a sequence will ever have */
-    int64_t chunk_most;    /* streaming: longest chunk of any program that shares the state */
-    bool resets;           /* streaming: sequences begin anew each for itself (ls_state_reset_rows);
-                              chunks of all programs that share the state have one length */
-    int64_t source;        /* tokens of a second sequence, which is read first; 0: there is none */
-    bool source_read;      /* streaming: a program before this one has left it in the state */
-    bool profile_scores;   /* attention keeps "scores" by distance: see ls_score_profile */
-    bool observed;         /* a model keeps what its segments leave: ls_model_program_observed */
+    ls_dtype type;          /* compute type: f64, f32 or bf16 */
+    int64_t batch, length;  /* B sequences, T tokens of each in a chunk */
+    bool grad;              /* record the backward part */
+    bool train;             /* dropout acts */
+    bool recompute;         /* grad: cheap results are computed twice, not kept */
+    double label_smoothing; /* of ls_linear_cross_entropy */
+    bool streaming;         /* state enters and leaves through ports */
+    int64_t capacity;       /* streaming: most tokens a sequence will ever have */
+    int64_t chunk_most;     /* streaming: longest chunk of any program that shares the state */
+    bool resets;         /* streaming: sequences begin anew each for itself (ls_state_reset_rows);
+                            chunks of all programs that share the state have one length */
+    int64_t source;      /* tokens of a second sequence, which is read first; 0: there is none */
+    bool source_read;    /* streaming: a program before this one has left it in the state */
+    bool profile_scores; /* attention keeps "scores" by distance: see ls_score_profile */
+    bool observed;       /* a model keeps what its segments leave: ls_model_program_observed */
     const int64_t *segments; /* observed: their lengths where they are not all model.segment's, read
                                 while recording; NULL: they are */
     int64_t segment_count;

@@ -23,6 +23,7 @@ typedef struct ls_train_settings {
     char from[LS_OPTION_TEXT_BYTES]; /* for the caller, who loads them; empty: weights are drawn */
     int dtype;                       /* see ls_train_dtype */
     bool recompute;
+    double label_smoothing;
     double lr, beta1, beta2, eps, weight_decay, clip;
     int schedule; /* ls_schedule_kind */
     double min_lr, power, decay_share;

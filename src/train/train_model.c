@@ -28,6 +28,7 @@ ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *jo
     ls_program_options options = {.batch = settings->batch / settings->accumulate,
                                   .length = length,
                                   .recompute = settings->recompute,
+                                  .label_smoothing = settings->label_smoothing,
                                   .streaming = settings->carry > 0,
                                   .capacity = ls_max(settings->carry, length),
                                   .chunk_most = length,

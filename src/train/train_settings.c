@@ -17,6 +17,10 @@ static const ls_option options[] = {
      "curriculum of lengths; empty: weights drawn from the seed."},
     {"dtype", LS_OPTION_CHOICE, FIELD(dtype), "f32", 0, 0, "f32|bf16|f64",
      "Arithmetic: bf16 keeps f32 master weights and sums in f32."},
+    {"label_smoothing", LS_OPTION_REAL, FIELD(label_smoothing), "0", 0, 0.999, NULL,
+     "Share of every target that is spread evenly over the vocabulary, so that no answer gains "
+     "from "
+     "being ever more certain; the training loss then has a floor above 0."},
     {"lr", LS_OPTION_REAL, FIELD(lr), "3e-4", 0, 1e3, NULL, "Highest learning rate."},
     {"beta1", LS_OPTION_REAL, FIELD(beta1), "0.9", 0, 0.999999, NULL, "AdamW: decay of the mean."},
     {"beta2", LS_OPTION_REAL, FIELD(beta2), "0.98", 0, 0.999999, NULL,

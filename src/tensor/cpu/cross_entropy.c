@@ -3,7 +3,7 @@
 
 #include "tensor/cpu/lib/gemm.h"
 #include "tensor/cpu/lib/vector.h"
-#include "tensor/ops.h"
+#include "tensor/cross_entropy.h"
 
 /* Rows of a piece: about 16 MB of logits, a multiple of 16 rows. */
 static int64_t piece_rows(const ls_node *node) {
@@ -77,30 +77,41 @@ static verdict judge(double others, double at_target) {
     return (verdict){fmax(behind, 0) + log1p(small), (behind > 0 ? 1 : small) / (1 + small)};
 }
 
-/* Loss of a row; its logits become weight * (softmax - onehot), stored in d where d is given. */
-static double row_f64(double *logits, int64_t count, int32_t target, double weight, double *d) {
+/* What a smoothed target adds to the loss of a row, from its logit and the sum of all. */
+static double smoothed(double smoothing, double at_target, double total, int64_t count) {
+    return smoothing * (at_target - total / (double)count);
+}
+
+/* Loss of a row; its logits become weight * (softmax - target), stored in d where d is given. The
+ * target is 1 - smoothing at its place, and the rest evenly everywhere. */
+static double row_f64(double *logits, int64_t count, int32_t target, double smoothing,
+                      double weight, double *d) {
     if (target < 0) {
         if (d != NULL) memset(d, 0, (size_t)count * sizeof *d);
         return 0;
     }
     const double at_target = logits[target];
-    double most = -DBL_MAX, sum = 0;
+    double most = -DBL_MAX, sum = 0, total = 0;
+    for (int64_t i = 0; i < count; i++) total += logits[i];
     logits[target] = -DBL_MAX; /* what is no other has no share in their sum */
     for (int64_t i = 0; i < count; i++) most = logits[i] > most ? logits[i] : most;
     for (int64_t i = 0; i < count; i++) sum += exp(logits[i] - most);
     const verdict of = judge(log(sum) + most, at_target);
     for (int64_t i = 0; d != NULL && i < count; i++)
-        d[i] = weight * of.missing * (i == target ? -1 : exp(logits[i] - most) / sum);
-    return of.loss;
+        d[i] = weight * (of.missing * (i == target ? -1 : exp(logits[i] - most) / sum) +
+                         smoothing * ((i == target) - 1 / (double)count));
+    return of.loss + smoothed(smoothing, at_target, total, count);
 }
 
-LS_INLINE float row_typed(float *logits, int64_t count, int32_t target, float weight, void *d,
-                          ls_dtype type) {
+LS_INLINE float row_typed(float *logits, int64_t count, int32_t target, double smoothing,
+                          float weight, void *d, ls_dtype type) {
     if (target < 0) {
         if (d != NULL) memset(d, 0, (size_t)count * ls_dtype_size(type));
         return 0;
     }
     const float at_target = logits[target];
+    double total = 0;
+    for (int64_t i = 0; smoothing > 0 && i < count; i++) total += logits[i];
     logits[target] = -FLT_MAX;
     ls_vec mosts = ls_vec_all(-FLT_MAX), sums = ls_vec_all(0);
     int64_t whole = count / LS_LANES * LS_LANES;
@@ -121,12 +132,13 @@ LS_INLINE float row_typed(float *logits, int64_t count, int32_t target, float we
     const verdict of = judge(log((double)sum) + most, at_target);
     if (d != NULL) {
         const float missing = (float)(weight * of.missing), scale = missing / sum;
+        const float spread = (float)(weight * smoothing), each = spread / (float)count;
         for (int64_t i = 0; i < whole; i += LS_LANES)
-            ls_store(d, type, i, ls_load(logits, LS_F32, i) * scale);
-        for (int64_t i = whole; i < count; i++) ls_store_one(d, type, i, logits[i] * scale);
-        ls_store_one(d, type, target, -missing);
+            ls_store(d, type, i, ls_load(logits, LS_F32, i) * scale - each);
+        for (int64_t i = whole; i < count; i++) ls_store_one(d, type, i, logits[i] * scale - each);
+        ls_store_one(d, type, target, spread - each - missing);
     }
-    return (float)of.loss;
+    return (float)(of.loss + smoothed(smoothing, at_target, total, count));
 }
 
 /* db += column sums of the rows of d. */
@@ -149,6 +161,7 @@ static void add_bias_gradient(const ls_run *run, const ls_tensor *bias, const vo
 LS_INLINE void run_typed(const ls_run *run, const ls_node *node, ls_dtype type) {
     const int32_t *targets = ls_data(node->in[3]);
     int64_t rows = ls_count(node->in[3]), vocabulary = node->in[1]->dim[0], most = piece_rows(node);
+    const double smoothing = ls_cross_entropy_smoothing(node);
     bool grad = node->out[1] != NULL;
     char *logits = run->workspace, *products_space = logits + buffer_bytes(node);
     void *d = NULL; /* the gradient takes the logits' place, unless products want it in bf16 */
@@ -165,11 +178,11 @@ LS_INLINE void run_typed(const ls_run *run, const ls_node *node, ls_dtype type) 
             void *d_row = d == NULL ? NULL : (char *)d + at * ls_dtype_size(type);
             if (type == LS_F64)
                 ((double *)ls_data(node->out[0]))[n] =
-                    row_f64((double *)logits + at, vocabulary, targets[n],
+                    row_f64((double *)logits + at, vocabulary, targets[n], smoothing,
                             grad ? ((const double *)ls_data(node->in[4]))[n] : 0, d_row);
             else
                 ((float *)ls_data(node->out[0]))[n] =
-                    row_typed((float *)logits + at, vocabulary, targets[n],
+                    row_typed((float *)logits + at, vocabulary, targets[n], smoothing,
                               grad ? ((const float *)ls_data(node->in[4]))[n] : 0, d_row, type);
         }
         if (!grad) continue;

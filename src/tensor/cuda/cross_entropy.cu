@@ -4,6 +4,11 @@
 #include <float.h>
 
 #include "tensor/cuda/lib/product.h"
+#include "tensor/cuda/lib/reduce.h"
+
+extern "C" {
+#include "tensor/cross_entropy.h"
+}
 
 /* ---- pieces ---- */
 
@@ -97,15 +102,16 @@ static __device__ inline verdict judge(tally others, float at_target) {
     return verdict{fmaxf(behind, 0) + log1pf(small), (behind > 0 ? 1 : small) / (1 + small)};
 }
 
-/* Adds the logits of a pack to the tally, but for the target's and what lies beyond the vocabulary.
- */
-template <typename T>
+/* Adds the logits of a pack to the tally, but for the target's and what lies beyond the vocabulary;
+ * with SMOOTH also to their sum. */
+template <typename T, bool SMOOTH>
 static __device__ inline void count_pack(const pack<T> &from, int first, int vocabulary, int target,
-                                         tally *mine) {
+                                         tally *mine, float *total) {
     float values[pack<T>::COUNT];
     for (int i = 0; i < pack<T>::COUNT; i++) {
         bool counts = first + i < vocabulary && first + i != target;
         values[i] = counts ? ls_cuda_wide(from.value[i]) : -FLT_MAX;
+        if (SMOOTH && counts) *total += values[i];
     }
     float most = mine->most, sum = 0;
     for (int i = 0; i < pack<T>::COUNT; i++) most = fmaxf(most, values[i]);
@@ -115,23 +121,31 @@ static __device__ inline void count_pack(const pack<T> &from, int first, int voc
     mine->most = most;
 }
 
-template <typename T>
+/* A row's weight by the share that its target does not have, by the share that is spread over all,
+ * and by that of one of them. */
+struct shares {
+    float missing, spread, each;
+};
+
+template <typename T, bool SMOOTH>
 static __device__ inline void grade_pack(pack<T> *values, int first, tally others, int target,
-                                         float missing) {
-    float scale = missing / others.sum;
+                                         shares of) {
+    float scale = of.missing / others.sum;
     for (int i = 0; i < pack<T>::COUNT; i++) {
         float p = e_below(ls_cuda_wide(values->value[i]), others.most) * scale;
-        values->value[i] = ls_cuda_narrow<T>(first + i == target ? -missing : p);
+        float d = first + i == target ? -of.missing : p;
+        if (SMOOTH) d += (first + i == target ? of.spread : 0) - of.each;
+        values->value[i] = ls_cuda_narrow<T>(d);
     }
 }
 
-/* One block per row: its loss; with GRADE its logits become weight (softmax - onehot). With KEEP
+/* One block per row: its loss; with GRADE its logits become weight (softmax - target). With KEEP
  * the row stays in shared memory between the two passes. A thread sees the same packs in both, so
  * it waits for the others only at the tally. */
-template <typename T, bool GRADE, bool KEEP>
+template <typename T, bool GRADE, bool KEEP, bool SMOOTH>
 static __global__ void __launch_bounds__(THREADS, 2)
     softmax_rows(T *logits, int64_t stride, int vocabulary, const int32_t *targets,
-                 const float *weights, float *losses) {
+                 const float *weights, float *losses, float smoothing) {
     extern __shared__ uint4 kept[];
     constexpr int COUNT = pack<T>::COUNT;
     T *row = logits + blockIdx.x * stride;
@@ -145,6 +159,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
     }
     float at_target = ls_cuda_wide(row[target]);
     tally mine = {-INFINITY, 0};
+    float total = 0;
     for (int base = threadIdx.x; base < count; base += AT_ONCE * THREADS) {
         pack<T> here[AT_ONCE];
 #pragma unroll
@@ -155,24 +170,29 @@ static __global__ void __launch_bounds__(THREADS, 2)
             int i = base + j * THREADS;
             if (i >= count) break;
             if (KEEP) kept[i] = here[j].bits;
-            count_pack(here[j], i * COUNT, vocabulary, target, &mine);
+            count_pack<T, SMOOTH>(here[j], i * COUNT, vocabulary, target, &mine, &total);
         }
     }
     tally others = join_block(mine);
     verdict of = judge(others, at_target);
+    if (SMOOTH) {
+        total = ls_cuda_block_sum<THREADS>(total) + at_target;
+        of.loss += smoothing * (at_target - total / (float)vocabulary);
+    }
     if (threadIdx.x == 0) losses[blockIdx.x] = of.loss;
     if (!GRADE) return;
-    float missing = weights[blockIdx.x] * of.missing;
+    float weight = weights[blockIdx.x];
+    shares by = {weight * of.missing, weight * smoothing, weight * smoothing / (float)vocabulary};
 #pragma unroll 2
     for (int i = threadIdx.x; i < count; i += THREADS) {
         pack<T> here;
         here.bits = KEEP ? kept[i] : packs[i];
-        grade_pack(&here, i * COUNT, others, target, missing);
+        grade_pack<T, SMOOTH>(&here, i * COUNT, others, target, by);
         packs[i] = here.bits;
     }
 }
 
-template <typename T, bool GRADE, bool KEEP>
+template <typename T, bool GRADE, bool KEEP, bool SMOOTH>
 static void launch_rows(const ls_run *run, const ls_node *node, int64_t first, int64_t rows) {
     ls_cuda *cuda = ls_cuda_of(run);
     const int32_t *targets = (const int32_t *)ls_data(node->in[3]) + first;
@@ -180,7 +200,7 @@ static void launch_rows(const ls_run *run, const ls_node *node, int64_t first, i
     float *losses = (float *)ls_data(node->out[0]) + first;
     size_t shared = KEEP ? (size_t)row_bytes(node) : 0;
     if (KEEP) {
-        auto kernel = softmax_rows<T, GRADE, KEEP>;
+        auto kernel = softmax_rows<T, GRADE, KEEP, SMOOTH>;
         const char *what = "asking for shared memory";
         cudaError_t error =
             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
@@ -189,22 +209,22 @@ static void launch_rows(const ls_run *run, const ls_node *node, int64_t first, i
                                      cudaSharedmemCarveoutMaxShared);
         ls_cuda_note(cuda, error, what);
     }
-    softmax_rows<T, GRADE, KEEP><<<(unsigned)rows, THREADS, shared, cuda->stream>>>(
+    softmax_rows<T, GRADE, KEEP, SMOOTH><<<(unsigned)rows, THREADS, shared, cuda->stream>>>(
         (T *)run->workspace, logits_stride(node), (int)node->in[1]->dim[0], targets, weights,
-        losses);
+        losses, (float)ls_cross_entropy_smoothing(node));
     ls_cuda_launched(run, "cross entropy");
 }
 
-template <typename T>
+template <typename T, bool SMOOTH>
 static void softmax_piece(const ls_run *run, const ls_node *node, int64_t first, int64_t rows) {
     /* two blocks must fit, so that one computes while the other waits for memory */
     bool fits = (size_t)row_bytes(node) + 2048 <= ls_cuda_of(run)->shared_most / 2;
     if (node->out[1] == NULL)
-        launch_rows<T, false, false>(run, node, first, rows);
+        launch_rows<T, false, false, SMOOTH>(run, node, first, rows);
     else if (fits)
-        launch_rows<T, true, true>(run, node, first, rows);
+        launch_rows<T, true, true, SMOOTH>(run, node, first, rows);
     else
-        launch_rows<T, true, false>(run, node, first, rows);
+        launch_rows<T, true, false, SMOOTH>(run, node, first, rows);
 }
 
 /* ---- products ---- */
@@ -241,7 +261,10 @@ template <typename T> static void run_typed(const ls_run *run, const ls_node *no
         int64_t count = most < rows - first ? most : rows - first;
         piece p = products(run, node, first, count);
         ls_cuda_product_run(run, &p.logits, rest);
-        softmax_piece<T>(run, node, first, count);
+        if (ls_cross_entropy_smoothing(node) == 0)
+            softmax_piece<T, false>(run, node, first, count);
+        else
+            softmax_piece<T, true>(run, node, first, count);
         if (node->out[1] == NULL) continue;
         ls_cuda_product_run(run, &p.dx, NULL);
         ls_cuda_product_run(run, &p.dw, rest);
