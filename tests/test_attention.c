@@ -30,6 +30,7 @@ enum {
     BOUNDED = 4096,  /* coordinates of queries end early */
     WHOLE = 8192,    /* blocks of 64, or of 128 where queries and keys are not as many */
     PAIRED = 16384,  /* keys stand for pairs of queries; causal: pairs before the query's */
+    SPREAD = 32768,  /* a span: 40 queries see 43 keys, whose coordinates are 3 apart */
 };
 
 typedef struct attention_case {
@@ -38,11 +39,16 @@ typedef struct attention_case {
     int segments;
     unsigned with;
     int64_t window, block, sinks, start;
+    int64_t distances; /* that have a relative key; 0: few */
 } attention_case;
 
 static const char *const operand_names[LS_ATTENTION_SLOTS] = {
     "q", "k", "v", "valid", "slopes", "table", "relative", "relative_q", "list", "query_most"};
-enum { TABLE_ROWS = 23, TABLE_ZERO = 4, RELATIVE_ROWS = 41 };
+enum { TABLE_ROWS = 23, TABLE_ZERO = 4 };
+
+static int64_t relative_rows(const attention_case *shape) {
+    return shape->distances > 0 ? shape->distances : 41;
+}
 
 typedef struct built {
     ls_ctx ctx;
@@ -107,7 +113,7 @@ static ls_segment make_segment(const attention_case *shape, built *at, int s) {
         if (shape->with & TABLE)
             operand[5] = ls_input(p, name[5], wide, LS_DIMS(H, TABLE_ROWS), true);
         if (shape->with & RELATIVE) {
-            operand[6] = ls_input(p, name[6], type, LS_DIMS(RELATIVE_ROWS, H, K), true);
+            operand[6] = ls_input(p, name[6], type, LS_DIMS(relative_rows(shape), H, K), true);
             operand[7] = ls_input(p, name[7], type, LS_DIMS(B, T, H, K), true);
         }
     }
@@ -127,6 +133,11 @@ static ls_segment make_segment(const attention_case *shape, built *at, int s) {
     if (shape->with & GROUPED) {
         segment.key_at = (ls_position_map){LS_MAP_GROUP, 3, 1};
         segment.query_at = (ls_position_map){LS_MAP_CLAMP, (double)(shape->start + T / 2), 0};
+    }
+    if (shape->with & SPREAD) {
+        segment.key_at = (ls_position_map){LS_MAP_SCALE, 3, 1};
+        segment.query_at = (ls_position_map){LS_MAP_BLOCK, 40, 39};
+        segment.span = (ls_span){40, 13, -30, 13};
     }
     if (shape->with & DECAYS) {
         segment.decays = true;
@@ -281,6 +292,7 @@ static void drop(built *at) {
 static bool dense_admits(const attention_case *shape, int s, int64_t h, int64_t n, int64_t m) {
     int64_t distance = n - m;
     if (shape->with & PAIRED) return (shape->with & BOTH_WAYS) || m < n / 2;
+    if (shape->with & SPREAD) return m >= n / 40 * 13 - 30 && m < n / 40 * 13 + 13;
     if (shape->with & DILATED) {
         if (distance % dilations[h] != 0) return false;
         distance /= dilations[h];
@@ -298,6 +310,8 @@ static bool dense_admits(const attention_case *shape, int s, int64_t h, int64_t 
 
 static double coordinate(const attention_case *shape, bool query, int64_t position) {
     if (query && (shape->with & PAIRED)) return floor((double)position / 2);
+    if (shape->with & SPREAD)
+        return (double)(query ? position % 40 + position / 40 * 39 : 3 * position + 1);
     if (!(shape->with & GROUPED)) return (double)position;
     if (query) return fmin((double)position, (double)(shape->start + shape->T / 2));
     return floor((double)position / 3) + 1;
@@ -331,7 +345,7 @@ static double dense_score(const attention_case *shape, const built *at, int s, i
         sum += get(x[5], h * TABLE_ROWS + (int64_t)column);
     }
     if (shape->with & RELATIVE) {
-        int64_t row = (int64_t)fmax(0, fmin(distance, RELATIVE_ROWS - 1));
+        int64_t row = (int64_t)fmax(0, fmin(distance, (double)relative_rows(shape) - 1));
         for (int64_t e = 0; e < K; e++)
             sum += get(x[7], ((b * shape->T + i) * shape->H + h) * K + e) *
                    get(x[6], (row * shape->H + h) * K + e) / sqrt((double)K);
@@ -585,6 +599,18 @@ static const attention_case wide[] = {
     {"relative", 2, 150, 150, 2, 2, 32, 32, .segments = 1, .with = RELATIVE},
     {"relative grouped", 1, 150, 150, 2, 1, 20, 12, .segments = 1,
      .with = RELATIVE | GROUPED | TABLE | SLOPES},
+    {"relative, all distances", 2, 257, 257, 2, 2, 64, 64, .segments = 1, .with = RELATIVE,
+     .distances = 300},
+    {"relative, window", 1, 200, 200, 2, 2, 48, 48, .segments = 1, .with = RELATIVE | VALID,
+     .window = 130, .distances = 100},
+    {"relative, heads of 128", 1, 150, 150, 2, 2, 128, 128, .segments = 1,
+     .with = RELATIVE | OFF_BY_ONE, .start = 1000, .distances = 130},
+    {"relative, two distances", 1, 80, 80, 2, 2, 32, 32, .segments = 1, .with = RELATIVE,
+     .distances = 2},
+    {"relative, both ways", 2, 90, 70, 2, 2, 32, 32, .segments = 1,
+     .with = RELATIVE | BOTH_WAYS | BOUNDED, .distances = 90},
+    {"relative, spread", 2, 150, 70, 2, 2, 32, 32, .segments = 2,
+     .with = RELATIVE | SPREAD | BOTH_WAYS | VALID, .distances = 100},
     {"several queries", 1, 90, 140, 2, 2, 32, 48, .segments = 3, .with = BOTH_WAYS | TABLE | SLOPES,
      .window = 50},
     {"sinks", 1, 200, 200, 2, 2, 32, 32, .segments = 2, .with = SHARED, .window = 33, .sinks = 4},

@@ -75,6 +75,8 @@ static void forward(const ls_run *run, const ls_node *node) {
     }
     if (ls_cuda_attention_tiles_fit(&job, type_of(node)))
         ls_cuda_attention_tiles(run, &job);
+    else if (ls_cuda_attention_relative_fits(&job, type_of(node)))
+        ls_cuda_attention_relative(run, &job);
     else
         ls_cuda_attention_plain(run, &job, type_of(node));
     if (job.splits > 1) ls_cuda_attention_merge(run, &job, type_of(node));
@@ -89,6 +91,10 @@ static void backward(const ls_run *run, const ls_node *node) {
         return;
     }
     ls_cuda_attention_statistics(run, &job, type_of(node));
+    if (ls_cuda_attention_relative_fits(&job, type_of(node))) {
+        ls_cuda_attention_relative(run, &job);
+        return;
+    }
     if (ls_cuda_attention_tiles_fit(&job, type_of(node)))
         ls_cuda_attention_tiles_grad(run, &job);
     else

@@ -160,30 +160,7 @@ static __device__ void decay_sums(float c[M][D / 8][4], const ls_cuda_segment &s
         }
 }
 
-/* Rows of a gradient from the lanes' sums; absent rows of a key tensor get 0. */
-template <int D, int M>
-static __device__ void store(const ls_cuda_rows &to, int width, const float c[M][D / 8][4],
-                             float factor, int b, int head, int row, int present, int rows) {
-    const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    if (to.data == NULL) return;
-#pragma unroll
-    for (int m = 0; m < M; m++)
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const int r = row + m * 16 + g + 8 * half;
-            if (r < 0 || r >= rows) continue;
-            ls_cuda_bf16 *there = ls_cuda_row<ls_cuda_bf16>(to, b, r, head) + 2 * t;
-#pragma unroll
-            for (int n = 0; n < D / 8; n++) {
-                if (n * 8 >= width) break;
-                const float *two = c[m][n] + 2 * half;
-                *(uint32_t *)(void *)(there + n * 8) =
-                    r < present ? ls_pair(two[0] * factor, two[1] * factor) : 0;
-            }
-        }
-}
-
-/* The same for a part, whose rows of this warp begin at `to`; more: to what lies there. */
+/* Rows of a part of a gradient, those of this warp from `to` on; more: to what lies there. */
 template <int D, int M>
 static __device__ void store_part(float *to, int width, const float c[M][D / 8][4], float factor,
                                   bool more) {
@@ -462,13 +439,13 @@ __global__ static void __launch_bounds__(shape<D, KEYS_OUTER, LISTED>::THREADS,
         store_part<D, M>(to, job.K, sums, job.scale, job.pass > 0);
         if (KEYS_OUTER) store_part<D, M>(to + values * OUTER * job.K, job.K, value_sums, 1, false);
     } else if (KEYS_OUTER) {
-        store<D, M>(s.dk, job.K, sums, job.scale, work.b, work.g, work.row + band, s.keys,
-                    s.key_rows);
-        store<D, M>(s.dv, job.K, value_sums, 1, work.b, work.g, work.row + band, s.keys,
-                    s.key_rows);
+        ls_tile_store_rows<D, M>(s.dk, job.K, sums, job.scale, work.b, work.g, work.row + band,
+                                 s.keys, s.key_rows);
+        ls_tile_store_rows<D, M>(s.dv, job.K, value_sums, 1, work.b, work.g, work.row + band,
+                                 s.keys, s.key_rows);
     } else {
-        store<D, M>(s.dq, job.K, sums, job.scale, work.b, work.heads_first, work.row + band, job.T,
-                    job.T);
+        ls_tile_store_rows<D, M>(s.dq, job.K, sums, job.scale, work.b, work.heads_first,
+                                 work.row + band, job.T, job.T);
     }
     if constexpr (shared::SUMMED)
         if (columns > 0) store_columns<sizes::WARPS>(job, columns, table_sums, low, high);

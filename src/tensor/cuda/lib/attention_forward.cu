@@ -7,7 +7,7 @@
  * Rows longer than others (BigBird's global blocks) are cut into pieces and joined, so the work is
  * that of the listed tiles: of BigBird's 8 blocks and 2 global rows at 4,096 tokens 1/6.6 of all
  * pairs, at 16,384 tokens 1/26. */
-#include "tensor/cuda/lib/attention_tiles.h"
+#include "tensor/cuda/lib/attention_softmax.h"
 
 enum { BANDS = 2, KEYS = LS_ATTENTION_TILE, LIST_WARPS = LS_ATTENTION_TILE / (BANDS * 16) };
 
@@ -25,12 +25,6 @@ template <int D, int KIND, int WARPS> struct shared_tiles {
     typename ls_tile_kept<KIND>::query queries[KIND == LS_TILE_PLAIN ? 1 : QUERIES];
     typename ls_tile_kept<KIND>::key keys[KEYS];
     float strip[2][STRIP];
-};
-
-/* What a lane holds: for each band two rows, g and g + 8. */
-template <int D> struct running {
-    float out[BANDS][D / 8][4];
-    float most[BANDS][2], sum[BANDS][2]; /* the sums are of this lane's columns only */
 };
 
 /* Adds biases to scores and sets those of pairs that are not admitted to -infinity. Scores are then
@@ -80,91 +74,6 @@ template <int COLUMNS> static __device__ void raise(float s[BANDS][COLUMNS / 8][
             for (int i = 0; i < 4; i++) s[m][n][i] += more;
 }
 
-/* Scores, which `unit` takes to units of log 2, become weights; the output so far is rescaled to
- * their base. */
-template <int D, int COLUMNS>
-static __device__ void soften(float s[BANDS][COLUMNS / 8][4], float unit, running<D> &state) {
-    float rescale[BANDS][2];
-    bool same = true;
-#pragma unroll
-    for (int m = 0; m < BANDS; m++)
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            float most = -INFINITY;
-#pragma unroll
-            for (int n = 0; n < COLUMNS / 8; n++)
-                most = fmaxf(most, fmaxf(s[m][n][2 * half], s[m][n][2 * half + 1]));
-            most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
-            most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
-            most = fmaxf(most * unit, state.most[m][half]);
-            const float base = most == -INFINITY ? 0 : most;
-            rescale[m][half] = ls_exp2(state.most[m][half] - base);
-            same = same && state.most[m][half] == most;
-            float sum = state.sum[m][half] * rescale[m][half];
-            state.most[m][half] = most;
-#pragma unroll
-            for (int n = 0; n < COLUMNS / 8; n++)
-#pragma unroll
-                for (int c = 0; c < 2; c++) {
-                    float *at = &s[m][n][2 * half + c];
-                    *at = ls_exp2(*at * unit - base);
-                    sum += *at;
-                }
-            state.sum[m][half] = sum;
-        }
-    if (__all_sync(0xffffffffu, same)) return;
-#pragma unroll
-    for (int m = 0; m < BANDS; m++)
-#pragma unroll
-        for (int n = 0; n < D / 8; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) state.out[m][n][i] *= rescale[m][i / 2];
-}
-
-/* Where rows go that are to be joined with others: row `first` is the first of them. */
-typedef struct part_rows {
-    float *out, *lse; /* NULL: rows are whole and go to the output */
-    int first;
-} part_rows;
-
-template <int D>
-static __device__ void store(const ls_cuda_attention &job, running<D> &state, int b, int h, int row,
-                             const part_rows &part) {
-    const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    const int64_t head = ((int64_t)b * job.H + h) * job.T;
-#pragma unroll
-    for (int m = 0; m < BANDS; m++)
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const int i = row + m * 16 + g + 8 * half;
-            float sum = state.sum[m][half], most = state.most[m][half];
-            sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-            sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-            if (i < 0 || i >= job.T) continue;
-            const float unit = sum == 0 ? 0 : 1 / sum;
-            const float lse = sum == 0 ? -INFINITY : most + log2f(sum);
-            if (part.out != NULL) {
-                float *to = part.out + (int64_t)(i - part.first) * job.V + 2 * t;
-#pragma unroll
-                for (int n = 0; n < D / 8; n++) {
-                    if (n * 8 >= job.K) break;
-                    to[n * 8] = state.out[m][n][2 * half] * unit;
-                    to[n * 8 + 1] = state.out[m][n][2 * half + 1] * unit;
-                }
-                if (t == 0) part.lse[i - part.first] = lse;
-                continue;
-            }
-            ls_cuda_bf16 *to = ls_cuda_row<ls_cuda_bf16>(job.out, b, i, h) + 2 * t;
-#pragma unroll
-            for (int n = 0; n < D / 8; n++) {
-                if (n * 8 >= job.K) break;
-                *(uint32_t *)(void *)(to + n * 8) =
-                    ls_pair(state.out[m][n][2 * half] * unit, state.out[m][n][2 * half + 1] * unit);
-            }
-            if (t == 0) job.lse[head + i] = lse * LS_CUDA_LN_2;
-        }
-}
-
 /* The block's part of the tiles of a segment, of `before` tiles of earlier segments. */
 static __device__ ls_cuda_span part_of_tiles(const ls_cuda_attention &job,
                                              const ls_tile_range &range, int before, int total,
@@ -197,7 +106,7 @@ static __device__ void ask_keys(const ls_cuda_attention &job, const ls_cuda_segm
 template <int D, int KIND, int WARPS>
 static __device__ void pass(const ls_cuda_attention &job, const ls_cuda_segment &s,
                             const ls_tile_walk &walk, ls_cuda_span part, int b, int h, int row,
-                            shared_tiles<D, KIND, WARPS> &tiles, running<D> &state) {
+                            shared_tiles<D, KIND, WARPS> &tiles, ls_tile_running<D, BANDS> &state) {
     enum {
         BIASED = KIND == LS_TILE_BIASED,
         COLUMNS = shape<D, KIND>::COLUMNS,
@@ -260,28 +169,12 @@ static __device__ void pass(const ls_cuda_attention &job, const ls_cuda_segment 
                 adjust<COLUMNS, KIND>(scores, factor, bias, strip, false, row + band, queries,
                                       keys);
             if (here.more != 0) raise<COLUMNS>(scores, here.more / unit);
-            soften<D, COLUMNS>(scores, unit, state);
+            ls_tile_soften<D, BANDS, COLUMNS>(scores, unit, state);
             ls_tile_gather<D, BANDS, COLUMNS>(state.out, scores, tiles.v[stage] + column * STRIDE);
         }
         __syncthreads();
         here = next;
         next = after;
-    }
-}
-
-template <int D> static __device__ void begin(running<D> &state, bool off_by_one) {
-#pragma unroll
-    for (int m = 0; m < BANDS; m++) {
-#pragma unroll
-        for (int n = 0; n < D / 8; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) state.out[m][n][i] = 0;
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            state.most[m][half] = off_by_one ? 0 : -INFINITY;
-            /* the extra 1 is counted by one of the four lanes of a row */
-            state.sum[m][half] = off_by_one && threadIdx.x % 4 == 0 ? 1 : 0;
-        }
     }
 }
 
@@ -297,8 +190,8 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS, 2)
     const int row = (count - 1 - (int)blockIdx.x % count) * QUERIES;
     const int split = (int)blockIdx.x / count, h = (int)blockIdx.y, b = (int)blockIdx.z;
     const int rows = min((int)QUERIES, job.T - row);
-    running<D> state;
-    begin(state, job.off_by_one && job.splits == 1);
+    ls_tile_running<D, BANDS> state;
+    ls_tile_begin(state, job.off_by_one && job.splits == 1);
     int total = 0, before = 0;
     for (int at = 0; at < job.segments && job.splits > 1; at++) {
         const ls_tile_range range = ls_key_tiles<KEYS>(job, job.segment[at], row, rows);
@@ -313,13 +206,13 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS, 2)
         if (part.first < part.end)
             pass<D, KIND>(job, s, ls_tile_walk_of(range), part, b, h, row, tiles, state);
     }
-    part_rows part = {};
+    ls_part_rows part = {};
     if (job.splits > 1) {
         const int64_t at = (((int64_t)split * job.B + b) * job.H + h) * job.T;
         part.out = job.part_out + at * job.V;
         part.lse = job.part_lse + at;
     }
-    store<D>(job, state, b, h, row + (int)threadIdx.x / 32 * BANDS * 16, part);
+    ls_tile_store<D, BANDS>(job, state, b, h, row + (int)threadIdx.x / 32 * BANDS * 16, part);
 }
 
 /* A piece of a list's row. */
@@ -337,16 +230,17 @@ __global__ static void __launch_bounds__(32 * LIST_WARPS, D > 64 ? 2 : 4)
     const ls_tile_walk walk =
         ls_tile_walk_listed(s.seen_by_queries, piece, s.key_position, s.keys, s.valid != NULL);
     const ls_cuda_span all = {0, (piece.end - piece.first) * walk.across};
-    running<D> state;
-    begin(state, job.off_by_one && piece.slot < 0);
+    ls_tile_running<D, BANDS> state;
+    ls_tile_begin(state, job.off_by_one && piece.slot < 0);
     if (all.end > 0) pass<D, KIND>(job, s, walk, all, b, piece.h, piece.row, tiles, state);
-    part_rows part = {NULL, NULL, piece.row};
+    ls_part_rows part = {NULL, NULL, piece.row};
     if (piece.slot >= 0) {
         const int64_t slots = ls_cuda_list_slots(job, s.seen_by_queries, s.query_plan);
         part.out = job.parts + piece.slot * LS_ATTENTION_TILE * job.V;
         part.lse = job.parts + slots * LS_ATTENTION_TILE * job.V + piece.slot * LS_ATTENTION_TILE;
     }
-    store<D>(job, state, b, piece.h, piece.row + (int)threadIdx.x / 32 * BANDS * 16, part);
+    ls_tile_store<D, BANDS>(job, state, b, piece.h, piece.row + (int)threadIdx.x / 32 * BANDS * 16,
+                            part);
 }
 
 template <typename KERNEL>

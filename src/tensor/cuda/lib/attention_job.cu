@@ -264,7 +264,8 @@ static ls_cuda_segment segment_of(const ls_attention_job *job, const ls_attentio
     to.relative_rows = (int)source->relative_rows;
     to.relative_wide = source->relative.type == LS_F32;
     to.relative_vectors = source->relative.type == source->relative_q.type &&
-                          aligned(&source->relative, K) && aligned(&source->relative_q, K);
+                          aligned(&source->relative, K) && aligned(&source->relative_q, K) &&
+                          aligned(&source->drelative_q, K);
     to.decay_block = about->decay_block;
     to.decay_pairs = (int)about->decay_pairs;
     to.decay_halves = about->decay_halves;
@@ -306,7 +307,8 @@ static size_t distance_bytes(const ls_attention_job *job) {
             table > LS_CUDA_SUMMED_COLUMNS ? 0 : blocks * table,
             job->H * table * ls_cuda_attention_distance_parts(job->B, job->T, job->H, table),
             job->H * relative * job->K *
-                ls_cuda_attention_distance_parts(job->B, job->T, job->H, relative),
+                ls_max(ls_cuda_attention_distance_parts(job->B, job->T, job->H, relative),
+                       ls_cuda_attention_relative_parts(job->B, job->T, job->H, relative, job->K)),
             table == 0 ? 0
                        : ls_cuda_attention_table_floats(job->B, job->T, job->H, source->key_rows)};
         for (int64_t floats : each) {
@@ -346,6 +348,12 @@ size_t ls_cuda_attention_workspace(const ls_node *node, bool backward) {
     return lay_out(NULL, &job, backward, &unused);
 }
 
+static int splits_for(const ls_attention_job *job, const ls_cuda_attention *to, ls_dtype type) {
+    if (ls_cuda_attention_relative_fits(to, type)) return 1;
+    if (!ls_cuda_attention_tiles_fit(to, type)) return splits_plain(job);
+    return to->segment[0].query_plan.pieces != NULL ? 1 : splits_in_tiles(job);
+}
+
 void ls_cuda_attention_begin(const ls_run *run, const ls_node *node, bool backward,
                              ls_cuda_attention *to) {
     ls_attention_job job;
@@ -379,11 +387,7 @@ void ls_cuda_attention_begin(const ls_run *run, const ls_node *node, bool backwa
     }
     to->workspace_bytes = lay_out(run, &job, backward, to);
     to->splits = 1; /* gradients are not cut */
-    if (!backward)
-        to->splits = !ls_cuda_attention_tiles_fit(to, node->in[LS_ATTENTION_Q]->type)
-                         ? splits_plain(&job)
-                     : to->segment[0].query_plan.pieces != NULL ? 1
-                                                                : splits_in_tiles(&job);
+    if (!backward) to->splits = splits_for(&job, to, node->in[LS_ATTENTION_Q]->type);
 }
 
 ls_cuda_attention ls_cuda_attention_pass(const ls_cuda_attention *job, int pass) {

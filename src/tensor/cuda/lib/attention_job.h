@@ -1,9 +1,10 @@
 /* What the CUDA kernels of attention share: a run of the operation as a plain value that goes to a
  * kernel by value, and the rules of a segment as arithmetic that runs on the device.
  *
- * Three ways compute it: in tiles on the tensor units (attention_forward.cu,
- * attention_backward.h), pair by pair for everything those do not take (attention_plain.cu), and
- * either of the two in parts of the keys, merged afterwards, where there are few queries. */
+ * It is computed in tiles on the tensor units (attention_forward.cu, attention_backward.h; with
+ * relative keys attention_relative.cu) or pair by pair, for everything those do not take
+ * (attention_plain.cu). The first and the last can do it in parts of the keys, merged afterwards,
+ * where there are few queries. */
 #ifndef LS_TENSOR_CUDA_ATTENTION_JOB_H
 #define LS_TENSOR_CUDA_ATTENTION_JOB_H
 
@@ -111,12 +112,21 @@ void ls_cuda_attention_tiles(const ls_run *run, const ls_cuda_attention *job);
 /* Gradients of q, k and v, and of the tables that are summed along with them. */
 void ls_cuda_attention_tiles_grad(const ls_run *run, const ls_cuda_attention *job);
 
+/* The same with relative keys, forward or all gradients, and the parts in which those of the
+ * relative keys are summed. */
+bool ls_cuda_attention_relative_fits(const ls_cuda_attention *job, ls_dtype type);
+void ls_cuda_attention_relative(const ls_run *run, const ls_cuda_attention *job);
+int ls_cuda_attention_relative_parts(int64_t B, int64_t T, int64_t H, int64_t rows, int64_t K);
+
 void ls_cuda_attention_plain(const ls_run *run, const ls_cuda_attention *job, ls_dtype type);
 /* Gradients of q, k, v and relative_q. */
 void ls_cuda_attention_plain_grad(const ls_run *run, const ls_cuda_attention *job, ls_dtype type);
 /* Gradients of tables and relative keys. */
 void ls_cuda_attention_distance_grad(const ls_run *run, const ls_cuda_attention *job,
                                      ls_dtype type);
+/* Adds up the parts of the gradient of a segment's relative keys. */
+void ls_cuda_attention_relative_join(const ls_run *run, const ls_cuda_attention *job, int segment,
+                                     ls_dtype type, int parts);
 /* Whether the kernels on the tensor units, where they take a run, sum a table's gradient along with
  * that of queries; the columns that they can have; and what adds up the `count` rows of sums that
  * they leave of each head. */

@@ -423,6 +423,15 @@ __global__ static void sum_relative(const ls_cuda_attention job, int at, int par
         ls_cuda_row<T>(s.drelative, 0, row, h)[e] = ls_cuda_narrow<T>(sum);
 }
 
+void ls_cuda_attention_relative_join(const ls_run *run, const ls_cuda_attention *job, int segment,
+                                     ls_dtype type, int parts) {
+    const int64_t all = (int64_t)job->H * job->segment[segment].relative_rows * job->K;
+    auto *kernel = type == LS_F32 ? sum_relative<float> : sum_relative<ls_cuda_bf16>;
+    kernel<<<(unsigned)((all + 127) / 128), 128, 0, ls_cuda_of(run)->stream>>>(*job, segment,
+                                                                               parts);
+    ls_cuda_launched(run, "attention, gradients of relative keys");
+}
+
 int ls_cuda_attention_distance_parts(int64_t B, int64_t T, int64_t H, int64_t rows) {
     if (rows < 1) return 0;
     const int64_t most = (B * T + PART_ROWS_LEAST - 1) / PART_ROWS_LEAST;
@@ -455,9 +464,7 @@ static void launch_distance_grad(const ls_run *run, const ls_cuda_attention *job
                 ls_cuda_attention_distance_parts(job->B, job->T, job->H, s->relative_rows);
             distance_grad<T, true><<<(unsigned)((all * parts + WARPS - 1) / WARPS), 32 * WARPS,
                                      desk_bytes(job->K), stream>>>(*job, at, parts);
-            sum_relative<T>
-                <<<(unsigned)((all * job->K + 127) / 128), 128, 0, stream>>>(*job, at, parts);
-            ls_cuda_launched(run, "attention, gradients of relative keys");
+            ls_cuda_attention_relative_join(run, job, at, type, parts);
         }
     }
 }

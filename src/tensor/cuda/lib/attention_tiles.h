@@ -164,6 +164,30 @@ __device__ static inline void ls_tile_gather(float c[M][D / 8][4], const float p
     }
 }
 
+/* Rows of a gradient from the lanes' sums; absent rows of a key tensor get 0. */
+template <int D, int M>
+__device__ static inline void ls_tile_store_rows(const ls_cuda_rows &to, int width,
+                                                 const float c[M][D / 8][4], float factor, int b,
+                                                 int head, int row, int present, int rows) {
+    const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    if (to.data == NULL) return;
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const int r = row + m * 16 + g + 8 * half;
+            if (r < 0 || r >= rows) continue;
+            ls_cuda_bf16 *there = ls_cuda_row<ls_cuda_bf16>(to, b, r, head) + 2 * t;
+#pragma unroll
+            for (int n = 0; n < D / 8; n++) {
+                if (n * 8 >= width) break;
+                const float *two = c[m][n] + 2 * half;
+                *(uint32_t *)(void *)(there + n * 8) =
+                    r < present ? ls_pair(two[0] * factor, two[1] * factor) : 0;
+            }
+        }
+}
+
 /* ---- what a score depends on besides its product ---- */
 
 /* Of a query or a key, seen from a fixed coordinate: distances are sums of a query's and a key's
