@@ -54,6 +54,25 @@ P
 code=0
 "$program" train recipe.yaml out=runs/nothing train.from=runs/none --quiet >/dev/null 2>err.txt || code=$?
 [ $code -eq 3 ] && grep -q "runs/none" err.txt || fail "weights from nowhere left with $code"
+# a memory is added to a model that was trained without one: what it lacks is drawn, on demand only
+code=0
+"$program" train recipe.yaml out=runs/memory train.from=runs/a model.segment=8 model.memory=2 train.steps=0 --quiet >/dev/null 2>err.txt || code=$?
+[ $code -eq 3 ] && grep -q "has no tensor" err.txt || fail "weights that are not there left with $code"
+"$program" train recipe.yaml out=runs/memory train.from=runs/a train.from_part=true model.segment=8 model.memory=2 train.steps=0 >/dev/null 2>err.txt
+grep -q "tensors are not in runs/a: they are drawn" err.txt || fail "nothing is said of weights that are drawn"
+python3 - <<'P'
+import json
+def tensors(path):
+    whole = open(path, "rb").read()
+    size = int.from_bytes(whole[:8], "little")
+    about = json.loads(whole[8:8 + size])
+    about.pop("__metadata__", None)
+    return {name: whole[8 + size + t["data_offsets"][0]:8 + size + t["data_offsets"][1]] for name, t in about.items()}
+before = tensors("runs/a/checkpoints/step-00000012/model.safetensors")
+after = tensors("runs/memory/checkpoints/step-00000000/model.safetensors")
+assert set(before) < set(after), "only some are new"
+assert all(after[name] == before[name] for name in before)
+P
 
 # losses of single tokens, and what is made of them
 "$program" eval runs/a eval.protocol=slide eval.stride=4 eval.lengths=8,16,32 eval.tokens=256 \

@@ -98,7 +98,7 @@ static ls_status open_all(ls_trained *trained, const ls_settings *overrides, con
     LS_TRY(trained_type(trained, &wanted));
     if (type != NULL) wanted = *type;
     LS_TRY(ls_model_new(ctx, &trained->config, wanted, 0, false, &trained->model));
-    LS_TRY(ls_model_load(trained->model, trained->weights));
+    LS_TRY(ls_model_load(trained->model, trained->weights, NULL));
     return open_tokenizer(trained);
 }
 

@@ -224,8 +224,15 @@ static ls_status begin_with_weights(training *run) {
     if (ls_checkpoint_find(ctx, folder, own, sizeof own, &step) == LS_OK) return LS_OK;
     ctx->error = (ls_error){0};
     ls_status status = ls_trained_find(ctx, run->train.from, &other);
-    if (status == LS_OK) status = ls_model_load(run->model, other.weights);
+    size_t missing = 0, all = run->model->store->count;
+    if (status == LS_OK)
+        status = ls_model_load(run->model, other.weights, run->train.from_part ? &missing : NULL);
     ls_trained_clear(&other);
+    if (status == LS_OK && missing == all)
+        return LS_FAIL(ctx, LS_EUSE, "%s has none of this model's weights", run->train.from);
+    if (status == LS_OK && missing > 0)
+        ls_say(ctx, "%zu of %zu tensors are not in %s: they are drawn", missing, all,
+               run->train.from);
     return status;
 }
 

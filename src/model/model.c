@@ -588,8 +588,8 @@ void ls_model_free(ls_model *model) {
     ls_free(model->ctx, model);
 }
 
-ls_status ls_model_load(ls_model *model, const char *path) {
-    return ls_weights_load(model->ctx, path, model->store);
+ls_status ls_model_load(ls_model *model, const char *path, size_t *missing) {
+    return ls_weights_load(model->ctx, path, model->store, missing);
 }
 
 static ls_status make_program(ls_model *model, ls_model_use use, int64_t picked,

@@ -118,8 +118,9 @@ ls_status ls_model_new(ls_ctx *ctx, const ls_model_config *config, ls_dtype type
 ls_status ls_model_plan(ls_ctx *ctx, const ls_model_config *config, ls_dtype type,
                         bool with_gradient, ls_model **out);
 void ls_model_free(ls_model *model);
-/* Weights by name from a safetensors file: all must be there, of the right shape. */
-ls_status ls_model_load(ls_model *model, const char *path);
+/* Weights by name from a safetensors file, of the right shape; all must be there, unless `missing`
+ * is given, which counts those that are not and keep their values. */
+ls_status ls_model_load(ls_model *model, const char *path, size_t *missing);
 
 typedef enum {
     LS_MODEL_TRAIN,  /* gradients of sum weights * loss; inputs tokens, targets, weights; keeps loss

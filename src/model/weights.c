@@ -59,13 +59,19 @@ ls_status ls_weights_put(ls_ctx *ctx, FILE *file, const char *path, const ls_par
 }
 
 ls_status ls_weights_check(ls_ctx *ctx, const ls_safetensors *file, const char *path,
-                           const ls_parameters *store, const ls_weights_part *parts, size_t count) {
+                           const ls_parameters *store, const ls_weights_part *parts, size_t count,
+                           size_t *missing) {
+    if (missing != NULL) *missing = 0;
     for (size_t p = 0; p < count; p++)
         for (size_t i = 0; i < store->count; i++) {
             const ls_parameter *parameter = &store->items[i];
             char name[NAME_BYTES];
             LS_TRY(full_name(ctx, parts[p].prefix, parameter->name, name));
             const ls_safetensor *tensor = ls_safetensors_find(file, name);
+            if (tensor == NULL && missing != NULL) {
+                ++*missing;
+                continue;
+            }
             if (tensor == NULL) return LS_FAIL(ctx, LS_EINPUT, "%s has no tensor %s", path, name);
             bool same = tensor->rank == parameter->rank && tensor->type <= LS_STORED_F16;
             for (int d = 0; same && d < parameter->rank; d++)
@@ -87,6 +93,7 @@ ls_status ls_weights_fill(const ls_safetensors *file, const ls_parameters *store
             char name[NAME_BYTES];
             snprintf(name, sizeof name, "%s%s", parts[p].prefix, parameter->name);
             const ls_safetensor *tensor = ls_safetensors_find(file, name);
+            if (tensor == NULL) continue;
             void *to = place_of(store, parameter, here[p]);
             if (store->master_type == LS_F64)
                 ls_safetensor_f64(tensor, 0, parameter->count, to);
@@ -97,11 +104,11 @@ ls_status ls_weights_fill(const ls_safetensors *file, const ls_parameters *store
     return status;
 }
 
-ls_status ls_weights_load(ls_ctx *ctx, const char *path, ls_parameters *store) {
+ls_status ls_weights_load(ls_ctx *ctx, const char *path, ls_parameters *store, size_t *missing) {
     ls_safetensors file;
     LS_TRY(ls_safetensors_open(ctx, path, &file));
     ls_weights_part part = {"", store->master};
-    ls_status status = ls_weights_check(ctx, &file, path, store, &part, 1);
+    ls_status status = ls_weights_check(ctx, &file, path, store, &part, 1, missing);
     if (status == LS_OK) status = ls_weights_fill(&file, store, &part, 1);
     if (status == LS_OK) ls_parameters_round(store);
     ls_safetensors_close(ctx, &file);

@@ -17,13 +17,16 @@ typedef struct ls_weights_part {
 ls_status ls_weights_put(ls_ctx *ctx, FILE *file, const char *path, const ls_parameters *store,
                          const ls_weights_part *parts, size_t count, const ls_stored_text *metadata,
                          size_t metadata_count);
-/* LS_EINPUT where a part's tensor is missing, or has another shape, or is not of reals. */
+/* LS_EINPUT where a part's tensor is missing, or has another shape, or is not of reals. With
+ * `missing` those that are missing are counted there, and no fault. */
 ls_status ls_weights_check(ls_ctx *ctx, const ls_safetensors *file, const char *path,
-                           const ls_parameters *store, const ls_weights_part *parts, size_t count);
-/* Fills the parts from a file that ls_weights_check passed. */
+                           const ls_parameters *store, const ls_weights_part *parts, size_t count,
+                           size_t *missing);
+/* Fills the parts from a file that ls_weights_check passed; what it lacks stays as it is. */
 ls_status ls_weights_fill(const ls_safetensors *file, const ls_parameters *store,
                           const ls_weights_part *parts, size_t count);
-/* The master weights (and the shadow) of a sealed store from a file. Unchanged where it fails. */
-ls_status ls_weights_load(ls_ctx *ctx, const char *path, ls_parameters *store);
+/* The master weights (and the shadow) of a sealed store from a file; `missing` as above. Unchanged
+ * where it fails. */
+ls_status ls_weights_load(ls_ctx *ctx, const char *path, ls_parameters *store, size_t *missing);
 
 #endif

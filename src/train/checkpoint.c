@@ -315,9 +315,9 @@ static ls_status read_tensors(ls_ctx *ctx, const char *folder, ls_optimizer *opt
     LS_TRY(ls_safetensors_open(ctx, model_path, &model));
     ls_status status = ls_safetensors_open(ctx, optimizer_path, &rest);
     if (status == LS_OK) {
-        status = ls_weights_check(ctx, &model, model_path, store, &weights, 1);
+        status = ls_weights_check(ctx, &model, model_path, store, &weights, 1, NULL);
         if (status == LS_OK)
-            status = ls_weights_check(ctx, &rest, optimizer_path, store, moments, 2);
+            status = ls_weights_check(ctx, &rest, optimizer_path, store, moments, 2, NULL);
         /* from here on nothing can fail, unless memory for a device's copy: it is all or nothing */
         if (status == LS_OK) status = ls_weights_fill(&model, store, &weights, 1);
         if (status == LS_OK) status = ls_weights_fill(&rest, store, moments, 2);

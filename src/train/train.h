@@ -21,6 +21,7 @@
 typedef struct ls_train_settings {
     int64_t steps, batch, length, accumulate, carry, seed;
     char from[LS_OPTION_TEXT_BYTES]; /* for the caller, who loads them; empty: weights are drawn */
+    bool from_part;                  /* likewise */
     int dtype;                       /* see ls_train_dtype */
     bool recompute;
     double label_smoothing;

@@ -15,6 +15,10 @@ static const ls_option options[] = {
     {"from", LS_OPTION_TEXT, FIELD(from), "", 0, 0, NULL,
      "Run or checkpoint whose weights training begins with, such as the stage before in a "
      "curriculum of lengths; empty: weights drawn from the seed."},
+    {"from_part", LS_OPTION_BOOL, FIELD(from_part), "false", 0, 0, NULL,
+     "Whether train.from may lack some of the weights, which are then drawn: a memory is added to "
+     "a "
+     "model that was trained without one."},
     {"dtype", LS_OPTION_CHOICE, FIELD(dtype), "f32", 0, 0, "f32|bf16|f64",
      "Arithmetic: bf16 keeps f32 master weights and sums in f32."},
     {"label_smoothing", LS_OPTION_REAL, FIELD(label_smoothing), "0", 0, 0.999, NULL,
