@@ -37,6 +37,22 @@ for file in config.yaml env.json metrics.jsonl metrics.csv tokenizer checkpoints
     [ -e runs/a/$file ] || fail "no $file"
 done
 
+# a run that an older version began does not name what came later: with the defaults of that it goes on as it is described
+mkdir -p runs/older
+grep -v "label_smoothing\|from_part" runs/a/config.yaml >runs/older/config.yaml
+cp runs/older/config.yaml older.yaml
+code=0
+"$program" train recipe.yaml out=runs/older train.label_smoothing=0.1 --quiet >/dev/null 2>err.txt || code=$?
+[ $code -eq 2 ] || fail "settings that an older run did not have were not refused"
+"$program" train recipe.yaml out=runs/older --quiet >/dev/null
+"$program" train recipe.yaml out=runs/older | grep -q "done before" || fail "an older run does not go on"
+cmp older.yaml runs/older/config.yaml || fail "an older run's settings were written anew"
+cmp runs/a/checkpoints/step-00000012/model.safetensors runs/older/checkpoints/step-00000012/model.safetensors
+echo "extra: 1" >>runs/older/config.yaml
+code=0
+"$program" train recipe.yaml out=runs/older --quiet >/dev/null 2>err.txt || code=$?
+[ $code -eq 2 ] || fail "a setting that is not known here was not refused"
+
 # cut by a time limit and continued, the weights are the same bytes
 code=0
 "$program" train recipe.yaml out=runs/b train.max_minutes=1e-9 --quiet 2>err.txt || code=$?

@@ -16,7 +16,7 @@
 #include "train/checkpoint.h"
 #include "train/train.h"
 
-enum { PATH_BYTES = 4096 };
+enum { PATH_BYTES = 4096, CONFIG_MOST = 1 << 20 };
 
 typedef struct train_keys {
     char out[LS_OPTION_TEXT_BYTES], task[LS_OPTION_TEXT_BYTES];
@@ -158,6 +158,49 @@ static ls_status print_config(training *run) {
     return ls_text_status(&run->yaml);
 }
 
+/* The settings of a run as its config.yaml has them, with the defaults of what it does not name. */
+static ls_status read_config(ls_ctx *ctx, const char *path, const ls_text *text, training *out) {
+    ls_settings settings = {0};
+    ls_status status = ls_settings_parse(ctx, &settings, text->bytes, text->length, path);
+    if (status == LS_OK) status = ls_task_read(ctx, &settings, &out->task);
+    if (status == LS_OK) status = ls_model_config_read(ctx, &settings, &out->config);
+    if (status == LS_OK) status = ls_options_default(ctx, &ls_data_options, &out->data_settings);
+    if (status == LS_OK)
+        status = ls_settings_apply(ctx, &settings, "data", &ls_data_options, &out->data_settings);
+    if (status == LS_OK) status = ls_options_default(ctx, &ls_train_options, &out->train);
+    if (status == LS_OK)
+        status = ls_settings_apply(ctx, &settings, "train", &ls_train_options, &out->train);
+    if (status == LS_OK) status = ls_settings_finish(ctx, &settings, NULL);
+    ls_settings_clear(ctx, &settings);
+    return status;
+}
+
+/* A run that an older version began does not name what came later. Where its settings are the same
+ * with the defaults of that, it goes on as it was described. */
+static ls_status keep_older_config(training *run) {
+    ls_ctx *ctx = &run->cli->ctx;
+    char path[PATH_BYTES];
+    ls_text stored = {0};
+    training older = {.cli = run->cli};
+    LS_TRY(ls_path_join(ctx, path, sizeof path, run->keys.out, "config.yaml"));
+    if (!ls_path_exists(path)) return LS_OK;
+    ls_status status = ls_file_read(ctx, path, CONFIG_MOST, &stored);
+    if (status == LS_OK) status = read_config(ctx, path, &stored, &older);
+    if (status == LS_OK) status = print_config(&older);
+    if (status == LS_OK && strcmp(older.yaml.bytes, run->yaml.bytes) == 0) {
+        const ls_text ours = run->yaml;
+        run->yaml = stored;
+        stored = ours;
+    }
+    ls_task_clear(ctx, &older.task);
+    ls_model_config_clear(ctx, &older.config);
+    ls_text_clear(ctx, &older.yaml);
+    ls_text_clear(ctx, &stored);
+    if (status == LS_ENOMEM) return status;
+    ctx->error = (ls_error){0}; /* what cannot be read is another run's: training will say so */
+    return LS_OK;
+}
+
 /* What the run was computed with: for people; nothing reads it back. */
 static ls_status write_environment(training *run) {
     ls_ctx *ctx = &run->cli->ctx;
@@ -247,6 +290,7 @@ static ls_status train(training *run) {
     else
         LS_TRY(open_data(run));
     LS_TRY(print_config(run));
+    LS_TRY(keep_older_config(run));
     LS_TRY(ls_model_new(ctx, &run->config, ls_train_dtype(&run->train), (uint64_t)run->train.seed,
                         true, &run->model));
     LS_TRY(begin_with_weights(run));
