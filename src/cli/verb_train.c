@@ -158,19 +158,21 @@ static ls_status print_config(training *run) {
     return ls_text_status(&run->yaml);
 }
 
+static ls_status take_settings(ls_ctx *ctx, const ls_settings *settings, training *out) {
+    LS_TRY(ls_task_read(ctx, settings, &out->task));
+    LS_TRY(ls_model_config_read(ctx, settings, &out->config));
+    LS_TRY(ls_options_default(ctx, &ls_data_options, &out->data_settings));
+    LS_TRY(ls_settings_apply(ctx, settings, "data", &ls_data_options, &out->data_settings));
+    LS_TRY(ls_options_default(ctx, &ls_train_options, &out->train));
+    LS_TRY(ls_settings_apply(ctx, settings, "train", &ls_train_options, &out->train));
+    return ls_settings_finish(ctx, settings, NULL);
+}
+
 /* The settings of a run as its config.yaml has them, with the defaults of what it does not name. */
 static ls_status read_config(ls_ctx *ctx, const char *path, const ls_text *text, training *out) {
     ls_settings settings = {0};
     ls_status status = ls_settings_parse(ctx, &settings, text->bytes, text->length, path);
-    if (status == LS_OK) status = ls_task_read(ctx, &settings, &out->task);
-    if (status == LS_OK) status = ls_model_config_read(ctx, &settings, &out->config);
-    if (status == LS_OK) status = ls_options_default(ctx, &ls_data_options, &out->data_settings);
-    if (status == LS_OK)
-        status = ls_settings_apply(ctx, &settings, "data", &ls_data_options, &out->data_settings);
-    if (status == LS_OK) status = ls_options_default(ctx, &ls_train_options, &out->train);
-    if (status == LS_OK)
-        status = ls_settings_apply(ctx, &settings, "train", &ls_train_options, &out->train);
-    if (status == LS_OK) status = ls_settings_finish(ctx, &settings, NULL);
+    if (status == LS_OK) status = take_settings(ctx, &settings, out);
     ls_settings_clear(ctx, &settings);
     return status;
 }

@@ -339,7 +339,6 @@ template <int D>
 __global__ static void __launch_bounds__(LS_TILE_THREADS)
     query_grad(const __grid_constant__ ls_cuda_attention job, int number, int parts) {
     extern __shared__ __align__(16) unsigned char arena[];
-    enum { STRIDE = ls_tile_shape<D>::STRIDE };
     grad_tiles<D> &at = *(grad_tiles<D> *)(void *)arena;
     const ls_cuda_segment &s = job.segment[number];
     const int h = (int)blockIdx.y, band = (int)threadIdx.x / 32 * 16;
@@ -475,7 +474,7 @@ static unsigned tiles_of(int rows) {
     return (unsigned)((rows + TILE - 1) / TILE);
 }
 
-template <int D> static void width(const ls_run *run, const ls_cuda_attention *job) {
+template <int D> static void launch_width(const ls_run *run, const ls_cuda_attention *job) {
     const unsigned H = (unsigned)job->H, B = (unsigned)job->B;
     if (job->dout.data == NULL) {
         start<tiles<D>>(run, forward<D>, dim3(tiles_of(job->T), H, B), job);
@@ -497,9 +496,9 @@ template <int D> static void width(const ls_run *run, const ls_cuda_attention *j
 
 void ls_cuda_attention_relative(const ls_run *run, const ls_cuda_attention *job) {
     if (job->K <= 32)
-        width<32>(run, job);
+        launch_width<32>(run, job);
     else if (job->K <= 64)
-        width<64>(run, job);
+        launch_width<64>(run, job);
     else
-        width<128>(run, job);
+        launch_width<128>(run, job);
 }
