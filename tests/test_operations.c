@@ -183,10 +183,10 @@ static const features_case feature_cases[] = {
     {7, 1, 20, 0, LS_FEATURES_RELU, LS_STABLE_NONE, false},
     {9, 2, 5, 20, LS_FEATURES_EXP, LS_STABLE_ALL_PRODUCTS, true}};
 
-static const landmark_case landmarks[] = {{24, 6, 2, 9, false, false}, {29, 6, 3, 20, true, false},
-                                          {4, 7, 1, 5, false, false},  {0, 9, 2, 5, false, false},
-                                          {0, 20, 2, 4, false, true},  {13, 5, 2, 9, false, false},
-                                          {3, 9, 1, 20, false, false}};
+static const landmark_case landmarks[] = {
+    {24, 6, 2, 9, false, false}, {29, 6, 3, 20, true, false}, {4, 7, 1, 5, false, false},
+    {0, 9, 2, 5, false, false},  {0, 20, 2, 4, false, true},  {13, 5, 2, 9, false, false},
+    {3, 9, 1, 20, false, false}, {0, 70, 1, 4, false, false}, {70, 33, 2, 40, false, false}};
 
 static void dropped(ls_program *p, const void *about) {
     (void)about;
@@ -696,7 +696,8 @@ static const long_case convolutions[] = {{5, 24, 5, false, true},    {64, 3, 80,
 static const long_case past_convolutions[] = {{5, 24, 5, false, true},
                                               {30, 3, 40, false, false},
                                               {70, 17, 11, false, true},
-                                              {1, 4, 3, false, true}};
+                                              {1, 4, 3, false, true},
+                                              {200, 40, 90, false, true}};
 static const sine_case sines[] = {
     {40, 3, false, false}, {25, 1, true, false}, {33, 2, false, true}};
 static const int64_t heads_of_8 = 3, heads_of_1 = 24;
@@ -742,8 +743,10 @@ static const subject subjects[] = {
     {"segment means of few", segment_means, &landmarks[2]},
     {"landmark inverse", landmark_inverse, &landmarks[3]},
     {"landmark inverse, joint", landmark_inverse, &landmarks[4]},
+    {"landmark inverse, several tiles", landmark_inverse, &landmarks[7]},
     {"head conv", head_conv, &landmarks[5]},
     {"head conv, more taps than rows", head_conv, &landmarks[6]},
+    {"head conv, many rows", head_conv, &landmarks[8]},
     {"features", features, &feature_cases[0]},
     {"features over the row's largest", features, &feature_cases[1]},
     {"relu features", features, &feature_cases[2]},
@@ -838,6 +841,7 @@ static const subject subjects[] = {
     {"past conv, long kernel", convolved_past, &past_convolutions[1]},
     {"past conv, short kernel", convolved_past, &past_convolutions[2]},
     {"past conv of one", convolved_past, &past_convolutions[3]},
+    {"past conv of many", convolved_past, &past_convolutions[4]},
     {"filter of sines", drawn, &sines[0]},
     {"filter of sines from a table", drawn, &sines[1]},
     {"drawn filter under trained windows", drawn, &sines[2]},

@@ -1,6 +1,7 @@
 /* A convolution along time that looks both ways, one row of taps for each head, and its gradient:
- * an element of the result to a thread; sums for the taps over pieces of rows. */
+ * some rows of a channel to a thread; sums for the taps over pieces of the rows. */
 #include "tensor/cuda/lib/rows.h"
+#include "tensor/cuda/lib/sliding.h"
 
 extern "C" {
 #include "tensor/ops.h"
@@ -15,69 +16,89 @@ static head_sizes sizes_of(const ls_node *node) {
     return {x->dim[0], x->dim[1], x->dim[2], x->dim[3], node->in[1]->dim[1]};
 }
 
-/* y = sum_s weight[s] x[t + s - before]; backwards (`turned`) the taps go the other way. */
-template <typename T>
-static __global__ void __launch_bounds__(LS_CUDA_THREADS)
-    convolve_kernel(const head_sizes n, ls_cuda_heads<const T> x, const float *weight,
-                    ls_cuda_heads<T> y, bool turned) {
-    int64_t at = (int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x;
-    const int64_t i = at % n.W, h = at / n.W % n.H, row = at / n.W / n.H;
-    const int64_t b = row / n.length, t = row % n.length, before = (n.taps - 1) / 2;
-    if (b >= n.B) return;
-    const int64_t first = before > t ? before - t : 0;
-    const int64_t end = n.length - t + before < n.taps ? n.length - t + before : n.taps;
-    float sum = 0;
-    for (int64_t s = first; s < end; s++)
-        sum += weight[h * n.taps + (turned ? n.taps - 1 - s : s)] *
-               ls_cuda_wide(x.at(b, t + s - before, h)[i]);
-    y.at(b, t, h)[i] = ls_cuda_narrow<T>(sum);
+enum { ROWS = 16 }; /* that a thread takes at once */
+
+static __host__ __device__ __forceinline__ int64_t blocks_of_rows(const head_sizes &n) {
+    return (n.length + ROWS - 1) / ROWS;
 }
 
+/* Column i of head h. */
 template <typename T>
+static __device__ __forceinline__ ls_slide_rows<T>
+column_of(const head_sizes &n, const ls_cuda_heads<const T> &x, int64_t b, int64_t h, int64_t i) {
+    return {x.at(b, 0, h) + i, x.t_stride, n.length};
+}
+
+/* y[t] = sum_s weight[s] x[t + s - before], or WAY -1: sum_s weight[s] x[t - s + before]. */
+template <int WAY, typename T>
+static __global__ void __launch_bounds__(LS_CUDA_THREADS)
+    convolve_kernel(const head_sizes n, ls_cuda_heads<const T> x, const float *weight,
+                    ls_cuda_heads<T> y) {
+    const int64_t at = (int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x;
+    const int64_t i = at % n.W, h = at / n.W % n.H, unit = at / n.W / n.H;
+    const int64_t b = unit / blocks_of_rows(n), t = unit % blocks_of_rows(n) * ROWS;
+    if (b >= n.B) return;
+    const ls_slide_rows<float> taps = {weight + h * n.taps, 1, n.taps};
+    float sum[ROWS] = {};
+    for (int64_t s = 0; s < n.taps; s += LS_SLIDE_BAND)
+        ls_slide<WAY>(taps, s, column_of(n, x, b, h, i), t - WAY * ((n.taps - 1) / 2), sum);
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+        if (t + r < n.length) y.at(b, t + r, h)[i] = ls_cuda_narrow<T>(sum[r]);
+}
+
+template <int WAY, typename T>
 static void convolve(const ls_run *run, const ls_node *node, const ls_tensor *x, const ls_tensor *y,
-                     bool turned, const char *what) {
+                     const char *what) {
     const head_sizes n = sizes_of(node);
-    convolve_kernel<T><<<ls_cuda_blocks(n.B * n.length * n.H * n.W, LS_CUDA_THREADS),
-                         LS_CUDA_THREADS, 0, ls_cuda_of(run)->stream>>>(
-        n, ls_cuda_heads_of<const T>(x), (const float *)ls_data(node->in[1]),
-        ls_cuda_heads_of<T>(y), turned);
+    convolve_kernel<WAY, T>
+        <<<ls_cuda_blocks(n.B * blocks_of_rows(n) * n.H * n.W, LS_CUDA_THREADS), LS_CUDA_THREADS, 0,
+           ls_cuda_of(run)->stream>>>(n, ls_cuda_heads_of<const T>(x),
+                                      (const float *)ls_data(node->in[1]), ls_cuda_heads_of<T>(y));
     ls_cuda_launched(run, what);
 }
 
-enum { PIECES = 256, PIECE_LEAST = 64 }; /* at most; rows of one, at least */
+enum { PIECES = 64, PIECE_LEAST = 8 }; /* at most; blocks of rows in one, at least */
 
-static int64_t piece_rows(const head_sizes *n) {
-    return ls_max(PIECE_LEAST, ls_ceil_div(n->B * n->length, PIECES));
+static int64_t piece_blocks(const head_sizes *n) {
+    return ls_max(PIECE_LEAST, ls_ceil_div(n->B * blocks_of_rows(*n), PIECES));
 }
 static int64_t pieces_of(const head_sizes *n) {
-    return ls_ceil_div(n->B * n->length, piece_rows(n));
+    return ls_ceil_div(n->B * blocks_of_rows(*n), piece_blocks(n));
 }
 
-/* partial[piece][h][s] = sum over the piece's rows of dy[t] . x[t + s - before]. */
+/* partial[piece][h][s] = sum over the piece's rows of dy[t] . x[t + s - before], for a band of
+ * taps. Lanes are columns, warps take blocks of rows in turns. */
 template <typename T>
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
-    weight_pieces(const head_sizes n, int64_t rows, ls_cuda_heads<const T> x,
+    weight_pieces(const head_sizes n, int64_t each, ls_cuda_heads<const T> x,
                   ls_cuda_heads<const T> dy, float *partial) {
-    const int64_t h = blockIdx.x / n.taps, shift = blockIdx.x % n.taps - (n.taps - 1) / 2;
-    const int64_t first = blockIdx.y * rows, all = n.B * n.length - first;
-    const int64_t count = (all < rows ? all : rows) * n.W;
-    float sum = 0;
-    for (int64_t at = threadIdx.x; at < count; at += LS_CUDA_THREADS) {
-        const int64_t row = first + at / n.W, i = at % n.W, b = row / n.length, t = row % n.length;
-        if (t + shift >= 0 && t + shift < n.length)
-            sum += ls_cuda_wide(dy.at(b, t, h)[i]) * ls_cuda_wide(x.at(b, t + shift, h)[i]);
+    enum { WARPS = LS_CUDA_THREADS / 32 };
+    const int64_t h = blockIdx.y, tap = (int64_t)blockIdx.x * LS_SLIDE_BAND;
+    const int64_t first = blockIdx.z * each, all = n.B * blocks_of_rows(n);
+    const int64_t end = first + each < all ? first + each : all;
+    float sum[LS_SLIDE_BAND] = {};
+    for (int64_t unit = first + threadIdx.x / 32; unit < end; unit += WARPS) {
+        const int64_t b = unit / blocks_of_rows(n), t = unit % blocks_of_rows(n) * ROWS;
+        for (int64_t i = threadIdx.x % 32; i < n.W; i += 32)
+            ls_slide_weights<1, ROWS>(column_of(n, dy, b, h, i), t, column_of(n, x, b, h, i),
+                                      t + tap - (n.taps - 1) / 2, sum);
     }
-    sum = ls_cuda_block_sum<LS_CUDA_THREADS>(sum);
-    if (threadIdx.x == 0) partial[blockIdx.y * (int64_t)gridDim.x + blockIdx.x] = sum;
+    for (int i = 0; i < LS_SLIDE_BAND; i++) {
+        const float total = ls_cuda_block_sum<LS_CUDA_THREADS>(sum[i]);
+        if (threadIdx.x == 0 && tap + i < n.taps)
+            partial[(blockIdx.z * n.H + h) * n.taps + tap + i] = total;
+    }
 }
 
 template <typename T> static void weight_gradient(const ls_run *run, const ls_node *node) {
     const ls_tensor *weight = node->in[1];
     const head_sizes n = sizes_of(node);
     float *partial = (float *)run->workspace;
-    const dim3 blocks((unsigned)(n.H * n.taps), (unsigned)pieces_of(&n));
+    const dim3 blocks(ls_cuda_blocks(n.taps, LS_SLIDE_BAND), (unsigned)n.H,
+                      (unsigned)pieces_of(&n));
     weight_pieces<T><<<blocks, LS_CUDA_THREADS, 0, ls_cuda_of(run)->stream>>>(
-        n, piece_rows(&n), ls_cuda_heads_of<const T>(node->in[0]),
+        n, piece_blocks(&n), ls_cuda_heads_of<const T>(node->in[0]),
         ls_cuda_heads_of<const T>(node->in[2]), partial);
     ls_cuda_launched(run, "head_conv_grad");
     const ls_cuda_axes axes = ls_cuda_axes_of(weight);
@@ -94,11 +115,11 @@ static size_t backward_workspace(const ls_node *node, int threads) {
 }
 
 template <typename T> static void forward(const ls_run *run, const ls_node *node) {
-    convolve<T>(run, node, node->in[0], node->out[0], false, "head_conv");
+    convolve<1, T>(run, node, node->in[0], node->out[0], "head_conv");
 }
 template <typename T> static void backward(const ls_run *run, const ls_node *node) {
     if (node->out[0] != NULL)
-        convolve<T>(run, node, node->in[2], node->out[0], true, "head_conv_grad");
+        convolve<-1, T>(run, node, node->in[2], node->out[0], "head_conv_grad");
     if (node->in[1]->needs_grad) weight_gradient<T>(run, node);
 }
 

@@ -6,7 +6,7 @@ extern "C" {
 #include "tensor/landmark_inverse.h"
 }
 
-enum { THREADS = 256, TILE = 64, DEPTH = 16, TILE_LD = TILE + 4 };
+enum { THREADS = 256, DEPTH = 8 };
 
 /* What pieces leave for one another. */
 typedef struct board {
@@ -29,7 +29,8 @@ typedef struct inverse {
     int M, K, V, iterations;
     double scale;
     bool joint, backward;
-    int64_t desks, desk_floats, square; /* square: floats of a matrix */
+    int64_t desks, desk_floats;
+    int64_t square, k_floats, v_floats; /* floats of a matrix [M,M], [M,K], [M,V] */
     float *base;                        /* of the first desk */
     board notes;
     size_t bytes; /* of the workspace */
@@ -37,7 +38,7 @@ typedef struct inverse {
 
 static inverse inverse_of(const ls_node *node, bool backward, char *base) {
     enum { MOST = 528, LEAST = 132 };
-    const int64_t room = (int64_t)256 << 20;
+    const int64_t room = (int64_t)384 << 20;
     const ls_landmark_options *o = (const ls_landmark_options *)node->attributes;
     const int64_t *dim = node->in[LS_LANDMARK_Q]->dim;
     inverse s = {};
@@ -48,8 +49,9 @@ static inverse inverse_of(const ls_node *node, bool backward, char *base) {
     s.joint = o->joint, s.backward = backward;
     s.square = ls_round_up((int64_t)s.M * s.M, 64);
     const int64_t squares = backward ? 12 + s.iterations : 7;
-    s.desk_floats = squares * s.square + (int64_t)s.M * (3 * s.K + 2 * s.V);
-    s.desk_floats = ls_round_up(s.desk_floats, 64);
+    s.k_floats = ls_round_up((int64_t)s.M * s.K, 4);
+    s.v_floats = ls_round_up((int64_t)s.M * s.V, 4);
+    s.desk_floats = ls_round_up(squares * s.square + 3 * s.k_floats + 2 * s.v_floats, 64);
     s.desks = ls_max(LEAST, room / (s.desk_floats * (int64_t)sizeof(float)));
     s.desks = ls_min(ls_min(s.desks, MOST), s.pieces);
     void **place[] = {(void **)&s.notes.largest, (void **)&s.notes.slope, (void **)&s.notes.column,
@@ -90,10 +92,10 @@ static __device__ desk desk_of(const inverse &s) {
     d.Z = at;
     at += s.square * (s.backward ? s.iterations + 1 : 1);
     d.q = at;
-    d.k = d.q + (int64_t)s.M * s.K;
-    d.rows = d.k + (int64_t)s.M * s.K;
-    d.x = d.rows + (int64_t)s.M * s.K;
-    d.y = d.x + (int64_t)s.M * s.V;
+    d.k = d.q + s.k_floats;
+    d.rows = d.k + s.k_floats;
+    d.x = d.rows + s.k_floats;
+    d.y = d.x + s.v_floats;
     return d;
 }
 
@@ -112,61 +114,142 @@ static __device__ __forceinline__ matrix turned(const float *data, int stride) {
     return {data, stride, true};
 }
 
-/* A tile [DEPTH][TILE] of a matrix: `along` runs over k, `across` over the other axis, which is the
- * stored rows' one where by_rows. */
-static __device__ __forceinline__ void load_tile(float *tile, const matrix &x, bool by_rows,
-                                                 int along, int along_end, int across,
-                                                 int across_end) {
-    for (int index = (int)threadIdx.x; index < DEPTH * TILE; index += THREADS) {
-        /* neighbours in memory go to neighbouring threads */
-        const int k = by_rows ? index % DEPTH : index / TILE;
-        const int i = by_rows ? index / DEPTH : index % TILE;
-        float value = 0;
-        if (along + k < along_end && across + i < across_end) {
-            const int64_t row = by_rows ? across + i : along + k;
-            value = x.data[row * x.stride + (by_rows ? along + k : across + i)];
-        }
-        tile[k * TILE_LD + i] = value;
+/* Products go by square tiles of 16 * EACH rows, of which a thread has EACH by EACH elements, in
+ * quarters of 64 rows and columns. While one slice of DEPTH is multiplied the next is on its way.
+ */
+template <int EACH> struct product_tiles {
+    enum { TILE = 16 * EACH, STRIDE = TILE + 4, SHARE = TILE * DEPTH / THREADS };
+    float a[2][DEPTH * STRIDE], b[2][DEPTH * STRIDE];
+};
+
+/* This thread's share of a slice: `along` runs over the depth, `across` over the other axis, which
+ * is the stored rows' one where by_rows. Neighbours in memory go to neighbouring threads. */
+template <int EACH> struct slice {
+    enum { SHARE = product_tiles<EACH>::SHARE, TILE = product_tiles<EACH>::TILE };
+    float value[SHARE];
+
+    static __device__ __forceinline__ int k_of(bool by_rows) {
+        return by_rows ? (int)threadIdx.x % (DEPTH / SHARE) * SHARE
+                       : (int)threadIdx.x / (TILE / SHARE);
     }
+    static __device__ __forceinline__ int i_of(bool by_rows) {
+        return by_rows ? (int)threadIdx.x / (DEPTH / SHARE)
+                       : (int)threadIdx.x % (TILE / SHARE) * SHARE;
+    }
+    __device__ __forceinline__ void load(const matrix &x, bool by_rows, int along, int along_end,
+                                         int across, int across_end) {
+        const int k = along + k_of(by_rows), i = across + i_of(by_rows);
+        const int row = by_rows ? i : k, column = by_rows ? k : i;
+        const int rows = by_rows ? across_end : along_end;
+        const int columns = by_rows ? along_end : across_end;
+        const float *from = x.data + (int64_t)row * x.stride + column;
+        if (row < rows && column + SHARE <= columns && x.stride % SHARE == 0) {
+            ls_cuda_pack<float, SHARE> pack = *(const ls_cuda_pack<float, SHARE> *)from;
+            pack.wide(value);
+        } else {
+#pragma unroll
+            for (int j = 0; j < SHARE; j++)
+                value[j] = row < rows && column + j < columns ? from[j] : 0.0f;
+        }
+    }
+    __device__ __forceinline__ void store(float *tile, bool by_rows) const {
+        enum { STRIDE = product_tiles<EACH>::STRIDE };
+        float *to = tile + k_of(by_rows) * STRIDE + i_of(by_rows);
+        if (by_rows) {
+#pragma unroll
+            for (int j = 0; j < SHARE; j++) to[j * STRIDE] = value[j];
+        } else {
+            ls_cuda_pack<float, SHARE> pack;
+            pack.narrow(value);
+            *(ls_cuda_pack<float, SHARE> *)to = pack;
+        }
+    }
+};
+
+/* The EACH elements of a row of a slice that a thread multiplies. */
+template <int EACH>
+static __device__ __forceinline__ void take(float (&to)[EACH], const float *row) {
+#pragma unroll
+    for (int part = 0; part < EACH; part += 4) {
+        const float4 four = *(const float4 *)(row + 16 * part);
+        to[part] = four.x, to[part + 1] = four.y, to[part + 2] = four.z, to[part + 3] = four.w;
+    }
+}
+
+/* Four elements of row r of the result, from column t on. */
+static __device__ __forceinline__ void put(float *row, int t, int n, const float (&product)[4],
+                                           float factor, float number, int r, bool add) {
+    float value[4] = {};
+    const bool whole = n % 4 == 0;
+    ls_cuda_pack<float, 4> pack;
+    if (add && whole) {
+        pack = *(const ls_cuda_pack<float, 4> *)(row + t);
+        pack.wide(value);
+    }
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        if (add && !whole && t + j < n) value[j] = row[t + j];
+        value[j] += factor * product[j] + (r == t + j ? number : 0.0f);
+        if (!whole && t + j < n) row[t + j] = value[j];
+    }
+    if (!whole) return;
+    pack.narrow(value);
+    *(ls_cuda_pack<float, 4> *)(row + t) = pack;
 }
 
 /* c [m,n] = factor a b + number, the last as a multiple of the unit matrix; or c += that. c is
  * neither a nor b. */
-static __device__ __noinline__ void multiply(int m, int n, int depth, matrix a, matrix b, float *c,
-                                             float factor, float number, bool add) {
-    __shared__ __align__(16) float tile_a[DEPTH * TILE_LD], tile_b[DEPTH * TILE_LD];
+template <int EACH>
+static __device__ __noinline__ void multiply_by(int m, int n, int depth, matrix a, matrix b,
+                                                float *c, float factor, float number, bool add) {
+    enum { TILE = product_tiles<EACH>::TILE, STRIDE = product_tiles<EACH>::STRIDE };
+    __shared__ __align__(16) product_tiles<EACH> tiles;
     const int down = (int)threadIdx.x / 16 * 4, across = (int)threadIdx.x % 16 * 4;
     for (int row = 0; row < m; row += TILE)
         for (int column = 0; column < n; column += TILE) {
-            float sum[4][4] = {};
-            for (int k = 0; k < depth; k += DEPTH) {
-                load_tile(tile_a, a, !a.turned, k, depth, row, m);
-                load_tile(tile_b, b, b.turned, k, depth, column, n);
+            float sum[EACH][EACH] = {};
+            slice<EACH> next_a, next_b;
+            next_a.load(a, !a.turned, 0, depth, row, m);
+            next_b.load(b, b.turned, 0, depth, column, n);
+            for (int k = 0, turn = 0; k < depth; k += DEPTH, turn ^= 1) {
+                /* the other half may still be read, this one is not */
+                next_a.store(tiles.a[turn], !a.turned);
+                next_b.store(tiles.b[turn], b.turned);
                 __syncthreads();
+                if (k + DEPTH < depth) {
+                    next_a.load(a, !a.turned, k + DEPTH, depth, row, m);
+                    next_b.load(b, b.turned, k + DEPTH, depth, column, n);
+                }
 #pragma unroll
                 for (int l = 0; l < DEPTH; l++) {
-                    const float4 left = *(const float4 *)(tile_a + l * TILE_LD + down);
-                    const float4 right = *(const float4 *)(tile_b + l * TILE_LD + across);
-                    const float p[4] = {left.x, left.y, left.z, left.w};
-                    const float q[4] = {right.x, right.y, right.z, right.w};
+                    float p[EACH], q[EACH];
+                    take(p, tiles.a[turn] + l * STRIDE + down);
+                    take(q, tiles.b[turn] + l * STRIDE + across);
 #pragma unroll
-                    for (int i = 0; i < 4; i++)
+                    for (int i = 0; i < EACH; i++)
 #pragma unroll
-                        for (int j = 0; j < 4; j++) sum[i][j] += p[i] * q[j];
+                        for (int j = 0; j < EACH; j++) sum[i][j] += p[i] * q[j];
                 }
-                __syncthreads();
             }
+            __syncthreads();
 #pragma unroll
-            for (int i = 0; i < 4; i++)
+            for (int i = 0; i < EACH; i++)
 #pragma unroll
-                for (int j = 0; j < 4; j++) {
-                    const int r = row + down + i, t = column + across + j;
-                    if (r >= m || t >= n) continue;
-                    float *to = c + (int64_t)r * n + t;
-                    *to = (add ? *to : 0.0f) + factor * sum[i][j] + (r == t ? number : 0.0f);
+                for (int j = 0; j < EACH; j += 4) {
+                    const int r = row + i / 4 * 64 + down + i % 4, t = column + j * 16 + across;
+                    const float four[4] = {sum[i][j], sum[i][j + 1], sum[i][j + 2], sum[i][j + 3]};
+                    if (r < m && t < n) put(c + (int64_t)r * n, t, n, four, factor, number, r, add);
                 }
         }
     __syncthreads();
+}
+
+static __device__ __forceinline__ void multiply(int m, int n, int depth, matrix a, matrix b,
+                                                float *c, float factor, float number, bool add) {
+    if (m > 64 && n > 64)
+        multiply_by<8>(m, n, depth, a, b, c, factor, number, add);
+    else
+        multiply_by<4>(m, n, depth, a, b, c, factor, number, add);
 }
 
 /* The same of square matrices. */
@@ -290,7 +373,7 @@ static __device__ void step(const inverse &s, const desk &d, const float *Z, flo
 /* ---- forward ---- */
 
 template <typename T>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 2)
     forward_kernel(const inverse s, const operands<T> at) {
     const desk d = desk_of(s);
     for (int64_t piece = blockIdx.x; piece < s.pieces; piece += gridDim.x) {
@@ -428,7 +511,7 @@ static __device__ void through_A(const inverse &s, const operands<T> &at, int64_
 }
 
 template <typename T>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 2)
     backward_kernel(const inverse s, const operands<T> at) {
     const desk d = desk_of(s);
     for (int64_t piece = blockIdx.x; piece < s.pieces; piece += gridDim.x) {

@@ -1,13 +1,23 @@
 /* Convolution of a chunk with the past that is kept, as it is defined. A block of threads has 32
- * neighbouring channels of one row of a result; its lines share the terms of the sum, in turns,
+ * neighbouring channels of some rows of a result; its lines share the terms of the sum, in turns,
  * and add up in a fixed order: a chunk of one token with a long past still has work for many. */
 #include "tensor/cuda/lib/rows.h"
+#include "tensor/cuda/lib/sliding.h"
+
+#include <type_traits>
 
 extern "C" {
 #include "tensor/past_conv.h"
 }
 
-enum { CHANNELS = 32, LINES = 8 };
+enum {
+    CHANNELS = 32,
+    BAND = LS_SLIDE_BAND,
+    LINES = 8,
+    ROWS = 16,         /* of a result to a block, but one in chunks of fewer */
+    WEIGHT_LINES = 32, /* of the kernel's gradient, */
+    WEIGHT_ROWS = 8    /* which takes so many rows at once */
+};
 
 /* Row r of sequence b begins b * batch + r * row elements from the start. */
 template <typename T> struct past_rows {
@@ -15,6 +25,10 @@ template <typename T> struct past_rows {
     int64_t batch, row, held;
     __device__ __forceinline__ T &at(int64_t b, int64_t r, int64_t d) const {
         return data[b * batch + r * row + d];
+    }
+    /* The first `count` rows of a channel. */
+    __device__ __forceinline__ auto channel(int64_t b, int64_t d, int64_t count) const {
+        return ls_slide_rows<std::remove_const_t<T>>{data + b * batch + d, row, count};
     }
 };
 
@@ -55,108 +69,133 @@ static past_job<T> job_of(const ls_run *run, const ls_node *node, const ls_tenso
     return job;
 }
 
-/* The channel of this thread, and the row of the result, which all threads of a block share. */
+/* The channel of this thread; where its block stands among those of these channels. */
 template <typename T>
-static __device__ __forceinline__ int64_t place(const past_job<T> &job, int64_t *row) {
-    *row = blockIdx.x / job.groups;
+static __device__ __forceinline__ int64_t place(const past_job<T> &job, int64_t *block) {
+    *block = blockIdx.x / job.groups;
     return (int64_t)(blockIdx.x % job.groups) * CHANNELS + threadIdx.x;
 }
 
-/* The sum over the lines, for those of line 0. */
-static __device__ __forceinline__ float add_lines(float sum) {
-    __shared__ float lines[LINES][CHANNELS];
-    lines[threadIdx.y][threadIdx.x] = sum;
+/* Adds up the lines' sums: line i gets number i, and i + OF, i + 2 OF, ... where there are fewer
+ * lines than sums. */
+template <int OF, int COUNT> static __device__ __forceinline__ void add_lines(float (&sum)[COUNT]) {
+    __shared__ float lines[OF][COUNT][CHANNELS];
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) lines[threadIdx.y][i][threadIdx.x] = sum[i];
     __syncthreads();
-    sum = 0;
-    for (int line = 0; line < LINES; line++) sum += lines[line][threadIdx.x];
-    return sum;
+#pragma unroll
+    for (int part = 0; part * OF < COUNT; part++) {
+        const int i = part * OF + (int)threadIdx.y;
+        sum[part] = 0;
+        for (int line = 0; i < COUNT && line < OF; line++) sum[part] += lines[line][i][threadIdx.x];
+    }
 }
 
-template <typename T>
+/* COUNT rows from t on. */
+template <int COUNT, typename T>
 static __global__ void __launch_bounds__(CHANNELS *LINES) forward_kernel(const past_job<T> job) {
-    int64_t row, d = place(job, &row), b = row / job.length, t = row % job.length;
-    const int64_t here = job.newest + t;
-    const int64_t terms = here + 1 < job.lags ? here + 1 : job.lags;
+    const int64_t blocks = (job.length + COUNT - 1) / COUNT;
+    int64_t block, d = place(job, &block), b = block / blocks, t = block % blocks * COUNT;
+    const int64_t terms = min(job.lags, job.newest + t + COUNT);
     const bool exists = d < job.D;
-    float sum = 0;
-#pragma unroll 4
-    for (int64_t s = threadIdx.y; exists && s < terms; s += LINES)
-        sum += job.k.at(0, s, d) * ls_cuda_wide(job.u.at(b, here - s, d));
-    sum = add_lines(sum);
-    if (threadIdx.y != 0 || !exists) return;
-    if (job.skip != NULL) sum += job.skip[d] * ls_cuda_wide(job.u.at(b, here, d));
-    job.y.at(b, t, d) = ls_cuda_narrow<T>(sum);
+    float sum[COUNT] = {};
+    for (int64_t s = threadIdx.y * BAND; exists && s < terms; s += LINES * BAND)
+        ls_slide<-1>(job.k.channel(0, d, job.lags), s, job.u.channel(b, d, job.newest + job.length),
+                     job.newest + t, sum);
+    add_lines<LINES>(sum);
+#pragma unroll
+    for (int part = 0; part * LINES < COUNT; part++) {
+        const int i = part * LINES + (int)threadIdx.y;
+        if (i >= COUNT || t + i >= job.length || !exists) continue;
+        float y = sum[part];
+        if (job.skip != NULL) y += job.skip[d] * ls_cuda_wide(job.u.at(b, job.newest + t + i, d));
+        job.y.at(b, t + i, d) = ls_cuda_narrow<T>(y);
+    }
 }
 
 /* du of every row that is held; those that are not the chunk's have none. */
-template <typename T>
+template <int COUNT, typename T>
 static __global__ void __launch_bounds__(CHANNELS *LINES) input_gradient(const past_job<T> job) {
-    int64_t row, d = place(job, &row), b = row / job.du.held, m = row % job.du.held;
-    const int64_t t = m - job.newest;
-    const bool exists = d < job.D, own = t >= 0 && t < job.length;
-    const int64_t terms = !own ? 0 : job.length - t < job.lags ? job.length - t : job.lags;
-    float sum = 0;
-#pragma unroll 4
-    for (int64_t s = threadIdx.y; exists && s < terms; s += LINES)
-        sum += job.k.at(0, s, d) * ls_cuda_wide(job.dy.at(b, t + s, d));
-    sum = add_lines(sum);
-    if (threadIdx.y != 0 || !exists) return;
-    if (own && job.skip != NULL) sum += job.skip[d] * ls_cuda_wide(job.dy.at(b, t, d));
-    job.du.at(b, m, d) = ls_cuda_narrow<T>(sum);
+    const int64_t blocks = (job.du.held + COUNT - 1) / COUNT;
+    int64_t block, d = place(job, &block), b = block / blocks, m = block % blocks * COUNT;
+    const int64_t t = m - job.newest; /* of the first row */
+    const int64_t terms = min(job.lags, job.length - max((int64_t)0, t));
+    const bool exists = d < job.D;
+    float sum[COUNT] = {};
+    for (int64_t s = threadIdx.y * BAND; exists && t + COUNT > 0 && s < terms; s += LINES * BAND)
+        ls_slide<1>(job.k.channel(0, d, job.lags), s, job.dy.channel(b, d, job.length), t, sum);
+    add_lines<LINES>(sum);
+#pragma unroll
+    for (int part = 0; part * LINES < COUNT; part++) {
+        const int i = part * LINES + (int)threadIdx.y;
+        if (i >= COUNT || m + i >= job.du.held || !exists) continue;
+        const bool own = t + i >= 0 && t + i < job.length;
+        float du = own ? sum[part] : 0;
+        if (own && job.skip != NULL) du += job.skip[d] * ls_cuda_wide(job.dy.at(b, t + i, d));
+        job.du.at(b, m + i, d) = ls_cuda_narrow<T>(du);
+    }
 }
 
-/* dk of lag `row`; behind the last lag comes the gradient of skip, which is the sum of lag 0. */
+/* dk of a band of lags. The gradient of skip is the sum of lag 0. */
 template <typename T>
-static __global__ void __launch_bounds__(CHANNELS *LINES)
-    kernel_gradient(const past_job<T> job, int64_t held) {
-    int64_t row, d = place(job, &row);
-    const bool exists = d < job.D, of_skip = row == held;
-    const int64_t lag = of_skip ? 0 : row;
-    /* rows of the chunk whose input of that lag is held: from `first` on */
-    const int64_t first = lag > job.newest ? lag - job.newest : 0, count = job.length - first;
-    float sum = 0;
-    if (exists && lag < job.lags && count > 0)
-        for (int64_t b = 0; b < job.B; b++)
-#pragma unroll 4
-            for (int64_t t = first + threadIdx.y; t < job.length; t += LINES)
-                sum += ls_cuda_wide(job.dy.at(b, t, d)) *
-                       ls_cuda_wide(job.u.at(b, job.newest + t - lag, d));
-    sum = add_lines(sum);
-    if (threadIdx.y != 0 || !exists) return;
-    if (of_skip)
-        job.dskip[d] += sum;
-    else
-        job.dk.at(0, row, d) = sum;
+static __global__ void __launch_bounds__(CHANNELS *WEIGHT_LINES)
+    kernel_gradient(const past_job<T> job) {
+    int64_t block, d = place(job, &block);
+    const int64_t lag = block * BAND, blocks = (job.length + WEIGHT_ROWS - 1) / WEIGHT_ROWS;
+    const bool exists = d < job.D;
+    float sum[BAND] = {};
+    for (int64_t unit = threadIdx.y; exists && unit < job.B * blocks; unit += WEIGHT_LINES) {
+        const int64_t b = unit / blocks, t = unit % blocks * WEIGHT_ROWS;
+        ls_slide_weights<-1, WEIGHT_ROWS>(job.dy.channel(b, d, job.length), t,
+                                          job.u.channel(b, d, job.newest + job.length),
+                                          job.newest + t - lag, sum);
+    }
+    add_lines<WEIGHT_LINES>(sum);
+    const int64_t own = lag + threadIdx.y;
+    if (threadIdx.y >= BAND || !exists) return;
+    if (own < job.dk.held) job.dk.at(0, own, d) = own < job.lags ? sum[0] : 0;
+    if (own == 0 && job.dskip != NULL) job.dskip[d] += sum[0];
 }
 
-template <typename T> static unsigned blocks_of(const past_job<T> *job, int64_t rows) {
-    return (unsigned)(rows * job->groups);
+/* One block for each group of channels of `count` results that go together, in each sequence. */
+template <typename T>
+static unsigned blocks_of(const past_job<T> *job, int64_t sequences, int64_t rows, int64_t count) {
+    return (unsigned)(sequences * ls_ceil_div(rows, count) * job->groups);
 }
 
 template <typename T> static void forward(const ls_run *run, const ls_node *node) {
     past_job<T> job = job_of<T>(run, node, node->out[0]);
+    cudaStream_t stream = ls_cuda_of(run)->stream;
+    const dim3 block(CHANNELS, LINES);
     job.y = rows_of<T>(node->out[0]);
-    forward_kernel<<<blocks_of(&job, job.B * job.length), dim3(CHANNELS, LINES), 0,
-                     ls_cuda_of(run)->stream>>>(job);
+    if (job.length < ROWS)
+        forward_kernel<1><<<blocks_of(&job, job.B, job.length, 1), block, 0, stream>>>(job);
+    else
+        forward_kernel<ROWS><<<blocks_of(&job, job.B, job.length, ROWS), block, 0, stream>>>(job);
     ls_cuda_launched(run, "past_conv");
 }
 
 template <typename T> static void backward(const ls_run *run, const ls_node *node) {
     past_job<T> job = job_of<T>(run, node, node->in[3]);
     cudaStream_t stream = ls_cuda_of(run)->stream;
+    const dim3 block(CHANNELS, LINES);
     job.dy = rows_of<const T>(node->in[3]);
     job.du = rows_of<T>(node->out[0]);
     job.dk = rows_of<float>(node->out[1]);
     if (node->in[2] != NULL && node->in[2]->needs_grad)
         job.dskip = (float *)ls_param_gradient(run, node->in[2]);
     if (job.du.data != NULL) {
-        input_gradient<<<blocks_of(&job, job.B * job.du.held), dim3(CHANNELS, LINES), 0, stream>>>(
-            job);
+        if (job.length < ROWS)
+            input_gradient<1><<<blocks_of(&job, job.B, job.du.held, 1), block, 0, stream>>>(job);
+        else
+            input_gradient<ROWS>
+                <<<blocks_of(&job, job.B, job.du.held, ROWS), block, 0, stream>>>(job);
         ls_cuda_launched(run, "past_conv_grad");
     }
-    const int64_t held = job.dk.held, rows = held + (job.dskip == NULL ? 0 : 1);
-    if (rows > 0) {
-        kernel_gradient<<<blocks_of(&job, rows), dim3(CHANNELS, LINES), 0, stream>>>(job, held);
+    const int64_t lags = ls_max(job.dk.held, job.dskip == NULL ? 0 : 1);
+    if (lags > 0) {
+        kernel_gradient<<<blocks_of(&job, 1, lags, BAND), dim3(CHANNELS, WEIGHT_LINES), 0,
+                          stream>>>(job);
         ls_cuda_launched(run, "past_conv_grad");
     }
 }

@@ -54,9 +54,13 @@ void ls_cuda_attention_table_join(const ls_run *run, const ls_cuda_attention *jo
 
 /* ---- by diagonals ---- */
 
+/* Two tiles that are multiplied: of queries and keys, or of output gradients and values. */
+template <int D> struct tile_pair {
+    ls_cuda_bf16 query[SIZE * ls_tile_shape<D>::STRIDE], key[SIZE * ls_tile_shape<D>::STRIDE];
+};
+
 template <int D> struct table_tiles {
-    ls_cuda_bf16 q[SIZE * ls_tile_shape<D>::STRIDE], dout[SIZE * ls_tile_shape<D>::STRIDE];
-    ls_cuda_bf16 k[SIZE * ls_tile_shape<D>::STRIDE], v[SIZE * ls_tile_shape<D>::STRIDE];
+    tile_pair<D> pair[2];
     ls_tile_mark queries[SIZE], keys[SIZE];
     float lse[SIZE], dot[SIZE];
     float ds[SIZE * PITCH];
@@ -66,36 +70,59 @@ __host__ __device__ static inline int tiles_in(int64_t rows) {
     return (int)((rows + SIZE - 1) / SIZE);
 }
 
-/* Leaves ds of a pair of tiles in shared memory. */
+/* Asks for the columns of output gradients and values that a pass takes. */
+template <int D>
+static __device__ void ask_pass(const ls_cuda_attention &job, const ls_cuda_segment &s, int b,
+                                int h, int row, int key, int pass, tile_pair<D> &to) {
+    ls_cuda_rows dout = job.dout, v = s.v;
+    dout.data = (ls_cuda_bf16 *)dout.data + pass * job.K;
+    v.data = (ls_cuda_bf16 *)v.data + pass * job.K;
+    ls_tile_ask<D, SIZE>(to.query, dout, b, h, row, job.T, job.K);
+    ls_tile_ask<D, SIZE>(to.key, v, b, h / (job.H / job.G), key, s.keys, job.K);
+    ls_copies_end();
+}
+
+/* Leaves ds of a tile of queries and one of keys in shared memory. */
 template <int D>
 static __device__ void meet(const ls_cuda_attention &job, const ls_cuda_segment &s, int b, int h,
                             int row, int key, bool full, table_tiles<D> &tiles) {
-    const int thread = (int)threadIdx.x, r = thread % SIZE, g = h / (job.H / job.G);
+    const int thread = (int)threadIdx.x, r = thread % SIZE;
     const int lane = thread % 32, band = thread / 32 * 16;
     const double origin = ls_cuda_map_at(s.query_at, job.start + row);
-    ls_tile_ask<D, SIZE>(tiles.q, s.q, b, h, row, job.T, job.K);
-    ls_tile_ask<D, SIZE>(tiles.dout, job.dout, b, h, row, job.T, job.K);
-    ls_tile_ask<D, SIZE>(tiles.k, s.k, b, g, key, s.keys, job.K);
-    ls_tile_ask<D, SIZE>(tiles.v, s.v, b, g, key, s.keys, job.K);
-    ls_copies_end();
+    tile_pair<D> &scored = tiles.pair[1];
+    ls_tile_ask<D, SIZE>(scored.query, s.q, b, h, row, job.T, job.K);
+    ls_tile_ask<D, SIZE>(scored.key, s.k, b, h / (job.H / job.G), key, s.keys, job.K);
+    ask_pass<D>(job, s, b, h, row, key, 0, tiles.pair[0]);
     if (thread < SIZE) {
         const int64_t at = ((int64_t)b * job.H + h) * job.T + row + r;
         tiles.queries[r] = ls_tile_query_mark(job, s, origin, b, row + r);
         tiles.lse[r] = row + r < job.T ? job.row_lse[at] : INFINITY;
-        tiles.dot[r] = row + r < job.T && job.pass == 0 ? job.row_dot[at] : 0;
+        tiles.dot[r] = row + r < job.T ? job.row_dot[at] : 0;
     } else {
         tiles.keys[r] = ls_tile_key_mark(job, s, origin, b, key + r);
     }
     ls_copies_wait<0>();
     __syncthreads();
     if (s.log_decay != NULL) {
-        ls_tile_decay<D, SIZE>(tiles.q, tiles.queries, s);
-        ls_tile_decay<D, SIZE>(tiles.k, tiles.keys, s);
+        ls_tile_decay<D, SIZE>(scored.query, tiles.queries, s);
+        ls_tile_decay<D, SIZE>(scored.key, tiles.keys, s);
         __syncthreads();
     }
-    float p[1][SIZE / 8][4], ds[1][SIZE / 8][4];
-    ls_tile_scores<D, 1, SIZE>(p, tiles.q + band * ls_tile_shape<D>::STRIDE, tiles.k);
-    ls_tile_scores<D, 1, SIZE>(ds, tiles.dout + band * ls_tile_shape<D>::STRIDE, tiles.v);
+    float p[1][SIZE / 8][4], ds[1][SIZE / 8][4] = {};
+    ls_tile_scores<D, 1, SIZE>(p, scored.query + band * ls_tile_shape<D>::STRIDE, scored.key);
+    for (int pass = 0; pass < job.passes; pass++) {
+        const tile_pair<D> &now = tiles.pair[pass % 2];
+        float more[1][SIZE / 8][4];
+        __syncthreads(); /* this pass has come, and what the next one takes the place of was read */
+        if (pass + 1 < job.passes)
+            ask_pass<D>(job, s, b, h, row, key, pass + 1, tiles.pair[(pass + 1) % 2]);
+        ls_tile_scores<D, 1, SIZE>(more, now.query + band * ls_tile_shape<D>::STRIDE, now.key);
+#pragma unroll
+        for (int n = 0; n < SIZE / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) ds[0][n][i] += more[0][n][i];
+        ls_copies_wait<0>();
+    }
     ls_tile_differentiate<1, SIZE, LS_TILE_BIASED, false>(
         p, ds, job.scale * LS_CUDA_LOG2_E, ls_tile_bias_of(s, h), NULL, full, 0, row + band, key,
         tiles.queries + band, tiles.keys, tiles.lse + band, tiles.dot + band);
@@ -108,8 +135,7 @@ static __device__ void meet(const ls_cuda_attention &job, const ls_cuda_segment 
     __syncthreads();
 }
 
-/* Sums of one diagonal of tiles: [part][h][diagonal][SUMS], of rows r and c at r - c + SIZE - 1.
- * Passes after the first add to them. */
+/* Sums of one diagonal of tiles: [part][h][diagonal][SUMS], of rows r and c at r - c + SIZE - 1. */
 template <int D>
 __global__ static void __launch_bounds__(LS_TILE_THREADS, 2)
     diagonal_sums(const __grid_constant__ ls_cuda_attention job, int at, int parts) {
@@ -121,7 +147,7 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS, 2)
     const int h = (int)blockIdx.y, part = (int)blockIdx.z, apart = (int)threadIdx.x - (SIZE - 1);
     float *to = job.by_distance + (((int64_t)part * job.H + h) * gridDim.x + blockIdx.x) * SUMS +
                 threadIdx.x;
-    float sum = job.pass > 0 ? *to : 0;
+    float sum = 0;
     for (int b = job.B * part / parts; b < job.B * (part + 1) / parts; b++)
         for (int tile = max(0, shift); tile < min(query_tiles, key_tiles + shift); tile++) {
             const int row = tile * SIZE, key = tile - shift;
@@ -206,9 +232,7 @@ template <int D> static void launch(const ls_run *run, const ls_cuda_attention *
                  cudaFuncSetAttribute(diagonal_sums<D>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                       (int)bytes),
                  "attention, asking for shared memory");
-    for (int pass = 0; pass < job->passes; pass++)
-        diagonal_sums<D><<<grid, LS_TILE_THREADS, bytes, stream>>>(
-            ls_cuda_attention_pass(job, pass), at, parts);
+    diagonal_sums<D><<<grid, LS_TILE_THREADS, bytes, stream>>>(*job, at, parts);
     column_sums<<<(unsigned)((columns + WARPS - 1) / WARPS), 32 * WARPS, 0, stream>>>(
         *job, at, diagonals, parts);
     ls_cuda_launched(run, "attention, table gradients in tiles");
