@@ -10,7 +10,8 @@
  *
  * The blocks that compute gradients of queries have all pairs of those. Each sums the gradient of
  * relative keys over its share of a head's queries, in a part of its own, and the parts are added
- * up: nothing is ever added to by two blocks. */
+ * up: nothing is ever added to by two blocks. As long as tiles share a strip, its sums stay in
+ * registers. */
 #include "tensor/cuda/lib/attention_softmax.h"
 
 enum {
@@ -18,7 +19,8 @@ enum {
     DESK = TILE + 8,          /* floats of a desk's row */
     SHEET = TILE + LS_TILE_PAD,
     PART_BLOCKS = 264, /* wanted of those that sum by distance */
-    FAR = 1 << 29      /* coordinates are cut to this */
+    FAR = 1 << 29,     /* coordinates are cut to this */
+    NO_STRIP = -1
 };
 static_assert(LS_TILE_WARPS * 16 == TILE, "a band of each tile for each warp");
 
@@ -66,6 +68,13 @@ static __device__ void add_product(float c[1][D / 8][4], const ls_cuda_bf16 *a,
             ls_multiply(c[0][2 * n + 1], left, right[2], right[3]);
         }
     }
+}
+
+template <int D> static __device__ void clear(float c[1][D / 8][4]) {
+#pragma unroll
+    for (int n = 0; n < D / 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) c[0][n][i] = 0;
 }
 
 /* Puts a warp's 16 rows of a tile of scores on a sheet. */
@@ -117,6 +126,11 @@ static __device__ ls_cuda_span distances(const ls_cuda_segment &s, const tiles<D
     return ls_cuda_span{min(max(least, 0), last), min(max(most, 0), last) + 1};
 }
 
+/* Where the last strip of those distances begins. */
+static __device__ int last_strip(ls_cuda_span range) {
+    return range.first + max(range.end - range.first - 1, 0) / TILE * TILE;
+}
+
 /* Reads the strip from distance `first` on, when all have done with the one before. */
 template <int D>
 static __device__ void take_strip(const ls_cuda_attention &job, const ls_cuda_segment &s, int h,
@@ -142,7 +156,8 @@ static __device__ __forceinline__ void each_pair(const tiles<D> &at, int band, W
     }
 }
 
-/* The scores of a warp's 16 queries and the tile's keys, before they are scaled. */
+/* The scores of a warp's 16 queries and the tile's keys, before they are scaled. The last strip
+ * stays. */
 template <int D>
 static __device__ void score(const ls_cuda_attention &job, const ls_cuda_segment &s, int h,
                              ls_cuda_span range, tiles<D> &at, float scores[1][TILE / 8][4]) {
@@ -314,14 +329,15 @@ static __device__ void lay_out(const ls_cuda_segment &s, int first, const tiles<
     __syncwarp();
 }
 
-/* Adds a warp's 16 rows of a gradient of relative keys to those of a part. */
+/* Adds a warp's 16 rows of a strip's gradient, from `band` on, to those of a part. */
 template <int D>
-static __device__ void add_to_part(float *part, int row, int rows, int width,
+static __device__ void add_to_part(float *part, int strip, int band, int rows, int width,
                                    const float c[1][D / 8][4]) {
     const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    if (strip == NO_STRIP) return;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        const int r = row + g + 8 * half;
+        const int r = strip + band + g + 8 * half;
         if (r >= rows) continue;
 #pragma unroll
         for (int n = 0; n < D / 8; n++) {
@@ -353,7 +369,8 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS)
         const int b = unit / count, row = unit % count * TILE;
         const ls_tile_range range = ls_key_tiles<TILE>(job, s, row, min((int)TILE, job.T - row));
         const int64_t origin = ls_cuda_whole_query_at(s, b, job.start + row);
-        float dq[1][D / 8][4] = {}, du[1][D / 8][4] = {};
+        float dq[1][D / 8][4] = {}, du[1][D / 8][4] = {}, dr[1][D / 8][4] = {};
+        int summed = NO_STRIP; /* whose gradient dr is */
         __syncthreads();
         take_queries(job, s, b, h, row, origin, at);
         for (int tile = range.first; tile < range.end; tile++) {
@@ -365,17 +382,23 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS)
             const ls_cuda_span strips = distances(s, at.common);
             differentiate(job, s, h, row, ls_tile_is_full(range, tile), strips, at, p, ds);
             ls_tile_gather<D, 1, TILE>(dq, ds, at.common.k);
-            for (int first = strips.first; first < strips.end; first += TILE) {
-                take_strip(job, s, h, first, at.common);
+            /* the last strip is still there, and the next tile's last is this one's first */
+            const int last = last_strip(strips);
+            for (int first = last; first >= strips.first && first < strips.end; first -= TILE) {
+                if (first != last) take_strip(job, s, h, first, at.common);
                 lay_out(s, first, at.common, band, ds, at.sheet + band * SHEET);
                 add_product<D>(du, at.sheet + band * SHEET, at.common.strip, false);
                 if (part == NULL) continue;
-                float dr[1][D / 8][4] = {};
+                if (first != summed) {
+                    add_to_part<D>(part, summed, band, s.relative_rows, job.K, dr);
+                    clear<D>(dr);
+                    summed = first;
+                }
                 __syncthreads();
                 add_product<D>(dr, at.sheet + band, at.common.u, true);
-                add_to_part<D>(part, first + band, s.relative_rows, job.K, dr);
             }
         }
+        if (part != NULL) add_to_part<D>(part, summed, band, s.relative_rows, job.K, dr);
         ls_copies_wait<0>();
         ls_tile_store_rows<D, 1>(s.dq, job.K, dq, job.scale, b, h, row + band, job.T, job.T);
         ls_tile_store_rows<D, 1>(s.drelative_q, job.K, du, job.scale, b, h, row + band, job.T,
