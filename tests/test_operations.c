@@ -186,7 +186,8 @@ static const features_case feature_cases[] = {
 static const landmark_case landmarks[] = {
     {24, 6, 2, 9, false, false}, {29, 6, 3, 20, true, false}, {4, 7, 1, 5, false, false},
     {0, 9, 2, 5, false, false},  {0, 20, 2, 4, false, true},  {13, 5, 2, 9, false, false},
-    {3, 9, 1, 20, false, false}, {0, 70, 1, 4, false, false}, {70, 33, 2, 40, false, false}};
+    {3, 9, 1, 20, false, false}, {0, 70, 1, 4, false, false}, {70, 33, 2, 40, false, false},
+    {0, 132, 1, 4, false, false}};
 
 static void dropped(ls_program *p, const void *about) {
     (void)about;
@@ -743,7 +744,8 @@ static const subject subjects[] = {
     {"segment means of few", segment_means, &landmarks[2]},
     {"landmark inverse", landmark_inverse, &landmarks[3]},
     {"landmark inverse, joint", landmark_inverse, &landmarks[4]},
-    {"landmark inverse, several tiles", landmark_inverse, &landmarks[7]},
+    {"landmark inverse, a part of a large tile", landmark_inverse, &landmarks[7]},
+    {"landmark inverse, several large tiles", landmark_inverse, &landmarks[9]},
     {"head conv", head_conv, &landmarks[5]},
     {"head conv, more taps than rows", head_conv, &landmarks[6]},
     {"head conv, many rows", head_conv, &landmarks[8]},
