@@ -29,7 +29,7 @@ def arm(name, label, slope, parent=None):
             "positions": [dict(protocol=p, length=128, first=[0, 1, 2, 64], end=[1, 2, 64, 128],
                                loss=[3.0, 2.5, None, 2 + slope]) for p in ("nonoverlap", "slide")]}
 arms = [arm("rope", "RoPE </script><b>\"'&", 0.5), arm("alibi", "ALiBi", -0.02),
-        arm("rope-bca", "RoPE + BCA", 0.0, "rope")]
+        arm("rope-bca", "RoPE + BCA, with a name that is longer than a chart has room for", 0.0, "rope")]
 arms.append(dict(arm("failed", "failed", 0), results=[], resolution=[], positions=[], missing_seeds=[1, 2], seeds=0,
                  parameters=None, tokens_trained=None))
 json.dump({"format": "longshot-study-1", "study": "x", "title": "<i>title</i>", "about": "a & b", "finished": True,
@@ -66,6 +66,8 @@ assert page.stack == [], page.stack
 assert page.count["h1"] == 1 and page.count["table"] >= 4 and page.count["figure"] >= 12, page.count
 for word in ("nan", "inf"):
     assert not re.search(r'[ "LM]-?%s\b' % word, text), "a number is " + word
+squeezed = re.findall(r'textLength="\d+"[^>]*>([^<]*)<', text)
+assert squeezed and all(name.startswith("RoPE + BCA, with") for name in squeezed), squeezed
 assert text.count("trained at 16") >= 8 and "excess" in text and "results are missing" in text
 P
 cp study/report.html first.html

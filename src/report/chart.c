@@ -307,6 +307,7 @@ enum {
     BAR_LEFT = 128, /* at least: long names take more */
     BAR_LEFT_MOST = 240,
     LETTER = 7, /* widest that a letter of a name is on average */
+    NAME_GAP = 12,
     BAR_RIGHT = 56,
     BAR_TOP = 22,
     BAR_BOTTOM = 40,
@@ -351,13 +352,28 @@ static void draw_bar_axis(ls_ctx *ctx, const ls_bars *bars, const axis *x, int h
     ls_text_printf(ctx, out, "</text>\n");
 }
 
+static int64_t name_width(const char *name) {
+    return (int64_t)strlen(name) * LETTER;
+}
+
 /* Room for the longest name. */
 static int bar_left(const ls_bars *bars) {
-    size_t longest = 0;
+    int64_t longest = 0;
     for (size_t g = 0; g < bars->groups; g++)
-        if (strlen(bars->labels[g]) > longest) longest = strlen(bars->labels[g]);
-    size_t room = longest * LETTER + 12;
-    return room < BAR_LEFT ? BAR_LEFT : room > BAR_LEFT_MOST ? BAR_LEFT_MOST : (int)room;
+        longest = ls_max(longest, name_width(bars->labels[g]));
+    return (int)ls_min(ls_max(longest + NAME_GAP, BAR_LEFT), BAR_LEFT_MOST);
+}
+
+/* Names that are longer than any room there is are squeezed into it. */
+static void draw_bar_name(ls_ctx *ctx, const char *name, int left, double y, ls_text *out) {
+    ls_text_printf(ctx, out, "<text class=\"tick\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\"",
+                   left - 8, y);
+    if (name_width(name) > left - NAME_GAP)
+        ls_text_printf(ctx, out, " textLength=\"%d\" lengthAdjust=\"spacingAndGlyphs\"",
+                       left - NAME_GAP);
+    ls_text_printf(ctx, out, ">");
+    ls_html(ctx, name, out);
+    ls_text_printf(ctx, out, "</text>\n");
 }
 
 void ls_chart_bars(ls_ctx *ctx, const ls_bars *bars, ls_text *out) {
@@ -381,10 +397,8 @@ void ls_chart_bars(ls_ctx *ctx, const ls_bars *bars, ls_text *out) {
         double top = BAR_TOP + step * (double)g + GROUP_GAP / 2.0;
         ls_text_printf(ctx, out, "<g class=\"series\" data-arm=\"");
         ls_html(ctx, bars->arms[g], out);
-        ls_text_printf(ctx, out, "\"><text class=\"tick\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">",
-                       left - 8, top + (step - GROUP_GAP) / 2 + 4);
-        ls_html(ctx, bars->labels[g], out);
-        ls_text_printf(ctx, out, "</text>\n");
+        ls_text_printf(ctx, out, "\">");
+        draw_bar_name(ctx, bars->labels[g], left, top + (step - GROUP_GAP) / 2 + 4, out);
         for (size_t b = 0; b < bars->bars; b++)
             draw_bar(ctx, bars, g, b, &x, top + (double)b * BAR_STEP, out);
         ls_text_printf(ctx, out, "</g>\n");
