@@ -1,6 +1,7 @@
-# The CUDA plug-in, where nvcc is found: every file in src/tensor/cuda defines one table of kernels,
-# ls__cuda_<file name>, and is found by its name; lib/ is what they share. The program opens the plug-in
-# at run time, so nothing else depends on CUDA.
+# The CUDA plug-in, where nvcc is found. An operation's kernels are in src/tensor/op/NAME/NAME_cuda.cu,
+# which defines one table, ls__cuda_NAME, and is found by its place; other .cu files there are parts of
+# it. src/tensor/cuda is what kernels share. The program opens the plug-in at run time, so nothing else
+# depends on CUDA.
 option(LONGSHOT_CUDA "Build the CUDA plug-in where nvcc is found" ON)
 if(NOT LONGSHOT_CUDA OR LONGSHOT_SANITIZE)
   return()
@@ -16,18 +17,19 @@ if(NOT CMAKE_CUDA_ARCHITECTURES)
 endif()
 enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
-file(GLOB CUDA_KERNEL_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/tensor/cuda/*.cu)
-file(GLOB CUDA_LIB_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/tensor/cuda/lib/*.cu)
+file(GLOB CUDA_OP_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/tensor/op/*/*.cu)
+file(GLOB CUDA_SHARED_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/tensor/cuda/*.cu)
 set(declarations "")
 set(entries "")
-foreach(source IN LISTS CUDA_KERNEL_SOURCES)
-  get_filename_component(name ${source} NAME_WE)
-  string(APPEND declarations "extern const ls_kernel ls__cuda_${name}[];\n")
-  string(APPEND entries "    ls__cuda_${name},\n")
+foreach(source IN LISTS CUDA_OP_SOURCES)
+  if(source MATCHES "/op/([a-z0-9_]+)/([a-z0-9_]+)_cuda\\.cu$" AND CMAKE_MATCH_1 STREQUAL CMAKE_MATCH_2)
+    string(APPEND declarations "extern const ls_kernel ls__cuda_${CMAKE_MATCH_1}[];\n")
+    string(APPEND entries "    ls__cuda_${CMAKE_MATCH_1},\n")
+  endif()
 endforeach()
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/kernels_cuda.c CONTENT
-"/* Generated from the names of the files in src/tensor/cuda. */
-#include \"tensor/kernel.h\"
+"/* Generated from the names of the folders in src/tensor/op. */
+#include \"tensor/engine/kernel.h\"
 
 ${declarations}
 extern const ls_kernel *const ls__cuda_kernels[];
@@ -37,7 +39,7 @@ ${entries}    NULL,
 " @ONLY)
 # The plug-in has its own copy of the pure functions on programs and tensors: it needs nothing of the
 # program that opens it.
-add_library(longshot-cuda MODULE ${CUDA_KERNEL_SOURCES} ${CUDA_LIB_SOURCES} ${CMAKE_BINARY_DIR}/generated/kernels_cuda.c)
+add_library(longshot-cuda MODULE ${CUDA_OP_SOURCES} ${CUDA_SHARED_SOURCES} ${CMAKE_BINARY_DIR}/generated/kernels_cuda.c)
 set_target_properties(longshot-cuda PROPERTIES CUDA_STANDARD 17 CUDA_VISIBILITY_PRESET hidden
   C_VISIBILITY_PRESET hidden CUDA_RUNTIME_LIBRARY Static
   BUILD_RPATH "$ORIGIN/lib;/usr/local/cuda/lib64;/usr/local/cuda/lib"

@@ -1,7 +1,14 @@
-# The kernels in src/tensor/cpu are compiled once per instruction set; the program picks at run time.
-# Every file there defines one table of kernels, LS_CPU_TABLE(<file name>), and is found by its name.
-file(GLOB CPU_KERNEL_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/tensor/cpu/*.c)
-file(GLOB CPU_LIB_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/tensor/cpu/lib/*.c) # what kernels share
+# Processor kernels are compiled once per instruction set; the program picks at run time. An operation's
+# are in src/tensor/op/NAME/NAME_cpu.c, which defines one table, LS_CPU_TABLE(NAME), and is found by
+# its place; other files there that end in _cpu.c are parts of it. src/tensor/cpu is what kernels share.
+file(GLOB CPU_OP_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/tensor/op/*/*_cpu.c)
+file(GLOB CPU_SHARED_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/tensor/cpu/*.c)
+set(CPU_OPS "")
+foreach(source IN LISTS CPU_OP_SOURCES)
+  if(source MATCHES "/op/([a-z0-9_]+)/([a-z0-9_]+)_cpu\\.c$" AND CMAKE_MATCH_1 STREQUAL CMAKE_MATCH_2)
+    list(APPEND CPU_OPS ${CMAKE_MATCH_1})
+  endif()
+endforeach()
 set(KERNEL_ISAS base)
 set(ISA_FLAGS_base "")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
@@ -11,21 +18,20 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
 endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64") # base has NEON; what is newer is asked for at run time
   foreach(name gemm_bfmmla matrix_unit)
-    set_source_files_properties(${CMAKE_SOURCE_DIR}/src/tensor/cpu/lib/${name}.c PROPERTIES COMPILE_OPTIONS -march=armv8.2-a+bf16)
+    set_source_files_properties(${CMAKE_SOURCE_DIR}/src/tensor/cpu/${name}.c PROPERTIES COMPILE_OPTIONS -march=armv8.2-a+bf16)
   endforeach()
 endif()
 set(KERNEL_OBJECTS "")
 foreach(isa IN LISTS KERNEL_ISAS)
   set(declarations "")
   set(entries "")
-  foreach(source IN LISTS CPU_KERNEL_SOURCES)
-    get_filename_component(name ${source} NAME_WE)
+  foreach(name IN LISTS CPU_OPS)
     string(APPEND declarations "extern const ls_kernel ls__cpu_${name}_${isa}[];\n")
     string(APPEND entries "    ls__cpu_${name}_${isa},\n")
   endforeach()
   file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/kernels_${isa}.c CONTENT
-"/* Generated from the names of the files in src/tensor/cpu. */
-#include \"tensor/kernel.h\"
+"/* Generated from the names of the folders in src/tensor/op. */
+#include \"tensor/engine/kernel.h\"
 
 ${declarations}
 extern const ls_kernel *const ls__cpu_kernels_${isa}[];
@@ -33,7 +39,7 @@ const ls_kernel *const ls__cpu_kernels_${isa}[] = {
 ${entries}    NULL,
 };
 " @ONLY)
-  add_library(kernels_${isa} OBJECT ${CPU_KERNEL_SOURCES} ${CPU_LIB_SOURCES} ${CMAKE_BINARY_DIR}/generated/kernels_${isa}.c)
+  add_library(kernels_${isa} OBJECT ${CPU_OP_SOURCES} ${CPU_SHARED_SOURCES} ${CMAKE_BINARY_DIR}/generated/kernels_${isa}.c)
   target_link_libraries(kernels_${isa} PRIVATE longshot_flags)
   # vectors wider than the machine's never cross a call: all that use them is inlined
   target_compile_options(kernels_${isa} PRIVATE ${ISA_FLAGS_${isa}} -ffp-contract=$<IF:$<C_COMPILER_ID:Clang>,on,fast> -Wno-psabi

@@ -57,3 +57,20 @@ write_registry(task task ls_task_type "${TASKS}")
 set(REGISTRY_SOURCES ${CMAKE_BINARY_DIR}/generated/registry_mixer.c
   ${CMAKE_BINARY_DIR}/generated/registry_position.c ${CMAKE_BINARY_DIR}/generated/registry_extension.c
   ${CMAKE_BINARY_DIR}/generated/registry_task.c)
+
+# src/tensor/op/NAME/NAME.h declares an operation; tensor/ops.h is all of them.
+file(GLOB op_headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/src/tensor/op/*/*.h)
+set(op_includes "")
+foreach(header IN LISTS op_headers)
+  if(header MATCHES "/op/([a-z0-9_]+)/([a-z0-9_]+)\\.h$" AND CMAKE_MATCH_1 STREQUAL CMAKE_MATCH_2)
+    string(APPEND op_includes "#include \"${header}\"\n")
+  endif()
+endforeach()
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/tensor/ops.h CONTENT
+"/* The operations: generated from the folders in src/tensor/op. */
+#ifndef LS_TENSOR_OPS_H
+#define LS_TENSOR_OPS_H
+
+${op_includes}
+#endif
+" @ONLY)

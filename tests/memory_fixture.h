@@ -5,7 +5,7 @@
 
 #include "harness.h"
 #include "mixer/mixer.h"
-#include "tensor/program_internal.h"
+#include "tensor/engine/program_internal.h"
 
 /* A mixer from key=value words. */
 static inline ls_mixer choose(ls_ctx *ctx, const ls_mixer_type *type, int64_t width,

@@ -10,9 +10,9 @@
 /* cmocka wants the above first */
 #include <cmocka.h>
 
-#include "tensor/attention.h"
-#include "tensor/device.h"
-#include "tensor/program_internal.h"
+#include "tensor/engine/device.h"
+#include "tensor/engine/program_internal.h"
+#include "tensor/op/attention/attention.h"
 
 enum {
     SLOPES = 1,

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "tensor/cuda/lib/product_memory.cu"
+#include "tensor/cuda/product_memory.cu"
 
 static char folder[] = "/tmp/longshot-memory-XXXXXX";
 

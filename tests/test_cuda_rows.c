@@ -2,9 +2,9 @@
  * everything as it lies here; afterwards outputs, gradients and states must agree, every other byte
  * must be as it was, and a second run must give the same bits. Skipped where there is no device. */
 #include "harness.h"
-#include "tensor/adamw.h"
-#include "tensor/device.h"
-#include "tensor/program_internal.h"
+#include "tensor/engine/device.h"
+#include "tensor/engine/program_internal.h"
+#include "tensor/op/adamw/adamw.h"
 
 enum { GUARD = 256, REGIONS_MOST = 32 };
 

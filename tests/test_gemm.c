@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #define LS_ISA base
-#include "tensor/cpu/lib/gemm_kernel.h"
+#include "tensor/cpu/gemm_kernel.h"
 
 #define DECLARE_COPY(isa)                                                                          \
     void ls__gemm_run_##isa(const ls_gemm *g, int threads, void *workspace);                       \

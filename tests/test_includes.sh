@@ -4,7 +4,7 @@ cd "$2/src"
 failed=0
 allow() { # room, rooms it may see
     room=$1; shift
-    for file in $(find "$room" -name '*.[ch]'); do
+    for file in $(find "$room" -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh'); do
         for seen in $(sed -n 's/^#include "\([a-z_]*\)\/.*"/\1/p' "$file" | sort -u); do
             case " $room $* " in
                 *" $seen "*) ;;

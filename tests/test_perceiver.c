@@ -1,8 +1,8 @@
 /* Perceiver: every option against the definition as sums, sharing, what permutations, padding and
  * cuts change, plain attention and the causal transformer as special cases, and models of it. */
 #include "mixer_case.h"
-#include "tensor/pointwise.h"
-#include "tensor/program_internal.h"
+#include "tensor/engine/program_internal.h"
+#include "tensor/op/pointwise/pointwise.h"
 #include "train/train.h"
 
 enum { D = 12, T = 17, B = 2 };

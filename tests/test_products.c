@@ -2,8 +2,8 @@
  * on a device a failure names a kernel and not a program. */
 #include "harness.h"
 
-#include "tensor/device.h"
-#include "tensor/program_internal.h"
+#include "tensor/engine/device.h"
+#include "tensor/engine/program_internal.h"
 
 enum { GUARD = 64 };
 

@@ -4,7 +4,7 @@
 
 #include "harness.h"
 #include "model/safetensors.h"
-#include "tensor/selective_scan.h"
+#include "tensor/op/selective_scan/selective_scan.h"
 
 static ls_safetensors golden;
 

@@ -7,8 +7,8 @@
 #include <cmocka.h>
 
 #include "base/random.h"
+#include "tensor/op/attention/tile_schedule.h"
 #include "tensor/ops.h"
-#include "tensor/tile_schedule.h"
 
 static bool admits(const ls_tile_rule *rule, int64_t n, int64_t m) {
     if (n - m < rule->lo || n - m > rule->hi) return false;

@@ -46,7 +46,8 @@ typedef struct ls_ctx {
     ls_error error;
     int threads;     /* worker threads of the kernels, at least 1 */
     const char *isa; /* kernels to use: base, avx2, avx512; NULL: the best this processor has */
-    struct ls_device *device; /* where to compute: see tensor/device.h; NULL: the processor */
+    struct ls_device
+        *device; /* where to compute: see tensor/engine/device.h; NULL: the processor */
     void (*log)(void *user, const char *line); /* progress and messages; may be NULL */
     void *log_user;
     int64_t allocations; /* made so far: lets a test prove that a loop makes none */

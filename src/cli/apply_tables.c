@@ -10,7 +10,7 @@
 #include "mixer/bigbird/random_blocks.h"
 #include "mixer/hippo.h"
 #include "mixer/hippo_matrix.h"
-#include "tensor/block_sums.h"
+#include "tensor/op/block_sums/block_sums.h"
 
 typedef struct table_keys {
     int64_t block;

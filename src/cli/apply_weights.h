@@ -4,8 +4,8 @@
 
 #include "mixer/mixer.h"
 #include "model/safetensors.h"
+#include "tensor/engine/parameter.h"
 #include "tensor/ops.h"
-#include "tensor/parameter.h"
 
 enum { LS_WEIGHT_PARTS_MOST = LS_CLUSTERS_MOST };
 

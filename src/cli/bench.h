@@ -7,7 +7,7 @@
 #include <sys/types.h>
 
 #include "cli/cli.h"
-#include "tensor/program.h"
+#include "tensor/engine/program.h"
 
 typedef struct ls_bench_keys {
     char what[LS_OPTION_TEXT_BYTES], peer[LS_OPTION_TEXT_BYTES], scripts[LS_OPTION_TEXT_BYTES];

@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "cli/bench.h"
 #include "cli/machine.h"
-#include "tensor/device.h"
+#include "tensor/engine/device.h"
 
 static json_t *read_line(ls_bench *bench, ls_peer *peer) {
     char line[4096];

@@ -7,7 +7,7 @@
 #include "cli/bench.h"
 #include "cli/machine.h"
 #include "model/model.h"
-#include "tensor/device.h"
+#include "tensor/engine/device.h"
 #include "train/train.h"
 
 enum { OPERATIONS_MOST = 64 };

@@ -8,7 +8,7 @@
 #include <signal.h>
 
 #include "base/settings.h"
-#include "tensor/dtype.h"
+#include "tensor/engine/dtype.h"
 
 /* Keys that every verb takes, without a section. */
 typedef struct ls_common_settings {

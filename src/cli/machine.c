@@ -13,7 +13,7 @@
 #include <sys/auxv.h>
 #endif
 
-#include "tensor/device.h"
+#include "tensor/engine/device.h"
 #include "tensor/ops.h"
 
 double ls_machine_seconds(void) {

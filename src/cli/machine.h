@@ -2,7 +2,7 @@
 #ifndef LS_CLI_MACHINE_H
 #define LS_CLI_MACHINE_H
 
-#include "tensor/program.h"
+#include "tensor/engine/program.h"
 
 typedef struct ls_machine {
     char name[128];        /* of the processor */

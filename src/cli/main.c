@@ -10,8 +10,8 @@
 #endif
 
 #include "cli/cli.h"
-#include "tensor/device.h"
-#include "tensor/kernel.h"
+#include "tensor/engine/device.h"
+#include "tensor/engine/kernel.h"
 
 #ifndef LS_VERSION
 #error "the build defines LS_VERSION"

@@ -13,7 +13,7 @@
 #include "cli/machine.h"
 #include "cli/study.h"
 #include "report/report.h"
-#include "tensor/kernel.h"
+#include "tensor/engine/kernel.h"
 
 /* What is known of one arm: the stored results of its seeds, in order; absent ones are left out. */
 typedef struct evidence {

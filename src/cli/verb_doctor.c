@@ -4,8 +4,8 @@
 #include "cli/cli.h"
 #include "cli/machine.h"
 #include "data/corpus.h"
-#include "tensor/device.h"
-#include "tensor/kernel.h"
+#include "tensor/engine/device.h"
+#include "tensor/engine/kernel.h"
 
 static bool corpus_found(ls_ctx *ctx) {
     ls_corpus *corpus = NULL;

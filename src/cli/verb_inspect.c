@@ -6,7 +6,7 @@
 #include "cli/inspect.h"
 #include "model/model.h"
 #include "task/task.h"
-#include "tensor/kernel.h"
+#include "tensor/engine/kernel.h"
 
 json_t *ls_inspect_options(const ls_option_table *table) {
     json_t *list = json_array();

@@ -12,7 +12,7 @@
 #include "cli/machine.h"
 #include "cli/task_keys.h"
 #include "data/data.h"
-#include "tensor/kernel.h"
+#include "tensor/engine/kernel.h"
 #include "train/checkpoint.h"
 #include "train/train.h"
 

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "model/safetensors.h"
-#include "tensor/dtype.h"
+#include "tensor/engine/dtype.h"
 
 static double f16_value(uint16_t bits) {
     uint32_t exponent = bits >> 10 & 31, mantissa = bits & 1023u, wide;

@@ -3,7 +3,7 @@
 #define LS_MODEL_WEIGHTS_H
 
 #include "model/safetensors.h"
-#include "tensor/parameter.h"
+#include "tensor/engine/parameter.h"
 
 /* A buffer laid out as the store's, in the master's type, where the context computes; and the
  * prefix its tensors' names bear in a file ("" for the weights themselves, "m." for a moment). */

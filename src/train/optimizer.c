@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "tensor/device.h"
+#include "tensor/engine/device.h"
 
 ls_optimizer_settings ls_optimizer_settings_default(void) {
     return (ls_optimizer_settings){

@@ -2,8 +2,8 @@
 #ifndef LS_TRAIN_OPTIMIZER_H
 #define LS_TRAIN_OPTIMIZER_H
 
-#include "tensor/adamw.h"
-#include "tensor/parameter.h"
+#include "tensor/engine/parameter.h"
+#include "tensor/op/adamw/adamw.h"
 
 typedef struct ls_optimizer_settings {
     double beta1, beta2, epsilon;

@@ -12,7 +12,7 @@
 #include "data/loader.h"
 #include "model/model.h"
 #include "task/task.h"
-#include "tensor/program.h"
+#include "tensor/engine/program.h"
 #include "train/guard.h"
 #include "train/metrics.h"
 #include "train/optimizer.h"

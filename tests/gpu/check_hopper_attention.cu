@@ -1,10 +1,10 @@
 /* nvcc -std=c++17 -O3 -gencode=arch=compute_90a,code=sm_90a --expt-relaxed-constexpr -Isrc \
- *     tests/gpu/check_hopper_attention.cu src/tensor/cuda/lib/hopper_attention*.cu -o check
+ *     tests/gpu/check_hopper_attention.cu src/tensor/op/attention/hopper_attention*.cu -o check
  *
  * Checks the attention kernels for compute capability 9.0 against plain ones in single precision,
  * then times them. `check_hopper_attention check` or `time` does one of the two. Exit status 1 if
  * a case fails. A case is named before it runs, so that one that hangs is known. */
-#include "tensor/cuda/lib/hopper_attention.h"
+#include "tensor/op/attention/hopper_attention.cuh"
 
 #include <algorithm>
 #include <vector>

@@ -1,0 +1,99 @@
+/* What the CUDA kernels share. Each file op/NAME/NAME_cuda.cu defines one table of kernels,
+ * LS_CUDA_TABLE(NAME), under the operations' names, as the processor's do; it is found by its name.
+ *
+ * A kernel function runs on the host: it resolves the node's tensors to addresses and launches on
+ * the device's one stream. It never waits, never allocates and never depends on values that change
+ * from run to run (a program that does not stream is captured once and replayed): seed and step are
+ * read on the device, from ls_cuda.now. Positions (run->start, extents of caches) may be used on
+ * the host: programs that stream are not captured. The same bits each time: no floating-point
+ * atomics. */
+#ifndef LS_TENSOR_CUDA_H
+#define LS_TENSOR_CUDA_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cublasLt.h>
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+extern "C" {
+#include "tensor/engine/device.h"
+#include "tensor/engine/program_internal.h"
+}
+
+/* What changes from run to run and is read on the device. */
+typedef struct ls_cuda_now {
+    uint64_t seed;
+    int64_t start;
+    uint32_t step;
+} ls_cuda_now;
+
+enum { LS_CUDA_PRODUCT_WORKSPACE = 64 << 20 };
+
+typedef struct ls_cuda {
+    ls_device device; /* first */
+    cudaStream_t stream;
+    int processors, major, minor; /* multiprocessors, compute capability */
+    size_t shared_most;           /* shared memory a block can ask for */
+    cublasLtHandle_t products;
+    void *product_workspace;
+    void *known_products; /* what product.cu keeps; NULL before the first product */
+    void *staged;         /* what ls_cuda_stage has given */
+    ls_cuda_now *now;     /* on the device */
+    ls_cuda_now *now_here;
+    cudaError_t wrong; /* the first error since settle */
+    char message[256];
+} ls_cuda;
+
+static inline ls_cuda *ls_cuda_of(const ls_run *run) {
+    return (ls_cuda *)run->device;
+}
+
+/* Remembers the first error with what was being done. */
+void ls_cuda_note(ls_cuda *cuda, cudaError_t error, const char *what);
+void ls_cuda_note_text(ls_cuda *cuda, const char *what, const char *why);
+/* After each launch. */
+static inline void ls_cuda_launched(const ls_run *run, const char *what) {
+    ls_cuda_note(ls_cuda_of(run), cudaGetLastError(), what);
+}
+
+/* Memory of the host that the device reaches too, for a node that the host has a part in; the same
+ * each time, so that a graph can keep it. Cleared when it is new, held until the device is closed;
+ * the first run, which is not captured, asks for it. NULL after an error was noted. */
+void *ls_cuda_stage(ls_cuda *cuda, const ls_node *node, size_t bytes);
+
+#define LS_CUDA_TABLE(name) ls__cuda_##name
+#define LS_CUDA_DECLARE_TABLE(name) extern "C" const ls_kernel LS_CUDA_TABLE(name)[]
+
+/* The C++ type of an ls_dtype is chosen by overloads on these. */
+typedef __nv_bfloat16 ls_cuda_bf16;
+static __host__ __device__ inline float ls_cuda_wide(float value) {
+    return value;
+}
+static __host__ __device__ inline float ls_cuda_wide(ls_cuda_bf16 value) {
+    return __bfloat162float(value);
+}
+template <typename T> static __host__ __device__ inline T ls_cuda_narrow(float value);
+template <> __host__ __device__ inline float ls_cuda_narrow<float>(float value) {
+    return value;
+}
+template <> __host__ __device__ inline ls_cuda_bf16 ls_cuda_narrow<ls_cuda_bf16>(float value) {
+    return __float2bfloat16_rn(value);
+}
+
+/* The elements of an f32 tensor; NULL where there is none. */
+static inline float *ls_cuda_floats(const ls_tensor *tensor) {
+    return tensor == NULL ? NULL : (float *)ls_data(tensor);
+}
+
+static __device__ __forceinline__ float ls_cuda_sigmoid(float x) {
+    return __fdividef(1.0f, 1.0f + expf(-x));
+}
+
+#endif

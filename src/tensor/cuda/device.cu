@@ -1,0 +1,266 @@
+/* The device itself: memory, copies, the stream, captured graphs, errors. See
+ * tensor/engine/device.h. */
+#include "tensor/cuda/cuda.cuh"
+#include "tensor/cuda/product.cuh"
+
+extern "C" const ls_kernel *const ls__cuda_kernels[];
+
+/* ---- errors ---- */
+
+void ls_cuda_note_text(ls_cuda *cuda, const char *what, const char *why) {
+    if (cuda->wrong == cudaSuccess)
+        snprintf(cuda->message, sizeof cuda->message, "%s: %s", what, why);
+    if (cuda->wrong == cudaSuccess) cuda->wrong = cudaErrorUnknown;
+}
+
+void ls_cuda_note(ls_cuda *cuda, cudaError_t error, const char *what) {
+    if (error == cudaSuccess || cuda->wrong != cudaSuccess) return;
+    ls_cuda_note_text(cuda, what, cudaGetErrorString(error));
+    cuda->wrong = error;
+}
+
+static ls_status settle(ls_device *device, ls_ctx *ctx) {
+    ls_cuda *cuda = (ls_cuda *)device;
+    ls_cuda_note(cuda, cudaStreamSynchronize(cuda->stream), "waiting");
+    if (cuda->wrong == cudaSuccess) return LS_OK;
+    ls_status code = cuda->wrong == cudaErrorMemoryAllocation ? LS_ENOMEM : LS_EBUG;
+    cuda->wrong = cudaSuccess;
+    return ls_fail_at(ctx, __FILE__, __LINE__, code, "the CUDA device failed: %s", cuda->message);
+}
+
+/* ---- memory ---- */
+
+static void *take(ls_device *device, size_t bytes) {
+    void *there = NULL;
+    if (bytes == 0) bytes = 1;
+    if ((device->shared ? cudaMallocManaged(&there, bytes) : cudaMalloc(&there, bytes)) ==
+        cudaSuccess)
+        return there;
+    cudaGetLastError(); /* it is no error of a kernel */
+    return NULL;
+}
+
+static void wait_where_shared(ls_cuda *cuda) {
+    if (cuda->device.shared) ls_cuda_note(cuda, cudaStreamSynchronize(cuda->stream), "waiting");
+}
+
+static void give(ls_device *device, void *there) {
+    ls_cuda *cuda = (ls_cuda *)device;
+    ls_cuda_note(cuda, cudaFree(there), "giving memory back");
+}
+
+static void put(ls_device *device, void *there, const void *here, size_t bytes) {
+    ls_cuda *cuda = (ls_cuda *)device;
+    /* pageable memory is staged before the call returns */
+    ls_cuda_note(cuda, cudaMemcpyAsync(there, here, bytes, cudaMemcpyHostToDevice, cuda->stream),
+                 "copying to the device");
+    wait_where_shared(cuda);
+}
+
+static void get(ls_device *device, void *here, const void *there, size_t bytes) {
+    ls_cuda *cuda = (ls_cuda *)device;
+    ls_cuda_note(cuda, cudaMemcpyAsync(here, there, bytes, cudaMemcpyDeviceToHost, cuda->stream),
+                 "copying from the device");
+    ls_cuda_note(cuda, cudaStreamSynchronize(cuda->stream), "copying from the device");
+}
+
+static void fill(ls_device *device, void *there, int byte, size_t bytes) {
+    ls_cuda *cuda = (ls_cuda *)device;
+    ls_cuda_note(cuda, cudaMemsetAsync(there, byte, bytes, cuda->stream), "filling memory");
+    wait_where_shared(cuda);
+}
+
+/* ---- memory for both sides ---- */
+
+typedef struct staged {
+    struct staged *next;
+    const ls_node *node;
+    size_t bytes;
+    void *memory;
+} staged;
+
+static bool take_staged(ls_cuda *cuda, staged *place, size_t bytes) {
+    ls_cuda_note(cuda, cudaFreeHost(place->memory), "giving memory back");
+    place->memory = NULL;
+    place->bytes = 0;
+    cudaError_t error = cudaHostAlloc(&place->memory, bytes, cudaHostAllocMapped);
+    ls_cuda_note(cuda, error, "taking memory of the host");
+    if (error != cudaSuccess) return false;
+    memset(place->memory, 0, bytes);
+    place->bytes = bytes;
+    return true;
+}
+
+void *ls_cuda_stage(ls_cuda *cuda, const ls_node *node, size_t bytes) {
+    staged *place = (staged *)cuda->staged;
+    while (place != NULL && place->node != node) place = place->next;
+    if (place == NULL) {
+        place = (staged *)calloc(1, sizeof *place);
+        if (place == NULL) {
+            ls_cuda_note_text(cuda, "taking memory of the host", "there is none");
+            return NULL;
+        }
+        place->next = (staged *)cuda->staged;
+        place->node = node;
+        cuda->staged = place;
+    }
+    /* another size: a node of another program has this address now */
+    if (place->bytes != bytes && !take_staged(cuda, place, bytes)) return NULL;
+    return place->memory;
+}
+
+static void give_staged(ls_cuda *cuda) {
+    while (cuda->staged != NULL) {
+        staged *place = (staged *)cuda->staged;
+        cuda->staged = place->next;
+        cudaFreeHost(place->memory);
+        free(place);
+    }
+}
+
+/* ---- kernels ---- */
+
+static const ls_kernel *kernel(const ls_device *device, const char *op) {
+    (void)device;
+    for (size_t i = 0; ls__cuda_kernels[i] != NULL; i++)
+        for (const ls_kernel *k = ls__cuda_kernels[i]; k->op != NULL; k++)
+            if (strcmp(k->op, op) == 0) return k;
+    return NULL;
+}
+
+static void begin(ls_device *device, const ls_run *run) {
+    ls_cuda *cuda = (ls_cuda *)device;
+    ls_cuda_now now = {run->seed, run->start, run->step};
+    if (memcmp(&now, cuda->now_here, sizeof now) == 0) return;
+    *cuda->now_here = now;
+    put(device, cuda->now, &now, sizeof now);
+}
+
+static void capture(ls_device *device) {
+    ls_cuda *cuda = (ls_cuda *)device;
+    ls_cuda_note(cuda, cudaStreamBeginCapture(cuda->stream, cudaStreamCaptureModeThreadLocal),
+                 "beginning a capture");
+}
+
+static void *captured(ls_device *device) {
+    ls_cuda *cuda = (ls_cuda *)device;
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t ready = NULL;
+    ls_cuda_note(cuda, cudaStreamEndCapture(cuda->stream, &graph), "ending a capture");
+    if (graph != NULL) ls_cuda_note(cuda, cudaGraphInstantiate(&ready, graph, 0), "making a graph");
+    if (graph != NULL) cudaGraphDestroy(graph);
+    return ready;
+}
+
+static void replay(ls_device *device, void *graph) {
+    ls_cuda *cuda = (ls_cuda *)device;
+    ls_cuda_note(cuda, cudaGraphLaunch((cudaGraphExec_t)graph, cuda->stream), "replaying a graph");
+}
+
+static void forget(ls_device *device, void *graph) {
+    (void)device;
+    cudaGraphExecDestroy((cudaGraphExec_t)graph);
+}
+
+/* ---- life ---- */
+
+static void close_device(ls_device *device) {
+    ls_cuda *cuda = (ls_cuda *)device;
+    ls_cuda_products_close(cuda);
+    give_staged(cuda);
+    if (cuda->products != NULL) cublasLtDestroy(cuda->products);
+    cudaFree(cuda->product_workspace);
+    cudaFree(cuda->now);
+    if (cuda->stream != NULL) cudaStreamDestroy(cuda->stream);
+    free(cuda->now_here);
+    free(cuda);
+}
+
+static void describe(ls_device *device,
+                     void (*line)(void *user, const char *key, const char *value), void *user) {
+    ls_cuda *cuda = (ls_cuda *)device;
+    cudaDeviceProp about;
+    int driver = 0, runtime = 0;
+    size_t unused = 0, all = 0;
+    char text[300];
+    if (cudaGetDeviceProperties(&about, 0) != cudaSuccess) return;
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    cudaMemGetInfo(&unused, &all);
+    line(user, "device", about.name);
+    snprintf(text, sizeof text, "%d.%d, %d multiprocessors", cuda->major, cuda->minor,
+             cuda->processors);
+    line(user, "compute capability", text);
+    snprintf(text, sizeof text, "%.1f GB, %.1f GB free", 1e-9 * (double)all, 1e-9 * (double)unused);
+    line(user, "device memory", text);
+    snprintf(text, sizeof text, "driver %d.%d, runtime %d.%d, cuBLASLt %zu", driver / 1000,
+             driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10, cublasLtGetVersion());
+    line(user, "versions", text);
+}
+
+static bool opened(ls_cuda *cuda, const char **what, cudaError_t *error) {
+    cudaDeviceProp about;
+    int devices = 0;
+#define STEP(words, call)                                                                          \
+    do {                                                                                           \
+        *what = (words);                                                                           \
+        *error = (call);                                                                           \
+        if (*error != cudaSuccess) return false;                                                   \
+    } while (0)
+    STEP("looking for a device", cudaGetDeviceCount(&devices));
+    STEP("taking the device", cudaSetDevice(0));
+    STEP("reading its properties", cudaGetDeviceProperties(&about, 0));
+    cuda->processors = about.multiProcessorCount;
+    cuda->major = about.major;
+    cuda->minor = about.minor;
+    cuda->shared_most = about.sharedMemPerBlockOptin;
+    STEP("making a stream", cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking));
+    STEP("taking memory", cudaMalloc(&cuda->product_workspace, LS_CUDA_PRODUCT_WORKSPACE));
+    STEP("taking memory", cudaMalloc((void **)&cuda->now, sizeof *cuda->now));
+    STEP("clearing memory", cudaMemset(cuda->now, 0, sizeof *cuda->now));
+#undef STEP
+    *what = "starting cuBLASLt";
+    *error = cudaErrorUnknown;
+    return cublasLtCreate(&cuda->products) == CUBLAS_STATUS_SUCCESS;
+}
+
+extern "C" __attribute__((visibility("default"))) ls_device *
+ls_device_plugin_open(const char *build, char *why, size_t bytes) {
+    if (strcmp(build, LS_DEVICE_BUILD) != 0) {
+        snprintf(why, bytes, "liblongshot-cuda.so is of another version of longshot");
+        return NULL;
+    }
+    ls_cuda *cuda = (ls_cuda *)calloc(1, sizeof *cuda);
+    if (cuda != NULL) cuda->now_here = (ls_cuda_now *)calloc(1, sizeof *cuda->now_here);
+    if (cuda == NULL || cuda->now_here == NULL) {
+        snprintf(why, bytes, "no memory");
+        free(cuda);
+        return NULL;
+    }
+    const char *shared = getenv("LONGSHOT_CUDA_SHARED");
+    ls_device *device = &cuda->device;
+    device->name = "cuda";
+    device->shared = shared != NULL && strcmp(shared, "1") == 0;
+    device->take = take;
+    device->give = give;
+    device->put = put;
+    device->get = get;
+    device->fill = fill;
+    device->kernel = kernel;
+    device->begin = begin;
+    device->capture = capture;
+    device->captured = captured;
+    device->replay = replay;
+    device->forget = forget;
+    device->settle = settle;
+    device->describe = describe;
+    device->close = close_device;
+    const char *what = "";
+    cudaError_t error = cudaSuccess;
+    if (!opened(cuda, &what, &error)) {
+        snprintf(why, bytes, "%s: %s", what, cudaGetErrorString(error));
+        close_device(device);
+        return NULL;
+    }
+    return device;
+}

@@ -1,0 +1,50 @@
+/* Matrix products on cuBLASLt: C = A B, or C += A B, row-major, summed in f32 (never tf32).
+ *
+ * cuBLASLt counts by columns. A row-major matrix read by columns is its transpose, so what it is
+ * asked for is C^T = B^T A^T: our B is its first operand, our A its second, our n its m. A weight
+ * that is stored [n, k] (b.turned) is k x n by columns and must be transposed there; a B stored
+ * [k, n] is already n x k. Likewise an A stored [m, k] is k x m as it is wanted, and one stored
+ * [k, m] must be transposed. A bias over our n runs over its rows, which is what its epilogue adds;
+ * the sums over k of our A are those of its second operand.
+ *
+ * The fastest way of each shape is measured in the first call that is not captured, kept, and kept
+ * on disk (product_memory.h), so that a program gives the same bits each time it is started.
+ * LONGSHOT_CUDA_TUNE=0 takes cuBLASLt's own first proposal instead. */
+#ifndef LS_TENSOR_CUDA_PRODUCT_H
+#define LS_TENSOR_CUDA_PRODUCT_H
+
+#include "tensor/cuda/cuda.cuh"
+
+typedef struct ls_cuda_matrix {
+    const void *data;
+    ls_dtype type;  /* f32 or bf16, the same for both operands */
+    int64_t stride; /* elements from one stored row to the next */
+    bool turned;    /* stored transposed */
+} ls_cuda_matrix;
+
+typedef struct ls_cuda_product {
+    int64_t m, n, k;
+    ls_cuda_matrix a; /* [m, k] */
+    ls_cuda_matrix b; /* [k, n]; a weight stored [n, k] (out, in) is b with turned = true */
+    void *c;          /* [m, n] */
+    ls_dtype c_type;
+    int64_t c_stride;
+    bool add; /* C += instead of C = */
+    /* [n] added to each row, or NULL. Where C is bf16 it is rounded to bf16 first: cuBLASLt takes a
+     * bias in the type of C alone. */
+    const float *bias;
+    /* [m]: the sum of each row of A is added to it (the gradient of a bias, where A is a turned
+     * gradient); A must be turned. Or NULL. */
+    float *sums;
+} ls_cuda_product;
+
+/* `workspace` is on the device, aligned to 16 bytes: the bytes below for a bias or for sums (no
+ * product has both), NULL for a product with neither. */
+void ls_cuda_product_run(const ls_run *run, const ls_cuda_product *g, void *workspace);
+size_t ls_cuda_product_bias_bytes(int64_t n);
+size_t ls_cuda_product_sums_bytes(int64_t m, int64_t k);
+
+/* Gives back what cuda->known_products holds. */
+void ls_cuda_products_close(ls_cuda *cuda);
+
+#endif

@@ -1,0 +1,65 @@
+/* Where programs compute. The processor is a context without a device; any other device is a
+ * library of its own that is opened at run time, so that the program never depends on it.
+ *
+ * A device has its own memory and its own copy of the kernels. Work asked of it is done in order,
+ * after the call returned; `get` and `settle` wait. */
+#ifndef LS_TENSOR_DEVICE_H
+#define LS_TENSOR_DEVICE_H
+
+#include "base/status.h"
+#include "tensor/engine/kernel.h"
+
+typedef struct ls_device ls_device;
+struct ls_device {
+    const char *name;
+    /* The processor can reach this device's memory, and every call waits: slow, for tests. Programs
+     * in f64 then run on the processor, so that tests have their reference beside what they try. */
+    bool shared;
+    /* Bytes of the device, aligned to 256 and not cleared; NULL where it has no room. */
+    void *(*take)(ls_device *device, size_t bytes);
+    void (*give)(ls_device *device, void *there);
+    /* Between the caller's memory (`here`) and the device's; `put` has read `here` when it returns,
+     * `get` has written it. */
+    void (*put)(ls_device *device, void *there, const void *here, size_t bytes);
+    void (*get)(ls_device *device, void *here, const void *there, size_t bytes);
+    void (*fill)(ls_device *device, void *there, int byte, size_t bytes);
+    /* The kernel of an operation; NULL where the device has none. */
+    const ls_kernel *(*kernel)(const ls_device *device, const char *op);
+    /* Before the kernels of a run are called: makes seed, step and start known to the device. */
+    void (*begin)(ls_device *device, const ls_run *run);
+    /* From here on kernels are not done but kept, in order; `captured` gives them as one thing that
+     * `replay` does again, with what `begin` said last. NULL where they cannot be kept. */
+    void (*capture)(ls_device *device);
+    void *(*captured)(ls_device *device);
+    void (*replay)(ls_device *device, void *graph);
+    void (*forget)(ls_device *device, void *graph);
+    /* Waits for everything asked for; LS_FAIL with the first thing that went wrong since last time.
+     */
+    ls_status (*settle)(ls_device *device, ls_ctx *ctx);
+    /* One line per fact, for `longshot doctor`. */
+    void (*describe)(ls_device *device,
+                     void (*line)(void *user, const char *key, const char *value), void *user);
+    void (*close)(ls_device *device);
+};
+
+/* Opens the plug-in of a device ("cuda") for this context: what is made in the context from now on
+ * lives there. LS_EUSE in one sentence where library, driver or device are missing. */
+ls_status ls_device_open(ls_ctx *ctx, const char *name);
+void ls_device_close(ls_ctx *ctx);
+
+/* Memory where the context computes. */
+void *ls_device_take(ls_ctx *ctx, size_t count, size_t size);         /* not cleared */
+void *ls_device_take_cleared(ls_ctx *ctx, size_t count, size_t size); /* all zero */
+void ls_device_give(ls_ctx *ctx, void *there);
+void ls_device_put(ls_ctx *ctx, void *there, const void *here, size_t bytes);
+ls_status ls_device_get(ls_ctx *ctx, void *here, const void *there, size_t bytes);
+void ls_device_fill(ls_ctx *ctx, void *there, int byte, size_t bytes);
+ls_status ls_device_settle(ls_ctx *ctx);
+
+/* What the plug-in shows: a new device, or NULL after writing one sentence to `why`. `build` must
+ * be LS_DEVICE_BUILD, so that program and plug-in agree on every struct. */
+#define LS_DEVICE_BUILD "longshot device 1"
+typedef ls_device *(*ls_device_open_fn)(const char *build, char *why, size_t bytes);
+#define LS_DEVICE_OPEN_NAME "ls_device_plugin_open"
+
+#endif

@@ -1,0 +1,203 @@
+#include "tensor/engine/parameter.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "tensor/engine/device.h"
+#include "tensor/engine/program_internal.h"
+
+ls_status ls_parameters_new(ls_ctx *ctx, ls_dtype type, ls_parameters **out) {
+    ls_parameters *store = ls_new(ctx, 1, sizeof *store);
+    *out = store;
+    if (store == NULL) return LS_ENOMEM;
+    store->ctx = ctx;
+    store->type = type;
+    store->master_type = type == LS_F64 ? LS_F64 : LS_F32;
+    return LS_OK;
+}
+
+void ls_parameters_free(ls_parameters *store) {
+    if (store == NULL) return;
+    ls_ctx *ctx = store->ctx;
+    for (size_t i = 0; i < store->count; i++) ls_free(ctx, store->items[i].name);
+    ls_free(ctx, store->items);
+    ls_device_give(ctx, store->master);
+    ls_device_give(ctx, store->shadow);
+    ls_device_give(ctx, store->gradient);
+    ls_free(ctx, store);
+}
+
+ls_parameter *ls_parameters_find(const ls_parameters *store, const char *name) {
+    for (size_t i = 0; i < store->count; i++)
+        if (strcmp(store->items[i].name, name) == 0) return &store->items[i];
+    return NULL;
+}
+
+ls_status ls_parameters_declare(ls_parameters *store, const char *name, int rank,
+                                const int64_t *dim, ls_init init, size_t *index) {
+    ls_ctx *ctx = store->ctx;
+    ls_parameter *known = ls_parameters_find(store, name);
+    if (known != NULL) {
+        bool same = known->rank == rank;
+        for (int i = 0; same && i < rank; i++) same = known->dim[i] == dim[i];
+        if (!same) return LS_FAIL(ctx, LS_EBUG, "parameter %s is declared with two shapes", name);
+        *index = (size_t)(known - store->items);
+        return LS_OK;
+    }
+    if (store->sealed)
+        return LS_FAIL(ctx, LS_EBUG, "parameter %s was not declared before the store was sealed",
+                       name);
+    if (store->count == store->capacity) {
+        size_t capacity = store->capacity == 0 ? 64 : 2 * store->capacity;
+        ls_parameter *grown = ls_grow(ctx, store->items, store->capacity, capacity, sizeof *grown);
+        if (grown == NULL) return LS_ENOMEM;
+        store->items = grown;
+        store->capacity = capacity;
+    }
+    ls_parameter parameter = {.rank = rank, .init = init, .count = 1};
+    for (int i = 0; i < rank; i++) {
+        parameter.dim[i] = dim[i];
+        if (dim[i] < 1 || !ls_mul(parameter.count, dim[i], &parameter.count) ||
+            parameter.count > (int64_t)1 << 40)
+            return LS_FAIL(ctx, LS_EUSE, "parameter %s is empty or too large", name);
+    }
+    parameter.name = ls_copy_text(ctx, name);
+    if (parameter.name == NULL) return LS_ENOMEM;
+    *index = store->count;
+    store->items[store->count++] = parameter;
+    return LS_OK;
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const ls_parameter *)a)->name, ((const ls_parameter *)b)->name);
+}
+
+void ls_parameter_draw(const ls_parameter *parameter, uint64_t seed, uint32_t step,
+                       double *values) {
+    ls_random key = {.seed = seed, .stream = ls_stream_of(parameter->name), .step = step};
+    const ls_init *init = &parameter->init;
+    for (int64_t i = 0; i < parameter->count; i++) {
+        switch (init->kind) {
+        case LS_INIT_ZERO:
+            values[i] = 0;
+            break;
+        case LS_INIT_CONSTANT:
+            values[i] = init->a;
+            break;
+        case LS_INIT_NORMAL:
+            values[i] = init->a * ls_random_normal(key, (uint64_t)i);
+            break;
+        case LS_INIT_UNIFORM:
+            values[i] = init->a * (2 * ls_random_unit(key, (uint64_t)i) - 1);
+            break;
+        case LS_INIT_CUSTOM:
+            values[i] = ls_random_unit(key, (uint64_t)i);
+            break;
+        }
+    }
+    if (init->kind == LS_INIT_CUSTOM) init->fill(init, values, parameter->count);
+}
+
+static void fill(ls_parameters *store, const ls_parameter *parameter, uint64_t seed,
+                 double *values) {
+    ls_parameter_draw(parameter, seed, 0, values);
+    size_t count = (size_t)parameter->count;
+    if (store->master_type != LS_F64) /* narrowed in place: a float never reaches the next double */
+        for (size_t i = 0; i < count; i++) {
+            float narrow = (float)values[i];
+            memcpy((char *)values + i * sizeof narrow, &narrow, sizeof narrow);
+        }
+    ls_device_put(store->ctx, ls_parameter_master(store, parameter), values,
+                  count * ls_dtype_size(store->master_type));
+}
+
+ls_status ls_parameters_seal(ls_parameters *store, uint64_t seed, bool with_gradient) {
+    enum { PAD = 64 };
+    ls_ctx *ctx = store->ctx;
+    if (store->sealed) return LS_FAIL(ctx, LS_EBUG, "a parameter store is sealed once");
+    if (store->count > 0) qsort(store->items, store->count, sizeof *store->items, by_name);
+    int64_t most = 0;
+    for (size_t i = 0; i < store->count; i++) {
+        ls_parameter *parameter = &store->items[i];
+        parameter->offset = store->total;
+        store->total += ls_round_up(parameter->count, PAD);
+        most = ls_max(most, parameter->count);
+    }
+    size_t total = (size_t)store->total, size = ls_dtype_size(store->master_type);
+    store->master = ls_device_take_cleared(ctx, total, size);
+    if (store->type == LS_BF16)
+        store->shadow = ls_device_take_cleared(ctx, total, sizeof *store->shadow);
+    if (with_gradient) store->gradient = ls_device_take_cleared(ctx, total, size);
+    double *values = ls_new(ctx, (size_t)most, sizeof *values);
+    bool failed = store->master == NULL || values == NULL ||
+                  (store->type == LS_BF16 && store->shadow == NULL) ||
+                  (with_gradient && store->gradient == NULL);
+    for (size_t i = 0; !failed && !store->blank && i < store->count; i++)
+        fill(store, &store->items[i], seed, values);
+    ls_free(ctx, values);
+    if (failed) return LS_ENOMEM;
+    store->sealed = true;
+    ls_parameters_round(store);
+    return LS_OK;
+}
+
+int64_t ls_parameters_elements(const ls_parameters *store) {
+    int64_t elements = 0;
+    for (size_t i = 0; i < store->count; i++) elements += store->items[i].count;
+    return elements;
+}
+
+void ls_parameters_round(ls_parameters *store) {
+    if (store->shadow == NULL) return;
+    if (store->ctx->device == NULL) {
+        const float *weights = store->master;
+        for (int64_t i = 0; i < store->total; i++) store->shadow[i] = ls_bf16_from_f32(weights[i]);
+        return;
+    }
+    enum { ROW = 64 };
+    ls_run run = {.threads = store->ctx->threads, .device = store->ctx->device};
+    ls_tensor master = {
+        .type = LS_F32, .rank = 2, .dim = {store->total / ROW, ROW}, .stride = {ROW, 1}};
+    ls_tensor shadow = master;
+    master.data = store->master;
+    shadow.type = LS_BF16;
+    shadow.data = store->shadow;
+    ls_node node = {.in_count = 1,
+                    .out_count = 1,
+                    .in = (ls_tensor *[]){&master},
+                    .out = (ls_tensor *[]){&shadow}};
+    ls__kernel_of(store->ctx, LS_BF16, "copy")->by_type[LS_BF16](&run, &node);
+}
+
+void ls_parameters_clear_gradient(ls_parameters *store) {
+    if (store->gradient != NULL)
+        ls_device_fill(store->ctx, store->gradient, 0,
+                       (size_t)store->total * ls_dtype_size(store->master_type));
+}
+
+ls_status ls_parameters_fetch(const ls_parameters *store, void *buffer, void **here) {
+    ls_ctx *ctx = store->ctx;
+    *here = buffer;
+    if (ctx->device == NULL) return LS_OK;
+    size_t total = (size_t)store->total, size = ls_dtype_size(store->master_type);
+    *here = ls_new_raw(ctx, total, size);
+    if (*here == NULL) return LS_ENOMEM;
+    return ls_device_get(ctx, *here, buffer, total * size);
+}
+
+void ls_parameters_release(const ls_parameters *store, void *buffer, void *here, bool put_back) {
+    ls_ctx *ctx = store->ctx;
+    if (here == buffer || here == NULL) return;
+    size_t bytes = (size_t)store->total * ls_dtype_size(store->master_type);
+    if (put_back) ls_device_put(ctx, buffer, here, bytes);
+    ls_free(ctx, here);
+}
+
+void *ls_parameter_master(const ls_parameters *store, const ls_parameter *parameter) {
+    return (char *)store->master + (size_t)parameter->offset * ls_dtype_size(store->master_type);
+}
+
+void *ls_parameter_gradient(const ls_parameters *store, const ls_parameter *parameter) {
+    return (char *)store->gradient + (size_t)parameter->offset * ls_dtype_size(store->master_type);
+}

@@ -1,0 +1,85 @@
+/* The parameter store: all parameters of a model in flat buffers, in the order of their names.
+ *
+ * Master weights are f64 where the compute type is f64, else f32; with bf16 there is a rounded
+ * shadow that products read. Gradients have the master's type. A parameter's place is padded to 64
+ * elements, so that pieces of the buffers can be handled alone. */
+#ifndef LS_TENSOR_PARAMETER_H
+#define LS_TENSOR_PARAMETER_H
+
+#include "base/memory.h"
+#include "tensor/engine/dtype.h"
+
+typedef enum {
+    LS_INIT_ZERO,
+    LS_INIT_CONSTANT, /* a */
+    LS_INIT_NORMAL,   /* standard deviation a */
+    LS_INIT_UNIFORM,  /* in [-a, a] */
+    LS_INIT_CUSTOM,   /* what `fill` makes of uniform draws from [0, 1) */
+} ls_init_kind;
+
+typedef struct ls_init {
+    ls_init_kind kind;
+    double a, b, c; /* b, c: CUSTOM alone */
+    void (*fill)(const struct ls_init *init, double *values, int64_t count); /* CUSTOM */
+    bool no_decay; /* weight decay leaves it alone (norms, biases, position tables) */
+    bool full;     /* kept in the master's type also where products run in bf16 */
+    bool fixed;    /* never trained: no gradient; kept and stored like any other */
+} ls_init;
+
+/* The usual ones: weights of products, biases (of products: always full), gains of norms. */
+static inline ls_init ls_init_normal(double deviation) {
+    return (ls_init){.kind = LS_INIT_NORMAL, .a = deviation};
+}
+static inline ls_init ls_init_bias(void) {
+    return (ls_init){.kind = LS_INIT_ZERO, .no_decay = true, .full = true};
+}
+static inline ls_init ls_init_gain(void) {
+    return (ls_init){.kind = LS_INIT_CONSTANT, .a = 1, .no_decay = true, .full = true};
+}
+
+typedef struct ls_parameter {
+    char *name;
+    int rank;
+    int64_t dim[5];
+    int64_t count, offset; /* elements; offset in the flat buffers, valid once sealed */
+    ls_init init;
+} ls_parameter;
+
+typedef struct ls_parameters {
+    ls_ctx *ctx;
+    ls_dtype type, master_type; /* compute and master types */
+    ls_parameter *items;
+    size_t count, capacity;
+    bool blank; /* set before sealing: values stay 0, for a model that is only planned */
+    bool sealed;
+    int64_t total; /* elements of the flat buffers, padding included */
+    void *master;
+    ls_bf16 *shadow; /* bf16 only */
+    void *gradient;  /* NULL where no training happens */
+} ls_parameters;
+
+ls_status ls_parameters_new(ls_ctx *ctx, ls_dtype type, ls_parameters **out);
+void ls_parameters_free(ls_parameters *store);
+/* Sorts by name, lays the buffers out, and fills them from the seed. */
+ls_status ls_parameters_seal(ls_parameters *store, uint64_t seed, bool with_gradient);
+/* Declares or finds; LS_EBUG where a shape differs. *index is the place in items (stable only once
+ * sealed: use names before). */
+ls_status ls_parameters_declare(ls_parameters *store, const char *name, int rank,
+                                const int64_t *dim, ls_init init, size_t *index);
+ls_parameter *ls_parameters_find(const ls_parameters *store, const char *name);
+/* The values that a key draws for a parameter by its init, in double. */
+void ls_parameter_draw(const ls_parameter *parameter, uint64_t seed, uint32_t step, double *values);
+int64_t ls_parameters_elements(const ls_parameters *store); /* without padding */
+/* After the master weights changed: makes the shadow agree. */
+void ls_parameters_round(ls_parameters *store);
+void ls_parameters_clear_gradient(ls_parameters *store);
+void *ls_parameter_master(const ls_parameters *store, const ls_parameter *parameter);
+void *ls_parameter_gradient(const ls_parameters *store, const ls_parameter *parameter);
+
+/* A flat buffer of the store's layout (master, gradient, an optimiser's moments) where the
+ * processor can reach it: itself, or a copy from the device. `put_back` writes what was changed
+ * there; the copy is given back in any case. */
+ls_status ls_parameters_fetch(const ls_parameters *store, void *buffer, void **here);
+void ls_parameters_release(const ls_parameters *store, void *buffer, void *here, bool put_back);
+
+#endif

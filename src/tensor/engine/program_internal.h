@@ -1,0 +1,131 @@
+/* What the files that record, plan, run and stream programs share. */
+#ifndef LS_TENSOR_PROGRAM_INTERNAL_H
+#define LS_TENSOR_PROGRAM_INTERNAL_H
+
+#include "tensor/engine/program.h"
+
+typedef enum {
+    LS_PORT_CACHE,
+    LS_PORT_FIRST,
+    LS_PORT_VALUE,
+    LS_PORT_BEGINS, /* where sequences began: i32 [B] */
+} ls_port_kind;
+
+typedef struct ls_port {
+    char *name;
+    ls_port_kind kind;
+    ls_tensor *tensor; /* [B, rows, ...] of caches, any shape of values */
+    ls_retention keep;
+    int64_t each; /* of a cache: tokens for which a row stands */
+    size_t bytes;
+} ls_port;
+
+/* Attributes of cache_append. */
+struct ls_append {
+    ls_port_kind kind;
+    ls_retention keep;
+};
+
+typedef struct ls_named {
+    char *name;
+    ls_tensor *tensor;
+    bool gradient; /* a wish: the tensor's gradient, to be kept under this name */
+} ls_named;
+
+typedef struct ls_block {
+    struct ls_block *next;
+    size_t used, size;
+} ls_block;
+
+typedef struct ls_apart_nodes { /* nodes first to end - 1 */
+    size_t first, end;
+} ls_apart_nodes;
+
+typedef struct ls_constant_fill {
+    ls_tensor *tensor;
+    double *values; /* NULL: zeros */
+} ls_constant_fill;
+
+typedef struct ls_auxiliary_term {
+    ls_tensor *value;
+    double weight;
+} ls_auxiliary_term;
+
+typedef struct ls_list { /* of pointers */
+    void **at;
+    size_t count, capacity;
+} ls_list;
+
+struct ls_program {
+    ls_ctx *ctx;
+    ls_program_options options;
+    ls_parameters *store;
+    ls_status status;
+    ls_block *blocks; /* everything small that lives as long as the program */
+    ls_list nodes, writes, tensors, names, ports, constants;
+    ls_list auxiliaries; /* of ls_auxiliary_term */
+    char scope[256];
+    size_t root;   /* bytes of the scope in which names that begin with / stand */
+    bool backward; /* the nodes now recorded are gradients */
+    bool finished;
+    int64_t chunk_limit, unit;
+    ls_tensor *begins; /* the port of sequences that begin anew each for itself, or NULL */
+    bool apart;        /* between ls_apart and ls_apart_end */
+    struct {
+        bool streaming;
+        int64_t length;
+        size_t first; /* node */
+    } around;         /* of the piece that stands apart: what holds outside it */
+    ls_list pieces;   /* ls_apart_nodes: their nodes */
+    uint8_t *arena;
+    size_t arena_bytes, workspace_bytes;
+    int threads; /* for which the workspace was planned */
+    void *workspace;
+    int64_t runs;
+    void *graph;     /* the device's, of all kernels in order; NULL: not yet, or never */
+    double *seconds; /* per node, where profiling is on */
+    bool profile;
+};
+
+struct ls_state {
+    ls_ctx *ctx;
+    int64_t batch;
+    int64_t capacity;
+    int64_t position;
+    int64_t oldest;  /* the first position that belongs to any sequence of the batch */
+    int32_t *begins; /* [batch]: where sequences began, as the port of them has it; NULL: at 0 */
+    size_t ports;
+    struct ls_state_port {
+        uint64_t identity; /* hash of the port's name, kind and size */
+        ls_port_kind kind;
+        bool shared; /* has no part of each sequence */
+        size_t bytes;
+        ls_extent extent;
+        void *data;
+    } port[];
+};
+
+void *ls__pool(ls_program *p, size_t count, size_t size);
+bool ls__list_add(ls_program *p, ls_list *list, void *item);
+char *ls__scoped_name(ls_program *p, const char *name);
+ls_tensor *ls__tensor(ls_program *p, ls_dtype type, ls_role role, int rank, const int64_t *dim);
+void ls__record_backward(ls_program *p);
+void ls__place_over_inputs(ls_program *p);
+void ls__recompute(ls_program *p, size_t forward_count); /* nodes before it are the forward part */
+ls_status ls__plan(ls_program *p);
+ls_status ls__bind_kernels(ls_program *p);
+/* What an append does in this run: of the rows in the cache the first `drop` go, `kept` stay (moved
+ * to the front), and the chunk's first `take` rows follow them. Advances the cache's extent. */
+typedef struct ls_append_plan {
+    int64_t drop, kept, take;
+} ls_append_plan;
+ls_append_plan ls__append_begin(const ls_run *run, const ls_node *node);
+void ls__add_begins(ls_program *p);
+ls_status ls__state_begin(ls_program *p, ls_state *state);
+const ls_kernel *ls__kernel_find(const char *isa, const char *op);
+/* The device of programs of a type: f64, the reference, is the processor's. */
+struct ls_device *ls__device_of(const ls_ctx *ctx, ls_dtype type);
+/* The kernel of an operation where the context computes. */
+const ls_kernel *ls__kernel_of(const ls_ctx *ctx, ls_dtype type, const char *op);
+
+#endif

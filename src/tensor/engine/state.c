@@ -1,0 +1,395 @@
+/* Streaming state: ports are recorded with the program; buffers live outside it, so that programs
+ * for chunks of different lengths continue one another. */
+#include <string.h>
+
+#include "base/file.h"
+#include "tensor/engine/device.h"
+#include "tensor/engine/program_internal.h"
+
+static void append_backward(ls_program *p, const ls_node *node);
+static const ls_op append_op = {.name = "cache_append", .backward = append_backward};
+static const ls_op append_grad_op = {.name = "cache_append_grad"};
+static const ls_op write_op = {.name = "state_write"};
+
+static ls_tensor *add_port(ls_program *p, const char *name, ls_port_kind kind, ls_dtype type,
+                           int rank, const int64_t *dim, ls_retention keep, int64_t each) {
+    ls_port *port = ls__pool(p, 1, sizeof *port);
+    ls_tensor *tensor = ls__tensor(p, type, LS_ROLE_STATE, rank, dim);
+    if (port == NULL || tensor == NULL) return NULL;
+    *port = (ls_port){.name = ls__scoped_name(p, name),
+                      .kind = kind,
+                      .tensor = tensor,
+                      .keep = keep,
+                      .each = each,
+                      .bytes = (size_t)ls_count(tensor) * ls_dtype_size(type)};
+    tensor->port = (int)p->ports.count;
+    return port->name != NULL && ls__list_add(p, &p->ports, port) ? tensor : NULL;
+}
+
+/* Rows from before the chunk that a query at the chunk's start may still need, at most. */
+static int64_t retained_rows(ls_retention keep) {
+    int64_t rows = keep.window > 0 ? keep.window - 1 : 0;
+    return keep.block > 0 ? ls_max(rows, keep.block - 1 + keep.before) : rows;
+}
+
+int64_t ls_cache_rows(ls_retention keep, int64_t capacity, int64_t chunk_most) {
+    if (keep.window == 0 && keep.block == 0) return capacity;
+    /* twice what is kept, so that rows are moved down only rarely */
+    return ls_min(capacity, (keep.exact ? 1 : 2) * retained_rows(keep) + chunk_most);
+}
+
+static ls_tensor *append(ls_program *p, const char *name, ls_port_kind kind, ls_tensor *x,
+                         int64_t rows, ls_retention keep) {
+    int64_t dim[LS_RANK_MOST];
+    const int64_t batch = p->options.batch;
+    if (ls_begins_differ(p) && batch > 1 && (kind == LS_PORT_FIRST || x->dim[0] % batch != 0)) {
+        ls_refuse(
+            p, LS_EUSE,
+            "rows of a stream's start (%s) cannot be kept where documents begin anew each for "
+            "itself: set data.borders=false",
+            name);
+        return NULL;
+    }
+    memcpy(dim, x->dim, sizeof dim);
+    dim[1] = rows;
+    ls_tensor *cache = add_port(p, name, kind, x->type, x->rank, dim, keep, 1);
+    if (cache == NULL) return NULL;
+    ls_record(p, &append_op, &(struct ls_append){kind, keep}, sizeof(struct ls_append), 1, &x, 1,
+              &cache);
+    return cache;
+}
+
+ls_tensor *ls_cache_append(ls_program *p, const char *name, ls_tensor *x, ls_retention keep) {
+    if (ls_failed(p) || x == NULL || !p->options.streaming) return x;
+    int64_t rows = ls_cache_rows(keep, p->options.capacity, p->options.chunk_most);
+    return append(p, name, LS_PORT_CACHE, x, rows, keep);
+}
+
+ls_tensor *ls_cache_first(ls_program *p, const char *name, ls_tensor *x, int64_t rows) {
+    if (ls_failed(p) || x == NULL || !p->options.streaming) return x;
+    return append(p, name, LS_PORT_FIRST, x, ls_max(rows, 1), (ls_retention){0});
+}
+
+static void append_backward(ls_program *p, const ls_node *node) {
+    ls_tensor *target = ls_grad_target(p, node->in[0]);
+    ls_record(p, &append_grad_op, NULL, 0, 1, (ls_tensor *[]){ls_grad_of(node->out[0])}, 1,
+              &target);
+    ls_grad_add(p, node->in[0], target);
+}
+
+ls_tensor *ls_state_read(ls_program *p, const char *name, ls_dtype type, int rank,
+                         const int64_t *dim) {
+    if (ls_failed(p)) return NULL;
+    if (!p->options.streaming) return ls_constant(p, type, rank, dim, NULL);
+    return add_port(p, name, LS_PORT_VALUE, type, rank, dim, (ls_retention){0}, 0);
+}
+
+void ls_state_write(ls_program *p, const char *name, ls_tensor *value) {
+    if (ls_failed(p) || value == NULL || !p->options.streaming) return;
+    const char *full = ls__scoped_name(p, name);
+    for (size_t i = 0; full != NULL && i < p->ports.count; i++) {
+        const ls_port *port = p->ports.at[i];
+        if (strcmp(port->name, full) != 0) continue;
+        ls_node *node =
+            ls_record(p, &write_op, NULL, 0, 2, (ls_tensor *[]){value, port->tensor}, 0, NULL);
+        if (node == NULL) return;
+        p->nodes.count--; /* written when everything else is done */
+        ls__list_add(p, &p->writes, node);
+        return;
+    }
+    ls_refuse(p, LS_EBUG, "state %s is written but was never read", name);
+}
+
+ls_tensor *ls_extent_port(ls_program *p, const char *name, int64_t each) {
+    if (ls_failed(p) || !p->options.streaming) return NULL;
+    return add_port(p, name, LS_PORT_CACHE, LS_U8, LS_DIMS(1), (ls_retention){0}, each);
+}
+
+ls_tensor *ls_rows_port(ls_program *p, const char *name, ls_dtype type, int rank,
+                        const int64_t *dim, int64_t each) {
+    if (ls_failed(p)) return NULL;
+    return add_port(p, name, LS_PORT_CACHE, type, rank, dim, (ls_retention){0}, each);
+}
+
+void ls__add_begins(ls_program *p) {
+    p->begins = add_port(p, "begins", LS_PORT_BEGINS, LS_I32, LS_DIMS(p->options.batch),
+                         (ls_retention){0}, 0);
+}
+
+void ls_extent_set(const ls_run *run, const ls_tensor *tensor, int64_t first, int64_t count) {
+    if (tensor->port >= 0) run->state->port[tensor->port].extent = (ls_extent){first, count};
+}
+
+ls_extent ls_cache_extent(const ls_run *run, const ls_tensor *tensor) {
+    if (tensor->port >= 0) return run->state->port[tensor->port].extent;
+    return (ls_extent){run->start, tensor->dim[1]};
+}
+
+ls_append_plan ls__append_begin(const ls_run *run, const ls_node *node) {
+    const struct ls_append *append = node->attributes;
+    const ls_tensor *cache = node->out[0];
+    ls_extent *extent = &run->state->port[cache->port].extent;
+    int64_t T = node->in[0]->dim[1], capacity = cache->dim[1];
+    ls_append_plan plan = {.kept = extent->count, .take = T};
+    if (append->kind == LS_PORT_FIRST) {
+        plan.take = ls_max(0, ls_min(T, capacity - run->start));
+    } else if (append->keep.exact || extent->count + T > capacity) {
+        int64_t lowest = extent->first; /* what a query at the chunk's start may still see */
+        if (append->keep.window > 0) lowest = run->start - append->keep.window + 1;
+        if (append->keep.block > 0) {
+            int64_t floor_block =
+                run->start / append->keep.block * append->keep.block - append->keep.before;
+            lowest = append->keep.window > 0 ? ls_min(lowest, floor_block) : floor_block;
+        }
+        lowest = ls_max(lowest, run->state->oldest);
+        plan.drop = ls_max(0, ls_min(lowest - extent->first, extent->count));
+        plan.kept -= plan.drop;
+    }
+    extent->first += plan.drop;
+    if (plan.kept == 0) extent->first = append->kind == LS_PORT_FIRST ? 0 : run->start;
+    extent->count = plan.kept + plan.take;
+    return plan;
+}
+
+/* ---- states ---- */
+
+static uint64_t port_identity(const ls_port *port) {
+    return ls_hash(port->name, strlen(port->name)) ^
+           ((uint64_t)port->bytes * 4 + (uint64_t)port->kind);
+}
+
+ls_status ls_state_new(const ls_program *program, ls_state **out) {
+    ls_ctx *ctx = program->ctx;
+    size_t ports = program->ports.count;
+    ls_state *state = ls_new(ctx, 1, sizeof *state + ports * sizeof state->port[0]);
+    *out = state;
+    if (state == NULL) return LS_ENOMEM;
+    state->ctx = ctx;
+    state->ports = ports;
+    state->batch = program->options.batch;
+    state->capacity = program->options.capacity;
+    bool there = true;
+    if (program->begins != NULL) {
+        state->begins = ls_new(ctx, (size_t)state->batch, sizeof *state->begins);
+        there = state->begins != NULL;
+    }
+    for (size_t i = 0; there && i < ports; i++) {
+        const ls_port *port = program->ports.at[i];
+        state->port[i].identity = port_identity(port);
+        state->port[i].kind = port->kind;
+        state->port[i].shared = port->tensor->dim[0] % state->batch != 0;
+        state->port[i].bytes = port->bytes;
+        state->port[i].data = ls_device_take_cleared(ctx, port->bytes, 1);
+        there = state->port[i].data != NULL;
+    }
+    if (there) return LS_OK;
+    ls_state_free(ctx, state);
+    *out = NULL;
+    return LS_ENOMEM;
+}
+
+void ls_state_free(ls_ctx *ctx, ls_state *state) {
+    if (state == NULL) return;
+    for (size_t i = 0; i < state->ports; i++) ls_device_give(ctx, state->port[i].data);
+    ls_free(ctx, state->begins);
+    ls_free(ctx, state);
+}
+
+void ls_state_reset(ls_state *state) {
+    state->position = state->oldest = 0;
+    for (int64_t b = 0; state->begins != NULL && b < state->batch; b++) state->begins[b] = 0;
+    for (size_t i = 0; i < state->ports; i++) {
+        state->port[i].extent = (ls_extent){0};
+        if (state->port[i].kind == LS_PORT_VALUE || state->port[i].kind == LS_PORT_BEGINS)
+            ls_device_fill(state->ctx, state->port[i].data, 0, state->port[i].bytes);
+    }
+}
+
+static int64_t oldest_of(const ls_state *state) {
+    int64_t oldest = state->begins == NULL ? 0 : state->begins[0];
+    for (int64_t b = 1; state->begins != NULL && b < state->batch; b++)
+        oldest = ls_min(oldest, state->begins[b]);
+    return oldest;
+}
+
+/* Zeros in what a sequence has of a port: also of caches, whose zeros count where they are read
+ * without asking whose they are. */
+static void clear_row(ls_state *state, const struct ls_state_port *port, int64_t row) {
+    const size_t each = port->bytes / (size_t)state->batch;
+    if (!port->shared) ls_device_fill(state->ctx, (char *)port->data + (size_t)row * each, 0, each);
+}
+
+void ls_state_reset_rows(ls_state *state, const bool *rows) {
+    int64_t count = 0;
+    for (int64_t b = 0; b < state->batch; b++) count += rows[b];
+    if (count == 0) return;
+    if (count == state->batch) {
+        ls_state_reset(state);
+        return;
+    }
+    for (int64_t b = 0; b < state->batch; b++) {
+        if (!rows[b]) continue;
+        state->begins[b] = (int32_t)state->position;
+        for (size_t i = 0; i < state->ports; i++) clear_row(state, &state->port[i], b);
+    }
+    state->oldest = oldest_of(state);
+    for (size_t i = 0; i < state->ports; i++)
+        if (state->port[i].kind == LS_PORT_BEGINS)
+            ls_device_put(state->ctx, state->port[i].data, state->begins, state->port[i].bytes);
+}
+
+int64_t ls_state_age(const ls_state *state, int64_t row) {
+    return state->position - (state->begins == NULL ? 0 : state->begins[row]);
+}
+
+int64_t ls_state_position(const ls_state *state) {
+    return state->position;
+}
+
+size_t ls_state_bytes(const ls_state *state) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < state->ports; i++) bytes += state->port[i].bytes;
+    return bytes;
+}
+
+ls_status ls__state_begin(ls_program *p, ls_state *state) {
+    if (p->options.streaming != (state != NULL))
+        return LS_FAIL(p->ctx, LS_EBUG, "a streaming program needs a state, others take none");
+    if (state == NULL) return LS_OK;
+    if (state->ports != p->ports.count)
+        return LS_FAIL(p->ctx, LS_EBUG, "the state belongs to another program");
+    if (state->position - state->oldest + p->options.length > state->capacity)
+        return LS_FAIL(p->ctx, LS_EUSE,
+                       "the stream was made for %lld tokens and is at %lld: %lld more do not fit",
+                       (long long)state->capacity, (long long)(state->position - state->oldest),
+                       (long long)p->options.length);
+    if (state->begins != NULL && state->position + p->options.length > INT32_MAX)
+        return LS_FAIL(p->ctx, LS_EUSE, "the stream is at %lld: all sequences must begin anew",
+                       (long long)state->position);
+    for (size_t i = 0; i < state->ports; i++) {
+        ls_port *port = p->ports.at[i];
+        if (state->port[i].identity != port_identity(port))
+            return LS_FAIL(p->ctx, LS_EBUG, "state port %s differs between programs", port->name);
+        port->tensor->data = state->port[i].data;
+    }
+    return LS_OK;
+}
+
+static ls_status append_content(ls_ctx *ctx, const struct ls_state_port *port, ls_text *out) {
+    if (ctx->device == NULL) {
+        ls_text_append(ctx, out, port->data, port->bytes);
+        return LS_OK;
+    }
+    void *here = ls_new_raw(ctx, port->bytes, 1);
+    if (here == NULL) return LS_ENOMEM;
+    ls_status status = ls_device_get(ctx, here, port->data, port->bytes);
+    ls_text_append(ctx, out, here, port->bytes);
+    ls_free(ctx, here);
+    return status;
+}
+
+/* Layout: "LSSTATE1", ports, batch, position; per port identity, bytes, first, count, content. */
+ls_status ls_state_save(ls_ctx *ctx, const ls_state *state, ls_text *out) {
+    int64_t head[3] = {(int64_t)state->ports, state->batch, state->position};
+    ls_text_append(ctx, out, "LSSTATE1", 8);
+    ls_text_append(ctx, out, head, sizeof head);
+    for (size_t i = 0; i < state->ports; i++) {
+        int64_t about[4] = {(int64_t)state->port[i].identity, (int64_t)state->port[i].bytes,
+                            state->port[i].extent.first, state->port[i].extent.count};
+        ls_text_append(ctx, out, about, sizeof about);
+        LS_TRY(append_content(ctx, &state->port[i], out));
+    }
+    return ls_text_status(out);
+}
+
+/* The number of the port of this name, or of none: that behind the last. */
+static size_t port_named(const ls_program *program, const char *name) {
+    size_t at = 0;
+    while (at < program->ports.count &&
+           strcmp(((const ls_port *)program->ports.at[at])->name, name) != 0)
+        at++;
+    return at;
+}
+
+bool ls_state_has(const ls_program *program, const char *name) {
+    return port_named(program, name) < program->ports.count;
+}
+
+ls_status ls_state_values(const ls_program *program, const ls_state *state, const char *name,
+                          int64_t rows, int64_t width, double *out) {
+    ls_ctx *ctx = program->ctx;
+    const size_t at = port_named(program, name);
+    if (at == program->ports.count)
+        return LS_FAIL(ctx, LS_EINPUT, "the model has no state %s", name);
+    const ls_tensor *tensor = ((const ls_port *)program->ports.at[at])->tensor;
+    const struct ls_state_port *port = &state->port[at];
+    const int64_t B = tensor->dim[0], room = tensor->rank > 1 ? tensor->dim[1] : 1;
+    const int64_t held = port->kind == LS_PORT_VALUE ? room : port->extent.count;
+    if (rows > held || ls_count(tensor) != B * room * width || tensor->type > LS_BF16)
+        return LS_FAIL(ctx, LS_EINPUT, "the state %s has %lld rows of %lld, not %lld of %lld", name,
+                       (long long)held, (long long)(ls_count(tensor) / (B * room)), (long long)rows,
+                       (long long)width);
+    ls_text content = {0};
+    ls_status status = append_content(ctx, port, &content);
+    if (status == LS_OK) status = ls_text_status(&content);
+    for (int64_t b = 0; b < B && status == LS_OK; b++)
+        for (int64_t i = 0; i < rows * width; i++)
+            out[b * rows * width + i] =
+                ls_element(content.bytes, tensor->type, (b * room + held - rows) * width + i);
+    ls_text_clear(ctx, &content);
+    return status;
+}
+
+static bool take_numbers(ls_reader *reader, int64_t *numbers, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        uint64_t word;
+        if (!ls_reader_u64(reader, &word)) return false;
+        numbers[i] = (int64_t)word;
+    }
+    return true;
+}
+
+/* Where sequences began, out of a saved state at a position. */
+static bool begins_fit(const ls_state *state, const uint8_t *content, int64_t position) {
+    for (int64_t b = 0; b < state->batch; b++) {
+        int32_t at;
+        memcpy(&at, content + (size_t)b * sizeof at, sizeof at);
+        if (at < 0 || at > position) return false;
+    }
+    return true;
+}
+
+ls_status ls_state_load(ls_ctx *ctx, ls_state *state, const void *bytes, size_t length) {
+    ls_reader reader = {bytes, length};
+    const uint8_t *magic, *content;
+    int64_t head[3], about[4];
+    /* checked whole before anything is changed */
+    for (int pass = 0; pass < 2; pass++) {
+        reader = (ls_reader){bytes, length};
+        if (!ls_reader_take(&reader, 8, &magic) || memcmp(magic, "LSSTATE1", 8) != 0 ||
+            !take_numbers(&reader, head, 3))
+            return LS_FAIL(ctx, LS_EINPUT, "these bytes are not a saved state");
+        const int64_t end = state->begins == NULL ? state->capacity : INT32_MAX;
+        if (head[0] != (int64_t)state->ports || head[1] != state->batch || head[2] < 0 ||
+            head[2] > end)
+            return LS_FAIL(ctx, LS_EINPUT, "the saved state belongs to another model or batch");
+        for (size_t i = 0; i < state->ports; i++) {
+            struct ls_state_port *port = &state->port[i];
+            if (!take_numbers(&reader, about, 4) || (uint64_t)about[0] != port->identity ||
+                (uint64_t)about[1] != port->bytes || about[2] < 0 || about[3] < 0 ||
+                about[2] > head[2] || about[3] > head[2] - about[2] ||
+                !ls_reader_take(&reader, port->bytes, &content) ||
+                (port->kind == LS_PORT_BEGINS && !begins_fit(state, content, head[2])))
+                return LS_FAIL(ctx, LS_EINPUT, "the saved state is damaged or of another model");
+            if (pass == 0) continue;
+            port->extent = (ls_extent){about[2], about[3]};
+            ls_device_put(ctx, port->data, content, port->bytes);
+            if (port->kind == LS_PORT_BEGINS) memcpy(state->begins, content, port->bytes);
+        }
+        if (reader.left != 0)
+            return LS_FAIL(ctx, LS_EINPUT, "the saved state has %zu bytes too many", reader.left);
+    }
+    state->position = head[2];
+    state->oldest = oldest_of(state);
+    return LS_OK;
+}

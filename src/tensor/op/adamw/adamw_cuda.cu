@@ -1,0 +1,90 @@
+/* AdamW and the gradient's norm: a block per piece of the flat buffers. */
+#include "tensor/cuda/rows.cuh"
+
+extern "C" {
+#include "tensor/op/adamw/adamw.h"
+}
+
+/* Pieces are multiples of 64 elements long and 16-byte aligned. */
+static __global__ void __launch_bounds__(LS_CUDA_THREADS)
+    norm_kernel(const ls_adamw_piece *pieces, const float *__restrict__ gradient, double *sums) {
+    ls_adamw_piece piece = pieces[blockIdx.x];
+    double sum = 0;
+#pragma unroll 4
+    for (int64_t i = threadIdx.x * 4; i < piece.count; i += LS_CUDA_THREADS * 4) {
+        float g[4];
+        ls_cuda_load<4>(gradient + piece.offset + i, g);
+#pragma unroll
+        for (int j = 0; j < 4; j++) sum += (double)g[j] * (double)g[j];
+    }
+    sum = ls_cuda_block_sum<LS_CUDA_THREADS>(sum);
+    if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+}
+
+/* The numbers of a pass in f32. */
+typedef struct factors {
+    float beta1, rest1, beta2, rest2, keep, scale, epsilon, rate, root;
+} factors;
+
+typedef struct buffers {
+    float *weights, *gradient, *mean, *square;
+    uint2 *shadow; /* four bf16 each; or NULL */
+} buffers;
+
+static __global__ void __launch_bounds__(LS_CUDA_THREADS)
+    adamw_kernel(const ls_adamw_piece *pieces, const buffers at, const factors by) {
+    ls_adamw_piece piece = pieces[blockIdx.x];
+    float keep = piece.decays ? by.keep : 1.0f;
+    for (int64_t i = threadIdx.x * 4; i < piece.count; i += LS_CUDA_THREADS * 4) {
+        int64_t place = piece.offset + i;
+        float w[4], g[4], mean[4], square[4];
+        ls_cuda_load<4>(at.gradient + place, g);
+        ls_cuda_load<4>(at.mean + place, mean);
+        ls_cuda_load<4>(at.square + place, square);
+        ls_cuda_load<4>(at.weights + place, w);
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            float x = by.scale * g[j];
+            mean[j] = by.beta1 * mean[j] + by.rest1 * x;
+            square[j] = by.beta2 * square[j] + by.rest2 * (x * x);
+            w[j] = keep * w[j] - by.rate * mean[j] / (by.root * sqrtf(square[j]) + by.epsilon);
+            g[j] = 0;
+        }
+        ls_cuda_store<4>(at.gradient + place, g);
+        ls_cuda_store<4>(at.mean + place, mean);
+        ls_cuda_store<4>(at.square + place, square);
+        ls_cuda_store<4>(at.weights + place, w);
+        if (at.shadow == NULL) continue;
+        typedef ls_cuda_pack<ls_cuda_bf16, 8> pack;
+        at.shadow[place / 4] =
+            make_uint2(pack::narrow_two(w[0], w[1]), pack::narrow_two(w[2], w[3]));
+    }
+}
+
+static void norm(const ls_run *run, const ls_node *node) {
+    const ls_adamw *pass = (const ls_adamw *)node->attributes;
+    if (pass->piece_count == 0) return;
+    norm_kernel<<<(unsigned)pass->piece_count, LS_CUDA_THREADS, 0, ls_cuda_of(run)->stream>>>(
+        pass->pieces, (const float *)pass->gradient, pass->sums);
+    ls_cuda_launched(run, "adamw_norm");
+}
+
+static void apply(const ls_run *run, const ls_node *node) {
+    const ls_adamw *pass = (const ls_adamw *)node->attributes;
+    if (pass->piece_count == 0) return;
+    factors by = {(float)pass->beta1,       (float)(1 - pass->beta1), (float)pass->beta2,
+                  (float)(1 - pass->beta2), (float)(1 - pass->decay), (float)pass->scale,
+                  (float)pass->epsilon,     (float)pass->rate,        (float)pass->root};
+    buffers at = {(float *)pass->weights, (float *)pass->gradient, (float *)pass->mean,
+                  (float *)pass->square, (uint2 *)pass->shadow};
+    adamw_kernel<<<(unsigned)pass->piece_count, LS_CUDA_THREADS, 0, ls_cuda_of(run)->stream>>>(
+        pass->pieces, at, by);
+    ls_cuda_launched(run, "adamw");
+}
+
+LS_CUDA_DECLARE_TABLE(adamw);
+const ls_kernel LS_CUDA_TABLE(adamw)[] = {
+    {"adamw_norm", {NULL, norm, norm}, NULL},
+    {"adamw", {NULL, apply, apply}, NULL},
+    {},
+};

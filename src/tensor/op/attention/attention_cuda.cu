@@ -1,0 +1,131 @@
+/* Attention: which way to compute it. See attention_job.cuh. */
+#include "tensor/op/attention/attention_job.cuh"
+#include "tensor/op/attention/hopper_attention.cuh"
+
+static ls_dtype type_of(const ls_node *node) {
+    return node->in[LS_ATTENTION_Q]->type;
+}
+
+static ls_hopper_array hopper_array(const ls_cuda_rows *x) {
+    ls_hopper_array array = {(ls_cuda_bf16 *)x->data, x->batch, x->row, x->head};
+    return array;
+}
+
+/* The sizes alone, which decide the workspace. */
+static ls_hopper_attention hopper_shape(int64_t B, int64_t T, int64_t N, int64_t H, int64_t G,
+                                        int64_t D) {
+    ls_hopper_attention a = {};
+    a.B = B;
+    a.T = T;
+    a.N = N;
+    a.H = H;
+    a.G = G;
+    a.D = D;
+    return a;
+}
+
+/* A job in the terms of the Hopper kernels; false where it has what they do not know. */
+static bool hopper_takes(const ls_run *run, const ls_cuda_attention *job, ls_dtype type,
+                         ls_hopper_attention *a) {
+    const ls_cuda_segment *s = &job->segment[0];
+    const bool backward = job->dout.data != NULL;
+    if (type != LS_BF16 || job->segments != 1 || job->K != job->V || job->off_by_one) return false;
+    if (s->lo != 0 || s->key_first > s->key_position || s->key_end < s->key_position + s->keys ||
+        s->alone || s->valid != NULL || s->dilation != NULL || s->table != NULL ||
+        s->relative.data != NULL || s->query_at.kind != LS_MAP_IDENTITY ||
+        s->key_at.kind != LS_MAP_IDENTITY || job->splits > 1 || s->group > 0 ||
+        (s->span.block > 0 && s->block == 0) || s->query_plan.pieces != NULL ||
+        s->query_most != NULL)
+        return false;
+    if (backward &&
+        (s->dq.data == NULL || s->dk.data == NULL || s->dv.data == NULL || s->keys != s->key_rows))
+        return false;
+    *a = hopper_shape(job->B, job->T, s->keys, job->H, job->G, job->K);
+    a->start = job->start;
+    a->first = s->key_position;
+    a->scale = job->scale;
+    a->hi = s->hi;
+    a->block = s->block;
+    a->slopes = s->slopes;
+    a->decays = s->log_decay != NULL;
+    a->log_decay = s->log_decay;
+    a->decay_block = s->decay_block;
+    a->decay_pairs = s->decay_pairs;
+    a->decay_halves = s->decay_halves;
+    a->q = hopper_array(&s->q);
+    a->k = hopper_array(&s->k);
+    a->v = hopper_array(&s->v);
+    a->o = hopper_array(&job->out);
+    a->d_o = hopper_array(&job->dout);
+    a->dq = hopper_array(&s->dq);
+    a->dk = hopper_array(&s->dk);
+    a->dv = hopper_array(&s->dv);
+    a->lse = job->lse;
+    a->workspace = (char *)run->workspace + job->workspace_bytes; /* behind the tables */
+    return ls_hopper_attention_takes(ls_cuda_of(run), a);
+}
+
+static void forward(const ls_run *run, const ls_node *node) {
+    ls_cuda_attention job;
+    ls_hopper_attention hopper;
+    ls_cuda_attention_begin(run, node, false, &job);
+    if (hopper_takes(run, &job, type_of(node), &hopper)) {
+        ls_hopper_attention_forward(ls_cuda_of(run), &hopper);
+        return;
+    }
+    if (ls_cuda_attention_tiles_fit(&job, type_of(node)))
+        ls_cuda_attention_tiles(run, &job);
+    else if (ls_cuda_attention_relative_fits(&job, type_of(node)))
+        ls_cuda_attention_relative(run, &job);
+    else
+        ls_cuda_attention_plain(run, &job, type_of(node));
+    if (job.splits > 1) ls_cuda_attention_merge(run, &job, type_of(node));
+}
+
+static void backward(const ls_run *run, const ls_node *node) {
+    ls_cuda_attention job;
+    ls_hopper_attention hopper;
+    ls_cuda_attention_begin(run, node, true, &job);
+    if (hopper_takes(run, &job, type_of(node), &hopper)) {
+        ls_hopper_attention_backward(ls_cuda_of(run), &hopper);
+        return;
+    }
+    ls_cuda_attention_statistics(run, &job, type_of(node));
+    if (ls_cuda_attention_relative_fits(&job, type_of(node))) {
+        ls_cuda_attention_relative(run, &job);
+        return;
+    }
+    if (ls_cuda_attention_tiles_fit(&job, type_of(node)))
+        ls_cuda_attention_tiles_grad(run, &job);
+    else
+        ls_cuda_attention_plain_grad(run, &job, type_of(node));
+    ls_cuda_attention_distance_grad(run, &job, type_of(node));
+}
+
+static size_t workspace(const ls_node *node, bool backward) {
+    const int64_t *q = node->in[LS_ATTENTION_Q]->dim, *k = node->in[LS_ATTENTION_K]->dim;
+    const ls_hopper_attention hopper = hopper_shape(q[0], q[1], k[1], q[2], k[2], q[3]);
+    return ls_cuda_attention_workspace(node, backward) +
+           ls_hopper_attention_workspace(&hopper, backward);
+}
+
+static size_t forward_workspace(const ls_node *node, int threads) {
+    (void)threads;
+    return workspace(node, false);
+}
+
+static size_t backward_workspace(const ls_node *node, int threads) {
+    (void)threads;
+    return workspace(node, true);
+}
+
+LS_CUDA_DECLARE_TABLE(attention);
+const ls_kernel LS_CUDA_TABLE(attention)[] = {
+    {"attention", {NULL, forward, forward}, forward_workspace},
+    {"attention_grad", {NULL, backward, backward}, backward_workspace},
+    {"listed_attention", {NULL, forward, forward}, forward_workspace},
+    {"listed_attention_grad", {NULL, backward, backward}, backward_workspace},
+    {"span_attention", {NULL, forward, forward}, forward_workspace},
+    {"span_attention_grad", {NULL, backward, backward}, backward_workspace},
+    {0},
+};

@@ -1,0 +1,280 @@
+/* Attention of many queries: one pass over the keys of a tile of queries, with a running maximum
+ * and sum (online softmax). */
+#include <math.h>
+#include <omp.h>
+
+#include "tensor/cpu/matrix_unit.h"
+#include "tensor/op/attention/attention_pairs_cpu.h"
+
+/* What one thread works in. */
+typedef struct thread_space {
+    float *turned, *relative_turned; /* [padded K][QUERIES] */
+    float *rows;                     /* [KEYS][the wider of padded K and V] */
+    float *decay;                    /* [KEYS][padded K] */
+    float *band, *meet;
+    float *s;   /* [KEYS][QUERIES] */
+    float *out; /* [padded V][QUERIES] */
+    /* for AMX: pairs of the queries' elements, of the weights' rows; rows rounded to bf16 */
+    float *q_pairs, *weight_pairs;
+    ls_bf16 *halves;
+} thread_space;
+
+/* With AMX: the values of all tiles, turned, for all threads: [B][G][tile][padded V][KEYS]. */
+typedef struct turned_values {
+    bool unit;
+    ls_bf16 *of[LS_SEGMENTS_MOST];
+} turned_values;
+
+static bool with_unit(const ls_attention_job *job) {
+    return job->out.type == LS_BF16 && ls_unit_usable();
+}
+
+static int64_t key_tiles(const ls_attention_source *source) {
+    return ls_ceil_div(source->key_rows, KEYS);
+}
+
+static size_t lay_out_values(const ls_attention_job *job, char *base, turned_values *to) {
+    space from = {.base = base};
+    to->unit = with_unit(job);
+    for (int s = 0; to->unit && s < job->segments; s++) {
+        int64_t tiles = job->B * job->G * key_tiles(&job->source[s]);
+        to->of[s] = (ls_bf16 *)(void *)space_take(&from, tiles * padded(job->V) * KEYS / 2);
+    }
+    return from.used;
+}
+
+typedef struct running {
+    float most[QUERIES], sum[QUERIES]; /* most: in units of log 2 */
+} running;
+
+/* Lays a thread's part out from `from` on; returns its bytes. */
+static size_t lay_out(const ls_attention_job *job, char *base, thread_space *to) {
+    int64_t k = padded(job->K), v = padded(job->V);
+    bool relative = false, decays = false;
+    for (int s = 0; s < job->segments; s++) {
+        relative |= job->source[s].relative.data != NULL;
+        decays |= job->source[s].about->decays;
+    }
+    space from = {.base = base};
+    to->turned = space_take(&from, k * QUERIES);
+    to->relative_turned = space_take(&from, relative ? k * QUERIES : 0);
+    to->rows = space_take(&from, KEYS * ls_max(k, v));
+    to->decay = space_take(&from, decays ? KEYS * k : 0);
+    to->band = space_take(&from, relative ? BAND * k : 0);
+    to->meet = space_take(&from, relative ? BAND * QUERIES : 0);
+    to->s = space_take(&from, KEYS * QUERIES);
+    to->out = space_take(&from, v * QUERIES);
+    bool unit = with_unit(job);
+    to->q_pairs = space_take(&from, unit ? k / 2 * QUERIES : 0);
+    to->weight_pairs = space_take(&from, unit ? KEYS / 2 * QUERIES : 0);
+    to->halves = (ls_bf16 *)(void *)space_take(&from, unit ? KEYS * ls_max(k, v) / 2 : 0);
+    return from.used;
+}
+
+size_t ls_attention_tiled_workspace(const ls_attention_job *job, int threads) {
+    thread_space each;
+    turned_values values;
+    return lay_out(job, NULL, &each) * (size_t)threads + lay_out_values(job, NULL, &values);
+}
+
+/* s becomes the weights, relative to the running maximum; what was summed before shrinks by
+ * `shrink`. Tells whether any of it did. */
+static bool weigh(int64_t count, float *s, running *run, float *shrink) {
+    bool shrinks = false;
+    for (int r = 0; r < QUERIES; r += LANES) {
+        vec before = vec_load(run->most + r), most = before, sum = {0};
+        for (int64_t j = 0; j < count; j++) most = ls_vec_most(most, vec_load(s + j * QUERIES + r));
+        /* with nothing admitted yet any finite number serves */
+        vec base = ls_vec_pick(most == -INFINITY, (vec){0}, most);
+        vec factor = vec_exp2(before - base);
+        for (int64_t j = 0; j < count; j++) {
+            vec weight = vec_exp2(vec_load(s + j * QUERIES + r) - base);
+            vec_store(s + j * QUERIES + r, weight);
+            sum += weight;
+        }
+        vec_store(run->most + r, most);
+        vec_store(run->sum + r, vec_load(run->sum + r) * factor + sum);
+        vec_store(shrink + r, factor);
+        for (int i = 0; i < LANES; i++) shrinks |= factor[i] != 1.0f;
+    }
+    return shrinks;
+}
+
+static void shrink_output(const ls_attention_job *job, const float *shrink, float *out) {
+    for (int64_t e = 0; e < padded(job->V); e++)
+        for (int r = 0; r < QUERIES; r += LANES) {
+            float *at = out + e * QUERIES + r;
+            vec_store(at, vec_load(at) * vec_load(shrink + r));
+        }
+}
+
+/* One tile of keys. */
+static void meet(const query_tile *queries, key_tile keys, const thread_space *desk, running *run) {
+    const ls_attention_job *job = queries->job;
+    const ls_attention_source *source = queries->source;
+    const int64_t g = queries->h / (job->H / job->G);
+    float shrink[QUERIES];
+    ls_tile_scores(queries, &keys, desk->rows, desk->decay, desk->s);
+    if (weigh(keys.count, desk->s, run, shrink)) shrink_output(job, shrink, desk->out);
+    float_rows v = ls_tile_load(&source->v, queries->b, g, keys.row, keys.count, keys.count, job->V,
+                                desk->rows);
+    if (source->v.type == LS_F32) tile_fetch_ahead(v, job->V);
+    ls_tile_product(job->V, QUERIES, keys.count, v.at, 1, v.stride, desk->s, QUERIES, desk->out,
+                    QUERIES, true);
+}
+
+/* ---- with AMX ---- */
+
+/* Pieces run over the key heads first: those of a row lie side by side in memory. */
+static void turn_values(const ls_attention_job *job, int s, int64_t piece, const thread_space *desk,
+                        const turned_values *values) {
+    const ls_attention_source *source = &job->source[s];
+    const int64_t tiles = key_tiles(source), wide = padded(job->V);
+    const int64_t g = piece % job->G, t = piece / job->G % tiles, b = piece / job->G / tiles;
+    const int64_t count = ls_min(KEYS, ls_interval_length(source->held) - t * KEYS);
+    if (count <= 0) return;
+    half_rows v = ls_half_load(&source->v, b, g, t * KEYS, count, KEYS, job->V, desk->halves);
+    ls_half_turn(v, wide, desk->rows, values->of[s] + ((b * job->G + g) * tiles + t) * wide * KEYS);
+}
+
+static void pair_queries(const query_tile *queries, const thread_space *desk) {
+    const ls_attention_job *job = queries->job;
+    const int64_t wide = padded(job->K);
+    half_rows q = {desk->halves, wide};
+    if (queries->turned != NULL) {
+        ls_tile_turn(queries->turned, QUERIES, wide, QUERIES, desk->rows, wide);
+        ls_half_round(desk->rows, QUERIES, wide, desk->halves);
+    } else {
+        q = ls_half_load(&queries->source->q, queries->b, queries->h, queries->row, queries->count,
+                         QUERIES, job->K, desk->halves);
+    }
+    ls_half_pair_elements(q, wide, desk->q_pairs);
+}
+
+/* One tile of keys; `values` are the tile's, from keys.row on. */
+static void meet_unit(const query_tile *queries, key_tile keys, const ls_bf16 *values,
+                      const thread_space *desk, running *run) {
+    const ls_attention_job *job = queries->job;
+    const ls_attention_source *source = queries->source;
+    const int64_t g = queries->h / (job->H / job->G), wide = padded(job->K);
+    const int64_t rows = ls_round_up(keys.count, 16), depth = ls_round_up(keys.count, 32);
+    const float factor = score_factor(job);
+    float shrink[QUERIES];
+    half_rows k = {desk->halves, wide};
+    if (source->about->decays) {
+        float_rows plain = ls_tile_load(&source->k, queries->b, g, keys.row, keys.count, keys.count,
+                                        job->K, desk->rows);
+        ls_tile_decay_rows(queries, &keys, rows, plain, desk->decay);
+        ls_half_round(desk->decay, rows, wide, desk->halves);
+    } else {
+        k = ls_half_load(&source->k, queries->b, g, keys.row, keys.count, rows, job->K,
+                         desk->halves);
+    }
+    ls_unit_product(rows, QUERIES, wide, k.at, k.stride, desk->q_pairs, QUERIES, desk->s, QUERIES,
+                    false);
+    for (int64_t i = 0; i < keys.count * QUERIES; i += LANES)
+        vec_store(desk->s + i, vec_load(desk->s + i) * factor);
+    ls_tile_adjust(queries, &keys, desk->s);
+    if (weigh(keys.count, desk->s, run, shrink)) shrink_output(job, shrink, desk->out);
+    ls_half_pair_floats(desk->s, keys.count, depth, desk->weight_pairs);
+    ls_unit_product(padded(job->V), QUERIES, depth, values, KEYS, desk->weight_pairs, QUERIES,
+                    desk->out, QUERIES, true);
+}
+
+/* Writes the tile's output rows and logarithms. */
+static void finish(const ls_attention_job *job, const query_tile *queries, const thread_space *desk,
+                   running *run) {
+    float inverse[QUERIES];
+    float *lse = (float *)job->lse + (queries->b * job->H + queries->h) * job->T + queries->row;
+    for (int r = 0; r < queries->count; r++) {
+        if (job->off_by_one) { /* a key of score 0 */
+            float most = run->most[r] > 0 ? run->most[r] : 0;
+            run->sum[r] = run->sum[r] * exp2f(run->most[r] - most) + exp2f(-most);
+            inverse[r] = exp2f(run->most[r] - most) / run->sum[r];
+            lse[r] = (most + log2f(run->sum[r])) * LN_2;
+            continue;
+        }
+        bool empty = run->sum[r] == 0;
+        inverse[r] = empty ? 0 : 1 / run->sum[r];
+        lse[r] = empty ? -INFINITY : (run->most[r] + log2f(run->sum[r])) * LN_2;
+    }
+    for (int r = (int)queries->count; r < QUERIES; r++) inverse[r] = 0;
+    int64_t wide = padded(job->V);
+    for (int64_t e = 0; e < wide; e++)
+        for (int r = 0; r < QUERIES; r += LANES) {
+            float *at = desk->out + e * QUERIES + r;
+            vec_store(at, vec_load(at) * vec_load(inverse + r));
+        }
+    ls_tile_turn(desk->out, QUERIES, wide, QUERIES, desk->rows, wide);
+    ls_tile_store(&job->out, queries->b, queries->h, queries->row, queries->count, job->V,
+                  (float_rows){desk->rows, wide}, 1);
+}
+
+static void attend(const ls_attention_job *job, int64_t b, int64_t h, int64_t row,
+                   const thread_space *desk, const turned_values *values) {
+    running run = {.sum = {0}};
+    query_tile queries = {.relative_turned = desk->relative_turned};
+    /* keys are taken from whole steps of the products on */
+    const int64_t step = values->unit ? 32 : 1;
+    for (int r = 0; r < QUERIES; r++) run.most[r] = -INFINITY;
+    memset(desk->out, 0, (size_t)(padded(job->V) * QUERIES) * sizeof(float));
+    for (int s = 0; s < job->segments; s++) {
+        const ls_attention_source *source = &job->source[s];
+        const ls_tile_rule *rule = &source->about->rule;
+        ls_tile_run runs[LS_TILE_RUNS_MOST];
+        queries.turned = values->unit && !source->about->decays ? NULL : desk->turned;
+        ls_tile_queries(&queries, job, source, b, h, row, values->unit ? 1 : score_factor(job),
+                        desk->rows);
+        if (values->unit) pair_queries(&queries, desk);
+        ls_interval any = ls_interval_cut(ls_keys_any(rule, queries.positions), source->held);
+        int count = ls_tile_runs_of_queries(rule, queries.positions, source->held, runs);
+        for (int i = 0; i < count; i++)
+            for (int64_t t = tile_next_keys(&queries, runs[i].first); t < runs[i].end;
+                 t = tile_next_keys(&queries, t + 1)) {
+                /* of the outermost tiles only the keys that some query admits */
+                int64_t first = ls_max(t * KEYS, any.first - source->held.first) / step * step;
+                int64_t end = ls_min((t + 1) * KEYS, any.end - source->held.first);
+                key_tile keys = {.row = first,
+                                 .count = end - first,
+                                 .full = runs[i].full,
+                                 .band = desk->band,
+                                 .meet = desk->meet};
+                if (values->unit) {
+                    int64_t g = h / (job->H / job->G);
+                    int64_t tile = (b * job->G + g) * key_tiles(source) + t;
+                    meet_unit(&queries, keys,
+                              values->of[s] + tile * padded(job->V) * KEYS + first % KEYS, desk,
+                              &run);
+                } else {
+                    meet(&queries, keys, desk, &run);
+                }
+            }
+    }
+    finish(job, &queries, desk, &run);
+}
+
+void ls_attention_tiled(const ls_attention_job *job) {
+    const int64_t tiles = ls_ceil_div(job->T, QUERIES), pieces = job->B * job->H * tiles;
+    thread_space measured;
+    turned_values values;
+    const size_t bytes = lay_out(job, NULL, &measured);
+    const size_t before = lay_out_values(job, job->workspace, &values);
+#pragma omp parallel num_threads(job->threads)
+    {
+        thread_space desk;
+        lay_out(job, (char *)job->workspace + before + (size_t)omp_get_thread_num() * bytes, &desk);
+        if (values.unit) ls_unit_begin();
+        for (int s = 0; values.unit && s < job->segments; s++) {
+            int64_t parts = job->B * job->G * key_tiles(&job->source[s]);
+#pragma omp for schedule(static)
+            for (int64_t piece = 0; piece < parts; piece++)
+                turn_values(job, s, piece, &desk, &values);
+        }
+        /* the last tiles of a causal sequence have the most keys: they go first */
+#pragma omp for schedule(dynamic)
+        for (int64_t piece = 0; piece < pieces; piece++)
+            attend(job, piece / tiles / job->H, piece / tiles % job->H,
+                   (tiles - 1 - piece % tiles) * QUERIES, &desk, &values);
+        if (values.unit) ls_unit_end();
+    }
+}

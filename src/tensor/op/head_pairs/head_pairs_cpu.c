@@ -1,0 +1,95 @@
+#include "tensor/op/head_pairs/head_pairs.h"
+
+#include "base/memory.h"
+#include "tensor/cpu/vector.h"
+
+/* A vector of every head in rows of one stride. */
+typedef struct vectors {
+    void *data;
+    int64_t stride, head, element; /* strides of rows, heads and elements */
+} vectors;
+
+static vectors vectors_of(const ls_tensor *x, int64_t heads, bool interleaved) {
+    vectors v = {.data = ls_data(x)};
+    int64_t rows, width;
+    ls_rows(x, &rows, &width, &v.stride);
+    v.head = interleaved ? 1 : width / heads;
+    v.element = interleaved ? heads : 1;
+    return v;
+}
+
+LS_INLINE double load(const void *data, ls_dtype type, int64_t at) {
+    return type == LS_F64 ? ((const double *)data)[at] : (double)ls_load_one(data, type, at);
+}
+LS_INLINE void store(void *data, ls_dtype type, int64_t at, double value) {
+    if (type == LS_F64)
+        ((double *)data)[at] = value;
+    else
+        ls_store_one(data, type, at, (float)value);
+}
+
+LS_INLINE void outer_typed(const ls_run *run, const ls_node *node, ls_dtype type) {
+    const ls_head_pairs_attributes *about = node->attributes;
+    const ls_tensor *a = node->in[0], *s = node->out[0];
+    const int64_t T = a->dim[1], H = about->heads, W = a->dim[2] / H;
+    const vectors x = vectors_of(a, H, about->interleaved[0]);
+    const vectors z = vectors_of(node->in[1], H, about->interleaved[1]);
+    int64_t rows, width, stride;
+    void *pairs = ls_data(s);
+    ls_rows(s, &rows, &width, &stride);
+#pragma omp parallel for schedule(static) num_threads(run->threads)
+    for (int64_t row = 0; row < rows; row++) { /* of ((b, i, j), t) */
+        const int64_t pair = row / T, i = pair / W % W, j = pair % W;
+        const int64_t from = pair / (W * W) * T + row % T;
+        for (int64_t h = 0; h < H; h++)
+            store(pairs, type, row * stride + h,
+                  load(x.data, type, from * x.stride + h * x.head + i * x.element) *
+                      load(z.data, type, from * z.stride + h * z.head + j * z.element));
+    }
+}
+
+LS_INLINE void contract_typed(const ls_run *run, const ls_node *node, ls_dtype type) {
+    const ls_head_pairs_attributes *about = node->attributes;
+    const ls_tensor *a = node->in[0], *s = node->in[1];
+    const int64_t T = a->dim[1], H = about->heads, W = a->dim[2] / H;
+    const int over = about->over_second;
+    const vectors x = vectors_of(a, H, about->interleaved[over]);
+    const vectors y = vectors_of(node->out[0], H, about->interleaved[1 - over]);
+    int64_t rows, width, stride;
+    const void *pairs = ls_data(s);
+    ls_rows(s, &rows, &width, &stride);
+#pragma omp parallel for collapse(2) schedule(static) num_threads(run->threads)
+    for (int64_t row = 0; row < a->dim[0] * T; row++)
+        for (int64_t kept = 0; kept < W; kept++)
+            for (int64_t first = 0; first < H; first += LS_LANES) {
+                const int64_t count = ls_min(LS_LANES, H - first);
+                double sum[LS_LANES] = {0};
+                for (int64_t gone = 0; gone < W; gone++) {
+                    const int64_t pair = over ? kept * W + gone : gone * W + kept;
+                    const int64_t from = (row / T * W * W + pair) * T + row % T;
+                    const int64_t at = row * x.stride + first * x.head + gone * x.element;
+                    for (int64_t h = 0; h < count; h++)
+                        sum[h] += load(x.data, type, at + h * x.head) *
+                                  load(pairs, type, from * stride + first + h);
+                }
+                const int64_t to = row * y.stride + first * y.head + kept * y.element;
+                for (int64_t h = 0; h < count; h++) store(y.data, type, to + h * y.head, sum[h]);
+            }
+}
+
+#define DEFINE_TYPED(name, type)                                                                   \
+    static void outer_##name(const ls_run *run, const ls_node *node) {                             \
+        outer_typed(run, node, type);                                                              \
+    }                                                                                              \
+    static void contract_##name(const ls_run *run, const ls_node *node) {                          \
+        contract_typed(run, node, type);                                                           \
+    }
+DEFINE_TYPED(f64, LS_F64)
+DEFINE_TYPED(f32, LS_F32)
+DEFINE_TYPED(bf16, LS_BF16)
+
+const ls_kernel LS_CPU_TABLE(head_pairs)[] = {
+    {"head_outer", {outer_f64, outer_f32, outer_bf16}, NULL},
+    {"head_contract", {contract_f64, contract_f32, contract_bf16}, NULL},
+    {0},
+};

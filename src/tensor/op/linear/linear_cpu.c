@@ -1,0 +1,158 @@
+#include "tensor/cpu/gemm.h"
+#include "tensor/cpu/vector.h"
+#include "tensor/op/linear/linear.h"
+
+#include <string.h>
+
+static ls_matrix matrix(const ls_tensor *tensor, bool turned, int64_t *rows, int64_t *width) {
+    ls_matrix m = {.data = ls_data(tensor), .type = tensor->type, .turned = turned};
+    ls_rows(tensor, rows, width, &m.stride);
+    return m;
+}
+
+static ls_gemm forward_product(const ls_node *node) {
+    ls_gemm g = {.c = ls_data(node->out[0]), .c_type = node->out[0]->type};
+    int64_t unused, other;
+    g.a = matrix(node->in[0], false, &g.m, &g.k);
+    g.b = matrix(node->in[1], true, &g.n, &unused);
+    ls_rows(node->out[0], &other, &unused, &g.c_stride);
+    g.bias = node->in[2] == NULL ? NULL : ls_data(node->in[2]);
+    return g;
+}
+
+static ls_gemm input_grad_product(const ls_node *node) {
+    ls_gemm g = {.c = ls_data(node->out[0]), .c_type = node->out[0]->type};
+    int64_t unused, other;
+    g.a = matrix(node->in[0], false, &g.m, &g.k);
+    g.b = matrix(node->in[1], false, &other, &g.n);
+    ls_rows(node->out[0], &other, &unused, &g.c_stride);
+    return g;
+}
+
+static ls_gemm weight_grad_product(const ls_node *node) {
+    ls_gemm g = {.add = true};
+    int64_t rows;
+    g.a = matrix(node->in[0], true, &g.k, &g.m);
+    g.b = matrix(node->in[1], false, &rows, &g.n);
+    g.c_type = node->in[0]->type == LS_F64 ? LS_F64 : LS_F32;
+    g.c_stride = g.n;
+    return g;
+}
+
+/* The rows of a cache that hold something, a sequence of the batch at a time; of any other tensor
+ * all rows at once. */
+typedef struct held_rows {
+    int64_t pieces, step, count; /* piece i: rows [i * step, i * step + count) */
+} held_rows;
+
+static held_rows rows_held(const ls_run *run, const ls_tensor *x, int64_t rows) {
+    if (x->port < 0 || x->rank < 3) return (held_rows){1, rows, rows};
+    int64_t inner = rows / (x->dim[0] * x->dim[1]);
+    return (held_rows){x->dim[0], x->dim[1] * inner, ls_cache_extent(run, x).count * inner};
+}
+
+static void *row_at(const void *data, ls_dtype type, int64_t row, int64_t stride) {
+    return (char *)(uintptr_t)data + (size_t)(row * stride) * ls_dtype_size(type);
+}
+
+/* c = a b of the held rows. The others of c become 0: attention loads whole tiles, and gradients go
+ * on through operations that take all rows. */
+static void run_held(const ls_run *run, const ls_gemm *whole, held_rows held) {
+    size_t size = ls_dtype_size(whole->c_type);
+    for (int64_t i = 0; i < held.pieces; i++) {
+        ls_gemm g = *whole;
+        g.m = held.count;
+        g.a.data = row_at(whole->a.data, whole->a.type, i * held.step, whole->a.stride);
+        g.c = row_at(whole->c, whole->c_type, i * held.step, whole->c_stride);
+        if (g.m > 0) ls_gemm_run(&g, run->threads, run->workspace);
+        for (int64_t row = held.count; row < held.step; row++)
+            memset(row_at(g.c, g.c_type, row, g.c_stride), 0, (size_t)g.n * size);
+    }
+}
+
+static void forward(const ls_run *run, const ls_node *node) {
+    ls_gemm g = forward_product(node);
+    run_held(run, &g, rows_held(run, node->in[0], g.m));
+}
+
+static void input_grad(const ls_run *run, const ls_node *node) {
+    ls_gemm g = input_grad_product(node);
+    run_held(run, &g, rows_held(run, node->out[0], g.m));
+}
+
+/* db += column sums of dy: a piece of columns is summed over all rows in order. */
+static void bias_grad(const ls_run *run, const ls_tensor *dy, held_rows held, void *gradient) {
+    enum { PIECE = 64 };
+    int64_t rows, width, stride;
+    ls_rows(dy, &rows, &width, &stride);
+    rows = held.pieces * held.count;
+    const void *data = ls_data(dy);
+#pragma omp parallel for schedule(static) num_threads(run->threads)
+    for (int64_t first = 0; first < width; first += PIECE) {
+        int64_t count = width - first < PIECE ? width - first : PIECE;
+        double wide[PIECE] = {0};
+        float sums[PIECE] = {0};
+        for (int64_t row = 0; row < rows; row++) {
+            int64_t at = (row / held.count * held.step + row % held.count) * stride + first;
+            if (dy->type == LS_F64)
+                for (int64_t i = 0; i < count; i++) wide[i] += ((const double *)data)[at + i];
+            else if (dy->type == LS_F32)
+                for (int64_t i = 0; i < count; i++) sums[i] += ((const float *)data)[at + i];
+            else
+                for (int64_t i = 0; i < count; i++)
+                    sums[i] += ls_bf16_to_f32(((const ls_bf16 *)data)[at + i]);
+        }
+        for (int64_t i = 0; i < count; i++) {
+            if (dy->type == LS_F64)
+                ((double *)gradient)[first + i] += wide[i];
+            else
+                ((float *)gradient)[first + i] += sums[i];
+        }
+    }
+}
+
+static void weight_grad(const ls_run *run, const ls_node *node) {
+    ls_gemm g = weight_grad_product(node);
+    g.c = ls_param_gradient(run, node->in[2]);
+    const held_rows held = rows_held(run, node->in[1], g.k);
+    const ls_matrix a = g.a, b = g.b;
+    g.k = held.count;
+    for (int64_t i = 0; i < held.pieces && g.k > 0; i++) {
+        g.a.data = row_at(a.data, a.type, i * held.step, a.stride);
+        g.b.data = row_at(b.data, b.type, i * held.step, b.stride);
+        ls_gemm_run(&g, run->threads, run->workspace);
+    }
+    if (node->in[3] != NULL) bias_grad(run, node->in[0], held, ls_param_gradient(run, node->in[3]));
+}
+
+/* How many rows of x a run will hold is not known before, and fewer may take more: *rows, a size of
+ * g, is tried with all numbers. */
+static size_t workspace(ls_gemm *g, const ls_tensor *x, int64_t *rows, int threads) {
+    size_t most = 0;
+    int64_t whole = x->port < 0 || x->rank < 3 ? *rows : *rows / x->dim[0];
+    int64_t inner = x->port < 0 || x->rank < 3 ? whole : whole / x->dim[1];
+    for (*rows = inner; *rows <= whole; *rows += inner) {
+        size_t bytes = ls_gemm_workspace(g, threads);
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+static size_t forward_workspace(const ls_node *node, int threads) {
+    ls_gemm g = forward_product(node);
+    return workspace(&g, node->in[0], &g.m, threads);
+}
+static size_t input_grad_workspace(const ls_node *node, int threads) {
+    ls_gemm g = input_grad_product(node);
+    return workspace(&g, node->out[0], &g.m, threads);
+}
+static size_t weight_grad_workspace(const ls_node *node, int threads) {
+    ls_gemm g = weight_grad_product(node);
+    return workspace(&g, node->in[1], &g.k, threads);
+}
+
+const ls_kernel LS_CPU_TABLE(linear)[] = {
+    {"linear", {forward, forward, forward}, forward_workspace},
+    {"linear_input_grad", {input_grad, input_grad, input_grad}, input_grad_workspace},
+    {"linear_weight_grad", {weight_grad, weight_grad, weight_grad}, weight_grad_workspace},
+    {0},
+};

@@ -1,0 +1,128 @@
+/* The linear recurrence of retention and linear attention: see linear_scan.cuh for how the result
+ * and the gradients are walks of one kind. */
+#include "tensor/op/linear_scan/linear_scan.cuh"
+
+extern "C" {
+#include "tensor/op/linear_scan/linear_scan.h"
+}
+
+static ls_linear_rows rows_of(const ls_tensor *tensor, int64_t width) {
+    ls_linear_rows rows = {};
+    rows.width = (int)width;
+    if (tensor == NULL) return rows;
+    rows.data = ls_data(tensor);
+    rows.batch = tensor->stride[0];
+    rows.row = tensor->stride[1];
+    rows.head = tensor->stride[2];
+    return rows;
+}
+
+/* Rows of W: where sums are wanted the last column is `ends`, or `end` where it is absent. */
+static ls_linear_rows wide_rows_of(const ls_node *node, const ls_tensor *tensor,
+                                   const ls_tensor *ends, float end) {
+    const ls_linear_scan_attributes *about = (const ls_linear_scan_attributes *)node->attributes;
+    ls_linear_rows rows = rows_of(tensor, node->in[LS_LINEAR_SCAN_V]->dim[3]);
+    rows.ended = about->sums;
+    rows.end = end;
+    if (ends == NULL) return rows;
+    rows.ends = (float *)ls_data(ends);
+    rows.ends_batch = ends->stride[0];
+    rows.ends_row = ends->stride[1];
+    rows.ends_head = ends->stride[2];
+    return rows;
+}
+
+/* What all walks have; turned: over the state's columns, not its rows. */
+static ls_linear_walk walk_of(const ls_run *run, const ls_node *node, bool turned, bool backwards) {
+    const ls_linear_scan_attributes *about = (const ls_linear_scan_attributes *)node->attributes;
+    const ls_tensor *v = node->in[LS_LINEAR_SCAN_V];
+    const int K = (int)node->in[LS_LINEAR_SCAN_K]->dim[3], W = (int)v->dim[3] + about->sums;
+    ls_linear_walk walk = {};
+    walk.T = v->dim[1];
+    walk.start = run->start;
+    walk.B = (int)v->dim[0];
+    walk.H = (int)v->dim[2];
+    walk.depth = turned ? W : K;
+    walk.width = turned ? K : W;
+    walk.backwards = backwards;
+    if (about->rooted) walk.roots = backwards ? LS_LINEAR_SOURCE_ROOTS : LS_LINEAR_QUERY_ROOTS;
+    walk.log_decay = ls_cuda_floats(node->in[LS_LINEAR_SCAN_DECAY]);
+    walk.feature = ls_cuda_floats(node->in[LS_LINEAR_SCAN_FEATURE_DECAY]);
+    const ls_tensor *begins = node->in[LS_LINEAR_SCAN_BEGINS];
+    if (begins != NULL) walk.begins = (const int32_t *)ls_data(begins);
+    walk.feature_along_depth = !turned;
+    walk.along_depth = turned ? 1 : W;
+    walk.along_width = turned ? W : 1;
+    return walk;
+}
+
+/* A walk by the way that takes it, in parts of the depth. */
+template <typename T>
+static void run_walk(const ls_run *run, const ls_node *node, ls_linear_walk walk) {
+    const ls_cuda *cuda = ls_cuda_of(run);
+    const bool tiles = sizeof(T) == 2 && ls_linear_tiles_fit(cuda, &walk);
+    const int most = tiles ? ls_linear_tiles_depth(cuda) : ls_linear_plain_depth(cuda);
+    if (walk.B == 0 || walk.H == 0) return;
+    for (walk.first = 0; walk.first < walk.depth; walk.first += most) {
+        walk.count = (int)ls_min(most, walk.depth - walk.first);
+        walk.add = walk.first > 0;
+        if (tiles)
+            ls_linear_tiles(run, &walk, node->op->name);
+        else
+            ls_linear_plain<T>(run, &walk, node->op->name);
+    }
+}
+
+template <typename T> static void forward(const ls_run *run, const ls_node *node) {
+    const ls_tensor *q = node->in[LS_LINEAR_SCAN_Q], *k = node->in[LS_LINEAR_SCAN_K];
+    ls_linear_walk walk = walk_of(run, node, false, false);
+    walk.query = rows_of(q, q->dim[3]);
+    walk.key = rows_of(k, k->dim[3]);
+    walk.value = wide_rows_of(node, node->in[LS_LINEAR_SCAN_V], NULL, 1);
+    walk.out = wide_rows_of(node, node->out[LS_LINEAR_SCAN_Y], node->out[LS_LINEAR_SCAN_SUMS], 0);
+    walk.before = ls_cuda_floats(node->in[LS_LINEAR_SCAN_BEFORE]);
+    walk.after = ls_cuda_floats(node->out[LS_LINEAR_SCAN_AFTER]);
+    run_walk<T>(run, node, walk);
+}
+
+template <typename T> static void backward(const ls_run *run, const ls_node *node) {
+    const int64_t K = node->in[LS_LINEAR_SCAN_K]->dim[3];
+    const ls_linear_rows q = rows_of(node->in[LS_LINEAR_SCAN_Q], K);
+    const ls_linear_rows k = rows_of(node->in[LS_LINEAR_SCAN_K], K);
+    const ls_linear_rows v = wide_rows_of(node, node->in[LS_LINEAR_SCAN_V], NULL, 1);
+    const ls_linear_rows dy =
+        wide_rows_of(node, node->in[LS_LINEAR_SCAN_DY], node->in[LS_LINEAR_SCAN_DSUMS], 0);
+    if (node->out[LS_LINEAR_SCAN_DQ] != NULL) {
+        ls_linear_walk walk = walk_of(run, node, true, false);
+        walk.query = dy;
+        walk.key = v;
+        walk.value = k;
+        walk.out = rows_of(node->out[LS_LINEAR_SCAN_DQ], K);
+        walk.before = ls_cuda_floats(node->in[LS_LINEAR_SCAN_BEFORE]);
+        run_walk<T>(run, node, walk);
+    }
+    if (node->out[LS_LINEAR_SCAN_DK] != NULL) {
+        ls_linear_walk walk = walk_of(run, node, true, true);
+        walk.query = v;
+        walk.key = dy;
+        walk.value = q;
+        walk.out = rows_of(node->out[LS_LINEAR_SCAN_DK], K);
+        walk.before = ls_cuda_floats(node->in[LS_LINEAR_SCAN_DAFTER]);
+        run_walk<T>(run, node, walk);
+    }
+    ls_linear_walk walk = walk_of(run, node, false, true);
+    walk.query = k;
+    walk.key = q;
+    walk.value = dy;
+    walk.out = wide_rows_of(node, node->out[LS_LINEAR_SCAN_DV], NULL, 0);
+    walk.before = ls_cuda_floats(node->in[LS_LINEAR_SCAN_DAFTER]);
+    walk.after = ls_cuda_floats(node->out[LS_LINEAR_SCAN_DBEFORE]);
+    run_walk<T>(run, node, walk);
+}
+
+LS_CUDA_DECLARE_TABLE(linear_scan);
+const ls_kernel LS_CUDA_TABLE(linear_scan)[] = {
+    {"linear_scan", {NULL, forward<float>, forward<ls_cuda_bf16>}, NULL},
+    {"linear_scan_grad", {NULL, backward<float>, backward<ls_cuda_bf16>}, NULL},
+    {},
+};

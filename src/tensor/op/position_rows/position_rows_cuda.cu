@@ -1,0 +1,66 @@
+/* y[t] = table[min(start + t, R - 1)], and its gradient, which is added to the parameter's. */
+#include "tensor/cuda/rows.cuh"
+
+extern "C" {
+#include "tensor/op/position_rows/position_rows.h"
+}
+
+/* Rows `from` (one row, or one after the other) to rows first .. first + rows of y. */
+static void copy_rows(const ls_run *run, const ls_tensor *table, int64_t from, bool same,
+                      const ls_tensor *y, int64_t first, int64_t rows) {
+    if (rows <= 0) return;
+    int64_t width = y->dim[1], size = (int64_t)ls_dtype_size(y->type);
+    ls_cuda_axes axes[] = {ls_cuda_axes_of_rows(rows, width, width),
+                           ls_cuda_axes_of_rows(rows, width, same ? 0 : width)};
+    ls_cuda_layout layout;
+    if (ls_cuda_lay_out(run, 2, axes, &layout))
+        ls_cuda_copy(run, &layout, (char *)ls_data(y) + first * width * size,
+                     (const char *)ls_data(table) + from * width * size, (size_t)size,
+                     "position_rows");
+}
+
+/* Table and rows have the program's compute type: whole rows are copied. */
+static void position_rows(const ls_run *run, const ls_node *node) {
+    const ls_tensor *table = node->in[0], *y = node->out[0];
+    int64_t last = table->dim[0] - 1, T = y->dim[0];
+    int64_t own = ls_max(0, ls_min(T, last - run->start)); /* rows before the last one */
+    copy_rows(run, table, run->start, false, y, 0, own);
+    copy_rows(run, table, last, true, y, own, T - own);
+}
+
+/* Row blockIdx.y of the table from `first` on; the table's last takes all that is left. */
+template <typename T>
+static __global__ void __launch_bounds__(LS_CUDA_THREADS)
+    grad_kernel(const T *dy, int64_t rows, int64_t width, int64_t stride, float *gradient) {
+    int64_t i = (int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x, row = blockIdx.y;
+    if (i >= width) return;
+    int64_t end = row + 1 == gridDim.y ? rows : row + 1;
+    float sum = gradient[row * width + i];
+    for (int64_t t = row; t < end; t++) sum += ls_cuda_wide(dy[t * stride + i]);
+    gradient[row * width + i] = sum;
+}
+
+/* The grid's second axis is short: many rows go in several launches. */
+template <typename T> static void grad(const ls_run *run, const ls_node *node) {
+    enum { ROWS_MOST = 32768 };
+    const ls_tensor *dy = node->in[0], *table = node->in[1];
+    int64_t T_count = dy->dim[0], width = dy->dim[1], last = table->dim[0] - 1;
+    int64_t first = ls_min(run->start, last), targets = ls_min(T_count, last - first + 1);
+    float *gradient = (float *)ls_param_gradient(run, table) + first * width;
+    const T *from = (const T *)ls_data(dy);
+    for (int64_t done = 0; done < targets; done += ROWS_MOST) {
+        int64_t some = ls_min(ROWS_MOST, targets - done);
+        int64_t rows = done + some == targets ? T_count - done : some;
+        dim3 blocks(ls_cuda_blocks(width, LS_CUDA_THREADS), (unsigned)some);
+        grad_kernel<<<blocks, LS_CUDA_THREADS, 0, ls_cuda_of(run)->stream>>>(
+            from + done * dy->stride[0], rows, width, dy->stride[0], gradient + done * width);
+    }
+    ls_cuda_launched(run, "position_rows_grad");
+}
+
+LS_CUDA_DECLARE_TABLE(position_rows);
+const ls_kernel LS_CUDA_TABLE(position_rows)[] = {
+    {"position_rows", {NULL, position_rows, position_rows}, NULL},
+    {"position_rows_grad", {NULL, grad<float>, grad<ls_cuda_bf16>}, NULL},
+    {},
+};

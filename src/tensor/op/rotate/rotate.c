@@ -1,0 +1,81 @@
+/* Rotation of pairs by position * frequency (RoFormer, arXiv 2104.09864), with the key's share of
+ * the xPos decay (arXiv 2212.10554) in its block-referenced form. */
+#include <math.h>
+
+#include "tensor/op/rotate/rotate.h"
+
+double ls_position_map_at(ls_position_map map, int64_t position) {
+    double here = (double)position;
+    switch (map.kind) {
+    case LS_MAP_IDENTITY:
+        return here;
+    case LS_MAP_CLAMP:
+        return fmin(here, map.a);
+    case LS_MAP_CONSTANT:
+        return map.a;
+    case LS_MAP_GROUP:
+        return floor(here / map.a) + map.b;
+    case LS_MAP_SCALE:
+        return here * map.a + map.b;
+    case LS_MAP_BLOCK:
+        return here - floor(here / map.a) * (map.a - map.b);
+    }
+    return here;
+}
+
+static double flops(const ls_node *node) {
+    const ls_rotate_attributes *at = node->attributes;
+    const ls_tensor *x = node->in[0];
+    return 6.0 * (double)(ls_count(x) / x->dim[x->rank - 1] * at->rotary.pairs);
+}
+
+static const ls_op rotate_grad = {.name = "rotate", .flops = flops};
+
+/* dx = c R(-angle) dy: the transpose, with the same factors. */
+static void backward(ls_program *p, const ls_node *node) {
+    ls_tensor *dy = ls_grad_of(node->out[0]);
+    if (dy == NULL || !node->in[0]->needs_grad) return;
+    ls_rotate_attributes back = *(const ls_rotate_attributes *)node->attributes;
+    back.inverse = true;
+    ls_tensor *dx = ls_grad_target(p, node->in[0]);
+    ls_record(p, &rotate_grad, &back, sizeof back, 2, (ls_tensor *[]){dy, node->in[1]}, 1, &dx);
+    ls_grad_add(p, node->in[0], dx);
+}
+
+static ls_tensor *again(ls_program *p, const ls_node *node);
+static const ls_op rotate = {
+    .name = "rotate", .backward = backward, .again = again, .in_place = true, .flops = flops};
+
+/* A cache is still what it was: new rows enter it before its rotation, none after. */
+static ls_tensor *again(ls_program *p, const ls_node *node) {
+    ls_tensor *x = node->in[0], *y = ls_activation(p, x->type, x->rank, x->dim);
+    if (y != NULL) y->port = x->port;
+    ls_record(p, &rotate, node->attributes, sizeof(ls_rotate_attributes), 2, node->in, 1, &y);
+    return y;
+}
+
+ls_tensor *ls_rotate(ls_program *p, ls_tensor *x, const ls_rotary *rotary, ls_position_map map,
+                     ls_rotate_as as) {
+    if (x == NULL) return NULL;
+    if (x->rank != 4 || rotary->pairs < 0 || rotary->pairs > LS_PAIRS_MOST ||
+        2 * rotary->pairs > x->dim[3]) {
+        ls_refuse(p, LS_EBUG, "rotate: %lld pairs do not fit a tensor of rank %d",
+                  (long long)rotary->pairs, x->rank);
+        return NULL;
+    }
+    ls_tensor *begins = as == LS_ROTATE_OWN ? ls_begins(p) : NULL;
+    if (begins == NULL) ls_map_fits_begins(p, map);
+    if (rotary->dynamic != NULL && ls_begins_differ(p))
+        ls_refuse(p, LS_EUSE,
+                  "frequencies that change with the length of a stream do not go with documents "
+                  "that begin anew each for itself: set data.borders=false");
+    ls_rotate_attributes attributes = {.rotary = *rotary,
+                                       .map = map,
+                                       .as = as == LS_ROTATE_OWN ? LS_ROTATE_ALONE : as,
+                                       .chunk = ls_program_about(p)->length};
+    ls_tensor *y = ls_activation(p, x->type, x->rank, x->dim);
+    if (y == NULL) return NULL;
+    y->port = x->port; /* a rotated cache holds the rows that the cache holds */
+    ls_record(p, &rotate, &attributes, sizeof attributes, 2, (ls_tensor *[]){x, begins}, 1, &y);
+    return y;
+}

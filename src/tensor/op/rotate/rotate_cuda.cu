@@ -1,0 +1,202 @@
+/* Rotation of pairs. Cosines and sines are computed once per run and position in f64, narrowed, and
+ * serve every head, and every sequence unless each has its own places; factors (temperature, the
+ * key's xPos decay) are already in them. */
+#include "tensor/cuda/position_map.cuh"
+#include "tensor/cuda/rows.cuh"
+
+extern "C" {
+#include "tensor/op/rotate/rotate.h"
+}
+
+/* ---- tables ---- */
+
+/* What the cosines of a run are made of; it travels with the launch. */
+typedef struct turning {
+    double frequency[LS_PAIRS_MOST], log_decay[LS_PAIRS_MOST];
+    double factor, decay_block, direction;
+    ls_position_map map;
+    int64_t first, rows, pairs; /* positions first .. first + rows */
+    int64_t tables;             /* rows of all sequences; rows itself where begins is NULL */
+    const int32_t *begins;      /* where sequences began, or NULL */
+    bool decays, inverse;
+} turning;
+
+/* Cosines and sines [tables][pairs]. */
+static __global__ void __launch_bounds__(LS_CUDA_THREADS)
+    turn_kernel(const __grid_constant__ turning by, const ls_cuda_divisor pairs, float *cosines,
+                float *sines) {
+    uint64_t index = (uint64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x, i;
+    if (index >= (uint64_t)(by.tables * by.pairs)) return;
+    int64_t row = (int64_t)ls_cuda_divide(index, pairs, &i);
+    if (by.begins != NULL) row = row % by.rows - by.begins[row / by.rows];
+    double position = ls_cuda_map_at(by.map, by.first + row), factor = by.factor, cosine, sine;
+    if (by.decays)
+        factor *= exp(by.direction * by.log_decay[i] *
+                      (by.decay_block * floor(position / by.decay_block) - position));
+    sincos(position * by.frequency[i], &sine, &cosine);
+    cosines[index] = (float)(cosine * factor);
+    sines[index] = (float)(sine * (by.inverse ? -factor : factor));
+}
+
+/* ---- the pass over x ---- */
+
+template <typename T> struct pass {
+    const T *x;
+    T *y;
+    int64_t x_stride[3], y_stride[3]; /* of sequence, time, head */
+    const float *cosines, *sines;
+    int64_t pairs;
+    int64_t tables; /* rows of tables from sequence to sequence; 0: all have the same */
+    int64_t turned; /* chunks of a head that are turned; the others are copied */
+    ls_cuda_divisor chunks, heads, rows;
+    uint64_t count; /* chunks of all heads */
+};
+
+/* PAIRS pairs of a head. With halves two packs of PAIRS elements, `pairs` apart; else one pack of
+ * 2 PAIRS. */
+template <int PAIRS, bool HALVES, typename T>
+static __device__ __forceinline__ void turn_pairs(const pass<T> &by, const T *from, T *to,
+                                                  int64_t row, int64_t i) {
+    float c[PAIRS], s[PAIRS];
+    ls_cuda_load<PAIRS>(by.cosines + row * by.pairs + i, c);
+    ls_cuda_load<PAIRS>(by.sines + row * by.pairs + i, s);
+    if constexpr (HALVES) {
+        float u[PAIRS], v[PAIRS], a[PAIRS], b[PAIRS];
+        ls_cuda_load<PAIRS>(from + i, u);
+        ls_cuda_load<PAIRS>(from + by.pairs + i, v);
+#pragma unroll
+        for (int k = 0; k < PAIRS; k++) {
+            a[k] = u[k] * c[k] - v[k] * s[k];
+            b[k] = v[k] * c[k] + u[k] * s[k];
+        }
+        ls_cuda_store<PAIRS>(to + i, a);
+        ls_cuda_store<PAIRS>(to + by.pairs + i, b);
+    } else if constexpr (PAIRS == 1) {
+        float u = ls_cuda_wide(from[2 * i]), v = ls_cuda_wide(from[2 * i + 1]);
+        to[2 * i] = ls_cuda_narrow<T>(u * c[0] - v * s[0]);
+        to[2 * i + 1] = ls_cuda_narrow<T>(v * c[0] + u * s[0]);
+    } else {
+        float u[2 * PAIRS], a[2 * PAIRS];
+        ls_cuda_load<2 * PAIRS>(from + 2 * i, u);
+#pragma unroll
+        for (int k = 0; k < PAIRS; k++) {
+            a[2 * k] = u[2 * k] * c[k] - u[2 * k + 1] * s[k];
+            a[2 * k + 1] = u[2 * k + 1] * c[k] + u[2 * k] * s[k];
+        }
+        ls_cuda_store<2 * PAIRS>(to + 2 * i, a);
+    }
+}
+
+/* One chunk per thread: PAIRS pairs, or LANES elements behind the pairs. */
+template <int LANES, bool HALVES, typename T>
+static __global__ void __launch_bounds__(LS_CUDA_THREADS)
+    rotate_kernel(const __grid_constant__ pass<T> by) {
+    enum { PAIRS = HALVES || LANES == 1 ? LANES : LANES / 2 };
+    uint64_t index = (uint64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x, chunk, head, row;
+    if (index >= by.count) return;
+    uint64_t sequence = ls_cuda_divide(
+        ls_cuda_divide(ls_cuda_divide(index, by.chunks, &chunk), by.heads, &head), by.rows, &row);
+    int64_t b = (int64_t)sequence, t = (int64_t)row, h = (int64_t)head, at = (int64_t)chunk;
+    const T *from = by.x + b * by.x_stride[0] + t * by.x_stride[1] + h * by.x_stride[2];
+    T *to = by.y + b * by.y_stride[0] + t * by.y_stride[1] + h * by.y_stride[2];
+    if (at < by.turned)
+        return turn_pairs<PAIRS, HALVES>(by, from, to, b * by.tables + t, at * PAIRS);
+    int64_t place = 2 * by.pairs + (at - by.turned) * LANES;
+    float same[LANES];
+    ls_cuda_load<LANES>(from + place, same);
+    ls_cuda_store<LANES>(to + place, same);
+}
+
+template <typename T>
+static bool in_lanes(const pass<T> *by, bool halves, int64_t width, int lanes) {
+    bool fits = width % lanes == 0 && ls_cuda_aligned(by->x) && ls_cuda_aligned(by->y) &&
+                (halves ? by->pairs : 2 * by->pairs) % lanes == 0;
+    for (int i = 0; i < 3; i++)
+        fits = fits && by->x_stride[i] % lanes == 0 && by->y_stride[i] % lanes == 0;
+    return fits;
+}
+
+template <int LANES, bool HALVES, typename T>
+static void rotate_launch(const ls_run *run, pass<T> by, int64_t heads_in_all, int64_t width) {
+    enum { PAIRS = HALVES || LANES == 1 ? LANES : LANES / 2 };
+    by.turned = by.pairs / PAIRS;
+    int64_t chunks = by.turned + (width - 2 * by.pairs) / LANES;
+    by.chunks = ls_cuda_divisor_of(chunks);
+    by.count = (uint64_t)(heads_in_all * chunks);
+    rotate_kernel<LANES, HALVES><<<ls_cuda_blocks((int64_t)by.count, LS_CUDA_THREADS),
+                                   LS_CUDA_THREADS, 0, ls_cuda_of(run)->stream>>>(by);
+    ls_cuda_launched(run, "rotate");
+}
+
+/* ---- one run of the node ---- */
+
+static size_t workspace(const ls_node *node, int threads) {
+    (void)threads;
+    const ls_rotate_attributes *about = (const ls_rotate_attributes *)node->attributes;
+    const ls_tensor *x = node->in[0];
+    const int64_t tables = (node->in[1] == NULL ? 1 : x->dim[0]) * x->dim[1];
+    return 2 * (size_t)(tables * about->rotary.pairs) * sizeof(float);
+}
+
+static void fill_tables(const ls_run *run, const ls_rotate_attributes *about, ls_extent rows,
+                        int64_t tables, const int32_t *begins, float *cosines, float *sines) {
+    const ls_rotary *rotary = &about->rotary;
+    turning by = {};
+    memcpy(by.frequency, rotary->frequency, sizeof by.frequency);
+    memcpy(by.log_decay, rotary->log_decay, sizeof by.log_decay);
+    by.factor = rotary->factor;
+    if (rotary->dynamic != NULL)
+        rotary->dynamic(rotary, run->start + about->chunk, by.frequency, &by.factor);
+    by.decays = rotary->decays && about->as != LS_ROTATE_ALONE;
+    by.direction = about->as == LS_ROTATE_KEY ? 1 : -1;
+    by.decay_block = (double)rotary->decay_block;
+    by.map = about->map;
+    by.inverse = about->inverse;
+    by.first = rows.first;
+    by.rows = rows.count;
+    by.pairs = rotary->pairs;
+    by.tables = tables;
+    by.begins = begins;
+    turn_kernel<<<ls_cuda_blocks(by.tables * by.pairs, LS_CUDA_THREADS), LS_CUDA_THREADS, 0,
+                  ls_cuda_of(run)->stream>>>(by, ls_cuda_divisor_of(by.pairs), cosines, sines);
+    ls_cuda_launched(run, "rotate");
+}
+
+template <typename T> static void rotate(const ls_run *run, const ls_node *node) {
+    enum { LANES = ls_cuda_lanes<T>::count };
+    const ls_rotate_attributes *about = (const ls_rotate_attributes *)node->attributes;
+    const ls_tensor *x = node->in[0], *where = node->in[1], *y = node->out[0];
+    const int32_t *begins = where == NULL ? NULL : (const int32_t *)ls_data(where);
+    ls_extent rows = ls_cache_extent(run, x);
+    if (rows.count == 0) return;
+    pass<T> by = {};
+    by.x = (const T *)ls_data(x);
+    by.y = (T *)ls_data(y);
+    memcpy(by.x_stride, x->stride, sizeof by.x_stride);
+    memcpy(by.y_stride, y->stride, sizeof by.y_stride);
+    by.pairs = about->rotary.pairs;
+    by.tables = begins == NULL ? 0 : rows.count;
+    const int64_t tables = begins == NULL ? rows.count : x->dim[0] * rows.count;
+    float *cosines = (float *)run->workspace, *sines = cosines + tables * by.pairs;
+    by.cosines = cosines;
+    by.sines = sines;
+    by.heads = ls_cuda_divisor_of(x->dim[2]);
+    by.rows = ls_cuda_divisor_of(rows.count);
+    if (by.pairs > 0) fill_tables(run, about, rows, tables, begins, cosines, sines);
+    int64_t width = x->dim[3], heads_in_all = x->dim[0] * rows.count * x->dim[2];
+    bool halves = about->rotary.halves, wide = in_lanes(&by, halves, width, LANES);
+    if (halves && wide)
+        rotate_launch<LANES, true>(run, by, heads_in_all, width);
+    else if (halves)
+        rotate_launch<1, true>(run, by, heads_in_all, width);
+    else if (wide)
+        rotate_launch<LANES, false>(run, by, heads_in_all, width);
+    else
+        rotate_launch<1, false>(run, by, heads_in_all, width);
+}
+
+LS_CUDA_DECLARE_TABLE(rotate);
+const ls_kernel LS_CUDA_TABLE(rotate)[] = {
+    {"rotate", {NULL, rotate<float>, rotate<ls_cuda_bf16>}, workspace},
+    {},
+};
