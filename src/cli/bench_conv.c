@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "cli/bench.h"
-#include "cli/machine.h"
+#include "tensor/engine/machine.h"
 #include "tensor/ops.h"
 
 enum { DEVICE_TOKENS = 1 << 16 };

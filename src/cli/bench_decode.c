@@ -2,9 +2,10 @@
  * allows: every weight and every cached key and value must be read once for each token. */
 #include <string.h>
 
+#include "base/clock.h"
 #include "cli/bench.h"
-#include "cli/machine.h"
 #include "model/model.h"
+#include "tensor/engine/machine.h"
 
 enum { TOKENS = 16, CHUNK = 512 };
 
@@ -31,13 +32,13 @@ static ls_status at_depth(ls_bench *bench, ls_model *model, int64_t depth, json_
     for (int64_t i = 0; i <= depth; i++) tokens[i] = (int32_t)(i * 7919 % vocabulary);
     LS_TRY_GOTO(ls_bench_go_on(bench));
     LS_TRY_GOTO(ls_stream_new(model, 1, depth + TOKENS + 2, CHUNK, &stream));
-    double start = ls_machine_seconds();
+    double start = ls_clock();
     if (depth > 0) LS_TRY_GOTO(ls_stream_logits(stream, tokens, depth, depth, logits));
-    double prefill = depth > 0 ? (double)depth / (ls_machine_seconds() - start) : 0;
+    double prefill = depth > 0 ? (double)depth / (ls_clock() - start) : 0;
     LS_TRY_GOTO(ls_stream_logits(stream, tokens, 1, 1, logits));
-    start = ls_machine_seconds();
+    start = ls_clock();
     for (int i = 0; i < TOKENS; i++) LS_TRY_GOTO(ls_stream_logits(stream, tokens, 1, 1, logits));
-    double rate = TOKENS / (ls_machine_seconds() - start);
+    double rate = TOKENS / (ls_clock() - start);
     /* as with all limits the highest that was seen counts */
     double bandwidth = 0;
     LS_TRY_GOTO(ls_machine_bandwidth(ctx, &bandwidth));

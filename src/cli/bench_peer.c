@@ -6,9 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "cli/bench.h"
-#include "cli/machine.h"
 #include "tensor/engine/device.h"
 
 static json_t *read_line(ls_bench *bench, ls_peer *peer) {
@@ -86,12 +86,12 @@ ls_status ls_bench_go_on(ls_bench *bench) {
 }
 
 static ls_status turn(ls_program *program, double seconds, double *best) {
-    double began = ls_machine_seconds();
-    for (int run = 0; run < 5 || ls_machine_seconds() - began < seconds; run++) {
-        double start = ls_machine_seconds();
+    double began = ls_clock();
+    for (int run = 0; run < 5 || ls_clock() - began < seconds; run++) {
+        double start = ls_clock();
         LS_TRY(ls_program_run(program, NULL, 0, 0));
         LS_TRY(ls_device_settle(ls_program_ctx(program)));
-        double here = ls_machine_seconds() - start;
+        double here = ls_clock() - start;
         if (*best == 0 || here < *best) *best = here;
     }
     return LS_OK;

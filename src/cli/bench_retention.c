@@ -5,7 +5,7 @@
 
 #include "base/random.h"
 #include "cli/bench.h"
-#include "cli/machine.h"
+#include "tensor/engine/machine.h"
 #include "tensor/ops.h"
 
 typedef struct head_size {

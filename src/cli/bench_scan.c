@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "cli/bench.h"
-#include "cli/machine.h"
+#include "tensor/engine/machine.h"
 #include "tensor/ops.h"
 
 enum { LENGTH = 2048, STATES = 16 };

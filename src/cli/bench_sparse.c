@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "cli/bench.h"
-#include "cli/machine.h"
 #include "mixer/mixer.h"
+#include "tensor/engine/machine.h"
 
 enum { HEADS = 12, WIDTH = 768, OPERATIONS_MOST = 64, DEVICE_BATCH = 8 };
 

@@ -3,11 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/random.h"
 #include "cli/bench.h"
-#include "cli/machine.h"
 #include "model/model.h"
 #include "tensor/engine/device.h"
+#include "tensor/engine/machine.h"
 #include "train/train.h"
 
 enum { OPERATIONS_MOST = 64 };
@@ -120,12 +121,12 @@ static int by_value(const void *a, const void *b) {
 /* Tokens per second by the median step of about `seconds`. */
 static ls_status measure(ls_ctx *ctx, trainer *t, double seconds, double *out) {
     enum { STEPS_MOST = 256 };
-    double times[STEPS_MOST], began = ls_machine_seconds();
+    double times[STEPS_MOST], began = ls_clock();
     size_t count = 0;
-    while (count < 5 || (count < STEPS_MOST && ls_machine_seconds() - began < seconds)) {
-        double start = ls_machine_seconds();
+    while (count < 5 || (count < STEPS_MOST && ls_clock() - began < seconds)) {
+        double start = ls_clock();
         LS_TRY(step(ctx, t));
-        times[count++] = ls_machine_seconds() - start;
+        times[count++] = ls_clock() - start;
     }
     qsort(times, count, sizeof *times, by_value);
     *out = (double)(t->shape->batch * t->shape->length) / times[count / 2];

@@ -16,8 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/json.h"
-#include "cli/machine.h"
 #include "cli/study.h"
 
 enum { WORDS_MOST = 256, LOG_MOST = 64 << 20, OUTPUT_MOST = 256 << 20 };
@@ -143,7 +143,7 @@ static ls_status start(runner *r, job *j) {
         goto fail;
     }
     j->state = JOB_RUNNING;
-    j->started = ls_machine_seconds();
+    j->started = ls_clock();
 fail:
     if (output >= 0) close(output);
     if (log >= 0) close(log);
@@ -172,8 +172,8 @@ static ls_status keep_result(runner *r, const job *j, const struct rusage *usage
     json_t *said = NULL;
     LS_TRY(job_path(r, j, "out", path));
     LS_TRY(ls_json_read(r->ctx, path, OUTPUT_MOST, &said));
-    json_t *cost = json_pack("{s:f, s:I}", "seconds", ls_machine_seconds() - j->started,
-                             "peak_bytes", (json_int_t)usage->ru_maxrss * 1024);
+    json_t *cost = json_pack("{s:f, s:I}", "seconds", ls_clock() - j->started, "peak_bytes",
+                             (json_int_t)usage->ru_maxrss * 1024);
     json_t *result = json_pack("{s:s, s:o, s:o}", "settings_hash", "", "said", said, "cost", cost);
     ls_status status = result == NULL
                            ? LS_FAIL(r->ctx, LS_ENOMEM, "no memory for a result")
@@ -214,7 +214,7 @@ static ls_status finish(runner *r, job *j, int wait_status, const struct rusage 
         r->done++;
         snprintf(line, sizeof line, "[%zu/%zu] %s: %s in %.0f s", r->done, r->count,
                  job_name(r, j, name), j->evaluation ? "evaluated" : "trained",
-                 ls_machine_seconds() - j->started);
+                 ls_clock() - j->started);
         ls_cli_progress(r->study->cli, line);
         return j->evaluation ? ls_study_publish(r->study, false) : LS_OK;
     }

@@ -7,13 +7,12 @@
 #include <omp.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/utsname.h>
 
 #include "base/json.h"
-#include "cli/machine.h"
 #include "cli/study.h"
 #include "report/report.h"
 #include "tensor/engine/kernel.h"
+#include "tensor/engine/machine.h"
 
 /* What is known of one arm: the stored results of its seeds, in order; absent ones are left out. */
 typedef struct evidence {
@@ -292,14 +291,12 @@ static ls_status arm_timing(const evidence *e, json_t *list) {
 
 static json_t *machine_json(const ls_ctx *ctx) {
     ls_machine machine;
-    struct utsname system;
     ls_machine_describe(&machine);
-    if (uname(&system) != 0) memset(&system, 0, sizeof system);
     return json_pack("{s:s, s:i, s:I, s:s, s:s, s:s, s:s, s:s, s:s}", "cpu", machine.name,
                      "processors", omp_get_num_procs(), "memory_bytes",
                      (json_int_t)machine.memory_bytes, "isa", ls_kernel_isa(ctx->isa),
                      "instructions", machine.instructions, "onednn", machine.onednn, "system",
-                     system.sysname, "release", system.release, "compiler", __VERSION__);
+                     machine.system, "release", machine.release, "compiler", __VERSION__);
 }
 
 static json_t *head_json(const ls_study *study, bool finished) {

@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "cli/bench.h"
-#include "cli/machine.h"
+#include "tensor/engine/machine.h"
 
 #define FIELD(name) offsetof(ls_bench_keys, name)
 static const ls_option keys[] = {

@@ -2,10 +2,10 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/machine.h"
 #include "data/corpus.h"
 #include "tensor/engine/device.h"
 #include "tensor/engine/kernel.h"
+#include "tensor/engine/machine.h"
 
 static bool corpus_found(ls_ctx *ctx) {
     ls_corpus *corpus = NULL;

@@ -3,16 +3,15 @@
 #include <omp.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/utsname.h>
 
 #include "api/trained.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "cli/cli.h"
-#include "cli/machine.h"
 #include "cli/task_keys.h"
 #include "data/data.h"
 #include "tensor/engine/kernel.h"
+#include "tensor/engine/machine.h"
 #include "train/checkpoint.h"
 #include "train/train.h"
 
@@ -207,16 +206,14 @@ static ls_status keep_older_config(training *run) {
 static ls_status write_environment(training *run) {
     ls_ctx *ctx = &run->cli->ctx;
     char path[PATH_BYTES];
-    struct utsname system;
     ls_machine machine;
     ls_machine_describe(&machine);
-    if (uname(&system) != 0) memset(&system, 0, sizeof system);
     LS_TRY(ls_path_join(ctx, path, sizeof path, run->keys.out, "env.json"));
     json_t *json = json_pack(
         "{s:s, s:s, s:s, s:s, s:i, s:s, s:s, s:I, s:s, s:s}", "longshot", LS_VERSION, "compiler",
         __VERSION__, "cpu", machine.name, "isa", ls_kernel_isa(ctx->isa), "threads", ctx->threads,
         "onednn", machine.onednn, "instructions", machine.instructions, "memory_bytes",
-        (json_int_t)machine.memory_bytes, "system", system.sysname, "release", system.release);
+        (json_int_t)machine.memory_bytes, "system", machine.system, "release", machine.release);
     if (json == NULL) return LS_FAIL(ctx, LS_ENOMEM, "no memory for %s", path);
     ls_status status = ls_json_write(ctx, path, json);
     json_decref(json);

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "eval/score.h"
 
 /* ---- the measure itself ---- */
@@ -195,7 +196,7 @@ ls_status ls_resolution_measure(ls_model *model, const ls_token_file *file,
     ls_protocol_choice pieces;
     ls_windows windows;
     profiler p = {.ctx = ctx};
-    const double start = ls_eval_clock();
+    const double start = ls_clock();
     *out = (ls_resolution){.length = request->length};
     LS_TRY(ls_protocol_find(ctx, "nonoverlap", &pieces));
     LS_TRY(
@@ -210,7 +211,7 @@ ls_status ls_resolution_measure(ls_model *model, const ls_token_file *file,
         LS_TRY_GOTO(profile_window(model, file, &p, &windows.at[i * whole / wanted], request));
     out->tokens = wanted * request->length;
     LS_TRY_GOTO(evaluate(&p, out));
-    out->seconds = ls_eval_clock() - start;
+    out->seconds = ls_clock() - start;
 fail:
     profiler_clear(&p);
     ls_free(ctx, windows.at);

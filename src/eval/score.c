@@ -1,16 +1,11 @@
 #include "eval/score.h"
 
 #include <stdlib.h>
-#include <time.h>
+
+#include "base/clock.h"
 
 /* Tokens of the windows that go together: their states must stay small at any length. */
 enum { TOGETHER = 16384, BATCH_MOST = 64 };
-
-double ls_eval_clock(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 ls_status ls_eval_check_stop(ls_ctx *ctx, const volatile sig_atomic_t *stop, int64_t length) {
     if (stop == NULL || *stop == 0) return LS_OK;
@@ -144,7 +139,7 @@ void ls_scores_clear(ls_ctx *ctx, ls_scores *scores) {
 ls_status ls_score_windows(const ls_scoring *how, const ls_windows *windows, ls_scores *out) {
     ls_ctx *ctx = how->model->ctx;
     const int64_t count = (int64_t)windows->count;
-    const double start = ls_eval_clock();
+    const double start = ls_clock();
     desk d = {0};
     ls_status status;
     *out = (ls_scores){0};
@@ -158,7 +153,7 @@ ls_status ls_score_windows(const ls_scoring *how, const ls_windows *windows, ls_
         LS_TRY_GOTO(score_batch(how, windows->at + at, ls_min(d.batch, count - at), &d, out));
     }
     if (out->every != NULL) qsort(out->every, (size_t)out->tokens, sizeof *out->every, by_place);
-    out->seconds = ls_eval_clock() - start;
+    out->seconds = ls_clock() - start;
     out->memory = ls_eval_weight_bytes(how->model) + ls_stream_bytes(d.stream);
 fail:
     desk_clear(ctx, &d);

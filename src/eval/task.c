@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "eval/score.h"
 
 /* What the samples of a batch work in. */
@@ -227,7 +228,7 @@ static int64_t sample_count(const bench *b) {
 
 static ls_status measure(bench *b, ls_eval_row *row) {
     const int64_t samples = sample_count(b);
-    const double start = ls_eval_clock();
+    const double start = ls_clock();
     tally all = {0};
     LS_TRY(bench_init(b, samples));
     for (int64_t at = 0; at < samples; at += b->batch) {
@@ -248,7 +249,7 @@ static ls_status measure(bench *b, ls_eval_row *row) {
                          .judged = true,
                          .accuracy = (double)all.right / (double)all.scored,
                          .exact = (double)all.whole / (double)samples,
-                         .seconds = ls_eval_clock() - start};
+                         .seconds = ls_clock() - start};
     row->token_loss = row->loss;
     row->perplexity = exp(row->loss);
     const int64_t read = samples * ls_task_inputs(b->task, b->length);

@@ -2,8 +2,8 @@
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "train/checkpoint.h"
 
 enum { PATH_BYTES = 4096, CONFIG_MOST = 1 << 20, REJECTIONS_MOST = 1000 };
@@ -51,12 +51,6 @@ typedef struct loop {
     int64_t fresh_steps, fresh_tokens;
     double logged_at;
 } loop;
-
-static double clock_now(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 /* ---- beginning ---- */
 
@@ -191,7 +185,7 @@ static ls_status save(loop *l) {
         json_pack("{s:I,s:I,s:I,s:I,s:s,s:I,s:f,s:o}", "step", (json_int_t)l->step, "updates",
                   (json_int_t)l->updates, "batch", (json_int_t)l->batch, "tokens",
                   (json_int_t)l->tokens, "data", identity, "seed", (json_int_t)l->settings->seed,
-                  "seconds", l->seconds + clock_now() - l->started, "guard", guard);
+                  "seconds", l->seconds + ls_clock() - l->started, "guard", guard);
     if (checkpoint.state == NULL) status = LS_FAIL(l->ctx, LS_ENOMEM, "no memory for the state");
     if (status == LS_OK) status = pack_memory(l, &checkpoint.memory);
     if (status == LS_OK)
@@ -345,7 +339,7 @@ static ls_status compute(loop *l, double *loss) {
 }
 
 static ls_status log_row(loop *l, double rate, double norm) {
-    double now = clock_now(), passed = now - l->logged_at;
+    double now = ls_clock(), passed = now - l->logged_at;
     ls_metrics_row row = {.step = l->step,
                           .loss = l->loss,
                           .rate = rate,
@@ -459,7 +453,7 @@ static ls_status one_step(loop *l) {
 static ls_status run_steps(loop *l) {
     const ls_train_settings *s = l->settings;
     while (l->step < s->steps) {
-        bool late = s->max_minutes > 0 && clock_now() - l->started >= 60 * s->max_minutes;
+        bool late = s->max_minutes > 0 && ls_clock() - l->started >= 60 * s->max_minutes;
         if (late || (l->job->stop != NULL && *l->job->stop != 0)) {
             if (l->step != l->saved_step) LS_TRY(save(l));
             return LS_FAIL(l->ctx, LS_ESTOP, "stopped after step %lld of %lld%s",
@@ -500,7 +494,7 @@ ls_status ls_train_run(ls_ctx *ctx, const ls_train_job *job, ls_train_result *re
               .inputs = source->inputs > 0 ? source->inputs : length,
               .targets = source->targets > 0 ? source->targets : length,
               .saved_step = -1};
-    l.started = l.logged_at = clock_now();
+    l.started = l.logged_at = ls_clock();
     *result = (ls_train_result){0};
     ls_status status = begin(&l);
     result->resumed = l.first_step = l.step;

@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "tensor/engine/device.h"
 #include "tensor/engine/program_internal.h"
 
@@ -415,12 +415,6 @@ size_t ls_program_bytes(const ls_program *program) {
 
 /* ---- running ---- */
 
-static double seconds_now(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 static ls_status call_kernels(ls_program *program, const ls_run *whole) {
     ls_run apart = *whole;
     apart.state = NULL;
@@ -433,10 +427,10 @@ static ls_status call_kernels(ls_program *program, const ls_run *whole) {
             node->call(run, node);
             continue;
         }
-        double before = seconds_now();
+        double before = ls_clock();
         node->call(run, node);
         LS_TRY(ls_device_settle(program->ctx));
-        program->seconds[i] += seconds_now() - before;
+        program->seconds[i] += ls_clock() - before;
     }
     return LS_OK;
 }

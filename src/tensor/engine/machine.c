@@ -1,10 +1,10 @@
-#include "cli/machine.h"
+#include "tensor/engine/machine.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #if defined(__x86_64__)
@@ -13,14 +13,9 @@
 #include <sys/auxv.h>
 #endif
 
+#include "base/clock.h"
 #include "tensor/engine/device.h"
 #include "tensor/ops.h"
-
-double ls_machine_seconds(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 int64_t ls_machine_peak_bytes(void) {
     struct rusage usage;
@@ -106,6 +101,11 @@ void ls_machine_describe(ls_machine *out) {
 #else
     out->onednn = "not built in";
 #endif
+    struct utsname system;
+    if (uname(&system) == 0) {
+        snprintf(out->system, sizeof out->system, "%s", system.sysname);
+        snprintf(out->release, sizeof out->release, "%s", system.release);
+    }
     out->memory_bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
 }
 
@@ -131,13 +131,13 @@ ls_status ls_machine_random(const ls_program *program, const ls_tensor *tensor, 
 /* Seconds of the best run of a program within half a second. */
 static ls_status best_run(ls_program *program, double *best) {
     const double least_seconds = 0.5;
-    double began = ls_machine_seconds();
+    double began = ls_clock();
     *best = 1e9;
-    for (int run = 0; run < 5 || ls_machine_seconds() - began < least_seconds; run++) {
-        double start = ls_machine_seconds();
+    for (int run = 0; run < 5 || ls_clock() - began < least_seconds; run++) {
+        double start = ls_clock();
         LS_TRY(ls_program_run(program, NULL, 0, 0));
         LS_TRY(ls_device_settle(ls_program_ctx(program)));
-        double seconds = ls_machine_seconds() - start;
+        double seconds = ls_clock() - start;
         if (seconds < *best) *best = seconds;
     }
     return LS_OK;
@@ -218,11 +218,11 @@ ls_status ls_machine_bandwidth(ls_ctx *ctx, double *out) {
     uint64_t total = 0;
     double best = 1e9;
     for (int run = 0; run < 10; run++) {
-        double start = ls_machine_seconds();
+        double start = ls_clock();
 #pragma omp parallel for reduction(+ : total) num_threads(ctx->threads) schedule(static)
         for (int64_t i = 0; i < words / LANES; i++)
             for (int lane = 0; lane < LANES; lane++) total += buffer[i * LANES + lane];
-        double seconds = ls_machine_seconds() - start;
+        double seconds = ls_clock() - start;
         if (seconds < best) best = seconds;
     }
     ls_free(ctx, buffer);

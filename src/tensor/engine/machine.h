@@ -1,6 +1,6 @@
 /* This machine: what it is, and what it was measured to do. */
-#ifndef LS_CLI_MACHINE_H
-#define LS_CLI_MACHINE_H
+#ifndef LS_TENSOR_ENGINE_MACHINE_H
+#define LS_TENSOR_ENGINE_MACHINE_H
 
 #include "tensor/engine/program.h"
 
@@ -9,6 +9,7 @@ typedef struct ls_machine {
     char instructions[64]; /* of those that kernels use, as "AVX2 AVX-512" */
     const char *onednn;    /* "found" or "not built in" */
     int64_t memory_bytes;
+    char system[65], release[65];
 } ls_machine;
 
 void ls_machine_describe(ls_machine *out);
@@ -19,7 +20,6 @@ ls_status ls_machine_peak(ls_ctx *ctx, ls_dtype type, double *out);
 ls_status ls_machine_bandwidth(ls_ctx *ctx, double *out);
 /* Fills an input with numbers from -0.5 to 0.5. */
 ls_status ls_machine_random(const ls_program *program, const ls_tensor *tensor, ls_random key);
-double ls_machine_seconds(void);     /* a clock that never goes back */
 int64_t ls_machine_peak_bytes(void); /* most memory this process has had */
 
 #endif
