@@ -39,7 +39,8 @@ bool ls_parse_real(const char *text, double *out) {
     return true;
 }
 
-int ls_text_distance(const char *a, const char *b) {
+/* Edits that turn one text into the other. */
+static int distance(const char *a, const char *b) {
     enum { MOST = 64 };
     int row[MOST + 1];
     size_t n = strlen(b);
@@ -57,6 +58,43 @@ int ls_text_distance(const char *a, const char *b) {
         }
     }
     return row[n];
+}
+
+const char *ls_name_in_array(const void *list, size_t index) {
+    return ((const char *const *)list)[index];
+}
+
+ls_status ls_fail_unknown(ls_ctx *ctx, const char *what, const char *where, const char *word,
+                          ls_name_at name_at, const void *list) {
+    enum { EDITS_MAX = 3 };
+    const char *nearest = NULL, *name;
+    char names[300] = "";
+    size_t used = 0;
+    int fewest = EDITS_MAX + 1;
+    if ((int)strlen(word) < fewest) fewest = (int)strlen(word); /* not every letter of it */
+    for (size_t i = 0; (name = name_at(list, i)) != NULL; i++) {
+        const int edits = distance(word, name);
+        if (edits == 0)
+            return LS_FAIL(ctx, LS_EUSE, "the %s %s%s has no effect here", what, where, word);
+        if (edits < fewest) fewest = edits, nearest = name;
+        if (used < sizeof names)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s%s",
+                                     used == 0 ? "" : ", ", where, name);
+    }
+    if (nearest != NULL)
+        return LS_FAIL(ctx, LS_EUSE, "there is no %s %s%s: did you mean %s%s?", what, where, word,
+                       where, nearest);
+    if (used == 0 || used >= sizeof names)
+        return LS_FAIL(ctx, LS_EUSE, "there is no %s %s%s here", what, where, word);
+    return LS_FAIL(ctx, LS_EUSE, "there is no %s %s%s; there are %s", what, where, word, names);
+}
+
+ls_status ls_name_find(ls_ctx *ctx, const char *what, const char *word, ls_name_at name_at,
+                       const void *list, size_t *index) {
+    const char *name;
+    for (*index = 0; (name = name_at(list, *index)) != NULL; ++*index)
+        if (strcmp(name, word) == 0) return LS_OK;
+    return ls_fail_unknown(ctx, what, "", word, name_at, list);
 }
 
 const ls_option *ls_options_find(const ls_option_table *table, const char *key) {
@@ -184,23 +222,16 @@ ls_status ls_options_default(ls_ctx *ctx, const ls_option_table *table, void *in
     return LS_OK;
 }
 
+static const char *key_at(const void *list, size_t index) {
+    const ls_option_table *table = list;
+    return index < table->count ? table->options[index].key : NULL;
+}
+
 ls_status ls_options_set(ls_ctx *ctx, const ls_option_table *table, const char *where,
                          const char *key, const char *value, void *into) {
     const ls_option *option = ls_options_find(table, key);
     if (option != NULL) return set_field(ctx, where, option, value, (char *)into + option->offset);
-    const char *nearest = NULL;
-    int distance = 4;
-    for (size_t i = 0; i < table->count; i++) {
-        int here = ls_text_distance(key, table->options[i].key);
-        if (here < distance) {
-            distance = here;
-            nearest = table->options[i].key;
-        }
-    }
-    if (nearest != NULL)
-        return LS_FAIL(ctx, LS_EUSE, "there is no key %s%s: did you mean %s%s?", where, key, where,
-                       nearest);
-    return LS_FAIL(ctx, LS_EUSE, "there is no key %s%s here", where, key);
+    return ls_fail_unknown(ctx, "key", where, key, key_at, table);
 }
 
 /* The shortest text that strtod reads back to the same bits. */

@@ -54,8 +54,19 @@ const ls_option *ls_options_find(const ls_option_table *table, const char *key);
 void ls_option_print(ls_ctx *ctx, const ls_option *option, const void *from, ls_text *out);
 /* The name of choice `index` of an option, copied into out. */
 void ls_option_choice_name(const ls_option *option, int index, char *out, size_t bytes);
-/* Edit distance, for "did you mean". */
-int ls_text_distance(const char *a, const char *b);
+/* The names that a word was chosen from: that of an index, NULL after the last. */
+typedef const char *(*ls_name_at)(const void *list, size_t index);
+/* LS_EUSE for a word that is none of them: "there is no WHAT WORD: did you mean NAME?" where one is
+ * near, else with all the names where they are few. `where` ("model." or "") stands before the word
+ * and the names. A word that is one of the names has no effect where it was given, and the message
+ * says that. */
+ls_status ls_fail_unknown(ls_ctx *ctx, const char *what, const char *where, const char *word,
+                          ls_name_at name_at, const void *list);
+/* The index of the one that the word is, or LS_EUSE as above. */
+ls_status ls_name_find(ls_ctx *ctx, const char *what, const char *word, ls_name_at name_at,
+                       const void *list, size_t *index);
+/* ls_name_at of a NULL-ended array of texts. */
+const char *ls_name_in_array(const void *list, size_t index);
 /* Strict whole-text numbers; false where anything is left over or out of range. */
 bool ls_parse_int(const char *text, int64_t *out);
 bool ls_parse_real(const char *text, double *out);

@@ -90,15 +90,9 @@ ls_status ls_settings_apply(ls_ctx *ctx, const ls_settings *settings, const char
 ls_status ls_settings_finish(ls_ctx *ctx, const ls_settings *settings, const char *const *known) {
     for (size_t i = 0; i < settings->count; i++) {
         if (settings->items[i].used) continue;
-        const char *key = settings->items[i].key, *nearest = NULL;
-        int distance = 4;
-        for (size_t j = 0; known != NULL && known[j] != NULL; j++) {
-            int here = ls_text_distance(key, known[j]);
-            if (here < distance) distance = here, nearest = known[j];
-        }
-        if (nearest != NULL)
-            return LS_FAIL(ctx, LS_EUSE, "there is no key %s: did you mean %s?", key, nearest);
-        return LS_FAIL(ctx, LS_EUSE, "there is no key %s here", key);
+        static const char *const none[] = {NULL};
+        return ls_fail_unknown(ctx, "key", "", settings->items[i].key, ls_name_in_array,
+                               known == NULL ? none : known);
     }
     return LS_OK;
 }

@@ -51,7 +51,8 @@ typedef struct ls_verb {
 } ls_verb;
 
 extern const ls_verb *const ls_verbs[]; /* ends with NULL */
-const ls_verb *ls_verb_find(const char *name);
+/* LS_EUSE names the nearest. */
+ls_status ls_verb_find(ls_ctx *ctx, const char *name, const ls_verb **out);
 
 /* Fills `into` from defaults and from the settings "prefix.KEY"; prefix "" takes only keys that the
  * table has, so that several tables can share the top level, and also takes VERB.KEY. */

@@ -150,14 +150,7 @@ static ls_status run_program(ls_cli *cli, int argc, char **argv) {
     }
     if (strcmp(argv[1], "--version") == 0)
         return ls_cli_print(cli, "longshot " LS_VERSION "\n", strlen("longshot " LS_VERSION "\n"));
-    cli->verb = ls_verb_find(argv[1]);
-    if (cli->verb == NULL) {
-        const char *nearest = ls_verbs[0]->name;
-        for (size_t i = 1; ls_verbs[i] != NULL; i++)
-            if (ls_text_distance(argv[1], ls_verbs[i]->name) < ls_text_distance(argv[1], nearest))
-                nearest = ls_verbs[i]->name;
-        return LS_FAIL(ctx, LS_EUSE, "there is no verb %s: did you mean %s?", argv[1], nearest);
-    }
+    LS_TRY(ls_verb_find(ctx, argv[1], &cli->verb));
     return run_verb(cli, argc - 2, argv + 2);
 }
 

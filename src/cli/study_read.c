@@ -5,6 +5,7 @@
 #include "cli/study.h"
 #include "cli/task_keys.h"
 #include "data/data.h"
+#include "eval/eval.h"
 #include "model/model.h"
 #include "train/train.h"
 
@@ -94,23 +95,6 @@ static bool is_evaluation(const char *key) {
     return in_section(key, "eval");
 }
 
-static ls_status refuse_key(ls_study *study, const ls_study_arm *arm, const char *key) {
-    static const char *const known[] = {"from", "extend", "label", "seeds", NULL};
-    const char *nearest = NULL;
-    int distance = 4;
-    for (size_t i = 0; known[i] != NULL; i++) {
-        int here = ls_text_distance(key, known[i]);
-        if (here < distance) distance = here, nearest = known[i];
-    }
-    if (nearest != NULL)
-        return LS_FAIL(&study->cli->ctx, LS_EUSE, "arm %s: there is no key %s: did you mean %s?",
-                       arm->name, key, nearest);
-    return LS_FAIL(&study->cli->ctx, LS_EUSE,
-                   "arm %s: there is no key %s; an arm has from, extend, label, seeds and the "
-                   "sections model, mixer, position, data, task, train, eval and extend",
-                   arm->name, key);
-}
-
 static ls_status find_parent(ls_study *study, ls_study_arm *arm) {
     ls_ctx *ctx = &study->cli->ctx;
     const char *from = ls_settings_get(&arm->given, "from");
@@ -124,6 +108,16 @@ static ls_status find_parent(ls_study *study, ls_study_arm *arm) {
         return LS_OK;
     }
     return LS_FAIL(ctx, LS_EUSE, "arm %s is from %s, and there is no such arm", arm->name, from);
+}
+
+/* The error says which arm it is about. */
+static ls_status about_arm(ls_study *study, const ls_study_arm *arm, ls_status status) {
+    ls_ctx *ctx = &study->cli->ctx;
+    if (status == LS_OK) return LS_OK;
+    char said[sizeof ctx->error.message];
+    snprintf(said, sizeof said, "%s", ctx->error.message);
+    ctx->error = (ls_error){0};
+    return LS_FAIL(ctx, status, "arm %s: %.400s", arm->name, said);
 }
 
 /* An arm's keys go where they belong; what has no place is a mistake. */
@@ -158,7 +152,11 @@ static ls_status sort_arm(ls_study *study, ls_study_arm *arm) {
         } else if (is_extension(key) || is_evaluation(key)) {
             LS_TRY(ls_settings_put(ctx, &arm->testing, key, value));
         } else {
-            return refuse_key(study, arm, key);
+            static const char *const known[] = {
+                "from",   "extend", "label",   "seeds",  "model.*",  "mixer.*", "position.*",
+                "data.*", "task.*", "train.*", "eval.*", "extend.*", NULL};
+            return about_arm(study, arm,
+                             ls_fail_unknown(ctx, "key", "", key, ls_name_in_array, known));
         }
     }
     return LS_OK;
@@ -224,9 +222,7 @@ static ls_status check_settings(ls_study *study, const ls_study_arm *arm) {
     LS_TRY_GOTO(check_differing(ctx, arm, &config));
     LS_TRY_GOTO(check_section(ctx, &all, "data", &ls_data_options));
     LS_TRY_GOTO(check_section(ctx, &all, "train", &ls_train_options));
-    for (const ls_section *s = ls_verb_find("eval")->sections; s->table != NULL; s++)
-        if (strcmp(s->prefix, "eval") == 0)
-            LS_TRY_GOTO(check_section(ctx, &arm->testing, "eval", s->table));
+    LS_TRY_GOTO(check_section(ctx, &arm->testing, "eval", &ls_eval_options));
 fail:
     ls_model_config_clear(ctx, &config);
     ls_task_clear(ctx, &task);
@@ -234,15 +230,8 @@ fail:
     return status;
 }
 
-/* The error says which arm it is about. */
 static ls_status check_arm(ls_study *study, const ls_study_arm *arm) {
-    ls_ctx *ctx = &study->cli->ctx;
-    ls_status status = check_settings(study, arm);
-    if (status == LS_OK) return LS_OK;
-    char said[sizeof ctx->error.message];
-    snprintf(said, sizeof said, "%s", ctx->error.message);
-    ctx->error = (ls_error){0};
-    return LS_FAIL(ctx, status, "arm %s: %.400s", arm->name, said);
+    return about_arm(study, arm, check_settings(study, arm));
 }
 
 static void study_name(const char *path, char *out, size_t bytes) {

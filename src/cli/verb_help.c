@@ -25,9 +25,8 @@ static ls_status run(ls_cli *cli) {
             texts[i].write(ctx, &text);
             return ls_cli_print_text(cli, &text);
         }
-    const ls_verb *verb = ls_verb_find(word);
-    if (verb == NULL)
-        return LS_FAIL(ctx, LS_EUSE, "there is no verb %s: `longshot help` lists them", word);
+    const ls_verb *verb;
+    LS_TRY(ls_verb_find(ctx, word, &verb));
     ls_help_verb(ctx, verb, &text);
     return ls_cli_print_text(cli, &text);
 }

@@ -13,8 +13,14 @@ const ls_verb *const ls_verbs[] = {
     &ls_verb_doctor,   &ls_verb_help,   NULL,
 };
 
-const ls_verb *ls_verb_find(const char *name) {
-    for (size_t i = 0; ls_verbs[i] != NULL; i++)
-        if (strcmp(ls_verbs[i]->name, name) == 0) return ls_verbs[i];
-    return NULL;
+static const char *verb_name(const void *list, size_t index) {
+    (void)list;
+    return ls_verbs[index] == NULL ? NULL : ls_verbs[index]->name;
+}
+
+ls_status ls_verb_find(ls_ctx *ctx, const char *name, const ls_verb **out) {
+    size_t index;
+    LS_TRY(ls_name_find(ctx, "verb", name, verb_name, NULL, &index));
+    *out = ls_verbs[index];
+    return LS_OK;
 }

@@ -50,8 +50,13 @@ const ls_protocol ls_protocols[] = {
 };
 const size_t ls_protocol_count = sizeof ls_protocols / sizeof ls_protocols[0];
 
+static const char *protocol_name(const void *list, size_t index) {
+    (void)list;
+    return index < ls_protocol_count ? ls_protocols[index].name : NULL;
+}
+
 ls_status ls_protocol_find(ls_ctx *ctx, const char *name, ls_protocol_choice *out) {
-    size_t length = strlen(name), suffix = strlen(joined_suffix), nearest = 0;
+    size_t length = strlen(name), suffix = strlen(joined_suffix);
     *out = (ls_protocol_choice){.joined = length > suffix &&
                                           strcmp(name + length - suffix, joined_suffix) == 0};
     if (out->joined) length -= suffix;
@@ -59,12 +64,8 @@ ls_status ls_protocol_find(ls_ctx *ctx, const char *name, ls_protocol_choice *ou
         const char *known = ls_protocols[i].name;
         if (strlen(known) == length && strncmp(known, name, length) == 0)
             out->type = &ls_protocols[i];
-        if (ls_text_distance(known, name) < ls_text_distance(ls_protocols[nearest].name, name))
-            nearest = i;
     }
-    if (out->type == NULL)
-        return LS_FAIL(ctx, LS_EUSE, "there is no protocol named %s; did you mean %s?", name,
-                       ls_protocols[nearest].name);
+    if (out->type == NULL) return ls_fail_unknown(ctx, "protocol", "", name, protocol_name, NULL);
     if (out->joined && !out->type->joinable)
         return LS_FAIL(ctx, LS_EUSE,
                        "protocol %s takes each document by itself: it is never joined",

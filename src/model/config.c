@@ -9,8 +9,8 @@
 #define FIELD(name) offsetof(ls_model_settings, name)
 static const ls_option options[] = {
     {"layers", LS_OPTION_TEXT, FIELD(layers), "6", 0, 0, NULL,
-     "number of blocks, or a list with the mixer of each: [mamba, attention]; mixers with a label "
-     "have options of their own: [attention:near, attention] with mixer.near.window"},
+     "number of blocks, or the mixer of each: mamba,attention; mixers with a label "
+     "have options of their own: attention:near,attention with mixer.near.window"},
     {"width", LS_OPTION_INT, FIELD(width), "256", 1, 65536, NULL, "width of the residual stream"},
     {"hidden", LS_OPTION_INT, FIELD(hidden), "0", 0, 1048576, NULL,
      "width inside the feed-forward layer; 0: 4 times the width (8/3 where it is gated)"},
@@ -141,29 +141,23 @@ const ls_preset ls_presets[] = {
     {0},
 };
 
+static const char *preset_name(const void *list, size_t index) {
+    return ((const ls_preset *)list)[index].name;
+}
+
 static ls_status add_preset(ls_ctx *ctx, ls_settings *settings, const char *name) {
-    const char *nearest = NULL;
-    int distance = 6;
-    for (const ls_preset *preset = ls_presets; preset->name != NULL; preset++) {
-        int here = ls_text_distance(name, preset->name);
-        if (here < distance) distance = here, nearest = preset->name;
-        if (here != 0) continue;
-        char words[640];
-        snprintf(words, sizeof words, "%s", preset->settings);
-        char *rest = NULL;
-        for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
-            char *equals = strchr(word, '=');
-            *equals = '\0';
-            bool given = false;
-            for (size_t i = 0; i < settings->count; i++)
-                given |= strcmp(settings->items[i].key, word) == 0;
-            if (!given) LS_TRY(ls_settings_put(ctx, settings, word, equals + 1));
-        }
-        return LS_OK;
+    size_t index;
+    LS_TRY(ls_name_find(ctx, "preset", name, preset_name, ls_presets, &index));
+    char words[640];
+    snprintf(words, sizeof words, "%s", ls_presets[index].settings);
+    char *rest = NULL;
+    for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+        char *equals = strchr(word, '=');
+        *equals = '\0';
+        if (!ls_settings_has(settings, word))
+            LS_TRY(ls_settings_put(ctx, settings, word, equals + 1));
     }
-    if (nearest != NULL)
-        return LS_FAIL(ctx, LS_EUSE, "there is no preset %s: did you mean %s?", name, nearest);
-    return LS_FAIL(ctx, LS_EUSE, "there is no preset %s: see `longshot inspect presets`", name);
+    return LS_OK;
 }
 
 /* ---- mixers ---- */
@@ -216,21 +210,20 @@ static ls_status check_label(ls_ctx *ctx, const char *key, const char *label) {
     return LS_OK;
 }
 
+static const char *mixer_name(const void *list, size_t index) {
+    (void)list;
+    return index < ls_mixer_count ? ls_mixer_types[index]->name : NULL;
+}
+
 /* The next layer has the mixer TYPE or TYPE:LABEL, one of those there are or a new one. */
 static ls_status add_layer(ls_ctx *ctx, ls_model_config *config, const layer_list *list,
                            char *name) {
-    const char *nearest = NULL;
     char *label = strchr(name, ':');
     if (label != NULL) *label++ = '\0';
-    const ls_mixer_type *type = ls_mixer_find(name);
-    int distance = 4, which = 0;
-    for (size_t i = 0; i < ls_mixer_count; i++) {
-        int here = ls_text_distance(name, ls_mixer_types[i]->name);
-        if (here < distance) distance = here, nearest = ls_mixer_types[i]->name;
-    }
-    if (type == NULL)
-        return LS_FAIL(ctx, LS_EUSE, "there is no mixer %s%s%s: see `longshot inspect mixers`",
-                       name, nearest == NULL ? "" : ", perhaps ", nearest == NULL ? "" : nearest);
+    size_t index;
+    LS_TRY(ls_name_find(ctx, "mixer", name, mixer_name, NULL, &index));
+    const ls_mixer_type *type = ls_mixer_types[index];
+    int which = 0;
     if (label != NULL) LS_TRY(check_label(ctx, list->key, label));
     const char *own = label != NULL ? label : type->name;
     if (*list->count == LS_LAYERS_MOST)

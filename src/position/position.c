@@ -8,25 +8,14 @@
 
 /* ---- choosing ---- */
 
-/* Names both registries can be searched by. */
-typedef const char *(*name_fn)(size_t index);
-static const char *position_name(size_t index) {
-    return ls_position_types[index]->name;
-}
-static const char *extension_name(size_t index) {
-    return ls_extension_types[index]->name;
+static const char *position_name(const void *list, size_t index) {
+    (void)list;
+    return index < ls_position_count ? ls_position_types[index]->name : NULL;
 }
 
-static ls_status find_name(ls_ctx *ctx, const char *what, const char *name, name_fn name_at,
-                           size_t count, size_t *out) {
-    size_t nearest = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(name_at(i), name) == 0) return *out = i, LS_OK;
-        if (ls_text_distance(name_at(i), name) < ls_text_distance(name_at(nearest), name))
-            nearest = i;
-    }
-    return LS_FAIL(ctx, LS_EUSE, "there is no %s named %s; did you mean %s?", what, name,
-                   name_at(nearest));
+static const char *extension_name(const void *list, size_t index) {
+    (void)list;
+    return index < ls_extension_count ? ls_extension_types[index]->name : NULL;
 }
 
 static ls_status new_options(ls_ctx *ctx, const ls_option_table *table, void **out) {
@@ -38,14 +27,14 @@ static ls_status new_options(ls_ctx *ctx, const ls_option_table *table, void **o
 ls_status ls_position_choose(ls_ctx *ctx, const char *name, ls_position *out) {
     size_t index = 0;
     *out = (ls_position){0};
-    LS_TRY(find_name(ctx, "position method", name, position_name, ls_position_count, &index));
+    LS_TRY(ls_name_find(ctx, "position method", name, position_name, NULL, &index));
     out->type = ls_position_types[index];
     return new_options(ctx, &out->type->options, &out->options);
 }
 
 ls_status ls_position_extend(ls_ctx *ctx, ls_position *position, const char *name) {
     size_t index = 0;
-    LS_TRY(find_name(ctx, "extension", name, extension_name, ls_extension_count, &index));
+    LS_TRY(ls_name_find(ctx, "extension", name, extension_name, NULL, &index));
     const ls_extension_type *type = ls_extension_types[index];
     if ((position->type->traits & type->needs) != type->needs)
         return LS_FAIL(

@@ -17,18 +17,9 @@ static const char section[] = "task.";
 
 /* ---- choosing ---- */
 
-static ls_status find_type(ls_ctx *ctx, const char *name, const ls_task_type **out) {
-    size_t nearest = 0;
-    for (size_t i = 0; i < ls_task_count; i++) {
-        if (strcmp(ls_task_types[i]->name, name) == 0) return *out = ls_task_types[i], LS_OK;
-        if (ls_text_distance(ls_task_types[i]->name, name) <
-            ls_text_distance(ls_task_types[nearest]->name, name))
-            nearest = i;
-    }
-    return LS_FAIL(
-        ctx, LS_EUSE,
-        "there is no task named %s; did you mean %s? `longshot inspect tasks` lists them", name,
-        ls_task_types[nearest]->name);
+static const char *task_name(const void *list, size_t index) {
+    (void)list;
+    return index < ls_task_count ? ls_task_types[index]->name : NULL;
 }
 
 ls_status ls_task_read(ls_ctx *ctx, const ls_settings *settings, ls_task *out) {
@@ -37,8 +28,9 @@ ls_status ls_task_read(ls_ctx *ctx, const ls_settings *settings, ls_task *out) {
     LS_TRY(ls_options_default(ctx, &ls_task_options, &out->settings));
     const char *name = ls_settings_get(settings, "task");
     if (name == NULL || name[0] == '\0') return LS_OK;
-    const ls_task_type *type = NULL;
-    LS_TRY(find_type(ctx, name, &type));
+    size_t index;
+    LS_TRY(ls_name_find(ctx, "task", name, task_name, NULL, &index));
+    const ls_task_type *type = ls_task_types[index];
     out->options = ls_new(ctx, 1, type->options.size + 1); /* a task may have no options */
     if (out->options == NULL) return LS_ENOMEM;
     LS_TRY(ls_options_default(ctx, &type->options, out->options));
