@@ -47,7 +47,9 @@ refuses 2 "not a whole number" train train.steps=many data.corpus=text.txt
 refuses 2 "do not divide" train model.width=100 mixer.heads=7 data.corpus=text.txt
 [ -e /dev/nvidia0 ] || refuses 2 "device=cuda cannot be used" train device=cuda data.corpus=text.txt
 refuses 2 "choose one of" train device=tpu data.corpus=text.txt
-refuses 2 "mixer" train model.mixer=atention data.corpus=text.txt
+refuses 2 "did you mean attention" train model.mixer=atention data.corpus=text.txt
+refuses 2 "there are study, report, train" unrelated
+refuses 2 "there are alibi, .*, xpos" train model.position=unrelated data.corpus=text.txt
 refuses 2 "did you mean xpos" train model.position=xpso data.corpus=text.txt
 refuses 2 "did you mean tiny" train model.preset=tinny data.corpus=text.txt
 refuses 2 "longshot eval" train extend=bca data.corpus=text.txt
@@ -94,7 +96,11 @@ refuses 2 "say what to apply" apply
 refuses 2 "give weights=" apply mixer=attention
 refuses 2 "no mixer" apply mixer=attenton golden=x
 refuses 3 "No such file" apply mixer=attention golden=missing.safetensors
-refuses 2 "choose from" bench what=nothing
+refuses 2 "choose from gemm, train, .*, memory" bench what=nothing
+refuses 2 "what=mem: choose from" bench what=mem
+refuses 2 "what=train,: choose from" bench what=train,
+refuses 2 "choose from" bench what=
+refuses 2 "only=unrelated" bench what=train only=unrelated
 
 # every verb explains itself
 for verb in study report train eval generate bench data inspect apply doctor help; do
@@ -103,6 +109,16 @@ for verb in study report train eval generate bench data inspect apply doctor hel
         failures=$((failures + 1))
     }
     "$program" $verb --help >/dev/null || failures=$((failures + 1))
+done
+# lists are shown as the command line takes them
+layers=$("$program" help train | sed -n 's/.*the mixer of each: \([^ ;]*\);.*/\1/p')
+labels=$("$program" help train | sed -n 's/.*options of their own: \([^ ;]*\) with.*/\1/p')
+for example in "$layers" "$labels"; do
+    [ -n "$example" ] && "$program" train model.layers="$example" model.width=32 train.steps=0 \
+        data.corpus=text.txt out=listed-$example --quiet >/dev/null || {
+        echo "FAILED: the example model.layers=$example of help train" >&2
+        failures=$((failures + 1))
+    }
 done
 "$program" --version | grep -q '^longshot [0-9]' || failures=$((failures + 1))
 "$program" --help >/dev/null || failures=$((failures + 1))

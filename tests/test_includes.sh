@@ -23,8 +23,9 @@ allow mixer base tensor position
 allow model base tensor position mixer
 allow train base tensor position mixer model data task
 allow eval base tensor position mixer model data task
+allow bench base tensor mixer model train
 allow api base tensor position mixer model data train longshot
-allow cli base tensor position mixer model data task train eval report api longshot
+allow cli base tensor position mixer model data task train eval report bench api longshot
 rooms=$(ls -d */ | tr -d / | sort | tr '\n' ' ')
 for room in $rooms; do
     grep -q "^allow $room" "$2/tests/test_includes.sh" || { echo "room $room has no rule"; failed=1; }

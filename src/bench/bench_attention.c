@@ -2,9 +2,10 @@
  * slopes, in a window and in blocks. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/random.h"
-#include "cli/bench.h"
+#include "bench/bench_parts.h"
 #include "tensor/engine/machine.h"
 #include "tensor/ops.h"
 
@@ -122,9 +123,9 @@ fail:
 
 static ls_status bench_kind(ls_bench *bench, const attention_kind *kind, json_t *rows) {
     for (int i = 0; i < bench->type_count; i++) {
-        if (kind->device && bench->types[i] != LS_BF16 && bench->keys.dtype == 0) continue;
-        for (int64_t j = 0; j < bench->keys.lengths.count; j++) {
-            int64_t T = (int64_t)bench->keys.lengths.at[j];
+        if (kind->device && bench->types[i] != LS_BF16 && bench->settings->dtype == 0) continue;
+        for (int64_t j = 0; j < bench->settings->lengths.count; j++) {
+            int64_t T = (int64_t)bench->settings->lengths.at[j];
             if (kind->length > 0 && j > 0) continue;
             for (int grad = 0; grad < 2; grad++)
                 LS_TRY(bench_one(bench, kind, bench->types[i], kind->length > 0 ? kind->length : T,
@@ -134,13 +135,22 @@ static ls_status bench_kind(ls_bench *bench, const attention_kind *kind, json_t 
     return LS_OK;
 }
 
+static bool chosen(const ls_bench *bench, const attention_kind *kind) {
+    return kind->device == (bench->ctx->device != NULL) &&
+           strstr(kind->name, bench->settings->only) != NULL;
+}
+
+bool ls_bench_attention_has(const ls_bench *bench) {
+    for (int i = 0; i < KINDS; i++)
+        if (chosen(bench, &kinds[i])) return true;
+    return false;
+}
+
 ls_status ls_bench_attention(ls_bench *bench) {
     json_t *rows = json_array();
     json_object_set_new(bench->json, "attention", rows);
     ls_text_printf(bench->ctx, &bench->text, "attention, batch 1: kind, heads x width, length\n");
     for (int i = 0; i < KINDS; i++)
-        if (kinds[i].device == (bench->ctx->device != NULL) &&
-            strstr(kinds[i].name, bench->keys.only) != NULL)
-            LS_TRY(bench_kind(bench, &kinds[i], rows));
+        if (chosen(bench, &kinds[i])) LS_TRY(bench_kind(bench, &kinds[i], rows));
     return LS_OK;
 }

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "cli/bench.h"
+#include "bench/bench_parts.h"
 #include "model/model.h"
 #include "tensor/engine/machine.h"
 
@@ -70,8 +70,8 @@ ls_status ls_bench_decode(ls_bench *bench) {
     json_object_set_new(bench->json, "decode", rows);
     ls_text_printf(ctx, &bench->text, "decoding, llama shape of 124 million parameters, bf16\n");
     ls_status status = make_model(ctx, &config, &model);
-    for (int64_t i = 0; i < bench->keys.depths.count && status == LS_OK; i++)
-        status = at_depth(bench, model, (int64_t)bench->keys.depths.at[i], rows);
+    for (int64_t i = 0; i < bench->settings->depths.count && status == LS_OK; i++)
+        status = at_depth(bench, model, (int64_t)bench->settings->depths.at[i], rows);
     ls_model_free(model);
     ls_model_config_clear(ctx, &config);
     return status;

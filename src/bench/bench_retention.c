@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "base/random.h"
-#include "cli/bench.h"
+#include "bench/bench_parts.h"
 #include "tensor/engine/machine.h"
 #include "tensor/ops.h"
 
@@ -95,9 +95,9 @@ ls_status ls_bench_retention(ls_bench *bench) {
                        DEVICE_TOKENS);
     for (int size = 0; size < SIZES; size++)
         for (int i = 0; i < bench->type_count; i++)
-            for (int64_t j = 0; j < bench->keys.lengths.count; j++)
+            for (int64_t j = 0; j < bench->settings->lengths.count; j++)
                 for (int grad = 0; grad < 2; grad++)
                     LS_TRY(bench_one(bench, size, bench->types[i],
-                                     (int64_t)bench->keys.lengths.at[j], grad == 1, rows));
+                                     (int64_t)bench->settings->lengths.at[j], grad == 1, rows));
     return LS_OK;
 }

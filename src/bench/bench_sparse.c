@@ -2,7 +2,7 @@
  * layer of 12 heads of 64 that is attention, by length. */
 #include <string.h>
 
-#include "cli/bench.h"
+#include "bench/bench_parts.h"
 #include "mixer/mixer.h"
 #include "tensor/engine/machine.h"
 
@@ -75,7 +75,7 @@ static ls_status make(ls_ctx *ctx, const ls_mixer *mixer, ls_dtype type, int64_t
 /* What attention took of the best of some runs, and its operations. */
 static ls_status time_attention(ls_bench *bench, ls_program *program, double *seconds,
                                 double *flops) {
-    for (int64_t round = 0; round < bench->keys.rounds; round++) {
+    for (int64_t round = 0; round < bench->settings->rounds; round++) {
         ls_op_time times[OPERATIONS_MOST];
         double sum = 0;
         *flops = 0;
@@ -137,13 +137,13 @@ ls_status ls_bench_sparse(ls_bench *bench) {
                    (long long)batch_of(bench->ctx), HEADS, WIDTH / HEADS);
     for (int i = 0; i < bench->type_count; i++) {
         /* on a device, as with attention, bf16 unless another type is asked for */
-        bool other = bench->types[i] != LS_BF16 && bench->keys.dtype == 0;
-        for (int64_t j = 0; j < bench->keys.lengths.count; j++) {
+        bool other = bench->types[i] != LS_BF16 && bench->settings->dtype == 0;
+        for (int64_t j = 0; j < bench->settings->lengths.count; j++) {
             if (bench->ctx->device != NULL && other) continue;
             double dense[2] = {0};
             for (int k = 0; k < KINDS; k++)
                 LS_TRY(bench_one(bench, &kinds[k], bench->types[i],
-                                 (int64_t)bench->keys.lengths.at[j], dense, rows));
+                                 (int64_t)bench->settings->lengths.at[j], dense, rows));
         }
     }
     return LS_OK;

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "cli/bench.h"
+#include "bench/bench_parts.h"
 #include "tensor/engine/device.h"
 
 static json_t *read_line(ls_bench *bench, ls_peer *peer) {
@@ -82,7 +82,8 @@ void ls_peer_stop(ls_peer *peer) {
 /* ---- rows that are measured beside a peer ---- */
 
 ls_status ls_bench_go_on(ls_bench *bench) {
-    return *ls_cli_stop() == 0 ? LS_OK : LS_FAIL(bench->ctx, LS_ESTOP, "stopped");
+    const volatile sig_atomic_t *stop = bench->hooks->stop;
+    return stop == NULL || *stop == 0 ? LS_OK : LS_FAIL(bench->ctx, LS_ESTOP, "stopped");
 }
 
 static ls_status turn(ls_program *program, double seconds, double *best) {
@@ -111,9 +112,9 @@ static void keep_lowest(json_t *lowest, const json_t *seconds) {
 ls_status ls_bench_turns(ls_bench *bench, ls_program *program, ls_peer *peer, double *ours,
                          json_t *lowest) {
     *ours = 0;
-    for (int64_t round = 0; round < bench->keys.rounds; round++) {
+    for (int64_t round = 0; round < bench->settings->rounds; round++) {
         LS_TRY(ls_bench_go_on(bench));
-        LS_TRY(turn(program, bench->keys.seconds / 4, ours));
+        LS_TRY(turn(program, bench->settings->seconds / 4, ours));
         json_t *line = ls_peer_go(bench, peer);
         keep_lowest(lowest, json_object_get(line, "seconds"));
         json_decref(line);

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "cli/bench.h"
+#include "bench/bench_parts.h"
 #include "tensor/engine/machine.h"
 #include "tensor/ops.h"
 
@@ -110,7 +110,7 @@ fail:
 }
 
 ls_status ls_bench_conv(ls_bench *bench) {
-    const ls_reals *lengths = &bench->keys.lengths;
+    const ls_reals *lengths = &bench->settings->lengths;
     json_t *rows = json_array();
     json_object_set_new(bench->json, "conv", rows);
     ls_text_printf(bench->ctx, &bench->text,

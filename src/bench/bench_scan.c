@@ -2,7 +2,7 @@
  * processor, on a device a batch of a wider model. */
 #include <stdio.h>
 
-#include "cli/bench.h"
+#include "bench/bench_parts.h"
 #include "tensor/engine/machine.h"
 #include "tensor/ops.h"
 

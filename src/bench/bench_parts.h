@@ -1,28 +1,18 @@
-/* The parts of `longshot bench`. Each measures one thing, appends a table for people to `text` and
+/* The parts of a benchmark. Each measures one thing, appends a table for people to `text` and
  * a member to the JSON result. */
-#ifndef LS_CLI_BENCH_H
-#define LS_CLI_BENCH_H
+#ifndef LS_BENCH_PARTS_H
+#define LS_BENCH_PARTS_H
 
 #include <stdio.h>
 #include <sys/types.h>
 
-#include "cli/cli.h"
+#include "bench/bench.h"
 #include "tensor/engine/program.h"
 
-typedef struct ls_bench_keys {
-    char what[LS_OPTION_TEXT_BYTES], peer[LS_OPTION_TEXT_BYTES], scripts[LS_OPTION_TEXT_BYTES];
-    char only[LS_OPTION_TEXT_BYTES];
-    int dtype;
-    bool recompute;
-    int64_t rounds;
-    double seconds;
-    ls_reals lengths, depths;
-} ls_bench_keys;
-
 typedef struct ls_bench {
-    ls_cli *cli;
     ls_ctx *ctx;
-    ls_bench_keys keys;
+    const ls_bench_settings *settings;
+    const ls_bench_hooks *hooks;
     ls_dtype types[2]; /* that are measured */
     int type_count;
     double bandwidth;           /* bytes per second, measured at the start */
@@ -40,6 +30,10 @@ ls_status ls_bench_scan(ls_bench *bench);
 ls_status ls_bench_conv(ls_bench *bench);
 ls_status ls_bench_retention(ls_bench *bench);
 ls_status ls_bench_decode(ls_bench *bench);
+/* Whether a model that is trained here, or a kind of attention, has the name that `only` asks for.
+ */
+bool ls_bench_train_has(const ls_bench *bench);
+bool ls_bench_attention_has(const ls_bench *bench);
 
 /* A peer: a script that prints one JSON line when it is ready, and one for every line "go" it
  * reads. Where it cannot be started or ends early, `alive` is false and the reason has been said.

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
-#include "cli/bench.h"
+#include "bench/bench_parts.h"
 #include "model/model.h"
 #include "tensor/engine/device.h"
 #include "tensor/engine/machine.h"
@@ -90,7 +90,7 @@ static ls_status trainer_make(ls_bench *bench, const train_shape *shape, ls_dtyp
     LS_TRY(read_config(ctx, shape, &out->config));
     LS_TRY(ls_model_new(ctx, &out->config, type, 1, true, &out->model));
     const ls_program_options options = {
-        .batch = shape->batch, .length = shape->length, .recompute = bench->keys.recompute};
+        .batch = shape->batch, .length = shape->length, .recompute = bench->settings->recompute};
     LS_TRY(ls_model_program(out->model, LS_MODEL_TRAIN, options, &out->program));
     const ls_optimizer_settings adamw = ls_optimizer_settings_default();
     LS_TRY(ls_optimizer_new(ctx, out->model->store, &adamw, &out->optimizer));
@@ -182,10 +182,10 @@ static ls_status take_turns(ls_bench *bench, trainer *t, ls_dtype type, double *
     *ours = *theirs = 0;
     start_peer(bench, t->shape, type, &peer);
     ls_status status = LS_OK;
-    for (int64_t round = 0; round < bench->keys.rounds && status == LS_OK; round++) {
+    for (int64_t round = 0; round < bench->settings->rounds && status == LS_OK; round++) {
         double here = 0;
         status = ls_bench_go_on(bench);
-        if (status == LS_OK) status = measure(bench->ctx, t, bench->keys.seconds, &here);
+        if (status == LS_OK) status = measure(bench->ctx, t, bench->settings->seconds, &here);
         if (here > *ours) *ours = here;
         json_t *line = ls_peer_go(bench, &peer);
         const json_t *figure = json_object_get(line, "tokens_per_second");
@@ -232,7 +232,7 @@ static ls_status bench_shape(ls_bench *bench, const train_shape *shape, json_t *
     ls_text_printf(bench->ctx, &bench->text, "training %s, length %lld, batch %lld\n", shape->name,
                    (long long)shape->length, (long long)shape->batch);
     for (int i = 0; i < bench->type_count; i++) {
-        if (shape->device && bench->types[i] != LS_BF16 && bench->keys.dtype == 0) continue;
+        if (shape->device && bench->types[i] != LS_BF16 && bench->settings->dtype == 0) continue;
         json_t *row = json_object();
         trainer t = {0};
         json_object_set_new(row, "model", json_string(shape->name));
@@ -246,13 +246,21 @@ static ls_status bench_shape(ls_bench *bench, const train_shape *shape, json_t *
     return LS_OK;
 }
 
+static bool chosen(const ls_bench *bench, const train_shape *shape) {
+    return shape->device == (bench->ctx->device != NULL) &&
+           strstr(shape->name, bench->settings->only) != NULL;
+}
+
+bool ls_bench_train_has(const ls_bench *bench) {
+    for (int i = 0; i < SHAPES; i++)
+        if (chosen(bench, &shapes[i])) return true;
+    return false;
+}
+
 ls_status ls_bench_train(ls_bench *bench) {
     json_t *rows = json_array();
     json_object_set_new(bench->json, "train", rows);
-    for (int i = 0; i < SHAPES; i++) {
-        bool named = strstr(shapes[i].name, bench->keys.only) != NULL;
-        if (shapes[i].device == (bench->ctx->device != NULL) && named)
-            LS_TRY(bench_shape(bench, &shapes[i], rows));
-    }
+    for (int i = 0; i < SHAPES; i++)
+        if (chosen(bench, &shapes[i])) LS_TRY(bench_shape(bench, &shapes[i], rows));
     return LS_OK;
 }

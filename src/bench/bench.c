@@ -1,0 +1,204 @@
+#include "bench/bench.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "bench/bench_parts.h"
+#include "tensor/engine/machine.h"
+
+#define FIELD(name) offsetof(ls_bench_settings, name)
+static const ls_option options[] = {
+    {"what", LS_OPTION_TEXT, FIELD(what), "gemm,train,attention,scan,retention,decode,memory", 0, 0,
+     NULL,
+     "What to measure: any of gemm, train, attention, sparse, scan, conv, retention, decode, "
+     "memory."},
+    {"peer", LS_OPTION_TEXT, FIELD(peer), "", 0, 0, NULL,
+     "Python with PyTorch to measure beside; empty: python3 if it has torch; none: no peer."},
+    {"scripts", LS_OPTION_TEXT, FIELD(scripts), "", 0, 0, NULL,
+     "Folder of the peers' scripts; empty: bench/peers here, or where they are installed."},
+    {"dtype", LS_OPTION_CHOICE, FIELD(dtype), "both", 0, 0, "both|f32|bf16",
+     "Types that training, attention, scan and retention are measured in."},
+    {"only", LS_OPTION_TEXT, FIELD(only), "", 0, 0, NULL,
+     "Only models that are trained, and kinds of attention, whose names hold this."},
+    {"recompute", LS_OPTION_BOOL, FIELD(recompute), "false", 0, 0, NULL,
+     "Train with train.recompute."},
+    {"rounds", LS_OPTION_INT, FIELD(rounds), "4", 1, 100, NULL,
+     "Turns of ours and theirs; the best of each counts."},
+    {"seconds", LS_OPTION_REAL, FIELD(seconds), "4", 0, 3600, NULL, "Length of a turn."},
+    {"lengths", LS_OPTION_REALS, FIELD(lengths), "256,1024,4096,16384", 1, 1 << 20, NULL,
+     "Lengths of attention, sparse attention, convolution and retention."},
+    {"depths", LS_OPTION_REALS, FIELD(depths), "0,8192", 0, 1 << 20, NULL,
+     "Tokens that are there before decoding begins."},
+};
+const ls_option_table ls_bench_options = LS_OPTIONS(options, ls_bench_settings);
+
+/* In the order in which they are measured; what has no function of its own is part of what is
+ * measured of the machine. */
+static const struct {
+    const char *name;
+    ls_status (*run)(ls_bench *bench);
+} parts[] = {
+    {"gemm", NULL},
+    {"train", ls_bench_train},
+    {"attention", ls_bench_attention},
+    {"scan", ls_bench_scan},
+    {"retention", ls_bench_retention},
+    {"decode", ls_bench_decode},
+    {"sparse", ls_bench_sparse},
+    {"conv", ls_bench_conv},
+    {"memory", NULL},
+};
+enum { PARTS = sizeof parts / sizeof parts[0] };
+
+static bool wants(const ls_bench *bench, const char *name) {
+    const size_t length = strlen(name);
+    for (const char *at = bench->settings->what;; at++) {
+        const size_t here = strcspn(at, ",");
+        if (here == length && memcmp(at, name, length) == 0) return true;
+        at += here;
+        if (*at == '\0') return false;
+    }
+}
+
+static ls_status refuse_what(const ls_bench *bench) {
+    char names[128] = "";
+    size_t used = 0;
+    for (int i = 0; i < PARTS; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i == 0 ? "" : ", ",
+                                 parts[i].name);
+    return LS_FAIL(bench->ctx, LS_EUSE, "what=%s: choose from %s", bench->settings->what, names);
+}
+
+/* Every name in `what` must be one of the parts. */
+static ls_status check_what(const ls_bench *bench) {
+    for (const char *at = bench->settings->what;; at++) {
+        const size_t length = strcspn(at, ",");
+        int i = 0;
+        while (i < PARTS &&
+               (strlen(parts[i].name) != length || memcmp(at, parts[i].name, length) != 0))
+            i++;
+        if (i == PARTS) return refuse_what(bench);
+        at += length;
+        if (*at == '\0') return LS_OK;
+    }
+}
+
+static ls_status check_only(const ls_bench *bench) {
+    const char *only = bench->settings->only;
+    if (only[0] == '\0' || (wants(bench, "train") && ls_bench_train_has(bench)) ||
+        (wants(bench, "attention") && ls_bench_attention_has(bench)))
+        return LS_OK;
+    return LS_FAIL(bench->ctx, LS_EUSE,
+                   "only=%s: no model and no kind of attention that what=%s measures here has this "
+                   "in its name",
+                   only, bench->settings->what);
+}
+
+/* Whether a Python starts and has torch. */
+static bool has_torch(const char *python) {
+    pid_t child = fork();
+    if (child == 0) {
+        if (freopen("/dev/null", "w", stderr) == NULL) _exit(126);
+        execlp(python, python, "-c", "import torch", (char *)NULL);
+        _exit(127);
+    }
+    int status;
+    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+           WEXITSTATUS(status) == 0;
+}
+
+static ls_status find_peer(ls_bench *bench) {
+    static const char *const folders[] = {"bench/peers", LS_DATA_FOLDER "/peers"};
+    const char *given = bench->settings->scripts;
+    for (size_t i = 0; i < 2 && bench->scripts[0] == '\0'; i++)
+        if (given[0] != '\0' || ls_path_is_folder(folders[i]))
+            snprintf(bench->scripts, sizeof bench->scripts, "%s",
+                     given[0] != '\0' ? given : folders[i]);
+    if (strcmp(bench->settings->peer, "none") == 0) return LS_OK;
+    const char *python = bench->settings->peer[0] == '\0' ? "python3" : bench->settings->peer;
+    if (bench->scripts[0] != '\0' && has_torch(python)) {
+        snprintf(bench->python, sizeof bench->python, "%s", python);
+        return LS_OK;
+    }
+    if (bench->settings->peer[0] != '\0')
+        return LS_FAIL(bench->ctx, LS_EUSE,
+                       "peer=%s does not start with torch, or the peers' scripts are missing",
+                       bench->settings->peer);
+    ls_say(bench->ctx, "no Python with torch was found: nothing to compare with (peer=)");
+    return LS_OK;
+}
+
+static ls_status measure_machine(ls_bench *bench) {
+    ls_ctx *ctx = bench->ctx;
+    json_t *row = json_object();
+    json_object_set_new(bench->json, "machine", row);
+    LS_TRY(ls_machine_bandwidth(ctx, &bench->bandwidth));
+    json_object_set_new(row, "threads", json_integer(ctx->threads));
+    json_object_set_new(row, "bandwidth", json_real(bench->bandwidth));
+    ls_text_printf(ctx, &bench->text, "%d threads; memory is read at %.1f GB/s\nmatrix products",
+                   ctx->threads, 1e-9 * bench->bandwidth);
+    for (int t = 0; t < LS_REAL_TYPES; t++) {
+        char name[32];
+        if (t == LS_F64 && (!wants(bench, "gemm") || ctx->device != NULL)) continue;
+        LS_TRY(ls_machine_peak(ctx, (ls_dtype)t, &bench->peak[t]));
+        snprintf(name, sizeof name, "peak_%s", ls_dtype_name((ls_dtype)t));
+        json_object_set_new(row, name, json_real(bench->peak[t]));
+        ls_text_printf(ctx, &bench->text, "  %s %.0f GFLOP/s", ls_dtype_name((ls_dtype)t),
+                       1e-9 * bench->peak[t]);
+    }
+    ls_text_printf(ctx, &bench->text, "\n");
+    return LS_OK;
+}
+
+/* What has been measured is shown at once: the next part may take minutes. */
+static ls_status show(ls_bench *bench) {
+    const ls_bench_hooks *hooks = bench->hooks;
+    LS_TRY(ls_text_status(&bench->text));
+    if (hooks->text != NULL && bench->text.length > 0)
+        LS_TRY(hooks->text(hooks->user, bench->text.bytes, bench->text.length));
+    bench->text.length = 0;
+    return LS_OK;
+}
+
+static ls_status measure(ls_bench *bench) {
+    LS_TRY(measure_machine(bench));
+    LS_TRY(show(bench));
+    for (int i = 0; i < PARTS; i++) {
+        if (parts[i].run == NULL || !wants(bench, parts[i].name)) continue;
+        ls_status status = parts[i].run(bench), shown = show(bench);
+        LS_TRY(status);
+        LS_TRY(shown);
+        LS_TRY(ls_bench_go_on(bench));
+    }
+    int64_t peak = ls_machine_peak_bytes();
+    json_object_set_new(bench->json, "peak_bytes", json_integer((json_int_t)peak));
+    if (wants(bench, "memory"))
+        ls_text_printf(bench->ctx, &bench->text, "peak memory of all of it: %.0f MB\n",
+                       1e-6 * (double)peak);
+    return show(bench);
+}
+
+ls_status ls_bench_run(ls_ctx *ctx, const ls_bench_settings *settings, const ls_bench_hooks *hooks,
+                       json_t **out) {
+    ls_bench bench = {.ctx = ctx, .settings = settings, .hooks = hooks};
+    *out = NULL;
+    LS_TRY(check_what(&bench));
+    LS_TRY(check_only(&bench));
+    if (settings->dtype != 2) bench.types[bench.type_count++] = LS_F32;
+    if (settings->dtype != 1) bench.types[bench.type_count++] = LS_BF16;
+    if (wants(&bench, "train") || wants(&bench, "attention") || wants(&bench, "scan") ||
+        wants(&bench, "conv"))
+        LS_TRY(find_peer(&bench));
+    bench.json = json_object();
+    if (bench.json == NULL) return LS_FAIL(ctx, LS_ENOMEM, "no memory for the results");
+    ls_status status = measure(&bench);
+    ls_text_clear(ctx, &bench.text);
+    if (status == LS_OK)
+        *out = bench.json;
+    else
+        json_decref(bench.json);
+    return status;
+}

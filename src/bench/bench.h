@@ -1,0 +1,35 @@
+/* Speed and memory of this build on this machine, beside what the machine allows and beside peers.
+ */
+#ifndef LS_BENCH_BENCH_H
+#define LS_BENCH_BENCH_H
+
+#include <jansson.h>
+#include <signal.h>
+
+#include "base/option.h"
+
+typedef struct ls_bench_settings {
+    char what[LS_OPTION_TEXT_BYTES]; /* names of parts, separated by commas */
+    char peer[LS_OPTION_TEXT_BYTES], scripts[LS_OPTION_TEXT_BYTES];
+    char only[LS_OPTION_TEXT_BYTES];
+    int dtype;
+    bool recompute;
+    int64_t rounds;
+    double seconds;
+    ls_reals lengths, depths;
+} ls_bench_settings;
+extern const ls_option_table ls_bench_options;
+
+typedef struct ls_bench_hooks {
+    const volatile sig_atomic_t *stop; /* or NULL: not 0 ends the measurements with LS_ESTOP */
+    /* or NULL: the tables for people, a part at a time, each as soon as it has been measured */
+    ls_status (*text)(void *user, const char *bytes, size_t length);
+    void *user;
+} ls_bench_hooks;
+
+/* Measures what the settings ask for on the context's threads or device. *out: a member for each
+ * part, a new reference; NULL on failure. LS_EUSE where the settings name what there is not. */
+ls_status ls_bench_run(ls_ctx *ctx, const ls_bench_settings *settings, const ls_bench_hooks *hooks,
+                       json_t **out);
+
+#endif
