@@ -65,6 +65,7 @@ refuses 3 "empty" train data.corpus=empty.txt
 refuses 3 "folder" train data.corpus=folder
 refuses 2 "stats, prepare or tokenizer" data states
 refuses 2 "out=FOLDER" data tokenizer data.corpus=text.txt
+refuses 2 "stats writes nothing" data out=x data.corpus=text.txt
 
 # recipes
 refuses 3 "No such file" train nothing.yaml

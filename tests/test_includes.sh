@@ -22,9 +22,9 @@ allow position base tensor
 allow mixer base tensor position
 allow model base tensor position mixer
 allow train base tensor position mixer model data task
-allow eval base tensor position mixer model data task
+allow eval base tensor position mixer model data task train
 allow bench base tensor mixer model train
-allow api base tensor position mixer model data train longshot
+allow api base tensor position mixer model data task train longshot
 allow cli base tensor position mixer model data task train eval report bench api longshot
 rooms=$(ls -d */ | tr -d / | sort | tr '\n' ' ')
 for room in $rooms; do

@@ -2,7 +2,7 @@
 #ifndef LS_API_GENERATE_H
 #define LS_API_GENERATE_H
 
-#include "api/trained.h"
+#include "train/trained.h"
 
 /* Gets the bytes of one token; a status other than LS_OK ends the generation and is passed on. */
 typedef ls_status (*ls_generate_text)(void *user, const char *bytes, size_t length);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "api/generate.h"
-#include "api/trained.h"
+#include "train/trained.h"
 #include "longshot/longshot.h"
 
 static_assert(LONGSHOT_EUSE == (int)LS_EUSE && LONGSHOT_EINPUT == (int)LS_EINPUT &&

@@ -70,8 +70,6 @@ void ls_cli_progress(ls_cli *cli, const char *line);
 void ls_cli_live(ls_cli *cli, const char *line);
 /* Ends a live line, if one stands. */
 void ls_cli_progress_end(ls_cli *cli);
-/* The folder of token files and tokenizers: cache=, else longshot in the user's cache. */
-ls_status ls_cli_cache(ls_cli *cli, char *out, size_t bytes);
 
 /* What an option dtype= may choose, and the type of the choice of that number. */
 #define LS_CLI_DTYPES "f64|f32|bf16"

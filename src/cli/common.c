@@ -129,22 +129,6 @@ void ls_cli_progress_end(ls_cli *cli) {
     cli->line_open = false;
 }
 
-ls_status ls_cli_cache(ls_cli *cli, char *out, size_t bytes) {
-    const char *home = getenv("HOME"), *cache = getenv("XDG_CACHE_HOME");
-    int length;
-    if (cli->common.cache[0] != '\0')
-        length = snprintf(out, bytes, "%s", cli->common.cache);
-    else if (cache != NULL && cache[0] != '\0')
-        length = snprintf(out, bytes, "%s/longshot", cache);
-    else if (home != NULL && home[0] != '\0')
-        length = snprintf(out, bytes, "%s/.cache/longshot", home);
-    else
-        return LS_FAIL(&cli->ctx, LS_EUSE, "neither HOME nor XDG_CACHE_HOME is set: give cache=");
-    if (length < 0 || (size_t)length >= bytes)
-        return LS_FAIL(&cli->ctx, LS_EUSE, "the path of the cache folder is too long");
-    return LS_OK;
-}
-
 ls_dtype ls_cli_dtype(int choice) {
     static const ls_dtype types[] = {LS_F64, LS_F32, LS_BF16};
     return types[choice];

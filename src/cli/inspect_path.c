@@ -3,12 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/trained.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "cli/inspect.h"
 #include "model/safetensors.h"
 #include "train/checkpoint.h"
+#include "train/trained.h"
 
 enum { PATH_BYTES = 4096 };
 

@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "cli/study.h"
-#include "cli/task_keys.h"
 #include "data/data.h"
 #include "eval/eval.h"
 #include "model/model.h"
+#include "train/task_keys.h"
 #include "train/train.h"
 
 #define FIELD(name) offsetof(ls_study_keys, name)

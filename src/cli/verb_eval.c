@@ -3,13 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/trained.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "cli/cli.h"
 #include "data/data.h"
 #include "eval/eval.h"
 #include "eval/task.h"
+#include "train/trained.h"
 
 enum { PATH_BYTES = 4096 };
 
@@ -26,7 +26,7 @@ static const ls_option_table key_table = LS_OPTIONS(keys, eval_keys);
 static ls_status open_data(ls_cli *cli, ls_trained *trained, ls_dataset *out) {
     ls_ctx *ctx = &cli->ctx;
     ls_data_settings settings;
-    char cache[PATH_BYTES], tokenizer[PATH_BYTES];
+    char tokenizer[PATH_BYTES];
     LS_TRY(ls_options_default(ctx, &ls_data_options, &settings));
     LS_TRY(ls_settings_apply(ctx, &trained->settings, "data", &ls_data_options, &settings));
     LS_TRY(ls_settings_apply(ctx, &cli->settings, "data", &ls_data_options, &settings));
@@ -34,8 +34,7 @@ static ls_status open_data(ls_cli *cli, ls_trained *trained, ls_dataset *out) {
     if (ls_path_is_folder(tokenizer))
         LS_TRY(ls_options_set(ctx, &ls_data_options, "data.", "tokenizer", tokenizer, &settings));
     LS_TRY(ls_cli_finish_settings(cli));
-    LS_TRY(ls_cli_cache(cli, cache, sizeof cache));
-    return ls_data_open(ctx, &settings, cache, out);
+    return ls_data_open(ctx, &settings, cli->common.cache, out);
 }
 
 /* The task of the run, with what the command changes of it: more pairs, for example. */

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -135,20 +136,39 @@ static ls_status open_side(ls_ctx *ctx, ls_corpus *corpus, const ls_data_setting
     return ls_token_file_open(ctx, path, out);
 }
 
+/* The cache folder that is meant: the one given, else longshot in the user's. */
+static ls_status find_cache(ls_ctx *ctx, const char *given, char *out) {
+    const char *home = getenv("HOME"), *cache = getenv("XDG_CACHE_HOME");
+    int length;
+    if (given[0] != '\0')
+        length = snprintf(out, PATH_BYTES, "%s", given);
+    else if (cache != NULL && cache[0] != '\0')
+        length = snprintf(out, PATH_BYTES, "%s/longshot", cache);
+    else if (home != NULL && home[0] != '\0')
+        length = snprintf(out, PATH_BYTES, "%s/.cache/longshot", home);
+    else
+        return LS_FAIL(ctx, LS_EUSE, "neither HOME nor XDG_CACHE_HOME is set: give cache=");
+    if (length < 0 || length >= PATH_BYTES)
+        return LS_FAIL(ctx, LS_EUSE, "the path of the cache folder is too long");
+    return LS_OK;
+}
+
 ls_status ls_data_open(ls_ctx *ctx, const ls_data_settings *settings, const char *cache_folder,
                        ls_dataset *out) {
+    char cache[PATH_BYTES];
     ls_corpus *corpus = NULL;
     bool split = false;
     ls_status status;
     *out = (ls_dataset){0};
     LS_TRY_GOTO(ls_corpus_open(ctx, settings->corpus, (ls_corpus_format)settings->format,
                                settings->text_key, &corpus));
-    LS_TRY_GOTO(ls_folder_make(ctx, cache_folder));
-    LS_TRY_GOTO(open_tokenizer(ctx, corpus, settings, cache_folder, &split, &out->tokenizer));
-    LS_TRY_GOTO(open_side(ctx, corpus, settings, out->tokenizer, cache_folder, LS_SPLIT_TRAIN,
-                          &split, &out->train));
-    LS_TRY_GOTO(open_side(ctx, corpus, settings, out->tokenizer, cache_folder, LS_SPLIT_TEST,
-                          &split, &out->test));
+    LS_TRY_GOTO(find_cache(ctx, cache_folder, cache));
+    LS_TRY_GOTO(ls_folder_make(ctx, cache));
+    LS_TRY_GOTO(open_tokenizer(ctx, corpus, settings, cache, &split, &out->tokenizer));
+    LS_TRY_GOTO(open_side(ctx, corpus, settings, out->tokenizer, cache, LS_SPLIT_TRAIN, &split,
+                          &out->train));
+    LS_TRY_GOTO(
+        open_side(ctx, corpus, settings, out->tokenizer, cache, LS_SPLIT_TEST, &split, &out->test));
 fail:
     ls_corpus_free(ctx, corpus);
     if (status != LS_OK) ls_data_close(ctx, out);

@@ -26,8 +26,9 @@ typedef struct ls_dataset {
 } ls_dataset;
 
 /* Opens what the settings name. Token files, and the tokenizer that tokenizer=train makes, are kept
- * in the cache folder (made where it is missing) under a name that tells corpus, tokenizer and
- * split; a damaged file there is made again. On failure *out is empty. */
+ * in the cache folder (made where it is missing; empty: longshot in the user's cache) under a name
+ * that tells corpus, tokenizer and split; a damaged file there is made again. On failure *out is
+ * empty. */
 ls_status ls_data_open(ls_ctx *ctx, const ls_data_settings *settings, const char *cache_folder,
                        ls_dataset *out);
 void ls_data_close(ls_ctx *ctx, ls_dataset *data);

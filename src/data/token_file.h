@@ -61,14 +61,4 @@ typedef enum { LS_SPLIT_TRAIN, LS_SPLIT_TEST, LS_SPLIT_ALL } ls_token_side;
 ls_status ls_token_file_build(ls_ctx *ctx, ls_corpus *corpus, const ls_tokenizer *tokenizer,
                               ls_token_side split, uint64_t key, const char *path);
 
-/* What `longshot data` prints about a file. */
-typedef struct ls_token_stats {
-    int64_t documents, tokens, text_bytes;
-    int64_t shortest, quarter, median, three_quarters, nine_tenths, longest; /* tokens */
-    int64_t over_1k, over_4k, over_16k, over_64k; /* documents of at least 1024 tokens, ... */
-} ls_token_stats;
-ls_status ls_token_stats_take(ls_ctx *ctx, const ls_token_file *file, ls_token_stats *out);
-/* Appends them as lines for people, or as one JSON object. */
-void ls_token_stats_print(ls_ctx *ctx, const ls_token_stats *stats, bool json, ls_text *out);
-
 #endif

@@ -440,6 +440,16 @@ static ls_status one_step(loop *l) {
     l->batch++;
     if (verdict == LS_GUARD_ACCEPTED)
         ls_optimizer_update(l->ctx, l->optimizer, rate, norm, ++l->updates);
+    if (job->step != NULL) {
+        const ls_train_step about = {.step = l->step,
+                                     .steps = s->steps,
+                                     .tokens = l->tokens,
+                                     .loss = l->loss,
+                                     .rate = rate,
+                                     .norm = norm,
+                                     .accepted = verdict == LS_GUARD_ACCEPTED};
+        job->step(job->user, &about);
+    }
     if (l->step % s->log_every == 0 || l->step == s->steps || verdict != LS_GUARD_ACCEPTED)
         LS_TRY(log_row(l, rate, norm));
     if (verdict != LS_GUARD_ACCEPTED) LS_TRY(handle_rejection(l, verdict, norm));

@@ -77,6 +77,14 @@ typedef enum {
     LS_TRAIN_BEFORE_JUDGE, /* loss and gradient are there, the guard has not seen them */
 } ls_train_point;
 
+/* What one step gave. */
+typedef struct ls_train_step {
+    int64_t step, steps; /* done so far, rejected ones too; of all */
+    int64_t tokens;      /* read so far */
+    double loss, rate, norm;
+    bool accepted; /* the weights were updated */
+} ls_train_step;
+
 /* Everything is borrowed. */
 typedef struct ls_train_job {
     const char *folder; /* of the run; made where it is missing */
@@ -90,7 +98,9 @@ typedef struct ls_train_job {
     ls_train_source source;
     const volatile sig_atomic_t *stop; /* or NULL: once it is not 0, the run ends after this step */
     double peak; /* floating-point operations per second this machine can do; 0: not known */
-    void (*progress)(void *user, const ls_metrics_row *row, const char *line); /* or NULL */
+    void (*step)(void *user, const ls_train_step *step); /* or NULL: after every step */
+    /* or NULL: with every row of metrics (train.log_every), as a line for people too */
+    void (*progress)(void *user, const ls_metrics_row *row, const char *line);
     /* Tests plant faults here (one may also write to the store); NULL otherwise. */
     void (*fault)(void *user, ls_train_point point, int64_t step, double *loss,
                   ls_parameters *store);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "data/loader.h"
+#include "data/stats.h"
 
 static void put_u64(uint8_t *at, uint64_t value) {
     for (int i = 0; i < 8; i++) at[i] = (uint8_t)(value >> (8 * i));

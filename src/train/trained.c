@@ -1,4 +1,4 @@
-#include "api/trained.h"
+#include "train/trained.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Tasks on the command line: what `train`, `study` and its check agree on. */
-#ifndef LS_CLI_TASK_KEYS_H
-#define LS_CLI_TASK_KEYS_H
+/* What a chosen task decides about the other settings of a run. */
+#ifndef LS_TRAIN_TASK_KEYS_H
+#define LS_TRAIN_TASK_KEYS_H
 
 #include "task/task.h"
 

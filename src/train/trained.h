@@ -1,7 +1,7 @@
 /* A trained model opened from a run folder or from one checkpoint of it: description, weights and
  * tokenizer. What the verbs and the public interface share. */
-#ifndef LS_API_TRAINED_H
-#define LS_API_TRAINED_H
+#ifndef LS_TRAIN_TRAINED_H
+#define LS_TRAIN_TRAINED_H
 
 #include "base/settings.h"
 #include "data/tokenizer.h"

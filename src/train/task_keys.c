@@ -1,4 +1,4 @@
-#include "cli/task_keys.h"
+#include "train/task_keys.h"
 
 #include <inttypes.h>
 #include <stdio.h>

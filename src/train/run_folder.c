@@ -1,0 +1,102 @@
+#include "train/run_folder.h"
+
+#include <string.h>
+
+#include "base/json.h"
+#include "tensor/engine/kernel.h"
+#include "tensor/engine/machine.h"
+#include "train/checkpoint.h"
+
+enum { PATH_BYTES = 4096, CONFIG_BYTES_MAX = 1 << 20 };
+
+void ls_run_settings_clear(ls_ctx *ctx, ls_run_settings *settings) {
+    ls_task_clear(ctx, &settings->task);
+    ls_model_config_clear(ctx, &settings->model);
+}
+
+static ls_status print_config(ls_ctx *ctx, const ls_run_settings *settings, ls_text *out) {
+    ls_model_config_print(ctx, &settings->model, true, out);
+    if (settings->task.type != NULL)
+        ls_task_print(ctx, &settings->task, out);
+    else
+        ls_settings_print(ctx, "data", &ls_data_options, &settings->data, out);
+    ls_settings_print(ctx, "train", &ls_train_options, &settings->train, out);
+    return ls_text_status(out);
+}
+
+static ls_status take_settings(ls_ctx *ctx, const ls_settings *settings, ls_run_settings *out) {
+    LS_TRY(ls_task_read(ctx, settings, &out->task));
+    LS_TRY(ls_model_config_read(ctx, settings, &out->model));
+    LS_TRY(ls_options_default(ctx, &ls_data_options, &out->data));
+    LS_TRY(ls_settings_apply(ctx, settings, "data", &ls_data_options, &out->data));
+    LS_TRY(ls_options_default(ctx, &ls_train_options, &out->train));
+    LS_TRY(ls_settings_apply(ctx, settings, "train", &ls_train_options, &out->train));
+    return ls_settings_finish(ctx, settings, NULL);
+}
+
+/* A config.yaml as it would be written today: with the defaults of what it does not name. */
+static ls_status print_today(ls_ctx *ctx, const char *path, const ls_text *stored, ls_text *out) {
+    ls_settings settings = {0};
+    ls_run_settings run = {0};
+    ls_status status = ls_settings_parse(ctx, &settings, stored->bytes, stored->length, path);
+    if (status == LS_OK) status = take_settings(ctx, &settings, &run);
+    if (status == LS_OK) status = print_config(ctx, &run, out);
+    ls_run_settings_clear(ctx, &run);
+    ls_settings_clear(ctx, &settings);
+    return status;
+}
+
+ls_status ls_run_folder_config(ls_ctx *ctx, const char *folder, const ls_run_settings *settings,
+                               ls_text *out) {
+    char path[PATH_BYTES];
+    ls_text stored = {0}, today = {0};
+    LS_TRY(print_config(ctx, settings, out));
+    LS_TRY(ls_path_join(ctx, path, sizeof path, folder, "config.yaml"));
+    if (!ls_path_exists(path)) return LS_OK;
+    ls_status status = ls_file_read(ctx, path, CONFIG_BYTES_MAX, &stored);
+    if (status == LS_OK) status = print_today(ctx, path, &stored, &today);
+    if (status == LS_OK && strcmp(today.bytes, out->bytes) == 0) {
+        const ls_text ours = *out;
+        *out = stored;
+        stored = ours;
+    }
+    ls_text_clear(ctx, &today);
+    ls_text_clear(ctx, &stored);
+    if (status == LS_ENOMEM) return status;
+    ctx->error = (ls_error){0}; /* what cannot be read is another run's: training will say so */
+    return LS_OK;
+}
+
+ls_status ls_run_folder_tokenizer(ls_ctx *ctx, const char *folder, const ls_tokenizer *tokenizer) {
+    char path[PATH_BYTES];
+    LS_TRY(ls_path_join(ctx, path, sizeof path, folder, "tokenizer"));
+    if (ls_path_is_folder(path)) return LS_OK;
+    LS_TRY(ls_folder_make(ctx, path));
+    return ls_tokenizer_save(ctx, tokenizer, path);
+}
+
+ls_status ls_run_folder_environment(ls_ctx *ctx, const char *folder) {
+    char path[PATH_BYTES];
+    ls_machine machine;
+    ls_machine_describe(&machine);
+    LS_TRY(ls_path_join(ctx, path, sizeof path, folder, "env.json"));
+    json_t *json = json_pack(
+        "{s:s, s:s, s:s, s:s, s:i, s:s, s:s, s:I, s:s, s:s}", "longshot", LS_VERSION, "compiler",
+        __VERSION__, "cpu", machine.name, "isa", ls_kernel_isa(ctx->isa), "threads", ctx->threads,
+        "onednn", machine.onednn, "instructions", machine.instructions, "memory_bytes",
+        (json_int_t)machine.memory_bytes, "system", machine.system, "release", machine.release);
+    if (json == NULL) return LS_FAIL(ctx, LS_ENOMEM, "no memory for %s", path);
+    ls_status status = ls_json_write(ctx, path, json);
+    json_decref(json);
+    return status;
+}
+
+bool ls_run_folder_begun(ls_ctx *ctx, const char *folder) {
+    char checkpoints[PATH_BYTES], newest[PATH_BYTES];
+    int64_t step;
+    ls_status status = ls_path_join(ctx, checkpoints, sizeof checkpoints, folder, "checkpoints");
+    if (status == LS_OK)
+        status = ls_checkpoint_find(ctx, checkpoints, newest, sizeof newest, &step);
+    if (status != LS_OK) ctx->error = (ls_error){0};
+    return status == LS_OK;
+}

@@ -1,0 +1,177 @@
+#include "train/training.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tensor/engine/machine.h"
+#include "train/task_keys.h"
+#include "train/trained.h"
+
+/* ---- settings ---- */
+
+static ls_status put_number(ls_training *t, const char *key, int64_t value) {
+    char text[32];
+    snprintf(text, sizeof text, "%" PRId64, value);
+    return ls_settings_put(t->ctx, t->given, key, text);
+}
+
+/* A task has its own length. */
+static ls_status take_small_model(ls_training *t, bool corpus) {
+    static const char *const words[][2] = {{"model.preset", "tiny"},
+                                           {"train.batch", "8"},
+                                           {"train.lr", "2e-3"},
+                                           {"model.length", "256"}};
+    const size_t count = sizeof words / sizeof words[0] - !corpus;
+    for (size_t i = 0; i < t->given->count; i++)
+        if (strncmp(t->given->items[i].key, "model.", 6) == 0) return LS_OK;
+    for (size_t i = 0; i < count; i++)
+        if (ls_settings_get(t->given, words[i][0]) == NULL)
+            LS_TRY(ls_settings_put(t->ctx, t->given, words[i][0], words[i][1]));
+    return LS_OK;
+}
+
+/* runs/MIXER-POSITION, with all mixers of a hybrid and after the task. */
+static void name_folder(ls_training *t) {
+    const ls_model_config *model = &t->settings.model;
+    const ls_task_type *task = t->settings.task.type;
+    char *out = t->folder;
+    size_t used = (size_t)snprintf(out, sizeof t->folder, "runs/%s%s",
+                                   task == NULL ? "" : task->name, task == NULL ? "" : "-");
+    for (int i = 0; i < model->mixers && used < 400; i++)
+        used += (size_t)snprintf(out + used, sizeof t->folder - used, "%s%.24s", i == 0 ? "" : "+",
+                                 model->mixer[i].name);
+    snprintf(out + used, sizeof t->folder - used, "-%.64s", model->position.type->name);
+}
+
+static ls_status read_section(ls_training *t, const char *section, const ls_option_table *table,
+                              void *into) {
+    LS_TRY(ls_options_default(t->ctx, table, into));
+    return ls_settings_apply(t->ctx, t->given, section, table, into);
+}
+
+ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_training *out) {
+    ls_run_settings *settings = &out->settings;
+    *out = (ls_training){.ctx = ctx, .given = request->settings, .cache = request->cache};
+    if (strlen(request->folder) >= sizeof out->folder)
+        return LS_FAIL(ctx, LS_EUSE, "the path %.40s... is too long", request->folder);
+    LS_TRY(ls_task_read(ctx, out->given, &settings->task));
+    if (request->small) LS_TRY(take_small_model(out, settings->task.type == NULL));
+    if (settings->task.type != NULL) LS_TRY(ls_task_settle(ctx, &settings->task, out->given));
+    LS_TRY(read_section(out, "data", &ls_data_options, &settings->data));
+    LS_TRY(ls_model_config_read(ctx, out->given, &settings->model));
+    if (ls_settings_get(out->given, "train.length") == NULL)
+        LS_TRY(put_number(out, "train.length", settings->model.model.length));
+    if (ls_settings_get(out->given, "train.seed") == NULL)
+        LS_TRY(put_number(out, "train.seed", request->seed));
+    LS_TRY(read_section(out, "train", &ls_train_options, &settings->train));
+    if (settings->model.position.extensions > 0)
+        return LS_FAIL(ctx, LS_EUSE, "extend acts at test time: give it to `longshot eval`");
+    if (request->folder[0] == '\0')
+        name_folder(out);
+    else
+        snprintf(out->folder, sizeof out->folder, "%s", request->folder);
+    return LS_OK;
+}
+
+/* ---- data ---- */
+
+static ls_status open_task(ls_training *t, ls_train_source *out) {
+    const ls_train_settings *train = &t->settings.train;
+    LS_TRY(ls_task_open(t->ctx, &t->settings.task, LS_TASK_TRAIN));
+    t->batches = (ls_task_batches){.task = &t->settings.task,
+                                   .batch = train->batch,
+                                   .length = train->length,
+                                   .threads = t->ctx->threads,
+                                   .seed = (uint64_t)train->seed};
+    if (t->settings.model.encoder_layers > 0) {
+        const size_t room = (size_t)(2 * train->batch * train->length);
+        t->batches.whole = ls_new(t->ctx, room, sizeof *t->batches.whole);
+        if (t->batches.whole == NULL) return LS_ENOMEM;
+    }
+    return ls_train_source_of_task(t->ctx, &t->batches, t->settings.model.model.vocabulary, out);
+}
+
+/* The tokenizer decides the vocabulary, so the model is described again once it is known. */
+static ls_status open_corpus(ls_training *t) {
+    ls_ctx *ctx = t->ctx;
+    ls_model_config *model = &t->settings.model;
+    const ls_train_settings *train = &t->settings.train;
+    LS_TRY(ls_data_open(ctx, &t->settings.data, t->cache, &t->data));
+    int64_t has = ls_tokenizer_vocabulary(t->data.tokenizer);
+    if (model->model.vocabulary != 0 && model->model.vocabulary < has)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "model.vocabulary=%" PRId64 " is too small: the tokenizer has %" PRId64
+                       " ids",
+                       model->model.vocabulary, has);
+    if (model->model.vocabulary == 0) {
+        ls_model_config_clear(ctx, model);
+        LS_TRY(put_number(t, "model.vocabulary", has));
+        LS_TRY(ls_model_config_read(ctx, t->given, model));
+    }
+    return ls_data_loader(ctx, &t->data, &t->settings.data, train->batch, train->length,
+                          (uint64_t)train->seed, &t->loader);
+}
+
+/* ---- the run ---- */
+
+/* train.from: another run's weights, unless this one has a checkpoint of its own. */
+static ls_status begin_with_weights(ls_training *t) {
+    ls_ctx *ctx = t->ctx;
+    const ls_train_settings *train = &t->settings.train;
+    ls_trained other;
+    if (train->from[0] == '\0' || ls_run_folder_begun(ctx, t->folder)) return LS_OK;
+    ls_status status = ls_trained_find(ctx, train->from, &other);
+    size_t missing = 0, all = t->model->store->count;
+    if (status == LS_OK)
+        status = ls_model_load(t->model, other.weights, train->from_part ? &missing : NULL);
+    ls_trained_clear(&other);
+    if (status == LS_OK && missing == all)
+        return LS_FAIL(ctx, LS_EUSE, "%s has none of this model's weights", train->from);
+    if (status == LS_OK && missing > 0)
+        ls_say(ctx, "%zu of %zu tensors are not in %s: they are drawn", missing, all, train->from);
+    return status;
+}
+
+static ls_status make_folder(ls_training *t) {
+    if (t->data.train != NULL)
+        ls_say(t->ctx, "%s: %" PRId64 " training tokens", t->folder,
+               ls_token_file_tokens(t->data.train));
+    LS_TRY(ls_folder_make(t->ctx, t->folder));
+    if (t->data.tokenizer != NULL)
+        LS_TRY(ls_run_folder_tokenizer(t->ctx, t->folder, t->data.tokenizer));
+    return ls_run_folder_environment(t->ctx, t->folder);
+}
+
+ls_status ls_training_run(ls_training *t, const ls_training_hooks *hooks, ls_train_result *result) {
+    ls_ctx *ctx = t->ctx;
+    const ls_train_settings *train = &t->settings.train;
+    const bool corpus = t->settings.task.type == NULL;
+    ls_train_job job = {.folder = t->folder,
+                        .settings = train,
+                        .stop = hooks->stop,
+                        .step = hooks->step,
+                        .progress = hooks->progress,
+                        .user = hooks->user};
+    *result = (ls_train_result){0};
+    LS_TRY(corpus ? open_corpus(t) : open_task(t, &job.source));
+    LS_TRY(ls_run_folder_config(ctx, t->folder, &t->settings, &t->config));
+    LS_TRY(ls_model_new(ctx, &t->settings.model, ls_train_dtype(train), (uint64_t)train->seed, true,
+                        &t->model));
+    LS_TRY(begin_with_weights(t));
+    LS_TRY(make_folder(t));
+    LS_TRY(ls_machine_peak(ctx, ls_train_dtype(train), &job.peak));
+    job.config = t->config.bytes;
+    return corpus ? ls_train_model(ctx, t->model, t->loader, &job, result)
+                  : ls_train_model_on(ctx, t->model, &job, result);
+}
+
+void ls_training_clear(ls_training *t) {
+    ls_loader_free(t->ctx, t->loader);
+    ls_model_free(t->model);
+    ls_data_close(t->ctx, &t->data);
+    ls_free(t->ctx, t->batches.whole);
+    ls_text_clear(t->ctx, &t->config);
+    ls_run_settings_clear(t->ctx, &t->settings);
+    *t = (ls_training){.ctx = t->ctx};
+}

@@ -1,0 +1,50 @@
+/* A training from a recipe: its settings resolved and checked, then a run folder made or continued.
+ * ls_training_read, ls_training_run, ls_training_clear. */
+#ifndef LS_TRAIN_TRAINING_H
+#define LS_TRAIN_TRAINING_H
+
+#include "train/run_folder.h"
+
+/* Everything is borrowed. */
+typedef struct ls_training_request {
+    /* Sections model, mixer, position, data or task, train. What they leave open is put into them;
+     * what is read is marked as used. */
+    ls_settings *settings;
+    const char *folder; /* of the run; empty: runs/MIXER-POSITION, after the task if there is one */
+    const char *cache;  /* of token files and tokenizers: see ls_data_open */
+    int64_t seed;       /* where train.seed is not given */
+    bool small;         /* settings that say nothing of the model mean a small one: minutes on two
+                           cores */
+} ls_training_request;
+
+typedef struct ls_training {
+    ls_ctx *ctx;
+    ls_settings *given; /* borrowed from the request */
+    const char *cache;
+    char folder[LS_OPTION_TEXT_BYTES];
+    ls_run_settings settings;
+    /* opened by ls_training_run */
+    ls_dataset data;
+    ls_loader *loader;       /* of a corpus */
+    ls_task_batches batches; /* of a task */
+    ls_model *model;
+    ls_text config; /* config.yaml */
+} ls_training;
+
+typedef struct ls_training_hooks {
+    const volatile sig_atomic_t *stop;                   /* or NULL: see ls_train_job */
+    void (*step)(void *user, const ls_train_step *step); /* or NULL */
+    void (*progress)(void *user, const ls_metrics_row *row, const char *line); /* or NULL */
+    void *user;
+} ls_training_hooks;
+
+/* Reads and checks all settings before any data are touched; the caller then looks whether some
+ * were not used (ls_settings_finish). Clear *out in any case. */
+ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_training *out);
+/* Trains to the end, or goes on with the run in the folder: see ls_train_run for what comes back.
+ */
+ls_status ls_training_run(ls_training *training, const ls_training_hooks *hooks,
+                          ls_train_result *result);
+void ls_training_clear(ls_training *training);
+
+#endif
