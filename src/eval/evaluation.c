@@ -1,0 +1,163 @@
+#include "eval/evaluation.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "eval/task.h"
+
+enum { PATH_BYTES = 4096 };
+
+/* ---- opening ---- */
+
+/* The data of the run unless the request names others; always with the run's tokenizer. */
+static ls_status read_data(ls_evaluation *e, const ls_settings *settings) {
+    ls_ctx *ctx = e->ctx;
+    char tokenizer[PATH_BYTES];
+    LS_TRY(ls_options_default(ctx, &ls_data_options, &e->data));
+    LS_TRY(ls_settings_apply(ctx, &e->trained.settings, "data", &ls_data_options, &e->data));
+    LS_TRY(ls_settings_apply(ctx, settings, "data", &ls_data_options, &e->data));
+    LS_TRY(ls_path_join(ctx, tokenizer, sizeof tokenizer, e->trained.folder, "tokenizer"));
+    if (!ls_path_is_folder(tokenizer)) return LS_OK;
+    return ls_options_set(ctx, &ls_data_options, "data.", "tokenizer", tokenizer, &e->data);
+}
+
+/* The task of the run, with what the request changes of it: more pairs, for example. */
+static ls_status read_task(ls_evaluation *e, const ls_settings *settings) {
+    ls_settings merged = {0};
+    ls_status status = LS_OK;
+    const ls_settings *parts[] = {&e->trained.settings, settings};
+    const bool chosen = ls_settings_get(&e->trained.settings, "task") != NULL;
+    for (size_t p = 0; p < 2; p++)
+        for (size_t i = 0; i < parts[p]->count; i++) {
+            ls_setting *item = &parts[p]->items[i];
+            bool named = p == 0 && strcmp(item->key, "task") == 0;
+            if (!named && strncmp(item->key, "task.", 5) != 0) continue;
+            LS_TRY_GOTO(ls_settings_put(e->ctx, &merged, item->key, item->value));
+            item->used = named || chosen;
+        }
+    status = ls_task_read(e->ctx, &merged, &e->task);
+fail:
+    ls_settings_clear(e->ctx, &merged);
+    return status;
+}
+
+/* A task is its own protocol. */
+static ls_status choose_protocol(ls_evaluation *e, const ls_settings *settings) {
+    const char *given = ls_settings_get(settings, "eval.protocol");
+    if (given != NULL && strcmp(given, "task") != 0)
+        return LS_FAIL(e->ctx, LS_EUSE,
+                       "the run was trained on a task, which is its own protocol: leave "
+                       "eval.protocol=%s out",
+                       given);
+    snprintf(e->settings.protocol, sizeof e->settings.protocol, "task");
+    return LS_OK;
+}
+
+ls_status ls_evaluation_open(ls_ctx *ctx, const ls_evaluation_request *request,
+                             ls_evaluation *out) {
+    *out = (ls_evaluation){
+        .ctx = ctx, .cache = request->cache, .seed = request->seed, .trained = {.ctx = ctx}};
+    LS_TRY(ls_options_default(ctx, &ls_eval_options, &out->settings));
+    LS_TRY(ls_settings_apply(ctx, request->settings, "eval", &ls_eval_options, &out->settings));
+    LS_TRY(ls_trained_open(ctx, request->path, request->settings, request->type, &out->trained));
+    LS_TRY(read_task(out, request->settings));
+    if (out->task.type == NULL) return read_data(out, request->settings);
+    return choose_protocol(out, request->settings);
+}
+
+void ls_evaluation_clear(ls_evaluation *e) {
+    ls_eval_results_clear(e->ctx, &e->results);
+    ls_task_clear(e->ctx, &e->task);
+    ls_trained_clear(&e->trained);
+}
+
+/* ---- measuring ---- */
+
+ls_status ls_evaluation_run(ls_evaluation *e, const ls_eval_hooks *hooks) {
+    ls_ctx *ctx = e->ctx;
+    ls_model *model = e->trained.model;
+    if (e->task.type != NULL) {
+        LS_TRY(ls_task_open(ctx, &e->task, LS_TASK_TEST));
+        return ls_eval_task(model, &e->task, e->seed, &e->settings, hooks, &e->results);
+    }
+    ls_dataset data;
+    LS_TRY(ls_data_open(ctx, &e->data, e->cache, &data));
+    ls_status status =
+        ls_eval_run(model, data.tokenizer, data.test, &e->settings, hooks, &e->results);
+    ls_data_close(ctx, &data);
+    return status;
+}
+
+/* ---- results ---- */
+
+static bool is_extension(const char *key) {
+    return strcmp(key, "extend") == 0 || strncmp(key, "extend.", 7) == 0;
+}
+
+/* Every setting of the evaluation as it was used, so that a result tells how it came about. */
+static json_t *settings_json(const ls_evaluation *e) {
+    json_t *json = json_object();
+    for (size_t i = 0; i < ls_eval_options.count; i++) {
+        const ls_option *option = &ls_eval_options.options[i];
+        ls_text value = {0};
+        ls_option_print(e->ctx, option, &e->settings, &value);
+        json_object_set_new(json, option->key, json_string(value.bytes == NULL ? "" : value.bytes));
+        ls_text_clear(e->ctx, &value);
+    }
+    return json;
+}
+
+/* extend=NAME and extend.KEY=VALUE, in the order they were given. */
+static json_t *extension_json(const ls_settings *settings) {
+    json_t *json = json_object();
+    for (size_t i = 0; i < settings->count; i++)
+        if (is_extension(settings->items[i].key))
+            json_object_set_new(json, settings->items[i].key,
+                                json_string(settings->items[i].value));
+    return json;
+}
+
+json_t *ls_evaluation_json(const ls_evaluation *e) {
+    json_t *json = ls_eval_results_json(&e->results);
+    if (json == NULL) return NULL;
+    json_object_set_new(json, "step", json_integer(e->trained.step));
+    if (e->task.type != NULL)
+        json_object_set_new(json, "task", json_string(e->task.type->name));
+    else
+        json_object_set_new(json, "corpus", json_string(e->data.corpus));
+    json_object_set_new(json, "extension", extension_json(&e->trained.settings));
+    json_object_set_new(json, "settings", settings_json(e));
+    return json;
+}
+
+/* What may not stand in a file's name becomes an underscore. */
+static void file_name(const ls_evaluation *e, char *out, size_t bytes) {
+    const ls_settings *model = &e->trained.settings;
+    char name[512];
+    ls_eval_name(&e->settings, name, sizeof name);
+    size_t used = (size_t)snprintf(out, bytes, "%s", name);
+    for (size_t i = 0; i < model->count && used < bytes; i++) {
+        const ls_setting *item = &model->items[i];
+        if (!is_extension(item->key)) continue;
+        const char *option = item->key[6] == '.' ? item->key + 7 : "";
+        used += (size_t)snprintf(out + used, bytes - used, "-%s%s", option, item->value);
+    }
+    for (char *at = out; *at != '\0'; at++) {
+        if (*at == ',') *at = '+';
+        if (strchr("/ \\:", *at) != NULL) *at = '_';
+    }
+}
+
+ls_status ls_evaluation_write(const ls_evaluation *e, const json_t *json) {
+    ls_ctx *ctx = e->ctx;
+    char folder[PATH_BYTES], path[PATH_BYTES], name[200];
+    file_name(e, name, sizeof name);
+    LS_TRY(ls_path_join(ctx, folder, sizeof folder, e->trained.folder, "eval"));
+    LS_TRY(ls_folder_make(ctx, folder));
+    if ((size_t)snprintf(path, sizeof path, "%s/%s.json", folder, name) >= sizeof path)
+        return LS_FAIL(ctx, LS_EUSE, "the path %s is too long", folder);
+    LS_TRY(ls_json_write(ctx, path, json));
+    if (e->settings.losses[0] == '\0') return LS_OK;
+    return ls_eval_losses_write(ctx, &e->results, e->settings.losses);
+}
