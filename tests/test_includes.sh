@@ -24,8 +24,9 @@ allow model base tensor position mixer
 allow train base tensor position mixer model data task
 allow eval base tensor position mixer model data task train
 allow bench base tensor mixer model train
+allow study base tensor position mixer model data task train eval report
 allow api base tensor position mixer model data task train longshot
-allow cli base tensor position mixer model data task train eval report bench api longshot
+allow cli base tensor position mixer model data task train eval report bench study api longshot
 rooms=$(ls -d */ | tr -d / | sort | tr '\n' ' ')
 for room in $rooms; do
     grep -q "^allow $room" "$2/tests/test_includes.sh" || { echo "room $room has no rule"; failed=1; }

@@ -27,7 +27,8 @@ typedef struct ls_cli {
     ls_settings settings;     /* the recipe, overridden by the key=value words */
     const char *const *words; /* words that are neither settings nor flags */
     size_t word_count;
-    bool json, quiet, help, recipe_read;
+    const char *recipe; /* the file that the settings began with, or NULL */
+    bool json, quiet, help;
     bool live;      /* progress is one line that is written again and again */
     bool line_open; /* such a line stands on the terminal now */
     ls_common_settings common;

@@ -98,7 +98,7 @@ static ls_status sort_words(ls_cli *cli, int count, char **argv, const char **wo
     cli->words = words;
     if (cli->verb->recipe && cli->word_count > 0) {
         LS_TRY(ls_settings_read(ctx, &cli->settings, words[0]));
-        cli->recipe_read = true;
+        cli->recipe = words[0];
         cli->words++;
         cli->word_count--;
     }

@@ -1,17 +1,13 @@
 /* longshot study: arms, seeds, results, one page. */
-#include <omp.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "base/json.h"
-#include "cli/study.h"
+#include "cli/cli.h"
 #include "data/data.h"
 #include "eval/eval.h"
 #include "model/model.h"
+#include "study/study.h"
 #include "task/task.h"
 #include "train/train.h"
-
-enum { RESULTS_MOST = 1 << 30 };
 
 /* The call as it could be typed again. */
 static void write_command(ls_cli *cli, ls_text *out) {
@@ -25,95 +21,49 @@ static void write_command(ls_cli *cli, ls_text *out) {
     }
 }
 
-/* Small models waste threads: many jobs of one thread are faster than one job of many. A device has
- * room for one job. */
-static void share_processors(ls_study *study) {
-    int64_t processors = omp_get_num_procs(), threads = study->cli->common.threads;
-    if (study->keys.jobs == 0 && study->cli->common.device != 0) study->keys.jobs = 1;
-    if (threads == 0)
-        threads = study->keys.jobs == 0 ? 1 : ls_max(1, processors / study->keys.jobs);
-    if (study->keys.jobs == 0) study->keys.jobs = ls_max(1, processors / threads);
-    study->threads = threads;
+static void show_progress(void *user, const char *line, size_t done, size_t count) {
+    (void)done, (void)count;
+    ls_cli_progress(user, line);
 }
 
-static void print_number(ls_ctx *ctx, const char *format, int width, const json_t *value,
-                         double scale, ls_text *out) {
-    if (!json_is_number(value)) {
-        ls_text_printf(ctx, out, " %*s", width, "-");
-        return;
-    }
-    char text[64];
-    snprintf(text, sizeof text, format, scale * json_number_value(value));
-    ls_text_printf(ctx, out, " %*s", width, text);
-}
-
-/* One line per arm: perplexity and excess, or right answers and samples, at every length of the
- * study's first protocol. */
-static void print_table(ls_ctx *ctx, const json_t *results, ls_text *out) {
-    const json_t *arms = json_object_get(results, "arms"), *protocol = NULL;
-    bool judged = false;
-    for (size_t a = 0; a < json_array_size(arms); a++) {
-        const json_t *arm = json_array_get(arms, a), *rows = json_object_get(arm, "results");
-        const json_t *first = json_array_get(rows, 0);
-        if (protocol == NULL && first != NULL) {
-            protocol = json_object_get(first, "protocol");
-            judged = json_object_get(first, "accuracy") != NULL;
-            ls_text_printf(ctx, out, "%-16s", json_string_value(protocol));
-            for (size_t i = 0; i < json_array_size(rows); i++) {
-                const json_t *row = json_array_get(rows, i);
-                if (json_equal(json_object_get(row, "protocol"), protocol))
-                    ls_text_printf(ctx, out, " %16lld",
-                                   (long long)json_integer_value(json_object_get(row, "length")));
-            }
-            ls_text_append(ctx, out, "\n", 1);
-        }
-        ls_text_printf(ctx, out, "%-16s", json_string_value(json_object_get(arm, "name")));
-        for (size_t i = 0; i < json_array_size(rows); i++) {
-            const json_t *row = json_array_get(rows, i);
-            if (!json_equal(json_object_get(row, "protocol"), protocol)) continue;
-            print_number(ctx, judged ? "%.2f" : "%.5g", 8,
-                         json_object_get(row, judged ? "accuracy" : "ppl"), judged ? 100 : 1, out);
-            print_number(ctx, judged ? "%.2f" : "%+.3f", 7,
-                         json_object_get(row, judged ? "exact" : "excess"), judged ? 100 : 1, out);
-        }
-        ls_text_append(ctx, out, "\n", 1);
-    }
-    ls_text_printf(ctx, out, "%s\n\n",
-                   judged ? "right answers, and samples with no wrong one, in %"
-                          : "perplexity, and nats per token above the flat tail");
-}
-
-static ls_status print_end(ls_study *study) {
-    ls_cli *cli = study->cli;
-    ls_ctx *ctx = &cli->ctx;
-    char path[LS_STUDY_PATH_BYTES];
-    json_t *results;
-    if (cli->json) return ls_cli_print_json(cli, json_pack("{s:s}", "folder", study->keys.out));
-    LS_TRY(ls_path_join(ctx, path, sizeof path, study->keys.out, "results.json"));
-    LS_TRY(ls_json_read(ctx, path, RESULTS_MOST, &results));
+static ls_status run_jobs(ls_cli *cli, ls_study *study) {
+    const ls_study_hooks hooks = {.stop = ls_cli_stop(), .progress = show_progress, .user = cli};
     ls_text text = {0};
-    print_table(ctx, results, &text);
-    json_decref(results);
-    ls_text_printf(ctx, &text, "%s/report.html\n%s/results.json\n%s/results.csv\n", study->keys.out,
-                   study->keys.out, study->keys.out);
-    return ls_cli_print_text(cli, &text);
+    if (!study->keys.check) LS_TRY(ls_study_run(study, &hooks));
+    if (!study->keys.check && cli->json)
+        return ls_cli_print_json(cli, json_pack("{s:s}", "folder", study->keys.out));
+    ls_status status =
+        study->keys.check ? ls_study_check(study, &text) : ls_study_summary(study, &text);
+    if (status == LS_OK) return ls_cli_print_text(cli, &text);
+    ls_text_clear(&cli->ctx, &text);
+    return status;
 }
 
 static ls_status run(ls_cli *cli) {
+    ls_ctx *ctx = &cli->ctx;
+    ls_study_keys keys;
     ls_study study;
     ls_text command = {0};
+    if (cli->recipe == NULL || cli->word_count > 0)
+        return LS_FAIL(ctx, LS_EUSE, "say which study: longshot study studies/quick.yaml");
+    LS_TRY(ls_cli_read(cli, "", &ls_study_options, &keys));
     write_command(cli, &command);
-    ls_status status = ls_text_status(&command);
-    if (status == LS_OK) {
-        status = ls_study_read(cli, &study);
-        study.command = command.bytes;
-        share_processors(&study);
-        if (status == LS_OK)
-            status = study.keys.check ? ls_study_check(&study) : ls_study_run(&study);
-        if (status == LS_OK && !study.keys.check) status = print_end(&study);
-        ls_study_clear(&study);
-    }
-    ls_text_clear(&cli->ctx, &command);
+    LS_TRY(ls_text_status(&command));
+    const ls_study_request request = {
+        .settings = &cli->settings,
+        .keys = &keys,
+        .file = cli->recipe,
+        .command = command.bytes,
+        .program = "/proc/self/exe",
+        .device = ls_cli_device(cli),
+        .cache = cli->common.cache,
+        .threads = cli->common.threads,
+    };
+    ls_status status = ls_study_read(ctx, &request, &study);
+    if (status == LS_OK) status = ls_cli_finish_settings(cli);
+    if (status == LS_OK) status = run_jobs(cli, &study);
+    ls_study_clear(&study);
+    ls_text_clear(ctx, &command);
     return status;
 }
 

@@ -59,7 +59,7 @@ static ls_status run(ls_cli *cli) {
                                          .folder = about.out,
                                          .cache = cli->common.cache,
                                          .seed = cli->common.seed,
-                                         .small = !cli->recipe_read};
+                                         .small = cli->recipe == NULL};
     const ls_training_hooks hooks = {.stop = ls_cli_stop(), .progress = show_progress, .user = cli};
     ls_training training;
     ls_train_result result;

@@ -1,11 +1,12 @@
 /* From a study file to arms: see study.h. */
+#include <omp.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/study.h"
 #include "data/data.h"
 #include "eval/eval.h"
 #include "model/model.h"
+#include "study/study.h"
 #include "train/task_keys.h"
 #include "train/train.h"
 
@@ -47,7 +48,7 @@ static bool is_extension(const char *key) {
 }
 
 static ls_status find_arm(ls_study *study, const char *name, ls_study_arm **out) {
-    ls_ctx *ctx = &study->cli->ctx;
+    ls_ctx *ctx = study->ctx;
     for (size_t i = 0; i < study->count; i++)
         if (strcmp(study->arms[i].name, name) == 0) {
             *out = &study->arms[i];
@@ -64,7 +65,7 @@ static ls_status find_arm(ls_study *study, const char *name, ls_study_arm **out)
 
 /* arms.NAME.KEY */
 static ls_status take_arm_key(ls_study *study, const ls_setting *setting) {
-    ls_ctx *ctx = &study->cli->ctx;
+    ls_ctx *ctx = study->ctx;
     const char *name = setting->key + strlen("arms.");
     size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_-");
     if (length == 0 || name[0] == '-' || (name[length] != '.' && name[length] != '\0'))
@@ -96,7 +97,7 @@ static bool is_evaluation(const char *key) {
 }
 
 static ls_status find_parent(ls_study *study, ls_study_arm *arm) {
-    ls_ctx *ctx = &study->cli->ctx;
+    ls_ctx *ctx = study->ctx;
     const char *from = ls_settings_get(&arm->given, "from");
     if (from == NULL) return LS_OK;
     for (size_t i = 0; i < study->count; i++) {
@@ -112,7 +113,7 @@ static ls_status find_parent(ls_study *study, ls_study_arm *arm) {
 
 /* The error says which arm it is about. */
 static ls_status about_arm(ls_study *study, const ls_study_arm *arm, ls_status status) {
-    ls_ctx *ctx = &study->cli->ctx;
+    ls_ctx *ctx = study->ctx;
     if (status == LS_OK) return LS_OK;
     char said[sizeof ctx->error.message];
     snprintf(said, sizeof said, "%s", ctx->error.message);
@@ -122,7 +123,7 @@ static ls_status about_arm(ls_study *study, const ls_study_arm *arm, ls_status s
 
 /* An arm's keys go where they belong; what has no place is a mistake. */
 static ls_status sort_arm(ls_study *study, ls_study_arm *arm) {
-    ls_ctx *ctx = &study->cli->ctx;
+    ls_ctx *ctx = study->ctx;
     bool trains = arm->parent < 0;
     snprintf(arm->label, sizeof arm->label, "%s", arm->name);
     arm->seeds = study->keys.seeds;
@@ -165,10 +166,10 @@ static ls_status sort_arm(ls_study *study, ls_study_arm *arm) {
 static ls_status inherit(ls_study *study, ls_study_arm *arm) {
     if (arm->parent < 0) return LS_OK;
     const ls_study_arm *parent = &study->arms[arm->parent];
-    ls_settings_clear(&study->cli->ctx, &arm->training);
+    ls_settings_clear(study->ctx, &arm->training);
     arm->seeds = parent->seeds;
     for (size_t i = 0; i < parent->training.count; i++)
-        LS_TRY(ls_settings_put(&study->cli->ctx, &arm->training, parent->training.items[i].key,
+        LS_TRY(ls_settings_put(study->ctx, &arm->training, parent->training.items[i].key,
                                parent->training.items[i].value));
     return LS_OK;
 }
@@ -206,7 +207,7 @@ static bool may_differ(const char *key) {
 }
 
 static ls_status check_settings(ls_study *study, const ls_study_arm *arm) {
-    ls_ctx *ctx = &study->cli->ctx;
+    ls_ctx *ctx = study->ctx;
     ls_model_config config = {0};
     ls_settings all = {0};
     ls_task task = {0};
@@ -240,12 +241,11 @@ static void study_name(const char *path, char *out, size_t bytes) {
     if (out[0] == '\0') snprintf(out, bytes, "study");
 }
 
-static ls_status take_keys(ls_study *study) {
-    ls_cli *cli = study->cli;
-    ls_ctx *ctx = &cli->ctx;
-    LS_TRY(ls_cli_read(cli, "", &ls_study_options, &study->keys));
-    for (size_t i = 0; i < cli->settings.count; i++) {
-        ls_setting *setting = &cli->settings.items[i];
+static ls_status take_settings(ls_study *study) {
+    ls_ctx *ctx = study->ctx;
+    const ls_settings *settings = study->from.settings;
+    for (size_t i = 0; i < settings->count; i++) {
+        ls_setting *setting = &settings->items[i];
         if (in_section(setting->key, "arms")) {
             LS_TRY(take_arm_key(study, setting));
         } else if (is_training(setting->key) || is_evaluation(setting->key)) {
@@ -255,7 +255,6 @@ static ls_status take_keys(ls_study *study) {
         }
         setting->used = true;
     }
-    LS_TRY(ls_cli_finish_settings(cli));
     if (study->count == 0)
         return LS_FAIL(ctx, LS_EUSE, "a study needs arms: arms.NAME.model.position, for example");
     if (study->keys.out[0] == '\0')
@@ -263,27 +262,36 @@ static ls_status take_keys(ls_study *study) {
     return LS_OK;
 }
 
+/* Small models waste threads: many jobs of one thread are faster than one job of many. A device has
+ * room for one job. */
+static void share_processors(ls_study *study) {
+    int64_t processors = omp_get_num_procs(), threads = study->from.threads;
+    int64_t *jobs = &study->keys.jobs;
+    if (*jobs == 0 && strcmp(study->from.device, "cpu") != 0) *jobs = 1;
+    if (threads == 0) threads = *jobs == 0 ? 1 : ls_max(1, processors / *jobs);
+    if (*jobs == 0) *jobs = ls_max(1, processors / threads);
+    study->threads = threads;
+}
+
 static ls_status check_seeds(ls_study *study, const ls_study_arm *arm) {
     for (int64_t i = 0; i < arm->seeds.count; i++) {
         if (arm->seeds.at[i] != (double)(int64_t)arm->seeds.at[i])
-            return LS_FAIL(&study->cli->ctx, LS_EUSE, "arm %s: seed %g is no whole number",
-                           arm->name, arm->seeds.at[i]);
+            return LS_FAIL(study->ctx, LS_EUSE, "arm %s: seed %g is no whole number", arm->name,
+                           arm->seeds.at[i]);
         for (int64_t j = 0; j < i; j++)
             if (arm->seeds.at[i] == arm->seeds.at[j])
-                return LS_FAIL(&study->cli->ctx, LS_EUSE, "arm %s: seed %g is given twice",
-                               arm->name, arm->seeds.at[i]);
+                return LS_FAIL(study->ctx, LS_EUSE, "arm %s: seed %g is given twice", arm->name,
+                               arm->seeds.at[i]);
     }
-    if (arm->seeds.count == 0)
-        return LS_FAIL(&study->cli->ctx, LS_EUSE, "arm %s has no seed", arm->name);
+    if (arm->seeds.count == 0) return LS_FAIL(study->ctx, LS_EUSE, "arm %s has no seed", arm->name);
     return LS_OK;
 }
 
-ls_status ls_study_read(ls_cli *cli, ls_study *out) {
-    *out = (ls_study){.cli = cli};
-    if (!cli->recipe_read || cli->word_count > 0)
-        return LS_FAIL(&cli->ctx, LS_EUSE, "say which study: longshot study studies/quick.yaml");
-    study_name(cli->words[-1], out->name, sizeof out->name); /* the recipe is the word before */
-    LS_TRY(take_keys(out));
+ls_status ls_study_read(ls_ctx *ctx, const ls_study_request *request, ls_study *out) {
+    *out = (ls_study){.ctx = ctx, .from = *request, .keys = *request->keys};
+    study_name(request->file, out->name, sizeof out->name);
+    share_processors(out);
+    LS_TRY(take_settings(out));
     for (size_t i = 0; i < out->count; i++) LS_TRY(find_parent(out, &out->arms[i]));
     for (size_t i = 0; i < out->count; i++) LS_TRY(sort_arm(out, &out->arms[i]));
     for (size_t i = 0; i < out->count; i++) LS_TRY(inherit(out, &out->arms[i]));
@@ -295,7 +303,7 @@ ls_status ls_study_read(ls_cli *cli, ls_study *out) {
 }
 
 void ls_study_clear(ls_study *study) {
-    ls_ctx *ctx = &study->cli->ctx;
+    ls_ctx *ctx = study->ctx;
     for (size_t i = 0; i < study->count; i++) {
         ls_settings_clear(ctx, &study->arms[i].given);
         ls_settings_clear(ctx, &study->arms[i].training);
@@ -303,7 +311,7 @@ void ls_study_clear(ls_study *study) {
     }
     ls_settings_clear(ctx, &study->common);
     ls_free(ctx, study->arms);
-    *study = (ls_study){.cli = study->cli};
+    *study = (ls_study){.ctx = ctx};
 }
 
 static void print_setting(ls_ctx *ctx, const char *prefix, const char *key, const char *value,
@@ -318,7 +326,7 @@ static void print_setting(ls_ctx *ctx, const char *prefix, const char *key, cons
 }
 
 void ls_study_print(const ls_study *study, ls_text *out) {
-    ls_ctx *ctx = &study->cli->ctx;
+    ls_ctx *ctx = study->ctx;
     ls_text seeds = {0};
     ls_option_print(ctx, ls_options_find(&ls_study_options, "seeds"), &study->keys, &seeds);
     print_setting(ctx, "", "title", study->keys.title, out);

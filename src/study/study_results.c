@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "cli/study.h"
 #include "report/report.h"
+#include "study/study.h"
 #include "tensor/engine/kernel.h"
 #include "tensor/engine/machine.h"
 
@@ -304,18 +304,19 @@ static json_t *head_json(const ls_study *study, bool finished) {
     return json_pack("{s:s, s:s, s:s, s:s, s:b, s:s, s:s, s:I, s:o, s:o}", "format",
                      "longshot-study-1", "study", study->name, "title", title, "about",
                      study->keys.about, "finished", finished, "longshot", LS_VERSION, "command",
-                     study->command, "trained_length", (json_int_t)study->trained_length, "machine",
-                     machine_json(&study->cli->ctx), "settings", settings_json(&study->common));
+                     study->from.command, "trained_length", (json_int_t)study->trained_length,
+                     "machine", machine_json(study->ctx), "settings",
+                     settings_json(&study->common));
 }
 
 static ls_status write_json(const ls_study *study, const char *file, const json_t *json) {
     char path[LS_STUDY_PATH_BYTES];
-    LS_TRY(ls_path_join(&study->cli->ctx, path, sizeof path, study->keys.out, file));
-    return ls_json_write(&study->cli->ctx, path, json);
+    LS_TRY(ls_path_join(study->ctx, path, sizeof path, study->keys.out, file));
+    return ls_json_write(study->ctx, path, json);
 }
 
 ls_status ls_study_publish(const ls_study *study, bool finished) {
-    ls_ctx *ctx = &study->cli->ctx;
+    ls_ctx *ctx = study->ctx;
     json_t *results = head_json(study, finished), *arms = json_array(), *costs = json_array();
     json_t *timing = json_pack("{s:s, s:O}", "format", "longshot-timing-1", "arms", costs);
     ls_status status = LS_OK;

@@ -1,12 +1,12 @@
-/* study check=true: what every arm would cost, without running one. */
+/* What every arm would cost, without running one. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/study.h"
 #include "data/data.h"
 #include "eval/eval.h"
 #include "model/model.h"
+#include "study/study.h"
 #include "train/task_keys.h"
 #include "train/train.h"
 
@@ -111,12 +111,10 @@ fail:
     return status;
 }
 
-ls_status ls_study_check(ls_study *study) {
-    ls_cli *cli = study->cli;
-    ls_ctx *ctx = &cli->ctx;
-    ls_text text = {0};
+ls_status ls_study_check(const ls_study *study, ls_text *out) {
+    ls_ctx *ctx = study->ctx;
     ls_status status = LS_OK;
-    ls_text_printf(ctx, &text, "%-20s %6s %14s %14s %12s %12s %8s %12s\n", "arm", "seeds",
+    ls_text_printf(ctx, out, "%-20s %6s %14s %14s %12s %12s %8s %12s\n", "arm", "seeds",
                    "parameters", "tokens", "weights, MB", "a step, MB", "length", "test, MB");
     for (size_t i = 0; i < study->count && status == LS_OK; i++) {
         const ls_study_arm *arm = &study->arms[i];
@@ -130,13 +128,11 @@ ls_status ls_study_check(ls_study *study) {
                              arm->name);
         if (status == LS_OK) status = measure(ctx, &config, arm->parent < 0, &train, &eval, &e);
         ls_model_config_clear(ctx, &config);
-        ls_text_printf(ctx, &text,
+        ls_text_printf(ctx, out,
                        "%-20s %6" PRId64 " %14" PRId64 " %14" PRId64 " %12.1f %12.1f %8" PRId64
                        " %12.1f\n",
                        arm->name, arm->seeds.count, e.parameters, e.tokens, 1e-6 * e.kept_bytes,
                        1e-6 * e.step_bytes, e.longest, 1e-6 * e.test_bytes);
     }
-    if (status == LS_OK) return ls_cli_print_text(cli, &text);
-    ls_text_clear(ctx, &text);
-    return status;
+    return status == LS_OK ? ls_text_status(out) : status;
 }

@@ -1,6 +1,6 @@
 /* A study: arms that train a model, and arms that test another arm's weights under a test-time
  * method; each with several seeds. Every training and every evaluation is a job: a call of the
- * program itself, in its own process and with its own log.
+ * program, in its own process and with its own log.
  *
  * OUT/study.yaml           the settings of the study, as they were resolved
  * OUT/arms/ARM/seed-N/     a run folder (arms that train), with
@@ -10,11 +10,14 @@
  * OUT/results.json         everything measured: the same bytes however the study was cut
  * OUT/timing.json          seconds, tokens per second, bytes: other each time
  * OUT/report.html, OUT/results.csv   made from these two alone (src/report) */
-#ifndef LS_CLI_STUDY_H
-#define LS_CLI_STUDY_H
+#ifndef LS_STUDY_STUDY_H
+#define LS_STUDY_STUDY_H
+
+#include <jansson.h>
+#include <signal.h>
 
 #include "base/file.h"
-#include "cli/cli.h"
+#include "base/settings.h"
 
 enum { LS_STUDY_NAME_BYTES = 64, LS_STUDY_PATH_BYTES = 4096, LS_STUDY_HASH_BYTES = 17 };
 
@@ -35,11 +38,25 @@ typedef struct ls_study_arm {
     ls_reals seeds;
 } ls_study_arm;
 
+/* What a study is made from; everything is borrowed for the study's life. */
+typedef struct ls_study_request {
+    /* The study file, overridden: arms.*, and sections that all arms share. What is read is marked
+     * as used. */
+    const ls_settings *settings;
+    const ls_study_keys *keys;
+    const char *file;    /* path of the study file: it names the study */
+    const char *command; /* how the study was asked for: results.json tells */
+    const char *program; /* path of the program, whose train and eval are the jobs */
+    const char *device;  /* of the jobs: "cpu", "cuda" */
+    const char *cache;   /* of the jobs; empty: the user's */
+    int64_t threads;     /* of each job; 0: as the jobs share the processors */
+} ls_study_request;
+
 typedef struct ls_study {
-    ls_cli *cli;
-    ls_study_keys keys;
+    ls_ctx *ctx;
+    ls_study_request from;
+    ls_study_keys keys;             /* with the folder and the number of jobs settled */
     char name[LS_STUDY_NAME_BYTES]; /* of the study file, without folder and ending */
-    const char *command;            /* as it was typed; borrowed */
     int64_t threads;                /* per job; jobs is in keys */
     int64_t trained_length;         /* of the first arm: what lengths are measured against */
     ls_settings common;             /* what the study file says outside arms */
@@ -47,13 +64,30 @@ typedef struct ls_study {
     size_t count, capacity;
 } ls_study;
 
-/* Reads and checks everything: keys, every arm's model, training and evaluation. Clear *out in any
- * case. */
-ls_status ls_study_read(ls_cli *cli, ls_study *out);
-void ls_study_clear(ls_study *study);
-/* The settings as YAML that `longshot study` reads back. */
-void ls_study_print(const ls_study *study, ls_text *out);
+typedef struct ls_study_hooks {
+    const volatile sig_atomic_t *stop; /* or NULL: not 0 asks the jobs to end: LS_ESTOP */
+    /* or NULL: a line for every job that ends, and how many of how many are done */
+    void (*progress)(void *user, const char *line, size_t done, size_t count);
+    void *user;
+} ls_study_hooks;
 
+/* Reads and checks everything: every arm's model, training and evaluation; the caller then looks
+ * whether some settings were not used (ls_settings_finish). Clear *out in any case. */
+ls_status ls_study_read(ls_ctx *ctx, const ls_study_request *request, ls_study *out);
+void ls_study_clear(ls_study *study);
+/* Runs all jobs that are not done, and writes the results after each evaluation. LS_ESTOP where it
+ * was stopped: the same study goes on later; the error of the first job that failed, once all
+ * others are done. */
+ls_status ls_study_run(ls_study *study, const ls_study_hooks *hooks);
+/* Parameters, memory and tokens of every arm as a table, without running anything. */
+ls_status ls_study_check(const ls_study *study, ls_text *out);
+/* One line per arm of what results.json holds, and where the files are. */
+ls_status ls_study_summary(const ls_study *study, ls_text *out);
+
+/* ---- the parts of a study ---- */
+
+/* The settings as YAML that ls_study_read reads back. */
+void ls_study_print(const ls_study *study, ls_text *out);
 /* OUT/arms/ARM/seed-N, and a file in it; the weights an arm tests lie in its parent's. */
 ls_status ls_study_folder(const ls_study *study, size_t arm, int64_t seed, char *out, size_t bytes);
 ls_status ls_study_file(const ls_study *study, size_t arm, int64_t seed, const char *file,
@@ -67,13 +101,8 @@ ls_status ls_study_stored(const ls_study *study, size_t arm, int64_t seed, bool 
 ls_status ls_study_store(const ls_study *study, size_t arm, int64_t seed, bool evaluation,
                          json_t *result);
 
-/* Runs all jobs that are not done. LS_ESTOP where a signal came; the error of the first job that
- * failed, once all others are done. */
-ls_status ls_study_run(ls_study *study);
 /* Writes results.json, timing.json and the pages from the stored results; `finished`: no job is
  * left to do. */
 ls_status ls_study_publish(const ls_study *study, bool finished);
-/* Resolves every arm and prints parameters, memory and tokens without running anything. */
-ls_status ls_study_check(ls_study *study);
 
 #endif

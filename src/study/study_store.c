@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "cli/study.h"
+#include "study/study.h"
 
 enum { RESULT_MOST = 256 << 20 };
 
@@ -13,7 +13,7 @@ ls_status ls_study_folder(const ls_study *study, size_t arm, int64_t seed, char 
     int length = snprintf(out, bytes, "%s/arms/%s/seed-%" PRId64, study->keys.out,
                           study->arms[arm].name, seed);
     if (length < 0 || (size_t)length >= bytes)
-        return LS_FAIL(&study->cli->ctx, LS_EUSE, "the path %s is too long", study->keys.out);
+        return LS_FAIL(study->ctx, LS_EUSE, "the path %s is too long", study->keys.out);
     return LS_OK;
 }
 
@@ -21,7 +21,7 @@ ls_status ls_study_file(const ls_study *study, size_t arm, int64_t seed, const c
                         char *out, size_t bytes) {
     char folder[LS_STUDY_PATH_BYTES];
     LS_TRY(ls_study_folder(study, arm, seed, folder, sizeof folder));
-    return ls_path_join(&study->cli->ctx, out, bytes, folder, file);
+    return ls_path_join(study->ctx, out, bytes, folder, file);
 }
 
 static void print_settings(ls_ctx *ctx, const ls_settings *settings, ls_text *out) {
@@ -31,7 +31,7 @@ static void print_settings(ls_ctx *ctx, const ls_settings *settings, ls_text *ou
 
 ls_status ls_study_hash(const ls_study *study, size_t arm, int64_t seed, bool evaluation,
                         char out[LS_STUDY_HASH_BYTES]) {
-    ls_ctx *ctx = &study->cli->ctx;
+    ls_ctx *ctx = study->ctx;
     ls_text text = {0};
     ls_text_printf(ctx, &text, "longshot %s\nseed=%" PRId64 "\n", LS_VERSION, seed);
     print_settings(ctx, &study->arms[arm].training, &text);
@@ -52,7 +52,7 @@ static const char *file_of(bool evaluation) {
 
 ls_status ls_study_stored(const ls_study *study, size_t arm, int64_t seed, bool evaluation,
                           json_t **out) {
-    ls_ctx *ctx = &study->cli->ctx;
+    ls_ctx *ctx = study->ctx;
     char path[LS_STUDY_PATH_BYTES], hash[LS_STUDY_HASH_BYTES];
     const char *stored;
     *out = NULL;
@@ -69,7 +69,7 @@ ls_status ls_study_stored(const ls_study *study, size_t arm, int64_t seed, bool 
 
 ls_status ls_study_store(const ls_study *study, size_t arm, int64_t seed, bool evaluation,
                          json_t *result) {
-    ls_ctx *ctx = &study->cli->ctx;
+    ls_ctx *ctx = study->ctx;
     char path[LS_STUDY_PATH_BYTES], hash[LS_STUDY_HASH_BYTES];
     LS_TRY(ls_study_file(study, arm, seed, file_of(evaluation), path, sizeof path));
     LS_TRY(ls_study_hash(study, arm, seed, evaluation, hash));

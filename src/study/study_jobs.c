@@ -1,4 +1,4 @@
-/* Jobs of a study: a queue of child processes, each a call of this program.
+/* Jobs of a study: a queue of child processes, each a call of the program.
  *
  * Children inherit the lock of the folder and die with this process, so a study that starts again
  * never meets what an earlier one left running. */
@@ -18,7 +18,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "cli/study.h"
+#include "study/study.h"
 
 enum { WORDS_MOST = 256, LOG_MOST = 64 << 20, OUTPUT_MOST = 256 << 20 };
 
@@ -35,7 +35,8 @@ typedef struct job {
 } job;
 
 typedef struct runner {
-    ls_study *study;
+    const ls_study *study;
+    const ls_study_hooks *hooks;
     ls_ctx *ctx;
     job *jobs;
     size_t count, done, failed;
@@ -43,6 +44,14 @@ typedef struct runner {
     char first_message[400];
     int lock;
 } runner;
+
+static bool stop_wanted(const runner *r) {
+    return r->hooks->stop != NULL && *r->hooks->stop != 0;
+}
+
+static void say(const runner *r, const char *line) {
+    if (r->hooks->progress != NULL) r->hooks->progress(r->hooks->user, line, r->done, r->count);
+}
 
 /* ---- the words of a call ---- */
 
@@ -89,11 +98,9 @@ static ls_status job_words(const runner *r, const job *j, words *list) {
     }
     snprintf(number, sizeof number, "%" PRId64, study->threads);
     LS_TRY(add_word(r->ctx, list, "threads", number));
-    if (study->cli->common.cache[0] != '\0')
-        LS_TRY(add_word(r->ctx, list, "cache", study->cli->common.cache));
-    static const char *const isas[] = {"auto", "base", "avx2", "avx512"};
-    LS_TRY(add_word(r->ctx, list, "isa", isas[study->cli->common.isa]));
-    LS_TRY(add_word(r->ctx, list, "device", ls_cli_device(study->cli)));
+    if (study->from.cache[0] != '\0') LS_TRY(add_word(r->ctx, list, "cache", study->from.cache));
+    LS_TRY(add_word(r->ctx, list, "isa", r->ctx->isa == NULL ? "auto" : r->ctx->isa));
+    LS_TRY(add_word(r->ctx, list, "device", study->from.device));
     return add_word(r->ctx, list, "--json", NULL);
 }
 
@@ -111,14 +118,14 @@ static const char *job_name(const runner *r, const job *j, char out[128]) {
 }
 
 /* In the child, between fork and exec: nothing that allocates. */
-static void become(char *const *argv, int output, int log, pid_t parent) {
+static void become(const char *program, char *const *argv, int output, int log, pid_t parent) {
     int nothing = open("/dev/null", O_RDONLY);
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) _exit(70);
     if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0 || dup2(output, STDOUT_FILENO) < 0 ||
         dup2(log, STDERR_FILENO) < 0)
         _exit(70);
     setpgid(0, 0); /* a terminal's interrupt reaches this process alone, which then asks them */
-    execv("/proc/self/exe", argv);
+    execv(program, argv);
     _exit(70);
 }
 
@@ -137,7 +144,7 @@ static ls_status start(runner *r, job *j) {
     log = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     pid_t parent = getpid();
     j->process = output < 0 || log < 0 ? -1 : fork();
-    if (j->process == 0) become(list.at, output, log, parent);
+    if (j->process == 0) become(r->study->from.program, list.at, output, log, parent);
     if (j->process < 0) {
         status = LS_FAIL(ctx, LS_EIO, "starting a job in %s: %s", folder, strerror(errno));
         goto fail;
@@ -199,7 +206,7 @@ static void say_failure(runner *r, job *j, ls_status status, const char *sentenc
     r->failed++;
     snprintf(line, sizeof line, "%s: %s failed: %s", job_name(r, j, name),
              j->evaluation ? "the evaluation" : "the training", sentence);
-    ls_cli_progress(r->study->cli, line);
+    say(r, line);
     if (r->first_failure == LS_OK) {
         r->first_failure = status;
         snprintf(r->first_message, sizeof r->first_message, "%.390s", line);
@@ -215,11 +222,11 @@ static ls_status finish(runner *r, job *j, int wait_status, const struct rusage 
         snprintf(line, sizeof line, "[%zu/%zu] %s: %s in %.0f s", r->done, r->count,
                  job_name(r, j, name), j->evaluation ? "evaluated" : "trained",
                  ls_clock() - j->started);
-        ls_cli_progress(r->study->cli, line);
+        say(r, line);
         return j->evaluation ? ls_study_publish(r->study, false) : LS_OK;
     }
     ls_status status = status_of_exit(wait_status);
-    if (status == LS_ESTOP && *ls_cli_stop()) {
+    if (status == LS_ESTOP && stop_wanted(r)) {
         j->state = JOB_WAITING;
         return LS_OK;
     }
@@ -305,7 +312,7 @@ static ls_status run_jobs(runner *r) {
     int64_t running = 0;
     bool asked = false;
     for (;;) {
-        bool stop = *ls_cli_stop() != 0;
+        bool stop = stop_wanted(r);
         if (stop && !asked) ask_children_to_stop(r);
         asked = stop;
         for (job *j; !stop && running < r->study->keys.jobs && (j = next_job(r)) != NULL; running++)
@@ -361,8 +368,8 @@ static ls_status conclude(runner *r) {
     return LS_OK;
 }
 
-ls_status ls_study_run(ls_study *study) {
-    runner r = {.study = study, .ctx = &study->cli->ctx, .lock = -1};
+ls_status ls_study_run(ls_study *study, const ls_study_hooks *hooks) {
+    runner r = {.study = study, .hooks = hooks, .ctx = study->ctx, .lock = -1};
     ls_status status;
     LS_TRY_GOTO(ls_folder_make(r.ctx, study->keys.out));
     LS_TRY_GOTO(take_lock(&r));

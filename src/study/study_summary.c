@@ -1,0 +1,68 @@
+/* What a study found, in a few lines. */
+#include <stdio.h>
+
+#include "base/json.h"
+#include "study/study.h"
+
+enum { RESULTS_BYTES_MAX = 1 << 30 };
+
+static void print_number(ls_ctx *ctx, const char *format, int width, const json_t *value,
+                         double scale, ls_text *out) {
+    if (!json_is_number(value)) {
+        ls_text_printf(ctx, out, " %*s", width, "-");
+        return;
+    }
+    char text[64];
+    snprintf(text, sizeof text, format, scale * json_number_value(value));
+    ls_text_printf(ctx, out, " %*s", width, text);
+}
+
+/* One line per arm: perplexity and excess, or right answers and samples, at every length of the
+ * study's first protocol. */
+static void print_table(ls_ctx *ctx, const json_t *results, ls_text *out) {
+    const json_t *arms = json_object_get(results, "arms"), *protocol = NULL;
+    bool judged = false;
+    for (size_t a = 0; a < json_array_size(arms); a++) {
+        const json_t *arm = json_array_get(arms, a), *rows = json_object_get(arm, "results");
+        const json_t *first = json_array_get(rows, 0);
+        if (protocol == NULL && first != NULL) {
+            protocol = json_object_get(first, "protocol");
+            judged = json_object_get(first, "accuracy") != NULL;
+            ls_text_printf(ctx, out, "%-16s", json_string_value(protocol));
+            for (size_t i = 0; i < json_array_size(rows); i++) {
+                const json_t *row = json_array_get(rows, i);
+                if (json_equal(json_object_get(row, "protocol"), protocol))
+                    ls_text_printf(ctx, out, " %16lld",
+                                   (long long)json_integer_value(json_object_get(row, "length")));
+            }
+            ls_text_append(ctx, out, "\n", 1);
+        }
+        ls_text_printf(ctx, out, "%-16s", json_string_value(json_object_get(arm, "name")));
+        for (size_t i = 0; i < json_array_size(rows); i++) {
+            const json_t *row = json_array_get(rows, i);
+            if (!json_equal(json_object_get(row, "protocol"), protocol)) continue;
+            print_number(ctx, judged ? "%.2f" : "%.5g", 8,
+                         json_object_get(row, judged ? "accuracy" : "ppl"), judged ? 100 : 1, out);
+            print_number(ctx, judged ? "%.2f" : "%+.3f", 7,
+                         json_object_get(row, judged ? "exact" : "excess"), judged ? 100 : 1, out);
+        }
+        ls_text_append(ctx, out, "\n", 1);
+    }
+    ls_text_printf(ctx, out, "%s\n\n",
+                   judged ? "right answers, and samples with no wrong one, in %"
+                          : "perplexity, and nats per token above the flat tail");
+}
+
+ls_status ls_study_summary(const ls_study *study, ls_text *out) {
+    ls_ctx *ctx = study->ctx;
+    const char *folder = study->keys.out;
+    char path[LS_STUDY_PATH_BYTES];
+    json_t *results;
+    LS_TRY(ls_path_join(ctx, path, sizeof path, folder, "results.json"));
+    LS_TRY(ls_json_read(ctx, path, RESULTS_BYTES_MAX, &results));
+    print_table(ctx, results, out);
+    json_decref(results);
+    ls_text_printf(ctx, out, "%s/report.html\n%s/results.json\n%s/results.csv\n", folder, folder,
+                   folder);
+    return ls_text_status(out);
+}
