@@ -1,190 +1,36 @@
 /* longshot inspect SUBJECT: the registries, or what a run folder or a file holds. */
-#include <stdio.h>
-#include <string.h>
-
+#include "api/catalogue.h"
+#include "base/file.h"
 #include "cli/cli.h"
-#include "cli/inspect.h"
-#include "model/model.h"
-#include "task/task.h"
-#include "tensor/engine/kernel.h"
+#include "train/describe.h"
 
-json_t *ls_inspect_options(const ls_option_table *table) {
-    json_t *list = json_array();
-    for (size_t i = 0; i < table->count; i++) {
-        const ls_option *option = &table->options[i];
-        static const char *const types[] = {"int", "real", "bool", "choice", "text", "reals"};
-        json_t *row =
-            json_pack("{s:s, s:s, s:s, s:s}", "key", option->key, "type", types[option->type],
-                      "default", option->fallback, "help", option->help);
-        if (option->choices != NULL)
-            json_object_set_new(row, "choices", json_string(option->choices));
-        else if (option->high > option->low)
-            json_object_set_new(row, "range", json_pack("[f, f]", option->low, option->high));
-        json_array_append_new(list, row);
-    }
-    return list;
-}
-
-/* One trait's bit and name. */
-typedef struct trait {
-    unsigned bit;
-    const char *name;
-} trait;
-
-static json_t *trait_names(unsigned traits, const trait *names, size_t count) {
-    json_t *list = json_array();
-    for (size_t i = 0; i < count; i++)
-        if (traits & names[i].bit) json_array_append_new(list, json_string(names[i].name));
-    return list;
-}
-
-static json_t *entry(const char *name, const char *summary, const char *paper, json_t *traits,
-                     const ls_option_table *options) {
-    return json_pack("{s:s, s:s, s:s, s:o, s:o}", "name", name, "summary", summary, "paper",
-                     paper == NULL ? "" : paper, "traits", traits, "options",
-                     ls_inspect_options(options));
-}
-
-static json_t *mixers(void) {
-    static const trait names[] = {{LS_MIXER_CAUSAL, "causal"},
-                                  {LS_MIXER_BIDIRECTIONAL, "bidirectional"},
-                                  {LS_MIXER_STREAMING, "streaming"},
-                                  {LS_MIXER_POSITIONS, "positions"},
-                                  {LS_MIXER_LATENTS, "latents"}};
-    json_t *list = json_array();
-    for (size_t i = 0; i < ls_mixer_count; i++) {
-        const ls_mixer_type *type = ls_mixer_types[i];
-        json_array_append_new(list, entry(type->name, type->summary, type->paper,
-                                          trait_names(type->traits, names, 5), &type->options));
-    }
-    return list;
-}
-
-static const trait position_traits[] = {
-    {LS_POSITION_ABSOLUTE, "absolute"}, {LS_POSITION_RELATIVE, "relative"},
-    {LS_POSITION_ROTARY, "rotary"},     {LS_POSITION_CAUSAL, "causal only"},
-    {LS_POSITION_BOUNDED, "bounded"},   {LS_POSITION_LEARNED, "learned"}};
-
-static json_t *positions(void) {
-    json_t *list = json_array();
-    for (size_t i = 0; i < ls_position_count; i++) {
-        const ls_position_type *type = ls_position_types[i];
-        json_array_append_new(list,
-                              entry(type->name, type->summary, type->paper,
-                                    trait_names(type->traits, position_traits, 6), &type->options));
-    }
-    return list;
-}
-
-static json_t *extensions(void) {
-    json_t *list = json_array();
-    for (size_t i = 0; i < ls_extension_count; i++) {
-        const ls_extension_type *type = ls_extension_types[i];
-        json_t *needs = trait_names(type->needs, position_traits, 6);
-        if (type->causal) json_array_append_new(needs, json_string("causal only"));
-        json_array_append_new(list,
-                              entry(type->name, type->summary, type->paper, needs, &type->options));
-    }
-    return list;
-}
-
-static json_t *presets(void) {
-    json_t *list = json_array();
-    for (const ls_preset *preset = ls_presets; preset->name != NULL; preset++)
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "name", preset->name, "summary",
-                                              preset->summary, "settings", preset->settings));
-    return list;
-}
-
-static json_t *tasks(void) {
-    json_t *list = json_array();
-    for (size_t i = 0; i < ls_task_count; i++) {
-        const ls_task_type *type = ls_task_types[i];
-        json_t *row = entry(type->name, type->summary, type->paper, json_array(), &type->options);
-        json_object_set_new(row, "length", json_integer(type->length));
-        json_object_set_new(row, "classes", json_integer(type->classes));
-        json_array_append_new(list, row);
-    }
-    return list;
-}
-
-static json_t *operations(void) {
-    json_t *list = json_array();
-    const ls_kernel *kernel;
-    for (size_t i = 0; (kernel = ls_kernel_at(i)) != NULL; i++) {
-        json_t *types = json_array();
-        for (int t = 0; t < LS_REAL_TYPES; t++)
-            if (kernel->by_type[t] != NULL)
-                json_array_append_new(types, json_string(ls_dtype_name((ls_dtype)t)));
-        json_array_append_new(list, json_pack("{s:s, s:o}", "name", kernel->op, "types", types));
-    }
-    return list;
-}
-
-static const struct {
-    const char *name;
-    json_t *(*list)(void);
-} subjects[] = {
-    {"mixers", mixers},   {"positions", positions}, {"extensions", extensions},
-    {"presets", presets}, {"tasks", tasks},         {"operations", operations},
-};
-
-static void join(ls_ctx *ctx, const json_t *words, ls_text *out) {
-    for (size_t i = 0; i < json_array_size(words); i++)
-        ls_text_printf(ctx, out, "%s%s", i == 0 ? "" : ", ",
-                       json_string_value(json_array_get(words, i)));
-}
-
-static void print_entry(ls_ctx *ctx, const json_t *row, ls_text *out) {
-    const char *summary = json_string_value(json_object_get(row, "summary"));
-    const char *paper = json_string_value(json_object_get(row, "paper"));
-    const char *settings = json_string_value(json_object_get(row, "settings"));
-    ls_text_printf(ctx, out, "%s", json_string_value(json_object_get(row, "name")));
-    if (summary != NULL) ls_text_printf(ctx, out, ": %s", summary);
-    if (paper != NULL && paper[0] != '\0') ls_text_printf(ctx, out, " (%s)", paper);
-    const json_t *traits = json_object_get(row, "traits");
-    if (json_array_size(traits) > 0) {
-        ls_text_printf(ctx, out, " [");
-        join(ctx, traits, out);
-        ls_text_printf(ctx, out, "]");
-    }
-    const json_t *types = json_object_get(row, "types");
-    if (types != NULL) {
-        ls_text_printf(ctx, out, ": ");
-        join(ctx, types, out);
-    }
-    ls_text_printf(ctx, out, "\n");
-    if (settings != NULL) ls_text_printf(ctx, out, "    %s\n", settings);
-    const json_t *options = json_object_get(row, "options");
-    for (size_t i = 0; i < json_array_size(options); i++) {
-        const json_t *option = json_array_get(options, i);
-        ls_text_printf(ctx, out, "    %s=%s  %s\n",
-                       json_string_value(json_object_get(option, "key")),
-                       json_string_value(json_object_get(option, "default")),
-                       json_string_value(json_object_get(option, "help")));
-    }
-}
-
-static ls_status print_list(ls_cli *cli, json_t *list) {
-    if (cli->json) return ls_cli_print_json(cli, list);
+static ls_status print_json(ls_cli *cli, json_t *json,
+                            void (*print)(ls_ctx *ctx, const json_t *json, ls_text *out)) {
+    if (cli->json) return ls_cli_print_json(cli, json);
     ls_text text = {0};
-    if (json_array_size(list) == 0) ls_text_printf(&cli->ctx, &text, "none yet\n");
-    for (size_t i = 0; i < json_array_size(list); i++)
-        print_entry(&cli->ctx, json_array_get(list, i), &text);
-    json_decref(list);
+    print(&cli->ctx, json, &text);
+    json_decref(json);
     return ls_cli_print_text(cli, &text);
 }
 
 static ls_status run(ls_cli *cli) {
+    ls_ctx *ctx = &cli->ctx;
     LS_TRY(ls_cli_finish_settings(cli));
     if (cli->word_count != 1)
-        return LS_FAIL(&cli->ctx, LS_EUSE,
+        return LS_FAIL(ctx, LS_EUSE,
                        "say what to inspect: mixers, positions, extensions, presets, tasks, "
                        "operations, a run folder or a .safetensors file");
-    for (size_t i = 0; i < sizeof subjects / sizeof subjects[0]; i++)
-        if (strcmp(cli->words[0], subjects[i].name) == 0)
-            return print_list(cli, subjects[i].list());
-    return ls_inspect_path(cli, cli->words[0]);
+    const char *subject = cli->words[0];
+    json_t *json = ls_catalogue(subject);
+    if (json != NULL) return print_json(cli, json, ls_catalogue_print);
+    if (!ls_path_exists(subject))
+        return LS_FAIL(ctx, LS_EUSE,
+                       "%s is neither a list (mixers, positions, extensions, presets, tasks, "
+                       "operations) nor a folder or file",
+                       subject);
+    LS_TRY(ls_path_is_folder(subject) ? ls_describe_run(ctx, subject, &json)
+                                      : ls_describe_file(ctx, subject, &json));
+    return print_json(cli, json, ls_describe_print);
 }
 
 const ls_verb ls_verb_inspect = {

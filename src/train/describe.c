@@ -1,11 +1,9 @@
-/* What a run folder, a checkpoint or a safetensors file holds. */
-#include <inttypes.h>
-#include <stdio.h>
+#include "train/describe.h"
+
 #include <string.h>
 
 #include "base/file.h"
-#include "base/json.h"
-#include "cli/inspect.h"
+#include "base/option.h"
 #include "model/safetensors.h"
 #include "train/checkpoint.h"
 #include "train/trained.h"
@@ -19,7 +17,7 @@ static json_t *shape_of(const ls_safetensor *tensor) {
     return shape;
 }
 
-static ls_status describe_file(ls_ctx *ctx, const char *path, json_t **out) {
+ls_status ls_describe_file(ls_ctx *ctx, const char *path, json_t **out) {
     ls_safetensors file;
     LS_TRY(ls_safetensors_open(ctx, path, &file));
     json_t *tensors = json_array(), *metadata = json_object();
@@ -57,16 +55,6 @@ static void print_tensors(ls_ctx *ctx, const json_t *file, ls_text *out) {
     }
 }
 
-static ls_status inspect_file(ls_cli *cli, const char *path) {
-    json_t *file;
-    LS_TRY(describe_file(&cli->ctx, path, &file));
-    if (cli->json) return ls_cli_print_json(cli, file);
-    ls_text text = {0};
-    print_tensors(&cli->ctx, file, &text);
-    json_decref(file);
-    return ls_cli_print_text(cli, &text);
-}
-
 /* Every checkpoint of a run with what is wrong with it, if anything is. */
 static ls_status list_checkpoints(ls_ctx *ctx, const char *folder, json_t *list) {
     char path[PATH_BYTES], **names;
@@ -87,10 +75,16 @@ static ls_status list_checkpoints(ls_ctx *ctx, const char *folder, json_t *list)
     return LS_OK;
 }
 
-static ls_status inspect_run(ls_cli *cli, const char *path) {
-    ls_ctx *ctx = &cli->ctx;
+static json_t *config_json(const ls_settings *settings) {
+    json_t *config = json_object();
+    for (size_t i = 0; i < settings->count; i++)
+        json_object_set_new(config, settings->items[i].key, json_string(settings->items[i].value));
+    return config;
+}
+
+ls_status ls_describe_run(ls_ctx *ctx, const char *path, json_t **out) {
     ls_trained trained;
-    json_t *checkpoints = json_array(), *config = json_object(), *file = NULL;
+    json_t *checkpoints = json_array(), *file = NULL;
     ls_status status = ls_trained_find(ctx, path, &trained);
     bool damaged = status == LS_EINPUT && trained.folder[0] != '\0';
     if (damaged) { /* the list below says what is wrong with which checkpoint */
@@ -98,42 +92,41 @@ static ls_status inspect_run(ls_cli *cli, const char *path) {
         status = LS_OK;
     }
     if (status == LS_OK) status = list_checkpoints(ctx, trained.folder, checkpoints);
-    if (status == LS_OK && !damaged) status = describe_file(ctx, trained.weights, &file);
-    for (size_t i = 0; i < trained.settings.count; i++)
-        json_object_set_new(config, trained.settings.items[i].key,
-                            json_string(trained.settings.items[i].value));
-    json_t *all = json_pack("{s:s, s:I, s:o, s:o, s:o}", "folder", path, "step",
-                            (json_int_t)trained.step, "checkpoints", checkpoints, "config", config,
-                            "weights", file == NULL ? json_null() : file);
+    if (status == LS_OK && !damaged) status = ls_describe_file(ctx, trained.weights, &file);
+    *out = json_pack("{s:s, s:I, s:o, s:o, s:o}", "folder", path, "step", (json_int_t)trained.step,
+                     "checkpoints", checkpoints, "config", config_json(&trained.settings),
+                     "weights", file == NULL ? json_null() : file);
     ls_trained_clear(&trained);
-    if (status != LS_OK || cli->json) {
-        if (status == LS_OK) return ls_cli_print_json(cli, all);
-        json_decref(all);
-        return status;
+    if (status == LS_OK && *out == NULL)
+        status = LS_FAIL(ctx, LS_ENOMEM, "no memory to describe %s", path);
+    if (status != LS_OK) {
+        json_decref(*out);
+        *out = NULL;
     }
-    ls_text text = {0};
+    return status;
+}
+
+static void print_run(ls_ctx *ctx, const json_t *run, ls_text *out) {
+    const json_t *checkpoints = json_object_get(run, "checkpoints");
+    const json_t *weights = json_object_get(run, "weights");
     const char *key;
     json_t *value;
-    ls_text_printf(ctx, &text, "%s\n", path);
+    ls_text_printf(ctx, out, "%s\n", json_string_value(json_object_get(run, "folder")));
     for (size_t i = 0; i < json_array_size(checkpoints); i++) {
         const json_t *one = json_array_get(checkpoints, i);
         bool intact = json_is_true(json_object_get(one, "intact"));
         ls_text_printf(
-            ctx, &text, "  %s: %s%s\n", json_string_value(json_object_get(one, "name")),
+            ctx, out, "  %s: %s%s\n", json_string_value(json_object_get(one, "name")),
             intact ? "intact" : "damaged: ", json_string_value(json_object_get(one, "damage")));
     }
-    json_object_foreach(config, key, value)
-        ls_text_printf(ctx, &text, "  %s=%s\n", key, json_string_value(value));
-    if (file != NULL) print_tensors(ctx, file, &text);
-    json_decref(all);
-    return ls_cli_print_text(cli, &text);
+    json_object_foreach(json_object_get(run, "config"), key, value)
+        ls_text_printf(ctx, out, "  %s=%s\n", key, json_string_value(value));
+    if (!json_is_null(weights)) print_tensors(ctx, weights, out);
 }
 
-ls_status ls_inspect_path(ls_cli *cli, const char *path) {
-    if (ls_path_is_folder(path)) return inspect_run(cli, path);
-    if (ls_path_exists(path)) return inspect_file(cli, path);
-    return LS_FAIL(&cli->ctx, LS_EUSE,
-                   "%s is neither a list (mixers, positions, extensions, presets, tasks, "
-                   "operations) nor a folder or file",
-                   path);
+void ls_describe_print(ls_ctx *ctx, const json_t *description, ls_text *out) {
+    if (json_object_get(description, "checkpoints") != NULL)
+        print_run(ctx, description, out);
+    else
+        print_tensors(ctx, description, out);
 }

@@ -1,0 +1,176 @@
+#include "api/catalogue.h"
+
+#include <string.h>
+
+#include "model/model.h"
+#include "task/task.h"
+#include "tensor/engine/kernel.h"
+
+static json_t *options_json(const ls_option_table *table) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < table->count; i++) {
+        const ls_option *option = &table->options[i];
+        static const char *const types[] = {"int", "real", "bool", "choice", "text", "reals"};
+        json_t *row =
+            json_pack("{s:s, s:s, s:s, s:s}", "key", option->key, "type", types[option->type],
+                      "default", option->fallback, "help", option->help);
+        if (option->choices != NULL)
+            json_object_set_new(row, "choices", json_string(option->choices));
+        else if (option->high > option->low)
+            json_object_set_new(row, "range", json_pack("[f, f]", option->low, option->high));
+        json_array_append_new(list, row);
+    }
+    return list;
+}
+
+/* One trait's bit and name. */
+typedef struct trait {
+    unsigned bit;
+    const char *name;
+} trait;
+
+static json_t *trait_names(unsigned traits, const trait *names, size_t count) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++)
+        if (traits & names[i].bit) json_array_append_new(list, json_string(names[i].name));
+    return list;
+}
+
+static json_t *entry(const char *name, const char *summary, const char *paper, json_t *traits,
+                     const ls_option_table *options) {
+    return json_pack("{s:s, s:s, s:s, s:o, s:o}", "name", name, "summary", summary, "paper",
+                     paper == NULL ? "" : paper, "traits", traits, "options",
+                     options_json(options));
+}
+
+static json_t *mixers(void) {
+    static const trait names[] = {{LS_MIXER_CAUSAL, "causal"},
+                                  {LS_MIXER_BIDIRECTIONAL, "bidirectional"},
+                                  {LS_MIXER_STREAMING, "streaming"},
+                                  {LS_MIXER_POSITIONS, "positions"},
+                                  {LS_MIXER_LATENTS, "latents"}};
+    json_t *list = json_array();
+    for (size_t i = 0; i < ls_mixer_count; i++) {
+        const ls_mixer_type *type = ls_mixer_types[i];
+        json_array_append_new(list, entry(type->name, type->summary, type->paper,
+                                          trait_names(type->traits, names, 5), &type->options));
+    }
+    return list;
+}
+
+static const trait position_traits[] = {
+    {LS_POSITION_ABSOLUTE, "absolute"}, {LS_POSITION_RELATIVE, "relative"},
+    {LS_POSITION_ROTARY, "rotary"},     {LS_POSITION_CAUSAL, "causal only"},
+    {LS_POSITION_BOUNDED, "bounded"},   {LS_POSITION_LEARNED, "learned"}};
+
+static json_t *positions(void) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < ls_position_count; i++) {
+        const ls_position_type *type = ls_position_types[i];
+        json_array_append_new(list,
+                              entry(type->name, type->summary, type->paper,
+                                    trait_names(type->traits, position_traits, 6), &type->options));
+    }
+    return list;
+}
+
+static json_t *extensions(void) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < ls_extension_count; i++) {
+        const ls_extension_type *type = ls_extension_types[i];
+        json_t *needs = trait_names(type->needs, position_traits, 6);
+        if (type->causal) json_array_append_new(needs, json_string("causal only"));
+        json_array_append_new(list,
+                              entry(type->name, type->summary, type->paper, needs, &type->options));
+    }
+    return list;
+}
+
+static json_t *presets(void) {
+    json_t *list = json_array();
+    for (const ls_preset *preset = ls_presets; preset->name != NULL; preset++)
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "name", preset->name, "summary",
+                                              preset->summary, "settings", preset->settings));
+    return list;
+}
+
+static json_t *tasks(void) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < ls_task_count; i++) {
+        const ls_task_type *type = ls_task_types[i];
+        json_t *row = entry(type->name, type->summary, type->paper, json_array(), &type->options);
+        json_object_set_new(row, "length", json_integer(type->length));
+        json_object_set_new(row, "classes", json_integer(type->classes));
+        json_array_append_new(list, row);
+    }
+    return list;
+}
+
+static json_t *operations(void) {
+    json_t *list = json_array();
+    const ls_kernel *kernel;
+    for (size_t i = 0; (kernel = ls_kernel_at(i)) != NULL; i++) {
+        json_t *types = json_array();
+        for (int t = 0; t < LS_REAL_TYPES; t++)
+            if (kernel->by_type[t] != NULL)
+                json_array_append_new(types, json_string(ls_dtype_name((ls_dtype)t)));
+        json_array_append_new(list, json_pack("{s:s, s:o}", "name", kernel->op, "types", types));
+    }
+    return list;
+}
+
+static const struct {
+    const char *name;
+    json_t *(*list)(void);
+} subjects[] = {
+    {"mixers", mixers},   {"positions", positions}, {"extensions", extensions},
+    {"presets", presets}, {"tasks", tasks},         {"operations", operations},
+};
+
+json_t *ls_catalogue(const char *subject) {
+    for (size_t i = 0; i < sizeof subjects / sizeof subjects[0]; i++)
+        if (strcmp(subject, subjects[i].name) == 0) return subjects[i].list();
+    return NULL;
+}
+
+static void join(ls_ctx *ctx, const json_t *words, ls_text *out) {
+    for (size_t i = 0; i < json_array_size(words); i++)
+        ls_text_printf(ctx, out, "%s%s", i == 0 ? "" : ", ",
+                       json_string_value(json_array_get(words, i)));
+}
+
+static void print_entry(ls_ctx *ctx, const json_t *row, ls_text *out) {
+    const char *summary = json_string_value(json_object_get(row, "summary"));
+    const char *paper = json_string_value(json_object_get(row, "paper"));
+    const char *settings = json_string_value(json_object_get(row, "settings"));
+    ls_text_printf(ctx, out, "%s", json_string_value(json_object_get(row, "name")));
+    if (summary != NULL) ls_text_printf(ctx, out, ": %s", summary);
+    if (paper != NULL && paper[0] != '\0') ls_text_printf(ctx, out, " (%s)", paper);
+    const json_t *traits = json_object_get(row, "traits");
+    if (json_array_size(traits) > 0) {
+        ls_text_printf(ctx, out, " [");
+        join(ctx, traits, out);
+        ls_text_printf(ctx, out, "]");
+    }
+    const json_t *types = json_object_get(row, "types");
+    if (types != NULL) {
+        ls_text_printf(ctx, out, ": ");
+        join(ctx, types, out);
+    }
+    ls_text_printf(ctx, out, "\n");
+    if (settings != NULL) ls_text_printf(ctx, out, "    %s\n", settings);
+    const json_t *options = json_object_get(row, "options");
+    for (size_t i = 0; i < json_array_size(options); i++) {
+        const json_t *option = json_array_get(options, i);
+        ls_text_printf(ctx, out, "    %s=%s  %s\n",
+                       json_string_value(json_object_get(option, "key")),
+                       json_string_value(json_object_get(option, "default")),
+                       json_string_value(json_object_get(option, "help")));
+    }
+}
+
+void ls_catalogue_print(ls_ctx *ctx, const json_t *list, ls_text *out) {
+    if (json_array_size(list) == 0) ls_text_printf(ctx, out, "none yet\n");
+    for (size_t i = 0; i < json_array_size(list); i++)
+        print_entry(ctx, json_array_get(list, i), out);
+}

@@ -1,0 +1,15 @@
+/* What there is to choose from: the registries, with every option. */
+#ifndef LS_API_CATALOGUE_H
+#define LS_API_CATALOGUE_H
+
+#include <jansson.h>
+
+#include "base/memory.h"
+
+/* The entries of mixers, positions, extensions, presets, tasks or operations; a new reference, NULL
+ * for another subject. */
+json_t *ls_catalogue(const char *subject);
+/* The same as lines for people. */
+void ls_catalogue_print(ls_ctx *ctx, const json_t *list, ls_text *out);
+
+#endif
