@@ -25,7 +25,7 @@ allow train base tensor position mixer model data task
 allow eval base tensor position mixer model data task train
 allow bench base tensor mixer model train
 allow study base tensor position mixer model data task train eval report
-allow api base tensor position mixer model data task train longshot
+allow api base tensor position mixer model data task train eval longshot
 allow cli base tensor position mixer model data task train eval report bench study api longshot
 rooms=$(ls -d */ | tr -d / | sort | tr '\n' ' ')
 for room in $rooms; do

@@ -371,6 +371,9 @@ static ls_status conclude(runner *r) {
 ls_status ls_study_run(ls_study *study, const ls_study_hooks *hooks) {
     runner r = {.study = study, .hooks = hooks, .ctx = study->ctx, .lock = -1};
     ls_status status;
+    if (access(study->from.program, X_OK) != 0)
+        return LS_FAIL(r.ctx, LS_EUSE, "the program %s cannot be run: %s", study->from.program,
+                       strerror(errno));
     LS_TRY_GOTO(ls_folder_make(r.ctx, study->keys.out));
     LS_TRY_GOTO(take_lock(&r));
     LS_TRY_GOTO(write_study(&r));
