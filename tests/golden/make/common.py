@@ -53,13 +53,30 @@ class Stub(types.ModuleType):
 
 def stub(*names):
     for name in names:
+        parent = name.rpartition(".")[0]
+        if parent and parent not in sys.modules and importlib.util.find_spec(parent) is None:
+            stub(parent)
         if name not in sys.modules:
             sys.modules[name] = Stub(name)
             sys.modules[name].__path__ = []
-            if "." in name:
-                parent, child = name.rsplit(".", 1)
-                stub(parent)
-                setattr(sys.modules[parent], child, sys.modules[name])
+
+
+def absent(*names):
+    """Packages that are not to be found: public code then takes its way without them."""
+    for name in names:
+        sys.modules[name] = None
+
+
+def bare(name, path):
+    """A package whose modules can be imported without what its __init__.py brings along."""
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__path__ = [path]
+
+
+def lightning():
+    """Training harness; the layers here only ask it on which process to log."""
+    stub("pytorch_lightning.utilities")
+    sys.modules["pytorch_lightning.utilities"].rank_zero_only = lambda function: function
 
 
 def source(path, name):
@@ -163,12 +180,12 @@ class Case:
 
     # -- PyTorch --
 
-    def number(self, name, shape, scale=1.0):
+    def number(self, name, shape, draw=None):
         """An input or cotangent: drawn, or the file's."""
         import torch
         if self.given is not None and name in self.given:
             return torch.tensor(self.given[name])
-        return scale * torch.randn(shape)
+        return (draw or torch.randn)(shape)
 
     def weights(self, module, buffers=(), names=None):
         """Gives a module's parameters values in which nothing is hidden by a zero, or the file's.
@@ -182,6 +199,8 @@ class Case:
             for name, value in held.items():
                 if self.given is not None and "w." + name in self.given:
                     real = torch.tensor(self.given["w." + name])
+                    if real.numel() == value.numel():  # scalars are vectors of 1 in files
+                        real = real.reshape(value.shape)
                     value.copy_(torch.view_as_complex(real) if value.is_complex() else real)
                 elif name not in buffers and value.is_floating_point():
                     spread = value.std().item() if value.numel() > 1 else 0.0

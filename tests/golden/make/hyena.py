@@ -1,6 +1,5 @@
 """Hyena (HazyResearch/safari): HyenaOperator of standalone_hyena.py and of src/models/sequence/hyena.py."""
 import os
-import sys
 
 import common
 
@@ -30,8 +29,8 @@ def full(note, B, T, **config):
     def fill(case):
         common.public("safari")
         # configuration, logging and data loaders; hyena.py asks them for the class of its filter
-        common.stub("hydra", "omegaconf", "pytorch_lightning.utilities", "rich.syntax", "rich.tree")
-        sys.modules["pytorch_lightning.utilities"].rank_zero_only = lambda function: function
+        common.stub("hydra", "omegaconf", "rich.syntax", "rich.tree")
+        common.lightning()
         from src.models.sequence import hyena
         hyena.instantiate = lambda *_, **__: hyena.HyenaFilter
         operator(case, hyena.HyenaOperator(**config), "src/models/sequence/hyena.py", config, note, B, T)
