@@ -49,7 +49,7 @@ static const ls_option options[] = {
      "what the decays are measured by; 1: no channel decays"},
     {"shift", LS_OPTION_REAL, FIELD(floor), "0", 0, 1e6, NULL, "added to every window"},
     {"normalized", LS_OPTION_BOOL, FIELD(normalized), "false", 0, 0, NULL,
-     "sizes of all filters have a sum of 1 at every lag, before the windows"},
+     "sizes of all filters have a sum of 1 at every lag, their windows included"},
     {"filters_by", LS_OPTION_CHOICE, FIELD(filters_by), "convolution", 0, 0, "convolution|channel",
      "what the network's outputs are, in turn: all filters of one convolution, or all of one "
      "channel (the same where order is 2)"},
@@ -174,6 +174,11 @@ static ls_tensor *rates(ls_program *p, const hyena_options *o, int64_t channels)
         return NULL;
     }
     fill_decays(&decays, values, channels);
+    /* A factor that all windows share cancels in their norm, but might underflow before it. */
+    if (o->normalized && o->floor == 0) {
+        const double slowest = fmin(fabs(values[0]), fabs(values[channels - 1]));
+        for (int64_t c = 0; c < channels; c++) values[c] = fabs(values[c]) - slowest;
+    }
     ls_tensor *all = ls_constant(p, ls_wide_type(p), LS_DIMS(channels), values);
     ls_free(ctx, values);
     return all;
@@ -214,8 +219,8 @@ static void filters(ls_program *p, const char *name, const hyena_options *o, con
         p, h,
         ls_param(p, "out.weight", LS_DIMS(s->channels, o->filter_width), uniform(o->filter_width)),
         NULL);
-    if (o->normalized) h = ls_unit_rows(p, h);
     h = ls_fade(p, h, rates(p, o, s->channels), fmax((double)s->length - 1, 1), o->floor, relative);
+    if (o->normalized) h = ls_unit_rows(p, h);
     each_convolution(p, o, s, h, parts);
     for (int64_t i = 0; i < s->convolutions; i++) parts[i] = for_heads(p, o, parts[i]);
     ls_scope_end(p);

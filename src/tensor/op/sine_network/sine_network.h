@@ -24,7 +24,8 @@ double ls_sine_feature(int64_t n, int64_t column, int64_t bands, double length);
  * [rows,C], rate wide [C], constant or a parameter. */
 ls_tensor *ls_fade(ls_program *p, ls_tensor *x, ls_tensor *rate, double length, double floor,
                    bool relative);
-/* y[t,c] = x[t,c] / sum_c |x[t,c]|, for x wide [rows,C]; a row of zeros stays one. */
+/* y[t,c] = x[t,c] / sum_c |x[t,c]|, for x wide [rows,C]; a row of zeros stays one, and a row
+ * whose sum is below the type's smallest normal number counts as zeros. */
 ls_tensor *ls_unit_rows(ls_program *p, ls_tensor *x);
 
 /* ---- for the kernels ---- */

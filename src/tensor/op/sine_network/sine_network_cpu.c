@@ -1,5 +1,6 @@
 #include "tensor/op/sine_network/sine_network.h"
 
+#include <float.h>
 #include <math.h>
 #include <omp.h>
 
@@ -299,12 +300,14 @@ static void fade_rate_grad(const ls_run *run, const ls_node *node) {
 
 /* ---- rows whose sizes have a sum of 1 ---- */
 
-/* 1 / sum |x|, and 0 for a row of zeros. */
+/* 1 / sum |x|; 0 for a row of zeros, and for one so small that its inverse is no number of the
+ * type. */
 static double inverse_size(const ls_tensor *x, int64_t row) {
+    const double least = x->type == LS_F64 ? DBL_MIN : (double)FLT_MIN;
     double sum = 0;
     for (int64_t c = 0; c < x->dim[1]; c++)
         sum += fabs(real_at(ls_data(x), x->type, row * x->stride[0] + c));
-    return sum == 0 ? 0 : 1 / sum;
+    return sum < least ? 0 : 1 / sum;
 }
 
 static void unit_rows(const ls_run *run, const ls_node *node) {

@@ -4,6 +4,8 @@
  * A block of threads takes rows one after the other, the values of a row lying in the workspace;
  * the parameters are first copied there as doubles, weights turned over so that neighbouring
  * threads read neighbouring numbers. Gradients are summed per part of the rows, then over parts. */
+#include <float.h>
+
 #include "tensor/cuda/column_sums.cuh"
 #include "tensor/cuda/reduce.cuh"
 #include "tensor/cuda/rows.cuh"
@@ -330,7 +332,7 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     }
     size = ls_cuda_warp_sum(size);
     along = ls_cuda_warp_sum(along);
-    const float factor = size == 0 ? 0.0f : 1 / size;
+    const float factor = size < FLT_MIN ? 0.0f : 1 / size;
     for (int64_t c = threadIdx.x % 32; c < width; c += 32) {
         const float value = from[c];
         if (later == NULL) {
