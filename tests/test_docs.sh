@@ -12,7 +12,7 @@ PATH="$work/bin:$PATH"
 export PATH
 cd "$work"
 count=0
-for page in "$source/README.md" "$source"/docs/*.md; do
+for page in "$source/README.md" "$source"/docs/*.md "$source"/docs/results/*.md; do
     sed -n '/^```sh$/,/^```$/p' "$page" | grep -v '^```' | grep -v '^ *#' >"$work/commands" || :
     while IFS= read -r line; do
         [ -n "$line" ] || continue
@@ -35,12 +35,19 @@ for page in "$source/README.md" "$source"/docs/*.md; do
 done
 [ "$count" -gt 10 ] || { echo "only $count commands were found"; exit 1; }
 
-# What stands within a sentence is too long to run here, or needs a device: its keys must at least exist.
-for page in "$source/README.md" "$source"/docs/*.md; do
+# What stands within a sentence or in a ```text block is too long to run here, or needs a device: its keys
+# must at least exist.
+checked=0
+for page in "$source/README.md" "$source"/docs/*.md "$source"/docs/results/*.md; do
     [ "${page##*/}" != options.md ] || continue
-    sed '/^```/,/^```$/d' "$page" | tr '\n' ' ' | grep -o '`longshot [a-z]* [^`]*`' | tr ' `[' '\n\n\n' |
-        sed -n 's/^\([a-z_][a-z_.0-9]*\)=.*/\1/p' | sort -u | while IFS= read -r key; do
+    {
+        sed '/^```/,/^```$/d' "$page" | tr '\n' ' ' | grep -o '`longshot [a-z]* [^`]*`' || :
+        sed -n '/^```text$/,/^```$/p' "$page" | sed -e ':join' -e '/\\$/{N;s/\\\n//;b join' -e '}' | grep '^longshot ' || :
+    } | tr ' `[' '\n\n\n' | sed -n 's/^\([a-z_][a-z_.0-9]*\)=.*/\1/p' | sort -u >"$work/keys"
+    while IFS= read -r key; do
+        checked=$((checked + 1))
         case $key in key|extend|extend.*) continue;; esac
         grep -q "^| \`$key\` |" "$source/docs/options.md" || { echo "$page: there is no key $key"; exit 1; }
-    done
+    done <"$work/keys"
 done
+[ "$checked" -gt 100 ] || { echo "only $checked keys were found"; exit 1; }
