@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "api/generate.h"
-#include "train/trained.h"
 #include "longshot/longshot.h"
+#include "train/trained.h"
 
 static_assert(LONGSHOT_EUSE == (int)LS_EUSE && LONGSHOT_EINPUT == (int)LS_EINPUT &&
                   LONGSHOT_ENOMEM == (int)LS_ENOMEM && LONGSHOT_EIO == (int)LS_EIO &&
