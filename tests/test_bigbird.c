@@ -39,6 +39,38 @@ static void test_other_draws(void **state) {
     assert_false(ls_random_blocks_exist(&about));
 }
 
+/* Of few blocks the public layer draws where every row finds as many as it asks for, or a single
+ * one; else numpy refuses it. */
+static void test_few_blocks(void **state) {
+    (void)state;
+    int32_t drawn[H * 27 * 12];
+    for (int64_t r = 1; r <= 12; r++)
+        for (int64_t blocks = 5; blocks <= 2 * r + 5; blocks++) {
+            ls_random_blocks about = {.size = 2, .blocks = blocks, .heads = H, .each = r};
+            assert_false(ls_random_blocks_exist(&about));
+            about.few = true;
+            assert_true(ls_random_blocks_exist(&about));
+            const bool draws =
+                blocks == r + 5 || (blocks == 6 && r <= 3) || blocks >= r + 9 + (r + 1) / 2;
+            assert_int_equal(ls_random_blocks_draw(&about, drawn), draws);
+            about.draw = LS_DRAW_FRESH;
+            assert_int_equal(ls_random_blocks_draw(&about, drawn), blocks >= r + 5);
+        }
+    trial t;
+    expect(&t.ctx, trial_start(&t, &ls_mixer_bigbird, D, "heads=2 block=4 few_blocks=draw"));
+    ls_parameters *store = NULL;
+    ls_program *p = NULL;
+    const ls_program_options options = {.type = LS_F64, .batch = 1, .length = 36};
+    expect(&t.ctx, ls_parameters_new(&t.ctx, LS_F64, &store));
+    expect(&t.ctx, ls_program_new(&t.ctx, &options, store, &p));
+    trial_record(p, &t);
+    assert_true(ls_failed(p));
+    assert_non_null(strstr(t.ctx.error.message, "9 blocks are too few to draw 3 random ones"));
+    ls_program_free(p);
+    ls_parameters_free(store);
+    trial_end(&t);
+}
+
 /* ---- attention ---- */
 
 typedef struct pattern {
@@ -110,6 +142,8 @@ static const pattern patterns[] = {
     {"heads=2 block=12 random=0 globals=31", 200, 200, 12, 0, 31, LS_DRAW_NUMPY, 0, false, false},
     {"heads=2 block=40 random=0 globals=1", 333, 300, 40, 0, 1, LS_DRAW_NUMPY, 0, false, false},
     {"heads=2 block=4", 44, 44, 4, 3, 0, LS_DRAW_NUMPY, 0, false, true}, /* all pairs */
+    {"heads=2 block=2 random=8 few_blocks=draw", 42, 42, 2, 8, 0, LS_DRAW_NUMPY, 0, false, false},
+    {"heads=2 block=4 few_blocks=draw", 30, 30, 4, 3, 0, LS_DRAW_NUMPY, 0, false, false},
 };
 
 static void test_definition(void **state) {
@@ -216,9 +250,10 @@ static void test_refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_other_draws), cmocka_unit_test(test_definition),
-        cmocka_unit_test(test_padding),     cmocka_unit_test(test_row_sums),
-        cmocka_unit_test(test_positions),   cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_other_draws), cmocka_unit_test(test_few_blocks),
+        cmocka_unit_test(test_definition),  cmocka_unit_test(test_padding),
+        cmocka_unit_test(test_row_sums),    cmocka_unit_test(test_positions),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

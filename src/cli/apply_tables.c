@@ -172,7 +172,8 @@ static ls_status random_blocks(const table *t) {
                                     .blocks = length / size,
                                     .heads = tensor->rank > 0 ? tensor->dim[0] : 0,
                                     .each = number_of(t, 'r'),
-                                    .seed = (uint32_t)number_of(t, 's')};
+                                    .seed = (uint32_t)number_of(t, 's'),
+                                    .few = true};
     if (about.each < 1 || about.heads < 1 || !ls_random_blocks_exist(&about))
         return LS_FAIL(t->ctx, LS_EINPUT, "%s: nothing is drawn for so few blocks", tensor->name);
     LS_TRY(must_be(t, LS_DIMS(about.heads, about.blocks - 2, about.each)));

@@ -5,9 +5,11 @@
 
 typedef struct bigbird_options {
     int64_t heads, block, random, seed, globals;
-    int draw, lengths;
+    int draw, lengths, few_blocks;
     bool repeats, bias;
 } bigbird_options;
+
+enum { FEW_FULL, FEW_DRAW };
 
 #define FIELD(name) offsetof(bigbird_options, name)
 static const ls_option options[] = {
@@ -23,6 +25,9 @@ static const ls_option options[] = {
     {"lengths", LS_OPTION_CHOICE, FIELD(lengths), "transformers", 0, 0, "transformers|original",
      "draw=numpy: whether 2,048 tokens are drawn for as any other length (transformers) or as "
      "1,024, 3,072 and 4,096 are, from the first 1,024 tokens (the authors' code)"},
+    {"few_blocks", LS_OPTION_CHOICE, FIELD(few_blocks), "full", 0, 0, "full|draw",
+     "a text of at most 2 random + 5 blocks: all is seen, as public models switch to; or blocks are "
+     "drawn for it too, as the public layer does by itself"},
     {"repeats", LS_OPTION_BOOL, FIELD(repeats), "true", 0, 0, NULL,
      "a block that is random and global at once counts twice in the softmax, as in public code"},
     {"globals", LS_OPTION_INT, FIELD(globals), "0", 0, 1 << 20, NULL,
@@ -72,7 +77,8 @@ static ls_random_blocks random_blocks(const ls_mixer *mixer, int64_t T) {
                               .each = o->random,
                               .seed = (uint32_t)(o->seed + mixer->layer),
                               .draw = (ls_draw)o->draw,
-                              .original = o->lengths == 1};
+                              .original = o->lengths == 1,
+                              .few = o->few_blocks == FEW_DRAW};
 }
 
 /* Counts the blocks that a row sees whatever is drawn. `leading` blocks are the tokens in front of
@@ -123,7 +129,15 @@ static ls_status make_list(ls_ctx *ctx, const ls_mixer *mixer, int64_t T, block_
     if (out->words == NULL) return LS_ENOMEM;
     int32_t *first = out->words, *at = first + heads * blocks + 1, *often = at + most;
     int32_t *drawn = out->words + numbers;
-    if (draws > 0 && !ls_random_blocks_draw(&random, drawn)) return LS_OK;
+    if (draws > 0 && !ls_random_blocks_draw(&random, drawn)) {
+        if (o->few_blocks == FEW_FULL) return LS_OK;
+        ls_free(ctx, out->words);
+        out->words = NULL;
+        return LS_FAIL(ctx, LS_EUSE,
+                       "bigbird: %lld blocks are too few to draw %lld random ones for each, as in "
+                       "public code: leave few_blocks=draw out, or set fewer random blocks",
+                       (long long)blocks, (long long)o->random);
+    }
     out->rows = (ls_block_rows){.size = size, .shift = shift, .blocks = blocks, .heads = heads};
     fill_rows(o, leading, draws > 0 ? drawn : NULL, drawn + draws, first, at, often, &out->rows);
     out->rows.first = first;

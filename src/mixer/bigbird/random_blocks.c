@@ -105,22 +105,49 @@ static bool excluded(int64_t row, int64_t block, int64_t end) {
     return (row == 1 && block == end - 2) || (row == end - 2 && block == 1);
 }
 
-/* All rows choose among the first 2 each + 5 blocks. */
-static bool draw_first(const ls_random_blocks *about, twister *t, int32_t *out) {
-    const int64_t rows = about->blocks - 2, end = 2 * about->each + 5;
+/* Blocks [first, end), of which a row is given `count`, in columns from `column` on. */
+typedef struct span {
+    int64_t first, end, count, column;
+} span;
+
+/* A single block that can be had stands for all of them, as numpy copies it; false: there are
+ * otherwise too few. */
+static bool draw_span(twister *t, int64_t row, span from, int32_t *out) {
     int32_t choices[CHOICES_MOST];
-    if (end > CHOICES_MOST) return false;
-    for (int64_t row = 1; row <= rows; row++)
+    int64_t taken = 0;
+    if (from.end - from.first > CHOICES_MOST) return false;
+    for (int64_t k = from.first; k < from.end; k++) choices[k - from.first] = (int32_t)k;
+    shuffle(t, choices, from.end - from.first);
+    for (int64_t i = 0; i < from.end - from.first && taken < from.count; i++)
+        if (!excluded(row, choices[i], from.end)) choices[taken++] = choices[i];
+    if (taken < from.count && taken != 1) return false;
+    for (int64_t i = 0; i < from.count; i++) out[from.column + i] = choices[taken == 1 ? 0 : i];
+    return true;
+}
+
+/* Rows [row, end), each for all heads. The last block is drawn for too, and needs nothing. */
+static bool draw_rows(const ls_random_blocks *about, twister *t, int64_t row, int64_t end,
+                      span from, int32_t *out) {
+    int32_t unused[CHOICES_MOST];
+    const int64_t rows = about->blocks - 2;
+    if (from.column + from.count > CHOICES_MOST) return false;
+    for (; from.count > 0 && row < end; row++)
         for (int64_t h = 0; h < about->heads; h++) {
-            int64_t taken = 0;
-            for (int32_t i = 0; i < end; i++) choices[i] = i;
-            shuffle(t, choices, end);
-            for (int64_t i = 0; i < end && taken < about->each; i++)
-                if (!excluded(row, choices[i], end))
-                    out[(h * rows + row - 1) * about->each + taken++] = choices[i];
-            if (taken < about->each) return false;
+            int32_t *to = row > rows ? unused : out + (h * rows + row - 1) * about->each;
+            if (!draw_span(t, row, from, to)) return false;
         }
     return true;
+}
+
+/* With enough blocks all rows choose among the first 2 each + 5. With fewer than that, half of
+ * what they get comes from the first each + 5 and the rest from those behind. */
+static bool draw_first(const ls_random_blocks *about, twister *t, int32_t *out) {
+    const int64_t all = about->blocks, each = about->each, enough = 2 * each + 5, few = each + 5;
+    if (all > enough || all <= few)
+        return draw_rows(about, t, 1, all, (span){0, ls_min(all, enough), each, 0}, out);
+    const span front = {0, few, each / 2, 0}, behind = {few, all, each - each / 2, each / 2};
+    return draw_rows(about, t, 1, few, front, out) && draw_rows(about, t, 1, few, behind, out) &&
+           draw_rows(about, t, few, all, front, out) && draw_rows(about, t, few, all, behind, out);
 }
 
 static void draw_fresh(const ls_random_blocks *about, int32_t *out) {
@@ -137,7 +164,7 @@ static void draw_fresh(const ls_random_blocks *about, int32_t *out) {
 }
 
 bool ls_random_blocks_exist(const ls_random_blocks *about) {
-    if (about->each == 0) return about->blocks >= 5;
+    if (about->each == 0 || about->few) return about->blocks >= 5;
     return about->blocks > 2 * about->each + 5;
 }
 
@@ -145,6 +172,7 @@ bool ls_random_blocks_draw(const ls_random_blocks *about, int32_t *out) {
     twister t;
     seed_twister(&t, about->seed);
     if (about->draw == LS_DRAW_FRESH) {
+        if (about->blocks < about->each + 5) return false;
         draw_fresh(about, out);
         return true;
     }

@@ -17,9 +17,10 @@ typedef struct ls_random_blocks {
     uint32_t seed;
     ls_draw draw;
     bool original; /* at 2,048 tokens too, blocks are drawn as for 1,024, 3,072 and 4,096 */
+    bool few;      /* sequences of at most 2 each + 5 blocks draw too */
 } ls_random_blocks;
 
-/* Whether every row can have its blocks; shorter sequences see everything. */
+/* Whether blocks are drawn for a sequence of this length; shorter ones see everything. */
 bool ls_random_blocks_exist(const ls_random_blocks *about);
 /* out[heads][blocks - 2][each] for the rows 1 .. blocks - 2, where they exist; false where a row
  * has fewer blocks to choose from. */
