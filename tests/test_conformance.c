@@ -27,7 +27,7 @@ static void record(ls_program *p, const void *about) {
 /* Options that take a mixer another way through the operations. */
 static const struct {
     const char *mixer, *option, *value;
-} variants[] = {{"mamba", "complex", "true"}};
+} variants[] = {{"mamba", "complex", "true"}, {"mamba2", "ngroups", "2"}};
 enum { VARIANTS = sizeof variants / sizeof variants[0] };
 
 /* Position method q and extension e - 1, or none; false where they do not go together. */

@@ -272,6 +272,39 @@ static void linear_scan(ls_program *p, const void *about) {
     ls_keep(p, "y", ls_linear_scan(p, &scan, NULL, NULL));
 }
 
+/* Mamba-2's recurrence: lengths that fill no chunk or several and more than what is kept, channels
+ * and states that fill no vector, groups, several blocks of heads, steps at their limits. */
+typedef struct ssd_case {
+    int64_t T, H, G, P, N;
+    double dt_min, dt_max;
+    int64_t D; /* numbers of the skip; 0: none */
+} ssd_case;
+
+static void ssd(ls_program *p, const void *about) {
+    const ssd_case *c = about;
+    const int64_t maps = c->G * c->N, elements = 2 * c->H * c->P * c->N;
+    double *before = malloc((size_t)elements * sizeof *before);
+    for (int64_t i = 0; i < elements; i++) before[i] = sin((double)(3 * i + 1));
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->T, 12), true), *part[4];
+    const int64_t width[4] = {c->H * c->P, maps, maps, c->H};
+    ls_tensor *w = ls_param(p, "w", LS_DIMS(width[0] + 2 * maps + c->H, 12), ls_init_normal(1));
+    ls_split(p, ls_linear(p, x, w, NULL), 4, width, part);
+    const ls_ssd_operands scan = {
+        .x = ls_reshape(p, part[0], LS_DIMS(2, c->T, c->H, c->P)),
+        .dt = part[3],
+        .B = ls_reshape(p, part[1], LS_DIMS(2, c->T, c->G, c->N)),
+        .C = ls_reshape(p, part[2], LS_DIMS(2, c->T, c->G, c->N)),
+        .A_log = ls_param(p, "A_log", LS_DIMS(c->H), ls_init_bias()),
+        .D = c->D == 0 ? NULL : ls_param(p, "D", LS_DIMS(c->D), ls_init_gain()),
+        .bias = c->D == 0 ? NULL : ls_param(p, "bias", LS_DIMS(c->H), ls_init_bias()),
+        .before = ls_constant(p, ls_wide_type(p), LS_DIMS(2, c->H, c->P, c->N), before),
+        .dt_min = c->dt_min,
+        .dt_max = c->dt_max,
+    };
+    ls_keep(p, "y", ls_ssd_scan(p, &scan, NULL));
+    free(before);
+}
+
 static void embedded(ls_program *p, const void *about) {
     (void)about;
     double ids[10] = {3, 1, 1, 0, 6, 6, 3, 2, 5, 6};
@@ -713,6 +746,11 @@ static const ls_act_kind silu = LS_ACT_SILU, product = LS_ACT_NONE;
 static const scan_case scans[] = {
     {5, 6, 4, false, false}, {70, 6, 37, true, true}, {150, 3, 16, false, true}};
 
+static const ssd_case ssds[] = {{5, 2, 1, 6, 4, 0, INFINITY, 2},
+                                {70, 3, 3, 5, 7, 0, INFINITY, 15},
+                                {150, 6, 2, 90, 16, 0.4, 1.2, 6},
+                                {530, 2, 1, 8, 5, 0, INFINITY, 0}};
+
 static const ls_blend_kind blends[] = {LS_BLEND_MEAN, LS_BLEND_MAX};
 static const ls_groups row_groups[] = {{2, 1, 2, 0}, {2, 3, 2, 0}};
 
@@ -767,6 +805,10 @@ static const subject subjects[] = {
     {"pool last", pooled, &paddings[4]},
     {"pool last of all", pooled, &paddings[5]},
     {"pool first of all", pooled, &paddings[6]},
+    {"ssd scan", ssd, &ssds[0]},
+    {"ssd scan of groups", ssd, &ssds[1]},
+    {"ssd scan within limits", ssd, &ssds[2]},
+    {"ssd scan long", ssd, &ssds[3]},
     {"conv silu", convolved, &recurrences[0]},
     {"conv", convolved, &recurrences[1]},
     {"conv long", convolved, &recurrences[2]},

@@ -2,6 +2,7 @@
  * size, input and output maps depend on the input. See mamba.md. */
 #include <math.h>
 
+#include "mixer/mamba_layer.h"
 #include "mixer/mixer.h"
 
 typedef struct mamba_options {
@@ -71,16 +72,6 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
 
 /* ---- initial weights ---- */
 
-/* Uniform within 1/sqrt(inputs), as the published model has it, over `shrink`. */
-static ls_init uniform(int64_t inputs, double shrink) {
-    return (ls_init){.kind = LS_INIT_UNIFORM, .a = 1 / sqrt((double)inputs) / shrink};
-}
-
-static ls_init small(ls_init init) {
-    init.no_decay = init.full = true;
-    return init;
-}
-
 /* A_log[e,n] = log(n + 1); a is N. */
 static void fill_A_log(const ls_init *init, double *values, int64_t count) {
     for (int64_t i = 0; i < count; i++) values[i] = log((double)(i % (int64_t)init->a) + 1);
@@ -91,47 +82,14 @@ static void fill_A_im(const ls_init *init, double *values, int64_t count) {
     for (int64_t i = 0; i < count; i++) values[i] = (double)(i % (int64_t)init->a);
 }
 
-/* The bias whose softplus is a step size, log-uniform in [a, b] and not below c. */
-static void fill_dt_bias(const ls_init *init, double *values, int64_t count) {
-    for (int64_t i = 0; i < count; i++) {
-        double step = fmax(exp(log(init->a) + values[i] * (log(init->b) - log(init->a))), init->c);
-        values[i] = step + log(-expm1(-step));
-    }
-}
-
 static ls_init dt_weights(const mamba_options *o, int64_t R) {
-    ls_init init = uniform(R, 1);
+    ls_init init = ls_mamba_uniform(R, 1);
     init.a *= o->dt_scale;
     if (o->dt_init == DT_CONSTANT) init.kind = LS_INIT_CONSTANT;
     return init;
 }
 
 /* ---- the block ---- */
-
-static ls_tensor *project(ls_program *p, const char *name, ls_tensor *x, int64_t out, ls_init init,
-                          bool biased) {
-    ls_scope(p, "%s", name);
-    ls_tensor *weight =
-        ls_param(p, "weight", LS_DIMS(out, x == NULL ? 1 : x->dim[x->rank - 1]), init);
-    ls_tensor *bias = biased ? ls_param(p, "bias", LS_DIMS(out), ls_init_bias()) : NULL;
-    ls_scope_end(p);
-    return ls_linear(p, x, weight, bias);
-}
-
-/* silu(conv(x)), the last taps - 1 rows of x being the state. */
-static ls_tensor *convolve(ls_program *p, const mamba_options *o, const shape *s, ls_tensor *x) {
-    const int64_t B = ls_program_about(p)->batch;
-    ls_scope(p, "conv");
-    ls_tensor *weight = ls_param(p, "weight", LS_DIMS(s->E, s->W), small(uniform(s->W, 1)));
-    ls_tensor *bias =
-        o->conv_bias ? ls_param(p, "bias", LS_DIMS(s->E), small(uniform(s->W, 1))) : NULL;
-    ls_tensor *before = NULL, *after;
-    if (s->W > 1) before = ls_state_read(p, "rows", ls_type(p), LS_DIMS(B, s->W - 1, s->E));
-    ls_tensor *y = ls_short_conv(p, true, x, weight, bias, before, &after);
-    ls_state_write(p, "rows", after);
-    ls_scope_end(p);
-    return y;
-}
 
 /* A starts as -(n + 1), or where complex as -1/2 + n i: the paper's S4D-Real and S4D-Lin. */
 static ls_tensor *decay(ls_program *p, const mamba_options *o, const shape *s, ls_tensor **A_im) {
@@ -140,9 +98,9 @@ static ls_tensor *decay(ls_program *p, const mamba_options *o, const shape *s, l
     if (o->complex) {
         A_log = (ls_init){.kind = LS_INIT_CONSTANT, .a = log(0.5)};
         turn.fill = fill_A_im;
-        *A_im = ls_param(p, "A_im", LS_DIMS(s->E, s->P), small(turn));
+        *A_im = ls_param(p, "A_im", LS_DIMS(s->E, s->P), ls_mamba_full(turn));
     }
-    return ls_param(p, "A_log", LS_DIMS(s->E, s->P), small(A_log));
+    return ls_param(p, "A_log", LS_DIMS(s->E, s->P), ls_mamba_full(A_log));
 }
 
 static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
@@ -150,31 +108,27 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     const shape s = shape_of(mixer);
     if (x == NULL) return NULL;
     ls_tensor *xz[2], *parts[3], *after;
-    ls_split(p, project(p, "in", x, 2 * s.E, uniform(mixer->width, 1), o->bias), 2,
-             (const int64_t[]){s.E, s.E}, xz);
-    ls_tensor *u = convolve(p, o, &s, xz[0]);
-    ls_split(p, project(p, "select", u, s.R + 2 * s.N, uniform(s.E, 1), false), 3,
+    ls_split(p, ls_mamba_project(p, "in", x, 2 * s.E, ls_mamba_uniform(mixer->width, 1), o->bias),
+             2, (const int64_t[]){s.E, s.E}, xz);
+    ls_tensor *u = ls_mamba_convolve(p, xz[0], s.W, ls_mamba_uniform(s.W, 1), o->conv_bias);
+    ls_split(p, ls_mamba_project(p, "select", u, s.R + 2 * s.N, ls_mamba_uniform(s.E, 1), false), 3,
              (const int64_t[]){s.R, s.N, s.N}, parts);
     ls_scan scan = {
         .u = u,
-        .delta = project(p, "dt", parts[0], s.E, dt_weights(o, s.R), false),
+        .delta = ls_mamba_project(p, "dt", parts[0], s.E, dt_weights(o, s.R), false),
         .B = parts[1],
         .C = parts[2],
         .D = ls_param(p, "D", LS_DIMS(s.E), ls_init_gain()),
         .z = xz[1],
         .bias = ls_param(p, "dt.bias", LS_DIMS(s.E),
-                         small((ls_init){.kind = LS_INIT_CUSTOM,
-                                         .a = o->dt_min,
-                                         .b = o->dt_max,
-                                         .c = o->dt_floor,
-                                         .fill = fill_dt_bias})),
+                         ls_mamba_dt_bias(o->dt_min, o->dt_max, o->dt_floor)),
         .before = ls_state_read(p, "state", ls_wide_type(p), LS_DIMS(x->dim[0], s.E, s.N)),
     };
     scan.A_log = decay(p, o, &s, &scan.A_im);
     ls_tensor *y = ls_selective_scan(p, &scan, &after);
     ls_state_write(p, "state", after);
     double shrink = sqrt((double)ls_max(mixer->branches, 1));
-    return project(p, "out", y, mixer->width, uniform(s.E, shrink), o->bias);
+    return ls_mamba_project(p, "out", y, mixer->width, ls_mamba_uniform(s.E, shrink), o->bias);
 }
 
 /* Rows of the convolution, and the states, which are never narrower than f32. */

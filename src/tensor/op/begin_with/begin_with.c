@@ -22,7 +22,7 @@ ls_tensor *ls_begin_with(ls_program *p, ls_tensor *x, ls_tensor *v) {
         ls_refuse(p, LS_EBUG, "begin_with: a value for each sequence, of the parameter's size");
         return NULL;
     }
-    ls_tensor *y = ls_activation(p, ls_type(p), x->rank, x->dim);
+    ls_tensor *y = ls_activation(p, x->type, x->rank, x->dim);
     ls_record(p, &begin_with, NULL, 0, 3, (ls_tensor *[]){x, v, ls_begins(p)}, 1, &y);
     return y;
 }

@@ -53,7 +53,7 @@ template <typename O> static void choose(const ls_run *run, const ls_node *node)
         choose_typed<O>(run, node, (const float *)ls_data(x));
 }
 
-template <typename O> static void begin_with(const ls_run *run, const ls_node *node) {
+template <typename O> static void begin_typed(const ls_run *run, const ls_node *node) {
     const ls_tensor *v = node->in[1], *y = node->out[0];
     if (node->in[2] != NULL) {
         choose<O>(run, node);
@@ -83,8 +83,16 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     dv[i] = ls_cuda_narrow<O>(sum);
 }
 
+/* What is carried may be wide in a program that is not. */
+static void begin_with(const ls_run *run, const ls_node *node) {
+    if (node->out[0]->type == LS_BF16)
+        begin_typed<ls_cuda_bf16>(run, node);
+    else
+        begin_typed<float>(run, node);
+}
+
 /* Zeros where the parameter was not what the sequence began with. */
-template <typename T> static void begin_with_grad(const ls_run *run, const ls_node *node) {
+template <typename T> static void grad_typed(const ls_run *run, const ls_node *node) {
     const ls_tensor *dy = node->in[0], *where = node->in[1], *dv = node->out[0];
     const int64_t each = ls_count(dv), rows = ls_count(dy) / each;
     const int32_t *begins = where == NULL ? NULL : (const int32_t *)ls_data(where);
@@ -100,9 +108,16 @@ template <typename T> static void begin_with_grad(const ls_run *run, const ls_no
     ls_cuda_launched(run, "begin_with_grad");
 }
 
+static void begin_with_grad(const ls_run *run, const ls_node *node) {
+    if (node->in[0]->type == LS_BF16)
+        grad_typed<ls_cuda_bf16>(run, node);
+    else
+        grad_typed<float>(run, node);
+}
+
 LS_CUDA_DECLARE_TABLE(begin_with);
 const ls_kernel LS_CUDA_TABLE(begin_with)[] = {
-    {"begin_with", {NULL, begin_with<float>, begin_with<ls_cuda_bf16>}, NULL},
-    {"begin_with_grad", {NULL, begin_with_grad<float>, begin_with_grad<ls_cuda_bf16>}, NULL},
+    {"begin_with", {NULL, begin_with, begin_with}, NULL},
+    {"begin_with_grad", {NULL, begin_with_grad, begin_with_grad}, NULL},
     {},
 };

@@ -19,22 +19,22 @@ static bool same_shape(const ls_tensor *a, const ls_tensor *b) {
 }
 
 ls_tensor *ls_plus_scaled(ls_program *p, ls_tensor *y, ls_tensor *x, ls_tensor *scale) {
-    if (ls_failed(p) || y == NULL || x == NULL || scale == NULL) return NULL;
+    if (ls_failed(p) || x == NULL || scale == NULL) return NULL;
     int64_t rows, width, stride;
-    if (!same_shape(x, y) || !ls_rows(y, &rows, &width, &stride) ||
+    if ((y != NULL && (!same_shape(x, y) || !ls_rows(y, &rows, &width, &stride))) ||
         !ls_rows(x, &rows, &width, &stride) || scale->role != LS_ROLE_PARAMETER ||
         scale->base != NULL || scale->type != ls_wide_type(p) || ls_count(scale) != width) {
         ls_refuse(p, LS_EBUG, "plus_scaled: the operands do not fit each other");
         return NULL;
     }
-    ls_tensor *out = ls_activation(p, ls_type(p), y->rank, y->dim);
+    ls_tensor *out = ls_activation(p, ls_type(p), x->rank, x->dim);
     ls_record(p, &scaled_op, NULL, 0, 3, (ls_tensor *[]){y, x, scale}, 1, &out);
     return out;
 }
 
 static void backward(ls_program *p, const ls_node *node) {
     ls_tensor *dy = ls_grad_of(node->out[0]), *y = node->in[0], *x = node->in[1];
-    if (y->needs_grad) ls_grad_add(p, y, dy);
+    if (y != NULL && y->needs_grad) ls_grad_add(p, y, dy);
     ls_tensor *dx = x->needs_grad ? ls_grad_target(p, x) : NULL;
     ls_record(p, &grad_op, NULL, 0, 3, (ls_tensor *[]){dy, x, node->in[2]}, 1, &dx);
     if (dx != NULL) ls_grad_add(p, x, dx);

@@ -3,7 +3,7 @@
 
 #include "tensor/engine/program.h"
 
-/* y + scale[d] x, scale a wide parameter as long as the last axis. */
+/* y + scale[d] x, scale a wide parameter as long as the last axis; y may be NULL: scale[d] x. */
 ls_tensor *ls_plus_scaled(ls_program *p, ls_tensor *y, ls_tensor *x, ls_tensor *scale);
 
 #endif

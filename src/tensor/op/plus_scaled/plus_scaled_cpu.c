@@ -24,7 +24,7 @@ static void forward_f64(const ls_run *run, const ls_node *node) {
     for (int64_t row = 0; row < out.count; row++)
         for (int64_t i = 0; i < out.width; i++)
             ((double *)out.data)[row * out.stride + i] =
-                ((const double *)y.data)[row * y.stride + i] +
+                (y.data == NULL ? 0 : ((const double *)y.data)[row * y.stride + i]) +
                 scale[i] * ((const double *)x.data)[row * x.stride + i];
 }
 
@@ -49,10 +49,10 @@ LS_INLINE void forward(const ls_run *run, const ls_node *node, ls_dtype type) {
     for (int64_t row = 0; row < out.count; row++)
         for (int64_t i = 0; i < out.width; i += LS_LANES) {
             int64_t left = out.width - i;
-            ls_store_left(out.data, type, row * out.stride + i, left,
-                          ls_load_left(y.data, type, row * y.stride + i, left) +
-                              ls_load_left(scale, LS_F32, i, left) *
-                                  ls_load_left(x.data, type, row * x.stride + i, left));
+            ls_vec sum = ls_load_left(scale, LS_F32, i, left) *
+                         ls_load_left(x.data, type, row * x.stride + i, left);
+            if (y.data != NULL) sum += ls_load_left(y.data, type, row * y.stride + i, left);
+            ls_store_left(out.data, type, row * out.stride + i, left, sum);
         }
 }
 

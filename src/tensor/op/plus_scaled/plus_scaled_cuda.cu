@@ -17,7 +17,26 @@ struct scaled_map {
     }
 };
 
+/* to = scale from. */
+template <typename T>
+static void scale_rows(const ls_run *run, const ls_tensor *from, const ls_tensor *scale,
+                       const ls_tensor *to, const char *what) {
+    int64_t rows;
+    const ls_cuda_matrix x = ls_cuda_matrix_of(from, &rows), out = ls_cuda_matrix_of(to, &rows);
+    ls_cuda_axes axes[] = {axes_of(rows, out), ls_cuda_axes_of_rows(rows, out.width, 0),
+                           axes_of(rows, x)};
+    ls_cuda_layout layout;
+    if (!ls_cuda_lay_out(run, 3, axes, &layout)) return;
+    ls_cuda_map_operands<T, float, T> at = {
+        {(T *)out.data}, (const float *)ls_data(scale), {(const T *)x.data}};
+    ls_cuda_map<1, 2>(run, &layout, at, scaled_map(), what);
+}
+
 template <typename T> static void forward(const ls_run *run, const ls_node *node) {
+    if (node->in[0] == NULL) {
+        scale_rows<T>(run, node->in[1], node->in[2], node->out[0], "plus_scaled");
+        return;
+    }
     int64_t rows;
     const ls_cuda_matrix y = ls_cuda_matrix_of(node->in[0], &rows),
                          x = ls_cuda_matrix_of(node->in[1], &rows);
@@ -45,15 +64,8 @@ template <typename T> static void backward(const ls_run *run, const ls_node *nod
     const ls_tensor *scale = node->in[2];
     ls_cuda_column_products(ls_cuda_of(run), node->in[1]->type, rows, dy, x,
                             (float *)ls_param_gradient(run, scale), (float *)run->workspace);
-    if (node->out[0] == NULL) return;
-    const ls_cuda_matrix dx = ls_cuda_matrix_of(node->out[0], &rows);
-    ls_cuda_axes axes[] = {axes_of(rows, dx), ls_cuda_axes_of_rows(rows, dx.width, 0),
-                           axes_of(rows, dy)};
-    ls_cuda_layout layout;
-    if (!ls_cuda_lay_out(run, 3, axes, &layout)) return;
-    ls_cuda_map_operands<T, float, T> at = {
-        {(T *)dx.data}, (const float *)ls_data(scale), {(const T *)dy.data}};
-    ls_cuda_map<1, 2>(run, &layout, at, scaled_map(), "plus_scaled_grad");
+    if (node->out[0] != NULL)
+        scale_rows<T>(run, node->in[0], scale, node->out[0], "plus_scaled_grad");
 }
 
 LS_CUDA_DECLARE_TABLE(plus_scaled);
