@@ -42,8 +42,8 @@ ${entries}    NULL,
 add_library(longshot-cuda MODULE ${CUDA_OP_SOURCES} ${CUDA_SHARED_SOURCES} ${CMAKE_BINARY_DIR}/generated/kernels_cuda.c)
 set_target_properties(longshot-cuda PROPERTIES CUDA_STANDARD 17 CUDA_VISIBILITY_PRESET hidden
   C_VISIBILITY_PRESET hidden CUDA_RUNTIME_LIBRARY Static
-  BUILD_RPATH "$ORIGIN/lib;/usr/local/cuda/lib64;/usr/local/cuda/lib"
-  INSTALL_RPATH "/usr/local/cuda/lib64;/usr/local/cuda/lib")
+  LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib # where the program and the tests look
+  INSTALL_RPATH "$ORIGIN;/usr/local/cuda/lib64;/usr/local/cuda/lib")
 target_include_directories(longshot-cuda PRIVATE ${CMAKE_SOURCE_DIR}/src)
 target_compile_definitions(longshot-cuda PRIVATE _GNU_SOURCE)
 target_compile_options(longshot-cuda PRIVATE

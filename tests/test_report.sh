@@ -82,9 +82,11 @@ for damage in '{' '[]' '{"format": "other"}' '{"format": "longshot-study-1"}'; d
     "$program" report broken >/dev/null 2>&1 || code=$?
     [ $code -eq 3 ] || fail "results.json holding $damage left with $code"
 done
-# members of the wrong kind are left out, not followed
+# so are members of the wrong kind
 echo '{"format": "longshot-study-1", "arms": [1, {"name": 3, "results": {}, "positions": [4]}, {"results": [[], {"length": "x"}, {"length": 0, "ppl": -1}, {"length": 1e308, "ppl": 1e308}], "resolution": [{"length": 3, "R_head": 0}]}]}' >broken/results.json
-"$program" report broken >/dev/null || fail "odd members were not left out"
+code=0
+"$program" report broken >/dev/null 2>&1 || code=$?
+[ $code -eq 3 ] || fail "members of the wrong kind left with $code"
 
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || :)
 if [ -z "$browser" ]; then
@@ -111,3 +113,57 @@ grep -i "uncaught\|syntaxerror" browser.log && fail "script errors" || :
 timeout 120 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$scratch/profile" --window-size=1000,1400 \
     --screenshot="$scratch/page.png" "file://$scratch/study/report.html" >/dev/null 2>&1 || fail "no picture"
 [ "$(stat -c %s page.png)" -gt 30000 ] || fail "the picture is empty"
+
+# results of hostile origin: numbers that cannot be are refused in one sentence, many arms take little time
+cat >hostile.py <<'P'
+import copy, json, os, subprocess, sys, time
+program, good = sys.argv[1], json.load(open("study/results.json"))
+def run(what, results, seconds, timing=None):
+    os.makedirs("hostile", exist_ok=True)
+    json.dump(results, open("hostile/results.json", "w"))
+    if timing is not None: json.dump(timing, open("hostile/timing.json", "w"))
+    elif os.path.exists("hostile/timing.json"): os.remove("hostile/timing.json")
+    done = subprocess.run([program, "report", "hostile"], capture_output=True, text=True, timeout=seconds)
+    return done.returncode, done.stderr
+def refused(what, results, timing=None):
+    code, said = run(what, results, 60, timing)
+    assert code == 3 and said.startswith("longshot: ") and said.count("longshot: ") == 1, (what, code, said)
+def changed(path, value):
+    new = copy.deepcopy(good)
+    at = new
+    for key in path[:-1]: at = at[key]
+    at[path[-1]] = value
+    return new
+row, arm = ("arms", 0, "results", 1), ("arms", 0)
+for path, values in ((arm + ("parameters",), (1e300, -1, "many", 2.0**60)), (arm + ("seeds",), (1e300, -1)),
+                     (arm + ("tokens_trained",), (1e300,)), (("trained_length",), (1e300, -5, [])),
+                     (row + ("accuracy",), (1e300, -0.5, 2, {})), (row + ("accuracy_max",), (1e300,)), (row + ("exact",), (1e300,)),
+                     (row + ("length",), (1e300, -1, "8")), (row + ("n",), (1e300, -1)), (row + ("ppl",), (-1, "x")),
+                     (arm + ("results",), ({}, 5, [5], [None])), (arm + ("resolution",), ({}, [1])),
+                     (arm + ("positions",), ([[]], [{"loss": [1], "first": [0]}], [{"loss": [1], "first": ["a"], "end": [1]}])),
+                     (("arms",), ({}, None, [5], [[]])), (arm + ("name",), ("", "alibi", None))):
+    for value in values: refused((path, value), changed(path, value))
+timing = json.load(open("study/timing.json"))
+for value in (1e300, -1, "x"):
+    new = copy.deepcopy(timing)
+    new["arms"][0]["training"]["peak_bytes"] = value
+    refused(("peak_bytes", value), good, new)
+refused("timing", good, [])
+# numbers that can be, however large, and more of everything than there is room for
+for path, value in ((row + ("ppl",), 1.7e308), (row + ("ppl_max",), 1.7e308), (row + ("excess",), -1.7e308), (row + ("loss",), 1e308)):
+    code, said = run(path, changed(path, value), 60)
+    assert code == 0, (path, said)
+new = copy.deepcopy(good)
+new["arms"][0]["results"] = [dict(good["arms"][0]["results"][1], length=l, accuracy=1.0, accuracy_min=0.0, accuracy_max=1.0, exact=1.0,
+                                  protocol="p%d" % (l % 40)) for l in range(1, 1000)]
+code, said = run("many rows", new, 60)
+assert code == 0, said
+first = good["arms"][0]
+new["arms"] = [dict(first, name="a%d" % i, results=first["results"][:2], positions=[], resolution=[],
+                    **{"from": None if i < 1500 else "a%d" % (i - 1500)}) for i in range(3000)]
+begun = time.time()
+code, said = run("3000 arms", new, 60)
+assert code == 0, said
+print("3000 arms: %.1f s" % (time.time() - begun))
+P
+python3 hostile.py "$program" || fail "results of hostile origin"

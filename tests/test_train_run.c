@@ -442,6 +442,68 @@ static void the_guard_survives_resume(void **state) {
     fixture_close(&cut, true);
 }
 
+/* Puts one number in the place of another in the newest checkpoint's state, checksums and all. */
+static void forge(fixture *f, const char *object, const char *key, json_t *value) {
+    char checkpoints[128];
+    ls_checkpoint checkpoint;
+    bool found;
+    ls_optimizer *optimizer;
+    const ls_optimizer_settings how = ls_train_optimizer(&f->settings);
+    fixture_path(f, "checkpoints", checkpoints, sizeof checkpoints);
+    assert_int_equal(ls_optimizer_new(&f->ctx, f->store, &how, &optimizer), LS_OK);
+    assert_int_equal(ls_checkpoint_load(&f->ctx, checkpoints, optimizer, &checkpoint, &found),
+                     LS_OK);
+    assert_true(found);
+    json_t *in = object == NULL ? checkpoint.state : json_object_get(checkpoint.state, object);
+    assert_int_equal(json_object_set_new(in, key, value), 0);
+    assert_int_equal(ls_checkpoint_save(&f->ctx, checkpoints, &checkpoint, optimizer, 9), LS_OK);
+    ls_checkpoint_clear(&f->ctx, &checkpoint);
+    ls_optimizer_free(&f->ctx, optimizer);
+}
+
+static void a_forged_state_is_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *object, *key, *value;
+    } forged[] = {
+        {NULL, "step", "-5"},
+        {NULL, "step", "5"},
+        {NULL, "updates", "-1"},
+        {NULL, "updates", "99"},
+        {NULL, "batch", "-1"},
+        {NULL, "batch", "9223372036854775807"},
+        {NULL, "tokens", "-1"},
+        {NULL, "tokens", "9223372036854775807"},
+        {NULL, "seconds", "-1.0"},
+        {NULL, "seconds", "1e300"},
+        {"guard", "in_a_row", "-5"},
+        {"guard", "in_a_row", "9"},
+        {"guard", "rejected", "-1"},
+        {"guard", "rate_factor", "-1.0"},
+        {"guard", "rate_factor", "1e30"},
+        {"guard", "loss", "[null]"},
+    };
+    for (size_t i = 0; i < sizeof forged / sizeof forged[0]; i++) {
+        fixture f;
+        fixture_open(&f, NULL, "steps=12", "checkpoint_every=4", NULL);
+        stop_after(&f, 4);
+        fixture_expect(&f, LS_ESTOP);
+        forge(&f, forged[i].object, forged[i].key,
+              json_loads(forged[i].value, JSON_DECODE_ANY, NULL));
+        planted.kind = IN_LOSS; /* a rejection would use what was forged */
+        planted.first = planted.last = 5;
+        planted.left = 1;
+        f.job.fault = plant;
+        f.job.stop = NULL;
+        ls_train_result result;
+        ls_status status = fixture_run(&f, &result);
+        if (status != LS_EINPUT || strstr(f.ctx.error.message, forged[i].key) == NULL)
+            fail_msg("%s = %s: %s %s", forged[i].key, forged[i].value, ls_status_name(status),
+                     f.ctx.error.message);
+        fixture_close(&f, true);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_learns),
@@ -458,6 +520,7 @@ int main(void) {
         cmocka_unit_test(a_spike_is_left_out),
         cmocka_unit_test(rollback_mends_even_a_weight),
         cmocka_unit_test(the_guard_survives_resume),
+        cmocka_unit_test(a_forged_state_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

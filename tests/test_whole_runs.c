@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -124,6 +125,42 @@ static void test_training(void **state) {
     must(&ctx, train(&ctx, "cut", "", &third, &result));
     assert_int_equal(third.steps, 0);
     assert_int_equal(result.resumed, STEPS);
+}
+
+/* What a kill or a full disk leaves of a run's tokenizer is written again when the run goes on. */
+static void test_tokenizer_comes_back(void **state) {
+    (void)state;
+    static const char *const kinds[] = {"data.tokenizer=byte",
+                                        "data.tokenizer=train data.vocabulary=300"};
+    ls_ctx ctx = ls_ctx_default();
+    ls_train_result result;
+    for (int kind = 0; kind < 2; kind++) {
+        const char *folder = kind == 0 ? "bytes" : "pairs";
+        char path[700], file[800], beside[800];
+        witness first = {.stop_at = 2};
+        ls_tokenizer *tokenizer;
+        assert_int_equal(train(&ctx, folder, kinds[kind], &first, &result), LS_ESTOP);
+        snprintf(path, sizeof path, "%s/tokenizer", fixture_path(folder));
+        snprintf(beside, sizeof beside, "%s.tmp", path);
+        must(&ctx, ls_tokenizer_load(&ctx, path, &tokenizer));
+        const uint64_t hash = ls_tokenizer_hash(tokenizer);
+        ls_tokenizer_free(&ctx, tokenizer);
+        for (int damage = 0; damage < (kind == 0 ? 2 : 5); damage++) {
+            witness again = {.stop_at = 1 << 20};
+            snprintf(file, sizeof file, "%s/%s", path, damage == 2 ? "merges.txt" : "vocab.json");
+            if (damage <= 1) must(&ctx, ls_folder_remove(&ctx, path));
+            if (damage == 1) must(&ctx, ls_folder_make(&ctx, path)); /* killed before the files */
+            if (damage == 2) assert_int_equal(unlink(file), 0);
+            if (damage == 3) assert_int_equal(truncate(file, 100), 0);
+            if (damage == 4) must(&ctx, ls_folder_make(&ctx, beside)); /* half of another one */
+            again.stop = 1;
+            assert_int_equal(train(&ctx, folder, kinds[kind], &again, &result), LS_ESTOP);
+            ctx.error = (ls_error){0};
+            must(&ctx, ls_tokenizer_load(&ctx, path, &tokenizer));
+            assert_true(ls_tokenizer_hash(tokenizer) == hash);
+            ls_tokenizer_free(&ctx, tokenizer);
+        }
+    }
 }
 
 static void test_training_refuses(void **state) {
@@ -316,7 +353,7 @@ int main(void) {
         cmocka_unit_test(test_training),      cmocka_unit_test(test_training_refuses),
         cmocka_unit_test(test_evaluation),    cmocka_unit_test(test_description),
         cmocka_unit_test(test_study),         cmocka_unit_test(test_bench_refuses),
-        cmocka_unit_test(test_unknown_names),
+        cmocka_unit_test(test_unknown_names), cmocka_unit_test(test_tokenizer_comes_back),
     };
     return cmocka_run_group_tests(tests, make_all, fixture_remove);
 }

@@ -75,20 +75,28 @@ ls_status ls_json_write(ls_ctx *ctx, const char *path, const json_t *json) {
 }
 
 ls_status ls_json_int(ls_ctx *ctx, const json_t *object, const char *key, const char *what,
-                      int64_t *out) {
+                      int64_t low, int64_t high, int64_t *out) {
     const json_t *value = json_object_get(object, key);
     if (!json_is_integer(value))
         return LS_FAIL(ctx, LS_EINPUT, "%s: `%s` must be a whole number", what, key);
-    *out = json_integer_value(value);
+    const int64_t number = json_integer_value(value);
+    if (number < low || number > high)
+        return LS_FAIL(ctx, LS_EINPUT, "%s: `%s` must be %lld to %lld, not %lld", what, key,
+                       (long long)low, (long long)high, (long long)number);
+    *out = number;
     return LS_OK;
 }
 
 ls_status ls_json_real(ls_ctx *ctx, const json_t *object, const char *key, const char *what,
-                       double *out) {
+                       double low, double high, double *out) {
     const json_t *value = json_object_get(object, key);
     if (!json_is_number(value))
         return LS_FAIL(ctx, LS_EINPUT, "%s: `%s` must be a number", what, key);
-    *out = json_number_value(value);
+    const double number = json_number_value(value);
+    if (!(number >= low && number <= high))
+        return LS_FAIL(ctx, LS_EINPUT, "%s: `%s` must be %g to %g, not %g", what, key, low, high,
+                       number);
+    *out = number;
     return LS_OK;
 }
 

@@ -17,11 +17,12 @@ ls_status ls_json_parse_line(ls_ctx *ctx, const char *text, size_t length, const
 ls_status ls_json_read(ls_ctx *ctx, const char *path, size_t most, json_t **out);
 /* Indented, keys in insertion order, a newline at the end; durable and atomic. */
 ls_status ls_json_write(ls_ctx *ctx, const char *path, const json_t *json);
-/* Typed members of an object; LS_EINPUT naming `what` and the key where missing or mistyped. */
+/* Typed members of an object; LS_EINPUT naming `what` and the key where missing, mistyped or not in
+ * [low, high]. */
 ls_status ls_json_int(ls_ctx *ctx, const json_t *object, const char *key, const char *what,
-                      int64_t *out);
+                      int64_t low, int64_t high, int64_t *out);
 ls_status ls_json_real(ls_ctx *ctx, const json_t *object, const char *key, const char *what,
-                       double *out);
+                       double low, double high, double *out);
 ls_status ls_json_text(ls_ctx *ctx, const json_t *object, const char *key, const char *what,
                        const char **out);
 

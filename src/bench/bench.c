@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/own.h"
 #include "bench/bench_parts.h"
 #include "tensor/engine/machine.h"
 
@@ -18,7 +19,8 @@ static const ls_option options[] = {
     {"peer", LS_OPTION_TEXT, FIELD(peer), "", 0, 0, NULL,
      "Python with PyTorch to measure beside; empty: python3 if it has torch; none: no peer."},
     {"scripts", LS_OPTION_TEXT, FIELD(scripts), "", 0, 0, NULL,
-     "Folder of the peers' scripts; empty: bench/peers here, or where they are installed."},
+     "Folder of the peers' scripts; empty: where they are installed, or in the sources the program "
+     "was built in."},
     {"dtype", LS_OPTION_CHOICE, FIELD(dtype), "both", 0, 0, "both|f32|bf16",
      "Types that training, attention, scan and retention are measured in."},
     {"only", LS_OPTION_TEXT, FIELD(only), "", 0, 0, NULL,
@@ -102,7 +104,8 @@ static bool has_torch(const char *python) {
     pid_t child = fork();
     if (child == 0) {
         if (freopen("/dev/null", "w", stderr) == NULL) _exit(126);
-        execlp(python, python, "-c", "import torch", (char *)NULL);
+        execlp(python, python, "-c", /* not from the current folder, which -c puts first */
+               "import sys; sys.path = [p for p in sys.path if p]; import torch", (char *)NULL);
         _exit(127);
     }
     int status;
@@ -110,13 +113,25 @@ static bool has_torch(const char *python) {
            WEXITSTATUS(status) == 0;
 }
 
+/* The peers' scripts are code: they are taken from where they are named or from the program's own
+ * places, never from the current folder. */
+static void find_scripts(ls_bench *bench) {
+    static const char *const places[] = {"../bench", "../share/longshot"};
+    const size_t bytes = sizeof bench->scripts;
+    if (bench->settings->scripts[0] != '\0') {
+        snprintf(bench->scripts, bytes, "%s", bench->settings->scripts);
+        return;
+    }
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
+        if (ls_own_path(bench->scripts, bytes, places[i], "peers") &&
+            ls_own_trusted(bench->scripts))
+            return;
+    snprintf(bench->scripts, bytes, "%s", LS_DATA_FOLDER "/peers");
+    if (!ls_own_trusted(bench->scripts)) bench->scripts[0] = '\0';
+}
+
 static ls_status find_peer(ls_bench *bench) {
-    static const char *const folders[] = {"bench/peers", LS_DATA_FOLDER "/peers"};
-    const char *given = bench->settings->scripts;
-    for (size_t i = 0; i < 2 && bench->scripts[0] == '\0'; i++)
-        if (given[0] != '\0' || ls_path_is_folder(folders[i]))
-            snprintf(bench->scripts, sizeof bench->scripts, "%s",
-                     given[0] != '\0' ? given : folders[i]);
+    find_scripts(bench);
     if (strcmp(bench->settings->peer, "none") == 0) return LS_OK;
     const char *python = bench->settings->peer[0] == '\0' ? "python3" : bench->settings->peer;
     if (bench->scripts[0] != '\0' && has_torch(python)) {

@@ -5,7 +5,7 @@
 ls_tensor *ls_source_kept(ls_program *p, const char *name, ls_tensor *fresh, ls_dtype type,
                           int rank, const int64_t *dim) {
     if (!ls_program_about(p)->streaming) return fresh;
-    ls_tensor *kept = ls_rows_port(p, name, type, rank, dim, 1);
+    ls_tensor *kept = ls_rows_port(p, name, type, rank, dim, (ls_row_rule){.each = 1});
     if (fresh != NULL) ls_rows_put(p, kept, fresh, 0);
     return kept;
 }

@@ -1,5 +1,6 @@
 /* report.html: one file that needs nothing beside it. */
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -95,10 +96,14 @@ static void number_cell(ls_page *page, double value, const char *text) {
         ls_text_printf(page->ctx, page->out, "<td data-value=\"\">-</td>");
 }
 
-/* 1234567 as 1,234,567 */
+/* 1234567 as 1,234,567; what has too many digits as 1.2e+20 */
 static void thousands(double value, char *out, size_t bytes) {
     char digits[32];
-    int length = isfinite(value) ? snprintf(digits, sizeof digits, "%.0f", fabs(value)) : 0;
+    if (!(fabs(value) < 1e18)) {
+        ls_chart_number(value, out, bytes);
+        return;
+    }
+    int length = snprintf(digits, sizeof digits, "%.0f", fabs(value));
     size_t used = 0;
     for (int i = 0; i < length && used + 2 < bytes; i++) {
         if (i > 0 && (length - i) % 3 == 0) out[used++] = ',';
@@ -119,6 +124,16 @@ static const json_t *find_row(const json_t *arm, const char *list, const char *p
     return NULL;
 }
 
+/* Appends to the text in `out`, as far as there is room. */
+__attribute__((format(printf, 3, 4))) static void add(char *out, size_t bytes, const char *format,
+                                                      ...) {
+    const size_t used = strlen(out);
+    va_list list;
+    va_start(list, format);
+    vsnprintf(out + used, bytes - used, format, list);
+    va_end(list);
+}
+
 /* "5.23 ±0.04" and below it the excess. */
 static void perplexity_cell(ls_page *page, const json_t *row) {
     char value[32], half[32], text[128];
@@ -129,11 +144,10 @@ static void perplexity_cell(ls_page *page, const json_t *row) {
     const char *point = strchr(value, '.');
     snprintf(half, sizeof half, "%.*f", point == NULL ? 0 : (int)strspn(point + 1, "0123456789"),
              range);
-    int used = snprintf(text, sizeof text, "%s", value);
+    snprintf(text, sizeof text, "%s", value);
     if (ls_member_real(row, "n") > 1 && isfinite(range))
-        used += snprintf(text + used, sizeof text - (size_t)used, " &plusmn;%s", half);
-    if (isfinite(excess))
-        snprintf(text + used, sizeof text - (size_t)used, "<small>%+.3f</small>", excess);
+        add(text, sizeof text, " &plusmn;%s", half);
+    if (fabs(excess) < 1e9) add(text, sizeof text, "<small>%+.3f</small>", excess);
     number_cell(page, ppl, text);
 }
 
@@ -142,11 +156,10 @@ static void accuracy_cell(ls_page *page, const json_t *row) {
     char text[128];
     double right = 100 * ls_member_real(row, "accuracy"), range;
     range = 50 * (ls_member_real(row, "accuracy_max") - ls_member_real(row, "accuracy_min"));
-    int used = snprintf(text, sizeof text, "%.1f", right);
+    snprintf(text, sizeof text, "%.1f", right);
     if (ls_member_real(row, "n") > 1 && isfinite(range))
-        used += snprintf(text + used, sizeof text - (size_t)used, " &plusmn;%.1f", range);
-    snprintf(text + used, sizeof text - (size_t)used, "<small>%.1f</small>",
-             100 * ls_member_real(row, "exact"));
+        add(text, sizeof text, " &plusmn;%.1f", range);
+    add(text, sizeof text, "<small>%.1f</small>", 100 * ls_member_real(row, "exact"));
     number_cell(page, right, text);
 }
 
@@ -411,8 +424,7 @@ void ls_page_write(ls_ctx *ctx, const ls_study_files *files, ls_text *out) {
                     .out = out};
     page.count = json_array_size(page.arms);
     page.styles = ls_new(ctx, page.count + 1, sizeof *page.styles);
-    page.group = ls_new(ctx, page.count + 1, sizeof *page.group);
-    if (page.styles == NULL || page.group == NULL) {
+    if (page.styles == NULL || !ls_page_find_groups(&page)) {
         out->failed = true;
     } else {
         choose_styles(&page);
@@ -427,5 +439,6 @@ void ls_page_write(ls_ctx *ctx, const ls_study_files *files, ls_text *out) {
         close_page(&page, &list);
     }
     ls_free(ctx, page.styles);
-    ls_free(ctx, page.group);
+    ls_free(ctx, page.members);
+    ls_free(ctx, page.begins);
 }

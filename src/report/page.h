@@ -23,13 +23,17 @@ typedef struct ls_page {
     const json_t *results, *timing, *arms;
     size_t count; /* of the arms */
     double trained_length;
-    ls_chart_style *styles; /* [count] */
-    size_t *group;          /* [count] arms that are drawn together: see ls_page_group */
+    ls_chart_style *styles;   /* [count] */
+    size_t *members, *begins; /* arms by group, and where groups begin in that list */
+    size_t groups;
+    const size_t *group; /* the one that ls_page_group was asked for last */
     ls_text *out;
 } ls_page;
 
-/* Group 0: the arms that train. Further ones: an arm and those that test its weights. Fills
- * page->group and returns how many arms it has; 0 where there is no such group. */
+/* Group 0: the arms that train. Further ones: an arm and those that test its weights. Finds all of
+ * them, in one pass; false without memory. */
+bool ls_page_find_groups(ls_page *page);
+/* Points page->group at one and returns how many arms it has; 0 where there is no such group. */
 size_t ls_page_group(ls_page *page, size_t index, const char **title);
 
 /* Sections of charts; each writes its heading, or nothing where there is nothing to draw. */

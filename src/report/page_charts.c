@@ -15,32 +15,58 @@ static bool is_trained(const json_t *arm) {
     return ls_member_text(arm, "from")[0] == '\0';
 }
 
-static size_t family(ls_page *page, size_t parent) {
-    const char *name = ls_member_text(arm_at(page, parent), "name");
-    size_t count = 0;
-    page->group[count++] = parent;
-    for (size_t i = 0; i < page->count; i++)
-        if (i != parent && strcmp(ls_member_text(arm_at(page, i), "from"), name) == 0)
-            page->group[count++] = i;
-    return count;
+/* The arm that each arm's weights come from, by name; -1: its own. */
+static bool find_parents(const ls_page *page, int64_t *parent) {
+    json_t *trained = json_object();
+    bool there = trained != NULL;
+    for (size_t i = 0; there && i < page->count; i++)
+        if (is_trained(arm_at(page, i)))
+            there = json_object_set_new(trained, ls_member_text(arm_at(page, i), "name"),
+                                        json_integer((json_int_t)i)) == 0;
+    for (size_t i = 0; there && i < page->count; i++) {
+        const json_t *from = json_object_get(trained, ls_member_text(arm_at(page, i), "from"));
+        const bool own = is_trained(arm_at(page, i)) || from == NULL;
+        parent[i] = own ? -1 : (int64_t)json_integer_value(from);
+    }
+    json_decref(trained);
+    return there;
+}
+
+bool ls_page_find_groups(ls_page *page) {
+    const size_t N = page->count;
+    /* every arm is in at most two groups: those that train, and a family */
+    page->members = ls_new(page->ctx, 2 * N + 1, sizeof *page->members);
+    page->begins = ls_new(page->ctx, N + 2, sizeof *page->begins);
+    int64_t *parent = ls_new(page->ctx, N + 1, sizeof *parent);
+    size_t *children = ls_new(page->ctx, N + 1, sizeof *children);
+    size_t *place = ls_new(page->ctx, N + 1, sizeof *place), end = 0;
+    const bool there = page->members != NULL && page->begins != NULL && parent != NULL &&
+                       children != NULL && place != NULL && find_parents(page, parent);
+    for (size_t i = 0; there && i < N; i++) {
+        if (is_trained(arm_at(page, i))) page->members[end++] = i;
+        if (parent[i] >= 0) children[parent[i]]++;
+    }
+    if (there) page->begins[++page->groups] = end;
+    for (size_t i = 0; there && i < N; i++) {
+        if (children[i] == 0) continue;
+        page->members[end] = i;
+        place[i] = end + 1;
+        end += 1 + children[i];
+        page->begins[++page->groups] = end;
+    }
+    for (size_t i = 0; there && i < N; i++)
+        if (parent[i] >= 0) page->members[place[parent[i]]++] = i;
+    ls_free(page->ctx, parent);
+    ls_free(page->ctx, children);
+    ls_free(page->ctx, place);
+    return there;
 }
 
 size_t ls_page_group(ls_page *page, size_t index, const char **title) {
-    size_t count = 0;
-    *title = "as trained";
-    if (index == 0) {
-        for (size_t i = 0; i < page->count; i++)
-            if (is_trained(arm_at(page, i))) page->group[count++] = i;
-        return count;
-    }
-    for (size_t i = 0; i < page->count; i++) {
-        if (!is_trained(arm_at(page, i))) continue;
-        count = family(page, i);
-        if (count < 2 || --index > 0) continue;
-        *title = ls_member_text(arm_at(page, i), "label");
-        return count;
-    }
-    return 0;
+    if (index >= page->groups) return 0;
+    page->group = page->members + page->begins[index];
+    *title = index == 0 ? "as trained" : ls_member_text(arm_at(page, page->group[0]), "label");
+    return page->begins[index + 1] - page->begins[index];
 }
 
 /* ---- series ---- */

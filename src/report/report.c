@@ -1,11 +1,12 @@
 #include "report/report.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
 #include "report/page.h"
 
-enum { RESULTS_MOST = 1 << 30, PATH_BYTES = 4096 };
+enum { RESULTS_MOST = 1 << 30, PATH_BYTES = 4096, ARMS_MAX = 10000, ROWS_MAX = 4096 };
 
 double ls_member_real(const json_t *object, const char *key) {
     const json_t *value = json_object_get(object, key);
@@ -17,15 +18,150 @@ const char *ls_member_text(const json_t *object, const char *key) {
     return text == NULL ? "" : text;
 }
 
+/* Numbers that the files may hold, and where they must lie; others may be anything. null: unknown.
+ */
+typedef struct range {
+    const char *key;
+    double low, high;
+} range;
+
+static const double count_max = 9007199254740992; /* 2^53: whole numbers up to here are exact */
+static const double size_max = DBL_MAX;
+
+static const range of_study[] = {{"trained_length", 0, count_max}};
+static const range of_arm[] = {
+    {"parameters", 0, count_max}, {"tokens_trained", 0, count_max}, {"seeds", 0, count_max}};
+static const range of_row[] = {{"length", 0, count_max},
+                               {"stride", 0, count_max},
+                               {"tokens", 0, count_max},
+                               {"documents", 0, count_max},
+                               {"n", 0, count_max},
+                               {"accuracy", 0, 1},
+                               {"accuracy_min", 0, 1},
+                               {"accuracy_max", 0, 1},
+                               {"exact", 0, 1},
+                               {"ppl", 0, size_max},
+                               {"ppl_min", 0, size_max},
+                               {"ppl_max", 0, size_max},
+                               {"loss", -size_max, size_max},
+                               {"excess", -size_max, size_max},
+                               {"R_head", -2, 2},
+                               {"R_layer", -2, 2},
+                               {"M_head", -1, 2},
+                               {"M_layer", -1, 2},
+                               {"tokens_per_second", 0, size_max},
+                               {"bytes", 0, count_max}};
+static const range of_cost[] = {{"seconds", 0, size_max}, {"peak_bytes", 0, count_max}};
+#define RANGES(table) table, sizeof(table) / sizeof *(table)
+
+static ls_status check_object(ls_ctx *ctx, const char *path, const char *what, const json_t *object,
+                              const range *ranges, size_t count) {
+    if (!json_is_object(object))
+        return LS_FAIL(ctx, LS_EINPUT, "%s: %s must be an object", path, what);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *value = json_object_get(object, ranges[i].key);
+        const double number = json_number_value(value);
+        if (value == NULL || json_is_null(value)) continue;
+        if (!json_is_number(value) || number < ranges[i].low || number > ranges[i].high)
+            return LS_FAIL(ctx, LS_EINPUT, "%s: `%s` of %s must be a number from %g to %g", path,
+                           ranges[i].key, what, ranges[i].low, ranges[i].high);
+    }
+    return LS_OK;
+}
+
+/* A list of such objects, or nothing. */
+static ls_status check_rows(ls_ctx *ctx, const char *path, const json_t *arm, const char *key,
+                            const range *ranges, size_t count) {
+    const json_t *rows = json_object_get(arm, key);
+    if (rows == NULL || json_is_null(rows)) return LS_OK;
+    if (!json_is_array(rows) || json_array_size(rows) > ROWS_MAX)
+        return LS_FAIL(ctx, LS_EINPUT, "%s: `%s` must be a list of at most %d rows", path, key,
+                       ROWS_MAX);
+    for (size_t i = 0; i < json_array_size(rows); i++)
+        LS_TRY(check_object(ctx, path, key, json_array_get(rows, i), ranges, count));
+    return LS_OK;
+}
+
+static ls_status check_positions(ls_ctx *ctx, const char *path, const json_t *list) {
+    static const char *const keys[] = {"first", "end", "loss"};
+    const size_t count = json_array_size(json_object_get(list, "loss"));
+    for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
+        const json_t *values = json_object_get(list, keys[k]);
+        if (values == NULL && count == 0) continue;
+        if (!json_is_array(values) || json_array_size(values) != count)
+            return LS_FAIL(ctx, LS_EINPUT, "%s: `%s` of positions must be a list as long as `loss`",
+                           path, keys[k]);
+        const bool unknown = k == 2; /* a loss may be */
+        for (size_t i = 0; i < count; i++) {
+            const json_t *value = json_array_get(values, i);
+            const double number = json_number_value(value), high = unknown ? size_max : count_max;
+            if (unknown && json_is_null(value)) continue;
+            if (!json_is_number(value) || number < (unknown ? -size_max : 0) || number > high)
+                return LS_FAIL(ctx, LS_EINPUT, "%s: `%s` of positions must hold numbers", path,
+                               keys[k]);
+        }
+    }
+    return LS_OK;
+}
+
+static ls_status check_arm(ls_ctx *ctx, const char *path, const json_t *arm, json_t *names) {
+    LS_TRY(check_object(ctx, path, "an arm", arm, RANGES(of_arm)));
+    const char *name = ls_member_text(arm, "name");
+    if (name[0] == '\0' || json_object_get(names, name) != NULL)
+        return LS_FAIL(ctx, LS_EINPUT, "%s: arms need names of their own, not `%.200s`", path,
+                       name);
+    if (json_object_set_new(names, name, json_null()) != 0)
+        return LS_FAIL(ctx, LS_ENOMEM, "no memory for the names of arms");
+    LS_TRY(check_rows(ctx, path, arm, "results", RANGES(of_row)));
+    LS_TRY(check_rows(ctx, path, arm, "resolution", RANGES(of_row)));
+    LS_TRY(check_rows(ctx, path, arm, "positions", of_row, 1)); /* their length */
+    const json_t *positions = json_object_get(arm, "positions");
+    for (size_t i = 0; i < json_array_size(positions); i++)
+        LS_TRY(check_positions(ctx, path, json_array_get(positions, i)));
+    return LS_OK;
+}
+
+static ls_status check_arms(ls_ctx *ctx, const char *path, const json_t *arms) {
+    if (!json_is_array(arms) || json_array_size(arms) > ARMS_MAX)
+        return LS_FAIL(ctx, LS_EINPUT, "%s: `arms` must be a list of at most %d", path, ARMS_MAX);
+    json_t *names = json_object();
+    ls_status status = names != NULL ? LS_OK : LS_FAIL(ctx, LS_ENOMEM, "no memory for %s", path);
+    for (size_t i = 0; status == LS_OK && i < json_array_size(arms); i++)
+        status = check_arm(ctx, path, json_array_get(arms, i), names);
+    json_decref(names);
+    return status;
+}
+
+static ls_status check_timing(ls_ctx *ctx, const char *path, const json_t *timing) {
+    const json_t *arms = json_object_get(timing, "arms");
+    if (!json_is_object(timing) || !json_is_array(arms) || json_array_size(arms) > ARMS_MAX)
+        return LS_FAIL(ctx, LS_EINPUT, "%s is not the timing of a study", path);
+    for (size_t i = 0; i < json_array_size(arms); i++) {
+        static const char *const parts[] = {"training", "evaluation"};
+        const json_t *arm = json_array_get(arms, i);
+        LS_TRY(check_object(ctx, path, "an arm", arm, NULL, 0));
+        for (size_t p = 0; p < sizeof parts / sizeof parts[0]; p++) {
+            const json_t *cost = json_object_get(arm, parts[p]);
+            if (cost != NULL && !json_is_null(cost))
+                LS_TRY(check_object(ctx, path, parts[p], cost, RANGES(of_cost)));
+        }
+        LS_TRY(check_rows(ctx, path, arm, "results", RANGES(of_row)));
+    }
+    return LS_OK;
+}
+
 static ls_status read_files(ls_ctx *ctx, const char *folder, ls_study_files *out) {
     char path[PATH_BYTES];
     LS_TRY(ls_path_join(ctx, path, sizeof path, folder, "results.json"));
     LS_TRY(ls_json_read(ctx, path, RESULTS_MOST, &out->results));
-    if (strcmp(ls_member_text(out->results, "format"), "longshot-study-1") != 0 ||
-        !json_is_array(json_object_get(out->results, "arms")))
+    if (strcmp(ls_member_text(out->results, "format"), "longshot-study-1") != 0)
         return LS_FAIL(ctx, LS_EINPUT, "%s is not the results of a study", path);
+    LS_TRY(check_object(ctx, path, "the study", out->results, RANGES(of_study)));
+    LS_TRY(check_arms(ctx, path, json_object_get(out->results, "arms")));
     LS_TRY(ls_path_join(ctx, path, sizeof path, folder, "timing.json"));
-    return ls_path_exists(path) ? ls_json_read(ctx, path, RESULTS_MOST, &out->timing) : LS_OK;
+    if (!ls_path_exists(path)) return LS_OK;
+    LS_TRY(ls_json_read(ctx, path, RESULTS_MOST, &out->timing));
+    return check_timing(ctx, path, out->timing);
 }
 
 static ls_status write_file(ls_ctx *ctx, const char *folder, const char *file,

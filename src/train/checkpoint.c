@@ -244,7 +244,7 @@ static ls_status verify_file(ls_ctx *ctx, const char *folder, const json_t *entr
     size_t length = 0;
     uint64_t value = 0;
     LS_TRY(ls_json_text(ctx, entry, "name", folder, &name));
-    LS_TRY(ls_json_int(ctx, entry, "bytes", folder, &bytes));
+    LS_TRY(ls_json_int(ctx, entry, "bytes", folder, 0, INT64_MAX, &bytes));
     LS_TRY(ls_json_text(ctx, entry, "xxh3", folder, &wanted));
     int which = 0;
     while (which < FILES && strcmp(files[which], name) != 0) which++;
@@ -254,7 +254,7 @@ static ls_status verify_file(ls_ctx *ctx, const char *folder, const json_t *entr
     if (which >= needed) return LS_OK;
     LS_TRY(ls_path_join(ctx, path, sizeof path, folder, files[which]));
     LS_TRY(measure(ctx, path, &length, &value));
-    if (bytes < 0 || (uint64_t)bytes != length)
+    if ((uint64_t)bytes != length)
         return LS_FAIL(ctx, LS_EINPUT, "%s has %zu bytes, not %lld", path, length,
                        (long long)bytes);
     print_hash(value, hash);
@@ -274,11 +274,11 @@ static ls_status verify_manifest(ls_ctx *ctx, const char *folder, json_t *manife
     LS_TRY(seal_of(ctx, manifest, computed));
     if (strcmp(wanted, computed) != 0)
         return LS_FAIL(ctx, LS_EINPUT, "%s: the manifest is damaged", folder);
-    LS_TRY(ls_json_int(ctx, manifest, "version", folder, &version));
+    LS_TRY(ls_json_int(ctx, manifest, "version", folder, 0, INT64_MAX, &version));
     if (version != VERSION)
         return LS_FAIL(ctx, LS_EINPUT, "%s is of version %lld; this program reads %d", folder,
                        (long long)version, VERSION);
-    LS_TRY(ls_json_int(ctx, manifest, "step", folder, &out->step));
+    LS_TRY(ls_json_int(ctx, manifest, "step", folder, 0, INT64_MAX, &out->step));
     if (out->step != step)
         return LS_FAIL(ctx, LS_EINPUT, "%s: the manifest is that of another step", folder);
     LS_TRY(ls_json_text(ctx, manifest, "config", folder, &config));

@@ -111,7 +111,7 @@ static ls_status load_window(ls_ctx *ctx, const json_t *from, const char *key, c
     *out = (ls_guard_window){0};
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *value = json_array_get(list, i);
-        if (!json_is_number(value))
+        if (!json_is_number(value) || !isfinite(json_number_value(value)))
             return LS_FAIL(ctx, LS_EINPUT, "%s: the guard's `%s` must hold numbers", what, key);
         remember(out, full, json_number_value(value));
     }
@@ -120,9 +120,9 @@ static ls_status load_window(ls_ctx *ctx, const json_t *from, const char *key, c
 
 ls_status ls_guard_load(ls_ctx *ctx, const json_t *from, const char *what, ls_guard *guard) {
     ls_guard loaded = *guard;
-    LS_TRY(ls_json_int(ctx, from, "rejected", what, &loaded.rejected));
-    LS_TRY(ls_json_int(ctx, from, "in_a_row", what, &loaded.in_a_row));
-    LS_TRY(ls_json_real(ctx, from, "rate_factor", what, &loaded.rate_factor));
+    LS_TRY(ls_json_int(ctx, from, "rejected", what, 0, INT64_MAX / 2, &loaded.rejected));
+    LS_TRY(ls_json_int(ctx, from, "in_a_row", what, 0, loaded.rejected, &loaded.in_a_row));
+    LS_TRY(ls_json_real(ctx, from, "rate_factor", what, 0, 1, &loaded.rate_factor));
     LS_TRY(load_window(ctx, from, "loss", what, guard->settings.window, &loaded.loss));
     LS_TRY(load_window(ctx, from, "norm", what, guard->settings.window, &loaded.norm));
     *guard = loaded;

@@ -1,5 +1,6 @@
 #include "train/run_folder.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -67,12 +68,52 @@ ls_status ls_run_folder_config(ls_ctx *ctx, const char *folder, const ls_run_set
     return LS_OK;
 }
 
+/* Whether a folder holds a whole tokenizer, and this one. */
+static ls_status look_at_tokenizer(ls_ctx *ctx, const char *path, const ls_tokenizer *tokenizer,
+                                   bool *whole, bool *same) {
+    ls_tokenizer *stored = NULL;
+    *whole = *same = false;
+    if (!ls_path_is_folder(path)) return LS_OK;
+    ls_status status = ls_tokenizer_load(ctx, path, &stored);
+    if (status == LS_ENOMEM) return status;
+    *whole = status == LS_OK;
+    *same = *whole && ls_tokenizer_hash(stored) == ls_tokenizer_hash(tokenizer);
+    ls_tokenizer_free(ctx, stored);
+    ctx->error = (ls_error){0}; /* what is damaged is written again */
+    return LS_OK;
+}
+
+/* Written beside its place and renamed: the folder is there whole or not at all. */
+static ls_status replace_tokenizer(ls_ctx *ctx, const char *path, const ls_tokenizer *tokenizer) {
+    char unfinished[PATH_BYTES + 8];
+    snprintf(unfinished, sizeof unfinished, "%s.tmp", path);
+    LS_TRY(ls_folder_remove(ctx, unfinished));
+    ls_status status = ls_folder_make(ctx, unfinished);
+    if (status == LS_OK) status = ls_tokenizer_save(ctx, tokenizer, unfinished);
+    if (status == LS_OK) status = ls_folder_remove(ctx, path);
+    if (status == LS_OK && rename(unfinished, path) != 0)
+        status = LS_FAIL(ctx, LS_EIO, "renaming %s: %s", unfinished, strerror(errno));
+    if (status != LS_OK) {
+        ls_error first = ctx->error;
+        ls_folder_remove(ctx, unfinished);
+        ctx->error = first;
+        return status;
+    }
+    char folder[PATH_BYTES];
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
+    return ls_folder_sync(ctx, folder);
+}
+
 ls_status ls_run_folder_tokenizer(ls_ctx *ctx, const char *folder, const ls_tokenizer *tokenizer) {
     char path[PATH_BYTES];
+    bool whole, same;
     LS_TRY(ls_path_join(ctx, path, sizeof path, folder, "tokenizer"));
-    if (ls_path_is_folder(path)) return LS_OK;
-    LS_TRY(ls_folder_make(ctx, path));
-    return ls_tokenizer_save(ctx, tokenizer, path);
+    LS_TRY(look_at_tokenizer(ctx, path, tokenizer, &whole, &same));
+    if (same) return LS_OK;
+    if (whole && ls_run_folder_begun(ctx, folder))
+        return LS_FAIL(ctx, LS_EUSE, "%s is not the tokenizer of the data", path);
+    if (!whole && ls_path_exists(path)) ls_say(ctx, "%s is not whole: it is written again", path);
+    return replace_tokenizer(ctx, path, tokenizer);
 }
 
 ls_status ls_run_folder_environment(ls_ctx *ctx, const char *folder) {

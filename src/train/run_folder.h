@@ -23,7 +23,8 @@ void ls_run_settings_clear(ls_ctx *ctx, ls_run_settings *settings);
  * version began does, which does not name what came later, *out is that one. */
 ls_status ls_run_folder_config(ls_ctx *ctx, const char *folder, const ls_run_settings *settings,
                                ls_text *out);
-/* The run keeps its own copy of the tokenizer, so that the folder can be moved and read alone. */
+/* The run keeps its own copy of the tokenizer, so that the folder can be moved and read alone. One
+ * that is not whole, after a kill or on a full disk, is written again. */
 ls_status ls_run_folder_tokenizer(ls_ctx *ctx, const char *folder, const ls_tokenizer *tokenizer);
 /* What the run was computed with: for people; nothing reads it back. */
 ls_status ls_run_folder_environment(ls_ctx *ctx, const char *folder);

@@ -201,12 +201,15 @@ static ls_status save(loop *l) {
 /* Step, updates and tokens; with `all` also what a rollback leaves as it is. */
 static ls_status restore(loop *l, const ls_checkpoint *checkpoint, bool all) {
     const char *what = l->checkpoints, *identity;
+    /* what is counted in batches, rows or tokens stays countable */
+    const int64_t count_max = INT64_MAX / 4;
+    const int64_t batch_max = count_max / ls_max(1, l->settings->batch * l->inputs);
     const json_t *state = checkpoint->state;
     ls_ctx *ctx = l->ctx;
     char expected[17];
-    LS_TRY(ls_json_int(ctx, state, "step", what, &l->step));
-    LS_TRY(ls_json_int(ctx, state, "updates", what, &l->updates));
-    LS_TRY(ls_json_int(ctx, state, "tokens", what, &l->tokens));
+    LS_TRY(ls_json_int(ctx, state, "step", what, checkpoint->step, checkpoint->step, &l->step));
+    LS_TRY(ls_json_int(ctx, state, "updates", what, 0, l->step, &l->updates));
+    LS_TRY(ls_json_int(ctx, state, "tokens", what, 0, count_max, &l->tokens));
     l->saved_step = l->step;
     if (!all) return LS_OK;
     if (checkpoint->config_hash != l->config_hash)
@@ -216,8 +219,8 @@ static ls_status restore(loop *l, const ls_checkpoint *checkpoint, bool all) {
     if (strcmp(identity, expected) != 0)
         return LS_FAIL(ctx, LS_EUSE, "%s: the data are others than those the run began with",
                        l->job->folder);
-    LS_TRY(ls_json_int(ctx, state, "batch", what, &l->batch));
-    LS_TRY(ls_json_real(ctx, state, "seconds", what, &l->seconds));
+    LS_TRY(ls_json_int(ctx, state, "batch", what, l->step, batch_max, &l->batch));
+    LS_TRY(ls_json_real(ctx, state, "seconds", what, 0, (double)count_max, &l->seconds));
     LS_TRY(ls_guard_load(ctx, json_object_get(state, "guard"), what, &l->guard));
     return unpack_memory(l, &checkpoint->memory);
 }

@@ -11,8 +11,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     double real;
     const char *text;
     if (ls_json_parse(&ctx, (const char *)data, size, "fuzz", &json) == LS_OK) {
-        (void)ls_json_int(&ctx, json, "int", "fuzz", &whole);
-        (void)ls_json_real(&ctx, json, "real", "fuzz", &real);
+        (void)ls_json_int(&ctx, json, "int", "fuzz", -5, 5, &whole);
+        (void)ls_json_real(&ctx, json, "real", "fuzz", 0, 1, &real);
         (void)ls_json_text(&ctx, json, "text", "fuzz", &text);
         json_decref(json);
         ctx.error = (ls_error){0};

@@ -217,16 +217,16 @@ static used_past look_back_used(ls_program *p, const ls_mixer *mixer, ls_tensor 
     if (ls_failed(p) || near.k == NULL || near.v == NULL) return used;
     /* any tensors with the shape of a row: those of one row */
     const int64_t B = x->dim[0], H = o->heads, e = head_width(mixer);
+    const ls_row_rule rule = ls_groups_rule(groups_of(o));
     if (about->grad) {
         ls_tensor *like = ls_activation(p, ls_type(p), LS_DIMS(B, 1, mixer->width));
-        used.rows = ls_rows_cache(p, "compressed", like, o->rate, used.keep, most);
+        used.rows = ls_rows_cache(p, "compressed", like, rule, used.keep, most);
         used.seen = project(p, mixer, used.rows, false);
     } else {
         ls_tensor *like = ls_activation(p, ls_type(p), LS_DIMS(B, 1, H, e));
-        used.seen.k = used.keys =
-            ls_rows_cache(p, "compressed.key", like, o->rate, used.keep, most);
+        used.seen.k = used.keys = ls_rows_cache(p, "compressed.key", like, rule, used.keep, most);
         used.seen.v = used.values =
-            ls_rows_cache(p, "compressed.value", like, o->rate, used.keep, most);
+            ls_rows_cache(p, "compressed.value", like, rule, used.keep, most);
     }
     return used;
 }

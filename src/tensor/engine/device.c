@@ -1,48 +1,34 @@
 #include "tensor/engine/device.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/memory.h"
+#include "base/own.h"
 
-enum { PATH_BYTES = 4096 };
-
-/* Where the program or library that asks lies; false where it cannot be told. A program may have
- * been started under any name, so its own path is asked of the system. */
-static bool own_path(char *path, size_t bytes) {
-    Dl_info here;
-    if (dladdr((const void *)LS_DEVICE_BUILD, &here) != 0 && here.dli_fname != NULL &&
-        strchr(here.dli_fname, '/') != NULL && strlen(here.dli_fname) < bytes) {
-        strcpy(path, here.dli_fname);
-        return true;
-    }
-    ssize_t length = readlink("/proc/self/exe", path, bytes - 1);
-    if (length <= 0) return false;
-    path[length] = '\0';
-    return true;
-}
-
-/* The plug-in lies beside that; else the loader looks. */
-static void *open_library(const char *name) {
-    static const char *const places[] = {"", "lib/", "../lib/", "../"};
-    char own[PATH_BYTES], path[PATH_BYTES + 64], file[64];
+/* The plug-in lies beside the program, where script/pack and the build put it, or where it was
+ * installed. The loader's own search is not asked: it may lead through the current folder. */
+static bool find_library(const char *name, char *path, size_t bytes) {
+    static const char *const places[] = {"", "lib", "../lib"};
+    char file[64];
     snprintf(file, sizeof file, "liblongshot-%s.so", name);
-    char *slash = own_path(own, sizeof own) ? strrchr(own, '/') : NULL;
-    for (size_t i = 0; slash != NULL && i < sizeof places / sizeof places[0]; i++) {
-        slash[1] = '\0';
-        snprintf(path, sizeof path, "%s%s%s", own, places[i], file);
-        void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-        if (library != NULL) return library;
-    }
-    return dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
+        if (ls_own_path(path, bytes, places[i], file) && ls_own_trusted(path)) return true;
+    snprintf(path, bytes, "%s/%s", LS_LIBRARY_FOLDER, file);
+    return ls_own_trusted(path);
 }
 
 ls_status ls_device_open(ls_ctx *ctx, const char *name) {
-    char why[400] = "";
+    char why[400] = "", path[PATH_MAX];
     if (strcmp(name, "cpu") == 0) return LS_OK;
-    void *library = open_library(name);
+    if (!find_library(name, path, sizeof path))
+        return LS_FAIL(ctx, LS_EUSE,
+                       "device=%s cannot be used: liblongshot-%s.so is neither beside the program "
+                       "nor in " LS_LIBRARY_FOLDER,
+                       name, name);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL)
         return LS_FAIL(ctx, LS_EUSE, "device=%s cannot be used: %s", name, dlerror());
     ls_device_open_fn open;

@@ -274,14 +274,21 @@ ls_tensor *ls_state_read(ls_program *p, const char *name, ls_dtype type, int ran
                          const int64_t *dim);
 void ls_state_write(ls_program *p, const char *name, ls_tensor *value);
 
+/* Which rows there are when the sequence is at a position: one for `each` tokens, of all tokens but
+ * the last `behind` before the last multiple of `every`. With every = 0 they are not the
+ * sequence's: all are there from its first run on. */
+typedef struct ls_row_rule {
+    int64_t each, every, behind;
+} ls_row_rule;
+int64_t ls_rows_due(ls_row_rule rule, int64_t position);
+
 /* A port without content that only has an extent, for tensors whose rows are counted otherwise than
- * the sequence's, one for `each` of its own; NULL without streaming. Its operation sets the extent
- * at each run. */
-ls_tensor *ls_extent_port(ls_program *p, const char *name, int64_t each);
+ * the sequence's; NULL without streaming. Its operation sets the extent at each run. */
+ls_tensor *ls_extent_port(ls_program *p, const char *name, ls_row_rule rule);
 void ls_extent_set(const ls_run *run, const ls_tensor *tensor, int64_t first, int64_t count);
-/* A cache whose rows an operation appends itself, moving its extent on; `each` as above. */
+/* A cache whose rows an operation appends itself, moving its extent on. */
 ls_tensor *ls_rows_port(ls_program *p, const char *name, ls_dtype type, int rank,
-                        const int64_t *dim, int64_t each);
+                        const int64_t *dim, ls_row_rule rule);
 
 /* Positions of the rows that a cache (or, without streaming, a plain tensor) holds now: row j is
  * position first + j, for j < count. */

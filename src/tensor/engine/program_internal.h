@@ -16,9 +16,12 @@ typedef struct ls_port {
     ls_port_kind kind;
     ls_tensor *tensor; /* [B, rows, ...] of caches, any shape of values */
     ls_retention keep;
-    int64_t each; /* of a cache: tokens for which a row stands */
+    ls_row_rule rule; /* of a cache */
+    bool appended;    /* by cache_append: `keep` says which rows stay */
     size_t bytes;
 } ls_port;
+
+static const ls_row_rule ls_row_of_token = {.each = 1, .every = 1};
 
 /* Attributes of cache_append. */
 struct ls_append {
@@ -98,7 +101,11 @@ struct ls_state {
     struct ls_state_port {
         uint64_t identity; /* hash of the port's name, kind and size */
         ls_port_kind kind;
-        bool shared; /* has no part of each sequence */
+        ls_retention keep; /* these four of a cache, as in ls_port */
+        ls_row_rule rule;
+        bool appended;
+        int64_t rows; /* that it has room for; 0: it has an extent alone */
+        bool shared;  /* has no part of each sequence */
         size_t bytes;
         ls_extent extent;
         void *data;

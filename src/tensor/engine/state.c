@@ -12,7 +12,7 @@ static const ls_op append_grad_op = {.name = "cache_append_grad"};
 static const ls_op write_op = {.name = "state_write"};
 
 static ls_tensor *add_port(ls_program *p, const char *name, ls_port_kind kind, ls_dtype type,
-                           int rank, const int64_t *dim, ls_retention keep, int64_t each) {
+                           int rank, const int64_t *dim, ls_retention keep, ls_row_rule rule) {
     ls_port *port = ls__pool(p, 1, sizeof *port);
     ls_tensor *tensor = ls__tensor(p, type, LS_ROLE_STATE, rank, dim);
     if (port == NULL || tensor == NULL) return NULL;
@@ -20,10 +20,16 @@ static ls_tensor *add_port(ls_program *p, const char *name, ls_port_kind kind, l
                       .kind = kind,
                       .tensor = tensor,
                       .keep = keep,
-                      .each = each,
+                      .rule = rule,
                       .bytes = (size_t)ls_count(tensor) * ls_dtype_size(type)};
     tensor->port = (int)p->ports.count;
     return port->name != NULL && ls__list_add(p, &p->ports, port) ? tensor : NULL;
+}
+
+int64_t ls_rows_due(ls_row_rule rule, int64_t position) {
+    if (rule.every == 0) return 0;
+    const int64_t tokens = position / rule.every * rule.every - rule.behind;
+    return tokens > 0 ? tokens / rule.each : 0;
 }
 
 /* Rows from before the chunk that a query at the chunk's start may still need, at most. */
@@ -52,8 +58,9 @@ static ls_tensor *append(ls_program *p, const char *name, ls_port_kind kind, ls_
     }
     memcpy(dim, x->dim, sizeof dim);
     dim[1] = rows;
-    ls_tensor *cache = add_port(p, name, kind, x->type, x->rank, dim, keep, 1);
+    ls_tensor *cache = add_port(p, name, kind, x->type, x->rank, dim, keep, ls_row_of_token);
     if (cache == NULL) return NULL;
+    ((ls_port *)p->ports.at[cache->port])->appended = true;
     ls_record(p, &append_op, &(struct ls_append){kind, keep}, sizeof(struct ls_append), 1, &x, 1,
               &cache);
     return cache;
@@ -81,7 +88,7 @@ ls_tensor *ls_state_read(ls_program *p, const char *name, ls_dtype type, int ran
                          const int64_t *dim) {
     if (ls_failed(p)) return NULL;
     if (!p->options.streaming) return ls_constant(p, type, rank, dim, NULL);
-    return add_port(p, name, LS_PORT_VALUE, type, rank, dim, (ls_retention){0}, 0);
+    return add_port(p, name, LS_PORT_VALUE, type, rank, dim, (ls_retention){0}, (ls_row_rule){0});
 }
 
 void ls_state_write(ls_program *p, const char *name, ls_tensor *value) {
@@ -100,20 +107,20 @@ void ls_state_write(ls_program *p, const char *name, ls_tensor *value) {
     ls_refuse(p, LS_EBUG, "state %s is written but was never read", name);
 }
 
-ls_tensor *ls_extent_port(ls_program *p, const char *name, int64_t each) {
+ls_tensor *ls_extent_port(ls_program *p, const char *name, ls_row_rule rule) {
     if (ls_failed(p) || !p->options.streaming) return NULL;
-    return add_port(p, name, LS_PORT_CACHE, LS_U8, LS_DIMS(1), (ls_retention){0}, each);
+    return add_port(p, name, LS_PORT_CACHE, LS_U8, LS_DIMS(1), (ls_retention){0}, rule);
 }
 
 ls_tensor *ls_rows_port(ls_program *p, const char *name, ls_dtype type, int rank,
-                        const int64_t *dim, int64_t each) {
+                        const int64_t *dim, ls_row_rule rule) {
     if (ls_failed(p)) return NULL;
-    return add_port(p, name, LS_PORT_CACHE, type, rank, dim, (ls_retention){0}, each);
+    return add_port(p, name, LS_PORT_CACHE, type, rank, dim, (ls_retention){0}, rule);
 }
 
 void ls__add_begins(ls_program *p) {
     p->begins = add_port(p, "begins", LS_PORT_BEGINS, LS_I32, LS_DIMS(p->options.batch),
-                         (ls_retention){0}, 0);
+                         (ls_retention){0}, (ls_row_rule){0});
 }
 
 void ls_extent_set(const ls_run *run, const ls_tensor *tensor, int64_t first, int64_t count) {
@@ -125,6 +132,14 @@ ls_extent ls_cache_extent(const ls_run *run, const ls_tensor *tensor) {
     return (ls_extent){run->start, tensor->dim[1]};
 }
 
+/* The first position that a query at `start` may still see; `all` where it sees everything. */
+static int64_t lowest_seen(ls_retention keep, int64_t start, int64_t all) {
+    const int64_t window = start - keep.window + 1;
+    if (keep.block == 0) return keep.window > 0 ? window : all;
+    const int64_t block = start / keep.block * keep.block - keep.before;
+    return keep.window > 0 ? ls_min(window, block) : block;
+}
+
 ls_append_plan ls__append_begin(const ls_run *run, const ls_node *node) {
     const struct ls_append *append = node->attributes;
     const ls_tensor *cache = node->out[0];
@@ -134,14 +149,8 @@ ls_append_plan ls__append_begin(const ls_run *run, const ls_node *node) {
     if (append->kind == LS_PORT_FIRST) {
         plan.take = ls_max(0, ls_min(T, capacity - run->start));
     } else if (append->keep.exact || extent->count + T > capacity) {
-        int64_t lowest = extent->first; /* what a query at the chunk's start may still see */
-        if (append->keep.window > 0) lowest = run->start - append->keep.window + 1;
-        if (append->keep.block > 0) {
-            int64_t floor_block =
-                run->start / append->keep.block * append->keep.block - append->keep.before;
-            lowest = append->keep.window > 0 ? ls_min(lowest, floor_block) : floor_block;
-        }
-        lowest = ls_max(lowest, run->state->oldest);
+        const int64_t lowest =
+            ls_max(lowest_seen(append->keep, run->start, extent->first), run->state->oldest);
         plan.drop = ls_max(0, ls_min(lowest - extent->first, extent->count));
         plan.kept -= plan.drop;
     }
@@ -177,6 +186,10 @@ ls_status ls_state_new(const ls_program *program, ls_state **out) {
         const ls_port *port = program->ports.at[i];
         state->port[i].identity = port_identity(port);
         state->port[i].kind = port->kind;
+        state->port[i].keep = port->keep;
+        state->port[i].rule = port->rule;
+        state->port[i].appended = port->appended;
+        state->port[i].rows = port->tensor->rank > 1 ? port->tensor->dim[1] : 0;
         state->port[i].shared = port->tensor->dim[0] % state->batch != 0;
         state->port[i].bytes = port->bytes;
         state->port[i].data = ls_device_take_cleared(ctx, port->bytes, 1);
@@ -349,23 +362,61 @@ static bool take_numbers(ls_reader *reader, int64_t *numbers, size_t count) {
     return true;
 }
 
-/* Where sequences began, out of a saved state at a position. */
-static bool begins_fit(const ls_state *state, const uint8_t *content, int64_t position) {
+/* Where sequences began, out of a saved state at a position: the first of these goes to *oldest. */
+static bool begins_fit(const ls_state *state, const uint8_t *content, int64_t position,
+                       int64_t *oldest) {
+    *oldest = position;
     for (int64_t b = 0; b < state->batch; b++) {
         int32_t at;
         memcpy(&at, content + (size_t)b * sizeof at, sizeof at);
         if (at < 0 || at > position) return false;
+        *oldest = ls_min(*oldest, at);
     }
     return true;
 }
 
+/* Whether a port may have this extent at a position: its rows fit, end where the sequence is, and
+ * none that a later query may see is missing. Kernels rely on all three. */
+static bool extent_fits(const struct ls_state_port *port, ls_extent extent, int64_t position,
+                        int64_t oldest) {
+    if (port->kind == LS_PORT_VALUE || port->kind == LS_PORT_BEGINS)
+        return extent.first == 0 && extent.count == 0;
+    const int64_t due = ls_rows_due(port->rule, position);
+    if (extent.first < 0 || extent.count < 0) return false;
+    if (port->rows == 0) return extent.first <= due && extent.count <= due - extent.first;
+    if (extent.count > port->rows) return false;
+    if (port->rule.every == 0)
+        return extent.first == 0 && extent.count == (position > 0 ? port->rows : 0);
+    if (port->kind == LS_PORT_FIRST)
+        return extent.first == 0 && extent.count == ls_min(position, port->rows);
+    if (extent.first > due || extent.count != due - extent.first) return false;
+    return !port->appended ||
+           extent.first <= ls_max(0, ls_max(lowest_seen(port->keep, position, 0), oldest));
+}
+
+/* One port of a saved state, which moves into the state unless it is only looked at. */
+static ls_status load_port(ls_ctx *ctx, ls_state *state, struct ls_state_port *port,
+                           ls_reader *reader, int64_t position, int64_t *oldest, bool move) {
+    const uint8_t *content;
+    int64_t about[4];
+    if (!take_numbers(reader, about, 4) || (uint64_t)about[0] != port->identity ||
+        (uint64_t)about[1] != port->bytes || !ls_reader_take(reader, port->bytes, &content) ||
+        (port->kind == LS_PORT_BEGINS && !begins_fit(state, content, position, oldest)) ||
+        !extent_fits(port, (ls_extent){about[2], about[3]}, position, *oldest))
+        return LS_FAIL(ctx, LS_EINPUT, "the saved state is damaged or of another model");
+    if (!move) return LS_OK;
+    port->extent = (ls_extent){about[2], about[3]};
+    ls_device_put(ctx, port->data, content, port->bytes);
+    if (port->kind == LS_PORT_BEGINS) memcpy(state->begins, content, port->bytes);
+    return LS_OK;
+}
+
 ls_status ls_state_load(ls_ctx *ctx, ls_state *state, const void *bytes, size_t length) {
-    ls_reader reader = {bytes, length};
-    const uint8_t *magic, *content;
-    int64_t head[3], about[4];
+    int64_t head[3];
     /* checked whole before anything is changed */
     for (int pass = 0; pass < 2; pass++) {
-        reader = (ls_reader){bytes, length};
+        ls_reader reader = {bytes, length};
+        const uint8_t *magic;
         if (!ls_reader_take(&reader, 8, &magic) || memcmp(magic, "LSSTATE1", 8) != 0 ||
             !take_numbers(&reader, head, 3))
             return LS_FAIL(ctx, LS_EINPUT, "these bytes are not a saved state");
@@ -373,19 +424,9 @@ ls_status ls_state_load(ls_ctx *ctx, ls_state *state, const void *bytes, size_t 
         if (head[0] != (int64_t)state->ports || head[1] != state->batch || head[2] < 0 ||
             head[2] > end)
             return LS_FAIL(ctx, LS_EINPUT, "the saved state belongs to another model or batch");
-        for (size_t i = 0; i < state->ports; i++) {
-            struct ls_state_port *port = &state->port[i];
-            if (!take_numbers(&reader, about, 4) || (uint64_t)about[0] != port->identity ||
-                (uint64_t)about[1] != port->bytes || about[2] < 0 || about[3] < 0 ||
-                about[2] > head[2] || about[3] > head[2] - about[2] ||
-                !ls_reader_take(&reader, port->bytes, &content) ||
-                (port->kind == LS_PORT_BEGINS && !begins_fit(state, content, head[2])))
-                return LS_FAIL(ctx, LS_EINPUT, "the saved state is damaged or of another model");
-            if (pass == 0) continue;
-            port->extent = (ls_extent){about[2], about[3]};
-            ls_device_put(ctx, port->data, content, port->bytes);
-            if (port->kind == LS_PORT_BEGINS) memcpy(state->begins, content, port->bytes);
-        }
+        int64_t oldest = 0; /* the port of beginnings is the first */
+        for (size_t i = 0; i < state->ports; i++)
+            LS_TRY(load_port(ctx, state, &state->port[i], &reader, head[2], &oldest, pass == 1));
         if (reader.left != 0)
             return LS_FAIL(ctx, LS_EINPUT, "the saved state has %zu bytes too many", reader.left);
     }

@@ -21,7 +21,7 @@ ls_tensor *ls_own_rows(ls_program *p, const ls_tensor *cache) {
     ls_tensor *own = ls_activation(p, LS_U8, LS_DIMS(cache->dim[0], cache->dim[1]));
     if (own == NULL) return NULL;
     own->port = cache->port;
-    ls_record(p, &own_rows_op, &port->each, sizeof port->each, 1, &p->begins, 1, &own);
+    ls_record(p, &own_rows_op, &port->rule.each, sizeof port->rule.each, 1, &p->begins, 1, &own);
     return own;
 }
 

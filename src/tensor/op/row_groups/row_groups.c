@@ -3,9 +3,12 @@
 
 #include "tensor/engine/program_internal.h"
 
+ls_row_rule ls_groups_rule(ls_groups groups) {
+    return (ls_row_rule){.each = groups.rate, .every = groups.segment, .behind = groups.memory};
+}
+
 int64_t ls_groups_due(ls_groups groups, int64_t position) {
-    int64_t left = position / groups.segment * groups.segment - groups.memory;
-    return left > 0 ? left / groups.rate : 0;
+    return ls_rows_due(ls_groups_rule(groups), position);
 }
 
 int64_t ls_groups_most(ls_groups groups, int64_t chunk, int64_t capacity) {
@@ -34,7 +37,7 @@ ls_tensor *ls_row_groups(ls_program *p, const char *name, ls_tensor *x, ls_group
                                     : ls_max(1, ls_groups_due(groups, x->dim[1]));
     ls_begins_fit(p, groups.segment);
     ls_tensor *y = ls_activation(p, ls_type(p), LS_DIMS(x->dim[0], most, groups.rate * x->dim[2]));
-    ls_tensor *port = ls_extent_port(p, name, groups.rate);
+    ls_tensor *port = ls_extent_port(p, name, ls_groups_rule(groups));
     if (y != NULL && port != NULL) y->port = port->port;
     ls_groups_attributes attributes = {groups, about->length};
     ls_record(p, &groups_op, &attributes, sizeof attributes, 1, &x, 1, &y);
@@ -55,8 +58,8 @@ static const ls_op append_op = {.name = "rows_append", .backward = append_backwa
 /* in: the cache's gradient, x; out: dx */
 static const ls_op append_grad_op = {.name = "rows_append_grad"};
 
-ls_tensor *ls_rows_cache(ls_program *p, const char *name, ls_tensor *x, int64_t each, int64_t keep,
-                         int64_t most) {
+ls_tensor *ls_rows_cache(ls_program *p, const char *name, ls_tensor *x, ls_row_rule rule,
+                         int64_t keep, int64_t most) {
     if (ls_failed(p) || x == NULL) return NULL;
     if (x->dim[1] > most) {
         ls_refuse(p, LS_EBUG, "rows_append: %lld rows where %lld are the most",
@@ -66,7 +69,7 @@ ls_tensor *ls_rows_cache(ls_program *p, const char *name, ls_tensor *x, int64_t 
     int64_t dim[LS_RANK_MOST];
     memcpy(dim, x->dim, sizeof dim);
     dim[1] = keep + most;
-    return ls_rows_port(p, name, x->type, x->rank, dim, each);
+    return ls_rows_port(p, name, x->type, x->rank, dim, rule);
 }
 
 static ls_node *put_rows(ls_program *p, ls_tensor *cache, ls_tensor *x, int64_t keep) {
@@ -88,8 +91,9 @@ void ls_rows_put_last(ls_program *p, ls_tensor *cache, ls_tensor *x, int64_t kee
 ls_tensor *ls_rows_append(ls_program *p, const char *name, ls_tensor *x, int64_t keep,
                           int64_t most) {
     if (ls_failed(p) || x == NULL || !ls_program_about(p)->streaming) return x;
-    const int64_t each = x->port < 0 ? 1 : ((const ls_port *)p->ports.at[x->port])->each;
-    ls_tensor *cache = ls_rows_cache(p, name, x, each, keep, most);
+    const ls_row_rule rule =
+        x->port < 0 ? ls_row_of_token : ((const ls_port *)p->ports.at[x->port])->rule;
+    ls_tensor *cache = ls_rows_cache(p, name, x, rule, keep, most);
     ls_rows_put(p, cache, x, keep);
     return cache;
 }
@@ -150,7 +154,7 @@ ls_tensor *ls_most_used(ls_program *p, const char *name, ls_tensor *x, ls_tensor
                   (long long)groups.segment, (long long)groups.memory);
     ls_scope(p, "%s", name);
     ls_tensor *before = ls_state_read(p, "use", ls_wide_type(p), LS_DIMS(B, L));
-    ls_tensor *port = ls_extent_port(p, "rows", groups.rate);
+    ls_tensor *port = ls_extent_port(p, "rows", ls_groups_rule(groups));
     ls_tensor *out[2] = {ls_activation(p, ls_type(p), LS_DIMS(B, most, x->dim[2])),
                          ls_activation(p, ls_wide_type(p), LS_DIMS(B, L))};
     if (out[0] != NULL && port != NULL) out[0]->port = port->port;

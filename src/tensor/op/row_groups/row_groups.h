@@ -13,6 +13,7 @@ typedef struct ls_groups {
 } ls_groups;
 /* Groups that have been made when the sequence is at a position; and the most of one run of up to
  * `chunk` rows, in a sequence of up to `capacity`, at least 1. */
+ls_row_rule ls_groups_rule(ls_groups groups);
 int64_t ls_groups_due(ls_groups groups, int64_t position);
 int64_t ls_groups_most(ls_groups groups, int64_t chunk, int64_t capacity);
 /* The groups that this run makes from x [B,N,D] (a cache, or a whole sequence), side by side:
@@ -24,10 +25,9 @@ ls_tensor *ls_row_groups(ls_program *p, const char *name, ls_tensor *x, ls_group
  * streaming: x itself. */
 ls_tensor *ls_rows_append(ls_program *p, const char *name, ls_tensor *x, int64_t keep,
                           int64_t most);
-/* The same in two steps: x gives the shape of a row, which stands for `each` tokens. Only where the
- * program streams. */
-ls_tensor *ls_rows_cache(ls_program *p, const char *name, ls_tensor *x, int64_t each, int64_t keep,
-                         int64_t most);
+/* The same in two steps: x gives the shape of a row. Only where the program streams. */
+ls_tensor *ls_rows_cache(ls_program *p, const char *name, ls_tensor *x, ls_row_rule rule,
+                         int64_t keep, int64_t most);
 void ls_rows_put(ls_program *p, ls_tensor *cache, ls_tensor *x, int64_t keep);
 /* At the end of the run, so that it reads the cache as it was, the backward part too. */
 void ls_rows_put_last(ls_program *p, ls_tensor *cache, ls_tensor *x, int64_t keep);

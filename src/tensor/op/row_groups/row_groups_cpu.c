@@ -158,20 +158,21 @@ static void blend_grad(const ls_run *run, const ls_node *node) {
 }
 
 /* Copies the `wanted` of `count` rows of x with the largest use, in their order; of equals the
- * first. use is spoilt. */
+ * first. A row is taken if fewer than `wanted` come before it; what is not a number comes before
+ * nothing, and too many of them are cut off. */
 static void copy_most_used(const ls_tensor *x, const ls_tensor *y, int64_t b, int64_t first_row,
                            int64_t count, int64_t wanted, const ls_tensor *use) {
     const int64_t at = b * use->stride[0];
-    for (int64_t chosen = 0; chosen < wanted; chosen++) {
-        int64_t best = -1;
-        for (int64_t i = 0; i < count; i++)
-            if (load(use, at + i) >= 0 && (best < 0 || load(use, at + i) > load(use, at + best)))
-                best = i;
-        store(use, at + best, -1); /* taken */
+    for (int64_t i = 0, taken = 0; i < count && taken < wanted; i++) {
+        const double own = load(use, at + i);
+        int64_t ahead = 0;
+        for (int64_t j = 0; j < count && ahead < wanted; j++) {
+            const double other = load(use, at + j);
+            ahead += other > own || (other == own && j < i);
+        }
+        if (ahead < wanted)
+            memcpy(row_at(y, b, taken++), row_at(x, b, first_row + i), row_bytes(x));
     }
-    for (int64_t i = 0, g = 0; i < count; i++)
-        if (load(use, at + i) < 0)
-            memcpy(row_at(y, b, g++), row_at(x, b, first_row + i), row_bytes(x));
 }
 
 static void most_used(const ls_run *run, const ls_node *node) {
