@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "base/random.h"
-#include "data/bpe.h"
+#include "data/tokenizer/bpe.h"
 #include "data_fixture.h"
 #include "failing_allocator.h"
 
@@ -165,20 +165,23 @@ static void test_merge_order(void **state) {
 }
 
 /* Encoding as the definition says it: the lowest merge, leftmost first, until none is left. */
-static size_t encode_plainly(const ls_tokenizer *t, const char *word, size_t length, int32_t *ids) {
+static size_t encode_plainly(const ls_tokenizer *tokenizer, const char *word, size_t length,
+                             int32_t *ids) {
+    const ls_bpe *t = (const ls_bpe *)tokenizer;
     for (size_t i = 0; i < length; i++) ids[i] = t->byte_id[(uint8_t)word[i]];
     for (;;) {
         int32_t best = -1;
         size_t at = 0;
         for (size_t i = 0; i + 1 < length; i++) {
-            int32_t rank = ls__bpe_rank(t, ids[i], ids[i + 1]);
+            const ls_merge *merge = ls__merges_find(&t->merges, ids[i], ids[i + 1]);
+            int32_t rank = merge == NULL ? -1 : merge->rank;
             if (rank >= 0 && (best < 0 || rank < best)) {
                 best = rank;
                 at = i;
             }
         }
         if (best < 0) return length;
-        ids[at] = t->merges[best].result;
+        ids[at] = t->merges.list[best].result;
         length--;
         for (size_t i = at + 1; i < length; i++) ids[i] = ids[i + 1];
     }
@@ -223,7 +226,7 @@ static void test_against_definition(void **state) {
 /* Words of the sample, as symbols, for training as the definition says it. */
 enum { PLAIN_WORDS = 200, PLAIN_LENGTH = 32, PLAIN_IDS = 310 };
 typedef struct plain_words {
-    const ls_tokenizer *tokenizer;
+    const ls_bpe *tokenizer;
     int32_t symbols[PLAIN_WORDS][PLAIN_LENGTH];
     int length[PLAIN_WORDS], count;
 } plain_words;
@@ -245,17 +248,17 @@ static void test_training_against_definition(void **state) {
     static plain_words words;
     static int counts[PLAIN_IDS][PLAIN_IDS];
     ls_ctx ctx = ls_ctx_default();
-    ls_tokenizer *t;
-    pcre2_match_data *match;
-    assert_int_equal(train_small(&ctx, PLAIN_IDS, &t), LS_OK);
-    words.tokenizer = t;
-    assert_int_equal(ls__bpe_match_new(&ctx, t, &match), LS_OK);
-    assert_int_equal(ls__bpe_words(&ctx, t, match, (const uint8_t *)sample, sizeof sample - 1,
-                                   keep_word, &words),
+    ls_tokenizer *tokenizer;
+    ls_matcher matcher;
+    assert_int_equal(train_small(&ctx, PLAIN_IDS, &tokenizer), LS_OK);
+    const ls_bpe *t = words.tokenizer = (const ls_bpe *)tokenizer;
+    assert_int_equal(ls__matcher_init(&ctx, &matcher), LS_OK);
+    assert_int_equal(ls__bpe_words(&ctx, t->pattern, &matcher, (const uint8_t *)sample,
+                                   sizeof sample - 1, keep_word, &words),
                      LS_OK);
-    pcre2_match_data_free(match);
-    assert_in_range(t->merge_count, 40, 60);
-    for (int32_t rank = 0; rank < t->merge_count; rank++) {
+    ls__matcher_clear(&matcher);
+    assert_in_range(t->merges.count, 40, 60);
+    for (int32_t rank = 0; rank < t->merges.count; rank++) {
         int32_t left = 0, right = 0;
         memset(counts, 0, sizeof counts);
         for (int w = 0; w < words.count; w++)
@@ -267,20 +270,20 @@ static void test_training_against_definition(void **state) {
                     left = a;
                     right = b;
                 }
-        assert_int_equal(t->merges[rank].left, left);
-        assert_int_equal(t->merges[rank].right, right);
+        assert_int_equal(t->merges.list[rank].left, left);
+        assert_int_equal(t->merges.list[rank].right, right);
         for (int w = 0; w < words.count; w++) {
             int32_t *s = words.symbols[w];
             int kept = 0;
             for (int i = 0; i < words.length[w]; i++) {
                 bool here = i + 1 < words.length[w] && s[i] == left && s[i + 1] == right;
-                s[kept++] = here ? t->merges[rank].result : s[i];
+                s[kept++] = here ? t->merges.list[rank].result : s[i];
                 i += here;
             }
             words.length[w] = kept;
         }
     }
-    ls_tokenizer_free(&ctx, t);
+    ls_tokenizer_free(&ctx, tokenizer);
 }
 
 static void expect_bad(const char *vocab, const char *merges, const char *word) {

@@ -1,11 +1,15 @@
 /* Tokenisers: text to whole numbers and back.
  *
- * Two kinds. `byte`: the 256 byte values themselves, no end-of-document id, so documents are kept
- * apart by the borders of the token file alone. `bpe`: byte-level pair encoding in the files of
- * GPT-2 (vocab.json + merges.txt, or encoder.json + vocab.bpe), with its word pattern and
- * <|endoftext|> as the end of a document.
+ * Kinds, each a file of src/data/tokenizer:
+ *   byte           the 256 byte values; no end-of-document id, so documents are kept apart by the
+ *                  borders of the token file alone
+ *   bpe            byte-level pair encoding in GPT-2's two files, or trained here
+ *   tokenizer.json the pipeline of that file: BPE, Unigram or WordPiece
+ *   sentencepiece  a SentencePiece .model: unigram or BPE
+ * GGUF's embedded vocabularies become one of the last two.
  *
- * Every byte string, valid UTF-8 or not, encodes and decodes back to itself.
+ * Bytes that are not UTF-8: byte, bpe and byte-level BPE of tokenizer.json encode any byte string
+ * and give it back; the others read each such byte as U+FFFD, as SentencePiece does.
  *
  * A tokenizer never changes once made and may be shared between threads; what encoding needs to
  * scribble on lives in an encoder, one per thread. */
@@ -35,37 +39,92 @@ ls_status ls_tokenizer_new_bpe(ls_ctx *ctx, const char *vocab, size_t vocab_leng
                                const char *merges, size_t merges_length, const char *what,
                                ls_tokenizer **out);
 
-/* `source` is "byte", a folder holding either pair of files (or what ls_tokenizer_save wrote), or
- * the two paths joined by a comma: vocab.json,merges.txt. The caller owns *out. */
+/* From tokenizer.json or a SentencePiece model in memory; `config` (NULL: none) is the text of
+ * tokenizer_config.json. What is not understood is LS_EINPUT with a sentence that names it. */
+ls_status ls_tokenizer_new_json(ls_ctx *ctx, const char *json, size_t length, const char *config,
+                                const char *what, ls_tokenizer **out);
+ls_status ls_tokenizer_new_sentencepiece(ls_ctx *ctx, const void *model, size_t length,
+                                         const char *config, const char *what, ls_tokenizer **out);
+
+/* A vocabulary as a GGUF file holds it (keys tokenizer.ggml.*). Everything is only read during the
+ * call. */
+typedef struct ls_gguf_text {
+    const char *at;
+    size_t length;
+} ls_gguf_text;
+typedef struct ls_gguf_vocabulary {
+    const char *model;        /* gpt2, llama, t5, bert */
+    const char *pre;          /* name of the word pattern, or NULL: the architecture tells */
+    const char *architecture; /* general.architecture, or NULL */
+    const ls_gguf_text *tokens, *merges;
+    size_t token_count, merge_count;
+    const float *scores;  /* [token_count] or NULL */
+    const int32_t *types; /* [token_count] or NULL: 1 normal, 2 unknown, 3 control, 4 user-defined,
+                             5 unused, 6 byte */
+    int64_t bos, eos, unk, pad, cls, sep; /* -1: not in the file */
+    int add_bos, add_eos;                 /* 0, 1, or -1: not in the file */
+    int add_space_prefix, remove_extra_whitespaces;
+    const uint8_t *charsmap; /* precompiled_charsmap, or NULL */
+    size_t charsmap_length;
+} ls_gguf_vocabulary;
+extern const ls_gguf_vocabulary ls_gguf_vocabulary_empty; /* nothing in the file */
+ls_status ls_tokenizer_new_gguf(ls_ctx *ctx, const ls_gguf_vocabulary *vocabulary, const char *what,
+                                ls_tokenizer **out);
+
+/* `source` is "byte"; a tokenizer.json, SentencePiece .model or vocab.txt; GPT-2's two files joined
+ * by a comma, vocab.json,merges.txt; or a folder with any of these, with what ls_tokenizer_save
+ * wrote, or with a folder `tokenizer` that has (a run). tokenizer.json comes before the others. The
+ * caller owns *out. */
 ls_status ls_tokenizer_load(ls_ctx *ctx, const char *source, ls_tokenizer **out);
 
-/* Writes into an existing folder what ls_tokenizer_load and, for bpe, GPT-2 tools read. */
+/* Writes into an existing folder what ls_tokenizer_load reads: the files that a tokenizer was
+ * loaded from, or for bpe those of GPT-2. */
 ls_status ls_tokenizer_save(ls_ctx *ctx, const ls_tokenizer *tokenizer, const char *folder);
 void ls_tokenizer_free(ls_ctx *ctx, ls_tokenizer *tokenizer); /* NULL is fine */
 
-const char *ls_tokenizer_kind(const ls_tokenizer *tokenizer); /* "byte" or "bpe" */
+const char *ls_tokenizer_kind(const ls_tokenizer *tokenizer); /* as listed above */
+/* Ids are below this; some below it may stand for nothing. */
 int64_t ls_tokenizer_vocabulary(const ls_tokenizer *tokenizer);
-int32_t ls_tokenizer_end(const ls_tokenizer *tokenizer); /* id of end-of-document, or -1 */
-/* The same for two tokenisers exactly where they give the same ids to every text. */
+typedef struct ls_special_ids {
+    int32_t bos, eos, unk, pad; /* -1: none */
+} ls_special_ids;
+ls_special_ids ls_tokenizer_special(const ls_tokenizer *tokenizer);
+int32_t ls_tokenizer_end(const ls_tokenizer *tokenizer); /* the end of a document: eos, or -1 */
+/* The same for two tokenisers only where they give the same ids to every text. */
 uint64_t ls_tokenizer_hash(const ls_tokenizer *tokenizer);
 
-/* Appends the bytes of the ids. Bytes of a cut sequence join to the bytes of the whole, so any cut
- * may be decoded alone. LS_EINPUT for an id outside the vocabulary. */
+/* Appends the bytes of the ids, each by itself: bytes of a cut sequence join to the bytes of the
+ * whole, so any cut may be decoded alone. LS_EINPUT for an id outside the vocabulary. */
 ls_status ls_tokenizer_decode(ls_ctx *ctx, const ls_tokenizer *tokenizer, const int32_t *ids,
                               size_t count, ls_text *out);
+
+enum {
+    LS_DECODE_SKIP_SPECIAL = 1, /* special tokens give nothing */
+    LS_DECODE_UTF8 = 2,         /* bytes that are not UTF-8 become U+FFFD, as in the libraries */
+};
+/* Appends the text of a whole sequence as the library of its kind prints it: without the space that
+ * encoding put in front, with WordPiece's clean-up. Ids that stand for nothing are left out. */
+ls_status ls_tokenizer_decode_text(ls_ctx *ctx, const ls_tokenizer *tokenizer, const int32_t *ids,
+                                   size_t count, unsigned flags, ls_text *out);
 
 /* The encoder borrows the tokenizer, which must outlive it. */
 ls_status ls_encoder_new(ls_ctx *ctx, const ls_tokenizer *tokenizer, ls_encoder **out);
 void ls_encoder_free(ls_ctx *ctx, ls_encoder *encoder);
 
-/* Appends the ids of a text. With `special`, "<|endoftext|>" in the text becomes the end id; text
- * from outside should be encoded without, so that it cannot forge a border. */
+enum {
+    /* Special tokens written in the text ("<|endoftext|>") become their ids. Text from outside
+     * should be encoded without, so that it cannot forge a border. */
+    LS_ENCODE_SPECIAL = 1,
+    /* What the tokenizer puts around a text (BOS, EOS) is added. */
+    LS_ENCODE_TEMPLATE = 2,
+};
+/* Appends the ids of a text. */
 ls_status ls_encoder_encode(ls_ctx *ctx, ls_encoder *encoder, const char *text, size_t length,
-                            bool special, ls_ids *out);
+                            unsigned flags, ls_ids *out);
 
 /* One text with an encoder of its own: for prompts, not for corpora. */
 ls_status ls_tokenizer_encode(ls_ctx *ctx, const ls_tokenizer *tokenizer, const char *text,
-                              size_t length, bool special, ls_ids *out);
+                              size_t length, unsigned flags, ls_ids *out);
 
 /* Training: feed texts, then finish once. The result depends on the texts only through how often
  * each word occurs; of pairs that are equally frequent the one with the smaller ids is merged. */

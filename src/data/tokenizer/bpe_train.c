@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "data/bpe.h"
+#include "data/tokenizer/bpe.h"
 
 enum { TRAINED_TOKEN_BYTES = 128, FIRST_SLOTS = 1 << 12 };
 
@@ -18,8 +18,8 @@ typedef struct word_entry {
 } word_entry;
 
 struct ls_bpe_trainer {
-    ls_tokenizer *bytes; /* the 256 bytes alone: lends its word pattern */
-    pcre2_match_data *match;
+    ls_bpe *bytes; /* the 256 bytes alone: lends its word pattern */
+    ls_matcher matcher;
     ls_text pool;
     word_entry *words;
     size_t word_count, word_capacity;
@@ -28,37 +28,37 @@ struct ls_bpe_trainer {
 };
 
 /* Adds a token to a tokenizer under construction. */
-static void token_put(ls_tokenizer *t, const uint8_t *bytes, size_t length) {
-    uint32_t begin = t->begin[t->vocabulary];
-    memcpy(t->pool + begin, bytes, length);
-    t->begin[++t->vocabulary] = begin + (uint32_t)length;
+static void token_put(ls_bpe *bpe, const uint8_t *bytes, size_t length) {
+    ls_vocabulary *pieces = &bpe->base.pieces;
+    uint32_t begin = pieces->begin[pieces->count];
+    memcpy(pieces->pool + begin, bytes, length);
+    pieces->begin[++pieces->count] = begin + (uint32_t)length;
 }
 
 /* Room for `vocabulary` tokens, filled with the 256 bytes in GPT-2's order: visible ones first. */
-static ls_status start_tokenizer(ls_ctx *ctx, int64_t vocabulary, ls_tokenizer **out) {
+static ls_status start_tokenizer(ls_ctx *ctx, int64_t vocabulary, ls_bpe **out) {
     *out = NULL;
-    ls_tokenizer *t = ls_new(ctx, 1, sizeof *t);
-    if (t == NULL) return LS_ENOMEM;
+    ls_bpe *bpe;
+    LS_TRY(ls__tokenizer_new(ctx, &ls__bpe_kind, sizeof *bpe, &bpe));
     size_t room = (size_t)vocabulary;
-    ls_status status = LS_ENOMEM;
-    t->pool = ls_new(ctx, room, TRAINED_TOKEN_BYTES);
-    if (t->pool == NULL) goto fail;
-    t->begin = ls_new(ctx, room + 1, sizeof *t->begin);
-    if (t->begin == NULL) goto fail;
-    t->plain = ls_new(ctx, room, sizeof *t->plain);
-    if (t->plain == NULL) goto fail;
-    t->merges = ls_new(ctx, room, sizeof *t->merges);
-    if (t->merges == NULL) goto fail;
+    bpe->base.pieces.pool = ls_new(ctx, room, TRAINED_TOKEN_BYTES);
+    if (bpe->base.pieces.pool == NULL) goto fail;
+    bpe->base.pieces.begin = ls_new(ctx, room + 1, sizeof *bpe->base.pieces.begin);
+    if (bpe->base.pieces.begin == NULL) goto fail;
+    bpe->plain = ls_new(ctx, room, sizeof *bpe->plain);
+    if (bpe->plain == NULL) goto fail;
+    bpe->merges.list = ls_new(ctx, room, sizeof *bpe->merges.list);
+    if (bpe->merges.list == NULL) goto fail;
     for (int32_t letter = 0; letter <= 323; letter++) {
-        int32_t byte = ls__bpe_byte_of(letter);
+        int32_t byte = ls__letter_byte(letter);
         uint8_t one = (uint8_t)byte;
-        if (byte >= 0) token_put(t, &one, 1);
+        if (byte >= 0) token_put(bpe, &one, 1);
     }
-    *out = t;
+    *out = bpe;
     return LS_OK;
 fail:
-    ls_tokenizer_free(ctx, t);
-    return status;
+    ls_tokenizer_free(ctx, &bpe->base);
+    return LS_ENOMEM;
 }
 
 ls_status ls_bpe_trainer_new(ls_ctx *ctx, ls_bpe_trainer **out) {
@@ -68,7 +68,7 @@ ls_status ls_bpe_trainer_new(ls_ctx *ctx, ls_bpe_trainer **out) {
     ls_status status;
     LS_TRY_GOTO(start_tokenizer(ctx, 256, &trainer->bytes));
     LS_TRY_GOTO(ls__bpe_complete(ctx, trainer->bytes, "the byte alphabet"));
-    LS_TRY_GOTO(ls__bpe_match_new(ctx, trainer->bytes, &trainer->match));
+    LS_TRY_GOTO(ls__matcher_init(ctx, &trainer->matcher));
     *out = trainer;
     return LS_OK;
 fail:
@@ -78,8 +78,8 @@ fail:
 
 void ls_bpe_trainer_free(ls_ctx *ctx, ls_bpe_trainer *trainer) {
     if (trainer == NULL) return;
-    if (trainer->match != NULL) pcre2_match_data_free(trainer->match);
-    ls_tokenizer_free(ctx, trainer->bytes);
+    ls__matcher_clear(&trainer->matcher);
+    if (trainer->bytes != NULL) ls_tokenizer_free(ctx, &trainer->bytes->base);
     ls_text_clear(ctx, &trainer->pool);
     ls_free(ctx, trainer->words);
     ls_free(ctx, trainer->slots);
@@ -139,8 +139,8 @@ static ls_status count_word(ls_ctx *ctx, void *user, const uint8_t *word, size_t
 
 ls_status ls_bpe_trainer_add(ls_ctx *ctx, ls_bpe_trainer *trainer, const char *text,
                              size_t length) {
-    return ls__bpe_words(ctx, trainer->bytes, trainer->match, (const uint8_t *)text, length,
-                         count_word, trainer);
+    return ls__bpe_words(ctx, trainer->bytes->pattern, &trainer->matcher, (const uint8_t *)text,
+                         length, count_word, trainer);
 }
 
 typedef struct pair_entry {
@@ -310,16 +310,17 @@ static ls_status merge_pair(ls_ctx *ctx, merger *m, candidate pair, int32_t stam
 }
 
 /* Whether a token has these bytes already: there may be two ways of joining the same ones. */
-static bool token_known(const ls_tokenizer *t, const uint8_t *bytes, size_t length) {
-    for (int32_t id = 256; id < t->vocabulary; id++)
-        if (t->begin[id + 1] - t->begin[id] == length &&
-            memcmp(t->pool + t->begin[id], bytes, length) == 0)
-            return true;
+static bool token_known(const ls_vocabulary *pieces, const uint8_t *bytes, size_t length) {
+    for (int32_t id = 256; id < pieces->count; id++) {
+        ls_bytes piece = ls__vocabulary_at(pieces, id);
+        if (piece.length == length && memcmp(piece.at, bytes, length) == 0) return true;
+    }
     return false;
 }
 
-static ls_status merge_all(ls_ctx *ctx, merger *m, int64_t vocabulary, ls_tokenizer *t) {
-    while (m->heap_count > 0 && t->vocabulary + 1 < vocabulary) {
+static ls_status merge_all(ls_ctx *ctx, merger *m, int64_t vocabulary, ls_bpe *bpe) {
+    const ls_vocabulary *pieces = &bpe->base.pieces;
+    while (m->heap_count > 0 && pieces->count + 1 < vocabulary) {
         candidate top = heap_pop(m);
         const pair_entry *pair = pair_find(m, top.left, top.right);
         if (pair->count != top.count) {
@@ -332,18 +333,18 @@ static ls_status merge_all(ls_ctx *ctx, merger *m, int64_t vocabulary, ls_tokeni
         }
         if (top.count < 2) break;
         uint8_t bytes[2 * TRAINED_TOKEN_BYTES];
-        size_t left = t->begin[top.left + 1] - t->begin[top.left];
-        size_t right = t->begin[top.right + 1] - t->begin[top.right];
-        if (left + right > TRAINED_TOKEN_BYTES) continue;
-        memcpy(bytes, t->pool + t->begin[top.left], left);
-        memcpy(bytes + left, t->pool + t->begin[top.right], right);
+        ls_bytes left = ls__vocabulary_at(pieces, top.left);
+        ls_bytes right = ls__vocabulary_at(pieces, top.right);
+        size_t both = left.length + right.length;
+        if (both > TRAINED_TOKEN_BYTES) continue;
+        memcpy(bytes, left.at, left.length);
+        memcpy(bytes + left.length, right.at, right.length);
         /* a second way to an old token is left out, so that every merge brings a new one */
-        if (token_known(t, bytes, left + right)) continue;
-        int32_t result = (int32_t)t->vocabulary;
-        token_put(t, bytes, left + right);
-        t->merges[t->merge_count] = (ls_bpe_merge){top.left, top.right, result};
-        LS_TRY(merge_pair(ctx, m, top, t->merge_count, result));
-        t->merge_count++;
+        if (token_known(pieces, bytes, both)) continue;
+        int32_t result = pieces->count, rank = bpe->merges.count++;
+        token_put(bpe, bytes, both);
+        bpe->merges.list[rank] = (ls_merge){top.left, top.right, result, rank};
+        LS_TRY(merge_pair(ctx, m, top, rank, result));
     }
     return LS_OK;
 }
@@ -351,21 +352,21 @@ static ls_status merge_all(ls_ctx *ctx, merger *m, int64_t vocabulary, ls_tokeni
 ls_status ls_bpe_trainer_finish(ls_ctx *ctx, ls_bpe_trainer *trainer, int64_t vocabulary,
                                 ls_tokenizer **out) {
     merger m = {0};
-    ls_tokenizer *t = NULL;
+    ls_bpe *bpe = NULL;
     *out = NULL;
-    if (vocabulary < 257 || vocabulary > LS_BPE_VOCABULARY_MOST)
+    if (vocabulary < 257 || vocabulary > LS_VOCABULARY_MOST)
         return LS_FAIL(ctx, LS_EUSE, "a byte-pair vocabulary has 257 to %d ids, not %lld",
-                       LS_BPE_VOCABULARY_MOST, (long long)vocabulary);
+                       LS_VOCABULARY_MOST, (long long)vocabulary);
     ls_status status;
-    LS_TRY_GOTO(start_tokenizer(ctx, vocabulary, &t));
+    LS_TRY_GOTO(start_tokenizer(ctx, vocabulary, &bpe));
     LS_TRY_GOTO(merger_start(ctx, &m, trainer));
-    LS_TRY_GOTO(merge_all(ctx, &m, vocabulary, t));
-    token_put(t, (const uint8_t *)LS_BPE_END_TEXT, sizeof LS_BPE_END_TEXT - 1);
-    LS_TRY_GOTO(ls__bpe_complete(ctx, t, "the trained tokenizer"));
-    *out = t;
-    t = NULL;
+    LS_TRY_GOTO(merge_all(ctx, &m, vocabulary, bpe));
+    token_put(bpe, (const uint8_t *)LS_BPE_END_TEXT, sizeof LS_BPE_END_TEXT - 1);
+    LS_TRY_GOTO(ls__bpe_complete(ctx, bpe, "the trained tokenizer"));
+    *out = &bpe->base;
+    bpe = NULL;
 fail:
-    ls_tokenizer_free(ctx, t);
+    if (bpe != NULL) ls_tokenizer_free(ctx, &bpe->base);
     ls_free(ctx, m.words);
     ls_free(ctx, m.symbols);
     ls_free(ctx, m.pairs);
