@@ -79,8 +79,8 @@ static ls_status compile_pattern(ls_ctx *ctx, ls_tokenizer *tokenizer) {
     pcre2_compile_context_free(compile);
     if (tokenizer->pattern == NULL)
         return LS_FAIL(ctx, LS_ENOMEM, "no memory for a word pattern (PCRE2 code %d)", code);
-    /* without machine code (a hardened system may refuse it) the interpreter gives the same words
-     */
+    /* without machine code (a hardened system may refuse it) the interpreter
+     * gives the same words */
     (void)pcre2_jit_compile(tokenizer->pattern, PCRE2_JIT_COMPLETE);
     return LS_OK;
 }
