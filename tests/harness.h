@@ -1,5 +1,5 @@
-/* What tests share: recorded functions run in any type, compared, and differentiated numerically.
- */
+/* What tests share: recorded functions run in any type,
+ * compared, and differentiated numerically. */
 #ifndef LS_TESTS_HARNESS_H
 #define LS_TESTS_HARNESS_H
 
@@ -177,8 +177,8 @@ static inline bench bench_new(ls_ctx *ctx, const subject *what, ls_program_optio
     return b;
 }
 
-/* Exchanges the program for one without gradients over the same parameters; "cot" stays an input.
- */
+/* Exchanges the program for one without gradients over the same parameters;
+ * "cot" stays an input. */
 static inline void bench_forward_only(bench *b, const subject *what, ls_program_options options) {
     options.grad = false;
     ls_program_free(b->program);

@@ -56,8 +56,10 @@ static inline void model_set(model *m, const char *key, const char *value) {
                       (void *)m->mixer.options));
 }
 
-/* A model from words such as "position=rope extend=bca extend.block=8 heads=2 trained_length=16".
- */
+/* A model from words such as
+ * "position=rope extend=bca
+ * extend.block=8 heads=2
+ * trained_length=16". */
 static inline void model_new(model *m, const char *words, ls_dtype type, int64_t B, int64_t D,
                              int layers) {
     char text[2048], *left = text;

@@ -125,8 +125,8 @@ static inline double *plain_linear(const ls_parameters *store, const char *weigh
 /* What is added to the score of query n and key m of head h; -INFINITY where it is not seen. */
 typedef double (*plain_added)(const void *about, int64_t h, int64_t n, int64_t m);
 
-/* out[n] = sum_m softmax_m(scale q_n . k_m + added) v_m for T queries and N keys of H heads of K.
- */
+/* out[n] = sum_m softmax_m(scale q_n . k_m + added) v_m for T queries and N keys of
+ * H heads of K. */
 static inline void plain_attention(int64_t T, int64_t N, int64_t H, int64_t K, double scale,
                                    const double *q, const double *k, const double *v,
                                    plain_added added, const void *about, double *out) {

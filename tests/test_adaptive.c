@@ -218,8 +218,8 @@ static void test_published_sizes(void **unused) {
     assert_int_equal(layers, 41066400);
     ls_model_free(base);
     ls_model_config_clear(&ctx, &config);
-    /* widths 1024, 256, 64, 16: rows, biases, columns of clusters, projections and the head's own
-     */
+    /* widths 1024, 256, 64, 16: rows, biases, columns of clusters, projections
+     * and the head's own */
     ls_model *large = model_of(&ctx,
                                "model.layers=1 model.width=1024 model.vocabulary=267735 "
                                "model.adaptive_divisor=4 model.adaptive_cutoffs=20000,40000,200000",

@@ -63,8 +63,8 @@ static double decay_rate(int64_t pair) {
     return log((2.0 * (double)pair + 0.4 * 16) / (1.4 * 16)) / 64;
 }
 
-/* Blocks of 7 (of 40 where there are many keys; WHOLE), the first cut short; some are seen twice.
- */
+/* Blocks of 7 (of 40 where there are many keys; WHOLE), the first cut short;
+ * some are seen twice. */
 enum { LIST_BLOCKS_MOST = 64 };
 static ls_block_rows list_sizes(const attention_case *shape) {
     int64_t size = shape->N > 100 ? 40 : 7, most = ls_max(shape->T, shape->N);

@@ -339,8 +339,8 @@ static void test_match_is_its_definition(void **state) {
 
 enum { LONGEST = 15 };
 
-/* Sequences of 0 and 1, odd in length: which of them there is more of; of two, whether they agree.
- */
+/* Sequences of 0 and 1, odd in length: which of them there is more of; of
+ * two, whether they agree. */
 static int32_t make_sequence(ls_random key, uint64_t number, int32_t *tokens) {
     int64_t length = 2 * (int64_t)ls_random_below(key, number * 64, LONGEST / 2) + 3, ones = 0;
     for (int64_t t = 0; t < LONGEST; t++) {

@@ -11,9 +11,13 @@ ln -s "$source/studies" "$source/tests" "$source/bench" "$work/"
 PATH="$work/bin:$PATH"
 export PATH
 cd "$work"
+# block KIND FILE: the lines of its blocks, those that end in a backslash joined.
+block() {
+    sed -n "/^\`\`\`$1\$/,/^\`\`\`\$/p" "$2" | grep -v '^```' | sed -e ':join' -e '/\\$/{N;s/\\\n *//;b join' -e '}'
+}
 count=0
 for page in "$source/README.md" "$source"/docs/*.md "$source"/docs/results/*.md; do
-    sed -n '/^```sh$/,/^```$/p' "$page" | grep -v '^```' | grep -v '^ *#' >"$work/commands" || :
+    block sh "$page" | grep -v '^ *#' >"$work/commands" || :
     while IFS= read -r line; do
         [ -n "$line" ] || continue
         count=$((count + 1))
@@ -42,7 +46,7 @@ for page in "$source/README.md" "$source"/docs/*.md "$source"/docs/results/*.md;
     [ "${page##*/}" != options.md ] || continue
     {
         sed '/^```/,/^```$/d' "$page" | tr '\n' ' ' | grep -o '`longshot [a-z]* [^`]*`' || :
-        sed -n '/^```text$/,/^```$/p' "$page" | sed -e ':join' -e '/\\$/{N;s/\\\n//;b join' -e '}' | grep '^longshot ' || :
+        block text "$page" | grep '^longshot ' || :
     } | tr ' `[' '\n\n\n' | sed -n 's/^\([a-z_][a-z_.0-9]*\)=.*/\1/p' | sort -u >"$work/keys"
     while IFS= read -r key; do
         checked=$((checked + 1))

@@ -33,7 +33,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 long=$(printf '%0101d' 0)
 fault() {
-    printf "$1" >"$work/fault.md"
+    printf '%b' "$1" >"$work/fault.md"
     [ -n "$(check "$work/fault.md")" ] || { echo "the check does not see: $2"; failed=1; }
 }
 fault "$long\n" "a line of 101 columns"
@@ -41,8 +41,8 @@ fault "- item $long\n" "a long item of a list"
 fault '```sh\n'"$long$long"'\n```\n' "a block of 202 columns"
 fault 'text\n```\nblock\n' "an open block"
 fault '[a page](nowhere.md)\n' "a link to nothing"
-printf "$(printf '%0100d' 0)\n| $long |\n[a link]($long)\n" >"$work/right.md"
-mkdir -p "$work/${long%?????}" && : >"$work/$long"
+printf '%b' "${long%0}\n| $long |\n[a link]($long)\n" >"$work/right.md"
+: >"$work/$long"
 [ -z "$(check "$work/right.md")" ] || { check "$work/right.md"; echo "the check refuses what is right"; failed=1; }
 
 found=$(cd "$source" && documents | while IFS= read -r file; do check "$file"; done)

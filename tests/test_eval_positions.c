@@ -121,8 +121,8 @@ static void windowed_methods_grow_linearly(void **state) {
     }
 }
 
-/* Attention to everything keeps its keys and values, and a chunk: nothing grows faster than that.
- */
+/* Attention to everything keeps its keys and values, and a chunk: nothing
+ * grows faster than that. */
 static void memory_is_states_and_a_chunk(void **state) {
     (void)state;
     static const int64_t sizes[] = {8193};

@@ -741,8 +741,8 @@ static void test_last_latents(void **state) {
     }
 }
 
-/* The same at a length that is no multiple, against the definition: latent i stands at n - N + i.
- */
+/* The same at a length that is no multiple, against the definition: latent i stands at n
+ * - N + i. */
 static void test_last_latents_are_defined(void **state) {
     (void)state;
     ls_ctx ctx = ctx_of_one_thread();

@@ -27,8 +27,8 @@ static pid_t start(const char *folder) {
     return child;
 }
 
-/* Kills and restarts until the run is through, or until `most` kills were made; returns how many.
- */
+/* Kills and restarts until the run is through, or until `most` kills were
+ * made; returns how many. */
 static int run_with_kills(const char *folder, int most, uint64_t round) {
     ls_random key = {.seed = 11, .step = (uint32_t)round};
     int status, kills = 0;

@@ -57,8 +57,8 @@ enum {
     LS_ALIAS_PART = 1 << 19,
     /* where rows stand depends on how far the sequence is (ls_mixer.start); nowhere is -1 */
     LS_ALIAS_MOVES = 1 << 20,
-    /* its columns are those of several parameters side by side, one alias for each in their order
-     */
+    /* its columns are those of several parameters side by side, one alias for
+     * each in their order */
     LS_ALIAS_SIDE = 1 << 21,
     LS_ALIAS_FLAGS = LS_ALIAS_PAIRS | LS_ALIAS_TURNED | LS_ALIAS_LAST_TURNED | LS_ALIAS_PART |
                      LS_ALIAS_MOVES | LS_ALIAS_SIDE,

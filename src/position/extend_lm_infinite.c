@@ -20,8 +20,8 @@ static ls_status extend(ls_ctx *ctx, const void *chosen, ls_attend *attend) {
     int64_t window, limit;
     LS_TRY(ls_attend_length(ctx, "lm_infinite", attend, o->window, &window));
     limit = o->limit > 0 ? o->limit : window;
-    /* Beyond the window the published min(limit, length - 1) would depend on what is yet to come.
-     */
+    /* Beyond the window the published min(limit, length - 1) would depend on what
+     * is yet to come. */
     if (limit > window)
         return LS_FAIL(ctx, LS_EUSE, "lm_infinite: limit=%lld exceeds the window of %lld",
                        (long long)limit, (long long)window);

@@ -1,7 +1,7 @@
-/* Attention sinks (StreamingLLM, arXiv 2309.17453): the first S keys and the last W, at positions
- * inside the cache. Written as a mask: query n stands at i = min(n, S + W - 1); a recent key keeps
- * the distance n - m, a sink outside the window has i - m. One pass and a stream are then the same.
- */
+/* Attention sinks (StreamingLLM, arXiv 2309.17453): the first S keys and the last W, at
+ * positions inside the cache. Written as a mask: query n stands at i = min(n, S + W - 1); a
+ * recent key keeps the distance n - m, a sink outside the window has i - m. One pass and a
+ * stream are then the same. */
 #include "position/position.h"
 
 typedef struct sinks_options {

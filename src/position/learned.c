@@ -1,6 +1,6 @@
-/* Learned absolute positions (arXiv 1705.03122): row p of a table is added to the embedding. The
- * table ends somewhere; beyond its end a position is refused, or repeats the last row if so wished.
- */
+/* Learned absolute positions (arXiv 1705.03122): row p of a table is added to the
+ * embedding. The table ends somewhere; beyond its end a position is refused, or repeats the
+ * last row if so wished. */
 #include "position/position.h"
 
 typedef struct learned_options {

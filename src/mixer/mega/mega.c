@@ -191,8 +191,8 @@ static int64_t reach_of(const mega_options *o, int64_t T) {
     return clamped ? ls_min(reach, simple_reach(o)) : reach;
 }
 
-/* The authors' code counts from the farthest key behind: row r is for key - query = r - (most - 1).
- */
+/* The authors' code counts from the farthest key behind: row r is for key - query = r
+ * - (most - 1). */
 static ls_tensor *simple_table(ls_program *p, const mega_options *o, int64_t R, int64_t zero) {
     const int64_t most = simple_reach(o);
     const ls_init init = {.kind = LS_INIT_NORMAL, .a = 0.02};

@@ -17,8 +17,8 @@ static inline double complex ls_complex(double re, double im) {
     return z;
 }
 
-/* x' = L x + u becomes x <- a x + step w u; both are functions of z = step L, as are their slopes.
- */
+/* x' = L x + u becomes x <- a x + step w u; both are functions of z = step L,
+ * as are their slopes. */
 typedef struct ls_held {
     double complex a, w, a_slope, w_slope;
 } ls_held;

@@ -290,8 +290,8 @@ LS_INLINE ls_vec ls_vec_cosine(ls_vec x, ls_vec *sine) {
     return (ls_vec)((ls_uvec)ls_vec_pick(turned, odd, even) ^ (((quarter + 1u) & 2u) << 30));
 }
 
-/* 1 / x for x in [1, 1e30]: an estimate and a Newton step are as exact as a division, and faster.
- */
+/* 1 / x for x in [1, 1e30]: an estimate and a Newton step are as exact as
+ * a division, and faster. */
 LS_INLINE ls_vec ls_vec_reciprocal(ls_vec x) {
 #if defined(LS_ISA_avx512)
     ls_vec guess = (ls_vec)_mm512_rcp14_ps((__m512)x);

@@ -38,8 +38,8 @@ static __device__ __forceinline__ ls_cuda_complex ls_cuda_power(ls_cuda_complex 
     return power;
 }
 
-/* x' = L x + u becomes x <- a x + step w u; both are functions of z = step L, as are their slopes.
- */
+/* x' = L x + u becomes x <- a x + step w u; both are functions of z = step L,
+ * as are their slopes. */
 typedef struct ls_cuda_held {
     ls_cuda_complex a, w, a_slope, w_slope;
 } ls_cuda_held;

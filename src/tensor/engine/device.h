@@ -33,8 +33,8 @@ struct ls_device {
     void *(*captured)(ls_device *device);
     void (*replay)(ls_device *device, void *graph);
     void (*forget)(ls_device *device, void *graph);
-    /* Waits for everything asked for; LS_FAIL with the first thing that went wrong since last time.
-     */
+    /* Waits for everything asked for; LS_FAIL with the first thing that went
+     * wrong since last time. */
     ls_status (*settle)(ls_device *device, ls_ctx *ctx);
     /* One line per fact, for `longshot doctor`. */
     void (*describe)(ls_device *device,

@@ -41,13 +41,11 @@ typedef struct ls_tensor {
     bool kept;              /* an output: stays readable after the run */
     /* while recording: */
     struct ls_tensor *grad;       /* the gradient so far */
-    struct ls_tensor **assembled; /* of a view: where it and its sisters keep the one gradient whose
-                                     parts are theirs */
+    struct ls_tensor **assembled; /* of a view: the gradient that it and its sisters are parts of */
     bool taken;                   /* a view's views write straight into its gradient's place */
     struct ls_tensor *waiting;    /* what else came while the place was taken */
     struct ls_tensor *source;     /* of a view: the tensor it was made from */
-    int port; /* number of the state port whose rows these are, also after a row-wise operation; -1
-               */
+    int port;        /* state port whose rows these are, also after a row-wise operation; or -1 */
     int first, last; /* nodes between which it must live */
     int piece;       /* the piece apart whose nodes make it and alone read it, from 1; 0: none */
     struct ls_tensor *again; /* where the backward part computes it once more */
@@ -106,14 +104,16 @@ typedef struct ls_program_options {
     bool streaming;         /* state enters and leaves through ports */
     int64_t capacity;       /* streaming: most tokens a sequence will ever have */
     int64_t chunk_most;     /* streaming: longest chunk of any program that shares the state */
-    bool resets;         /* streaming: sequences begin anew each for itself (ls_state_reset_rows);
-                            chunks of all programs that share the state have one length */
+    /* streaming: sequences begin anew each for itself (ls_state_reset_rows); chunks of all programs
+     * that share the state have one length */
+    bool resets;
     int64_t source;      /* tokens of a second sequence, which is read first; 0: there is none */
     bool source_read;    /* streaming: a program before this one has left it in the state */
     bool profile_scores; /* attention keeps "scores" by distance: see ls_score_profile */
     bool observed;       /* a model keeps what its segments leave: ls_model_program_observed */
-    const int64_t *segments; /* observed: their lengths where they are not all model.segment's, read
-                                while recording; NULL: they are */
+    /* observed: their lengths where they are not all model.segment's, read while recording; NULL:
+     * they are */
+    const int64_t *segments;
     int64_t segment_count;
     bool guarded; /* tests: a guard band behind every tensor in the arena */
 } ls_program_options;
@@ -250,9 +250,9 @@ bool ls_rows(const ls_tensor *tensor, int64_t *rows, int64_t *width, int64_t *st
 
 /* ---- state ---- */
 
-/* Which of the past rows a cache must keep for queries from position n on: all m >= lowest(n),
- * where lowest = n - window + 1, or n / block * block - before, the lower of the two that are set.
- */
+/* Which of the past rows a cache must keep for queries from position n on: all m >=
+ * lowest(n), where lowest = n - window + 1, or n / block * block - before, the lower of the
+ * two that are set. */
 typedef struct ls_retention {
     int64_t window; /* 0: unbounded, everything stays */
     int64_t block,
@@ -332,9 +332,9 @@ int64_t ls_state_position(const ls_state *state);
 size_t ls_state_bytes(const ls_state *state);
 /* Whether a program carries something under a name. */
 bool ls_state_has(const ls_program *program, const char *name);
-/* What a port holds, by its full name, as doubles [B, rows, ...]: of a cache the last `rows` that
- * it has. LS_EINPUT where there is no such port, or it has fewer rows or others than `width` wide.
- */
+/* What a port holds, by its full name, as doubles [B, rows, ...]: of a cache the last
+ * `rows` that it has. LS_EINPUT where there is no such port, or it has fewer rows or
+ * others than `width` wide. */
 ls_status ls_state_values(const ls_program *program, const ls_state *state, const char *name,
                           int64_t rows, int64_t width, double *out);
 /* Whole content as bytes (position, extents, buffers), and back; loading checks every size. */

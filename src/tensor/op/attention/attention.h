@@ -36,9 +36,10 @@ typedef struct ls_segment {
     ls_tensor *slopes;     /* wide [H]: bias = -slope * distance (|distance| where bidirectional) */
     ls_tensor *table;      /* wide [H,R]: bias = table[clamp(distance + table_zero, 0, R - 1)] */
     int64_t table_zero;    /* column of distance 0 */
-    ls_tensor *relative, *relative_q; /* [R,H,K], [B,T,H,K]: score += scale * relative_q . relative[
-                                         clamp(distance, 0, R - 1)] (Transformer-XL) */
-    bool decays;                      /* xPos: keys are block-referenced as ls_rotary says */
+    /* [R,H,K], [B,T,H,K] (Transformer-XL):
+     *   score += scale * relative_q . relative[clamp(distance, 0, R - 1)] */
+    ls_tensor *relative, *relative_q;
+    bool decays; /* xPos: keys are block-referenced as ls_rotary says */
     int64_t decay_block, decay_pairs;
     bool decay_halves;
     double log_decay[LS_PAIRS_MOST];

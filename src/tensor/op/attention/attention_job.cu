@@ -1,5 +1,5 @@
-/* Attention: a node's run made ready for the device, and the small kernels around the large ones.
- */
+/* Attention: a node's run made ready for the device, and the small kernels
+ * around the large ones. */
 #include "tensor/op/attention/attention_parts.cuh"
 #include "tensor/op/attention/attention_plain.cuh"
 

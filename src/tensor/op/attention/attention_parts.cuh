@@ -1,9 +1,9 @@
 /* Outer tiles of attention that several blocks pass: each leaves its part in the workspace, and
  * another kernel adds the parts up, always in the same order.
  *
- * A slot holds a part: the rows of an outer tile, of the head's width, in f32. Gradients of values
- * lie behind all slots of those of keys; forward, logarithms of sums lie there (a number per row).
- */
+ * A slot holds a part: the rows of an outer tile, of the head's width, in f32. Gradients
+ * of values lie behind all slots of those of keys; forward, logarithms of sums lie there
+ * (a number per row). */
 #ifndef LS_TENSOR_CUDA_ATTENTION_PARTS_H
 #define LS_TENSOR_CUDA_ATTENTION_PARTS_H
 

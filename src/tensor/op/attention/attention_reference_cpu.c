@@ -1,8 +1,8 @@
 /* Attention in f64, pair by pair: the specification of the fast kernels.
  *
- *   s(i,j) = scale * sum_e q_e k_e decay_e + bias(distance) + scale * relative_q .
- * relative[distance] p = softmax of s over the admitted keys of all segments, o_i = sum_j p(i,j)
- * v_j
+ *   s(i,j) = scale * (sum_e q_e k_e decay_e + relative_q . relative[distance]) + bias(distance)
+ *   p      = softmax of s over the visible keys of all segments
+ *   o_i    = sum_j p(i,j) v_j
  *
  * A rotated element's decay is exp(log_decay * (n - reference)) where the key already carries
  * exp(log_decay * (reference - m)): together exp(log_decay * (n - m)). */

@@ -132,8 +132,8 @@ int ls_tile_runs_of_keys(const ls_tile_rule *rule, ls_interval keys, ls_interval
 
 /* ---- lists of blocks ---- */
 
-/* Where the row of `block` has its first entry that is not below `other`, and where the row ends.
- */
+/* Where the row of `block` has its first entry that is not below `other`, and
+ * where the row ends. */
 static int64_t find_entry(const ls_block_rows *rows, int64_t head, int64_t block, int64_t other,
                           int64_t *end) {
     const int64_t row = (rows->heads > 1 ? head : 0) * rows->blocks + block;

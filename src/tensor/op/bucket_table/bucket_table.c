@@ -1,5 +1,5 @@
-/* A bias table over distances from one learned row per bucket (T5, arXiv 1910.10683 section 2.1).
- */
+/* A bias table over distances from one learned row per bucket (T5,
+ * arXiv 1910.10683 section 2.1). */
 #include "tensor/op/bucket_table/bucket_table.h"
 
 static const ls_op bucket_table_grad = {.name = "bucket_table_grad"};

@@ -41,12 +41,12 @@ static void embed(const ls_run *run, const ls_node *node) {
 
 /* ---- gradient ----
  *
- * Tokens are sorted by number (a stable sort: equal ones stay in order of position) and the sorted
- * list is cut in pieces of fixed length. A run of equal numbers inside one piece is added to its
- * row of the gradient at once. Of a run that crosses borders each piece keeps a partial sum: its
- * `tail` where the run goes on, its `head` where it came in; the piece in which the run begins then
- * adds tail and heads in order. Padding, numbers below 0, is sorted behind all rows and left out.
- */
+ * Tokens are sorted by number (a stable sort: equal ones stay in order of position) and the
+ * sorted list is cut in pieces of fixed length. A run of equal numbers inside one piece is
+ * added to its row of the gradient at once. Of a run that crosses borders each piece keeps a
+ * partial sum: its `tail` where the run goes on, its `head` where it came in; the piece in
+ * which the run begins then adds tail and heads in order. Padding, numbers below 0, is sorted
+ * behind all rows and left out. */
 
 enum { PIECE = 64, GRAD_THREADS = 128, AHEAD = 8 };
 

@@ -114,9 +114,9 @@ static __device__ __forceinline__ matrix turned(const float *data, int stride) {
     return {data, stride, true};
 }
 
-/* Products go by square tiles of 16 * EACH rows, of which a thread has EACH by EACH elements, in
- * quarters of 64 rows and columns. While one slice of DEPTH is multiplied the next is on its way.
- */
+/* Products go by square tiles of 16 * EACH rows, of which a thread has EACH by EACH
+ * elements, in quarters of 64 rows and columns. While one slice of DEPTH is multiplied the
+ * next is on its way. */
 template <int EACH> struct product_tiles {
     enum { TILE = 16 * EACH, STRIDE = TILE + 4, SHARE = TILE * DEPTH / THREADS };
     float a[2][DEPTH * STRIDE], b[2][DEPTH * STRIDE];

@@ -5,11 +5,11 @@
 
 /* Attention without a softmax, as a recurrence over the past, for every head h:
  *   S_t[i,j] = g_h f_i S_{t-1}[i,j] + k_t[i] v_t[j],   y_t[j] = r_t sum_i q_t[i] S_t[i,j]
- * q and k are [B,T,H,K], v is [B,T,H,V], y too. Where sums are asked for, v has one more column of
- * ones: *sums, wide [B,T,H], is what y would be for it (the weights' sum, a running denominator).
- * The state before and after the chunk is wide [B,H,K,V], [B,H,K,V+1] with sums; gradients pass
- * through q, k, v and both. Fast types go chunk by chunk; memory does not depend on their number.
- */
+ * q and k are [B,T,H,K], v is [B,T,H,V], y too. Where sums are asked for, v has one more
+ * column of ones: *sums, wide [B,T,H], is what y would be for it (the weights' sum, a running
+ * denominator). The state before and after the chunk is wide [B,H,K,V], [B,H,K,V+1] with sums;
+ * gradients pass through q, k, v and both. Fast types go chunk by chunk; memory does not
+ * depend on their number. */
 typedef struct ls_linear_scan_operands {
     ls_tensor *q, *k, *v, *before;
     const double *log_decay;         /* [H]: log g_h <= 0; copied; NULL: no decay */

@@ -219,9 +219,9 @@ static void backward_f64(const ls_run *run, const ls_node *node) {
  * Within a chunk of n rows, with row i's products against the state before it and against the rows
  * up to itself:
  *   y_i = g^(i+1) q_i S + sum_{j<=i} g^(i-j) (q_i . k_j) v_j,   S' = g^n S + sum_j g^(n-1-j) k_j
- * v_j all of them matrix products. Where features have decays of their own, queries carry f^(i+1),
- * keys f^-(j+1), and the state's rows f^n in the end. A piece of work is one head of one sequence.
- */
+ * v_j all of them matrix products. Where features have decays of their own, queries carry
+ * f^(i+1), keys f^-(j+1), and the state's rows f^n in the end. A piece of work is one
+ * head of one sequence. */
 
 enum {
     CHUNK = 64,

@@ -69,8 +69,8 @@ template <int SIGN> static __device__ __forceinline__ float2 sixteenths(float2 a
     return times(from, make_float2(by.x, SIGN * by.y));
 }
 
-/* ---- small transforms: result q is sum_k v[k] exp(SIGN 2 pi i k q / R), in the place of v[q] ----
- */
+/* ---- small transforms ----
+ * Result q is sum_k v[k] exp(SIGN 2 pi i k q / R), in the place of v[q]. */
 
 template <int SIGN>
 static __device__ __forceinline__ void transform_4(float2 &a, float2 &b, float2 &c, float2 &d) {

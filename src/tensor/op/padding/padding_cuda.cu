@@ -118,8 +118,8 @@ static size_t pool_grad_workspace(const ls_node *node, int threads) {
     return span_bytes(node->in[0]->dim[0]);
 }
 
-/* Piece blockIdx.y of the rows; a thread has LANES columns of a sequence. partial is [pieces][B D].
- */
+/* Piece blockIdx.y of the rows; a thread has LANES columns of a sequence.
+ * partial is [pieces][B D]. */
 template <int LANES, typename T>
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     pool_kernel(const pool p, const T *x, int64_t stride, float *partial) {

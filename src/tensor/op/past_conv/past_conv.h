@@ -3,10 +3,10 @@
 
 #include "tensor/engine/program.h"
 
-/* The same for a chunk of a stream, summed as defined: y[b,t,d] = sum_s k[s,d] u[b,n-s,d] + skip[d]
- * u[b,n,d], n being the position of t. u is [B,N,D], plain or a cache; rows that it does not hold
- * are 0. k is wide [1,L,D], one lag after the other: plain, or a cache that began with the stream.
- */
+/* The same for a chunk of a stream, summed as defined: y[b,t,d] = sum_s k[s,d] u[b,n-s,d] +
+ * skip[d] u[b,n,d], n being the position of t. u is [B,N,D], plain or a cache; rows that it
+ * does not hold are 0. k is wide [1,L,D], one lag after the other: plain, or a cache that
+ * began with the stream. */
 ls_tensor *ls_past_conv(ls_program *p, ls_tensor *u, ls_tensor *k, ls_tensor *skip);
 
 /* ---- for the kernels ---- */

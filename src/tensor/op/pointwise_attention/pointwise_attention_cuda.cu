@@ -1,7 +1,7 @@
-/* Attention whose weights are a function of the score alone. Nothing is normalised, so a block
- * keeps 32 rows of queries or of keys and passes over tiles of 32 of the other side, for some
- * columns of what it adds up: the output, or a gradient. Products are in f32 and in a fixed order.
- */
+/* Attention whose weights are a function of the score alone. Nothing is normalised, so a
+ * block keeps 32 rows of queries or of keys and passes over tiles of 32 of the other side,
+ * for some columns of what it adds up: the output, or a gradient. Products are in f32 and
+ * in a fixed order. */
 #include "tensor/cuda/reduce.cuh"
 #include "tensor/op/attention/attention_job.cuh"
 
@@ -319,8 +319,8 @@ static size_t inverse_bytes(const ls_node *node) {
     return (size_t)ls_round_up(q[0] * q[1] * (int64_t)sizeof(float), 256);
 }
 
-/* Blocks that share the tiles of queries, each with a table: many, but not where tables are long.
- */
+/* Blocks that share the tiles of queries, each with a table: many, but not
+ * where tables are long. */
 static int64_t parts_of(const ls_node *node) {
     const int64_t *q = node->in[LS_ATTENTION_Q]->dim;
     const ls_tensor *table = node->in[LS_ATTENTION_TABLE];

@@ -32,10 +32,9 @@ struct ls_rotary {
     bool halves;                     /* pair i = (i, i + pairs), else (2i, 2i + 1) */
     double factor;                   /* on cosine and sine (YaRN's and LongRoPE's temperature) */
     double frequency[LS_PAIRS_MOST]; /* radians per position */
-    /* log of the xPos decay per position and pair, 0 for plain rotation. Keys carry
-     * exp(log_decay * (block * floor(c / block) - c)) where c is their mapped position, so that it
-     * stays in a narrow range; the query's part is applied inside ls_attention, per block of keys.
-     */
+    /* log of the xPos decay per position and pair, 0 for plain rotation. Keys carry exp(log_decay *
+     * (block * floor(c / block) - c)) where c is their mapped position, so that it stays in a
+     * narrow range; the query's part is applied inside ls_attention, per block of keys. */
     bool decays;
     int64_t decay_block;
     double log_decay[LS_PAIRS_MOST];
@@ -45,11 +44,11 @@ struct ls_rotary {
 };
 typedef enum {
     LS_ROTATE_ALONE, /* no xPos factor */
-    LS_ROTATE_OWN,   /* the same, and where sequences begin anew each for itself by places counted
-                        from   there: for who sees more of two rows than how far apart they are */
-    LS_ROTATE_KEY,   /* with the key's factor, referred to its block */
-    LS_ROTATE_QUERY, /* with the inverse one: all that is left to do where there is one block only
-                      */
+    /* the same, and where sequences begin anew each for itself by positions counted from there: for
+     * what sees more of two rows than their distance */
+    LS_ROTATE_OWN,
+    LS_ROTATE_KEY,   /* with the key's factor, relative to its block */
+    LS_ROTATE_QUERY, /* with the inverse one: all that is left to do where there is one block */
 } ls_rotate_as;
 /* Rotates x [B,T,H,K] at the mapped positions of its rows (for a cache: of the rows it holds). */
 ls_tensor *ls_rotate(ls_program *p, ls_tensor *x, const ls_rotary *rotary, ls_position_map map,

@@ -14,8 +14,8 @@ static double grad_flops(const ls_node *node) {
     return 3 * flops(node); /* the states again, then gradients of five operands */
 }
 
-/* the same in complex numbers: d A 2, exp, cos and sin 3, their products 2, times h 6, d u B 4, C 4
- */
+/* the same in complex numbers: d A 2, exp, cos and sin 3, their products 2, times h 6, d u
+ * B 4, C 4 */
 static double complex_flops(const ls_node *node) {
     return 3 * flops(node);
 }

@@ -71,8 +71,8 @@ ls_cuda_scan_room ls_cuda_scan_tiles_room(int64_t batch, int64_t E);
 /* `alone`: tiles are not tried before it, so that it is worth room. */
 ls_cuda_scan_room ls_cuda_scan_plain_room(int64_t batch, int64_t length, int64_t E, int64_t M,
                                           bool alone);
-/* Floats of a warp: the states before a chunk and after its tokens, and the gradient of the state.
- */
+/* Floats of a warp: the states before a chunk and after its tokens, and the
+ * gradient of the state. */
 static __host__ __device__ __forceinline__ int64_t ls_cuda_scan_warp_floats(int64_t M) {
     return (LS_SCAN_CHUNK + 2) * M;
 }

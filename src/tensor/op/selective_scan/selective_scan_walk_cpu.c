@@ -157,10 +157,9 @@ static void backward_f64(const ls_run *run, const ls_node *node, const ls_recurr
 
 /* ---- f32 and bf16 ----
  *
- * The channels of a block lie in the lanes of vectors, one vector per number of a state.
- * A piece of work is one sequence and one of a fixed number of groups of blocks; it walks along
- * time in chunks and takes its blocks in turn within a chunk, so that the rows it reads stay near.
- */
+ * The channels of a block lie in the lanes of vectors, one vector per number of a state. A piece of
+ * work is one sequence and one of a fixed number of groups of blocks; it walks along time in chunks
+ * and takes its blocks in turn within a chunk, so that the rows it reads stay near. */
 
 enum { GROUPS = 8 };
 static const float log2_e = 1.44269504088896341f, quarter_turns = 0.63661977236758134f;

@@ -156,10 +156,10 @@ LS_INLINE void ls_scan_add_vectors(const ls_scan_return *to, ls_vec dD, ls_vec d
     ls_store(to->dvectors, LS_F32, LS_LANES, ls_load(to->dvectors, LS_F32, LS_LANES) + dbias);
 }
 
-/* Calls walk(block, type, states, ...), which is inlined, with a type that is a constant to the
- * compiler, and so is the number of states where it is the usual one. The copy of the block is one
- * that stores to tensors cannot change, for all the compiler knows: its fields stay in registers.
- */
+/* Calls walk(block, type, states, ...), which is inlined, with a type that is a constant
+ * to the compiler, and so is the number of states where it is the usual one. The copy of
+ * the block is one that stores to tensors cannot change, for all the compiler knows: its
+ * fields stay in registers. */
 #define LS_SCAN_WALK(walk, usual, block, type, ...)                                                \
     do {                                                                                           \
         const ls_scan_block own = *(block);                                                        \

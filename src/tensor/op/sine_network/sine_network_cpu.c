@@ -137,8 +137,8 @@ static void walk(const network *n, double *x, double *z) {
     }
 }
 
-/* The gradients of one row; dx [2][widest], of which the first half enters as that of the result.
- */
+/* The gradients of one row; dx [2][widest], of which the first half enters as
+ * that of the result. */
 static double *walk_back(const network *n, const double *x, const double *z, double *dx,
                          double *gradients) {
     double *later = dx, *dz = dx + n->widest;

@@ -10,8 +10,8 @@ ls_sinusoid_column ls_sinusoid_column_of(ls_sinusoid_layout layout, int64_t colu
     ls_sinusoid_column made = {.cosine = column >= half};
     if (layout == LS_SINUSOID_INTERLEAVED) made.cosine = column % 2 == 1;
     if (layout == LS_SINUSOID_FAIRSEQ) {
-        /* The row of the padding symbol is 1, so tokens begin at 2; the exponent runs to exactly 1.
-         */
+        /* The row of the padding symbol is 1, so tokens begin at 2; the exponent
+         * runs to exactly 1. */
         made.shift = 2;
         span = (double)(half - 1);
         if (column == 2 * half) return (ls_sinusoid_column){0};

@@ -1,7 +1,6 @@
-/* A product along time, of every sequence. Where all heads share a weight, a sequence is one
- * product of the library; heads with weights of their own, and what is not aligned, are products of
- * heads.
- */
+/* A product along time, of every sequence. Where all heads share a weight, a sequence is
+ * one product of the library; heads with weights of their own, and what is not aligned,
+ * are products of heads. */
 #include "tensor/cuda/head_product.cuh"
 #include "tensor/cuda/product.cuh"
 
