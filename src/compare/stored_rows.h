@@ -1,6 +1,6 @@
-/* Tensors of files as values: doubles, rows of a batch in the order of ours. */
-#ifndef LS_CLI_APPLY_VALUES_H
-#define LS_CLI_APPLY_VALUES_H
+/* Rows of a batch in files, in the order of ours. */
+#ifndef LS_COMPARE_STORED_ROWS_H
+#define LS_COMPARE_STORED_ROWS_H
 
 #include "model/safetensors.h"
 
@@ -10,9 +10,7 @@ typedef struct ls_rows_shape {
     bool turned;
 } ls_rows_shape;
 
-/* A tensor of a file as doubles (free with ls_free). */
-ls_status ls_stored_values(ls_ctx *ctx, const ls_safetensor *tensor, double **out);
-/* The same of rows, in our order. */
+/* A tensor's rows as doubles, in our order (free with ls_free). */
 ls_status ls_stored_rows(ls_ctx *ctx, const ls_safetensor *tensor, ls_rows_shape shape,
                          double **out);
 /* [a,b,width] -> [b,a,width]. */

@@ -1,17 +1,10 @@
-#include "cli/apply_values.h"
+#include "compare/stored_rows.h"
 
 #include <string.h>
 
-ls_status ls_stored_values(ls_ctx *ctx, const ls_safetensor *tensor, double **out) {
-    *out = ls_new(ctx, (size_t)ls_max(tensor->count, 1), sizeof **out);
-    if (*out == NULL) return LS_ENOMEM;
-    ls_safetensor_f64(tensor, 0, tensor->count, *out);
-    return LS_OK;
-}
-
 ls_status ls_stored_rows(ls_ctx *ctx, const ls_safetensor *tensor, ls_rows_shape shape,
                          double **out) {
-    LS_TRY(ls_stored_values(ctx, tensor, out));
+    LS_TRY(ls_safetensor_values(ctx, tensor, out));
     if (!shape.turned) return LS_OK;
     double *values = ls_new(ctx, (size_t)ls_max(tensor->count, 1), sizeof *values);
     if (values != NULL) ls_exchange_axes(*out, shape.T, shape.B, shape.D, values);

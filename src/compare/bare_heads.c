@@ -1,25 +1,18 @@
-#include "cli/apply_heads.h"
+#include "compare/bare_heads.h"
 
-#include <stdio.h>
 #include <string.h>
 
-#include "cli/apply_values.h"
-
-ls_status ls_bare_heads_find(ls_ctx *ctx, const ls_safetensors *file, const char *prefix,
-                             ls_bare_heads *out) {
-    static const char *const letters[] = {"q", "k", "v"};
-    char name[LS_SAFETENSORS_NAME_MOST];
+ls_status ls_bare_heads_find(ls_ctx *ctx, const ls_safetensor *const qkv[3], ls_bare_heads *out) {
+    static const char *const names[] = {"queries", "keys", "values"};
     *out = (ls_bare_heads){0};
+    if (qkv[0] == NULL && qkv[1] == NULL && qkv[2] == NULL) return LS_OK;
     for (int i = 0; i < 3; i++) {
-        snprintf(name, sizeof name, "%s%s", prefix, letters[i]);
-        const ls_safetensor *tensor = ls_safetensors_find(file, name);
-        if (i == 0 && tensor == NULL) return LS_OK;
-        if (tensor == NULL || tensor->rank != 4 || tensor->count < 1)
-            return LS_FAIL(ctx, LS_EINPUT, "there is no tensor %s of four axes", name);
-        const int64_t *dim = tensor->dim;
+        if (qkv[i] == NULL || qkv[i]->rank != 4 || qkv[i]->count < 1)
+            return LS_FAIL(ctx, LS_EINPUT, "the file has no %s of four axes", names[i]);
+        const int64_t *dim = qkv[i]->dim;
         if (i == 0) *out = (ls_bare_heads){dim[0], dim[1], dim[2], dim[3]};
         if (out->B != dim[0] || out->H != dim[1] || out->T != dim[2] || out->W != dim[3])
-            return LS_FAIL(ctx, LS_EINPUT, "%s has another shape than %sq", name, prefix);
+            return LS_FAIL(ctx, LS_EINPUT, "%s has another shape than the queries", qkv[i]->name);
     }
     return LS_OK;
 }
@@ -37,7 +30,7 @@ ls_status ls_bare_heads_read(ls_ctx *ctx, const ls_bare_heads *heads, const ls_s
     if (tensor == NULL || tensor->count != B * H * T * W)
         return LS_FAIL(ctx, LS_EINPUT, "%s is missing or has another shape than the queries",
                        tensor == NULL ? "a tensor of heads" : tensor->name);
-    LS_TRY(ls_stored_values(ctx, tensor, &values));
+    LS_TRY(ls_safetensor_values(ctx, tensor, &values));
     for (int64_t i = 0; i < B * H * T; i++)
         memcpy(rows + place(heads, i / (H * T), i / T % H, i % T, part), values + i * W,
                (size_t)W * sizeof *rows);

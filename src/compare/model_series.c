@@ -1,5 +1,5 @@
 /* Series: values and cotangents of every token. */
-#include "cli/apply_model.h"
+#include "compare/model_trial.h"
 
 ls_status ls_trial_rows_shape(const ls_trial *trial, const ls_safetensor *tensor, int64_t T,
                               int64_t D, ls_rows_shape *out) {
@@ -9,9 +9,11 @@ ls_status ls_trial_rows_shape(const ls_trial *trial, const ls_safetensor *tensor
     if (tensor->rank >= 2 && tensor->dim[0] == dims[0] && tensor->dim[1] == dims[1] &&
         tensor->count == trial->B * T * D)
         return LS_OK;
-    return LS_FAIL(trial->ctx, LS_EINPUT, "%s: %s is not [%lld,%lld,%lld], as it must be",
+    /* who chose the cut may have chosen another than the file's */
+    const bool cut = trial->keys->cut.count > 0;
+    return LS_FAIL(trial->ctx, cut ? LS_EUSE : LS_EINPUT, "%s: %s is not [%lld,%lld,%lld]%s",
                    trial->keys->golden, tensor->name, (long long)dims[0], (long long)dims[1],
-                   (long long)D);
+                   (long long)D, cut ? ", which cut= makes of it" : ", as it must be");
 }
 
 ls_status ls_trial_read_rows(const ls_trial *trial, const ls_safetensor *tensor, int64_t T,

@@ -1,5 +1,5 @@
 /* Outputs, states and gradients against those of the file. */
-#include "cli/apply_model.h"
+#include "compare/model_trial.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,7 @@ static ls_status compare_rows(ls_trial *trial, const ls_safetensor *tensor, cons
                               int64_t T, int64_t D) {
     ls_rows_shape shape;
     LS_TRY(ls_trial_rows_shape(trial, tensor, T, D, &shape));
-    return ls_compare_rows(trial->ctx, &trial->comparison, tensor->name, values, shape, tensor,
+    return ls_compare_rows(trial->ctx, trial->comparison, tensor->name, values, shape, tensor,
                            trial->keys->tol);
 }
 
@@ -49,7 +49,7 @@ static ls_status compare_state(ls_trial *trial, const ls_trial_run *run,
             memcpy(values + i * each, layer, (size_t)each * sizeof *values);
     }
     if (status == LS_OK)
-        status = ls_compare(trial->ctx, &trial->comparison, tensor->name, values, tensor,
+        status = ls_compare(trial->ctx, trial->comparison, tensor->name, values, tensor,
                             trial->keys->tol);
     ls_free(trial->ctx, values);
     ls_free(trial->ctx, layer);
@@ -76,7 +76,7 @@ static ls_status compare_number(ls_trial *trial, const ls_safetensor *tensor, do
     if (tensor->count != 1)
         return LS_FAIL(trial->ctx, LS_EINPUT, "%s: %s is not one number", trial->keys->golden,
                        tensor->name);
-    return ls_compare(trial->ctx, &trial->comparison, tensor->name, &value, tensor,
+    return ls_compare(trial->ctx, trial->comparison, tensor->name, &value, tensor,
                       trial->keys->tol);
 }
 
@@ -167,11 +167,25 @@ ls_status ls_trial_compare_gradients(ls_trial *trial, const char *prefix) {
         LS_TRY(check_gradient(trial, tensor, name));
         LS_TRY(ls_trial_weight_of(trial, name, &weight));
         if ((weight.flags & LS_ALIAS_MOVES) != 0)
-            LS_TRY(ls_compare(trial->ctx, &trial->comparison, tensor->name, trial->moving[i],
+            LS_TRY(ls_compare(trial->ctx, trial->comparison, tensor->name, trial->moving[i],
                               tensor, trial->keys->grad_tol));
         else
-            LS_TRY(ls_compare_gradient(trial->ctx, &trial->comparison, trial->model->store, &weight,
+            LS_TRY(ls_compare_gradient(trial->ctx, trial->comparison, trial->model->store, &weight,
                                        tensor, trial->keys->grad_tol));
+    }
+    return LS_OK;
+}
+
+ls_status ls_trial_compare_buffers(ls_trial *trial) {
+    for (size_t i = 0; i < trial->file.count; i++) {
+        const ls_safetensor *tensor = &trial->file.items[i];
+        const char *name = ls_name_after(tensor->name, "w.");
+        ls_weight weight;
+        if (name == NULL) continue;
+        LS_TRY(ls_trial_weight_of(trial, name, &weight));
+        if (weight.buffer != NULL)
+            LS_TRY(ls_compare_buffer(trial->ctx, trial->comparison, weight.buffer,
+                                     weight.buffer_mixer, trial->T, tensor, trial->keys->tol));
     }
     return LS_OK;
 }

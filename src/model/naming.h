@@ -6,8 +6,8 @@
  * target {x} and * stand for the numbers and the ending that were found. A line that begins with #
  * is a remark. Patterns are names in the file:
  *
- *   w.NAME    parameters of ours: one, or several joined by rows (A + B); `turned` where the file's
- *             first two axes are exchanged, `last` where its rows are the last ones of ours,
+ *   w.NAME    parameters of ours: one, or several joined by rows (A + B); `transposed` where the
+ *             file's first two axes are exchanged, `last` where its rows are the last ones of ours,
  *             `reversed` where they come in the opposite order, - for what is no parameter. Below
  *             layers.N.mixer. a mixer's own names of public code count too. Weights without a rule
  *             bear our names.
@@ -19,8 +19,8 @@
  *             the segments of a model leave; - for what is not compared. {s} is the number of the
  *             piece (see cut=); without it the whole text is meant.
  */
-#ifndef LS_CLI_APPLY_NAMING_H
-#define LS_CLI_APPLY_NAMING_H
+#ifndef LS_MODEL_NAMING_H
+#define LS_MODEL_NAMING_H
 
 #include "base/memory.h"
 
@@ -45,9 +45,18 @@ bool ls_name_fits(const char *pattern, const char *name, const char *target, cha
  * (NULL: none). */
 bool ls_name_parts(const char *pattern, const char *name, int64_t number[26], const char **rest);
 
-/* A naming by the name of public code, or from a file; "": our own names. Our own names of inputs
- * and outputs are always among the rules, behind the others. */
-ls_status ls_naming_read(ls_ctx *ctx, const char *choice, ls_naming *out);
+/* Rules of public codes. */
+typedef struct ls_public_names {
+    const char *name, *rules;
+} ls_public_names;
+extern const ls_public_names ls_public_names_known[]; /* ends with {0} */
+/* Our own names of a model's inputs and outputs, and what wraps a model of any kind. */
+extern const char ls_public_names_own[];
+
+/* A naming by the name of public code, or from a file; "": none. The rules `more` follow. */
+ls_status ls_naming_read(ls_ctx *ctx, const char *choice, const char *more, ls_naming *out);
+/* The same from a text; `what` names it in messages. */
+ls_status ls_naming_parse(ls_ctx *ctx, const char *what, const char *rules, ls_naming *out);
 void ls_naming_clear(ls_ctx *ctx, ls_naming *naming);
 /* The target for a name, from rule *from on, which then is the one behind it; false: no pattern
  * fits, or the target is too long. *piece: {s}, or -1. */

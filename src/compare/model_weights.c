@@ -1,5 +1,5 @@
 /* Weights of the file into the model, and gradients of those that move back. */
-#include "cli/apply_model.h"
+#include "compare/model_trial.h"
 
 #include <string.h>
 
@@ -13,7 +13,7 @@ ls_status ls_trial_load_weights(ls_trial *trial, bool moving) {
         if (moving && (weight.flags & LS_ALIAS_MOVES) == 0) continue;
         LS_TRY(ls_weight_load(trial->ctx, trial->model->store, &weight, tensor, trial->set));
     }
-    if (!moving) LS_TRY(ls_weights_complete(trial->ctx, trial->model->store, trial->set));
+    if (!moving) LS_TRY(ls_public_complete(trial->ctx, trial->model->store, trial->set));
     ls_parameters_round(trial->model->store);
     return LS_OK;
 }

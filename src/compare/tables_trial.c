@@ -4,26 +4,18 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/apply.h"
-#include "cli/apply_compare.h"
-#include "cli/apply_naming.h"
+#include "compare/comparer.h"
+#include "compare/comparison.h"
 #include "mixer/bigbird/random_blocks.h"
 #include "mixer/hippo.h"
 #include "mixer/hippo_matrix.h"
+#include "model/naming.h"
 #include "tensor/op/block_sums/block_sums.h"
-
-typedef struct table_keys {
-    int64_t block;
-} table_keys;
-static const ls_option keys_of_tables[] = {
-    {"block", LS_OPTION_INT, offsetof(table_keys, block), "16", 1, 1 << 20, NULL,
-     "tables: tokens in a block of LongT5."},
-};
-const ls_option_table ls_apply_tables_options = LS_OPTIONS(keys_of_tables, table_keys);
 
 typedef struct table {
     ls_ctx *ctx;
-    const table_keys *keys;
+    int64_t block; /* tokens in a block of LongT5, */
+    bool chosen;   /* which somebody chose */
     const ls_safetensor *tensor;
     int64_t number[26]; /* under the letters of the pattern that the name fits; -1: none */
     const char *rest;   /* of the name */
@@ -100,7 +92,7 @@ static ls_status put_modes(const table *t, const char *part, const ls_hippo_mode
         }
         return LS_OK;
     }
-    LS_TRY(ls_stored_values(t->ctx, t->tensor, &there));
+    LS_TRY(ls_safetensor_values(t->ctx, t->tensor, &there));
     put_sizes(*part == 'P' ? modes->P : modes->B, there, t, strcmp(part, "B") == 0);
     ls_free(t->ctx, there);
     return LS_OK;
@@ -141,7 +133,7 @@ static ls_status diagonal(const table *t) {
     if (h < 1 || 2 * h > STATES_MOST || tensor->dim[2] != 2)
         return LS_FAIL(t->ctx, LS_EINPUT, "%s is not [copies,modes,2] of at most %d modes",
                        tensor->name, STATES_MOST / 2);
-    LS_TRY(ls_stored_values(t->ctx, tensor, &there));
+    LS_TRY(ls_safetensor_values(t->ctx, tensor, &there));
     for (int64_t i = 0; i < tensor->count / 2; i++) {
         double *out = t->out + 2 * i;
         if (i >= h) {
@@ -189,11 +181,15 @@ static ls_status random_blocks(const table *t) {
 static ls_status block_ids(const table *t) {
     enum { LENGTH_MOST = 1 << 24 };
     const int64_t T = number_of(t, 'n'), pads = ls_max(number_of(t, 'p'), 0);
-    const ls_block_sums_attributes about = {t->keys->block, true};
+    const ls_block_sums_attributes about = {t->block, true};
     const int64_t blocks = T / about.block;
     if (T > LENGTH_MOST || pads > T)
         return LS_FAIL(t->ctx, LS_EINPUT, "%s: there are at most %d tokens, and no more padding",
                        t->tensor->name, LENGTH_MOST);
+    if (t->chosen && t->which == 1 && t->tensor->rank == 1 && t->tensor->dim[0] != blocks)
+        return LS_FAIL(t->ctx, LS_EUSE, "%s: %lld tokens are %lld blocks of block=%lld, not %lld",
+                       t->tensor->name, (long long)T, (long long)blocks, (long long)about.block,
+                       (long long)t->tensor->dim[0]);
     LS_TRY(must_be(t, LS_DIMS(t->which == 1 ? blocks : T)));
     uint8_t *valid = ls_new(t->ctx, (size_t)T + 1, sizeof *valid);
     if (valid == NULL) return LS_ENOMEM;
@@ -244,9 +240,9 @@ static ls_status compute(table *t) {
     return unknown(t);
 }
 
-static ls_status compare(ls_ctx *ctx, const table_keys *keys, const ls_safetensor *tensor,
-                         double tolerance, ls_comparison *comparison) {
-    table t = {.ctx = ctx, .keys = keys, .tensor = tensor};
+static ls_status compare(table t, double tolerance, ls_comparison *comparison) {
+    const ls_safetensor *tensor = t.tensor;
+    ls_ctx *ctx = t.ctx;
     const bool real = tensor->type <= LS_STORED_F16;
     t.out = ls_new(ctx, (size_t)ls_max(tensor->count, 1), sizeof *t.out);
     if (t.out == NULL) return LS_ENOMEM;
@@ -257,24 +253,54 @@ static ls_status compare(ls_ctx *ctx, const table_keys *keys, const ls_safetenso
     return status;
 }
 
-ls_status ls_apply_tables(ls_cli *cli, const ls_apply_keys *keys) {
-    ls_ctx *ctx = &cli->ctx;
+/* ---- the whole ---- */
+
+typedef struct tables_trial {
+    int64_t block;
+} tables_trial;
+static const ls_option keys_of_tables[] = {
+    {"block", LS_OPTION_INT, offsetof(tables_trial, block), "16", 1, 1 << 20, NULL,
+     "tables: tokens in a block of LongT5."},
+};
+const ls_option_table ls_compare_tables_options = LS_OPTIONS(keys_of_tables, tables_trial);
+
+/* A mixer may have an option of the same name, so this is no key of all comparers. */
+static ls_status read(ls_comparer *comparer) {
+    const char *block = ls_settings_get(comparer->settings, "block");
+    LS_TRY(ls_compare_needs_golden(comparer));
+    LS_TRY(ls_options_default(comparer->ctx, &ls_compare_tables_options, comparer->own));
+    if (block == NULL) return LS_OK;
+    return ls_options_set(comparer->ctx, &ls_compare_tables_options, "", "block", block,
+                          comparer->own);
+}
+
+static ls_status run(ls_comparer *comparer, ls_comparison *out) {
+    const tables_trial *a = comparer->own;
+    const ls_compare_keys *keys = comparer->keys;
+    ls_ctx *ctx = comparer->ctx;
     ls_safetensors file;
-    ls_comparison comparison = {0};
-    table_keys own;
-    ls_status status;
-    LS_TRY(ls_cli_read(cli, "", &ls_apply_tables_options, &own));
-    LS_TRY(ls_cli_finish_settings(cli));
-    if (keys->golden[0] == '\0')
-        return LS_FAIL(ctx, LS_EUSE, "apply tables compares with reference values: give golden=");
-    if (keys->mixer[0] != '\0' || keys->position[0] != '\0')
-        return LS_FAIL(ctx, LS_EUSE, "tables are known by their names: no mixer=, no position=");
     LS_TRY(ls_safetensors_open(ctx, keys->golden, &file));
-    status = file.count > 0 ? LS_OK : LS_FAIL(ctx, LS_EINPUT, "%s has no tables", keys->golden);
+    ls_status status =
+        file.count > 0 ? LS_OK : LS_FAIL(ctx, LS_EINPUT, "%s has no tables", keys->golden);
     for (size_t i = 0; status == LS_OK && i < file.count; i++)
-        status = compare(ctx, &own, &file.items[i], keys->tol, &comparison);
-    if (status == LS_OK) status = ls_comparison_print(cli, &comparison);
-    json_decref(comparison.rows);
+        status = compare((table){.ctx = ctx,
+                                 .block = a->block,
+                                 .chosen = ls_settings_has(comparer->settings, "block"),
+                                 .tensor = &file.items[i]},
+                         keys->tol, out);
     ls_safetensors_close(ctx, &file);
     return status;
 }
+
+static void clear(ls_comparer *comparer) {
+    (void)comparer;
+}
+
+const ls_comparer_type ls_tables_comparer = {
+    .name = "tables",
+    .keys = " golden tol grad_tol ",
+    .size = sizeof(tables_trial),
+    .read = read,
+    .run = run,
+    .clear = clear,
+};

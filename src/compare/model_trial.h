@@ -1,13 +1,11 @@
-/* The parts of `longshot apply model`, each a file apply_model_PART.c that sees only those above
- * it here; apply_model.c puts them together. */
-#ifndef LS_CLI_APPLY_MODEL_H
-#define LS_CLI_APPLY_MODEL_H
+/* The parts of a model's comparison, each a file model_PART.c that sees only those above it here;
+ * model_trial.c puts them together. */
+#ifndef LS_COMPARE_MODEL_TRIAL_H
+#define LS_COMPARE_MODEL_TRIAL_H
 
-#include "cli/apply_compare.h"
-#include "cli/apply_keys.h"
-#include "cli/apply_naming.h"
-#include "cli/apply_weights.h"
-#include "model/model.h"
+#include "compare/comparer.h"
+#include "compare/comparison.h"
+#include "model/public_weights.h"
 
 /* What a tensor out.NAME is of ours. */
 typedef enum {
@@ -35,9 +33,8 @@ typedef struct ls_trial_series {
 
 /* A model held against a file. */
 typedef struct ls_trial {
-    ls_cli *cli;
     ls_ctx *ctx;
-    const ls_apply_keys *keys;
+    const ls_compare_keys *keys;
     ls_model_config config;
     ls_model *model;
     ls_mixer *mixers; /* of the layers, then of the encoder's */
@@ -53,7 +50,7 @@ typedef struct ls_trial {
     ls_trial_series series[LS_OUTPUT_SERIES];
     int64_t *set;    /* per parameter: elements that the file has given */
     double **moving; /* per tensor of the file: gradients of what moves, over all runs so far */
-    ls_comparison comparison;
+    ls_comparison *comparison;
 } ls_trial;
 
 /* What a run is of: a piece of a stream, or all pieces at once. */
@@ -119,5 +116,7 @@ ls_status ls_trial_compare_run(ls_trial *trial, const ls_trial_run *run);
 ls_status ls_trial_compare_outputs(ls_trial *trial);
 /* prefix: "grad.w." or "grad.aux." */
 ls_status ls_trial_compare_gradients(ls_trial *trial, const char *prefix);
+/* Tables of the file that follow from the options. */
+ls_status ls_trial_compare_buffers(ls_trial *trial);
 
 #endif

@@ -1,5 +1,5 @@
 /* Tokens of the file, and the pieces into which they are cut. */
-#include "cli/apply_model.h"
+#include "compare/model_trial.h"
 
 #include <string.h>
 
@@ -90,7 +90,7 @@ static ls_status leave_out_rest(ls_trial *trial) {
 /* Sources are as many as pieces, and all of one length, as the pieces are. */
 static ls_status check_sources(ls_trial *trial) {
     int64_t cuts[LS_OPTION_REALS_MOST];
-    LS_TRY(ls_apply_cuts(trial->ctx, "source_cut", &trial->keys->source_cut, cuts));
+    LS_TRY(ls_compare_cuts(trial->ctx, "source_cut", &trial->keys->source_cut, cuts));
     const int64_t each = trial->keys->source_cut.count > 0 ? cuts[0] : trial->S;
     if (trial->keys->source_cut.count > 1 || trial->S != trial->pieces * each ||
         trial->T != trial->pieces * trial->length[0])
@@ -107,7 +107,7 @@ ls_status ls_trial_cut_pieces(ls_trial *trial) {
     const int64_t segment = trial->config.model.segment;
     const bool decodes = trial->config.encoder_layers > 0;
     int64_t cuts[LS_OPTION_REALS_MOST] = {trial->T};
-    LS_TRY(ls_apply_cuts(trial->ctx, "cut", &trial->keys->cut, cuts));
+    LS_TRY(ls_compare_cuts(trial->ctx, "cut", &trial->keys->cut, cuts));
     if (given == 0 && !decodes && segment > 0) cuts[0] = segment;
     trial->first = ls_new(trial->ctx, (size_t)all + 1, sizeof *trial->first);
     trial->length = ls_new(trial->ctx, (size_t)all + 1, sizeof *trial->length);

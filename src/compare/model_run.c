@@ -1,5 +1,5 @@
 /* One run: its program recorded, fed and read. */
-#include "cli/apply_model.h"
+#include "compare/model_trial.h"
 
 #include <stdio.h>
 #include <string.h>
