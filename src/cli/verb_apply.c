@@ -89,10 +89,8 @@ fail:
     return status;
 }
 
-static const ls_section sections[] = {{"", &ls_compare_options},
-                                      {"", &ls_compare_tables_options},
-                                      {"model", &ls_model_options},
-                                      {0}};
+static const ls_section sections[] = {
+    {"", &ls_compare_options}, {"", &ls_compare_tables_options}, {"model", &ls_model_options}, {0}};
 const ls_verb ls_verb_apply = {
     .name = "apply",
     .summary = "Run a mixer, a position method, a model or a scan on tensors from files",

@@ -69,8 +69,8 @@ ls_status ls_compare_cuts(ls_ctx *ctx, const char *key, const ls_reals *reals, i
 ls_status ls_compare_needs_golden(const ls_comparer *comparer) {
     const ls_compare_keys *about = comparer->keys;
     if (about->golden[0] == '\0')
-        return LS_FAIL(comparer->ctx, LS_EUSE, "%s: compares with reference values: give golden=",
-                       comparer->type->name);
+        return LS_FAIL(comparer->ctx, LS_EUSE,
+                       "%s: compares with reference values: give golden=", comparer->type->name);
     if (about->mixer[0] != '\0' || about->position[0] != '\0')
         return LS_FAIL(comparer->ctx, LS_EUSE, "%s: takes neither mixer= nor position=%s",
                        comparer->type->name,
@@ -80,7 +80,8 @@ ls_status ls_compare_needs_golden(const ls_comparer *comparer) {
     return LS_OK;
 }
 
-/* A key that is given but has no effect is a mistake. A mixer may have options of the same names. */
+/* A key that is given but has no effect is a mistake. A mixer may have options of the same names.
+ */
 static ls_status check_keys(const ls_comparer *comparer) {
     const ls_mixer_type *mixer = ls_mixer_find(comparer->keys->mixer);
     for (size_t i = 0; i < ls_compare_options.count; i++) {
@@ -88,8 +89,7 @@ static ls_status check_keys(const ls_comparer *comparer) {
         char word[64];
         if (mixer != NULL && ls_options_find(&mixer->options, key) != NULL) continue;
         snprintf(word, sizeof word, " %s ", key);
-        if (ls_settings_has(comparer->settings, key) &&
-            strstr(comparer->type->keys, word) == NULL)
+        if (ls_settings_has(comparer->settings, key) && strstr(comparer->type->keys, word) == NULL)
             return LS_FAIL(comparer->ctx, LS_EUSE, "%s: %s= has no effect here",
                            comparer->type->name, key);
     }

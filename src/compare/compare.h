@@ -27,7 +27,7 @@ enum { LS_LAYOUT_BTD, LS_LAYOUT_TBD };
 
 /* A tensor of the file against ours. */
 typedef struct ls_comparison_row {
-    char *tensor; /* its name, and in brackets how ours was computed */
+    char *tensor;                 /* its name, and in brackets how ours was computed */
     double difference, tolerance; /* relative to the largest reference value; may be infinite */
     bool good;
 } ls_comparison_row;
@@ -35,8 +35,8 @@ typedef struct ls_comparison_row {
 typedef struct ls_comparison {
     ls_comparison_row *rows;
     size_t count, capacity;
-    bool beyond;    /* a tolerance was exceeded */
-    double largest; /* finite value of all reference gradients: see ls_compare */
+    bool beyond;     /* a tolerance was exceeded */
+    double largest;  /* finite value of all reference gradients: see ls_compare */
     ls_text sizes;   /* that the shapes of the file told: " key=value" each */
     ls_text skipped; /* known tensors that nothing here computes, with ", " between them */
     /* a table that was asked for, where there is nothing to compare it with: [lines,columns] */

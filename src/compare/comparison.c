@@ -22,8 +22,7 @@ static ls_status add_row(ls_ctx *ctx, ls_comparison *comparison, const char *nam
     if (copy == NULL) return LS_ENOMEM;
     const bool good = difference <= tolerance;
     comparison->beyond |= !good;
-    comparison->rows[comparison->count++] =
-        (ls_comparison_row){copy, difference, tolerance, good};
+    comparison->rows[comparison->count++] = (ls_comparison_row){copy, difference, tolerance, good};
     return LS_OK;
 }
 

@@ -64,8 +64,8 @@ static ls_status compare_gradients(ls_mixer_trial *a, ls_comparison *comparison)
         ls_weight weight;
         if (name == NULL) continue;
         LS_TRY(ls_public_weight(a->ctx, &scope, name, &weight));
-        LS_TRY(ls_compare_gradient(a->ctx, comparison, a->store, &weight, tensor,
-                                   a->keys->grad_tol));
+        LS_TRY(
+            ls_compare_gradient(a->ctx, comparison, a->store, &weight, tensor, a->keys->grad_tol));
     }
     return LS_OK;
 }
@@ -96,8 +96,7 @@ ls_status ls_mixer_trial_compare(ls_mixer_trial *a, ls_comparison *comparison) {
     const ls_safetensor *gradient = ls_mixer_trial_find(a, LS_GIVEN_GRADIENT, NULL);
     int64_t cuts[LS_OPTION_REALS_MOST];
     size_t from = 0;
-    if (y == NULL)
-        return LS_FAIL(a->ctx, LS_EINPUT, "%s has no tensor out.y", a->keys->golden);
+    if (y == NULL) return LS_FAIL(a->ctx, LS_EINPUT, "%s has no tensor out.y", a->keys->golden);
     if (a->cot == NULL && gradient != NULL)
         return LS_FAIL(a->ctx, LS_EINPUT, "%s: there is %s, but no cotangent", a->keys->golden,
                        gradient->name);

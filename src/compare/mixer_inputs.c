@@ -28,8 +28,7 @@ static ls_status read_heads(ls_mixer_trial *a, const ls_safetensor *const qkv[3]
     a->B = a->heads.B, a->T = a->heads.T, a->D = 3 * a->heads.H * a->heads.W;
     a->x = ls_new(a->ctx, (size_t)(a->B * a->T * a->D), sizeof *a->x);
     if (a->x == NULL) return LS_ENOMEM;
-    for (int i = 0; i < 3; i++)
-        LS_TRY(ls_bare_heads_read(a->ctx, &a->heads, qkv[i], i, a->x));
+    for (int i = 0; i < 3; i++) LS_TRY(ls_bare_heads_read(a->ctx, &a->heads, qkv[i], i, a->x));
     return LS_OK;
 }
 

@@ -77,15 +77,16 @@ static bool role_of(const ls_mixer_trial *a, const char *tensor, ls_given *out, 
         return role_by_rules(a, tensor, out, target, bytes);
     if (of != NULL) { /* gradients begin at y alone */
         snprintf(full, sizeof full, "out.%s", of);
-        const bool known = role_by_rules(a, full, out, target, bytes) && *out == LS_GIVEN_Y;
+        if (!role_by_rules(a, full, out, target, bytes)) return false;
+        const bool known = *out == LS_GIVEN_Y;
         *out = LS_GIVEN_COT;
         return known;
     }
     of = ls_name_after(tensor, "grad.in.");
     if (of != NULL) {
         snprintf(full, sizeof full, "in.%s", of);
-        const bool known =
-            role_by_rules(a, full, out, target, bytes) && *out <= LS_GIVEN_V && *out != LS_GIVEN_MASK;
+        if (!role_by_rules(a, full, out, target, bytes)) return false;
+        const bool known = *out <= LS_GIVEN_V && *out != LS_GIVEN_MASK;
         *out = LS_GIVEN_GRADIENT;
         return known && ls_safetensors_find(&a->input, full) != NULL;
     }

@@ -1,7 +1,8 @@
 /* Programs of a mixer: recorded, fed and read. */
 #include "compare/mixer_trial.h"
 
-static ls_status record(ls_mixer_trial *a, ls_program_options options, bool finish, ls_program **out) {
+static ls_status record(ls_mixer_trial *a, ls_program_options options, bool finish,
+                        ls_program **out) {
     options.type = a->type;
     LS_TRY(ls_program_new(a->ctx, &options, a->store, out));
     ls_program *p = *out;

@@ -13,14 +13,12 @@ static ls_status read_options(ls_mixer_trial *a, const ls_settings *settings) {
     LS_TRY(ls_options_default(a->ctx, table, a->mixer_options));
     for (size_t i = 0; i < table->count; i++) {
         const char *key = table->options[i].key;
-        const bool file =
-            !a->golden && (strcmp(key, "input") == 0 || strcmp(key, "output") == 0);
+        const bool file = !a->golden && (strcmp(key, "input") == 0 || strcmp(key, "output") == 0);
         const char *value = file ? NULL : ls_settings_get(settings, key);
         char full[128];
         snprintf(full, sizeof full, "mixer.%s", key);
         a->given[i] = value != NULL || ls_settings_has(settings, full);
-        if (value != NULL)
-            LS_TRY(ls_options_set(a->ctx, table, "", key, value, a->mixer_options));
+        if (value != NULL) LS_TRY(ls_options_set(a->ctx, table, "", key, value, a->mixer_options));
     }
     return ls_settings_apply(a->ctx, settings, "mixer", table, a->mixer_options);
 }
@@ -85,14 +83,28 @@ static ls_status fit_heads(ls_mixer_trial *a) {
     return choose(a, "out_bias", "false");
 }
 
+/* Latents that the file gives are as many and as wide as they are. */
+static ls_status fit_latents(ls_mixer_trial *a) {
+    const ls_option_table *table = &a->mixer.type->options;
+    const char *const keys[] = {"latents", "latent_width"};
+    const int64_t sizes[] = {a->latents, a->latent_width};
+    for (int i = 0; a->z != NULL && i < 2; i++) {
+        const ls_option *option = ls_options_find(table, keys[i]);
+        char number[32];
+        snprintf(number, sizeof number, "%lld", (long long)sizes[i]);
+        if (option != NULL && !a->given[option - table->options])
+            LS_TRY(choose(a, keys[i], number));
+    }
+    return LS_OK;
+}
+
 static ls_status fit_sizes(ls_mixer_trial *a, ls_text *found) {
     const ls_safetensors *file = a->golden ? &a->input : &a->weights;
     ls_fit_weights weights = {0};
     ls_status status = LS_OK;
     for (size_t i = 0; status == LS_OK && i < file->count; i++) {
         const char *name = ls_mixer_trial_weight(a, file->items[i].name);
-        if (name != NULL)
-            status = ls_fit_weights_add(a->ctx, &weights, name, &file->items[i]);
+        if (name != NULL) status = ls_fit_weights_add(a->ctx, &weights, name, &file->items[i]);
     }
     if (status == LS_OK)
         status = ls_fit_mixer(a->ctx, &a->mixer, a->mixer_options, a->given, &a->naming, &weights,
@@ -124,6 +136,7 @@ static ls_status run(ls_comparer *comparer, ls_comparison *out) {
     LS_TRY(ls_mixer_trial_open(a));
     a->mixer.width = a->D;
     LS_TRY(fit_heads(a));
+    LS_TRY(fit_latents(a));
     LS_TRY(ls_mixer_trial_check_names(a));
     LS_TRY(ls_mixer_trial_choose_globals(a));
     LS_TRY(fit_sizes(a, &comparer->sizes));

@@ -167,8 +167,8 @@ ls_status ls_trial_compare_gradients(ls_trial *trial, const char *prefix) {
         LS_TRY(check_gradient(trial, tensor, name));
         LS_TRY(ls_trial_weight_of(trial, name, &weight));
         if ((weight.flags & LS_ALIAS_MOVES) != 0)
-            LS_TRY(ls_compare(trial->ctx, trial->comparison, tensor->name, trial->moving[i],
-                              tensor, trial->keys->grad_tol));
+            LS_TRY(ls_compare(trial->ctx, trial->comparison, tensor->name, trial->moving[i], tensor,
+                              trial->keys->grad_tol));
         else
             LS_TRY(ls_compare_gradient(trial->ctx, trial->comparison, trial->model->store, &weight,
                                        tensor, trial->keys->grad_tol));

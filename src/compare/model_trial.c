@@ -46,20 +46,31 @@ fail:
     return status;
 }
 
-/* Inside a model's segments nothing streams, so what a mixer would remember of before has no
- * effect there. */
+/* A whole-number option of a mixer of the model; 0 where it has none of this name. */
+static int64_t number_option(const ls_model_config *config, int mixer, const char *key) {
+    const ls_option *option = ls_options_find(&config->mixer[mixer].type->options, key);
+    if (option == NULL || option->type != LS_OPTION_INT) return 0;
+    return *(const int64_t *)((const char *)config->mixer[mixer].options + option->offset);
+}
+
+/* A model's segment starts afresh: where a mixer has it in one piece, what the mixer would remember
+ * has no effect. Who asks for it all the same is told. */
 static ls_status check_memory(const ls_trial *trial, const ls_settings *settings) {
     const ls_model_config *config = &trial->config;
-    for (int i = 0; config->model.segment > 0 && i < config->mixers; i++) {
-        const ls_mixer_type *type = config->mixer[i].type;
-        const char *const names[] = {"", type->name, config->mixer[i].name};
-        if (type->remembers == NULL) continue;
+    const int64_t segment = config->model.segment;
+    for (int i = 0; segment > 0 && i < config->mixers; i++) {
+        const char *const names[] = {"", config->mixer[i].type->name, config->mixer[i].name};
+        if (number_option(config, i, "memory") == 0 ||
+            number_option(config, i, "segment") < segment)
+            continue;
         for (int n = 0; n < 3; n++) {
             char key[128];
             snprintf(key, sizeof key, "mixer.%s%smemory", names[n], n == 0 ? "" : ".");
             if (ls_settings_has(settings, key))
                 return LS_FAIL(trial->ctx, LS_EUSE,
-                               "%s has no effect with model.segment: a segment starts afresh", key);
+                               "%s has no effect: with model.segment=%lld nothing before a segment "
+                               "is remembered, and mixer.segment cuts none",
+                               key, (long long)segment);
         }
     }
     return LS_OK;

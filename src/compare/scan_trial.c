@@ -41,8 +41,8 @@ static ls_status check_shape(const ls_scan_trial *a, const ls_safetensor *tensor
 }
 
 /* An input and room for its gradient; what may be missing stays NULL. */
-static ls_status read_operand(ls_scan_trial *a, int which, bool optional, int rank, const int64_t *dim,
-                              ls_scan_layout at) {
+static ls_status read_operand(ls_scan_trial *a, int which, bool optional, int rank,
+                              const int64_t *dim, ls_scan_layout at) {
     ls_scan_input *operand = &a->in[which];
     const ls_safetensor *tensor = find(a, "in.", operand_names[which]);
     operand->name = operand_names[which];
@@ -152,13 +152,13 @@ static ls_status read_output(ls_scan_trial *a, int which, int rank, const int64_
 static ls_status read_outputs(ls_scan_trial *a) {
     const int64_t T = a->T, M = a->numbers;
     a->out[Y] = (ls_scan_output){.name = "y",
-                              .cot_name = "cot",
-                              .program_cot = "cot.y",
-                              .at = {a->channels * T, 1, T, T, 1, 0}};
+                                 .cot_name = "cot",
+                                 .program_cot = "cot.y",
+                                 .at = {a->channels * T, 1, T, T, 1, 0}};
     a->out[LAST] = (ls_scan_output){.name = "last_state",
-                                 .cot_name = "cot.last_state",
-                                 .program_cot = "cot.last_state",
-                                 .at = {a->channels * M, M, 1, M, 1, 0}};
+                                    .cot_name = "cot.last_state",
+                                    .program_cot = "cot.last_state",
+                                    .at = {a->channels * M, M, 1, M, 1, 0}};
     LS_TRY(read_output(a, Y, 3, (int64_t[]){a->batch, a->channels, T}));
     LS_TRY(read_output(a, LAST, (int)a->parts + 2,
                        (int64_t[]){a->batch, a->channels, a->states, a->parts}));

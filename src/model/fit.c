@@ -57,7 +57,8 @@ static void find_candidates(fit *f) {
     for (int64_t few = 1; few <= DIVISOR_MOST; few++) add_candidate(f, few);
 }
 
-/* The parameters that the mixer declares with its present options; NULL: they do not go together. */
+/* The parameters that the mixer declares with its present options; NULL: they do not go together.
+ */
 static ls_parameters *declare(fit *f) {
     const ls_program_options options = {.type = LS_F64, .batch = 1, .length = f->T};
     ls_parameters *store = NULL;
@@ -83,8 +84,7 @@ static int misfit_buffer(fit *f, const ls_weight *weight, const ls_safetensor *t
     double *values = NULL;
     int64_t count = 0;
     if (weight->buffer == NULL || weight->buffer->values == NULL) return 0;
-    ls_status status =
-        weight->buffer->values(&f->ctx, weight->buffer_mixer, f->T, &values, &count);
+    ls_status status = weight->buffer->values(&f->ctx, weight->buffer_mixer, f->T, &values, &count);
     ls_free(&f->ctx, values);
     return status != LS_OK || count != tensor->count;
 }
@@ -131,21 +131,42 @@ static size_t field_bytes(const ls_option *option) {
     return option->type == LS_OPTION_REAL ? sizeof(double) : sizeof(int64_t);
 }
 
-/* The value of one option that fits best, if it is the only one; else the option stays. */
-static void improve(fit *f, const ls_option *option, void *options, int *best) {
-    char *field = (char *)options + option->offset;
-    char before[sizeof(double)], found[sizeof(double)] = {0};
-    int least = *best, times = 0;
-    memcpy(before, field, field_bytes(option));
+/* The value that fits best, if it is the only one, of an option, or of two at once (`other` may be
+ * the same): heads whose keys and values are equally wide fit when both are right. Else they stay.
+ */
+static void improve(fit *f, const ls_option *option, const ls_option *other, void *options,
+                    int *best) {
+    char *field = (char *)options + option->offset, *second = (char *)options + other->offset;
+    char before[2][sizeof(double)];
+    int least = *best, times = 0, found = 0;
+    memcpy(before[0], field, field_bytes(option));
+    memcpy(before[1], second, field_bytes(other));
     for (int i = 0; i < f->candidates; i++) {
-        if (!set_candidate(f, option, i, options)) continue;
+        if (!set_candidate(f, option, i, options) || !set_candidate(f, other, i, options)) continue;
         const int here = misfit(f);
+        if (*best == INT_MAX && here != 0) continue; /* no way to tell what is nearer */
         if (here < least) least = here, times = 0;
-        if (here == least && here < *best && times++ == 0)
-            memcpy(found, field, field_bytes(option));
+        if (here == least && here < *best && times++ == 0) found = i;
     }
-    memcpy(field, times == 1 ? found : before, field_bytes(option));
-    if (times == 1) *best = least;
+    memcpy(field, before[0], field_bytes(option));
+    memcpy(second, before[1], field_bytes(other));
+    if (times != 1) return;
+    set_candidate(f, option, found, options);
+    set_candidate(f, other, found, options);
+    *best = least;
+}
+
+/* Every option alone, and where that is no help every two that stand side by side. */
+static void improve_all(fit *f, const bool *given, void *options, int *best) {
+    const ls_option_table *table = &f->mixer->type->options;
+    const int begin = *best;
+    for (size_t apart = 0; apart < 2 && *best == begin; apart++)
+        for (size_t i = 0; i + apart<table->count && * best> 0; i++) {
+            const ls_option *one = &table->options[i], *two = &table->options[i + apart];
+            if (given[i] || given[i + apart] || one->type != two->type) continue;
+            if (one->type == LS_OPTION_INT || one->type == LS_OPTION_REAL)
+                improve(f, one, two, options, best);
+        }
 }
 
 /* Which options are not what they were. */
@@ -167,21 +188,16 @@ ls_status ls_fit_mixer(ls_ctx *ctx, const ls_mixer *mixer, void *options, const 
                        ls_text *found) {
     const ls_option_table *table = &mixer->type->options;
     fit f = {.ctx = *ctx, .mixer = mixer, .naming = naming, .weights = weights, .T = T};
-    int best = misfit(&f), last = INT_MAX;
+    int best = misfit(&f), last;
     if (best == 0 || weights->count == 0) return LS_OK;
     void *before = ls_new(ctx, 1, table->size);
     if (before == NULL) return LS_ENOMEM;
     memcpy(before, options, table->size);
     find_candidates(&f);
-    for (bool more = true; more && best > 0;) {
+    do {
         last = best;
-        for (size_t i = 0; best > 0 && i < table->count; i++) {
-            const ls_option_type type = table->options[i].type;
-            if (!given[i] && (type == LS_OPTION_INT || type == LS_OPTION_REAL))
-                improve(&f, &table->options[i], options, &best);
-        }
-        more = best < last;
-    }
+        improve_all(&f, given, options, &best);
+    } while (best > 0 && best < last);
     if (best == 0)
         tell_found(ctx, table, before, options, found);
     else

@@ -25,8 +25,7 @@ static const struct {
     const char *parameter, *key;
     int axis;
 } sizes[] = {
-    {"embed.weight", "model.vocabulary", 0},
-    {"embed.weight", "model.width", 1},
+    {"layers.{n}.ffn.down.weight", "model.width", 0},
     {"layers.{n}.ffn.down.weight", "model.hidden", 1},
     {"position.embedding", "position.length", 0},
     {"memory.start", "model.memory", 0},
@@ -65,28 +64,46 @@ static bool has_value(const ls_settings *settings, const char *key, const char *
     return false;
 }
 
-/* Whether a size is one of this model: a table of places is no other method's, and clusters of a
- * vocabulary have embeddings of their own. */
-static bool applies(const ls_settings *settings, int which) {
-    if (strcmp(sizes[which].key, "position.length") == 0)
-        return has_value(settings, "model.position", "learned");
-    return strcmp(sizes[which].parameter, "embed.weight") != 0 ||
-           !ls_settings_has(settings, "model.adaptive_cutoffs");
+/* Whether a size is one of this model: a table of places is no other method's. */
+static bool applies(const ls_settings *settings, const char *key) {
+    return strcmp(key, "position.length") != 0 || has_value(settings, "model.position", "learned");
 }
 
-/* Layers of the model's own stack and of the encoder's: one more than the largest number. */
-typedef struct stack {
-    const char *pattern, *key, *why;
-    int64_t layers;
-} stack;
+/* What all weights tell together. */
+typedef struct total {
+    const char *key, *pattern, *other, *why; /* other: a second pattern, or NULL */
+    int64_t value;
+} total;
 
-static void count_layers(const char *target, const char *name, stack *of) {
+/* Layers of a stack: one more than the largest number. */
+static void count_layers(const char *target, const char *name, total *of) {
     int64_t number[26];
     const char *rest;
     if (!ls_name_parts(of->pattern, target, number, &rest)) return;
-    if (number['n' - 'a'] < of->layers) return;
-    of->layers = number['n' - 'a'] + 1;
+    if (number['n' - 'a'] < of->value) return;
+    of->value = number['n' - 'a'] + 1;
     of->why = name;
+}
+
+/* Words: all rows of the embedding, which may be cut into clusters. */
+static void count_words(const char *target, const ls_safetensor *tensor, total *of) {
+    int64_t number[26];
+    const char *rest;
+    if (tensor->rank != 2 || (!ls_name_parts(of->pattern, target, number, &rest) &&
+                              !ls_name_parts(of->other, target, number, &rest)))
+        return;
+    of->value += tensor->dim[0]; /* at most what a file holds */
+    of->why = tensor->name;
+}
+
+/* A model whose layers have no feed-forward part is as wide as its embedding; clusters differ. */
+static ls_status put_width(ls_ctx *ctx, ls_settings *settings, const char *target,
+                           const ls_safetensor *tensor, ls_text *found) {
+    if (strcmp(target, "embed.weight") != 0 || tensor->rank != 2 || tensor->count < 1 ||
+        ls_settings_has(settings, "model.width") ||
+        ls_settings_has(settings, "model.adaptive_cutoffs"))
+        return LS_OK;
+    return put_size(ctx, settings, "model.width", tensor->dim[1], tensor->name, found);
 }
 
 static ls_status put_sizes(ls_ctx *ctx, ls_settings *settings, const char *target,
@@ -94,7 +111,8 @@ static ls_status put_sizes(ls_ctx *ctx, ls_settings *settings, const char *targe
     int64_t number[26];
     const char *rest;
     for (int s = 0; s < SIZES && tensor->rank == 2 && tensor->count > 0; s++)
-        if (ls_name_parts(sizes[s].parameter, target, number, &rest) && applies(settings, s))
+        if (ls_name_parts(sizes[s].parameter, target, number, &rest) &&
+            applies(settings, sizes[s].key))
             LS_TRY(put_size(ctx, settings, sizes[s].key,
                             tensor->dim[transposed ? 1 - sizes[s].axis : sizes[s].axis],
                             tensor->name, found));
@@ -103,8 +121,11 @@ static ls_status put_sizes(ls_ctx *ctx, ls_settings *settings, const char *targe
 
 ls_status ls_fit_model(ls_ctx *ctx, ls_settings *settings, const ls_naming *naming,
                        const ls_safetensors *file, const char *prefix, ls_text *found) {
-    stack stacks[] = {{"layers.{n}.*", "model.layers", NULL, 0},
-                      {"encoder.layers.{n}.*", "model.encoder_layers", NULL, 0}};
+    total totals[] = {
+        {"model.layers", "layers.{n}.*", NULL, NULL, 0},
+        {"model.encoder_layers", "encoder.layers.{n}.*", NULL, NULL, 0},
+        {"model.vocabulary", "embed.weight", "embed.{i}.weight", NULL, 0},
+    };
     for (size_t i = 0; i < file->count; i++) {
         const ls_safetensor *tensor = &file->items[i];
         const char *name = ls_name_after(tensor->name, prefix);
@@ -112,12 +133,14 @@ ls_status ls_fit_model(ls_ctx *ctx, ls_settings *settings, const ls_naming *nami
         bool transposed;
         if (name == NULL) continue;
         read_target(naming, name, target, &transposed);
-        for (int s = 0; s < 2; s++) count_layers(target, tensor->name, &stacks[s]);
+        for (int t = 0; t < 2; t++) count_layers(target, tensor->name, &totals[t]);
+        count_words(target, tensor, &totals[2]);
         LS_TRY(put_sizes(ctx, settings, target, tensor, transposed, found));
+        LS_TRY(put_width(ctx, settings, target, tensor, found));
     }
-    for (int s = 0; s < 2; s++)
-        if (stacks[s].layers > 0)
-            LS_TRY(put_size(ctx, settings, stacks[s].key, stacks[s].layers, stacks[s].why, found));
+    for (int t = 0; t < 3; t++)
+        if (totals[t].value > 0)
+            LS_TRY(put_size(ctx, settings, totals[t].key, totals[t].value, totals[t].why, found));
     return ls_text_status(found);
 }
 

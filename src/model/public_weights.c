@@ -36,8 +36,7 @@ static const char *name_alone(const char *name) {
     const char *encodes = ls_name_after(name, "encoder.");
     const char *layers = encodes == NULL ? name : encodes;
     int layer, used = 0;
-    if (sscanf(layers, "layers.%9d.mixer.%n", &layer, &used) == 1 && used > 0)
-        return layers + used;
+    if (sscanf(layers, "layers.%9d.mixer.%n", &layer, &used) == 1 && used > 0) return layers + used;
     return name;
 }
 
@@ -218,8 +217,7 @@ ls_status ls_public_load(ls_ctx *ctx, const ls_public_scope *scope, const ls_saf
         set == NULL ? LS_ENOMEM : ls_parameters_fetch(store, store->master, &here.master);
     for (size_t i = 0; status == LS_OK && i < file->count; i++) {
         const char *name = ls_name_after(file->items[i].name, prefix);
-        if (name != NULL)
-            status = load_one(ctx, scope, &file->items[i], name, &here, set, report);
+        if (name != NULL) status = load_one(ctx, scope, &file->items[i], name, &here, set, report);
     }
     ls_parameters_release(store, store->master, here.master, status == LS_OK);
     if (status == LS_OK && report == NULL) status = ls_public_complete(ctx, store, set);

@@ -171,8 +171,8 @@ static ls_status move_rows(ls_ctx *ctx, const ls_parameters *store, const ls_wei
         const ls_parameter *parameter = weight->part[at].parameter;
         if (parameter->count / parameter->dim[0] != all.width)
             return LS_FAIL(ctx, LS_EUSE,
-                           "%s has rows of %lld values, %s with these options of %lld", tensor->name,
-                           (long long)all.width, parameter->name,
+                           "%s has rows of %lld values, %s with these options of %lld",
+                           tensor->name, (long long)all.width, parameter->name,
                            (long long)(parameter->count / parameter->dim[0]));
         for (int64_t c = 0; c < all.width; c++)
             move_one(store, parameter, row * all.width + c, element_of(&all, r, c), how);
@@ -252,4 +252,3 @@ ls_status ls_weight_gradient(ls_ctx *ctx, const ls_parameters *store, const ls_w
                              const ls_safetensor *tensor, double *out) {
     return move_rows(ctx, store, weight, tensor, (move){.from = ls_parameter_gradient, .out = out});
 }
-

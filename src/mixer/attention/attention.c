@@ -219,8 +219,8 @@ static ls_status rotary_of(ls_ctx *ctx, const ls_mixer *mixer, int64_t T, ls_att
     ls_parameters *store = NULL;
     ls_program *p = NULL;
     ls_status status;
-    *out = ls_attend_start(mixer->width, s.heads, s.groups, s.key_width, s.value_width,
-                           mixer->causal);
+    *out =
+        ls_attend_start(mixer->width, s.heads, s.groups, s.key_width, s.value_width, mixer->causal);
     if (position == NULL || (position->type->traits & LS_POSITION_ROTARY) == 0) return LS_OK;
     out->trained_length = position->trained_length;
     out->planned_length = T;

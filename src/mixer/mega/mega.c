@@ -366,11 +366,7 @@ static const ls_alias aliases[] = {
 };
 
 static const ls_buffer buffers[] = {
-    {"out.kernel", NULL},
-    {"out.state", NULL},
-    {"out.bias", NULL},
-    {"out.weights", NULL},
-    {0},
+    {"out.kernel", NULL}, {"out.state", NULL}, {"out.bias", NULL}, {"out.weights", NULL}, {0},
 };
 
 const ls_mixer_type ls_mixer_mega = {
