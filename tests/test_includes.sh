@@ -25,8 +25,9 @@ allow train base tensor position mixer model data task
 allow eval base tensor position mixer model data task train
 allow bench base tensor mixer model train
 allow study base tensor position mixer model data task train eval report
-allow api base tensor position mixer model data task train eval longshot
-allow cli base tensor position mixer model data task train eval report bench study api longshot
+allow compare base tensor position mixer model
+allow api base tensor position mixer model data task train eval compare longshot
+allow cli base tensor position mixer model data task train eval report bench study compare api longshot
 rooms=$(ls -d */ | tr -d / | sort | tr '\n' ' ')
 for room in $rooms; do
     grep -q "^allow $room" "$2/tests/test_includes.sh" || { echo "room $room has no rule"; failed=1; }

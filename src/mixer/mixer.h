@@ -41,8 +41,7 @@ typedef struct ls_alias {
      * ending, one at its beginning any names with dots, or nothing */
     const char *official;
     const char *ours; /* parameter name below the mixer's scope, or with a leading / outside all
-                         scopes, where {n} and an ending stand for what was found; NULL: known, not
-                         a parameter */
+                         scopes, where {n} and an ending stand for what was found */
     int layout;       /* the mixer's own number for how rows are ordered, for `row` */
 } ls_alias;
 /* In a layout, beside the mixer's number: */
@@ -64,6 +63,16 @@ enum {
                      LS_ALIAS_MOVES | LS_ALIAS_SIDE,
 };
 
+/* A tensor that files of public code have and that no parameter stands for: a table that follows
+ * from the options, or something computed on the way. */
+typedef struct ls_buffer {
+    const char *official; /* with its kind, as w.NAME, in.NAME or out.NAME; a pattern as above */
+    /* Its values with the mixer's options and a text of T tokens (free with ls_free): none where
+     * these options have no such thing. NULL: nothing here computes it, so it is not compared. */
+    ls_status (*values)(ls_ctx *ctx, const ls_mixer *mixer, int64_t T, double **out,
+                        int64_t *count);
+} ls_buffer;
+
 typedef struct ls_mixer_type {
     const char *name, *summary, *paper;
     ls_option_table options;
@@ -79,7 +88,8 @@ typedef struct ls_mixer_type {
      * Checked against what is recorded. */
     int64_t (*state_bytes)(const ls_mixer *mixer, int64_t T, int64_t size);
     double (*flops)(const ls_mixer *mixer, int64_t T);
-    const ls_alias *aliases; /* ends with {0} */
+    const ls_alias *aliases;  /* ends with {0} */
+    const ls_buffer *buffers; /* ends with {0}; may be NULL: none */
     /* The row of our parameter at which row r of the official tensor stands; NULL: the same row. */
     int64_t (*row)(const ls_mixer *mixer, int layout, int64_t r);
     /* Options that may differ between training and test, as the weights do not depend on them; ends

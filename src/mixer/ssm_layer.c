@@ -362,13 +362,31 @@ const ls_alias ls_ssm_aliases[] = {
     {"layer.kernel.C", "C", 0},
     {"layer.kernel.P", "P", 0},
     {"layer.kernel.inv_dt", "inv_dt", 0},
-    {"layer.kernel.l_kernel", NULL, 0},
     {"kernel.log_A_real", "A_real", 0}, /* of the short S4D */
     {"kernel.A_imag", "A_imag", 0},
     {"kernel.C", "C", 0},
     {"kernel.log_dt", "inv_dt", 0},
     {"output_linear.0.weight", "out.weight", 1},
     {"output_linear.0.bias", "out.bias", 1},
+    {0},
+};
+
+/* The length that C was made for; 0: C is as it is. */
+static ls_status lengths(ls_ctx *ctx, const ls_mixer *mixer, int64_t T, double **out,
+                         int64_t *count) {
+    const ls_ssm_options *o = mixer->options;
+    (void)T;
+    *count = 1;
+    *out = ls_new(ctx, 1, sizeof **out);
+    if (*out == NULL) return LS_ENOMEM;
+    **out = (double)o->tilde;
+    return LS_OK;
+}
+
+const ls_buffer ls_ssm_buffers[] = {
+    {"w.layer.kernel.l_kernel", lengths},
+    {"in.C_initial", NULL},
+    {"out.kernel", NULL},
     {0},
 };
 

@@ -90,6 +90,7 @@ int64_t ls_ssm_state_bytes(const ls_mixer *mixer, int64_t T, int64_t size);
 double ls_ssm_flops(const ls_mixer *mixer, int64_t T, bool ranked);
 /* Names of the public code, and its order of the output's rows: values before gates. */
 extern const ls_alias ls_ssm_aliases[];
+extern const ls_buffer ls_ssm_buffers[];
 /* Options that may differ between training and test. */
 extern const char *const ls_ssm_at_test[];
 int64_t ls_ssm_row(const ls_mixer *mixer, int layout, int64_t row);

@@ -80,6 +80,8 @@ void ls_safetensor_f64(const ls_safetensor *tensor, int64_t first, int64_t count
 void ls_safetensor_f32(const ls_safetensor *tensor, int64_t first, int64_t count, float *out);
 ls_status ls_safetensor_i32(ls_ctx *ctx, const ls_safetensor *tensor, int64_t first, int64_t count,
                             int32_t *out);
+/* All of them as doubles (free with ls_free). */
+ls_status ls_safetensor_values(ls_ctx *ctx, const ls_safetensor *tensor, double **out);
 
 /* One tensor to be written; everything is borrowed. */
 typedef struct ls_safetensor_source {

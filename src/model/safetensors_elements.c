@@ -66,3 +66,10 @@ ls_status ls_safetensor_i32(ls_ctx *ctx, const ls_safetensor *tensor, int64_t fi
     }
     return LS_OK;
 }
+
+ls_status ls_safetensor_values(ls_ctx *ctx, const ls_safetensor *tensor, double **out) {
+    *out = ls_new(ctx, (size_t)ls_max(tensor->count, 1), sizeof **out);
+    if (*out == NULL) return LS_ENOMEM;
+    ls_safetensor_f64(tensor, 0, tensor->count, *out);
+    return LS_OK;
+}

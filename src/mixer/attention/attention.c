@@ -2,6 +2,7 @@
  * query heads where wished (arXiv 2305.13245), a sliding window and dilation (arXiv 2004.05150).
  * Positions and what extends them come from the position room. See attention.md. */
 #include <math.h>
+#include <string.h>
 
 #include "mixer/mixer.h"
 
@@ -206,13 +207,94 @@ static const ls_alias aliases[] = {
     {"r_net.weight", "relative.weight", ROWS_SAME},
     {"r_w_bias", "/position.content_bias", ROWS_SAME},
     {"r_r_bias", "/position.distance_bias", ROWS_SAME},
-    {"inv_freq", NULL, 0},
-    {"rotary_emb.inv_freq", NULL, 0},
-    {"mscale", NULL, 0},
-    {"slopes", NULL, 0},
-    {"scale", NULL, 0},
-    {"xpos.scale", NULL, 0},
     {0},
+};
+
+/* ---- tables of public files ---- */
+
+/* What the position method and its extensions make of the rotation for a text of T tokens. */
+static ls_status rotary_of(ls_ctx *ctx, const ls_mixer *mixer, int64_t T, ls_attend *out) {
+    const ls_position *position = mixer->position;
+    const shape s = shape_of(mixer);
+    ls_parameters *store = NULL;
+    ls_program *p = NULL;
+    ls_status status;
+    *out =
+        ls_attend_start(mixer->width, s.heads, s.groups, s.key_width, s.value_width, mixer->causal);
+    if (position == NULL || (position->type->traits & LS_POSITION_ROTARY) == 0) return LS_OK;
+    out->trained_length = position->trained_length;
+    out->planned_length = T;
+    LS_TRY_GOTO(ls_parameters_new(ctx, LS_F64, &store));
+    LS_TRY_GOTO(ls_program_new(ctx, &(ls_program_options){.type = LS_F64, .batch = 1, .length = T},
+                               store, &p));
+    position->type->attend(p, position->options, out);
+    status = ls_failed(p) ? ctx->error.code : ls_attend_extend(ctx, position, out);
+    if (status == LS_OK && out->rotary.dynamic != NULL) {
+        const ls_rotary trained = out->rotary;
+        trained.dynamic(&trained, T, out->rotary.frequency, &out->rotary.factor);
+    }
+fail:
+    ls_program_free(p);
+    ls_parameters_free(store);
+    return status;
+}
+
+static ls_status copy_values(ls_ctx *ctx, const double *values, int64_t count, double **out,
+                             int64_t *counted) {
+    *counted = count;
+    *out = ls_new(ctx, (size_t)ls_max(count, 1), sizeof **out);
+    if (*out == NULL) return LS_ENOMEM;
+    for (int64_t i = 0; i < count; i++) (*out)[i] = values[i];
+    return LS_OK;
+}
+
+static ls_status frequencies(ls_ctx *ctx, const ls_mixer *mixer, int64_t T, double **out,
+                             int64_t *count) {
+    ls_attend attend;
+    LS_TRY(rotary_of(ctx, mixer, T, &attend));
+    return copy_values(ctx, attend.rotary.frequency, attend.rotates ? attend.rotary.pairs : 0, out,
+                       count);
+}
+
+static ls_status temperature(ls_ctx *ctx, const ls_mixer *mixer, int64_t T, double **out,
+                             int64_t *count) {
+    ls_attend attend;
+    LS_TRY(rotary_of(ctx, mixer, T, &attend));
+    return copy_values(ctx, &attend.rotary.factor, attend.rotates, out, count);
+}
+
+/* The table that `apply position=NAME` gives. */
+static ls_status position_table(ls_ctx *ctx, const ls_mixer *mixer, const char *name, double **out,
+                                int64_t *count) {
+    const ls_position *position = mixer->position;
+    const shape s = shape_of(mixer);
+    const ls_table_request request = {
+        .width = s.heads * s.key_width, .heads = s.heads, .length = 1, .causal = mixer->causal};
+    int64_t rows, columns;
+    if (position == NULL || strcmp(position->type->name, name) != 0)
+        return copy_values(ctx, NULL, 0, out, count);
+    LS_TRY(position->type->table(ctx, position->options, &request, out, &rows, &columns));
+    *count = rows * columns;
+    return LS_OK;
+}
+
+static ls_status slopes(ls_ctx *ctx, const ls_mixer *mixer, int64_t T, double **out,
+                        int64_t *count) {
+    (void)T;
+    return position_table(ctx, mixer, "alibi", out, count);
+}
+
+static ls_status fading(ls_ctx *ctx, const ls_mixer *mixer, int64_t T, double **out,
+                        int64_t *count) {
+    (void)T;
+    return position_table(ctx, mixer, "xpos", out, count);
+}
+
+static const ls_buffer buffers[] = {
+    {"w.inv_freq", frequencies}, {"w.rotary_emb.inv_freq", frequencies},
+    {"w.mscale", temperature},   {"w.slopes", slopes},
+    {"w.scale", fading},         {"w.xpos.scale", fading},
+    {"out.probs", NULL},         {0},
 };
 
 const ls_mixer_type ls_mixer_attention = {
@@ -226,5 +308,6 @@ const ls_mixer_type ls_mixer_attention = {
     .state_bytes = state_bytes,
     .flops = flops,
     .aliases = aliases,
+    .buffers = buffers,
     .row = row,
 };

@@ -236,6 +236,24 @@ static const ls_alias aliases[] = {
     {0},
 };
 
+static ls_status drawn_blocks(ls_ctx *ctx, const ls_mixer *mixer, int64_t T, double **out,
+                              int64_t *count) {
+    const ls_random_blocks about = random_blocks(mixer, T);
+    *count = ls_random_blocks_exist(&about) ? about.heads * (about.blocks - 2) * about.each : 0;
+    int32_t *drawn = ls_new(ctx, (size_t)*count + 1, sizeof *drawn);
+    *out = ls_new(ctx, (size_t)*count + 1, sizeof **out);
+    ls_status status = drawn == NULL || *out == NULL ? LS_ENOMEM : LS_OK;
+    if (status == LS_OK && *count > 0 && !ls_random_blocks_draw(&about, drawn)) *count = 0;
+    for (int64_t i = 0; status == LS_OK && i < *count; i++) (*out)[i] = drawn[i];
+    ls_free(ctx, drawn);
+    return status;
+}
+
+static const ls_buffer buffers[] = {
+    {"in.rand_blocks", drawn_blocks},
+    {0},
+};
+
 const ls_mixer_type ls_mixer_bigbird = {
     .name = "bigbird",
     .summary = "blocks that see their neighbours, global blocks or tokens, and random blocks",
@@ -247,5 +265,6 @@ const ls_mixer_type ls_mixer_bigbird = {
     .state_bytes = state_bytes,
     .flops = flops,
     .aliases = aliases,
+    .buffers = buffers,
     .row = row,
 };

@@ -178,6 +178,14 @@ static const ls_alias aliases[] = {
     {0},
 };
 
+static const ls_buffer buffers[] = {
+    {"out.kernel", NULL},
+    {"out.shift_kernel", NULL},
+    {"out.state_diag", NULL},
+    {"out.state_shift", NULL},
+    {0},
+};
+
 const ls_mixer_type ls_mixer_h3 = {
     .name = "h3",
     .summary = "a shift and a diagonal state space with products between them; constant state",
@@ -189,6 +197,7 @@ const ls_mixer_type ls_mixer_h3 = {
     .state_bytes = state_bytes,
     .flops = flops,
     .aliases = aliases,
+    .buffers = buffers,
     .row = row,
     .at_test = ls_ssm_at_test,
 };

@@ -159,12 +159,16 @@ static void fill_decays(const ls_init *init, double *values, int64_t count) {
             init->a + (count == 1 ? 0 : (init->b - init->a) * (double)c / (double)(count - 1));
 }
 
+static ls_init decays_of(const hyena_options *o) {
+    return (ls_init){.kind = LS_INIT_CUSTOM,
+                     .a = log(o->target) / o->slow_decay,
+                     .b = log(o->target) / o->fast_decay,
+                     .fill = fill_decays};
+}
+
 /* Decays of all filters; what counts is their size. */
 static ls_tensor *rates(ls_program *p, const hyena_options *o, int64_t channels) {
-    const ls_init decays = {.kind = LS_INIT_CUSTOM,
-                            .a = log(o->target) / o->slow_decay,
-                            .b = log(o->target) / o->fast_decay,
-                            .fill = fill_decays};
+    const ls_init decays = decays_of(o);
     if (o->decay == DECAY_TRAINED)
         return ls_param(p, "deltas", LS_DIMS(1, 1, channels), small(decays));
     ls_ctx *ctx = ls_program_ctx(p);
@@ -393,7 +397,6 @@ static const ls_alias aliases[] = {
     CONVOLUTION(4),
     CONVOLUTION(5),
     CONVOLUTION(6),
-    {"filter_fn.bias", NULL, 0},
     {FILTER("1") ".freq", "filter.frequency", 0},
     LAYER("0", "1", "0"),
     LAYER("2", "3", "1"),
@@ -405,9 +408,38 @@ static const ls_alias aliases[] = {
     LAYER("14", "15", "7"),
     {FILTER("16") ".weight", "filter.out.weight", 0},
     {"filter_fn.pos_emb.z", "filter.features", 0},
-    {"filter_fn.pos_emb.t", NULL, 0},
     {"filter_fn.modulation.deltas", "filter.deltas", 0},
-    {"filter_fn.modulation.deltas", NULL, 0},
+    {0},
+};
+
+/* ---- tables of public files ---- */
+
+static ls_status fixed_decays(ls_ctx *ctx, const ls_mixer *mixer, int64_t T, double **out,
+                              int64_t *count) {
+    const ls_init decays = decays_of(mixer->options);
+    (void)T;
+    *count = shape_of(mixer).channels;
+    *out = ls_new(ctx, (size_t)*count, sizeof **out);
+    if (*out == NULL) return LS_ENOMEM;
+    fill_decays(&decays, *out, *count);
+    return LS_OK;
+}
+
+static ls_status times(ls_ctx *ctx, const ls_mixer *mixer, int64_t T, double **out,
+                       int64_t *count) {
+    (void)T;
+    *count = shape_of(mixer).length;
+    *out = ls_new(ctx, (size_t)*count, sizeof **out);
+    if (*out == NULL) return LS_ENOMEM;
+    for (int64_t i = 0; i < *count; i++) (*out)[i] = (double)i / (double)ls_max(*count - 1, 1);
+    return LS_OK;
+}
+
+static const ls_buffer buffers[] = {
+    {"w.filter_fn.modulation.deltas", fixed_decays},
+    {"w.filter_fn.pos_emb.t", times},
+    {"w.filter_fn.bias", NULL}, /* there, but not used: skip=false */
+    {"out.filter", NULL},
     {0},
 };
 
@@ -422,5 +454,6 @@ const ls_mixer_type ls_mixer_hyena = {
     .state_bytes = state_bytes,
     .flops = flops,
     .aliases = aliases,
+    .buffers = buffers,
     .row = row,
 };

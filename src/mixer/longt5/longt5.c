@@ -205,6 +205,12 @@ static const ls_alias aliases[] = {
     {0},
 };
 
+static const ls_buffer buffers[] = {
+    {"out.block_ids", NULL},
+    {"out.global_segment_ids", NULL},
+    {0},
+};
+
 const ls_mixer_type ls_mixer_longt5 = {
     .name = "longt5",
     .summary = "a window with T5's bias, and one side token for each block of tokens",
@@ -216,5 +222,6 @@ const ls_mixer_type ls_mixer_longt5 = {
     .state_bytes = state_bytes,
     .flops = flops,
     .aliases = aliases,
+    .buffers = buffers,
     .row = row,
 };

@@ -154,6 +154,12 @@ static const ls_alias aliases[] = {
     {"out_proj.bias", "out.bias", 0},      {0},
 };
 
+static const ls_buffer buffers[] = {
+    {"out.conv_state", NULL},
+    {"out.ssm_state", NULL},
+    {0},
+};
+
 const ls_mixer_type ls_mixer_mamba = {
     .name = "mamba",
     .summary = "selective state space with a short convolution and a gate; constant state",
@@ -165,4 +171,5 @@ const ls_mixer_type ls_mixer_mamba = {
     .state_bytes = state_bytes,
     .flops = flops,
     .aliases = aliases,
+    .buffers = buffers,
 };

@@ -365,6 +365,10 @@ static const ls_alias aliases[] = {
     {0},
 };
 
+static const ls_buffer buffers[] = {
+    {"out.kernel", NULL}, {"out.state", NULL}, {"out.bias", NULL}, {"out.weights", NULL}, {0},
+};
+
 const ls_mixer_type ls_mixer_mega = {
     .name = "mega",
     .summary =
@@ -377,4 +381,5 @@ const ls_mixer_type ls_mixer_mega = {
     .state_bytes = state_bytes,
     .flops = flops,
     .aliases = aliases,
+    .buffers = buffers,
 };

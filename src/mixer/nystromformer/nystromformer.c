@@ -114,6 +114,11 @@ static const ls_alias aliases[] = {
     {0},
 };
 
+static const ls_buffer buffers[] = {
+    {"out.pinv", NULL},
+    {0},
+};
+
 const ls_mixer_type ls_mixer_nystromformer = {
     .name = "nystromformer",
     .summary = "softmax attention through landmarks, means of pieces of the text; linear in length",
@@ -125,5 +130,6 @@ const ls_mixer_type ls_mixer_nystromformer = {
     .state_bytes = state_bytes,
     .flops = flops,
     .aliases = aliases,
+    .buffers = buffers,
     .row = row,
 };

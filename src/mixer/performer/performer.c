@@ -357,7 +357,13 @@ static const ls_alias aliases[] = {
     LS_HEADS_ALIASES("to_q", "to_k", "to_v", "to_out"),
     {"fast_attention.projection_matrix", "directions", LS_ROWS_OUT},
     {"projection_matrix", "directions", LS_ROWS_OUT},
-    {"*projection_matrix", NULL, 0}, /* drawn, but not used */
+    {0},
+};
+
+static const ls_buffer buffers[] = {
+    {"w.*projection_matrix", NULL}, /* drawn, but not used */
+    {"out.phi_q", NULL},
+    {"out.phi_k", NULL},
     {0},
 };
 
@@ -372,5 +378,6 @@ const ls_mixer_type ls_mixer_performer = {
     .state_bytes = state_bytes,
     .flops = flops,
     .aliases = aliases,
+    .buffers = buffers,
     .row = row,
 };

@@ -211,8 +211,39 @@ static const ls_alias aliases[] = {
     BOTH("o_proj", "out", PART_FIRST),
     {"g_norm_swish_gate.weight", "norm.weight", PART_FIRST},
     {"g_norm.weight", "norm.weight", PART_FIRST},
-    {"retnet_rel_pos.angle", NULL, 0},
-    {"retnet_rel_pos.decay", NULL, 0},
+    {0},
+};
+
+/* Frequencies, each for both elements of a pair. */
+static ls_status angles(ls_ctx *ctx, const ls_mixer *mixer, int64_t T, double **out,
+                        int64_t *count) {
+    const retnet_options *o = mixer->options;
+    const ls_rotary rotary = rotary_of(o, shape_of(mixer).K);
+    (void)T;
+    *count = o->rotation == ROTATION_NONE ? 0 : 2 * rotary.pairs;
+    *out = ls_new(ctx, (size_t)*count + 1, sizeof **out);
+    if (*out == NULL) return LS_ENOMEM;
+    for (int64_t i = 0; i < *count; i++) (*out)[i] = rotary.frequency[i / 2];
+    return LS_OK;
+}
+
+static ls_status decays(ls_ctx *ctx, const ls_mixer *mixer, int64_t T, double **out,
+                        int64_t *count) {
+    const retnet_options *o = mixer->options;
+    (void)T;
+    *count = o->heads;
+    *out = ls_new(ctx, (size_t)*count, sizeof **out);
+    if (*out == NULL) return LS_ENOMEM;
+    for (int64_t h = 0; h < *count; h++) (*out)[h] = log_decay(o, h);
+    return LS_OK;
+}
+
+static const ls_buffer buffers[] = {
+    {"w.retnet_rel_pos.angle", angles},
+    {"w.retnet_rel_pos.decay", decays},
+    {"out.prenorm", NULL},
+    {"out.state", NULL},
+    {"out.state_scale", NULL},
     {0},
 };
 
@@ -227,5 +258,6 @@ const ls_mixer_type ls_mixer_retnet = {
     .state_bytes = state_bytes,
     .flops = flops,
     .aliases = aliases,
+    .buffers = buffers,
     .row = row,
 };

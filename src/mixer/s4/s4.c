@@ -45,6 +45,7 @@ const ls_mixer_type ls_mixer_s4 = {
     .state_bytes = ls_ssm_state_bytes,
     .flops = flops,
     .aliases = ls_ssm_aliases,
+    .buffers = ls_ssm_buffers,
     .row = ls_ssm_row,
     .at_test = ls_ssm_at_test,
 };

@@ -224,6 +224,12 @@ static const ls_alias aliases[] = {
 
 static const char *const at_test[] = {"step_scale", NULL};
 
+static const ls_buffer buffers[] = {
+    {"out.B_bar", NULL},
+    {"out.Lambda_bar", NULL},
+    {0},
+};
+
 const ls_mixer_type ls_mixer_s5 = {
     .name = "s5",
     .summary = "one diagonal state space for all channels: a scan between two products",
@@ -235,6 +241,7 @@ const ls_mixer_type ls_mixer_s5 = {
     .state_bytes = state_bytes,
     .flops = flops,
     .aliases = aliases,
+    .buffers = buffers,
     .row = row,
     .at_test = at_test,
 };

@@ -1,6 +1,8 @@
 /* Transformer-XL (arXiv 1901.02860): attention with relative positions over the rows of a segment
  * and a memory of the rows before it. What is remembered is the layer's input; keys and values are
  * made from it with the weights of now. See transformer_xl.md. */
+#include <math.h>
+
 #include "mixer/mixer.h"
 
 typedef struct xl_options {
@@ -157,6 +159,23 @@ static const ls_alias aliases[] = {
 /* What a trained model may be tested with otherwise. */
 static const char *const at_test[] = {"memory", "segment", "same_length", "clamp_len", NULL};
 
+/* Of the sinusoids that distances are seen by. */
+static ls_status frequencies(ls_ctx *ctx, const ls_mixer *mixer, int64_t T, double **out,
+                             int64_t *count) {
+    (void)T;
+    *count = ls_ceil_div(mixer->width, 2);
+    *out = ls_new(ctx, (size_t)*count, sizeof **out);
+    if (*out == NULL) return LS_ENOMEM;
+    for (int64_t i = 0; i < *count; i++)
+        (*out)[i] = pow(10000, -2.0 * (double)i / (double)mixer->width);
+    return LS_OK;
+}
+
+static const ls_buffer buffers[] = {
+    {"w.pos_emb.inv_freq", frequencies},
+    {0},
+};
+
 const ls_mixer_type ls_mixer_transformer_xl = {
     .name = "transformer_xl",
     .summary = "attention over a segment and a memory of earlier layer inputs, relative positions",
@@ -168,6 +187,7 @@ const ls_mixer_type ls_mixer_transformer_xl = {
     .state_bytes = state_bytes,
     .flops = flops,
     .aliases = aliases,
+    .buffers = buffers,
     .row = row,
     .at_test = at_test,
     .remembers = remembers,

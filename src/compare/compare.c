@@ -1,0 +1,139 @@
+#include "compare/compare.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "compare/comparer.h"
+#include "mixer/mixer.h"
+
+#define FIELD(name) offsetof(ls_compare_keys, name)
+static const ls_option keys[] = {
+    {"mixer", LS_OPTION_TEXT, FIELD(mixer), "", 0, 0, NULL,
+     "Mixer to run; its own options follow as key=value."},
+    {"position", LS_OPTION_TEXT, FIELD(position), "", 0, 0, NULL,
+     "Position method of the mixer, or without a mixer the one whose table is asked for."},
+    {"weights", LS_OPTION_TEXT, FIELD(weights), "", 0, 0, NULL,
+     "File of weights, under our names or the official ones."},
+    {"input", LS_OPTION_TEXT, FIELD(input), "", 0, 0, NULL,
+     "File with x [B,T,D]; optionally cot (for grad) and state."},
+    {"output", LS_OPTION_TEXT, FIELD(output), "", 0, 0, NULL,
+     "File for y, the state, and with grad=true grad.x and grad.PARAMETER."},
+    {"golden", LS_OPTION_TEXT, FIELD(golden), "", 0, 0, NULL,
+     "File of reference values (in.*, w.*, out.*, cot, grad.*) to compare with."},
+    {"names", LS_OPTION_TEXT, FIELD(names), "", 0, 0, NULL,
+     "What the file calls things: a public code (transformer-xl, compressive, gpt2, "
+     "memformer, llama, mpt, mamba, retnet, t5), or a file of rules; empty: our names."},
+    {"tensor", LS_OPTION_TEXT, FIELD(tensor), "y", 0, 0, NULL,
+     "Without a mixer: which out.NAME of the golden file to compare."},
+    {"trained_length", LS_OPTION_INT, FIELD(trained_length), "0", 0, 1 << 30, NULL,
+     "Length the weights were trained at, for extensions; 0: not known."},
+    {"width", LS_OPTION_INT, FIELD(width), "0", 0, 65536, NULL, "Without a mixer: model width."},
+    {"heads", LS_OPTION_INT, FIELD(heads), "1", 1, 4096, NULL, "Without a mixer: heads."},
+    {"length", LS_OPTION_INT, FIELD(length), "1", 1, 1 << 24, NULL, "Without a mixer: positions."},
+    {"capacity", LS_OPTION_INT, FIELD(capacity), "0", 0, 1 << 30, NULL,
+     "Tokens that a state has room for; 0: those of the input."},
+    {"layout", LS_OPTION_CHOICE, FIELD(layout), "BTD", 0, 0, "BTD|TBD",
+     "Order of batch and time in the files."},
+    {"dtype", LS_OPTION_CHOICE, FIELD(dtype), "f64", 0, 0, "f64|f32|bf16", "Arithmetic."},
+    {"grad", LS_OPTION_BOOL, FIELD(grad), "false", 0, 0, NULL,
+     "Also gradients of sum(y * cot); a golden file with cot implies it."},
+    {"causal", LS_OPTION_BOOL, FIELD(causal), "true", 0, 0, NULL, "Later tokens stay unseen."},
+    {"softplus", LS_OPTION_BOOL, FIELD(softplus), "true", 0, 0, NULL,
+     "scan: steps are softplus(delta + delta_bias); false: delta + delta_bias."},
+    {"tol", LS_OPTION_REAL, FIELD(tol), "1e-11", 0, 1e9, NULL,
+     "Largest relative difference of outputs that passes."},
+    {"grad_tol", LS_OPTION_REAL, FIELD(grad_tol), "1e-10", 0, 1e9, NULL,
+     "Largest relative difference of gradients that passes."},
+    {"cut", LS_OPTION_REALS, FIELD(cut), "", 1, 1 << 24, NULL,
+     "Lengths of the chunks in which x, the tokens or a scan are fed, the last repeated, with the "
+     "state carried on; empty: all at once."},
+    {"source_cut", LS_OPTION_REALS, FIELD(source_cut), "", 1, 1 << 24, NULL,
+     "model with an encoder: tokens of each source, where cut= makes several pieces."},
+};
+const ls_option_table ls_compare_options = LS_OPTIONS(keys, ls_compare_keys);
+
+static const ls_comparer_type *const types[] = {
+    &ls_mixer_comparer, &ls_position_comparer, &ls_model_comparer,
+    &ls_scan_comparer,  &ls_tables_comparer,
+};
+
+ls_status ls_compare_cuts(ls_ctx *ctx, const char *key, const ls_reals *reals, int64_t *out) {
+    for (int64_t i = 0; i < reals->count; i++) {
+        out[i] = (int64_t)reals->at[i];
+        if ((double)out[i] != reals->at[i])
+            return LS_FAIL(ctx, LS_EUSE, "%s: %g is no whole number", key, reals->at[i]);
+    }
+    return LS_OK;
+}
+
+ls_status ls_compare_needs_golden(const ls_comparer *comparer) {
+    const ls_compare_keys *about = comparer->keys;
+    if (about->golden[0] == '\0')
+        return LS_FAIL(comparer->ctx, LS_EUSE,
+                       "%s: compares with reference values: give golden=", comparer->type->name);
+    if (about->mixer[0] != '\0' || about->position[0] != '\0')
+        return LS_FAIL(comparer->ctx, LS_EUSE, "%s: takes neither mixer= nor position=%s",
+                       comparer->type->name,
+                       strcmp(comparer->type->name, "model") == 0
+                           ? ", but model.mixer= and model.position="
+                           : "");
+    return LS_OK;
+}
+
+/* A key that is given but has no effect is a mistake. A mixer may have options of the same names.
+ */
+static ls_status check_keys(const ls_comparer *comparer) {
+    const ls_mixer_type *mixer = ls_mixer_find(comparer->keys->mixer);
+    for (size_t i = 0; i < ls_compare_options.count; i++) {
+        const char *key = ls_compare_options.options[i].key;
+        char word[64];
+        if (mixer != NULL && ls_options_find(&mixer->options, key) != NULL) continue;
+        snprintf(word, sizeof word, " %s ", key);
+        if (ls_settings_has(comparer->settings, key) && strstr(comparer->type->keys, word) == NULL)
+            return LS_FAIL(comparer->ctx, LS_EUSE, "%s: %s= has no effect here",
+                           comparer->type->name, key);
+    }
+    return LS_OK;
+}
+
+ls_status ls_comparer_new(ls_ctx *ctx, const char *what, const ls_compare_keys *about,
+                          ls_settings *settings, ls_comparer **out) {
+    static const ls_dtype dtypes[] = {LS_F64, LS_F32, LS_BF16};
+    const ls_comparer_type *type = NULL;
+    *out = NULL;
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (strcmp(types[i]->name, what) == 0) type = types[i];
+    if (type == NULL) return LS_FAIL(ctx, LS_EUSE, "there is nothing called %s to compare", what);
+    ls_comparer *comparer = ls_new(ctx, 1, sizeof *comparer);
+    if (comparer == NULL) return LS_ENOMEM;
+    *comparer = (ls_comparer){.ctx = ctx,
+                              .type = type,
+                              .keys = about,
+                              .settings = settings,
+                              .dtype = dtypes[about->dtype],
+                              .own = ls_new(ctx, 1, type->size)};
+    ls_status status = comparer->own == NULL ? LS_ENOMEM : type->read(comparer);
+    if (status == LS_OK) status = check_keys(comparer);
+    if (status != LS_OK) {
+        ls_comparer_free(comparer);
+        return status;
+    }
+    *out = comparer;
+    return LS_OK;
+}
+
+ls_status ls_comparer_run(ls_comparer *comparer, ls_comparison *out) {
+    *out = (ls_comparison){0};
+    const ls_status status = comparer->type->run(comparer, out);
+    out->sizes = comparer->sizes;
+    comparer->sizes = (ls_text){0};
+    return status;
+}
+
+void ls_comparer_free(ls_comparer *comparer) {
+    if (comparer == NULL) return;
+    if (comparer->own != NULL) comparer->type->clear(comparer);
+    ls_text_clear(comparer->ctx, &comparer->sizes);
+    ls_free(comparer->ctx, comparer->own);
+    ls_free(comparer->ctx, comparer);
+}

@@ -1,0 +1,254 @@
+#include "model/weight_map.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "model/naming.h"
+
+/* The entry of a mixer's table of buffers, by a name with its kind. */
+static const ls_buffer *find_buffer(const ls_mixer *mixer, const char *name) {
+    char full[LS_SAFETENSORS_NAME_MOST + 8], unused[LS_SAFETENSORS_NAME_MOST + 8];
+    snprintf(full, sizeof full, "w.%s", name);
+    for (const ls_buffer *buffer = mixer->type->buffers; buffer && buffer->official; buffer++)
+        if (ls_name_fits(buffer->official, full, "", unused, sizeof unused)) return buffer;
+    return NULL;
+}
+
+ls_status ls_weight_of_mixer(ls_ctx *ctx, const ls_parameters *store, const ls_mixer *mixer,
+                             const char *scope, const char *root, const char *name,
+                             ls_weight *out) {
+    bool known = false;
+    *out = (ls_weight){.name = name};
+    for (const ls_alias *alias = mixer->type->aliases; alias && alias->official; alias++) {
+        char full[LS_SAFETENSORS_NAME_MOST + 64], ours[LS_SAFETENSORS_NAME_MOST];
+        if (!ls_name_fits(alias->official, name, alias->ours, ours, sizeof ours)) continue;
+        known = true;
+        const bool shared = ours[0] == '/';
+        snprintf(full, sizeof full, "%s%s", shared ? root : scope, ours + shared);
+        const ls_parameter *parameter = ls_parameters_find(store, full);
+        if (parameter == NULL || out->parts == LS_WEIGHT_PARTS_MOST) continue;
+        out->flags = alias->layout & LS_ALIAS_FLAGS;
+        out->part[out->parts++] =
+            (struct ls_weight_part){parameter, mixer, alias->layout & ~LS_ALIAS_FLAGS, 0};
+        if ((alias->layout & (LS_ALIAS_PART | LS_ALIAS_SIDE)) == 0) return LS_OK;
+    }
+    if (out->parts > 0) return LS_OK;
+    out->buffer = find_buffer(mixer, name);
+    out->buffer_mixer = mixer;
+    if (out->buffer != NULL) return LS_OK;
+    if (known)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "the file gives %s, which mixer %s does not have with these options", name,
+                       mixer->type->name);
+    return LS_FAIL(ctx, LS_EINPUT, "mixer %s does not know the weight %s", mixer->type->name, name);
+}
+
+/* ---- rows ---- */
+
+/* A tensor of a file as rows: of re and im, or with axes exchanged. */
+typedef struct rows {
+    const ls_safetensor *tensor;
+    int flags;
+    int64_t count, width;
+} rows;
+
+/* Whether two shapes are the same but for axes of 1. */
+static bool same_axes(const ls_safetensor *tensor, const ls_parameter *parameter) {
+    int i = 0, j = 0;
+    for (;; i++, j++) {
+        while (i < tensor->rank && tensor->dim[i] == 1) i++;
+        while (j < parameter->rank && parameter->dim[j] == 1) j++;
+        if (i == tensor->rank || j == parameter->rank) break;
+        if (tensor->dim[i] != parameter->dim[j]) return false;
+    }
+    return i == tensor->rank && j == parameter->rank;
+}
+
+/* False: it has nothing, or too few axes for what it is. */
+static bool rows_of(const ls_weight *weight, const ls_safetensor *tensor, rows *out) {
+    const int flags = weight->flags;
+    const bool turned = (flags & LS_ALIAS_TURNED) != 0;
+    const bool last = (flags & LS_ALIAS_LAST_TURNED) != 0;
+    *out = (rows){.tensor = tensor, .flags = flags, .count = 1};
+    if (tensor->count < 1 || tensor->rank < (turned || last ? 2 : 0)) return false;
+    if (tensor->rank > 0) out->count = tensor->dim[turned ? 1 : 0];
+    if (last && tensor->rank == 2) out->count = tensor->dim[1];
+    if (flags & LS_ALIAS_PAIRS) out->count *= 2;
+    out->width = tensor->count / out->count;
+    if (out->width * out->count != tensor->count) return false;
+    if (weight->parts == 1 && flags == 0 && same_axes(tensor, weight->part[0].parameter)) {
+        out->count = weight->part[0].parameter->dim[0];
+        out->width = tensor->count / out->count;
+    }
+    return true;
+}
+
+/* The element of the tensor that is column c of row r. */
+static int64_t element_of(const rows *all, int64_t r, int64_t c) {
+    const int64_t *dim = all->tensor->dim, width = all->width;
+    const int rank = all->tensor->rank;
+    if (all->flags & LS_ALIAS_PAIRS) return (r / 2 * width + c) * 2 + r % 2;
+    if (all->flags & LS_ALIAS_TURNED || (all->flags & LS_ALIAS_LAST_TURNED && rank == 2)) {
+        const int64_t rest = width / dim[0];
+        return (c / rest * dim[1] + r) * rest + c % rest;
+    }
+    if (all->flags & LS_ALIAS_LAST_TURNED) {
+        const int64_t a = dim[rank - 2], b = dim[rank - 1], outer = c / (a * b);
+        return r * width + outer * a * b + c % a * b + c / a % b;
+    }
+    return r * width + c;
+}
+
+/* The part that row r belongs to, and the row there; -1: none. */
+static int part_of(const ls_weight *weight, const rows *all, int64_t r, int64_t *row) {
+    int64_t before = 0;
+    if (weight->reversed) r = all->count - 1 - r;
+    for (int i = 0; i < weight->parts; i++) {
+        const struct ls_weight_part *part = &weight->part[i];
+        const int64_t here = part->rows > 0 ? part->rows : part->parameter->dim[0];
+        *row = r - before;
+        if (weight->last) *row = here - all->count + r;
+        if (part->mixer != NULL && part->mixer->type->row != NULL)
+            *row = part->mixer->type->row(part->mixer, part->layout, r);
+        if (*row >= 0 && *row < here) return i;
+        if (part->mixer == NULL) before += here;
+    }
+    return -1;
+}
+
+/* Which way elements go: values of the tensor into the parameters, those of the parameters' buffer
+ * `from` onto `out` in the tensor's order, or nowhere. `set` counts, per parameter. */
+typedef struct move {
+    const double *values;
+    void *(*from)(const ls_parameters *store, const ls_parameter *parameter);
+    double *out;
+    int64_t *set;
+} move;
+
+static void move_one(const ls_parameters *store, const ls_parameter *parameter, int64_t here,
+                     int64_t there, move how) {
+    if (how.values != NULL)
+        ls_element_set(ls_parameter_master(store, parameter), store->master_type, here,
+                       how.values[there]);
+    if (how.out != NULL)
+        how.out[there] += ls_element(how.from(store, parameter), store->master_type, here);
+}
+
+/* Of parameters whose rows lie side by side in the tensor. */
+static ls_status move_columns(ls_ctx *ctx, const ls_parameters *store, const ls_weight *weight,
+                              const rows *all, move how) {
+    int64_t first = 0;
+    for (int i = 0; i < weight->parts; i++) {
+        const ls_parameter *parameter = weight->part[i].parameter;
+        const int64_t width = parameter->count / parameter->dim[0];
+        if (parameter->dim[0] != all->count || first + width > all->width)
+            return LS_FAIL(ctx, LS_EUSE, "%s does not hold %s of these options beside others",
+                           all->tensor->name, parameter->name);
+        for (int64_t at = 0; at < parameter->count; at++)
+            move_one(store, parameter, at, at / width * all->width + first + at % width, how);
+        if (how.set != NULL) how.set[parameter - store->items] += parameter->count;
+        first += width;
+    }
+    if (first == all->width) return LS_OK;
+    return LS_FAIL(ctx, LS_EUSE, "%s has wider rows than %s and its like with these options",
+                   all->tensor->name, weight->part[0].parameter->name);
+}
+
+static ls_status move_rows(ls_ctx *ctx, const ls_parameters *store, const ls_weight *weight,
+                           const ls_safetensor *tensor, move how) {
+    rows all;
+    if (!rows_of(weight, tensor, &all))
+        return LS_FAIL(ctx, LS_EINPUT, "%s is empty, or has too few axes for what it is",
+                       tensor->name);
+    if (all.flags & LS_ALIAS_SIDE) return move_columns(ctx, store, weight, &all, how);
+    for (int64_t r = 0; r < all.count; r++) {
+        int64_t row;
+        const int at = part_of(weight, &all, r, &row);
+        if (at < 0 && weight->flags & LS_ALIAS_MOVES) continue;
+        if (at < 0)
+            return LS_FAIL(ctx, LS_EUSE, "%s has more rows than %s with these options",
+                           tensor->name, weight->part[0].parameter->name);
+        const ls_parameter *parameter = weight->part[at].parameter;
+        if (parameter->count / parameter->dim[0] != all.width)
+            return LS_FAIL(ctx, LS_EUSE,
+                           "%s has rows of %lld values, %s with these options of %lld",
+                           tensor->name, (long long)all.width, parameter->name,
+                           (long long)(parameter->count / parameter->dim[0]));
+        for (int64_t c = 0; c < all.width; c++)
+            move_one(store, parameter, row * all.width + c, element_of(&all, r, c), how);
+        if (how.set != NULL) how.set[parameter - store->items] += all.width;
+    }
+    return LS_OK;
+}
+
+/* The same without moving anything: columns that do not fit. */
+static int misfit_columns(const ls_parameters *store, const ls_weight *weight, const rows *all,
+                          int64_t *set) {
+    int64_t width = 0;
+    int wrong = 0;
+    for (int i = 0; i < weight->parts; i++) {
+        const ls_parameter *parameter = weight->part[i].parameter;
+        wrong += parameter->dim[0] != all->count;
+        width += parameter->count / parameter->dim[0];
+        set[parameter - store->items] += parameter->count;
+    }
+    return wrong + (width != all->width);
+}
+
+int ls_weight_misfit(const ls_parameters *store, const ls_weight *weight,
+                     const ls_safetensor *tensor, int64_t *set) {
+    enum { NOTHING_FITS = 4 };
+    bool lost = false, wide = false;
+    rows all;
+    if (weight->parts == 0) return 0;
+    if (!rows_of(weight, tensor, &all)) return NOTHING_FITS;
+    if (all.flags & LS_ALIAS_SIDE) return misfit_columns(store, weight, &all, set);
+    const bool moves = (weight->flags & LS_ALIAS_MOVES) != 0;
+    for (int i = 0; moves && i < weight->parts; i++)
+        set[weight->part[i].parameter - store->items] = weight->part[i].parameter->count;
+    for (int64_t r = 0; r < all.count; r++) {
+        int64_t row;
+        const int at = part_of(weight, &all, r, &row);
+        const ls_parameter *parameter = weight->part[at < 0 ? 0 : at].parameter;
+        const int64_t width = parameter->count / parameter->dim[0];
+        lost |= at < 0 && !moves;
+        wide |= width != all.width;
+        if (at >= 0 && !moves) set[parameter - store->items] += width;
+    }
+    return lost + wide;
+}
+
+/* What moves is given whole in any case: rows that are nowhere now are 0. */
+static void clear_moving(const ls_parameters *store, const ls_weight *weight, int64_t *set) {
+    if ((weight->flags & LS_ALIAS_MOVES) == 0) return;
+    for (int i = 0; i < weight->parts; i++) {
+        const ls_parameter *parameter = weight->part[i].parameter;
+        for (int64_t j = 0; j < parameter->count; j++)
+            ls_element_set(ls_parameter_master(store, parameter), store->master_type, j, 0);
+        set[parameter - store->items] = parameter->count;
+    }
+}
+
+ls_status ls_weight_load(ls_ctx *ctx, ls_parameters *store, const ls_weight *weight,
+                         const ls_safetensor *tensor, int64_t *set) {
+    double *values;
+    if (weight->parts == 0) return LS_OK;
+    clear_moving(store, weight, set);
+    LS_TRY(ls_safetensor_values(ctx, tensor, &values));
+    const bool moves = (weight->flags & LS_ALIAS_MOVES) != 0;
+    ls_status status =
+        move_rows(ctx, store, weight, tensor, (move){.values = values, .set = moves ? NULL : set});
+    ls_free(ctx, values);
+    return status;
+}
+
+ls_status ls_weight_values(ls_ctx *ctx, const ls_parameters *store, const ls_weight *weight,
+                           const ls_safetensor *shape, double *out) {
+    memset(out, 0, (size_t)shape->count * sizeof *out);
+    return move_rows(ctx, store, weight, shape, (move){.from = ls_parameter_master, .out = out});
+}
+
+ls_status ls_weight_gradient(ls_ctx *ctx, const ls_parameters *store, const ls_weight *weight,
+                             const ls_safetensor *tensor, double *out) {
+    return move_rows(ctx, store, weight, tensor, (move){.from = ls_parameter_gradient, .out = out});
+}
