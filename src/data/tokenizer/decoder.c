@@ -259,8 +259,8 @@ static ls_status read_strip(ls_ctx *ctx, const json_t *json, const char *what,
                             ls_decoder_step *step) {
     step->run = run_strip;
     LS_TRY(ls__fields_known(ctx, json, "content|start|stop", what));
-    LS_TRY(ls_json_int(ctx, json, "start", what, &step->start));
-    LS_TRY(ls_json_int(ctx, json, "stop", what, &step->stop));
+    LS_TRY(ls_json_int(ctx, json, "start", what, 0, INT32_MAX, &step->start));
+    LS_TRY(ls_json_int(ctx, json, "stop", what, 0, INT32_MAX, &step->stop));
     LS_TRY(take_content(ctx, json, "content", what, step));
     size_t length = strlen(step->content);
     int32_t point;

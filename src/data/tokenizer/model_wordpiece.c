@@ -38,7 +38,7 @@ static ls_status read(ls_ctx *ctx, const json_t *json, bool bytes, const char *w
     LS_TRY(ls__subword_unknown(ctx, json, what, out));
     if (out->unk < 0) return LS_FAIL(ctx, LS_EINPUT, "%s: WordPiece needs an unk_token", what);
     LS_TRY(ls_json_text(ctx, json, "continuing_subword_prefix", what, &prefix));
-    LS_TRY(ls_json_int(ctx, json, "max_input_chars_per_word", what, &m->most));
+    LS_TRY(ls_json_int(ctx, json, "max_input_chars_per_word", what, 1, INT32_MAX, &m->most));
     LS_TRY(make_trie(ctx, &out->vocabulary, "", &m->first));
     return make_trie(ctx, &out->vocabulary, prefix, &m->inner);
 }
