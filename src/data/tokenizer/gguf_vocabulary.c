@@ -189,11 +189,9 @@ static const char falcon_words[] =
                 "{\"type\": \"Digits\", \"individual_digits\": false}, " SPLIT_ISOLATED(
                     "[0-9][0-9][0-9]"));
 static const char bloom_words[] = SEQUENCE(SPLIT_ISOLATED(BLOOM) ", " BYTES("false"));
-static const char
-    default_words[] =
-        SEQUENCE(
-            SPLIT_ISOLATED("[\\\\p{P}\\\\$\\\\+<=>\\\\^~\\\\|]+") ", " SPLIT_ISOLATED(GPT2_WORDS) ", " SPLIT_ISOLATED(
-                "\\\\p{N}+") ", " SPLIT_ISOLATED("[0-9][0-9][0-9]") ", " BYTES("false"));
+static const char default_words[] = SEQUENCE(
+    SPLIT_ISOLATED("[\\\\p{P}\\\\$\\\\+<=>\\\\^~\\\\|]+") ", " SPLIT_ISOLATED(GPT2_WORDS) ", " SPLIT_ISOLATED(
+        "\\\\p{N}+") ", " SPLIT_ISOLATED("[0-9][0-9][0-9]") ", " BYTES("false"));
 
 /* What a `pre` name stands for. nfc: the tokenizer that the name comes from has that normaliser,
  * though llama.cpp does without. llama3: BOS is added unless the file says no, and a word that is a
