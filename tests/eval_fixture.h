@@ -11,7 +11,7 @@
 
 #include "eval/eval.h"
 
-enum { PLAIN_MOST = 256 };
+enum { PLAIN_MAX = 256 };
 
 typedef struct world {
     ls_ctx ctx;
@@ -21,7 +21,7 @@ typedef struct world {
     ls_token_file *file;
     const int64_t *sizes;
     int documents;
-    ls_program *plain[PLAIN_MOST]; /* by length, for plain_losses */
+    ls_program *plain[PLAIN_MAX]; /* by length, for plain_losses */
 } world;
 
 static inline void world_expect(world *w, ls_status status) {
@@ -66,7 +66,7 @@ static inline void world_documents(world *w, const int64_t *sizes, int count, bo
 }
 
 static inline void world_clear(world *w) {
-    for (int i = 0; i < PLAIN_MOST; i++) ls_program_free(w->plain[i]);
+    for (int i = 0; i < PLAIN_MAX; i++) ls_program_free(w->plain[i]);
     ls_token_file_close(&w->ctx, w->file);
     ls_tokenizer_free(&w->ctx, w->tokenizer);
     ls_model_free(w->model);
@@ -84,8 +84,8 @@ static inline int64_t world_begin(const world *w, int document) {
 /* The losses of a window of `length` inputs from token `begin` of the file on, by one whole pass
  * that does not stream; good until the next call. */
 static inline const double *plain_losses(world *w, int64_t begin, int64_t length) {
-    int32_t inputs[PLAIN_MOST], targets[PLAIN_MOST];
-    assert_in_range(length, 1, PLAIN_MOST - 1);
+    int32_t inputs[PLAIN_MAX], targets[PLAIN_MAX];
+    assert_in_range(length, 1, PLAIN_MAX - 1);
     const ls_program_options options = {.batch = 1, .length = length};
     if (w->plain[length] == NULL)
         world_expect(w, ls_model_program(w->model, LS_MODEL_LOSS, options, &w->plain[length]));

@@ -83,7 +83,7 @@ static inline void state_is_declared(ls_ctx *ctx, const ls_mixer *mixer, const c
                                                      .length = 1,
                                                      .streaming = true,
                                                      .capacity = T,
-                                                     .chunk_most = 1});
+                                                     .chunk_max = 1});
             int64_t said = mixer->type->state_bytes(mixer, T, type == LS_F64 ? 8 : 4);
             if ((int64_t)ls_state_bytes(b.state) != said)
                 fail_msg("%s: the state of %lld tokens takes %zu bytes, not %lld", words,
@@ -110,7 +110,7 @@ static inline double *outputs(ls_ctx *ctx, const ls_mixer *mixer, ls_dtype type,
                                                  .guarded = true,
                                                  .streaming = cut > 0,
                                                  .capacity = rows,
-                                                 .chunk_most = ls_max(cut, 1)});
+                                                 .chunk_max = ls_max(cut, 1)});
         if (state == NULL) {
             state = b.state;
             b.state = NULL;

@@ -66,7 +66,7 @@ static inline double *mixer_outputs(ls_ctx *ctx, mixer_run r, const double *x) {
                                                  .guarded = true,
                                                  .streaming = r.cut > 0,
                                                  .capacity = r.rows,
-                                                 .chunk_most = ls_max(r.cut, 1)});
+                                                 .chunk_max = ls_max(r.cut, 1)});
         if (r.set != NULL) r.set(b.store);
         if (state == NULL) {
             state = b.state;
@@ -145,7 +145,7 @@ static inline bench later_bench(ls_ctx *ctx, const subject *what, ls_dtype type,
                                              .guarded = true,
                                              .streaming = true,
                                              .capacity = 30,
-                                             .chunk_most = 12});
+                                             .chunk_max = 12});
     fill_inputs(b.program, inputs, 5);
     objective(&b);
     expect(ctx, ls_state_save(ctx, b.state, saved));

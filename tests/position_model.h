@@ -195,8 +195,8 @@ static inline double *model_whole(model *m, int64_t T, const double *x) {
 /* The same in chunks of the given lengths, repeated until T tokens are through. */
 static inline double *model_stream(model *m, int64_t T, const double *x, const int64_t *cuts,
                                    size_t count) {
-    enum { CHUNK_MOST = 64 };
-    ls_program *by_length[CHUNK_MOST + 1] = {NULL};
+    enum { CHUNK_MAX = 64 };
+    ls_program *by_length[CHUNK_MAX + 1] = {NULL};
     ls_state *state = NULL;
     double *y = malloc(model_count(m, T) * sizeof *y),
            *part = malloc(model_count(m, T) * sizeof *y);
@@ -207,7 +207,7 @@ static inline double *model_stream(model *m, int64_t T, const double *x, const i
         if (by_length[chunk] == NULL)
             by_length[chunk] = model_program(
                 m, (ls_program_options){
-                       .length = chunk, .streaming = true, .capacity = T, .chunk_most = most});
+                       .length = chunk, .streaming = true, .capacity = T, .chunk_max = most});
         ls_program *p = by_length[chunk];
         if (state == NULL) OK(ls_state_new(p, &state));
         for (int64_t b = 0; b < m->B; b++)
@@ -222,7 +222,7 @@ static inline double *model_stream(model *m, int64_t T, const double *x, const i
                    (size_t)(chunk * m->D) * sizeof *y);
     }
     ls_state_free(&model_ctx, state);
-    for (int i = 0; i <= CHUNK_MOST; i++) ls_program_free(by_length[i]);
+    for (int i = 0; i <= CHUNK_MAX; i++) ls_program_free(by_length[i]);
     free(part);
     return y;
 }

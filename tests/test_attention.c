@@ -43,7 +43,7 @@ typedef struct attention_case {
 } attention_case;
 
 static const char *const operand_names[LS_ATTENTION_SLOTS] = {
-    "q", "k", "v", "valid", "slopes", "table", "relative", "relative_q", "list", "query_most"};
+    "q", "k", "v", "valid", "slopes", "table", "relative", "relative_q", "list", "query_max"};
 enum { TABLE_ROWS = 23, TABLE_ZERO = 4 };
 
 static int64_t relative_rows(const attention_case *shape) {
@@ -54,7 +54,7 @@ typedef struct built {
     ls_ctx ctx;
     ls_parameters *store;
     ls_program *program;
-    ls_tensor *operand[LS_SEGMENTS_MOST][LS_ATTENTION_SLOTS];
+    ls_tensor *operand[LS_KEY_SETS_MAX][LS_ATTENTION_SLOTS];
 } built;
 
 static const int64_t dilations[] = {1, 3, 2, 5};
@@ -65,7 +65,7 @@ static double decay_rate(int64_t pair) {
 
 /* Blocks of 7 (of 40 where there are many keys; WHOLE), the first cut short;
  * some are seen twice. */
-enum { LIST_BLOCKS_MOST = 64 };
+enum { LIST_BLOCKS_MAX = 64 };
 static ls_block_rows list_sizes(const attention_case *shape) {
     int64_t size = shape->N > 100 ? 40 : 7, most = ls_max(shape->T, shape->N);
     if (shape->with & WHOLE) size = shape->N == shape->T ? 64 : 128;
@@ -94,7 +94,7 @@ static ls_block_rows make_list(const attention_case *shape, int32_t *words) {
     return rows;
 }
 
-static ls_segment make_segment(const attention_case *shape, built *at, int s) {
+static ls_key_set make_segment(const attention_case *shape, built *at, int s) {
     ls_program *p = at->program;
     ls_tensor **operand = at->operand[s];
     const ls_dtype type = ls_type(p), wide = ls_wide_type(p);
@@ -117,7 +117,7 @@ static ls_segment make_segment(const attention_case *shape, built *at, int s) {
             operand[7] = ls_input(p, name[7], type, LS_DIMS(B, T, H, K), true);
         }
     }
-    ls_segment segment = ls_segment_all(operand[0], operand[1], operand[2]);
+    ls_key_set segment = ls_key_set_all(operand[0], operand[1], operand[2]);
     segment.valid = operand[3];
     segment.slopes = operand[4];
     segment.table = operand[5];
@@ -140,11 +140,10 @@ static ls_segment make_segment(const attention_case *shape, built *at, int s) {
         segment.span = (ls_span){40, 13, -30, 13};
     }
     if (shape->with & DECAYS) {
-        segment.decays = true;
-        segment.decay_block = 48;
-        segment.decay_pairs = K / 2 - 1;
-        segment.decay_halves = s == 0;
-        for (int64_t i = 0; i < K / 2; i++) segment.log_decay[i] = decay_rate(i);
+        segment.xpos.block = 48;
+        segment.xpos.pairs = K / 2 - 1;
+        segment.xpos.halves = s == 0;
+        for (int64_t i = 0; i < K / 2; i++) segment.xpos.log_decay[i] = decay_rate(i);
     }
     if (shape->with & PAIRED) {
         segment.query_at = (ls_position_map){LS_MAP_GROUP, 2, 0};
@@ -152,7 +151,7 @@ static ls_segment make_segment(const attention_case *shape, built *at, int s) {
         segment.group = shape->with & BOTH_WAYS ? 0 : 2;
     }
     if (shape->with & BOUNDED)
-        segment.query_most = operand[9] = ls_input(p, name[9], LS_I32, LS_DIMS(B), false);
+        segment.query_max = operand[9] = ls_input(p, name[9], LS_I32, LS_DIMS(B), false);
     if (shape->sinks > 0) { /* segment 0: the first keys; segment 1: the window without them */
         segment.key_first = s == 0 ? 0 : shape->sinks;
         segment.key_end = s == 0 ? shape->sinks : LS_FAR;
@@ -163,7 +162,7 @@ static ls_segment make_segment(const attention_case *shape, built *at, int s) {
 
 static double value_of(int s, int slot, int64_t index) {
     ls_random key = {.seed = 7, .stream = (uint32_t)(s * 16 + slot)};
-    if (slot == LS_ATTENTION_QUERY_MOST) return (double)(10 + 20 * index);
+    if (slot == LS_ATTENTION_QUERY_MAX) return (double)(10 + 20 * index);
     if (slot == LS_ATTENTION_VALID) return ls_random_unit(key, (uint64_t)index) < 0.7;
     double x = ls_random_normal(key, (uint64_t)index);
     if (slot == LS_ATTENTION_SLOPES) x = 0.05 * fabs(x);
@@ -249,8 +248,8 @@ static void build(built *at, const attention_case *shape, ls_dtype type, const c
     assert_int_equal(ls_parameters_seal(at->store, 1, grad), LS_OK);
     assert_int_equal(ls_program_new(&at->ctx, &options, at->store, &at->program), LS_OK);
     ls_program *p = at->program;
-    ls_segment segment[LS_SEGMENTS_MOST];
-    static int32_t words[3 * 4 * LIST_BLOCKS_MOST * LIST_BLOCKS_MOST];
+    ls_key_set segment[LS_KEY_SETS_MAX];
+    static int32_t words[3 * 4 * LIST_BLOCKS_MAX * LIST_BLOCKS_MAX];
     ls_block_rows list = {0};
     if (shape->with & LISTED) list = make_list(shape, words);
     for (int s = 0; s < shape->segments; s++) {
@@ -739,7 +738,7 @@ static void stream(ls_dtype type, int64_t length, int64_t window, int64_t block,
                                   .length = length,
                                   .streaming = !whole,
                                   .capacity = STREAM,
-                                  .chunk_most = length};
+                                  .chunk_max = length};
     assert_int_equal(ls_parameters_new(&ctx, type, &store), LS_OK);
     assert_int_equal(ls_parameters_declare(store, "unused", LS_DIMS(1), (ls_init){0}, &unused),
                      LS_OK);
@@ -750,7 +749,7 @@ static void stream(ls_dtype type, int64_t length, int64_t window, int64_t block,
     const ls_retention keep = {.window = window, .block = block, .before = block};
     for (int i = 0; i < 3; i++)
         x[i] = ls_input(p, names[i], type, LS_DIMS(1, length, STREAM_HEADS, STREAM_WIDTH), false);
-    ls_segment segment = ls_segment_all(x[0], ls_cache_append(p, "k", x[1], keep),
+    ls_key_set segment = ls_key_set_all(x[0], ls_cache_append(p, "k", x[1], keep),
                                         ls_cache_append(p, "v", x[2], keep));
     segment.lo = 0;
     segment.hi = window > 0 ? window - 1 : LS_FAR;

@@ -276,7 +276,7 @@ static training train(ls_ctx *ctx, const ls_mixer *mixer, bool own_loss) {
                                                       .train = own_loss,
                                                       .streaming = true,
                                                       .capacity = 10 * SEGMENT,
-                                                      .chunk_most = SEGMENT})};
+                                                      .chunk_max = SEGMENT})};
     double *x = numbers(4 * SEGMENT * D, 21);
     for (int64_t i = 0; i < SEGMENT * D; i++) put(ls_program_find(t.b.program, "cot"), i, 0);
     for (int s = 0; s < 4; s++) {

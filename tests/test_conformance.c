@@ -182,7 +182,7 @@ static double *run_cut(ls_ctx *ctx, const arrangement *a, int64_t T, const doubl
                                                .length = length,
                                                .streaming = true,
                                                .capacity = T,
-                                               .chunk_most = longest});
+                                               .chunk_max = longest});
             recorded = length;
             int64_t limit = ls_program_chunk_limit(b.program);
             if (limit < length)
@@ -220,7 +220,7 @@ static int64_t chunk_limit(ls_ctx *ctx, const arrangement *a) {
                                              .length = 1,
                                              .streaming = true,
                                              .capacity = 1,
-                                             .chunk_most = 1});
+                                             .chunk_max = 1});
     int64_t limit = ls_program_chunk_limit(b.program);
     bench_free(&b);
     return limit;
@@ -339,7 +339,7 @@ static void declared_is_true(ls_ctx *ctx, const arrangement *a) {
                                            .length = 1,
                                            .streaming = true,
                                            .capacity = T,
-                                           .chunk_most = 1});
+                                           .chunk_max = 1});
         assert_int_equal(ls_state_bytes(b.state), a->mixer.type->state_bytes(&a->mixer, T, 4));
         bench_free(&b);
     }
@@ -370,7 +370,7 @@ static ls_status build_once(ls_ctx *ctx, const arrangement *a) {
     ls_status status = ls_parameters_new(ctx, LS_F32, &store);
     for (int pass = 0; pass < 2 && status == LS_OK; pass++) {
         options.streaming = pass == 1 && a->mixer.type->traits & LS_MIXER_STREAMING;
-        options.capacity = options.chunk_most = 3;
+        options.capacity = options.chunk_max = 3;
         status = ls_program_new(ctx, &options, store, &program);
         if (status != LS_OK) break;
         record(program, &a->mixer);

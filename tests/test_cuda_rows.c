@@ -6,7 +6,7 @@
 #include "tensor/engine/program_internal.h"
 #include "tensor/op/adamw/adamw.h"
 
-enum { GUARD = 256, REGIONS_MOST = 32 };
+enum { GUARD = 256, REGIONS_MAX = 32 };
 
 /* Memory here, its copy on the device, and what came back. */
 typedef struct region {
@@ -17,7 +17,7 @@ typedef struct region {
 
 typedef struct mirror {
     ls_ctx *ctx; /* of the device */
-    region part[REGIONS_MOST];
+    region part[REGIONS_MAX];
     int parts;
 } mirror;
 
@@ -39,7 +39,7 @@ static int close_device(void **state) {
 
 static void add_region(mirror *m, ls_dtype type, void *here, size_t bytes) {
     if (here == NULL || bytes == 0) return;
-    assert_true(m->parts < REGIONS_MOST);
+    assert_true(m->parts < REGIONS_MAX);
     m->part[m->parts++] = (region){.type = type,
                                    .here = here,
                                    .there = ls_device_take(m->ctx, bytes, 1),
@@ -206,7 +206,7 @@ static void check_node(const char *what, bench *b, mirror *m, const ls_run *run,
         node->call(run, node);
         return;
     }
-    ls_extent extent[REGIONS_MOST];
+    ls_extent extent[REGIONS_MAX];
     for (int pass = 0; pass < 3; pass++) {
         for (size_t i = 0; b->state != NULL && i < b->state->ports; i++) {
             if (pass == 0) extent[i] = b->state->port[i].extent;
@@ -332,10 +332,10 @@ static void positions(ls_program *p, const void *about) {
 static void rotated(ls_program *p, const void *about) {
     const shape *s = about;
     enum { HEADS = 3 };
-    ls_rotary rotary = {.pairs = s->kind, .halves = s->flag, .factor = 1.125, .decay_block = 4};
+    ls_rotary rotary = {.pairs = s->kind, .halves = s->flag, .factor = 1.125, .xpos = {.block = 4}};
     for (int64_t i = 0; i < rotary.pairs; i++) {
         rotary.frequency[i] = pow(10000.0, -(double)i / (double)rotary.pairs);
-        rotary.log_decay[i] = -0.01 * (double)(i + 1);
+        rotary.xpos.log_decay[i] = -0.01 * (double)(i + 1);
     }
     int64_t width = HEADS * s->D;
     ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(s->B, s->T, 2 * width), true), *parts[2];
@@ -345,7 +345,8 @@ static void rotated(ls_program *p, const void *about) {
     k = ls_cache_append(p, "k", k, (ls_retention){.window = 6});
     ls_position_map same = {LS_MAP_IDENTITY, 0, 0}, group = {LS_MAP_GROUP, 2, 1};
     ls_tensor *y = ls_rotate(p, q, &rotary, same, LS_ROTATE_QUERY);
-    rotary.decays = true;
+    rotary.xpos.pairs = rotary.pairs;
+    rotary.xpos.halves = rotary.halves;
     ls_tensor *keys = ls_rotate(p, k, &rotary, group, LS_ROTATE_KEY);
     if (ls_program_about(p)->streaming)
         ls_keep(p, "keys", keys);
@@ -473,7 +474,7 @@ static void test_streams(void **state) {
     (void)state;
     static const shape shapes[] = {
         {2, 3, 16, 4, false}, {2, 3, 10, 9, true}, {1, 1, 32, 5, false}, {3, 2, 48, 2, false}};
-    const ls_program_options options = {.streaming = true, .capacity = 60, .chunk_most = 3};
+    const ls_program_options options = {.streaming = true, .capacity = 60, .chunk_max = 3};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         check_subject(&(subject){"stream", streamed, &shapes[i]}, options, 20);
     static const shape heads = {2, 3, 16, 8, true};
@@ -484,7 +485,7 @@ static void test_streams(void **state) {
 static void test_stream_gradients(void **state) {
     (void)state;
     const ls_program_options options = {
-        .streaming = true, .capacity = 30, .chunk_most = 3, .train = true, .grad = true};
+        .streaming = true, .capacity = 30, .chunk_max = 3, .train = true, .grad = true};
     static const shape shapes[] = {{2, 3, 24, 9, false}, {2, 3, 24, 40, false}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         check_subject(&(subject){"stream", positions, &shapes[i]}, options, 6);

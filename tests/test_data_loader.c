@@ -11,11 +11,11 @@
 #include "failing_allocator.h"
 
 /* Token i of the whole file is i % 251, so that a window tells where it came from. */
-enum { TOKENS_MOST = 4096 };
+enum { TOKENS_MAX = 4096 };
 
 static ls_token_file *make_file(ls_ctx *ctx, const int64_t *lengths, size_t documents) {
     static int number;
-    int32_t ids[TOKENS_MOST];
+    int32_t ids[TOKENS_MAX];
     ls_tokenizer *tokenizer;
     ls_token_writer *writer;
     ls_token_file *file;

@@ -149,7 +149,8 @@ static void equals_closed_forms(void **state) {
 
 static void obeys_its_laws(void **state) {
     (void)state;
-    double s[100], sums[3 * 100], counts[3 * 100], turned[3 * 100], turned_counts[3 * 100], t[100];
+    double s[100], sums[3 * 100], counts[3 * 100], transposed[3 * 100], transposed_counts[3 * 100],
+        t[100];
     for (int k = 0; k < 100; k++) s[k] = 0.3;
     ls_resolution_value constant = ls_resolution_of(s, 100);
     assert_true(constant.R == 0 && constant.M == 0);
@@ -162,13 +163,13 @@ static void obeys_its_laws(void **state) {
             double value = ls_random_normal((ls_random){3, (uint32_t)h, 0}, (uint64_t)k);
             sums[h * 100 + k] = value * 40;
             counts[h * 100 + k] = 40;
-            turned[(h + 1) % 3 * 100 + k] = value * 40;
-            turned_counts[(h + 1) % 3 * 100 + k] = 40;
+            transposed[(h + 1) % 3 * 100 + k] = value * 40;
+            transposed_counts[(h + 1) % 3 * 100 + k] = 40;
         }
     /* the order of heads does not matter; a distance that one head lacks is nobody's */
     int64_t K = ls_resolution_curve(sums, counts, 3, 100, 32, s);
     assert_int_equal(K, 100);
-    assert_int_equal(ls_resolution_curve(turned, turned_counts, 3, 100, 32, t), 100);
+    assert_int_equal(ls_resolution_curve(transposed, transposed_counts, 3, 100, 32, t), 100);
     close_to(ls_resolution_of(s, K).R, ls_resolution_of(t, K).R, 1e-15);
     counts[150] = 31;
     assert_int_equal(ls_resolution_curve(sums, counts, 3, 100, 32, s), 99);
@@ -240,7 +241,7 @@ static void profile(const ls_position *position, ls_parameters *store, ls_dtype 
                                         .length = chunk,
                                         .streaming = chunk < T,
                                         .capacity = T,
-                                        .chunk_most = chunk,
+                                        .chunk_max = chunk,
                                         .profile_scores = true,
                                         .guarded = true};
     OK(ls_program_new(&model_ctx, &options, store, &p));

@@ -78,8 +78,8 @@ typedef enum spread { NORMAL, WIDE, CANCELLING } spread;
 
 /* A stored matrix whose unused columns are NaN. */
 static ls_matrix make_matrix(ls_dtype type, int64_t rows, int64_t columns, int64_t extra,
-                             bool turned, spread how) {
-    int64_t stored_rows = turned ? columns : rows, width = turned ? rows : columns;
+                             bool transposed, spread how) {
+    int64_t stored_rows = transposed ? columns : rows, width = transposed ? rows : columns;
     int64_t stride = width + extra;
     void *data = malloc((size_t)(stored_rows * stride + 1) * ls_dtype_size(type));
     assert_non_null(data);
@@ -89,12 +89,12 @@ static ls_matrix make_matrix(ls_dtype type, int64_t rows, int64_t columns, int64
         if (how == CANCELLING) value += 1000;
         ls_element_set(data, type, i, i % stride < width ? value : NAN);
     }
-    return (ls_matrix){data, type, stride, turned};
+    return (ls_matrix){data, type, stride, transposed};
 }
 
 static double at(const ls_matrix *x, int64_t row, int64_t column) {
     return ls_element(x->data, x->type,
-                      x->turned ? column * x->stride + row : row * x->stride + column);
+                      x->transposed ? column * x->stride + row : row * x->stride + column);
 }
 
 typedef struct problem {
@@ -109,13 +109,13 @@ typedef struct shape {
 } shape;
 
 static problem make_problem(shape s, ls_dtype a_type, ls_dtype b_type, ls_dtype c_type,
-                            bool a_turned, bool b_turned, int64_t extra, bool add, bool bias,
-                            spread how) {
+                            bool a_transposed, bool b_transposed, int64_t extra, bool add,
+                            bool bias, spread how) {
     problem p = {0};
     ls_gemm *g = &p.g;
     *g = (ls_gemm){.m = s.m, .n = s.n, .k = s.k, .c_type = c_type, .add = add};
-    g->a = make_matrix(a_type, s.m, s.k, extra, a_turned, how);
-    g->b = make_matrix(b_type, s.k, s.n, extra, b_turned, how == CANCELLING ? NORMAL : how);
+    g->a = make_matrix(a_type, s.m, s.k, extra, a_transposed, how);
+    g->b = make_matrix(b_type, s.k, s.n, extra, b_transposed, how == CANCELLING ? NORMAL : how);
     g->c_stride = s.n + extra;
     size_t size = ls_dtype_size(c_type);
     p.c_bytes = (size_t)((s.m + 2) * g->c_stride) * size;
@@ -231,9 +231,9 @@ static void check(const problem *p, const copy *c, int backend) {
     const ls_gemm *g = &p->g;
     if (error > tolerance(g))
         fail_msg(
-            "%s backend %d: error %g at m %d n %d k %d types %d %d %d turned %d %d add %d bias %d",
+            "%s backend %d: error %g at m %d n %d k %d types %d %d %d transposed %d %d add %d bias %d",
             c->isa, backend, error, (int)g->m, (int)g->n, (int)g->k, (int)g->a.type, (int)g->b.type,
-            (int)g->c_type, g->a.turned, g->b.turned, g->add, g->bias != NULL);
+            (int)g->c_type, g->a.transposed, g->b.transposed, g->add, g->bias != NULL);
     void *first = malloc(p->c_bytes + 1);
     memcpy(first, p->c, p->c_bytes);
     run_problem(p, c, backend, 2 + (int)(g->n & 1));
@@ -265,12 +265,12 @@ static void test_shapes(void **state) {
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         for (int t = 0; t < TYPES; t++)
-            for (int turned = 0; turned < 4; turned++)
+            for (int transposed = 0; transposed < 4; transposed++)
                 for (int round = 0; round < 2; round++) {
-                    int more = (turned + t + (int)i + 2 * round + 3 * (turned >> 1)) % 4;
-                    problem p =
-                        make_problem(shapes[i], types[t][0], types[t][1], types[t][2], turned & 1,
-                                     turned >> 1, more * 3, more & 1, more >> 1, NORMAL);
+                    int more = (transposed + t + (int)i + 2 * round + 3 * (transposed >> 1)) % 4;
+                    problem p = make_problem(shapes[i], types[t][0], types[t][1], types[t][2],
+                                             transposed & 1, transposed >> 1, more * 3, more & 1,
+                                             more >> 1, NORMAL);
                     check_all(&p);
                     drop_problem(&p);
                 }

@@ -4,7 +4,7 @@
 #include "mixer/hippo.h"
 #include "mixer/hippo_matrix.h"
 
-enum { N_MOST = 64, H_MOST = N_MOST / 2 };
+enum { N_MAX = 64, H_MAX = N_MAX / 2 };
 
 static void close_to(double got, double want, double size) {
     if (!(fabs(got - want) <= 1e-12 * size)) fail_msg("%.17g, not %.17g", got, want);
@@ -12,8 +12,8 @@ static void close_to(double got, double want, double size) {
 
 /* Eigenvectors and their conjugates are orthonormal, and put together again they are K. */
 static void check_modes(int64_t N, const double *K) {
-    static double w[H_MOST];
-    static double complex V[H_MOST * N_MOST];
+    static double w[H_MAX];
+    static double complex V[H_MAX * N_MAX];
     const int64_t h = N / 2;
     ls_ctx ctx = ls_ctx_default();
     double largest = 0;
@@ -42,8 +42,8 @@ static void check_modes(int64_t N, const double *K) {
 
 static void test_measures(void **state) {
     (void)state;
-    static double A[N_MOST * N_MOST], B[N_MOST], P[2 * N_MOST];
-    static const int64_t sizes[] = {2, 6, N_MOST};
+    static double A[N_MAX * N_MAX], B[N_MAX], P[2 * N_MAX];
+    static const int64_t sizes[] = {2, 6, N_MAX};
     static const double decays[] = {-0.5, 0, 0};
     for (int measure = LS_MEASURE_LEGS; measure <= LS_MEASURE_FOUT; measure++)
         for (int at = 0; at < 3; at++) {
@@ -78,7 +78,7 @@ static void test_zeros(void **state) {
 /* Spectra mode by mode, inputs being positive. */
 static void test_spectra(void **state) {
     (void)state;
-    static const int64_t sizes[] = {2, 10, N_MOST};
+    static const int64_t sizes[] = {2, 10, N_MAX};
     static const ls_spectrum kinds[] = {LS_SPECTRUM_LEGS, LS_SPECTRUM_FOUT, LS_SPECTRUM_LEGT};
     static const ls_measure measures[] = {LS_MEASURE_LEGS, LS_MEASURE_FOUT, LS_MEASURE_LEGT};
     ls_ctx ctx = ls_ctx_default();

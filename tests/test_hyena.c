@@ -363,7 +363,7 @@ static void test_length(void **state) {
 }
 
 /* Operations and bytes are what is recorded; gates, activations and sums are not declared, nor
- * filters turned over twice. */
+ * filters transposed over twice. */
 static void test_declared(void **state) {
     (void)state;
     ls_ctx ctx = ls_ctx_default();
@@ -391,7 +391,7 @@ static void test_declared(void **state) {
                                                .length = 1,
                                                .streaming = true,
                                                .capacity = T,
-                                               .chunk_most = 1});
+                                               .chunk_max = 1});
             assert_int_equal(ls_state_bytes(b.state), ls_mixer_hyena.state_bytes(&mixer, T, 4));
             bench_free(&b);
         }

@@ -189,12 +189,7 @@ static void test_refusals(void **state) {
     expect(&ctx, mixer_choose(&ctx, &ls_mixer_linformer, sharings[1].words, D, false, &c.mixer));
     const ls_program_options wrong[2] = {
         {.type = LS_F64, .batch = 1, .length = N + 1},
-        {.type = LS_F64,
-         .batch = 1,
-         .length = 3,
-         .streaming = true,
-         .capacity = 9,
-         .chunk_most = 3},
+        {.type = LS_F64, .batch = 1, .length = 3, .streaming = true, .capacity = 9, .chunk_max = 3},
     };
     static const char *const said[2] = {"longer than its projections", "in chunks"};
     for (int i = 0; i < 2; i++) {

@@ -178,7 +178,7 @@ static double *in_chunks(ls_ctx *ctx, const mixer_case *c, ls_dtype type, const 
                                                    .guarded = true,
                                                    .streaming = true,
                                                    .capacity = T,
-                                                   .chunk_most = cut});
+                                                   .chunk_max = cut});
         if (kept == NULL) {
             kept = b.state;
             b.state = NULL;

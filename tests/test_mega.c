@@ -4,7 +4,7 @@
 #include "mixer/mixer.h"
 #include "model/safetensors.h"
 
-enum { WIDTH = 12, BATCH = 2, SETTINGS_MOST = 9 };
+enum { WIDTH = 12, BATCH = 2, SETTINGS_MAX = 9 };
 
 static const char *const inputs[] = {"x", "cot", NULL};
 
@@ -16,7 +16,7 @@ static void close_to(const char *name, double got, double want, double tolerance
 
 typedef struct layer {
     const char *name;
-    const char *setting[SETTINGS_MOST][2];
+    const char *setting[SETTINGS_MAX][2];
     bool causal;
     int64_t T;
     int64_t padded; /* rows at the end of sequence 1 that do not count */
@@ -28,7 +28,7 @@ static ls_mixer mixer_of(ls_ctx *ctx, const layer *l, void *room, int64_t width)
     assert_non_null(type);
     assert_true(type->options.size <= 1024);
     expect(ctx, ls_options_default(ctx, &type->options, room));
-    for (int i = 0; i < SETTINGS_MOST && l->setting[i][0] != NULL; i++)
+    for (int i = 0; i < SETTINGS_MAX && l->setting[i][0] != NULL; i++)
         expect(ctx,
                ls_options_set(ctx, &type->options, "", l->setting[i][0], l->setting[i][1], room));
     ls_mixer mixer = {.type = type, .options = room, .width = width, .causal = l->causal};
@@ -242,17 +242,17 @@ static const double *values_of(const ls_parameters *store, const char *name) {
 }
 
 static bool is(const layer *l, const char *key, const char *value) {
-    for (int i = 0; i < SETTINGS_MOST && l->setting[i][0] != NULL; i++)
+    for (int i = 0; i < SETTINGS_MAX && l->setting[i][0] != NULL; i++)
         if (strcmp(l->setting[i][0], key) == 0) return strcmp(l->setting[i][1], value) == 0;
     return false;
 }
 static bool has(const layer *l, const char *key) {
-    for (int i = 0; i < SETTINGS_MOST && l->setting[i][0] != NULL; i++)
+    for (int i = 0; i < SETTINGS_MAX && l->setting[i][0] != NULL; i++)
         if (strcmp(l->setting[i][0], key) == 0) return true;
     return false;
 }
 static int64_t number(const layer *l, const char *key, int64_t otherwise) {
-    for (int i = 0; i < SETTINGS_MOST && l->setting[i][0] != NULL; i++)
+    for (int i = 0; i < SETTINGS_MAX && l->setting[i][0] != NULL; i++)
         if (strcmp(l->setting[i][0], key) == 0) return atoll(l->setting[i][1]);
     return otherwise;
 }
@@ -407,7 +407,7 @@ static void test_gradients(void **state) {
     check_gradients(
         &ctx, &what,
         (ls_program_options){
-            .batch = BATCH, .length = 7, .streaming = true, .capacity = 9, .chunk_most = 7},
+            .batch = BATCH, .length = 7, .streaming = true, .capacity = 9, .chunk_max = 7},
         inputs, 8);
 }
 
@@ -471,7 +471,7 @@ static double *run_cut(ls_ctx *ctx, const layer *l, ls_dtype type, const int64_t
                                                  .length = length,
                                                  .streaming = true,
                                                  .capacity = l->T,
-                                                 .chunk_most = longest});
+                                                 .chunk_max = longest});
         if (state == NULL) {
             state = b.state;
             b.state = NULL;
@@ -571,7 +571,7 @@ static void test_declared(void **state) {
         bench_free(&b);
         if (!l->causal || l->padded > 0) continue;
         options.streaming = true;
-        options.length = options.chunk_most = 1;
+        options.length = options.chunk_max = 1;
         options.capacity = l->T;
         b = bench_new(&ctx, &what, options);
         assert_int_equal(ls_state_bytes(b.state), mixer.type->state_bytes(&mixer, l->T, 4));
@@ -603,7 +603,7 @@ static void test_refusals(void **state) {
                                                           .length = 7,
                                                           .streaming = wrong[i].streaming,
                                                           .capacity = 7,
-                                                          .chunk_most = 7},
+                                                          .chunk_max = 7},
                                     store, &p));
         record(p, &wrong[i].l);
         assert_true(ls_failed(p));
@@ -738,7 +738,7 @@ static void average_by_steps(ls_ctx *ctx) {
                                              .length = 1,
                                              .streaming = true,
                                              .capacity = EMA_T,
-                                             .chunk_most = 1});
+                                             .chunk_max = 1});
     load_average(b.store);
     for (int64_t t = 0; t < EMA_T; t++) {
         put_rows(&b, "x", "in.x", t);
@@ -800,7 +800,7 @@ static void record_weights(ls_program *p, const void *about) {
     const int64_t T = a->T, reach = a->chunk > 0 ? a->chunk : T, B = BATCH;
     double *ones = numbers_new(B * T * T);
     for (int64_t r = 0; r < B * T; r++) ones[r * T + r % T] = 1;
-    ls_segment segment = ls_segment_all(ls_constant(p, LS_F64, LS_DIMS(B, T, 1, a->Z), a->q),
+    ls_key_set segment = ls_key_set_all(ls_constant(p, LS_F64, LS_DIMS(B, T, 1, a->Z), a->q),
                                         ls_constant(p, LS_F64, LS_DIMS(B, T, 1, a->Z), a->k),
                                         ls_constant(p, LS_F64, LS_DIMS(B, T, 1, T), ones));
     segment.lo = 0;

@@ -160,7 +160,7 @@ static double *in_chunks(ls_ctx *ctx, const mixer_case *c, int64_t n, int64_t cu
                                                    .length = rows,
                                                    .streaming = true,
                                                    .capacity = n,
-                                                   .chunk_most = cut});
+                                                   .chunk_max = cut});
         if (stream == NULL) stream = b.state, b.state = NULL;
         mixer_put(&b, "x", x + at * D);
         expect(ctx, ls_program_run(b.program, stream, 0, 0));
@@ -461,7 +461,7 @@ static void test_refusals(void **state) {
                                                       .length = 3,
                                                       .streaming = true,
                                                       .capacity = 9,
-                                                      .chunk_most = 3},
+                                                      .chunk_max = 3},
                                 store, &program));
     ctx.error = (ls_error){0};
     mixer_record(program, &c);

@@ -72,7 +72,7 @@ static void state_one(const char *words) {
     model_new(&m, words, LS_F64, 1, 12, 1);
     ls_program *p = model_program(
         &m,
-        (ls_program_options){.length = 1, .streaming = true, .capacity = T_LONG, .chunk_most = 1});
+        (ls_program_options){.length = 1, .streaming = true, .capacity = T_LONG, .chunk_max = 1});
     OK(ls_state_new(p, &state));
     assert_int_equal(ls_state_bytes(state), m.mixer.type->state_bytes(&m.mixer, T_LONG, 8));
     ls_state_free(&model_ctx, state);
@@ -156,7 +156,7 @@ static double rotated_product(const ls_rotary *rotary, const double *q, const do
         double angle = distance * rotary->frequency[i];
         double pair =
             (q[a] * k[a] + q[b] * k[b]) * cos(angle) - (q[b] * k[a] - q[a] * k[b]) * sin(angle);
-        sum += rotary->factor * rotary->factor * exp(rotary->log_decay[i] * distance) * pair;
+        sum += rotary->factor * rotary->factor * exp(rotary->xpos.log_decay[i] * distance) * pair;
     }
     return sum;
 }
@@ -393,11 +393,11 @@ static void rotate_at(ls_dtype type, const ls_rotary *rotary, double position, b
 static double score_at(const ls_rotary *rotary, const double *q, const double *k, double n,
                        double m) {
     enum { WIDTH = 16 };
-    double a[WIDTH], b[WIDTH], block = (double)rotary->decay_block;
+    double a[WIDTH], b[WIDTH], block = (double)rotary->xpos.block;
     rotate_at(LS_F64, rotary, n, false, q, WIDTH, a);
     rotate_at(LS_F64, rotary, m, true, k, WIDTH, b);
-    for (int i = 0; i < WIDTH && rotary->decays; i++)
-        a[i] *= exp(rotary->log_decay[rotary->halves ? i % (WIDTH / 2) : i / 2] *
+    for (int i = 0; i < WIDTH && rotary->xpos.pairs > 0; i++)
+        a[i] *= exp(rotary->xpos.log_decay[rotary->halves ? i % (WIDTH / 2) : i / 2] *
                     (n - block * floor(m / block)));
     return product(a, b, WIDTH);
 }
@@ -446,7 +446,7 @@ static void rotations(void **state) {
             double norm = sqrt(product(narrow, narrow, 16));
             assert_true(norm >= 1 - 1e-6 && norm < 3.5);
         }
-        assert_true(xpos.log_decay[i] < 0);
+        assert_true(xpos.xpos.log_decay[i] < 0);
     }
     free(q), free(k);
 }
@@ -609,8 +609,7 @@ static void bidirectional(void **state) {
     ls_program_free(model_program(&m, (ls_program_options){.length = 5}));
     assert_int_equal(
         model_program_try(
-            &m,
-            (ls_program_options){.length = 5, .streaming = true, .capacity = 9, .chunk_most = 5},
+            &m, (ls_program_options){.length = 5, .streaming = true, .capacity = 9, .chunk_max = 5},
             &p),
         LS_EUSE);
     ls_program_free(p);

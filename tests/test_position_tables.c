@@ -121,7 +121,7 @@ static void sinusoids(void **state) {
 static double curve(const ls_rotary *rotary, double n) {
     double sum = 0;
     for (int64_t i = 0; i < rotary->pairs; i++)
-        sum += cos(n * rotary->frequency[i]) * exp(n * rotary->log_decay[i]);
+        sum += cos(n * rotary->frequency[i]) * exp(n * rotary->xpos.log_decay[i]);
     return sum;
 }
 
@@ -154,7 +154,7 @@ static void curves(void **state) {
     golden_close(&g);
     x = attend_of("position=xpos position.rotate=false", 1, 64, 8);
     for (int i = 0; i < 32; i++)
-        assert_true(x.rotary.frequency[i] == 0 && x.rotary.log_decay[i] < 0);
+        assert_true(x.rotary.frequency[i] == 0 && x.rotary.xpos.log_decay[i] < 0);
 }
 
 static void ntk(void **state) {
@@ -265,7 +265,7 @@ static void identities(void **state) {
         snprintf(words, sizeof words, "position=rope trained_length=32 %s", same[i]);
         ls_attend a = attend_of(words, 2, 16, 32);
         assert_memory_equal(a.rotary.frequency, plain.rotary.frequency, sizeof a.rotary.frequency);
-        assert_true(a.rotary.factor == 1 && a.pieces == 1 && a.rotary.dynamic == NULL);
+        assert_true(a.rotary.factor == 1 && a.sets == 1 && a.rotary.dynamic == NULL);
     }
 }
 

@@ -270,7 +270,7 @@ static void test_cuts(void **state) {
                                            .length = cuts[i],
                                            .streaming = true,
                                            .capacity = T,
-                                           .chunk_most = 130};
+                                           .chunk_max = 130};
             bench part = bench_initial(&ctx, &l, options);
             for (int64_t j = 0; j < cuts[i] * D; j++)
                 put(ls_program_find(part.program, "x"), j,
@@ -408,7 +408,7 @@ static void test_refusals(void **state) {
     }
     const layer ahead = layer_of(&ctx, "d_state=8 blocks=1", false, 8);
     const ls_program_options options = {
-        .type = LS_F64, .batch = 1, .length = 3, .streaming = true, .capacity = 3, .chunk_most = 3};
+        .type = LS_F64, .batch = 1, .length = 3, .streaming = true, .capacity = 3, .chunk_max = 3};
     ls_parameters *store;
     ls_program *program;
     expect(&ctx, ls_parameters_new(&ctx, LS_F64, &store));

@@ -33,7 +33,7 @@ static void open_golden(ls_ctx *ctx, const char *path) {
 }
 
 /* Files have time last, [batch,width,T]; here it is [batch,T,width]. */
-static int64_t turned(int64_t i, int64_t width) {
+static int64_t transposed(int64_t i, int64_t width) {
     int64_t b = i / (width * T), c = i / T % width, t = i % T;
     return (b * T + t) * width + c;
 }
@@ -86,7 +86,7 @@ static void put_rows(ls_program *p, const char *input, const char *name, int64_t
     int64_t count;
     double *values = stored(name, &count);
     for (int64_t i = 0; i < count; i++)
-        put(ls_program_find(p, input), width > 0 ? turned(i, width) : i, values[i]);
+        put(ls_program_find(p, input), width > 0 ? transposed(i, width) : i, values[i]);
     free(values);
 }
 
@@ -96,7 +96,7 @@ static void compare(ls_program *p, const char *ours, const char *theirs, int64_t
     int64_t count;
     double *want = stored(theirs, &count), worst = 0, size = 0;
     for (int64_t i = 0; i < count; i++) {
-        double got = get(ls_program_find(p, ours), width > 0 ? turned(i, width) : i);
+        double got = get(ls_program_find(p, ours), width > 0 ? transposed(i, width) : i);
         worst = fmax(worst, fabs(got - want[i]));
         size = fmax(size, fabs(want[i]));
         assert_true(isfinite(got));

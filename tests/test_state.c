@@ -57,7 +57,7 @@ static void stream_open(stream *s, size_t which, bool grad) {
                                             .guarded = true,
                                             .streaming = true,
                                             .capacity = CAPACITY,
-                                            .chunk_most = length});
+                                            .chunk_max = length});
     double *x = mixer_numbers(2 * length * WIDTH, 3);
     mixer_put(&s->b, "x", x);
     free(x);

@@ -187,7 +187,7 @@ typedef struct option_case {
     bool untied;
     int rank;
 } option_case;
-enum { RANKS_MOST = 3 };
+enum { RANKS_MAX = 3 };
 
 static const option_case option_cases[] = {
     {"s4d", "bandlimit=0.35 dt=exp", EXP, PLAIN, EXP, true, false, 1, 0.35, CHANNELS, 0, false, 0},
@@ -256,7 +256,7 @@ static double complex pair_of(const bench *b, const char *name, int64_t i) {
 
 /* A channel before it is discrete. */
 typedef struct channel {
-    double complex L[ALL], P[RANKS_MOST][ALL], B[ALL], C[ALL];
+    double complex L[ALL], P[RANKS_MAX][ALL], B[ALL], C[ALL];
     double step[ALL]; /* without the rate */
     int masked;
 } channel;

@@ -60,7 +60,7 @@ static void check(const ls_tile_rule *rule, ls_interval asked, ls_interval held)
         for (int64_t j = 0; j < key_tiles; j++) {
             ls_interval queries = tile_of(asked, i, LS_TILE_QUERIES);
             ls_interval keys = tile_of(held, j, LS_TILE_KEYS);
-            ls_tile_run runs[LS_TILE_RUNS_MOST];
+            ls_tile_run runs[LS_TILE_RUNS_MAX];
             tally pairs = count_pairs(rule, queries, keys);
             bool all = pairs.admitted == pairs.pairs && !rule->checked;
             int row = kind_of(runs, ls_tile_runs_of_queries(rule, queries, held, runs), j);

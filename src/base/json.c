@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEPTH_MOST = 64 };
+enum { DEPTH_MAX = 64 };
 
 /* jansson recurses to a depth fixed when it was built; ours is checked before it sees the text. */
 static bool too_deep(const char *text, size_t length) {
@@ -19,7 +19,7 @@ static bool too_deep(const char *text, size_t length) {
         } else if (c == '"') {
             quoted = true;
         } else if (c == '{' || c == '[') {
-            if (++depth > DEPTH_MOST) return true;
+            if (++depth > DEPTH_MAX) return true;
         } else if (c == '}' || c == ']') {
             depth--;
         }
@@ -31,7 +31,7 @@ ls_status ls_json_parse(ls_ctx *ctx, const char *text, size_t length, const char
                         json_t **out) {
     *out = NULL;
     if (too_deep(text, length))
-        return LS_FAIL(ctx, LS_EINPUT, "%s: JSON nested deeper than %d", what, DEPTH_MOST);
+        return LS_FAIL(ctx, LS_EINPUT, "%s: JSON nested deeper than %d", what, DEPTH_MAX);
     json_error_t error;
     *out = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
     if (*out == NULL)
@@ -44,7 +44,7 @@ ls_status ls_json_parse_line(ls_ctx *ctx, const char *text, size_t length, const
     *out = NULL;
     if (too_deep(text, length))
         return LS_FAIL(ctx, LS_EINPUT, "%s, line %lld: JSON nested deeper than %d", what,
-                       (long long)line, DEPTH_MOST);
+                       (long long)line, DEPTH_MAX);
     json_error_t error;
     *out = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
     if (*out == NULL)

@@ -137,9 +137,9 @@ static ls_status set_reals(ls_ctx *ctx, const char *where, const ls_option *opti
         char one[64];
         size_t here = strcspn(c, ",");
         while (*c == ' ') c++, here--;
-        if (reals.count == LS_OPTION_REALS_MOST)
+        if (reals.count == LS_OPTION_REALS_MAX)
             return LS_FAIL(ctx, LS_EUSE, "%s%s: at most %d numbers fit", where, option->key,
-                           LS_OPTION_REALS_MOST);
+                           LS_OPTION_REALS_MAX);
         snprintf(one, sizeof one, "%.*s", (int)(here < sizeof one ? here : sizeof one - 1), c);
         int64_t whole;
         double number;

@@ -17,11 +17,11 @@ typedef enum {
     LS_OPTION_REALS,  /* ls_reals: comma-separated numbers, may be empty */
 } ls_option_type;
 
-enum { LS_OPTION_TEXT_BYTES = 512, LS_OPTION_REALS_MOST = 256 };
+enum { LS_OPTION_TEXT_BYTES = 512, LS_OPTION_REALS_MAX = 256 };
 
 typedef struct ls_reals {
     int64_t count;
-    double at[LS_OPTION_REALS_MOST];
+    double at[LS_OPTION_REALS_MAX];
 } ls_reals;
 
 typedef struct ls_option {

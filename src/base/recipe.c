@@ -2,7 +2,7 @@
  * of text below a key or in brackets, plain and quoted text on one line, text over several lines
  * below > or |, comments. What YAML has beyond it (anchors, tags, directives, quotes and plain text
  * over several lines, keys that are not text) is refused with a sentence. Nothing here is recursive
- * beyond DEPTH_MOST. */
+ * beyond DEPTH_MAX. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 #include "base/file.h"
 #include "base/settings.h"
 
-enum { RECIPE_BYTES = 1 << 20, DEPTH_MOST = 16, KEY_BYTES = 256, NAME_BYTES = 200 };
-enum { SETTINGS_MOST = 4096 }; /* keys are looked for one by one */
+enum { RECIPE_BYTES = 1 << 20, DEPTH_MAX = 16, KEY_BYTES = 256, NAME_BYTES = 200 };
+enum { SETTINGS_MAX = 4096 }; /* keys are looked for one by one */
 
 typedef struct reader {
     ls_ctx *ctx;
@@ -231,8 +231,8 @@ static ls_status text_below(reader *r, ls_text *out) {
 static ls_status put(reader *r, const char *key, const ls_text *value) {
     LS_TRY(ls_text_status(value));
     if (ls_settings_has(r->settings, key)) return bad(r, "%s is given twice", key);
-    if (r->settings->count >= SETTINGS_MOST)
-        return bad(r, "a recipe has at most %d settings", SETTINGS_MOST);
+    if (r->settings->count >= SETTINGS_MAX)
+        return bad(r, "a recipe has at most %d settings", SETTINGS_MAX);
     return ls_settings_put(r->ctx, r->settings, key, value->bytes);
 }
 
@@ -301,7 +301,7 @@ static ls_status inline_value(reader *r, const char *key, bool bracketed, int de
 }
 
 static ls_status braced(reader *r, const char *prefix, int depth) {
-    if (depth > DEPTH_MOST) return bad(r, "nested deeper than %d", DEPTH_MOST);
+    if (depth > DEPTH_MAX) return bad(r, "nested deeper than %d", DEPTH_MAX);
     bool more = true;
     r->at++;
     skip_space(r);
@@ -366,7 +366,7 @@ static ls_status value_below(reader *r, const char *key, int depth) {
 /* "key: value" lines of one indentation, with what is below them. */
 static ls_status block(reader *r, const char *prefix, int depth) {
     const int64_t indent = r->indent;
-    if (depth > DEPTH_MOST) return bad(r, "nested deeper than %d", DEPTH_MOST);
+    if (depth > DEPTH_MAX) return bad(r, "nested deeper than %d", DEPTH_MAX);
     while (r->indent == indent) {
         char key[KEY_BYTES];
         if (is_item(r)) return bad(r, "a list stands below a key");

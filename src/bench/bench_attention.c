@@ -28,8 +28,8 @@ static const attention_kind kinds[] = {
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
-static ls_segment segment_of(ls_program *p, const attention_kind *kind, ls_tensor *const in[3]) {
-    ls_segment segment = ls_segment_all(in[0], in[1], in[2]);
+static ls_key_set segment_of(ls_program *p, const attention_kind *kind, ls_tensor *const in[3]) {
+    ls_key_set segment = ls_key_set_all(in[0], in[1], in[2]);
     double slopes[64];
     segment.lo = 0;
     if (kind->window > 0) segment.hi = kind->window - 1;
@@ -50,7 +50,7 @@ static ls_status record(ls_ctx *ctx, const attention_kind *kind, ls_dtype type, 
     ls_tensor *in[4];
     for (int i = 0; i < 4; i++)
         in[i] = ls_input(p, names[i], type, LS_DIMS(1, T, kind->heads, kind->width), grad && i < 3);
-    const ls_segment segment = segment_of(p, kind, in);
+    const ls_key_set segment = segment_of(p, kind, in);
     const ls_attention_options how = {.scale = 1 / sqrt((double)kind->width)};
     ls_tensor *y = ls_attention(p, 1, &segment, how, NULL);
     ls_keep(p, "y", y);

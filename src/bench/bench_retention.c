@@ -11,7 +11,7 @@
 typedef struct head_size {
     int64_t heads, keys, values;
 } head_size;
-enum { SIZES = 2, HEADS_MOST = 8, DEVICE_TOKENS = 65536 };
+enum { SIZES = 2, HEADS_MAX = 8, DEVICE_TOKENS = 65536 };
 static const head_size processor_sizes[SIZES] = {{6, 64, 64}, {2, 256, 512}};
 static const head_size device_sizes[SIZES] = {{8, 128, 128}, {4, 256, 512}};
 
@@ -29,7 +29,7 @@ static ls_status record(ls_ctx *ctx, int size, ls_dtype type, int64_t T, bool gr
     const int64_t B = batch_on(ctx, T);
     const ls_program_options options = {.type = type, .batch = B, .length = T, .grad = grad};
     const int64_t H = sizes[size].heads, K = sizes[size].keys, V = sizes[size].values;
-    double log_decay[HEADS_MOST];
+    double log_decay[HEADS_MAX];
     LS_TRY(ls_program_new(ctx, &options, store, out));
     ls_program *p = *out;
     ls_tensor *in[4];

@@ -6,7 +6,7 @@
 #include "mixer/mixer.h"
 #include "tensor/engine/machine.h"
 
-enum { HEADS = 12, WIDTH = 768, OPERATIONS_MOST = 64, DEVICE_BATCH = 8 };
+enum { HEADS = 12, WIDTH = 768, OPERATIONS_MAX = 64, DEVICE_BATCH = 8 };
 
 /* The same for all kinds; on a device enough that it is the kernels that are measured, not the
  * calls. */
@@ -76,13 +76,13 @@ static ls_status make(ls_ctx *ctx, const ls_mixer *mixer, ls_dtype type, int64_t
 static ls_status time_attention(ls_bench *bench, ls_program *program, double *seconds,
                                 double *flops) {
     for (int64_t round = 0; round < bench->settings->rounds; round++) {
-        ls_op_time times[OPERATIONS_MOST];
+        ls_op_time times[OPERATIONS_MAX];
         double sum = 0;
         *flops = 0;
         LS_TRY(ls_bench_go_on(bench));
         ls_program_profile(program, true);
         LS_TRY(ls_program_run(program, NULL, 0, 0));
-        size_t count = ls_program_times(program, times, OPERATIONS_MOST);
+        size_t count = ls_program_times(program, times, OPERATIONS_MAX);
         for (size_t i = 0; i < count; i++) {
             if (strstr(times[i].name, "attention") == NULL) continue;
             sum += times[i].seconds;

@@ -11,7 +11,7 @@
 #include "tensor/engine/machine.h"
 #include "train/train.h"
 
-enum { OPERATIONS_MOST = 64 };
+enum { OPERATIONS_MAX = 64 };
 
 typedef struct train_shape {
     const char *name, *words; /* words: the model's settings */
@@ -120,10 +120,10 @@ static int by_value(const void *a, const void *b) {
 
 /* Tokens per second by the median step of about `seconds`. */
 static ls_status measure(ls_ctx *ctx, trainer *t, double seconds, double *out) {
-    enum { STEPS_MOST = 256 };
-    double times[STEPS_MOST], began = ls_clock();
+    enum { STEPS_MAX = 256 };
+    double times[STEPS_MAX], began = ls_clock();
     size_t count = 0;
-    while (count < 5 || (count < STEPS_MOST && ls_clock() - began < seconds)) {
+    while (count < 5 || (count < STEPS_MAX && ls_clock() - began < seconds)) {
         double start = ls_clock();
         LS_TRY(step(ctx, t));
         times[count++] = ls_clock() - start;
@@ -136,10 +136,10 @@ static ls_status measure(ls_ctx *ctx, trainer *t, double seconds, double *out) {
 static ls_status operation_table(ls_bench *bench, trainer *t, json_t *into) {
     enum { STEPS = 4 };
     ls_ctx *ctx = bench->ctx;
-    ls_op_time times[OPERATIONS_MOST];
+    ls_op_time times[OPERATIONS_MAX];
     ls_program_profile(t->program, true);
     for (int i = 0; i < STEPS; i++) LS_TRY(ls_program_run(t->program, NULL, 1, 0));
-    size_t count = ls_program_times(t->program, times, OPERATIONS_MOST);
+    size_t count = ls_program_times(t->program, times, OPERATIONS_MAX);
     ls_program_profile(t->program, false);
     ls_parameters_clear_gradient(t->model->store);
     double total = 0;

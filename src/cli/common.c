@@ -51,25 +51,25 @@ ls_status ls_cli_read(ls_cli *cli, const char *prefix, const ls_option_table *ta
 }
 
 ls_status ls_cli_finish_settings(ls_cli *cli) {
-    enum { KNOWN_MOST = 256 };
+    enum { KNOWN_MAX = 256 };
     ls_ctx *ctx = &cli->ctx;
-    const char *known[KNOWN_MOST + 1];
+    const char *known[KNOWN_MAX + 1];
     size_t count = 0;
     ls_text names = {0};
     const ls_section common[] = {{"", &ls_common_options}, {0}};
     const ls_section *lists[] = {common, cli->verb->sections};
     /* the names of sections are put together in one text; what it moves while it grows is why the
      * pointers are taken afterwards */
-    size_t starts[KNOWN_MOST];
+    size_t starts[KNOWN_MAX];
     for (size_t l = 0; l < 2; l++)
         for (const ls_section *s = lists[l]; s != NULL && s->table != NULL; s++)
-            for (size_t i = 0; i < s->table->count && count < KNOWN_MOST; i++) {
+            for (size_t i = 0; i < s->table->count && count < KNOWN_MAX; i++) {
                 starts[count++] = names.length;
                 ls_text_printf(ctx, &names, "%s%s%s", s->prefix, s->prefix[0] == '\0' ? "" : ".",
                                s->table->options[i].key);
                 ls_text_append(ctx, &names, "", 1);
             }
-    if (cli->verb->model_keys && count < KNOWN_MOST) {
+    if (cli->verb->model_keys && count < KNOWN_MAX) {
         starts[count++] = names.length;
         ls_text_printf(ctx, &names, "extend");
     }

@@ -63,12 +63,12 @@ ls_status ls_compare(ls_ctx *ctx, ls_comparison *comparison, const char *name,
 ls_status ls_compare_rows(ls_ctx *ctx, ls_comparison *comparison, const char *name,
                           const double *rows, ls_rows_shape shape, const ls_safetensor *reference,
                           double tolerance) {
-    if (!shape.turned) return ls_compare(ctx, comparison, name, rows, reference, tolerance);
-    double *turned = ls_new(ctx, (size_t)ls_max(reference->count, 1), sizeof *turned);
-    if (turned == NULL) return LS_ENOMEM;
-    ls_exchange_axes(rows, shape.B, shape.T, shape.D, turned);
-    ls_status status = ls_compare(ctx, comparison, name, turned, reference, tolerance);
-    ls_free(ctx, turned);
+    if (!shape.transposed) return ls_compare(ctx, comparison, name, rows, reference, tolerance);
+    double *transposed = ls_new(ctx, (size_t)ls_max(reference->count, 1), sizeof *transposed);
+    if (transposed == NULL) return LS_ENOMEM;
+    ls_exchange_axes(rows, shape.B, shape.T, shape.D, transposed);
+    ls_status status = ls_compare(ctx, comparison, name, transposed, reference, tolerance);
+    ls_free(ctx, transposed);
     return status;
 }
 

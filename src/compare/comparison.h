@@ -12,7 +12,7 @@
  * against the largest value of all references. */
 ls_status ls_compare(ls_ctx *ctx, ls_comparison *comparison, const char *name,
                      const double *computed, const ls_safetensor *reference, double tolerance);
-/* The same of rows [B,T,D], which the reference may have turned. */
+/* The same of rows [B,T,D], which the reference may have transposed. */
 ls_status ls_compare_rows(ls_ctx *ctx, ls_comparison *comparison, const char *name,
                           const double *rows, ls_rows_shape shape, const ls_safetensor *reference,
                           double tolerance);

@@ -30,7 +30,7 @@ static ls_status compare_heads(ls_mixer_trial *a, ls_comparison *comparison, con
 
 static ls_status compare_outputs(ls_mixer_trial *a, ls_comparison *comparison, const char *how,
                                  const ls_safetensor *reference) {
-    char shown[LS_SAFETENSORS_NAME_MOST + 16];
+    char shown[LS_SAFETENSORS_NAME_MAX + 16];
     snprintf(shown, sizeof shown, "%s%s", reference->name, how);
     LS_TRY(ls_mixer_trial_clear_void(a, a->y));
     if (a->heads.H > 0)
@@ -94,7 +94,7 @@ ls_status ls_mixer_trial_compare(ls_mixer_trial *a, ls_comparison *comparison) {
     const ls_compare_keys *keys = a->keys;
     const ls_safetensor *y = ls_mixer_trial_find(a, LS_GIVEN_Y, NULL), *step;
     const ls_safetensor *gradient = ls_mixer_trial_find(a, LS_GIVEN_GRADIENT, NULL);
-    int64_t cuts[LS_OPTION_REALS_MOST];
+    int64_t cuts[LS_OPTION_REALS_MAX];
     size_t from = 0;
     if (y == NULL) return LS_FAIL(a->ctx, LS_EINPUT, "%s has no tensor out.y", a->keys->golden);
     if (a->cot == NULL && gradient != NULL)

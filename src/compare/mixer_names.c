@@ -30,7 +30,7 @@ const char *ls_mixer_trial_weight(const ls_mixer_trial *a, const char *name) {
 }
 
 const ls_buffer *ls_mixer_trial_buffer(const ls_mixer_trial *a, const char *name) {
-    char unused[LS_SAFETENSORS_NAME_MOST];
+    char unused[LS_SAFETENSORS_NAME_MAX];
     for (const ls_buffer *buffer = a->mixer.type->buffers; buffer && buffer->official; buffer++)
         if (ls_name_fits(buffer->official, name, "", unused, sizeof unused)) return buffer;
     return NULL;
@@ -61,7 +61,7 @@ static bool role_by_rules(const ls_mixer_trial *a, const char *name, ls_given *o
 /* The role of any tensor of the input file. */
 static bool role_of(const ls_mixer_trial *a, const char *tensor, ls_given *out, char *target,
                     size_t bytes) {
-    char full[LS_SAFETENSORS_NAME_MOST + 8];
+    char full[LS_SAFETENSORS_NAME_MAX + 8];
     const char *of = ls_name_after(tensor, "cot.");
     target[0] = '\0';
     *out = LS_GIVEN_COT;
@@ -107,7 +107,7 @@ const ls_safetensor *ls_mixer_trial_find(const ls_mixer_trial *a, ls_given role,
 
 const ls_safetensor *ls_mixer_trial_find_gradient(const ls_mixer_trial *a, ls_given role) {
     const ls_safetensor *input = ls_mixer_trial_find(a, role, NULL);
-    char name[LS_SAFETENSORS_NAME_MOST + 8];
+    char name[LS_SAFETENSORS_NAME_MAX + 8];
     if (input == NULL) return NULL;
     snprintf(name, sizeof name, "grad.%s", input->name);
     return ls_safetensors_find(&a->input, name);

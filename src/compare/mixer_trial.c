@@ -132,7 +132,7 @@ static ls_status make_room(ls_mixer_trial *a) {
 
 static ls_status run(ls_comparer *comparer, ls_comparison *out) {
     ls_mixer_trial *a = comparer->own;
-    int64_t cuts[LS_OPTION_REALS_MOST] = {a->keys->cut.count == 0 ? INT64_MAX : 0};
+    int64_t cuts[LS_OPTION_REALS_MAX] = {a->keys->cut.count == 0 ? INT64_MAX : 0};
     LS_TRY(ls_mixer_trial_open(a));
     a->mixer.width = a->D;
     LS_TRY(fit_heads(a));

@@ -26,8 +26,9 @@ static ls_status compare_state(ls_trial *trial, const ls_trial_run *run,
         return LS_FAIL(trial->ctx, LS_EINPUT, "%s: %s has %d axes: it cannot be a state",
                        trial->keys->golden, tensor->name, tensor->rank);
     if (tensor->count == 0) return LS_OK;
-    const bool turned = trial->keys->layout == LS_LAYOUT_TBD;
-    const int64_t rows = tensor->dim[at + (turned ? 0 : 1)], B = tensor->dim[at + (turned ? 1 : 0)];
+    const bool transposed = trial->keys->layout == LS_LAYOUT_TBD;
+    const int64_t rows = tensor->dim[at + (transposed ? 0 : 1)],
+                  B = tensor->dim[at + (transposed ? 1 : 0)];
     const int64_t width = tensor->count / (layers * rows * B), each = rows * B * width;
     if (B != trial->B)
         return LS_FAIL(trial->ctx, LS_EINPUT, "%s: %s is not of %lld sequences",
@@ -36,14 +37,14 @@ static ls_status compare_state(ls_trial *trial, const ls_trial_run *run,
     double *layer = ls_new(trial->ctx, (size_t)each, sizeof *layer);
     ls_status status = values == NULL || layer == NULL ? LS_ENOMEM : LS_OK;
     for (int64_t i = 0, number = 0; i < layers && status == LS_OK; i++) {
-        char full[LS_SAFETENSORS_NAME_MOST + 96];
+        char full[LS_SAFETENSORS_NAME_MAX + 96];
         snprintf(full, sizeof full, "%s", name);
         if (open != NULL) do
                 snprintf(full, sizeof full, "%.*s%lld%s", (int)(open - name), name,
                          (long long)number++, open + strcspn(open, "}") + 1);
             while (!ls_state_has(run->program, full) && number < trial->config.layers);
         status = ls_state_values(run->program, run->state, full, rows, width, layer);
-        if (turned)
+        if (transposed)
             ls_exchange_axes(layer, B, rows, width, values + i * each);
         else
             memcpy(values + i * each, layer, (size_t)each * sizeof *values);
@@ -148,7 +149,7 @@ ls_status ls_trial_compare_outputs(ls_trial *trial) {
 /* A gradient is of a weight that the file has, and of its shape. */
 static ls_status check_gradient(const ls_trial *trial, const ls_safetensor *tensor,
                                 const char *name) {
-    char full[LS_SAFETENSORS_NAME_MOST + 8];
+    char full[LS_SAFETENSORS_NAME_MAX + 8];
     snprintf(full, sizeof full, "w.%s", name);
     const ls_safetensor *weight = ls_safetensors_find(&trial->file, full);
     bool same = weight != NULL && weight->rank == tensor->rank;

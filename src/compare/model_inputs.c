@@ -5,11 +5,11 @@
 
 static ls_status read_tokens(ls_trial *trial, const ls_safetensor *tensor, int64_t *length,
                              int32_t **out) {
-    const bool turned = trial->keys->layout == LS_LAYOUT_TBD;
+    const bool transposed = trial->keys->layout == LS_LAYOUT_TBD;
     if (tensor->rank != 2 || tensor->count < 1 || *out != NULL)
         return LS_FAIL(trial->ctx, LS_EINPUT, "%s: %s must be tokens of two axes, given once",
                        trial->keys->golden, tensor->name);
-    const int64_t B = tensor->dim[turned ? 1 : 0], T = tensor->dim[turned ? 0 : 1];
+    const int64_t B = tensor->dim[transposed ? 1 : 0], T = tensor->dim[transposed ? 0 : 1];
     if (trial->B > 0 && trial->B != B)
         return LS_FAIL(trial->ctx, LS_EINPUT, "%s: %s has %lld sequences, not %lld",
                        trial->keys->golden, tensor->name, (long long)B, (long long)trial->B);
@@ -20,7 +20,7 @@ static ls_status read_tokens(ls_trial *trial, const ls_safetensor *tensor, int64
     ls_status status = *out == NULL || stored == NULL ? LS_ENOMEM : LS_OK;
     if (status == LS_OK) status = ls_safetensor_i32(trial->ctx, tensor, 0, tensor->count, stored);
     for (int64_t i = 0; i < tensor->count && status == LS_OK; i++)
-        (*out)[i] = turned ? stored[i % T * B + i / T] : stored[i];
+        (*out)[i] = transposed ? stored[i % T * B + i / T] : stored[i];
     ls_free(trial->ctx, stored);
     return status;
 }
@@ -89,7 +89,7 @@ static ls_status leave_out_rest(ls_trial *trial) {
 
 /* Sources are as many as pieces, and all of one length, as the pieces are. */
 static ls_status check_sources(ls_trial *trial) {
-    int64_t cuts[LS_OPTION_REALS_MOST];
+    int64_t cuts[LS_OPTION_REALS_MAX];
     LS_TRY(ls_compare_cuts(trial->ctx, "source_cut", &trial->keys->source_cut, cuts));
     const int64_t each = trial->keys->source_cut.count > 0 ? cuts[0] : trial->S;
     if (trial->keys->source_cut.count > 1 || trial->S != trial->pieces * each ||
@@ -106,7 +106,7 @@ ls_status ls_trial_cut_pieces(ls_trial *trial) {
     const int64_t given = trial->keys->cut.count, all = trial->T;
     const int64_t segment = trial->config.model.segment;
     const bool decodes = trial->config.encoder_layers > 0;
-    int64_t cuts[LS_OPTION_REALS_MOST] = {trial->T};
+    int64_t cuts[LS_OPTION_REALS_MAX] = {trial->T};
     LS_TRY(ls_compare_cuts(trial->ctx, "cut", &trial->keys->cut, cuts));
     if (given == 0 && !decodes && segment > 0) cuts[0] = segment;
     trial->first = ls_new(trial->ctx, (size_t)all + 1, sizeof *trial->first);

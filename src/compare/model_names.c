@@ -22,7 +22,7 @@ ls_status ls_trial_check_names(const ls_trial *trial) {
 
 ls_status ls_trial_output_of(const ls_trial *trial, const char *name, ls_trial_output *out) {
     static const char *const kinds[] = {"rows", "logits", "loss", "mean_loss", "auxiliary"};
-    char full[LS_SAFETENSORS_NAME_MOST + 8], target[sizeof out->name];
+    char full[LS_SAFETENSORS_NAME_MAX + 8], target[sizeof out->name];
     snprintf(full, sizeof full, "out.%s", name);
     *out = (ls_trial_output){.kind = LS_OUTPUT_NONE};
     size_t from = 0;

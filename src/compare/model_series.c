@@ -3,9 +3,9 @@
 
 ls_status ls_trial_rows_shape(const ls_trial *trial, const ls_safetensor *tensor, int64_t T,
                               int64_t D, ls_rows_shape *out) {
-    const bool turned = trial->keys->layout == LS_LAYOUT_TBD;
-    const int64_t dims[2] = {turned ? T : trial->B, turned ? trial->B : T};
-    *out = (ls_rows_shape){.B = trial->B, .T = T, .D = D, .turned = turned};
+    const bool transposed = trial->keys->layout == LS_LAYOUT_TBD;
+    const int64_t dims[2] = {transposed ? T : trial->B, transposed ? trial->B : T};
+    *out = (ls_rows_shape){.B = trial->B, .T = T, .D = D, .transposed = transposed};
     if (tensor->rank >= 2 && tensor->dim[0] == dims[0] && tensor->dim[1] == dims[1] &&
         tensor->count == trial->B * T * D)
         return LS_OK;

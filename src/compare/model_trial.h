@@ -21,8 +21,8 @@ typedef enum {
 } ls_output_kind;
 typedef struct ls_trial_output {
     ls_output_kind kind;
-    int64_t piece;                            /* -1: the whole text */
-    char name[LS_SAFETENSORS_NAME_MOST + 64]; /* of a state, or of what segments leave */
+    int64_t piece;                           /* -1: the whole text */
+    char name[LS_SAFETENSORS_NAME_MAX + 64]; /* of a state, or of what segments leave */
 } ls_trial_output;
 
 /* A value for every token, [B,T,width]. */

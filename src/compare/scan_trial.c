@@ -227,7 +227,7 @@ static ls_status run_and_compare(ls_scan_trial *a, const int64_t *cuts, int64_t 
 
 static ls_status read(ls_comparer *comparer) {
     ls_scan_trial *a = comparer->own;
-    int64_t cuts[LS_OPTION_REALS_MOST];
+    int64_t cuts[LS_OPTION_REALS_MAX];
     *a = (ls_scan_trial){.ctx = comparer->ctx, .keys = comparer->keys, .type = comparer->dtype};
     LS_TRY(ls_compare_needs_golden(comparer));
     return ls_compare_cuts(a->ctx, "cut", &a->keys->cut, cuts);
@@ -235,7 +235,7 @@ static ls_status read(ls_comparer *comparer) {
 
 static ls_status run(ls_comparer *comparer, ls_comparison *out) {
     ls_scan_trial *a = comparer->own;
-    int64_t cuts[LS_OPTION_REALS_MOST];
+    int64_t cuts[LS_OPTION_REALS_MAX];
     a->comparison = out;
     LS_TRY(ls_compare_cuts(a->ctx, "cut", &a->keys->cut, cuts));
     LS_TRY(ls_safetensors_open(a->ctx, a->keys->golden, &a->file));

@@ -17,7 +17,7 @@ typedef struct ls_scan_layout {
 typedef struct ls_scan_input {
     const char *name; /* behind "in." in the file; in programs as it is */
     int rank;         /* 0: not given */
-    int64_t dim[LS_SAFETENSORS_RANK_MOST], count;
+    int64_t dim[LS_SAFETENSORS_RANK_MAX], count;
     ls_scan_layout at;
     double *value, *gradient;
 } ls_scan_input;

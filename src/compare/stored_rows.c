@@ -5,7 +5,7 @@
 ls_status ls_stored_rows(ls_ctx *ctx, const ls_safetensor *tensor, ls_rows_shape shape,
                          double **out) {
     LS_TRY(ls_safetensor_values(ctx, tensor, out));
-    if (!shape.turned) return LS_OK;
+    if (!shape.transposed) return LS_OK;
     double *values = ls_new(ctx, (size_t)ls_max(tensor->count, 1), sizeof *values);
     if (values != NULL) ls_exchange_axes(*out, shape.T, shape.B, shape.D, values);
     ls_free(ctx, *out);

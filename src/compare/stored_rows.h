@@ -4,10 +4,10 @@
 
 #include "model/safetensors.h"
 
-/* Rows [B,T,D] of ours, which in the file may be turned: [T,B,D]. */
+/* Rows [B,T,D] of ours, which in the file may be transposed: [T,B,D]. */
 typedef struct ls_rows_shape {
     int64_t B, T, D;
-    bool turned;
+    bool transposed;
 } ls_rows_shape;
 
 /* A tensor's rows as doubles, in our order (free with ls_free). */

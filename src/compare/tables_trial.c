@@ -32,7 +32,7 @@ static ls_status unknown(const table *t) {
 }
 
 static ls_status must_be(const table *t, int rank, const int64_t *dim) {
-    char wanted[LS_SAFETENSORS_RANK_MOST * 24] = "";
+    char wanted[LS_SAFETENSORS_RANK_MAX * 24] = "";
     bool same = t->tensor->rank == rank;
     size_t used = 0;
     for (int i = 0; i < rank; i++) {
@@ -99,7 +99,7 @@ static ls_status put_modes(const table *t, const char *part, const ls_hippo_mode
 }
 
 static ls_status hippo(const table *t) {
-    enum { STATES_MOST = 512 };
+    enum { STATES_MAX = 512 };
     static const char *const parts[] = {"W", "P", "B", "B_noclip"};
     const int64_t N = number_of(t, 'n');
     const char *part = ls_name_after(t->rest, "nplr_");
@@ -108,9 +108,9 @@ static ls_status hippo(const table *t) {
     for (size_t i = 0; part != NULL && i < sizeof parts / sizeof parts[0]; i++)
         known = known || strcmp(part, parts[i]) == 0;
     if (!known) return unknown(t);
-    if (N < 2 || N > STATES_MOST || N % 2 != 0)
+    if (N < 2 || N > STATES_MAX || N % 2 != 0)
         return LS_FAIL(t->ctx, LS_EINPUT, "%s: a state has an even number of values, at most %d",
-                       t->tensor->name, STATES_MOST);
+                       t->tensor->name, STATES_MAX);
     if (matrix) return put_matrix(t, N);
     LS_TRY(strcmp(part, "P") == 0
                ? must_be(t, LS_DIMS(ls_measure_rank((ls_measure)t->which), N / 2, 2))
@@ -123,16 +123,16 @@ static ls_status hippo(const table *t) {
 }
 
 static ls_status diagonal(const table *t) {
-    enum { STATES_MOST = 4096 };
+    enum { STATES_MAX = 4096 };
     const ls_spectrum kind = (ls_spectrum)t->which;
     const ls_safetensor *tensor = t->tensor;
     const int64_t h = tensor->rank == 3 ? tensor->dim[1] : 0;
     const bool poles = strcmp(t->rest, "A") == 0;
     double *there;
     if (!poles && strcmp(t->rest, "B") != 0) return unknown(t);
-    if (h < 1 || 2 * h > STATES_MOST || tensor->dim[2] != 2)
+    if (h < 1 || 2 * h > STATES_MAX || tensor->dim[2] != 2)
         return LS_FAIL(t->ctx, LS_EINPUT, "%s is not [copies,modes,2] of at most %d modes",
-                       tensor->name, STATES_MOST / 2);
+                       tensor->name, STATES_MAX / 2);
     LS_TRY(ls_safetensor_values(t->ctx, tensor, &there));
     for (int64_t i = 0; i < tensor->count / 2; i++) {
         double *out = t->out + 2 * i;
@@ -180,13 +180,13 @@ static ls_status random_blocks(const table *t) {
 
 /* which: 0, the block of every token (-1: none); 1, whether each block is complete. */
 static ls_status block_ids(const table *t) {
-    enum { LENGTH_MOST = 1 << 24 };
+    enum { LENGTH_MAX = 1 << 24 };
     const int64_t T = number_of(t, 'n'), pads = ls_max(number_of(t, 'p'), 0);
     const ls_block_sums_attributes about = {t->block, true};
     const int64_t blocks = T / about.block;
-    if (T > LENGTH_MOST || pads > T)
+    if (T > LENGTH_MAX || pads > T)
         return LS_FAIL(t->ctx, LS_EINPUT, "%s: there are at most %d tokens, and no more padding",
-                       t->tensor->name, LENGTH_MOST);
+                       t->tensor->name, LENGTH_MAX);
     if (t->chosen && t->which == 1 && t->tensor->rank == 1 && t->tensor->dim[0] != blocks)
         return LS_FAIL(t->ctx, LS_EUSE, "%s: %lld tokens are %lld blocks of block=%lld, not %lld",
                        t->tensor->name, (long long)T, (long long)blocks, (long long)about.block,

@@ -9,7 +9,7 @@
 #include "data/source.h"
 
 enum { READ_BYTES = 1 << 16, CLASSES = 32, NAME_BYTES = 4160 };
-static const size_t document_most = (size_t)1 << 31, line_most = (size_t)1 << 28;
+static const size_t document_max = (size_t)1 << 31, line_max = (size_t)1 << 28;
 
 struct ls_corpus {
     ls_corpus_files files;
@@ -113,7 +113,7 @@ static ls_status read_text(ls_ctx *ctx, ls_corpus *corpus) {
     LS_TRY(ls__source_open(ctx, file->path, &source));
     ls_status status = LS_OK;
     while (status == LS_OK && !corpus->source_ended)
-        status = read_more(ctx, corpus, source, document_most);
+        status = read_more(ctx, corpus, source, document_max);
     ls__source_close(ctx, source);
     snprintf(corpus->name, sizeof corpus->name, "%s", file->name);
     corpus->file++;
@@ -146,7 +146,7 @@ static ls_status read_line(ls_ctx *ctx, ls_corpus *corpus, const char **line, si
             corpus->line_begin = 0;
         }
         searched = buffer->length;
-        LS_TRY(read_more(ctx, corpus, corpus->source, line_most));
+        LS_TRY(read_more(ctx, corpus, corpus->source, line_max));
     }
 }
 

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "data/source.h"
 
-enum { PATH_BYTES = 4096, DEPTH_MOST = 64, FILES_MOST = 1 << 24, LOOK_BYTES = 8192 };
+enum { PATH_BYTES = 4096, DEPTH_MAX = 64, FILES_MAX = 1 << 24, LOOK_BYTES = 8192 };
 
 #define PERL_ROOT "/usr/share/perl"
 
@@ -28,8 +28,8 @@ static ls_status add_file(ls_ctx *ctx, ls_corpus_files *files, const char *path,
     struct stat about;
     if (stat(path, &about) != 0) return LS_FAIL(ctx, LS_EINPUT, "%s: %s", path, strerror(errno));
     if (!S_ISREG(about.st_mode)) return LS_FAIL(ctx, LS_EINPUT, "%s is not a plain file", path);
-    if (files->count >= FILES_MOST)
-        return LS_FAIL(ctx, LS_EINPUT, "a corpus of more than %d files", FILES_MOST);
+    if (files->count >= FILES_MAX)
+        return LS_FAIL(ctx, LS_EINPUT, "a corpus of more than %d files", FILES_MAX);
     if (!ls_array_reserve(ctx, &files->at, &files->capacity, files->count + 1, sizeof *files->at))
         return LS_ENOMEM;
     ls_corpus_file *file = &files->at[files->count++];
@@ -69,8 +69,8 @@ static ls_status walk(ls_ctx *ctx, ls_corpus_files *files, const char *folder, c
                       bool only_jsonl, int depth) {
     char **names, path[PATH_BYTES], name[PATH_BYTES];
     size_t count;
-    if (depth > DEPTH_MOST)
-        return LS_FAIL(ctx, LS_EINPUT, "%s lies more than %d folders deep", folder, DEPTH_MOST);
+    if (depth > DEPTH_MAX)
+        return LS_FAIL(ctx, LS_EINPUT, "%s lies more than %d folders deep", folder, DEPTH_MAX);
     LS_TRY(ls_folder_list(ctx, folder, &names, &count));
     ls_status status = LS_OK;
     for (size_t i = 0; i < count && status == LS_OK; i++) {

@@ -8,7 +8,7 @@
 #include <zstd.h>
 
 /* Text shrinks 3 to 10 times, logs up to a few hundred; beyond this a file is a bomb. */
-enum { INPUT_BYTES = 1 << 17, EXPANSION_MOST = 2000, EXPANSION_FREE = 1 << 20 };
+enum { INPUT_BYTES = 1 << 17, EXPANSION_MAX = 2000, EXPANSION_FREE = 1 << 20 };
 
 struct ls_source {
     const char *path;
@@ -88,9 +88,9 @@ static ls_status read_zstd(ls_ctx *ctx, ls_source *source, void *into, size_t ro
     }
     *got = output.pos;
     source->given += (int64_t)output.pos;
-    if (source->given / EXPANSION_MOST > source->taken + EXPANSION_FREE / EXPANSION_MOST)
+    if (source->given / EXPANSION_MAX > source->taken + EXPANSION_FREE / EXPANSION_MAX)
         return LS_FAIL(ctx, LS_EINPUT, "%s expands more than %d times: no text does that",
-                       source->path, EXPANSION_MOST);
+                       source->path, EXPANSION_MAX);
     return LS_OK;
 }
 

@@ -38,8 +38,8 @@ static ls_status read_header(ls_ctx *ctx, ls_reader *reader, const char *what,
         return LS_FAIL(ctx, LS_EINPUT, "%s has version %" PRIu32 "; this program reads %d", what,
                        out->version, LS_TOKEN_VERSION);
     if ((out->width != 2 && out->width != 4) || out->vocabulary < 1 ||
-        out->vocabulary > LS_TOKEN_VOCABULARY_MOST ||
-        (out->width == 2 && out->vocabulary > 65536) || out->text_bytes > INT64_MAX)
+        out->vocabulary > LS_TOKEN_VOCABULARY_MAX || (out->width == 2 && out->vocabulary > 65536) ||
+        out->text_bytes > INT64_MAX)
         return LS_FAIL(ctx, LS_EINPUT,
                        "%s: width %" PRIu32 " with vocabulary %" PRIu64 " cannot be", what,
                        out->width, out->vocabulary);

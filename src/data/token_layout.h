@@ -9,7 +9,7 @@ enum {
     LS_TOKEN_VERSION = 1,
     LS_TOKEN_HEADER_BYTES = 128,
     LS_TOKEN_HASH_AT = 120,
-    LS_TOKEN_VOCABULARY_MOST = 1 << 24
+    LS_TOKEN_VOCABULARY_MAX = 1 << 24
 };
 
 typedef struct ls_token_header {

@@ -40,7 +40,7 @@ static const ls_option options[] = {
 };
 const ls_option_table ls_eval_options = LS_OPTIONS(options, ls_eval_settings);
 
-enum { PROTOCOLS_MOST = 32 };
+enum { PROTOCOLS_MAX = 32 };
 
 /* The settings, resolved. */
 typedef struct request {
@@ -51,16 +51,16 @@ typedef struct request {
     int32_t *token_bytes; /* or NULL */
     ls_selection selection;
     int64_t trained;
-    int64_t lengths[LS_OPTION_REALS_MOST];
+    int64_t lengths[LS_OPTION_REALS_MAX];
     size_t length_count;
-    ls_protocol_choice protocols[PROTOCOLS_MOST];
+    ls_protocol_choice protocols[PROTOCOLS_MAX];
     size_t protocol_count;
 } request;
 
 /* ---- settings ---- */
 
 ls_status ls_eval_lengths(ls_ctx *ctx, const ls_eval_settings *settings, int64_t trained,
-                          int64_t lengths[LS_OPTION_REALS_MOST], size_t *count) {
+                          int64_t lengths[LS_OPTION_REALS_MAX], size_t *count) {
     const ls_reals *given = &settings->lengths;
     *count = 0;
     for (int64_t i = 0; i < given->count; i++) {
@@ -88,8 +88,8 @@ static ls_status read_protocols(ls_ctx *ctx, request *r) {
     snprintf(names, sizeof names, "%s", r->settings->protocol);
     for (char *name; (name = strsep(&left, ", ")) != NULL;) {
         if (*name == '\0') continue;
-        if (r->protocol_count == PROTOCOLS_MOST)
-            return LS_FAIL(ctx, LS_EUSE, "at most %d protocols go together", PROTOCOLS_MOST);
+        if (r->protocol_count == PROTOCOLS_MAX)
+            return LS_FAIL(ctx, LS_EUSE, "at most %d protocols go together", PROTOCOLS_MAX);
         ls_protocol_choice *choice = &r->protocols[r->protocol_count++];
         LS_TRY(ls_protocol_find(ctx, name, choice));
         for (size_t i = 0; i + 1 < r->protocol_count; i++)

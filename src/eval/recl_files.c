@@ -73,7 +73,7 @@ static ls_status sort_files(group *g) {
 /* The losses in a file: its only measurement, or that of this length; and their places. */
 static ls_status find_losses(ls_ctx *ctx, const ls_safetensors *file, const ls_recl_file *from,
                              const ls_safetensor **loss, const ls_safetensor **at) {
-    char ending[32], name[LS_SAFETENSORS_NAME_MOST + 8];
+    char ending[32], name[LS_SAFETENSORS_NAME_MAX + 8];
     snprintf(ending, sizeof ending, "-%" PRId64, from->context);
     *loss = *at = NULL;
     int fitting = 0;

@@ -77,7 +77,7 @@ static ls_status make_program(ls_model *model, const profiler *p, int64_t length
                                         .length = length,
                                         .streaming = true,
                                         .capacity = p->length,
-                                        .chunk_most = p->chunk,
+                                        .chunk_max = p->chunk,
                                         .profile_scores = true};
     return ls_model_program(model, LS_MODEL_LOGITS, options, out);
 }

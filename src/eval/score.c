@@ -5,7 +5,7 @@
 #include "base/clock.h"
 
 /* Tokens of the windows that go together: their states must stay small at any length. */
-enum { TOGETHER = 16384, BATCH_MOST = 64 };
+enum { TOGETHER = 16384, BATCH_MAX = 64 };
 
 ls_status ls_eval_check_stop(ls_ctx *ctx, const volatile sig_atomic_t *stop, int64_t length) {
     if (stop == NULL || *stop == 0) return LS_OK;
@@ -20,15 +20,15 @@ size_t ls_eval_weight_bytes(const ls_model *model) {
 }
 
 /* What the windows of a batch work in: [batch, chunk] each. */
-typedef struct desk {
+typedef struct scratch {
     int64_t batch, chunk, capacity;
     int32_t *inputs, *targets;
     double *loss;
     double *window_loss; /* [batch] */
     ls_stream *stream;
-} desk;
+} scratch;
 
-static void desk_clear(ls_ctx *ctx, desk *d) {
+static void scratch_clear(ls_ctx *ctx, scratch *d) {
     ls_stream_free(d->stream);
     ls_free(ctx, d->inputs);
     ls_free(ctx, d->targets);
@@ -37,15 +37,15 @@ static void desk_clear(ls_ctx *ctx, desk *d) {
 }
 
 int64_t ls_eval_batch(int64_t batch, int64_t length, int64_t count) {
-    if (batch == 0) batch = ls_max(1, ls_min(BATCH_MOST, TOGETHER / length));
+    if (batch == 0) batch = ls_max(1, ls_min(BATCH_MAX, TOGETHER / length));
     return ls_ceil_div(count, ls_ceil_div(count, batch));
 }
 
-static ls_status desk_init(const ls_scoring *how, const ls_windows *windows, desk *d) {
+static ls_status scratch_init(const ls_scoring *how, const ls_windows *windows, scratch *d) {
     ls_ctx *ctx = how->model->ctx;
-    *d = (desk){.batch = ls_eval_batch(how->batch, windows->longest, (int64_t)windows->count),
-                .chunk = ls_min(how->chunk, windows->longest),
-                .capacity = windows->longest};
+    *d = (scratch){.batch = ls_eval_batch(how->batch, windows->longest, (int64_t)windows->count),
+                   .chunk = ls_min(how->chunk, windows->longest),
+                   .capacity = windows->longest};
     size_t cells = (size_t)(d->batch * d->chunk);
     d->inputs = ls_new(ctx, cells, sizeof *d->inputs);
     d->targets = ls_new(ctx, cells, sizeof *d->targets);
@@ -58,7 +58,7 @@ static ls_status desk_init(const ls_scoring *how, const ls_windows *windows, des
 
 /* Tokens to feed when `left` are left of the longest window at `first`. Padding is harmless, a
  * program for every possible rest is not: so few lengths occur. */
-static int64_t chunk_length(const desk *d, int64_t first, int64_t left) {
+static int64_t chunk_length(const scratch *d, int64_t first, int64_t left) {
     int64_t quarter = ls_max(1, d->chunk / 4);
     return ls_min(ls_min(d->chunk, d->capacity - first), ls_round_up(left, quarter));
 }
@@ -96,7 +96,7 @@ static void add_row(const ls_scoring *how, const ls_window *window, int64_t firs
 }
 
 static ls_status score_batch(const ls_scoring *how, const ls_window *windows, int64_t rows,
-                             const desk *d, ls_scores *out) {
+                             const scratch *d, ls_scores *out) {
     ls_stream_reset(d->stream);
     for (int64_t r = 0; r < rows; r++) d->window_loss[r] = 0;
     for (int64_t first = 0, count; first < windows[0].length; first += count) {
@@ -140,12 +140,12 @@ ls_status ls_score_windows(const ls_scoring *how, const ls_windows *windows, ls_
     ls_ctx *ctx = how->model->ctx;
     const int64_t count = (int64_t)windows->count;
     const double start = ls_clock();
-    desk d = {0};
+    scratch d = {0};
     ls_status status;
     *out = (ls_scores){0};
     LS_TRY_GOTO(ls_position_losses_init(ctx, windows->longest, &out->by_position));
     if (how->every) LS_TRY_GOTO(make_room(ctx, windows, out));
-    LS_TRY_GOTO(desk_init(how, windows, &d));
+    LS_TRY_GOTO(scratch_init(how, windows, &d));
     for (int64_t at = 0; at < count; at += d.batch) {
         if (how->hooks->progress != NULL)
             how->hooks->progress(how->hooks->user, how->what, how->length,
@@ -156,6 +156,6 @@ ls_status ls_score_windows(const ls_scoring *how, const ls_windows *windows, ls_
     out->seconds = ls_clock() - start;
     out->memory = ls_eval_weight_bytes(how->model) + ls_stream_bytes(d.stream);
 fail:
-    desk_clear(ctx, &d);
+    scratch_clear(ctx, &d);
     return status;
 }

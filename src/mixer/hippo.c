@@ -45,7 +45,7 @@ static double legs_frequency(int64_t N, int64_t n) {
 
 /* ---- LegT ---- */
 
-enum { STATES_MOST = LS_SPECTRUM_LEGT_MOST };
+enum { STATES_MAX = LS_SPECTRUM_LEGT_MAX };
 
 static double link(int64_t n) {
     return 1 / sqrt((double)(4 * n * n - 1));
@@ -85,7 +85,7 @@ static double legt_frequency(int64_t N, int64_t n) {
 /* A line of places 1 .. count with `value` taken from each: x becomes what it makes into x. By
  * elimination, in which neighbours change places where the second is larger. */
 static void solve_line(int64_t count, double value, double *x) {
-    double pivot[STATES_MOST], next[STATES_MOST], second[STATES_MOST];
+    double pivot[STATES_MAX], next[STATES_MAX], second[STATES_MAX];
     double here = -value, right = link(2), most = 1e-300;
     for (int64_t i = 0; i + 1 < count; i++) {
         const double below = link(i + 2), over = i + 2 < count ? link(i + 3) : 0;
@@ -111,7 +111,7 @@ static void solve_line(int64_t count, double value, double *x) {
  * the ring, from the line that is left without place 0. */
 static void legt_ends(int64_t N, int64_t n, double *odd, double *even) {
     const double w = legt_frequency(N, n);
-    double x[STATES_MOST] = {0}, sum = 1;
+    double x[STATES_MAX] = {0}, sum = 1;
     x[0] = -link(1);
     x[N - 2] -= last_link(N);
     solve_line(N - 1, 1 / w, x);
@@ -124,8 +124,8 @@ static void legt_ends(int64_t N, int64_t n, double *odd, double *even) {
 static double complex legt_rank(int64_t N, int64_t n, int64_t row) {
     double odd, even;
     legt_ends(N, n, &odd, &even);
-    const double complex turned = (even - I * odd) / hypot(odd, even);
-    return sqrt(2) * turned * (row == 0 ? I * odd : even);
+    const double complex transposed = (even - I * odd) / hypot(odd, even);
+    return sqrt(2) * transposed * (row == 0 ? I * odd : even);
 }
 
 double ls_spectrum_frequency(ls_spectrum kind, int64_t N, int64_t n) {

@@ -16,7 +16,7 @@ typedef enum {
     LS_SPECTRUM_HIPPO, /* LEGS for half of the copies, FOUT for the others */
     LS_SPECTRUM_LEGT
 } ls_spectrum;
-enum { LS_SPECTRUM_LEGT_MOST = 1024 }; /* states that LEGT can have */
+enum { LS_SPECTRUM_LEGT_MAX = 1024 }; /* states that LEGT can have */
 
 /* Mode n of N/2 of a state of N (even), in the order of the published code: the sizes of the
  * imaginary and the real part of its pole, its input, a positive number, and its part of each row

@@ -100,12 +100,12 @@ static void rotate(const rotated *r, int64_t p, int64_t q) {
 }
 
 static void diagonalise(const rotated *r) {
-    enum { SWEEPS_MOST = 60 }; /* about ten are needed: convergence is quadratic */
+    enum { SWEEPS_MAX = 60 }; /* about ten are needed: convergence is quadratic */
     const int64_t N = r->N;
     double largest = 0;
     bool changed = true;
     for (int64_t i = 0; i < N * N; i++) largest = fmax(largest, cabs(r->H[i]));
-    for (int sweep = 0; changed && sweep < SWEEPS_MOST; sweep++) {
+    for (int sweep = 0; changed && sweep < SWEEPS_MAX; sweep++) {
         changed = false;
         for (int64_t p = 0; p < N; p++)
             for (int64_t q = p + 1; q < N; q++)

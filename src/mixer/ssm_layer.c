@@ -5,7 +5,7 @@
 
 enum { OUTPUT_NONE, OUTPUT_LINEAR, OUTPUT_GLU };
 enum { INPUT_TRAINED, INPUT_ONE };
-enum { ACTIVATION_GLU = 6, CHANNELS_MOST = 2 * 64 };
+enum { ACTIVATION_GLU = 6, CHANNELS_MAX = 2 * 64 };
 static const ls_act_kind activations[ACTIVATION_GLU] = {LS_ACT_NONE, LS_ACT_GELU, LS_ACT_RELU,
                                                         LS_ACT_SILU, LS_ACT_TANH, LS_ACT_SIGMOID};
 
@@ -291,17 +291,18 @@ static ls_tensor *mix_one(ls_program *p, const ls_mixer *mixer, ls_state_space s
 
 /* Rows [B,T,D] of all parts side by side. */
 static ls_tensor *beside(ls_program *p, int64_t count, ls_tensor *const *parts) {
-    ls_tensor *turned[CHANNELS_MOST];
+    ls_tensor *transposed[CHANNELS_MAX];
     if (parts[0] == NULL) return NULL;
     const int64_t B = parts[0]->dim[0], T = parts[0]->dim[1], D = parts[0]->dim[2];
-    for (int64_t i = 0; i < count; i++) turned[i] = ls_reshape(p, parts[i], LS_DIMS(B * T, D, 1));
-    return ls_reshape(p, ls_join_rows(p, (int)count, turned), LS_DIMS(B, T, count * D));
+    for (int64_t i = 0; i < count; i++)
+        transposed[i] = ls_reshape(p, parts[i], LS_DIMS(B * T, D, 1));
+    return ls_reshape(p, ls_join_rows(p, (int)count, transposed), LS_DIMS(B, T, count * D));
 }
 
 static ls_tensor *mix(ls_program *p, const ls_mixer *mixer, ls_tensor *x, bool ranked) {
     const ls_ssm_options *o = mixer->options;
     const int64_t D = mixer->width, kernels = kernels_of(o);
-    ls_tensor *y[CHANNELS_MOST], *same[CHANNELS_MOST];
+    ls_tensor *y[CHANNELS_MAX], *same[CHANNELS_MAX];
     const ls_init normal = {.kind = LS_INIT_NORMAL, .a = 1, .full = true};
     const ls_state_space space = declare(p, mixer, ranked);
     ls_tensor *skip = ls_param(p, "D", LS_DIMS(kernels, D), normal);

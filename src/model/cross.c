@@ -42,8 +42,8 @@ ls_tensor *ls_cross_attention(ls_program *p, const ls_model_settings *about, ls_
         for (int i = 0; i < 2; i++) kv[i] = ls_reshape(p, kv[i], LS_DIMS(B, S, H, K));
     }
     ls_tensor *q = ls_reshape(p, ls_linear(p, x, q_weight, q_bias), LS_DIMS(B, T, H, K));
-    ls_segment seen =
-        ls_segment_all(q, ls_source_kept(p, "key", kv[0], ls_type(p), LS_DIMS(B, S, H, K)),
+    ls_key_set seen =
+        ls_key_set_all(q, ls_source_kept(p, "key", kv[0], ls_type(p), LS_DIMS(B, S, H, K)),
                        ls_source_kept(p, "value", kv[1], ls_type(p), LS_DIMS(B, S, H, K)));
     seen.valid = source->valid;
     const ls_attention_options how = {.scale = about->cross_scaled ? 1 / sqrt((double)K) : 1};

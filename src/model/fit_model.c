@@ -9,14 +9,14 @@ enum { TARGET_BYTES = 1024 };
 /* What the first rule says a weight is: its first word, and whether it is transposed there. */
 static void read_target(const ls_naming *naming, const char *name, char out[TARGET_BYTES],
                         bool *transposed) {
-    char full[LS_SAFETENSORS_NAME_MOST + 8];
+    char full[LS_SAFETENSORS_NAME_MAX + 8];
     size_t from = 0;
     int64_t piece;
     snprintf(full, sizeof full, "w.%s", name);
     if (!ls_naming_find(naming, full, &from, out, TARGET_BYTES, &piece))
         snprintf(out, TARGET_BYTES, "%s", name);
     char *space = strchr(out, ' ');
-    *transposed = space != NULL && (strstr(space, " transposed") || strstr(space, " turned"));
+    *transposed = space != NULL && (strstr(space, " transposed") || strstr(space, " transposed"));
     if (space != NULL) *space = '\0';
 }
 
@@ -201,7 +201,7 @@ static ls_status fit_one(ls_ctx *ctx, const ls_settings *settings, ls_model_conf
 ls_status ls_fit_model_mixers(ls_ctx *ctx, const ls_settings *settings, ls_model_config *config,
                               const ls_naming *naming, const ls_safetensors *file,
                               const char *prefix, ls_text *found) {
-    bool done[LS_MODEL_MIXERS_MOST] = {false};
+    bool done[LS_MODEL_MIXERS_MAX] = {false};
     for (int64_t i = 0; i < config->layers + config->encoder_layers; i++) {
         const bool encodes = i >= config->layers;
         const int64_t layer = encodes ? i - config->layers : i;

@@ -201,15 +201,15 @@ static carried carried_before(ls_program *p, const ls_model_settings *about, int
     return now;
 }
 
-enum { SEGMENTS_MOST = 4096 };
+enum { SEGMENTS_MAX = 4096 };
 
 /* The lengths that the program was given. */
 static int64_t given_segments(ls_program *p, int64_t T, int64_t each,
-                              int64_t length[SEGMENTS_MOST]) {
+                              int64_t length[SEGMENTS_MAX]) {
     const ls_program_options *options = ls_program_about(p);
     const int64_t count = options->segment_count;
     int64_t sum = 0;
-    for (int64_t i = 0; i < ls_min(count, SEGMENTS_MOST); i++) {
+    for (int64_t i = 0; i < ls_min(count, SEGMENTS_MAX); i++) {
         length[i] = ls_min(each, options->segments[i]);
         sum += length[i];
     }
@@ -220,11 +220,11 @@ static int64_t given_segments(ls_program *p, int64_t T, int64_t each,
 }
 
 /* How many segments of `each` tokens T tokens are, and their lengths; 0: too many. */
-static int64_t segments_of(ls_program *p, int64_t T, int64_t each, int64_t length[SEGMENTS_MOST]) {
+static int64_t segments_of(ls_program *p, int64_t T, int64_t each, int64_t length[SEGMENTS_MAX]) {
     const int64_t count = (T + each - 1) / each;
-    if (count > SEGMENTS_MOST) {
+    if (count > SEGMENTS_MAX) {
         ls_refuse(p, LS_EUSE, "%lld tokens at once are more than %d segments of %lld", (long long)T,
-                  SEGMENTS_MOST, (long long)each);
+                  SEGMENTS_MAX, (long long)each);
         return 0;
     }
     for (int64_t i = 0; i < count; i++) length[i] = ls_min(each, T - i * each);
@@ -238,8 +238,8 @@ static ls_tensor *in_segments(ls_program *p, const ls_model_config *config, ls_t
     const ls_model_settings *about = &config->model;
     const int64_t m = about->memory, each = about->segment;
     if (x == NULL) return NULL;
-    ls_tensor *segment[SEGMENTS_MOST];
-    int64_t length[SEGMENTS_MOST];
+    ls_tensor *segment[SEGMENTS_MAX];
+    int64_t length[SEGMENTS_MAX];
     const int64_t count = ls_program_about(p)->segments != NULL
                               ? given_segments(p, x->dim[1], each, length)
                               : segments_of(p, x->dim[1], each, length);
@@ -323,8 +323,8 @@ typedef struct reading {
 
 static ls_source encode(ls_program *p, const ls_model_config *config, ls_tensor *tokens,
                         reading *now) {
-    ls_tensor *part[SEGMENTS_MOST] = {tokens}, *rows[SEGMENTS_MOST] = {NULL};
-    int64_t length[SEGMENTS_MOST];
+    ls_tensor *part[SEGMENTS_MAX] = {tokens}, *rows[SEGMENTS_MAX] = {NULL};
+    int64_t length[SEGMENTS_MAX];
     const int64_t S = ls_program_about(p)->source, each = config->model.segment;
     ls_source source = {.length = S, .valid = ls_valid_rows(p, tokens)};
     if (ls_failed(p)) return source;
@@ -365,8 +365,8 @@ static ls_tensor *decoded_pieces(ls_program *p, const ls_model_config *config, l
                                  int64_t pieces, ls_tensor **embedding) {
     const ls_program_options *options = ls_program_about(p);
     const int64_t S = options->source, T = options->length / pieces;
-    ls_tensor *part[SEGMENTS_MOST];
-    int64_t length[SEGMENTS_MOST];
+    ls_tensor *part[SEGMENTS_MAX];
+    int64_t length[SEGMENTS_MAX];
     reading now = {0};
     if (segments_of(p, pieces * (S + T), S + T, length) == 0) return NULL;
     ls_cut_rows(p, tokens, (int)pieces, length, part);

@@ -74,7 +74,7 @@ static ls_status add_part(ls_ctx *ctx, const ls_public_scope *scope, const char 
     size_t root = 0, below = 0;
     if (scope->config == NULL) ours = name_alone(ours);
     const ls_parameter *parameter = ls_parameters_find(scope->store, ours);
-    if (parameter != NULL && out->parts < LS_WEIGHT_PARTS_MOST) {
+    if (parameter != NULL && out->parts < LS_WEIGHT_PARTS_MAX) {
         out->part[out->parts++] = (struct ls_weight_part){.parameter = parameter};
         return LS_OK;
     }
@@ -90,7 +90,7 @@ static ls_status add_part(ls_ctx *ctx, const ls_public_scope *scope, const char 
 /* How a target says that rows stand; `turned` is what older files of rules say. */
 static bool read_modifier(const char *word, ls_weight *out) {
     const bool transposed = strcmp(word, "transposed") == 0 || strcmp(word, "turned") == 0;
-    if (transposed) out->flags |= LS_ALIAS_TURNED;
+    if (transposed) out->flags |= LS_ALIAS_TRANSPOSED;
     if (strcmp(word, "last") == 0) out->last = true;
     if (strcmp(word, "reversed") == 0) out->reversed = true;
     return transposed || strcmp(word, "last") == 0 || strcmp(word, "reversed") == 0 ||
@@ -139,7 +139,7 @@ static bool has_all(const ls_public_scope *scope, const char *target) {
  * rule is ours. */
 static ls_status target_of(ls_ctx *ctx, const ls_public_scope *scope, const char *name,
                            char out[TARGET_BYTES]) {
-    char full[LS_SAFETENSORS_NAME_MOST + 8], next[TARGET_BYTES];
+    char full[LS_SAFETENSORS_NAME_MAX + 8], next[TARGET_BYTES];
     size_t from = 0;
     int64_t piece;
     snprintf(full, sizeof full, "w.%s", name);

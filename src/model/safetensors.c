@@ -179,7 +179,7 @@ static ls_status numbers(parser *p, int64_t *out, int most, int *count) {
 
 static ls_status room_for_item(parser *p) {
     if (p->count < p->capacity) return LS_OK;
-    if (p->count >= LS_SAFETENSORS_COUNT_MOST) return bad(p, "too many tensors");
+    if (p->count >= LS_SAFETENSORS_COUNT_MAX) return bad(p, "too many tensors");
     size_t larger = p->capacity == 0 ? 64 : 2 * p->capacity;
     void *grown;
     if ((grown = ls_grow(p->ctx, p->items, p->count, larger, sizeof *p->items)) == NULL)
@@ -232,7 +232,7 @@ static ls_status tensor(parser *p, size_t name_at, size_t data_length) {
         if (seen == &has_type)
             LS_TRY(stored_type(p, &item->type));
         else if (seen == &has_shape)
-            LS_TRY(numbers(p, item->dim, LS_SAFETENSORS_RANK_MOST, &item->rank));
+            LS_TRY(numbers(p, item->dim, LS_SAFETENSORS_RANK_MAX, &item->rank));
         else
             LS_TRY(numbers(p, range, 2, &range_count));
     } while (accept(p, ','));
@@ -295,7 +295,7 @@ static ls_status header(parser *p, size_t data_length) {
                 LS_TRY(metadata(p));
                 continue;
             }
-            if (p->names.length - at - 1 > LS_SAFETENSORS_NAME_MOST)
+            if (p->names.length - at - 1 > LS_SAFETENSORS_NAME_MAX)
                 return bad(p, "a name too long");
             LS_TRY(tensor(p, at, data_length));
         } while (accept(p, ','));
@@ -387,9 +387,9 @@ ls_status ls_safetensors_view(ls_ctx *ctx, const void *bytes, size_t length, con
     const uint8_t *start;
     if (!ls_reader_u64(&file, &header_length))
         return LS_FAIL(ctx, LS_EINPUT, "%s is too short to be a safetensors file", what);
-    if (header_length > LS_SAFETENSORS_HEADER_MOST)
+    if (header_length > LS_SAFETENSORS_HEADER_MAX)
         return LS_FAIL(ctx, LS_EINPUT, "%s: a header of %llu bytes; at most %d are read", what,
-                       (unsigned long long)header_length, LS_SAFETENSORS_HEADER_MOST);
+                       (unsigned long long)header_length, LS_SAFETENSORS_HEADER_MAX);
     if (!ls_reader_take(&file, (size_t)header_length, &start))
         return LS_FAIL(ctx, LS_EINPUT, "%s: the header of %llu bytes leaves the file", what,
                        (unsigned long long)header_length);
@@ -475,8 +475,8 @@ static void append_quoted(ls_ctx *ctx, ls_text *out, const char *value) {
 
 static ls_status source_bytes(ls_ctx *ctx, const ls_safetensor_source *source, int64_t *bytes) {
     size_t length = strlen(source->name);
-    if (length > LS_SAFETENSORS_NAME_MOST || source->rank < 0 ||
-        source->rank > LS_SAFETENSORS_RANK_MOST || strcmp(source->name, "__metadata__") == 0 ||
+    if (length > LS_SAFETENSORS_NAME_MAX || source->rank < 0 ||
+        source->rank > LS_SAFETENSORS_RANK_MAX || strcmp(source->name, "__metadata__") == 0 ||
         !valid_utf8((ls_reader){(const uint8_t *)source->name, length}))
         return LS_FAIL(ctx, LS_EUSE, "tensor %.64s cannot be stored: its name or rank",
                        source->name);
@@ -519,7 +519,7 @@ static ls_status build_header(ls_ctx *ctx, const ls_safetensor_source *const *or
     while (!out->failed && out->length % 64 != 0) ls_text_append(ctx, out, " ", 1);
     LS_TRY(ls_text_status(out));
     size_t length = out->length - 8;
-    if (length > LS_SAFETENSORS_HEADER_MOST)
+    if (length > LS_SAFETENSORS_HEADER_MAX)
         return LS_FAIL(ctx, LS_EUSE, "a header of %zu bytes is more than readers accept", length);
     for (int i = 0; i < 8; i++) out->bytes[i] = (char)(uint8_t)((uint64_t)length >> 8 * i);
     return LS_OK;
@@ -528,7 +528,7 @@ static ls_status build_header(ls_ctx *ctx, const ls_safetensor_source *const *or
 ls_status ls_safetensors_put(ls_ctx *ctx, FILE *file, const char *path,
                              const ls_safetensor_source *sources, size_t count,
                              const ls_stored_text *metadata_texts, size_t metadata_count) {
-    if (count > LS_SAFETENSORS_COUNT_MOST)
+    if (count > LS_SAFETENSORS_COUNT_MAX)
         return LS_FAIL(ctx, LS_EUSE, "%zu tensors are more than one file takes", count);
     const ls_safetensor_source **ordered = ls_new(ctx, count + 1, sizeof *ordered);
     if (ordered == NULL) return LS_ENOMEM;

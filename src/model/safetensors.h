@@ -27,10 +27,10 @@ typedef enum {
 } ls_stored_type;
 
 enum {
-    LS_SAFETENSORS_HEADER_MOST = 100000000,
-    LS_SAFETENSORS_NAME_MOST = 512,
-    LS_SAFETENSORS_COUNT_MOST = 1000000,
-    LS_SAFETENSORS_RANK_MOST = 8,
+    LS_SAFETENSORS_HEADER_MAX = 100000000,
+    LS_SAFETENSORS_NAME_MAX = 512,
+    LS_SAFETENSORS_COUNT_MAX = 1000000,
+    LS_SAFETENSORS_RANK_MAX = 8,
 };
 
 size_t ls_stored_size(ls_stored_type type);      /* bytes of one element */
@@ -42,7 +42,7 @@ typedef struct ls_safetensor {
     const char *name;
     ls_stored_type type;
     int rank;
-    int64_t dim[LS_SAFETENSORS_RANK_MOST];
+    int64_t dim[LS_SAFETENSORS_RANK_MAX];
     int64_t count; /* elements */
     const uint8_t *data;
     size_t bytes;

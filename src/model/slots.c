@@ -35,8 +35,8 @@ ls_tensor *ls_slots_read(ls_program *p, const ls_model_settings *about, ls_tenso
     ls_tensor *q = ls_project(p, about, "q", x, D, about->bias);
     ls_tensor *joint = ls_project(p, about, "kv", context, 2 * D, about->bias);
     if (joint != NULL) ls_split(p, joint, 2, (const int64_t[]){D, D}, kv);
-    const ls_segment seen =
-        ls_segment_all(in_heads(p, q, H), in_heads(p, kv[0], H), in_heads(p, kv[1], H));
+    const ls_key_set seen =
+        ls_key_set_all(in_heads(p, q, H), in_heads(p, kv[0], H), in_heads(p, kv[1], H));
     ls_tensor *y =
         ls_attention(p, 1, &seen, (ls_attention_options){.scale = scale_of(about, H)}, NULL);
     y = ls_project(p, about, "out", rows_of(p, about, y), D, about->bias);
@@ -67,8 +67,8 @@ static ls_tensor *write_once(ls_program *p, const ls_model_settings *about, ls_t
     ls_tensor *k = heads_of(p, about, ls_project(p, about, "k", rows, D, about->bias));
     ls_tensor *v = heads_of(p, about, ls_project(p, about, "v", rows, D, about->bias));
     ls_tensor *content = gated ? ls_project(p, about, "v", memory, D, about->bias) : memory;
-    ls_segment seen[2] = {ls_segment_all(q, own, heads_of(p, about, content)),
-                          ls_segment_all(q, k, v)};
+    ls_key_set seen[2] = {ls_key_set_all(q, own, heads_of(p, about, content)),
+                          ls_key_set_all(q, k, v)};
     seen[0].lo = seen[0].hi = 0; /* slot i alone */
     seen[1].valid = valid;
     const ls_attention_options how = {.scale = scale_of(about, about->memory_heads) /

@@ -7,7 +7,7 @@
 
 /* The entry of a mixer's table of buffers, by a name with its kind. */
 static const ls_buffer *find_buffer(const ls_mixer *mixer, const char *name) {
-    char full[LS_SAFETENSORS_NAME_MOST + 8], unused[LS_SAFETENSORS_NAME_MOST + 8];
+    char full[LS_SAFETENSORS_NAME_MAX + 8], unused[LS_SAFETENSORS_NAME_MAX + 8];
     snprintf(full, sizeof full, "w.%s", name);
     for (const ls_buffer *buffer = mixer->type->buffers; buffer && buffer->official; buffer++)
         if (ls_name_fits(buffer->official, full, "", unused, sizeof unused)) return buffer;
@@ -20,13 +20,13 @@ ls_status ls_weight_of_mixer(ls_ctx *ctx, const ls_parameters *store, const ls_m
     bool known = false;
     *out = (ls_weight){.name = name};
     for (const ls_alias *alias = mixer->type->aliases; alias && alias->official; alias++) {
-        char full[LS_SAFETENSORS_NAME_MOST + 64], ours[LS_SAFETENSORS_NAME_MOST];
+        char full[LS_SAFETENSORS_NAME_MAX + 64], ours[LS_SAFETENSORS_NAME_MAX];
         if (!ls_name_fits(alias->official, name, alias->ours, ours, sizeof ours)) continue;
         known = true;
         const bool shared = ours[0] == '/';
         snprintf(full, sizeof full, "%s%s", shared ? root : scope, ours + shared);
         const ls_parameter *parameter = ls_parameters_find(store, full);
-        if (parameter == NULL || out->parts == LS_WEIGHT_PARTS_MOST) continue;
+        if (parameter == NULL || out->parts == LS_WEIGHT_PARTS_MAX) continue;
         out->flags = alias->layout & LS_ALIAS_FLAGS;
         out->part[out->parts++] =
             (struct ls_weight_part){parameter, mixer, alias->layout & ~LS_ALIAS_FLAGS, 0};
@@ -67,11 +67,11 @@ static bool same_axes(const ls_safetensor *tensor, const ls_parameter *parameter
 /* False: it has nothing, or too few axes for what it is. */
 static bool rows_of(const ls_weight *weight, const ls_safetensor *tensor, rows *out) {
     const int flags = weight->flags;
-    const bool turned = (flags & LS_ALIAS_TURNED) != 0;
-    const bool last = (flags & LS_ALIAS_LAST_TURNED) != 0;
+    const bool transposed = (flags & LS_ALIAS_TRANSPOSED) != 0;
+    const bool last = (flags & LS_ALIAS_LAST_TRANSPOSED) != 0;
     *out = (rows){.tensor = tensor, .flags = flags, .count = 1};
-    if (tensor->count < 1 || tensor->rank < (turned || last ? 2 : 0)) return false;
-    if (tensor->rank > 0) out->count = tensor->dim[turned ? 1 : 0];
+    if (tensor->count < 1 || tensor->rank < (transposed || last ? 2 : 0)) return false;
+    if (tensor->rank > 0) out->count = tensor->dim[transposed ? 1 : 0];
     if (last && tensor->rank == 2) out->count = tensor->dim[1];
     if (flags & LS_ALIAS_PAIRS) out->count *= 2;
     out->width = tensor->count / out->count;
@@ -88,11 +88,11 @@ static int64_t element_of(const rows *all, int64_t r, int64_t c) {
     const int64_t *dim = all->tensor->dim, width = all->width;
     const int rank = all->tensor->rank;
     if (all->flags & LS_ALIAS_PAIRS) return (r / 2 * width + c) * 2 + r % 2;
-    if (all->flags & LS_ALIAS_TURNED || (all->flags & LS_ALIAS_LAST_TURNED && rank == 2)) {
+    if (all->flags & LS_ALIAS_TRANSPOSED || (all->flags & LS_ALIAS_LAST_TRANSPOSED && rank == 2)) {
         const int64_t rest = width / dim[0];
         return (c / rest * dim[1] + r) * rest + c % rest;
     }
-    if (all->flags & LS_ALIAS_LAST_TURNED) {
+    if (all->flags & LS_ALIAS_LAST_TRANSPOSED) {
         const int64_t a = dim[rank - 2], b = dim[rank - 1], outer = c / (a * b);
         return r * width + outer * a * b + c % a * b + c / a % b;
     }

@@ -8,7 +8,7 @@
 #include "tensor/engine/parameter.h"
 #include "tensor/ops.h"
 
-enum { LS_WEIGHT_PARTS_MOST = LS_CLUSTERS_MOST };
+enum { LS_WEIGHT_PARTS_MAX = LS_CLUSTERS_MAX };
 
 /* Where a tensor's rows stand. Those that the first part does not take go to the next. */
 typedef struct ls_weight {
@@ -19,7 +19,7 @@ typedef struct ls_weight {
         const ls_mixer *mixer; /* whose `row` orders the rows; NULL: as they are */
         int layout;            /* the mixer's number */
         int64_t rows;          /* the first so many of the parameter are meant; 0: all */
-    } part[LS_WEIGHT_PARTS_MOST];
+    } part[LS_WEIGHT_PARTS_MAX];
     int flags;     /* LS_ALIAS_* */
     bool last;     /* the rows are the last ones of the parameter */
     bool reversed; /* and come in the opposite order */

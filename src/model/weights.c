@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { NAME_BYTES = LS_SAFETENSORS_NAME_MOST + 1 };
+enum { NAME_BYTES = LS_SAFETENSORS_NAME_MAX + 1 };
 
 static ls_status full_name(ls_ctx *ctx, const char *prefix, const char *name, char *out) {
     if ((size_t)snprintf(out, NAME_BYTES, "%s%s", prefix, name) >= NAME_BYTES)
@@ -36,7 +36,7 @@ ls_status ls_weights_put(ls_ctx *ctx, FILE *file, const char *path, const ls_par
     size_t all = count * store->count;
     ls_safetensor_source *sources = ls_new(ctx, all, sizeof *sources);
     char(*names)[NAME_BYTES] = ls_new(ctx, all, sizeof *names);
-    void *here[LS_WEIGHTS_PARTS_MOST];
+    void *here[LS_WEIGHTS_PARTS_MAX];
     ls_status status = fetch(store, parts, count, here);
     if (sources == NULL || names == NULL) status = LS_ENOMEM;
     for (size_t i = 0; status == LS_OK && i < all; i++) {
@@ -85,7 +85,7 @@ ls_status ls_weights_check(ls_ctx *ctx, const ls_safetensors *file, const char *
 
 ls_status ls_weights_fill(const ls_safetensors *file, const ls_parameters *store,
                           const ls_weights_part *parts, size_t count) {
-    void *here[LS_WEIGHTS_PARTS_MOST];
+    void *here[LS_WEIGHTS_PARTS_MAX];
     ls_status status = fetch(store, parts, count, here);
     for (size_t p = 0; status == LS_OK && p < count; p++)
         for (size_t i = 0; i < store->count; i++) {

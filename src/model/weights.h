@@ -7,7 +7,7 @@
 
 /* A buffer laid out as the store's, in the master's type, where the context computes; and the
  * prefix its tensors' names bear in a file ("" for the weights themselves, "m." for a moment). */
-enum { LS_WEIGHTS_PARTS_MOST = 4 }; /* of one call */
+enum { LS_WEIGHTS_PARTS_MAX = 4 }; /* of one call */
 typedef struct ls_weights_part {
     const char *prefix;
     void *buffer;

@@ -18,9 +18,9 @@ static ls_status extend(ls_ctx *ctx, const void *chosen, ls_attend *attend) {
     if (both % 2 != 0)
         return LS_FAIL(ctx, LS_EUSE, "bca cuts %lld keys into two equal blocks: use an even number",
                        (long long)both);
-    if (attend->pieces != 1 || attend->piece[0].block > 0)
+    if (attend->sets != 1 || attend->set[0].block > 0)
         return LS_FAIL(ctx, LS_EUSE, "bca takes no other extension that cuts the keys");
-    attend->piece[0].block = both / 2;
+    attend->set[0].block = both / 2;
     return LS_OK;
 }
 

@@ -25,7 +25,7 @@ static ls_status extend(ls_ctx *ctx, const void *chosen, ls_attend *attend) {
     if (limit > window)
         return LS_FAIL(ctx, LS_EUSE, "lm_infinite: limit=%lld exceeds the window of %lld",
                        (long long)limit, (long long)window);
-    ls_piece *far;
+    ls_key_set *far;
     LS_TRY(ls_attend_cut(ctx, "lm_infinite", attend, window, &far));
     far->key_end = o->first;
     far->query_at = (ls_position_map){LS_MAP_CONSTANT, (double)limit, 0};

@@ -21,7 +21,7 @@ static ls_status extend(ls_ctx *ctx, const void *chosen, ls_attend *attend) {
         window = ls_max(window / 4, 1);
     }
     if (o->group == 1) return LS_OK; /* every place is its own group */
-    ls_piece *far;
+    ls_key_set *far;
     LS_TRY(ls_attend_cut(ctx, "self_extend", attend, window, &far));
     double group = (double)o->group, exact = (double)window;
     far->query_at = (ls_position_map){LS_MAP_GROUP, group, exact - exact / group};

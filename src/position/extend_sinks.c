@@ -24,11 +24,11 @@ static ls_status extend(ls_ctx *ctx, const void *chosen, ls_attend *attend) {
     }
     if (window < 1)
         return LS_FAIL(ctx, LS_EUSE, "sinks: %lld sinks leave no window", (long long)o->sinks);
-    ls_piece *far;
+    ls_key_set *far;
     LS_TRY(ls_attend_cut(ctx, "sinks", attend, window, &far));
     far->key_end = o->sinks;
     far->query_at = (ls_position_map){LS_MAP_CLAMP, (double)(o->sinks + window - 1), 0};
-    if (o->sinks == 0) attend->pieces = 1;
+    if (o->sinks == 0) attend->sets = 1;
     return LS_OK;
 }
 

@@ -15,11 +15,11 @@ static ls_status extend(ls_ctx *ctx, const void *chosen, ls_attend *attend) {
     int64_t window;
     LS_TRY(
         ls_attend_length(ctx, "window", attend, ((const window_options *)chosen)->window, &window));
-    if (attend->pieces != 1)
+    if (attend->sets != 1)
         return LS_FAIL(ctx, LS_EUSE, "window takes no other extension that cuts the keys");
-    ls_piece *piece = &attend->piece[0];
-    piece->hi = ls_min(piece->hi, window - 1);
-    piece->lo = ls_max(piece->lo, 1 - window);
+    ls_key_set *set = &attend->set[0];
+    set->hi = ls_min(set->hi, window - 1);
+    set->lo = ls_max(set->lo, 1 - window);
     return LS_OK;
 }
 

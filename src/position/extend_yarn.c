@@ -74,7 +74,7 @@ static ls_status extend(ls_ctx *ctx, const void *chosen, ls_attend *attend) {
     LS_TRY(ls_attend_length(ctx, "yarn", attend, o->original, &length));
     if (o->beta_fast <= o->beta_slow || (attend->rotates && attend->rotary_base <= 1))
         return LS_FAIL(ctx, LS_EUSE, "yarn needs beta_fast above beta_slow and a base above 1");
-    double ramp[LS_PAIRS_MOST];
+    double ramp[LS_PAIRS_MAX];
     fill_ramp(o, attend, (double)length, ramp);
     /* theta (1 - ramp) + theta / s * ramp, written so that s = 1 changes no bit */
     for (int64_t i = 0; i < attend->rotary.pairs; i++)

@@ -41,8 +41,8 @@ ls_status ls_position_extend(ls_ctx *ctx, ls_position *position, const char *nam
             ctx, LS_EUSE, "extension %s changes %s, which position method %s lacks", name,
             (type->needs & LS_POSITION_ROTARY) ? "rotary frequencies" : "what it does not have",
             position->type->name);
-    if (position->extensions == LS_EXTENSIONS_MOST)
-        return LS_FAIL(ctx, LS_EUSE, "at most %d extensions act together", LS_EXTENSIONS_MOST);
+    if (position->extensions == LS_EXTENSIONS_MAX)
+        return LS_FAIL(ctx, LS_EUSE, "at most %d extensions act together", LS_EXTENSIONS_MAX);
     int at = position->extensions++;
     position->extension[at].type = type;
     return new_options(ctx, &type->options, &position->extension[at].options);
@@ -99,23 +99,23 @@ ls_status ls_attend_follow_length(ls_ctx *ctx, const char *name, ls_attend *atte
         return LS_OK;
     }
     rotary->dynamic = frequencies;
-    if (mode == LS_DYNAMIC_ROW) attend->chunk_most = 1;
+    if (mode == LS_DYNAMIC_ROW) attend->chunk_max = 1;
     return LS_OK;
 }
 
 ls_status ls_attend_cut(ls_ctx *ctx, const char *name, ls_attend *attend, int64_t window,
-                        ls_piece **far) {
-    const ls_piece *whole = &attend->piece[0];
-    if (attend->pieces != 1 || whole->hi < LS_FAR || whole->block > 0 || attend->dilation != NULL)
+                        ls_key_set **far) {
+    const ls_key_set *whole = &attend->set[0];
+    if (attend->sets != 1 || whole->hi < LS_FAR || whole->block > 0 || attend->dilation != NULL)
         return LS_FAIL(ctx, LS_EUSE,
                        "extension %s cuts the keys itself: it takes no other window, "
                        "block or dilation",
                        name);
-    attend->pieces = 2;
-    attend->piece[1] = *whole;
-    attend->piece[0].hi = window - 1;
-    attend->piece[1].lo = window;
-    *far = &attend->piece[1];
+    attend->sets = 2;
+    attend->set[1] = *whole;
+    attend->set[0].hi = window - 1;
+    attend->set[1].lo = window;
+    *far = &attend->set[1];
     return LS_OK;
 }
 
@@ -131,8 +131,8 @@ ls_attend ls_attend_start(int64_t width, int64_t heads, int64_t groups, int64_t 
         .value_width = value_width,
         .causal = causal,
         .scale = 1 / sqrt((double)key_width),
-        .pieces = 1,
-        .piece = {{.lo = causal ? 0 : -LS_FAR, .hi = LS_FAR, .key_end = LS_FAR}},
+        .sets = 1,
+        .set = {{.lo = causal ? 0 : -LS_FAR, .hi = LS_FAR, .key_end = LS_FAR}},
     };
 }
 
@@ -148,31 +148,31 @@ ls_status ls_attend_extend(ls_ctx *ctx, const ls_position *position, ls_attend *
     return LS_OK;
 }
 
-ls_retention ls_piece_retention(const ls_attend *attend, const ls_piece *piece) {
-    if (piece->block > 0) return (ls_retention){.block = piece->block, .before = piece->block};
-    if (piece->hi >= LS_FAR) return (ls_retention){0};
+ls_retention ls_key_set_retention(const ls_attend *attend, const ls_key_set *set) {
+    if (set->block > 0) return (ls_retention){.block = set->block, .before = set->block};
+    if (set->hi >= LS_FAR) return (ls_retention){0};
     int64_t step = 1;
     for (int64_t h = 0; attend->dilation != NULL && h < attend->heads; h++)
         step = ls_max(step, attend->dilation[h]);
-    return (ls_retention){.window = piece->hi * step + 1};
+    return (ls_retention){.window = set->hi * step + 1};
 }
 
 int64_t ls_attend_state_bytes(const ls_attend *attend, int64_t T, int64_t size) {
     int64_t rows = 0;
-    for (int i = 0; i < attend->pieces; i++) {
-        const ls_piece *piece = &attend->piece[i];
-        rows += piece->key_end < LS_FAR ? piece->key_end
-                                        : ls_cache_rows(ls_piece_retention(attend, piece), T, 1);
+    for (int i = 0; i < attend->sets; i++) {
+        const ls_key_set *set = &attend->set[i];
+        rows += set->key_end < LS_FAR ? set->key_end
+                                      : ls_cache_rows(ls_key_set_retention(attend, set), T, 1);
     }
     return rows * attend->groups * (attend->key_width + attend->value_width) * size;
 }
 
-/* Keys of one piece that query n of T sees at distances that are multiples of `step`. */
-static int64_t piece_keys_seen(const ls_piece *piece, int64_t n, int64_t T, int64_t step) {
-    int64_t last = ls_min(T, piece->key_end) - 1, first = piece->key_first;
-    if (piece->block > 0) first = ls_max(first, (n / piece->block - 1) * piece->block);
-    if (piece->lo > -LS_FAR) last = ls_min(last, n - piece->lo * step);
-    if (piece->hi < LS_FAR) first = ls_max(first, n - piece->hi * step);
+/* Keys of one set that query n of T sees at distances that are multiples of `step`. */
+static int64_t keys_seen(const ls_key_set *set, int64_t n, int64_t T, int64_t step) {
+    int64_t last = ls_min(T, set->key_end) - 1, first = set->key_first;
+    if (set->block > 0) first = ls_max(first, (n / set->block - 1) * set->block);
+    if (set->lo > -LS_FAR) last = ls_min(last, n - set->lo * step);
+    if (set->hi < LS_FAR) first = ls_max(first, n - set->hi * step);
     int64_t count = 0;
     if (first > last) return 0;
     if (step == 1) return last - first + 1;
@@ -182,97 +182,84 @@ static int64_t piece_keys_seen(const ls_piece *piece, int64_t n, int64_t T, int6
 
 double ls_attend_pairs(const ls_attend *attend, int64_t T) {
     double pairs = 0;
-    for (int i = 0; i < attend->pieces; i++)
+    for (int i = 0; i < attend->sets; i++)
         for (int64_t n = 0; n < T; n++)
             for (int64_t h = 0; h < attend->heads; h++)
-                pairs += (double)piece_keys_seen(&attend->piece[i], n, T,
-                                                 attend->dilation ? attend->dilation[h] : 1);
+                pairs += (double)keys_seen(&attend->set[i], n, T,
+                                           attend->dilation ? attend->dilation[h] : 1);
     return pairs;
 }
 
-/* The rows of x that the piece may see. Sinks fill a cache of their own once. */
+/* The rows of x that the set may see. Sinks fill a cache of their own once. */
 static ls_tensor *cache(ls_program *p, const ls_attend *attend, int number, const char *what,
                         ls_tensor *x) {
-    const ls_piece *piece = &attend->piece[number];
+    const ls_key_set *set = &attend->set[number];
     char name[32];
     snprintf(name, sizeof name, "%s.%d", what, number);
-    if (piece->key_end < LS_FAR) return ls_cache_first(p, name, x, piece->key_end);
-    return ls_cache_append(p, name, x, ls_piece_retention(attend, piece));
+    if (set->key_end < LS_FAR) return ls_cache_first(p, name, x, set->key_end);
+    return ls_cache_append(p, name, x, ls_key_set_retention(attend, set));
 }
 
-static ls_tensor *piece_keys(ls_program *p, const ls_attend *attend, int number, ls_tensor *k) {
+static ls_tensor *set_keys(ls_program *p, const ls_attend *attend, int number, ls_tensor *k) {
     const ls_rotary *rotary = &attend->rotary;
-    ls_position_map at = attend->piece[number].key_at;
+    ls_position_map at = attend->set[number].key_at;
     if (!attend->rotates) return cache(p, attend, number, "key", k);
     if (rotary->dynamic != NULL) /* frequencies change: what is stored must not depend on them */
         return ls_rotate(p, cache(p, attend, number, "key", k), rotary, at, LS_ROTATE_KEY);
     return cache(p, attend, number, "key", ls_rotate(p, k, rotary, at, LS_ROTATE_KEY));
 }
 
-static ls_segment piece_segment(ls_program *p, const ls_attend *attend, int number, ls_tensor *q,
-                                ls_tensor *k, ls_tensor *v) {
-    const ls_piece *piece = &attend->piece[number];
-    ls_tensor *content_q = q;
-    if (attend->content_bias != NULL) content_q = ls_plus_broadcast(p, q, attend->content_bias);
+/* A set with its operands: queries and keys as they are scored, values, and the method's bias. */
+static ls_key_set complete_set(ls_program *p, const ls_attend *attend, int number, ls_tensor *q,
+                               ls_tensor *k, ls_tensor *v) {
+    ls_key_set set = attend->set[number];
+    set.q = q;
+    if (attend->content_bias != NULL) set.q = ls_plus_broadcast(p, q, attend->content_bias);
     if (attend->rotates)
-        content_q = ls_rotate(p, content_q, &attend->rotary, piece->query_at,
-                              attend->one_block ? LS_ROTATE_QUERY : LS_ROTATE_ALONE);
-    ls_segment segment = ls_segment_all(content_q, piece_keys(p, attend, number, k),
-                                        cache(p, attend, number, "value", v));
-    segment.lo = piece->lo;
-    segment.hi = piece->hi;
-    segment.block = piece->block;
-    segment.key_first = piece->key_first;
-    segment.key_end = piece->key_end;
-    segment.list = piece->list;
-    segment.query_at = piece->query_at;
-    segment.key_at = piece->key_at;
-    segment.dilation = attend->dilation;
-    segment.valid = attend->valid;
-    segment.slopes = attend->slopes;
-    segment.table = attend->table;
-    segment.table_zero = attend->table_zero;
+        set.q = ls_rotate(p, set.q, &attend->rotary, set.query_at,
+                          attend->one_block ? LS_ROTATE_QUERY : LS_ROTATE_ALONE);
+    set.k = set_keys(p, attend, number, k);
+    set.v = cache(p, attend, number, "value", v);
+    set.dilation = attend->dilation;
+    set.valid = attend->valid;
+    set.slopes = attend->slopes;
+    set.table = attend->table;
+    set.table_zero = attend->table_zero;
     if (attend->relative != NULL) {
-        segment.relative = attend->relative;
-        segment.relative_q =
+        set.relative = attend->relative;
+        set.relative_q =
             attend->distance_bias == NULL ? q : ls_plus_broadcast(p, q, attend->distance_bias);
     }
-    if (attend->rotates && attend->rotary.decays && !attend->one_block) {
-        segment.decays = true;
-        segment.decay_block = attend->rotary.decay_block;
-        segment.decay_pairs = attend->rotary.pairs;
-        segment.decay_halves = attend->rotary.halves;
-        memcpy(segment.log_decay, attend->rotary.log_decay, sizeof segment.log_decay);
-    }
-    return segment;
+    if (attend->rotates && !attend->one_block) set.xpos = attend->rotary.xpos;
+    return set;
 }
 
 /* xPos over a sequence that is whole and not too long: all factors can be referred to its start
  * without leaving the range of any type, and the kernel has nothing to rescale. */
 static void refer_to_start(ls_attend *attend, bool streaming) {
     const double most = 40; /* e^40 is far from what a bf16 or f32 can hold */
-    if (!attend->rotates || !attend->rotary.decays || streaming || !attend->causal) return;
-    for (int i = 0; i < attend->pieces; i++)
-        if (attend->piece[i].query_at.kind != LS_MAP_IDENTITY ||
-            attend->piece[i].key_at.kind != LS_MAP_IDENTITY)
+    if (!attend->rotates || attend->rotary.xpos.pairs == 0 || streaming || !attend->causal) return;
+    for (int i = 0; i < attend->sets; i++)
+        if (attend->set[i].query_at.kind != LS_MAP_IDENTITY ||
+            attend->set[i].key_at.kind != LS_MAP_IDENTITY)
             return;
     for (int64_t i = 0; i < attend->rotary.pairs; i++)
-        if (fabs(attend->rotary.log_decay[i]) * (double)attend->planned_length > most) return;
+        if (fabs(attend->rotary.xpos.log_decay[i]) * (double)attend->planned_length > most) return;
     attend->one_block = true;
-    attend->rotary.decay_block = attend->planned_length;
+    attend->rotary.xpos.block = attend->planned_length;
 }
 
 /* Keeps the scores by distance under the scoped name "scores". */
-static void profile(ls_program *p, const ls_attend *attend, const ls_segment *segment,
+static void profile(ls_program *p, const ls_attend *attend, const ls_key_set *set,
                     ls_attention_options options) {
     int64_t reach = 1;
-    for (int i = 0; i < attend->pieces; i++) {
-        ls_retention keep = ls_piece_retention(attend, &attend->piece[i]);
+    for (int i = 0; i < attend->sets; i++) {
+        ls_retention keep = ls_key_set_retention(attend, &attend->set[i]);
         int64_t bounded = ls_max(keep.window, 2 * keep.block);
         reach = ls_max(reach, bounded > 0 ? bounded : attend->planned_length);
     }
     reach = ls_min(reach, attend->planned_length);
-    ls_keep(p, "scores", ls_score_profile(p, attend->pieces, segment, options, reach));
+    ls_keep(p, "scores", ls_score_profile(p, attend->sets, set, options, reach));
 }
 
 ls_tensor *ls_attend_record(ls_program *p, const ls_position *position, ls_attend attend,
@@ -293,11 +280,11 @@ ls_tensor *ls_attend_record(ls_program *p, const ls_position *position, ls_atten
         ls_refuse(p, status, "%s", ctx->error.message);
         return NULL;
     }
-    if (attend.chunk_most > 0) ls_program_limit_chunk(p, attend.chunk_most);
+    if (attend.chunk_max > 0) ls_program_limit_chunk(p, attend.chunk_max);
     refer_to_start(&attend, about->streaming);
-    ls_segment segment[LS_SEGMENTS_MOST];
-    for (int i = 0; i < attend.pieces; i++) segment[i] = piece_segment(p, &attend, i, q, k, v);
+    ls_key_set set[LS_KEY_SETS_MAX];
+    for (int i = 0; i < attend.sets; i++) set[i] = complete_set(p, &attend, i, q, k, v);
     ls_attention_options options = {.scale = attend.scale, .off_by_one = attend.off_by_one};
-    if (about->profile_scores) profile(p, &attend, segment, options);
-    return ls_attention(p, attend.pieces, segment, options, NULL);
+    if (about->profile_scores) profile(p, &attend, set, options);
+    return ls_attention(p, attend.sets, set, options, NULL);
 }

@@ -11,15 +11,6 @@
 #include "base/option.h"
 #include "tensor/ops.h"
 
-/* A set of keys that each query may see, and the coordinates by which it sees them. */
-typedef struct ls_piece {
-    int64_t lo, hi;                   /* admitted true distances, inclusive */
-    int64_t block;                    /* blockwise causal attention, 0: off */
-    int64_t key_first, key_end;       /* admitted true key positions [first, end) */
-    const ls_block_rows *list;        /* blocks that see each other, or NULL: all do */
-    ls_position_map query_at, key_at; /* coordinates for rotation and bias */
-} ls_piece;
-
 typedef struct ls_attend {
     /* from the mixer and the program */
     int64_t width, heads, groups, key_width, value_width;
@@ -38,10 +29,11 @@ typedef struct ls_attend {
     int64_t table_zero;
     ls_tensor *content_bias, *distance_bias; /* Transformer-XL's u and v, [H,K]; NULL: none */
     ls_tensor *relative;                     /* [R,H,K] */
-    /* what is visible: one piece, unless an extension cuts it */
-    int pieces;
-    ls_piece piece[LS_SEGMENTS_MOST];
-    int64_t chunk_most; /* tokens that may go at once; 0: any number */
+    /* what is visible: one set of keys, unless an extension cuts it; operands and bias come when it
+     * is recorded */
+    int sets;
+    ls_key_set set[LS_KEY_SETS_MAX];
+    int64_t chunk_max; /* tokens that may go at once; 0: any number */
     bool off_by_one;
     bool one_block; /* xPos: every factor is referred to position 0 */
 } ls_attend;
@@ -96,7 +88,7 @@ extern const ls_extension_type *const ls_extension_types[];
 extern const size_t ls_extension_count;
 
 /* A chosen method with its options, and extensions in the order they act. */
-enum { LS_EXTENSIONS_MOST = 4 };
+enum { LS_EXTENSIONS_MAX = 4 };
 typedef struct ls_position {
     const ls_position_type *type;
     void *options;
@@ -104,7 +96,7 @@ typedef struct ls_position {
     struct {
         const ls_extension_type *type;
         void *options;
-    } extension[LS_EXTENSIONS_MOST];
+    } extension[LS_EXTENSIONS_MAX];
     int64_t trained_length;
 } ls_position;
 
@@ -131,21 +123,21 @@ ls_tensor *ls_shared_param(ls_program *p, const char *name, int rank, const int6
 /* Transformer-XL's relative positions for the distances 0..distances - 1: fills in both biases
  * (each layer's own where `untied`) and the relative keys. */
 void ls_attend_xl(ls_program *p, ls_attend *attend, int64_t distances, bool untied);
-/* An attend with one piece: every key up to the query (every key where not causal). */
+/* An attend with one set: every key up to the query (every key where not causal). */
 ls_attend ls_attend_start(int64_t width, int64_t heads, int64_t groups, int64_t key_width,
                           int64_t value_width, bool causal);
 /* Applies the method and the extensions to an attend the mixer prepared, stores keys and values in
- * caches, and records the attention: q [B,T,H,K], k [B,T,G,K], v [B,T,G,V] -> [B,T,H,V]. Each piece
- * has its own cache, which holds the keys as the piece sees them, rotated, where that is exact for
+ * caches, and records the attention: q [B,T,H,K], k [B,T,G,K], v [B,T,G,V] -> [B,T,H,V]. Each set
+ * has its own cache, which holds the keys as the set sees them, rotated, where that is exact for
  * ever; raw keys, rotated again at each run, where frequencies change with the length. position may
  * be NULL: none. */
 ls_tensor *ls_attend_record(ls_program *p, const ls_position *position, ls_attend attend,
                             ls_tensor *q, ls_tensor *k, ls_tensor *v);
 /* What the extensions make visible, without a program: edits attend as ls_attend_record would. An
- * attend that no method has filled in (rotates is false) gets its pieces all the same. */
+ * attend that no method has filled in (rotates is false) gets its sets all the same. */
 ls_status ls_attend_extend(ls_ctx *ctx, const ls_position *position, ls_attend *attend);
-/* What the caches of a piece must keep. */
-ls_retention ls_piece_retention(const ls_attend *attend, const ls_piece *piece);
+/* What the caches of a set must keep. */
+ls_retention ls_key_set_retention(const ls_attend *attend, const ls_key_set *set);
 
 /* Bytes that the caches of one sequence of T tokens take (elements of `size` bytes, chunks of one
  * token), and the number of (query, key) pairs, summed over heads, of one pass over T tokens. */
@@ -167,9 +159,9 @@ ls_status ls_attend_follow_length(ls_ctx *ctx, const char *name, ls_attend *atte
 /* `given`, or where it is 0 the trained length; LS_EUSE where that is unknown too. */
 ls_status ls_attend_length(ls_ctx *ctx, const char *name, const ls_attend *attend, int64_t given,
                            int64_t *out);
-/* Cuts the only piece at true distance `window`: piece 0 keeps the distances below, the new piece 1
+/* Cuts the only set at true distance `window`: set 0 keeps the distances below, the new set 1
  * (returned) has the rest. LS_EUSE where keys were cut before or are dilated. */
 ls_status ls_attend_cut(ls_ctx *ctx, const char *name, ls_attend *attend, int64_t window,
-                        ls_piece **far);
+                        ls_key_set **far);
 
 #endif

@@ -1,4 +1,4 @@
-/* Rotary positions (RoFormer, arXiv 2104.09864): pair i of a head is turned by n * base^(-2i/d), in
+/* Rotary positions (RoFormer, arXiv 2104.09864): pair i of a head is transposed by n * base^(-2i/d), in
  * queries and keys alike, so that scores see n - m only. */
 #include <math.h>
 
@@ -19,7 +19,7 @@ static const ls_option options[] = {
      "pair i is elements 2i and 2i+1 (RoFormer, GPT-J), or i and i+d/2 (Llama in most libraries)"},
     {"fraction", LS_OPTION_REAL, offsetof(rope_options, fraction), "1", 0, 1, NULL,
      "share of each head that is rotated"},
-    {"rotary_dim", LS_OPTION_INT, offsetof(rope_options, rotary_dim), "0", 0, 2 * LS_PAIRS_MOST,
+    {"rotary_dim", LS_OPTION_INT, offsetof(rope_options, rotary_dim), "0", 0, 2 * LS_PAIRS_MAX,
      NULL, "elements of each head that are rotated; 0: as fraction says"},
 };
 
@@ -39,7 +39,7 @@ static void fill(const rope_options *o, int64_t key_width, ls_attend *attend) {
 
 static ls_status check_key_width(ls_ctx *ctx, const rope_options *o, int64_t key_width) {
     int64_t dim = rotary_dim(o, key_width);
-    if (dim >= 2 && dim % 2 == 0 && dim <= key_width && dim <= 2 * LS_PAIRS_MOST) return LS_OK;
+    if (dim >= 2 && dim % 2 == 0 && dim <= key_width && dim <= 2 * LS_PAIRS_MAX) return LS_OK;
     return LS_FAIL(ctx, LS_EUSE, "%lld elements of a head of %lld cannot be rotated in pairs",
                    (long long)dim, (long long)key_width);
 }

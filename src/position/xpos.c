@@ -33,7 +33,7 @@ static double zeta(const xpos_options *o, int64_t pair, int64_t pairs) {
 static void attend_xpos(ls_program *p, const void *chosen, ls_attend *attend) {
     const xpos_options *o = chosen;
     ls_rotary *rotary = &attend->rotary;
-    if (attend->key_width % 2 != 0 || attend->key_width > 2 * LS_PAIRS_MOST) {
+    if (attend->key_width % 2 != 0 || attend->key_width > 2 * LS_PAIRS_MAX) {
         ls_refuse(p, LS_EUSE, "a head of %lld elements cannot be rotated in pairs",
                   (long long)attend->key_width);
         return;
@@ -45,11 +45,12 @@ static void attend_xpos(ls_program *p, const void *chosen, ls_attend *attend) {
     *rotary = (ls_rotary){.pairs = attend->key_width / 2,
                           .halves = o->layout == 1,
                           .factor = 1,
-                          .decays = true,
-                          .decay_block = (int64_t)fmin(o->scale_base, 1 << 30)};
+                          .xpos = {.pairs = attend->key_width / 2,
+                                   .halves = o->layout == 1,
+                                   .block = (int64_t)fmin(o->scale_base, 1 << 30)}};
     for (int64_t i = 0; i < rotary->pairs; i++) {
         if (o->rotate) rotary->frequency[i] = pow(o->base, -(double)i / (double)rotary->pairs);
-        rotary->log_decay[i] = log(zeta(o, i, rotary->pairs)) / o->scale_base;
+        rotary->xpos.log_decay[i] = log(zeta(o, i, rotary->pairs)) / o->scale_base;
     }
 }
 

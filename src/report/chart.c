@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WIDTH = 480, HEIGHT = 320, LEFT = 50, RIGHT = 12, TOP = 22, BOTTOM = 42, TICKS_MOST = 16 };
+enum { WIDTH = 480, HEIGHT = 320, LEFT = 50, RIGHT = 12, TOP = 22, BOTTOM = 42, TICKS_MAX = 16 };
 
 void ls_html(ls_ctx *ctx, const char *text, ls_text *out) {
     static const struct {
@@ -45,7 +45,7 @@ typedef struct axis {
     double low, high; /* of the data, with a little room */
     double from, to;  /* on the drawing */
     int ticks;
-    double tick[TICKS_MOST];
+    double tick[TICKS_MAX];
 } axis;
 
 static double place(const axis *a, double value) {
@@ -72,7 +72,7 @@ static void even_ticks(axis *a) {
                            : rough / power > 1 ? 2
                                                : 1);
     a->ticks = 0;
-    for (double v = ceil(a->low / step); v * step <= a->high && a->ticks < TICKS_MOST; v++)
+    for (double v = ceil(a->low / step); v * step <= a->high && a->ticks < TICKS_MAX; v++)
         a->tick[a->ticks++] = v * step == 0 ? 0 : v * step;
 }
 
@@ -89,7 +89,7 @@ static void log_ticks(axis *a) {
             for (int i = 0; i < 4 && ladders[l][i] > 0; i++) {
                 double v = power * ladders[l][i];
                 if (v < a->low || v > a->high) continue;
-                if (found++ < TICKS_MOST) a->tick[a->ticks++] = v;
+                if (found++ < TICKS_MAX) a->tick[a->ticks++] = v;
             }
         if (found < 3) break;
         if (found <= 8) return;
@@ -102,8 +102,7 @@ static void length_ticks(axis *a) {
     int first = (int)ceil(log2(a->low) - 1e-9), last = (int)floor(log2(a->high) + 1e-9);
     int step = (last - first) / 8 + 1;
     a->ticks = 0;
-    for (int e = first; e <= last && a->ticks < TICKS_MOST; e += step)
-        a->tick[a->ticks++] = exp2(e);
+    for (int e = first; e <= last && a->ticks < TICKS_MAX; e += step) a->tick[a->ticks++] = exp2(e);
 }
 
 static bool make_axes(const ls_chart *chart, axis *x, axis *y) {
@@ -305,7 +304,7 @@ void ls_chart_lines(ls_ctx *ctx, const ls_chart *chart, ls_text *out) {
 
 enum {
     BAR_LEFT = 128, /* at least: long names take more */
-    BAR_LEFT_MOST = 240,
+    BAR_LEFT_MAX = 240,
     LETTER = 7, /* widest that a letter of a name is on average */
     NAME_GAP = 12,
     BAR_RIGHT = 56,
@@ -361,7 +360,7 @@ static int bar_left(const ls_bars *bars) {
     int64_t longest = 0;
     for (size_t g = 0; g < bars->groups; g++)
         longest = ls_max(longest, name_width(bars->labels[g]));
-    return (int)ls_min(ls_max(longest + NAME_GAP, BAR_LEFT), BAR_LEFT_MOST);
+    return (int)ls_min(ls_max(longest + NAME_GAP, BAR_LEFT), BAR_LEFT_MAX);
 }
 
 /* Names that are longer than any room there is are squeezed into it. */

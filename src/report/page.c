@@ -6,11 +6,11 @@
 
 #include "report/page.h"
 
-enum { PROTOCOLS_MOST = 16, LENGTHS_MOST = 64 };
+enum { PROTOCOLS_MAX = 16, LENGTHS_MAX = 64 };
 
 /* The protocols of the study, in order of appearance. */
 typedef struct protocols {
-    const char *name[PROTOCOLS_MOST];
+    const char *name[PROTOCOLS_MAX];
     size_t count;
 } protocols;
 
@@ -20,7 +20,7 @@ static protocols list_protocols(const ls_page *page) {
         const json_t *rows = json_object_get(json_array_get(page->arms, a), "results");
         for (size_t i = 0; i < json_array_size(rows); i++) {
             const char *name = ls_member_text(json_array_get(rows, i), "protocol");
-            bool known = list.count == PROTOCOLS_MOST;
+            bool known = list.count == PROTOCOLS_MAX;
             for (size_t p = 0; p < list.count; p++) known |= strcmp(list.name[p], name) == 0;
             if (!known) list.name[list.count++] = name;
         }
@@ -58,7 +58,7 @@ static size_t list_lengths(const ls_page *page, const char *list, const char *pr
         for (size_t i = 0; i < json_array_size(rows); i++) {
             const json_t *row = json_array_get(rows, i);
             double length = ls_member_real(row, "length");
-            bool known = count == LENGTHS_MOST || isnan(length) ||
+            bool known = count == LENGTHS_MAX || isnan(length) ||
                          strcmp(ls_member_text(row, "protocol"), protocol) != 0;
             for (size_t l = 0; l < count; l++) known |= lengths[l] == length;
             if (!known) lengths[count++] = length;
@@ -166,7 +166,7 @@ static void accuracy_cell(ls_page *page, const json_t *row) {
 /* One row per arm, one column per length. */
 static void lengths_table(ls_page *page, const char *title, const char *protocol,
                           void (*cell)(ls_page *, const json_t *)) {
-    double lengths[LENGTHS_MOST];
+    double lengths[LENGTHS_MAX];
     char text[64];
     size_t count = list_lengths(page, "results", protocol, lengths);
     ls_text_printf(page->ctx, page->out, "<h3>%s: ", title);
@@ -215,7 +215,7 @@ static void put_protocol(ls_page *page, const char *protocol) {
 }
 
 static void resolution_table(ls_page *page) {
-    double lengths[LENGTHS_MOST];
+    double lengths[LENGTHS_MAX];
     char text[160];
     size_t count = list_lengths(page, "resolution", "", lengths);
     if (count == 0) return;

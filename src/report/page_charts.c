@@ -5,7 +5,7 @@
 
 #include "report/page.h"
 
-enum { LENGTHS_MOST = 64, TITLE_BYTES = 700 };
+enum { LENGTHS_MAX = 64, TITLE_BYTES = 700 };
 
 static const json_t *arm_at(const ls_page *page, size_t index) {
     return json_array_get(page->arms, index);
@@ -72,14 +72,14 @@ size_t ls_page_group(ls_page *page, size_t index, const char **title) {
 /* ---- series ---- */
 
 /* Where a line's numbers stand in a list of rows, or in one row of columns. */
-typedef struct source {
+typedef struct column {
     const json_t *rows;   /* NULL: none */
     const char *protocol; /* rows of this protocol; NULL: all */
     const char *x, *y, *low, *high;
     double scale;
-} source;
+} column;
 
-static bool wanted(const source *from, const json_t *row) {
+static bool wanted(const column *from, const json_t *row) {
     return from->protocol == NULL || strcmp(ls_member_text(row, "protocol"), from->protocol) == 0;
 }
 
@@ -92,7 +92,7 @@ static ls_chart_series empty_series(const ls_page *page, size_t arm, size_t room
                              .x = values};
 }
 
-static ls_chart_series series_of_rows(const ls_page *page, size_t arm, const source *from) {
+static ls_chart_series series_of_rows(const ls_page *page, size_t arm, const column *from) {
     size_t room = json_array_size(from->rows);
     ls_chart_series s = empty_series(page, arm, room);
     if (s.x == NULL) return s;
@@ -115,7 +115,7 @@ static ls_chart_series series_of_rows(const ls_page *page, size_t arm, const sou
 
 static const json_t *positions_of(const ls_page *page, size_t arm, const char *protocol) {
     const json_t *lists = json_object_get(arm_at(page, arm), "positions");
-    const source from = {.protocol = protocol};
+    const column from = {.protocol = protocol};
     for (size_t i = 0; i < json_array_size(lists); i++)
         if (wanted(&from, json_array_get(lists, i))) return json_array_get(lists, i);
     return NULL;
@@ -168,7 +168,7 @@ static ls_chart_series *series_room(const ls_page *page) {
 
 /* One chart per group, of one list of every arm. */
 static void draw_groups(ls_page *page, ls_chart chart, const char *what, const char *list,
-                        source from) {
+                        column from) {
     ls_chart_series *series = series_room(page);
     const char *name;
     size_t count;
@@ -190,14 +190,14 @@ static void draw_groups(ls_page *page, ls_chart chart, const char *what, const c
 
 /* The lengths of a protocol beyond the trained one, from the first arm that has any. */
 static size_t long_lengths(const ls_page *page, const char *protocol, double *lengths) {
-    const source from = {.protocol = protocol};
+    const column from = {.protocol = protocol};
     size_t count = 0;
     for (size_t a = 0; a < page->count && count == 0; a++) {
         const json_t *rows = json_object_get(arm_at(page, a), "results");
         for (size_t i = 0; i < json_array_size(rows); i++) {
             const json_t *row = json_array_get(rows, i);
             double length = ls_member_real(row, "length");
-            if (wanted(&from, row) && length > page->trained_length && count < LENGTHS_MOST)
+            if (wanted(&from, row) && length > page->trained_length && count < LENGTHS_MAX)
                 lengths[count++] = length;
         }
     }
@@ -210,7 +210,7 @@ typedef struct bar_values {
 
 static void fill_bars(const ls_page *page, size_t groups, const char *protocol,
                       const double *lengths, size_t bars, bar_values *values) {
-    const source from = {.protocol = protocol};
+    const column from = {.protocol = protocol};
     for (size_t i = 0; i < groups * bars; i++)
         values->value[i] = values->low[i] = values->high[i] = NAN;
     for (size_t g = 0; g < groups; g++) {
@@ -228,9 +228,9 @@ static void fill_bars(const ls_page *page, size_t groups, const char *protocol,
 }
 
 static void draw_excess(ls_page *page, const char *protocol) {
-    double lengths[LENGTHS_MOST];
-    char texts[LENGTHS_MOST][32], title[TITLE_BYTES];
-    const char *names[LENGTHS_MOST], *group_title;
+    double lengths[LENGTHS_MAX];
+    char texts[LENGTHS_MAX][32], title[TITLE_BYTES];
+    const char *names[LENGTHS_MAX], *group_title;
     size_t bars = long_lengths(page, protocol, lengths), count, room = page->count * bars + 1;
     for (size_t b = 0; b < bars; b++) {
         snprintf(texts[b], sizeof texts[b], "at %.0f", lengths[b]);
@@ -275,7 +275,7 @@ void ls_page_perplexity(ls_page *page, const char *protocol) {
             "over seeds. Click a name to hide an arm everywhere.");
     const ls_chart chart = {
         .x_label = "tokens of a window", .y_label = "perplexity", .y_log = true, .markers = true};
-    const source from = {.protocol = protocol,
+    const column from = {.protocol = protocol,
                          .x = "length",
                          .y = "ppl",
                          .low = "ppl_min",
@@ -301,7 +301,7 @@ void ls_page_accuracy(ls_page *page, const char *protocol) {
                             .y_label = "right answers, %",
                             .y_high = 100,
                             .markers = true};
-    const source from = {.protocol = protocol,
+    const column from = {.protocol = protocol,
                          .x = "length",
                          .y = "accuracy",
                          .low = "accuracy_min",
@@ -350,19 +350,19 @@ void ls_page_resolution(ls_page *page) {
         "falls with distance, tells the two apart. Both head conventions are in the table.");
     ls_chart chart = {
         .x_label = "tokens of a window", .y_label = "100 R", .y_log = true, .markers = true};
-    source from = {
+    column from = {
         .x = "length", .y = "R_head", .low = "R_head_min", .high = "R_head_max", .scale = 100};
     draw_groups(page, chart, "Resolution", "resolution", from);
     chart.y_label = "M";
     chart.y_log = false;
-    from = (source){
+    from = (column){
         .x = "length", .y = "M_head", .low = "M_head_min", .high = "M_head_max", .scale = 1};
     draw_groups(page, chart, "Monotonicity M", "resolution", from);
     ls_text_printf(page->ctx, page->out, "</div>\n");
 }
 
 /* All arms in one chart: what they cost differs little and needs no eye for detail. */
-static void draw_cost(ls_page *page, ls_chart chart, source from) {
+static void draw_cost(ls_page *page, ls_chart chart, column from) {
     ls_chart_series *series = series_room(page);
     const json_t *arms = json_object_get(page->timing, "arms");
     for (size_t i = 0; series != NULL && i < page->count; i++) {
@@ -388,10 +388,10 @@ void ls_page_cost(ls_page *page) {
                       .y_log = true,
                       .markers = true};
     draw_cost(page, chart,
-              (source){.protocol = protocol, .x = "length", .y = "tokens_per_second", .scale = 1});
+              (column){.protocol = protocol, .x = "length", .y = "tokens_per_second", .scale = 1});
     chart.title = "Memory";
     chart.y_label = "MB";
     draw_cost(page, chart,
-              (source){.protocol = protocol, .x = "length", .y = "bytes", .scale = 1e-6});
+              (column){.protocol = protocol, .x = "length", .y = "bytes", .scale = 1e-6});
     ls_text_printf(page->ctx, page->out, "</div>\n");
 }

@@ -6,7 +6,7 @@
 
 #include "report/page.h"
 
-enum { RESULTS_MOST = 1 << 30, PATH_BYTES = 4096, ARMS_MAX = 10000, ROWS_MAX = 4096 };
+enum { RESULTS_MAX = 1 << 30, PATH_BYTES = 4096, ARMS_MAX = 10000, ROWS_MAX = 4096 };
 
 double ls_member_real(const json_t *object, const char *key) {
     const json_t *value = json_object_get(object, key);
@@ -153,14 +153,14 @@ static ls_status check_timing(ls_ctx *ctx, const char *path, const json_t *timin
 static ls_status read_files(ls_ctx *ctx, const char *folder, ls_study_files *out) {
     char path[PATH_BYTES];
     LS_TRY(ls_path_join(ctx, path, sizeof path, folder, "results.json"));
-    LS_TRY(ls_json_read(ctx, path, RESULTS_MOST, &out->results));
+    LS_TRY(ls_json_read(ctx, path, RESULTS_MAX, &out->results));
     if (strcmp(ls_member_text(out->results, "format"), "longshot-study-1") != 0)
         return LS_FAIL(ctx, LS_EINPUT, "%s is not the results of a study", path);
     LS_TRY(check_object(ctx, path, "the study", out->results, RANGES(of_study)));
     LS_TRY(check_arms(ctx, path, json_object_get(out->results, "arms")));
     LS_TRY(ls_path_join(ctx, path, sizeof path, folder, "timing.json"));
     if (!ls_path_exists(path)) return LS_OK;
-    LS_TRY(ls_json_read(ctx, path, RESULTS_MOST, &out->timing));
+    LS_TRY(ls_json_read(ctx, path, RESULTS_MAX, &out->timing));
     return check_timing(ctx, path, out->timing);
 }
 

@@ -20,7 +20,7 @@
 #include "base/json.h"
 #include "study/study.h"
 
-enum { WORDS_MOST = 256, LOG_MOST = 64 << 20, OUTPUT_MOST = 256 << 20 };
+enum { WORDS_MAX = 256, LOG_MAX = 64 << 20, OUTPUT_MAX = 256 << 20 };
 
 typedef enum { JOB_WAITING, JOB_RUNNING, JOB_DONE, JOB_FAILED } job_state;
 
@@ -56,7 +56,7 @@ static void say(const runner *r, const char *line) {
 /* ---- the words of a call ---- */
 
 typedef struct words {
-    char *at[WORDS_MOST + 1];
+    char *at[WORDS_MAX + 1];
     size_t count;
 } words;
 
@@ -65,7 +65,7 @@ static void words_clear(ls_ctx *ctx, words *list) {
 }
 
 static ls_status add_word(ls_ctx *ctx, words *list, const char *key, const char *value) {
-    if (list->count == WORDS_MOST) return LS_FAIL(ctx, LS_EUSE, "an arm has too many settings");
+    if (list->count == WORDS_MAX) return LS_FAIL(ctx, LS_EUSE, "an arm has too many settings");
     ls_text text = {0};
     ls_text_printf(ctx, &text, "%s%s%s", key, value == NULL ? "" : "=", value == NULL ? "" : value);
     LS_TRY(ls_text_status(&text));
@@ -165,7 +165,7 @@ static void last_sentence(const runner *r, const job *j, char *out, size_t bytes
     ls_ctx quiet = *r->ctx; /* a log that cannot be read must not become the error */
     ls_text log = {0};
     snprintf(out, bytes, "it ended without a word");
-    if (job_path(r, j, "log", path) == LS_OK && ls_file_read(&quiet, path, LOG_MOST, &log) == LS_OK)
+    if (job_path(r, j, "log", path) == LS_OK && ls_file_read(&quiet, path, LOG_MAX, &log) == LS_OK)
         for (const char *at = log.bytes; (at = strstr(at, mark)) != NULL; at++)
             if (at == log.bytes || at[-1] == '\n')
                 snprintf(out, bytes, "%.*s", (int)strcspn(at + strlen(mark), "\n"),
@@ -178,7 +178,7 @@ static ls_status keep_result(runner *r, const job *j, const struct rusage *usage
     char path[LS_STUDY_PATH_BYTES];
     json_t *said = NULL;
     LS_TRY(job_path(r, j, "out", path));
-    LS_TRY(ls_json_read(r->ctx, path, OUTPUT_MOST, &said));
+    LS_TRY(ls_json_read(r->ctx, path, OUTPUT_MAX, &said));
     json_t *cost = json_pack("{s:f, s:I}", "seconds", ls_clock() - j->started, "peak_bytes",
                              (json_int_t)usage->ru_maxrss * 1024);
     json_t *result = json_pack("{s:s, s:o, s:o}", "settings_hash", "", "said", said, "cost", cost);

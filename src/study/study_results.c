@@ -19,8 +19,8 @@ typedef struct evidence {
     const ls_study *study;
     size_t arm;
     int64_t count;
-    int64_t seed[LS_OPTION_REALS_MOST];
-    json_t *trained[LS_OPTION_REALS_MOST], *tested[LS_OPTION_REALS_MOST];
+    int64_t seed[LS_OPTION_REALS_MAX];
+    json_t *trained[LS_OPTION_REALS_MAX], *tested[LS_OPTION_REALS_MAX];
 } evidence;
 
 static void evidence_clear(evidence *e) {

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "study/study.h"
 
-enum { RESULT_MOST = 256 << 20 };
+enum { RESULT_MAX = 256 << 20 };
 
 ls_status ls_study_folder(const ls_study *study, size_t arm, int64_t seed, char *out,
                           size_t bytes) {
@@ -59,7 +59,7 @@ ls_status ls_study_stored(const ls_study *study, size_t arm, int64_t seed, bool 
     LS_TRY(ls_study_file(study, arm, seed, file_of(evaluation), path, sizeof path));
     LS_TRY(ls_study_hash(study, arm, seed, evaluation, hash));
     if (!ls_path_exists(path)) return LS_OK;
-    LS_TRY(ls_json_read(ctx, path, RESULT_MOST, out));
+    LS_TRY(ls_json_read(ctx, path, RESULT_MAX, out));
     ls_status status = ls_json_text(ctx, *out, "settings_hash", path, &stored);
     if (status == LS_OK && strcmp(stored, hash) == 0) return LS_OK;
     json_decref(*out);

@@ -18,7 +18,7 @@ static const ls_option options[] = {
      "Ask for keys that did not occur too: then the last token is the answer."},
 };
 
-enum { KEYS_MOST = 1 << 30 };
+enum { KEYS_MAX = 1 << 30 };
 
 static int64_t vocabulary(const void *given) {
     return ((const recall_options *)given)->vocabulary;
@@ -28,11 +28,11 @@ static int64_t key_alphabet(const recall_options *o) {
     return (o->vocabulary - 2) / 2;
 }
 
-/* Different keys; KEYS_MOST + 1 where there are more than that. */
+/* Different keys; KEYS_MAX + 1 where there are more than that. */
 static int64_t key_count(const recall_options *o) {
     int64_t count = 1;
     for (int64_t i = 0; i < o->key_tokens; i++)
-        count = ls_min(count * key_alphabet(o), (int64_t)KEYS_MOST + 1);
+        count = ls_min(count * key_alphabet(o), (int64_t)KEYS_MAX + 1);
     return count;
 }
 
@@ -44,7 +44,7 @@ static ls_status check(ls_ctx *ctx, const void *given, int64_t length) {
                        "task associative_recall needs a length of at least %lld that %lld divides, "
                        "not %lld",
                        (long long)(2 * step), (long long)step, (long long)length);
-    if (key_count(o) > KEYS_MOST)
+    if (key_count(o) > KEYS_MAX)
         return LS_FAIL(ctx, LS_EUSE, "task associative_recall has too many keys of %lld tokens",
                        (long long)o->key_tokens);
     return LS_OK;

@@ -12,13 +12,13 @@ typedef struct listops_options {
     double nesting;
 } listops_options;
 #define FIELD(name) offsetof(listops_options, name)
-enum { DEPTH_MOST = 64, ARGS_MOST = 64 };
+enum { DEPTH_MAX = 64, ARGS_MAX = 64 };
 static const ls_option options[] = {
     {"min_length", LS_OPTION_INT, FIELD(min_length), "0", 0, 1 << 30, NULL,
      "Samples are longer than this and shorter than the length; 0: a quarter of the length."},
-    {"max_depth", LS_OPTION_INT, FIELD(max_depth), "10", 2, DEPTH_MOST, NULL,
+    {"max_depth", LS_OPTION_INT, FIELD(max_depth), "10", 2, DEPTH_MAX, NULL,
      "Levels of a tree at most; the last has digits alone."},
-    {"max_args", LS_OPTION_INT, FIELD(max_args), "10", 2, ARGS_MOST, NULL,
+    {"max_args", LS_OPTION_INT, FIELD(max_args), "10", 2, ARGS_MAX, NULL,
      "Arguments of an operator at most; two at least."},
     {"nesting", LS_OPTION_REAL, FIELD(nesting), "0.25", 0, 1, NULL,
      "Share of operators among the arguments; the others are digits."},
@@ -106,7 +106,7 @@ static int draw_node(drawing *d, int64_t depth) {
     }
     const int32_t kind = LS_LISTOPS_MIN + below(d, LS_LISTOPS_CLOSE - LS_LISTOPS_MIN);
     const int64_t count = 2 + below(d, o->max_args - 1);
-    int values[ARGS_MOST];
+    int values[ARGS_MAX];
     put(d, kind);
     for (int64_t i = 0; i < count; i++) {
         const int value = draw_node(d, depth + 1);

@@ -7,7 +7,7 @@
 
 #include "model/weights.h"
 
-enum { PATH_BYTES = 4096, VERSION = 1, MANIFEST_MOST = 1 << 20, STATE_MOST = 64 << 20 };
+enum { PATH_BYTES = 4096, VERSION = 1, MANIFEST_MAX = 1 << 20, STATE_MAX = 64 << 20 };
 
 static const char prefix[] = "step-", temporary[] = ".tmp";
 static const char model_file[] = "model.safetensors", optimizer_file[] = "optimizer.safetensors";
@@ -298,7 +298,7 @@ static ls_status verify(ls_ctx *ctx, const char *folder, int64_t step, int neede
     char path[PATH_BYTES];
     json_t *manifest;
     LS_TRY(ls_path_join(ctx, path, sizeof path, folder, manifest_file));
-    LS_TRY(ls_json_read(ctx, path, MANIFEST_MOST, &manifest));
+    LS_TRY(ls_json_read(ctx, path, MANIFEST_MAX, &manifest));
     ls_status status = verify_manifest(ctx, folder, manifest, step, needed, out, has_memory);
     json_decref(manifest);
     return status;
@@ -339,7 +339,7 @@ static ls_status read_step(ls_ctx *ctx, const char *folder, int64_t step, int ne
     if (status == LS_OK) status = verify(ctx, here, step, needed, out, &has_memory);
     if (status != LS_OK || optimizer == NULL) return status;
     LS_TRY_GOTO(ls_path_join(ctx, path, sizeof path, here, state_file));
-    LS_TRY_GOTO(ls_json_read(ctx, path, STATE_MOST, &out->state));
+    LS_TRY_GOTO(ls_json_read(ctx, path, STATE_MAX, &out->state));
     if (!json_is_object(out->state)) {
         status = LS_FAIL(ctx, LS_EINPUT, "%s holds no object", path);
         goto fail;

@@ -94,7 +94,7 @@ ls_status ls_events_restart(ls_ctx *ctx, FILE *file, const char *path, double wa
 
 ls_status ls_events_add(ls_ctx *ctx, FILE *file, const char *path, double wall_time, int64_t step,
                         const ls_scalar *scalars, size_t count) {
-    if (count > LS_EVENT_SCALARS_MOST) return LS_FAIL(ctx, LS_EBUG, "too many scalars at once");
+    if (count > LS_EVENT_SCALARS_MAX) return LS_FAIL(ctx, LS_EBUG, "too many scalars at once");
     message event = {.length = 0}, summary = {.length = 0};
     for (size_t i = 0; i < count; i++) {
         message value = {.length = 0};

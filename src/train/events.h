@@ -9,7 +9,7 @@ typedef struct ls_scalar {
     const char *tag; /* at most 64 bytes */
     double value;
 } ls_scalar;
-enum { LS_EVENT_SCALARS_MOST = 16 };
+enum { LS_EVENT_SCALARS_MAX = 16 };
 
 /* The checksum of the records (Castagnoli's polynomial), not masked. */
 uint32_t ls_crc32c(const void *bytes, size_t length);

@@ -6,7 +6,7 @@
 
 void ls_guard_init(ls_guard *guard, const ls_guard_settings *settings) {
     *guard = (ls_guard){.settings = *settings, .rate_factor = 1};
-    guard->settings.window = ls_min(ls_max(settings->window, 2), LS_GUARD_WINDOW_MOST);
+    guard->settings.window = ls_min(ls_max(settings->window, 2), LS_GUARD_WINDOW_MAX);
 }
 
 static int compare(const void *a, const void *b) {
@@ -21,7 +21,7 @@ static double median(double *values, int64_t count) {
 
 static bool is_spike(const ls_guard_window *window, int64_t full, double spread, double value) {
     if (spread <= 0 || window->count < (full + 1) / 2) return false;
-    double sorted[LS_GUARD_WINDOW_MOST];
+    double sorted[LS_GUARD_WINDOW_MAX];
     memcpy(sorted, window->values, (size_t)window->count * sizeof *sorted);
     double middle = median(sorted, window->count);
     for (int64_t i = 0; i < window->count; i++) sorted[i] = fabs(sorted[i] - middle);

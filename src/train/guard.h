@@ -14,7 +14,7 @@ typedef enum {
     LS_GUARD_STOP,     /* end the run at once */
 } ls_guard_policy;
 
-enum { LS_GUARD_WINDOW_MOST = 1024 };
+enum { LS_GUARD_WINDOW_MAX = 1024 };
 
 typedef struct ls_guard_settings {
     ls_guard_policy policy;
@@ -27,7 +27,7 @@ typedef struct ls_guard_settings {
 
 typedef struct ls_guard_window {
     int64_t count, next;
-    double values[LS_GUARD_WINDOW_MOST];
+    double values[LS_GUARD_WINDOW_MAX];
 } ls_guard_window;
 
 typedef struct ls_guard {

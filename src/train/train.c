@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "train/checkpoint.h"
 
-enum { PATH_BYTES = 4096, CONFIG_MOST = 1 << 20, REJECTIONS_MOST = 1000 };
+enum { PATH_BYTES = 4096, CONFIG_MAX = 1 << 20, REJECTIONS_MAX = 1000 };
 
 /* A rejected step, for rejected.json. */
 typedef struct rejection {
@@ -77,7 +77,7 @@ static ls_status settle_config(loop *l) {
     l->config_hash = ls_hash(l->job->config, length);
     if (!ls_path_exists(path)) return ls_file_write(l->ctx, path, l->job->config, length);
     ls_text stored = {0};
-    ls_status status = ls_file_read(l->ctx, path, CONFIG_MOST, &stored);
+    ls_status status = ls_file_read(l->ctx, path, CONFIG_MAX, &stored);
     if (status == LS_OK &&
         (stored.length != length || memcmp(stored.bytes, l->job->config, length))) {
         char there[160], here[160];
@@ -107,7 +107,7 @@ static ls_status check_program(loop *l) {
 static ls_status make_buffers(loop *l) {
     const ls_train_settings *s = l->settings;
     size_t inputs = (size_t)(s->batch * l->inputs), targets = (size_t)(s->batch * l->targets);
-    l->rejections = ls_new(l->ctx, REJECTIONS_MOST, sizeof *l->rejections);
+    l->rejections = ls_new(l->ctx, REJECTIONS_MAX, sizeof *l->rejections);
     l->reals = ls_new(l->ctx, targets, sizeof(double));
     if (l->reals == NULL || l->rejections == NULL) return LS_ENOMEM;
     for (int i = 0; i < 2; i++) {
@@ -283,11 +283,11 @@ static ls_status weighted_loss(loop *l, const ls_tensor *loss, const int32_t *ta
 /* Before a run: a row's state starts anew where the row is fresh, and where it has reached its
  * capacity. Unless the program has resets, all rows of a part do so together. */
 static ls_status settle_state(loop *l, bool *all_fresh, int64_t part, int64_t rows) {
-    enum { POSITION_MOST = 1 << 30 }; /* what 32 bits hold, by far */
+    enum { POSITION_MAX = 1 << 30 }; /* what 32 bits hold, by far */
     ls_state *state = l->carried[part];
     bool *fresh = all_fresh + part * rows;
     const ls_program_options *about = ls_program_about(l->job->program);
-    const bool ends = ls_state_position(state) + about->length > POSITION_MOST;
+    const bool ends = ls_state_position(state) + about->length > POSITION_MAX;
     int64_t count = 0;
     for (int64_t i = 0; i < rows; i++) {
         fresh[i] |=
@@ -415,7 +415,7 @@ static ls_status roll_back(loop *l) {
 }
 
 static ls_status handle_rejection(loop *l, ls_guard_verdict verdict, double norm) {
-    int64_t count = ls_min(l->guard.in_a_row, REJECTIONS_MOST);
+    int64_t count = ls_min(l->guard.in_a_row, REJECTIONS_MAX);
     l->rejections[count - 1] = (rejection){l->step, l->batch - 1, l->loss, norm, verdict};
     ls_say(l->ctx, "step %lld rejected: %s (loss %g, gradient norm %g)", (long long)l->step,
            ls_guard_reason(verdict), l->loss, norm);

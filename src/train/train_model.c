@@ -31,7 +31,7 @@ ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *jo
                                   .label_smoothing = settings->label_smoothing,
                                   .streaming = settings->carry > 0,
                                   .capacity = ls_max(settings->carry, length),
-                                  .chunk_most = length,
+                                  .chunk_max = length,
                                   .resets = job->source.resets,
                                   .source = job->source.source};
     ls_train_job whole = *job;

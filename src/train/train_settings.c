@@ -44,7 +44,7 @@ static const ls_option options[] = {
      "Steps in which the learning rate rises."},
     {"guard", LS_OPTION_CHOICE, FIELD(guard), "skip", 0, 0, "skip|lower_lr|rollback|stop",
      "What happens when a step's loss or gradient is not finite or a spike."},
-    {"guard_window", LS_OPTION_INT, FIELD(guard_window), "64", 2, LS_GUARD_WINDOW_MOST, NULL,
+    {"guard_window", LS_OPTION_INT, FIELD(guard_window), "64", 2, LS_GUARD_WINDOW_MAX, NULL,
      "Accepted steps against which a spike is measured."},
     {"guard_rejections", LS_OPTION_INT, FIELD(guard_rejections), "8", 1, 1000, NULL,
      "Rejected steps in a row that end the run."},

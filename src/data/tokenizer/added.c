@@ -25,7 +25,7 @@ static ls_status read_token(ls_ctx *ctx, const json_t *json, const char *what, l
     const json_t *content = json_object_get(json, "content");
     LS_TRY(ls__fields_known(ctx, json, "id|content|single_word|lstrip|rstrip|normalized|special",
                             what));
-    LS_TRY(ls_json_int(ctx, json, "id", what, 0, LS_VOCABULARY_MOST - 1, &id));
+    LS_TRY(ls_json_int(ctx, json, "id", what, 0, LS_VOCABULARY_MAX - 1, &id));
     if (!json_is_string(content))
         return LS_FAIL(ctx, LS_EINPUT, "%s: an added token needs a `content`", what);
     token.id = (int32_t)id;

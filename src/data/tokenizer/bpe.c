@@ -98,9 +98,9 @@ static ls_status take_vocabulary(ls_ctx *ctx, ls_bpe *bpe, json_t *vocab, const 
     ls_vocabulary *pieces = &bpe->base.pieces;
     ls_status status = LS_ENOMEM;
     size_t count = json_object_size(vocab);
-    if (!json_is_object(vocab) || count < 256 || count > LS_VOCABULARY_MOST)
+    if (!json_is_object(vocab) || count < 256 || count > LS_VOCABULARY_MAX)
         return LS_FAIL(ctx, LS_EINPUT, "%s must map 256 to %d tokens to ids", what,
-                       LS_VOCABULARY_MOST);
+                       LS_VOCABULARY_MAX);
     ls_bytes *entries = ls_new(ctx, count, sizeof *entries);
     if (entries == NULL) return LS_ENOMEM;
     bpe->plain = ls_new(ctx, count, sizeof *bpe->plain);
@@ -144,8 +144,8 @@ static ls_status take_merges(ls_ctx *ctx, ls_bpe *bpe, const char *text, size_t 
                              const char *what) {
     size_t lines = 1;
     for (size_t i = 0; i < length; i++) lines += text[i] == '\n';
-    if (lines > LS_VOCABULARY_MOST)
-        return LS_FAIL(ctx, LS_EINPUT, "%s: more than %d merges", what, LS_VOCABULARY_MOST);
+    if (lines > LS_VOCABULARY_MAX)
+        return LS_FAIL(ctx, LS_EINPUT, "%s: more than %d merges", what, LS_VOCABULARY_MAX);
     ls_merges *merges = &bpe->merges;
     merges->list = ls_new(ctx, lines, sizeof *merges->list);
     if (merges->list == NULL) return LS_ENOMEM;

@@ -354,9 +354,9 @@ ls_status ls_bpe_trainer_finish(ls_ctx *ctx, ls_bpe_trainer *trainer, int64_t vo
     merger m = {0};
     ls_bpe *bpe = NULL;
     *out = NULL;
-    if (vocabulary < 257 || vocabulary > LS_VOCABULARY_MOST)
+    if (vocabulary < 257 || vocabulary > LS_VOCABULARY_MAX)
         return LS_FAIL(ctx, LS_EUSE, "a byte-pair vocabulary has 257 to %d ids, not %lld",
-                       LS_VOCABULARY_MOST, (long long)vocabulary);
+                       LS_VOCABULARY_MAX, (long long)vocabulary);
     ls_status status;
     LS_TRY_GOTO(start_tokenizer(ctx, vocabulary, &bpe));
     LS_TRY_GOTO(merger_start(ctx, &m, trainer));

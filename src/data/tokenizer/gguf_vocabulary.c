@@ -26,10 +26,10 @@ static int32_t type_of(const ls_gguf_vocabulary *v, size_t i) {
 }
 
 static ls_status check(ls_ctx *ctx, const ls_gguf_vocabulary *v, const char *what) {
-    if (v->model == NULL || v->token_count == 0 || v->token_count > LS_VOCABULARY_MOST ||
-        v->merge_count > LS_VOCABULARY_MOST)
+    if (v->model == NULL || v->token_count == 0 || v->token_count > LS_VOCABULARY_MAX ||
+        v->merge_count > LS_VOCABULARY_MAX)
         return LS_FAIL(ctx, LS_EINPUT, "%s has no vocabulary of 1 to %d tokens", what,
-                       LS_VOCABULARY_MOST);
+                       LS_VOCABULARY_MAX);
     const int64_t ids[] = {v->bos, v->eos, v->unk, v->pad, v->cls, v->sep};
     for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
         if (ids[i] >= (int64_t)v->token_count)

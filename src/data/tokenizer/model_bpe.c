@@ -83,9 +83,9 @@ static ls_status read_merge(ls_ctx *ctx, model *m, const json_t *json, int32_t r
 
 static ls_status read_merges(ls_ctx *ctx, model *m, const json_t *list, const char *what) {
     size_t count = json_array_size(list);
-    if (!json_is_array(list) || count > LS_VOCABULARY_MOST)
+    if (!json_is_array(list) || count > LS_VOCABULARY_MAX)
         return LS_FAIL(ctx, LS_EINPUT, "%s: `merges` must be a list of at most %d", what,
-                       LS_VOCABULARY_MOST);
+                       LS_VOCABULARY_MAX);
     m->merges.list = ls_new(ctx, count + 1, sizeof *m->merges.list);
     if (m->merges.list == NULL) return LS_ENOMEM;
     for (size_t i = 0; i < count; i++) {

@@ -17,9 +17,9 @@ static ls_status read_pieces(ls_ctx *ctx, model *m, const json_t *list, const ch
     size_t count = json_array_size(list);
     double lowest = INFINITY;
     ls_status status = LS_OK;
-    if (!json_is_array(list) || count == 0 || count > LS_VOCABULARY_MOST)
+    if (!json_is_array(list) || count == 0 || count > LS_VOCABULARY_MAX)
         return LS_FAIL(ctx, LS_EINPUT, "%s: `vocab` must list 1 to %d pieces", what,
-                       LS_VOCABULARY_MOST);
+                       LS_VOCABULARY_MAX);
     ls_bytes *entries = ls_new(ctx, count, sizeof *entries);
     if (entries == NULL) return LS_ENOMEM;
     m->unigram.scores = ls_new(ctx, count, sizeof *m->unigram.scores);

@@ -4,7 +4,7 @@
 
 #include "data/tokenizer/unicode.h"
 
-enum { MATCH_STEPS = 1000000, REGEX_MOST = 100000 };
+enum { MATCH_STEPS = 1000000, REGEX_MAX = 100000 };
 
 struct ls_pattern {
     ls_allocator allocator; /* a copy, so that PCRE2 can keep a pointer to it */
@@ -199,7 +199,7 @@ ls_status ls__pattern_regex(ls_ctx *ctx, const char *regex, const char *what, ls
     ls_status status;
     *out = NULL;
     size_t length = strlen(regex);
-    if (length > REGEX_MOST || ls__utf8_valid((const uint8_t *)regex, length) != length)
+    if (length > REGEX_MAX || ls__utf8_valid((const uint8_t *)regex, length) != length)
         return LS_FAIL(ctx, LS_EINPUT, "%s: a pattern is not text or too long", what);
     ls_pattern *pattern = ls_new(ctx, 1, sizeof *pattern);
     if (pattern == NULL) return LS_ENOMEM;

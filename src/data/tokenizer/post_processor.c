@@ -12,7 +12,7 @@ void ls__post_processor_clear(ls_ctx *ctx, ls_post_processor *post) {
 
 static ls_status take_id(ls_ctx *ctx, const json_t *json, const char *what, int32_t *out) {
     json_int_t id = json_is_integer(json) ? json_integer_value(json) : -1;
-    if (id < 0 || id >= LS_VOCABULARY_MOST)
+    if (id < 0 || id >= LS_VOCABULARY_MAX)
         return LS_FAIL(ctx, LS_EINPUT, "%s: a special token of the post-processor has no id", what);
     *out = (int32_t)id;
     return LS_OK;

@@ -80,8 +80,8 @@ static ls_status parse_piece(ls_ctx *ctx, parsing *p, ls_reader r) {
         ls__utf8_valid((const uint8_t *)name.at, name.length) != name.length)
         return LS_FAIL(ctx, LS_EINPUT, "%s: piece number %zu has no text, type or score", p->what,
                        p->count);
-    if (p->count >= LS_VOCABULARY_MOST)
-        return LS_FAIL(ctx, LS_EINPUT, "%s: more than %d pieces", p->what, LS_VOCABULARY_MOST);
+    if (p->count >= LS_VOCABULARY_MAX)
+        return LS_FAIL(ctx, LS_EINPUT, "%s: more than %d pieces", p->what, LS_VOCABULARY_MAX);
     if (!ls_array_reserve(ctx, &p->names, &p->capacity, p->count + 1, sizeof *p->names) ||
         !ls_array_reserve(ctx, &sp->scores, &p->score_capacity, p->count + 1, sizeof *sp->scores) ||
         !ls_array_reserve(ctx, &sp->types, &p->type_capacity, p->count + 1, 1))
@@ -102,7 +102,7 @@ static ls_status parse_trainer(ls_ctx *ctx, parsing *p, ls_reader r) {
             int32_t *into = f.number == 41   ? &sp->base.special.bos
                             : f.number == 42 ? &sp->base.special.eos
                                              : &sp->base.special.pad;
-            *into = id < 0 || id >= LS_VOCABULARY_MOST ? -1 : (int32_t)id;
+            *into = id < 0 || id >= LS_VOCABULARY_MAX ? -1 : (int32_t)id;
         }
         if (f.wire == 0 && f.number == 3) {
             if (f.value != 1 && f.value != 2)

@@ -29,9 +29,9 @@ ls_status ls__subword_vocabulary(ls_ctx *ctx, const json_t *vocab, const char *w
     const char *key;
     json_t *value;
     size_t count = json_object_size(vocab), room = 0;
-    if (!json_is_object(vocab) || count == 0 || count > LS_VOCABULARY_MOST)
+    if (!json_is_object(vocab) || count == 0 || count > LS_VOCABULARY_MAX)
         return LS_FAIL(ctx, LS_EINPUT, "%s: `vocab` must map 1 to %d tokens to ids", what,
-                       LS_VOCABULARY_MOST);
+                       LS_VOCABULARY_MAX);
     /* ids may leave holes, but not so many that a small file takes much memory */
     int64_t most = (int64_t)(2 * count + 65536);
     json_object_foreach((json_t *)(uintptr_t)vocab, key, value) {

@@ -4,13 +4,13 @@
 #include "base/json.h"
 #include "data/tokenizer/kind.h"
 
-enum { PATH_BYTES = 4096, FILE_MOST = 100000000, CONFIG_MOST = 20000000 };
+enum { PATH_BYTES = 4096, FILE_MAX = 100000000, CONFIG_MAX = 20000000 };
 
 static ls_status load_pair(ls_ctx *ctx, const char *vocab_path, const char *merges_path,
                            ls_tokenizer **out) {
     ls_text vocab = {0}, merges = {0};
-    ls_status status = ls_file_read(ctx, vocab_path, FILE_MOST, &vocab);
-    if (status == LS_OK) status = ls_file_read(ctx, merges_path, FILE_MOST, &merges);
+    ls_status status = ls_file_read(ctx, vocab_path, FILE_MAX, &vocab);
+    if (status == LS_OK) status = ls_file_read(ctx, merges_path, FILE_MAX, &merges);
     if (status == LS_OK)
         status = ls_tokenizer_new_bpe(ctx, vocab.bytes, vocab.length, merges.bytes, merges.length,
                                       vocab_path, out);
@@ -31,13 +31,13 @@ static ls_status read_config(ls_ctx *ctx, const char *path, ls_text *out) {
         sizeof config)
         return LS_FAIL(ctx, LS_EUSE, "the path %s is too long", path);
     ls_text_append(ctx, out, "", 0);
-    return ls_path_exists(config) ? ls_file_read(ctx, config, CONFIG_MOST, out)
+    return ls_path_exists(config) ? ls_file_read(ctx, config, CONFIG_MAX, out)
                                   : ls_text_status(out);
 }
 
 static ls_status load_one(ls_ctx *ctx, const char *path, reader read, ls_tokenizer **out) {
     ls_text file = {0}, config = {0};
-    ls_status status = ls_file_read(ctx, path, FILE_MOST, &file);
+    ls_status status = ls_file_read(ctx, path, FILE_MAX, &file);
     if (status == LS_OK) status = read_config(ctx, path, &config);
     if (status == LS_OK) status = read(ctx, &file, &config, path, out);
     ls_text_clear(ctx, &file);

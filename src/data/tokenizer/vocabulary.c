@@ -9,8 +9,8 @@ ls_status ls__vocabulary_make(ls_ctx *ctx, const ls_bytes *entries, size_t count
                               ls_vocabulary *out) {
     size_t bytes = 0;
     *out = (ls_vocabulary){0};
-    if (count > LS_VOCABULARY_MOST)
-        return LS_FAIL(ctx, LS_EINPUT, "%s: more than %d tokens", what, LS_VOCABULARY_MOST);
+    if (count > LS_VOCABULARY_MAX)
+        return LS_FAIL(ctx, LS_EINPUT, "%s: more than %d tokens", what, LS_VOCABULARY_MAX);
     for (size_t i = 0; i < count; i++) {
         if (entries[i].length > UINT32_MAX - bytes)
             return LS_FAIL(ctx, LS_EINPUT, "%s has tokens of more than 4 GiB in all", what);

@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 
-enum { LS_VOCABULARY_MOST = 1 << 24 };
+enum { LS_VOCABULARY_MAX = 1 << 24 };
 
 typedef struct ls_vocabulary {
     int32_t count;

@@ -56,7 +56,7 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     LS_TRY(ls_position_fits(ctx, mixer->position, mixer->width, o->heads, false));
     ls_attend attend = start(mixer);
     LS_TRY(ls_attend_extend(ctx, mixer->position, &attend));
-    if (attend.pieces > 1 || attend.piece[0].block > 0 || attend.piece[0].hi < LS_FAR)
+    if (attend.sets > 1 || attend.set[0].block > 0 || attend.set[0].hi < LS_FAR)
         return LS_FAIL(ctx, LS_EUSE, "bigbird: an extension that cuts the keys has nothing to cut");
     return LS_OK;
 }
@@ -174,7 +174,7 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     for (int i = 0; i < 3; i++)
         qkv[i] = ls_reshape(p, qkv[i], LS_DIMS(B, T, o->heads, D / o->heads));
     ls_attend attend = start(mixer);
-    if (list.rows.first != NULL) attend.piece[0].list = &list.rows;
+    if (list.rows.first != NULL) attend.set[0].list = &list.rows;
     ls_tensor *mixed = ls_attend_record(p, mixer->position, attend, qkv[0], qkv[1], qkv[2]);
     ls_free(ctx, list.words);
     return project(p, o, "out", ls_reshape(p, mixed, LS_DIMS(B, T, D)), D, D);

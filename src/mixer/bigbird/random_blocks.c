@@ -56,7 +56,7 @@ static void shuffle(twister *t, int32_t *values, int64_t count) {
 /* ---- the lengths of the paper's models ---- */
 
 /* Their lists are drawn once for 4,096 tokens, from the first 1,024, and cut to the length. */
-enum { GRID = 4096, SOURCE = 1024, CHOICES_MOST = 4096 };
+enum { GRID = 4096, SOURCE = 1024, CHOICES_MAX = 4096 };
 
 static bool has_grid(const ls_random_blocks *about) {
     const int64_t length = about->size * about->blocks;
@@ -83,7 +83,7 @@ static int64_t grid_choices(int64_t row, int64_t size, int32_t *choices) {
 
 static bool draw_grid(const ls_random_blocks *about, twister *t, int32_t *out) {
     const int64_t rows = about->blocks - 2;
-    int32_t choices[CHOICES_MOST];
+    int32_t choices[CHOICES_MAX];
     for (int64_t h = 0; h < about->heads; h++)
         for (int64_t row = 1; row < GRID / about->size - 1; row++) {
             int64_t count = grid_choices(row, about->size, choices);
@@ -113,9 +113,9 @@ typedef struct span {
 /* A single block that can be had stands for all of them, as numpy copies it; false: there are
  * otherwise too few. */
 static bool draw_span(twister *t, int64_t row, span from, int32_t *out) {
-    int32_t choices[CHOICES_MOST];
+    int32_t choices[CHOICES_MAX];
     int64_t taken = 0;
-    if (from.end - from.first > CHOICES_MOST) return false;
+    if (from.end - from.first > CHOICES_MAX) return false;
     for (int64_t k = from.first; k < from.end; k++) choices[k - from.first] = (int32_t)k;
     shuffle(t, choices, from.end - from.first);
     for (int64_t i = 0; i < from.end - from.first && taken < from.count; i++)
@@ -128,9 +128,9 @@ static bool draw_span(twister *t, int64_t row, span from, int32_t *out) {
 /* Rows [row, end), each for all heads. The last block is drawn for too, and needs nothing. */
 static bool draw_rows(const ls_random_blocks *about, twister *t, int64_t row, int64_t end,
                       span from, int32_t *out) {
-    int32_t unused[CHOICES_MOST];
+    int32_t unused[CHOICES_MAX];
     const int64_t rows = about->blocks - 2;
-    if (from.column + from.count > CHOICES_MOST) return false;
+    if (from.column + from.count > CHOICES_MAX) return false;
     for (; from.count > 0 && row < end; row++)
         for (int64_t h = 0; h < about->heads; h++) {
             int32_t *to = row > rows ? unused : out + (h * rows + row - 1) * about->each;

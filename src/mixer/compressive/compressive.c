@@ -179,7 +179,7 @@ static far_past look_back(ls_program *p, const ls_mixer *mixer, ls_tensor *rows)
     const ls_program_options *about = ls_program_about(p);
     const ls_groups groups = groups_of(o);
     const int64_t keep = kept_groups(o, about->capacity);
-    const int64_t most = ls_groups_most(groups, about->chunk_most, ls_positions_end(p));
+    const int64_t most = ls_groups_max(groups, about->chunk_max, ls_positions_end(p));
     far_past far = {0};
     far.grouped = ls_row_groups(p, "groups", o->bptt ? rows : ls_detach(p, rows), groups);
     far.fresh = compress(p, mixer, far.grouped);
@@ -206,7 +206,7 @@ static used_past look_back_used(ls_program *p, const ls_mixer *mixer, ls_tensor 
                                 projected near) {
     const compressive_options *o = mixer->options;
     const ls_program_options *about = ls_program_about(p);
-    const int64_t most = ls_groups_most(groups_of(o), about->chunk_most, ls_positions_end(p));
+    const int64_t most = ls_groups_max(groups_of(o), about->chunk_max, ls_positions_end(p));
     used_past used = {.keep = kept_groups(o, about->capacity)};
     if (!about->grad) ls_program_limit_chunk(p, 1);
     if (about->grad && o->segment % about->length != 0)
@@ -275,9 +275,9 @@ static void reconstruct(ls_program *p, const ls_mixer *mixer, ls_tensor *q, proj
     projected fresh = project(p, mixer, far->fresh, true);
     ls_attention_options how = {.scale = 1 / sqrt((double)head_width(mixer))};
     q = ls_detach(p, q);
-    ls_segment before = ls_segment_all(q, ls_detach(p, near.k), ls_detach(p, near.v));
+    ls_key_set before = ls_key_set_all(q, ls_detach(p, near.k), ls_detach(p, near.v));
     before.span = (ls_span){L, L, -M, L - M};
-    ls_segment after = ls_segment_all(q, fresh.k, fresh.v);
+    ls_key_set after = ls_key_set_all(q, fresh.k, fresh.v);
     after.span = (ls_span){L, L / c, -M / c, (L - M) / c};
     ls_auxiliary(p, "compression",
                  ls_mean_square(p, ls_attention(p, 1, &before, how, NULL),
@@ -309,23 +309,23 @@ static scored score(ls_program *p, const ls_mixer *mixer, ls_tensor *q) {
 }
 
 /* Keys, values and how they are scored; what is visible is the caller's. */
-static ls_segment segment_of(scored by, projected keys) {
-    ls_segment segment = ls_segment_all(by.q, keys.k, keys.v);
+static ls_key_set segment_of(scored by, projected keys) {
+    ls_key_set segment = ls_key_set_all(by.q, keys.k, keys.v);
     segment.relative = by.relative;
     segment.relative_q = by.relative_q;
     return segment;
 }
 
-static ls_segment near_segment(const compressive_options *o, scored by, projected keys) {
-    ls_segment near = segment_of(by, keys);
+static ls_key_set near_segment(const compressive_options *o, scored by, projected keys) {
+    ls_key_set near = segment_of(by, keys);
     near.lo = 0;
     near.span = (ls_span){o->segment, o->segment, -o->memory, o->segment};
     return near;
 }
 
 /* Key number k stands for the tokens from k * rate on. */
-static ls_segment far_segment(const compressive_options *o, scored by, projected keys) {
-    ls_segment far = segment_of(by, keys);
+static ls_key_set far_segment(const compressive_options *o, scored by, projected keys) {
+    ls_key_set far = segment_of(by, keys);
     const int64_t L = o->segment, M = o->memory, c = o->rate;
     far.span = (ls_span){L, L / c, -M / c - o->compressed, -M / c};
     if (o->distance == DISTANCE_TIME) {
@@ -362,7 +362,7 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     }
     const bool picks = o->compress == COMPRESS_MOST_USED;
     const bool looks_back = o->compressed > 0 && (!picks || about->streaming);
-    ls_segment segment[2] = {near_segment(o, by, near)};
+    ls_key_set segment[2] = {near_segment(o, by, near)};
     if (!about->streaming) segment[0].valid = mixer->valid;
     used_past used = {0};
     if (looks_back && picks) {
@@ -397,7 +397,7 @@ static int64_t state_bytes(const ls_mixer *mixer, int64_t T, int64_t size) {
     if (o->compressed == 0) return bytes;
     bytes += ls_cache_rows(retention(o, true), T, 1) * mixer->width * size;
     if (o->compress == COMPRESS_MOST_USED) bytes += ls_min(o->segment, T) * ls_max(size, 4);
-    return bytes + (kept_groups(o, T) + ls_groups_most(groups_of(o), 1, T)) * pair + 1;
+    return bytes + (kept_groups(o, T) + ls_groups_max(groups_of(o), 1, T)) * pair + 1;
 }
 
 /* Products and scores of the visible pairs. */
@@ -434,10 +434,10 @@ static const ls_alias aliases[] = {
     {"to_kv.weight", "kv.weight", ROWS_SAME},
     {"to_out.weight", "out.weight", ROWS_SAME},
     {"to_out.bias", "out.bias", ROWS_SAME},
-    {"compress_mem_fn.conv.weight", "compress.weight", ROWS_SAME | LS_ALIAS_LAST_TURNED},
+    {"compress_mem_fn.conv.weight", "compress.weight", ROWS_SAME | LS_ALIAS_LAST_TRANSPOSED},
     {"compress_mem_fn.conv.bias", "compress.bias", ROWS_SAME},
-    {"pos_emb", "/position.table", ROWS_FROM_OLDEST | LS_ALIAS_TURNED | LS_ALIAS_MOVES},
-    {"pos_emb", "table", ROWS_FROM_OLDEST | LS_ALIAS_TURNED | LS_ALIAS_MOVES},
+    {"pos_emb", "/position.table", ROWS_FROM_OLDEST | LS_ALIAS_TRANSPOSED | LS_ALIAS_MOVES},
+    {"pos_emb", "table", ROWS_FROM_OLDEST | LS_ALIAS_TRANSPOSED | LS_ALIAS_MOVES},
     {0},
 };
 

@@ -16,14 +16,14 @@ enum { BEYOND_EXTEND, BEYOND_CUT, BEYOND_STRETCH };
 enum { HEADS_SHARE, HEADS_OUTER };
 enum { DECAY_FIXED, DECAY_TRAINED };
 enum { BY_CONVOLUTION, BY_CHANNEL };
-enum { ORDER_MOST = 8, HEADS_MOST = 256, LENGTH_UNKNOWN = 1024 };
+enum { ORDER_MAX = 8, HEADS_MAX = 256, LENGTH_UNKNOWN = 1024 };
 
 static const ls_act_kind activations[] = {LS_ACT_NONE, LS_ACT_GELU, LS_ACT_GELU_TANH, LS_ACT_SILU,
                                           LS_ACT_RELU, LS_ACT_TANH, LS_ACT_SIGMOID};
 
 #define FIELD(name) offsetof(hyena_options, name)
 static const ls_option options[] = {
-    {"order", LS_OPTION_INT, FIELD(order), "2", 2, ORDER_MOST, NULL,
+    {"order", LS_OPTION_INT, FIELD(order), "2", 2, ORDER_MAX, NULL,
      "products with the input; there is one long convolution less"},
     {"taps", LS_OPTION_INT, FIELD(taps), "3", 1, 64, NULL, "taps of the short convolution"},
     {"l_max", LS_OPTION_INT, FIELD(l_max), "0", 0, 1 << 30, NULL,
@@ -37,7 +37,7 @@ static const ls_option options[] = {
      "what the network sees is a function of time, or a table of l_max rows that is trained"},
     {"filter_width", LS_OPTION_INT, FIELD(filter_width), "64", 1, 65536, NULL,
      "width of the filters' network"},
-    {"filter_layers", LS_OPTION_INT, FIELD(filter_layers), "3", 1, LS_SINES_MOST, NULL,
+    {"filter_layers", LS_OPTION_INT, FIELD(filter_layers), "3", 1, LS_SINES_MAX, NULL,
      "layers of sines in the filters' network"},
     {"w", LS_OPTION_REAL, FIELD(frequency), "10", 1e-6, 1e6, NULL,
      "frequency of the sines at the start"},
@@ -57,7 +57,7 @@ static const ls_option options[] = {
      "a weight of its own for what goes into a long convolution, added to what comes out"},
     {"decay", LS_OPTION_CHOICE, FIELD(decay), "fixed", 0, 0, "fixed|trained",
      "the windows' decays stay what they are at the start, or are trained"},
-    {"heads", LS_OPTION_INT, FIELD(heads), "1", 1, HEADS_MOST, NULL, "heads"},
+    {"heads", LS_OPTION_INT, FIELD(heads), "1", 1, HEADS_MAX, NULL, "heads"},
     {"heads_as", LS_OPTION_CHOICE, FIELD(heads_as), "share", 0, 0, "share|outer",
      "all heads share one set of filters, of a head's width; or each head has one filter, for the "
      "outer products of its keys and values"},
@@ -190,7 +190,7 @@ static ls_tensor *rates(ls_program *p, const hyena_options *o, int64_t channels)
 
 /* Columns once for every head. */
 static ls_tensor *for_heads(ls_program *p, const hyena_options *o, ls_tensor *h) {
-    ls_tensor *parts[HEADS_MOST];
+    ls_tensor *parts[HEADS_MAX];
     if (h == NULL || is_outer(o) || o->heads == 1) return h;
     ls_tensor *columns = ls_reshape(p, h, LS_DIMS(h->dim[0], h->dim[1], 1));
     for (int64_t i = 0; i < o->heads; i++) parts[i] = columns;
@@ -201,7 +201,7 @@ static ls_tensor *for_heads(ls_program *p, const hyena_options *o, ls_tensor *h)
 /* Columns [rows, filters] of every convolution. */
 static void each_convolution(ls_program *p, const hyena_options *o, const shape *s, ls_tensor *h,
                              ls_tensor **parts) {
-    int64_t widths[ORDER_MOST];
+    int64_t widths[ORDER_MAX];
     const bool by_channel = o->filters_by == BY_CHANNEL && s->convolutions > 1;
     if (h == NULL) return;
     const int64_t rows = h->dim[0];
@@ -303,8 +303,8 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     const hyena_options *o = mixer->options;
     const ls_program_options *about = ls_program_about(p);
     shape s = shape_of(mixer);
-    int64_t widths[ORDER_MOST + 1], rows;
-    ls_tensor *parts[ORDER_MOST + 1] = {0}, *h[ORDER_MOST] = {0}, *back[ORDER_MOST] = {0};
+    int64_t widths[ORDER_MAX + 1], rows;
+    ls_tensor *parts[ORDER_MAX + 1] = {0}, *h[ORDER_MAX] = {0}, *back[ORDER_MAX] = {0};
     if (x == NULL) return NULL;
     if (o->beyond == BEYOND_STRETCH)
         s.length = ls_max(s.length, about->streaming ? about->capacity : about->length);

@@ -65,7 +65,7 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     ls_tensor *F = one_projection(o) ? E : projection(p, o, "F");
     ls_tensor *keys = ls_time_linear(p, qkv[1], E);
     ls_tensor *values = o->heads.keys_alone ? keys : ls_time_linear(p, qkv[2], F);
-    const ls_segment segment = ls_segment_all(qkv[0], keys, values);
+    const ls_key_set segment = ls_key_set_all(qkv[0], keys, values);
     const double scale = 1 / sqrt((double)ls_heads_width(mixer, &o->heads));
     ls_tensor *y = ls_attention(p, 1, &segment, (ls_attention_options){.scale = scale}, NULL);
     return ls_heads_join(p, mixer, &o->heads, y);

@@ -14,7 +14,7 @@ typedef struct longformer_options {
 
 #define FIELD(name) offsetof(longformer_options, name)
 static const ls_option options[] = {
-    {"heads", LS_OPTION_INT, FIELD(heads), "8", 1, LS_OPTION_REALS_MOST, NULL, "heads"},
+    {"heads", LS_OPTION_INT, FIELD(heads), "8", 1, LS_OPTION_REALS_MAX, NULL, "heads"},
     {"window", LS_OPTION_REALS, FIELD(window), "512", 1, 1e15, NULL,
      "keys a query sees besides itself, half of them on each side (causal: all behind it), in "
      "steps "
@@ -94,14 +94,14 @@ static ls_attend local_rows(const ls_mixer *mixer, int64_t *dilation) {
     const int64_t K = mixer->width / o->heads, window = window_of(mixer), steps = o->dilation.count;
     ls_attend attend = ls_attend_start(mixer->width, o->heads, o->heads, K, K, mixer->causal);
     attend.valid = mixer->valid;
-    attend.piece[0].hi = mixer->causal ? window : window / 2;
-    if (!mixer->causal) attend.piece[0].lo = -window / 2;
+    attend.set[0].hi = mixer->causal ? window : window / 2;
+    if (!mixer->causal) attend.set[0].lo = -window / 2;
     if (o->globals > 0) {
-        attend.pieces = 2;
-        attend.piece[1] = attend.piece[0];
-        attend.piece[0].key_first = attend.piece[1].key_end = o->globals;
-        attend.piece[1].lo = -LS_FAR;
-        attend.piece[1].hi = LS_FAR;
+        attend.sets = 2;
+        attend.set[1] = attend.set[0];
+        attend.set[0].key_first = attend.set[1].key_end = o->globals;
+        attend.set[1].lo = -LS_FAR;
+        attend.set[1].hi = LS_FAR;
     }
     if (steps > 0) attend.dilation = dilation;
     for (int64_t h = 0; steps > 0 && h < o->heads; h++) {
@@ -137,7 +137,7 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     LS_TRY(check_globals(ctx, mixer));
     LS_TRY(ls_position_fits(ctx, mixer->position, mixer->width, o->heads, mixer->causal));
     /* extensions that cut the keys themselves refuse a window */
-    int64_t dilation[LS_OPTION_REALS_MOST];
+    int64_t dilation[LS_OPTION_REALS_MAX];
     ls_attend attend = local_rows(mixer, dilation);
     return ls_attend_extend(ctx, mixer->position, &attend);
 }
@@ -145,7 +145,7 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
 /* The window without the global tokens, and these gathered: one softmax over both. */
 static ls_tensor *attend_scattered(ls_program *p, const ls_mixer *mixer, const int64_t *at,
                                    int64_t count, ls_tensor *q, ls_tensor *k, ls_tensor *v) {
-    int64_t unused[LS_OPTION_REALS_MOST], B = q->dim[0], T = q->dim[1];
+    int64_t unused[LS_OPTION_REALS_MAX], B = q->dim[0], T = q->dim[1];
     const ls_attend attend = local_rows(mixer, unused);
     ls_tensor *valid = mixer->valid, *none = ls_constant(p, LS_U8, LS_DIMS(B, count), NULL);
     if (valid == NULL) {
@@ -158,9 +158,9 @@ static ls_tensor *attend_scattered(ls_program *p, const ls_mixer *mixer, const i
         valid = ls_constant(p, LS_U8, LS_DIMS(B, T), ones);
         ls_free(ls_program_ctx(p), ones);
     }
-    ls_segment segment[2] = {ls_segment_all(q, k, v), ls_segment_all(q, NULL, NULL)};
-    segment[0].lo = attend.piece[0].lo;
-    segment[0].hi = attend.piece[0].hi;
+    ls_key_set segment[2] = {ls_key_set_all(q, k, v), ls_key_set_all(q, NULL, NULL)};
+    segment[0].lo = attend.set[0].lo;
+    segment[0].hi = attend.set[0].hi;
     segment[0].valid = ls_put_rows(p, valid, none, count, at);
     segment[1].k = ls_take_rows(p, k, count, at);
     segment[1].v = ls_take_rows(p, v, count, at);
@@ -211,7 +211,7 @@ static ls_tensor *replace_globals(ls_program *p, const ls_mixer *mixer, const in
 static ls_tensor *mix(ls_program *p, const ls_mixer *mixer, const int64_t *at, int64_t count,
                       ls_tensor *x) {
     const longformer_options *o = mixer->options;
-    int64_t dilation[LS_OPTION_REALS_MOST];
+    int64_t dilation[LS_OPTION_REALS_MAX];
     ls_tensor *qkv[3] = {0}, *mixed;
     project_heads(p, mixer, "qkv", x, 3, qkv);
     if (ls_failed(p)) return NULL;
@@ -247,7 +247,7 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
 /* ---- cost ---- */
 
 static int64_t state_bytes(const ls_mixer *mixer, int64_t T, int64_t size) {
-    int64_t dilation[LS_OPTION_REALS_MOST];
+    int64_t dilation[LS_OPTION_REALS_MAX];
     ls_attend attend = local_rows(mixer, dilation);
     return ls_attend_state_bytes(&attend, T, size);
 }
@@ -256,7 +256,7 @@ static int64_t state_bytes(const ls_mixer *mixer, int64_t T, int64_t size) {
 static double flops(const ls_mixer *mixer, int64_t T) {
     const longformer_options *o = mixer->options;
     const double D = (double)mixer->width, count = (double)global_count(o, T);
-    int64_t dilation[LS_OPTION_REALS_MOST];
+    int64_t dilation[LS_OPTION_REALS_MAX];
     ls_attend attend = local_rows(mixer, dilation);
     ls_ctx ctx = ls_ctx_default();
     attend.planned_length = T;

@@ -73,12 +73,12 @@ static ls_retention block_retention(const longt5_options *o) {
     return (ls_retention){.window = o->global_block};
 }
 
-static ls_segment local_segment(ls_program *p, const ls_mixer *mixer, ls_tensor *x, ls_tensor *q,
+static ls_key_set local_segment(ls_program *p, const ls_mixer *mixer, ls_tensor *x, ls_tensor *q,
                                 ls_tensor *weight) {
     const longt5_options *o = mixer->options;
     ls_tensor *kv[2];
     keys_and_values(p, mixer, x, weight, kv);
-    ls_segment segment = ls_segment_all(q, ls_cache_append(p, "key", kv[0], local_retention(o)),
+    ls_key_set segment = ls_key_set_all(q, ls_cache_append(p, "key", kv[0], local_retention(o)),
                                         ls_cache_append(p, "value", kv[1], local_retention(o)));
     segment.lo = mixer->causal ? 0 : -o->radius;
     segment.hi = o->radius;
@@ -101,12 +101,12 @@ static ls_tensor *with_earlier(ls_program *p, const longt5_options *o, const cha
     const ls_program_options *about = ls_program_about(p);
     if (!about->streaming) return fresh;
     return ls_rows_append(p, name, fresh, ls_groups_due(blocks_of(o), about->capacity),
-                          ls_groups_most(blocks_of(o), about->chunk_most, ls_positions_end(p)));
+                          ls_groups_max(blocks_of(o), about->chunk_max, ls_positions_end(p)));
 }
 
 /* Side tokens stand at the numbers of their blocks, and queries at those of theirs; a causal query
  * sees the blocks that were complete before its own began. */
-static ls_segment side_segment(ls_program *p, const ls_mixer *mixer, ls_tensor *x, ls_tensor *q,
+static ls_key_set side_segment(ls_program *p, const ls_mixer *mixer, ls_tensor *x, ls_tensor *q,
                                ls_tensor *weight) {
     const longt5_options *o = mixer->options;
     const bool streaming = ls_program_about(p)->streaming;
@@ -116,19 +116,19 @@ static ls_segment side_segment(ls_program *p, const ls_mixer *mixer, ls_tensor *
     ls_tensor *gain = ls_param(p, "global_norm.weight", LS_DIMS(mixer->width), ls_init_gain());
     ls_tensor *table =
         ls_t5_table(p, "global_bias", o->buckets, o->max_distance, o->heads, mixer->causal, &zero);
-    if (!streaming && side_tokens(o, x->dim[1]) == 0) return (ls_segment){0};
+    if (!streaming && side_tokens(o, x->dim[1]) == 0) return (ls_key_set){0};
     ls_tensor *side = streaming ? completed_sums(p, o, x)
                                 : ls_block_sums(p, x, mixer->valid, o->global_block, !mixer->causal,
                                                 &most, &there);
     side = ls_residual_norm(p, LS_NORM_RMS, o->epsilon, side, NULL, gain, NULL, NULL);
     keys_and_values(p, mixer, side, weight, kv);
-    ls_segment segment = ls_segment_all(q, with_earlier(p, o, "side.key", kv[0]),
+    ls_key_set segment = ls_key_set_all(q, with_earlier(p, o, "side.key", kv[0]),
                                         with_earlier(p, o, "side.value", kv[1]));
     segment.query_at = (ls_position_map){LS_MAP_GROUP, (double)o->global_block, 0};
     if (mixer->causal)
         segment.group = o->global_block;
     else
-        segment.query_most = most;
+        segment.query_max = most;
     if (mixer->valid != NULL) segment.valid = there;
     segment.table = table;
     segment.table_zero = zero;
@@ -155,7 +155,7 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     ls_tensor *out_weight =
         ls_param(p, "out.weight", LS_DIMS(D, all), ls_init_normal(1 / sqrt((double)all)));
     ls_tensor *q = ls_reshape(p, ls_linear(p, x, q_weight, NULL), LS_DIMS(B, T, o->heads, K));
-    ls_segment segment[2] = {local_segment(p, mixer, x, q, kv_weight)};
+    ls_key_set segment[2] = {local_segment(p, mixer, x, q, kv_weight)};
     if (o->global_block > 0) segment[1] = side_segment(p, mixer, x, q, kv_weight);
     int segments = segment[1].q != NULL ? 2 : 1;
     ls_tensor *mixed = ls_attention(p, segments, segment, (ls_attention_options){.scale = 1}, NULL);
@@ -169,7 +169,7 @@ static int64_t state_bytes(const ls_mixer *mixer, int64_t T, int64_t size) {
     int64_t bytes = ls_cache_rows(local_retention(o), T, 1) * pair;
     if (o->global_block == 0) return bytes;
     bytes += ls_cache_rows(block_retention(o), T, 1) * mixer->width * size;
-    return bytes + (side_tokens(o, T) + ls_groups_most(blocks_of(o), 1, T)) * pair + 1;
+    return bytes + (side_tokens(o, T) + ls_groups_max(blocks_of(o), 1, T)) * pair + 1;
 }
 
 /* Projections of tokens and side tokens, and pairs. */

@@ -23,7 +23,7 @@ static const ls_act_kind activations[] = {LS_ACT_SILU, LS_ACT_GELU, LS_ACT_GELU_
 
 #define FIELD(name) offsetof(mega_options, name)
 static const ls_option options[] = {
-    {"dims", LS_OPTION_INT, FIELD(dims), "16", 1, LS_EMA_DIMS_MOST, NULL,
+    {"dims", LS_OPTION_INT, FIELD(dims), "16", 1, LS_EMA_DIMS_MAX, NULL,
      "dimensions of the moving average of each channel"},
     {"key_width", LS_OPTION_INT, FIELD(key_width), "0", 0, 65536, NULL,
      "width of queries and keys, even for the rotary bias; 0: width/4, rounded up to be even"},
@@ -233,8 +233,8 @@ static ls_tensor *attend(ls_program *p, const ls_mixer *mixer, ls_tensor *q, ls_
     const mega_options *o = mixer->options;
     const ls_program_options *about = ls_program_about(p);
     const ls_retention keep = {.window = o->chunk};
-    ls_segment segment =
-        ls_segment_all(q, ls_cache_append(p, "k", k, keep), ls_cache_append(p, "v", v, keep));
+    ls_key_set segment =
+        ls_key_set_all(q, ls_cache_append(p, "k", k, keep), ls_cache_append(p, "v", v, keep));
     segment.table =
         table_of(p, mixer, about->streaming ? about->capacity : about->length, &segment.table_zero);
     segment.valid = padding(mixer);

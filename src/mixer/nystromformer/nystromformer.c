@@ -41,7 +41,7 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
 
 static ls_tensor *attend(ls_program *p, ls_tensor *q, ls_tensor *k, ls_tensor *v, ls_tensor *valid,
                          double scale) {
-    ls_segment segment = ls_segment_all(q, k, v);
+    ls_key_set segment = ls_key_set_all(q, k, v);
     segment.valid = valid;
     return ls_attention(p, 1, &segment, (ls_attention_options){.scale = scale}, NULL);
 }

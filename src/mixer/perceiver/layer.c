@@ -93,7 +93,7 @@ static ls_tensor *rotated(ls_program *p, const ls_latent_layer *s, ls_tensor *x,
 
 /* Leaves out the keys that a draw does; where some are spared they are a segment of their own, and
  * the softmax goes over both. Returns the number of segments. */
-static int draw(const ls_latent_sight *sees, int64_t keys, ls_segment segment[2]) {
+static int draw(const ls_latent_sight *sees, int64_t keys, ls_key_set segment[2]) {
     if (sees->kept == NULL) return 1;
     segment[1] = segment[0];
     if (sees->drop == LS_DROP_ALL) {
@@ -124,7 +124,7 @@ static ls_tensor *attend(ls_program *p, const ls_latent_layer *s, const ls_laten
         v = ls_cache_append(p, "v", v, keep);
         ls_scope_end(p);
     }
-    ls_segment segment[2] = {ls_segment_all(q, k, v)};
+    ls_key_set segment[2] = {ls_key_set_all(q, k, v)};
     segment[0].valid = sees->valid;
     if (sees->causal) segment[0].lo = sees->key_first - sees->behind;
     segment[0].block = sees->block;

@@ -152,10 +152,10 @@ static void orthogonalise(double *rows, int64_t count, int64_t W, bool signs) {
     for (int64_t at = 0; at < count; at++) decompose(rows, at, W);
     for (int64_t at = count - 1; at >= 0; at--) {
         double *x = rows + at * W, length = sqrt(dot(x, x, 0, at + 1));
-        bool turned = dot(x, x, at + 1, W) > 0;
+        bool transposed = dot(x, x, at + 1, W) > 0;
         if (signs && x[at] < 0) length = -length;
-        for (int64_t j = at + 1; turned && j < count; j++) reflect(x, at, W, rows + j * W);
-        double square = 1 + dot(x, x, at + 1, W), along = turned ? 2 / square : 0;
+        for (int64_t j = at + 1; transposed && j < count; j++) reflect(x, at, W, rows + j * W);
+        double square = 1 + dot(x, x, at + 1, W), along = transposed ? 2 / square : 0;
         for (int64_t i = 0; i < at; i++) x[i] = 0;
         for (int64_t i = at + 1; i < W; i++) x[i] *= -along * length;
         x[at] = (1 - along) * length;
@@ -194,7 +194,7 @@ static ls_tensor *directions_of(ls_program *p, const ls_mixer *mixer) {
 
 /* ---- queries, keys and values ---- */
 
-static void turn(ls_program *p, const ls_mixer *mixer, ls_tensor **q, ls_tensor **k) {
+static void rotate(ls_program *p, const ls_mixer *mixer, ls_tensor **q, ls_tensor **k) {
     const ls_program_options *about = ls_program_about(p);
     const ls_position *position = mixer->position;
     const performer_options *o = mixer->options;
@@ -209,7 +209,7 @@ static void turn(ls_program *p, const ls_mixer *mixer, ls_tensor **q, ls_tensor 
     if (status != LS_OK && !ls_failed(p)) ls_refuse(p, status, "%s", ctx->error.message);
     if (ls_failed(p) || !attend.rotates) return;
     const ls_position_map here = {LS_MAP_IDENTITY, 0, 0};
-    /* features of turned rows show more of the angles than differences */
+    /* features of transposed rows show more of the angles than differences */
     *q = ls_rotate(p, *q, &attend.rotary, here, LS_ROTATE_OWN);
     *k = ls_rotate(p, *k, &attend.rotary, here, LS_ROTATE_OWN);
 }
@@ -297,10 +297,10 @@ static ls_tensor *read_elements(ls_program *p, const ls_mixer *mixer, ls_tensor 
     if (ls_failed(p)) return NULL;
     const ls_attention_options about = {.scale = scale_of(mixer)};
     ls_tensor *unit = unit_rows(p, qkv[0]->dim[0], qkv[0]->dim[2], qkv[0]->dim[3]);
-    ls_segment keys = ls_segment_all(unit, qkv[1], qkv[2]);
+    ls_key_set keys = ls_key_set_all(unit, qkv[1], qkv[2]);
     keys.valid = valid_keys(mixer);
     ls_tensor *means = ls_attention(p, 1, &keys, about, NULL);
-    const ls_segment queries = ls_segment_all(qkv[0], unit, means);
+    const ls_key_set queries = ls_key_set_all(qkv[0], unit, means);
     return ls_attention(p, 1, &queries, about, NULL);
 }
 
@@ -319,7 +319,7 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
         ls_heads_project(p, mixer, &o->heads, x, mixer->valid, qkv);
     else
         ls_heads_split(p, mixer, &o->heads, x, qkv);
-    turn(p, mixer, &qkv[0], &qkv[1]);
+    rotate(p, mixer, &qkv[0], &qkv[1]);
     if (o->kernel == KERNEL_EXP && !mixer->causal)
         return ls_heads_join(p, mixer, &o->heads, read_elements(p, mixer, qkv));
     map_features(p, mixer, &qkv[0], &qkv[1]);

@@ -8,7 +8,7 @@ static const ls_option options[] = {
     {"init", LS_OPTION_CHOICE, LS_SSM_FIELD(measure), "legs", 0, 0, "legs|legt|fout|hippo",
      "state space at the start: HiPPO-LegS, HiPPO-LegT, HiPPO-FouT (Fourier), or LegS for half of "
      "the copies and FouT for the rest"},
-    {"rank", LS_OPTION_INT, LS_SSM_FIELD(rank), "0", 0, LS_STATE_SPACE_RANK_MOST, NULL,
+    {"rank", LS_OPTION_INT, LS_SSM_FIELD(rank), "0", 0, LS_STATE_SPACE_RANK_MAX, NULL,
      "rank of what is not diagonal; 0: what init needs, 2 for legt and else 1"},
     {LS_SSM_DT_MIN},
     {LS_SSM_DT_MAX},

@@ -135,7 +135,7 @@ static ls_modes declare(ls_program *p, const ls_mixer *mixer) {
             ls_param(p, "log_step", LS_DIMS(P), made_by(fill_log_step, o->dt_min, o->dt_max)),
         .valid = mixer->valid,
         .hold = (ls_hold)o->hold,
-        .real_most = o->clip_eigs ? -1e-4 : INFINITY,
+        .real_max = o->clip_eigs ? -1e-4 : INFINITY,
         .step_scale = o->step_scale,
         .factor = o->conj_sym ? 2 : 1,
     };
@@ -215,9 +215,9 @@ static const ls_alias aliases[] = {
     {"C", "C2.weight", LS_ALIAS_SIDE},
     {"C1", "C1.weight", 0},
     {"C2", "C2.weight", 0},
-    {"out2.kernel", "out.weight", LS_ALIAS_TURNED}, /* gates */
+    {"out2.kernel", "out.weight", LS_ALIAS_TRANSPOSED}, /* gates */
     {"out2.bias", "out.bias", 0},
-    {"out1.kernel", "out.weight", LS_ALIAS_TURNED | VALUES},
+    {"out1.kernel", "out.weight", LS_ALIAS_TRANSPOSED | VALUES},
     {"out1.bias", "out.bias", VALUES},
     {0},
 };

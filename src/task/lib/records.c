@@ -14,7 +14,7 @@ const ls_option ls_records_options[3] = {
 };
 
 enum { PATH_BYTES = 4096 };
-static const size_t texts_most = (size_t)4 << 30; /* bytes of a folder's texts */
+static const size_t texts_max = (size_t)4 << 30; /* bytes of a folder's texts */
 
 const char *ls_records_part_name(int part) {
     static const char *const names[] = {"training", "validation", "test"};
@@ -66,7 +66,7 @@ static ls_status read_texts(ls_ctx *ctx, const char *folder, char **names, size_
         ends[i] = before;
         if (!ends_with(names[i], ".txt")) continue;
         LS_TRY(ls_path_join(ctx, path, sizeof path, folder, names[i]));
-        LS_TRY(ls_file_read(ctx, path, texts_most, out));
+        LS_TRY(ls_file_read(ctx, path, texts_max, out));
         if (out->length == before) return LS_FAIL(ctx, LS_EINPUT, "%s is empty", path);
         ends[i] = out->length;
     }

@@ -13,7 +13,7 @@
 #endif
 
 static double reference_element(const ls_matrix *x, int64_t row, int64_t column) {
-    int64_t at = x->turned ? column * x->stride + row : row * x->stride + column;
+    int64_t at = x->transposed ? column * x->stride + row : row * x->stride + column;
     return ((const double *)x->data)[at];
 }
 

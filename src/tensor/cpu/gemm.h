@@ -13,15 +13,15 @@ enum { LS_GEMM_FEW = 8 }; /* fewer rows than this stream B once, unpacked: decod
 
 typedef struct ls_matrix {
     const void *data;
-    ls_dtype type;  /* f64, f32 or bf16 */
-    int64_t stride; /* elements from one stored row to the next */
-    bool turned;    /* stored transposed */
+    ls_dtype type;   /* f64, f32 or bf16 */
+    int64_t stride;  /* elements from one stored row to the next */
+    bool transposed; /* stored transposed */
 } ls_matrix;
 
 typedef struct ls_gemm {
     int64_t m, n, k;
     ls_matrix a; /* [m, k] */
-    ls_matrix b; /* [k, n]; a weight stored [n, k] (out, in) is b with turned = true */
+    ls_matrix b; /* [k, n]; a weight stored [n, k] (out, in) is b with transposed = true */
     void *c;     /* [m, n], row-major */
     ls_dtype c_type;
     int64_t c_stride;

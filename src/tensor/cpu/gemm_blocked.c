@@ -321,8 +321,8 @@ void ls_gemm_blocked_run(const ls_gemm_kernel *kernel, const ls_gemm *g, int thr
     product p = {.kernel = kernel,
                  .g = g,
                  .blocks = plan(kernel, g, threads),
-                 .a = operand(&g->a, g->m, g->k, !g->a.turned),
-                 .b = operand(&g->b, g->n, g->k, g->b.turned),
+                 .a = operand(&g->a, g->m, g->k, !g->a.transposed),
+                 .b = operand(&g->b, g->n, g->k, g->b.transposed),
                  .threads = threads};
     p.sums = workspace;
     p.packed_b = (char *)workspace + p.blocks.sums_bytes;

@@ -1,6 +1,6 @@
 /* Products with few rows (decoding): bound by reading B, which is read once, where it lies.
  *
- * B turned: dot products along k. B as it is: sums of B's rows, a strip of columns at a time. A is
+ * B transposed: dot products along k. B as it is: sums of B's rows, a strip of columns at a time. A is
  * widened to f32 [m, k] first. Threads take strips of columns; where a strip ends does not change
  * a column's value. */
 #include <omp.h>
@@ -33,7 +33,7 @@ static void widen_a(const ls_gemm *g, float *to) {
     for (int64_t i = 0; i < g->m; i++)
         for (int64_t j = 0; j < g->k; j++)
             to[i * g->k + j] = ls_gemm_element(
-                g->a.type, g->a.data, g->a.turned ? j * g->a.stride + i : i * g->a.stride + j);
+                g->a.type, g->a.data, g->a.transposed ? j * g->a.stride + i : i * g->a.stride + j);
 }
 
 static void finish(const ls_gemm *g, int64_t row, int64_t column, float value) {
@@ -134,16 +134,16 @@ static inline void sum_strip(const few *f, ls_dtype type, int64_t column, int64_
 
 static void work(few *f, int thread) {
     const ls_gemm *g = f->g;
-    int64_t strip = g->b.turned ? DOT_STRIP : STRIP;
+    int64_t strip = g->b.transposed ? DOT_STRIP : STRIP;
     int64_t strips = ls_gemm_pieces(g->n, strip);
     float *sums = f->sums + thread * g->m * STRIP;
     for (;;) {
         int64_t i = __atomic_fetch_add(&f->next_strip, 1, __ATOMIC_RELAXED);
         if (i >= strips) return;
         int64_t columns = ls_gemm_least(strip, g->n - i * strip);
-        if (g->b.turned && g->b.type == LS_BF16)
+        if (g->b.transposed && g->b.type == LS_BF16)
             dot_strip(f, LS_BF16, i * strip, columns);
-        else if (g->b.turned)
+        else if (g->b.transposed)
             dot_strip(f, LS_F32, i * strip, columns);
         else if (g->b.type == LS_BF16)
             sum_strip(f, LS_BF16, i * strip, columns, sums);

@@ -33,7 +33,7 @@ typedef struct ls_gemm_operand {
     ls_dtype type;
     int64_t stride; /* bytes between stored rows */
     int64_t count, k;
-    bool along_k; /* stored rows run along k (A as it is, B turned), or else across it */
+    bool along_k; /* stored rows run along k (A as it is, B transposed), or else across it */
 } ls_gemm_operand;
 
 typedef void ls_gemm_pack(const ls_gemm_operand *x, int64_t first, int64_t panels, int64_t k,

@@ -22,7 +22,7 @@ enum {
 typedef struct signature {
     int64_t n, k, b_stride, c_stride;
     ls_dtype type, c_type;
-    bool b_turned, add, bias;
+    bool b_transposed, add, bias;
 } signature;
 
 /* What one thread needs to run a primitive. */
@@ -57,7 +57,7 @@ static signature signature_of(const ls_gemm *g) {
     s.c_stride = g->c_stride;
     s.type = g->a.type;
     s.c_type = g->c_type;
-    s.b_turned = g->b.turned;
+    s.b_transposed = g->b.transposed;
     s.add = g->add;
     s.bias = g->bias != NULL;
     return s;
@@ -77,7 +77,8 @@ static void describe(dnnl_memory_desc_t *memory, ls_dtype type, int64_t rows, in
 static void describe_all(const signature *s, dnnl_memory_desc_t *a, dnnl_memory_desc_t *b,
                          dnnl_memory_desc_t *c, dnnl_memory_desc_t *bias) {
     describe(a, s->type, PIECE_ROWS, s->k, s->k, 1);
-    describe(b, s->type, s->k, s->n, s->b_turned ? 1 : s->b_stride, s->b_turned ? s->b_stride : 1);
+    describe(b, s->type, s->k, s->n, s->b_transposed ? 1 : s->b_stride,
+             s->b_transposed ? s->b_stride : 1);
     describe(c, s->c_type, PIECE_ROWS, s->n, s->c_stride, 1);
     describe(bias, LS_F32, 1, s->n, s->n, 1);
 }
@@ -230,7 +231,7 @@ size_t ls_gemm_onednn_workspace(const ls_gemm *g, int threads) {
 }
 
 /* to [rows, k] = from [k, rows], by squares that stay in the cache. */
-#define DEFINE_TURN(name, element)                                                                 \
+#define DEFINE_TRANSPOSE(name, element)                                                            \
     static void name(const element *restrict from, int64_t stride, int64_t rows, int64_t k,        \
                      element *restrict to) {                                                       \
         enum { SQUARE = 32 };                                                                      \
@@ -240,24 +241,24 @@ size_t ls_gemm_onednn_workspace(const ls_gemm *g, int threads) {
                     for (int64_t j = k0; j < ls_gemm_least(k, k0 + SQUARE); j++)                   \
                         to[r * k + j] = from[j * stride + r];                                      \
     }
-DEFINE_TURN(turn_f32, float)
-DEFINE_TURN(turn_bf16, ls_bf16)
+DEFINE_TRANSPOSE(transpose_f32, float)
+DEFINE_TRANSPOSE(transpose_bf16, ls_bf16)
 
 /* Rows of A, contiguous; zeros beyond the last. */
 static void copy_rows(const ls_gemm *g, int64_t row, int64_t rows, char *to) {
     size_t size = ls_dtype_size(g->a.type), width = (size_t)g->k * size;
     const char *from = g->a.data;
-    if (!g->a.turned) {
+    if (!g->a.transposed) {
         for (int64_t i = 0; i < rows; i++)
             memcpy(to + (size_t)i * width, from + (size_t)((row + i) * g->a.stride) * size, width);
     } else {
         from += (size_t)row * size;
         if (size == sizeof(float))
-            turn_f32((const float *)(const void *)from, g->a.stride, rows, g->k,
-                     (float *)(void *)to);
+            transpose_f32((const float *)(const void *)from, g->a.stride, rows, g->k,
+                          (float *)(void *)to);
         else
-            turn_bf16((const ls_bf16 *)(const void *)from, g->a.stride, rows, g->k,
-                      (ls_bf16 *)(void *)to);
+            transpose_bf16((const ls_bf16 *)(const void *)from, g->a.stride, rows, g->k,
+                           (ls_bf16 *)(void *)to);
     }
     memset(to + (size_t)rows * width, 0, (size_t)(PIECE_ROWS - rows) * width);
 }
@@ -275,7 +276,7 @@ static void run_piece(const entry *e, const ls_gemm *g, const lane *l, int64_t r
     char *a = space + e->scratch_bytes;
     char *c_in_place = (char *)g->c + (size_t)row * c_stride;
     char *c = whole ? c_in_place : a + piece_bytes(g->a.type, g->k);
-    if (whole && !g->a.turned && g->a.stride == g->k)
+    if (whole && !g->a.transposed && g->a.stride == g->k)
         a = (char *)(uintptr_t)g->a.data + (size_t)(row * g->k) * a_size;
     else
         copy_rows(g, row, rows, a);

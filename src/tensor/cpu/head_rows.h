@@ -66,8 +66,8 @@ static inline ls_matrix ls_head_matrix(const ls_tensor *x, ls_head at, int64_t f
 static inline ls_matrix ls_plain_matrix(const void *data, ls_dtype type, int64_t stride) {
     return (ls_matrix){.data = data, .type = type, .stride = stride};
 }
-static inline ls_matrix ls_turned(ls_matrix x) {
-    x.turned = !x.turned;
+static inline ls_matrix ls_transposed(ls_matrix x) {
+    x.transposed = !x.transposed;
     return x;
 }
 
@@ -85,8 +85,8 @@ static inline size_t ls_product_bytes(int64_t m, int64_t n, int64_t k, ls_dtype 
         ls_gemm g = {.m = m,
                      .n = n,
                      .k = k,
-                     .a = {.type = a, .turned = way % 2 != 0},
-                     .b = {.type = b, .turned = way / 2 != 0},
+                     .a = {.type = a, .transposed = way % 2 != 0},
+                     .b = {.type = b, .transposed = way / 2 != 0},
                      .c_type = a == LS_F64 ? LS_F64 : LS_F32};
         size_t bytes = ls_gemm_workspace(&g, 1);
         if (bytes > most) most = bytes;

@@ -177,7 +177,7 @@ LS_INLINE ls_vec ls_vec_pick(ls_ivec mask, ls_vec yes, ls_vec no) {
 }
 
 /* The larger; of a NaN in b NaN. */
-LS_INLINE ls_vec ls_vec_most(ls_vec a, ls_vec b) {
+LS_INLINE ls_vec ls_vec_max(ls_vec a, ls_vec b) {
 #if defined(LS_ISA_avx512)
     return (ls_vec)_mm512_max_ps((__m512)a, (__m512)b);
 #elif defined(LS_ISA_avx2)
@@ -285,9 +285,9 @@ LS_INLINE ls_vec ls_vec_cosine(ls_vec x, ls_vec *sine) {
     even = even * q - 1.233700549f;
     even = even * q + 1.0f;
     ls_uvec quarter = (ls_uvec)shifted;
-    ls_ivec turned = (ls_ivec)(quarter << 31) >> 31;
-    *sine = (ls_vec)((ls_uvec)ls_vec_pick(turned, even, odd) ^ ((quarter & 2u) << 30));
-    return (ls_vec)((ls_uvec)ls_vec_pick(turned, odd, even) ^ (((quarter + 1u) & 2u) << 30));
+    ls_ivec transposed = (ls_ivec)(quarter << 31) >> 31;
+    *sine = (ls_vec)((ls_uvec)ls_vec_pick(transposed, even, odd) ^ ((quarter & 2u) << 30));
+    return (ls_vec)((ls_uvec)ls_vec_pick(transposed, odd, even) ^ (((quarter + 1u) & 2u) << 30));
 }
 
 /* 1 / x for x in [1, 1e30]: an estimate and a Newton step are as exact as

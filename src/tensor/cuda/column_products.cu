@@ -2,11 +2,11 @@
 
 #include "tensor/cuda/column_sums.cuh"
 
-enum { LANES = 32, DEEP = 8, BLOCKS_WANTED = 1024, PIECES_MOST = 256, LEAST_ROWS = 64 };
+enum { LANES = 32, DEEP = 8, BLOCKS_WANTED = 1024, PIECES_MAX = 256, LEAST_ROWS = 64 };
 
 /* So many pieces that the device is full, none of few rows. */
 static int64_t pieces_of(int64_t rows, int64_t width) {
-    int64_t pieces = ls_min(ls_ceil_div(BLOCKS_WANTED, ls_ceil_div(width, LANES)), PIECES_MOST);
+    int64_t pieces = ls_min(ls_ceil_div(BLOCKS_WANTED, ls_ceil_div(width, LANES)), PIECES_MAX);
     return ls_max(1, ls_min(pieces, rows / LEAST_ROWS));
 }
 

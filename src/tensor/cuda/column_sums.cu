@@ -1,12 +1,12 @@
 #include "tensor/cuda/column_sums.cuh"
 
-enum { LANES = 32, DEEP = 8, BLOCK_COLUMNS = 256, BLOCKS_WANTED = 1024, PIECES_MOST = 256 };
+enum { LANES = 32, DEEP = 8, BLOCK_COLUMNS = 256, BLOCKS_WANTED = 1024, PIECES_MAX = 256 };
 
 /* So many pieces that the device is full, none of fewer than 64 rows. */
 static int64_t rows_of_piece(int64_t rows, int64_t width) {
     int64_t across = (width + BLOCK_COLUMNS - 1) / BLOCK_COLUMNS;
     int64_t pieces = BLOCKS_WANTED / across;
-    if (pieces > PIECES_MOST) pieces = PIECES_MOST;
+    if (pieces > PIECES_MAX) pieces = PIECES_MAX;
     if (pieces > rows / 64) pieces = rows / 64;
     if (pieces < 1) pieces = 1;
     return (rows + pieces - 1) / pieces;

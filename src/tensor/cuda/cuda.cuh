@@ -40,7 +40,7 @@ typedef struct ls_cuda {
     ls_device device; /* first */
     cudaStream_t stream;
     int processors, major, minor; /* multiprocessors, compute capability */
-    size_t shared_most;           /* shared memory a block can ask for */
+    size_t shared_max;            /* shared memory a block can ask for */
     cublasLtHandle_t products;
     void *product_workspace;
     void *known_products; /* what product.cu keeps; NULL before the first product */

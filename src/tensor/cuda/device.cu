@@ -213,7 +213,7 @@ static bool opened(ls_cuda *cuda, const char **what, cudaError_t *error) {
     cuda->processors = about.multiProcessorCount;
     cuda->major = about.major;
     cuda->minor = about.minor;
-    cuda->shared_most = about.sharedMemPerBlockOptin;
+    cuda->shared_max = about.sharedMemPerBlockOptin;
     STEP("making a stream", cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking));
     STEP("taking memory", cudaMalloc(&cuda->product_workspace, LS_CUDA_PRODUCT_WORKSPACE));
     STEP("taking memory", cudaMalloc((void **)&cuda->now, sizeof *cuda->now));

@@ -12,9 +12,9 @@ enum {
     LS_CUDA_MODES_A,
     LS_CUDA_MODES_B,
     LS_CUDA_MODES_C,
-    LS_CUDA_MODES_DIAGONAL,   /* parts without a low rank; g and q of each rank come behind */
-    LS_CUDA_MODES_MOST = 512, /* modes of a channel that a walk can have */
-    LS_CUDA_MODES_RANK_MOST = 8,
+    LS_CUDA_MODES_DIAGONAL,  /* parts without a low rank; g and q of each rank come behind */
+    LS_CUDA_MODES_MAX = 512, /* modes of a channel that a walk can have */
+    LS_CUDA_MODES_RANK_MAX = 8,
 };
 static __host__ __device__ constexpr int ls_cuda_modes_g(int j) {
     return LS_CUDA_MODES_DIAGONAL + 2 * j;

@@ -1,5 +1,5 @@
 /* Walks along time: see modes.h. A warp has one channel of one sequence (backward: of a group of
- * sequences), its lanes the modes; every 32 steps what the lanes add to the outputs is turned over
+ * sequences), its lanes the modes; every 32 steps what the lanes add to the outputs is transposed over
  * in shared memory, so that each lane sums one output. */
 #include "tensor/cuda/modes.cuh"
 
@@ -382,7 +382,7 @@ void ls_cuda_add_systems(const ls_run *run, const ls_cuda_modes *modes, ls_cuda_
 /* ---- launches ---- */
 
 static bool too_many(const ls_run *run, const ls_cuda_modes *modes) {
-    if (modes->h <= LS_CUDA_MODES_MOST) return false;
+    if (modes->h <= LS_CUDA_MODES_MAX) return false;
     ls_cuda_note_text(ls_cuda_of(run), "walking along time", "a channel has more than 512 modes");
     return true;
 }
@@ -410,7 +410,7 @@ template <typename T> void ls_cuda_walk_forward(const ls_run *run, const ls_cuda
     else if (walk->modes.rank == 2)
         launch_forward<2>(run, walk);
     else
-        launch_forward<LS_CUDA_MODES_RANK_MOST>(run, walk);
+        launch_forward<LS_CUDA_MODES_RANK_MAX>(run, walk);
     ls_cuda_launched(run, "walking along time");
 }
 
@@ -439,7 +439,7 @@ void ls_cuda_walk_backward(const ls_run *run, const ls_cuda_walk<T> *walk, float
     else if (walk->modes.rank == 2)
         launch_backward<2>(run, walk);
     else
-        launch_backward<LS_CUDA_MODES_RANK_MOST>(run, walk);
+        launch_backward<LS_CUDA_MODES_RANK_MAX>(run, walk);
     ls_cuda_launched(run, "walking back along time");
     if (walk->groups > 1)
         add(run, &walk->modes, walk->dsystems, walk->dsystems + ls_cuda_modes_count(&walk->modes),
@@ -455,9 +455,9 @@ int64_t ls_cuda_walk_room(int64_t groups, int64_t channels, int64_t h, int64_t l
 }
 
 int64_t ls_cuda_walk_groups(int64_t batch, int64_t channels, int64_t h, int64_t length) {
-    enum { GROUPS_MOST = 8, ROOM_MOST = 16 << 20 };
-    int64_t fit = ROOM_MOST / ls_max(1, ls_cuda_walk_room(1, channels, h, length));
-    return ls_max(1, ls_min(ls_min(batch, GROUPS_MOST), fit));
+    enum { GROUPS_MAX = 8, ROOM_MAX = 16 << 20 };
+    int64_t fit = ROOM_MAX / ls_max(1, ls_cuda_walk_room(1, channels, h, length));
+    return ls_max(1, ls_min(ls_min(batch, GROUPS_MAX), fit));
 }
 
 template void ls_cuda_walk_forward(const ls_run *, const ls_cuda_walk<float> *);

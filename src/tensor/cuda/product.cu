@@ -9,7 +9,7 @@ static const double worth_timing = 1 << 24; /* m n k: below this all ways are la
 /* Everything the choice of an algorithm depends on; compared as bytes. */
 typedef struct product_key {
     int64_t m, n, k, a_stride, b_stride, c_stride;
-    int32_t a_turned, b_turned, type, c_type, add, epilogue;
+    int32_t a_transposed, b_transposed, type, c_type, add, epilogue;
     int32_t a_alignment, b_alignment, c_alignment, extra_alignment;
 } product_key;
 
@@ -51,7 +51,7 @@ static product_key key_of(const ls_cuda_product *g, cublasLtEpilogue_t epilogue,
     memset(&key, 0, sizeof key);
     key.m = g->m, key.n = g->n, key.k = g->k;
     key.a_stride = g->a.stride, key.b_stride = g->b.stride, key.c_stride = g->c_stride;
-    key.a_turned = g->a.turned, key.b_turned = g->b.turned;
+    key.a_transposed = g->a.transposed, key.b_transposed = g->b.transposed;
     key.type = g->a.type, key.c_type = g->c_type;
     key.add = g->add, key.epilogue = epilogue;
     key.a_alignment = alignment_of(g->a.data), key.b_alignment = alignment_of(g->b.data);
@@ -63,7 +63,7 @@ static void key_text(const known_products *state, const product_key *key, char *
     snprintf(out, bytes, "%s/m%lld,n%lld,k%lld/s%lld,%lld,%lld/t%d%d/%s,%s/add%d/e%d/a%d,%d,%d,%d",
              state->where, (long long)key->m, (long long)key->n, (long long)key->k,
              (long long)key->a_stride, (long long)key->b_stride, (long long)key->c_stride,
-             key->a_turned, key->b_turned, key->type == LS_BF16 ? "bf16" : "f32",
+             key->a_transposed, key->b_transposed, key->type == LS_BF16 ? "bf16" : "f32",
              key->c_type == LS_BF16 ? "bf16" : "f32", key->add, key->epilogue, key->a_alignment,
              key->b_alignment, key->c_alignment, key->extra_alignment);
 }
@@ -94,12 +94,12 @@ static known_product *new_product(const product_key *key) {
     known_product *known = (known_product *)calloc(1, sizeof *known);
     if (known == NULL) return NULL;
     known->key = *key;
-    int32_t turn_first = key->b_turned ? CUBLAS_OP_T : CUBLAS_OP_N;
-    int32_t turn_second = key->a_turned ? CUBLAS_OP_T : CUBLAS_OP_N;
-    bool fine = lay_out(&known->first, key->type, key->b_turned ? key->k : key->n,
-                        key->b_turned ? key->n : key->k, key->b_stride) &&
-                lay_out(&known->second, key->type, key->a_turned ? key->m : key->k,
-                        key->a_turned ? key->k : key->m, key->a_stride) &&
+    int32_t turn_first = key->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    int32_t turn_second = key->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    bool fine = lay_out(&known->first, key->type, key->b_transposed ? key->k : key->n,
+                        key->b_transposed ? key->n : key->k, key->b_stride) &&
+                lay_out(&known->second, key->type, key->a_transposed ? key->m : key->k,
+                        key->a_transposed ? key->k : key->m, key->a_stride) &&
                 lay_out(&known->result, key->c_type, key->n, key->m, key->c_stride) &&
                 cublasLtMatmulDescCreate(&known->about, CUBLAS_COMPUTE_32F, CUDA_R_32F) ==
                     CUBLAS_STATUS_SUCCESS &&
@@ -400,7 +400,7 @@ void ls_cuda_product_run(const ls_run *run, const ls_cuda_product *g, void *work
     cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     void *extra = NULL;
     if (cuda->wrong != cudaSuccess) return;
-    if (g->a.type != g->b.type || (g->sums != NULL && (g->bias != NULL || !g->a.turned))) {
+    if (g->a.type != g->b.type || (g->sums != NULL && (g->bias != NULL || !g->a.transposed))) {
         ls_cuda_note_text(cuda, "a product", "such operands are not provided for");
         return;
     }

@@ -2,7 +2,7 @@
  *
  * cuBLASLt counts by columns. A row-major matrix read by columns is its transpose, so what it is
  * asked for is C^T = B^T A^T: our B is its first operand, our A its second, our n its m. A weight
- * that is stored [n, k] (b.turned) is k x n by columns and must be transposed there; a B stored
+ * that is stored [n, k] (b.transposed) is k x n by columns and must be transposed there; a B stored
  * [k, n] is already n x k. Likewise an A stored [m, k] is k x m as it is wanted, and one stored
  * [k, m] must be transposed. A bias over our n runs over its rows, which is what its epilogue adds;
  * the sums over k of our A are those of its second operand.
@@ -17,15 +17,15 @@
 
 typedef struct ls_cuda_matrix {
     const void *data;
-    ls_dtype type;  /* f32 or bf16, the same for both operands */
-    int64_t stride; /* elements from one stored row to the next */
-    bool turned;    /* stored transposed */
+    ls_dtype type;   /* f32 or bf16, the same for both operands */
+    int64_t stride;  /* elements from one stored row to the next */
+    bool transposed; /* stored transposed */
 } ls_cuda_matrix;
 
 typedef struct ls_cuda_product {
     int64_t m, n, k;
     ls_cuda_matrix a; /* [m, k] */
-    ls_cuda_matrix b; /* [k, n]; a weight stored [n, k] (out, in) is b with turned = true */
+    ls_cuda_matrix b; /* [k, n]; a weight stored [n, k] (out, in) is b with transposed = true */
     void *c;          /* [m, n] */
     ls_dtype c_type;
     int64_t c_stride;
@@ -33,8 +33,8 @@ typedef struct ls_cuda_product {
     /* [n] added to each row, or NULL. Where C is bf16 it is rounded to bf16 first: cuBLASLt takes a
      * bias in the type of C alone. */
     const float *bias;
-    /* [m]: the sum of each row of A is added to it (the gradient of a bias, where A is a turned
-     * gradient); A must be turned. Or NULL. */
+    /* [m]: the sum of each row of A is added to it (the gradient of a bias, where A is a transposed
+     * gradient); A must be transposed. Or NULL. */
     float *sums;
 } ls_cuda_product;
 

@@ -8,16 +8,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { TEXT_MOST = 4 << 20 };
+enum { TEXT_MAX = 4 << 20 };
 
 /* The whole file, ended by a zero; NULL where there is none, or one that cannot be ours. */
 static char *read_text(const char *path) {
     FILE *file = fopen(path, "rb");
     if (file == NULL) return NULL;
-    char *text = (char *)malloc(TEXT_MOST + 1);
-    size_t length = text == NULL ? 0 : fread(text, 1, TEXT_MOST + 1, file);
+    char *text = (char *)malloc(TEXT_MAX + 1);
+    size_t length = text == NULL ? 0 : fread(text, 1, TEXT_MAX + 1, file);
     fclose(file);
-    if (text == NULL || length > TEXT_MOST) {
+    if (text == NULL || length > TEXT_MAX) {
         free(text);
         return NULL;
     }

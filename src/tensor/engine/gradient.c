@@ -27,7 +27,7 @@ static ls_tensor *new_view(ls_program *p, ls_tensor *source, int rank, const int
 
 static ls_tensor *part_of(ls_program *p, ls_tensor *source, int axis, int64_t start,
                           int64_t width) {
-    int64_t dim[LS_RANK_MOST];
+    int64_t dim[LS_RANK_MAX];
     memcpy(dim, source->dim, sizeof dim);
     dim[axis] = width;
     ls_tensor *part = new_view(p, source, source->rank, dim);
@@ -126,7 +126,7 @@ static void joined_backward(ls_program *p, const ls_node *node) {
 static const ls_op joined_op = {.name = "copy", .backward = joined_backward};
 
 ls_tensor *ls_join_rows(ls_program *p, int count, ls_tensor *const *parts) {
-    int64_t dim[LS_RANK_MOST] = {0}, first = 0;
+    int64_t dim[LS_RANK_MAX] = {0}, first = 0;
     for (int i = 0; i < count; i++) {
         if (ls_failed(p) || parts[i] == NULL) return NULL;
         if (i > 0 && (parts[i]->rank != parts[0]->rank || parts[i]->type != parts[0]->type)) {

@@ -11,7 +11,7 @@ static const ls_op grad_op = {.name = "activate_grad"};
 
 ls_tensor *ls_activate(ls_program *p, ls_act_kind kind, bool gated, ls_tensor *x) {
     if (ls_failed(p) || x == NULL) return NULL;
-    int64_t rows, width, stride, dim[LS_RANK_MOST];
+    int64_t rows, width, stride, dim[LS_RANK_MAX];
     if (!ls_rows(x, &rows, &width, &stride) || (gated && width % 2 != 0)) {
         ls_refuse(p, LS_EBUG, "activate: a gated axis must be even, not %lld", (long long)width);
         return NULL;

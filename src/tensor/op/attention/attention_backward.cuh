@@ -58,8 +58,8 @@ template <int D, int KIND, bool KEYS_OUTER, bool LISTED> struct grad_tiles {
     ls_cuda_bf16 inner[2][2][INNER * sizes::STRIDE];                 /* [stage], q, do or k, v */
     row_mark rows[KEYS_OUTER || !PLAIN ? sizes::OUTER : 1];
     column_mark columns[!KEYS_OUTER || !PLAIN ? INNER : 1];
-    float strip[2][KIND == LS_TILE_TABLE ? sizes::OUTER + INNER : 1];       /* of each stage */
-    alignas(8) float desk[SUMMED ? sizes::WARPS : 1][SUMMED ? 16 * 32 : 1]; /* a band's ds */
+    float strip[2][KIND == LS_TILE_TABLE ? sizes::OUTER + INNER : 1];          /* of each stage */
+    alignas(8) float scratch[SUMMED ? sizes::WARPS : 1][SUMMED ? 16 * 32 : 1]; /* a band's ds */
     grad_work work; /* here, since registers are short */
     /* of queries: of the inner ones for each stage, or of the outer ones */
     float lse[KEYS_OUTER ? 2 * INNER : sizes::OUTER];
@@ -74,7 +74,7 @@ static __device__ ls_tile_place place_of(const grad_work &work, int step) {
 }
 
 template <int D, int KIND, bool KEYS_OUTER, bool LISTED>
-static __device__ void ask(const ls_cuda_attention &job, const ls_cuda_segment &s,
+static __device__ void ask(const ls_cuda_attention &job, const ls_cuda_key_set &s,
                            const grad_work &work, int step, int row,
                            grad_tiles<D, KIND, KEYS_OUTER, LISTED> &tiles) {
     enum { THREADS = shape<D, KEYS_OUTER, LISTED>::THREADS };
@@ -109,7 +109,7 @@ static __device__ void ask(const ls_cuda_attention &job, const ls_cuda_segment &
 
 /* The outer tile and what belongs to its rows. */
 template <int D, int KIND, bool KEYS_OUTER, bool LISTED>
-static __device__ void ask_outer(const ls_cuda_attention &job, const ls_cuda_segment &s,
+static __device__ void ask_outer(const ls_cuda_attention &job, const ls_cuda_key_set &s,
                                  const grad_work &work,
                                  grad_tiles<D, KIND, KEYS_OUTER, LISTED> &tiles) {
     enum {
@@ -145,7 +145,7 @@ static __device__ void ask_outer(const ls_cuda_attention &job, const ls_cuda_seg
 
 /* The outer rows' shares of the decay. */
 template <int D, int M>
-static __device__ void decay_sums(float c[M][D / 8][4], const ls_cuda_segment &s,
+static __device__ void decay_sums(float c[M][D / 8][4], const ls_cuda_key_set &s,
                                   const ls_tile_mark *marks) {
     const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
@@ -189,8 +189,8 @@ static __device__ void store_part(float *to, int width, const float c[M][D / 8][
  * has a key for each row, so every lane reads an element of each row, all of different banks. */
 template <int M>
 static __device__ void add_to_columns(const float ds[M][4][4], const ls_tile_step *steps,
-                                      int column, int columns, float *desk, float *sums, float &low,
-                                      float &high) {
+                                      int column, int columns, float *scratch, float *sums,
+                                      float &low, float &high) {
     const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
     for (int m = 0; m < M; m++) {
@@ -211,14 +211,14 @@ static __device__ void add_to_columns(const float ds[M][4][4], const ls_tile_ste
         for (int n = 0; n < 4; n++)
 #pragma unroll
             for (int half = 0; half < 2; half++)
-                *(float2 *)(void *)(desk + (g + 8 * half) * 32 + ((8 * n) ^ (8 * (g % 4))) +
+                *(float2 *)(void *)(scratch + (g + 8 * half) * 32 + ((8 * n) ^ (8 * (g % 4))) +
                                     2 * t) = {ds[m][n][2 * half], ds[m][n][2 * half + 1]};
         __syncwarp();
         float before = 0, behind = 0;
 #pragma unroll
         for (int r = 0; r < 16; r++) {
             const int key = steps[16 * m + r] - first + lane;
-            const float one = desk[r * 32 + ((key % 32) ^ (8 * (r % 4)))];
+            const float one = scratch[r * 32 + ((key % 32) ^ (8 * (r % 4)))];
             if (key < 32)
                 before += one;
             else
@@ -262,7 +262,7 @@ static __device__ void store_columns(const ls_cuda_attention &job, int columns, 
 /* ---- what a block does ---- */
 
 template <int D, bool KEYS_OUTER>
-static __device__ grad_work listed_work(const ls_cuda_attention &job, const ls_cuda_segment &s) {
+static __device__ grad_work listed_work(const ls_cuda_attention &job, const ls_cuda_key_set &s) {
     const ls_block_rows &list = KEYS_OUTER ? s.seen_by_keys : s.seen_by_queries;
     const ls_tile_piece piece = KEYS_OUTER ? ls_tile_piece_of(list, s.key_plan, s.key_position)
                                            : ls_tile_piece_of(list, s.query_plan, job.start);
@@ -279,7 +279,7 @@ static __device__ grad_work listed_work(const ls_cuda_attention &job, const ls_c
 }
 
 template <int D, bool KEYS_OUTER>
-static __device__ grad_work range_work(const ls_cuda_attention &job, const ls_cuda_segment &s) {
+static __device__ grad_work range_work(const ls_cuda_attention &job, const ls_cuda_key_set &s) {
     enum { OUTER = shape<D, KEYS_OUTER, false>::OUTER };
     const int y = (int)blockIdx.y, heads = job.H / job.G;
     const ls_cuda_parts &parts = KEYS_OUTER ? s.key_parts : s.query_parts;
@@ -315,7 +315,7 @@ static __device__ grad_work range_work(const ls_cuda_attention &job, const ls_cu
 
 /* Of all parts. */
 template <bool KEYS_OUTER, bool LISTED>
-static __device__ int64_t slots_of(const ls_cuda_attention &job, const ls_cuda_segment &s) {
+static __device__ int64_t slots_of(const ls_cuda_attention &job, const ls_cuda_key_set &s) {
     if (LISTED)
         return KEYS_OUTER ? ls_cuda_list_slots(job, s.seen_by_keys, s.key_plan)
                           : ls_cuda_list_slots(job, s.seen_by_queries, s.query_plan);
@@ -340,7 +340,7 @@ __global__ static void __launch_bounds__(shape<D, KEYS_OUTER, LISTED>::THREADS,
     extern __shared__ __align__(16) unsigned char arena[];
     shared &tiles = *(shared *)(void *)arena;
     float *table_sums = (float *)(void *)(arena + sizeof(shared)); /* [warp][columns] */
-    const ls_cuda_segment &s = job.segment[at];
+    const ls_cuda_key_set &s = job.set[at];
     const grad_work &work = tiles.work;
     const int thread = (int)threadIdx.x, warp = thread / 32, band = warp * M * 16;
     const bool decays = BIASED && s.log_decay != NULL;
@@ -423,7 +423,7 @@ __global__ static void __launch_bounds__(shape<D, KEYS_OUTER, LISTED>::THREADS,
                 if (columns > 0)
                     add_to_columns<M>(
                         ds, rows, ls_tile_column(job, s, work.b, work.row, here.row + column),
-                        columns, tiles.desk[warp], table_sums + warp * columns, low, high);
+                        columns, tiles.scratch[warp], table_sums + warp * columns, low, high);
             if (KEYS_OUTER) ls_tile_gather<D, M, COLUMNS>(value_sums, p, inner1);
             ls_tile_gather<D, M, COLUMNS>(sums, ds, inner0);
         }
@@ -456,7 +456,7 @@ static void start(const ls_run *run, const ls_cuda_attention *job, int at, dim3 
     typedef shape<D, KEYS_OUTER, LISTED> sizes;
     typedef grad_tiles<D, KIND, KEYS_OUTER, LISTED> shared;
     const int columns =
-        shared::SUMMED && ls_cuda_attention_table_summed(job, at) ? job->segment[at].table_rows : 0;
+        shared::SUMMED && ls_cuda_attention_table_summed(job, at) ? job->set[at].table_rows : 0;
     const size_t bytes = sizeof(shared) + (size_t)(sizes::WARPS * columns) * sizeof(float);
     auto *kernel = backward<D, KIND, KEYS_OUTER, LISTED>;
     ls_cuda_note(
@@ -471,7 +471,7 @@ static void start(const ls_run *run, const ls_cuda_attention *job, int at, dim3 
 
 template <int D, int KIND, bool KEYS_OUTER>
 static void launch_listed(const ls_run *run, const ls_cuda_attention *job, int at) {
-    const ls_cuda_segment *s = &job->segment[at];
+    const ls_cuda_key_set *s = &job->set[at];
     const ls_cuda_plan *plan = KEYS_OUTER ? &s->key_plan : &s->query_plan;
     const ls_block_rows *list = KEYS_OUTER ? &s->seen_by_keys : &s->seen_by_queries;
     start<D, KIND, KEYS_OUTER, true>(
@@ -482,7 +482,7 @@ static void launch_listed(const ls_run *run, const ls_cuda_attention *job, int a
 
 template <int D, int KIND, bool KEYS_OUTER>
 static void launch(const ls_run *run, const ls_cuda_attention *job, int at) {
-    const ls_cuda_segment *s = &job->segment[at];
+    const ls_cuda_key_set *s = &job->set[at];
     const int outer = shape<D, KEYS_OUTER, false>::OUTER;
     const ls_cuda_parts *parts = KEYS_OUTER ? &s->key_parts : &s->query_parts;
     const int rows = parts->slots ? parts->end - parts->first : KEYS_OUTER ? s->key_rows : job->T;
@@ -495,7 +495,7 @@ static void launch(const ls_run *run, const ls_cuda_attention *job, int at) {
 /* Of keys and values, or of queries and a table. */
 template <int D, bool KEYS_OUTER>
 static void launch_side(const ls_run *run, const ls_cuda_attention *job, int at) {
-    const ls_cuda_segment *s = &job->segment[at];
+    const ls_cuda_key_set *s = &job->set[at];
     const int kind = ls_tile_kind_of(s);
     if (s->query_plan.pieces != NULL) {
         if (kind == LS_TILE_PLAIN)
@@ -511,7 +511,7 @@ static void launch_side(const ls_run *run, const ls_cuda_attention *job, int at)
     }
 }
 
-/* All passes of a side together, since segments and sides share the slots. */
+/* All passes of a side together, since sets and sides share the slots. */
 template <int D, bool KEYS_OUTER>
 static void launch_passes(const ls_run *run, const ls_cuda_attention *job, int at) {
     for (int pass = 0; pass < job->passes; pass++) {
@@ -522,8 +522,8 @@ static void launch_passes(const ls_run *run, const ls_cuda_attention *job, int a
 
 template <int D>
 void ls_cuda_attention_width_grad(const ls_run *run, const ls_cuda_attention *job) {
-    for (int at = 0; at < job->segments; at++) {
-        const ls_cuda_segment *s = &job->segment[at];
+    for (int at = 0; at < job->sets; at++) {
+        const ls_cuda_key_set *s = &job->set[at];
         if (s->dk.data != NULL || s->dv.data != NULL) launch_passes<D, true>(run, job, at);
         if (s->dq.data != NULL || ls_cuda_attention_table_summed(job, at))
             launch_passes<D, false>(run, job, at);

@@ -27,15 +27,15 @@ static ls_hopper_attention hopper_shape(int64_t B, int64_t T, int64_t N, int64_t
 /* A job in the terms of the Hopper kernels; false where it has what they do not know. */
 static bool hopper_takes(const ls_run *run, const ls_cuda_attention *job, ls_dtype type,
                          ls_hopper_attention *a) {
-    const ls_cuda_segment *s = &job->segment[0];
+    const ls_cuda_key_set *s = &job->set[0];
     const bool backward = job->dout.data != NULL;
-    if (type != LS_BF16 || job->segments != 1 || job->K != job->V || job->off_by_one) return false;
+    if (type != LS_BF16 || job->sets != 1 || job->K != job->V || job->off_by_one) return false;
     if (s->lo != 0 || s->key_first > s->key_position || s->key_end < s->key_position + s->keys ||
         s->alone || s->valid != NULL || s->dilation != NULL || s->table != NULL ||
         s->relative.data != NULL || s->query_at.kind != LS_MAP_IDENTITY ||
         s->key_at.kind != LS_MAP_IDENTITY || job->splits > 1 || s->group > 0 ||
         (s->span.block > 0 && s->block == 0) || s->query_plan.pieces != NULL ||
-        s->query_most != NULL)
+        s->query_max != NULL)
         return false;
     if (backward &&
         (s->dq.data == NULL || s->dk.data == NULL || s->dv.data == NULL || s->keys != s->key_rows))

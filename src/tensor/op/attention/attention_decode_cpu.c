@@ -27,7 +27,7 @@ typedef struct thread_space {
 /* A chunk of the keys of one sequence. */
 typedef struct chunk {
     const ls_attention_job *job;
-    const ls_attention_source *source;
+    const ls_key_set_run *set;
     int64_t b, row, count;
     float *result; /* [H * T][V + 2]: maximum, sum, values */
 } chunk;
@@ -38,7 +38,7 @@ bool ls_attention_decode_fits(const ls_attention_job *job) {
 
 static int64_t chunks_of(const ls_attention_job *job) {
     int64_t count = 0;
-    for (int s = 0; s < job->segments; s++) count += ls_ceil_div(job->source[s].key_rows, CHUNK);
+    for (int s = 0; s < job->sets; s++) count += ls_ceil_div(job->set[s].key_rows, CHUNK);
     return count;
 }
 
@@ -86,7 +86,7 @@ LS_INLINE void fetch(const char *row, int64_t bytes) {
 /* s[j] = q . row j, for LANES rows `bytes` apart (fewer: the rest repeat the last). */
 LS_INLINE void dot_rows(ls_dtype type, const char *rows, int64_t bytes, int64_t count,
                         int64_t width, const float *q, float *s) {
-    float parts[LANES * LANES], turned[LANES * LANES];
+    float parts[LANES * LANES], transposed[LANES * LANES];
     const int64_t whole = width / LANES * LANES, row_bytes = width * (int64_t)ls_dtype_size(type);
     float rest[LANES];
     for (int j = 0; j < LANES; j++) {
@@ -98,9 +98,9 @@ LS_INLINE void dot_rows(ls_dtype type, const char *rows, int64_t bytes, int64_t 
         vec_store(parts + j * LANES, sum);
         fetch(row + AHEAD * bytes, row_bytes);
     }
-    ls_tile_turn(parts, LANES, LANES, LANES, turned, LANES);
+    ls_tile_transpose(parts, LANES, LANES, LANES, transposed, LANES);
     vec sum = vec_load(rest);
-    for (int j = 0; j < LANES; j++) sum += vec_load(turned + j * LANES);
+    for (int j = 0; j < LANES; j++) sum += vec_load(transposed + j * LANES);
     if (count >= LANES)
         vec_store(s, sum);
     else
@@ -141,25 +141,25 @@ LS_INLINE void add_rows(ls_dtype type, const char *rows, int64_t bytes, int64_t 
 
 /* ---- a chunk ---- */
 
-static void load_queries(const chunk *at, const thread_space *desk) {
+static void load_queries(const chunk *at, const thread_space *scratch) {
     const ls_attention_job *job = at->job;
     const float factor = score_factor(job);
     for (int64_t row = 0; row < job->H * job->T; row++) {
-        const void *from = row_address(&at->source->q, at->b, row / job->T, row % job->T);
+        const void *from = row_address(&at->set->q, at->b, row / job->T, row % job->T);
         for (int64_t e = 0; e < job->K; e++)
-            desk->q[row * job->K + e] = element(at->source->q.type, from, e) * factor;
+            scratch->q[row * job->K + e] = element(at->set->q.type, from, e) * factor;
     }
 }
 
 /* Distances of the coordinates of each query to each key, real and whole. */
-static void load_distances(const chunk *at, const thread_space *desk) {
-    const ls_attention_segment *about = at->source->about;
+static void load_distances(const chunk *at, const thread_space *scratch) {
+    const ls_key_set_plan *about = at->set->about;
     for (int64_t j = 0; j < at->count; j++) {
-        double key = ls_position_map_at(about->key_at, at->source->held.first + at->row + j);
+        double key = ls_position_map_at(about->set.key_at, at->set->held.first + at->row + j);
         for (int64_t t = 0; t < at->job->T; t++) {
-            double query = ls_attention_query_at(at->source, at->b, at->job->start + t);
-            desk->distance[t * CHUNK + j] = (float)(query - key);
-            desk->whole[t * CHUNK + j] = (int64_t)llrint(query) - (int64_t)llrint(key);
+            double query = ls_attention_query_at(at->set, at->b, at->job->start + t);
+            scratch->distance[t * CHUNK + j] = (float)(query - key);
+            scratch->whole[t * CHUNK + j] = (int64_t)llrint(query) - (int64_t)llrint(key);
         }
     }
 }
@@ -167,103 +167,103 @@ static void load_distances(const chunk *at, const thread_space *desk) {
 /* The products of one query with keys from `first` on that share a reference of the decay; returns
  * how many they are. */
 static int64_t dot_decayed(const chunk *at, int64_t t, const void *rows, int64_t first,
-                           int64_t most, const float *q, const thread_space *desk, float *s) {
-    const ls_attention_segment *about = at->source->about;
-    const double block = (double)about->decay_block;
-    const int64_t position = at->source->held.first + at->row + first;
-    double reference = floor(ls_position_map_at(about->key_at, position) / block) * block;
-    double query = ls_attention_query_at(at->source, at->b, at->job->start + t);
+                           int64_t most, const float *q, const thread_space *scratch, float *s) {
+    const ls_key_set_plan *about = at->set->about;
+    const double block = (double)about->set.xpos.block;
+    const int64_t position = at->set->held.first + at->row + first;
+    double reference = floor(ls_position_map_at(about->set.key_at, position) / block) * block;
+    double query = ls_attention_query_at(at->set, at->b, at->job->start + t);
     int64_t count = 1;
     while (count < most &&
-           floor(ls_position_map_at(about->key_at, position + count) / block) * block == reference)
+           floor(ls_position_map_at(about->set.key_at, position + count) / block) * block ==
+               reference)
         count++;
     for (int64_t e = 0; e < at->job->K; e++) {
         int64_t pair = ls_attention_decay_pair(about, e);
-        double factor = pair < 0 ? 1 : exp(about->log_decay[pair] * (query - reference));
-        desk->decayed[e] = q[e] * (float)factor;
+        double factor = pair < 0 ? 1 : exp(about->set.xpos.log_decay[pair] * (query - reference));
+        scratch->decayed[e] = q[e] * (float)factor;
     }
-    dot_many(&at->source->k, rows, count, at->job->K, desk->decayed, s);
+    dot_many(&at->set->k, rows, count, at->job->K, scratch->decayed, s);
     return count;
 }
 
-static void score(const chunk *at, const thread_space *desk) {
+static void score(const chunk *at, const thread_space *scratch) {
     const ls_attention_job *job = at->job;
-    const ls_attention_source *source = at->source;
+    const ls_key_set_run *set = at->set;
     const int64_t shared = job->H / job->G;
     for (int64_t j = 0; j < at->count; j += STRIP)
         for (int64_t h = 0; h < job->H; h++)
             for (int64_t t = 0; t < job->T; t++) {
                 const int64_t count = ls_min(STRIP, at->count - j), row = h * job->T + t;
-                const float *q = desk->q + row * job->K;
-                float *s = desk->s + row * CHUNK + j;
+                const float *q = scratch->q + row * job->K;
+                float *s = scratch->s + row * CHUNK + j;
                 for (int64_t done = 0; done < count;) {
-                    const void *keys =
-                        row_address(&source->k, at->b, h / shared, at->row + j + done);
-                    if (source->about->decays) {
-                        done += dot_decayed(at, t, keys, j + done, count - done, q, desk, s + done);
+                    const void *keys = row_address(&set->k, at->b, h / shared, at->row + j + done);
+                    if (set->about->set.xpos.pairs > 0) {
+                        done +=
+                            dot_decayed(at, t, keys, j + done, count - done, q, scratch, s + done);
                     } else {
-                        dot_many(&source->k, keys, count, job->K, q, s);
+                        dot_many(&set->k, keys, count, job->K, q, s);
                         done = count;
                     }
                 }
             }
 }
 
-static void add_biases(const chunk *at, int64_t h, int64_t t, const thread_space *desk, float *s) {
-    const ls_attention_source *source = at->source;
-    const float *distance = desk->distance + t * CHUNK;
-    const int64_t *whole = desk->whole + t * CHUNK;
-    if (source->slopes != NULL) {
-        const float slope = ((const float *)source->slopes)[h] * LOG2_E;
-        const bool both_ways = source->about->lo < 0;
+static void add_biases(const chunk *at, int64_t h, int64_t t, const thread_space *scratch,
+                       float *s) {
+    const ls_key_set_run *set = at->set;
+    const float *distance = scratch->distance + t * CHUNK;
+    const int64_t *whole = scratch->whole + t * CHUNK;
+    if (set->slopes != NULL) {
+        const float slope = ((const float *)set->slopes)[h] * LOG2_E;
+        const bool both_ways = set->about->set.lo < 0;
         for (int64_t j = 0; j < at->count; j++)
             s[j] -= slope * (both_ways ? fabsf(distance[j]) : distance[j]);
     }
-    if (source->table != NULL) {
-        const float *table = (const float *)source->table + h * source->table_stride;
+    if (set->table != NULL) {
+        const float *table = (const float *)set->table + h * set->table_stride;
         for (int64_t j = 0; j < at->count; j++) {
-            int64_t column = whole[j] + source->about->table_zero;
-            s[j] += table[ls_max(0, ls_min(column, source->table_rows - 1))] * LOG2_E;
+            int64_t column = whole[j] + set->about->set.table_zero;
+            s[j] += table[ls_max(0, ls_min(column, set->table_rows - 1))] * LOG2_E;
         }
     }
-    if (source->relative.data != NULL) {
-        const void *from = row_address(&source->relative_q, at->b, h, t);
+    if (set->relative.data != NULL) {
+        const void *from = row_address(&set->relative_q, at->b, h, t);
         const float factor = score_factor(at->job);
         for (int64_t e = 0; e < at->job->K; e++)
-            desk->decayed[e] = element(source->relative_q.type, from, e) * factor;
+            scratch->decayed[e] = element(set->relative_q.type, from, e) * factor;
         for (int64_t j = 0; j < at->count; j++) {
-            int64_t row = ls_max(0, ls_min(whole[j], source->relative_rows - 1));
+            int64_t row = ls_max(0, ls_min(whole[j], set->relative_rows - 1));
             float product;
-            dot_many(&source->relative, row_address(&source->relative, 0, h, row), 1, at->job->K,
-                     desk->decayed, &product);
+            dot_many(&set->relative, row_address(&set->relative, 0, h, row), 1, at->job->K,
+                     scratch->decayed, &product);
             s[j] += product;
         }
     }
 }
 
 static void mask(const chunk *at, int64_t h, int64_t t, float *s) {
-    const ls_attention_source *source = at->source;
-    const int64_t n = at->job->start + t, first = source->held.first + at->row;
-    const uint8_t *valid = source->valid;
+    const ls_key_set_run *set = at->set;
+    const int64_t n = at->job->start + t, first = set->held.first + at->row;
+    const uint8_t *valid = set->valid;
     /* a single query admits an interval, but for validity and dilation */
-    ls_interval keys = ls_keys_any(&source->about->rule, (ls_interval){n, n + 1});
+    ls_interval keys = ls_keys_any(&set->about->rule, (ls_interval){n, n + 1});
     for (int64_t j = 0; j < ls_min(at->count, keys.first - first); j++) s[j] = -INFINITY;
     for (int64_t j = ls_max(0, keys.end - first); j < at->count; j++) s[j] = -INFINITY;
-    for (int64_t j = 0; source->about->rule.checked && j < at->count; j++) {
-        if (valid != NULL && valid[at->b * source->valid_batch + at->row + j] == 0)
-            s[j] = -INFINITY;
-        if (source->dilation != NULL && !ls_attention_admits(source, h, n, first + j))
-            s[j] = -INFINITY;
+    for (int64_t j = 0; set->about->rule.checked && j < at->count; j++) {
+        if (valid != NULL && valid[at->b * set->valid_batch + at->row + j] == 0) s[j] = -INFINITY;
+        if (set->dilation != NULL && !ls_attention_admits(set, h, n, first + j)) s[j] = -INFINITY;
     }
 }
 
 /* Keys that are not listed are not seen; those listed more than once weigh more. */
 static void apply_list(const chunk *at, int64_t h, int64_t t, float *s) {
-    const ls_attention_source *source = at->source;
-    if (source->seen_by_queries.first == NULL) return;
+    const ls_key_set_run *set = at->set;
+    if (set->seen_by_queries.first == NULL) return;
     for (int64_t j = 0; j < at->count; j++)
-        s[j] += log2f((float)ls_attention_times(source, h, at->job->start + t,
-                                                source->held.first + at->row + j));
+        s[j] += log2f(
+            (float)ls_attention_times(set, h, at->job->start + t, set->held.first + at->row + j));
 }
 
 /* Scores become weights relative to the chunk's maximum. s has room for whole vectors. */
@@ -283,17 +283,17 @@ static void weigh(int64_t count, float *s, float *result) {
     result[1] = sum;
 }
 
-static void attend(const chunk *at, const thread_space *desk) {
+static void attend(const chunk *at, const thread_space *scratch) {
     const ls_attention_job *job = at->job;
-    const ls_attention_source *source = at->source;
+    const ls_key_set_run *set = at->set;
     const int64_t shared = job->H / job->G, width = job->V + 2;
-    const int64_t bytes = source->v.row * (int64_t)ls_dtype_size(source->v.type);
-    load_queries(at, desk);
-    if (!ls_tile_is_plain(source)) load_distances(at, desk);
-    score(at, desk);
+    const int64_t bytes = set->v.row * (int64_t)ls_dtype_size(set->v.type);
+    load_queries(at, scratch);
+    if (!ls_tile_is_plain(set)) load_distances(at, scratch);
+    score(at, scratch);
     for (int64_t row = 0; row < job->H * job->T; row++) {
-        float *s = desk->s + row * CHUNK, *result = at->result + row * width;
-        add_biases(at, row / job->T, row % job->T, desk, s);
+        float *s = scratch->s + row * CHUNK, *result = at->result + row * width;
+        add_biases(at, row / job->T, row % job->T, scratch, s);
         apply_list(at, row / job->T, row % job->T, s);
         mask(at, row / job->T, row % job->T, s);
         weigh(at->count, s, result);
@@ -302,10 +302,10 @@ static void attend(const chunk *at, const thread_space *desk) {
     for (int64_t j = 0; j < at->count; j += STRIP)
         for (int64_t row = 0; row < job->H * job->T; row++) {
             const int64_t count = ls_min(STRIP, at->count - j);
-            const char *values = row_address(&source->v, at->b, row / job->T / shared, at->row + j);
-            const float *weight = desk->s + row * CHUNK + j;
+            const char *values = row_address(&set->v, at->b, row / job->T / shared, at->row + j);
+            const float *weight = scratch->s + row * CHUNK + j;
             float *out = at->result + row * width + 2;
-            if (source->v.type == LS_F32)
+            if (set->v.type == LS_F32)
                 add_rows(LS_F32, values, bytes, count, job->V, weight, out);
             else
                 add_rows(LS_BF16, values, bytes, count, job->V, weight, out);
@@ -340,18 +340,18 @@ static void merge(const ls_attention_job *job, int64_t b, int64_t row, int64_t c
 static bool find_chunk(const ls_attention_job *job, int64_t b, int64_t c, chunk *at) {
     int s = 0;
     for (;; s++) {
-        int64_t count = ls_ceil_div(job->source[s].key_rows, CHUNK);
+        int64_t count = ls_ceil_div(job->set[s].key_rows, CHUNK);
         if (c < count) break;
         c -= count;
     }
-    at->source = &job->source[s];
+    at->set = &job->set[s];
     at->b = b;
     at->row = c * CHUNK;
-    at->count = ls_min(CHUNK, ls_interval_length(at->source->held) - at->row);
+    at->count = ls_min(CHUNK, ls_interval_length(at->set->held) - at->row);
     if (at->count <= 0) return false;
     ls_interval queries = {job->start, job->start + job->T};
-    ls_interval wanted = ls_keys_any(&at->source->about->rule, queries);
-    int64_t first = at->source->held.first + at->row;
+    ls_interval wanted = ls_keys_any(&at->set->about->rule, queries);
+    int64_t first = at->set->held.first + at->row;
     return wanted.first < first + at->count && wanted.end > first;
 }
 
@@ -362,13 +362,14 @@ void ls_attention_decode(const ls_attention_job *job) {
     const size_t bytes = lay_out(job, NULL, &measured), before = result_bytes(job);
 #pragma omp parallel num_threads(job->threads)
     {
-        thread_space desk;
-        lay_out(job, (char *)job->workspace + before + (size_t)omp_get_thread_num() * bytes, &desk);
+        thread_space scratch;
+        lay_out(job, (char *)job->workspace + before + (size_t)omp_get_thread_num() * bytes,
+                &scratch);
 #pragma omp for schedule(dynamic)
         for (int64_t piece = 0; piece < job->B * chunks; piece++) {
             chunk at = {.job = job, .result = results + piece * queries * width};
             if (find_chunk(job, piece / chunks, piece % chunks, &at)) {
-                attend(&at, &desk);
+                attend(&at, &scratch);
                 continue;
             }
             for (int64_t row = 0; row < queries; row++) {

@@ -74,7 +74,7 @@ template <int COLUMNS> static __device__ void raise(float s[BANDS][COLUMNS / 8][
             for (int i = 0; i < 4; i++) s[m][n][i] += more;
 }
 
-/* The block's part of the tiles of a segment, of `before` tiles of earlier segments. */
+/* The block's part of the tiles of a set, of `before` tiles of earlier sets. */
 static __device__ ls_cuda_span part_of_tiles(const ls_cuda_attention &job,
                                              const ls_tile_range &range, int before, int total,
                                              int split) {
@@ -89,7 +89,7 @@ static __device__ ls_cuda_span part_of_tiles(const ls_cuda_attention &job,
 
 /* `row`: of the queries. */
 template <int D, int KIND, int WARPS>
-static __device__ void ask_keys(const ls_cuda_attention &job, const ls_cuda_segment &s, int stage,
+static __device__ void ask_keys(const ls_cuda_attention &job, const ls_cuda_key_set &s, int stage,
                                 int b, int h, int row, int key,
                                 shared_tiles<D, KIND, WARPS> &tiles) {
     enum { THREADS = 32 * WARPS, QUERIES = shared_tiles<D, KIND, WARPS>::QUERIES };
@@ -102,9 +102,9 @@ static __device__ void ask_keys(const ls_cuda_attention &job, const ls_cuda_segm
     ls_copies_end();
 }
 
-/* The steps part.first .. part.end of a walk over the keys of one segment. */
+/* The steps part.first .. part.end of a walk over the keys of one set. */
 template <int D, int KIND, int WARPS>
-static __device__ void pass(const ls_cuda_attention &job, const ls_cuda_segment &s,
+static __device__ void pass(const ls_cuda_attention &job, const ls_cuda_key_set &s,
                             const ls_tile_walk &walk, ls_cuda_span part, int b, int h, int row,
                             shared_tiles<D, KIND, WARPS> &tiles, ls_tile_running<D, BANDS> &state) {
     enum {
@@ -193,12 +193,12 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS, 2)
     ls_tile_running<D, BANDS> state;
     ls_tile_begin(state, job.off_by_one && job.splits == 1);
     int total = 0, before = 0;
-    for (int at = 0; at < job.segments && job.splits > 1; at++) {
-        const ls_tile_range range = ls_key_tiles<KEYS>(job, job.segment[at], row, rows);
+    for (int at = 0; at < job.sets && job.splits > 1; at++) {
+        const ls_tile_range range = ls_key_tiles<KEYS>(job, job.set[at], row, rows);
         total += range.end - range.first;
     }
-    for (int at = 0; at < job.segments; at++) {
-        const ls_cuda_segment &s = job.segment[at];
+    for (int at = 0; at < job.sets; at++) {
+        const ls_cuda_key_set &s = job.set[at];
         const ls_tile_range range = ls_key_tiles<KEYS>(job, s, row, rows);
         ls_cuda_span part = {range.first, range.end};
         if (job.splits > 1) part = part_of_tiles(job, range, before, total, split);
@@ -223,7 +223,7 @@ __global__ static void __launch_bounds__(32 * LIST_WARPS, D > 64 ? 2 : 4)
     typedef shared_tiles<D, KIND, LIST_WARPS> shared;
     static_assert(shared::QUERIES == (int)LS_ATTENTION_TILE, "a tile is a block's");
     shared &tiles = *(shared *)(void *)arena;
-    const ls_cuda_segment &s = job.segment[0];
+    const ls_cuda_key_set &s = job.set[0];
     const ls_tile_piece piece = ls_tile_piece_of(s.seen_by_queries, s.query_plan, job.start);
     const int b = (int)blockIdx.z;
     if (piece.row >= job.T || piece.row + LS_ATTENTION_TILE <= 0) return;
@@ -256,8 +256,8 @@ static void start(const ls_run *run, const ls_cuda_attention *job, KERNEL *kerne
 
 template <int D, int KIND>
 static void launch_listed(const ls_run *run, const ls_cuda_attention *job) {
-    const ls_cuda_plan *plan = &job->segment[0].query_plan;
-    const ls_block_rows *list = &job->segment[0].seen_by_queries;
+    const ls_cuda_plan *plan = &job->set[0].query_plan;
+    const ls_block_rows *list = &job->set[0].seen_by_queries;
     const dim3 grid((unsigned)(plan->count * (list->size / LS_ATTENTION_TILE)),
                     (unsigned)(job->H / list->heads), (unsigned)job->B);
     start(run, job, forward_listed<D, KIND>, grid, 32 * LIST_WARPS,
@@ -274,10 +274,10 @@ template <int D, int KIND> static void launch(const ls_run *run, const ls_cuda_a
 
 template <int D> static void launch_width(const ls_run *run, const ls_cuda_attention *job) {
     int kind = LS_TILE_PLAIN;
-    for (int s = 0; s < job->segments; s++) kind = max(kind, ls_tile_kind_of(&job->segment[s]));
+    for (int s = 0; s < job->sets; s++) kind = max(kind, ls_tile_kind_of(&job->set[s]));
     /* without biases the largest product has the largest score */
     if (kind == LS_TILE_PLAIN && !(job->scale > 0)) kind = LS_TILE_BIASED;
-    if (job->segment[0].query_plan.pieces != NULL) {
+    if (job->set[0].query_plan.pieces != NULL) {
         if (kind == LS_TILE_PLAIN)
             launch_listed<D, LS_TILE_PLAIN>(run, job);
         else
@@ -293,13 +293,13 @@ template <int D> static void launch_width(const ls_run *run, const ls_cuda_atten
 
 bool ls_cuda_attention_tiles_fit(const ls_cuda_attention *job, ls_dtype type) {
     bool fit = type == LS_BF16 && job->K <= 128 && job->V % job->K == 0 && job->vectors;
-    for (int s = 0; s < job->segments; s++) {
-        const ls_cuda_segment *segment = &job->segment[s];
-        const bool listed = segment->query_plan.pieces != NULL;
-        fit = fit && segment->relative.data == NULL && segment->dilation == NULL;
+    for (int s = 0; s < job->sets; s++) {
+        const ls_cuda_key_set *set = &job->set[s];
+        const bool listed = set->query_plan.pieces != NULL;
+        fit = fit && set->relative.data == NULL && set->dilation == NULL;
         if (listed)
-            fit = fit && job->segments == 1 && job->H == job->G && job->K == job->V &&
-                  segment->seen_by_queries.size % LS_ATTENTION_TILE == 0;
+            fit = fit && job->sets == 1 && job->H == job->G && job->K == job->V &&
+                  set->seen_by_queries.size % LS_ATTENTION_TILE == 0;
     }
     return fit;
 }

@@ -8,9 +8,9 @@
 
 /* What one thread works in. */
 typedef struct thread_space {
-    float *turned, *relative_turned; /* [padded K][QUERIES] */
-    float *rows;                     /* [KEYS][the wider of padded K and V] */
-    float *decay;                    /* [KEYS][padded K] */
+    float *transposed, *relative_transposed; /* [padded K][QUERIES] */
+    float *rows;                             /* [KEYS][the wider of padded K and V] */
+    float *decay;                            /* [KEYS][padded K] */
     float *band, *meet;
     float *s;   /* [KEYS][QUERIES] */
     float *out; /* [padded V][QUERIES] */
@@ -19,25 +19,25 @@ typedef struct thread_space {
     ls_bf16 *halves;
 } thread_space;
 
-/* With AMX: the values of all tiles, turned, for all threads: [B][G][tile][padded V][KEYS]. */
-typedef struct turned_values {
+/* With AMX: the values of all tiles, transposed, for all threads: [B][G][tile][padded V][KEYS]. */
+typedef struct transposed_values {
     bool unit;
-    ls_bf16 *of[LS_SEGMENTS_MOST];
-} turned_values;
+    ls_bf16 *of[LS_KEY_SETS_MAX];
+} transposed_values;
 
 static bool with_unit(const ls_attention_job *job) {
     return job->out.type == LS_BF16 && ls_unit_usable();
 }
 
-static int64_t key_tiles(const ls_attention_source *source) {
-    return ls_ceil_div(source->key_rows, KEYS);
+static int64_t key_tiles(const ls_key_set_run *set) {
+    return ls_ceil_div(set->key_rows, KEYS);
 }
 
-static size_t lay_out_values(const ls_attention_job *job, char *base, turned_values *to) {
+static size_t lay_out_values(const ls_attention_job *job, char *base, transposed_values *to) {
     space from = {.base = base};
     to->unit = with_unit(job);
-    for (int s = 0; to->unit && s < job->segments; s++) {
-        int64_t tiles = job->B * job->G * key_tiles(&job->source[s]);
+    for (int s = 0; to->unit && s < job->sets; s++) {
+        int64_t tiles = job->B * job->G * key_tiles(&job->set[s]);
         to->of[s] = (ls_bf16 *)(void *)space_take(&from, tiles * padded(job->V) * KEYS / 2);
     }
     return from.used;
@@ -51,13 +51,13 @@ typedef struct running {
 static size_t lay_out(const ls_attention_job *job, char *base, thread_space *to) {
     int64_t k = padded(job->K), v = padded(job->V);
     bool relative = false, decays = false;
-    for (int s = 0; s < job->segments; s++) {
-        relative |= job->source[s].relative.data != NULL;
-        decays |= job->source[s].about->decays;
+    for (int s = 0; s < job->sets; s++) {
+        relative |= job->set[s].relative.data != NULL;
+        decays |= job->set[s].about->set.xpos.pairs > 0;
     }
     space from = {.base = base};
-    to->turned = space_take(&from, k * QUERIES);
-    to->relative_turned = space_take(&from, relative ? k * QUERIES : 0);
+    to->transposed = space_take(&from, k * QUERIES);
+    to->relative_transposed = space_take(&from, relative ? k * QUERIES : 0);
     to->rows = space_take(&from, KEYS * ls_max(k, v));
     to->decay = space_take(&from, decays ? KEYS * k : 0);
     to->band = space_take(&from, relative ? BAND * k : 0);
@@ -73,7 +73,7 @@ static size_t lay_out(const ls_attention_job *job, char *base, thread_space *to)
 
 size_t ls_attention_tiled_workspace(const ls_attention_job *job, int threads) {
     thread_space each;
-    turned_values values;
+    transposed_values values;
     return lay_out(job, NULL, &each) * (size_t)threads + lay_out_values(job, NULL, &values);
 }
 
@@ -83,7 +83,7 @@ static bool weigh(int64_t count, float *s, running *run, float *shrink) {
     bool shrinks = false;
     for (int r = 0; r < QUERIES; r += LANES) {
         vec before = vec_load(run->most + r), most = before, sum = {0};
-        for (int64_t j = 0; j < count; j++) most = ls_vec_most(most, vec_load(s + j * QUERIES + r));
+        for (int64_t j = 0; j < count; j++) most = ls_vec_max(most, vec_load(s + j * QUERIES + r));
         /* with nothing admitted yet any finite number serves */
         vec base = ls_vec_pick(most == -INFINITY, (vec){0}, most);
         vec factor = vec_exp2(before - base);
@@ -109,81 +109,83 @@ static void shrink_output(const ls_attention_job *job, const float *shrink, floa
 }
 
 /* One tile of keys. */
-static void meet(const query_tile *queries, key_tile keys, const thread_space *desk, running *run) {
+static void meet(const query_tile *queries, key_tile keys, const thread_space *scratch,
+                 running *run) {
     const ls_attention_job *job = queries->job;
-    const ls_attention_source *source = queries->source;
+    const ls_key_set_run *set = queries->set;
     const int64_t g = queries->h / (job->H / job->G);
     float shrink[QUERIES];
-    ls_tile_scores(queries, &keys, desk->rows, desk->decay, desk->s);
-    if (weigh(keys.count, desk->s, run, shrink)) shrink_output(job, shrink, desk->out);
-    float_rows v = ls_tile_load(&source->v, queries->b, g, keys.row, keys.count, keys.count, job->V,
-                                desk->rows);
-    if (source->v.type == LS_F32) tile_fetch_ahead(v, job->V);
-    ls_tile_product(job->V, QUERIES, keys.count, v.at, 1, v.stride, desk->s, QUERIES, desk->out,
-                    QUERIES, true);
+    ls_tile_scores(queries, &keys, scratch->rows, scratch->decay, scratch->s);
+    if (weigh(keys.count, scratch->s, run, shrink)) shrink_output(job, shrink, scratch->out);
+    float_rows v = ls_tile_load(&set->v, queries->b, g, keys.row, keys.count, keys.count, job->V,
+                                scratch->rows);
+    if (set->v.type == LS_F32) tile_fetch_ahead(v, job->V);
+    ls_tile_product(job->V, QUERIES, keys.count, v.at, 1, v.stride, scratch->s, QUERIES,
+                    scratch->out, QUERIES, true);
 }
 
 /* ---- with AMX ---- */
 
 /* Pieces run over the key heads first: those of a row lie side by side in memory. */
-static void turn_values(const ls_attention_job *job, int s, int64_t piece, const thread_space *desk,
-                        const turned_values *values) {
-    const ls_attention_source *source = &job->source[s];
-    const int64_t tiles = key_tiles(source), wide = padded(job->V);
+static void transpose_values(const ls_attention_job *job, int s, int64_t piece,
+                             const thread_space *scratch, const transposed_values *values) {
+    const ls_key_set_run *set = &job->set[s];
+    const int64_t tiles = key_tiles(set), wide = padded(job->V);
     const int64_t g = piece % job->G, t = piece / job->G % tiles, b = piece / job->G / tiles;
-    const int64_t count = ls_min(KEYS, ls_interval_length(source->held) - t * KEYS);
+    const int64_t count = ls_min(KEYS, ls_interval_length(set->held) - t * KEYS);
     if (count <= 0) return;
-    half_rows v = ls_half_load(&source->v, b, g, t * KEYS, count, KEYS, job->V, desk->halves);
-    ls_half_turn(v, wide, desk->rows, values->of[s] + ((b * job->G + g) * tiles + t) * wide * KEYS);
+    half_rows v = ls_half_load(&set->v, b, g, t * KEYS, count, KEYS, job->V, scratch->halves);
+    ls_half_turn(v, wide, scratch->rows,
+                 values->of[s] + ((b * job->G + g) * tiles + t) * wide * KEYS);
 }
 
-static void pair_queries(const query_tile *queries, const thread_space *desk) {
+static void pair_queries(const query_tile *queries, const thread_space *scratch) {
     const ls_attention_job *job = queries->job;
     const int64_t wide = padded(job->K);
-    half_rows q = {desk->halves, wide};
-    if (queries->turned != NULL) {
-        ls_tile_turn(queries->turned, QUERIES, wide, QUERIES, desk->rows, wide);
-        ls_half_round(desk->rows, QUERIES, wide, desk->halves);
+    half_rows q = {scratch->halves, wide};
+    if (queries->transposed != NULL) {
+        ls_tile_transpose(queries->transposed, QUERIES, wide, QUERIES, scratch->rows, wide);
+        ls_half_round(scratch->rows, QUERIES, wide, scratch->halves);
     } else {
-        q = ls_half_load(&queries->source->q, queries->b, queries->h, queries->row, queries->count,
-                         QUERIES, job->K, desk->halves);
+        q = ls_half_load(&queries->set->q, queries->b, queries->h, queries->row, queries->count,
+                         QUERIES, job->K, scratch->halves);
     }
-    ls_half_pair_elements(q, wide, desk->q_pairs);
+    ls_half_pair_elements(q, wide, scratch->q_pairs);
 }
 
 /* One tile of keys; `values` are the tile's, from keys.row on. */
 static void meet_unit(const query_tile *queries, key_tile keys, const ls_bf16 *values,
-                      const thread_space *desk, running *run) {
+                      const thread_space *scratch, running *run) {
     const ls_attention_job *job = queries->job;
-    const ls_attention_source *source = queries->source;
+    const ls_key_set_run *set = queries->set;
     const int64_t g = queries->h / (job->H / job->G), wide = padded(job->K);
     const int64_t rows = ls_round_up(keys.count, 16), depth = ls_round_up(keys.count, 32);
     const float factor = score_factor(job);
     float shrink[QUERIES];
-    half_rows k = {desk->halves, wide};
-    if (source->about->decays) {
-        float_rows plain = ls_tile_load(&source->k, queries->b, g, keys.row, keys.count, keys.count,
-                                        job->K, desk->rows);
-        ls_tile_decay_rows(queries, &keys, rows, plain, desk->decay);
-        ls_half_round(desk->decay, rows, wide, desk->halves);
+    half_rows k = {scratch->halves, wide};
+    if (set->about->set.xpos.pairs > 0) {
+        float_rows plain = ls_tile_load(&set->k, queries->b, g, keys.row, keys.count, keys.count,
+                                        job->K, scratch->rows);
+        ls_tile_decay_rows(queries, &keys, rows, plain, scratch->decay);
+        ls_half_round(scratch->decay, rows, wide, scratch->halves);
     } else {
-        k = ls_half_load(&source->k, queries->b, g, keys.row, keys.count, rows, job->K,
-                         desk->halves);
+        k = ls_half_load(&set->k, queries->b, g, keys.row, keys.count, rows, job->K,
+                         scratch->halves);
     }
-    ls_unit_product(rows, QUERIES, wide, k.at, k.stride, desk->q_pairs, QUERIES, desk->s, QUERIES,
-                    false);
+    ls_unit_product(rows, QUERIES, wide, k.at, k.stride, scratch->q_pairs, QUERIES, scratch->s,
+                    QUERIES, false);
     for (int64_t i = 0; i < keys.count * QUERIES; i += LANES)
-        vec_store(desk->s + i, vec_load(desk->s + i) * factor);
-    ls_tile_adjust(queries, &keys, desk->s);
-    if (weigh(keys.count, desk->s, run, shrink)) shrink_output(job, shrink, desk->out);
-    ls_half_pair_floats(desk->s, keys.count, depth, desk->weight_pairs);
-    ls_unit_product(padded(job->V), QUERIES, depth, values, KEYS, desk->weight_pairs, QUERIES,
-                    desk->out, QUERIES, true);
+        vec_store(scratch->s + i, vec_load(scratch->s + i) * factor);
+    ls_tile_adjust(queries, &keys, scratch->s);
+    if (weigh(keys.count, scratch->s, run, shrink)) shrink_output(job, shrink, scratch->out);
+    ls_half_pair_floats(scratch->s, keys.count, depth, scratch->weight_pairs);
+    ls_unit_product(padded(job->V), QUERIES, depth, values, KEYS, scratch->weight_pairs, QUERIES,
+                    scratch->out, QUERIES, true);
 }
 
 /* Writes the tile's output rows and logarithms. */
-static void finish(const ls_attention_job *job, const query_tile *queries, const thread_space *desk,
-                   running *run) {
+static void finish(const ls_attention_job *job, const query_tile *queries,
+                   const thread_space *scratch, running *run) {
     float inverse[QUERIES];
     float *lse = (float *)job->lse + (queries->b * job->H + queries->h) * job->T + queries->row;
     for (int r = 0; r < queries->count; r++) {
@@ -202,79 +204,81 @@ static void finish(const ls_attention_job *job, const query_tile *queries, const
     int64_t wide = padded(job->V);
     for (int64_t e = 0; e < wide; e++)
         for (int r = 0; r < QUERIES; r += LANES) {
-            float *at = desk->out + e * QUERIES + r;
+            float *at = scratch->out + e * QUERIES + r;
             vec_store(at, vec_load(at) * vec_load(inverse + r));
         }
-    ls_tile_turn(desk->out, QUERIES, wide, QUERIES, desk->rows, wide);
+    ls_tile_transpose(scratch->out, QUERIES, wide, QUERIES, scratch->rows, wide);
     ls_tile_store(&job->out, queries->b, queries->h, queries->row, queries->count, job->V,
-                  (float_rows){desk->rows, wide}, 1);
+                  (float_rows){scratch->rows, wide}, 1);
 }
 
 static void attend(const ls_attention_job *job, int64_t b, int64_t h, int64_t row,
-                   const thread_space *desk, const turned_values *values) {
+                   const thread_space *scratch, const transposed_values *values) {
     running run = {.sum = {0}};
-    query_tile queries = {.relative_turned = desk->relative_turned};
+    query_tile queries = {.relative_transposed = scratch->relative_transposed};
     /* keys are taken from whole steps of the products on */
     const int64_t step = values->unit ? 32 : 1;
     for (int r = 0; r < QUERIES; r++) run.most[r] = -INFINITY;
-    memset(desk->out, 0, (size_t)(padded(job->V) * QUERIES) * sizeof(float));
-    for (int s = 0; s < job->segments; s++) {
-        const ls_attention_source *source = &job->source[s];
-        const ls_tile_rule *rule = &source->about->rule;
-        ls_tile_run runs[LS_TILE_RUNS_MOST];
-        queries.turned = values->unit && !source->about->decays ? NULL : desk->turned;
-        ls_tile_queries(&queries, job, source, b, h, row, values->unit ? 1 : score_factor(job),
-                        desk->rows);
-        if (values->unit) pair_queries(&queries, desk);
-        ls_interval any = ls_interval_cut(ls_keys_any(rule, queries.positions), source->held);
-        int count = ls_tile_runs_of_queries(rule, queries.positions, source->held, runs);
+    memset(scratch->out, 0, (size_t)(padded(job->V) * QUERIES) * sizeof(float));
+    for (int s = 0; s < job->sets; s++) {
+        const ls_key_set_run *set = &job->set[s];
+        const ls_tile_rule *rule = &set->about->rule;
+        ls_tile_run runs[LS_TILE_RUNS_MAX];
+        queries.transposed =
+            values->unit && set->about->set.xpos.pairs == 0 ? NULL : scratch->transposed;
+        ls_tile_queries(&queries, job, set, b, h, row, values->unit ? 1 : score_factor(job),
+                        scratch->rows);
+        if (values->unit) pair_queries(&queries, scratch);
+        ls_interval any = ls_interval_cut(ls_keys_any(rule, queries.positions), set->held);
+        int count = ls_tile_runs_of_queries(rule, queries.positions, set->held, runs);
         for (int i = 0; i < count; i++)
             for (int64_t t = tile_next_keys(&queries, runs[i].first); t < runs[i].end;
                  t = tile_next_keys(&queries, t + 1)) {
                 /* of the outermost tiles only the keys that some query admits */
-                int64_t first = ls_max(t * KEYS, any.first - source->held.first) / step * step;
-                int64_t end = ls_min((t + 1) * KEYS, any.end - source->held.first);
+                int64_t first = ls_max(t * KEYS, any.first - set->held.first) / step * step;
+                int64_t end = ls_min((t + 1) * KEYS, any.end - set->held.first);
                 key_tile keys = {.row = first,
                                  .count = end - first,
                                  .full = runs[i].full,
-                                 .band = desk->band,
-                                 .meet = desk->meet};
+                                 .band = scratch->band,
+                                 .meet = scratch->meet};
                 if (values->unit) {
                     int64_t g = h / (job->H / job->G);
-                    int64_t tile = (b * job->G + g) * key_tiles(source) + t;
+                    int64_t tile = (b * job->G + g) * key_tiles(set) + t;
                     meet_unit(&queries, keys,
-                              values->of[s] + tile * padded(job->V) * KEYS + first % KEYS, desk,
+                              values->of[s] + tile * padded(job->V) * KEYS + first % KEYS, scratch,
                               &run);
                 } else {
-                    meet(&queries, keys, desk, &run);
+                    meet(&queries, keys, scratch, &run);
                 }
             }
     }
-    finish(job, &queries, desk, &run);
+    finish(job, &queries, scratch, &run);
 }
 
 void ls_attention_tiled(const ls_attention_job *job) {
     const int64_t tiles = ls_ceil_div(job->T, QUERIES), pieces = job->B * job->H * tiles;
     thread_space measured;
-    turned_values values;
+    transposed_values values;
     const size_t bytes = lay_out(job, NULL, &measured);
     const size_t before = lay_out_values(job, job->workspace, &values);
 #pragma omp parallel num_threads(job->threads)
     {
-        thread_space desk;
-        lay_out(job, (char *)job->workspace + before + (size_t)omp_get_thread_num() * bytes, &desk);
+        thread_space scratch;
+        lay_out(job, (char *)job->workspace + before + (size_t)omp_get_thread_num() * bytes,
+                &scratch);
         if (values.unit) ls_unit_begin();
-        for (int s = 0; values.unit && s < job->segments; s++) {
-            int64_t parts = job->B * job->G * key_tiles(&job->source[s]);
+        for (int s = 0; values.unit && s < job->sets; s++) {
+            int64_t parts = job->B * job->G * key_tiles(&job->set[s]);
 #pragma omp for schedule(static)
             for (int64_t piece = 0; piece < parts; piece++)
-                turn_values(job, s, piece, &desk, &values);
+                transpose_values(job, s, piece, &scratch, &values);
         }
         /* the last tiles of a causal sequence have the most keys: they go first */
 #pragma omp for schedule(dynamic)
         for (int64_t piece = 0; piece < pieces; piece++)
             attend(job, piece / tiles / job->H, piece / tiles % job->H,
-                   (tiles - 1 - piece % tiles) * QUERIES, &desk, &values);
+                   (tiles - 1 - piece % tiles) * QUERIES, &scratch, &values);
         if (values.unit) ls_unit_end();
     }
 }

@@ -9,10 +9,10 @@ enum {
     TILE_QUERIES = 128,  /* rows of queries that one block takes where it computes in tiles */
     BLOCKS_WANTED = 512, /* below about this the keys are cut into parts */
     SPLIT_KEYS_LEAST = 256,
-    SPLITS_MOST = 128,
+    SPLITS_MAX = 128,
     GRAD_BLOCKS_WANTED = 264, /* below half of it outer tiles of gradients are cut into parts */
     PART_STEPS_LEAST = 8,
-    INT_MOST = 1 << 28, /* sums of a few of them are ints too */
+    INT_LIMIT = 1 << 28, /* sums of a few of them are ints too */
 };
 
 /* ---- the workspace ---- */
@@ -57,10 +57,10 @@ static int64_t ceil_div(int64_t a, int64_t b) {
 /* Keys that a tile of queries meets at most. */
 static int64_t keys_met(const ls_attention_job *job) {
     int64_t keys = 0;
-    for (int s = 0; s < job->segments; s++) {
-        const ls_attention_source *source = &job->source[s];
-        const ls_tile_rule *rule = &source->about->rule;
-        const int64_t held = ls_interval_length(source->held);
+    for (int s = 0; s < job->sets; s++) {
+        const ls_key_set_run *set = &job->set[s];
+        const ls_tile_rule *rule = &set->about->rule;
+        const int64_t held = ls_interval_length(set->held);
         const int64_t reached = rule->hi - rule->lo + TILE_QUERIES;
         keys += held < reached ? held : reached;
     }
@@ -72,7 +72,7 @@ static int splits_of(int64_t blocks, int64_t keys) {
     int64_t splits = ceil_div(BLOCKS_WANTED, blocks), most = ceil_div(keys, SPLIT_KEYS_LEAST);
     if (2 * blocks > BLOCKS_WANTED) splits = 1;
     if (splits > most) splits = most;
-    if (splits > SPLITS_MOST) splits = SPLITS_MOST;
+    if (splits > SPLITS_MAX) splits = SPLITS_MAX;
     return splits < 1 ? 1 : (int)splits;
 }
 
@@ -94,13 +94,13 @@ static int64_t passes_of(const ls_attention_job *job) {
  * the device busy: each is passed by several blocks. `rows` are the outer rows that have work, of
  * `heads` heads; `inner` the rows that one of them meets at most, `all` the rows of the tensor.
  * Caches are left alone: what they hold is not known when the workspace is. */
-static ls_cuda_parts parts_of(const ls_attention_job *job, const ls_attention_source *source,
-                              int64_t heads, ls_interval rows, int64_t inner, int64_t all) {
+static ls_cuda_parts parts_of(const ls_attention_job *job, const ls_key_set_run *set, int64_t heads,
+                              ls_interval rows, int64_t inner, int64_t all) {
     ls_cuda_parts to = {1, 0, (int)all, passes_of(job) > 1};
     const int64_t tiles = ceil_div(ls_interval_length(rows), LS_CUDA_PART_ROWS);
     const int64_t blocks = job->B * heads * tiles;
     const int64_t most = inner / LS_ATTENTION_TILE / PART_STEPS_LEAST;
-    const bool whole = source->held.first == 0 && source->held.end == source->key_rows;
+    const bool whole = set->held.first == 0 && set->held.end == set->key_rows;
     if (!whole || blocks < 1 || 2 * blocks > GRAD_BLOCKS_WANTED) return to;
     const int64_t parts = ceil_div(GRAD_BLOCKS_WANTED, blocks);
     if (parts < 2 || most < 2) return to;
@@ -116,30 +116,29 @@ static int64_t least(int64_t a, int64_t b) {
 }
 
 /* How many positions of the other side a tile reaches. */
-static int64_t reach_of(const ls_attention_source *source) {
-    const ls_tile_rule *rule = &source->about->rule;
+static int64_t reach_of(const ls_key_set_run *set) {
+    const ls_tile_rule *rule = &set->about->rule;
     return rule->hi - rule->lo + LS_CUDA_PART_ROWS;
 }
 
-static ls_cuda_parts query_parts(const ls_attention_job *job, const ls_attention_source *source) {
+static ls_cuda_parts query_parts(const ls_attention_job *job, const ls_key_set_run *set) {
     const ls_interval rows = {0, job->T};
-    return parts_of(job, source, job->H, rows,
-                    least(reach_of(source), ls_interval_length(source->held)), job->T);
+    return parts_of(job, set, job->H, rows, least(reach_of(set), ls_interval_length(set->held)),
+                    job->T);
 }
 
-static ls_cuda_parts key_parts(const ls_attention_job *job, const ls_attention_source *source) {
-    const ls_tile_rule *rule = &source->about->rule;
+static ls_cuda_parts key_parts(const ls_attention_job *job, const ls_key_set_run *set) {
+    const ls_tile_rule *rule = &set->about->rule;
     const ls_interval admitted = {rule->key_first, rule->key_end};
-    const ls_interval keys = ls_interval_cut(admitted, source->held);
+    const ls_interval keys = ls_interval_cut(admitted, set->held);
     ls_interval rows = {0, 0};
     if (keys.end > keys.first) {
-        rows.first = (keys.first - source->held.first) / LS_CUDA_PART_ROWS * LS_CUDA_PART_ROWS;
-        rows.end =
-            least(source->key_rows,
-                  ceil_div(keys.end - source->held.first, LS_CUDA_PART_ROWS) * LS_CUDA_PART_ROWS);
+        rows.first = (keys.first - set->held.first) / LS_CUDA_PART_ROWS * LS_CUDA_PART_ROWS;
+        rows.end = least(set->key_rows, ceil_div(keys.end - set->held.first, LS_CUDA_PART_ROWS) *
+                                            LS_CUDA_PART_ROWS);
     }
-    return parts_of(job, source, job->G, rows, least(reach_of(source), job->T) * (job->H / job->G),
-                    source->key_rows);
+    return parts_of(job, set, job->G, rows, least(reach_of(set), job->T) * (job->H / job->G),
+                    set->key_rows);
 }
 
 static int64_t part_floats(const ls_attention_job *job, int64_t heads, ls_cuda_parts parts) {
@@ -149,7 +148,7 @@ static int64_t part_floats(const ls_attention_job *job, int64_t heads, ls_cuda_p
 }
 
 /* Of a list whose blocks are whole tiles. */
-static int64_t list_floats(const ls_attention_job *job, const ls_attention_segment *about, int side,
+static int64_t list_floats(const ls_attention_job *job, const ls_key_set_plan *about, int side,
                            bool backward) {
     if (about->list.size == 0 || about->list.size % LS_ATTENTION_TILE != 0) return 0;
     const int64_t slots = job->B * (job->H / about->list.heads) * about->plan[side].parts *
@@ -157,20 +156,20 @@ static int64_t list_floats(const ls_attention_job *job, const ls_attention_segme
     return slots * LS_ATTENTION_TILE * (backward ? 2 * job->K : job->V + 1);
 }
 
-/* Room for the parts of the segment that needs the most: they are done one after the other. */
+/* Room for the parts of the set that needs the most: they are done one after the other. */
 static size_t parts_bytes(const ls_attention_job *job, bool backward) {
     int64_t most = 0;
-    for (int s = 0; s < job->segments; s++) {
-        const ls_attention_source *source = &job->source[s];
-        const bool listed = source->about->list.size > 0;
+    for (int s = 0; s < job->sets; s++) {
+        const ls_key_set_run *set = &job->set[s];
+        const bool listed = set->about->list.size > 0;
         int64_t each[4] = {};
-        if (source->q.type != LS_BF16) continue; /* tiles are of bf16 */
+        if (set->q.type != LS_BF16) continue; /* tiles are of bf16 */
         if (listed) {
-            each[0] = list_floats(job, source->about, 0, backward);
-            if (backward) each[1] = list_floats(job, source->about, 1, true);
+            each[0] = list_floats(job, set->about, 0, backward);
+            if (backward) each[1] = list_floats(job, set->about, 1, true);
         } else if (backward) {
-            each[2] = part_floats(job, job->H, query_parts(job, source));
-            each[3] = part_floats(job, job->G, key_parts(job, source));
+            each[2] = part_floats(job, job->H, query_parts(job, set));
+            each[3] = part_floats(job, job->G, key_parts(job, set));
         }
         for (int64_t floats : each) most = floats > most ? floats : most;
     }
@@ -193,11 +192,11 @@ static bool aligned(const ls_attention_array *x, int64_t width) {
            0;
 }
 
-static ls_cuda_plan plan_of(const ls_attention_source *source, int side) {
-    const ls_block_plan *plan = &source->about->plan[side];
+static ls_cuda_plan plan_of(const ls_key_set_run *set, int side) {
+    const ls_block_plan *plan = &set->about->plan[side];
     ls_cuda_plan to = {};
-    if (source->pieces[side] == NULL) return to;
-    to.pieces = source->pieces[side];
+    if (set->pieces[side] == NULL) return to;
+    to.pieces = set->pieces[side];
     to.joins = to.pieces + LS_PIECE_WORDS * plan->pieces;
     to.count = (int)plan->pieces;
     to.join_count = (int)plan->joins;
@@ -206,88 +205,88 @@ static ls_cuda_plan plan_of(const ls_attention_source *source, int side) {
 }
 
 static bool whole(double x) {
-    return x == floor(x) && fabs(x) < INT_MOST;
+    return x == floor(x) && fabs(x) < INT_LIMIT;
 }
 
-static bool table_steps(const ls_attention_job *job, const ls_attention_source *source) {
-    const ls_attention_segment *about = source->about;
-    const ls_position_map *query_at = &about->query_at;
+static bool table_steps(const ls_attention_job *job, const ls_key_set_run *set) {
+    const ls_key_set_plan *about = set->about;
+    const ls_position_map *query_at = &about->set.query_at;
     const bool groups = query_at->kind == LS_MAP_GROUP && whole(query_at->a) && query_at->a >= 1 &&
                         whole(query_at->b);
-    return source->table != NULL && about->key_at.kind == LS_MAP_IDENTITY &&
-           (groups || query_at->kind == LS_MAP_IDENTITY) && job->start + job->T < INT_MOST &&
-           source->held.end < INT_MOST && whole((double)about->table_zero);
+    return set->table != NULL && about->set.key_at.kind == LS_MAP_IDENTITY &&
+           (groups || query_at->kind == LS_MAP_IDENTITY) && job->start + job->T < INT_LIMIT &&
+           set->held.end < INT_LIMIT && whole((double)about->set.table_zero);
 }
 
-static ls_cuda_segment segment_of(const ls_attention_job *job, const ls_attention_source *source) {
-    const ls_attention_segment *about = source->about;
+static ls_cuda_key_set segment_of(const ls_attention_job *job, const ls_key_set_run *set) {
+    const ls_key_set_plan *about = set->about;
     const int64_t K = job->K;
-    ls_cuda_segment to = {};
+    ls_cuda_key_set to = {};
     to.group = about->rule.group;
     to.span = ls_rule_span(&about->rule);
-    to.seen_by_queries = source->seen_by_queries;
-    to.seen_by_keys = source->seen_by_keys;
-    to.query_plan = plan_of(source, 0);
-    to.key_plan = plan_of(source, 1);
-    to.query_most = source->query_most;
-    to.lo = about->lo;
-    to.hi = about->hi;
+    to.seen_by_queries = set->seen_by_queries;
+    to.seen_by_keys = set->seen_by_keys;
+    to.query_plan = plan_of(set, 0);
+    to.key_plan = plan_of(set, 1);
+    to.query_max = set->query_max;
+    to.lo = about->set.lo;
+    to.hi = about->set.hi;
     to.key_first = about->rule.key_first;
     to.key_end = about->rule.key_end;
     to.block = about->rule.block;
     to.alone = about->rule.alone;
-    to.key_position = source->held.first;
-    to.keys = (int)ls_interval_length(source->held);
-    to.key_rows = (int)source->key_rows;
-    to.query_at = about->query_at;
-    to.key_at = about->key_at;
-    to.q = rows_of(&source->q);
-    to.k = rows_of(&source->k);
-    to.v = rows_of(&source->v);
-    to.relative = rows_of(&source->relative);
-    to.relative_q = rows_of(&source->relative_q);
-    to.dq = rows_of(&source->dq);
-    to.dk = rows_of(&source->dk);
-    to.dv = rows_of(&source->dv);
-    to.drelative_q = rows_of(&source->drelative_q);
-    to.drelative = rows_of(&source->drelative);
-    to.valid = source->valid;
-    to.valid_batch = source->valid_batch;
-    to.slopes = (const float *)source->slopes;
-    to.table = (const float *)source->table;
-    to.dtable = (float *)source->dtable;
-    to.table_stride = source->table_stride;
-    to.dtable_stride = source->dtable_stride;
-    to.table_zero = about->table_zero;
-    to.table_rows = (int)source->table_rows;
-    to.table_steps = table_steps(job, source);
-    to.relative_rows = (int)source->relative_rows;
-    to.relative_wide = source->relative.type == LS_F32;
-    to.relative_vectors = source->relative.type == source->relative_q.type &&
-                          aligned(&source->relative, K) && aligned(&source->relative_q, K) &&
-                          aligned(&source->drelative_q, K);
-    to.decay_block = about->decay_block;
-    to.decay_pairs = (int)about->decay_pairs;
-    to.decay_halves = about->decay_halves;
+    to.key_position = set->held.first;
+    to.keys = (int)ls_interval_length(set->held);
+    to.key_rows = (int)set->key_rows;
+    to.query_at = about->set.query_at;
+    to.key_at = about->set.key_at;
+    to.q = rows_of(&set->q);
+    to.k = rows_of(&set->k);
+    to.v = rows_of(&set->v);
+    to.relative = rows_of(&set->relative);
+    to.relative_q = rows_of(&set->relative_q);
+    to.dq = rows_of(&set->dq);
+    to.dk = rows_of(&set->dk);
+    to.dv = rows_of(&set->dv);
+    to.drelative_q = rows_of(&set->drelative_q);
+    to.drelative = rows_of(&set->drelative);
+    to.valid = set->valid;
+    to.valid_batch = set->valid_batch;
+    to.slopes = (const float *)set->slopes;
+    to.table = (const float *)set->table;
+    to.dtable = (float *)set->dtable;
+    to.table_stride = set->table_stride;
+    to.dtable_stride = set->dtable_stride;
+    to.table_zero = about->set.table_zero;
+    to.table_rows = (int)set->table_rows;
+    to.table_steps = table_steps(job, set);
+    to.relative_rows = (int)set->relative_rows;
+    to.relative_wide = set->relative.type == LS_F32;
+    to.relative_vectors = set->relative.type == set->relative_q.type &&
+                          aligned(&set->relative, K) && aligned(&set->relative_q, K) &&
+                          aligned(&set->drelative_q, K);
+    to.decay_block = about->set.xpos.block;
+    to.decay_pairs = (int)about->set.xpos.pairs;
+    to.decay_halves = about->set.xpos.halves;
     return to;
 }
 
-/* The dilations and decays of a segment, in the workspace. */
+/* The dilations and decays of a set, in the workspace. */
 static void take_tables(const ls_run *run, const ls_attention_job *job, int s, space *from,
-                        ls_cuda_segment *to) {
-    const ls_attention_source *source = &job->source[s];
-    const ls_attention_segment *about = source->about;
-    if (source->dilation != NULL) {
+                        ls_cuda_key_set *to) {
+    const ls_key_set_run *set = &job->set[s];
+    const ls_key_set_plan *about = set->about;
+    if (set->dilation != NULL) {
         const size_t bytes = (size_t)job->H * sizeof(int64_t);
         void *there = space_take(from, bytes);
         to->dilation = (const int64_t *)there;
-        if (run != NULL) put(run, there, source->dilation, bytes);
+        if (run != NULL) put(run, there, set->dilation, bytes);
     }
-    if (about->decays && about->decay_pairs > 0) {
-        float rates[LS_PAIRS_MOST];
-        const size_t bytes = (size_t)about->decay_pairs * sizeof *rates;
-        for (int64_t i = 0; i < about->decay_pairs; i++)
-            rates[i] = (float)(about->log_decay[i] * (double)LS_CUDA_LOG2_E);
+    if (about->set.xpos.pairs > 0) {
+        float rates[LS_PAIRS_MAX];
+        const size_t bytes = (size_t)about->set.xpos.pairs * sizeof *rates;
+        for (int64_t i = 0; i < about->set.xpos.pairs; i++)
+            rates[i] = (float)(about->set.xpos.log_decay[i] * (double)LS_CUDA_LOG2_E);
         void *there = space_take(from, bytes);
         to->log_decay = (const float *)there;
         if (run != NULL) put(run, there, rates, bytes);
@@ -297,20 +296,19 @@ static void take_tables(const ls_run *run, const ls_attention_job *job, int s, s
 /* Room for the gradients that are first summed in parts. */
 static size_t distance_bytes(const ls_attention_job *job) {
     size_t most = 0;
-    for (int s = 0; s < job->segments; s++) {
-        const ls_attention_source *source = &job->source[s];
-        const int64_t table = source->dtable == NULL ? 0 : source->table_rows;
-        const int64_t relative = source->drelative.data == NULL ? 0 : source->relative_rows;
+    for (int s = 0; s < job->sets; s++) {
+        const ls_key_set_run *set = &job->set[s];
+        const int64_t table = set->dtable == NULL ? 0 : set->table_rows;
+        const int64_t relative = set->drelative.data == NULL ? 0 : set->relative_rows;
         const int64_t blocks = job->B * job->H * ceil_div(job->T, LS_CUDA_PART_ROWS) *
-                               query_parts(job, source).parts; /* that sum a table */
+                               query_parts(job, set).parts; /* that sum a table */
         const int64_t each[] = {
             table > LS_CUDA_SUMMED_COLUMNS ? 0 : blocks * table,
             job->H * table * ls_cuda_attention_distance_parts(job->B, job->T, job->H, table),
             job->H * relative * job->K *
                 ls_max(ls_cuda_attention_distance_parts(job->B, job->T, job->H, relative),
                        ls_cuda_attention_relative_parts(job->B, job->T, job->H, relative, job->K)),
-            table == 0 ? 0
-                       : ls_cuda_attention_table_floats(job->B, job->T, job->H, source->key_rows)};
+            table == 0 ? 0 : ls_cuda_attention_table_floats(job->B, job->T, job->H, set->key_rows)};
         for (int64_t floats : each) {
             const size_t bytes = (size_t)floats * sizeof(float);
             most = bytes > most ? bytes : most;
@@ -323,7 +321,7 @@ static size_t lay_out(const ls_run *run, const ls_attention_job *job, bool backw
                       ls_cuda_attention *to) {
     space from = {run == NULL ? NULL : (char *)run->workspace, 0};
     const size_t rows = (size_t)(job->B * job->H * job->T) * sizeof(float);
-    for (int s = 0; s < job->segments; s++) take_tables(run, job, s, &from, &to->segment[s]);
+    for (int s = 0; s < job->sets; s++) take_tables(run, job, s, &from, &to->set[s]);
     if (backward) {
         to->row_lse = (float *)space_take(&from, rows);
         to->row_dot = (float *)space_take(&from, rows);
@@ -351,7 +349,7 @@ size_t ls_cuda_attention_workspace(const ls_node *node, bool backward) {
 static int splits_for(const ls_attention_job *job, const ls_cuda_attention *to, ls_dtype type) {
     if (ls_cuda_attention_relative_fits(to, type)) return 1;
     if (!ls_cuda_attention_tiles_fit(to, type)) return splits_plain(job);
-    return to->segment[0].query_plan.pieces != NULL ? 1 : splits_in_tiles(job);
+    return to->set[0].query_plan.pieces != NULL ? 1 : splits_in_tiles(job);
 }
 
 void ls_cuda_attention_begin(const ls_run *run, const ls_node *node, bool backward,
@@ -366,7 +364,7 @@ void ls_cuda_attention_begin(const ls_run *run, const ls_node *node, bool backwa
     to->K = (int)job.K;
     to->V = (int)job.V;
     to->passes = (int)passes_of(&job);
-    to->segments = job.segments;
+    to->sets = job.sets;
     to->off_by_one = job.off_by_one;
     to->start = job.start;
     to->scale = (float)job.scale;
@@ -374,16 +372,16 @@ void ls_cuda_attention_begin(const ls_run *run, const ls_node *node, bool backwa
     to->dout = rows_of(&job.dout);
     to->lse = (float *)job.lse;
     to->vectors = aligned(&job.out, job.V) && aligned(&job.dout, job.V);
-    for (int s = 0; s < job.segments; s++) {
-        const ls_attention_source *source = &job.source[s];
-        to->segment[s] = segment_of(&job, source);
+    for (int s = 0; s < job.sets; s++) {
+        const ls_key_set_run *set = &job.set[s];
+        to->set[s] = segment_of(&job, set);
         if (backward) {
-            to->segment[s].query_parts = query_parts(&job, source);
-            to->segment[s].key_parts = key_parts(&job, source);
+            to->set[s].query_parts = query_parts(&job, set);
+            to->set[s].key_parts = key_parts(&job, set);
         }
-        to->vectors = to->vectors && aligned(&source->q, job.K) && aligned(&source->k, job.K) &&
-                      aligned(&source->v, job.V) && aligned(&source->dq, job.K) &&
-                      aligned(&source->dk, job.K) && aligned(&source->dv, job.V);
+        to->vectors = to->vectors && aligned(&set->q, job.K) && aligned(&set->k, job.K) &&
+                      aligned(&set->v, job.V) && aligned(&set->dq, job.K) &&
+                      aligned(&set->dk, job.K) && aligned(&set->dv, job.V);
     }
     to->workspace_bytes = lay_out(run, &job, backward, to);
     to->splits = 1; /* gradients are not cut */
@@ -393,12 +391,12 @@ void ls_cuda_attention_begin(const ls_run *run, const ls_node *node, bool backwa
 ls_cuda_attention ls_cuda_attention_pass(const ls_cuda_attention *job, int pass) {
     ls_cuda_attention one = *job;
     const int64_t column = (int64_t)pass * job->K;
-    ls_cuda_rows *wide[2 + 2 * LS_SEGMENTS_MOST] = {&one.out, &one.dout};
-    for (int s = 0; s < job->segments; s++) {
-        wide[2 + 2 * s] = &one.segment[s].v;
-        wide[3 + 2 * s] = &one.segment[s].dv;
+    ls_cuda_rows *wide[2 + 2 * LS_KEY_SETS_MAX] = {&one.out, &one.dout};
+    for (int s = 0; s < job->sets; s++) {
+        wide[2 + 2 * s] = &one.set[s].v;
+        wide[3 + 2 * s] = &one.set[s].dv;
     }
-    for (int i = 0; i < 2 + 2 * job->segments; i++)
+    for (int i = 0; i < 2 + 2 * job->sets; i++)
         if (wide[i]->data != NULL) wide[i]->data = (ls_cuda_bf16 *)wide[i]->data + column;
     if (one.part_out != NULL) one.part_out += column;
     one.pass = pass;

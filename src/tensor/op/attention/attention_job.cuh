@@ -1,5 +1,5 @@
 /* What the CUDA kernels of attention share: a run of the operation as a plain value that goes to a
- * kernel by value, and the rules of a segment as arithmetic that runs on the device.
+ * kernel by value, and the rules of a set as arithmetic that runs on the device.
  *
  * It is computed in tiles on the tensor units (attention_forward.cu, attention_backward.h; with
  * relative keys attention_relative.cu) or pair by pair, for everything those do not take
@@ -42,9 +42,9 @@ typedef struct ls_cuda_parts {
     bool slots;
 } ls_cuda_parts;
 
-/* One segment, on the device. Rows are counted from the first, positions are true ones. */
-typedef struct ls_cuda_segment {
-    int64_t lo, hi, key_first, key_end, block, group; /* as in ls_segment; before dilation */
+/* One set, on the device. Rows are counted from the first, positions are true ones. */
+typedef struct ls_cuda_key_set {
+    int64_t lo, hi, key_first, key_end, block, group; /* as in ls_key_set; before dilation */
     ls_span span;                                     /* that of a block too */
     bool alone;
     ls_block_rows seen_by_queries, seen_by_keys; /* the list; first NULL: there is none */
@@ -54,7 +54,7 @@ typedef struct ls_cuda_segment {
     int keys, key_rows;                   /* rows that may be read; rows of the tensor */
     ls_position_map query_at, key_at;
     ls_cuda_rows q, k, v, relative, relative_q, dq, dk, dv, drelative_q, drelative;
-    const int32_t *query_most; /* [B] or NULL */
+    const int32_t *query_max; /* [B] or NULL */
     const uint8_t *valid;
     int64_t valid_batch;
     const float *slopes, *table;
@@ -70,10 +70,10 @@ typedef struct ls_cuda_segment {
     bool decay_halves;
     bool relative_wide;    /* relative keys are f32 */
     bool relative_vectors; /* their rows and those of relative_q can be multiplied by vectors */
-} ls_cuda_segment;
+} ls_cuda_key_set;
 
 typedef struct ls_cuda_attention {
-    int B, T, H, G, K, V, segments;
+    int B, T, H, G, K, V, sets;
     int splits; /* parts of the keys, merged afterwards */
     /* where values are wider than keys, tiles take as many of their columns at once as a key has:
      * a product of output gradient and value is a sum over these passes */
@@ -90,8 +90,8 @@ typedef struct ls_cuda_attention {
     float *parts;       /* results of parts of outer tiles; see attention_parts.h */
     float *row_lse;     /* backward: [B,H,T] in units of log 2, infinite where a row has no key */
     float *row_dot;     /* backward: products of output and gradient */
-    float *by_distance; /* backward: parts of dtable and drelative, of one segment at a time */
-    ls_cuda_segment segment[LS_SEGMENTS_MOST];
+    float *by_distance; /* backward: parts of dtable and drelative, of one set at a time */
+    ls_cuda_key_set set[LS_KEY_SETS_MAX];
 } ls_cuda_attention;
 
 static_assert(sizeof(ls_cuda_attention) < 4000, "it goes to kernels by value");
@@ -124,19 +124,19 @@ void ls_cuda_attention_plain_grad(const ls_run *run, const ls_cuda_attention *jo
 /* Gradients of tables and relative keys. */
 void ls_cuda_attention_distance_grad(const ls_run *run, const ls_cuda_attention *job,
                                      ls_dtype type);
-/* Adds up the parts of the gradient of a segment's relative keys. */
-void ls_cuda_attention_relative_join(const ls_run *run, const ls_cuda_attention *job, int segment,
+/* Adds up the parts of the gradient of a set's relative keys. */
+void ls_cuda_attention_relative_join(const ls_run *run, const ls_cuda_attention *job, int set,
                                      ls_dtype type, int parts);
 /* Whether the kernels on the tensor units, where they take a run, sum a table's gradient along with
  * that of queries; the columns that they can have; and what adds up the `count` rows of sums that
  * they leave of each head. */
 enum { LS_CUDA_SUMMED_COLUMNS = 512 };
-bool ls_cuda_attention_table_summed(const ls_cuda_attention *job, int segment);
-void ls_cuda_attention_table_join(const ls_run *run, const ls_cuda_attention *job, int segment,
+bool ls_cuda_attention_table_summed(const ls_cuda_attention *job, int set);
+void ls_cuda_attention_table_join(const ls_run *run, const ls_cuda_attention *job, int set,
                                   int count);
 /* The gradient of a table in tiles, and the floats that it sums in parts. */
-bool ls_cuda_attention_table_fits(const ls_cuda_attention *job, int segment, ls_dtype type);
-void ls_cuda_attention_table_grad(const ls_run *run, const ls_cuda_attention *job, int segment);
+bool ls_cuda_attention_table_fits(const ls_cuda_attention *job, int set, ls_dtype type);
+void ls_cuda_attention_table_grad(const ls_run *run, const ls_cuda_attention *job, int set);
 int64_t ls_cuda_attention_table_floats(int64_t B, int64_t T, int64_t H, int64_t key_rows);
 /* Parts of the queries whose sums by distance are kept apart, for a table of so many rows. */
 int ls_cuda_attention_distance_parts(int64_t B, int64_t T, int64_t H, int64_t rows);
@@ -155,26 +155,26 @@ __device__ static inline T *ls_cuda_row(const ls_cuda_rows &x, int64_t b, int64_
 }
 
 /* The coordinate of the query at position n of sequence b. */
-__device__ static inline double ls_cuda_query_at(const ls_cuda_segment &s, int b, int64_t n) {
+__device__ static inline double ls_cuda_query_at(const ls_cuda_key_set &s, int b, int64_t n) {
     const double here = ls_cuda_map_at(s.query_at, n);
-    return s.query_most == NULL ? here : fmin(here, (double)s.query_most[b]);
+    return s.query_max == NULL ? here : fmin(here, (double)s.query_max[b]);
 }
 
 __device__ static inline int64_t ls_cuda_whole_at(const ls_position_map &map, int64_t position) {
     return map.kind == LS_MAP_IDENTITY ? position : llrint(ls_cuda_map_at(map, position));
 }
 
-__device__ static inline int64_t ls_cuda_whole_query_at(const ls_cuda_segment &s, int b,
+__device__ static inline int64_t ls_cuda_whole_query_at(const ls_cuda_key_set &s, int b,
                                                         int64_t n) {
-    return s.query_most == NULL ? ls_cuda_whole_at(s.query_at, n)
-                                : llrint(ls_cuda_query_at(s, b, n));
+    return s.query_max == NULL ? ls_cuda_whole_at(s.query_at, n)
+                               : llrint(ls_cuda_query_at(s, b, n));
 }
 
 __device__ static inline int64_t ls_cuda_clamp(int64_t value, int64_t low, int64_t high) {
     return value < low ? low : value > high ? high : value;
 }
 
-__device__ static inline int64_t ls_cuda_step(const ls_cuda_segment &s, int head) {
+__device__ static inline int64_t ls_cuda_step(const ls_cuda_key_set &s, int head) {
     return s.dilation == NULL ? 1 : s.dilation[head];
 }
 
@@ -201,7 +201,7 @@ __device__ static inline int64_t ls_cuda_floor_div(int64_t a, int64_t b) {
 
 /* Key rows that some (or, with all, every) query at the positions first .. last admits, dilation
  * lists and validity apart. */
-__device__ static inline ls_cuda_span ls_cuda_keys_of(const ls_cuda_segment &s, int64_t first,
+__device__ static inline ls_cuda_span ls_cuda_keys_of(const ls_cuda_key_set &s, int64_t first,
                                                       int64_t last, int64_t step, bool all) {
     const int64_t low = all ? last : first, high = all ? first : last;
     int64_t from = low - ls_cuda_stretch(s.hi, step);
@@ -220,7 +220,7 @@ __device__ static inline ls_cuda_span ls_cuda_keys_of(const ls_cuda_segment &s, 
 
 /* Query rows that admit some (or every) key at the positions first .. last, likewise. */
 __device__ static inline ls_cuda_span ls_cuda_queries_of(const ls_cuda_attention &job,
-                                                         const ls_cuda_segment &s, int64_t first,
+                                                         const ls_cuda_key_set &s, int64_t first,
                                                          int64_t last, int64_t step, bool all) {
     ls_cuda_span none = {0, 0};
     if (all && (first < s.key_first || last >= s.key_end)) return none;
@@ -250,7 +250,7 @@ __device__ static inline int ls_cuda_aligned(int span_first, int64_t from_positi
     return span_first + (int)(apart < 0 ? apart + step : apart);
 }
 
-__device__ static inline bool ls_cuda_valid(const ls_cuda_segment &s, int b, int key) {
+__device__ static inline bool ls_cuda_valid(const ls_cuda_key_set &s, int b, int key) {
     return s.valid == NULL || s.valid[b * s.valid_batch + key] != 0;
 }
 
@@ -260,8 +260,8 @@ __device__ static inline int64_t ls_cuda_list_row(const ls_block_rows &list, int
     return (list.heads > 1 ? head : 0) * list.blocks + (position + list.shift) / list.size;
 }
 
-/* How often key m counts for query n by the segment's list; 1 where it has none. */
-__device__ static inline int ls_cuda_times(const ls_cuda_segment &s, int head, int64_t n,
+/* How often key m counts for query n by the set's list; 1 where it has none. */
+__device__ static inline int ls_cuda_times(const ls_cuda_key_set &s, int head, int64_t n,
                                            int64_t m) {
     const ls_block_rows &list = s.seen_by_queries;
     if (list.first == NULL) return 1;
@@ -279,19 +279,19 @@ __device__ static inline int ls_cuda_times(const ls_cuda_segment &s, int head, i
 }
 
 /* Where a key's decay is referred to. */
-__device__ static inline double ls_cuda_decay_reference(const ls_cuda_segment &s, double key) {
+__device__ static inline double ls_cuda_decay_reference(const ls_cuda_key_set &s, double key) {
     const double block = (double)s.decay_block;
     return floor(key / block) * block;
 }
 
-__device__ static inline int ls_cuda_decay_pair(const ls_cuda_segment &s, int e) {
+__device__ static inline int ls_cuda_decay_pair(const ls_cuda_key_set &s, int e) {
     if (e >= 2 * s.decay_pairs) return -1;
     if (!s.decay_halves) return e / 2;
     return e < s.decay_pairs ? e : e - s.decay_pairs;
 }
 
 /* The share of element e in a decay over `distance`. */
-__device__ static inline float ls_cuda_decay(const ls_cuda_segment &s, int e, float distance) {
+__device__ static inline float ls_cuda_decay(const ls_cuda_key_set &s, int e, float distance) {
     const int pair = ls_cuda_decay_pair(s, e);
     return pair < 0 ? 1 : exp2f(s.log_decay[pair] * distance);
 }

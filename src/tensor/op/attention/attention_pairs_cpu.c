@@ -34,13 +34,13 @@ void ls_half_pair_rows(half_rows from, int64_t rows, int64_t width, float *units
 }
 
 void ls_half_pair_elements(half_rows from, int64_t width, float *units) {
-    ls_tile_turn((const float *)(const void *)from.at, from.stride / 2, QUERIES, width / 2, units,
-                 QUERIES);
+    ls_tile_transpose((const float *)(const void *)from.at, from.stride / 2, QUERIES, width / 2,
+                      units, QUERIES);
 }
 
 void ls_half_turn(half_rows from, int64_t width, float *units, ls_bf16 *to) {
     ls_half_pair_rows(from, KEYS, width, units, width);
-    ls_tile_turn(units, width, KEYS / 2, width, (float *)(void *)to, KEYS / 2);
+    ls_tile_transpose(units, width, KEYS / 2, width, (float *)(void *)to, KEYS / 2);
 }
 
 LS_INLINE void store_pair(float *units, vec even, vec odd) {

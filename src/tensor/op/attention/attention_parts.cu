@@ -25,7 +25,7 @@ static __device__ join_work join_work_of(const ls_block_rows &list, const ls_cud
 
 /* A warp joins a row, as `merge` of attention_job.cu does. */
 __global__ static void join_forward(const __grid_constant__ ls_cuda_attention job) {
-    const ls_cuda_segment &s = job.segment[0];
+    const ls_cuda_key_set &s = job.set[0];
     const ls_cuda_plan &plan = s.query_plan;
     const join_work work = join_work_of(s.seen_by_queries, plan, job.start);
     const int64_t slots = ls_cuda_list_slots(job, s.seen_by_queries, plan);
@@ -66,7 +66,7 @@ __global__ static void join_forward(const __grid_constant__ ls_cuda_attention jo
 }
 
 void ls_cuda_attention_join(const ls_run *run, const ls_cuda_attention *job) {
-    const ls_cuda_segment *s = &job->segment[0];
+    const ls_cuda_key_set *s = &job->set[0];
     const int64_t across = s->seen_by_queries.size / LS_ATTENTION_TILE;
     if (s->query_plan.join_count == 0) return;
     const dim3 grid((unsigned)(s->query_plan.join_count * across),
@@ -80,7 +80,7 @@ void ls_cuda_attention_join(const ls_run *run, const ls_cuda_attention *job) {
 __global__ static void join_listed(const __grid_constant__ ls_cuda_attention job, int at, bool keys,
                                    const ls_cuda_rows to, int64_t slots_before, int64_t position,
                                    int rows) {
-    const ls_cuda_segment &s = job.segment[at];
+    const ls_cuda_key_set &s = job.set[at];
     const ls_cuda_plan &plan = keys ? s.key_plan : s.query_plan;
     const join_work work = join_work_of(keys ? s.seen_by_keys : s.seen_by_queries, plan, position);
     const int64_t tile = (int64_t)LS_ATTENTION_TILE * job.K;
@@ -124,7 +124,7 @@ __global__ static void join_rows(const __grid_constant__ ls_cuda_attention job,
 /* One gradient; those of values lie behind those of keys. */
 static void join_one(const ls_run *run, const ls_cuda_attention *job, int at, bool keys,
                      bool values, const ls_cuda_rows &to, int tile_rows) {
-    const ls_cuda_segment *s = &job->segment[at];
+    const ls_cuda_key_set *s = &job->set[at];
     const ls_cuda_plan *plan = keys ? &s->key_plan : &s->query_plan;
     cudaStream_t stream = ls_cuda_of(run)->stream;
     if (to.data == NULL) return;
@@ -150,7 +150,7 @@ static void join_one(const ls_run *run, const ls_cuda_attention *job, int at, bo
 
 void ls_cuda_attention_join_grad(const ls_run *run, const ls_cuda_attention *job, int at, bool keys,
                                  int rows) {
-    const ls_cuda_segment *s = &job->segment[at];
+    const ls_cuda_key_set *s = &job->set[at];
     if ((keys ? s->key_plan : s->query_plan).pieces == NULL &&
         !(keys ? s->key_parts : s->query_parts).slots)
         return;

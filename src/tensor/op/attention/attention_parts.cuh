@@ -30,7 +30,7 @@ __device__ static inline int64_t ls_cuda_part_slot(int B, int heads, int tiles, 
 
 /* Output and its logarithms of the rows that are in parts. */
 void ls_cuda_attention_join(const ls_run *run, const ls_cuda_attention *job);
-/* Gradients of segment `at` that are in parts of `rows` rows: of keys and values, or of queries.
+/* Gradients of set `at` that are in parts of `rows` rows: of keys and values, or of queries.
  * Those of keys and queries are complete with the last pass over values. */
 void ls_cuda_attention_join_grad(const ls_run *run, const ls_cuda_attention *job, int at, bool keys,
                                  int rows);

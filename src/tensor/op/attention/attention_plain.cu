@@ -6,20 +6,20 @@
 enum { WARPS = 4, PARTS_WANTED = 8192, PART_ROWS_LEAST = 128 };
 
 /* The part of shared memory that belongs to a warp: what its lanes tell each other, then sums. */
-typedef struct desk {
+typedef struct scratch {
     float *weight, *other; /* [32] */
     int *row, *place;      /* [32] */
     float *sums;
-} desk;
+} scratch;
 
-static __device__ desk desk_of(int sums) {
+static __device__ scratch scratch_of(int sums) {
     extern __shared__ __align__(16) unsigned char arena[];
     float *at = (float *)(void *)arena + (threadIdx.x / 32) * (unsigned)(128 + sums);
-    desk mine = {at, at + 32, (int *)(void *)(at + 64), (int *)(void *)(at + 96), at + 128};
+    scratch mine = {at, at + 32, (int *)(void *)(at + 64), (int *)(void *)(at + 96), at + 128};
     return mine;
 }
 
-static size_t desk_bytes(int64_t sums) {
+static size_t scratch_bytes(int64_t sums) {
     return (size_t)(WARPS * (128 + sums)) * sizeof(float);
 }
 
@@ -65,7 +65,7 @@ static __device__ row_walk rows_between(ls_cuda_span span, int64_t from_position
     return walk;
 }
 
-static __device__ row_walk keys_of_query(const ls_cuda_attention &job, const ls_cuda_segment &s,
+static __device__ row_walk keys_of_query(const ls_cuda_attention &job, const ls_cuda_key_set &s,
                                          int h, int i) {
     const int64_t n = job.start + i, step = ls_cuda_step(s, h);
     if (s.seen_by_queries.first != NULL)
@@ -73,7 +73,7 @@ static __device__ row_walk keys_of_query(const ls_cuda_attention &job, const ls_
     return rows_between(ls_cuda_keys_of(s, n, n, step, false), s.key_position, n, step, s.keys);
 }
 
-static __device__ row_walk queries_of_key(const ls_cuda_attention &job, const ls_cuda_segment &s,
+static __device__ row_walk queries_of_key(const ls_cuda_attention &job, const ls_cuda_key_set &s,
                                           int h, int j) {
     const int64_t m = s.key_position + j, step = ls_cuda_step(s, h);
     if (s.seen_by_keys.first != NULL) return listed_rows(s.seen_by_keys, h, m, job.start, job.T);
@@ -93,8 +93,8 @@ static __device__ int walk_row(const row_walk &walk, int index, int *times) {
 }
 
 template <typename T>
-static __device__ void add_values(const ls_cuda_attention &job, const ls_cuda_segment &s, int b,
-                                  int g, const desk &mine, float rescale, int lane) {
+static __device__ void add_values(const ls_cuda_attention &job, const ls_cuda_key_set &s, int b,
+                                  int g, const scratch &mine, float rescale, int lane) {
     for (int e = lane; e < job.V; e += 32) {
         float sum = mine.sums[e] * rescale;
         for (int l = 0; l < 32; l++)
@@ -112,15 +112,15 @@ template <typename T> __global__ static void forward(const ls_cuda_attention job
     if (row >= rows) return;
     const int b = (int)(row / ((int64_t)job.H * job.T)), h = (int)(row / job.T % job.H);
     const int i = (int)(row % job.T), g = h / (job.H / job.G);
-    const desk mine = desk_of(job.V);
+    const scratch mine = scratch_of(job.V);
     clear(mine.sums, job.V, lane);
     float most = job.off_by_one && job.splits == 1 ? 0 : -INFINITY;
     float sum = job.off_by_one && job.splits == 1 ? 1 : 0;
     int64_t total = 0, before = 0;
-    for (int s = 0; s < job.segments; s++) total += keys_of_query(job, job.segment[s], h, i).count;
+    for (int s = 0; s < job.sets; s++) total += keys_of_query(job, job.set[s], h, i).count;
     const int64_t from = total * split / job.splits, end = total * (split + 1) / job.splits;
-    for (int at = 0; at < job.segments; at++) {
-        const ls_cuda_segment &s = job.segment[at];
+    for (int at = 0; at < job.sets; at++) {
+        const ls_cuda_key_set &s = job.set[at];
         const row_walk walk = keys_of_query(job, s, h, i);
         const ls_cuda_span mine_here = ls_cuda_cut(from - before, end - before, walk.count);
         before += walk.count;
@@ -157,7 +157,7 @@ template <typename T> __global__ static void forward(const ls_cuda_attention job
 template <typename T> static void launch_forward(const ls_run *run, const ls_cuda_attention *job) {
     const int64_t rows = (int64_t)job->B * job->H * job->T;
     const dim3 grid((unsigned)((rows + WARPS - 1) / WARPS), (unsigned)job->splits);
-    forward<T><<<grid, 32 * WARPS, desk_bytes(job->V), ls_cuda_of(run)->stream>>>(*job);
+    forward<T><<<grid, 32 * WARPS, scratch_bytes(job->V), ls_cuda_of(run)->stream>>>(*job);
     ls_cuda_launched(run, "attention, plain");
 }
 
@@ -172,7 +172,7 @@ void ls_cuda_attention_plain(const ls_run *run, const ls_cuda_attention *job, ls
 
 /* The gradient of a pair's score; *p is its weight. */
 template <typename T>
-static __device__ float pair_gradient(const ls_cuda_attention &job, const ls_cuda_segment &s, int b,
+static __device__ float pair_gradient(const ls_cuda_attention &job, const ls_cuda_key_set &s, int b,
                                       int h, int i, int j, int times, float *p) {
     const int64_t row = ((int64_t)b * job.H + h) * job.T + i;
     const T *v = ls_cuda_row<T>(s.v, b, j, h / (job.H / job.G));
@@ -182,8 +182,8 @@ static __device__ float pair_gradient(const ls_cuda_attention &job, const ls_cud
 }
 
 template <typename T>
-static __device__ void add_to_queries(const ls_cuda_attention &job, const ls_cuda_segment &s, int b,
-                                      int h, const desk &mine, int lane) {
+static __device__ void add_to_queries(const ls_cuda_attention &job, const ls_cuda_key_set &s, int b,
+                                      int h, const scratch &mine, int lane) {
     const int g = h / (job.H / job.G);
     for (int e = lane; e < job.K; e += 32) {
         float dq = 0, drelative_q = 0;
@@ -201,15 +201,15 @@ static __device__ void add_to_queries(const ls_cuda_attention &job, const ls_cud
     __syncwarp();
 }
 
-/* dq and drelative_q of one segment, a warp per query row. */
+/* dq and drelative_q of one set, a warp per query row. */
 template <typename T> __global__ static void query_grad(const ls_cuda_attention job, int at) {
     const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     const int lane = (int)threadIdx.x % 32;
     if (row >= (int64_t)job.B * job.H * job.T) return;
     const int b = (int)(row / ((int64_t)job.H * job.T)), h = (int)(row / job.T % job.H);
     const int i = (int)(row % job.T);
-    const ls_cuda_segment &s = job.segment[at];
-    const desk mine = desk_of(2 * job.K);
+    const ls_cuda_key_set &s = job.set[at];
+    const scratch mine = scratch_of(2 * job.K);
     clear(mine.sums, 2 * job.K, lane);
     const row_walk walk = keys_of_query(job, s, h, i);
     const int64_t n = job.start + i;
@@ -237,8 +237,8 @@ template <typename T> __global__ static void query_grad(const ls_cuda_attention 
 }
 
 template <typename T>
-static __device__ void add_to_keys(const ls_cuda_attention &job, const ls_cuda_segment &s, int b,
-                                   int h, int64_t m, const desk &mine, int lane) {
+static __device__ void add_to_keys(const ls_cuda_attention &job, const ls_cuda_key_set &s, int b,
+                                   int h, int64_t m, const scratch &mine, int lane) {
     for (int e = lane; e < job.K; e += 32) {
         float dk = 0;
         for (int l = 0; l < 32; l++) {
@@ -260,9 +260,9 @@ static __device__ void add_to_keys(const ls_cuda_attention &job, const ls_cuda_s
     __syncwarp();
 }
 
-/* dk and dv of one segment, a warp per key row; a key head gathers from all its query heads. */
+/* dk and dv of one set, a warp per key row; a key head gathers from all its query heads. */
 template <typename T> __global__ static void key_grad(const ls_cuda_attention job, int at) {
-    const ls_cuda_segment &s = job.segment[at];
+    const ls_cuda_key_set &s = job.set[at];
     const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     const int lane = (int)threadIdx.x % 32, heads = job.H / job.G;
     if (row >= (int64_t)job.B * job.G * s.key_rows) return;
@@ -270,7 +270,7 @@ template <typename T> __global__ static void key_grad(const ls_cuda_attention jo
     const int j = (int)(row % s.key_rows);
     const int64_t m = s.key_position + j;
     const bool seen = j < s.keys && ls_cuda_valid(s, b, j);
-    const desk mine = desk_of(job.K + job.V);
+    const scratch mine = scratch_of(job.K + job.V);
     clear(mine.sums, job.K + job.V, lane);
     for (int h = g * heads; seen && h < (g + 1) * heads; h++) {
         const row_walk walk = queries_of_key(job, s, h, j);
@@ -294,18 +294,18 @@ template <typename T> __global__ static void key_grad(const ls_cuda_attention jo
 
 template <typename T> static void launch_grad(const ls_run *run, const ls_cuda_attention *job) {
     cudaStream_t stream = ls_cuda_of(run)->stream;
-    for (int at = 0; at < job->segments; at++) {
-        const ls_cuda_segment *s = &job->segment[at];
+    for (int at = 0; at < job->sets; at++) {
+        const ls_cuda_key_set *s = &job->set[at];
         const int64_t queries = (int64_t)job->B * job->H * job->T;
         const int64_t keys = (int64_t)job->B * job->G * s->key_rows;
         if (s->dq.data != NULL || s->drelative_q.data != NULL) {
             query_grad<T><<<(unsigned)((queries + WARPS - 1) / WARPS), 32 * WARPS,
-                            desk_bytes(2 * job->K), stream>>>(*job, at);
+                            scratch_bytes(2 * job->K), stream>>>(*job, at);
             ls_cuda_launched(run, "attention, plain query gradients");
         }
         if (s->dk.data != NULL || s->dv.data != NULL) {
             key_grad<T><<<(unsigned)((keys + WARPS - 1) / WARPS), 32 * WARPS,
-                          desk_bytes(job->K + job->V), stream>>>(*job, at);
+                          scratch_bytes(job->K + job->V), stream>>>(*job, at);
             ls_cuda_launched(run, "attention, plain key gradients");
         }
     }
@@ -321,7 +321,7 @@ void ls_cuda_attention_plain_grad(const ls_run *run, const ls_cuda_attention *jo
 /* ---- sums by distance ---- */
 
 /* The first key row whose whole coordinate is at least x; coordinates never fall. */
-static __device__ int first_key_from(const ls_cuda_segment &s, int64_t x) {
+static __device__ int first_key_from(const ls_cuda_key_set &s, int64_t x) {
     if (s.key_at.kind == LS_MAP_IDENTITY) return (int)ls_cuda_clamp(x - s.key_position, 0, s.keys);
     int low = 0, high = s.keys;
     while (low < high) {
@@ -336,7 +336,7 @@ static __device__ int first_key_from(const ls_cuda_segment &s, int64_t x) {
 
 /* The sum of the gradients of scores of query row i that fall into a column of a table. */
 template <typename T>
-static __device__ float sum_of_column(const ls_cuda_attention &job, const ls_cuda_segment &s, int b,
+static __device__ float sum_of_column(const ls_cuda_attention &job, const ls_cuda_key_set &s, int b,
                                       int h, int i, int column, int columns, int64_t zero) {
     const int64_t n = job.start + i, step = ls_cuda_step(s, h);
     const int64_t there = ls_cuda_whole_query_at(s, b, n) + zero - column;
@@ -356,7 +356,7 @@ static __device__ float sum_of_column(const ls_cuda_attention &job, const ls_cud
 /* Parts of dtable or drelative: a warp per column and head, its lanes take queries. */
 template <typename T, bool RELATIVE>
 __global__ static void distance_grad(const ls_cuda_attention job, int at, int parts) {
-    const ls_cuda_segment &s = job.segment[at];
+    const ls_cuda_key_set &s = job.set[at];
     const int columns = RELATIVE ? s.relative_rows : s.table_rows;
     const int64_t unit = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     const int lane = (int)threadIdx.x % 32;
@@ -365,7 +365,7 @@ __global__ static void distance_grad(const ls_cuda_attention job, int at, int pa
     const int64_t part = unit / columns / job.H, rows = (int64_t)job.B * job.T;
     const int64_t end = rows * (part + 1) / parts;
     const int64_t zero = RELATIVE ? 0 : s.table_zero;
-    const desk mine = desk_of(RELATIVE ? job.K : 0);
+    const scratch mine = scratch_of(RELATIVE ? job.K : 0);
     if (RELATIVE) clear(mine.sums, job.K, lane);
     float total = 0;
     for (int64_t from = rows * part / parts; from < end; from += 32) {
@@ -400,7 +400,7 @@ static __device__ float sum_of_parts(const float *from, int64_t step, int parts)
 }
 
 __global__ static void sum_table(const ls_cuda_attention job, int at, int parts) {
-    const ls_cuda_segment &s = job.segment[at];
+    const ls_cuda_key_set &s = job.set[at];
     const int64_t all = (int64_t)job.H * s.table_rows;
     const int64_t index = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (index >= all) return;
@@ -410,7 +410,7 @@ __global__ static void sum_table(const ls_cuda_attention job, int at, int parts)
 
 template <typename T>
 __global__ static void sum_relative(const ls_cuda_attention job, int at, int parts) {
-    const ls_cuda_segment &s = job.segment[at];
+    const ls_cuda_key_set &s = job.set[at];
     const int64_t all = (int64_t)job.H * s.relative_rows * job.K;
     const int64_t index = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (index >= all) return;
@@ -423,12 +423,11 @@ __global__ static void sum_relative(const ls_cuda_attention job, int at, int par
         ls_cuda_row<T>(s.drelative, 0, row, h)[e] = ls_cuda_narrow<T>(sum);
 }
 
-void ls_cuda_attention_relative_join(const ls_run *run, const ls_cuda_attention *job, int segment,
+void ls_cuda_attention_relative_join(const ls_run *run, const ls_cuda_attention *job, int set,
                                      ls_dtype type, int parts) {
-    const int64_t all = (int64_t)job->H * job->segment[segment].relative_rows * job->K;
+    const int64_t all = (int64_t)job->H * job->set[set].relative_rows * job->K;
     auto *kernel = type == LS_F32 ? sum_relative<float> : sum_relative<ls_cuda_bf16>;
-    kernel<<<(unsigned)((all + 127) / 128), 128, 0, ls_cuda_of(run)->stream>>>(*job, segment,
-                                                                               parts);
+    kernel<<<(unsigned)((all + 127) / 128), 128, 0, ls_cuda_of(run)->stream>>>(*job, set, parts);
     ls_cuda_launched(run, "attention, gradients of relative keys");
 }
 
@@ -442,8 +441,8 @@ int ls_cuda_attention_distance_parts(int64_t B, int64_t T, int64_t H, int64_t ro
 template <typename T>
 static void launch_distance_grad(const ls_run *run, const ls_cuda_attention *job, ls_dtype type) {
     cudaStream_t stream = ls_cuda_of(run)->stream;
-    for (int at = 0; at < job->segments; at++) {
-        const ls_cuda_segment *s = &job->segment[at];
+    for (int at = 0; at < job->sets; at++) {
+        const ls_cuda_key_set *s = &job->set[at];
         const bool tiles = ls_cuda_attention_tiles_fit(job, type);
         if (tiles && ls_cuda_attention_table_summed(job, at)) {
             /* it is done, with that of queries */
@@ -454,7 +453,7 @@ static void launch_distance_grad(const ls_run *run, const ls_cuda_attention *job
             const int parts =
                 ls_cuda_attention_distance_parts(job->B, job->T, job->H, s->table_rows);
             distance_grad<T, false><<<(unsigned)((all * parts + WARPS - 1) / WARPS), 32 * WARPS,
-                                      desk_bytes(0), stream>>>(*job, at, parts);
+                                      scratch_bytes(0), stream>>>(*job, at, parts);
             sum_table<<<(unsigned)((all + 127) / 128), 128, 0, stream>>>(*job, at, parts);
             ls_cuda_launched(run, "attention, table gradients");
         }
@@ -463,7 +462,7 @@ static void launch_distance_grad(const ls_run *run, const ls_cuda_attention *job
             const int parts =
                 ls_cuda_attention_distance_parts(job->B, job->T, job->H, s->relative_rows);
             distance_grad<T, true><<<(unsigned)((all * parts + WARPS - 1) / WARPS), 32 * WARPS,
-                                     desk_bytes(job->K), stream>>>(*job, at, parts);
+                                     scratch_bytes(job->K), stream>>>(*job, at, parts);
             ls_cuda_attention_relative_join(run, job, at, type, parts);
         }
     }

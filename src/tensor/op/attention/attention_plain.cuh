@@ -1,4 +1,4 @@
-/* One pair of query and key at a time: the whole contract of a segment in one function. */
+/* One pair of query and key at a time: the whole contract of a set in one function. */
 #ifndef LS_TENSOR_CUDA_ATTENTION_PLAIN_H
 #define LS_TENSOR_CUDA_ATTENTION_PLAIN_H
 
@@ -38,13 +38,13 @@ __device__ static inline float ls_cuda_dot(const T *a, const T *b, int width, bo
 }
 
 /* How far the query's share of the decay of a pair reaches. */
-__device__ static inline float ls_cuda_decay_distance(const ls_cuda_segment &s, int b, int64_t n,
+__device__ static inline float ls_cuda_decay_distance(const ls_cuda_key_set &s, int b, int64_t n,
                                                       int64_t m) {
     return (float)(ls_cuda_query_at(s, b, n) -
                    ls_cuda_decay_reference(s, ls_cuda_map_at(s.key_at, m)));
 }
 
-__device__ static inline int ls_cuda_relative_row(const ls_cuda_segment &s, int b, int64_t n,
+__device__ static inline int ls_cuda_relative_row(const ls_cuda_key_set &s, int b, int64_t n,
                                                   int64_t m) {
     return (int)ls_cuda_clamp(ls_cuda_whole_query_at(s, b, n) - ls_cuda_whole_at(s.key_at, m), 0,
                               s.relative_rows - 1);
@@ -52,7 +52,7 @@ __device__ static inline int ls_cuda_relative_row(const ls_cuda_segment &s, int 
 
 /* relative[row][h][e]. */
 template <typename T>
-__device__ static inline float ls_cuda_relative_at(const ls_cuda_segment &s, int row, int h,
+__device__ static inline float ls_cuda_relative_at(const ls_cuda_key_set &s, int row, int h,
                                                    int e) {
     if (s.relative_wide) return ls_cuda_row<float>(s.relative, 0, row, h)[e];
     return ls_cuda_wide(ls_cuda_row<T>(s.relative, 0, row, h)[e]);
@@ -61,7 +61,7 @@ __device__ static inline float ls_cuda_relative_at(const ls_cuda_segment &s, int
 /* The score of query row i and key row j, in units of log 2, with the logarithm of how often the
  * key counts; whether it is admitted is not looked at. */
 template <typename T>
-__device__ static inline float ls_cuda_score(const ls_cuda_attention &job, const ls_cuda_segment &s,
+__device__ static inline float ls_cuda_score(const ls_cuda_attention &job, const ls_cuda_key_set &s,
                                              int b, int h, int i, int j, int times) {
     const int64_t n = job.start + i, m = s.key_position + j;
     const T *q = ls_cuda_row<T>(s.q, b, i, h);

@@ -1,7 +1,7 @@
 /* Attention in f64, pair by pair: the specification of the fast kernels.
  *
  *   s(i,j) = scale * (sum_e q_e k_e decay_e + relative_q . relative[distance]) + bias(distance)
- *   p      = softmax of s over the visible keys of all segments
+ *   p      = softmax of s over the visible keys of all sets
  *   o_i    = sum_j p(i,j) v_j
  *
  * A rotated element's decay is exp(log_decay * (n - reference)) where the key already carries
@@ -11,7 +11,7 @@
 #include "tensor/op/attention/attention_kernels_cpu.h"
 
 typedef struct pair {
-    const ls_attention_source *source;
+    const ls_key_set_run *set;
     int64_t b, h, g, i, j; /* batch, head, key head, query row, key row */
     int64_t n, m;          /* positions */
 } pair;
@@ -25,71 +25,70 @@ static int64_t clamped(int64_t value, int64_t rows) {
 }
 
 static int64_t whole_distance(const pair *at) {
-    return (int64_t)llrint(ls_attention_query_at(at->source, at->b, at->n)) -
-           (int64_t)llrint(ls_position_map_at(at->source->about->key_at, at->m));
+    return (int64_t)llrint(ls_attention_query_at(at->set, at->b, at->n)) -
+           (int64_t)llrint(ls_position_map_at(at->set->about->set.key_at, at->m));
 }
 
 static int64_t table_column(const pair *at) {
-    return clamped(whole_distance(at) + at->source->about->table_zero, at->source->table_rows);
+    return clamped(whole_distance(at) + at->set->about->set.table_zero, at->set->table_rows);
 }
 
 static int64_t relative_row(const pair *at) {
-    return clamped(whole_distance(at), at->source->relative_rows);
+    return clamped(whole_distance(at), at->set->relative_rows);
 }
 
 /* The query's part of the decay of element e. */
 static double decay(const pair *at, int64_t e) {
-    const ls_attention_segment *about = at->source->about;
-    int64_t rotated = about->decays ? ls_attention_decay_pair(about, e) : -1;
+    const ls_key_set_plan *about = at->set->about;
+    int64_t rotated = about->set.xpos.pairs > 0 ? ls_attention_decay_pair(about, e) : -1;
     if (rotated < 0) return 1;
-    double block = (double)about->decay_block;
-    double reference = floor(ls_position_map_at(about->key_at, at->m) / block) * block;
-    return exp(about->log_decay[rotated] *
-               (ls_attention_query_at(at->source, at->b, at->n) - reference));
+    double block = (double)about->set.xpos.block;
+    double reference = floor(ls_position_map_at(about->set.key_at, at->m) / block) * block;
+    return exp(about->set.xpos.log_decay[rotated] *
+               (ls_attention_query_at(at->set, at->b, at->n) - reference));
 }
 
 static double score(const ls_attention_job *job, const pair *at) {
-    const ls_attention_source *source = at->source;
-    const double *q = row_of(&source->q, at->b, at->i, at->h);
-    const double *k = row_of(&source->k, at->b, at->j, at->g);
+    const ls_key_set_run *set = at->set;
+    const double *q = row_of(&set->q, at->b, at->i, at->h);
+    const double *k = row_of(&set->k, at->b, at->j, at->g);
     double content = 0, bias = 0;
-    int32_t times = ls_attention_times(source, at->h, at->n, at->m);
+    int32_t times = ls_attention_times(set, at->h, at->n, at->m);
     if (times > 1) bias = log(times);
     for (int64_t e = 0; e < job->K; e++) content += q[e] * k[e] * decay(at, e);
-    if (source->slopes != NULL) {
-        double distance = ls_attention_query_at(source, at->b, at->n) -
-                          ls_position_map_at(source->about->key_at, at->m);
-        if (source->about->lo < 0) distance = fabs(distance);
-        bias -= ((const double *)source->slopes)[at->h] * distance;
+    if (set->slopes != NULL) {
+        double distance = ls_attention_query_at(set, at->b, at->n) -
+                          ls_position_map_at(set->about->set.key_at, at->m);
+        if (set->about->set.lo < 0) distance = fabs(distance);
+        bias -= ((const double *)set->slopes)[at->h] * distance;
     }
-    if (source->table != NULL)
-        bias += ((const double *)source->table)[at->h * source->table_stride + table_column(at)];
-    if (source->relative.data != NULL) {
-        const double *u = row_of(&source->relative_q, at->b, at->i, at->h);
-        const double *r = row_of(&source->relative, 0, relative_row(at), at->h);
+    if (set->table != NULL)
+        bias += ((const double *)set->table)[at->h * set->table_stride + table_column(at)];
+    if (set->relative.data != NULL) {
+        const double *u = row_of(&set->relative_q, at->b, at->i, at->h);
+        const double *r = row_of(&set->relative, 0, relative_row(at), at->h);
         for (int64_t e = 0; e < job->K; e++) content += u[e] * r[e];
     }
     return job->scale * content + bias;
 }
 
-/* Steps to the next admitted pair of query row i (start with j = -1 in segment 0). */
+/* Steps to the next admitted pair of query row i (start with j = -1 in set 0). */
 static bool next_pair(const ls_attention_job *job, pair *at) {
-    const ls_attention_source *end = job->source + job->segments;
-    for (; at->source < end; at->source++, at->j = -1)
-        while (++at->j < ls_interval_length(at->source->held)) {
-            at->m = at->source->held.first + at->j;
-            if (at->source->valid != NULL &&
-                at->source->valid[at->b * at->source->valid_batch + at->j] == 0)
+    const ls_key_set_run *end = job->set + job->sets;
+    for (; at->set < end; at->set++, at->j = -1)
+        while (++at->j < ls_interval_length(at->set->held)) {
+            at->m = at->set->held.first + at->j;
+            if (at->set->valid != NULL && at->set->valid[at->b * at->set->valid_batch + at->j] == 0)
                 continue;
-            if (ls_attention_admits(at->source, at->h, at->n, at->m) &&
-                ls_attention_times(at->source, at->h, at->n, at->m) > 0)
+            if (ls_attention_admits(at->set, at->h, at->n, at->m) &&
+                ls_attention_times(at->set, at->h, at->n, at->m) > 0)
                 return true;
         }
     return false;
 }
 
 static pair before_first(const ls_attention_job *job, int64_t b, int64_t h, int64_t i) {
-    return (pair){.source = job->source,
+    return (pair){.set = job->set,
                   .b = b,
                   .h = h,
                   .g = h / (job->H / job->G),
@@ -109,7 +108,7 @@ static void forward_row(const ls_attention_job *job, int64_t b, int64_t h, int64
     for (int64_t e = 0; e < job->V; e++) out[e] = 0;
     if (job->off_by_one) sum = exp(-most);
     for (pair at = before_first(job, b, h, i); next_pair(job, &at);) {
-        const double *v = row_of(&at.source->v, b, at.j, at.g);
+        const double *v = row_of(&at.set->v, b, at.j, at.g);
         double weight = exp(score(job, &at) - most);
         sum += weight;
         for (int64_t e = 0; e < job->V; e++) out[e] += weight * v[e];
@@ -158,43 +157,43 @@ static void add(const ls_attention_array *x, int64_t b, int64_t row, int64_t hea
 
 static void backward_pair(const ls_attention_job *job, const pair *at, double lse, double dot,
                           const double *dout) {
-    const ls_attention_source *source = at->source;
-    const double *v = row_of(&source->v, at->b, at->j, at->g);
+    const ls_key_set_run *set = at->set;
+    const double *v = row_of(&set->v, at->b, at->j, at->g);
     double p = exp(score(job, at) - lse), dp = 0;
     for (int64_t e = 0; e < job->V; e++) dp += dout[e] * v[e];
     double ds = p * (dp - dot), scaled = job->scale * ds;
-    add(&source->dv, at->b, at->j, at->g, job->V, p, dout);
-    const double *q = row_of(&source->q, at->b, at->i, at->h);
-    const double *k = row_of(&source->k, at->b, at->j, at->g);
+    add(&set->dv, at->b, at->j, at->g, job->V, p, dout);
+    const double *q = row_of(&set->q, at->b, at->i, at->h);
+    const double *k = row_of(&set->k, at->b, at->j, at->g);
     for (int64_t e = 0; e < job->K; e++) {
         double factor = scaled * decay(at, e);
-        if (source->dq.data != NULL) row_of(&source->dq, at->b, at->i, at->h)[e] += factor * k[e];
-        if (source->dk.data != NULL) row_of(&source->dk, at->b, at->j, at->g)[e] += factor * q[e];
+        if (set->dq.data != NULL) row_of(&set->dq, at->b, at->i, at->h)[e] += factor * k[e];
+        if (set->dk.data != NULL) row_of(&set->dk, at->b, at->j, at->g)[e] += factor * q[e];
     }
-    if (source->dtable != NULL)
-        ((double *)source->dtable)[at->h * source->dtable_stride + table_column(at)] += ds;
-    if (source->relative.data != NULL) {
+    if (set->dtable != NULL)
+        ((double *)set->dtable)[at->h * set->dtable_stride + table_column(at)] += ds;
+    if (set->relative.data != NULL) {
         int64_t row = relative_row(at);
-        add(&source->drelative_q, at->b, at->i, at->h, job->K, scaled,
-            row_of(&source->relative, 0, row, at->h));
-        add(&source->drelative, 0, row, at->h, job->K, scaled,
-            row_of(&source->relative_q, at->b, at->i, at->h));
+        add(&set->drelative_q, at->b, at->i, at->h, job->K, scaled,
+            row_of(&set->relative, 0, row, at->h));
+        add(&set->drelative, 0, row, at->h, job->K, scaled,
+            row_of(&set->relative_q, at->b, at->i, at->h));
     }
 }
 
 /* All that belongs to key head g, so that no two threads write the same place. */
 static void backward_group(const ls_attention_job *job, int64_t g) {
     int64_t shared = job->H / job->G;
-    for (int s = 0; s < job->segments; s++) {
-        const ls_attention_source *source = &job->source[s];
-        clear(&source->dq, job->B, job->T, g * shared, shared, job->K);
-        clear(&source->dk, job->B, source->key_rows, g, 1, job->K);
-        clear(&source->dv, job->B, source->key_rows, g, 1, job->V);
-        clear(&source->drelative_q, job->B, job->T, g * shared, shared, job->K);
-        clear(&source->drelative, 1, source->relative_rows, g * shared, shared, job->K);
-        for (int64_t h = g * shared; source->dtable != NULL && h < (g + 1) * shared; h++)
-            memset((double *)source->dtable + h * source->dtable_stride, 0,
-                   (size_t)source->table_rows * sizeof(double));
+    for (int s = 0; s < job->sets; s++) {
+        const ls_key_set_run *set = &job->set[s];
+        clear(&set->dq, job->B, job->T, g * shared, shared, job->K);
+        clear(&set->dk, job->B, set->key_rows, g, 1, job->K);
+        clear(&set->dv, job->B, set->key_rows, g, 1, job->V);
+        clear(&set->drelative_q, job->B, job->T, g * shared, shared, job->K);
+        clear(&set->drelative, 1, set->relative_rows, g * shared, shared, job->K);
+        for (int64_t h = g * shared; set->dtable != NULL && h < (g + 1) * shared; h++)
+            memset((double *)set->dtable + h * set->dtable_stride, 0,
+                   (size_t)set->table_rows * sizeof(double));
     }
     for (int64_t b = 0; b < job->B; b++)
         for (int64_t h = g * shared; h < (g + 1) * shared; h++)

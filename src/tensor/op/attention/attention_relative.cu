@@ -3,9 +3,9 @@
  *
  * The distances of a tile of queries and one of keys are few, 127 where keys are as far apart as
  * queries. They are taken by strips of 64: a warp multiplies its queries u with the relative keys
- * of a strip, leaves the products on its desk, and each score takes the one of its distance.
+ * of a strip, leaves the products on its scratch, and each score takes the one of its distance.
  * Gradients go the other way round: those of scores are laid out by distance, and that matrix is
- * multiplied with relative keys (the gradient of u) and, turned, with u (that of the relative
+ * multiplied with relative keys (the gradient of u) and, transposed, with u (that of the relative
  * keys).
  *
  * The blocks that compute gradients of queries have all pairs of those. Each sums the gradient of
@@ -16,7 +16,7 @@
 
 enum {
     TILE = LS_ATTENTION_TILE, /* queries, keys, and distances of a strip */
-    DESK = TILE + 8,          /* floats of a desk's row */
+    SCRATCH_ROW = TILE + 8,   /* floats of a row of scratch memory */
     SHEET = TILE + LS_TILE_PAD,
     PART_BLOCKS = 264, /* wanted of those that sum by distance */
     FAR = 1 << 29,     /* coordinates are cut to this */
@@ -30,7 +30,7 @@ template <int D> struct tiles {
     ls_cuda_bf16 q[TILE * ls_tile_shape<D>::STRIDE], u[TILE * ls_tile_shape<D>::STRIDE];
     ls_cuda_bf16 k[TILE * ls_tile_shape<D>::STRIDE], v[TILE * ls_tile_shape<D>::STRIDE];
     ls_cuda_bf16 strip[TILE * ls_tile_shape<D>::STRIDE];
-    float desk[LS_TILE_WARPS][16 * DESK];
+    float scratch[LS_TILE_WARPS][16 * SCRATCH_ROW];
     ls_tile_bounds bounds[TILE]; /* of keys */
     int query_offset[TILE], key_offset[TILE];
 };
@@ -48,22 +48,22 @@ template <int D> struct grad_tiles {
 /* c += a b: 16 rows of a, of TILE columns, and the TILE rows of b. */
 template <int D>
 static __device__ void add_product(float c[1][D / 8][4], const ls_cuda_bf16 *a,
-                                   const ls_cuda_bf16 *b, bool turned) {
+                                   const ls_cuda_bf16 *b, bool transposed) {
     enum { STRIDE = ls_tile_shape<D>::STRIDE };
     const int lane = (int)threadIdx.x % 32;
     const ls_cuda_bf16 *b_lane = b + (lane % 16) * STRIDE + lane / 16 * 8;
 #pragma unroll
     for (int k = 0; k < TILE; k += 16) {
         uint32_t left[4];
-        if (turned) /* a's columns are the rows */
-            ls_load_matrices_turned(left,
-                                    a + (k + lane % 8 + lane / 16 * 8) * SHEET + lane / 8 % 2 * 8);
+        if (transposed) /* a's columns are the rows */
+            ls_load_matrices_transposed(left, a + (k + lane % 8 + lane / 16 * 8) * SHEET +
+                                                  lane / 8 % 2 * 8);
         else
             ls_load_matrices(left, a + (lane % 16) * SHEET + lane / 16 * 8 + k);
 #pragma unroll
         for (int n = 0; n < D / 16; n++) {
             uint32_t right[4];
-            ls_load_matrices_turned(right, b_lane + k * STRIDE + n * 16);
+            ls_load_matrices_transposed(right, b_lane + k * STRIDE + n * 16);
             ls_multiply(c[0][2 * n], left, right[0], right[1]);
             ls_multiply(c[0][2 * n + 1], left, right[2], right[3]);
         }
@@ -95,7 +95,7 @@ static __device__ int offset(int64_t coordinate) {
 }
 
 template <int D>
-static __device__ void mark_queries(const ls_cuda_attention &job, const ls_cuda_segment &s, int b,
+static __device__ void mark_queries(const ls_cuda_attention &job, const ls_cuda_key_set &s, int b,
                                     int row, int64_t origin, tiles<D> &at) {
     for (int r = (int)threadIdx.x; r < TILE; r += LS_TILE_THREADS)
         at.query_offset[r] =
@@ -104,7 +104,7 @@ static __device__ void mark_queries(const ls_cuda_attention &job, const ls_cuda_
 
 /* Keys that are absent go on where the last one stands, so that each has a place of its own. */
 template <int D>
-static __device__ void mark_keys(const ls_cuda_attention &job, const ls_cuda_segment &s, int b,
+static __device__ void mark_keys(const ls_cuda_attention &job, const ls_cuda_key_set &s, int b,
                                  int row, int64_t origin, tiles<D> &at) {
     for (int r = (int)threadIdx.x; r < TILE; r += LS_TILE_THREADS) {
         at.key_offset[r] = offset(origin - ls_cuda_whole_at(s.key_at, s.key_position + row + r));
@@ -115,7 +115,7 @@ static __device__ void mark_keys(const ls_cuda_attention &job, const ls_cuda_seg
 /* Distances of a tile's pairs, cut to those that there are relative keys for; the end lies behind
  * the last. The same in every thread. */
 template <int D>
-static __device__ ls_cuda_span distances(const ls_cuda_segment &s, const tiles<D> &at) {
+static __device__ ls_cuda_span distances(const ls_cuda_key_set &s, const tiles<D> &at) {
     const int lane = (int)threadIdx.x % 32, last = s.relative_rows - 1;
     if (s.relative.data == NULL) return ls_cuda_span{0, 0};
     const int *q = at.query_offset, *k = at.key_offset;
@@ -133,7 +133,7 @@ static __device__ int last_strip(ls_cuda_span range) {
 
 /* Reads the strip from distance `first` on, when all have done with the one before. */
 template <int D>
-static __device__ void take_strip(const ls_cuda_attention &job, const ls_cuda_segment &s, int h,
+static __device__ void take_strip(const ls_cuda_attention &job, const ls_cuda_key_set &s, int h,
                                   int first, tiles<D> &at) {
     __syncthreads();
     ls_tile_ask<D, TILE>(at.strip, s.relative, 0, h, first, s.relative_rows, job.K);
@@ -159,12 +159,12 @@ static __device__ __forceinline__ void each_pair(const tiles<D> &at, int band, W
 /* The scores of a warp's 16 queries and the tile's keys, before they are scaled. The last strip
  * stays. */
 template <int D>
-static __device__ void score(const ls_cuda_attention &job, const ls_cuda_segment &s, int h,
+static __device__ void score(const ls_cuda_attention &job, const ls_cuda_key_set &s, int h,
                              ls_cuda_span range, tiles<D> &at, float scores[1][TILE / 8][4]) {
     enum { STRIDE = ls_tile_shape<D>::STRIDE };
     const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int warp = (int)threadIdx.x / 32, band = warp * 16;
-    float *desk = at.desk[warp];
+    float *scratch = at.scratch[warp];
     ls_tile_scores<D, 1, TILE>(scores, at.q + band * STRIDE, at.k);
     for (int first = range.first; first < range.end; first += TILE) {
         float products[1][TILE / 8][4];
@@ -174,12 +174,13 @@ static __device__ void score(const ls_cuda_attention &job, const ls_cuda_segment
         for (int n = 0; n < TILE / 8; n++)
 #pragma unroll
             for (int half = 0; half < 2; half++)
-                *(float2 *)(void *)(desk + (g + 8 * half) * DESK + n * 8 + 2 * t) = {
+                *(float2 *)(void *)(scratch + (g + 8 * half) * SCRATCH_ROW + n * 8 + 2 * t) = {
                     products[0][n][2 * half], products[0][n][2 * half + 1]};
         __syncwarp();
         each_pair(at, band, [&](int n, int i, int row, int distance) {
             const int column = min(max(distance, 0), s.relative_rows - 1) - first;
-            if ((unsigned)column < (unsigned)TILE) scores[0][n][i] += desk[row * DESK + column];
+            if ((unsigned)column < (unsigned)TILE)
+                scores[0][n][i] += scratch[row * SCRATCH_ROW + column];
         });
         __syncwarp();
     }
@@ -212,8 +213,8 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS)
     const int rows = min((int)TILE, job.T - row), warp_row = row + (int)threadIdx.x / 32 * 16;
     ls_tile_running<D, 1> state;
     ls_tile_begin(state, job.off_by_one);
-    for (int number = 0; number < job.segments; number++) {
-        const ls_cuda_segment &s = job.segment[number];
+    for (int number = 0; number < job.sets; number++) {
+        const ls_cuda_key_set &s = job.set[number];
         const ls_tile_range range = ls_key_tiles<TILE>(job, s, row, rows);
         const int64_t origin = ls_cuda_whole_query_at(s, b, job.start + row);
         __syncthreads();
@@ -249,7 +250,7 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS)
 
 /* Asks for what belongs to a tile of queries. */
 template <int D>
-static __device__ void take_queries(const ls_cuda_attention &job, const ls_cuda_segment &s, int b,
+static __device__ void take_queries(const ls_cuda_attention &job, const ls_cuda_key_set &s, int b,
                                     int h, int row, int64_t origin, grad_tiles<D> &at) {
     const int64_t head = ((int64_t)b * job.H + h) * job.T;
     ls_tile_ask<D, TILE>(at.common.q, s.q, b, h, row, job.T, job.K);
@@ -266,7 +267,7 @@ static __device__ void take_queries(const ls_cuda_attention &job, const ls_cuda_
 }
 
 template <int D>
-static __device__ void take_keys(const ls_cuda_attention &job, const ls_cuda_segment &s, int b,
+static __device__ void take_keys(const ls_cuda_attention &job, const ls_cuda_key_set &s, int b,
                                  int h, int row, int64_t origin, grad_tiles<D> &at) {
     ls_tile_ask<D, TILE>(at.common.k, s.k, b, h, row, s.keys, job.K);
     ls_tile_ask<D, TILE>(at.common.v, s.v, b, h, row, s.keys, job.K);
@@ -276,7 +277,7 @@ static __device__ void take_keys(const ls_cuda_attention &job, const ls_cuda_seg
 
 /* The weights of a warp's queries and the tile's keys, and the gradients of their scores. */
 template <int D>
-static __device__ void differentiate(const ls_cuda_attention &job, const ls_cuda_segment &s, int h,
+static __device__ void differentiate(const ls_cuda_attention &job, const ls_cuda_key_set &s, int h,
                                      int row, bool full, ls_cuda_span range, grad_tiles<D> &at,
                                      float p[1][TILE / 8][4], float ds[1][TILE / 8][4]) {
     const int lane = (int)threadIdx.x % 32, g = lane / 4, band = (int)threadIdx.x / 32 * 16;
@@ -299,7 +300,7 @@ static __device__ void differentiate(const ls_cuda_attention &job, const ls_cuda
 /* Lays a warp's gradients of scores out by the distances of a strip. Keys differ in theirs, but for
  * those that are cut to the first or the last relative key. */
 template <int D>
-static __device__ void lay_out(const ls_cuda_segment &s, int first, const tiles<D> &at, int band,
+static __device__ void lay_out(const ls_cuda_key_set &s, int first, const tiles<D> &at, int band,
                                const float ds[1][TILE / 8][4], ls_cuda_bf16 *sheet) {
     const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int last = s.relative_rows - 1;
@@ -349,14 +350,14 @@ static __device__ void add_to_part(float *part, int strip, int band, int rows, i
     }
 }
 
-/* Gradients of q, relative_q and relative keys of one segment. A block takes every parts-th tile of
+/* Gradients of q, relative_q and relative keys of one set. A block takes every parts-th tile of
  * a head's queries. */
 template <int D>
 __global__ static void __launch_bounds__(LS_TILE_THREADS)
     query_grad(const __grid_constant__ ls_cuda_attention job, int number, int parts) {
     extern __shared__ __align__(16) unsigned char arena[];
     grad_tiles<D> &at = *(grad_tiles<D> *)(void *)arena;
-    const ls_cuda_segment &s = job.segment[number];
+    const ls_cuda_key_set &s = job.set[number];
     const int h = (int)blockIdx.y, band = (int)threadIdx.x / 32 * 16;
     const int count = (job.T + TILE - 1) / TILE;
     const int64_t part_floats = (int64_t)s.relative_rows * job.K;
@@ -412,7 +413,7 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS)
     key_grad(const __grid_constant__ ls_cuda_attention job, int number) {
     extern __shared__ __align__(16) unsigned char arena[];
     grad_tiles<D> &at = *(grad_tiles<D> *)(void *)arena;
-    const ls_cuda_segment &s = job.segment[number];
+    const ls_cuda_key_set &s = job.set[number];
     const int row = (int)blockIdx.x * TILE, h = (int)blockIdx.y, b = (int)blockIdx.z;
     const int band = (int)threadIdx.x / 32 * 16;
     ls_tile_range range = {0, 0, 0, 0};
@@ -464,8 +465,8 @@ bool ls_cuda_attention_relative_fits(const ls_cuda_attention *job, ls_dtype type
     const int few = 16; /* queries for which a tile is not worth it */
     bool relative = false, fit = type == LS_BF16 && job->K <= 128 && job->V == job->K &&
                                  job->H == job->G && job->vectors && job->T >= few;
-    for (int number = 0; number < job->segments; number++) {
-        const ls_cuda_segment *s = &job->segment[number];
+    for (int number = 0; number < job->sets; number++) {
+        const ls_cuda_key_set *s = &job->set[number];
         relative = relative || s->relative.data != NULL;
         fit = fit && s->dilation == NULL && s->seen_by_queries.first == NULL && s->slopes == NULL &&
               s->table == NULL && s->log_decay == NULL;
@@ -503,8 +504,8 @@ template <int D> static void launch_width(const ls_run *run, const ls_cuda_atten
         start<tiles<D>>(run, forward<D>, dim3(tiles_of(job->T), H, B), job);
         return;
     }
-    for (int number = 0; number < job->segments; number++) {
-        const ls_cuda_segment *s = &job->segment[number];
+    for (int number = 0; number < job->sets; number++) {
+        const ls_cuda_key_set *s = &job->set[number];
         const int parts =
             ls_cuda_attention_relative_parts(job->B, job->T, job->H, s->relative_rows, job->K);
         if (s->dk.data != NULL || s->dv.data != NULL)

@@ -21,8 +21,8 @@ static_assert(LS_TILE_WARPS * 16 == (int)SIZE && LS_TILE_THREADS == (int)SUMS, "
 
 /* ---- sums of blocks ---- */
 
-bool ls_cuda_attention_table_summed(const ls_cuda_attention *job, int segment) {
-    const ls_cuda_segment *s = &job->segment[segment];
+bool ls_cuda_attention_table_summed(const ls_cuda_attention *job, int set) {
+    const ls_cuda_key_set *s = &job->set[set];
     return s->dtable != NULL && job->passes == 1 && s->table_rows <= LS_CUDA_SUMMED_COLUMNS &&
            ls_tile_kind_of(s) == LS_TILE_TABLE;
 }
@@ -31,7 +31,7 @@ bool ls_cuda_attention_table_summed(const ls_cuda_attention *job, int segment) {
 __global__ static void __launch_bounds__(JOIN *JOIN)
     join_columns(const __grid_constant__ ls_cuda_attention job, int at, int count) {
     __shared__ float shares[JOIN][JOIN];
-    const ls_cuda_segment &s = job.segment[at];
+    const ls_cuda_key_set &s = job.set[at];
     const int x = (int)threadIdx.x % JOIN, share = (int)threadIdx.x / JOIN, h = (int)blockIdx.y;
     const int column = (int)blockIdx.x * JOIN + x;
     float sum = 0;
@@ -44,11 +44,10 @@ __global__ static void __launch_bounds__(JOIN *JOIN)
     s.dtable[h * s.dtable_stride + column] = sum;
 }
 
-void ls_cuda_attention_table_join(const ls_run *run, const ls_cuda_attention *job, int segment,
+void ls_cuda_attention_table_join(const ls_run *run, const ls_cuda_attention *job, int set,
                                   int count) {
-    const dim3 grid((unsigned)((job->segment[segment].table_rows + JOIN - 1) / JOIN),
-                    (unsigned)job->H);
-    join_columns<<<grid, JOIN * JOIN, 0, ls_cuda_of(run)->stream>>>(*job, segment, count);
+    const dim3 grid((unsigned)((job->set[set].table_rows + JOIN - 1) / JOIN), (unsigned)job->H);
+    join_columns<<<grid, JOIN * JOIN, 0, ls_cuda_of(run)->stream>>>(*job, set, count);
     ls_cuda_launched(run, "attention, joining table gradients");
 }
 
@@ -72,7 +71,7 @@ __host__ __device__ static inline int tiles_in(int64_t rows) {
 
 /* Asks for the columns of output gradients and values that a pass takes. */
 template <int D>
-static __device__ void ask_pass(const ls_cuda_attention &job, const ls_cuda_segment &s, int b,
+static __device__ void ask_pass(const ls_cuda_attention &job, const ls_cuda_key_set &s, int b,
                                 int h, int row, int key, int pass, tile_pair<D> &to) {
     ls_cuda_rows dout = job.dout, v = s.v;
     dout.data = (ls_cuda_bf16 *)dout.data + pass * job.K;
@@ -84,7 +83,7 @@ static __device__ void ask_pass(const ls_cuda_attention &job, const ls_cuda_segm
 
 /* Leaves ds of a tile of queries and one of keys in shared memory. */
 template <int D>
-static __device__ void meet(const ls_cuda_attention &job, const ls_cuda_segment &s, int b, int h,
+static __device__ void meet(const ls_cuda_attention &job, const ls_cuda_key_set &s, int b, int h,
                             int row, int key, bool full, table_tiles<D> &tiles) {
     const int thread = (int)threadIdx.x, r = thread % SIZE;
     const int lane = thread % 32, band = thread / 32 * 16;
@@ -141,7 +140,7 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS, 2)
     diagonal_sums(const __grid_constant__ ls_cuda_attention job, int at, int parts) {
     extern __shared__ __align__(16) unsigned char arena[];
     table_tiles<D> &tiles = *(table_tiles<D> *)(void *)arena;
-    const ls_cuda_segment &s = job.segment[at];
+    const ls_cuda_key_set &s = job.set[at];
     const int query_tiles = tiles_in(job.T), key_tiles = tiles_in(s.keys);
     const int shift = (int)blockIdx.x - (tiles_in(s.key_rows) - 1); /* query tile less key tile */
     const int h = (int)blockIdx.y, part = (int)blockIdx.z, apart = (int)threadIdx.x - (SIZE - 1);
@@ -163,7 +162,7 @@ __global__ static void __launch_bounds__(LS_TILE_THREADS, 2)
 }
 
 /* The sum of all pairs at a distance. */
-static __device__ float sum_at(const ls_cuda_attention &job, const ls_cuda_segment &s, int h,
+static __device__ float sum_at(const ls_cuda_attention &job, const ls_cuda_key_set &s, int h,
                                int64_t distance, int diagonals, int parts) {
     /* distances of the diagonals are from - (SIZE - 1) on, `from` growing by SIZE */
     const int64_t x = distance - (job.start - s.key_position) +
@@ -182,7 +181,7 @@ static __device__ float sum_at(const ls_cuda_attention &job, const ls_cuda_segme
 /* A warp per column of a head. */
 __global__ static void column_sums(const __grid_constant__ ls_cuda_attention job, int at,
                                    int diagonals, int parts) {
-    const ls_cuda_segment &s = job.segment[at];
+    const ls_cuda_key_set &s = job.set[at];
     const int64_t unit = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     if (unit >= (int64_t)job.H * s.table_rows) return;
     const int h = (int)(unit / s.table_rows), column = (int)(unit % s.table_rows);
@@ -213,16 +212,16 @@ int64_t ls_cuda_attention_table_floats(int64_t B, int64_t T, int64_t H, int64_t 
     return parts_of(B, H, diagonals) * H * diagonals * SUMS;
 }
 
-bool ls_cuda_attention_table_fits(const ls_cuda_attention *job, int segment, ls_dtype type) {
-    const ls_cuda_segment *s = &job->segment[segment];
+bool ls_cuda_attention_table_fits(const ls_cuda_attention *job, int set, ls_dtype type) {
+    const ls_cuda_key_set *s = &job->set[set];
     return ls_cuda_attention_tiles_fit(job, type) && s->query_at.kind == LS_MAP_IDENTITY &&
-           s->key_at.kind == LS_MAP_IDENTITY && s->query_most == NULL &&
+           s->key_at.kind == LS_MAP_IDENTITY && s->query_max == NULL &&
            s->query_plan.pieces == NULL;
 }
 
 template <int D> static void launch(const ls_run *run, const ls_cuda_attention *job, int at) {
     cudaStream_t stream = ls_cuda_of(run)->stream;
-    const ls_cuda_segment *s = &job->segment[at];
+    const ls_cuda_key_set *s = &job->set[at];
     const size_t bytes = sizeof(table_tiles<D>);
     const int diagonals = diagonals_of(job->T, s->key_rows);
     const int parts = parts_of(job->B, job->H, diagonals);
@@ -238,15 +237,15 @@ template <int D> static void launch(const ls_run *run, const ls_cuda_attention *
     ls_cuda_launched(run, "attention, table gradients in tiles");
 }
 
-void ls_cuda_attention_table_grad(const ls_run *run, const ls_cuda_attention *job, int segment) {
+void ls_cuda_attention_table_grad(const ls_run *run, const ls_cuda_attention *job, int set) {
     if (job->K <= 16)
-        launch<16>(run, job, segment);
+        launch<16>(run, job, set);
     else if (job->K <= 32)
-        launch<32>(run, job, segment);
+        launch<32>(run, job, set);
     else if (job->K <= 64)
-        launch<64>(run, job, segment);
+        launch<64>(run, job, set);
     else if (job->K <= 96)
-        launch<96>(run, job, segment);
+        launch<96>(run, job, set);
     else
-        launch<128>(run, job, segment);
+        launch<128>(run, job, set);
 }

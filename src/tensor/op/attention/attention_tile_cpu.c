@@ -139,7 +139,8 @@ void ls_tile_store(const ls_attention_array *x, int64_t b, int64_t head, int64_t
 }
 
 #if LS_ISA_avx512
-LS_INLINE void turn_block(const float *from, int64_t from_stride, float *to, int64_t to_stride) {
+LS_INLINE void transpose_block(const float *from, int64_t from_stride, float *to,
+                               int64_t to_stride) {
     __m512 a[16], t[16];
     UNROLL for (int i = 0; i < 16; i++) a[i] = _mm512_loadu_ps(from + i * from_stride);
     UNROLL for (int i = 0; i < 16; i += 2) {
@@ -167,7 +168,8 @@ LS_INLINE void turn_block(const float *from, int64_t from_stride, float *to, int
 enum { TURN = 16 };
 #else
 typedef float four __attribute__((vector_size(16)));
-LS_INLINE void turn_block(const float *from, int64_t from_stride, float *to, int64_t to_stride) {
+LS_INLINE void transpose_block(const float *from, int64_t from_stride, float *to,
+                               int64_t to_stride) {
     four a[4];
     for (int i = 0; i < 4; i++) memcpy(&a[i], from + i * from_stride, sizeof a[i]);
     four low01 = __builtin_shufflevector(a[0], a[1], 0, 4, 1, 5);
@@ -183,70 +185,72 @@ LS_INLINE void turn_block(const float *from, int64_t from_stride, float *to, int
 enum { TURN = 4 };
 #endif
 
-void ls_tile_turn(const float *from, int64_t from_stride, int64_t rows, int64_t columns, float *to,
-                  int64_t to_stride) {
+void ls_tile_transpose(const float *from, int64_t from_stride, int64_t rows, int64_t columns,
+                       float *to, int64_t to_stride) {
     for (int64_t i = 0; i < rows; i += TURN)
         for (int64_t j = 0; j < columns; j += TURN)
-            turn_block(from + i * from_stride + j, from_stride, to + j * to_stride + i, to_stride);
+            transpose_block(from + i * from_stride + j, from_stride, to + j * to_stride + i,
+                            to_stride);
 }
 
 /* ---- queries and keys of a tile ---- */
 
-static void turn_queries(const ls_attention_array *x, const query_tile *tile, float factor,
-                         float *buffer, float *turned) {
+static void transpose_queries(const ls_attention_array *x, const query_tile *tile, float factor,
+                              float *buffer, float *transposed) {
     const ls_attention_job *job = tile->job;
     int64_t wide = padded(job->K);
     float_rows rows =
         ls_tile_load(x, tile->b, tile->h, tile->row, tile->count, QUERIES, job->K, buffer);
-    ls_tile_turn(rows.at, rows.stride, QUERIES, wide, turned, QUERIES);
+    ls_tile_transpose(rows.at, rows.stride, QUERIES, wide, transposed, QUERIES);
     for (int64_t e = 0; e < wide * QUERIES; e += LANES)
-        vec_store(turned + e, vec_load(turned + e) * factor);
+        vec_store(transposed + e, vec_load(transposed + e) * factor);
 }
 
-void ls_tile_queries(query_tile *tile, const ls_attention_job *job,
-                     const ls_attention_source *source, int64_t b, int64_t h, int64_t row,
-                     float factor, float *buffer) {
-    const ls_attention_segment *about = source->about;
+void ls_tile_queries(query_tile *tile, const ls_attention_job *job, const ls_key_set_run *set,
+                     int64_t b, int64_t h, int64_t row, float factor, float *buffer) {
+    const ls_key_set_plan *about = set->about;
     tile->job = job;
-    tile->source = source;
+    tile->set = set;
     tile->b = b;
     tile->h = h;
     tile->row = row;
     tile->count = ls_min(QUERIES, job->T - row);
     tile->positions = (ls_interval){job->start + row, job->start + row + tile->count};
-    tile->coordinate = ls_attention_query_at(source, b, tile->positions.first);
+    tile->coordinate = ls_attention_query_at(set, b, tile->positions.first);
     tile->whole = (int64_t)llrint(tile->coordinate);
-    tile->scattered = about->key_at.kind == LS_MAP_SCALE && about->key_at.a > 1;
-    tile->even = about->query_at.kind == LS_MAP_IDENTITY && about->key_at.kind == LS_MAP_IDENTITY &&
-                 source->query_most == NULL;
+    tile->scattered = about->set.key_at.kind == LS_MAP_SCALE && about->set.key_at.a > 1;
+    tile->even = about->set.query_at.kind == LS_MAP_IDENTITY &&
+                 about->set.key_at.kind == LS_MAP_IDENTITY && set->query_max == NULL;
     for (int r = 0; r < QUERIES; r++) {
         /* absent queries stand where the last one does */
         int64_t position = ls_min(tile->positions.first + r, tile->positions.end - 1);
-        double coordinate = ls_attention_query_at(source, b, position);
+        double coordinate = ls_attention_query_at(set, b, position);
         tile->offset[r] = (float)(coordinate - tile->coordinate);
         tile->whole_offset[r] = (int32_t)((int64_t)llrint(coordinate) - tile->whole);
         int32_t rise = r == 0 ? 0 : tile->whole_offset[r] - tile->whole_offset[r - 1];
         tile->scattered |= rise < 0 || rise > 1;
     }
-    if (tile->turned != NULL) turn_queries(&source->q, tile, factor, buffer, tile->turned);
-    if (tile->turned != NULL && about->decays)
+    if (tile->transposed != NULL)
+        transpose_queries(&set->q, tile, factor, buffer, tile->transposed);
+    if (tile->transposed != NULL && about->set.xpos.pairs > 0)
         for (int64_t e = 0; e < job->K; e++) {
             int64_t pair = ls_attention_decay_pair(about, e);
             for (int r = 0; pair >= 0 && r < tile->count; r++)
-                tile->turned[e * QUERIES + r] *=
-                    (float)exp(about->log_decay[pair] * (double)tile->offset[r]);
+                tile->transposed[e * QUERIES + r] *=
+                    (float)exp(about->set.xpos.log_decay[pair] * (double)tile->offset[r]);
         }
-    if (source->relative.data != NULL)
-        turn_queries(&source->relative_q, tile, score_factor(job), buffer, tile->relative_turned);
+    if (set->relative.data != NULL)
+        transpose_queries(&set->relative_q, tile, score_factor(job), buffer,
+                          tile->relative_transposed);
 }
 
 void ls_tile_decay_keys(const query_tile *tile, int64_t row, int64_t count, float *factor,
                         int64_t stride) {
-    const ls_attention_segment *about = tile->source->about;
-    const double block = (double)about->decay_block;
+    const ls_key_set_plan *about = tile->set->about;
+    const double block = (double)about->set.xpos.block;
     double before = NAN;
     for (int64_t j = 0; j < count; j++, factor += stride) {
-        double coordinate = ls_position_map_at(about->key_at, tile->source->held.first + row + j);
+        double coordinate = ls_position_map_at(about->set.key_at, tile->set->held.first + row + j);
         double reference = floor(coordinate / block) * block;
         if (reference == before) {
             memcpy(factor, factor - stride, (size_t)stride * sizeof *factor);
@@ -256,7 +260,9 @@ void ls_tile_decay_keys(const query_tile *tile, int64_t row, int64_t count, floa
         for (int64_t e = 0; e < stride; e++) {
             int64_t pair = e < tile->job->K ? ls_attention_decay_pair(about, e) : -1;
             factor[e] =
-                pair < 0 ? 1 : (float)exp(about->log_decay[pair] * (tile->coordinate - reference));
+                pair < 0
+                    ? 1
+                    : (float)exp(about->set.xpos.log_decay[pair] * (tile->coordinate - reference));
         }
     }
 }
@@ -275,16 +281,16 @@ void ls_tile_decay_rows(const query_tile *tile, const key_tile *keys, int64_t ro
 
 /* ---- scores ---- */
 
-bool ls_tile_is_plain(const ls_attention_source *source) {
-    return source->slopes == NULL && source->table == NULL && source->relative.data == NULL;
+bool ls_tile_is_plain(const ls_key_set_run *set) {
+    return set->slopes == NULL && set->table == NULL && set->relative.data == NULL;
 }
 
 static void add_slope(const query_tile *tile, const key_tile *keys, float *s) {
-    const ls_attention_source *source = tile->source;
-    const float slope = ((const float *)source->slopes)[tile->h] * LOG2_E;
-    const bool both_ways = source->about->lo < 0;
+    const ls_key_set_run *set = tile->set;
+    const float slope = ((const float *)set->slopes)[tile->h] * LOG2_E;
+    const bool both_ways = set->about->set.lo < 0;
     for (int64_t j = 0; j < keys->count; j++) {
-        double key = ls_position_map_at(source->about->key_at, source->held.first + keys->row + j);
+        double key = ls_position_map_at(set->about->set.key_at, set->held.first + keys->row + j);
         float base = (float)(tile->coordinate - key);
         for (int r = 0; r < QUERIES; r += LANES) {
             float *at = s + j * QUERIES + r;
@@ -326,23 +332,23 @@ static void add_by_distance(const query_tile *tile, const key_tile *keys, const 
 }
 
 static void add_table(const query_tile *tile, const key_tile *keys, float *s) {
-    const ls_attention_source *source = tile->source;
-    const float *table = (const float *)source->table + tile->h * source->table_stride;
+    const ls_key_set_run *set = tile->set;
+    const float *table = (const float *)set->table + tile->h * set->table_stride;
     float slice[BAND];
-    int64_t first = nearest(tile, keys) + source->about->table_zero;
+    int64_t first = nearest(tile, keys) + set->about->set.table_zero;
     for (int64_t d = 0; d < BAND; d++)
-        slice[d] = table[clamped(first + d, source->table_rows)] * LOG2_E;
+        slice[d] = table[clamped(first + d, set->table_rows)] * LOG2_E;
     add_by_distance(tile, keys, slice, true, s);
 }
 
 int64_t ls_tile_band(const query_tile *tile, const key_tile *keys) {
-    const ls_attention_source *source = tile->source;
+    const ls_key_set_run *set = tile->set;
     int64_t first = nearest(tile, keys), wide = padded(tile->job->K);
     for (int64_t d = 0; d < BAND; d++) {
         float *to = keys->band + d * wide;
-        int64_t row = clamped(first + d, source->relative_rows);
-        load_row(source->relative.type, row_address(&source->relative, 0, tile->h, row),
-                 tile->job->K, to);
+        int64_t row = clamped(first + d, set->relative_rows);
+        load_row(set->relative.type, row_address(&set->relative, 0, tile->h, row), tile->job->K,
+                 to);
         memset(to + tile->job->K, 0, (size_t)(wide - tile->job->K) * sizeof *to);
     }
     return first;
@@ -350,17 +356,17 @@ int64_t ls_tile_band(const query_tile *tile, const key_tile *keys) {
 
 /* Distances that no band holds: pair by pair. */
 static void add_relative_pairs(const query_tile *tile, const key_tile *keys, float *s) {
-    const ls_attention_source *source = tile->source;
+    const ls_key_set_run *set = tile->set;
     const int64_t K = tile->job->K;
     for (int64_t j = 0; j < keys->count; j++) {
         int64_t base = tile_whole_distance(tile, keys->row + j);
         for (int r = 0; r < tile->count; r++) {
-            int64_t row = clamped(base + tile->whole_offset[r], source->relative_rows);
-            load_row(source->relative.type, row_address(&source->relative, 0, tile->h, row), K,
+            int64_t row = clamped(base + tile->whole_offset[r], set->relative_rows);
+            load_row(set->relative.type, row_address(&set->relative, 0, tile->h, row), K,
                      keys->band);
             float sum = 0;
             for (int64_t e = 0; e < K; e++)
-                sum += keys->band[e] * tile->relative_turned[e * QUERIES + r];
+                sum += keys->band[e] * tile->relative_transposed[e * QUERIES + r];
             s[j * QUERIES + r] += sum;
         }
     }
@@ -373,7 +379,7 @@ static void add_relative(const query_tile *tile, const key_tile *keys, float *s)
     }
     ls_tile_band(tile, keys);
     ls_tile_product(BAND, QUERIES, tile->job->K, keys->band, padded(tile->job->K), 1,
-                    tile->relative_turned, QUERIES, keys->meet, QUERIES, false);
+                    tile->relative_transposed, QUERIES, keys->meet, QUERIES, false);
     add_by_distance(tile, keys, keys->meet, false, s);
 }
 
@@ -383,17 +389,17 @@ LS_INLINE vec_int between(vec_int lane, int32_t low, int32_t high) {
 }
 
 static void mask(const query_tile *tile, const key_tile *keys, float *s) {
-    const ls_attention_source *source = tile->source;
+    const ls_key_set_run *set = tile->set;
     const vec nothing = ls_vec_all(-INFINITY);
-    const uint8_t *valid = source->valid;
+    const uint8_t *valid = set->valid;
     vec_int lane0;
     for (int r = 0; r < LANES; r++) lane0[r] = r;
     for (int64_t j = 0; j < keys->count; j++) {
         int64_t row = keys->row + j;
         float *at = s + j * QUERIES;
         ls_attention_reach reach = {.step = 1};
-        if (valid == NULL || valid[tile->b * source->valid_batch + row] != 0)
-            reach = ls_attention_reach_of(source, tile->h, source->held.first + row);
+        if (valid == NULL || valid[tile->b * set->valid_batch + row] != 0)
+            reach = ls_attention_reach_of(set, tile->h, set->held.first + row);
         int64_t first = reach.first - tile->positions.first;
         int64_t end = reach.end - tile->positions.first;
         int32_t low = (int32_t)ls_max(0, ls_min(first, QUERIES));
@@ -408,14 +414,14 @@ static void mask(const query_tile *tile, const key_tile *keys, float *s) {
 
 /* Blocks that are not listed are not seen; those that are listed more than once weigh more. */
 static void apply_list(const query_tile *tile, const key_tile *keys, float *s) {
-    const ls_attention_source *source = tile->source;
-    const ls_block_rows *rows = &source->seen_by_queries;
-    const int64_t row = source->held.first + keys->row, end = row + keys->count;
+    const ls_key_set_run *set = tile->set;
+    const ls_block_rows *rows = &set->seen_by_queries;
+    const int64_t row = set->held.first + keys->row, end = row + keys->count;
     for (int64_t n = tile->positions.first, after; n < tile->positions.end; n = after) {
         after = ls_min(ls_block_end(rows, n), tile->positions.end);
         for (int64_t m = row, next; m < end; m = next) {
             next = ls_min(ls_block_end(rows, m), end);
-            int32_t times = ls_attention_times(source, tile->h, n, m);
+            int32_t times = ls_attention_times(set, tile->h, n, m);
             if (times == 1) continue;
             const float added = times == 0 ? -INFINITY : log2f((float)times);
             for (int64_t j = m - row; j < next - row; j++)
@@ -426,10 +432,10 @@ static void apply_list(const query_tile *tile, const key_tile *keys, float *s) {
 }
 
 void ls_tile_adjust(const query_tile *tile, const key_tile *keys, float *s) {
-    if (tile->source->slopes != NULL) add_slope(tile, keys, s);
-    if (tile->source->table != NULL) add_table(tile, keys, s);
-    if (tile->source->relative.data != NULL) add_relative(tile, keys, s);
-    if (tile->source->seen_by_queries.first != NULL) apply_list(tile, keys, s);
+    if (tile->set->slopes != NULL) add_slope(tile, keys, s);
+    if (tile->set->table != NULL) add_table(tile, keys, s);
+    if (tile->set->relative.data != NULL) add_relative(tile, keys, s);
+    if (tile->set->seen_by_queries.first != NULL) apply_list(tile, keys, s);
     if (!keys->full) mask(tile, keys, s);
 }
 
@@ -437,14 +443,14 @@ void ls_tile_scores(const query_tile *tile, const key_tile *keys, float *rows, f
                     float *s) {
     const ls_attention_job *job = tile->job;
     const int64_t count = ls_round_up(keys->count, BLOCK_ROWS);
-    float_rows k = ls_tile_load(&tile->source->k, tile->b, tile->h / (job->H / job->G), keys->row,
+    float_rows k = ls_tile_load(&tile->set->k, tile->b, tile->h / (job->H / job->G), keys->row,
                                 keys->count, count, job->K, rows);
-    if (tile->source->about->decays) {
+    if (tile->set->about->set.xpos.pairs > 0) {
         ls_tile_decay_rows(tile, keys, count, k, decay);
         k = (float_rows){decay, padded(job->K)};
     }
-    if (tile->source->k.type == LS_F32) tile_fetch_ahead(k, job->K);
-    ls_tile_product(count, QUERIES, job->K, k.at, k.stride, 1, tile->turned, QUERIES, s, QUERIES,
-                    false);
+    if (tile->set->k.type == LS_F32) tile_fetch_ahead(k, job->K);
+    ls_tile_product(count, QUERIES, job->K, k.at, k.stride, 1, tile->transposed, QUERIES, s,
+                    QUERIES, false);
     ls_tile_adjust(tile, keys, s);
 }

@@ -38,20 +38,20 @@ typedef struct float_rows {
     int64_t stride;
 } float_rows;
 
-/* The queries of a tile in one segment. */
+/* The queries of a tile in one set. */
 typedef struct query_tile {
     const ls_attention_job *job;
-    const ls_attention_source *source;
+    const ls_key_set_run *set;
     int64_t b, h, row, count; /* rows row .. row + count of the query tensor */
     ls_interval positions;
     double coordinate;     /* of the first query, as the bias sees it */
     float offset[QUERIES]; /* further queries' coordinates, from the first's */
     int64_t whole;         /* the first query's coordinate as a whole number */
     int32_t whole_offset[QUERIES];
-    bool even;              /* coordinates advance by one from query to query and from key to key */
-    bool scattered;         /* coordinates fall or leap: distances do not fit a band */
-    float *turned;          /* [K][QUERIES]: q * factor, with its share of the decay, or NULL */
-    float *relative_turned; /* the same of relative_q, undecayed; NULL where there is none */
+    bool even;         /* coordinates advance by one from query to query and from key to key */
+    bool scattered;    /* coordinates fall or leap: distances do not fit a band */
+    float *transposed; /* [K][QUERIES]: q * factor, with its share of the decay, or NULL */
+    float *relative_transposed; /* the same of relative_q, undecayed; NULL where there is none */
 } query_tile;
 
 /* Keys of a tile: rows row .. row + count. */
@@ -64,7 +64,7 @@ typedef struct key_tile {
 
 #define ls_tile_product LS_ISA_SYMBOL(ls__tile_product)
 #define ls_tile_load LS_ISA_SYMBOL(ls__tile_load)
-#define ls_tile_turn LS_ISA_SYMBOL(ls__tile_turn)
+#define ls_tile_transpose LS_ISA_SYMBOL(ls__tile_turn)
 #define ls_tile_store LS_ISA_SYMBOL(ls__tile_store)
 #define ls_tile_queries LS_ISA_SYMBOL(ls__tile_queries)
 #define ls_tile_decay_keys LS_ISA_SYMBOL(ls__tile_decay_keys)
@@ -86,8 +86,8 @@ void ls_tile_product(int64_t rows, int64_t lanes, int64_t depth, const float *a,
 float_rows ls_tile_load(const ls_attention_array *x, int64_t b, int64_t head, int64_t row,
                         int64_t count, int64_t rows, int64_t width, float *buffer);
 /* to[column][row] = from[row][column]; both counts are multiples of 4. */
-void ls_tile_turn(const float *from, int64_t from_stride, int64_t rows, int64_t columns, float *to,
-                  int64_t to_stride);
+void ls_tile_transpose(const float *from, int64_t from_stride, int64_t rows, int64_t columns,
+                       float *to, int64_t to_stride);
 /* x[row + i][e] = from[i][e] * factor for i < count. */
 void ls_tile_store(const ls_attention_array *x, int64_t b, int64_t head, int64_t row, int64_t count,
                    int64_t width, float_rows from, float factor);
@@ -97,11 +97,10 @@ static inline float score_factor(const ls_attention_job *job) {
     return (float)job->scale * LOG2_E;
 }
 
-/* Fills in all but the pointers, which must be set (turned may be NULL: not wanted); `buffer` is
+/* Fills in all but the pointers, which must be set (transposed may be NULL: not wanted); `buffer` is
  * scratch of QUERIES * padded(K) floats. Absent queries are zeros. */
-void ls_tile_queries(query_tile *tile, const ls_attention_job *job,
-                     const ls_attention_source *source, int64_t b, int64_t h, int64_t row,
-                     float factor, float *buffer);
+void ls_tile_queries(query_tile *tile, const ls_attention_job *job, const ls_key_set_run *set,
+                     int64_t b, int64_t h, int64_t row, float factor, float *buffer);
 /* factor[j][e] of key row `row + j` for this tile's queries, which carry the rest of the decay. */
 void ls_tile_decay_keys(const query_tile *tile, int64_t row, int64_t count, float *factor,
                         int64_t stride);
@@ -111,11 +110,11 @@ void ls_tile_decay_rows(const query_tile *tile, const key_tile *keys, int64_t ro
                         float *to);
 
 /* Whether scores need nothing but a mask. */
-bool ls_tile_is_plain(const ls_attention_source *source);
+bool ls_tile_is_plain(const ls_key_set_run *set);
 /* Makes scores of products: adds biases and sets pairs that are not admitted to -infinity. */
 void ls_tile_adjust(const query_tile *tile, const key_tile *keys, float *s);
 /* s[key][query]: the scores of a tile of keys, -infinity where a pair is not admitted. Scratch:
- * rows and decay, KEYS * padded(K) floats each (decay only where the segment decays). */
+ * rows and decay, KEYS * padded(K) floats each (decay only where the set decays). */
 void ls_tile_scores(const query_tile *tile, const key_tile *keys, float *rows, float *decay,
                     float *s);
 /* Loads the relative keys of a tile's distances into keys->band; returns the distance of row 0. */
@@ -123,14 +122,14 @@ int64_t ls_tile_band(const query_tile *tile, const key_tile *keys);
 
 /* The whole coordinate of a key, less the tile's first query's. */
 static inline int64_t tile_whole_distance(const query_tile *tile, int64_t key_row) {
-    const ls_attention_source *source = tile->source;
-    return tile->whole - (int64_t)__builtin_llrint(ls_position_map_at(
-                             source->about->key_at, source->held.first + key_row));
+    const ls_key_set_run *set = tile->set;
+    return tile->whole - (int64_t)__builtin_llrint(
+                             ls_position_map_at(set->about->set.key_at, set->held.first + key_row));
 }
 
 /* The first tile of keys from number `from` on that the queries' lists let them see. */
 static inline int64_t tile_next_keys(const query_tile *tile, int64_t from) {
-    return ls_block_next_tile(&tile->source->seen_by_queries, tile->h, tile->positions, KEYS, from);
+    return ls_block_next_tile(&tile->set->seen_by_queries, tile->h, tile->positions, KEYS, from);
 }
 
 /* Rows lie too far apart for the processor to guess the next: a tile ahead they are asked for. */

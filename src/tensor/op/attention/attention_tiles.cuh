@@ -47,7 +47,7 @@ __device__ static inline void ls_load_matrices(uint32_t to[4], const ls_cuda_bf1
                  : "r"(ls_shared_address(row))
                  : "memory");
 }
-__device__ static inline void ls_load_matrices_turned(uint32_t to[4], const ls_cuda_bf16 *row) {
+__device__ static inline void ls_load_matrices_transposed(uint32_t to[4], const ls_cuda_bf16 *row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                  : "r"(ls_shared_address(row))
@@ -154,7 +154,7 @@ __device__ static inline void ls_tile_gather(float c[M][D / 8][4], const float p
 #pragma unroll
         for (int n = 0; n < D / 16; n++) {
             uint32_t right[4];
-            ls_load_matrices_turned(right, b_lane + k * 16 * STRIDE + n * 16);
+            ls_load_matrices_transposed(right, b_lane + k * 16 * STRIDE + n * 16);
 #pragma unroll
             for (int m = 0; m < M; m++) {
                 ls_multiply(c[m][2 * n], left[m], right[0], right[1]);
@@ -199,8 +199,8 @@ typedef struct ls_tile_mark {
     float decay; /* its share of the distance of decay */
 } ls_tile_mark;
 
-/* What the scores of a segment are besides products: nothing, numbers of a table by the distance of
- * whole coordinates that grow by at most 1 from row to row (ls_cuda_segment.table_steps), or
+/* What the scores of a set are besides products: nothing, numbers of a table by the distance of
+ * whole coordinates that grow by at most 1 from row to row (ls_cuda_key_set.table_steps), or
  * anything. */
 enum { LS_TILE_PLAIN, LS_TILE_TABLE, LS_TILE_BIASED };
 
@@ -217,7 +217,7 @@ template <int KIND> struct ls_tile_kept {
 template <> struct ls_tile_kept<LS_TILE_BIASED> { typedef ls_tile_mark key, query; };
 
 __device__ static inline ls_tile_mark ls_tile_query_mark(const ls_cuda_attention &job,
-                                                         const ls_cuda_segment &s, double origin,
+                                                         const ls_cuda_key_set &s, double origin,
                                                          int b, int row) {
     const int64_t n = job.start + min(max(row, 0), job.T - 1);
     const double here = ls_cuda_query_at(s, b, n);
@@ -227,7 +227,7 @@ __device__ static inline ls_tile_mark ls_tile_query_mark(const ls_cuda_attention
 }
 
 __device__ static inline ls_tile_bounds
-ls_tile_key_bounds(const ls_cuda_attention &job, const ls_cuda_segment &s, int b, int row) {
+ls_tile_key_bounds(const ls_cuda_attention &job, const ls_cuda_key_set &s, int b, int row) {
     ls_tile_bounds bounds = {0, 0};
     if (row < 0 || row >= s.keys || !ls_cuda_valid(s, b, row)) return bounds;
     const int64_t m = s.key_position + row;
@@ -238,7 +238,7 @@ ls_tile_key_bounds(const ls_cuda_attention &job, const ls_cuda_segment &s, int b
 }
 
 __device__ static inline ls_tile_mark ls_tile_key_mark(const ls_cuda_attention &job,
-                                                       const ls_cuda_segment &s, double origin,
+                                                       const ls_cuda_key_set &s, double origin,
                                                        int b, int row) {
     const ls_tile_bounds bounds = ls_tile_key_bounds(job, s, b, row);
     ls_tile_mark mark = {bounds.first, bounds.end, 0, 0, 0};
@@ -252,16 +252,16 @@ __device__ static inline ls_tile_mark ls_tile_key_mark(const ls_cuda_attention &
 
 /* The whole coordinate of a query row, by a table in steps. */
 __device__ static inline int ls_tile_coordinate(const ls_cuda_attention &job,
-                                                const ls_cuda_segment &s, int b, int row) {
+                                                const ls_cuda_key_set &s, int b, int row) {
     const int n = (int)job.start + min(row, job.T - 1);
     const int here =
         s.query_at.kind == LS_MAP_GROUP ? n / (int)s.query_at.a + (int)s.query_at.b : n;
-    return s.query_most == NULL ? here : min(here, s.query_most[b]);
+    return s.query_max == NULL ? here : min(here, s.query_max[b]);
 }
 
 /* The column of a table, before it is cut to those that there are, of the first rows of a tile of
  * queries and of one of keys. */
-__device__ static inline int ls_tile_column(const ls_cuda_attention &job, const ls_cuda_segment &s,
+__device__ static inline int ls_tile_column(const ls_cuda_attention &job, const ls_cuda_key_set &s,
                                             int b, int query_row, int key_row) {
     if (s.table == NULL) return 0;
     return ls_tile_coordinate(job, s, b, query_row) - (int)(s.key_position + key_row) +
@@ -272,7 +272,7 @@ __device__ static inline int ls_tile_column(const ls_cuda_attention &job, const 
 template <int KIND>
 __device__ static inline void
 ls_tile_mark_query(typename ls_tile_kept<KIND>::query &to, const ls_cuda_attention &job,
-                   const ls_cuda_segment &s, double origin, int b, int first, int row) {
+                   const ls_cuda_key_set &s, double origin, int b, int first, int row) {
     if constexpr (KIND == LS_TILE_BIASED)
         to = ls_tile_query_mark(job, s, origin, b, row);
     else if (s.table != NULL)
@@ -283,7 +283,7 @@ ls_tile_mark_query(typename ls_tile_kept<KIND>::query &to, const ls_cuda_attenti
 template <int KIND>
 __device__ static inline void
 ls_tile_mark_key(typename ls_tile_kept<KIND>::key &to, const ls_cuda_attention &job,
-                 const ls_cuda_segment &s, double origin, int b, int row) {
+                 const ls_cuda_key_set &s, double origin, int b, int row) {
     if constexpr (KIND == LS_TILE_BIASED)
         to = ls_tile_key_mark(job, s, origin, b, row);
     else
@@ -293,12 +293,12 @@ ls_tile_mark_key(typename ls_tile_kept<KIND>::key &to, const ls_cuda_attention &
 /* Asks for the part of a table that the scores of a tile of queries and one of keys need: that of a
  * query at step x and key row c of the tile is strip[x - c + KEYS - 1]. */
 template <int QUERIES, int KEYS, int THREADS>
-__device__ static inline void ls_tile_ask_strip(float *strip, const ls_cuda_segment &s, int h,
+__device__ static inline void ls_tile_ask_strip(float *strip, const ls_cuda_key_set &s, int h,
                                                 int column) {
     const float *table = s.table + h * s.table_stride;
     for (int i = (int)threadIdx.x; i < QUERIES + KEYS; i += THREADS) {
         const int at = min(max(column + i - (KEYS - 1), 0), s.table_rows - 1);
-        /* where a segment has no table, any address that is not read */
+        /* where a set has no table, any address that is not read */
         ls_copy_4(strip + i, s.table == NULL ? (const float *)s.k.data : table + at,
                   s.table != NULL);
     }
@@ -323,7 +323,7 @@ typedef struct ls_tile_bias {
     int rows;
 } ls_tile_bias;
 
-__device__ static inline ls_tile_bias ls_tile_bias_of(const ls_cuda_segment &s, int h) {
+__device__ static inline ls_tile_bias ls_tile_bias_of(const ls_cuda_key_set &s, int h) {
     ls_tile_bias bias = {s.slopes == NULL ? 0 : s.slopes[h] * LS_CUDA_LOG2_E, s.lo < 0,
                          s.table == NULL ? NULL : s.table + h * s.table_stride, s.table_rows};
     return bias;
@@ -404,7 +404,7 @@ ls_tile_differentiate(float s[M][COLUMNS / 8][4], float ds[M][COLUMNS / 8][4], f
 /* Multiplies the rows of a tile with their shares of the decay. */
 template <int D, int ROWS, int THREADS = LS_TILE_THREADS>
 __device__ static inline void ls_tile_decay(ls_cuda_bf16 *tile, const ls_tile_mark *marks,
-                                            const ls_cuda_segment &s) {
+                                            const ls_cuda_key_set &s) {
     /* elements and rows at a time: a thread stays with its elements */
     enum { ACROSS = D < THREADS ? D : THREADS, EACH = THREADS / ACROSS };
     const int first = (int)threadIdx.x / ACROSS;
@@ -445,7 +445,7 @@ __device__ static inline bool ls_tile_is_full(const ls_tile_range &range, int ti
 /* Key tiles of the query rows row .. row + count. */
 template <int SIZE>
 __device__ static inline ls_tile_range ls_key_tiles(const ls_cuda_attention &job,
-                                                    const ls_cuda_segment &s, int row, int count) {
+                                                    const ls_cuda_key_set &s, int row, int count) {
     const int64_t first = job.start + row, last = first + count - 1;
     const ls_cuda_span none = {0, 0};
     return ls_tile_range_of<SIZE>(ls_cuda_keys_of(s, first, last, 1, false),
@@ -456,7 +456,7 @@ __device__ static inline ls_tile_range ls_key_tiles(const ls_cuda_attention &job
 /* Query tiles of the key rows row .. row + count. */
 template <int SIZE>
 __device__ static inline ls_tile_range
-ls_query_tiles(const ls_cuda_attention &job, const ls_cuda_segment &s, int row, int count) {
+ls_query_tiles(const ls_cuda_attention &job, const ls_cuda_key_set &s, int row, int count) {
     const int64_t first = s.key_position + row, last = first + count - 1;
     const ls_cuda_span none = {0, 0};
     return ls_tile_range_of<SIZE>(
@@ -533,7 +533,7 @@ __device__ static inline ls_tile_walk ls_tile_walk_listed(const ls_block_rows &l
     return walk;
 }
 
-static inline int ls_tile_kind_of(const ls_cuda_segment *s) {
+static inline int ls_tile_kind_of(const ls_cuda_key_set *s) {
     const bool table_alone = s->slopes == NULL && s->log_decay == NULL && s->table_steps;
     if (s->slopes == NULL && s->table == NULL && s->log_decay == NULL) return LS_TILE_PLAIN;
     return table_alone && s->query_plan.pieces == NULL ? LS_TILE_TABLE : LS_TILE_BIASED;

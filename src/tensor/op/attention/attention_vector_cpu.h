@@ -43,7 +43,7 @@ LS_INLINE vec vec_exp2(vec x) {
     const vec c5 = ls_vec_all(0.001326472731307149f), c4 = ls_vec_all(0.009671512991189957f),
               c3 = ls_vec_all(0.05550733581185341f), c2 = ls_vec_all(0.24022242426872253f),
               c1 = ls_vec_all(0.6931470036506653f), c0 = ls_vec_all(1.0f);
-    x = ls_vec_most(ls_vec_all(-127.0f), x);
+    x = ls_vec_max(ls_vec_all(-127.0f), x);
 #if LS_ISA_avx512
     vec whole = (vec)_mm512_roundscale_ps((__m512)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 #else

@@ -86,13 +86,13 @@ static int cut_runs(ls_interval any, ls_interval full_tiles, int64_t tile, ls_ti
     ls_interval tiles = {any.first / tile, (any.end + tile - 1) / tile};
     full_tiles = ls_interval_cut(full_tiles, tiles);
     if (full_tiles.end <= full_tiles.first) full_tiles.first = full_tiles.end = tiles.end;
-    const ls_tile_run parts[LS_TILE_RUNS_MOST] = {
+    const ls_tile_run parts[LS_TILE_RUNS_MAX] = {
         {tiles.first, full_tiles.first, false},
         {full_tiles.first, full_tiles.end, true},
         {full_tiles.end, tiles.end, false},
     };
     int count = 0;
-    for (int i = 0; i < LS_TILE_RUNS_MOST; i++)
+    for (int i = 0; i < LS_TILE_RUNS_MAX; i++)
         if (parts[i].end > parts[i].first) runs[count++] = parts[i];
     return count;
 }
@@ -104,7 +104,7 @@ static ls_interval rows_of(ls_interval positions, ls_interval held) {
 }
 
 int ls_tile_runs_of_queries(const ls_tile_rule *rule, ls_interval queries, ls_interval held,
-                            ls_tile_run runs[LS_TILE_RUNS_MOST]) {
+                            ls_tile_run runs[LS_TILE_RUNS_MAX]) {
     ls_interval any = rows_of(ls_keys_any(rule, queries), held);
     ls_interval full = {0, 0};
     if (!rule->checked) {
@@ -116,7 +116,7 @@ int ls_tile_runs_of_queries(const ls_tile_rule *rule, ls_interval queries, ls_in
 }
 
 int ls_tile_runs_of_keys(const ls_tile_rule *rule, ls_interval keys, ls_interval asked,
-                         ls_tile_run runs[LS_TILE_RUNS_MOST]) {
+                         ls_tile_run runs[LS_TILE_RUNS_MAX]) {
     ls_interval any = rows_of(ls_queries_any(rule, keys), asked);
     ls_interval full = {0, 0};
     if (!rule->checked) {
@@ -172,7 +172,7 @@ int64_t ls_block_next_tile(const ls_block_rows *rows, int64_t head, ls_interval 
 
 /* ---- pieces of rows ---- */
 
-enum { PIECE_LEAST = 16, PARTS_MOST = 2048 };
+enum { PIECE_LEAST = 16, PARTS_MAX = 2048 };
 
 /* Pieces of a row with so many entries; an empty row is one as well, since its result is 0. */
 static int64_t pieces_in(int64_t entries, int64_t longest) {
@@ -184,8 +184,8 @@ static int64_t entries_of(const double *first, int64_t row) {
 }
 
 ls_block_plan ls_block_plan_of(const double *first, int64_t rows) {
-    ls_block_plan plan = {.longest = PIECE_LEAST / 2, .parts = PARTS_MOST + 1};
-    while (plan.parts > PARTS_MOST) { /* none are left when `longest` is that of a whole row */
+    ls_block_plan plan = {.longest = PIECE_LEAST / 2, .parts = PARTS_MAX + 1};
+    while (plan.parts > PARTS_MAX) { /* none are left when `longest` is that of a whole row */
         plan = (ls_block_plan){.longest = 2 * plan.longest};
         for (int64_t row = 0; row < rows; row++) {
             int64_t pieces = pieces_in(entries_of(first, row), plan.longest);

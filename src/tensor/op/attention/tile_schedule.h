@@ -1,6 +1,6 @@
 /* Which tiles of keys a tile of queries meets, and the other way round.
  *
- * Every rule of an attention segment admits, for one query, an interval of key positions, and for
+ * Every rule of an attention set admits, for one query, an interval of key positions, and for
  * one key an interval of query positions. So the tiles that matter are found by arithmetic on the
  * ends of a tile: at most three runs (partial, full, partial), with no table to build or to store.
  * A pair inside a FULL tile needs no predicate. */
@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { LS_TILE_QUERIES = 32, LS_TILE_KEYS = 64, LS_TILE_RUNS_MOST = 3 };
+enum { LS_TILE_QUERIES = 32, LS_TILE_KEYS = 64, LS_TILE_RUNS_MAX = 3 };
 
 /* Keys by the block a query lies in: query n admits from <= m - n / block * step < to. `step` is
  * how many keys there are to a block of queries: `block` of them, or fewer where keys stand for
@@ -21,7 +21,7 @@ typedef struct ls_span {
 } ls_span;
 
 typedef struct ls_tile_rule {
-    int64_t lo, hi; /* admitted distances n - m; of a dilated segment the widest head's */
+    int64_t lo, hi;             /* admitted distances n - m; of a dilated set the widest head's */
     int64_t key_first, key_end; /* admitted key positions */
     int64_t block;              /* > 0: 0 <= n / block - m / block <= 1 */
     bool alone;                 /* with a block: n / block = m / block */
@@ -56,11 +56,11 @@ ls_span ls_rule_span(const ls_tile_rule *rule);
 /* The runs of key tiles (rows [64 t, 64 t + 64) of a tensor whose rows hold the positions `held`)
  * for queries at the given positions. Only complete tiles are FULL. Returns the number of runs. */
 int ls_tile_runs_of_queries(const ls_tile_rule *rule, ls_interval queries, ls_interval held,
-                            ls_tile_run runs[LS_TILE_RUNS_MOST]);
+                            ls_tile_run runs[LS_TILE_RUNS_MAX]);
 /* The runs of query tiles (rows [32 t, 32 t + 32) of queries at the positions `asked`) that meet
  * the keys at the given positions. The last query tile may be FULL and incomplete. */
 int ls_tile_runs_of_keys(const ls_tile_rule *rule, ls_interval keys, ls_interval asked,
-                         ls_tile_run runs[LS_TILE_RUNS_MOST]);
+                         ls_tile_run runs[LS_TILE_RUNS_MAX]);
 
 /* Which blocks of positions meet which: row i of head h has the blocks at[first[h * blocks + i] ..
  * first[h * blocks + i + 1]), rising, each counted times[..] times. Position p lies in block

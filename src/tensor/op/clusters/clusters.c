@@ -48,7 +48,7 @@ ls_tensor *ls_cluster_logits(ls_program *p, const ls_clusters *clusters, ls_tens
             return NULL;
         }
     }
-    int64_t dim[LS_RANK_MOST];
+    int64_t dim[LS_RANK_MAX];
     memcpy(dim, logits[0]->dim, sizeof dim);
     dim[logits[0]->rank - 1] = clusters->first[clusters->count];
     ls_tensor *out = ls_activation(p, ls_type(p), logits[0]->rank, dim);

@@ -7,10 +7,10 @@
 /* Cluster 0 of a vocabulary has the ids below first[1], cluster i those from first[i] on;
  * first[count] is their number. A softmax over cluster 0 and one column for each other cluster says
  * which, and one over its members says what (arXiv 1609.04309). */
-enum { LS_CLUSTERS_MOST = 16 };
+enum { LS_CLUSTERS_MAX = 16 };
 typedef struct ls_clusters {
     int count;
-    int64_t first[LS_CLUSTERS_MOST + 1];
+    int64_t first[LS_CLUSTERS_MAX + 1];
 } ls_clusters;
 /* ids [..] as numbers within cluster `which`; -1 for others. With `columns`, for cluster 0, others
  * are the number of their cluster's column, first[1] + cluster - 1. No gradient. */

@@ -33,7 +33,7 @@ static void cluster_ids(const ls_run *run, const ls_node *node) {
 /* One array per cluster. */
 template <typename T> struct cluster_arrays {
     int count;
-    const T *at[LS_CLUSTERS_MOST];
+    const T *at[LS_CLUSTERS_MAX];
 };
 
 template <typename T> static cluster_arrays<T> arrays_of(const ls_node *node) {

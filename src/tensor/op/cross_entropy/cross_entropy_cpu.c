@@ -12,9 +12,9 @@ static int64_t piece_rows(const ls_node *node) {
     return ls_min(rows, ls_max(16, ls_min(fit, 1024)));
 }
 
-typedef struct piece {
+typedef struct row_chunk {
     ls_gemm logits, dx, dw;
-} piece;
+} row_chunk;
 
 /* Row `first` of rows of so many bytes; there are none yet while only sizes are asked for. */
 static char *row_at(const ls_tensor *tensor, int64_t first, size_t bytes) {
@@ -24,27 +24,28 @@ static char *row_at(const ls_tensor *tensor, int64_t first, size_t bytes) {
 
 /* The products of `rows` rows from `first`: logits = x W^T, dx = d W, dW += d^T x, where d is the
  * gradient of the logits, in the type in which products run. */
-static piece products(const ls_node *node, int64_t first, int64_t rows, void *logits, void *d) {
+static row_chunk products(const ls_node *node, int64_t first, int64_t rows, void *logits, void *d) {
     const ls_tensor *x = node->in[0], *w = node->in[1];
     int64_t vocabulary = w->dim[0], width = w->dim[1];
     ls_dtype wide = x->type == LS_F64 ? LS_F64 : LS_F32;
     size_t row_bytes = (size_t)width * ls_dtype_size(x->type);
     ls_matrix x_rows = {row_at(x, first, row_bytes), x->type, width, false};
     ls_matrix weight = {ls_data(w), w->type, width, false};
-    ls_matrix weight_turned = {ls_data(w), w->type, width, true};
-    ls_matrix d_rows = {d, x->type, vocabulary, false}, d_turned = {d, x->type, vocabulary, true};
-    piece out = {
-        .logits = {rows, vocabulary, width, x_rows, weight_turned, logits, wide, vocabulary, false,
-                   node->in[2] == NULL ? NULL : ls_data(node->in[2])},
+    ls_matrix weight_transposed = {ls_data(w), w->type, width, true};
+    ls_matrix d_rows = {d, x->type, vocabulary, false},
+              d_transposed = {d, x->type, vocabulary, true};
+    row_chunk out = {
+        .logits = {rows, vocabulary, width, x_rows, weight_transposed, logits, wide, vocabulary,
+                   false, node->in[2] == NULL ? NULL : ls_data(node->in[2])},
         .dx = {rows, width, vocabulary, d_rows, weight, NULL, x->type, width, false, NULL},
-        .dw = {vocabulary, width, rows, d_turned, x_rows, NULL, wide, width, true, NULL},
+        .dw = {vocabulary, width, rows, d_transposed, x_rows, NULL, wide, width, true, NULL},
     };
     if (node->out[1] != NULL) out.dx.c = row_at(node->out[1], first, row_bytes);
     return out;
 }
 
 static size_t gemm_bytes(const ls_node *node, int threads) {
-    piece p = products(node, 0, piece_rows(node), NULL, NULL);
+    row_chunk p = products(node, 0, piece_rows(node), NULL, NULL);
     size_t most = ls_gemm_workspace(&p.logits, threads);
     size_t dx = ls_gemm_workspace(&p.dx, threads), dw = ls_gemm_workspace(&p.dw, threads);
     if (node->out[1] == NULL) return most;
@@ -169,7 +170,7 @@ LS_INLINE void run_typed(const ls_run *run, const ls_node *node, ls_dtype type) 
     if (type == LS_BF16) products_space += ls_round_up((int64_t)buffer_bytes(node) / 2, 64);
     for (int64_t first = 0; first < rows; first += most) {
         int64_t count = ls_min(most, rows - first);
-        piece p = products(node, first, count, logits, d);
+        row_chunk p = products(node, first, count, logits, d);
         ls_gemm_run(&p.logits, run->threads, products_space);
 #pragma omp parallel for schedule(static) num_threads(run->threads)
         for (int64_t row = 0; row < count; row++) {

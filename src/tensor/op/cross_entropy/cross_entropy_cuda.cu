@@ -218,7 +218,7 @@ static void launch_rows(const ls_run *run, const ls_node *node, int64_t first, i
 template <typename T, bool SMOOTH>
 static void softmax_piece(const ls_run *run, const ls_node *node, int64_t first, int64_t rows) {
     /* two blocks must fit, so that one computes while the other waits for memory */
-    bool fits = (size_t)row_bytes(node) + 2048 <= ls_cuda_of(run)->shared_most / 2;
+    bool fits = (size_t)row_bytes(node) + 2048 <= ls_cuda_of(run)->shared_max / 2;
     if (node->out[1] == NULL)
         launch_rows<T, false, false, SMOOTH>(run, node, first, rows);
     else if (fits)
@@ -230,22 +230,22 @@ static void softmax_piece(const ls_run *run, const ls_node *node, int64_t first,
 /* ---- products ---- */
 
 /* logits = x W^T, dx = d W, dW += d^T x, where the gradient d has taken the logits' place. */
-typedef struct piece {
+typedef struct row_chunk {
     ls_cuda_product logits, dx, dw;
-} piece;
+} row_chunk;
 
-static piece products(const ls_run *run, const ls_node *node, int64_t first, int64_t rows) {
+static row_chunk products(const ls_run *run, const ls_node *node, int64_t first, int64_t rows) {
     const ls_tensor *x = node->in[0], *w = node->in[1];
     int64_t vocabulary = w->dim[0], width = w->dim[1], stride = logits_stride(node);
     int64_t offset = first * width * (int64_t)ls_dtype_size(x->type);
     void *d = run->workspace;
     ls_cuda_matrix x_rows = {(const char *)ls_data(x) + offset, x->type, width, false};
-    ls_cuda_matrix weight = {ls_data(w), w->type, width, false}, weight_turned = weight;
-    ls_cuda_matrix d_rows = {d, x->type, stride, false}, d_turned = d_rows;
-    weight_turned.turned = d_turned.turned = true;
-    piece p = {{rows, vocabulary, width, x_rows, weight_turned, d, x->type, stride, false},
-               {rows, width, vocabulary, d_rows, weight, NULL, x->type, width, false},
-               {vocabulary, width, rows, d_turned, x_rows, NULL, LS_F32, width, true}};
+    ls_cuda_matrix weight = {ls_data(w), w->type, width, false}, weight_transposed = weight;
+    ls_cuda_matrix d_rows = {d, x->type, stride, false}, d_transposed = d_rows;
+    weight_transposed.transposed = d_transposed.transposed = true;
+    row_chunk p = {{rows, vocabulary, width, x_rows, weight_transposed, d, x->type, stride, false},
+                   {rows, width, vocabulary, d_rows, weight, NULL, x->type, width, false},
+                   {vocabulary, width, rows, d_transposed, x_rows, NULL, LS_F32, width, true}};
     if (node->in[2] != NULL) p.logits.bias = (const float *)ls_data(node->in[2]);
     if (node->out[1] == NULL) return p;
     p.dx.c = (char *)ls_data(node->out[1]) + offset;
@@ -259,7 +259,7 @@ template <typename T> static void run_typed(const ls_run *run, const ls_node *no
     void *rest = (char *)run->workspace + logits_bytes(node);
     for (int64_t first = 0; first < rows; first += most) {
         int64_t count = most < rows - first ? most : rows - first;
-        piece p = products(run, node, first, count);
+        row_chunk p = products(run, node, first, count);
         ls_cuda_product_run(run, &p.logits, rest);
         if (ls_cross_entropy_smoothing(node) == 0)
             softmax_piece<T, false>(run, node, first, count);

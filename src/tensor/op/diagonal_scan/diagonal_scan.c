@@ -48,7 +48,7 @@ ls_tensor *ls_diagonal_scan(ls_program *p, const ls_modes *m, ls_tensor **after)
     ls_tensor *y = ls_activation(p, ls_type(p), v->rank, v->dim), *last = NULL;
     if (after != NULL)
         *after = last = ls_activation(p, ls_wide_type(p), LS_DIMS(v->dim[0], v->dim[2]));
-    const ls_modes_attributes attributes = {m->hold, m->real_most, m->step_scale, m->factor,
+    const ls_modes_attributes attributes = {m->hold, m->real_max, m->step_scale, m->factor,
                                             m->reversed};
     ls_tensor *in[LS_MODES_IN] = {m->v, m->real, m->imag, m->log_step, m->before, m->valid};
     ls_record(p, &scan_op, &attributes, sizeof attributes, LS_MODES_IN, in, LS_MODES_OUT,

@@ -6,7 +6,7 @@
 
 /* P complex modes, each a recurrence of its own that all channels may drive and read:
  *   x_t = a x_{t-1} + b v_t,   y_t = factor conj(x_t)
- * where a and b = step w are x' = L x + v made discrete, L = min(real, real_most) + i imag and
+ * where a and b = step w are x' = L x + v made discrete, L = min(real, real_max) + i imag and
  * step = step_scale exp(log_step). v and y are [B,T,2P], pairs of re and im: a product before it
  * with rows in pairs is a complex one, and after it a product with columns in pairs gives factor
  * Re(C x). States are wide [B,2P]; gradients pass through them too. Phases are exact: fast types
@@ -17,7 +17,7 @@ typedef struct ls_modes {
     ls_tensor *before;                 /* NULL: zeros */
     ls_tensor *valid;                  /* u8 [B,T]: v counts as 0 where it is 0; NULL: all count */
     ls_hold hold;
-    double real_most; /* INFINITY: no bound */
+    double real_max; /* INFINITY: no bound */
     double step_scale, factor;
     bool reversed; /* from the last row to the first */
 } ls_modes;
@@ -44,7 +44,7 @@ enum { LS_MODES_DV = 0, LS_MODES_DBEFORE, LS_MODES_GRAD_OUT }; /* either may be 
 
 typedef struct ls_modes_attributes {
     ls_hold hold;
-    double real_most, step_scale, factor;
+    double real_max, step_scale, factor;
     bool reversed;
 } ls_modes_attributes;
 

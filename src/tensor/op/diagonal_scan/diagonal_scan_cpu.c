@@ -48,22 +48,22 @@ typedef struct line {
 } line;
 
 /* A kernel's operands and its place to work: systems of all blocks, their lines in every sequence,
- * and backward a desk of every thread: states in one chunk and, of each block of a group, at the
+ * and backward scratch memory of every thread: states in one chunk and, of each block of a group, at the
  * starts of chunks (f64: all states of one mode). */
 typedef struct work {
     const ls_node *node;
     ls_modes_attributes about;
-    int64_t B, T, P, blocks, groups, chunks, desk; /* desk: bytes */
+    int64_t B, T, P, blocks, groups, chunks, scratch; /* scratch: bytes */
     ls_dtype wide;
     rows v, y; /* y: y, or dy */
     const uint8_t *valid;
     const void *before;
     discrete *systems; /* [blocks] */
     line *lines;       /* [B][blocks] */
-    char *desks;
+    char *scratches;
 } work;
 
-static int64_t desk_bytes(const work *w) {
+static int64_t scratch_bytes(const work *w) {
     if (w->wide == LS_F64) return ls_round_up((w->T + 1) * (int64_t)sizeof(double complex), 64);
     return (CHUNK + ls_ceil_div(w->blocks, w->groups) * w->chunks) * (int64_t)sizeof(complexes);
 }
@@ -81,7 +81,7 @@ static work work_of(const ls_node *node) {
     w.blocks = ls_ceil_div(w.P, LANES);
     w.groups = ls_min(w.blocks, GROUPS);
     w.chunks = ls_ceil_div(w.T, CHUNK);
-    w.desk = desk_bytes(&w);
+    w.scratch = scratch_bytes(&w);
     return w;
 }
 
@@ -92,7 +92,7 @@ static size_t forward_workspace(const ls_node *node, int threads) {
 }
 
 static size_t backward_workspace(const ls_node *node, int threads) {
-    return forward_workspace(node, threads) + (size_t)(threads * work_of(node).desk);
+    return forward_workspace(node, threads) + (size_t)(threads * work_of(node).scratch);
 }
 
 static double parameter(const work *w, int which, int64_t p) {
@@ -110,7 +110,7 @@ static void add_gradient(const work *w, const ls_run *run, int which, int64_t p,
 
 static double complex pole(const work *w, int64_t p) {
     const double real = parameter(w, LS_MODES_REAL, p);
-    return ls_complex(real > w->about.real_most ? w->about.real_most : real,
+    return ls_complex(real > w->about.real_max ? w->about.real_max : real,
                       parameter(w, LS_MODES_IMAG, p));
 }
 
@@ -135,7 +135,7 @@ static work begin(const ls_run *run, const ls_node *node, bool gradient) {
     w.before = data_of(node->in[LS_MODES_BEFORE]);
     w.systems = run->workspace;
     w.lines = (line *)(w.systems + w.blocks);
-    w.desks = (char *)(w.lines + w.B * w.blocks);
+    w.scratches = (char *)(w.lines + w.B * w.blocks);
     memset(w.systems, 0, (size_t)w.blocks * sizeof *w.systems);
     for (int64_t p = 0; p < w.P; p++) {
         const double step = step_size(&w, p);
@@ -158,7 +158,7 @@ static void finish(const ls_run *run, const work *w) {
         const double step = step_size(w, p);
         const ls_held held = ls_hold_at(w->about.hold, step * L);
         double complex dz = da * conj(held.a_slope) + step * db * conj(held.w_slope);
-        bool bound = parameter(w, LS_MODES_REAL, p) > w->about.real_most;
+        bool bound = parameter(w, LS_MODES_REAL, p) > w->about.real_max;
         if (!bound) add_gradient(w, run, LS_MODES_REAL, p, step * creal(dz));
         add_gradient(w, run, LS_MODES_IMAG, p, step * cimag(dz));
         add_gradient(w, run, LS_MODES_LOG_STEP, p, step * creal(dz * conj(L) + db * conj(held.w)));
@@ -224,7 +224,7 @@ static void backward_f64(const ls_run *run, const ls_node *node) {
 #pragma omp parallel for collapse(2) schedule(static) num_threads(run->threads)
     for (int64_t b = 0; b < w.B; b++)
         for (int64_t p = 0; p < w.P; p++) {
-            double complex *x = (double complex *)(w.desks + omp_get_thread_num() * w.desk);
+            double complex *x = (double complex *)(w.scratches + omp_get_thread_num() * w.scratch);
             const discrete *s = &w.systems[p / LANES];
             double complex g = state_at(&w, data_of(node->in[LS_MODES_DAFTER]), b, p);
             double complex da = 0, db = 0;
@@ -298,15 +298,15 @@ LS_INLINE strip strip_of(const work *w, int64_t b, int64_t block) {
 }
 
 /* The blocks of a piece. */
-typedef struct piece {
+typedef struct block_range {
     int64_t b, first, end;
-} piece;
+} block_range;
 
-LS_INLINE piece piece_of(const work *w, int64_t index) {
+LS_INLINE block_range piece_of(const work *w, int64_t index) {
     const int64_t group = index % w->groups;
-    return (piece){.b = index / w->groups,
-                   .first = group * w->blocks / w->groups,
-                   .end = (group + 1) * w->blocks / w->groups};
+    return (block_range){.b = index / w->groups,
+                         .first = group * w->blocks / w->groups,
+                         .end = (group + 1) * w->blocks / w->groups};
 }
 
 /* States [B,2P] of sequences; 0 where there are none. */
@@ -396,7 +396,7 @@ LS_INLINE void backward_chunk(const work *w, const strip *c, ls_dtype type, int6
     modes_to(db, &c->at->d.b);
 }
 
-LS_INLINE void forward_piece(const work *w, piece g, ls_dtype type, void *after) {
+LS_INLINE void forward_piece(const work *w, block_range g, ls_dtype type, void *after) {
     for (int64_t block = g.first; block < g.end; block++) {
         const strip c = strip_of(w, g.b, block);
         modes_to(load_state(w, &c, w->before), &c.at->x);
@@ -419,7 +419,7 @@ typedef struct gradients {
     void *dbefore;
 } gradients;
 
-LS_INLINE void backward_piece(const work *w, piece g, ls_dtype type, const gradients *d,
+LS_INLINE void backward_piece(const work *w, block_range g, ls_dtype type, const gradients *d,
                               complexes *states) {
     complexes *starts = states + CHUNK; /* [chunks][blocks of the piece] */
     const int64_t blocks = g.end - g.first;
@@ -467,11 +467,11 @@ LS_INLINE void backward(const ls_run *run, const ls_node *node, ls_dtype type) {
                          .dbefore = data_of(node->out[LS_MODES_DBEFORE])};
 #pragma omp parallel num_threads(run->threads)
     {
-        complexes *desk = (complexes *)(w.desks + omp_get_thread_num() * w.desk);
+        complexes *scratch = (complexes *)(w.scratches + omp_get_thread_num() * w.scratch);
         uint64_t subnormals = ls_subnormals_flush();
 #pragma omp for schedule(static)
         for (int64_t index = 0; index < w.B * w.groups; index++)
-            backward_piece(&w, piece_of(&w, index), type, &d, desk);
+            backward_piece(&w, piece_of(&w, index), type, &d, scratch);
         ls_subnormals_restore(subnormals);
     }
     finish(run, &w);

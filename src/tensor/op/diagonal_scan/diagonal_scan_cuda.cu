@@ -78,7 +78,7 @@ template <typename T> struct scan {
 
 static __device__ ls_cuda_complex pole(const poles &m, int64_t p) {
     const double real = m.real[p];
-    return make_double2(real > m.about.real_most ? m.about.real_most : real, m.imag[p]);
+    return make_double2(real > m.about.real_max ? m.about.real_max : real, m.imag[p]);
 }
 
 static __device__ double step_size(const poles &m, int64_t p) {
@@ -286,7 +286,7 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     const ls_cuda_held held = ls_cuda_hold_at(m.about.hold, step * L);
     const ls_cuda_complex dz =
         da * ls_cuda_conj(held.a_slope) + step * (dgain * ls_cuda_conj(held.w_slope));
-    if (!((double)m.real[p] > m.about.real_most)) dreal[p] += (float)(step * dz.x);
+    if (!((double)m.real[p] > m.about.real_max)) dreal[p] += (float)(step * dz.x);
     dimag[p] += (float)(step * dz.y);
     dlog_step[p] += (float)(step * (dz * ls_cuda_conj(L) + dgain * ls_cuda_conj(held.w)).x);
 }

@@ -55,7 +55,7 @@ static bool complete(ls_program *p, const ls_ema *ema, int64_t sides, ls_tensor 
         if (in[i] == NULL) return false;
     }
     bool fits = ema->gamma->rank == 2 && ema->gamma->dim[0] % sides == 0 &&
-                ema->gamma->dim[1] <= LS_EMA_DIMS_MOST;
+                ema->gamma->dim[1] <= LS_EMA_DIMS_MAX;
     for (int i = 0; i < LS_EMA_PARAMETERS; i++)
         fits = fits && is_parameter(p, in[i], ls_count(ema->gamma));
     if (!fits) ls_refuse(p, LS_EBUG, "ema: the parameters do not fit each other");

@@ -11,7 +11,7 @@
 typedef struct ls_ema {
     ls_tensor *delta, *alpha, *beta, *gamma; /* gamma [sides D,N]; the others may have more axes */
 } ls_ema;
-enum { LS_EMA_DIMS_MOST = 256 }; /* N */
+enum { LS_EMA_DIMS_MAX = 256 }; /* N */
 /* Its impulse response, wide [D,length]. With `ahead` there are two sides: *ahead is that of the
  * second from a distance of 1 on, wide [D,length-1], for the future of ls_long_conv (NULL for a
  * length of 1); at distance 0 the result is the sum of both. */

@@ -158,7 +158,7 @@ static void kernel_fast(const ls_run *run, const ls_node *node) {
         for (int64_t side = 0; side < sides; side++) {
             const int64_t row = side * D + d;
             const response r = response_of(node->out[0], node->out[1], row);
-            wide_vec power[LS_EMA_DIMS_MOST], step[LS_EMA_DIMS_MOST];
+            wide_vec power[LS_EMA_DIMS_MAX], step[LS_EMA_DIMS_MAX];
             double first = side == 0 ? 0 : (double)*(float *)r.first;
             for (int64_t n = 0; n < N; n++) {
                 const mode m = mode_of(node, row * N + n);
@@ -188,7 +188,7 @@ static void kernel_grad_fast(const ls_run *run, const ls_node *node) {
     for (int64_t row = 0; row < rows_of(node); row++) {
         const response r = response_of(node->in[LS_EMA_DKERNEL], node->in[LS_EMA_DAHEAD], row);
         /* sum_j dk_{8j+i} step^j in lane i, and its derivative by step */
-        wide_vec sum[LS_EMA_DIMS_MOST], slope[LS_EMA_DIMS_MOST], step[LS_EMA_DIMS_MOST];
+        wide_vec sum[LS_EMA_DIMS_MAX], slope[LS_EMA_DIMS_MAX], step[LS_EMA_DIMS_MAX];
         for (int64_t n = 0; n < N; n++) {
             powers(mode_of(node, row * N + n).keep, &step[n]);
             sum[n] = slope[n] = all(0);
@@ -266,7 +266,7 @@ static scan scan_of(const ls_run *run, const ls_node *node, bool gradient) {
     return s;
 }
 
-static size_t desk_vectors(const ls_node *node) {
+static size_t scratch_vectors(const ls_node *node) {
     return (size_t)((node->in[LS_EMA_X]->dim[1] + 2) * dims_of(node));
 }
 static size_t modes_bytes(const ls_node *node) {
@@ -278,8 +278,8 @@ static size_t scan_workspace(const ls_node *node, int threads) {
 }
 static size_t scan_grad_workspace(const ls_node *node, int threads) {
     if (node->in[LS_EMA_X]->type == LS_F64)
-        return desk_vectors(node) * sizeof(double) * (size_t)threads;
-    return modes_bytes(node) + desk_vectors(node) * sizeof(wide_vec) * (size_t)threads;
+        return scratch_vectors(node) * sizeof(double) * (size_t)threads;
+    return modes_bytes(node) + scratch_vectors(node) * sizeof(wide_vec) * (size_t)threads;
 }
 
 static double skip_at(const scan *s, int64_t d) {
@@ -312,7 +312,7 @@ static void scan_grad_f64(const ls_run *run, const ls_node *node) {
 #pragma omp parallel for schedule(static) num_threads(run->threads)
     for (int64_t d = 0; d < s.D; d++) {
         double *states =
-            (double *)run->workspace + (size_t)omp_get_thread_num() * desk_vectors(node);
+            (double *)run->workspace + (size_t)omp_get_thread_num() * scratch_vectors(node);
         const double skip = skip_at(&s, d);
         for (int64_t b = 0; b < s.B; b++) {
             const double *x = (const double *)s.x + b * s.T * s.x_stride + d;
@@ -406,7 +406,7 @@ LS_INLINE void scan_typed(const ls_run *run, const ls_node *node, ls_dtype type)
                           left = s.D - first;
             const modes *m = s.mode + piece % s.blocks * s.N;
             const wide_vec skip = skips(&s, first);
-            wide_vec h[LS_EMA_DIMS_MOST];
+            wide_vec h[LS_EMA_DIMS_MAX];
             load_state(&s, b, first, h);
             for (int64_t t = 0; t < s.T; t++) {
                 wide_vec x = load(s.x, type, (b * s.T + t) * s.x_stride + first, left);
@@ -426,14 +426,14 @@ LS_INLINE void scan_typed(const ls_run *run, const ls_node *node, ls_dtype type)
     }
 }
 
-/* All sequences of a block of channels; desk: the gradient of a state, then T + 1 states. */
+/* All sequences of a block of channels; scratch: the gradient of a state, then T + 1 states. */
 LS_INLINE void block_grad(const ls_run *run, const ls_node *node, const scan *s, int64_t block,
-                          ls_dtype type, wide_vec *desk) {
+                          ls_dtype type, wide_vec *scratch) {
     const int64_t first = block * LANES, left = s->D - first, N = s->N;
     const modes *m = s->mode + block * N;
     const wide_vec skip = skips(s, first);
-    modes g[LS_EMA_DIMS_MOST];
-    wide_vec along = all(0), *later = desk, *states = desk + N;
+    modes g[LS_EMA_DIMS_MAX];
+    wide_vec along = all(0), *later = scratch, *states = scratch + N;
     for (int64_t n = 0; n < N; n++) g[n] = (modes){all(0), all(0), all(0)};
     for (int64_t b = 0; b < s->B; b++) {
         load_state(s, b, first, states);
@@ -470,14 +470,14 @@ LS_INLINE void scan_grad_typed(const ls_run *run, const ls_node *node, ls_dtype 
     const scan s = scan_of(run, node, true);
     load_modes(run, node, &s);
     /* behind the modes, of each thread the gradient of a state and T + 1 states */
-    wide_vec *desks = (wide_vec *)(void *)(s.mode + s.blocks * s.N);
+    wide_vec *scratches = (wide_vec *)(void *)(s.mode + s.blocks * s.N);
 #pragma omp parallel num_threads(run->threads)
     {
-        wide_vec *desk = desks + (size_t)omp_get_thread_num() * desk_vectors(node);
+        wide_vec *scratch = scratches + (size_t)omp_get_thread_num() * scratch_vectors(node);
         uint64_t subnormals = ls_subnormals_flush();
 #pragma omp for schedule(static)
         for (int64_t block = 0; block < s.blocks; block++)
-            block_grad(run, node, &s, block, type, desk);
+            block_grad(run, node, &s, block, type, scratch);
         ls_subnormals_restore(subnormals);
     }
 }

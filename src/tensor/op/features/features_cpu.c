@@ -35,11 +35,11 @@ static job job_of(const ls_node *node) {
     return s;
 }
 
-typedef struct desk {
+typedef struct scratch {
     void *z;      /* [CHUNK,K]: rows, scaled */
     void *a, *dy; /* [CHUNK,M]: their products; gradients, then those of the products */
     void *product;
-} desk;
+} scratch;
 
 static size_t product_bytes(const job *s) {
     const int64_t rows[2] = {ls_min(s->T, CHUNK), s->T % CHUNK};
@@ -53,7 +53,7 @@ static size_t product_bytes(const job *s) {
     return most;
 }
 
-static size_t lay_desk(const job *s, char *base, desk *d) {
+static size_t lay_scratch(const job *s, char *base, scratch *d) {
     const size_t size = ls_dtype_size(s->wide);
     size_t used = 0;
     d->z = ls_take(base, &used, (size_t)(CHUNK * s->K) * size);
@@ -69,15 +69,15 @@ static size_t largest_bytes(const job *s) {
 
 static size_t workspace(const ls_node *node, int threads) {
     const job s = job_of(node);
-    desk d;
-    return largest_bytes(&s) + (size_t)threads * lay_desk(&s, NULL, &d);
+    scratch d;
+    return largest_bytes(&s) + (size_t)threads * lay_scratch(&s, NULL, &d);
 }
 
-static desk desk_of(const job *s, const ls_run *run) {
-    desk d;
-    size_t each = lay_desk(s, NULL, &d);
-    lay_desk(s, (char *)run->workspace + largest_bytes(s) + (size_t)omp_get_thread_num() * each,
-             &d);
+static scratch scratch_of(const job *s, const ls_run *run) {
+    scratch d;
+    size_t each = lay_scratch(s, NULL, &d);
+    lay_scratch(s, (char *)run->workspace + largest_bytes(s) + (size_t)omp_get_thread_num() * each,
+                &d);
     return d;
 }
 
@@ -97,7 +97,7 @@ static void scale_rows(const job *s, void *rows, int64_t count, double factor) {
 }
 
 /* z and a of some rows. */
-static void project(const job *s, ls_head head, int64_t first, int64_t n, const desk *d) {
+static void project(const job *s, ls_head head, int64_t first, int64_t n, const scratch *d) {
     ls_head_load(s->x, head, first, n, d->z, s->K);
     scale_rows(s, d->z, n * s->K, s->about->scale);
     if (s->directions == NULL) {
@@ -108,14 +108,14 @@ static void project(const job *s, ls_head head, int64_t first, int64_t n, const 
                  .n = s->M,
                  .k = s->K,
                  .a = ls_plain_matrix(d->z, s->wide, s->K),
-                 .b = ls_turned(ls_plain_matrix(ls_data(s->directions), s->wide, s->K)),
+                 .b = ls_transposed(ls_plain_matrix(ls_data(s->directions), s->wide, s->K)),
                  .c = d->a,
                  .c_type = s->wide,
                  .c_stride = s->M};
     ls_gemm_run(&g, 1, d->product);
 }
 
-static double half_square(const job *s, const desk *d, int64_t row) {
+static double half_square(const job *s, const scratch *d, int64_t row) {
     double sum = 0;
     if (s->directions == NULL) return 0;
     if (s->wide == LS_F64) {
@@ -132,13 +132,13 @@ static double half_square(const job *s, const desk *d, int64_t row) {
 }
 
 /* Comparisons in place of fmax: gcc 12 breaks off over its reductions on ARM. */
-static double largest_product(const job *s, const desk *d, int64_t row) {
+static double largest_product(const job *s, const scratch *d, int64_t row) {
     const int64_t whole = s->wide == LS_F64 ? 0 : s->M / LS_LANES * LS_LANES;
     double most = -INFINITY;
     if (whole > 0) {
         ls_vec lanes = ls_load(d->a, LS_F32, row * s->M);
         for (int64_t i = LS_LANES; i < whole; i += LS_LANES)
-            lanes = ls_vec_most(lanes, ls_load(d->a, LS_F32, row * s->M + i));
+            lanes = ls_vec_max(lanes, ls_load(d->a, LS_F32, row * s->M + i));
         for (int i = 0; i < LS_LANES; i++)
             if ((double)lanes[i] > most) most = (double)lanes[i];
     }
@@ -150,7 +150,7 @@ static double largest_product(const job *s, const desk *d, int64_t row) {
 }
 
 /* The first place in a row that has this product. */
-static int64_t place_of(const job *s, const desk *d, int64_t row, double product) {
+static int64_t place_of(const job *s, const scratch *d, int64_t row, double product) {
     for (int64_t i = 0; i < s->M; i++)
         if (at(s, d->a, row * s->M + i) == product) return i;
     return 0;
@@ -158,7 +158,7 @@ static int64_t place_of(const job *s, const desk *d, int64_t row, double product
 
 /* What is taken off all products of a row: |z|^2 / 2 where they are products, and what keeps the
  * rest in bounds. */
-static double taken_off(const job *s, ls_head head, const desk *d, int64_t row) {
+static double taken_off(const job *s, ls_head head, const scratch *d, int64_t row) {
     switch (s->about->stable) {
     case LS_STABLE_ROW:
         return largest_product(s, d, row); /* |z|^2 / 2 is on both sides */
@@ -178,7 +178,7 @@ static void survey(job *s, const ls_run *run) {
 #pragma omp parallel for schedule(static) num_threads(run->threads)
     for (int64_t piece = 0; piece < s->B * s->H; piece++) {
         const ls_head head = {piece / s->H, piece % s->H};
-        const desk d = desk_of(s, run);
+        const scratch d = scratch_of(s, run);
         double most = -INFINITY;
         for (int64_t first = 0, n; first < s->T; first += n) {
             n = ls_min(CHUNK, s->T - first);
@@ -194,9 +194,9 @@ static void survey(job *s, const ls_run *run) {
 
 LS_INLINE ls_vec exponential(const job *s, ls_vec a, double off, ls_ivec *within) {
     ls_vec exponent = a - (float)off;
-    *within = exponent <= (float)LS_FEATURES_MOST;
+    *within = exponent <= (float)LS_FEATURES_MAX;
     if (s->about->stable == LS_STABLE_NONE)
-        exponent = ls_vec_pick(*within, exponent, ls_vec_all((float)LS_FEATURES_MOST));
+        exponent = ls_vec_pick(*within, exponent, ls_vec_all((float)LS_FEATURES_MAX));
     return ls_vec_exp(exponent);
 }
 
@@ -207,7 +207,7 @@ static void features_f64(const job *s, double off, double *a) {
             continue;
         }
         double exponent = a[i] - off;
-        if (s->about->stable == LS_STABLE_NONE) exponent = fmin(exponent, LS_FEATURES_MOST);
+        if (s->about->stable == LS_STABLE_NONE) exponent = fmin(exponent, LS_FEATURES_MAX);
         a[i] = s->share * (exp(exponent) + s->about->epsilon);
     }
 }
@@ -234,7 +234,7 @@ static void forward(const ls_run *run, const ls_node *node) {
     for (int64_t piece = 0; piece < s.B * chunks * s.H; piece++) {
         const ls_head head = {piece / s.H / chunks, piece % s.H};
         const int64_t first = piece / s.H % chunks * CHUNK, n = ls_min(CHUNK, s.T - first);
-        const desk d = desk_of(&s, run);
+        const scratch d = scratch_of(&s, run);
         project(&s, head, first, n, &d);
         for (int64_t i = 0; i < n; i++) {
             void *a = (char *)d.a + (size_t)i * row_bytes;
@@ -256,7 +256,7 @@ static double slopes_f64(const job *s, double off, const double *a, double *dy) 
     double sum = 0;
     for (int64_t i = 0; i < s->M; i++) {
         double exponent = a[i] - off;
-        bool within = s->about->stable != LS_STABLE_NONE || exponent <= LS_FEATURES_MOST;
+        bool within = s->about->stable != LS_STABLE_NONE || exponent <= LS_FEATURES_MAX;
         if (s->about->kind == LS_FEATURES_RELU)
             dy[i] = a[i] > 0 ? dy[i] : 0;
         else
@@ -291,7 +291,7 @@ static void add_to(const job *s, void *row, int64_t i, double value) {
 }
 
 /* Row i of d->dy: from the features' gradient to that of the products; z becomes -z sum. */
-static void row_back(const job *s, ls_head head, const desk *d, int64_t i, bool counted) {
+static void row_back(const job *s, ls_head head, const scratch *d, int64_t i, bool counted) {
     const size_t size = ls_dtype_size(s->wide);
     void *dy = (char *)d->dy + (size_t)(i * s->M) * size;
     void *z = (char *)d->z + (size_t)(i * s->K) * size;
@@ -317,7 +317,7 @@ static void backward(const ls_run *run, const ls_node *node) {
     for (int64_t piece = 0; piece < s.B * chunks * s.H; piece++) {
         const ls_head head = {piece / s.H / chunks, piece % s.H};
         const int64_t first = piece / s.H % chunks * CHUNK, n = ls_min(CHUNK, s.T - first);
-        const desk d = desk_of(&s, run);
+        const scratch d = scratch_of(&s, run);
         project(&s, head, first, n, &d);
         ls_head_load(node->in[LS_FEATURES_DY], head, first, n, d.dy, s.M);
         for (int64_t i = 0; i < n; i++) row_back(&s, head, &d, i, counts(&s, head.b, first + i));

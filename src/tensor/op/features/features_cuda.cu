@@ -183,8 +183,8 @@ template <typename T> static void survey(const ls_run *run, const ls_node *node,
 static __device__ __forceinline__ float exponential(const job &s, float a, float off,
                                                     bool *within) {
     float exponent = a - off;
-    *within = s.stable != LS_STABLE_NONE || exponent <= (float)LS_FEATURES_MOST;
-    if (!*within) exponent = (float)LS_FEATURES_MOST;
+    *within = s.stable != LS_STABLE_NONE || exponent <= (float)LS_FEATURES_MAX;
+    if (!*within) exponent = (float)LS_FEATURES_MAX;
     return expf(exponent);
 }
 

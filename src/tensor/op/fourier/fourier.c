@@ -38,7 +38,7 @@ static const ls_op fourier_op = {.name = "fourier", .flops = flops};
 ls_tensor *ls_fourier_rows(ls_program *p, const ls_fourier *fourier, int64_t B, int64_t T,
                            ls_tensor *valid) {
     if (ls_failed(p)) return NULL;
-    bool fits = fourier->axes >= 1 && fourier->axes <= LS_FOURIER_AXES_MOST && fourier->bands >= 1;
+    bool fits = fourier->axes >= 1 && fourier->axes <= LS_FOURIER_AXES_MAX && fourier->bands >= 1;
     for (int i = 0; fits && i < fourier->axes; i++) fits = fourier->size[i] >= 1;
     if (!fits || (valid != NULL && (valid->type != LS_U8 || ls_count(valid) != B * T))) {
         ls_refuse(p, LS_EBUG, "fourier: axes of at least one place, and a mark for each row");

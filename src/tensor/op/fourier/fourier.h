@@ -6,13 +6,13 @@
 /* Rows of a text as places of a grid, the last axis running fastest: every axis's place in [-1,1],
  * then sin(pi f x) of all axes, then cos(pi f x), with frequencies f from 1 to fastest/2 in even
  * steps (arXiv 2103.03206). */
-enum { LS_FOURIER_AXES_MOST = 8 };
+enum { LS_FOURIER_AXES_MAX = 8 };
 typedef struct ls_fourier {
     int axes;
     bool stretch; /* of one axis: a text longer than it spans [-1,1] all the same; else the first
                      axis goes on at the same steps */
-    int64_t size[LS_FOURIER_AXES_MOST]; /* places of each axis */
-    double fastest[LS_FOURIER_AXES_MOST];
+    int64_t size[LS_FOURIER_AXES_MAX]; /* places of each axis */
+    double fastest[LS_FOURIER_AXES_MAX];
     int64_t bands; /* frequencies of each axis */
 } ls_fourier;
 int64_t ls_fourier_width(const ls_fourier *fourier); /* axes (2 bands + 1) */

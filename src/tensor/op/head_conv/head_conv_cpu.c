@@ -18,7 +18,7 @@ static taps taps_at(int64_t t, int64_t T, int64_t S) {
 
 /* y = sum_s weight[s] x[t + s - before]; backwards (`turned`) the taps go the other way. */
 LS_INLINE void convolve(const ls_run *run, const ls_tensor *x, const ls_tensor *weight,
-                        const ls_tensor *y, bool turned, ls_dtype type) {
+                        const ls_tensor *y, bool transposed, ls_dtype type) {
     const int64_t B = x->dim[0], T = x->dim[1], H = x->dim[2], W = x->dim[3], S = weight->dim[1];
     const void *from = ls_data(x), *w = ls_data(weight);
     void *to = ls_data(y);
@@ -30,7 +30,7 @@ LS_INLINE void convolve(const ls_run *run, const ls_tensor *x, const ls_tensor *
             for (int64_t i = 0; type == LS_F64 && i < W; i++) {
                 double sum = 0;
                 for (int64_t s = reach.first; s < reach.end; s++)
-                    sum += ((const double *)w)[h * S + (turned ? S - 1 - s : s)] *
+                    sum += ((const double *)w)[h * S + (transposed ? S - 1 - s : s)] *
                            ((const double *)from)[head_at(x, b, t + s - (S - 1) / 2, h) + i];
                 ((double *)to)[at + i] = sum;
             }
@@ -38,7 +38,7 @@ LS_INLINE void convolve(const ls_run *run, const ls_tensor *x, const ls_tensor *
                 ls_vec sum = ls_vec_all(0);
                 for (int64_t s = reach.first; s < reach.end; s++)
                     sum +=
-                        ((const float *)w)[h * S + (turned ? S - 1 - s : s)] *
+                        ((const float *)w)[h * S + (transposed ? S - 1 - s : s)] *
                         ls_load_left(from, type, head_at(x, b, t + s - (S - 1) / 2, h) + i, W - i);
                 ls_store_left(to, type, at + i, W - i, sum);
             }

@@ -73,7 +73,7 @@ static void outer_backward(ls_program *p, const ls_node *node) {
 static void contract_backward(ls_program *p, const ls_node *node) {
     ls_head_pairs_attributes about = *(const ls_head_pairs_attributes *)node->attributes;
     ls_tensor *a = node->in[0], *s = node->in[1], *dy = ls_grad_of(node->out[0]);
-    if (s->needs_grad) { /* before the axis is turned: a runs along i, dy along j */
+    if (s->needs_grad) { /* before the axis is transposed: a runs along i, dy along j */
         ls_tensor *ds = ls_grad_target(p, s);
         record(p, &outer_op, about, a, dy, ds);
         ls_grad_add(p, s, ds);

@@ -31,14 +31,14 @@ static inverse inverse_of(const ls_node *node) {
 /* ---- workspace ---- */
 
 /* What a thread works with: square matrices, rows of the operands, and its products' own. */
-typedef struct desk {
+typedef struct scratch {
     void *A, *X, *Y, *U, *T, *next;
     void *dA, *dZ, *dT, *nU, *dX; /* backward */
     char *Z;                      /* backward: one for each step and the first */
     void *q, *k, *x, *y;          /* [M,K], [M,K], [M,V], [M,V] */
     void *rows;                   /* [M,K] */
     void *product;
-} desk;
+} scratch;
 
 static size_t square_bytes(const inverse *s) {
     return (size_t)ls_round_up(s->M * s->M, 16) * ls_dtype_size(s->type);
@@ -55,7 +55,7 @@ static size_t product_bytes(const inverse *s) {
     return most;
 }
 
-static size_t lay_desk(const inverse *s, bool backward, char *base, desk *d) {
+static size_t lay_scratch(const inverse *s, bool backward, char *base, scratch *d) {
     size_t used = 0, square = square_bytes(s), size = ls_dtype_size(s->type);
     void **forward[] = {&d->A, &d->X, &d->Y, &d->U, &d->T, &d->next};
     void **more[] = {&d->dA, &d->dZ, &d->dT, &d->nU, &d->dX};
@@ -89,17 +89,18 @@ static size_t lay_board(const inverse *s, bool backward, char *base, board *b) {
 
 static size_t workspace_of(const ls_node *node, int threads, bool backward) {
     const inverse s = inverse_of(node);
-    desk d;
+    scratch d;
     board b;
-    return lay_board(&s, backward, NULL, &b) + (size_t)threads * lay_desk(&s, backward, NULL, &d);
+    return lay_board(&s, backward, NULL, &b) +
+           (size_t)threads * lay_scratch(&s, backward, NULL, &d);
 }
 
-static desk desk_of(const inverse *s, const ls_run *run, bool backward) {
-    desk d;
+static scratch scratch_of(const inverse *s, const ls_run *run, bool backward) {
+    scratch d;
     board b;
-    size_t shared = lay_board(s, backward, NULL, &b), each = lay_desk(s, backward, NULL, &d);
-    lay_desk(s, backward, (char *)run->workspace + shared + (size_t)omp_get_thread_num() * each,
-             &d);
+    size_t shared = lay_board(s, backward, NULL, &b), each = lay_scratch(s, backward, NULL, &d);
+    lay_scratch(s, backward, (char *)run->workspace + shared + (size_t)omp_get_thread_num() * each,
+                &d);
     return d;
 }
 
@@ -120,7 +121,7 @@ static ls_matrix square(const inverse *s, const void *data) {
 }
 
 /* c[M,n] = a b, or c += a b, where a is [M,k]. */
-static void multiply(const inverse *s, const desk *d, int64_t n, int64_t k, ls_matrix a,
+static void multiply(const inverse *s, const scratch *d, int64_t n, int64_t k, ls_matrix a,
                      ls_matrix b, void *c, bool add) {
     ls_gemm g = {.m = s->M, .n = n, .k = k, .a = a, .b = b, .c = c, .c_type = s->type};
     g.c_stride = n;
@@ -129,7 +130,8 @@ static void multiply(const inverse *s, const desk *d, int64_t n, int64_t k, ls_m
 }
 
 /* c = a b of square matrices, or c += a b. */
-static void product(const inverse *s, const desk *d, ls_matrix a, ls_matrix b, void *c, bool add) {
+static void product(const inverse *s, const scratch *d, ls_matrix a, ls_matrix b, void *c,
+                    bool add) {
     multiply(s, d, s->M, s->M, a, b, c, add);
 }
 
@@ -151,14 +153,14 @@ static void combine(const inverse *s, double number, double a, const void *x, do
 }
 
 /* c = number - a b */
-static void remainder_of(const inverse *s, const desk *d, double number, const void *a,
+static void remainder_of(const inverse *s, const scratch *d, double number, const void *a,
                          const void *b, void *c) {
     product(s, d, square(s, a), square(s, b), c, false);
     combine(s, number, -1, c, 0, NULL, c);
 }
 
 /* x += factor y^T */
-static void add_turned(const inverse *s, double factor, const void *y, void *x) {
+static void add_transposed(const inverse *s, double factor, const void *y, void *x) {
     for (int64_t i = 0; i < s->M; i++)
         for (int64_t j = 0; j < s->M; j++)
             set(s, x, i * s->M + j, at(s, x, i * s->M + j) + factor * at(s, y, j * s->M + i));
@@ -178,12 +180,12 @@ static void store_rows(const inverse *s, const ls_tensor *x, int64_t piece, cons
 
 /* ---- A, and where Z starts ---- */
 
-static void find_A(const inverse *s, const ls_node *node, int64_t piece, const desk *d) {
+static void find_A(const inverse *s, const ls_node *node, int64_t piece, const scratch *d) {
     const int64_t M = s->M;
     load_rows(s, node->in[LS_LANDMARK_Q], piece, d->q);
     load_rows(s, node->in[LS_LANDMARK_K], piece, d->k);
     multiply(s, d, M, s->K, ls_plain_matrix(d->q, s->type, s->K),
-             ls_turned(ls_plain_matrix(d->k, s->type, s->K)), d->A, false);
+             ls_transposed(ls_plain_matrix(d->k, s->type, s->K)), d->A, false);
     for (int64_t i = 0; i < M; i++) {
         double most = -INFINITY, sum = 0;
         for (int64_t j = 0; j < M; j++) {
@@ -223,14 +225,14 @@ static void survey(const inverse *s, const ls_run *run, const ls_node *node, con
     if (!s->joint) return;
 #pragma omp parallel for schedule(static) num_threads(run->threads)
     for (int64_t piece = 0; piece < s->pieces; piece++) {
-        const desk d = desk_of(s, run, backward);
+        const scratch d = scratch_of(s, run, backward);
         find_A(s, node, piece, &d);
         b->largest[piece] = largest_column(s, d.A, &b->column[piece]);
     }
 }
 
 /* c of a piece whose A is there; notes its own column. */
-static double start_of(const inverse *s, const board *b, int64_t piece, const desk *d) {
+static double start_of(const inverse *s, const board *b, int64_t piece, const scratch *d) {
     if (s->joint) return b->largest[largest_piece(s, b)];
     return b->largest[piece] = largest_column(s, d->A, &b->column[piece]);
 }
@@ -241,7 +243,7 @@ static void start_Z(const inverse *s, double c, const void *A, void *Z) {
 }
 
 /* X = A Z, Y = 7 - X, U = 15 - X Y, T = 13 - X U. */
-static void factors(const inverse *s, const desk *d, const void *Z) {
+static void factors(const inverse *s, const scratch *d, const void *Z) {
     product(s, d, square(s, d->A), square(s, Z), d->X, false);
     combine(s, 7, -1, d->X, 0, NULL, d->Y);
     remainder_of(s, d, 15, d->X, d->Y, d->U);
@@ -249,7 +251,7 @@ static void factors(const inverse *s, const desk *d, const void *Z) {
 }
 
 /* next = Z T / 4 */
-static void step(const inverse *s, const desk *d, const void *Z, void *next) {
+static void step(const inverse *s, const scratch *d, const void *Z, void *next) {
     factors(s, d, Z);
     product(s, d, square(s, Z), square(s, d->T), next, false);
     combine(s, 0, 0.25, next, 0, NULL, next);
@@ -262,7 +264,7 @@ static void forward(const ls_run *run, const ls_node *node) {
     survey(&s, run, node, &b, false);
 #pragma omp parallel for schedule(static) num_threads(run->threads)
     for (int64_t piece = 0; piece < s.pieces; piece++) {
-        desk d = desk_of(&s, run, false);
+        scratch d = scratch_of(&s, run, false);
         void *Z = d.Z;
         find_A(&s, node, piece, &d);
         start_Z(&s, start_of(&s, &b, piece, &d), d.A, Z);
@@ -283,26 +285,26 @@ static void forward(const ls_run *run, const ls_node *node) {
 /* From dZ behind a step to dZ before it (in d->dZ again) and what reaches A: with Z' = Z T / 4,
  *   dT = Z^T dZ'/4,  nU = X^T dT (which is -dU),  dX = nU Y^T - dT U^T - X^T nU
  *   dA += dX Z^T,    dZ = dZ'/4 T^T + A^T dX */
-static void step_back(const inverse *s, desk *d, const void *Z, void *dA) {
+static void step_back(const inverse *s, scratch *d, const void *Z, void *dA) {
     const ls_matrix X = square(s, d->X), nU = square(s, d->nU), dT = square(s, d->dT);
     factors(s, d, Z);
     combine(s, 0, 0.25, d->dZ, 0, NULL, d->dZ);
-    product(s, d, ls_turned(square(s, Z)), square(s, d->dZ), d->dT, false);
-    product(s, d, ls_turned(X), dT, d->nU, false);
-    product(s, d, dT, ls_turned(square(s, d->U)), d->next, false);
-    product(s, d, ls_turned(X), nU, d->next, true);
-    product(s, d, nU, ls_turned(square(s, d->Y)), d->dX, false);
+    product(s, d, ls_transposed(square(s, Z)), square(s, d->dZ), d->dT, false);
+    product(s, d, ls_transposed(X), dT, d->nU, false);
+    product(s, d, dT, ls_transposed(square(s, d->U)), d->next, false);
+    product(s, d, ls_transposed(X), nU, d->next, true);
+    product(s, d, nU, ls_transposed(square(s, d->Y)), d->dX, false);
     combine(s, 0, 1, d->dX, -1, d->next, d->dX);
-    product(s, d, square(s, d->dX), ls_turned(square(s, Z)), dA, true);
-    product(s, d, square(s, d->dZ), ls_turned(square(s, d->T)), d->next, false);
-    product(s, d, ls_turned(square(s, d->A)), square(s, d->dX), d->next, true);
+    product(s, d, square(s, d->dX), ls_transposed(square(s, Z)), dA, true);
+    product(s, d, square(s, d->dZ), ls_transposed(square(s, d->T)), d->next, false);
+    product(s, d, ls_transposed(square(s, d->A)), square(s, d->dX), d->next, true);
     void *before = d->dZ;
     d->dZ = d->next;
     d->next = before;
 }
 
 /* Gradients of x, and of A but for what goes through c; returns d objective / d c. */
-static double through_Z(const inverse *s, const ls_node *node, int64_t piece, double c, desk *d,
+static double through_Z(const inverse *s, const ls_node *node, int64_t piece, double c, scratch *d,
                         void *dA) {
     const size_t bytes = square_bytes(s);
     start_Z(s, c, d->A, d->Z);
@@ -311,20 +313,20 @@ static double through_Z(const inverse *s, const ls_node *node, int64_t piece, do
     load_rows(s, node->in[LS_LANDMARK_X], piece, d->x);
     load_rows(s, node->in[LS_LANDMARK_DY], piece, d->y);
     multiply(s, d, s->M, s->V, ls_plain_matrix(d->y, s->type, s->V),
-             ls_turned(ls_plain_matrix(d->x, s->type, s->V)), d->dZ, false);
-    multiply(s, d, s->V, s->M, ls_turned(square(s, d->Z + (size_t)s->iterations * bytes)),
+             ls_transposed(ls_plain_matrix(d->x, s->type, s->V)), d->dZ, false);
+    multiply(s, d, s->V, s->M, ls_transposed(square(s, d->Z + (size_t)s->iterations * bytes)),
              ls_plain_matrix(d->y, s->type, s->V), d->x, false);
     store_rows(s, node->out[LS_LANDMARK_X], piece, d->x);
     memset(dA, 0, bytes);
     for (int64_t i = s->iterations - 1; i >= 0; i--) step_back(s, d, d->Z + (size_t)i * bytes, dA);
-    add_turned(s, 1 / c, d->dZ, dA);
+    add_transposed(s, 1 / c, d->dZ, dA);
     double dot = 0;
     for (int64_t i = 0; i < s->M * s->M; i++) dot += at(s, d->dZ, i) * at(s, d->Z, i);
     return -dot / c;
 }
 
 /* Through the softmax to q and k. */
-static void through_A(const inverse *s, const ls_node *node, int64_t piece, const desk *d,
+static void through_A(const inverse *s, const ls_node *node, int64_t piece, const scratch *d,
                       void *dA) {
     const int64_t M = s->M;
     for (int64_t i = 0; i < M; i++) {
@@ -335,8 +337,8 @@ static void through_A(const inverse *s, const ls_node *node, int64_t piece, cons
     }
     multiply(s, d, s->K, M, square(s, dA), ls_plain_matrix(d->k, s->type, s->K), d->rows, false);
     store_rows(s, node->out[LS_LANDMARK_Q], piece, d->rows);
-    multiply(s, d, s->K, M, ls_turned(square(s, dA)), ls_plain_matrix(d->q, s->type, s->K), d->rows,
-             false);
+    multiply(s, d, s->K, M, ls_transposed(square(s, dA)), ls_plain_matrix(d->q, s->type, s->K),
+             d->rows, false);
     store_rows(s, node->out[LS_LANDMARK_K], piece, d->rows);
 }
 
@@ -355,7 +357,7 @@ static void finish_jointly(const inverse *s, const ls_run *run, const ls_node *n
     through_c(s, b->column[owner], slope, b->dA + (size_t)owner * square_bytes(s));
 #pragma omp parallel for schedule(static) num_threads(run->threads)
     for (int64_t piece = 0; piece < s->pieces; piece++) {
-        const desk d = desk_of(s, run, true);
+        const scratch d = scratch_of(s, run, true);
         find_A(s, node, piece, &d);
         through_A(s, node, piece, &d, b->dA + (size_t)piece * square_bytes(s));
     }
@@ -368,7 +370,7 @@ static void backward(const ls_run *run, const ls_node *node) {
     survey(&s, run, node, &b, true);
 #pragma omp parallel for schedule(static) num_threads(run->threads)
     for (int64_t piece = 0; piece < s.pieces; piece++) {
-        desk d = desk_of(&s, run, true);
+        scratch d = scratch_of(&s, run, true);
         void *dA = s.joint ? b.dA + (size_t)piece * square_bytes(&s) : d.dA;
         find_A(&s, node, piece, &d);
         double c = start_of(&s, &b, piece, &d);

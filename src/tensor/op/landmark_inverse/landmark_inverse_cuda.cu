@@ -1,4 +1,4 @@
-/* An iterated pseudo-inverse of small matrices: see landmark_inverse.c. A block has a desk,
+/* An iterated pseudo-inverse of small matrices: see landmark_inverse.c. A block has scratch memory,
  * f32 matrices in the workspace, and takes one head of a sequence (a piece) after the other. */
 #include "tensor/cuda/rows.cuh"
 
@@ -17,21 +17,21 @@ typedef struct board {
 } board;
 
 /* What a block works with. */
-typedef struct desk {
+typedef struct scratch {
     float *A, *X, *Y, *U, *T, *next;
     float *dA, *dZ, *dT, *nU, *dX; /* backward */
     float *Z;                      /* one; backward one for each step and the first */
     float *q, *k, *x, *y, *rows;   /* [M,K], [M,K], [M,V], [M,V], [M,K] */
-} desk;
+} scratch;
 
 typedef struct inverse {
     int64_t pieces, H;
     int M, K, V, iterations;
     double scale;
     bool joint, backward;
-    int64_t desks, desk_floats;
+    int64_t scratches, scratch_floats;
     int64_t square, k_floats, v_floats; /* floats of a matrix [M,M], [M,K], [M,V] */
-    float *base;                        /* of the first desk */
+    float *base;                        /* of the first scratch */
     board notes;
     size_t bytes; /* of the workspace */
 } inverse;
@@ -51,9 +51,9 @@ static inverse inverse_of(const ls_node *node, bool backward, char *base) {
     const int64_t squares = backward ? 12 + s.iterations : 7;
     s.k_floats = ls_round_up((int64_t)s.M * s.K, 4);
     s.v_floats = ls_round_up((int64_t)s.M * s.V, 4);
-    s.desk_floats = ls_round_up(squares * s.square + 3 * s.k_floats + 2 * s.v_floats, 64);
-    s.desks = ls_max(LEAST, room / (s.desk_floats * (int64_t)sizeof(float)));
-    s.desks = ls_min(ls_min(s.desks, MOST), s.pieces);
+    s.scratch_floats = ls_round_up(squares * s.square + 3 * s.k_floats + 2 * s.v_floats, 64);
+    s.scratches = ls_max(LEAST, room / (s.scratch_floats * (int64_t)sizeof(float)));
+    s.scratches = ls_min(ls_min(s.scratches, MOST), s.pieces);
     void **place[] = {(void **)&s.notes.largest, (void **)&s.notes.slope, (void **)&s.notes.column,
                       (void **)&s.notes.owner,   (void **)&s.notes.dA,    (void **)&s.base};
     const int64_t bytes[] = {s.pieces * 8,
@@ -61,7 +61,7 @@ static inverse inverse_of(const ls_node *node, bool backward, char *base) {
                              s.pieces * 4,
                              4,
                              s.joint && backward ? s.pieces * s.square * 4 : 0,
-                             s.desks * s.desk_floats * 4};
+                             s.scratches * s.scratch_floats * 4};
     for (int i = 0; i < 6; i++) {
         *place[i] = base == NULL ? NULL : base + s.bytes;
         s.bytes += (size_t)ls_round_up(bytes[i], 256);
@@ -78,9 +78,9 @@ static size_t backward_workspace(const ls_node *node, int threads) {
     return inverse_of(node, true, NULL).bytes;
 }
 
-static __device__ desk desk_of(const inverse &s) {
-    desk d = {};
-    float *at = s.base + blockIdx.x * s.desk_floats;
+static __device__ scratch scratch_of(const inverse &s) {
+    scratch d = {};
+    float *at = s.base + blockIdx.x * s.scratch_floats;
     float **forward[] = {&d.A, &d.X, &d.Y, &d.U, &d.T, &d.next};
     float **more[] = {&d.dA, &d.dZ, &d.dT, &d.nU, &d.dX};
 #pragma unroll
@@ -104,13 +104,13 @@ static __device__ desk desk_of(const inverse &s) {
 typedef struct matrix {
     const float *data;
     int stride;
-    bool turned; /* stored transposed */
+    bool transposed; /* stored transposed */
 } matrix;
 
 static __device__ __forceinline__ matrix plain(const float *data, int stride) {
     return {data, stride, false};
 }
-static __device__ __forceinline__ matrix turned(const float *data, int stride) {
+static __device__ __forceinline__ matrix transposed(const float *data, int stride) {
     return {data, stride, true};
 }
 
@@ -209,16 +209,16 @@ static __device__ __noinline__ void multiply_by(int m, int n, int depth, matrix 
         for (int column = 0; column < n; column += TILE) {
             float sum[EACH][EACH] = {};
             slice<EACH> next_a, next_b;
-            next_a.load(a, !a.turned, 0, depth, row, m);
-            next_b.load(b, b.turned, 0, depth, column, n);
+            next_a.load(a, !a.transposed, 0, depth, row, m);
+            next_b.load(b, b.transposed, 0, depth, column, n);
             for (int k = 0, turn = 0; k < depth; k += DEPTH, turn ^= 1) {
                 /* the other half may still be read, this one is not */
-                next_a.store(tiles.a[turn], !a.turned);
-                next_b.store(tiles.b[turn], b.turned);
+                next_a.store(tiles.a[turn], !a.transposed);
+                next_b.store(tiles.b[turn], b.transposed);
                 __syncthreads();
                 if (k + DEPTH < depth) {
-                    next_a.load(a, !a.turned, k + DEPTH, depth, row, m);
-                    next_b.load(b, b.turned, k + DEPTH, depth, column, n);
+                    next_a.load(a, !a.transposed, k + DEPTH, depth, row, m);
+                    next_b.load(b, b.transposed, k + DEPTH, depth, column, n);
                 }
 #pragma unroll
                 for (int l = 0; l < DEPTH; l++) {
@@ -286,11 +286,11 @@ template <typename T> struct operands {
 
 template <typename T>
 static __device__ void find_A(const inverse &s, const operands<T> &at, int64_t piece,
-                              const desk &d) {
+                              const scratch &d) {
     const int M = s.M, lane = (int)threadIdx.x % 32;
     load_rows(s, at.q, s.K, piece, d.q);
     load_rows(s, at.k, s.K, piece, d.k);
-    multiply(M, M, s.K, plain(d.q, s.K), turned(d.k, s.K), d.A, 1, 0, false);
+    multiply(M, M, s.K, plain(d.q, s.K), transposed(d.k, s.K), d.A, 1, 0, false);
     for (int i = (int)threadIdx.x / 32; i < M; i += THREADS / 32) {
         float *row = d.A + (int64_t)i * M;
         double most = -INFINITY, sum = 0;
@@ -354,7 +354,7 @@ static __device__ void start_Z(const inverse &s, double c, const float *A, float
 }
 
 /* X = A Z, Y = 7 - X, U = 15 - X Y, T = 13 - X U. */
-static __device__ void factors(const inverse &s, const desk &d, const float *Z) {
+static __device__ void factors(const inverse &s, const scratch &d, const float *Z) {
     const int M = s.M;
     product(s, plain(d.A, M), plain(Z, M), d.X);
     for (int i = (int)threadIdx.x; i < M * M; i += THREADS)
@@ -365,7 +365,7 @@ static __device__ void factors(const inverse &s, const desk &d, const float *Z) 
 }
 
 /* next = Z T / 4 */
-static __device__ void step(const inverse &s, const desk &d, const float *Z, float *next) {
+static __device__ void step(const inverse &s, const scratch &d, const float *Z, float *next) {
     factors(s, d, Z);
     product(s, plain(Z, s.M), plain(d.T, s.M), next, 0.25f);
 }
@@ -375,7 +375,7 @@ static __device__ void step(const inverse &s, const desk &d, const float *Z, flo
 template <typename T>
 static __global__ void __launch_bounds__(THREADS, 2)
     forward_kernel(const inverse s, const operands<T> at) {
-    const desk d = desk_of(s);
+    const scratch d = scratch_of(s);
     for (int64_t piece = blockIdx.x; piece < s.pieces; piece += gridDim.x) {
         float *Z = d.Z, *next = d.next;
         find_A(s, at, piece, d);
@@ -396,7 +396,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     survey_kernel(const inverse s, const operands<T> at) {
-    const desk d = desk_of(s);
+    const scratch d = scratch_of(s);
     for (int64_t piece = blockIdx.x; piece < s.pieces; piece += gridDim.x) {
         int column;
         find_A(s, at, piece, d);
@@ -418,7 +418,7 @@ template <typename T>
 static void survey(const ls_run *run, const inverse *s, const operands<T> *at) {
     cudaStream_t stream = ls_cuda_of(run)->stream;
     if (!s->joint) return;
-    survey_kernel<T><<<(unsigned)s->desks, THREADS, 0, stream>>>(*s, *at);
+    survey_kernel<T><<<(unsigned)s->scratches, THREADS, 0, stream>>>(*s, *at);
     owner_kernel<<<1, 1, 0, stream>>>(*s);
     ls_cuda_launched(run, "landmark_inverse");
 }
@@ -431,7 +431,7 @@ template <typename T> static void forward(const ls_run *run, const ls_node *node
     at.x = ls_cuda_heads_of<const T>(node->in[LS_LANDMARK_X]);
     at.y = ls_cuda_heads_of<T>(node->out[0]);
     survey(run, &s, &at);
-    forward_kernel<T><<<(unsigned)s.desks, THREADS, 0, ls_cuda_of(run)->stream>>>(s, at);
+    forward_kernel<T><<<(unsigned)s.scratches, THREADS, 0, ls_cuda_of(run)->stream>>>(s, at);
     ls_cuda_launched(run, "landmark_inverse");
 }
 
@@ -440,32 +440,32 @@ template <typename T> static void forward(const ls_run *run, const ls_node *node
 /* From dZ behind a step to dZ before it, in `before`, and what reaches A: with Z' = Z T / 4,
  *   dT = Z^T dZ'/4,  nU = X^T dT (which is -dU),  dX = nU Y^T - dT U^T - X^T nU
  *   dA += dX Z^T,    dZ = dZ'/4 T^T + A^T dX */
-static __device__ void step_back(const inverse &s, const desk &d, const float *Z, const float *dZ,
-                                 float *before, float *dA) {
+static __device__ void step_back(const inverse &s, const scratch &d, const float *Z,
+                                 const float *dZ, float *before, float *dA) {
     const int M = s.M;
     factors(s, d, Z);
-    product(s, turned(Z, M), plain(dZ, M), d.dT, 0.25f);
-    product(s, turned(d.X, M), plain(d.dT, M), d.nU);
-    product(s, plain(d.nU, M), turned(d.Y, M), d.dX);
-    product(s, plain(d.dT, M), turned(d.U, M), d.dX, -1, 0, true);
-    product(s, turned(d.X, M), plain(d.nU, M), d.dX, -1, 0, true);
-    product(s, plain(d.dX, M), turned(Z, M), dA, 1, 0, true);
-    product(s, plain(dZ, M), turned(d.T, M), before, 0.25f);
-    product(s, turned(d.A, M), plain(d.dX, M), before, 1, 0, true);
+    product(s, transposed(Z, M), plain(dZ, M), d.dT, 0.25f);
+    product(s, transposed(d.X, M), plain(d.dT, M), d.nU);
+    product(s, plain(d.nU, M), transposed(d.Y, M), d.dX);
+    product(s, plain(d.dT, M), transposed(d.U, M), d.dX, -1, 0, true);
+    product(s, transposed(d.X, M), plain(d.nU, M), d.dX, -1, 0, true);
+    product(s, plain(d.dX, M), transposed(Z, M), dA, 1, 0, true);
+    product(s, plain(dZ, M), transposed(d.T, M), before, 0.25f);
+    product(s, transposed(d.A, M), plain(d.dX, M), before, 1, 0, true);
 }
 
 /* Gradients of x, and of A but for what goes through c; returns d objective / d c. */
 template <typename T>
 static __device__ double through_Z(const inverse &s, const operands<T> &at, int64_t piece, double c,
-                                   const desk &d, float *dA) {
+                                   const scratch &d, float *dA) {
     const int M = s.M;
     float *dZ = d.dZ, *before = d.next;
     start_Z(s, c, d.A, d.Z);
     for (int i = 0; i < s.iterations; i++) step(s, d, d.Z + i * s.square, d.Z + (i + 1) * s.square);
     load_rows(s, at.x, s.V, piece, d.x);
     load_rows(s, at.dy, s.V, piece, d.y);
-    multiply(M, M, s.V, plain(d.y, s.V), turned(d.x, s.V), dZ, 1, 0, false);
-    multiply(M, s.V, M, turned(d.Z + s.iterations * s.square, M), plain(d.y, s.V), d.x, 1, 0,
+    multiply(M, M, s.V, plain(d.y, s.V), transposed(d.x, s.V), dZ, 1, 0, false);
+    multiply(M, s.V, M, transposed(d.Z + s.iterations * s.square, M), plain(d.y, s.V), d.x, 1, 0,
              false);
     store_rows(s, at.dx, s.V, piece, d.x);
     for (int i = (int)threadIdx.x; i < M * M; i += THREADS) dA[i] = 0;
@@ -494,7 +494,7 @@ static __device__ void through_c(const inverse &s, int column, double slope, flo
 /* Through the softmax to q and k. */
 template <typename T>
 static __device__ void through_A(const inverse &s, const operands<T> &at, int64_t piece,
-                                 const desk &d, float *dA) {
+                                 const scratch &d, float *dA) {
     const int M = s.M, lane = (int)threadIdx.x % 32;
     for (int i = (int)threadIdx.x / 32; i < M; i += THREADS / 32) {
         const float *A = d.A + (int64_t)i * M;
@@ -506,14 +506,14 @@ static __device__ void through_A(const inverse &s, const operands<T> &at, int64_
     __syncthreads();
     multiply(M, s.K, M, plain(dA, M), plain(d.k, s.K), d.rows, 1, 0, false);
     store_rows(s, at.dq, s.K, piece, d.rows);
-    multiply(M, s.K, M, turned(dA, M), plain(d.q, s.K), d.rows, 1, 0, false);
+    multiply(M, s.K, M, transposed(dA, M), plain(d.q, s.K), d.rows, 1, 0, false);
     store_rows(s, at.dk, s.K, piece, d.rows);
 }
 
 template <typename T>
 static __global__ void __launch_bounds__(THREADS, 2)
     backward_kernel(const inverse s, const operands<T> at) {
-    const desk d = desk_of(s);
+    const scratch d = scratch_of(s);
     for (int64_t piece = blockIdx.x; piece < s.pieces; piece += gridDim.x) {
         float *dA = s.joint ? s.notes.dA + piece * s.square : d.dA;
         find_A(s, at, piece, d);
@@ -538,7 +538,7 @@ static __global__ void slope_kernel(const inverse s) {
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     finish_kernel(const inverse s, const operands<T> at) {
-    const desk d = desk_of(s);
+    const scratch d = scratch_of(s);
     for (int64_t piece = blockIdx.x; piece < s.pieces; piece += gridDim.x) {
         float *dA = s.notes.dA + piece * s.square;
         if (piece == *s.notes.owner) through_c(s, s.notes.column[piece], s.notes.slope[piece], dA);
@@ -559,10 +559,10 @@ template <typename T> static void backward(const ls_run *run, const ls_node *nod
     at.dk = ls_cuda_heads_of<T>(node->out[LS_LANDMARK_K]);
     at.dx = ls_cuda_heads_of<T>(node->out[LS_LANDMARK_X]);
     survey(run, &s, &at);
-    backward_kernel<T><<<(unsigned)s.desks, THREADS, 0, stream>>>(s, at);
+    backward_kernel<T><<<(unsigned)s.scratches, THREADS, 0, stream>>>(s, at);
     if (s.joint) {
         slope_kernel<<<1, 1, 0, stream>>>(s);
-        finish_kernel<T><<<(unsigned)s.desks, THREADS, 0, stream>>>(s, at);
+        finish_kernel<T><<<(unsigned)s.scratches, THREADS, 0, stream>>>(s, at);
     }
     ls_cuda_launched(run, "landmark_inverse_grad");
 }

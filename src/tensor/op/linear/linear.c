@@ -28,7 +28,7 @@ ls_tensor *ls_linear(ls_program *p, ls_tensor *x, ls_tensor *weight, ls_tensor *
                   (long long)x->dim[last]);
         return NULL;
     }
-    int64_t dim[LS_RANK_MOST];
+    int64_t dim[LS_RANK_MAX];
     memcpy(dim, x->dim, sizeof dim);
     dim[last] = weight->dim[0];
     ls_tensor *y = ls_activation(p, x->type, x->rank, dim);
@@ -37,9 +37,9 @@ ls_tensor *ls_linear(ls_program *p, ls_tensor *x, ls_tensor *weight, ls_tensor *
     return y;
 }
 
-/* ---- turned: what is a product's gradient for one way is the product for the other ---- */
+/* ---- transposed: what is a product's gradient for one way is the product for the other ---- */
 
-static void turned_backward(ls_program *p, const ls_node *node) {
+static void transposed_backward(ls_program *p, const ls_node *node) {
     ls_tensor *x = node->in[0], *weight = node->in[1], *dy = ls_grad_of(node->out[0]);
     if (weight->needs_grad)
         ls_record(p, &weight_grad_op, NULL, 0, 4, (ls_tensor *[]){x, dy, weight, NULL}, 0, NULL);
@@ -48,22 +48,22 @@ static void turned_backward(ls_program *p, const ls_node *node) {
     ls_record(p, &linear_op, NULL, 0, 3, (ls_tensor *[]){dy, weight, NULL}, 1, &dx);
     ls_grad_add(p, x, dx);
 }
-static const ls_op turned_op = {
-    .name = "linear_input_grad", .backward = turned_backward, .flops = flops};
+static const ls_op transposed_op = {
+    .name = "linear_input_grad", .backward = transposed_backward, .flops = flops};
 
-ls_tensor *ls_linear_turned(ls_program *p, ls_tensor *x, ls_tensor *weight) {
+ls_tensor *ls_linear_transposed(ls_program *p, ls_tensor *x, ls_tensor *weight) {
     if (ls_failed(p) || x == NULL || weight == NULL) return NULL;
-    int64_t rows, width, stride, dim[LS_RANK_MOST];
+    int64_t rows, width, stride, dim[LS_RANK_MAX];
     if (!ls_rows(x, &rows, &width, &stride) || weight->rank != 2 || weight->dim[0] != width ||
         weight->role != LS_ROLE_PARAMETER || weight->type != x->type) {
-        ls_refuse(p, LS_EBUG, "linear_turned: an input of width %lld does not fit its weight",
+        ls_refuse(p, LS_EBUG, "linear_transposed: an input of width %lld does not fit its weight",
                   (long long)x->dim[x->rank - 1]);
         return NULL;
     }
     memcpy(dim, x->dim, sizeof dim);
     dim[x->rank - 1] = weight->dim[1];
     ls_tensor *y = ls_activation(p, x->type, x->rank, dim);
-    ls_record(p, &turned_op, NULL, 0, 2, (ls_tensor *[]){x, weight}, 1, &y);
+    ls_record(p, &transposed_op, NULL, 0, 2, (ls_tensor *[]){x, weight}, 1, &y);
     return y;
 }
 

@@ -7,6 +7,6 @@
  * wide, so is y. */
 ls_tensor *ls_linear(ls_program *p, ls_tensor *x, ls_tensor *weight, ls_tensor *bias);
 /* y[.., in] = x[.., out] weight[out, in]: the same weight the other way round. */
-ls_tensor *ls_linear_turned(ls_program *p, ls_tensor *x, ls_tensor *weight);
+ls_tensor *ls_linear_transposed(ls_program *p, ls_tensor *x, ls_tensor *weight);
 
 #endif

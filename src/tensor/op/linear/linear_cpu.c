@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-static ls_matrix matrix(const ls_tensor *tensor, bool turned, int64_t *rows, int64_t *width) {
-    ls_matrix m = {.data = ls_data(tensor), .type = tensor->type, .turned = turned};
+static ls_matrix matrix(const ls_tensor *tensor, bool transposed, int64_t *rows, int64_t *width) {
+    ls_matrix m = {.data = ls_data(tensor), .type = tensor->type, .transposed = transposed};
     ls_rows(tensor, rows, width, &m.stride);
     return m;
 }

@@ -1,7 +1,8 @@
 #include "tensor/cuda/product.cuh"
 
-static ls_cuda_matrix matrix(const ls_tensor *tensor, bool turned, int64_t *rows, int64_t *width) {
-    ls_cuda_matrix m = {ls_data(tensor), tensor->type, 0, turned};
+static ls_cuda_matrix matrix(const ls_tensor *tensor, bool transposed, int64_t *rows,
+                             int64_t *width) {
+    ls_cuda_matrix m = {ls_data(tensor), tensor->type, 0, transposed};
     ls_rows(tensor, rows, width, &m.stride);
     return m;
 }

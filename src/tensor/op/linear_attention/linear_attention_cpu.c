@@ -24,12 +24,12 @@ static sizes sizes_of(const ls_node *node) {
                    .wide = ls_wide_of(node->in[0])};
 }
 
-typedef struct desk {
+typedef struct scratch {
     void *S, *dS;       /* [K,W] */
     void *values, *cot; /* [CHUNK,W] */
     void *out;          /* [CHUNK, K or W] */
     void *product;
-} desk;
+} scratch;
 
 static size_t product_bytes(const sizes *s) {
     const int64_t chunk[2] = {ls_min(s->T, CHUNK), s->T % CHUNK};
@@ -43,7 +43,7 @@ static size_t product_bytes(const sizes *s) {
     return most;
 }
 
-static size_t lay_desk(const sizes *s, char *base, desk *d) {
+static size_t lay_scratch(const sizes *s, char *base, scratch *d) {
     const size_t size = ls_dtype_size(s->wide);
     size_t used = 0;
     d->S = ls_take(base, &used, (size_t)(s->K * s->W) * size);
@@ -57,14 +57,14 @@ static size_t lay_desk(const sizes *s, char *base, desk *d) {
 
 static size_t workspace(const ls_node *node, int threads) {
     const sizes s = sizes_of(node);
-    desk d;
-    return (size_t)threads * lay_desk(&s, NULL, &d);
+    scratch d;
+    return (size_t)threads * lay_scratch(&s, NULL, &d);
 }
 
-static desk desk_of(const sizes *s, const ls_run *run) {
-    desk d;
-    size_t each = lay_desk(s, NULL, &d);
-    lay_desk(s, (char *)run->workspace + (size_t)omp_get_thread_num() * each, &d);
+static scratch scratch_of(const sizes *s, const ls_run *run) {
+    scratch d;
+    size_t each = lay_scratch(s, NULL, &d);
+    lay_scratch(s, (char *)run->workspace + (size_t)omp_get_thread_num() * each, &d);
     return d;
 }
 
@@ -72,7 +72,7 @@ static ls_matrix wide(const sizes *s, const void *data) {
     return ls_plain_matrix(data, s->wide, s->W);
 }
 
-static void multiply(const sizes *s, const desk *d, int64_t m, int64_t n, int64_t k, ls_matrix a,
+static void multiply(const sizes *s, const scratch *d, int64_t m, int64_t n, int64_t k, ls_matrix a,
                      ls_matrix b, void *c, bool add) {
     ls_gemm g = {.m = m, .n = n, .k = k, .a = a, .b = b, .c = c, .c_type = s->wide, .c_stride = n};
     g.add = add;
@@ -88,7 +88,7 @@ static void set_last(const sizes *s, void *rows, int64_t i, double value) {
 }
 
 static void load_values(const sizes *s, const ls_tensor *v, ls_head at, int64_t first, int64_t n,
-                        const desk *d) {
+                        const scratch *d) {
     ls_head_load(v, at, first, n, d->values, s->W);
     for (int64_t i = 0; i < n; i++) set_last(s, d->values, i, 1);
 }
@@ -99,7 +99,7 @@ static int64_t sum_at(const sizes *s, ls_head at, int64_t t) {
 }
 
 static void load_cotangents(const sizes *s, const ls_node *node, ls_head at, int64_t first,
-                            int64_t n, const desk *d) {
+                            int64_t n, const scratch *d) {
     const ls_tensor *dy = node->in[3], *dsums = node->in[4];
     if (dy != NULL)
         ls_head_load(dy, at, first, n, d->cot, s->W);
@@ -116,11 +116,11 @@ static void load_cotangents(const sizes *s, const ls_node *node, ls_head at, int
 }
 
 /* S = sum of k v^T over all rows. */
-static void add_up(const sizes *s, const ls_node *node, ls_head at, const desk *d) {
+static void add_up(const sizes *s, const ls_node *node, ls_head at, const scratch *d) {
     for (int64_t first = 0, n; first < s->T; first += n) {
         n = ls_min(CHUNK, s->T - first);
         load_values(s, node->in[2], at, first, n, d);
-        multiply(s, d, s->K, s->W, n, ls_turned(ls_head_matrix(node->in[1], at, first)),
+        multiply(s, d, s->K, s->W, n, ls_transposed(ls_head_matrix(node->in[1], at, first)),
                  wide(s, d->values), d->S, first > 0);
     }
 }
@@ -131,7 +131,7 @@ static void forward(const ls_run *run, const ls_node *node) {
 #pragma omp parallel for schedule(static) num_threads(run->threads)
     for (int64_t piece = 0; piece < s.pieces; piece++) {
         const ls_head at = {piece / s.H, piece % s.H};
-        const desk d = desk_of(&s, run);
+        const scratch d = scratch_of(&s, run);
         add_up(&s, node, at, &d);
         for (int64_t first = 0, n; first < s.T; first += n) {
             n = ls_min(CHUNK, s.T - first);
@@ -155,20 +155,21 @@ static void backward(const ls_run *run, const ls_node *node) {
 #pragma omp parallel for schedule(static) num_threads(run->threads)
     for (int64_t piece = 0; piece < s.pieces; piece++) {
         const ls_head at = {piece / s.H, piece % s.H};
-        const desk d = desk_of(&s, run);
+        const scratch d = scratch_of(&s, run);
         add_up(&s, node, at, &d);
         for (int64_t first = 0, n; first < s.T; first += n) {
             n = ls_min(CHUNK, s.T - first);
             load_cotangents(&s, node, at, first, n, &d);
-            multiply(&s, &d, s.K, s.W, n, ls_turned(ls_head_matrix(node->in[0], at, first)),
+            multiply(&s, &d, s.K, s.W, n, ls_transposed(ls_head_matrix(node->in[0], at, first)),
                      wide(&s, d.cot), d.dS, first > 0);
-            multiply(&s, &d, n, s.K, s.W, wide(&s, d.cot), ls_turned(wide(&s, d.S)), d.out, false);
+            multiply(&s, &d, n, s.K, s.W, wide(&s, d.cot), ls_transposed(wide(&s, d.S)), d.out,
+                     false);
             ls_head_store(node->out[0], at, first, n, d.out, s.K);
         }
         for (int64_t first = 0, n; first < s.T; first += n) {
             n = ls_min(CHUNK, s.T - first);
             load_values(&s, node->in[2], at, first, n, &d);
-            multiply(&s, &d, n, s.K, s.W, wide(&s, d.values), ls_turned(wide(&s, d.dS)), d.out,
+            multiply(&s, &d, n, s.K, s.W, wide(&s, d.values), ls_transposed(wide(&s, d.dS)), d.out,
                      false);
             ls_head_store(node->out[1], at, first, n, d.out, s.K);
             multiply(&s, &d, n, s.W, s.K, ls_head_matrix(node->in[1], at, first), wide(&s, d.dS),

@@ -20,16 +20,16 @@ static sizes sizes_of(const ls_node *node) {
     return s;
 }
 
-typedef struct desk {
+typedef struct scratch {
     float *S, *z;   /* [B,H,K,V], [B,H,K] */
     float *dS, *dz; /* the same, backward */
     float *partial; /* [parts] of the larger */
     size_t bytes;
-} desk;
+} scratch;
 
-static desk lay_desk(const sizes *s, bool backward, char *base) {
+static scratch lay_scratch(const sizes *s, bool backward, char *base) {
     size_t used = 0;
-    desk d = {};
+    scratch d = {};
     const int64_t matrices = s->heads * s->K * s->V, vectors = s->heads * s->K;
     float **place[] = {&d.S, &d.z, &d.dS, &d.dz, &d.partial};
     const int64_t count[] = {matrices, vectors, backward ? matrices : 0, backward ? vectors : 0,
@@ -45,12 +45,12 @@ static desk lay_desk(const sizes *s, bool backward, char *base) {
 static size_t forward_workspace(const ls_node *node, int threads) {
     (void)threads;
     const sizes s = sizes_of(node);
-    return lay_desk(&s, false, NULL).bytes;
+    return lay_scratch(&s, false, NULL).bytes;
 }
 static size_t backward_workspace(const ls_node *node, int threads) {
     (void)threads;
     const sizes s = sizes_of(node);
-    return lay_desk(&s, true, NULL).bytes;
+    return lay_scratch(&s, true, NULL).bytes;
 }
 
 /* ---- sums over rows ---- */
@@ -93,7 +93,7 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
 
 template <typename T>
 static void sum_vectors(const ls_run *run, const sizes *s, const ls_tensor *x, const float *weights,
-                        const desk *d, float *to) {
+                        const scratch *d, float *to) {
     const int64_t count = s->heads * s->K;
     dim3 blocks(ls_cuda_blocks(count, LS_CUDA_THREADS), (unsigned)s->parts);
     vector_kernel<T><<<blocks, LS_CUDA_THREADS, 0, ls_cuda_of(run)->stream>>>(
@@ -110,7 +110,7 @@ template <typename T> static ls_cuda_head_matrix<T> matrices(const sizes *s, T *
 /* to = sum of x y^T over all rows; 0 where there is no y. */
 template <typename T>
 static void sum_matrices(const ls_run *run, const sizes *s, const ls_tensor *x, const ls_tensor *y,
-                         const desk *d, float *to) {
+                         const scratch *d, float *to) {
     ls_cuda_head_product<const T, const T, float> g = {};
     g.batch = s->B, g.heads = s->H;
     g.m = s->K, g.n = s->V, g.k = y == NULL ? 0 : s->T;
@@ -125,20 +125,20 @@ static void sum_matrices(const ls_run *run, const sizes *s, const ls_tensor *x, 
 
 /* ---- every row by itself ---- */
 
-/* out [T,n] = x [T,k] S, with S [k,n] or, TURNED, stored [n,k], plus u w^T. */
-template <bool TURNED, typename T>
+/* out [T,n] = x [T,k] S, with S [k,n] or, TRANSPOSED, stored [n,k], plus u w^T. */
+template <bool TRANSPOSED, typename T>
 static void through(const ls_run *run, const sizes *s, const ls_tensor *x, const float *S,
                     const float *u, const float *w, const ls_tensor *out) {
     ls_cuda_head_product<const T, const float, T> g = {};
     g.batch = s->B, g.heads = s->H;
-    g.m = s->T, g.n = TURNED ? s->K : s->V;
-    g.k = x == NULL ? 0 : TURNED ? s->V : s->K;
+    g.m = s->T, g.n = TRANSPOSED ? s->K : s->V;
+    g.k = x == NULL ? 0 : TRANSPOSED ? s->V : s->K;
     g.a = ls_cuda_head_rows<const T>(x);
     g.b = matrices(s, S);
     g.c = ls_cuda_head_rows<T>(out);
     g.u = {u, s->T * s->H, 1, s->H};
     g.w = w;
-    ls_cuda_head_product_run<false, TURNED>(run, g, 1, "linear_attention");
+    ls_cuda_head_product_run<false, TRANSPOSED>(run, g, 1, "linear_attention");
 }
 
 /* sums[b,t,h] = q z; a warp has a row of a head. */
@@ -159,7 +159,7 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
 template <typename T> static void forward(const ls_run *run, const ls_node *node) {
     const ls_tensor *q = node->in[0], *k = node->in[1], *v = node->in[2];
     const sizes s = sizes_of(node);
-    const desk d = lay_desk(&s, false, (char *)run->workspace);
+    const scratch d = lay_scratch(&s, false, (char *)run->workspace);
     sum_matrices<T>(run, &s, k, v, &d, d.S);
     sum_vectors<T>(run, &s, k, NULL, &d, d.z);
     through<false, T>(run, &s, q, d.S, NULL, NULL, node->out[0]);
@@ -175,7 +175,7 @@ template <typename T> static void backward(const ls_run *run, const ls_node *nod
     const ls_tensor *q = node->in[0], *k = node->in[1], *v = node->in[2], *dy = node->in[3];
     const float *dsums = ls_cuda_floats(node->in[4]);
     const sizes s = sizes_of(node);
-    const desk d = lay_desk(&s, true, (char *)run->workspace);
+    const scratch d = lay_scratch(&s, true, (char *)run->workspace);
     sum_matrices<T>(run, &s, k, v, &d, d.S);
     sum_matrices<T>(run, &s, q, dy, &d, d.dS);
     if (dsums != NULL) {

@@ -4,9 +4,9 @@
  * (queries), b (keys) and c (values) and a state R[depth,width] that comes from before
  *   R_m = g R_{m-1} + b_m c_m^T,   out_m = a_m R_m:
  *   y:  a = q,  b = k,  c = v,  forwards
- *   dq: a = dy, b = v,  c = k,  forwards, the state turned over
+ *   dq: a = dy, b = v,  c = k,  forwards, the state transposed over
  *   dv: a = k,  b = q,  c = dy, backwards from the gradient of the last state
- *   dk: a = v,  b = dy, c = q,  backwards, the state turned over
+ *   dk: a = v,  b = dy, c = q,  backwards, the state transposed over
  * Backwards the state that enters has had its decay already and the one that leaves has it as well
  * (`ahead`). In a chunk of n rows
  *   out_m = g^(m+1-ahead) a_m R + sum_{j<=m} g^(m-j) (a_m . b_j) c_j

@@ -349,8 +349,8 @@ static void open_rows(const scan *s, int64_t b, int64_t h, int64_t first, int64_
 static ls_matrix plain(const void *data, ls_dtype type, int64_t stride) {
     return (ls_matrix){.data = data, .type = type, .stride = stride};
 }
-static ls_matrix turned(ls_matrix x) {
-    x.turned = true;
+static ls_matrix transposed(ls_matrix x) {
+    x.transposed = true;
     return x;
 }
 
@@ -421,7 +421,7 @@ LS_INLINE ls_matrix fade_rows(const tiles *t, ls_dtype type, ls_matrix from, int
 /* weights[i,j] = g^(i-j) a_i . b_j for j <= i, 0 beyond. */
 LS_INLINE ls_matrix chunk_weights(const tiles *t, ls_dtype type, int64_t n, int64_t width,
                                   ls_matrix a, ls_matrix b) {
-    multiply(t, n, n, width, a, turned(b), t->scores, false);
+    multiply(t, n, n, width, a, transposed(b), t->scores, false);
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < n; j += LS_LANES) {
             ls_vec decay = ls_load(t->triangle, LS_F32, CHUNK - 1 - i + j);
@@ -445,7 +445,7 @@ LS_INLINE ls_matrix narrowed(const scan *s, const tiles *t, ls_dtype type, const
 static void add_outer(const scan *s, const tiles *t, int64_t n, ls_matrix rows, ls_matrix faded,
                       float *state) {
     scale_row(state, s->K * s->W, t->power[n]);
-    multiply(t, s->K, s->W, n, turned(rows), faded, state, true);
+    multiply(t, s->K, s->W, n, transposed(rows), faded, state, true);
 }
 
 static void fade_state(const scan *s, const tiles *t, int64_t n, float *state) {
@@ -558,7 +558,7 @@ LS_INLINE void queries(const scan *s, const gradients *g, ls_dtype type, int64_t
         ls_matrix k = chunk_rows(s->k, type, b, first, h, n, t->grow, t->k);
         ls_matrix values = values_of(s, type, b, first, h, n, t);
         ls_matrix dy = cotangents(s, g, type, b, first, h, n, t);
-        multiply(t, n, s->K, s->W, dy, turned(narrowed(s, t, type, t->state)), t->out, false);
+        multiply(t, n, s->K, s->W, dy, transposed(narrowed(s, t, type, t->state)), t->out, false);
         scale_rows(t->out, n, s->K, t->power + 1, 1);
         multiply(t, n, s->K, n, chunk_weights(t, type, n, s->W, dy, values), k, t->out, true);
         put_rows(g->dq, type, b, first, h, n, t->out, s->K, t->fade, NULL);
@@ -586,14 +586,15 @@ LS_INLINE void keys(const scan *s, const gradients *g, ls_dtype type, int64_t b,
         ls_matrix dy = cotangents(s, g, type, b, first, h, n, t);
         fade_state(s, t, n, D);
         ls_matrix narrow = narrowed(s, t, type, D);
-        multiply(t, n, s->K, s->W, values, turned(narrow), t->out, false);
+        multiply(t, n, s->K, s->W, values, transposed(narrow), t->out, false);
         scale_rows(t->out, n, s->K, t->power + n - 1, -1);
-        multiply(t, n, s->K, n, turned(chunk_weights(t, type, n, s->W, dy, values)), q, t->out,
+        multiply(t, n, s->K, n, transposed(chunk_weights(t, type, n, s->W, dy, values)), q, t->out,
                  true);
         put_rows(g->dk, type, b, first, h, n, t->out, s->K, t->grow, NULL);
         multiply(t, n, s->W, s->K, k, narrow, t->out, false);
         scale_rows(t->out, n, s->W, t->power + n - 1, -1);
-        multiply(t, n, s->W, n, turned(chunk_weights(t, type, n, s->K, q, k)), dy, t->out, true);
+        multiply(t, n, s->W, n, transposed(chunk_weights(t, type, n, s->K, q, k)), dy, t->out,
+                 true);
         put_rows(g->dv, type, b, first, h, n, t->out, s->W, NULL, NULL);
         add_outer(s, t, n, q, fade_rows(t, type, dy, n, s->W, 1, 1, t->faded), D);
     }

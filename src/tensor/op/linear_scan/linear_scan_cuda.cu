@@ -32,8 +32,9 @@ static ls_linear_rows wide_rows_of(const ls_node *node, const ls_tensor *tensor,
     return rows;
 }
 
-/* What all walks have; turned: over the state's columns, not its rows. */
-static ls_linear_walk walk_of(const ls_run *run, const ls_node *node, bool turned, bool backwards) {
+/* What all walks have; transposed: over the state's columns, not its rows. */
+static ls_linear_walk walk_of(const ls_run *run, const ls_node *node, bool transposed,
+                              bool backwards) {
     const ls_linear_scan_attributes *about = (const ls_linear_scan_attributes *)node->attributes;
     const ls_tensor *v = node->in[LS_LINEAR_SCAN_V];
     const int K = (int)node->in[LS_LINEAR_SCAN_K]->dim[3], W = (int)v->dim[3] + about->sums;
@@ -42,17 +43,17 @@ static ls_linear_walk walk_of(const ls_run *run, const ls_node *node, bool turne
     walk.start = run->start;
     walk.B = (int)v->dim[0];
     walk.H = (int)v->dim[2];
-    walk.depth = turned ? W : K;
-    walk.width = turned ? K : W;
+    walk.depth = transposed ? W : K;
+    walk.width = transposed ? K : W;
     walk.backwards = backwards;
     if (about->rooted) walk.roots = backwards ? LS_LINEAR_SOURCE_ROOTS : LS_LINEAR_QUERY_ROOTS;
     walk.log_decay = ls_cuda_floats(node->in[LS_LINEAR_SCAN_DECAY]);
     walk.feature = ls_cuda_floats(node->in[LS_LINEAR_SCAN_FEATURE_DECAY]);
     const ls_tensor *begins = node->in[LS_LINEAR_SCAN_BEGINS];
     if (begins != NULL) walk.begins = (const int32_t *)ls_data(begins);
-    walk.feature_along_depth = !turned;
-    walk.along_depth = turned ? 1 : W;
-    walk.along_width = turned ? W : 1;
+    walk.feature_along_depth = !transposed;
+    walk.along_depth = transposed ? 1 : W;
+    walk.along_width = transposed ? W : 1;
     return walk;
 }
 

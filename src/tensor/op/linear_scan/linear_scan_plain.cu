@@ -206,7 +206,7 @@ static __global__ void __launch_bounds__(THREADS) walk_plain(const ls_linear_wal
 }
 
 int ls_linear_plain_depth(const ls_cuda *cuda) {
-    return (size_t)shared_floats(256) * sizeof(float) <= cuda->shared_most ? 256 : 128;
+    return (size_t)shared_floats(256) * sizeof(float) <= cuda->shared_max ? 256 : 128;
 }
 
 template <typename T>

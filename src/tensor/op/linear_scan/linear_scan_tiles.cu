@@ -1,7 +1,7 @@
 /* A walk of the linear recurrence on the tensor units: bf16 rows, the state in f32 in registers.
  *
  * A block has a head of a sequence and up to 128 columns of its state, 16 for each warp. A warp
- * holds its columns turned over, as sums of products of 16 columns by 8 of the depth: rounded and
+ * holds its columns transposed over, as sums of products of 16 columns by 8 of the depth: rounded and
  * paired, these are at once the right factors of queries times state. Chunks of 64 rows pass by,
  * the next one on its way while one is worked on; the weights within a chunk are computed by all
  * warps together and go through shared memory. See attention_tiles.h for how lanes hold parts. */
@@ -14,7 +14,7 @@ enum {
     COLUMNS = 128,
     WARPS = COLUMNS / 16,
     FEW = 16, /* fewer rows in all are not worth a tile */
-    TILE_DEPTH_MOST = 256,
+    TILE_DEPTH_MAX = 256,
     VALUE_STRIDE = COLUMNS + LS_TILE_PAD,
     WEIGHT_STRIDE = ROWS + LS_TILE_PAD,
 };
@@ -190,7 +190,7 @@ static __device__ __forceinline__ void put_band(const ls_linear_walk &walk, cons
 }
 
 /* Values of a warp's columns, 16 rows of them: right factors of a product with weights. With the
- * middle two exchanged they are left factors, turned over. */
+ * middle two exchanged they are left factors, transposed over. */
 typedef uint32_t value_parts[BANDS][4];
 
 /* Two bands of rows from m on: queries times the state, and weights times values. */
@@ -280,7 +280,7 @@ advance(const ls_linear_walk &walk, const place &at, int n, int buffer, const sh
 #pragma unroll
         for (int k = 0; k < DEPTH / 16; k++) {
             uint32_t right[4];
-            ls_load_matrices_turned(right, key + band * 16 * STRIDE + 16 * k);
+            ls_load_matrices_transposed(right, key + band * 16 * STRIDE + 16 * k);
             ls_multiply(state[2 * k], left, right[0], right[1]);
             ls_multiply(state[2 * k + 1], left, right[2], right[3]);
         }
@@ -349,9 +349,9 @@ static __global__ void __launch_bounds__(32 * WARPS, DEPTH <= 128 ? 2 : 1)
         value_parts values;
 #pragma unroll
         for (int band = 0; band < BANDS; band++)
-            ls_load_matrices_turned(values[band], s.value[buffer] +
-                                                      (16 * band + lane % 16) * VALUE_STRIDE +
-                                                      16 * warp + lane / 16 * 8);
+            ls_load_matrices_transposed(values[band], s.value[buffer] +
+                                                          (16 * band + lane % 16) * VALUE_STRIDE +
+                                                          16 * warp + lane / 16 * 8);
         __syncthreads();
 #pragma unroll 1
         for (int pair = 0; pair < BANDS / 2; pair++)
@@ -372,13 +372,13 @@ static bool rows_fit(const ls_linear_rows *x) {
 }
 
 bool ls_linear_tiles_fit(const ls_cuda *cuda, const ls_linear_walk *walk) {
-    return cuda->major >= 8 && sizeof(shared_walk<128>) <= cuda->shared_most && walk->T >= FEW &&
+    return cuda->major >= 8 && sizeof(shared_walk<128>) <= cuda->shared_max && walk->T >= FEW &&
            rows_fit(&walk->query) && rows_fit(&walk->key) && rows_fit(&walk->value) &&
            rows_fit(&walk->out);
 }
 
 int ls_linear_tiles_depth(const ls_cuda *cuda) {
-    return sizeof(shared_walk<TILE_DEPTH_MOST>) <= cuda->shared_most ? TILE_DEPTH_MOST : 128;
+    return sizeof(shared_walk<TILE_DEPTH_MAX>) <= cuda->shared_max ? TILE_DEPTH_MAX : 128;
 }
 
 template <int DEPTH, bool FADING>
@@ -417,5 +417,5 @@ void ls_linear_tiles(const ls_run *run, const ls_linear_walk *walk, const char *
     else if (walk->count <= 128)
         launch_depth<128>(run, walk, what);
     else
-        launch_depth<TILE_DEPTH_MOST>(run, walk, what);
+        launch_depth<TILE_DEPTH_MAX>(run, walk, what);
 }

@@ -95,18 +95,18 @@ template <int R, int SIGN> static __device__ __forceinline__ void transform(floa
 #pragma unroll
         for (int a = 0; a < WIDTH; a++)
             transform_4<SIGN>(v[a], v[a + WIDTH], v[a + 2 * WIDTH], v[a + 3 * WIDTH]);
-        float2 turned[4][WIDTH];
+        float2 transposed[4][WIDTH];
 #pragma unroll
         for (int b = 0; b < 4; b++) {
 #pragma unroll
             for (int a = 0; a < WIDTH; a++)
-                turned[b][a] = sixteenths<SIGN>(v[a + WIDTH * b], a * b * (16 / R));
-            transform<WIDTH, SIGN>(turned[b]);
+                transposed[b][a] = sixteenths<SIGN>(v[a + WIDTH * b], a * b * (16 / R));
+            transform<WIDTH, SIGN>(transposed[b]);
         }
 #pragma unroll
         for (int b = 0; b < 4; b++)
 #pragma unroll
-            for (int c = 0; c < WIDTH; c++) v[b + 4 * c] = turned[b][c];
+            for (int c = 0; c < WIDTH; c++) v[b + 4 * c] = transposed[b][c];
     }
 }
 

@@ -122,7 +122,7 @@ LS_INLINE complex_vec plus(complex_vec a, complex_vec b) {
 LS_INLINE complex_vec minus(complex_vec a, complex_vec b) {
     return (complex_vec){a.re - b.re, a.im - b.im};
 }
-LS_INLINE complex_vec turned(complex_vec a, float re, float im) {
+LS_INLINE complex_vec transposed(complex_vec a, float re, float im) {
     return (complex_vec){a.re * re - a.im * im, a.re * im + a.im * re};
 }
 /* times i * sign */
@@ -138,9 +138,9 @@ LS_INLINE void transform_8(complex_vec x[8], float sign) {
         even[k] = plus(x[k], x[k + 4]);
         odd[k] = minus(x[k], x[k + 4]);
     }
-    odd[1] = turned(odd[1], half, sign * half);
+    odd[1] = transposed(odd[1], half, sign * half);
     odd[2] = quarter(odd[2], sign);
-    odd[3] = turned(odd[3], -half, sign * half);
+    odd[3] = transposed(odd[3], -half, sign * half);
     for (int part = 0; part < 2; part++) {
         const complex_vec *four = part == 0 ? even : odd;
         complex_vec a = plus(four[0], four[2]), b = minus(four[0], four[2]);
@@ -163,7 +163,7 @@ static void transform(const conv *c, complex_vec *x, int64_t m) {
                 at[0] = v[0];
                 for (int q = 1; q < 8; q++) {
                     const float *root = c->roots + j * q * step;
-                    at[q * part] = j == 0 ? v[q] : turned(v[q], root[0], -root[1]);
+                    at[q * part] = j == 0 ? v[q] : transposed(v[q], root[0], -root[1]);
                 }
             }
     }
@@ -179,7 +179,7 @@ static void transform_back(const conv *c, complex_vec *x, int64_t m) {
                 v[0] = at[0];
                 for (int q = 1; q < 8; q++) {
                     const float *root = c->roots + j * q * step;
-                    v[q] = j == 0 ? at[q * part] : turned(at[q * part], root[0], root[1]);
+                    v[q] = j == 0 ? at[q * part] : transposed(at[q * part], root[0], root[1]);
                 }
                 transform_8(v, 1);
                 for (int k = 0; k < 8; k++) at[k * part] = v[k];
@@ -206,7 +206,7 @@ static void make_spectra(const conv *c, const ls_vec *kernel, int64_t taps, comp
                 complex_vec value = {at_or_zero(kernel, taps, r * m + j),
                                      -at_or_zero(kernel, taps, (r - 1) * m + j)};
                 const float *root = c->roots + j * step;
-                spectra[j] = turned(value, scale * root[0], scale * root[1]);
+                spectra[j] = transposed(value, scale * root[0], scale * root[1]);
             }
             transform(c, spectra, m);
         }
@@ -234,16 +234,16 @@ static void add_direct(int64_t T, const ls_vec *x, const ls_vec *kernel, int64_t
         }
 }
 
-/* What a thread works with, in vectors: see desk_at. */
-typedef struct desk {
+/* What a thread works with, in vectors: see scratch_at. */
+typedef struct scratch {
     ls_vec *x, *y, *kernel;
     complex_vec *spectra, *blocks, *sum; /* blocks: spectra of the blocks of one group */
     /* backward: the inputs, in the place of a kernel, and what comes of them */
     ls_vec *other, *dkernel;
     complex_vec *other_spectra;
-} desk;
+} scratch;
 
-static void add_group(const conv *c, const desk *w, int64_t m, int64_t start,
+static void add_group(const conv *c, const scratch *w, int64_t m, int64_t start,
                       const complex_vec *spectra, int64_t taps, ls_vec *y) {
     const int64_t blocks = ls_min(SPLIT, ls_ceil_div(c->T - start, m));
     const int64_t step = 2 * (c->root_count / (4 * m)), furthest = ls_ceil_div(taps, m);
@@ -267,7 +267,7 @@ static void add_group(const conv *c, const desk *w, int64_t m, int64_t start,
 }
 
 /* The spectra of all blocks of a group that have another behind them. */
-static void transform_group(const conv *c, const desk *w, int64_t m, int64_t start) {
+static void transform_group(const conv *c, const scratch *w, int64_t m, int64_t start) {
     const int64_t blocks = ls_min(SPLIT, ls_ceil_div(c->T - start, m));
     const int64_t step = 2 * (c->root_count / (4 * m));
     for (int64_t s = 0; s < blocks - 1; s++) {
@@ -290,7 +290,7 @@ typedef struct against {
     ls_vec *y;
 } against;
 
-static void convolve(const conv *c, const desk *w, const against *with, int count) {
+static void convolve(const conv *c, const scratch *w, const against *with, int count) {
     for (int i = 0; i < count; i++) add_direct(c->T, w->x, with[i].kernel, with[i].taps, with[i].y);
     int64_t done = 0;
     for (int64_t m = DIRECT; m < c->T; m *= SPLIT) {
@@ -305,13 +305,13 @@ static void convolve(const conv *c, const desk *w, const against *with, int coun
 
 /* ---- between tensors and lanes ---- */
 
-/* Elements of a desk's parts, which are vectors or pairs of them. */
-typedef struct desk_size {
+/* Elements of the parts of scratch memory, which are vectors or pairs of them. */
+typedef struct scratch_size {
     int64_t spectra, blocks, sum, vectors;
-} desk_size;
+} scratch_size;
 
-static desk_size desk_size_of(const conv *c, bool backward) {
-    desk_size size = {.sum = c->longest};
+static scratch_size scratch_size_of(const conv *c, bool backward) {
+    scratch_size size = {.sum = c->longest};
     for (int64_t m = DIRECT; m < c->T; m *= SPLIT) {
         int64_t behind = m * (ls_min(SPLIT, ls_ceil_div(c->T, m)) - 1);
         size.spectra += behind;
@@ -322,8 +322,8 @@ static desk_size desk_size_of(const conv *c, bool backward) {
     return size;
 }
 
-static desk desk_at(const conv *c, const desk_size *size, ls_vec *at, bool backward) {
-    desk w = {.x = at, .y = at + c->T, .kernel = at + 2 * c->T};
+static scratch scratch_at(const conv *c, const scratch_size *size, ls_vec *at, bool backward) {
+    scratch w = {.x = at, .y = at + c->T, .kernel = at + 2 * c->T};
     at += 3 * c->T;
     if (backward) {
         w.other = at;
@@ -387,16 +387,16 @@ enum { SEQUENCES = 4 }; /* that share a kernel's spectra in one piece of work */
 static size_t forward_workspace(const ls_node *node, int threads) {
     if (node->in[0]->type == LS_F64) return 0;
     conv c = conv_of(node);
-    return (size_t)(threads * desk_size_of(&c, false).vectors) * sizeof(ls_vec);
+    return (size_t)(threads * scratch_size_of(&c, false).vectors) * sizeof(ls_vec);
 }
 
 LS_INLINE void forward_typed(const ls_run *run, const ls_node *node, ls_dtype type) {
     const conv c = conv_of(node);
-    const desk_size size = desk_size_of(&c, false);
+    const scratch_size size = scratch_size_of(&c, false);
     const int64_t slices = ls_ceil_div(c.B, SEQUENCES);
 #pragma omp parallel num_threads(run->threads)
     {
-        const desk w = desk_at(
+        const scratch w = scratch_at(
             &c, &size, (ls_vec *)run->workspace + omp_get_thread_num() * size.vectors, false);
         uint64_t subnormals = ls_subnormals_flush(); /* kernels end in them */
 #pragma omp for schedule(dynamic)
@@ -420,7 +420,7 @@ LS_INLINE void forward_typed(const ls_run *run, const ls_node *node, ls_dtype ty
 static size_t backward_workspace(const ls_node *node, int threads) {
     if (node->in[0]->type == LS_F64) return 0;
     conv c = conv_of(node);
-    return (size_t)(threads * desk_size_of(&c, true).vectors) * sizeof(ls_vec);
+    return (size_t)(threads * scratch_size_of(&c, true).vectors) * sizeof(ls_vec);
 }
 
 /* The gradient's kernel, which came out backwards. */
@@ -434,12 +434,12 @@ static void give_kernel(const conv *c, int64_t first, const ls_vec *backwards, f
 /* With g the gradient backwards in time: du is g * k, dk is g * u, both backwards again. */
 LS_INLINE void backward_typed(const ls_run *run, const ls_node *node, ls_dtype type) {
     const conv c = conv_of(node);
-    const desk_size size = desk_size_of(&c, true);
+    const scratch_size size = scratch_size_of(&c, true);
     const ls_tensor *du = node->out[0], *dk = node->out[1];
     float *dskip = c.skip == NULL ? NULL : ls_param_gradient(run, node->in[2]);
 #pragma omp parallel num_threads(run->threads)
     {
-        const desk w = desk_at(
+        const scratch w = scratch_at(
             &c, &size, (ls_vec *)run->workspace + omp_get_thread_num() * size.vectors, true);
         uint64_t subnormals = ls_subnormals_flush();
 #pragma omp for schedule(dynamic)

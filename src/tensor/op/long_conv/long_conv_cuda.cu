@@ -182,7 +182,7 @@ struct work {
 
 static work begin(const ls_run *run, const ls_node *node, bool backward, const char *what) {
     const bool all_fits =
-        ls_cuda_of(run)->shared_most >= bytes_for<WHOLE, from_series<WHOLE, float>>();
+        ls_cuda_of(run)->shared_max >= bytes_for<WHOLE, from_series<WHOLE, float>>();
     work w = {run, what, sizes_of(node, all_fits ? WHOLE : WHOLE / 2), {}};
     w.at = room_of(w.s, backward, run->workspace);
     if (w.s.N == 0) return w;

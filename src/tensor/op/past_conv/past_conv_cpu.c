@@ -210,21 +210,21 @@ LS_INLINE void input_gradient(const conv *c, ls_dtype type, rows dy, rows du, in
 
 /* What a thread works with: the channels of a vector, of one sequence's inputs and gradients, row
  * after row, and the kernel's gradient so far. */
-typedef struct desk {
+typedef struct scratch {
     float *u, *dy, *dk;
-} desk;
+} scratch;
 
-static int64_t desk_rows(const ls_node *node) {
+static int64_t scratch_rows(const ls_node *node) {
     return node->in[0]->dim[1] + node->in[3]->dim[1] + node->in[1]->dim[1];
 }
 
 static size_t backward_workspace(const ls_node *node, int threads) {
-    return (size_t)(threads * desk_rows(node) * LS_LANES) * sizeof(float);
+    return (size_t)(threads * scratch_rows(node) * LS_LANES) * sizeof(float);
 }
 
-static desk desk_at(const ls_run *run, const ls_node *node) {
-    float *at = (float *)run->workspace + omp_get_thread_num() * desk_rows(node) * LS_LANES;
-    desk w = {.u = at};
+static scratch scratch_at(const ls_run *run, const ls_node *node) {
+    float *at = (float *)run->workspace + omp_get_thread_num() * scratch_rows(node) * LS_LANES;
+    scratch w = {.u = at};
     w.dy = w.u + node->in[0]->dim[1] * LS_LANES;
     w.dk = w.dy + node->in[3]->dim[1] * LS_LANES;
     return w;
@@ -238,7 +238,7 @@ LS_INLINE void take(rows from, ls_dtype type, int64_t b, int64_t first, int64_t 
 }
 
 /* Adds one sequence's share to the gradient of the kernel. */
-static void kernel_gradient(const conv *c, const desk *w) {
+static void kernel_gradient(const conv *c, const scratch *w) {
     const rows u = {w->u, 0, LS_LANES}, dy = {w->dy, 0, LS_LANES};
     for (int64_t lag = 0, count; lag < c->lags; lag += count) {
         count = rows_at(lag, c->lags);
@@ -251,7 +251,7 @@ static void kernel_gradient(const conv *c, const desk *w) {
     }
 }
 
-LS_INLINE void kernel_gradients(const conv *c, const desk *w, ls_dtype type, rows dy, rows dk,
+LS_INLINE void kernel_gradients(const conv *c, const scratch *w, ls_dtype type, rows dy, rows dk,
                                 int64_t held, int64_t d) {
     const int64_t left = c->D - d;
     memset(w->dk, 0, (size_t)(held * LS_LANES) * sizeof *w->dk);
@@ -281,7 +281,7 @@ LS_INLINE void backward_typed(const ls_run *run, const ls_node *node, ls_dtype t
     float *dskip = c.skip == NULL ? NULL : ls_param_gradient(run, node->in[2]);
 #pragma omp parallel num_threads(run->threads)
     {
-        const desk w = desk_at(run, node);
+        const scratch w = scratch_at(run, node);
         uint64_t subnormals = ls_subnormals_flush();
 #pragma omp for schedule(static)
         for (int64_t d = 0; d < c.D; d += LS_LANES) {

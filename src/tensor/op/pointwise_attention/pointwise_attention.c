@@ -19,23 +19,23 @@ static const ls_op forward_op = {
     .name = "pointwise_attention", .backward = backward, .flops = flops};
 static const ls_op grad_op = {.name = "pointwise_attention_grad", .flops = grad_flops};
 
-ls_tensor *ls_pointwise_attention(ls_program *p, const ls_segment *segment, double scale,
+ls_tensor *ls_pointwise_attention(ls_program *p, const ls_key_set *set, double scale,
                                   ls_weighting weighting) {
     ls_tensor *in[LS_ATTENTION_SLOTS];
     size_t bytes;
-    if (segment->slopes != NULL || segment->relative != NULL || segment->decays ||
-        segment->dilation != NULL || segment->query_at.kind != LS_MAP_IDENTITY ||
-        segment->key_at.kind != LS_MAP_IDENTITY)
+    if (set->slopes != NULL || set->relative != NULL || set->xpos.pairs > 0 ||
+        set->dilation != NULL || set->query_at.kind != LS_MAP_IDENTITY ||
+        set->key_at.kind != LS_MAP_IDENTITY)
         ls_refuse(p, LS_EBUG, "pointwise_attention: a table is the only bias it takes");
     if (weighting.kind == LS_WEIGHT_LAPLACE && !(weighting.deviation > 0))
         ls_refuse(p, LS_EBUG, "pointwise_attention: a deviation of %g", weighting.deviation);
     ls_attention_attributes *attributes =
-        ls_attention_describe(p, 1, segment, (ls_attention_options){.scale = scale}, in, &bytes);
+        ls_attention_describe(p, 1, set, (ls_attention_options){.scale = scale}, in, &bytes);
     if (attributes == NULL) return NULL;
     attributes->weighting = weighting;
-    const ls_tensor *q = segment->q;
+    const ls_tensor *q = set->q;
     ls_tensor *out =
-        ls_activation(p, ls_type(p), LS_DIMS(q->dim[0], q->dim[1], q->dim[2], segment->v->dim[3]));
+        ls_activation(p, ls_type(p), LS_DIMS(q->dim[0], q->dim[1], q->dim[2], set->v->dim[3]));
     ls_record(p, &forward_op, attributes, bytes, LS_ATTENTION_SLOTS, in, 1, &out);
     ls_free(ls_program_ctx(p), attributes);
     return out;

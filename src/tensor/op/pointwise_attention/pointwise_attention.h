@@ -5,10 +5,10 @@
 #include "tensor/op/attention/attention.h"
 
 /* y_n = sum_m f(s_nm) v_m over the admitted keys, s_nm = scale q_n . k_m / c_n + bias
- * with c_n the number of keys that n sees. The segment is as for ls_attention, with a
+ * with c_n the number of keys that n sees. The set is as for ls_attention, with a
  * table as its only bias, and without dilation and coordinates of its own. Memory and
  * gradients are those of ls_attention. */
-ls_tensor *ls_pointwise_attention(ls_program *p, const ls_segment *segment, double scale,
+ls_tensor *ls_pointwise_attention(ls_program *p, const ls_key_set *set, double scale,
                                   ls_weighting weighting);
 
 #endif

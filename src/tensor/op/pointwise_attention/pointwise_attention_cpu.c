@@ -30,49 +30,49 @@ static double weight_at(const ls_weighting *w, double s, double *slope) {
 }
 
 static bool sees(const ls_attention_job *job, int64_t b, int64_t h, int64_t i, int64_t j) {
-    const ls_attention_source *source = &job->source[0];
-    if (source->valid != NULL && source->valid[b * source->valid_batch + j] == 0) return false;
-    return ls_attention_admits(source, h, job->start + i, source->held.first + j);
+    const ls_key_set_run *set = &job->set[0];
+    if (set->valid != NULL && set->valid[b * set->valid_batch + j] == 0) return false;
+    return ls_attention_admits(set, h, job->start + i, set->held.first + j);
 }
 
 static int64_t keys_seen(const ls_attention_job *job, int64_t b, int64_t h, int64_t i) {
     int64_t count = 0;
-    for (int64_t j = 0; j < ls_interval_length(job->source[0].held); j++)
+    for (int64_t j = 0; j < ls_interval_length(job->set[0].held); j++)
         count += sees(job, b, h, i, j);
     return count;
 }
 
-static int64_t table_column(const ls_attention_source *source, int64_t distance) {
-    return ls_max(0, ls_min(distance + source->about->table_zero, source->table_rows - 1));
+static int64_t table_column(const ls_key_set_run *set, int64_t distance) {
+    return ls_max(0, ls_min(distance + set->about->set.table_zero, set->table_rows - 1));
 }
 
 static double score(const ls_attention_job *job, int64_t b, int64_t h, int64_t i, int64_t j,
                     double scale) {
-    const ls_attention_source *source = &job->source[0];
-    const double *q = row_at(&source->q, b, i, h);
-    const double *k = row_at(&source->k, b, j, h / (job->H / job->G));
+    const ls_key_set_run *set = &job->set[0];
+    const double *q = row_at(&set->q, b, i, h);
+    const double *k = row_at(&set->k, b, j, h / (job->H / job->G));
     double s = 0;
     for (int64_t e = 0; e < job->K; e++) s += q[e] * k[e];
     s *= scale;
-    if (source->table == NULL) return s;
-    int64_t distance = job->start + i - source->held.first - j;
-    const double *table = (const double *)source->table + h * source->table_stride;
-    return s + table[table_column(source, distance)];
+    if (set->table == NULL) return s;
+    int64_t distance = job->start + i - set->held.first - j;
+    const double *table = (const double *)set->table + h * set->table_stride;
+    return s + table[table_column(set, distance)];
 }
 
 static void forward_f64(const ls_run *run, const ls_node *node) {
     ls_attention_job job;
     ls_attention_resolve(run, node, &job);
-    const ls_attention_source *source = &job.source[0];
+    const ls_key_set_run *set = &job.set[0];
 #pragma omp parallel for schedule(dynamic) num_threads(run->threads)
     for (int64_t row = 0; row < job.B * job.H * job.T; row++) {
         const int64_t b = row / (job.H * job.T), h = row / job.T % job.H, i = row % job.T;
         const double scale = job.scale / (double)keys_seen(&job, b, h, i);
         double *out = row_at(&job.out, b, i, h), slope;
         for (int64_t e = 0; e < job.V; e++) out[e] = 0;
-        for (int64_t j = 0; j < ls_interval_length(source->held); j++) {
+        for (int64_t j = 0; j < ls_interval_length(set->held); j++) {
             if (!sees(&job, b, h, i, j)) continue;
-            const double *v = row_at(&source->v, b, j, h / (job.H / job.G));
+            const double *v = row_at(&set->v, b, j, h / (job.H / job.G));
             double weight = weight_at(weighting_of(node), score(&job, b, h, i, j, scale), &slope);
             for (int64_t e = 0; e < job.V; e++) out[e] += weight * v[e];
         }
@@ -94,23 +94,23 @@ static void add(const ls_attention_array *x, int64_t b, int64_t row, int64_t hea
 
 static void backward_row(const ls_attention_job *job, const ls_weighting *weighting, int64_t b,
                          int64_t h, int64_t i) {
-    const ls_attention_source *source = &job->source[0];
+    const ls_key_set_run *set = &job->set[0];
     const int64_t g = h / (job->H / job->G);
     const double scale = job->scale / (double)keys_seen(job, b, h, i);
     const double *dout = row_at(&job->dout, b, i, h);
-    for (int64_t j = 0; j < ls_interval_length(source->held); j++) {
+    for (int64_t j = 0; j < ls_interval_length(set->held); j++) {
         if (!sees(job, b, h, i, j)) continue;
-        const double *v = row_at(&source->v, b, j, g);
+        const double *v = row_at(&set->v, b, j, g);
         double slope, dweight = 0;
         double weight = weight_at(weighting, score(job, b, h, i, j, scale), &slope);
         for (int64_t e = 0; e < job->V; e++) dweight += dout[e] * v[e];
         const double ds = dweight * slope;
-        add(&source->dv, b, j, g, job->V, weight, dout);
-        add(&source->dq, b, i, h, job->K, ds * scale, row_at(&source->k, b, j, g));
-        add(&source->dk, b, j, g, job->K, ds * scale, row_at(&source->q, b, i, h));
-        if (source->dtable == NULL) continue;
-        int64_t column = table_column(source, job->start + i - source->held.first - j);
-        ((double *)source->dtable)[h * source->dtable_stride + column] += ds;
+        add(&set->dv, b, j, g, job->V, weight, dout);
+        add(&set->dq, b, i, h, job->K, ds * scale, row_at(&set->k, b, j, g));
+        add(&set->dk, b, j, g, job->K, ds * scale, row_at(&set->q, b, i, h));
+        if (set->dtable == NULL) continue;
+        int64_t column = table_column(set, job->start + i - set->held.first - j);
+        ((double *)set->dtable)[h * set->dtable_stride + column] += ds;
     }
 }
 
@@ -118,17 +118,17 @@ static void backward_row(const ls_attention_job *job, const ls_weighting *weight
 static void backward_f64(const ls_run *run, const ls_node *node) {
     ls_attention_job job;
     ls_attention_resolve(run, node, &job);
-    const ls_attention_source *source = &job.source[0];
+    const ls_key_set_run *set = &job.set[0];
     const int64_t shared = job.H / job.G;
 #pragma omp parallel for schedule(dynamic) num_threads(run->threads)
     for (int64_t g = 0; g < job.G; g++) {
-        clear(&source->dk, job.B, source->key_rows, g, job.K);
-        clear(&source->dv, job.B, source->key_rows, g, job.V);
+        clear(&set->dk, job.B, set->key_rows, g, job.K);
+        clear(&set->dv, job.B, set->key_rows, g, job.V);
         for (int64_t h = g * shared; h < (g + 1) * shared; h++) {
-            clear(&source->dq, job.B, job.T, h, job.K);
-            if (source->dtable != NULL)
-                memset((double *)source->dtable + h * source->dtable_stride, 0,
-                       (size_t)source->table_rows * sizeof(double));
+            clear(&set->dq, job.B, job.T, h, job.K);
+            if (set->dtable != NULL)
+                memset((double *)set->dtable + h * set->dtable_stride, 0,
+                       (size_t)set->table_rows * sizeof(double));
             for (int64_t row = 0; row < job.B * job.T; row++)
                 backward_row(&job, weighting_of(node), row / job.T, h, row % job.T);
         }
@@ -168,13 +168,13 @@ LS_INLINE ls_vec weight_of(const ls_weighting *w, ls_vec s, ls_vec *slope) {
 /* What both directions begin with: 1 / (number of keys seen) of every query, in the workspace. */
 typedef struct work {
     ls_attention_job job;
-    const ls_attention_source *source;
+    const ls_key_set_run *set;
     const ls_weighting *weighting;
     float *inverse;  /* [B][T rounded up to QUERIES], 0 for absent queries */
     int32_t *before; /* [B][keys + 1]: valid keys before each; NULL where all are */
     float *dtable;   /* [H][GROUPS][table rows] */
     float *few;      /* [B][H][T][stretches][V rounded up]: few queries alone */
-    char *desks;
+    char *scratches;
     int64_t tiles; /* of queries */
 } work;
 
@@ -187,47 +187,47 @@ static bool has_few(const ls_attention_job *job) {
     return job->T <= FEW;
 }
 static int64_t stretches_of(const work *w) {
-    return ls_ceil_div(w->source->key_rows, STRETCH);
+    return ls_ceil_div(w->set->key_rows, STRETCH);
 }
 
 static size_t lay_out(work *w, char *base, bool gradient) {
     const ls_attention_job *job = &w->job;
     space from = {.base = base};
-    w->source = &job->source[0];
+    w->set = &job->set[0];
     w->tiles = ls_ceil_div(job->T, QUERIES);
     w->inverse = space_take(&from, job->B * w->tiles * QUERIES);
-    bool checked = w->source->valid != NULL, table = gradient && w->source->dtable != NULL;
+    bool checked = w->set->valid != NULL, table = gradient && w->set->dtable != NULL;
     w->before =
-        checked ? (int32_t *)(void *)space_take(&from, job->B * (w->source->key_rows + 1)) : NULL;
-    w->dtable = table ? space_take(&from, job->H * GROUPS * w->source->table_rows) : NULL;
+        checked ? (int32_t *)(void *)space_take(&from, job->B * (w->set->key_rows + 1)) : NULL;
+    w->dtable = table ? space_take(&from, job->H * GROUPS * w->set->table_rows) : NULL;
     const int64_t rows = gradient || !has_few(job) ? 0 : job->B * job->H * job->T;
     w->few = space_take(&from, rows * stretches_of(w) * ls_round_up(job->V, LS_LANES));
-    w->desks = base == NULL ? NULL : base + from.used;
+    w->scratches = base == NULL ? NULL : base + from.used;
     return from.used;
 }
 
 /* What one thread works in. */
-typedef struct desk {
-    float *rows;                      /* [QUERIES][the wider of padded K and V]: scratch */
-    float *turned, *q_rows, *dq;      /* [padded K][QUERIES], [QUERIES][padded K] */
-    float *dout_turned, *dout_rows;   /* [padded V][QUERIES], [QUERIES][padded V] */
-    float *k_rows, *v_rows, *dk, *dv; /* [KEYS][padded K or V] */
-    float *s, *ds;                    /* [KEYS][QUERIES] */
-    float *out;                       /* [padded V][QUERIES] */
-} desk;
+typedef struct scratch {
+    float *rows;                        /* [QUERIES][the wider of padded K and V]: scratch */
+    float *transposed, *q_rows, *dq;    /* [padded K][QUERIES], [QUERIES][padded K] */
+    float *dout_transposed, *dout_rows; /* [padded V][QUERIES], [QUERIES][padded V] */
+    float *k_rows, *v_rows, *dk, *dv;   /* [KEYS][padded K or V] */
+    float *s, *ds;                      /* [KEYS][QUERIES] */
+    float *out;                         /* [padded V][QUERIES] */
+} scratch;
 
-static size_t desk_at(const ls_attention_job *job, bool gradient, char *base, desk *to) {
+static size_t scratch_at(const ls_attention_job *job, bool gradient, char *base, scratch *to) {
     const int64_t k = padded(job->K), v = padded(job->V), back = gradient ? 1 : 0;
     space from = {.base = base};
     to->rows = space_take(&from, QUERIES * ls_max(k, v));
-    to->turned = space_take(&from, k * QUERIES);
+    to->transposed = space_take(&from, k * QUERIES);
     to->k_rows = space_take(&from, KEYS * k);
     to->v_rows = space_take(&from, KEYS * v);
     to->s = space_take(&from, KEYS * QUERIES);
     to->out = space_take(&from, v * QUERIES);
     to->q_rows = space_take(&from, back * k * QUERIES);
     to->dq = space_take(&from, back * k * QUERIES);
-    to->dout_turned = space_take(&from, back * v * QUERIES);
+    to->dout_transposed = space_take(&from, back * v * QUERIES);
     to->dout_rows = space_take(&from, back * v * QUERIES);
     to->dk = space_take(&from, back * KEYS * k);
     to->dv = space_take(&from, back * KEYS * v);
@@ -237,11 +237,11 @@ static size_t desk_at(const ls_attention_job *job, bool gradient, char *base, de
 
 static size_t workspace(const ls_node *node, int threads, bool gradient) {
     work w = {0};
-    desk measured;
+    scratch measured;
     ls_attention_resolve(NULL, node, &w.job);
-    if (w.job.source[0].q.type == LS_F64) return 0;
+    if (w.job.set[0].q.type == LS_F64) return 0;
     return lay_out(&w, NULL, gradient) +
-           (size_t)threads * desk_at(&w.job, gradient, NULL, &measured);
+           (size_t)threads * scratch_at(&w.job, gradient, NULL, &measured);
 }
 static size_t forward_workspace(const ls_node *node, int threads) {
     return workspace(node, threads, false);
@@ -250,24 +250,24 @@ static size_t backward_workspace(const ls_node *node, int threads) {
     return workspace(node, threads, true);
 }
 
-static desk own_desk(const work *w, bool gradient) {
-    desk k;
-    const size_t bytes = desk_at(&w->job, gradient, NULL, &k);
-    desk_at(&w->job, gradient, w->desks + (size_t)omp_get_thread_num() * bytes, &k);
+static scratch own_scratch(const work *w, bool gradient) {
+    scratch k;
+    const size_t bytes = scratch_at(&w->job, gradient, NULL, &k);
+    scratch_at(&w->job, gradient, w->scratches + (size_t)omp_get_thread_num() * bytes, &k);
     return k;
 }
 
 static void count_keys(const work *w, int64_t b) {
-    const ls_attention_source *source = w->source;
-    const int64_t keys = ls_interval_length(source->held), rows = w->tiles * QUERIES;
-    int32_t *before = w->before == NULL ? NULL : w->before + b * (source->key_rows + 1);
+    const ls_key_set_run *set = w->set;
+    const int64_t keys = ls_interval_length(set->held), rows = w->tiles * QUERIES;
+    int32_t *before = w->before == NULL ? NULL : w->before + b * (set->key_rows + 1);
     if (before != NULL) before[0] = 0;
     for (int64_t j = 0; before != NULL && j < keys; j++)
-        before[j + 1] = before[j] + (source->valid[b * source->valid_batch + j] != 0);
+        before[j + 1] = before[j] + (set->valid[b * set->valid_batch + j] != 0);
     for (int64_t i = 0; i < rows; i++) {
-        const int64_t n = w->job.start + i, first = source->held.first;
-        ls_interval seen = ls_interval_cut(
-            ls_keys_any(&source->about->rule, (ls_interval){n, n + 1}), source->held);
+        const int64_t n = w->job.start + i, first = set->held.first;
+        ls_interval seen =
+            ls_interval_cut(ls_keys_any(&set->about->rule, (ls_interval){n, n + 1}), set->held);
         int64_t count = ls_interval_length(seen);
         if (count > 0 && before != NULL)
             count = before[seen.end - first] - before[seen.first - first];
@@ -290,14 +290,14 @@ static const float *inverse_of(const work *w, int64_t b, int64_t tile) {
 }
 
 /* The queries of a tile: q * scale / (keys seen), in units of log 2. */
-static query_tile begin_tile(const work *w, const desk *k, int64_t b, int64_t h, int64_t tile) {
-    query_tile queries = {.turned = k->turned};
+static query_tile begin_tile(const work *w, const scratch *k, int64_t b, int64_t h, int64_t tile) {
+    query_tile queries = {.transposed = k->transposed};
     const float *inverse = inverse_of(w, b, tile);
-    ls_tile_queries(&queries, &w->job, w->source, b, h, tile * QUERIES, score_factor(&w->job),
+    ls_tile_queries(&queries, &w->job, w->set, b, h, tile * QUERIES, score_factor(&w->job),
                     k->rows);
     for (int64_t e = 0; e < w->job.K; e++)
         for (int r = 0; r < QUERIES; r += LANES) {
-            float *at = k->turned + e * QUERIES + r;
+            float *at = k->transposed + e * QUERIES + r;
             vec_store(at, vec_load(at) * vec_load(inverse + r));
         }
     return queries;
@@ -310,23 +310,24 @@ static float_rows load_keys(const ls_attention_array *x, int64_t b, int64_t g, c
 }
 
 /* Scores of a tile of keys into k->s. */
-static void meet(const query_tile *queries, const key_tile *keys, float_rows rows, const desk *k) {
+static void meet(const query_tile *queries, const key_tile *keys, float_rows rows,
+                 const scratch *k) {
     ls_tile_product(ls_round_up(keys->count, BLOCK_ROWS), QUERIES, queries->job->K, rows.at,
-                    rows.stride, 1, queries->turned, QUERIES, k->s, QUERIES, false);
+                    rows.stride, 1, queries->transposed, QUERIES, k->s, QUERIES, false);
     ls_tile_adjust(queries, keys, k->s);
 }
 
 typedef void (*meeting)(const work *w, const query_tile *queries, const key_tile *keys,
-                        const desk *k, float *dtable);
+                        const scratch *k, float *dtable);
 
 /* Calls `step` for every tile of keys that a tile of queries meets, with those of its keys that
  * some query admits. */
-static void for_keys(const work *w, const query_tile *queries, const desk *k, float *dtable,
+static void for_keys(const work *w, const query_tile *queries, const scratch *k, float *dtable,
                      meeting step) {
-    const ls_tile_rule *rule = &w->source->about->rule;
-    const ls_interval held = w->source->held;
+    const ls_tile_rule *rule = &w->set->about->rule;
+    const ls_interval held = w->set->held;
     ls_interval any = ls_interval_cut(ls_keys_any(rule, queries->positions), held);
-    ls_tile_run runs[LS_TILE_RUNS_MOST];
+    ls_tile_run runs[LS_TILE_RUNS_MAX];
     int count = ls_tile_runs_of_queries(rule, queries->positions, held, runs);
     for (int i = 0; i < count; i++)
         for (int64_t t = runs[i].first; t < runs[i].end; t++) {
@@ -339,8 +340,8 @@ static void for_keys(const work *w, const query_tile *queries, const desk *k, fl
 
 /* Writes [width][QUERIES] sums as the rows of a tile's queries. */
 static void store_tile(const ls_attention_array *to, const query_tile *queries, int64_t width,
-                       const float *sums, const desk *k) {
-    ls_tile_turn(sums, QUERIES, padded(width), QUERIES, k->rows, padded(width));
+                       const float *sums, const scratch *k) {
+    ls_tile_transpose(sums, QUERIES, padded(width), QUERIES, k->rows, padded(width));
     ls_tile_store(to, queries->b, queries->h, queries->row, queries->count, width,
                   (float_rows){k->rows, padded(width)}, 1);
 }
@@ -348,13 +349,13 @@ static void store_tile(const ls_attention_array *to, const query_tile *queries, 
 /* ---- forward ---- */
 
 static void add_values(const work *w, const query_tile *queries, const key_tile *keys,
-                       const desk *k, float *dtable) {
+                       const scratch *k, float *dtable) {
     const int64_t b = queries->b, g = queries->h / (w->job.H / w->job.G);
     (void)dtable;
-    meet(queries, keys, load_keys(&w->source->k, b, g, keys, w->job.K, k->k_rows), k);
+    meet(queries, keys, load_keys(&w->set->k, b, g, keys, w->job.K, k->k_rows), k);
     for (int64_t i = 0; i < keys->count * QUERIES; i += LS_LANES)
         ls_store(k->s, LS_F32, i, weight_of(w->weighting, ls_load(k->s, LS_F32, i) * LN_2, NULL));
-    float_rows v = load_keys(&w->source->v, b, g, keys, w->job.V, k->v_rows);
+    float_rows v = load_keys(&w->set->v, b, g, keys, w->job.V, k->v_rows);
     ls_tile_product(w->job.V, QUERIES, keys->count, v.at, 1, v.stride, k->s, QUERIES, k->out,
                     QUERIES, true);
 }
@@ -368,11 +369,11 @@ LS_INLINE ls_vec row_part(const ls_attention_array *x, int64_t b, int64_t row, i
 LS_INLINE void meet_stretch(const work *w, int64_t b, int64_t h, int64_t i, ls_interval keys,
                             ls_dtype type, float *out) {
     const ls_attention_job *job = &w->job;
-    const ls_attention_source *source = w->source;
+    const ls_key_set_run *set = w->set;
     const int64_t g = h / (job->H / job->G), n = job->start + i;
     const float scale = (float)job->scale * w->inverse[b * w->tiles * QUERIES + i];
-    const float *table = (const float *)source->table;
-    const uint8_t *valid = source->valid == NULL ? NULL : source->valid + b * source->valid_batch;
+    const float *table = (const float *)set->table;
+    const uint8_t *valid = set->valid == NULL ? NULL : set->valid + b * set->valid_batch;
     memset(out, 0, (size_t)ls_round_up(job->V, LS_LANES) * sizeof *out);
     for (int64_t first = keys.first; first < keys.end; first += LS_LANES) {
         const int64_t count = ls_min(LS_LANES, keys.end - first);
@@ -382,18 +383,18 @@ LS_INLINE void meet_stretch(const work *w, int64_t b, int64_t h, int64_t i, ls_i
             if (j >= count || (valid != NULL && valid[first + j] == 0)) continue;
             ls_vec sum = ls_vec_all(0);
             for (int64_t e = 0; e < job->K; e += LS_LANES)
-                sum += row_part(&source->q, b, i, h, e, job->K, type) *
-                       row_part(&source->k, b, first + j, g, e, job->K, type);
+                sum += row_part(&set->q, b, i, h, e, job->K, type) *
+                       row_part(&set->k, b, first + j, g, e, job->K, type);
             s[j] = ls_vec_sum(sum) * scale;
             if (table != NULL)
-                s[j] += table[h * source->table_stride +
-                              table_column(source, n - source->held.first - first - j)];
+                s[j] += table[h * set->table_stride +
+                              table_column(set, n - set->held.first - first - j)];
         }
         ls_store(s, LS_F32, 0, weight_of(w->weighting, ls_load(s, LS_F32, 0), NULL));
         for (int64_t e = 0; e < job->V; e += LS_LANES) {
             ls_vec sum = ls_load(out, LS_F32, e);
             for (int64_t j = 0; j < count; j++)
-                sum += s[j] * row_part(&source->v, b, first + j, g, e, job->V, type);
+                sum += s[j] * row_part(&set->v, b, first + j, g, e, job->V, type);
             ls_store(out, LS_F32, e, sum);
         }
     }
@@ -401,7 +402,7 @@ LS_INLINE void meet_stretch(const work *w, int64_t b, int64_t h, int64_t i, ls_i
 
 static void forward_few(const ls_run *run, const work *w) {
     const ls_attention_job *job = &w->job;
-    const ls_attention_source *source = w->source;
+    const ls_key_set_run *set = w->set;
     const int64_t stretches = stretches_of(w), rows = job->B * job->H * job->T;
     const int64_t wide = ls_round_up(job->V, LS_LANES);
 #pragma omp parallel num_threads(run->threads)
@@ -410,12 +411,12 @@ static void forward_few(const ls_run *run, const work *w) {
         for (int64_t piece = 0; piece < rows * stretches; piece++) {
             const int64_t row = piece / stretches, i = row % job->T, n = job->start + i;
             const int64_t b = row / job->T / job->H, h = row / job->T % job->H;
-            ls_interval seen = ls_interval_cut(
-                ls_keys_any(&source->about->rule, (ls_interval){n, n + 1}), source->held);
+            ls_interval seen =
+                ls_interval_cut(ls_keys_any(&set->about->rule, (ls_interval){n, n + 1}), set->held);
             ls_interval here = {piece % stretches * STRETCH, (piece % stretches + 1) * STRETCH};
-            here = ls_interval_cut(here, (ls_interval){seen.first - source->held.first,
-                                                       seen.end - source->held.first});
-            if (source->k.type == LS_F32)
+            here = ls_interval_cut(
+                here, (ls_interval){seen.first - set->held.first, seen.end - set->held.first});
+            if (set->k.type == LS_F32)
                 meet_stretch(w, b, h, i, here, LS_F32, w->few + piece * wide);
             else
                 meet_stretch(w, b, h, i, here, LS_BF16, w->few + piece * wide);
@@ -440,7 +441,7 @@ static void forward(const ls_run *run, const ls_node *node) {
     const int64_t H = w.job.H, pieces = w.job.B * H * w.tiles;
 #pragma omp parallel num_threads(run->threads)
     {
-        const desk k = own_desk(&w, false);
+        const scratch k = own_scratch(&w, false);
         /* the last tiles of a causal sequence have the most keys: they go first */
 #pragma omp for schedule(dynamic)
         for (int64_t piece = 0; piece < pieces; piece++) {
@@ -456,13 +457,13 @@ static void forward(const ls_run *run, const ls_node *node) {
 /* ---- backward ---- */
 
 /* Queries with their share of the scale, and output gradients, in the forms products want. */
-static query_tile begin_tile_grad(const work *w, const desk *k, int64_t b, int64_t h,
+static query_tile begin_tile_grad(const work *w, const scratch *k, int64_t b, int64_t h,
                                   int64_t tile) {
     const query_tile queries = begin_tile(w, k, b, h, tile);
     const int64_t wide_k = padded(w->job.K), wide_v = padded(w->job.V);
     const float *inverse = inverse_of(w, b, tile), scale = (float)w->job.scale;
     float_rows q =
-        ls_tile_load(&w->source->q, b, h, queries.row, queries.count, QUERIES, w->job.K, k->rows);
+        ls_tile_load(&w->set->q, b, h, queries.row, queries.count, QUERIES, w->job.K, k->rows);
     for (int r = 0; r < QUERIES; r++)
         for (int64_t e = 0; e < wide_k; e++)
             k->q_rows[r * wide_k + e] = q.at[r * q.stride + e] * (inverse[r] * scale);
@@ -471,17 +472,17 @@ static query_tile begin_tile_grad(const work *w, const desk *k, int64_t b, int64
     for (int r = 0; r < QUERIES; r++)
         memcpy(k->dout_rows + r * wide_v, dout.at + r * dout.stride,
                (size_t)wide_v * sizeof(float));
-    ls_tile_turn(k->dout_rows, wide_v, QUERIES, wide_v, k->dout_turned, QUERIES);
+    ls_tile_transpose(k->dout_rows, wide_v, QUERIES, wide_v, k->dout_transposed, QUERIES);
     return queries;
 }
 
 /* Leaves the weights in k->s and the scores' gradients in k->ds, rows from count on 0. */
 static void differentiate(const work *w, const query_tile *queries, const key_tile *keys,
-                          float_rows key_rows, float_rows value_rows, const desk *k) {
+                          float_rows key_rows, float_rows value_rows, const scratch *k) {
     const int64_t rows = ls_round_up(keys->count, BLOCK_ROWS), real = keys->count * QUERIES;
     meet(queries, keys, key_rows, k);
-    ls_tile_product(rows, QUERIES, w->job.V, value_rows.at, value_rows.stride, 1, k->dout_turned,
-                    QUERIES, k->ds, QUERIES, false);
+    ls_tile_product(rows, QUERIES, w->job.V, value_rows.at, value_rows.stride, 1,
+                    k->dout_transposed, QUERIES, k->ds, QUERIES, false);
     for (int64_t i = 0; i < real; i += LS_LANES) {
         ls_vec slope, weight = weight_of(w->weighting, ls_load(k->s, LS_F32, i) * LN_2, &slope);
         ls_store(k->s, LS_F32, i, weight);
@@ -499,14 +500,14 @@ static void add_to_table(const work *w, const query_tile *queries, const key_til
     for (int64_t j = 0; j < keys->count; j++)
         for (int r = 0; r < QUERIES; r++) slice[keys->count - 1 - j + r] += ds[j * QUERIES + r];
     for (int64_t d = 0; d < keys->count + QUERIES - 1; d++)
-        dtable[table_column(w->source, least + d)] += slice[d];
+        dtable[table_column(w->set, least + d)] += slice[d];
 }
 
 static void add_to_queries(const work *w, const query_tile *queries, const key_tile *keys,
-                           const desk *k, float *dtable) {
+                           const scratch *k, float *dtable) {
     const int64_t b = queries->b, g = queries->h / (w->job.H / w->job.G);
-    float_rows key_rows = load_keys(&w->source->k, b, g, keys, w->job.K, k->k_rows);
-    float_rows value_rows = load_keys(&w->source->v, b, g, keys, w->job.V, k->v_rows);
+    float_rows key_rows = load_keys(&w->set->k, b, g, keys, w->job.K, k->k_rows);
+    float_rows value_rows = load_keys(&w->set->v, b, g, keys, w->job.V, k->v_rows);
     differentiate(w, queries, keys, key_rows, value_rows, k);
     ls_tile_product(w->job.K, QUERIES, keys->count, key_rows.at, 1, key_rows.stride, k->ds, QUERIES,
                     k->dq, QUERIES, true);
@@ -514,8 +515,8 @@ static void add_to_queries(const work *w, const query_tile *queries, const key_t
 }
 
 /* The gradients of the queries and of the table, of one group of tiles of head h. */
-static void queries_grad(const work *w, const desk *k, int64_t h, int64_t group) {
-    const int64_t R = w->source->table_rows, wide = padded(w->job.K);
+static void queries_grad(const work *w, const scratch *k, int64_t h, int64_t group) {
+    const int64_t R = w->set->table_rows, wide = padded(w->job.K);
     float *dtable = w->dtable == NULL ? NULL : w->dtable + (h * GROUPS + group) * R;
     if (dtable != NULL) memset(dtable, 0, (size_t)R * sizeof *dtable);
     for (int64_t at = group; at < w->job.B * w->tiles; at += GROUPS) {
@@ -524,32 +525,32 @@ static void queries_grad(const work *w, const desk *k, int64_t h, int64_t group)
         const float *inverse = inverse_of(w, b, tile), scale = (float)w->job.scale;
         memset(k->dq, 0, (size_t)(wide * QUERIES) * sizeof(float));
         for_keys(w, &queries, k, dtable, add_to_queries);
-        if (w->source->dq.data == NULL) continue;
+        if (w->set->dq.data == NULL) continue;
         for (int64_t e = 0; e < w->job.K; e++)
             for (int r = 0; r < QUERIES; r++) k->dq[e * QUERIES + r] *= inverse[r] * scale;
-        store_tile(&w->source->dq, &queries, w->job.K, k->dq, k);
+        store_tile(&w->set->dq, &queries, w->job.K, k->dq, k);
     }
 }
 
 /* The gradients of tile t of the keys and values of head g. */
-static void keys_grad(const work *w, const desk *k, int64_t b, int64_t g, int64_t t) {
+static void keys_grad(const work *w, const scratch *k, int64_t b, int64_t g, int64_t t) {
     const ls_attention_job *job = &w->job;
-    const ls_attention_source *source = w->source;
+    const ls_key_set_run *set = w->set;
     const int64_t wide_k = padded(job->K), wide_v = padded(job->V), shared = job->H / job->G;
-    const int64_t first = source->held.first + t * KEYS;
-    const int64_t count = ls_min(KEYS, source->held.end - first);
+    const int64_t first = set->held.first + t * KEYS;
+    const int64_t count = ls_min(KEYS, set->held.end - first);
     const int64_t rows = ls_round_up(count, BLOCK_ROWS);
     memset(k->dk, 0, (size_t)(KEYS * wide_k) * sizeof(float));
     memset(k->dv, 0, (size_t)(KEYS * wide_v) * sizeof(float));
     key_tile keys = {.row = t * KEYS, .count = count};
-    ls_tile_run runs[LS_TILE_RUNS_MOST];
-    int found =
-        count <= 0 ? 0
-                   : ls_tile_runs_of_keys(&source->about->rule, (ls_interval){first, first + count},
-                                          (ls_interval){job->start, job->start + job->T}, runs);
+    ls_tile_run runs[LS_TILE_RUNS_MAX];
+    int found = count <= 0
+                    ? 0
+                    : ls_tile_runs_of_keys(&set->about->rule, (ls_interval){first, first + count},
+                                           (ls_interval){job->start, job->start + job->T}, runs);
     if (found > 0) {
-        float_rows key_rows = load_keys(&source->k, b, g, &keys, job->K, k->k_rows);
-        float_rows value_rows = load_keys(&source->v, b, g, &keys, job->V, k->v_rows);
+        float_rows key_rows = load_keys(&set->k, b, g, &keys, job->K, k->k_rows);
+        float_rows value_rows = load_keys(&set->v, b, g, &keys, job->V, k->v_rows);
         for (int64_t h = g * shared; h < (g + 1) * shared; h++)
             for (int i = 0; i < found; i++)
                 for (int64_t tile = runs[i].first; tile < runs[i].end; tile++) {
@@ -562,17 +563,17 @@ static void keys_grad(const work *w, const desk *k, int64_t b, int64_t g, int64_
                                     k->dk, wide_k, true);
                 }
     }
-    const int64_t stored = ls_min(KEYS, source->key_rows - t * KEYS);
-    if (source->dk.data != NULL)
-        ls_tile_store(&source->dk, b, g, t * KEYS, stored, job->K, (float_rows){k->dk, wide_k}, 1);
-    if (source->dv.data != NULL)
-        ls_tile_store(&source->dv, b, g, t * KEYS, stored, job->V, (float_rows){k->dv, wide_v}, 1);
+    const int64_t stored = ls_min(KEYS, set->key_rows - t * KEYS);
+    if (set->dk.data != NULL)
+        ls_tile_store(&set->dk, b, g, t * KEYS, stored, job->K, (float_rows){k->dk, wide_k}, 1);
+    if (set->dv.data != NULL)
+        ls_tile_store(&set->dv, b, g, t * KEYS, stored, job->V, (float_rows){k->dv, wide_v}, 1);
 }
 
 static void add_tables_up(const work *w) {
-    const int64_t R = w->source->table_rows;
+    const int64_t R = w->set->table_rows;
     for (int64_t h = 0; h < w->job.H; h++) {
-        float *to = (float *)w->source->dtable + h * w->source->dtable_stride;
+        float *to = (float *)w->set->dtable + h * w->set->dtable_stride;
         memset(to, 0, (size_t)R * sizeof *to);
         for (int64_t group = 0; group < GROUPS; group++)
             for (int64_t r = 0; r < R; r++) to[r] += w->dtable[(h * GROUPS + group) * R + r];
@@ -582,10 +583,10 @@ static void add_tables_up(const work *w) {
 static void backward(const ls_run *run, const ls_node *node) {
     work w;
     begin(run, node, true, &w);
-    const int64_t key_tiles = ls_ceil_div(w.source->key_rows, KEYS), G = w.job.G;
+    const int64_t key_tiles = ls_ceil_div(w.set->key_rows, KEYS), G = w.job.G;
 #pragma omp parallel num_threads(run->threads)
     {
-        const desk k = own_desk(&w, true);
+        const scratch k = own_scratch(&w, true);
 #pragma omp for schedule(dynamic)
         for (int64_t piece = 0; piece < w.job.H * GROUPS; piece++)
             queries_grad(&w, &k, piece / GROUPS, piece % GROUPS);

@@ -13,7 +13,7 @@ enum {
     COLUMNS = 128,                 /* of a block's sums */
     ROWS = TILE * COLUMNS / THREADS,
     PARTS = 4, /* sums that a product of rows is made of */
-    TABLE_PARTS_MOST = 256,
+    TABLE_PARTS_MAX = 256,
     TABLE_FLOATS = 1 << 22, /* that the parts of a table's gradient take, about */
 };
 static_assert(THREADS % COLUMNS == 0 && THREADS % TILE == 0, "threads are columns of rows");
@@ -24,7 +24,7 @@ static_assert(THREADS % COLUMNS == 0 && THREADS % TILE == 0, "threads are column
 typedef enum { OUTPUT, QUERY_GRAD, KEY_GRAD, VALUE_GRAD, TABLE_GRAD } target;
 
 typedef struct pointwise_job {
-    ls_cuda_attention a; /* its first segment is all there is */
+    ls_cuda_attention a; /* its first set is all there is */
     ls_weight_kind kind;
     float steep, shift; /* what a weight is a function of: steep score + shift */
     float steep_scale;  /* steep times the scores' scale */
@@ -34,19 +34,19 @@ typedef struct pointwise_job {
     int table_parts;
 } pointwise_job;
 
-typedef struct desk {
+typedef struct scratch {
     float left[TILE][PITCH], right[TILE][PITCH]; /* of the two sides, some columns of each */
     float p[TILE][PITCH];                        /* [row that stays][row that passes] */
     int first[TILE], end[TILE];                  /* query rows that admit each key of the tile */
     float inverse[TILE];                         /* of the tile's queries */
     float diagonal[2 * TILE];
-} desk;
+} scratch;
 
 /* ---- how many keys each query sees ---- */
 
 /* A warp per query. */
 __global__ static void count_keys(const pointwise_job job) {
-    const ls_cuda_segment &s = job.a.segment[0];
+    const ls_cuda_key_set &s = job.a.set[0];
     const int64_t row = (int64_t)blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
     const int lane = (int)threadIdx.x % 32;
     if (row >= (int64_t)job.a.B * job.a.T) return;
@@ -91,7 +91,7 @@ typedef struct side {
 
 /* Products of the rows that stay and those that pass, to each thread those of its pairs. */
 template <typename T>
-static __device__ void cross(desk &k, int b, const side &stays, const side &passes, int width,
+static __device__ void cross(scratch &k, int b, const side &stays, const side &passes, int width,
                              float out[PAIRS]) {
     for (int i = 0; i < PAIRS; i++) out[i] = 0;
     for (int column = 0; column < width; column += TILE) {
@@ -124,17 +124,17 @@ static __device__ float weight_at(const pointwise_job &job, float z, float *slop
     return normcdff(z);
 }
 
-static __device__ int table_column(const ls_cuda_segment &s, int64_t distance) {
+static __device__ int table_column(const ls_cuda_key_set &s, int64_t distance) {
     return (int)ls_cuda_clamp(distance + s.table_zero, 0, s.table_rows - 1);
 }
 
 /* A pair of tiles of queries (from row i on) and keys (from row j on) of a head: fills k.p with
  * what is to be multiplied. */
 template <typename T, target WHAT>
-static __device__ void meet(const pointwise_job &job, desk &k, int b, int h, int i, int j) {
+static __device__ void meet(const pointwise_job &job, scratch &k, int b, int h, int i, int j) {
     enum { KEYS_STAY = WHAT == KEY_GRAD || WHAT == VALUE_GRAD };
     const ls_cuda_attention &a = job.a;
-    const ls_cuda_segment &s = a.segment[0];
+    const ls_cuda_key_set &s = a.set[0];
     const int g = h / (a.H / a.G);
     if (threadIdx.x < TILE) {
         const int t = (int)threadIdx.x, key = j + t;
@@ -177,7 +177,7 @@ static __device__ void meet(const pointwise_job &job, desk &k, int b, int h, int
 
 /* Rows are of the tile's columns from `column` on. */
 template <typename T>
-static __device__ void add_rows(const desk &k, int b, const side &from, int column, int width,
+static __device__ void add_rows(const scratch &k, int b, const side &from, int column, int width,
                                 float sums[ROWS]) {
     const int e = column + (int)threadIdx.x % COLUMNS;
     const int row = (int)threadIdx.x / COLUMNS * ROWS;
@@ -193,9 +193,9 @@ template <typename T, target WHAT>
 __global__ static void __launch_bounds__(THREADS)
     add_up(const __grid_constant__ pointwise_job job, const ls_cuda_rows to) {
     enum { KEYS_STAY = WHAT == KEY_GRAD || WHAT == VALUE_GRAD };
-    __shared__ desk k;
+    __shared__ scratch k;
     const ls_cuda_attention &a = job.a;
-    const ls_cuda_segment &s = a.segment[0];
+    const ls_cuda_key_set &s = a.set[0];
     const int width = WHAT == OUTPUT || WHAT == VALUE_GRAD ? a.V : a.K;
     const int rows = KEYS_STAY ? s.key_rows : a.T, tiles = (rows + TILE - 1) / TILE;
     const int row = (int)blockIdx.x % tiles * TILE, column = (int)blockIdx.x / tiles * COLUMNS;
@@ -235,7 +235,7 @@ template <typename T, target WHAT>
 static void launch(const ls_run *run, const pointwise_job *job, const ls_cuda_rows &to) {
     const bool keys = WHAT == KEY_GRAD || WHAT == VALUE_GRAD;
     const int width = WHAT == OUTPUT || WHAT == VALUE_GRAD ? job->a.V : job->a.K;
-    const int rows = keys ? job->a.segment[0].key_rows : job->a.T;
+    const int rows = keys ? job->a.set[0].key_rows : job->a.T;
     const int blocks = (rows + TILE - 1) / TILE * ((width + COLUMNS - 1) / COLUMNS);
     if (to.data == NULL) return;
     add_up<T, WHAT>
@@ -248,7 +248,7 @@ static void launch(const ls_run *run, const pointwise_job *job, const ls_cuda_ro
 
 /* Adds the sums of a tile by distance to a table; `least` is the distance of the last key from the
  * first query. A thread owns a column, to which several distances may be clamped. */
-static __device__ void add_to_table(const ls_cuda_segment &s, desk &k, int64_t least,
+static __device__ void add_to_table(const ls_cuda_key_set &s, scratch &k, int64_t least,
                                     float *table) {
     const int t = (int)threadIdx.x;
     if (t < 2 * TILE - 1) { /* row less column is t - (TILE - 1) */
@@ -272,9 +272,9 @@ static __device__ void add_to_table(const ls_cuda_segment &s, desk &k, int64_t l
 template <typename T>
 __global__ static void __launch_bounds__(THREADS)
     table_parts(const __grid_constant__ pointwise_job job) {
-    __shared__ desk k;
+    __shared__ scratch k;
     const ls_cuda_attention &a = job.a;
-    const ls_cuda_segment &s = a.segment[0];
+    const ls_cuda_key_set &s = a.set[0];
     const int part = (int)blockIdx.x, h = (int)blockIdx.y, tiles = (a.T + TILE - 1) / TILE;
     float *table = job.tables + ((int64_t)part * a.H + h) * s.table_rows;
     for (int c = (int)threadIdx.x; c < s.table_rows; c += THREADS) table[c] = 0;
@@ -292,7 +292,7 @@ __global__ static void __launch_bounds__(THREADS)
 }
 
 __global__ static void add_tables(const __grid_constant__ pointwise_job job) {
-    const ls_cuda_segment &s = job.a.segment[0];
+    const ls_cuda_key_set &s = job.a.set[0];
     const int64_t all = (int64_t)job.a.H * s.table_rows;
     const int64_t index = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (index >= all) return;
@@ -302,7 +302,7 @@ __global__ static void add_tables(const __grid_constant__ pointwise_job job) {
 }
 
 template <typename T> static void launch_table(const ls_run *run, const pointwise_job *job) {
-    const ls_cuda_segment *s = &job->a.segment[0];
+    const ls_cuda_key_set *s = &job->a.set[0];
     cudaStream_t stream = ls_cuda_of(run)->stream;
     if (s->dtable == NULL) return;
     const int64_t all = (int64_t)job->a.H * s->table_rows;
@@ -326,7 +326,7 @@ static int64_t parts_of(const ls_node *node) {
     const ls_tensor *table = node->in[LS_ATTENTION_TABLE];
     const int64_t tiles = q[0] * ((q[1] + TILE - 1) / TILE);
     int64_t parts = table == NULL ? 1 : TABLE_FLOATS / (q[2] * table->dim[1]);
-    if (parts > TABLE_PARTS_MOST) parts = TABLE_PARTS_MOST;
+    if (parts > TABLE_PARTS_MAX) parts = TABLE_PARTS_MAX;
     if (parts > tiles) parts = tiles;
     return parts < 1 ? 1 : parts;
 }
@@ -373,7 +373,7 @@ template <typename T> static void forward(const ls_run *run, const ls_node *node
 
 template <typename T> static void backward(const ls_run *run, const ls_node *node) {
     const pointwise_job job = begin(run, node, true);
-    const ls_cuda_segment *s = &job.a.segment[0];
+    const ls_cuda_key_set *s = &job.a.set[0];
     launch<T, QUERY_GRAD>(run, &job, s->dq);
     launch<T, KEY_GRAD>(run, &job, s->dk);
     launch<T, VALUE_GRAD>(run, &job, s->dv);

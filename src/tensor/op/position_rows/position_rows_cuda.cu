@@ -42,14 +42,14 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
 
 /* The grid's second axis is short: many rows go in several launches. */
 template <typename T> static void grad(const ls_run *run, const ls_node *node) {
-    enum { ROWS_MOST = 32768 };
+    enum { ROWS_MAX = 32768 };
     const ls_tensor *dy = node->in[0], *table = node->in[1];
     int64_t T_count = dy->dim[0], width = dy->dim[1], last = table->dim[0] - 1;
     int64_t first = ls_min(run->start, last), targets = ls_min(T_count, last - first + 1);
     float *gradient = (float *)ls_param_gradient(run, table) + first * width;
     const T *from = (const T *)ls_data(dy);
-    for (int64_t done = 0; done < targets; done += ROWS_MOST) {
-        int64_t some = ls_min(ROWS_MOST, targets - done);
+    for (int64_t done = 0; done < targets; done += ROWS_MAX) {
+        int64_t some = ls_min(ROWS_MAX, targets - done);
         int64_t rows = done + some == targets ? T_count - done : some;
         dim3 blocks(ls_cuda_blocks(width, LS_CUDA_THREADS), (unsigned)some);
         grad_kernel<<<blocks, LS_CUDA_THREADS, 0, ls_cuda_of(run)->stream>>>(

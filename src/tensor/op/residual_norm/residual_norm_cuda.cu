@@ -10,15 +10,15 @@ extern "C" {
 
 enum {
     WARP = 32,
-    THREADS_MOST = 512,
-    WARPS_MOST = THREADS_MOST / WARP,
+    THREADS_MAX = 512,
+    WARPS_MAX = THREADS_MAX / WARP,
     ROWS_PER_BLOCK = 4,
     PLAIN_THREADS = 256
 };
 
 /* Sums of two values over the threads of a row, the same in each. With several warps per row the
  * block has one row; `turn` alternates between calls, so that one barrier is enough. */
-static __device__ __forceinline__ float2 row_sum(float2 value, float2 (*shared)[WARPS_MOST],
+static __device__ __forceinline__ float2 row_sum(float2 value, float2 (*shared)[WARPS_MAX],
                                                  int turn) {
     value.x = ls_cuda_warp_sum(value.x);
     value.y = ls_cuda_warp_sum(value.y);
@@ -60,9 +60,9 @@ template <typename T> struct forward_job {
 
 /* threadIdx.x runs along a row, blockDim.y rows to a block; each thread has PACKS packs. */
 template <typename T, int PACKS>
-static __global__ void __launch_bounds__(THREADS_MOST) forward_kernel(const forward_job<T> job) {
+static __global__ void __launch_bounds__(THREADS_MAX) forward_kernel(const forward_job<T> job) {
     enum { LANES = ls_cuda_lanes<T>::count };
-    __shared__ float2 shared[2][WARPS_MOST];
+    __shared__ float2 shared[2][WARPS_MAX];
     int64_t row = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
     if (row >= job.rows) return; /* whole warps: blocks of several rows have one warp for each */
     float value[PACKS][LANES], sum = 0, square = 0;
@@ -122,7 +122,7 @@ static __global__ void __launch_bounds__(THREADS_MOST) forward_kernel(const forw
 /* Any width: a block per row, which is read three times. A thread reads what it wrote itself. */
 template <typename T>
 static __global__ void __launch_bounds__(PLAIN_THREADS) forward_plain(const forward_job<T> job) {
-    __shared__ float2 shared[2][WARPS_MOST];
+    __shared__ float2 shared[2][WARPS_MAX];
     int64_t row = blockIdx.x;
     const T *x = job.x + row * job.x_stride;
     if (job.delta != NULL) {
@@ -150,9 +150,9 @@ static __global__ void __launch_bounds__(PLAIN_THREADS) forward_plain(const forw
 }
 
 template <typename T> static bool forward_fast(const ls_run *run, const forward_job<T> *job) {
-    enum { LANES = ls_cuda_lanes<T>::count, PACKS_MOST = 4 };
+    enum { LANES = ls_cuda_lanes<T>::count, PACKS_MAX = 4 };
     bool fits = job->width % LANES == 0 && job->x_stride % LANES == 0 &&
-                job->delta_stride % LANES == 0 && job->width <= LANES * PACKS_MOST * THREADS_MOST &&
+                job->delta_stride % LANES == 0 && job->width <= LANES * PACKS_MAX * THREADS_MAX &&
                 ls_cuda_aligned(job->x) && ls_cuda_aligned(job->delta) &&
                 ls_cuda_aligned(job->total) && ls_cuda_aligned(job->y) &&
                 ls_cuda_aligned(job->weight) && ls_cuda_aligned(job->bias);
@@ -165,11 +165,11 @@ template <typename T> static bool forward_fast(const ls_run *run, const forward_
         forward_kernel<T, 1><<<blocks, threads, 0, stream>>>(*job);
     } else if (packs <= 2 * WARP) {
         forward_kernel<T, 2><<<blocks, threads, 0, stream>>>(*job);
-    } else if (packs <= PACKS_MOST * WARP) {
-        forward_kernel<T, PACKS_MOST><<<blocks, threads, 0, stream>>>(*job);
+    } else if (packs <= PACKS_MAX * WARP) {
+        forward_kernel<T, PACKS_MAX><<<blocks, threads, 0, stream>>>(*job);
     } else {
-        unsigned along = ls_cuda_blocks(packs, PACKS_MOST * WARP) * WARP;
-        forward_kernel<T, PACKS_MOST><<<(unsigned)job->rows, along, 0, stream>>>(*job);
+        unsigned along = ls_cuda_blocks(packs, PACKS_MAX * WARP) * WARP;
+        forward_kernel<T, PACKS_MAX><<<(unsigned)job->rows, along, 0, stream>>>(*job);
     }
     return true;
 }
@@ -233,9 +233,9 @@ static size_t backward_workspace(const ls_node *node, int threads) {
 
 /* A piece per line of threads; weights and the parameters' gradients stay in registers. */
 template <typename T, int EACH>
-static __global__ void __launch_bounds__(THREADS_MOST) backward_kernel(const backward_job<T> job) {
+static __global__ void __launch_bounds__(THREADS_MAX) backward_kernel(const backward_job<T> job) {
     enum { LANES = ls_cuda_lanes<T>::count, PACKS = EACH / LANES };
-    __shared__ float2 shared[2][WARPS_MOST];
+    __shared__ float2 shared[2][WARPS_MAX];
     int64_t piece = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
     if (piece >= job.pieces) return; /* whole warps, as in the forward kernel */
     float weight[PACKS][LANES] = {}, dweight[PACKS][LANES] = {}, dbias[PACKS][LANES] = {};
@@ -301,7 +301,7 @@ static __global__ void __launch_bounds__(THREADS_MOST) backward_kernel(const bac
 /* Any width: dx by a block per row. */
 template <typename T>
 static __global__ void __launch_bounds__(PLAIN_THREADS) backward_plain(const backward_job<T> job) {
-    __shared__ float2 shared[2][WARPS_MOST];
+    __shared__ float2 shared[2][WARPS_MAX];
     int64_t row = blockIdx.x;
     const T *x = job.x + row * job.x_stride, *dy = job.dy + row * job.dy_stride;
     float2 statistics = job.statistics[row], sums = make_float2(0, 0);
@@ -342,8 +342,8 @@ static __global__ void __launch_bounds__(PLAIN_THREADS)
 }
 
 template <typename T> static bool backward_fast(const ls_run *run, const backward_job<T> *job) {
-    enum { LANES = ls_cuda_lanes<T>::count, WIDTH_MOST = 16 * THREADS_MOST };
-    bool fits = job->width % LANES == 0 && job->width <= WIDTH_MOST && job->x_stride % LANES == 0 &&
+    enum { LANES = ls_cuda_lanes<T>::count, WIDTH_MAX = 16 * THREADS_MAX };
+    bool fits = job->width % LANES == 0 && job->width <= WIDTH_MAX && job->x_stride % LANES == 0 &&
                 job->dy_stride % LANES == 0 && job->dsum_stride % LANES == 0 &&
                 ls_cuda_aligned(job->x) && ls_cuda_aligned(job->dy) && ls_cuda_aligned(job->dsum) &&
                 ls_cuda_aligned(job->dx) && ls_cuda_aligned(job->weight) &&

@@ -98,7 +98,7 @@ static phasor phasor_at(int64_t first, double theta) {
     return z;
 }
 
-LS_INLINE phasor turned(phasor z, double cosine, double sine) {
+LS_INLINE phasor rotated(phasor z, double cosine, double sine) {
     return (phasor){z.cos * cosine - z.sin * sine, z.sin * cosine + z.cos * sine};
 }
 
@@ -117,7 +117,7 @@ static void table_fast(const ls_run *run, const ls_node *node) {
             phasor z = phasor_at(first - about->zero, w.theta);
             for (int64_t i = 0; i < steps; i++) {
                 sum[i] += w.re * z.cos - w.im * z.sin;
-                z = turned(z, cosine, sine);
+                z = rotated(z, cosine, sine);
             }
         }
         for (int64_t r = first; r < ls_min(first + PIECE, R); r++)
@@ -144,7 +144,7 @@ static void grad_fast(const ls_run *run, const ls_node *node) {
         for (int64_t r = 0; r < R; r += LANES) {
             wide_vec d = {0};
             for (int64_t i = 0; i < ls_min(LANES, R - r); i++) d[i] = (double)dtable[r + i];
-            z = r % PIECE == 0 ? phasor_at(r - about->zero, theta) : turned(z, cosine, sine);
+            z = r % PIECE == 0 ? phasor_at(r - about->zero, theta) : rotated(z, cosine, sine);
             re += d * z.cos;
             im -= d * z.sin;
         }

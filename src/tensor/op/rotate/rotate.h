@@ -20,24 +20,29 @@ double ls_position_map_at(ls_position_map map, int64_t position);
 /* Refuses a map by which a sequence that begins later (ls_begins_differ) would see its own
  * distances otherwise. */
 void ls_map_fits_begins(ls_program *p, ls_position_map map);
-enum { LS_PAIRS_MOST = 512 };
+enum { LS_PAIRS_MAX = 512 };
 typedef struct ls_rotary ls_rotary;
 /* Frequencies that depend on the current length: fills frequency[pairs] and *factor, starting from
  * the tables of the rotary itself. */
 typedef void (*ls_frequency_fn)(const ls_rotary *rotary, int64_t length, double *frequency,
                                 double *factor);
+/* xPos's exponential factor: the logarithm of a rotated pair's decay per position. Keys carry
+ * exp(log_decay * (block * floor(c / block) - c)) where c is their mapped position, so that it stays
+ * in a narrow range; the query's part is applied inside ls_attention, per block of keys. */
+typedef struct ls_xpos {
+    int64_t pairs; /* those of the rotation; 0: no factor */
+    bool halves;   /* as the rotation's */
+    int64_t block;
+    double log_decay[LS_PAIRS_MAX];
+} ls_xpos;
+
 /* A rotation of pairs by position * frequency, with an optional exponential factor (xPos). */
 struct ls_rotary {
-    int64_t pairs;                   /* the first 2 * pairs elements of a head are rotated */
-    bool halves;                     /* pair i = (i, i + pairs), else (2i, 2i + 1) */
-    double factor;                   /* on cosine and sine (YaRN's and LongRoPE's temperature) */
-    double frequency[LS_PAIRS_MOST]; /* radians per position */
-    /* log of the xPos decay per position and pair, 0 for plain rotation. Keys carry exp(log_decay *
-     * (block * floor(c / block) - c)) where c is their mapped position, so that it stays in a
-     * narrow range; the query's part is applied inside ls_attention, per block of keys. */
-    bool decays;
-    int64_t decay_block;
-    double log_decay[LS_PAIRS_MOST];
+    int64_t pairs;                  /* the first 2 * pairs elements of a head are rotated */
+    bool halves;                    /* pair i = (i, i + pairs), else (2i, 2i + 1) */
+    double factor;                  /* on cosine and sine (YaRN's and LongRoPE's temperature) */
+    double frequency[LS_PAIRS_MAX]; /* radians per position */
+    ls_xpos xpos;
     ls_frequency_fn dynamic;  /* called at each run with its length, start + T; or NULL */
     const void *dynamic_user; /* for it; must outlive the program */
     int64_t trained_length;   /* for it */

@@ -12,7 +12,7 @@ typedef struct rotation {
     const ls_tensor *x, *y;
     const int32_t *begins; /* where sequences began, each with its own tables; NULL: all have one */
     ls_extent rows;        /* that exist now */
-    double frequency[LS_PAIRS_MOST];
+    double frequency[LS_PAIRS_MAX];
     double factor;
 } rotation;
 
@@ -29,16 +29,16 @@ static rotation begin(const ls_run *run, const ls_node *node) {
 }
 
 /* Cosine and sine of pair i at the position of a sequence's row, times the factors. */
-static void turn(const rotation *r, int64_t b, int64_t row, int64_t i, double *cosine,
-                 double *sine) {
+static void angle(const rotation *r, int64_t b, int64_t row, int64_t i, double *cosine,
+                  double *sine) {
     const ls_rotary *rotary = &r->at->rotary;
     const int64_t begin = r->begins == NULL ? 0 : r->begins[b];
     double position = ls_position_map_at(r->at->map, r->rows.first + row - begin);
     double factor = r->factor;
-    if (r->at->as != LS_ROTATE_ALONE && rotary->decays) {
-        double block = (double)rotary->decay_block;
+    if (r->at->as != LS_ROTATE_ALONE && rotary->xpos.pairs > 0) {
+        double block = (double)rotary->xpos.block;
         double back = block * floor(position / block) - position;
-        factor *= exp(rotary->log_decay[i] * (r->at->as == LS_ROTATE_KEY ? back : -back));
+        factor *= exp(rotary->xpos.log_decay[i] * (r->at->as == LS_ROTATE_KEY ? back : -back));
     }
     sincos(position * r->frequency[i], sine, cosine);
     *cosine *= factor;
@@ -70,7 +70,7 @@ static void rotate_f64(const ls_run *run, const ls_node *node) {
             for (int64_t at = 0; at < x->dim[0] * x->dim[2]; at++) {
                 int64_t b = at / x->dim[2], h = at % x->dim[2];
                 if (i < pairs && (at == 0 || (r.begins != NULL && h == 0)))
-                    turn(&r, b, t, i, &cosine, &sine);
+                    angle(&r, b, t, i, &cosine, &sine);
                 const double *from = (const double *)ls_data(x) + head_place(x, b, t, h);
                 double *to = (double *)ls_data(y) + head_place(y, b, t, h);
                 if (i < pairs) {
@@ -93,9 +93,9 @@ LS_INLINE ls_vec swapped(ls_vec x) {
  * then y = x * c + swapped(x) * s. With halves they have one per pair. */
 LS_INLINE void rotate_head(ls_dtype type, bool halves, int64_t pairs, int64_t width, const float *c,
                            const float *s, const void *from, int64_t at, void *to, int64_t place) {
-    int64_t turned = halves ? pairs : 2 * pairs;
-    for (int64_t i = 0; i < turned; i += LS_LANES) {
-        int64_t left = turned - i;
+    int64_t rotated = halves ? pairs : 2 * pairs;
+    for (int64_t i = 0; i < rotated; i += LS_LANES) {
+        int64_t left = rotated - i;
         ls_vec cosine = ls_load_left(c, LS_F32, i, left), sine = ls_load_left(s, LS_F32, i, left);
         ls_vec u = ls_load_left(from, type, at + i, left);
         if (halves) {
@@ -115,7 +115,7 @@ LS_INLINE void rotate_head(ls_dtype type, bool halves, int64_t pairs, int64_t wi
 static void fill_tables(const rotation *r, int64_t b, int64_t t, float *c, float *s) {
     for (int64_t i = 0; i < r->at->rotary.pairs; i++) {
         double cosine, sine;
-        turn(r, b, t, i, &cosine, &sine);
+        angle(r, b, t, i, &cosine, &sine);
         if (r->at->rotary.halves) {
             c[i] = (float)cosine;
             s[i] = (float)sine;

@@ -12,7 +12,7 @@ extern "C" {
 
 /* What the cosines of a run are made of; it travels with the launch. */
 typedef struct turning {
-    double frequency[LS_PAIRS_MOST], log_decay[LS_PAIRS_MOST];
+    double frequency[LS_PAIRS_MAX], log_decay[LS_PAIRS_MAX];
     double factor, decay_block, direction;
     ls_position_map map;
     int64_t first, rows, pairs; /* positions first .. first + rows */
@@ -46,8 +46,8 @@ template <typename T> struct pass {
     int64_t x_stride[3], y_stride[3]; /* of sequence, time, head */
     const float *cosines, *sines;
     int64_t pairs;
-    int64_t tables; /* rows of tables from sequence to sequence; 0: all have the same */
-    int64_t turned; /* chunks of a head that are turned; the others are copied */
+    int64_t tables;  /* rows of tables from sequence to sequence; 0: all have the same */
+    int64_t rotated; /* chunks of a head that are rotated; the others are copied */
     ls_cuda_divisor chunks, heads, rows;
     uint64_t count; /* chunks of all heads */
 };
@@ -99,9 +99,9 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     int64_t b = (int64_t)sequence, t = (int64_t)row, h = (int64_t)head, at = (int64_t)chunk;
     const T *from = by.x + b * by.x_stride[0] + t * by.x_stride[1] + h * by.x_stride[2];
     T *to = by.y + b * by.y_stride[0] + t * by.y_stride[1] + h * by.y_stride[2];
-    if (at < by.turned)
+    if (at < by.rotated)
         return turn_pairs<PAIRS, HALVES>(by, from, to, b * by.tables + t, at * PAIRS);
-    int64_t place = 2 * by.pairs + (at - by.turned) * LANES;
+    int64_t place = 2 * by.pairs + (at - by.rotated) * LANES;
     float same[LANES];
     ls_cuda_load<LANES>(from + place, same);
     ls_cuda_store<LANES>(to + place, same);
@@ -119,8 +119,8 @@ static bool in_lanes(const pass<T> *by, bool halves, int64_t width, int lanes) {
 template <int LANES, bool HALVES, typename T>
 static void rotate_launch(const ls_run *run, pass<T> by, int64_t heads_in_all, int64_t width) {
     enum { PAIRS = HALVES || LANES == 1 ? LANES : LANES / 2 };
-    by.turned = by.pairs / PAIRS;
-    int64_t chunks = by.turned + (width - 2 * by.pairs) / LANES;
+    by.rotated = by.pairs / PAIRS;
+    int64_t chunks = by.rotated + (width - 2 * by.pairs) / LANES;
     by.chunks = ls_cuda_divisor_of(chunks);
     by.count = (uint64_t)(heads_in_all * chunks);
     rotate_kernel<LANES, HALVES><<<ls_cuda_blocks((int64_t)by.count, LS_CUDA_THREADS),
@@ -143,13 +143,13 @@ static void fill_tables(const ls_run *run, const ls_rotate_attributes *about, ls
     const ls_rotary *rotary = &about->rotary;
     turning by = {};
     memcpy(by.frequency, rotary->frequency, sizeof by.frequency);
-    memcpy(by.log_decay, rotary->log_decay, sizeof by.log_decay);
+    memcpy(by.log_decay, rotary->xpos.log_decay, sizeof by.log_decay);
     by.factor = rotary->factor;
     if (rotary->dynamic != NULL)
         rotary->dynamic(rotary, run->start + about->chunk, by.frequency, &by.factor);
-    by.decays = rotary->decays && about->as != LS_ROTATE_ALONE;
+    by.decays = rotary->xpos.pairs > 0 && about->as != LS_ROTATE_ALONE;
     by.direction = about->as == LS_ROTATE_KEY ? 1 : -1;
-    by.decay_block = (double)rotary->decay_block;
+    by.decay_block = (double)rotary->xpos.block;
     by.map = about->map;
     by.inverse = about->inverse;
     by.first = rows.first;

@@ -11,7 +11,7 @@ int64_t ls_groups_due(ls_groups groups, int64_t position) {
     return ls_rows_due(ls_groups_rule(groups), position);
 }
 
-int64_t ls_groups_most(ls_groups groups, int64_t chunk, int64_t capacity) {
+int64_t ls_groups_max(ls_groups groups, int64_t chunk, int64_t capacity) {
     int64_t borders = ls_ceil_div(ls_min(chunk, capacity), groups.segment);
     int64_t most = borders * (groups.segment / groups.rate);
     return ls_max(1, ls_min(most, ls_groups_due(groups, capacity)));
@@ -33,7 +33,7 @@ ls_tensor *ls_row_groups(ls_program *p, const char *name, ls_tensor *x, ls_group
         return NULL;
     }
     const ls_program_options *about = ls_program_about(p);
-    int64_t most = about->streaming ? ls_groups_most(groups, about->length, ls_positions_end(p))
+    int64_t most = about->streaming ? ls_groups_max(groups, about->length, ls_positions_end(p))
                                     : ls_max(1, ls_groups_due(groups, x->dim[1]));
     ls_begins_fit(p, groups.segment);
     ls_tensor *y = ls_activation(p, ls_type(p), LS_DIMS(x->dim[0], most, groups.rate * x->dim[2]));
@@ -66,7 +66,7 @@ ls_tensor *ls_rows_cache(ls_program *p, const char *name, ls_tensor *x, ls_row_r
                   (long long)x->dim[1], (long long)most);
         return NULL;
     }
-    int64_t dim[LS_RANK_MOST];
+    int64_t dim[LS_RANK_MAX];
     memcpy(dim, x->dim, sizeof dim);
     dim[1] = keep + most;
     return ls_rows_port(p, name, x->type, x->rank, dim, rule);
@@ -113,7 +113,7 @@ static const ls_op blend_grad_op = {.name = "blend_grad"};
 
 ls_tensor *ls_blend(ls_program *p, ls_blend_kind kind, ls_tensor *x, int64_t rate) {
     if (ls_failed(p) || x == NULL) return NULL;
-    int64_t rows, width, stride, dim[LS_RANK_MOST];
+    int64_t rows, width, stride, dim[LS_RANK_MAX];
     if (!ls_rows(x, &rows, &width, &stride) || rate < 1 || width % rate != 0) {
         ls_refuse(p, LS_EBUG, "blend: a width of %lld is not %lld rows",
                   (long long)x->dim[x->rank - 1], (long long)rate);
@@ -145,7 +145,7 @@ ls_tensor *ls_most_used(ls_program *p, const char *name, ls_tensor *x, ls_tensor
     if (ls_failed(p) || x == NULL || received == NULL) return NULL;
     const ls_program_options *about = ls_program_about(p);
     const int64_t B = x->dim[0], L = ls_min(groups.segment, about->capacity);
-    const int64_t most = ls_groups_most(groups, about->length, ls_positions_end(p));
+    const int64_t most = ls_groups_max(groups, about->length, ls_positions_end(p));
     ls_begins_fit(p, groups.segment);
     if (ls_begins_differ(p) && groups.memory % groups.segment != 0)
         ls_refuse(p, LS_EUSE,

@@ -15,7 +15,7 @@ typedef struct ls_groups {
  * `chunk` rows, in a sequence of up to `capacity`, at least 1. */
 ls_row_rule ls_groups_rule(ls_groups groups);
 int64_t ls_groups_due(ls_groups groups, int64_t position);
-int64_t ls_groups_most(ls_groups groups, int64_t chunk, int64_t capacity);
+int64_t ls_groups_max(ls_groups groups, int64_t chunk, int64_t capacity);
 /* The groups that this run makes from x [B,N,D] (a cache, or a whole sequence), side by side:
  * [B,most,rate*D]. They have an extent as a cache's rows do: number of the first, and count; what
  * lies behind it is 0. Rows before the sequence's start are 0. */

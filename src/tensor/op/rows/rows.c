@@ -41,7 +41,7 @@ ls_tensor *ls_take_rows(ls_program *p, ls_tensor *x, int64_t count, const int64_
                   (long long)count);
         return NULL;
     }
-    int64_t dim[LS_RANK_MOST];
+    int64_t dim[LS_RANK_MAX];
     memcpy(dim, x->dim, sizeof dim);
     dim[1] = count;
     ls_tensor *index = places(p, x->dim[1], count, at);

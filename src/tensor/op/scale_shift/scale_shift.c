@@ -20,7 +20,7 @@ static bool is_parameter(const ls_program *p, const ls_tensor *tensor, int64_t w
 
 ls_tensor *ls_scale_shift(ls_program *p, ls_tensor *x, ls_tensor *gain, ls_tensor *shift) {
     if (ls_failed(p) || x == NULL || gain == NULL || shift == NULL) return NULL;
-    int64_t rows, width, stride, dim[LS_RANK_MOST];
+    int64_t rows, width, stride, dim[LS_RANK_MAX];
     if (!ls_rows(x, &rows, &width, &stride) || !is_parameter(p, gain, width) ||
         !is_parameter(p, shift, width) || gain->dim[0] != shift->dim[0]) {
         ls_refuse(p, LS_EBUG, "scale_shift: gains and shifts do not fit the input");

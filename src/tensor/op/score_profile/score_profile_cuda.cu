@@ -7,7 +7,7 @@ enum { WARPS = 4 };
 
 /* Whether query row i of head h admits the key at its position less `distance`, and how often;
  * its row goes to *key. */
-static __device__ int key_at_distance(const ls_cuda_attention &job, const ls_cuda_segment &s, int b,
+static __device__ int key_at_distance(const ls_cuda_attention &job, const ls_cuda_key_set &s, int b,
                                       int h, int i, int64_t distance, int *key) {
     const int64_t n = job.start + i, step = ls_cuda_step(s, h);
     const int64_t j = n - distance - s.key_position;
@@ -27,12 +27,12 @@ __global__ static void profile(const ls_cuda_attention job, int64_t distances, d
     double sum = 0, count = 0;
     for (int64_t row = lane; row < rows; row += 32) {
         const int b = (int)(row / job.T), i = (int)(row % job.T);
-        for (int s = 0; s < job.segments; s++) {
+        for (int s = 0; s < job.sets; s++) {
             int j;
-            const int times = key_at_distance(job, job.segment[s], b, h, i, distance, &j);
+            const int times = key_at_distance(job, job.set[s], b, h, i, distance, &j);
             if (times == 0) continue;
-            sum += (double)ls_cuda_score<T>(job, job.segment[s], b, h, i, j, times) *
-                   (double)LS_CUDA_LN_2;
+            sum +=
+                (double)ls_cuda_score<T>(job, job.set[s], b, h, i, j, times) * (double)LS_CUDA_LN_2;
             count += 1;
         }
     }

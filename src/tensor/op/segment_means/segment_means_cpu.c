@@ -3,15 +3,15 @@
 
 /* The rows of a text, and where each of its M pieces begins: rows bound[j] .. bound[j+1] - 1, of
  * which those that are padding do not count. */
-typedef struct pieces {
+typedef struct segments {
     int64_t T, M;
     const uint8_t *valid; /* of all texts, at valid_stride; NULL: every row counts */
     int64_t valid_stride;
     int64_t *bound; /* [B, M + 1] */
     int64_t *rows;  /* [B]: that count */
-} pieces;
+} segments;
 
-static bool counts(const pieces *s, int64_t b, int64_t t) {
+static bool counts(const segments *s, int64_t b, int64_t t) {
     return s->valid == NULL || s->valid[b * s->valid_stride + t] != 0;
 }
 
@@ -22,7 +22,7 @@ static int64_t first_of(int64_t n, int64_t M, int64_t j) {
     return j <= small ? j * s : small * s + (j - small) * (s + 1);
 }
 
-static void find_bounds(const pieces *s, int64_t b) {
+static void find_bounds(const segments *s, int64_t b) {
     int64_t *bound = s->bound + b * (s->M + 1), n = 0, seen = 0, j = 1;
     for (int64_t t = 0; t < s->T; t++) n += counts(s, b, t);
     s->rows[b] = n;
@@ -39,9 +39,9 @@ static size_t workspace_of(int64_t B, int64_t M) {
     return (size_t)(B * (M + 2)) * sizeof(int64_t);
 }
 
-static pieces pieces_of(const ls_run *run, const ls_tensor *x, const ls_tensor *means,
-                        const ls_tensor *valid) {
-    pieces s = {.T = x->dim[1], .M = means->dim[1]};
+static segments pieces_of(const ls_run *run, const ls_tensor *x, const ls_tensor *means,
+                          const ls_tensor *valid) {
+    segments s = {.T = x->dim[1], .M = means->dim[1]};
     if (valid != NULL) s.valid = ls_data(valid), s.valid_stride = valid->stride[0];
     s.bound = run->workspace;
     s.rows = s.bound + x->dim[0] * (s.M + 1);
@@ -49,7 +49,7 @@ static pieces pieces_of(const ls_run *run, const ls_tensor *x, const ls_tensor *
     return s;
 }
 
-static int64_t rows_in(const pieces *s, int64_t b, int64_t j) {
+static int64_t rows_in(const segments *s, int64_t b, int64_t j) {
     return first_of(s->rows[b], s->M, j + 1) - first_of(s->rows[b], s->M, j);
 }
 
@@ -57,7 +57,7 @@ static int64_t row_at(const ls_tensor *x, int64_t b, int64_t t) {
     return b * x->stride[0] + t * x->stride[1];
 }
 
-LS_INLINE void mean_row(const pieces *s, const ls_tensor *x, const ls_tensor *y, int64_t b,
+LS_INLINE void mean_row(const segments *s, const ls_tensor *x, const ls_tensor *y, int64_t b,
                         int64_t j, int64_t width) {
     const int64_t *bound = s->bound + b * (s->M + 1), n = rows_in(s, b, j), to = row_at(y, b, j);
     const double share = n == 0 ? 0 : 1 / (double)n;
@@ -78,7 +78,7 @@ LS_INLINE void mean_row(const pieces *s, const ls_tensor *x, const ls_tensor *y,
 
 static void forward(const ls_run *run, const ls_node *node) {
     const ls_tensor *x = node->in[0], *y = node->out[0];
-    const pieces s = pieces_of(run, x, y, node->in[1]);
+    const segments s = pieces_of(run, x, y, node->in[1]);
     uint8_t *used = node->out[1] == NULL ? NULL : ls_data(node->out[1]);
     uint8_t *few = node->out[2] == NULL ? NULL : ls_data(node->out[2]);
     const int64_t B = x->dim[0], width = x->dim[2] * x->dim[3];
@@ -94,7 +94,7 @@ static void forward(const ls_run *run, const ls_node *node) {
 /* Each row that counts gets its share of its piece's gradient. */
 static void backward(const ls_run *run, const ls_node *node) {
     const ls_tensor *dy = node->in[0], *dx = node->out[0];
-    const pieces s = pieces_of(run, dx, dy, node->in[1]);
+    const segments s = pieces_of(run, dx, dy, node->in[1]);
     const int64_t B = dx->dim[0], width = dx->dim[2] * dx->dim[3];
 #pragma omp parallel for schedule(static) num_threads(run->threads)
     for (int64_t piece = 0; piece < B * s.M; piece++) {

@@ -2,13 +2,13 @@
  * bound[b][j + 1] - 1, of which those that are padding do not count. */
 #include "tensor/cuda/move_rows.cuh"
 
-typedef struct pieces {
+typedef struct segments {
     int64_t B, T, M, width;
     ls_cuda_valid valid;
     int32_t *bound; /* [B, M + 1] */
     int32_t *rows;  /* [B]: that count */
     int32_t *place; /* [B, T]: where the n-th row that counts is */
-} pieces;
+} segments;
 
 static size_t workspace_of(int64_t B, int64_t T, int64_t M) {
     return (size_t)(B * (M + 2 + T)) * sizeof(int32_t);
@@ -21,12 +21,12 @@ static __device__ __forceinline__ int64_t first_of(int64_t n, int64_t M, int64_t
     return j <= small ? j * s : small * s + (j - small) * (s + 1);
 }
 
-static __device__ __forceinline__ int64_t rows_in(const pieces &s, int64_t b, int64_t j) {
+static __device__ __forceinline__ int64_t rows_in(const segments &s, int64_t b, int64_t j) {
     return first_of(s.rows[b], s.M, j + 1) - first_of(s.rows[b], s.M, j);
 }
 
 /* A block has a text, a thread a stretch of its rows. */
-static __global__ void __launch_bounds__(LS_CUDA_THREADS) bounds_kernel(const pieces s) {
+static __global__ void __launch_bounds__(LS_CUDA_THREADS) bounds_kernel(const segments s) {
     __shared__ int32_t before[LS_CUDA_THREADS + 1]; /* rows that count before a thread's own */
     const int64_t b = blockIdx.x, thread = threadIdx.x;
     const int64_t first = s.T * thread / LS_CUDA_THREADS;
@@ -56,9 +56,9 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS) bounds_kernel(const pi
 }
 
 /* x has the rows, means the pieces: the operands, or their gradients. */
-static pieces pieces_of(const ls_run *run, const ls_tensor *x, const ls_tensor *means,
-                        const ls_tensor *valid) {
-    pieces s = {};
+static segments pieces_of(const ls_run *run, const ls_tensor *x, const ls_tensor *means,
+                          const ls_tensor *valid) {
+    segments s = {};
     s.B = x->dim[0], s.T = x->dim[1], s.M = means->dim[1], s.width = x->dim[2] * x->dim[3];
     s.valid = ls_cuda_valid_of(valid);
     s.bound = (int32_t *)run->workspace;
@@ -70,7 +70,7 @@ static pieces pieces_of(const ls_run *run, const ls_tensor *x, const ls_tensor *
 }
 
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
-    describe_kernel(const pieces s, uint8_t *used, uint8_t *few) {
+    describe_kernel(const segments s, uint8_t *used, uint8_t *few) {
     int64_t piece = (int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x;
     if (piece >= s.B * s.M) return;
     const int64_t b = piece / s.M, j = piece % s.M;
@@ -98,7 +98,7 @@ template <typename T> static row_places<T> places_of(const ls_tensor *x) {
  * gradient; else the piece gets the mean of its rows. */
 template <int LANES, bool BACK, typename T>
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
-    means_kernel(const pieces s, const row_places<T> rows, const row_places<T> means) {
+    means_kernel(const segments s, const row_places<T> rows, const row_places<T> means) {
     const int64_t packs = s.width / LANES;
     int64_t thread = (int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x;
     if (thread >= s.B * s.M * packs) return;
@@ -137,7 +137,7 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
 }
 
 template <bool BACK, typename T>
-static void launch(const ls_run *run, const pieces *s, row_places<T> rows, row_places<T> means,
+static void launch(const ls_run *run, const segments *s, row_places<T> rows, row_places<T> means,
                    const char *what) {
     enum { LANES = ls_cuda_lanes<T>::count };
     bool wide = s->width % LANES == 0 && rows.in_lanes(LANES) && means.in_lanes(LANES);
@@ -153,7 +153,7 @@ static void launch(const ls_run *run, const pieces *s, row_places<T> rows, row_p
 
 template <typename T> static void forward(const ls_run *run, const ls_node *node) {
     const ls_tensor *x = node->in[0], *y = node->out[0], *used = node->out[1], *few = node->out[2];
-    const pieces s = pieces_of(run, x, y, node->in[1]);
+    const segments s = pieces_of(run, x, y, node->in[1]);
     if (used != NULL || few != NULL) {
         describe_kernel<<<ls_cuda_blocks(s.B * s.M, LS_CUDA_THREADS), LS_CUDA_THREADS, 0,
                           ls_cuda_of(run)->stream>>>(s,
@@ -166,7 +166,7 @@ template <typename T> static void forward(const ls_run *run, const ls_node *node
 
 template <typename T> static void backward(const ls_run *run, const ls_node *node) {
     const ls_tensor *dy = node->in[0], *dx = node->out[0];
-    const pieces s = pieces_of(run, dx, dy, node->in[1]);
+    const segments s = pieces_of(run, dx, dy, node->in[1]);
     launch<true>(run, &s, places_of<T>(dx), places_of<T>(dy), "segment_means_grad");
 }
 

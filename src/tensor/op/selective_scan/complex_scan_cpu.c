@@ -123,11 +123,11 @@ LS_INLINE void walk(const ls_scan_block *w, ls_dtype type, int64_t N, int64_t fi
 
 LS_INLINE void walk_again(const ls_scan_block *w, ls_dtype type, int64_t N,
                           const ls_scan_gradients *g, int64_t first, int64_t count,
-                          const ls_scan_desk *desk) {
+                          const ls_scan_scratch *scratch) {
     for (int64_t t = 0; t < count; t++) {
         int64_t row = first + t, lanes = 2 * N * LS_LANES;
         const float *B = w->BC + row * 4 * N, *C = B + 2 * N;
-        float *h = desk->h + t * lanes, *decays = desk->decay + t * lanes;
+        float *h = scratch->h + t * lanes, *decays = scratch->decay + t * lanes;
         ls_scan_lanes token = {.u = ls_scan_take(w, type, w->s->u, row)};
         ls_vec step = token.step = ls_scan_steps(w, type, row, &token.slope);
         ls_vec moved = step * token.u, half = ls_vec_all(0);
@@ -139,20 +139,20 @@ LS_INLINE void walk_again(const ls_scan_block *w, ls_dtype type, int64_t N,
             store_pair(h, N + n, state);
             half += state.re * C[2 * n] - state.im * C[2 * n + 1];
         }
-        ls_scan_note(w, type, g, desk, row, t, token, w->D * token.u + 2.0f * half);
+        ls_scan_note(w, type, g, scratch, row, t, token, w->D * token.u + 2.0f * half);
     }
 }
 
 LS_INLINE void walk_back(const ls_scan_block *w, ls_dtype type, int64_t N,
                          const ls_scan_gradients *g, int64_t first, int64_t count,
-                         const ls_scan_desk *desk, const ls_scan_return *to) {
+                         const ls_scan_scratch *scratch, const ls_scan_return *to) {
     ls_vec dD = ls_vec_all(0), dbias = ls_vec_all(0);
     for (int64_t t = count - 1; t >= 0; t--) {
         int64_t row = first + t, lanes = 2 * N * LS_LANES;
         const float *B = w->BC + row * 4 * N, *C = B + 2 * N;
-        const float *h = desk->h + t * lanes, *decays = desk->decay + t * lanes;
-        float *dB = desk->dBC + 2 * t * lanes, *dC = dB + lanes;
-        const ls_scan_lanes token = ls_scan_noted(desk, t);
+        const float *h = scratch->h + t * lanes, *decays = scratch->decay + t * lanes;
+        float *dB = scratch->dBC + 2 * t * lanes, *dC = dB + lanes;
+        const ls_scan_lanes token = ls_scan_noted(scratch, t);
         ls_vec step = token.step, moved = step * token.u;
         ls_vec twice = 2.0f * token.dy;
         ls_vec along_B = ls_vec_all(0), along_re = ls_vec_all(0), along_im = ls_vec_all(0);
@@ -190,13 +190,13 @@ static void walk_any(const ls_scan_block *w, ls_dtype type, int64_t first, int64
     LS_SCAN_WALK(walk, USUAL, w, type, first, count, h, y);
 }
 static void walk_again_any(const ls_scan_block *w, ls_dtype type, const ls_scan_gradients *g,
-                           int64_t first, int64_t count, const ls_scan_desk *desk) {
-    LS_SCAN_WALK(walk_again, USUAL, w, type, g, first, count, desk);
+                           int64_t first, int64_t count, const ls_scan_scratch *scratch) {
+    LS_SCAN_WALK(walk_again, USUAL, w, type, g, first, count, scratch);
 }
 static void walk_back_any(const ls_scan_block *w, ls_dtype type, const ls_scan_gradients *g,
-                          int64_t first, int64_t count, const ls_scan_desk *desk,
+                          int64_t first, int64_t count, const ls_scan_scratch *scratch,
                           const ls_scan_return *to) {
-    LS_SCAN_WALK(walk_back, USUAL, w, type, g, first, count, desk, to);
+    LS_SCAN_WALK(walk_back, USUAL, w, type, g, first, count, scratch, to);
 }
 
 const ls_recurrence ls_scan_complex = {advance, retreat, walk_any, walk_again_any, walk_back_any};

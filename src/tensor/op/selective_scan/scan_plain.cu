@@ -53,12 +53,12 @@ template <typename T> void ls_cuda_scan_plain(const ls_run *run, const ls_cuda_s
 
 ls_cuda_scan_room ls_cuda_scan_plain_room(int64_t batch, int64_t length, int64_t E, int64_t M,
                                           bool alone) {
-    enum { CHANNELS_MOST = 128, CHANNELS_LEAST = 8, FLOATS_MOST = 64 << 20, WARPS_MOST = 8192 };
-    int64_t each = batch * length * 2 * M, least = ls_ceil_div(E, CHANNELS_MOST);
+    enum { CHANNELS_MAX = 128, CHANNELS_LEAST = 8, FLOATS_MAX = 64 << 20, WARPS_MAX = 8192 };
+    int64_t each = batch * length * 2 * M, least = ls_ceil_div(E, CHANNELS_MAX);
     int64_t groups = least;
     if (alone) { /* else it is the way out: no room to spare */
-        groups = ls_min(ls_ceil_div(E, CHANNELS_LEAST), FLOATS_MOST / ls_max(each, 1));
-        groups = ls_max(ls_min(groups, WARPS_MOST / ls_max(batch, 1)), least);
+        groups = ls_min(ls_ceil_div(E, CHANNELS_LEAST), FLOATS_MAX / ls_max(each, 1));
+        groups = ls_max(ls_min(groups, WARPS_MAX / ls_max(batch, 1)), least);
     }
     return (ls_cuda_scan_room){groups, batch * groups * ls_cuda_scan_warp_floats(M)};
 }

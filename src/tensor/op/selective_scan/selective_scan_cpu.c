@@ -59,11 +59,11 @@ LS_INLINE void walk(const ls_scan_block *w, ls_dtype type, int64_t N, int64_t fi
 
 LS_INLINE void walk_again(const ls_scan_block *w, ls_dtype type, int64_t N,
                           const ls_scan_gradients *g, int64_t first, int64_t count,
-                          const ls_scan_desk *desk) {
+                          const ls_scan_scratch *scratch) {
     for (int64_t t = 0; t < count; t++) {
         int64_t row = first + t;
         const float *B = w->BC + row * 2 * N, *C = B + N;
-        float *h = desk->h + t * N * LS_LANES, *decays = desk->decay + t * N * LS_LANES;
+        float *h = scratch->h + t * N * LS_LANES, *decays = scratch->decay + t * N * LS_LANES;
         ls_scan_lanes token = {.u = ls_scan_take(w, type, w->s->u, row)};
         ls_vec step = token.step = ls_scan_steps(w, type, row, &token.slope);
         ls_vec moved = step * token.u, out = w->D * token.u;
@@ -75,22 +75,22 @@ LS_INLINE void walk_again(const ls_scan_block *w, ls_dtype type, int64_t N,
             ls_store(h, LS_F32, (N + n) * LS_LANES, state);
             out += state * C[n];
         }
-        ls_scan_note(w, type, g, desk, row, t, token, out);
+        ls_scan_note(w, type, g, scratch, row, t, token, out);
     }
 }
 
 LS_INLINE void walk_back(const ls_scan_block *w, ls_dtype type, int64_t N,
                          const ls_scan_gradients *g, int64_t first, int64_t count,
-                         const ls_scan_desk *desk, const ls_scan_return *to) {
+                         const ls_scan_scratch *scratch, const ls_scan_return *to) {
     float *later = to->later, *dA = to->dA;
     const bool fresh = to->fresh;
     ls_vec dD = ls_vec_all(0), dbias = ls_vec_all(0);
     for (int64_t t = count - 1; t >= 0; t--) {
         int64_t row = first + t;
         const float *B = w->BC + row * 2 * N, *C = B + N;
-        const float *h = desk->h + t * N * LS_LANES, *decays = desk->decay + t * N * LS_LANES;
-        float *dBC = desk->dBC + t * 2 * N * LS_LANES;
-        const ls_scan_lanes token = ls_scan_noted(desk, t);
+        const float *h = scratch->h + t * N * LS_LANES, *decays = scratch->decay + t * N * LS_LANES;
+        float *dBC = scratch->dBC + t * 2 * N * LS_LANES;
+        const ls_scan_lanes token = ls_scan_noted(scratch, t);
         ls_vec step = token.step, moved = step * token.u;
         ls_vec dy = token.dy;
         ls_vec along_B = ls_vec_all(0), along_A = ls_vec_all(0);
@@ -122,13 +122,13 @@ static void walk_any(const ls_scan_block *w, ls_dtype type, int64_t first, int64
     LS_SCAN_WALK(walk, USUAL, w, type, first, count, h, y);
 }
 static void walk_again_any(const ls_scan_block *w, ls_dtype type, const ls_scan_gradients *g,
-                           int64_t first, int64_t count, const ls_scan_desk *desk) {
-    LS_SCAN_WALK(walk_again, USUAL, w, type, g, first, count, desk);
+                           int64_t first, int64_t count, const ls_scan_scratch *scratch) {
+    LS_SCAN_WALK(walk_again, USUAL, w, type, g, first, count, scratch);
 }
 static void walk_back_any(const ls_scan_block *w, ls_dtype type, const ls_scan_gradients *g,
-                          int64_t first, int64_t count, const ls_scan_desk *desk,
+                          int64_t first, int64_t count, const ls_scan_scratch *scratch,
                           const ls_scan_return *to) {
-    LS_SCAN_WALK(walk_back, USUAL, w, type, g, first, count, desk, to);
+    LS_SCAN_WALK(walk_back, USUAL, w, type, g, first, count, scratch, to);
 }
 
 static const ls_recurrence real = {advance, retreat, walk_any, walk_again_any, walk_back_any};

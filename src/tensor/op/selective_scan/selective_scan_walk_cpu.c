@@ -293,9 +293,9 @@ static void forward_fast(const ls_run *run, const ls_node *node, ls_dtype type,
 }
 
 /* Backward, further floats: per sequence the lanes of sums for dA [blocks][M][16] and for dD and
- * dbias [blocks][2][16]; per group dB and dC [batch T][2 M]; and a desk per thread. */
+ * dbias [blocks][2][16]; per group dB and dC [batch T][2 M]; and scratch memory per thread. */
 typedef struct backward_layout {
-    int64_t dA, dvectors, dBC, desk;
+    int64_t dA, dvectors, dBC, scratch;
 } backward_layout;
 
 static backward_layout backward_layout_of(const ls_node *node, const layout *l) {
@@ -304,12 +304,12 @@ static backward_layout backward_layout_of(const ls_node *node, const layout *l) 
         .dA = batch * l->blocks * l->lanes,
         .dvectors = batch * l->blocks * 2 * LS_LANES,
         .dBC = l->groups * l->BC,
-        .desk = ((CHUNK + 1) + CHUNK + 2 * CHUNK) * l->lanes + 4 * LS_DESK_APART,
+        .scratch = ((CHUNK + 1) + CHUNK + 2 * CHUNK) * l->lanes + 4 * LS_SCRATCH_STRIDE,
     };
 }
 
-static ls_scan_desk desk_at(float *floats, int64_t lanes) {
-    ls_scan_desk d = {.h = floats};
+static ls_scan_scratch scratch_at(float *floats, int64_t lanes) {
+    ls_scan_scratch d = {.h = floats};
     d.decay = d.h + (CHUNK + 1) * lanes;
     d.dBC = d.decay + CHUNK * lanes;
     d.tokens = d.dBC + 2 * CHUNK * lanes;
@@ -319,21 +319,21 @@ static ls_scan_desk desk_at(float *floats, int64_t lanes) {
 size_t ls_scan_backward_workspace(const ls_node *node, int threads) {
     const layout l = layout_of(node);
     const backward_layout bl = backward_layout_of(node, &l);
-    size_t fast =
-        (size_t)(l.A + l.BC + l.state + bl.dA + bl.dvectors + bl.dBC + (int64_t)threads * bl.desk) *
-        sizeof(float);
+    size_t fast = (size_t)(l.A + l.BC + l.state + bl.dA + bl.dvectors + bl.dBC +
+                           (int64_t)threads * bl.scratch) *
+                  sizeof(float);
     size_t reference = reference_workspace(node->in[LS_SCAN_BEFORE]->dim[2]);
     return fast > reference ? fast : reference;
 }
 
 /* Where a backward pass keeps its floats. */
 typedef struct backward_floats {
-    float *A, *BC, *later, *dA, *dvectors, *dBC, *desks;
+    float *A, *BC, *later, *dA, *dvectors, *dBC, *scratches;
 } backward_floats;
 
 static void backward_piece(const ls_scan_job *s, const layout *l, ls_dtype type,
                            const ls_recurrence *recurrence, const ls_scan_gradients *g,
-                           const backward_floats *f, const ls_scan_desk *desk, int64_t b,
+                           const backward_floats *f, const ls_scan_scratch *scratch, int64_t b,
                            int64_t group) {
     int64_t begin = l->blocks * group / l->groups, end = l->blocks * (group + 1) / l->groups;
     for (int64_t chunk = s->chunks - 1; chunk >= 0; chunk--) {
@@ -350,17 +350,17 @@ static void backward_piece(const ls_scan_job *s, const layout *l, ls_dtype type,
                 lanes_from_rows((const float *)g->dafter + place, channels, s->M, to.later);
             lanes_from_rows((const float *)g->starts +
                                 ((b * s->chunks + chunk) * s->E + w.first) * s->M,
-                            channels, s->M, desk->h);
-            recurrence->walk_again(&w, type, g, first, count, desk);
-            recurrence->walk_back(&w, type, g, first, count, desk, &to);
+                            channels, s->M, scratch->h);
+            recurrence->walk_again(&w, type, g, first, count, scratch);
+            recurrence->walk_back(&w, type, g, first, count, scratch, &to);
             if (chunk == 0 && g->dbefore != NULL)
                 rows_from_lanes(to.later, channels, s->M, (float *)g->dbefore + place);
         }
         float *sums = f->dBC + (group * s->batch * s->T + first) * 2 * s->M;
         int64_t i = 0, all = count * 2 * s->M;
         for (; i + LS_LANES <= all; i += LS_LANES)
-            ls_store(sums, LS_F32, i, ls_vec_sums(desk->dBC + i * LS_LANES));
-        for (; i < all; i++) sums[i] = ls_vec_sum(ls_load(desk->dBC, LS_F32, i * LS_LANES));
+            ls_store(sums, LS_F32, i, ls_vec_sums(scratch->dBC + i * LS_LANES));
+        for (; i < all; i++) sums[i] = ls_vec_sum(ls_load(scratch->dBC, LS_F32, i * LS_LANES));
     }
 }
 
@@ -409,16 +409,17 @@ static void backward_fast(const ls_run *run, const ls_node *node, ls_dtype type,
     f.dA = f.later + l.state;
     f.dvectors = f.dA + bl.dA;
     f.dBC = f.dvectors + bl.dvectors;
-    f.desks = f.dBC + bl.dBC;
+    f.scratches = f.dBC + bl.dBC;
     lay_out(run, &s, &l, type, f.A, f.BC);
     memset(f.later, 0, (size_t)(l.state + bl.dA + bl.dvectors) * sizeof(float));
 #pragma omp parallel num_threads(run->threads)
     {
         uint64_t subnormals = ls_subnormals_flush();
-        const ls_scan_desk desk = desk_at(f.desks + omp_get_thread_num() * bl.desk, l.lanes);
+        const ls_scan_scratch scratch =
+            scratch_at(f.scratches + omp_get_thread_num() * bl.scratch, l.lanes);
 #pragma omp for schedule(static)
         for (int64_t piece = 0; piece < s.batch * l.groups; piece++)
-            backward_piece(&s, &l, type, recurrence, &g, &f, &desk, piece / l.groups,
+            backward_piece(&s, &l, type, recurrence, &g, &f, &scratch, piece / l.groups,
                            piece % l.groups);
         ls_subnormals_restore(subnormals);
     }

@@ -65,15 +65,15 @@ typedef struct ls_scan_block {
     ls_vec D, bias;
 } ls_scan_block;
 
-/* On a desk: states before a chunk and after its tokens, decays, lanes of dB and dC, and what is
+/* In scratch memory: states before a chunk and after its tokens, decays, lanes of dB and dC, and what is
  * noted of each token (ls_scan_lanes). */
-enum { LS_DESK_APART = LS_SCAN_CHUNK * LS_LANES };
-typedef struct ls_scan_desk {
+enum { LS_SCRATCH_STRIDE = LS_SCAN_CHUNK * LS_LANES };
+typedef struct ls_scan_scratch {
     float *h, *decay, *dBC, *tokens;
-} ls_scan_desk;
+} ls_scan_scratch;
 
 /* Where a block's walk back begins and what it adds to: the gradient of the state that comes from
- * later tokens, and the lanes of dA and of dD and dbias. The lanes of dB and dC on the desk are
+ * later tokens, and the lanes of dA and of dD and dbias. The lanes of dB and dC in scratch memory are
  * stored where they are fresh, else added to. */
 typedef struct ls_scan_return {
     float *later, *dA, *dvectors;
@@ -113,10 +113,10 @@ typedef struct ls_scan_lanes {
     ls_vec step, slope, u, dy;
 } ls_scan_lanes;
 
-/* Notes a token and its output before the gate on the desk, with the gate's gradient taken. */
+/* Notes a token and its output before the gate in scratch memory, with the gate's gradient taken. */
 LS_INLINE void ls_scan_note(const ls_scan_block *w, ls_dtype type, const ls_scan_gradients *g,
-                            const ls_scan_desk *desk, int64_t row, int64_t t, ls_scan_lanes token,
-                            ls_vec out) {
+                            const ls_scan_scratch *scratch, int64_t row, int64_t t,
+                            ls_scan_lanes token, ls_vec out) {
     token.dy = ls_scan_take(w, type, g->dy, row);
     if (w->s->z.data != NULL) {
         ls_vec z = ls_scan_take(w, type, w->s->z, row), open = ls_vec_sigmoid(z);
@@ -124,19 +124,19 @@ LS_INLINE void ls_scan_note(const ls_scan_block *w, ls_dtype type, const ls_scan
             ls_scan_give(w, type, g->dz, row, token.dy * out * open * (1.0f + z * (1.0f - open)));
         token.dy *= z * open;
     }
-    float *to = desk->tokens + t * LS_LANES;
+    float *to = scratch->tokens + t * LS_LANES;
     ls_store(to, LS_F32, 0, token.step);
-    ls_store(to, LS_F32, LS_DESK_APART, token.slope);
-    ls_store(to, LS_F32, 2 * LS_DESK_APART, token.u);
-    ls_store(to, LS_F32, 3 * LS_DESK_APART, token.dy);
+    ls_store(to, LS_F32, LS_SCRATCH_STRIDE, token.slope);
+    ls_store(to, LS_F32, 2 * LS_SCRATCH_STRIDE, token.u);
+    ls_store(to, LS_F32, 3 * LS_SCRATCH_STRIDE, token.dy);
 }
 
-LS_INLINE ls_scan_lanes ls_scan_noted(const ls_scan_desk *desk, int64_t t) {
-    const float *from = desk->tokens + t * LS_LANES;
+LS_INLINE ls_scan_lanes ls_scan_noted(const ls_scan_scratch *scratch, int64_t t) {
+    const float *from = scratch->tokens + t * LS_LANES;
     return (ls_scan_lanes){.step = ls_load(from, LS_F32, 0),
-                           .slope = ls_load(from, LS_F32, LS_DESK_APART),
-                           .u = ls_load(from, LS_F32, 2 * LS_DESK_APART),
-                           .dy = ls_load(from, LS_F32, 3 * LS_DESK_APART)};
+                           .slope = ls_load(from, LS_F32, LS_SCRATCH_STRIDE),
+                           .u = ls_load(from, LS_F32, 2 * LS_SCRATCH_STRIDE),
+                           .dy = ls_load(from, LS_F32, 3 * LS_SCRATCH_STRIDE)};
 }
 
 /* What a token sends back to its own operands: `through_A` and `through_B` as in ls_scan_sent. The
@@ -186,11 +186,11 @@ typedef struct ls_recurrence {
      * with them. */
     void (*walk)(const ls_scan_block *w, ls_dtype type, int64_t first, int64_t count, float *h,
                  ls_scan_rows y);
-    /* The same again from the desk's first state, with all that the way back needs; and back. */
+    /* The same again from the first state, with all that the way back needs; and back. */
     void (*walk_again)(const ls_scan_block *w, ls_dtype type, const ls_scan_gradients *g,
-                       int64_t first, int64_t count, const ls_scan_desk *desk);
+                       int64_t first, int64_t count, const ls_scan_scratch *scratch);
     void (*walk_back)(const ls_scan_block *w, ls_dtype type, const ls_scan_gradients *g,
-                      int64_t first, int64_t count, const ls_scan_desk *desk,
+                      int64_t first, int64_t count, const ls_scan_scratch *scratch,
                       const ls_scan_return *to);
 } ls_recurrence;
 

@@ -109,7 +109,7 @@ static int64_t padded(int64_t E) {
 }
 
 /* Taps one row each, [taps][padded E], so that neighbouring channels are neighbours. */
-static void turn_weights(const conv *c, const float *weight, float *out) {
+static void transpose_weights(const conv *c, const float *weight, float *out) {
     for (int64_t e = 0; e < padded(c->E); e++)
         for (int64_t k = 0; k < c->taps; k++)
             out[k * padded(c->E) + e] = e < c->E ? weight[e * c->taps + k] : 0;
@@ -137,7 +137,7 @@ LS_INLINE void forward_typed(const ls_run *run, const ls_node *node, ls_dtype ty
     const float *bias = node->in[2] == NULL ? NULL : ls_data(node->in[2]);
     float *weight = run->workspace;
     void *y = ls_data(node->out[0]);
-    turn_weights(&c, ls_data(node->in[1]), weight);
+    transpose_weights(&c, ls_data(node->in[1]), weight);
 #pragma omp parallel for schedule(static) num_threads(run->threads) if (c.B * c.T > ROWS)
     for (int64_t row = 0; row < c.B * c.T; row++)
         for (int64_t e = 0; e < c.E; e += LS_LANES) {
@@ -148,10 +148,10 @@ LS_INLINE void forward_typed(const ls_run *run, const ls_node *node, ls_dtype ty
     keep_tail(&c, node->out[1]);
 }
 
-/* Floats of: the turned weights; sums of each part, taps and bias one row each; per thread the
+/* Floats of: the transposed weights; sums of each part, taps and bias one row each; per thread the
  * gradients before the activation of a piece's rows and of those after it that reach back. */
 typedef struct backward_room {
-    int64_t weights, part, desk;
+    int64_t weights, part, scratch;
 } backward_room;
 
 static backward_room room_of(int64_t E, int64_t taps) {
@@ -160,7 +160,7 @@ static backward_room room_of(int64_t E, int64_t taps) {
 
 static size_t backward_workspace(const ls_node *node, int threads) {
     const backward_room room = room_of(node->in[1]->dim[0], node->in[1]->dim[1]);
-    return (size_t)(room.weights + PARTS * room.part + threads * room.desk) * sizeof(float);
+    return (size_t)(room.weights + PARTS * room.part + threads * room.scratch) * sizeof(float);
 }
 
 typedef struct gradient_rows {
@@ -172,7 +172,7 @@ typedef struct gradient_rows {
 /* Rows first..end of sequence b: their dx, and what they add to the sums. */
 LS_INLINE void backward_piece(const conv *c, ls_dtype type, const gradient_rows *g,
                               const float *weight, const float *bias, int64_t b, int64_t first,
-                              float *sums, float *desk) {
+                              float *sums, float *scratch) {
     int64_t width = padded(c->E), end = ls_min(first + ROWS, c->T);
     int64_t reach = ls_min(end + c->taps - 1, c->T);
     for (int64_t t = first; t < reach; t++)
@@ -182,16 +182,16 @@ LS_INLINE void backward_piece(const conv *c, ls_dtype type, const gradient_rows 
                 ls_vec inner = inner_of(c, type, weight, bias, b, t, e), s = ls_vec_sigmoid(inner);
                 d *= s * (1.0f + inner * (1.0f - s));
             }
-            ls_store(desk, LS_F32, (t - first) * width + e, d);
+            ls_store(scratch, LS_F32, (t - first) * width + e, d);
         }
     for (int64_t t = first; t < end; t++)
         for (int64_t e = 0; e < c->E; e += LS_LANES) {
-            ls_vec dx = ls_vec_all(0), d = ls_load(desk, LS_F32, (t - first) * width + e);
+            ls_vec dx = ls_vec_all(0), d = ls_load(scratch, LS_F32, (t - first) * width + e);
             for (int64_t k = 0; k < c->taps; k++) {
                 int64_t at, later = t + c->taps - 1 - k;
                 if (later < reach)
                     dx += ls_load(weight, LS_F32, k * width + e) *
-                          ls_load(desk, LS_F32, (later - first) * width + e);
+                          ls_load(scratch, LS_F32, (later - first) * width + e);
                 const void *row = row_of(c, b, t - c->taps + 1 + k, &at);
                 ls_store(sums, LS_F32, k * width + e,
                          ls_load(sums, LS_F32, k * width + e) +
@@ -212,15 +212,16 @@ LS_INLINE void backward_typed(const ls_run *run, const ls_node *node, ls_dtype t
     ls_rows(node->in[4], &rows, &E, &g.dy_stride);
     ls_rows(node->out[0], &rows, &E, &g.dx_stride);
     float *weight = run->workspace, *parts = weight + room.weights;
-    float *desks = parts + PARTS * room.part;
+    float *scratches = parts + PARTS * room.part;
     int64_t pieces = ls_ceil_div(c.T, ROWS), all = c.B * pieces;
-    turn_weights(&c, ls_data(node->in[1]), weight);
+    transpose_weights(&c, ls_data(node->in[1]), weight);
     memset(parts, 0, (size_t)(PARTS * room.part) * sizeof *parts);
 #pragma omp parallel for schedule(static) num_threads(run->threads)
     for (int64_t part = 0; part < PARTS; part++)
         for (int64_t i = all * part / PARTS; i < all * (part + 1) / PARTS; i++)
             backward_piece(&c, type, &g, weight, bias, i / pieces, i % pieces * ROWS,
-                           parts + part * room.part, desks + omp_get_thread_num() * room.desk);
+                           parts + part * room.part,
+                           scratches + omp_get_thread_num() * room.scratch);
     float *dweight = ls_param_gradient(run, node->in[1]);
     float *dbias = bias == NULL ? NULL : ls_param_gradient(run, node->in[2]);
     for (int64_t part = 0; part < PARTS; part++) {

@@ -38,13 +38,13 @@ static bool is_parameter(const ls_program *p, const ls_tensor *tensor, int64_t c
 }
 
 ls_tensor *ls_sine_network(ls_program *p, const ls_sines *sines, int64_t rows, bool relative) {
-    ls_tensor *in[LS_SINE_LAYERS + 2 * LS_SINES_MOST] = {sines->frequency, sines->table};
+    ls_tensor *in[LS_SINE_LAYERS + 2 * LS_SINES_MAX] = {sines->frequency, sines->table};
     if (ls_failed(p) || sines->frequency == NULL) return NULL;
     const ls_tensor *table = sines->table;
     int64_t width = table == NULL ? 1 + 2 * sines->bands : table->dim[table->rank - 1];
     const int64_t F = ls_count(sines->frequency);
     bool fits = is_parameter(p, sines->frequency, F) && sines->layers >= 1 &&
-                sines->layers <= LS_SINES_MOST && sines->length > 0 && width >= 1 &&
+                sines->layers <= LS_SINES_MAX && sines->length > 0 && width >= 1 &&
                 (table == NULL || is_parameter(p, table, ls_count(table)));
     for (int i = 0; fits && i < sines->layers; i++, width = F) {
         in[LS_SINE_LAYERS + 2 * i] = sines->weight[i];
@@ -62,7 +62,7 @@ ls_tensor *ls_sine_network(ls_program *p, const ls_sines *sines, int64_t rows, b
 }
 
 static void network_backward(ls_program *p, const ls_node *node) {
-    ls_tensor *in[LS_SINE_LAYERS + 2 * LS_SINES_MOST + 1];
+    ls_tensor *in[LS_SINE_LAYERS + 2 * LS_SINES_MAX + 1];
     memcpy(in, node->in, (size_t)node->in_count * sizeof *in);
     in[node->in_count] = ls_grad_of(node->out[0]);
     ls_record(p, &network_grad_op, node->attributes, sizeof(ls_sine_attributes), node->in_count + 1,

@@ -8,14 +8,14 @@
  * steps or row n of a table of its own (0 beyond the table's end), and goes through the layers x <-
  * sin(frequency (weight x + bias)). Rows are wide [rows,F], for positions from the chunk's start
  * on, or from 0 on (relative). It is computed in double in any type. */
-enum { LS_SINES_MOST = 8 };
+enum { LS_SINES_MAX = 8 };
 typedef struct ls_sines {
     int layers;
-    ls_tensor *weight[LS_SINES_MOST], *bias[LS_SINES_MOST]; /* wide parameters [F,in] and [F] */
-    ls_tensor *frequency;                                   /* wide parameter [F], of all layers */
-    ls_tensor *table;                                       /* wide parameter [..,R,in], or NULL */
-    int64_t bands;                                          /* without a table */
-    double length;                                          /* l */
+    ls_tensor *weight[LS_SINES_MAX], *bias[LS_SINES_MAX]; /* wide parameters [F,in] and [F] */
+    ls_tensor *frequency;                                 /* wide parameter [F], of all layers */
+    ls_tensor *table;                                     /* wide parameter [..,R,in], or NULL */
+    int64_t bands;                                        /* without a table */
+    double length;                                        /* l */
 } ls_sines;
 ls_tensor *ls_sine_network(ls_program *p, const ls_sines *sines, int64_t rows, bool relative);
 /* One element of what it is given of position n, for tables. */

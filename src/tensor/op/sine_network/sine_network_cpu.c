@@ -21,7 +21,7 @@ static int64_t parts_of(int64_t rows) {
 
 typedef struct layer {
     int64_t in;              /* width of its input */
-    const double *weight;    /* [in][F]: turned over */
+    const double *weight;    /* [in][F]: transposed over */
     const double *bias;      /* [F] */
     double *dweight, *dbias; /* of one part */
 } layer;
@@ -163,20 +163,20 @@ static double *walk_back(const network *n, const double *x, const double *z, dou
 }
 
 /* Doubles of one thread: x, z and dx. */
-static int64_t desk_of(const network *n) {
+static int64_t scratch_of(const network *n) {
     return (n->about->layers + 3) * n->widest + n->about->layers * n->F;
 }
 
 static void forward(const ls_run *run, const ls_node *node) {
     network n = network_of(node);
     const ls_tensor *y = node->out[0];
-    double *values = run->workspace, *desks = values + n.numbers;
+    double *values = run->workspace, *scratches = values + n.numbers;
     n.values = values;
     n.first = n.about->relative ? 0 : run->start;
     for_numbers(&n, take_number, values);
 #pragma omp parallel for schedule(static) num_threads(run->threads)
     for (int64_t row = 0; row < y->dim[0]; row++) {
-        double *x = desks + omp_get_thread_num() * desk_of(&n);
+        double *x = scratches + omp_get_thread_num() * scratch_of(&n);
         double *z = x + (n.about->layers + 1) * n.widest;
         see(&n, n.first + row, x);
         walk(&n, x, z);
@@ -200,10 +200,10 @@ static void give_number(const network *n, const ls_tensor *parameter, int64_t at
     add_real(ls_param_gradient(run, parameter), n->type, at, sum);
 }
 
-static void backward_row(const network *n, const ls_tensor *dy, int64_t row, double *desk,
+static void backward_row(const network *n, const ls_tensor *dy, int64_t row, double *scratch,
                          double *gradients, void *dtable) {
     const ls_tensor *table = n->node->in[LS_SINE_TABLE];
-    double *x = desk, *z = x + (n->about->layers + 1) * n->widest;
+    double *x = scratch, *z = x + (n->about->layers + 1) * n->widest;
     double *dx = z + n->about->layers * n->F;
     const int64_t at = n->first + row;
     see(n, at, x);
@@ -222,7 +222,7 @@ static void backward(const ls_run *run, const ls_node *node) {
     const int64_t rows = dy->dim[0];
     n.parts = parts_of(rows);
     double *values = run->workspace, *parts = values + n.numbers;
-    double *desks = parts + n.parts * n.numbers;
+    double *scratches = parts + n.parts * n.numbers;
     void *dtable = table == NULL ? NULL : ls_param_gradient(run, table);
     n.values = values;
     n.first = n.about->relative ? 0 : run->start;
@@ -231,19 +231,19 @@ static void backward(const ls_run *run, const ls_node *node) {
 #pragma omp parallel for schedule(static) num_threads(run->threads)
     for (int64_t part = 0; part < n.parts; part++)
         for (int64_t row = rows * part / n.parts; row < rows * (part + 1) / n.parts; row++)
-            backward_row(&n, dy, row, desks + omp_get_thread_num() * desk_of(&n),
+            backward_row(&n, dy, row, scratches + omp_get_thread_num() * scratch_of(&n),
                          parts + part * n.numbers, dtable);
     for_numbers(&n, give_number, (void *)(uintptr_t)run);
 }
 
 static size_t forward_workspace(const ls_node *node, int threads) {
     const network n = network_of(node);
-    return (size_t)(n.numbers + threads * desk_of(&n)) * sizeof(double);
+    return (size_t)(n.numbers + threads * scratch_of(&n)) * sizeof(double);
 }
 static size_t backward_workspace(const ls_node *node, int threads) {
     const network n = network_of(node);
     const int64_t parts = parts_of(node->in[node->in_count - 1]->dim[0]);
-    return (size_t)((parts + 1) * n.numbers + threads * desk_of(&n)) * sizeof(double);
+    return (size_t)((parts + 1) * n.numbers + threads * scratch_of(&n)) * sizeof(double);
 }
 
 /* ---- the window ---- */
@@ -272,7 +272,7 @@ static void fade_f32(const ls_run *run, const ls_node *node) {
         const float time = (float)((double)(first + row) / about->length);
         for (int64_t c = 0; c < width; c += LS_LANES) {
             ls_vec rate = ls_load_left(ls_data(node->in[1]), LS_F32, c, width - c);
-            ls_vec window = ls_vec_exp(-time * ls_vec_most(rate, -rate)) + (float)about->floor;
+            ls_vec window = ls_vec_exp(-time * ls_vec_max(rate, -rate)) + (float)about->floor;
             ls_vec value = ls_load_left(ls_data(x), LS_F32, row * x->stride[0] + c, width - c);
             ls_store_left(ls_data(y), LS_F32, row * y->stride[0] + c, width - c, value * window);
         }

@@ -2,7 +2,7 @@
  *
  * The network runs in double, as on the processor: a rounding would grow tenfold with every layer.
  * A block of threads takes rows one after the other, the values of a row lying in the workspace;
- * the parameters are first copied there as doubles, weights turned over so that neighbouring
+ * the parameters are first copied there as doubles, weights transposed over so that neighbouring
  * threads read neighbouring numbers. Gradients are summed per part of the rows, then over parts. */
 #include <float.h>
 
@@ -22,12 +22,12 @@ struct network {
     int64_t rows, first, parts; /* first: the position of row 0 */
     int64_t numbers;            /* frequency, weights and biases, one after the other */
     double length;
-    const float *frequency, *table, *weight[LS_SINES_MOST], *bias[LS_SINES_MOST];
-    double *values, *gradients, *desks; /* [numbers]; [parts][numbers]; [parts][desk] */
+    const float *frequency, *table, *weight[LS_SINES_MAX], *bias[LS_SINES_MAX];
+    double *values, *gradients, *scratches; /* [numbers]; [parts][numbers]; [parts][scratch] */
     /* backward */
     const float *dy;
     int64_t dy_stride;
-    float *dfrequency, *dtable, *dweight[LS_SINES_MOST], *dbias[LS_SINES_MOST];
+    float *dfrequency, *dtable, *dweight[LS_SINES_MAX], *dbias[LS_SINES_MAX];
 };
 
 static network network_of(const ls_node *node, int64_t rows, int64_t most_parts) {
@@ -49,12 +49,12 @@ static network network_of(const ls_node *node, int64_t rows, int64_t most_parts)
 
 /* Doubles of one block: x [layers + 1][widest], the first of which is what is seen; z [layers][F],
  * what the sines are taken of without the frequency; two rows of gradients. */
-static __host__ __device__ inline int64_t desk_of(const network &n) {
+static __host__ __device__ inline int64_t scratch_of(const network &n) {
     return (n.layers + 3) * n.widest + n.layers * n.F;
 }
 
 static size_t workspace_of(const network *n, bool gradients) {
-    return (size_t)(n->numbers * (gradients ? n->parts + 1 : 1) + n->parts * desk_of(*n)) *
+    return (size_t)(n->numbers * (gradients ? n->parts + 1 : 1) + n->parts * scratch_of(*n)) *
            sizeof(double);
 }
 
@@ -69,7 +69,7 @@ static void resolve(const ls_run *run, const ls_node *node, bool gradients, netw
     }
     n->values = (double *)run->workspace;
     n->gradients = n->values + n->numbers;
-    n->desks = n->gradients + (gradients ? n->parts * n->numbers : 0);
+    n->scratches = n->gradients + (gradients ? n->parts * n->numbers : 0);
 }
 
 /* ---- on the device ---- */
@@ -179,7 +179,7 @@ static __device__ void walk_back(const network &n, const double *x, const double
 }
 
 static __global__ void __launch_bounds__(THREADS) forward_kernel(const network n, float *y) {
-    double *x = n.desks + blockIdx.x * desk_of(n), *z = x + (n.layers + 1) * n.widest;
+    double *x = n.scratches + blockIdx.x * scratch_of(n), *z = x + (n.layers + 1) * n.widest;
     for (int64_t row = blockIdx.x; row < n.rows; row += n.parts) {
         walk(n, n.first + row, x, z);
         for (int64_t j = threadIdx.x; j < n.F; j += THREADS)
@@ -189,7 +189,7 @@ static __global__ void __launch_bounds__(THREADS) forward_kernel(const network n
 }
 
 static __global__ void __launch_bounds__(THREADS) backward_kernel(const network n) {
-    double *x = n.desks + blockIdx.x * desk_of(n), *z = x + (n.layers + 1) * n.widest;
+    double *x = n.scratches + blockIdx.x * scratch_of(n), *z = x + (n.layers + 1) * n.widest;
     double *later = z + n.layers * n.F, *gradients = n.gradients + blockIdx.x * n.numbers;
     for (int64_t i = threadIdx.x; i < n.numbers; i += THREADS) gradients[i] = 0;
     __syncthreads();

@@ -172,15 +172,17 @@ static __device__ inline void ls_ssd_narrow(const float *from, int count, int N,
 }
 static __device__ inline void ls_ssd_narrow(const float *, int, int, float *) {}
 
-/* c[m,n] = a b, or c += a b, of tiles of 16 x 16 in shared memory; A_TURNED: a is stored [k,m],
- * B_TURNED: b is stored [n,k]. */
-template <bool A_TURNED, bool B_TURNED>
+/* c[m,n] = a b, or c += a b, of tiles of 16 x 16 in shared memory; A_TRANSPOSED: a is stored [k,m],
+ * B_TRANSPOSED: b is stored [n,k]. */
+template <bool A_TRANSPOSED, bool B_TRANSPOSED>
 static __device__ __forceinline__ void ls_ssd_tile(int k, const ls_cuda_bf16 *a, int lda,
                                                    const ls_cuda_bf16 *b, int ldb, float *c,
                                                    int ldc, bool add) {
     using namespace nvcuda;
-    typedef typename std::conditional<A_TURNED, wmma::col_major, wmma::row_major>::type a_layout;
-    typedef typename std::conditional<B_TURNED, wmma::col_major, wmma::row_major>::type b_layout;
+    typedef
+        typename std::conditional<A_TRANSPOSED, wmma::col_major, wmma::row_major>::type a_layout;
+    typedef
+        typename std::conditional<B_TRANSPOSED, wmma::col_major, wmma::row_major>::type b_layout;
     wmma::fragment<wmma::matrix_a, 16, 16, 16, ls_cuda_bf16, a_layout> left;
     wmma::fragment<wmma::matrix_b, 16, 16, 16, ls_cuda_bf16, b_layout> right;
     wmma::fragment<wmma::accumulator, 16, 16, 16, float> sum;
@@ -189,15 +191,15 @@ static __device__ __forceinline__ void ls_ssd_tile(int k, const ls_cuda_bf16 *a,
     else
         wmma::fill_fragment(sum, 0.0f);
     for (int i = 0; i < k; i += 16) {
-        wmma::load_matrix_sync(left, A_TURNED ? a + i * lda : a + i, (unsigned)lda);
-        wmma::load_matrix_sync(right, B_TURNED ? b + i : b + i * ldb, (unsigned)ldb);
+        wmma::load_matrix_sync(left, A_TRANSPOSED ? a + i * lda : a + i, (unsigned)lda);
+        wmma::load_matrix_sync(right, B_TRANSPOSED ? b + i : b + i * ldb, (unsigned)ldb);
         wmma::mma_sync(sum, left, right, sum);
     }
     wmma::store_matrix_sync(c, sum, (unsigned)ldc, wmma::mem_row_major);
 }
 
 /* A lane has two rows of four columns. */
-template <bool A_TURNED, bool B_TURNED>
+template <bool A_TRANSPOSED, bool B_TRANSPOSED>
 static __device__ __forceinline__ void ls_ssd_tile(int k, const float *a, int lda, const float *b,
                                                    int ldb, float *c, int ldc, bool add) {
     const int lane = (int)threadIdx.x % 32, row = lane / 4 * 2, column = lane % 4 * 4;
@@ -210,10 +212,10 @@ static __device__ __forceinline__ void ls_ssd_tile(int k, const float *a, int ld
         float left[2], right[4];
 #pragma unroll
         for (int u = 0; u < 2; u++)
-            left[u] = A_TURNED ? a[i * lda + row + u] : a[(row + u) * lda + i];
+            left[u] = A_TRANSPOSED ? a[i * lda + row + u] : a[(row + u) * lda + i];
 #pragma unroll
         for (int v = 0; v < 4; v++)
-            right[v] = B_TURNED ? b[(column + v) * ldb + i] : b[i * ldb + column + v];
+            right[v] = B_TRANSPOSED ? b[(column + v) * ldb + i] : b[i * ldb + column + v];
 #pragma unroll
         for (int u = 0; u < 2; u++)
 #pragma unroll
@@ -226,15 +228,15 @@ static __device__ __forceinline__ void ls_ssd_tile(int k, const float *a, int ld
 }
 
 /* By all warps; m, n and k are multiples of 16. Nothing waits here. */
-template <typename T, bool A_TURNED, bool B_TURNED>
+template <typename T, bool A_TRANSPOSED, bool B_TRANSPOSED>
 static __device__ void ls_ssd_product(int m, int n, int k, const T *a, int lda, const T *b, int ldb,
                                       float *c, int ldc, bool add) {
     const int across = n / 16;
     for (int tile = (int)threadIdx.x / 32; tile < m / 16 * across; tile += LS_SSD_WARPS) {
         const int i = tile / across * 16, j = tile % across * 16;
-        ls_ssd_tile<A_TURNED, B_TURNED>(k, A_TURNED ? a + i : a + i * lda, lda,
-                                        B_TURNED ? b + j * ldb : b + j, ldb, c + i * ldc + j, ldc,
-                                        add);
+        ls_ssd_tile<A_TRANSPOSED, B_TRANSPOSED>(k, A_TRANSPOSED ? a + i : a + i * lda, lda,
+                                                B_TRANSPOSED ? b + j * ldb : b + j, ldb,
+                                                c + i * ldc + j, ldc, add);
     }
 }
 

@@ -124,13 +124,14 @@ LS_INLINE void backward_head(const scan *s, const gradients *g, const place *at,
     const ls_matrix x = chunk_rows(s->x, type, at->b, first, h);
     const ls_matrix dy = chunk_rows(g->dy, type, at->b, first, h);
     float direct[CHUNK] = {0}, between[CHUNK], entered[CHUNK], left[CHUNK];
-    multiply(t, n, n, P, dy, turned(x), t->pairs, n, false);
+    multiply(t, n, n, P, dy, transposed(x), t->pairs, n, false);
     send_pairs(t, now, n, direct, between);
     dot_rows(type, n, P, dy, t->read + k * P, at->W, now->enter, entered);
     dot_rows(type, n, P, x, t->through + k * P, at->W, now->leave, left);
     const float whole = now->whole * dot(state + k * elements, t->Z + k * elements, elements);
     send_steps(g, at, type, first, h, n, now, direct, between, entered, left, whole, to, s->H);
-    multiply(t, n, P, n, turned(weigh(t, now, type, n, false)), dy, t->out + k * P, at->W, false);
+    multiply(t, n, P, n, transposed(weigh(t, now, type, n, false)), dy, t->out + k * P, at->W,
+             false);
     send_rows(s, g, at, t, type, first, k, n, to->dD + (at->b * s->H + h) * P);
     scale_rows(type, n, P, dy, now->enter, NULL, t->lifted, k * P, at->W);
     scale_rows(type, n, P, x, now->step, now->leave, t->faded, k * P, at->W);
@@ -149,9 +150,9 @@ LS_INLINE void backward_chunk(const scan *s, const gradients *g, const place *at
     for (int64_t k = 0; k < at->heads; k++)
         find_steps(s, type, at->b, first, at->h + k, n, &t->steps[k]);
     memset(t->dscores, 0, (size_t)(n * n) * sizeof(float));
-    multiply(t, n, n, N, C, turned(B), t->scores, n, false);
-    multiply(t, n, W, N, C, turned(narrowed(t, type, state, W * N, N)), t->read, W, false);
-    multiply(t, n, W, N, B, turned(narrowed(t, type, t->Z, W * N, N)), t->through, W, false);
+    multiply(t, n, n, N, C, transposed(B), t->scores, n, false);
+    multiply(t, n, W, N, C, transposed(narrowed(t, type, state, W * N, N)), t->read, W, false);
+    multiply(t, n, W, N, B, transposed(narrowed(t, type, t->Z, W * N, N)), t->through, W, false);
     for (int64_t k = 0; k < at->heads; k++)
         backward_head(s, g, at, t, type, first, k, n, state, to);
     multiply(t, n, N, W, faded, narrowed(t, type, t->Z, W * N, N), to->dB + shared, stride, false);
@@ -161,11 +162,11 @@ LS_INLINE void backward_chunk(const scan *s, const gradients *g, const place *at
         ls_store_left(t->weights, type, i, n * n - i,
                       ls_load_left(t->dscores, LS_F32, i, n * n - i));
     const ls_matrix dscores = plain(t->weights, type, n);
-    multiply(t, n, N, n, turned(dscores), C, to->dB + shared, stride, true);
+    multiply(t, n, N, n, transposed(dscores), C, to->dB + shared, stride, true);
     multiply(t, n, N, n, dscores, B, to->dC + shared, stride, true);
     for (int64_t k = 0; k < at->heads; k++)
         scale_row(t->Z + k * s->P * N, s->P * N, t->steps[k].whole);
-    multiply(t, W, N, n, turned(lifted), C, t->Z, N, true);
+    multiply(t, W, N, n, transposed(lifted), C, t->Z, N, true);
 }
 
 LS_INLINE void backward_piece(const scan *s, const gradients *g, const place *at, const tiles *t,

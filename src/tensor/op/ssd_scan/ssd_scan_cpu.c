@@ -36,8 +36,8 @@ LS_INLINE void forward_chunk(const scan *s, const place *at, const tiles *t, ls_
                              int64_t first, int64_t n, float *state) {
     const ls_matrix B = chunk_rows(s->B, type, at->b, first, at->g);
     const ls_matrix C = chunk_rows(s->C, type, at->b, first, at->g);
-    multiply(t, n, n, s->N, C, turned(B), t->scores, n, false);
-    multiply(t, n, at->W, s->N, C, turned(narrowed(t, type, state, at->W * s->N, s->N)), t->out,
+    multiply(t, n, n, s->N, C, transposed(B), t->scores, n, false);
+    multiply(t, n, at->W, s->N, C, transposed(narrowed(t, type, state, at->W * s->N, s->N)), t->out,
              at->W, false);
     for (int64_t k = 0; k < at->heads; k++) {
         float *out = t->out + k * s->P;

@@ -253,8 +253,8 @@ static inline tiles open_tiles(const scan *s, ls_dtype type, bool grad, void *me
 static inline ls_matrix plain(const void *data, ls_dtype type, int64_t stride) {
     return (ls_matrix){.data = data, .type = type, .stride = stride};
 }
-static inline ls_matrix turned(ls_matrix x) {
-    x.turned = true;
+static inline ls_matrix transposed(ls_matrix x) {
+    x.transposed = true;
     return x;
 }
 
@@ -371,7 +371,7 @@ LS_INLINE void advance_chunk(const scan *s, const place *at, const tiles *t, ls_
                    now->leave, t->faded, k * s->P, at->W);
         scale_row(state + k * s->P * s->N, s->P * s->N, now->whole);
     }
-    multiply(t, at->W, s->N, n, turned(plain(t->faded, type, at->W)),
+    multiply(t, at->W, s->N, n, transposed(plain(t->faded, type, at->W)),
              chunk_rows(s->B, type, at->b, first, at->g), state, s->N, true);
 }
 

@@ -3,19 +3,19 @@
 #include "tensor/op/state_space/ssm_system.cuh"
 
 enum { WARP = 32, WARPS = 4 };
-static_assert((int)LS_CUDA_MODES_RANK_MOST == (int)LS_STATE_SPACE_RANK_MOST, "ranks of a walk");
+static_assert((int)LS_CUDA_MODES_RANK_MAX == (int)LS_STATE_SPACE_RANK_MAX, "ranks of a walk");
 
 /* What all modes of a channel have in common: see `bilinear`. */
 template <int R> struct channel_ranks { double matrix[R][R], rho[R]; };
 
-/* Solves matrix x = right, or with the matrix turned over, of `count` unknowns in place by
+/* Solves matrix x = right, or with the matrix transposed over, of `count` unknowns in place by
  * elimination with pivots. Every lane does the same. */
 template <int R>
-static __device__ void solve(int count, const double (&matrix)[R][R], bool turned,
+static __device__ void solve(int count, const double (&matrix)[R][R], bool transposed,
                              double (&right)[R]) {
     double left[R][R];
     for (int i = 0; i < count; i++)
-        for (int j = 0; j < count; j++) left[i][j] = turned ? matrix[j][i] : matrix[i][j];
+        for (int j = 0; j < count; j++) left[i][j] = transposed ? matrix[j][i] : matrix[i][j];
     for (int column = 0; column < count; column++) {
         int pivot = column;
         for (int i = column + 1; i < count; i++)
@@ -363,7 +363,7 @@ void ls_cuda_ssm_discretise(const ls_run *run, const ls_cuda_ssm *ssm) {
     if (ssm->modes.rank <= 1)
         discretise_kernel<1><<<blocks, threads, 0, stream>>>(*ssm);
     else
-        discretise_kernel<LS_CUDA_MODES_RANK_MOST><<<blocks, threads, 0, stream>>>(*ssm);
+        discretise_kernel<LS_CUDA_MODES_RANK_MAX><<<blocks, threads, 0, stream>>>(*ssm);
     ls_cuda_launched(run, "state space made discrete");
     if (ssm->about.tilde > 0) ls_cuda_ssm_from_tilde(run, ssm);
 }
@@ -434,7 +434,7 @@ void ls_cuda_ssm_gradient(const ls_run *run, const ls_cuda_ssm *ssm) {
     if (ssm->modes.rank <= 1)
         gradient_kernel<1><<<blocks, threads, 0, stream>>>(*ssm);
     else
-        gradient_kernel<LS_CUDA_MODES_RANK_MOST><<<blocks, threads, 0, stream>>>(*ssm);
+        gradient_kernel<LS_CUDA_MODES_RANK_MAX><<<blocks, threads, 0, stream>>>(*ssm);
     shared_kernel<<<ls_cuda_blocks(ssm->S * ssm->modes.h, WARP), WARP, 0, stream>>>(*ssm);
     ls_cuda_launched(run, "gradients of a state space");
 }

@@ -155,7 +155,7 @@ static void solve(int64_t N, double *matrix, double *right) {
     }
 }
 
-static void turn_over(int64_t N, double *matrix) {
+static void transpose_in_place(int64_t N, double *matrix) {
     for (int64_t i = 0; i < N; i++)
         for (int64_t j = 0; j < i; j++) {
             double kept = matrix[i * N + j];
@@ -170,7 +170,7 @@ static void turn_over(int64_t N, double *matrix) {
  * being the matrix [rank,rank] of 1 + 2 Re sum P_i* R P_j, b = 2 R (B - sum P_j rho_j), M rho = 2
  * Re sum(P_j* R B), g_j = R P_j, and q_j = sum_i (M^-1)_ji 2 k P_i* R. */
 
-enum { MOST = LS_STATE_SPACE_RANK_MOST };
+enum { MOST = LS_STATE_SPACE_RANK_MAX };
 
 typedef struct ranks {
     int64_t count;
@@ -181,13 +181,13 @@ static double complex rank_at(const ls_ssm *s, int64_t channel, int64_t j, int64
     return pair_at(s, LS_SSM_P, j * s->S * s->h + shared_at(s, channel, n));
 }
 
-/* right <- M^-1 right, or with M turned over. */
-static void solve_ranks(const ranks *sums, bool turned, double *right) {
+/* right <- M^-1 right, or with M transposed over. */
+static void solve_ranks(const ranks *sums, bool transposed, double *right) {
     const int64_t count = sums->count;
     double left[MOST * MOST];
     for (int64_t i = 0; i < count; i++)
         for (int64_t j = 0; j < count; j++)
-            left[i * count + j] = turned ? sums->matrix[j][i] : sums->matrix[i][j];
+            left[i * count + j] = transposed ? sums->matrix[j][i] : sums->matrix[i][j];
     solve(count, left, right);
 }
 
@@ -471,7 +471,7 @@ static void output_from_tilde(const ls_ssm *s, double complex *system, double *s
     double complex *c = system + LS_SYSTEM_C * h;
     double *row = scratch + 3 * N * N;
     tilde_matrix(s, system, scratch);
-    turn_over(N, scratch);
+    transpose_in_place(N, scratch);
     for (int64_t n = 0; n < h; n++) row[n] = creal(c[n]), row[h + n] = -cimag(c[n]);
     solve(N, scratch, row);
     for (int64_t n = 0; n < h; n++) c[n] = ls_complex(row[n], -row[h + n]);
@@ -487,7 +487,7 @@ static void tilde_gradient(const ls_ssm *s, const double complex *system, double
     double complex *x = l + h; /* x_j = M^j dc~, j < steps */
     double *row = (double *)l;
     tilde_matrix(s, system, scratch);
-    /* as rows: c = [2 re | -2 im], so d/dc is half of dc, and its imaginary part is turned */
+    /* as rows: c = [2 re | -2 im], so d/dc is half of dc, and its imaginary part is transposed */
     for (int64_t n = 0; n < h; n++) row[n] = creal(dc[n]) / 2, row[h + n] = -cimag(dc[n]) / 2;
     solve(N, scratch, row);
     for (int64_t n = 0; n < h; n++) {

@@ -5,7 +5,7 @@
  * plain: a block has one channel after the other, its matrices lie in the workspace. */
 #include "tensor/op/state_space/ssm_system.cuh"
 
-enum { BLOCKS_MOST = 264 };
+enum { BLOCKS_MAX = 264 };
 
 /* M[row][column]: what a unit state becomes. */
 static __device__ double step_at(const ls_cuda_modes &modes, const ls_cuda_complex *system, int row,
@@ -22,7 +22,7 @@ static __device__ double step_at(const ls_cuda_modes &modes, const ls_cuda_compl
 }
 
 /* Room of a block: three matrices and a vector. */
-struct desk {
+struct scratch {
     int N;
     double *power, *square, *other, *right;
 };
@@ -43,9 +43,9 @@ static __device__ void swap(double *&a, double *&b) {
     b = kept;
 }
 
-/* desk.square = 1 - M^n, or, turned, its transpose. */
+/* scratch.square = 1 - M^n, or, transposed, its transpose. */
 static __device__ void tilde_matrix(const ls_cuda_modes &modes, const ls_cuda_complex *system,
-                                    int64_t n, bool turned, desk &k) {
+                                    int64_t n, bool transposed, scratch &k) {
     const int N = k.N;
     __syncthreads();
     for (int at = threadIdx.x; at < N * N; at += blockDim.x) {
@@ -64,7 +64,7 @@ static __device__ void tilde_matrix(const ls_cuda_modes &modes, const ls_cuda_co
     }
     for (int at = threadIdx.x; at < N * N; at += blockDim.x) {
         const int i = at / N, j = at % N;
-        k.square[at] = (i == j) - k.power[turned ? j * N + i : at];
+        k.square[at] = (i == j) - k.power[transposed ? j * N + i : at];
     }
     __syncthreads();
 }
@@ -126,10 +126,10 @@ static __device__ void solve(int N, double *matrix, double *right, double *facto
     }
 }
 
-static __device__ desk desk_of(const ls_cuda_ssm &s) {
+static __device__ scratch scratch_of(const ls_cuda_ssm &s) {
     const int64_t N = 2 * s.modes.h;
     double *at = s.matrices + blockIdx.x * (3 * N * N + N);
-    desk k = {(int)N, at, at + N * N, at + 2 * N * N, at + 3 * N * N};
+    scratch k = {(int)N, at, at + N * N, at + 2 * N * N, at + 3 * N * N};
     return k;
 }
 
@@ -144,7 +144,7 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS) output_kernel(const ls
     for (int64_t d = blockIdx.x; d < s.modes.channels; d += gridDim.x) {
         ls_cuda_complex *system = s.modes.systems + d * ls_cuda_modes_each(s.modes);
         ls_cuda_complex *C = system + LS_CUDA_MODES_C * h;
-        desk k = desk_of(s);
+        scratch k = scratch_of(s);
         tilde_matrix(s.modes, system, s.about.tilde, true, k);
         load_row(C, h, k.right);
         solve(k.N, k.square, k.right, k.other);
@@ -160,7 +160,7 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS) output_grad_kernel(con
     for (int64_t d = blockIdx.x; d < s.modes.channels; d += gridDim.x) {
         const int64_t at = d * ls_cuda_modes_each(s.modes);
         ls_cuda_complex *dC = s.dsystems + at + LS_CUDA_MODES_C * h;
-        desk k = desk_of(s);
+        scratch k = scratch_of(s);
         tilde_matrix(s.modes, s.modes.systems + at, s.about.tilde, false, k);
         load_row(dC, h, k.right);
         solve(k.N, k.square, k.right, k.other);
@@ -173,7 +173,7 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS) output_grad_kernel(con
 }
 
 static int64_t blocks_of(int64_t channels) {
-    return ls_min(channels, BLOCKS_MOST);
+    return ls_min(channels, BLOCKS_MAX);
 }
 
 int64_t ls_cuda_ssm_tilde_doubles(int64_t channels, int64_t h) {

@@ -44,7 +44,7 @@ static bool ranks_fit(const ls_program *p, const ls_state_space *s, int64_t S, i
     if (s->P == NULL) return true;
     const int64_t rank = s->P->dim[0];
     return s->A_imag != NULL && s->hold == LS_HOLD_BILINEAR && s->P->rank == 4 &&
-           rank <= LS_STATE_SPACE_RANK_MOST && is_parameter(p, s->P, 2 * rank * S * h);
+           rank <= LS_STATE_SPACE_RANK_MAX && is_parameter(p, s->P, 2 * rank * S * h);
 }
 
 /* Whether the parameters are there and fit each other. */

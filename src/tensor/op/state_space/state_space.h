@@ -20,7 +20,7 @@ typedef enum {
  * discrete with the step sizes rate exp(dt) or rate softplus(dt). All are wide parameters; complex
  * ones are pairs. Channel d has copy d mod S of A, B and P. With P the hold must be bilinear.
  * Without A_imag everything is real: there are no pairs, and no P. */
-enum { LS_STATE_SPACE_RANK_MOST = 8 };
+enum { LS_STATE_SPACE_RANK_MAX = 8 };
 typedef struct ls_state_space {
     ls_tensor *A_real, *A_imag; /* [S,h] */
     ls_tensor *B;               /* [1,S,h,2]; may be NULL, which is 1 everywhere */

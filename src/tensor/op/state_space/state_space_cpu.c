@@ -12,9 +12,9 @@ enum { LANES = 8, CHUNK = 64 };
 typedef double wide_vec __attribute__((vector_size(64)));
 
 /* Doubles in the workspace: systems and their gradients of all channels, and of every thread the
- * scratch of ls_ssm_* and a desk of its own. */
+ * system_scratch of ls_ssm_* and scratch memory of its own. */
 typedef struct layout {
-    int64_t system, systems, scratch, desk;
+    int64_t system, systems, system_scratch, scratch;
 } layout;
 
 static int64_t length_of(const ls_node *node, bool scan) {
@@ -24,26 +24,27 @@ static int64_t length_of(const ls_node *node, bool scan) {
     return kernel->dim[1];
 }
 
-static int64_t reference_desk(const ls_ssm *s, int64_t T, bool gradient) {
+static int64_t reference_scratch(const ls_ssm *s, int64_t T, bool gradient) {
     return 2 * s->h * (gradient ? T + 2 : 1); /* all states, and the gradient of one */
 }
-static int64_t fast_desk(const ls_ssm *s, int64_t T, bool gradient);
+static int64_t fast_scratch(const ls_ssm *s, int64_t T, bool gradient);
 
 static layout layout_of(const ls_node *node, const ls_ssm *s, bool scan, bool gradient) {
     int64_t T = length_of(node, scan);
     layout l = {.system = ls_system_parts(s->rank) * s->h,
-                .scratch = ls_ssm_workspace(s, gradient)};
-    l.scratch = ls_round_up(l.scratch, LANES); /* desks hold vectors */
+                .system_scratch = ls_ssm_workspace(s, gradient)};
+    l.system_scratch = ls_round_up(l.system_scratch, LANES); /* scratches hold vectors */
     l.systems = ls_round_up(2 * l.system * s->D, LANES) * (gradient ? 2 : 1);
-    l.desk = s->type == LS_F64 ? reference_desk(s, T, gradient) : fast_desk(s, T, gradient);
-    l.desk = ls_round_up(l.desk, LANES);
+    l.scratch =
+        s->type == LS_F64 ? reference_scratch(s, T, gradient) : fast_scratch(s, T, gradient);
+    l.scratch = ls_round_up(l.scratch, LANES);
     return l;
 }
 
 static size_t workspace(const ls_node *node, int threads, bool scan, bool gradient) {
     const ls_ssm s = ls_ssm_of(NULL, node);
     const layout l = layout_of(node, &s, scan, gradient);
-    return (size_t)(l.systems + threads * (l.scratch + l.desk)) * sizeof(double);
+    return (size_t)(l.systems + threads * (l.system_scratch + l.scratch)) * sizeof(double);
 }
 
 /* A kernel's place to work. */
@@ -53,7 +54,7 @@ typedef struct work {
     layout l;
     int64_t T, system; /* system: complex numbers of one channel */
     double complex *systems, *dsystems;
-    double *scratch, *desks;
+    double *system_scratch, *scratches;
 } work;
 
 static work work_of(const ls_run *run, const ls_node *node, bool scan, bool gradient) {
@@ -62,17 +63,17 @@ static work work_of(const ls_run *run, const ls_node *node, bool scan, bool grad
     w.system = w.l.system;
     w.systems = run->workspace;
     w.dsystems = w.systems + w.l.systems / 4; /* half of them, complex */
-    w.scratch = (double *)run->workspace + w.l.systems;
-    w.desks = w.scratch + run->threads * w.l.scratch;
+    w.system_scratch = (double *)run->workspace + w.l.systems;
+    w.scratches = w.system_scratch + run->threads * w.l.system_scratch;
 #pragma omp parallel for schedule(static) num_threads(run->threads)
     for (int64_t d = 0; d < w.s.D; d++)
         ls_ssm_discretise(&w.s, d, w.systems + d * w.system,
-                          w.scratch + omp_get_thread_num() * w.l.scratch);
+                          w.system_scratch + omp_get_thread_num() * w.l.system_scratch);
     return w;
 }
 
-static void *desk_of(const work *w) {
-    return w->desks + omp_get_thread_num() * w->l.desk;
+static void *scratch_of(const work *w) {
+    return w->scratches + omp_get_thread_num() * w->l.scratch;
 }
 
 /* Channels of one copy are added in their order. */
@@ -81,7 +82,7 @@ static void finish_gradients(const work *w) {
     for (int64_t copy = 0; copy < w->s.S; copy++)
         for (int64_t d = copy; d < w->s.D; d += w->s.S)
             ls_ssm_gradient(&w->s, d, w->systems + d * w->system, w->dsystems + d * w->system,
-                            w->scratch + omp_get_thread_num() * w->l.scratch);
+                            w->system_scratch + omp_get_thread_num() * w->l.system_scratch);
 }
 
 /* ---- reference ---- */
@@ -143,7 +144,7 @@ static void kernel_f64(const ls_run *run, const ls_node *node) {
     const work w = work_of(run, node, false, false);
 #pragma omp parallel for schedule(static) num_threads(run->threads)
     for (int64_t d = 0; d < w.s.D; d++) {
-        double complex *x = desk_of(&w);
+        double complex *x = scratch_of(&w);
         memset(x, 0, (size_t)w.s.h * sizeof *x);
         const line l = {.out = (double *)ls_data(node->out[0]) + d * w.T, .out_stride = 1};
         line_forward(&w.s, w.systems + d * w.system, w.T, &l, x);
@@ -155,7 +156,7 @@ static void kernel_grad_f64(const ls_run *run, const ls_node *node) {
     const double *dkernel = ls_data(node->in[LS_SSM_DKERNEL]);
 #pragma omp parallel for schedule(static) num_threads(run->threads)
     for (int64_t d = 0; d < w.s.D; d++) {
-        double complex *later = desk_of(&w), *x = later + w.s.h,
+        double complex *later = scratch_of(&w), *x = later + w.s.h,
                        *dsystem = w.dsystems + d * w.system;
         memset(x, 0, (size_t)w.s.h * sizeof *x);
         memset(dsystem, 0, (size_t)w.system * sizeof *dsystem);
@@ -226,7 +227,7 @@ static void scan_f64(const ls_run *run, const ls_node *node) {
 #pragma omp parallel for collapse(2) schedule(static) num_threads(run->threads)
     for (int64_t b = 0; b < c.B; b++)
         for (int64_t d = 0; d < c.D; d++) {
-            double complex *x = desk_of(&w);
+            double complex *x = scratch_of(&w);
             const line l = line_of(&c, w.T, b, d);
             memcpy(x, (const double complex *)c.before + (b * c.D + d) * w.s.h, state);
             line_forward(&w.s, w.systems + d * w.system, w.T, &l, x);
@@ -239,7 +240,7 @@ static void scan_grad_f64(const ls_run *run, const ls_node *node) {
     const scan c = scan_of(run, node, true);
 #pragma omp parallel for schedule(static) num_threads(run->threads)
     for (int64_t d = 0; d < c.D; d++) {
-        double complex *later = desk_of(&w), *x = later + w.s.h,
+        double complex *later = scratch_of(&w), *x = later + w.s.h,
                        *dsystem = w.dsystems + d * w.system;
         memset(dsystem, 0, (size_t)w.system * sizeof *dsystem);
         for (int64_t b = 0; b < c.B; b++) {
@@ -265,13 +266,13 @@ static int64_t padded(const ls_ssm *s) {
     return ls_round_up(s->h, UNROLL);
 }
 
-/* A desk in vectors: the system and its gradient [parts][h][re, im], u, y, dy, sigmas of a chunk,
+/* A scratch in vectors: the system and its gradient [parts][h][re, im], u, y, dy, sigmas of a chunk,
  * the state, the gradient of a state, states of a chunk, states at the chunks' starts. */
-typedef struct desk {
+typedef struct scratch {
     wide_vec *system, *dsystem, *u, *y, *dy, *sigma, *x, *later, *states, *starts;
-} desk;
+} scratch;
 
-static int64_t fast_desk(const ls_ssm *s, int64_t T, bool gradient) {
+static int64_t fast_scratch(const ls_ssm *s, int64_t T, bool gradient) {
     int64_t state = 2 * padded(s), system = ls_system_parts(s->rank) * state;
     int64_t forward = system + 2 * CHUNK + state;
     int64_t backward =
@@ -279,9 +280,9 @@ static int64_t fast_desk(const ls_ssm *s, int64_t T, bool gradient) {
     return LANES * (forward + (gradient ? backward : 0));
 }
 
-static desk desk_at(const work *w, bool gradient) {
+static scratch scratch_at(const work *w, bool gradient) {
     int64_t state = 2 * padded(&w->s), system = ls_system_parts(w->s.rank) * state;
-    desk k = {.system = desk_of(w)};
+    scratch k = {.system = scratch_of(w)};
     k.u = k.system + system;
     k.y = k.u + CHUNK;
     k.x = k.y + CHUNK;
@@ -385,15 +386,15 @@ LS_INLINE wide_vec advance(const wide_vec *system, int64_t h, int64_t rank, wide
     return total(sum);
 }
 
-LS_INLINE void walk(const desk *k, int64_t h, int64_t rank, int64_t count) {
-    wide_vec sigma[LS_STATE_SPACE_RANK_MOST];
+LS_INLINE void walk(const scratch *k, int64_t h, int64_t rank, int64_t count) {
+    wide_vec sigma[LS_STATE_SPACE_RANK_MAX];
     for (int64_t t = 0; t < count; t++) {
         for (int64_t j = 0; j < rank; j++) sigma[j] = sigma_of(k->system, h, j, k->x);
         k->y[t] = advance(k->system, h, rank, k->u[t], sigma, k->x, k->x);
     }
 }
 
-static void walk_ranks(const desk *k, int64_t h, int64_t rank, int64_t count) {
+static void walk_ranks(const scratch *k, int64_t h, int64_t rank, int64_t count) {
     if (rank == 0)
         walk(k, h, 0, count);
     else if (rank == 1)
@@ -403,7 +404,7 @@ static void walk_ranks(const desk *k, int64_t h, int64_t rank, int64_t count) {
 }
 
 /* The states of a chunk from k->states[0] on, kept. */
-LS_INLINE void walk_again(const desk *k, int64_t h, int64_t rank, int64_t count) {
+LS_INLINE void walk_again(const scratch *k, int64_t h, int64_t rank, int64_t count) {
     for (int64_t t = 0; t < count; t++) {
         const wide_vec *x = k->states + t * 2 * h;
         wide_vec *sigma = k->sigma + t * rank;
@@ -413,11 +414,11 @@ LS_INLINE void walk_again(const desk *k, int64_t h, int64_t rank, int64_t count)
 }
 
 /* One step back: gradients of everything that this step used; y gets du. */
-LS_INLINE void retreat(const desk *k, int64_t h, int64_t rank, int64_t t) {
+LS_INLINE void retreat(const scratch *k, int64_t h, int64_t rank, int64_t t) {
     const wide_vec *system = k->system, *x = k->states + t * 2 * h, *next = x + 2 * h;
     const wide_vec dy = k->dy[t], u = k->u[t], *sigma = k->sigma + t * rank;
     wide_vec du[UNROLL] = {all(0), all(0), all(0), all(0)};
-    wide_vec ds[LS_STATE_SPACE_RANK_MOST][UNROLL], dsigma[LS_STATE_SPACE_RANK_MOST];
+    wide_vec ds[LS_STATE_SPACE_RANK_MAX][UNROLL], dsigma[LS_STATE_SPACE_RANK_MAX];
     for (int64_t j = 0; j < rank; j++)
         for (int i = 0; i < UNROLL; i++) ds[j][i] = all(0);
 #define DPART(which, n) (k->dsystem + ((which)*h + (n)) * 2)
@@ -464,12 +465,12 @@ LS_INLINE void retreat(const desk *k, int64_t h, int64_t rank, int64_t t) {
 }
 
 /* A chunk once more, and back from its end. */
-LS_INLINE void walk_back(const desk *k, int64_t h, int64_t rank, int64_t count) {
+LS_INLINE void walk_back(const scratch *k, int64_t h, int64_t rank, int64_t count) {
     walk_again(k, h, rank, count);
     for (int64_t t = count - 1; t >= 0; t--) retreat(k, h, rank, t);
 }
 
-static void walk_back_ranks(const desk *k, int64_t h, int64_t rank, int64_t count) {
+static void walk_back_ranks(const scratch *k, int64_t h, int64_t rank, int64_t count) {
     if (rank == 0)
         walk_back(k, h, 0, count);
     else if (rank == 1)
@@ -507,7 +508,7 @@ LS_INLINE void give(strip to, int64_t start, int64_t count, const wide_vec *y, w
     }
 }
 
-LS_INLINE void forward_strip(const work *w, const desk *k, strip u, strip y, wide_vec skip) {
+LS_INLINE void forward_strip(const work *w, const scratch *k, strip u, strip y, wide_vec skip) {
     for (int64_t start = 0; start < w->T; start += CHUNK) {
         int64_t count = ls_min(CHUNK, w->T - start);
         take(u, start, count, k->u);
@@ -516,8 +517,8 @@ LS_INLINE void forward_strip(const work *w, const desk *k, strip u, strip y, wid
     }
 }
 
-/* Adds to the system's gradient on the desk; returns the sum of dy u. */
-LS_INLINE wide_vec backward_strip(const work *w, const desk *k, strip u, strip dy, strip du,
+/* Adds to the system's gradient in scratch memory; returns the sum of dy u. */
+LS_INLINE wide_vec backward_strip(const work *w, const scratch *k, strip u, strip dy, strip du,
                                   wide_vec skip) {
     const int64_t h = padded(&w->s);
     wide_vec along = all(0);
@@ -551,7 +552,7 @@ static void kernel_fast(const ls_run *run, const ls_node *node) {
     const work w = work_of(run, node, false, false);
 #pragma omp parallel num_threads(run->threads)
     {
-        const desk k = desk_at(&w, false);
+        const scratch k = scratch_at(&w, false);
         uint64_t subnormals = ls_subnormals_flush();
 #pragma omp for schedule(static)
         for (int64_t first = 0; first < w.s.D; first += LANES) {
@@ -563,7 +564,7 @@ static void kernel_fast(const ls_run *run, const ls_node *node) {
     }
 }
 
-static void clear_gradients(const work *w, const desk *k) {
+static void clear_gradients(const work *w, const scratch *k) {
     const int64_t parts = ls_system_parts(w->s.rank);
     memset(k->dsystem, 0, (size_t)(parts * 2 * padded(&w->s)) * sizeof *k->dsystem);
 }
@@ -572,7 +573,7 @@ static void kernel_grad_fast(const ls_run *run, const ls_node *node) {
     const work w = work_of(run, node, false, true);
 #pragma omp parallel num_threads(run->threads)
     {
-        const desk k = desk_at(&w, true);
+        const scratch k = scratch_at(&w, true);
         uint64_t subnormals = ls_subnormals_flush();
 #pragma omp for schedule(static)
         for (int64_t first = 0; first < w.s.D; first += LANES) {
@@ -609,7 +610,7 @@ LS_INLINE void scan_typed(const ls_run *run, const ls_node *node, ls_dtype type)
     const int64_t blocks = ls_ceil_div(c.D, LANES);
 #pragma omp parallel num_threads(run->threads)
     {
-        const desk k = desk_at(&w, false);
+        const scratch k = scratch_at(&w, false);
         uint64_t subnormals = ls_subnormals_flush();
 #pragma omp for schedule(static)
         for (int64_t piece = 0; piece < blocks * c.B; piece++) {
@@ -631,7 +632,7 @@ LS_INLINE void scan_grad_typed(const ls_run *run, const ls_node *node, ls_dtype 
     const scan c = scan_of(run, node, true);
 #pragma omp parallel num_threads(run->threads)
     {
-        const desk k = desk_at(&w, true);
+        const scratch k = scratch_at(&w, true);
         uint64_t subnormals = ls_subnormals_flush();
 #pragma omp for schedule(static)
         for (int64_t first = 0; first < c.D; first += LANES) {

@@ -17,19 +17,19 @@ static const void *at(const void *data, ls_dtype type, int64_t elements) {
 }
 
 /* Rows of one sequence, a group's columns of each. */
-static ls_matrix rows_of(const ls_tensor *x, int64_t b, int64_t column, bool turned) {
+static ls_matrix rows_of(const ls_tensor *x, int64_t b, int64_t column, bool transposed) {
     return (ls_matrix){.data = at(ls_data(x), x->type, b * x->stride[0] + column),
                        .type = x->type,
                        .stride = x->stride[1],
-                       .turned = turned};
+                       .transposed = transposed};
 }
 
-static ls_matrix weight_of(const ls_tensor *weight, int64_t group, bool turned) {
+static ls_matrix weight_of(const ls_tensor *weight, int64_t group, bool transposed) {
     const int64_t *dim = weight->dim + weight->rank - 2;
     return (ls_matrix){.data = at(ls_data(weight), weight->type, group * dim[0] * dim[1]),
                        .type = weight->type,
                        .stride = dim[1],
-                       .turned = turned};
+                       .transposed = transposed};
 }
 
 static void put_result(ls_gemm *g, const ls_tensor *y, int64_t b, int64_t column) {

@@ -27,8 +27,8 @@ template <typename T> static ls_cuda_head_matrix<T> weight_of(const ls_tensor *w
 
 /* Matrix b as the library takes it. */
 template <typename T>
-static ls_cuda_matrix matrix_of(const ls_cuda_head_matrix<T> &x, int64_t b, bool turned) {
-    return {x.at(b, 0), sizeof(T) == 2 ? LS_BF16 : LS_F32, x.stride, turned};
+static ls_cuda_matrix matrix_of(const ls_cuda_head_matrix<T> &x, int64_t b, bool transposed) {
+    return {x.at(b, 0), sizeof(T) == 2 ? LS_BF16 : LS_F32, x.stride, transposed};
 }
 
 /* from [B,k,H,W] to [B,m,H,W]; forward the weight's rows are summed over, backward its columns. */

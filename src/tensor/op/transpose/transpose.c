@@ -1,4 +1,4 @@
-/* A matrix turned over: see ops.h. */
+/* A matrix transposed over: see ops.h. */
 #include "tensor/op/transpose/transpose.h"
 
 static void backward(ls_program *p, const ls_node *node);

@@ -19,7 +19,7 @@ static __global__ void __launch_bounds__(SQUARE *LINES)
             y[(column + line) * y_stride + row + threadIdx.x] = square[threadIdx.x][line];
 }
 
-template <typename Word> static void turn(const ls_run *run, const ls_node *node) {
+template <typename Word> static void transpose(const ls_run *run, const ls_node *node) {
     const ls_tensor *x = node->in[0], *y = node->out[0];
     int64_t rows = x->dim[0], columns = x->dim[1], across = ls_ceil_div(columns, SQUARE);
     unsigned blocks = (unsigned)(across * ls_ceil_div(rows, SQUARE));
@@ -31,7 +31,7 @@ template <typename Word> static void turn(const ls_run *run, const ls_node *node
 }
 
 static void transpose(const ls_run *run, const ls_node *node) {
-    (node->in[0]->type == LS_BF16 ? turn<uint16_t> : turn<uint32_t>)(run, node);
+    (node->in[0]->type == LS_BF16 ? transpose<uint16_t> : transpose<uint32_t>)(run, node);
 }
 
 LS_CUDA_DECLARE_TABLE(transpose);
