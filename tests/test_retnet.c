@@ -61,7 +61,7 @@ static double *outputs(ls_ctx *ctx, const ls_mixer *mixer, ls_dtype type, const 
                                                  .guarded = true,
                                                  .streaming = cut > 0,
                                                  .capacity = rows,
-                                                 .chunk_most = ls_max(cut, 1)});
+                                                 .chunk_max = ls_max(cut, 1)});
         if (set != NULL) set(b.store, weights);
         if (state == NULL) {
             state = b.state;
@@ -142,7 +142,7 @@ typedef struct definition {
     double gamma[H];
 } definition;
 
-/* Score of a query at n and a key at m: pairs as complex numbers, turned by their distance. */
+/* Score of a query at n and a key at m: pairs as complex numbers, transposed by their distance. */
 static double score(const ls_parameters *store, const double *x, const definition *d, int64_t h,
                     int64_t n, int64_t m) {
     enum { K = D / H, PAIRS = K / 2 };
@@ -310,7 +310,7 @@ static void test_sums(void **state) {
     ls_parameters *store = NULL;
     ls_program *p = NULL;
     const ls_program_options stream = {
-        .type = LS_F64, .batch = 1, .length = 1, .streaming = true, .capacity = 9, .chunk_most = 1};
+        .type = LS_F64, .batch = 1, .length = 1, .streaming = true, .capacity = 9, .chunk_max = 1};
     expect(&ctx, ls_parameters_new(&ctx, LS_F64, &store));
     expect(&ctx, ls_program_new(&ctx, &stream, store, &p));
     record(p, &mixer);

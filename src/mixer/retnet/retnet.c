@@ -18,12 +18,12 @@ enum { ROTATION_RETNET, ROTATION_ROPE, ROTATION_XPOS, ROTATION_NONE };
 enum { NORM_RMS, NORM_LAYER, NORM_NONE };
 enum { SCALING_WIDTH, SCALING_ROOT, SCALING_SUMS, SCALING_NONE };
 enum { GATE_SILU, GATE_NONE };
-enum { SUMS_MOST = 50000 }; /* the public code divides by no more */
+enum { SUMS_MAX = 50000 }; /* the public code divides by no more */
 
 #define FIELD(name) offsetof(retnet_options, name)
 static const ls_option options[] = {
-    {"heads", LS_OPTION_INT, FIELD(heads), "4", 1, LS_OPTION_REALS_MOST, NULL, "heads"},
-    {"key_width", LS_OPTION_INT, FIELD(key_width), "0", 0, 2 * LS_PAIRS_MOST, NULL,
+    {"heads", LS_OPTION_INT, FIELD(heads), "4", 1, LS_OPTION_REALS_MAX, NULL, "heads"},
+    {"key_width", LS_OPTION_INT, FIELD(key_width), "0", 0, 2 * LS_PAIRS_MAX, NULL,
      "width of queries and keys of a head; 0: width/heads"},
     {"value_width", LS_OPTION_INT, FIELD(value_width), "0", 0, 65536, NULL,
      "width of values of a head; 0: twice width/heads"},
@@ -73,11 +73,11 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
                        "retnet: %lld heads do not divide a width of %lld (set key_width and "
                        "value_width, or another number of heads)",
                        (long long)o->heads, (long long)mixer->width);
-    if (o->rotation != ROTATION_NONE && (s.K % 2 != 0 || s.K > 2 * LS_PAIRS_MOST))
+    if (o->rotation != ROTATION_NONE && (s.K % 2 != 0 || s.K > 2 * LS_PAIRS_MAX))
         return LS_FAIL(ctx, LS_EUSE,
                        "retnet: a key_width of %lld cannot be rotated in pairs: it must be even "
                        "and at most %d",
-                       (long long)s.K, 2 * LS_PAIRS_MOST);
+                       (long long)s.K, 2 * LS_PAIRS_MAX);
     if (o->gamma.count > 1 && o->gamma.count != o->heads)
         return LS_FAIL(ctx, LS_EUSE,
                        "retnet: gamma has %lld numbers; give one, or one for each of %lld heads",
@@ -109,7 +109,7 @@ static ls_rotary rotary_of(const retnet_options *o, int64_t K) {
     return rotary;
 }
 
-/* x, turned by its positions and times a factor. */
+/* x, transposed by its positions and times a factor. */
 static ls_tensor *place(ls_program *p, const retnet_options *o, ls_tensor *x, int64_t K,
                         double factor) {
     if (o->rotation == ROTATION_NONE) return ls_times(p, x, factor);
@@ -139,7 +139,7 @@ static ls_tensor *retain(ls_program *p, const retnet_options *o, const shape *s,
                          ls_tensor *k, ls_tensor *v) {
     const int64_t B = ls_program_about(p)->batch;
     const double factor = o->scaling == SCALING_NONE ? 1 : 1 / sqrt((double)s->K);
-    double decay[LS_OPTION_REALS_MOST], fade[2 * LS_PAIRS_MOST];
+    double decay[LS_OPTION_REALS_MAX], fade[2 * LS_PAIRS_MAX];
     for (int64_t h = 0; h < s->heads; h++) decay[h] = log_decay(o, h);
     for (int64_t i = 0; o->rotation == ROTATION_XPOS && i < s->K; i++)
         fade[i] = log(((double)(i / 2) / (double)(s->K / 2) + 0.4) / 1.4) / o->scale_base;
@@ -155,7 +155,7 @@ static ls_tensor *retain(ls_program *p, const retnet_options *o, const shape *s,
     ls_tensor *after, *y = ls_linear_scan(p, &scan, NULL, &after);
     ls_state_write(p, "state", after);
     if (o->scaling != SCALING_SUMS) return y;
-    return ls_divide_by_scores(p, y, scan.q, scan.k, decay, (ls_score_bounds){1, SUMS_MOST});
+    return ls_divide_by_scores(p, y, scan.q, scan.k, decay, (ls_score_bounds){1, SUMS_MAX});
 }
 
 static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
