@@ -20,4 +20,12 @@ for table in cases tables; do
     echo "$table: $cases cases"
     [ "$cases" -gt 0 ] || failures=$((failures + 1))
 done
+# what produced each file is written down
+for file in "$folder"/*.safetensors; do
+    name=$(basename "$file" .safetensors)
+    if ! grep -q "^| $name |" "$folder/README.md"; then
+        echo "README.md does not say what produced $name" >&2
+        failures=$((failures + 1))
+    fi
+done
 [ "$failures" -eq 0 ]

@@ -305,6 +305,27 @@ static void ssd(ls_program *p, const void *about) {
     free(before);
 }
 
+static ls_tensor *made_from(ls_program *p, ls_tensor *x, const char *name, int64_t width) {
+    int64_t in = x->dim[x->rank - 1];
+    return ls_linear(p, x, ls_param(p, name, LS_DIMS(width, in), ls_init_normal(1)), NULL);
+}
+
+/* Rows divided by the sizes of their scores, below, within and above the bounds. Queries and keys
+ * are constants: nothing passes to them. */
+static void scored(ls_program *p, const void *about) {
+    enum { H = 2, K = 5, V = 12, ROWS = 70 };
+    const int64_t T = *(const int64_t *)about;
+    const double log_decay[H] = {-0.03, 0};
+    double q[2 * ROWS * H * K], k[2 * ROWS * H * K];
+    for (int i = 0; i < 2 * ROWS * H * K; i++) q[i] = 2 * sin(5.0 * i), k[i] = cos(2.0 * i + 1);
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, T, H * V), true);
+    ls_tensor *y = ls_reshape(p, made_from(p, x, "w", H * V), LS_DIMS(2, T, H, V));
+    ls_keep(p, "y",
+            ls_divide_by_scores(p, y, ls_constant(p, ls_type(p), LS_DIMS(2, T, H, K), q),
+                                ls_constant(p, ls_type(p), LS_DIMS(2, T, H, K), k), log_decay,
+                                (ls_score_bounds){3, 20}));
+}
+
 static void embedded(ls_program *p, const void *about) {
     (void)about;
     double ids[10] = {3, 1, 1, 0, 6, 6, 3, 2, 5, 6};
@@ -373,11 +394,6 @@ typedef struct recurrent_case {
     int64_t T, E, N; /* N: states, or taps */
     bool gated, biased;
 } recurrent_case;
-
-static ls_tensor *made_from(ls_program *p, ls_tensor *x, const char *name, int64_t width) {
-    int64_t in = x->dim[x->rank - 1];
-    return ls_linear(p, x, ls_param(p, name, LS_DIMS(width, in), ls_init_normal(1)), NULL);
-}
 
 /* A fixed state that is not zero. */
 static ls_tensor *state_before(ls_program *p, ls_dtype type, int64_t rows, int64_t width) {
@@ -835,6 +851,8 @@ static const subject subjects[] = {
     {"linear scan short", linear_scan, &scans[0]},
     {"linear scan", linear_scan, &scans[1]},
     {"linear scan long", linear_scan, &scans[2]},
+    {"rows over their scores", scored, &(const int64_t){70}},
+    {"a row over its score", scored, &(const int64_t){1}},
     {"long conv in a block", convolved_long, &convolutions[0]},
     {"long conv of the future", convolved_long, &convolutions[1]},
     {"long conv of two blocks", convolved_long, &convolutions[2]},

@@ -267,10 +267,65 @@ static void test_published_state(void **state) {
     ls_safetensors_close(&ctx, &golden);
 }
 
+/* ---- division by sums of sizes ---- */
+
+static void test_sums(void **state) {
+    (void)state;
+    enum { ROWS = 17, V = D / H };
+    const int64_t first = 0;
+    const definition d = {"heads=2 value_width=12 norm=none gate=none scaling=sums",
+                          false,
+                          true,
+                          false,
+                          {1 - 1.0 / 32, 1 - 1.0 / 64}};
+    const double c = 1 / sqrt((double)D / H);
+    ls_ctx ctx = ls_ctx_default();
+    ls_mixer mixer;
+    expect(&ctx, choose(&ctx, d.words, &mixer));
+    double *x = numbers(ROWS * D);
+    double *y = outputs(&ctx, &mixer, LS_F64, x, ROWS, 0, pass_through, &first, NULL);
+    double *slow = outputs(&ctx, &mixer, LS_F64, x, ROWS, 0, NULL, NULL, NULL);
+    double *fast = outputs(&ctx, &mixer, LS_F32, x, ROWS, 0, NULL, NULL, NULL);
+    assert_true(nmse(fast, slow, ROWS * D) <= 1e-10);
+    bench b = bench_new(&ctx, &(subject){d.words, record, &mixer}, /* for its weights */
+                        (ls_program_options){.type = LS_F64, .batch = 1, .length = 1});
+    int divided = 0;
+    for (int64_t n = 0; n < ROWS; n++)
+        for (int64_t e = 0; e < D; e++) {
+            double want = 0, sizes = 0, kept = 0;
+            for (int64_t m = 0; m <= n; m++) {
+                const double s = c * score(b.store, x, &d, e / V, n, m);
+                want += s * projected(b.store, x, "vg.weight", e, m);
+                sizes += fabs(s);
+                kept += pow(d.gamma[e / V], (double)m);
+            }
+            divided += sizes / sqrt(kept) > 1;
+            want /= sqrt(kept) * fmax(sizes / sqrt(kept), 1);
+            assert_true(fabs(y[n * D + e] - want) <= 1e-11 * (1 + fabs(want)));
+        }
+    assert_true(divided > 0 && divided < ROWS * D); /* some rows are, others are not */
+    bench_free(&b);
+    free(x), free(y), free(slow), free(fast);
+
+    ls_parameters *store = NULL;
+    ls_program *p = NULL;
+    const ls_program_options stream = {
+        .type = LS_F64, .batch = 1, .length = 1, .streaming = true, .capacity = 9, .chunk_max = 1};
+    expect(&ctx, ls_parameters_new(&ctx, LS_F64, &store));
+    expect(&ctx, ls_program_new(&ctx, &stream, store, &p));
+    record(p, &mixer);
+    assert_true(ls_failed(p));
+    assert_non_null(strstr(ctx.error.message, "scaling=sums needs a text whole"));
+    ls_program_free(p);
+    ls_parameters_free(store);
+    release(&mixer);
+}
+
 static void test_refusals(void **state) {
     (void)state;
     static const char *const wrong[] = {"heads=5", "heads=8", "heads=2 gamma=0.5,0.5,0.5",
-                                        "heads=2 norm=none gain=true"};
+                                        "heads=2 norm=none gain=true",
+                                        "heads=2 rotation=xpos scaling=sums"};
     ls_ctx ctx = ls_ctx_default();
     ls_mixer mixer;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
@@ -285,9 +340,8 @@ static void test_refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_variants),
-        cmocka_unit_test(test_definitions),
-        cmocka_unit_test(test_published_state),
+        cmocka_unit_test(test_variants),        cmocka_unit_test(test_definitions),
+        cmocka_unit_test(test_published_state), cmocka_unit_test(test_sums),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,8 +16,9 @@ typedef struct retnet_options {
 enum { DECAY_POWERS, DECAY_EVEN, DECAY_NONE };
 enum { ROTATION_RETNET, ROTATION_ROPE, ROTATION_XPOS, ROTATION_NONE };
 enum { NORM_RMS, NORM_LAYER, NORM_NONE };
-enum { SCALING_WIDTH, SCALING_ROOT, SCALING_NONE };
+enum { SCALING_WIDTH, SCALING_ROOT, SCALING_SUMS, SCALING_NONE };
 enum { GATE_SILU, GATE_NONE };
+enum { SUMS_MAX = 50000 }; /* the public code divides by no more */
 
 #define FIELD(name) offsetof(retnet_options, name)
 static const ls_option options[] = {
@@ -38,8 +39,9 @@ static const ls_option options[] = {
      "the slowest pair turns base times slower than the first"},
     {"scale_base", LS_OPTION_REAL, FIELD(scale_base), "512", 2, 1e15, NULL,
      "rotation=xpos: distance over which pair i fades by zeta_i"},
-    {"scaling", LS_OPTION_CHOICE, FIELD(scaling), "width", 0, 0, "width|root|none",
-     "of scores before the norm: 1/sqrt(key_width); that over sqrt(sum of decays) too; none"},
+    {"scaling", LS_OPTION_CHOICE, FIELD(scaling), "width", 0, 0, "width|root|sums|none",
+     "of scores before the norm: 1/sqrt(key_width); that over sqrt(sum of decays) too; and over "
+     "the sum of their sizes where it is above 1, for texts that come whole; none"},
     {"norm", LS_OPTION_CHOICE, FIELD(norm), "rms", 0, 0, "rms|layer|none",
      "norm of each head's output"},
     {"eps", LS_OPTION_REAL, FIELD(epsilon), "1e-6", 0, 1, NULL,
@@ -80,6 +82,10 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
         return LS_FAIL(ctx, LS_EUSE,
                        "retnet: gamma has %lld numbers; give one, or one for each of %lld heads",
                        (long long)o->gamma.count, (long long)o->heads);
+    if (o->scaling == SCALING_SUMS && o->rotation == ROTATION_XPOS)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "retnet: scaling=sums has no form in which scores fade: choose another "
+                       "rotation than xpos");
     if (o->gain && o->norm == NORM_NONE)
         return LS_FAIL(ctx, LS_EUSE, "retnet: gain belongs to a norm, and norm is none");
     return LS_OK;
@@ -144,11 +150,12 @@ static ls_tensor *retain(ls_program *p, const retnet_options *o, const shape *s,
         .before = ls_state_read(p, "state", ls_wide_type(p), LS_DIMS(B, s->heads, s->K, s->V)),
         .log_decay = decay,
         .feature_log_decay = o->rotation == ROTATION_XPOS ? fade : NULL,
-        .rooted = o->scaling == SCALING_ROOT,
+        .rooted = o->scaling == SCALING_ROOT || o->scaling == SCALING_SUMS,
     };
     ls_tensor *after, *y = ls_linear_scan(p, &scan, NULL, &after);
     ls_state_write(p, "state", after);
-    return y;
+    if (o->scaling != SCALING_SUMS) return y;
+    return ls_divide_by_scores(p, y, scan.q, scan.k, decay, (ls_score_bounds){1, SUMS_MAX});
 }
 
 static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
@@ -156,6 +163,12 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     const retnet_options *o = mixer->options;
     const shape s = shape_of(mixer);
     const int64_t B = x->dim[0], T = x->dim[1], keys = s.heads * s.K, values = s.heads * s.V;
+    if (o->scaling == SCALING_SUMS && ls_program_about(p)->streaming) {
+        ls_refuse(p, LS_EUSE,
+                  "retnet with scaling=sums needs a text whole: a recurrence cannot know the sums "
+                  "(scaling=root takes it in chunks)");
+        return NULL;
+    }
     ls_tensor *qk[2], *vg[2] = {0};
     ls_split(p, project(p, o, "qk", x, 2, keys, exp2(-2.5)), 2, (const int64_t[]){keys, keys}, qk);
     ls_split(p, project(p, o, "vg", x, s.parts, values, exp2(-2.5)), (int)s.parts,
@@ -180,12 +193,14 @@ static int64_t state_bytes(const ls_mixer *mixer, int64_t T, int64_t size) {
     return s.heads * s.K * s.V * ls_max(size, 4);
 }
 
-/* Projections, and per token the state's update and reading. */
+/* Projections, per token the state's update and reading, and the scores where they are summed. */
 static double flops(const ls_mixer *mixer, int64_t T) {
     const shape s = shape_of(mixer);
+    const retnet_options *o = mixer->options;
     int64_t projected = s.heads * (2 * s.K + (s.parts + 1) * s.V);
+    const double scores = o->scaling == SCALING_SUMS ? (double)(s.heads * s.K * (T + 1)) : 0;
     return (double)T * (2 * (double)mixer->width * (double)projected +
-                        4 * (double)s.heads * (double)(s.K * s.V));
+                        4 * (double)s.heads * (double)(s.K * s.V) + scores);
 }
 
 /* Which of the parts of a joint projection an official tensor is. */

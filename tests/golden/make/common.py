@@ -51,10 +51,17 @@ class Stub(types.ModuleType):
         raise RuntimeError("a stub was used")
 
 
+def there(name):
+    try:
+        return name in sys.modules or importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
 def stub(*names):
     for name in names:
         parent = name.rpartition(".")[0]
-        if parent and parent not in sys.modules and importlib.util.find_spec(parent) is None:
+        if parent and not there(parent):
             stub(parent)
         if name not in sys.modules:
             sys.modules[name] = Stub(name)
