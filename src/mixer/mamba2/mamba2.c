@@ -23,7 +23,7 @@ enum { NORM_GROUPS, NORM_WHOLE, NORM_NONE };
 
 #define FIELD(name) offsetof(mamba2_options, name)
 static const ls_option options[] = {
-    {"d_state", LS_OPTION_INT, FIELD(d_state), "128", 1, 4096, NULL, "states of each channel"},
+    {"d_state", LS_OPTION_INT, FIELD(d_state), "128", 1, 512, NULL, "states of each channel"},
     {"d_conv", LS_OPTION_INT, FIELD(d_conv), "4", 1, 64, NULL, "taps of the short convolution"},
     {"expand", LS_OPTION_REAL, FIELD(expand), "2", 1e-3, 64, NULL,
      "channels inside the block, in multiples of the width; rounded down"},
