@@ -27,7 +27,8 @@ static const ls_option options[] = {
     {"d_conv", LS_OPTION_INT, FIELD(d_conv), "4", 1, 64, NULL, "taps of the short convolution"},
     {"expand", LS_OPTION_REAL, FIELD(expand), "2", 1e-3, 64, NULL,
      "channels inside the block, in multiples of the width; rounded down"},
-    {"headdim", LS_OPTION_INT, FIELD(headdim), "64", 1, 65536, NULL, "channels of a head"},
+    {"headdim", LS_OPTION_INT, FIELD(headdim), "0", 0, 65536, NULL,
+     "channels of a head; 0: 64, or all channels where there are fewer"},
     {"ngroups", LS_OPTION_INT, FIELD(ngroups), "1", 1, 65536, NULL,
      "groups of heads, each with its own input and output maps B and C"},
     {"d_ssm", LS_OPTION_INT, FIELD(d_ssm), "0", 0, 1 << 24, NULL,
@@ -69,11 +70,11 @@ typedef struct shape {
 static shape shape_of(const ls_mixer *mixer) {
     const mamba2_options *o = mixer->options;
     shape s = {.E = (int64_t)(o->expand * (double)mixer->width),
-               .P = o->headdim,
                .G = o->ngroups,
                .N = o->d_state,
                .W = o->d_conv};
     s.S = o->d_ssm > 0 ? o->d_ssm : s.E;
+    s.P = o->headdim > 0 ? o->headdim : ls_min(64, ls_max(s.S, 1));
     s.H = s.S / s.P;
     return s;
 }
