@@ -216,6 +216,12 @@ static const ls_alias aliases[] = {
     {0},
 };
 
+static const ls_buffer buffers[] = {
+    {"out.conv_state", NULL}, /* states, not outputs; cut= compares what follows from them */
+    {"out.ssm_state", NULL},
+    {0},
+};
+
 const ls_mixer_type ls_mixer_mamba2 = {
     .name = "mamba2",
     .summary = "state space with one input-dependent decay per head, in matrix products; "
@@ -228,4 +234,5 @@ const ls_mixer_type ls_mixer_mamba2 = {
     .state_bytes = state_bytes,
     .flops = flops,
     .aliases = aliases,
+    .buffers = buffers,
 };
