@@ -178,7 +178,7 @@ static double *in_chunks(ls_ctx *ctx, const mixer_case *c, ls_dtype type, const 
                                                    .guarded = true,
                                                    .streaming = true,
                                                    .capacity = T,
-                                                   .chunk_most = cut});
+                                                   .chunk_max = cut});
         if (kept == NULL) {
             kept = b.state;
             b.state = NULL;
@@ -367,7 +367,7 @@ static void test_published_state(void **state) {
                                                .length = LENGTH,
                                                .streaming = true,
                                                .capacity = LENGTH,
-                                               .chunk_most = LENGTH});
+                                               .chunk_max = LENGTH});
     double *x = stored(&g, "in.x"), last[ELEMENTS];
     mixer_put(&b, "x", x);
     expect(&ctx, ls_program_run(b.program, b.state, 0, 0));

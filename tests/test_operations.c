@@ -461,7 +461,7 @@ typedef struct sine_case {
 
 static void drawn(ls_program *p, const void *about) {
     enum { F = 12, IN = 5, D = 9, ROWS = 20 };
-    static const char *const names[2][LS_SINES_MOST] = {{"w0", "w1", "w2"}, {"b0", "b1", "b2"}};
+    static const char *const names[2][LS_SINES_MAX] = {{"w0", "w1", "w2"}, {"b0", "b1", "b2"}};
     const sine_case *c = about;
     ls_init full = {.kind = LS_INIT_NORMAL, .a = 1, .full = true};
     ls_init twice = {.kind = LS_INIT_CONSTANT, .a = 2, .full = true};
@@ -595,7 +595,7 @@ static void diagonal_scan(ls_program *p, const void *about) {
         .before = ls_constant(p, ls_wide_type(p), LS_DIMS(2, 2 * c->P), state),
         .valid = c->masked ? ls_constant(p, LS_U8, LS_DIMS(2, c->T), counts) : NULL,
         .hold = c->hold,
-        .real_most = -0.1,
+        .real_max = -0.1,
         .step_scale = 0.5,
         .factor = 2,
         .reversed = c->reversed,
