@@ -328,6 +328,60 @@ static void test_published_scan(void **state) {
     ls_safetensors_close(&ctx, &g);
 }
 
+/* ---- the published block: its state after the last token ---- */
+
+static void load_published(ls_parameters *store, const void *file) {
+    static const char *const names[][2] = {
+        {"in.weight", "w.in_proj.weight"},
+        {"conv.weight", "w.conv1d.weight"},
+        {"conv.bias", "w.conv1d.bias"},
+        {"dt.bias", "w.dt_bias"},
+        {"A_log", "w.A_log"},
+        {"D", "w.D"},
+        {"norm.weight", "w.norm.weight"},
+        {"out.weight", "w.out_proj.weight"},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const ls_parameter *parameter = ls_parameters_find(store, names[i][0]);
+        double *values = stored(file, names[i][1]);
+        memcpy(ls_parameter_master(store, parameter), values,
+               (size_t)parameter->count * sizeof *values);
+        free(values);
+    }
+}
+
+static void test_published_state(void **state) {
+    (void)state;
+    enum { WIDTH = 24, LENGTH = 45, ELEMENTS = 8 * 6 * 6 };
+    ls_ctx ctx = ls_ctx_default();
+    ls_safetensors g;
+    expect(&ctx, ls_safetensors_open(
+                     &ctx, LS_TEST_SOURCE "/tests/golden/mamba2-block-groups.safetensors", &g));
+    mixer_case c = {.set = load_published, .user = &g};
+    expect(&ctx,
+           mixer_choose(&ctx, &ls_mixer_mamba2, "headdim=6 d_state=6 ngroups=2 dt_limit=0.02,0.3",
+                        WIDTH, true, &c.mixer));
+    bench b = mixer_bench(&ctx, &c,
+                          (ls_program_options){.type = LS_F64,
+                                               .batch = 1,
+                                               .length = LENGTH,
+                                               .streaming = true,
+                                               .capacity = LENGTH,
+                                               .chunk_max = LENGTH});
+    double *x = stored(&g, "in.x"), last[ELEMENTS];
+    mixer_put(&b, "x", x);
+    expect(&ctx, ls_program_run(b.program, b.state, 0, 0));
+    ls_text saved = {0};
+    expect(&ctx, ls_state_save(&ctx, b.state, &saved));
+    memcpy(last, saved.bytes + saved.length - sizeof last, sizeof last); /* its file ends with it */
+    same_as(&g, "out.ssm_state", last, ELEMENTS, 1e-11);
+    ls_text_clear(&ctx, &saved);
+    free(x);
+    bench_free(&b);
+    mixer_release(&c.mixer);
+    ls_safetensors_close(&ctx, &g);
+}
+
 static void test_refusals(void **state) {
     (void)state;
     static const char *const wrong[] = {"headdim=5",
@@ -349,8 +403,11 @@ static void test_refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_definition), cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_cuts),       cmocka_unit_test(test_published_scan),
+        cmocka_unit_test(test_definition),
+        cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_published_scan),
+        cmocka_unit_test(test_published_state),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

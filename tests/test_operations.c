@@ -633,6 +633,12 @@ static void plus_scaled(ls_program *p, const void *about) {
     ls_keep(p, "y", ls_plus_scaled(p, made_from(p, x, "w", 24), x, scale));
 }
 
+static void scaled_alone(ls_program *p, const void *about) {
+    (void)about;
+    ls_tensor *scale = ls_param(p, "scale", LS_DIMS(24), ls_init_gain());
+    ls_keep(p, "y", ls_plus_scaled(p, NULL, input(p), scale));
+}
+
 /* Mega's moving average: kernels beside x, of one side and of two, and a scan from a state. */
 typedef struct average_case {
     int64_t T, D, N;
@@ -883,6 +889,7 @@ static const subject subjects[] = {
     {"diagonal scan, bilinear", diagonal_scan, &modes[1]},
     {"diagonal scan, masked", diagonal_scan, &modes[2]},
     {"scaled sum", plus_scaled, NULL},
+    {"scaled alone", scaled_alone, NULL},
     {"average", averaged, &averages[0]},
     {"average of both sides", averaged, &averages[1]},
     {"average of nothing", averaged, &averages[2]},

@@ -320,6 +320,7 @@ static void test_other_ways(void **state) {
         "mixer.distance=time",
         "model.mixer=compressive mixer.heads=2 mixer.segment=16 mixer.memory=32 mixer.rate=2 "
         "mixer.compress=max mixer.positions=table",
+        "model.mixer=mamba2 mixer.d_state=8 mixer.headdim=8 mixer.init_states=true",
         "model.layers=mamba,attention,s5 mixer.attention.heads=2 model.position=alibi",
         "model.adaptive_cutoffs=9,21 mixer.heads=2 model.position=t5",
     };

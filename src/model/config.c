@@ -131,6 +131,9 @@ const ls_preset ls_presets[] = {
     {"mamba-130m", "24 x 768, Mamba alone, RMSNorm, length 2048: the Mamba paper's smallest model",
      "model.layers=24 model.width=768 model.mixer=mamba model.position=none "
      "model.feed_forward=false model.norm=rms model.length=2048"},
+    {"mamba2-130m", "24 x 768, Mamba-2 alone, RMSNorm, length 2048: its paper's smallest model",
+     "model.layers=24 model.width=768 model.mixer=mamba2 model.position=none "
+     "model.feed_forward=false model.norm=rms model.length=2048"},
     {"longt5-base",
      "12 + 12 x 768, 12 heads, LongT5 encoder, T5 decoder, length 4096: the LongT5 paper's "
      "smallest",

@@ -23,11 +23,12 @@ enum { NORM_GROUPS, NORM_WHOLE, NORM_NONE };
 
 #define FIELD(name) offsetof(mamba2_options, name)
 static const ls_option options[] = {
-    {"d_state", LS_OPTION_INT, FIELD(d_state), "128", 1, 4096, NULL, "states of each channel"},
+    {"d_state", LS_OPTION_INT, FIELD(d_state), "128", 1, 512, NULL, "states of each channel"},
     {"d_conv", LS_OPTION_INT, FIELD(d_conv), "4", 1, 64, NULL, "taps of the short convolution"},
     {"expand", LS_OPTION_REAL, FIELD(expand), "2", 1e-3, 64, NULL,
      "channels inside the block, in multiples of the width; rounded down"},
-    {"headdim", LS_OPTION_INT, FIELD(headdim), "64", 1, 65536, NULL, "channels of a head"},
+    {"headdim", LS_OPTION_INT, FIELD(headdim), "0", 0, 65536, NULL,
+     "channels of a head; 0: 64, or all channels where there are fewer"},
     {"ngroups", LS_OPTION_INT, FIELD(ngroups), "1", 1, 65536, NULL,
      "groups of heads, each with its own input and output maps B and C"},
     {"d_ssm", LS_OPTION_INT, FIELD(d_ssm), "0", 0, 1 << 24, NULL,
@@ -69,11 +70,11 @@ typedef struct shape {
 static shape shape_of(const ls_mixer *mixer) {
     const mamba2_options *o = mixer->options;
     shape s = {.E = (int64_t)(o->expand * (double)mixer->width),
-               .P = o->headdim,
                .G = o->ngroups,
                .N = o->d_state,
                .W = o->d_conv};
     s.S = o->d_ssm > 0 ? o->d_ssm : s.E;
+    s.P = o->headdim > 0 ? o->headdim : ls_min(64, ls_max(s.S, 1));
     s.H = s.S / s.P;
     return s;
 }
@@ -215,6 +216,12 @@ static const ls_alias aliases[] = {
     {0},
 };
 
+static const ls_buffer buffers[] = {
+    {"out.conv_state", NULL}, /* states, not outputs; cut= compares what follows from them */
+    {"out.ssm_state", NULL},
+    {0},
+};
+
 const ls_mixer_type ls_mixer_mamba2 = {
     .name = "mamba2",
     .summary = "state space with one input-dependent decay per head, in matrix products; "
@@ -227,4 +234,5 @@ const ls_mixer_type ls_mixer_mamba2 = {
     .state_bytes = state_bytes,
     .flops = flops,
     .aliases = aliases,
+    .buffers = buffers,
 };

@@ -27,9 +27,9 @@ static bool is_parameter(const ls_program *p, const ls_tensor *tensor, int64_t c
            tensor->type == ls_wide_type(p) && ls_count(tensor) == count;
 }
 
-/* Rows whose last axis, or last two, are one piece of memory. */
+/* Heads side by side; the stride of an axis of one is of no consequence. */
 static bool is_dense(const ls_tensor *tensor) {
-    return tensor->stride[3] == 1 && tensor->stride[2] == tensor->dim[3];
+    return tensor->stride[3] == 1 && (tensor->dim[2] == 1 || tensor->stride[2] == tensor->dim[3]);
 }
 
 static bool fits(const ls_program *p, const ls_ssd_operands *s) {
@@ -39,8 +39,9 @@ static bool fits(const ls_program *p, const ls_ssd_operands *s) {
         return false;
     const int64_t H = x->dim[2], P = x->dim[3], G = s->B->dim[2], N = s->B->dim[3];
     return is_dense(x) && s->B->stride[3] == 1 && s->C->stride[3] == 1 && s->dt->dim[2] == H &&
-           s->dt->stride[2] == 1 && s->C->dim[2] == G && s->C->dim[3] == N && H % G == 0 &&
-           is_parameter(p, s->A_log, H) && (s->bias == NULL || is_parameter(p, s->bias, H)) &&
+           (H == 1 || s->dt->stride[2] == 1) && s->C->dim[2] == G && s->C->dim[3] == N &&
+           H % G == 0 && is_parameter(p, s->A_log, H) &&
+           (s->bias == NULL || is_parameter(p, s->bias, H)) &&
            (s->D == NULL || is_parameter(p, s->D, H) || is_parameter(p, s->D, H * P)) &&
            before->base == NULL && before->type == ls_wide_type(p) && before->dim[0] == x->dim[0] &&
            before->dim[1] == H && before->dim[2] == P && before->dim[3] == N && s->dt_min >= 0 &&
