@@ -7,15 +7,19 @@ static const struct {
                    {LS_ACT_RELU, false}, {LS_ACT_RELU2, false},     {LS_ACT_GELU, true},
                    {LS_ACT_SILU, true},  {LS_ACT_RELU, true},       {LS_ACT_GELU_TANH, true}};
 
-ls_tensor *ls_layer_norm(ls_program *p, const ls_model_settings *about, const char *name,
-                         ls_tensor *x, ls_tensor *delta, ls_tensor **sum) {
+ls_norm ls_layer_norm_of(ls_program *p, const ls_model_settings *about, const char *name) {
     ls_scope(p, "%s", name);
     ls_tensor *weight = ls_param(p, "weight", LS_DIMS(about->width), ls_init_gain());
     bool biased = about->bias && about->norm == LS_NORM_LAYER;
     ls_tensor *bias = biased ? ls_param(p, "bias", LS_DIMS(about->width), ls_init_bias()) : NULL;
     ls_scope_end(p);
-    return ls_residual_norm(p, about->norm == 0 ? LS_NORM_LAYER : LS_NORM_RMS, about->epsilon, x,
-                            delta, weight, bias, sum);
+    return (ls_norm){about->norm == 0 ? LS_NORM_LAYER : LS_NORM_RMS, about->epsilon, weight, bias};
+}
+
+ls_tensor *ls_layer_norm(ls_program *p, const ls_model_settings *about, const char *name,
+                         ls_tensor *x, ls_tensor *delta, ls_tensor **sum) {
+    const ls_norm norm = ls_layer_norm_of(p, about, name);
+    return ls_norm_rows(p, &norm, x, delta, sum);
 }
 
 int64_t ls_hidden_width(const ls_model_settings *about) {

@@ -1,0 +1,108 @@
+/* The options of a model, section "model" of the settings. */
+#include "model/model.h"
+
+#define FIELD(name) offsetof(ls_model_settings, name)
+static const ls_option options[] = {
+    {"layers", LS_OPTION_TEXT, FIELD(layers), "6", 0, 0, NULL,
+     "number of blocks, or the mixer of each: mamba,attention; mixers with a label "
+     "have options of their own: attention:near,attention with mixer.near.window"},
+    {"width", LS_OPTION_INT, FIELD(width), "256", 1, 65536, NULL, "width of the residual stream"},
+    {"hidden", LS_OPTION_INT, FIELD(hidden), "0", 0, 1048576, NULL,
+     "width inside the feed-forward layer; 0: 4 times the width (8/3 where it is gated)"},
+    {"vocabulary", LS_OPTION_INT, FIELD(vocabulary), "0", 0, 16777216, NULL,
+     "number of tokens; 0: what the tokenizer has"},
+    {"length", LS_OPTION_INT, FIELD(length), "256", 1, 1 << 30, NULL,
+     "training length in tokens: what test-time methods extend"},
+    {"segment", LS_OPTION_INT, FIELD(segment), "0", 0, 1 << 30, NULL,
+     "tokens after which the model, or its encoder, starts afresh but for its memory; 0: never"},
+    {"memory", LS_OPTION_INT, FIELD(memory), "0", 0, 65536, NULL,
+     "rows of memory that each segment reads and writes for the next"},
+    {"memory_kind", LS_OPTION_CHOICE, FIELD(memory_kind), "rows", 0, 0, "rows|slots",
+     "how: as rows among the segment's own (RMT), or by attention to slots in every layer and a "
+     "last one from the slots (Memformer)"},
+    {"memory_heads", LS_OPTION_INT, FIELD(memory_heads), "8", 1, 4096, NULL,
+     "memory_kind=slots: heads of reading and writing"},
+    {"memory_read_heads", LS_OPTION_INT, FIELD(memory_read_heads), "0", 0, 4096, NULL,
+     "memory_kind=slots: heads of reading; 0: memory_heads"},
+    {"memory_update", LS_OPTION_CHOICE, FIELD(memory_update), "norm", 0, 0, "norm|plain|gru",
+     "memory_kind=slots: what was written is biased and brought to length 1, which forgets; or "
+     "stays as it is; or goes through a gated unit and a feed-forward layer"},
+    {"memory_updates", LS_OPTION_INT, FIELD(memory_updates), "1", 1, 64, NULL,
+     "memory_kind=slots: how often a segment's rows are written, one after the other"},
+    {"memory_temperature", LS_OPTION_REAL, FIELD(memory_temperature), "1", 1e-3, 1e3, NULL,
+     "memory_kind=slots: divides the scores of writing, which is sharper below 1"},
+    {"memory_encoder", LS_OPTION_INT, FIELD(memory_encoder), "0", 0, LS_LAYERS_MOST, NULL,
+     "memory_kind=slots: so many of the first layers read whole segments, both ways, with the "
+     "memory, and write it; the others read what these made of the segment before"},
+    {"mixer", LS_OPTION_TEXT, FIELD(mixer), "attention", 0, 0, NULL,
+     "what mixes along time where layers is a number; see `longshot inspect mixers`"},
+    {"position", LS_OPTION_TEXT, FIELD(position), "xpos", 0, 0, NULL,
+     "position method; see `longshot inspect positions`; none where no mixer takes one"},
+    {"norm", LS_OPTION_CHOICE, FIELD(norm), "layer", 0, 0, "layer|rms", "kind of norm"},
+    {"norm_place", LS_OPTION_CHOICE, FIELD(norm_place), "pre", 0, 0, "pre|post|sandwich|branch",
+     "norm before each layer; after each residual sum; before each layer and of what it makes "
+     "(Gemma 2); of what it makes alone, before the sum (OLMo 2)"},
+    {"parallel", LS_OPTION_CHOICE, FIELD(parallel), "no", 0, 0, "no|one_norm|two_norms",
+     "mixer and feed-forward layer read the same rows and are added at once: through one norm "
+     "(GPT-J, Phi), or each through its own (GPT-NeoX)"},
+    {"residual", LS_OPTION_CHOICE, FIELD(residual), "sum", 0, 0, "sum|gru|normed",
+     "how what a layer makes joins what it was given: as a sum, through a gated recurrent unit, or "
+     "as a sum with the norm of what it was given (BLOOM)"},
+    {"activation", LS_OPTION_CHOICE, FIELD(activation), "gelu", 0, 0,
+     "gelu|gelu_tanh|silu|relu|relu2|geglu|swiglu|reglu|geglu_tanh",
+     "feed-forward function; *glu* are gated"},
+    {"epsilon", LS_OPTION_REAL, FIELD(epsilon), "1e-5", 1e-12, 1, NULL, "added in the norms"},
+    {"dropout", LS_OPTION_REAL, FIELD(dropout), "0", 0, 0.95, NULL,
+     "share of embedding and layer outputs dropped in training"},
+    {"init", LS_OPTION_REAL, FIELD(init), "0.02", 0, 10, NULL,
+     "standard deviation of embedding and feed-forward weights"},
+    {"tied", LS_OPTION_BOOL, FIELD(tied), "true", 0, 0, NULL, "head=lm: it is the embedding"},
+    {"bias", LS_OPTION_BOOL, FIELD(bias), "true", 0, 0, NULL,
+     "biases in the feed-forward layers and LayerNorms"},
+    {"head_bias", LS_OPTION_BOOL, FIELD(head_bias), "false", 0, 0, NULL,
+     "head=lm: a bias on the logits; adaptive ones always have it"},
+    {"last_norm", LS_OPTION_BOOL, FIELD(last_norm), "true", 0, 0, NULL,
+     "norm_place other than post: a norm after the last layer as well"},
+    {"adaptive_cutoffs", LS_OPTION_REALS, FIELD(adaptive_cutoffs), "", 1, 16777216, NULL,
+     "head=lm: ids at which further clusters of the vocabulary begin, frequent tokens coming "
+     "first: "
+     "adaptive embeddings and softmax; empty: none"},
+    {"adaptive_divisor", LS_OPTION_INT, FIELD(adaptive_divisor), "1", 1, 65536, NULL,
+     "by which the width of embeddings shrinks from cluster to cluster"},
+    {"adaptive_projections", LS_OPTION_CHOICE, FIELD(adaptive_projections), "first", 0, 0,
+     "first|none|all",
+     "adaptive_divisor above 1: clusters whose logits have a projection of their own, not that of "
+     "their embeddings"},
+    {"scale_embedding", LS_OPTION_BOOL, FIELD(scale_embedding), "false", 0, 0, NULL,
+     "multiply embeddings by the square root of the width"},
+    {"norm_embedding", LS_OPTION_BOOL, FIELD(norm_embedding), "false", 0, 0, NULL,
+     "a norm of embeddings, positions included (BLOOM, BERT)"},
+    {"feed_forward", LS_OPTION_BOOL, FIELD(feed_forward), "true", 0, 0, NULL,
+     "a feed-forward layer after the mixer of each block"},
+    {"causal", LS_OPTION_BOOL, FIELD(causal), "true", 0, 0, NULL,
+     "tokens see only those before them; false: both ways"},
+    {"head", LS_OPTION_CHOICE, FIELD(head), "lm", 0, 0, "lm|classify|match",
+     "what comes out: the next token, a class of the sequence, or a class of a pair of sequences"},
+    {"classes", LS_OPTION_INT, FIELD(classes), "0", 0, 16777216, NULL,
+     "head=classify or match: number of classes; 0: what the task has"},
+    {"pool", LS_OPTION_CHOICE, FIELD(pool), "mean", 0, 0, "mean|first|last",
+     "head=classify or match: which rows of a sequence are read, padding left out"},
+    {"encoder_layers", LS_OPTION_TEXT, FIELD(encoder_layers), "0", 0, 0, NULL,
+     "layers of an encoder, which reads a source both ways: a number, or the mixer of each; the "
+     "model's own layers then are a decoder, which attends to its rows; 0: none"},
+    {"encoder_mixer", LS_OPTION_TEXT, FIELD(encoder_mixer), "", 0, 0, NULL,
+     "mixer of the encoder where encoder_layers is a number; empty: as mixer"},
+    {"encoder_embedding", LS_OPTION_BOOL, FIELD(encoder_embedding), "false", 0, 0, NULL,
+     "encoder: it has an embedding of its own"},
+    {"cross_heads", LS_OPTION_INT, FIELD(cross_heads), "8", 1, 4096, NULL,
+     "encoder: heads of the decoder's attention to it"},
+    {"cross_key_width", LS_OPTION_INT, FIELD(cross_key_width), "0", 0, 65536, NULL,
+     "encoder: width of queries, keys and values there; 0: width/cross_heads"},
+    {"cross_scaled", LS_OPTION_BOOL, FIELD(cross_scaled), "true", 0, 0, NULL,
+     "encoder: scores there are divided by sqrt(cross_key_width); T5's are not, its initial "
+     "weights "
+     "are"},
+    {"cross_bias", LS_OPTION_BOOL, FIELD(cross_bias), "false", 0, 0, NULL,
+     "encoder: biases of the projections there"},
+};
+const ls_option_table ls_model_options = LS_OPTIONS(options, ls_model_settings);
