@@ -93,7 +93,9 @@ static const struct {
 
 static void put_tokens(const ls_program *program, int64_t count) {
     const ls_tensor *tokens = ls_program_find(program, "tokens");
+    const ls_tensor *targets = ls_program_find(program, "targets");
     for (int64_t i = 0; i < count; i++) put(tokens, i, (double)((i * 7 + i / 5) % WORDS));
+    for (int64_t i = 0; targets != NULL && i < count; i++) put(targets, i, -1);
 }
 
 static void check_form(ls_ctx *ctx, const char *words, block *formula, int norms) {
