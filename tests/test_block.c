@@ -76,6 +76,22 @@ static ls_tensor *normed(ls_program *p, const ls_model_config *c, int64_t layer,
     return ls_plus(p, x, M(p, c, x));
 }
 
+/* Sub-LayerNorm's feed-forward layer. */
+static ls_tensor *inner(ls_program *p, const ls_model_config *c, int64_t layer, ls_tensor *x) {
+    const ls_model_settings *about = &c->model;
+    x = ls_plus(p, x, A(p, c, layer, N(p, c, "norm1", x)));
+    ls_tensor *n = N(p, c, "norm2", x);
+    ls_scope(p, "ffn");
+    ls_tensor *up = ls_project(p, about, "up", n, ls_hidden_width(about), about->bias);
+    ls_tensor *weight = ls_param(p, "norm.weight", LS_DIMS(ls_hidden_width(about)), ls_init_gain());
+    ls_tensor *y =
+        ls_residual_norm(p, LS_NORM_RMS, about->epsilon, ls_activate(p, LS_ACT_GELU, false, up),
+                         NULL, weight, NULL, NULL);
+    y = ls_project(p, about, "down", y, about->width, about->bias);
+    ls_scope_end(p);
+    return ls_plus(p, x, y);
+}
+
 static const struct {
     const char *words;
     block *formula;
@@ -89,6 +105,8 @@ static const struct {
     {"model.parallel=two_norms", two_norms, 2},
     {"model.norm_place=sandwich model.parallel=one_norm", both, 3},
     {"model.residual=normed", normed, 2},
+    {"model.norm_weight=false", pre, 0},
+    {"model.inner_norm=true", inner, 2},
 };
 
 static void put_tokens(const ls_program *program, int64_t count) {
@@ -179,8 +197,7 @@ static void test_one_serves(void **state) {
         size_t wraps = 0, heads = 0;
         expect(&ctx, read_words(&ctx, models[i].words, &config));
         for (size_t j = 0; j < ls_wrap_count; j++) wraps += ls_wrap_types[j]->serves(&config);
-        for (size_t j = 0; j < ls_head_count; j++)
-            heads += ls_head_types[j]->serves(&config.model);
+        for (size_t j = 0; j < ls_head_count; j++) heads += ls_head_types[j]->serves(&config.model);
         assert_int_equal(wraps, 1);
         assert_int_equal(heads, 1);
         assert_string_equal(ls_wrap_of(&config)->name, models[i].wrap);
@@ -201,6 +218,10 @@ static void test_what_cannot_be_is_refused(void **state) {
         {"model.parallel=one_norm model.norm_place=branch", "no norm to share"},
         {"model.parallel=one_norm model.residual=gru", "is for model.residual=sum"},
         {"model.parallel=yes", "no|one_norm|two_norms"},
+        {"model.parallel=two_norms model.feed_forward=false", "nothing beside it"},
+        {"model.inner_norm=true model.feed_forward=false", "is for model.feed_forward=true"},
+        {"model.norm_bias=yes model.norm=rms", "is for model.norm=layer"},
+        {"model.norm_bias=no model.norm_weight=false", "is for model.norm=layer"},
     };
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
         ls_ctx ctx = ctx_of_one_thread();

@@ -283,8 +283,8 @@ static void test_definition(void **state) {
         ls_model_config config;
         ls_model *model = make(&ctx, definitions[i].words, LS_F64, &config);
         const reference r = {.model = model, .t5 = definitions[i].t5};
-        ls_program *loss = program_of(model, LS_MODEL_LOSS, S,
-                                      (ls_program_options){.batch = B, .length = T});
+        ls_program *loss =
+            program_of(model, LS_MODEL_LOSS, S, (ls_program_options){.batch = B, .length = T});
         put_examples(model, loss, 0);
         expect(&ctx, ls_program_run(loss, NULL, 0, 0));
         for (int64_t b = 0; b < B; b++) {
@@ -392,8 +392,8 @@ static void check_padding(ls_ctx *ctx, const char *words) {
     ls_model_config config;
     ls_model *model = make(ctx, words, LS_F64, &config);
     ls_parameters *store = model->store;
-    ls_program *all = program_of(model, LS_MODEL_TRAIN, S,
-                                 (ls_program_options){.batch = B, .length = T});
+    ls_program *all =
+        program_of(model, LS_MODEL_TRAIN, S, (ls_program_options){.batch = B, .length = T});
     double *together = malloc((size_t)store->total * sizeof *together), size = 0;
     put_examples(model, all, 0);
     ls_parameters_clear_gradient(store);
@@ -439,8 +439,8 @@ static void test_padding(void **state) {
 
 /* Losses [B, T] of whole examples. */
 static double *whole_losses(ls_model *model) {
-    ls_program *program = program_of(model, LS_MODEL_LOSS, S,
-                                     (ls_program_options){.batch = B, .length = T});
+    ls_program *program =
+        program_of(model, LS_MODEL_LOSS, S, (ls_program_options){.batch = B, .length = T});
     put_examples(model, program, 0);
     expect(model->ctx, ls_program_run(program, NULL, 0, 0));
     double *losses = read_all(ls_program_find(program, "loss"));
@@ -527,8 +527,8 @@ static void test_nothing_leaks(void **state) {
     for (size_t i = 0; i < MODELS; i++) {
         ls_model_config config;
         ls_model *model = make(&ctx, models[i], LS_F64, &config);
-        ls_program *program = program_of(model, LS_MODEL_LOSS, S,
-                                         (ls_program_options){.batch = 1, .length = T});
+        ls_program *program =
+            program_of(model, LS_MODEL_LOSS, S, (ls_program_options){.batch = 1, .length = T});
         const ls_tensor *tokens = ls_program_find(program, "tokens");
         const ls_tensor *loss = ls_program_find(program, "loss");
         put_examples(model, program, 0);
@@ -676,8 +676,8 @@ static void test_refusals(void **state) {
     assert_non_null(strstr(ctx.error.message, "needs a task"));
     ctx.error = (ls_error){0};
     /* padding stands last in both parts */
-    ls_program *program = program_of(model, LS_MODEL_LOSS, 3,
-                                     (ls_program_options){.batch = 1, .length = 2});
+    ls_program *program =
+        program_of(model, LS_MODEL_LOSS, 3, (ls_program_options){.batch = 1, .length = 2});
     expect(&ctx, ls_model_put_tokens(model, program, "tokens", (int32_t[]){1, -1, -1, 2, -1}));
     for (int64_t i = 0; i < 2; i++) {
         int32_t tokens[5] = {1, 2, 1, 2, 1};

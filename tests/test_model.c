@@ -20,6 +20,10 @@ static const char *const shapes[] = {
     "model.residual=gru model.norm_place=branch",
     "model.residual=gru model.norm_place=sandwich model.last_norm=false",
     "model.norm_place=sandwich model.residual=normed",
+    "model.norm_weight=false model.parallel=two_norms",
+    "model.norm_bias=yes model.bias=false model.parallel=one_norm model.activation=swiglu",
+    "model.norm_bias=no model.inner_norm=true mixer.inner_norm=layer mixer.bias=true",
+    "model.norm=rms model.inner_norm=true mixer.inner_norm=rms model.activation=geglu",
     "model.norm_place=sandwich model.parallel=one_norm model.segment=5 model.memory=2",
     "model.norm_place=branch model.parallel=two_norms",
 };

@@ -8,8 +8,8 @@
 typedef enum {
     LS_MIXER_CAUSAL = 1,
     LS_MIXER_BIDIRECTIONAL = 2,
-    LS_MIXER_STREAMING = 4, /* obeys the law of the cut */
-    LS_MIXER_POSITIONS = 8, /* takes a position method */
+    LS_MIXER_STREAMING = 4,     /* obeys the law of the cut */
+    LS_MIXER_POSITIONS = 8,     /* takes a position method */
     LS_MIXER_SECOND_INPUT = 16, /* takes a second input beside x */
 } ls_mixer_traits;
 
@@ -29,11 +29,11 @@ typedef struct ls_mixer {
     int64_t width; /* D */
     bool causal;
     const ls_position *position; /* NULL where the type takes none */
-    ls_tensor *valid;   /* u8 [B,T]: 0 for rows that are padding, which no other row may see; NULL:
-                           all rows count. Padding comes after all tokens of a sequence, so what looks
-                           back alone never sees any. Of the program that is being recorded */
-    ls_tensor *second;  /* [B,M,W]: a second input, where the type takes one; NULL: none. Of the
-                           program that is being recorded */
+    ls_tensor *valid;  /* u8 [B,T]: 0 for rows that are padding, which no other row may see; NULL:
+                          all rows count. Padding comes after all tokens of a sequence, so what looks
+                          back alone never sees any. Of the program that is being recorded */
+    ls_tensor *second; /* [B,M,W]: a second input, where the type takes one; NULL: none. Of the
+                          program that is being recorded */
     /* Where x is the norm of rows of a model's residual stream: those rows [B,T,D], and the norm;
      * else NULL. What keeps its input over several steps of training keeps the rows, so that old
      * ones have a part in the norm's gradient as well. Of the program that is being recorded */

@@ -49,9 +49,8 @@ static bool takes_positions(const ls_model_config *config) {
 /* Rows that one layer leaves out in training would be missing in the next. */
 static ls_status check_trained(ls_ctx *ctx, const ls_model_config *config, const ls_mixer *mixer) {
     const int64_t trained = ls_mixer_result_of(mixer).trained;
-    if (trained == 0 ||
-        (config->layers == 1 && config->encoder_layers == 0 && config->model.head == LS_HEAD_LM &&
-         config->model.segment == 0))
+    if (trained == 0 || (config->layers == 1 && config->encoder_layers == 0 &&
+                         config->model.head == LS_HEAD_LM && config->model.segment == 0))
         return LS_OK;
     return LS_FAIL(ctx, LS_EUSE,
                    "mixer %s trains the last %lld positions alone: that is for a language model of "

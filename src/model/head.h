@@ -1,6 +1,6 @@
-/* Heads: what ends a model, from the rows of its last layer to logits and losses. One file is one of
- * them: src/model/head/NAME.c defines ls_head_NAME; the build finds it by its name, and the settings
- * decide which one serves a model. */
+/* Heads: what ends a model, from the rows of its last layer to logits and losses. One file is one
+ * of them: src/model/head/NAME.c defines ls_head_NAME; the build finds it by its name, and the
+ * settings decide which one serves a model. */
 #ifndef LS_MODEL_HEAD_H
 #define LS_MODEL_HEAD_H
 

@@ -88,13 +88,15 @@ ls_model_example ls_model_example_of(const ls_model_config *config, int64_t T) {
     const ls_head_type *head = ls_head_of(&config->model);
     const ls_mixer first = ls_model_mixer(config, 0);
     const int64_t trained = ls_mixer_result_of(&first).trained;
-    return (ls_model_example){
-        .sequences = head->sequences,
-        .inputs = head->sequences * T,
-        .targets = head->classes ? 1 : T,
-        .trained = head->classes ? 1 : trained > 0 ? ls_min(trained, T) : T,
-        .answers = head->classes ? config->model.classes : config->model.vocabulary,
-        .padded = head->classes || ls_wrap_of(config)->reads_source};
+    return (ls_model_example){.sequences = head->sequences,
+                              .inputs = head->sequences * T,
+                              .targets = head->classes ? 1 : T,
+                              .trained = head->classes ? 1
+                                         : trained > 0 ? ls_min(trained, T)
+                                                       : T,
+                              .answers =
+                                  head->classes ? config->model.classes : config->model.vocabulary,
+                              .padded = head->classes || ls_wrap_of(config)->reads_source};
 }
 
 /* seed NULL: a blank model. */

@@ -19,9 +19,10 @@ typedef struct ls_model_settings {
     int64_t memory_heads, memory_read_heads, memory_encoder, memory_updates;
     double memory_temperature;
     char mixer[LS_OPTION_TEXT_BYTES], position[LS_OPTION_TEXT_BYTES];
-    int norm, norm_place, parallel, residual, activation; /* see block.h */
+    int norm, norm_bias, norm_place, parallel, residual, activation; /* see block.h */
     double epsilon, dropout, init;
-    bool tied, bias, scale_embedding, norm_embedding, feed_forward, head_bias, last_norm;
+    bool norm_weight, inner_norm, tied, bias, scale_embedding, norm_embedding, feed_forward,
+        head_bias, last_norm;
     ls_reals adaptive_cutoffs; /* ids at which clusters of a vocabulary begin; empty: no clusters */
     int64_t adaptive_divisor;  /* of the width from one cluster to the next */
     int adaptive_projections;  /* ls_own_projections */
@@ -45,6 +46,7 @@ typedef enum {
 
 /* Clusters whose logits have a projection of their own. */
 typedef enum { LS_PROJECTIONS_FIRST, LS_PROJECTIONS_NONE, LS_PROJECTIONS_ALL } ls_own_projections;
+typedef enum { LS_NORM_BIAS_AS_BIAS, LS_NORM_BIAS, LS_NORM_NO_BIAS } ls_norm_bias;
 typedef enum { LS_MEMORY_ROWS, LS_MEMORY_SLOTS } ls_memory_kind;
 typedef enum { LS_UPDATE_NORM, LS_UPDATE_PLAIN, LS_UPDATE_GRU } ls_memory_update;
 

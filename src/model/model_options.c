@@ -39,6 +39,10 @@ static const ls_option options[] = {
     {"position", LS_OPTION_TEXT, FIELD(position), "xpos", 0, 0, NULL,
      "position method; see `longshot inspect positions`; none where no mixer takes one"},
     {"norm", LS_OPTION_CHOICE, FIELD(norm), "layer", 0, 0, "layer|rms", "kind of norm"},
+    {"norm_weight", LS_OPTION_BOOL, FIELD(norm_weight), "true", 0, 0, NULL,
+     "norms have weights; false: neither weights nor biases (OLMo 1)"},
+    {"norm_bias", LS_OPTION_CHOICE, FIELD(norm_bias), "as_bias", 0, 0, "as_bias|yes|no",
+     "norm=layer: norms have biases: where bias says so, or otherwise (Falcon: yes)"},
     {"norm_place", LS_OPTION_CHOICE, FIELD(norm_place), "pre", 0, 0, "pre|post|sandwich|branch",
      "norm before each layer; after each residual sum; before each layer and of what it makes "
      "(Gemma 2); of what it makes alone, before the sum (OLMo 2)"},
@@ -48,6 +52,9 @@ static const ls_option options[] = {
     {"residual", LS_OPTION_CHOICE, FIELD(residual), "sum", 0, 0, "sum|gru|normed",
      "how what a layer makes joins what it was given: as a sum, through a gated recurrent unit, or "
      "as a sum with the norm of what it was given (BLOOM)"},
+    {"inner_norm", LS_OPTION_BOOL, FIELD(inner_norm), "false", 0, 0, NULL,
+     "a norm inside feed-forward layers, before their last product (sub-LayerNorm; attention has "
+     "mixer.inner_norm)"},
     {"activation", LS_OPTION_CHOICE, FIELD(activation), "gelu", 0, 0,
      "gelu|gelu_tanh|silu|relu|relu2|geglu|swiglu|reglu|geglu_tanh",
      "feed-forward function; *glu* are gated"},

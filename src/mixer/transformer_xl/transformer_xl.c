@@ -58,8 +58,8 @@ static int64_t distances(const xl_options *o, int64_t length) {
     return o->clamp_len > 0 ? ls_min(most, o->clamp_len + 1) : most;
 }
 
-/* The layer's input of the chunk and of the memory, [B,N,D]. In a model with norms before its layers
- * it is kept as it was before the norm. */
+/* The layer's input of the chunk and of the memory, [B,N,D]. In a model with norms before its
+ * layers it is kept as it was before the norm. */
 static ls_tensor *remember(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     ls_retention keep = retention(mixer->options);
     keep.exact = true;

@@ -7,8 +7,8 @@ static bool serves(const ls_model_settings *about) {
     return about->head == LS_HEAD_MATCH;
 }
 
-/* Rows a, b of each pair -> two hidden layers over [a, b, a * b, a - b]; the first layer's weight is
- * kept in those four parts. */
+/* Rows a, b of each pair -> two hidden layers over [a, b, a * b, a - b]; the first layer's weight
+ * is kept in those four parts. */
 static ls_tensor *compare(ls_program *p, const ls_model_settings *about, ls_tensor *rows) {
     const int64_t D = about->width, F = ls_hidden_width(about), half = ls_max(F / 2, 1);
     ls_tensor *pair[2] = {NULL, NULL};

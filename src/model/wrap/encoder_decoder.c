@@ -1,5 +1,6 @@
 /* An encoder reads a source, both ways; the model's own layers are a decoder, which attends to its
- * rows (arXiv 1706.03762). With slots of memory the source is read in segments, see memformer.md. */
+ * rows (arXiv 1706.03762). With slots of memory the source is read in segments, see memformer.md.
+ */
 #include "model/segments.h"
 #include "model/slots.h"
 #include "model/stack.h"
@@ -148,8 +149,7 @@ static ls_tensor *rows(ls_program *p, const ls_model_config *config, const ls_re
         source = encode(p, config, how, part[0], &(reading){0});
     }
     source.valid = ls_source_kept(p, "source", source.valid, LS_U8, LS_DIMS(B, S));
-    return decode(p, config, &source,
-                  ls_embed_tokens(p, &config->model, part[1], embedding));
+    return decode(p, config, &source, ls_embed_tokens(p, &config->model, part[1], embedding));
 }
 
 const ls_wrap_type ls_wrap_encoder_decoder = {

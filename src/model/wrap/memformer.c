@@ -58,8 +58,7 @@ static ls_tensor *with_encoder(ls_program *p, const ls_model_config *config, ls_
 
 static ls_tensor *encoded_before(ls_program *p, const ls_model_settings *about, int64_t batch) {
     const int64_t L = about->segment, D = about->width;
-    ls_tensor *start =
-        ls_param(p, "encoder_start", LS_DIMS(L, D), ls_init_normal(about->init));
+    ls_tensor *start = ls_param(p, "encoder_start", LS_DIMS(L, D), ls_init_normal(about->init));
     return ls_begin_with(p, ls_state_read(p, "encoded", ls_type(p), LS_DIMS(batch, L, D)), start);
 }
 

@@ -34,8 +34,8 @@ static ls_tensor *with_memory(ls_program *p, const ls_model_config *config, ls_t
     const ls_stack layers = ls_stack_whole(config);
     ls_tensor *part[3], *all = ls_join_rows(p, 3, (ls_tensor *[]){now->memory, x, now->memory});
     if (all == NULL) return NULL;
-    ls_cut_rows(p, ls_stack_record(p, config, &layers, all, NULL), 3,
-                (int64_t[]){m, x->dim[1], m}, part);
+    ls_cut_rows(p, ls_stack_record(p, config, &layers, all, NULL), 3, (int64_t[]){m, x->dim[1], m},
+                part);
     now->memory = part[2];
     return part[1];
 }
