@@ -95,19 +95,19 @@ struct ls_run {
 };
 
 typedef struct ls_program_options {
-    ls_dtype type;          /* compute type: f64, f32 or bf16 */
-    int64_t batch, length;  /* B sequences, T tokens of each in a chunk */
-    bool grad;              /* record the backward part */
-    bool train;             /* dropout acts */
-    bool recompute;         /* grad: cheap results are computed twice, not kept */
-    bool streaming;         /* state enters and leaves through ports */
-    int64_t capacity;       /* streaming: most tokens a sequence will ever have */
-    int64_t chunk_most;     /* streaming: longest chunk of any program that shares the state */
+    ls_dtype type;         /* compute type: f64, f32 or bf16 */
+    int64_t batch, length; /* B sequences, T tokens of each in a chunk */
+    bool grad;             /* record the backward part */
+    bool train;            /* dropout acts */
+    bool recompute;        /* grad: cheap results are computed twice, not kept */
+    bool streaming;        /* state enters and leaves through ports */
+    int64_t capacity;      /* streaming: most tokens a sequence will ever have */
+    int64_t chunk_most;    /* streaming: longest chunk of any program that shares the state */
     /* streaming: sequences begin anew each for itself (ls_state_reset_rows); chunks of all programs
      * that share the state have one length */
     bool resets;
     bool profile_scores; /* attention keeps "scores" by distance: see ls_score_profile */
-    bool guarded; /* tests: a guard band behind every tensor in the arena */
+    bool guarded;        /* tests: a guard band behind every tensor in the arena */
 } ls_program_options;
 
 /* A program to record into. The store is borrowed: unless it is sealed, parameters that are not in
