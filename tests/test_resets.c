@@ -110,7 +110,7 @@ static ls_status open_runner(ls_model *model, int64_t batch, bool resets, runner
                                   .length = T,
                                   .streaming = true,
                                   .capacity = CARRY,
-                                  .chunk_most = T,
+                                  .chunk_max = T,
                                   .resets = resets,
                                   .recompute = model->type == LS_F32, /* both ways are tried */
                                   .guarded = true};
@@ -428,7 +428,7 @@ static void refuses(const char *words, int64_t length, const char *reason) {
                                   .length = length,
                                   .streaming = true,
                                   .capacity = 64,
-                                  .chunk_most = length,
+                                  .chunk_max = length,
                                   .resets = true};
     assert_non_null(model);
     if (ls_model_program(model, LS_MODEL_TRAIN, options, &program) != LS_EUSE)

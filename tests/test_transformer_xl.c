@@ -156,7 +156,7 @@ static void test_whole_past_is_full_pass(void **unused) {
                                       .grad = length == 8, /* as in training, and as at test */
                                       .streaming = true,
                                       .capacity = ROWS,
-                                      .chunk_most = length};
+                                      .chunk_max = length};
         bench b = bench_new(&ctx, &parts, options);
         for (int64_t at = 0; at < ROWS; at += length) {
             for (int64_t i = 0; i < length; i++)
@@ -197,7 +197,7 @@ static remembered remember(ls_ctx *ctx, const ls_mixer *mixer, ls_dtype type, in
                                          .grad = true,
                                          .streaming = true,
                                          .capacity = 2 * L,
-                                         .chunk_most = L});
+                                         .chunk_max = L});
     put_all(&r.b, "cot", r.cot);
     put_all(&r.b, "x", r.x);
     expect(ctx, ls_program_run(r.b.program, r.b.state, 0, 0));

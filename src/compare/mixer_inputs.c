@@ -10,17 +10,17 @@ static const char *path_of(const ls_mixer_trial *a) {
 /* A tensor as [B,T,D]; sets the sizes where they are not known yet (0). */
 static ls_status read_rows(ls_mixer_trial *a, const ls_safetensor *tensor, const char *what,
                            int64_t *T, int64_t *D, double **out) {
-    bool turned = a->keys->layout == LS_LAYOUT_TBD;
+    bool transposed = a->keys->layout == LS_LAYOUT_TBD;
     if (tensor == NULL || tensor->rank != 3 || tensor->count < 1)
         return LS_FAIL(a->ctx, LS_EINPUT, "%s: there is no tensor %s of three axes", path_of(a),
                        what);
-    int64_t B = tensor->dim[turned ? 1 : 0], rows = tensor->dim[turned ? 0 : 1];
+    int64_t B = tensor->dim[transposed ? 1 : 0], rows = tensor->dim[transposed ? 0 : 1];
     if (a->B == 0) a->B = B;
     if (*T == 0) *T = rows, *D = tensor->dim[2];
     if (B != a->B || rows != *T || tensor->dim[2] != *D)
         return LS_FAIL(a->ctx, LS_EINPUT, "%s: %s is not [%lld,%lld,%lld], as it must be",
                        path_of(a), tensor->name, (long long)a->B, (long long)*T, (long long)*D);
-    return ls_stored_rows(a->ctx, tensor, (ls_rows_shape){B, rows, *D, turned}, out);
+    return ls_stored_rows(a->ctx, tensor, (ls_rows_shape){B, rows, *D, transposed}, out);
 }
 
 /* Queries, keys and values side by side as x. */

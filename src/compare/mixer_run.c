@@ -132,7 +132,7 @@ ls_status ls_mixer_trial_run_cut(ls_mixer_trial *a, const int64_t *cuts, int64_t
                                                 .length = chunk,
                                                 .streaming = true,
                                                 .capacity = ls_max(a->T, a->keys->capacity),
-                                                .chunk_most = longest};
+                                                .chunk_max = longest};
             LS_TRY_GOTO(record(a, options, true, &program));
             ls_program_free(kept[slot]);
             kept[slot] = program;

@@ -19,7 +19,7 @@ ls_status ls_trial_record(const ls_trial *trial, ls_trial_run *run) {
         options.streaming = true;
         options.capacity = ls_max(trial->T, trial->keys->capacity);
         for (int64_t i = 0; i < trial->pieces; i++)
-            options.chunk_most = ls_max(options.chunk_most, trial->length[i]);
+            options.chunk_max = ls_max(options.chunk_max, trial->length[i]);
     }
     LS_TRY(ls_model_record(trial->model, &how, options, &run->program));
     if (run->count <= ls_program_chunk_limit(run->program)) return LS_OK;

@@ -68,8 +68,8 @@ enum {
     /* the official tensor ends with an axis of re and im, which are rows of their own here; its row
      * r is 2 r and 2 r + 1 */
     LS_ALIAS_PAIRS = 1 << 16,
-    LS_ALIAS_TURNED = 1 << 17,      /* its first two axes are exchanged; or */
-    LS_ALIAS_LAST_TURNED = 1 << 18, /* its last two */
+    LS_ALIAS_TRANSPOSED = 1 << 17,      /* its first two axes are exchanged; or */
+    LS_ALIAS_LAST_TRANSPOSED = 1 << 18, /* its last two */
     /* rows for which `row` says -1 stand in another parameter: that of another alias with the same
      * official name */
     LS_ALIAS_PART = 1 << 19,
@@ -78,8 +78,8 @@ enum {
     /* its columns are those of several parameters side by side, one alias for
      * each in their order */
     LS_ALIAS_SIDE = 1 << 21,
-    LS_ALIAS_FLAGS = LS_ALIAS_PAIRS | LS_ALIAS_TURNED | LS_ALIAS_LAST_TURNED | LS_ALIAS_PART |
-                     LS_ALIAS_MOVES | LS_ALIAS_SIDE,
+    LS_ALIAS_FLAGS = LS_ALIAS_PAIRS | LS_ALIAS_TRANSPOSED | LS_ALIAS_LAST_TRANSPOSED |
+                     LS_ALIAS_PART | LS_ALIAS_MOVES | LS_ALIAS_SIDE,
 };
 
 /* A tensor that files of public code have and that no parameter stands for: a table that follows

@@ -68,10 +68,10 @@ static ls_status add_layer(ls_ctx *ctx, ls_model_config *config, const layer_lis
     int which = 0;
     if (label != NULL) LS_TRY(check_label(ctx, list->key, label));
     const char *own = label != NULL ? label : type->name;
-    if (*list->count == LS_LAYERS_MOST)
-        return LS_FAIL(ctx, LS_EUSE, "%s: a model has at most %d", list->key, LS_LAYERS_MOST);
+    if (*list->count == LS_LAYERS_MAX)
+        return LS_FAIL(ctx, LS_EUSE, "%s: a model has at most %d", list->key, LS_LAYERS_MAX);
     while (which < config->mixers && strcmp(config->mixer[which].name, own) != 0) which++;
-    if (which == LS_MODEL_MIXERS_MOST)
+    if (which == LS_MODEL_MIXERS_MAX)
         return LS_FAIL(ctx, LS_EUSE, "%s: at most %d different mixers fit", list->key, which);
     if (which == config->mixers) {
         void *values = ls_new(ctx, 1, type->options.size + 1); /* a mixer may have no options */
@@ -92,9 +92,9 @@ static ls_status add_layers(ls_ctx *ctx, ls_model_config *config, const layer_li
     const char *rest = list->value;
     int64_t count;
     if (ls_parse_int(rest, &count)) {
-        if (count < list->fewest || count > LS_LAYERS_MOST)
+        if (count < list->fewest || count > LS_LAYERS_MAX)
             return LS_FAIL(ctx, LS_EUSE, "%s=%s is out of range: use %lld to %d", list->key, rest,
-                           (long long)list->fewest, LS_LAYERS_MOST);
+                           (long long)list->fewest, LS_LAYERS_MAX);
         while (*list->count < count) {
             char name[LS_OPTION_TEXT_BYTES];
             snprintf(name, sizeof name, "%s", list->mixer);

@@ -50,7 +50,7 @@ typedef enum { LS_NORM_BIAS_AS_BIAS, LS_NORM_BIAS, LS_NORM_NO_BIAS } ls_norm_bia
 typedef enum { LS_MEMORY_ROWS, LS_MEMORY_SLOTS } ls_memory_kind;
 typedef enum { LS_UPDATE_NORM, LS_UPDATE_PLAIN, LS_UPDATE_GRU } ls_memory_update;
 
-enum { LS_LAYERS_MOST = 1024, LS_MODEL_MIXERS_MOST = 16, LS_MIXER_NAME_BYTES = 32 };
+enum { LS_LAYERS_MAX = 1024, LS_MODEL_MIXERS_MAX = 16, LS_MIXER_NAME_BYTES = 32 };
 
 /* A model's description: everything that decides shapes and arithmetic. */
 typedef struct ls_model_config {
@@ -60,10 +60,10 @@ typedef struct ls_model_config {
         const ls_mixer_type *type;
         char name[LS_MIXER_NAME_BYTES]; /* its type's, or the label it has in model.layers */
         void *options;                  /* owned */
-    } mixer[LS_MODEL_MIXERS_MOST];
+    } mixer[LS_MODEL_MIXERS_MAX];
     int64_t layers, encoder_layers;
-    uint8_t layer_mixer[LS_LAYERS_MOST]; /* which of them each layer has */
-    uint8_t encoder_mixer[LS_LAYERS_MOST];
+    uint8_t layer_mixer[LS_LAYERS_MAX]; /* which of them each layer has */
+    uint8_t encoder_mixer[LS_LAYERS_MAX];
     ls_position position; /* owned; with the extensions */
 } ls_model_config;
 

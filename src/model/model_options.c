@@ -31,7 +31,7 @@ static const ls_option options[] = {
      "memory_kind=slots: how often a segment's rows are written, one after the other"},
     {"memory_temperature", LS_OPTION_REAL, FIELD(memory_temperature), "1", 1e-3, 1e3, NULL,
      "memory_kind=slots: divides the scores of writing, which is sharper below 1"},
-    {"memory_encoder", LS_OPTION_INT, FIELD(memory_encoder), "0", 0, LS_LAYERS_MOST, NULL,
+    {"memory_encoder", LS_OPTION_INT, FIELD(memory_encoder), "0", 0, LS_LAYERS_MAX, NULL,
      "memory_kind=slots: so many of the first layers read whole segments, both ways, with the "
      "memory, and write it; the others read what these made of the segment before"},
     {"mixer", LS_OPTION_TEXT, FIELD(mixer), "attention", 0, 0, NULL,

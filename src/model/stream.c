@@ -3,7 +3,7 @@
 
 #include "model/model.h"
 
-enum { PROGRAMS_MOST = 8 };
+enum { PROGRAMS_MAX = 8 };
 
 struct ls_stream {
     ls_model *model;
@@ -25,7 +25,7 @@ struct ls_stream {
         bool first; /* takes the source as well */
         ls_program *program;
         uint64_t last_used;
-    } cached[PROGRAMS_MOST];
+    } cached[PROGRAMS_MAX];
     uint64_t clock;
 };
 
@@ -40,7 +40,7 @@ static ls_status make_program(ls_stream *stream, ls_model_use use, int64_t lengt
                                   .length = length,
                                   .streaming = true,
                                   .capacity = stream->capacity,
-                                  .chunk_most = stream->chunk};
+                                  .chunk_max = stream->chunk};
     const ls_recording how = {.use = use,
                               .source = stream->source,
                               .source_read = stream->source > 0 && !reads(stream),
@@ -63,7 +63,7 @@ static ls_status program_for(ls_stream *stream, ls_model_use use, int64_t length
         if (stream->cached[i].last_used < stream->cached[at].last_used) at = i;
     }
     LS_TRY(make_program(stream, use, length, picked, out));
-    if (stream->programs < PROGRAMS_MOST)
+    if (stream->programs < PROGRAMS_MAX)
         at = stream->programs++;
     else
         ls_program_free(stream->cached[at].program);

@@ -41,7 +41,7 @@ ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *jo
                                   .recompute = settings->recompute,
                                   .streaming = settings->carry > 0,
                                   .capacity = ls_max(settings->carry, length),
-                                  .chunk_most = length,
+                                  .chunk_max = length,
                                   .resets = job->source.resets};
     const ls_recording how = {.use = LS_MODEL_TRAIN,
                               .source = job->source.source,

@@ -67,9 +67,9 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
                        "attention: dilation has %lld numbers; give one, or one for each of %lld "
                        "heads",
                        (long long)o->dilation.count, (long long)o->heads);
-    if (o->dilation.count > 0 && o->heads > LS_OPTION_REALS_MOST)
+    if (o->dilation.count > 0 && o->heads > LS_OPTION_REALS_MAX)
         return LS_FAIL(ctx, LS_EUSE, "attention: dilation is for at most %d heads",
-                       LS_OPTION_REALS_MOST);
+                       LS_OPTION_REALS_MAX);
     for (int64_t i = 0; i < o->dilation.count; i++)
         if (o->dilation.at[i] != floor(o->dilation.at[i]))
             return LS_FAIL(ctx, LS_EUSE, "attention: a dilation of %g is not a whole number",
@@ -84,8 +84,8 @@ static ls_attend start(const ls_mixer *mixer, int64_t *dilation) {
     ls_attend attend =
         ls_attend_start(mixer->width, s.heads, s.groups, s.key_width, s.value_width, mixer->causal);
     if (o->window > 0) {
-        attend.piece[0].hi = o->window - 1;
-        if (!mixer->causal) attend.piece[0].lo = 1 - o->window;
+        attend.set[0].hi = o->window - 1;
+        if (!mixer->causal) attend.set[0].lo = 1 - o->window;
     }
     if (o->dilation.count > 0) {
         attend.dilation = dilation;
@@ -131,7 +131,7 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     ls_tensor *k = ls_reshape(p, qkv[1], LS_DIMS(B, T, s.groups, s.key_width));
     ls_tensor *v = ls_reshape(p, qkv[2], LS_DIMS(B, T, s.groups, s.value_width));
 
-    int64_t dilation[LS_OPTION_REALS_MOST];
+    int64_t dilation[LS_OPTION_REALS_MAX];
     ls_attend attend = start(mixer, dilation);
     attend.valid = mixer->valid;
     ls_tensor *mixed = ls_attend_record(p, mixer->position, attend, q, k, v);
@@ -151,14 +151,14 @@ static bool visible(const ls_mixer *mixer, int64_t T, int64_t *dilation, ls_atte
 }
 
 static int64_t state_bytes(const ls_mixer *mixer, int64_t T, int64_t size) {
-    int64_t dilation[LS_OPTION_REALS_MOST];
+    int64_t dilation[LS_OPTION_REALS_MAX];
     ls_attend attend;
     return visible(mixer, T, dilation, &attend) ? ls_attend_state_bytes(&attend, T, size) : 0;
 }
 
 /* Projections and scores; what is linear in T without a factor of the width is left out. */
 static double flops(const ls_mixer *mixer, int64_t T) {
-    int64_t dilation[LS_OPTION_REALS_MOST];
+    int64_t dilation[LS_OPTION_REALS_MAX];
     ls_attend attend;
     if (!visible(mixer, T, dilation, &attend)) return 0;
     shape s = shape_of(mixer);
@@ -216,9 +216,9 @@ static const ls_alias aliases[] = {
     BOTH("to_q", "qkv", ROWS_SAME),
     BOTH("to_kv", "qkv", ROWS_KEYS),
     BOTH("to_out", "out", ROWS_SAME),
-    {"c_attn.weight", "qkv.weight", ROWS_SAME | LS_ALIAS_TURNED},
+    {"c_attn.weight", "qkv.weight", ROWS_SAME | LS_ALIAS_TRANSPOSED},
     {"c_attn.bias", "qkv.bias", ROWS_SAME},
-    {"c_proj.weight", "out.weight", ROWS_SAME | LS_ALIAS_TURNED},
+    {"c_proj.weight", "out.weight", ROWS_SAME | LS_ALIAS_TRANSPOSED},
     {"c_proj.bias", "out.bias", ROWS_SAME},
     {"relative_attention_bias.weight", "/position.bias", ROWS_SAME},
     {"qkv_net.weight", "qkv.weight", ROWS_SAME},

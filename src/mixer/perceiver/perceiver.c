@@ -123,7 +123,7 @@ static int64_t latent_width(const ls_mixer *mixer) {
 static ls_fourier fourier_of(const ls_mixer *mixer, int64_t T) {
     const perceiver_options *o = mixer->options;
     ls_fourier fourier = {.bands = o->bands};
-    while (fourier.axes < o->grid.count && fourier.axes < LS_FOURIER_AXES_MOST) {
+    while (fourier.axes < o->grid.count && fourier.axes < LS_FOURIER_AXES_MAX) {
         fourier.size[fourier.axes] = (int64_t)o->grid.at[fourier.axes];
         fourier.axes++;
     }
@@ -219,9 +219,9 @@ static ls_status check_heads(ls_ctx *ctx, const ls_mixer *mixer, const char *wha
                        "perceiver: %lld heads of %s do not divide %lld wide queries and %lld wide "
                        "values (set cross_shape=q, the widths, or another number of heads)",
                        (long long)s.heads, what, (long long)s.qk, (long long)s.v);
-    if (mixer->causal && ls_latent_pairs(&s) > LS_PAIRS_MOST)
+    if (mixer->causal && ls_latent_pairs(&s) > LS_PAIRS_MAX)
         return LS_FAIL(ctx, LS_EUSE, "perceiver: at most %d pairs of a head can be rotated",
-                       LS_PAIRS_MOST);
+                       LS_PAIRS_MAX);
     return LS_OK;
 }
 
@@ -243,8 +243,8 @@ static ls_status check_causal(ls_ctx *ctx, const perceiver_options *o) {
 
 static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     const perceiver_options *o = mixer->options;
-    if (o->grid.count > LS_FOURIER_AXES_MOST)
-        return LS_FAIL(ctx, LS_EUSE, "perceiver: a grid has at most %d axes", LS_FOURIER_AXES_MOST);
+    if (o->grid.count > LS_FOURIER_AXES_MAX)
+        return LS_FAIL(ctx, LS_EUSE, "perceiver: a grid has at most %d axes", LS_FOURIER_AXES_MAX);
     double places = 1;
     for (int64_t i = 0; i < o->grid.count; i++) places *= o->grid.at[i];
     if (places > 1e15)

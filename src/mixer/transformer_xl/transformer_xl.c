@@ -104,7 +104,7 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
 
     ls_attend attend = ls_attend_start(D, H, H, e, e, true);
     ls_attend_xl(p, &attend, distances(o, about->streaming ? about->capacity : T), o->untied);
-    ls_segment seen = ls_segment_all(ls_plus_broadcast(p, q, attend.content_bias), k, v);
+    ls_key_set seen = ls_key_set_all(ls_plus_broadcast(p, q, attend.content_bias), k, v);
     seen.lo = 0;
     if (o->same_length)
         seen.hi = o->memory - 1;

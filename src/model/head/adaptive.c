@@ -17,9 +17,8 @@ static bool serves(const ls_model_settings *about) {
 /* Refuses cutoffs that do not rise, or do not lie within the vocabulary (0: not known yet). */
 static ls_status check(ls_ctx *ctx, const ls_model_settings *about) {
     const ls_reals *cutoffs = &about->adaptive_cutoffs;
-    if (cutoffs->count >= LS_CLUSTERS_MOST)
-        return LS_FAIL(ctx, LS_EUSE, "model.adaptive_cutoffs: at most %d fit",
-                       LS_CLUSTERS_MOST - 1);
+    if (cutoffs->count >= LS_CLUSTERS_MAX)
+        return LS_FAIL(ctx, LS_EUSE, "model.adaptive_cutoffs: at most %d fit", LS_CLUSTERS_MAX - 1);
     if (cutoffs->count > 0 && about->head != LS_HEAD_LM)
         return LS_FAIL(ctx, LS_EUSE, "model.adaptive_cutoffs is for model.head=lm");
     for (int64_t i = 0; i < cutoffs->count; i++) {
@@ -86,7 +85,7 @@ static cluster_head head_of(ls_program *p, const ls_model_settings *about,
                             const ls_clusters *clusters, int cluster, ls_tensor *x) {
     char name[32];
     ls_tensor *turn = projection(p, about, cluster, true);
-    if (turn != NULL) x = ls_linear_turned(p, x, turn);
+    if (turn != NULL) x = ls_linear_transposed(p, x, turn);
     ls_tensor *weight = table_of(p, about, clusters, cluster, true);
     snprintf(name, sizeof name, "head.%d.bias", cluster);
     const int64_t rows = weight == NULL ? 1 : weight->dim[0];
@@ -96,7 +95,7 @@ static cluster_head head_of(ls_program *p, const ls_model_settings *about,
 ls_tensor *ls_adaptive_loss(ls_program *p, const ls_model_settings *about, ls_tensor *x,
                             ls_tensor *targets, ls_tensor *weights, double smoothing) {
     const ls_clusters clusters = clusters_of(about);
-    ls_tensor *losses[LS_CLUSTERS_MOST] = {NULL};
+    ls_tensor *losses[LS_CLUSTERS_MAX] = {NULL};
     if (smoothing > 0)
         ls_refuse(p, LS_EUSE,
                   "train.label_smoothing cannot spread a target over a vocabulary in clusters "
@@ -111,7 +110,7 @@ ls_tensor *ls_adaptive_loss(ls_program *p, const ls_model_settings *about, ls_te
 
 ls_tensor *ls_adaptive_logits(ls_program *p, const ls_model_settings *about, ls_tensor *x) {
     const ls_clusters clusters = clusters_of(about);
-    ls_tensor *logits[LS_CLUSTERS_MOST] = {NULL};
+    ls_tensor *logits[LS_CLUSTERS_MAX] = {NULL};
     for (int i = 0; i < clusters.count && !ls_failed(p); i++) {
         const cluster_head head = head_of(p, about, &clusters, i, x);
         logits[i] = ls_linear(p, head.x, head.weight, head.bias);

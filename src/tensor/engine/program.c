@@ -56,7 +56,7 @@ ls_status ls_program_new(ls_ctx *ctx, const ls_program_options *options, ls_para
     if (options->batch < 1 || options->length < 1)
         return LS_FAIL(ctx, LS_EUSE, "a program needs at least one sequence of one token");
     if (options->streaming &&
-        (options->capacity < options->length || options->chunk_most < options->length))
+        (options->capacity < options->length || options->chunk_max < options->length))
         return LS_FAIL(ctx, LS_EUSE, "a chunk of %lld tokens does not fit a capacity of %lld",
                        (long long)options->length, (long long)options->capacity);
     ls_program *program = ls_new(ctx, 1, sizeof *program);
@@ -216,7 +216,7 @@ ls_dtype ls_wide_type(const ls_program *p) {
 
 ls_tensor *ls__tensor(ls_program *p, ls_dtype type, ls_role role, int rank, const int64_t *dim) {
     if (ls_failed(p)) return NULL;
-    if (rank < 0 || rank > LS_RANK_MOST) {
+    if (rank < 0 || rank > LS_RANK_MAX) {
         ls_refuse(p, LS_EBUG, "a tensor of rank %d", rank);
         return NULL;
     }

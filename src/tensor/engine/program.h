@@ -15,7 +15,7 @@
 #include "tensor/engine/kernel.h"
 #include "tensor/engine/parameter.h"
 
-enum { LS_RANK_MOST = 5 };
+enum { LS_RANK_MAX = 5 };
 /* A distance or position beyond all others: no bound. */
 #define LS_FAR ((int64_t)1 << 60)
 
@@ -33,7 +33,7 @@ typedef struct ls_tensor {
     ls_dtype type;
     ls_role role;
     int rank;
-    int64_t dim[LS_RANK_MOST], stride[LS_RANK_MOST];
+    int64_t dim[LS_RANK_MAX], stride[LS_RANK_MAX];
     struct ls_tensor *base; /* storage owner of a view, or NULL */
     int64_t offset;         /* elements from the base's start */
     void *data;             /* of an owner: valid once the program is finished */
@@ -102,7 +102,7 @@ typedef struct ls_program_options {
     bool recompute;        /* grad: cheap results are computed twice, not kept */
     bool streaming;        /* state enters and leaves through ports */
     int64_t capacity;      /* streaming: most tokens a sequence will ever have */
-    int64_t chunk_most;    /* streaming: longest chunk of any program that shares the state */
+    int64_t chunk_max;     /* streaming: longest chunk of any program that shares the state */
     /* streaming: sequences begin anew each for itself (ls_state_reset_rows); chunks of all programs
      * that share the state have one length */
     bool resets;
@@ -260,7 +260,7 @@ typedef struct ls_retention {
  * extent is ls_cache_extent(run, tensor). Without streaming: x itself, rows 0..T-1. */
 ls_tensor *ls_cache_append(ls_program *p, const char *name, ls_tensor *x, ls_retention keep);
 /* Rows that such a cache has room for. */
-int64_t ls_cache_rows(ls_retention keep, int64_t capacity, int64_t chunk_most);
+int64_t ls_cache_rows(ls_retention keep, int64_t capacity, int64_t chunk_max);
 /* The first `rows` rows of the sequence, kept for ever (sinks): a cache that fills once. Without
  * streaming: x itself (the caller restricts the keys). */
 ls_tensor *ls_cache_first(ls_program *p, const char *name, ls_tensor *x, int64_t rows);

@@ -38,15 +38,15 @@ static int64_t retained_rows(ls_retention keep) {
     return keep.block > 0 ? ls_max(rows, keep.block - 1 + keep.before) : rows;
 }
 
-int64_t ls_cache_rows(ls_retention keep, int64_t capacity, int64_t chunk_most) {
+int64_t ls_cache_rows(ls_retention keep, int64_t capacity, int64_t chunk_max) {
     if (keep.window == 0 && keep.block == 0) return capacity;
     /* twice what is kept, so that rows are moved down only rarely */
-    return ls_min(capacity, (keep.exact ? 1 : 2) * retained_rows(keep) + chunk_most);
+    return ls_min(capacity, (keep.exact ? 1 : 2) * retained_rows(keep) + chunk_max);
 }
 
 static ls_tensor *append(ls_program *p, const char *name, ls_port_kind kind, ls_tensor *x,
                          int64_t rows, ls_retention keep) {
-    int64_t dim[LS_RANK_MOST];
+    int64_t dim[LS_RANK_MAX];
     const int64_t batch = p->options.batch;
     if (ls_begins_differ(p) && batch > 1 && (kind == LS_PORT_FIRST || x->dim[0] % batch != 0)) {
         ls_refuse_option(
@@ -68,7 +68,7 @@ static ls_tensor *append(ls_program *p, const char *name, ls_port_kind kind, ls_
 
 ls_tensor *ls_cache_append(ls_program *p, const char *name, ls_tensor *x, ls_retention keep) {
     if (ls_failed(p) || x == NULL || !p->options.streaming) return x;
-    int64_t rows = ls_cache_rows(keep, p->options.capacity, p->options.chunk_most);
+    int64_t rows = ls_cache_rows(keep, p->options.capacity, p->options.chunk_max);
     return append(p, name, LS_PORT_CACHE, x, rows, keep);
 }
 

@@ -19,8 +19,8 @@ static const ls_op span_op = {
     .name = "span_attention", .backward = attention_backward, .flops = attention_flops};
 static const ls_op span_grad_op = {.name = "span_attention_grad", .flops = attention_grad_flops};
 
-ls_segment ls_segment_all(ls_tensor *q, ls_tensor *k, ls_tensor *v) {
-    return (ls_segment){
+ls_key_set ls_key_set_all(ls_tensor *q, ls_tensor *k, ls_tensor *v) {
+    return (ls_key_set){
         .q = q, .k = k, .v = v, .lo = -LS_FAR, .hi = LS_FAR, .key_first = 0, .key_end = LS_FAR};
 }
 
@@ -37,19 +37,19 @@ static bool has_shape(const ls_tensor *tensor, int rank, const int64_t *dim) {
 static void expect(ls_program *p, int at, const char *name, const ls_tensor *tensor, int rank,
                    const int64_t *dim, ls_dtype type) {
     if (!has_shape(tensor, rank, dim))
-        ls_refuse(p, LS_EUSE, "attention: the shape of %s in segment %d does not fit", name, at);
+        ls_refuse(p, LS_EUSE, "attention: the shape of %s in set %d does not fit", name, at);
     else if (tensor->type != type)
-        ls_refuse(p, LS_EUSE, "attention: %s in segment %d is %s where %s is needed", name, at,
+        ls_refuse(p, LS_EUSE, "attention: %s in set %d is %s where %s is needed", name, at,
                   ls_dtype_name(tensor->type), ls_dtype_name(type));
 }
 
 static void expect_map(ls_program *p, int at, ls_position_map map) {
     if ((map.kind == LS_MAP_GROUP || map.kind == LS_MAP_BLOCK) && !(map.a >= 1))
-        ls_refuse(p, LS_EUSE, "attention: positions of segment %d are grouped by %g, below 1", at,
+        ls_refuse(p, LS_EUSE, "attention: positions of set %d are grouped by %g, below 1", at,
                   map.a);
 }
 
-static void check_list(ls_program *p, int at, const ls_segment *s, int64_t H) {
+static void check_list(ls_program *p, int at, const ls_key_set *s, int64_t H) {
     const ls_block_rows *list = s->list;
     const int64_t positions = ls_max(s->q->dim[1], s->k->dim[1]);
     bool bounded = s->lo > -LS_FAR || s->hi < LS_FAR || s->block > 0 || s->group > 0 ||
@@ -59,7 +59,7 @@ static void check_list(ls_program *p, int at, const ls_segment *s, int64_t H) {
                 (list->heads == 1 || list->heads == H) &&
                 positions + list->shift <= list->blocks * list->size;
     if (bounded || !fits) {
-        ls_refuse(p, LS_EUSE, "attention: the list of blocks in segment %d %s", at,
+        ls_refuse(p, LS_EUSE, "attention: the list of blocks in set %d %s", at,
                   bounded ? "goes with no other bound and no cache" : "does not fit");
         return;
     }
@@ -68,12 +68,12 @@ static void check_list(ls_program *p, int at, const ls_segment *s, int64_t H) {
             bool rises = i == list->first[row] || list->at[i] > list->at[i - 1];
             if (rises && list->at[i] >= 0 && list->at[i] < list->blocks && list->times[i] > 0)
                 continue;
-            ls_refuse(p, LS_EUSE, "attention: the blocks listed in segment %d do not rise", at);
+            ls_refuse(p, LS_EUSE, "attention: the blocks listed in set %d do not rise", at);
             return;
         }
 }
 
-static void check_segment(ls_program *p, int at, const ls_segment *s, const ls_segment *first) {
+static void check_segment(ls_program *p, int at, const ls_key_set *s, const ls_key_set *first) {
     const int64_t B = first->q->dim[0], T = first->q->dim[1], H = first->q->dim[2];
     const int64_t K = first->q->dim[3], N = s->k->dim[1], G = first->k->dim[2];
     const ls_dtype type = ls_type(p), wide = ls_wide_type(p);
@@ -93,26 +93,26 @@ static void check_segment(ls_program *p, int at, const ls_segment *s, const ls_s
         expect(p, at, "relative_q", s->relative_q, 4, (int64_t[]){B, T, H, K}, type);
         bool real = s->relative->type == type || s->relative->type == wide;
         if (!real)
-            ls_refuse(p, LS_EUSE, "attention: relative keys of segment %d have no real type", at);
+            ls_refuse(p, LS_EUSE, "attention: relative keys of set %d have no real type", at);
     }
     if (s->group < 0) ls_refuse(p, LS_EUSE, "attention: a group of %lld", (long long)s->group);
     if (s->block < 0) ls_refuse(p, LS_EUSE, "attention: a block of %lld keys", (long long)s->block);
     if (s->span.block != 0 && (s->span.block < 1 || s->span.step < 1 || s->block > 0))
-        ls_refuse(p, LS_EUSE, "attention: the span of segment %d does not fit", at);
+        ls_refuse(p, LS_EUSE, "attention: the span of set %d does not fit", at);
     for (int64_t h = 0; s->dilation != NULL && h < H; h++)
         if (s->dilation[h] < 1)
             ls_refuse(p, LS_EUSE, "attention: head %lld has a dilation below 1", (long long)h);
     if (s->decays && (s->decay_block < 1 || s->decay_pairs < 0 || 2 * s->decay_pairs > K ||
-                      s->decay_pairs > LS_PAIRS_MOST))
-        ls_refuse(p, LS_EUSE, "attention: the decay of segment %d does not fit heads of %lld", at,
+                      s->decay_pairs > LS_PAIRS_MAX))
+        ls_refuse(p, LS_EUSE, "attention: the decay of set %d does not fit heads of %lld", at,
                   (long long)K);
     bool leaps = s->query_at.kind > LS_MAP_GROUP || s->key_at.kind > LS_MAP_GROUP;
     if (leaps && (s->table != NULL || s->decays || s->span.block == 0))
-        ls_refuse(p, LS_EUSE, "attention: coordinates of segment %d that leap need a span", at);
+        ls_refuse(p, LS_EUSE, "attention: coordinates of set %d that leap need a span", at);
     expect_map(p, at, s->query_at);
     expect_map(p, at, s->key_at);
     if (s->list != NULL && !ls_failed(p)) check_list(p, at, s, H);
-    if (s->query_most != NULL) expect(p, at, "query_most", s->query_most, 1, &B, LS_I32);
+    if (s->query_max != NULL) expect(p, at, "query_max", s->query_max, 1, &B, LS_I32);
 }
 
 /* ---- recording ---- */
@@ -123,8 +123,8 @@ static int64_t stretch(int64_t distance, int64_t dilation) {
     return distance * dilation;
 }
 
-static ls_attention_segment describe(const ls_segment *s, int64_t H, int64_t *dilation) {
-    ls_attention_segment about = {
+static ls_key_set_plan describe(const ls_key_set *s, int64_t H, int64_t *dilation) {
+    ls_key_set_plan about = {
         .rule = {.lo = s->lo,
                  .hi = s->hi,
                  .key_first = s->key_first,
@@ -155,11 +155,11 @@ static ls_attention_segment describe(const ls_segment *s, int64_t H, int64_t *di
 }
 
 /* Rows of ls_block_rows as one tensor of whole numbers lie one after the other. */
-static int64_t list_words(const ls_attention_segment *about) {
+static int64_t list_words(const ls_key_set_plan *about) {
     return about->list.heads * about->list.blocks + 1 + 2 * about->list_entries;
 }
 
-static ls_block_rows list_rows(const ls_attention_segment *about, const int32_t *words) {
+static ls_block_rows list_rows(const ls_key_set_plan *about, const int32_t *words) {
     ls_block_rows rows = about->list;
     rows.first = words;
     rows.at = rows.first + rows.heads * rows.blocks + 1;
@@ -168,7 +168,7 @@ static ls_block_rows list_rows(const ls_attention_segment *about, const int32_t 
 }
 
 /* The rows of the other side: blocks of queries by blocks of keys. */
-static void turn_list(const ls_block_rows *list, double *first, double *at, double *times) {
+static void transpose_list(const ls_block_rows *list, double *first, double *at, double *times) {
     const int64_t blocks = list->blocks, rows = list->heads * blocks;
     for (int64_t i = 0; i <= rows; i++) first[i] = 0;
     for (int64_t row = 0; row < rows; row++)
@@ -197,8 +197,8 @@ static ls_tensor *list_tensor(ls_program *p, const ls_block_rows *list, ls_block
             both[rows + 1 + i] = list->at[i];
             both[rows + 1 + entries + i] = list->times[i];
         }
-        double *turned = both + words;
-        turn_list(list, turned, turned + rows + 1, turned + rows + 1 + entries);
+        double *transposed = both + words;
+        transpose_list(list, transposed, transposed + rows + 1, transposed + rows + 1 + entries);
         int64_t more = 0;
         for (int side = 0; side < 2; side++) {
             plan[side] = ls_block_plan_of(both + side * words, rows);
@@ -228,7 +228,7 @@ static int64_t block_length(const ls_block_rows *list, int64_t block, int64_t co
     return ls_max(0, ls_min(count, (block + 1) * list->size - list->shift) - first);
 }
 
-static void describe_list(const ls_segment *s, ls_attention_segment *about) {
+static void describe_list(const ls_key_set *s, ls_key_set_plan *about) {
     const ls_block_rows *list = s->list;
     const int64_t H = s->q->dim[2];
     about->list = (ls_block_rows){
@@ -266,7 +266,7 @@ void ls_map_fits_begins(ls_program *p, ls_position_map map) {
 }
 
 /* Where sequences begin anew, a query sees the keys of its own alone. */
-static void find_own_keys(ls_program *p, ls_segment *s) {
+static void find_own_keys(ls_program *p, ls_key_set *s) {
     if (!ls_begins_differ(p) || s->k->port < 0) return;
     ls_begins_fit(p, s->block);
     ls_begins_fit(p, s->span.block);
@@ -280,59 +280,56 @@ static void find_own_keys(ls_program *p, ls_segment *s) {
     s->valid = ls_own_rows(p, s->k);
 }
 
-ls_attention_attributes *ls_attention_describe(ls_program *p, int segments, const ls_segment *given,
+ls_attention_attributes *ls_attention_describe(ls_program *p, int sets, const ls_key_set *given,
                                                ls_attention_options options, ls_tensor **in,
                                                size_t *bytes) {
-    ls_segment segment[LS_SEGMENTS_MOST];
+    ls_key_set set[LS_SEGMENTS_MAX];
     if (ls_failed(p)) return NULL;
-    if (segments < 1 || segments > LS_SEGMENTS_MOST) {
-        ls_refuse(p, LS_EUSE, "attention: %d segments, 1 to %d are possible", segments,
-                  LS_SEGMENTS_MOST);
+    if (sets < 1 || sets > LS_SEGMENTS_MAX) {
+        ls_refuse(p, LS_EUSE, "attention: %d sets, 1 to %d are possible", sets, LS_SEGMENTS_MAX);
         return NULL;
     }
-    ls_block_plan plan[LS_SEGMENTS_MOST][2] = {0};
-    for (int i = 0; i < segments; i++) {
-        ls_segment *s = &segment[i];
+    ls_block_plan plan[LS_SEGMENTS_MAX][2] = {0};
+    for (int i = 0; i < sets; i++) {
+        ls_key_set *s = &set[i];
         *s = given[i];
         if (s->q == NULL || s->k == NULL || s->v == NULL) return NULL;
         if (s->q->rank != 4 || s->k->rank != 4 || s->v->rank != 4) {
-            ls_refuse(p, LS_EUSE, "attention: q, k and v of segment %d need 4 axes", i);
+            ls_refuse(p, LS_EUSE, "attention: q, k and v of set %d need 4 axes", i);
             return NULL;
         }
         find_own_keys(p, s);
-        check_segment(p, i, s, &segment[0]);
+        check_segment(p, i, s, &set[0]);
         ls_tensor *const operands[LS_ATTENTION_SLOTS] = {
-            s->q,         s->k,          s->v,
-            s->valid,     s->slopes,     s->table,
-            s->relative,  s->relative_q, ls_failed(p) ? NULL : list_tensor(p, s->list, plan[i]),
-            s->query_most};
+            s->q,        s->k,          s->v,
+            s->valid,    s->slopes,     s->table,
+            s->relative, s->relative_q, ls_failed(p) ? NULL : list_tensor(p, s->list, plan[i]),
+            s->query_max};
         memcpy(in + i * LS_ATTENTION_SLOTS, operands, sizeof operands);
     }
     if (ls_failed(p)) return NULL;
-    const int64_t H = segment[0].q->dim[2];
-    *bytes = sizeof(ls_attention_attributes) + (size_t)(segments * H) * sizeof(int64_t);
+    const int64_t H = set[0].q->dim[2];
+    *bytes = sizeof(ls_attention_attributes) + (size_t)(sets * H) * sizeof(int64_t);
     ls_attention_attributes *attributes = ls_new(ls_program_ctx(p), *bytes, 1);
     if (attributes == NULL) {
-        ls_refuse(p, LS_ENOMEM, "attention: no memory for %d segments", segments);
+        ls_refuse(p, LS_ENOMEM, "attention: no memory for %d sets", sets);
         return NULL;
     }
-    attributes->segments = segments;
+    attributes->sets = sets;
     attributes->scale = options.scale;
     attributes->off_by_one = options.off_by_one;
-    for (int i = 0; i < segments; i++) {
-        attributes->segment[i] = describe(&segment[i], H, attributes->dilation + i * H);
-        if (segment[i].list != NULL) describe_list(&segment[i], &attributes->segment[i]);
-        memcpy(attributes->segment[i].plan, plan[i], sizeof plan[i]);
-        attributes->listed |=
-            segment[i].list != NULL || segment[i].query_most != NULL || segment[i].group > 0;
+    for (int i = 0; i < sets; i++) {
+        attributes->set[i] = describe(&set[i], H, attributes->dilation + i * H);
+        if (set[i].list != NULL) describe_list(&set[i], &attributes->set[i]);
+        memcpy(attributes->set[i].plan, plan[i], sizeof plan[i]);
+        attributes->listed |= set[i].list != NULL || set[i].query_max != NULL || set[i].group > 0;
     }
     return attributes;
 }
 
 static bool has_span(const ls_attention_attributes *attributes) {
     bool any = false;
-    for (int i = 0; i < attributes->segments; i++)
-        any |= attributes->segment[i].rule.span.block > 0;
+    for (int i = 0; i < attributes->sets; i++) any |= attributes->set[i].rule.span.block > 0;
     return any;
 }
 
@@ -342,18 +339,17 @@ static const ls_op *op_of(const ls_attention_attributes *attributes, bool backwa
     return backward ? &attention_grad_op : &attention_op;
 }
 
-ls_tensor *ls_attention(ls_program *p, int segments, const ls_segment *segment,
+ls_tensor *ls_attention(ls_program *p, int sets, const ls_key_set *set,
                         ls_attention_options options, ls_tensor **lse) {
-    ls_tensor *in[LS_SEGMENTS_MOST * LS_ATTENTION_SLOTS];
+    ls_tensor *in[LS_SEGMENTS_MAX * LS_ATTENTION_SLOTS];
     size_t bytes;
     if (lse != NULL) *lse = NULL;
-    ls_attention_attributes *attributes =
-        ls_attention_describe(p, segments, segment, options, in, &bytes);
+    ls_attention_attributes *attributes = ls_attention_describe(p, sets, set, options, in, &bytes);
     if (attributes == NULL) return NULL;
-    const int64_t B = segment[0].q->dim[0], T = segment[0].q->dim[1], H = segment[0].q->dim[2];
-    ls_tensor *out[2] = {ls_activation(p, ls_type(p), LS_DIMS(B, T, H, segment[0].v->dim[3])),
+    const int64_t B = set[0].q->dim[0], T = set[0].q->dim[1], H = set[0].q->dim[2];
+    ls_tensor *out[2] = {ls_activation(p, ls_type(p), LS_DIMS(B, T, H, set[0].v->dim[3])),
                          ls_activation(p, ls_wide_type(p), LS_DIMS(B, H, T))};
-    ls_record(p, op_of(attributes, false), attributes, bytes, segments * LS_ATTENTION_SLOTS, in, 2,
+    ls_record(p, op_of(attributes, false), attributes, bytes, sets * LS_ATTENTION_SLOTS, in, 2,
               out);
     ls_free(ls_program_ctx(p), attributes);
     if (lse != NULL) *lse = out[1];
@@ -361,14 +357,13 @@ ls_tensor *ls_attention(ls_program *p, int segments, const ls_segment *segment,
 }
 
 /* The gradient of the values for a gradient of ones is what their keys received. */
-ls_tensor *ls_attention_received(ls_program *p, int segments, const ls_segment *segment,
+ls_tensor *ls_attention_received(ls_program *p, int sets, const ls_key_set *set,
                                  ls_attention_options options, ls_tensor *out, ls_tensor *lse) {
-    ls_tensor *in[LS_SEGMENTS_MOST * LS_ATTENTION_SLOTS + 3];
-    ls_tensor *results[LS_SEGMENTS_MOST * LS_ATTENTION_SLOTS] = {NULL};
-    const int count = segments * LS_ATTENTION_SLOTS;
+    ls_tensor *in[LS_SEGMENTS_MAX * LS_ATTENTION_SLOTS + 3];
+    ls_tensor *results[LS_SEGMENTS_MAX * LS_ATTENTION_SLOTS] = {NULL};
+    const int count = sets * LS_ATTENTION_SLOTS;
     size_t bytes;
-    ls_attention_attributes *attributes =
-        ls_attention_describe(p, segments, segment, options, in, &bytes);
+    ls_attention_attributes *attributes = ls_attention_describe(p, sets, set, options, in, &bytes);
     if (attributes == NULL || out == NULL || lse == NULL) return NULL;
     double *ones = ls_new(ls_program_ctx(p), (size_t)ls_count(out), sizeof *ones);
     for (int64_t i = 0; ones != NULL && i < ls_count(out); i++) ones[i] = 1;
@@ -376,7 +371,7 @@ ls_tensor *ls_attention_received(ls_program *p, int segments, const ls_segment *
     in[count] = out;
     in[count + 1] = lse;
     in[count + 2] = ls_constant(p, out->type, out->rank, out->dim, ones);
-    const ls_tensor *v = segment[0].v;
+    const ls_tensor *v = set[0].v;
     ls_tensor *received = ls_activation(p, v->type, v->rank, v->dim);
     if (received != NULL) received->port = v->port;
     results[LS_ATTENTION_V] = received;
@@ -393,22 +388,22 @@ static const ls_attention_slot differentiable[] = {
 };
 enum { DIFFERENTIABLE = sizeof differentiable / sizeof differentiable[0] };
 
-/* Each segment gets gradients of its own; the sum over segments that share a tensor is recorded by
+/* Each set gets gradients of its own; the sum over sets that share a tensor is recorded by
  * ls_grad_add. */
 static void attention_backward(ls_program *p, const ls_node *node) {
     const ls_attention_attributes *attributes = node->attributes;
-    ls_tensor *in[LS_SEGMENTS_MOST * LS_ATTENTION_SLOTS + 3];
-    ls_tensor *out[LS_SEGMENTS_MOST * LS_ATTENTION_SLOTS] = {NULL};
+    ls_tensor *in[LS_SEGMENTS_MAX * LS_ATTENTION_SLOTS + 3];
+    ls_tensor *out[LS_SEGMENTS_MAX * LS_ATTENTION_SLOTS] = {NULL};
     if (ls_grad_of(node->out[0]) == NULL) return;
     memcpy(in, node->in, (size_t)node->in_count * sizeof *in);
     in[node->in_count] = node->out[0];
     in[node->in_count + 1] = node->out[1];
     in[node->in_count + 2] = ls_grad_of(node->out[0]);
-    for (int s = 0; s < attributes->segments; s++)
+    for (int s = 0; s < attributes->sets; s++)
         for (int i = 0; i < DIFFERENTIABLE; i++) {
             int at = s * LS_ATTENTION_SLOTS + (int)differentiable[i];
             if (in[at] == NULL || !in[at]->needs_grad) continue;
-            bool again = false; /* a tensor that several segments share has one target only */
+            bool again = false; /* a tensor that several sets share has one target only */
             for (int before = 0; before < at; before++) again |= in[before] == in[at];
             out[at] = again ? ls_activation(p, in[at]->type, in[at]->rank, in[at]->dim)
                             : ls_grad_target(p, in[at]);
@@ -416,7 +411,7 @@ static void attention_backward(ls_program *p, const ls_node *node) {
         }
     int64_t H = node->in[LS_ATTENTION_Q]->dim[2];
     size_t bytes =
-        sizeof *attributes + (size_t)(attributes->segments * H) * sizeof attributes->dilation[0];
+        sizeof *attributes + (size_t)(attributes->sets * H) * sizeof attributes->dilation[0];
     ls_record(p, op_of(attributes, true), attributes, bytes, node->in_count + 3, in, node->in_count,
               out);
     for (int i = 0; i < node->in_count; i++)
@@ -450,15 +445,14 @@ static void *address(const ls_run *run, const ls_tensor *tensor) {
 }
 
 static void resolve_source(const ls_run *run, const ls_attention_attributes *attributes, int s,
-                           ls_tensor *const *in, ls_tensor *const *grad,
-                           ls_attention_source *source) {
+                           ls_tensor *const *in, ls_tensor *const *grad, ls_key_set_run *set) {
     in += s * LS_ATTENTION_SLOTS;
     const ls_tensor *k = in[LS_ATTENTION_K], *table = in[LS_ATTENTION_TABLE];
     const ls_tensor *relative = in[LS_ATTENTION_RELATIVE], *valid = in[LS_ATTENTION_VALID];
     ls_extent extent = {0, k->dim[1]};
     if (run != NULL) extent = ls_cache_extent(run, k);
-    *source = (ls_attention_source){
-        .about = &attributes->segment[s],
+    *set = (ls_key_set_run){
+        .about = &attributes->set[s],
         .held = {extent.first, extent.first + extent.count},
         .key_rows = k->dim[1],
         .q = array_of(run, in[LS_ATTENTION_Q]),
@@ -466,7 +460,7 @@ static void resolve_source(const ls_run *run, const ls_attention_attributes *att
         .v = array_of(run, in[LS_ATTENTION_V]),
         .relative = distances_of(run, relative),
         .relative_q = array_of(run, in[LS_ATTENTION_RELATIVE_Q]),
-        .query_most = address(run, in[LS_ATTENTION_QUERY_MOST]),
+        .query_max = address(run, in[LS_ATTENTION_QUERY_MAX]),
         .valid = address(run, valid),
         .valid_batch = valid == NULL ? 0 : valid->stride[0],
         .slopes = address(run, in[LS_ATTENTION_SLOPES]),
@@ -477,29 +471,29 @@ static void resolve_source(const ls_run *run, const ls_attention_attributes *att
     };
     const int32_t *list = run == NULL ? NULL : address(run, in[LS_ATTENTION_LIST]);
     if (list != NULL) {
-        source->seen_by_queries = list_rows(source->about, list);
-        source->seen_by_keys = list_rows(source->about, list + list_words(source->about));
-        source->pieces[0] = list + 2 * list_words(source->about);
-        source->pieces[1] = source->pieces[0] + ls_block_plan_words(&source->about->plan[0]);
+        set->seen_by_queries = list_rows(set->about, list);
+        set->seen_by_keys = list_rows(set->about, list + list_words(set->about));
+        set->pieces[0] = list + 2 * list_words(set->about);
+        set->pieces[1] = set->pieces[0] + ls_block_plan_words(&set->about->plan[0]);
     }
-    if (attributes->segment[s].dilated)
-        source->dilation = attributes->dilation + s * in[LS_ATTENTION_Q]->dim[2];
+    if (attributes->set[s].dilated)
+        set->dilation = attributes->dilation + s * in[LS_ATTENTION_Q]->dim[2];
     if (grad == NULL) return;
     grad += s * LS_ATTENTION_SLOTS;
-    source->dq = array_of(run, grad[LS_ATTENTION_Q]);
-    source->dk = array_of(run, grad[LS_ATTENTION_K]);
-    source->dv = array_of(run, grad[LS_ATTENTION_V]);
-    source->drelative_q = array_of(run, grad[LS_ATTENTION_RELATIVE_Q]);
-    source->drelative = distances_of(run, grad[LS_ATTENTION_RELATIVE]);
+    set->dq = array_of(run, grad[LS_ATTENTION_Q]);
+    set->dk = array_of(run, grad[LS_ATTENTION_K]);
+    set->dv = array_of(run, grad[LS_ATTENTION_V]);
+    set->drelative_q = array_of(run, grad[LS_ATTENTION_RELATIVE_Q]);
+    set->drelative = distances_of(run, grad[LS_ATTENTION_RELATIVE]);
     const ls_tensor *dtable = grad[LS_ATTENTION_TABLE];
-    source->dtable = address(run, dtable);
-    source->dtable_stride = dtable == NULL ? 0 : dtable->stride[0];
+    set->dtable = address(run, dtable);
+    set->dtable_stride = dtable == NULL ? 0 : dtable->stride[0];
 }
 
 void ls_attention_resolve(const ls_run *run, const ls_node *node, ls_attention_job *job) {
     const ls_attention_attributes *attributes = node->attributes;
     const ls_tensor *q = node->in[LS_ATTENTION_Q], *k = node->in[LS_ATTENTION_K];
-    int operands = attributes->segments * LS_ATTENTION_SLOTS;
+    int operands = attributes->sets * LS_ATTENTION_SLOTS;
     bool backward = node->in_count > operands;
     const ls_tensor *out = backward ? node->in[operands] : node->out[0];
     const ls_tensor *lse = backward              ? node->in[operands + 1]
@@ -515,26 +509,25 @@ void ls_attention_resolve(const ls_run *run, const ls_node *node, ls_attention_j
         .start = run == NULL ? 0 : run->start,
         .scale = attributes->scale,
         .off_by_one = attributes->off_by_one,
-        .segments = attributes->segments,
+        .sets = attributes->sets,
         .out = array_of(run, out),
         .dout = array_of(run, backward ? node->in[operands + 2] : NULL),
         .lse = address(run, lse),
         .threads = run == NULL ? 1 : run->threads,
         .workspace = run == NULL ? NULL : run->workspace,
     };
-    for (int s = 0; s < job->segments; s++)
-        resolve_source(run, attributes, s, node->in, backward ? node->out : NULL, &job->source[s]);
+    for (int s = 0; s < job->sets; s++)
+        resolve_source(run, attributes, s, node->in, backward ? node->out : NULL, &job->set[s]);
 }
 
 /* ---- what is admitted ---- */
 
-ls_attention_reach ls_attention_reach_of(const ls_attention_source *source, int64_t head,
-                                         int64_t m) {
-    const ls_attention_segment *about = source->about;
-    ls_attention_reach reach = {.step = source->dilation == NULL ? 1 : source->dilation[head]};
+ls_attention_reach ls_attention_reach_of(const ls_key_set_run *set, int64_t head, int64_t m) {
+    const ls_key_set_plan *about = set->about;
+    ls_attention_reach reach = {.step = set->dilation == NULL ? 1 : set->dilation[head]};
     if (m < about->rule.key_first || m >= about->rule.key_end) return reach;
-    reach.first = m + stretch(about->lo, reach.step);
-    reach.end = m + stretch(about->hi, reach.step) + 1;
+    reach.first = m + stretch(about->set.lo, reach.step);
+    reach.end = m + stretch(about->set.hi, reach.step) + 1;
     ls_span span = ls_rule_span(&about->rule);
     if (span.block > 0) {
         ls_interval blocks = ls_span_any(span, (ls_interval){m, m + 1});
@@ -549,8 +542,8 @@ ls_attention_reach ls_attention_reach_of(const ls_attention_source *source, int6
     return reach;
 }
 
-bool ls_attention_admits(const ls_attention_source *source, int64_t head, int64_t n, int64_t m) {
-    ls_attention_reach reach = ls_attention_reach_of(source, head, m);
+bool ls_attention_admits(const ls_key_set_run *set, int64_t head, int64_t n, int64_t m) {
+    ls_attention_reach reach = ls_attention_reach_of(set, head, m);
     return n >= reach.first && n < reach.end && (n - reach.first) % reach.step == 0;
 }
 
@@ -562,24 +555,24 @@ double ls_attention_pairs(const ls_node *node) {
     ls_attention_job job;
     ls_attention_resolve(NULL, node, &job);
     double pairs = 0;
-    for (int s = 0; s < job.segments; s++) {
-        const ls_attention_source *source = &job.source[s];
+    for (int s = 0; s < job.sets; s++) {
+        const ls_key_set_run *set = &job.set[s];
         const ls_tensor *k = node->in[s * LS_ATTENTION_SLOTS + LS_ATTENTION_K];
-        if (source->about->list.size > 0) {
-            pairs += source->about->list_pairs;
+        if (set->about->list.size > 0) {
+            pairs += set->about->list_pairs;
             continue;
         }
         /* a stream is counted at its end, where the cache is full */
         int64_t start = k->port >= 0 ? ls_max(0, k->dim[1] - job.T) : 0;
-        int64_t heads = source->dilation == NULL ? 1 : job.H;
+        int64_t heads = set->dilation == NULL ? 1 : job.H;
         for (int64_t h = 0; h < heads; h++) {
-            int64_t step = source->dilation == NULL ? 1 : source->dilation[h];
-            ls_tile_rule rule = source->about->rule;
-            rule.lo = stretch(source->about->lo, step);
-            rule.hi = stretch(source->about->hi, step);
+            int64_t step = set->dilation == NULL ? 1 : set->dilation[h];
+            ls_tile_rule rule = set->about->rule;
+            rule.lo = stretch(set->about->set.lo, step);
+            rule.hi = stretch(set->about->set.hi, step);
             for (int64_t n = start; n < start + job.T; n++) {
                 ls_interval keys =
-                    ls_interval_cut(ls_keys_any(&rule, (ls_interval){n, n + 1}), source->held);
+                    ls_interval_cut(ls_keys_any(&rule, (ls_interval){n, n + 1}), set->held);
                 if (keys.end <= keys.first) continue;
                 /* multiples of step among the distances n - m */
                 int64_t far = n - keys.first, near = n - keys.end + 1;
@@ -587,7 +580,7 @@ double ls_attention_pairs(const ls_node *node) {
                                           : (int64_t)(floor((double)far / (double)step) -
                                                       ceil((double)near / (double)step)) +
                                                 1;
-                pairs += (double)count * (source->dilation == NULL ? (double)job.H : 1.0);
+                pairs += (double)count * (set->dilation == NULL ? (double)job.H : 1.0);
             }
         }
     }

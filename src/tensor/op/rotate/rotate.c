@@ -57,7 +57,7 @@ static ls_tensor *again(ls_program *p, const ls_node *node) {
 ls_tensor *ls_rotate(ls_program *p, ls_tensor *x, const ls_rotary *rotary, ls_position_map map,
                      ls_rotate_as as) {
     if (x == NULL) return NULL;
-    if (x->rank != 4 || rotary->pairs < 0 || rotary->pairs > LS_PAIRS_MOST ||
+    if (x->rank != 4 || rotary->pairs < 0 || rotary->pairs > LS_PAIRS_MAX ||
         2 * rotary->pairs > x->dim[3]) {
         ls_refuse(p, LS_EBUG, "rotate: %lld pairs do not fit a tensor of rank %d",
                   (long long)rotary->pairs, x->rank);
