@@ -3,7 +3,9 @@
 #   src/position/<name>.c        must define  const ls_position_type ls_position_<name>
 #   src/position/extend_<name>.c must define  const ls_extension_type ls_extension_<name>
 #   src/task/<name>.c            must define  const ls_task_type ls_task_<name>
-function(write_registry room kind type names)
+#   src/model/wrap/<name>.c      must define  const ls_wrap_type ls_wrap_<name>
+#   src/model/head/<name>.c      must define  const ls_head_type ls_head_<name>
+function(write_registry header kind type names)
   set(declarations "")
   set(entries "")
   foreach(name IN LISTS names)
@@ -12,8 +14,8 @@ function(write_registry room kind type names)
   endforeach()
   list(LENGTH names count)
   file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/registry_${kind}.c CONTENT
-"/* Generated from the names in src/${room}. */
-#include \"${room}/${room}.h\"
+"/* Generated from the names of files. */
+#include \"${header}.h\"
 
 ${declarations}
 const ${type} *const ls_${kind}_types[] = {
@@ -50,13 +52,23 @@ foreach(file IN LISTS task_files)
     list(APPEND TASKS ${name})
   endif()
 endforeach()
-write_registry(mixer mixer ls_mixer_type "${MIXERS}")
-write_registry(position position ls_position_type "${POSITIONS}")
-write_registry(position extension ls_extension_type "${EXTENSIONS}")
-write_registry(task task ls_task_type "${TASKS}")
+write_registry(mixer/mixer mixer ls_mixer_type "${MIXERS}")
+write_registry(position/position position ls_position_type "${POSITIONS}")
+write_registry(position/position extension ls_extension_type "${EXTENSIONS}")
+write_registry(task/task task ls_task_type "${TASKS}")
 set(REGISTRY_SOURCES ${CMAKE_BINARY_DIR}/generated/registry_mixer.c
   ${CMAKE_BINARY_DIR}/generated/registry_position.c ${CMAKE_BINARY_DIR}/generated/registry_extension.c
   ${CMAKE_BINARY_DIR}/generated/registry_task.c)
+foreach(kind wrap head)
+  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/model/${kind}/*.c)
+  set(names "")
+  foreach(file IN LISTS files)
+    get_filename_component(name ${file} NAME_WE)
+    list(APPEND names ${name})
+  endforeach()
+  write_registry(model/${kind} ${kind} ls_${kind}_type "${names}")
+  list(APPEND REGISTRY_SOURCES ${CMAKE_BINARY_DIR}/generated/registry_${kind}.c)
+endforeach()
 
 # src/tensor/op/NAME/NAME.h declares an operation; tensor/ops.h is all of them.
 file(GLOB op_headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/src/tensor/op/*/*.h)

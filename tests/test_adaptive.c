@@ -1,7 +1,7 @@
 /* Adaptive embeddings and softmax against their definition, probabilities, gradients, and the
  * published number of parameters. */
 #include "harness.h"
-#include "model/adaptive.h"
+#include "model/head/adaptive.h"
 
 enum { B = 2, T = 9, D = 8, V = 40 };
 
@@ -31,7 +31,7 @@ static void record(ls_program *p, const void *given) {
     ls_tensor *rows = ls_adaptive_rows(p, &about, tokens);
     ls_keep(p, "rows", rows);
     if (!ls_program_about(p)->grad) ls_keep(p, "logits", ls_adaptive_logits(p, &about, rows));
-    ls_keep(p, "loss", ls_adaptive_loss(p, &about, rows, targets, weights));
+    ls_keep(p, "loss", ls_adaptive_loss(p, &about, rows, targets, weights, 0));
 }
 
 static bench make(ls_ctx *ctx, const variant *v, ls_dtype type, bool grad) {

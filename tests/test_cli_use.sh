@@ -56,6 +56,9 @@ refuses 2 "longshot eval" train extend=bca data.corpus=text.txt
 refuses 2 "too small" train model.vocabulary=100 data.corpus=text.txt
 refuses 2 "vocabulary in clusters" train model.adaptive_cutoffs=100 train.label_smoothing=0.1 data.corpus=text.txt
 refuses 2 "out of range" train train.label_smoothing=1 data.corpus=text.txt
+# the engine's refusal, with the keys of a recipe that were its cause
+refuses 2 "set data.borders=false, or another train.length" train model.mixer=transformer_xl mixer.segment=12 \
+    train.length=16 train.carry=64 data.loader=stream data.borders=true data.corpus=text.txt
 printf 'train: {steps: 1}\n' >good.yaml
 refuses 2 "neither key=value" train good.yaml other.yaml
 

@@ -15,7 +15,6 @@ static ls_program *loss_program(ls_ctx *ctx, ls_dtype type, bool grad, double sm
                                       .batch = 2,
                                       .length = ROWS / 2,
                                       .grad = grad && pass == 1,
-                                      .label_smoothing = smoothing,
                                       .guarded = true};
         expect(ctx, ls_program_new(ctx, &options, *store, &p));
         ls_tensor *x = ls_input(p, "x", type, LS_DIMS(2, ROWS / 2, WIDTH), true);
@@ -23,7 +22,7 @@ static ls_program *loss_program(ls_ctx *ctx, ls_dtype type, bool grad, double sm
         ls_tensor *b = ls_param(p, "b", LS_DIMS(WORDS), ls_init_bias());
         ls_tensor *targets = ls_input(p, "targets", LS_I32, LS_DIMS(2, ROWS / 2), false);
         ls_tensor *weights = ls_input(p, "weights", ls_wide_type(p), LS_DIMS(2, ROWS / 2), false);
-        ls_keep(p, "loss", ls_linear_cross_entropy(p, x, w, b, targets, weights));
+        ls_keep(p, "loss", ls_linear_cross_entropy(p, x, w, b, targets, weights, smoothing));
         if (pass == 1 && grad) ls_keep_gradient(p, "x", x);
         if (pass == 1) break;
         ls_program_free(p);

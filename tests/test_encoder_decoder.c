@@ -55,18 +55,20 @@ static int32_t target(int64_t b, int64_t t) {
     return t == 1 ? -1 : (int32_t)((b + 4 * t) % WORDS);
 }
 
-static ls_program *program_of(ls_model *model, ls_model_use use, ls_program_options options) {
+static ls_program *program_of(ls_model *model, ls_model_use use, int64_t source,
+                              ls_program_options options) {
     ls_program *program;
+    const ls_recording how = {.use = use, .source = source};
     options.guarded = true;
-    expect(model->ctx, ls_model_program(model, use, options, &program));
+    expect(model->ctx, ls_model_record(model, &how, options, &program));
     ls_program_poison(program);
     return program;
 }
 
 /* Examples from `first` on, filled up with padding. */
 static void put_examples(ls_model *model, ls_program *program, int64_t first) {
-    const int64_t source = ls_program_about(program)->source;
     const int64_t length = ls_program_about(program)->length;
+    const int64_t source = ls_program_find(program, "tokens")->dim[1] - length;
     const int64_t count = ls_program_about(program)->batch, each = source + length;
     const ls_tensor *weights = ls_program_find(program, "weights");
     int32_t tokens[B * (S + T)], targets[B * T];
@@ -281,8 +283,8 @@ static void test_definition(void **state) {
         ls_model_config config;
         ls_model *model = make(&ctx, definitions[i].words, LS_F64, &config);
         const reference r = {.model = model, .t5 = definitions[i].t5};
-        ls_program *loss = program_of(model, LS_MODEL_LOSS,
-                                      (ls_program_options){.batch = B, .source = S, .length = T});
+        ls_program *loss =
+            program_of(model, LS_MODEL_LOSS, S, (ls_program_options){.batch = B, .length = T});
         put_examples(model, loss, 0);
         expect(&ctx, ls_program_run(loss, NULL, 0, 0));
         for (int64_t b = 0; b < B; b++) {
@@ -320,6 +322,9 @@ static const char *const models[] = {
     "model.memory_kind=slots model.memory=3 model.memory_heads=3 model.memory_update=gru "
     "model.segment=4 mixer.heads=2 model.position=none model.tied=false model.last_norm=false "
     "model.residual=gru",
+    "model.norm_place=sandwich mixer.heads=2 model.position=rope",
+    "model.norm_place=branch model.norm=rms mixer.heads=2 model.position=t5",
+    "model.parallel=two_norms mixer.heads=2 model.position=rope",
 };
 enum { MODELS = sizeof models / sizeof models[0] };
 
@@ -327,12 +332,12 @@ static void check_gradient(ls_ctx *ctx, const char *words) {
     ls_model_config config;
     ls_model *model = make(ctx, words, LS_F64, &config);
     ls_parameters *store = model->store;
-    const ls_program_options options = {.batch = B, .source = S, .length = T};
-    ls_program *program = program_of(model, LS_MODEL_TRAIN, options);
+    const ls_program_options options = {.batch = B, .length = T};
+    ls_program *program = program_of(model, LS_MODEL_TRAIN, S, options);
     const ls_tensor *weights = ls_program_find(program, "weights");
     put_examples(model, program, 0);
     /* differences need no backward part; what is dropped is dropped in training alone */
-    ls_program *forward = program_of(model, LS_MODEL_LOSS, options);
+    ls_program *forward = program_of(model, LS_MODEL_LOSS, S, options);
     put_examples(model, forward, 0);
     ls_program *differed = config.model.dropout > 0 ? program : forward;
     ls_parameters_clear_gradient(store);
@@ -362,7 +367,7 @@ static void check_gradient(ls_ctx *ctx, const char *words) {
     /* the encoder is computed twice then */
     ls_program_options again = options;
     again.recompute = true;
-    ls_program *twice = program_of(model, LS_MODEL_TRAIN, again);
+    ls_program *twice = program_of(model, LS_MODEL_TRAIN, S, again);
     put_examples(model, twice, 0);
     ls_parameters_clear_gradient(store);
     weighted_loss(ctx, twice);
@@ -387,8 +392,8 @@ static void check_padding(ls_ctx *ctx, const char *words) {
     ls_model_config config;
     ls_model *model = make(ctx, words, LS_F64, &config);
     ls_parameters *store = model->store;
-    ls_program *all = program_of(model, LS_MODEL_TRAIN,
-                                 (ls_program_options){.batch = B, .source = S, .length = T});
+    ls_program *all =
+        program_of(model, LS_MODEL_TRAIN, S, (ls_program_options){.batch = B, .length = T});
     double *together = malloc((size_t)store->total * sizeof *together), size = 0;
     put_examples(model, all, 0);
     ls_parameters_clear_gradient(store);
@@ -396,9 +401,8 @@ static void check_padding(ls_ctx *ctx, const char *words) {
     memcpy(together, store->gradient, (size_t)store->total * sizeof *together);
     ls_parameters_clear_gradient(store);
     for (int64_t b = 0; b < B; b++) {
-        ls_program *one = program_of(
-            model, LS_MODEL_TRAIN,
-            (ls_program_options){.batch = 1, .source = source_of(b), .length = rest_of(b)});
+        ls_program *one = program_of(model, LS_MODEL_TRAIN, source_of(b),
+                                     (ls_program_options){.batch = 1, .length = rest_of(b)});
         put_examples(model, one, b);
         weighted_loss(ctx, one); /* adds to the gradient */
         for (int64_t t = 0; t < T; t++) {
@@ -435,8 +439,8 @@ static void test_padding(void **state) {
 
 /* Losses [B, T] of whole examples. */
 static double *whole_losses(ls_model *model) {
-    ls_program *program = program_of(model, LS_MODEL_LOSS,
-                                     (ls_program_options){.batch = B, .source = S, .length = T});
+    ls_program *program =
+        program_of(model, LS_MODEL_LOSS, S, (ls_program_options){.batch = B, .length = T});
     put_examples(model, program, 0);
     expect(model->ctx, ls_program_run(program, NULL, 0, 0));
     double *losses = read_all(ls_program_find(program, "loss"));
@@ -523,8 +527,8 @@ static void test_nothing_leaks(void **state) {
     for (size_t i = 0; i < MODELS; i++) {
         ls_model_config config;
         ls_model *model = make(&ctx, models[i], LS_F64, &config);
-        ls_program *program = program_of(
-            model, LS_MODEL_LOSS, (ls_program_options){.batch = 1, .source = S, .length = T});
+        ls_program *program =
+            program_of(model, LS_MODEL_LOSS, S, (ls_program_options){.batch = 1, .length = T});
         const ls_tensor *tokens = ls_program_find(program, "tokens");
         const ls_tensor *loss = ls_program_find(program, "loss");
         put_examples(model, program, 0);
@@ -672,8 +676,8 @@ static void test_refusals(void **state) {
     assert_non_null(strstr(ctx.error.message, "needs a task"));
     ctx.error = (ls_error){0};
     /* padding stands last in both parts */
-    ls_program *program = program_of(model, LS_MODEL_LOSS,
-                                     (ls_program_options){.batch = 1, .source = 3, .length = 2});
+    ls_program *program =
+        program_of(model, LS_MODEL_LOSS, 3, (ls_program_options){.batch = 1, .length = 2});
     expect(&ctx, ls_model_put_tokens(model, program, "tokens", (int32_t[]){1, -1, -1, 2, -1}));
     for (int64_t i = 0; i < 2; i++) {
         int32_t tokens[5] = {1, 2, 1, 2, 1};

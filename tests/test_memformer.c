@@ -35,6 +35,7 @@ static alone slots_alone(ls_memory_update update, bool bias, double temperature,
                              .memory_temperature = temperature,
                              .epsilon = 1e-5,
                              .init = 0.02,
+                             .norm_weight = true,
                              .bias = bias},
                    .times = times};
 }

@@ -11,6 +11,21 @@ static const char *const shapes[] = {
     "model.norm_place=post model.activation=relu2 model.scale_embedding=true mixer.bias=true",
     "model.activation=geglu model.dropout=0.2",
     "model.segment=5 model.memory=2 model.dropout=0.1",
+    /* forms of blocks */
+    "model.parallel=one_norm model.norm_embedding=true",
+    "model.parallel=two_norms model.dropout=0.1",
+    "model.norm_place=sandwich model.norm=rms",
+    "model.norm_place=branch model.norm=rms model.bias=false",
+    "model.residual=normed model.norm_embedding=true",
+    "model.residual=gru model.norm_place=branch",
+    "model.residual=gru model.norm_place=sandwich model.last_norm=false",
+    "model.norm_place=sandwich model.residual=normed",
+    "model.norm_weight=false model.parallel=two_norms",
+    "model.norm_bias=yes model.bias=false model.parallel=one_norm model.activation=swiglu",
+    "model.norm_bias=no model.inner_norm=true mixer.inner_norm=layer mixer.bias=true",
+    "model.norm=rms model.inner_norm=true mixer.inner_norm=rms model.activation=geglu",
+    "model.norm_place=sandwich model.parallel=one_norm model.segment=5 model.memory=2",
+    "model.norm_place=branch model.parallel=two_norms",
 };
 
 /* A small model from words; the position method is the caller's. */

@@ -527,7 +527,7 @@ static void latents_are_rows(ls_program *p, const void *about) {
     const mixer_case *c = about;
     ls_mixer mixer = c->mixer;
     ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(B, T, D), true);
-    mixer.latents = x;
+    mixer.second = x;
     ls_keep(p, "y", ls_mixer_record(p, &mixer, x));
 }
 

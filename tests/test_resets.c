@@ -450,8 +450,9 @@ static void test_what_cannot_be_is_refused(void **state) {
     refuses("model.mixer=compressive mixer.heads=2 mixer.segment=16 mixer.memory=8 "
             "mixer.compress=most_used",
             16, "whole segments of 16");
-    refuses("model.position=rope mixer.heads=2 extend=sinks", 16, "data.borders=false");
-    refuses("model.position=rope mixer.heads=2 extend=lm_infinite", 16, "data.borders=false");
+    refuses("model.position=rope mixer.heads=2 extend=sinks", 16, "begin anew each for itself");
+    refuses("model.position=rope mixer.heads=2 extend=lm_infinite", 16,
+            "begin anew each for itself");
 }
 
 int main(void) {

@@ -48,7 +48,7 @@ static json_t *mixers(void) {
                                   {LS_MIXER_BIDIRECTIONAL, "bidirectional"},
                                   {LS_MIXER_STREAMING, "streaming"},
                                   {LS_MIXER_POSITIONS, "positions"},
-                                  {LS_MIXER_LATENTS, "latents"}};
+                                  {LS_MIXER_SECOND_INPUT, "second input"}};
     json_t *list = json_array();
     for (size_t i = 0; i < ls_mixer_count; i++) {
         const ls_mixer_type *type = ls_mixer_types[i];

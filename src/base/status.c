@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -62,6 +63,14 @@ ls_status ls_fail_at(ls_ctx *ctx, const char *file, int line, ls_status code, co
     vsnprintf(ctx->error.message, sizeof ctx->error.message, format, arguments);
     va_end(arguments);
     return code;
+}
+
+void ls_fail_add(ls_ctx *ctx, const char *format, ...) {
+    const size_t used = strlen(ctx->error.message);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(ctx->error.message + used, sizeof ctx->error.message - used, format, arguments);
+    va_end(arguments);
 }
 
 void ls_say(const ls_ctx *ctx, const char *format, ...) {

@@ -31,6 +31,9 @@ typedef struct ls_error {
     char message[512];
     const char *file; /* where in the source it was first noticed */
     int line;
+    /* Which option of the refusing function cannot be as it was given, by its field's name; NULL:
+     * not said. Who set it from a recipe says which key that was. */
+    const char *option;
 } ls_error;
 
 /* Memory comes from here, so that a caller can supply its own and a test can make the k-th
@@ -64,6 +67,8 @@ int ls_status_exit_code(ls_status code);
 
 ls_status ls_fail_at(ls_ctx *ctx, const char *file, int line, ls_status code, const char *format,
                      ...) __attribute__((format(printf, 5, 6)));
+/* Adds to the sentence of a failure what its caller alone knows. */
+void ls_fail_add(ls_ctx *ctx, const char *format, ...) __attribute__((format(printf, 2, 3)));
 #define LS_FAIL(ctx, code, ...) ls_fail_at((ctx), __FILE__, __LINE__, (code), __VA_ARGS__)
 
 #define LS_TRY(expression)                                                                         \

@@ -73,7 +73,7 @@ ls_status ls_mixer_trial_open(ls_mixer_trial *a) {
     LS_TRY(read_mask(a));
     const ls_safetensor *z = ls_mixer_trial_find(a, LS_GIVEN_Z, NULL);
     if (z == NULL) return LS_OK;
-    if (!(a->mixer.type->traits & LS_MIXER_LATENTS))
+    if (!(a->mixer.type->traits & LS_MIXER_SECOND_INPUT))
         return LS_FAIL(a->ctx, LS_EUSE, "the file gives latents %s, which mixer %s does not take",
                        z->name, a->mixer.type->name);
     return read_rows(a, z, z->name, &a->latents, &a->latent_width, &a->z);

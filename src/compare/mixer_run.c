@@ -11,7 +11,7 @@ static ls_status record(ls_mixer_trial *a, ls_program_options options, bool fini
     ls_mixer mixer = a->mixer;
     if (a->mask != NULL) mixer.valid = ls_input(p, "valid", LS_U8, LS_DIMS(B, T), false);
     if (a->z != NULL)
-        mixer.latents =
+        mixer.second =
             ls_input(p, "z", a->type, LS_DIMS(B, a->latents, a->latent_width), options.grad);
     ls_tensor *y = ls_mixer_record(p, &mixer, x);
     ls_keep(p, "y", y);
@@ -19,7 +19,7 @@ static ls_status record(ls_mixer_trial *a, ls_program_options options, bool fini
     if (y != NULL && options.grad) {
         ls_seed_gradient(p, y, ls_input(p, "cot", a->type, y->rank, y->dim, false));
         ls_keep_gradient(p, "x", x);
-        if (a->z != NULL) ls_keep_gradient(p, "z", mixer.latents);
+        if (a->z != NULL) ls_keep_gradient(p, "z", mixer.second);
     }
     ls_status status = LS_OK;
     if (ls_failed(p))

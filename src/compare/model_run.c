@@ -6,14 +6,14 @@
 
 ls_status ls_trial_record(const ls_trial *trial, ls_trial_run *run) {
     const bool decodes = trial->S > 0;
-    ls_program_options options = {.batch = trial->B,
-                                  .length = run->count,
-                                  .grad = true,
-                                  .train = run->trains,
-                                  .source = decodes ? trial->S : 0};
+    ls_program_options options = {
+        .batch = trial->B, .length = run->count, .grad = true, .train = run->trains};
+    ls_recording how = {.use = LS_MODEL_OBSERVED,
+                        .source = decodes ? trial->S : 0,
+                        .pieces = decodes ? trial->pieces : 1};
     if (!decodes && trial->config.model.segment > 0) {
-        options.segments = trial->length;
-        options.segment_count = trial->pieces;
+        how.segments = trial->length;
+        how.segment_count = trial->pieces;
     }
     if (trial->streams) {
         options.streaming = true;
@@ -21,8 +21,7 @@ ls_status ls_trial_record(const ls_trial *trial, ls_trial_run *run) {
         for (int64_t i = 0; i < trial->pieces; i++)
             options.chunk_max = ls_max(options.chunk_max, trial->length[i]);
     }
-    LS_TRY(ls_model_program_observed(trial->model, decodes ? trial->pieces : 1, options,
-                                     &run->program));
+    LS_TRY(ls_model_record(trial->model, &how, options, &run->program));
     if (run->count <= ls_program_chunk_limit(run->program)) return LS_OK;
     return LS_FAIL(trial->ctx, LS_EUSE, "this model takes at most %lld tokens at once: see cut",
                    (long long)ls_program_chunk_limit(run->program));

@@ -20,6 +20,16 @@ const char *ls_mixer_option_at_test(const ls_mixer_type *type, const char *label
     return NULL;
 }
 
+ls_tensor *ls_norm_rows(ls_program *p, const ls_norm *norm, ls_tensor *x, ls_tensor *delta,
+                        ls_tensor **sum) {
+    return ls_residual_norm(p, norm->kind, norm->epsilon, x, delta, norm->weight, norm->bias, sum);
+}
+
+ls_mixer_result ls_mixer_result_of(const ls_mixer *mixer) {
+    if (mixer->type->result == NULL) return (ls_mixer_result){0};
+    return mixer->type->result(mixer);
+}
+
 ls_status ls_mixer_check(ls_ctx *ctx, const ls_mixer *mixer) {
     const ls_mixer_type *type = mixer->type;
     if (mixer->causal && !(type->traits & LS_MIXER_CAUSAL))

@@ -8,10 +8,19 @@
 typedef enum {
     LS_MIXER_CAUSAL = 1,
     LS_MIXER_BIDIRECTIONAL = 2,
-    LS_MIXER_STREAMING = 4, /* obeys the law of the cut */
-    LS_MIXER_POSITIONS = 8, /* takes a position method */
-    LS_MIXER_LATENTS = 16,  /* can begin with latents that are given */
+    LS_MIXER_STREAMING = 4,     /* obeys the law of the cut */
+    LS_MIXER_POSITIONS = 8,     /* takes a position method */
+    LS_MIXER_SECOND_INPUT = 16, /* takes a second input beside x */
 } ls_mixer_traits;
+
+/* A norm with its parameters, of the program that is being recorded; see ls_residual_norm. */
+typedef struct ls_norm {
+    ls_norm_kind kind;
+    double epsilon;
+    ls_tensor *weight, *bias;
+} ls_norm;
+ls_tensor *ls_norm_rows(ls_program *p, const ls_norm *norm, ls_tensor *x, ls_tensor *delta,
+                        ls_tensor **sum);
 
 /* A mixer in its place: what its functions are given. */
 typedef struct ls_mixer {
@@ -20,20 +29,30 @@ typedef struct ls_mixer {
     int64_t width; /* D */
     bool causal;
     const ls_position *position; /* NULL where the type takes none */
-    ls_tensor *valid;   /* u8 [B,T]: 0 for rows that are padding, which no other row may see; NULL:
-                           all rows count. Padding comes after all tokens of a sequence, so what looks
-                           back alone never sees any. Of the program that is being recorded */
-    ls_tensor *latents; /* [B,M,W]: rows that a mixer with latents begins with; NULL: its own
-                           parameter. Of the program that is being recorded */
-    ls_tensor *remembered;  /* cache [B,N,D] of the rows of now and before, where the model keeps
-                               what the type says that it `remembers`; NULL: the mixer does. Of the
-                               program that is being recorded */
+    ls_tensor *valid;  /* u8 [B,T]: 0 for rows that are padding, which no other row may see; NULL:
+                          all rows count. Padding comes after all tokens of a sequence, so what looks
+                          back alone never sees any. Of the program that is being recorded */
+    ls_tensor *second; /* [B,M,W]: a second input, where the type takes one; NULL: none. Of the
+                          program that is being recorded */
+    /* Where x is the norm of rows of a model's residual stream: those rows [B,T,D], and the norm;
+     * else NULL. What keeps its input over several steps of training keeps the rows, so that old
+     * ones have a part in the norm's gradient as well. Of the program that is being recorded */
+    ls_tensor *stream;
+    const ls_norm *norm;
     int64_t layer;          /* its number in the model, from 0; 0: not in a model */
     int64_t trained_length; /* l: what the model is trained for; 0: not known */
     int64_t start;          /* tokens before those that `row` is asked about */
     int64_t branches; /* of the model that add to the residual stream, for initial weights that
                          shrink with depth; 0: not in a model */
 } ls_mixer;
+
+/* What comes out of a mixer; all zero: a row for each of x. */
+typedef struct ls_mixer_result {
+    bool whole;      /* it takes the place of x: norms and sums are the mixer's own */
+    bool other_rows; /* its rows are others than x's, of the model's width; none is padding */
+    int64_t trained; /* so many rows at the end of a text are computed in training, others are 0; 0:
+                        all */
+} ls_mixer_result;
 
 /* How a row of a tensor in a public checkpoint maps to ours. */
 typedef struct ls_alias {
@@ -95,16 +114,8 @@ typedef struct ls_mixer_type {
     /* Options that may differ between training and test, as the weights do not depend on them; ends
      * with NULL. May be NULL itself: none. */
     const char *const *at_test;
-    /* How long its input stays in a stream with gradients, in a cache "memory". A model with norms
-     * before its layers keeps the rows as they were before the norm, so that remembered ones have a
-     * part in the norm's gradient as well. May be NULL: it remembers otherwise, or nothing. */
-    ls_retention (*remembers)(const ls_mixer *mixer);
-    /* What comes out takes the place of x in a model, norms and sums being its own; and it may have
-     * another number of rows than x, of the model's width. Both may be NULL: no. */
-    bool (*whole)(const ls_mixer *mixer);
-    bool (*other_rows)(const ls_mixer *mixer);
-    /* Rows at the end of a text that training computes, others coming out as 0; 0 or NULL: all. */
-    int64_t (*trained_rows)(const ls_mixer *mixer);
+    /* What comes out, where it is not a row for each of x that a model adds to it. May be NULL. */
+    ls_mixer_result (*result)(const ls_mixer *mixer);
 } ls_mixer_type;
 
 extern const ls_mixer_type *const ls_mixer_types[];
@@ -118,6 +129,8 @@ const char *ls_mixer_option_at_test(const ls_mixer_type *type, const char *label
 /* Refuses what cannot be in its place: a mixer that cannot look the way the model does, and what
  * its own check refuses. */
 ls_status ls_mixer_check(ls_ctx *ctx, const ls_mixer *mixer);
+/* What comes out of it: see ls_mixer_type. */
+ls_mixer_result ls_mixer_result_of(const ls_mixer *mixer);
 /* Records the mixer; refuses a stream where it cannot take a sequence in chunks. */
 ls_tensor *ls_mixer_record(ls_program *p, const ls_mixer *mixer, ls_tensor *x);
 

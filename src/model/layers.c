@@ -7,15 +7,24 @@ static const struct {
                    {LS_ACT_RELU, false}, {LS_ACT_RELU2, false},     {LS_ACT_GELU, true},
                    {LS_ACT_SILU, true},  {LS_ACT_RELU, true},       {LS_ACT_GELU_TANH, true}};
 
+ls_norm ls_layer_norm_of(ls_program *p, const ls_model_settings *about, const char *name,
+                         int64_t width) {
+    const bool layer = about->norm == 0, weighted = about->norm_weight;
+    const bool biased =
+        about->norm_bias == LS_NORM_BIAS_AS_BIAS ? about->bias : about->norm_bias == LS_NORM_BIAS;
+    ls_norm norm = {.kind = layer ? LS_NORM_LAYER : LS_NORM_RMS, .epsilon = about->epsilon};
+    ls_scope(p, "%s", name);
+    if (weighted) norm.weight = ls_param(p, "weight", LS_DIMS(width), ls_init_gain());
+    if (weighted && layer && biased)
+        norm.bias = ls_param(p, "bias", LS_DIMS(width), ls_init_bias());
+    ls_scope_end(p);
+    return norm;
+}
+
 ls_tensor *ls_layer_norm(ls_program *p, const ls_model_settings *about, const char *name,
                          ls_tensor *x, ls_tensor *delta, ls_tensor **sum) {
-    ls_scope(p, "%s", name);
-    ls_tensor *weight = ls_param(p, "weight", LS_DIMS(about->width), ls_init_gain());
-    bool biased = about->bias && about->norm == LS_NORM_LAYER;
-    ls_tensor *bias = biased ? ls_param(p, "bias", LS_DIMS(about->width), ls_init_bias()) : NULL;
-    ls_scope_end(p);
-    return ls_residual_norm(p, about->norm == 0 ? LS_NORM_LAYER : LS_NORM_RMS, about->epsilon, x,
-                            delta, weight, bias, sum);
+    const ls_norm norm = ls_layer_norm_of(p, about, name, about->width);
+    return ls_norm_rows(p, &norm, x, delta, sum);
 }
 
 int64_t ls_hidden_width(const ls_model_settings *about) {
@@ -31,6 +40,10 @@ ls_tensor *ls_feed_forward(ls_program *p, const ls_model_settings *about, ls_ten
     ls_scope(p, "ffn");
     ls_tensor *up = ls_project(p, about, "up", x, gated ? 2 * F : F, about->bias);
     ls_tensor *hidden = ls_activate(p, kind, gated, up);
+    if (about->inner_norm) {
+        const ls_norm norm = ls_layer_norm_of(p, about, "norm", F);
+        hidden = ls_norm_rows(p, &norm, hidden, NULL, NULL);
+    }
     ls_tensor *down = ls_project(p, about, "down", hidden, about->width, about->bias);
     ls_scope_end(p);
     return ls_dropout(p, down, about->dropout);

@@ -4,10 +4,10 @@
 
 #include "model/model.h"
 
-typedef enum { LS_PLACE_PRE, LS_PLACE_POST } ls_norm_place;
-typedef enum { LS_RESIDUAL_SUM, LS_RESIDUAL_GRU } ls_residual;
-
-/* The model's norm of x + delta under a name; see ls_residual_norm. */
+/* The model's norm of rows of a width, under a name; and that norm of x + delta, see
+ * ls_residual_norm. */
+ls_norm ls_layer_norm_of(ls_program *p, const ls_model_settings *about, const char *name,
+                         int64_t width);
 ls_tensor *ls_layer_norm(ls_program *p, const ls_model_settings *about, const char *name,
                          ls_tensor *x, ls_tensor *delta, ls_tensor **sum);
 /* The width inside the feed-forward layer. */

@@ -19,9 +19,10 @@ typedef struct ls_model_settings {
     int64_t memory_heads, memory_read_heads, memory_encoder, memory_updates;
     double memory_temperature;
     char mixer[LS_OPTION_TEXT_BYTES], position[LS_OPTION_TEXT_BYTES];
-    int norm, norm_place, residual, activation;
+    int norm, norm_bias, norm_place, parallel, residual, activation; /* see block.h */
     double epsilon, dropout, init;
-    bool tied, bias, scale_embedding, feed_forward, head_bias, last_norm;
+    bool norm_weight, inner_norm, tied, bias, scale_embedding, norm_embedding, feed_forward,
+        head_bias, last_norm;
     ls_reals adaptive_cutoffs; /* ids at which clusters of a vocabulary begin; empty: no clusters */
     int64_t adaptive_divisor;  /* of the width from one cluster to the next */
     int adaptive_projections;  /* ls_own_projections */
@@ -45,6 +46,7 @@ typedef enum {
 
 /* Clusters whose logits have a projection of their own. */
 typedef enum { LS_PROJECTIONS_FIRST, LS_PROJECTIONS_NONE, LS_PROJECTIONS_ALL } ls_own_projections;
+typedef enum { LS_NORM_BIAS_AS_BIAS, LS_NORM_BIAS, LS_NORM_NO_BIAS } ls_norm_bias;
 typedef enum { LS_MEMORY_ROWS, LS_MEMORY_SLOTS } ls_memory_kind;
 typedef enum { LS_UPDATE_NORM, LS_UPDATE_PLAIN, LS_UPDATE_GRU } ls_memory_update;
 
@@ -95,8 +97,7 @@ ls_status ls_position_extensions_read(ls_ctx *ctx, const ls_settings *settings,
 /* YAML of the resolved description (without extensions where `trained` is true). */
 void ls_model_config_print(ls_ctx *ctx, const ls_model_config *config, bool trained, ls_text *out);
 void ls_model_config_clear(ls_ctx *ctx, ls_model_config *config);
-/* Puts a preset's keys into the settings where they are not given yet. LS_EUSE names the nearest.
- */
+/* A named model. */
 typedef struct ls_preset {
     const char *name, *summary;
     const char *settings; /* "key=value key=value" */
@@ -128,33 +129,37 @@ typedef enum {
     LS_MODEL_LOSS,   /* inputs tokens, targets; keeps loss */
     LS_MODEL_LOGITS, /* input tokens; keeps logits in the model's type: [B,V] of the last token, or
                         [B,classes] */
+    /* Everything that a language model makes, for holding it against other code; grad and train are
+     * the caller's. Inputs tokens, targets, weights (of the losses); keeps rows [B,T,D], which the
+     * head reads, logits [B,T,V] and loss [B,T], and for each segment s memory.s and, with an
+     * encoder, encoded.s. With gradients they begin also at rows, logits (not adaptive ones),
+     * memory.s and encoded.s, with the inputs cot.rows and so forth. A model with an encoder reads
+     * `pieces` sources, each with its share of the tokens, and its memory passes from one to the
+     * next: tokens are [B, pieces (source + length / pieces)]. */
+    LS_MODEL_OBSERVED,
 } ls_model_use;
 
-/* tokens [B,T] (valid: see ls_mixer; NULL: no padding) -> what the head reads, [B,T,D], and the
- * embedding, which is the head where tied (NULL where it is adaptive): for programs of one's own.
- */
-ls_tensor *ls_model_rows(ls_program *p, const ls_model_config *config, ls_tensor *tokens,
-                         ls_tensor *valid, ls_tensor **embedding);
-/* options: batch (examples), length (of each sequence), source (its tokens, where there is an
- * encoder) and what streaming needs; type, grad and train are set from the use. tokens are [B,T],
- * those of pairs [2B,T], with a source [B,source+T] (unless the state has it); targets, weights and
- * loss are [B,T], of classes [B,1]. */
+/* What a model is recorded for, beside what every program has; all its recording functions read
+ * it. */
+typedef struct ls_recording {
+    ls_model_use use;
+    int64_t source;          /* tokens that an encoder reads first; 0: there is no source */
+    bool source_read;        /* streaming: a program before this one has left it in the state */
+    double label_smoothing;  /* of the loss */
+    int64_t picked;          /* LOGITS of a language model: rows of each sequence; 0: the last */
+    int64_t pieces;          /* OBSERVED: sources, each with its share of the tokens; 0: one */
+    const int64_t *segments; /* OBSERVED: their lengths; NULL: model.segment each */
+    int64_t segment_count;
+} ls_recording;
+/* options: batch (examples), length (of each sequence) and what streaming needs; type, grad and
+ * train are set from the use. tokens are [B,T], those of pairs [2B,T], with a source [B,source+T]
+ * (unless the state has it); targets, weights and loss are [B,T], of classes [B,1]. With `picked`
+ * there is an input at [B,picked] (the rows' numbers, b T + t), and logits are [B,picked,V]. */
+ls_status ls_model_record(ls_model *model, const ls_recording *how, ls_program_options options,
+                          ls_program **out);
+/* The same for a use alone. */
 ls_status ls_model_program(ls_model *model, ls_model_use use, ls_program_options options,
                            ls_program **out);
-/* Logits of `picked` rows of each sequence of a language model: also an input at [B,picked] (the
- * rows' numbers, b T + t) and keeps logits [B,picked,V]. */
-ls_status ls_model_program_at(ls_model *model, int64_t picked, ls_program_options options,
-                              ls_program **out);
-/* Everything that a language model makes, for holding it against other code: `options.grad` and
- * `train` are the caller's. Inputs tokens, targets, weights (of the losses); keeps rows [B,T,D],
- * which the head reads, logits [B,T,V] and loss [B,T], and for each segment s memory.s and, with an
- * encoder, encoded.s. With gradients they begin also at rows, logits (not adaptive ones), memory.s
- * and encoded.s, with the inputs cot.rows and so forth. A model with an encoder reads `pieces`
- * sources of options.source tokens, each with its share of the options.length tokens, and its
- * memory passes from one to the next: tokens are [B, pieces (source + length / pieces)]. Else
- * pieces is 1. */
-ls_status ls_model_program_observed(ls_model *model, int64_t pieces, ls_program_options options,
-                                    ls_program **out);
 /* Copies token numbers or classes into an input; LS_EINPUT where one is out of range, or padding
  * stands before a token. Targets may be -1: not scored. */
 ls_status ls_model_put_tokens(const ls_model *model, ls_program *program, const char *input,

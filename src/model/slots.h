@@ -1,4 +1,5 @@
-/* Slots of memory that segments read and write (Memformer, arXiv 2010.06891): see memformer.md. */
+/* Slots of memory that segments read and write (Memformer, arXiv 2010.06891): see
+ * wrap/memformer.md. */
 #ifndef LS_MODEL_SLOTS_H
 #define LS_MODEL_SLOTS_H
 

@@ -40,11 +40,12 @@ static ls_status make_program(ls_stream *stream, ls_model_use use, int64_t lengt
                                   .length = length,
                                   .streaming = true,
                                   .capacity = stream->capacity,
-                                  .chunk_max = stream->chunk,
-                                  .source = stream->source,
-                                  .source_read = stream->source > 0 && !reads(stream)};
-    if (picked > 0) return ls_model_program_at(stream->model, picked, options, out);
-    return ls_model_program(stream->model, use, options, out);
+                                  .chunk_max = stream->chunk};
+    const ls_recording how = {.use = use,
+                              .source = stream->source,
+                              .source_read = stream->source > 0 && !reads(stream),
+                              .picked = picked};
+    return ls_model_record(stream->model, &how, options, out);
 }
 
 /* The program for a chunk length (and logits of so many rows): kept ones first; the one unused for

@@ -84,10 +84,10 @@ static ls_status measure(ls_ctx *ctx, const ls_model_config *config, bool trains
         /* a source and what follows it are at most as long as a sample */
         const ls_program_options options = {.batch = train->batch / train->accumulate,
                                             .length = train->length,
-                                            .chunk_max = train->length,
-                                            .source =
-                                                config->encoder_layers > 0 ? train->length : 0};
-        LS_TRY_GOTO(ls_model_program(model, LS_MODEL_TRAIN, options, &program));
+                                            .chunk_max = train->length};
+        const ls_recording how = {.use = LS_MODEL_TRAIN,
+                                  .source = config->encoder_layers > 0 ? train->length : 0};
+        LS_TRY_GOTO(ls_model_record(model, &how, options, &program));
         out->step_bytes = (double)ls_program_bytes(program);
         out->tokens = train->steps * train->batch * train->length;
     }

@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include "train/train.h"
 
 static void loader_rows(const void *user, int64_t batch, int64_t row, int64_t rows, int32_t *inputs,
@@ -11,6 +13,15 @@ ls_train_source ls_train_source_of(const ls_loader *loader, int64_t vocabulary) 
                              .identity = ls_loader_identity(loader),
                              .vocabulary = vocabulary,
                              .resets = ls_loader_resets(loader)};
+}
+
+/* A refusal of an option that stands under another name in a recipe. */
+static ls_status in_words_of_recipes(ls_ctx *ctx, ls_status status) {
+    const char *option = ctx->error.option;
+    if (status == LS_EUSE && option != NULL && strcmp(option, "resets") == 0)
+        ls_fail_add(ctx, " (as they do with train.carry and data.borders=true: set "
+                         "data.borders=false, or another train.length)");
+    return status;
 }
 
 ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *job,
@@ -28,14 +39,15 @@ ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *jo
     ls_program_options options = {.batch = settings->batch / settings->accumulate,
                                   .length = length,
                                   .recompute = settings->recompute,
-                                  .label_smoothing = settings->label_smoothing,
                                   .streaming = settings->carry > 0,
                                   .capacity = ls_max(settings->carry, length),
                                   .chunk_max = length,
-                                  .resets = job->source.resets,
-                                  .source = job->source.source};
+                                  .resets = job->source.resets};
+    const ls_recording how = {.use = LS_MODEL_TRAIN,
+                              .source = job->source.source,
+                              .label_smoothing = settings->label_smoothing};
     ls_train_job whole = *job;
-    LS_TRY(ls_model_program(model, LS_MODEL_TRAIN, options, &whole.program));
+    LS_TRY(in_words_of_recipes(ctx, ls_model_record(model, &how, options, &whole.program)));
     const int64_t unit = ls_program_unit(whole.program);
     if (settings->carry > 0 && settings->length % unit != 0) {
         ls_program_free(whole.program);

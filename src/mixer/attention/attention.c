@@ -9,6 +9,8 @@
 typedef struct attention_options {
     int64_t heads, kv_heads, key_width, value_width, window;
     bool bias, out_bias;
+    int inner_norm; /* 0: none; else of ls_norm_kind, plus 1 */
+    double inner_epsilon;
     ls_reals dilation;
 } attention_options;
 
@@ -24,6 +26,10 @@ static const ls_option options[] = {
      "biases on the projections"},
     {"out_bias", LS_OPTION_BOOL, offsetof(attention_options, out_bias), "true", 0, 0, NULL,
      "with bias: also on the output projection"},
+    {"inner_norm", LS_OPTION_CHOICE, offsetof(attention_options, inner_norm), "none", 0, 0,
+     "none|layer|rms", "a norm of all heads together before the output projection (sub-LayerNorm)"},
+    {"inner_epsilon", LS_OPTION_REAL, offsetof(attention_options, inner_epsilon), "1e-5", 1e-12, 1,
+     NULL, "added in that norm"},
     {"window", LS_OPTION_INT, offsetof(attention_options, window), "0", 0, 1e15, NULL,
      "keys each query sees, itself included, in steps of the dilation; 0: all"},
     {"dilation", LS_OPTION_REALS, offsetof(attention_options, dilation), "", 1, 1e9, NULL,
@@ -89,6 +95,17 @@ static ls_attend start(const ls_mixer *mixer, int64_t *dilation) {
     return attend;
 }
 
+static ls_tensor *inner_norm(ls_program *p, const attention_options *o, ls_tensor *mixed) {
+    if (mixed == NULL) return NULL;
+    const ls_norm_kind kind = o->inner_norm == 1 ? LS_NORM_LAYER : LS_NORM_RMS;
+    const int64_t width = mixed->dim[2];
+    ls_tensor *weight = ls_param(p, "inner_norm.weight", LS_DIMS(width), ls_init_gain());
+    ls_tensor *bias = kind == LS_NORM_LAYER && o->bias
+                          ? ls_param(p, "inner_norm.bias", LS_DIMS(width), ls_init_bias())
+                          : NULL;
+    return ls_residual_norm(p, kind, o->inner_epsilon, mixed, NULL, weight, bias, NULL);
+}
+
 static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     if (x == NULL) return NULL;
     ls_ctx *ctx = ls_program_ctx(p);
@@ -119,6 +136,7 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     attend.valid = mixer->valid;
     ls_tensor *mixed = ls_attend_record(p, mixer->position, attend, q, k, v);
     mixed = ls_reshape(p, mixed, LS_DIMS(B, T, s.heads * s.value_width));
+    if (o->inner_norm != 0) mixed = inner_norm(p, o, mixed);
     ls_tensor *out_weight = ls_param(p, "out.weight", LS_DIMS(D, s.heads * s.value_width), init);
     ls_tensor *out_bias = o->bias && o->out_bias ? ls_param(p, "out.bias", LS_DIMS(D), zero) : NULL;
     return ls_linear(p, mixed, out_weight, out_bias);
@@ -193,6 +211,7 @@ static const ls_alias aliases[] = {
     BOTH("o", "out", ROWS_SAME),
     BOTH("query_key_value", "qkv", ROWS_GROUPED),
     BOTH("dense", "out", ROWS_SAME),
+    BOTH("inner_attn_ln", "inner_norm", ROWS_SAME),
     BOTH("Wqkv", "qkv", ROWS_SAME),
     BOTH("to_q", "qkv", ROWS_SAME),
     BOTH("to_kv", "qkv", ROWS_KEYS),

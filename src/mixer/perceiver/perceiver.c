@@ -327,7 +327,7 @@ static ls_tensor *beside(ls_program *p, ls_tensor *a, ls_tensor *b) {
 static ls_tensor *first_latents(ls_program *p, const ls_mixer *mixer, int64_t B) {
     const perceiver_options *o = mixer->options;
     const int64_t L = latent_width(mixer);
-    ls_tensor *given = mixer->latents;
+    ls_tensor *given = mixer->second;
     if (given == NULL) return ls_latent_repeat(p, ls_latent_table(p, "latents", o->latents, L), B);
     if (given->rank == 3 && given->dim[0] == B && given->dim[1] == o->latents && given->dim[2] == L)
         return given;
@@ -401,7 +401,7 @@ static ls_tensor *read_back(ls_program *p, const ls_mixer *mixer, ls_tensor *x) 
     const int64_t B = x->dim[0], T = x->dim[1], L = latent_width(mixer);
     const bool last = o->loss == LOSS_LAST && about->train && !about->streaming && T > o->latents;
     const int64_t before = last ? T - o->latents : 0;
-    if (mixer->latents != NULL) {
+    if (mixer->second != NULL) {
         ls_refuse(p, LS_EUSE, "perceiver: the latents of a causal model are its rows, not given");
         return NULL;
     }
@@ -459,18 +459,12 @@ static double flops(const ls_mixer *mixer, int64_t T) {
 
 /* ---- in its place ---- */
 
-static bool whole(const ls_mixer *mixer) {
+static ls_mixer_result result(const ls_mixer *mixer) {
     const perceiver_options *o = mixer->options;
-    return o->whole || (!mixer->causal && o->output == OUTPUT_LATENTS);
-}
-
-static bool other_rows(const ls_mixer *mixer) {
-    return !mixer->causal && !decodes(mixer);
-}
-
-static int64_t trained_rows(const ls_mixer *mixer) {
-    const perceiver_options *o = mixer->options;
-    return o->loss == LOSS_LAST ? o->latents : 0;
+    const bool latents = !mixer->causal && !decodes(mixer);
+    return (ls_mixer_result){.whole = o->whole || latents,
+                             .other_rows = latents,
+                             .trained = o->loss == LOSS_LAST ? o->latents : 0};
 }
 
 /* Layers of transformers: one cross-attend alone, and those of a model. */
@@ -513,7 +507,7 @@ const ls_mixer_type ls_mixer_perceiver = {
         "of latents that read all before them",
     .paper = "arXiv 2103.03206, 2107.14795, 2202.07765",
     .options = LS_OPTIONS(options, perceiver_options),
-    .traits = LS_MIXER_CAUSAL | LS_MIXER_BIDIRECTIONAL | LS_MIXER_STREAMING | LS_MIXER_LATENTS,
+    .traits = LS_MIXER_CAUSAL | LS_MIXER_BIDIRECTIONAL | LS_MIXER_STREAMING | LS_MIXER_SECOND_INPUT,
     .check = check,
     .forward = forward,
     .state_bytes = state_bytes,
@@ -521,7 +515,5 @@ const ls_mixer_type ls_mixer_perceiver = {
     .aliases = aliases,
     .row = row,
     .at_test = at_test,
-    .whole = whole,
-    .other_rows = other_rows,
-    .trained_rows = trained_rows,
+    .result = result,
 };

@@ -52,16 +52,21 @@ static ls_retention retention(const xl_options *o) {
     return (ls_retention){.block = o->segment, .before = o->memory};
 }
 
-static ls_retention remembers(const ls_mixer *mixer) {
-    ls_retention keep = retention(mixer->options);
-    keep.exact = true;
-    return keep;
-}
-
 /* Distances between a query and a key it sees, of a sequence of `length`. */
 static int64_t distances(const xl_options *o, int64_t length) {
     int64_t most = ls_min(length, o->same_length ? o->memory : o->memory + o->segment);
     return o->clamp_len > 0 ? ls_min(most, o->clamp_len + 1) : most;
+}
+
+/* The layer's input of the chunk and of the memory, [B,N,D]. In a model with norms before its
+ * layers it is kept as it was before the norm. */
+static ls_tensor *remember(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
+    ls_retention keep = retention(mixer->options);
+    keep.exact = true;
+    if (mixer->norm == NULL || !ls_program_about(p)->streaming)
+        return ls_cache_append(p, "memory", x, keep);
+    ls_tensor *rows = ls_cache_append(p, "memory", mixer->stream, keep);
+    return ls_norm_rows(p, mixer->norm, rows, NULL, NULL);
 }
 
 /* Keys and values [B,N,H,e] of the chunk and of what is remembered. Where weights may change from
@@ -75,10 +80,7 @@ static void recall(ls_program *p, const ls_mixer *mixer, ls_tensor *x, ls_tensor
     const bool exact = ls_program_about(p)->grad;
     ls_tensor *weight =
         ls_param(p, "kv.weight", LS_DIMS(2 * H * e, mixer->width), ls_init_normal(0.02));
-    ls_tensor *rows = x, *parts[2];
-    if (exact)
-        rows = mixer->remembered != NULL ? mixer->remembered
-                                         : ls_cache_append(p, "memory", x, remembers(mixer));
+    ls_tensor *rows = exact ? remember(p, mixer, x) : x, *parts[2];
     if (rows == NULL) return;
     ls_split(p, ls_linear(p, rows, weight, NULL), 2, widths, parts);
     *k = ls_reshape(p, parts[0], LS_DIMS(rows->dim[0], rows->dim[1], H, e));
@@ -190,5 +192,4 @@ const ls_mixer_type ls_mixer_transformer_xl = {
     .buffers = buffers,
     .row = row,
     .at_test = at_test,
-    .remembers = remembers,
 };

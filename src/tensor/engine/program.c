@@ -131,14 +131,27 @@ void ls_apart_end(ls_program *program) {
 
 /* ---- names and errors ---- */
 
+static void refuse(ls_program *program, ls_status code, const char *format, va_list arguments) {
+    char text[400];
+    vsnprintf(text, sizeof text, format, arguments);
+    program->status = LS_FAIL(program->ctx, code, "%s", text);
+}
+
 void ls_refuse(ls_program *program, ls_status code, const char *format, ...) {
     if (program->status != LS_OK) return;
-    char text[400];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    refuse(program, code, format, arguments);
     va_end(arguments);
-    program->status = LS_FAIL(program->ctx, code, "%s", text);
+}
+
+void ls_refuse_option(ls_program *program, const char *option, const char *format, ...) {
+    if (program->status != LS_OK) return;
+    program->ctx->error.option = option;
+    va_list arguments;
+    va_start(arguments, format);
+    refuse(program, LS_EUSE, format, arguments);
+    va_end(arguments);
 }
 
 bool ls_failed(const ls_program *program) {

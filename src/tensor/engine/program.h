@@ -95,27 +95,19 @@ struct ls_run {
 };
 
 typedef struct ls_program_options {
-    ls_dtype type;          /* compute type: f64, f32 or bf16 */
-    int64_t batch, length;  /* B sequences, T tokens of each in a chunk */
-    bool grad;              /* record the backward part */
-    bool train;             /* dropout acts */
-    bool recompute;         /* grad: cheap results are computed twice, not kept */
-    double label_smoothing; /* of ls_linear_cross_entropy */
-    bool streaming;         /* state enters and leaves through ports */
-    int64_t capacity;       /* streaming: most tokens a sequence will ever have */
-    int64_t chunk_max;      /* streaming: longest chunk of any program that shares the state */
+    ls_dtype type;         /* compute type: f64, f32 or bf16 */
+    int64_t batch, length; /* B sequences, T tokens of each in a chunk */
+    bool grad;             /* record the backward part */
+    bool train;            /* dropout acts */
+    bool recompute;        /* grad: cheap results are computed twice, not kept */
+    bool streaming;        /* state enters and leaves through ports */
+    int64_t capacity;      /* streaming: most tokens a sequence will ever have */
+    int64_t chunk_max;     /* streaming: longest chunk of any program that shares the state */
     /* streaming: sequences begin anew each for itself (ls_state_reset_rows); chunks of all programs
      * that share the state have one length */
     bool resets;
-    int64_t source;      /* tokens of a second sequence, which is read first; 0: there is none */
-    bool source_read;    /* streaming: a program before this one has left it in the state */
     bool profile_scores; /* attention keeps "scores" by distance: see ls_score_profile */
-    bool observed;       /* a model keeps what its segments leave: ls_model_program_observed */
-    /* observed: their lengths where they are not all model.segment's, read while recording; NULL:
-     * they are */
-    const int64_t *segments;
-    int64_t segment_count;
-    bool guarded; /* tests: a guard band behind every tensor in the arena */
+    bool guarded;        /* tests: a guard band behind every tensor in the arena */
 } ls_program_options;
 
 /* A program to record into. The store is borrowed: unless it is sealed, parameters that are not in
@@ -171,6 +163,9 @@ void ls_apart(ls_program *program, int64_t length);
 void ls_apart_end(ls_program *program);
 /* The message is LS_FAIL's; for shape errors and refusals inside recorded functions. */
 void ls_refuse(ls_program *program, ls_status code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The same with LS_EUSE, where an option of the program is why: see ls_error. */
+void ls_refuse_option(ls_program *program, const char *option, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 bool ls_failed(const ls_program *program);
 

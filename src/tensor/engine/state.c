@@ -49,10 +49,10 @@ static ls_tensor *append(ls_program *p, const char *name, ls_port_kind kind, ls_
     int64_t dim[LS_RANK_MAX];
     const int64_t batch = p->options.batch;
     if (ls_begins_differ(p) && batch > 1 && (kind == LS_PORT_FIRST || x->dim[0] % batch != 0)) {
-        ls_refuse(
-            p, LS_EUSE,
-            "rows of a stream's start (%s) cannot be kept where documents begin anew each for "
-            "itself: set data.borders=false",
+        ls_refuse_option(
+            p, "resets",
+            "rows of a stream's start (%s) cannot be kept where sequences begin anew each for "
+            "itself",
             name);
         return NULL;
     }

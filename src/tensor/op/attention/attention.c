@@ -252,9 +252,9 @@ static int64_t map_period(ls_position_map map) {
 void ls_map_fits_begins(ls_program *p, ls_position_map map) {
     const int64_t period = map_period(map);
     if (ls_begins_differ(p) && period < 0)
-        ls_refuse(p, LS_EUSE,
-                  "positions that count from the start of a stream do not go with documents that "
-                  "begin anew each for itself: set data.borders=false");
+        ls_refuse_option(p, "resets",
+                         "positions that count from the start of a stream do not go with sequences "
+                         "that begin anew each for itself");
     ls_begins_fit(p, period);
 }
 
@@ -267,9 +267,9 @@ static void find_own_keys(ls_program *p, ls_key_set *s) {
     ls_map_fits_begins(p, s->query_at);
     ls_map_fits_begins(p, s->key_at);
     if (s->valid != NULL || s->key_first > 0 || s->key_end < LS_FAR)
-        ls_refuse(p, LS_EUSE,
-                  "keys at given positions do not go with documents that begin anew each for "
-                  "itself: set data.borders=false");
+        ls_refuse_option(p, "resets",
+                         "keys at given positions do not go with sequences that begin anew each "
+                         "for itself");
     s->valid = ls_own_rows(p, s->k);
 }
 

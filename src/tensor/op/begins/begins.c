@@ -34,11 +34,10 @@ ls_tensor *ls_own_places(ls_program *p, int64_t T, int64_t last) {
 
 void ls_begins_fit(ls_program *p, int64_t period) {
     if (period < 1 || !ls_begins_differ(p) || p->options.length % period == 0) return;
-    ls_refuse(
-        p, LS_EUSE,
-        "where documents begin anew each for itself (data.borders=true with train.carry) a "
-        "train.length of %lld must be a multiple of the %lld tokens in which the model cuts a "
-        "text",
+    ls_refuse_option(
+        p, "resets",
+        "where sequences begin anew each for itself a chunk of %lld tokens must be a multiple of "
+        "the %lld in which the model cuts a sequence",
         (long long)p->options.length, (long long)period);
 }
 

@@ -66,9 +66,9 @@ ls_tensor *ls_rotate(ls_program *p, ls_tensor *x, const ls_rotary *rotary, ls_po
     ls_tensor *begins = as == LS_ROTATE_OWN ? ls_begins(p) : NULL;
     if (begins == NULL) ls_map_fits_begins(p, map);
     if (rotary->dynamic != NULL && ls_begins_differ(p))
-        ls_refuse(p, LS_EUSE,
-                  "frequencies that change with the length of a stream do not go with documents "
-                  "that begin anew each for itself: set data.borders=false");
+        ls_refuse_option(p, "resets",
+                         "frequencies that change with the length of a stream do not go with "
+                         "sequences that begin anew each for itself");
     ls_rotate_attributes attributes = {.rotary = *rotary,
                                        .map = map,
                                        .as = as == LS_ROTATE_OWN ? LS_ROTATE_ALONE : as,

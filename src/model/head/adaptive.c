@@ -1,4 +1,4 @@
-#include "model/adaptive.h"
+#include "model/head/adaptive.h"
 
 #include <stdio.h>
 
@@ -10,11 +10,12 @@ static ls_clusters clusters_of(const ls_model_settings *about) {
     return clusters;
 }
 
-bool ls_adaptive(const ls_model_settings *about) {
-    return about->adaptive_cutoffs.count > 0;
+static bool serves(const ls_model_settings *about) {
+    return about->head == LS_HEAD_LM && about->adaptive_cutoffs.count > 0;
 }
 
-ls_status ls_adaptive_check(ls_ctx *ctx, const ls_model_settings *about) {
+/* Refuses cutoffs that do not rise, or do not lie within the vocabulary (0: not known yet). */
+static ls_status check(ls_ctx *ctx, const ls_model_settings *about) {
     const ls_reals *cutoffs = &about->adaptive_cutoffs;
     if (cutoffs->count >= LS_CLUSTERS_MAX)
         return LS_FAIL(ctx, LS_EUSE, "model.adaptive_cutoffs: at most %d fit", LS_CLUSTERS_MAX - 1);
@@ -92,17 +93,17 @@ static cluster_head head_of(ls_program *p, const ls_model_settings *about,
 }
 
 ls_tensor *ls_adaptive_loss(ls_program *p, const ls_model_settings *about, ls_tensor *x,
-                            ls_tensor *targets, ls_tensor *weights) {
+                            ls_tensor *targets, ls_tensor *weights, double smoothing) {
     const ls_clusters clusters = clusters_of(about);
     ls_tensor *losses[LS_CLUSTERS_MAX] = {NULL};
-    if (ls_program_about(p)->label_smoothing > 0)
+    if (smoothing > 0)
         ls_refuse(p, LS_EUSE,
                   "train.label_smoothing cannot spread a target over a vocabulary in clusters "
                   "(model.adaptive_cutoffs)");
     for (int i = 0; i < clusters.count && !ls_failed(p); i++) {
         const cluster_head head = head_of(p, about, &clusters, i, x);
         ls_tensor *ids = ls_cluster_ids(p, &clusters, targets, i, i == 0);
-        losses[i] = ls_linear_cross_entropy(p, head.x, head.weight, head.bias, ids, weights);
+        losses[i] = ls_linear_cross_entropy(p, head.x, head.weight, head.bias, ids, weights, 0);
     }
     return ls_cluster_losses(p, clusters.count, losses);
 }
@@ -116,3 +117,32 @@ ls_tensor *ls_adaptive_logits(ls_program *p, const ls_model_settings *about, ls_
     }
     return ls_cluster_logits(p, &clusters, logits);
 }
+
+static ls_output output(ls_program *p, const ls_model_settings *about, const ls_head_input *in) {
+    (void)p;
+    (void)about;
+    return (ls_output){.x = in->x};
+}
+
+static ls_tensor *logits_of(ls_program *p, const ls_model_settings *about, ls_output out) {
+    return ls_adaptive_logits(p, about, out.x);
+}
+
+static ls_tensor *loss_of(ls_program *p, const ls_model_settings *about, ls_output out,
+                          ls_tensor *targets, ls_tensor *weights, double smoothing) {
+    return ls_adaptive_loss(p, about, out.x, targets, weights, smoothing);
+}
+
+const ls_head_type ls_head_adaptive = {
+    .name = "adaptive",
+    .summary = "the next token of each token, by clusters of a vocabulary",
+    .paper = "arXiv 1609.04309, 1809.10853",
+    .sequences = 1,
+    .serves = serves,
+    .check = check,
+    .complete = check,
+    .embed = ls_adaptive_rows,
+    .output = output,
+    .logits = logits_of,
+    .loss = loss_of,
+};

@@ -1,0 +1,117 @@
+#include "model/block.h"
+
+#include <stdio.h>
+
+/* Where the norms of a form stand: one line each, in the order of ls_norm_place. */
+static const struct form {
+    bool before; /* of what a sublayer reads */
+    bool after;  /* of what it makes, before the sum */
+    bool of_sum; /* of the sum */
+    bool last;   /* after the last block: what leaves a block is no norm's result */
+} forms[] = {
+    [LS_PLACE_PRE] = {.before = true, .last = true},
+    [LS_PLACE_POST] = {.of_sum = true},
+    [LS_PLACE_SANDWICH] = {.before = true, .after = true, .last = true},
+    [LS_PLACE_BRANCH] = {.after = true, .last = true},
+};
+
+ls_status ls_block_check(ls_ctx *ctx, const ls_model_settings *about) {
+    const struct form *form = &forms[about->norm_place];
+    if (about->residual == LS_RESIDUAL_GRU && form->of_sum)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "model.residual=gru is for model.norm_place=pre, sandwich or branch");
+    if (about->residual == LS_RESIDUAL_NORMED && !form->before)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "model.residual=normed is for model.norm_place=pre or sandwich");
+    if (about->norm_bias != LS_NORM_BIAS_AS_BIAS && (about->norm != 0 || !about->norm_weight))
+        return LS_FAIL(ctx, LS_EUSE,
+                       "model.norm_bias is for model.norm=layer with model.norm_weight=true");
+    if (about->inner_norm && !about->feed_forward)
+        return LS_FAIL(ctx, LS_EUSE, "model.inner_norm is for model.feed_forward=true");
+    if (about->parallel == LS_PARALLEL_NO) return LS_OK;
+    if (!about->feed_forward)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "model.parallel is for model.feed_forward=true: a mixer alone has nothing "
+                       "beside it");
+    if (form->of_sum)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "model.parallel is for model.norm_place=pre, sandwich or branch");
+    if (about->parallel == LS_PARALLEL_ONE_NORM && !form->before)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "model.parallel=one_norm is for model.norm_place=pre or sandwich: there is "
+                       "no norm to share");
+    if (about->residual != LS_RESIDUAL_SUM)
+        return LS_FAIL(ctx, LS_EUSE, "model.parallel is for model.residual=sum");
+    return LS_OK;
+}
+
+static ls_norm norm_of(ls_program *p, const ls_model_settings *about, const ls_sublayer *sublayer,
+                       const char *which) {
+    char name[64];
+    snprintf(name, sizeof name, "%snorm%s%s", sublayer->scope, sublayer->suffix, which);
+    return ls_layer_norm_of(p, about, name, about->width);
+}
+
+/* What the sublayer reads. A later one of a parallel block reads what the first did. */
+static ls_sublayer_input input_of(ls_program *p, const ls_model_settings *about,
+                                  const ls_sublayer *sublayer, ls_residual *rows) {
+    const bool again = rows->begun && about->parallel != LS_PARALLEL_NO;
+    if (!forms[about->norm_place].before)
+        return (ls_sublayer_input){.x = again ? rows->x : ls_residual_sum(p, rows)};
+    if (again && about->parallel == LS_PARALLEL_ONE_NORM)
+        return (ls_sublayer_input){.x = rows->block_norm};
+    ls_sublayer_input in = {.norm = norm_of(p, about, sublayer, "")};
+    ls_tensor *delta = again ? NULL : rows->delta;
+    in.x = ls_norm_rows(p, &in.norm, rows->x, delta, again ? NULL : &rows->x);
+    in.stream = rows->x;
+    if (again) return in;
+    rows->delta = NULL;
+    rows->block_norm = in.x;
+    return in;
+}
+
+/* What the sublayer made joins the rows. */
+static void join(ls_program *p, const ls_model_settings *about, const ls_sublayer *sublayer,
+                 const ls_sublayer_input *in, ls_tensor *made, ls_residual *rows) {
+    if (forms[about->norm_place].of_sum) {
+        const ls_norm norm = norm_of(p, about, sublayer, "");
+        rows->x = ls_norm_rows(p, &norm, rows->x, made, NULL);
+    } else if (about->residual == LS_RESIDUAL_GRU) {
+        char name[64];
+        snprintf(name, sizeof name, "%sgate%s", sublayer->scope, sublayer->suffix);
+        rows->x = ls_gated_unit(p, about, name, "own", made, rows->x);
+    } else {
+        if (about->residual == LS_RESIDUAL_NORMED) rows->x = in->x;
+        rows->delta = rows->delta == NULL ? made : ls_plus(p, rows->delta, made);
+    }
+}
+
+void ls_block_begin(ls_residual *rows) {
+    rows->begun = false;
+    rows->block_norm = NULL;
+}
+
+void ls_block_add(ls_program *p, const ls_model_settings *about, const ls_sublayer *sublayer,
+                  ls_residual *rows) {
+    const ls_sublayer_input in = input_of(p, about, sublayer, rows);
+    ls_tensor *made = sublayer->make(p, about, sublayer->what, &in);
+    if (forms[about->norm_place].after) {
+        const ls_norm norm = norm_of(p, about, sublayer, "_after");
+        made = ls_norm_rows(p, &norm, made, NULL, NULL);
+    }
+    join(p, about, sublayer, &in, made, rows);
+    rows->begun = true;
+}
+
+ls_tensor *ls_residual_sum(ls_program *p, ls_residual *rows) {
+    if (rows->delta != NULL) rows->x = ls_plus(p, rows->x, rows->delta);
+    rows->delta = NULL;
+    return rows->x;
+}
+
+ls_tensor *ls_block_last(ls_program *p, const ls_model_settings *about, const char *norm,
+                         ls_residual *rows) {
+    if (forms[about->norm_place].last && about->last_norm)
+        return ls_layer_norm(p, about, norm, rows->x, rows->delta, NULL);
+    return ls_residual_sum(p, rows);
+}

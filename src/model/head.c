@@ -1,0 +1,46 @@
+#include "model/head.h"
+
+const ls_head_type *ls_head_of(const ls_model_settings *about) {
+    size_t i = 0;
+    while (i + 1 < ls_head_count && !ls_head_types[i]->serves(about)) i++;
+    return ls_head_types[i];
+}
+
+ls_tensor *ls_head_logits(ls_program *p, const ls_model_settings *about, ls_output out) {
+    const ls_head_type *head = ls_head_of(about);
+    if (head->logits != NULL) return head->logits(p, about, out);
+    return ls_linear(p, out.x, out.weight, out.bias);
+}
+
+ls_tensor *ls_head_loss(ls_program *p, const ls_model_settings *about, ls_output out,
+                        ls_tensor *targets, ls_tensor *weights, double smoothing) {
+    const ls_head_type *head = ls_head_of(about);
+    if (head->loss != NULL) return head->loss(p, about, out, targets, weights, smoothing);
+    return ls_linear_cross_entropy(p, out.x, out.weight, out.bias, targets, weights, smoothing);
+}
+
+ls_tensor *ls_head_pool(ls_program *p, const ls_model_settings *about, const ls_head_input *in) {
+    return ls_pool_rows(p, (ls_pool_kind)about->pool, in->x, in->valid);
+}
+
+ls_output ls_head_classes(ls_program *p, const ls_model_settings *about, ls_tensor *x) {
+    if (x == NULL) return (ls_output){0};
+    return (ls_output){
+        x,
+        ls_param(p, "head.weight", LS_DIMS(about->classes, x->dim[1]), ls_init_normal(about->init)),
+        ls_param(p, "head.bias", LS_DIMS(about->classes), ls_init_bias())};
+}
+
+ls_status ls_head_classes_check(ls_ctx *ctx, const ls_model_settings *about) {
+    if (ls_head_of(about)->classes && about->pool == LS_POOL_FIRST && about->causal)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "model.pool=first reads a row that has seen one token alone: set "
+                       "model.causal=false or another pool");
+    return LS_OK;
+}
+
+ls_status ls_head_classes_complete(ls_ctx *ctx, const ls_model_settings *about) {
+    if (about->classes < 2)
+        return LS_FAIL(ctx, LS_EUSE, "model.classes must be at least 2 (a task sets it by itself)");
+    return LS_OK;
+}

@@ -1,0 +1,35 @@
+/* A language model: a token after each token. */
+#include "model/head.h"
+
+static bool serves(const ls_model_settings *about) {
+    return about->head == LS_HEAD_LM && about->adaptive_cutoffs.count == 0;
+}
+
+static ls_status check(ls_ctx *ctx, const ls_model_settings *about) {
+    if (about->head != LS_HEAD_LM) return LS_OK;
+    if (!about->causal)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "model.causal=false: a language model would see the tokens it predicts (set "
+                       "model.head=classify or match)");
+    if (about->classes > 0)
+        return LS_FAIL(ctx, LS_EUSE, "model.classes is for model.head=classify or match");
+    return LS_OK;
+}
+
+static ls_output output(ls_program *p, const ls_model_settings *about, const ls_head_input *in) {
+    const int64_t V = about->vocabulary;
+    ls_tensor *bias = NULL, *weight = in->embedding;
+    if (about->head_bias) bias = ls_param(p, "head.bias", LS_DIMS(V), ls_init_bias());
+    if (!about->tied)
+        weight = ls_param(p, "head.weight", LS_DIMS(V, about->width), ls_init_normal(about->init));
+    return (ls_output){in->x, weight, bias};
+}
+
+const ls_head_type ls_head_language = {
+    .name = "language",
+    .summary = "the next token of each token",
+    .sequences = 1,
+    .serves = serves,
+    .check = check,
+    .output = output,
+};
