@@ -215,6 +215,12 @@ static const ls_alias aliases[] = {
     {0},
 };
 
+static const ls_buffer buffers[] = {
+    {"out.conv_state", NULL},
+    {"out.ssm_state", NULL},
+    {0},
+};
+
 const ls_mixer_type ls_mixer_mamba2 = {
     .name = "mamba2",
     .summary = "state space with one input-dependent decay per head, in matrix products; "
@@ -227,4 +233,5 @@ const ls_mixer_type ls_mixer_mamba2 = {
     .state_bytes = state_bytes,
     .flops = flops,
     .aliases = aliases,
+    .buffers = buffers,
 };
