@@ -23,7 +23,7 @@ void ls_fit_weights_clear(ls_ctx *ctx, ls_fit_weights *weights) {
 
 /* ---- mixers ---- */
 
-enum { CANDIDATES_MOST = 512 };
+enum { CANDIDATES_MAX = 512 };
 
 typedef struct fit {
     ls_ctx ctx;   /* of its own: what fails here is no failure, */
@@ -32,12 +32,12 @@ typedef struct fit {
     const ls_naming *naming;
     const ls_fit_weights *weights;
     int64_t T;
-    int64_t candidate[CANDIDATES_MOST];
+    int64_t candidate[CANDIDATES_MAX];
     int candidates;
 } fit;
 
 static void add_candidate(fit *f, int64_t value) {
-    if (value < 1 || f->candidates == CANDIDATES_MOST) return;
+    if (value < 1 || f->candidates == CANDIDATES_MAX) return;
     for (int i = 0; i < f->candidates; i++)
         if (f->candidate[i] == value) return;
     f->candidate[f->candidates++] = value;
@@ -45,8 +45,8 @@ static void add_candidate(fit *f, int64_t value) {
 
 /* The numbers of all shapes; then what they may be multiples of, or (pairs) the other way. */
 static void find_candidates(fit *f) {
-    enum { DIVISOR_MOST = 16 };
-    for (int64_t by = 1; by <= DIVISOR_MOST; by++)
+    enum { DIVISOR_MAX = 16 };
+    for (int64_t by = 1; by <= DIVISOR_MAX; by++)
         for (size_t i = 0; i < f->weights->count; i++) {
             const ls_safetensor *tensor = f->weights->items[i].tensor;
             for (int d = 0; d < tensor->rank; d++) {
@@ -55,7 +55,7 @@ static void find_candidates(fit *f) {
                 if (by == 2) add_candidate(f, 2 * tensor->dim[d]);
             }
         }
-    for (int64_t few = 1; few <= DIVISOR_MOST; few++) add_candidate(f, few);
+    for (int64_t few = 1; few <= DIVISOR_MAX; few++) add_candidate(f, few);
 }
 
 /* The parameters that the mixer declares with its present options; NULL: they do not go together.

@@ -44,7 +44,7 @@ static ls_status parse(ls_ctx *ctx, const char *choice, ls_naming *naming) {
 
 /* The rules of public code, or those of a file. */
 static ls_status load(ls_ctx *ctx, const char *choice, ls_text *out) {
-    enum { NAMING_BYTES_MOST = 1 << 20 };
+    enum { NAMING_BYTES_MAX = 1 << 20 };
     ls_text names = {0};
     if (choice[0] == '\0') return LS_OK;
     for (const ls_public_names *known = ls_public_names_known; known->name != NULL; known++) {
@@ -53,7 +53,7 @@ static ls_status load(ls_ctx *ctx, const char *choice, ls_text *out) {
         return ls_text_status(out);
     }
     if (ls_path_exists(choice)) {
-        LS_TRY(ls_file_read(ctx, choice, NAMING_BYTES_MOST, out));
+        LS_TRY(ls_file_read(ctx, choice, NAMING_BYTES_MAX, out));
         if (memchr(out->bytes == NULL ? "" : out->bytes, '\0', out->length) != NULL)
             return LS_FAIL(ctx, LS_EINPUT, "%s is no text", choice);
         ls_text_append(ctx, out, "\n", 1);

@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
     if (options == NULL || text.bytes == NULL || memchr(text.bytes, '\0', text.length) != NULL)
         goto done;
     char *rules = strchr(text.bytes, '\n');
-    if (rules == NULL || rules - text.bytes > LS_SAFETENSORS_NAME_MOST) goto done;
+    if (rules == NULL || rules - text.bytes > LS_SAFETENSORS_NAME_MAX) goto done;
     *rules++ = '\0';
     ls_options_default(&ctx, &mixer.type->options, options);
     mixer.options = options;
@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
         int64_t set[3] = {0};
         ls_weight weight;
         if (ls_public_weight(&ctx, &scope, text.bytes, &weight) == LS_OK) {
-            if (weight.parts < 0 || weight.parts > LS_WEIGHT_PARTS_MOST) abort();
+            if (weight.parts < 0 || weight.parts > LS_WEIGHT_PARTS_MAX) abort();
             ls_weight_misfit(store, &weight, &tensor, set);
         }
     }
