@@ -26,7 +26,8 @@ void ls_fit_weights_clear(ls_ctx *ctx, ls_fit_weights *weights) {
 enum { CANDIDATES_MAX = 512 };
 
 typedef struct fit {
-    ls_ctx ctx; /* of its own: what fails here is no failure */
+    ls_ctx ctx;   /* of its own: what fails here is no failure, */
+    bool starved; /* but for memory */
     const ls_mixer *mixer;
     const ls_naming *naming;
     const ls_fit_weights *weights;
@@ -64,16 +65,16 @@ static ls_parameters *declare(fit *f) {
     ls_parameters *store = NULL;
     ls_program *p = NULL;
     f->ctx.error = (ls_error){0};
-    if (ls_mixer_check(&f->ctx, f->mixer) != LS_OK ||
-        ls_parameters_new(&f->ctx, LS_F64, &store) != LS_OK)
-        return NULL;
-    bool good = ls_program_new(&f->ctx, &options, store, &p) == LS_OK;
+    bool good = ls_mixer_check(&f->ctx, f->mixer) == LS_OK &&
+                ls_parameters_new(&f->ctx, LS_F64, &store) == LS_OK &&
+                ls_program_new(&f->ctx, &options, store, &p) == LS_OK;
     if (good) {
         ls_tensor *x = ls_input(p, "x", LS_F64, LS_DIMS(1, f->T, f->mixer->width), false);
         ls_mixer_record(p, f->mixer, x);
         good = !ls_failed(p);
     }
     ls_program_free(p);
+    f->starved |= f->ctx.error.code == LS_ENOMEM;
     if (good) return store;
     ls_parameters_free(store);
     return NULL;
@@ -105,7 +106,9 @@ static int misfit(fit *f) {
         if (status == LS_EUSE) wrong++;
         if (status == LS_OK) wrong += ls_weight_misfit(store, &weight, of->tensor, set);
         if (status == LS_OK) wrong += misfit_buffer(f, &weight, of->tensor);
+        f->starved |= f->ctx.error.code == LS_ENOMEM;
     }
+    f->starved |= set == NULL;
     for (size_t i = 0; set != NULL && i < store->count; i++)
         wrong += set[i] != 0 && set[i] != store->items[i].count;
     wrong = set == NULL ? INT_MAX : wrong;
@@ -183,13 +186,19 @@ static void tell_found(ls_ctx *ctx, const ls_option_table *table, const void *be
     }
 }
 
+static ls_status starve(ls_ctx *ctx, const ls_mixer *mixer) {
+    return LS_FAIL(ctx, LS_ENOMEM, "no memory to find the sizes of %s", mixer->type->name);
+}
+
 ls_status ls_fit_mixer(ls_ctx *ctx, const ls_mixer *mixer, void *options, const bool *given,
                        const ls_naming *naming, const ls_fit_weights *weights, int64_t T,
                        ls_text *found) {
     const ls_option_table *table = &mixer->type->options;
     fit f = {.ctx = *ctx, .mixer = mixer, .naming = naming, .weights = weights, .T = T};
+    if (weights->count == 0) return LS_OK;
     int best = misfit(&f), last;
-    if (best == 0 || weights->count == 0) return LS_OK;
+    if (f.starved) return starve(ctx, mixer);
+    if (best == 0) return LS_OK;
     void *before = ls_new(ctx, 1, table->size);
     if (before == NULL) return LS_ENOMEM;
     memcpy(before, options, table->size);
@@ -203,5 +212,6 @@ ls_status ls_fit_mixer(ls_ctx *ctx, const ls_mixer *mixer, void *options, const 
     else
         memcpy(options, before, table->size);
     ls_free(ctx, before);
+    if (f.starved) return starve(ctx, mixer);
     return ls_text_status(found);
 }

@@ -133,9 +133,11 @@ static bool fits(const char *pattern, const char *name, found *out) {
     if (star == NULL || star[1] == '\0') return fits_here(pattern, name, out);
     const size_t before = (size_t)(star - pattern);
     if (strncmp(pattern, name, before) != 0) return false;
-    for (name += before; name != NULL; name = strchr(name, '.'), name += name != NULL)
+    for (name += before;; name++) {
         if (fits_here(star + 1, name, out)) return true;
-    return false;
+        name = strchr(name, '.');
+        if (name == NULL) return false;
+    }
 }
 
 bool ls_name_parts(const char *pattern, const char *name, int64_t number[26], const char **rest) {
