@@ -1,5 +1,6 @@
 /* Rows that are padding: which they are, blanking them, and making one row of the others. */
 #include "tensor/cuda/move_rows.cuh"
+#include "tensor/op/padding/padding.h"
 
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     valid_kernel(const int32_t *ids, int64_t count, uint8_t *valid) {
