@@ -4,13 +4,13 @@
 #include "cli/cli.h"
 
 extern const ls_verb ls_verb_study, ls_verb_report, ls_verb_train, ls_verb_eval, ls_verb_recl,
-    ls_verb_generate, ls_verb_bench, ls_verb_data, ls_verb_inspect, ls_verb_apply, ls_verb_doctor,
-    ls_verb_help;
+    ls_verb_generate, ls_verb_bench, ls_verb_data, ls_verb_tokenize, ls_verb_detokenize,
+    ls_verb_inspect, ls_verb_apply, ls_verb_doctor, ls_verb_help;
 
 const ls_verb *const ls_verbs[] = {
-    &ls_verb_study,    &ls_verb_report, &ls_verb_train, &ls_verb_eval,    &ls_verb_recl,
-    &ls_verb_generate, &ls_verb_bench,  &ls_verb_data,  &ls_verb_inspect, &ls_verb_apply,
-    &ls_verb_doctor,   &ls_verb_help,   NULL,
+    &ls_verb_study,    &ls_verb_report, &ls_verb_train,  &ls_verb_eval,     &ls_verb_recl,
+    &ls_verb_generate, &ls_verb_bench,  &ls_verb_data,   &ls_verb_tokenize, &ls_verb_detokenize,
+    &ls_verb_inspect,  &ls_verb_apply,  &ls_verb_doctor, &ls_verb_help,     NULL,
 };
 
 static const char *verb_name(const void *list, size_t index) {

@@ -1,6 +1,7 @@
 /* Vocabularies that come as bare lists: GGUF's arrays and BERT's vocab.txt. They are written down
  * as the file that they stand for, a tokenizer.json or a SentencePiece model, and read as that; so
  * there is one implementation of each kind, and such a tokenizer can be saved. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +24,13 @@ const ls_gguf_vocabulary ls_gguf_vocabulary_empty = {.bos = -1,
 
 static int32_t type_of(const ls_gguf_vocabulary *v, size_t i) {
     return v->types == NULL ? NORMAL : v->types[i];
+}
+
+/* [PADn] at place n only fills the list up to the rows of the embedding. */
+static bool is_filler(const ls_gguf_vocabulary *v, size_t i) {
+    char name[32];
+    size_t length = (size_t)snprintf(name, sizeof name, "[PAD%zu]", i);
+    return v->tokens[i].length == length && memcmp(v->tokens[i].at, name, length) == 0;
 }
 
 static ls_status check(ls_ctx *ctx, const ls_gguf_vocabulary *v, const char *what) {
@@ -224,12 +232,6 @@ static const word_rule *find_rule(ls_ctx *ctx, const ls_gguf_vocabulary *v, cons
     return &rules[0];
 }
 
-/* [PADn] only fills the list up to the rows of the embedding. */
-static bool is_filler(const ls_gguf_vocabulary *v, size_t i) {
-    return type_of(v, i) == UNUSED && v->tokens[i].length > 4 &&
-           memcmp(v->tokens[i].at, "[PAD", 4) == 0;
-}
-
 /* {"token": id}; `spell` (or NULL) changes how a token is written. */
 typedef void (*spelling)(ls_ctx *ctx, const ls_gguf_vocabulary *v, size_t i, ls_text *out);
 static json_t *vocabulary_object(ls_ctx *ctx, const ls_gguf_vocabulary *v, spelling spell) {
@@ -259,7 +261,8 @@ static json_t *added_list(const ls_gguf_vocabulary *v, bool normalized) {
     json_t *list = json_array();
     for (size_t i = 0; i < v->token_count; i++) {
         int32_t type = type_of(v, i);
-        if ((type != CONTROL && type != USER) || v->tokens[i].length == 0) continue;
+        if ((type != CONTROL && type != USER) || v->tokens[i].length == 0 || is_filler(v, i))
+            continue;
         json_array_append_new(
             list, json_pack("{s:I, s:o, s:b, s:b, s:b, s:b, s:b}", "id", (json_int_t)i, "content",
                             token_text(v, (int64_t)i), "single_word", 0, "lstrip", 0, "rstrip", 0,
