@@ -18,8 +18,8 @@ static const ls_option options[] = {
     {"text_key", LS_OPTION_TEXT, FIELD(text_key), "text", 0, 0, NULL,
      "The key of the text in each line of JSONL."},
     {"tokenizer", LS_OPTION_TEXT, FIELD(tokenizer), "byte", 0, 0, NULL,
-     "`byte`, `train` (byte pairs learnt from the corpus), a folder with GPT-2's two files, or "
-     "VOCAB.json,MERGES.txt."},
+     "`byte`, `train` (byte pairs learnt from the corpus), or a tokenizer's folder or file: "
+     "docs/tokenizers.md."},
     {"vocabulary", LS_OPTION_INT, FIELD(vocabulary), "8192", 257, 1 << 20, NULL,
      "Ids of the tokenizer that tokenizer=train learns."},
     {"test_share", LS_OPTION_REAL, FIELD(test_share), "0.1", 0, 0.5, NULL,

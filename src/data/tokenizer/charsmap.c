@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "data/tokenizer/unicode.h"
 
 ls_status ls__charsmap_read(ls_ctx *ctx, const uint8_t *bytes, size_t length, const char *what,
                             ls_charsmap *out) {
@@ -16,7 +17,7 @@ ls_status ls__charsmap_read(ls_ctx *ctx, const uint8_t *bytes, size_t length, co
     uint32_t size;
     if (!ls_reader_u32(&reader, &size) || size % 4 != 0 || size == 0 ||
         !ls_reader_take(&reader, size, &units) || reader.left == 0 ||
-        reader.at[reader.left - 1] != 0)
+        reader.at[reader.left - 1] != 0 || ls__utf8_valid(reader.at, reader.left) != reader.left)
         return LS_FAIL(ctx, LS_EINPUT, "%s: the compiled character map is damaged", what);
     out->unit_count = size / 4;
     out->string_bytes = reader.left;
@@ -57,7 +58,8 @@ const char *ls__charsmap_find(const ls_charsmap *map, const uint8_t *text, size_
         at ^= children(unit);
         if (!(unit & 0x100)) continue;
         size_t value = at < map->unit_count ? map->units[at] & 0x7FFFFFFFu : map->string_bytes;
-        if (value >= map->string_bytes) break;
+        /* the middle of a character would make text that is not UTF-8 */
+        if (value >= map->string_bytes || ((uint8_t)map->strings[value] & 0xC0) == 0x80) break;
         found = map->strings + value;
         *used = i + 1;
         if (shortest) break;

@@ -199,8 +199,15 @@ static ls_status run_replace(ls_ctx *ctx, const ls_decoder_step *step, running *
     size_t length;
     for (size_t i = 0; i < r->in->count; i++) {
         const uint8_t *token = token_at(r->in, i, &length);
-        LS_TRY(ls__pattern_replace(ctx, step->pattern, r->matcher, token, length, step->content,
-                                   strlen(step->content), &r->out->text));
+        while (length > 0) { /* bytes that are not UTF-8 are passed over: patterns take text */
+            size_t valid = ls__utf8_valid(token, length);
+            LS_TRY(ls__pattern_replace(ctx, step->pattern, r->matcher, token, valid, step->content,
+                                       strlen(step->content), &r->out->text));
+            size_t used = valid < length ? valid + 1 : valid;
+            part(ctx, r, token + valid, used - valid);
+            token += used;
+            length -= used;
+        }
         LS_TRY(end_token(ctx, r));
     }
     return LS_OK;
