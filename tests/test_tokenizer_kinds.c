@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "data/corpus.h"
 #include "data/tokenizer.h"
+#include "data/tokenizer/sentencepiece.h"
 #include "data/tokenizer/unicode.h"
 #include "data_fixture.h"
 #include "failing_allocator.h"
@@ -387,6 +388,70 @@ static void test_gguf_bert(void **state) {
     json_decref(a.json);
 }
 
+/* `llama` and `t5` are SentencePiece models taken apart: put together again they give the same ids,
+ * and what the model's control pieces are called is now recognised in a text. */
+static void compare_parts(const char *source, const char *model, bool bos, bool eos) {
+    ls_ctx ctx = ls_ctx_default();
+    ls_text file = {0}, map = {0};
+    ls_sentencepiece sp = {0};
+    ls_tokenizer *tokenizer, *original = load(&ctx, source);
+    assert_int_equal(ls_file_read(&ctx, source, 1 << 20, &file), LS_OK);
+    assert_int_equal(
+        ls__sentencepiece_parse(&ctx, (const uint8_t *)file.bytes, file.length, "m", &sp), LS_OK);
+    ls_gguf_vocabulary v = ls_gguf_vocabulary_empty;
+    static ls_gguf_text tokens[1000];
+    static int32_t types[1000];
+    for (int32_t id = 0; id < sp.names.count; id++) {
+        ls_bytes name = ls__vocabulary_at(&sp.names, id);
+        tokens[id] = (ls_gguf_text){name.at, name.length};
+        types[id] = sp.types[id];
+    }
+    uint32_t units = (uint32_t)(sp.map.unit_count * sizeof *sp.map.units);
+    if (units > 0) {
+        ls_text_append(&ctx, &map, &units, 4);
+        ls_text_append(&ctx, &map, sp.map.units, units);
+        ls_text_append(&ctx, &map, sp.map.strings, sp.map.string_bytes);
+    }
+    ls_special_ids special = ls_tokenizer_special(original);
+    v.model = model;
+    v.tokens = tokens;
+    v.types = types;
+    v.token_count = (size_t)sp.names.count;
+    v.scores = sp.scores;
+    v.bos = special.bos;
+    v.eos = special.eos;
+    v.unk = special.unk;
+    v.charsmap = (const uint8_t *)map.bytes;
+    v.charsmap_length = map.length;
+    v.add_space_prefix = sp.dummy_prefix;
+    v.remove_extra_whitespaces = sp.remove_extra;
+    if (ls_tokenizer_new_gguf(&ctx, &v, "g", &tokenizer) != LS_OK)
+        fail_msg("%s", ctx.error.message);
+    same_ids(&ctx, tokenizer, original, 0);
+    ls_ids ids = {0};
+    assert_int_equal(ls_tokenizer_encode(&ctx, tokenizer, "</s>", 4,
+                                         LS_ENCODE_SPECIAL | LS_ENCODE_TEMPLATE, &ids),
+                     LS_OK);
+    assert_int_equal(ids.count, 1 + bos + eos);
+    assert_int_equal(ids.at[bos], special.eos);
+    ls_ids_clear(&ctx, &ids);
+    ls_tokenizer_free(&ctx, tokenizer);
+    ls_tokenizer_free(&ctx, original);
+    ls__vocabulary_clear(&ctx, &sp.names);
+    ls__charsmap_clear(&ctx, &sp.map);
+    ls_free(&ctx, sp.scores);
+    ls_free(&ctx, sp.types);
+    ls_free(&ctx, sp.unk_surface);
+    ls_text_clear(&ctx, &file);
+    ls_text_clear(&ctx, &map);
+}
+
+static void test_gguf_sentencepiece(void **state) {
+    (void)state;
+    compare_parts(ROOT "/llama2/tokenizer.model", "llama", true, false);
+    compare_parts(ROOT "/t5/spiece.model", "t5", false, true);
+}
+
 /* The default corpus where it is installed, else the project's own pages, 10 MB of it. */
 static void read_corpus(ls_ctx *ctx, size_t most, ls_text *out) {
     ls_corpus *corpus;
@@ -496,15 +561,11 @@ static void test_allocation_failures(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_splits),
-        cmocka_unit_test(test_normalizers),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_any_bytes),
-        cmocka_unit_test(test_saving),
-        cmocka_unit_test(test_gguf),
-        cmocka_unit_test(test_gguf_bert),
-        cmocka_unit_test(test_corpus),
-        cmocka_unit_test(test_allocation_failures),
+        cmocka_unit_test(test_splits),    cmocka_unit_test(test_normalizers),
+        cmocka_unit_test(test_refusals),  cmocka_unit_test(test_any_bytes),
+        cmocka_unit_test(test_saving),    cmocka_unit_test(test_gguf),
+        cmocka_unit_test(test_gguf_bert), cmocka_unit_test(test_gguf_sentencepiece),
+        cmocka_unit_test(test_corpus),    cmocka_unit_test(test_allocation_failures),
     };
     return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
 }
