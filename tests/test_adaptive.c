@@ -5,7 +5,7 @@
 
 enum { B = 2, T = 9, D = 8, V = 40 };
 
-static const ls_reals cutoffs = {.count = 2, .at = {7, 19}};
+static const ls_ints cutoffs = {.count = 2, .at = {7, 19}};
 
 typedef struct variant {
     int64_t divisor;

@@ -583,7 +583,7 @@ static void check_parts(ls_ctx *ctx, const ls_task_type *type, int64_t length) {
     ls_task task;
     snprintf(words, sizeof words, "task=%s", type->name);
     expect(ctx, ls_settings_put_word(ctx, &settings, words));
-    expect(ctx, ls_task_read(ctx, &settings, &task));
+    expect(ctx, ls_task_read(ctx, &settings, ls_training_facts, &task));
     expect(ctx, ls_task_check(ctx, &task, length));
     expect(ctx, ls_task_parts_check(ctx, &task));
     const ls_task_parts parts = ls_task_parts_of(&task, length);

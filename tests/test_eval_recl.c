@@ -27,7 +27,7 @@ static void test_losses(void **unused) {
     world_expect(&w, ls_options_default(&w.ctx, &ls_eval_options, &settings));
     snprintf(settings.protocol, sizeof settings.protocol, "nonoverlap,slide");
     snprintf(settings.losses, sizeof settings.losses, "/tmp/longshot-losses-%ld", (long)getpid());
-    settings.lengths = (ls_reals){.count = 1, .at = {8}};
+    settings.lengths = (ls_ints){.count = 1, .at = {8}};
     settings.stride = 3;
     settings.tokens = 0;
     settings.documents = LS_EVAL_DOCUMENTS_ALL;

@@ -146,7 +146,7 @@ static ls_status read_task(ls_ctx *ctx, const char *words, ls_task *out) {
     snprintf(copy, sizeof copy, "%s", words);
     while ((word = strsep(&left, " ")) != NULL && status == LS_OK)
         status = ls_settings_put_word(ctx, &settings, word);
-    if (status == LS_OK) status = ls_task_read(ctx, &settings, out);
+    if (status == LS_OK) status = ls_task_read(ctx, &settings, ls_training_facts, out);
     ls_settings_clear(ctx, &settings);
     return status;
 }
@@ -439,7 +439,7 @@ static void every_reader_is_sound(void **state) {
         ls_task_print(&ctx, &task, &printed);
         assert_int_equal(
             ls_settings_parse(&ctx, &settings, printed.bytes, printed.length, "printed"), LS_OK);
-        assert_int_equal(ls_task_read(&ctx, &settings, &again), LS_OK);
+        assert_int_equal(ls_task_read(&ctx, &settings, ls_training_facts, &again), LS_OK);
         assert_memory_equal(task.options, again.options, sizeof(ls_records_settings));
         ls_settings_clear(&ctx, &settings);
         ls_text_clear(&ctx, &printed);

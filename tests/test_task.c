@@ -27,7 +27,7 @@ static ls_status read_words(ls_ctx *ctx, const char *words, ls_settings *setting
 static ls_status read_task(ls_ctx *ctx, const char *words, ls_task *out) {
     ls_settings settings = {0};
     ls_status status = read_words(ctx, words, &settings);
-    if (status == LS_OK) status = ls_task_read(ctx, &settings, out);
+    if (status == LS_OK) status = ls_task_read(ctx, &settings, ls_training_facts, out);
     ls_settings_clear(ctx, &settings);
     return status;
 }
@@ -696,7 +696,7 @@ static void settings_are_read_and_written(void **state) {
     ls_settings settings = {0};
     ls_task_print(&ctx, &task, &text);
     assert_int_equal(ls_settings_parse(&ctx, &settings, text.bytes, text.length, "text"), LS_OK);
-    assert_int_equal(ls_task_read(&ctx, &settings, &again), LS_OK);
+    assert_int_equal(ls_task_read(&ctx, &settings, ls_training_facts, &again), LS_OK);
     assert_ptr_equal(again.type, task.type);
     assert_memory_equal(again.options, task.options, task.type->options.size);
     assert_int_equal(again.settings.loss, 1);
@@ -849,7 +849,7 @@ static void evaluation_is_the_definition(void **state) {
         ls_task task;
         assert_int_equal(read_words(&ctx, models[m], &settings), LS_OK);
         assert_int_equal(ls_model_config_read(&ctx, &settings, &config), LS_OK);
-        assert_int_equal(ls_task_read(&ctx, &settings, &task), LS_OK);
+        assert_int_equal(ls_task_read(&ctx, &settings, ls_training_facts, &task), LS_OK);
         assert_int_equal(ls_model_new(&ctx, &config, LS_F64, 2, false, &model), LS_OK);
         for (int w = 0; w < 3; w++) {
             ls_settings asked = {0};
@@ -858,7 +858,8 @@ static void evaluation_is_the_definition(void **state) {
             assert_int_equal(ls_options_default(&ctx, &ls_eval_options, &how), LS_OK);
             assert_int_equal(read_words(&ctx, ways[w], &asked), LS_OK);
             assert_int_equal(read_words(&ctx, "eval.samples=11 eval.lengths=20,24", &asked), LS_OK);
-            assert_int_equal(ls_settings_apply(&ctx, &asked, "eval", &ls_eval_options, &how),
+            assert_int_equal(ls_settings_apply(&ctx, &asked, "eval", &ls_eval_options,
+                                               ls_eval_facts(true), &how),
                              LS_OK);
             assert_int_equal(ls_eval_task(model, &task, 7, &how, NULL, &results), LS_OK);
             assert_int_equal(results.count, 2);
@@ -873,7 +874,7 @@ static void evaluation_is_the_definition(void **state) {
                 assert_true(want.accuracy > 0 && want.accuracy < 1);
             }
             ls_eval_results_clear(&ctx, &results);
-            how.lengths = (ls_reals){.count = 1, .at = {2}};
+            how.lengths = (ls_ints){.count = 1, .at = {2}};
             assert_int_equal(ls_eval_task(model, &task, 7, &how, NULL, &results), LS_EUSE);
             ls_eval_results_clear(&ctx, &results);
             ctx.error = (ls_error){0};
@@ -930,12 +931,12 @@ static void classes_are_evaluated_as_defined(void **state) {
                                 &settings),
                      LS_OK);
     assert_int_equal(ls_model_config_read(&ctx, &settings, &config), LS_OK);
-    assert_int_equal(ls_task_read(&ctx, &settings, &task), LS_OK);
+    assert_int_equal(ls_task_read(&ctx, &settings, ls_training_facts, &task), LS_OK);
     assert_int_equal(ls_model_new(&ctx, &config, LS_F64, 2, false, &model), LS_OK);
     ls_eval_settings how;
     assert_int_equal(ls_options_default(&ctx, &ls_eval_options, &how), LS_OK);
     how.samples = SAMPLES;
-    how.lengths = (ls_reals){.count = 2, .at = {24, 40}};
+    how.lengths = (ls_ints){.count = 2, .at = {24, 40}};
     for (how.batch = 0; how.batch < 12; how.batch += 11) {
         ls_eval_results results;
         assert_int_equal(ls_eval_task(model, &task, 7, &how, NULL, &results), LS_OK);

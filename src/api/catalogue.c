@@ -10,7 +10,8 @@ static json_t *options_json(const ls_option_table *table) {
     json_t *list = json_array();
     for (size_t i = 0; i < table->count; i++) {
         const ls_option *option = &table->options[i];
-        static const char *const types[] = {"int", "real", "bool", "choice", "text", "reals"};
+        static const char *const types[] = {"int",  "real", "bool", "choice",
+                                            "text", "ints", "reals"};
         json_t *row =
             json_pack("{s:s, s:s, s:s, s:s}", "key", option->key, "type", types[option->type],
                       "default", option->fallback, "help", option->help);
@@ -18,6 +19,7 @@ static json_t *options_json(const ls_option_table *table) {
             json_object_set_new(row, "choices", json_string(option->choices));
         else if (option->high > option->low)
             json_object_set_new(row, "range", json_pack("[f, f]", option->low, option->high));
+        if (option->needs != NULL) json_object_set_new(row, "needs", json_string(option->needs));
         json_array_append_new(list, row);
     }
     return list;

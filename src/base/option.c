@@ -41,10 +41,10 @@ bool ls_parse_real(const char *text, double *out) {
 
 /* Edits that turn one text into the other. */
 static int distance(const char *a, const char *b) {
-    enum { MOST = 64 };
-    int row[MOST + 1];
+    enum { LENGTH_MAX = 64 };
+    int row[LENGTH_MAX + 1];
     size_t n = strlen(b);
-    if (n > MOST || strlen(a) > MOST) return MOST;
+    if (n > LENGTH_MAX || strlen(a) > LENGTH_MAX) return LENGTH_MAX;
     for (size_t j = 0; j <= n; j++) row[j] = (int)j;
     for (size_t i = 1; a[i - 1] != '\0'; i++) {
         int diagonal = row[0];
@@ -130,31 +130,63 @@ static ls_status out_of_range(ls_ctx *ctx, const char *where, const ls_option *o
                    option->key, value, option->low, option->high, option->help);
 }
 
-static ls_status set_reals(ls_ctx *ctx, const char *where, const ls_option *option,
-                           const char *value, ls_reals *into) {
-    ls_reals reals = {0};
-    for (const char *c = value; *c != '\0';) {
+/* A whole number, also in the notation of reals: 2e+04. */
+static bool parse_whole(const char *text, int64_t *out) {
+    const double exact = 9007199254740992.0; /* 2^53: reals below it are whole numbers exactly */
+    double number;
+    if (ls_parse_int(text, out)) return true;
+    if (!ls_parse_real(text, &number) || fabs(number) > exact || number != floor(number))
+        return false;
+    *out = (int64_t)number;
+    return true;
+}
+
+/* One number of a list, into its place. */
+static ls_status set_element(ls_ctx *ctx, const char *where, const ls_option *option,
+                             const char *text, int64_t i, void *list) {
+    const bool ints = option->type == LS_OPTION_INTS;
+    int64_t whole;
+    double number;
+    if (parse_whole(text, &whole))
+        number = (double)whole;
+    else if (ints || !ls_parse_real(text, &number))
+        return LS_FAIL(ctx, LS_EUSE, "%s%s: `%s` is not a %snumber (write them as 1,2,4)", where,
+                       option->key, text, ints ? "whole " : "");
+    if (number < option->low || number > option->high)
+        return out_of_range(ctx, where, option, text);
+    if (ints)
+        ((ls_ints *)list)->at[i] = whole;
+    else
+        ((ls_reals *)list)->at[i] = number;
+    return LS_OK;
+}
+
+static ls_status set_list(ls_ctx *ctx, const char *where, const ls_option *option,
+                          const char *value, void *into) {
+    union {
+        ls_ints ints;
+        ls_reals reals;
+    } list = {0};
+    int64_t count = 0;
+    for (const char *c = value; *c != '\0'; count++) {
         char one[64];
-        size_t here = strcspn(c, ",");
-        while (*c == ' ') c++, here--;
-        if (reals.count == LS_OPTION_REALS_MAX)
+        c += strspn(c, " ");
+        const size_t here = strcspn(c, ",");
+        if (count == LS_OPTION_LIST_MAX)
             return LS_FAIL(ctx, LS_EUSE, "%s%s: at most %d numbers fit", where, option->key,
-                           LS_OPTION_REALS_MAX);
+                           LS_OPTION_LIST_MAX);
         snprintf(one, sizeof one, "%.*s", (int)(here < sizeof one ? here : sizeof one - 1), c);
-        int64_t whole;
-        double number;
-        if (ls_parse_int(one, &whole))
-            number = (double)whole;
-        else if (!ls_parse_real(one, &number))
-            return LS_FAIL(ctx, LS_EUSE, "%s%s: `%s` is not a number (write them as 1,2,4)", where,
-                           option->key, one);
-        if (number < option->low || number > option->high)
-            return out_of_range(ctx, where, option, one);
-        reals.at[reals.count++] = number;
+        LS_TRY(set_element(ctx, where, option, one, count, &list));
         c += here;
         if (*c == ',') c++;
     }
-    *into = reals;
+    if (option->type == LS_OPTION_INTS) {
+        list.ints.count = count;
+        *(ls_ints *)into = list.ints;
+    } else {
+        list.reals.count = count;
+        *(ls_reals *)into = list.reals;
+    }
     return LS_OK;
 }
 
@@ -206,8 +238,9 @@ static ls_status set_field(ls_ctx *ctx, const char *where, const ls_option *opti
         memset(field, 0, LS_OPTION_TEXT_BYTES);
         memcpy(field, value, strlen(value));
         return LS_OK;
+    case LS_OPTION_INTS:
     case LS_OPTION_REALS:
-        return set_reals(ctx, where, option, value, field);
+        return set_list(ctx, where, option, value, field);
     }
     return LS_FAIL(ctx, LS_EBUG, "option %s has no type", option->key);
 }
@@ -265,6 +298,12 @@ void ls_option_print(ls_ctx *ctx, const ls_option *option, const void *from, ls_
     case LS_OPTION_TEXT:
         ls_text_printf(ctx, out, "%s", (const char *)field);
         break;
+    case LS_OPTION_INTS: {
+        const ls_ints *ints = field;
+        for (int64_t i = 0; i < ints->count; i++)
+            ls_text_printf(ctx, out, "%s%lld", i > 0 ? "," : "", (long long)ints->at[i]);
+        break;
+    }
     case LS_OPTION_REALS: {
         const ls_reals *reals = field;
         for (int64_t i = 0; i < reals->count; i++) {

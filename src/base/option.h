@@ -14,14 +14,21 @@ typedef enum {
     LS_OPTION_BOOL,   /* bool: true|false|yes|no|on|off|1|0 */
     LS_OPTION_CHOICE, /* int: index into `choices`, which reads "a|b|c" */
     LS_OPTION_TEXT,   /* char[LS_OPTION_TEXT_BYTES] */
+    LS_OPTION_INTS,   /* ls_ints: comma-separated whole numbers, may be empty */
     LS_OPTION_REALS,  /* ls_reals: comma-separated numbers, may be empty */
 } ls_option_type;
 
-enum { LS_OPTION_TEXT_BYTES = 512, LS_OPTION_REALS_MAX = 256 };
+enum { LS_OPTION_TEXT_BYTES = 512, LS_OPTION_LIST_MAX = 256 };
+
+typedef char ls_option_text[LS_OPTION_TEXT_BYTES];
+
+typedef struct ls_ints {
+    int64_t count, at[LS_OPTION_LIST_MAX];
+} ls_ints;
 
 typedef struct ls_reals {
     int64_t count;
-    double at[LS_OPTION_REALS_MAX];
+    double at[LS_OPTION_LIST_MAX];
 } ls_reals;
 
 typedef struct ls_option {
@@ -29,10 +36,54 @@ typedef struct ls_option {
     ls_option_type type;
     size_t offset;        /* of the field in the options struct */
     const char *fallback; /* default, in the text form a user would write */
-    double low, high;     /* inclusive range of INT, REAL and each of REALS */
+    double low, high;     /* inclusive range of INT, REAL and each of INTS and REALS */
     const char *choices;  /* CHOICE only */
-    const char *help;     /* one sentence */
+    const char *help;     /* a sentence: "Heads of queries; 0: as many as heads." */
+    const char *needs;    /* condition without which the option has no effect; NULL: none */
 } ls_option;
+
+/* Rows of a table: LS_INT("heads", FIELD(heads), "8", 1, 4096, "Query heads."). FIELD(name), which a
+ * file defines as `its_options, name`, stands for a struct and a field of it, whose C type must be
+ * that of the option. After the help there may be .needs = "rotation=xpos". */
+#define LS_INT(name, at, usual, least, most, ...)                                                  \
+    {                                                                                              \
+        .key = name, .type = LS_OPTION_INT, .offset = LS_OFFSET(int64_t, at), .fallback = usual,   \
+        .low = least, .high = most, .help = __VA_ARGS__                                            \
+    }
+#define LS_REAL(name, at, usual, least, most, ...)                                                 \
+    {                                                                                              \
+        .key = name, .type = LS_OPTION_REAL, .offset = LS_OFFSET(double, at), .fallback = usual,   \
+        .low = least, .high = most, .help = __VA_ARGS__                                            \
+    }
+#define LS_INTS(name, at, usual, least, most, ...)                                                 \
+    {                                                                                              \
+        .key = name, .type = LS_OPTION_INTS, .offset = LS_OFFSET(ls_ints, at), .fallback = usual,  \
+        .low = least, .high = most, .help = __VA_ARGS__                                            \
+    }
+#define LS_REALS(name, at, usual, least, most, ...)                                                \
+    {                                                                                              \
+        .key = name, .type = LS_OPTION_REALS, .offset = LS_OFFSET(ls_reals, at),                   \
+        .fallback = usual, .low = least, .high = most, .help = __VA_ARGS__                         \
+    }
+#define LS_BOOL(name, at, usual, ...)                                                              \
+    {                                                                                              \
+        .key = name, .type = LS_OPTION_BOOL, .offset = LS_OFFSET(bool, at), .fallback = usual,     \
+        .help = __VA_ARGS__                                                                        \
+    }
+#define LS_TEXT(name, at, usual, ...)                                                              \
+    {                                                                                              \
+        .key = name, .type = LS_OPTION_TEXT, .offset = LS_OFFSET(ls_option_text, at),              \
+        .fallback = usual, .help = __VA_ARGS__                                                     \
+    }
+#define LS_CHOICE(name, at, usual, names, ...)                                                     \
+    {                                                                                              \
+        .key = name, .type = LS_OPTION_CHOICE, .offset = LS_OFFSET(int, at), .fallback = usual,    \
+        .choices = names, .help = __VA_ARGS__                                                      \
+    }
+/* The offset of a field of that type; of another type it does not compile. */
+#define LS_OFFSET(type, ...) LS_OFFSET_OF(type, __VA_ARGS__)
+#define LS_OFFSET_OF(type, options, field)                                                         \
+    _Generic(&((options *)0)->field, type * : offsetof(options, field))
 
 typedef struct ls_option_table {
     const ls_option *options;
@@ -54,6 +105,27 @@ const ls_option *ls_options_find(const ls_option_table *table, const char *key);
 void ls_option_print(ls_ctx *ctx, const ls_option *option, const void *from, ls_text *out);
 /* The name of choice `index` of an option, copied into out. */
 void ls_option_choice_name(const ls_option *option, int index, char *out, size_t bytes);
+
+/* Conditions
+ *
+ * A condition reads "rotation=xpos", "head=classify|match", "adaptive_cutoffs" or "queries=learned
+ * or features=fourier and no grid": tests joined by `and`, and these by `or`. A test is of a key of
+ * the same table, or of a fact: KEY=A|B, KEY!=A, KEY for one that is not empty, 0 or false, `no KEY`
+ * for one that is. Of a text with commas each part counts ("protocol=slide|winmean"). */
+typedef struct ls_fact {
+    const char *name, *value;
+} ls_fact;
+
+/* Whether an option has an effect: its condition holds for the values of its table in `from`, and
+ * the facts (ended by {0}; NULL: none). A fact with several values has each of them somewhere. */
+bool ls_option_has_effect(const ls_option *option, const ls_option_table *table, const void *from,
+                          const ls_fact *facts);
+/* The facts of a training, which options that shape it alone need. */
+extern const ls_fact ls_training_facts[];
+/* LS_EUSE where it has none: "mixer.scale_base has no effect here: it needs rotation=xpos". */
+ls_status ls_option_check_effect(ls_ctx *ctx, const ls_option *option, const ls_option_table *table,
+                                 const char *key, const void *from, const ls_fact *facts);
+
 /* The names that a word was chosen from: that of an index, NULL after the last. */
 typedef const char *(*ls_name_at)(const void *list, size_t index);
 /* LS_EUSE for a word that is none of them: "there is no WHAT WORD: did you mean NAME?" where one is

@@ -31,6 +31,7 @@ ls_status ls_settings_put(ls_ctx *ctx, ls_settings *settings, const char *key, c
     if (known != NULL) {
         ls_free(ctx, known->value);
         known->value = copy;
+        known->stored = false;
         return LS_OK;
     }
     if (settings->count == settings->capacity) {
@@ -49,7 +50,7 @@ ls_status ls_settings_put(ls_ctx *ctx, ls_settings *settings, const char *key, c
         ls_free(ctx, copy);
         return LS_ENOMEM;
     }
-    settings->items[settings->count++] = (ls_setting){name, copy, false};
+    settings->items[settings->count++] = (ls_setting){.key = name, .value = copy};
     return LS_OK;
 }
 
@@ -64,6 +65,10 @@ ls_status ls_settings_put_word(ls_ctx *ctx, ls_settings *settings, const char *w
     return ls_settings_put(ctx, settings, key, equals + 1);
 }
 
+void ls_settings_mark_stored(ls_settings *settings) {
+    for (size_t i = 0; i < settings->count; i++) settings->items[i].stored = true;
+}
+
 /* ---- use ---- */
 
 const char *ls_settings_get(const ls_settings *settings, const char *key) {
@@ -73,16 +78,29 @@ const char *ls_settings_get(const ls_settings *settings, const char *key) {
     return setting->value;
 }
 
+/* The part of a key after "section."; NULL for a key of another section. */
+static const char *key_in(const char *section, const char *key) {
+    const size_t length = strlen(section);
+    return strncmp(key, section, length) == 0 && key[length] == '.' ? key + length + 1 : NULL;
+}
+
 ls_status ls_settings_apply(ls_ctx *ctx, const ls_settings *settings, const char *section,
-                            const ls_option_table *table, void *into) {
-    size_t length = strlen(section);
+                            const ls_option_table *table, const ls_fact *facts, void *into) {
     char where[KEY_BYTES];
     snprintf(where, sizeof where, "%s.", section);
     for (size_t i = 0; i < settings->count; i++) {
         ls_setting *setting = &settings->items[i];
-        if (strncmp(setting->key, section, length) != 0 || setting->key[length] != '.') continue;
-        LS_TRY(ls_options_set(ctx, table, where, setting->key + length + 1, setting->value, into));
+        const char *key = key_in(section, setting->key);
+        if (key == NULL) continue;
+        LS_TRY(ls_options_set(ctx, table, where, key, setting->value, into));
         setting->used = true;
+    }
+    for (size_t i = 0; i < settings->count; i++) {
+        const ls_setting *setting = &settings->items[i];
+        const char *key = key_in(section, setting->key);
+        if (key != NULL && !setting->stored)
+            LS_TRY(ls_option_check_effect(ctx, ls_options_find(table, key), table, setting->key,
+                                          into, facts));
     }
     return LS_OK;
 }
@@ -98,11 +116,13 @@ ls_status ls_settings_finish(ls_ctx *ctx, const ls_settings *settings, const cha
 }
 
 void ls_settings_print(ls_ctx *ctx, const char *section, const ls_option_table *table,
-                       const void *from, ls_text *out) {
+                       const ls_fact *facts, const void *from, ls_text *out) {
     ls_text_printf(ctx, out, "%s:\n", section);
     for (size_t i = 0; i < table->count; i++) {
         const ls_option *option = &table->options[i];
-        bool quoted = option->type == LS_OPTION_TEXT || option->type == LS_OPTION_REALS;
+        if (!ls_option_has_effect(option, table, from, facts)) continue;
+        const bool quoted = option->type == LS_OPTION_TEXT || option->type == LS_OPTION_INTS ||
+                            option->type == LS_OPTION_REALS;
         ls_text_printf(ctx, out, "  %s: ", option->key);
         if (!quoted) {
             ls_option_print(ctx, option, from, out);

@@ -7,7 +7,8 @@
 
 typedef struct ls_setting {
     char *key, *value;
-    bool used; /* somebody read it: what nobody read is a mistake */
+    bool used;   /* somebody read it: what nobody read is a mistake */
+    bool stored; /* from a run's own file, which may hold what has no effect */
 } ls_setting;
 
 typedef struct ls_settings {
@@ -25,17 +26,20 @@ ls_status ls_settings_put_word(ls_ctx *ctx, ls_settings *settings, const char *w
 ls_status ls_settings_read(ls_ctx *ctx, ls_settings *settings, const char *path);
 ls_status ls_settings_parse(ls_ctx *ctx, ls_settings *settings, const char *text, size_t length,
                             const char *what);
+/* Says that all there are come from a run's own file. What is put later does not. */
+void ls_settings_mark_stored(ls_settings *settings);
 bool ls_settings_has(const ls_settings *settings, const char *key);
 /* The value, marking it used; NULL where the key is not given. */
 const char *ls_settings_get(const ls_settings *settings, const char *key);
 /* Sets the fields of `into` from all keys "section.KEY" through the table, marking them used. An
- * unknown key of the section is an error that names the nearest. */
+ * unknown key of the section is an error that names the nearest, and so is a key that has no effect
+ * with these values and facts (option.h), unless it is stored. */
 ls_status ls_settings_apply(ls_ctx *ctx, const ls_settings *settings, const char *section,
-                            const ls_option_table *table, void *into);
+                            const ls_option_table *table, const ls_fact *facts, void *into);
 /* LS_EUSE naming the first key that nobody read; `known` (NULL-ended) are offered as nearest. */
 ls_status ls_settings_finish(ls_ctx *ctx, const ls_settings *settings, const char *const *known);
-/* Appends a section as YAML: all keys of the table with their present values. */
+/* Appends a section as YAML: the keys of the table that have an effect, with their values. */
 void ls_settings_print(ls_ctx *ctx, const char *section, const ls_option_table *table,
-                       const void *from, ls_text *out);
+                       const ls_fact *facts, const void *from, ls_text *out);
 
 #endif

@@ -10,30 +10,34 @@
 #include "bench/bench_parts.h"
 #include "tensor/engine/machine.h"
 
-#define FIELD(name) offsetof(ls_bench_settings, name)
+#define FIELD(name) ls_bench_settings, name
 static const ls_option options[] = {
-    {"what", LS_OPTION_TEXT, FIELD(what), "gemm,train,attention,scan,retention,decode,memory", 0, 0,
-     NULL,
-     "What to measure: any of gemm, train, attention, sparse, scan, conv, retention, decode, "
-     "memory."},
-    {"peer", LS_OPTION_TEXT, FIELD(peer), "", 0, 0, NULL,
-     "Python with PyTorch to measure beside; empty: python3 if it has torch; none: no peer."},
-    {"scripts", LS_OPTION_TEXT, FIELD(scripts), "", 0, 0, NULL,
-     "Folder of the peers' scripts; empty: where they are installed, or in the sources the program "
-     "was built in."},
-    {"dtype", LS_OPTION_CHOICE, FIELD(dtype), "both", 0, 0, "both|f32|bf16",
-     "Types that training, attention, scan and retention are measured in."},
-    {"only", LS_OPTION_TEXT, FIELD(only), "", 0, 0, NULL,
-     "Only models that are trained, and kinds of attention, whose names hold this."},
-    {"recompute", LS_OPTION_BOOL, FIELD(recompute), "false", 0, 0, NULL,
-     "Train with train.recompute."},
-    {"rounds", LS_OPTION_INT, FIELD(rounds), "4", 1, 100, NULL,
-     "Turns of ours and theirs; the best of each counts."},
-    {"seconds", LS_OPTION_REAL, FIELD(seconds), "4", 0, 3600, NULL, "Length of a turn."},
-    {"lengths", LS_OPTION_REALS, FIELD(lengths), "256,1024,4096,16384", 1, 1 << 20, NULL,
-     "Lengths of attention, sparse attention, convolution and retention."},
-    {"depths", LS_OPTION_REALS, FIELD(depths), "0,8192", 0, 1 << 20, NULL,
-     "Tokens that are there before decoding begins."},
+    LS_TEXT("what", FIELD(what), "gemm,train,attention,scan,retention,decode,memory",
+            "Parts to measure: any of gemm, train, attention, sparse, scan, conv, retention, "
+            "decode, memory."),
+    LS_TEXT("peer", FIELD(peer), "",
+            "Python with PyTorch to measure beside; empty: python3 if it has torch; none: no "
+            "peer."),
+    LS_TEXT("scripts", FIELD(scripts), "",
+            "Folder of the peers' scripts; empty: where they are installed, or in the sources "
+            "the program was built in."),
+    LS_CHOICE("dtype", FIELD(dtype), "both", "both|f32|bf16",
+              "Types that training, attention, scan and retention are measured in.",
+              .needs = "what=train|attention|scan|retention"),
+    LS_TEXT("only", FIELD(only), "",
+            "Part of the names of models that are trained, and kinds of attention, to measure "
+            "alone.",
+            .needs = "what=train|attention|sparse"),
+    LS_BOOL("recompute", FIELD(recompute), "false",
+            "Whether training is measured with train.recompute.", .needs = "what=train"),
+    LS_INT("rounds", FIELD(rounds), "4", 1, 100,
+           "Turns of ours and theirs; the best of each counts."),
+    LS_REAL("seconds", FIELD(seconds), "4", 0, 3600, "Length of a turn."),
+    LS_INTS("lengths", FIELD(lengths), "256,1024,4096,16384", 1, 1 << 20,
+            "Lengths of attention, sparse attention, convolution and retention.",
+            .needs = "what=attention|sparse|conv|retention"),
+    LS_INTS("depths", FIELD(depths), "0,8192", 0, 1 << 20,
+            "Tokens in the KV cache before decoding begins.", .needs = "what=decode"),
 };
 const ls_option_table ls_bench_options = LS_OPTIONS(options, ls_bench_settings);
 

@@ -16,7 +16,7 @@ typedef struct ls_bench_settings {
     bool recompute;
     int64_t rounds;
     double seconds;
-    ls_reals lengths, depths;
+    ls_ints lengths, depths;
 } ls_bench_settings;
 extern const ls_option_table ls_bench_options;
 

@@ -125,7 +125,7 @@ static ls_status bench_kind(ls_bench *bench, const attention_kind *kind, json_t 
     for (int i = 0; i < bench->type_count; i++) {
         if (kind->device && bench->types[i] != LS_BF16 && bench->settings->dtype == 0) continue;
         for (int64_t j = 0; j < bench->settings->lengths.count; j++) {
-            int64_t T = (int64_t)bench->settings->lengths.at[j];
+            int64_t T = bench->settings->lengths.at[j];
             if (kind->length > 0 && j > 0) continue;
             for (int grad = 0; grad < 2; grad++)
                 LS_TRY(bench_one(bench, kind, bench->types[i], kind->length > 0 ? kind->length : T,

@@ -110,7 +110,7 @@ fail:
 }
 
 ls_status ls_bench_conv(ls_bench *bench) {
-    const ls_reals *lengths = &bench->settings->lengths;
+    const ls_ints *lengths = &bench->settings->lengths;
     json_t *rows = json_array();
     json_object_set_new(bench->json, "conv", rows);
     ls_text_printf(bench->ctx, &bench->text,
@@ -119,7 +119,6 @@ ls_status ls_bench_conv(ls_bench *bench) {
     for (int i = 0; i < bench->type_count; i++)
         for (int64_t at = 0; at < lengths->count; at++)
             for (int grad = 0; grad < 2; grad++)
-                LS_TRY(
-                    bench_one(bench, bench->types[i], (int64_t)lengths->at[at], grad == 1, rows));
+                LS_TRY(bench_one(bench, bench->types[i], lengths->at[at], grad == 1, rows));
     return LS_OK;
 }

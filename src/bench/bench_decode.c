@@ -71,7 +71,7 @@ ls_status ls_bench_decode(ls_bench *bench) {
     ls_text_printf(ctx, &bench->text, "decoding, llama shape of 124 million parameters, bf16\n");
     ls_status status = make_model(ctx, &config, &model);
     for (int64_t i = 0; i < bench->settings->depths.count && status == LS_OK; i++)
-        status = at_depth(bench, model, (int64_t)bench->settings->depths.at[i], rows);
+        status = at_depth(bench, model, bench->settings->depths.at[i], rows);
     ls_model_free(model);
     ls_model_config_clear(ctx, &config);
     return status;

@@ -97,7 +97,7 @@ ls_status ls_bench_retention(ls_bench *bench) {
         for (int i = 0; i < bench->type_count; i++)
             for (int64_t j = 0; j < bench->settings->lengths.count; j++)
                 for (int grad = 0; grad < 2; grad++)
-                    LS_TRY(bench_one(bench, size, bench->types[i],
-                                     (int64_t)bench->settings->lengths.at[j], grad == 1, rows));
+                    LS_TRY(bench_one(bench, size, bench->types[i], bench->settings->lengths.at[j],
+                                     grad == 1, rows));
     return LS_OK;
 }

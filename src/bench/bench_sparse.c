@@ -142,8 +142,8 @@ ls_status ls_bench_sparse(ls_bench *bench) {
             if (bench->ctx->device != NULL && other) continue;
             double dense[2] = {0};
             for (int k = 0; k < KINDS; k++)
-                LS_TRY(bench_one(bench, &kinds[k], bench->types[i],
-                                 (int64_t)bench->settings->lengths.at[j], dense, rows));
+                LS_TRY(bench_one(bench, &kinds[k], bench->types[i], bench->settings->lengths.at[j],
+                                 dense, rows));
         }
     }
     return LS_OK;

@@ -7,18 +7,20 @@
 #include "base/file.h"
 #include "cli/cli.h"
 
-#define FIELD(name) offsetof(ls_common_settings, name)
+#define FIELD(name) ls_common_settings, name
 static const ls_option options[] = {
-    {"seed", LS_OPTION_INT, FIELD(seed), "1", 0, 9007199254740991, NULL,
-     "Where all random numbers come from: the same seed gives the same run."},
-    {"threads", LS_OPTION_INT, FIELD(threads), "0", 0, 1024, NULL,
-     "Worker threads; 0: as many as there are processors, or OMP_NUM_THREADS."},
-    {"device", LS_OPTION_CHOICE, FIELD(device), "cpu", 0, 0, "cpu|cuda",
-     "Where to compute: the processor, or an NVIDIA device through the CUDA plug-in."},
-    {"isa", LS_OPTION_CHOICE, FIELD(isa), "auto", 0, 0, "auto|base|avx2|avx512",
-     "Instruction set of the kernels; auto: the best this processor has."},
-    {"cache", LS_OPTION_TEXT, FIELD(cache), "", 0, 0, NULL,
-     "Folder of token files and learnt tokenizers; empty: longshot in the user's cache folder."},
+    LS_INT("seed", FIELD(seed), "1", 0, 9007199254740991,
+           "Seed of all random numbers: the same seed gives the same run."),
+    LS_INT("threads", FIELD(threads), "0", 0, 1024,
+           "Worker threads; 0: as many as there are processors, or OMP_NUM_THREADS."),
+    LS_CHOICE("device", FIELD(device), "cpu", "cpu|cuda",
+              "Device that computes: the processor, or an NVIDIA device through the CUDA "
+              "plug-in."),
+    LS_CHOICE("isa", FIELD(isa), "auto", "auto|base|avx2|avx512",
+              "Instruction set of the kernels; auto: the best this processor has."),
+    LS_TEXT("cache", FIELD(cache), "",
+            "Folder of token files and learnt tokenizers; empty: longshot in the user's cache "
+            "folder."),
 };
 const ls_option_table ls_common_options = LS_OPTIONS(options, ls_common_settings);
 
@@ -34,19 +36,29 @@ static bool has_section(const ls_verb *verb, const char *prefix) {
     return false;
 }
 
+enum { KEYS_MAX = 64 }; /* of a verb's own table */
+
 ls_status ls_cli_read(ls_cli *cli, const char *prefix, const ls_option_table *table, void *into) {
     ls_ctx *ctx = &cli->ctx;
+    bool given[KEYS_MAX] = {false};
+    if (table->count > KEYS_MAX)
+        return LS_FAIL(ctx, LS_EBUG, "a verb has at most %d keys", KEYS_MAX);
     LS_TRY(ls_options_default(ctx, table, into));
-    if (prefix[0] != '\0') return ls_settings_apply(ctx, &cli->settings, prefix, table, into);
+    if (prefix[0] != '\0') return ls_settings_apply(ctx, &cli->settings, prefix, table, NULL, into);
     bool own = table != &ls_common_options && !has_section(cli->verb, cli->verb->name);
     for (size_t i = 0; i < table->count; i++) {
         char key[128];
         const char *value = ls_settings_get(&cli->settings, table->options[i].key);
         snprintf(key, sizeof key, "%s.%s", cli->verb->name, table->options[i].key);
         if (value == NULL && own) value = ls_settings_get(&cli->settings, key);
+        given[i] = value != NULL;
         if (value != NULL)
             LS_TRY(ls_options_set(ctx, table, "", table->options[i].key, value, into));
     }
+    for (size_t i = 0; i < table->count; i++)
+        if (given[i])
+            LS_TRY(ls_option_check_effect(ctx, &table->options[i], table, table->options[i].key,
+                                          into, NULL));
     return LS_OK;
 }
 

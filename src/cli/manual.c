@@ -22,19 +22,18 @@ void ls_option_range(const ls_option *option, char *out, size_t bytes) {
     case LS_OPTION_TEXT:
         snprintf(out, bytes, "text");
         break;
+    case LS_OPTION_INTS:
     case LS_OPTION_REALS:
         snprintf(out, bytes, "numbers %.10g to %.10g, as 1,2,4", option->low, option->high);
         break;
     }
 }
 
-/* A sentence as the manuals write it: a capital first, a full stop last. */
-static void sentence(const char *help, char *out, size_t bytes) {
-    snprintf(out, bytes, "%s", help);
-    if (out[0] >= 'a' && out[0] <= 'z') out[0] = (char)(out[0] - 'a' + 'A');
-    size_t length = strlen(out);
-    if (length > 0 && length + 2 <= bytes && strchr(".?!", out[length - 1]) == NULL)
-        memcpy(out + length, ".", 2);
+/* What an option means, and what it needs to have an effect. */
+static void meaning(const ls_option *option, char *out, size_t bytes) {
+    const bool free = option->needs == NULL;
+    snprintf(out, bytes, "%s%s%s%s", option->help, free ? "" : " Needs ", free ? "" : option->needs,
+             free ? "" : ".");
 }
 
 static void full_key(const ls_section *section, const ls_option *option, char *out, size_t bytes) {
@@ -59,7 +58,7 @@ static void help_section(ls_ctx *ctx, const ls_section *section, ls_text *out) {
         char key[128], range[256], text[512];
         full_key(section, option, key, sizeof key);
         ls_option_range(option, range, sizeof range);
-        sentence(option->help, text, sizeof text);
+        meaning(option, text, sizeof text);
         ls_text_printf(ctx, out, "  %s=%s  (%s)\n      %s\n", key, option->fallback, range, text);
     }
 }
@@ -107,7 +106,7 @@ static void manual_section(ls_ctx *ctx, const ls_section *section, ls_text *out)
         char key[128], range[256], text[512];
         full_key(section, option, key, sizeof key);
         ls_option_range(option, range, sizeof range);
-        sentence(option->help, text, sizeof text);
+        meaning(option, text, sizeof text);
         ls_text_printf(ctx, out, ".TP\n.B ");
         troff(ctx, key, out);
         ls_text_append(ctx, out, "=", 1);
@@ -195,7 +194,7 @@ static void options_table(ls_ctx *ctx, const ls_section *section, ls_text *out) 
         char key[128], range[256], text[512];
         full_key(section, option, key, sizeof key);
         ls_option_range(option, range, sizeof range);
-        sentence(option->help, text, sizeof text);
+        meaning(option, text, sizeof text);
         ls_text_printf(ctx, out, "| `%s` | ", key);
         if (option->fallback[0] != '\0') ls_text_printf(ctx, out, "`%s`", option->fallback);
         ls_text_printf(ctx, out, " | ");

@@ -8,9 +8,9 @@
 typedef struct data_keys {
     char out[LS_OPTION_TEXT_BYTES];
 } data_keys;
+#define FIELD(name) data_keys, name
 static const ls_option keys[] = {
-    {"out", LS_OPTION_TEXT, offsetof(data_keys, out), "", 0, 0, NULL,
-     "Folder to write to (prepare, tokenizer); empty: the cache."},
+    LS_TEXT("out", FIELD(out), "", "Folder to write to (prepare, tokenizer); empty: the cache."),
 };
 static const ls_option_table key_table = LS_OPTIONS(keys, data_keys);
 

@@ -8,9 +8,10 @@
 typedef struct eval_keys {
     int dtype;
 } eval_keys;
+#define FIELD(name) eval_keys, name
 static const ls_option keys[] = {
-    {"dtype", LS_OPTION_CHOICE, offsetof(eval_keys, dtype), "auto", 0, 0, "auto|" LS_CLI_DTYPES,
-     "Arithmetic; auto: as the model was trained."},
+    LS_CHOICE("dtype", FIELD(dtype), "auto", "auto|" LS_CLI_DTYPES,
+              "Arithmetic; auto: as the model was trained."),
 };
 static const ls_option_table key_table = LS_OPTIONS(keys, eval_keys);
 

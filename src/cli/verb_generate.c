@@ -9,17 +9,18 @@ typedef struct generate_keys {
     int64_t tokens, top_k;
     double temperature, top_p;
 } generate_keys;
-#define FIELD(name) offsetof(generate_keys, name)
+#define FIELD(name) generate_keys, name
 static const ls_option keys[] = {
-    {"prompt", LS_OPTION_TEXT, FIELD(prompt), "", 0, 0, NULL,
-     "Text to go on from; empty: the start of a document, or of a line."},
-    {"tokens", LS_OPTION_INT, FIELD(tokens), "200", 1, 1 << 30, NULL, "Tokens to make at most."},
-    {"temperature", LS_OPTION_REAL, FIELD(temperature), "0.8", 0, 100, NULL,
-     "Divides the logits; 0: always the most likely token."},
-    {"top_k", LS_OPTION_INT, FIELD(top_k), "0", 0, 1 << 24, NULL,
-     "Choose among so many most likely tokens; 0: all."},
-    {"top_p", LS_OPTION_REAL, FIELD(top_p), "1", 0, 1, NULL,
-     "Choose among the most likely tokens that together have this probability."},
+    LS_TEXT("prompt", FIELD(prompt), "",
+            "Text to continue; empty: the start of a document, or of a line."),
+    LS_INT("tokens", FIELD(tokens), "200", 1, 1 << 30, "Tokens to generate at most."),
+    LS_REAL("temperature", FIELD(temperature), "0.8", 0, 100,
+            "Divisor of the logits; 0: always the most likely token."),
+    LS_INT("top_k", FIELD(top_k), "0", 0, 1 << 24, "Most likely tokens to choose among; 0: all.",
+           .needs = "temperature"),
+    LS_REAL("top_p", FIELD(top_p), "1", 0, 1,
+            "Probability of the most likely tokens to choose among, together.",
+            .needs = "temperature"),
 };
 static const ls_option_table key_table = LS_OPTIONS(keys, generate_keys);
 

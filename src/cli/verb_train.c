@@ -7,20 +7,22 @@
 typedef struct train_keys {
     char out[LS_OPTION_TEXT_BYTES], task[LS_OPTION_TEXT_BYTES];
 } train_keys;
+#define FIELD(name) train_keys, name
 static const ls_option keys[] = {
-    {"out", LS_OPTION_TEXT, offsetof(train_keys, out), "", 0, 0, NULL,
-     "Run folder; empty: runs/MIXER-POSITION, after the task if there is one."},
-    {"task", LS_OPTION_TEXT, offsetof(train_keys, task), "", 0, 0, NULL,
-     "Train on a task, whose options are task.KEY, instead of a corpus: `longshot inspect tasks`."},
+    LS_TEXT("out", FIELD(out), "",
+            "Run folder; empty: runs/MIXER-POSITION, after the task if there is one."),
+    LS_TEXT("task", FIELD(task), "",
+            "Task to train on instead of a corpus, with its options as task.KEY: `longshot "
+            "inspect tasks`."),
 };
 static const ls_option_table key_table = LS_OPTIONS(keys, train_keys);
 
 typedef struct preset_key {
     char preset[LS_OPTION_TEXT_BYTES];
 } preset_key;
+#define PRESET(name) preset_key, name
 static const ls_option preset_keys[] = {
-    {"preset", LS_OPTION_TEXT, offsetof(preset_key, preset), "", 0, 0, NULL,
-     "Start from a named model: see `longshot inspect presets`."},
+    LS_TEXT("preset", PRESET(preset), "", "Named model to start from: `longshot inspect presets`."),
 };
 static const ls_option_table preset_table = LS_OPTIONS(preset_keys, preset_key);
 

@@ -6,49 +6,48 @@
 #include "compare/comparer.h"
 #include "mixer/mixer.h"
 
-#define FIELD(name) offsetof(ls_compare_keys, name)
+#define FIELD(name) ls_compare_keys, name
 static const ls_option keys[] = {
-    {"mixer", LS_OPTION_TEXT, FIELD(mixer), "", 0, 0, NULL,
-     "Mixer to run; its own options follow as key=value."},
-    {"position", LS_OPTION_TEXT, FIELD(position), "", 0, 0, NULL,
-     "Position method of the mixer, or without a mixer the one whose table is asked for."},
-    {"weights", LS_OPTION_TEXT, FIELD(weights), "", 0, 0, NULL,
-     "File of weights, under our names or the official ones."},
-    {"input", LS_OPTION_TEXT, FIELD(input), "", 0, 0, NULL,
-     "File with x [B,T,D]; optionally cot (for grad) and state."},
-    {"output", LS_OPTION_TEXT, FIELD(output), "", 0, 0, NULL,
-     "File for y, the state, and with grad=true grad.x and grad.PARAMETER."},
-    {"golden", LS_OPTION_TEXT, FIELD(golden), "", 0, 0, NULL,
-     "File of reference values (in.*, w.*, out.*, cot, grad.*) to compare with."},
-    {"names", LS_OPTION_TEXT, FIELD(names), "", 0, 0, NULL,
-     "What the file calls things: a public code (transformer-xl, compressive, gpt2, "
-     "memformer, llama, mpt, mamba, retnet, t5), or a file of rules; empty: our names."},
-    {"tensor", LS_OPTION_TEXT, FIELD(tensor), "y", 0, 0, NULL,
-     "Without a mixer: which out.NAME of the golden file to compare."},
-    {"trained_length", LS_OPTION_INT, FIELD(trained_length), "0", 0, 1 << 30, NULL,
-     "Length the weights were trained at, for extensions; 0: not known."},
-    {"width", LS_OPTION_INT, FIELD(width), "0", 0, 65536, NULL, "Without a mixer: model width."},
-    {"heads", LS_OPTION_INT, FIELD(heads), "1", 1, 4096, NULL, "Without a mixer: heads."},
-    {"length", LS_OPTION_INT, FIELD(length), "1", 1, 1 << 24, NULL, "Without a mixer: positions."},
-    {"capacity", LS_OPTION_INT, FIELD(capacity), "0", 0, 1 << 30, NULL,
-     "Tokens that a state has room for; 0: those of the input."},
-    {"layout", LS_OPTION_CHOICE, FIELD(layout), "BTD", 0, 0, "BTD|TBD",
-     "Order of batch and time in the files."},
-    {"dtype", LS_OPTION_CHOICE, FIELD(dtype), "f64", 0, 0, "f64|f32|bf16", "Arithmetic."},
-    {"grad", LS_OPTION_BOOL, FIELD(grad), "false", 0, 0, NULL,
-     "Also gradients of sum(y * cot); a golden file with cot implies it."},
-    {"causal", LS_OPTION_BOOL, FIELD(causal), "true", 0, 0, NULL, "Later tokens stay unseen."},
-    {"softplus", LS_OPTION_BOOL, FIELD(softplus), "true", 0, 0, NULL,
-     "scan: steps are softplus(delta + delta_bias); false: delta + delta_bias."},
-    {"tol", LS_OPTION_REAL, FIELD(tol), "1e-11", 0, 1e9, NULL,
-     "Largest relative difference of outputs that passes."},
-    {"grad_tol", LS_OPTION_REAL, FIELD(grad_tol), "1e-10", 0, 1e9, NULL,
-     "Largest relative difference of gradients that passes."},
-    {"cut", LS_OPTION_REALS, FIELD(cut), "", 1, 1 << 24, NULL,
-     "Lengths of the chunks in which x, the tokens or a scan are fed, the last repeated, with the "
-     "state carried on; empty: all at once."},
-    {"source_cut", LS_OPTION_REALS, FIELD(source_cut), "", 1, 1 << 24, NULL,
-     "model with an encoder: tokens of each source, where cut= makes several pieces."},
+    LS_TEXT("mixer", FIELD(mixer), "", "Mixer to run; its own options follow as key=value."),
+    LS_TEXT("position", FIELD(position), "",
+            "Position method of the mixer, or without a mixer the one whose table is asked for."),
+    LS_TEXT("weights", FIELD(weights), "",
+            "File of weights, under our names or the official ones."),
+    LS_TEXT("input", FIELD(input), "", "File with x [B,T,D]; optionally cot (for grad) and state."),
+    LS_TEXT("output", FIELD(output), "",
+            "File for y, the state, and with grad=true grad.x and grad.PARAMETER."),
+    LS_TEXT("golden", FIELD(golden), "",
+            "File of reference values (in.*, w.*, out.*, cot, grad.*) to compare with."),
+    LS_TEXT("names", FIELD(names), "",
+            "Names of the file: a public code (transformer-xl, compressive, gpt2, memformer, "
+            "llama, mpt, mamba, retnet, t5), or a file of rules; empty: our names."),
+    LS_TEXT("tensor", FIELD(tensor), "y",
+            "Name of the out.NAME of the golden file to compare, without a mixer."),
+    LS_INT("trained_length", FIELD(trained_length), "0", 0, 1 << 30,
+           "Length the weights were trained at, for extensions; 0: not known."),
+    LS_INT("width", FIELD(width), "0", 0, 65536, "Model width, without a mixer."),
+    LS_INT("heads", FIELD(heads), "1", 1, 4096, "Heads, without a mixer."),
+    LS_INT("length", FIELD(length), "1", 1, 1 << 24, "Positions, without a mixer."),
+    LS_INT("capacity", FIELD(capacity), "0", 0, 1 << 30,
+           "Tokens that a state has room for; 0: those of the input."),
+    LS_CHOICE("layout", FIELD(layout), "BTD", "BTD|TBD", "Order of batch and time in the files."),
+    LS_CHOICE("dtype", FIELD(dtype), "f64", "f64|f32|bf16", "Arithmetic."),
+    LS_BOOL("grad", FIELD(grad), "false",
+            "Whether gradients of sum(y * cot) are computed too; a golden file with cot implies "
+            "it."),
+    LS_BOOL("causal", FIELD(causal), "true", "Whether later tokens stay unseen."),
+    LS_BOOL("softplus", FIELD(softplus), "true",
+            "Whether the steps of a scan are softplus(delta + delta_bias); false: delta + "
+            "delta_bias."),
+    LS_REAL("tol", FIELD(tol), "1e-11", 0, 1e9,
+            "Largest relative difference of outputs that passes."),
+    LS_REAL("grad_tol", FIELD(grad_tol), "1e-10", 0, 1e9,
+            "Largest relative difference of gradients that passes."),
+    LS_INTS("cut", FIELD(cut), "", 1, 1 << 24,
+            "Lengths of the chunks in which x, the tokens or a scan are fed, the last repeated, "
+            "with the state carried on; empty: all at once."),
+    LS_INTS("source_cut", FIELD(source_cut), "", 1, 1 << 24,
+            "Tokens of each source of a model with an encoder, where cut= makes several pieces."),
 };
 const ls_option_table ls_compare_options = LS_OPTIONS(keys, ls_compare_keys);
 
@@ -56,15 +55,6 @@ static const ls_comparer_type *const types[] = {
     &ls_mixer_comparer, &ls_position_comparer, &ls_model_comparer,
     &ls_scan_comparer,  &ls_tables_comparer,
 };
-
-ls_status ls_compare_cuts(ls_ctx *ctx, const char *key, const ls_reals *reals, int64_t *out) {
-    for (int64_t i = 0; i < reals->count; i++) {
-        out[i] = (int64_t)reals->at[i];
-        if ((double)out[i] != reals->at[i])
-            return LS_FAIL(ctx, LS_EUSE, "%s: %g is no whole number", key, reals->at[i]);
-    }
-    return LS_OK;
-}
 
 ls_status ls_compare_needs_golden(const ls_comparer *comparer) {
     const ls_compare_keys *about = comparer->keys;

@@ -18,7 +18,7 @@ typedef struct ls_compare_keys {
     int layout, dtype;
     bool grad, causal, softplus;
     double tol, grad_tol;
-    ls_reals cut, source_cut;
+    ls_ints cut, source_cut;
 } ls_compare_keys;
 extern const ls_option_table ls_compare_options;
 extern const ls_option_table ls_compare_tables_options; /* beside them, of tables alone */

@@ -27,8 +27,6 @@ struct ls_comparer {
 extern const ls_comparer_type ls_mixer_comparer, ls_position_comparer, ls_model_comparer,
     ls_scan_comparer, ls_tables_comparer;
 
-/* Whole numbers among `reals`, in a form messages can name. */
-ls_status ls_compare_cuts(ls_ctx *ctx, const char *key, const ls_reals *reals, int64_t *out);
 /* LS_EUSE where there is no golden=, or where there is a mixer= or a position=. */
 ls_status ls_compare_needs_golden(const ls_comparer *comparer);
 

@@ -94,7 +94,6 @@ ls_status ls_mixer_trial_compare(ls_mixer_trial *a, ls_comparison *comparison) {
     const ls_compare_keys *keys = a->keys;
     const ls_safetensor *y = ls_mixer_trial_find(a, LS_GIVEN_Y, NULL), *step;
     const ls_safetensor *gradient = ls_mixer_trial_find(a, LS_GIVEN_GRADIENT, NULL);
-    int64_t cuts[LS_OPTION_REALS_MAX];
     size_t from = 0;
     if (y == NULL) return LS_FAIL(a->ctx, LS_EINPUT, "%s has no tensor out.y", a->keys->golden);
     if (a->cot == NULL && gradient != NULL)
@@ -107,8 +106,7 @@ ls_status ls_mixer_trial_compare(ls_mixer_trial *a, ls_comparison *comparison) {
         LS_TRY(compare_outputs(a, comparison, "", step));
     }
     if (keys->cut.count > 0) {
-        LS_TRY(ls_compare_cuts(a->ctx, "cut", &keys->cut, cuts));
-        LS_TRY(ls_mixer_trial_run_cut(a, cuts, keys->cut.count, a->y));
+        LS_TRY(ls_mixer_trial_run_cut(a, keys->cut.at, keys->cut.count, a->y));
         LS_TRY(compare_outputs(a, comparison, " (cut)", y));
     }
     if (a->cot != NULL) LS_TRY(compare_inputs(a, comparison));

@@ -10,6 +10,7 @@
  * are files, also where a mixer has options of these names. */
 static ls_status read_options(ls_mixer_trial *a, const ls_settings *settings) {
     const ls_option_table *table = &a->mixer.type->options;
+    const ls_fact facts[] = {{"model.causal", a->keys->causal ? "true" : "false"}, {0}};
     LS_TRY(ls_options_default(a->ctx, table, a->mixer_options));
     for (size_t i = 0; i < table->count; i++) {
         const char *key = table->options[i].key;
@@ -20,7 +21,12 @@ static ls_status read_options(ls_mixer_trial *a, const ls_settings *settings) {
         a->given[i] = value != NULL || ls_settings_has(settings, full);
         if (value != NULL) LS_TRY(ls_options_set(a->ctx, table, "", key, value, a->mixer_options));
     }
-    return ls_settings_apply(a->ctx, settings, "mixer", table, a->mixer_options);
+    LS_TRY(ls_settings_apply(a->ctx, settings, "mixer", table, facts, a->mixer_options));
+    for (size_t i = 0; i < table->count; i++)
+        if (a->given[i])
+            LS_TRY(ls_option_check_effect(a->ctx, &table->options[i], table, table->options[i].key,
+                                          a->mixer_options, facts));
+    return LS_OK;
 }
 
 static ls_status read_position(ls_mixer_trial *a, const ls_settings *settings) {
@@ -31,7 +37,7 @@ static ls_status read_position(ls_mixer_trial *a, const ls_settings *settings) {
     LS_TRY(ls_position_choose(a->ctx, a->keys->position[0] == '\0' ? "none" : a->keys->position,
                               &a->position));
     a->position.trained_length = a->keys->trained_length;
-    LS_TRY(ls_settings_apply(a->ctx, settings, "position", &a->position.type->options,
+    LS_TRY(ls_settings_apply(a->ctx, settings, "position", &a->position.type->options, NULL,
                              a->position.options));
     LS_TRY(ls_position_extensions_read(a->ctx, settings, &a->position));
     a->mixer.position = &a->position;
@@ -132,7 +138,7 @@ static ls_status make_room(ls_mixer_trial *a) {
 
 static ls_status run(ls_comparer *comparer, ls_comparison *out) {
     ls_mixer_trial *a = comparer->own;
-    int64_t cuts[LS_OPTION_REALS_MAX] = {a->keys->cut.count == 0 ? INT64_MAX : 0};
+    const ls_ints *cut = &a->keys->cut;
     LS_TRY(ls_mixer_trial_open(a));
     a->mixer.width = a->D;
     LS_TRY(fit_heads(a));
@@ -146,9 +152,10 @@ static ls_status run(ls_comparer *comparer, ls_comparison *out) {
     LS_TRY(ls_mixer_trial_load_weights(a));
     LS_TRY(ls_mixer_trial_run_whole(a));
     if (a->golden) return ls_mixer_trial_compare(a, out);
-    LS_TRY(ls_compare_cuts(a->ctx, "cut", &a->keys->cut, cuts));
-    if (a->keys->cut.count > 0 || ls_mixer_trial_find(a, LS_GIVEN_STATE, NULL) != NULL)
-        LS_TRY(ls_mixer_trial_run_cut(a, cuts, ls_max(a->keys->cut.count, 1), a->y));
+    if (cut->count > 0)
+        LS_TRY(ls_mixer_trial_run_cut(a, cut->at, cut->count, a->y));
+    else if (ls_mixer_trial_find(a, LS_GIVEN_STATE, NULL) != NULL)
+        LS_TRY(ls_mixer_trial_run_cut(a, &a->T, 1, a->y));
     return ls_mixer_trial_write(a);
 }
 

@@ -89,10 +89,9 @@ static ls_status leave_out_rest(ls_trial *trial) {
 
 /* Sources are as many as pieces, and all of one length, as the pieces are. */
 static ls_status check_sources(ls_trial *trial) {
-    int64_t cuts[LS_OPTION_REALS_MAX];
-    LS_TRY(ls_compare_cuts(trial->ctx, "source_cut", &trial->keys->source_cut, cuts));
-    const int64_t each = trial->keys->source_cut.count > 0 ? cuts[0] : trial->S;
-    if (trial->keys->source_cut.count > 1 || trial->S != trial->pieces * each ||
+    const ls_ints *cut = &trial->keys->source_cut;
+    const int64_t each = cut->count > 0 ? cut->at[0] : trial->S;
+    if (cut->count > 1 || trial->S != trial->pieces * each ||
         trial->T != trial->pieces * trial->length[0])
         return LS_FAIL(trial->ctx, LS_EUSE,
                        "%lld tokens of sources and %lld behind them are not cut into %lld equal "
@@ -103,17 +102,16 @@ static ls_status check_sources(ls_trial *trial) {
 }
 
 ls_status ls_trial_cut_pieces(ls_trial *trial) {
-    const int64_t given = trial->keys->cut.count, all = trial->T;
+    const ls_ints *cut = &trial->keys->cut;
+    const int64_t all = trial->T;
     const int64_t segment = trial->config.model.segment;
     const bool decodes = trial->config.encoder_layers > 0;
-    int64_t cuts[LS_OPTION_REALS_MAX] = {trial->T};
-    LS_TRY(ls_compare_cuts(trial->ctx, "cut", &trial->keys->cut, cuts));
-    if (given == 0 && !decodes && segment > 0) cuts[0] = segment;
+    const int64_t one = !decodes && segment > 0 ? segment : trial->T;
     trial->first = ls_new(trial->ctx, (size_t)all + 1, sizeof *trial->first);
     trial->length = ls_new(trial->ctx, (size_t)all + 1, sizeof *trial->length);
     if (trial->first == NULL || trial->length == NULL) return LS_ENOMEM;
-    cut_into(trial, cuts, ls_max(given, 1));
+    cut_into(trial, cut->count > 0 ? cut->at : &one, ls_max(cut->count, 1));
     LS_TRY(leave_out_rest(trial));
-    trial->streams = given > 0 && !decodes && segment == 0;
+    trial->streams = cut->count > 0 && !decodes && segment == 0;
     return decodes ? check_sources(trial) : LS_OK;
 }

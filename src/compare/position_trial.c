@@ -19,7 +19,7 @@ static ls_status read(ls_comparer *comparer) {
     position_trial *a = comparer->own;
     LS_TRY(ls_position_choose(comparer->ctx, comparer->keys->position, &a->position));
     return ls_settings_apply(comparer->ctx, comparer->settings, "position",
-                             &a->position.type->options, a->position.options);
+                             &a->position.type->options, NULL, a->position.options);
 }
 
 /* Of outputs one is chosen; anything else in the file must be known. */

@@ -227,17 +227,13 @@ static ls_status run_and_compare(ls_scan_trial *a, const int64_t *cuts, int64_t 
 
 static ls_status read(ls_comparer *comparer) {
     ls_scan_trial *a = comparer->own;
-    int64_t cuts[LS_OPTION_REALS_MAX];
     *a = (ls_scan_trial){.ctx = comparer->ctx, .keys = comparer->keys, .type = comparer->dtype};
-    LS_TRY(ls_compare_needs_golden(comparer));
-    return ls_compare_cuts(a->ctx, "cut", &a->keys->cut, cuts);
+    return ls_compare_needs_golden(comparer);
 }
 
 static ls_status run(ls_comparer *comparer, ls_comparison *out) {
     ls_scan_trial *a = comparer->own;
-    int64_t cuts[LS_OPTION_REALS_MAX];
     a->comparison = out;
-    LS_TRY(ls_compare_cuts(a->ctx, "cut", &a->keys->cut, cuts));
     LS_TRY(ls_safetensors_open(a->ctx, a->keys->golden, &a->file));
     a->file_open = true;
     LS_TRY(read_inputs(a));
@@ -247,7 +243,7 @@ static ls_status run(ls_comparer *comparer, ls_comparison *out) {
     LS_TRY(ls_comparison_scale(a->ctx, &a->file, out));
     LS_TRY(run_and_compare(a, &a->T, 1, ""));
     if (a->keys->cut.count == 0) return LS_OK;
-    return run_and_compare(a, cuts, a->keys->cut.count, " (cut)");
+    return run_and_compare(a, a->keys->cut.at, a->keys->cut.count, " (cut)");
 }
 
 static void clear(ls_comparer *comparer) {

@@ -259,9 +259,9 @@ static ls_status compare(table t, double tolerance, ls_comparison *comparison) {
 typedef struct tables_trial {
     int64_t block;
 } tables_trial;
+#define FIELD(name) tables_trial, name
 static const ls_option keys_of_tables[] = {
-    {"block", LS_OPTION_INT, offsetof(tables_trial, block), "16", 1, 1 << 20, NULL,
-     "tables: tokens in a block of LongT5."},
+    LS_INT("block", FIELD(block), "16", 1, 1 << 20, "Tokens in a block of LongT5's tables."),
 };
 const ls_option_table ls_compare_tables_options = LS_OPTIONS(keys_of_tables, tables_trial);
 

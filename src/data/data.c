@@ -9,26 +9,29 @@
 
 enum { PATH_BYTES = 4096, LAYOUT = 1 }; /* LAYOUT: changes whenever the same text gives other ids */
 
-#define FIELD(name) offsetof(ls_data_settings, name)
+#define FIELD(name) ls_data_settings, name
 static const ls_option options[] = {
-    {"corpus", LS_OPTION_TEXT, FIELD(corpus), "default", 0, 0, NULL,
-     "Text file, folder of text files, or JSONL file, each may be .zst; `default`: Perl's manual."},
-    {"format", LS_OPTION_CHOICE, FIELD(format), "auto", 0, 0, "auto|text|folder|jsonl",
-     "How to read the corpus; auto goes by its name."},
-    {"text_key", LS_OPTION_TEXT, FIELD(text_key), "text", 0, 0, NULL,
-     "The key of the text in each line of JSONL."},
-    {"tokenizer", LS_OPTION_TEXT, FIELD(tokenizer), "byte", 0, 0, NULL,
-     "`byte`, `train` (byte pairs learnt from the corpus), or a tokenizer's folder or file: "
-     "docs/tokenizers.md."},
-    {"vocabulary", LS_OPTION_INT, FIELD(vocabulary), "8192", 257, 1 << 20, NULL,
-     "Ids of the tokenizer that tokenizer=train learns."},
-    {"test_share", LS_OPTION_REAL, FIELD(test_share), "0.1", 0, 0.5, NULL,
-     "Share of the documents, long and short alike, that is kept for testing."},
-    {"loader", LS_OPTION_CHOICE, FIELD(loader), "shuffled", 0, 0, "shuffled|stream",
-     "Windows in random order, or rows that walk through the text in order."},
-    {"borders", LS_OPTION_BOOL, FIELD(borders), "false", 0, 0, NULL,
-     "Never put two documents in one window, and begin carried state anew with each; otherwise "
-     "documents follow each other."},
+    LS_TEXT("corpus", FIELD(corpus), "default",
+            "Text file, folder of text files, or JSONL file, each may be .zst; `default`: Perl's "
+            "manual."),
+    LS_CHOICE("format", FIELD(format), "auto", "auto|text|folder|jsonl",
+              "Format of the corpus; auto: by its name."),
+    LS_TEXT("text_key", FIELD(text_key), "text", "Key of the text in each line of JSONL.",
+            .needs = "format=auto|jsonl"),
+    LS_TEXT("tokenizer", FIELD(tokenizer), "byte",
+            "`byte`, `train` (byte pairs learnt from the corpus), or a tokenizer's folder or "
+            "file: docs/tokenizers.md."),
+    LS_INT("vocabulary", FIELD(vocabulary), "8192", 257, 1 << 20,
+           "Ids of the tokenizer that is learnt.", .needs = "tokenizer=train"),
+    LS_REAL("test_share", FIELD(test_share), "0.1", 0, 0.5,
+            "Share of the documents, long and short alike, that is kept for testing."),
+    LS_CHOICE("loader", FIELD(loader), "shuffled", "shuffled|stream",
+              "Windows in random order, or rows that walk through the text in order.",
+              .needs = "training"),
+    LS_BOOL("borders", FIELD(borders), "false",
+            "Whether windows end where documents do, and carried state begins anew with each; "
+            "false: documents follow each other.",
+            .needs = "training"),
 };
 const ls_option_table ls_data_options = LS_OPTIONS(options, ls_data_settings);
 

@@ -6,39 +6,52 @@
 
 #include "eval/score.h"
 
-#define FIELD(name) offsetof(ls_eval_settings, name)
+#define FIELD(name) ls_eval_settings, name
 static const ls_option options[] = {
-    {"protocol", LS_OPTION_TEXT, FIELD(protocol), "nonoverlap", 0, 0, NULL,
-     "Names, separated by commas: nonoverlap, slide, lex, prefix, winmean, stream; NAME-joined "
-     "lets windows cross the borders of documents."},
-    {"lengths", LS_OPTION_REALS, FIELD(lengths), "", 1, 1e9, NULL,
-     "Lengths in tokens; empty: once, twice and four times the trained length."},
-    {"stride", LS_OPTION_INT, FIELD(stride), "0", 0, 1e9, NULL,
-     "Tokens from one window to the next in slide and winmean; 0: half the length."},
-    {"tokens", LS_OPTION_INT, FIELD(tokens), "65536", 0, 1e15, NULL,
-     "Tokens to score, about, spread over the documents; 0: all."},
-    {"documents", LS_OPTION_CHOICE, FIELD(documents), "long", 0, 0, "long|all",
-     "Which documents take part: those with room for the largest length, or all."},
-    {"lex_tokens", LS_OPTION_INT, FIELD(lex_tokens), "0", 0, 1e9, NULL,
-     "First tokens of each document that lex scores; 0: the largest length."},
-    {"batch", LS_OPTION_INT, FIELD(batch), "0", 0, 65536, NULL,
-     "Windows that go together; 0: fewer the longer they are, so that memory stays small."},
-    {"chunk", LS_OPTION_INT, FIELD(chunk), "512", 1, 1 << 24, NULL,
-     "Tokens of a window that go at once; results do not depend on it, memory does."},
-    {"positions", LS_OPTION_BOOL, FIELD(positions), "true", 0, 0, NULL,
-     "Also give the loss by position in the window."},
-    {"resolution", LS_OPTION_BOOL, FIELD(resolution), "false", 0, 0, NULL,
-     "Also give the attention resolution at each length."},
-    {"resolution_tokens", LS_OPTION_INT, FIELD(resolution_tokens), "16384", 1, 1e15, NULL,
-     "Tokens over which scores are averaged for the resolution, about; at least one window."},
-    {"samples", LS_OPTION_INT, FIELD(samples), "256", 1, 1e12, NULL,
-     "Test samples of a task at each length."},
-    {"sample_tokens", LS_OPTION_INT, FIELD(sample_tokens), "16777216", 0, 1e15, NULL,
-     "Fewer samples where they would be more tokens than this; 0: no limit."},
-    {"losses", LS_OPTION_TEXT, FIELD(losses), "", 0, 0, NULL,
-     "File for the loss of every scored token, for `longshot recl`; empty: none."},
+    LS_TEXT("protocol", FIELD(protocol), "nonoverlap",
+            "Names, separated by commas: nonoverlap, slide, lex, prefix, winmean, stream; "
+            "NAME-joined lets windows cross the borders of documents."),
+    LS_INTS("lengths", FIELD(lengths), "", 1, 1e9,
+            "Lengths in tokens; empty: once, twice and four times the trained length."),
+    LS_INT("stride", FIELD(stride), "0", 0, 1e9,
+           "Tokens from one window to the next; 0: half the length.",
+           .needs = "protocol=slide|slide-joined|winmean|winmean-joined"),
+    LS_INT("tokens", FIELD(tokens), "65536", 0, 1e15,
+           "Tokens to score, about, spread over the documents; 0: all.", .needs = "corpus"),
+    LS_CHOICE("documents", FIELD(documents), "long", "long|all",
+              "Documents that take part: those with room for the largest length, or all.",
+              .needs = "corpus"),
+    LS_INT("lex_tokens", FIELD(lex_tokens), "0", 0, 1e9,
+           "First tokens of each document that are scored; 0: the largest length.",
+           .needs = "protocol=lex|lex-joined"),
+    LS_INT("batch", FIELD(batch), "0", 0, 65536,
+           "Windows that go together; 0: fewer the longer they are, so that memory stays small."),
+    LS_INT("chunk", FIELD(chunk), "512", 1, 1 << 24,
+           "Tokens of a window that go at once; results do not depend on it, memory does."),
+    LS_BOOL("positions", FIELD(positions), "true",
+            "Whether the loss by position in the window is given too.", .needs = "corpus"),
+    LS_BOOL("resolution", FIELD(resolution), "false",
+            "Whether the attention resolution at each length is given too.", .needs = "corpus"),
+    LS_INT("resolution_tokens", FIELD(resolution_tokens), "16384", 1, 1e15,
+           "Tokens over which scores are averaged for the resolution, about; at least one "
+           "window.",
+           .needs = "resolution"),
+    LS_INT("samples", FIELD(samples), "256", 1, 1e12, "Test samples of a task at each length.",
+           .needs = "task"),
+    LS_INT("sample_tokens", FIELD(sample_tokens), "16777216", 0, 1e15,
+           "Tokens of a task's samples at most, beyond which there are fewer samples; 0: no "
+           "limit.",
+           .needs = "task"),
+    LS_TEXT("losses", FIELD(losses), "",
+            "File for the loss of every scored token, for `longshot recl`; empty: none.",
+            .needs = "corpus"),
 };
 const ls_option_table ls_eval_options = LS_OPTIONS(options, ls_eval_settings);
+
+const ls_fact *ls_eval_facts(bool task) {
+    static const ls_fact facts[][2] = {{{"corpus", "true"}, {0}}, {{"task", "true"}, {0}}};
+    return facts[task];
+}
 
 enum { PROTOCOLS_MAX = 32 };
 
@@ -51,7 +64,7 @@ typedef struct request {
     int32_t *token_bytes; /* or NULL */
     ls_selection selection;
     int64_t trained;
-    int64_t lengths[LS_OPTION_REALS_MAX];
+    int64_t lengths[LS_OPTION_LIST_MAX];
     size_t length_count;
     ls_protocol_choice protocols[PROTOCOLS_MAX];
     size_t protocol_count;
@@ -60,13 +73,11 @@ typedef struct request {
 /* ---- settings ---- */
 
 ls_status ls_eval_lengths(ls_ctx *ctx, const ls_eval_settings *settings, int64_t trained,
-                          int64_t lengths[LS_OPTION_REALS_MAX], size_t *count) {
-    const ls_reals *given = &settings->lengths;
+                          int64_t lengths[LS_OPTION_LIST_MAX], size_t *count) {
+    const ls_ints *given = &settings->lengths;
     *count = 0;
     for (int64_t i = 0; i < given->count; i++) {
-        int64_t length = (int64_t)given->at[i];
-        if ((double)length != given->at[i] || length < 1)
-            return LS_FAIL(ctx, LS_EUSE, "a length of %g tokens cannot be measured", given->at[i]);
+        const int64_t length = given->at[i];
         for (size_t j = 0; j < *count; j++)
             if (lengths[j] == length)
                 return LS_FAIL(ctx, LS_EUSE, "the length %lld is given twice", (long long)length);

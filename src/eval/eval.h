@@ -17,7 +17,7 @@
 
 typedef struct ls_eval_settings {
     char protocol[LS_OPTION_TEXT_BYTES]; /* names, separated by commas */
-    ls_reals lengths;                    /* empty: once, twice and four times the trained length */
+    ls_ints lengths;                     /* empty: once, twice and four times the trained length */
     int64_t stride;                      /* of slide and winmean; 0: half the length */
     int64_t tokens;                      /* to score, about; 0: all */
     int documents;                       /* ls_eval_documents */
@@ -29,6 +29,8 @@ typedef struct ls_eval_settings {
     char losses[LS_OPTION_TEXT_BYTES]; /* file for the loss of every scored token; empty: none */
 } ls_eval_settings;
 extern const ls_option_table ls_eval_options; /* section "eval" */
+/* What its conditions ask: whether a task is measured, or a corpus. */
+const ls_fact *ls_eval_facts(bool task);
 
 typedef struct ls_eval_hooks {
     const volatile sig_atomic_t *stop; /* or NULL: not 0 ends the evaluation with LS_ESTOP */

@@ -10,15 +10,31 @@ enum { PATH_BYTES = 4096 };
 
 /* ---- opening ---- */
 
+/* Which documents are for testing follows from the share: with another one some were trained on. */
+static ls_status check_share(const ls_evaluation *e, const char *corpus, double share) {
+    if (e->data.test_share == share || strcmp(e->data.corpus, corpus) != 0) return LS_OK;
+    return LS_FAIL(e->ctx, LS_EUSE,
+                   "data.test_share=%g: the run has a share of %g of this corpus, so documents "
+                   "that it was trained on would be scored (leave it out, or set data.corpus)",
+                   e->data.test_share, share);
+}
+
 /* The data of the run unless the request names others; always with the run's tokenizer. */
 static ls_status read_data(ls_evaluation *e, const ls_settings *settings) {
     ls_ctx *ctx = e->ctx;
     char tokenizer[PATH_BYTES];
     LS_TRY(ls_options_default(ctx, &ls_data_options, &e->data));
-    LS_TRY(ls_settings_apply(ctx, &e->trained.settings, "data", &ls_data_options, &e->data));
-    LS_TRY(ls_settings_apply(ctx, settings, "data", &ls_data_options, &e->data));
+    LS_TRY(ls_settings_apply(ctx, &e->trained.settings, "data", &ls_data_options, NULL, &e->data));
+    const ls_data_settings trained = e->data;
+    LS_TRY(ls_settings_apply(ctx, settings, "data", &ls_data_options, NULL, &e->data));
+    LS_TRY(check_share(e, trained.corpus, trained.test_share));
     LS_TRY(ls_path_join(ctx, tokenizer, sizeof tokenizer, e->trained.folder, "tokenizer"));
     if (!ls_path_is_folder(tokenizer)) return LS_OK;
+    static const char *const fixed[] = {"data.tokenizer", "data.vocabulary"};
+    for (size_t i = 0; i < 2; i++)
+        if (ls_settings_has(settings, fixed[i]))
+            return LS_FAIL(ctx, LS_EUSE, "%s has no effect here: the run has its own tokenizer",
+                           fixed[i]);
     return ls_options_set(ctx, &ls_data_options, "data.", "tokenizer", tokenizer, &e->data);
 }
 
@@ -28,7 +44,8 @@ static ls_status read_task(ls_evaluation *e, const ls_settings *settings) {
     ls_status status = LS_OK;
     const ls_settings *parts[] = {&e->trained.settings, settings};
     const bool chosen = ls_settings_get(&e->trained.settings, "task") != NULL;
-    for (size_t p = 0; p < 2; p++)
+    for (size_t p = 0; p < 2; p++) {
+        ls_settings_mark_stored(&merged); /* what the request does not change */
         for (size_t i = 0; i < parts[p]->count; i++) {
             ls_setting *item = &parts[p]->items[i];
             bool named = p == 0 && strcmp(item->key, "task") == 0;
@@ -36,7 +53,8 @@ static ls_status read_task(ls_evaluation *e, const ls_settings *settings) {
             LS_TRY_GOTO(ls_settings_put(e->ctx, &merged, item->key, item->value));
             item->used = named || chosen;
         }
-    status = ls_task_read(e->ctx, &merged, &e->task);
+    }
+    status = ls_task_read(e->ctx, &merged, NULL, &e->task);
 fail:
     ls_settings_clear(e->ctx, &merged);
     return status;
@@ -59,9 +77,10 @@ ls_status ls_evaluation_open(ls_ctx *ctx, const ls_evaluation_request *request,
     *out = (ls_evaluation){
         .ctx = ctx, .cache = request->cache, .seed = request->seed, .trained = {.ctx = ctx}};
     LS_TRY(ls_options_default(ctx, &ls_eval_options, &out->settings));
-    LS_TRY(ls_settings_apply(ctx, request->settings, "eval", &ls_eval_options, &out->settings));
     LS_TRY(ls_trained_open(ctx, request->path, request->settings, request->type, &out->trained));
     LS_TRY(read_task(out, request->settings));
+    LS_TRY(ls_settings_apply(ctx, request->settings, "eval", &ls_eval_options,
+                             ls_eval_facts(out->task.type != NULL), &out->settings));
     if (out->task.type == NULL) return read_data(out, request->settings);
     return choose_protocol(out, request->settings);
 }

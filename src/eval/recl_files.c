@@ -8,12 +8,12 @@
 #include "eval/recl.h"
 #include "model/safetensors.h"
 
-#define FIELD(name) offsetof(ls_recl_settings, name)
+#define FIELD(name) ls_recl_settings, name
 static const ls_option options[] = {
-    {"share", LS_OPTION_REALS, FIELD(share), "0.1,0.5,1", 1e-9, 1, NULL,
-     "Shares of the tokens that count, the hardest first."},
-    {"least", LS_OPTION_REAL, FIELD(least), "0.01", 0, 1, NULL,
-     "Gain of perplexity, as a share, that a longer context must bring."},
+    LS_REALS("share", FIELD(share), "0.1,0.5,1", 1e-9, 1,
+             "Shares of the tokens that count, the hardest first."),
+    LS_REAL("least", FIELD(least), "0.01", 0, 1,
+            "Gain of perplexity, as a share, that a longer context must bring."),
 };
 const ls_option_table ls_recl_options = LS_OPTIONS(options, ls_recl_settings);
 

@@ -40,7 +40,7 @@ void ls_scores_clear(ls_ctx *ctx, ls_scores *scores);
 int64_t ls_eval_batch(int64_t batch, int64_t length, int64_t count);
 /* The lengths of the settings, whole and different. */
 ls_status ls_eval_lengths(ls_ctx *ctx, const ls_eval_settings *settings, int64_t trained,
-                          int64_t lengths[LS_OPTION_REALS_MAX], size_t *count);
+                          int64_t lengths[LS_OPTION_LIST_MAX], size_t *count);
 /* LS_ESTOP where the hooks' flag is set. */
 ls_status ls_eval_check_stop(ls_ctx *ctx, const volatile sig_atomic_t *stop, int64_t length);
 /* Bytes of a model's weights. */

@@ -281,7 +281,7 @@ ls_status ls_eval_task(ls_model *model, const ls_task *task, uint64_t seed,
                        ls_eval_results *out) {
     static const ls_eval_hooks none = {0};
     ls_ctx *ctx = model->ctx;
-    int64_t lengths[LS_OPTION_REALS_MAX];
+    int64_t lengths[LS_OPTION_LIST_MAX];
     size_t count;
     const bench start = {.model = model,
                          .task = task,

@@ -13,28 +13,15 @@ typedef struct ls_heads {
 } ls_heads;
 
 /* The options of a struct `type` that has an ls_heads called heads. */
+#define LS_HEADS_FIELD(type, name) type, heads.name
 #define LS_HEADS_OPTIONS(type)                                                                     \
-    {"heads", LS_OPTION_INT, offsetof(type, heads.count), "8", 1, 4096, NULL, "heads"},            \
-        {"head_width",                                                                             \
-         LS_OPTION_INT,                                                                            \
-         offsetof(type, heads.width),                                                              \
-         "0",                                                                                      \
-         0,                                                                                        \
-         65536,                                                                                    \
-         NULL,                                                                                     \
-         "width of queries, keys and values of a head; 0: width/heads"},                           \
-        {"bias",                                                                                   \
-         LS_OPTION_BOOL,                                                                           \
-         offsetof(type, heads.bias),                                                               \
-         "false",                                                                                  \
-         0,                                                                                        \
-         0,                                                                                        \
-         NULL,                                                                                     \
-         "biases on the projections to queries, keys and values"},                                 \
-    {                                                                                              \
-        "out_bias", LS_OPTION_BOOL, offsetof(type, heads.out_bias), "true", 0, 0, NULL,            \
-            "a bias on the output projection"                                                      \
-    }
+    LS_INT("heads", LS_HEADS_FIELD(type, count), "8", 1, 4096, "Heads."),                          \
+        LS_INT("head_width", LS_HEADS_FIELD(type, width), "0", 0, 65536,                           \
+               "Head dimension of queries, keys and values; 0: width/heads."),                     \
+        LS_BOOL("bias", LS_HEADS_FIELD(type, bias), "false",                                       \
+                "Biases on the projections to queries, keys and values."),                         \
+        LS_BOOL("out_bias", LS_HEADS_FIELD(type, out_bias), "true",                                \
+                "A bias on the output projection.")
 
 ls_status ls_heads_check(ls_ctx *ctx, const ls_mixer *mixer, const ls_heads *heads);
 int64_t ls_heads_width(const ls_mixer *mixer, const ls_heads *heads);

@@ -14,55 +14,55 @@ typedef struct ls_ssm_options {
 } ls_ssm_options;
 
 /* The options that both have. */
-#define LS_SSM_FIELD(name) offsetof(ls_ssm_options, name)
+#define LS_SSM_FIELD(name) ls_ssm_options, name
 #define LS_SSM_D_STATE                                                                             \
-    "d_state", LS_OPTION_INT, LS_SSM_FIELD(d_state), "64", 2, 1024, NULL,                          \
-        "states of each channel, in conjugate pairs"
+    LS_INT("d_state", LS_SSM_FIELD(d_state), "64", 2, 1024,                                        \
+           "State size of each channel, in conjugate pairs.")
 #define LS_SSM_COPIES                                                                              \
-    "copies", LS_OPTION_INT, LS_SSM_FIELD(copies), "0", 0, 1e6, NULL,                              \
-        "independent A and B, shared by the channels in turn; 0: one per channel"
+    LS_INT("copies", LS_SSM_FIELD(copies), "0", 0, 1e6,                                            \
+           "Independent A and B, shared by the channels in turn; 0: one per channel.")
 #define LS_SSM_DT_MIN                                                                              \
-    "dt_min", LS_OPTION_REAL, LS_SSM_FIELD(dt_min), "0.001", 1e-12, 1e6, NULL,                     \
-        "smallest step size at the start"
+    LS_REAL("dt_min", LS_SSM_FIELD(dt_min), "0.001", 1e-12, 1e6, "Smallest initial step size.")
 #define LS_SSM_DT_MAX                                                                              \
-    "dt_max", LS_OPTION_REAL, LS_SSM_FIELD(dt_max), "0.1", 1e-12, 1e6, NULL,                       \
-        "largest step size at the start"
+    LS_REAL("dt_max", LS_SSM_FIELD(dt_max), "0.1", 1e-12, 1e6, "Largest initial step size.")
 #define LS_SSM_STEP                                                                                \
-    "dt", LS_OPTION_CHOICE, LS_SSM_FIELD(step), "softplus", 0, 0, "exp|softplus",                  \
-        "function that makes step sizes positive"
+    LS_CHOICE("dt", LS_SSM_FIELD(step), "softplus", "exp|softplus",                                \
+              "Function that makes step sizes positive.")
 #define LS_SSM_UNTIED                                                                              \
-    "dt_untied", LS_OPTION_BOOL, LS_SSM_FIELD(untied), "false", 0, 0, NULL,                        \
-        "every mode has a step size of its own; else every channel has"
+    LS_BOOL("dt_untied", LS_SSM_FIELD(untied), "false",                                            \
+            "Whether every mode has a step size of its own; false: every channel has.")
 #define LS_SSM_ACTIVATION                                                                          \
-    "activation", LS_OPTION_CHOICE, LS_SSM_FIELD(activation), "gelu", 0, 0,                        \
-        "none|gelu|relu|silu|tanh|sigmoid|glu",                                                    \
-        "function before the output product; glu: a gate of twice as many kernels"
+    LS_CHOICE("activation", LS_SSM_FIELD(activation), "gelu",                                      \
+              "none|gelu|relu|silu|tanh|sigmoid|glu",                                              \
+              "Activation before the output projection; glu: a gate of twice as many kernels.")
 #define LS_SSM_CHANNELS                                                                            \
-    "channels", LS_OPTION_INT, LS_SSM_FIELD(channels), "1", 1, 64, NULL,                           \
-        "kernels of every channel of the input, which the output product reads side by side"
+    LS_INT("channels", LS_SSM_FIELD(channels), "1", 1, 64,                                         \
+           "Kernels of every channel of the input, which the output projection reads side "        \
+           "by side.")
 #define LS_SSM_OUTPUT                                                                              \
-    "output", LS_OPTION_CHOICE, LS_SSM_FIELD(output), "glu", 0, 0, "none|linear|glu",              \
-        "output product: none at all, plain, or with a gate"
+    LS_CHOICE("output", LS_SSM_FIELD(output), "glu", "none|linear|glu",                            \
+              "Output projection: none, linear, or with a gate.")
 #define LS_SSM_L_MAX                                                                               \
-    "l_max", LS_OPTION_INT, LS_SSM_FIELD(l_max), "0", 0, 1e6, NULL,                                \
-        "lags at which kernels end, at a rate of 1; 0: with the text"
+    LS_INT("l_max", LS_SSM_FIELD(l_max), "0", 0, 1e6,                                              \
+           "Lags at which kernels end, at a rate of 1; 0: with the text.")
 #define LS_SSM_INIT(usual)                                                                         \
-    "init", LS_OPTION_CHOICE, LS_SSM_FIELD(init), usual, 0, 0, "legs|inv|lin|quad|real|diag",      \
-        "poles at the start: of HiPPO-LegS, one of its two approximations, frequencies that grow " \
-        "with the square, none at all, or inv for half of the copies and lin for the others"
+    LS_CHOICE("init", LS_SSM_FIELD(init), usual, "legs|inv|lin|quad|real|diag",                    \
+              "Initial poles: of HiPPO-LegS, one of its two approximations, frequencies that "     \
+              "grow with the square, none at all, or inv for half of the copies and lin for "      \
+              "the others.")
 #define LS_SSM_RATE                                                                                \
-    "rate", LS_OPTION_REAL, LS_SSM_FIELD(rate), "1", 1e-6, 1e6, NULL,                              \
-        "factor on all step sizes, for inputs sampled at another rate"
+    LS_REAL("rate", LS_SSM_FIELD(rate), "1", 1e-6, 1e6,                                            \
+            "Factor on all step sizes, for inputs sampled at another rate.")
 #define LS_SSM_BANDLIMIT                                                                           \
-    "bandlimit", LS_OPTION_REAL, LS_SSM_FIELD(bandlimit), "0", 0, 1e6, NULL,                       \
-        "modes that turn by half of this or more in a step are not read; 0: all are"
+    LS_REAL("bandlimit", LS_SSM_FIELD(bandlimit), "0", 0, 1e6,                                     \
+            "Frequency limit: modes that turn by half of this or more in a step are not "          \
+            "read; 0: all are.")
 #define LS_SSM_REAL                                                                                \
-    "real_transform", LS_OPTION_CHOICE, LS_SSM_FIELD(real), "exp", 0, 0,                           \
-        "none|exp|relu|softplus|sigmoid",                                                          \
-        "function that makes the decay of a mode from what is trained"
+    LS_CHOICE("real_transform", LS_SSM_FIELD(real), "exp", "none|exp|relu|softplus|sigmoid",       \
+              "Function from the trained value to the decay of a mode.")
 #define LS_SSM_IMAG                                                                                \
-    "imag_transform", LS_OPTION_CHOICE, LS_SSM_FIELD(imag), "none", 0, 0,                          \
-        "none|exp|relu|softplus", "the same of its frequency"
+    LS_CHOICE("imag_transform", LS_SSM_FIELD(imag), "none", "none|exp|relu|softplus",              \
+              "Function from the trained value to the frequency of a mode.")
 
 /* LS_OK, or why options that concern copies, poles or steps do not go with so many channels. */
 ls_status ls_ssm_check_space(ls_ctx *ctx, const char *name, const ls_ssm_options *o,

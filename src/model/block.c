@@ -23,11 +23,6 @@ ls_status ls_block_check(ls_ctx *ctx, const ls_model_settings *about) {
     if (about->residual == LS_RESIDUAL_NORMED && !form->before)
         return LS_FAIL(ctx, LS_EUSE,
                        "model.residual=normed is for model.norm_place=pre or sandwich");
-    if (about->norm_bias != LS_NORM_BIAS_AS_BIAS && (about->norm != 0 || !about->norm_weight))
-        return LS_FAIL(ctx, LS_EUSE,
-                       "model.norm_bias is for model.norm=layer with model.norm_weight=true");
-    if (about->inner_norm && !about->feed_forward)
-        return LS_FAIL(ctx, LS_EUSE, "model.inner_norm is for model.feed_forward=true");
     if (about->parallel == LS_PARALLEL_NO) return LS_OK;
     if (!about->feed_forward)
         return LS_FAIL(ctx, LS_EUSE,

@@ -8,6 +8,21 @@
 #include "model/head.h"
 #include "model/wrap.h"
 
+/* LS_EUSE for a key that is given and has an effect in none of the extensions that have it. */
+static ls_status check_extension_key(ls_ctx *ctx, const ls_position *position,
+                                     const ls_setting *setting) {
+    ls_status status = LS_OK;
+    for (int i = 0; i < position->extensions; i++) {
+        const ls_option_table *table = &position->extension[i].type->options;
+        const void *values = position->extension[i].options;
+        const ls_option *option = ls_options_find(table, setting->key + strlen("extend."));
+        if (option == NULL) continue;
+        if (ls_option_has_effect(option, table, values, NULL)) return LS_OK;
+        status = ls_option_check_effect(ctx, option, table, setting->key, values, NULL);
+    }
+    return status;
+}
+
 ls_status ls_position_extensions_read(ls_ctx *ctx, const ls_settings *settings,
                                       ls_position *position) {
     const char *names = ls_settings_get(settings, "extend");
@@ -37,6 +52,9 @@ ls_status ls_position_extensions_read(ls_ctx *ctx, const ls_settings *settings,
             return LS_FAIL(ctx, LS_EUSE, "no extension that is chosen has a key extend.%s", key);
         setting->used = true;
     }
+    for (size_t i = 0; i < settings->count; i++)
+        if (strncmp(settings->items[i].key, "extend.", 7) == 0 && !settings->items[i].stored)
+            LS_TRY(check_extension_key(ctx, position, &settings->items[i]));
     return LS_OK;
 }
 
@@ -84,7 +102,7 @@ static ls_status check(ls_ctx *ctx, const ls_model_config *config) {
 static ls_status read_all(ls_ctx *ctx, const ls_settings *settings, size_t given,
                           ls_model_config *out) {
     LS_TRY(ls_options_default(ctx, &ls_model_options, &out->model));
-    LS_TRY(ls_settings_apply(ctx, settings, "model", &ls_model_options, &out->model));
+    LS_TRY(ls_settings_apply(ctx, settings, "model", &ls_model_options, NULL, &out->model));
     LS_TRY(ls__layers_read(ctx, settings, given, out));
     bool positioned = takes_positions(out);
     for (size_t i = 0; i < given; i++)
@@ -92,7 +110,7 @@ static ls_status read_all(ls_ctx *ctx, const ls_settings *settings, size_t given
     if (!positioned) snprintf(out->model.position, sizeof out->model.position, "none");
     LS_TRY(ls_position_choose(ctx, out->model.position, &out->position));
     out->position.trained_length = out->model.length;
-    LS_TRY(ls_settings_apply(ctx, settings, "position", &out->position.type->options,
+    LS_TRY(ls_settings_apply(ctx, settings, "position", &out->position.type->options, NULL,
                              out->position.options));
     LS_TRY(ls_position_extensions_read(ctx, settings, &out->position));
     return check(ctx, out);
@@ -105,8 +123,10 @@ ls_status ls_model_config_read(ls_ctx *ctx, const ls_settings *settings, ls_mode
     ls_status status = LS_OK;
     const char *preset = ls_settings_get(settings, "model.preset");
     for (size_t i = 0; i < settings->count && status == LS_OK; i++)
-        if (strcmp(settings->items[i].key, "model.preset") != 0)
+        if (strcmp(settings->items[i].key, "model.preset") != 0) {
             status = ls_settings_put(ctx, &whole, settings->items[i].key, settings->items[i].value);
+            if (status == LS_OK) whole.items[whole.count - 1].stored = settings->items[i].stored;
+        }
     size_t given = whole.count;
     if (status == LS_OK && preset != NULL) status = ls__preset_add(ctx, &whole, preset);
     if (status == LS_OK) status = read_all(ctx, &whole, given, out);
@@ -120,21 +140,23 @@ ls_status ls_model_config_read(ls_ctx *ctx, const ls_settings *settings, ls_mode
 }
 
 void ls_model_config_print(ls_ctx *ctx, const ls_model_config *config, bool trained, ls_text *out) {
-    ls_settings_print(ctx, "model", &ls_model_options, &config->model, out);
+    ls_settings_print(ctx, "model", &ls_model_options, NULL, &config->model, out);
     for (int i = 0; i < config->mixers; i++) {
         const ls_mixer_type *type = config->mixer[i].type;
+        ls_fact facts[3];
+        ls__mixer_facts(config, i, facts);
         char section[96] = "mixer";
         if (config->mixers > 1)
             snprintf(section, sizeof section, "mixer.%s", config->mixer[i].name);
         if (type->options.count > 0)
-            ls_settings_print(ctx, section, &type->options, config->mixer[i].options, out);
+            ls_settings_print(ctx, section, &type->options, facts, config->mixer[i].options, out);
     }
     if (config->position.type->options.count > 0)
-        ls_settings_print(ctx, "position", &config->position.type->options,
+        ls_settings_print(ctx, "position", &config->position.type->options, NULL,
                           config->position.options, out);
     for (int i = 0; !trained && i < config->position.extensions; i++)
         ls_settings_print(ctx, config->position.extension[i].type->name,
-                          &config->position.extension[i].type->options,
+                          &config->position.extension[i].type->options, NULL,
                           config->position.extension[i].options, out);
 }
 

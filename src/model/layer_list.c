@@ -168,6 +168,38 @@ static int narrowness(const char *key) {
     return 2;
 }
 
+void ls__mixer_facts(const ls_model_config *config, int which, ls_fact facts[3]) {
+    bool seen[2] = {false, false};
+    int count = 0;
+    for (int64_t i = 0; i < config->layers; i++)
+        if (config->layer_mixer[i] == which) seen[ls_model_mixer(config, i).causal] = true;
+    for (int64_t i = 0; i < config->encoder_layers; i++)
+        if (config->encoder_mixer[i] == which) seen[false] = true;
+    if (seen[true]) facts[count++] = (ls_fact){"model.causal", "true"};
+    if (seen[false]) facts[count++] = (ls_fact){"model.causal", "false"};
+    facts[count] = (ls_fact){0};
+}
+
+/* LS_EUSE for a key that is given and has an effect in none of the mixers that have it. */
+static ls_status check_effect(ls_ctx *ctx, const ls_model_config *config,
+                              const ls_setting *setting) {
+    const char *key = setting->key + strlen("mixer.");
+    ls_status status = LS_OK;
+    for (int i = 0; i < config->mixers; i++) {
+        const ls_option_table *table = &config->mixer[i].type->options;
+        const void *values = config->mixer[i].options;
+        const bool named = is_section_of(key, config->mixer[i].type->name) ||
+                           is_section_of(key, config->mixer[i].name);
+        const ls_option *option = ls_options_find(table, named ? strchr(key, '.') + 1 : key);
+        ls_fact facts[3];
+        if (option == NULL) continue;
+        ls__mixer_facts(config, i, facts);
+        if (ls_option_has_effect(option, table, values, facts)) return LS_OK;
+        status = ls_option_check_effect(ctx, option, table, setting->key, values, facts);
+    }
+    return status;
+}
+
 ls_status ls__layers_read(ls_ctx *ctx, const ls_settings *settings, size_t given,
                           ls_model_config *config) {
     LS_TRY(choose_mixers(ctx, config));
@@ -177,5 +209,8 @@ ls_status ls__layers_read(ls_ctx *ctx, const ls_settings *settings, size_t given
             if (strncmp(setting->key, "mixer.", 6) == 0 && narrowness(setting->key + 6) == narrow)
                 LS_TRY(set_mixer_key(ctx, config, setting, i >= given));
         }
+    for (size_t i = 0; i < settings->count; i++)
+        if (strncmp(settings->items[i].key, "mixer.", 6) == 0 && !settings->items[i].stored)
+            LS_TRY(check_effect(ctx, config, &settings->items[i]));
     return LS_OK;
 }

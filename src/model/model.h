@@ -23,9 +23,9 @@ typedef struct ls_model_settings {
     double epsilon, dropout, init;
     bool norm_weight, inner_norm, tied, bias, scale_embedding, norm_embedding, feed_forward,
         head_bias, last_norm;
-    ls_reals adaptive_cutoffs; /* ids at which clusters of a vocabulary begin; empty: no clusters */
-    int64_t adaptive_divisor;  /* of the width from one cluster to the next */
-    int adaptive_projections;  /* ls_own_projections */
+    ls_ints adaptive_cutoffs; /* ids at which clusters of a vocabulary begin; empty: no clusters */
+    int64_t adaptive_divisor; /* of the width from one cluster to the next */
+    int adaptive_projections; /* ls_own_projections */
     bool causal;
     int head; /* ls_model_head */
     int pool; /* ls_pool_kind */

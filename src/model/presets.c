@@ -52,8 +52,9 @@ ls_status ls__preset_add(ls_ctx *ctx, ls_settings *settings, const char *name) {
     for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
         char *equals = strchr(word, '=');
         *equals = '\0';
-        if (!ls_settings_has(settings, word))
-            LS_TRY(ls_settings_put(ctx, settings, word, equals + 1));
+        if (ls_settings_has(settings, word)) continue;
+        LS_TRY(ls_settings_put(ctx, settings, word, equals + 1));
+        settings->items[settings->count - 1].stored = true; /* some may have no effect */
     }
     return LS_OK;
 }

@@ -111,14 +111,14 @@ static bool name_cluster(const char *word, int64_t cluster, char out[TARGET_BYTE
 static ls_status add_clusters(ls_ctx *ctx, const ls_public_scope *scope, const char *word,
                               ls_weight *out) {
     const ls_model_settings *model = &scope->config->model;
-    const ls_reals *cutoffs = &model->adaptive_cutoffs;
+    const ls_ints *cutoffs = &model->adaptive_cutoffs;
     char name[TARGET_BYTES];
     for (int64_t i = 0; i <= cutoffs->count; i++) {
-        const double first = i == 0 ? 0 : cutoffs->at[i - 1];
-        const double end = i == cutoffs->count ? (double)model->vocabulary : cutoffs->at[i];
+        const int64_t first = i == 0 ? 0 : cutoffs->at[i - 1];
+        const int64_t end = i == cutoffs->count ? model->vocabulary : cutoffs->at[i];
         if (!name_cluster(word, i, name)) break;
         LS_TRY(add_part(ctx, scope, name, out));
-        out->part[out->parts - 1].rows = (int64_t)(end - first);
+        out->part[out->parts - 1].rows = end - first;
     }
     return LS_OK;
 }

@@ -10,11 +10,13 @@ typedef struct alibi_options {
     bool bf16_slopes;
 } alibi_options;
 
+#define FIELD(name) alibi_options, name
 static const ls_option options[] = {
-    {"slope_scale", LS_OPTION_REAL, offsetof(alibi_options, slope_scale), "1", 0, 1e6, NULL,
-     "factor on every slope (Falcon: 1/sqrt(d); interpolation: trained length over new length)"},
-    {"bf16_slopes", LS_OPTION_BOOL, offsetof(alibi_options, bf16_slopes), "false", 0, 0, NULL,
-     "round the slopes to bf16 before the factor, as Falcon does"},
+    LS_REAL("slope_scale", FIELD(slope_scale), "1", 0, 1e6,
+            "Factor on every slope (Falcon: 1/sqrt(d); interpolation: trained length over new "
+            "length)."),
+    LS_BOOL("bf16_slopes", FIELD(bf16_slopes), "false",
+            "Whether slopes are rounded to bf16 before the factor, as Falcon does."),
 };
 
 static double slope(const alibi_options *o, int64_t head, int64_t heads) {

@@ -7,9 +7,10 @@ typedef struct bca_options {
     int64_t block;
 } bca_options;
 
+#define FIELD(name) bca_options, name
 static const ls_option options[] = {
-    {"block", LS_OPTION_INT, offsetof(bca_options, block), "0", 0, 1e15, NULL,
-     "two blocks together, i.e. the most keys a query sees; even; 0: trained_length"},
+    LS_INT("block", FIELD(block), "0", 0, 1e15,
+           "Keys that a query sees at most: two blocks together; even; 0: trained_length."),
 };
 
 static ls_status extend(ls_ctx *ctx, const void *chosen, ls_attend *attend) {

@@ -10,14 +10,15 @@ typedef struct interpolation_options {
     int64_t length;
 } interpolation_options;
 
+#define FIELD(name) interpolation_options, name
 static const ls_option options[] = {
-    {"factor", LS_OPTION_REAL, offsetof(interpolation_options, factor), "4", 1, 1e6, NULL,
-     "new length over trained length"},
-    {"dyn", LS_OPTION_CHOICE, offsetof(interpolation_options, dyn), "off", 0, 0,
-     "off|fixed|call|row",
-     "take the factor from the length instead: the planned one, that of each call, of each token"},
-    {"length", LS_OPTION_INT, offsetof(interpolation_options, length), "0", 0, 1e15, NULL,
-     "planned length of dyn=fixed; 0: what the program has room for"},
+    LS_REAL("factor", FIELD(factor), "4", 1, 1e6, "New length over trained length.",
+            .needs = "dyn=off"),
+    LS_CHOICE("dyn", FIELD(dyn), "off", "off|fixed|call|row",
+              "Length that the factor is taken from: none; the planned one; that of each call; "
+              "of each token."),
+    LS_INT("length", FIELD(length), "0", 0, 1e15,
+           "Planned length; 0: what the program has room for.", .needs = "dyn=fixed"),
 };
 
 static void follow(const ls_rotary *rotary, int64_t length, double *frequency, double *factor) {

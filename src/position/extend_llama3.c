@@ -9,15 +9,14 @@ typedef struct llama3_options {
     int64_t original;
 } llama3_options;
 
+#define FIELD(name) llama3_options, name
 static const ls_option options[] = {
-    {"factor", LS_OPTION_REAL, offsetof(llama3_options, factor), "8", 1, 1e6, NULL,
-     "what long wavelengths are stretched by"},
-    {"low", LS_OPTION_REAL, offsetof(llama3_options, low), "1", 1e-3, 1e6, NULL,
-     "turns within the original length below which a pair is interpolated"},
-    {"high", LS_OPTION_REAL, offsetof(llama3_options, high), "4", 1e-3, 1e6, NULL,
-     "turns above which it is kept"},
-    {"original", LS_OPTION_INT, offsetof(llama3_options, original), "0", 0, 1e15, NULL,
-     "length the model was trained at; 0: trained_length"},
+    LS_REAL("factor", FIELD(factor), "8", 1, 1e6, "Factor that long wavelengths are stretched by."),
+    LS_REAL("low", FIELD(low), "1", 1e-3, 1e6,
+            "Turns within the original length below which a pair is interpolated."),
+    LS_REAL("high", FIELD(high), "4", 1e-3, 1e6, "Turns above which it is kept."),
+    LS_INT("original", FIELD(original), "0", 0, 1e15,
+           "Length the model was trained at; 0: trained_length."),
 };
 
 static ls_status extend(ls_ctx *ctx, const void *chosen, ls_attend *attend) {

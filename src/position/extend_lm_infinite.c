@@ -6,13 +6,13 @@ typedef struct lm_infinite_options {
     int64_t first, window, limit;
 } lm_infinite_options;
 
+#define FIELD(name) lm_infinite_options, name
 static const ls_option options[] = {
-    {"first", LS_OPTION_INT, offsetof(lm_infinite_options, first), "10", 1, 1 << 20, NULL,
-     "G: first keys that stay visible"},
-    {"window", LS_OPTION_INT, offsetof(lm_infinite_options, window), "0", 0, 1e15, NULL,
-     "M: distances below it are seen as they are; 0: trained_length"},
-    {"limit", LS_OPTION_INT, offsetof(lm_infinite_options, limit), "0", 0, 1e15, NULL,
-     "the distance at which far first keys seem to stand, at most the window; 0: the window"},
+    LS_INT("first", FIELD(first), "10", 1, 1 << 20, "First keys that stay visible (G)."),
+    LS_INT("window", FIELD(window), "0", 0, 1e15,
+           "Distance below which keys are seen as they are (M); 0: trained_length."),
+    LS_INT("limit", FIELD(limit), "0", 0, 1e15,
+           "Distance at which far first keys seem to be, at most the window; 0: the window."),
 };
 
 static ls_status extend(ls_ctx *ctx, const void *chosen, ls_attend *attend) {

@@ -12,21 +12,23 @@ typedef struct longrope_options {
     int dyn;
 } longrope_options;
 
+#define FIELD(name) longrope_options, name
 static const ls_option options[] = {
-    {"short_factor", LS_OPTION_REALS, offsetof(longrope_options, short_factor), "", 1e-6, 1e9, NULL,
-     "divisor per pair up to the original length; empty: 1"},
-    {"long_factor", LS_OPTION_REALS, offsetof(longrope_options, long_factor), "", 1e-6, 1e9, NULL,
-     "divisor per pair beyond the original length; empty: 1"},
-    {"factor", LS_OPTION_REAL, offsetof(longrope_options, factor), "1", 1e-6, 1e6, NULL,
-     "new length over original length, for the temperature"},
-    {"attention_factor", LS_OPTION_REAL, offsetof(longrope_options, attention_factor), "0", 0, 1e3,
-     NULL, "factor on cosine and sine; 0: from factor and original"},
-    {"original", LS_OPTION_INT, offsetof(longrope_options, original), "0", 0, 1e15, NULL,
-     "length at which the lists are switched; 0: trained_length"},
-    {"dyn", LS_OPTION_CHOICE, offsetof(longrope_options, dyn), "fixed", 0, 0, "fixed|call|row",
-     "which length decides: the planned one, that of each call, or of each token"},
-    {"length", LS_OPTION_INT, offsetof(longrope_options, length), "0", 0, 1e15, NULL,
-     "planned length of dyn=fixed; 0: what the program has room for"},
+    LS_REALS("short_factor", FIELD(short_factor), "", 1e-6, 1e9,
+             "Divisor per pair up to the original length; empty: 1."),
+    LS_REALS("long_factor", FIELD(long_factor), "", 1e-6, 1e9,
+             "Divisor per pair beyond the original length; empty: 1."),
+    LS_REAL("factor", FIELD(factor), "1", 1e-6, 1e6,
+            "New length over original length, for the temperature.",
+            .needs = "no attention_factor"),
+    LS_REAL("attention_factor", FIELD(attention_factor), "0", 0, 1e3,
+            "Factor on cosine and sine; 0: from factor and original."),
+    LS_INT("original", FIELD(original), "0", 0, 1e15,
+           "Length at which the lists are switched; 0: trained_length."),
+    LS_CHOICE("dyn", FIELD(dyn), "fixed", "fixed|call|row",
+              "Length that decides: the planned one, that of each call, or of each token."),
+    LS_INT("length", FIELD(length), "0", 0, 1e15,
+           "Planned length; 0: what the program has room for.", .needs = "dyn=fixed"),
 };
 
 static void follow(const ls_rotary *rotary, int64_t length, double *frequency, double *factor) {

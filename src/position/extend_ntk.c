@@ -11,13 +11,14 @@ typedef struct ntk_options {
     int64_t length;
 } ntk_options;
 
+#define FIELD(name) ntk_options, name
 static const ls_option options[] = {
-    {"factor", LS_OPTION_REAL, offsetof(ntk_options, factor), "4", 1, 1e6, NULL,
-     "s; with dyn, how fast s grows with the length"},
-    {"dyn", LS_OPTION_CHOICE, offsetof(ntk_options, dyn), "off", 0, 0, "off|fixed|call|row",
-     "let s follow the length: the planned one, that of each call, of each token"},
-    {"length", LS_OPTION_INT, offsetof(ntk_options, length), "0", 0, 1e15, NULL,
-     "planned length of dyn=fixed; 0: what the program has room for"},
+    LS_REAL("factor", FIELD(factor), "4", 1, 1e6,
+            "Factor s; with dyn, how fast s grows with the length."),
+    LS_CHOICE("dyn", FIELD(dyn), "off", "off|fixed|call|row",
+              "Length that s follows: none; the planned one; that of each call; of each token."),
+    LS_INT("length", FIELD(length), "0", 0, 1e15,
+           "Planned length; 0: what the program has room for.", .needs = "dyn=fixed"),
 };
 
 static void stretch(double s, int64_t pairs, double *frequency) {

@@ -6,11 +6,11 @@ typedef struct self_extend_options {
     int64_t group, window;
 } self_extend_options;
 
+#define FIELD(name) self_extend_options, name
 static const ls_option options[] = {
-    {"group", LS_OPTION_INT, offsetof(self_extend_options, group), "4", 1, 1e9, NULL,
-     "G: far positions that share one place"},
-    {"window", LS_OPTION_INT, offsetof(self_extend_options, window), "0", 0, 1e15, NULL,
-     "W: distances below it are exact; 0: a quarter of trained_length"},
+    LS_INT("group", FIELD(group), "4", 1, 1e9, "Far positions that share one place (G)."),
+    LS_INT("window", FIELD(window), "0", 0, 1e15,
+           "Distance below which positions are exact (W); 0: a quarter of trained_length."),
 };
 
 static ls_status extend(ls_ctx *ctx, const void *chosen, ls_attend *attend) {

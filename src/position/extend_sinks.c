@@ -8,11 +8,11 @@ typedef struct sinks_options {
     int64_t sinks, window;
 } sinks_options;
 
+#define FIELD(name) sinks_options, name
 static const ls_option options[] = {
-    {"sinks", LS_OPTION_INT, offsetof(sinks_options, sinks), "4", 0, 1 << 20, NULL,
-     "first keys that stay visible"},
-    {"window", LS_OPTION_INT, offsetof(sinks_options, window), "0", 0, 1e15, NULL,
-     "last keys that are visible; 0: trained_length less the sinks"},
+    LS_INT("sinks", FIELD(sinks), "4", 0, 1 << 20, "First keys that stay visible."),
+    LS_INT("window", FIELD(window), "0", 0, 1e15,
+           "Last keys that are visible; 0: trained_length less the sinks."),
 };
 
 static ls_status extend(ls_ctx *ctx, const void *chosen, ls_attend *attend) {

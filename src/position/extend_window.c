@@ -6,9 +6,10 @@ typedef struct window_options {
     int64_t window;
 } window_options;
 
+#define FIELD(name) window_options, name
 static const ls_option options[] = {
-    {"window", LS_OPTION_INT, offsetof(window_options, window), "0", 0, 1e15, NULL,
-     "keys a query sees, itself included; 0: trained_length"},
+    LS_INT("window", FIELD(window), "0", 0, 1e15,
+           "Keys that a query sees, itself included; 0: trained_length."),
 };
 
 static ls_status extend(ls_ctx *ctx, const void *chosen, ls_attend *attend) {

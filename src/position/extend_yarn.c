@@ -16,25 +16,29 @@ typedef struct yarn_options {
 } yarn_options;
 enum { RAMP_INDEX, RAMP_ROTATIONS };
 
+#define FIELD(name) yarn_options, name
 static const ls_option options[] = {
-    {"factor", LS_OPTION_REAL, offsetof(yarn_options, factor), "4", 1, 1e6, NULL,
-     "new length over original length"},
-    {"beta_fast", LS_OPTION_REAL, offsetof(yarn_options, beta_fast), "32", 1e-3, 1e6, NULL,
-     "turns within the original length above which a pair is kept"},
-    {"beta_slow", LS_OPTION_REAL, offsetof(yarn_options, beta_slow), "1", 1e-3, 1e6, NULL,
-     "turns below which a pair is interpolated"},
-    {"original", LS_OPTION_INT, offsetof(yarn_options, original), "0", 0, 1e15, NULL,
-     "length the model was trained at; 0: trained_length"},
-    {"ramp", LS_OPTION_CHOICE, offsetof(yarn_options, ramp), "code", 0, 0, "code|paper",
-     "between the two, linear in the pair's index as in the code, or in its turns as in the paper"},
-    {"attention_factor", LS_OPTION_REAL, offsetof(yarn_options, attention_factor), "0", 0, 1e3,
-     NULL, "factor on cosine and sine; 0: 0.1 ln(factor) + 1"},
-    {"mscale", LS_OPTION_REAL, offsetof(yarn_options, mscale), "0", 0, 1e3, NULL,
-     "with mscale_all_dim: the factor is (0.1 a ln(factor) + 1) / (0.1 b ln(factor) + 1)"},
-    {"mscale_all_dim", LS_OPTION_REAL, offsetof(yarn_options, mscale_all_dim), "0", 0, 1e3, NULL,
-     "see mscale"},
-    {"truncate", LS_OPTION_BOOL, offsetof(yarn_options, truncate), "true", 0, 0, NULL,
-     "round the ends of the ramp outwards to whole pairs"},
+    LS_REAL("factor", FIELD(factor), "4", 1, 1e6, "New length over original length."),
+    LS_REAL("beta_fast", FIELD(beta_fast), "32", 1e-3, 1e6,
+            "Turns within the original length above which a pair is kept."),
+    LS_REAL("beta_slow", FIELD(beta_slow), "1", 1e-3, 1e6,
+            "Turns below which a pair is interpolated."),
+    LS_INT("original", FIELD(original), "0", 0, 1e15,
+           "Length the model was trained at; 0: trained_length."),
+    LS_CHOICE("ramp", FIELD(ramp), "code", "code|paper",
+              "Ramp between the two: linear in the pair's index as in the code, or in its turns "
+              "as in the paper."),
+    LS_REAL("attention_factor", FIELD(attention_factor), "0", 0, 1e3,
+            "Factor on cosine and sine; 0: 0.1 ln(factor) + 1."),
+    LS_REAL("mscale", FIELD(mscale), "0", 0, 1e3,
+            "Coefficient a of the factor (0.1 a ln(factor) + 1) / (0.1 b ln(factor) + 1) on "
+            "cosine and sine.",
+            .needs = "no attention_factor and mscale_all_dim"),
+    LS_REAL("mscale_all_dim", FIELD(mscale_all_dim), "0", 0, 1e3, "Coefficient b of that factor.",
+            .needs = "no attention_factor and mscale"),
+    LS_BOOL("truncate", FIELD(truncate), "true",
+            "Whether the ends of the ramp are rounded outwards to whole pairs.",
+            .needs = "ramp=code"),
 };
 
 /* The pair that makes `turns` turns within `length` tokens, as a real number. */

@@ -9,11 +9,11 @@ typedef struct learned_options {
 } learned_options;
 enum { BEYOND_REFUSE, BEYOND_CLAMP };
 
+#define FIELD(name) learned_options, name
 static const ls_option options[] = {
-    {"length", LS_OPTION_INT, offsetof(learned_options, length), "1024", 1, 1 << 24, NULL,
-     "positions in the table"},
-    {"beyond", LS_OPTION_CHOICE, offsetof(learned_options, beyond), "refuse", 0, 0, "refuse|clamp",
-     "what happens past the end of the table: an error, or its last row again"},
+    LS_INT("length", FIELD(length), "1024", 1, 1 << 24, "Positions in the table."),
+    LS_CHOICE("beyond", FIELD(beyond), "refuse", "refuse|clamp",
+              "Positions past the end of the table: refused, or its last row again."),
 };
 
 static ls_tensor *embed(ls_program *p, const void *chosen, ls_tensor *x) {

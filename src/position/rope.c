@@ -11,16 +11,17 @@ typedef struct rope_options {
     int64_t rotary_dim;
 } rope_options;
 
+#define FIELD(name) rope_options, name
 static const ls_option options[] = {
-    {"base", LS_OPTION_REAL, offsetof(rope_options, base), "10000", 1, 1e12, NULL,
-     "the slowest pair turns base times slower than the first"},
-    {"layout", LS_OPTION_CHOICE, offsetof(rope_options, layout), "halves", 0, 0,
-     "interleaved|halves",
-     "pair i is elements 2i and 2i+1 (RoFormer, GPT-J), or i and i+d/2 (Llama in most libraries)"},
-    {"fraction", LS_OPTION_REAL, offsetof(rope_options, fraction), "1", 0, 1, NULL,
-     "share of each head that is rotated"},
-    {"rotary_dim", LS_OPTION_INT, offsetof(rope_options, rotary_dim), "0", 0, 2 * LS_PAIRS_MAX,
-     NULL, "elements of each head that are rotated; 0: as fraction says"},
+    LS_REAL("base", FIELD(base), "10000", 1, 1e12,
+            "Ratio of the fastest to the slowest frequency of the pairs."),
+    LS_CHOICE("layout", FIELD(layout), "halves", "interleaved|halves",
+              "Elements of pair i: 2i and 2i+1 (RoFormer, GPT-J), or i and i+d/2 (Llama in most "
+              "libraries)."),
+    LS_REAL("fraction", FIELD(fraction), "1", 0, 1, "Share of each head that is rotated.",
+            .needs = "no rotary_dim"),
+    LS_INT("rotary_dim", FIELD(rotary_dim), "0", 0, 2 * LS_PAIRS_MAX,
+           "Elements of each head that are rotated; 0: as fraction says."),
 };
 
 static int64_t rotary_dim(const rope_options *o, int64_t key_width) {

@@ -6,11 +6,11 @@ typedef struct sinusoidal_options {
     int layout; /* ls_sinusoid_layout */
 } sinusoidal_options;
 
+#define FIELD(name) sinusoidal_options, name
 static const ls_option options[] = {
-    {"layout", LS_OPTION_CHOICE, offsetof(sinusoidal_options, layout), "interleaved", 0, 0,
-     "interleaved|fairseq|xl",
-     "sin and cos by turns; or sin first, cos last as in fairseq (first position 2) or "
-     "Transformer-XL"},
+    LS_CHOICE("layout", FIELD(layout), "interleaved", "interleaved|fairseq|xl",
+              "Order of columns: sin and cos by turns; or sin first, cos last as in fairseq "
+              "(first position 2) or Transformer-XL."),
 };
 
 static ls_status check(ls_ctx *ctx, const void *chosen, int64_t width, int64_t heads) {

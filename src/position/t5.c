@@ -11,16 +11,18 @@ typedef struct t5_options {
     bool scaled, exchanged;
 } t5_options;
 
+#define FIELD(name) t5_options, name
 static const ls_option options[] = {
-    {"buckets", LS_OPTION_INT, offsetof(t5_options, buckets), "32", 4, 4096, NULL,
-     "rows of the bias table (half for each direction where the model is not causal)"},
-    {"max_distance", LS_OPTION_INT, offsetof(t5_options, max_distance), "128", 2, 1 << 20, NULL,
-     "distance from which on all share the last bucket"},
-    {"scaled", LS_OPTION_BOOL, offsetof(t5_options, scaled), "true", 0, 0, NULL,
-     "scores are divided by sqrt(d); T5 itself does not"},
-    {"exchanged", LS_OPTION_BOOL, offsetof(t5_options, exchanged), "false", 0, 0, NULL,
-     "buckets for both directions where the model is causal, and for the past alone where it is "
-     "not (all of the future is then at distance 0): as lucidrains/memformer has them"},
+    LS_INT("buckets", FIELD(buckets), "32", 4, 4096,
+           "Rows of the bias table (half for each direction where the model is not causal)."),
+    LS_INT("max_distance", FIELD(max_distance), "128", 2, 1 << 20,
+           "Distance from which on all share the last bucket."),
+    LS_BOOL("scaled", FIELD(scaled), "true",
+            "Whether scores are divided by sqrt(d); T5's are not."),
+    LS_BOOL("exchanged", FIELD(exchanged), "false",
+            "Whether buckets are for both directions where the model is causal, and for the past "
+            "alone where it is not (all of the future is then at distance 0), as "
+            "lucidrains/memformer has them."),
 };
 
 ls_status ls_t5_fits(ls_ctx *ctx, int64_t buckets, int64_t max_distance) {

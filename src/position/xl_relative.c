@@ -8,11 +8,11 @@ typedef struct xl_options {
     bool untied;
 } xl_options;
 
+#define FIELD(name) xl_options, name
 static const ls_option options[] = {
-    {"clamp_len", LS_OPTION_INT, offsetof(xl_options, clamp_len), "0", 0, 1 << 24, NULL,
-     "largest distance that is told apart; 0: no limit"},
-    {"untied", LS_OPTION_BOOL, offsetof(xl_options, untied), "false", 0, 0, NULL,
-     "each layer has its own u and v"},
+    LS_INT("clamp_len", FIELD(clamp_len), "0", 0, 1 << 24,
+           "Largest distance that is told apart; 0: no limit."),
+    LS_BOOL("untied", FIELD(untied), "false", "Whether each layer has its own u and v."),
 };
 
 static ls_status check(ls_ctx *ctx, const void *chosen, int64_t width, int64_t heads) {

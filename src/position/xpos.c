@@ -13,17 +13,18 @@ typedef struct xpos_options {
     bool rotate;
 } xpos_options;
 
+#define FIELD(name) xpos_options, name
 static const ls_option options[] = {
-    {"base", LS_OPTION_REAL, offsetof(xpos_options, base), "10000", 1, 1e12, NULL,
-     "the slowest pair turns base times slower than the first"},
-    {"gamma", LS_OPTION_REAL, offsetof(xpos_options, gamma), "0.4", 1e-6, 1e12, NULL,
-     "how evenly pairs fade; large: not at all"},
-    {"scale_base", LS_OPTION_REAL, offsetof(xpos_options, scale_base), "512", 1, 1e15, NULL,
-     "distance over which pair i fades by zeta_i"},
-    {"layout", LS_OPTION_CHOICE, offsetof(xpos_options, layout), "interleaved", 0, 0,
-     "interleaved|halves", "pair i is elements 2i and 2i+1, or i and i+d/2"},
-    {"rotate", LS_OPTION_BOOL, offsetof(xpos_options, rotate), "true", 0, 0, NULL,
-     "false: the ablation that only fades"},
+    LS_REAL("base", FIELD(base), "10000", 1, 1e12,
+            "Ratio of the fastest to the slowest frequency of the pairs.", .needs = "rotate"),
+    LS_REAL("gamma", FIELD(gamma), "0.4", 1e-6, 1e12,
+            "Evenness of the fading of pairs; large: none fades."),
+    LS_REAL("scale_base", FIELD(scale_base), "512", 1, 1e15,
+            "Distance over which pair i fades by zeta_i."),
+    LS_CHOICE("layout", FIELD(layout), "interleaved", "interleaved|halves",
+              "Elements of pair i: 2i and 2i+1, or i and i+d/2."),
+    LS_BOOL("rotate", FIELD(rotate), "true",
+            "Whether pairs are rotated; false: the ablation that only fades."),
 };
 
 static double zeta(const xpos_options *o, int64_t pair, int64_t pairs) {

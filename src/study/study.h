@@ -23,7 +23,7 @@ enum { LS_STUDY_NAME_BYTES = 64, LS_STUDY_PATH_BYTES = 4096, LS_STUDY_HASH_BYTES
 
 typedef struct ls_study_keys {
     char out[LS_OPTION_TEXT_BYTES], title[LS_OPTION_TEXT_BYTES], about[LS_OPTION_TEXT_BYTES];
-    ls_reals seeds;
+    ls_ints seeds;
     int64_t jobs;
     bool check;
 } ls_study_keys;
@@ -35,7 +35,7 @@ typedef struct ls_study_arm {
     ls_settings given;    /* what the study file says of this arm alone */
     ls_settings training; /* sections model, mixer, position, data, train; of the parent if any */
     ls_settings testing;  /* section eval, extend, and mixer where it may differ */
-    ls_reals seeds;
+    ls_ints seeds;
 } ls_study_arm;
 
 /* What a study is made from; everything is borrowed for the study's life. */

@@ -33,13 +33,13 @@ static ls_status settle(ls_ctx *ctx, ls_settings *all) {
     ls_task task;
     int64_t size = 0;
     char text[32];
-    ls_status status = ls_task_read(ctx, all, &task);
+    ls_status status = ls_task_read(ctx, all, ls_training_facts, &task);
     bool chosen = task.type != NULL;
     if (status == LS_OK && chosen) status = ls_task_settle(ctx, &task, all);
     ls_task_clear(ctx, &task);
     if (status != LS_OK || chosen) return status;
     LS_TRY(ls_options_default(ctx, &ls_data_options, &data));
-    LS_TRY(ls_settings_apply(ctx, all, "data", &ls_data_options, &data));
+    LS_TRY(ls_settings_apply(ctx, all, "data", &ls_data_options, ls_training_facts, &data));
     LS_TRY(vocabulary(ctx, &data, &size));
     snprintf(text, sizeof text, "%" PRId64, size);
     if (ls_settings_get(all, "model.vocabulary") != NULL) return LS_OK;
@@ -58,9 +58,10 @@ static ls_status read_arm(ls_ctx *ctx, const ls_study_arm *arm, ls_model_config 
                 ls_settings_put(ctx, &all, parts[p]->items[i].key, parts[p]->items[i].value));
     LS_TRY_GOTO(settle(ctx, &all));
     LS_TRY_GOTO(ls_options_default(ctx, &ls_train_options, train));
-    LS_TRY_GOTO(ls_settings_apply(ctx, &all, "train", &ls_train_options, train));
+    LS_TRY_GOTO(ls_settings_apply(ctx, &all, "train", &ls_train_options, NULL, train));
     LS_TRY_GOTO(ls_options_default(ctx, &ls_eval_options, eval));
-    LS_TRY_GOTO(ls_settings_apply(ctx, &all, "eval", &ls_eval_options, eval));
+    LS_TRY_GOTO(ls_settings_apply(ctx, &all, "eval", &ls_eval_options,
+                                  ls_eval_facts(ls_settings_has(&all, "task")), eval));
     LS_TRY_GOTO(ls_model_config_read(ctx, &all, config));
     if (ls_settings_get(&all, "train.length") == NULL) train->length = config->model.length;
 fail:
@@ -93,7 +94,7 @@ static ls_status measure(ls_ctx *ctx, const ls_model_config *config, bool trains
     }
     out->longest = config->model.length;
     for (int64_t i = 0; i < eval->lengths.count; i++)
-        out->longest = ls_max(out->longest, (int64_t)eval->lengths.at[i]);
+        out->longest = ls_max(out->longest, eval->lengths.at[i]);
     if (config->model.head == LS_HEAD_LM) {
         const int64_t source = config->encoder_layers > 0 ? out->longest : 0;
         LS_TRY_GOTO(ls_stream_new_reading(model, 1, source, out->longest, eval->chunk, &stream));

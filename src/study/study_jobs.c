@@ -278,7 +278,7 @@ static ls_status make_jobs(runner *r) {
             for (size_t a = 0; a < study->count; a++) {
                 const ls_study_arm *arm = &study->arms[a];
                 if (k < arm->seeds.count && (evaluation || arm->parent < 0))
-                    LS_TRY(add_job(r, a, (int64_t)arm->seeds.at[k], evaluation == 1));
+                    LS_TRY(add_job(r, a, arm->seeds.at[k], evaluation == 1));
             }
     return LS_OK;
 }

@@ -10,19 +10,18 @@
 #include "train/task_keys.h"
 #include "train/train.h"
 
-#define FIELD(name) offsetof(ls_study_keys, name)
+#define FIELD(name) ls_study_keys, name
 static const ls_option options[] = {
-    {"out", LS_OPTION_TEXT, FIELD(out), "", 0, 0, NULL,
-     "Folder of the study; empty: runs/NAME of the study file."},
-    {"title", LS_OPTION_TEXT, FIELD(title), "", 0, 0, NULL, "Heading of the page."},
-    {"about", LS_OPTION_TEXT, FIELD(about), "", 0, 0, NULL, "A sentence or two below it."},
-    {"seeds", LS_OPTION_REALS, FIELD(seeds), "1", 0, 9007199254740991, NULL,
-     "One training per arm and seed."},
-    {"jobs", LS_OPTION_INT, FIELD(jobs), "0", 0, 1024, NULL,
-     "Trainings and evaluations at once; 0: processors / threads, on a device 1. Results do not "
-     "depend on it."},
-    {"check", LS_OPTION_BOOL, FIELD(check), "false", 0, 0, NULL,
-     "Only resolve every arm and print its parameters, memory and tokens."},
+    LS_TEXT("out", FIELD(out), "", "Folder of the study; empty: runs/NAME of the study file."),
+    LS_TEXT("title", FIELD(title), "", "Heading of the page."),
+    LS_TEXT("about", FIELD(about), "", "A sentence or two below it."),
+    LS_INTS("seeds", FIELD(seeds), "1", 0, 9007199254740991,
+            "Seeds: one training per arm and seed."),
+    LS_INT("jobs", FIELD(jobs), "0", 0, 1024,
+           "Trainings and evaluations at once; 0: processors / threads, on a device 1. Results "
+           "do not depend on it."),
+    LS_BOOL("check", FIELD(check), "false",
+            "Whether to resolve every arm and print its parameters, memory and tokens alone."),
 };
 const ls_option_table ls_study_options = LS_OPTIONS(options, ls_study_keys);
 
@@ -176,11 +175,11 @@ static ls_status inherit(ls_study *study, ls_study_arm *arm) {
 
 /* The keys of a verb's section, against its own tables. */
 static ls_status check_section(ls_ctx *ctx, const ls_settings *settings, const char *section,
-                               const ls_option_table *table) {
+                               const ls_option_table *table, const ls_fact *facts) {
     void *into = ls_new(ctx, 1, table->size);
     if (into == NULL) return LS_ENOMEM;
     ls_status status = ls_options_default(ctx, table, into);
-    if (status == LS_OK) status = ls_settings_apply(ctx, settings, section, table, into);
+    if (status == LS_OK) status = ls_settings_apply(ctx, settings, section, table, facts, into);
     ls_free(ctx, into);
     return status;
 }
@@ -216,14 +215,15 @@ static ls_status check_settings(ls_study *study, const ls_study_arm *arm) {
         LS_TRY_GOTO(
             ls_settings_put(ctx, &all, arm->training.items[i].key, arm->training.items[i].value));
     LS_TRY_GOTO(copy_settings(ctx, &arm->testing, may_differ, &all));
-    LS_TRY_GOTO(ls_task_read(ctx, &all, &task));
+    LS_TRY_GOTO(ls_task_read(ctx, &all, ls_training_facts, &task));
     if (task.type != NULL) LS_TRY_GOTO(ls_task_settle(ctx, &task, &all));
     LS_TRY_GOTO(ls_model_config_read(ctx, &all, &config));
     if (arm == study->arms) study->trained_length = config.model.length;
     LS_TRY_GOTO(check_differing(ctx, arm, &config));
-    LS_TRY_GOTO(check_section(ctx, &all, "data", &ls_data_options));
-    LS_TRY_GOTO(check_section(ctx, &all, "train", &ls_train_options));
-    LS_TRY_GOTO(check_section(ctx, &arm->testing, "eval", &ls_eval_options));
+    LS_TRY_GOTO(check_section(ctx, &all, "data", &ls_data_options, ls_training_facts));
+    LS_TRY_GOTO(check_section(ctx, &all, "train", &ls_train_options, NULL));
+    LS_TRY_GOTO(check_section(ctx, &arm->testing, "eval", &ls_eval_options,
+                              ls_eval_facts(task.type != NULL)));
 fail:
     ls_model_config_clear(ctx, &config);
     ls_task_clear(ctx, &task);
@@ -275,13 +275,10 @@ static void share_processors(ls_study *study) {
 
 static ls_status check_seeds(ls_study *study, const ls_study_arm *arm) {
     for (int64_t i = 0; i < arm->seeds.count; i++) {
-        if (arm->seeds.at[i] != (double)(int64_t)arm->seeds.at[i])
-            return LS_FAIL(study->ctx, LS_EUSE, "arm %s: seed %g is no whole number", arm->name,
-                           arm->seeds.at[i]);
         for (int64_t j = 0; j < i; j++)
             if (arm->seeds.at[i] == arm->seeds.at[j])
-                return LS_FAIL(study->ctx, LS_EUSE, "arm %s: seed %g is given twice", arm->name,
-                               arm->seeds.at[i]);
+                return LS_FAIL(study->ctx, LS_EUSE, "arm %s: seed %lld is given twice", arm->name,
+                               (long long)arm->seeds.at[i]);
     }
     if (arm->seeds.count == 0) return LS_FAIL(study->ctx, LS_EUSE, "arm %s has no seed", arm->name);
     return LS_OK;

@@ -19,8 +19,8 @@ typedef struct evidence {
     const ls_study *study;
     size_t arm;
     int64_t count;
-    int64_t seed[LS_OPTION_REALS_MAX];
-    json_t *trained[LS_OPTION_REALS_MAX], *tested[LS_OPTION_REALS_MAX];
+    int64_t seed[LS_OPTION_LIST_MAX];
+    json_t *trained[LS_OPTION_LIST_MAX], *tested[LS_OPTION_LIST_MAX];
 } evidence;
 
 static void evidence_clear(evidence *e) {
@@ -36,7 +36,7 @@ static ls_status evidence_read(const ls_study *study, size_t arm, evidence *out)
     size_t weights = about->parent < 0 ? arm : (size_t)about->parent;
     for (int64_t i = 0; i < about->seeds.count; i++) {
         json_t *trained = NULL, *tested = NULL;
-        int64_t seed = (int64_t)about->seeds.at[i];
+        int64_t seed = about->seeds.at[i];
         ls_status status = ls_study_stored(study, weights, seed, false, &trained);
         if (status == LS_OK) status = ls_study_stored(study, arm, seed, true, &tested);
         if (status != LS_OK || trained == NULL || tested == NULL) {
@@ -234,7 +234,7 @@ static json_t *arm_json(const evidence *e) {
     json_object_set_new(arm, "tokens_trained",
                         tokens == NULL ? json_null() : json_deep_copy(tokens));
     for (int64_t i = 0, k = 0; i < about->seeds.count; i++) {
-        int64_t seed = (int64_t)about->seeds.at[i];
+        int64_t seed = about->seeds.at[i];
         if (k < e->count && e->seed[k] == seed)
             k++;
         else

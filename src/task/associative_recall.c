@@ -9,13 +9,14 @@ typedef struct recall_options {
     int64_t vocabulary, key_tokens;
     bool absent;
 } recall_options;
-#define FIELD(name) offsetof(recall_options, name)
+#define FIELD(name) recall_options, name
 static const ls_option options[] = {
-    {"vocabulary", LS_OPTION_INT, FIELD(vocabulary), "10", 4, 1 << 24, NULL,
-     "Tokens; the last but one is the mark, the last says that there is no answer."},
-    {"key_tokens", LS_OPTION_INT, FIELD(key_tokens), "1", 1, 8, NULL, "Tokens of a key."},
-    {"absent", LS_OPTION_BOOL, FIELD(absent), "false", 0, 0, NULL,
-     "Ask for keys that did not occur too: then the last token is the answer."},
+    LS_INT("vocabulary", FIELD(vocabulary), "10", 4, 1 << 24,
+           "Tokens; the last but one is the mark, the last says that there is no answer."),
+    LS_INT("key_tokens", FIELD(key_tokens), "1", 1, 8, "Tokens of a key."),
+    LS_BOOL("absent", FIELD(absent), "false",
+            "Whether keys that did not occur are asked for too: then the last token is the "
+            "answer."),
 };
 
 enum { KEYS_MAX = 1 << 30 };

@@ -6,13 +6,12 @@
 typedef struct facts_options {
     int64_t facts, persons, places, filler;
 } facts_options;
-#define FIELD(name) offsetof(facts_options, name)
+#define FIELD(name) facts_options, name
 static const ls_option options[] = {
-    {"facts", LS_OPTION_INT, FIELD(facts), "4", 1, 1 << 22, NULL, "Facts of a sample."},
-    {"persons", LS_OPTION_INT, FIELD(persons), "4", 1, 1 << 22, NULL, "Different persons."},
-    {"places", LS_OPTION_INT, FIELD(places), "6", 2, 1 << 22, NULL, "Different places."},
-    {"filler", LS_OPTION_INT, FIELD(filler), "16", 1, 1 << 22, NULL,
-     "Different filler tokens, all as likely."},
+    LS_INT("facts", FIELD(facts), "4", 1, 1 << 22, "Facts of a sample."),
+    LS_INT("persons", FIELD(persons), "4", 1, 1 << 22, "Different persons."),
+    LS_INT("places", FIELD(places), "6", 2, 1 << 22, "Different places."),
+    LS_INT("filler", FIELD(filler), "16", 1, 1 << 22, "Different filler tokens, all as likely."),
 };
 
 enum { FACT = 3, QUESTION = 2 }; /* tokens of each */

@@ -6,13 +6,13 @@
 typedef struct h3_induction_options {
     int64_t vocabulary, copy, triggers;
 } h3_induction_options;
-#define FIELD(name) offsetof(h3_induction_options, name)
+#define FIELD(name) h3_induction_options, name
 static const ls_option options[] = {
-    {"vocabulary", LS_OPTION_INT, FIELD(vocabulary), "20", 3, 1 << 24, NULL,
-     "Tokens; the last but one is the mark, the last is never used here."},
-    {"copy", LS_OPTION_INT, FIELD(copy), "1", 1, 1 << 20, NULL, "Tokens to copy."},
-    {"triggers", LS_OPTION_INT, FIELD(triggers), "1", 1, 1 << 20, NULL,
-     "Marks at most; half of the samples have one, overlapping ones are left out."},
+    LS_INT("vocabulary", FIELD(vocabulary), "20", 3, 1 << 24,
+           "Tokens; the last but one is the mark, the last is never used here."),
+    LS_INT("copy", FIELD(copy), "1", 1, 1 << 20, "Tokens to copy."),
+    LS_INT("triggers", FIELD(triggers), "1", 1, 1 << 20,
+           "Marks at most; half of the samples have one, overlapping ones are left out."),
 };
 
 static int64_t vocabulary(const void *given) {

@@ -5,9 +5,10 @@
 typedef struct induction_options {
     int64_t vocabulary;
 } induction_options;
+#define FIELD(name) induction_options, name
 static const ls_option options[] = {
-    {"vocabulary", LS_OPTION_INT, offsetof(induction_options, vocabulary), "16", 2, 1 << 24, NULL,
-     "Tokens; the last of them is the mark."},
+    LS_INT("vocabulary", FIELD(vocabulary), "16", 2, 1 << 24,
+           "Tokens; the last of them is the mark."),
 };
 
 enum { SHORTEST = 3 }; /* the mark, what follows it, the mark again */

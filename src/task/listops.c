@@ -11,17 +11,18 @@ typedef struct listops_options {
     int64_t min_length, max_depth, max_args;
     double nesting;
 } listops_options;
-#define FIELD(name) offsetof(listops_options, name)
+#define FIELD(name) listops_options, name
 enum { DEPTH_MAX = 64, ARGS_MAX = 64 };
 static const ls_option options[] = {
-    {"min_length", LS_OPTION_INT, FIELD(min_length), "0", 0, 1 << 30, NULL,
-     "Samples are longer than this and shorter than the length; 0: a quarter of the length."},
-    {"max_depth", LS_OPTION_INT, FIELD(max_depth), "10", 2, DEPTH_MAX, NULL,
-     "Levels of a tree at most; the last has digits alone."},
-    {"max_args", LS_OPTION_INT, FIELD(max_args), "10", 2, ARGS_MAX, NULL,
-     "Arguments of an operator at most; two at least."},
-    {"nesting", LS_OPTION_REAL, FIELD(nesting), "0.25", 0, 1, NULL,
-     "Share of operators among the arguments; the others are digits."},
+    LS_INT("min_length", FIELD(min_length), "0", 0, 1 << 30,
+           "Samples are longer than this and shorter than the length; 0: a quarter of the "
+           "length."),
+    LS_INT("max_depth", FIELD(max_depth), "10", 2, DEPTH_MAX,
+           "Levels of a tree at most; the last has digits alone."),
+    LS_INT("max_args", FIELD(max_args), "10", 2, ARGS_MAX,
+           "Arguments of an operator at most; two at least."),
+    LS_REAL("nesting", FIELD(nesting), "0.25", 0, 1,
+            "Share of operators among the arguments; the others are digits."),
 };
 
 enum { DRAWS = 10000 };

@@ -6,9 +6,10 @@ typedef struct mirror_options {
     int64_t symbols;
 } mirror_options;
 
+#define FIELD(name) mirror_options, name
 static const ls_option options[] = {
-    {"symbols", LS_OPTION_INT, offsetof(mirror_options, symbols), "256", 2, 1 << 24, NULL,
-     "Different symbols; 0 begins a sample besides."},
+    LS_INT("symbols", FIELD(symbols), "256", 2, 1 << 24,
+           "Different symbols; 0 begins a sample besides."),
 };
 
 enum { START, FIRST };

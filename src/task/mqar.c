@@ -9,17 +9,17 @@ typedef struct mqar_options {
     double power;
     bool random_fill;
 } mqar_options;
-#define FIELD(name) offsetof(mqar_options, name)
+#define FIELD(name) mqar_options, name
 static const ls_option options[] = {
-    {"vocabulary", LS_OPTION_INT, FIELD(vocabulary), "8192", 4, 1 << 24, NULL,
-     "Tokens; 0 fills, the rest of the first half are keys, the second half are values."},
-    {"pairs", LS_OPTION_INT, FIELD(pairs), "8", 1, 1 << 22, NULL, "Pairs, and questions."},
-    {"passes", LS_OPTION_INT, FIELD(passes), "1", 1, 1024, NULL,
-     "How often the pairs are shown before the questions."},
-    {"power", LS_OPTION_REAL, FIELD(power), "0.01", 0, 1, NULL,
-     "Slot i of those for questions has weight i^(power - 1); 1: all the same."},
-    {"random_fill", LS_OPTION_BOOL, FIELD(random_fill), "true", 0, 0, NULL,
-     "What is neither pair nor question is a random token; false: 0."},
+    LS_INT("vocabulary", FIELD(vocabulary), "8192", 4, 1 << 24,
+           "Tokens; 0 fills, the rest of the first half are keys, the second half are values."),
+    LS_INT("pairs", FIELD(pairs), "8", 1, 1 << 22, "Pairs, and questions."),
+    LS_INT("passes", FIELD(passes), "1", 1, 1024,
+           "Times that the pairs are shown before the questions."),
+    LS_REAL("power", FIELD(power), "0.01", 0, 1,
+            "Exponent of the weights i^(power - 1) of the slots for questions; 1: all the same."),
+    LS_BOOL("random_fill", FIELD(random_fill), "true",
+            "Whether what is neither pair nor question is a random token; false: 0."),
 };
 
 static int64_t vocabulary(const void *given) {

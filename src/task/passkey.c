@@ -10,15 +10,17 @@ typedef struct passkey_options {
     double depth;
     bool random_fill;
 } passkey_options;
-#define FIELD(name) offsetof(passkey_options, name)
+#define FIELD(name) passkey_options, name
 static const ls_option options[] = {
-    {"digits", LS_OPTION_INT, FIELD(digits), "5", 1, 1 << 20, NULL,
-     "Digits of the number; of several the first is not 0."},
-    {"filler", LS_OPTION_INT, FIELD(filler), "16", 1, 1 << 24, NULL, "Different filler tokens."},
-    {"random_fill", LS_OPTION_BOOL, FIELD(random_fill), "false", 0, 0, NULL,
-     "Filler tokens are random; false: they come in turn, as copies of one sentence."},
-    {"depth", LS_OPTION_REAL, FIELD(depth), "-1", -1, 1, NULL,
-     "Share of the filler that stands before the number; negative: any, each place as likely."},
+    LS_INT("digits", FIELD(digits), "5", 1, 1 << 20,
+           "Digits of the number; of several the first is not 0."),
+    LS_INT("filler", FIELD(filler), "16", 1, 1 << 24, "Different filler tokens."),
+    LS_BOOL("random_fill", FIELD(random_fill), "false",
+            "Whether filler tokens are random; false: they come in turn, as copies of one "
+            "sentence."),
+    LS_REAL("depth", FIELD(depth), "-1", -1, 1,
+            "Share of the filler that stands before the number; negative: any, each place as "
+            "likely."),
 };
 
 enum { MARK = 10, QUESTION, FIRST_FILLER, TOLD = 2 /* times */ };

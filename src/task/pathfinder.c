@@ -8,12 +8,13 @@ typedef struct pathfinder_options {
     int64_t dashes;
     bool equal_contrast;
 } pathfinder_options;
-#define FIELD(name) offsetof(pathfinder_options, name)
+#define FIELD(name) pathfinder_options, name
 static const ls_option options[] = {
-    {"dashes", LS_OPTION_INT, FIELD(dashes), "14", 2, LS_SNAKES_DASHES, NULL,
-     "Dashes of each of the two lines: 14 is hard, 9 medium, 6 easy."},
-    {"equal_contrast", LS_OPTION_BOOL, FIELD(equal_contrast), "false", 0, 0, NULL,
-     "Draw all lines equally bright; at 32 pixels a side the source's distractors are brighter."},
+    LS_INT("dashes", FIELD(dashes), "14", 2, LS_SNAKES_DASHES,
+           "Dashes of each of the two lines: 14 is hard, 9 medium, 6 easy."),
+    LS_BOOL("equal_contrast", FIELD(equal_contrast), "false",
+            "Whether all lines are equally bright; at 32 pixels a side the source's distractors "
+            "are brighter."),
 };
 
 enum { TONES = 256 };

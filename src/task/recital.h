@@ -9,11 +9,10 @@
 typedef struct ls_recital {
     int64_t symbols;
 } ls_recital;
+#define LS_RECITAL_FIELD(name) ls_recital, name
 #define LS_RECITAL_OPTIONS                                                                         \
-    {                                                                                              \
-        "symbols", LS_OPTION_INT, offsetof(ls_recital, symbols), "8", 2, 1 << 24, NULL,            \
-            "Different symbols; 0 is padding and 1 the mark besides."                              \
-    }
+    LS_INT("symbols", LS_RECITAL_FIELD(symbols), "8", 2, 1 << 24,                                  \
+           "Different symbols; 0 is padding and 1 the mark besides.")
 
 enum { LS_RECITAL_PADDING, LS_RECITAL_MARK, LS_RECITAL_FIRST };
 

@@ -6,12 +6,11 @@
 typedef struct retrieval_options {
     int64_t pairs, letters, symbols;
 } retrieval_options;
-#define FIELD(name) offsetof(retrieval_options, name)
+#define FIELD(name) retrieval_options, name
 static const ls_option options[] = {
-    {"pairs", LS_OPTION_INT, FIELD(pairs), "4", 1, 1 << 22, NULL,
-     "Pairs; their letters are different."},
-    {"letters", LS_OPTION_INT, FIELD(letters), "26", 1, 1 << 22, NULL, "Different letters."},
-    {"symbols", LS_OPTION_INT, FIELD(symbols), "10", 2, 1 << 22, NULL, "Different digits."},
+    LS_INT("pairs", FIELD(pairs), "4", 1, 1 << 22, "Pairs; their letters are different."),
+    LS_INT("letters", FIELD(letters), "26", 1, 1 << 22, "Different letters."),
+    LS_INT("symbols", FIELD(symbols), "10", 2, 1 << 22, "Different digits."),
 };
 
 enum { PADDING, MARK, FIRST_DIGIT, QUESTION = 2 /* tokens: a letter and the mark */ };

@@ -6,13 +6,14 @@ typedef struct copy_options {
     int64_t vocabulary, tokens;
     bool scattered;
 } copy_options;
-#define FIELD(name) offsetof(copy_options, name)
+#define FIELD(name) copy_options, name
 static const ls_option options[] = {
-    {"vocabulary", LS_OPTION_INT, FIELD(vocabulary), "16", 3, 1 << 24, NULL,
-     "Tokens; 0 is noise, the last is the mark, those between are data."},
-    {"tokens", LS_OPTION_INT, FIELD(tokens), "16", 1, 1 << 24, NULL, "Data tokens to copy."},
-    {"scattered", LS_OPTION_BOOL, FIELD(scattered), "true", 0, 0, NULL,
-     "Data at random places among the noise; false: at the start, which is plain copying."},
+    LS_INT("vocabulary", FIELD(vocabulary), "16", 3, 1 << 24,
+           "Tokens; 0 is noise, the last is the mark, those between are data."),
+    LS_INT("tokens", FIELD(tokens), "16", 1, 1 << 24, "Data tokens to copy."),
+    LS_BOOL("scattered", FIELD(scattered), "true",
+            "Whether data are at random places among the noise; false: at the start, which is "
+            "plain copying."),
 };
 
 static int64_t vocabulary(const void *given) {

@@ -4,12 +4,15 @@
 
 #include "base/file.h"
 
-#define FIELD(name) offsetof(ls_task_settings, name)
+#define FIELD(name) ls_task_settings, name
 static const ls_option options[] = {
-    {"loss", LS_OPTION_CHOICE, FIELD(loss), "answers", 0, 0, "answers|all",
-     "What training scores: the answers, or every next token too; tests score answers alone."},
-    {"samples", LS_OPTION_INT, FIELD(samples), "0", 0, 1e15, NULL,
-     "Training samples, used again and again in new orders; 0: each is used once."},
+    LS_CHOICE("loss", FIELD(loss), "answers", "answers|all",
+              "Tokens that training scores: the answers, or every next token too; tests score "
+              "answers alone.",
+              .needs = "training"),
+    LS_INT("samples", FIELD(samples), "0", 0, 1e15,
+           "Training samples, used again and again in new orders; 0: each is used once.",
+           .needs = "training"),
 };
 const ls_option_table ls_task_options = LS_OPTIONS(options, ls_task_settings);
 
@@ -22,7 +25,23 @@ static const char *task_name(const void *list, size_t index) {
     return index < ls_task_count ? ls_task_types[index]->name : NULL;
 }
 
-ls_status ls_task_read(ls_ctx *ctx, const ls_settings *settings, ls_task *out) {
+static ls_status check_effects(ls_ctx *ctx, const ls_settings *settings, const ls_task_type *type,
+                               const ls_fact *facts, const ls_task *task) {
+    for (size_t i = 0; i < settings->count; i++) {
+        const ls_setting *setting = &settings->items[i];
+        if (strncmp(setting->key, section, strlen(section)) != 0 || setting->stored) continue;
+        const char *key = setting->key + strlen(section);
+        const bool common = ls_options_find(&ls_task_options, key) != NULL;
+        const ls_option_table *table = common ? &ls_task_options : &type->options;
+        LS_TRY(ls_option_check_effect(ctx, ls_options_find(table, key), table, setting->key,
+                                      common ? (const void *)&task->settings : task->options,
+                                      facts));
+    }
+    return LS_OK;
+}
+
+ls_status ls_task_read(ls_ctx *ctx, const ls_settings *settings, const ls_fact *facts,
+                       ls_task *out) {
     const size_t prefix = strlen(section);
     *out = (ls_task){0};
     LS_TRY(ls_options_default(ctx, &ls_task_options, &out->settings));
@@ -43,6 +62,7 @@ ls_status ls_task_read(ls_ctx *ctx, const ls_settings *settings, ls_task *out) {
                               setting->value, common ? (void *)&out->settings : out->options));
         setting->used = true;
     }
+    LS_TRY(check_effects(ctx, settings, type, facts, out));
     if (type->classes > 0 && out->settings.loss != 0)
         return LS_FAIL(ctx, LS_EUSE, "task %s asks for a class: task.loss=all has no meaning",
                        type->name);
@@ -58,6 +78,7 @@ void ls_task_clear(ls_ctx *ctx, ls_task *task) {
 
 static void print_table(ls_ctx *ctx, const ls_option_table *table, const void *from, ls_text *out) {
     for (size_t i = 0; i < table->count; i++) {
+        if (!ls_option_has_effect(&table->options[i], table, from, ls_training_facts)) continue;
         ls_text_printf(ctx, out, "%s%s: ", section, table->options[i].key);
         ls_option_print(ctx, &table->options[i], from, out);
         ls_text_append(ctx, out, "\n", 1);

@@ -57,7 +57,8 @@ typedef struct ls_task {
 
 /* From `task` and `task.KEY`; without `task` none is chosen. LS_EUSE names the nearest. Clear *out
  * in any case. */
-ls_status ls_task_read(ls_ctx *ctx, const ls_settings *settings, ls_task *out);
+ls_status ls_task_read(ls_ctx *ctx, const ls_settings *settings, const ls_fact *facts,
+                       ls_task *out);
 void ls_task_clear(ls_ctx *ctx, ls_task *task);
 /* The settings as YAML that ls_task_read reads back. */
 void ls_task_print(ls_ctx *ctx, const ls_task *task, ls_text *out);

@@ -20,18 +20,19 @@ static ls_status print_config(ls_ctx *ctx, const ls_run_settings *settings, ls_t
     if (settings->task.type != NULL)
         ls_task_print(ctx, &settings->task, out);
     else
-        ls_settings_print(ctx, "data", &ls_data_options, &settings->data, out);
-    ls_settings_print(ctx, "train", &ls_train_options, &settings->train, out);
+        ls_settings_print(ctx, "data", &ls_data_options, ls_training_facts, &settings->data, out);
+    ls_settings_print(ctx, "train", &ls_train_options, NULL, &settings->train, out);
     return ls_text_status(out);
 }
 
 static ls_status take_settings(ls_ctx *ctx, const ls_settings *settings, ls_run_settings *out) {
-    LS_TRY(ls_task_read(ctx, settings, &out->task));
+    LS_TRY(ls_task_read(ctx, settings, ls_training_facts, &out->task));
     LS_TRY(ls_model_config_read(ctx, settings, &out->model));
     LS_TRY(ls_options_default(ctx, &ls_data_options, &out->data));
-    LS_TRY(ls_settings_apply(ctx, settings, "data", &ls_data_options, &out->data));
+    LS_TRY(
+        ls_settings_apply(ctx, settings, "data", &ls_data_options, ls_training_facts, &out->data));
     LS_TRY(ls_options_default(ctx, &ls_train_options, &out->train));
-    LS_TRY(ls_settings_apply(ctx, settings, "train", &ls_train_options, &out->train));
+    LS_TRY(ls_settings_apply(ctx, settings, "train", &ls_train_options, NULL, &out->train));
     return ls_settings_finish(ctx, settings, NULL);
 }
 
@@ -40,6 +41,7 @@ static ls_status print_today(ls_ctx *ctx, const char *path, const ls_text *store
     ls_settings settings = {0};
     ls_run_settings run = {0};
     ls_status status = ls_settings_parse(ctx, &settings, stored->bytes, stored->length, path);
+    ls_settings_mark_stored(&settings);
     if (status == LS_OK) status = take_settings(ctx, &settings, &run);
     if (status == LS_OK) status = print_config(ctx, &run, out);
     ls_run_settings_clear(ctx, &run);

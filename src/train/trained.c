@@ -32,7 +32,9 @@ ls_status ls_trained_find(ls_ctx *ctx, const char *path, ls_trained *out) {
                        "%s holds neither config.yaml (a run) nor model.safetensors (a checkpoint)",
                        path);
     }
-    return ls_settings_read(ctx, &out->settings, config);
+    LS_TRY(ls_settings_read(ctx, &out->settings, config));
+    ls_settings_mark_stored(&out->settings);
+    return LS_OK;
 }
 
 /* Takes the settings that may differ from those of the training: extensions, and some options of
@@ -70,7 +72,8 @@ static ls_status take_overrides(ls_trained *trained, const ls_settings *override
 static ls_status trained_type(ls_trained *trained, ls_dtype *out) {
     ls_train_settings train;
     LS_TRY(ls_options_default(trained->ctx, &ls_train_options, &train));
-    LS_TRY(ls_settings_apply(trained->ctx, &trained->settings, "train", &ls_train_options, &train));
+    LS_TRY(ls_settings_apply(trained->ctx, &trained->settings, "train", &ls_train_options, NULL,
+                             &train));
     *out = ls_train_dtype(&train);
     return LS_OK;
 }

@@ -47,7 +47,7 @@ static void name_folder(ls_training *t) {
 static ls_status read_section(ls_training *t, const char *section, const ls_option_table *table,
                               void *into) {
     LS_TRY(ls_options_default(t->ctx, table, into));
-    return ls_settings_apply(t->ctx, t->given, section, table, into);
+    return ls_settings_apply(t->ctx, t->given, section, table, ls_training_facts, into);
 }
 
 ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_training *out) {
@@ -55,7 +55,7 @@ ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_t
     *out = (ls_training){.ctx = ctx, .given = request->settings, .cache = request->cache};
     if (strlen(request->folder) >= sizeof out->folder)
         return LS_FAIL(ctx, LS_EUSE, "the path %.40s... is too long", request->folder);
-    LS_TRY(ls_task_read(ctx, out->given, &settings->task));
+    LS_TRY(ls_task_read(ctx, out->given, ls_training_facts, &settings->task));
     if (request->small) LS_TRY(take_small_model(out, settings->task.type == NULL));
     if (settings->task.type != NULL) LS_TRY(ls_task_settle(ctx, &settings->task, out->given));
     LS_TRY(read_section(out, "data", &ls_data_options, &settings->data));

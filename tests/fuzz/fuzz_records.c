@@ -54,7 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     put_file(kinds[kind].file, data + 1, size - 1);
     if (ls_settings_put(&ctx, &settings, "task", kinds[kind].task) != LS_OK ||
         ls_settings_put(&ctx, &settings, "task.path", folder) != LS_OK ||
-        ls_task_read(&ctx, &settings, &task) != LS_OK)
+        ls_task_read(&ctx, &settings, ls_training_facts, &task) != LS_OK)
         abort();
     if (ls_task_open(&ctx, &task, LS_TASK_TRAIN) == LS_OK) check_samples(&task);
     ls_task_clear(&ctx, &task);

@@ -1,7 +1,6 @@
 /* Softmax attention with heads (arXiv 1706.03762 section 3.2), with fewer key-value heads than
  * query heads where wished (arXiv 2305.13245), a sliding window and dilation (arXiv 2004.05150).
  * Positions and what extends them come from the position room. See attention.md. */
-#include <math.h>
 #include <string.h>
 
 #include "mixer/mixer.h"
@@ -11,29 +10,30 @@ typedef struct attention_options {
     bool bias, out_bias;
     int inner_norm; /* 0: none; else of ls_norm_kind, plus 1 */
     double inner_epsilon;
-    ls_reals dilation;
+    ls_ints dilation;
 } attention_options;
 
+#define FIELD(name) attention_options, name
 static const ls_option options[] = {
-    {"heads", LS_OPTION_INT, offsetof(attention_options, heads), "8", 1, 4096, NULL, "query heads"},
-    {"kv_heads", LS_OPTION_INT, offsetof(attention_options, kv_heads), "0", 0, 4096, NULL,
-     "key and value heads, each shared by heads/kv_heads query heads; 0: as many as heads"},
-    {"key_width", LS_OPTION_INT, offsetof(attention_options, key_width), "0", 0, 65536, NULL,
-     "width of queries and keys of a head; 0: width/heads"},
-    {"value_width", LS_OPTION_INT, offsetof(attention_options, value_width), "0", 0, 65536, NULL,
-     "width of values of a head; 0: width/heads"},
-    {"bias", LS_OPTION_BOOL, offsetof(attention_options, bias), "false", 0, 0, NULL,
-     "biases on the projections"},
-    {"out_bias", LS_OPTION_BOOL, offsetof(attention_options, out_bias), "true", 0, 0, NULL,
-     "with bias: also on the output projection"},
-    {"inner_norm", LS_OPTION_CHOICE, offsetof(attention_options, inner_norm), "none", 0, 0,
-     "none|layer|rms", "a norm of all heads together before the output projection (sub-LayerNorm)"},
-    {"inner_epsilon", LS_OPTION_REAL, offsetof(attention_options, inner_epsilon), "1e-5", 1e-12, 1,
-     NULL, "added in that norm"},
-    {"window", LS_OPTION_INT, offsetof(attention_options, window), "0", 0, 1e15, NULL,
-     "keys each query sees, itself included, in steps of the dilation; 0: all"},
-    {"dilation", LS_OPTION_REALS, offsetof(attention_options, dilation), "", 1, 1e9, NULL,
-     "step between the keys a query sees: one for all heads, or one per head"},
+    LS_INT("heads", FIELD(heads), "8", 1, 4096, "Query heads."),
+    LS_INT("kv_heads", FIELD(kv_heads), "0", 0, 4096,
+           "Key-value heads, each shared by heads/kv_heads query heads; 0: as many as heads."),
+    LS_INT("key_width", FIELD(key_width), "0", 0, 65536,
+           "Head dimension of queries and keys; 0: width/heads."),
+    LS_INT("value_width", FIELD(value_width), "0", 0, 65536,
+           "Head dimension of values; 0: width/heads."),
+    LS_BOOL("bias", FIELD(bias), "false", "Biases on the projections."),
+    LS_BOOL("out_bias", FIELD(out_bias), "true", "A bias on the output projection too.",
+            .needs = "bias"),
+    LS_CHOICE("inner_norm", FIELD(inner_norm), "none", "none|layer|rms",
+              "A norm of all heads together before the output projection (sub-LayerNorm)."),
+    LS_REAL("inner_epsilon", FIELD(inner_epsilon), "1e-5", 1e-12, 1, "Added in that norm.",
+            .needs = "inner_norm!=none"),
+    LS_INT("window", FIELD(window), "0", 0, 1e15,
+           "Keys that a query sees, itself included, in steps of the dilation; 0: all."),
+    LS_INTS("dilation", FIELD(dilation), "", 1, 1e9,
+            "Step between the keys that a query sees: one for all heads, or one per head; empty: "
+            "1."),
 };
 
 /* The options with every 0 filled in. */
@@ -67,13 +67,9 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
                        "attention: dilation has %lld numbers; give one, or one for each of %lld "
                        "heads",
                        (long long)o->dilation.count, (long long)o->heads);
-    if (o->dilation.count > 0 && o->heads > LS_OPTION_REALS_MAX)
+    if (o->dilation.count > 0 && o->heads > LS_OPTION_LIST_MAX)
         return LS_FAIL(ctx, LS_EUSE, "attention: dilation is for at most %d heads",
-                       LS_OPTION_REALS_MAX);
-    for (int64_t i = 0; i < o->dilation.count; i++)
-        if (o->dilation.at[i] != floor(o->dilation.at[i]))
-            return LS_FAIL(ctx, LS_EUSE, "attention: a dilation of %g is not a whole number",
-                           o->dilation.at[i]);
+                       LS_OPTION_LIST_MAX);
     return ls_position_fits(ctx, mixer->position, mixer->width, s.heads, mixer->causal);
 }
 
@@ -90,7 +86,7 @@ static ls_attend start(const ls_mixer *mixer, int64_t *dilation) {
     if (o->dilation.count > 0) {
         attend.dilation = dilation;
         for (int64_t h = 0; h < s.heads; h++)
-            dilation[h] = (int64_t)o->dilation.at[o->dilation.count > 1 ? h : 0];
+            dilation[h] = o->dilation.at[o->dilation.count > 1 ? h : 0];
     }
     return attend;
 }
@@ -131,7 +127,7 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     ls_tensor *k = ls_reshape(p, qkv[1], LS_DIMS(B, T, s.groups, s.key_width));
     ls_tensor *v = ls_reshape(p, qkv[2], LS_DIMS(B, T, s.groups, s.value_width));
 
-    int64_t dilation[LS_OPTION_REALS_MAX];
+    int64_t dilation[LS_OPTION_LIST_MAX];
     ls_attend attend = start(mixer, dilation);
     attend.valid = mixer->valid;
     ls_tensor *mixed = ls_attend_record(p, mixer->position, attend, q, k, v);
@@ -151,14 +147,14 @@ static bool visible(const ls_mixer *mixer, int64_t T, int64_t *dilation, ls_atte
 }
 
 static int64_t state_bytes(const ls_mixer *mixer, int64_t T, int64_t size) {
-    int64_t dilation[LS_OPTION_REALS_MAX];
+    int64_t dilation[LS_OPTION_LIST_MAX];
     ls_attend attend;
     return visible(mixer, T, dilation, &attend) ? ls_attend_state_bytes(&attend, T, size) : 0;
 }
 
 /* Projections and scores; what is linear in T without a factor of the width is left out. */
 static double flops(const ls_mixer *mixer, int64_t T) {
-    int64_t dilation[LS_OPTION_REALS_MAX];
+    int64_t dilation[LS_OPTION_LIST_MAX];
     ls_attend attend;
     if (!visible(mixer, T, dilation, &attend)) return 0;
     shape s = shape_of(mixer);

@@ -11,29 +11,34 @@ typedef struct bigbird_options {
 
 enum { FEW_FULL, FEW_DRAW };
 
-#define FIELD(name) offsetof(bigbird_options, name)
+#define FIELD(name) bigbird_options, name
 static const ls_option options[] = {
-    {"heads", LS_OPTION_INT, FIELD(heads), "8", 1, 4096, NULL, "heads"},
-    {"block", LS_OPTION_INT, FIELD(block), "64", 1, 1 << 20, NULL, "tokens in a block"},
-    {"random", LS_OPTION_INT, FIELD(random), "3", 0, 1024, NULL,
-     "random blocks that a block sees, of its own for every head"},
-    {"seed", LS_OPTION_INT, FIELD(seed), "0", 0, 4e9, NULL,
-     "of the random blocks of layer 0; layer i has seed + i"},
-    {"draw", LS_OPTION_CHOICE, FIELD(draw), "numpy", 0, 0, "numpy|zero|fresh",
-     "how they are chosen: as the public code does with numpy's generator; block 0 every time, as "
-     "the transformers library does outside training; evenly among all blocks"},
-    {"lengths", LS_OPTION_CHOICE, FIELD(lengths), "transformers", 0, 0, "transformers|original",
-     "draw=numpy: whether 2,048 tokens are drawn for as any other length (transformers) or as "
-     "1,024, 3,072 and 4,096 are, from the first 1,024 tokens (the authors' code)"},
-    {"few_blocks", LS_OPTION_CHOICE, FIELD(few_blocks), "full", 0, 0, "full|draw",
-     "a text of at most 2 random + 5 blocks: all is seen, as public models switch to; or blocks are "
-     "drawn for it too, as the public layer does by itself"},
-    {"repeats", LS_OPTION_BOOL, FIELD(repeats), "true", 0, 0, NULL,
-     "a block that is random and global at once counts twice in the softmax, as in public code"},
-    {"globals", LS_OPTION_INT, FIELD(globals), "0", 0, 1 << 20, NULL,
-     "the extended construction: so many tokens in front of the text are global, instead of its "
-     "first and last block; goes with random=0"},
-    {"bias", LS_OPTION_BOOL, FIELD(bias), "true", 0, 0, NULL, "biases on the projections"},
+    LS_INT("heads", FIELD(heads), "8", 1, 4096, "Heads."),
+    LS_INT("block", FIELD(block), "64", 1, 1 << 20, "Tokens of a block."),
+    LS_INT("random", FIELD(random), "3", 0, 1024,
+           "Random blocks that a block attends to, drawn for every head."),
+    LS_INT("seed", FIELD(seed), "0", 0, 4e9,
+           "Seed of the random blocks of layer 0; layer i has seed + i.",
+           .needs = "random and draw!=zero"),
+    LS_CHOICE("draw", FIELD(draw), "numpy", "numpy|zero|fresh",
+              "How random blocks are drawn: as the public code does with numpy's generator; "
+              "block 0 every time, as the transformers library does outside training; evenly "
+              "among all blocks.",
+              .needs = "random"),
+    LS_CHOICE("lengths", FIELD(lengths), "transformers", "transformers|original",
+              "Whether 2,048 tokens are drawn for as any other length (transformers), or as "
+              "1,024, 3,072 and 4,096 are, from the first 1,024 tokens (the authors' code).",
+              .needs = "random and draw=numpy"),
+    LS_CHOICE("few_blocks", FIELD(few_blocks), "full", "full|draw",
+              "What a text of at most 2 random + 5 blocks gets: full attention, as public models "
+              "switch to, or random blocks, as the public layer does by itself."),
+    LS_BOOL("repeats", FIELD(repeats), "true",
+            "Whether a block that is random and global at once counts twice in the softmax, as "
+            "in public code."),
+    LS_INT("globals", FIELD(globals), "0", 0, 1 << 20,
+           "Tokens in front of the text that are global, instead of its first and last block "
+           "(the extended construction); goes with random=0."),
+    LS_BOOL("bias", FIELD(bias), "true", "Biases on the projections."),
 };
 
 static ls_attend start(const ls_mixer *mixer) {

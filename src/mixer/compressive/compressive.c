@@ -12,49 +12,51 @@ enum { POSITIONS_XL, POSITIONS_TABLE };
 typedef struct compressive_options {
     int64_t heads, head_width, segment, memory, compressed, rate, dilation, clamp_len;
     int compress, loss, distance, positions;
-    ls_reals memory_layers;
+    ls_ints memory_layers;
     double loss_weight;
     bool bptt, untied, out_bias;
 } compressive_options;
 
-#define FIELD(name) offsetof(compressive_options, name)
+#define FIELD(name) compressive_options, name
 static const ls_option options[] = {
-    {"heads", LS_OPTION_INT, FIELD(heads), "8", 1, 4096, NULL, "heads"},
-    {"head_width", LS_OPTION_INT, FIELD(head_width), "0", 0, 65536, NULL,
-     "width of queries, keys and values of a head; 0: width/heads"},
-    {"segment", LS_OPTION_INT, FIELD(segment), "32", 1, 1e12, NULL,
-     "rows of a segment, counted from the start of the stream; train.length as published"},
-    {"memory", LS_OPTION_INT, FIELD(memory), "32", 0, 1e12, NULL,
-     "rows before a segment that its queries see as they are; may be another one at test"},
-    {"compressed", LS_OPTION_INT, FIELD(compressed), "32", 0, 1e12, NULL,
-     "compressed rows before those; may be another one at test"},
-    {"memory_layers", LS_OPTION_REALS, FIELD(memory_layers), "", 0, 65535, NULL,
-     "layers that have these memories, counted from 0, others seeing their segment alone; empty: "
-     "all"},
-    {"rate", LS_OPTION_INT, FIELD(rate), "4", 1, 1 << 20, NULL,
-     "rows that become one; divides segment and memory"},
-    {"compress", LS_OPTION_CHOICE, FIELD(compress), "conv", 0, 0, "conv|dilated|mean|max|most_used",
-     "how rows become one: a learned convolution (rows side by side, or `dilation` apart), their "
-     "mean, their largest elements; or of a segment's rows those stay that attention used most"},
-    {"dilation", LS_OPTION_INT, FIELD(dilation), "2", 1, 1 << 20, NULL,
-     "of compress=dilated: distance of the rows that become one"},
-    {"loss", LS_OPTION_CHOICE, FIELD(loss), "attention", 0, 0, "attention|autoencode|none",
-     "what a learned compression is trained by: that attention finds the same in it, or that the "
-     "rows can be told from it"},
-    {"loss_weight", LS_OPTION_REAL, FIELD(loss_weight), "1", 0, 1e6, NULL,
-     "factor of that loss in each layer"},
-    {"bptt", LS_OPTION_BOOL, FIELD(bptt), "false", 0, 0, NULL,
-     "the model's own loss trains the compression, where train.length holds several segments"},
-    {"distance", LS_OPTION_CHOICE, FIELD(distance), "slots", 0, 0, "slots|time",
-     "of compressed rows: counted in rows, or in the tokens they stand for"},
-    {"positions", LS_OPTION_CHOICE, FIELD(positions), "xl", 0, 0, "xl|table",
-     "relative keys: Transformer-XL's, or a learned table by distance"},
-    {"clamp_len", LS_OPTION_INT, FIELD(clamp_len), "0", 0, 1 << 24, NULL,
-     "of positions=xl: largest distance that is told apart; 0: no limit"},
-    {"untied", LS_OPTION_BOOL, FIELD(untied), "false", 0, 0, NULL,
-     "each layer has its own biases of the scores, or its own table"},
-    {"out_bias", LS_OPTION_BOOL, FIELD(out_bias), "false", 0, 0, NULL,
-     "a bias on the output projection"},
+    LS_INT("heads", FIELD(heads), "8", 1, 4096, "Heads."),
+    LS_INT("head_width", FIELD(head_width), "0", 0, 65536,
+           "Head dimension of queries, keys and values; 0: width/heads."),
+    LS_INT("segment", FIELD(segment), "32", 1, 1e12,
+           "Rows of a segment, counted from the start of the stream; as published, train.length."),
+    LS_INT("memory", FIELD(memory), "32", 0, 1e12,
+           "Rows before a segment that its queries see as they are; may differ at test."),
+    LS_INT("compressed", FIELD(compressed), "32", 0, 1e12,
+           "Compressed rows before those; may differ at test."),
+    LS_INTS("memory_layers", FIELD(memory_layers), "", 0, 65535,
+            "Layers that have these memories, counted from 0; the others see their segment "
+            "alone; empty: all."),
+    LS_INT("rate", FIELD(rate), "4", 1, 1 << 20,
+           "Rows that are compressed into one; divides segment and memory."),
+    LS_CHOICE("compress", FIELD(compress), "conv", "conv|dilated|mean|max|most_used",
+              "How rows are compressed: by a learned convolution (of rows side by side, or "
+              "`dilation` apart), to their mean, to their maximum, or by keeping of a segment's "
+              "rows those that attention used most."),
+    LS_INT("dilation", FIELD(dilation), "2", 1, 1 << 20,
+           "Distance of the rows that are compressed into one.", .needs = "compress=dilated"),
+    LS_CHOICE("loss", FIELD(loss), "attention", "attention|autoencode|none",
+              "What trains a learned compression: attention finds the same in it, or the rows "
+              "can be reconstructed from it.",
+              .needs = "compress=conv|dilated"),
+    LS_REAL("loss_weight", FIELD(loss_weight), "1", 0, 1e6, "Factor of that loss in each layer.",
+            .needs = "compress=conv|dilated and loss!=none"),
+    LS_BOOL("bptt", FIELD(bptt), "false",
+            "Whether the model's own loss trains the compression, where train.length holds "
+            "several segments."),
+    LS_CHOICE("distance", FIELD(distance), "slots", "slots|time",
+              "Unit of the distance to compressed rows: rows, or the tokens they stand for."),
+    LS_CHOICE("positions", FIELD(positions), "xl", "xl|table",
+              "Relative keys: Transformer-XL's, or a learned table by distance."),
+    LS_INT("clamp_len", FIELD(clamp_len), "0", 0, 1 << 24,
+           "Largest distance that is told apart; 0: no limit.", .needs = "positions=xl"),
+    LS_BOOL("untied", FIELD(untied), "false",
+            "Whether each layer has its own biases of the scores, or its own table."),
+    LS_BOOL("out_bias", FIELD(out_bias), "false", "A bias on the output projection."),
 };
 
 static int64_t head_width(const ls_mixer *mixer) {
@@ -95,7 +97,7 @@ static compressive_options own_options(const ls_mixer *mixer) {
     compressive_options own = *(const compressive_options *)mixer->options;
     bool listed = own.memory_layers.count == 0;
     for (int64_t i = 0; i < own.memory_layers.count; i++)
-        listed |= own.memory_layers.at[i] == (double)mixer->layer;
+        listed |= own.memory_layers.at[i] == mixer->layer;
     if (!listed) own.memory = own.compressed = 0;
     return own;
 }

@@ -9,22 +9,24 @@ typedef struct h3_options {
     int64_t head_dim;
 } h3_options;
 
+#define FIELD(name) h3_options, name
 static const ls_option options[] = {
-    {"d_state", LS_OPTION_INT, LS_SSM_FIELD(d_state), "64", 2, 1024, NULL,
-     "states of each channel: places of the shift, and of the diagonal in conjugate pairs"},
-    {"head_dim", LS_OPTION_INT, offsetof(h3_options, head_dim), "1", 1, 1024, NULL,
-     "width of a head, whose keys and values are multiplied as an outer product"},
-    {"copies", LS_OPTION_INT, LS_SSM_FIELD(copies), "0", 0, 1e6, NULL,
-     "independent A and B, shared by the heads in turn; 0: one per head"},
-    {LS_SSM_DT_MIN},
-    {LS_SSM_DT_MAX},
-    {"hold", LS_OPTION_CHOICE, LS_SSM_FIELD(hold), "bilinear", 0, 0, "zoh|bilinear",
-     "how time is made discrete"},
-    {LS_SSM_INIT("lin")},
-    {LS_SSM_RATE},
-    {LS_SSM_BANDLIMIT},
-    {LS_SSM_REAL},
-    {LS_SSM_L_MAX},
+    LS_INT("d_state", LS_SSM_FIELD(d_state), "64", 2, 1024,
+           "State size of each channel, of the shift and, in conjugate pairs, of the diagonal "
+           "SSM."),
+    LS_INT("head_dim", FIELD(head_dim), "1", 1, 1024,
+           "Head dimension, over which keys and values are multiplied as an outer product."),
+    LS_INT("copies", LS_SSM_FIELD(copies), "0", 0, 1e6,
+           "Independent A and B, shared by the heads in turn; 0: one per head."),
+    LS_SSM_DT_MIN,
+    LS_SSM_DT_MAX,
+    LS_CHOICE("hold", LS_SSM_FIELD(hold), "bilinear", "zoh|bilinear",
+              "Discretisation: zero-order hold, or bilinear."),
+    LS_SSM_INIT("lin"),
+    LS_SSM_RATE,
+    LS_SSM_BANDLIMIT,
+    LS_SSM_REAL,
+    LS_SSM_L_MAX,
 };
 
 static int64_t heads_of(const ls_mixer *mixer) {

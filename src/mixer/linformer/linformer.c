@@ -12,20 +12,21 @@ typedef struct linformer_options {
 
 enum { SHARING_NONE, SHARING_HEADWISE, SHARING_KEY_VALUE, SHARING_LAYERWISE };
 
+#define FIELD(name) linformer_options, name
 static const ls_option options[] = {
     LS_HEADS_OPTIONS(linformer_options),
-    {"k", LS_OPTION_INT, offsetof(linformer_options, k), "128", 1, 1 << 24, NULL,
-     "rows that the keys and values of a text become"},
-    {"length", LS_OPTION_INT, offsetof(linformer_options, length), "512", 1, 1 << 24, NULL,
-     "the longest text there can be: the projections have a row for each position"},
-    {"sharing", LS_OPTION_CHOICE, offsetof(linformer_options, sharing), "headwise", 0, 0,
-     "none|headwise|key-value|layerwise",
-     "who has projections of its own: every head, for keys and for values; every layer, for keys "
-     "and for values; every layer; one for all"},
-    {"kv_heads", LS_OPTION_INT, offsetof(linformer_options, heads.kv), "0", 0, 4096, NULL,
-     "heads of keys and values, each for as many heads of queries; 0: as heads"},
-    {"keys_alone", LS_OPTION_BOOL, offsetof(linformer_options, heads.keys_alone), "false", 0, 0,
-     NULL, "values are the keys, projections along time included; goes with sharing=key-value"},
+    LS_INT("k", FIELD(k), "128", 1, 1 << 24,
+           "Rows that the keys and values of a text are projected to."),
+    LS_INT("length", FIELD(length), "512", 1, 1 << 24,
+           "Longest text: the projections have a row for each position."),
+    LS_CHOICE("sharing", FIELD(sharing), "headwise", "none|headwise|key-value|layerwise",
+              "Projections: one per head, each for keys and for values; one per layer, each for "
+              "keys and for values; one per layer; one for all layers."),
+    LS_INT("kv_heads", FIELD(heads.kv), "0", 0, 4096,
+           "Key-value heads, each shared by as many query heads; 0: as many as heads."),
+    LS_BOOL("keys_alone", FIELD(heads.keys_alone), "false",
+            "Whether values are the keys, projections along time included; goes with "
+            "sharing=key-value."),
 };
 
 static bool one_projection(const linformer_options *o) {

@@ -1,34 +1,31 @@
 /* Longformer (arXiv 2004.05150): a sliding window, and tokens that are global: every row sees them
  * and they see every row, through projections of their own. Causal models have the window alone,
  * with a dilation for each head where wished. See longformer.md. */
-#include <math.h>
 #include <string.h>
 
 #include "mixer/mixer.h"
 
 typedef struct longformer_options {
     int64_t heads, globals;
-    ls_reals window, dilation, global_at;
+    ls_ints window, dilation, global_at;
     bool bias;
 } longformer_options;
 
-#define FIELD(name) offsetof(longformer_options, name)
+#define FIELD(name) longformer_options, name
 static const ls_option options[] = {
-    {"heads", LS_OPTION_INT, FIELD(heads), "8", 1, LS_OPTION_REALS_MAX, NULL, "heads"},
-    {"window", LS_OPTION_REALS, FIELD(window), "512", 1, 1e15, NULL,
-     "keys a query sees besides itself, half of them on each side (causal: all behind it), in "
-     "steps "
-     "of the dilation: one number, or one for each layer"},
-    {"dilation", LS_OPTION_REALS, FIELD(dilation), "", 1, 1e9, NULL,
-     "step between the keys of the window: one for all heads, one for each, or one for each head "
-     "of "
-     "each layer; not together with global tokens"},
-    {"globals", LS_OPTION_INT, FIELD(globals), "0", 0, 1 << 20, NULL,
-     "the first so many tokens are global (models that look both ways)"},
-    {"global_at", LS_OPTION_REALS, FIELD(global_at), "", 0, 1e9, NULL,
-     "positions of global tokens, rising, instead of the first ones; with positions that enter at "
-     "the embedding"},
-    {"bias", LS_OPTION_BOOL, FIELD(bias), "true", 0, 0, NULL, "biases on the projections"},
+    LS_INT("heads", FIELD(heads), "8", 1, LS_OPTION_LIST_MAX, "Heads."),
+    LS_INTS("window", FIELD(window), "512", 1, 1e15,
+            "Keys that a query sees besides itself, half of them on each side (causal: all "
+            "behind it), in steps of the dilation: one number, or one for each layer."),
+    LS_INTS("dilation", FIELD(dilation), "", 1, 1e9,
+            "Step between the keys of the window: one for all heads, one for each, or one for "
+            "each head of each layer; not together with global tokens."),
+    LS_INT("globals", FIELD(globals), "0", 0, 1 << 20,
+           "First tokens that are global (models that look both ways)."),
+    LS_INTS("global_at", FIELD(global_at), "", 0, 1e9,
+            "Positions of global tokens, rising, instead of the first ones; with positions that "
+            "enter at the embedding."),
+    LS_BOOL("bias", FIELD(bias), "true", "Biases on the projections."),
 };
 
 /* ---- what is global ---- */
@@ -41,27 +38,19 @@ static bool has_globals(const longformer_options *o) {
 static int64_t global_count(const longformer_options *o, int64_t T) {
     if (o->global_at.count == 0) return ls_min(o->globals, T);
     int64_t count = 0;
-    while (count < o->global_at.count && o->global_at.at[count] < (double)T) count++;
+    while (count < o->global_at.count && o->global_at.at[count] < T) count++;
     return count;
 }
 
 static int64_t global_position(const longformer_options *o, int64_t i) {
-    return o->global_at.count == 0 ? i : (int64_t)o->global_at.at[i];
+    return o->global_at.count == 0 ? i : o->global_at.at[i];
 }
 
 /* ---- options ---- */
 
 static int64_t window_of(const ls_mixer *mixer) {
-    const ls_reals *window = &((const longformer_options *)mixer->options)->window;
-    return (int64_t)window->at[window->count > 1 ? mixer->layer : 0];
-}
-
-static ls_status check_whole(ls_ctx *ctx, const char *name, const ls_reals *numbers) {
-    for (int64_t i = 0; i < numbers->count; i++)
-        if (numbers->at[i] != floor(numbers->at[i]))
-            return LS_FAIL(ctx, LS_EUSE, "longformer: %s has %g, which is not a whole number", name,
-                           numbers->at[i]);
-    return LS_OK;
+    const ls_ints *window = &((const longformer_options *)mixer->options)->window;
+    return window->at[window->count > 1 ? mixer->layer : 0];
 }
 
 static ls_status check_globals(ls_ctx *ctx, const ls_mixer *mixer) {
@@ -106,7 +95,7 @@ static ls_attend local_rows(const ls_mixer *mixer, int64_t *dilation) {
     if (steps > 0) attend.dilation = dilation;
     for (int64_t h = 0; steps > 0 && h < o->heads; h++) {
         int64_t at = steps == 1 ? 0 : steps == o->heads ? h : mixer->layer * o->heads + h;
-        dilation[h] = (int64_t)o->dilation.at[at];
+        dilation[h] = o->dilation.at[at];
     }
     return attend;
 }
@@ -116,9 +105,6 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     if (mixer->width % o->heads != 0)
         return LS_FAIL(ctx, LS_EUSE, "longformer: %lld heads do not divide a width of %lld",
                        (long long)o->heads, (long long)mixer->width);
-    LS_TRY(check_whole(ctx, "window", &o->window));
-    LS_TRY(check_whole(ctx, "dilation", &o->dilation));
-    LS_TRY(check_whole(ctx, "global_at", &o->global_at));
     if (o->window.count < 1 || (o->window.count > 1 && mixer->layer >= o->window.count))
         return LS_FAIL(ctx, LS_EUSE,
                        "longformer: window has %lld numbers; give one, or one for each layer",
@@ -137,7 +123,7 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     LS_TRY(check_globals(ctx, mixer));
     LS_TRY(ls_position_fits(ctx, mixer->position, mixer->width, o->heads, mixer->causal));
     /* extensions that cut the keys themselves refuse a window */
-    int64_t dilation[LS_OPTION_REALS_MAX];
+    int64_t dilation[LS_OPTION_LIST_MAX];
     ls_attend attend = local_rows(mixer, dilation);
     return ls_attend_extend(ctx, mixer->position, &attend);
 }
@@ -145,7 +131,7 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
 /* The window without the global tokens, and these gathered: one softmax over both. */
 static ls_tensor *attend_scattered(ls_program *p, const ls_mixer *mixer, const int64_t *at,
                                    int64_t count, ls_tensor *q, ls_tensor *k, ls_tensor *v) {
-    int64_t unused[LS_OPTION_REALS_MAX], B = q->dim[0], T = q->dim[1];
+    int64_t unused[LS_OPTION_LIST_MAX], B = q->dim[0], T = q->dim[1];
     const ls_attend attend = local_rows(mixer, unused);
     ls_tensor *valid = mixer->valid, *none = ls_constant(p, LS_U8, LS_DIMS(B, count), NULL);
     if (valid == NULL) {
@@ -211,7 +197,7 @@ static ls_tensor *replace_globals(ls_program *p, const ls_mixer *mixer, const in
 static ls_tensor *mix(ls_program *p, const ls_mixer *mixer, const int64_t *at, int64_t count,
                       ls_tensor *x) {
     const longformer_options *o = mixer->options;
-    int64_t dilation[LS_OPTION_REALS_MAX];
+    int64_t dilation[LS_OPTION_LIST_MAX];
     ls_tensor *qkv[3] = {0}, *mixed;
     project_heads(p, mixer, "qkv", x, 3, qkv);
     if (ls_failed(p)) return NULL;
@@ -247,7 +233,7 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
 /* ---- cost ---- */
 
 static int64_t state_bytes(const ls_mixer *mixer, int64_t T, int64_t size) {
-    int64_t dilation[LS_OPTION_REALS_MAX];
+    int64_t dilation[LS_OPTION_LIST_MAX];
     ls_attend attend = local_rows(mixer, dilation);
     return ls_attend_state_bytes(&attend, T, size);
 }
@@ -256,7 +242,7 @@ static int64_t state_bytes(const ls_mixer *mixer, int64_t T, int64_t size) {
 static double flops(const ls_mixer *mixer, int64_t T) {
     const longformer_options *o = mixer->options;
     const double D = (double)mixer->width, count = (double)global_count(o, T);
-    int64_t dilation[LS_OPTION_REALS_MAX];
+    int64_t dilation[LS_OPTION_LIST_MAX];
     ls_attend attend = local_rows(mixer, dilation);
     ls_ctx ctx = ls_ctx_default();
     attend.planned_length = T;

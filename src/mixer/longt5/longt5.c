@@ -9,21 +9,21 @@ typedef struct longt5_options {
     double epsilon;
 } longt5_options;
 
-#define FIELD(name) offsetof(longt5_options, name)
+#define FIELD(name) longt5_options, name
 static const ls_option options[] = {
-    {"heads", LS_OPTION_INT, FIELD(heads), "8", 1, 4096, NULL, "heads"},
-    {"key_width", LS_OPTION_INT, FIELD(key_width), "0", 0, 65536, NULL,
-     "width of queries, keys and values of a head; 0: width/heads"},
-    {"radius", LS_OPTION_INT, FIELD(radius), "127", 0, 1e15, NULL,
-     "how far a query sees, on each side (causal: behind it)"},
-    {"global_block", LS_OPTION_INT, FIELD(global_block), "16", 0, 1 << 30, NULL,
-     "tokens of which a side token is the sum; 0: local attention alone"},
-    {"buckets", LS_OPTION_INT, FIELD(buckets), "32", 4, 4096, NULL,
-     "rows of each bias table (half for each direction where the model is not causal)"},
-    {"max_distance", LS_OPTION_INT, FIELD(max_distance), "128", 2, 1 << 20, NULL,
-     "distance, in tokens and in blocks, from which on all share the last bucket"},
-    {"eps", LS_OPTION_REAL, FIELD(epsilon), "1e-6", 0, 1, NULL,
-     "added to the mean square in the norm of side tokens"},
+    LS_INT("heads", FIELD(heads), "8", 1, 4096, "Heads."),
+    LS_INT("key_width", FIELD(key_width), "0", 0, 65536,
+           "Head dimension of queries, keys and values; 0: width/heads."),
+    LS_INT("radius", FIELD(radius), "127", 0, 1e15,
+           "Distance that a query sees, on each side (causal: behind it)."),
+    LS_INT("global_block", FIELD(global_block), "16", 0, 1 << 30,
+           "Tokens that are summed to a global token; 0: local attention alone."),
+    LS_INT("buckets", FIELD(buckets), "32", 4, 4096,
+           "Rows of each bias table (half for each direction where the model is not causal)."),
+    LS_INT("max_distance", FIELD(max_distance), "128", 2, 1 << 20,
+           "Distance, in tokens and in blocks, from which on all share the last bucket."),
+    LS_REAL("eps", FIELD(epsilon), "1e-6", 0, 1,
+            "Added to the mean square in the norm of global tokens.", .needs = "global_block"),
 };
 
 static int64_t head_width(const ls_mixer *mixer) {

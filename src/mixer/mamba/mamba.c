@@ -14,30 +14,26 @@ typedef struct mamba_options {
 
 enum { DT_RANDOM, DT_CONSTANT };
 
-#define FIELD(name) offsetof(mamba_options, name)
+#define FIELD(name) mamba_options, name
 static const ls_option options[] = {
-    {"d_state", LS_OPTION_INT, FIELD(d_state), "16", 1, 1024, NULL, "states of each channel"},
-    {"complex", LS_OPTION_BOOL, FIELD(complex), "false", 0, 0, NULL,
-     "states are d_state/2 complex numbers that stand for themselves and their conjugates"},
-    {"d_conv", LS_OPTION_INT, FIELD(d_conv), "4", 1, 64, NULL, "taps of the short convolution"},
-    {"expand", LS_OPTION_REAL, FIELD(expand), "2", 1e-3, 64, NULL,
-     "channels inside the block, in multiples of the width; rounded down"},
-    {"dt_rank", LS_OPTION_INT, FIELD(dt_rank), "0", 0, 65536, NULL,
-     "width from which step sizes are projected; 0: width/16, rounded up"},
-    {"dt_min", LS_OPTION_REAL, FIELD(dt_min), "0.001", 1e-30, 1e6, NULL,
-     "smallest step size at the start"},
-    {"dt_max", LS_OPTION_REAL, FIELD(dt_max), "0.1", 1e-30, 1e6, NULL,
-     "largest step size at the start"},
-    {"dt_floor", LS_OPTION_REAL, FIELD(dt_floor), "0.0001", 1e-30, 1e6, NULL,
-     "step sizes at the start are raised to this"},
-    {"dt_init", LS_OPTION_CHOICE, FIELD(dt_init), "random", 0, 0, "random|constant",
-     "initial weights of the step projection: uniform, or all at the bound"},
-    {"dt_scale", LS_OPTION_REAL, FIELD(dt_scale), "1", 0, 1e6, NULL,
-     "bound of those weights, in multiples of 1/sqrt(dt_rank)"},
-    {"conv_bias", LS_OPTION_BOOL, FIELD(conv_bias), "true", 0, 0, NULL,
-     "a bias on the short convolution"},
-    {"bias", LS_OPTION_BOOL, FIELD(bias), "false", 0, 0, NULL,
-     "biases on the input and output projections"},
+    LS_INT("d_state", FIELD(d_state), "16", 1, 1024, "State size of each channel."),
+    LS_BOOL("complex", FIELD(complex), "false",
+            "Whether the state is d_state/2 complex numbers, which stand for themselves and "
+            "their conjugates."),
+    LS_INT("d_conv", FIELD(d_conv), "4", 1, 64, "Taps of the short convolution."),
+    LS_REAL("expand", FIELD(expand), "2", 1e-3, 64,
+            "Channels inside the block, in multiples of the width; rounded down."),
+    LS_INT("dt_rank", FIELD(dt_rank), "0", 0, 65536,
+           "Rank of the projection to step sizes; 0: width/16, rounded up."),
+    LS_REAL("dt_min", FIELD(dt_min), "0.001", 1e-30, 1e6, "Smallest initial step size."),
+    LS_REAL("dt_max", FIELD(dt_max), "0.1", 1e-30, 1e6, "Largest initial step size."),
+    LS_REAL("dt_floor", FIELD(dt_floor), "0.0001", 1e-30, 1e6, "Floor of the initial step sizes."),
+    LS_CHOICE("dt_init", FIELD(dt_init), "random", "random|constant",
+              "Initial weights of the step projection: uniform, or all at the bound."),
+    LS_REAL("dt_scale", FIELD(dt_scale), "1", 0, 1e6,
+            "Bound of those weights, in multiples of 1/sqrt(dt_rank)."),
+    LS_BOOL("conv_bias", FIELD(conv_bias), "true", "A bias on the short convolution."),
+    LS_BOOL("bias", FIELD(bias), "false", "Biases on the input and output projections."),
 };
 
 /* E channels inside, N numbers in the states of each, which are P states; W taps, R numbers from

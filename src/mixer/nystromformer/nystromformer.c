@@ -13,21 +13,22 @@ typedef struct nystromformer_options {
 enum { START_EXACT, START_ORIGINAL };
 enum { PADDING_LEFT_OUT, PADDING_ZEROS, PADDING_KEPT };
 
-#define FIELD(name) offsetof(nystromformer_options, name)
+#define FIELD(name) nystromformer_options, name
 static const ls_option options[] = {
     LS_HEADS_OPTIONS(nystromformer_options),
-    {"landmarks", LS_OPTION_INT, FIELD(landmarks), "64", 1, 1 << 16, NULL,
-     "pieces of a text whose means stand for it; a text of no more tokens gets softmax attention"},
-    {"iterations", LS_OPTION_INT, FIELD(iterations), "6", 0, 100, NULL,
-     "steps towards the pseudo-inverse; more of them are not always better"},
-    {"start", LS_OPTION_CHOICE, FIELD(start), "exact", 0, 0, "exact|original",
-     "where these steps begin: each head for itself, or as published, with one factor for all "
-     "heads and all sequences of a batch"},
-    {"conv", LS_OPTION_INT, FIELD(conv), "33", 0, 4095, NULL,
-     "taps (odd) of each head's convolution over values, which is added; 0: none"},
-    {"padding", LS_OPTION_CHOICE, FIELD(padding), "left-out", 0, 0, "left-out|zeros|kept",
-     "rows that are padding: not there; as the authors have it, zeros in the means; as the "
-     "transformers library has it, rows like others that landmarks do not see"},
+    LS_INT("landmarks", FIELD(landmarks), "64", 1, 1 << 16,
+           "Segments of a text whose means are its landmarks; a text of no more tokens gets "
+           "softmax attention."),
+    LS_INT("iterations", FIELD(iterations), "6", 0, 100,
+           "Iterations towards the pseudo-inverse; more of them are not always better."),
+    LS_CHOICE("start", FIELD(start), "exact", "exact|original",
+              "Start of the iterations: each head for itself, or as published, with one factor "
+              "for all heads and all sequences of a batch."),
+    LS_INT("conv", FIELD(conv), "33", 0, 4095,
+           "Taps (odd) of each head's convolution over values, which is added; 0: none."),
+    LS_CHOICE("padding", FIELD(padding), "left-out", "left-out|zeros|kept",
+              "Rows that are padding: left out; as the authors have it, zeros in the means; as "
+              "the transformers library has it, rows like others that landmarks do not see."),
 };
 
 static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {

@@ -14,7 +14,7 @@ typedef struct perceiver_options {
         dropped;
     bool residual, decoder_residual, project, whole;
     double epsilon, resolution, rotary, max_wavelength, drop, drop_latents;
-    ls_reals grid;
+    ls_ints grid;
 } perceiver_options;
 
 enum { SHARE_NONE, SHARE_LATER, SHARE_ALL };
@@ -29,87 +29,109 @@ enum { DROPPED_PREFIX, DROPPED_ALL };
 static const ls_act_kind activations[] = {LS_ACT_GELU, LS_ACT_GELU_TANH, LS_ACT_SILU, LS_ACT_RELU,
                                           LS_ACT_RELU2};
 
-#define FIELD(name) offsetof(perceiver_options, name)
+#define FIELD(name) perceiver_options, name
 static const ls_option options[] = {
-    {"latents", LS_OPTION_INT, FIELD(latents), "64", 1, 1 << 24, NULL,
-     "latent rows; causal: positions of a block, whose rows are its latents"},
-    {"latent_width", LS_OPTION_INT, FIELD(latent_width), "0", 0, 65536, NULL,
-     "width of the latents; 0: the model's"},
-    {"heads", LS_OPTION_INT, FIELD(heads), "8", 1, 4096, NULL, "heads of the layers on latents"},
-    {"cross_heads", LS_OPTION_INT, FIELD(cross_heads), "0", 0, 4096, NULL,
-     "heads of the cross-attends that read the text; 0: as heads"},
-    {"decoder_heads", LS_OPTION_INT, FIELD(decoder_heads), "0", 0, 4096, NULL,
-     "heads of the cross-attend that reads the latents; 0: as cross_heads"},
-    {"qk_width", LS_OPTION_INT, FIELD(qk_width), "0", 0, 65536, NULL,
-     "queries and keys of all heads of the encoder; 0: the latents' in layers, as cross_shape says "
-     "in cross-attends"},
-    {"v_width", LS_OPTION_INT, FIELD(v_width), "0", 0, 65536, NULL,
-     "values of all heads of the encoder; 0: as queries and keys"},
-    {"cross_shape", LS_OPTION_CHOICE, FIELD(cross_shape), "kv", 0, 0, "kv|q",
-     "width of queries and keys of a cross-attend that has none: that of what it reads, or of its "
-     "queries"},
-    {"decoder_qk_width", LS_OPTION_INT, FIELD(decoder_qk_width), "0", 0, 65536, NULL,
-     "queries and keys of all heads of the decoder; 0: as cross_shape says"},
-    {"decoder_v_width", LS_OPTION_INT, FIELD(decoder_v_width), "0", 0, 65536, NULL,
-     "values of all heads of the decoder; 0: as queries and keys"},
-    {"cross_attends", LS_OPTION_INT, FIELD(cross_attends), "1", 1, 1024, NULL,
-     "how often the latents read the text"},
-    {"blocks", LS_OPTION_INT, FIELD(blocks), "1", 1, 1024, NULL,
-     "blocks of layers on the latents after each cross-attend"},
-    {"layers", LS_OPTION_INT, FIELD(layers), "1", 0, 1024, NULL, "layers of a block"},
-    {"share_cross", LS_OPTION_CHOICE, FIELD(share_cross), "later", 0, 0, "none|later|all",
-     "which cross-attends have one set of weights: none, all but the first, or all"},
-    {"share_blocks", LS_OPTION_CHOICE, FIELD(share_blocks), "all", 0, 0, "none|later|all",
-     "which blocks have one set of weights: none, all but the first, or all"},
-    {"widening", LS_OPTION_INT, FIELD(widening), "1", 1, 64, NULL,
-     "width inside the feed-forward part of a layer, in widths of its rows"},
-    {"cross_widening", LS_OPTION_INT, FIELD(cross_widening), "1", 1, 64, NULL,
-     "the same in cross-attends"},
-    {"decoder_widening", LS_OPTION_INT, FIELD(decoder_widening), "0", 0, 64, NULL,
-     "the same in the decoder; 0: as cross_widening"},
-    {"activation", LS_OPTION_CHOICE, FIELD(activation), "gelu", 0, 0,
-     "gelu|gelu_tanh|silu|relu|relu2", "feed-forward function"},
-    {"residual", LS_OPTION_BOOL, FIELD(residual), "true", 0, 0, NULL,
-     "a cross-attend's result is added to the latents that asked"},
-    {"decoder_residual", LS_OPTION_BOOL, FIELD(decoder_residual), "false", 0, 0, NULL,
-     "the decoder's result is added to its queries"},
-    {"epsilon", LS_OPTION_REAL, FIELD(epsilon), "1e-5", 1e-12, 1, NULL, "added in the norms"},
-    {"features", LS_OPTION_CHOICE, FIELD(features), "none", 0, 0, "none|fourier",
-     "positions beside each row of the text"},
-    {"bands", LS_OPTION_INT, FIELD(bands), "64", 1, 4096, NULL,
-     "Fourier features: frequencies of an axis"},
-    {"resolution", LS_OPTION_REAL, FIELD(resolution), "0", 0, 1e12, NULL,
-     "Fourier features: frequencies end at half of it; 0: the length of the axis"},
-    {"grid", LS_OPTION_REALS, FIELD(grid), "", 1, 1e9, NULL,
-     "Fourier features: lengths of the axes, the last runs fastest; empty: one axis"},
-    {"length", LS_OPTION_INT, FIELD(length), "0", 0, 1 << 30, NULL,
-     "rows of learned queries, and the length that spans [-1,1] where there is no grid; 0: what "
-     "the "
-     "model is trained for"},
-    {"beyond", LS_OPTION_CHOICE, FIELD(beyond), "stretch", 0, 0, "stretch|continue",
-     "Fourier features of a longer text: it spans [-1,1] all the same, or leaves it"},
-    {"queries", LS_OPTION_CHOICE, FIELD(queries), "input", 0, 0, "input|learned|fourier",
-     "what reads the latents for each row: the row itself, a learned row, its Fourier features"},
-    {"query_width", LS_OPTION_INT, FIELD(query_width), "0", 0, 65536, NULL,
-     "width of learned queries; 0: the model's"},
-    {"output", LS_OPTION_CHOICE, FIELD(output), "rows", 0, 0, "rows|latents",
-     "what comes out: a row for each of the text's, or the latents"},
-    {"project", LS_OPTION_BOOL, FIELD(project), "true", 0, 0, NULL,
-     "causal: latents begin as a product of their rows; false: as the rows"},
-    {"rotary", LS_OPTION_REAL, FIELD(rotary), "0.5", 0, 1, NULL,
-     "causal: share of each head that is rotated by its position"},
-    {"max_wavelength", LS_OPTION_REAL, FIELD(max_wavelength), "10000", 1, 1e12, NULL,
-     "causal: the slowest pair turns so many times slower than the first"},
-    {"loss", LS_OPTION_CHOICE, FIELD(loss), "all", 0, 0, "all|last",
-     "causal: training has every block, or as published the last `latents` positions alone"},
-    {"drop", LS_OPTION_REAL, FIELD(drop), "0", 0, 0.95, NULL,
-     "causal: share of the text that cross-attends do not see in training, drawn for each step"},
-    {"dropped", LS_OPTION_CHOICE, FIELD(dropped), "prefix", 0, 0, "prefix|all",
-     "what drop may leave out: rows before the latents' block, or any"},
-    {"drop_latents", LS_OPTION_REAL, FIELD(drop_latents), "0", 0, 0.95, NULL,
-     "causal: share of the latents that others do not see in the layers in training"},
-    {"whole", LS_OPTION_BOOL, FIELD(whole), "false", 0, 0, NULL,
-     "the model adds no norm before and no sum after: what comes out takes the rows' place"},
+    LS_INT("latents", FIELD(latents), "64", 1, 1 << 24,
+           "Latent rows; causal: positions of a block, whose rows are its latents."),
+    LS_INT("latent_width", FIELD(latent_width), "0", 0, 65536,
+           "Width of the latents; 0: the model's."),
+    LS_INT("heads", FIELD(heads), "8", 1, 4096, "Heads of the self-attention of latents."),
+    LS_INT("cross_heads", FIELD(cross_heads), "0", 0, 4096,
+           "Heads of the cross-attention that reads the text; 0: as heads."),
+    LS_INT("decoder_heads", FIELD(decoder_heads), "0", 0, 4096,
+           "Heads of the cross-attention that reads the latents; 0: as cross_heads.",
+           .needs = "model.causal=false and output=rows"),
+    LS_INT("qk_width", FIELD(qk_width), "0", 0, 65536,
+           "Width of queries and keys of all heads of the encoder; 0: the latents' in "
+           "self-attention, as cross_shape says in cross-attention."),
+    LS_INT("v_width", FIELD(v_width), "0", 0, 65536,
+           "Width of values of all heads of the encoder; 0: as queries and keys."),
+    LS_CHOICE("cross_shape", FIELD(cross_shape), "kv", "kv|q",
+              "Width of queries and keys of a cross-attention that has none: that of what it "
+              "reads, or of its queries."),
+    LS_INT("decoder_qk_width", FIELD(decoder_qk_width), "0", 0, 65536,
+           "Width of queries and keys of all heads of the decoder; 0: as cross_shape says.",
+           .needs = "model.causal=false and output=rows"),
+    LS_INT("decoder_v_width", FIELD(decoder_v_width), "0", 0, 65536,
+           "Width of values of all heads of the decoder; 0: as queries and keys.",
+           .needs = "model.causal=false and output=rows"),
+    LS_INT("cross_attends", FIELD(cross_attends), "1", 1, 1024,
+           "Times that the latents read the text."),
+    LS_INT("blocks", FIELD(blocks), "1", 1, 1024,
+           "Blocks of self-attention layers after each cross-attention."),
+    LS_INT("layers", FIELD(layers), "1", 0, 1024, "Layers of a block."),
+    LS_CHOICE("share_cross", FIELD(share_cross), "later", "none|later|all",
+              "Cross-attentions that share one set of weights: none, all but the first, or all.",
+              .needs = "cross_attends!=1"),
+    LS_CHOICE("share_blocks", FIELD(share_blocks), "all", "none|later|all",
+              "Blocks that share one set of weights: none, all but the first, or all.",
+              .needs = "blocks!=1 or cross_attends!=1"),
+    LS_INT("widening", FIELD(widening), "1", 1, 64,
+           "Hidden width of a layer's feed-forward part, in widths of its rows."),
+    LS_INT("cross_widening", FIELD(cross_widening), "1", 1, 64,
+           "Hidden width of a cross-attention's feed-forward part, in widths of its rows."),
+    LS_INT("decoder_widening", FIELD(decoder_widening), "0", 0, 64,
+           "Hidden width of the decoder's feed-forward part, in widths of its rows; 0: as "
+           "cross_widening.",
+           .needs = "model.causal=false and output=rows"),
+    LS_CHOICE("activation", FIELD(activation), "gelu", "gelu|gelu_tanh|silu|relu|relu2",
+              "Activation of the feed-forward parts."),
+    LS_BOOL("residual", FIELD(residual), "true",
+            "Whether a cross-attention's result is added to the latents that asked."),
+    LS_BOOL("decoder_residual", FIELD(decoder_residual), "false",
+            "Whether the decoder's result is added to its queries.",
+            .needs = "model.causal=false and output=rows"),
+    LS_REAL("epsilon", FIELD(epsilon), "1e-5", 1e-12, 1, "Added in the norms."),
+    LS_CHOICE("features", FIELD(features), "none", "none|fourier",
+              "Position features beside each row of the text."),
+    LS_INT("bands", FIELD(bands), "64", 1, 4096, "Frequencies of an axis of the Fourier features.",
+           .needs = "features=fourier or queries=fourier"),
+    LS_REAL("resolution", FIELD(resolution), "0", 0, 1e12,
+            "Fourier features: twice the highest frequency; 0: the length of the axis.",
+            .needs = "features=fourier or queries=fourier"),
+    LS_INTS("grid", FIELD(grid), "", 1, 1e9,
+            "Lengths of the axes of the Fourier features, the last runs fastest; empty: one "
+            "axis.",
+            .needs = "features=fourier or queries=fourier"),
+    LS_INT("length", FIELD(length), "0", 0, 1 << 30,
+           "Rows of learned queries, and the length that spans [-1,1] where there is no grid; 0: "
+           "the training length.",
+           .needs =
+               "queries=learned or features=fourier and no grid or queries=fourier and no grid"),
+    LS_CHOICE("beyond", FIELD(beyond), "stretch", "stretch|continue",
+              "Fourier features of a longer text: it spans [-1,1] all the same, or leaves it.",
+              .needs = "features=fourier and no grid or queries=fourier and no grid"),
+    LS_CHOICE("queries", FIELD(queries), "input", "input|learned|fourier",
+              "Queries that read the latents for each row: the row itself, a learned row, or its "
+              "Fourier features."),
+    LS_INT("query_width", FIELD(query_width), "0", 0, 65536,
+           "Width of learned queries; 0: the model's.", .needs = "queries=learned and output=rows"),
+    LS_CHOICE("output", FIELD(output), "rows", "rows|latents",
+              "Output: a row for each of the text's, or the latents."),
+    LS_BOOL("project", FIELD(project), "true",
+            "Whether latents begin as a projection of their rows; false: as the rows.",
+            .needs = "model.causal=true"),
+    LS_REAL("rotary", FIELD(rotary), "0.5", 0, 1,
+            "Share of each head that is rotated by its position.", .needs = "model.causal=true"),
+    LS_REAL("max_wavelength", FIELD(max_wavelength), "10000", 1, 1e12,
+            "Ratio of the slowest wavelength to the first.", .needs = "model.causal=true"),
+    LS_CHOICE("loss", FIELD(loss), "all", "all|last",
+              "Positions that are trained: those of every block, or as published the last "
+              "`latents` alone.",
+              .needs = "model.causal=true"),
+    LS_REAL("drop", FIELD(drop), "0", 0, 0.95,
+            "Share of the text that cross-attention does not see in training, drawn for each "
+            "step.",
+            .needs = "model.causal=true"),
+    LS_CHOICE("dropped", FIELD(dropped), "prefix", "prefix|all",
+              "Rows that drop may leave out: those before the latents' block, or any.",
+              .needs = "model.causal=true and drop"),
+    LS_REAL("drop_latents", FIELD(drop_latents), "0", 0, 0.95,
+            "Share of the latents that others do not see in self-attention in training.",
+            .needs = "model.causal=true"),
+    LS_BOOL("whole", FIELD(whole), "false",
+            "Whether the output takes the rows' place, without the model's norm before and sum "
+            "after."),
 };
 
 /* ---- shapes ---- */
@@ -124,7 +146,7 @@ static ls_fourier fourier_of(const ls_mixer *mixer, int64_t T) {
     const perceiver_options *o = mixer->options;
     ls_fourier fourier = {.bands = o->bands};
     while (fourier.axes < o->grid.count && fourier.axes < LS_FOURIER_AXES_MAX) {
-        fourier.size[fourier.axes] = (int64_t)o->grid.at[fourier.axes];
+        fourier.size[fourier.axes] = o->grid.at[fourier.axes];
         fourier.axes++;
     }
     if (o->grid.count == 0) {
@@ -246,13 +268,9 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     if (o->grid.count > LS_FOURIER_AXES_MAX)
         return LS_FAIL(ctx, LS_EUSE, "perceiver: a grid has at most %d axes", LS_FOURIER_AXES_MAX);
     double places = 1;
-    for (int64_t i = 0; i < o->grid.count; i++) places *= o->grid.at[i];
+    for (int64_t i = 0; i < o->grid.count; i++) places *= (double)o->grid.at[i];
     if (places > 1e15)
         return LS_FAIL(ctx, LS_EUSE, "perceiver: a grid of %g places is too large", places);
-    for (int64_t i = 0; i < o->grid.count; i++)
-        if (o->grid.at[i] != floor(o->grid.at[i]))
-            return LS_FAIL(ctx, LS_EUSE, "perceiver: an axis of %g places is not a whole number",
-                           o->grid.at[i]);
     if (mixer->causal) LS_TRY(check_causal(ctx, o));
     if (!mixer->causal && o->loss == LOSS_LAST)
         return LS_FAIL(ctx, LS_EUSE, "perceiver: loss=last is for a causal model");

@@ -18,35 +18,44 @@ enum { LENGTHS_NORMAL, LENGTHS_ROOT };
 enum { STABILISER_NONE, STABILISER_GLOBAL };
 enum { PADDING_LEFT_OUT, PADDING_ZEROS };
 
-#define FIELD(name) offsetof(performer_options, name)
+#define FIELD(name) performer_options, name
 static const ls_option options[] = {
     LS_HEADS_OPTIONS(performer_options),
-    {"kernel", LS_OPTION_CHOICE, FIELD(kernel), "softmax", 0, 0, "softmax|relu|exp",
-     "what the features stand for: exp(q.k / sqrt(head width)); whatever ReLU gives; or no random "
-     "directions, but softmaxes of the elements of queries, and of those of keys over time"},
-    {"features", LS_OPTION_INT, FIELD(features), "0", 0, 65536, NULL,
-     "random directions; 0: w log w for heads of width w"},
-    {"projection", LS_OPTION_BOOL, FIELD(projection), "true", 0, 0, NULL,
-     "kernel=relu: along random directions; else of the elements of queries and keys themselves"},
-    {"draw", LS_OPTION_CHOICE, FIELD(draw), "orthogonal", 0, 0, "orthogonal|published|independent",
-     "directions: orthogonal in blocks; the same with the signs that public code leaves in, which "
-     "bias the kernel; independent"},
-    {"lengths", LS_OPTION_CHOICE, FIELD(lengths), "normal", 0, 0, "normal|root",
-     "lengths of directions: those of normal vectors, or all sqrt(head width)"},
-    {"redraw", LS_OPTION_INT, FIELD(redraw), "1000", 0, 1e9, NULL,
-     "training steps after which directions are drawn anew; 0: never"},
-    {"stabiliser", LS_OPTION_CHOICE, FIELD(stabiliser), "none", 0, 0, "none|global",
-     "kernel=softmax: keys as they are, or as published, over the largest of the whole text, which "
-     "lets later tokens be seen through eps"},
-    {"scale", LS_OPTION_REAL, FIELD(scale), "0", 0, 1e6, NULL,
-     "queries and keys are multiplied by it; 0: W^(-1/4) for heads of width W, 1 without "
-     "directions"},
-    {"padding", LS_OPTION_CHOICE, FIELD(padding), "left-out", 0, 0, "left-out|zeros",
-     "rows that are padding: not there, or as published, keys like others with values of zero"},
-    {"eps", LS_OPTION_REAL, FIELD(epsilon), "-1", -1, 1, NULL,
-     "added to every feature; -1: 1e-6 for softmax, 1e-3 for relu"},
-    {"sum_eps", LS_OPTION_REAL, FIELD(sum_epsilon), "0", 0, 1, NULL,
-     "causal, whole texts: added to the sum of the keys' features, as in public code"},
+    LS_CHOICE("kernel", FIELD(kernel), "softmax", "softmax|relu|exp",
+              "Kernel that the features approximate: exp(q.k / sqrt(head dimension)); that of "
+              "ReLU; or no random directions, but softmaxes of the elements of queries, and of "
+              "those of keys over time."),
+    LS_INT("features", FIELD(features), "0", 0, 65536,
+           "Random directions; 0: w log w for heads of width w.",
+           .needs = "kernel=softmax or kernel=relu and projection"),
+    LS_BOOL("projection", FIELD(projection), "true",
+            "Whether ReLU is taken along random directions; false: of the elements of queries "
+            "and keys themselves.",
+            .needs = "kernel=relu"),
+    LS_CHOICE("draw", FIELD(draw), "orthogonal", "orthogonal|published|independent",
+              "Random directions: orthogonal in blocks; the same with the signs that public code "
+              "leaves in, which bias the kernel; independent.",
+              .needs = "kernel=softmax or kernel=relu and projection"),
+    LS_CHOICE("lengths", FIELD(lengths), "normal", "normal|root",
+              "Lengths of directions: those of normal vectors, or all sqrt(head dimension).",
+              .needs = "kernel=softmax or kernel=relu and projection"),
+    LS_INT("redraw", FIELD(redraw), "1000", 0, 1e9,
+           "Training steps after which directions are drawn anew; 0: never.",
+           .needs = "kernel=softmax or kernel=relu and projection"),
+    LS_CHOICE("stabiliser", FIELD(stabiliser), "none", "none|global",
+              "Features of keys: as they are, or as published, over the maximum of the whole "
+              "text, which lets later tokens be seen through eps.",
+              .needs = "kernel=softmax"),
+    LS_REAL("scale", FIELD(scale), "0", 0, 1e6,
+            "Factor on queries and keys; 0: W^(-1/4) for heads of width W, 1 without directions."),
+    LS_CHOICE("padding", FIELD(padding), "left-out", "left-out|zeros",
+              "Rows that are padding: left out, or as published, keys like others with values of "
+              "zero."),
+    LS_REAL("eps", FIELD(epsilon), "-1", -1, 1,
+            "Added to every feature; -1: 1e-6 for softmax, 1e-3 for relu."),
+    LS_REAL("sum_eps", FIELD(sum_epsilon), "0", 0, 1,
+            "Added to the sum of the keys' features of whole texts, as in public code.",
+            .needs = "model.causal=true"),
 };
 
 /* Whether there are random directions. */

@@ -20,36 +20,38 @@ enum { SCALING_WIDTH, SCALING_ROOT, SCALING_SUMS, SCALING_NONE };
 enum { GATE_SILU, GATE_NONE };
 enum { SUMS_MAX = 50000 }; /* the public code divides by no more */
 
-#define FIELD(name) offsetof(retnet_options, name)
+#define FIELD(name) retnet_options, name
 static const ls_option options[] = {
-    {"heads", LS_OPTION_INT, FIELD(heads), "4", 1, LS_OPTION_REALS_MAX, NULL, "heads"},
-    {"key_width", LS_OPTION_INT, FIELD(key_width), "0", 0, 2 * LS_PAIRS_MAX, NULL,
-     "width of queries and keys of a head; 0: width/heads"},
-    {"value_width", LS_OPTION_INT, FIELD(value_width), "0", 0, 65536, NULL,
-     "width of values of a head; 0: twice width/heads"},
-    {"decay", LS_OPTION_CHOICE, FIELD(decay), "powers", 0, 0, "powers|even|none",
-     "what a head forgets per token: 1/32, 1/64, ...; from 1/32 to 1/512 in even ratios (the "
-     "paper's language models); nothing"},
-    {"gamma", LS_OPTION_REALS, FIELD(gamma), "", 1e-30, 1, NULL,
-     "what a head keeps per token, instead of decay: one number for all heads, or one for each"},
-    {"rotation", LS_OPTION_CHOICE, FIELD(rotation), "retnet", 0, 0, "retnet|rope|xpos|none",
-     "how queries and keys turn with the position: the authors' code; RoPE in halves; RoPE in "
-     "neighbouring pairs that fade as xPos does; not at all"},
-    {"base", LS_OPTION_REAL, FIELD(base), "10000", 1, 1e12, NULL,
-     "the slowest pair turns base times slower than the first"},
-    {"scale_base", LS_OPTION_REAL, FIELD(scale_base), "512", 2, 1e15, NULL,
-     "rotation=xpos: distance over which pair i fades by zeta_i"},
-    {"scaling", LS_OPTION_CHOICE, FIELD(scaling), "width", 0, 0, "width|root|sums|none",
-     "of scores before the norm: 1/sqrt(key_width); that over sqrt(sum of decays) too; and over "
-     "the sum of their sizes where it is above 1, for texts that come whole; none"},
-    {"norm", LS_OPTION_CHOICE, FIELD(norm), "rms", 0, 0, "rms|layer|none",
-     "norm of each head's output"},
-    {"eps", LS_OPTION_REAL, FIELD(epsilon), "1e-6", 0, 1, NULL,
-     "added to the mean square in that norm"},
-    {"gain", LS_OPTION_BOOL, FIELD(gain), "false", 0, 0, NULL,
-     "the norm has a learned gain, one for all heads"},
-    {"gate", LS_OPTION_CHOICE, FIELD(gate), "silu", 0, 0, "silu|none", "gate on the output"},
-    {"bias", LS_OPTION_BOOL, FIELD(bias), "false", 0, 0, NULL, "biases on the projections"},
+    LS_INT("heads", FIELD(heads), "4", 1, LS_OPTION_LIST_MAX, "Heads."),
+    LS_INT("key_width", FIELD(key_width), "0", 0, 2 * LS_PAIRS_MAX,
+           "Head dimension of queries and keys; 0: width/heads."),
+    LS_INT("value_width", FIELD(value_width), "0", 0, 65536,
+           "Head dimension of values; 0: twice width/heads."),
+    LS_CHOICE("decay", FIELD(decay), "powers", "powers|even|none",
+              "Decay of a head per token: 1/32, 1/64, ...; from 1/32 to 1/512 in even ratios "
+              "(the paper's language models); none.",
+              .needs = "no gamma"),
+    LS_REALS("gamma", FIELD(gamma), "", 1e-30, 1,
+             "What a head keeps per token, instead of decay: one number for all heads, or one "
+             "for each."),
+    LS_CHOICE("rotation", FIELD(rotation), "retnet", "retnet|rope|xpos|none",
+              "Rotation of queries and keys by position: the authors' code; RoPE in halves; RoPE "
+              "in neighbouring pairs that fade as xPos does; none."),
+    LS_REAL("base", FIELD(base), "10000", 1, 1e12,
+            "Ratio of the fastest to the slowest frequency of the pairs.",
+            .needs = "rotation!=none"),
+    LS_REAL("scale_base", FIELD(scale_base), "512", 2, 1e15,
+            "Distance over which pair i fades by zeta_i.", .needs = "rotation=xpos"),
+    LS_CHOICE("scaling", FIELD(scaling), "width", "width|root|sums|none",
+              "Scaling of scores before the norm: 1/sqrt(key_width); that over sqrt(sum of "
+              "decays) too; none."),
+    LS_CHOICE("norm", FIELD(norm), "rms", "rms|layer|none", "Norm of each head's output."),
+    LS_REAL("eps", FIELD(epsilon), "1e-6", 0, 1, "Added to the mean square in that norm.",
+            .needs = "norm!=none"),
+    LS_BOOL("gain", FIELD(gain), "false", "Whether the norm has a learned gain, one for all heads.",
+            .needs = "norm!=none"),
+    LS_CHOICE("gate", FIELD(gate), "silu", "silu|none", "Gate on the output."),
+    LS_BOOL("bias", FIELD(bias), "false", "Biases on the projections."),
 };
 
 typedef struct shape {
@@ -139,7 +141,7 @@ static ls_tensor *retain(ls_program *p, const retnet_options *o, const shape *s,
                          ls_tensor *k, ls_tensor *v) {
     const int64_t B = ls_program_about(p)->batch;
     const double factor = o->scaling == SCALING_NONE ? 1 : 1 / sqrt((double)s->K);
-    double decay[LS_OPTION_REALS_MAX], fade[2 * LS_PAIRS_MAX];
+    double decay[LS_OPTION_LIST_MAX], fade[2 * LS_PAIRS_MAX];
     for (int64_t h = 0; h < s->heads; h++) decay[h] = log_decay(o, h);
     for (int64_t i = 0; o->rotation == ROTATION_XPOS && i < s->K; i++)
         fade[i] = log(((double)(i / 2) / (double)(s->K / 2) + 0.4) / 1.4) / o->scale_base;

@@ -3,27 +3,27 @@
 #include "mixer/ssm_layer.h"
 
 static const ls_option options[] = {
-    {LS_SSM_D_STATE},
-    {LS_SSM_COPIES},
-    {"init", LS_OPTION_CHOICE, LS_SSM_FIELD(measure), "legs", 0, 0, "legs|legt|fout|hippo",
-     "state space at the start: HiPPO-LegS, HiPPO-LegT, HiPPO-FouT (Fourier), or LegS for half of "
-     "the copies and FouT for the rest"},
-    {"rank", LS_OPTION_INT, LS_SSM_FIELD(rank), "0", 0, LS_STATE_SPACE_RANK_MAX, NULL,
-     "rank of what is not diagonal; 0: what init needs, 2 for legt and else 1"},
-    {LS_SSM_DT_MIN},
-    {LS_SSM_DT_MAX},
-    {LS_SSM_STEP},
-    {LS_SSM_UNTIED},
-    {LS_SSM_CHANNELS},
-    {LS_SSM_ACTIVATION},
-    {LS_SSM_OUTPUT},
-    {LS_SSM_L_MAX},
-    {LS_SSM_RATE},
-    {LS_SSM_BANDLIMIT},
-    {LS_SSM_REAL},
-    {LS_SSM_IMAG},
-    {"tilde", LS_OPTION_INT, LS_SSM_FIELD(tilde), "0", 0, 1e6, NULL,
-     "length n for which C is kept as C (1 - A^n), as public weights have it; 0: C itself"},
+    LS_SSM_D_STATE,
+    LS_SSM_COPIES,
+    LS_CHOICE("init", LS_SSM_FIELD(measure), "legs", "legs|legt|fout|hippo",
+              "Initial state space: HiPPO-LegS, HiPPO-LegT, HiPPO-FouT (Fourier), or LegS for "
+              "half of the copies and FouT for the rest."),
+    LS_INT("rank", LS_SSM_FIELD(rank), "0", 0, LS_STATE_SPACE_RANK_MAX,
+           "Rank of the correction to the diagonal; 0: what init needs, 2 for legt and else 1."),
+    LS_SSM_DT_MIN,
+    LS_SSM_DT_MAX,
+    LS_SSM_STEP,
+    LS_SSM_UNTIED,
+    LS_SSM_CHANNELS,
+    LS_SSM_ACTIVATION,
+    LS_SSM_OUTPUT,
+    LS_SSM_L_MAX,
+    LS_SSM_RATE,
+    LS_SSM_BANDLIMIT,
+    LS_SSM_REAL,
+    LS_SSM_IMAG,
+    LS_INT("tilde", LS_SSM_FIELD(tilde), "0", 0, 1e6,
+           "Length n for which C is kept as C (1 - A^n), as public weights have it; 0: C itself."),
 };
 
 static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {

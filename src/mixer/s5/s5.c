@@ -14,31 +14,30 @@ typedef struct s5_options {
 enum { C_TRUNC_STANDARD_NORMAL, C_LECUN_NORMAL, C_COMPLEX_NORMAL };
 enum { ACT_NONE, ACT_GELU, ACT_HALF_GLU1, ACT_HALF_GLU2, ACT_FULL_GLU };
 
-#define FIELD(name) offsetof(s5_options, name)
+#define FIELD(name) s5_options, name
 static const ls_option options[] = {
-    {"d_state", LS_OPTION_INT, FIELD(d_state), "64", 2, 65536, NULL,
-     "states of the layer, all channels together"},
-    {"blocks", LS_OPTION_INT, FIELD(blocks), "4", 1, 32768, NULL,
-     "HiPPO matrices whose eigenvalues the states start with, each d_state/blocks wide"},
-    {"c_init", LS_OPTION_CHOICE, FIELD(c_init), "lecun_normal", 0, 0,
-     "trunc_standard_normal|lecun_normal|complex_normal",
-     "deviation of C at the start: 1/sqrt(d_state), 1/sqrt(width d_state), sqrt(1/2)"},
-    {"hold", LS_OPTION_CHOICE, FIELD(hold), "zoh", 0, 0, "zoh|bilinear",
-     "how time is made discrete"},
-    {"dt_min", LS_OPTION_REAL, FIELD(dt_min), "0.001", 1e-12, 1e6, NULL,
-     "smallest step size at the start"},
-    {"dt_max", LS_OPTION_REAL, FIELD(dt_max), "0.1", 1e-12, 1e6, NULL,
-     "largest step size at the start"},
-    {"step_scale", LS_OPTION_REAL, FIELD(step_scale), "1", 1e-12, 1e12, NULL,
-     "factor on all step sizes, for inputs sampled at another rate"},
-    {"conj_sym", LS_OPTION_BOOL, FIELD(conj_sym), "true", 0, 0, NULL,
-     "states come in conjugate pairs, of which one is computed"},
-    {"clip_eigs", LS_OPTION_BOOL, FIELD(clip_eigs), "true", 0, 0, NULL,
-     "eigenvalues stay left of -0.0001, so that no state grows for ever"},
-    {"activation", LS_OPTION_CHOICE, FIELD(activation), "half_glu1", 0, 0,
-     "none|gelu|half_glu1|half_glu2|full_glu",
-     "after the state space: nothing; v = GELU; v or y itself with a gate from v; products of v "
-     "for both"},
+    LS_INT("d_state", FIELD(d_state), "64", 2, 65536,
+           "State size of the layer, all channels together."),
+    LS_INT("blocks", FIELD(blocks), "4", 1, 32768,
+           "HiPPO matrices whose eigenvalues are the initial states', each d_state/blocks wide."),
+    LS_CHOICE("c_init", FIELD(c_init), "lecun_normal",
+              "trunc_standard_normal|lecun_normal|complex_normal",
+              "Initial standard deviation of C: 1/sqrt(d_state), 1/sqrt(width d_state), "
+              "sqrt(1/2)."),
+    LS_CHOICE("hold", FIELD(hold), "zoh", "zoh|bilinear",
+              "Discretisation: zero-order hold, or bilinear."),
+    LS_REAL("dt_min", FIELD(dt_min), "0.001", 1e-12, 1e6, "Smallest initial step size."),
+    LS_REAL("dt_max", FIELD(dt_max), "0.1", 1e-12, 1e6, "Largest initial step size."),
+    LS_REAL("step_scale", FIELD(step_scale), "1", 1e-12, 1e12,
+            "Factor on all step sizes, for inputs sampled at another rate."),
+    LS_BOOL("conj_sym", FIELD(conj_sym), "true",
+            "Whether states come in conjugate pairs, of which one is computed."),
+    LS_BOOL("clip_eigs", FIELD(clip_eigs), "true",
+            "Whether eigenvalues stay left of -0.0001, so that no state grows without bound."),
+    LS_CHOICE("activation", FIELD(activation), "half_glu1",
+              "none|gelu|half_glu1|half_glu2|full_glu",
+              "Function after the state space: none; v = GELU; v or y itself with a gate from v; "
+              "projections of v for both."),
 };
 
 static int64_t modes_of(const s5_options *o) {

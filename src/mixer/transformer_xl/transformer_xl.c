@@ -10,20 +10,20 @@ typedef struct xl_options {
     bool same_length, untied;
 } xl_options;
 
+#define FIELD(name) xl_options, name
 static const ls_option options[] = {
-    {"heads", LS_OPTION_INT, offsetof(xl_options, heads), "8", 1, 4096, NULL, "heads"},
-    {"head_width", LS_OPTION_INT, offsetof(xl_options, head_width), "0", 0, 65536, NULL,
-     "width of queries, keys and values of a head; 0: width/heads"},
-    {"memory", LS_OPTION_INT, offsetof(xl_options, memory), "64", 0, 1e12, NULL,
-     "rows before a segment that its queries see; may be another one at test"},
-    {"segment", LS_OPTION_INT, offsetof(xl_options, segment), "64", 1, 1e12, NULL,
-     "rows of a segment, counted from the start of the stream; train.length as published"},
-    {"same_length", LS_OPTION_BOOL, offsetof(xl_options, same_length), "false", 0, 0, NULL,
-     "each query sees `memory` keys, itself included, wherever segments begin"},
-    {"clamp_len", LS_OPTION_INT, offsetof(xl_options, clamp_len), "0", 0, 1 << 24, NULL,
-     "largest distance that is told apart; 0: no limit"},
-    {"untied", LS_OPTION_BOOL, offsetof(xl_options, untied), "false", 0, 0, NULL,
-     "each layer has its own u and v"},
+    LS_INT("heads", FIELD(heads), "8", 1, 4096, "Heads."),
+    LS_INT("head_width", FIELD(head_width), "0", 0, 65536,
+           "Head dimension of queries, keys and values; 0: width/heads."),
+    LS_INT("memory", FIELD(memory), "64", 0, 1e12,
+           "Rows before a segment that its queries see; may differ at test."),
+    LS_INT("segment", FIELD(segment), "64", 1, 1e12,
+           "Rows of a segment, counted from the start of the stream; as published, train.length."),
+    LS_BOOL("same_length", FIELD(same_length), "false",
+            "Whether each query sees `memory` keys, itself included, wherever segments begin."),
+    LS_INT("clamp_len", FIELD(clamp_len), "0", 0, 1 << 24,
+           "Largest distance that is told apart; 0: no limit."),
+    LS_BOOL("untied", FIELD(untied), "false", "Whether each layer has its own u and v."),
 };
 
 static int64_t head_width(const ls_mixer *mixer) {

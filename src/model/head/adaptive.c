@@ -4,8 +4,7 @@
 
 static ls_clusters clusters_of(const ls_model_settings *about) {
     ls_clusters clusters = {.count = (int)about->adaptive_cutoffs.count + 1};
-    for (int i = 1; i < clusters.count; i++)
-        clusters.first[i] = (int64_t)about->adaptive_cutoffs.at[i - 1];
+    for (int i = 1; i < clusters.count; i++) clusters.first[i] = about->adaptive_cutoffs.at[i - 1];
     clusters.first[clusters.count] = about->vocabulary;
     return clusters;
 }
@@ -16,19 +15,16 @@ static bool serves(const ls_model_settings *about) {
 
 /* Refuses cutoffs that do not rise, or do not lie within the vocabulary (0: not known yet). */
 static ls_status check(ls_ctx *ctx, const ls_model_settings *about) {
-    const ls_reals *cutoffs = &about->adaptive_cutoffs;
+    const ls_ints *cutoffs = &about->adaptive_cutoffs;
     if (cutoffs->count >= LS_CLUSTERS_MAX)
         return LS_FAIL(ctx, LS_EUSE, "model.adaptive_cutoffs: at most %d fit", LS_CLUSTERS_MAX - 1);
-    if (cutoffs->count > 0 && about->head != LS_HEAD_LM)
-        return LS_FAIL(ctx, LS_EUSE, "model.adaptive_cutoffs is for model.head=lm");
     for (int64_t i = 0; i < cutoffs->count; i++) {
-        const double here = cutoffs->at[i], before = i == 0 ? 0 : cutoffs->at[i - 1];
-        if (here != (double)(int64_t)here || here <= before ||
-            (about->vocabulary > 0 && here >= (double)about->vocabulary))
+        const int64_t here = cutoffs->at[i], before = i == 0 ? 0 : cutoffs->at[i - 1];
+        if (here <= before || (about->vocabulary > 0 && here >= about->vocabulary))
             return LS_FAIL(ctx, LS_EUSE,
-                           "model.adaptive_cutoffs: %g is no whole number above %g and below the "
+                           "model.adaptive_cutoffs: %lld is not above %lld and below the "
                            "vocabulary of %lld",
-                           here, before, (long long)about->vocabulary);
+                           (long long)here, (long long)before, (long long)about->vocabulary);
     }
     return LS_OK;
 }

@@ -11,8 +11,6 @@ static ls_status check(ls_ctx *ctx, const ls_model_settings *about) {
         return LS_FAIL(ctx, LS_EUSE,
                        "model.causal=false: a language model would see the tokens it predicts (set "
                        "model.head=classify or match)");
-    if (about->classes > 0)
-        return LS_FAIL(ctx, LS_EUSE, "model.classes is for model.head=classify or match");
     return LS_OK;
 }
 

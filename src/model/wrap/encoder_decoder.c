@@ -23,11 +23,6 @@ static ls_status check_mixers(ls_ctx *ctx, const ls_model_config *config) {
 
 static ls_status check(ls_ctx *ctx, const ls_model_config *config) {
     const ls_model_settings *about = &config->model;
-    const char *alone = about->encoder_mixer[0] != '\0' ? "model.encoder_mixer"
-                        : about->encoder_embedding      ? "model.encoder_embedding"
-                                                        : NULL;
-    if (!serves(config) && alone != NULL)
-        return LS_FAIL(ctx, LS_EUSE, "%s: set model.encoder_layers as well", alone);
     if (!serves(config)) return LS_OK;
     if (about->head != LS_HEAD_LM)
         return LS_FAIL(ctx, LS_EUSE,

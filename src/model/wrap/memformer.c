@@ -15,16 +15,12 @@ static bool serves(const ls_model_config *config) {
 static ls_status check(ls_ctx *ctx, const ls_model_config *config) {
     const ls_model_settings *about = &config->model;
     const bool slots = about->memory_kind == LS_MEMORY_SLOTS;
-    if (slots && about->memory == 0)
-        return LS_FAIL(ctx, LS_EUSE, "model.memory_kind=slots: set model.memory to their number");
     if (slots && about->width % about->memory_heads != 0)
         return LS_FAIL(ctx, LS_EUSE, "model.memory_heads=%lld does not divide a width of %lld",
                        (long long)about->memory_heads, (long long)about->width);
     if (about->memory_read_heads > 0 && about->width % about->memory_read_heads != 0)
         return LS_FAIL(ctx, LS_EUSE, "model.memory_read_heads=%lld does not divide a width of %lld",
                        (long long)about->memory_read_heads, (long long)about->width);
-    if (about->memory_encoder > 0 && !slots)
-        return LS_FAIL(ctx, LS_EUSE, "model.memory_encoder is for model.memory_kind=slots");
     if (about->memory_encoder >= config->layers)
         return LS_FAIL(ctx, LS_EUSE,
                        "model.memory_encoder=%lld leaves none of %lld layers to predict",

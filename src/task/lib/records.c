@@ -4,13 +4,13 @@
 
 #include "base/random.h"
 
-#define FIELD(name) offsetof(ls_records_settings, name)
+#define FIELD(name) ls_records_settings, name
 const ls_option ls_records_options[3] = {
-    {"path", LS_OPTION_TEXT, FIELD(path), "", 0, 0, NULL, "Folder of the files; must be given."},
-    {"split", LS_OPTION_CHOICE, FIELD(split), "test", 0, 0, "train|validation|test",
-     "The part of the samples that `eval` tests on."},
-    {"holdout", LS_OPTION_REAL, FIELD(holdout), "0.1", 0, 0.9, NULL,
-     "Share of the training samples kept for validation where no file has samples for it."},
+    LS_TEXT("path", FIELD(path), "", "Folder of the files; must be given."),
+    LS_CHOICE("split", FIELD(split), "test", "train|validation|test",
+              "Part of the samples that `eval` tests on."),
+    LS_REAL("holdout", FIELD(holdout), "0.1", 0, 0.9,
+            "Share of the training samples kept for validation where no file has samples for it."),
 };
 
 enum { PATH_BYTES = 4096 };
