@@ -199,8 +199,9 @@ ls_status ls_stream_logits(ls_stream *stream, const int32_t *tokens, int64_t cou
  * vocabulary] after those whose columns are at[batch, picked]. */
 ls_status ls_stream_logits_at(ls_stream *stream, const int32_t *tokens, int64_t count,
                               int64_t stride, const int32_t *at, int64_t picked, double *logits);
-/* Tokens that are taken at once. */
+/* Tokens that are taken at once; and of them, those that may come next. */
 int64_t ls_stream_chunk(const ls_stream *stream);
+int64_t ls_stream_room(const ls_stream *stream);
 
 typedef struct ls_sampling {
     double temperature; /* 0: the most likely token */

@@ -334,7 +334,7 @@ static ls_status feed(ls_stream *stream, ls_model_use use, const int32_t *tokens
 
 /* How many of `count` tokens the next chunk takes. */
 static int64_t room(const ls_stream *stream, int64_t count) {
-    return ls_min(stream->chunk - stream->waiting, count);
+    return ls_min(ls_stream_room(stream), count);
 }
 
 ls_status ls_stream_loss(ls_stream *stream, const int32_t *tokens, const int32_t *targets,
@@ -376,4 +376,8 @@ ls_status ls_stream_logits_at(ls_stream *stream, const int32_t *tokens, int64_t 
 
 int64_t ls_stream_chunk(const ls_stream *stream) {
     return stream->chunk;
+}
+
+int64_t ls_stream_room(const ls_stream *stream) {
+    return stream->chunk - stream->waiting;
 }
