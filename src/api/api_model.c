@@ -124,9 +124,9 @@ fail:
 }
 
 static ls_status check_shape(ls_ctx *ctx, int64_t batch, int64_t count, int64_t least) {
-    enum { MOST = 1 << 30 };
+    enum { MAX = 1 << 30 };
     int64_t cells;
-    if (batch >= 1 && count >= least && ls_mul(batch, count, &cells) && cells <= MOST) return LS_OK;
+    if (batch >= 1 && count >= least && ls_mul(batch, count, &cells) && cells <= MAX) return LS_OK;
     return LS_FAIL(ctx, LS_EUSE,
                    "a batch of %lld sequences of %lld tokens: use 1 or more of %lld or more",
                    (long long)batch, (long long)count, (long long)least);

@@ -5,7 +5,7 @@
 
 int longshot_stream_open(longshot_model *model, const longshot_stream_options *options,
                          longshot_stream **out) {
-    enum { MOST = 1 << 30 };
+    enum { MAX = 1 << 30 };
     ls_ctx *ctx = ls__api_begin(model->engine);
     longshot_stream_options all;
     *out = NULL;
@@ -14,11 +14,11 @@ int longshot_stream_open(longshot_model *model, const longshot_stream_options *o
     if (all.batch == 0) all.batch = 1;
     if (all.capacity == 0) all.capacity = longshot_model_trained_length(model);
     if (all.chunk == 0) all.chunk = 512;
-    if (all.batch < 1 || all.batch > 1 << 20 || all.capacity < 1 || all.capacity > MOST ||
-        all.chunk < 1 || all.source < 0 || all.source > MOST)
+    if (all.batch < 1 || all.batch > 1 << 20 || all.capacity < 1 || all.capacity > MAX ||
+        all.chunk < 1 || all.source < 0 || all.source > MAX)
         return (int)LS_FAIL(
             ctx, LS_EUSE, "a stream needs a batch of 1 to %d, and a capacity and chunk of 1 to %d",
-            1 << 20, (int)MOST);
+            1 << 20, (int)MAX);
     if (longshot_model_classes(model) > 0)
         return (int)LS_FAIL(ctx, LS_EUSE,
                             "a classifier reads whole sequences: use longshot_model_logits");
@@ -148,9 +148,9 @@ static ls_status all_logits(longshot_stream *stream, const int32_t *tokens, int6
     LS_TRY(check_count(stream, count));
     /* the wide copy stays below 64 MiB at any vocabulary */
     const int64_t numbers = stream->batch * longshot_model_vocabulary(stream->model);
-    const int64_t most = ls_max(1, (1 << 23) / numbers);
+    const int64_t longest = ls_max(1, (1 << 23) / numbers);
     for (int64_t first = 0, length; first < count; first += length) {
-        length = ls_min(ls_min(ls_stream_room(stream->inner), most), count - first);
+        length = ls_min(ls_min(ls_stream_room(stream->inner), longest), count - first);
         LS_TRY(logits_of_chunk(stream, tokens, first, length, count, logits));
     }
     return LS_OK;
