@@ -172,6 +172,7 @@ static void test_classifier(void **unused) {
     OK(engine, longshot_train(engine, &options, NULL));
     OK(engine, longshot_model_open(engine, run, NULL, &model));
     assert_int_equal(longshot_model_classes(model), 10);
+    assert_int_equal(longshot_model_sequences(model), 1);
     assert_null(longshot_model_tokenizer(model));
     int32_t tokens[2 * 12];
     float logits[2 * 10], shorter[2 * 10];
@@ -185,6 +186,106 @@ static void test_classifier(void **unused) {
     fixture_refused(engine, longshot_model_loss(model, tokens, 1, 9, logits), LONGSHOT_EUSE,
                     "classifier");
     longshot_model_close(model);
+    longshot_engine_close(engine);
+}
+
+/* An encoder reads its source before anything else, once. */
+static void test_encoder(void **unused) {
+    (void)unused;
+    enum { SOURCE = 5, COUNT = 6 };
+    longshot_engine *engine = fixture_engine();
+    char out[128], run[96];
+    fixture_path(run, sizeof run, "reads");
+    snprintf(out, sizeof out, "out=%s", run);
+    const char *const words[] = {"task=reverse",
+                                 "model.position=rope",
+                                 "model.layers=1",
+                                 "model.width=16",
+                                 "mixer.heads=2",
+                                 "model.encoder_layers=1",
+                                 "model.cross_heads=2",
+                                 "train.length=32",
+                                 "train.steps=2",
+                                 "train.batch=2",
+                                 out,
+                                 NULL};
+    const longshot_train_options train = {.size = sizeof train, .settings = words};
+    longshot_stream_options options = {.size = sizeof options, .capacity = COUNT};
+    const int32_t tokens[COUNT] = {1, 3, 2, 2, 1, 3};
+    int32_t source[SOURCE] = {2, 1, 3, 1, -1};
+    float first[COUNT], second[COUNT], other[COUNT];
+    longshot_model *model;
+    longshot_stream *stream, *fork;
+    OK(engine, longshot_train(engine, &train, NULL));
+    OK(engine, longshot_model_open(engine, run, NULL, &model));
+    fixture_refused(engine, longshot_stream_open(model, &options, &stream), LONGSHOT_EUSE,
+                    "encoder");
+    options.source = SOURCE;
+    OK(engine, longshot_stream_open(model, &options, &stream));
+    fixture_refused(engine, longshot_stream_feed(stream, tokens, 2, NULL), LONGSHOT_EUSE, "source");
+    OK(engine, longshot_stream_read(stream, source));
+    OK(engine, longshot_stream_feed(stream, tokens, 2, NULL));
+    OK(engine, longshot_stream_fork(stream, &fork));
+    OK(engine, longshot_stream_loss(stream, tokens + 2, tokens + 1, 4, first));
+    OK(engine, longshot_stream_loss(fork, tokens + 2, tokens + 1, 4, second));
+    assert_memory_equal(first, second, 4 * sizeof *first);
+    fixture_refused(engine, longshot_stream_read(stream, source), LONGSHOT_EUSE, "source");
+    longshot_stream_reset(stream);
+    source[0] = 3;
+    OK(engine, longshot_stream_read(stream, source));
+    OK(engine, longshot_stream_feed(stream, tokens, 2, NULL));
+    OK(engine, longshot_stream_loss(stream, tokens + 2, tokens + 1, 4, other));
+    assert_true(memcmp(first, other, 4 * sizeof *first) != 0);
+    longshot_stream_close(fork);
+    longshot_stream_close(stream);
+    longshot_model_close(model);
+    longshot_engine_close(engine);
+}
+
+/* Any language model: losses are those of the logits, also of a fork. */
+static void test_mixers(void **unused) {
+    (void)unused;
+    enum { COUNT = 25, VOCABULARY = 256 };
+    static const char *const cases[][4] = {
+        {"model.mixer=mamba"},
+        {"model.mixer=retnet", "mixer.heads=2"},
+        {"model.mixer=transformer_xl", "mixer.heads=2", "mixer.segment=8", "mixer.memory=8"},
+        {"mixer.heads=2", "model.segment=7", "model.memory=2", "model.position=rope"},
+        {"mixer.heads=2", "model.adaptive_cutoffs=60,120", "model.tied=true"},
+    };
+    static float logits[COUNT * VOCABULARY];
+    longshot_engine *engine = fixture_engine();
+    int32_t tokens[COUNT];
+    float loss[COUNT - 1], again[COUNT - 1];
+    for (int i = 0; i < COUNT; i++) tokens[i] = (int32_t)("what follows is much like "[i]);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *words[6] = {cases[i][0], cases[i][1], cases[i][2], cases[i][3]};
+        char name[16], run[128];
+        longshot_model *model;
+        longshot_stream *stream, *fork;
+        snprintf(name, sizeof name, "mixer-%zu", i);
+        fixture_path(run, sizeof run, name);
+        OK(engine, fixture_train(engine, name, words, NULL, NULL, NULL));
+        OK(engine, longshot_model_open(engine, run, NULL, &model));
+        OK(engine, longshot_model_logits(model, tokens, 1, COUNT, logits));
+        OK(engine, longshot_model_loss(model, tokens, 1, COUNT, loss));
+        for (int t = 0; t + 1 < COUNT; t++) {
+            double sum = 0;
+            for (int v = 0; v < VOCABULARY; v++) sum += exp((double)logits[t * VOCABULARY + v]);
+            const double wanted = log(sum) - (double)logits[t * VOCABULARY + tokens[t + 1]];
+            assert_true(fabs((double)loss[t] - wanted) < 1e-4);
+        }
+        const longshot_stream_options options = {.size = sizeof options, .capacity = COUNT};
+        OK(engine, longshot_stream_open(model, &options, &stream));
+        OK(engine, longshot_stream_feed(stream, tokens, 10, NULL));
+        OK(engine, longshot_stream_fork(stream, &fork));
+        OK(engine, longshot_stream_loss(stream, tokens + 10, tokens + 11, 14, loss));
+        OK(engine, longshot_stream_loss(fork, tokens + 10, tokens + 11, 14, again));
+        assert_memory_equal(loss, again, 14 * sizeof *loss);
+        longshot_stream_close(stream);
+        longshot_stream_close(fork);
+        longshot_model_close(model);
+    }
     longshot_engine_close(engine);
 }
 
@@ -262,6 +363,8 @@ int main(void) {
         cmocka_unit_test(test_wrong_settings),
         cmocka_unit_test(test_evaluation),
         cmocka_unit_test(test_classifier),
+        cmocka_unit_test(test_encoder),
+        cmocka_unit_test(test_mixers),
         cmocka_unit_test(test_study),
         cmocka_unit_test(test_log),
     };

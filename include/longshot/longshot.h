@@ -152,6 +152,8 @@ LS_API longshot_engine *longshot_model_engine(const longshot_model *model);
 LS_API int64_t longshot_model_vocabulary(const longshot_model *model);
 /* 0 for a language model, else the classes of a classifier. */
 LS_API int64_t longshot_model_classes(const longshot_model *model);
+/* Sequences of an example: 2 for a classifier of pairs, else 1. */
+LS_API int64_t longshot_model_sequences(const longshot_model *model);
 LS_API int64_t longshot_model_trained_length(const longshot_model *model);
 LS_API int64_t longshot_model_parameters(const longshot_model *model);
 /* Training steps behind the weights, or -1 where that is not known. */
@@ -165,8 +167,9 @@ LS_API int longshot_model_config(longshot_model *model, char **yaml);
  * (longshot_model_close frees it); a sequence goes through in chunks of 512 tokens, so memory is
  * that of one chunk and the states.
  *
- * logits [batch, count, vocabulary] of a language model, [batch, classes] of a classifier (where
- * tokens of -1 at a sequence's end are padding). */
+ * logits [batch, count, vocabulary] of a language model, [batch, classes] of a classifier, where
+ * tokens of -1 at a sequence's end are padding. A classifier of pairs reads tokens
+ * [batch, 2, count]. Models with an encoder are streams' alone. */
 LS_API int longshot_model_logits(longshot_model *model, const int32_t *tokens, int64_t batch,
                                  int64_t count, float *logits);
 /* loss [batch, count - 1] in nats: of tokens[i + 1] after those up to tokens[i]. */
@@ -195,7 +198,8 @@ LS_API void longshot_stream_reset(longshot_stream *stream);
 LS_API int64_t longshot_stream_batch(const longshot_stream *stream);
 LS_API int64_t longshot_stream_position(const longshot_stream *stream); /* tokens so far */
 LS_API size_t longshot_stream_bytes(const longshot_stream *stream);     /* its state and programs */
-/* Of a model with an encoder, at the start: source [batch, source], padded at the end with -1. */
+/* Of a model with an encoder, before the first token: source [batch, source], padded at the end
+ * with -1. */
 LS_API int longshot_stream_read(longshot_stream *stream, const int32_t *source);
 /* Feeds tokens [batch, count]; logits [batch, vocabulary] after the last of them, or NULL where
  * they are not wanted. Where it fails in the midst of several chunks, those before stay fed. */

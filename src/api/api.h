@@ -36,6 +36,7 @@ struct longshot_stream {
     longshot_model *model;
     ls_stream *inner;
     int64_t batch, capacity, source;
+    bool sourced; /* what the encoder reads is there */
     double *wide; /* what the model gives before it is narrowed; grows */
     int32_t *columns;
     size_t wide_count, columns_count;

@@ -58,6 +58,10 @@ int64_t longshot_model_classes(const longshot_model *model) {
     return about->head == LS_HEAD_LM ? 0 : about->classes;
 }
 
+int64_t longshot_model_sequences(const longshot_model *model) {
+    return ls_model_example_of(&model->trained.config, 1).sequences;
+}
+
 int64_t longshot_model_trained_length(const longshot_model *model) {
     return model->trained.config.model.length;
 }

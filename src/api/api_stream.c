@@ -22,6 +22,9 @@ int longshot_stream_open(longshot_model *model, const longshot_stream_options *o
     if (longshot_model_classes(model) > 0)
         return (int)LS_FAIL(ctx, LS_EUSE,
                             "a classifier reads whole sequences: use longshot_model_logits");
+    if (model->trained.config.encoder_layers > 0 && all.source == 0)
+        return (int)LS_FAIL(ctx, LS_EUSE,
+                            "the model has an encoder: open a stream with room for a source");
     longshot_stream *stream = ls_new(ctx, 1, sizeof *stream);
     if (stream == NULL) return LONGSHOT_ENOMEM;
     *stream = (longshot_stream){.engine = model->engine,
@@ -56,7 +59,8 @@ int longshot_stream_fork(const longshot_stream *stream, longshot_stream **out) {
                               .model = stream->model,
                               .batch = stream->batch,
                               .capacity = stream->capacity,
-                              .source = stream->source};
+                              .source = stream->source,
+                              .sourced = stream->sourced};
     ls_status status = ls_stream_fork(stream->inner, &fork->inner);
     if (status == LS_OK)
         *out = fork;
@@ -66,6 +70,7 @@ int longshot_stream_fork(const longshot_stream *stream, longshot_stream **out) {
 }
 
 void longshot_stream_reset(longshot_stream *stream) {
+    stream->sourced = false;
     ls_stream_reset(stream->inner);
 }
 
@@ -86,6 +91,7 @@ int longshot_stream_read(longshot_stream *stream, const int32_t *source) {
     if (stream->source == 0 || ls_stream_position(stream->inner) > 0)
         return (int)LS_FAIL(ctx, LS_EUSE,
                             "a source is read at the start of a stream that was opened for one");
+    stream->sourced = true;
     return (int)ls_stream_read(stream->inner, source, stream->source);
 }
 
@@ -100,6 +106,9 @@ static ls_status reserve(longshot_stream *stream, int64_t count) {
 /* LS_EUSE unless so many more tokens fit; so what fails in the midst is memory or a token alone. */
 static ls_status check_count(const longshot_stream *stream, int64_t count) {
     const int64_t at = ls_stream_position(stream->inner);
+    if (stream->source > 0 && !stream->sourced)
+        return LS_FAIL(&stream->engine->ctx, LS_EUSE,
+                       "the stream has no source yet: give it with longshot_stream_read");
     if (count >= 1 && count <= stream->capacity - at) return LS_OK;
     return LS_FAIL(&stream->engine->ctx, LS_EUSE,
                    "%lld tokens for a stream that is at %lld of %lld: feed 1 or more, as they fit",
@@ -196,5 +205,7 @@ int longshot_stream_save(const longshot_stream *stream, void *bytes, size_t room
 int longshot_stream_load(longshot_stream *stream, const void *bytes, size_t length) {
     ls_ctx *ctx = ls__api_begin(stream->engine);
     if (length == 0) return (int)LS_FAIL(ctx, LS_EINPUT, "these bytes are not a saved stream");
-    return (int)ls_stream_load(stream->inner, bytes, length);
+    ls_status status = ls_stream_load(stream->inner, bytes, length);
+    if (status == LS_OK) stream->sourced = ls_stream_position(stream->inner) > 0;
+    return (int)status;
 }
