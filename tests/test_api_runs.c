@@ -334,6 +334,42 @@ static void test_study(void **unused) {
     longshot_engine_close(engine);
 }
 
+/* ---- one mechanism alone ---- */
+
+typedef struct compared {
+    int64_t rows, good;
+} compared;
+
+static int on_tensor(void *user, const longshot_apply_row *row) {
+    compared *c = user;
+    assert_true(strlen(row->tensor) > 0 && row->tolerance > 0);
+    c->rows++;
+    c->good += row->good;
+    return 0;
+}
+
+static void test_apply(void **unused) {
+    (void)unused;
+    const char *golden = "golden=" LS_TEST_SOURCE "/tests/golden/mamba-block.safetensors";
+    const char *const words[] = {"mixer=mamba", golden, NULL};
+    const char *const strict[] = {"mixer=mamba", golden, "tol=1e-300", NULL};
+    const char *const wrong[] = {"mixer=mamba", golden, "tolx=1", NULL};
+    longshot_engine *engine = fixture_engine();
+    compared c = {0}, s = {0};
+    longshot_apply_options options = {
+        .size = sizeof options, .settings = words, .on_row = on_tensor, .user = &c};
+    OK(engine, longshot_apply(engine, "mixer", &options));
+    assert_true(c.rows > 3 && c.good == c.rows);
+    options.settings = strict;
+    options.user = &s;
+    OK(engine, longshot_apply(engine, "mixer", &options));
+    assert_true(s.rows == c.rows && s.good < s.rows);
+    options.settings = wrong;
+    fixture_refused(engine, longshot_apply(engine, "mixer", &options), LONGSHOT_EUSE, "tol");
+    fixture_refused(engine, longshot_apply(engine, "cloud", &options), LONGSHOT_EUSE, "cloud");
+    longshot_engine_close(engine);
+}
+
 /* ---- the log ---- */
 
 static void on_line(void *user, const char *line) {
@@ -358,15 +394,11 @@ static void test_log(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_training),
-        cmocka_unit_test(test_small_result),
-        cmocka_unit_test(test_wrong_settings),
-        cmocka_unit_test(test_evaluation),
-        cmocka_unit_test(test_classifier),
-        cmocka_unit_test(test_encoder),
-        cmocka_unit_test(test_mixers),
-        cmocka_unit_test(test_study),
-        cmocka_unit_test(test_log),
+        cmocka_unit_test(test_training),       cmocka_unit_test(test_small_result),
+        cmocka_unit_test(test_wrong_settings), cmocka_unit_test(test_evaluation),
+        cmocka_unit_test(test_classifier),     cmocka_unit_test(test_encoder),
+        cmocka_unit_test(test_mixers),         cmocka_unit_test(test_study),
+        cmocka_unit_test(test_apply),          cmocka_unit_test(test_log),
     };
     return cmocka_run_group_tests(tests, fixture_open, fixture_close);
 }

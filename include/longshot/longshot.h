@@ -344,6 +344,33 @@ typedef struct longshot_study_result {
 LS_API int longshot_study(longshot_engine *engine, const char *file,
                           const longshot_study_options *options, longshot_study_result *result);
 
+/* ---- one mechanism alone ---- */
+
+/* A tensor of a file against ours: the difference is relative to the largest reference value. Valid
+ * during the call. */
+typedef struct longshot_apply_row {
+    size_t size;
+    const char *tensor;
+    double difference, tolerance;
+    int64_t good; /* 0: beyond the tolerance */
+} longshot_apply_row;
+/* Not 0 stops. */
+typedef int (*longshot_apply_row_fn)(void *user, const longshot_apply_row *row);
+
+typedef struct longshot_apply_options {
+    size_t size;
+    const char *const *settings;  /* as `longshot apply` takes: mixer=NAME weights=W input=X
+                                    output=Y, or golden=FILE, ... */
+    longshot_apply_row_fn on_row; /* or NULL */
+    void *user;
+} longshot_apply_options;
+
+/* As `longshot apply`: runs `what`, which is "mixer", "position", "model", "scan" or "tables", on
+ * tensors of safetensors files, on the processor. output= gets the outputs and gradients; what
+ * golden= has is compared, row by row. A difference is no failure: rows tell. */
+LS_API int longshot_apply(longshot_engine *engine, const char *what,
+                          const longshot_apply_options *options);
+
 #ifdef __cplusplus
 }
 #endif
