@@ -22,9 +22,10 @@ static void on_progress(void *user, const char *line, size_t done, size_t count)
         longshot_stop(to->engine);
 }
 
-/* The program of this installation: beside the library in a build, else in the bin next to it. */
+/* The program of this installation: beside the library in a build, above it in a pack, else in the
+ * bin next to it. */
 static ls_status find_program(ls_ctx *ctx, char *out, size_t bytes) {
-    static const char *const places[] = {"", "../bin", "../../bin"};
+    static const char *const places[] = {"", "../", "../bin", "../../bin"};
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
         if (ls_own_path(out, bytes, places[i], "longshot") && ls_own_trusted(out)) return LS_OK;
     return LS_FAIL(ctx, LS_EUSE,
