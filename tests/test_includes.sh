@@ -26,7 +26,7 @@ allow eval base tensor position mixer model data task train
 allow bench base tensor mixer model train
 allow study base tensor position mixer model data task train eval report
 allow compare base tensor position mixer model
-allow api base tensor position mixer model data task train eval compare longshot
+allow api base tensor position mixer model data task train eval study compare longshot
 allow cli base tensor position mixer model data task train eval report bench study compare api longshot
 rooms=$(ls -d */ | tr -d / | sort | tr '\n' ' ')
 for room in $rooms; do

@@ -34,7 +34,7 @@ ls_status ls_generate(ls_trained *trained, const char *prompt, int64_t tokens,
         if (token == ls_tokenizer_end(trained->tokenizer)) break;
         bytes.length = 0;
         LS_TRY_GOTO(ls_tokenizer_decode(ctx, trained->tokenizer, &token, 1, &bytes));
-        LS_TRY_GOTO(text(user, bytes.bytes, bytes.length));
+        LS_TRY_GOTO(text(user, token, bytes.bytes, bytes.length));
         if (i + 1 < tokens) LS_TRY_GOTO(ls_stream_logits(stream, &token, 1, 1, logits));
     }
 fail:

@@ -4,8 +4,8 @@
 
 #include "train/trained.h"
 
-/* Gets the bytes of one token; a status other than LS_OK ends the generation and is passed on. */
-typedef ls_status (*ls_generate_text)(void *user, const char *bytes, size_t length);
+/* Gets a token and its bytes; a status other than LS_OK ends the generation and is passed on. */
+typedef ls_status (*ls_generate_text)(void *user, int32_t token, const char *bytes, size_t length);
 
 /* Goes on from the prompt for at most `tokens` tokens, or to the end of a document. An empty prompt
  * is the start of a document, or of a line where the tokenizer knows no documents. */

@@ -115,6 +115,56 @@ ls_status ls_settings_finish(ls_ctx *ctx, const ls_settings *settings, const cha
     return LS_OK;
 }
 
+ls_status ls_settings_finish_sections(ls_ctx *ctx, const ls_settings *settings,
+                                      const ls_section *const *lists, bool extend) {
+    enum { KNOWN_MAX = 512 };
+    const char *known[KNOWN_MAX + 1];
+    /* the names are put together in one text; what it moves while it grows is why the pointers are
+     * taken afterwards */
+    size_t starts[KNOWN_MAX], count = 0;
+    ls_text names = {0};
+    for (; *lists != NULL; lists++)
+        for (const ls_section *s = *lists; s->table != NULL; s++)
+            for (size_t i = 0; i < s->table->count && count < KNOWN_MAX; i++) {
+                starts[count++] = names.length;
+                ls_text_printf(ctx, &names, "%s%s%s", s->prefix, s->prefix[0] == '\0' ? "" : ".",
+                               s->table->options[i].key);
+                ls_text_append(ctx, &names, "", 1);
+            }
+    if (extend && count < KNOWN_MAX) {
+        starts[count++] = names.length;
+        ls_text_printf(ctx, &names, "extend");
+    }
+    ls_status status = ls_text_status(&names);
+    if (status == LS_OK) {
+        for (size_t i = 0; i < count; i++) known[i] = names.bytes + starts[i];
+        known[count] = NULL;
+        status = ls_settings_finish(ctx, settings, known);
+    }
+    ls_text_clear(ctx, &names);
+    return status;
+}
+
+ls_status ls_settings_apply_top(ls_ctx *ctx, const ls_settings *settings, const char *alias,
+                                const ls_option_table *table, void *into) {
+    for (int pass = 0; pass < 2; pass++) /* conditions are looked at when all values are known */
+        for (size_t i = 0; i < table->count; i++) {
+            const ls_option *option = &table->options[i];
+            char key[128];
+            const char *value = ls_settings_get(settings, option->key);
+            if (value == NULL && alias != NULL) {
+                snprintf(key, sizeof key, "%s.%s", alias, option->key);
+                value = ls_settings_get(settings, key);
+            }
+            if (value == NULL) continue;
+            if (pass == 0)
+                LS_TRY(ls_options_set(ctx, table, "", option->key, value, into));
+            else
+                LS_TRY(ls_option_check_effect(ctx, option, table, option->key, into, NULL));
+        }
+    return LS_OK;
+}
+
 void ls_settings_print(ls_ctx *ctx, const char *section, const ls_option_table *table,
                        const ls_fact *facts, const void *from, ls_text *out) {
     ls_text_printf(ctx, out, "%s:\n", section);

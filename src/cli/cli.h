@@ -34,12 +34,6 @@ typedef struct ls_cli {
     ls_common_settings common;
 } ls_cli;
 
-/* Keys "prefix.KEY" (prefix "": KEY alone) of one table. */
-typedef struct ls_section {
-    const char *prefix;
-    const ls_option_table *table; /* NULL ends a list */
-} ls_section;
-
 typedef struct ls_verb {
     const char *name, *summary;
     const char *usage;          /* what follows the verb */

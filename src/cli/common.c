@@ -40,59 +40,18 @@ enum { KEYS_MAX = 64 }; /* of a verb's own table */
 
 ls_status ls_cli_read(ls_cli *cli, const char *prefix, const ls_option_table *table, void *into) {
     ls_ctx *ctx = &cli->ctx;
-    bool given[KEYS_MAX] = {false};
     if (table->count > KEYS_MAX)
         return LS_FAIL(ctx, LS_EBUG, "a verb has at most %d keys", KEYS_MAX);
     LS_TRY(ls_options_default(ctx, table, into));
     if (prefix[0] != '\0') return ls_settings_apply(ctx, &cli->settings, prefix, table, NULL, into);
-    bool own = table != &ls_common_options && !has_section(cli->verb, cli->verb->name);
-    for (size_t i = 0; i < table->count; i++) {
-        char key[128];
-        const char *value = ls_settings_get(&cli->settings, table->options[i].key);
-        snprintf(key, sizeof key, "%s.%s", cli->verb->name, table->options[i].key);
-        if (value == NULL && own) value = ls_settings_get(&cli->settings, key);
-        given[i] = value != NULL;
-        if (value != NULL)
-            LS_TRY(ls_options_set(ctx, table, "", table->options[i].key, value, into));
-    }
-    for (size_t i = 0; i < table->count; i++)
-        if (given[i])
-            LS_TRY(ls_option_check_effect(ctx, &table->options[i], table, table->options[i].key,
-                                          into, NULL));
-    return LS_OK;
+    const bool own = table != &ls_common_options && !has_section(cli->verb, cli->verb->name);
+    return ls_settings_apply_top(ctx, &cli->settings, own ? cli->verb->name : NULL, table, into);
 }
 
 ls_status ls_cli_finish_settings(ls_cli *cli) {
-    enum { KNOWN_MAX = 256 };
-    ls_ctx *ctx = &cli->ctx;
-    const char *known[KNOWN_MAX + 1];
-    size_t count = 0;
-    ls_text names = {0};
     const ls_section common[] = {{"", &ls_common_options}, {0}};
-    const ls_section *lists[] = {common, cli->verb->sections};
-    /* the names of sections are put together in one text; what it moves while it grows is why the
-     * pointers are taken afterwards */
-    size_t starts[KNOWN_MAX];
-    for (size_t l = 0; l < 2; l++)
-        for (const ls_section *s = lists[l]; s != NULL && s->table != NULL; s++)
-            for (size_t i = 0; i < s->table->count && count < KNOWN_MAX; i++) {
-                starts[count++] = names.length;
-                ls_text_printf(ctx, &names, "%s%s%s", s->prefix, s->prefix[0] == '\0' ? "" : ".",
-                               s->table->options[i].key);
-                ls_text_append(ctx, &names, "", 1);
-            }
-    if (cli->verb->model_keys && count < KNOWN_MAX) {
-        starts[count++] = names.length;
-        ls_text_printf(ctx, &names, "extend");
-    }
-    ls_status status = ls_text_status(&names);
-    if (status == LS_OK) {
-        for (size_t i = 0; i < count; i++) known[i] = names.bytes + starts[i];
-        known[count] = NULL;
-        status = ls_settings_finish(ctx, &cli->settings, known);
-    }
-    ls_text_clear(ctx, &names);
-    return status;
+    const ls_section *const lists[] = {common, cli->verb->sections, NULL};
+    return ls_settings_finish_sections(&cli->ctx, &cli->settings, lists, cli->verb->model_keys);
 }
 
 ls_status ls_cli_print(ls_cli *cli, const char *text, size_t length) {

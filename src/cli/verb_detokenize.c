@@ -11,17 +11,20 @@ typedef struct detokenize_keys {
     char file[LS_OPTION_TEXT_BYTES];
     bool special;
 } detokenize_keys;
-#define FIELD(name) offsetof(detokenize_keys, name)
+#define FIELD(name) detokenize_keys, name
 static const ls_option keys[] = {
-    {"file", LS_OPTION_TEXT, FIELD(file), "", 0, 0, NULL, "File with the ids."},
-    {"special", LS_OPTION_BOOL, FIELD(special), "true", 0, 0, NULL,
-     "Print special tokens too; otherwise they are left out."},
+    LS_TEXT("file", FIELD(file), "", "File with the ids."),
+    LS_BOOL("special", FIELD(special), "true",
+            "Whether special tokens are printed; false: they are left out."),
 };
 static const ls_option_table key_table = LS_OPTIONS(keys, detokenize_keys);
 
 /* Of any length, so it is read as it was given. */
 static const ls_option id_keys[] = {
-    {"ids", LS_OPTION_TEXT, 0, "", 0, 0, NULL, "The ids, between commas or spaces."},
+    {.key = "ids",
+     .type = LS_OPTION_TEXT,
+     .fallback = "",
+     .help = "The ids, between commas or spaces."},
 };
 static const ls_option_table id_table = LS_OPTIONS(id_keys, char[LS_OPTION_TEXT_BYTES]);
 

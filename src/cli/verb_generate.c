@@ -24,8 +24,9 @@ static const ls_option keys[] = {
 };
 static const ls_option_table key_table = LS_OPTIONS(keys, generate_keys);
 
-static ls_status print_piece(void *user, const char *bytes, size_t length) {
+static ls_status print_token(void *user, int32_t token, const char *bytes, size_t length) {
     ls_cli *cli = user;
+    (void)token;
     if (*ls_cli_stop() != 0) return LS_FAIL(&cli->ctx, LS_ESTOP, "stopped");
     return ls_cli_print(cli, bytes, length);
 }
@@ -46,7 +47,7 @@ static ls_status run(ls_cli *cli) {
     LS_TRY_GOTO(ls_cli_finish_settings(cli));
     LS_TRY_GOTO(ls_trained_needs_text(&trained));
     LS_TRY_GOTO(ls_cli_print(cli, about.prompt, strlen(about.prompt)));
-    LS_TRY_GOTO(ls_generate(&trained, about.prompt, about.tokens, &how, print_piece, cli));
+    LS_TRY_GOTO(ls_generate(&trained, about.prompt, about.tokens, &how, print_token, cli));
     status = ls_cli_print(cli, "\n", 1);
 fail:
     ls_trained_clear(&trained);

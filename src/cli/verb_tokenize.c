@@ -9,19 +9,19 @@ typedef struct tokenize_keys {
     char file[LS_OPTION_TEXT_BYTES];
     bool special, parse;
 } tokenize_keys;
-#define FIELD(name) offsetof(tokenize_keys, name)
+#define FIELD(name) tokenize_keys, name
 static const ls_option keys[] = {
-    {"file", LS_OPTION_TEXT, FIELD(file), "", 0, 0, NULL, "File with the text."},
-    {"special", LS_OPTION_BOOL, FIELD(special), "false", 0, 0, NULL,
-     "Add the special tokens that the tokenizer puts around a text (BOS, EOS)."},
-    {"parse", LS_OPTION_BOOL, FIELD(parse), "true", 0, 0, NULL,
-     "Special tokens written in the text become their ids; otherwise they are text."},
+    LS_TEXT("file", FIELD(file), "", "File with the text."),
+    LS_BOOL("special", FIELD(special), "false",
+            "Whether to add the special tokens that the tokenizer puts around a text (BOS, EOS)."),
+    LS_BOOL("parse", FIELD(parse), "true",
+            "Whether special tokens written in the text become their ids; false: they are text."),
 };
 static const ls_option_table key_table = LS_OPTIONS(keys, tokenize_keys);
 
 /* Of any length, so it is read as it was given. */
 static const ls_option text_keys[] = {
-    {"text", LS_OPTION_TEXT, 0, "", 0, 0, NULL, "The text, of any length."},
+    {.key = "text", .type = LS_OPTION_TEXT, .fallback = "", .help = "The text, of any length."},
 };
 static const ls_option_table text_table = LS_OPTIONS(text_keys, char[LS_OPTION_TEXT_BYTES]);
 

@@ -178,6 +178,13 @@ ls_status ls_stream_new(ls_model *model, int64_t batch, int64_t capacity, int64_
 ls_status ls_stream_new_reading(ls_model *model, int64_t batch, int64_t source, int64_t capacity,
                                 int64_t chunk, ls_stream **out);
 ls_status ls_stream_read(ls_stream *stream, const int32_t *source, int64_t stride);
+/* A second stream at the same place: both go on alike to the bit, each with a state of its own.
+ * They share the programs recorded so far, so a fork costs its state. */
+ls_status ls_stream_fork(const ls_stream *from, ls_stream **out);
+/* The place as bytes, and back into a stream of the same model, batch, capacity and chunk. Loading
+ * checks everything before it changes anything: LS_EINPUT where the bytes are of something else. */
+ls_status ls_stream_save(const ls_stream *stream, ls_text *out);
+ls_status ls_stream_load(ls_stream *stream, const void *bytes, size_t length);
 void ls_stream_free(ls_stream *stream);
 void ls_stream_reset(ls_stream *stream);
 int64_t ls_stream_position(const ls_stream *stream);
@@ -192,8 +199,9 @@ ls_status ls_stream_logits(ls_stream *stream, const int32_t *tokens, int64_t cou
  * vocabulary] after those whose columns are at[batch, picked]. */
 ls_status ls_stream_logits_at(ls_stream *stream, const int32_t *tokens, int64_t count,
                               int64_t stride, const int32_t *at, int64_t picked, double *logits);
-/* Tokens that are taken at once. */
+/* Tokens that are taken at once; and of them, those that may come next. */
 int64_t ls_stream_chunk(const ls_stream *stream);
+int64_t ls_stream_room(const ls_stream *stream);
 
 typedef struct ls_sampling {
     double temperature; /* 0: the most likely token */

@@ -1,9 +1,24 @@
 /* Streams: a state, and programs for the chunk lengths that came up. */
 #include <string.h>
 
+#include "base/file.h"
 #include "model/model.h"
 
 enum { PROGRAMS_MAX = 8 };
+
+/* Programs hold nothing between two runs, so all forks of a stream share theirs. */
+typedef struct program_cache {
+    int streams; /* that use it */
+    int programs;
+    struct {
+        ls_model_use use;
+        int64_t length, picked;
+        bool first; /* takes the source as well */
+        ls_program *program;
+        uint64_t last_used;
+    } cached[PROGRAMS_MAX];
+    uint64_t clock;
+} program_cache;
 
 struct ls_stream {
     ls_model *model;
@@ -18,15 +33,7 @@ struct ls_stream {
     int64_t unit, waiting;
     int32_t *tail;  /* [batch, unit] */
     double *losses; /* [batch, chunk] */
-    int programs;
-    struct {
-        ls_model_use use;
-        int64_t length, picked;
-        bool first; /* takes the source as well */
-        ls_program *program;
-        uint64_t last_used;
-    } cached[PROGRAMS_MAX];
-    uint64_t clock;
+    program_cache *cache;
 };
 
 /* Whether the next chunk comes with the source. */
@@ -52,27 +59,28 @@ static ls_status make_program(ls_stream *stream, ls_model_use use, int64_t lengt
  * longest makes room. */
 static ls_status program_for(ls_stream *stream, ls_model_use use, int64_t length, int64_t picked,
                              ls_program **out) {
+    program_cache *cache = stream->cache;
     int at = 0;
-    for (int i = 0; i < stream->programs; i++) {
-        if (stream->cached[i].use == use && stream->cached[i].length == length &&
-            stream->cached[i].picked == picked && stream->cached[i].first == reads(stream)) {
-            stream->cached[i].last_used = ++stream->clock;
-            *out = stream->cached[i].program;
+    for (int i = 0; i < cache->programs; i++) {
+        if (cache->cached[i].use == use && cache->cached[i].length == length &&
+            cache->cached[i].picked == picked && cache->cached[i].first == reads(stream)) {
+            cache->cached[i].last_used = ++cache->clock;
+            *out = cache->cached[i].program;
             return LS_OK;
         }
-        if (stream->cached[i].last_used < stream->cached[at].last_used) at = i;
+        if (cache->cached[i].last_used < cache->cached[at].last_used) at = i;
     }
     LS_TRY(make_program(stream, use, length, picked, out));
-    if (stream->programs < PROGRAMS_MAX)
-        at = stream->programs++;
+    if (cache->programs < PROGRAMS_MAX)
+        at = cache->programs++;
     else
-        ls_program_free(stream->cached[at].program);
-    stream->cached[at].use = use;
-    stream->cached[at].length = length;
-    stream->cached[at].picked = picked;
-    stream->cached[at].first = reads(stream);
-    stream->cached[at].program = *out;
-    stream->cached[at].last_used = ++stream->clock;
+        ls_program_free(cache->cached[at].program);
+    cache->cached[at].use = use;
+    cache->cached[at].length = length;
+    cache->cached[at].picked = picked;
+    cache->cached[at].first = reads(stream);
+    cache->cached[at].program = *out;
+    cache->cached[at].last_used = ++cache->clock;
     return LS_OK;
 }
 
@@ -85,11 +93,25 @@ static ls_status settle_chunk(ls_stream *stream) {
     chunk = ls_min(ls_max(chunk / stream->unit, 1) * stream->unit, stream->capacity);
     if (chunk != stream->chunk) {
         ls_program_free(program);
-        stream->programs = 0;
+        stream->cache->programs = 0;
         stream->chunk = chunk;
         LS_TRY(program_for(stream, LS_MODEL_LOGITS, 1, 0, &program));
     }
     return ls_state_new(program, &stream->state);
+}
+
+static ls_status make_buffers(ls_stream *stream) {
+    ls_ctx *ctx = stream->model->ctx;
+    const int64_t batch = stream->batch, source = stream->source, chunk = stream->chunk;
+    stream->tokens = ls_new(ctx, (size_t)(batch * (source + chunk)), sizeof *stream->tokens);
+    stream->wanted = ls_new(ctx, (size_t)(batch * chunk), sizeof *stream->wanted);
+    stream->read = ls_new(ctx, (size_t)(batch * source + 1), sizeof *stream->read);
+    stream->losses = ls_new(ctx, (size_t)(batch * chunk), sizeof *stream->losses);
+    stream->tail = ls_new(ctx, (size_t)(batch * stream->unit), sizeof *stream->tail);
+    return stream->tokens == NULL || stream->wanted == NULL || stream->read == NULL ||
+                   stream->losses == NULL || stream->tail == NULL
+               ? LS_ENOMEM
+               : LS_OK;
 }
 
 ls_status ls_stream_new(ls_model *model, int64_t batch, int64_t capacity, int64_t chunk,
@@ -113,30 +135,54 @@ ls_status ls_stream_new_reading(ls_model *model, int64_t batch, int64_t source, 
                           .capacity = capacity,
                           .chunk = ls_min(chunk, capacity),
                           .source = source};
-    ls_status status = settle_chunk(stream);
-    if (status == LS_OK) {
-        stream->tokens =
-            ls_new(ctx, (size_t)(batch * (source + stream->chunk)), sizeof *stream->tokens);
-        stream->wanted = ls_new(ctx, (size_t)(batch * stream->chunk), sizeof *stream->wanted);
-        stream->read = ls_new(ctx, (size_t)(batch * source + 1), sizeof *stream->read);
-        stream->losses = ls_new(ctx, (size_t)(batch * stream->chunk), sizeof *stream->losses);
-        stream->tail = ls_new(ctx, (size_t)(batch * stream->unit), sizeof *stream->tail);
-        if (stream->tokens == NULL || stream->wanted == NULL || stream->read == NULL ||
-            stream->losses == NULL || stream->tail == NULL)
-            status = LS_ENOMEM;
-    }
-    if (status != LS_OK) {
-        ls_stream_free(stream);
-        return status;
-    }
+    ls_status status = LS_ENOMEM;
+    if ((stream->cache = ls_new(ctx, 1, sizeof *stream->cache)) == NULL) goto fail;
+    stream->cache->streams = 1;
+    LS_TRY_GOTO(settle_chunk(stream));
+    LS_TRY_GOTO(make_buffers(stream));
     *out = stream;
     return LS_OK;
+fail:
+    ls_stream_free(stream);
+    return status;
+}
+
+ls_status ls_stream_fork(const ls_stream *from, ls_stream **out) {
+    ls_ctx *ctx = from->model->ctx;
+    *out = NULL;
+    ls_stream *stream = ls_new(ctx, 1, sizeof *stream);
+    if (stream == NULL) return LS_ENOMEM;
+    *stream = (ls_stream){.model = from->model,
+                          .batch = from->batch,
+                          .capacity = from->capacity,
+                          .chunk = from->chunk,
+                          .source = from->source,
+                          .unit = from->unit,
+                          .waiting = from->waiting,
+                          .cache = from->cache};
+    stream->cache->streams++;
+    ls_status status;
+    LS_TRY_GOTO(make_buffers(stream));
+    memcpy(stream->read, from->read, (size_t)(from->batch * from->source) * sizeof *from->read);
+    memcpy(stream->tail, from->tail, (size_t)(from->batch * from->unit) * sizeof *from->tail);
+    LS_TRY_GOTO(ls_state_copy(from->state, &stream->state));
+    *out = stream;
+    return LS_OK;
+fail:
+    ls_stream_free(stream);
+    return status;
+}
+
+static void cache_leave(ls_ctx *ctx, program_cache *cache) {
+    if (cache == NULL || --cache->streams > 0) return;
+    for (int i = 0; i < cache->programs; i++) ls_program_free(cache->cached[i].program);
+    ls_free(ctx, cache);
 }
 
 void ls_stream_free(ls_stream *stream) {
     if (stream == NULL) return;
     ls_ctx *ctx = stream->model->ctx;
-    for (int i = 0; i < stream->programs; i++) ls_program_free(stream->cached[i].program);
+    cache_leave(ctx, stream->cache);
     ls_state_free(ctx, stream->state);
     ls_free(ctx, stream->tokens);
     ls_free(ctx, stream->wanted);
@@ -166,8 +212,59 @@ int64_t ls_stream_position(const ls_stream *stream) {
 
 size_t ls_stream_bytes(const ls_stream *stream) {
     size_t bytes = ls_state_bytes(stream->state);
-    for (int i = 0; i < stream->programs; i++) bytes += ls_program_bytes(stream->cached[i].program);
+    for (int i = 0; i < stream->cache->programs; i++)
+        bytes += ls_program_bytes(stream->cache->cached[i].program);
     return bytes;
+}
+
+/* Layout: "LSSTREAM", unit, source, waiting; tail [batch, waiting] and source [batch, source] as
+ * i32; the state. */
+ls_status ls_stream_save(const ls_stream *stream, ls_text *out) {
+    ls_ctx *ctx = stream->model->ctx;
+    const int64_t head[3] = {stream->unit, stream->source, stream->waiting};
+    ls_text_append(ctx, out, "LSSTREAM", 8);
+    ls_text_append(ctx, out, head, sizeof head);
+    for (int64_t b = 0; b < stream->batch; b++)
+        ls_text_append(ctx, out, stream->tail + b * stream->unit,
+                       (size_t)stream->waiting * sizeof *stream->tail);
+    ls_text_append(ctx, out, stream->read,
+                   (size_t)(stream->batch * stream->source) * sizeof *stream->read);
+    return ls_state_save(ctx, stream->state, out);
+}
+
+/* So many tokens out of the bytes; those of a source may be padding. */
+static bool tokens_fit(const ls_stream *stream, ls_reader *reader, int64_t count, int32_t lowest,
+                       const uint8_t **out) {
+    if (!ls_reader_take(reader, (size_t)count * sizeof(int32_t), out)) return false;
+    for (int64_t i = 0; i < count; i++) {
+        int32_t token;
+        memcpy(&token, *out + (size_t)i * sizeof token, sizeof token);
+        if (token < lowest || token >= stream->model->config->model.vocabulary) return false;
+    }
+    return true;
+}
+
+ls_status ls_stream_load(ls_stream *stream, const void *bytes, size_t length) {
+    ls_ctx *ctx = stream->model->ctx;
+    ls_reader reader = {bytes, length};
+    const uint8_t *magic, *tail, *source;
+    uint64_t unit, sources, waiting;
+    if (!ls_reader_take(&reader, 8, &magic) || memcmp(magic, "LSSTREAM", 8) != 0)
+        return LS_FAIL(ctx, LS_EINPUT, "these bytes are not a saved stream");
+    if (!ls_reader_u64(&reader, &unit) || !ls_reader_u64(&reader, &sources) ||
+        !ls_reader_u64(&reader, &waiting) || unit != (uint64_t)stream->unit ||
+        sources != (uint64_t)stream->source || waiting >= unit ||
+        waiting > (uint64_t)stream->chunk ||
+        !tokens_fit(stream, &reader, stream->batch * (int64_t)waiting, 0, &tail) ||
+        !tokens_fit(stream, &reader, stream->batch * stream->source, -1, &source))
+        return LS_FAIL(ctx, LS_EINPUT, "the saved stream is damaged or of another model");
+    LS_TRY(ls_state_load(ctx, stream->state, reader.at, reader.left));
+    stream->waiting = (int64_t)waiting;
+    for (int64_t b = 0; b < stream->batch; b++)
+        memcpy(stream->tail + b * stream->unit, tail + (size_t)b * waiting * sizeof *stream->tail,
+               waiting * sizeof *stream->tail);
+    memcpy(stream->read, source, (size_t)(stream->batch * stream->source) * sizeof *stream->read);
+    return LS_OK;
 }
 
 /* Element i of what a tensor of this type wrote there. */
@@ -210,6 +307,10 @@ static ls_status feed(ls_stream *stream, ls_model_use use, const int32_t *tokens
                       int64_t stride, ls_program **out) {
     const int64_t waiting = stream->waiting, unit = stream->unit, whole = waiting + length;
     const int64_t source = reads(stream) ? stream->source : 0, each = source + whole;
+    if (length < 1) /* a capacity below a unit, and it is full */
+        return LS_FAIL(stream->model->ctx, LS_EUSE,
+                       "the stream was made for %lld tokens and is at %lld: no more fit",
+                       (long long)stream->capacity, (long long)ls_stream_position(stream));
     LS_TRY(program_for(stream, use, whole, picked, out));
     int32_t *inputs = stream->tokens, *wanted = stream->wanted;
     for (int64_t b = 0; b < stream->batch; b++) {
@@ -233,7 +334,7 @@ static ls_status feed(ls_stream *stream, ls_model_use use, const int32_t *tokens
 
 /* How many of `count` tokens the next chunk takes. */
 static int64_t room(const ls_stream *stream, int64_t count) {
-    return ls_min(stream->chunk - stream->waiting, count);
+    return ls_min(ls_stream_room(stream), count);
 }
 
 ls_status ls_stream_loss(ls_stream *stream, const int32_t *tokens, const int32_t *targets,
@@ -275,4 +376,8 @@ ls_status ls_stream_logits_at(ls_stream *stream, const int32_t *tokens, int64_t 
 
 int64_t ls_stream_chunk(const ls_stream *stream) {
     return stream->chunk;
+}
+
+int64_t ls_stream_room(const ls_stream *stream) {
+    return stream->chunk - stream->waiting;
 }

@@ -5,6 +5,7 @@
 #include <zstd.h>
 
 #include "data/token_file.h"
+#include "stream_fixture.h"
 
 static const char text[] =
     "It's the whole thing: the cat, the hat, 1905.\r\n  na\xc3\xafve --------\n";
@@ -94,6 +95,20 @@ static void token_seeds(ls_ctx *ctx, const char *root) {
     ls_tokenizer_free(ctx, tokenizer);
 }
 
+static void stream_seeds(ls_ctx *ctx, const char *root) {
+    static const char *const names[STREAM_KINDS] = {"attention", "rmt", "transformer_xl", "mamba"};
+    static const int32_t tokens[7] = {3, 1, 4, 1, 5, 2, 6};
+    double logits[STREAM_VOCABULARY];
+    for (size_t kind = 0; kind < STREAM_KINDS; kind++) {
+        ls_stream *stream = fuzz_stream(ctx, kind);
+        ls_text saved = {0};
+        need(ctx, ls_stream_logits(stream, tokens, 7, 7, logits));
+        need(ctx, ls_stream_save(stream, &saved));
+        put(ctx, root, "fuzz_stream", names[kind], (uint8_t)kind, true, saved.bytes, saved.length);
+        ls_text_clear(ctx, &saved);
+    }
+}
+
 int main(int count, char **arguments) {
     ls_ctx ctx = ls_ctx_default();
     if (count != 2) return 2;
@@ -101,5 +116,6 @@ int main(int count, char **arguments) {
     tokenizer_seeds(&ctx, arguments[1]);
     corpus_seeds(&ctx, arguments[1]);
     token_seeds(&ctx, arguments[1]);
+    stream_seeds(&ctx, arguments[1]);
     return 0;
 }

@@ -91,6 +91,19 @@ ls_status ls_device_get(ls_ctx *ctx, void *here, const void *there, size_t bytes
     return LS_OK;
 }
 
+ls_status ls_device_copy(ls_ctx *ctx, void *to, const void *from, size_t bytes) {
+    if (ctx->device == NULL) {
+        if (bytes > 0) memcpy(to, from, bytes);
+        return LS_OK;
+    }
+    void *here = ls_new_raw(ctx, bytes, 1);
+    if (here == NULL) return LS_ENOMEM;
+    ls_status status = ls_device_get(ctx, here, from, bytes);
+    if (status == LS_OK) ls_device_put(ctx, to, here, bytes);
+    ls_free(ctx, here);
+    return status;
+}
+
 void ls_device_fill(ls_ctx *ctx, void *there, int byte, size_t bytes) {
     if (ctx->device != NULL)
         ctx->device->fill(ctx->device, there, byte, bytes);

@@ -53,6 +53,8 @@ void *ls_device_take_cleared(ls_ctx *ctx, size_t count, size_t size); /* all zer
 void ls_device_give(ls_ctx *ctx, void *there);
 void ls_device_put(ls_ctx *ctx, void *there, const void *here, size_t bytes);
 ls_status ls_device_get(ls_ctx *ctx, void *here, const void *there, size_t bytes);
+/* Within that memory; on a device through the caller's. */
+ls_status ls_device_copy(ls_ctx *ctx, void *to, const void *from, size_t bytes);
 void ls_device_fill(ls_ctx *ctx, void *there, int byte, size_t bytes);
 ls_status ls_device_settle(ls_ctx *ctx);
 

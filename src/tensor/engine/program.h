@@ -316,6 +316,9 @@ int64_t ls_positions_end(const ls_program *p);
 
 /* Streaming state of a model: one buffer per port, and the position. */
 ls_status ls_state_new(const ls_program *program, ls_state **out);
+/* A second state with the same content, for the same programs: both go on alike, each for itself.
+ */
+ls_status ls_state_copy(const ls_state *from, ls_state **out);
 void ls_state_free(ls_ctx *ctx, ls_state *state);
 void ls_state_reset(ls_state *state);
 /* The marked sequences of the batch begin anew, the others go on. All of them: ls_state_reset. Only

@@ -94,7 +94,8 @@ struct ls_state {
     ls_ctx *ctx;
     int64_t batch;
     int64_t capacity;
-    int64_t position;
+    int64_t position; /* a multiple of `unit`: see ls_program_unit */
+    int64_t unit;
     int64_t oldest;  /* the first position that belongs to any sequence of the batch */
     int32_t *begins; /* [batch]: where sequences began, as the port of them has it; NULL: at 0 */
     size_t ports;

@@ -177,6 +177,7 @@ ls_status ls_state_new(const ls_program *program, ls_state **out) {
     state->ports = ports;
     state->batch = program->options.batch;
     state->capacity = program->options.capacity;
+    state->unit = program->unit;
     bool there = true;
     if (program->begins != NULL) {
         state->begins = ls_new(ctx, (size_t)state->batch, sizeof *state->begins);
@@ -199,6 +200,34 @@ ls_status ls_state_new(const ls_program *program, ls_state **out) {
     ls_state_free(ctx, state);
     *out = NULL;
     return LS_ENOMEM;
+}
+
+ls_status ls_state_copy(const ls_state *from, ls_state **out) {
+    ls_ctx *ctx = from->ctx;
+    const size_t head = sizeof *from + from->ports * sizeof from->port[0];
+    ls_state *state = ls_new_raw(ctx, 1, head);
+    ls_status status = LS_ENOMEM;
+    *out = NULL;
+    if (state == NULL) return LS_ENOMEM;
+    memcpy(state, from, head);
+    state->begins = NULL; /* from here on the pointers of `from` are none of ours */
+    for (size_t i = 0; i < state->ports; i++) state->port[i].data = NULL;
+    if (from->begins != NULL) {
+        state->begins = ls_new_raw(ctx, (size_t)state->batch, sizeof *state->begins);
+        if (state->begins == NULL) goto fail;
+        memcpy(state->begins, from->begins, (size_t)state->batch * sizeof *state->begins);
+    }
+    for (size_t i = 0; i < state->ports; i++) {
+        struct ls_state_port *port = &state->port[i];
+        status = LS_ENOMEM;
+        if ((port->data = ls_device_take(ctx, port->bytes, 1)) == NULL) goto fail;
+        LS_TRY_GOTO(ls_device_copy(ctx, port->data, from->port[i].data, port->bytes));
+    }
+    *out = state;
+    return LS_OK;
+fail:
+    ls_state_free(ctx, state);
+    return status;
 }
 
 void ls_state_free(ls_ctx *ctx, ls_state *state) {
@@ -422,7 +451,7 @@ ls_status ls_state_load(ls_ctx *ctx, ls_state *state, const void *bytes, size_t 
             return LS_FAIL(ctx, LS_EINPUT, "these bytes are not a saved state");
         const int64_t end = state->begins == NULL ? state->capacity : INT32_MAX;
         if (head[0] != (int64_t)state->ports || head[1] != state->batch || head[2] < 0 ||
-            head[2] > end)
+            head[2] > end || head[2] % state->unit != 0)
             return LS_FAIL(ctx, LS_EINPUT, "the saved state belongs to another model or batch");
         int64_t oldest = 0; /* the port of beginnings is the first */
         for (size_t i = 0; i < state->ports; i++)
