@@ -184,7 +184,11 @@ static ls_status remove_step(ls_ctx *ctx, const char *folder, int64_t step) {
     return ls_folder_remove(ctx, doomed);
 }
 
-static ls_status prune(ls_ctx *ctx, const char *folder, int64_t step, int64_t keep) {
+static bool is_scheduled(int64_t step, int64_t every) {
+    return every == 0 || step % every == 0;
+}
+
+static ls_status prune(ls_ctx *ctx, const char *folder, const ls_checkpoint *newest, int64_t keep) {
     int64_t *steps;
     size_t count;
     LS_TRY(list_steps(ctx, folder, &steps, &count));
@@ -192,9 +196,12 @@ static ls_status prune(ls_ctx *ctx, const char *folder, int64_t step, int64_t ke
     int64_t kept = 0;
     /* newer ones are from a future that was rejected on reading: they do not count as good ones,
      * and are replaced when the run gets there */
-    for (size_t i = 0; status == LS_OK && i < count; i++)
-        if (steps[i] <= step && ++kept > ls_max(keep, 2))
-            status = remove_step(ctx, folder, steps[i]);
+    for (size_t i = 0; status == LS_OK && i < count; i++) {
+        if (steps[i] > newest->step) continue;
+        const bool goes = is_scheduled(steps[i], newest->every) ? ++kept > ls_max(keep, 2)
+                                                                : steps[i] < newest->step;
+        if (goes) status = remove_step(ctx, folder, steps[i]);
+    }
     ls_free(ctx, steps);
     return status;
 }
@@ -229,7 +236,7 @@ ls_status ls_checkpoint_save(ls_ctx *ctx, const char *folder, const ls_checkpoin
         return status;
     }
     LS_TRY(ls_folder_sync(ctx, folder));
-    return prune(ctx, folder, checkpoint->step, keep);
+    return prune(ctx, folder, checkpoint, keep);
 }
 
 /* ---- reading ---- */
@@ -355,13 +362,17 @@ fail:
     return status;
 }
 
-static ls_status read_newest(ls_ctx *ctx, const char *folder, int needed, ls_optimizer *optimizer,
-                             ls_checkpoint *out, bool *found) {
+static ls_status read_newest(ls_ctx *ctx, const char *folder, int64_t every, int needed,
+                             ls_optimizer *optimizer, ls_checkpoint *out, bool *found) {
     int64_t *steps;
     size_t count;
     *found = false;
     *out = (ls_checkpoint){0};
     LS_TRY(list_steps(ctx, folder, &steps, &count));
+    size_t fitting = 0;
+    for (size_t i = 0; i < count; i++)
+        if (is_scheduled(steps[i], every)) steps[fitting++] = steps[i];
+    count = fitting;
     ls_status status = LS_OK;
     char reason[sizeof ctx->error.message] = "";
     for (size_t i = 0; i < count && !*found; i++) {
@@ -381,7 +392,12 @@ static ls_status read_newest(ls_ctx *ctx, const char *folder, int needed, ls_opt
 
 ls_status ls_checkpoint_load(ls_ctx *ctx, const char *folder, ls_optimizer *optimizer,
                              ls_checkpoint *out, bool *found) {
-    return read_newest(ctx, folder, FILES, optimizer, out, found);
+    return read_newest(ctx, folder, 0, FILES, optimizer, out, found);
+}
+
+ls_status ls_checkpoint_load_scheduled(ls_ctx *ctx, const char *folder, int64_t every,
+                                       ls_optimizer *optimizer, ls_checkpoint *out, bool *found) {
+    return read_newest(ctx, folder, every, FILES, optimizer, out, found);
 }
 
 ls_status ls_checkpoint_find(ls_ctx *ctx, const char *folder, char *path, size_t bytes,
@@ -389,7 +405,7 @@ ls_status ls_checkpoint_find(ls_ctx *ctx, const char *folder, char *path, size_t
     ls_checkpoint about;
     bool found;
     char name[48];
-    LS_TRY(read_newest(ctx, folder, WEIGHTS_ALONE, NULL, &about, &found));
+    LS_TRY(read_newest(ctx, folder, 0, WEIGHTS_ALONE, NULL, &about, &found));
     if (!found) return LS_FAIL(ctx, LS_EINPUT, "%s has no checkpoint", folder);
     *step = about.step;
     snprintf(name, sizeof name, "%s%08lld", prefix, (long long)about.step);
