@@ -66,11 +66,6 @@ static ls_status list_steps(ls_ctx *ctx, const char *folder, int64_t **steps, si
 
 /* ---- writing ---- */
 
-static ls_status open_new(ls_ctx *ctx, const char *path, FILE **out) {
-    *out = fopen(path, "wb");
-    return *out != NULL ? LS_OK : LS_FAIL(ctx, LS_EIO, "creating %s: %s", path, strerror(errno));
-}
-
 static ls_status finish(ls_ctx *ctx, FILE *file, const char *path, ls_status status) {
     if (status == LS_OK) return ls_file_finish(ctx, file, path);
     fclose(file);
@@ -84,13 +79,13 @@ static ls_status write_tensors(ls_ctx *ctx, const char *path, const ls_parameter
     /* "pt" is what other readers of such files look for */
     const ls_stored_text texts[] = {{"format", "pt"}, {"producer", "longshot"}, {"step", number}};
     FILE *file;
-    LS_TRY(open_new(ctx, path, &file));
+    LS_TRY(ls_file_create(ctx, path, false, &file));
     return finish(ctx, file, path, ls_weights_put(ctx, file, path, store, parts, count, texts, 3));
 }
 
 static ls_status write_bytes(ls_ctx *ctx, const char *path, const void *bytes, size_t length) {
     FILE *file;
-    LS_TRY(open_new(ctx, path, &file));
+    LS_TRY(ls_file_create(ctx, path, false, &file));
     return finish(ctx, file, path, ls_file_put(ctx, file, path, bytes, length));
 }
 
