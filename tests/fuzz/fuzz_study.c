@@ -9,11 +9,16 @@ static void publish(ls_ctx *ctx, ls_study *study, const uint8_t *bytes, size_t l
     if (ls_json_parse(ctx, (const char *)bytes, length, "result", &result) != LS_OK ||
         !json_is_object(result))
         goto end;
-    for (size_t i = 0; i < study->count && i < 3; i++)
-        for (int evaluation = 0; evaluation < 2; evaluation++)
-            if (study->arms[i].seeds.count > 0 && (study->arms[i].parent < 0 || evaluation == 1))
-                (void)ls_study_store(study, i, (int64_t)study->arms[i].seeds.at[0], evaluation == 1,
-                                     result);
+    for (size_t i = 0; i < study->count && i < 3; i++) {
+        char folder[LS_STUDY_PATH_BYTES];
+        const int64_t seed =
+            study->arms[i].seeds.count > 0 ? (int64_t)study->arms[i].seeds.at[0] : 0;
+        if (ls_study_folder(study, i, seed, folder, sizeof folder) != LS_OK ||
+            ls_folder_make(ctx, folder) != LS_OK)
+            continue;
+        (void)ls_study_store(study, i, seed, true, result);
+        if (study->arms[i].parent < 0) (void)ls_study_store(study, i, seed, false, result);
+    }
     (void)ls_study_publish(study, true);
 end:
     json_decref(result);
@@ -37,7 +42,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
                                           .program = "longshot",
                                           .device = "cpu",
                                           .cache = ""};
-        snprintf(keys.out, sizeof keys.out, "%s", fuzz_folder_make());
+        ls_folder_remove(&ctx, fuzz_folder_make());
+        snprintf(keys.out, sizeof keys.out, "%s", fuzz_folder);
         if (ls_study_read(&ctx, &request, &study) == LS_OK && cut != NULL)
             publish(&ctx, &study, cut + 1, length - first - 1);
         ls_study_clear(&study);
