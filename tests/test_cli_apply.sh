@@ -638,3 +638,19 @@ placed retnet model.mixer=retnet model.position=none mixer.heads=4 mixer.value_w
     model.activation=geglu model.tied=false
 placed t5 model.encoder_layers=2 model.encoder_mixer=longt5 mixer.heads=4 model.cross_heads=4 model.cross_scaled=false model.position=t5 \
     position.scaled=false model.norm=rms model.bias=false model.activation=geglu_tanh model.tied=false model.hidden=6 mixer.attention.bias=false
+
+# distances that are none
+cat >distances.py <<'P'
+import array, json, struct
+for i, value in enumerate((1e300, float("nan"), float("inf"), -2.0**63, 0.5)):
+    raw = array.array("d", [1.0, value]).tobytes()
+    text = json.dumps({"in.rel": {"dtype": "F64", "shape": [2], "data_offsets": [0, 16]},
+                       "out.buckets": {"dtype": "F64", "shape": [2], "data_offsets": [16, 32]}}).encode()
+    text += b" " * (-len(text) % 8)
+    open("distances-%d.safetensors" % i, "wb").write(struct.pack("<Q", len(text)) + text + raw + raw)
+P
+python3 distances.py
+for i in 0 1 2 3 4; do
+    exits 3 position=t5 golden=distances-$i.safetensors tensor=buckets
+    grep -q "which is no distance" err.txt || fail "distances-$i: $(cat err.txt)"
+done

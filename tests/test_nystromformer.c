@@ -390,6 +390,29 @@ static void test_neighbours(void **state) {
     assert_true(neighbour_changes(&ctx, "start=original" BARE) > 1e-8);
 }
 
+/* Weights that have become NaN give NaN, and nothing is written elsewhere. */
+static void test_not_a_number(void **state) {
+    (void)state;
+    static const char *const starts[] = {"start=exact", "start=original"};
+    ls_ctx ctx = ls_ctx_default();
+    for (int i = 0; i < 2; i++) {
+        char words[128];
+        snprintf(words, sizeof words, "%s" BARE, starts[i]);
+        mixer_case c = chosen(&ctx, &ls_mixer_nystromformer, words, D);
+        bench b = mixer_bench(
+            &ctx, &c,
+            (ls_program_options){
+                .type = LS_F32, .batch = 2, .length = 24, .grad = true, .guarded = true});
+        ls_program_poison(b.program);
+        for (int64_t j = 0; j < 2 * 24 * D; j++) put(ls_program_find(b.program, "x"), j, NAN);
+        objective(&b);
+        assert_true(ls_program_guards_intact(b.program));
+        assert_true(isnan(get(ls_program_find(b.program, "y"), 0)));
+        bench_free(&b);
+        mixer_release(&c.mixer);
+    }
+}
+
 static void test_refusals(void **state) {
     (void)state;
     ls_ctx ctx = ls_ctx_default();
@@ -410,6 +433,7 @@ int main(void) {
         cmocka_unit_test(test_pseudo_inverse), cmocka_unit_test(test_sums),
         cmocka_unit_test(test_padding),        cmocka_unit_test(test_many_landmarks_are_attention),
         cmocka_unit_test(test_neighbours),     cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_not_a_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

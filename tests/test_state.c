@@ -1,77 +1,8 @@
 /* Saved states of hostile origin: what cannot be the state of a stream at its position is refused
  * before anything is changed, and what is accepted can be run. */
-#include "mixer_case.h"
+#include "state_fixture.h"
 
-enum { WIDTH = 16, CHUNK = 8, CAPACITY = 64, HEAD = 32, PORT_HEAD = 32 };
-
-static const struct {
-    const char *mixer, *words;
-} cases[] = {
-    {"attention", "heads=2"},
-    {"transformer_xl", "heads=2 segment=8 memory=12"},
-    {"transformer_xl", "heads=2 segment=8 memory=5 same_length=true"},
-    {"compressive", "heads=2 segment=8 memory=8 compressed=6 rate=4"},
-    {"compressive", "heads=2 segment=8 memory=8 compressed=6 rate=2 compress=most_used"},
-    {"longt5", "heads=2 radius=5 global_block=4"},
-    {"hyena", ""},
-    {"mamba", ""},
-    {"h3", ""},
-};
-enum { CASES = sizeof cases / sizeof cases[0] };
-
-static const ls_mixer_type *type_of(const char *name) {
-    for (size_t i = 0; i < ls_mixer_count; i++)
-        if (strcmp(ls_mixer_types[i]->name, name) == 0) return ls_mixer_types[i];
-    fail_msg("there is no mixer %s", name);
-    return NULL;
-}
-
-typedef struct stream {
-    ls_ctx ctx;
-    ls_mixer mixer;
-    mixer_case about;
-    ls_position position;
-    bench b;
-    ls_text saved; /* in the midst of the stream */
-    int64_t at;
-} stream;
-
-/* `grad`: as training carries states, which keeps other rows. */
-static void stream_open(stream *s, size_t which, bool grad) {
-    *s = (stream){.ctx = ctx_of_one_thread()};
-    const ls_mixer_type *type = type_of(cases[which].mixer);
-    expect(&s->ctx, mixer_choose(&s->ctx, type, cases[which].words, WIDTH, true, &s->mixer));
-    if (type->traits & LS_MIXER_POSITIONS) {
-        expect(&s->ctx, ls_position_choose(&s->ctx, "rope", &s->position));
-        s->position.trained_length = CAPACITY;
-        s->mixer.position = &s->position;
-    }
-    s->about = (mixer_case){.mixer = s->mixer};
-    const bool stepwise = !grad && strstr(cases[which].words, "most_used") != NULL;
-    const int64_t length = stepwise ? 1 : CHUNK;
-    s->b = mixer_bench(&s->ctx, &s->about,
-                       (ls_program_options){.type = LS_F32,
-                                            .batch = 2,
-                                            .length = length,
-                                            .grad = grad,
-                                            .guarded = true,
-                                            .streaming = true,
-                                            .capacity = CAPACITY,
-                                            .chunk_max = length});
-    double *x = mixer_numbers(2 * length * WIDTH, 3);
-    mixer_put(&s->b, "x", x);
-    free(x);
-    for (s->at = 0; s->at < 5 * CHUNK; s->at += length)
-        expect(&s->ctx, ls_program_run(s->b.program, s->b.state, 0, 0));
-    expect(&s->ctx, ls_state_save(&s->ctx, s->b.state, &s->saved));
-}
-
-static void stream_close(stream *s) {
-    ls_text_clear(&s->ctx, &s->saved);
-    bench_free(&s->b);
-    ls_position_clear(&s->ctx, &s->position);
-    mixer_release(&s->mixer);
-}
+enum { HEAD = 32, PORT_HEAD = 32 };
 
 static int64_t number_at(const ls_text *text, size_t at) {
     int64_t number;
@@ -86,13 +17,6 @@ static ls_status load_forged(stream *s, size_t at, int64_t a, int64_t b) {
     memcpy(s->saved.bytes + at, kept, 16);
     s->ctx.error = (ls_error){0};
     return status;
-}
-
-/* What was accepted runs to the end of the stream. */
-static void run_on(stream *s) {
-    while (ls_state_position(s->b.state) + ls_program_about(s->b.program)->length <= CAPACITY)
-        expect(&s->ctx, ls_program_run(s->b.program, s->b.state, 0, 0));
-    assert_true(ls_program_guards_intact(s->b.program));
 }
 
 static void refused(stream *s, size_t which, size_t port, size_t at, int64_t first, int64_t count) {
@@ -123,14 +47,14 @@ static void forge_extents(size_t which, bool grad) {
         /* whatever else is accepted can be run */
         for (int64_t a = 0; a <= s.at; a++)
             for (int64_t b = 0; b <= s.at - a; b++)
-                if (load_forged(&s, here, a, b) == LS_OK) run_on(&s);
+                if (load_forged(&s, here, a, b) == LS_OK) stream_run_on(&s);
         at += PORT_HEAD + bytes;
     }
     assert_true(at == s.saved.length && ports > 0);
     /* another position than that of the rows */
     for (int64_t position = 0; position <= CAPACITY; position++) {
         if (position == s.at) continue;
-        if (load_forged(&s, 24, position, number_at(&s.saved, 32)) == LS_OK) run_on(&s);
+        if (load_forged(&s, 24, position, number_at(&s.saved, 32)) == LS_OK) stream_run_on(&s);
     }
     /* a refused one changed nothing */
     expect(&s.ctx, ls_state_load(&s.ctx, s.b.state, s.saved.bytes, s.saved.length));
@@ -170,7 +94,7 @@ static void forged_numbers_do_no_harm(void **unused) {
                 at += bytes;
             }
             expect(&s.ctx, ls_state_load(&s.ctx, s.b.state, s.saved.bytes, s.saved.length));
-            run_on(&s);
+            stream_run_on(&s);
             stream_close(&s);
         }
 }

@@ -442,6 +442,64 @@ static void the_guard_survives_resume(void **state) {
     fixture_close(&cut, true);
 }
 
+static int64_t fetched; /* the batch that was asked for last: the one after that which is judged */
+
+static void count_rows(const void *user, int64_t batch, int64_t row, int64_t rows, int32_t *inputs,
+                       int32_t *targets, bool *fresh) {
+    fetched = batch;
+    fixture_rows(user, batch, row, rows, inputs, targets, fresh);
+}
+
+/* Two batches whose loss is not finite, however often they come. */
+static void bad_batches(void *user, ls_train_point point, int64_t step, double *loss,
+                        ls_parameters *store) {
+    (void)user, (void)step, (void)store;
+    if (point == LS_TRAIN_BEFORE_JUDGE && (fetched == 8 || fetched == 11)) *loss = NAN;
+}
+
+static void open_with_bad_batches(fixture *f, const char *folder, const char *policy,
+                                  const char *schedule) {
+    fixture_open(f, folder, policy, schedule, "keep=2", NULL);
+    f->job.fault = bad_batches;
+    f->job.source.rows = count_rows;
+}
+
+/* A stop makes a checkpoint between those of the schedule; what the guard goes back to is the same
+ * as without it. */
+static void stop_and_compare(fixture *whole, const char *policy, const char *schedule, int64_t at) {
+    fixture cut;
+    char folder[64];
+    open_with_bad_batches(&cut, NULL, policy, schedule);
+    snprintf(folder, sizeof folder, "%s", cut.folder);
+    for (int64_t stop = at; stop < at + 3; stop++) { /* three stops, one after another */
+        ls_train_result result;
+        stop_after(&cut, stop);
+        ls_status status = fixture_run(&cut, &result);
+        assert_true(status == LS_OK || status == LS_ESTOP);
+        fixture_close(&cut, false);
+        open_with_bad_batches(&cut, folder, policy, schedule);
+    }
+    fixture_expect(&cut, LS_OK);
+    expect_same_rows(whole, &cut);
+    expect_same_checkpoint(whole, &cut, 12);
+    fixture_close(&cut, true);
+}
+
+static void a_stop_changes_nothing(void **state) {
+    (void)state;
+    static const char *const policies[] = {"guard=skip", "guard=lower_lr", "guard=rollback"};
+    static const char *const schedules[] = {"checkpoint_every=4", "checkpoint_every=0"};
+    for (int policy = 0; policy < 3; policy++)
+        for (int schedule = 0; schedule < 2; schedule++) {
+            fixture whole;
+            open_with_bad_batches(&whole, NULL, policies[policy], schedules[schedule]);
+            fixture_expect(&whole, LS_OK);
+            for (int64_t at = 1; at < 12; at++)
+                stop_and_compare(&whole, policies[policy], schedules[schedule], at);
+            fixture_close(&whole, true);
+        }
+}
+
 /* Puts one number in the place of another in the newest checkpoint's state, checksums and all. */
 static void forge(fixture *f, const char *object, const char *key, json_t *value) {
     char checkpoints[128];
@@ -520,6 +578,7 @@ int main(void) {
         cmocka_unit_test(a_spike_is_left_out),
         cmocka_unit_test(rollback_mends_even_a_weight),
         cmocka_unit_test(the_guard_survives_resume),
+        cmocka_unit_test(a_stop_changes_nothing),
         cmocka_unit_test(a_forged_state_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

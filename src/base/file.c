@@ -13,7 +13,7 @@
 enum { PATH_BYTES = 4096 };
 
 static ls_status open_for_reading(ls_ctx *ctx, const char *path, int *fd, size_t *length) {
-    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait for a writer */
     if (*fd < 0) return LS_FAIL(ctx, LS_EINPUT, "%s: %s", path, strerror(errno));
     struct stat about;
     if (fstat(*fd, &about) != 0 || !S_ISREG(about.st_mode)) {
@@ -93,12 +93,30 @@ ls_status ls_file_finish(ls_ctx *ctx, FILE *file, const char *path) {
     return LS_OK;
 }
 
+ls_status ls_file_create(ls_ctx *ctx, const char *path, bool append, FILE **out) {
+    struct stat about;
+    *out = NULL;
+    const int fd =
+        open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | (append ? O_APPEND : 0), 0666);
+    if (fd < 0) return LS_FAIL(ctx, LS_EIO, "creating %s: %s", path, strerror(errno));
+    if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
+        close(fd);
+        return LS_FAIL(ctx, LS_EIO, "%s is not a plain file", path);
+    }
+    if ((!append && ftruncate(fd, 0) != 0) || (*out = fdopen(fd, append ? "ab" : "wb")) == NULL) {
+        const int reason = errno;
+        close(fd);
+        return LS_FAIL(ctx, LS_EIO, "creating %s: %s", path, strerror(reason));
+    }
+    return LS_OK;
+}
+
 ls_status ls_file_write(ls_ctx *ctx, const char *path, const void *bytes, size_t length) {
     char temporary[PATH_BYTES], folder[PATH_BYTES];
     if ((size_t)snprintf(temporary, sizeof temporary, "%s.tmp", path) >= sizeof temporary)
         return LS_FAIL(ctx, LS_EUSE, "the path %s is too long", path);
-    FILE *file = fopen(temporary, "wb");
-    if (file == NULL) return LS_FAIL(ctx, LS_EIO, "creating %s: %s", temporary, strerror(errno));
+    FILE *file;
+    LS_TRY(ls_file_create(ctx, temporary, false, &file));
     ls_status status = ls_file_put(ctx, file, temporary, bytes, length);
     if (status == LS_OK)
         status = ls_file_finish(ctx, file, temporary);

@@ -19,6 +19,9 @@ typedef struct ls_map {
 ls_status ls_map_open(ls_ctx *ctx, const char *path, ls_map *out);
 void ls_map_close(ls_map *map);
 
+/* A plain file to write: emptied, or to append to. LS_EIO where it cannot be, also where something
+ * else has its name: a pipe would wait for a reader. */
+ls_status ls_file_create(ls_ctx *ctx, const char *path, bool append, FILE **out);
 /* Durable and atomic: writes path.tmp, fsyncs, renames, fsyncs the folder. On failure the old file
  * stands and the temporary is removed. */
 ls_status ls_file_write(ls_ctx *ctx, const char *path, const void *bytes, size_t length);

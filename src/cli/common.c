@@ -36,12 +36,8 @@ static bool has_section(const ls_verb *verb, const char *prefix) {
     return false;
 }
 
-enum { KEYS_MAX = 64 }; /* of a verb's own table */
-
 ls_status ls_cli_read(ls_cli *cli, const char *prefix, const ls_option_table *table, void *into) {
     ls_ctx *ctx = &cli->ctx;
-    if (table->count > KEYS_MAX)
-        return LS_FAIL(ctx, LS_EBUG, "a verb has at most %d keys", KEYS_MAX);
     LS_TRY(ls_options_default(ctx, table, into));
     if (prefix[0] != '\0') return ls_settings_apply(ctx, &cli->settings, prefix, table, NULL, into);
     const bool own = table != &ls_common_options && !has_section(cli->verb, cli->verb->name);

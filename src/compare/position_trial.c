@@ -1,4 +1,5 @@
 /* The table of a position method: sinusoids, slopes, buckets, frequencies. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -33,6 +34,8 @@ static ls_status check_names(const ls_comparer *comparer, const ls_safetensors *
     return LS_OK;
 }
 
+enum { DISTANCE_MAX = 1 << 30 };
+
 static ls_status open_golden(ls_comparer *comparer, ls_table_request *request) {
     position_trial *a = comparer->own;
     if (comparer->keys->golden[0] == '\0') return LS_OK;
@@ -42,6 +45,10 @@ static ls_status open_golden(ls_comparer *comparer, ls_table_request *request) {
     const ls_safetensor *relative = ls_safetensors_find(&a->golden, "in.rel");
     if (relative == NULL) return LS_OK;
     LS_TRY(ls_safetensor_values(comparer->ctx, relative, &a->distances));
+    for (int64_t i = 0; i < relative->count; i++)
+        if (!(fabs(a->distances[i]) <= DISTANCE_MAX) || a->distances[i] != rint(a->distances[i]))
+            return LS_FAIL(comparer->ctx, LS_EINPUT, "%s: in.rel holds %g, which is no distance",
+                           comparer->keys->golden, a->distances[i]);
     request->distances = a->distances;
     request->distance_count = relative->count;
     return LS_OK;

@@ -67,11 +67,7 @@ ls_status ls_token_writer_new(ls_ctx *ctx, const char *path, const ls_tokenizer 
         goto fail;
     }
     XXH3_64bits_reset(writer->hash);
-    writer->file = fopen(writer->temporary, "wb");
-    if (writer->file == NULL) {
-        status = LS_FAIL(ctx, LS_EIO, "creating %s: %s", writer->temporary, strerror(errno));
-        goto fail;
-    }
+    LS_TRY_GOTO(ls_file_create(ctx, writer->temporary, false, &writer->file));
     LS_TRY_GOTO(put_header(ctx, writer)); /* room for the one that counts */
     *out = writer;
     return LS_OK;

@@ -568,11 +568,8 @@ ls_status ls_safetensors_write(ls_ctx *ctx, const char *path, const ls_safetenso
     ls_status status = ls_text_status(&temporary);
     if (status == LS_OK) status = ls_text_status(&folder);
     if (status != LS_OK) goto fail;
-    FILE *file = fopen(temporary.bytes, "wb");
-    if (file == NULL) {
-        status = LS_FAIL(ctx, LS_EIO, "creating %s: %s", temporary.bytes, strerror(errno));
-        goto fail;
-    }
+    FILE *file;
+    LS_TRY_GOTO(ls_file_create(ctx, temporary.bytes, false, &file));
     status = ls_safetensors_put(ctx, file, temporary.bytes, sources, count, metadata_texts,
                                 metadata_count);
     if (status == LS_OK)

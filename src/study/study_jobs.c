@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -18,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/lock.h"
 #include "study/study.h"
 
 enum { WORDS_MAX = 256, LOG_MAX = 64 << 20, OUTPUT_MAX = 256 << 20 };
@@ -331,20 +331,6 @@ static ls_status run_jobs(runner *r) {
     }
 }
 
-/* Waits a little: after a hard kill the children of the study before take a moment to die. */
-static ls_status take_lock(runner *r) {
-    const struct timespec pause = {0, 50 * 1000 * 1000};
-    char path[LS_STUDY_PATH_BYTES];
-    LS_TRY(ls_path_join(r->ctx, path, sizeof path, r->study->keys.out, ".lock"));
-    r->lock = open(path, O_RDWR | O_CREAT, 0666); /* children inherit it */
-    if (r->lock < 0) return LS_FAIL(r->ctx, LS_EIO, "%s: %s", path, strerror(errno));
-    for (int i = 0; i < 100; i++) {
-        if (flock(r->lock, LOCK_EX | LOCK_NB) == 0) return LS_OK;
-        nanosleep(&pause, NULL);
-    }
-    return LS_FAIL(r->ctx, LS_EUSE, "another study is running in %s", r->study->keys.out);
-}
-
 static ls_status write_study(const runner *r) {
     char path[LS_STUDY_PATH_BYTES];
     ls_text yaml = {0};
@@ -375,7 +361,7 @@ ls_status ls_study_run(ls_study *study, const ls_study_hooks *hooks) {
         return LS_FAIL(r.ctx, LS_EUSE, "the program %s cannot be run: %s", study->from.program,
                        strerror(errno));
     LS_TRY_GOTO(ls_folder_make(r.ctx, study->keys.out));
-    LS_TRY_GOTO(take_lock(&r));
+    LS_TRY_GOTO(ls_lock_take(r.ctx, study->keys.out, true, &r.lock));
     LS_TRY_GOTO(write_study(&r));
     LS_TRY_GOTO(make_jobs(&r));
     ls_say(r.ctx, "%s: %zu of %zu jobs to do, %" PRId64 " at once with %" PRId64 " threads each",
@@ -383,7 +369,7 @@ ls_status ls_study_run(ls_study *study, const ls_study_hooks *hooks) {
     LS_TRY_GOTO(run_jobs(&r));
     status = conclude(&r);
 fail:
-    if (r.lock >= 0) close(r.lock);
+    ls_lock_give(r.lock);
     ls_free(r.ctx, r.jobs);
     return status;
 }

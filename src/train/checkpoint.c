@@ -66,11 +66,6 @@ static ls_status list_steps(ls_ctx *ctx, const char *folder, int64_t **steps, si
 
 /* ---- writing ---- */
 
-static ls_status open_new(ls_ctx *ctx, const char *path, FILE **out) {
-    *out = fopen(path, "wb");
-    return *out != NULL ? LS_OK : LS_FAIL(ctx, LS_EIO, "creating %s: %s", path, strerror(errno));
-}
-
 static ls_status finish(ls_ctx *ctx, FILE *file, const char *path, ls_status status) {
     if (status == LS_OK) return ls_file_finish(ctx, file, path);
     fclose(file);
@@ -84,13 +79,13 @@ static ls_status write_tensors(ls_ctx *ctx, const char *path, const ls_parameter
     /* "pt" is what other readers of such files look for */
     const ls_stored_text texts[] = {{"format", "pt"}, {"producer", "longshot"}, {"step", number}};
     FILE *file;
-    LS_TRY(open_new(ctx, path, &file));
+    LS_TRY(ls_file_create(ctx, path, false, &file));
     return finish(ctx, file, path, ls_weights_put(ctx, file, path, store, parts, count, texts, 3));
 }
 
 static ls_status write_bytes(ls_ctx *ctx, const char *path, const void *bytes, size_t length) {
     FILE *file;
-    LS_TRY(open_new(ctx, path, &file));
+    LS_TRY(ls_file_create(ctx, path, false, &file));
     return finish(ctx, file, path, ls_file_put(ctx, file, path, bytes, length));
 }
 
@@ -184,7 +179,11 @@ static ls_status remove_step(ls_ctx *ctx, const char *folder, int64_t step) {
     return ls_folder_remove(ctx, doomed);
 }
 
-static ls_status prune(ls_ctx *ctx, const char *folder, int64_t step, int64_t keep) {
+static bool is_scheduled(int64_t step, int64_t every) {
+    return every == 0 || step % every == 0;
+}
+
+static ls_status prune(ls_ctx *ctx, const char *folder, const ls_checkpoint *newest, int64_t keep) {
     int64_t *steps;
     size_t count;
     LS_TRY(list_steps(ctx, folder, &steps, &count));
@@ -192,9 +191,12 @@ static ls_status prune(ls_ctx *ctx, const char *folder, int64_t step, int64_t ke
     int64_t kept = 0;
     /* newer ones are from a future that was rejected on reading: they do not count as good ones,
      * and are replaced when the run gets there */
-    for (size_t i = 0; status == LS_OK && i < count; i++)
-        if (steps[i] <= step && ++kept > ls_max(keep, 2))
-            status = remove_step(ctx, folder, steps[i]);
+    for (size_t i = 0; status == LS_OK && i < count; i++) {
+        if (steps[i] > newest->step) continue;
+        const bool goes = is_scheduled(steps[i], newest->every) ? ++kept > ls_max(keep, 2)
+                                                                : steps[i] < newest->step;
+        if (goes) status = remove_step(ctx, folder, steps[i]);
+    }
     ls_free(ctx, steps);
     return status;
 }
@@ -229,7 +231,7 @@ ls_status ls_checkpoint_save(ls_ctx *ctx, const char *folder, const ls_checkpoin
         return status;
     }
     LS_TRY(ls_folder_sync(ctx, folder));
-    return prune(ctx, folder, checkpoint->step, keep);
+    return prune(ctx, folder, checkpoint, keep);
 }
 
 /* ---- reading ---- */
@@ -355,13 +357,17 @@ fail:
     return status;
 }
 
-static ls_status read_newest(ls_ctx *ctx, const char *folder, int needed, ls_optimizer *optimizer,
-                             ls_checkpoint *out, bool *found) {
+static ls_status read_newest(ls_ctx *ctx, const char *folder, int64_t every, int needed,
+                             ls_optimizer *optimizer, ls_checkpoint *out, bool *found) {
     int64_t *steps;
     size_t count;
     *found = false;
     *out = (ls_checkpoint){0};
     LS_TRY(list_steps(ctx, folder, &steps, &count));
+    size_t fitting = 0;
+    for (size_t i = 0; i < count; i++)
+        if (is_scheduled(steps[i], every)) steps[fitting++] = steps[i];
+    count = fitting;
     ls_status status = LS_OK;
     char reason[sizeof ctx->error.message] = "";
     for (size_t i = 0; i < count && !*found; i++) {
@@ -381,7 +387,12 @@ static ls_status read_newest(ls_ctx *ctx, const char *folder, int needed, ls_opt
 
 ls_status ls_checkpoint_load(ls_ctx *ctx, const char *folder, ls_optimizer *optimizer,
                              ls_checkpoint *out, bool *found) {
-    return read_newest(ctx, folder, FILES, optimizer, out, found);
+    return read_newest(ctx, folder, 0, FILES, optimizer, out, found);
+}
+
+ls_status ls_checkpoint_load_scheduled(ls_ctx *ctx, const char *folder, int64_t every,
+                                       ls_optimizer *optimizer, ls_checkpoint *out, bool *found) {
+    return read_newest(ctx, folder, every, FILES, optimizer, out, found);
 }
 
 ls_status ls_checkpoint_find(ls_ctx *ctx, const char *folder, char *path, size_t bytes,
@@ -389,7 +400,7 @@ ls_status ls_checkpoint_find(ls_ctx *ctx, const char *folder, char *path, size_t
     ls_checkpoint about;
     bool found;
     char name[48];
-    LS_TRY(read_newest(ctx, folder, WEIGHTS_ALONE, NULL, &about, &found));
+    LS_TRY(read_newest(ctx, folder, 0, WEIGHTS_ALONE, NULL, &about, &found));
     if (!found) return LS_FAIL(ctx, LS_EINPUT, "%s has no checkpoint", folder);
     *step = about.step;
     snprintf(name, sizeof name, "%s%08lld", prefix, (long long)about.step);

@@ -15,6 +15,9 @@ typedef struct ls_checkpoint {
     uint64_t config_hash; /* of the run's settings as text */
     json_t *state;        /* an object: whatever else the loop must know */
     ls_text memory;       /* carried memories; empty: none */
+    /* Those at multiples of it are what a run goes back to; the others only keep what a stopped run
+     * had done, and go when another is saved. 0: all are alike. */
+    int64_t every;
 } ls_checkpoint;
 
 void ls_checkpoint_clear(ls_ctx *ctx, ls_checkpoint *checkpoint); /* what a load filled */
@@ -29,6 +32,9 @@ ls_status ls_checkpoint_save(ls_ctx *ctx, const char *folder, const ls_checkpoin
  * bad. Unless it succeeds nothing is changed. */
 ls_status ls_checkpoint_load(ls_ctx *ctx, const char *folder, ls_optimizer *optimizer,
                              ls_checkpoint *out, bool *found);
+/* The same, of those at multiples of `every` alone. */
+ls_status ls_checkpoint_load_scheduled(ls_ctx *ctx, const char *folder, int64_t every,
+                                       ls_optimizer *optimizer, ls_checkpoint *out, bool *found);
 /* The path and step of the newest checkpoint whose weights are as they were written; the rest,
  * which only training needs, may be missing. LS_EINPUT where there is none. */
 ls_status ls_checkpoint_find(ls_ctx *ctx, const char *folder, char *path, size_t bytes,

@@ -70,9 +70,7 @@ static ls_status open_rows(ls_ctx *ctx, output *out, const char *head, const cha
         if (truncate(out->path, (off_t)keep) != 0)
             return LS_FAIL(ctx, LS_EIO, "cutting %s: %s", out->path, strerror(errno));
     }
-    out->file = fopen(out->path, "ab");
-    if (out->file == NULL)
-        return LS_FAIL(ctx, LS_EIO, "opening %s: %s", out->path, strerror(errno));
+    LS_TRY(ls_file_create(ctx, out->path, true, &out->file));
     if (fseek(out->file, 0, SEEK_END) == 0 && ftell(out->file) == 0)
         return ls_file_put(ctx, out->file, out->path, head, strlen(head));
     return LS_OK;
@@ -97,9 +95,7 @@ static ls_status open_events(ls_ctx *ctx, const char *folder, int64_t step, outp
     snprintf(name, sizeof name, "events.out.tfevents.%010lld.%s.%ld", (long long)now, host,
              (long)getpid());
     LS_TRY(ls_path_join(ctx, out->path, sizeof out->path, folder, name));
-    out->file = fopen(out->path, "ab");
-    if (out->file == NULL)
-        return LS_FAIL(ctx, LS_EIO, "opening %s: %s", out->path, strerror(errno));
+    LS_TRY(ls_file_create(ctx, out->path, true, &out->file));
     LS_TRY(ls_events_begin(ctx, out->file, out->path, now));
     return step == 0 ? LS_OK : ls_events_restart(ctx, out->file, out->path, now, step + 1);
 }

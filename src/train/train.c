@@ -173,19 +173,28 @@ static ls_status unpack_memory(loop *l, const ls_text *from) {
     return LS_OK;
 }
 
+/* What a rollback goes back to are the checkpoints of the schedule alone, also the one of step 0:
+ * one that was made because the run was stopped would make it another run. 0: it never does. */
+static int64_t rollback_schedule(const loop *l) {
+    if (l->guard.settings.policy != LS_GUARD_ROLLBACK) return 0;
+    return l->settings->checkpoint_every > 0 ? l->settings->checkpoint_every : INT64_MAX;
+}
+
 static ls_status save(loop *l) {
-    ls_checkpoint checkpoint = {.step = l->step, .config_hash = l->config_hash};
+    const int64_t every = rollback_schedule(l);
+    ls_checkpoint checkpoint = {.step = l->step, .config_hash = l->config_hash, .every = every};
     json_t *guard = NULL;
     char identity[17];
     snprintf(identity, sizeof identity, "%016llx", (unsigned long long)l->job->source.identity);
     ls_status status = LS_OK;
+    if (every == 0 || l->step % every == 0) l->rollbacks = 0;
     if (l->metrics != NULL) LS_TRY(ls_metrics_sync(l->ctx, l->metrics));
     LS_TRY(ls_guard_save(l->ctx, &l->guard, &guard));
-    checkpoint.state =
-        json_pack("{s:I,s:I,s:I,s:I,s:s,s:I,s:f,s:o}", "step", (json_int_t)l->step, "updates",
-                  (json_int_t)l->updates, "batch", (json_int_t)l->batch, "tokens",
-                  (json_int_t)l->tokens, "data", identity, "seed", (json_int_t)l->settings->seed,
-                  "seconds", l->seconds + ls_clock() - l->started, "guard", guard);
+    checkpoint.state = json_pack(
+        "{s:I,s:I,s:I,s:I,s:I,s:s,s:I,s:f,s:o}", "rollbacks", (json_int_t)l->rollbacks, "step",
+        (json_int_t)l->step, "updates", (json_int_t)l->updates, "batch", (json_int_t)l->batch,
+        "tokens", (json_int_t)l->tokens, "data", identity, "seed", (json_int_t)l->settings->seed,
+        "seconds", l->seconds + ls_clock() - l->started, "guard", guard);
     if (checkpoint.state == NULL) status = LS_FAIL(l->ctx, LS_ENOMEM, "no memory for the state");
     if (status == LS_OK) status = pack_memory(l, &checkpoint.memory);
     if (status == LS_OK)
@@ -194,7 +203,6 @@ static ls_status save(loop *l) {
     ls_checkpoint_clear(l->ctx, &checkpoint);
     LS_TRY(status);
     l->saved_step = l->step;
-    l->rollbacks = 0;
     return LS_OK;
 }
 
@@ -222,12 +230,16 @@ static ls_status restore(loop *l, const ls_checkpoint *checkpoint, bool all) {
     LS_TRY(ls_json_int(ctx, state, "batch", what, l->step, batch_max, &l->batch));
     LS_TRY(ls_json_real(ctx, state, "seconds", what, 0, (double)count_max, &l->seconds));
     LS_TRY(ls_guard_load(ctx, json_object_get(state, "guard"), what, &l->guard));
+    if (json_object_get(state, "rollbacks") != NULL) /* older versions did not keep it */
+        LS_TRY(ls_json_int(ctx, state, "rollbacks", what, 0, count_max, &l->rollbacks));
     return unpack_memory(l, &checkpoint->memory);
 }
 
 static ls_status load(loop *l, bool all, bool *found) {
     ls_checkpoint checkpoint;
-    LS_TRY(ls_checkpoint_load(l->ctx, l->checkpoints, l->optimizer, &checkpoint, found));
+    LS_TRY(all ? ls_checkpoint_load(l->ctx, l->checkpoints, l->optimizer, &checkpoint, found)
+               : ls_checkpoint_load_scheduled(l->ctx, l->checkpoints, rollback_schedule(l),
+                                              l->optimizer, &checkpoint, found));
     ls_status status = *found ? restore(l, &checkpoint, all) : LS_OK;
     ls_checkpoint_clear(l->ctx, &checkpoint);
     return status;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/lock.h"
 #include "tensor/engine/machine.h"
 #include "train/task_keys.h"
 #include "train/trained.h"
@@ -52,7 +53,8 @@ static ls_status read_section(ls_training *t, const char *section, const ls_opti
 
 ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_training *out) {
     ls_run_settings *settings = &out->settings;
-    *out = (ls_training){.ctx = ctx, .given = request->settings, .cache = request->cache};
+    *out =
+        (ls_training){.ctx = ctx, .given = request->settings, .cache = request->cache, .lock = -1};
     if (strlen(request->folder) >= sizeof out->folder)
         return LS_FAIL(ctx, LS_EUSE, "the path %.40s... is too long", request->folder);
     LS_TRY(ls_task_read(ctx, out->given, ls_training_facts, &settings->task));
@@ -138,6 +140,7 @@ static ls_status make_folder(ls_training *t) {
         ls_say(t->ctx, "%s: %" PRId64 " training tokens", t->folder,
                ls_token_file_tokens(t->data.train));
     LS_TRY(ls_folder_make(t->ctx, t->folder));
+    LS_TRY(ls_lock_take(t->ctx, t->folder, false, &t->lock));
     if (t->data.tokenizer != NULL)
         LS_TRY(ls_run_folder_tokenizer(t->ctx, t->folder, t->data.tokenizer));
     return ls_run_folder_environment(t->ctx, t->folder);
@@ -167,11 +170,12 @@ ls_status ls_training_run(ls_training *t, const ls_training_hooks *hooks, ls_tra
 }
 
 void ls_training_clear(ls_training *t) {
+    ls_lock_give(t->lock);
     ls_loader_free(t->ctx, t->loader);
     ls_model_free(t->model);
     ls_data_close(t->ctx, &t->data);
     ls_free(t->ctx, t->batches.whole);
     ls_text_clear(t->ctx, &t->config);
     ls_run_settings_clear(t->ctx, &t->settings);
-    *t = (ls_training){.ctx = t->ctx};
+    *t = (ls_training){.ctx = t->ctx, .lock = -1};
 }

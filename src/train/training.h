@@ -29,6 +29,7 @@ typedef struct ls_training {
     ls_task_batches batches; /* of a task */
     ls_model *model;
     ls_text config; /* config.yaml */
+    int lock;       /* of the folder; -1: none */
 } ls_training;
 
 typedef struct ls_training_hooks {
@@ -42,7 +43,7 @@ typedef struct ls_training_hooks {
  * were not used (ls_settings_finish). Clear *out in any case. */
 ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_training *out);
 /* Trains to the end, or goes on with the run in the folder: see ls_train_run for what comes back.
- */
+ * LS_EUSE where another process is at work there. */
 ls_status ls_training_run(ls_training *training, const ls_training_hooks *hooks,
                           ls_train_result *result);
 void ls_training_clear(ls_training *training);

@@ -1,10 +1,6 @@
 /* Files of labelled samples of hostile origin: the first byte chooses the task, the rest is its
  * training file. Whatever is accepted must give tokens and classes of the task. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
+#include "fuzz_folder.h"
 #include "task/task.h"
 
 enum { LENGTH = 1024 };
@@ -20,20 +16,6 @@ static void check_samples(const ls_task *task) {
     }
 }
 
-static char folder[64];
-
-static void remove_folder(void) {
-    ls_ctx ctx = ls_ctx_default();
-    ls_folder_remove(&ctx, folder);
-}
-
-static void put_file(const char *name, const uint8_t *bytes, size_t count) {
-    char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "wb");
-    if (file == NULL || fwrite(bytes, 1, count, file) != count || fclose(file) != 0) abort();
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const struct {
@@ -43,17 +25,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                  {"listops_file", "train.tsv"},
                  {"cifar", "data_batch_1.bin"}};
     if (size == 0) return 0;
-    if (folder[0] == '\0') {
-        snprintf(folder, sizeof folder, "/tmp/longshot-fuzz-XXXXXX");
-        if (mkdtemp(folder) == NULL || atexit(remove_folder) != 0) abort();
-    }
     ls_ctx ctx = ls_ctx_default();
     ls_settings settings = {0};
     ls_task task;
     const size_t kind = *data % 4;
-    put_file(kinds[kind].file, data + 1, size - 1);
+    fuzz_folder_put(kinds[kind].file, data + 1, size - 1);
     if (ls_settings_put(&ctx, &settings, "task", kinds[kind].task) != LS_OK ||
-        ls_settings_put(&ctx, &settings, "task.path", folder) != LS_OK ||
+        ls_settings_put(&ctx, &settings, "task.path", fuzz_folder) != LS_OK ||
         ls_task_read(&ctx, &settings, ls_training_facts, &task) != LS_OK)
         abort();
     if (ls_task_open(&ctx, &task, LS_TASK_TRAIN) == LS_OK) check_samples(&task);

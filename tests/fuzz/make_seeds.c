@@ -4,6 +4,7 @@
 #include <string.h>
 #include <zstd.h>
 
+#include "../state_fixture.h"
 #include "data/token_file.h"
 #include "stream_fixture.h"
 
@@ -16,8 +17,8 @@ static void need(ls_ctx *ctx, ls_status status) {
     exit(ls_status_exit_code(status));
 }
 
-static void put(ls_ctx *ctx, const char *root, const char *target, const char *name, uint8_t choice,
-                bool chosen, const void *bytes, size_t length) {
+static void put_seed(ls_ctx *ctx, const char *root, const char *target, const char *name,
+                     uint8_t choice, bool chosen, const void *bytes, size_t length) {
     ls_text seed = {0};
     char folder[1000], path[1100];
     snprintf(folder, sizeof folder, "%s/%s", root, target);
@@ -49,8 +50,8 @@ static void tokenizer_seeds(ls_ctx *ctx, const char *root) {
     remove(path);
     ls_text_append(ctx, &vocab, "", 1);
     ls_text_append(ctx, &vocab, text, sizeof text - 1);
-    put(ctx, root, "fuzz_tokenizer", "trained", 0, true, vocab.bytes, vocab.length);
-    put(ctx, root, "fuzz_tokenizer", "merges", 1, true, merges, sizeof merges - 1);
+    put_seed(ctx, root, "fuzz_tokenizer", "trained", 0, true, vocab.bytes, vocab.length);
+    put_seed(ctx, root, "fuzz_tokenizer", "merges", 1, true, merges, sizeof merges - 1);
     ls_text_clear(ctx, &vocab);
     ls_tokenizer_free(ctx, tokenizer);
     ls_bpe_trainer_free(ctx, trainer);
@@ -61,12 +62,12 @@ static void corpus_seeds(ls_ctx *ctx, const char *root) {
         "{\"text\": \"one\\u0000\"}\n\n{\"text\": \"two\", \"n\": [1, 2.5]}\r\n";
     char packed[1000];
     size_t length = ZSTD_compress(packed, sizeof packed, lines, sizeof lines - 1, 3);
-    put(ctx, root, "fuzz_corpus", "text", 4, true, text, sizeof text - 1);
-    put(ctx, root, "fuzz_corpus", "lines", 5, true, lines, sizeof lines - 1);
-    put(ctx, root, "fuzz_corpus", "lines-zstd", 5, true, packed, length);
-    put(ctx, root, "fuzz_json", "line", 0, false, lines, 21);
-    put(ctx, root, "fuzz_json", "object", 0, false, "{\"int\": 1, \"real\": 1e-4, \"text\": \"x\"}",
-        39);
+    put_seed(ctx, root, "fuzz_corpus", "text", 4, true, text, sizeof text - 1);
+    put_seed(ctx, root, "fuzz_corpus", "lines", 5, true, lines, sizeof lines - 1);
+    put_seed(ctx, root, "fuzz_corpus", "lines-zstd", 5, true, packed, length);
+    put_seed(ctx, root, "fuzz_json", "line", 0, false, lines, 21);
+    put_seed(ctx, root, "fuzz_json", "object", 0, false,
+             "{\"int\": 1, \"real\": 1e-4, \"text\": \"x\"}", 37);
 }
 
 static void token_seeds(ls_ctx *ctx, const char *root) {
@@ -88,7 +89,7 @@ static void token_seeds(ls_ctx *ctx, const char *root) {
     for (int i = 0; i < 5; i++) {
         char name[16];
         snprintf(name, sizeof name, "small-%d", i);
-        put(ctx, root, "fuzz_token_file", name, choices[i], true, bytes.bytes, bytes.length);
+        put_seed(ctx, root, "fuzz_token_file", name, choices[i], true, bytes.bytes, bytes.length);
     }
     ls_text_clear(ctx, &bytes);
     ls_token_writer_free(ctx, writer);
@@ -104,8 +105,21 @@ static void stream_seeds(ls_ctx *ctx, const char *root) {
         ls_text saved = {0};
         need(ctx, ls_stream_logits(stream, tokens, 7, 7, logits));
         need(ctx, ls_stream_save(stream, &saved));
-        put(ctx, root, "fuzz_stream", names[kind], (uint8_t)kind, true, saved.bytes, saved.length);
+        put_seed(ctx, root, "fuzz_stream", names[kind], (uint8_t)kind, true, saved.bytes,
+                 saved.length);
         ls_text_clear(ctx, &saved);
+    }
+}
+
+/* A saved state of every mixer of the fixture, as it is and cut. */
+static void state_seeds(ls_ctx *ctx, const char *root) {
+    for (size_t i = 0; i < CASES; i++) {
+        stream s;
+        char name[32];
+        stream_open(&s, i, i % 2 == 1 && i < 5);
+        snprintf(name, sizeof name, "stream-%zu", i);
+        put_seed(ctx, root, "fuzz_state", name, (uint8_t)i, true, s.saved.bytes, s.saved.length);
+        stream_close(&s);
     }
 }
 
@@ -117,5 +131,6 @@ int main(int count, char **arguments) {
     corpus_seeds(&ctx, arguments[1]);
     token_seeds(&ctx, arguments[1]);
     stream_seeds(&ctx, arguments[1]);
+    state_seeds(&ctx, arguments[1]);
     return 0;
 }

@@ -201,12 +201,14 @@ static void find_A(const inverse *s, const ls_node *node, int64_t piece, const s
     }
 }
 
+/* A sum that is not a number counts as the largest: it must not be lost, and a column there is. */
 static double largest_column(const inverse *s, const void *A, int64_t *column) {
     double most = -INFINITY;
+    *column = 0;
     for (int64_t j = 0; j < s->M; j++) {
         double sum = 0;
         for (int64_t i = 0; i < s->M; i++) sum += at(s, A, i * s->M + j);
-        if (sum > most) most = sum, *column = j;
+        if (!(sum <= most)) most = sum, *column = j;
     }
     return most;
 }

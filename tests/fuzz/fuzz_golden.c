@@ -1,0 +1,50 @@
+/* Files of reference values of hostile origin: the first byte chooses what is held against them,
+ * the rest is the file. */
+#include "compare/compare.h"
+#include "fuzz_folder.h"
+
+static const struct {
+    const char *what, *words;
+} trials[] = {
+    {"tables", ""},
+    {"position", "position=t5 tensor=causal"},
+    {"position", "position=alibi tensor=H12 heads=12"},
+    {"scan", ""},
+    {"mixer", "mixer=s4d"},
+    {"mixer", "mixer=attention heads=2"},
+    {"mixer", "mixer=nystromformer causal=false"},
+    {"model", "model.layers=1 model.width=8 mixer.heads=2 model.vocabulary=11"},
+};
+enum { TRIALS = sizeof trials / sizeof trials[0] };
+
+static ls_status put_words(ls_ctx *ctx, ls_settings *settings, const char *text) {
+    char words[256], *rest = NULL;
+    snprintf(words, sizeof words, "%s", text);
+    for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
+        LS_TRY(ls_settings_put_word(ctx, settings, word));
+    return LS_OK;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
+    if (length == 0) return 0;
+    ls_ctx ctx = ls_ctx_default();
+    ls_settings settings = {0};
+    ls_compare_keys keys;
+    ls_comparer *comparer = NULL;
+    ls_comparison comparison = {0};
+    const size_t trial = bytes[0] % TRIALS;
+    ctx.threads = 1;
+    fuzz_folder_put("golden.safetensors", bytes + 1, length - 1);
+    if (put_words(&ctx, &settings, trials[trial].words) != LS_OK ||
+        ls_options_default(&ctx, &ls_compare_options, &keys) != LS_OK ||
+        ls_settings_apply(&ctx, &settings, "", &ls_compare_options, &keys) != LS_OK)
+        abort();
+    snprintf(keys.golden, sizeof keys.golden, "%s/golden.safetensors", fuzz_folder);
+    if (ls_comparer_new(&ctx, trials[trial].what, &keys, &settings, &comparer) == LS_OK)
+        (void)ls_comparer_run(comparer, &comparison);
+    ls_comparer_free(comparer);
+    ls_comparison_clear(&ctx, &comparison);
+    ls_settings_clear(&ctx, &settings);
+    return 0;
+}

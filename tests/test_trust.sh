@@ -1,0 +1,74 @@
+#!/bin/sh
+# What others do to a run while it is there: a second training in its folder, locks that were left behind, pipes in
+# place of files. Nothing waits, nothing is spoilt.
+set -u
+program=$(realpath "$1")
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch"
+export XDG_CACHE_HOME="$scratch/cache" GOMP_SPINCOUNT=100 OMP_NUM_THREADS=2
+failures=0
+fail() {
+    echo "FAILED: $*" >&2
+    failures=$((failures + 1))
+}
+i=0
+while [ $i -lt 400 ]; do
+    echo "line $i of a text that is long enough to learn a little from"
+    i=$((i + 1))
+done >text.txt
+recipe="model.layers=1 model.width=16 mixer.heads=2 model.length=16 data.corpus=text.txt train.batch=2 train.checkpoint_every=2 --quiet"
+
+# two trainings in one folder: the second is refused, the first goes on
+"$program" train $recipe train.steps=1000000 out=both >/dev/null 2>&1 &
+first=$!
+while kill -0 $first 2>/dev/null && ! ls both/checkpoints/*/manifest.json >/dev/null 2>&1; do sleep 0.1; done
+code=0
+timeout 60 "$program" train $recipe train.steps=1000000 out=both >out.txt 2>err.txt || code=$?
+[ $code -eq 2 ] && grep -q "process $first" err.txt || fail "a second training left with $code: $(cat err.txt)"
+kill -0 $first 2>/dev/null || fail "the first training ended"
+# killed hard, it leaves a lock behind that is none
+kill -KILL $first
+wait $first 2>/dev/null
+[ -s both/.lock ] || fail "no note of the holder was left"
+"$program" train $recipe train.steps=1000000 out=both >out.txt 2>err.txt &
+first=$!
+sleep 2
+kill -TERM $first
+wait $first
+code=$?
+[ $code -eq 75 ] || fail "after a kill training left with $code: $(cat err.txt)"
+"$program" train $recipe train.steps=3 out=free >/dev/null 2>&1 || fail "a training"
+"$program" train $recipe train.steps=3 out=free 2>&1 | grep -q "done before" || fail "the lock was not given back"
+
+# a pipe in place of any file: an error at once, never a wait
+pipe() { # FILE COMMAND...
+    file=$1
+    shift
+    mv "$file" kept 2>/dev/null || : >kept.none
+    mkfifo "$file"
+    timeout 30 "$@" >out.txt 2>err.txt
+    code=$?
+    [ $code -ne 124 ] || fail "$* waits for $file"
+    rm -f "$file"
+    [ ! -e kept ] || mv kept "$file"
+}
+"$program" train $recipe train.steps=4 out=run >/dev/null 2>&1 || fail "a training"
+step=run/checkpoints/step-00000004
+train="$program train $recipe train.steps=4 out=run"
+for file in run/config.yaml run/config.yaml.tmp run/env.json run/env.json.tmp run/metrics.jsonl run/metrics.csv \
+    run/.lock run/tokenizer/byte_tokenizer.json $step/manifest.json $step/state.json $step/model.safetensors \
+    $step/optimizer.safetensors text.txt; do
+    pipe "$file" $train
+done
+for file in run/config.yaml $step/manifest.json $step/model.safetensors; do
+    pipe "$file" "$program" eval run eval.lengths=16
+    pipe "$file" "$program" inspect run
+    pipe "$file" "$program" generate run
+done
+pipe "$step/model.safetensors" "$program" inspect "$step/model.safetensors"
+pipe recipe.yaml "$program" train recipe.yaml
+mkdir study
+pipe study/results.json "$program" report study
+$train 2>&1 | grep -q "done before" || fail "the run is not what it was"
+[ $failures -eq 0 ]
