@@ -27,7 +27,11 @@ static inline void fixture_path(char *out, size_t bytes, const char *name) {
 static inline void fixture_expect(longshot_engine *engine, int code, const char *what) {
     if (code != LONGSHOT_OK) fail_msg("%s: %d, %s", what, code, longshot_error(engine));
 }
-#define OK(engine, expression) fixture_expect((engine), (expression), #expression)
+#define OK(engine, expression)                                                                     \
+    do {                                                                                           \
+        const int ok_code_ = (expression); /* before the engine is looked at: it may open it */    \
+        fixture_expect((engine), ok_code_, #expression);                                           \
+    } while (0)
 
 /* A wrong call: its code, and a word that the sentence has. */
 static inline void fixture_refused(longshot_engine *engine, int code, int wanted,

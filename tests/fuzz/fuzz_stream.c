@@ -5,16 +5,13 @@
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
     static ls_ctx ctx;
-    static ls_stream *streams[STREAM_KINDS];
     static const int32_t tokens[3] = {1, 6, 0};
     if (length == 0) return 0;
     if (ctx.threads == 0) {
         ctx = ls_ctx_default();
         ctx.threads = 1;
     }
-    const size_t kind = *bytes % STREAM_KINDS;
-    if (streams[kind] == NULL) streams[kind] = fuzz_stream(&ctx, kind);
-    ls_stream *stream = streams[kind];
+    ls_stream *stream = fuzz_stream(&ctx, *bytes % STREAM_KINDS);
     ctx.error = (ls_error){0};
     if (ls_stream_load(stream, bytes + 1, length - 1) != LS_OK) return 0;
     ls_text saved = {0};
