@@ -76,8 +76,7 @@ static void add_usual_values(read_key *key) {
             key->option->type == LS_OPTION_INTS || key->option->type == LS_OPTION_REALS;
         if (text || list) add_value(key, "", 0);
         if (text) add_value(key, "something", 9);
-        if (key->option->type == LS_OPTION_REAL && key->option->low < 0.5)
-            add_value(key, "0.5", 3);
+        if (key->option->type == LS_OPTION_REAL && key->option->low < 0.5) add_value(key, "0.5", 3);
         for (int number = 0; !text && number < 4; number++) {
             const char digit = (char)('0' + number);
             if (number >= key->option->low && number <= key->option->high)
