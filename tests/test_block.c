@@ -219,9 +219,9 @@ static void test_what_cannot_be_is_refused(void **state) {
         {"model.parallel=one_norm model.residual=gru", "is for model.residual=sum"},
         {"model.parallel=yes", "no|one_norm|two_norms"},
         {"model.parallel=two_norms model.feed_forward=false", "nothing beside it"},
-        {"model.inner_norm=true model.feed_forward=false", "is for model.feed_forward=true"},
-        {"model.norm_bias=yes model.norm=rms", "is for model.norm=layer"},
-        {"model.norm_bias=no model.norm_weight=false", "is for model.norm=layer"},
+        {"model.inner_norm=true model.feed_forward=false", "it needs feed_forward=true"},
+        {"model.norm_bias=yes model.norm=rms", "it needs norm=layer"},
+        {"model.norm_bias=no model.norm_weight=false", "it needs norm=layer"},
     };
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
         ls_ctx ctx = ctx_of_one_thread();

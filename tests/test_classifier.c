@@ -525,7 +525,7 @@ static void test_descriptions(void **state) {
         {"model.causal=false model.position=rope", "would see the tokens it predicts"},
         {"model.causal=false model.segment=4 model.head=classify model.position=rope",
          "model.segment goes forward in time"},
-        {"model.classes=4", "is for model.head"},
+        {"model.classes=4", "it needs head=classify|match"},
         {"model.head=classify model.pool=first", "has seen one token alone"},
         {"model.head=classified", "lm|classify|match"},
     };

@@ -37,9 +37,12 @@ for file in config.yaml env.json metrics.jsonl metrics.csv tokenizer checkpoints
     [ -e runs/a/$file ] || fail "no $file"
 done
 
-# a run that an older version began does not name what came later: with the defaults of that it goes on as it is described
+# a run that an older version began does not name what came later, and names what has no effect: it goes on as it is described
 mkdir -p runs/older
-grep -v "label_smoothing\|from_part" runs/a/config.yaml >runs/older/config.yaml
+grep -v "label_smoothing\|from_part" runs/a/config.yaml |
+    sed 's/^train:$/&\n  decay_share: 0.7/; s/^model:$/&\n  memory_temperature: 2/' >runs/older/config.yaml
+grep -q "decay_share" runs/older/config.yaml || fail "nothing was put into the older run's settings"
+! grep -q "decay_share\|memory_temperature\|adaptive_divisor" runs/a/config.yaml || fail "what has no effect is printed"
 cp runs/older/config.yaml older.yaml
 code=0
 "$program" train recipe.yaml out=runs/older train.label_smoothing=0.1 --quiet >/dev/null 2>err.txt || code=$?
@@ -48,10 +51,37 @@ code=0
 "$program" train recipe.yaml out=runs/older | grep -q "done before" || fail "an older run does not go on"
 cmp older.yaml runs/older/config.yaml || fail "an older run's settings were written anew"
 cmp runs/a/checkpoints/step-00000012/model.safetensors runs/older/checkpoints/step-00000012/model.safetensors
+"$program" eval runs/older eval.lengths=32 eval.tokens=256 >/dev/null || fail "an older run is not tested"
 echo "extra: 1" >>runs/older/config.yaml
 code=0
 "$program" train recipe.yaml out=runs/older --quiet >/dev/null 2>err.txt || code=$?
 [ $code -eq 2 ] || fail "a setting that is not known here was not refused"
+
+# what would be ignored is refused, and so is another share of the corpus: it holds what was trained on
+refuses() {
+    said=$1
+    shift
+    code=0
+    "$program" "$@" >/dev/null 2>err.txt || code=$?
+    [ $code -eq 2 ] || fail "$*: left with $code"
+    grep -q "$said" err.txt || fail "$*: $(cat err.txt)"
+}
+refuses "data.loader has no effect here: it needs training" eval runs/a data.loader=stream
+refuses "data.borders has no effect here: it needs training" eval runs/a data.borders=true
+refuses "data.tokenizer has no effect here: the run has its own" eval runs/a data.tokenizer=byte
+refuses "data.vocabulary has no effect here" eval runs/a data.vocabulary=300
+refuses "documents that it was trained on" eval runs/a data.test_share=0.3
+refuses "documents that it was trained on" eval runs/a data.test_share=0.3 data.corpus=./corpus/
+refuses "eval.samples has no effect here: it needs task" eval runs/a eval.samples=3
+refuses "eval.stride has no effect here" eval runs/a eval.stride=3
+refuses "not a whole number" eval runs/a eval.lengths=16.5
+refuses "not a whole number" bench lengths=256.5
+refuses "train.power has no effect here: it needs schedule=polynomial" \
+    train recipe.yaml out=runs/never train.power=2 train.schedule=cosine
+[ ! -e runs/never ] || fail "a refused run was begun"
+mkdir other
+cp corpus/1.txt corpus/2.txt corpus/3.txt other
+"$program" eval runs/a data.corpus=other data.test_share=0.5 eval.lengths=32 eval.tokens=256 >/dev/null
 
 # cut by a time limit and continued, the weights are the same bytes
 code=0

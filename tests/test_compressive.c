@@ -403,10 +403,9 @@ static void test_stream_of_the_most_used(void **unused) {
     (void)unused;
     enum { COUNT = 20 };
     static const char *const words[] = {
-        "model.mixer=compressive", "model.layers=1",  "model.width=8",  "mixer.heads=2",
-        "mixer.segment=4",         "mixer.memory=4",  "mixer.rate=2",   "mixer.compressed=3",
-        "model.vocabulary=11",     "mixer.loss=none", "model.init=0.5", "model.length=4",
-        "mixer.compress=most_used"};
+        "model.mixer=compressive", "model.layers=1", "model.width=8",  "mixer.heads=2",
+        "mixer.segment=4",         "mixer.memory=4", "mixer.rate=2",   "mixer.compressed=3",
+        "model.vocabulary=11",     "model.init=0.5", "model.length=4", "mixer.compress=most_used"};
     ls_ctx ctx = ctx_of_one_thread();
     ls_settings settings = {0};
     ls_model_config config;

@@ -198,7 +198,6 @@ static void test_refusals(void **state) {
         "heads=2 global_at=4,4",
         "heads=2 global_at=4 position=rope",
         "heads=2 dilation=1,2,3",
-        "heads=2 dilation=1.5",
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         trial t;

@@ -1074,7 +1074,6 @@ static void test_refusals(void **state) {
         {"heads=5", "do not divide", true},
         {"heads=2 cross_heads=5", "of cross-attends", false},
         {"heads=2 decoder_heads=5", "of the decoder", false},
-        {"heads=2 grid=2.5", "whole number", false},
         {"heads=2 grid=1e9,1e9,1e9", "too large", false},
         {"heads=2 loss=last", "causal model", false},
         {"heads=2 drop=0.5", "causal model", false},

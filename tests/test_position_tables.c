@@ -293,7 +293,6 @@ static void refusals(void **state) {
         "heads=5",
         "heads=4 kv_heads=3",
         "dilation=1,2,3",
-        "dilation=1.5",
     };
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         model m;

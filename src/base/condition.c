@@ -77,10 +77,9 @@ static bool is_set(const values *v, const char *key) {
     const ls_option *option = ls_options_find(v->table, key);
     if (option == NULL) return key_is(v, key, "true", true);
     const void *field = (const char *)v->from + option->offset;
-    const char *nothing[] = {"", "0", "false"};
-    for (size_t i = 0; i < 3; i++)
-        if (field_is(option, field, nothing[i])) return false;
-    return true;
+    if (option->type == LS_OPTION_TEXT) return strcmp(field, "") != 0 && strcmp(field, "0") != 0;
+    return !field_is(option, field, "") && !field_is(option, field, "0") &&
+           !field_is(option, field, "false");
 }
 
 /* One test: KEY=A|B, KEY!=A, or KEY. */

@@ -95,6 +95,8 @@ static void troff(ls_ctx *ctx, const char *text, ls_text *out) {
             ls_text_append(ctx, out, "\\e", 2);
         else if (*c == '-')
             ls_text_append(ctx, out, "\\-", 2);
+        else if (*c == '|')
+            ls_text_append(ctx, out, "|\\:", 3); /* a line may end here */
         else
             ls_text_append(ctx, out, c, 1);
     }

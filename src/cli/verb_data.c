@@ -35,6 +35,8 @@ static ls_status run(ls_cli *cli) {
     if ((strcmp(action, "stats") != 0 && !prepare && !tokenizer) || cli->word_count > 1)
         return LS_FAIL(ctx, LS_EUSE, "`%s`: say stats, prepare or tokenizer", action);
     LS_TRY(ls_cli_read(cli, "", &key_table, &about));
+    if (tokenizer && !ls_settings_has(&cli->settings, "data.tokenizer"))
+        LS_TRY(ls_settings_put(ctx, &cli->settings, "data.tokenizer", "train"));
     LS_TRY(ls_cli_read(cli, "data", &ls_data_options, &settings));
     LS_TRY(ls_cli_finish_settings(cli));
     const bool named = about.out[0] != '\0';
@@ -43,8 +45,6 @@ static ls_status run(ls_cli *cli) {
                        about.out);
     if (tokenizer && !named)
         return LS_FAIL(ctx, LS_EUSE, "say where the tokenizer goes: out=FOLDER");
-    if (tokenizer && !ls_settings_has(&cli->settings, "data.tokenizer"))
-        LS_TRY(ls_options_set(ctx, &ls_data_options, "data.", "tokenizer", "train", &settings));
     const char *cache = prepare && named ? about.out : cli->common.cache;
     LS_TRY(ls_data_open(ctx, &settings, cache, &data));
     ls_status status = LS_OK;

@@ -17,10 +17,10 @@ static const ls_option keys[] = {
     LS_REAL("temperature", FIELD(temperature), "0.8", 0, 100,
             "Divisor of the logits; 0: always the most likely token."),
     LS_INT("top_k", FIELD(top_k), "0", 0, 1 << 24, "Most likely tokens to choose among; 0: all.",
-           .needs = "temperature"),
+           .needs = "temperature!=0"),
     LS_REAL("top_p", FIELD(top_p), "1", 0, 1,
             "Probability of the most likely tokens to choose among, together.",
-            .needs = "temperature"),
+            .needs = "temperature!=0"),
 };
 static const ls_option_table key_table = LS_OPTIONS(keys, generate_keys);
 

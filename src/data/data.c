@@ -18,9 +18,10 @@ static const ls_option options[] = {
               "Format of the corpus; auto: by its name."),
     LS_TEXT("text_key", FIELD(text_key), "text", "Key of the text in each line of JSONL.",
             .needs = "format=auto|jsonl"),
-    LS_TEXT("tokenizer", FIELD(tokenizer), "byte",
-            "`byte`, `train` (byte pairs learnt from the corpus), or a tokenizer's folder or "
-            "file: docs/tokenizers.md."),
+    LS_TEXT(
+        "tokenizer", FIELD(tokenizer), "byte",
+        "Tokenizer: `byte`, `train` (byte pairs learnt from the corpus), or a tokenizer's folder "
+        "or file: docs/tokenizers.md."),
     LS_INT("vocabulary", FIELD(vocabulary), "8192", 257, 1 << 20,
            "Ids of the tokenizer that is learnt.", .needs = "tokenizer=train"),
     LS_REAL("test_share", FIELD(test_share), "0.1", 0, 0.5,

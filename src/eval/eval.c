@@ -35,7 +35,7 @@ static const ls_option options[] = {
     LS_INT("resolution_tokens", FIELD(resolution_tokens), "16384", 1, 1e15,
            "Tokens over which scores are averaged for the resolution, about; at least one "
            "window.",
-           .needs = "resolution"),
+           .needs = "resolution=true"),
     LS_INT("samples", FIELD(samples), "256", 1, 1e12, "Test samples of a task at each length.",
            .needs = "task"),
     LS_INT("sample_tokens", FIELD(sample_tokens), "16777216", 0, 1e15,

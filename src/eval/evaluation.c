@@ -1,6 +1,8 @@
 #include "eval/evaluation.h"
 
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -10,13 +12,21 @@ enum { PATH_BYTES = 4096 };
 
 /* ---- opening ---- */
 
-/* Which documents are for testing follows from the share: with another one some were trained on. */
-static ls_status check_share(const ls_evaluation *e, const char *corpus, double share) {
-    if (e->data.test_share == share || strcmp(e->data.corpus, corpus) != 0) return LS_OK;
+static bool is_same_file(const char *a, const char *b) {
+    char one[PATH_MAX], two[PATH_MAX];
+    if (strcmp(a, b) == 0) return true;
+    return realpath(a, one) != NULL && realpath(b, two) != NULL && strcmp(one, two) == 0;
+}
+
+/* Which documents are for testing follows from the share: with another some were trained on. */
+static ls_status check_share(const ls_evaluation *e, const ls_data_settings *trained) {
+    const bool differs =
+        e->data.test_share != trained->test_share || e->data.format != trained->format;
+    if (!differs || !is_same_file(e->data.corpus, trained->corpus)) return LS_OK;
     return LS_FAIL(e->ctx, LS_EUSE,
-                   "data.test_share=%g: the run has a share of %g of this corpus, so documents "
-                   "that it was trained on would be scored (leave it out, or set data.corpus)",
-                   e->data.test_share, share);
+                   "%s differs from the run's on the same corpus, so documents that it was trained "
+                   "on would be scored (leave it out, or set data.corpus)",
+                   e->data.format != trained->format ? "data.format" : "data.test_share");
 }
 
 /* The data of the run unless the request names others; always with the run's tokenizer. */
@@ -27,7 +37,7 @@ static ls_status read_data(ls_evaluation *e, const ls_settings *settings) {
     LS_TRY(ls_settings_apply(ctx, &e->trained.settings, "data", &ls_data_options, NULL, &e->data));
     const ls_data_settings trained = e->data;
     LS_TRY(ls_settings_apply(ctx, settings, "data", &ls_data_options, NULL, &e->data));
-    LS_TRY(check_share(e, trained.corpus, trained.test_share));
+    LS_TRY(check_share(e, &trained));
     LS_TRY(ls_path_join(ctx, tokenizer, sizeof tokenizer, e->trained.folder, "tokenizer"));
     if (!ls_path_is_folder(tokenizer)) return LS_OK;
     static const char *const fixed[] = {"data.tokenizer", "data.vocabulary"};

@@ -10,7 +10,7 @@ static const ls_option options[] = {
     LS_INT("hidden", FIELD(hidden), "0", 0, 1048576,
            "Hidden width of the feed-forward layer; 0: 4 times the width (8/3 where it is "
            "gated).",
-           .needs = "feed_forward"),
+           .needs = "feed_forward=true"),
     LS_INT("vocabulary", FIELD(vocabulary), "0", 0, 16777216,
            "Number of tokens; 0: the tokenizer's."),
     LS_INT("length", FIELD(length), "256", 1, 1 << 30,
@@ -51,7 +51,7 @@ static const ls_option options[] = {
             "Whether norms have weights; false: neither weights nor biases (OLMo 1)."),
     LS_CHOICE("norm_bias", FIELD(norm_bias), "as_bias", "as_bias|yes|no",
               "Whether norms have biases: as bias says, or otherwise (Falcon: yes).",
-              .needs = "norm=layer and norm_weight"),
+              .needs = "norm=layer and norm_weight=true"),
     LS_CHOICE("norm_place", FIELD(norm_place), "pre", "pre|post|sandwich|branch",
               "Place of the norm: before each layer; after each residual sum; before each layer "
               "and on its output (Gemma 2); on its output alone, before the sum (OLMo 2)."),
@@ -64,10 +64,11 @@ static const ls_option options[] = {
     LS_BOOL("inner_norm", FIELD(inner_norm), "false",
             "A norm inside feed-forward layers, before their output projection (sub-LayerNorm; "
             "attention has mixer.inner_norm).",
-            .needs = "feed_forward"),
+            .needs = "feed_forward=true"),
     LS_CHOICE("activation", FIELD(activation), "gelu",
               "gelu|gelu_tanh|silu|relu|relu2|geglu|swiglu|reglu|geglu_tanh",
-              "Activation of the feed-forward layer; *glu* are gated.", .needs = "feed_forward"),
+              "Activation of the feed-forward layer; *glu* are gated.",
+              .needs = "feed_forward=true"),
     LS_REAL("epsilon", FIELD(epsilon), "1e-5", 1e-12, 1, "Added in the norms."),
     LS_REAL("dropout", FIELD(dropout), "0", 0, 0.95,
             "Share of embedding and layer outputs dropped in training."),

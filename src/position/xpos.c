@@ -16,7 +16,7 @@ typedef struct xpos_options {
 #define FIELD(name) xpos_options, name
 static const ls_option options[] = {
     LS_REAL("base", FIELD(base), "10000", 1, 1e12,
-            "Ratio of the fastest to the slowest frequency of the pairs.", .needs = "rotate"),
+            "Ratio of the fastest to the slowest frequency of the pairs.", .needs = "rotate=true"),
     LS_REAL("gamma", FIELD(gamma), "0.4", 1e-6, 1e12,
             "Evenness of the fading of pairs; large: none fades."),
     LS_REAL("scale_base", FIELD(scale_base), "512", 1, 1e15,

@@ -44,7 +44,7 @@ static const ls_option options[] = {
               "Response to a step whose loss or gradient is not finite or a spike."),
     LS_INT("guard_window", FIELD(guard_window), "64", 2, LS_GUARD_WINDOW_MAX,
            "Accepted steps against which a spike is measured.",
-           .needs = "guard_spread or guard_norm_spread"),
+           .needs = "guard_spread!=0 or guard_norm_spread"),
     LS_INT("guard_rejections", FIELD(guard_rejections), "8", 1, 1000,
            "Rejected steps in a row that end the run."),
     LS_REAL("guard_spread", FIELD(guard_spread), "12", 0, 1e9,

@@ -24,7 +24,7 @@ static const ls_option options[] = {
            "Head dimension of values; 0: width/heads."),
     LS_BOOL("bias", FIELD(bias), "false", "Biases on the projections."),
     LS_BOOL("out_bias", FIELD(out_bias), "true", "A bias on the output projection too.",
-            .needs = "bias"),
+            .needs = "bias=true"),
     LS_CHOICE("inner_norm", FIELD(inner_norm), "none", "none|layer|rms",
               "A norm of all heads together before the output projection (sub-LayerNorm)."),
     LS_REAL("inner_epsilon", FIELD(inner_epsilon), "1e-5", 1e-12, 1, "Added in that norm.",

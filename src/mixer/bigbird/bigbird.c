@@ -19,16 +19,16 @@ static const ls_option options[] = {
            "Random blocks that a block attends to, drawn for every head."),
     LS_INT("seed", FIELD(seed), "0", 0, 4e9,
            "Seed of the random blocks of layer 0; layer i has seed + i.",
-           .needs = "random and draw!=zero"),
+           .needs = "random!=0 and draw!=zero"),
     LS_CHOICE("draw", FIELD(draw), "numpy", "numpy|zero|fresh",
               "How random blocks are drawn: as the public code does with numpy's generator; "
               "block 0 every time, as the transformers library does outside training; evenly "
               "among all blocks.",
-              .needs = "random"),
+              .needs = "random!=0"),
     LS_CHOICE("lengths", FIELD(lengths), "transformers", "transformers|original",
               "Whether 2,048 tokens are drawn for as any other length (transformers), or as "
               "1,024, 3,072 and 4,096 are, from the first 1,024 tokens (the authors' code).",
-              .needs = "random and draw=numpy"),
+              .needs = "random!=0 and draw=numpy"),
     LS_CHOICE("few_blocks", FIELD(few_blocks), "full", "full|draw",
               "What a text of at most 2 random + 5 blocks gets: full attention, as public models "
               "switch to, or random blocks, as the public layer does by itself."),

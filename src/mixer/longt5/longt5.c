@@ -23,7 +23,7 @@ static const ls_option options[] = {
     LS_INT("max_distance", FIELD(max_distance), "128", 2, 1 << 20,
            "Distance, in tokens and in blocks, from which on all share the last bucket."),
     LS_REAL("eps", FIELD(epsilon), "1e-6", 0, 1,
-            "Added to the mean square in the norm of global tokens.", .needs = "global_block"),
+            "Added to the mean square in the norm of global tokens.", .needs = "global_block!=0"),
 };
 
 static int64_t head_width(const ls_mixer *mixer) {

@@ -27,7 +27,7 @@ static const ls_option options[] = {
               "those of keys over time."),
     LS_INT("features", FIELD(features), "0", 0, 65536,
            "Random directions; 0: w log w for heads of width w.",
-           .needs = "kernel=softmax or kernel=relu and projection"),
+           .needs = "kernel=softmax or kernel=relu and projection=true"),
     LS_BOOL("projection", FIELD(projection), "true",
             "Whether ReLU is taken along random directions; false: of the elements of queries "
             "and keys themselves.",
@@ -35,13 +35,13 @@ static const ls_option options[] = {
     LS_CHOICE("draw", FIELD(draw), "orthogonal", "orthogonal|published|independent",
               "Random directions: orthogonal in blocks; the same with the signs that public code "
               "leaves in, which bias the kernel; independent.",
-              .needs = "kernel=softmax or kernel=relu and projection"),
+              .needs = "kernel=softmax or kernel=relu and projection=true"),
     LS_CHOICE("lengths", FIELD(lengths), "normal", "normal|root",
               "Lengths of directions: those of normal vectors, or all sqrt(head dimension).",
-              .needs = "kernel=softmax or kernel=relu and projection"),
+              .needs = "kernel=softmax or kernel=relu and projection=true"),
     LS_INT("redraw", FIELD(redraw), "1000", 0, 1e9,
            "Training steps after which directions are drawn anew; 0: never.",
-           .needs = "kernel=softmax or kernel=relu and projection"),
+           .needs = "kernel=softmax or kernel=relu and projection=true"),
     LS_CHOICE("stabiliser", FIELD(stabiliser), "none", "none|global",
               "Features of keys: as they are, or as published, over the maximum of the whole "
               "text, which lets later tokens be seen through eps.",
