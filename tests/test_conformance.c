@@ -152,13 +152,6 @@ static double *run_whole(ls_ctx *ctx, const arrangement *a, ls_dtype type, int64
     return run_held(ctx, a, type, type, B, T, x);
 }
 
-static double *normal_numbers(int64_t count, uint64_t seed) {
-    double *x = malloc((size_t)count * sizeof *x);
-    ls_random key = {.seed = seed, .stream = ls_stream_of("x")};
-    for (int64_t i = 0; i < count; i++) x[i] = ls_random_normal(key, (uint64_t)i);
-    return x;
-}
-
 /* 1, 6, 7: fast types against f64 at awkward lengths, memory poisoned and guarded. The reference
  * gets the operands that the fast type holds: what their rounding does is the function's own. */
 static void fast_is_reference(ls_ctx *ctx, const arrangement *a) {
