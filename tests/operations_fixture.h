@@ -1,5 +1,5 @@
-/* What the tests of operations share: a subject's gradients against differences in f64, and its fast
- * types against f64, on every instruction set that this processor has. */
+/* What the tests of operations share: a subject's gradients against differences in f64, and its
+ * fast types against f64, on every instruction set that this processor has. */
 #ifndef LS_TESTS_OPERATIONS_FIXTURE_H
 #define LS_TESTS_OPERATIONS_FIXTURE_H
 

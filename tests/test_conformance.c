@@ -1,5 +1,6 @@
 /* The laws every registered mixer obeys, run without knowing their names. A mixer that takes
- * positions is tried with every registered method, and with every extension the method allows. */
+ * positions is tried with every registered method, and with every extension the method allows.
+ * Tier: unsanitized. */
 #include "harness.h"
 #include "mixer/mixer.h"
 

@@ -1,5 +1,5 @@
-/* Operations row by row, of blocks and of attention: gradients against differences in f64, fast types
- * against f64, on every instruction set; padding; and the planner. */
+/* Operations on rows, on blocks and for attention: gradients against differences in f64, fast types
+ * against f64, on every instruction set; padding; the planner. Tier: unsanitized. */
 #include "operations_fixture.h"
 
 static void linear(ls_program *p, const void *about) {

@@ -1,5 +1,5 @@
 /* Operations along a sequence (scans, convolutions, state spaces): gradients against differences in
- * f64, fast types against f64, on every instruction set. */
+ * f64, fast types against f64, on every instruction set. Tier: unsanitized. */
 #include "operations_fixture.h"
 
 /* The linear recurrence: lengths that fill no chunk, widths that fill no vector, a state from

@@ -1,5 +1,5 @@
-/* Models of perceivers: special cases that are other models, the last latents alone, cuts of a text,
- * classifiers. */
+/* Models of perceivers: special cases that are other models, the last latents alone, cuts of a
+ * text, classifiers. */
 #include "perceiver_fixture.h"
 #include "train/train.h"
 
