@@ -77,9 +77,9 @@ static inline void golden_same(const golden_heads *g, const char *name, const do
 static inline void golden_run(ls_ctx *ctx, const golden_heads *g, const mixer_case *c, bench *b) {
     *b = mixer_bench(
         ctx, c, (ls_program_options){.type = LS_F64, .batch = g->B, .length = g->T, .grad = true});
-    mixer_put(b, "x", g->x);
-    mixer_put(b, "cot", g->cot);
-    if (c->padded) mixer_put(b, "valid", g->valid);
+    put_values(b, "x", g->x);
+    put_values(b, "cot", g->cot);
+    if (c->padded) put_values(b, "valid", g->valid);
     ls_parameters_clear_gradient(b->store);
     expect(ctx, ls_program_run(b->program, NULL, 0, 0));
     double *y = read_all(ls_program_find(b->program, "y"));

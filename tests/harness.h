@@ -84,6 +84,26 @@ static inline void put(const ls_tensor *tensor, int64_t i, double value) {
     }
 }
 
+static inline void put_values(const bench *b, const char *name, const double *values) {
+    const ls_tensor *tensor = ls_program_find(b->program, name);
+    for (int64_t i = 0; i < ls_count(tensor); i++) put(tensor, i, values[i]);
+}
+
+static inline double *normal_numbers(int64_t count, uint64_t seed) {
+    double *x = malloc((size_t)count * sizeof *x);
+    for (int64_t i = 0; i < count; i++)
+        x[i] = ls_random_normal((ls_random){.seed = seed, .stream = 9}, (uint64_t)i);
+    return x;
+}
+
+/* Numbers that are the same in every type. */
+static inline double *coarse_numbers(int64_t count, uint64_t seed) {
+    double *x = normal_numbers(count, seed);
+    for (int64_t i = 0; i < count; i++)
+        x[i] = (double)ls_bf16_to_f32(ls_bf16_from_f32((float)x[i]));
+    return x;
+}
+
 /* Real inputs get reproducible normal numbers by their names; integer inputs are the subject's. */
 static inline void fill_inputs(ls_program *program, const char *const *names, uint64_t seed) {
     for (; *names != NULL; names++) {

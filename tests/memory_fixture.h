@@ -3,29 +3,15 @@
 #ifndef LS_TESTS_MEMORY_FIXTURE_H
 #define LS_TESTS_MEMORY_FIXTURE_H
 
-#include "harness.h"
-#include "mixer/mixer.h"
+#include "mixer_words.h"
 #include "tensor/engine/program_internal.h"
 
-/* A mixer from key=value words. */
+/* A causal mixer from key=value words. */
 static inline ls_mixer choose(ls_ctx *ctx, const ls_mixer_type *type, int64_t width,
                               const char *words) {
-    char all[256], *rest = NULL;
-    void *options = calloc(1, type->options.size);
-    expect(ctx, ls_options_default(ctx, &type->options, options));
-    snprintf(all, sizeof all, "%s", words);
-    for (char *word = strtok_r(all, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
-        char *value = strchr(word, '=');
-        *value++ = '\0';
-        expect(ctx, ls_options_set(ctx, &type->options, "", word, value, options));
-    }
-    ls_mixer mixer = {.type = type, .options = options, .width = width, .causal = true};
-    expect(ctx, type->check(ctx, &mixer));
+    ls_mixer mixer;
+    expect(ctx, mixer_choose(ctx, type, words, width, true, &mixer));
     return mixer;
-}
-
-static inline void release(ls_mixer *mixer) {
-    free((void *)(uintptr_t)mixer->options);
 }
 
 static inline void near(const char *name, const double *got, const double *want, int64_t count,
@@ -37,11 +23,6 @@ static inline void near(const char *name, const double *got, const double *want,
         if (!isfinite(got[i])) fail_msg("%s[%lld] is not finite", name, (long long)i);
     }
     if (!(wrong <= tolerance * most)) fail_msg("%s differs by %.3g of %.3g", name, wrong, most);
-}
-
-static inline void put_all(const bench *b, const char *name, const double *values) {
-    ls_tensor *tensor = ls_program_find(b->program, name);
-    for (int64_t i = 0; i < ls_count(tensor); i++) put(tensor, i, values[i]);
 }
 
 /* Bench of another length on the same parameters; with grad the cotangent of y is "cot". */
@@ -56,13 +37,6 @@ static inline bench more(bench *first, const subject *what, ls_program_options o
     expect(b.ctx, ls_program_finish(b.program));
     ls_program_poison(b.program);
     return b;
-}
-
-static inline double *numbers(int64_t count, uint64_t seed) {
-    double *x = malloc((size_t)count * sizeof *x);
-    for (int64_t i = 0; i < count; i++)
-        x[i] = ls_random_normal((ls_random){.seed = seed, .stream = 9}, (uint64_t)i);
-    return x;
 }
 
 static inline void record_layer(ls_program *p, const void *about) {
@@ -115,7 +89,7 @@ static inline double *outputs(ls_ctx *ctx, const ls_mixer *mixer, ls_dtype type,
             state = b.state;
             b.state = NULL;
         }
-        put_all(&b, "x", x + at * D);
+        put_values(&b, "x", x + at * D);
         if (grad)
             for (int64_t i = 0; i < n * D; i++) put(ls_program_find(b.program, "cot"), i, 1);
         expect(ctx, ls_program_run(b.program, state, 0, 0));
@@ -132,7 +106,7 @@ static inline double *outputs(ls_ctx *ctx, const ls_mixer *mixer, ls_dtype type,
 static inline void check_any_cut(ls_ctx *ctx, const ls_mixer_type *type, int64_t width,
                                  const char *const *words, size_t count) {
     enum { ROWS = 90 };
-    double *x = numbers(ROWS * width, 4);
+    double *x = normal_numbers(ROWS * width, 4);
     for (size_t i = 0; i < count; i++) {
         ls_mixer mixer = choose(ctx, type, width, words[i]);
         subject what = {words[i], record_layer, &mixer};
@@ -153,7 +127,7 @@ static inline void check_any_cut(ls_ctx *ctx, const ls_mixer_type *type, int64_t
                 free(got);
             }
         free(want);
-        release(&mixer);
+        mixer_release(&mixer);
     }
     free(x);
 }

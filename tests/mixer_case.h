@@ -2,8 +2,7 @@
 #ifndef LS_TESTS_MIXER_CASE_H
 #define LS_TESTS_MIXER_CASE_H
 
-#include "harness.h"
-#include "mixer/mixer.h"
+#include "mixer_words.h"
 
 typedef struct mixer_case {
     ls_mixer mixer;
@@ -11,26 +10,6 @@ typedef struct mixer_case {
     void (*set)(ls_parameters *store, const void *u); /* weights; NULL: the harness's own */
     const void *user;
 } mixer_case;
-
-/* A mixer from key=value words; release it with mixer_release. */
-static inline ls_status mixer_choose(ls_ctx *ctx, const ls_mixer_type *type, const char *words,
-                                     int64_t width, bool causal, ls_mixer *out) {
-    char all[256], *rest = NULL;
-    void *options = calloc(1, type->options.size);
-    expect(ctx, ls_options_default(ctx, &type->options, options));
-    snprintf(all, sizeof all, "%s", words);
-    for (char *word = strtok_r(all, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
-        char *value = strchr(word, '=');
-        *value++ = '\0';
-        expect(ctx, ls_options_set(ctx, &type->options, "", word, value, options));
-    }
-    *out = (ls_mixer){.type = type, .options = options, .width = width, .causal = causal};
-    return ls_mixer_check(ctx, out);
-}
-
-static inline void mixer_release(ls_mixer *mixer) {
-    free((void *)(uintptr_t)mixer->options);
-}
 
 static inline void mixer_record(ls_program *p, const void *about) {
     const mixer_case *c = about;
@@ -50,30 +29,18 @@ static inline bench mixer_bench(ls_ctx *ctx, const mixer_case *c, ls_program_opt
     return b;
 }
 
-static inline void mixer_put(const bench *b, const char *name, const double *values) {
-    const ls_tensor *tensor = ls_program_find(b->program, name);
-    for (int64_t i = 0; i < ls_count(tensor); i++) put(tensor, i, values[i]);
-}
-
 /* The output [B,T,D] of one pass over x; valid [B,T] where the case is padded. */
 static inline double *mixer_outputs(ls_ctx *ctx, const mixer_case *c, ls_dtype type, int64_t B,
                                     int64_t T, const double *x, const double *valid) {
     bench b = mixer_bench(
         ctx, c, (ls_program_options){.type = type, .batch = B, .length = T, .guarded = true});
-    mixer_put(&b, "x", x);
-    if (c->padded) mixer_put(&b, "valid", valid);
+    put_values(&b, "x", x);
+    if (c->padded) put_values(&b, "valid", valid);
     expect(ctx, ls_program_run(b.program, NULL, 0, 0));
     assert_true(ls_program_guards_intact(b.program));
     double *y = read_all(ls_program_find(b.program, "y"));
     bench_free(&b);
     return y;
-}
-
-static inline double *mixer_numbers(int64_t count, uint64_t seed) {
-    double *x = malloc((size_t)count * sizeof *x);
-    for (int64_t i = 0; i < count; i++)
-        x[i] = ls_random_normal((ls_random){.seed = seed, .stream = 9}, (uint64_t)i);
-    return x;
 }
 
 static inline double *mixer_weight(const ls_parameters *store, const char *name) {

@@ -3,43 +3,14 @@
 #ifndef LS_TESTS_MIXER_RUNS_H
 #define LS_TESTS_MIXER_RUNS_H
 
-#include "harness.h"
-#include "mixer/mixer.h"
+#include "mixer_words.h"
 #include "model/safetensors.h"
-
-/* Its options are the caller's to free. */
-static inline ls_status mixer_from(ls_ctx *ctx, const ls_mixer_type *type, const char *words,
-                                   int64_t width, ls_mixer *out) {
-    char all[256], *rest = NULL;
-    void *options = calloc(1, type->options.size);
-    expect(ctx, ls_options_default(ctx, &type->options, options));
-    snprintf(all, sizeof all, "%s", words);
-    for (char *word = strtok_r(all, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
-        char *value = strchr(word, '=');
-        *value++ = '\0';
-        expect(ctx, ls_options_set(ctx, &type->options, "", word, value, options));
-    }
-    *out = (ls_mixer){.type = type, .options = options, .width = width, .causal = true};
-    return type->check(ctx, out);
-}
-
-static inline void mixer_release(ls_mixer *mixer) {
-    free((void *)(uintptr_t)mixer->options);
-    *mixer = (ls_mixer){0};
-}
 
 static inline void mixer_record(ls_program *p, const void *about) {
     const ls_mixer *mixer = about;
     const ls_program_options *o = ls_program_about(p);
     ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(o->batch, o->length, mixer->width), true);
     ls_keep(p, "y", mixer->type->forward(p, mixer, x));
-}
-
-static inline double *normal_rows(int64_t count) {
-    double *x = malloc((size_t)count * sizeof *x);
-    for (int64_t i = 0; i < count; i++)
-        x[i] = ls_random_normal((ls_random){.seed = 4, .stream = 9}, (uint64_t)i);
-    return x;
 }
 
 /* Outputs of one sequence x [rows, width] in chunks of `cut` (0: whole, without a state). `set`
@@ -192,7 +163,7 @@ static inline void obeys(ls_ctx *ctx, const ls_mixer *mixer, const char *words) 
     static const char *const inputs[] = {"x", "cot", NULL};
     enum { ROWS = 70 };
     const int64_t D = mixer->width;
-    double *x = normal_rows(ROWS * D);
+    double *x = normal_numbers(ROWS * D, 4);
     subject what = {words, mixer_record, mixer};
     check_gradients(ctx, &what, (ls_program_options){.batch = 1, .length = 20}, inputs, 5);
     later_gradients(ctx, &what, inputs);

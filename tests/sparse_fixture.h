@@ -3,8 +3,7 @@
 #ifndef LS_TESTS_SPARSE_FIXTURE_H
 #define LS_TESTS_SPARSE_FIXTURE_H
 
-#include "harness.h"
-#include "mixer/mixer.h"
+#include "mixer_words.h"
 #include "model/safetensors.h"
 
 /* ---- a mixer in its place ---- */
@@ -20,15 +19,13 @@ typedef struct trial {
 /* A mixer that looks both ways, from key=value words; `check` says what it thinks of them. */
 static inline ls_status trial_start(trial *t, const ls_mixer_type *type, int64_t width,
                                     const char *words) {
-    char all[512], *rest = NULL;
+    char all[512], *rest = all, *value;
     *t = (trial){.ctx = ls_ctx_default(), .B = 1, .D = width};
     void *options = calloc(1, type->options.size);
     expect(&t->ctx, ls_options_default(&t->ctx, &type->options, options));
     t->mixer = (ls_mixer){.type = type, .options = options, .width = width};
     snprintf(all, sizeof all, "%s", words);
-    for (char *word = strtok_r(all, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
-        char *value = strchr(word, '=');
-        *value++ = '\0';
+    for (char *word; (word = next_setting(&rest, &value)) != NULL;) {
         if (strcmp(word, "causal") == 0)
             t->mixer.causal = true;
         else if (strcmp(word, "layer") == 0)
@@ -65,11 +62,6 @@ static inline bench trial_bench(trial *t, ls_dtype type, bool grad) {
             .type = type, .batch = t->B, .length = t->T, .grad = grad, .guarded = true});
 }
 
-static inline void put_values(bench *b, const char *name, const double *values) {
-    const ls_tensor *tensor = ls_program_find(b->program, name);
-    for (int64_t i = 0; i < ls_count(tensor); i++) put(tensor, i, values[i]);
-}
-
 /* Runs with these inputs; `cot` may be NULL. */
 static inline void trial_run(trial *t, bench *b, const double *x, const double *cot) {
     put_values(b, "x", x);
@@ -89,14 +81,6 @@ static inline double *trial_outputs(trial *t, ls_dtype type, const double *x) {
     double *y = read_all(ls_program_find(b.program, "y"));
     bench_free(&b);
     return y;
-}
-
-static inline double *normal_numbers(int64_t count, uint64_t seed) {
-    double *x = malloc((size_t)count * sizeof *x);
-    for (int64_t i = 0; i < count; i++) /* the same in every type */
-        x[i] = (double)ls_bf16_to_f32(ls_bf16_from_f32(
-            (float)ls_random_normal((ls_random){.seed = seed, .stream = 9}, (uint64_t)i)));
-    return x;
 }
 
 /* Rows [0, T) of 1 and from `tokens` on of 0. */
@@ -166,7 +150,7 @@ static inline void expect_rows(const char *what, const double *got, const double
 static inline void fast_is_plain(trial *t, const char *what, const double *x, double f32_bar,
                                  double bf16_bar) {
     const int64_t count = t->B * t->T * t->D;
-    double *cot = normal_numbers(count, 71);
+    double *cot = coarse_numbers(count, 71);
     for (int64_t i = 0; t->valid != NULL && i < count; i++) cot[i] *= t->valid[i / t->D];
     double *want[3] = {0};
     int64_t total = 0;

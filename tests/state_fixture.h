@@ -62,8 +62,8 @@ static inline void stream_open(stream *s, size_t which, bool grad) {
                                             .streaming = true,
                                             .capacity = CAPACITY,
                                             .chunk_max = length});
-    double *x = mixer_numbers(2 * length * WIDTH, 3);
-    mixer_put(&s->b, "x", x);
+    double *x = normal_numbers(2 * length * WIDTH, 3);
+    put_values(&s->b, "x", x);
     free(x);
     for (s->at = 0; s->at < 5 * CHUNK; s->at += length)
         expect(&s->ctx, ls_program_run(s->b.program, s->b.state, 0, 0));

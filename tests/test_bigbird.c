@@ -151,7 +151,7 @@ static void test_definition(void **state) {
     double valid[1000];
     for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++) {
         const pattern *c = &patterns[i];
-        double *x = normal_numbers(c->T * D, 5);
+        double *x = coarse_numbers(c->T * D, 5);
         trial t;
         expect(&t.ctx, trial_start(&t, &ls_mixer_bigbird, D, c->words));
         t.T = c->T;
@@ -181,7 +181,7 @@ static void test_definition(void **state) {
 static void test_padding(void **state) {
     (void)state;
     enum { T = 180, TOKENS = 165 };
-    double *x = normal_numbers(T * D, 6), valid[T];
+    double *x = coarse_numbers(T * D, 6), valid[T];
     trial t;
     expect(&t.ctx, trial_start(&t, &ls_mixer_bigbird, D, "heads=2 block=18"));
     t.T = TOKENS;
@@ -202,7 +202,7 @@ static void test_padding(void **state) {
 static void test_row_sums(void **state) {
     (void)state;
     enum { T = 61 };
-    double *x = normal_numbers(T * D, 7);
+    double *x = coarse_numbers(T * D, 7);
     trial t;
     expect(&t.ctx, trial_start(&t, &ls_mixer_bigbird, D, "heads=2 block=4 seed=3"));
     t.T = T;
@@ -228,7 +228,7 @@ static void test_row_sums(void **state) {
 static void test_positions(void **state) {
     (void)state;
     enum { T = 130 };
-    double *x = normal_numbers(T * D, 8);
+    double *x = coarse_numbers(T * D, 8);
     trial t;
     expect(&t.ctx,
            trial_start(&t, &ls_mixer_bigbird, D, "heads=2 block=10 random=1 position=rope"));

@@ -32,7 +32,7 @@ static void test_rate_one_is_a_longer_memory(void **unused) {
         {"heads=2 rate=3 segment=9 memory=6 compressed=4 memory_layers=1", "segment=9 memory=0"},
     };
     ls_ctx ctx = ctx_of_one_thread();
-    double *x = numbers(ROWS * D, 4);
+    double *x = normal_numbers(ROWS * D, 4);
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
         char words[64];
         snprintf(words, sizeof words, "heads=2 %s", pairs[i].xl);
@@ -48,8 +48,8 @@ static void test_rate_one_is_a_longer_memory(void **unused) {
                 free(got);
             }
         free(want);
-        release(&ours);
-        release(&xl);
+        mixer_release(&ours);
+        mixer_release(&xl);
     }
     free(x);
 }
@@ -133,7 +133,7 @@ static void test_definition(void **unused) {
                                        {10, 5, 7, 5, true},
                                        {8, 4, 3, 4, true}};
     ls_ctx ctx = ctx_of_one_thread();
-    double *x = numbers(ROWS * D, 12);
+    double *x = normal_numbers(ROWS * D, 12);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const definition *d = &cases[i];
         char words[160];
@@ -146,7 +146,7 @@ static void test_definition(void **unused) {
         subject what = {words, record_layer, &mixer};
         bench b = bench_new(&ctx, &what,
                             (ls_program_options){.type = LS_F64, .batch = 1, .length = ROWS});
-        put_all(&b, "x", x);
+        put_values(&b, "x", x);
         expect(&ctx, ls_program_run(b.program, NULL, 0, 0));
         double *got = read_all(ls_program_find(b.program, "y")), want[D];
         for (int64_t n = 0; n < ROWS; n++) {
@@ -155,7 +155,7 @@ static void test_definition(void **unused) {
         }
         free(got);
         bench_free(&b);
-        release(&mixer);
+        mixer_release(&mixer);
     }
     free(x);
 }
@@ -166,7 +166,7 @@ static void test_most_used(void **unused) {
     enum { ROWS = 64 };
     static const definition cases[] = {{8, 4, 5, 2, false}, {8, 12, 3, 4, false}};
     ls_ctx ctx = ctx_of_one_thread();
-    double *x = numbers(ROWS * D, 12), want[ROWS * D];
+    double *x = normal_numbers(ROWS * D, 12), want[ROWS * D];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const definition *d = &cases[i];
         char words[160];
@@ -208,7 +208,7 @@ static void test_most_used(void **unused) {
                     fail_msg("%s: way %d is off by %g", words, way, nmse(got, want, ROWS * D));
                 free(got);
             }
-        release(&mixer);
+        mixer_release(&mixer);
     }
     free(x);
 }
@@ -252,7 +252,7 @@ static void test_gradients_through_compression(void **unused) {
                 fail_msg("%s: gradients in f32 are off", words[i]);
             free(all[0]), free(all[1]);
         }
-        release(&mixer);
+        mixer_release(&mixer);
     }
 }
 
@@ -277,11 +277,11 @@ static training train(ls_ctx *ctx, const ls_mixer *mixer, bool own_loss) {
                                                       .streaming = true,
                                                       .capacity = 10 * SEGMENT,
                                                       .chunk_max = SEGMENT})};
-    double *x = numbers(4 * SEGMENT * D, 21);
+    double *x = normal_numbers(4 * SEGMENT * D, 21);
     for (int64_t i = 0; i < SEGMENT * D; i++) put(ls_program_find(t.b.program, "cot"), i, 0);
     for (int s = 0; s < 4; s++) {
         if (s == 3) expect(ctx, ls_state_save(ctx, t.b.state, &t.state));
-        put_all(&t.b, "x", x + s * SEGMENT * D);
+        put_values(&t.b, "x", x + s * SEGMENT * D);
         if (s < 3) expect(ctx, ls_program_run(t.b.program, t.b.state, 0, 0));
     }
     free(x);
@@ -355,7 +355,7 @@ static void test_losses_stay_apart(void **unused) {
             assert_true((most == 0) == of_compression(parameter->name));
         }
         end_training(&ctx, &t);
-        release(&mixer);
+        mixer_release(&mixer);
     }
 }
 
@@ -370,15 +370,15 @@ static void test_known_convolutions(void **unused) {
     ls_mixer copy =
         choose(&ctx, &ls_mixer_compressive, D, "heads=2 segment=8 memory=8 compressed=6 rate=1");
     enum { ROWS = 40 };
-    double *x = numbers(ROWS * D, 2);
+    double *x = normal_numbers(ROWS * D, 2);
     ls_program_options options = {.type = LS_F64, .batch = 1, .length = ROWS};
     subject a = {"conv", record_layer, &conv}, c = {"mean", record_layer, &mean};
     bench first = bench_new(&ctx, &a, options), second = bench_new(&ctx, &c, options);
     double *weight = master(&first, "compress.weight");
     for (int64_t i = 0; i < 4 * D * D; i++) weight[i] = i % D == i / (4 * D) ? 0.25 : 0;
     memset(master(&first, "compress.bias"), 0, D * sizeof(double));
-    put_all(&first, "x", x);
-    put_all(&second, "x", x);
+    put_values(&first, "x", x);
+    put_values(&second, "x", x);
     expect(&ctx, ls_program_run(first.program, NULL, 0, 0));
     expect(&ctx, ls_program_run(second.program, NULL, 0, 0));
     double *got = read_all(ls_program_find(first.program, "y"));
@@ -393,9 +393,9 @@ static void test_known_convolutions(void **unused) {
     memset(master(&t.b, "compress.bias"), 0, D * sizeof(double));
     assert_true(its_loss(&t) <= 1e-30);
     end_training(&ctx, &t);
-    release(&conv);
-    release(&mean);
-    release(&copy);
+    mixer_release(&conv);
+    mixer_release(&mean);
+    mixer_release(&copy);
 }
 
 /* A stream asks the model how much it takes at once, and has all its programs made for that. */

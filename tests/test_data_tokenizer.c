@@ -353,48 +353,6 @@ static void test_allocation_failures(void **state) {
     fail_each_allocation(everything, NULL);
 }
 
-/* GPT-2's own files and llama.cpp's vectors, where a developer has them. */
-static void test_gpt2_vectors(void **state) {
-    (void)state;
-    const char *folder = getenv("LONGSHOT_SHARED_DATA");
-    ls_ctx ctx = ls_ctx_default();
-    ls_tokenizer *tokenizer;
-    ls_text in = {0}, out = {0};
-    char path[600];
-    if (folder == NULL) {
-        print_message("skipped: LONGSHOT_SHARED_DATA names no folder with GPT-2's files\n");
-        skip();
-    }
-    assert_int_equal(ls_tokenizer_load(&ctx, folder, &tokenizer), LS_OK);
-    assert_int_equal(ls_tokenizer_vocabulary(tokenizer), 50257);
-    assert_int_equal(ls_tokenizer_end(tokenizer), 50256);
-    snprintf(path, sizeof path, "%s/ggml-vocab-gpt-2.gguf.inp", folder);
-    assert_int_equal(ls_file_read(&ctx, path, 1 << 20, &in), LS_OK);
-    snprintf(path, sizeof path, "%s/ggml-vocab-gpt-2.gguf.out", folder);
-    assert_int_equal(ls_file_read(&ctx, path, 1 << 20, &out), LS_OK);
-    static const char border[] = "\n__ggml_vocab_test__\n";
-    const char *expected = out.bytes;
-    for (const char *text = in.bytes; text != NULL;) {
-        const char *end = strstr(text, border);
-        size_t length = end == NULL ? strlen(text) : (size_t)(end - text);
-        ls_ids ids = {0};
-        assert_int_equal(ls_tokenizer_encode(&ctx, tokenizer, text, length, false, &ids), LS_OK);
-        for (size_t i = 0; i < ids.count; i++) {
-            char *after;
-            assert_int_equal(strtol(expected, &after, 10), ids.at[i]);
-            expected = after;
-        }
-        while (*expected == ' ') expected++;
-        assert_true(*expected == '\n' || *expected == '\0');
-        expected += *expected == '\n';
-        ls_ids_clear(&ctx, &ids);
-        text = end == NULL ? NULL : end + sizeof border - 1;
-    }
-    ls_text_clear(&ctx, &in);
-    ls_text_clear(&ctx, &out);
-    ls_tokenizer_free(&ctx, tokenizer);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_byte),
@@ -404,7 +362,6 @@ int main(void) {
         cmocka_unit_test(test_training_against_definition),
         cmocka_unit_test(test_bad_files),
         cmocka_unit_test(test_allocation_failures),
-        cmocka_unit_test(test_gpt2_vectors),
     };
     return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
 }

@@ -1,5 +1,6 @@
 # Runs every command that the README and the docs show in their ```sh blocks, in order, in a folder of
 # its own. Long ones are cut short by further words, which override what stands before them.
+# Tier: slow.
 set -eu
 program=$1
 source=$2

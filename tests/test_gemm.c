@@ -1,5 +1,5 @@
 /* Matrix products against a naive f64 product, for every instruction set and backend that runs
- * here. */
+ * here. Tier: unsanitized. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>

@@ -19,7 +19,7 @@ static void test_variants(void **state) {
     ls_ctx ctx = ls_ctx_default();
     for (int i = 0; i < VARIANTS; i++) {
         ls_mixer mixer;
-        expect(&ctx, mixer_from(&ctx, &ls_mixer_h3, variants[i], D, &mixer));
+        expect(&ctx, mixer_choose(&ctx, &ls_mixer_h3, variants[i], D, true, &mixer));
         obeys(&ctx, &mixer, variants[i]);
         mixer_release(&mixer);
     }
@@ -71,14 +71,14 @@ static void test_definition(void **state) {
     (void)state;
     enum { ROWS = 23, MOST = 8 };
     ls_ctx ctx = ls_ctx_default();
-    double *x = normal_rows(ROWS * D);
+    double *x = normal_numbers(ROWS * D, 4);
     for (size_t i = 0; i < sizeof definitions / sizeof definitions[0]; i++) {
         const definition *c = &definitions[i];
         const int H = D / c->W;
         double place[D][MOST] = {{0}}, want[ROWS * D];
         double complex modes[D * MOST][MOST] = {{0}}; /* of (h, i, j) */
         ls_mixer mixer;
-        expect(&ctx, mixer_from(&ctx, &ls_mixer_h3, c->words, D, &mixer));
+        expect(&ctx, mixer_choose(&ctx, &ls_mixer_h3, c->words, D, true, &mixer));
         bench b = mixer_weights(&ctx, &mixer, ROWS);
         for (int t = 0; t < ROWS; t++) {
             double q[D], k[D], v[D], mixed[D] = {0};
@@ -184,7 +184,7 @@ static void test_published(void **state) {
      * keys that the register holds, with the extent of their cache. */
     ls_mixer mixer;
     ls_text saved = {0};
-    expect(&ctx, mixer_from(&ctx, &ls_mixer_h3, "d_state=16", D, &mixer));
+    expect(&ctx, mixer_choose(&ctx, &ls_mixer_h3, "d_state=16", D, true, &mixer));
     double *x = stored(&golden, "in.x", &count);
     free(mixer_outputs(&ctx, (mixer_run){&mixer, LS_F64, ROWS, 1, published, &saved}, x));
     double modes[D * STATES], keys[(2 * STATES - 1) * D];
@@ -218,10 +218,10 @@ static void test_refusals(void **state) {
     ls_ctx ctx = ls_ctx_default();
     ls_mixer mixer;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        assert_int_equal(mixer_from(&ctx, &ls_mixer_h3, wrong[i], D, &mixer), LS_EUSE);
+        assert_int_equal(mixer_choose(&ctx, &ls_mixer_h3, wrong[i], D, true, &mixer), LS_EUSE);
         mixer_release(&mixer);
     }
-    expect(&ctx, mixer_from(&ctx, &ls_mixer_h3, "", D, &mixer));
+    expect(&ctx, mixer_choose(&ctx, &ls_mixer_h3, "", D, true, &mixer));
     mixer.causal = false;
     assert_int_equal(ls_mixer_h3.check(&ctx, &mixer), LS_EUSE);
     mixer_release(&mixer);

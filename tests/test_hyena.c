@@ -26,7 +26,7 @@ static void test_variants(void **state) {
     ls_ctx ctx = ls_ctx_default();
     for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
         ls_mixer mixer;
-        expect(&ctx, mixer_from(&ctx, &ls_mixer_hyena, variants[i], D, &mixer));
+        expect(&ctx, mixer_choose(&ctx, &ls_mixer_hyena, variants[i], D, true, &mixer));
         obeys(&ctx, &mixer, variants[i]);
         mixer_release(&mixer);
     }
@@ -316,11 +316,11 @@ static void defined(const bench *b, const definition *c, const double *x, double
 static void test_definition(void **state) {
     (void)state;
     ls_ctx ctx = ls_ctx_default();
-    double *x = normal_rows(ROWS * D), want[ROWS * D];
+    double *x = normal_numbers(ROWS * D, 4), want[ROWS * D];
     for (size_t i = 0; i < sizeof definitions / sizeof definitions[0]; i++) {
         const definition *c = &definitions[i];
         ls_mixer mixer;
-        expect(&ctx, mixer_from(&ctx, &ls_mixer_hyena, c->words, D, &mixer));
+        expect(&ctx, mixer_choose(&ctx, &ls_mixer_hyena, c->words, D, true, &mixer));
         mixer.causal = !c->both;
         expect(&ctx, ls_mixer_hyena.check(&ctx, &mixer));
         bench b = mixer_weights(&ctx, &mixer, ROWS);
@@ -347,10 +347,10 @@ static void test_length(void **state) {
     enum { LENGTH = 13 };
     static const char *const words[] = {SMALL "l_max=13", SMALL, SMALL "l_max=13 beyond=cut"};
     ls_ctx ctx = ls_ctx_default();
-    double *x = normal_rows(ROWS * D), *y[3];
+    double *x = normal_numbers(ROWS * D, 4), *y[3];
     for (int i = 0; i < 3; i++) {
         ls_mixer mixer;
-        expect(&ctx, mixer_from(&ctx, &ls_mixer_hyena, words[i], D, &mixer));
+        expect(&ctx, mixer_choose(&ctx, &ls_mixer_hyena, words[i], D, true, &mixer));
         mixer.trained_length = i == 1 ? LENGTH : 5;
         y[i] = mixer_outputs(&ctx, (mixer_run){&mixer, LS_F64, ROWS, 0, NULL, NULL}, x);
         mixer_release(&mixer);
@@ -370,7 +370,7 @@ static void test_declared(void **state) {
     for (size_t i = 0; i < sizeof definitions / sizeof definitions[0]; i++) {
         const definition *c = &definitions[i];
         ls_mixer mixer;
-        expect(&ctx, mixer_from(&ctx, &ls_mixer_hyena, c->words, D, &mixer));
+        expect(&ctx, mixer_choose(&ctx, &ls_mixer_hyena, c->words, D, true, &mixer));
         mixer.causal = !c->both;
         const subject what = {c->words, mixer_record, &mixer};
         for (int64_t T = 1; T <= ROWS; T += ROWS - 1) {
@@ -479,7 +479,7 @@ static void test_refusals(void **state) {
     ls_ctx ctx = ls_ctx_default();
     ls_mixer mixer;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        assert_int_equal(mixer_from(&ctx, &ls_mixer_hyena, wrong[i], D, &mixer), LS_EUSE);
+        assert_int_equal(mixer_choose(&ctx, &ls_mixer_hyena, wrong[i], D, true, &mixer), LS_EUSE);
         mixer_release(&mixer);
     }
 }

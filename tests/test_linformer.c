@@ -59,7 +59,7 @@ static double *defined(const ls_parameters *store, int sharing, const double *x,
 static void test_definition(void **state) {
     (void)state;
     ls_ctx ctx = ls_ctx_default();
-    double *x = mixer_numbers(B * T * D, 3);
+    double *x = normal_numbers(B * T * D, 3);
     for (int s = 0; s < SHARINGS; s++) {
         mixer_case c = {0};
         expect(&ctx,
@@ -97,7 +97,7 @@ static void test_identity_is_attention(void **state) {
     (void)state;
     ls_ctx ctx = ls_ctx_default();
     mixer_case low = {.set = identity}, full = {0};
-    double *x = mixer_numbers(B * T * D, 4);
+    double *x = normal_numbers(B * T * D, 4);
     expect(&ctx, mixer_choose(&ctx, &ls_mixer_linformer, "heads=3 k=17 length=17 out_bias=false", D,
                               false, &low.mixer));
     expect(&ctx, mixer_choose(&ctx, &ls_mixer_attention, "heads=3", D, false, &full.mixer));
@@ -154,7 +154,7 @@ static void test_padding(void **state) {
     (void)state;
     enum { REAL = 12 };
     ls_ctx ctx = ls_ctx_default();
-    double *x = mixer_numbers(T * D, 5), *other = mixer_numbers(T * D, 6), valid[T];
+    double *x = normal_numbers(T * D, 5), *other = normal_numbers(T * D, 6), valid[T];
     for (int64_t t = 0; t < T; t++) {
         valid[t] = t < REAL;
         if (t < REAL) memcpy(other + t * D, x + t * D, D * sizeof *x);
@@ -214,7 +214,7 @@ static void test_a_mask_would_leak(void **state) {
     mixer_case c = {0};
     expect(&ctx, mixer_choose(&ctx, &ls_mixer_linformer, sharings[1].words, D, false, &c.mixer));
     bench b = mixer_bench(&ctx, &c, (ls_program_options){.type = LS_F64, .batch = 1, .length = 1});
-    double *x = mixer_numbers(T * D, 7);
+    double *x = normal_numbers(T * D, 7);
     double *before = defined(b.store, 1, x, T, true);
     for (int64_t d = 0; d < D; d++) x[(T - 1) * D + d] += 1;
     double *after = defined(b.store, 1, x, T, true);

@@ -1,5 +1,5 @@
 /* Long convolutions at lengths that take every level of blocks: against the definition, and nothing
- * of the future in the past. */
+ * of the future in the past. Tier: unsanitized. */
 #include "harness.h"
 
 static const char *const inputs[] = {"x", "cot", NULL};

@@ -78,7 +78,7 @@ static const pattern patterns[] = {
 
 static void test_definition(void **state) {
     (void)state;
-    double *x = normal_numbers(T * D, 5), valid[T];
+    double *x = coarse_numbers(T * D, 5), valid[T];
     for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++) {
         const pattern *c = &patterns[i];
         trial t;
@@ -102,7 +102,7 @@ static void test_definition(void **state) {
 static void test_padding(void **state) {
     (void)state;
     enum { TOKENS = 100 };
-    double *x = normal_numbers(T * D, 6), valid[T];
+    double *x = coarse_numbers(T * D, 6), valid[T];
     static const char *const words[] = {"heads=2 window=20 globals=2",
                                         "heads=2 window=20 global_at=1,70,120"};
     for (int i = 0; i < 2; i++) {
@@ -133,7 +133,7 @@ static void set_all(ls_parameters *store, const char *name, int64_t first, int64
 /* The weights of each row sum to 1: values of 1 come out as 1. */
 static void test_row_sums(void **state) {
     (void)state;
-    double *x = normal_numbers(T * D, 7);
+    double *x = coarse_numbers(T * D, 7);
     trial t;
     expect(&t.ctx, trial_start(&t, &ls_mixer_longformer, D, "heads=2 window=10 global_at=3,99"));
     t.T = T;
@@ -157,7 +157,7 @@ static void test_row_sums(void **state) {
  * holds all, are attention. */
 static void test_positions(void **state) {
     (void)state;
-    double *x = normal_numbers(T * D, 8), *y[2];
+    double *x = coarse_numbers(T * D, 8), *y[2];
     for (int i = 0; i < 2; i++) {
         trial t;
         expect(&t.ctx, trial_start(&t, &ls_mixer_longformer, D,

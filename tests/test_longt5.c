@@ -102,7 +102,7 @@ static void test_definition(void **state) {
     double valid[300];
     for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++) {
         const pattern *c = &patterns[i];
-        double *x = normal_numbers(c->T * D, 5);
+        double *x = coarse_numbers(c->T * D, 5);
         trial t;
         expect(&t.ctx, trial_start(&t, &ls_mixer_longt5, D, c->words));
         t.T = c->T;
@@ -124,7 +124,7 @@ static void test_definition(void **state) {
 static void test_padding(void **state) {
     (void)state;
     enum { T = 100, TOKENS = 61 };
-    double *x = normal_numbers(T * D, 6), valid[T];
+    double *x = coarse_numbers(T * D, 6), valid[T];
     for (int causal = 0; causal < 2; causal++) {
         trial t;
         expect(&t.ctx, trial_start(&t, &ls_mixer_longt5, D,
@@ -159,13 +159,14 @@ static void test_streams(void **state) {
     ls_ctx ctx = ls_ctx_default();
     ls_mixer mixer;
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-        expect(&ctx, mixer_from(&ctx, &ls_mixer_longt5, ways[i], D, &mixer));
+        expect(&ctx, mixer_choose(&ctx, &ls_mixer_longt5, ways[i], D, true, &mixer));
         obeys(&ctx, &mixer, ways[i]);
         mixer_release(&mixer);
     }
     /* no block is ever complete */
-    expect(&ctx, mixer_from(&ctx, &ls_mixer_longt5, "heads=2 radius=2 global_block=22", D, &mixer));
-    double *x = normal_rows(ROWS * D);
+    expect(&ctx, mixer_choose(&ctx, &ls_mixer_longt5, "heads=2 radius=2 global_block=22", D, true,
+                              &mixer));
+    double *x = normal_numbers(ROWS * D, 4);
     double *want = mixer_outputs(&ctx, (mixer_run){&mixer, LS_F64, ROWS, 0, NULL, NULL}, x);
     double *got = mixer_outputs(&ctx, (mixer_run){&mixer, LS_F64, ROWS, 4, NULL, NULL}, x);
     same_rows("without a block", got, want, ROWS, D, 1e-11);

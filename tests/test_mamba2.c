@@ -135,13 +135,13 @@ static void test_definition(void **state) {
     (void)state;
     enum { ROWS = 9 };
     ls_ctx ctx = ls_ctx_default();
-    double *x = mixer_numbers(ROWS * D, 4);
+    double *x = normal_numbers(ROWS * D, 4);
     for (int i = 0; i < VARIANTS; i++) {
         const variant *v = &variants[i];
         mixer_case c = case_of(&ctx, v);
         const ls_program_options options = {.type = LS_F64, .batch = 1, .length = ROWS};
         bench b = mixer_bench(&ctx, &c, options);
-        mixer_put(&b, "x", x);
+        put_values(&b, "x", x);
         expect(&ctx, ls_program_run(b.program, NULL, 0, 0));
         double *got = read_all(ls_program_find(b.program, "y"));
         double *want = defined(v, b.store, x, ROWS, i == 1 ? 0.01 : 1e-5);
@@ -183,7 +183,7 @@ static double *in_chunks(ls_ctx *ctx, const mixer_case *c, ls_dtype type, const 
             kept = b.state;
             b.state = NULL;
         }
-        mixer_put(&b, "x", x + from * D);
+        put_values(&b, "x", x + from * D);
         expect(ctx, ls_program_run(b.program, kept, 0, 0));
         assert_true(ls_program_guards_intact(b.program));
         for (int64_t i = 0; i < n * D; i++)
@@ -197,7 +197,7 @@ static double *in_chunks(ls_ctx *ctx, const mixer_case *c, ls_dtype type, const 
 static void test_cuts(void **state) {
     (void)state;
     ls_ctx ctx = ls_ctx_default();
-    double *x = mixer_numbers(T * D, 5);
+    double *x = normal_numbers(T * D, 5);
     for (int i = 0; i < VARIANTS; i++) {
         mixer_case c = case_of(&ctx, &variants[i]);
         double *want = mixer_outputs(&ctx, &c, LS_F64, 1, T, x, NULL);
@@ -275,8 +275,8 @@ static void run_published(ls_ctx *ctx, const ls_safetensors *g, ls_dtype type, d
         slope[i] = 1 / (1 + exp(-raw[i]));
         for (int e = 0; e < WIDE; e++) x[i * WIDE + e] = X[i * WIDE + e] / -a[i];
     }
-    mixer_put(&b, "x", x);
-    mixer_put(&b, "dt", raw);
+    put_values(&b, "x", x);
+    put_values(&b, "dt", raw);
     static const char *const pairs[][2] = {{"B", "in.B"},
                                            {"C", "in.C"},
                                            {"before", "in.initial"},
@@ -284,7 +284,7 @@ static void run_published(ls_ctx *ctx, const ls_safetensors *g, ls_dtype type, d
                                            {"cot.after", "cot.final_state"}};
     for (int i = 0; i < 5; i++) {
         double *values = stored(g, pairs[i][1]);
-        mixer_put(&b, pairs[i][0], values);
+        put_values(&b, pairs[i][0], values);
         free(values);
     }
     expect(ctx, ls_program_run(b.program, NULL, 0, 0));
@@ -369,7 +369,7 @@ static void test_published_state(void **state) {
                                                .capacity = LENGTH,
                                                .chunk_max = LENGTH});
     double *x = stored(&g, "in.x"), last[ELEMENTS];
-    mixer_put(&b, "x", x);
+    put_values(&b, "x", x);
     expect(&ctx, ls_program_run(b.program, b.state, 0, 0));
     ls_text saved = {0};
     expect(&ctx, ls_state_save(&ctx, b.state, &saved));

@@ -45,9 +45,9 @@ static bench bench_alone(ls_ctx *ctx, const alone *what, bool grad) {
     bench b =
         bench_new(ctx, &recorded,
                   (ls_program_options){.type = LS_F64, .batch = 1, .length = LONG, .grad = grad});
-    double *x = numbers(FEW * WIDE, 3), *rows = numbers(LONG * WIDE, 4);
-    put_all(&b, "x", x);
-    put_all(&b, "rows", rows);
+    double *x = normal_numbers(FEW * WIDE, 3), *rows = normal_numbers(LONG * WIDE, 4);
+    put_values(&b, "x", x);
+    put_values(&b, "rows", rows);
     free(x), free(rows);
     return b;
 }
@@ -110,7 +110,7 @@ static void test_definition(void **unused) {
     ls_ctx ctx = ctx_of_one_thread();
     const alone what = slots_alone(LS_UPDATE_NORM, true, 0.4, 1);
     bench b = bench_alone(&ctx, &what, false);
-    double *x = numbers(FEW * WIDE, 3), *rows = numbers(LONG * WIDE, 4), want[WIDE];
+    double *x = normal_numbers(FEW * WIDE, 3), *rows = normal_numbers(LONG * WIDE, 4), want[WIDE];
     expect(&ctx, ls_program_run(b.program, NULL, 0, 0));
     double *got = read_all(ls_program_find(b.program, "y"));
     for (int slot = 0; slot < FEW; slot++) {
@@ -136,8 +136,8 @@ static void test_gradients(void **unused) {
     for (int update = LS_UPDATE_NORM; update <= LS_UPDATE_GRU; update++) {
         const alone what = slots_alone((ls_memory_update)update, true, 0.7, 2);
         bench b = bench_alone(&ctx, &what, true);
-        double *cot = numbers(FEW * WIDE, 5);
-        put_all(&b, "cot", cot);
+        double *cot = normal_numbers(FEW * WIDE, 5);
+        put_values(&b, "cot", cot);
         ls_parameters_clear_gradient(b.store);
         expect(&ctx, ls_program_run(b.program, NULL, 1, 1));
         const size_t bytes = (size_t)b.store->total * sizeof(double);
@@ -181,7 +181,7 @@ static void test_forgetting(void **unused) {
     for (int biased = 0; biased < 2; biased++) {
         const alone what = slots_alone(LS_UPDATE_NORM, false, 1e-3, 1000);
         bench b = bench_alone(&ctx, &what, false);
-        double *want = numbers(FEW * WIDE, 3), *start = master(&b, "memory.start");
+        double *want = normal_numbers(FEW * WIDE, 3), *start = master(&b, "memory.start");
         if (biased)
             memcpy(want, start, FEW * WIDE * sizeof *want);
         else

@@ -1,4 +1,5 @@
-/* Whole models: gradients against differences, streams against whole passes, sampling. */
+/* Whole models: gradients against differences, streams against whole passes, sampling.
+ * Tier: unsanitized. */
 #include "harness.h"
 
 #include "model/model.h"

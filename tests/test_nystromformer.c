@@ -70,7 +70,7 @@ static void test_public_code(void **state) {
 
     b = bench_new(&ctx, &(subject){"inverse", record_inverse, &g},
                   (ls_program_options){.type = LS_F64, .batch = g.B, .length = g.T});
-    mixer_put(&b, "x", g.x);
+    put_values(&b, "x", g.x);
     expect(&ctx, ls_program_run(b.program, NULL, 0, 0));
     want = golden_tensor(&g, "out.pinv", &count); /* [B,H,M,M], ours [B,M,H,M] */
     double *got = calloc((size_t)count, sizeof *got);
@@ -193,7 +193,7 @@ static void test_definition(void **state) {
                           "heads=2 head_width=4 landmarks=6 conv=5 out_bias=false", D);
     c.set = set_taps;
     c.user = taps;
-    double *x = mixer_numbers(B * T * D, 3), *want = calloc(B * T * D, sizeof *want);
+    double *x = normal_numbers(B * T * D, 3), *want = calloc(B * T * D, sizeof *want);
     for (int64_t b = 0; b < B; b++) defined(T, M, 6, x + b * T * D, taps, 5, want + b * T * D);
     double *y = mixer_outputs(&ctx, &c, LS_F64, B, T, x, NULL);
     mixer_same("the definition", y, want, B * T * D, 1e-11);
@@ -209,7 +209,7 @@ static void test_definition(void **state) {
         mixer_case v = chosen(&ctx, &ls_mixer_nystromformer, variants[i], D);
         check_gradients(&ctx, &(subject){variants[i], mixer_record, &v},
                         (ls_program_options){.batch = 2, .length = T}, inputs, 8);
-        double *rows = mixer_numbers(B * T * D, 4);
+        double *rows = normal_numbers(B * T * D, 4);
         double *exact = mixer_outputs(&ctx, &v, LS_F64, B, T, rows, NULL);
         double *fast = mixer_outputs(&ctx, &v, LS_F32, B, T, rows, NULL);
         if (!(nmse(fast, exact, B * T * D) <= 1e-9)) fail_msg("%s: wrong in f32", variants[i]);
@@ -264,7 +264,7 @@ static void test_pseudo_inverse(void **state) {
     (void)state;
     ls_ctx ctx = ls_ctx_default();
     static double q[N][W], k[N][W];
-    double *x = mixer_numbers(2 * N * W, 5), before = INFINITY;
+    double *x = normal_numbers(2 * N * W, 5), before = INFINITY;
     memcpy(q, x, sizeof q);
     memcpy(k, x + N * W, sizeof k);
     for (int64_t t = 0; t <= 24; t += 3) {
@@ -286,7 +286,7 @@ static void test_sums(void **state) {
     mixer_case c = chosen(&ctx, &ls_mixer_nystromformer,
                           "heads=2 head_width=4 landmarks=8 conv=0 out_bias=false", D);
     c.set = mixer_pass_through;
-    double *x = mixer_numbers(T * D, 6);
+    double *x = normal_numbers(T * D, 6);
     for (int64_t i = 0; i < T * D; i++)
         if (i % D >= 2 * ALL) x[i] = 1;
     double *y = mixer_outputs(&ctx, &c, LS_F64, 1, T, x, NULL);
@@ -307,7 +307,7 @@ static void test_many_landmarks_are_attention(void **state) {
     mixer_case low =
         chosen(&ctx, &ls_mixer_nystromformer, "heads=2 landmarks=21 conv=0 out_bias=false", D);
     mixer_case full = chosen(&ctx, &ls_mixer_attention, "heads=2", D);
-    double *x = mixer_numbers(B * T * D, 7);
+    double *x = normal_numbers(B * T * D, 7);
     double *got = mixer_outputs(&ctx, &low, LS_F64, B, T, x, NULL);
     double *want = mixer_outputs(&ctx, &full, LS_F64, B, T, x, NULL);
     mixer_same("as many landmarks as rows", got, want, B * T * D, 1e-13);
@@ -321,7 +321,7 @@ static void check_padding(ls_ctx *ctx, const mixer_case *alone, int64_t T, int64
                           int64_t real) {
     mixer_case padded = *alone;
     padded.padded = true;
-    double *x = mixer_numbers(T * D, 8), *other = mixer_numbers(T * D, 9);
+    double *x = normal_numbers(T * D, 8), *other = normal_numbers(T * D, 9);
     double *valid = calloc((size_t)T, sizeof *valid);
     for (int64_t t = lead; t < lead + real; t++) {
         valid[t] = 1;
@@ -353,7 +353,7 @@ static void test_padding(void **state) {
         &ctx, &c, (ls_program_options){.type = LS_F64, .batch = 2, .length = 13, .grad = true});
     double valid[26];
     for (int i = 0; i < 26; i++) valid[i] = i < 13 ? i != 4 && i < 11 : i >= 15 && i < 18;
-    mixer_put(&b, "valid", valid);
+    put_values(&b, "valid", valid);
     fill_inputs(b.program, inputs, 11);
     ls_parameters_clear_gradient(b.store);
     objective(&b);
@@ -372,7 +372,7 @@ static double neighbour_changes(ls_ctx *ctx, const char *words) {
     enum { T = 24 };
     mixer_case c = chosen(ctx, &ls_mixer_nystromformer, words, D);
     c.set = mixer_pass_through;
-    double *x = mixer_numbers(B * T * D, 10);
+    double *x = normal_numbers(B * T * D, 10);
     double *before = mixer_outputs(ctx, &c, LS_F64, B, T, x, NULL);
     for (int64_t i = T * D; i < 2 * T * D; i++) x[i] *= 4;
     double *after = mixer_outputs(ctx, &c, LS_F64, B, T, x, NULL);

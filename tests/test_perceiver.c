@@ -1,374 +1,14 @@
 /* Perceiver: every option against the definition as sums, sharing, what permutations, padding and
- * cuts change, plain attention and the causal transformer as special cases, and models of it. */
-#include "mixer_case.h"
+ * draws change and what they do not. */
+#include "perceiver_fixture.h"
 #include "tensor/engine/program_internal.h"
 #include "tensor/op/pointwise/pointwise.h"
 #include "train/train.h"
 
-enum { D = 12, T = 17, B = 2 };
-
-extern const ls_mixer_type ls_mixer_perceiver, ls_mixer_attention;
-static const char *const inputs[] = {"x", "cot", NULL};
-
-/* ---- the definition ---- */
-
-/* Rows [count,width]. */
-typedef struct table {
-    int64_t count, width;
-    double *at;
-} table;
-
-static table table_new(int64_t count, int64_t width) {
-    return (table){count, width, calloc((size_t)(count * width), sizeof(double))};
-}
-
-static table table_copy(const double *values, int64_t count, int64_t width) {
-    table t = table_new(count, width);
-    memcpy(t.at, values, (size_t)(count * width) * sizeof *values);
-    return t;
-}
-
-static double *named(const ls_parameters *store, const char *scope, const char *name) {
-    char full[96];
-    snprintf(full, sizeof full, "%s%s", scope, name);
-    return mixer_weight(store, full);
-}
-
-static table product(const ls_parameters *store, const char *scope, const char *name, table x) {
-    char weight[64], bias[64], full[96];
-    snprintf(weight, sizeof weight, "%s.weight", name);
-    snprintf(bias, sizeof bias, "%s.bias", name);
-    snprintf(full, sizeof full, "%s%s", scope, weight);
-    const double *W = named(store, scope, weight), *b = named(store, scope, bias);
-    table y = table_new(x.count, ls_parameters_find(store, full)->dim[0]);
-    for (int64_t i = 0; i < y.count; i++)
-        for (int64_t o = 0; o < y.width; o++) {
-            y.at[i * y.width + o] = b[o];
-            for (int64_t c = 0; c < x.width; c++)
-                y.at[i * y.width + o] += W[o * x.width + c] * x.at[i * x.width + c];
-        }
-    return y;
-}
-
-static table normed(const ls_parameters *store, const char *scope, const char *name, table x) {
-    char weight[64], bias[64];
-    snprintf(weight, sizeof weight, "%s.weight", name);
-    snprintf(bias, sizeof bias, "%s.bias", name);
-    const double *g = named(store, scope, weight), *b = named(store, scope, bias);
-    table y = table_new(x.count, x.width);
-    for (int64_t i = 0; i < x.count; i++) {
-        double mean = 0, variance = 0;
-        const double *row = x.at + i * x.width;
-        for (int64_t c = 0; c < x.width; c++) mean += row[c] / (double)x.width;
-        for (int64_t c = 0; c < x.width; c++)
-            variance += (row[c] - mean) * (row[c] - mean) / (double)x.width;
-        for (int64_t c = 0; c < x.width; c++)
-            y.at[i * x.width + c] = (row[c] - mean) / sqrt(variance + 1e-5) * g[c] + b[c];
-    }
-    return y;
-}
-
-typedef struct looks {
-    int64_t heads, qk;
-    double rotary;         /* causal: share of a head */
-    bool causal, residual; /* causal: query i stands at first + i */
-    int64_t first, block;  /* block > 0: keys of the query's own block alone */
-    bool relu2;
-    const uint8_t *kept; /* of the keys; NULL: all are */
-    int64_t spared;      /* others may be left out that stand before the query's block of so many
-                            positions; 0: all, -1: all but the query's own */
-} looks;
-
-/* Whether the query at n does not see the key at m, number j of those that are read. */
-static bool left_out(const looks *how, int64_t n, int64_t m, int64_t j) {
-    if (how->kept == NULL || how->kept[j] != 0) return false;
-    if (how->spared < 0) return m != n;
-    return how->spared == 0 || m < n / how->spared * how->spared;
-}
-
-/* The weights of what is left; 0 everywhere where nothing is. */
-static void softmax_of_some(double *score, int64_t low, int64_t end) {
-    bool any = false;
-    for (int64_t j = low; j < end; j++) any |= score[j] > -INFINITY;
-    for (int64_t j = low; j < end && !any; j++) score[j] = 0;
-    double most = -INFINITY, sum = 0;
-    for (int64_t j = low; j < end && any; j++) most = fmax(most, score[j]);
-    for (int64_t j = low; j < end && any; j++) sum += score[j] = exp(score[j] - most);
-    for (int64_t j = low; j < end && any; j++) score[j] /= sum;
-}
-
-/* Pairs (2i, 2i + 1) of the first 2 P elements by position * 10000^(-i / (P - 1)). */
-static void turn(double *head, int64_t width, double share, int64_t position) {
-    int64_t pairs = (int64_t)((double)width * share) / 2;
-    for (int64_t i = 0; i < pairs; i++) {
-        double angle =
-            (double)position * (pairs == 1 ? 1 : pow(10000, -(double)i / (double)(pairs - 1)));
-        double a = head[2 * i], b = head[2 * i + 1];
-        head[2 * i] = a * cos(angle) - b * sin(angle);
-        head[2 * i + 1] = a * sin(angle) + b * cos(angle);
-    }
-}
-
-static void define_layer(const ls_parameters *store, const char *scope, looks how, table *z,
-                         const table *x) {
-    table asks = normed(store, scope, "norm_q", *z);
-    table tells = x == NULL ? asks : normed(store, scope, "norm_kv", *x);
-    table q = product(store, scope, "q", asks), kv = product(store, scope, "kv", tells);
-    const int64_t V = kv.width - how.qk, K = how.qk / how.heads, W = V / how.heads;
-    const int64_t key_first = x == NULL ? how.first : 0;
-    table mixed = table_new(z->count, V);
-    for (int64_t h = 0; how.causal && h < how.heads; h++) {
-        for (int64_t i = 0; i < q.count; i++)
-            turn(q.at + i * q.width + h * K, K, how.rotary, how.first + i);
-        for (int64_t j = 0; j < kv.count; j++)
-            turn(kv.at + j * kv.width + h * K, K, how.rotary, key_first + j);
-    }
-    double *score = malloc((size_t)kv.count * sizeof *score);
-    for (int64_t i = 0; i < z->count; i++)
-        for (int64_t h = 0; h < how.heads; h++) {
-            int64_t n = how.first + i, low = 0, end = kv.count;
-            if (how.causal) end = n - key_first + 1;
-            if (how.block > 0) low = ls_max(0, n / how.block * how.block - key_first);
-            for (int64_t j = low; j < end; j++) {
-                score[j] = 0;
-                for (int64_t c = 0; c < K; c++)
-                    score[j] += q.at[i * q.width + h * K + c] * kv.at[j * kv.width + h * K + c];
-                score[j] /= sqrt((double)K);
-                if (left_out(&how, n, key_first + j, j)) score[j] = -INFINITY;
-            }
-            softmax_of_some(score, low, end);
-            for (int64_t j = low; j < end; j++)
-                for (int64_t c = 0; c < W; c++)
-                    mixed.at[i * V + h * W + c] +=
-                        score[j] * kv.at[j * kv.width + how.qk + h * W + c];
-        }
-    table out = product(store, scope, "out", mixed);
-    for (int64_t i = 0; how.residual && i < out.count * out.width; i++) out.at[i] += z->at[i];
-    table within = normed(store, scope, "norm", out), up = product(store, scope, "up", within);
-    for (int64_t i = 0; i < up.count * up.width; i++) {
-        double a = up.at[i], positive = fmax(a, 0);
-        up.at[i] = how.relu2 ? positive * positive : a * 0.5 * erfc(-a * sqrt(0.5));
-    }
-    table down = product(store, scope, "down", up);
-    free(z->at);
-    *z = table_new(out.count, out.width);
-    for (int64_t i = 0; i < out.count * out.width; i++) z->at[i] = out.at[i] + down.at[i];
-    if (x != NULL) free(tells.at);
-    free(asks.at), free(q.at), free(kv.at), free(mixed.at), free(score), free(out.at);
-    free(within.at), free(up.at), free(down.at);
-}
-
-/* What a case says in words, for the definition. */
-typedef struct plan {
-    const char *words;
-    bool causal, project, latents_out, relu2, residual, decoder_residual;
-    int64_t latents, width, heads, cross_heads, qk, cross_qk, cross_attends, blocks, layers;
-    int share_cross, share_blocks; /* 0: none, 1: later, 2: all */
-    int queries;                   /* 0: input, 1: learned, 2: Fourier */
-    ls_fourier fourier;            /* axes 0: no features */
-    bool features;
-    double rotary;
-    const uint8_t *kept[2]; /* of the text, and of the latents; NULL: all */
-    int64_t spared;         /* in cross-attends: see looks */
-} plan;
-
-static int weights_of(int share, int64_t i) {
-    return share == 0 ? (int)i : share == 1 && i > 0 ? 1 : 0;
-}
-
-static table fourier_table(const ls_fourier *fourier, int64_t count) {
-    table t = table_new(count, ls_fourier_width(fourier));
-    for (int64_t i = 0; i < count; i++)
-        for (int64_t c = 0; c < t.width; c++) t.at[i * t.width + c] = ls_fourier_at(fourier, i, c);
-    return t;
-}
-
-/* One text of `count` rows; causal: its last `shown` rows are the latents (0: all, in blocks). */
-static table define(const ls_parameters *store, const plan *c, const double *rows, int64_t count,
-                    int64_t shown) {
-    table x = table_copy(rows, count, D), z, text = x;
-    const int64_t first = shown > 0 ? count - shown : 0;
-    if (c->causal) {
-        table own = table_copy(rows + first * D, count - first, D);
-        z = c->project ? product(store, "", "latents", own) : own;
-        if (c->project) free(own.at);
-    } else {
-        z = table_copy(mixer_weight(store, "latents"), c->latents, c->width);
-    }
-    if (c->features) {
-        table places = fourier_table(&c->fourier, count);
-        text = table_new(count, D + places.width);
-        for (int64_t t = 0; t < count; t++) {
-            memcpy(text.at + t * text.width, rows + t * D, D * sizeof *rows);
-            memcpy(text.at + t * text.width + D, places.at + t * places.width,
-                   (size_t)places.width * sizeof *rows);
-        }
-        free(places.at);
-    }
-    for (int64_t i = 0; i < c->cross_attends; i++) {
-        char scope[32];
-        snprintf(scope, sizeof scope, "cross.%d.", weights_of(c->share_cross, i));
-        looks how = {c->cross_heads, c->cross_qk, c->rotary, c->causal,  c->residual,
-                     first,          0,           c->relu2,  c->kept[0], c->spared};
-        define_layer(store, scope, how, &z, &text);
-        for (int64_t block = i * c->blocks; block < (i + 1) * c->blocks; block++)
-            for (int64_t j = 0; j < c->layers; j++) {
-                snprintf(scope, sizeof scope, "blocks.%d.%d.", weights_of(c->share_blocks, block),
-                         (int)j);
-                how = (looks){c->heads,
-                              c->qk,
-                              c->rotary,
-                              c->causal,
-                              true,
-                              first,
-                              shown > 0 || !c->causal ? 0 : c->latents,
-                              c->relu2,
-                              c->kept[1],
-                              -1};
-                define_layer(store, scope, how, &z, NULL);
-            }
-    }
-    if (!c->causal && !c->latents_out) {
-        table y = c->queries == 1   ? table_copy(mixer_weight(store, "queries"), count, 10)
-                  : c->queries == 2 ? fourier_table(&c->fourier, count)
-                                    : table_copy(rows, count, D);
-        looks how = {c->cross_heads, c->width, 0, false, c->decoder_residual, 0, 0,
-                     c->relu2,       NULL,     0};
-        define_layer(store, "decoder.", how, &y, &z);
-        free(z.at);
-        z = y;
-    }
-    if (z.width != D && !c->latents_out) {
-        table last = product(store, "", "last", z);
-        free(z.at);
-        z = last;
-    }
-    if (text.at != x.at) free(text.at);
-    free(x.at);
-    return z;
-}
-
-/* heads=2 everywhere; queries and keys of the decoder are as wide as the latents. */
-#define LINE                                                                                       \
-    { 1, false, {T}, {T}, 3 }
-static const plan plans[] = {
-    {.words = "latents=5 heads=2",
-     .latents = 5,
-     .width = D,
-     .heads = 2,
-     .cross_heads = 2,
-     .qk = D,
-     .cross_qk = D,
-     .cross_attends = 1,
-     .blocks = 1,
-     .layers = 1,
-     .residual = true,
-     .share_cross = 1,
-     .share_blocks = 2,
-     .fourier = LINE},
-    /* the original: the first of everything apart, the later ones shared */
-    {.words = "latents=4 latent_width=8 heads=2 cross_heads=1 cross_attends=3 layers=2 "
-              "share_blocks=later output=latents qk_width=6 v_width=10 features=fourier bands=3 "
-              "widening=2 cross_widening=3",
-     .latents = 4,
-     .width = 8,
-     .heads = 2,
-     .cross_heads = 1,
-     .qk = 6,
-     .cross_qk = 6,
-     .cross_attends = 3,
-     .blocks = 1,
-     .layers = 2,
-     .residual = true,
-     .share_cross = 1,
-     .share_blocks = 1,
-     .fourier = LINE,
-     .features = true,
-     .latents_out = true},
-    /* Perceiver IO: one cross-attend, blocks of one set of weights, learned queries */
-    {.words = "latents=6 latent_width=8 heads=4 cross_heads=2 blocks=3 layers=2 queries=learned "
-              "query_width=10 length=17 residual=false activation=relu2 cross_shape=q "
-              "decoder_qk_width=8",
-     .latents = 6,
-     .width = 8,
-     .heads = 4,
-     .cross_heads = 2,
-     .qk = 8,
-     .cross_qk = 8,
-     .cross_attends = 1,
-     .blocks = 3,
-     .layers = 2,
-     .share_cross = 1,
-     .share_blocks = 2,
-     .fourier = LINE,
-     .queries = 1,
-     .relu2 = true},
-    /* a picture of 3 x 6, read and asked by Fourier features; nothing shared */
-    {.words =
-         "latents=3 latent_width=8 heads=2 cross_attends=2 share_cross=none share_blocks=none "
-         "features=fourier queries=fourier grid=3,6 bands=2 resolution=7 decoder_residual=true",
-     .latents = 3,
-     .width = 8,
-     .heads = 2,
-     .cross_heads = 2,
-     .qk = 8,
-     .cross_qk = 22,
-     .cross_attends = 2,
-     .blocks = 1,
-     .layers = 1,
-     .residual = true,
-     .decoder_residual = true,
-     .features = true,
-     .queries = 2,
-     .fourier = {2, false, {3, 6}, {7, 7}, 2}},
-    /* Perceiver AR in blocks of 5 */
-    {.words = "latents=5 heads=2 layers=2 widening=4 cross_widening=4 activation=relu2",
-     .causal = true,
-     .project = true,
-     .latents = 5,
-     .width = D,
-     .heads = 2,
-     .cross_heads = 2,
-     .qk = D,
-     .cross_qk = D,
-     .cross_attends = 1,
-     .blocks = 1,
-     .layers = 2,
-     .residual = true,
-     .share_cross = 1,
-     .share_blocks = 2,
-     .relu2 = true,
-     .rotary = 0.5},
-    {.words = "latents=4 latent_width=8 heads=2 cross_heads=1 cross_attends=2 blocks=2 "
-              "share_cross=all share_blocks=later rotary=1 qk_width=8 v_width=4",
-     .causal = true,
-     .project = true,
-     .latents = 4,
-     .width = 8,
-     .heads = 2,
-     .cross_heads = 1,
-     .qk = 8,
-     .cross_qk = 8,
-     .cross_attends = 2,
-     .blocks = 2,
-     .layers = 1,
-     .residual = true,
-     .share_cross = 2,
-     .share_blocks = 1,
-     .rotary = 1},
-};
-enum { PLANS = sizeof plans / sizeof plans[0] };
-
-static mixer_case case_of(ls_ctx *ctx, const plan *c) {
-    mixer_case made = {0};
-    expect(ctx, mixer_choose(ctx, &ls_mixer_perceiver, c->words, D, c->causal, &made.mixer));
-    return made;
-}
-
 static void test_definition(void **state) {
     (void)state;
     ls_ctx ctx = ctx_of_one_thread();
-    double *x = mixer_numbers(B * T * D, 3);
+    double *x = normal_numbers(B * T * D, 3);
     for (int i = 0; i < PLANS; i++) {
         mixer_case c = case_of(&ctx, &plans[i]);
         const ls_program_options options = {.type = LS_F64, .batch = B, .length = T};
@@ -469,7 +109,7 @@ static void test_stretched_texts(void **state) {
 static void test_order_is_not_seen(void **state) {
     (void)state;
     ls_ctx ctx = ctx_of_one_thread();
-    double *x = mixer_numbers(T * D, 5), *moved = malloc(T * D * sizeof *moved);
+    double *x = normal_numbers(T * D, 5), *moved = malloc(T * D * sizeof *moved);
     for (int64_t t = 0; t < T; t++) memcpy(moved + t * D, x + (t * 5 + 3) % T * D, D * sizeof *x);
     mixer_case c = case_of(&ctx, &plans[0]);
     double *y = mixer_outputs(&ctx, &c, LS_F64, 1, T, x, NULL);
@@ -498,7 +138,7 @@ static void test_padding(void **state) {
         "latents=5 heads=2 queries=fourier features=fourier bands=3 grid=4,5",
     };
     ls_ctx ctx = ctx_of_one_thread();
-    double *x = mixer_numbers(T * D, 5), *other = mixer_numbers(T * D, 6), valid[T];
+    double *x = normal_numbers(T * D, 5), *other = normal_numbers(T * D, 6), valid[T];
     for (int64_t t = 0; t < T; t++) valid[t] = t < REAL;
     memcpy(other, x, REAL * D * sizeof *x);
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
@@ -534,7 +174,7 @@ static void latents_are_rows(ls_program *p, const void *about) {
 static void test_latents_as_rows_are_attention(void **state) {
     (void)state;
     ls_ctx ctx = ctx_of_one_thread();
-    double *x = mixer_numbers(B * T * D, 8);
+    double *x = normal_numbers(B * T * D, 8);
     mixer_case low = {0}, full = {0};
     expect(&ctx, mixer_choose(&ctx, &ls_mixer_perceiver,
                               "latents=17 heads=3 layers=0 output=latents", D, false, &low.mixer));
@@ -572,8 +212,8 @@ static void test_latents_as_rows_are_attention(void **state) {
         for (int64_t d = 0; d < D; d++)
             plain[r * D + d] = (x[r * D + d] - mean) / sqrt(variance + 1e-5);
     }
-    mixer_put(&a, "x", x);
-    mixer_put(&b, "x", plain);
+    put_values(&a, "x", x);
+    put_values(&b, "x", plain);
     expect(&ctx, ls_program_run(a.program, NULL, 0, 0));
     expect(&ctx, ls_program_run(b.program, NULL, 0, 0));
     double *got = read_all(ls_program_find(a.program, "y"));
@@ -585,190 +225,6 @@ static void test_latents_as_rows_are_attention(void **state) {
     free(x), free(plain), free(got), free(want);
     mixer_release(&low.mixer);
     mixer_release(&full.mixer);
-}
-
-/* ---- models ---- */
-
-static ls_model *make_model(ls_ctx *ctx, const char *words, ls_dtype type,
-                            ls_model_config *config) {
-    char all[768], *rest = NULL;
-    snprintf(all, sizeof all, "model.vocabulary=9 model.width=%d %s", D, words);
-    ls_settings settings = {0};
-    for (char *word = strtok_r(all, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-        expect(ctx, ls_settings_put_word(ctx, &settings, word));
-    expect(ctx, ls_model_config_read(ctx, &settings, config));
-    expect(ctx, ls_settings_finish(ctx, &settings, NULL));
-    ls_settings_clear(ctx, &settings);
-    ls_model *model;
-    expect(ctx, ls_model_new(ctx, config, type, 1, true, &model));
-    fill_parameters(model->store);
-    return model;
-}
-
-static void release_model(ls_model *model, ls_model_config *config) {
-    ls_ctx *ctx = model->ctx;
-    ls_model_free(model);
-    ls_model_config_clear(ctx, config);
-}
-
-/* Runs a program over the same text; the loss [1,length] of every token. */
-static double *losses(ls_model *model, ls_model_use use, int64_t length, int64_t scored) {
-    int32_t tokens[64], targets[64];
-    ls_program *program;
-    expect(
-        model->ctx,
-        ls_model_program(model, use, (ls_program_options){.batch = 1, .length = length}, &program));
-    for (int64_t t = 0; t < length; t++) {
-        tokens[t] = (int32_t)((t * t + 3 * t) % 9);
-        targets[t] = t < length - scored ? -1 : (int32_t)((t * 7 + 1) % 9);
-    }
-    expect(model->ctx, ls_model_put_tokens(model, program, "tokens", tokens));
-    expect(model->ctx, ls_model_put_tokens(model, program, "targets", targets));
-    const ls_tensor *weights = ls_program_find(program, "weights");
-    for (int64_t t = 0; weights != NULL && t < length; t++) put(weights, t, 1);
-    expect(model->ctx, ls_program_run(program, NULL, 0, 0));
-    double *loss = read_all(ls_program_find(program, "loss"));
-    ls_program_free(program);
-    return loss;
-}
-
-static void copy_weights(ls_model *to, const char *name, int64_t at, const ls_model *from,
-                         const char *source, int64_t first, int64_t count) {
-    memcpy(mixer_weight(to->store, name) + at, mixer_weight(from->store, source) + first,
-           (size_t)count * sizeof(double));
-}
-
-/* Attention with a norm before, as the model has it, into a layer of the perceiver. */
-static void copy_layer(ls_model *to, const char *scope, const ls_model *from, int from_layer) {
-    static const struct {
-        const char *ours, *theirs;
-        int64_t first, count;
-    } parts[] = {
-        {"norm_q.weight", "norm1.weight", 0, D},
-        {"norm_q.bias", "norm1.bias", 0, D},
-        {"norm_kv.weight", "norm1.weight", 0, D},
-        {"norm_kv.bias", "norm1.bias", 0, D},
-        {"q.weight", "mixer.qkv.weight", 0, D * D},
-        {"kv.weight", "mixer.qkv.weight", D * D, 2 * D * D},
-        {"q.bias", "mixer.qkv.bias", 0, D},
-        {"kv.bias", "mixer.qkv.bias", D, 2 * D},
-        {"out.weight", "mixer.out.weight", 0, D * D},
-        {"out.bias", "mixer.out.bias", 0, D},
-        {"norm.weight", "norm2.weight", 0, D},
-        {"norm.bias", "norm2.bias", 0, D},
-        {"up.weight", "ffn.up.weight", 0, 4 * D * D},
-        {"up.bias", "ffn.up.bias", 0, 4 * D},
-        {"down.weight", "ffn.down.weight", 0, 4 * D * D},
-        {"down.bias", "ffn.down.bias", 0, D},
-    };
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        char ours[96], theirs[96];
-        snprintf(ours, sizeof ours, "layers.0.mixer.%s.%s", scope, parts[i].ours);
-        snprintf(theirs, sizeof theirs, "layers.%d.%s", from_layer, parts[i].theirs);
-        if (ls_parameters_find(to->store, ours) != NULL)
-            copy_weights(to, ours, 0, from, theirs, parts[i].first, parts[i].count);
-    }
-}
-
-/* A block as long as the text is a causal transformer whose first layer is the cross-attend. */
-static void test_one_block_is_a_transformer(void **state) {
-    (void)state;
-    enum { LENGTH = 23 };
-    ls_ctx ctx = ctx_of_one_thread();
-    ls_model_config configs[2];
-    ls_model *latent = make_model(&ctx,
-                                  "model.layers=1 model.feed_forward=false model.mixer=perceiver "
-                                  "mixer.whole=true mixer.latents=23 mixer.heads=3 mixer.layers=2 "
-                                  "mixer.widening=4 mixer.cross_widening=4 mixer.project=false "
-                                  "mixer.rotary=0 model.position=sinusoidal",
-                                  LS_F64, &configs[0]);
-    ls_model *plain = make_model(&ctx,
-                                 "model.layers=3 mixer.heads=3 mixer.bias=true "
-                                 "model.position=sinusoidal",
-                                 LS_F64, &configs[1]);
-    copy_layer(latent, "cross.0", plain, 0);
-    copy_layer(latent, "blocks.0.0", plain, 1);
-    copy_layer(latent, "blocks.0.1", plain, 2);
-    double *got = losses(latent, LS_MODEL_LOSS, LENGTH, LENGTH);
-    double *want = losses(plain, LS_MODEL_LOSS, LENGTH, LENGTH);
-    mixer_same("one block", got, want, LENGTH, 1e-12);
-    release_model(latent, &configs[0]);
-    release_model(plain, &configs[1]);
-    free(got), free(want);
-}
-
-static const char last_block[] =
-    "model.layers=1 model.feed_forward=false model.mixer=perceiver mixer.whole=true "
-    "mixer.latents=6 mixer.heads=3 mixer.cross_attends=2";
-
-/* loss=last: training computes the last latents alone. Their losses and gradients are those of the
- * model with all blocks whose other targets do not count; where the text is no multiple of a block
- * they are the definition's. */
-static void test_last_latents(void **state) {
-    (void)state;
-    ls_ctx ctx = ctx_of_one_thread();
-    char words[512];
-    for (int type = LS_F64; type <= LS_F32; type++) {
-        ls_model_config configs[2];
-        ls_model *all = make_model(&ctx, last_block, (ls_dtype)type, &configs[0]);
-        snprintf(words, sizeof words, "%s mixer.loss=last", last_block);
-        ls_model *last = make_model(&ctx, words, (ls_dtype)type, &configs[1]);
-        const ls_model_example example = ls_model_example_of(&configs[1], 24);
-        assert_true(example.targets == 24 && example.trained == 6);
-        assert_int_equal(ls_model_example_of(&configs[0], 24).trained, 24);
-        assert_int_equal(ls_model_example_of(&configs[1], 4).trained, 4);
-        ls_parameters_clear_gradient(all->store);
-        ls_parameters_clear_gradient(last->store);
-        double *want = losses(all, LS_MODEL_TRAIN, 24, 6), bar = type == LS_F64 ? 1e-12 : 1e-5;
-        double *got = losses(last, LS_MODEL_TRAIN, 24, 6);
-        double *tested = losses(last, LS_MODEL_LOSS, 24, 24); /* has every block */
-        double *every = losses(all, LS_MODEL_LOSS, 24, 24);
-        mixer_same("last latents", got + 18, want + 18, 6, bar);
-        mixer_same("a test", tested, every, 24, 0);
-        double *ours = calloc((size_t)all->store->total, sizeof *ours);
-        double *theirs = calloc((size_t)all->store->total, sizeof *theirs);
-        for (int64_t i = 0; i < all->store->total; i++) {
-            const bool wide = type == LS_F64;
-            theirs[i] = wide ? ((double *)all->store->gradient)[i]
-                             : (double)((float *)all->store->gradient)[i];
-            ours[i] = wide ? ((double *)last->store->gradient)[i]
-                           : (double)((float *)last->store->gradient)[i];
-        }
-        mixer_same("gradients of the last latents", ours, theirs, all->store->total, bar);
-        free(got), free(want), free(tested), free(every), free(ours), free(theirs);
-        release_model(all, &configs[0]);
-        release_model(last, &configs[1]);
-    }
-}
-
-/* The same at a length that is no multiple, against the definition: latent i stands at n
- * - N + i. */
-static void test_last_latents_are_defined(void **state) {
-    (void)state;
-    ls_ctx ctx = ctx_of_one_thread();
-    double *x = mixer_numbers(T * D, 3);
-    for (int i = 4; i < PLANS; i++) {
-        plan c = plans[i];
-        char words[256];
-        snprintf(words, sizeof words, "%s loss=last", c.words);
-        c.words = words;
-        mixer_case made = case_of(&ctx, &c);
-        const ls_program_options options = {
-            .type = LS_F64, .batch = 1, .length = T, .train = true, .guarded = true};
-        bench b = bench_new(&ctx, &(subject){words, mixer_record, &made}, options);
-        mixer_put(&b, "x", x);
-        expect(&ctx, ls_program_run(b.program, NULL, 0, 0));
-        double *y = read_all(ls_program_find(b.program, "y"));
-        table want = define(b.store, &c, x, T, c.latents);
-        for (int64_t j = 0; j < (T - c.latents) * D; j++) assert_true(y[j] == 0);
-        mixer_same(words, y + (T - c.latents) * D, want.at, c.latents * D, 1e-12);
-        check_gradients(&ctx, &(subject){words, mixer_record, &made},
-                        (ls_program_options){.batch = 1, .length = T, .train = true}, inputs, 2);
-        free(y), free(want.at);
-        bench_free(&b);
-        mixer_release(&made.mixer);
-    }
-    free(x);
 }
 
 /* ---- keys that training leaves out ---- */
@@ -797,7 +253,7 @@ static int drawn_rows(const bench *b, uint32_t step, uint8_t kept[2][64]) {
 }
 
 static double *dropped_outputs(bench *b, const double *x, uint32_t step) {
-    mixer_put(b, "x", x);
+    put_values(b, "x", x);
     expect(b->ctx, ls_program_run(b->program, NULL, SEED, step));
     return read_all(ls_program_find(b->program, "y"));
 }
@@ -820,7 +276,7 @@ static const struct {
 static void test_drop(void **state) {
     (void)state;
     ls_ctx ctx = ctx_of_one_thread();
-    double *x = mixer_numbers(B * T * D, 3);
+    double *x = normal_numbers(B * T * D, 3);
     for (size_t i = 0; i < sizeof drops / sizeof drops[0]; i++) {
         plan c = plans[4];
         char words[256];
@@ -893,94 +349,6 @@ static void test_share(void **state) {
     }
     assert_memory_not_equal(kept, kept + 1001, 900);
     bench_free(&b);
-}
-
-/* However a text is cut the losses are the same. */
-static void test_any_cut(void **state) {
-    (void)state;
-    enum { LENGTH = 40 };
-    static const int64_t cuts[][4] = {{1, 1, 1, 1}, {40}, {7, 1, 13, 2}};
-    ls_ctx ctx = ctx_of_one_thread();
-    char words[512];
-    snprintf(words, sizeof words, "%s mixer.blocks=2 mixer.share_blocks=later mixer.loss=last",
-             last_block);
-    ls_model_config config;
-    ls_model *model = make_model(&ctx, words, LS_F64, &config);
-    double *want = losses(model, LS_MODEL_LOSS, LENGTH, LENGTH), got[LENGTH];
-    int32_t tokens[LENGTH], targets[LENGTH];
-    for (int64_t t = 0; t < LENGTH; t++) {
-        tokens[t] = (int32_t)((t * t + 3 * t) % 9);
-        targets[t] = (int32_t)((t * 7 + 1) % 9);
-    }
-    for (int c = 0; c < 3; c++) {
-        ls_stream *stream;
-        expect(&ctx, ls_stream_new(model, 1, LENGTH, 16, &stream));
-        for (int64_t at = 0, n, i = 0; at < LENGTH; at += n, i++) {
-            n = ls_min(cuts[c][i % 4] > 0 ? cuts[c][i % 4] : LENGTH, LENGTH - at);
-            expect(&ctx, ls_stream_loss(stream, tokens + at, targets + at, n, n, got + at));
-        }
-        mixer_same("a text that is cut", got, want, LENGTH, 1e-11);
-        ls_stream_free(stream);
-    }
-    free(want);
-    release_model(model, &config);
-}
-
-/* Latents that go on through layers of their own, pooled for a class: padding changes nothing, and
- * gradients are differences. */
-static void test_classifier_of_latents(void **state) {
-    (void)state;
-    enum { LENGTH = 11, REAL = 7 };
-    ls_ctx ctx = ctx_of_one_thread();
-    ls_model_config config;
-    ls_model *model = make_model(&ctx,
-                                 "model.layers=perceiver,attention model.causal=false "
-                                 "model.head=classify model.classes=4 model.position=learned "
-                                 "mixer.heads=2 mixer.perceiver.output=latents "
-                                 "mixer.perceiver.latents=5 mixer.perceiver.features=fourier "
-                                 "mixer.perceiver.bands=3 mixer.perceiver.cross_shape=q",
-                                 LS_F64, &config);
-    ls_program *program[2];
-    double *logits[2], loss[2];
-    int32_t tokens[LENGTH], class = 2;
-    for (int i = 0; i < 2; i++) {
-        const ls_program_options options = {.batch = 1, .length = i == 0 ? REAL : LENGTH};
-        expect(&ctx, ls_model_program(model, LS_MODEL_LOGITS, options, &program[i]));
-        for (int64_t t = 0; t < LENGTH; t++) tokens[t] = t < REAL ? (int32_t)(t * t % 9) : -1;
-        expect(&ctx, ls_model_put_tokens(model, program[i], "tokens", tokens));
-        expect(&ctx, ls_program_run(program[i], NULL, 0, 0));
-        logits[i] = read_all(ls_program_find(program[i], "logits"));
-        ls_program_free(program[i]);
-    }
-    mixer_same("padded", logits[1], logits[0], 4, 1e-12);
-    free(logits[0]), free(logits[1]);
-    ls_program *train;
-    expect(&ctx, ls_model_program(model, LS_MODEL_TRAIN,
-                                  (ls_program_options){.batch = 1, .length = LENGTH}, &train));
-    expect(&ctx, ls_model_put_tokens(model, train, "tokens", tokens));
-    expect(&ctx, ls_model_put_tokens(model, train, "targets", &class));
-    put(ls_program_find(train, "weights"), 0, 1);
-    ls_parameters_clear_gradient(model->store);
-    expect(&ctx, ls_program_run(train, NULL, 0, 0));
-    double *gradient = malloc((size_t)model->store->total * sizeof *gradient);
-    memcpy(gradient, model->store->gradient, (size_t)model->store->total * sizeof *gradient);
-    for (size_t i = 0; i < model->store->count; i++) {
-        const ls_parameter *parameter = &model->store->items[i];
-        double *value = ls_parameter_master(model->store, parameter), h = 1e-5, kept = *value;
-        for (int side = 0; side < 2; side++) {
-            *value = kept + (side == 0 ? h : -h);
-            expect(&ctx, ls_program_run(train, NULL, 0, 0));
-            loss[side] = get(ls_program_find(train, "loss"), 0);
-        }
-        *value = kept;
-        const double difference = (loss[0] - loss[1]) / (2 * h);
-        if (!(fabs(difference - gradient[parameter->offset]) <= 1e-7))
-            fail_msg("gradient of %s is %.12g, differences give %.12g", parameter->name,
-                     gradient[parameter->offset], difference);
-    }
-    free(gradient);
-    ls_program_free(train);
-    release_model(model, &config);
 }
 
 /* ---- sharing ---- */
@@ -1147,13 +515,8 @@ int main(void) {
         cmocka_unit_test(test_order_is_not_seen),
         cmocka_unit_test(test_padding),
         cmocka_unit_test(test_latents_as_rows_are_attention),
-        cmocka_unit_test(test_one_block_is_a_transformer),
-        cmocka_unit_test(test_last_latents),
-        cmocka_unit_test(test_last_latents_are_defined),
         cmocka_unit_test(test_drop),
         cmocka_unit_test(test_share),
-        cmocka_unit_test(test_any_cut),
-        cmocka_unit_test(test_classifier_of_latents),
         cmocka_unit_test(test_sharing_adds_gradients),
         cmocka_unit_test(test_long_text),
         cmocka_unit_test(test_refusals),

@@ -43,7 +43,7 @@ static void check_public_features(ls_ctx *ctx, const golden_heads *g) {
     static const char *const names[2] = {"out.phi_q", "out.phi_k"};
     bench b = bench_new(ctx, &(subject){"features", record_features, g},
                         (ls_program_options){.type = LS_F64, .batch = g->B, .length = g->T});
-    mixer_put(&b, "x", g->x);
+    put_values(&b, "x", g->x);
     expect(ctx, ls_program_run(b.program, NULL, 0, 0));
     for (int i = 0; i < 2; i++) {
         int64_t count;
@@ -162,7 +162,7 @@ static double *in_chunks(ls_ctx *ctx, const mixer_case *c, int64_t n, int64_t cu
                                                    .capacity = n,
                                                    .chunk_max = cut});
         if (stream == NULL) stream = b.state, b.state = NULL;
-        mixer_put(&b, "x", x + at * D);
+        put_values(&b, "x", x + at * D);
         expect(ctx, ls_program_run(b.program, stream, 0, 0));
         for (int64_t i = 0; i < rows * D; i++)
             y[at * D + i] = get(ls_program_find(b.program, "y"), i);
@@ -176,7 +176,7 @@ static void test_definition(void **state) {
     (void)state;
     enum { T = 23 };
     ls_ctx ctx = ls_ctx_default();
-    double *x = mixer_numbers(B * T * D, 3), *want = calloc(B * T * D, sizeof *want);
+    double *x = normal_numbers(B * T * D, 3), *want = calloc(B * T * D, sizeof *want);
     for (int i = 0; i < 2 * KERNELS; i++) {
         const char *words = kernels[i / 2].words;
         bool causal = i % 2;
@@ -326,7 +326,7 @@ static double leak(ls_ctx *ctx, const char *words) {
     enum { T = 30 };
     mixer_case c = chosen(ctx, words, D, true);
     c.set = mixer_pass_through;
-    double *x = mixer_numbers(T * D, 5);
+    double *x = normal_numbers(T * D, 5);
     double *y = mixer_outputs(ctx, &c, LS_F64, 1, T, x, NULL);
     for (int64_t i = 0; i < ALL; i++) x[(T - 1) * D + ALL + i] *= 3;
     double *moved = mixer_outputs(ctx, &c, LS_F64, 1, T, x, NULL);
@@ -354,7 +354,7 @@ static void test_stabiliser_cancels(void **state) {
     (void)state;
     enum { T = 20 };
     ls_ctx ctx = ls_ctx_default();
-    double *x = mixer_numbers(T * D, 6), *y[2];
+    double *x = normal_numbers(T * D, 6), *y[2];
     for (int i = 0; i < 2; i++) {
         mixer_case c = chosen(&ctx,
                               i == 0 ? "features=12 eps=0 stabiliser=none" BARE
@@ -378,7 +378,7 @@ static void test_padding(void **state) {
     ls_ctx ctx = ls_ctx_default();
     for (int i = 0; i < 8; i++) {
         mixer_case c = chosen(&ctx, words[i / 2], D, i % 2);
-        double *x = mixer_numbers(T * D, 7), *other = mixer_numbers(T * D, 8), valid[T];
+        double *x = normal_numbers(T * D, 7), *other = normal_numbers(T * D, 8), valid[T];
         for (int64_t t = 0; t < T; t++) {
             valid[t] = t < REAL;
             if (t < REAL) memcpy(other + t * D, x + t * D, D * sizeof *x);

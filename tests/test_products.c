@@ -1,5 +1,5 @@
 /* Products and the joined cross entropy against plain sums in f64. Nodes are made by hand, so that
- * on a device a failure names a kernel and not a program. */
+ * on a device a failure names a kernel and not a program. Tier: unsanitized. */
 #include "harness.h"
 
 #include "tensor/engine/device.h"

@@ -1,8 +1,7 @@
 /* Retention with options other than the defaults (which the conformance suite tries): against its
  * definition as a double sum, in any cut, in fast types; and the published recurrent form before
  * its norm, with its state. */
-#include "harness.h"
-#include "mixer/mixer.h"
+#include "mixer_words.h"
 #include "model/safetensors.h"
 
 enum { D = 24, H = 2, T = 70 };
@@ -10,39 +9,11 @@ enum { D = 24, H = 2, T = 70 };
 extern const ls_mixer_type ls_mixer_retnet;
 static const char *const inputs[] = {"x", "cot", NULL};
 
-/* A mixer from key=value words. */
-static ls_status choose(ls_ctx *ctx, const char *words, ls_mixer *out) {
-    char all[256], *rest = NULL;
-    const ls_option_table *table = &ls_mixer_retnet.options;
-    void *options = calloc(1, table->size);
-    expect(ctx, ls_options_default(ctx, table, options));
-    snprintf(all, sizeof all, "%s", words);
-    for (char *word = strtok_r(all, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
-        char *value = strchr(word, '=');
-        *value++ = '\0';
-        expect(ctx, ls_options_set(ctx, table, "", word, value, options));
-    }
-    *out = (ls_mixer){
-        .type = &ls_mixer_retnet, .options = options, .width = D, .causal = true, .position = NULL};
-    return ls_mixer_retnet.check(ctx, out);
-}
-
-static void release(ls_mixer *mixer) {
-    free((void *)(uintptr_t)mixer->options);
-}
-
 static void record(ls_program *p, const void *about) {
     const ls_mixer *mixer = about;
     const ls_program_options *o = ls_program_about(p);
     ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(o->batch, o->length, D), true);
     ls_keep(p, "y", mixer->type->forward(p, mixer, x));
-}
-
-static double *numbers(int64_t count) {
-    double *x = malloc((size_t)count * sizeof *x);
-    for (int64_t i = 0; i < count; i++)
-        x[i] = ls_random_normal((ls_random){.seed = 4, .stream = 9}, (uint64_t)i);
-    return x;
 }
 
 /* Rows of x in chunks of the given length (0: whole, without a state); `saved` gets the state. */
@@ -91,10 +62,10 @@ static const char *const variants[] = {
 static void test_variants(void **state) {
     (void)state;
     ls_ctx ctx = ls_ctx_default();
-    double *x = numbers(T * D);
+    double *x = normal_numbers(T * D, 4);
     for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
         ls_mixer mixer;
-        expect(&ctx, choose(&ctx, variants[i], &mixer));
+        expect(&ctx, mixer_choose(&ctx, &ls_mixer_retnet, variants[i], D, true, &mixer));
         subject what = {variants[i], record, &mixer};
         check_gradients(&ctx, &what, (ls_program_options){.batch = 1, .length = 20}, inputs, 6);
         double *want = outputs(&ctx, &mixer, LS_F64, x, T, 0, NULL, NULL, NULL);
@@ -108,7 +79,7 @@ static void test_variants(void **state) {
         if (!(nmse(fast, want, T * D) <= 1e-10)) fail_msg("%s: wrong in f32", variants[i]);
         free(fast);
         free(want);
-        release(&mixer);
+        mixer_release(&mixer);
     }
     free(x);
 }
@@ -175,11 +146,11 @@ static void test_definitions(void **state) {
     enum { ROWS = 17, V = D / H };
     const int64_t first = 0;
     ls_ctx ctx = ls_ctx_default();
-    double *x = numbers(ROWS * D);
+    double *x = normal_numbers(ROWS * D, 4);
     for (size_t c = 0; c < sizeof definitions / sizeof definitions[0]; c++) {
         const definition *d = &definitions[c];
         ls_mixer mixer;
-        expect(&ctx, choose(&ctx, d->words, &mixer));
+        expect(&ctx, mixer_choose(&ctx, &ls_mixer_retnet, d->words, D, true, &mixer));
         double *y = outputs(&ctx, &mixer, LS_F64, x, ROWS, 0, pass_through, &first, NULL);
         bench b = bench_new(&ctx, &(subject){d->words, record, &mixer}, /* for its weights */
                             (ls_program_options){.type = LS_F64, .batch = 1, .length = 1});
@@ -195,7 +166,7 @@ static void test_definitions(void **state) {
             }
         bench_free(&b);
         free(y);
-        release(&mixer);
+        mixer_release(&mixer);
     }
     free(x);
 }
@@ -239,7 +210,9 @@ static void test_published_state(void **state) {
     double *x = stored("in.x", &count), *prenorm = stored("out.prenorm", &count);
     double *last = stored("out.state", &count), *scale = stored("out.state_scale", &count);
     ls_mixer mixer;
-    expect(&ctx, choose(&ctx, "heads=4 value_width=8 norm=none gate=none scaling=root", &mixer));
+    expect(&ctx,
+           mixer_choose(&ctx, &ls_mixer_retnet,
+                        "heads=4 value_width=8 norm=none gate=none scaling=root", D, true, &mixer));
     ls_text saved = {0};
     for (int64_t first = 0; first <= ALL - D; first += ALL - D)
         for (int64_t cut = 0; cut <= 1; cut++) {
@@ -263,7 +236,7 @@ static void test_published_state(void **state) {
     }
     ls_text_clear(&ctx, &saved);
     free(x), free(prenorm), free(last), free(scale);
-    release(&mixer);
+    mixer_release(&mixer);
     ls_safetensors_close(&ctx, &golden);
 }
 
@@ -281,8 +254,8 @@ static void test_sums(void **state) {
     const double c = 1 / sqrt((double)D / H);
     ls_ctx ctx = ls_ctx_default();
     ls_mixer mixer;
-    expect(&ctx, choose(&ctx, d.words, &mixer));
-    double *x = numbers(ROWS * D);
+    expect(&ctx, mixer_choose(&ctx, &ls_mixer_retnet, d.words, D, true, &mixer));
+    double *x = normal_numbers(ROWS * D, 4);
     double *y = outputs(&ctx, &mixer, LS_F64, x, ROWS, 0, pass_through, &first, NULL);
     double *slow = outputs(&ctx, &mixer, LS_F64, x, ROWS, 0, NULL, NULL, NULL);
     double *fast = outputs(&ctx, &mixer, LS_F32, x, ROWS, 0, NULL, NULL, NULL);
@@ -318,7 +291,7 @@ static void test_sums(void **state) {
     assert_non_null(strstr(ctx.error.message, "scaling=sums needs a text whole"));
     ls_program_free(p);
     ls_parameters_free(store);
-    release(&mixer);
+    mixer_release(&mixer);
 }
 
 static void test_refusals(void **state) {
@@ -329,13 +302,13 @@ static void test_refusals(void **state) {
     ls_ctx ctx = ls_ctx_default();
     ls_mixer mixer;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        assert_int_equal(choose(&ctx, wrong[i], &mixer), LS_EUSE);
-        release(&mixer);
+        assert_int_equal(mixer_choose(&ctx, &ls_mixer_retnet, wrong[i], D, true, &mixer), LS_EUSE);
+        mixer_release(&mixer);
     }
-    expect(&ctx, choose(&ctx, "heads=2", &mixer));
+    expect(&ctx, mixer_choose(&ctx, &ls_mixer_retnet, "heads=2", D, true, &mixer));
     mixer.causal = false;
     assert_int_equal(ls_mixer_check(&ctx, &mixer), LS_EUSE);
-    release(&mixer);
+    mixer_release(&mixer);
 }
 
 int main(void) {

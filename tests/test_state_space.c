@@ -364,7 +364,7 @@ static void layered(const bench *b, const double *kernel, const double *x, doubl
 static void test_options(void **state) {
     (void)state;
     ls_ctx ctx = ls_ctx_default();
-    double *x = normal_rows(LENGTH * CHANNELS), want[LENGTH * CHANNELS];
+    double *x = normal_numbers(LENGTH * CHANNELS, 4), want[LENGTH * CHANNELS];
     for (size_t i = 0; i < sizeof option_cases / sizeof option_cases[0]; i++) {
         const option_case *c = &option_cases[i];
         double kernel[CHANNELS * LENGTH];
@@ -372,7 +372,7 @@ static void test_options(void **state) {
         int masked = 0;
         ls_mixer mixer;
         snprintf(words, sizeof words, "d_state=%d %s", ALL, c->words);
-        expect(&ctx, mixer_from(&ctx, ls_mixer_find(c->mixer), words, CHANNELS, &mixer));
+        expect(&ctx, mixer_choose(&ctx, ls_mixer_find(c->mixer), words, CHANNELS, true, &mixer));
         bench b = mixer_weights(&ctx, &mixer, LENGTH);
         for (int64_t d = 0; d < CHANNELS; d++) dense_kernel(&b, c, d, kernel + d * LENGTH, &masked);
         layered(&b, kernel, x, want);
@@ -390,7 +390,7 @@ static void test_options(void **state) {
 /* A mixer's parameters, as they begin; release with bench_free. */
 static bench begun(ls_ctx *ctx, const char *name, const char *words) {
     ls_mixer mixer;
-    expect(ctx, mixer_from(ctx, ls_mixer_find(name), words, CHANNELS, &mixer));
+    expect(ctx, mixer_choose(ctx, ls_mixer_find(name), words, CHANNELS, true, &mixer));
     bench b = {.ctx = ctx};
     ls_program_options options = {.type = LS_F64, .batch = 1, .length = 1};
     expect(ctx, ls_parameters_new(ctx, LS_F64, &b.store));
@@ -484,10 +484,11 @@ static void test_ends(void **state) {
                                            {"s4d", "d_state=8 channels=2 activation=glu l_max=6"}};
     static const int64_t reach[] = {6, 6, 5, 11, 19, 6}; /* of h3: through the shift, and then on */
     ls_ctx ctx = ls_ctx_default();
-    double *x = normal_rows(2 * LENGTH * CHANNELS);
+    double *x = normal_numbers(2 * LENGTH * CHANNELS, 4);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         ls_mixer mixer;
-        expect(&ctx, mixer_from(&ctx, ls_mixer_find(cases[i][0]), cases[i][1], CHANNELS, &mixer));
+        expect(&ctx,
+               mixer_choose(&ctx, ls_mixer_find(cases[i][0]), cases[i][1], CHANNELS, true, &mixer));
         const mixer_run run = {&mixer, LS_F64, 2 * LENGTH, 0, NULL, NULL};
         double *before = mixer_outputs(&ctx, run, x);
         x[0] += 1;
@@ -521,7 +522,8 @@ static void test_refusals(void **state) {
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         ls_mixer mixer;
         assert_int_equal(
-            mixer_from(&ctx, ls_mixer_find(wrong[i][0]), wrong[i][1], CHANNELS, &mixer), LS_EUSE);
+            mixer_choose(&ctx, ls_mixer_find(wrong[i][0]), wrong[i][1], CHANNELS, true, &mixer),
+            LS_EUSE);
         mixer_release(&mixer);
     }
 }

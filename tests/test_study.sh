@@ -1,5 +1,6 @@
 #!/bin/sh
 # Studies: complete results, the same bytes however they were cut, pages made again, failures.
+# Tier: slow.
 set -eu
 program=$1
 scratch=$(mktemp -d)

@@ -157,28 +157,124 @@ FILES(test_t5, "t5", "", false, false)
 FILES(test_t5_model, "t5", "/spiece.model", true, true)
 FILES(test_unigram, "unigram-nmt_nfkc", "", true, false)
 
-/* The real vocabularies, where a developer has them. */
-static const char *shared_folder(void) {
-    const char *folder = getenv("LONGSHOT_SHARED_DATA");
-    if (folder == NULL) {
-        print_message("skipped: LONGSHOT_SHARED_DATA names no folder with the real files\n");
-        skip();
+/* ---- GPT-2's real vocabulary ---- */
+
+#define GPT2 ROOT "/gpt2-real"
+
+/* The letter that stands for a byte, as UTF-8: the byte itself where it is printable, else the next
+ * one from 256 on. */
+static void letter_of(int code, char *out) {
+    if (code < 128) {
+        out[0] = (char)code;
+        out[1] = '\0';
+        return;
     }
-    return folder;
+    out[0] = (char)(0xc0 | code >> 6);
+    out[1] = (char)(0x80 | (code & 63));
+    out[2] = '\0';
+}
+
+static bool is_printable(int byte) {
+    return (byte > 32 && byte < 127) || (byte > 160 && byte != 173);
+}
+
+static void add_token(json_t *vocabulary, const char *token) {
+    const size_t id = json_object_size(vocabulary);
+    assert_int_equal(json_object_set_new(vocabulary, token, json_integer((json_int_t)id)), 0);
+}
+
+/* Writes encoder.json beside a copy of the merges: the printable bytes, the others, what the merges
+ * make in their order, and the end of a text. */
+static int make_gpt2(void **state) {
+    ls_ctx ctx = ls_ctx_default();
+    ls_text merges = {0};
+    char token[600];
+    int next = 256;
+    if (fixture_make(state) != 0) return 1;
+    json_t *vocabulary = json_object();
+    for (int byte = 0; byte < 256; byte++) {
+        if (!is_printable(byte)) continue;
+        letter_of(byte, token);
+        add_token(vocabulary, token);
+    }
+    for (int byte = 0; byte < 256; byte++) {
+        if (is_printable(byte)) continue;
+        letter_of(next++, token);
+        add_token(vocabulary, token);
+    }
+    assert_int_equal(ls_file_read(&ctx, GPT2 "/vocab.bpe", 1 << 20, &merges), LS_OK);
+    const char *line = strchr(merges.bytes, '\n') + 1; /* behind the version */
+    for (const char *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        const char *space = memchr(line, ' ', (size_t)(end - line));
+        assert_non_null(space);
+        snprintf(token, sizeof token, "%.*s%.*s", (int)(space - line), line, (int)(end - space - 1),
+                 space + 1);
+        add_token(vocabulary, token);
+    }
+    add_token(vocabulary, "<|endoftext|>");
+    fixture_file("vocab.bpe", merges.bytes, merges.length);
+    assert_int_equal(json_dump_file(vocabulary, fixture_path("encoder.json"), 0), 0);
+    json_decref(vocabulary);
+    ls_text_clear(&ctx, &merges);
+    return 0;
 }
 
 static void test_gpt2_real(void **state) {
     (void)state;
-    compare_files(shared_folder(), "gpt2-real", false, false);
+    compare_files(fixture_folder, "gpt2-real", false, false);
 }
 
+/* llama.cpp's vectors. */
+static void test_gpt2_vectors(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    ls_tokenizer *tokenizer;
+    ls_text in = {0}, out = {0};
+    assert_int_equal(ls_tokenizer_load(&ctx, fixture_folder, &tokenizer), LS_OK);
+    assert_int_equal(ls_tokenizer_vocabulary(tokenizer), 50257);
+    assert_int_equal(ls_tokenizer_end(tokenizer), 50256);
+    assert_int_equal(ls_file_read(&ctx, GPT2 "/ggml-vocab-gpt-2.gguf.inp", 1 << 20, &in), LS_OK);
+    assert_int_equal(ls_file_read(&ctx, GPT2 "/ggml-vocab-gpt-2.gguf.out", 1 << 20, &out), LS_OK);
+    static const char border[] = "\n__ggml_vocab_test__\n";
+    const char *expected = out.bytes;
+    int compared = 0;
+    for (const char *text = in.bytes; text != NULL; compared++) {
+        const char *end = strstr(text, border);
+        size_t length = end == NULL ? strlen(text) : (size_t)(end - text);
+        ls_ids ids = {0};
+        assert_int_equal(ls_tokenizer_encode(&ctx, tokenizer, text, length, false, &ids), LS_OK);
+        for (size_t i = 0; i < ids.count; i++) {
+            char *after;
+            assert_int_equal(strtol(expected, &after, 10), ids.at[i]);
+            expected = after;
+        }
+        while (*expected == ' ') expected++;
+        assert_true(*expected == '\n' || *expected == '\0');
+        expected += *expected == '\n';
+        ls_ids_clear(&ctx, &ids);
+        text = end == NULL ? NULL : end + sizeof border - 1;
+    }
+    assert_int_equal(compared, 47);
+    assert_int_equal(*expected, 0);
+    ls_text_clear(&ctx, &in);
+    ls_text_clear(&ctx, &out);
+    ls_tokenizer_free(&ctx, tokenizer);
+}
+
+/* The GPT-NeoX vocabulary is large: it is read where LONGSHOT_SHARED_DATA names a folder that has
+ * it. */
 static void test_neox_real(void **state) {
     (void)state;
     ls_ctx ctx = ls_ctx_default();
     char path[600];
     gguf_fixture file;
     ls_tokenizer *tokenizer;
-    snprintf(path, sizeof path, "%s/ggml-vocab-gpt-neox.gguf", shared_folder());
+    const char *folder = getenv("LONGSHOT_SHARED_DATA");
+    if (folder == NULL) {
+        print_message("skipped: LONGSHOT_SHARED_DATA names no folder with GPT-NeoX's vocabulary\n");
+        skip();
+    }
+    snprintf(path, sizeof path, "%s/ggml-vocab-gpt-neox.gguf", folder);
     gguf_fixture_open(&ctx, path, &file);
     if (ls_tokenizer_new_gguf(&ctx, &file.vocabulary, path, &tokenizer) != LS_OK)
         fail_msg("%s", ctx.error.message);
@@ -196,7 +292,8 @@ int main(void) {
         cmocka_unit_test(test_neox),         cmocka_unit_test(test_qwen2),
         cmocka_unit_test(test_roberta),      cmocka_unit_test(test_t5),
         cmocka_unit_test(test_t5_model),     cmocka_unit_test(test_unigram),
-        cmocka_unit_test(test_gpt2_real),    cmocka_unit_test(test_neox_real),
+        cmocka_unit_test(test_gpt2_real),    cmocka_unit_test(test_gpt2_vectors),
+        cmocka_unit_test(test_neox_real),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_gpt2, fixture_remove);
 }

@@ -1,5 +1,6 @@
 /* kill -9 at fifty random moments: every time the run goes on, and it ends with the same bytes as
- * one that was left in peace. Training happens in children only: threads do not survive a fork. */
+ * one that was left in peace. Training happens in children only: threads do not survive a fork.
+ * Tier: unsanitized. */
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>

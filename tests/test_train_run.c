@@ -1,4 +1,5 @@
-/* The loop: it learns, it resumes to the byte, and no bad step reaches the weights. */
+/* The loop: it learns, it resumes to the byte, and no bad step reaches the weights.
+ * Tier: unsanitized. */
 #include <unistd.h>
 
 #include "train_fixture.h"

@@ -80,14 +80,14 @@ static void test_segments_matter(void **unused) {
     (void)unused;
     enum { ROWS = 60 };
     ls_ctx ctx = ls_ctx_default();
-    double *x = numbers(ROWS * D, 4), *y[3];
+    double *x = normal_numbers(ROWS * D, 4), *y[3];
     static const char *const words[] = {"heads=2 segment=13 memory=10",
                                         "heads=2 segment=7 memory=10",
                                         "heads=2 segment=13 memory=10 clamp_len=22"};
     for (int i = 0; i < 3; i++) {
         ls_mixer mixer = choose(&ctx, &ls_mixer_transformer_xl, D, words[i]);
         y[i] = outputs(&ctx, &mixer, LS_F64, x, ROWS, 0, false);
-        release(&mixer);
+        mixer_release(&mixer);
     }
     assert_true(nmse(y[1], y[0], ROWS * D) > 1e-6);
     assert_memory_equal(y[2], y[0], ROWS * D * sizeof *x); /* no distance is beyond 22 */
@@ -104,7 +104,7 @@ static void test_same_length_is_a_window(void **unused) {
     } pairs[] = {{"heads=2 same_length=true memory=12 segment=9", "heads=2 window=12"},
                  {"heads=2 segment=9 memory=1000", "heads=2"}};
     ls_ctx ctx = ls_ctx_default();
-    double *x = numbers(ROWS * D, 6);
+    double *x = normal_numbers(ROWS * D, 6);
     for (int i = 0; i < 2; i++) {
         ls_mixer xl = choose(&ctx, &ls_mixer_transformer_xl, D, pairs[i].xl);
         ls_position position;
@@ -117,8 +117,8 @@ static void test_same_length_is_a_window(void **unused) {
         double *qkv = master(&theirs, "qkv.weight");
         memcpy(qkv, master(&ours, "q.weight"), HE * D * sizeof *qkv);
         memcpy(qkv + HE * D, master(&ours, "kv.weight"), 2 * HE * D * sizeof *qkv);
-        put_all(&ours, "x", x);
-        put_all(&theirs, "x", x);
+        put_values(&ours, "x", x);
+        put_values(&theirs, "x", x);
         expect(&ctx, ls_program_run(ours.program, NULL, 0, 0));
         expect(&ctx, ls_program_run(theirs.program, NULL, 0, 0));
         double *got = read_all(ls_program_find(ours.program, "y"));
@@ -128,8 +128,8 @@ static void test_same_length_is_a_window(void **unused) {
         bench_free(&ours);
         bench_free(&theirs);
         ls_position_clear(&ctx, &position);
-        release(&xl);
-        release(&plain);
+        mixer_release(&xl);
+        mixer_release(&plain);
     }
     free(x);
 }
@@ -175,8 +175,8 @@ static void test_whole_past_is_full_pass(void **unused) {
         bench_free(&b);
     }
     bench_free(&a);
-    release(&full);
-    release(&cut);
+    mixer_release(&full);
+    mixer_release(&cut);
 }
 
 /* ---- gradients with a memory that is not empty ---- */
@@ -189,7 +189,7 @@ typedef struct remembered {
 
 static remembered remember(ls_ctx *ctx, const ls_mixer *mixer, ls_dtype type, int64_t L) {
     subject what = {"transformer_xl", record_layer, mixer};
-    remembered r = {.x = numbers(2 * L * D, 8), .cot = numbers(L * D, 3)};
+    remembered r = {.x = normal_numbers(2 * L * D, 8), .cot = normal_numbers(L * D, 3)};
     r.b = bench_new(ctx, &what,
                     (ls_program_options){.type = type,
                                          .batch = 1,
@@ -198,11 +198,11 @@ static remembered remember(ls_ctx *ctx, const ls_mixer *mixer, ls_dtype type, in
                                          .streaming = true,
                                          .capacity = 2 * L,
                                          .chunk_max = L});
-    put_all(&r.b, "cot", r.cot);
-    put_all(&r.b, "x", r.x);
+    put_values(&r.b, "cot", r.cot);
+    put_values(&r.b, "x", r.x);
     expect(ctx, ls_program_run(r.b.program, r.b.state, 0, 0));
     expect(ctx, ls_state_save(ctx, r.b.state, &r.state));
-    put_all(&r.b, "x", r.x + L * D);
+    put_values(&r.b, "x", r.x + L * D);
     return r;
 }
 
@@ -251,7 +251,7 @@ static void test_memory_rows_in_gradients(void **unused) {
         if (!device_can(&ctx, &what, (ls_program_options){.batch = 1, .length = 3})) {
             free(gradient);
             forget(&ctx, &r);
-            release(&mixer);
+            mixer_release(&mixer);
             continue;
         }
         /* the fast types see the same memory rows */
@@ -265,7 +265,7 @@ static void test_memory_rows_in_gradients(void **unused) {
         free(narrow), free(gradient);
         forget(&ctx, &fast);
         forget(&ctx, &r);
-        release(&mixer);
+        mixer_release(&mixer);
     }
 }
 
@@ -280,26 +280,26 @@ static void test_memory_is_a_constant(void **unused) {
      * comes is the chunk's own, the same as with the memory's rows as plain inputs */
     r.x[3] += 0.5;
     ls_state_reset(r.b.state);
-    put_all(&r.b, "x", r.x);
+    put_values(&r.b, "x", r.x);
     expect(&ctx, ls_program_run(r.b.program, r.b.state, 0, 0));
-    put_all(&r.b, "x", r.x + L * D);
+    put_values(&r.b, "x", r.x + L * D);
     double after = objective(&r.b);
     assert_true(fabs(after - before) > 1e-6);
     subject what = {"transformer_xl", record_layer, &mixer};
     bench whole =
         bench_new(&ctx, &what,
                   (ls_program_options){.type = LS_F64, .batch = 1, .length = 2 * L, .grad = true});
-    put_all(&whole, "x", r.x);
+    put_values(&whole, "x", r.x);
     for (int64_t i = 0; i < 2 * L * D; i++)
         put(ls_program_find(whole.program, "cot"), i, i < L * D ? 0 : r.cot[i - L * D]);
     ls_parameters_clear_gradient(whole.store);
     expect(&ctx, ls_program_run(whole.program, NULL, 0, 0));
     ls_parameters_clear_gradient(r.b.store);
     ls_state_reset(r.b.state);
-    put_all(&r.b, "x", r.x);
+    put_values(&r.b, "x", r.x);
     expect(&ctx, ls_program_run(r.b.program, r.b.state, 0, 0));
     ls_parameters_clear_gradient(r.b.store);
-    put_all(&r.b, "x", r.x + L * D);
+    put_values(&r.b, "x", r.x + L * D);
     objective(&r.b);
     /* one layer: its inputs are given, so weights see no border between segments */
     assert_true(nmse(r.b.store->gradient, whole.store->gradient, whole.store->total) <= 1e-26);
@@ -309,7 +309,7 @@ static void test_memory_is_a_constant(void **unused) {
     free(dx), free(chunk);
     bench_free(&whole);
     forget(&ctx, &r);
-    release(&mixer);
+    mixer_release(&mixer);
 }
 
 static void test_number_of_parameters(void **unused) {

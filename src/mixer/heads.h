@@ -42,12 +42,8 @@ double ls_heads_flops(const ls_mixer *mixer, const ls_heads *heads, int64_t T);
 enum { LS_ROWS_QUERIES, LS_ROWS_KEYS, LS_ROWS_VALUES, LS_ROWS_OUT };
 int64_t ls_heads_row(const ls_mixer *mixer, const ls_heads *heads, int layout, int64_t r);
 /* Aliases for names like to_q.weight: give the names of the four projections. */
-#define LS_HEADS_ALIAS(official, ours, layout)                                                     \
-    {official ".weight", ours ".weight", layout}, {                                                \
-        official ".bias", ours ".bias", layout                                                     \
-    }
 #define LS_HEADS_ALIASES(q, k, v, out)                                                             \
-    LS_HEADS_ALIAS(q, "qkv", LS_ROWS_QUERIES), LS_HEADS_ALIAS(k, "qkv", LS_ROWS_KEYS),             \
-        LS_HEADS_ALIAS(v, "qkv", LS_ROWS_VALUES), LS_HEADS_ALIAS(out, "out", LS_ROWS_OUT)
+    LS_ALIAS_LAYER(q, "qkv", LS_ROWS_QUERIES), LS_ALIAS_LAYER(k, "qkv", LS_ROWS_KEYS),             \
+        LS_ALIAS_LAYER(v, "qkv", LS_ROWS_VALUES), LS_ALIAS_LAYER(out, "out", LS_ROWS_OUT)
 
 #endif

@@ -63,6 +63,11 @@ typedef struct ls_alias {
                          scopes, where {n} and an ending stand for what was found */
     int layout;       /* the mixer's own number for how rows are ordered, for `row` */
 } ls_alias;
+/* Two of them, for a layer's weight and its bias. */
+#define LS_ALIAS_LAYER(official, ours, layout)                                                     \
+    {official ".weight", ours ".weight", layout}, {                                                \
+        official ".bias", ours ".bias", layout                                                     \
+    }
 /* In a layout, beside the mixer's number: */
 enum {
     /* the official tensor ends with an axis of re and im, which are rows of their own here; its row

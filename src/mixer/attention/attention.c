@@ -191,27 +191,23 @@ static int64_t row(const ls_mixer *mixer, int layout, int64_t r) {
     }
 }
 
-#define BOTH(official, ours, layout)                                                               \
-    {official ".weight", ours ".weight", layout}, {                                                \
-        official ".bias", ours ".bias", layout                                                     \
-    }
 static const ls_alias aliases[] = {
-    BOTH("q_proj", "qkv", ROWS_SAME),
-    BOTH("k_proj", "qkv", ROWS_KEYS),
-    BOTH("v_proj", "qkv", ROWS_VALUES),
-    BOTH("out_proj", "out", ROWS_SAME),
-    BOTH("o_proj", "out", ROWS_SAME),
-    BOTH("q", "qkv", ROWS_SAME),
-    BOTH("k", "qkv", ROWS_KEYS),
-    BOTH("v", "qkv", ROWS_VALUES),
-    BOTH("o", "out", ROWS_SAME),
-    BOTH("query_key_value", "qkv", ROWS_GROUPED),
-    BOTH("dense", "out", ROWS_SAME),
-    BOTH("inner_attn_ln", "inner_norm", ROWS_SAME),
-    BOTH("Wqkv", "qkv", ROWS_SAME),
-    BOTH("to_q", "qkv", ROWS_SAME),
-    BOTH("to_kv", "qkv", ROWS_KEYS),
-    BOTH("to_out", "out", ROWS_SAME),
+    LS_ALIAS_LAYER("q_proj", "qkv", ROWS_SAME),
+    LS_ALIAS_LAYER("k_proj", "qkv", ROWS_KEYS),
+    LS_ALIAS_LAYER("v_proj", "qkv", ROWS_VALUES),
+    LS_ALIAS_LAYER("out_proj", "out", ROWS_SAME),
+    LS_ALIAS_LAYER("o_proj", "out", ROWS_SAME),
+    LS_ALIAS_LAYER("q", "qkv", ROWS_SAME),
+    LS_ALIAS_LAYER("k", "qkv", ROWS_KEYS),
+    LS_ALIAS_LAYER("v", "qkv", ROWS_VALUES),
+    LS_ALIAS_LAYER("o", "out", ROWS_SAME),
+    LS_ALIAS_LAYER("query_key_value", "qkv", ROWS_GROUPED),
+    LS_ALIAS_LAYER("dense", "out", ROWS_SAME),
+    LS_ALIAS_LAYER("inner_attn_ln", "inner_norm", ROWS_SAME),
+    LS_ALIAS_LAYER("Wqkv", "qkv", ROWS_SAME),
+    LS_ALIAS_LAYER("to_q", "qkv", ROWS_SAME),
+    LS_ALIAS_LAYER("to_kv", "qkv", ROWS_KEYS),
+    LS_ALIAS_LAYER("to_out", "out", ROWS_SAME),
     {"c_attn.weight", "qkv.weight", ROWS_SAME | LS_ALIAS_TRANSPOSED},
     {"c_attn.bias", "qkv.bias", ROWS_SAME},
     {"c_proj.weight", "out.weight", ROWS_SAME | LS_ALIAS_TRANSPOSED},

@@ -229,15 +229,11 @@ static int64_t row(const ls_mixer *mixer, int layout, int64_t r) {
     return layout * mixer->width + r;
 }
 
-#define BOTH(official, ours, layout)                                                               \
-    {official ".weight", ours ".weight", layout}, {                                                \
-        official ".bias", ours ".bias", layout                                                     \
-    }
 static const ls_alias aliases[] = {
-    BOTH("query", "qkv", ROWS_FIRST),
-    BOTH("key", "qkv", ROWS_SECOND),
-    BOTH("value", "qkv", ROWS_THIRD),
-    BOTH("dense", "out", ROWS_FIRST),
+    LS_ALIAS_LAYER("query", "qkv", ROWS_FIRST),
+    LS_ALIAS_LAYER("key", "qkv", ROWS_SECOND),
+    LS_ALIAS_LAYER("value", "qkv", ROWS_THIRD),
+    LS_ALIAS_LAYER("dense", "out", ROWS_FIRST),
     {0},
 };
 

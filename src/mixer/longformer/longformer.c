@@ -270,22 +270,18 @@ static int64_t row(const ls_mixer *mixer, int layout, int64_t r) {
     return layout * mixer->width + r;
 }
 
-#define BOTH(official, ours, layout)                                                               \
-    {official ".weight", ours ".weight", layout}, {                                                \
-        official ".bias", ours ".bias", layout                                                     \
-    }
 static const ls_alias aliases[] = {
-    BOTH("query", "qkv", ROWS_FIRST),
-    BOTH("key", "qkv", ROWS_SECOND),
-    BOTH("value", "qkv", ROWS_THIRD),
-    BOTH("query_global", "global_q", ROWS_FIRST),
-    BOTH("key_global", "global_kv", ROWS_FIRST),
-    BOTH("value_global", "global_kv", ROWS_SECOND),
-    BOTH("dense", "out", ROWS_FIRST),
-    BOTH("q", "qkv", ROWS_FIRST),
-    BOTH("k", "qkv", ROWS_SECOND),
-    BOTH("v", "qkv", ROWS_THIRD),
-    BOTH("o", "out", ROWS_FIRST),
+    LS_ALIAS_LAYER("query", "qkv", ROWS_FIRST),
+    LS_ALIAS_LAYER("key", "qkv", ROWS_SECOND),
+    LS_ALIAS_LAYER("value", "qkv", ROWS_THIRD),
+    LS_ALIAS_LAYER("query_global", "global_q", ROWS_FIRST),
+    LS_ALIAS_LAYER("key_global", "global_kv", ROWS_FIRST),
+    LS_ALIAS_LAYER("value_global", "global_kv", ROWS_SECOND),
+    LS_ALIAS_LAYER("dense", "out", ROWS_FIRST),
+    LS_ALIAS_LAYER("q", "qkv", ROWS_FIRST),
+    LS_ALIAS_LAYER("k", "qkv", ROWS_SECOND),
+    LS_ALIAS_LAYER("v", "qkv", ROWS_THIRD),
+    LS_ALIAS_LAYER("o", "out", ROWS_FIRST),
     {0},
 };
 

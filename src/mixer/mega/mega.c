@@ -338,15 +338,11 @@ static double flops(const ls_mixer *mixer, int64_t T) {
            (o->bias == BIAS_ROTARY ? (double)rows * ls_rotary_table_flops(s.Z) : 0);
 }
 
-#define BOTH(official, ours)                                                                       \
-    {official ".weight", ours ".weight", 0}, {                                                     \
-        official ".bias", ours ".bias", 0                                                          \
-    }
 static const ls_alias aliases[] = {
-    BOTH("v_proj", "v"),
-    BOTH("mx_proj", "mx"),
-    BOTH("h_proj", "h"),
-    BOTH("norm.norm", "norm"),
+    LS_ALIAS_LAYER("v_proj", "v", 0),
+    LS_ALIAS_LAYER("mx_proj", "mx", 0),
+    LS_ALIAS_LAYER("h_proj", "h", 0),
+    LS_ALIAS_LAYER("norm.norm", "norm", 0),
     {"norm.norm.scalar", "norm.scale", 0},
     {"gamma", "qk.gain", 0},
     {"beta", "qk.shift", 0},

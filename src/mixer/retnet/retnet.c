@@ -215,17 +215,13 @@ static int64_t row(const ls_mixer *mixer, int layout, int64_t r) {
     return r;
 }
 
-#define BOTH(official, ours, layout)                                                               \
-    {official ".weight", ours ".weight", layout}, {                                                \
-        official ".bias", ours ".bias", layout                                                     \
-    }
 static const ls_alias aliases[] = {
-    BOTH("q_proj", "qk", PART_FIRST),
-    BOTH("k_proj", "qk", PART_KEYS),
-    BOTH("v_proj", "vg", PART_FIRST),
-    BOTH("g_proj", "vg", PART_GATE),
-    BOTH("out_proj", "out", PART_FIRST),
-    BOTH("o_proj", "out", PART_FIRST),
+    LS_ALIAS_LAYER("q_proj", "qk", PART_FIRST),
+    LS_ALIAS_LAYER("k_proj", "qk", PART_KEYS),
+    LS_ALIAS_LAYER("v_proj", "vg", PART_FIRST),
+    LS_ALIAS_LAYER("g_proj", "vg", PART_GATE),
+    LS_ALIAS_LAYER("out_proj", "out", PART_FIRST),
+    LS_ALIAS_LAYER("o_proj", "out", PART_FIRST),
     {"g_norm_swish_gate.weight", "norm.weight", PART_FIRST},
     {"g_norm.weight", "norm.weight", PART_FIRST},
     {0},

@@ -31,4 +31,20 @@ const ls_kernel *ls_kernel_at(size_t index);
 #define LS_CPU_TABLE(name) LS_ISA_SYMBOL(ls__cpu_##name)
 #endif
 
+/* A kernel that is written once for several types, NAME_typed(run, node, type), becomes a function
+ * for each, NAME_f32 and so on: the fast types, or all of them. */
+#define LS_KERNEL_FOR(name, suffix, type)                                                          \
+    static void name##_##suffix(const ls_run *run, const ls_node *node) {                          \
+        name##_typed(run, node, type);                                                             \
+    }
+#define LS_KERNEL_FAST(name)                                                                       \
+    LS_KERNEL_FOR(name, f32, LS_F32)                                                               \
+    LS_KERNEL_FOR(name, bf16, LS_BF16)
+#define LS_KERNEL_ALL(name)                                                                        \
+    LS_KERNEL_FOR(name, f64, LS_F64)                                                               \
+    LS_KERNEL_FAST(name)
+/* The three of them in a table. */
+#define LS_KERNEL_BY_TYPE(name)                                                                    \
+    { name##_f64, name##_f32, name##_bf16 }
+
 #endif

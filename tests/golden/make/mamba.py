@@ -25,8 +25,10 @@ def pairs(case, name, shape, draw=None):
     return torch.view_as_complex(case.number(name, tuple(shape) + (2,), draw))
 
 
-def scan(note, B, D, N, T, B_shape, C_shape, rest, softplus=True, state=True, state_cot=True, complex=False):
-    """rest: which of D, z, delta_bias there are. A shape is "BNL", "BGNL" with groups, or "DN"."""
+def scan(note, B, D, N, T, B_shape, C_shape, rest, softplus=True, state=True, state_cot=True, complex=False,
+         size=1):
+    """rest: which of D, z, delta_bias there are. A shape is "BNL", "BGNL" with groups, or "DN".
+    size: of the steps; without a softplus they have either sign, and states grow with them."""
     def fill(case):
         width = 2 * T if complex else T
 
@@ -37,7 +39,7 @@ def scan(note, B, D, N, T, B_shape, C_shape, rest, softplus=True, state=True, st
 
         inputs = {
             "u": case.number("in.u", (B, D, T)),
-            "delta": case.number("in.delta", (B, D, T), lambda s: 0.5 * torch.randn(s)),
+            "delta": case.number("in.delta", (B, D, T), lambda s: 0.5 * size * torch.randn(s)),
         }
         if complex:
             def left(shape):  # negative real parts
@@ -47,7 +49,8 @@ def scan(note, B, D, N, T, B_shape, C_shape, rest, softplus=True, state=True, st
             inputs["A"] = case.number("in.A", (D, N), lambda s: -torch.exp(0.5 * torch.randn(s)))
         inputs["B"], inputs["C"] = rates("in.B", B_shape), rates("in.C", C_shape)
         for name in rest:
-            inputs[name] = case.number("in." + name, (B, D, T) if name == "z" else (D,))
+            draw = (lambda s: size * torch.randn(s)) if name == "delta_bias" else None
+            inputs[name] = case.number("in." + name, (B, D, T) if name == "z" else (D,), draw)
         inputs = {name: common.leaf(value) for name, value in inputs.items()}
         got = interface().selective_scan_ref(**inputs, delta_softplus=softplus, return_last_state=state)
         outputs = {"y": got[0], "last_state": got[1]} if state else {"y": got}
@@ -126,7 +129,7 @@ common.main({
                                      2, 6, 4, 21, 3, "DN", ("z", "delta_bias"), softplus=False,
                                      state_cot=False),
     "mamba-scan-plain-step": scan("without delta_softplus: steps delta + delta_bias of either sign", 1, 8, 16,
-                                  33, "BNL", "BNL", ALL, softplus=False),
+                                  33, "BNL", "BNL", ALL, softplus=False, size=0.1),
     "mamba-scan-complex": scan("complex A; B, C (B,N,2L); complex tensors have a last axis of re, im", 2, 6, 5,
                                37, "BNL", "BNL", ALL, complex=True),
     "mamba-scan-complex-constant": scan("complex A; B (D,N) complex, C (B,N,2L); no gradient from last_state",

@@ -290,36 +290,15 @@ LS_INLINE void gate_grad_typed(const ls_run *run, const ls_node *node, ls_dtype 
                   rows_of(node->out[1]));
 }
 
-static void forward_f32(const ls_run *run, const ls_node *node) {
-    forward_typed(run, node, LS_F32);
-}
-static void forward_bf16(const ls_run *run, const ls_node *node) {
-    forward_typed(run, node, LS_BF16);
-}
-static void backward_f32(const ls_run *run, const ls_node *node) {
-    backward_typed(run, node, LS_F32);
-}
-static void backward_bf16(const ls_run *run, const ls_node *node) {
-    backward_typed(run, node, LS_BF16);
-}
-
-static void gate_f32(const ls_run *run, const ls_node *node) {
-    gate_typed(run, node, LS_F32);
-}
-static void gate_bf16(const ls_run *run, const ls_node *node) {
-    gate_typed(run, node, LS_BF16);
-}
-static void gate_grad_f32(const ls_run *run, const ls_node *node) {
-    gate_grad_typed(run, node, LS_F32);
-}
-static void gate_grad_bf16(const ls_run *run, const ls_node *node) {
-    gate_grad_typed(run, node, LS_BF16);
-}
+LS_KERNEL_FAST(forward)
+LS_KERNEL_FAST(backward)
+LS_KERNEL_FAST(gate)
+LS_KERNEL_FAST(gate_grad)
 
 const ls_kernel LS_CPU_TABLE(activate)[] = {
-    {"activate", {forward_f64, forward_f32, forward_bf16}, NULL},
-    {"activate_grad", {backward_f64, backward_f32, backward_bf16}, NULL},
-    {"gate", {gate_f64, gate_f32, gate_bf16}, NULL},
-    {"gate_grad", {gate_grad_f64, gate_grad_f32, gate_grad_bf16}, NULL},
+    {"activate", LS_KERNEL_BY_TYPE(forward), NULL},
+    {"activate_grad", LS_KERNEL_BY_TYPE(backward), NULL},
+    {"gate", LS_KERNEL_BY_TYPE(gate), NULL},
+    {"gate_grad", LS_KERNEL_BY_TYPE(gate_grad), NULL},
     {0},
 };

@@ -81,7 +81,7 @@ static void grad(const ls_run *run, const ls_node *node) {
 
 extern const ls_kernel LS_CPU_TABLE(block_sums)[];
 const ls_kernel LS_CPU_TABLE(block_sums)[] = {
-    {"block_sums", {sums_f64, sums_f32, sums_bf16}, NULL},
+    {"block_sums", LS_KERNEL_BY_TYPE(sums), NULL},
     {"block_sums_grad", {grad, grad, grad}, NULL},
     {0},
 };

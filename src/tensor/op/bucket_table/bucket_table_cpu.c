@@ -39,7 +39,7 @@ DEFINE_GRAD(grad_f32, float)
 
 extern const ls_kernel LS_CPU_TABLE(bucket_table)[];
 const ls_kernel LS_CPU_TABLE(bucket_table)[] = {
-    {"bucket_table", {table_f64, table_f32, table_bf16}, NULL},
+    {"bucket_table", LS_KERNEL_BY_TYPE(table), NULL},
     {"bucket_table_grad", {grad_f64, grad_f32, grad_f32}, NULL},
     {0},
 };

@@ -194,17 +194,9 @@ LS_INLINE void run_typed(const ls_run *run, const ls_node *node, ls_dtype type) 
     }
 }
 
-static void run_f64(const ls_run *run, const ls_node *node) {
-    run_typed(run, node, LS_F64);
-}
-static void run_f32(const ls_run *run, const ls_node *node) {
-    run_typed(run, node, LS_F32);
-}
-static void run_bf16(const ls_run *run, const ls_node *node) {
-    run_typed(run, node, LS_BF16);
-}
+LS_KERNEL_ALL(run)
 
 const ls_kernel LS_CPU_TABLE(cross_entropy)[] = {
-    {"linear_cross_entropy", {run_f64, run_f32, run_bf16}, workspace},
+    {"linear_cross_entropy", LS_KERNEL_BY_TYPE(run), workspace},
     {0},
 };

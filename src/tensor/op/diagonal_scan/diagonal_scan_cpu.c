@@ -448,7 +448,7 @@ LS_INLINE void backward_piece(const work *w, block_range g, ls_dtype type, const
     }
 }
 
-LS_INLINE void forward(const ls_run *run, const ls_node *node, ls_dtype type) {
+LS_INLINE void forward_typed(const ls_run *run, const ls_node *node, ls_dtype type) {
     const work w = begin(run, node, false);
 #pragma omp parallel num_threads(run->threads)
     {
@@ -460,7 +460,7 @@ LS_INLINE void forward(const ls_run *run, const ls_node *node, ls_dtype type) {
     }
 }
 
-LS_INLINE void backward(const ls_run *run, const ls_node *node, ls_dtype type) {
+LS_INLINE void backward_typed(const ls_run *run, const ls_node *node, ls_dtype type) {
     const work w = begin(run, node, true);
     const gradients d = {.dv = rows_of(node->out[LS_MODES_DV]),
                          .dafter = data_of(node->in[LS_MODES_DAFTER]),
@@ -477,21 +477,11 @@ LS_INLINE void backward(const ls_run *run, const ls_node *node, ls_dtype type) {
     finish(run, &w);
 }
 
-static void forward_f32(const ls_run *run, const ls_node *node) {
-    forward(run, node, LS_F32);
-}
-static void forward_bf16(const ls_run *run, const ls_node *node) {
-    forward(run, node, LS_BF16);
-}
-static void backward_f32(const ls_run *run, const ls_node *node) {
-    backward(run, node, LS_F32);
-}
-static void backward_bf16(const ls_run *run, const ls_node *node) {
-    backward(run, node, LS_BF16);
-}
+LS_KERNEL_FAST(forward)
+LS_KERNEL_FAST(backward)
 
 const ls_kernel LS_CPU_TABLE(diagonal_scan)[] = {
-    {"diagonal_scan", {forward_f64, forward_f32, forward_bf16}, forward_workspace},
-    {"diagonal_scan_grad", {backward_f64, backward_f32, backward_bf16}, backward_workspace},
+    {"diagonal_scan", LS_KERNEL_BY_TYPE(forward), forward_workspace},
+    {"diagonal_scan_grad", LS_KERNEL_BY_TYPE(backward), backward_workspace},
     {0},
 };

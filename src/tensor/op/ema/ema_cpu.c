@@ -482,23 +482,13 @@ LS_INLINE void scan_grad_typed(const ls_run *run, const ls_node *node, ls_dtype 
     }
 }
 
-static void scan_f32(const ls_run *run, const ls_node *node) {
-    scan_typed(run, node, LS_F32);
-}
-static void scan_bf16(const ls_run *run, const ls_node *node) {
-    scan_typed(run, node, LS_BF16);
-}
-static void scan_grad_f32(const ls_run *run, const ls_node *node) {
-    scan_grad_typed(run, node, LS_F32);
-}
-static void scan_grad_bf16(const ls_run *run, const ls_node *node) {
-    scan_grad_typed(run, node, LS_BF16);
-}
+LS_KERNEL_FAST(scan)
+LS_KERNEL_FAST(scan_grad)
 
 const ls_kernel LS_CPU_TABLE(ema)[] = {
     {"ema_kernel", {kernel_f64, kernel_fast, kernel_fast}, NULL},
     {"ema_kernel_grad", {kernel_grad_f64, kernel_grad_fast, kernel_grad_fast}, NULL},
-    {"ema_scan", {scan_f64, scan_f32, scan_bf16}, scan_workspace},
-    {"ema_scan_grad", {scan_grad_f64, scan_grad_f32, scan_grad_bf16}, scan_grad_workspace},
+    {"ema_scan", LS_KERNEL_BY_TYPE(scan), scan_workspace},
+    {"ema_scan_grad", LS_KERNEL_BY_TYPE(scan_grad), scan_grad_workspace},
     {0},
 };

@@ -74,21 +74,18 @@ LS_INLINE void weight_grad(const ls_run *run, const ls_node *node, ls_dtype type
     }
 }
 
-#define DEFINE(suffix, type)                                                                       \
-    static void forward_##suffix(const ls_run *run, const ls_node *node) {                         \
-        convolve(run, node->in[0], node->in[1], node->out[0], false, type);                        \
-    }                                                                                              \
-    static void backward_##suffix(const ls_run *run, const ls_node *node) {                        \
-        if (node->out[0] != NULL)                                                                  \
-            convolve(run, node->in[2], node->in[1], node->out[0], true, type);                     \
-        weight_grad(run, node, type);                                                              \
-    }
-DEFINE(f64, LS_F64)
-DEFINE(f32, LS_F32)
-DEFINE(bf16, LS_BF16)
+LS_INLINE void forward_typed(const ls_run *run, const ls_node *node, ls_dtype type) {
+    convolve(run, node->in[0], node->in[1], node->out[0], false, type);
+}
+LS_INLINE void backward_typed(const ls_run *run, const ls_node *node, ls_dtype type) {
+    if (node->out[0] != NULL) convolve(run, node->in[2], node->in[1], node->out[0], true, type);
+    weight_grad(run, node, type);
+}
+LS_KERNEL_ALL(forward)
+LS_KERNEL_ALL(backward)
 
 const ls_kernel LS_CPU_TABLE(head_conv)[] = {
-    {"head_conv", {forward_f64, forward_f32, forward_bf16}, NULL},
-    {"head_conv_grad", {backward_f64, backward_f32, backward_bf16}, NULL},
+    {"head_conv", LS_KERNEL_BY_TYPE(forward), NULL},
+    {"head_conv_grad", LS_KERNEL_BY_TYPE(backward), NULL},
     {0},
 };

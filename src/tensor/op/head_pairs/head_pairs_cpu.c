@@ -77,19 +77,11 @@ LS_INLINE void contract_typed(const ls_run *run, const ls_node *node, ls_dtype t
             }
 }
 
-#define DEFINE_TYPED(name, type)                                                                   \
-    static void outer_##name(const ls_run *run, const ls_node *node) {                             \
-        outer_typed(run, node, type);                                                              \
-    }                                                                                              \
-    static void contract_##name(const ls_run *run, const ls_node *node) {                          \
-        contract_typed(run, node, type);                                                           \
-    }
-DEFINE_TYPED(f64, LS_F64)
-DEFINE_TYPED(f32, LS_F32)
-DEFINE_TYPED(bf16, LS_BF16)
+LS_KERNEL_ALL(outer)
+LS_KERNEL_ALL(contract)
 
 const ls_kernel LS_CPU_TABLE(head_pairs)[] = {
-    {"head_outer", {outer_f64, outer_f32, outer_bf16}, NULL},
-    {"head_contract", {contract_f64, contract_f32, contract_bf16}, NULL},
+    {"head_outer", LS_KERNEL_BY_TYPE(outer), NULL},
+    {"head_contract", LS_KERNEL_BY_TYPE(contract), NULL},
     {0},
 };

@@ -137,23 +137,13 @@ LS_INLINE void pool_grad_typed(const ls_run *run, const ls_node *node, ls_dtype 
     }
 }
 
-static void pool_f32(const ls_run *run, const ls_node *node) {
-    pool_typed(run, node, LS_F32);
-}
-static void pool_bf16(const ls_run *run, const ls_node *node) {
-    pool_typed(run, node, LS_BF16);
-}
-static void pool_grad_f32(const ls_run *run, const ls_node *node) {
-    pool_grad_typed(run, node, LS_F32);
-}
-static void pool_grad_bf16(const ls_run *run, const ls_node *node) {
-    pool_grad_typed(run, node, LS_BF16);
-}
+LS_KERNEL_FAST(pool)
+LS_KERNEL_FAST(pool_grad)
 
 const ls_kernel LS_CPU_TABLE(padding)[] = {
     {"valid_rows", {valid_rows, valid_rows, valid_rows}, NULL},
     {"mask_rows", {mask_rows, mask_rows, mask_rows}, NULL},
-    {"pool_rows", {pool_f64, pool_f32, pool_bf16}, workspace},
-    {"pool_rows_grad", {pool_grad_f64, pool_grad_f32, pool_grad_bf16}, workspace},
+    {"pool_rows", LS_KERNEL_BY_TYPE(pool), workspace},
+    {"pool_rows_grad", LS_KERNEL_BY_TYPE(pool_grad), workspace},
     {0},
 };

@@ -42,7 +42,7 @@ static void backward_f64(const ls_run *run, const ls_node *node) {
 
 /* ---- f32 and bf16 ---- */
 
-LS_INLINE void forward(const ls_run *run, const ls_node *node, ls_dtype type) {
+LS_INLINE void forward_typed(const ls_run *run, const ls_node *node, ls_dtype type) {
     const table y = rows_of(node->in[0]), x = rows_of(node->in[1]), out = rows_of(node->out[0]);
     const float *scale = ls_data(node->in[2]);
 #pragma omp parallel for schedule(static) num_threads(run->threads)
@@ -57,7 +57,7 @@ LS_INLINE void forward(const ls_run *run, const ls_node *node, ls_dtype type) {
 }
 
 /* The channels of a vector walk down all rows; sums of PART rows are added up in double. */
-LS_INLINE void backward(const ls_run *run, const ls_node *node, ls_dtype type) {
+LS_INLINE void backward_typed(const ls_run *run, const ls_node *node, ls_dtype type) {
     enum { PART = 64 };
     const table dy = rows_of(node->in[0]), x = rows_of(node->in[1]), dx = rows_of(node->out[0]);
     const float *scale = ls_data(node->in[2]);
@@ -81,21 +81,11 @@ LS_INLINE void backward(const ls_run *run, const ls_node *node, ls_dtype type) {
     }
 }
 
-static void forward_f32(const ls_run *run, const ls_node *node) {
-    forward(run, node, LS_F32);
-}
-static void forward_bf16(const ls_run *run, const ls_node *node) {
-    forward(run, node, LS_BF16);
-}
-static void backward_f32(const ls_run *run, const ls_node *node) {
-    backward(run, node, LS_F32);
-}
-static void backward_bf16(const ls_run *run, const ls_node *node) {
-    backward(run, node, LS_BF16);
-}
+LS_KERNEL_FAST(forward)
+LS_KERNEL_FAST(backward)
 
 const ls_kernel LS_CPU_TABLE(plus_scaled)[] = {
-    {"plus_scaled", {forward_f64, forward_f32, forward_bf16}, NULL},
-    {"plus_scaled_grad", {backward_f64, backward_f32, backward_bf16}, NULL},
+    {"plus_scaled", LS_KERNEL_BY_TYPE(forward), NULL},
+    {"plus_scaled_grad", LS_KERNEL_BY_TYPE(backward), NULL},
     {0},
 };

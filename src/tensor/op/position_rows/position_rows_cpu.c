@@ -33,6 +33,6 @@ DEFINE_GRAD(grad_bf16, ls_bf16, float, ls_bf16_to_f32)
 extern const ls_kernel LS_CPU_TABLE(position_rows)[];
 const ls_kernel LS_CPU_TABLE(position_rows)[] = {
     {"position_rows", {position_rows, position_rows, position_rows}, NULL},
-    {"position_rows_grad", {grad_f64, grad_f32, grad_bf16}, NULL},
+    {"position_rows_grad", LS_KERNEL_BY_TYPE(grad), NULL},
     {0},
 };

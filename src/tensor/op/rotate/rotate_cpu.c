@@ -157,14 +157,9 @@ LS_INLINE void rotate_typed(const ls_run *run, const ls_node *node, ls_dtype typ
     }
 }
 
-static void rotate_f32(const ls_run *run, const ls_node *node) {
-    rotate_typed(run, node, LS_F32);
-}
-static void rotate_bf16(const ls_run *run, const ls_node *node) {
-    rotate_typed(run, node, LS_BF16);
-}
+LS_KERNEL_FAST(rotate)
 
 const ls_kernel LS_CPU_TABLE(rotate)[] = {
-    {"rotate", {rotate_f64, rotate_f32, rotate_bf16}, workspace},
+    {"rotate", LS_KERNEL_BY_TYPE(rotate), workspace},
     {0},
 };

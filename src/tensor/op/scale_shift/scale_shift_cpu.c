@@ -114,21 +114,11 @@ LS_INLINE void backward_typed(const ls_run *run, const ls_node *node, ls_dtype t
     }
 }
 
-static void forward_f32(const ls_run *run, const ls_node *node) {
-    forward_typed(run, node, LS_F32);
-}
-static void forward_bf16(const ls_run *run, const ls_node *node) {
-    forward_typed(run, node, LS_BF16);
-}
-static void backward_f32(const ls_run *run, const ls_node *node) {
-    backward_typed(run, node, LS_F32);
-}
-static void backward_bf16(const ls_run *run, const ls_node *node) {
-    backward_typed(run, node, LS_BF16);
-}
+LS_KERNEL_FAST(forward)
+LS_KERNEL_FAST(backward)
 
 const ls_kernel LS_CPU_TABLE(scale_shift)[] = {
-    {"scale_shift", {forward_f64, forward_f32, forward_bf16}, NULL},
-    {"scale_shift_grad", {backward_f64, backward_f32, backward_bf16}, backward_workspace},
+    {"scale_shift", LS_KERNEL_BY_TYPE(forward), NULL},
+    {"scale_shift_grad", LS_KERNEL_BY_TYPE(backward), backward_workspace},
     {0},
 };

@@ -69,7 +69,7 @@ static ls_scan_sent retreat(const ls_scan_job *s, const ls_scan_gradients *d,
 
 /* ---- f32 and bf16 ---- */
 
-enum { USUAL = 8 }; /* states of Mamba's channels: 16 with their conjugates */
+enum { USUAL = 8, PARTS = 2 }; /* states of Mamba's channels: 16 with their conjugates */
 static const float half_pi = 1.57079632679489662f;
 
 /* The numbers of a block of channels. */
@@ -103,100 +103,57 @@ LS_INLINE pair next_state(pair decay, pair h, ls_vec moved, const float *B, int6
                   decay.re * h.im + decay.im * h.re + moved * B[2 * n + 1]};
 }
 
-LS_INLINE void walk(const ls_scan_block *w, ls_dtype type, int64_t N, int64_t first, int64_t count,
-                    float *h, ls_scan_rows y) {
-    ls_vec slope;
-    for (int64_t row = first; row < first + count; row++) {
-        const float *B = w->BC + row * 4 * N, *C = B + 2 * N;
-        ls_vec step = ls_scan_steps(w, type, row, &slope);
-        ls_vec u = ls_scan_take(w, type, w->s->u, row), moved = step * u, half = ls_vec_all(0);
+LS_INLINE ls_vec advance_lanes(const ls_scan_block *w, int64_t N, const ls_scan_lanes *token,
+                               const float *B, const float *before, float *after, float *decays) {
+    const float *C = B + 2 * N;
+    ls_vec moved = token->step * token->u, half = ls_vec_all(0);
 #pragma GCC unroll 2
-        for (int64_t n = 0; n < N; n++) {
-            pair state =
-                next_state(decays_of(step, load_pair(w->A, n)), load_pair(h, n), moved, B, n);
-            store_pair(h, n, state);
-            half += state.re * C[2 * n] - state.im * C[2 * n + 1];
-        }
-        ls_scan_give_output(w, type, y, row, w->D * u + 2.0f * half);
+    for (int64_t n = 0; n < N; n++) {
+        pair decay = decays_of(token->step, load_pair(w->A, n));
+        pair state = next_state(decay, load_pair(before, n), moved, B, n);
+        if (decays != NULL) store_pair(decays, n, decay);
+        store_pair(after, n, state);
+        half += state.re * C[2 * n] - state.im * C[2 * n + 1];
     }
+    return w->D * token->u + 2.0f * half;
 }
 
-LS_INLINE void walk_again(const ls_scan_block *w, ls_dtype type, int64_t N,
-                          const ls_scan_gradients *g, int64_t first, int64_t count,
-                          const ls_scan_scratch *scratch) {
-    for (int64_t t = 0; t < count; t++) {
-        int64_t row = first + t, lanes = 2 * N * LS_LANES;
-        const float *B = w->BC + row * 4 * N, *C = B + 2 * N;
-        float *h = scratch->h + t * lanes, *decays = scratch->decay + t * lanes;
-        ls_scan_lanes token = {.u = ls_scan_take(w, type, w->s->u, row)};
-        ls_vec step = token.step = ls_scan_steps(w, type, row, &token.slope);
-        ls_vec moved = step * token.u, half = ls_vec_all(0);
+LS_INLINE ls_scan_sent_lanes retreat_lanes(const ls_scan_block *w, int64_t N,
+                                           const ls_scan_lanes *token, const float *B,
+                                           const float *h, const float *decays, float *dB,
+                                           const ls_scan_return *to) {
+    const float *C = B + 2 * N;
+    float *dC = dB + 2 * N * LS_LANES;
+    ls_vec step = token->step, moved = step * token->u;
+    ls_vec twice = 2.0f * token->dy;
+    ls_vec along_B = ls_vec_all(0), along_re = ls_vec_all(0), along_im = ls_vec_all(0);
 #pragma GCC unroll 2
-        for (int64_t n = 0; n < N; n++) {
-            pair decay = decays_of(step, load_pair(w->A, n));
-            pair state = next_state(decay, load_pair(h, n), moved, B, n);
-            store_pair(decays, n, decay);
-            store_pair(h, N + n, state);
-            half += state.re * C[2 * n] - state.im * C[2 * n + 1];
+    for (int64_t n = 0; n < N; n++) {
+        pair here = load_pair(to->later, n), after = load_pair(h, N + n);
+        here.re += twice * C[2 * n];
+        here.im -= twice * C[2 * n + 1];
+        pair earlier = times_conjugate(here, load_pair(decays, n));
+        pair through = times_conjugate(earlier, load_pair(h, n));
+        pair to_B = {here.re * moved, here.im * moved};
+        pair to_C = {twice * after.re, -twice * after.im};
+        if (!to->fresh) {
+            pair B_sum = load_pair(dB, n), C_sum = load_pair(dC, n);
+            to_B.re += B_sum.re, to_B.im += B_sum.im;
+            to_C.re += C_sum.re, to_C.im += C_sum.im;
         }
-        ls_scan_note(w, type, g, scratch, row, t, token, w->D * token.u + 2.0f * half);
+        store_pair(dB, n, to_B);
+        store_pair(dC, n, to_C);
+        pair A = load_pair(w->A, n), sum = load_pair(to->dA, n);
+        along_B += here.re * B[2 * n] + here.im * B[2 * n + 1];
+        along_re += through.re * A.re;
+        along_im += through.im * A.im;
+        store_pair(to->dA, n, (pair){sum.re + step * through.re, sum.im + step * through.im});
+        store_pair(to->later, n, earlier);
     }
+    /* A's own units again */
+    return (ls_scan_sent_lanes){ls_scan_ln_2 * along_re + half_pi * along_im, along_B};
 }
 
-LS_INLINE void walk_back(const ls_scan_block *w, ls_dtype type, int64_t N,
-                         const ls_scan_gradients *g, int64_t first, int64_t count,
-                         const ls_scan_scratch *scratch, const ls_scan_return *to) {
-    ls_vec dD = ls_vec_all(0), dbias = ls_vec_all(0);
-    for (int64_t t = count - 1; t >= 0; t--) {
-        int64_t row = first + t, lanes = 2 * N * LS_LANES;
-        const float *B = w->BC + row * 4 * N, *C = B + 2 * N;
-        const float *h = scratch->h + t * lanes, *decays = scratch->decay + t * lanes;
-        float *dB = scratch->dBC + 2 * t * lanes, *dC = dB + lanes;
-        const ls_scan_lanes token = ls_scan_noted(scratch, t);
-        ls_vec step = token.step, moved = step * token.u;
-        ls_vec twice = 2.0f * token.dy;
-        ls_vec along_B = ls_vec_all(0), along_re = ls_vec_all(0), along_im = ls_vec_all(0);
-#pragma GCC unroll 2
-        for (int64_t n = 0; n < N; n++) {
-            pair here = load_pair(to->later, n), after = load_pair(h, N + n);
-            here.re += twice * C[2 * n];
-            here.im -= twice * C[2 * n + 1];
-            pair earlier = times_conjugate(here, load_pair(decays, n));
-            pair through = times_conjugate(earlier, load_pair(h, n));
-            pair to_B = {here.re * moved, here.im * moved};
-            pair to_C = {twice * after.re, -twice * after.im};
-            if (!to->fresh) {
-                pair B_sum = load_pair(dB, n), C_sum = load_pair(dC, n);
-                to_B.re += B_sum.re, to_B.im += B_sum.im;
-                to_C.re += C_sum.re, to_C.im += C_sum.im;
-            }
-            store_pair(dB, n, to_B);
-            store_pair(dC, n, to_C);
-            pair A = load_pair(w->A, n), sum = load_pair(to->dA, n);
-            along_B += here.re * B[2 * n] + here.im * B[2 * n + 1];
-            along_re += through.re * A.re;
-            along_im += through.im * A.im;
-            store_pair(to->dA, n, (pair){sum.re + step * through.re, sum.im + step * through.im});
-            store_pair(to->later, n, earlier);
-        }
-        ls_vec along_A = ls_scan_ln_2 * along_re + half_pi * along_im; /* A's own units again */
-        ls_scan_send(w, type, g, row, &token, along_A, along_B, &dD, &dbias);
-    }
-    ls_scan_add_vectors(to, dD, dbias);
-}
+#include "tensor/op/selective_scan/selective_scan_states_cpu.h"
 
-static void walk_any(const ls_scan_block *w, ls_dtype type, int64_t first, int64_t count, float *h,
-                     ls_scan_rows y) {
-    LS_SCAN_WALK(walk, USUAL, w, type, first, count, h, y);
-}
-static void walk_again_any(const ls_scan_block *w, ls_dtype type, const ls_scan_gradients *g,
-                           int64_t first, int64_t count, const ls_scan_scratch *scratch) {
-    LS_SCAN_WALK(walk_again, USUAL, w, type, g, first, count, scratch);
-}
-static void walk_back_any(const ls_scan_block *w, ls_dtype type, const ls_scan_gradients *g,
-                          int64_t first, int64_t count, const ls_scan_scratch *scratch,
-                          const ls_scan_return *to) {
-    LS_SCAN_WALK(walk_back, USUAL, w, type, g, first, count, scratch, to);
-}
-
-const ls_recurrence ls_scan_complex = {advance, retreat, walk_any, walk_again_any, walk_back_any};
+const ls_recurrence ls_scan_complex = LS_SCAN_RECURRENCE;

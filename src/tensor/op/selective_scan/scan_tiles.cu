@@ -520,9 +520,10 @@ template <typename T> static bool row_fits(const ls_cuda_scan_rows<T> &rows) {
 template <typename T> bool ls_cuda_scan_tiles_fit(const ls_cuda_scan<T> *job) {
     const float *const floats[] = {job->A_log, job->D,      job->bias,   job->before, job->after,
                                    job->kept,  job->starts, job->dafter, job->dbefore};
-    bool fit = ls_cuda_scan_tiles_shape(job->E, job->N) && job->E % ls_cuda_lanes<T>::count == 0 &&
-               row_fits(job->u) && row_fits(job->delta) && row_fits(job->z) && row_fits(job->y) &&
-               row_fits(job->dy) && row_fits(job->du) && row_fits(job->ddelta) && row_fits(job->dz);
+    bool fit = job->A_im == NULL && ls_cuda_scan_tiles_shape(job->E, job->N) &&
+               job->E % ls_cuda_lanes<T>::count == 0 && row_fits(job->u) && row_fits(job->delta) &&
+               row_fits(job->z) && row_fits(job->y) && row_fits(job->dy) && row_fits(job->du) &&
+               row_fits(job->ddelta) && row_fits(job->dz);
     for (const float *address : floats) fit = fit && ls_cuda_aligned(address);
     return fit;
 }

@@ -1,10 +1,10 @@
 /* What the CUDA kernels of the selective scan share: a run of the operation as a plain value, and
  * the functions of one token.
  *
- * Three ways compute it: in tiles of tokens and channels for 16 states (scan_tiles.cu), a warp per
- * channel for any number (scan_plain.cu), and so for complex ones (scan_complex.cu), whose states,
- * B and C are pairs of floats. All leave sums for the gradients of B and C by group of channels and
- * of the parameters by sequence; selective_scan.cu adds those up. */
+ * Two ways compute it: in tiles of tokens and channels for 16 real states (scan_tiles.cu), and a
+ * warp per channel for any number of them, real or complex (scan_warps.cu). Complex states, B and C
+ * are pairs of floats. Both leave sums for the gradients of B and C by group of channels and of the
+ * parameters by sequence; selective_scan_cuda.cu adds those up. */
 #ifndef LS_TENSOR_CUDA_SCAN_H
 #define LS_TENSOR_CUDA_SCAN_H
 
@@ -54,10 +54,8 @@ template <typename T> struct ls_cuda_scan {
 template <typename T> bool ls_cuda_scan_tiles_fit(const ls_cuda_scan<T> *job);
 template <typename T> void ls_cuda_scan_tiles(const ls_run *run, const ls_cuda_scan<T> *job);
 template <typename T> void ls_cuda_scan_tiles_grad(const ls_run *run, ls_cuda_scan<T> *job);
-template <typename T> void ls_cuda_scan_plain(const ls_run *run, const ls_cuda_scan<T> *job);
-template <typename T> void ls_cuda_scan_plain_grad(const ls_run *run, ls_cuda_scan<T> *job);
-template <typename T> void ls_cuda_scan_complex(const ls_run *run, const ls_cuda_scan<T> *job);
-template <typename T> void ls_cuda_scan_complex_grad(const ls_run *run, ls_cuda_scan<T> *job);
+template <typename T> void ls_cuda_scan_warps(const ls_run *run, const ls_cuda_scan<T> *job);
+template <typename T> void ls_cuda_scan_warps_grad(const ls_run *run, ls_cuda_scan<T> *job);
 
 /* What a backward pass needs: groups of channels, and floats for states. */
 typedef struct ls_cuda_scan_room {
@@ -69,7 +67,7 @@ static inline bool ls_cuda_scan_tiles_shape(int64_t E, int64_t N) {
 }
 ls_cuda_scan_room ls_cuda_scan_tiles_room(int64_t batch, int64_t E);
 /* `alone`: tiles are not tried before it, so that it is worth room. */
-ls_cuda_scan_room ls_cuda_scan_plain_room(int64_t batch, int64_t length, int64_t E, int64_t M,
+ls_cuda_scan_room ls_cuda_scan_warps_room(int64_t batch, int64_t length, int64_t E, int64_t M,
                                           bool alone);
 /* Floats of a warp: the states before a chunk and after its tokens, and the
  * gradient of the state. */

@@ -36,102 +36,56 @@ static ls_scan_sent retreat(const ls_scan_job *s, const ls_scan_gradients *d,
 
 /* ---- f32 and bf16 ---- */
 
-enum { USUAL = 16 }; /* states of Mamba's channels */
+enum { USUAL = 16, PARTS = 1 }; /* states of Mamba's channels */
 
-LS_INLINE void walk(const ls_scan_block *w, ls_dtype type, int64_t N, int64_t first, int64_t count,
-                    float *h, ls_scan_rows y) {
-    ls_vec slope;
-    for (int64_t row = first; row < first + count; row++) {
-        const float *B = w->BC + row * 2 * N, *C = B + N;
-        ls_vec step = ls_scan_steps(w, type, row, &slope);
-        ls_vec u = ls_scan_take(w, type, w->s->u, row), moved = step * u, out = w->D * u;
+LS_INLINE ls_vec advance_lanes(const ls_scan_block *w, int64_t N, const ls_scan_lanes *token,
+                               const float *B, const float *before, float *after, float *decays) {
+    const float *C = B + N;
+    ls_vec moved = token->step * token->u, out = w->D * token->u;
 #pragma GCC unroll 4
-        for (int64_t n = 0; n < N; n++) {
-            ls_vec state = ls_vec_exp2(step * ls_load(w->A, LS_F32, n * LS_LANES)) *
-                               ls_load(h, LS_F32, n * LS_LANES) +
-                           moved * B[n];
-            ls_store(h, LS_F32, n * LS_LANES, state);
-            out += state * C[n];
-        }
-        ls_scan_give_output(w, type, y, row, out);
+    for (int64_t n = 0; n < N; n++) {
+        ls_vec decay = ls_vec_exp2(token->step * ls_load(w->A, LS_F32, n * LS_LANES));
+        ls_vec state = decay * ls_load(before, LS_F32, n * LS_LANES) + moved * B[n];
+        if (decays != NULL) ls_store(decays, LS_F32, n * LS_LANES, decay);
+        ls_store(after, LS_F32, n * LS_LANES, state);
+        out += state * C[n];
     }
+    return out;
 }
 
-LS_INLINE void walk_again(const ls_scan_block *w, ls_dtype type, int64_t N,
-                          const ls_scan_gradients *g, int64_t first, int64_t count,
-                          const ls_scan_scratch *scratch) {
-    for (int64_t t = 0; t < count; t++) {
-        int64_t row = first + t;
-        const float *B = w->BC + row * 2 * N, *C = B + N;
-        float *h = scratch->h + t * N * LS_LANES, *decays = scratch->decay + t * N * LS_LANES;
-        ls_scan_lanes token = {.u = ls_scan_take(w, type, w->s->u, row)};
-        ls_vec step = token.step = ls_scan_steps(w, type, row, &token.slope);
-        ls_vec moved = step * token.u, out = w->D * token.u;
-#pragma GCC unroll 4
-        for (int64_t n = 0; n < N; n++) {
-            ls_vec decay = ls_vec_exp2(step * ls_load(w->A, LS_F32, n * LS_LANES));
-            ls_vec state = decay * ls_load(h, LS_F32, n * LS_LANES) + moved * B[n];
-            ls_store(decays, LS_F32, n * LS_LANES, decay);
-            ls_store(h, LS_F32, (N + n) * LS_LANES, state);
-            out += state * C[n];
-        }
-        ls_scan_note(w, type, g, scratch, row, t, token, out);
-    }
-}
-
-LS_INLINE void walk_back(const ls_scan_block *w, ls_dtype type, int64_t N,
-                         const ls_scan_gradients *g, int64_t first, int64_t count,
-                         const ls_scan_scratch *scratch, const ls_scan_return *to) {
-    float *later = to->later, *dA = to->dA;
+LS_INLINE ls_scan_sent_lanes retreat_lanes(const ls_scan_block *w, int64_t N,
+                                           const ls_scan_lanes *token, const float *B,
+                                           const float *h, const float *decays, float *dB,
+                                           const ls_scan_return *to) {
+    const float *C = B + N, *after = h + N * LS_LANES;
+    float *dC = dB + N * LS_LANES, *later = to->later, *dA = to->dA;
     const bool fresh = to->fresh;
-    ls_vec dD = ls_vec_all(0), dbias = ls_vec_all(0);
-    for (int64_t t = count - 1; t >= 0; t--) {
-        int64_t row = first + t;
-        const float *B = w->BC + row * 2 * N, *C = B + N;
-        const float *h = scratch->h + t * N * LS_LANES, *decays = scratch->decay + t * N * LS_LANES;
-        float *dBC = scratch->dBC + t * 2 * N * LS_LANES;
-        const ls_scan_lanes token = ls_scan_noted(scratch, t);
-        ls_vec step = token.step, moved = step * token.u;
-        ls_vec dy = token.dy;
-        ls_vec along_B = ls_vec_all(0), along_A = ls_vec_all(0);
+    ls_vec dy = token->dy, moved = token->step * token->u;
+    ls_vec along_B = ls_vec_all(0), along_A = ls_vec_all(0);
 #pragma GCC unroll 4
-        for (int64_t n = 0; n < N; n++) {
-            int64_t lane = n * LS_LANES;
-            ls_vec here = ls_load(later, LS_F32, lane) + dy * C[n];
-            ls_vec earlier = here * ls_load(decays, LS_F32, lane);
-            ls_vec through = earlier * ls_load(h, LS_F32, lane);
-            ls_vec dB = here * moved, dC = dy * ls_load(h, LS_F32, N * LS_LANES + lane);
-            if (!fresh) {
-                dB += ls_load(dBC, LS_F32, lane);
-                dC += ls_load(dBC, LS_F32, N * LS_LANES + lane);
-            }
-            ls_store(dBC, LS_F32, lane, dB);
-            ls_store(dBC, LS_F32, N * LS_LANES + lane, dC);
-            along_B += here * B[n];
-            along_A += through * ls_load(w->A, LS_F32, lane);
-            ls_store(dA, LS_F32, lane, ls_load(dA, LS_F32, lane) + step * through);
-            ls_store(later, LS_F32, lane, earlier);
+    for (int64_t n = 0; n < N; n++) {
+        int64_t lane = n * LS_LANES;
+        ls_vec here = ls_load(later, LS_F32, lane) + dy * C[n];
+        ls_vec earlier = here * ls_load(decays, LS_F32, lane);
+        ls_vec through = earlier * ls_load(h, LS_F32, lane);
+        ls_vec to_B = here * moved, to_C = dy * ls_load(after, LS_F32, lane);
+        if (!fresh) {
+            to_B += ls_load(dB, LS_F32, lane);
+            to_C += ls_load(dC, LS_F32, lane);
         }
-        ls_scan_send(w, type, g, row, &token, ls_scan_ln_2 * along_A, along_B, &dD, &dbias);
+        ls_store(dB, LS_F32, lane, to_B);
+        ls_store(dC, LS_F32, lane, to_C);
+        along_B += here * B[n];
+        along_A += through * ls_load(w->A, LS_F32, lane);
+        ls_store(dA, LS_F32, lane, ls_load(dA, LS_F32, lane) + token->step * through);
+        ls_store(later, LS_F32, lane, earlier);
     }
-    ls_scan_add_vectors(to, dD, dbias);
+    return (ls_scan_sent_lanes){ls_scan_ln_2 * along_A, along_B};
 }
 
-static void walk_any(const ls_scan_block *w, ls_dtype type, int64_t first, int64_t count, float *h,
-                     ls_scan_rows y) {
-    LS_SCAN_WALK(walk, USUAL, w, type, first, count, h, y);
-}
-static void walk_again_any(const ls_scan_block *w, ls_dtype type, const ls_scan_gradients *g,
-                           int64_t first, int64_t count, const ls_scan_scratch *scratch) {
-    LS_SCAN_WALK(walk_again, USUAL, w, type, g, first, count, scratch);
-}
-static void walk_back_any(const ls_scan_block *w, ls_dtype type, const ls_scan_gradients *g,
-                          int64_t first, int64_t count, const ls_scan_scratch *scratch,
-                          const ls_scan_return *to) {
-    LS_SCAN_WALK(walk_back, USUAL, w, type, g, first, count, scratch, to);
-}
+#include "tensor/op/selective_scan/selective_scan_states_cpu.h"
 
-static const ls_recurrence real = {advance, retreat, walk_any, walk_again_any, walk_back_any};
+static const ls_recurrence real = LS_SCAN_RECURRENCE;
 
 static void forward(const ls_run *run, const ls_node *node) {
     ls_scan_forward(run, node, &real);

@@ -39,12 +39,10 @@ template <typename T> static void forward(const ls_run *run, const ls_node *node
     job.y = rows_of<T>(node->out[LS_SCAN_Y]);
     job.after = ls_cuda_floats(node->out[LS_SCAN_AFTER]);
     job.kept = ls_cuda_floats(node->out[LS_SCAN_KEPT]);
-    if (job.A_im != NULL)
-        ls_cuda_scan_complex(run, &job);
-    else if (ls_cuda_scan_tiles_fit(&job))
+    if (ls_cuda_scan_tiles_fit(&job))
         ls_cuda_scan_tiles(run, &job);
     else
-        ls_cuda_scan_plain(run, &job);
+        ls_cuda_scan_warps(run, &job);
 }
 
 /* ---- backward ---- */
@@ -59,7 +57,7 @@ static backward_room room_of(const ls_node *node) {
     int64_t batch = u->dim[0], length = u->dim[1], E = u->dim[2];
     int64_t N = node->in[LS_SCAN_A_LOG]->dim[1], M = node->in[LS_SCAN_BEFORE]->dim[2];
     const bool tiles_tried = M == N && ls_cuda_scan_tiles_shape(E, N);
-    ls_cuda_scan_room most = ls_cuda_scan_plain_room(batch, length, E, M, !tiles_tried);
+    ls_cuda_scan_room most = ls_cuda_scan_warps_room(batch, length, E, M, !tiles_tried);
     if (tiles_tried) {
         const ls_cuda_scan_room tiles = ls_cuda_scan_tiles_room(batch, E);
         most.groups = ls_max(most.groups, tiles.groups);
@@ -128,12 +126,10 @@ template <typename T> static void backward(const ls_run *run, const ls_node *nod
     job.sums_D = job.sums_A + room.sums_A;
     job.sums_bias = job.sums_D + room.sums_channels;
     job.states = job.sums_bias + room.sums_channels;
-    if (job.A_im != NULL)
-        ls_cuda_scan_complex_grad(run, &job);
-    else if (ls_cuda_scan_tiles_fit(&job))
+    if (ls_cuda_scan_tiles_fit(&job))
         ls_cuda_scan_tiles_grad(run, &job);
     else
-        ls_cuda_scan_plain_grad(run, &job);
+        ls_cuda_scan_warps_grad(run, &job);
     add_up_rows(run, &job, job.sums_BC, job.dB);
     add_up_rows(run, &job, job.sums_BC + job.batch * job.length * job.M, job.dC);
     add_up_parameter(run, node->in[LS_SCAN_A_LOG], job.sums_A, job.batch);

@@ -113,6 +113,11 @@ typedef struct ls_scan_lanes {
     ls_vec step, slope, u, dy;
 } ls_scan_lanes;
 
+/* What its states send back, as in ls_scan_sent. */
+typedef struct ls_scan_sent_lanes {
+    ls_vec through_A, through_B;
+} ls_scan_sent_lanes;
+
 /* Notes a token and its output before the gate in scratch memory, with the gate's gradient taken. */
 LS_INLINE void ls_scan_note(const ls_scan_block *w, ls_dtype type, const ls_scan_gradients *g,
                             const ls_scan_scratch *scratch, int64_t row, int64_t t,

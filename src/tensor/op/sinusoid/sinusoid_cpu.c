@@ -34,6 +34,6 @@ DEFINE_SINUSOID(sinusoid_bf16, ls_bf16, TO_BF16)
 
 extern const ls_kernel LS_CPU_TABLE(sinusoid)[];
 const ls_kernel LS_CPU_TABLE(sinusoid)[] = {
-    {"sinusoid", {sinusoid_f64, sinusoid_f32, sinusoid_bf16}, NULL},
+    {"sinusoid", LS_KERNEL_BY_TYPE(sinusoid), NULL},
     {0},
 };

@@ -102,17 +102,10 @@ LS_INLINE void forward_typed(const ls_run *run, const ls_node *node, ls_dtype ty
     }
 }
 
-static void forward_f32(const ls_run *run, const ls_node *node) {
-    forward_typed(run, node, LS_F32);
-}
-static void forward_bf16(const ls_run *run, const ls_node *node) {
-    forward_typed(run, node, LS_BF16);
-}
+LS_KERNEL_FAST(forward)
 
 const ls_kernel LS_CPU_TABLE(ssd_scan)[] = {
     {"ssd_scan", {ls_ssd_forward_f64, forward_f32, forward_bf16}, forward_workspace},
-    {"ssd_scan_grad",
-     {ls_ssd_backward_f64, ls_ssd_backward_f32, ls_ssd_backward_bf16},
-     ls_ssd_backward_workspace},
+    {"ssd_scan_grad", LS_KERNEL_BY_TYPE(ls_ssd_backward), ls_ssd_backward_workspace},
     {0},
 };

@@ -657,18 +657,8 @@ LS_INLINE void scan_grad_typed(const ls_run *run, const ls_node *node, ls_dtype 
     finish_gradients(&w);
 }
 
-static void scan_f32(const ls_run *run, const ls_node *node) {
-    scan_typed(run, node, LS_F32);
-}
-static void scan_bf16(const ls_run *run, const ls_node *node) {
-    scan_typed(run, node, LS_BF16);
-}
-static void scan_grad_f32(const ls_run *run, const ls_node *node) {
-    scan_grad_typed(run, node, LS_F32);
-}
-static void scan_grad_bf16(const ls_run *run, const ls_node *node) {
-    scan_grad_typed(run, node, LS_BF16);
-}
+LS_KERNEL_FAST(scan)
+LS_KERNEL_FAST(scan_grad)
 
 static size_t kernel_workspace(const ls_node *node, int threads) {
     return workspace(node, threads, false, false);
@@ -688,7 +678,7 @@ const ls_kernel LS_CPU_TABLE(state_space)[] = {
     {"state_space_kernel_grad",
      {kernel_grad_f64, kernel_grad_fast, kernel_grad_fast},
      kernel_grad_workspace},
-    {"state_space_scan", {scan_f64, scan_f32, scan_bf16}, scan_workspace},
-    {"state_space_scan_grad", {scan_grad_f64, scan_grad_f32, scan_grad_bf16}, scan_grad_workspace},
+    {"state_space_scan", LS_KERNEL_BY_TYPE(scan), scan_workspace},
+    {"state_space_scan_grad", LS_KERNEL_BY_TYPE(scan_grad), scan_grad_workspace},
     {0},
 };
