@@ -5,6 +5,7 @@
 #   src/task/<name>.c            must define  const ls_task_type ls_task_<name>
 #   src/model/wrap/<name>.c      must define  const ls_wrap_type ls_wrap_<name>
 #   src/model/head/<name>.c      must define  const ls_head_type ls_head_<name>
+#   src/cli/verb_<name>.c        must define  const ls_verb ls_verb_<name>
 function(write_registry header kind type names)
   set(declarations "")
   set(entries "")
@@ -52,10 +53,18 @@ foreach(file IN LISTS task_files)
     list(APPEND TASKS ${name})
   endif()
 endforeach()
+file(GLOB verb_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cli/verb_*.c)
+set(VERBS "")
+foreach(file IN LISTS verb_files)
+  get_filename_component(name ${file} NAME_WE)
+  string(REPLACE "verb_" "" name ${name})
+  list(APPEND VERBS ${name})
+endforeach()
 write_registry(mixer/mixer mixer ls_mixer_type "${MIXERS}")
 write_registry(position/position position ls_position_type "${POSITIONS}")
 write_registry(position/position extension ls_extension_type "${EXTENSIONS}")
 write_registry(task/task task ls_task_type "${TASKS}")
+write_registry(cli/cli verb ls_verb "${VERBS}") # part of the program, not of the library
 set(REGISTRY_SOURCES ${CMAKE_BINARY_DIR}/generated/registry_mixer.c
   ${CMAKE_BINARY_DIR}/generated/registry_position.c ${CMAKE_BINARY_DIR}/generated/registry_extension.c
   ${CMAKE_BINARY_DIR}/generated/registry_task.c)

@@ -36,6 +36,7 @@ typedef struct ls_cli {
 
 typedef struct ls_verb {
     const char *name, *summary;
+    int place;                  /* in lists of verbs: those used first have the lowest */
     const char *usage;          /* what follows the verb */
     const char *about;          /* a paragraph or two of help; lines of at most 90 columns */
     const ls_section *sections; /* or NULL */
@@ -45,7 +46,10 @@ typedef struct ls_verb {
     ls_status (*run)(ls_cli *cli);
 } ls_verb;
 
-extern const ls_verb *const ls_verbs[]; /* ends with NULL */
+extern const ls_verb *const ls_verb_types[]; /* by name; ends with NULL */
+extern const size_t ls_verb_count;
+/* The verbs in their places; NULL after the last. */
+const ls_verb *ls_verb_at(size_t index);
 /* LS_EUSE names the nearest. */
 ls_status ls_verb_find(ls_ctx *ctx, const char *name, const ls_verb **out);
 

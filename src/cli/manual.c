@@ -47,8 +47,8 @@ void ls_help_program(ls_ctx *ctx, ls_text *out) {
     ls_text_printf(ctx, out,
                    "longshot trains sequence models short and tests them long.\n\n"
                    "  longshot VERB [RECIPE.yaml] [key=value ...] [--json] [--quiet]\n\n");
-    for (size_t i = 0; ls_verbs[i] != NULL; i++)
-        ls_text_printf(ctx, out, "  %-10s %s\n", ls_verbs[i]->name, ls_verbs[i]->summary);
+    for (size_t i = 0; ls_verb_at(i) != NULL; i++)
+        ls_text_printf(ctx, out, "  %-10s %s\n", ls_verb_at(i)->name, ls_verb_at(i)->summary);
     ls_text_printf(ctx, out, "\n`longshot help VERB` lists the keys of a verb.\n");
 }
 
@@ -132,8 +132,8 @@ void ls_manual_page(ls_ctx *ctx, ls_text *out) {
     const ls_section common = {"", &ls_common_options};
     manual_section(ctx, &common, out);
     ls_text_printf(ctx, out, ".SH VERBS\n");
-    for (size_t i = 0; ls_verbs[i] != NULL; i++) {
-        const ls_verb *verb = ls_verbs[i];
+    for (size_t i = 0; ls_verb_at(i) != NULL; i++) {
+        const ls_verb *verb = ls_verb_at(i);
         ls_text_printf(ctx, out, ".SS longshot %s ", verb->name);
         troff(ctx, verb->usage, out);
         ls_text_printf(ctx, out, "\n");
@@ -224,8 +224,8 @@ void ls_manual_options(ls_ctx *ctx, ls_text *out) {
                    "## Every verb\n");
     const ls_section common = {"", &ls_common_options};
     options_table(ctx, &common, out);
-    for (size_t i = 0; ls_verbs[i] != NULL; i++) {
-        const ls_verb *verb = ls_verbs[i];
+    for (size_t i = 0; ls_verb_at(i) != NULL; i++) {
+        const ls_verb *verb = ls_verb_at(i);
         ls_text_printf(ctx, out, "\n## longshot %s\n\n%s:\n\n```text\nlongshot %s %s\n```\n",
                        verb->name, verb->summary, verb->name, verb->usage);
         for (const ls_section *s = verb->sections; s != NULL && s->table != NULL; s++)
@@ -289,16 +289,16 @@ void ls_manual_completion(ls_ctx *ctx, ls_text *out) {
                    "    COMPREPLY=()\n"
                    "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
                    "        COMPREPLY=($(compgen -W '");
-    for (size_t i = 0; ls_verbs[i] != NULL; i++)
-        ls_text_printf(ctx, out, "%s%s", i == 0 ? "" : " ", ls_verbs[i]->name);
+    for (size_t i = 0; ls_verb_at(i) != NULL; i++)
+        ls_text_printf(ctx, out, "%s%s", i == 0 ? "" : " ", ls_verb_at(i)->name);
     ls_text_printf(ctx, out,
                    " --help --version' -- \"$word\"))\n"
                    "        return\n"
                    "    fi\n"
                    "    case ${COMP_WORDS[1]} in\n");
-    for (size_t i = 0; ls_verbs[i] != NULL; i++) {
-        ls_text_printf(ctx, out, "    %s) keys='--json --quiet --help", ls_verbs[i]->name);
-        for (const ls_section *s = ls_verbs[i]->sections; s != NULL && s->table != NULL; s++)
+    for (size_t i = 0; ls_verb_at(i) != NULL; i++) {
+        ls_text_printf(ctx, out, "    %s) keys='--json --quiet --help", ls_verb_at(i)->name);
+        for (const ls_section *s = ls_verb_at(i)->sections; s != NULL && s->table != NULL; s++)
             completion_section(ctx, s, out);
         completion_section(ctx, &common, out);
         ls_text_printf(ctx, out, "' ;;\n");

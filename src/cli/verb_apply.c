@@ -93,6 +93,7 @@ static const ls_section sections[] = {
     {"", &ls_compare_options}, {"", &ls_compare_tables_options}, {"model", &ls_model_options}, {0}};
 const ls_verb ls_verb_apply = {
     .name = "apply",
+    .place = 12,
     .summary = "Run a mixer, a position method, a model or a scan on tensors from files",
     .usage = "mixer=NAME [key=value ...] weights=W input=X output=Y | [model|scan|tables] ... "
              "golden=FILE",

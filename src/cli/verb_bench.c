@@ -24,6 +24,7 @@ static ls_status run(ls_cli *cli) {
 static const ls_section sections[] = {{"", &ls_bench_options}, {0}};
 const ls_verb ls_verb_bench = {
     .name = "bench",
+    .place = 7,
     .summary = "Measure speed and memory, beside the machine's limits and peers",
     .usage = "[what=train,attention,sparse,scan,conv,retention,decode,gemm,memory] [peer=PYTHON] "
              "[key=value ...]",

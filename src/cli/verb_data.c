@@ -58,6 +58,7 @@ static ls_status run(ls_cli *cli) {
 static const ls_section sections[] = {{"", &key_table}, {"data", &ls_data_options}, {0}};
 const ls_verb ls_verb_data = {
     .name = "data",
+    .place = 8,
     .summary = "Describe a corpus, prepare its token files, learn a tokenizer",
     .usage = "[stats|prepare|tokenizer] [data.corpus=PATH] [out=FOLDER] [key=value ...]",
     .about =

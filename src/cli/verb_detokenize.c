@@ -88,6 +88,7 @@ fail:
 static const ls_section sections[] = {{"", &id_table}, {"", &key_table}, {0}};
 const ls_verb ls_verb_detokenize = {
     .name = "detokenize",
+    .place = 10,
     .summary = "Print the text of ids",
     .usage = "PATH ids=1,2,3|file=FILE [special=false] [--json]",
     .about = "PATH as for tokenize. The bytes come out as they are, with nothing added; with\n"

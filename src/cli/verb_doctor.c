@@ -90,6 +90,7 @@ static ls_status run(ls_cli *cli) {
 
 const ls_verb ls_verb_doctor = {
     .name = "doctor",
+    .place = 13,
     .summary = "Tell what this machine and this build can do",
     .usage = "[--json]",
     .about = "Measures memory bandwidth and matrix products, and looks for what is optional.\n",

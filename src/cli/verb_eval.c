@@ -65,6 +65,7 @@ static const ls_section sections[] = {{"", &key_table},
                                       {0}};
 const ls_verb ls_verb_eval = {
     .name = "eval",
+    .place = 4,
     .summary = "Measure loss by protocol and length, or a task's answers",
     .usage = "RUN|CHECKPOINT [eval.protocol=nonoverlap,slide] [eval.lengths=256,512,1024] "
              "[extend=NAME extend.KEY=VALUE] [key=value ...]",

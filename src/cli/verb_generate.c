@@ -57,6 +57,7 @@ fail:
 static const ls_section sections[] = {{"", &key_table}, {0}};
 const ls_verb ls_verb_generate = {
     .name = "generate",
+    .place = 6,
     .summary = "Write text with a trained model",
     .usage =
         "RUN|CHECKPOINT [prompt=TEXT] [tokens=N] [extend=NAME extend.KEY=VALUE] [key=value ...]",

@@ -33,6 +33,7 @@ static ls_status run(ls_cli *cli) {
 
 const ls_verb ls_verb_help = {
     .name = "help",
+    .place = 14,
     .summary = "Explain a verb and its keys",
     .usage = "[VERB | --man | --options | --errors | --completion]",
     .about = "Without a verb: the list of verbs. --man prints the manual page, --completion the\n"

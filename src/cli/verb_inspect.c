@@ -35,6 +35,7 @@ static ls_status run(ls_cli *cli) {
 
 const ls_verb ls_verb_inspect = {
     .name = "inspect",
+    .place = 11,
     .summary = "List what there is to choose from, or tell what a run or a file holds",
     .usage =
         "mixers|positions|extensions|presets|tasks|operations|FOLDER|FILE.safetensors [--json]",

@@ -49,6 +49,7 @@ static ls_status run(ls_cli *cli) {
 static const ls_section sections[] = {{"", &ls_recl_options}, {0}};
 const ls_verb ls_verb_recl = {
     .name = "recl",
+    .place = 5,
     .summary = "Compare how much context models of a group make use of",
     .usage = "MODEL:CONTEXT:FILE ... [share=0.1,0.5,1] [least=0.01]",
     .about =

@@ -17,6 +17,7 @@ static ls_status run(ls_cli *cli) {
 
 const ls_verb ls_verb_report = {
     .name = "report",
+    .place = 2,
     .summary = "Make a study's page and table again",
     .usage = "FOLDER",
     .about = "Reads results.json and timing.json in the folder of a study and writes report.html\n"

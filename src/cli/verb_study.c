@@ -76,6 +76,7 @@ static const ls_section sections[] = {{"", &ls_study_options},
                                       {0}};
 const ls_verb ls_verb_study = {
     .name = "study",
+    .place = 1,
     .summary = "Compare arms: train each, test each long, make one page",
     .usage = "STUDY.yaml [key=value ...]",
     .about =

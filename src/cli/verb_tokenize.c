@@ -75,6 +75,7 @@ fail:
 static const ls_section sections[] = {{"", &text_table}, {"", &key_table}, {0}};
 const ls_verb ls_verb_tokenize = {
     .name = "tokenize",
+    .place = 9,
     .summary = "Print the ids of a text",
     .usage = "PATH text=TEXT|file=FILE [special=true] [parse=false] [--json]",
     .about = "PATH is a run, a folder with a tokenizer (tokenizer.json, tokenizer.model,\n"

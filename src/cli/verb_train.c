@@ -82,6 +82,7 @@ static const ls_section sections[] = {{"", &key_table},
                                       {0}};
 const ls_verb ls_verb_train = {
     .name = "train",
+    .place = 3,
     .summary = "Train a model, or go on with a run that was cut",
     .usage = "[RECIPE.yaml] [key=value ...]",
     .about =

@@ -1,26 +1,31 @@
-/* The one list of the verbs. */
+/* The verbs, which the build finds: src/cli/verb_NAME.c defines ls_verb_NAME. */
 #include <string.h>
 
 #include "cli/cli.h"
 
-extern const ls_verb ls_verb_study, ls_verb_report, ls_verb_train, ls_verb_eval, ls_verb_recl,
-    ls_verb_generate, ls_verb_bench, ls_verb_data, ls_verb_tokenize, ls_verb_detokenize,
-    ls_verb_inspect, ls_verb_apply, ls_verb_doctor, ls_verb_help;
+static bool comes_before(const ls_verb *a, const ls_verb *b) {
+    return a->place != b->place ? a->place < b->place : strcmp(a->name, b->name) < 0;
+}
 
-const ls_verb *const ls_verbs[] = {
-    &ls_verb_study,    &ls_verb_report, &ls_verb_train,  &ls_verb_eval,     &ls_verb_recl,
-    &ls_verb_generate, &ls_verb_bench,  &ls_verb_data,   &ls_verb_tokenize, &ls_verb_detokenize,
-    &ls_verb_inspect,  &ls_verb_apply,  &ls_verb_doctor, &ls_verb_help,     NULL,
-};
+const ls_verb *ls_verb_at(size_t index) {
+    for (size_t i = 0; i < ls_verb_count; i++) {
+        size_t before = 0;
+        for (size_t j = 0; j < ls_verb_count; j++)
+            before += comes_before(ls_verb_types[j], ls_verb_types[i]);
+        if (before == index) return ls_verb_types[i];
+    }
+    return NULL;
+}
 
 static const char *verb_name(const void *list, size_t index) {
     (void)list;
-    return ls_verbs[index] == NULL ? NULL : ls_verbs[index]->name;
+    const ls_verb *verb = ls_verb_at(index);
+    return verb == NULL ? NULL : verb->name;
 }
 
 ls_status ls_verb_find(ls_ctx *ctx, const char *name, const ls_verb **out) {
     size_t index;
     LS_TRY(ls_name_find(ctx, "verb", name, verb_name, NULL, &index));
-    *out = ls_verbs[index];
+    *out = ls_verb_at(index);
     return LS_OK;
 }

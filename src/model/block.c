@@ -2,17 +2,12 @@
 
 #include <stdio.h>
 
-/* Where the norms of a form stand: one line each, in the order of ls_norm_place. */
 static const struct form {
-    bool before; /* of what a sublayer reads */
-    bool after;  /* of what it makes, before the sum */
-    bool of_sum; /* of the sum */
-    bool last;   /* after the last block: what leaves a block is no norm's result */
+    bool before, after, of_sum, last;
 } forms[] = {
-    [LS_PLACE_PRE] = {.before = true, .last = true},
-    [LS_PLACE_POST] = {.of_sum = true},
-    [LS_PLACE_SANDWICH] = {.before = true, .after = true, .last = true},
-    [LS_PLACE_BRANCH] = {.after = true, .last = true},
+#define FORM(name, word, ...) [LS_PLACE_##name] = {__VA_ARGS__},
+    LS_BLOCK_FORMS(FORM)
+#undef FORM
 };
 
 ls_status ls_block_check(ls_ctx *ctx, const ls_model_settings *about) {

@@ -1,19 +1,28 @@
 /* Blocks: how what a sublayer makes joins the residual stream, and where norms stand.
  *
  * A block is some sublayers one after the other (mixer, reading of other rows, feed-forward layer).
- * All forms of it that public models have are written by one function from the table in block.c. */
+ * All forms of it that public models have are written by one function from LS_BLOCK_FORMS. */
 #ifndef LS_MODEL_BLOCK_H
 #define LS_MODEL_BLOCK_H
 
 #include "model/layers.h"
 
-/* model.norm_place */
-typedef enum {
-    LS_PLACE_PRE,      /* x + f(norm(x)) */
-    LS_PLACE_POST,     /* norm(x + f(x)) */
-    LS_PLACE_SANDWICH, /* x + norm(f(norm(x))): Gemma 2 and 3 */
-    LS_PLACE_BRANCH,   /* x + norm(f(x)): OLMo 2 */
-} ls_norm_place;
+/* The forms of a block, model.norm_place: name, word, and where its norms stand:
+ *   before  of what a sublayer reads
+ *   after   of what it makes, before the sum
+ *   of_sum  of the sum
+ *   last    after the last block, as what leaves a block is no norm's result */
+#define LS_BLOCK_FORMS(FORM)                                                                       \
+    FORM(PRE, "pre", .before = true, .last = true) /* x + f(norm(x)) */                            \
+    FORM(POST, "|post", .of_sum = true)            /* norm(x + f(x)) */                            \
+    FORM(SANDWICH, "|sandwich", .before = true, .after = true, .last = true)                       \
+    /* x + norm(f(norm(x))): Gemma 2 and 3 */                                                      \
+    FORM(BRANCH, "|branch", .after = true, .last = true) /* x + norm(f(x)): OLMo 2 */
+
+#define LS_BLOCK_FORM_PLACE(name, word, ...) LS_PLACE_##name,
+typedef enum { LS_BLOCK_FORMS(LS_BLOCK_FORM_PLACE) } ls_norm_place;
+#define LS_BLOCK_FORM_WORD(name, word, ...) word
+#define LS_NORM_PLACES LS_BLOCK_FORMS(LS_BLOCK_FORM_WORD)
 
 /* model.parallel: all sublayers of a block read what the block was given. */
 typedef enum {

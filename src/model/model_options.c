@@ -1,4 +1,5 @@
 /* The options of a model, section "model" of the settings. */
+#include "model/block.h"
 #include "model/model.h"
 
 #define FIELD(name) ls_model_settings, name
@@ -52,7 +53,7 @@ static const ls_option options[] = {
     LS_CHOICE("norm_bias", FIELD(norm_bias), "as_bias", "as_bias|yes|no",
               "Whether norms have biases: as bias says, or otherwise (Falcon: yes).",
               .needs = "norm=layer and norm_weight=true"),
-    LS_CHOICE("norm_place", FIELD(norm_place), "pre", "pre|post|sandwich|branch",
+    LS_CHOICE("norm_place", FIELD(norm_place), "pre", LS_NORM_PLACES,
               "Place of the norm: before each layer; after each residual sum; before each layer "
               "and on its output (Gemma 2); on its output alone, before the sum (OLMo 2)."),
     LS_CHOICE("parallel", FIELD(parallel), "no", "no|one_norm|two_norms",
