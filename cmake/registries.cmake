@@ -5,6 +5,7 @@
 #   src/task/<name>.c            must define  const ls_task_type ls_task_<name>
 #   src/model/wrap/<name>.c      must define  const ls_wrap_type ls_wrap_<name>
 #   src/model/head/<name>.c      must define  const ls_head_type ls_head_<name>
+#   src/model/family/<name>.c    must define  const ls_family_type ls_family_<name>
 function(write_registry header kind type names)
   set(declarations "")
   set(entries "")
@@ -59,7 +60,7 @@ write_registry(task/task task ls_task_type "${TASKS}")
 set(REGISTRY_SOURCES ${CMAKE_BINARY_DIR}/generated/registry_mixer.c
   ${CMAKE_BINARY_DIR}/generated/registry_position.c ${CMAKE_BINARY_DIR}/generated/registry_extension.c
   ${CMAKE_BINARY_DIR}/generated/registry_task.c)
-foreach(kind wrap head)
+foreach(kind wrap head family)
   file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/model/${kind}/*.c)
   set(names "")
   foreach(file IN LISTS files)

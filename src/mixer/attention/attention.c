@@ -209,6 +209,7 @@ static const ls_alias aliases[] = {
     BOTH("dense", "out", ROWS_SAME),
     BOTH("inner_attn_ln", "inner_norm", ROWS_SAME),
     BOTH("Wqkv", "qkv", ROWS_SAME),
+    BOTH("qkv_proj", "qkv", ROWS_SAME),
     BOTH("to_q", "qkv", ROWS_SAME),
     BOTH("to_kv", "qkv", ROWS_KEYS),
     BOTH("to_out", "out", ROWS_SAME),
