@@ -5,6 +5,7 @@
 #   src/task/<name>.c            must define  const ls_task_type ls_task_<name>
 #   src/model/wrap/<name>.c      must define  const ls_wrap_type ls_wrap_<name>
 #   src/model/head/<name>.c      must define  const ls_head_type ls_head_<name>
+#   src/model/family/<name>.c    must define  const ls_family_type ls_family_<name>
 #   src/cli/verb_<name>.c        must define  const ls_verb ls_verb_<name>
 function(write_registry header kind type names)
   set(declarations "")
@@ -68,7 +69,7 @@ write_registry(cli/cli verb ls_verb "${VERBS}") # part of the program, not of th
 set(REGISTRY_SOURCES ${CMAKE_BINARY_DIR}/generated/registry_mixer.c
   ${CMAKE_BINARY_DIR}/generated/registry_position.c ${CMAKE_BINARY_DIR}/generated/registry_extension.c
   ${CMAKE_BINARY_DIR}/generated/registry_task.c)
-foreach(kind wrap head)
+foreach(kind wrap head family)
   file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/model/${kind}/*.c)
   set(names "")
   foreach(file IN LISTS files)

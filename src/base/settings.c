@@ -14,6 +14,20 @@ void ls_settings_clear(ls_ctx *ctx, ls_settings *settings) {
     *settings = (ls_settings){0};
 }
 
+void ls_settings_remove(ls_ctx *ctx, ls_settings *settings, const char *prefix) {
+    size_t kept = 0;
+    for (size_t i = 0; i < settings->count; i++) {
+        const ls_setting item = settings->items[i];
+        if (strncmp(item.key, prefix, strlen(prefix)) != 0) {
+            settings->items[kept++] = item;
+            continue;
+        }
+        ls_free(ctx, item.key);
+        ls_free(ctx, item.value);
+    }
+    settings->count = kept;
+}
+
 static ls_setting *find(const ls_settings *settings, const char *key) {
     for (size_t i = 0; i < settings->count; i++)
         if (strcmp(settings->items[i].key, key) == 0) return &settings->items[i];

@@ -19,6 +19,8 @@ typedef struct ls_settings {
 void ls_settings_clear(ls_ctx *ctx, ls_settings *settings);
 /* Adds or replaces. */
 ls_status ls_settings_put(ls_ctx *ctx, ls_settings *settings, const char *key, const char *value);
+/* Removes all whose keys begin with a prefix. */
+void ls_settings_remove(ls_ctx *ctx, ls_settings *settings, const char *prefix);
 /* One "key=value" word. */
 ls_status ls_settings_put_word(ls_ctx *ctx, ls_settings *settings, const char *word);
 /* A recipe, in the part of YAML that recipe.c names: nested mappings become dotted keys, lists

@@ -106,6 +106,8 @@ const ls_verb ls_verb_apply = {
         "With the word model a whole language model, described as for training, is compared:\n"
         "outputs, losses, what is carried from piece to piece, and gradients. names= says what\n"
         "the file calls its weights, inputs and outputs: see docs/apply.md.\n"
+        "With from= the model is a public checkpoint, and the file has its expected values: see\n"
+        "docs/checkpoints.md.\n"
         "With the word scan Mamba's selective scan is compared, by the names of its public code.\n"
         "With the word tables every out.NAME of the file is a table that public code computes\n"
         "before anything is learned, known by its name: HiPPO's matrices and modes, BigBird's\n"

@@ -67,7 +67,7 @@ const ls_verb ls_verb_eval = {
     .name = "eval",
     .place = 4,
     .summary = "Measure loss by protocol and length, or a task's answers",
-    .usage = "RUN|CHECKPOINT [eval.protocol=nonoverlap,slide] [eval.lengths=256,512,1024] "
+    .usage = "RUN|CHECKPOINT|FOLDER [eval.protocol=nonoverlap,slide] [eval.lengths=256,512,1024] "
              "[extend=NAME extend.KEY=VALUE] [key=value ...]",
     .about =
         "Perplexity on the test documents under named protocols, each with its excess over a\n"
@@ -75,7 +75,8 @@ const ls_verb ls_verb_eval = {
         "A run trained on a task is tested on it: the share of answers that are right at each\n"
         "length; task.KEY may change the task, seed= draws other samples.\n"
         "docs/protocols.md says what each number means. Also written to eval/ in the run folder,\n"
-        "under a name made of the protocols and the extension.\n",
+        "under a name made of the protocols and the extension. A folder with a public checkpoint\n"
+        "(docs/checkpoints.md) is measured too; nothing is written into it.\n",
     .sections = sections,
     .model_keys = true,
     .computes = true,

@@ -60,9 +60,10 @@ const ls_verb ls_verb_generate = {
     .place = 6,
     .summary = "Write text with a trained model",
     .usage =
-        "RUN|CHECKPOINT [prompt=TEXT] [tokens=N] [extend=NAME extend.KEY=VALUE] [key=value ...]",
-    .about = "The prompt and what follows it go to the standard output as they are made. The same\n"
-             "seed gives the same text.\n",
+        "RUN|CHECKPOINT|FOLDER [prompt=TEXT] [tokens=N] [extend=NAME extend.KEY=VALUE] [key=value ...]",
+    .about =
+        "The prompt and what follows it go to the standard output as they are made. The same\n"
+        "seed gives the same text. A folder may be a public checkpoint: docs/checkpoints.md.\n",
     .sections = sections,
     .model_keys = true,
     .computes = true,

@@ -40,6 +40,7 @@ const ls_verb ls_verb_inspect = {
     .usage =
         "mixers|positions|extensions|presets|tasks|operations|FOLDER|FILE.safetensors [--json]",
     .about = "With a run folder: its settings, its checkpoints and whether each is intact. With a\n"
-             "file: its tensors with types and shapes.\n",
+             "public checkpoint: what its config.json means in our settings. With a file: its\n"
+             "tensors with types and shapes.\n",
     .run = run,
 };

@@ -18,6 +18,8 @@ static const ls_option keys[] = {
             "File for y, the state, and with grad=true grad.x and grad.PARAMETER."),
     LS_TEXT("golden", FIELD(golden), "",
             "File of reference values (in.*, w.*, out.*, cot, grad.*) to compare with."),
+    LS_TEXT("from", FIELD(from), "",
+            "Folder with a public checkpoint, which describes the model and has its weights."),
     LS_TEXT("names", FIELD(names), "",
             "Names of the file: a public code (transformer-xl, compressive, gpt2, memformer, "
             "llama, mpt, mamba, retnet, t5), or a file of rules; empty: our names."),
@@ -93,6 +95,7 @@ ls_status ls_comparer_new(ls_ctx *ctx, const char *what, const ls_compare_keys *
     *out = NULL;
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
         if (strcmp(types[i]->name, what) == 0) type = types[i];
+    if (type == &ls_model_comparer && about->from[0] != '\0') type = &ls_checkpoint_comparer;
     if (type == NULL) return LS_FAIL(ctx, LS_EUSE, "there is nothing called %s to compare", what);
     ls_comparer *comparer = ls_new(ctx, 1, sizeof *comparer);
     if (comparer == NULL) return LS_ENOMEM;

@@ -14,6 +14,7 @@ typedef struct ls_compare_keys {
     char mixer[LS_OPTION_TEXT_BYTES], position[LS_OPTION_TEXT_BYTES];
     char weights[LS_OPTION_TEXT_BYTES], input[LS_OPTION_TEXT_BYTES], output[LS_OPTION_TEXT_BYTES];
     char golden[LS_OPTION_TEXT_BYTES], tensor[LS_OPTION_TEXT_BYTES], names[LS_OPTION_TEXT_BYTES];
+    char from[LS_OPTION_TEXT_BYTES];
     int64_t trained_length, width, heads, length, capacity;
     int layout, dtype;
     bool grad, causal, softplus;

@@ -77,6 +77,9 @@ ls_status ls_tokenizer_new_gguf(ls_ctx *ctx, const ls_gguf_vocabulary *vocabular
  * caller owns *out. */
 ls_status ls_tokenizer_load(ls_ctx *ctx, const char *source, ls_tokenizer **out);
 
+/* Whether a folder itself has files of a tokenizer. */
+bool ls_tokenizer_is_in(const char *folder);
+
 /* Writes into an existing folder what ls_tokenizer_load reads: the files that a tokenizer was
  * loaded from, or for bpe those of GPT-2. */
 ls_status ls_tokenizer_save(ls_ctx *ctx, const ls_tokenizer *tokenizer, const char *folder);

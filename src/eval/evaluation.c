@@ -29,6 +29,15 @@ static ls_status check_share(const ls_evaluation *e, const ls_data_settings *tra
                    e->data.format != trained->format ? "data.format" : "data.test_share");
 }
 
+/* A public checkpoint is measured with its own tokenizer; one that has none takes any. */
+static ls_status check_public(const ls_evaluation *e, const ls_settings *settings) {
+    const bool given = ls_settings_has(settings, "data.tokenizer");
+    if (e->trained.tokenizer != NULL && given)
+        return LS_FAIL(e->ctx, LS_EUSE,
+                       "data.tokenizer has no effect here: the checkpoint has its own tokenizer");
+    return given ? LS_OK : ls_trained_needs_text(&e->trained);
+}
+
 /* The data of the run unless the request names others; always with the run's tokenizer. */
 static ls_status read_data(ls_evaluation *e, const ls_settings *settings) {
     ls_ctx *ctx = e->ctx;
@@ -37,6 +46,7 @@ static ls_status read_data(ls_evaluation *e, const ls_settings *settings) {
     LS_TRY(ls_settings_apply(ctx, &e->trained.settings, "data", &ls_data_options, NULL, &e->data));
     const ls_data_settings trained = e->data;
     LS_TRY(ls_settings_apply(ctx, settings, "data", &ls_data_options, NULL, &e->data));
+    if (e->trained.family.type != NULL) return check_public(e, settings);
     LS_TRY(check_share(e, &trained));
     LS_TRY(ls_path_join(ctx, tokenizer, sizeof tokenizer, e->trained.folder, "tokenizer"));
     if (!ls_path_is_folder(tokenizer)) return LS_OK;
@@ -181,6 +191,10 @@ static void file_name(const ls_evaluation *e, char *out, size_t bytes) {
 ls_status ls_evaluation_write(const ls_evaluation *e, const json_t *json) {
     ls_ctx *ctx = e->ctx;
     char folder[PATH_BYTES], path[PATH_BYTES], name[200];
+    if (e->trained.family.type != NULL) /* a public folder is not ours to write in */
+        return e->settings.losses[0] == '\0'
+                   ? LS_OK
+                   : ls_eval_losses_write(ctx, &e->results, e->settings.losses);
     file_name(e, name, sizeof name);
     LS_TRY(ls_path_join(ctx, folder, sizeof folder, e->trained.folder, "eval"));
     LS_TRY(ls_folder_make(ctx, folder));

@@ -11,7 +11,7 @@
 
 /* Everything is borrowed. */
 typedef struct ls_evaluation_request {
-    const char *path; /* folder of a run or of one of its checkpoints */
+    const char *path; /* folder of a run, of one of its checkpoints, or of a public checkpoint */
     /* Sections eval, data or task, extend, and mixer where it may differ at test: they go before
      * what the run says. What is read is marked as used. */
     const ls_settings *settings;
@@ -39,8 +39,8 @@ ls_status ls_evaluation_run(ls_evaluation *evaluation, const ls_eval_hooks *hook
 /* The results, and what they are of: step, corpus or task, extension, all settings. A new
  * reference, NULL where memory is short. */
 json_t *ls_evaluation_json(const ls_evaluation *evaluation);
-/* Writes that to eval/ in the run's folder, under a name that tells protocols and extension from
- * others, and the losses of all tokens where settings.losses names a file. */
+/* Writes that to eval/ in the run's folder (public checkpoints have none), under a name that tells
+ * protocols and extension from others, and the losses of all tokens where settings.losses names a file. */
 ls_status ls_evaluation_write(const ls_evaluation *evaluation, const json_t *json);
 void ls_evaluation_clear(ls_evaluation *evaluation);
 

@@ -8,6 +8,35 @@
 #include "model/head.h"
 #include "model/wrap.h"
 
+/* The option of extension i that a key means: extend.KEY is of all that have the key,
+ * extend.NAME.KEY of one. NULL: none. */
+static const ls_option *extension_option(const ls_position *position, int i, const char *key) {
+    const ls_extension_type *type = position->extension[i].type;
+    const char *dot = strchr(key += strlen("extend."), '.');
+    if (dot == NULL) return ls_options_find(&type->options, key);
+    const size_t length = (size_t)(dot - key);
+    if (strlen(type->name) != length || strncmp(key, type->name, length) != 0) return NULL;
+    return ls_options_find(&type->options, dot + 1);
+}
+
+static ls_status set_extension_key(ls_ctx *ctx, ls_position *position, ls_setting *setting) {
+    const char *key = setting->key + strlen("extend.");
+    bool known = false;
+    for (int i = 0; i < position->extensions; i++) {
+        const ls_option *option = extension_option(position, i, setting->key);
+        const ls_option_table *table = &position->extension[i].type->options;
+        const bool only = position->extensions == 1 && strchr(key, '.') == NULL;
+        if (option == NULL && !only) continue; /* of the only one an error names the nearest */
+        LS_TRY(ls_options_set(ctx, table, "extend.", option == NULL ? key : option->key,
+                              setting->value, position->extension[i].options));
+        known = true;
+    }
+    if (!known)
+        return LS_FAIL(ctx, LS_EUSE, "no extension that is chosen has a key %s", setting->key);
+    setting->used = true;
+    return LS_OK;
+}
+
 /* LS_EUSE for a key that is given and has an effect in none of the extensions that have it. */
 static ls_status check_extension_key(ls_ctx *ctx, const ls_position *position,
                                      const ls_setting *setting) {
@@ -15,7 +44,7 @@ static ls_status check_extension_key(ls_ctx *ctx, const ls_position *position,
     for (int i = 0; i < position->extensions; i++) {
         const ls_option_table *table = &position->extension[i].type->options;
         const void *values = position->extension[i].options;
-        const ls_option *option = ls_options_find(table, setting->key + strlen("extend."));
+        const ls_option *option = extension_option(position, i, setting->key);
         if (option == NULL) continue;
         if (ls_option_has_effect(option, table, values, NULL)) return LS_OK;
         status = ls_option_check_effect(ctx, option, table, setting->key, values, NULL);
@@ -33,25 +62,13 @@ ls_status ls_position_extensions_read(ls_ctx *ctx, const ls_settings *settings,
         LS_TRY(ls_position_extend(ctx, position, name));
         names += length + (names[length] == ',');
     }
-    for (size_t i = 0; i < settings->count; i++) {
-        ls_setting *setting = &settings->items[i];
-        if (strncmp(setting->key, "extend.", 7) != 0) continue;
-        const char *key = setting->key + 7;
-        bool known = false;
-        for (int j = 0; j < position->extensions; j++) {
-            const ls_extension_type *type = position->extension[j].type;
-            if (ls_options_find(&type->options, key) == NULL) continue;
-            LS_TRY(ls_options_set(ctx, &type->options, "extend.", key, setting->value,
-                                  position->extension[j].options));
-            known = true;
+    for (int named = 0; named < 2; named++) /* what is meant for one of them comes later */
+        for (size_t i = 0; i < settings->count; i++) {
+            ls_setting *setting = &settings->items[i];
+            if (strncmp(setting->key, "extend.", 7) != 0) continue;
+            if ((strchr(setting->key + 7, '.') != NULL) == (named == 1))
+                LS_TRY(set_extension_key(ctx, position, setting));
         }
-        if (!known && position->extensions == 1)
-            return ls_options_set(ctx, &position->extension[0].type->options, "extend.", key,
-                                  setting->value, position->extension[0].options);
-        if (!known)
-            return LS_FAIL(ctx, LS_EUSE, "no extension that is chosen has a key extend.%s", key);
-        setting->used = true;
-    }
     for (size_t i = 0; i < settings->count; i++)
         if (strncmp(settings->items[i].key, "extend.", 7) == 0 && !settings->items[i].stored)
             LS_TRY(check_extension_key(ctx, position, &settings->items[i]));

@@ -91,7 +91,7 @@ ls_mixer ls_model_encoder_mixer(const ls_model_config *config, int64_t layer);
  * LS_EUSE in one sentence otherwise. */
 ls_status ls_model_config_read(ls_ctx *ctx, const ls_settings *settings, ls_model_config *out);
 /* The extensions alone: extend=a,b and extend.KEY, which belongs to every chosen extension that has
- * the key. */
+ * the key, or extend.NAME.KEY, which belongs to one. */
 ls_status ls_position_extensions_read(ls_ctx *ctx, const ls_settings *settings,
                                       ls_position *position);
 /* YAML of the resolved description (without extensions where `trained` is true). */

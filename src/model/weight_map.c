@@ -233,6 +233,9 @@ ls_status ls_weight_load(ls_ctx *ctx, ls_parameters *store, const ls_weight *wei
                          const ls_safetensor *tensor, int64_t *set) {
     double *values;
     if (weight->parts == 0) return LS_OK;
+    if (tensor->type > LS_STORED_F16)
+        return LS_FAIL(ctx, LS_EINPUT, "%s is a weight, but has elements of type %s", tensor->name,
+                       ls_stored_name(tensor->type));
     clear_moving(store, weight, set);
     LS_TRY(ls_safetensor_values(ctx, tensor, &values));
     const bool moves = (weight->flags & LS_ALIAS_MOVES) != 0;

@@ -17,24 +17,30 @@ static json_t *shape_of(const ls_safetensor *tensor) {
     return shape;
 }
 
-ls_status ls_describe_file(ls_ctx *ctx, const char *path, json_t **out) {
-    ls_safetensors file;
-    LS_TRY(ls_safetensors_open(ctx, path, &file));
+static ls_status describe_tensors(ls_ctx *ctx, const ls_safetensors *file, const char *path,
+                                  json_t **out) {
     json_t *tensors = json_array(), *metadata = json_object();
     int64_t elements = 0;
-    for (size_t i = 0; i < file.count; i++) {
-        const ls_safetensor *tensor = &file.items[i];
+    for (size_t i = 0; i < file->count; i++) {
+        const ls_safetensor *tensor = &file->items[i];
         elements += tensor->count;
         json_array_append_new(tensors,
                               json_pack("{s:s, s:s, s:o}", "name", tensor->name, "type",
                                         ls_stored_name(tensor->type), "shape", shape_of(tensor)));
     }
-    for (size_t i = 0; i < file.metadata_count; i++)
-        json_object_set_new(metadata, file.metadata[i].key, json_string(file.metadata[i].value));
+    for (size_t i = 0; i < file->metadata_count; i++)
+        json_object_set_new(metadata, file->metadata[i].key, json_string(file->metadata[i].value));
     *out = json_pack("{s:s, s:I, s:o, s:o}", "file", path, "elements", (json_int_t)elements,
                      "metadata", metadata, "tensors", tensors);
-    ls_safetensors_close(ctx, &file);
     return *out == NULL ? LS_FAIL(ctx, LS_ENOMEM, "no memory to describe %s", path) : LS_OK;
+}
+
+ls_status ls_describe_file(ls_ctx *ctx, const char *path, json_t **out) {
+    ls_safetensors file;
+    LS_TRY(ls_safetensors_open(ctx, path, &file));
+    ls_status status = describe_tensors(ctx, &file, path, out);
+    ls_safetensors_close(ctx, &file);
+    return status;
 }
 
 static void print_tensors(ls_ctx *ctx, const json_t *file, ls_text *out) {
@@ -92,10 +98,15 @@ ls_status ls_describe_run(ls_ctx *ctx, const char *path, json_t **out) {
         status = LS_OK;
     }
     if (status == LS_OK) status = list_checkpoints(ctx, trained.folder, checkpoints);
-    if (status == LS_OK && !damaged) status = ls_describe_file(ctx, trained.weights, &file);
+    if (status == LS_OK && !damaged)
+        status = trained.family.type != NULL
+                     ? describe_tensors(ctx, &trained.family.file, path, &file)
+                     : ls_describe_file(ctx, trained.weights, &file);
     *out = json_pack("{s:s, s:I, s:o, s:o, s:o}", "folder", path, "step", (json_int_t)trained.step,
                      "checkpoints", checkpoints, "config", config_json(&trained.settings),
                      "weights", file == NULL ? json_null() : file);
+    if (*out != NULL && trained.family.type != NULL)
+        json_object_set_new(*out, "family", json_string(trained.family.type->name));
     ls_trained_clear(&trained);
     if (status == LS_OK && *out == NULL)
         status = LS_FAIL(ctx, LS_ENOMEM, "no memory to describe %s", path);
@@ -111,7 +122,10 @@ static void print_run(ls_ctx *ctx, const json_t *run, ls_text *out) {
     const json_t *weights = json_object_get(run, "weights");
     const char *key;
     json_t *value;
-    ls_text_printf(ctx, out, "%s\n", json_string_value(json_object_get(run, "folder")));
+    const char *family = json_string_value(json_object_get(run, "family"));
+    ls_text_printf(ctx, out, "%s%s%s\n", json_string_value(json_object_get(run, "folder")),
+                   family == NULL ? "" : ": a public checkpoint of the family ",
+                   family == NULL ? "" : family);
     for (size_t i = 0; i < json_array_size(checkpoints); i++) {
         const json_t *one = json_array_get(checkpoints, i);
         bool intact = json_is_true(json_object_get(one, "intact"));

@@ -12,9 +12,11 @@ static const ls_option options[] = {
            "data.borders within a document; 0: each batch starts afresh."),
     LS_INT("seed", FIELD(seed), "1", 0, 9e15,
            "Seed of the starting weights, the order of the data and dropout."),
-    LS_TEXT("from", FIELD(from), "",
-            "Run or checkpoint whose weights training begins with, such as the stage before in a "
-            "curriculum of lengths; empty: weights drawn from the seed."),
+    LS_TEXT(
+        "from", FIELD(from), "",
+        "Run or checkpoint whose weights training begins with, such as the stage before in a "
+        "curriculum of lengths, or a public one, which then describes the model; empty: weights "
+        "drawn from the seed."),
     LS_BOOL("from_part", FIELD(from_part), "false",
             "Whether train.from may lack some of the weights, which are then drawn, as when a "
             "memory is added to a model that was trained without one.",

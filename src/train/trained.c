@@ -11,12 +11,29 @@ static ls_status join(ls_ctx *ctx, char *out, const char *a, const char *b) {
     return ls_path_join(ctx, out, LS_TRAINED_PATH, a, b);
 }
 
+/* A public checkpoint with its own tokenizer, where it has one. */
+static ls_status find_public(const char *path, ls_trained *out) {
+    ls_ctx *ctx = out->ctx;
+    const ls_settings *settings = &out->family.settings;
+    LS_TRY(ls_family_open(ctx, path, &out->family));
+    LS_TRY(join(ctx, out->folder, path, "."));
+    out->folder[strlen(path)] = '\0';
+    for (size_t i = 0; i < settings->count; i++)
+        LS_TRY(
+            ls_settings_put(ctx, &out->settings, settings->items[i].key, settings->items[i].value));
+    if (ls_tokenizer_is_in(path))
+        LS_TRY(ls_settings_put(ctx, &out->settings, "data.tokenizer", path));
+    ls_settings_mark_stored(&out->settings);
+    return LS_OK;
+}
+
 ls_status ls_trained_find(ls_ctx *ctx, const char *path, ls_trained *out) {
     char checkpoint[LS_TRAINED_PATH], config[LS_TRAINED_PATH], folder[LS_TRAINED_PATH];
     *out = (ls_trained){.ctx = ctx, .step = -1};
     if (!ls_path_is_folder(path))
         return LS_FAIL(ctx, LS_EINPUT, "%s is not the folder of a run or of a checkpoint", path);
     LS_TRY(join(ctx, config, path, "config.yaml"));
+    if (!ls_path_exists(config) && ls_family_is_folder(path)) return find_public(path, out);
     LS_TRY(join(ctx, out->weights, path, "model.safetensors"));
     if (ls_path_exists(config)) {
         LS_TRY(join(ctx, out->folder, path, "."));
@@ -29,12 +46,41 @@ ls_status ls_trained_find(ls_ctx *ctx, const char *path, ls_trained *out) {
         LS_TRY(join(ctx, config, out->folder, "config.yaml"));
     } else {
         return LS_FAIL(ctx, LS_EINPUT,
-                       "%s holds neither config.yaml (a run) nor model.safetensors (a checkpoint)",
+                       "%s holds neither config.yaml (a run), model.safetensors (a checkpoint) nor "
+                       "config.json (a public checkpoint)",
                        path);
     }
     LS_TRY(ls_settings_read(ctx, &out->settings, config));
     ls_settings_mark_stored(&out->settings);
     return LS_OK;
+}
+
+/* Whether a list of names with commas between them has one. */
+static bool lists(const char *names, const char *name) {
+    const size_t length = strlen(name);
+    for (const char *at = strstr(names, name); at != NULL; at = strstr(at + 1, name))
+        if ((at == names || at[-1] == ',') && (at[length] == ',' || at[length] == '\0'))
+            return true;
+    return false;
+}
+
+/* What a public checkpoint, or a run that went on from one, does to its own positions stays, and what is asked for comes behind it,
+ * unless that is another form of the same method. */
+static ls_status take_extension(ls_trained *trained, const char *asked) {
+    const char *own = ls_settings_get(&trained->settings, "extend");
+    char both[LS_OPTION_TEXT_BYTES];
+    if (own == NULL) return ls_settings_put(trained->ctx, &trained->settings, "extend", asked);
+    if (!lists(asked, own)) {
+        if ((size_t)snprintf(both, sizeof both, "%s,%s", own, asked) >= sizeof both)
+            return LS_FAIL(trained->ctx, LS_EUSE, "extend=%.40s... is too long", asked);
+        return ls_settings_put(trained->ctx, &trained->settings, "extend", both);
+    }
+    char prefix[LS_OPTION_TEXT_BYTES + 16];
+    snprintf(prefix, sizeof prefix, "extend.%s.", own);
+    ls_say(trained->ctx, "extend=%s takes the place of the %s that %s has itself", asked, own,
+           trained->folder);
+    ls_settings_remove(trained->ctx, &trained->settings, prefix);
+    return ls_settings_put(trained->ctx, &trained->settings, "extend", asked);
 }
 
 /* Takes the settings that may differ from those of the training: extensions, and some options of
@@ -43,7 +89,11 @@ static ls_status take_differing(ls_trained *trained, const ls_model_config *as_t
                                 const ls_settings *overrides) {
     for (size_t i = 0; overrides != NULL && i < overrides->count; i++) {
         ls_setting *setting = &overrides->items[i];
-        if (strcmp(setting->key, "extend") == 0 || strncmp(setting->key, "extend.", 7) == 0) {
+        if (strcmp(setting->key, "extend") == 0) {
+            LS_TRY(take_extension(trained, setting->value));
+            setting->used = true;
+        }
+        if (strncmp(setting->key, "extend.", 7) == 0) {
             LS_TRY(ls_settings_put(trained->ctx, &trained->settings, setting->key, setting->value));
             setting->used = true;
         }
@@ -83,7 +133,8 @@ static ls_status open_tokenizer(ls_trained *trained) {
     LS_TRY(join(trained->ctx, path, trained->folder, "tokenizer"));
     const char *source = ls_settings_get(&trained->settings, "data.tokenizer");
     if (ls_settings_get(&trained->settings, "task") != NULL) return LS_OK;
-    if (ls_path_is_folder(path)) source = path;
+    if (trained->family.type != NULL && source == NULL) return LS_OK;
+    if (trained->family.type == NULL && ls_path_is_folder(path)) source = path;
     LS_TRY(ls_tokenizer_load(trained->ctx, source == NULL ? "byte" : source, &trained->tokenizer));
     int64_t has = ls_tokenizer_vocabulary(trained->tokenizer);
     if (has > trained->config.model.vocabulary)
@@ -101,8 +152,15 @@ static ls_status open_all(ls_trained *trained, const ls_settings *overrides, con
     LS_TRY(trained_type(trained, &wanted));
     if (type != NULL) wanted = *type;
     LS_TRY(ls_model_new(ctx, &trained->config, wanted, 0, false, &trained->model));
-    LS_TRY(ls_model_load(trained->model, trained->weights, NULL));
+    LS_TRY(ls_trained_load(trained, trained->model, NULL));
     return open_tokenizer(trained);
+}
+
+ls_status ls_trained_load(const ls_trained *trained, ls_model *model, size_t *missing) {
+    if (trained->family.type == NULL) return ls_model_load(model, trained->weights, missing);
+    if (missing == NULL) return ls_family_load(&trained->family, model);
+    return LS_FAIL(trained->ctx, LS_EUSE,
+                   "%s is a public checkpoint: all of its weights are needed", trained->folder);
 }
 
 ls_status ls_trained_open(ls_ctx *ctx, const char *path, const ls_settings *overrides,
@@ -115,6 +173,11 @@ ls_status ls_trained_open(ls_ctx *ctx, const char *path, const ls_settings *over
 
 ls_status ls_trained_needs_text(const ls_trained *trained) {
     if (trained->tokenizer != NULL) return LS_OK;
+    if (trained->family.type != NULL)
+        return LS_FAIL(trained->ctx, LS_EUSE,
+                       "%s has no tokenizer (tokenizer.json or one of its "
+                       "like): no text can be read or written",
+                       trained->folder);
     return LS_FAIL(trained->ctx, LS_EUSE,
                    "the run was trained on task %s: it has no tokenizer and knows no text",
                    ls_settings_get(&trained->settings, "task"));
@@ -126,6 +189,7 @@ void ls_trained_clear(ls_trained *trained) {
     ls_model_free(trained->model);
     ls_model_config_clear(ctx, &trained->config);
     ls_settings_clear(ctx, &trained->settings);
+    ls_family_close(ctx, &trained->family);
     trained->tokenizer = NULL;
     trained->model = NULL;
 }

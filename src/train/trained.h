@@ -1,27 +1,30 @@
-/* A trained model opened from a run folder or from one checkpoint of it: description, weights and
- * tokenizer. What the verbs and the public interface share. */
+/* A trained model opened from a run folder, from one checkpoint of it, or from the folder of a
+ * public checkpoint: description, weights and tokenizer. What the verbs and the public interface
+ * share. */
 #ifndef LS_TRAIN_TRAINED_H
 #define LS_TRAIN_TRAINED_H
 
 #include "base/settings.h"
 #include "data/tokenizer.h"
-#include "model/model.h"
+#include "model/family.h"
 
 enum { LS_TRAINED_PATH = 4096 };
 
 typedef struct ls_trained {
     ls_ctx *ctx;
-    char folder[LS_TRAINED_PATH];  /* of the run */
-    char weights[LS_TRAINED_PATH]; /* the file */
+    char folder[LS_TRAINED_PATH];  /* of the run, or the public one */
+    char weights[LS_TRAINED_PATH]; /* the file; "": of a public checkpoint */
     int64_t step;                  /* -1: not known */
-    ls_settings settings;          /* the run's config.yaml, with the overrides */
+    ls_settings settings; /* the run's config.yaml, or what a family says; with the overrides */
+    ls_family family;     /* a public checkpoint until its weights are loaded; type NULL: a run */
     ls_model_config config;
     ls_model *model;
-    ls_tokenizer *tokenizer; /* NULL where it was trained on a task */
+    ls_tokenizer *tokenizer; /* NULL where it was trained on a task, or the folder has none */
 } ls_trained;
 
-/* Which files a path means: a run folder (its newest good checkpoint) or a checkpoint folder. Fills
- * folder, weights and step of *out and reads the settings; clear *out in any case. */
+/* Which files a path means: a run folder (its newest good checkpoint), a checkpoint folder or a
+ * public one. Fills folder, weights and step of *out and reads the settings; clear *out in any
+ * case. */
 ls_status ls_trained_find(ls_ctx *ctx, const char *path, ls_trained *out);
 /* The same, then opens everything. From `overrides` (or NULL) come extend, extend.* and those
  * options of mixers that may differ at test (ls_mixer_type.at_test): marked as used. `type` NULL:
@@ -30,6 +33,8 @@ ls_status ls_trained_open(ls_ctx *ctx, const char *path, const ls_settings *over
                           const ls_dtype *type, ls_trained *out);
 /* LS_EUSE where there is no tokenizer, so that no text can be read or written. */
 ls_status ls_trained_needs_text(const ls_trained *trained);
+/* Weights into a model of the same description; see ls_model_load for `missing`. */
+ls_status ls_trained_load(const ls_trained *trained, ls_model *model, size_t *missing);
 void ls_trained_clear(ls_trained *trained);
 
 #endif

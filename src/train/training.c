@@ -32,6 +32,30 @@ static ls_status take_small_model(ls_training *t, bool corpus) {
     return LS_OK;
 }
 
+/* train.from with a public checkpoint: the model is described there, and its tokenizer is used. A
+ * key that is given goes before what the checkpoint says. */
+static ls_status take_public_model(ls_training *t) {
+    const char *from = ls_settings_get(t->given, "train.from");
+    ls_trained other = {0};
+    if (from == NULL || !ls_family_is_folder(from) || ls_settings_has(t->given, "extend"))
+        return LS_OK;
+    ls_status status = ls_trained_find(t->ctx, from, &other);
+    const ls_settings *theirs = &other.settings;
+    for (size_t i = 0; status == LS_OK && other.family.type != NULL && i < theirs->count; i++) {
+        const ls_setting *item = &theirs->items[i];
+        const char *ours = ls_settings_get(t->given, item->key);
+        if (ours == NULL) {
+            status = ls_settings_put(t->ctx, t->given, item->key, item->value);
+            if (status == LS_OK) t->given->items[t->given->count - 1].stored = true;
+        } else if (strcmp(ours, item->value) != 0) {
+            ls_say(t->ctx, "%s=%s goes before the %s of %s", item->key, ours, item->value, from);
+        }
+    }
+    t->scaled = ls_settings_has(theirs, "extend");
+    ls_trained_clear(&other);
+    return status;
+}
+
 /* runs/MIXER-POSITION, with all mixers of a hybrid and after the task. */
 static void name_folder(ls_training *t) {
     const ls_model_config *model = &t->settings.model;
@@ -57,6 +81,7 @@ ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_t
         (ls_training){.ctx = ctx, .given = request->settings, .cache = request->cache, .lock = -1};
     if (strlen(request->folder) >= sizeof out->folder)
         return LS_FAIL(ctx, LS_EUSE, "the path %.40s... is too long", request->folder);
+    LS_TRY(take_public_model(out));
     LS_TRY(ls_task_read(ctx, out->given, ls_training_facts, &settings->task));
     if (request->small) LS_TRY(take_small_model(out, settings->task.type == NULL));
     if (settings->task.type != NULL) LS_TRY(ls_task_settle(ctx, &settings->task, out->given));
@@ -67,7 +92,7 @@ ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_t
     if (ls_settings_get(out->given, "train.seed") == NULL)
         LS_TRY(put_number(out, "train.seed", request->seed));
     LS_TRY(read_section(out, "train", &ls_train_options, &settings->train));
-    if (settings->model.position.extensions > 0)
+    if (settings->model.position.extensions > 0 && !out->scaled)
         return LS_FAIL(ctx, LS_EUSE, "extend acts at test time: give it to `longshot eval`");
     if (request->folder[0] == '\0')
         name_folder(out);
@@ -117,7 +142,7 @@ static ls_status open_corpus(ls_training *t) {
 
 /* ---- the run ---- */
 
-/* train.from: another run's weights, unless this one has a checkpoint of its own. */
+/* train.from: another run's weights, or public ones, unless this one has a checkpoint of its own. */
 static ls_status begin_with_weights(ls_training *t) {
     ls_ctx *ctx = t->ctx;
     const ls_train_settings *train = &t->settings.train;
@@ -126,7 +151,7 @@ static ls_status begin_with_weights(ls_training *t) {
     ls_status status = ls_trained_find(ctx, train->from, &other);
     size_t missing = 0, all = t->model->store->count;
     if (status == LS_OK)
-        status = ls_model_load(t->model, other.weights, train->from_part ? &missing : NULL);
+        status = ls_trained_load(&other, t->model, train->from_part ? &missing : NULL);
     ls_trained_clear(&other);
     if (status == LS_OK && missing == all)
         return LS_FAIL(ctx, LS_EUSE, "%s has none of this model's weights", train->from);

@@ -23,6 +23,7 @@ typedef struct ls_training {
     const char *cache;
     char folder[LS_OPTION_TEXT_BYTES];
     ls_run_settings settings;
+    bool scaled; /* the public checkpoint that training goes on from scales its positions */
     /* opened by ls_training_run */
     ls_dataset data;
     ls_loader *loader;       /* of a corpus */

@@ -45,19 +45,30 @@ static ls_status load_one(ls_ctx *ctx, const char *path, reader read, ls_tokeniz
     return status;
 }
 
+/* Files of a tokenizer, in the order in which they are looked for. */
+static const struct {
+    const char *name, *second;
+    reader read;
+} known[] = {
+    {"tokenizer.json", NULL, ls__tokenizer_new_json},
+    {"tokenizer.model", NULL, ls__tokenizer_new_sentencepiece},
+    {"spiece.model", NULL, ls__tokenizer_new_sentencepiece},
+    {"sentencepiece.bpe.model", NULL, ls__tokenizer_new_sentencepiece},
+    {"vocab.json", "merges.txt", NULL},
+    {"encoder.json", "vocab.bpe", NULL},
+    {"vocab.txt", NULL, ls__tokenizer_new_vocab_txt},
+};
+
+bool ls_tokenizer_is_in(const char *folder) {
+    char path[PATH_BYTES];
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        const int length = snprintf(path, sizeof path, "%s/%s", folder, known[i].name);
+        if (length > 0 && (size_t)length < sizeof path && ls_path_exists(path)) return true;
+    }
+    return false;
+}
+
 static ls_status load_folder(ls_ctx *ctx, const char *folder, bool inner, ls_tokenizer **out) {
-    static const struct {
-        const char *name, *second;
-        reader read;
-    } known[] = {
-        {"tokenizer.json", NULL, ls__tokenizer_new_json},
-        {"tokenizer.model", NULL, ls__tokenizer_new_sentencepiece},
-        {"spiece.model", NULL, ls__tokenizer_new_sentencepiece},
-        {"sentencepiece.bpe.model", NULL, ls__tokenizer_new_sentencepiece},
-        {"vocab.json", "merges.txt", NULL},
-        {"encoder.json", "vocab.bpe", NULL},
-        {"vocab.txt", NULL, ls__tokenizer_new_vocab_txt},
-    };
     char path[PATH_BYTES], second[PATH_BYTES];
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         LS_TRY(ls_path_join(ctx, path, sizeof path, folder, known[i].name));

@@ -205,6 +205,7 @@ static const ls_alias aliases[] = {
     LS_ALIAS_LAYER("dense", "out", ROWS_SAME),
     LS_ALIAS_LAYER("inner_attn_ln", "inner_norm", ROWS_SAME),
     LS_ALIAS_LAYER("Wqkv", "qkv", ROWS_SAME),
+    LS_ALIAS_LAYER("qkv_proj", "qkv", ROWS_SAME),
     LS_ALIAS_LAYER("to_q", "qkv", ROWS_SAME),
     LS_ALIAS_LAYER("to_kv", "qkv", ROWS_KEYS),
     LS_ALIAS_LAYER("to_out", "out", ROWS_SAME),

@@ -1,0 +1,105 @@
+/* Public checkpoints: folders with config.json and model.safetensors, or its shards, as Hugging
+ * Face's transformers writes them.
+ *
+ * A family is a file src/model/family/NAME.c: what its config.json says in our settings, and what
+ * its tensors are called. Everything in config.json is read, known not to change a result, or
+ * refused by name; every tensor is loaded, known to be no weight, or refused. */
+#ifndef LS_MODEL_FAMILY_H
+#define LS_MODEL_FAMILY_H
+
+#include "base/json.h"
+#include "model/public_weights.h"
+
+/* ---- reading config.json ---- */
+
+/* A config.json that is being read. The first failure stays; what follows it does nothing and
+ * gives the fallback. `names` are one name or several spellings with | between them; null is as
+ * good as absent. */
+typedef struct ls_family_reader {
+    ls_ctx *ctx;
+    const char *what;   /* names the file in messages */
+    const json_t *json; /* the object */
+    json_t *seen;       /* names that were read */
+    ls_settings *out;
+    ls_status status;
+} ls_family_reader;
+
+#define LS_FAMILY_INFINITY "1e300" /* what a bare Infinity is read as */
+#define LS_FIELD_NEEDED INT64_MIN  /* as the fallback of a whole number: it must be there */
+int64_t ls_field_int(ls_family_reader *r, const char *names, int64_t fallback, int64_t low,
+                     int64_t high);
+double ls_field_real(ls_family_reader *r, const char *names, double fallback, double low,
+                     double high);
+bool ls_field_bool(ls_family_reader *r, const char *names, bool fallback);
+const char *ls_field_text(ls_family_reader *r, const char *names, const char *fallback);
+/* The value of whatever type, or NULL. */
+const json_t *ls_field_any(ls_family_reader *r, const char *names);
+/* Refuses a switch that is not as `wanted`; `part` is what would be needed. */
+void ls_field_must_be(ls_family_reader *r, const char *names, bool wanted, const char *part);
+__attribute__((format(printf, 2, 3))) void ls_field_refuse(ls_family_reader *r, const char *format,
+                                                           ...);
+/* One of our settings. */
+__attribute__((format(printf, 3, 4))) void ls_family_set(ls_family_reader *r, const char *key,
+                                                         const char *format, ...);
+#define LS_FAMILY_INT(r, key, value) ls_family_set(r, key, "%lld", (long long)(value))
+#define LS_FAMILY_REAL(r, key, value) ls_family_set(r, key, "%.17g", (double)(value))
+#define LS_FAMILY_BOOL(r, key, value) ls_family_set(r, key, "%s", (value) ? "true" : "false")
+
+/* ---- what families share ---- */
+
+typedef struct ls_family_sizes {
+    int64_t width, layers, heads, kv_heads, head_width, length;
+} ls_family_sizes;
+/* width, layers, vocabulary and length. */
+void ls_family_read_model(ls_family_reader *r, ls_family_sizes *out);
+/* Heads; kv_heads: where the file names none, 0: as many as heads. */
+void ls_family_read_heads(ls_family_reader *r, int64_t kv_heads, ls_family_sizes *out);
+/* Width of the feed-forward layers; fallback as in ls_field_int. */
+void ls_family_read_hidden(ls_family_reader *r, int64_t fallback);
+void ls_family_read_activation(ls_family_reader *r, const char *fallback, bool gated);
+void ls_family_read_epsilon(ls_family_reader *r, double fallback);
+/* Rotary positions and what scales them; `share`: of each head that is rotated. */
+void ls_family_read_rope(ls_family_reader *r, const ls_family_sizes *sizes, double share);
+/* Layers that see `window` keys, from layer `first` on or as layer_types says; 0: none do. */
+void ls_family_set_windows(ls_family_reader *r, const ls_family_sizes *sizes, int64_t window,
+                           int64_t first);
+/* Mamba 1 and 2: all but the step sizes; `state`: of each channel where the file does not say. */
+void ls_family_read_mamba(ls_family_reader *r, const char *mixer, int64_t state,
+                          ls_family_sizes *out);
+/* Llama and what is built like it: RMSNorm, rotary positions, gated feed-forward layers. */
+void ls_family_read_llama(ls_family_reader *r, int64_t kv_heads, ls_family_sizes *out);
+
+/* ---- families ---- */
+
+typedef struct ls_family_type {
+    const char *name;             /* model_type */
+    const char *names, *rules;    /* see ls_naming_read: of public code, and more; either or both */
+    const char *embedding, *head; /* how the names of these two matrices end */
+    bool tied;                    /* where tie_word_embeddings is not given */
+    void (*read)(ls_family_reader *r);
+} ls_family_type;
+extern const ls_family_type *const ls_family_types[];
+extern const size_t ls_family_count;
+
+/* An opened folder. */
+typedef struct ls_family {
+    const ls_family_type *type;
+    ls_settings settings; /* sections model, mixer, position and extend */
+    ls_naming naming;
+    ls_safetensors file; /* all tensors that count, of all shards */
+    ls_safetensors *shard;
+    size_t shards;
+} ls_family;
+
+/* Whether a path is a folder with a config.json. */
+bool ls_family_is_folder(const char *path);
+/* Maps the weights and reads the description. Close it in any case. */
+ls_status ls_family_open(ls_ctx *ctx, const char *folder, ls_family *out);
+/* A description alone, from text: settings as ls_family_open makes them, but for model.tied. */
+ls_status ls_family_parse(ls_ctx *ctx, const char *text, size_t length, const char *what,
+                          ls_family *out);
+/* All weights; LS_EINPUT naming the tensors that are left over or missing. */
+ls_status ls_family_load(const ls_family *family, ls_model *model);
+void ls_family_close(ls_ctx *ctx, ls_family *family);
+
+#endif

@@ -1,0 +1,47 @@
+/* Falcon, in three forms: groups of heads with two norms (40B), one key-value head (7B), and as
+ * many key-value heads as heads (RW). */
+#include "model/family.h"
+
+static void read(ls_family_reader *r) {
+    ls_family_sizes sizes;
+    ls_family_read_model(r, &sizes);
+    const bool groups = ls_field_bool(r, "new_decoder_architecture", false);
+    const bool one = ls_field_bool(r, "multi_query", true);
+    const bool parallel = ls_field_bool(r, "parallel_attn", true) || groups;
+    const int64_t norms = ls_field_int(r, "num_ln_in_parallel_attn", groups ? 2 : 1, 1, 2);
+    const bool bias = ls_field_bool(r, "bias", false);
+    ls_family_read_heads(r, 0, &sizes);
+    /* outside the first form the number of key-value heads in the file means nothing */
+    if (!groups) LS_FAMILY_INT(r, "mixer.kv_heads", one ? 1 : sizes.heads);
+    ls_family_read_hidden(r, 4 * sizes.width);
+    ls_family_read_activation(r, "gelu", false);
+    ls_family_read_epsilon(r, 1e-5);
+    LS_FAMILY_BOOL(r, "mixer.bias", bias);
+    LS_FAMILY_BOOL(r, "model.bias", bias);
+    ls_family_set(r, "model.norm_bias", "yes");
+    ls_family_set(r, "model.parallel", "%s",
+                  !parallel              ? "no"
+                  : groups && norms == 2 ? "two_norms"
+                                         : "one_norm");
+    ls_field_must_be(r, "alibi", false,
+                     "biases of ALiBi that are rounded to bf16 for each distance");
+    ls_family_read_rope(r, &sizes, 1);
+}
+
+const ls_family_type ls_family_falcon = {
+    .name = "falcon",
+    .rules = "w.*word_embeddings.weight = embed.weight\n"
+             "w.*lm_head.weight = head.weight\n"
+             "w.*h.{n}.ln_attn.* = layers.{n}.norm1.*\n"
+             "w.*h.{n}.ln_mlp.* = layers.{n}.norm2.*\n"
+             "w.*h.{n}.input_layernorm.* = layers.{n}.norm1.*\n"
+             "w.*h.{n}.post_attention_layernorm.* = layers.{n}.norm2.*\n"
+             "w.*h.{n}.self_attention.* = layers.{n}.mixer.*\n"
+             "w.*h.{n}.mlp.dense_h_to_4h.* = layers.{n}.ffn.up.*\n"
+             "w.*h.{n}.mlp.dense_4h_to_h.* = layers.{n}.ffn.down.*\n"
+             "w.*ln_f.* = norm.*\n",
+    .embedding = "word_embeddings.weight",
+    .head = "lm_head.weight",
+    .tied = true,
+    .read = read,
+};

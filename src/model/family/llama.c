@@ -1,0 +1,17 @@
+/* Llama 1 to 3, and what is published in its form (SmolLM, TinyLlama, Yi, Vicuna). */
+#include "model/family.h"
+
+static void read(ls_family_reader *r) {
+    ls_family_sizes sizes;
+    ls_family_read_llama(r, 0, &sizes);
+    LS_FAMILY_BOOL(r, "mixer.bias", ls_field_bool(r, "attention_bias", false));
+    ls_field_must_be(r, "rope_interleaved", false, "pairs of neighbours in Llama's rotation");
+}
+
+const ls_family_type ls_family_llama = {
+    .name = "llama",
+    .names = "llama",
+    .embedding = "embed_tokens.weight",
+    .head = "lm_head.weight",
+    .read = read,
+};

@@ -1,0 +1,22 @@
+/* OLMo 1: Llama with LayerNorms that have no weights. */
+#include "model/family.h"
+
+static void read(ls_family_reader *r) {
+    ls_family_sizes sizes;
+    ls_family_read_llama(r, 0, &sizes);
+    ls_family_set(r, "model.norm", "layer");
+    ls_family_set(r, "model.norm_weight", "false");
+    ls_family_set(r, "model.epsilon", "1e-5");
+    LS_FAMILY_BOOL(r, "mixer.bias", ls_field_bool(r, "attention_bias", false));
+    if (ls_field_any(r, "clip_qkv") != NULL)
+        ls_field_refuse(r,
+                        "clip_qkv needs limits on queries, keys and values, which there are not");
+}
+
+const ls_family_type ls_family_olmo = {
+    .name = "olmo",
+    .names = "llama",
+    .embedding = "embed_tokens.weight",
+    .head = "lm_head.weight",
+    .read = read,
+};

@@ -1,0 +1,27 @@
+/* StableLM: Llama with LayerNorms and a quarter of each head rotated. */
+#include "model/family.h"
+
+static void read(ls_family_reader *r) {
+    ls_family_sizes sizes;
+    ls_family_read_model(r, &sizes);
+    ls_family_read_heads(r, 0, &sizes);
+    ls_family_read_hidden(r, LS_FIELD_NEEDED);
+    ls_family_read_activation(r, "silu", true);
+    ls_family_read_epsilon(r, 1e-5);
+    ls_family_set(r, "model.bias", "false");
+    ls_family_set(r, "model.norm_bias", "yes");
+    LS_FAMILY_BOOL(r, "mixer.bias", ls_field_bool(r, "use_qkv_bias", false));
+    ls_family_set(r, "mixer.out_bias", "false");
+    if (ls_field_bool(r, "use_parallel_residual", false))
+        ls_family_set(r, "model.parallel", "one_norm");
+    ls_field_must_be(r, "qk_layernorm", false, "norms of queries and keys");
+    ls_family_read_rope(r, &sizes, 0.25);
+}
+
+const ls_family_type ls_family_stablelm = {
+    .name = "stablelm",
+    .names = "llama",
+    .embedding = "embed_tokens.weight",
+    .head = "lm_head.weight",
+    .read = read,
+};

@@ -1,0 +1,30 @@
+/* StarCoder2: Llama's names with LayerNorms, biases and feed-forward layers without a gate. */
+#include "model/family.h"
+
+static void read(ls_family_reader *r) {
+    ls_family_sizes sizes;
+    ls_family_read_model(r, &sizes);
+    ls_family_read_heads(r, 2, &sizes);
+    ls_family_read_hidden(r, LS_FIELD_NEEDED);
+    ls_family_read_activation(r, "gelu_pytorch_tanh", false);
+    ls_family_read_epsilon(r, 1e-5);
+    const bool bias = ls_field_bool(r, "use_bias", true);
+    LS_FAMILY_BOOL(r, "mixer.bias", bias);
+    LS_FAMILY_BOOL(r, "model.bias", bias);
+    ls_family_set(r, "model.norm_bias", "yes");
+    ls_family_read_rope(r, &sizes, 1);
+    ls_family_set_windows(r, &sizes, ls_field_int(r, "sliding_window", 0, 1, 1 << 30), 0);
+    ls_field_text(r, "mlp_type", NULL); /* of the converter: it is this one */
+    ls_field_text(r, "norm_type", NULL);
+}
+
+const ls_family_type ls_family_starcoder2 = {
+    .name = "starcoder2",
+    .names = "llama",
+    .rules = "w.*layers.{n}.mlp.c_fc.* = layers.{n}.ffn.up.*\n"
+             "w.*layers.{n}.mlp.c_proj.* = layers.{n}.ffn.down.*\n",
+    .embedding = "embed_tokens.weight",
+    .head = "lm_head.weight",
+    .tied = true,
+    .read = read,
+};
