@@ -8,8 +8,16 @@ static ls_status encode_prompt(const ls_trained *trained, const char *prompt, ls
     int32_t end = ls_tokenizer_end(trained->tokenizer);
     if (prompt[0] == '\0' && end >= 0) return ls_ids_append(trained->ctx, out, &end, 1);
     if (prompt[0] == '\0') prompt = "\n";
-    return ls_tokenizer_encode(trained->ctx, trained->tokenizer, prompt, strlen(prompt), false,
+    /* what public models expect around a text */
+    const unsigned flags = trained->family.type != NULL ? LS_ENCODE_TEMPLATE : 0;
+    return ls_tokenizer_encode(trained->ctx, trained->tokenizer, prompt, strlen(prompt), flags,
                                out);
+}
+
+static bool ends_text(const ls_trained *trained, int32_t token) {
+    for (size_t i = 0; i < trained->family.stops; i++)
+        if (token == trained->family.stop[i]) return true;
+    return token == ls_tokenizer_end(trained->tokenizer);
 }
 
 ls_status ls_generate(ls_trained *trained, const char *prompt, int64_t tokens,
@@ -31,7 +39,7 @@ ls_status ls_generate(ls_trained *trained, const char *prompt, int64_t tokens,
     LS_TRY_GOTO(ls_stream_logits(stream, ids.at, count, count, logits));
     for (int64_t i = 0; i < tokens; i++) {
         int32_t token = ls_sample(how, logits, known, (uint64_t)i, logits + vocabulary);
-        if (token == ls_tokenizer_end(trained->tokenizer)) break;
+        if (ends_text(trained, token)) break;
         bytes.length = 0;
         LS_TRY_GOTO(ls_tokenizer_decode(ctx, trained->tokenizer, &token, 1, &bytes));
         LS_TRY_GOTO(text(user, token, bytes.bytes, bytes.length));

@@ -130,6 +130,38 @@ static void check_unread(ls_family_reader *r) {
                         key);
 }
 
+/* eos_token_id, a number or a list of them; null or none: a text ends nowhere. */
+static ls_status read_stops(ls_ctx *ctx, const json_t *json, const char *what, ls_family *out) {
+    const json_t *ids = json_object_get(json, "eos_token_id");
+    const size_t count =
+        json_is_array(ids) ? json_array_size(ids) : ids != NULL && !json_is_null(ids);
+    if (count > LS_FAMILY_STOPS_MAX)
+        return LS_FAIL(ctx, LS_EINPUT, "%s: `eos_token_id` has more than %d ids", what,
+                       LS_FAMILY_STOPS_MAX);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *id = json_is_array(ids) ? json_array_get(ids, i) : ids;
+        if (!json_is_integer(id) || json_integer_value(id) < -1 ||
+            json_integer_value(id) > INT32_MAX)
+            return LS_FAIL(ctx, LS_EINPUT, "%s: `eos_token_id` must be one id or a list of them",
+                           what);
+        out->stop[i] = (int32_t)json_integer_value(id);
+    }
+    out->stops = count;
+    return LS_OK;
+}
+
+/* generation_config.json goes before config.json, whole, where there is one. */
+static ls_status read_generation(ls_ctx *ctx, const char *folder, ls_family *out) {
+    char path[PATH_BYTES];
+    json_t *json;
+    LS_TRY(ls_path_join(ctx, path, sizeof path, folder, "generation_config.json"));
+    if (!ls_path_exists(path)) return LS_OK;
+    LS_TRY(ls_json_read(ctx, path, CONFIG_BYTES_MAX, &json));
+    ls_status status = read_stops(ctx, json, path, out);
+    json_decref(json);
+    return status;
+}
+
 static ls_status read_config(ls_ctx *ctx, const json_t *json, const char *what, ls_family *out,
                              bool *tied) {
     ls_family_reader r = {
@@ -144,6 +176,7 @@ static ls_status read_config(ls_ctx *ctx, const json_t *json, const char *what, 
     check_unread(&r);
     json_decref(r.seen);
     LS_TRY(r.status);
+    LS_TRY(read_stops(ctx, json, what, out));
     ls_settings_mark_stored(&out->settings);
     return ls_naming_read(ctx, out->type->names == NULL ? "" : out->type->names,
                           out->type->rules == NULL ? "" : out->type->rules, &out->naming);
@@ -324,6 +357,7 @@ ls_status ls_family_open(ls_ctx *ctx, const char *folder, ls_family *out) {
     if (status == LS_OK) status = parse_config(ctx, &text, path, out, &tied);
     ls_text_clear(ctx, &text);
     LS_TRY(status);
+    LS_TRY(read_generation(ctx, folder, out));
     LS_TRY(open_weights(ctx, out, folder));
     return settle_head(ctx, out, folder, tied);
 }

@@ -41,8 +41,9 @@ __attribute__((format(printf, 2, 3))) void ls_field_refuse(ls_family_reader *r, 
 /* One of our settings. */
 __attribute__((format(printf, 3, 4))) void ls_family_set(ls_family_reader *r, const char *key,
                                                          const char *format, ...);
+/* The shortest form of a number that gives it back. */
+void ls_family_set_real(ls_family_reader *r, const char *key, double value);
 #define LS_FAMILY_INT(r, key, value) ls_family_set(r, key, "%lld", (long long)(value))
-#define LS_FAMILY_REAL(r, key, value) ls_family_set(r, key, "%.17g", (double)(value))
 #define LS_FAMILY_BOOL(r, key, value) ls_family_set(r, key, "%s", (value) ? "true" : "false")
 
 /* ---- what families share ---- */
@@ -81,6 +82,8 @@ typedef struct ls_family_type {
 extern const ls_family_type *const ls_family_types[];
 extern const size_t ls_family_count;
 
+enum { LS_FAMILY_STOPS_MAX = 16 };
+
 /* An opened folder. */
 typedef struct ls_family {
     const ls_family_type *type;
@@ -89,6 +92,8 @@ typedef struct ls_family {
     ls_safetensors file; /* all tensors that count, of all shards */
     ls_safetensors *shard;
     size_t shards;
+    int32_t stop[LS_FAMILY_STOPS_MAX]; /* tokens at which a text ends */
+    size_t stops;
 } ls_family;
 
 /* Whether a path is a folder with a config.json. */

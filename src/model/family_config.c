@@ -1,6 +1,6 @@
 /* config.json of public checkpoints: fields with their ranges, and what families share. */
-#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "model/family.h"
@@ -98,6 +98,14 @@ void ls_family_set(ls_family_reader *r, const char *key, const char *format, ...
         r->status = ls_settings_put(r->ctx, r->out, key, value);
 }
 
+void ls_family_set_real(ls_family_reader *r, const char *key, double value) {
+    char text[40];
+    int digits = 6;
+    do snprintf(text, sizeof text, "%.*g", digits, value);
+    while (strtod(text, NULL) != value && digits++ < 17);
+    ls_family_set(r, key, "%s", text);
+}
+
 /* ---- sizes ---- */
 
 void ls_family_read_model(ls_family_reader *r, ls_family_sizes *out) {
@@ -139,9 +147,10 @@ void ls_family_read_hidden(ls_family_reader *r, int64_t fallback) {
 }
 
 void ls_family_read_epsilon(ls_family_reader *r, double fallback) {
-    LS_FAMILY_REAL(r, "model.epsilon",
-                   ls_field_real(r, "rms_norm_eps|layer_norm_eps|layer_norm_epsilon|norm_epsilon",
-                                 fallback, 1e-12, 1));
+    ls_family_set_real(r, "model.epsilon",
+                       ls_field_real(r,
+                                     "rms_norm_eps|layer_norm_eps|layer_norm_epsilon|norm_epsilon",
+                                     fallback, 1e-12, 1));
 }
 
 void ls_family_read_activation(ls_family_reader *r, const char *fallback, bool gated) {
@@ -223,26 +232,27 @@ static void set_list(ls_family_reader *r, const char *key, const json_t *list) {
 
 static void set_factor(ls_family_reader *r, const char *key) {
     if (ls_field_any(r, "factor") == NULL) ls_field_refuse(r, "the scaling of rope has no factor");
-    LS_FAMILY_REAL(r, key, ls_field_real(r, "factor", 1, 1, 1e6));
+    ls_family_set_real(r, key, ls_field_real(r, "factor", 1, 1, 1e6));
 }
 
 static void read_yarn(ls_family_reader *r, int64_t original) {
     set_factor(r, "extend.yarn.factor");
     LS_FAMILY_INT(r, "extend.yarn.original", original);
-    LS_FAMILY_REAL(r, "extend.yarn.beta_fast", ls_field_real(r, "beta_fast", 32, 1e-3, 1e6));
-    LS_FAMILY_REAL(r, "extend.yarn.beta_slow", ls_field_real(r, "beta_slow", 1, 1e-3, 1e6));
-    LS_FAMILY_REAL(r, "extend.yarn.attention_factor",
-                   ls_field_real(r, "attention_factor", 0, 0, 1e3));
-    LS_FAMILY_REAL(r, "extend.yarn.mscale", ls_field_real(r, "mscale", 0, 0, 1e3));
-    LS_FAMILY_REAL(r, "extend.yarn.mscale_all_dim", ls_field_real(r, "mscale_all_dim", 0, 0, 1e3));
+    ls_family_set_real(r, "extend.yarn.beta_fast", ls_field_real(r, "beta_fast", 32, 1e-3, 1e6));
+    ls_family_set_real(r, "extend.yarn.beta_slow", ls_field_real(r, "beta_slow", 1, 1e-3, 1e6));
+    ls_family_set_real(r, "extend.yarn.attention_factor",
+                       ls_field_real(r, "attention_factor", 0, 0, 1e3));
+    ls_family_set_real(r, "extend.yarn.mscale", ls_field_real(r, "mscale", 0, 0, 1e3));
+    ls_family_set_real(r, "extend.yarn.mscale_all_dim",
+                       ls_field_real(r, "mscale_all_dim", 0, 0, 1e3));
     LS_FAMILY_BOOL(r, "extend.yarn.truncate", ls_field_bool(r, "truncate", true));
 }
 
 static void read_llama3(ls_family_reader *r, int64_t original) {
     set_factor(r, "extend.llama3.factor");
     LS_FAMILY_INT(r, "extend.llama3.original", original);
-    LS_FAMILY_REAL(r, "extend.llama3.low", ls_field_real(r, "low_freq_factor", 1, 1e-3, 1e6));
-    LS_FAMILY_REAL(r, "extend.llama3.high", ls_field_real(r, "high_freq_factor", 4, 1e-3, 1e6));
+    ls_family_set_real(r, "extend.llama3.low", ls_field_real(r, "low_freq_factor", 1, 1e-3, 1e6));
+    ls_family_set_real(r, "extend.llama3.high", ls_field_real(r, "high_freq_factor", 4, 1e-3, 1e6));
 }
 
 /* The list is chosen by the length that a program is planned for, as transformers chooses by that
@@ -254,10 +264,10 @@ static void read_longrope(ls_family_reader *r, int64_t original, int64_t length)
     set_list(r, "extend.longrope.short_factor", near);
     set_list(r, "extend.longrope.long_factor", far);
     LS_FAMILY_INT(r, "extend.longrope.original", original);
-    LS_FAMILY_REAL(r, "extend.longrope.factor",
-                   ls_field_real(r, "factor", (double)length / (double)original, 1e-6, 1e6));
-    LS_FAMILY_REAL(r, "extend.longrope.attention_factor",
-                   ls_field_real(r, "attention_factor", 0, 0, 1e3));
+    ls_family_set_real(r, "extend.longrope.factor",
+                       ls_field_real(r, "factor", (double)length / (double)original, 1e-6, 1e6));
+    ls_family_set_real(r, "extend.longrope.attention_factor",
+                       ls_field_real(r, "attention_factor", 0, 0, 1e3));
 }
 
 /* What scales the rotation: the object rope_parameters or rope_scaling. */
@@ -313,7 +323,7 @@ void ls_family_read_rope(ls_family_reader *r, const ls_family_sizes *sizes, doub
         ls_field_refuse(r, "%lld elements of a head of %lld cannot be rotated in pairs",
                         (long long)rotated, (long long)sizes->head_width);
     ls_family_set(r, "model.position", "rope");
-    LS_FAMILY_REAL(r, "position.base", theta);
+    ls_family_set_real(r, "position.base", theta);
     LS_FAMILY_INT(r, "position.rotary_dim", rotated);
 }
 

@@ -16,7 +16,7 @@ typedef struct ls_trained {
     char weights[LS_TRAINED_PATH]; /* the file; "": of a public checkpoint */
     int64_t step;                  /* -1: not known */
     ls_settings settings; /* the run's config.yaml, or what a family says; with the overrides */
-    ls_family family;     /* a public checkpoint until its weights are loaded; type NULL: a run */
+    ls_family family;     /* of a public checkpoint; type NULL: a run */
     ls_model_config config;
     ls_model *model;
     ls_tokenizer *tokenizer; /* NULL where it was trained on a task, or the folder has none */

@@ -36,7 +36,7 @@ static void read(ls_family_reader *r) {
     LS_FAMILY_INT(r, "mixer.headdim", width);
     LS_FAMILY_INT(r, "mixer.ngroups", ls_field_int(r, "n_groups", 8, 1, 65536));
     ls_family_set(r, "mixer.norm", "whole");
-    LS_FAMILY_REAL(r, "mixer.eps", ls_field_real(r, "layer_norm_epsilon", 1e-5, 0, 1));
+    ls_family_set_real(r, "mixer.eps", ls_field_real(r, "layer_norm_epsilon", 1e-5, 0, 1));
     ls_field_must_be(r, "rms_norm", true, "Mamba-2 without its gated norm in transformers' form");
     read_limit(r);
     ls_field_any(r, "chunk_size"); /* how the scan is cut changes nothing */
