@@ -144,7 +144,7 @@ static ls_status read_config(ls_ctx *ctx, const json_t *json, const char *what, 
     check_unread(&r);
     json_decref(r.seen);
     LS_TRY(r.status);
-    ls_settings_mark_stored(&out->settings);
+    ls_settings_mark_optional(&out->settings);
     return ls_naming_read(ctx, out->type->names == NULL ? "" : out->type->names,
                           out->type->rules == NULL ? "" : out->type->rules, &out->naming);
 }
