@@ -9,7 +9,7 @@ typedef struct ls_setting {
     char *key, *value;
     bool used;     /* somebody read it: what nobody read is a mistake */
     bool optional; /* may have no effect: a run's own file has it, or a preset */
-    bool below;    /* from a recipe, or common to the arms of a study: others are put over it */
+    bool below;    /* from a recipe: others are put over it */
     bool over;     /* was put over another value, be it the default */
 } ls_setting;
 

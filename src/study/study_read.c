@@ -127,8 +127,6 @@ static ls_status sort_arm(ls_study *study, ls_study_arm *arm) {
     arm->seeds = study->keys.seeds;
     LS_TRY(copy_settings(ctx, &study->common, is_training, &arm->training));
     LS_TRY(copy_settings(ctx, &study->common, is_evaluation, &arm->testing));
-    ls_settings_mark_below(&arm->training); /* the arm's own come over them */
-    ls_settings_mark_below(&arm->testing);
     for (size_t i = 0; i < arm->given.count; i++) {
         const char *key = arm->given.items[i].key, *value = arm->given.items[i].value;
         if (strcmp(key, "from") == 0) continue;
