@@ -181,12 +181,12 @@ static void try_one(trial *t) {
     void *values = ls_new(t->ctx, 1, table->size);
     facts_of(t, facts);
     /* as a file of a run, everything is read; then it is known what has an effect */
-    ls_settings_mark_stored(&settings);
+    ls_settings_mark_optional(&settings);
     expect(t->ctx, ls_options_default(t->ctx, table, values));
     expect(t->ctx, ls_settings_apply(t->ctx, &settings, t->in->section, table, facts, values));
     const bool effect = ls_option_has_effect(t->option, table, values, facts);
     assert_int_equal(prints(t, facts, values), effect);
-    for (size_t i = 0; i < settings.count; i++) settings.items[i].stored = false;
+    for (size_t i = 0; i < settings.count; i++) settings.items[i].optional = false;
     const ls_status status =
         ls_settings_apply(t->ctx, &settings, t->in->section, table, facts, values);
     char start[160];
@@ -322,7 +322,7 @@ static ls_status read_model(ls_ctx *ctx, const char *words, bool stored) {
     snprintf(copy, sizeof copy, "%s", words);
     for (char *word = strtok_r(copy, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
         expect(ctx, ls_settings_put_word(ctx, &settings, word));
-    if (stored) ls_settings_mark_stored(&settings);
+    if (stored) ls_settings_mark_optional(&settings);
     const ls_status status = ls_model_config_read(ctx, &settings, &config);
     if (status == LS_OK) ls_model_config_clear(ctx, &config);
     ls_settings_clear(ctx, &settings);
@@ -383,12 +383,50 @@ static void test_models(void **state) {
     }
 }
 
+/* A word over a recipe's value: what the recipe has besides may lose its effect, other words not. */
+static void test_recipes(void **state) {
+    (void)state;
+    static const struct {
+        const char *recipe, *words;
+        ls_status status;
+    } cases[] = {
+        {"train.schedule=wsd train.decay_share=0.3", "train.schedule=constant", LS_OK},
+        {"train.schedule=wsd train.decay_share=0.3", "train.schedule=wsd", LS_OK},
+        {"train.schedule=cosine train.decay_share=0.3", "", LS_EUSE},
+        {"train.schedule=cosine train.decay_share=0.3", "train.schedule=cosine", LS_EUSE},
+        {"train.decay_share=0.3", "train.lr=1", LS_EUSE},
+        {"train.power=2", "train.schedule=constant", LS_OK},
+        {"train.schedule=wsd", "train.schedule=constant train.decay_share=0.3", LS_EUSE},
+        {"train.schedule=wsd train.decay_share=0.3",
+         "train.schedule=constant train.decay_share=0.4", LS_EUSE},
+    };
+    ls_ctx ctx = ls_ctx_default();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ls_settings settings = {0};
+        ls_train_settings train;
+        const char *parts[] = {cases[i].recipe, cases[i].words};
+        for (int p = 0; p < 2; p++) {
+            char copy[256], *rest = NULL;
+            snprintf(copy, sizeof copy, "%s", parts[p]);
+            for (char *word = strtok_r(copy, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
+                expect(&ctx, ls_settings_put_word(&ctx, &settings, word));
+            if (p == 0) ls_settings_mark_below(&settings);
+        }
+        expect(&ctx, ls_options_default(&ctx, &ls_train_options, &train));
+        const ls_status status =
+            ls_settings_apply(&ctx, &settings, "train", &ls_train_options, NULL, &train);
+        if (status != cases[i].status)
+            fail_msg("%s, then %s: %d", cases[i].recipe, cases[i].words, status);
+        ctx.error = (ls_error){0};
+        ls_settings_clear(&ctx, &settings);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_conditions),
-        cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_models),
+        cmocka_unit_test(test_rows),    cmocka_unit_test(test_conditions),
+        cmocka_unit_test(test_lists),   cmocka_unit_test(test_models),
+        cmocka_unit_test(test_recipes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -404,5 +404,6 @@ ls_status ls_settings_read(ls_ctx *ctx, ls_settings *settings, const char *path)
     ls_status status = ls_file_read(ctx, path, RECIPE_BYTES, &text);
     if (status == LS_OK) status = ls_settings_parse(ctx, settings, text.bytes, text.length, path);
     ls_text_clear(ctx, &text);
+    ls_settings_mark_below(settings);
     return status;
 }

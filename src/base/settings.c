@@ -43,9 +43,10 @@ ls_status ls_settings_put(ls_ctx *ctx, ls_settings *settings, const char *key, c
     if (copy == NULL) return LS_ENOMEM;
     ls_setting *known = find(settings, key);
     if (known != NULL) {
+        known->over = strcmp(known->value, value) != 0 || (known->over && !known->below);
+        known->optional = known->below = false;
         ls_free(ctx, known->value);
         known->value = copy;
-        known->stored = false;
         return LS_OK;
     }
     if (settings->count == settings->capacity) {
@@ -64,7 +65,7 @@ ls_status ls_settings_put(ls_ctx *ctx, ls_settings *settings, const char *key, c
         ls_free(ctx, copy);
         return LS_ENOMEM;
     }
-    settings->items[settings->count++] = (ls_setting){.key = name, .value = copy};
+    settings->items[settings->count++] = (ls_setting){.key = name, .value = copy, .over = true};
     return LS_OK;
 }
 
@@ -79,8 +80,23 @@ ls_status ls_settings_put_word(ls_ctx *ctx, ls_settings *settings, const char *w
     return ls_settings_put(ctx, settings, key, equals + 1);
 }
 
-void ls_settings_mark_stored(ls_settings *settings) {
-    for (size_t i = 0; i < settings->count; i++) settings->items[i].stored = true;
+ls_status ls_settings_copy(ls_ctx *ctx, ls_settings *settings, const ls_setting *setting) {
+    const ls_setting *known = find(settings, setting->key);
+    const bool replaced = known != NULL && strcmp(known->value, setting->value) != 0;
+    LS_TRY(ls_settings_put(ctx, settings, setting->key, setting->value));
+    ls_setting *copy = find(settings, setting->key);
+    copy->optional = setting->optional;
+    copy->below = setting->below;
+    copy->over = setting->over || replaced;
+    return LS_OK;
+}
+
+void ls_settings_mark_below(ls_settings *settings) {
+    for (size_t i = 0; i < settings->count; i++) settings->items[i].below = true;
+}
+
+void ls_settings_mark_optional(ls_settings *settings) {
+    for (size_t i = 0; i < settings->count; i++) settings->items[i].optional = true;
 }
 
 /* ---- use ---- */
@@ -90,6 +106,39 @@ const char *ls_settings_get(const ls_settings *settings, const char *key) {
     if (setting == NULL) return NULL;
     setting->used = true;
     return setting->value;
+}
+
+/* Whether one of the keys that a condition of this setting reads was put over another value. Those
+ * without a section are of the setting's own: of mixer.NAME or of mixer. */
+static bool is_overridden(const ls_settings *settings, const ls_setting *setting,
+                          const char *needs) {
+    char key[2 * KEY_BYTES];
+    const char *first = strchr(setting->key, '.'), *last = strrchr(setting->key, '.');
+    const size_t sections[] = {first == NULL ? 0 : (size_t)(first - setting->key) + 1,
+                               last == NULL ? 0 : (size_t)(last - setting->key) + 1};
+    for (const char *word = needs; *word != '\0';) {
+        const size_t length = strcspn(word, " !=");
+        for (size_t i = 0; i < 2; i++) {
+            const bool whole = memchr(word, '.', length) != NULL;
+            snprintf(key, sizeof key, "%.*s%.*s", whole ? 0 : (int)sections[i], setting->key,
+                     (int)length, word);
+            const ls_setting *read = find(settings, key);
+            if (read != NULL && read->over && !read->below) return true;
+        }
+        word += strcspn(word, " ");
+        word += strspn(word, " ");
+    }
+    return false;
+}
+
+ls_status ls_setting_check_effect(ls_ctx *ctx, const ls_settings *settings, ls_setting *setting,
+                                  const ls_option *option, const ls_option_table *table,
+                                  const void *from, const ls_fact *facts) {
+    if (setting->optional || ls_option_has_effect(option, table, from, facts)) return LS_OK;
+    setting->optional = setting->below && is_overridden(settings, setting, option->needs);
+    return setting->optional
+               ? LS_OK
+               : ls_option_check_effect(ctx, option, table, setting->key, from, facts);
 }
 
 /* The part of a key after "section."; NULL for a key of another section. */
@@ -110,11 +159,11 @@ ls_status ls_settings_apply(ls_ctx *ctx, const ls_settings *settings, const char
         setting->used = true;
     }
     for (size_t i = 0; i < settings->count; i++) {
-        const ls_setting *setting = &settings->items[i];
+        ls_setting *setting = &settings->items[i];
         const char *key = key_in(section, setting->key);
-        if (key != NULL && !setting->stored)
-            LS_TRY(ls_option_check_effect(ctx, ls_options_find(table, key), table, setting->key,
-                                          into, facts));
+        if (key != NULL)
+            LS_TRY(ls_setting_check_effect(ctx, settings, setting, ls_options_find(table, key),
+                                           table, into, facts));
     }
     return LS_OK;
 }
@@ -164,17 +213,18 @@ ls_status ls_settings_apply_top(ls_ctx *ctx, const ls_settings *settings, const 
     for (int pass = 0; pass < 2; pass++) /* conditions are looked at when all values are known */
         for (size_t i = 0; i < table->count; i++) {
             const ls_option *option = &table->options[i];
-            char key[128];
-            const char *value = ls_settings_get(settings, option->key);
-            if (value == NULL && alias != NULL) {
+            char key[KEY_BYTES];
+            ls_setting *setting = find(settings, option->key);
+            if (setting == NULL && alias != NULL) {
                 snprintf(key, sizeof key, "%s.%s", alias, option->key);
-                value = ls_settings_get(settings, key);
+                setting = find(settings, key);
             }
-            if (value == NULL) continue;
+            if (setting == NULL) continue;
+            setting->used = true;
             if (pass == 0)
-                LS_TRY(ls_options_set(ctx, table, "", option->key, value, into));
+                LS_TRY(ls_options_set(ctx, table, "", option->key, setting->value, into));
             else
-                LS_TRY(ls_option_check_effect(ctx, option, table, option->key, into, NULL));
+                LS_TRY(ls_setting_check_effect(ctx, settings, setting, option, table, into, NULL));
         }
     return LS_OK;
 }

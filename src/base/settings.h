@@ -7,8 +7,10 @@
 
 typedef struct ls_setting {
     char *key, *value;
-    bool used;   /* somebody read it: what nobody read is a mistake */
-    bool stored; /* from a run's own file, which may hold what has no effect */
+    bool used;     /* somebody read it: what nobody read is a mistake */
+    bool optional; /* may have no effect: a run's own file has it, or a preset */
+    bool below;    /* from a recipe: others are put over it */
+    bool over;     /* was put over another value, be it the default */
 } ls_setting;
 
 typedef struct ls_settings {
@@ -24,20 +26,30 @@ void ls_settings_remove(ls_ctx *ctx, ls_settings *settings, const char *prefix);
 /* One "key=value" word. */
 ls_status ls_settings_put_word(ls_ctx *ctx, ls_settings *settings, const char *word);
 /* A recipe, in the part of YAML that recipe.c names: nested mappings become dotted keys, lists
- * become "a,b,c". At most 1 MiB and 16 levels; errors name file and line. */
+ * become "a,b,c". At most 1 MiB and 16 levels; errors name file and line. Reading a file marks all
+ * that is there as `below`. */
 ls_status ls_settings_read(ls_ctx *ctx, ls_settings *settings, const char *path);
 ls_status ls_settings_parse(ls_ctx *ctx, ls_settings *settings, const char *text, size_t length,
                             const char *what);
-/* Says that all there are come from a run's own file. What is put later does not. */
-void ls_settings_mark_stored(ls_settings *settings);
+/* With what is known of it. */
+ls_status ls_settings_copy(ls_ctx *ctx, ls_settings *settings, const ls_setting *setting);
+/* Says of all there are that they may have no effect, or that others are put over them. What is put
+ * later is neither. */
+void ls_settings_mark_optional(ls_settings *settings);
+void ls_settings_mark_below(ls_settings *settings);
 bool ls_settings_has(const ls_settings *settings, const char *key);
 /* The value, marking it used; NULL where the key is not given. */
 const char *ls_settings_get(const ls_settings *settings, const char *key);
 /* Sets the fields of `into` from all keys "section.KEY" through the table, marking them used. An
  * unknown key of the section is an error that names the nearest, and so is a key that has no effect
- * with these values and facts (option.h), unless it is stored. */
+ * with these values and facts (ls_setting_check_effect). */
 ls_status ls_settings_apply(ls_ctx *ctx, const ls_settings *settings, const char *section,
                             const ls_option_table *table, const ls_fact *facts, void *into);
+/* LS_EUSE for a setting that has no effect (option.h), unless it is optional. A setting of a recipe
+ * becomes optional where another one, which its condition reads, was put over that of the recipe. */
+ls_status ls_setting_check_effect(ls_ctx *ctx, const ls_settings *settings, ls_setting *setting,
+                                  const ls_option *option, const ls_option_table *table,
+                                  const void *from, const ls_fact *facts);
 /* LS_EUSE naming the first key that nobody read; `known` (NULL-ended) are offered as nearest. */
 ls_status ls_settings_finish(ls_ctx *ctx, const ls_settings *settings, const char *const *known);
 /* Keys "prefix.KEY" (prefix "": KEY alone) of one table. */

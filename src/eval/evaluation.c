@@ -65,12 +65,12 @@ static ls_status read_task(ls_evaluation *e, const ls_settings *settings) {
     const ls_settings *parts[] = {&e->trained.settings, settings};
     const bool chosen = ls_settings_get(&e->trained.settings, "task") != NULL;
     for (size_t p = 0; p < 2; p++) {
-        ls_settings_mark_stored(&merged); /* what the request does not change */
+        ls_settings_mark_optional(&merged); /* what the request does not change */
         for (size_t i = 0; i < parts[p]->count; i++) {
             ls_setting *item = &parts[p]->items[i];
             bool named = p == 0 && strcmp(item->key, "task") == 0;
             if (!named && strncmp(item->key, "task.", 5) != 0) continue;
-            LS_TRY_GOTO(ls_settings_put(e->ctx, &merged, item->key, item->value));
+            LS_TRY_GOTO(ls_settings_copy(e->ctx, &merged, item));
             item->used = named || chosen;
         }
     }

@@ -39,7 +39,7 @@ static ls_status set_extension_key(ls_ctx *ctx, ls_position *position, ls_settin
 
 /* LS_EUSE for a key that is given and has an effect in none of the extensions that have it. */
 static ls_status check_extension_key(ls_ctx *ctx, const ls_position *position,
-                                     const ls_setting *setting) {
+                                     const ls_settings *settings, ls_setting *setting) {
     ls_status status = LS_OK;
     for (int i = 0; i < position->extensions; i++) {
         const ls_option_table *table = &position->extension[i].type->options;
@@ -47,7 +47,7 @@ static ls_status check_extension_key(ls_ctx *ctx, const ls_position *position,
         const ls_option *option = extension_option(position, i, setting->key);
         if (option == NULL) continue;
         if (ls_option_has_effect(option, table, values, NULL)) return LS_OK;
-        status = ls_option_check_effect(ctx, option, table, setting->key, values, NULL);
+        status = ls_setting_check_effect(ctx, settings, setting, option, table, values, NULL);
     }
     return status;
 }
@@ -70,8 +70,8 @@ ls_status ls_position_extensions_read(ls_ctx *ctx, const ls_settings *settings,
                 LS_TRY(set_extension_key(ctx, position, setting));
         }
     for (size_t i = 0; i < settings->count; i++)
-        if (strncmp(settings->items[i].key, "extend.", 7) == 0 && !settings->items[i].stored)
-            LS_TRY(check_extension_key(ctx, position, &settings->items[i]));
+        if (strncmp(settings->items[i].key, "extend.", 7) == 0)
+            LS_TRY(check_extension_key(ctx, position, settings, &settings->items[i]));
     return LS_OK;
 }
 
@@ -140,17 +140,17 @@ ls_status ls_model_config_read(ls_ctx *ctx, const ls_settings *settings, ls_mode
     ls_status status = LS_OK;
     const char *preset = ls_settings_get(settings, "model.preset");
     for (size_t i = 0; i < settings->count && status == LS_OK; i++)
-        if (strcmp(settings->items[i].key, "model.preset") != 0) {
-            status = ls_settings_put(ctx, &whole, settings->items[i].key, settings->items[i].value);
-            if (status == LS_OK) whole.items[whole.count - 1].stored = settings->items[i].stored;
-        }
+        if (strcmp(settings->items[i].key, "model.preset") != 0)
+            status = ls_settings_copy(ctx, &whole, &settings->items[i]);
     size_t given = whole.count;
     if (status == LS_OK && preset != NULL) status = ls__preset_add(ctx, &whole, preset);
     if (status == LS_OK) status = read_all(ctx, &whole, given, out);
-    for (size_t i = 0; i < settings->count; i++) /* what was read in the copy was read */
+    for (size_t i = 0; i < settings->count; i++) /* what was found out of the copy */
         for (size_t j = 0; j < whole.count; j++)
-            if (whole.items[j].used && strcmp(whole.items[j].key, settings->items[i].key) == 0)
-                settings->items[i].used = true;
+            if (strcmp(whole.items[j].key, settings->items[i].key) == 0) {
+                settings->items[i].used |= whole.items[j].used;
+                settings->items[i].optional = whole.items[j].optional;
+            }
     ls_settings_clear(ctx, &whole);
     if (status != LS_OK) ls_model_config_clear(ctx, out);
     return status;

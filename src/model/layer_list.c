@@ -182,7 +182,7 @@ void ls__mixer_facts(const ls_model_config *config, int which, ls_fact facts[3])
 
 /* LS_EUSE for a key that is given and has an effect in none of the mixers that have it. */
 static ls_status check_effect(ls_ctx *ctx, const ls_model_config *config,
-                              const ls_setting *setting) {
+                              const ls_settings *settings, ls_setting *setting) {
     const char *key = setting->key + strlen("mixer.");
     ls_status status = LS_OK;
     for (int i = 0; i < config->mixers; i++) {
@@ -195,7 +195,7 @@ static ls_status check_effect(ls_ctx *ctx, const ls_model_config *config,
         if (option == NULL) continue;
         ls__mixer_facts(config, i, facts);
         if (ls_option_has_effect(option, table, values, facts)) return LS_OK;
-        status = ls_option_check_effect(ctx, option, table, setting->key, values, facts);
+        status = ls_setting_check_effect(ctx, settings, setting, option, table, values, facts);
     }
     return status;
 }
@@ -210,7 +210,7 @@ ls_status ls__layers_read(ls_ctx *ctx, const ls_settings *settings, size_t given
                 LS_TRY(set_mixer_key(ctx, config, setting, i >= given));
         }
     for (size_t i = 0; i < settings->count; i++)
-        if (strncmp(settings->items[i].key, "mixer.", 6) == 0 && !settings->items[i].stored)
-            LS_TRY(check_effect(ctx, config, &settings->items[i]));
+        if (strncmp(settings->items[i].key, "mixer.", 6) == 0)
+            LS_TRY(check_effect(ctx, config, settings, &settings->items[i]));
     return LS_OK;
 }

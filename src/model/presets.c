@@ -54,7 +54,7 @@ ls_status ls__preset_add(ls_ctx *ctx, ls_settings *settings, const char *name) {
         *equals = '\0';
         if (ls_settings_has(settings, word)) continue;
         LS_TRY(ls_settings_put(ctx, settings, word, equals + 1));
-        settings->items[settings->count - 1].stored = true; /* some may have no effect */
+        settings->items[settings->count - 1].optional = true; /* some may have no effect */
     }
     return LS_OK;
 }

@@ -54,8 +54,7 @@ static ls_status read_arm(ls_ctx *ctx, const ls_study_arm *arm, ls_model_config 
     const ls_settings *parts[] = {&arm->training, &arm->testing};
     for (size_t p = 0; p < 2; p++)
         for (size_t i = 0; i < parts[p]->count; i++)
-            LS_TRY_GOTO(
-                ls_settings_put(ctx, &all, parts[p]->items[i].key, parts[p]->items[i].value));
+            LS_TRY_GOTO(ls_settings_copy(ctx, &all, &parts[p]->items[i]));
     LS_TRY_GOTO(settle(ctx, &all));
     LS_TRY_GOTO(ls_options_default(ctx, &ls_train_options, train));
     LS_TRY_GOTO(ls_settings_apply(ctx, &all, "train", &ls_train_options, NULL, train));

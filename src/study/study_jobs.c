@@ -73,9 +73,11 @@ static ls_status add_word(ls_ctx *ctx, words *list, const char *key, const char 
     return LS_OK;
 }
 
+/* Without those that have no effect in this arm. */
 static ls_status add_settings(ls_ctx *ctx, words *list, const ls_settings *settings) {
     for (size_t i = 0; i < settings->count; i++)
-        LS_TRY(add_word(ctx, list, settings->items[i].key, settings->items[i].value));
+        if (!settings->items[i].optional)
+            LS_TRY(add_word(ctx, list, settings->items[i].key, settings->items[i].value));
     return LS_OK;
 }
 

@@ -86,8 +86,7 @@ static ls_status take_arm_key(ls_study *study, const ls_setting *setting) {
 static ls_status copy_settings(ls_ctx *ctx, const ls_settings *from, bool (*wanted)(const char *),
                                ls_settings *to) {
     for (size_t i = 0; i < from->count; i++)
-        if (wanted(from->items[i].key))
-            LS_TRY(ls_settings_put(ctx, to, from->items[i].key, from->items[i].value));
+        if (wanted(from->items[i].key)) LS_TRY(ls_settings_copy(ctx, to, &from->items[i]));
     return LS_OK;
 }
 
@@ -168,8 +167,7 @@ static ls_status inherit(ls_study *study, ls_study_arm *arm) {
     ls_settings_clear(study->ctx, &arm->training);
     arm->seeds = parent->seeds;
     for (size_t i = 0; i < parent->training.count; i++)
-        LS_TRY(ls_settings_put(study->ctx, &arm->training, parent->training.items[i].key,
-                               parent->training.items[i].value));
+        LS_TRY(ls_settings_copy(study->ctx, &arm->training, &parent->training.items[i]));
     return LS_OK;
 }
 
@@ -212,8 +210,7 @@ static ls_status check_settings(ls_study *study, const ls_study_arm *arm) {
     ls_task task = {0};
     ls_status status;
     for (size_t i = 0; i < arm->training.count; i++)
-        LS_TRY_GOTO(
-            ls_settings_put(ctx, &all, arm->training.items[i].key, arm->training.items[i].value));
+        LS_TRY_GOTO(ls_settings_copy(ctx, &all, &arm->training.items[i]));
     LS_TRY_GOTO(copy_settings(ctx, &arm->testing, may_differ, &all));
     LS_TRY_GOTO(ls_task_read(ctx, &all, ls_training_facts, &task));
     if (task.type != NULL) LS_TRY_GOTO(ls_task_settle(ctx, &task, &all));
@@ -224,6 +221,8 @@ static ls_status check_settings(ls_study *study, const ls_study_arm *arm) {
     LS_TRY_GOTO(check_section(ctx, &all, "train", &ls_train_options, NULL));
     LS_TRY_GOTO(check_section(ctx, &arm->testing, "eval", &ls_eval_options,
                               ls_eval_facts(task.type != NULL)));
+    for (size_t i = 0; i < arm->training.count; i++) /* the first, and in their order */
+        arm->training.items[i].optional = all.items[i].optional;
 fail:
     ls_model_config_clear(ctx, &config);
     ls_task_clear(ctx, &task);
@@ -249,7 +248,7 @@ static ls_status take_settings(ls_study *study) {
         if (in_section(setting->key, "arms")) {
             LS_TRY(take_arm_key(study, setting));
         } else if (is_training(setting->key) || is_evaluation(setting->key)) {
-            LS_TRY(ls_settings_put(ctx, &study->common, setting->key, setting->value));
+            LS_TRY(ls_settings_copy(ctx, &study->common, setting));
         } else {
             continue;
         }

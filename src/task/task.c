@@ -28,14 +28,14 @@ static const char *task_name(const void *list, size_t index) {
 static ls_status check_effects(ls_ctx *ctx, const ls_settings *settings, const ls_task_type *type,
                                const ls_fact *facts, const ls_task *task) {
     for (size_t i = 0; i < settings->count; i++) {
-        const ls_setting *setting = &settings->items[i];
-        if (strncmp(setting->key, section, strlen(section)) != 0 || setting->stored) continue;
+        ls_setting *setting = &settings->items[i];
+        if (strncmp(setting->key, section, strlen(section)) != 0) continue;
         const char *key = setting->key + strlen(section);
         const bool common = ls_options_find(&ls_task_options, key) != NULL;
         const ls_option_table *table = common ? &ls_task_options : &type->options;
-        LS_TRY(ls_option_check_effect(ctx, ls_options_find(table, key), table, setting->key,
-                                      common ? (const void *)&task->settings : task->options,
-                                      facts));
+        LS_TRY(ls_setting_check_effect(ctx, settings, setting, ls_options_find(table, key), table,
+                                       common ? (const void *)&task->settings : task->options,
+                                       facts));
     }
     return LS_OK;
 }

@@ -58,7 +58,7 @@ static ls_status print_today(ls_ctx *ctx, const char *path, const ls_text *store
     ls_settings settings = {0};
     ls_run_settings run = {0};
     ls_status status = ls_settings_parse(ctx, &settings, stored->bytes, stored->length, path);
-    ls_settings_mark_stored(&settings);
+    ls_settings_mark_optional(&settings);
     if (status == LS_OK) status = take_settings(ctx, &settings, &run);
     if (status == LS_OK) status = print_config(ctx, &run, out);
     ls_run_settings_clear(ctx, &run);

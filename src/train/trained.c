@@ -23,7 +23,7 @@ static ls_status find_public(const char *path, ls_trained *out) {
             ls_settings_put(ctx, &out->settings, settings->items[i].key, settings->items[i].value));
     if (ls_tokenizer_is_in(path))
         LS_TRY(ls_settings_put(ctx, &out->settings, "data.tokenizer", path));
-    ls_settings_mark_stored(&out->settings);
+    ls_settings_mark_optional(&out->settings);
     return LS_OK;
 }
 
@@ -51,7 +51,7 @@ ls_status ls_trained_find(ls_ctx *ctx, const char *path, ls_trained *out) {
                        path);
     }
     LS_TRY(ls_settings_read(ctx, &out->settings, config));
-    ls_settings_mark_stored(&out->settings);
+    ls_settings_mark_optional(&out->settings);
     return LS_OK;
 }
 
@@ -94,7 +94,7 @@ static ls_status take_differing(ls_trained *trained, const ls_model_config *as_t
             setting->used = true;
         }
         if (strncmp(setting->key, "extend.", 7) == 0) {
-            LS_TRY(ls_settings_put(trained->ctx, &trained->settings, setting->key, setting->value));
+            LS_TRY(ls_settings_copy(trained->ctx, &trained->settings, setting));
             setting->used = true;
         }
         for (int j = 0; j < as_trained->mixers; j++) {

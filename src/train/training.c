@@ -46,7 +46,7 @@ static ls_status take_public_model(ls_training *t) {
         const char *ours = ls_settings_get(t->given, item->key);
         if (ours == NULL) {
             status = ls_settings_put(t->ctx, t->given, item->key, item->value);
-            if (status == LS_OK) t->given->items[t->given->count - 1].stored = true;
+            if (status == LS_OK) t->given->items[t->given->count - 1].optional = true;
         } else if (strcmp(ours, item->value) != 0) {
             ls_say(t->ctx, "%s=%s goes before the %s of %s", item->key, ours, item->value, from);
         }
