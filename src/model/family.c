@@ -176,12 +176,8 @@ static ls_status read_config(ls_ctx *ctx, const json_t *json, const char *what, 
     check_unread(&r);
     json_decref(r.seen);
     LS_TRY(r.status);
-<<<<<<< HEAD
     LS_TRY(read_stops(ctx, json, what, out));
-    ls_settings_mark_stored(&out->settings);
-=======
     ls_settings_mark_optional(&out->settings);
->>>>>>> 5ba224192469e9c8eed7f833ac42b6531e92c095
     return ls_naming_read(ctx, out->type->names == NULL ? "" : out->type->names,
                           out->type->rules == NULL ? "" : out->type->rules, &out->naming);
 }
