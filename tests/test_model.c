@@ -333,7 +333,7 @@ static void test_hybrid_descriptions(void **state) {
         {"model.layers=", "give a number"},
         {"model.layers=mamba,,attention", "give a number"},
         {"model.layers=mamba,", "give a number"},
-        {"model.layers=mamba,atention", "perhaps attention"},
+        {"model.layers=mamba,atention", "did you mean attention?"},
         {"model.layers=mamba,attention mixer.hads=2", "no mixer of this model has a key"},
         {"model.layers=mamba,attention mixer.mamba.heads=2", "there is no key mixer.mamba.heads"},
         {"model.layers=2 mixer.mamba.d_state=8", "no mixer of this model has a key"},

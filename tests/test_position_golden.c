@@ -12,13 +12,15 @@ static place place_of(const model *m, const char *official) {
     char name[256];
     for (const ls_alias *alias = m->mixer.type->aliases; alias->official != NULL; alias++) {
         if (strcmp(alias->official, official) != 0) continue;
-        if (alias->ours == NULL) return (place){0};
         snprintf(name, sizeof name, "%s%s", *alias->ours == '/' ? "" : "layers.0.",
                  alias->ours + (*alias->ours == '/'));
         place found = {ls_parameters_find(m->store, name), alias->layout};
         if (found.parameter == NULL) fail_msg("%s: there is no %s", official, name);
         return found;
     }
+    snprintf(name, sizeof name, "w.%s", official);
+    for (const ls_buffer *buffer = m->mixer.type->buffers; buffer->official != NULL; buffer++)
+        if (strcmp(buffer->official, name) == 0) return (place){0};
     fail_msg("%s has no alias", official);
     return (place){0};
 }

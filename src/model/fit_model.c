@@ -16,7 +16,7 @@ static void read_target(const ls_naming *naming, const char *name, char out[TARG
     if (!ls_naming_find(naming, full, &from, out, TARGET_BYTES, &piece))
         snprintf(out, TARGET_BYTES, "%s", name);
     char *space = strchr(out, ' ');
-    *transposed = space != NULL && (strstr(space, " transposed") || strstr(space, " transposed"));
+    *transposed = space != NULL && (strstr(space, " transposed") || strstr(space, " turned"));
     if (space != NULL) *space = '\0';
 }
 
