@@ -95,7 +95,8 @@ static void check_model(ls_ctx *ctx, const char *words, const char *position) {
         const ls_parameter *parameter = &store->items[i];
         double *values = ls_parameter_master(store, parameter), h = 1e-5;
         if (parameter->init.fixed) continue; /* not trained */
-        for (int64_t j = 0; j < parameter->count; j += ls_max(1, parameter->count / 4)) {
+        for (int64_t j = 0; j < parameter->count;
+             j += test_difference_stride(parameter->count, 4)) {
             double kept = values[j], slope[2];
             for (int far = 0; far < 2; far++) { /* two distances, so that curvature drops out */
                 double step = (far + 1) * h;
@@ -333,7 +334,7 @@ static void test_hybrid_descriptions(void **state) {
         {"model.layers=", "give a number"},
         {"model.layers=mamba,,attention", "give a number"},
         {"model.layers=mamba,", "give a number"},
-        {"model.layers=mamba,atention", "did you mean attention?"},
+        {"model.layers=mamba,atention", "did you mean attention"},
         {"model.layers=mamba,attention mixer.hads=2", "no mixer of this model has a key"},
         {"model.layers=mamba,attention mixer.mamba.heads=2", "there is no key mixer.mamba.heads"},
         {"model.layers=2 mixer.mamba.d_state=8", "no mixer of this model has a key"},

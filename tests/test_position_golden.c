@@ -18,9 +18,9 @@ static place place_of(const model *m, const char *official) {
         if (found.parameter == NULL) fail_msg("%s: there is no %s", official, name);
         return found;
     }
-    snprintf(name, sizeof name, "w.%s", official);
     for (const ls_buffer *buffer = m->mixer.type->buffers; buffer->official != NULL; buffer++)
-        if (strcmp(buffer->official, name) == 0) return (place){0};
+        if (strncmp(buffer->official, "w.", 2) == 0 && strcmp(buffer->official + 2, official) == 0)
+            return (place){0};
     fail_msg("%s has no alias", official);
     return (place){0};
 }
@@ -135,10 +135,9 @@ static void cases(void **state) {
     while (fgets(line, sizeof line, list) != NULL) {
         char file[128], words[512];
         double forward, backward;
-        if (line[0] == '#') continue;
+        if (line[0] == '#' || strstr(line, "mixer=attention ") == NULL) continue;
         assert_int_equal(
             sscanf(line, "%127s | %511[^|]| %lf %lf", file, words, &forward, &backward), 4);
-        if (strstr(words, "mixer=attention ") == NULL) continue;
         check_case(file, words, forward, backward);
         checked++;
     }

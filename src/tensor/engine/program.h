@@ -237,6 +237,16 @@ ls_status ls_tensor_get(const ls_program *program, const ls_tensor *tensor, void
 
 /* The address of a tensor, on the program's device, while the program runs. */
 void *ls_data(const ls_tensor *tensor);
+static inline void *ls_data_or_null(const ls_tensor *tensor) {
+    return tensor == NULL ? NULL : ls_data(tensor);
+}
+/* Element i of a real tensor's memory, in any of its types: for kernels whose time is no matter. */
+static inline double ls_tensor_at(const ls_tensor *tensor, int64_t i) {
+    return ls_element(ls_data(tensor), tensor->type, i);
+}
+static inline void ls_tensor_set(const ls_tensor *tensor, int64_t i, double value) {
+    ls_element_set(ls_data(tensor), tensor->type, i, value);
+}
 /* The gradient of a parameter in the store (f64 or f32): backward kernels add to it. */
 void *ls_param_gradient(const ls_run *run, const ls_tensor *parameter);
 int64_t ls_count(const ls_tensor *tensor);

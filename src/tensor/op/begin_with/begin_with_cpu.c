@@ -2,19 +2,6 @@
 #include "tensor/cpu/vector.h"
 #include "tensor/engine/program_internal.h"
 
-static double at(const ls_tensor *tensor, int64_t i) {
-    const void *data = ls_data(tensor);
-    if (tensor->type == LS_F64) return ((const double *)data)[i];
-    return (double)ls_load_one(data, tensor->type, i);
-}
-
-static void put(const ls_tensor *tensor, int64_t i, double value) {
-    if (tensor->type == LS_F64)
-        ((double *)ls_data(tensor))[i] = value;
-    else
-        ls_store_one(ls_data(tensor), tensor->type, i, (float)value);
-}
-
 /* Whether a sequence begins with this run. */
 static bool begins(const ls_run *run, const ls_tensor *where, int64_t sequence) {
     return run->start == (where == NULL ? 0 : ((const int32_t *)ls_data(where))[sequence]);
@@ -24,7 +11,9 @@ static void begin_with(const ls_run *run, const ls_node *node) {
     const ls_tensor *x = node->in[0], *v = node->in[1], *y = node->out[0];
     int64_t each = ls_count(v), count = ls_count(y);
     for (int64_t i = 0; i < count; i++)
-        put(y, i, begins(run, node->in[2], i / each) ? at(v, i % each) : at(x, i));
+        ls_tensor_set(y, i,
+                      begins(run, node->in[2], i / each) ? ls_tensor_at(v, i % each)
+                                                         : ls_tensor_at(x, i));
 }
 
 static void begin_with_grad(const ls_run *run, const ls_node *node) {
@@ -33,8 +22,8 @@ static void begin_with_grad(const ls_run *run, const ls_node *node) {
     for (int64_t i = 0; i < each; i++) {
         double sum = 0;
         for (int64_t j = i; j < count; j += each)
-            if (begins(run, node->in[1], j / each)) sum += at(dy, j);
-        put(dv, i, sum);
+            if (begins(run, node->in[1], j / each)) sum += ls_tensor_at(dy, j);
+        ls_tensor_set(dv, i, sum);
     }
 }
 

@@ -5,19 +5,6 @@
 
 #include "tensor/cpu/vector.h"
 
-static double at(const ls_tensor *tensor, int64_t i) {
-    const void *data = ls_data(tensor);
-    if (tensor->type == LS_F64) return ((const double *)data)[i];
-    return (double)ls_load_one(data, tensor->type, i);
-}
-
-static void put(const ls_tensor *tensor, int64_t i, double value) {
-    if (tensor->type == LS_F64)
-        ((double *)ls_data(tensor))[i] = value;
-    else
-        ls_store_one(ls_data(tensor), tensor->type, i, (float)value);
-}
-
 static void cluster_ids(const ls_run *run, const ls_node *node) {
     (void)run;
     const ls_cluster_attributes *about = node->attributes;
@@ -40,15 +27,15 @@ static void cluster_losses(const ls_run *run, const ls_node *node) {
     (void)run;
     for (int64_t i = 0; i < ls_count(node->out[0]); i++) {
         double sum = 0;
-        for (int j = 0; j < node->in_count; j++) sum += at(node->in[j], i);
-        put(node->out[0], i, sum);
+        for (int j = 0; j < node->in_count; j++) sum += ls_tensor_at(node->in[j], i);
+        ls_tensor_set(node->out[0], i, sum);
     }
 }
 
 static double log_of_sum(const ls_tensor *logits, int64_t begin, int64_t count) {
     double most = -INFINITY, sum = 0;
-    for (int64_t i = begin; i < begin + count; i++) most = fmax(most, at(logits, i));
-    for (int64_t i = begin; i < begin + count; i++) sum += exp(at(logits, i) - most);
+    for (int64_t i = begin; i < begin + count; i++) most = fmax(most, ls_tensor_at(logits, i));
+    for (int64_t i = begin; i < begin + count; i++) sum += exp(ls_tensor_at(logits, i) - most);
     return most + log(sum);
 }
 
@@ -61,13 +48,14 @@ static void cluster_logits(const ls_run *run, const ls_node *node) {
     for (int64_t row = 0; row < rows; row++) {
         const double total = log_of_sum(head, row * wide, wide);
         for (int64_t i = 0; i < first[1]; i++)
-            put(out, row * all + i, at(head, row * wide + i) - total);
+            ls_tensor_set(out, row * all + i, ls_tensor_at(head, row * wide + i) - total);
         for (int c = 1; c < clusters->count; c++) {
             const int64_t size = first[c + 1] - first[c];
-            const double own = at(head, row * wide + first[1] + c - 1) - total -
+            const double own = ls_tensor_at(head, row * wide + first[1] + c - 1) - total -
                                log_of_sum(node->in[c], row * size, size);
             for (int64_t i = 0; i < size; i++)
-                put(out, row * all + first[c] + i, own + at(node->in[c], row * size + i));
+                ls_tensor_set(out, row * all + first[c] + i,
+                              own + ls_tensor_at(node->in[c], row * size + i));
         }
     }
 }

@@ -14,37 +14,6 @@ static int64_t place_of(const ls_tensor *tensor, int64_t index) {
     return place;
 }
 
-static double load(const ls_tensor *tensor, int64_t place) {
-    const void *data = ls_data(tensor);
-    switch (tensor->type) {
-    case LS_F64:
-        return ((const double *)data)[place];
-    case LS_F32:
-        return (double)((const float *)data)[place];
-    case LS_BF16:
-        return (double)ls_bf16_to_f32(((const ls_bf16 *)data)[place]);
-    default:
-        return 0;
-    }
-}
-
-static void store(const ls_tensor *tensor, int64_t place, double value) {
-    void *data = ls_data(tensor);
-    switch (tensor->type) {
-    case LS_F64:
-        ((double *)data)[place] = value;
-        break;
-    case LS_F32:
-        ((float *)data)[place] = (float)value;
-        break;
-    case LS_BF16:
-        ((ls_bf16 *)data)[place] = ls_bf16_from_f32((float)value);
-        break;
-    default:
-        break;
-    }
-}
-
 /* out = a (+ b), row by row; the common types have tight loops. */
 static void combine(const ls_run *run, const ls_tensor *a, const ls_tensor *b,
                     const ls_tensor *out) {
@@ -71,7 +40,9 @@ static void combine(const ls_run *run, const ls_tensor *a, const ls_tensor *b,
                 z[i] = ls_bf16_from_f32(ls_bf16_to_f32(x[i]) + ls_bf16_to_f32(y[i]));
         } else {
             for (int64_t i = 0; i < width; i++)
-                store(out, at_out + i, load(a, at_a + i) + (b == NULL ? 0 : load(b, at_b + i)));
+                ls_tensor_set(out, at_out + i,
+                              ls_tensor_at(a, at_a + i) +
+                                  (b == NULL ? 0 : ls_tensor_at(b, at_b + i)));
         }
     }
 }

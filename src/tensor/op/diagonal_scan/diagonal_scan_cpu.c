@@ -37,10 +37,6 @@ static rows rows_of(const ls_tensor *tensor) {
     return r;
 }
 
-static void *data_of(const ls_tensor *tensor) {
-    return tensor == NULL ? NULL : ls_data(tensor);
-}
-
 /* What is carried along time of one block in one sequence. */
 typedef struct line {
     complexes x, later; /* the state; the gradient that comes from later steps */
@@ -131,8 +127,8 @@ static work begin(const ls_run *run, const ls_node *node, bool gradient) {
     work w = work_of(node);
     w.v = rows_of(node->in[LS_MODES_V]);
     w.y = rows_of(gradient ? node->in[LS_MODES_DY] : node->out[LS_MODES_Y]);
-    w.valid = data_of(node->in[LS_MODES_VALID]);
-    w.before = data_of(node->in[LS_MODES_BEFORE]);
+    w.valid = ls_data_or_null(node->in[LS_MODES_VALID]);
+    w.before = ls_data_or_null(node->in[LS_MODES_BEFORE]);
     w.systems = run->workspace;
     w.lines = (line *)(w.systems + w.blocks);
     w.scratches = (char *)(w.lines + w.B * w.blocks);
@@ -203,7 +199,7 @@ static double complex advance_one(const work *w, int64_t row, int64_t p, double 
 
 static void forward_f64(const ls_run *run, const ls_node *node) {
     const work w = begin(run, node, false);
-    const rows after = {data_of(node->out[LS_MODES_AFTER]), 2 * w.P};
+    const rows after = {ls_data_or_null(node->out[LS_MODES_AFTER]), 2 * w.P};
 #pragma omp parallel for collapse(2) schedule(static) num_threads(run->threads)
     for (int64_t b = 0; b < w.B; b++)
         for (int64_t p = 0; p < w.P; p++) {
@@ -220,13 +216,13 @@ static void forward_f64(const ls_run *run, const ls_node *node) {
 static void backward_f64(const ls_run *run, const ls_node *node) {
     const work w = begin(run, node, true);
     const rows dv = rows_of(node->out[LS_MODES_DV]);
-    const rows dbefore = {data_of(node->out[LS_MODES_DBEFORE]), 2 * w.P};
+    const rows dbefore = {ls_data_or_null(node->out[LS_MODES_DBEFORE]), 2 * w.P};
 #pragma omp parallel for collapse(2) schedule(static) num_threads(run->threads)
     for (int64_t b = 0; b < w.B; b++)
         for (int64_t p = 0; p < w.P; p++) {
             double complex *x = (double complex *)(w.scratches + omp_get_thread_num() * w.scratch);
             const discrete *s = &w.systems[p / LANES];
-            double complex g = state_at(&w, data_of(node->in[LS_MODES_DAFTER]), b, p);
+            double complex g = state_at(&w, ls_data_or_null(node->in[LS_MODES_DAFTER]), b, p);
             double complex da = 0, db = 0;
             x[0] = state_at(&w, w.before, b, p); /* x[k]: before step k */
             for (int64_t k = 0; k < w.T; k++) x[k + 1] = advance_one(&w, row_at(&w, b, k), p, x[k]);
@@ -455,7 +451,8 @@ LS_INLINE void forward_typed(const ls_run *run, const ls_node *node, ls_dtype ty
         uint64_t subnormals = ls_subnormals_flush();
 #pragma omp for schedule(static)
         for (int64_t index = 0; index < w.B * w.groups; index++)
-            forward_piece(&w, piece_of(&w, index), type, data_of(node->out[LS_MODES_AFTER]));
+            forward_piece(&w, piece_of(&w, index), type,
+                          ls_data_or_null(node->out[LS_MODES_AFTER]));
         ls_subnormals_restore(subnormals);
     }
 }
@@ -463,8 +460,8 @@ LS_INLINE void forward_typed(const ls_run *run, const ls_node *node, ls_dtype ty
 LS_INLINE void backward_typed(const ls_run *run, const ls_node *node, ls_dtype type) {
     const work w = begin(run, node, true);
     const gradients d = {.dv = rows_of(node->out[LS_MODES_DV]),
-                         .dafter = data_of(node->in[LS_MODES_DAFTER]),
-                         .dbefore = data_of(node->out[LS_MODES_DBEFORE])};
+                         .dafter = ls_data_or_null(node->in[LS_MODES_DAFTER]),
+                         .dbefore = ls_data_or_null(node->out[LS_MODES_DBEFORE])};
 #pragma omp parallel num_threads(run->threads)
     {
         complexes *scratch = (complexes *)(w.scratches + omp_get_thread_num() * w.scratch);

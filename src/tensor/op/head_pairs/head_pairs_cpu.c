@@ -18,16 +18,6 @@ static vectors vectors_of(const ls_tensor *x, int64_t heads, bool interleaved) {
     return v;
 }
 
-LS_INLINE double load(const void *data, ls_dtype type, int64_t at) {
-    return type == LS_F64 ? ((const double *)data)[at] : (double)ls_load_one(data, type, at);
-}
-LS_INLINE void store(void *data, ls_dtype type, int64_t at, double value) {
-    if (type == LS_F64)
-        ((double *)data)[at] = value;
-    else
-        ls_store_one(data, type, at, (float)value);
-}
-
 LS_INLINE void outer_typed(const ls_run *run, const ls_node *node, ls_dtype type) {
     const ls_head_pairs_attributes *about = node->attributes;
     const ls_tensor *a = node->in[0], *s = node->out[0];
@@ -42,9 +32,10 @@ LS_INLINE void outer_typed(const ls_run *run, const ls_node *node, ls_dtype type
         const int64_t pair = row / T, i = pair / W % W, j = pair % W;
         const int64_t from = pair / (W * W) * T + row % T;
         for (int64_t h = 0; h < H; h++)
-            store(pairs, type, row * stride + h,
-                  load(x.data, type, from * x.stride + h * x.head + i * x.element) *
-                      load(z.data, type, from * z.stride + h * z.head + j * z.element));
+            ls_element_set(
+                pairs, type, row * stride + h,
+                ls_element(x.data, type, from * x.stride + h * x.head + i * x.element) *
+                    ls_element(z.data, type, from * z.stride + h * z.head + j * z.element));
     }
 }
 
@@ -69,11 +60,12 @@ LS_INLINE void contract_typed(const ls_run *run, const ls_node *node, ls_dtype t
                     const int64_t from = (row / T * W * W + pair) * T + row % T;
                     const int64_t at = row * x.stride + first * x.head + gone * x.element;
                     for (int64_t h = 0; h < count; h++)
-                        sum[h] += load(x.data, type, at + h * x.head) *
-                                  load(pairs, type, from * stride + first + h);
+                        sum[h] += ls_element(x.data, type, at + h * x.head) *
+                                  ls_element(pairs, type, from * stride + first + h);
                 }
                 const int64_t to = row * y.stride + first * y.head + kept * y.element;
-                for (int64_t h = 0; h < count; h++) store(y.data, type, to + h * y.head, sum[h]);
+                for (int64_t h = 0; h < count; h++)
+                    ls_element_set(y.data, type, to + h * y.head, sum[h]);
             }
 }
 

@@ -27,10 +27,6 @@ static void *head_at(heads x, int64_t b, int64_t t, int64_t h) {
     return x.data + (b * x.batch + t * x.row + h * x.head) * x.size;
 }
 
-static void *data_of(const ls_tensor *tensor) {
-    return tensor == NULL ? NULL : ls_data(tensor);
-}
-
 typedef struct scan {
     int64_t B, T, H, K, V, W, start;
     bool rooted, fading; /* fading: features have decays of their own */
@@ -63,8 +59,8 @@ static scan scan_of(const ls_run *run, const ls_node *node) {
     s.v = heads_of(node->in[LS_LINEAR_SCAN_V]);
     s.before = ls_data(node->in[LS_LINEAR_SCAN_BEFORE]);
     s.log_decay = ls_data(node->in[LS_LINEAR_SCAN_DECAY]);
-    s.feature = data_of(node->in[LS_LINEAR_SCAN_FEATURE_DECAY]);
-    s.begins = data_of(node->in[LS_LINEAR_SCAN_BEGINS]);
+    s.feature = ls_data_or_null(node->in[LS_LINEAR_SCAN_FEATURE_DECAY]);
+    s.begins = ls_data_or_null(node->in[LS_LINEAR_SCAN_BEGINS]);
     return s;
 }
 
@@ -92,8 +88,8 @@ static gradients gradients_of(const ls_node *node) {
         .dq = heads_of(node->out[LS_LINEAR_SCAN_DQ]),
         .dk = heads_of(node->out[LS_LINEAR_SCAN_DK]),
         .dv = heads_of(node->out[LS_LINEAR_SCAN_DV]),
-        .dafter = data_of(node->in[LS_LINEAR_SCAN_DAFTER]),
-        .dbefore = data_of(node->out[LS_LINEAR_SCAN_DBEFORE]),
+        .dafter = ls_data_or_null(node->in[LS_LINEAR_SCAN_DAFTER]),
+        .dbefore = ls_data_or_null(node->out[LS_LINEAR_SCAN_DBEFORE]),
     };
 }
 

@@ -48,10 +48,6 @@ static int64_t stride_of(const ls_tensor *tensor) {
     return stride;
 }
 
-static void *data_of(const ls_tensor *tensor) {
-    return tensor == NULL ? NULL : ls_data(tensor);
-}
-
 /* ---- reference: the definition ---- */
 
 /* Where the input stands that value s of the kernel meets at time t; out of range for none. */
@@ -82,7 +78,7 @@ static void backward_f64(const ls_run *run, const ls_node *node) {
     const conv c = conv_of(node);
     const double *u = c.u, *k = c.k, *skip = c.skip, *dy = ls_data(node->in[4]);
     const int64_t dy_stride = stride_of(node->in[4]), du_stride = stride_of(node->out[0]);
-    double *du = data_of(node->out[0]), *dk = data_of(node->out[1]);
+    double *du = ls_data_or_null(node->out[0]), *dk = ls_data_or_null(node->out[1]);
     double *dskip = skip == NULL ? NULL : ls_param_gradient(run, node->in[2]);
 #pragma omp parallel for schedule(static) num_threads(run->threads)
     for (int64_t d = 0; d < c.D; d++) {
@@ -446,7 +442,7 @@ LS_INLINE void backward_typed(const ls_run *run, const ls_node *node, ls_dtype t
         for (int64_t first = 0; first < c.D; first += LS_LANES) {
             const columns u = {(void *)c.u, c.u_stride, first, c.D - first};
             const columns g = {ls_data(node->in[4]), stride_of(node->in[4]), first, c.D - first};
-            const columns to = {data_of(du), stride_of(du), first, c.D - first};
+            const columns to = {ls_data_or_null(du), stride_of(du), first, c.D - first};
             const against both[2] = {
                 {w.kernel, take_kernel(&c, first, w.kernel), w.spectra, w.y},
                 {w.other, c.T, w.other_spectra, w.dkernel},

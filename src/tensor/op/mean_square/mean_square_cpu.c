@@ -21,20 +21,6 @@ static pair_of_rows rows_of(const ls_run *run, const ls_tensor *a, const ls_tens
     return x;
 }
 
-static double load(const ls_tensor *tensor, int64_t at) {
-    const void *data = ls_data(tensor);
-    if (tensor->type == LS_F64) return ((const double *)data)[at];
-    return (double)ls_load_one(data, tensor->type, at);
-}
-
-static void store(const ls_tensor *tensor, int64_t at, double value) {
-    void *data = ls_data(tensor);
-    if (tensor->type == LS_F64)
-        ((double *)data)[at] = value;
-    else
-        ls_store_one(data, tensor->type, at, (float)value);
-}
-
 static double count_of(const pair_of_rows *x) {
     return (double)(x->rows / x->step * x->held) * (double)x->width;
 }
@@ -52,17 +38,18 @@ static void mean_square(const ls_run *run, const ls_node *node) {
     for (int64_t row = 0; row < x.rows; row++) {
         sums[row] = 0;
         for (int64_t i = 0; row % x.step < x.held && i < x.width; i++) {
-            double apart = load(x.a, row * x.a_stride + i) - load(x.b, row * x.b_stride + i);
+            double apart =
+                ls_tensor_at(x.a, row * x.a_stride + i) - ls_tensor_at(x.b, row * x.b_stride + i);
             sums[row] += apart * apart;
         }
     }
     for (int64_t row = 0; row < x.rows; row++) sum += sums[row];
-    store(node->out[0], 0, x.held > 0 ? sum / count_of(&x) : 0);
+    ls_tensor_set(node->out[0], 0, x.held > 0 ? sum / count_of(&x) : 0);
 }
 
 static void mean_square_grad(const ls_run *run, const ls_node *node) {
     const pair_of_rows x = rows_of(run, node->in[1], node->in[2]);
-    const double by = x.held > 0 ? 2 * load(node->in[0], 0) / count_of(&x) : 0;
+    const double by = x.held > 0 ? 2 * ls_tensor_at(node->in[0], 0) / count_of(&x) : 0;
     for (int side = 0; side < 2; side++) {
         const ls_tensor *d = node->out[side];
         int64_t rows, width, stride;
@@ -73,8 +60,9 @@ static void mean_square_grad(const ls_run *run, const ls_node *node) {
             for (int64_t i = 0; i < width; i++) {
                 double apart = 0;
                 if (row % x.step < x.held)
-                    apart = load(x.a, row * x.a_stride + i) - load(x.b, row * x.b_stride + i);
-                store(d, row * stride + i, side == 0 ? by * apart : -by * apart);
+                    apart = ls_tensor_at(x.a, row * x.a_stride + i) -
+                            ls_tensor_at(x.b, row * x.b_stride + i);
+                ls_tensor_set(d, row * stride + i, side == 0 ? by * apart : -by * apart);
             }
     }
 }

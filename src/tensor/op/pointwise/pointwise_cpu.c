@@ -2,13 +2,6 @@
 
 #include "tensor/cpu/vector.h"
 
-/* Element `i` of row-major x, in double whatever its type: for operands that may be of any type. */
-static double any_at(const ls_tensor *tensor, int64_t at) {
-    const void *data = ls_data(tensor);
-    if (tensor->type == LS_F64) return ((const double *)data)[at];
-    return (double)ls_load_one(data, tensor->type, at);
-}
-
 /* Rows of the last axis at their place in a strided tensor. */
 static int64_t row_place(const ls_tensor *tensor, int64_t row) {
     int64_t place = 0;
@@ -28,7 +21,7 @@ static void plus_broadcast(const ls_run *run, const ls_node *node) {
         if (x->type == LS_F64) {
             double *out = (double *)ls_data(y) + row * width;
             for (int64_t i = 0; i < width; i++)
-                out[i] = ((const double *)ls_data(x))[at + i] + any_at(v, from + i);
+                out[i] = ((const double *)ls_data(x))[at + i] + ls_tensor_at(v, from + i);
         } else {
             for (int64_t i = 0; i < width; i += LS_LANES)
                 ls_store_left(ls_data(y), y->type, row * width + i, width - i,
@@ -49,11 +42,8 @@ static void plus_broadcast_grad(const ls_run *run, const ls_node *node) {
         for (int64_t i = 0; i < width; i++) {
             double sum = 0;
             for (int64_t from = row; from < rows; from += repeat)
-                sum += any_at(dy, row_place(dy, from) + i);
-            if (dv->type == LS_F64)
-                ((double *)ls_data(dv))[to + i] = sum;
-            else
-                ls_store_one(ls_data(dv), dv->type, to + i, (float)sum);
+                sum += ls_tensor_at(dy, row_place(dy, from) + i);
+            ls_tensor_set(dv, to + i, sum);
         }
     }
 }
@@ -92,22 +82,16 @@ static void pick(const ls_run *run, const ls_node *node) {
     }
 }
 
-static void store_any(const ls_tensor *tensor, int64_t at, double value) {
-    if (tensor->type == LS_F64)
-        ((double *)ls_data(tensor))[at] = value;
-    else
-        ls_store_one(ls_data(tensor), tensor->type, at, (float)value);
-}
-
 static void divide(const ls_run *run, const ls_node *node) {
     const ls_tensor *y = node->in[0], *by = node->in[1], *out = node->out[0];
     int64_t width = y->dim[y->rank - 1], rows = ls_count(y) / width;
 #pragma omp parallel for schedule(static) num_threads(run->threads)
     for (int64_t row = 0; row < rows; row++) {
         int64_t at = row_place(y, row), to = row_place(out, row);
-        double divisor = any_at(by, row), factor = divisor == 0 ? 0 : 1 / divisor;
+        double divisor = ls_tensor_at(by, row), factor = divisor == 0 ? 0 : 1 / divisor;
         if (y->type == LS_F64) {
-            for (int64_t i = 0; i < width; i++) store_any(out, to + i, any_at(y, at + i) * factor);
+            for (int64_t i = 0; i < width; i++)
+                ls_tensor_set(out, to + i, ls_tensor_at(y, at + i) * factor);
             continue;
         }
         for (int64_t i = 0; i < width; i += LS_LANES)
@@ -122,9 +106,9 @@ static double divide_row_back(const ls_tensor *r, int64_t r_at, const ls_tensor 
     int64_t width = r->dim[r->rank - 1];
     double dot = 0;
     for (int64_t i = 0; r->type == LS_F64 && i < width; i++) {
-        double d = any_at(dr, dr_at + i);
-        dot += any_at(r, r_at + i) * d;
-        store_any(dy, to + i, d * factor);
+        double d = ls_tensor_at(dr, dr_at + i);
+        dot += ls_tensor_at(r, r_at + i) * d;
+        ls_tensor_set(dy, to + i, d * factor);
     }
     ls_vec dots = ls_vec_all(0);
     for (int64_t i = 0; r->type != LS_F64 && i < width; i += LS_LANES) {
@@ -141,10 +125,10 @@ static void divide_grad(const ls_run *run, const ls_node *node) {
     int64_t rows = ls_count(r) / r->dim[r->rank - 1];
 #pragma omp parallel for schedule(static) num_threads(run->threads)
     for (int64_t row = 0; row < rows; row++) {
-        double divisor = any_at(by, row), factor = divisor == 0 ? 0 : 1 / divisor;
+        double divisor = ls_tensor_at(by, row), factor = divisor == 0 ? 0 : 1 / divisor;
         double dot = divide_row_back(r, row_place(r, row), dr, row_place(dr, row), dy,
                                      row_place(dy, row), factor);
-        store_any(dby, row, -dot * factor);
+        ls_tensor_set(dby, row, -dot * factor);
     }
 }
 
@@ -159,7 +143,7 @@ static void redraw(const ls_run *run, const ls_node *node) {
     double *values = run->workspace;
     if (run->step == 0 || run->step % every != 0) return;
     ls_parameter_draw(&run->parameters->items[parameter->parameter], run->seed, run->step, values);
-    for (int64_t i = 0; i < ls_count(parameter); i++) store_any(parameter, i, values[i]);
+    for (int64_t i = 0; i < ls_count(parameter); i++) ls_tensor_set(parameter, i, values[i]);
 }
 
 static void dropout(const ls_run *run, const ls_node *node) {
@@ -177,11 +161,8 @@ static void dropout(const ls_run *run, const ls_node *node) {
         for (int64_t i = 0; i < width; i++) {
             uint64_t index = (uint64_t)(row * width + i);
             if (index / 4 != block) ls_random_block(key, block = index / 4, words);
-            double value = words[index % 4] < threshold ? 0 : any_at(x, at + i) * scale;
-            if (y->type == LS_F64)
-                ((double *)ls_data(y))[to + i] = value;
-            else
-                ls_store_one(ls_data(y), y->type, to + i, (float)value);
+            double value = words[index % 4] < threshold ? 0 : ls_tensor_at(x, at + i) * scale;
+            ls_tensor_set(y, to + i, value);
         }
     }
 }

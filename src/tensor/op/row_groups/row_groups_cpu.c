@@ -3,20 +3,6 @@
 
 #include "tensor/cpu/vector.h"
 
-static double load(const ls_tensor *tensor, int64_t at) {
-    const void *data = ls_data(tensor);
-    if (tensor->type == LS_F64) return ((const double *)data)[at];
-    return (double)ls_load_one(data, tensor->type, at);
-}
-
-static void store(const ls_tensor *tensor, int64_t at, double value) {
-    void *data = ls_data(tensor);
-    if (tensor->type == LS_F64)
-        ((double *)data)[at] = value;
-    else
-        ls_store_one(data, tensor->type, at, (float)value);
-}
-
 static char *row_at(const ls_tensor *tensor, int64_t b, int64_t row) {
     return (char *)ls_data(tensor) +
            (size_t)(b * tensor->stride[0] + row * tensor->stride[1]) * ls_dtype_size(tensor->type);
@@ -72,10 +58,10 @@ static void row_groups_grad(const ls_run *run, const ls_node *node) {
                     int64_t end = held.first + row + 1 + groups->dilation * (c - 1 - r);
                     int64_t k = end / c - 1;
                     if (end % c == 0 && k >= made.first && k < due)
-                        sum += load(dy, b * dy->stride[0] + (k - made.first) * dy->stride[1] +
-                                            r * D + i);
+                        sum += ls_tensor_at(dy, b * dy->stride[0] +
+                                                    (k - made.first) * dy->stride[1] + r * D + i);
                 }
-                store(dx, b * dx->stride[0] + row * dx->stride[1] + i, sum);
+                ls_tensor_set(dx, b * dx->stride[0] + row * dx->stride[1] + i, sum);
             }
 }
 
@@ -113,7 +99,7 @@ static void rows_append_grad(const ls_run *run, const ls_node *node) {
 static int64_t largest(const ls_tensor *x, int64_t at, int64_t rate, int64_t width) {
     int64_t best = 0;
     for (int64_t r = 1; r < rate; r++)
-        if (load(x, at + r * width) > load(x, at + best * width)) best = r;
+        if (ls_tensor_at(x, at + r * width) > ls_tensor_at(x, at + best * width)) best = r;
     return best;
 }
 
@@ -129,12 +115,12 @@ static void blend(const ls_run *run, const ls_node *node) {
             int64_t at = row * from + i;
             double value = 0;
             if (about->kind == LS_BLEND_MAX) {
-                value = load(x, at + largest(x, at, about->rate, width) * width);
+                value = ls_tensor_at(x, at + largest(x, at, about->rate, width) * width);
             } else {
-                for (int64_t r = 0; r < about->rate; r++) value += load(x, at + r * width);
+                for (int64_t r = 0; r < about->rate; r++) value += ls_tensor_at(x, at + r * width);
                 value /= (double)about->rate;
             }
-            store(y, row * to + i, value);
+            ls_tensor_set(y, row * to + i, value);
         }
 }
 
@@ -150,10 +136,10 @@ static void blend_grad(const ls_run *run, const ls_node *node) {
         for (int64_t i = 0; i < width; i++) {
             bool most = about->kind == LS_BLEND_MAX;
             int64_t best = most ? largest(x, row * in + i, about->rate, width) : 0;
-            double value = load(dy, row * from + i);
+            double value = ls_tensor_at(dy, row * from + i);
             for (int64_t r = 0; r < about->rate; r++)
-                store(dx, row * to + r * width + i,
-                      most ? (r == best ? value : 0) : value / (double)about->rate);
+                ls_tensor_set(dx, row * to + r * width + i,
+                              most ? (r == best ? value : 0) : value / (double)about->rate);
         }
 }
 
@@ -164,10 +150,10 @@ static void copy_most_used(const ls_tensor *x, const ls_tensor *y, int64_t b, in
                            int64_t count, int64_t wanted, const ls_tensor *use) {
     const int64_t at = b * use->stride[0];
     for (int64_t i = 0, taken = 0; i < count && taken < wanted; i++) {
-        const double own = load(use, at + i);
+        const double own = ls_tensor_at(use, at + i);
         int64_t ahead = 0;
         for (int64_t j = 0; j < count && ahead < wanted; j++) {
-            const double other = load(use, at + j);
+            const double other = ls_tensor_at(use, at + j);
             ahead += other > own || (other == own && j < i);
         }
         if (ahead < wanted)
@@ -192,16 +178,17 @@ static void most_used(const ls_run *run, const ls_node *node) {
     for (int64_t b = 0; b < x->dim[0]; b++) {
         for (int64_t i = 0; i < after->dim[1]; i++) {
             int64_t row = low + i - keys.first;
-            double use = load(before, b * before->stride[0] + i);
+            double use = ls_tensor_at(before, b * before->stride[0] + i);
             for (int64_t h = 0;
                  low + i < high && row >= 0 && row < keys.count && h < received->dim[2]; h++)
-                use += load(received, b * received->stride[0] + row * received->stride[1] +
-                                          h * received->stride[2]);
-            store(after, b * after->stride[0] + i, use);
+                use += ls_tensor_at(received, b * received->stride[0] + row * received->stride[1] +
+                                                  h * received->stride[2]);
+            ls_tensor_set(after, b * after->stride[0] + i, use);
         }
         if (run->start + about->chunk < end) continue;
         if (made > 0) copy_most_used(x, y, b, low - rows.first, high - low, made, after);
-        for (int64_t i = 0; i < after->dim[1]; i++) store(after, b * after->stride[0] + i, 0);
+        for (int64_t i = 0; i < after->dim[1]; i++)
+            ls_tensor_set(after, b * after->stride[0] + i, 0);
     }
 }
 

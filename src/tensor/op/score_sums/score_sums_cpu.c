@@ -8,10 +8,6 @@ static int64_t row_at(const ls_tensor *x, int64_t b, int64_t t, int64_t h) {
     return b * x->stride[0] + t * x->stride[1] + h * x->stride[2];
 }
 
-static double load(const ls_tensor *x, int64_t i) {
-    return ls_element(ls_data(x), x->type, i);
-}
-
 /* What one thread works in, in doubles: keys [K][T], scores [T]. */
 static int64_t space_of(const ls_node *node) {
     const ls_tensor *k = node->in[LS_SCORE_SUMS_K];
@@ -29,7 +25,7 @@ static double sum_of(const ls_node *node, int64_t b, int64_t t, int64_t h, doubl
     const int64_t K = q->dim[3], T = q->dim[1], row = row_at(q, b, t, h);
     for (int64_t m = 0; m <= t; m++) scores[m] = 0;
     for (int64_t i = 0; i < K; i++) {
-        const double query = load(q, row + i);
+        const double query = ls_tensor_at(q, row + i);
         for (int64_t m = 0; m <= t; m++) scores[m] += query * keys[i * T + m];
     }
     double sum = 0;
@@ -42,10 +38,10 @@ static void divide_head(const ls_node *node, int64_t b, int64_t h, double *space
     const ls_tensor *y = node->in[LS_SCORE_SUMS_Y], *k = node->in[LS_SCORE_SUMS_K];
     const ls_tensor *out = node->out[0];
     const int64_t T = k->dim[1], K = k->dim[3];
-    const double log_decay = load(node->in[LS_SCORE_SUMS_DECAY], h);
+    const double log_decay = ls_tensor_at(node->in[LS_SCORE_SUMS_DECAY], h);
     double *scores = space + K * T;
     for (int64_t m = 0; m < T; m++)
-        for (int64_t i = 0; i < K; i++) space[i * T + m] = load(k, row_at(k, b, m, h) + i);
+        for (int64_t i = 0; i < K; i++) space[i * T + m] = ls_tensor_at(k, row_at(k, b, m, h) + i);
     for (int64_t t = 0; t < T; t++) {
         const double count = (double)(t + 1);
         const double kept = log_decay == 0 ? count : expm1(count * log_decay) / expm1(log_decay);
@@ -53,7 +49,7 @@ static void divide_head(const ls_node *node, int64_t b, int64_t h, double *space
         const double divisor = fmin(fmax(sum, bounds->least), bounds->most);
         for (int64_t j = 0; j < y->dim[3]; j++)
             ls_element_set(ls_data(out), out->type, row_at(out, b, t, h) + j,
-                           load(y, row_at(y, b, t, h) + j) / divisor);
+                           ls_tensor_at(y, row_at(y, b, t, h) + j) / divisor);
     }
 }
 

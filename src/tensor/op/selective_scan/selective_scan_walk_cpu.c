@@ -14,10 +14,6 @@ static ls_scan_rows rows_of(const ls_tensor *tensor) {
     return r;
 }
 
-static void *data_of(const ls_tensor *tensor) {
-    return tensor == NULL ? NULL : ls_data(tensor);
-}
-
 static ls_scan_job job_of(const ls_node *node) {
     const ls_tensor *u = node->in[LS_SCAN_U];
     return (ls_scan_job){
@@ -33,9 +29,9 @@ static ls_scan_job job_of(const ls_node *node) {
         .C = rows_of(node->in[LS_SCAN_C]),
         .z = rows_of(node->in[LS_SCAN_Z]),
         .A_log = ls_data(node->in[LS_SCAN_A_LOG]),
-        .A_im = data_of(node->in[LS_SCAN_A_IM]),
-        .D = data_of(node->in[LS_SCAN_D]),
-        .bias = data_of(node->in[LS_SCAN_BIAS]),
+        .A_im = ls_data_or_null(node->in[LS_SCAN_A_IM]),
+        .D = ls_data_or_null(node->in[LS_SCAN_D]),
+        .bias = ls_data_or_null(node->in[LS_SCAN_BIAS]),
         .plain_step = ((const ls_scan_attributes *)node->attributes)->plain_step,
     };
 }
@@ -53,8 +49,8 @@ static ls_scan_gradients gradients_of(const ls_run *run, const ls_node *node) {
         .dC = rows_of(node->out[LS_SCAN_DC]),
         .dz = rows_of(node->out[LS_SCAN_DZ]),
         .starts = ls_data(node->in[LS_SCAN_STARTS]),
-        .dafter = data_of(node->in[LS_SCAN_DAFTER]),
-        .dbefore = data_of(node->out[LS_SCAN_DBEFORE]),
+        .dafter = ls_data_or_null(node->in[LS_SCAN_DAFTER]),
+        .dbefore = ls_data_or_null(node->out[LS_SCAN_DBEFORE]),
         .dA_log = gradient_of(run, node->in[LS_SCAN_A_LOG]),
         .dA_im = gradient_of(run, node->in[LS_SCAN_A_IM]),
         .dD = gradient_of(run, node->in[LS_SCAN_D]),
@@ -78,7 +74,7 @@ static void forward_f64(const ls_run *run, const ls_node *node, const ls_recurre
     const ls_scan_job s = job_of(node);
     const double *before = ls_data(node->in[LS_SCAN_BEFORE]);
     double *y = ls_data(node->out[LS_SCAN_Y]), *after = ls_data(node->out[LS_SCAN_AFTER]);
-    double *kept = data_of(node->out[LS_SCAN_KEPT]);
+    double *kept = ls_data_or_null(node->out[LS_SCAN_KEPT]);
 #pragma omp parallel for collapse(2) schedule(static) num_threads(run->threads)
     for (int64_t b = 0; b < s.batch; b++)
         for (int64_t e = 0; e < s.E; e++) {
@@ -257,7 +253,8 @@ static void forward_piece(const ls_scan_job *s, const layout *l, ls_dtype type, 
                           const ls_recurrence *recurrence, const float *A, const float *BC,
                           float *states, int64_t b, int64_t group) {
     const float *before = ls_data(node->in[LS_SCAN_BEFORE]);
-    float *after = ls_data(node->out[LS_SCAN_AFTER]), *kept = data_of(node->out[LS_SCAN_KEPT]);
+    float *after = ls_data(node->out[LS_SCAN_AFTER]),
+          *kept = ls_data_or_null(node->out[LS_SCAN_KEPT]);
     const ls_scan_rows y = rows_of(node->out[LS_SCAN_Y]);
     int64_t begin = l->blocks * group / l->groups, end = l->blocks * (group + 1) / l->groups;
     for (int64_t chunk = 0; chunk < s->chunks; chunk++)

@@ -1,10 +1,6 @@
 /* k[s,d] = sum_m B[d,m] C[d,m+s], and its gradients. A small part of any model: sums in double. */
 #include "tensor/op/shift_kernel/shift_kernel.h"
 
-static double load(const void *data, ls_dtype type, int64_t at) {
-    return type == LS_F64 ? ((const double *)data)[at] : (double)((const float *)data)[at];
-}
-
 static void forward(const ls_run *run, const ls_node *node) {
     const int64_t D = node->in[0]->dim[0], N = node->in[0]->dim[1];
     const ls_dtype type = node->out[0]->type;
@@ -15,7 +11,7 @@ static void forward(const ls_run *run, const ls_node *node) {
         for (int64_t s = 0; s < N; s++) {
             double sum = 0;
             for (int64_t m = 0; m + s < N; m++)
-                sum += load(B, type, d * N + m) * load(C, type, d * N + m + s);
+                sum += ls_element(B, type, d * N + m) * ls_element(C, type, d * N + m + s);
             if (type == LS_F64)
                 ((double *)k)[s * D + d] = sum;
             else
@@ -41,9 +37,9 @@ static void backward(const ls_run *run, const ls_node *node) {
         for (int64_t m = 0; m < N; m++) {
             double to_B = 0, to_C = 0;
             for (int64_t s = 0; m + s < N; s++)
-                to_B += load(dk, type, s * stride + d) * load(C, type, d * N + m + s);
+                to_B += ls_element(dk, type, s * stride + d) * ls_element(C, type, d * N + m + s);
             for (int64_t s = 0; s <= m; s++)
-                to_C += load(dk, type, s * stride + d) * load(B, type, d * N + m - s);
+                to_C += ls_element(dk, type, s * stride + d) * ls_element(B, type, d * N + m - s);
             add(dB, type, d * N + m, to_B);
             add(dC, type, d * N + m, to_C);
         }

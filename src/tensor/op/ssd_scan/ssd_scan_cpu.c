@@ -85,7 +85,7 @@ LS_INLINE void forward_typed(const ls_run *run, const ls_node *node, ls_dtype ty
     const pieces split = pieces_of(&s);
     const rows y = rows_of(node->out[LS_SSD_Y]);
     float *after = ls_data(node->out[LS_SSD_AFTER]);
-    float *kept = data_of(node->out[LS_SSD_KEPT_STATES]);
+    float *kept = ls_data_or_null(node->out[LS_SSD_KEPT_STATES]);
 #pragma omp parallel num_threads(run->threads) if (s.batch * s.H * s.T * s.P * s.N > SMALL)
     {
         const uint64_t subnormals = ls_subnormals_flush();

@@ -25,10 +25,6 @@ static inline void *row_at(rows x, int64_t b, int64_t t, int64_t h) {
     return x.data + (b * x.batch + t * x.row + h * x.head) * x.size;
 }
 
-static inline void *data_of(const ls_tensor *tensor) {
-    return tensor == NULL ? NULL : ls_data(tensor);
-}
-
 typedef struct scan {
     int64_t batch, T, H, G, P, N, kept; /* kept: states of a sequence */
     double dt_min, dt_max;
@@ -62,8 +58,8 @@ static inline scan scan_of(const ls_node *node) {
     s.B = rows_of(node->in[LS_SSD_B]);
     s.C = rows_of(node->in[LS_SSD_C]);
     s.A_log = ls_data(node->in[LS_SSD_A_LOG]);
-    s.D = data_of(node->in[LS_SSD_D]);
-    s.bias = data_of(node->in[LS_SSD_BIAS]);
+    s.D = ls_data_or_null(node->in[LS_SSD_D]);
+    s.bias = ls_data_or_null(node->in[LS_SSD_BIAS]);
     s.before = ls_data(node->in[LS_SSD_BEFORE]);
     return s;
 }
@@ -86,8 +82,8 @@ static inline gradients gradients_of(const ls_run *run, const ls_node *node) {
         .dB = rows_of(node->out[LS_SSD_DB]),
         .dC = rows_of(node->out[LS_SSD_DC]),
         .starts = ls_data(node->in[LS_SSD_STARTS]),
-        .dafter = data_of(node->in[LS_SSD_DAFTER]),
-        .dbefore = data_of(node->out[LS_SSD_DBEFORE]),
+        .dafter = ls_data_or_null(node->in[LS_SSD_DAFTER]),
+        .dbefore = ls_data_or_null(node->out[LS_SSD_DBEFORE]),
         .dA_log = gradient_of(run, node->in[LS_SSD_A_LOG]),
         .dD = gradient_of(run, node->in[LS_SSD_D]),
         .dbias = gradient_of(run, node->in[LS_SSD_BIAS]),

@@ -38,7 +38,7 @@ void ls_ssd_forward_f64(const ls_run *run, const ls_node *node) {
     const scan s = scan_of(node);
     const rows y = rows_of(node->out[LS_SSD_Y]);
     double *after = ls_data(node->out[LS_SSD_AFTER]);
-    double *kept = data_of(node->out[LS_SSD_KEPT_STATES]);
+    double *kept = ls_data_or_null(node->out[LS_SSD_KEPT_STATES]);
     const int64_t elements = s.P * s.N;
     const size_t bytes = (size_t)elements * sizeof(double);
 #pragma omp parallel for collapse(2) schedule(static) num_threads(run->threads)

@@ -182,10 +182,6 @@ static int64_t stride_of(const ls_tensor *tensor) {
     return stride;
 }
 
-static void *data_of(const ls_tensor *tensor) {
-    return tensor == NULL ? NULL : ls_data(tensor);
-}
-
 static scan scan_of(const ls_run *run, const ls_node *node, bool gradient) {
     const ls_tensor *u = node->in[LS_SSM_U], *skip = node->in[LS_SSM_SKIP];
     const ls_tensor *dy = gradient ? node->in[LS_SSM_DY] : NULL;
@@ -196,10 +192,10 @@ static scan scan_of(const ls_run *run, const ls_node *node, bool gradient) {
         .y_stride = stride_of(node->out[0]),
         .u = ls_data(u),
         .before = ls_data(node->in[LS_SSM_BEFORE]),
-        .skip = data_of(skip),
-        .y = data_of(node->out[0]),
+        .skip = ls_data_or_null(skip),
+        .y = ls_data_or_null(node->out[0]),
         .after = gradient ? NULL : ls_data(node->out[1]),
-        .dy = data_of(dy),
+        .dy = ls_data_or_null(dy),
         .dy_stride = stride_of(dy),
         .dskip = gradient && skip != NULL ? ls_param_gradient(run, skip) : NULL,
     };
