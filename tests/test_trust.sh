@@ -1,6 +1,7 @@
 #!/bin/sh
 # What others do to a run while it is there: a second training in its folder, locks that were left behind, pipes in
 # place of files. Nothing waits, nothing is spoilt.
+# Tier: slow.
 set -u
 program=$(realpath "$1")
 scratch=$(mktemp -d)
