@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
     fuzz_folder_put("golden.safetensors", bytes + 1, length - 1);
     if (put_words(&ctx, &settings, trials[trial].words) != LS_OK ||
         ls_options_default(&ctx, &ls_compare_options, &keys) != LS_OK ||
-        ls_settings_apply(&ctx, &settings, "", &ls_compare_options, &keys) != LS_OK)
+        ls_settings_apply(&ctx, &settings, "", &ls_compare_options, NULL, &keys) != LS_OK)
         abort();
     snprintf(keys.golden, sizeof keys.golden, "%s/golden.safetensors", fuzz_folder);
     if (ls_comparer_new(&ctx, trials[trial].what, &keys, &settings, &comparer) == LS_OK)

@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
     const size_t first = cut == NULL ? length : (size_t)(cut - bytes);
     if (ls_settings_parse(&ctx, &settings, (const char *)bytes, first, "study.yaml") == LS_OK &&
         ls_options_default(&ctx, &ls_study_options, &keys) == LS_OK &&
-        ls_settings_apply(&ctx, &settings, "", &ls_study_options, &keys) == LS_OK) {
+        ls_settings_apply(&ctx, &settings, "", &ls_study_options, NULL, &keys) == LS_OK) {
         const ls_study_request request = {.settings = &settings,
                                           .keys = &keys,
                                           .file = "study.yaml",
