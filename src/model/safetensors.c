@@ -558,15 +558,9 @@ fail:
 ls_status ls_safetensors_write(ls_ctx *ctx, const char *path, const ls_safetensor_source *sources,
                                size_t count, const ls_stored_text *metadata_texts,
                                size_t metadata_count) {
-    ls_text temporary = {0}, folder = {0};
+    ls_text temporary = {0};
     ls_text_printf(ctx, &temporary, "%s.tmp", path);
-    const char *slash = strrchr(path, '/');
-    if (slash == NULL)
-        ls_text_printf(ctx, &folder, ".");
-    else
-        ls_text_append(ctx, &folder, path, slash == path ? 1 : (size_t)(slash - path));
     ls_status status = ls_text_status(&temporary);
-    if (status == LS_OK) status = ls_text_status(&folder);
     if (status != LS_OK) goto fail;
     FILE *file;
     LS_TRY_GOTO(ls_file_create(ctx, temporary.bytes, false, &file));
@@ -576,14 +570,9 @@ ls_status ls_safetensors_write(ls_ctx *ctx, const char *path, const ls_safetenso
         status = ls_file_finish(ctx, file, temporary.bytes);
     else
         fclose(file);
-    if (status == LS_OK && rename(temporary.bytes, path) != 0)
-        status = LS_FAIL(ctx, LS_EIO, "renaming %s: %s", temporary.bytes, strerror(errno));
-    if (status == LS_OK)
-        status = ls_folder_sync(ctx, folder.bytes);
-    else
-        unlink(temporary.bytes);
+    if (status == LS_OK) status = ls_path_rename(ctx, temporary.bytes, path);
+    if (status != LS_OK) unlink(temporary.bytes); /* where it still has this name */
 fail:
     ls_text_clear(ctx, &temporary);
-    ls_text_clear(ctx, &folder);
     return status;
 }

@@ -224,13 +224,13 @@ ls_status ls_checkpoint_save(ls_ctx *ctx, const char *folder, const ls_checkpoin
     LS_TRY(ls_folder_make(ctx, folder));
     ls_status status = write_folder(ctx, unfinished, checkpoint, optimizer);
     if (status == LS_OK) status = ls_folder_remove(ctx, path);
-    if (status == LS_OK && rename(unfinished, path) != 0)
-        status = LS_FAIL(ctx, LS_EIO, "renaming %s: %s", unfinished, strerror(errno));
+    if (status == LS_OK) status = ls_path_rename(ctx, unfinished, path);
     if (status != LS_OK) {
+        const ls_error first = ctx->error;
         ls_folder_remove(ctx, unfinished);
+        ctx->error = first;
         return status;
     }
-    LS_TRY(ls_folder_sync(ctx, folder));
     return prune(ctx, folder, checkpoint, keep);
 }
 
