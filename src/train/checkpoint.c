@@ -183,7 +183,8 @@ static bool is_scheduled(int64_t step, int64_t every) {
     return every == 0 || step % every == 0;
 }
 
-static ls_status prune(ls_ctx *ctx, const char *folder, const ls_checkpoint *newest, int64_t keep) {
+ls_status ls_checkpoint_prune(ls_ctx *ctx, const char *folder, int64_t newest, int64_t every,
+                              int64_t keep) {
     int64_t *steps;
     size_t count;
     LS_TRY(list_steps(ctx, folder, &steps, &count));
@@ -192,9 +193,9 @@ static ls_status prune(ls_ctx *ctx, const char *folder, const ls_checkpoint *new
     /* newer ones are from a future that was rejected on reading: they do not count as good ones,
      * and are replaced when the run gets there */
     for (size_t i = 0; status == LS_OK && i < count; i++) {
-        if (steps[i] > newest->step) continue;
-        const bool goes = is_scheduled(steps[i], newest->every) ? ++kept > ls_max(keep, 2)
-                                                                : steps[i] < newest->step;
+        if (steps[i] > newest) continue;
+        const bool goes =
+            is_scheduled(steps[i], every) ? ++kept > ls_max(keep, 2) : steps[i] < newest;
         if (goes) status = remove_step(ctx, folder, steps[i]);
     }
     ls_free(ctx, steps);
@@ -231,7 +232,7 @@ ls_status ls_checkpoint_save(ls_ctx *ctx, const char *folder, const ls_checkpoin
         ctx->error = first;
         return status;
     }
-    return prune(ctx, folder, checkpoint, keep);
+    return ls_checkpoint_prune(ctx, folder, checkpoint->step, checkpoint->every, keep);
 }
 
 /* ---- reading ---- */

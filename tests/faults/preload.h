@@ -30,7 +30,7 @@ static const struct {
     {"opendir", {EMFILE, EIO}},
     {"readdir", {EIO}},
     {"lseek", {EIO}},
-    {"flock", {EINTR, ENOLCK}},
+    {"flock", {ENOLCK, EINTR}},
     {"fork", {EAGAIN, ENOMEM}},
     {"dup2", {EMFILE, EINTR}},
     {"execv", {ENOENT, ENOMEM}},

@@ -136,11 +136,14 @@ static bool ends_with(const char *text, const char *end) {
     return a >= b && strcmp(text + a - b, end) == 0;
 }
 
-/* Who ran it and when: no two runs agree in that. A manifest has the hash of state.json, which has
+/* Who ran it, where and when: no two runs agree in that. What is temporary is looked at by
+ * `find_leftover`. A manifest has the hash of state.json, which has
  * seconds in it. */
 static bool is_passing(const char *name) {
     return strcmp(name, ".lock") == 0 || strcmp(name, "timing.json") == 0 ||
+           strcmp(name, "env.json") == 0 ||
            strcmp(name, "manifest.json") == 0 || ends_with(name, ".log") ||
+           ends_with(name, ".tmp") ||
            strncmp(name, "events.out.", 11) == 0 || strcmp(name, "report.html") == 0 ||
            strcmp(name, "results.csv") == 0 || strcmp(name, "trained.json") == 0;
 }
@@ -186,7 +189,7 @@ static void list_one(void *user, const char *path, const char *name) {
     listing *l = user;
     char line[PATH_BYTES + 64];
     if (is_folder(path)) {
-        walk(path, list_one, l);
+        if (l->pages || !is_passing(name)) walk(path, list_one, l);
         return;
     }
     if (l->pages ? strcmp(name, ".lock") == 0 : is_passing(name)) return;
@@ -230,6 +233,7 @@ typedef struct search {
 
 static void look_at(void *user, const char *path, const char *name) {
     search *s = user;
+    if (strcmp(name, "cache") == 0) return; /* others may be at work there */
     if (ends_with(name, ".tmp")) {
         snprintf(s->out, s->bytes, "%s", path);
         s->found = true;
