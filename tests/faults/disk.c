@@ -52,6 +52,7 @@ struct node {
 
 struct disk {
     node *all, root;
+    bool deaf; /* fsync does nothing */
 };
 
 static void *grown(void *list, size_t count, size_t each) {
@@ -222,6 +223,7 @@ static node *parent_of(disk *d, char *path, const char **last) {
 }
 
 static node *node_of(disk *d, uint64_t inode) {
+    if (inode == d->root.inode) return &d->root;
     for (node *n = d->all; n != NULL; n = n->next) /* the newest first: numbers are used again */
         if (n->inode == inode) return n;
     return NULL;
@@ -258,10 +260,10 @@ static void drop(disk *d, char *path) {
 
 static void change_node(disk *d, const journal_record *r, const char *bytes) {
     node *n = node_of(d, r->inode);
-    if (n == NULL) return; /* made before the journal began */
-    if (r->kind == JOURNAL_SYNC)
+    if (n == NULL) die("the journal names an inode that was never made");
+    if (r->kind == JOURNAL_SYNC && !d->deaf)
         sync_node(n);
-    else
+    else if (r->kind != JOURNAL_SYNC)
         add_patch(n, r->offset, r->kind == JOURNAL_WRITE ? bytes : NULL, r->length);
 }
 
@@ -317,8 +319,7 @@ void disk_write(const disk *d, disk_luck luck, uint64_t seed, const char *folder
 }
 
 long disk_certain_step(const disk *d) {
-    const entry *run = find(&d->root.certain, "run");
-    if (run == NULL) run = find(&d->root.now, "run");
+    const entry *run = find(&d->root.now, "run");
     const entry *kept = run == NULL ? NULL : find(&run->at->now, "checkpoints");
     long step = -1;
     for (size_t i = 0; kept != NULL && i < kept->at->certain.count; i++) {
@@ -331,11 +332,16 @@ long disk_certain_step(const disk *d) {
     return step;
 }
 
-disk *disk_new(void) {
+disk *disk_new(uint64_t root) {
     disk *d = calloc(1, sizeof *d);
     if (d == NULL) die("no memory");
     d->root.folder = true;
+    d->root.inode = root;
     return d;
+}
+
+void disk_heeds_sync(disk *d, bool heeds) {
+    d->deaf = !heeds;
 }
 
 static void node_clear(node *n) {

@@ -11,8 +11,9 @@
 
 typedef struct disk disk;
 
-disk *disk_new(void);
+disk *disk_new(uint64_t root); /* the inode of the journal's root */
 void disk_free(disk *d);
+void disk_heeds_sync(disk *d, bool heeds); /* false: as if no fsync were made */
 /* One more record of a journal, which stands at `at` of `left` bytes; the bytes it has. */
 size_t disk_apply(disk *d, const char *at, size_t left);
 
@@ -27,7 +28,7 @@ typedef enum {
 
 /* The state after a power cut: writes it into an empty folder. */
 void disk_write(const disk *d, disk_luck luck, uint64_t seed, const char *folder);
-/* The highest step whose folder checkpoints/step-N is certain; -1: none. */
+/* The highest step of which checkpoints/ was fsynced with a folder step-N; -1: none. */
 long disk_certain_step(const disk *d);
 
 #endif

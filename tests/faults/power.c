@@ -1,11 +1,13 @@
-/* power PROGRAM PRELOAD [sample=N] [chances=N] [scenario ...]
+/* power PROGRAM PRELOAD [sample=N] [chances=N] [unsynced=1] [scenario ...]
  *
  * Cuts the power after every change that a scenario makes to its files: what was not fsynced is
  * lost, or torn, in any order (disk.h). Called again, the program must leave the bytes of a run that
- * nothing disturbed, and must not begin before a checkpoint that was certain. */
+ * nothing disturbed, and must not begin before a checkpoint that was certain. With unsynced=1 no
+ * fsync is heeded, as if the program made none: that must not pass. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <xxhash.h>
 
@@ -29,9 +31,12 @@ typedef struct driver {
     const char *preload;
     char journal_path[PATH_BYTES];
     char *wanted;
+    uint64_t root; /* inode */
     uint64_t *seen;
     size_t seen_count;
     long tried, failures;
+    bool unsynced;
+    long promised; /* with `unsynced`: the checkpoint that the program took for certain */
 } driver;
 
 /* The undisturbed run, which also keeps the journal. */
@@ -48,15 +53,18 @@ static char *record(driver *d, size_t *length) {
     scene_run(&d->scene, &(call){.words = d->what->words, .environment = environment}, &o);
     if (!outcome_code(&o, 0)) die("%s undisturbed: %s", d->what->name, o.said);
     d->wanted = signature(d->scene.trial, false);
+    struct stat about;
+    if (stat(d->scene.trial, &about) != 0) die("%s", d->scene.trial);
+    d->root = (uint64_t)about.st_ino;
     char *bytes = read_whole(d->journal_path, length);
     if (bytes == NULL) die("no journal was kept");
     return bytes;
 }
 
-/* Whether a state was tried before, at another point. */
-static bool seen_before(driver *d) {
+/* Whether a state was tried before, at another point, with the same demand. */
+static bool seen_before(driver *d, long certain) {
     char *all = signature(d->scene.trial, true);
-    const uint64_t hash = XXH3_64bits(all, strlen(all));
+    const uint64_t hash = XXH3_64bits_withSeed(all, strlen(all), (uint64_t)certain);
     free(all);
     for (size_t i = 0; i < d->seen_count; i++)
         if (d->seen[i] == hash) return true;
@@ -81,11 +89,11 @@ static void try_one(driver *d, const disk *state, size_t record, size_t luck, ui
     char text[SAID_BYTES + 64], difference[3 * PATH_BYTES];
     remove_tree(d->scene.trial);
     disk_write(state, lucks[luck].luck, seed, d->scene.trial);
-    if (seen_before(d)) return;
+    const long certain = d->unsynced ? d->promised : disk_certain_step(state);
+    if (seen_before(d, certain)) return;
     d->tried++;
     scene_run(&d->scene, &(call){.words = d->what->words}, &o);
     outcome_text(&o, text, sizeof text);
-    const long certain = disk_certain_step(state);
     char *here = signature(d->scene.trial, false);
     first_difference(d->wanted, here, difference, sizeof difference);
     if (!outcome_code(&o, 0)) {
@@ -106,13 +114,17 @@ static void run_scenario(driver *d, size_t sample, uint64_t chances) {
     size_t length, records = 0;
     const double begun = seconds_now();
     char *journal = record(d, &length);
-    disk *counted = disk_new();
+    disk *counted = disk_new(d->root);
     for (size_t at = 0; at < length; records++) at += disk_apply(counted, journal + at, length - at);
     disk_free(counted);
-    disk *state = disk_new();
+    disk *state = disk_new(d->root);
+    disk_heeds_sync(state, !d->unsynced);
     const size_t step = sample > 0 && sample < records ? records / sample : 1;
     const long before = d->failures, tried = d->tried;
+    disk *promise = disk_new(d->root); /* the same with every fsync */
     for (size_t at = 0, i = 1; at < length; i++) {
+        disk_apply(promise, journal + at, length - at);
+        d->promised = disk_certain_step(promise);
         at += disk_apply(state, journal + at, length - at);
         if (i != records && i % step != mix(i / step) % step) continue;
         for (size_t luck = 0; luck < sizeof lucks / sizeof lucks[0]; luck++)
@@ -123,6 +135,7 @@ static void run_scenario(driver *d, size_t sample, uint64_t chances) {
            d->tried - tried, d->failures - before, seconds_now() - begun);
     fflush(stdout);
     disk_free(state);
+    disk_free(promise);
     free(journal);
     free(d->wanted);
 }
@@ -146,6 +159,8 @@ int main(int argc, char **argv) {
             sample = strtoull(argv[i] + 7, NULL, 10);
         else if (strncmp(argv[i], "chances=", 8) == 0)
             chances = strtoull(argv[i] + 8, NULL, 10);
+        else if (strcmp(argv[i], "unsynced=1") == 0)
+            d.unsynced = true;
         else
             named = true;
     }

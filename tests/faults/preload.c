@@ -105,7 +105,7 @@ static const char *name_of(int fd, char out[PATH_MAX]) {
 
 /* ---- the journal ---- */
 
-/* The path from the root; false where it is not below it. */
+/* The path from the root; false where it is neither that nor below it. */
 static bool within(const char *path, char out[PATH_MAX]) {
     char whole[2 * PATH_MAX], here[PATH_MAX];
     if (journal < 0) return false;
@@ -116,8 +116,9 @@ static bool within(const char *path, char out[PATH_MAX]) {
     else
         return false;
     const size_t length = strlen(root);
-    if (strncmp(whole, root, length) != 0 || whole[length] != '/') return false;
-    snprintf(out, PATH_MAX, "%s", whole + length + 1);
+    if (strncmp(whole, root, length) != 0) return false;
+    if (whole[length] != '/' && whole[length] != '\0') return false;
+    snprintf(out, PATH_MAX, "%s", whole + length + (whole[length] == '/'));
     return true;
 }
 
