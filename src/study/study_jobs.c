@@ -121,14 +121,15 @@ static const char *job_name(const runner *r, const job *j, char out[128]) {
 
 /* In the child, between fork and exec: nothing that allocates. */
 static void become(const char *program, char *const *argv, int output, int log, pid_t parent) {
+    static const char sentence[] = "longshot: the job could not be started\n";
     int nothing = open("/dev/null", O_RDONLY);
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) _exit(70);
-    if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0 || dup2(output, STDOUT_FILENO) < 0 ||
-        dup2(log, STDERR_FILENO) < 0)
-        _exit(70);
-    setpgid(0, 0); /* a terminal's interrupt reaches this process alone, which then asks them */
-    execv(program, argv);
-    _exit(70);
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent && nothing >= 0 &&
+        dup2(nothing, STDIN_FILENO) >= 0 && dup2(output, STDOUT_FILENO) >= 0 &&
+        dup2(log, STDERR_FILENO) >= 0) {
+        setpgid(0, 0); /* a terminal's interrupt reaches this process alone, which then asks them */
+        execv(program, argv);
+    }
+    _exit(write(log, sentence, sizeof sentence - 1) > 0 ? ls_status_exit_code(LS_EIO) : 70);
 }
 
 static ls_status start(runner *r, job *j) {
@@ -363,8 +364,8 @@ ls_status ls_study_run(ls_study *study, const ls_study_hooks *hooks) {
     runner r = {.study = study, .hooks = hooks, .ctx = study->ctx, .lock = -1};
     ls_status status;
     if (access(study->from.program, X_OK) != 0)
-        return LS_FAIL(r.ctx, LS_EUSE, "the program %s cannot be run: %s", study->from.program,
-                       strerror(errno));
+        return LS_FAIL(r.ctx, errno == ENOENT || errno == EACCES ? LS_EUSE : LS_EIO,
+                       "the program %s cannot be run: %s", study->from.program, strerror(errno));
     LS_TRY_GOTO(ls_folder_make(r.ctx, study->keys.out));
     LS_TRY_GOTO(ls_lock_take(r.ctx, study->keys.out, true, &r.lock));
     LS_TRY_GOTO(write_study(&r));

@@ -76,7 +76,7 @@ static char *undisturbed(const scene *s, const configuration *c, double *seconds
         die("%s undisturbed: exit %d, %s", c->name, o.status, o.said);
     *code = WEXITSTATUS(o.status);
     *seconds = seconds_now() - begun;
-    return signature(s->trial, false);
+    return signature(s->trial, COMPARE_NEWEST);
 }
 
 /* One run, killed up to `most` times; how often it was, or -1 where it came to a bad end. */
@@ -118,7 +118,7 @@ static bool run_configuration(const scene *s, const configuration *c, long most,
     for (; kills < most && bad == 0; runs++) {
         begin(s);
         const long more = one_run(s, c, seed + (uint64_t)runs, most - kills, seconds, code);
-        char *here = signature(s->trial, false), difference[3 * PATH_BYTES];
+        char *here = signature(s->trial, COMPARE_NEWEST), difference[3 * PATH_BYTES];
         if (more < 0) {
             bad++;
         } else if (strcmp(here, wanted) != 0) {

@@ -52,7 +52,7 @@ static char *record(driver *d, size_t *length) {
     make_folder(d->scene.trial);
     scene_run(&d->scene, &(call){.words = d->what->words, .environment = environment}, &o);
     if (!outcome_code(&o, 0)) die("%s undisturbed: %s", d->what->name, o.said);
-    d->wanted = signature(d->scene.trial, false);
+    d->wanted = signature(d->scene.trial, COMPARE_DATA);
     struct stat about;
     if (stat(d->scene.trial, &about) != 0) die("%s", d->scene.trial);
     d->root = (uint64_t)about.st_ino;
@@ -63,7 +63,7 @@ static char *record(driver *d, size_t *length) {
 
 /* Whether a state was tried before, at another point, with the same demand. */
 static bool seen_before(driver *d, long certain) {
-    char *all = signature(d->scene.trial, true);
+    char *all = signature(d->scene.trial, COMPARE_ALL);
     const uint64_t hash = XXH3_64bits_withSeed(all, strlen(all), (uint64_t)certain);
     free(all);
     for (size_t i = 0; i < d->seen_count; i++)
@@ -94,7 +94,7 @@ static void try_one(driver *d, const disk *state, size_t record, size_t luck, ui
     d->tried++;
     scene_run(&d->scene, &(call){.words = d->what->words}, &o);
     outcome_text(&o, text, sizeof text);
-    char *here = signature(d->scene.trial, false);
+    char *here = signature(d->scene.trial, COMPARE_DATA);
     first_difference(d->wanted, here, difference, sizeof difference);
     if (!outcome_code(&o, 0)) {
         complain(d, record, lucks[luck].name, text);

@@ -128,7 +128,7 @@ typedef struct listing {
     char *text;
     size_t length;
     size_t skip; /* of the paths */
-    bool pages;
+    comparison how;
 } listing;
 
 static bool ends_with(const char *text, const char *end) {
@@ -143,7 +143,7 @@ static bool is_passing(const char *name) {
     return strcmp(name, ".lock") == 0 || strcmp(name, "timing.json") == 0 ||
            strcmp(name, "env.json") == 0 ||
            strcmp(name, "manifest.json") == 0 || ends_with(name, ".log") ||
-           ends_with(name, ".tmp") ||
+           ends_with(name, ".tmp") || ends_with(name, ".out") ||
            strncmp(name, "events.out.", 11) == 0 || strcmp(name, "report.html") == 0 ||
            strcmp(name, "results.csv") == 0 || strcmp(name, "trained.json") == 0;
 }
@@ -185,18 +185,36 @@ static void normalise(const char *name, char *text, size_t *length) {
     *length = strlen(text);
 }
 
+static void find_later(void *user, const char *path, const char *name) {
+    const char **newest = user;
+    (void)path;
+    if (*newest != NULL && strcmp(name, *newest) > 0 && !is_passing(name)) *newest = NULL;
+}
+
+/* Whether no checkpoint beside this one is of a later step. */
+static bool is_newest(const char *path, const char *name) {
+    char folder[PATH_BYTES];
+    const char *newest = name;
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
+    walk(folder, find_later, &newest);
+    return newest != NULL;
+}
+
 static void list_one(void *user, const char *path, const char *name) {
     listing *l = user;
     char line[PATH_BYTES + 64];
+    const bool all = l->how == COMPARE_ALL;
     if (is_folder(path)) {
-        if (l->pages || !is_passing(name)) walk(path, list_one, l);
+        const bool old = l->how == COMPARE_NEWEST && strncmp(name, "step-", 5) == 0 &&
+                         !is_newest(path, name);
+        if (all || (!is_passing(name) && !old)) walk(path, list_one, l);
         return;
     }
-    if (l->pages ? strcmp(name, ".lock") == 0 : is_passing(name)) return;
+    if (all ? strcmp(name, ".lock") == 0 : is_passing(name)) return;
     size_t length;
     char *bytes = read_whole(path, &length);
     if (bytes == NULL) die("reading %s: %s", path, strerror(errno));
-    if (!l->pages) normalise(name, bytes, &length);
+    if (!all) normalise(name, bytes, &length);
     const int more = snprintf(line, sizeof line, "%s %016llx\n", path + l->skip,
                               (unsigned long long)XXH3_64bits(bytes, length));
     free(bytes);
@@ -206,8 +224,8 @@ static void list_one(void *user, const char *path, const char *name) {
     l->length += (size_t)more;
 }
 
-char *signature(const char *folder, bool pages) {
-    listing l = {.text = calloc(1, 1), .skip = strlen(folder) + 1, .pages = pages};
+char *signature(const char *folder, comparison how) {
+    listing l = {.text = calloc(1, 1), .skip = strlen(folder) + 1, .how = how};
     walk(folder, list_one, &l);
     return l.text;
 }

@@ -48,9 +48,14 @@ void make_folder(const char *path);
 void write_whole(const char *path, const void *bytes, size_t length);
 /* All bytes of a file, to be freed; NULL where there is none. */
 char *read_whole(const char *path, size_t *length);
-/* One line per file with the hash of its content, sorted: to be freed. Times, logs and locks are
- * left out; with `pages` everything but a lock counts as it is. */
-char *signature(const char *folder, bool pages);
+/* What of a folder is compared. */
+typedef enum {
+    COMPARE_DATA,   /* without times, logs and locks */
+    COMPARE_NEWEST, /* nor checkpoints but the newest: one that a signal brought takes a place */
+    COMPARE_ALL,    /* but locks, to the byte */
+} comparison;
+/* One line per file with the hash of its content, sorted: to be freed. */
+char *signature(const char *folder, comparison how);
 /* Takes the times out of a text in JSON. */
 void forget_times(char *text);
 /* The first line in which two signatures differ. */
