@@ -12,12 +12,25 @@
 
 enum { PATH_BYTES = 4096 };
 
+/* Whether a file cannot be opened because of what it is; else it may be whole, and the machine is
+ * at fault: a disk, a limit. */
+static bool is_about_the_path(int reason) {
+    return reason == ENOENT || reason == ENOTDIR || reason == EACCES || reason == EPERM ||
+           reason == ELOOP || reason == ENAMETOOLONG || reason == ENXIO;
+}
+
 static ls_status open_for_reading(ls_ctx *ctx, const char *path, int *fd, size_t *length) {
+    *length = 0;
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait for a writer */
-    if (*fd < 0) return LS_FAIL(ctx, LS_EINPUT, "%s: %s", path, strerror(errno));
+    if (*fd < 0)
+        return LS_FAIL(ctx, is_about_the_path(errno) ? LS_EINPUT : LS_EIO, "%s: %s", path,
+                       strerror(errno));
     struct stat about;
-    if (fstat(*fd, &about) != 0 || !S_ISREG(about.st_mode)) {
+    const bool known = fstat(*fd, &about) == 0;
+    if (!known || !S_ISREG(about.st_mode)) {
+        const int reason = errno;
         close(*fd);
+        if (!known) return LS_FAIL(ctx, LS_EIO, "%s: %s", path, strerror(reason));
         return LS_FAIL(ctx, LS_EINPUT, "%s is not a plain file", path);
     }
     *length = (size_t)about.st_size;

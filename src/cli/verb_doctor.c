@@ -71,8 +71,8 @@ static ls_status run(ls_cli *cli) {
                            machine.instructions, "threads", ctx->threads, "memory_bytes",
                            (json_int_t)machine.memory_bytes, "bandwidth_bytes_per_second",
                            bandwidth, "peak_f32_flops", f32, "peak_bf16_flops", bf16, "onednn",
-                           machine.onednn, "default_corpus", corpus, "cuda", cuda.open,
-                           "libraries", ls_libraries_json()));
+                           machine.onednn, "default_corpus", corpus, "cuda", cuda.open, "libraries",
+                           ls_libraries_json()));
     }
     ls_text text = {0};
     ls_text_printf(ctx, &text, "longshot         %s\n", LS_VERSION);

@@ -329,8 +329,7 @@ static ls_status run_jobs(runner *r) {
             if (j->state != JOB_RUNNING) continue;
             const pid_t ended = wait4(j->process, &wait_status, WNOHANG, &usage);
             if (ended == 0 || (ended < 0 && errno == EINTR)) continue;
-            if (ended < 0)
-                return LS_FAIL(r->ctx, LS_EIO, "waiting for a job: %s", strerror(errno));
+            if (ended < 0) return LS_FAIL(r->ctx, LS_EIO, "waiting for a job: %s", strerror(errno));
             running--;
             LS_TRY(finish(r, j, wait_status, &usage));
         }

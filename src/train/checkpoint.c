@@ -375,6 +375,9 @@ static ls_status read_newest(ls_ctx *ctx, const char *folder, int64_t every, int
         status = read_step(ctx, folder, steps[i], needed, optimizer, out);
         *found = status == LS_OK;
         if (*found || status == LS_ENOMEM) break;
+        /* weights that are only looked at are the newest or none: one that cannot be read now may
+         * be whole; a run goes on from an older one, and comes to the same end */
+        if (status == LS_EIO && optimizer == NULL) break;
         if (i == 0) memcpy(reason, ctx->error.message, sizeof reason);
         ls_say(ctx, "checkpoint of step %lld rejected: %s", (long long)steps[i],
                ctx->error.message);
@@ -382,6 +385,7 @@ static ls_status read_newest(ls_ctx *ctx, const char *folder, int64_t every, int
     }
     ls_free(ctx, steps);
     if (*found || status == LS_ENOMEM || count == 0) return status;
+    if (status == LS_EIO && optimizer == NULL) return status;
     return LS_FAIL(ctx, LS_EINPUT, "none of the %zu checkpoints in %s is whole: %s", count, folder,
                    reason);
 }

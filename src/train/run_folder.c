@@ -153,5 +153,5 @@ bool ls_run_folder_begun(ls_ctx *ctx, const char *folder) {
     if (status == LS_OK)
         status = ls_checkpoint_find(ctx, checkpoints, newest, sizeof newest, &step);
     if (status != LS_OK) ctx->error = (ls_error){0};
-    return status == LS_OK;
+    return status == LS_OK || status == LS_EIO; /* what cannot be read now is there */
 }

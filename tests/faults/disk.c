@@ -157,11 +157,16 @@ typedef struct dice {
 
 static bool survives(dice *d, bool is_name) {
     switch (d->luck) {
-        case DISK_NOTHING: return false;
-        case DISK_NAMES: return is_name;
-        case DISK_BYTES: return !is_name;
-        case DISK_EVERYTHING: return true;
-        case DISK_SOME: break;
+    case DISK_NOTHING:
+        return false;
+    case DISK_NAMES:
+        return is_name;
+    case DISK_BYTES:
+        return !is_name;
+    case DISK_EVERYTHING:
+        return true;
+    case DISK_SOME:
+        break;
     }
     d->seed = mix(d->seed + 1);
     return (d->seed >> 20 & 1) == 1;
@@ -277,15 +282,21 @@ size_t disk_apply(disk *d, const char *at, size_t left) {
     char *path = copied(at + sizeof r, r.path_bytes);
     char *other = copied(at + sizeof r + r.path_bytes, r.other_bytes);
     switch ((journal_kind)r.kind) {
-        case JOURNAL_FILE:
-        case JOURNAL_FOLDER: create(d, &r, path); break;
-        case JOURNAL_RENAME: move(d, path, other); break;
-        case JOURNAL_REMOVE: drop(d, path); break;
-        case JOURNAL_WRITE:
-        case JOURNAL_TRUNCATE:
-        case JOURNAL_SYNC:
-            change_node(d, &r, at + sizeof r + r.path_bytes + r.other_bytes);
-            break;
+    case JOURNAL_FILE:
+    case JOURNAL_FOLDER:
+        create(d, &r, path);
+        break;
+    case JOURNAL_RENAME:
+        move(d, path, other);
+        break;
+    case JOURNAL_REMOVE:
+        drop(d, path);
+        break;
+    case JOURNAL_WRITE:
+    case JOURNAL_TRUNCATE:
+    case JOURNAL_SYNC:
+        change_node(d, &r, at + sizeof r + r.path_bytes + r.other_bytes);
+        break;
     }
     free(path);
     free(other);

@@ -113,7 +113,8 @@ static void try_one(driver *d, const scenario *what, const trial *t) {
 
 /* All trials of a scenario: each call in each way, and the first way also for good. */
 static trial *list_trials(const faults_state *state, size_t *count) {
-    if (state->calls >= FAULTS_TRACED) die("more calls than are traced: %lld", (long long)state->calls);
+    if (state->calls >= FAULTS_TRACED)
+        die("more calls than are traced: %lld", (long long)state->calls);
     trial *list = calloc((size_t)state->calls * (FAULT_WAYS + 1) + 1, sizeof *list);
     *count = 0;
     for (int64_t at = 1; at <= state->calls; at++) {

@@ -33,7 +33,9 @@ static const configuration configurations[] = {
     {"f64", TRAIN "train.dtype=f64"},
     {"recompute", TRAIN "train.recompute=true"},
     {"accumulate", TRAIN "train.accumulate=2"},
-    {"mamba", TRAIN "model.mixer=mamba2"},
+    {"mamba", "train data.corpus=../fixed/corpus model.mixer=mamba2 model.layers=1 model.width=16 "
+              "model.length=16 out=run cache=cache threads=1 --quiet train.steps=300 train.batch=2 "
+              "train.log_every=2 train.checkpoint_every=5"},
     {"segments", TRAIN "model.segment=8 model.memory=2"},
     {"tokenizer", TRAIN "data.tokenizer=train data.vocabulary=300"},
     {"task", "train task=copy model.layers=1 model.width=16 out=run threads=1 --quiet "

@@ -103,7 +103,8 @@ static void try_one(driver *d, const disk *state, size_t record, size_t luck, ui
     } else if (find_leftover(d->scene.trial, difference, sizeof difference)) {
         complain(d, record, lucks[luck].name, difference);
     } else if (resumed_step(&o) >= 0 && resumed_step(&o) < certain) {
-        snprintf(text, sizeof text, "it began at step %ld, and the checkpoint of step %ld was certain",
+        snprintf(text, sizeof text,
+                 "it began at step %ld, and the checkpoint of step %ld was certain",
                  resumed_step(&o), certain);
         complain(d, record, lucks[luck].name, text);
     }
@@ -115,7 +116,8 @@ static void run_scenario(driver *d, size_t sample, uint64_t chances) {
     const double begun = seconds_now();
     char *journal = record(d, &length);
     disk *counted = disk_new(d->root);
-    for (size_t at = 0; at < length; records++) at += disk_apply(counted, journal + at, length - at);
+    for (size_t at = 0; at < length; records++)
+        at += disk_apply(counted, journal + at, length - at);
     disk_free(counted);
     disk *state = disk_new(d->root);
     disk_heeds_sync(state, !d->unsynced);

@@ -193,7 +193,8 @@ SHOWN ssize_t read(int fd, void *bytes, size_t count) {
 
 SHOWN ssize_t write(int fd, const void *bytes, size_t count) {
     FAIL_FD("write", fd)
-    const ssize_t written = REAL(write)(fd, bytes, failure == FAULT_SHORT && count > 1 ? count / 2 : count);
+    const ssize_t written =
+        REAL(write)(fd, bytes, failure == FAULT_SHORT && count > 1 ? count / 2 : count);
     note_written(fd, bytes, written, -1);
     return written;
 }
@@ -441,9 +442,9 @@ __attribute__((constructor)) static void begin(void) {
     stdout = make_stream(STDOUT_FILENO, "w");
     if (state == NULL) return;
     const int fd = REAL(open)(state, O_RDWR | O_CLOEXEC);
-    void *there = fd < 0 ? MAP_FAILED
-                         : REAL(mmap)(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-                                      0);
+    void *there = fd < 0
+                      ? MAP_FAILED
+                      : REAL(mmap)(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (there == MAP_FAILED) abort();
     REAL(close)(fd);
     shared = there;

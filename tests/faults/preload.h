@@ -34,7 +34,7 @@ static const struct {
     {"fork", {EAGAIN, ENOMEM}},
     {"dup2", {EMFILE, EINTR}},
     {"execv", {ENOENT, ENOMEM}},
-    {"wait4", {EINTR}},
+    {"wait4", {ECHILD, EINTR}},
     {"access", {EIO}},
 };
 enum { FAULT_CALLS = sizeof fault_ways / sizeof fault_ways[0] };

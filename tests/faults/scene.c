@@ -141,9 +141,8 @@ static bool ends_with(const char *text, const char *end) {
  * seconds in it. */
 static bool is_passing(const char *name) {
     return strcmp(name, ".lock") == 0 || strcmp(name, "timing.json") == 0 ||
-           strcmp(name, "env.json") == 0 ||
-           strcmp(name, "manifest.json") == 0 || ends_with(name, ".log") ||
-           ends_with(name, ".tmp") || ends_with(name, ".out") ||
+           strcmp(name, "env.json") == 0 || strcmp(name, "manifest.json") == 0 ||
+           ends_with(name, ".log") || ends_with(name, ".tmp") || ends_with(name, ".out") ||
            strncmp(name, "events.out.", 11) == 0 || strcmp(name, "report.html") == 0 ||
            strcmp(name, "results.csv") == 0 || strcmp(name, "trained.json") == 0;
 }
@@ -205,8 +204,8 @@ static void list_one(void *user, const char *path, const char *name) {
     char line[PATH_BYTES + 64];
     const bool all = l->how == COMPARE_ALL;
     if (is_folder(path)) {
-        const bool old = l->how == COMPARE_NEWEST && strncmp(name, "step-", 5) == 0 &&
-                         !is_newest(path, name);
+        const bool old =
+            l->how == COMPARE_NEWEST && strncmp(name, "step-", 5) == 0 && !is_newest(path, name);
         if (all || (!is_passing(name) && !old)) walk(path, list_one, l);
         return;
     }

@@ -23,21 +23,21 @@ void scene_close(scene *s);
 /* ---- calls ---- */
 
 typedef struct call {
-    const char *words; /* without the program's name, cut at spaces */
+    const char *words;              /* without the program's name, cut at spaces */
     const char *const *environment; /* NAME=VALUE, NULL ends them; NULL: none */
     double kill_after;              /* seconds; below 0: never */
     int kill_signal;
 } call;
 
 typedef struct outcome {
-    int status;       /* as waitpid gives it */
-    bool late;        /* it hung, and was killed */
-    char said[SAID_BYTES]; /* the sentence after "longshot: " on the standard error */
+    int status;               /* as waitpid gives it */
+    bool late;                /* it hung, and was killed */
+    char said[SAID_BYTES];    /* the sentence after "longshot: " on the standard error */
     char printed[SAID_BYTES]; /* the standard output's beginning */
 } outcome;
 
 void scene_run(const scene *s, const call *what, outcome *out);
-bool outcome_code(const outcome *o, int code); /* ended by itself with this code */
+bool outcome_code(const outcome *o, int code);                /* ended by itself with this code */
 void outcome_text(const outcome *o, char *out, size_t bytes); /* "exit 4: sentence" */
 
 /* ---- folders ---- */

@@ -57,7 +57,7 @@ static void on_sync_region(ompt_sync_region_t kind, ompt_scope_endpoint_t end,
     if (end == ompt_scope_begin) {
         __tsan_release(&t->in->barriers[t->barriers % 2]);
         __tsan_release(&t->in->ends); /* the last barrier is the region's end */
-    } else if (parallel != NULL) { /* NULL: the region is over, and may be gone */
+    } else if (parallel != NULL) {    /* NULL: the region is over, and may be gone */
         __tsan_acquire(&t->in->barriers[t->barriers % 2]);
         t->barriers++;
     }
