@@ -57,7 +57,9 @@ char *ls_copy_text(ls_ctx *ctx, const char *text) {
 }
 
 void ls_free(ls_ctx *ctx, void *pointer) {
-    if (pointer != NULL) ctx->allocator.give(ctx->allocator.user, pointer);
+    if (pointer == NULL) return;
+    LS_FREED(pointer);
+    ctx->allocator.give(ctx->allocator.user, pointer);
 }
 
 static bool text_reserve(ls_ctx *ctx, ls_text *text, size_t more) {
