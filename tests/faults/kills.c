@@ -1,4 +1,4 @@
-/* kills PROGRAM [kills=N] [seed=N] [configuration ...]
+/* kills PROGRAM [kills=N] [seed=N] [configuration ...]; `kills PROGRAM list` names them
  *
  * Kills a run at random moments, N times per configuration, and starts it again until it is through:
  * the bytes must be those of a run that was left in peace. Two of three are SIGKILL; after a SIGTERM
@@ -160,6 +160,10 @@ int main(int argc, char **argv) {
             seed = strtoull(argv[i] + 5, NULL, 10);
         else
             named = true;
+    }
+    if (argc == 3 && strcmp(argv[2], "list") == 0) {
+        for (int k = 0; k < CONFIGURATIONS; k++) puts(configurations[k].name);
+        return 0;
     }
     scene_open(&s, argv[1]);
     write_recipe(&s, "kills.yaml", recipe);
