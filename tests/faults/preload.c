@@ -409,8 +409,9 @@ SHOWN FILE *fdopen(int fd, const char *mode) {
     return make_stream(fd, mode);
 }
 
+/* What the machine is called is not data: where /proc cannot be read it is "unknown". */
 SHOWN FILE *fopen(const char *path, const char *mode) {
-    const int failure = fault("open", path);
+    const int failure = strncmp(path, "/proc/", 6) == 0 ? 0 : fault("open", path);
     if (failure <= 0) return REAL(fopen)(path, mode);
     errno = failure;
     return NULL;
