@@ -16,7 +16,7 @@
 #ifndef LS_DATA_TOKENIZER_H
 #define LS_DATA_TOKENIZER_H
 
-#include "base/memory.h"
+#include "base/gguf.h"
 
 typedef struct ls_tokenizer ls_tokenizer;
 typedef struct ls_encoder ls_encoder;
@@ -48,10 +48,6 @@ ls_status ls_tokenizer_new_sentencepiece(ls_ctx *ctx, const void *model, size_t 
 
 /* A vocabulary as a GGUF file holds it (keys tokenizer.ggml.*). Everything is only read during the
  * call. */
-typedef struct ls_gguf_text {
-    const char *at;
-    size_t length;
-} ls_gguf_text;
 typedef struct ls_gguf_vocabulary {
     const char *model;        /* gpt2, llama, t5, bert */
     const char *pre;          /* name of the word pattern, or NULL: the architecture tells */
