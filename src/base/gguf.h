@@ -61,7 +61,7 @@ typedef struct ls_gguf {
     size_t key_count;
     ls_gguf_tensor *tensors; /* sorted by name */
     size_t tensor_count;
-    char *names; /* what names point into */
+    char *names[2]; /* what the names of keys and of tensors point into */
 } ls_gguf;
 
 /* How the elements of a tensor's rows lie: `values` of them in a block of `bytes`. */
