@@ -79,6 +79,8 @@ bool ls_tokenizer_is_in(const char *folder);
 /* Writes into an existing folder what ls_tokenizer_load reads: the files that a tokenizer was
  * loaded from, or for bpe those of GPT-2. */
 ls_status ls_tokenizer_save(ls_ctx *ctx, const ls_tokenizer *tokenizer, const char *folder);
+/* The same in files that others open: tokenizer.json and tokenizer_config.json for byte and bpe. */
+ls_status ls_tokenizer_export(ls_ctx *ctx, const ls_tokenizer *tokenizer, const char *folder);
 void ls_tokenizer_free(ls_ctx *ctx, ls_tokenizer *tokenizer); /* NULL is fine */
 
 const char *ls_tokenizer_kind(const ls_tokenizer *tokenizer); /* as listed above */

@@ -3,7 +3,11 @@
  *
  * A family is a file src/model/family/NAME.c: what its config.json says in our settings, and what
  * its tensors are called. Everything in config.json is read, known not to change a result, or
- * refused by name; every tensor is loaded, known to be no weight, or refused. */
+ * refused by name; every tensor is loaded, known to be no weight, or refused.
+ *
+ * The same file serves the way back. Its `read` then walks a model of ours and writes the fields
+ * that it would read (ls_family_int and its like do either); what it wrote is read again and must
+ * give the same model (family_write.h). */
 #ifndef LS_MODEL_FAMILY_H
 #define LS_MODEL_FAMILY_H
 
@@ -22,6 +26,10 @@ typedef struct ls_family_reader {
     json_t *seen;       /* names that were read */
     ls_settings *out;
     ls_status status;
+    /* the way back, where `made` is not NULL: there is no json, and settings go nowhere */
+    json_t *made;            /* what is being written */
+    const ls_settings *form; /* the model: form.h */
+    const char *fields;      /* those that the family has */
 } ls_family_reader;
 
 #define LS_FAMILY_INFINITY "1e300" /* what a bare Infinity is read as */
@@ -43,6 +51,22 @@ __attribute__((format(printf, 3, 4))) void ls_family_set(ls_family_reader *r, co
                                                          const char *format, ...);
 /* The shortest form of a number that gives it back. */
 void ls_family_set_real(ls_family_reader *r, const char *key, double value);
+/* A field that is one of our settings, either way; the value is given back. A field that the family
+ * has not is not written, and nor is a fallback of 0: it says that there is nothing. */
+int64_t ls_family_int(ls_family_reader *r, const char *names, const char *key, int64_t fallback,
+                      int64_t low, int64_t high);
+double ls_family_real(ls_family_reader *r, const char *names, const char *key, double fallback,
+                      double low, double high);
+bool ls_family_bool(ls_family_reader *r, const char *names, const char *key, bool fallback);
+/* A switch between two values of a setting. */
+bool ls_family_either(ls_family_reader *r, const char *names, const char *key, const char *yes,
+                      const char *no, bool fallback);
+/* Where it is written: whether the model's setting is this; where it is read: `reading`. */
+bool ls_family_has(const ls_family_reader *r, const char *key, const char *value, bool reading);
+/* The model's setting; NULL where it is read, or the model has none. */
+const char *ls_family_form(const ls_family_reader *r, const char *key);
+/* Writes a field under the first of the names that the family has, and releases the value. */
+void ls_field_write(ls_family_reader *r, const char *names, json_t *value);
 #define LS_FAMILY_INT(r, key, value) ls_family_set(r, key, "%lld", (long long)(value))
 #define LS_FAMILY_BOOL(r, key, value) ls_family_set(r, key, "%s", (value) ? "true" : "false")
 
@@ -61,6 +85,8 @@ void ls_family_read_activation(ls_family_reader *r, const char *fallback, bool g
 void ls_family_read_epsilon(ls_family_reader *r, double fallback);
 /* Rotary positions and what scales them; `share`: of each head that is rotated. */
 void ls_family_read_rope(ls_family_reader *r, const ls_family_sizes *sizes, double share);
+/* sliding_window, either way; 0: none. */
+int64_t ls_family_window(ls_family_reader *r, int64_t fallback);
 /* Layers that see `window` keys, from layer `first` on or as layer_types says; 0: none do. */
 void ls_family_set_windows(ls_family_reader *r, const ls_family_sizes *sizes, int64_t window,
                            int64_t first);
@@ -78,11 +104,27 @@ typedef struct ls_family_type {
     const char *embedding, *head; /* how the names of these two matrices end */
     bool tied;                    /* where tie_word_embeddings is not given */
     void (*read)(ls_family_reader *r);
+    /* for the way back; architecture NULL: there is none */
+    const char *architecture; /* the class of transformers */
+    const char *fields;       /* all that it has, with spaces between them */
+    const char *prefix;       /* before all names but the head's */
+    const char *mixer;        /* NULL: attention */
+    const char *weights;      /* those of the mixer's public names that it uses; NULL: all */
+    bool rare;                /* others that fit are taken first */
 } ls_family_type;
 extern const ls_family_type *const ls_family_types[];
 extern const size_t ls_family_count;
 
 enum { LS_FAMILY_STOPS_MAX = 16 };
+
+/* How generation_config.json says that tokens are drawn. */
+typedef struct ls_generation {
+    bool given;  /* there is such a file */
+    bool sample; /* false: always the most likely token */
+    double temperature, top_p;
+    int64_t top_k;
+    char unheeded[256]; /* fields that would change the draw and are not known here */
+} ls_generation;
 
 /* An opened folder. */
 typedef struct ls_family {
@@ -94,6 +136,7 @@ typedef struct ls_family {
     size_t shards;
     int32_t stop[LS_FAMILY_STOPS_MAX]; /* tokens at which a text ends */
     size_t stops;
+    ls_generation generation;
 } ls_family;
 
 /* Whether a path is a folder with a config.json. */

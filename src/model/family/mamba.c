@@ -9,8 +9,10 @@ static void read(ls_family_reader *r) {
     const int64_t wide = ls_ceil_div(sizes.width, 16);
     const json_t *rank = ls_field_any(r, "time_step_rank");
     const bool automatic = json_is_string(rank) && strcmp(json_string_value(rank), "auto") == 0;
-    LS_FAMILY_INT(r, "mixer.dt_rank",
-                  automatic ? wide : ls_field_int(r, "time_step_rank", wide, 1, 65536));
+    if (automatic)
+        LS_FAMILY_INT(r, "mixer.dt_rank", wide);
+    else
+        ls_family_int(r, "time_step_rank", "mixer.dt_rank", wide, 1, 65536);
 }
 
 const ls_family_type ls_family_mamba = {
@@ -20,4 +22,10 @@ const ls_family_type ls_family_mamba = {
     .head = "lm_head.weight",
     .tied = true,
     .read = read,
+    .architecture = "MambaForCausalLM",
+    .fields = "hidden_size num_hidden_layers max_position_embeddings vocab_size "
+              "layer_norm_epsilon expand state_size conv_kernel use_bias use_conv_bias "
+              "time_step_rank",
+    .prefix = "backbone.",
+    .mixer = "mamba",
 };

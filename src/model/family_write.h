@@ -1,0 +1,31 @@
+/* A model in the form of a public family: its config.json and its tensors, by the table that reads
+ * them. */
+#ifndef LS_MODEL_FAMILY_WRITE_H
+#define LS_MODEL_FAMILY_WRITE_H
+
+#include "model/family.h"
+
+/* The family that a model can be written as: the one of that name, or where `name` is empty the
+ * first that fits. LS_EUSE naming what does not fit. *config is its config.json, to be released. */
+ls_status ls_family_choose(ls_ctx *ctx, const ls_model_config *model, const char *name,
+                           const ls_family_type **out, json_t **config);
+
+/* A tensor as the family's files have it: name, rank, dim and count of `shape` are set. */
+typedef struct ls_family_tensor {
+    char name[LS_SAFETENSORS_NAME_MAX];
+    ls_safetensor shape;
+} ls_family_tensor;
+/* What names need beside the rules. */
+typedef struct ls_family_layout {
+    const char *name;    /* for messages */
+    const char *prefix;  /* what a star in front of a pattern stands for, but in the head's */
+    const char *head;    /* the head's name */
+    const char *weights; /* the mixer's public names that are used; NULL: all */
+} ls_family_layout;
+ls_family_layout ls_family_layout_of(const ls_family_type *type);
+/* All tensors of a model, in the order of our parameters (free with ls_free). Each leads back to
+ * where it comes from, and together they give every parameter whole; else LS_EUSE. */
+ls_status ls_family_tensors(ls_ctx *ctx, const ls_family_layout *layout,
+                            const ls_public_scope *scope, ls_family_tensor **out, size_t *count);
+
+#endif
