@@ -54,11 +54,14 @@ static double number_of(const ls_settings *form, const char *key) {
     return text == NULL ? 0 : strtod(text, NULL);
 }
 
+static bool is(const ls_settings *form, const char *key, const char *value) {
+    const char *text = ls_settings_get(form, key);
+    return text != NULL && strcmp(text, value) == 0;
+}
+
 /* A number that is 0 becomes what it stands for. */
 static ls_status settle(ls_ctx *ctx, ls_settings *form, const char *key, int64_t meant) {
-    const char *text = ls_settings_get(form, key);
-    if (text == NULL || strcmp(text, "0") != 0) return LS_OK;
-    return put_int(ctx, form, key, meant);
+    return is(form, key, "0") ? put_int(ctx, form, key, meant) : LS_OK;
 }
 
 static ls_status settle_mixer(ls_ctx *ctx, int64_t width, ls_settings *form) {
@@ -66,9 +69,10 @@ static ls_status settle_mixer(ls_ctx *ctx, int64_t width, ls_settings *form) {
     const int64_t each = heads > 0 ? width / heads : 0;
     const int64_t channels = (int64_t)(number_of(form, "mixer.expand") * (double)width);
     const int64_t inside = (int64_t)number_of(form, "mixer.d_ssm");
-    const char *dilation = ls_settings_get(form, "mixer.dilation");
-    if (dilation != NULL && strcmp(dilation, "1") == 0)
+    if (is(form, "mixer.dilation", "1"))
         LS_TRY(ls_settings_put(ctx, form, "mixer.dilation", ""));
+    if (number_of(form, "mixer.ngroups") == 1 && is(form, "mixer.norm", "groups"))
+        LS_TRY(ls_settings_put(ctx, form, "mixer.norm", "whole"));
     LS_TRY(settle(ctx, form, "mixer.kv_heads", heads));
     LS_TRY(settle(ctx, form, "mixer.key_width", each));
     LS_TRY(settle(ctx, form, "mixer.value_width", each));
@@ -77,10 +81,9 @@ static ls_status settle_mixer(ls_ctx *ctx, int64_t width, ls_settings *form) {
 }
 
 static ls_status settle_model(ls_ctx *ctx, const ls_model_config *config, ls_settings *form) {
-    const char *biased = ls_settings_get(form, "model.norm_bias");
     LS_TRY(put_int(ctx, form, "model.layers", config->layers));
     LS_TRY(settle(ctx, form, "model.hidden", ls_hidden_width(&config->model)));
-    if (biased != NULL && strcmp(biased, "as_bias") == 0)
+    if (is(form, "model.norm_bias", "as_bias"))
         LS_TRY(ls_settings_put(ctx, form, "model.norm_bias", config->model.bias ? "yes" : "no"));
     return LS_OK;
 }

@@ -120,6 +120,7 @@ static ls_status write_config(const ls_trained *trained, const ls_export_setting
     static const char *const types[] = {"float32", "bfloat16", "float16"};
     if (json_object_set_new(config, "torch_dtype", json_string(types[settings->dtype])) != 0 ||
         json_object_set_new(config, "bos_token_id", start_of(trained)) != 0 ||
+        json_object_set_new(config, "pad_token_id", json_null()) != 0 ||
         json_object_set_new(config, "eos_token_id", stops_of(trained)) != 0)
         return LS_FAIL(trained->ctx, LS_ENOMEM, "no memory for config.json");
     return write_json(trained->ctx, folder, "config.json", config);

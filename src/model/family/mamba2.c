@@ -50,7 +50,10 @@ static void read(ls_family_reader *r) {
     ls_family_sizes sizes;
     ls_family_read_mamba(r, "mamba2", 128, &sizes);
     read_heads(r, &sizes);
-    ls_family_int(r, "n_groups", "mixer.ngroups", 8, 1, 65536);
+    const int64_t groups = ls_family_int(r, "n_groups", "mixer.ngroups", 8, 1, 65536);
+    if (r->made != NULL && groups > 1)
+        ls_field_refuse(r, "versions of transformers differ in the norm of %lld groups (ngroups)",
+                        (long long)groups);
     ls_family_set(r, "mixer.norm", "whole");
     ls_family_real(r, "layer_norm_epsilon", "mixer.eps", 1e-5, 0, 1);
     ls_field_must_be(r, "rms_norm", true, "Mamba-2 without its gated norm in transformers' form");
