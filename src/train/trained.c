@@ -144,11 +144,16 @@ static ls_status open_tokenizer(ls_trained *trained) {
     return LS_OK;
 }
 
-static ls_status open_all(ls_trained *trained, const ls_settings *overrides, const ls_dtype *type) {
+ls_status ls_trained_describe(ls_ctx *ctx, const char *path, const ls_settings *overrides,
+                              ls_trained *out) {
+    LS_TRY(ls_trained_find(ctx, path, out));
+    LS_TRY(take_overrides(out, overrides));
+    return ls_model_config_read(ctx, &out->settings, &out->config);
+}
+
+static ls_status open_all(ls_trained *trained, const ls_dtype *type) {
     ls_ctx *ctx = trained->ctx;
     ls_dtype wanted;
-    LS_TRY(take_overrides(trained, overrides));
-    LS_TRY(ls_model_config_read(ctx, &trained->settings, &trained->config));
     LS_TRY(trained_type(trained, &wanted));
     if (type != NULL) wanted = *type;
     LS_TRY(ls_model_new(ctx, &trained->config, wanted, 0, false, &trained->model));
@@ -165,8 +170,8 @@ ls_status ls_trained_load(const ls_trained *trained, ls_model *model, size_t *mi
 
 ls_status ls_trained_open(ls_ctx *ctx, const char *path, const ls_settings *overrides,
                           const ls_dtype *type, ls_trained *out) {
-    ls_status status = ls_trained_find(ctx, path, out);
-    if (status == LS_OK) status = open_all(out, overrides, type);
+    ls_status status = ls_trained_describe(ctx, path, overrides, out);
+    if (status == LS_OK) status = open_all(out, type);
     if (status != LS_OK) ls_trained_clear(out);
     return status;
 }
