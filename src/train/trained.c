@@ -83,6 +83,14 @@ static ls_status take_extension(ls_trained *trained, const char *asked) {
     return ls_settings_put(trained->ctx, &trained->settings, "extend", asked);
 }
 
+/* A key that takes the place of the model's own is said. */
+static void say_override(const ls_trained *trained, const char *key, const char *value) {
+    const char *own = ls_settings_get(&trained->settings, key);
+    if (own == NULL || strcmp(own, value) == 0) return;
+    ls_say(trained->ctx, "%s=%s takes the place of %s, which %s has itself", key, value, own,
+           trained->folder);
+}
+
 /* Takes the settings that may differ from those of the training: extensions, and some options of
  * the mixers. */
 static ls_status take_differing(ls_trained *trained, const ls_model_config *as_trained,
@@ -94,6 +102,7 @@ static ls_status take_differing(ls_trained *trained, const ls_model_config *as_t
             setting->used = true;
         }
         if (strncmp(setting->key, "extend.", 7) == 0) {
+            say_override(trained, setting->key, setting->value);
             LS_TRY(ls_settings_copy(trained->ctx, &trained->settings, setting));
             setting->used = true;
         }
@@ -104,6 +113,7 @@ static ls_status take_differing(ls_trained *trained, const ls_model_config *as_t
             if (option == NULL) continue;
             char key[256]; /* named: it goes before what the run's file says */
             snprintf(key, sizeof key, "mixer.%s.%s", name, option);
+            say_override(trained, setting->key, setting->value);
             LS_TRY(ls_settings_put(trained->ctx, &trained->settings, key, setting->value));
             setting->used = true;
         }
