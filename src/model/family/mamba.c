@@ -13,6 +13,13 @@ static void read(ls_family_reader *r) {
                   automatic ? wide : ls_field_int(r, "time_step_rank", wide, 1, 65536));
 }
 
+static void translate(ls_family_gguf_reader *r) {
+    const int64_t width = ls_family_gguf_int(r, "hidden_size");
+    if (width > 0)
+        ls_family_gguf_set(r, "expand",
+                           json_integer(ls_family_gguf_int(r, "intermediate_size") / width));
+}
+
 const ls_family_type ls_family_mamba = {
     .name = "mamba",
     .names = "mamba",
@@ -20,4 +27,5 @@ const ls_family_type ls_family_mamba = {
     .head = "lm_head.weight",
     .tied = true,
     .read = read,
+    .gguf = {.architecture = "mamba", .translate = translate},
 };
