@@ -222,9 +222,18 @@ ls_status ls_family_parse(ls_ctx *ctx, const char *text, size_t length, const ch
 
 /* ---- folders ---- */
 
+/* A folder without config.json stands for the model.gguf in it. */
+static const char *gguf_at(const char *path, char within[PATH_BYTES]) {
+    if (ls_gguf_is_file(path)) return path;
+    const bool fits = (size_t)snprintf(within, PATH_BYTES, "%s/config.json", path) < PATH_BYTES;
+    if (!fits || ls_path_exists(within)) return NULL;
+    snprintf(within, PATH_BYTES, "%s/model.gguf", path); /* is no longer */
+    return ls_gguf_is_file(within) ? within : NULL;
+}
+
 bool ls_family_is_at(const char *path) {
     char config[PATH_BYTES];
-    if (ls_gguf_is_file(path)) return true;
+    if (gguf_at(path, config) != NULL) return true;
     return (size_t)snprintf(config, sizeof config, "%s/config.json", path) < sizeof config &&
            ls_path_exists(config);
 }
@@ -244,9 +253,10 @@ static ls_status open_folder(ls_ctx *ctx, const char *folder, ls_family *out) {
 }
 
 ls_status ls_family_open(ls_ctx *ctx, const char *path, ls_family *out) {
+    char within[PATH_BYTES];
+    const char *gguf = gguf_at(path, within);
     *out = (ls_family){0};
-    return ls_gguf_is_file(path) ? ls__family_open_gguf(ctx, path, out)
-                                 : open_folder(ctx, path, out);
+    return gguf != NULL ? ls__family_open_gguf(ctx, gguf, out) : open_folder(ctx, path, out);
 }
 
 ls_status ls_family_load(const ls_family *family, ls_model *model) {

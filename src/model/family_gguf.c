@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/blocks.h"
 #include "model/family.h"
 
 enum { PATH_BYTES = 4096, PARTS_MAX = 1000 };
@@ -201,6 +202,38 @@ static json_t *factors_of(ls_family_gguf_reader *r, const char *near, const char
     return scaling;
 }
 
+/* What Llama 3's rule divides the frequency of pair i by (see extend_llama3.c). */
+static double llama3_divisor(double turns, double factor) {
+    const double kept = fmin(fmax((turns - 1) / 3, 0), 1);
+    return 1 / (1 - (1 - kept) * (1 - 1 / factor));
+}
+
+/* The rule that a list of divisors was made by, which says more than its rounded values; NULL: they
+ * are not Llama 3's, or do not tell for which length. */
+static json_t *llama3_of(const ls_family_gguf_reader *r, const json_t *list) {
+    const size_t pairs = json_array_size(list);
+    const json_t *given = json_object_get(r->config, "rope_theta");
+    const double base = given == NULL ? 10000 : json_number_value(given);
+    double factor = 1, length = 0;
+    for (size_t i = 0; i < pairs; i++)
+        factor = fmax(factor, json_number_value(json_array_get(list, i)));
+    for (size_t i = 0; i < pairs; i++) { /* one between 1 and the factor tells */
+        const double divisor = json_number_value(json_array_get(list, i));
+        const double around = 2 * M_PI * pow(base, (double)i / (double)pairs);
+        if (divisor > 1.001 && divisor < factor * 0.999)
+            length = round(around * (1 + 3 * (1 / divisor - 1 / factor) / (1 - 1 / factor)));
+    }
+    if (!(length >= 1 && length <= 1 << 30)) return NULL;
+    for (size_t i = 0; i < pairs; i++) {
+        const double divisor = json_number_value(json_array_get(list, i));
+        const double turns = length / (2 * M_PI * pow(base, (double)i / (double)pairs));
+        if (!(fabs(llama3_divisor(turns, factor) / divisor - 1) < 1e-6)) return NULL;
+    }
+    return json_pack("{s:s, s:f, s:f, s:f, s:I}", "rope_type", "llama3", "factor", factor,
+                     "low_freq_factor", 1.0, "high_freq_factor", 4.0,
+                     "original_max_position_embeddings", (json_int_t)length);
+}
+
 static json_t *scaling_of(ls_family_gguf_reader *r, const char *architecture, const char *type) {
     const double linear = number(r, architecture, "rope.scale_linear", 1);
     const double factor = number(r, architecture, "rope.scaling.factor", linear);
@@ -250,8 +283,11 @@ static void translate_rope(ls_family_gguf_reader *r, const char *architecture) {
     if (freqs && (lists || scaling != NULL))
         refuse(r, "rope_freqs and another scaling of rope at once: it is not known what that means");
     if (freqs && scaling == NULL) {
-        scaling = factors_of(r, "rope_freqs.weight", "rope_freqs.weight", 1);
-        json_object_set_new(scaling, "factor", json_real(1));
+        json_t *lists_of = factors_of(r, "rope_freqs.weight", "rope_freqs.weight", 1);
+        json_object_set_new(lists_of, "factor", json_real(1));
+        scaling = llama3_of(r, json_object_get(lists_of, "short_factor"));
+        if (scaling == NULL) scaling = json_incref(lists_of);
+        json_decref(lists_of);
     }
     if (scaling == NULL) return;
     const double original =
@@ -360,38 +396,20 @@ static ls_status read_model(ls_ctx *ctx, const ls_gguf *file, const char *what, 
 
 /* ---- tensors ---- */
 
-static ls_safetensor stored_of(const ls_gguf_tensor *tensor) {
-    static const struct {
-        uint32_t theirs;
-        ls_stored_type ours;
-    } plain[] = {
-        {LS_GGML_F32, LS_STORED_F32},   {LS_GGML_F16, LS_STORED_F16}, {LS_GGML_BF16, LS_STORED_BF16},
-        {LS_GGML_F64, LS_STORED_F64},   {LS_GGML_I8, LS_STORED_I8},   {LS_GGML_I16, LS_STORED_I16},
-        {LS_GGML_I32, LS_STORED_I32},   {LS_GGML_I64, LS_STORED_I64},
-    };
-    ls_safetensor out = {.name = tensor->name,
-                         .type = LS_STORED_F32,
-                         .block = tensor->type,
-                         .rank = tensor->rank,
-                         .count = tensor->count,
-                         .data = tensor->data,
-                         .bytes = tensor->bytes};
-    for (int i = 0; i < tensor->rank; i++) out.dim[i] = tensor->dim[i];
-    for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
-        if (plain[i].theirs == tensor->type) {
-            out.type = plain[i].ours;
-            out.block = 0;
-        }
-    return out;
-}
-
 static ls_status add_tensors(ls_ctx *ctx, ls_family *family, const ls_gguf *file) {
     ls_safetensor *items = ls_grow(ctx, family->file.items, family->file.count,
                                    family->file.count + file->tensor_count + 1, sizeof *items);
     if (items == NULL) return LS_ENOMEM;
     family->file.items = items;
-    for (size_t i = 0; i < file->tensor_count; i++)
-        items[family->file.count++] = stored_of(&file->tensors[i]);
+    for (size_t i = 0; i < file->tensor_count; i++) {
+        const ls_safetensor tensor = ls_blocks_tensor(&file->tensors[i]);
+        if (tensor.block != 0 && !ls_blocks_known(tensor.block))
+            return LS_FAIL(ctx, LS_EINPUT,
+                           "the tensor %s is of type %s, which is not read (F32, F16, BF16, Q4_0 "
+                           "to Q8_0 and Q2_K to Q6_K are)",
+                           tensor.name, ls_safetensor_type_name(&tensor));
+        items[family->file.count++] = tensor;
+    }
     return LS_OK;
 }
 
