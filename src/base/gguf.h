@@ -68,7 +68,7 @@ typedef struct ls_gguf {
 typedef struct ls_gguf_type {
     uint32_t id;
     const char *name;
-    int64_t values, bytes; /* 0: nothing here reads it */
+    int64_t values, bytes;
 } ls_gguf_type;
 enum {
     LS_GGML_F32 = 0,

@@ -3,8 +3,8 @@
  *
  * The file has for each case X: X.input_ids [B,T], X.attention_mask (1: a token; absent: all are)
  * and X.logits64 or X.logits; beside them labels (-100: not counted), loss and grad.NAME of case a,
- * and greedy [1,n], whose first tokens are those of case a. Every row is computed by itself,
- * without its padding. */
+ * and greedy [1,n], whose first tokens are those of case a; and row0.NAME, the first values of a
+ * tensor, to be equal. Every row is computed by itself, without its padding. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,7 +44,7 @@ static bool is_known(const char *name) {
     const char *dot = strchr(name, '.');
     for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++)
         if (strcmp(name, whole[i]) == 0) return true;
-    if (ls_name_after(name, "grad.") != NULL) return true;
+    if (ls_name_after(name, "grad.") != NULL || ls_name_after(name, "row0.") != NULL) return true;
     for (size_t i = 0; dot != NULL && i < sizeof parts / sizeof parts[0]; i++)
         if (strcmp(dot + 1, parts[i]) == 0) return true;
     return false;
@@ -287,6 +287,26 @@ static ls_status compare_case(checkpoint_trial *trial, const ls_safetensor *ids,
     return status;
 }
 
+/* The first values of tensors, as they are read. */
+static ls_status compare_stored(checkpoint_trial *trial, ls_comparison *out) {
+    for (size_t i = 0; i < trial->file.count; i++) {
+        const ls_safetensor *golden = &trial->file.items[i];
+        const char *name = ls_name_after(golden->name, "row0.");
+        if (name == NULL) continue;
+        const ls_safetensor *tensor = ls_safetensors_find(&trial->family.file, name);
+        if (tensor == NULL || tensor->count < golden->count)
+            return LS_FAIL(trial->ctx, LS_EINPUT, "%s has no tensor %s of %lld values",
+                           trial->keys->from, name, (long long)golden->count);
+        double *values = ls_new(trial->ctx, (size_t)ls_max(golden->count, 1), sizeof *values);
+        if (values == NULL) return LS_ENOMEM;
+        ls_safetensor_f64(tensor, 0, golden->count, values);
+        ls_status status = ls_compare(trial->ctx, out, golden->name, values, golden, 0);
+        ls_free(trial->ctx, values);
+        LS_TRY(status);
+    }
+    return LS_OK;
+}
+
 /* Token by token through a stream, as text is written. */
 static ls_status compare_greedy(checkpoint_trial *trial, ls_comparison *out) {
     const ls_safetensor *greedy = ls_safetensors_find(&trial->file, "greedy");
@@ -322,6 +342,7 @@ static ls_status run(ls_comparer *comparer, ls_comparison *out) {
     checkpoint_trial *trial = comparer->own;
     LS_TRY(ls_model_plan(trial->ctx, &trial->config, comparer->dtype, true, &trial->model));
     LS_TRY(ls_family_load(&trial->family, trial->model));
+    LS_TRY(compare_stored(trial, out));
     for (size_t i = 0; i < trial->file.count; i++) {
         const char *dot = strchr(trial->file.items[i].name, '.');
         if (dot != NULL && strcmp(dot, ".input_ids") == 0)

@@ -67,14 +67,18 @@ extern const ls_gguf_vocabulary ls_gguf_vocabulary_empty; /* nothing in the file
 ls_status ls_tokenizer_new_gguf(ls_ctx *ctx, const ls_gguf_vocabulary *vocabulary, const char *what,
                                 ls_tokenizer **out);
 
-/* `source` is "byte"; a tokenizer.json, SentencePiece .model or vocab.txt; GPT-2's two files joined
- * by a comma, vocab.json,merges.txt; or a folder with any of these, with what ls_tokenizer_save
+/* The one that an open GGUF file holds. */
+ls_status ls_tokenizer_new_in_gguf(ls_ctx *ctx, const ls_gguf *file, const char *what,
+                                   ls_tokenizer **out);
+
+/* `source` is "byte"; a tokenizer.json, SentencePiece .model, vocab.txt or .gguf; GPT-2's two files
+ * joined by a comma, vocab.json,merges.txt; or a folder with any of these, with what ls_tokenizer_save
  * wrote, or with a folder `tokenizer` that has (a run). tokenizer.json comes before the others. The
  * caller owns *out. */
 ls_status ls_tokenizer_load(ls_ctx *ctx, const char *source, ls_tokenizer **out);
 
-/* Whether a folder itself has files of a tokenizer. */
-bool ls_tokenizer_is_in(const char *folder);
+/* Whether a folder itself has files of a tokenizer, or a GGUF file holds one. */
+bool ls_tokenizer_is_in(const char *path);
 
 /* Writes into an existing folder what ls_tokenizer_load reads: the files that a tokenizer was
  * loaded from, or for bpe those of GPT-2. */

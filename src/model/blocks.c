@@ -186,6 +186,33 @@ void ls_blocks_f32(uint32_t type, const uint8_t *blocks, int64_t count, float *o
         known[at].unpack(blocks + i * about->bytes, out + i * about->values);
 }
 
+/* ---- tensors ---- */
+
+ls_safetensor ls_blocks_tensor(const ls_gguf_tensor *tensor) {
+    static const struct {
+        uint32_t theirs;
+        ls_stored_type ours;
+    } plain[] = {
+        {LS_GGML_F32, LS_STORED_F32},   {LS_GGML_F16, LS_STORED_F16}, {LS_GGML_BF16, LS_STORED_BF16},
+        {LS_GGML_F64, LS_STORED_F64},   {LS_GGML_I8, LS_STORED_I8},   {LS_GGML_I16, LS_STORED_I16},
+        {LS_GGML_I32, LS_STORED_I32},   {LS_GGML_I64, LS_STORED_I64},
+    };
+    ls_safetensor out = {.name = tensor->name,
+                         .type = LS_STORED_F32,
+                         .block = tensor->type,
+                         .rank = tensor->rank,
+                         .count = tensor->count,
+                         .data = tensor->data,
+                         .bytes = tensor->bytes};
+    for (int i = 0; i < tensor->rank; i++) out.dim[i] = tensor->dim[i];
+    for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
+        if (plain[i].theirs == tensor->type) {
+            out.type = plain[i].ours;
+            out.block = 0;
+        }
+    return out;
+}
+
 /* ---- packing ---- */
 
 static void put_half(uint8_t *at, uint16_t bits) {

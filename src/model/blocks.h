@@ -4,6 +4,10 @@
 #define LS_MODEL_BLOCKS_H
 
 #include "base/gguf.h"
+#include "model/safetensors.h"
+
+/* A tensor of a GGUF file as the rest of the program has them; stays borrowed. */
+ls_safetensor ls_blocks_tensor(const ls_gguf_tensor *tensor);
 
 /* Whether the type is one of blocks: `count` of them, as floats. */
 bool ls_blocks_known(uint32_t type);

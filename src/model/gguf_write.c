@@ -15,14 +15,15 @@ typedef struct declared {
     const ls_gguf_type *type;
     int rank;
     int64_t dim[LS_GGUF_RANK_MAX], count;
-    int64_t bytes, offset;
+    int64_t bytes;
 } declared;
 
 struct ls_gguf_writer {
     ls_ctx *ctx;
     char *path, *temporary;
-    FILE *file; /* NULL until the first value, or the end */
-    ls_text keys;
+    FILE *file;   /* NULL until the first value, or the end */
+    bool created; /* the temporary is ours */
+    ls_text keys, key_names;
     uint64_t key_count;
     declared *tensors;
     size_t tensor_count, tensor_room;
@@ -65,11 +66,21 @@ static void put_text(ls_gguf_writer *w, ls_text *out, const char *at, size_t len
     ls_text_append(w->ctx, out, at, length);
 }
 
+static bool listed(const ls_gguf_writer *w, const char *key) {
+    const size_t length = strlen(key);
+    const char *at = w->key_names.bytes == NULL ? NULL : strstr(w->key_names.bytes, key);
+    for (; at != NULL; at = strstr(at + 1, key))
+        if ((at == w->key_names.bytes || at[-1] == '\n') && at[length] == '\n') return true;
+    return false;
+}
+
 /* Before the value, or the values of a list. */
 static void start(ls_gguf_writer *w, const char *key, ls_gguf_kind kind) {
     const size_t length = strlen(key);
     if (length == 0 || length > LS_GGUF_NAME_MAX)
         fail(w, LS_FAIL(w->ctx, LS_EUSE, "%.64s cannot be the name of a key", key));
+    if (listed(w, key)) fail(w, LS_FAIL(w->ctx, LS_EUSE, "the key %s would stand twice", key));
+    ls_text_printf(w->ctx, &w->key_names, "%s\n", key);
     put_text(w, &w->keys, key, length);
     put_number(w, &w->keys, kind, 4);
     w->key_count++;
@@ -212,6 +223,7 @@ static ls_status open_file(ls_gguf_writer *w) {
     LS_TRY(ls_text_status(&w->keys));
     LS_TRY(check_names(w));
     LS_TRY(ls_file_create(w->ctx, w->temporary, false, &w->file));
+    w->created = true;
     return put_head(w);
 }
 
@@ -307,10 +319,11 @@ ls_status ls_gguf_finish(ls_gguf_writer *w) {
 void ls_gguf_abandon(ls_gguf_writer *w) {
     if (w == NULL) return;
     if (w->file != NULL) fclose(w->file);
-    if (w->temporary != NULL) unlink(w->temporary);
+    if (w->created) unlink(w->temporary);
     ls_free(w->ctx, w->path);
     ls_free(w->ctx, w->temporary);
     ls_free(w->ctx, w->tensors);
     ls_text_clear(w->ctx, &w->keys);
+    ls_text_clear(w->ctx, &w->key_names);
     ls_free(w->ctx, w);
 }

@@ -30,10 +30,13 @@ static ls_status find_public(const char *path, ls_trained *out) {
 ls_status ls_trained_find(ls_ctx *ctx, const char *path, ls_trained *out) {
     char checkpoint[LS_TRAINED_PATH], config[LS_TRAINED_PATH], folder[LS_TRAINED_PATH];
     *out = (ls_trained){.ctx = ctx, .step = -1};
+    if (ls_gguf_is_file(path)) return find_public(path, out);
     if (!ls_path_is_folder(path))
-        return LS_FAIL(ctx, LS_EINPUT, "%s is not the folder of a run or of a checkpoint", path);
+        return LS_FAIL(ctx, LS_EINPUT,
+                       "%s is neither the folder of a run or of a checkpoint nor a .gguf file",
+                       path);
     LS_TRY(join(ctx, config, path, "config.yaml"));
-    if (!ls_path_exists(config) && ls_family_is_folder(path)) return find_public(path, out);
+    if (!ls_path_exists(config) && ls_family_is_at(path)) return find_public(path, out);
     LS_TRY(join(ctx, out->weights, path, "model.safetensors"));
     if (ls_path_exists(config)) {
         LS_TRY(join(ctx, out->folder, path, "."));

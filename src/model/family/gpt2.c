@@ -29,4 +29,5 @@ const ls_family_type ls_family_gpt2 = {
               "layer_norm_epsilon",
     .prefix = "transformer.",
     .weights = "c_attn c_proj",
+    .gguf = {.architecture = "gpt2"},
 };

@@ -15,6 +15,13 @@ static void read(ls_family_reader *r) {
         ls_family_int(r, "time_step_rank", "mixer.dt_rank", wide, 1, 65536);
 }
 
+static void translate(ls_family_gguf_reader *r) {
+    const int64_t width = ls_family_gguf_int(r, "hidden_size");
+    if (width > 0)
+        ls_family_gguf_set(r, "expand",
+                           json_integer(ls_family_gguf_int(r, "intermediate_size") / width));
+}
+
 const ls_family_type ls_family_mamba = {
     .name = "mamba",
     .names = "mamba",
@@ -28,4 +35,5 @@ const ls_family_type ls_family_mamba = {
               "time_step_rank",
     .prefix = "backbone.",
     .mixer = "mamba",
+    .gguf = {.architecture = "mamba", .translate = translate},
 };

@@ -13,6 +13,13 @@ static void read(ls_family_reader *r) {
                         "clip_qkv needs limits on queries, keys and values, which there are not");
 }
 
+/* The norm's epsilon is fixed; llama.cpp's files state it. */
+static void translate(ls_family_gguf_reader *r) {
+    ls_family_gguf_set(r, "layer_norm_eps", NULL);
+    ls_family_gguf_set(r, "attention_bias",
+                       json_boolean(ls_family_gguf_has(r, "blk.0.attn_q.bias")));
+}
+
 const ls_family_type ls_family_olmo = {
     .name = "olmo",
     .names = "llama",
@@ -25,4 +32,5 @@ const ls_family_type ls_family_olmo = {
               "attention_bias rope_theta rope_scaling",
     .prefix = "model.",
     .weights = "q_proj k_proj v_proj o_proj",
+    .gguf = {.architecture = "olmo", .rules = LS_GGUF_PAIRED, .translate = translate},
 };

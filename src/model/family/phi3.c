@@ -21,4 +21,5 @@ const ls_family_type ls_family_phi3 = {
               "original_max_position_embeddings sliding_window",
     .prefix = "model.",
     .weights = "qkv_proj o_proj",
+    .gguf = {.architecture = "phi3"},
 };

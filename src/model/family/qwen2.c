@@ -41,4 +41,5 @@ const ls_family_type ls_family_qwen2 = {
               "max_window_layers",
     .prefix = "model.",
     .weights = "q_proj k_proj v_proj o_proj",
+    .gguf = {.architecture = "qwen2"},
 };

@@ -17,6 +17,10 @@ static void read(ls_family_reader *r) {
     ls_family_read_rope(r, &sizes, 0.25);
 }
 
+static void translate(ls_family_gguf_reader *r) {
+    ls_family_gguf_set(r, "use_qkv_bias", json_boolean(ls_family_gguf_has(r, "blk.0.attn_q.bias")));
+}
+
 const ls_family_type ls_family_stablelm = {
     .name = "stablelm",
     .names = "llama",
@@ -30,4 +34,5 @@ const ls_family_type ls_family_stablelm = {
               "partial_rotary_factor",
     .prefix = "model.",
     .weights = "q_proj k_proj v_proj o_proj",
+    .gguf = {.architecture = "stablelm", .share = true, .translate = translate},
 };
