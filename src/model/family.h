@@ -32,7 +32,7 @@ typedef struct ls_family_reader {
     /* the way back, where `made` is not NULL: there is no json, and settings go nowhere */
     json_t *made;            /* what is being written */
     const ls_settings *form; /* the model: form.h */
-    const char *fields;      /* those that the family has */
+    const char *fields;      /* those that the family has; NULL: for GGUF, under the first name */
 } ls_family_reader;
 
 #define LS_FAMILY_INFINITY "1e300" /* what a bare Infinity is read as */
@@ -193,6 +193,8 @@ void ls_family_close(ls_ctx *ctx, ls_family *family);
 ls_status ls__family_read(ls_ctx *ctx, const json_t *config, const char *what, const char *rules,
                           ls_family *out, bool *tied);
 ls_status ls__family_open_shards(ls_ctx *ctx, ls_family *family, const char *folder);
+/* The key of a GGUF file that stands for a field, without the architecture; NULL: none. */
+const char *ls__family_gguf_key(const char *field, bool recurrent);
 ls_status ls__family_open_gguf(ls_ctx *ctx, const char *path, ls_family *out);
 /* Whether the head is the embedding, by the tensors whose names end so. */
 ls_status ls__family_settle_head(ls_ctx *ctx, ls_family *family, const char *what,

@@ -119,6 +119,7 @@ bool ls_family_has(const ls_family_reader *r, const char *key, const char *value
 
 static bool has_field(const char *fields, const char *name) {
     const size_t length = strlen(name);
+    if (fields == NULL) return true;
     for (const char *at = strstr(fields, name); at != NULL; at = strstr(at + 1, name))
         if ((at == fields || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0'))
             return true;
@@ -253,7 +254,8 @@ void ls_family_read_activation(ls_family_reader *r, const char *fallback, bool g
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         const char *ours = gated ? known[i].gated : known[i].plain;
         if (r->made != NULL && has != NULL && ours != NULL && strcmp(has, ours) == 0) {
-            ls_field_write(r, fields, json_string(known[i].theirs));
+            if (r->fields != NULL) /* a GGUF file does not say it */
+                ls_field_write(r, fields, json_string(known[i].theirs));
             return;
         }
         if (strcmp(name, known[i].theirs) != 0 || ours == NULL) continue;

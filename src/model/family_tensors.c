@@ -73,7 +73,7 @@ static void add_named(const ls_family_layout *layout, const ls_naming *naming, c
     for (size_t i = naming->rules; i-- > 0;) {
         const ls_naming_rule *rule = &naming->rule[i];
         if (!reverse(layout, rule, ours, name)) continue;
-        const bool last = has_word(rule->target, "last");
+        const bool last = has_word(rule->target, "last") && !layout->whole;
         add_piece(out, name,
                   flags | (has_word(rule->target, "transposed") ? LS_ALIAS_TRANSPOSED : 0),
                   last ? out->parameter->dim[0] / 2 : first);
@@ -104,7 +104,7 @@ static void find_pieces(const ls_family_layout *layout, const ls_public_scope *s
 }
 
 /* The shape of a piece, which ends where the next one begins. */
-static void shape_of(const pieces *all, size_t which, ls_family_tensor *out) {
+static void shape_of(const pieces *all, size_t which, bool squeezed, ls_family_tensor *out) {
     const ls_parameter *parameter = all->parameter;
     const struct piece *piece = &all->at[which];
     int64_t end = parameter->dim[0], *dim = out->shape.dim;
@@ -113,7 +113,7 @@ static void shape_of(const pieces *all, size_t which, ls_family_tensor *out) {
     snprintf(out->name, sizeof out->name, "%s", piece->name);
     out->shape.rank = 0;
     for (int d = 0; d < parameter->rank; d++) {
-        if (d == 1 && (piece->flags & LS_ALIAS_DEPTHWISE)) dim[out->shape.rank++] = 1;
+        if (d == 1 && !squeezed && (piece->flags & LS_ALIAS_DEPTHWISE)) dim[out->shape.rank++] = 1;
         dim[out->shape.rank++] = d == 0 ? end - piece->first : parameter->dim[d];
     }
     if (piece->flags & LS_ALIAS_TRANSPOSED) {
@@ -149,7 +149,7 @@ ls_status ls_family_tensors(ls_ctx *ctx, const ls_family_layout *layout,
         *all = (pieces){.parameter = &store->items[i]};
         find_pieces(layout, scope, all);
         for (size_t j = 0; j < all->count; j++) {
-            shape_of(all, j, &(*out)[*count]);
+            shape_of(all, j, layout->squeezed, &(*out)[*count]);
             LS_TRY_GOTO(check(ctx, layout, scope, &(*out)[*count], set));
             ++*count;
         }

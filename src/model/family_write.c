@@ -25,17 +25,17 @@ static ls_status read_back(ls_ctx *ctx, const json_t *config, const char *name, 
     return status;
 }
 
-static ls_status write_fields(ls_ctx *ctx, const ls_family_type *type, const ls_settings *form,
-                              json_t *made) {
+static ls_status write_fields(ls_ctx *ctx, const ls_family_type *type, bool gguf,
+                              const ls_settings *form, json_t *made) {
     ls_family_reader r = {.ctx = ctx,
                           .what = type->name,
                           .made = made,
                           .form = form,
-                          .fields = type->fields,
+                          .fields = gguf ? NULL : type->fields,
                           .seen = json_object()};
     const char *tied = ls_settings_get(form, "model.tied");
     json_object_set_new(made, "model_type", json_string(type->name));
-    json_object_set_new(made, "architectures", json_pack("[s]", type->architecture));
+    if (!gguf) json_object_set_new(made, "architectures", json_pack("[s]", type->architecture));
     json_object_set_new(made, "tie_word_embeddings",
                         json_boolean(tied != NULL && strcmp(tied, "true") == 0));
     type->read(&r);
@@ -44,13 +44,14 @@ static ls_status write_fields(ls_ctx *ctx, const ls_family_type *type, const ls_
 }
 
 /* A family's config.json for a form, and in how much the family differs from it. */
-static ls_status try_family(ls_ctx *ctx, const ls_family_type *type, const ls_settings *form,
-                            json_t **out, ls_text *said, size_t *differs) {
+static ls_status try_family(ls_ctx *ctx, const ls_family_type *type, bool gguf,
+                            const ls_settings *form, json_t **out, ls_text *said,
+                            size_t *differs) {
     ls_settings there = {0};
     *out = json_object();
     *differs = 0;
     ls_status status = *out == NULL ? LS_FAIL(ctx, LS_ENOMEM, "no memory for a config.json")
-                                    : write_fields(ctx, type, form, *out);
+                                    : write_fields(ctx, type, gguf, form, *out);
     if (status == LS_OK) status = read_back(ctx, *out, type->name, &there);
     if (status == LS_OK) {
         *differs = ls_form_differs(ctx, form, &there, said);
@@ -78,10 +79,10 @@ static void clear_choice(ls_ctx *ctx, choice *found) {
     ls_text_clear(ctx, &found->said);
 }
 
-static ls_status try_next(ls_ctx *ctx, const ls_family_type *type, const ls_settings *form,
-                          choice *best) {
+static ls_status try_next(ls_ctx *ctx, const ls_family_type *type, bool gguf,
+                          const ls_settings *form, choice *best) {
     choice next = {.type = type};
-    ls_status status = try_family(ctx, type, form, &next.config, &next.said, &next.differs);
+    ls_status status = try_family(ctx, type, gguf, form, &next.config, &next.said, &next.differs);
     if (status == LS_OK && (best->type == NULL || next.differs < best->differs)) {
         const choice before = *best;
         *best = next;
@@ -109,7 +110,7 @@ static ls_status refuse(ls_ctx *ctx, const ls_settings *form, const char *name,
                    best->type->name, said);
 }
 
-ls_status ls_family_choose(ls_ctx *ctx, const ls_model_config *model, const char *name,
+ls_status ls_family_choose(ls_ctx *ctx, const ls_model_config *model, const char *name, bool gguf,
                            const ls_family_type **out, json_t **config) {
     ls_settings form = {0};
     choice best = {0};
@@ -119,10 +120,11 @@ ls_status ls_family_choose(ls_ctx *ctx, const ls_model_config *model, const char
     for (int rare = 0; rare < 2; rare++)
         for (size_t i = 0; status == LS_OK && i < ls_family_count; i++) {
             const ls_family_type *type = ls_family_types[i];
-            if (type->architecture == NULL || type->rare != (rare == 1)) continue;
+            const char *known = gguf ? type->gguf.architecture : type->architecture;
+            if (known == NULL || type->fields == NULL || type->rare != (rare == 1)) continue;
             if (name[0] != '\0' && strcmp(type->name, name) != 0) continue;
             if (strcmp(mixer, type->mixer == NULL ? "attention" : type->mixer) != 0) continue;
-            status = try_next(ctx, type, &form, &best);
+            status = try_next(ctx, type, gguf, &form, &best);
         }
     if (status == LS_OK && (best.type == NULL || best.differs > 0))
         status = refuse(ctx, &form, name, &best);
@@ -136,5 +138,8 @@ ls_status ls_family_choose(ls_ctx *ctx, const ls_model_config *model, const char
 }
 
 ls_family_layout ls_family_layout_of(const ls_family_type *type) {
-    return (ls_family_layout){type->name, type->prefix, type->head, type->weights};
+    return (ls_family_layout){.name = type->name,
+                              .prefix = type->prefix,
+                              .head = type->head,
+                              .weights = type->weights};
 }

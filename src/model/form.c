@@ -172,12 +172,19 @@ static void add_difference(ls_ctx *ctx, ls_text *out, size_t *count, const ls_se
     ++*count;
 }
 
+/* Numbers are the same where they are in f32, which some files have. */
+static bool is_same(const char *a, const char *b) {
+    double x, y;
+    if (strcmp(a, b) == 0) return true;
+    return ls_parse_real(a, &x) && ls_parse_real(b, &y) && (float)x == (float)y;
+}
+
 size_t ls_form_differs(ls_ctx *ctx, const ls_settings *form, const ls_settings *other,
                        ls_text *out) {
     size_t count = 0;
     for (size_t i = 0; i < form->count; i++) {
         const char *there = ls_settings_get(other, form->items[i].key);
-        if (there == NULL || strcmp(there, form->items[i].value) != 0)
+        if (there == NULL || !is_same(there, form->items[i].value))
             add_difference(ctx, out, &count, &form->items[i], there);
     }
     for (size_t i = 0; i < other->count; i++) {

@@ -5,19 +5,23 @@
 #include <string.h>
 
 #include "model/family_write.h"
+#include "model/gguf_write.h"
 
 enum { PATH_BYTES = 4096 };
 
 #define FIELD(name) ls_export_settings, name
 static const ls_option options[] = {
-    LS_CHOICE("to", FIELD(to), "hf", "hf",
-              "What is written: a folder as transformers has it."),
-    LS_TEXT("out", FIELD(out), "", "Folder to write; it must not be there yet."),
+    LS_CHOICE("to", FIELD(to), "hf", "hf|gguf",
+              "What is written: a folder as transformers has it, or a file as llama.cpp has it."),
+    LS_TEXT("out", FIELD(out), "",
+            "Folder to write, or FILE.gguf; it must not be there yet. A folder gets model.gguf."),
     LS_TEXT("family", FIELD(family), "",
             "Family of public models (llama, gpt2, ...); empty: the checkpoint's own, or the first "
             "that has the model's form."),
-    LS_CHOICE("dtype", FIELD(dtype), "f32", "f32|bf16|f16",
-              "Type of the weights; f32 gives back the same bytes when it is opened."),
+    LS_CHOICE("dtype", FIELD(dtype), "f32", "f32|bf16|f16|q8_0",
+              "Type of the weights; f32 gives back the same bytes when it is opened. q8_0 is for "
+              "GGUF."),
+    LS_BOOL("tokenizer", FIELD(tokenizer), "true", "Whether the tokenizer is written too."),
 };
 const ls_option_table ls_export_options = LS_OPTIONS(options, ls_export_settings);
 
@@ -144,9 +148,13 @@ static ls_status write_generation(const ls_trained *trained, const char *folder)
 
 static ls_status write_all(const ls_trained *trained, const ls_export_settings *settings,
                            const ls_family_type *type, json_t *config, const char *folder) {
+    char path[PATH_BYTES];
+    LS_TRY(ls_path_join(trained->ctx, path, sizeof path, folder, "model.gguf"));
+    if (settings->to == LS_EXPORT_GGUF)
+        return ls__export_gguf(trained, settings, type, config, path);
     LS_TRY(write_config(trained, settings, config, folder));
     LS_TRY(write_generation(trained, folder));
-    if (trained->tokenizer != NULL)
+    if (trained->tokenizer != NULL && settings->tokenizer)
         LS_TRY(ls_tokenizer_export(trained->ctx, trained->tokenizer, folder));
     LS_TRY(write_weights(trained, type, settings, folder));
     return ls_folder_sync(trained->ctx, folder);
@@ -184,8 +192,13 @@ ls_status ls_export(const ls_trained *trained, const ls_export_settings *setting
     if (ls_path_exists(settings->out))
         return LS_FAIL(ctx, LS_EUSE, "%s is there already", settings->out);
     if (wanted[0] == '\0' && trained->family.type != NULL) wanted = trained->family.type->name;
-    LS_TRY(ls_family_choose(ctx, &trained->config, wanted, &type, &config));
-    ls_status status = write_folder(trained, settings, type, config);
+    if (settings->to == LS_EXPORT_HF && settings->dtype > LS_EXPORT_F16)
+        return LS_FAIL(ctx, LS_EUSE, "dtype=q8_0 is for to=gguf");
+    LS_TRY(ls_family_choose(ctx, &trained->config, wanted, settings->to == LS_EXPORT_GGUF, &type,
+                            &config));
+    ls_status status = settings->to == LS_EXPORT_GGUF && ls_gguf_is_file(settings->out)
+                           ? ls__export_gguf(trained, settings, type, config, settings->out)
+                           : write_folder(trained, settings, type, config);
     json_decref(config);
     *family = type->name;
     return status;

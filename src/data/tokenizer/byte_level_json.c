@@ -1,5 +1,8 @@
 /* The kinds `byte` and `bpe` as a tokenizer.json, which the library `tokenizers` opens: pair
  * encoding over GPT-2's byte alphabet. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/json.h"
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/unicode.h"
@@ -76,10 +79,8 @@ static ls_status write_config(ls_ctx *ctx, const ls_tokenizer *tokenizer, const 
     return status;
 }
 
-static ls_status write_json(ls_ctx *ctx, const ls_tokenizer *tokenizer, const ls_bpe *bpe,
-                            const char *folder) {
-    char path[PATH_BYTES];
-    LS_TRY(ls_path_join(ctx, path, sizeof path, folder, "tokenizer.json"));
+static ls_status make_json(ls_ctx *ctx, const ls_tokenizer *tokenizer, const ls_bpe *bpe,
+                           ls_text *out) {
     json_t *model = json_pack("{s:s,s:n,s:n,s:s,s:s,s:b,s:b,s:b,s:o,s:o}", "type", "BPE", "dropout",
                               "unk_token", "continuing_subword_prefix", "", "end_of_word_suffix",
                               "", "fuse_unk", 0, "byte_fallback", 0, "ignore_merges", 0, "vocab",
@@ -89,16 +90,34 @@ static ls_status write_json(ls_ctx *ctx, const ls_tokenizer *tokenizer, const ls
                              "truncation", "padding", "added_tokens", added_of(tokenizer),
                              "normalizer", "pre_tokenizer", byte_level(), "post_processor",
                              "decoder", byte_level(), "model", model);
-    if (json == NULL) return LS_FAIL(ctx, LS_ENOMEM, "no memory for a tokenizer");
-    ls_status status = ls_json_write(ctx, path, json);
+    char *text = json == NULL ? NULL : json_dumps(json, JSON_INDENT(1));
     json_decref(json);
-    return status;
+    if (text == NULL) return LS_FAIL(ctx, LS_ENOMEM, "no memory for a tokenizer");
+    ls_text_printf(ctx, out, "%s\n", text);
+    free(text);
+    return ls_text_status(out);
+}
+
+ls_status ls_tokenizer_json(ls_ctx *ctx, const ls_tokenizer *tokenizer, ls_text *out) {
+    const ls_kept_file *kept = &tokenizer->files[0];
+    if (tokenizer->kind == &ls__bpe_kind)
+        return make_json(ctx, tokenizer, (const ls_bpe *)tokenizer, out);
+    if (kept->name == NULL) return make_json(ctx, tokenizer, NULL, out);
+    if (strcmp(kept->name, "tokenizer.json") != 0)
+        return LS_FAIL(ctx, LS_EUSE, "a tokenizer of kind %s cannot be written as tokenizer.json",
+                       tokenizer->kind->name);
+    ls_text_append(ctx, out, kept->text.bytes, kept->text.length);
+    return ls_text_status(out);
 }
 
 ls_status ls_tokenizer_export(ls_ctx *ctx, const ls_tokenizer *tokenizer, const char *folder) {
-    const bool pairs = tokenizer->kind == &ls__bpe_kind;
-    if (!pairs && tokenizer->files[0].name != NULL)
+    char path[PATH_BYTES];
+    ls_text text = {0};
+    if (tokenizer->kind != &ls__bpe_kind && tokenizer->files[0].name != NULL)
         return ls_tokenizer_save(ctx, tokenizer, folder);
-    LS_TRY(write_json(ctx, tokenizer, pairs ? (const ls_bpe *)tokenizer : NULL, folder));
-    return write_config(ctx, tokenizer, folder);
+    ls_status status = ls_path_join(ctx, path, sizeof path, folder, "tokenizer.json");
+    if (status == LS_OK) status = ls_tokenizer_json(ctx, tokenizer, &text);
+    if (status == LS_OK) status = ls_file_write(ctx, path, text.bytes, text.length);
+    ls_text_clear(ctx, &text);
+    return status == LS_OK ? write_config(ctx, tokenizer, folder) : status;
 }

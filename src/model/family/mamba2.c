@@ -51,20 +51,14 @@ static void read(ls_family_reader *r) {
     ls_family_read_mamba(r, "mamba2", 128, &sizes);
     read_heads(r, &sizes);
     const int64_t groups = ls_family_int(r, "n_groups", "mixer.ngroups", 8, 1, 65536);
-    if (r->made != NULL && groups > 1)
+    if (r->made != NULL && r->fields == NULL)
+        ls_field_write(r, "gguf.norm_groups", json_true());
+    else if (r->made != NULL && groups > 1)
         ls_field_refuse(r, "versions of transformers differ in the norm of %lld groups (ngroups)",
                         (long long)groups);
-    ls_family_set(r, "mixer.norm", "whole");
-    ls_family_real(r, "layer_norm_epsilon", "mixer.eps", 1e-5, 0, 1);
-    const int64_t heads = ls_field_int(r, "num_heads", 128, 1, 65536),
-                  width = ls_field_int(r, "head_dim", 64, 1, 65536);
-    if (heads * width != ls_field_int(r, "expand", 2, 1, 64) * sizes.width)
-        ls_field_refuse(r, "num_heads times head_dim is not expand times hidden_size");
-    LS_FAMILY_INT(r, "mixer.headdim", width);
-    LS_FAMILY_INT(r, "mixer.ngroups", ls_field_int(r, "n_groups", 8, 1, 65536));
     ls_family_set(r, "mixer.norm", "%s",
                   ls_field_bool(r, "gguf.norm_groups", false) ? "groups" : "whole");
-    ls_family_set_real(r, "mixer.eps", ls_field_real(r, "layer_norm_epsilon", 1e-5, 0, 1));
+    ls_family_real(r, "layer_norm_epsilon", "mixer.eps", 1e-5, 0, 1);
     ls_field_must_be(r, "rms_norm", true, "Mamba-2 without its gated norm in transformers' form");
     read_limit(r);
     ls_field_any(r, "chunk_size"); /* how the scan is cut changes nothing */
