@@ -182,6 +182,11 @@ static ls_status write_folder(const ls_trained *trained, const ls_export_setting
     return status;
 }
 
+static bool is_file_name(const char *path) {
+    const size_t length = strlen(path);
+    return length > 5 && strcmp(path + length - 5, ".gguf") == 0;
+}
+
 ls_status ls_export(const ls_trained *trained, const ls_export_settings *settings,
                     const char **family) {
     ls_ctx *ctx = trained->ctx;
@@ -196,7 +201,7 @@ ls_status ls_export(const ls_trained *trained, const ls_export_settings *setting
         return LS_FAIL(ctx, LS_EUSE, "dtype=q8_0 is for to=gguf");
     LS_TRY(ls_family_choose(ctx, &trained->config, wanted, settings->to == LS_EXPORT_GGUF, &type,
                             &config));
-    ls_status status = settings->to == LS_EXPORT_GGUF && ls_gguf_is_file(settings->out)
+    ls_status status = settings->to == LS_EXPORT_GGUF && is_file_name(settings->out)
                            ? ls__export_gguf(trained, settings, type, config, settings->out)
                            : write_folder(trained, settings, type, config);
     json_decref(config);

@@ -104,8 +104,9 @@ static ls_status put_tokens(const ls_trained *trained, const json_t *tokenizer,
         ls_gguf_put_i32s(writer, "tokenizer.ggml.token_type", all.kind, all.count);
         if (special.bos >= 0)
             ls_gguf_put_u32(writer, "tokenizer.ggml.bos_token_id", (uint32_t)special.bos);
-        if (special.eos >= 0)
-            ls_gguf_put_u32(writer, "tokenizer.ggml.eos_token_id", (uint32_t)special.eos);
+        /* without one, llama.cpp would end a text at a vertical tab: take the byte 0 */
+        ls_gguf_put_u32(writer, "tokenizer.ggml.eos_token_id",
+                        special.eos >= 0 ? (uint32_t)special.eos : 0);
         ls_gguf_put_bool(writer, "tokenizer.ggml.add_bos_token", false);
         status =
             put_merges(ctx, writer,
@@ -180,6 +181,14 @@ static ls_status append(ls_ctx *ctx, ls_gguf_writer *writer, const ls_public_sco
     return status;
 }
 
+/* The embedding, where llama.cpp wants it a second time as the head. */
+static const ls_family_tensor *head_of(const ls_family_type *type, const ls_trained *trained,
+                                       const ls_family_tensor *tensors, size_t count) {
+    for (size_t i = 0; type->gguf.head && trained->config.model.tied && i < count; i++)
+        if (strcmp(tensors[i].name, "token_embd.weight") == 0) return &tensors[i];
+    return NULL;
+}
+
 static ls_status put_tensors(const ls_trained *trained, const ls_export_settings *settings,
                              const ls_family_type *type, const ls_gguf_divisors *divisors,
                              const ls_public_scope *scope, ls_gguf_writer *writer) {
@@ -189,11 +198,19 @@ static ls_status put_tensors(const ls_trained *trained, const ls_export_settings
     size_t count;
     LS_TRY(ls_family_tensors(ctx, &layout, scope, &tensors, &count));
     ls_status status = LS_OK;
+    const ls_family_tensor *embedding = head_of(type, trained, tensors, count);
+    ls_family_tensor head;
     for (size_t i = 0; i < count; i++) declare(writer, type, &tensors[i], settings);
+    if (embedding != NULL) {
+        head = *embedding;
+        snprintf(head.name, sizeof head.name, "output.weight");
+        declare(writer, type, &head, settings);
+    }
     if (divisors->count > 0)
         ls_gguf_declare(writer, "rope_freqs.weight", LS_GGML_F32, 1, &divisors->count);
     for (size_t i = 0; status == LS_OK && i < count; i++)
         status = append(ctx, writer, scope, &tensors[i]);
+    if (status == LS_OK && embedding != NULL) status = append(ctx, writer, scope, embedding);
     if (status == LS_OK && divisors->count > 0)
         status = ls_gguf_append(writer, divisors->at, divisors->count);
     ls_free(ctx, tensors);

@@ -91,6 +91,11 @@ def settings(given):
     return small + ([] if mixers else ["mixer.heads=4"]) + given
 
 
+def trained(run, given):
+    check.longshot("train", *settings(given), f"data.corpus={check.corpus()}",
+                   f"cache={check.work}/cache", f"out={run}")
+
+
 def weights(run):
     return load_file(sorted(glob.glob(f"{run}/checkpoints/step-*"))[-1] + "/model.safetensors")
 
@@ -126,8 +131,7 @@ def one(name, case):
     family, train, export = case
     run, folder = f"{check.work}/{name}", f"{check.work}/{name}.hf"
     golden = f"{check.work}/{name}.safetensors"
-    check.longshot("train", *settings(train), f"data.corpus={check.corpus()}",
-                   f"cache={check.work}/cache", f"out={run}")
+    trained(run, train)
     shutil.rmtree(folder, ignore_errors=True)
     said = check.longshot("export", run, f"out={folder}", *export)
     if said.split() != ["family", family]:
@@ -146,4 +150,5 @@ def one(name, case):
                  f"(f32 of transformers itself {rounding:.1e})")
 
 
-check.each(CASES, one)
+if __name__ == "__main__":
+    check.each(CASES, one)

@@ -35,5 +35,5 @@ const ls_family_type ls_family_gpt_neox = {
               "rope_scaling",
     .prefix = "gpt_neox.",
     .weights = "query_key_value dense",
-    .gguf = {.architecture = "gptneox", .share = true},
+    .gguf = {.architecture = "gptneox", .share = true, .head = true},
 };

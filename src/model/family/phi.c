@@ -33,5 +33,5 @@ const ls_family_type ls_family_phi = {
               "layer_norm_eps rope_theta rope_scaling partial_rotary_factor",
     .prefix = "model.",
     .weights = "q_proj k_proj v_proj dense",
-    .gguf = {.architecture = "phi2", .share = true},
+    .gguf = {.architecture = "phi2", .share = true, .head = true},
 };

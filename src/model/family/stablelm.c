@@ -34,5 +34,5 @@ const ls_family_type ls_family_stablelm = {
               "partial_rotary_factor",
     .prefix = "model.",
     .weights = "q_proj k_proj v_proj o_proj",
-    .gguf = {.architecture = "stablelm", .share = true, .translate = translate},
+    .gguf = {.architecture = "stablelm", .share = true, .head = true, .translate = translate},
 };
