@@ -31,15 +31,14 @@ static const struct {
      LLAMA "mixer.heads=4 mixer.bias=true mixer.out_bias=false "
            "model.layers=attention,attention:near mixer.near.window=5",
      "", false},
-    {"olmo",
-     ROPE "model.activation=swiglu model.bias=false model.norm_weight=false mixer.heads=2", "",
-     true},
+    {"olmo", ROPE "model.activation=swiglu model.bias=false model.norm_weight=false mixer.heads=2",
+     "", true},
     {"stablelm",
      ROPE "model.activation=swiglu model.bias=false model.norm_bias=yes position.fraction=0.5 "
           "mixer.heads=2",
      "", true},
-    {"starcoder2",
-     ROPE "mixer.heads=4 mixer.kv_heads=2 mixer.bias=true model.activation=gelu_tanh", "", true},
+    {"starcoder2", ROPE "mixer.heads=4 mixer.kv_heads=2 mixer.bias=true model.activation=gelu_tanh",
+     "", true},
     {"gpt2",
      "model.position=learned position.length=24 mixer.heads=4 mixer.bias=true "
      "model.activation=gelu_tanh",
@@ -95,7 +94,8 @@ static ls_export_settings settings_of(const char *out, const char *to) {
 }
 
 /* Exported and opened again; `loose`: the largest difference of a parameter. */
-static void round_trip(const ls_trained *trained, const char *family, const char *to, double loose) {
+static void round_trip(const ls_trained *trained, const char *family, const char *to,
+                       double loose) {
     ls_ctx *ctx = trained->ctx;
     const ls_dtype type = LS_F32;
     ls_trained again;
@@ -131,7 +131,8 @@ static void every_family_gives_back_the_same_bits(void **state) {
         round_trip(&trained, cases[i].family, "hf", 0);
         /* a GGUF file has Mamba's -exp(A_log) */
         if (cases[i].gguf)
-            round_trip(&trained, cases[i].family, "gguf", strncmp(cases[i].family, "mamba", 5) == 0 ? 1e-6 : 0);
+            round_trip(&trained, cases[i].family, "gguf",
+                       strncmp(cases[i].family, "mamba", 5) == 0 ? 1e-6 : 0);
         ls_trained_clear(&trained);
     }
 }

@@ -50,9 +50,9 @@ static ls_status run(ls_cli *cli) {
                                      .top_p = is_given(cli, "top_p")};
     LS_TRY(ls_trained_open(ctx, cli->words[0], &cli->settings, NULL, &trained));
     ls_sampling how = {.temperature = about.temperature,
-                             .top_k = about.top_k,
-                             .top_p = about.top_p,
-                             .seed = (uint64_t)cli->common.seed};
+                       .top_k = about.top_k,
+                       .top_p = about.top_p,
+                       .seed = (uint64_t)cli->common.seed};
     ls_status status;
     LS_TRY_GOTO(ls_cli_finish_settings(cli));
     LS_TRY_GOTO(ls_trained_needs_text(&trained));

@@ -152,23 +152,39 @@ static ls_status read_stops(ls_ctx *ctx, const json_t *json, const char *what, l
 
 /* Fields of generation_config.json with the value that does nothing; of those without one, null. */
 static bool changes_nothing(const char *name, const json_t *value) {
-    static const char *const inert[] = {
-        "_from_model_config", "transformers_version", "bos_token_id",   "pad_token_id",
-        "eos_token_id",       "do_sample",            "temperature",    "top_k",
-        "top_p",              "max_length",           "max_new_tokens", "use_cache",
-        "output_scores",      "output_logits",        "return_dict_in_generate",
-        "output_attentions",  "output_hidden_states", "decoder_start_token_id",
-        "cache_implementation", "length_penalty",     "early_stopping", "num_return_sequences",
-        "trust_remote_code",  "remove_invalid_values"};
+    static const char *const inert[] = {"_from_model_config",
+                                        "transformers_version",
+                                        "bos_token_id",
+                                        "pad_token_id",
+                                        "eos_token_id",
+                                        "do_sample",
+                                        "temperature",
+                                        "top_k",
+                                        "top_p",
+                                        "max_length",
+                                        "max_new_tokens",
+                                        "use_cache",
+                                        "output_scores",
+                                        "output_logits",
+                                        "return_dict_in_generate",
+                                        "output_attentions",
+                                        "output_hidden_states",
+                                        "decoder_start_token_id",
+                                        "cache_implementation",
+                                        "length_penalty",
+                                        "early_stopping",
+                                        "num_return_sequences",
+                                        "trust_remote_code",
+                                        "remove_invalid_values"};
     static const struct {
         const char *name;
         double nothing;
-    } plain[] = {{"num_beams", 1},           {"num_beam_groups", 1},
-                 {"repetition_penalty", 1},  {"encoder_repetition_penalty", 1},
-                 {"typical_p", 1},           {"min_p", 0},
-                 {"epsilon_cutoff", 0},      {"eta_cutoff", 0},
-                 {"diversity_penalty", 0},   {"no_repeat_ngram_size", 0},
-                 {"min_length", 0},          {"encoder_no_repeat_ngram_size", 0}};
+    } plain[] = {{"num_beams", 1},          {"num_beam_groups", 1},
+                 {"repetition_penalty", 1}, {"encoder_repetition_penalty", 1},
+                 {"typical_p", 1},          {"min_p", 0},
+                 {"epsilon_cutoff", 0},     {"eta_cutoff", 0},
+                 {"diversity_penalty", 0},  {"no_repeat_ngram_size", 0},
+                 {"min_length", 0},         {"encoder_no_repeat_ngram_size", 0}};
     if (json_is_null(value) || json_is_false(value)) return true;
     for (size_t i = 0; i < sizeof inert / sizeof inert[0]; i++)
         if (strcmp(name, inert[i]) == 0) return true;

@@ -119,9 +119,9 @@ int64_t ls_family_gguf_int(const ls_family_gguf_reader *r, const char *field);
  * next to each other. */
 typedef struct ls_family_gguf {
     const char *architecture; /* general.architecture, or NULL: there is none */
-    const char *rules;        /* of tensors, before those called gguf (see ls_naming_read), or NULL */
-    bool share;               /* config.json says which share of a head is rotated; not all */
-    bool head;                /* there is an output.weight even where it is the embedding */
+    const char *rules; /* of tensors, before those called gguf (see ls_naming_read), or NULL */
+    bool share;        /* config.json says which share of a head is rotated; not all */
+    bool head;         /* there is an output.weight even where it is the embedding */
     void (*translate)(ls_family_gguf_reader *r); /* what no table can say, or NULL */
 } ls_family_gguf;
 #define LS_GGUF_PAIRED                                                                             \

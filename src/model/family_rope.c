@@ -101,8 +101,10 @@ static const struct {
     const char *theirs, *ours;
     void (*scale)(ls_family_reader *r, lengths known);
 } kinds[] = {
-    {"linear", "interpolation", scale_linear}, {"dynamic", "ntk", scale_dynamic},
-    {"yarn", "yarn", scale_yarn},              {"llama3", "llama3", scale_llama3},
+    {"linear", "interpolation", scale_linear},
+    {"dynamic", "ntk", scale_dynamic},
+    {"yarn", "yarn", scale_yarn},
+    {"llama3", "llama3", scale_llama3},
     {"longrope", "longrope", scale_longrope},
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };

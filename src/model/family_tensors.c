@@ -132,7 +132,8 @@ static ls_status check(ls_ctx *ctx, const ls_family_layout *layout, const ls_pub
     tensor->shape.name = tensor->name;
     LS_TRY(ls_public_weight(ctx, scope, tensor->name, &weight));
     if (weight.parts == 0 || ls_weight_misfit(scope->store, &weight, &tensor->shape, set) != 0)
-        return LS_FAIL(ctx, LS_EUSE, "%s: %s is not what its rules read", layout->name, tensor->name);
+        return LS_FAIL(ctx, LS_EUSE, "%s: %s is not what its rules read", layout->name,
+                       tensor->name);
     return LS_OK;
 }
 
@@ -154,8 +155,8 @@ ls_status ls_family_tensors(ls_ctx *ctx, const ls_family_layout *layout,
             ++*count;
         }
         if (set[i] != store->items[i].count) {
-            status = LS_FAIL(ctx, LS_EUSE, "%s has no place for %s", layout->name,
-                             store->items[i].name);
+            status =
+                LS_FAIL(ctx, LS_EUSE, "%s has no place for %s", layout->name, store->items[i].name);
             goto fail;
         }
     }

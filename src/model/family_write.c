@@ -45,8 +45,7 @@ static ls_status write_fields(ls_ctx *ctx, const ls_family_type *type, bool gguf
 
 /* A family's config.json for a form, and in how much the family differs from it. */
 static ls_status try_family(ls_ctx *ctx, const ls_family_type *type, bool gguf,
-                            const ls_settings *form, json_t **out, ls_text *said,
-                            size_t *differs) {
+                            const ls_settings *form, json_t **out, ls_text *said, size_t *differs) {
     ls_settings there = {0};
     *out = json_object();
     *differs = 0;
@@ -138,8 +137,6 @@ ls_status ls_family_choose(ls_ctx *ctx, const ls_model_config *model, const char
 }
 
 ls_family_layout ls_family_layout_of(const ls_family_type *type) {
-    return (ls_family_layout){.name = type->name,
-                              .prefix = type->prefix,
-                              .head = type->head,
-                              .weights = type->weights};
+    return (ls_family_layout){
+        .name = type->name, .prefix = type->prefix, .head = type->head, .weights = type->weights};
 }

@@ -9,10 +9,9 @@
 
 /* Of training alone: initial weights, drop-out. */
 static const char *const of_training[] = {
-    "model.dropout",  "model.init",     "model.mixer",     "model.encoder_mixer",
-    "mixer.dt_min",   "mixer.dt_max",   "mixer.dt_floor",  "mixer.dt_init",
-    "mixer.dt_scale", "mixer.A_min",    "mixer.A_max",     "mixer.conv_init",
-    "position.beyond"};
+    "model.dropout", "model.init",      "model.mixer",    "model.encoder_mixer", "mixer.dt_min",
+    "mixer.dt_max",  "mixer.dt_floor",  "mixer.dt_init",  "mixer.dt_scale",      "mixer.A_min",
+    "mixer.A_max",   "mixer.conv_init", "position.beyond"};
 
 static bool is_of_training(const char *key) {
     for (size_t i = 0; i < sizeof of_training / sizeof of_training[0]; i++)
@@ -28,8 +27,7 @@ static ls_status add_options(ls_ctx *ctx, const char *section, const ls_option_t
     for (size_t i = 0; status == LS_OK && i < table->count; i++) {
         char key[128];
         snprintf(key, sizeof key, "%s.%s", section, table->options[i].key);
-        if (is_of_training(key) ||
-            !ls_option_has_effect(&table->options[i], table, values, facts))
+        if (is_of_training(key) || !ls_option_has_effect(&table->options[i], table, values, facts))
             continue;
         value.length = 0;
         ls_text_append(ctx, &value, "", 0);
@@ -69,8 +67,7 @@ static ls_status settle_mixer(ls_ctx *ctx, int64_t width, ls_settings *form) {
     const int64_t each = heads > 0 ? width / heads : 0;
     const int64_t channels = (int64_t)(number_of(form, "mixer.expand") * (double)width);
     const int64_t inside = (int64_t)number_of(form, "mixer.d_ssm");
-    if (is(form, "mixer.dilation", "1"))
-        LS_TRY(ls_settings_put(ctx, form, "mixer.dilation", ""));
+    if (is(form, "mixer.dilation", "1")) LS_TRY(ls_settings_put(ctx, form, "mixer.dilation", ""));
     if (number_of(form, "mixer.ngroups") == 1 && is(form, "mixer.norm", "groups"))
         LS_TRY(ls_settings_put(ctx, form, "mixer.norm", "whole"));
     LS_TRY(settle(ctx, form, "mixer.kv_heads", heads));
@@ -116,15 +113,14 @@ static ls_status add_mixers(ls_ctx *ctx, const ls_model_config *config, ls_setti
         ls__mixer_facts(config, which, facts);
         ls_settings_clear(ctx, &own);
         LS_TRY_GOTO(ls_settings_put(ctx, &own, "mixer", type->name));
-        LS_TRY_GOTO(add_options(ctx, "mixer", &type->options, facts, config->mixer[which].options,
-                                &own));
+        LS_TRY_GOTO(
+            add_options(ctx, "mixer", &type->options, facts, config->mixer[which].options, &own));
         LS_TRY_GOTO(settle_mixer(ctx, config->model.width, &own));
         for (size_t j = 0; j < own.count; j++) {
             char key[160];
             const char *first = ls_settings_get(form, own.items[j].key);
             if (i > 0 && first != NULL && strcmp(first, own.items[j].value) == 0) continue;
-            snprintf(key, sizeof key, i == 0 ? "%.0d%s" : "layers.%d.%s", (int)i,
-                     own.items[j].key);
+            snprintf(key, sizeof key, i == 0 ? "%.0d%s" : "layers.%d.%s", (int)i, own.items[j].key);
             LS_TRY_GOTO(ls_settings_put(ctx, form, key, own.items[j].value));
         }
     }

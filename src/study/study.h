@@ -39,7 +39,7 @@ typedef struct ls_study_arm {
     bool trains;    /* its own weights: from scratch, or from a checkpoint */
     char checkpoint[LS_OPTION_TEXT_BYTES]; /* a run or a public checkpoint; "": none */
     int64_t parameters;                    /* of the checkpoint */
-    ls_settings given;    /* what the study file says of this arm alone */
+    ls_settings given;                     /* what the study file says of this arm alone */
     ls_settings training; /* sections model, mixer, position, data, train; of the parent if any */
     ls_settings testing;  /* section eval, extend, and mixer where it may differ */
     ls_ints seeds;
@@ -100,8 +100,7 @@ ls_status ls_study_weights(const ls_study *study, size_t arm, int64_t seed, char
                            size_t bytes);
 /* What an arm that opens a checkpoint, or tests one, makes of it; clear *out in any case. */
 
-ls_status ls_study_checkpoint(const ls_study *study, const ls_study_arm *arm,
-                              ls_trained *out);
+ls_status ls_study_checkpoint(const ls_study *study, const ls_study_arm *arm, ls_trained *out);
 /* The checkpoint whose weights an arm tests as they are; NULL: they are trained here. */
 const char *ls_study_opens(const ls_study *study, const ls_study_arm *arm);
 /* OUT/arms/ARM/seed-N, and a file in it. */

@@ -78,8 +78,7 @@ static ls_status read_checkpoint(const ls_study *study, const ls_study_arm *arm,
     ls_status status;
     LS_TRY_GOTO(ls_study_checkpoint(study, arm, &trained));
     LS_TRY_GOTO(ls_options_default(ctx, &ls_train_options, train));
-    LS_TRY_GOTO(
-        ls_settings_apply(ctx, &arm->training, "train", &ls_train_options, NULL, train));
+    LS_TRY_GOTO(ls_settings_apply(ctx, &arm->training, "train", &ls_train_options, NULL, train));
     LS_TRY_GOTO(ls_options_default(ctx, &ls_eval_options, eval));
     LS_TRY_GOTO(ls_settings_apply(ctx, &arm->testing, "eval", &ls_eval_options,
                                   ls_eval_facts(ls_settings_has(&trained.settings, "task")), eval));
@@ -147,9 +146,8 @@ ls_status ls_study_check(const ls_study *study, ls_text *out) {
         ls_eval_settings eval;
         estimate e = {0};
         const ls_study_arm *base = arm->parent < 0 ? arm : &study->arms[arm->parent];
-        status = base->checkpoint[0] != '\0'
-                     ? read_checkpoint(study, arm, &config, &train, &eval)
-                     : read_arm(ctx, arm, &config, &train, &eval);
+        status = base->checkpoint[0] != '\0' ? read_checkpoint(study, arm, &config, &train, &eval)
+                                             : read_arm(ctx, arm, &config, &train, &eval);
         if (status == LS_OK && train.batch % train.accumulate != 0)
             status = LS_FAIL(ctx, LS_EUSE, "arm %s: train.batch is no multiple of train.accumulate",
                              arm->name);

@@ -83,8 +83,7 @@ static ls_status write_weights(const ls_trained *trained, const ls_family_type *
         mixers == NULL ? LS_ENOMEM : ls_parameters_fetch(store, store->master, &all.here.master);
     if (status == LS_OK)
         status = ls_family_tensors(ctx, &layout, &all.scope, &all.tensors, &all.count);
-    if (status == LS_OK)
-        status = ls_path_join(ctx, path, sizeof path, folder, "model.safetensors");
+    if (status == LS_OK) status = ls_path_join(ctx, path, sizeof path, folder, "model.safetensors");
     if (status == LS_OK) status = put_tensors(&all, settings, path);
     ls_parameters_release(store, store->master, all.here.master, false);
     ls_free(ctx, all.tensors);

@@ -109,8 +109,7 @@ static ls_status put_tokens(const ls_trained *trained, const json_t *tokenizer,
                         special.eos >= 0 ? (uint32_t)special.eos : 0);
         ls_gguf_put_bool(writer, "tokenizer.ggml.add_bos_token", false);
         status =
-            put_merges(ctx, writer,
-                       json_object_get(json_object_get(tokenizer, "model"), "merges"));
+            put_merges(ctx, writer, json_object_get(json_object_get(tokenizer, "model"), "merges"));
     }
     ls_free(ctx, all.text);
     ls_free(ctx, all.kind);
@@ -230,8 +229,7 @@ static ls_status write_tensors(const ls_trained *trained, const ls_export_settin
     here.master = NULL;
     ls_status status =
         mixers == NULL ? LS_ENOMEM : ls_parameters_fetch(store, store->master, &here.master);
-    if (status == LS_OK)
-        status = put_tensors(trained, settings, type, divisors, &scope, writer);
+    if (status == LS_OK) status = put_tensors(trained, settings, type, divisors, &scope, writer);
     ls_parameters_release(store, store->master, here.master, false);
     ls_free(ctx, mixers);
     ls_naming_clear(ctx, &naming);
@@ -246,8 +244,8 @@ static ls_status write_file(const ls_trained *trained, const ls_export_settings 
     ls_gguf_writer *writer;
     ls_gguf_divisors divisors;
     LS_TRY(ls_gguf_writer_new(trained->ctx, path, &writer));
-    ls_status status = ls_family_gguf_keys(trained->ctx, type, config, &trained->config, writer,
-                                           &divisors);
+    ls_status status =
+        ls_family_gguf_keys(trained->ctx, type, config, &trained->config, writer, &divisors);
     ls_gguf_put_u32(writer, "general.file_type", labels[settings->dtype]);
     if (status == LS_OK && trained->tokenizer != NULL && settings->tokenizer)
         status = put_tokenizer(trained, writer);

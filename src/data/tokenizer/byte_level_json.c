@@ -69,9 +69,9 @@ static ls_status write_config(ls_ctx *ctx, const ls_tokenizer *tokenizer, const 
     char path[PATH_BYTES];
     json_t *config = json_pack("{s:s,s:b,s:b}", "tokenizer_class", "PreTrainedTokenizerFast",
                                "clean_up_tokenization_spaces", 0, "add_prefix_space", 0);
-    ls_status status = config == NULL ? LS_FAIL(ctx, LS_ENOMEM, "no memory for a tokenizer")
-                                      : ls_path_join(ctx, path, sizeof path, folder,
-                                                     "tokenizer_config.json");
+    ls_status status = config == NULL
+                           ? LS_FAIL(ctx, LS_ENOMEM, "no memory for a tokenizer")
+                           : ls_path_join(ctx, path, sizeof path, folder, "tokenizer_config.json");
     if (tokenizer->special.eos >= 0)
         json_object_set_new(config, "eos_token", json_string(LS_BPE_END_TEXT));
     if (status == LS_OK) status = ls_json_write(ctx, path, config);
@@ -86,10 +86,10 @@ static ls_status make_json(ls_ctx *ctx, const ls_tokenizer *tokenizer, const ls_
                               "", "fuse_unk", 0, "byte_fallback", 0, "ignore_merges", 0, "vocab",
                               vocabulary_of(ctx, tokenizer, bpe == NULL ? NULL : bpe->plain),
                               "merges", merges_of(ctx, bpe));
-    json_t *json = json_pack("{s:s,s:n,s:n,s:o,s:n,s:o,s:n,s:o,s:o}", "version", "1.0",
-                             "truncation", "padding", "added_tokens", added_of(tokenizer),
-                             "normalizer", "pre_tokenizer", byte_level(), "post_processor",
-                             "decoder", byte_level(), "model", model);
+    json_t *json =
+        json_pack("{s:s,s:n,s:n,s:o,s:n,s:o,s:n,s:o,s:o}", "version", "1.0", "truncation",
+                  "padding", "added_tokens", added_of(tokenizer), "normalizer", "pre_tokenizer",
+                  byte_level(), "post_processor", "decoder", byte_level(), "model", model);
     char *text = json == NULL ? NULL : json_dumps(json, JSON_INDENT(1));
     json_decref(json);
     if (text == NULL) return LS_FAIL(ctx, LS_ENOMEM, "no memory for a tokenizer");

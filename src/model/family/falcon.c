@@ -7,8 +7,8 @@ static void write_form(ls_family_reader *r, const ls_family_sizes *sizes) {
     const bool one = sizes->kv_heads == 1, all = sizes->kv_heads == sizes->heads;
     ls_field_write(r, "new_decoder_architecture", json_boolean(!one && !all));
     ls_field_write(r, "multi_query", json_boolean(one));
-    ls_field_write(r, "parallel_attn", json_boolean(ls_family_has(r, "model.parallel", "one_norm",
-                                                                  false)));
+    ls_field_write(r, "parallel_attn",
+                   json_boolean(ls_family_has(r, "model.parallel", "one_norm", false)));
     if (!one && !all) ls_field_write(r, "num_ln_in_parallel_attn", json_integer(1));
 }
 

@@ -19,8 +19,7 @@ static void write_limit(ls_family_reader *r) {
     const char *has = ls_family_form(r, "mixer.dt_limit");
     double low, high;
     if (has == NULL || sscanf(has, "%lf,%lf", &low, &high) != 2) return;
-    json_t *top =
-        isinf(high) ? json_pack("{s:s}", "__float__", "Infinity") : json_real(high);
+    json_t *top = isinf(high) ? json_pack("{s:s}", "__float__", "Infinity") : json_real(high);
     ls_field_write(r, "time_step_limit", json_pack("[f,o]", low, top));
 }
 
