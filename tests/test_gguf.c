@@ -43,9 +43,11 @@ static void unpacks_every_type(void **state) {
     ls_ctx ctx = ls_ctx_default();
     ls_gguf file;
     ls_safetensors expected;
-    assert_int_equal(ls_gguf_open(&ctx, LS_TEST_SOURCE "/tests/golden/gguf-types.gguf", &file), LS_OK);
-    assert_int_equal(ls_safetensors_open(&ctx, LS_TEST_SOURCE "/tests/golden/gguf-types.safetensors", &expected),
+    assert_int_equal(ls_gguf_open(&ctx, LS_TEST_SOURCE "/tests/golden/gguf-types.gguf", &file),
                      LS_OK);
+    assert_int_equal(
+        ls_safetensors_open(&ctx, LS_TEST_SOURCE "/tests/golden/gguf-types.safetensors", &expected),
+        LS_OK);
     assert_int_equal(file.tensor_count, 13);
     for (size_t i = 0; i < file.tensor_count; i++) {
         const ls_safetensor tensor = ls_blocks_tensor(&file.tensors[i]);
@@ -77,7 +79,8 @@ static void packs_as_public_code(void **state) {
     static const uint32_t types[] = {LS_GGML_F32, LS_GGML_F16, LS_GGML_BF16, LS_GGML_Q8_0};
     ls_ctx ctx = ls_ctx_default();
     ls_gguf file;
-    assert_int_equal(ls_gguf_open(&ctx, LS_TEST_SOURCE "/tests/golden/gguf-types.gguf", &file), LS_OK);
+    assert_int_equal(ls_gguf_open(&ctx, LS_TEST_SOURCE "/tests/golden/gguf-types.gguf", &file),
+                     LS_OK);
     const ls_gguf_tensor *plain = ls_gguf_find_tensor(&file, "F32");
     float values[256];
     memcpy(values, plain->data, sizeof values);
@@ -188,7 +191,9 @@ static void round_trips(void **state) {
     for (size_t i = 0; i < file.tensor_count; i++) {
         const ls_safetensor tensor = ls_blocks_tensor(&file.tensors[i]);
         const bool vector = strcmp(tensor.name, "vector") == 0;
-        const double most = tensor.block != 0 ? 3.0 / 127 / 1.9 : tensor.type == LS_STORED_F32 ? 0 : 1e-2;
+        const double most = tensor.block != 0              ? 3.0 / 127 / 1.9
+                            : tensor.type == LS_STORED_F32 ? 0
+                                                           : 1e-2;
         assert_int_equal(tensor.rank, vector ? 1 : 2);
         assert_int_equal(tensor.dim[0], vector ? 3 : ROWS);
         for (int64_t k = 0; k < tensor.count; k++) {
@@ -382,9 +387,9 @@ static void refuses_cut_files(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unpacks_every_type),   cmocka_unit_test(packs_as_public_code),
-        cmocka_unit_test(rounds_halves),        cmocka_unit_test(round_trips),
-        cmocka_unit_test(refuses_to_write),     cmocka_unit_test(refuses_broken_files),
+        cmocka_unit_test(unpacks_every_type), cmocka_unit_test(packs_as_public_code),
+        cmocka_unit_test(rounds_halves),      cmocka_unit_test(round_trips),
+        cmocka_unit_test(refuses_to_write),   cmocka_unit_test(refuses_broken_files),
         cmocka_unit_test(refuses_cut_files),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

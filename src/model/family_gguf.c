@@ -171,7 +171,8 @@ static void translate_heads(ls_family_gguf_reader *r, const char *architecture, 
         number(r, architecture, "rope.dimension_count", share ? (double)head : 0);
     /* half an element more, since the reader rounds the product down */
     if (rotated > 0 && (share || rotated != (double)head))
-        ls_family_gguf_set(r, "partial_rotary_factor", json_real(fmin((rotated + 0.5) / (double)head, 1)));
+        ls_family_gguf_set(r, "partial_rotary_factor",
+                           json_real(fmin((rotated + 0.5) / (double)head, 1)));
     if (rotated > (double)head) refuse(r, "more of a head is rotated than there is");
 }
 
@@ -281,7 +282,8 @@ static void translate_rope(ls_family_gguf_reader *r, const char *architecture) {
     else
         refuse(r, "longrope needs the tensors rope_factors_short and rope_factors_long");
     if (freqs && (lists || scaling != NULL))
-        refuse(r, "rope_freqs and another scaling of rope at once: it is not known what that means");
+        refuse(r,
+               "rope_freqs and another scaling of rope at once: it is not known what that means");
     if (freqs && scaling == NULL) {
         json_t *lists_of = factors_of(r, "rope_freqs.weight", "rope_freqs.weight", 1);
         json_object_set_new(lists_of, "factor", json_real(1));
@@ -290,8 +292,7 @@ static void translate_rope(ls_family_gguf_reader *r, const char *architecture) {
         json_decref(lists_of);
     }
     if (scaling == NULL) return;
-    const double original =
-        number(r, architecture, "rope.scaling.original_context_length", 0);
+    const double original = number(r, architecture, "rope.scaling.original_context_length", 0);
     if (original >= 1 && original <= 1 << 30)
         json_object_set_new(scaling, "original_max_position_embeddings",
                             json_integer((json_int_t)original));

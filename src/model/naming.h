@@ -51,7 +51,7 @@ typedef struct ls_public_names {
     const char *name, *rules;
 } ls_public_names;
 extern const ls_public_names ls_public_names_known[]; /* ends with {0} */
-const char *ls_public_rules(const char *name); /* "" where there are none of this name */
+const char *ls_public_rules(const char *name);        /* "" where there are none of this name */
 /* Our own names of a model's inputs and outputs, and what wraps a model of any kind. */
 extern const char ls_public_names_own[];
 

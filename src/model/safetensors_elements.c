@@ -48,7 +48,7 @@ static void blocks_f64(const ls_safetensor *tensor, int64_t first, int64_t count
         CASE(F64, double, out_type, (out_type)x)                                                   \
         CASE(F32, float, out_type, (out_type)x)                                                    \
         CASE(BF16, uint16_t, out_type, (out_type)ls_bf16_to_f32(x))                                \
-        CASE(F16, uint16_t, out_type, (out_type)ls_f16_value(x))                                      \
+        CASE(F16, uint16_t, out_type, (out_type)ls_f16_value(x))                                   \
         CASE(I64, int64_t, out_type, (out_type)x)                                                  \
         CASE(I32, int32_t, out_type, (out_type)x)                                                  \
         CASE(I16, int16_t, out_type, (out_type)x)                                                  \

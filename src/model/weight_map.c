@@ -289,8 +289,8 @@ enum { TILE = 64 };
 static void read_tile(const ls_parameters *store, const ls_weight *weight, const rows *all,
                       int64_t r, int64_t count, char *const *place) {
     const size_t size = ls_dtype_size(store->master_type);
-    const bool plain = (all->flags & (LS_ALIAS_PAIRS | LS_ALIAS_TRANSPOSED |
-                                      LS_ALIAS_LAST_TRANSPOSED)) == 0;
+    const bool plain =
+        (all->flags & (LS_ALIAS_PAIRS | LS_ALIAS_TRANSPOSED | LS_ALIAS_LAST_TRANSPOSED)) == 0;
     const bool transposed = all->flags & LS_ALIAS_TRANSPOSED && all->tensor->rank == 2;
     double span[TILE];
     for (int64_t i = 0; plain && i < count; i++)

@@ -18,7 +18,8 @@ static double read_key(const ls_gguf_key *key) {
     while (ls_gguf_next(&walk)) {
         seen++;
         ls_gguf_real(&walk.element, &real);
-        if (ls_gguf_string(&walk.element, &text) && text.length > 0) real = text.at[text.length - 1];
+        if (ls_gguf_string(&walk.element, &text) && text.length > 0)
+            real = text.at[text.length - 1];
     }
     if (key->kind == LS_GGUF_ARRAY && seen != key->count) abort();
     ls_gguf_integer(key, &whole);

@@ -42,8 +42,7 @@ static void translate(ls_family_gguf_reader *r) {
     json_t *clip = json_object_get(r->config, "clip_qkv");
     const double most =
         json_number_value(json_object_get(r->config, "mpt.attention.max_alibi_bias"));
-    if (clip != NULL)
-        ls_family_gguf_set(r, "attn_config", json_pack("{s:O}", "clip_qkv", clip));
+    if (clip != NULL) ls_family_gguf_set(r, "attn_config", json_pack("{s:O}", "clip_qkv", clip));
     ls_family_gguf_set(r, "clip_qkv", NULL);
     if (most == 8) ls_family_gguf_set(r, "mpt.attention.max_alibi_bias", NULL);
 }
