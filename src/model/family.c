@@ -122,6 +122,20 @@ static void check_unread(ls_family_reader *r) {
                         key);
 }
 
+void ls_family_read_within(ls_family_reader *r, const char *name, const ls_family_type *type) {
+    ls_family_reader inner = *r;
+    inner.json = ls_field_any(r, name);
+    inner.seen = json_object();
+    if (!json_is_object(inner.json) || inner.seen == NULL) {
+        ls_field_refuse(r, "`%s` must be an object", name);
+    } else {
+        type->read(&inner);
+        check_unread(&inner);
+        r->status = inner.status;
+    }
+    json_decref(inner.seen);
+}
+
 /* eos_token_id, a number or a list of them; null or none: a text ends nowhere. */
 static ls_status read_stops(ls_ctx *ctx, const json_t *json, const char *what, ls_family *out) {
     const json_t *ids = json_object_get(json, "eos_token_id");

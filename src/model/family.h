@@ -53,8 +53,8 @@ typedef struct ls_family_sizes {
 } ls_family_sizes;
 /* width, layers, vocabulary and length. */
 void ls_family_read_model(ls_family_reader *r, ls_family_sizes *out);
-/* Heads; kv_heads: where the file names none, 0: as many as heads. out->head_width is the head
- * dimension where the file names none, 0: the width over the heads. */
+/* Heads; kv_heads: where the file names none, 0: as many as heads. out->heads and out->head_width
+ * are what there is where the file names none, 0: it must; the width over the heads. */
 void ls_family_read_heads(ls_family_reader *r, int64_t kv_heads, ls_family_sizes *out);
 /* Width of the feed-forward layers; fallback as in ls_field_int. */
 void ls_family_read_hidden(ls_family_reader *r, int64_t fallback);
@@ -95,6 +95,7 @@ typedef struct ls_family_usual {
     int64_t kv_heads, head_width; /* 0: as many as heads, the width over the heads */
     double epsilon;
     const char *activation;
+    int64_t heads, vocabulary, length; /* 0: the file must say; of the length 2048 */
 } ls_family_usual;
 double ls_family_read_body(ls_family_reader *r, const ls_family_usual *usual,
                            ls_family_sizes *out);
@@ -105,6 +106,11 @@ void ls_family_set_qk_norm(ls_family_reader *r, const char *which, const char *k
                            double epsilon);
 
 /* ---- families ---- */
+
+struct ls_family_type;
+/* Reads an object of the file, the field `name`, as a family's own. */
+void ls_family_read_within(ls_family_reader *r, const char *name,
+                           const struct ls_family_type *type);
 
 typedef struct ls_family_type {
     const char *name;             /* model_type */

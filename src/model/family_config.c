@@ -108,24 +108,32 @@ void ls_family_set_real(ls_family_reader *r, const char *key, double value) {
 
 /* ---- sizes ---- */
 
-void ls_family_read_model(ls_family_reader *r, ls_family_sizes *out) {
+enum { LENGTH_USUAL = 2048 };
+
+static void read_sizes(ls_family_reader *r, int64_t vocabulary, int64_t length,
+                       ls_family_sizes *out) {
     *out = (ls_family_sizes){
         .width = ls_field_int(r, "hidden_size|n_embd|d_model|n_embed", LS_FIELD_NEEDED, 1, 65536),
         .layers = ls_field_int(r, "num_hidden_layers|n_layer|n_layers", LS_FIELD_NEEDED, 1,
                                LS_LAYERS_MAX),
         .length =
             ls_field_int(r, "max_position_embeddings|n_positions|max_seq_len|seq_length|n_ctx",
-                         2048, 1, 1 << 30),
+                         length, 1, 1 << 30),
     };
     LS_FAMILY_INT(r, "model.width", out->width);
     LS_FAMILY_INT(r, "model.layers", out->layers);
     LS_FAMILY_INT(r, "model.length", out->length);
     LS_FAMILY_INT(r, "model.vocabulary",
-                  ls_field_int(r, "vocab_size", LS_FIELD_NEEDED, 1, 16777216));
+                  ls_field_int(r, "vocab_size", vocabulary, 1, 16777216));
+}
+
+void ls_family_read_model(ls_family_reader *r, ls_family_sizes *out) {
+    read_sizes(r, LS_FIELD_NEEDED, LENGTH_USUAL, out);
 }
 
 void ls_family_read_heads(ls_family_reader *r, int64_t kv_heads, ls_family_sizes *out) {
-    out->heads = ls_field_int(r, "num_attention_heads|n_head|n_heads", LS_FIELD_NEEDED, 1, 4096);
+    out->heads = ls_field_int(r, "num_attention_heads|n_head|n_heads",
+                              out->heads > 0 ? out->heads : LS_FIELD_NEEDED, 1, 4096);
     out->kv_heads = ls_field_int(r, "num_key_value_heads|num_kv_heads|n_head_kv",
                                  kv_heads == 0 ? out->heads : kv_heads, 1, 4096);
     out->head_width = ls_field_int(r, "head_dim", out->head_width, 1, 65536);
@@ -418,7 +426,9 @@ void ls_family_read_rotations(ls_family_reader *r, const ls_family_sizes *sizes,
 
 double ls_family_read_body(ls_family_reader *r, const ls_family_usual *usual,
                            ls_family_sizes *out) {
-    ls_family_read_model(r, out);
+    read_sizes(r, usual->vocabulary > 0 ? usual->vocabulary : LS_FIELD_NEEDED,
+               usual->length > 0 ? usual->length : LENGTH_USUAL, out);
+    out->heads = usual->heads;
     out->head_width = usual->head_width;
     ls_family_read_heads(r, usual->kv_heads, out);
     ls_family_read_hidden(r, LS_FIELD_NEEDED);
@@ -430,7 +440,8 @@ double ls_family_read_body(ls_family_reader *r, const ls_family_usual *usual,
 }
 
 void ls_family_read_llama(ls_family_reader *r, int64_t kv_heads, ls_family_sizes *out) {
-    const ls_family_usual usual = {kv_heads, 0, 1e-6, "silu"};
+    const ls_family_usual usual = {
+        .kv_heads = kv_heads, .epsilon = 1e-6, .activation = "silu"};
     ls_family_read_body(r, &usual, out);
     ls_family_read_rope(r, out, 1);
 }

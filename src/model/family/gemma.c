@@ -5,7 +5,8 @@
 
 static void read(ls_family_reader *r) {
     ls_family_sizes sizes;
-    const ls_family_usual usual = {16, 256, 1e-6, "gelu_pytorch_tanh"};
+    const ls_family_usual usual = {
+        .kv_heads = 16, .head_width = 256, .epsilon = 1e-6, .activation = "gelu_pytorch_tanh"};
     ls_family_read_body(r, &usual, &sizes);
     ls_family_read_rope(r, &sizes, 1);
     /* `gelu` in these files always meant its tanh form */

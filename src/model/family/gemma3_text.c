@@ -6,7 +6,13 @@
 static void read(ls_family_reader *r) {
     ls_family_sizes sizes;
     uint8_t marks[LS_LAYERS_MAX] = {0};
-    const ls_family_usual usual = {4, 256, 1e-6, "gelu_pytorch_tanh"};
+    const ls_family_usual usual = {.kv_heads = 4,
+                                   .head_width = 256,
+                                   .epsilon = 1e-6,
+                                   .activation = "gelu_pytorch_tanh",
+                                   .heads = 8,
+                                   .vocabulary = 262208,
+                                   .length = 131072};
     const double epsilon = ls_family_read_body(r, &usual, &sizes);
     LS_FAMILY_BOOL(r, "mixer.bias", ls_field_bool(r, "attention_bias", false));
     ls_family_set(r, "model.norm_place", "sandwich");

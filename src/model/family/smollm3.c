@@ -23,7 +23,8 @@ static void mark_unplaced(ls_family_reader *r, const ls_family_sizes *sizes, uin
 static void read(ls_family_reader *r) {
     ls_family_sizes sizes;
     uint8_t marks[LS_LAYERS_MAX] = {0};
-    const ls_family_usual usual = {4, 0, 1e-6, "silu"};
+    const ls_family_usual usual = {
+        .kv_heads = 4, .epsilon = 1e-6, .activation = "silu"};
     ls_family_read_body(r, &usual, &sizes);
     ls_family_read_rotation(r, &sizes, 1, 2000000);
     LS_FAMILY_BOOL(r, "mixer.bias", ls_field_bool(r, "attention_bias", false));
