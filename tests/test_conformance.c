@@ -28,9 +28,9 @@ static void record(ls_program *p, const void *about) {
 /* Options that take a mixer another way through the operations. */
 static const struct {
     const char *mixer, *option, *value;
-} variants[] = {{"mamba", "complex", "true"},     {"mamba", "inner_norm", "true"},
-                {"mamba2", "ngroups", "2"},       {"attention", "qk_norm", "head"},
-                {"attention", "qk_norm", "all"},  {"attention", "score_cap", "0.5"}};
+} variants[] = {{"mamba", "complex", "true"},    {"mamba", "inner_norm", "true"},
+                {"mamba2", "ngroups", "2"},      {"attention", "qk_norm", "head"},
+                {"attention", "qk_norm", "all"}, {"attention", "score_cap", "0.5"}};
 enum { VARIANTS = sizeof variants / sizeof variants[0] };
 
 /* Arrangements that each law is held against at least: with a mixer that takes positions, methods

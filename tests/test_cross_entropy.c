@@ -6,8 +6,8 @@ static const char *const inputs[] = {"x", "weights", NULL};
 
 enum { ROWS = 2 * 23, WIDTH = 12, WORDS = 37 };
 
-static ls_program *loss_program(ls_ctx *ctx, ls_dtype type, bool grad, double smoothing,
-                                double cap, ls_parameters **store) {
+static ls_program *loss_program(ls_ctx *ctx, ls_dtype type, bool grad, double smoothing, double cap,
+                                ls_parameters **store) {
     ls_program *p = NULL;
     expect(ctx, ls_parameters_new(ctx, type, store));
     for (int pass = 0; pass < 2; pass++) {

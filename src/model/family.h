@@ -79,6 +79,8 @@ bool ls_family_read_layer_types(ls_family_reader *r, const ls_family_sizes *size
  * near, those without positions unplaced, and both near_unplaced, unless all are alike. */
 void ls_family_set_layers(ls_family_reader *r, const ls_family_sizes *sizes, const uint8_t *marks,
                           int64_t window);
+/* A key of the layers with windows: mixer.KEY where all have them, mixer.near.KEY where some do. */
+void ls_family_set_near(ls_family_reader *r, const char *key, const char *value);
 /* Layers that see `window` keys, from layer `first` on or as layer_types says; 0: none do. */
 void ls_family_set_windows(ls_family_reader *r, const ls_family_sizes *sizes, int64_t window,
                            int64_t first);
@@ -97,8 +99,7 @@ typedef struct ls_family_usual {
     const char *activation;
     int64_t heads, vocabulary, length; /* 0: the file must say; of the length 2048 */
 } ls_family_usual;
-double ls_family_read_body(ls_family_reader *r, const ls_family_usual *usual,
-                           ls_family_sizes *out);
+double ls_family_read_body(ls_family_reader *r, const ls_family_usual *usual, ls_family_sizes *out);
 /* A soft cap: our key, where the field is not null; 0 as the fallback: none. */
 void ls_family_set_cap(ls_family_reader *r, const char *name, double fallback, const char *key);
 /* Norms of queries and keys; `which`: see mixer.qk_norm. */

@@ -123,8 +123,7 @@ static void read_sizes(ls_family_reader *r, int64_t vocabulary, int64_t length,
     LS_FAMILY_INT(r, "model.width", out->width);
     LS_FAMILY_INT(r, "model.layers", out->layers);
     LS_FAMILY_INT(r, "model.length", out->length);
-    LS_FAMILY_INT(r, "model.vocabulary",
-                  ls_field_int(r, "vocab_size", vocabulary, 1, 16777216));
+    LS_FAMILY_INT(r, "model.vocabulary", ls_field_int(r, "vocab_size", vocabulary, 1, 16777216));
 }
 
 void ls_family_read_model(ls_family_reader *r, ls_family_sizes *out) {
@@ -183,70 +182,6 @@ void ls_family_read_activation(ls_family_reader *r, const char *fallback, bool g
     }
     ls_field_refuse(r, "the activation `%.64s` is not known%s", name,
                     gated ? " in gated form" : "");
-}
-
-/* ---- windows ---- */
-
-bool ls_family_read_layer_types(ls_family_reader *r, const ls_family_sizes *sizes, uint8_t *marks) {
-    const json_t *types = ls_field_any(r, "layer_types");
-    if (types == NULL) return false;
-    if (!json_is_array(types) || (int64_t)json_array_size(types) != sizes->layers) {
-        ls_field_refuse(r, "`layer_types` must list %lld layers", (long long)sizes->layers);
-        return true;
-    }
-    for (int64_t i = 0; i < sizes->layers && r->status == LS_OK; i++) {
-        const char *type = json_string_value(json_array_get(types, (size_t)i));
-        const bool near = type != NULL && strcmp(type, "sliding_attention") == 0;
-        if (!near && (type == NULL || strcmp(type, "full_attention") != 0))
-            ls_field_refuse(r, "`layer_types` has %.64s, which is not known",
-                            type == NULL ? "something that is no text" : type);
-        marks[i] = (uint8_t)((marks[i] & ~LS_LAYER_NEAR) | (near ? LS_LAYER_NEAR : 0));
-    }
-    return true;
-}
-
-/* The label of layers with these marks; "": they have none. */
-static const char *label_of(int marks) {
-    static const char *const labels[] = {"", "near", "unplaced", "near_unplaced"};
-    return labels[marks & 3];
-}
-
-void ls_family_set_layers(ls_family_reader *r, const ls_family_sizes *sizes, const uint8_t *marks,
-                          int64_t window) {
-    ls_text layers = {0};
-    bool seen[4] = {false}, alike = true;
-    for (int64_t i = 0; i < sizes->layers && r->status == LS_OK; i++) {
-        const char *label = label_of(marks[i]);
-        seen[marks[i] & 3] = true;
-        alike &= marks[i] == marks[0];
-        ls_text_printf(r->ctx, &layers, "%sattention%s%s", i == 0 ? "" : ",",
-                       label[0] == '\0' ? "" : ":", label);
-    }
-    if (r->status == LS_OK) r->status = ls_text_status(&layers);
-    if (r->status == LS_OK && !alike)
-        r->status = ls_settings_put(r->ctx, r->out, "model.layers", layers.bytes);
-    ls_text_clear(r->ctx, &layers);
-    for (int kind = 1; kind < 4; kind++) {
-        char key[64];
-        if (!seen[kind]) continue;
-        if (kind & LS_LAYER_NEAR && window == 0)
-            ls_field_refuse(r, "there are layers with windows, but there is no sliding_window");
-        snprintf(key, sizeof key, "mixer.%s%swindow", alike ? "" : label_of(kind),
-                 alike ? "" : ".");
-        if (kind & LS_LAYER_NEAR) LS_FAMILY_INT(r, key, window);
-        snprintf(key, sizeof key, "mixer.%s%spositions", alike ? "" : label_of(kind),
-                 alike ? "" : ".");
-        if (kind & LS_LAYER_UNPLACED) ls_family_set(r, key, "none");
-    }
-}
-
-void ls_family_set_windows(ls_family_reader *r, const ls_family_sizes *sizes, int64_t window,
-                           int64_t first) {
-    uint8_t marks[LS_LAYERS_MAX] = {0};
-    for (int64_t i = ls_max(first, 0); i < sizes->layers; i++)
-        marks[i] = window > 0 ? LS_LAYER_NEAR : 0;
-    ls_family_read_layer_types(r, sizes, marks);
-    ls_family_set_layers(r, sizes, marks, window);
 }
 
 /* ---- rotary positions ---- */
@@ -383,21 +318,6 @@ void ls_family_read_rope(ls_family_reader *r, const ls_family_sizes *sizes, doub
     ls_family_read_rotation(r, sizes, share, 10000);
 }
 
-/* mixer.KEY for all layers, or mixer.LABEL.KEY for those with windows, whichever there are. */
-static void set_near(ls_family_reader *r, const char *key, const char *value) {
-    static const char *const labels[] = {"near", "near_unplaced"};
-    char full[64];
-    for (int i = 0; i < 2; i++) {
-        snprintf(full, sizeof full, "mixer.%s.window", labels[i]);
-        if (ls_settings_get(r->out, full) == NULL) continue;
-        snprintf(full, sizeof full, "mixer.%s.%s", labels[i], key);
-        ls_family_set(r, full, "%s", value);
-    }
-    if (ls_settings_get(r->out, "mixer.window") == NULL) return;
-    snprintf(full, sizeof full, "mixer.%s", key);
-    ls_family_set(r, full, "%s", value);
-}
-
 void ls_family_read_rotations(ls_family_reader *r, const ls_family_sizes *sizes, double theta,
                               double local) {
     ls_family_read_rotation(r, sizes, 1, theta);
@@ -410,16 +330,18 @@ void ls_family_read_rotations(ls_family_reader *r, const ls_family_sizes *sizes,
         inner.json != ls_field_any(r, "rope_scaling")) {
         const char *kind = ls_field_text(&inner, "rope_type|type", "default");
         if (strcmp(kind, "default") != 0)
-            ls_field_refuse(&inner, "the rotation of layers with windows is scaled (%.64s), which "
-                                    "there is not", kind);
+            ls_field_refuse(&inner,
+                            "the rotation of layers with windows is scaled (%.64s), which "
+                            "there is not",
+                            kind);
         local = ls_field_real(&inner, "rope_theta", local, 1, 1e12);
         r->status = inner.status;
     }
     json_decref(inner.seen);
     char text[40];
     snprintf(text, sizeof text, "%.17g", local);
-    if (local > 0) set_near(r, "rope_base", text);
-    set_near(r, "positions", "trained");
+    if (local > 0) ls_family_set_near(r, "rope_base", text);
+    ls_family_set_near(r, "positions", "trained");
 }
 
 /* ---- Llama's form ---- */
@@ -440,8 +362,7 @@ double ls_family_read_body(ls_family_reader *r, const ls_family_usual *usual,
 }
 
 void ls_family_read_llama(ls_family_reader *r, int64_t kv_heads, ls_family_sizes *out) {
-    const ls_family_usual usual = {
-        .kv_heads = kv_heads, .epsilon = 1e-6, .activation = "silu"};
+    const ls_family_usual usual = {.kv_heads = kv_heads, .epsilon = 1e-6, .activation = "silu"};
     ls_family_read_body(r, &usual, out);
     ls_family_read_rope(r, out, 1);
 }

@@ -4,9 +4,10 @@
 
 #define FIELD(name) ls_model_settings, name
 static const ls_option options[] = {
-    LS_LONG_TEXT("layers", FIELD(layers), "6",
-            "Number of blocks, or the mixer of each: mamba,attention; mixers with a label have "
-            "options of their own: attention:near,attention with mixer.near.window."),
+    LS_LONG_TEXT(
+        "layers", FIELD(layers), "6",
+        "Number of blocks, or the mixer of each: mamba,attention; mixers with a label have "
+        "options of their own: attention:near,attention with mixer.near.window."),
     LS_INT("width", FIELD(width), "256", 1, 65536, "Width of the residual stream."),
     LS_INT("hidden", FIELD(hidden), "0", 0, 1048576,
            "Hidden width of the feed-forward layer; 0: 4 times the width (8/3 where it is "
@@ -118,9 +119,9 @@ static const ls_option options[] = {
               "Rows of a sequence that are read, padding left out.",
               .needs = "head=classify|match"),
     LS_LONG_TEXT("encoder_layers", FIELD(encoder_layers), "0",
-            "Layers of an encoder, which reads a source both ways: a number, or the mixer of "
-            "each; the model's own layers then are a decoder, which attends to its rows; 0: "
-            "none."),
+                 "Layers of an encoder, which reads a source both ways: a number, or the mixer of "
+                 "each; the model's own layers then are a decoder, which attends to its rows; 0: "
+                 "none."),
     LS_TEXT("encoder_mixer", FIELD(encoder_mixer), "",
             "Mixer of the encoder where encoder_layers is a number; empty: as mixer.",
             .needs = "encoder_layers"),

@@ -132,7 +132,8 @@ static void move_one(const ls_parameters *store, const ls_parameter *parameter, 
         ls_element_set(ls_parameter_master(store, parameter), store->master_type, here,
                        how.more == 0 ? how.values[there] : how.values[there] + how.more);
     if (how.out != NULL)
-        how.out[there] += ls_element(how.from(store, parameter), store->master_type, here) + how.more;
+        how.out[there] +=
+            ls_element(how.from(store, parameter), store->master_type, here) + how.more;
 }
 
 /* Of parameters whose rows lie side by side in the tensor. */
@@ -240,10 +241,9 @@ ls_status ls_weight_load(ls_ctx *ctx, ls_parameters *store, const ls_weight *wei
     clear_moving(store, weight, set);
     LS_TRY(ls_safetensor_values(ctx, tensor, &values));
     const bool moves = (weight->flags & LS_ALIAS_MOVES) != 0;
-    ls_status status = move_rows(ctx, store, weight, tensor,
-                                 (move){.values = values,
-                                        .more = weight->plus_one ? 1 : 0,
-                                        .set = moves ? NULL : set});
+    ls_status status = move_rows(
+        ctx, store, weight, tensor,
+        (move){.values = values, .more = weight->plus_one ? 1 : 0, .set = moves ? NULL : set});
     ls_free(ctx, values);
     return status;
 }

@@ -32,7 +32,8 @@ static ls_tensor *embed(ls_program *p, const void *chosen, ls_tensor *x) {
         return NULL;
     }
     ls_init init = {.kind = LS_INIT_NORMAL, .a = 0.02, .no_decay = true};
-    ls_tensor *table = ls_shared_param(p, "embedding", LS_DIMS(o->offset + o->length, x->dim[2]), init);
+    ls_tensor *table =
+        ls_shared_param(p, "embedding", LS_DIMS(o->offset + o->length, x->dim[2]), init);
     if (ls_begins_differ(p) && o->offset > 0) {
         ls_refuse_option(p, "resets",
                          "position.offset does not go with sequences that begin anew each for "

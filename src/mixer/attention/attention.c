@@ -38,9 +38,10 @@ static const ls_option options[] = {
               "A norm of all heads together before the output projection (sub-LayerNorm)."),
     LS_REAL("inner_epsilon", FIELD(inner_epsilon), "1e-5", 1e-12, 1, "Added in that norm.",
             .needs = "inner_norm!=none"),
-    LS_CHOICE("qk_norm", FIELD(qk_norm), "none", "none|head|all",
-              "Norms of queries and of keys before positions enter: of each head, with weights that "
-              "heads share (Qwen3), or of all heads together (OLMo 2)."),
+    LS_CHOICE(
+        "qk_norm", FIELD(qk_norm), "none", "none|head|all",
+        "Norms of queries and of keys before positions enter: of each head, with weights that "
+        "heads share (Qwen3), or of all heads together (OLMo 2)."),
     LS_CHOICE("qk_norm_kind", FIELD(qk_norm_kind), "rms", "layer|rms", "Kind of those norms.",
               .needs = "qk_norm!=none"),
     LS_BOOL("qk_norm_bias", FIELD(qk_norm_bias), "false", "Whether they have biases.",

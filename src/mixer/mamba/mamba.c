@@ -116,7 +116,8 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     ls_split(p, ls_mamba_project(p, "select", u, s.R + 2 * s.N, ls_mamba_uniform(s.E, 1), false), 3,
              (const int64_t[]){s.R, s.N, s.N}, parts);
     for (int i = 0; o->inner_norm && i < 3; i++)
-        parts[i] = ls_residual_norm(p, LS_NORM_RMS, o->inner_epsilon, parts[i], NULL, NULL, NULL, NULL);
+        parts[i] =
+            ls_residual_norm(p, LS_NORM_RMS, o->inner_epsilon, parts[i], NULL, NULL, NULL, NULL);
     ls_scan scan = {
         .u = u,
         .delta = ls_mamba_project(p, "dt", parts[0], s.E, dt_weights(o, s.R), false),

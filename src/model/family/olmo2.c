@@ -3,8 +3,7 @@
 
 static void read(ls_family_reader *r) {
     ls_family_sizes sizes;
-    const ls_family_usual usual = {
-        .epsilon = 1e-5, .activation = "silu"};
+    const ls_family_usual usual = {.epsilon = 1e-5, .activation = "silu"};
     const double epsilon = ls_family_read_body(r, &usual, &sizes);
     ls_family_read_rope(r, &sizes, 1);
     LS_FAMILY_BOOL(r, "mixer.bias", ls_field_bool(r, "attention_bias", false));

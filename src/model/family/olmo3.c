@@ -4,8 +4,7 @@
 static void read(ls_family_reader *r) {
     ls_family_sizes sizes;
     uint8_t marks[LS_LAYERS_MAX] = {0};
-    const ls_family_usual usual = {
-        .epsilon = 1e-5, .activation = "silu"};
+    const ls_family_usual usual = {.epsilon = 1e-5, .activation = "silu"};
     const double epsilon = ls_family_read_body(r, &usual, &sizes);
     LS_FAMILY_BOOL(r, "mixer.bias", ls_field_bool(r, "attention_bias", false));
     ls_family_set(r, "model.norm_place", "branch");

@@ -5,8 +5,7 @@
 static void mark_unplaced(ls_family_reader *r, const ls_family_sizes *sizes, uint8_t *marks) {
     const json_t *list = ls_field_any(r, "no_rope_layers");
     const int64_t every = ls_field_int(r, "no_rope_layer_interval", 4, 1, LS_LAYERS_MAX);
-    if (list != NULL &&
-        (!json_is_array(list) || (int64_t)json_array_size(list) != sizes->layers)) {
+    if (list != NULL && (!json_is_array(list) || (int64_t)json_array_size(list) != sizes->layers)) {
         ls_field_refuse(r, "`no_rope_layers` must list %lld layers", (long long)sizes->layers);
         return;
     }
@@ -23,8 +22,7 @@ static void mark_unplaced(ls_family_reader *r, const ls_family_sizes *sizes, uin
 static void read(ls_family_reader *r) {
     ls_family_sizes sizes;
     uint8_t marks[LS_LAYERS_MAX] = {0};
-    const ls_family_usual usual = {
-        .kv_heads = 4, .epsilon = 1e-6, .activation = "silu"};
+    const ls_family_usual usual = {.kv_heads = 4, .epsilon = 1e-6, .activation = "silu"};
     ls_family_read_body(r, &usual, &sizes);
     ls_family_read_rotation(r, &sizes, 1, 2000000);
     LS_FAMILY_BOOL(r, "mixer.bias", ls_field_bool(r, "attention_bias", false));

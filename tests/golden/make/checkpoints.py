@@ -13,11 +13,21 @@ from safetensors.torch import save_file
 COMMON = dict(vocab_size=53, bos_token_id=1, eos_token_id=2, pad_token_id=0)
 SIZES = dict(hidden_size=24, num_hidden_layers=3, num_attention_heads=4, intermediate_size=36,
              max_position_embeddings=64, **COMMON)
+SMALL = dict(SIZES, vocab_size=31, hidden_size=12, num_hidden_layers=2, num_attention_heads=2,
+             intermediate_size=16, head_dim=6, num_key_value_heads=1, query_pre_attn_scalar=5,
+             sliding_window=7)
 OPT = dict(hidden_size=24, num_hidden_layers=2, num_attention_heads=4, ffn_dim=36,
            max_position_embeddings=48, **COMMON)
 FALCON = dict(hidden_size=24, num_hidden_layers=2, num_attention_heads=6, alibi=True, **COMMON)
 
 FOLDERS = {
+    "gemma2": ("Gemma2ForCausalLM", dict(SMALL, attn_logit_softcapping=1.5,
+                                         final_logit_softcapping=2.5)),
+    "gemma3": ("Gemma3ForCausalLM", dict(
+        SMALL, layer_types=["sliding_attention", "full_attention"],
+        rope_parameters=dict(
+            full_attention=dict(rope_type="linear", rope_theta=1e6, factor=8.0),
+            sliding_attention=dict(rope_type="default", rope_theta=1e4)))),
     "gemma": ("GemmaForCausalLM", dict(SIZES, head_dim=10, num_key_value_heads=1)),
     "gemma2-default": ("Gemma2ForCausalLM", dict(SIZES, head_dim=6, num_key_value_heads=2,
                                                  sliding_window=7, query_pre_attn_scalar=9)),
@@ -27,9 +37,6 @@ FOLDERS = {
     "gemma3-capped": ("Gemma3ForCausalLM", dict(
         SIZES, head_dim=8, num_key_value_heads=2, sliding_window=5, query_pre_attn_scalar=5,
         final_logit_softcapping=2.5, layer_types=["full_attention"] + 2 * ["sliding_attention"])),
-    "gemma2-deep": ("Gemma2ForCausalLM", dict(
-        SIZES, hidden_size=8, intermediate_size=8, num_hidden_layers=100, num_attention_heads=1,
-        num_key_value_heads=1, head_dim=4, sliding_window=7)),
     "gemma3-images": ("Gemma3ForConditionalGeneration", dict(
         text_config=dict(SIZES, head_dim=8, num_key_value_heads=2, sliding_window=5,
                          query_pre_attn_scalar=5, sliding_window_pattern=2),
@@ -106,7 +113,7 @@ def expect(folder, kind, weights, length):
     model.load_state_dict(weights)
     model.tie_weights()
     words = model.get_input_embeddings().weight.shape[0]
-    rows = [torch.randint(3, 50, (n,)) for n in (20, 13, length)]
+    rows = [torch.randint(3, min(words, 50), (n,)) for n in (20, 13, length)]
     out = {}
     for case, chosen, left in (("a", rows[:2], False), ("b", rows[:2], True), ("c", rows[2:], False)):
         most = max(len(row) for row in chosen)
@@ -144,7 +151,7 @@ def expect(folder, kind, weights, length):
 def main():
     out, names = Path(sys.argv[1]), sys.argv[2:] or list(FOLDERS)
     for number, name in enumerate(names):
-        make(out / name, *FOLDERS[name], seed=100 + number)
+        make(out / name, *FOLDERS[name], seed=200 + number)
     weights = {}
     for name in names:
         model = getattr(transformers, FOLDERS[name][0]).from_pretrained(out / name, dtype="float32")

@@ -46,7 +46,7 @@ ls_key_set ls_key_set_all(ls_tensor *q, ls_tensor *k, ls_tensor *v);
 typedef struct ls_attention_options {
     double scale;
     bool off_by_one; /* the softmax's sum has an extra 1 (a key of score 0 without value) */
-    double cap;      /* > 0: scores, biases included, become cap tanh(score / cap); not with lists */
+    double cap; /* > 0: scores, biases included, become cap tanh(score / cap); not with lists */
 } ls_attention_options;
 /* One softmax over all sets. Returns [B,T,H,V]; *lse (optional) is the log of the sum of
  * exponentials, wide [B,H,T] (no gradient flows through it). A row that may see no key gives 0 and

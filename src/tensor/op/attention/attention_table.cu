@@ -123,8 +123,8 @@ static __device__ void meet(const ls_cuda_attention &job, const ls_cuda_key_set 
         ls_copies_wait<0>();
     }
     ls_tile_differentiate<1, SIZE, LS_TILE_BIASED, false>(
-        p, ds, job.scale * LS_CUDA_LOG2_E, ls_tile_bias_of(job, s, h), NULL, full, 0, row + band, key,
-        tiles.queries + band, tiles.keys, tiles.lse + band, tiles.dot + band);
+        p, ds, job.scale * LS_CUDA_LOG2_E, ls_tile_bias_of(job, s, h), NULL, full, 0, row + band,
+        key, tiles.queries + band, tiles.keys, tiles.lse + band, tiles.dot + band);
 #pragma unroll
     for (int n = 0; n < SIZE / 8; n++)
 #pragma unroll

@@ -22,8 +22,7 @@ typedef struct ls_cross_entropy_attributes {
 } ls_cross_entropy_attributes;
 static inline ls_cross_entropy_attributes ls_cross_entropy_about(const ls_node *node) {
     const ls_cross_entropy_attributes none = {0, 0};
-    return node->attributes == NULL ? none
-                                    : *(const ls_cross_entropy_attributes *)node->attributes;
+    return node->attributes == NULL ? none : *(const ls_cross_entropy_attributes *)node->attributes;
 }
 
 #endif

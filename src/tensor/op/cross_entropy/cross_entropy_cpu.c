@@ -212,8 +212,7 @@ LS_INLINE void run_typed(const ls_run *run, const ls_node *node, ls_dtype type) 
             size_t at = (size_t)(row * vocabulary);
             void *d_row = d == NULL ? NULL : (char *)d + at * ls_dtype_size(type);
             const size_t wide = at * (type == LS_F64 ? sizeof(double) : sizeof(float));
-            if (cap > 0)
-                cap_row(logits + wide, vocabulary, cap, grad ? slopes + wide : NULL, type);
+            if (cap > 0) cap_row(logits + wide, vocabulary, cap, grad ? slopes + wide : NULL, type);
             if (type == LS_F64)
                 ((double *)ls_data(node->out[0]))[n] =
                     row_f64((double *)logits + at, vocabulary, targets[n], smoothing,

@@ -9,8 +9,8 @@ static void backward(ls_program *p, const ls_node *node) {
     ls_tensor *dy = ls_grad_of(node->out[0]);
     if (dy == NULL || !node->in[0]->needs_grad) return;
     ls_record(p, &position_rows_grad, node->attributes,
-              node->attributes == NULL ? 0 : sizeof(int64_t), 2, (ls_tensor *[]){dy, node->in[0]}, 0,
-              NULL);
+              node->attributes == NULL ? 0 : sizeof(int64_t), 2, (ls_tensor *[]){dy, node->in[0]},
+              0, NULL);
 }
 
 static const ls_op position_rows = {.name = "position_rows", .backward = backward};

@@ -22,7 +22,7 @@ static void position_rows(const ls_run *run, const ls_node *node) {
         WIDE *gradient = ls_param_gradient(run, table);                                            \
         for (int64_t t = 0; t < dy->dim[0]; t++) {                                                 \
             const STORED *from = (const STORED *)ls_data(dy) + t * dy->stride[0];                  \
-            WIDE *to = gradient + row_at(run, node, table, t) * table->dim[1];                           \
+            WIDE *to = gradient + row_at(run, node, table, t) * table->dim[1];                     \
             for (int64_t i = 0; i < dy->dim[1]; i++) to[i] += LOAD(from[i]);                       \
         }                                                                                          \
     }

@@ -46,7 +46,8 @@ template <typename T> static void grad(const ls_run *run, const ls_node *node) {
     enum { ROWS_MAX = 32768 };
     const ls_tensor *dy = node->in[0], *table = node->in[1];
     int64_t T_count = dy->dim[0], width = dy->dim[1], last = table->dim[0] - 1;
-    int64_t first = ls_min(run->start + ls_position_rows_offset(node), last), targets = ls_min(T_count, last - first + 1);
+    int64_t first = ls_min(run->start + ls_position_rows_offset(node), last),
+            targets = ls_min(T_count, last - first + 1);
     float *gradient = (float *)ls_param_gradient(run, table) + first * width;
     const T *from = (const T *)ls_data(dy);
     for (int64_t done = 0; done < targets; done += ROWS_MAX) {
