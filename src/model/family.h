@@ -129,6 +129,7 @@ int64_t ls_family_gguf_int(const ls_family_gguf_reader *r, const char *field);
  * next to each other. */
 typedef struct ls_family_gguf {
     const char *architecture; /* general.architecture, or NULL: there is none */
+    const char *only;  /* a key below it that must be true, where another family has the name too */
     const char *rules; /* of tensors, before those called gguf (see ls_naming_read), or NULL */
     bool share;        /* config.json says which share of a head is rotated; not all */
     void (*translate)(ls_family_gguf_reader *r); /* what no table can say, or NULL */

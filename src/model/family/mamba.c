@@ -12,7 +12,6 @@ static void translate(ls_family_gguf_reader *r) {
     if (width > 0)
         ls_family_gguf_set(r, "expand",
                            json_integer(ls_family_gguf_int(r, "intermediate_size") / width));
-    /* Falcon-Mamba's norms: it is no Mamba without them */
     if (json_is_false(json_object_get(r->config, "mamba.ssm.dt_b_c_rms")))
         ls_family_gguf_set(r, "mamba.ssm.dt_b_c_rms", NULL);
 }
