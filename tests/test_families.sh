@@ -67,12 +67,6 @@ layers=$(awk 'BEGIN { for (i = 0; i < 60; i++) printf "%sattention:near,attentio
 [ -n "$(eval_loss "$work/deep")" ] || fail "eval of 120 layers"
 
 # ---- GGUF ----
-# The folders above held GGUF files too. Those of LONGSHOT_GGUF are more: FILE.gguf with
-# FILE.safetensors beside it.
-for file in ${LONGSHOT_GGUF:+"$LONGSHOT_GGUF"/*.gguf}; do
-    "$program" apply model from="$file" golden="${file%.gguf}.safetensors" dtype=f32 tol=1e-4 ||
-        fail "$file"
-done
 gguf=$golden/gguf-llama/model.gguf
 "$program" inspect "$gguf" >"$work/out" || fail "inspect $gguf"
 grep -q 'family llama' "$work/out" && grep -q 'position.base=5000' "$work/out" &&

@@ -3,6 +3,8 @@
     python3 gguf.py PUBLIC FOLDER           writes FOLDER/gguf-types.gguf and .safetensors, and the
                                             folders FOLDER/checkpoints/gguf-*
     python3 gguf.py --check PUBLIC FOLDER   unpacks the types again and compares
+    python3 gguf.py --more PUBLIC OUT       folders OUT/gguf-* of the other architectures, which are
+                                            not kept: LONGSHOT_CHECKPOINTS=OUT tests/test_families.sh
 
 PUBLIC/llama.cpp is a checkout; gguf-py there packs and unpacks, `conversion` converts. The models are
 transformers' own classes with random weights, rounded first to what the file's type can hold, so that
@@ -20,8 +22,8 @@ import tempfile
 import common
 import numpy as np
 
-check = sys.argv[1] == "--check"
-PUBLIC, FOLDER = (os.path.abspath(a) for a in sys.argv[1 + check:3 + check])
+mode = sys.argv.pop(1) if sys.argv[1].startswith("--") else ""
+PUBLIC, FOLDER = (os.path.abspath(a) for a in sys.argv[1:3])
 SOURCE = os.path.join(PUBLIC, "llama.cpp")
 sys.path[:0] = [os.path.join(SOURCE, "gguf-py"), SOURCE]
 import gguf  # noqa: E402
@@ -99,12 +101,42 @@ def models():
     }
 
 
-def rounded(tensor, name, kind):
+def more():
+    import transformers as t
+    size = dict(vocab_size=48, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
+                max_position_embeddings=64)
+    grouped = dict(size, num_key_value_heads=2)
+    gemma = dict(grouped, head_dim=8, query_pre_attn_scalar=8, sliding_window=4)
+    return {
+        "bloom": ("f32", t.BloomConfig(vocab_size=48, hidden_size=32, n_layer=2, n_head=4)),
+        "falcon-7b": ("f32", t.FalconConfig(vocab_size=48, hidden_size=32, num_hidden_layers=2,
+                                            num_attention_heads=4, num_kv_heads=1)),
+        "gemma": ("f32", t.GemmaConfig(**grouped, head_dim=8)),
+        "gemma2": ("f32", t.Gemma2Config(**gemma)),
+        "gemma3_text": ("f32", t.Gemma3TextConfig(**dict(gemma, num_hidden_layers=7))),
+        "mamba2": ("f32", t.Mamba2Config(vocab_size=48, hidden_size=32, state_size=8, num_hidden_layers=2,
+                                         num_heads=4, head_dim=16, n_groups=1)),
+        "mpt": ("f32", t.MptConfig(vocab_size=48, d_model=32, n_layers=2, n_heads=4, max_seq_len=64)),
+        "olmo": ("f32", t.OlmoConfig(**grouped)),
+        "olmo2": ("f32", t.Olmo2Config(**grouped)),
+        "phi": ("f32", t.PhiConfig(**dict(size, intermediate_size=128))),
+        "phi3": ("f32", t.Phi3Config(**grouped, pad_token_id=0)),
+        "qwen2": ("f32", t.Qwen2Config(**grouped)),
+        "qwen3": ("f32", t.Qwen3Config(**grouped, head_dim=10)),
+        "smollm3": ("f32", t.SmolLM3Config(**dict(grouped, num_hidden_layers=4), pad_token_id=0)),
+        "stablelm": ("f32", t.StableLmConfig(**grouped, use_qkv_bias=True)),
+        "starcoder2": ("f32", t.Starcoder2Config(**grouped)),
+    }
+
+
+def rounded(tensor, name, kind, gemma):
     """What the converter will find again in the file."""
     import torch
     if name.endswith("A_log"):  # kept as -exp() in float32
         return torch.log(-(-torch.exp(tensor.float())).double())
-    if tensor.ndim < 2 or "conv1d" in name or "wpe" in name:
+    if gemma and tensor.ndim < 2:  # kept with the 1 that is added
+        return (tensor.float() + 1).double() - 1
+    if tensor.ndim < 2 or "conv1d" in name or "wpe" in name or kind == "f32":
         return tensor.float().double()
     if kind == "f16":
         return tensor.half().double()
@@ -153,10 +185,14 @@ def write_model(kind, config, out):
         fields = json.load(open(folder + "/config.json"))  # as older versions wrote it
         rope = fields.pop("rope_parameters", None) or {}
         fields.update({"rope_theta": rope.get("rope_theta"), "rotary_emb_base": rope.get("rope_theta"),
-                       "rotary_pct": rope.get("partial_rotary_factor"), "n_ctx": fields.get("n_positions")})
+                       "rotary_pct": rope.get("partial_rotary_factor"),
+                       "partial_rotary_factor": rope.get("partial_rotary_factor"), "n_ctx": fields.get("n_positions")})
+        fields["architectures"] = [fields["architectures"][0].replace("Mpt", "MPT")]
         json.dump({k: v for k, v in fields.items() if v is not None}, open(folder + "/config.json", "w"))
+        vocabulary = {str(i): i for i in range(config.vocab_size)}  # one converter counts it
+        json.dump({"model": {"vocab": vocabulary}, "added_tokens": []}, open(folder + "/tokenizer.json", "w"))
         convert(folder, kind, os.path.join(out, "model.gguf"))
-    return {key: rounded(value.data, key, kind) for key, value in model.named_parameters()}
+    return {key: rounded(value.data, key, kind, config.model_type.startswith("gemma")) for key, value in model.named_parameters()}
 
 
 def write_values(config, weights, out):
@@ -180,13 +216,25 @@ def write_values(config, weights, out):
                "values": f"transformers {transformers.__version__}, {type(model).__name__}, float64"})
 
 
+def write_models(known, folder):
+    """Those that cannot be made are said and left out."""
+    weights = {}
+    for name, about in known.items():
+        out = os.path.join(folder, "gguf-" + name)
+        try:
+            weights[name] = write_model(*about, out)
+        except (Exception, SystemExit) as why:
+            print(f"{name}: {why!r}", file=sys.stderr)
+    common.in_double()
+    for name, values in weights.items():
+        write_values(known[name][1], values, os.path.join(folder, "gguf-" + name))
+
+
 types = os.path.join(FOLDER, "gguf-types")
-if check:
+if mode == "--check":
     check_types(types)
+elif mode == "--more":
+    write_models(more(), FOLDER)
 else:
     write_types(types)
-    folders = {name: os.path.join(FOLDER, "checkpoints", "gguf-" + name) for name in models()}
-    weights = {name: write_model(*about, folders[name]) for name, about in models().items()}
-    common.in_double()
-    for name, (_, config) in models().items():
-        write_values(config, weights[name], folders[name])
+    write_models(models(), os.path.join(FOLDER, "checkpoints"))
