@@ -37,8 +37,7 @@ const ls_verb ls_verb_inspect = {
     .name = "inspect",
     .place = 11,
     .summary = "List what there is to choose from, or tell what a run or a file holds",
-    .usage =
-        "mixers|positions|extensions|presets|tasks|operations|FOLDER|FILE [--json]",
+    .usage = "mixers|positions|extensions|presets|tasks|operations|FOLDER|FILE [--json]",
     .about = "With a run folder: its settings, its checkpoints and whether each is intact. With a\n"
              "public checkpoint (a folder with config.json, a .gguf file): what it means in our\n"
              "settings. With another file: its tensors with types and shapes.\n",

@@ -15,8 +15,7 @@ float ls_f16_value(uint16_t bits) {
         value = (float)mantissa * 0x1p-24f;
         return sign ? -value : value;
     }
-    const uint32_t wide =
-        sign | (exponent == 31 ? 255u : exponent + 112u) << 23 | mantissa << 13;
+    const uint32_t wide = sign | (exponent == 31 ? 255u : exponent + 112u) << 23 | mantissa << 13;
     memcpy(&value, &wide, 4);
     return value;
 }
@@ -193,9 +192,9 @@ ls_safetensor ls_blocks_tensor(const ls_gguf_tensor *tensor) {
         uint32_t theirs;
         ls_stored_type ours;
     } plain[] = {
-        {LS_GGML_F32, LS_STORED_F32},   {LS_GGML_F16, LS_STORED_F16}, {LS_GGML_BF16, LS_STORED_BF16},
-        {LS_GGML_F64, LS_STORED_F64},   {LS_GGML_I8, LS_STORED_I8},   {LS_GGML_I16, LS_STORED_I16},
-        {LS_GGML_I32, LS_STORED_I32},   {LS_GGML_I64, LS_STORED_I64},
+        {LS_GGML_F32, LS_STORED_F32}, {LS_GGML_F16, LS_STORED_F16}, {LS_GGML_BF16, LS_STORED_BF16},
+        {LS_GGML_F64, LS_STORED_F64}, {LS_GGML_I8, LS_STORED_I8},   {LS_GGML_I16, LS_STORED_I16},
+        {LS_GGML_I32, LS_STORED_I32}, {LS_GGML_I64, LS_STORED_I64},
     };
     ls_safetensor out = {.name = tensor->name,
                          .type = LS_STORED_F32,

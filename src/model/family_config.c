@@ -186,7 +186,10 @@ bool ls_family_bool(ls_family_reader *r, const char *names, const char *key, boo
 
 /* ---- sizes ---- */
 
-void ls_family_read_model(ls_family_reader *r, ls_family_sizes *out) {
+enum { LENGTH_USUAL = 2048 };
+
+static void read_sizes(ls_family_reader *r, int64_t vocabulary, int64_t length,
+                       ls_family_sizes *out) {
     *out = (ls_family_sizes){0};
     out->width = ls_family_int(r, "hidden_size|n_embd|d_model|n_embed", "model.width",
                                LS_FIELD_NEEDED, 1, 65536);
@@ -194,30 +197,36 @@ void ls_family_read_model(ls_family_reader *r, ls_family_sizes *out) {
                                 LS_FIELD_NEEDED, 1, LS_LAYERS_MAX);
     out->length =
         ls_family_int(r, "max_position_embeddings|n_positions|max_seq_len|seq_length|n_ctx",
-                      "model.length", 2048, 1, 1 << 30);
-    ls_family_int(r, "vocab_size", "model.vocabulary", LS_FIELD_NEEDED, 1, 16777216);
+                      "model.length", length, 1, 1 << 30);
+    ls_family_int(r, "vocab_size", "model.vocabulary", vocabulary, 1, 16777216);
 }
 
-/* head_dim where it is not what the number of heads makes of the width. */
+void ls_family_read_model(ls_family_reader *r, ls_family_sizes *out) {
+    read_sizes(r, LS_FIELD_NEEDED, LENGTH_USUAL, out);
+}
+
+/* head_dim where it is not what the number of heads makes of the width, or what is usual. */
 static void write_head_width(ls_family_reader *r, ls_family_sizes *out) {
-    out->head_width = out->width / out->heads;
     const char *has = ls_family_form(r, "mixer.key_width");
+    const int64_t usual = out->head_width;
     int64_t wide;
-    if (has == NULL || !ls_parse_int(has, &wide) || wide * out->heads == out->width) return;
+    out->head_width = out->width / out->heads;
+    if (has == NULL || !ls_parse_int(has, &wide)) return;
     out->head_width = wide;
-    ls_field_write(r, "head_dim", json_integer(wide));
+    if (usual != 0 || wide * out->heads != out->width)
+        ls_field_write(r, "head_dim", json_integer(wide));
 }
 
 void ls_family_read_heads(ls_family_reader *r, int64_t kv_heads, ls_family_sizes *out) {
     out->heads = ls_family_int(r, "num_attention_heads|n_head|n_heads", "mixer.heads",
-                               LS_FIELD_NEEDED, 1, 4096);
+                               out->heads > 0 ? out->heads : LS_FIELD_NEEDED, 1, 4096);
     out->kv_heads = ls_family_int(r, "num_key_value_heads|num_kv_heads|n_head_kv", "mixer.kv_heads",
                                   kv_heads == 0 ? out->heads : kv_heads, 1, 4096);
     if (r->made != NULL) {
         write_head_width(r, out);
         return;
     }
-    out->head_width = ls_field_int(r, "head_dim", 0, 1, 65536);
+    out->head_width = ls_field_int(r, "head_dim", out->head_width, 1, 65536);
     if (out->head_width == 0 && out->width % out->heads != 0)
         ls_field_refuse(r, "%lld heads do not divide a width of %lld", (long long)out->heads,
                         (long long)out->width);
@@ -231,9 +240,9 @@ void ls_family_read_hidden(ls_family_reader *r, int64_t fallback) {
                   1, 1048576);
 }
 
-void ls_family_read_epsilon(ls_family_reader *r, double fallback) {
-    ls_family_real(r, "rms_norm_eps|layer_norm_eps|layer_norm_epsilon|norm_epsilon",
-                   "model.epsilon", fallback, 1e-12, 1);
+double ls_family_read_epsilon(ls_family_reader *r, double fallback) {
+    return ls_family_real(r, "rms_norm_eps|layer_norm_eps|layer_norm_epsilon|norm_epsilon",
+                          "model.epsilon", fallback, 1e-12, 1);
 }
 
 void ls_family_read_activation(ls_family_reader *r, const char *fallback, bool gated) {
@@ -267,70 +276,48 @@ void ls_family_read_activation(ls_family_reader *r, const char *fallback, bool g
                     gated ? " in gated form" : "");
 }
 
-/* ---- windows ---- */
-
-int64_t ls_family_window(ls_family_reader *r, int64_t fallback) {
-    char key[48] = "mixer.window";
-    int64_t window = 0, layers = 0;
-    if (r->made == NULL) return ls_field_int(r, "sliding_window", fallback, 1, 1 << 30);
-    const char *has = ls_family_form(r, "model.layers");
-    if (has != NULL) ls_parse_int(has, &layers);
-    for (int64_t i = 0; window == 0 && i < layers; i++) { /* of the first layer that has one */
-        if (i > 0) snprintf(key, sizeof key, "layers.%lld.mixer.window", (long long)i);
-        has = ls_family_form(r, key);
-        if (has != NULL) ls_parse_int(has, &window);
-    }
-    ls_field_write(r, "sliding_window", window > 0 ? json_integer(window) : json_null());
-    return window;
-}
-
-void ls_family_set_windows(ls_family_reader *r, const ls_family_sizes *sizes, int64_t window,
-                           int64_t first) {
-    if (r->made != NULL) return; /* ls_family_window has written it */
-    const json_t *types = ls_field_any(r, "layer_types");
-    ls_text layers = {0};
-    int64_t windowed = 0;
-    if (types != NULL &&
-        (!json_is_array(types) || (int64_t)json_array_size(types) != sizes->layers)) {
-        ls_field_refuse(r, "`layer_types` must list %lld layers", (long long)sizes->layers);
-        return;
-    }
-    for (int64_t i = 0; i < sizes->layers && r->status == LS_OK; i++) {
-        const char *type = json_string_value(json_array_get(types, (size_t)i));
-        bool narrow = window > 0 && i >= first;
-        if (types != NULL) {
-            narrow = type != NULL && strcmp(type, "sliding_attention") == 0;
-            if (!narrow && (type == NULL || strcmp(type, "full_attention") != 0))
-                ls_field_refuse(r, "`layer_types` has %.64s, which is not known",
-                                type == NULL ? "something that is no text" : type);
-            if (narrow && window == 0)
-                ls_field_refuse(r, "`layer_types` has windows, but there is no sliding_window");
-        }
-        windowed += narrow;
-        ls_text_printf(r->ctx, &layers, "%s%s", i == 0 ? "" : ",",
-                       narrow ? "attention:near" : "attention");
-    }
-    if (r->status == LS_OK) r->status = ls_text_status(&layers);
-    if (windowed == sizes->layers) {
-        LS_FAMILY_INT(r, "mixer.window", window);
-    } else if (windowed > 0) {
-        ls_family_set(r, "model.layers", "%s", layers.bytes == NULL ? "" : layers.bytes);
-        LS_FAMILY_INT(r, "mixer.near.window", window);
-    }
-    ls_text_clear(r->ctx, &layers);
-}
-
 /* ---- Llama's form ---- */
 
-void ls_family_read_llama(ls_family_reader *r, int64_t kv_heads, ls_family_sizes *out) {
-    ls_family_read_model(r, out);
-    ls_family_read_heads(r, kv_heads, out);
+double ls_family_read_body(ls_family_reader *r, const ls_family_usual *usual,
+                           ls_family_sizes *out) {
+    read_sizes(r, usual->vocabulary > 0 ? usual->vocabulary : LS_FIELD_NEEDED,
+               usual->length > 0 ? usual->length : LENGTH_USUAL, out);
+    out->heads = usual->heads;
+    out->head_width = usual->head_width;
+    ls_family_read_heads(r, usual->kv_heads, out);
     ls_family_read_hidden(r, LS_FIELD_NEEDED);
-    ls_family_read_activation(r, "silu", true);
-    ls_family_read_epsilon(r, 1e-6);
+    ls_family_read_activation(r, usual->activation, true);
+    const double epsilon = ls_family_read_epsilon(r, usual->epsilon);
     ls_family_set(r, "model.norm", "rms");
     ls_family_bool(r, "mlp_bias", "model.bias", false);
+    return epsilon;
+}
+
+void ls_family_read_llama(ls_family_reader *r, int64_t kv_heads, ls_family_sizes *out) {
+    const ls_family_usual usual = {.kv_heads = kv_heads, .epsilon = 1e-6, .activation = "silu"};
+    ls_family_read_body(r, &usual, out);
     ls_family_read_rope(r, out, 1);
+}
+
+void ls_family_set_cap(ls_family_reader *r, const char *name, double fallback, const char *key) {
+    /* null is none, not the fallback */
+    double cap = 0;
+    if (r->made != NULL) {
+        const char *has = ls_family_form(r, key);
+        const bool none = has == NULL || !ls_parse_real(has, &cap) || cap == 0;
+        ls_field_write(r, name, none ? json_null() : json_real(cap));
+        return;
+    }
+    if (!json_is_null(json_object_get(r->json, name)))
+        cap = ls_field_real(r, name, fallback, 1e-6, 1e6);
+    if (cap > 0) ls_family_set_real(r, key, cap);
+}
+
+void ls_family_set_qk_norm(ls_family_reader *r, const char *which, const char *kind,
+                           double epsilon) {
+    ls_family_set(r, "mixer.qk_norm", "%s", which);
+    ls_family_set(r, "mixer.qk_norm_kind", "%s", kind);
+    ls_family_set_real(r, "mixer.qk_epsilon", epsilon);
 }
 
 /* ---- Mamba's form ---- */
@@ -359,4 +346,14 @@ void ls_family_read_mamba(ls_family_reader *r, const char *mixer, int64_t state,
     ls_family_bool(r, "use_bias", "mixer.bias", false);
     ls_family_bool(r, "use_conv_bias", "mixer.conv_bias", true);
     for (size_t i = 0; i < sizeof inert / sizeof inert[0]; i++) ls_field_any(r, inert[i]);
+}
+
+void ls_family_read_step_rank(ls_family_reader *r, const ls_family_sizes *sizes) {
+    const int64_t wide = ls_ceil_div(sizes->width, 16);
+    const json_t *rank = ls_field_any(r, "time_step_rank");
+    const bool automatic = json_is_string(rank) && strcmp(json_string_value(rank), "auto") == 0;
+    if (automatic)
+        LS_FAMILY_INT(r, "mixer.dt_rank", wide);
+    else
+        ls_family_int(r, "time_step_rank", "mixer.dt_rank", wide, 1, 65536);
 }

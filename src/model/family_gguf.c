@@ -59,6 +59,7 @@ static const struct {
     {"final_logit_softcapping", "final_logit_softcapping"},
     {"use_parallel_residual", "use_parallel_residual"},
     {"rope.freq_base", "rope_theta"},
+    {"rope.freq_base_swa", "rope_local_base_freq"},
     {"ssm.conv_kernel", "conv_kernel"},
     {"ssm.inner_size", "intermediate_size"},
     {"ssm.state_size", "state_size"},
@@ -69,6 +70,7 @@ static const struct {
     {"vocab_size", ""}, /* the embedding's rows are the vocabulary */
     {"attention.value_length", ""},
     {"rope.dimension_count", ""},
+    {"attention.sliding_window_pattern", ""},
     {"rope.scale_linear", ""},
     {"rope.scaling.type", ""},
     {"rope.scaling.factor", ""},
@@ -153,6 +155,31 @@ static double number(ls_family_gguf_reader *r, const char *architecture, const c
     if (key != NULL && (key->kind == LS_GGUF_ARRAY || !ls_gguf_real(key, &value)))
         refuse(r, "the key `%s` must be a number", full);
     return value;
+}
+
+/* Which layers have windows: every so many has none, or one flag for each. */
+static void translate_windows(ls_family_gguf_reader *r, const char *architecture) {
+    char full[LS_GGUF_NAME_MAX];
+    int64_t every;
+    bool near;
+    snprintf(full, sizeof full, "%s.attention.sliding_window_pattern", architecture);
+    const ls_gguf_key *key = ls_gguf_find(r->file, full);
+    if (key == NULL) return;
+    if (key->kind != LS_GGUF_ARRAY && ls_gguf_integer(key, &every)) {
+        ls_family_gguf_set(r, "sliding_window_pattern", json_integer(every));
+        return;
+    }
+    if (key->kind != LS_GGUF_ARRAY || key->count > LS_LAYERS_MAX)
+        refuse(r, "the key `%s` must be a number or a list of flags", full);
+    if (r->status != LS_OK) return;
+    json_t *types = json_array();
+    for (ls_gguf_walk walk = ls_gguf_walk_of(key); ls_gguf_next(&walk);) {
+        if (!ls_gguf_boolean(&walk.element, &near))
+            refuse(r, "the key `%s` must be a number or a list of flags", full);
+        json_array_append_new(types, json_string(r->status == LS_OK && near ? "sliding_attention"
+                                                                            : "full_attention"));
+    }
+    ls_family_gguf_set(r, "layer_types", types);
 }
 
 /* ---- positions ---- */
@@ -329,6 +356,14 @@ static void translate_stops(ls_family_gguf_reader *r) {
     ls_family_gguf_set(r, "eos_token_id", ids);
 }
 
+static bool is_true(const ls_family_gguf_reader *r, const char *architecture, const char *name) {
+    char full[LS_GGUF_NAME_MAX];
+    bool value;
+    snprintf(full, sizeof full, "%s.%s", architecture, name);
+    const ls_gguf_key *key = ls_gguf_find(r->file, full);
+    return key != NULL && ls_gguf_boolean(key, &value) && value;
+}
+
 static const ls_family_type *find_type(ls_family_gguf_reader *r) {
     const ls_gguf_key *key = ls_gguf_find(r->file, "general.architecture");
     ls_gguf_text name = {0};
@@ -336,12 +371,16 @@ static const ls_family_type *find_type(ls_family_gguf_reader *r) {
         refuse(r, "`general.architecture` is missing: this is no model");
         return NULL;
     }
+    const ls_family_type *found = NULL;
     for (size_t i = 0; i < ls_family_count; i++) {
-        const char *theirs = ls_family_types[i]->gguf.architecture;
-        if (theirs != NULL && strlen(theirs) == name.length &&
-            memcmp(theirs, name.at, name.length) == 0)
-            return ls_family_types[i];
+        const ls_family_gguf *about = &ls_family_types[i]->gguf;
+        if (about->architecture == NULL || strlen(about->architecture) != name.length ||
+            memcmp(about->architecture, name.at, name.length) != 0)
+            continue;
+        if (about->only == NULL ? found == NULL : is_true(r, about->architecture, about->only))
+            found = ls_family_types[i];
     }
+    if (found != NULL) return found;
     ls_text all = {0};
     for (size_t i = 0; i < ls_family_count; i++)
         if (ls_family_types[i]->gguf.architecture != NULL)
@@ -372,6 +411,7 @@ static const ls_family_type *translate(ls_family_gguf_reader *r) {
     translate_sizes(r);
     translate_heads(r, about->architecture, about->share);
     translate_rope(r, about->architecture);
+    translate_windows(r, about->architecture);
     translate_stops(r);
     if (r->status == LS_OK && about->translate != NULL) about->translate(r);
     return type;

@@ -1,5 +1,6 @@
 /* Rotary positions in config.json, with what scales them: read, or written in the older spelling,
  * which every version of transformers opens. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -153,21 +154,38 @@ static void write_rope(ls_family_reader *r, const ls_family_sizes *sizes) {
     write_scaling(r, (lengths){sizes->length, sizes->length});
 }
 
-void ls_family_read_rope(ls_family_reader *r, const ls_family_sizes *sizes, double share) {
+/* The object rope_parameters or rope_scaling, and that of one type of layers where it has several;
+ * NULL: there is none. */
+static const json_t *rope_object(ls_family_reader *r, const char *type) {
+    const json_t *parameters = ls_field_any(r, "rope_parameters");
+    const json_t *scaling = ls_field_any(r, "rope_scaling");
+    const json_t *object = parameters != NULL ? parameters : scaling;
+    if (object != NULL && !json_is_object(object)) {
+        ls_field_refuse(r, "`rope_parameters` and `rope_scaling` must be objects");
+        return NULL;
+    }
+    const bool nested = json_object_get(object, "full_attention") != NULL ||
+                        json_object_get(object, "sliding_attention") != NULL;
+    if (!nested) return object;
+    object = json_object_get(object, type);
+    if (json_is_null(object)) return NULL;
+    if (object != NULL && !json_is_object(object))
+        ls_field_refuse(r, "`rope_parameters.%s` must be an object", type);
+    return json_is_object(object) ? object : NULL;
+}
+
+void ls_family_read_rotation(ls_family_reader *r, const ls_family_sizes *sizes, double share,
+                             double theta) {
     if (r->made != NULL) {
         write_rope(r, sizes);
         return;
     }
-    const json_t *parameters = ls_field_any(r, "rope_parameters");
-    const json_t *scaling = ls_field_any(r, "rope_scaling");
     ls_family_reader inner = *r;
-    double theta = ls_field_real(r, "rope_theta|rotary_emb_base", 10000, 1, 1e12);
+    theta = ls_field_real(r, "rope_theta|rotary_emb_base", theta, 1, 1e12);
     share = ls_field_real(r, "partial_rotary_factor|rotary_pct", share, 0, 1);
     int64_t original = ls_field_int(r, "original_max_position_embeddings", 0, 1, 1 << 30);
-    inner.json = parameters != NULL ? parameters : scaling;
+    inner.json = rope_object(r, "full_attention");
     inner.seen = json_object(); /* keys in there that transformers does not know it ignores */
-    if (inner.json != NULL && !json_is_object(inner.json))
-        ls_field_refuse(r, "`rope_parameters` and `rope_scaling` must be objects");
     inner.status = r->status;
     if (inner.json != NULL && r->status == LS_OK) {
         const int64_t within =
@@ -186,4 +204,35 @@ void ls_family_read_rope(ls_family_reader *r, const ls_family_sizes *sizes, doub
     ls_family_set(r, "model.position", "rope");
     ls_family_set_real(r, "position.base", theta);
     LS_FAMILY_INT(r, "position.rotary_dim", rotated);
+}
+
+void ls_family_read_rope(ls_family_reader *r, const ls_family_sizes *sizes, double share) {
+    ls_family_read_rotation(r, sizes, share, 10000);
+}
+
+void ls_family_read_rotations(ls_family_reader *r, const ls_family_sizes *sizes, double theta,
+                              double local) {
+    ls_family_read_rotation(r, sizes, 1, theta);
+    if (r->made != NULL) return; /* layers with a rotation of their own are not written */
+    local = ls_field_real(r, "rope_local_base_freq", local, 1, 1e12);
+    ls_family_reader inner = *r;
+    inner.json = rope_object(r, "sliding_attention");
+    inner.seen = json_object();
+    inner.status = r->status;
+    if (inner.json != NULL && inner.json != ls_field_any(r, "rope_parameters") &&
+        inner.json != ls_field_any(r, "rope_scaling")) {
+        const char *kind = ls_field_text(&inner, "rope_type|type", "default");
+        if (strcmp(kind, "default") != 0)
+            ls_field_refuse(&inner,
+                            "the rotation of layers with windows is scaled (%.64s), which "
+                            "there is not",
+                            kind);
+        local = ls_field_real(&inner, "rope_theta", local, 1, 1e12);
+        r->status = inner.status;
+    }
+    json_decref(inner.seen);
+    char text[40];
+    snprintf(text, sizeof text, "%.17g", local);
+    if (local > 0) ls_family_set_near(r, "rope_base", text);
+    ls_family_set_near(r, "positions", "trained");
 }

@@ -141,8 +141,8 @@ void ls_gguf_put_bools(ls_gguf_writer *w, const char *key, const bool *values, s
 /* ---- tensors ---- */
 
 bool ls_gguf_writes(uint32_t type, int64_t width) {
-    const bool known = type == LS_GGML_F32 || type == LS_GGML_F16 || type == LS_GGML_BF16 ||
-                       type == LS_GGML_Q8_0;
+    const bool known =
+        type == LS_GGML_F32 || type == LS_GGML_F16 || type == LS_GGML_BF16 || type == LS_GGML_Q8_0;
     return known && width > 0 && width % ls_gguf_type_of(type)->values == 0;
 }
 
@@ -168,8 +168,8 @@ void ls_gguf_declare(ls_gguf_writer *w, const char *name, uint32_t type, int ran
         tensor->dim[i] = dim[i];
         small = small && dim[i] > 0 && ls_mul(tensor->count, dim[i], &tensor->count);
     }
-    if (!small || !ls_mul(tensor->count / tensor->type->values, tensor->type->bytes,
-                          &tensor->bytes))
+    if (!small ||
+        !ls_mul(tensor->count / tensor->type->values, tensor->type->bytes, &tensor->bytes))
         fail(w, LS_FAIL(w->ctx, LS_EUSE, "tensor %s has an impossible shape", name));
 }
 
@@ -212,7 +212,8 @@ static ls_status put_head(ls_gguf_writer *w) {
     while (!head.failed && head.length % LS_GGUF_ALIGNMENT != 0)
         ls_text_append(w->ctx, &head, "", 1);
     ls_status status = ls_text_status(&head);
-    if (status == LS_OK) status = ls_file_put(w->ctx, w->file, w->temporary, head.bytes, head.length);
+    if (status == LS_OK)
+        status = ls_file_put(w->ctx, w->file, w->temporary, head.bytes, head.length);
     ls_text_clear(w->ctx, &head);
     return status;
 }

@@ -66,6 +66,7 @@ static ls_status add_mixers(ls_ctx *ctx, const ls_public_scope *scope, const ls_
     out->last = before.last;
     out->reversed = before.reversed;
     out->log_negated = before.log_negated;
+    out->plus_one = before.plus_one;
     return LS_OK;
 }
 
@@ -92,12 +93,14 @@ static ls_status add_part(ls_ctx *ctx, const ls_public_scope *scope, const char 
 static bool read_modifier(const char *word, ls_weight *out) {
     const bool transposed = strcmp(word, "transposed") == 0 || strcmp(word, "turned") == 0;
     const bool last = strcmp(word, "last") == 0, reversed = strcmp(word, "reversed") == 0;
+    const bool plus_one = strcmp(word, "plus_one") == 0;
     const bool log_negated = strcmp(word, "log_negated") == 0;
     if (transposed) out->flags |= LS_ALIAS_TRANSPOSED;
     out->last |= last;
     out->reversed |= reversed;
+    out->plus_one |= plus_one;
     out->log_negated |= log_negated;
-    return transposed || last || reversed || log_negated || strcmp(word, "-") == 0 ||
+    return transposed || last || reversed || plus_one || log_negated || strcmp(word, "-") == 0 ||
            strcmp(word, "+") == 0;
 }
 

@@ -121,11 +121,11 @@ static int part_of(const ls_weight *weight, const rows *all, int64_t r, int64_t 
 
 /* What becomes of a value of the file, of ours on the way back, and of a gradient. */
 static double value_in(const ls_weight *weight, double value) {
-    return weight->log_negated ? log(-value) : value;
+    return weight->log_negated ? log(-value) : weight->plus_one ? value + 1 : value;
 }
 
 static double value_out(const ls_weight *weight, double value) {
-    return weight->log_negated ? -exp(value) : value;
+    return weight->log_negated ? -exp(value) : weight->plus_one ? value - 1 : value;
 }
 
 static double slope_out(const ls_weight *weight, double value) {
@@ -277,7 +277,7 @@ static void read_span(const ls_parameters *store, const ls_weight *weight,
         ls_safetensor_f64(tensor, first, count, to);
     else
         ls_safetensor_f32(tensor, first, count, to);
-    if (weight->log_negated)
+    if (weight->log_negated || weight->plus_one)
         for (int64_t i = 0; i < count; i++)
             ls_element_set(to, store->master_type, i,
                            value_in(weight, ls_element(to, store->master_type, i)));
@@ -289,8 +289,8 @@ enum { TILE = 64 };
 static void read_tile(const ls_parameters *store, const ls_weight *weight, const rows *all,
                       int64_t r, int64_t count, char *const *place) {
     const size_t size = ls_dtype_size(store->master_type);
-    const bool plain = (all->flags & (LS_ALIAS_PAIRS | LS_ALIAS_TRANSPOSED |
-                                      LS_ALIAS_LAST_TRANSPOSED)) == 0;
+    const bool plain =
+        (all->flags & (LS_ALIAS_PAIRS | LS_ALIAS_TRANSPOSED | LS_ALIAS_LAST_TRANSPOSED)) == 0;
     const bool transposed = all->flags & LS_ALIAS_TRANSPOSED && all->tensor->rank == 2;
     double span[TILE];
     for (int64_t i = 0; plain && i < count; i++)

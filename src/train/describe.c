@@ -25,9 +25,9 @@ static ls_status describe_tensors(ls_ctx *ctx, const ls_safetensors *file, const
     for (size_t i = 0; i < file->count; i++) {
         const ls_safetensor *tensor = &file->items[i];
         elements += tensor->count;
-        json_array_append_new(tensors,
-                              json_pack("{s:s, s:s, s:o}", "name", tensor->name, "type",
-                                        ls_safetensor_type_name(tensor), "shape", shape_of(tensor)));
+        json_array_append_new(tensors, json_pack("{s:s, s:s, s:o}", "name", tensor->name, "type",
+                                                 ls_safetensor_type_name(tensor), "shape",
+                                                 shape_of(tensor)));
     }
     for (size_t i = 0; i < file->metadata_count; i++)
         json_object_set_new(metadata, file->metadata[i].key, json_string(file->metadata[i].value));

@@ -59,7 +59,8 @@ static ls_status read_numbers(ls_ctx *ctx, const ls_gguf_key *key, size_t count,
         const bool fits = reals != NULL ? ls_gguf_real(&walk.element, &real)
                                         : ls_gguf_integer(&walk.element, &number) &&
                                               number >= INT32_MIN && number <= INT32_MAX;
-        if (!fits) return LS_FAIL(ctx, LS_EINPUT, "the key %s must be a list of numbers", key->name);
+        if (!fits)
+            return LS_FAIL(ctx, LS_EINPUT, "the key %s must be a list of numbers", key->name);
         if (reals != NULL)
             (*reals)[i] = (float)real;
         else

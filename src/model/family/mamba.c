@@ -1,18 +1,10 @@
 /* Mamba. */
-#include <string.h>
-
 #include "model/family.h"
 
 static void read(ls_family_reader *r) {
     ls_family_sizes sizes;
     ls_family_read_mamba(r, "mamba", 16, &sizes);
-    const int64_t wide = ls_ceil_div(sizes.width, 16);
-    const json_t *rank = ls_field_any(r, "time_step_rank");
-    const bool automatic = json_is_string(rank) && strcmp(json_string_value(rank), "auto") == 0;
-    if (automatic)
-        LS_FAMILY_INT(r, "mixer.dt_rank", wide);
-    else
-        ls_family_int(r, "time_step_rank", "mixer.dt_rank", wide, 1, 65536);
+    ls_family_read_step_rank(r, &sizes);
 }
 
 static void translate(ls_family_gguf_reader *r) {
@@ -20,6 +12,8 @@ static void translate(ls_family_gguf_reader *r) {
     if (width > 0)
         ls_family_gguf_set(r, "expand",
                            json_integer(ls_family_gguf_int(r, "intermediate_size") / width));
+    if (json_is_false(json_object_get(r->config, "mamba.ssm.dt_b_c_rms")))
+        ls_family_gguf_set(r, "mamba.ssm.dt_b_c_rms", NULL);
 }
 
 const ls_family_type ls_family_mamba = {
