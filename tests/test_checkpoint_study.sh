@@ -18,7 +18,7 @@ data="data.corpus=$work/text.txt cache=$work/cache"
 # ---- the study of one checkpoint, at small size ----
 cd "$source" || exit 1
 "$program" study studies/checkpoint.yaml eval.lengths=24,48 eval.tokens=96 out="$work/study" $data \
-    >"$work/out" 2>"$work/err" || fail "studies/checkpoint.yaml: $(tail -1 "$work/err")"
+    >"$work/out" 2>"$work/err" || fail "studies/checkpoint.yaml: $(grep longshot: "$work/err")"
 [ "$(grep -c '"name"' "$work/study/results.json")" -eq 7 ] || fail "not seven arms"
 grep -q '1 arms from checkpoints at 192 tokens, 6 more' "$work/study/report.html" ||
     fail "the page does not say that a checkpoint was opened"
@@ -38,15 +38,15 @@ eval: {lengths: [16, 24], tokens: 96}
 arms:
   own: {from: $golden/gpt2, train.steps: 0}
   tuned: {from: $golden/gpt2, train.steps: 2}
-  tuned-again: {from: tuned, eval.lengths: 16}
+  tuned-window: {from: tuned, extend: window, extend.window: 4}
   run: {from: $work/runs/arms/tuned/seed-2}
   run-window: {from: $work/runs/arms/tuned/seed-2, extend: window, extend.window: 4}
 END
 sed '/run/d' "$work/arms.yaml" >"$work/runs.yaml" # first the runs that the others open
 "$program" study "$work/runs.yaml" out="$work/runs" $data >"$work/out" 2>"$work/err" ||
-    fail "arms from a checkpoint: $(tail -1 "$work/err")"
+    fail "arms from a checkpoint: $(grep longshot: "$work/err")"
 "$program" study "$work/arms.yaml" out="$work/runs" $data >"$work/out" 2>"$work/err" ||
-    fail "arms from a run: $(tail -1 "$work/err")"
+    fail "arms from a run: $(grep longshot: "$work/err")"
 loss() { # arm
     awk -F, -v arm="$1" '$1 == arm { print; exit }' "$work/runs/results.csv" | cut -d, -f12
 }

@@ -165,14 +165,16 @@ static ls_status begin_arm(ls_study *study, ls_study_arm *arm) {
 /* An arm's keys go where they belong; what has no place is a mistake. */
 static ls_status sort_arm(ls_study *study, ls_study_arm *arm) {
     ls_ctx *ctx = study->ctx;
-    const bool trains = arm->trains;
+    const char *from = ls_settings_get(&arm->given, "from");
+    const bool trains = arm->trains, opens = from != NULL && arm_of(study, from) < 0;
     snprintf(arm->label, sizeof arm->label, "%s", arm->name);
     arm->seeds = study->keys.seeds;
     LS_TRY(begin_arm(study, arm));
     LS_TRY(copy_settings(ctx, &study->common, is_evaluation, &arm->testing));
     for (size_t i = 0; i < arm->given.count; i++) {
         const char *key = arm->given.items[i].key, *value = arm->given.items[i].value;
-        if (strcmp(key, "from") == 0 || (strcmp(key, "train.steps") == 0 && !trains)) continue;
+        if (strcmp(key, "from") == 0 || (opens && !trains && strcmp(key, "train.steps") == 0))
+            continue;
         if (strcmp(key, "label") == 0) {
             snprintf(arm->label, sizeof arm->label, "%s", value);
         } else if (strcmp(key, "seeds") == 0 && trains) {
