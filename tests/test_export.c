@@ -31,6 +31,10 @@ static const struct {
      LLAMA "mixer.heads=4 mixer.bias=true mixer.out_bias=false "
            "model.layers=attention,attention:near mixer.near.window=5",
      "", false},
+    {"qwen3", LLAMA "mixer.heads=4 mixer.kv_heads=2 mixer.qk_norm=head mixer.qk_epsilon=1e-5", "",
+     true},
+    {"olmo2", LLAMA "mixer.heads=4 mixer.qk_norm=all mixer.qk_epsilon=1e-5 model.norm_place=branch",
+     "", true},
     {"olmo", ROPE "model.activation=swiglu model.bias=false model.norm_weight=false mixer.heads=2",
      "", true},
     {"stablelm",
@@ -144,7 +148,7 @@ static void what_no_family_has_is_named(void **state) {
     } wrong[] = {
         {"model.mixer=hyena", "", "hf", "hyena is known neither to transformers nor to llama.cpp"},
         {LLAMA "mixer.heads=4", "extend=bca", "hf", "extend=bca"},
-        {LLAMA "mixer.heads=4 model.norm_place=branch", "", "hf", "model.norm_place=branch"},
+        {LLAMA "mixer.heads=4 model.norm_place=sandwich", "", "hf", "model.norm_place=sandwich"},
         {"model.position=xpos mixer.heads=4", "", "hf", "model.position=xpos"},
         {LLAMA "mixer.heads=4 model.segment=8 model.memory=2", "", "hf", "model.memory=2"},
         {LLAMA "mixer.heads=4 model.layers=attention,mamba", "", "hf", "layers.1.mixer=mamba"},

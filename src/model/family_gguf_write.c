@@ -172,8 +172,8 @@ ls_family_layout ls_family_gguf_layout(const ls_family_type *type, const ls_mode
     if (type->mixer == NULL && strncmp(own, "q_proj ", 7) != 0)
         layout.weights = "qkv_proj o_proj";
     else if (type->mixer == NULL)
-        layout.weights =
-            paired ? "paired.q_proj paired.k_proj v_proj o_proj" : "q_proj k_proj v_proj o_proj";
+        layout.weights = paired ? "paired.q_proj paired.k_proj v_proj o_proj"
+                                : "q_proj k_proj v_proj o_proj q_norm k_norm";
     return layout;
 }
 

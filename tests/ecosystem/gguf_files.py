@@ -17,7 +17,7 @@ EXACT, TABLE, Q8 = 1e-5, 1e-3, 2e-2
 CASES = {
     "llama": EXACT, "llama-tied": EXACT, "llama-gqa": EXACT, "llama-wide-heads": EXACT,
     "llama-biases": EXACT, "llama-linear": EXACT, "llama-yarn": EXACT, "llama-llama3": EXACT,
-    "qwen2": EXACT, "olmo": EXACT, "stablelm": EXACT, "starcoder2": TABLE, "gpt2": TABLE,
+    "qwen2": EXACT, "qwen3": EXACT, "olmo2": EXACT, "olmo": EXACT, "stablelm": EXACT, "starcoder2": TABLE, "gpt2": TABLE,
     "gpt_neox": TABLE, "gpt_neox-sequential": TABLE, "bloom": TABLE, "mpt": TABLE, "mamba": EXACT,
     "mamba2": EXACT, "falcon": TABLE, "llama q8_0": Q8, "gpt2 f16": TABLE, "llama bf16": Q8,
 }

@@ -37,6 +37,10 @@ CASES = {
                  "mixer.near.window=9"],
         [],
     ),
+    "qwen3": ("qwen3", LLAMA + ["mixer.qk_norm=head", "mixer.qk_epsilon=1e-5",
+                                "mixer.kv_heads=2"], []),
+    "olmo2": ("olmo2", LLAMA + ["mixer.qk_norm=all", "mixer.qk_epsilon=1e-5",
+                                "model.norm_place=branch"], []),
     "phi3": ("phi3", LLAMA, ["family=phi3"]),
     "phi3-longrope": (
         "phi3", LLAMA,
