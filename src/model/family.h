@@ -75,6 +75,8 @@ void ls_family_read_rotations(ls_family_reader *r, const ls_family_sizes *sizes,
 enum { LS_LAYER_NEAR = 1 /* a window */, LS_LAYER_UNPLACED = 2 /* no positions */ };
 /* Marks what layer_types says, in place of what is marked; false: the file has none. */
 bool ls_family_read_layer_types(ls_family_reader *r, const ls_family_sizes *sizes, uint8_t *marks);
+/* Keys that a window has; 0: sliding_window is null, and there is none. */
+int64_t ls_family_read_window(ls_family_reader *r, int64_t fallback);
 /* Layers by their marks, [layers]; window: keys that those with windows see. They have the label
  * near, those without positions unplaced, and both near_unplaced, unless all are alike. */
 void ls_family_set_layers(ls_family_reader *r, const ls_family_sizes *sizes, const uint8_t *marks,
