@@ -1,4 +1,6 @@
 /* A language model: a token after each token. */
+#include <math.h>
+
 #include "model/head.h"
 
 static bool serves(const ls_model_settings *about) {
@@ -10,7 +12,7 @@ static ls_status check(ls_ctx *ctx, const ls_model_settings *about) {
     if (!about->causal)
         return LS_FAIL(ctx, LS_EUSE,
                        "model.causal=false: a language model would see the tokens it predicts (set "
-                       "model.head=classify or match)");
+                       "model.head=masked, classify or match)");
     return LS_OK;
 }
 
@@ -20,7 +22,9 @@ static ls_output output(ls_program *p, const ls_model_settings *about, const ls_
     if (about->head_bias) bias = ls_param(p, "head.bias", LS_DIMS(V), ls_init_bias());
     if (!about->tied)
         weight = ls_param(p, "head.weight", LS_DIMS(V, about->width), ls_init_normal(about->init));
-    return (ls_output){in->x, weight, bias};
+    ls_tensor *x = in->x;
+    if (about->scale_head) x = ls_times(p, x, 1 / sqrt((double)about->width));
+    return (ls_output){x, weight, bias};
 }
 
 const ls_head_type ls_head_language = {
