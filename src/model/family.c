@@ -319,6 +319,19 @@ static bool is_equal(const ls_safetensor *a, const ls_safetensor *b) {
     return a->type == b->type && a->bytes == b->bytes && memcmp(a->data, b->data, a->bytes) == 0;
 }
 
+static void drop(ls_safetensors *file, size_t item) {
+    file->items[item] = file->items[--file->count];
+}
+
+/* A masked head's bias stands in the file twice: the product's own counts where it is not tied. */
+static void settle_head_bias(ls_family *family, bool tied) {
+    ls_safetensors *file = &family->file;
+    if (family->type->head_biases[0] == NULL) return;
+    const size_t shared = find_ending(file, family->type->head_biases[0]),
+                 own = find_ending(file, family->type->head_biases[1]);
+    if (shared < file->count && own < file->count) drop(file, tied ? own : shared);
+}
+
 /* Whether the head is the embedding. The file decides before the flag: two matrices that differ are
  * both used; a copy is redundant. Only a head, where it is tied, is the embedding too. */
 static ls_status settle_head(ls_ctx *ctx, ls_family *family, const char *folder, bool tied) {
@@ -331,12 +344,23 @@ static ls_status settle_head(ls_ctx *ctx, ls_family *family, const char *folder,
                        family->type->head);
     if (has_embedding && has_head) {
         tied = tied && is_equal(&file->items[embedding], &file->items[head]);
-        if (tied) file->items[head] = file->items[--file->count];
+        if (tied) drop(file, head);
     } else if (has_head && tied) {
         file->items[head].name = family->type->embedding;
     }
-    qsort(file->items, file->count, sizeof *file->items, by_name);
+    settle_head_bias(family, tied);
     return ls_settings_put(ctx, &family->settings, "model.tied", tied ? "true" : "false");
+}
+
+/* A folder of an encoder may hold no head: its rows are all there is then. */
+static ls_status settle_weights(ls_ctx *ctx, ls_family *family, const char *folder, bool tied) {
+    ls_safetensors *file = &family->file;
+    const char *layer = family->type->head_layer;
+    const bool headless = layer != NULL && find_ending(file, layer) == file->count;
+    LS_TRY(headless ? ls_settings_put(ctx, &family->settings, "model.head", "none")
+                    : settle_head(ctx, family, folder, tied));
+    qsort(file->items, file->count, sizeof *file->items, by_name);
+    return LS_OK;
 }
 
 /* ---- folders ---- */
@@ -359,7 +383,7 @@ ls_status ls_family_open(ls_ctx *ctx, const char *folder, ls_family *out) {
     LS_TRY(status);
     LS_TRY(read_generation(ctx, folder, out));
     LS_TRY(open_weights(ctx, out, folder));
-    return settle_head(ctx, out, folder, tied);
+    return settle_weights(ctx, out, folder, tied);
 }
 
 ls_status ls_family_load(const ls_family *family, ls_model *model) {

@@ -69,6 +69,16 @@ void ls_family_read_mamba(ls_family_reader *r, const char *mixer, int64_t state,
                           ls_family_sizes *out);
 /* Llama and what is built like it: RMSNorm, rotary positions, gated feed-forward layers. */
 void ls_family_read_llama(ls_family_reader *r, int64_t kv_heads, ls_family_sizes *out);
+/* T5 and what is built like it: an encoder and a decoder with biases by distance. */
+void ls_family_read_t5(ls_family_reader *r, ls_family_sizes *out);
+/* BERT and what is built like it, but for its mixer: post-norm blocks, learned positions, token
+ * types, a masked language model's head. Activation and epsilon: where the file names none. */
+void ls_family_read_bert(ls_family_reader *r, const char *activation, double epsilon,
+                         ls_family_sizes *out);
+/* The layer before the head's product has the model's activation; without this the exact GELU. */
+void ls_family_head_activation(ls_family_reader *r);
+/* Positions that count from pad_token_id + 1 on (RoBERTa). */
+void ls_family_count_from_padding(ls_family_reader *r, const ls_family_sizes *sizes);
 
 /* ---- families ---- */
 
@@ -76,7 +86,11 @@ typedef struct ls_family_type {
     const char *name;             /* model_type */
     const char *names, *rules;    /* see ls_naming_read: of public code, and more; either or both */
     const char *embedding, *head; /* how the names of these two matrices end */
-    bool tied;                    /* where tie_word_embeddings is not given */
+    /* of a masked head the end of a tensor without which the folder has no head; NULL: it always
+     * has one */
+    const char *head_layer;
+    const char *head_biases[2]; /* of such a head the two ends of its bias: shared, the product's */
+    bool tied;                  /* where tie_word_embeddings is not given */
     void (*read)(ls_family_reader *r);
 } ls_family_type;
 extern const ls_family_type *const ls_family_types[];

@@ -140,6 +140,9 @@ const ls_public_names ls_public_names_known[] = {
     /* huggingface T5 and LongT5 */
     {"t5",
      "w.shared.weight = embed.weight\n"
+     "w.encoder.embed_tokens.weight = -\n"
+     "w.decoder.embed_tokens.weight = -\n"
+     "w.decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight = -\n"
      "w.lm_head.weight = head.weight\n"
      "w.encoder.final_layer_norm.* = encoder.norm.*\n"
      "w.encoder.block.{n}.layer.0.layer_norm.* = encoder.layers.{n}.norm1.*\n"
@@ -166,6 +169,40 @@ const ls_public_names ls_public_names_known[] = {
      "w.decoder.block.{n}.layer.2.DenseReluDense.wo.* = layers.{n}.ffn.down.*\n"
      "in.input_ids = source\n"
      "in.decoder_input_ids = tokens\n"},
+    /* huggingface BERT, RoBERTa, Longformer, BigBird and Nystromformer */
+    {"bert", "w.*embeddings.word_embeddings.weight = embed.weight\n"
+             "w.*embeddings.position_embeddings.weight = position.before + position.embedding\n"
+             "w.*embeddings.position_embeddings.weight = position.embedding\n"
+             "w.*embeddings.token_type_embeddings.weight = embed.types\n"
+             "w.*embeddings.LayerNorm.gamma = norm_embedding.weight\n"
+             "w.*embeddings.LayerNorm.beta = norm_embedding.bias\n"
+             "w.*embeddings.LayerNorm.* = norm_embedding.*\n"
+             "w.*embeddings.position_ids = -\n"
+             "w.*embeddings.token_type_ids = -\n"
+             "w.*encoder.layer.{n}.attention.self.* = layers.{n}.mixer.*\n"
+             "w.*encoder.layer.{n}.attention.output.dense.* = layers.{n}.mixer.dense.*\n"
+             "w.*encoder.layer.{n}.attention.output.LayerNorm.gamma = layers.{n}.norm1.weight\n"
+             "w.*encoder.layer.{n}.attention.output.LayerNorm.beta = layers.{n}.norm1.bias\n"
+             "w.*encoder.layer.{n}.attention.output.LayerNorm.* = layers.{n}.norm1.*\n"
+             "w.*encoder.layer.{n}.intermediate.dense.* = layers.{n}.ffn.up.*\n"
+             "w.*encoder.layer.{n}.output.dense.* = layers.{n}.ffn.down.*\n"
+             "w.*encoder.layer.{n}.output.LayerNorm.gamma = layers.{n}.norm2.weight\n"
+             "w.*encoder.layer.{n}.output.LayerNorm.beta = layers.{n}.norm2.bias\n"
+             "w.*encoder.layer.{n}.output.LayerNorm.* = layers.{n}.norm2.*\n"
+             "w.*pooler.* = -\n"
+             "w.cls.predictions.transform.dense.* = head.dense.*\n"
+             "w.cls.predictions.transform.LayerNorm.gamma = head.norm.weight\n"
+             "w.cls.predictions.transform.LayerNorm.beta = head.norm.bias\n"
+             "w.cls.predictions.transform.LayerNorm.* = head.norm.*\n"
+             "w.cls.predictions.bias = head.bias\n"
+             "w.cls.predictions.decoder.weight = head.weight\n"
+             "w.cls.predictions.decoder.bias = head.bias\n"
+             "w.cls.seq_relationship.* = -\n"
+             "w.lm_head.dense.* = head.dense.*\n"
+             "w.lm_head.layer_norm.* = head.norm.*\n"
+             "w.lm_head.bias = head.bias\n"
+             "w.lm_head.decoder.weight = head.weight\n"
+             "w.lm_head.decoder.bias = head.bias\n"},
     {0},
 };
 
