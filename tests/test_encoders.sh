@@ -1,7 +1,7 @@
 #!/bin/sh
 # Encoders with decoders and masked language models through the verbs: what each measures, learns
 # and refuses. The values of public folders are compared in test_families.sh; with
-# LONGSHOT_CHECKPOINTS naming a folder of others (tests/golden/make/checkpoints.py makes one), those
+# LONGSHOT_CHECKPOINTS naming a folder of others (tests/golden/make/encoder_checkpoints.py makes one), those
 # are compared too.
 set -u
 program=$1

@@ -1,5 +1,5 @@
 """Tiny folders of encoders and encoder-decoders as transformers saves them, with the values that it
-computes in double precision: checkpoints.py OUT [NAME ...].
+computes in double precision: encoder_checkpoints.py OUT [NAME ...].
 
 Every parameter is drawn, so that none is 0, 1 or equal to another; the float32 file that is saved is
 what both sides read."""
