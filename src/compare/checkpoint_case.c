@@ -134,7 +134,7 @@ ls_status ls_checkpoint_case_read(ls_ctx *ctx, const ls_safetensors *file, const
     out->B = ids->dim[0];
     LS_TRY(config->encoder_layers > 0 ? read_source(&r, ids, out)
                                       : read_text(&r, ids, config, out));
-    if (strcmp(out->name, "a.") == 0)
+    if (strcmp(out->name, "a.") == 0 && config->model.head != LS_HEAD_NONE)
         LS_TRY(read_numbers(&r, "", "labels", out->B, out->T, &out->labels));
     for (int64_t i = 0; out->labels != NULL && i < out->B * out->T; i++)
         out->counted += (!out->shifted || i % out->T > 0) && out->labels[i] >= 0;

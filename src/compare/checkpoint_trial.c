@@ -78,6 +78,7 @@ static ls_status clear_cotangents(const checkpoint_trial *trial, ls_program *pro
 static ls_status read_rows(const ls_program *program, const char *name,
                            const ls_checkpoint_run *run, int64_t width, double *scratch,
                            double *out) {
+    if (ls_program_find(program, name) == NULL) return LS_OK; /* a model without a head */
     LS_TRY(ls_model_read(program, name, scratch));
     for (int64_t i = 0; i < run->rows * run->count; i++)
         if (run->at[i] >= 0)
@@ -88,7 +89,8 @@ static ls_status read_rows(const ls_program *program, const char *name,
 static ls_status put_inputs(const checkpoint_trial *trial, const ls_checkpoint_case *about,
                             const ls_checkpoint_run *run, ls_program *program) {
     LS_TRY(ls_model_put_tokens(trial->model, program, "tokens", run->tokens));
-    LS_TRY(ls_model_put_tokens(trial->model, program, "targets", run->targets));
+    if (trial->config.model.head != LS_HEAD_NONE)
+        LS_TRY(ls_model_put_tokens(trial->model, program, "targets", run->targets));
     if (about->types != NULL) ls_tensor_put(program, ls_program_find(program, "types"), run->types);
     if (about->counted == 0) return LS_OK;
     LS_TRY(put_weights(trial, program, run, about->counted));
@@ -114,8 +116,8 @@ static ls_status run_some(checkpoint_trial *trial, ls_checkpoint_case *about,
     LS_TRY_GOTO(ls_program_run(program, NULL, 0, 0));
     LS_TRY_GOTO(read_rows(program, "rows", run, D, scratch, about->rows));
     LS_TRY_GOTO(read_rows(program, "logits", run, V, scratch, about->logits));
-    LS_TRY_GOTO(ls_model_read(program, "loss", scratch));
-    for (int64_t i = 0; i < cells; i++)
+    if (about->counted > 0) LS_TRY_GOTO(ls_model_read(program, "loss", scratch));
+    for (int64_t i = 0; about->counted > 0 && i < cells; i++)
         if (run->targets[i] >= 0) trial->loss += scratch[i] / (double)about->counted;
 fail:
     ls_program_free(program);

@@ -5,7 +5,8 @@
 #include <string.h>
 
 ls_status ls_trial_check_names(const ls_trial *trial) {
-    static const char *const kinds[] = {"w.", "in.", "out.", "cot.", "grad.w.", "grad.aux."};
+    static const char *const kinds[] = {"w.",      "in.",       "out.",    "cot.",
+                                        "grad.w.", "grad.aux.", "grad.in."};
     for (size_t i = 0; i < trial->file.count; i++) {
         const char *name = trial->file.items[i].name;
         bool known = strcmp(name, "cot") == 0;
@@ -31,6 +32,9 @@ ls_status ls_trial_output_of(const ls_trial *trial, const char *name, ls_trial_o
                        trial->keys->golden, full);
     for (int i = 0; i < 5; i++)
         if (strcmp(target, kinds[i]) == 0) out->kind = (ls_output_kind)i;
+    /* what comes out of a model without a head are its rows */
+    if (out->kind == LS_OUTPUT_LOGITS && trial->config.model.head == LS_HEAD_NONE)
+        out->kind = LS_OUTPUT_ROWS;
     const char *state = ls_name_after(target, "state ");
     const char *segment = ls_name_after(target, "segment ");
     if (state != NULL) out->kind = LS_OUTPUT_STATE;

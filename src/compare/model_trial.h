@@ -44,6 +44,10 @@ typedef struct ls_trial {
     int64_t B, T, S; /* sequences; tokens of each that are fed, and of a source */
     int64_t given;   /* tokens that the file has: those behind T are targets alone */
     int32_t *tokens, *source;
+    int32_t *mask, *source_mask;     /* of both: 0 is padding; NULL: none is */
+    int32_t *types;                  /* of tokens; NULL: all 0 */
+    double *x;                       /* [B,T,D]: rows in place of tokens; NULL: none */
+    double *x_grad;                  /* of these */
     int64_t pieces, *first, *length; /* into which the tokens are cut */
     bool streams;                    /* a piece is a run of a stream; else all are one program, and
                                         pieces are its segments or sources */

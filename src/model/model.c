@@ -42,6 +42,7 @@ static void record(ls_program *p, const ls_model_config *config, const ls_record
     if (example.padded && !wrap->reads_source) in.valid = ls_valid_rows(p, tokens);
     in.x = wrap->rows(p, config, how, tokens, in.valid, &in.embedding);
     if (!head->classes && how->use == LS_MODEL_LOGITS) in.x = picked_rows(p, how, in.x);
+    if (head->rows_alone) return; /* parameters are declared: no program of it is run */
     if (ls_stack_other_rows(config)) in.valid = NULL;
     const ls_output out = head->output(p, about, &in);
     if (how->use == LS_MODEL_LOGITS) {
@@ -72,10 +73,11 @@ static void record_observed(ls_program *p, const ls_model_config *config, const 
     ls_head_input in = {0};
     if (head->padded) in.valid = ls_valid_rows(p, tokens);
     in.x = wrap->rows(p, config, how, tokens, in.valid, &in.embedding);
+    ls_observe(p, "rows", in.x);
+    if (head->rows_alone) return;
     ls_tensor *targets = ls_input(p, "targets", LS_I32, LS_DIMS(B, T), false);
     ls_tensor *weights = ls_input(p, "weights", ls_wide_type(p), LS_DIMS(B, T), false);
     if (!ls_program_about(p)->grad) weights = NULL;
-    ls_observe(p, "rows", in.x);
     const ls_output out = head->output(p, about, &in);
     ls_tensor *logits = ls_head_logits(p, about, out);
     if (head->logits != NULL)

@@ -22,7 +22,7 @@ typedef struct ls_model_settings {
     int norm, norm_bias, norm_place, parallel, residual, activation; /* see block.h */
     double epsilon, dropout, init;
     bool norm_weight, inner_norm, tied, bias, scale_embedding, norm_embedding, feed_forward,
-        head_bias, scale_head, last_norm;
+        head_bias, scale_head, last_norm, embedding, mixing;
     int64_t token_types;             /* rows of their table; 0: there are none */
     int head_activation;             /* of the layer before a masked head; 0: no such layer */
     int64_t mask_token, start_token; /* ids of a text's objective; -1: not known */
@@ -139,7 +139,9 @@ typedef enum {
      * the caller's. Inputs tokens, targets, weights (of the losses); keeps rows [B,T,D], which the
      * head reads, logits [B,T,V] and loss [B,T], and for each segment s memory.s and, with an
      * encoder, encoded.s. With gradients they begin also at rows, logits (not adaptive ones),
-     * memory.s and encoded.s, with the inputs cot.rows and so forth. A model with an encoder reads
+     * memory.s and encoded.s, with the inputs cot.rows and so forth. A model without a head keeps
+     * rows alone, and without an embedding has an input x [B,T,D] with a gradient. One with an
+     * encoder reads
      * `pieces` sources, each with its share of the tokens, and its memory passes from one to the
      * next: tokens are [B, pieces (source + length / pieces)]. */
     LS_MODEL_OBSERVED,

@@ -55,13 +55,13 @@ static const ls_option options[] = {
               .needs = "norm=layer and norm_weight=true"),
     LS_CHOICE("norm_place", FIELD(norm_place), "pre", LS_NORM_PLACES,
               "Place of the norm: before each layer; after each residual sum; before each layer "
-              "and on its output (Gemma 2); on its output alone, before the sum (OLMo 2)."),
+              "and on its output (Gemma 2); on its output alone, before the sum (OLMo 2); none."),
     LS_CHOICE("parallel", FIELD(parallel), "no", "no|one_norm|two_norms",
               "Whether mixer and feed-forward layer read the same rows and are added at once: "
               "through one norm (GPT-J, Phi), or each through its own (GPT-NeoX)."),
-    LS_CHOICE("residual", FIELD(residual), "sum", "sum|gru|normed",
-              "Residual connection: a sum, a gated recurrent unit, or a sum with the norm of the "
-              "input (BLOOM)."),
+    LS_CHOICE("residual", FIELD(residual), "sum", "sum|gru|normed|none",
+              "Residual connection: a sum, a gated recurrent unit, a sum with the norm of the "
+              "input (BLOOM), or none."),
     LS_BOOL("inner_norm", FIELD(inner_norm), "false",
             "A norm inside feed-forward layers, before their output projection (sub-LayerNorm; "
             "attention has mixer.inner_norm).",
@@ -116,6 +116,13 @@ static const ls_option options[] = {
            "Rows of a table of token types, added to the embeddings (BERT); a text is of type 0 "
            "throughout; 0: none.",
            .needs = "no segment and encoder_layers=0"),
+    LS_BOOL("embedding", FIELD(embedding), "true",
+            "Whether the model embeds tokens; false: it is given rows, as `apply` does with blocks "
+            "that stand alone.",
+            .needs = "head=none and no segment and encoder_layers=0"),
+    LS_BOOL("mixing", FIELD(mixing), "true",
+            "A mixer in each block; false: feed-forward layers alone.",
+            .needs = "feed_forward=true"),
     LS_BOOL("feed_forward", FIELD(feed_forward), "true",
             "A feed-forward layer after the mixer of each block."),
     LS_BOOL("causal", FIELD(causal), "true",

@@ -15,6 +15,8 @@ static void read_mixer(ls_family_reader *r, int64_t width, int64_t length) {
         /* norms have 1e-5 whatever it says */
         "layer_norm_eps"};
     const char *shape = ls_field_text(r, "cross_attention_shape_for_attention", "kv");
+    if (strcmp(shape, "kv") != 0 && strcmp(shape, "q") != 0)
+        ls_field_refuse(r, "`cross_attention_shape_for_attention` is %.64s, not kv or q", shape);
     ls_family_set(r, "model.mixer", "perceiver");
     ls_family_set(r, "mixer.whole", "true");
     LS_FAMILY_INT(r, "mixer.latents", ls_field_int(r, "num_latents", 256, 1, 1 << 24));
