@@ -176,7 +176,7 @@ static ls_status check_gradient(const ls_trial *trial, const ls_safetensor *tens
 ls_status ls_trial_compare_gradients(ls_trial *trial, const char *prefix) {
     for (size_t i = 0; i < trial->file.count; i++) {
         const ls_safetensor *tensor = &trial->file.items[i];
-        if (ls_name_after(tensor->name, "grad.in.") != NULL && trial->x != NULL) {
+        if (ls_name_after(tensor->name, "grad.in.") != NULL) {
             ls_rows_shape shape;
             LS_TRY(ls_trial_rows_shape(trial, tensor, trial->T, trial->config.model.width, &shape));
             LS_TRY(ls_compare_rows(trial->ctx, trial->comparison, tensor->name, trial->x_grad,

@@ -84,15 +84,8 @@ static ls_status take_rows_model(ls_comparer *comparer) {
                                            {"model.last_norm", "false"}};
     const ls_trial *trial = comparer->own;
     bool rows = false;
-    for (size_t i = 0; i < trial->file.count; i++) {
-        char target[64];
-        int64_t piece;
-        size_t from = 0;
-        const char *name = trial->file.items[i].name;
-        rows |= ls_name_after(name, "in.") != NULL &&
-                ls_naming_find(&trial->naming, name, &from, target, sizeof target, &piece) &&
-                strcmp(target, "rows") == 0;
-    }
+    for (size_t i = 0; i < trial->file.count; i++)
+        rows |= ls_trial_gives_rows(trial, trial->file.items[i].name);
     for (size_t i = 0; rows && i < sizeof words / sizeof words[0]; i++) {
         if (ls_settings_get(comparer->settings, words[i][0]) != NULL) continue;
         LS_TRY(ls_settings_put(trial->ctx, comparer->settings, words[i][0], words[i][1]));

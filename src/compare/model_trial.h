@@ -68,6 +68,8 @@ typedef struct ls_trial_run {
 
 /* ---- names ---- */
 
+/* Whether in.NAME is rows in place of tokens; name: with "in.", or NULL. */
+bool ls_trial_gives_rows(const ls_trial *trial, const char *name);
 /* Nothing in the file is passed over: LS_EINPUT for a name of no known kind. */
 ls_status ls_trial_check_names(const ls_trial *trial);
 /* name: without "out." */
