@@ -69,14 +69,17 @@ void ls_family_read_mamba(ls_family_reader *r, const char *mixer, int64_t state,
                           ls_family_sizes *out);
 /* Llama and what is built like it: RMSNorm, rotary positions, gated feed-forward layers. */
 void ls_family_read_llama(ls_family_reader *r, int64_t kv_heads, ls_family_sizes *out);
-/* T5 and what is built like it: an encoder and a decoder with biases by distance. */
-void ls_family_read_t5(ls_family_reader *r, ls_family_sizes *out);
+/* T5 and what is built like it: an encoder and a decoder with biases by distance. feed_forward:
+ * where the file names no kind. */
+void ls_family_read_t5(ls_family_reader *r, const char *feed_forward, ls_family_sizes *out);
 /* BERT and what is built like it, but for its mixer: post-norm blocks, learned positions, token
  * types, a masked language model's head. Activation and epsilon: where the file names none. */
 void ls_family_read_bert(ls_family_reader *r, const char *activation, double epsilon,
                          ls_family_sizes *out);
 /* The layer before the head's product has the model's activation; without this the exact GELU. */
 void ls_family_head_activation(ls_family_reader *r);
+/* RoBERTa and its like, whole. */
+void ls_family_read_roberta(ls_family_reader *r);
 /* Positions that count from pad_token_id + 1 on (RoBERTa). */
 void ls_family_count_from_padding(ls_family_reader *r, const ls_family_sizes *sizes);
 

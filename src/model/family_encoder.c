@@ -7,7 +7,7 @@
 /* ---- T5's form ---- */
 
 /* feed_forward_proj: an activation, or gated- and one. */
-static void read_feed_forward(ls_family_reader *r) {
+static void read_feed_forward(ls_family_reader *r, const char *fallback) {
     static const struct {
         const char *theirs, *ours;
     } known[] = {
@@ -20,7 +20,7 @@ static void read_feed_forward(ls_family_reader *r) {
         {"gated-silu", "swiglu"},
         {"gated-relu", "reglu"},
     };
-    const char *name = ls_field_text(r, "feed_forward_proj", "relu");
+    const char *name = ls_field_text(r, "feed_forward_proj", fallback);
     ls_field_any(r, "dense_act_fn"); /* the same once more */
     ls_field_any(r, "is_gated_act");
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
@@ -31,7 +31,7 @@ static void read_feed_forward(ls_family_reader *r) {
     ls_field_refuse(r, "the feed-forward layer `%.64s` is not known", name);
 }
 
-void ls_family_read_t5(ls_family_reader *r, ls_family_sizes *out) {
+void ls_family_read_t5(ls_family_reader *r, const char *feed_forward, ls_family_sizes *out) {
     static const char *const inert[] = {"initializer_factor", "dropout_rate", "output_past"};
     ls_family_read_model(r, out);
     LS_FAMILY_INT(r, "model.length", ls_field_int(r, "n_positions", 512, 1, 1 << 30));
@@ -43,7 +43,7 @@ void ls_family_read_t5(ls_family_reader *r, ls_family_sizes *out) {
     LS_FAMILY_INT(r, "model.layers",
                   ls_field_int(r, "num_decoder_layers", out->layers, 1, LS_LAYERS_MAX));
     ls_family_read_hidden(r, LS_FIELD_NEEDED);
-    read_feed_forward(r);
+    read_feed_forward(r, feed_forward);
     ls_family_read_epsilon(r, 1e-6);
     ls_family_set(r, "model.norm", "rms");
     ls_family_set(r, "model.bias", "false");

@@ -197,12 +197,14 @@ const ls_public_names ls_public_names_known[] = {
              "w.cls.predictions.transform.LayerNorm.* = head.norm.*\n"
              "w.cls.predictions.bias = head.bias\n"
              "w.cls.predictions.decoder.weight = head.weight\n"
+             "w.cls.predictions.decoder.weight = embed.weight\n"
              "w.cls.predictions.decoder.bias = head.bias\n"
              "w.cls.seq_relationship.* = -\n"
              "w.lm_head.dense.* = head.dense.*\n"
              "w.lm_head.layer_norm.* = head.norm.*\n"
              "w.lm_head.bias = head.bias\n"
              "w.lm_head.decoder.weight = head.weight\n"
+             "w.lm_head.decoder.weight = embed.weight\n"
              "w.lm_head.decoder.bias = head.bias\n"},
     {0},
 };

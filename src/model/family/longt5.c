@@ -5,7 +5,7 @@
 
 static void read(ls_family_reader *r) {
     ls_family_sizes sizes;
-    ls_family_read_t5(r, &sizes);
+    ls_family_read_t5(r, "relu", &sizes);
     const char *kind = ls_field_text(r, "encoder_attention_type", "local");
     const bool global = strcmp(kind, "transient-global") == 0;
     if (!global && strcmp(kind, "local") != 0)

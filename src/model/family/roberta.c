@@ -1,7 +1,7 @@
 /* RoBERTa: BERT with positions behind the padding's, and a head of its own names. */
 #include "model/family.h"
 
-static void read(ls_family_reader *r) {
+void ls_family_read_roberta(ls_family_reader *r) {
     ls_family_sizes sizes;
     ls_family_read_bert(r, "gelu", 1e-12, &sizes);
     ls_family_count_from_padding(r, &sizes);
@@ -17,5 +17,5 @@ const ls_family_type ls_family_roberta = {
     .head_layer = "lm_head.dense.weight",
     .head_biases = {"lm_head.bias", "lm_head.decoder.bias"},
     .tied = true,
-    .read = read,
+    .read = ls_family_read_roberta,
 };

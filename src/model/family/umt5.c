@@ -3,7 +3,7 @@
 
 static void read(ls_family_reader *r) {
     ls_family_sizes sizes;
-    ls_family_read_t5(r, &sizes);
+    ls_family_read_t5(r, "gated-gelu", &sizes);
     ls_family_set(r, "position.each_layer", "true");
 }
 

@@ -140,6 +140,12 @@ CASES = {
     "roberta": lambda f: encoder(f, t.RobertaForMaskedLM, t.RobertaConfig(
         **{**TEXT, "type_vocab_size": 1}, max_position_embeddings=40, pad_token_id=1), 19, 11, 3,
         types=False),
+    "xlm-roberta": lambda f: encoder(f, t.XLMRobertaForMaskedLM, t.XLMRobertaConfig(
+        **{**TEXT, "type_vocab_size": 1}, max_position_embeddings=40, pad_token_id=1), 19, 11, 17,
+        types=False),
+    "camembert": lambda f: encoder(f, t.CamembertForMaskedLM, t.CamembertConfig(
+        **{**TEXT, "type_vocab_size": 1}, max_position_embeddings=40, pad_token_id=1), 19, 11, 18,
+        types=False),
     "longformer": lambda f: encoder(f, t.LongformerForMaskedLM, t.LongformerConfig(
         **TEXT, max_position_embeddings=60, attention_window=[8, 4], pad_token_id=1), 24, 15, 4),
     "big_bird": lambda f: encoder(f, t.BigBirdForMaskedLM, t.BigBirdConfig(
@@ -165,6 +171,8 @@ CASES = {
         **T5, feed_forward_proj="gated-silu"), 14, 9, 10),
     "umt5": lambda f: encoder_decoder(f, t.UMT5ForConditionalGeneration, t.UMT5Config(**T5),
                                       14, 9, 11),
+    "mt5": lambda f: encoder_decoder(f, t.MT5ForConditionalGeneration, t.MT5Config(**T5),
+                                     14, 9, 19),
     "longt5-local": lambda f: encoder_decoder(f, t.LongT5ForConditionalGeneration, t.LongT5Config(
         **T5, local_radius=3, feed_forward_proj="gated-gelu"), 30, 21, 12, left=False),
     "longt5-tglobal": lambda f: encoder_decoder(f, t.LongT5ForConditionalGeneration, t.LongT5Config(
