@@ -1,8 +1,6 @@
 #!/bin/sh
 # Encoders with decoders and masked language models through the verbs: what each measures, learns
-# and refuses. The values of public folders are compared in test_families.sh; with
-# LONGSHOT_CHECKPOINTS naming a folder of others (tests/golden/make/encoder_checkpoints.py makes one), those
-# are compared too.
+# and refuses. The values of public folders are compared in test_families.sh.
 set -u
 program=$1
 golden=$2/tests/golden/checkpoints
@@ -13,10 +11,6 @@ fail() {
     echo "FAILED: $*" >&2
     failures=$((failures + 1))
 }
-for folder in ${LONGSHOT_CHECKPOINTS:+"$LONGSHOT_CHECKPOINTS"/*/}; do
-    "$program" apply model from="$folder" golden="$folder/expected.safetensors" tol=1e-9 \
-        grad_tol=1e-8 >"$work/out" 2>&1 || { fail "$folder"; cat "$work/out" >&2; }
-done
 
 awk 'BEGIN { for (i = 0; i < 400; i++) print "line " i " of a text that models read" }' >"$work/text.txt"
 text="data.corpus=$work/text.txt cache=$work/cache"

@@ -172,7 +172,6 @@ const ls_public_names ls_public_names_known[] = {
      "in.decoder_input_ids = tokens\n"},
     /* huggingface BERT, RoBERTa, Longformer, BigBird and Nystromformer */
     {"bert", "w.*embeddings.word_embeddings.weight = embed.weight\n"
-             "w.*embeddings.position_embeddings.weight = position.before + position.embedding\n"
              "w.*embeddings.position_embeddings.weight = position.embedding\n"
              "w.*embeddings.token_type_embeddings.weight = embed.types\n"
              "w.*embeddings.LayerNorm.gamma = norm_embedding.weight\n"
