@@ -31,7 +31,7 @@ bool ls_checkpoint_case_knows(const char *name) {
     const char *dot = strchr(name, '.');
     for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++)
         if (strcmp(name, whole[i]) == 0) return true;
-    if (ls_name_after(name, "grad.") != NULL) return true;
+    if (ls_name_after(name, "grad.") != NULL || ls_name_after(name, "row0.") != NULL) return true;
     for (size_t i = 0; dot != NULL && i < sizeof parts / sizeof parts[0]; i++)
         if (strcmp(dot + 1, parts[i]) == 0) return true;
     return false;

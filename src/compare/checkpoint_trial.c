@@ -5,7 +5,8 @@
  * and X.logits64 or X.logits, or X.hidden64 or X.hidden of a model without a head; of a model with
  * an encoder X.decoder_input_ids too; of others X.token_type_ids and X.global_attention_mask where
  * they have such. Beside them labels (-100: not counted), loss and grad.NAME of case a, and greedy
- * [1,n], whose first tokens are those of case a, or of a decoder its first. */
+ * [1,n], whose first tokens are those of case a, or of a decoder its first; and row0.NAME, the first
+ * values of a tensor, to be equal. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -262,6 +263,26 @@ static ls_status open_stream(checkpoint_trial *trial, int64_t count, int64_t pro
     return status;
 }
 
+/* The first values of tensors, as they are read. */
+static ls_status compare_stored(checkpoint_trial *trial, ls_comparison *out) {
+    for (size_t i = 0; i < trial->file.count; i++) {
+        const ls_safetensor *golden = &trial->file.items[i];
+        const char *name = ls_name_after(golden->name, "row0.");
+        if (name == NULL) continue;
+        const ls_safetensor *tensor = ls_safetensors_find(&trial->family.file, name);
+        if (tensor == NULL || tensor->count < golden->count)
+            return LS_FAIL(trial->ctx, LS_EINPUT, "%s has no tensor %s of %lld values",
+                           trial->keys->from, name, (long long)golden->count);
+        double *values = ls_new(trial->ctx, (size_t)ls_max(golden->count, 1), sizeof *values);
+        if (values == NULL) return LS_ENOMEM;
+        ls_safetensor_f64(tensor, 0, golden->count, values);
+        ls_status status = ls_compare(trial->ctx, out, golden->name, values, golden, 0);
+        ls_free(trial->ctx, values);
+        LS_TRY(status);
+    }
+    return LS_OK;
+}
+
 /* Token by token through a stream, as text is written. */
 static ls_status compare_greedy(checkpoint_trial *trial, ls_comparison *out) {
     const ls_safetensor *greedy = ls_safetensors_find(&trial->file, "greedy");
@@ -298,6 +319,7 @@ static ls_status run(ls_comparer *comparer, ls_comparison *out) {
     checkpoint_trial *trial = comparer->own;
     LS_TRY(ls_model_plan(trial->ctx, &trial->config, comparer->dtype, true, &trial->model));
     LS_TRY(ls_family_load(&trial->family, trial->model));
+    LS_TRY(compare_stored(trial, out));
     for (size_t i = 0; i < trial->file.count; i++) {
         const char *dot = strchr(trial->file.items[i].name, '.');
         if (dot != NULL && (strcmp(dot, ".input_ids") == 0 || strcmp(dot, ".inputs") == 0))

@@ -31,10 +31,13 @@ static ls_status find_public(const char *path, ls_trained *out) {
 ls_status ls_trained_find(ls_ctx *ctx, const char *path, ls_trained *out) {
     char checkpoint[LS_TRAINED_PATH], config[LS_TRAINED_PATH], folder[LS_TRAINED_PATH];
     *out = (ls_trained){.ctx = ctx, .step = -1};
+    if (ls_gguf_is_file(path)) return find_public(path, out);
     if (!ls_path_is_folder(path))
-        return LS_FAIL(ctx, LS_EINPUT, "%s is not the folder of a run or of a checkpoint", path);
+        return LS_FAIL(ctx, LS_EINPUT,
+                       "%s is neither the folder of a run or of a checkpoint nor a .gguf file",
+                       path);
     LS_TRY(join(ctx, config, path, "config.yaml"));
-    if (!ls_path_exists(config) && ls_family_is_folder(path)) return find_public(path, out);
+    if (!ls_path_exists(config) && ls_family_is_at(path)) return find_public(path, out);
     LS_TRY(join(ctx, out->weights, path, "model.safetensors"));
     if (ls_path_exists(config)) {
         LS_TRY(join(ctx, out->folder, path, "."));
@@ -157,7 +160,7 @@ static ls_status open_all(ls_trained *trained, const ls_settings *overrides, con
     LS_TRY(ls_model_config_read(ctx, &trained->settings, &trained->config));
     LS_TRY(trained_type(trained, &wanted));
     if (type != NULL) wanted = *type;
-    LS_TRY(ls_model_new(ctx, &trained->config, wanted, 0, false, &trained->model));
+    LS_TRY(ls_model_plan(ctx, &trained->config, wanted, false, &trained->model));
     LS_TRY(ls_trained_load(trained, trained->model, NULL));
     return open_tokenizer(trained);
 }

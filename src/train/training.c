@@ -38,8 +38,7 @@ static ls_status take_small_model(ls_training *t, bool corpus) {
 static ls_status take_public_model(ls_training *t) {
     const char *from = ls_settings_get(t->given, "train.from");
     ls_trained other = {0};
-    if (from == NULL || !ls_family_is_folder(from) || ls_settings_has(t->given, "extend"))
-        return LS_OK;
+    if (from == NULL || !ls_family_is_at(from) || ls_settings_has(t->given, "extend")) return LS_OK;
     ls_status status = ls_trained_find(t->ctx, from, &other);
     const ls_settings *theirs = &other.settings;
     for (size_t i = 0; status == LS_OK && other.family.type != NULL && i < theirs->count; i++) {
