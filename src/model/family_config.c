@@ -193,7 +193,7 @@ static void read_sizes(ls_family_reader *r, int64_t vocabulary, int64_t length,
     *out = (ls_family_sizes){0};
     out->width = ls_family_int(r, "hidden_size|n_embd|d_model|n_embed", "model.width",
                                LS_FIELD_NEEDED, 1, 65536);
-    out->layers = ls_family_int(r, "num_hidden_layers|n_layer|n_layers", "model.layers",
+    out->layers = ls_family_int(r, "num_hidden_layers|n_layer|n_layers|num_layers", "model.layers",
                                 LS_FIELD_NEEDED, 1, LS_LAYERS_MAX);
     out->length =
         ls_family_int(r, "max_position_embeddings|n_positions|max_seq_len|seq_length|n_ctx",
@@ -218,7 +218,7 @@ static void write_head_width(ls_family_reader *r, ls_family_sizes *out) {
 }
 
 void ls_family_read_heads(ls_family_reader *r, int64_t kv_heads, ls_family_sizes *out) {
-    out->heads = ls_family_int(r, "num_attention_heads|n_head|n_heads", "mixer.heads",
+    out->heads = ls_family_int(r, "num_attention_heads|n_head|n_heads|num_heads", "mixer.heads",
                                out->heads > 0 ? out->heads : LS_FIELD_NEEDED, 1, 4096);
     out->kv_heads = ls_family_int(r, "num_key_value_heads|num_kv_heads|n_head_kv", "mixer.kv_heads",
                                   kv_heads == 0 ? out->heads : kv_heads, 1, 4096);
@@ -236,8 +236,8 @@ void ls_family_read_heads(ls_family_reader *r, int64_t kv_heads, ls_family_sizes
 }
 
 void ls_family_read_hidden(ls_family_reader *r, int64_t fallback) {
-    ls_family_int(r, "intermediate_size|n_inner|ffn_dim|ffn_hidden_size", "model.hidden", fallback,
-                  1, 1048576);
+    ls_family_int(r, "intermediate_size|n_inner|ffn_dim|d_ff|ffn_hidden_size", "model.hidden",
+                  fallback, 1, 1048576);
 }
 
 double ls_family_read_epsilon(ls_family_reader *r, double fallback) {

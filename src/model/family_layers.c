@@ -22,6 +22,27 @@ bool ls_family_read_layer_types(ls_family_reader *r, const ls_family_sizes *size
     return true;
 }
 
+/* That of the first layer that has one. */
+static int64_t write_window(ls_family_reader *r) {
+    char key[48] = "mixer.window";
+    int64_t window = 0, layers = 0;
+    const char *has = ls_family_form(r, "model.layers");
+    if (has != NULL) ls_parse_int(has, &layers);
+    for (int64_t i = 0; window == 0 && i < layers; i++) {
+        if (i > 0) snprintf(key, sizeof key, "layers.%lld.mixer.window", (long long)i);
+        has = ls_family_form(r, key);
+        if (has != NULL) ls_parse_int(has, &window);
+    }
+    ls_field_write(r, "sliding_window", window > 0 ? json_integer(window) : json_null());
+    return window;
+}
+
+int64_t ls_family_read_window(ls_family_reader *r, int64_t fallback) {
+    if (r->made != NULL) return write_window(r);
+    if (json_is_null(json_object_get(r->json, "sliding_window"))) return 0;
+    return ls_field_int(r, "sliding_window", fallback, 1, 1 << 30);
+}
+
 /* The label of layers with these marks; "": they have none. */
 static const char *label_of(int marks) {
     static const char *const labels[] = {"", "near", "unplaced", "near_unplaced"};
@@ -58,24 +79,9 @@ void ls_family_set_layers(ls_family_reader *r, const ls_family_sizes *sizes, con
     }
 }
 
-int64_t ls_family_window(ls_family_reader *r, int64_t fallback) {
-    char key[48] = "mixer.window";
-    int64_t window = 0, layers = 0;
-    if (r->made == NULL) return ls_field_int(r, "sliding_window", fallback, 1, 1 << 30);
-    const char *has = ls_family_form(r, "model.layers");
-    if (has != NULL) ls_parse_int(has, &layers);
-    for (int64_t i = 0; window == 0 && i < layers; i++) { /* of the first layer that has one */
-        if (i > 0) snprintf(key, sizeof key, "layers.%lld.mixer.window", (long long)i);
-        has = ls_family_form(r, key);
-        if (has != NULL) ls_parse_int(has, &window);
-    }
-    ls_field_write(r, "sliding_window", window > 0 ? json_integer(window) : json_null());
-    return window;
-}
-
 void ls_family_set_windows(ls_family_reader *r, const ls_family_sizes *sizes, int64_t window,
                            int64_t first) {
-    if (r->made != NULL) return; /* ls_family_window has written it */
+    if (r->made != NULL) return; /* ls_family_read_window has written it */
     uint8_t marks[LS_LAYERS_MAX] = {0};
     for (int64_t i = ls_max(first, 0); i < sizes->layers; i++)
         marks[i] = window > 0 ? LS_LAYER_NEAR : 0;

@@ -279,7 +279,7 @@ static ls_status check_settings(ls_study *study, const ls_study_arm *arm) {
     LS_TRY_GOTO(check_section(ctx, &all, "data", &ls_data_options, ls_training_facts));
     LS_TRY_GOTO(check_section(ctx, &all, "train", &ls_train_options, NULL));
     LS_TRY_GOTO(check_section(ctx, &arm->testing, "eval", &ls_eval_options,
-                              ls_eval_facts(task.type != NULL)));
+                              ls_eval_facts(task.type != NULL, &config)));
     for (size_t i = 0; i < arm->training.count; i++) /* the first, and in their order */
         arm->training.items[i].optional = all.items[i].optional;
 fail:
@@ -301,8 +301,9 @@ static ls_status check_checkpoint(ls_study *study, ls_study_arm *arm) {
     LS_TRY_GOTO(check_section(ctx, arm->trains ? &arm->training : &arm->testing, "data",
                               &ls_data_options, arm->trains ? ls_training_facts : NULL));
     LS_TRY_GOTO(check_section(ctx, &arm->training, "train", &ls_train_options, NULL));
-    LS_TRY_GOTO(check_section(ctx, &arm->testing, "eval", &ls_eval_options,
-                              ls_eval_facts(ls_settings_has(&trained.settings, "task"))));
+    LS_TRY_GOTO(
+        check_section(ctx, &arm->testing, "eval", &ls_eval_options,
+                      ls_eval_facts(ls_settings_has(&trained.settings, "task"), &trained.config)));
     LS_TRY_GOTO(ls_model_plan(ctx, &trained.config, LS_BF16, false, &model));
     arm->parameters = ls_parameters_elements(model->store);
 fail:

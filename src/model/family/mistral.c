@@ -3,10 +3,9 @@
 
 static void read(ls_family_reader *r) {
     ls_family_sizes sizes;
-    const bool given = json_object_get(r->json, "sliding_window") != NULL;
     ls_family_read_llama(r, 8, &sizes);
     /* null: none; a file that does not say has the default of transformers */
-    ls_family_set_windows(r, &sizes, ls_family_window(r, given ? 0 : 4096), 0);
+    ls_family_set_windows(r, &sizes, ls_family_read_window(r, 4096), 0);
 }
 
 const ls_family_type ls_family_mistral = {

@@ -4,7 +4,7 @@
 static void read(ls_family_reader *r) {
     ls_family_sizes sizes;
     ls_family_read_llama(r, 0, &sizes);
-    ls_family_set_windows(r, &sizes, ls_family_window(r, 0), 0);
+    ls_family_set_windows(r, &sizes, ls_family_read_window(r, 0), 0);
 }
 
 const ls_family_type ls_family_phi3 = {

@@ -12,7 +12,7 @@ static void read(ls_family_reader *r) {
     ls_family_bool(r, "use_bias", "model.bias", true);
     ls_family_set(r, "model.norm_bias", "yes");
     ls_family_read_rope(r, &sizes, 1);
-    ls_family_set_windows(r, &sizes, ls_family_window(r, 0), 0);
+    ls_family_set_windows(r, &sizes, ls_family_read_window(r, 0), 0);
     ls_field_text(r, "mlp_type", NULL); /* of the converter: it is this one */
     ls_field_text(r, "norm_type", NULL);
 }
