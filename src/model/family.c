@@ -255,7 +255,7 @@ static ls_status open_folder(ls_ctx *ctx, const char *folder, ls_family *out) {
     LS_TRY(status);
     LS_TRY(read_generation(ctx, folder, out));
     LS_TRY(ls__family_open_shards(ctx, out, folder));
-    return ls__family_settle_head(ctx, out, folder, out->type->embedding, out->type->head, tied);
+    return ls__family_settle_folder(ctx, out, folder, tied);
 }
 
 ls_status ls_family_open(ls_ctx *ctx, const char *path, ls_family *out) {

@@ -78,6 +78,8 @@ void ls_family_read_rotations(ls_family_reader *r, const ls_family_sizes *sizes,
 enum { LS_LAYER_NEAR = 1 /* a window */, LS_LAYER_UNPLACED = 2 /* no positions */ };
 /* Marks what layer_types says, in place of what is marked; false: the file has none. */
 bool ls_family_read_layer_types(ls_family_reader *r, const ls_family_sizes *sizes, uint8_t *marks);
+/* Keys that a window has; 0: sliding_window is null, and there is none. */
+int64_t ls_family_read_window(ls_family_reader *r, int64_t fallback);
 /* Layers by their marks, [layers]; window: keys that those with windows see. They have the label
  * near, those without positions unplaced, and both near_unplaced, unless all are alike. */
 void ls_family_set_layers(ls_family_reader *r, const ls_family_sizes *sizes, const uint8_t *marks,
@@ -94,6 +96,19 @@ void ls_family_read_mamba(ls_family_reader *r, const char *mixer, int64_t state,
                           ls_family_sizes *out);
 /* Llama and what is built like it: RMSNorm, rotary positions, gated feed-forward layers. */
 void ls_family_read_llama(ls_family_reader *r, int64_t kv_heads, ls_family_sizes *out);
+/* T5 and what is built like it: an encoder and a decoder with biases by distance. feed_forward:
+ * where the file names no kind. */
+void ls_family_read_t5(ls_family_reader *r, const char *feed_forward, ls_family_sizes *out);
+/* BERT and what is built like it, but for its mixer: post-norm blocks, learned positions, token
+ * types, a masked language model's head. Activation and epsilon: where the file names none. */
+void ls_family_read_bert(ls_family_reader *r, const char *activation, double epsilon,
+                         ls_family_sizes *out);
+/* The layer before the head's product has the model's activation; without this the exact GELU. */
+void ls_family_head_activation(ls_family_reader *r);
+/* RoBERTa and its like, whole. */
+void ls_family_read_roberta(ls_family_reader *r);
+/* Positions that count from pad_token_id + 1 on (RoBERTa). */
+void ls_family_count_from_padding(ls_family_reader *r, const ls_family_sizes *sizes);
 /* The same without rotary positions, with what a family has where the file does not say; gives what
  * is added in norms. */
 typedef struct ls_family_usual {
@@ -149,7 +164,11 @@ typedef struct ls_family_type {
     const char *name;             /* model_type */
     const char *names, *rules;    /* see ls_naming_read: of public code, and more; either or both */
     const char *embedding, *head; /* how the names of these two matrices end */
-    bool tied;                    /* where tie_word_embeddings is not given */
+    /* of a masked head the end of a tensor without which the folder has no head; NULL: it always
+     * has one */
+    const char *head_layer;
+    const char *head_biases[2]; /* of such a head the two ends of its bias: shared, the product's */
+    bool tied;                  /* where tie_word_embeddings is not given */
     void (*read)(ls_family_reader *r);
     ls_family_gguf gguf;
 } ls_family_type;
@@ -211,6 +230,8 @@ ls_status ls__family_read(ls_ctx *ctx, const json_t *config, const char *what, c
                           ls_family *out, bool *tied);
 ls_status ls__family_open_shards(ls_ctx *ctx, ls_family *family, const char *folder);
 ls_status ls__family_open_gguf(ls_ctx *ctx, const char *path, ls_family *out);
+/* What a folder's tensors say of the head: whether there is one, and whether it is the embedding. */
+ls_status ls__family_settle_folder(ls_ctx *ctx, ls_family *family, const char *folder, bool tied);
 /* Whether the head is the embedding, by the tensors whose names end so. */
 ls_status ls__family_settle_head(ls_ctx *ctx, ls_family *family, const char *what,
                                  const char *embedding, const char *head, bool tied);

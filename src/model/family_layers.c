@@ -22,6 +22,11 @@ bool ls_family_read_layer_types(ls_family_reader *r, const ls_family_sizes *size
     return true;
 }
 
+int64_t ls_family_read_window(ls_family_reader *r, int64_t fallback) {
+    if (json_is_null(json_object_get(r->json, "sliding_window"))) return 0;
+    return ls_field_int(r, "sliding_window", fallback, 1, 1 << 30);
+}
+
 /* The label of layers with these marks; "": they have none. */
 static const char *label_of(int marks) {
     static const char *const labels[] = {"", "near", "unplaced", "near_unplaced"};

@@ -110,6 +110,19 @@ static bool is_equal(const ls_safetensor *a, const ls_safetensor *b) {
            memcmp(a->data, b->data, a->bytes) == 0;
 }
 
+static void drop(ls_safetensors *file, size_t item) {
+    file->items[item] = file->items[--file->count];
+}
+
+/* A masked head's bias stands in the file twice: the product's own counts where it is not tied. */
+static void settle_head_bias(ls_family *family, bool tied) {
+    ls_safetensors *file = &family->file;
+    if (family->type->head_biases[0] == NULL) return;
+    const size_t shared = find_ending(file, family->type->head_biases[0]),
+                 own = find_ending(file, family->type->head_biases[1]);
+    if (shared < file->count && own < file->count) drop(file, tied ? own : shared);
+}
+
 /* Whether the head is the embedding. The file decides before the flag: two matrices that differ are
  * both used; a copy is redundant. Only a head, where it is tied, is the embedding too. */
 ls_status ls__family_settle_head(ls_ctx *ctx, ls_family *family, const char *what,
@@ -121,10 +134,21 @@ ls_status ls__family_settle_head(ls_ctx *ctx, ls_family *family, const char *wha
         return LS_FAIL(ctx, LS_EINPUT, "%s: %s is missing, and the head is not tied", what, head);
     if (has_embedding && has_head) {
         tied = tied && is_equal(&file->items[first], &file->items[last]);
-        if (tied) file->items[last] = file->items[--file->count];
+        if (tied) drop(file, last);
     } else if (has_head && tied) {
         file->items[last].name = embedding;
     }
+    settle_head_bias(family, tied);
     qsort(file->items, file->count, sizeof *file->items, by_name);
     return ls_settings_put(ctx, &family->settings, "model.tied", tied ? "true" : "false");
+}
+
+/* A folder of an encoder may hold no head: its rows are all there is then. */
+ls_status ls__family_settle_folder(ls_ctx *ctx, ls_family *family, const char *folder, bool tied) {
+    const ls_family_type *type = family->type;
+    ls_safetensors *file = &family->file;
+    if (type->head_layer == NULL || find_ending(file, type->head_layer) < file->count)
+        return ls__family_settle_head(ctx, family, folder, type->embedding, type->head, tied);
+    qsort(file->items, file->count, sizeof *file->items, by_name);
+    return ls_settings_put(ctx, &family->settings, "model.head", "none");
 }

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "train/checkpoint.h"
+#include "train/objective.h"
 #include "train/train.h"
 
 static ls_status join(ls_ctx *ctx, char *out, const char *a, const char *b) {
@@ -144,6 +145,11 @@ static ls_status open_tokenizer(ls_trained *trained) {
         return LS_FAIL(trained->ctx, LS_EINPUT,
                        "the tokenizer of %s has %lld ids, its model takes %lld", trained->folder,
                        (long long)has, (long long)trained->config.model.vocabulary);
+    ls_model_settings *model = &trained->config.model;
+    int32_t mask;
+    if (model->head != LS_HEAD_MASKED || model->mask_token >= 0) return LS_OK;
+    LS_TRY(ls_objective_mask_of(trained->ctx, trained->tokenizer, &mask));
+    model->mask_token = mask;
     return LS_OK;
 }
 

@@ -19,7 +19,7 @@ static void read(ls_family_reader *r) {
     ls_family_set_cap(r, "final_logit_softcapping", 30, "model.logit_cap");
     for (int64_t i = 0; i < sizes.layers; i++) marks[i] = i % 2 == 0 ? LS_LAYER_NEAR : 0;
     ls_family_read_layer_types(r, &sizes, marks);
-    ls_family_set_layers(r, &sizes, marks, ls_field_int(r, "sliding_window", 4096, 1, 1 << 30));
+    ls_family_set_layers(r, &sizes, marks, ls_family_read_window(r, 4096));
     ls_field_any(r, "sliding_window_size"); /* an older name, beside sliding_window */
     ls_field_must_be(r, "use_bidirectional_attention", false, "attention that looks both ways");
 }

@@ -26,7 +26,7 @@ static void read(ls_family_reader *r) {
         ls_field_int(r, "sliding_window_pattern|_sliding_window_pattern", 6, 1, LS_LAYERS_MAX);
     for (int64_t i = 0; i < sizes.layers; i++) marks[i] = (i + 1) % every != 0 ? LS_LAYER_NEAR : 0;
     ls_family_read_layer_types(r, &sizes, marks);
-    ls_family_set_layers(r, &sizes, marks, ls_field_int(r, "sliding_window", 4096, 1, 1 << 30));
+    ls_family_set_layers(r, &sizes, marks, ls_family_read_window(r, 4096));
     ls_family_read_rotations(r, &sizes, 1000000, 10000);
     ls_field_must_be(r, "use_bidirectional_attention", false, "attention that looks both ways");
 }

@@ -11,7 +11,7 @@ static void read(ls_family_reader *r) {
     ls_family_set_qk_norm(r, "all", "rms", epsilon);
     for (int64_t i = 0; i < sizes.layers; i++) marks[i] = (i + 1) % 4 != 0 ? LS_LAYER_NEAR : 0;
     ls_family_read_layer_types(r, &sizes, marks);
-    ls_family_set_layers(r, &sizes, marks, ls_field_int(r, "sliding_window", 4096, 1, 1 << 30));
+    ls_family_set_layers(r, &sizes, marks, ls_family_read_window(r, 4096));
     ls_family_read_rotations(r, &sizes, 500000, 0);
 }
 

@@ -9,7 +9,7 @@ static void read(ls_family_reader *r) {
     ls_family_read_rope(r, &sizes, 1);
     LS_FAMILY_BOOL(r, "mixer.bias", ls_field_bool(r, "attention_bias", false));
     ls_family_set_qk_norm(r, "head", "rms", epsilon);
-    const int64_t window = ls_field_int(r, "sliding_window", 4096, 1, 1 << 30);
+    const int64_t window = ls_family_read_window(r, 4096);
     const int64_t first = ls_field_int(r, "max_window_layers", 28, 0, LS_LAYERS_MAX);
     const bool windows = ls_field_bool(r, "use_sliding_window", false);
     ls_family_set_windows(r, &sizes, windows ? window : 0, first);
