@@ -91,6 +91,9 @@ ls_status ls_safetensor_i32(ls_ctx *ctx, const ls_safetensor *tensor, int64_t fi
 /* All of them as doubles (free with ls_free). */
 ls_status ls_safetensor_values(ls_ctx *ctx, const ls_safetensor *tensor, double **out);
 
+/* Doubles in a type of reals, rounded to nearest. */
+void ls_stored_round(const double *values, int64_t count, ls_stored_type type, void *out);
+
 /* One tensor to be written; everything is borrowed. */
 typedef struct ls_safetensor_source {
     const char *name;
@@ -108,5 +111,11 @@ ls_status ls_safetensors_put(ls_ctx *ctx, FILE *file, const char *path,
 /* A whole file, durable and atomic: on failure the old one stands. */
 ls_status ls_safetensors_write(ls_ctx *ctx, const char *path, const ls_safetensor_source *sources,
                                size_t count, const ls_stored_text *metadata, size_t metadata_count);
+/* The same for sources without data, which is made when it is written: `fill` has room for all of
+ * source `index`. So one tensor is held at a time. */
+typedef ls_status (*ls_safetensor_fill)(void *user, size_t index, void *out);
+ls_status ls_safetensors_make(ls_ctx *ctx, const char *path, const ls_safetensor_source *sources,
+                              size_t count, const ls_stored_text *metadata, size_t metadata_count,
+                              ls_safetensor_fill fill, void *user);
 
 #endif

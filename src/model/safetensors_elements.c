@@ -129,3 +129,16 @@ ls_status ls_safetensor_values(ls_ctx *ctx, const ls_safetensor *tensor, double 
     ls_safetensor_f64(tensor, 0, tensor->count, *out);
     return LS_OK;
 }
+
+void ls_stored_round(const double *values, int64_t count, ls_stored_type type, void *out) {
+    for (int64_t i = 0; i < count; i++) {
+        if (type == LS_STORED_F64)
+            ((double *)out)[i] = values[i];
+        else if (type == LS_STORED_BF16)
+            ((ls_bf16 *)out)[i] = ls_bf16_from_f32((float)values[i]);
+        else if (type == LS_STORED_F16)
+            ((uint16_t *)out)[i] = ls_f16_bits((float)values[i]);
+        else
+            ((float *)out)[i] = (float)values[i];
+    }
+}
