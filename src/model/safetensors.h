@@ -9,6 +9,7 @@
 #define LS_MODEL_SAFETENSORS_H
 
 #include "base/file.h"
+#include "tensor/engine/dtype.h"
 
 typedef enum {
     LS_STORED_F64,
@@ -82,6 +83,9 @@ const char *ls_safetensors_metadata(const ls_safetensors *file, const char *key)
  * the tensor. Integers of a real tensor, or ones that do not fit, are LS_EINPUT. */
 void ls_safetensor_f64(const ls_safetensor *tensor, int64_t first, int64_t count, double *out);
 void ls_safetensor_f32(const ls_safetensor *tensor, int64_t first, int64_t count, float *out);
+/* The same in a type to compute in; to bf16 rounded to the nearest. */
+void ls_safetensor_read(const ls_safetensor *tensor, int64_t first, int64_t count, ls_dtype type,
+                        void *out);
 ls_status ls_safetensor_i32(ls_ctx *ctx, const ls_safetensor *tensor, int64_t first, int64_t count,
                             int32_t *out);
 /* All of them as doubles (free with ls_free). */

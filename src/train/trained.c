@@ -175,7 +175,7 @@ static ls_status open_all(ls_trained *trained, const ls_dtype *type) {
     ls_dtype wanted;
     LS_TRY(trained_type(trained, &wanted));
     if (type != NULL) wanted = *type;
-    LS_TRY(ls_model_plan(ctx, &trained->config, wanted, false, &trained->model));
+    LS_TRY(ls_model_hold(ctx, &trained->config, wanted, &trained->model));
     LS_TRY(ls_trained_load(trained, trained->model, NULL));
     return open_tokenizer(trained);
 }
