@@ -265,11 +265,36 @@ static void decoding(void **state) {
     rig_close(&r);
 }
 
+/* Every key that a part looks at can be set for it alone. */
+static void keys_of_parts(void **state) {
+    (void)state;
+    static const char *const lines[] = {"what=train dtype=f32 only=RoPE recompute=true",
+                                        "what=attention dtype=bf16 lengths=64",
+                                        "what=sparse dtype=f32 lengths=64 only=x",
+                                        "what=scan dtype=f32",
+                                        "what=conv dtype=f32 lengths=64",
+                                        "what=retention dtype=bf16 lengths=64",
+                                        "what=decode depths=0,16 rounds=3"};
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        ls_ctx ctx = ls_ctx_default();
+        ls_settings settings = {0};
+        ls_bench_settings read;
+        char words[128], *rest = NULL;
+        snprintf(words, sizeof words, "%s", lines[i]);
+        for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
+            expect(&ctx, ls_settings_put_word(&ctx, &settings, word));
+        expect(&ctx, ls_options_default(&ctx, &ls_bench_options, &read));
+        expect(&ctx, ls_settings_apply(&ctx, &settings, "", &ls_bench_options, NULL, &read));
+        ls_settings_clear(&ctx, &settings);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(medians),  cmocka_unit_test(methods),
-        cmocka_unit_test(a_turn),   cmocka_unit_test(turns_beside_a_peer),
-        cmocka_unit_test(training), cmocka_unit_test(decoding),
+        cmocka_unit_test(medians),       cmocka_unit_test(methods),
+        cmocka_unit_test(a_turn),        cmocka_unit_test(turns_beside_a_peer),
+        cmocka_unit_test(training),      cmocka_unit_test(decoding),
+        cmocka_unit_test(keys_of_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

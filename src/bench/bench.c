@@ -22,8 +22,8 @@ static const ls_option options[] = {
             "Folder of the peers' scripts; empty: where they are installed, or in the sources "
             "the program was built in."),
     LS_CHOICE("dtype", FIELD(dtype), "both", "both|f32|bf16",
-              "Types that training, attention, scan and retention are measured in.",
-              .needs = "what=train|attention|scan|retention"),
+              "Types that all but products, decoding and memory are measured in.",
+              .needs = "what=train|attention|sparse|scan|conv|retention"),
     LS_TEXT("only", FIELD(only), "",
             "Part of the names of models that are trained, and kinds of attention, to measure "
             "alone.",
