@@ -284,7 +284,7 @@ static void keys_of_parts(void **state) {
         for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
             expect(&ctx, ls_settings_put_word(&ctx, &settings, word));
         expect(&ctx, ls_options_default(&ctx, &ls_bench_options, &read));
-        expect(&ctx, ls_settings_apply(&ctx, &settings, "", &ls_bench_options, NULL, &read));
+        expect(&ctx, ls_settings_apply_top(&ctx, &settings, NULL, &ls_bench_options, &read));
         ls_settings_clear(&ctx, &settings);
     }
 }
