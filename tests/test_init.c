@@ -144,7 +144,7 @@ static void test_distributions(void **state) {
     }
     fclose(file);
     draws_close(&d);
-    assert_true(models >= 6 && tensors >= 36);
+    assert_true(models >= 7 && tensors >= 44);
 }
 
 int main(void) {

@@ -36,7 +36,27 @@ static void test_sampling(void **state) {
     assert_true(fabs(of_half[1] - DRAWS * p) <= wide);
 }
 
+/* softmax(logits / temperature) */
+static void test_temperature(void **state) {
+    (void)state;
+    const double logits[3] = {1, 0, -1.5}, temperatures[] = {0.5, 1, 3};
+    enum { DRAWS = 20000 };
+    for (size_t i = 0; i < 3; i++) {
+        const ls_sampling how = {.temperature = temperatures[i], .top_p = 1, .seed = 4};
+        double total = 0, scratch[6];
+        int count[3] = {0};
+        for (int k = 0; k < 3; k++) total += exp(logits[k] / temperatures[i]);
+        for (uint64_t draw = 0; draw < DRAWS; draw++)
+            count[ls_sample(&how, logits, 3, draw, scratch)]++;
+        for (int k = 0; k < 3; k++) {
+            const double p = exp(logits[k] / temperatures[i]) / total;
+            assert_true(fabs(count[k] - DRAWS * p) <= 5 * sqrt(DRAWS * p * (1 - p)));
+        }
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sampling)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sampling),
+                                       cmocka_unit_test(test_temperature)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

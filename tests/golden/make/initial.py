@@ -67,6 +67,13 @@ def retention():
     return MultiScaleRetention(args, 64, 128, 4)
 
 
+def h3():
+    common.public("H3")
+    common.lightning()
+    from src.models.ssm.h3 import H3
+    return H3(d_model=64, d_state=16)
+
+
 def main():
     layer, own = "layers.2.mixer.", "layers.2.mixer."
     mamba("mamba", "model.mixer=mamba", {}, {
@@ -86,6 +93,13 @@ def main():
     tell("retnet", "model.layers=3 model.width=64 model.vocabulary=96 model.mixer=retnet mixer.heads=4 mixer.value_width=32",
          "microsoft/torchscale %s, MultiScaleRetention" % common.commit("torchscale"), retention, {
              own + "qk.weight": "q_proj.weight", own + "vg.weight": "v_proj.weight", own + "out.weight": "out_proj.weight"})
+    # its projections are those of the model around it; its first frequency is 0, ours 1e-4 as in state-spaces/s4
+    tell("h3", "model.layers=3 model.width=64 model.vocabulary=96 model.mixer=h3 mixer.d_state=16",
+         "HazyResearch/H3 %s, H3" % common.commit("H3"), h3, {
+             own + "shift.B": "ssm_k_kernel.kernel.B!", own + "shift.C": "ssm_k_kernel.kernel.C", own + "shift.D": "ssm_k_D",
+             own + "diagonal.A_real": "kernel.kernel.inv_A_real!",
+             own + "diagonal.B": "kernel.kernel.B!", own + "diagonal.C": "kernel.kernel.C",
+             own + "diagonal.log_dt": "kernel.kernel.log_dt", own + "diagonal.D": "D"})
     version = "transformers " + transformers.__version__
     llama = transformers.LlamaConfig(vocab_size=96, hidden_size=64, intermediate_size=160, num_hidden_layers=3,
                                      num_attention_heads=4, num_key_value_heads=4)
