@@ -4,7 +4,7 @@
 #include "bench/bench_parts.h"
 #include "tensor/engine/device.h"
 
-enum { RUNS_LEAST = 5, RUNS_MAX = 4096 };
+enum { RUNS_LEAST = 5, RUNS_MAX = 1024 };
 
 ls_status ls_bench_go_on(ls_bench *bench) {
     const volatile sig_atomic_t *stop = bench->hooks->stop;
