@@ -1,12 +1,19 @@
 /* Public checkpoints: folders with config.json and model.safetensors, or its shards, as Hugging
- * Face's transformers writes them.
+ * Face's transformers writes them; and GGUF files, as llama.cpp does.
  *
  * A family is a file src/model/family/NAME.c: what its config.json says in our settings, and what
- * its tensors are called. Everything in config.json is read, known not to change a result, or
- * refused by name; every tensor is loaded, known to be no weight, or refused. */
+ * its tensors are called, in both kinds of files. The keys of a GGUF file are first translated to
+ * the config.json that they stand for, so that one reader serves. Everything in it is read, known
+ * not to change a result, or refused by name; every tensor is loaded, known to be no weight, or
+ * refused.
+ *
+ * The same file serves the way back. Its `read` then walks a model of ours and writes the fields
+ * that it would read (ls_family_int and its like do either); what it wrote is read again and must
+ * give the same model (family_write.h). */
 #ifndef LS_MODEL_FAMILY_H
 #define LS_MODEL_FAMILY_H
 
+#include "base/gguf.h"
 #include "base/json.h"
 #include "model/public_weights.h"
 
@@ -22,6 +29,10 @@ typedef struct ls_family_reader {
     json_t *seen;       /* names that were read */
     ls_settings *out;
     ls_status status;
+    /* the way back, where `made` is not NULL: there is no json, and settings go nowhere */
+    json_t *made;            /* what is being written */
+    const ls_settings *form; /* the model: form.h */
+    const char *fields;      /* those that the family has; NULL: for GGUF, under the first name */
 } ls_family_reader;
 
 #define LS_FAMILY_INFINITY "1e300" /* what a bare Infinity is read as */
@@ -43,6 +54,22 @@ __attribute__((format(printf, 3, 4))) void ls_family_set(ls_family_reader *r, co
                                                          const char *format, ...);
 /* The shortest form of a number that gives it back. */
 void ls_family_set_real(ls_family_reader *r, const char *key, double value);
+/* A field that is one of our settings, either way; the value is given back. A field that the family
+ * has not is not written, and nor is a fallback of 0: it says that there is nothing. */
+int64_t ls_family_int(ls_family_reader *r, const char *names, const char *key, int64_t fallback,
+                      int64_t low, int64_t high);
+double ls_family_real(ls_family_reader *r, const char *names, const char *key, double fallback,
+                      double low, double high);
+bool ls_family_bool(ls_family_reader *r, const char *names, const char *key, bool fallback);
+/* A switch between two values of a setting. */
+bool ls_family_either(ls_family_reader *r, const char *names, const char *key, const char *yes,
+                      const char *no, bool fallback);
+/* Where it is written: whether the model's setting is this; where it is read: `reading`. */
+bool ls_family_has(const ls_family_reader *r, const char *key, const char *value, bool reading);
+/* The model's setting; NULL where it is read, or the model has none. */
+const char *ls_family_form(const ls_family_reader *r, const char *key);
+/* Writes a field under the first of the names that the family has, and releases the value. */
+void ls_field_write(ls_family_reader *r, const char *names, json_t *value);
 #define LS_FAMILY_INT(r, key, value) ls_family_set(r, key, "%lld", (long long)(value))
 #define LS_FAMILY_BOOL(r, key, value) ls_family_set(r, key, "%s", (value) ? "true" : "false")
 
@@ -93,6 +120,19 @@ void ls_family_read_mamba(ls_family_reader *r, const char *mixer, int64_t state,
                           ls_family_sizes *out);
 /* Llama and what is built like it: RMSNorm, rotary positions, gated feed-forward layers. */
 void ls_family_read_llama(ls_family_reader *r, int64_t kv_heads, ls_family_sizes *out);
+/* T5 and what is built like it: an encoder and a decoder with biases by distance. feed_forward:
+ * where the file names no kind. */
+void ls_family_read_t5(ls_family_reader *r, const char *feed_forward, ls_family_sizes *out);
+/* BERT and what is built like it, but for its mixer: post-norm blocks, learned positions, token
+ * types, a masked language model's head. Activation and epsilon: where the file names none. */
+void ls_family_read_bert(ls_family_reader *r, const char *activation, double epsilon,
+                         ls_family_sizes *out);
+/* The layer before the head's product has the model's activation; without this the exact GELU. */
+void ls_family_head_activation(ls_family_reader *r);
+/* RoBERTa and its like, whole. */
+void ls_family_read_roberta(ls_family_reader *r);
+/* Positions that count from pad_token_id + 1 on (RoBERTa). */
+void ls_family_count_from_padding(ls_family_reader *r, const ls_family_sizes *sizes);
 /* The same without rotary positions, with what a family has where the file does not say; gives what
  * is added in norms. */
 typedef struct ls_family_usual {
@@ -108,6 +148,36 @@ void ls_family_set_cap(ls_family_reader *r, const char *name, double fallback, c
 void ls_family_set_qk_norm(ls_family_reader *r, const char *which, const char *kind,
                            double epsilon);
 
+/* ---- GGUF ---- */
+
+/* A GGUF file that is being translated; the first failure stays. */
+typedef struct ls_family_gguf_reader {
+    ls_ctx *ctx;
+    const char *what;
+    const ls_gguf *file;
+    json_t *config; /* what its config.json would say */
+    ls_status status;
+} ls_family_gguf_reader;
+bool ls_family_gguf_has(const ls_family_gguf_reader *r, const char *tensor);
+/* A field; takes the value over. NULL: the field goes. */
+void ls_family_gguf_set(ls_family_gguf_reader *r, const char *field, json_t *value);
+/* A whole number that was translated, or 0. */
+int64_t ls_family_gguf_int(const ls_family_gguf_reader *r, const char *field);
+
+/* What a family is in GGUF files; rows of queries and keys where the two of a rotated pair stand
+ * next to each other. */
+typedef struct ls_family_gguf {
+    const char *architecture; /* general.architecture, or NULL: there is none */
+    const char *only;  /* a key below it that must be true, where another family has the name too */
+    const char *rules; /* of tensors, before those called gguf (see ls_naming_read), or NULL */
+    bool share;        /* config.json says which share of a head is rotated; not all */
+    bool head;         /* there is an output.weight even where it is the embedding */
+    void (*translate)(ls_family_gguf_reader *r); /* what no table can say, or NULL */
+} ls_family_gguf;
+#define LS_GGUF_PAIRED                                                                             \
+    "w.blk.{n}.attn_q.* = layers.{n}.mixer.paired.q_proj.*\n"                                      \
+    "w.blk.{n}.attn_k.* = layers.{n}.mixer.paired.k_proj.*\n"
+
 /* ---- families ---- */
 
 struct ls_family_type;
@@ -119,8 +189,20 @@ typedef struct ls_family_type {
     const char *name;             /* model_type */
     const char *names, *rules;    /* see ls_naming_read: of public code, and more; either or both */
     const char *embedding, *head; /* how the names of these two matrices end */
-    bool tied;                    /* where tie_word_embeddings is not given */
+    /* of a masked head the end of a tensor without which the folder has no head; NULL: it always
+     * has one */
+    const char *head_layer;
+    const char *head_biases[2]; /* of such a head the two ends of its bias: shared, the product's */
+    bool tied;                  /* where tie_word_embeddings is not given */
     void (*read)(ls_family_reader *r);
+    /* for the way back; architecture NULL: there is none */
+    const char *architecture; /* the class of transformers */
+    const char *fields;       /* all that it has, with spaces between them */
+    const char *prefix;       /* before all names but the head's */
+    const char *mixer;        /* NULL: attention */
+    const char *weights;      /* those of the mixer's public names that it uses; NULL: all */
+    bool rare;                /* others that fit are taken first */
+    ls_family_gguf gguf;
 } ls_family_type;
 
 /* Names that all generations of Gemma share; their norms have weights that are added to 1. */
@@ -145,7 +227,16 @@ extern const size_t ls_family_count;
 
 enum { LS_FAMILY_STOPS_MAX = 16 };
 
-/* An opened folder. */
+/* How generation_config.json says that tokens are drawn. */
+typedef struct ls_generation {
+    bool given;  /* there is such a file */
+    bool sample; /* false: always the most likely token */
+    double temperature, top_p;
+    int64_t top_k;
+    char unheeded[256]; /* fields that would change the draw and are not known here */
+} ls_generation;
+
+/* An opened folder, or GGUF file. */
 typedef struct ls_family {
     const ls_family_type *type;
     ls_settings settings; /* sections model, mixer, position and extend */
@@ -153,19 +244,40 @@ typedef struct ls_family {
     ls_safetensors file; /* all tensors that count, of all shards */
     ls_safetensors *shard;
     size_t shards;
+    ls_gguf *gguf; /* or the parts of a GGUF file */
+    size_t ggufs;
     int32_t stop[LS_FAMILY_STOPS_MAX]; /* tokens at which a text ends */
     size_t stops;
+    ls_generation generation;
 } ls_family;
 
-/* Whether a path is a folder with a config.json. */
-bool ls_family_is_folder(const char *path);
+/* Whether a path is a folder with a config.json, or a GGUF file. */
+bool ls_family_is_at(const char *path);
 /* Maps the weights and reads the description. Close it in any case. */
-ls_status ls_family_open(ls_ctx *ctx, const char *folder, ls_family *out);
+ls_status ls_family_open(ls_ctx *ctx, const char *path, ls_family *out);
 /* A description alone, from text: settings as ls_family_open makes them, but for model.tied. */
 ls_status ls_family_parse(ls_ctx *ctx, const char *text, size_t length, const char *what,
                           ls_family *out);
+/* The same of the bytes of a GGUF file, which stay borrowed. */
+ls_status ls_family_parse_gguf(ls_ctx *ctx, const void *bytes, size_t length, const char *what,
+                               ls_family *out);
 /* All weights; LS_EINPUT naming the tensors that are left over or missing. */
 ls_status ls_family_load(const ls_family *family, ls_model *model);
 void ls_family_close(ls_ctx *ctx, ls_family *family);
+
+/* ---- between the files that open a family ---- */
+
+/* Settings and naming from a config.json; rules: NULL: the family's for folders. */
+ls_status ls__family_read(ls_ctx *ctx, const json_t *config, const char *what, const char *rules,
+                          ls_family *out, bool *tied);
+ls_status ls__family_open_shards(ls_ctx *ctx, ls_family *family, const char *folder);
+/* The key of a GGUF file that stands for a field, without the architecture; NULL: none. */
+const char *ls__family_gguf_key(const char *field, bool recurrent);
+ls_status ls__family_open_gguf(ls_ctx *ctx, const char *path, ls_family *out);
+/* What a folder's tensors say of the head: whether there is one, and whether it is the embedding. */
+ls_status ls__family_settle_folder(ls_ctx *ctx, ls_family *family, const char *folder, bool tied);
+/* Whether the head is the embedding, by the tensors whose names end so. */
+ls_status ls__family_settle_head(ls_ctx *ctx, ls_family *family, const char *what,
+                                 const char *embedding, const char *head, bool tied);
 
 #endif

@@ -46,7 +46,11 @@ typedef struct ls_safetensor {
     int64_t count; /* elements */
     const uint8_t *data;
     size_t bytes;
+    /* a tensor of another kind of file may hold f32 in blocks: which (base/gguf.h); 0: it does not.
+     * Blocks lie along the last axis. */
+    uint32_t block;
 } ls_safetensor;
+const char *ls_safetensor_type_name(const ls_safetensor *tensor);
 
 typedef struct ls_stored_text {
     const char *key, *value;
@@ -83,6 +87,9 @@ ls_status ls_safetensor_i32(ls_ctx *ctx, const ls_safetensor *tensor, int64_t fi
 /* All of them as doubles (free with ls_free). */
 ls_status ls_safetensor_values(ls_ctx *ctx, const ls_safetensor *tensor, double **out);
 
+/* Doubles in a type of reals, rounded to nearest. */
+void ls_stored_round(const double *values, int64_t count, ls_stored_type type, void *out);
+
 /* One tensor to be written; everything is borrowed. */
 typedef struct ls_safetensor_source {
     const char *name;
@@ -100,5 +107,11 @@ ls_status ls_safetensors_put(ls_ctx *ctx, FILE *file, const char *path,
 /* A whole file, durable and atomic: on failure the old one stands. */
 ls_status ls_safetensors_write(ls_ctx *ctx, const char *path, const ls_safetensor_source *sources,
                                size_t count, const ls_stored_text *metadata, size_t metadata_count);
+/* The same for sources without data, which is made when it is written: `fill` has room for all of
+ * source `index`. So one tensor is held at a time. */
+typedef ls_status (*ls_safetensor_fill)(void *user, size_t index, void *out);
+ls_status ls_safetensors_make(ls_ctx *ctx, const char *path, const ls_safetensor_source *sources,
+                              size_t count, const ls_stored_text *metadata, size_t metadata_count,
+                              ls_safetensor_fill fill, void *user);
 
 #endif

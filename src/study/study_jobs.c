@@ -87,8 +87,7 @@ static ls_status job_words(const runner *r, const job *j, words *list) {
     char folder[LS_STUDY_PATH_BYTES], number[32];
     LS_TRY(add_word(r->ctx, list, "longshot", NULL));
     LS_TRY(add_word(r->ctx, list, j->evaluation ? "eval" : "train", NULL));
-    size_t weights = arm->parent < 0 ? j->arm : (size_t)arm->parent;
-    LS_TRY(ls_study_folder(study, weights, j->seed, folder, sizeof folder));
+    LS_TRY(ls_study_weights(study, j->arm, j->seed, folder, sizeof folder));
     if (j->evaluation) {
         LS_TRY(add_word(r->ctx, list, folder, NULL));
         LS_TRY(add_settings(r->ctx, list, &arm->testing));
@@ -279,7 +278,7 @@ static ls_status make_jobs(runner *r) {
         for (int evaluation = 0; evaluation < 2; evaluation++)
             for (size_t a = 0; a < study->count; a++) {
                 const ls_study_arm *arm = &study->arms[a];
-                if (k < arm->seeds.count && (evaluation || arm->parent < 0))
+                if (k < arm->seeds.count && (evaluation || arm->trains))
                     LS_TRY(add_job(r, a, arm->seeds.at[k], evaluation == 1));
             }
     return LS_OK;
