@@ -94,6 +94,7 @@ const ls_verb ls_verb_train = {
     .sections = sections,
     .model_keys = true,
     .recipe = true,
+    .orderly = true,
     .computes = true,
     .run = run,
 };

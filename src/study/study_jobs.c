@@ -135,18 +135,19 @@ static ls_status start(runner *r, job *j) {
     ls_ctx *ctx = r->ctx;
     char folder[LS_STUDY_PATH_BYTES], path[LS_STUDY_PATH_BYTES];
     words list = {0};
-    int output = -1, log = -1;
+    FILE *output = NULL, *log = NULL;
     ls_status status;
     LS_TRY_GOTO(ls_study_folder(r->study, j->arm, j->seed, folder, sizeof folder));
     LS_TRY_GOTO(ls_folder_make(ctx, folder));
     LS_TRY_GOTO(job_words(r, j, &list));
     LS_TRY_GOTO(job_path(r, j, "out", path));
-    output = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    LS_TRY_GOTO(ls_file_create(ctx, path, false, &output));
     LS_TRY_GOTO(job_path(r, j, "log", path));
-    log = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    LS_TRY_GOTO(ls_file_create(ctx, path, false, &log));
     pid_t parent = getpid();
-    j->process = output < 0 || log < 0 ? -1 : fork();
-    if (j->process == 0) become(r->study->from.program, list.at, output, log, parent);
+    j->process = fork();
+    if (j->process == 0)
+        become(r->study->from.program, list.at, fileno(output), fileno(log), parent);
     if (j->process < 0) {
         status = LS_FAIL(ctx, LS_EIO, "starting a job in %s: %s", folder, strerror(errno));
         goto fail;
@@ -154,8 +155,8 @@ static ls_status start(runner *r, job *j) {
     j->state = JOB_RUNNING;
     j->started = ls_clock();
 fail:
-    if (output >= 0) close(output);
-    if (log >= 0) close(log);
+    if (output != NULL) fclose(output);
+    if (log != NULL) fclose(log);
     words_clear(ctx, &list);
     return status;
 }
@@ -193,7 +194,7 @@ static ls_status keep_result(runner *r, const job *j, const struct rusage *usage
 }
 
 static ls_status status_of_exit(int wait_status) {
-    if (WIFSIGNALED(wait_status)) return LS_EINPUT;
+    if (WIFSIGNALED(wait_status)) return LS_EIO;
     int code = WEXITSTATUS(wait_status);
 #define MATCH(name, value, exit_code, sentence, hint)                                              \
     if (code == (exit_code)) return LS_##name;
@@ -233,7 +234,10 @@ static ls_status finish(runner *r, job *j, int wait_status, const struct rusage 
         return LS_OK;
     }
     if (WIFSIGNALED(wait_status))
-        snprintf(sentence, sizeof sentence, "ended by signal %d", WTERMSIG(wait_status));
+        snprintf(sentence, sizeof sentence, "it was killed by signal %d (%s)%s",
+                 WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)),
+                 WTERMSIG(wait_status) == SIGKILL ? ", as a machine that is out of memory does"
+                                                  : "");
     else
         last_sentence(r, j, sentence, sizeof sentence);
     say_failure(r, j, status, sentence);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/lock.h"
+#include "base/temporary.h"
 #include "tensor/engine/machine.h"
 #include "train/task_keys.h"
 #include "train/trained.h"
@@ -166,6 +167,7 @@ static ls_status make_folder(ls_training *t) {
                ls_token_file_tokens(t->data.train));
     LS_TRY(ls_folder_make(t->ctx, t->folder));
     LS_TRY(ls_lock_take(t->ctx, t->folder, false, &t->lock));
+    LS_TRY(ls_temporaries_sweep(t->ctx, t->folder, ls_is_temporary));
     if (t->data.tokenizer != NULL)
         LS_TRY(ls_run_folder_tokenizer(t->ctx, t->folder, t->data.tokenizer));
     return ls_run_folder_environment(t->ctx, t->folder);
@@ -186,9 +188,11 @@ ls_status ls_training_run(ls_training *t, const ls_training_hooks *hooks, ls_tra
     LS_TRY(ls_run_folder_config(ctx, t->folder, &t->settings, &t->config));
     LS_TRY(ls_model_new(ctx, &t->settings.model, ls_train_dtype(train), (uint64_t)train->seed, true,
                         &t->model));
-    LS_TRY(begin_with_weights(t));
-    LS_TRY(make_folder(t));
-    LS_TRY(ls_machine_peak(ctx, ls_train_dtype(train), &job.peak));
+    if (!ctx->rehearsal) {
+        LS_TRY(begin_with_weights(t));
+        LS_TRY(make_folder(t));
+        LS_TRY(ls_machine_peak(ctx, ls_train_dtype(train), &job.peak));
+    }
     job.config = t->config.bytes;
     return corpus ? ls_train_model(ctx, t->model, t->loader, &job, result)
                   : ls_train_model_on(ctx, t->model, &job, result);
