@@ -516,7 +516,7 @@ static void forge(fixture *f, const char *object, const char *key, json_t *value
     json_t *in = object == NULL ? checkpoint.state : json_object_get(checkpoint.state, object);
     assert_int_equal(json_object_set_new(in, key, value), 0);
     assert_int_equal(ls_checkpoint_save(&f->ctx, checkpoints, &checkpoint, optimizer, 9), LS_OK);
-    ls_checkpoint_clear(&f->ctx, &checkpoint);
+    ls_checkpoint_clear(&checkpoint);
     ls_optimizer_free(&f->ctx, optimizer);
 }
 

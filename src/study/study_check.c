@@ -20,7 +20,6 @@ typedef struct rehearsal {
     const ls_study *study;
     const ls_study_arm *arm;
     ls_settings config; /* what the run's config.yaml would say */
-    ls_settings training, testing;
     cost cost;
 } rehearsal;
 
@@ -36,14 +35,15 @@ static ls_status pass_on(ls_ctx *ctx, const ls_ctx *copy, ls_status status) {
     return status;
 }
 
-static ls_status train(rehearsal *r, ls_ctx *ctx, ls_training *training) {
+static ls_status train(rehearsal *r, ls_ctx *ctx, ls_settings *settings, ls_training *training) {
     const ls_training_hooks hooks = {0};
-    const ls_training_request request = {.settings = &r->training,
+    const ls_training_request request = {.settings = settings,
                                          .folder = "rehearsal",
                                          .cache = r->study->from.cache,
                                          .seed = r->arm->seeds.at[0],
                                          .small = true}; /* as the job asks */
     ls_train_result result;
+    LS_TRY(copy_settings(ctx, &r->arm->training, settings));
     LS_TRY(ls_training_read(ctx, &request, training));
     LS_TRY(ls_training_run(training, &hooks, &result));
     const ls_train_settings *train = &training->settings.train;
@@ -59,21 +59,24 @@ static ls_status rehearse_training(rehearsal *r) {
     ls_meter meter;
     ls_ctx metered = ls_meter_of(ctx, true, &meter);
     ls_training training = {0};
+    ls_settings settings = {0}; /* what they leave open is put into them */
     metered.log = NULL;
     metered.threads = (int)r->study->threads;
-    ls_status status = pass_on(ctx, &metered, train(r, &metered, &training));
+    ls_status status = pass_on(ctx, &metered, train(r, &metered, &settings, &training));
     if (status == LS_OK)
         status = ls_settings_parse(ctx, &r->config, training.config.bytes, training.config.length,
                                    "the settings of a run");
     if (training.ctx != NULL) ls_training_clear(&training);
+    ls_settings_clear(&metered, &settings);
     r->cost.train_bytes = meter.peak;
     return status;
 }
 
-static ls_status test(rehearsal *r, ls_ctx *ctx, ls_evaluation *evaluation) {
+static ls_status test(rehearsal *r, ls_ctx *ctx, const ls_settings *settings,
+                      ls_evaluation *evaluation) {
     const ls_evaluation_request request = {.path = "",
                                            .planned = &r->config,
-                                           .settings = &r->testing,
+                                           .settings = settings,
                                            .cache = r->study->from.cache,
                                            .seed = (uint64_t)r->arm->seeds.at[0]};
     LS_TRY(ls_evaluation_open(ctx, &request, evaluation));
@@ -87,10 +90,14 @@ static ls_status rehearse_test(rehearsal *r) {
     ls_meter meter;
     ls_ctx metered = ls_meter_of(ctx, true, &meter);
     ls_evaluation evaluation = {0};
+    ls_settings settings = {0};
     metered.log = NULL;
     metered.threads = (int)r->study->threads;
-    ls_status status = pass_on(ctx, &metered, test(r, &metered, &evaluation));
+    ls_status status = copy_settings(ctx, &r->arm->testing, &settings);
+    if (status == LS_OK)
+        status = pass_on(ctx, &metered, test(r, &metered, &settings, &evaluation));
     if (evaluation.ctx != NULL) ls_evaluation_clear(&evaluation);
+    ls_settings_clear(ctx, &settings);
     r->cost.test_bytes = meter.peak;
     return status;
 }
@@ -100,9 +107,9 @@ static ls_status prepare_data(const rehearsal *r) {
     ls_ctx *ctx = r->study->ctx;
     ls_data_settings settings;
     ls_dataset data;
-    if (ls_settings_has(&r->training, "task")) return LS_OK;
+    if (ls_settings_has(&r->arm->training, "task")) return LS_OK;
     LS_TRY(ls_options_default(ctx, &ls_data_options, &settings));
-    LS_TRY(ls_settings_apply(ctx, &r->training, "data", &ls_data_options, ls_training_facts,
+    LS_TRY(ls_settings_apply(ctx, &r->arm->training, "data", &ls_data_options, ls_training_facts,
                              &settings));
     LS_TRY(ls_data_open(ctx, &settings, r->study->from.cache, &data));
     ls_data_close(ctx, &data);
@@ -112,8 +119,6 @@ static ls_status prepare_data(const rehearsal *r) {
 static ls_status rehearse(rehearsal *r) {
     ls_ctx *ctx = r->study->ctx;
     LS_TRY(ls_check_stop(ctx, "looking at the arms"));
-    LS_TRY(copy_settings(ctx, &r->arm->training, &r->training));
-    LS_TRY(copy_settings(ctx, &r->arm->testing, &r->testing));
     LS_TRY(prepare_data(r));
     LS_TRY(rehearse_training(r));
     if (r->arm->parent >= 0) r->cost.tokens = 0;
@@ -141,8 +146,6 @@ ls_status ls_study_check(const ls_study *study, ls_text *out) {
         status = rehearse(&r);
         if (status == LS_OK) print_cost(ctx, r.arm, &r.cost, out);
         ls_settings_clear(ctx, &r.config);
-        ls_settings_clear(ctx, &r.training);
-        ls_settings_clear(ctx, &r.testing);
     }
     return status == LS_OK ? ls_text_status(out) : status;
 }

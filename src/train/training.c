@@ -191,8 +191,9 @@ ls_status ls_training_run(ls_training *t, const ls_training_hooks *hooks, ls_tra
     if (!ctx->rehearsal) {
         LS_TRY(begin_with_weights(t));
         LS_TRY(make_folder(t));
-        LS_TRY(ls_machine_peak(ctx, ls_train_dtype(train), &job.peak));
     }
+    job.peak = hooks->peak;
+    if (job.peak == 0) LS_TRY(ls_machine_peak(ctx, ls_train_dtype(train), &job.peak));
     job.config = t->config.bytes;
     return corpus ? ls_train_model(ctx, t->model, t->loader, &job, result)
                   : ls_train_model_on(ctx, t->model, &job, result);

@@ -38,6 +38,7 @@ typedef struct ls_training_hooks {
     void (*step)(void *user, const ls_train_step *step); /* or NULL */
     void (*progress)(void *user, const ls_metrics_row *row, const char *line); /* or NULL */
     void *user;
+    double peak; /* of the machine in the type that is trained in, see ls_train_job; 0: measured */
 } ls_training_hooks;
 
 /* Reads and checks all settings before any data are touched; the caller then looks whether some
