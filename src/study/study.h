@@ -101,6 +101,10 @@ ls_status ls_study_stored(const ls_study *study, size_t arm, int64_t seed, bool 
 ls_status ls_study_store(const ls_study *study, size_t arm, int64_t seed, bool evaluation,
                          json_t *result);
 
+/* Says (ls_say) of which arms the stored results were made with other data than their corpus holds
+ * now. */
+ls_status ls_study_compare_data(const ls_study *study);
+
 /* Writes results.json, timing.json and the pages from the stored results; `finished`: no job is
  * left to do. */
 ls_status ls_study_publish(const ls_study *study, bool finished);

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/lock.h"
+#include "base/temporary.h"
 #include "study/study.h"
 
 enum { WORDS_MAX = 256, LOG_MAX = 64 << 20, OUTPUT_MAX = 256 << 20 };
@@ -337,6 +338,20 @@ static ls_status run_jobs(runner *r) {
     }
 }
 
+/* What a killed process left half-written, in the study's folder and in those of its jobs. */
+static ls_status sweep(const runner *r) {
+    const ls_study *study = r->study;
+    char folder[LS_STUDY_PATH_BYTES];
+    LS_TRY(ls_temporaries_sweep(r->ctx, study->keys.out, ls_is_temporary));
+    for (size_t a = 0; a < study->count; a++)
+        for (int64_t i = 0; i < study->arms[a].seeds.count; i++) {
+            LS_TRY(ls_check_stop(r->ctx, "looking at the folder of the study"));
+            LS_TRY(ls_study_folder(study, a, study->arms[a].seeds.at[i], folder, sizeof folder));
+            LS_TRY(ls_temporaries_sweep(r->ctx, folder, ls_is_temporary));
+        }
+    return LS_OK;
+}
+
 static ls_status write_study(const runner *r) {
     char path[LS_STUDY_PATH_BYTES];
     ls_text yaml = {0};
@@ -368,10 +383,12 @@ ls_status ls_study_run(ls_study *study, const ls_study_hooks *hooks) {
                        strerror(errno));
     LS_TRY_GOTO(ls_folder_make(r.ctx, study->keys.out));
     LS_TRY_GOTO(ls_lock_take(r.ctx, study->keys.out, true, &r.lock));
+    LS_TRY_GOTO(sweep(&r));
     LS_TRY_GOTO(write_study(&r));
     LS_TRY_GOTO(make_jobs(&r));
     ls_say(r.ctx, "%s: %zu of %zu jobs to do, %" PRId64 " at once with %" PRId64 " threads each",
            study->keys.out, r.count - r.done, r.count, study->keys.jobs, study->threads);
+    LS_TRY_GOTO(ls_study_compare_data(study));
     LS_TRY_GOTO(run_jobs(&r));
     status = conclude(&r);
 fail:

@@ -292,6 +292,7 @@ ls_status ls_study_read(ls_ctx *ctx, const ls_study_request *request, ls_study *
     for (size_t i = 0; i < out->count; i++) LS_TRY(sort_arm(out, &out->arms[i]));
     for (size_t i = 0; i < out->count; i++) LS_TRY(inherit(out, &out->arms[i]));
     for (size_t i = 0; i < out->count; i++) {
+        LS_TRY(ls_check_stop(ctx, "reading the study"));
         LS_TRY(check_seeds(out, &out->arms[i]));
         LS_TRY(check_arm(out, &out->arms[i]));
     }

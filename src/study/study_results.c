@@ -217,6 +217,15 @@ static json_t *list_of(const evidence *e, const char *list,
     return rows;
 }
 
+/* The hash of the corpus that all seeds were trained and tested on; null where they were different
+ * ones, or a task. */
+static json_t *data_json(const evidence *e) {
+    const json_t *first = e->count == 0 ? NULL : json_object_get(e->tested[0], "data_hash");
+    for (int64_t i = 1; i < e->count; i++)
+        if (!json_equal(first, json_object_get(e->tested[i], "data_hash"))) first = NULL;
+    return first == NULL ? json_null() : json_deep_copy(first);
+}
+
 static json_t *arm_json(const evidence *e) {
     const ls_study_arm *about = &e->study->arms[e->arm];
     json_t *arm = json_object(), *missing = json_array();
@@ -240,6 +249,7 @@ static json_t *arm_json(const evidence *e) {
         else
             json_array_append_new(missing, json_integer(seed));
     }
+    json_object_set_new(arm, "data_hash", data_json(e));
     json_object_set_new(arm, "seeds", json_integer(e->count));
     json_object_set_new(arm, "missing_seeds", missing);
     json_object_set_new(arm, "results", list_of(e, "results", result_row));
