@@ -25,7 +25,7 @@ static volatile sig_atomic_t stop_wanted, orderly;
 /* The first signal asks for an orderly end; a second interrupt leaves at once. So do verbs that have
  * nothing to keep, if they have not come to an end by themselves in the meantime. */
 static void on_signal(int number) {
-    const struct itimerval soon = {.it_value = {.tv_usec = 600 * 1000}};
+    const struct itimerval soon = {.it_value = {.tv_usec = 400 * 1000}};
     if (number == SIGINT && stop_wanted) _exit(128 + SIGINT);
     if (!orderly && !stop_wanted) setitimer(ITIMER_REAL, &soon, NULL);
     stop_wanted = 1;
