@@ -97,12 +97,14 @@ static bool usable(ls_ctx *ctx, ls_status status) {
 }
 
 static ls_status open_tokenizer(ls_ctx *ctx, ls_corpus *corpus, const ls_data_settings *settings,
-                                const char *cache, bool *split, ls_tokenizer **out) {
-    char folder[PATH_BYTES];
-    if (strcmp(settings->tokenizer, "train") != 0)
-        return ls_tokenizer_load(ctx, settings->tokenizer, out);
-    if ((size_t)snprintf(folder, sizeof folder, "%s/bpe-%016" PRIx64 "-%" PRId64, cache,
-                         corpus_key(corpus, settings), settings->vocabulary) >= sizeof folder)
+                                const char *cache, bool *split, ls_dataset *data) {
+    ls_tokenizer **out = &data->tokenizer;
+    char *folder = data->tokenizer_path;
+    const size_t room = sizeof data->tokenizer_path;
+    snprintf(folder, room, "%s", settings->tokenizer);
+    if (strcmp(settings->tokenizer, "train") != 0) return ls_tokenizer_load(ctx, folder, out);
+    if ((size_t)snprintf(folder, room, "%s/bpe-%016" PRIx64 "-%" PRId64, cache,
+                         corpus_key(corpus, settings), settings->vocabulary) >= room)
         return LS_FAIL(ctx, LS_EUSE, "the path %s is too long", cache);
     if (ls_path_exists(folder)) {
         ls_status status = ls_tokenizer_load(ctx, folder, out);
@@ -175,7 +177,7 @@ ls_status ls_data_open(ls_ctx *ctx, const ls_data_settings *settings, const char
     LS_TRY_GOTO(find_cache(ctx, cache_folder, cache));
     LS_TRY_GOTO(ls_folder_make(ctx, cache));
     LS_TRY_GOTO(ls_temporaries_sweep(ctx, cache, is_of_cache));
-    LS_TRY_GOTO(open_tokenizer(ctx, corpus, settings, cache, &split, &out->tokenizer));
+    LS_TRY_GOTO(open_tokenizer(ctx, corpus, settings, cache, &split, out));
     LS_TRY_GOTO(open_side(ctx, corpus, settings, out->tokenizer, cache, LS_SPLIT_TRAIN, &split,
                           &out->train));
     LS_TRY_GOTO(

@@ -21,6 +21,7 @@ extern const ls_option_table ls_data_options;
 
 typedef struct ls_dataset {
     ls_tokenizer *tokenizer;
+    char tokenizer_path[LS_OPTION_TEXT_BYTES]; /* from where it can be loaded; also one learnt */
     ls_token_file *train;
     ls_token_file *test; /* may hold no document: see test_share */
 } ls_dataset;

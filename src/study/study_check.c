@@ -20,6 +20,7 @@ typedef struct rehearsal {
     const ls_study *study;
     const ls_study_arm *arm;
     ls_settings config; /* what the run's config.yaml would say */
+    char tokenizer[LS_OPTION_TEXT_BYTES]; /* where that of the run can be loaded from; empty: none */
     cost cost;
 } rehearsal;
 
@@ -66,6 +67,8 @@ static ls_status rehearse_training(rehearsal *r) {
     if (status == LS_OK)
         status = ls_settings_parse(ctx, &r->config, training.config.bytes, training.config.length,
                                    "the settings of a run");
+    if (status == LS_OK && r->tokenizer[0] != '\0')
+        status = ls_settings_put(ctx, &r->config, "data.tokenizer", r->tokenizer);
     if (training.ctx != NULL) ls_training_clear(&training);
     ls_settings_clear(&metered, &settings);
     r->cost.train_bytes = meter.peak;
@@ -103,7 +106,7 @@ static ls_status rehearse_test(rehearsal *r) {
 }
 
 /* A corpus is made ready before, because what that takes is no part of a job that finds it so. */
-static ls_status prepare_data(const rehearsal *r) {
+static ls_status prepare_data(rehearsal *r) {
     ls_ctx *ctx = r->study->ctx;
     ls_data_settings settings;
     ls_dataset data;
@@ -112,6 +115,7 @@ static ls_status prepare_data(const rehearsal *r) {
     LS_TRY(ls_settings_apply(ctx, &r->arm->training, "data", &ls_data_options, ls_training_facts,
                              &settings));
     LS_TRY(ls_data_open(ctx, &settings, r->study->from.cache, &data));
+    memcpy(r->tokenizer, data.tokenizer_path, sizeof r->tokenizer);
     ls_data_close(ctx, &data);
     return LS_OK;
 }
