@@ -286,7 +286,7 @@ static void test_study(void **state) {
     ls_text text = {0};
     witness w = {0};
     must(&ctx, read_study(&ctx, "/bin/false",
-                          "model.width=16 model.layers=1 mixer.heads=2 train.steps=2 "
+                          "model.width=16 model.layers=1 mixer.heads=2 train.steps=2 eval.lengths=256 "
                           "arms.plain.model.position=rope",
                           &settings, &study));
     must(&ctx, ls_settings_finish(&ctx, &settings, NULL));
