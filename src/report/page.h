@@ -22,7 +22,7 @@ typedef struct ls_page {
     ls_ctx *ctx;
     const json_t *results, *timing, *arms;
     size_t count; /* of the arms */
-    double trained_length;
+    double trained_length, trained_most; /* of its arms: the shortest, the longest */
     ls_chart_style *styles;   /* [count] */
     size_t *members, *begins; /* arms by group, and where groups begin in that list */
     size_t groups;

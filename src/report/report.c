@@ -30,7 +30,7 @@ static const double size_max = DBL_MAX;
 
 static const range of_study[] = {{"trained_length", 0, count_max}};
 static const range of_arm[] = {
-    {"parameters", 0, count_max}, {"tokens_trained", 0, count_max}, {"seeds", 0, count_max}};
+    {"trained_length", 0, count_max}, {"parameters", 0, count_max}, {"tokens_trained", 0, count_max}, {"seeds", 0, count_max}};
 static const range of_row[] = {{"length", 0, count_max},
                                {"stride", 0, count_max},
                                {"tokens", 0, count_max},

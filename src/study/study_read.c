@@ -203,7 +203,7 @@ static bool may_differ(const char *key) {
     return is_extension(key) || in_section(key, "mixer");
 }
 
-static ls_status check_settings(ls_study *study, const ls_study_arm *arm) {
+static ls_status check_settings(ls_study *study, ls_study_arm *arm) {
     ls_ctx *ctx = study->ctx;
     ls_model_config config = {0};
     ls_settings all = {0};
@@ -215,7 +215,7 @@ static ls_status check_settings(ls_study *study, const ls_study_arm *arm) {
     LS_TRY_GOTO(ls_task_read(ctx, &all, ls_training_facts, &task));
     if (task.type != NULL) LS_TRY_GOTO(ls_task_settle(ctx, &task, &all));
     LS_TRY_GOTO(ls_model_config_read(ctx, &all, &config));
-    if (arm == study->arms) study->trained_length = config.model.length;
+    arm->trained_length = config.trained_length;
     LS_TRY_GOTO(check_differing(ctx, arm, &config));
     LS_TRY_GOTO(check_section(ctx, &all, "data", &ls_data_options, ls_training_facts));
     LS_TRY_GOTO(check_section(ctx, &all, "train", &ls_train_options, NULL));
@@ -230,7 +230,7 @@ fail:
     return status;
 }
 
-static ls_status check_arm(ls_study *study, const ls_study_arm *arm) {
+static ls_status check_arm(ls_study *study, ls_study_arm *arm) {
     return about_arm(study, arm, check_settings(study, arm));
 }
 

@@ -158,8 +158,11 @@ static ls_status open_tokenizer(ls_trained *trained) {
 static ls_status open_all(ls_trained *trained, const ls_settings *overrides, const ls_dtype *type) {
     ls_ctx *ctx = trained->ctx;
     ls_dtype wanted;
+    /* what a checkpoint does to its own positions is measured by its own length */
+    const bool scaled = ls_settings_has(&trained->settings, "extend");
     LS_TRY(take_overrides(trained, overrides));
     LS_TRY(ls_model_config_read(ctx, &trained->settings, &trained->config));
+    if (scaled) trained->config.position.trained_length = trained->config.model.length;
     LS_TRY(trained_type(trained, &wanted));
     if (type != NULL) wanted = *type;
     LS_TRY(ls_model_plan(ctx, &trained->config, wanted, false, &trained->model));

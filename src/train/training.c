@@ -70,6 +70,14 @@ static void name_folder(ls_training *t) {
     snprintf(out + used, sizeof t->folder - used, "-%.64s", model->position.type->name);
 }
 
+/* What a public checkpoint does to its own positions is measured by its own length. */
+static ls_status read_model(ls_training *t) {
+    ls_model_config *model = &t->settings.model;
+    LS_TRY(ls_model_config_read(t->ctx, t->given, model));
+    if (t->scaled) model->position.trained_length = model->model.length;
+    return LS_OK;
+}
+
 static ls_status read_section(ls_training *t, const char *section, const ls_option_table *table,
                               void *into) {
     LS_TRY(ls_options_default(t->ctx, table, into));
@@ -87,7 +95,7 @@ ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_t
     if (request->small) LS_TRY(take_small_model(out, settings->task.type == NULL));
     if (settings->task.type != NULL) LS_TRY(ls_task_settle(ctx, &settings->task, out->given));
     LS_TRY(read_section(out, "data", &ls_data_options, &settings->data));
-    LS_TRY(ls_model_config_read(ctx, out->given, &settings->model));
+    LS_TRY(read_model(out));
     if (ls_settings_get(out->given, "train.length") == NULL)
         LS_TRY(put_number(out, "train.length", settings->model.model.length));
     if (ls_settings_get(out->given, "train.seed") == NULL)
@@ -135,7 +143,7 @@ static ls_status open_corpus(ls_training *t) {
     if (model->model.vocabulary == 0) {
         ls_model_config_clear(ctx, model);
         LS_TRY(put_number(t, "model.vocabulary", has));
-        LS_TRY(ls_model_config_read(ctx, t->given, model));
+        LS_TRY(read_model(t));
     }
     return ls_data_loader(ctx, &t->data, &t->settings.data, train->batch, train->length,
                           (uint64_t)train->seed, &t->loader);
