@@ -82,8 +82,7 @@ ls_status ls_json_parse_line(ls_ctx *ctx, const char *text, size_t length, const
         return LS_FAIL(ctx, LS_EINPUT, "%s, line %lld: JSON nested deeper than %d", what,
                        (long long)line, DEPTH_MAX);
     json_error_t error;
-    LS_TRY(
-        load(ctx, text, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, what, &error, out));
+    LS_TRY(load(ctx, text, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, what, &error, out));
     if (*out == NULL)
         return LS_FAIL(ctx, LS_EINPUT, "%s, line %lld, column %d: %s", what, (long long)line,
                        error.column, error.text);

@@ -55,7 +55,7 @@ typedef struct ls_ctx {
         *device; /* where to compute: see tensor/engine/device.h; NULL: the processor */
     void (*log)(void *user, const char *line); /* progress and messages; may be NULL */
     void *log_user;
-    int64_t allocations; /* made so far: lets a test prove that a loop makes none */
+    int64_t allocations;      /* made so far: lets a test prove that a loop makes none */
     const volatile int *stop; /* a sig_atomic_t, or NULL: see ls_check_stop */
     /* Everything is prepared as for work, and no program computes: what a work would take is then
      * known without doing it (base/meter.h). */

@@ -97,11 +97,10 @@ ls_status ls_evaluation_open(ls_ctx *ctx, const ls_evaluation_request *request,
     *out = (ls_evaluation){
         .ctx = ctx, .cache = request->cache, .seed = request->seed, .trained = {.ctx = ctx}};
     LS_TRY(ls_options_default(ctx, &ls_eval_options, &out->settings));
-    LS_TRY(request->planned != NULL
-               ? ls_trained_rehearse(ctx, request->planned, request->settings, request->type,
-                                     &out->trained)
-               : ls_trained_open(ctx, request->path, request->settings, request->type,
-                                 &out->trained));
+    LS_TRY(request->planned != NULL ? ls_trained_rehearse(ctx, request->planned, request->settings,
+                                                          request->type, &out->trained)
+                                    : ls_trained_open(ctx, request->path, request->settings,
+                                                      request->type, &out->trained));
     LS_TRY(read_task(out, request->settings));
     LS_TRY(ls_settings_apply(ctx, request->settings, "eval", &ls_eval_options,
                              ls_eval_facts(out->task.type != NULL), &out->settings));

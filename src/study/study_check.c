@@ -20,7 +20,8 @@ typedef struct rehearsal {
     const ls_study *study;
     const ls_study_arm *arm;
     ls_settings config; /* what the run's config.yaml would say */
-    char tokenizer[LS_OPTION_TEXT_BYTES]; /* where that of the run can be loaded from; empty: none */
+    char
+        tokenizer[LS_OPTION_TEXT_BYTES]; /* where that of the run can be loaded from; empty: none */
     cost cost;
 } rehearsal;
 
@@ -97,8 +98,7 @@ static ls_status rehearse_test(rehearsal *r) {
     metered.log = NULL;
     metered.threads = (int)r->study->threads;
     ls_status status = copy_settings(ctx, &r->arm->testing, &settings);
-    if (status == LS_OK)
-        status = pass_on(ctx, &metered, test(r, &metered, &settings, &evaluation));
+    if (status == LS_OK) status = pass_on(ctx, &metered, test(r, &metered, &settings, &evaluation));
     if (evaluation.ctx != NULL) ls_evaluation_clear(&evaluation);
     ls_settings_clear(ctx, &settings);
     r->cost.test_bytes = meter.peak;
@@ -132,8 +132,7 @@ static ls_status rehearse(rehearsal *r) {
 
 static void print_cost(ls_ctx *ctx, const ls_study_arm *arm, const cost *c, ls_text *out) {
     char train[32] = "-";
-    if (c->train_bytes > 0)
-        snprintf(train, sizeof train, "%.1f", 1e-6 * (double)c->train_bytes);
+    if (c->train_bytes > 0) snprintf(train, sizeof train, "%.1f", 1e-6 * (double)c->train_bytes);
     ls_text_printf(ctx, out,
                    "%-20s %6" PRId64 " %14" PRId64 " %14" PRId64 " %12s %8" PRId64 " %12.1f\n",
                    arm->name, arm->seeds.count, c->parameters, c->tokens, train, c->longest,

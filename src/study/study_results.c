@@ -324,9 +324,9 @@ static json_t *head_json(const ls_study *study, bool finished) {
     return json_pack("{s:s, s:s, s:s, s:s, s:b, s:s, s:s, s:I, s:o, s:o}", "format",
                      "longshot-study-1", "study", study->name, "title", title, "about",
                      study->keys.about, "finished", finished, "longshot", LS_VERSION, "command",
-                     study->from.command, "trained_length", (json_int_t)study->arms[0].trained_length,
-                     "machine", machine_json(study->ctx), "settings",
-                     settings_json(&study->common));
+                     study->from.command, "trained_length",
+                     (json_int_t)study->arms[0].trained_length, "machine", machine_json(study->ctx),
+                     "settings", settings_json(&study->common));
 }
 
 static ls_status write_json(const ls_study *study, const char *file, const json_t *json) {

@@ -197,9 +197,10 @@ ls_status ls_checkpoint_save(ls_ctx *ctx, const char *folder, const ls_checkpoin
     const char *broken;
     LS_TRY(ls_weights_find_broken(optimizer->store, &broken));
     if (broken != NULL)
-        return LS_FAIL(ctx, LS_EINPUT,
-                       "the weights at step %lld are not finite (%s): no checkpoint is made of them",
-                       (long long)checkpoint->step, broken);
+        return LS_FAIL(
+            ctx, LS_EINPUT,
+            "the weights at step %lld are not finite (%s): no checkpoint is made of them",
+            (long long)checkpoint->step, broken);
     LS_TRY(step_path(ctx, folder, checkpoint->step, "", path));
     LS_TRY(step_path(ctx, folder, checkpoint->step, temporary, unfinished));
     LS_TRY(ls_folder_make(ctx, folder));

@@ -524,10 +524,11 @@ static ls_status rehearse(loop *l) {
 /* A run whose weights were last updated some steps ago has not learnt what it was asked to. */
 static ls_status check_end(loop *l) {
     if (l->step < l->settings->steps || l->guard.in_a_row == 0) return LS_OK;
-    return LS_FAIL(l->ctx, LS_EINPUT,
-                   "%s: the guard rejected the last %lld of %lld steps, so the weights are those of "
-                   "the step before (see metrics.jsonl; train.guard, train.lr)",
-                   l->job->folder, (long long)l->guard.in_a_row, (long long)l->settings->steps);
+    return LS_FAIL(
+        l->ctx, LS_EINPUT,
+        "%s: the guard rejected the last %lld of %lld steps, so the weights are those of "
+        "the step before (see metrics.jsonl; train.guard, train.lr)",
+        l->job->folder, (long long)l->guard.in_a_row, (long long)l->settings->steps);
 }
 
 static ls_status begin(loop *l) {

@@ -188,8 +188,7 @@ ls_status ls_trained_load(const ls_trained *trained, ls_model *model, size_t *mi
 }
 
 ls_status ls_trained_rehearse(ls_ctx *ctx, const ls_settings *settings,
-                              const ls_settings *overrides, const ls_dtype *type,
-                              ls_trained *out) {
+                              const ls_settings *overrides, const ls_dtype *type, ls_trained *out) {
     *out = (ls_trained){.ctx = ctx, .step = -1};
     ls_status status = LS_OK;
     for (size_t i = 0; i < settings->count && status == LS_OK; i++)

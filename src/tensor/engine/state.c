@@ -466,8 +466,8 @@ ls_status ls_state_load(ls_ctx *ctx, ls_state *state, const void *bytes, size_t 
     for (int pass = 0; pass < 2; pass++) {
         ls_reader reader = {bytes, length};
         const uint8_t *magic;
-        if (!ls_reader_take(&reader, 8, &magic) || memcmp(magic, saved_magic, sizeof saved_magic) != 0 ||
-            !take_numbers(&reader, head, 3))
+        if (!ls_reader_take(&reader, 8, &magic) ||
+            memcmp(magic, saved_magic, sizeof saved_magic) != 0 || !take_numbers(&reader, head, 3))
             return LS_FAIL(ctx, LS_EINPUT, "these bytes are not a saved state");
         const int64_t end = state->begins == NULL ? state->capacity : INT32_MAX;
         if (head[0] != (int64_t)state->ports || head[1] != state->batch || head[2] < 0 ||
