@@ -79,7 +79,7 @@ os.makedirs("many")
 row = {"protocol": "nonoverlap", "length": 16, "loss": 0.5, "ppl": 1.6, "excess": 0.1, "n": 1}
 arms = [{"name": "a%d" % i, "label": "a", "from": None, "parameters": 5, "tokens_trained": 5, "seeds": 1,
          "missing_seeds": [], "settings": {}, "results": [dict(row, length=16 + k) for k in range(100)],
-         "resolution": [], "positions": []} for i in range(3000)]
+         "resolution": [], "positions": []} for i in range(9000)]
 json.dump({"format": "longshot-study-1", "study": "s", "title": "t", "about": "", "finished": True, "longshot": "0",
            "command": "c", "trained_length": 16, "machine": {}, "settings": {}, "arms": arms}, open("many/results.json", "w"))
 P

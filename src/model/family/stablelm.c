@@ -14,8 +14,13 @@ static void read(ls_family_reader *r) {
     ls_family_set(r, "mixer.out_bias", "false");
     if (ls_field_bool(r, "use_parallel_residual", false))
         ls_family_set(r, "model.parallel", "one_norm");
-    ls_field_must_be(r, "qk_layernorm", false, "norms of queries and keys");
+    ls_field_must_be(r, "qk_layernorm", false,
+                     "norms of queries and keys with weights of each head's own");
     ls_family_read_rope(r, &sizes, 0.25);
+}
+
+static void translate(ls_family_gguf_reader *r) {
+    ls_family_gguf_set(r, "use_qkv_bias", json_boolean(ls_family_gguf_has(r, "blk.0.attn_q.bias")));
 }
 
 const ls_family_type ls_family_stablelm = {
@@ -24,4 +29,5 @@ const ls_family_type ls_family_stablelm = {
     .embedding = "embed_tokens.weight",
     .head = "lm_head.weight",
     .read = read,
+    .gguf = {.architecture = "stablelm", .share = true, .translate = translate},
 };
