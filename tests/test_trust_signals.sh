@@ -41,7 +41,7 @@ heed() { # WHAT PATTERN COMMAND...
     "$@" >out.txt 2>err.txt &
     job=$!
     tries=0
-    while kill -0 $job 2>/dev/null && ! grep -q "$pattern" err.txt && [ $tries -lt 600 ]; do
+    while kill -0 $job 2>/dev/null && [ -n "$pattern" ] && ! grep -q "$pattern" err.txt && [ $tries -lt 600 ]; do
         sleep 0.05
         tries=$((tries + 1))
     done
