@@ -51,7 +51,8 @@ starve() { # WHAT COMMAND...
         LS_FAIL_FROM=$n LD_PRELOAD=$preload timeout 60 "$@" >out.txt 2>err.txt || code=$?
         case $code in
         0 | 4) ;;
-        1) [ ! -s err.txt ] && [ "$what" = eval -o "$what" = generate ] || fail "$what: exit 1: $(cat err.txt)" ;;
+        1) [ $n -le $started ] || { [ ! -s err.txt ] && [ "$what" = eval -o "$what" = generate ]; } ||
+            fail "$what, without memory from allocation $n of $all on: exit 1: $(head -n 1 err.txt)" ;;
         *) [ $n -lt $started ] || fail "$what, without memory from allocation $n of $all on: exit $code: $(head -n 1 err.txt)" ;;
         esac
         points=$((points + 1))
