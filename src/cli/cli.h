@@ -43,6 +43,7 @@ typedef struct ls_verb {
     bool model_keys;            /* also takes mixer.*, position.*, extend and extend.* */
     bool recipe;                /* the first word may name a recipe */
     bool computes;              /* runs programs: on device= */
+    bool orderly; /* heeds a signal itself, and has something to keep before it ends */
     ls_status (*run)(ls_cli *cli);
 } ls_verb;
 

@@ -79,6 +79,7 @@ const ls_verb ls_verb_eval = {
         "(docs/checkpoints.md) is measured too; nothing is written into it.\n",
     .sections = sections,
     .model_keys = true,
+    .orderly = true,
     .computes = true,
     .run = run,
 };
