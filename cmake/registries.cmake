@@ -6,6 +6,7 @@
 #   src/model/wrap/<name>.c      must define  const ls_wrap_type ls_wrap_<name>
 #   src/model/head/<name>.c      must define  const ls_head_type ls_head_<name>
 #   src/model/family/<name>.c    must define  const ls_family_type ls_family_<name>
+#   src/suite/<name>.c           must define  const ls_suite_type ls_suite_<name>
 #   src/cli/verb_<name>.c        must define  const ls_verb ls_verb_<name>
 function(write_registry header kind type names)
   set(declarations "")

@@ -49,9 +49,9 @@ static ls_status print_table(ls_cli *cli, const ls_comparison *comparison) {
 
 /* What is compared: a word, or by the keys a mixer or a position method. */
 static ls_status choose(ls_cli *cli, const ls_compare_keys *keys, const char **out) {
-    static const char *const words[] = {"model", "scan", "tables"};
+    static const char *const words[] = {"model", "scan", "tables", "metric"};
     *out = keys->mixer[0] != '\0' ? "mixer" : keys->position[0] != '\0' ? "position" : NULL;
-    for (int i = 0; i < 3; i++)
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (cli->word_count == 1 && strcmp(cli->words[0], words[i]) == 0) {
             *out = words[i];
             return LS_OK;
