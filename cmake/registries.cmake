@@ -70,6 +70,14 @@ write_registry(cli/cli verb ls_verb "${VERBS}") # part of the program, not of th
 set(REGISTRY_SOURCES ${CMAKE_BINARY_DIR}/generated/registry_mixer.c
   ${CMAKE_BINARY_DIR}/generated/registry_position.c ${CMAKE_BINARY_DIR}/generated/registry_extension.c
   ${CMAKE_BINARY_DIR}/generated/registry_task.c)
+file(GLOB suite_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/suite/*.c)
+set(SUITES "")
+foreach(file IN LISTS suite_files)
+  get_filename_component(name ${file} NAME_WE)
+  list(APPEND SUITES ${name})
+endforeach()
+write_registry(suite/suite suite ls_suite_type "${SUITES}")
+list(APPEND REGISTRY_SOURCES ${CMAKE_BINARY_DIR}/generated/registry_suite.c)
 foreach(kind wrap head family)
   file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/model/${kind}/*.c)
   set(names "")

@@ -25,10 +25,10 @@ extern const ls_option_table ls_suite_options; /* section "suite" */
 
 typedef enum { LS_FORM_AUTO, LS_FORM_LIKELIHOOD, LS_FORM_GENERATE } ls_suite_form;
 
-typedef struct ls_span {
+typedef struct ls_tokens {
     const int32_t *at;
     int64_t count;
-} ls_span;
+} ls_tokens;
 
 /* A question. Either its candidates are ranked by their log-likelihood, or the model goes on in its
  * own words. */
@@ -36,8 +36,8 @@ typedef struct ls_suite_item {
     const char *id;      /* among the items of the suite: names it in samples.jsonl */
     int64_t context;     /* of the group's contexts */
     int64_t bare;        /* the context without the evidence; -1: no contrast is made */
-    ls_span question;    /* follows the context; may be empty */
-    ls_span *candidates; /* [candidate_count] */
+    ls_tokens question;    /* follows the context; may be empty */
+    ls_tokens *candidates; /* [candidate_count] */
     const char **names;  /* [candidate_count]: the candidates for people */
     int64_t candidate_count, truth;
     int64_t new_tokens; /* to generate at most; 0: candidates are ranked */
@@ -51,7 +51,7 @@ typedef struct ls_suite_item {
 typedef struct ls_suite_group {
     ls_pool pool;
     json_t *owned; /* array that keeps the cells and references alive */
-    ls_span *contexts;
+    ls_tokens *contexts;
     int64_t context_count;
     ls_suite_item *items;
     int64_t item_count;
@@ -63,7 +63,8 @@ typedef struct ls_suite {
     ls_suite_settings settings;
     bool generates;  /* the form that was chosen */
     uint64_t seed;
-    ls_model *model; /* with its tokenizer: borrowed */
+    uint64_t model_hash; /* of the weights, the description and the arithmetic */
+    ls_model *model;     /* with its tokenizer: borrowed */
     const ls_tokenizer *tokenizer;
     ls_encoder *encoder;
     int64_t window; /* tokens that the model can take at once; 0: any number */
@@ -113,9 +114,9 @@ void ls_suite_print(ls_ctx *ctx, const json_t *results, ls_text *out);
 
 /* ---- for the suites ---- */
 
-/* Ids of a text, in the group's pool. */
+/* Ids of a text, in the group's pool; flags as of ls_encoder_encode. */
 ls_status ls_suite_encode(const ls_suite *suite, ls_pool *pool, const char *text, size_t length,
-                          ls_span *out);
+                          unsigned flags, ls_tokens *out);
 /* LS_EUSE where the context, the question and what follows are more than the model can take. */
 ls_status ls_suite_check_window(const ls_suite *suite, const char *what, int64_t tokens);
 /* Keeps a JSON value as long as the group; NULL where memory is short. */

@@ -140,6 +140,20 @@ ls_points ls_points_strip(ls_points text) {
     return text;
 }
 
+size_t ls_utf8_strip_end(const char *text, size_t length) {
+    while (length > 0) {
+        size_t start = length - 1;
+        while (start > 0 && ((uint8_t)text[start] & 0xC0) == 0x80) start--;
+        utf8proc_int32_t point;
+        if (utf8proc_iterate((const uint8_t *)text + start, (utf8proc_ssize_t)(length - start),
+                             &point) <= 0 ||
+            !ls_point_is_space(point))
+            break;
+        length = start;
+    }
+    return length;
+}
+
 ls_points_list ls_points_split(ls_pool *pool, ls_points text) {
     ls_points_list out = {ls_pool_take(pool, text.count / 2 + 1, sizeof *out.at), 0};
     for (size_t i = 0; out.at != NULL && i < text.count;) {

@@ -29,6 +29,8 @@ bool ls_point_is_ascii_punctuation(int32_t point);
 /* str.lower: full mappings and the rule of the final sigma. */
 ls_points ls_points_lower(ls_pool *pool, ls_points text);
 ls_points ls_points_strip(ls_points text);
+/* The length of UTF-8 without the white space at its end. */
+size_t ls_utf8_strip_end(const char *text, size_t length);
 /* str.split(): between runs of white space. */
 ls_points_list ls_points_split(ls_pool *pool, ls_points text);
 /* str.split(mark): also empty parts. */

@@ -48,6 +48,14 @@ char *ls_pool_copy(ls_pool *pool, const void *bytes, size_t length) {
     return copy;
 }
 
+char *ls_pool_join(ls_pool *pool, const void *a, size_t a_length, const void *b, size_t b_length) {
+    char *joined = ls_pool_take(pool, a_length + b_length + 1, 1);
+    if (joined == NULL) return NULL;
+    if (a_length > 0) memcpy(joined, a, a_length);
+    if (b_length > 0) memcpy(joined + a_length, b, b_length);
+    return joined;
+}
+
 ls_status ls_pool_status(const ls_pool *pool) {
     return pool->failed ? LS_ENOMEM : LS_OK;
 }

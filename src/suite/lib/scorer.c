@@ -54,7 +54,7 @@ static int64_t next_piece(const ls_stream *stream, int64_t left) {
 }
 
 /* Feeds tokens; the logits after the last stay in s->logits. */
-static ls_status feed(ls_scorer *s, ls_stream *stream, ls_span tokens) {
+static ls_status feed(ls_scorer *s, ls_stream *stream, ls_tokens tokens) {
     LS_TRY(logits_room(s, 1));
     for (int64_t at = 0; at < tokens.count;) {
         const int64_t piece = next_piece(stream, tokens.count - at);
@@ -68,7 +68,7 @@ static ls_status feed(ls_scorer *s, ls_stream *stream, ls_span tokens) {
 
 /* The rest of a candidate, whose first token is scored already: each token is fed to score the
  * next. */
-static ls_status score_rest(ls_scorer *s, ls_stream *stream, ls_span candidate,
+static ls_status score_rest(ls_scorer *s, ls_stream *stream, ls_tokens candidate,
                             ls_likelihood *out) {
     const int64_t V = vocabulary_of(s), most = ls_max(1, LOGITS_MOST / V);
     int32_t at[CHUNK];
@@ -93,7 +93,7 @@ static ls_status score_candidates(ls_scorer *s, const ls_stream *stream, const d
                                   const ls_suite_item *item, ls_likelihood *out) {
     const int64_t V = vocabulary_of(s);
     for (int64_t c = 0; c < item->candidate_count; c++) {
-        const ls_span candidate = item->candidates[c];
+        const ls_tokens candidate = item->candidates[c];
         ls_stream *fork = NULL;
         out[c] = (ls_likelihood){.greedy = true};
         add_token(after, V, candidate.at[0], &out[c]);
@@ -128,7 +128,7 @@ static ls_status generate(ls_scorer *s, ls_stream *stream, const ls_tokenizer *t
             LS_TRY(status);
             if (stop) return LS_OK;
         }
-        if (n + 1 < item->new_tokens) LS_TRY(feed(s, stream, (ls_span){&token, 1}));
+        if (n + 1 < item->new_tokens) LS_TRY(feed(s, stream, (ls_tokens){&token, 1}));
     }
     return LS_OK;
 }
@@ -170,7 +170,7 @@ static int64_t longest_after(const ls_suite_group *group, int64_t context) {
 static ls_status score_context(ls_scorer *s, const ls_tokenizer *tokenizer, ls_suite_group *group,
                                int64_t context, ls_item_score *scores) {
     ls_ctx *ctx = s->model->ctx;
-    const ls_span text = group->contexts[context];
+    const ls_tokens text = group->contexts[context];
     const size_t bytes = (size_t)vocabulary_of(s) * sizeof(double);
     const int64_t capacity = text.count + longest_after(group, context) + 1;
     ls_stream *stream = NULL, *fork = NULL;
@@ -231,7 +231,7 @@ typedef struct rows {
     int32_t *at;           /* [count, chunk] */
 } rows;
 
-static ls_span whole_of(const ls_suite_group *group, int which) {
+static ls_tokens whole_of(const ls_suite_group *group, int which) {
     return which == 0 ? group->contexts[0] : group->items[0].candidates[0];
 }
 
@@ -248,7 +248,7 @@ static ls_status make_rows(ls_ctx *ctx, ls_suite_group *groups, int64_t count, i
     if (out->tokens == NULL || out->first == NULL || out->end == NULL || out->at == NULL)
         return LS_ENOMEM;
     for (int64_t r = 0; r < count; r++) {
-        const ls_span context = whole_of(&groups[r], 0), target = whole_of(&groups[r], 1);
+        const ls_tokens context = whole_of(&groups[r], 0), target = whole_of(&groups[r], 1);
         int32_t *row = out->tokens + r * out->length;
         memcpy(row, context.at, (size_t)context.count * sizeof *row);
         memcpy(row + context.count, target.at, (size_t)(target.count - 1) * sizeof *row);
@@ -292,7 +292,7 @@ static ls_status score_chunk(ls_scorer *s, ls_stream *stream, rows *r, ls_suite_
     if (picked == 0) return ls_stream_logits(stream, tokens, count, r->length, s->logits);
     LS_TRY(ls_stream_logits_at(stream, tokens, count, r->length, r->at, picked, s->logits));
     for (int64_t i = 0; i < r->count; i++) {
-        const ls_span target = whole_of(&groups[i], 1);
+        const ls_tokens target = whole_of(&groups[i], 1);
         const double *logits = s->logits + i * picked * V;
         for (int64_t t = ls_max(r->first[i], from); t < ls_min(r->end[i], from + count); t++) {
             add_token(logits, V, target.at[t - r->first[i]], &scores[i]);
