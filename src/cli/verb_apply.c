@@ -49,7 +49,7 @@ static ls_status print_table(ls_cli *cli, const ls_comparison *comparison) {
 
 /* What is compared: a word, or by the keys a mixer or a position method. */
 static ls_status choose(ls_cli *cli, const ls_compare_keys *keys, const char **out) {
-    static const char *const words[] = {"model", "scan", "tables", "metric"};
+    static const char *const words[] = {"model", "scan", "tables", "metric", "prompt"};
     *out = keys->mixer[0] != '\0' ? "mixer" : keys->position[0] != '\0' ? "position" : NULL;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (cli->word_count == 1 && strcmp(cli->words[0], words[i]) == 0) {
