@@ -35,6 +35,34 @@ static ls_status add(ls_ctx *ctx, groups *all, const ls_golden *record) {
     return LS_OK;
 }
 
+/* Whole numbers that no 64 bits hold become texts. */
+static ls_status parse(ls_ctx *ctx, const char *line, size_t length, const char *path,
+                       int64_t number, json_t **out) {
+    enum { DIGITS_MAX = 18 };
+    ls_text text = {0};
+    bool quoted = false;
+    for (size_t at = 0, from = 0; at <= length; at++) {
+        size_t digits = 0;
+        if (at < length && line[at] == '"') quoted = !quoted;
+        if (at < length && quoted && line[at] == '\\') at++;
+        while (!quoted && at + digits < length && line[at + digits] >= '0' &&
+               line[at + digits] <= '9')
+            digits++;
+        if (digits > DIGITS_MAX || at >= length) {
+            ls_text_append(ctx, &text, line + from, (at < length ? at : length) - from);
+            from = at + digits;
+            if (digits > DIGITS_MAX)
+                ls_text_printf(ctx, &text, "\"%.*s\"", (int)digits, line + at);
+        }
+        if (digits > 0) at += digits - 1;
+    }
+    ls_status status = ls_text_status(&text);
+    if (status == LS_OK)
+        status = ls_json_parse_line(ctx, text.bytes, text.length, path, number, out);
+    ls_text_clear(ctx, &text);
+    return status;
+}
+
 static ls_status walk(ls_comparer *comparer, ls_status (*each)(ls_golden *record), void *user,
                       groups *all) {
     ls_ctx *ctx = comparer->ctx;
@@ -50,7 +78,7 @@ static ls_status walk(ls_comparer *comparer, ls_status (*each)(ls_golden *record
         ls_pool pool = {.ctx = ctx};
         ls_golden record = {.ctx = ctx, .what = path, .line = line, .user = user, .pool = &pool};
         if (stop > at) {
-            status = ls_json_parse_line(ctx, at, (size_t)(stop - at), path, line, &json);
+            status = parse(ctx, at, (size_t)(stop - at), path, line, &json);
             record.json = json;
             if (status == LS_OK) status = each(&record);
             if (status == LS_OK) status = ls_pool_status(&pool);
