@@ -174,19 +174,26 @@ static bool is_stop(const ls_haystack *hay, int32_t id) {
     return false;
 }
 
+size_t ls_needle_place(const ls_haystack *hay, size_t length, double depth) {
+    if (depth == 100) return length;
+    size_t at = (size_t)((double)length * (depth / 100));
+    while (at > 0 && !is_stop(hay, hay->ids.at[at - 1])) at--;
+    return at;
+}
+
+ls_status ls_needle_put(ls_ctx *ctx, ls_haystack *hay, const int32_t *needle, size_t count,
+                        size_t index) {
+    const size_t before = hay->ids.count;
+    LS_TRY(ls_ids_append(ctx, &hay->ids, needle, count)); /* room, then each in its place */
+    memmove(hay->ids.at + index + count, hay->ids.at + index, (before - index) * sizeof *needle);
+    memcpy(hay->ids.at + index, needle, count * sizeof *needle);
+    return LS_OK;
+}
+
 ls_status ls_needle_insert(ls_ctx *ctx, ls_haystack *hay, const int32_t *needle, size_t count,
                            double depth, size_t *index) {
-    const size_t before = hay->ids.count;
-    size_t at = before;
-    if (depth != 100) {
-        at = (size_t)((double)before * (depth / 100));
-        while (at > 0 && !is_stop(hay, hay->ids.at[at - 1])) at--;
-    }
-    LS_TRY(ls_ids_append(ctx, &hay->ids, needle, count)); /* room, then each in its place */
-    memmove(hay->ids.at + at + count, hay->ids.at + at, (before - at) * sizeof *needle);
-    memcpy(hay->ids.at + at, needle, count * sizeof *needle);
-    *index = at;
-    return LS_OK;
+    *index = ls_needle_place(hay, hay->ids.count, depth);
+    return ls_needle_put(ctx, hay, needle, count, *index);
 }
 
 void ls_needle_grid(double least, double most, int64_t count, bool sigmoid, bool backwards,

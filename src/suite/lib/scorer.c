@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { CHUNK = 256, BATCH_TOKENS = 4096, BATCH_MAX = 64, LOGITS_MOST = 1 << 23 };
+enum { CHUNK = 256, SHORT = 64, BATCH_TOKENS = 4096, BATCH_MAX = 64, LOGITS_MOST = 1 << 23 };
 
 static int64_t vocabulary_of(const ls_scorer *s) {
     return ls_model_example_of(s->model->config, 1).answers;
@@ -43,11 +43,12 @@ static void add_token(const double *logits, int64_t vocabulary, int32_t token, l
     out->greedy = out->greedy && out->last_greedy;
 }
 
-/* Pieces of powers of two: few lengths come up, so that few programs are made, and where a text is
- * cut does not depend on what else is asked. */
+/* Long rests go in pieces of powers of two: few lengths come up, so that few programs are made.
+ * Where a text is cut does not depend on what else is asked. */
 static int64_t next_piece(const ls_stream *stream, int64_t left) {
     int64_t piece = ls_stream_room(stream);
     if (piece <= left) return piece;
+    if (left <= SHORT) return left;
     piece = 1;
     while (2 * piece <= left) piece *= 2;
     return piece;
