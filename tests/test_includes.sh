@@ -26,7 +26,7 @@ allow eval base tensor position mixer model data task train
 allow bench base tensor mixer model train
 allow study base tensor position mixer model data task train eval report
 allow suite base tensor position mixer model data train
-allow compare base tensor position mixer model data suite
+allow compare base tensor position mixer model data task suite
 allow api base tensor position mixer model data task train eval study suite compare longshot
 allow cli base tensor position mixer model data task train eval report bench study suite compare api longshot
 rooms=$(ls -d */ | tr -d / | sort | tr '\n' ' ')

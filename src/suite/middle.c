@@ -43,13 +43,18 @@ static ls_status open_file(ls_suite *suite) {
 }
 
 static ls_status open_suite(ls_suite *suite) {
-    static const int64_t usual[] = {8, 16, 32, 64};
+    static const int64_t usual[] = {16, 32, 64, 128};
     middle *own = suite->own;
     const ls_suite_settings *s = &suite->settings;
     own->from_file = s->path[0] != '\0';
     own->pair_count = s->pairs.count > 0 ? s->pairs.count : 4;
     for (int64_t i = 0; i < own->pair_count; i++)
         own->pairs[i] = s->pairs.count > 0 ? s->pairs.at[i] : usual[i];
+    for (int64_t i = 0; !own->from_file && i < own->pair_count; i++)
+        if (own->pairs[i] < s->candidates)
+            return LS_FAIL(suite->ctx, LS_EUSE,
+                           "suite.pairs=%lld has fewer values than suite.candidates=%lld",
+                           (long long)own->pairs[i], (long long)s->candidates);
     if (own->from_file) {
         LS_TRY(open_file(suite));
         own->pair_count = 1;
@@ -108,7 +113,7 @@ static ls_status pairs_contexts(const ls_suite *suite, ls_suite_group *group,
 static ls_status pairs_item(const ls_suite *suite, ls_suite_group *group, const made_pair *made,
                             int64_t count, int64_t trial, int64_t j, int64_t depth_index) {
     const ls_suite_settings *s = &suite->settings;
-    const int64_t candidates = ls_min(s->candidates, count);
+    const int64_t candidates = s->candidates;
     const double depth = ls_suite_depth(depth_index, s->depths);
     const int64_t at = (int64_t)rint((double)(count - 1) * depth / 100);
     const int64_t number = trial * s->questions + j;

@@ -30,7 +30,7 @@ static const ls_option options[] = {
     LS_INT("candidates", FIELD(candidates), "10", 2, 256,
            "Answers to choose from, the right one among them.", .needs = "form!=generate"),
     LS_INTS("pairs", FIELD(pairs), "", 2, 1 << 20,
-            "Key-value pairs of a context; empty: 8, 16, 32 and 64.", .needs = "suite=middle"),
+            "Key-value pairs of a context; empty: 16, 32, 64 and 128.", .needs = "suite=middle"),
     LS_INT("documents", FIELD(documents), "10", 1, 1000, "Documents of a context.",
            .needs = "suite=middle"),
     LS_INT("window", FIELD(window), "0", 0, 1 << 30,
