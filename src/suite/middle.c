@@ -329,6 +329,23 @@ static ls_status pair_contexts(ls_suite *suite, ls_suite_group *out, int64_t num
     return LS_OK;
 }
 
+/* Values of other pairs, as many as there are wrong candidates. */
+static ls_status other_values(const ls_suite *suite, int64_t number, const json_t *all,
+                              const char *value, const char **out) {
+    const middle *own = suite->own;
+    const ls_random random = ls_suite_random(suite, "middle others", number);
+    const uint64_t count = json_array_size(all);
+    int64_t found = 0;
+    for (uint64_t i = 0; i < count && found < suite->settings.candidates - 1; i++) {
+        const size_t which = (size_t)ls_random_permute(random, i, count);
+        const char *other = json_string_value(json_array_get(json_array_get(all, which), 1));
+        if (strcmp(other, value) != 0) out[found++] = other;
+    }
+    if (found == suite->settings.candidates - 1) return LS_OK;
+    return LS_FAIL(suite->ctx, LS_EINPUT, "%s: line %lld has too few pairs for suite.candidates",
+                   own->lines.path, (long long)own->lines.number[number]);
+}
+
 static ls_status make_pair_file(ls_suite *suite, int64_t number, ls_suite_group *out) {
     const middle *own = suite->own;
     json_t *item = NULL;
@@ -347,19 +364,8 @@ static ls_status make_pair_file(ls_suite *suite, int64_t number, ls_suite_group 
     LS_TRY(ls_group_room(out, positions + 1, positions));
     LS_TRY(pair_contexts(suite, out, number, item, key, count, positions));
     const json_t *answers = ls_group_keep(out, json_pack("[s]", value));
-    const char *others[CANDIDATES_MAX];
-    const ls_random random = ls_suite_random(suite, "middle others", number);
-    int64_t drawn = 0;
-    for (int64_t i = 0; i < suite->settings.candidates - 1 && drawn < count;) {
-        const size_t which =
-            (size_t)ls_random_permute(random, (uint64_t)drawn++, (uint64_t)count);
-        const char *other = json_string_value(json_array_get(json_array_get(all, which), 1));
-        if (strcmp(other, value) != 0) others[i++] = other;
-        if (drawn == count && i < suite->settings.candidates - 1)
-            return LS_FAIL(suite->ctx, LS_EINPUT,
-                           "%s: line %lld has too few pairs for suite.candidates", own->lines.path,
-                           (long long)own->lines.number[number]);
-    }
+    const char *others[CANDIDATES_MAX] = {NULL};
+    if (!suite->generates) LS_TRY(other_values(suite, number, all, value, others));
     LS_TRY(ls_pool_status(&out->pool));
     for (int64_t p = 0; p < positions; p++) {
         const int64_t at = position_at(suite, p, count);
