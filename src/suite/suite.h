@@ -42,8 +42,11 @@ typedef struct ls_suite_item {
     int64_t candidate_count, truth;
     int64_t new_tokens; /* to generate at most; 0: candidates are ranked */
     bool stop_at_line;  /* a newline ends what is generated */
+    ls_answer answer; /* its prediction is set by what is generated */
+    /* How good that is: by a metric, or by a rule of the suite's own. */
     const ls_metric *metric;
-    ls_answer answer; /* for the metric; its prediction is set by what is generated */
+    double (*judge)(ls_pool *pool, const struct ls_suite_item *item);
+    const void *judge_with;
     json_t *cell;     /* owned by the group: which part of the results it counts to */
     json_t *references;
 } ls_suite_item;

@@ -91,7 +91,9 @@ static ls_status generated_metrics(machine *m, ls_suite_group *group, ls_suite_i
         item->answer.prediction = ls_points_of(&group->pool, text.bytes, text.length);
         *said = json_stringn(text.length == 0 ? "" : text.bytes, text.length);
         *metrics = json_pack("{s:f}", "score",
-                             ls_metric_score(&group->pool, item->metric, &item->answer));
+                             item->judge != NULL
+                                 ? item->judge(&group->pool, item)
+                                 : ls_metric_score(&group->pool, item->metric, &item->answer));
         status = ls_pool_status(&group->pool);
     }
     ls_text_clear(ctx, &text);

@@ -48,7 +48,8 @@ static void print_cells(ls_ctx *ctx, const json_t *cells, ls_text *out) {
 void ls_suite_print(ls_ctx *ctx, const json_t *results, ls_text *out) {
     const json_t *chance = json_object_get(results, "chance");
     const json_t *cells = json_object_get(results, "cells");
-    static const char *const more[] = {"accuracy", "perplexity", "accuracy_last_token"};
+    static const char *const more[] = {"accuracy", "perplexity", "accuracy_last_token",
+                                       "average", "effective_length"};
     ls_text_printf(ctx, out, "%s, form %s: %s",
                    json_string_value(json_object_get(results, "suite")),
                    json_string_value(json_object_get(results, "form")),
