@@ -229,12 +229,12 @@ static ls_status tracking(draws *d, ls_text *out, size_t *prefix) {
     const int64_t own = json_integer_value(json_array_get(size, 0));
     if (value == NULL || example_value == NULL || lines == 0 || own < 1 || own > 1 << 20)
         return fail(d);
-    ls_ruler_tracking(record->ctx, record->pool, (ls_words){example, 5}, example_value, lines,
+    ls_ruler_tracking(record->ctx, record->pool, (ls_words){example, 5}, &example_value, lines,
                       example_at, out, prefix);
     for (size_t i = 0; i < 5; i++)
         ls_text_printf(record->ctx, out, "%s%s", i == 0 ? " " : " ", example[i]);
     ls_text_printf(record->ctx, out, "\n\n");
-    ls_ruler_tracking(record->ctx, record->pool, (ls_words){names, 5}, value, (size_t)own, places,
+    ls_ruler_tracking(record->ctx, record->pool, (ls_words){names, 5}, &value, (size_t)own, places,
                       out, prefix);
     return LS_OK;
 }

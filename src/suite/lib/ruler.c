@@ -70,32 +70,44 @@ void ls_ruler_lines(ls_ctx *ctx, const char *const *lines, const char *same, siz
     }
 }
 
-void ls_ruler_tracking(ls_ctx *ctx, ls_pool *pool, ls_words names, const char *value,
+static const char *statement(ls_pool *pool, const char *name, const char *of, bool first) {
+    const size_t room = strlen(name) + strlen(of) + 16;
+    char *line = ls_pool_take(pool, room, 1);
+    if (line != NULL) snprintf(line, room, first ? "VAR %s = %s" : "VAR %s = VAR %s ", name, of);
+    return line;
+}
+
+void ls_ruler_tracking(ls_ctx *ctx, ls_pool *pool, ls_words names, const char *const *values,
                        size_t lines, const size_t *places, ls_text *out, size_t *prefix) {
-    ls_words chain = {ls_pool_take(pool, names.count, sizeof *chain.at), names.count};
-    if (chain.at == NULL) return;
-    for (size_t i = 0; i < names.count; i++) {
-        const size_t room = strlen(names.at[i]) + strlen(i == 0 ? value : names.at[i - 1]) + 16;
-        char *line = ls_pool_take(pool, room, 1);
-        if (line == NULL) return;
-        if (i == 0)
-            snprintf(line, room, "VAR %s = %s", names.at[0], value);
-        else
-            snprintf(line, room, "VAR %s = VAR %s ", names.at[i], names.at[i - 1]);
-        chain.at[i] = line;
+    const size_t count = names.count;
+    ls_words chain = {ls_pool_take(pool, count, sizeof *chain.at), 0};
+    size_t *sorted = ls_pool_take(pool, count, sizeof *sorted);
+    bool *used = ls_pool_take(pool, count, sizeof *used);
+    if (chain.at == NULL || sorted == NULL || used == NULL) return;
+    while (chain.count < count) { /* by place; of equal ones the earlier */
+        size_t next = count;
+        for (size_t i = 0; i < count; i++)
+            if (!used[i] && (next == count || places[i] < places[next])) next = i;
+        const bool first = next % LS_RULER_CHAIN == 0;
+        used[next] = true;
+        sorted[chain.count] = places[next];
+        chain.at[chain.count] = statement(pool, names.at[next],
+                                          first ? values[next / LS_RULER_CHAIN]
+                                                : names.at[next - 1], first);
+        if (chain.at[chain.count++] == NULL) return;
     }
     put(ctx, out, "Memorize and track the chain(s) of variable assignment hidden in the following "
                   "text.\n\n");
-    ls_ruler_lines(ctx, NULL, ls_noise_sentence, lines, chain, places, out);
+    ls_ruler_lines(ctx, NULL, ls_noise_sentence, lines, chain, sorted, out);
     ls_text_printf(ctx, out,
                    "\nQuestion: Find all variables that are assigned the value %s in the text "
                    "above.",
-                   value);
+                   values[0]);
     *prefix = out->length;
     ls_text_printf(ctx, out,
                    " Answer: According to the chain(s) of variable assignment in the text above, "
-                   "%zu variables are assigned the value %s, they are: ",
-                   names.count, value);
+                   "%d variables are assigned the value %s, they are: ",
+                   (int)LS_RULER_CHAIN, values[0]);
 }
 
 static void put_numbered(ls_ctx *ctx, const char *const *words, const size_t *order, size_t count,

@@ -20,8 +20,10 @@ void ls_ruler_niah(ls_ctx *ctx, const char *type, const char *context, size_t le
  * rise. */
 void ls_ruler_lines(ls_ctx *ctx, const char *const *lines, const char *same, size_t count,
                     ls_words extra, const size_t *places, ls_text *out);
-/* Variable tracking: a chain of names, and the lines where its statements go. */
-void ls_ruler_tracking(ls_ctx *ctx, ls_pool *pool, ls_words names, const char *value,
+/* Variable tracking: chains of five names, one after the other, each with a value; the lines before
+ * which their statements go rise within a chain. Asked for is the first. */
+enum { LS_RULER_CHAIN = 5 };
+void ls_ruler_tracking(ls_ctx *ctx, ls_pool *pool, ls_words names, const char *const *values,
                        size_t lines, const size_t *places, ls_text *out, size_t *prefix);
 /* A numbered list of words: the first ten `often` times, the others `seldom`, shuffled. */
 void ls_ruler_common(ls_ctx *ctx, ls_pool *pool, ls_words words, size_t often, size_t seldom,
