@@ -51,7 +51,8 @@ static void world_close(world *w) {
 
 static ls_tokens tokens_of(ls_pool *pool, int which, int64_t count) {
     int32_t *at = ls_pool_take(pool, (size_t)count, sizeof *at);
-    for (int64_t i = 0; i < count; i++) at[i] = (int32_t)((7 * i * i + 11 * which + i) % VOCABULARY);
+    for (int64_t i = 0; i < count; i++)
+        at[i] = (int32_t)((7 * i * i + 11 * which + i) % VOCABULARY);
     return (ls_tokens){at, count};
 }
 
@@ -110,12 +111,12 @@ static void forks_give_what_whole_sequences_give(void **state) {
                 const ls_suite_item *item = &group.items[i];
                 assert_true(shared[i].with[c].logprob == alone[i].with[c].logprob);
                 assert_true(shared[i].without[c].logprob == alone[i].without[c].logprob);
-                assert_float_equal(shared[i].with[c].logprob,
-                                   whole(&w, group.contexts[0], item->question,
-                                         item->candidates[c]), 1e-9);
-                assert_float_equal(shared[i].without[c].logprob,
-                                   whole(&w, group.contexts[1], item->question,
-                                         item->candidates[c]), 1e-9);
+                assert_float_equal(
+                    shared[i].with[c].logprob,
+                    whole(&w, group.contexts[0], item->question, item->candidates[c]), 1e-9);
+                assert_float_equal(
+                    shared[i].without[c].logprob,
+                    whole(&w, group.contexts[1], item->question, item->candidates[c]), 1e-9);
             }
         ls_scorer_clear(&one);
         ls_scorer_clear(&two);
@@ -141,9 +142,10 @@ static void batches_give_what_whole_sequences_give(void **state) {
     ls_scorer scorer = {.model = w.model, .chunk = 16};
     OK(&w, ls_score_batch(&scorer, groups, COUNT, scores));
     for (int g = 0; g < COUNT; g++) {
-        assert_float_equal(scores[g].logprob,
-                           whole(&w, groups[g].contexts[0], (ls_tokens){0},
-                                 groups[g].items[0].candidates[0]), 1e-9);
+        assert_float_equal(
+            scores[g].logprob,
+            whole(&w, groups[g].contexts[0], (ls_tokens){0}, groups[g].items[0].candidates[0]),
+            1e-9);
         ls_pool_clear(&groups[g].pool);
     }
     ls_scorer_clear(&scorer);
@@ -187,7 +189,8 @@ static void texts_follow_pythons_rules(void **state) {
     (void)state;
     ls_ctx ctx = ls_ctx_default();
     ls_pool pool = {.ctx = &ctx};
-    check_text(&ctx, ls_points_lower(&pool, ls_points_text(&pool, "ΟΔΟΣ ΣΟΦΟΣ. Σ")), "οδος σοφος. σ");
+    check_text(&ctx, ls_points_lower(&pool, ls_points_text(&pool, "ΟΔΟΣ ΣΟΦΟΣ. Σ")),
+               "οδος σοφος. σ");
     check_text(&ctx, ls_points_lower(&pool, ls_points_text(&pool, "İ")), "i\xCC\x87");
     check_text(&ctx, ls_points_strip(ls_points_text(&pool, "\xC2\xA0 a\xE2\x80\x8B\xE3\x80\x80")),
                "a\xE2\x80\x8B");
@@ -203,10 +206,11 @@ static void texts_follow_pythons_rules(void **state) {
 static void words_are_stemmed(void **state) {
     (void)state;
     static const char *const pairs[][2] = {
-        {"caresses", "caress"}, {"ponies", "poni"},      {"dies", "die"},      {"agreed", "agre"},
-        {"hopping", "hop"},     {"falling", "fall"},     {"sunny", "sunni"},   {"dolores", "dolor"},
-        {"skies", "sky"},       {"relational", "relat"}, {"geology", "geolog"}, {"enjoyed", "enjoy"},
-        {"controll", "control"}, {"yyyyes", "yyyy"},     {"days", "day"}};
+        {"caresses", "caress"},  {"ponies", "poni"},    {"dies", "die"},
+        {"agreed", "agre"},      {"hopping", "hop"},    {"falling", "fall"},
+        {"sunny", "sunni"},      {"dolores", "dolor"},  {"skies", "sky"},
+        {"relational", "relat"}, {"geology", "geolog"}, {"enjoyed", "enjoy"},
+        {"controll", "control"}, {"yyyyes", "yyyy"},    {"days", "day"}};
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
         char word[32];
         snprintf(word, sizeof word, "%s", pairs[i][0]);

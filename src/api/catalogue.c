@@ -116,8 +116,8 @@ static json_t *suites(void) {
     for (size_t i = 0; i < ls_suite_count; i++) {
         const ls_suite_type *type = ls_suite_types[i];
         const unsigned has = (type->likelihood ? 1u : 0) | (type->generate ? 2u : 0);
-        json_array_append_new(list, entry(type->name, type->summary, type->paper,
-                                          trait_names(has, forms, 2), &none));
+        json_array_append_new(
+            list, entry(type->name, type->summary, type->paper, trait_names(has, forms, 2), &none));
     }
     return list;
 }
@@ -139,9 +139,8 @@ static const struct {
     const char *name;
     json_t *(*list)(void);
 } subjects[] = {
-    {"mixers", mixers},   {"positions", positions}, {"extensions", extensions},
-    {"presets", presets}, {"tasks", tasks},         {"suites", suites},
-    {"operations", operations},
+    {"mixers", mixers}, {"positions", positions}, {"extensions", extensions}, {"presets", presets},
+    {"tasks", tasks},   {"suites", suites},       {"operations", operations},
 };
 
 json_t *ls_catalogue(const char *subject) {

@@ -49,8 +49,7 @@ static ls_status print_table(ls_cli *cli, const ls_comparison *comparison) {
 
 /* What is compared: a word, or by the keys a mixer or a position method. */
 static ls_status choose(ls_cli *cli, const ls_compare_keys *keys, const char **out) {
-    static const char *const words[] = {"model", "scan", "tables", "metric", "prompt",
-                                        "reader"};
+    static const char *const words[] = {"model", "scan", "tables", "metric", "prompt", "reader"};
     *out = keys->mixer[0] != '\0' ? "mixer" : keys->position[0] != '\0' ? "position" : NULL;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (cli->word_count == 1 && strcmp(cli->words[0], words[i]) == 0) {
@@ -63,9 +62,10 @@ static ls_status choose(ls_cli *cli, const ls_compare_keys *keys, const char **o
                        "reader",
                        cli->words[cli->word_count - 1]);
     if (*out != NULL) return LS_OK;
-    return LS_FAIL(&cli->ctx, LS_EUSE,
-                   "say what to apply: mixer=NAME, position=NAME, model, scan, tables, metric, prompt, "
-                   "or reader");
+    return LS_FAIL(
+        &cli->ctx, LS_EUSE,
+        "say what to apply: mixer=NAME, position=NAME, model, scan, tables, metric, prompt, "
+        "or reader");
 }
 
 static ls_status run(ls_cli *cli) {
@@ -98,8 +98,9 @@ const ls_verb ls_verb_apply = {
     .name = "apply",
     .place = 12,
     .summary = "Run a mixer, a position method, a model or a scan on tensors from files",
-    .usage = "mixer=NAME [key=value ...] weights=W input=X output=Y | [model|scan|tables|metric|prompt|reader] ... "
-             "golden=FILE",
+    .usage =
+        "mixer=NAME [key=value ...] weights=W input=X output=Y | [model|scan|tables|metric|prompt|reader] ... "
+        "golden=FILE",
     .about =
         "Weights may bear the names of public code, which the mixer maps; sizes that the shapes\n"
         "of the file tell need not be given. With golden= every output and gradient of the file\n"

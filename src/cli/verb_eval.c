@@ -102,12 +102,9 @@ static ls_status run(ls_cli *cli) {
     return status;
 }
 
-static const ls_section sections[] = {{"", &key_table},
-                                      {"eval", &ls_eval_options},
-                                      {"data", &ls_data_options},
-                                      {"task", &ls_task_options},
-                                      {"suite", &ls_suite_options},
-                                      {0}};
+static const ls_section sections[] = {
+    {"", &key_table},           {"eval", &ls_eval_options},   {"data", &ls_data_options},
+    {"task", &ls_task_options}, {"suite", &ls_suite_options}, {0}};
 const ls_verb ls_verb_eval = {
     .name = "eval",
     .place = 4,

@@ -57,7 +57,7 @@ ls_status ls_compare(ls_ctx *ctx, ls_comparison *comparison, const char *name,
     const double rounding = 1000 * (reference->type == LS_STORED_F64 ? DBL_EPSILON : FLT_EPSILON);
     if (largest < rounding * comparison->largest) largest = comparison->largest;
     return ls_comparison_add(ctx, comparison, name, largest > 0 ? difference / largest : difference,
-                   tolerance);
+                             tolerance);
 }
 
 ls_status ls_compare_rows(ls_ctx *ctx, ls_comparison *comparison, const char *name,

@@ -51,8 +51,7 @@ static ls_status parse(ls_ctx *ctx, const char *line, size_t length, const char 
         if (digits > DIGITS_MAX || at >= length) {
             ls_text_append(ctx, &text, line + from, (at < length ? at : length) - from);
             from = at + digits;
-            if (digits > DIGITS_MAX)
-                ls_text_printf(ctx, &text, "\"%.*s\"", (int)digits, line + at);
+            if (digits > DIGITS_MAX) ls_text_printf(ctx, &text, "\"%.*s\"", (int)digits, line + at);
         }
         if (digits > 0) at += digits - 1;
     }

@@ -12,8 +12,8 @@ typedef struct ls_golden {
     const char *what; /* the file */
     int64_t line;
     void *user;
-    ls_pool *pool; /* cleared after each record */
-    char group[96]; /* out: records of one group make one row */
+    ls_pool *pool;     /* cleared after each record */
+    char group[96];    /* out: records of one group make one row */
     double difference; /* out: 0: equal; of texts 0 or infinity */
 } ls_golden;
 

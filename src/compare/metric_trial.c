@@ -51,8 +51,8 @@ static ls_status read_words(const ls_golden *record, const json_t *prediction,
     if (said == NULL || wanted == NULL) return LS_ENOMEM;
     LS_TRY(words_of(record, json_object_get(options, "prediction_tokens"), prediction, said));
     for (size_t i = 0; i < count; i++)
-        LS_TRY(words_of(record, json_array_get(given, i), json_array_get(references, i),
-                        &wanted[i]));
+        LS_TRY(
+            words_of(record, json_array_get(given, i), json_array_get(references, i), &wanted[i]));
     out->prediction_words = said;
     out->reference_words = wanted;
     return LS_OK;
@@ -180,8 +180,8 @@ static ls_status compare_set(ls_golden *record, const char *suite, const char *n
     const bool many = strcmp(name, "many_shot_trec") == 0;
     const ls_longbench_rule *rule =
         dataset == NULL ? NULL : ls_longbench_rule_of(many ? "trec" : dataset);
-    const ls_metric *metric = rule != NULL ? ls_metric_find("longbench", rule->metric)
-                                           : ls_metric_find(suite, name);
+    const ls_metric *metric =
+        rule != NULL ? ls_metric_find("longbench", rule->metric) : ls_metric_find(suite, name);
     if (metric == NULL) return ls_golden_fail(record, "metric", "one that is known here");
     for (size_t i = 0; i < count; i++) {
         ls_answer answer;
@@ -190,9 +190,8 @@ static ls_status compare_set(ls_golden *record, const char *suite, const char *n
         scores[i] = rule != NULL ? ls_longbench_item(record->pool, rule, lceg, &answer)
                                  : ls_metric_score(record->pool, metric, &answer);
     }
-    record->difference =
-        e ? set_difference(record, scores, count, buckets_e, 3)
-          : set_difference(record, scores, count, buckets_lceg, 5);
+    record->difference = e ? set_difference(record, scores, count, buckets_e, 3)
+                           : set_difference(record, scores, count, buckets_lceg, 5);
     return LS_OK;
 }
 
@@ -220,8 +219,7 @@ static ls_status keep_words(ls_golden *record) {
     int failed = json_object_set(trial->words, text, (json_t *)said);
     for (size_t i = 0; i < json_array_size(wanted); i++) {
         text = json_string_value(json_array_get(references, i));
-        if (text != NULL)
-            failed |= json_object_set(trial->words, text, json_array_get(wanted, i));
+        if (text != NULL) failed |= json_object_set(trial->words, text, json_array_get(wanted, i));
     }
     return failed ? LS_FAIL(record->ctx, LS_ENOMEM, "no memory for the words") : LS_OK;
 }
@@ -232,10 +230,10 @@ static ls_status read(ls_comparer *comparer) {
 
 static ls_status run(ls_comparer *comparer, ls_comparison *out) {
     metric_trial *trial = comparer->own;
-    const double tolerance = ls_settings_has(comparer->settings, "tol") ? comparer->keys->tol : 1e-9;
+    const double tolerance =
+        ls_settings_has(comparer->settings, "tol") ? comparer->keys->tol : 1e-9;
     trial->words = json_object();
-    if (trial->words == NULL)
-        return LS_FAIL(comparer->ctx, LS_ENOMEM, "no memory for the words");
+    if (trial->words == NULL) return LS_FAIL(comparer->ctx, LS_ENOMEM, "no memory for the words");
     LS_TRY(ls_goldens_walk(comparer, keep_words, trial));
     return ls_goldens_compare(comparer, tolerance, compare, trial, out);
 }

@@ -74,8 +74,7 @@ static ls_status middle_qa(ls_golden *record, const json_t *item, ls_text *text)
     const json_t *source = json_object_get(record->json, "source");
     const json_t *others = json_object_get(source, "distractors");
     const size_t count = json_array_size(others) + 1;
-    const size_t gold =
-        (size_t)json_integer_value(json_object_get(record->json, "gold_index"));
+    const size_t gold = (size_t)json_integer_value(json_object_get(record->json, "gold_index"));
     const bool random = json_is_true(json_object_get(record->json, "mention_random_ordering"));
     const bool first = json_is_true(json_object_get(record->json, "query_aware"));
     const char *question = json_string_value(json_object_get(item, "question"));
@@ -100,7 +99,9 @@ static ls_status middle_qa(ls_golden *record, const json_t *item, ls_text *text)
     }
     if (status == LS_OK)
         ls_middle_qa(record->ctx,
-                     random ? LS_QA_RANDOM_ORDER : first ? LS_QA_QUERY_FIRST : LS_QA_PLAIN,
+                     random  ? LS_QA_RANDOM_ORDER
+                     : first ? LS_QA_QUERY_FIRST
+                             : LS_QA_PLAIN,
                      documents, count, question, text);
     json_decref(items);
     return status;

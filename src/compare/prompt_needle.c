@@ -93,8 +93,8 @@ static ls_status needle_context(ls_golden *record, const json_t *needles) {
     hay.stops = stops.at;
     hay.stop_count = stops.count;
     LS_TRY_GOTO(insert(record, needles, &hay));
-    LS_TRY_GOTO(ls_tokenizer_decode_text(ctx, tokenizer, hay.ids.at, hay.ids.count, LS_DECODE_UTF8,
-                                         &text));
+    LS_TRY_GOTO(
+        ls_tokenizer_decode_text(ctx, tokenizer, hay.ids.at, hay.ids.count, LS_DECODE_UTF8, &text));
     LS_TRY_GOTO(ls_text_status(&text));
     ls_prompt_same(record, &text, "context");
 fail:

@@ -121,8 +121,8 @@ static ls_status essay_context(ls_golden *record, ls_words needles, ls_text *out
 
 static ls_status line_context(draws *d, const niah_task *task, ls_words needles, ls_text *out) {
     ls_golden *record = d->record;
-    const size_t lines = (size_t)json_integer_value(
-        json_array_get(json_object_get(record->json, "size"), 0));
+    const size_t lines =
+        (size_t)json_integer_value(json_array_get(json_object_get(record->json, "size"), 0));
     const char **own = NULL;
     size_t places[VALUES_MAX];
     if (lines > 1 << 20) return fail(d);
@@ -164,13 +164,15 @@ static ls_status niah(draws *d, const niah_task *task, ls_text *out, size_t *pre
     const ls_words all = {mixed, count};
     const bool essay = strcmp(task->haystack, "essay") == 0;
     if (essay) d->at++; /* the depths */
-    ls_status status = essay ? essay_context(record, all, &context)
-                             : line_context(d, task, all, &context);
+    ls_status status =
+        essay ? essay_context(record, all, &context) : line_context(d, task, all, &context);
     const json_t *indices = next(d);
     for (size_t i = 0; status == LS_OK && i < task->query_count; i++) {
         const size_t which = (size_t)json_integer_value(json_array_get(indices, i));
-        if (which >= task->key_count) status = fail(d);
-        else asked[i] = keys[which];
+        if (which >= task->key_count)
+            status = fail(d);
+        else
+            asked[i] = keys[which];
     }
     if (status == LS_OK)
         ls_ruler_niah(record->ctx, task->values, context.bytes == NULL ? "" : context.bytes,
@@ -285,8 +287,8 @@ static ls_status coded(draws *d, ls_text *out, size_t *prefix) {
     LS_TRY(ls_pool_status(record->pool));
     for (int64_t count = budget / 6; count < 4 * budget; count += budget / 32) {
         if (out->bytes != NULL) out->bytes[out->length = 0] = '\0';
-        if ((int64_t)ls_ruler_coded(record->ctx, record->pool, vocabulary, (size_t)count, seed,
-                                    out, prefix) == wanted)
+        if ((int64_t)ls_ruler_coded(record->ctx, record->pool, vocabulary, (size_t)count, seed, out,
+                                    prefix) == wanted)
             return LS_OK;
     }
     return fail(d);
@@ -327,9 +329,8 @@ ls_status ls_prompt_ruler(ls_golden *record) {
     if (status == LS_OK) {
         const json_t *input = json_object_get(record->json, "input");
         const json_t *rest = json_object_get(record->json, "answer_prefix");
-        record->difference =
-            fmax(ls_golden_same(text.bytes, prefix, input),
-                 ls_golden_same(text.bytes + prefix, text.length - prefix, rest));
+        record->difference = fmax(ls_golden_same(text.bytes, prefix, input),
+                                  ls_golden_same(text.bytes + prefix, text.length - prefix, rest));
     }
     ls_text_clear(record->ctx, &text);
     return status;

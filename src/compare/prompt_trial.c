@@ -11,12 +11,10 @@ typedef struct prompt_kind {
     ls_status (*compare)(ls_golden *record);
 } prompt_kind;
 
-static const prompt_kind kinds[] = {{"longbench", ls_prompt_longbench},
-                                    {"lost_in_the_middle", ls_prompt_middle},
-                                    {"niah", ls_prompt_needle},
-                                    {"passkey", ls_prompt_passkey},
-                                    {"ruler", ls_prompt_ruler},
-                                    {"babilong", ls_prompt_babilong}};
+static const prompt_kind kinds[] = {
+    {"longbench", ls_prompt_longbench}, {"lost_in_the_middle", ls_prompt_middle},
+    {"niah", ls_prompt_needle},         {"passkey", ls_prompt_passkey},
+    {"ruler", ls_prompt_ruler},         {"babilong", ls_prompt_babilong}};
 
 ls_status ls_prompt_source(ls_golden *record, const char *file, int64_t index, json_t **out) {
     ls_prompt_trial *trial = record->user;
@@ -54,7 +52,8 @@ void ls_prompt_same(ls_golden *record, const ls_text *text, const char *key) {
         if (stated == NULL || strcmp(stated, hash) != 0) record->difference = INFINITY;
         return;
     }
-    record->difference = fmax(record->difference, ls_golden_same(text->bytes, text->length, wanted));
+    record->difference =
+        fmax(record->difference, ls_golden_same(text->bytes, text->length, wanted));
 }
 
 void ls_prompt_number(ls_golden *record, double ours, const json_t *wanted) {

@@ -29,8 +29,8 @@ static ls_status read_passage(ls_suite *suite, int64_t index, ls_pool *pool, pas
     *out = (passage){.text = lines->at[index], .length = lines->length[index]};
     if (own->jsonl) {
         LS_TRY(ls_lines_json(suite->ctx, lines, index, &out->json));
-        LS_TRY(ls_lines_text(suite->ctx, lines, index, out->json, "text", &out->text,
-                             &out->length));
+        LS_TRY(
+            ls_lines_text(suite->ctx, lines, index, out->json, "text", &out->text, &out->length));
     }
     if (out->length == 0)
         return LS_FAIL(suite->ctx, LS_EINPUT, "%s: line %lld has an empty text", lines->path,
@@ -49,12 +49,10 @@ static ls_status open_files(ls_suite *suite) {
     LS_TRY(ls_lines_open(suite, suite->settings.path, &own->lines));
     own->jsonl = own->lines.at[0][0] == '{';
     suite->groups = own->lines.count;
-    if (suite->settings.samples > 0)
-        suite->groups = ls_min(suite->groups, suite->settings.samples);
+    if (suite->settings.samples > 0) suite->groups = ls_min(suite->groups, suite->settings.samples);
     suite->lengths = ls_new(suite->ctx, (size_t)suite->groups, sizeof *suite->lengths);
     if (suite->lengths == NULL) return LS_ENOMEM;
-    for (int64_t g = 0; g < suite->groups; g++)
-        suite->lengths[g] = (int64_t)own->lines.length[g];
+    for (int64_t g = 0; g < suite->groups; g++) suite->lengths[g] = (int64_t)own->lines.length[g];
     suite->measure = "every token of the last word is the likeliest";
     suite->chance = 0;
     json_object_set_new(suite->notes, "variant", json_string(own->jsonl ? "openai" : "standard"));
@@ -81,8 +79,7 @@ static ls_status encode(ls_suite *suite, ls_pool *pool, const passage *p, ls_tok
     return LS_OK;
 }
 
-static ls_status make_item(ls_suite *suite, int64_t number, const passage *p,
-                           ls_suite_group *out) {
+static ls_status make_item(ls_suite *suite, int64_t number, const passage *p, ls_suite_group *out) {
     ls_pool *pool = &out->pool;
     ls_tokens context, target;
     LS_TRY(ls_group_room(out, 1, 1));

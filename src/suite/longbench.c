@@ -46,7 +46,8 @@ static bool is_asked(const char *tasks, const char *dataset) {
     const size_t length = strlen(dataset);
     if (tasks[0] == '\0') return true;
     for (const char *at = tasks; (at = strstr(at, dataset)) != NULL; at++)
-        if ((at == tasks || at[-1] == ',') && (at[length] == '\0' || at[length] == ',')) return true;
+        if ((at == tasks || at[-1] == ',') && (at[length] == '\0' || at[length] == ','))
+            return true;
     return false;
 }
 
@@ -55,8 +56,10 @@ static ls_status add_file(ls_suite *suite, const char *path, bool must) {
     source *out = &own->files[own->file_count];
     if (!read_name(path, out) || !is_asked(suite->settings.tasks, out->dataset)) {
         if (!must) return LS_OK;
-        return LS_FAIL(suite->ctx, LS_EUSE, "%s is not named after a data set of LongBench, or not "
-                                            "one of suite.tasks", path);
+        return LS_FAIL(suite->ctx, LS_EUSE,
+                       "%s is not named after a data set of LongBench, or not "
+                       "one of suite.tasks",
+                       path);
     }
     if (own->file_count == FILES_MAX)
         return LS_FAIL(suite->ctx, LS_EUSE, "%s: more than %d files", path, FILES_MAX);
@@ -106,8 +109,8 @@ typedef struct item {
     const json_t *answers;
 } item;
 
-static ls_status read_item(ls_suite *suite, const source *from, int64_t line,
-                           ls_suite_group *group, item *out) {
+static ls_status read_item(ls_suite *suite, const source *from, int64_t line, ls_suite_group *group,
+                           item *out) {
     LS_TRY(ls_lines_json(suite->ctx, &from->lines, line, &out->json));
     if (ls_group_keep(group, out->json) == NULL) return LS_ENOMEM;
     LS_TRY(ls_lines_text(suite->ctx, &from->lines, line, out->json, "context", &out->context,
@@ -129,9 +132,11 @@ static ls_status put_prompt(ls_suite *suite, const source *from, const item *it,
     ls_status status = ls_text_status(&text);
     const int64_t most = suite->window - from->prompt->new_tokens;
     if (status == LS_OK && suite->window > 0 && most < 2)
-        status = LS_FAIL(suite->ctx, LS_EUSE, "%s: answers have %lld tokens, and the model can "
-                         "take %lld", from->dataset, (long long)from->prompt->new_tokens,
-                         (long long)suite->window);
+        status =
+            LS_FAIL(suite->ctx, LS_EUSE,
+                    "%s: answers have %lld tokens, and the model can "
+                    "take %lld",
+                    from->dataset, (long long)from->prompt->new_tokens, (long long)suite->window);
     if (status == LS_OK && suite->window > 0)
         status = ls_longbench_cut(suite->ctx, suite->tokenizer, &text, most, false, &tokens);
     if (status == LS_OK)
@@ -237,8 +242,10 @@ static ls_status add_others(ls_suite *suite, const source *from, int64_t line, c
     }
     if (out->count == truth && out->count < wanted) LS_TRY(add_choice(group, right, out));
     if (out->count == wanted) return LS_OK;
-    return LS_FAIL(suite->ctx, LS_EINPUT, "%s has too few items with other answers for "
-                   "suite.candidates=%lld", from->path, (long long)wanted);
+    return LS_FAIL(suite->ctx, LS_EINPUT,
+                   "%s has too few items with other answers for "
+                   "suite.candidates=%lld",
+                   from->path, (long long)wanted);
 }
 
 static ls_status put_choices(ls_suite *suite, const source *from, int64_t line, const item *it,
@@ -271,9 +278,10 @@ static json_t *cell_of(const source *from, const item *it, int64_t candidates) {
     const double length = json_number_value(json_object_get(it->json, "length"));
     json_t *cell = json_pack("{s:s}", "dataset", from->dataset);
     if (from->buckets)
-        json_object_set_new(cell, "bucket", json_string(length < 4000   ? "0-4k"
-                                                        : length < 8000 ? "4-8k"
-                                                                        : "8k+"));
+        json_object_set_new(cell, "bucket",
+                            json_string(length < 4000   ? "0-4k"
+                                        : length < 8000 ? "4-8k"
+                                                        : "8k+"));
     if (candidates > 0) json_object_set_new(cell, "chance", json_real(1.0 / (double)candidates));
     return cell;
 }
@@ -299,8 +307,7 @@ static ls_status make(ls_suite *suite, int64_t number, ls_suite_group *out) {
         LS_TRY(put_choices(suite, from, line, &it, out, &list));
         LS_TRY(ls_suite_candidates(suite, out, asked, list.texts, list.count, list.truth));
     }
-    snprintf(id, sizeof id, "%s%s-%lld", from->dataset, from->buckets ? "_e" : "",
-             (long long)line);
+    snprintf(id, sizeof id, "%s%s-%lld", from->dataset, from->buckets ? "_e" : "", (long long)line);
     asked->id = ls_pool_copy(&out->pool, id, strlen(id));
     asked->references = (json_t *)it.answers;
     asked->cell = ls_group_keep(out, cell_of(from, &it, list.count));
@@ -312,14 +319,27 @@ static const struct {
     const char *dataset;
     int category;
 } categories[] = {
-    {"narrativeqa", 0},     {"qasper", 0},   {"multifieldqa_en", 0},
-    {"multifieldqa_zh", 0},  {"hotpotqa", 1}, {"2wikimqa", 1},
-    {"musique", 1},         {"dureader", 1},  {"gov_report", 2},
-    {"qmsum", 2},           {"multi_news", 2}, {"vcsum", 2},
-    {"trec", 3},            {"triviaqa", 3}, {"samsum", 3},
-    {"lsht", 3},             {"passage_count", 4},
-    {"passage_retrieval_en", 4}, {"passage_retrieval_zh", 4},
-    {"lcc", 5},             {"repobench-p", 5},
+    {"narrativeqa", 0},
+    {"qasper", 0},
+    {"multifieldqa_en", 0},
+    {"multifieldqa_zh", 0},
+    {"hotpotqa", 1},
+    {"2wikimqa", 1},
+    {"musique", 1},
+    {"dureader", 1},
+    {"gov_report", 2},
+    {"qmsum", 2},
+    {"multi_news", 2},
+    {"vcsum", 2},
+    {"trec", 3},
+    {"triviaqa", 3},
+    {"samsum", 3},
+    {"lsht", 3},
+    {"passage_count", 4},
+    {"passage_retrieval_en", 4},
+    {"passage_retrieval_zh", 4},
+    {"lcc", 5},
+    {"repobench-p", 5},
 };
 
 /* The mean over categories of the means of their data sets: 100 times the score. */

@@ -16,7 +16,7 @@ enum { HEX = 8, CANDIDATES_MAX = 256, ANSWER_TOKENS = 100 };
 
 typedef struct middle {
     ls_lines lines;
-    bool from_file, questions; /* a file; of questions, not of pairs */
+    bool from_file, questions;                     /* a file; of questions, not of pairs */
     int64_t pairs[LS_OPTION_LIST_MAX], pair_count; /* sizes of contexts */
     int64_t trials;
 } middle;
@@ -59,8 +59,9 @@ static ls_status open_suite(ls_suite *suite) {
         LS_TRY(open_file(suite));
         own->pair_count = 1;
     } else if (suite->generates) {
-        return LS_FAIL(suite->ctx, LS_EUSE, "form generate of middle reads a file: give "
-                                            "suite.path=");
+        return LS_FAIL(suite->ctx, LS_EUSE,
+                       "form generate of middle reads a file: give "
+                       "suite.path=");
     } else {
         const int64_t each = s->samples > 0 ? s->samples : 20;
         own->trials = ls_ceil_div(each * s->depths, s->questions);
@@ -94,8 +95,8 @@ typedef struct made_pair {
 } made_pair;
 
 /* Everything up to the question is the context, which has the pairs or (bare) none. */
-static ls_status pairs_contexts(const ls_suite *suite, ls_suite_group *group,
-                                const made_pair *made, int64_t count) {
+static ls_status pairs_contexts(const ls_suite *suite, ls_suite_group *group, const made_pair *made,
+                                int64_t count) {
     ls_text with = {0}, bare = {0};
     ls_pair *pairs = ls_pool_take(&group->pool, (size_t)count, sizeof *pairs);
     if (pairs == NULL) return LS_ENOMEM;
@@ -135,8 +136,8 @@ static ls_status pairs_item(const ls_suite *suite, ls_suite_group *group, const 
     item->id = ls_pool_copy(&group->pool, id, strlen(id));
     item->bare = 1;
     item->references = ls_group_keep(group, json_pack("[s]", made[at].value));
-    item->cell = ls_group_keep(group, json_pack("{s:I, s:f}", "pairs", (json_int_t)count,
-                                                "position", depth));
+    item->cell = ls_group_keep(
+        group, json_pack("{s:I, s:f}", "pairs", (json_int_t)count, "position", depth));
     LS_TRY(ls_suite_encode(suite, &group->pool, question, strlen(question), 0, &item->question));
     return ls_suite_candidates(suite, group, item, list, candidates, truth);
 }
@@ -152,10 +153,9 @@ static ls_status make_pairs(ls_suite *suite, int64_t count, int64_t trial, ls_su
     }
     LS_TRY(pairs_contexts(suite, out, made, count));
     for (int64_t j = 0; j < s->questions; j++)
-        LS_TRY(pairs_item(suite, out, made, count, trial, j,
-                          (trial * s->questions + j) % s->depths));
-    return ls_suite_check_window(suite, "a context with its question",
-                                 out->contexts[0].count + 64);
+        LS_TRY(
+            pairs_item(suite, out, made, count, trial, j, (trial * s->questions + j) % s->depths));
+    return ls_suite_check_window(suite, "a context with its question", out->contexts[0].count + 64);
 }
 
 /* ---- files ---- */
@@ -197,8 +197,8 @@ static ls_status find_others(ls_suite *suite, ls_suite_group *group, int64_t num
     int64_t found = 0, named = 0;
     for (int64_t i = 0; i < own->lines.count && (found < document_count || named < other_count);
          i++) {
-        const int64_t line = (int64_t)ls_random_permute(random, (uint64_t)i,
-                                                        (uint64_t)own->lines.count);
+        const int64_t line =
+            (int64_t)ls_random_permute(random, (uint64_t)i, (uint64_t)own->lines.count);
         json_t *item = NULL;
         const json_t *theirs;
         ls_document document;
@@ -240,17 +240,17 @@ static ls_status question_item(ls_suite *suite, ls_suite_group *group, int64_t n
     item->id = ls_pool_copy(&group->pool, id, strlen(id));
     item->context = p;
     item->references = (json_t *)answers;
-    item->cell = ls_group_keep(
-        group, json_pack("{s:I, s:I}", "documents", (json_int_t)suite->settings.documents,
-                         "position", (json_int_t)position));
+    item->cell = ls_group_keep(group, json_pack("{s:I, s:I}", "documents",
+                                                (json_int_t)suite->settings.documents, "position",
+                                                (json_int_t)position));
     if (suite->generates) {
         item->metric = ls_metric_find("lost_in_the_middle", "best_subspan_em");
         return set_answers(group, item, answers);
     }
     item->bare = group->context_count - 1;
     for (int64_t c = 0, other = 0; c < count; c++) {
-        const char *text = c == truth ? json_string_value(json_array_get(answers, 0))
-                                      : others[other++];
+        const char *text =
+            c == truth ? json_string_value(json_array_get(answers, 0)) : others[other++];
         list[c] = ls_pool_join(&group->pool, " ", 1, text, strlen(text));
     }
     LS_TRY(ls_pool_status(&group->pool));
@@ -285,8 +285,7 @@ static ls_status make_question(ls_suite *suite, int64_t number, ls_suite_group *
         ls_middle_qa(suite->ctx, LS_QA_PLAIN, shown, p < positions ? (size_t)among : 0, question,
                      &text);
         LS_TRY(encode(suite, out, &text, &out->contexts[p]));
-        LS_TRY(ls_suite_check_window(suite, "a prompt with its documents",
-                                     out->contexts[p].count));
+        LS_TRY(ls_suite_check_window(suite, "a prompt with its documents", out->contexts[p].count));
     }
     for (int64_t p = 0; p < positions; p++)
         LS_TRY(question_item(suite, out, number, p, position_at(suite, p, among), answers, others));
@@ -373,8 +372,7 @@ static ls_status make_pair_file(ls_suite *suite, int64_t number, ls_suite_group 
         ls_suite_item *made = &out->items[p];
         made->cell = ls_group_keep(
             out, json_pack("{s:I, s:I}", "pairs", (json_int_t)count, "position", (json_int_t)at));
-        if (suite->generates)
-            made->metric = ls_metric_find("lost_in_the_middle", "kv_accuracy");
+        if (suite->generates) made->metric = ls_metric_find("lost_in_the_middle", "kv_accuracy");
     }
     return ls_pool_status(&out->pool);
 }
@@ -383,8 +381,7 @@ static ls_status make(ls_suite *suite, int64_t number, ls_suite_group *out) {
     const middle *own = suite->own;
     if (!own->from_file)
         return make_pairs(suite, own->pairs[number / own->trials], number % own->trials, out);
-    return own->questions ? make_question(suite, number, out)
-                          : make_pair_file(suite, number, out);
+    return own->questions ? make_question(suite, number, out) : make_pair_file(suite, number, out);
 }
 
 static void clear(ls_suite *suite) {

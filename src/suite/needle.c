@@ -29,8 +29,7 @@ static ls_status open_hay(ls_suite *suite) {
     suite->groups = own->length_count * own->trials;
     suite->lengths = ls_new(suite->ctx, (size_t)suite->groups, sizeof *suite->lengths);
     if (suite->lengths == NULL) return LS_ENOMEM;
-    for (int64_t g = 0; g < suite->groups; g++)
-        suite->lengths[g] = own->lengths[g / own->trials];
+    for (int64_t g = 0; g < suite->groups; g++) suite->lengths[g] = own->lengths[g / own->trials];
     suite->chance = suite->generates ? NAN : 1.0 / (double)s->candidates;
     suite->measure = suite->generates ? "share of the needle's words in the answer"
                                       : "the right value gains most from the evidence";
@@ -132,8 +131,7 @@ static ls_status make_likelihood(ls_suite *suite, int64_t length, int64_t trial,
                          (long long)length, (long long)count, (long long)needles);
     if (status == LS_OK)
         status = ls_hay_tokens(suite, &own->hay, trial, length - needles - after, &hay.ids);
-    if (status == LS_OK)
-        status = ls_encoder_encode(suite->ctx, suite->encoder, ".", 1, 0, &stops);
+    if (status == LS_OK) status = ls_encoder_encode(suite->ctx, suite->encoder, ".", 1, 0, &stops);
     if (status == LS_OK) {
         out->contexts[1] = keep_ids(&out->pool, &hay.ids);
         hay.stops = stops.at;
@@ -208,8 +206,8 @@ static ls_status make_generate(ls_suite *suite, int64_t length, int64_t trial,
     item->answer.references.at[0] = ls_points_text(&out->pool, expected);
     item->answer.references.count = 1;
     item->references = ls_group_keep(out, json_pack("[s]", expected));
-    item->cell = ls_group_keep(
-        out, json_pack("{s:I, s:f}", "length", (json_int_t)length, "depth", depth));
+    item->cell =
+        ls_group_keep(out, json_pack("{s:I, s:f}", "length", (json_int_t)length, "depth", depth));
     return ls_pool_status(&out->pool);
 }
 

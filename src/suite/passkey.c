@@ -56,8 +56,9 @@ static ls_status open_lengths(ls_suite *suite) {
     passkey *own = suite->own;
     const ls_suite_settings *s = &suite->settings;
     if (s->path[0] != '\0')
-        return LS_FAIL(suite->ctx, LS_EUSE, "suite.path has no effect here: the noise of passkey "
-                                            "is its own");
+        return LS_FAIL(suite->ctx, LS_EUSE,
+                       "suite.path has no effect here: the noise of passkey "
+                       "is its own");
     LS_TRY(ls_suite_lengths(suite, own->lengths, &own->length_count));
     if (s->lengths.count == 0) { /* of its own choice: those that hold the prompt */
         int64_t least, kept = 0;
@@ -76,8 +77,8 @@ static ls_status open_lengths(ls_suite *suite) {
     for (int64_t g = 0; g < suite->groups; g++)
         suite->lengths[g] = own->lengths[g / (s->depths * own->trials)];
     suite->chance = suite->generates ? 1.0 / 90000 : 1.0 / (double)s->candidates;
-    suite->measure = suite->generates ? "the first number is the key"
-                                      : "the key gains most from the evidence";
+    suite->measure =
+        suite->generates ? "the first number is the key" : "the key gains most from the evidence";
     return LS_OK;
 }
 
@@ -118,12 +119,11 @@ static ls_status make(ls_suite *suite, int64_t number, ls_suite_group *out) {
     ls_suite_item *item = &out->items[0];
     ls_suite_digits(suite, "passkey keys", number, 0, DIGITS, false, key);
     LS_TRY(put_context(suite, out, filler, before, key, &out->contexts[0]));
-    if (!suite->generates)
-        LS_TRY(put_context(suite, out, filler, before, NULL, &out->contexts[1]));
+    if (!suite->generates) LS_TRY(put_context(suite, out, filler, before, NULL, &out->contexts[1]));
     snprintf(id, sizeof id, "%lld", (long long)number);
     item->id = ls_pool_copy(&out->pool, id, strlen(id));
-    item->cell = ls_group_keep(out, json_pack("{s:I, s:f}", "length",
-                                              (json_int_t)own->lengths[which], "depth", depth));
+    item->cell = ls_group_keep(
+        out, json_pack("{s:I, s:f}", "length", (json_int_t)own->lengths[which], "depth", depth));
     item->references = ls_group_keep(out, json_pack("[s]", key));
     if (!suite->generates) {
         item->bare = 1;

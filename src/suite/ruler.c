@@ -10,6 +10,7 @@
 #include "suite/lib/haystack.h"
 #include "suite/lib/ruler.h"
 
+enum { LENGTH_LEAST = 2048 };
 enum { NUMBER = 7, NAME = 40, KEYS_MAX = 4, CANDIDATES_MAX = 256, CODED = 6, LINES_MOST = 1 << 20 };
 
 typedef enum { NOISE, ESSAY, NEEDLES, TRACKING, COMMON, FREQUENT } kind;
@@ -73,6 +74,13 @@ static ls_status open_suite(ls_suite *suite) {
     LS_TRY(ls_hay_open(suite, &own->hay));
     LS_TRY(choose_tasks(suite));
     LS_TRY(ls_suite_lengths(suite, own->lengths, &own->length_count));
+    if (suite->settings.lengths.count == 0) { /* of its own choice: those that hold every task */
+        int64_t kept = 0;
+        for (int64_t i = 0; i < own->length_count; i++)
+            if (own->lengths[i] >= LENGTH_LEAST) own->lengths[kept++] = own->lengths[i];
+        if (kept == 0) own->lengths[kept++] = LENGTH_LEAST;
+        own->length_count = kept;
+    }
     own->samples = suite->settings.samples > 0 ? suite->settings.samples : 20;
     suite->groups = own->task_count * own->length_count * own->samples;
     suite->lengths = ls_new(suite->ctx, (size_t)suite->groups, sizeof *suite->lengths);
@@ -303,8 +311,8 @@ static ls_status fits(prompt *p, size_t size, int64_t length, bool *out) {
     p->pool = &pool;
     ls_status status = put_prompt(p, size, length);
     if (status == LS_OK)
-        status = ls_encoder_encode(suite->ctx, suite->encoder, p->text.bytes, p->text.length, 0,
-                                   &ids);
+        status =
+            ls_encoder_encode(suite->ctx, suite->encoder, p->text.bytes, p->text.length, 0, &ids);
     *out = (int64_t)ids.count + p->what->new_tokens <= length;
     ls_ids_clear(suite->ctx, &ids);
     ls_pool_clear(&pool);
@@ -315,9 +323,7 @@ static ls_status fits(prompt *p, size_t size, int64_t length, bool *out) {
 /* The largest size with which prompt and answer have at most `length` tokens. */
 static ls_status fit_size(prompt *p, int64_t length, size_t *out) {
     const size_t most = p->what->kind == COMMON ? 1024 : LINES_MOST;
-    const size_t least = p->what->kind == TRACKING ? 5
-                         : p->what->kind == COMMON ? 30
-                                                   : 4;
+    const size_t least = p->what->kind == TRACKING ? 5 : p->what->kind == COMMON ? 30 : 4;
     size_t low = least, high = least;
     bool good;
     LS_TRY(fits(p, least, length, &good));
@@ -394,15 +400,16 @@ static ls_status fill_group(prompt *p, int64_t number, int64_t length, ls_suite_
     snprintf(id, sizeof id, "%lld", (long long)number);
     item->id = ls_pool_copy(p->pool, id, strlen(id));
     item->references = ls_group_keep(out, references);
-    item->cell = ls_group_keep(out, json_pack("{s:s, s:I}", "task", p->what->name, "length",
-                                              (json_int_t)length));
+    item->cell = ls_group_keep(
+        out, json_pack("{s:s, s:I}", "task", p->what->name, "length", (json_int_t)length));
     if (!p->suite->generates)
         json_object_set_new(item->cell, "chance",
                             json_real(1.0 / (double)candidates_of(p->suite, p->what)));
     if (!p->suite->generates && p->other_count < candidates_of(p->suite, p->what) - 1)
-        return LS_FAIL(p->suite->ctx, LS_EUSE, "task %s has too few words at %lld tokens for "
-                       "suite.candidates=%lld", p->what->name, (long long)length,
-                       (long long)p->suite->settings.candidates);
+        return LS_FAIL(p->suite->ctx, LS_EUSE,
+                       "task %s has too few words at %lld tokens for "
+                       "suite.candidates=%lld",
+                       p->what->name, (long long)length, (long long)p->suite->settings.candidates);
     return p->suite->generates ? put_references(p, out) : put_candidates(p, number, out);
 }
 
@@ -441,8 +448,8 @@ static ls_status finish(ls_suite *suite, json_t *results) {
         if (l == 0 && !suite->generates) bar = (score + suite->chance) / 2;
         reaches = reaches && score >= bar && (suite->generates || score > suite->chance);
         if (reaches) effective = own->lengths[l];
-        json_array_append_new(list, json_pack("{s:I, s:f}", "length",
-                                              (json_int_t)own->lengths[l], "score", score));
+        json_array_append_new(
+            list, json_pack("{s:I, s:f}", "length", (json_int_t)own->lengths[l], "score", score));
     }
     json_object_set_new(results, "by_length", list);
     json_object_set_new(results, "effective_length", json_integer(effective));

@@ -33,21 +33,21 @@ typedef struct ls_tokens {
 /* A question. Either its candidates are ranked by their log-likelihood, or the model goes on in its
  * own words. */
 typedef struct ls_suite_item {
-    const char *id;      /* among the items of the suite: names it in samples.jsonl */
-    int64_t context;     /* of the group's contexts */
-    int64_t bare;        /* the context without the evidence; -1: no contrast is made */
+    const char *id;        /* among the items of the suite: names it in samples.jsonl */
+    int64_t context;       /* of the group's contexts */
+    int64_t bare;          /* the context without the evidence; -1: no contrast is made */
     ls_tokens question;    /* follows the context; may be empty */
     ls_tokens *candidates; /* [candidate_count] */
-    const char **names;  /* [candidate_count]: the candidates for people */
+    const char **names;    /* [candidate_count]: the candidates for people */
     int64_t candidate_count, truth;
     int64_t new_tokens; /* to generate at most; 0: candidates are ranked */
     bool stop_at_line;  /* a newline ends what is generated */
-    ls_answer answer; /* its prediction is set by what is generated */
+    ls_answer answer;   /* its prediction is set by what is generated */
     /* How good that is: by a metric, or by a rule of the suite's own. */
     const ls_metric *metric;
     double (*judge)(ls_pool *pool, const struct ls_suite_item *item);
     const void *judge_with;
-    json_t *cell;     /* owned by the group: which part of the results it counts to */
+    json_t *cell; /* owned by the group: which part of the results it counts to */
     json_t *references;
 } ls_suite_item;
 
@@ -64,7 +64,7 @@ typedef struct ls_suite {
     ls_ctx *ctx;
     const struct ls_suite_type *type;
     ls_suite_settings settings;
-    bool generates;  /* the form that was chosen */
+    bool generates; /* the form that was chosen */
     uint64_t seed;
     uint64_t model_hash; /* of the weights, the description and the arithmetic */
     ls_model *model;     /* with its tokenizer: borrowed */

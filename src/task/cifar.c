@@ -57,8 +57,7 @@ static ls_status load(ls_ctx *ctx, const char *folder, ls_records *out) {
 static int64_t encode(ls_bytes image, int64_t room, int32_t *tokens) {
     const uint8_t *red = image.at, *green = red + PIXELS, *blue = green + PIXELS;
     const int64_t count = ls_min(room, PIXELS);
-    for (int64_t i = 0; i < count; i++)
-        tokens[i] = ls_grey_lra(red[i], green[i], blue[i]);
+    for (int64_t i = 0; i < count; i++) tokens[i] = ls_grey_lra(red[i], green[i], blue[i]);
     return count;
 }
 

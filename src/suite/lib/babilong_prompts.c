@@ -4,8 +4,7 @@
 #include "suite/lib/prompts.h"
 
 static const ls_babilong_prompt prompts[] = {
-    {"qa1",
-     "bathroom|bedroom|garden|hallway|kitchen|office",
+    {"qa1", "bathroom|bedroom|garden|hallway|kitchen|office",
      "I will give you context with the facts about positions of different persons hidden in some "
      "random text and a question. You need to answer the question based only on the information "
      "from the facts. If a person was in different locations, use the latest location to answer "
@@ -23,8 +22,7 @@ static const ls_babilong_prompt prompts[] = {
      "</example>",
      "Always return your answer in the following format: The most recent location of ’person’ is "
      "’location’. Do not write anything else after that."},
-    {"qa2",
-     "bathroom|bedroom|garden|hallway|kitchen|office",
+    {"qa2", "bathroom|bedroom|garden|hallway|kitchen|office",
      "I give you context with the facts about locations and actions of different persons hidden "
      "in some random text and a question.You need to answer the question based only on the "
      "information from the facts.\n"
@@ -43,8 +41,7 @@ static const ls_babilong_prompt prompts[] = {
      "</example>",
      "Always return your answer in the following format: The ’item’ is in ’location’. Do not "
      "write anything else after that."},
-    {"qa3",
-     "bathroom|bedroom|garden|hallway|kitchen|office",
+    {"qa3", "bathroom|bedroom|garden|hallway|kitchen|office",
      "I give you context with the facts about locations and actions of different persons hidden "
      "in some random text and a question. You need to answer the question based only on the "
      "information from the facts.\n"
@@ -65,8 +62,7 @@ static const ls_babilong_prompt prompts[] = {
      "</example>",
      "Always return your answer in the following format: Before the $location_1$ the $item$ was "
      "in the $location_2$. Do not write anything else after that."},
-    {"qa4",
-     "bathroom|bedroom|garden|hallway|kitchen|office",
+    {"qa4", "bathroom|bedroom|garden|hallway|kitchen|office",
      "I will give you context with the facts about different people, their location and actions, "
      "hidden in some random text and a question. You need to answer the question based only on "
      "the information from the facts.",
@@ -81,8 +77,7 @@ static const ls_babilong_prompt prompts[] = {
      "Answer: garden\n"
      "</example>",
      "Your answer should contain only one word - location. Do not write anything else after that."},
-    {"qa5",
-     "Bill|Fred|Jeff|Mary|apple|football|milk",
+    {"qa5", "Bill|Fred|Jeff|Mary|apple|football|milk",
      "I will give you context with the facts about locations and their relations hidden in some "
      "random text and a question. You need to answer the question based only on the information "
      "from the facts.",
@@ -103,8 +98,7 @@ static const ls_babilong_prompt prompts[] = {
      "</example>",
      "Your answer should contain only one word. Do not write anything else after that. Do not "
      "explain your answer."},
-    {"qa6",
-     "no|yes",
+    {"qa6", "no|yes",
      "I will give you context with the facts about people and their locations hidden in some "
      "random text and a question. You need to answer the question based only on the information "
      "from the facts. If a person was in different locations, use the latest location the person "
@@ -120,8 +114,7 @@ static const ls_babilong_prompt prompts[] = {
      "</example>\n",
      "Your answer should contain only one word - $yes$ or $no$. Do not write anything else after "
      "that. Do not explain your answer."},
-    {"qa7",
-     "none|one|three|two",
+    {"qa7", "none|one|three|two",
      "I will give you context with the facts about people and objects they carry, hidden in some "
      "random text and a question. You need to answer the question based only on the information "
      "from the facts.",
@@ -142,8 +135,7 @@ static const ls_babilong_prompt prompts[] = {
      "</example>\n",
      "Your answer should contain only one word - $none$ or $number_of_objects$. Do not write "
      "anything else after that. Do not explain your answer."},
-    {"qa8",
-     "apple|football|milk|nothing",
+    {"qa8", "apple|football|milk|nothing",
      "I will give you context with the facts about people and objects they carry, hidden in some "
      "random text and a question. You need to answer the question based only on the information "
      "from the facts.",
@@ -163,8 +155,7 @@ static const ls_babilong_prompt prompts[] = {
      "</example>\n",
      "Your answer should contain only one or two words: $nothing$ or $object$ or $object_1$, "
      "$object_2$. Do not write anything else. Do not explain your answer."},
-    {"qa9",
-     "no|yes",
+    {"qa9", "no|yes",
      "I will give you context with the facts about people and their locations hidden in some "
      "random text and a question. You need to answer the question based only on the information "
      "from the facts. If a person was in different locations, use the latest location the person "
@@ -180,8 +171,7 @@ static const ls_babilong_prompt prompts[] = {
      "</example>\n",
      "Your answer should contain only one word - $yes$ or $no$. Do not write anything else. Do "
      "not explain your answer."},
-    {"qa10",
-     "maybe|no|yes",
+    {"qa10", "maybe|no|yes",
      "I will give you context with the facts about people and their locations hidden in some "
      "random text and a question. You need to answer the question based only on the information "
      "from the facts. If a person was in different locations, use the latest location the person "
@@ -204,8 +194,7 @@ static const ls_babilong_prompt prompts[] = {
      "<context>\n",
      "Your answer should contain only one word - $yes$ or $no$ or $maybe$. Do not write anything "
      "else. Do not explain your answer."},
-    {"qa11",
-     "bathroom|bedroom|garden|hallway|kitchen|office",
+    {"qa11", "bathroom|bedroom|garden|hallway|kitchen|office",
      "I will give you context with the facts about people and their locations hidden in some "
      "random text and a question. You need to answer the question based only on the information "
      "from the facts. If a person was in different locations, use the latest location the person "
@@ -228,8 +217,7 @@ static const ls_babilong_prompt prompts[] = {
      "<context>\n",
      "Your answer should contain only one word - location. Do not write anything else after "
      "that. Do not explain your answer."},
-    {"qa12",
-     "bathroom|bedroom|garden|hallway|kitchen|office",
+    {"qa12", "bathroom|bedroom|garden|hallway|kitchen|office",
      "I will give you context with the facts about people and their locations hidden in some "
      "random text and a question. You need to answer the question based only on the information "
      "from the facts. If a person was in different locations, use the latest location the person "
@@ -253,8 +241,7 @@ static const ls_babilong_prompt prompts[] = {
      "<context>\n",
      "Your answer should contain only one word - location. Do not write anything else after "
      "that. Do not explain your answer."},
-    {"qa13",
-     "bathroom|bedroom|garden|hallway|kitchen|office",
+    {"qa13", "bathroom|bedroom|garden|hallway|kitchen|office",
      "I will give you context with the facts about people and their locations hidden in some "
      "random text and a question. You need to answer the question based only on the information "
      "from the facts. If a person was in different locations, use the latest location the person "
@@ -279,8 +266,7 @@ static const ls_babilong_prompt prompts[] = {
      "<context>\n",
      "Your answer should contain only one word - location. Do not write anything else after "
      "that. Do not explain your answer."},
-    {"qa14",
-     "bedroom|cinema|kitchen|office|park|school",
+    {"qa14", "bedroom|cinema|kitchen|office|park|school",
      "I will give you context with the facts about people and their locations hidden in some "
      "random text and a question. You need to answer the question based only on the information "
      "from the facts. If a person was in different locations, use the latest location the person "
@@ -307,8 +293,7 @@ static const ls_babilong_prompt prompts[] = {
      "<context>\n",
      "Your answer should contain only one word - location. Do not write anything else after "
      "that. Do not explain your answer."},
-    {"qa15",
-     "cat|mouse|sheep|wolf",
+    {"qa15", "cat|mouse|sheep|wolf",
      "I will give you context with the facts about animals, their names and relations. The facts "
      "and a question are hidden in some random text. You need to answer the question based only "
      "on the information from the facts.",
@@ -333,8 +318,7 @@ static const ls_babilong_prompt prompts[] = {
      "<context>\n",
      "Your answer should contain only one word - an animal species. Do not write anything else "
      "after that. Do not explain your answer."},
-    {"qa16",
-     "gray|green|white|yellow",
+    {"qa16", "gray|green|white|yellow",
      "I will give you context with the facts about animals, their names and colors. The facts "
      "and a question are hidden in some random text. You need to answer the question based only "
      "on the information from the facts.",
@@ -356,8 +340,7 @@ static const ls_babilong_prompt prompts[] = {
      "<context>\n",
      "Your answer should contain only one word - a color. Do not write anything else after that. "
      "Do not explain your answer."},
-    {"qa17",
-     "no|yes",
+    {"qa17", "no|yes",
      "I will give you context with the facts about different figures, their location and colors, "
      "hidden in some random text and a question. You need to answer the question based only on "
      "the information from the facts.",
@@ -377,8 +360,7 @@ static const ls_babilong_prompt prompts[] = {
      "</example>",
      "Your answer should contain only one word - $yes$ or $no$. Do not write anything else. Do "
      "not explain your answer."},
-    {"qa18",
-     "no|yes",
+    {"qa18", "no|yes",
      "I will give you context with the facts about different objects and their sizes, hidden in "
      "some random text and a question. You need to answer the question based only on the "
      "information from the facts.",
@@ -401,8 +383,7 @@ static const ls_babilong_prompt prompts[] = {
      "</example>",
      "Your answer should contain only one word - $yes$ or $no$. Do not write anything else. Do "
      "not explain your answer."},
-    {"qa19",
-     "e,e|e,n|e,s|n,e|n,n|n,w|s,e|s,s|s,w|w,n|w,s|w,w",
+    {"qa19", "e,e|e,n|e,s|n,e|n,n|n,w|s,e|s,s|s,w|w,n|w,s|w,w",
      "I will give you context with the facts about different places and their locations, hidden "
      "in some random text and a question. You need to answer the question based only on the "
      "information from the facts.",
@@ -427,8 +408,7 @@ static const ls_babilong_prompt prompts[] = {
      "Your answer should contain only two letters, separated by a comma - ordinal directions. "
      "You can choose the letters from $n$, $s$, $e$ and $w$. Do not write anything else after "
      "that."},
-    {"qa20",
-     "bedroom|bored|garden|hungry|kitchen|thirsty|tired",
+    {"qa20", "bedroom|bored|garden|hungry|kitchen|thirsty|tired",
      "I will give you context with the facts about people, their locations and condition hidden "
      "in some random text and a question. You need to answer the question based only on the "
      "information from the facts. If a person was in different locations, use the latest "

@@ -33,8 +33,8 @@ ls_status ls_hay_tokens(const ls_suite *suite, const ls_hay *hay, int64_t exampl
         const size_t wanted = ((size_t)tokens - out->count) * BYTES_EACH + 64;
         size_t end = hay->length - start < wanted ? hay->length : start + wanted;
         while (end < hay->length && ((uint8_t)hay->text[end] & 0xC0) == 0x80) end++;
-        LS_TRY(ls_encoder_encode(suite->ctx, suite->encoder, hay->text + start, end - start, 0,
-                                 out));
+        LS_TRY(
+            ls_encoder_encode(suite->ctx, suite->encoder, hay->text + start, end - start, 0, out));
         if (end == hay->length && (int64_t)out->count < tokens)
             LS_TRY(ls_encoder_encode(suite->ctx, suite->encoder, "\n", 1, 0, out));
         start = end == hay->length ? 0 : end;
@@ -67,10 +67,10 @@ double ls_suite_depth(int64_t index, int64_t count) {
 }
 
 static const char *const qualities[] = {
-    "quiet",  "amber",  "brave", "clever", "distant", "early", "faithful", "gentle",
-    "hollow", "icy",    "jolly", "keen",   "lively",  "misty", "narrow",   "open",
-    "proud",  "rapid",  "salty", "tall",   "upper",   "vivid", "warm",     "young",
-    "broad",  "copper", "dusty", "eager",  "famous",  "golden", "humble",  "silver"};
+    "quiet",  "amber",  "brave", "clever", "distant", "early",  "faithful", "gentle",
+    "hollow", "icy",    "jolly", "keen",   "lively",  "misty",  "narrow",   "open",
+    "proud",  "rapid",  "salty", "tall",   "upper",   "vivid",  "warm",     "young",
+    "broad",  "copper", "dusty", "eager",  "famous",  "golden", "humble",   "silver"};
 static const char *const things[] = {
     "harbour", "lantern", "meadow", "anchor", "bridge", "castle", "desert",  "engine",
     "forest",  "garden",  "hammer", "island", "jacket", "kettle", "ladder",  "market",
@@ -80,8 +80,8 @@ enum { KINDS = 32 };
 
 void ls_suite_key(const ls_suite *suite, int64_t example, int64_t index, char *out, size_t bytes) {
     const ls_random random = ls_suite_random(suite, "suite keys", example);
-    const uint64_t which = ls_random_permute(random, (uint64_t)index % (KINDS * KINDS),
-                                             KINDS * KINDS);
+    const uint64_t which =
+        ls_random_permute(random, (uint64_t)index % (KINDS * KINDS), KINDS * KINDS);
     snprintf(out, bytes, "%s-%s", qualities[which / KINDS], things[which % KINDS]);
 }
 

@@ -50,8 +50,7 @@ ls_status ls_lines_open(ls_suite *suite, const char *path, ls_lines *out) {
     *out = (ls_lines){.path = path};
     LS_TRY(ls_map_open(ctx, path, &out->map));
     const int64_t bad = bad_line(&out->map);
-    if (bad > 0)
-        return LS_FAIL(ctx, LS_EINPUT, "%s: line %lld is not UTF-8", path, (long long)bad);
+    if (bad > 0) return LS_FAIL(ctx, LS_EINPUT, "%s: line %lld is not UTF-8", path, (long long)bad);
     LS_TRY(find_lines(ctx, out));
     if (out->count == 0) return LS_FAIL(ctx, LS_EINPUT, "%s has no lines", path);
     snprintf(hash, sizeof hash, "%016llx",

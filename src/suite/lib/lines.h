@@ -7,9 +7,9 @@
 typedef struct ls_lines {
     ls_map map;
     const char *path;
-    const char **at;  /* [count]: where each line begins; empty ones are left out */
-    size_t *length;   /* [count] */
-    int64_t *number;  /* [count]: from 1 */
+    const char **at; /* [count]: where each line begins; empty ones are left out */
+    size_t *length;  /* [count] */
+    int64_t *number; /* [count]: from 1 */
     int64_t count;
 } ls_lines;
 

@@ -64,9 +64,9 @@ static json_t *rank_metrics(const ls_suite_item *item, const ls_item_score *scor
     for (int64_t c = 0; c < n; c++) values[c] = score->with[c].logprob;
     int64_t rank = rank_of(values, n, truth);
     *chosen = best_of(values, n);
-    json_t *out = json_pack("{s:f, s:f, s:f, s:f}", "score", (double)(rank == 1), "top1",
-                            (double)(rank == 1), "reciprocal_rank", 1.0 / (double)rank, "logprob",
-                            score->with[truth].logprob);
+    json_t *out =
+        json_pack("{s:f, s:f, s:f, s:f}", "score", (double)(rank == 1), "top1", (double)(rank == 1),
+                  "reciprocal_rank", 1.0 / (double)rank, "logprob", score->with[truth].logprob);
     if (score->without == NULL) return out;
     for (int64_t c = 0; c < n; c++) values[c] -= score->without[c].logprob;
     rank = rank_of(values, n, truth);
@@ -82,10 +82,9 @@ static ls_status generated_metrics(machine *m, ls_suite_group *group, ls_suite_i
                                    const ls_item_score *score, json_t **metrics, json_t **said) {
     ls_ctx *ctx = m->suite->ctx;
     ls_text text = {0};
-    ls_status status =
-        ls_tokenizer_decode_text(ctx, m->suite->tokenizer, score->generated.at,
-                                 score->generated.count, LS_DECODE_SKIP_SPECIAL | LS_DECODE_UTF8,
-                                 &text);
+    ls_status status = ls_tokenizer_decode_text(ctx, m->suite->tokenizer, score->generated.at,
+                                                score->generated.count,
+                                                LS_DECODE_SKIP_SPECIAL | LS_DECODE_UTF8, &text);
     if (status == LS_OK) status = ls_text_status(&text);
     if (status == LS_OK) {
         item->answer.prediction = ls_points_of(&group->pool, text.bytes, text.length);
@@ -112,8 +111,7 @@ static ls_status add_record(machine *m, ls_suite_group *group, int64_t number, i
         metrics = single_metrics(&score->with[0]);
         said = score->with[0].greedy ? json_string(item->names[0]) : json_null();
     } else {
-        double *values =
-            ls_pool_take(&group->pool, (size_t)item->candidate_count, sizeof *values);
+        double *values = ls_pool_take(&group->pool, (size_t)item->candidate_count, sizeof *values);
         if (values == NULL) return LS_ENOMEM;
         metrics = rank_metrics(item, score, values, &chosen);
         said = json_string(item->names[chosen]);
@@ -121,10 +119,9 @@ static ls_status add_record(machine *m, ls_suite_group *group, int64_t number, i
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)prompt_hash(group, item));
     json_t *record = json_pack(
         "{s:s, s:I, s:I, s:O, s:s, s:I, s:o, s:O, s:o}", "id", item->id, "group",
-        (json_int_t)number, "of", (json_int_t)group->item_count, "cell", item->cell, "prompt",
-        hash, "tokens",
-        (json_int_t)(group->contexts[item->context].count + item->question.count), "prediction",
-        said, "references", item->references, "metrics", metrics);
+        (json_int_t)number, "of", (json_int_t)group->item_count, "cell", item->cell, "prompt", hash,
+        "tokens", (json_int_t)(group->contexts[item->context].count + item->question.count),
+        "prediction", said, "references", item->references, "metrics", metrics);
     if (record == NULL || json_array_append_new(records, record) != 0)
         return LS_FAIL(m->suite->ctx, LS_ENOMEM, "no memory for the samples");
     return LS_OK;
@@ -156,9 +153,8 @@ static void tell(machine *m, int64_t number) {
     m->length_left -= suite->lengths[number];
     if (m->hooks->progress == NULL) return;
     const double seconds = ls_clock() - m->begun;
-    const double left = m->length_done == 0
-                            ? -1
-                            : seconds * (double)m->length_left / (double)m->length_done;
+    const double left =
+        m->length_done == 0 ? -1 : seconds * (double)m->length_left / (double)m->length_done;
     m->hooks->progress(m->hooks->user, m->samples.items, suite->groups, left);
 }
 
@@ -171,8 +167,7 @@ static ls_status ask_group(machine *m, int64_t number) {
         scores = ls_new(ctx, (size_t)group.item_count, sizeof *scores);
         if (scores == NULL) status = LS_ENOMEM;
     }
-    if (status == LS_OK)
-        status = ls_score_group(&m->scorer, m->suite->tokenizer, &group, scores);
+    if (status == LS_OK) status = ls_score_group(&m->scorer, m->suite->tokenizer, &group, scores);
     if (status == LS_OK) status = keep_group(m, &group, number, scores);
     for (int64_t i = 0; scores != NULL && i < group.item_count; i++)
         ls_ids_clear(ctx, &scores[i].generated);
@@ -269,12 +264,10 @@ static json_t *identity_of(const ls_suite *suite) {
         ls_text_clear(ctx, &value);
     }
     char weights[20];
-    snprintf(weights, sizeof weights, "%016llx",
-             (unsigned long long)suite->model_hash);
+    snprintf(weights, sizeof weights, "%016llx", (unsigned long long)suite->model_hash);
     return json_pack("{s:s, s:s, s:I, s:s, s:o, s:O}", "suite", suite->type->name, "form",
-                     suite->generates ? "generate" : "likelihood", "seed",
-                     (json_int_t)suite->seed, "model", weights, "settings", settings, "data",
-                     suite->notes);
+                     suite->generates ? "generate" : "likelihood", "seed", (json_int_t)suite->seed,
+                     "model", weights, "settings", settings, "data", suite->notes);
 }
 
 bool ls_suite_folder(const ls_suite *suite, const ls_trained *trained, char *out, size_t bytes) {

@@ -22,7 +22,7 @@ typedef struct ls_metric {
     const char *suite, *name;
     double (*one)(ls_pool *pool, const ls_answer *answer, size_t reference);
     enum { LS_METRIC_BEST, LS_METRIC_MEAN } over; /* of the references */
-    bool percent; /* 100 times that, rounded to two decimals */
+    bool percent;                                 /* 100 times that, rounded to two decimals */
     bool segmented;
 } ls_metric;
 extern const ls_metric ls_metrics[]; /* ends with {0} */

@@ -7,8 +7,8 @@ enum { POPULAR_FROM = 200 };
 
 typedef struct matcher {
     ls_points a, b;
-    bool *popular;         /* [b] */
-    size_t *lengths[2];    /* [b + 1]: of the blocks that end at each place */
+    bool *popular;      /* [b] */
+    size_t *lengths[2]; /* [b + 1]: of the blocks that end at each place */
 } matcher;
 
 typedef struct span {
@@ -46,8 +46,7 @@ static match longest(const matcher *m, span within) {
         before = row;
         row = other;
     }
-    while (best.a > within.a && best.b > within.b &&
-           m->a.at[best.a - 1] == m->b.at[best.b - 1]) {
+    while (best.a > within.a && best.b > within.b && m->a.at[best.a - 1] == m->b.at[best.b - 1]) {
         best.a--;
         best.b--;
         best.size++;

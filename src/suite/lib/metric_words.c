@@ -247,8 +247,7 @@ static double subspan(ls_pool *pool, const ls_answer *answer, size_t r) {
 
 /* Shared words of small letters, over all words of the reference. */
 static double needle_words(ls_pool *pool, const ls_answer *answer, size_t r) {
-    const ls_points_list said =
-        ls_points_split(pool, ls_points_lower(pool, answer->prediction));
+    const ls_points_list said = ls_points_split(pool, ls_points_lower(pool, answer->prediction));
     const ls_points_list wanted = ls_points_split(pool, answer->references.at[r]);
     size_t shared = 0;
     for (size_t i = 0; i < wanted.count; i++) {

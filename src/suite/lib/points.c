@@ -14,9 +14,8 @@ ls_points ls_points_of(ls_pool *pool, const char *text, size_t length) {
     for (size_t i = 0; i < length;) {
         utf8proc_int32_t point;
         utf8proc_ssize_t taken =
-            bytes[i] < 0x80
-                ? 1
-                : utf8proc_iterate(bytes + i, (utf8proc_ssize_t)(length - i), &point);
+            bytes[i] < 0x80 ? 1
+                            : utf8proc_iterate(bytes + i, (utf8proc_ssize_t)(length - i), &point);
         if (bytes[i] < 0x80) point = bytes[i];
         if (taken <= 0) {
             point = 0xFFFD;
@@ -72,8 +71,10 @@ bool ls_point_is_word(int32_t p) {
     case UTF8PROC_CATEGORY_LO:
     case UTF8PROC_CATEGORY_ND:
     case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_NO: return true;
-    default: return false;
+    case UTF8PROC_CATEGORY_NO:
+        return true;
+    default:
+        return false;
     }
 }
 
@@ -86,8 +87,10 @@ static bool is_cased(int32_t p) {
     switch (utf8proc_category(p)) {
     case UTF8PROC_CATEGORY_LU:
     case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT: return true;
-    default: return false;
+    case UTF8PROC_CATEGORY_LT:
+        return true;
+    default:
+        return false;
     }
 }
 
@@ -98,8 +101,10 @@ static bool is_ignorable(int32_t p) {
     case UTF8PROC_CATEGORY_ME:
     case UTF8PROC_CATEGORY_CF:
     case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_SK: return true;
-    default: return false;
+    case UTF8PROC_CATEGORY_SK:
+        return true;
+    default:
+        return false;
     }
 }
 
@@ -218,8 +223,7 @@ ls_points_list ls_points_numbers(ls_pool *pool, ls_points text) {
 }
 
 bool ls_points_equal(ls_points a, ls_points b) {
-    return a.count == b.count &&
-           (a.count == 0 || memcmp(a.at, b.at, a.count * sizeof *a.at) == 0);
+    return a.count == b.count && (a.count == 0 || memcmp(a.at, b.at, a.count * sizeof *a.at) == 0);
 }
 
 int ls_points_compare(ls_points a, ls_points b) {

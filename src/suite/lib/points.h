@@ -17,7 +17,7 @@ typedef struct ls_points_list {
 
 /* Bytes that are not UTF-8 become U+FFFD, each of them. */
 ls_points ls_points_of(ls_pool *pool, const char *text, size_t length);
-ls_points ls_points_text(ls_pool *pool, const char *text); /* the same up to its NUL */
+ls_points ls_points_text(ls_pool *pool, const char *text);          /* the same up to its NUL */
 void ls_points_append(ls_ctx *ctx, ls_points points, ls_text *out); /* as UTF-8 */
 
 bool ls_point_is_space(int32_t point); /* str.isspace */

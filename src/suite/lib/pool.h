@@ -16,7 +16,7 @@ typedef struct ls_pool {
 void *ls_pool_take(ls_pool *pool, size_t count, size_t size);
 char *ls_pool_copy(ls_pool *pool, const void *bytes, size_t length); /* with a NUL after it */
 char *ls_pool_join(ls_pool *pool, const void *a, size_t a_length, const void *b, size_t b_length);
-ls_status ls_pool_status(const ls_pool *pool);                       /* LS_OK or LS_ENOMEM */
+ls_status ls_pool_status(const ls_pool *pool); /* LS_OK or LS_ENOMEM */
 void ls_pool_clear(ls_pool *pool);
 
 #endif

@@ -112,15 +112,14 @@ static void step_1c(word *w) {
 }
 
 static void step_2(word *w) {
-    static const rule rules[] = {
-        {"ational", "ate"}, {"tional", "tion"}, {"enci", "ence"},   {"anci", "ance"},
-        {"izer", "ize"},    {"bli", "ble"},     {"alli", "al"},     {"entli", "ent"},
-        {"eli", "e"},       {"ousli", "ous"},   {"ization", "ize"}, {"ation", "ate"},
-        {"ator", "ate"},    {"alism", "al"},    {"iveness", "ive"}, {"fulness", "ful"},
-        {"ousness", "ous"}, {"aliti", "al"},    {"iviti", "ive"},   {"biliti", "ble"},
-        {"fulli", "ful"}};
-    while (ends_with(w, "alli") && measure(w, stem_length(w, "alli")) > 0)
-        replace(w, "alli", "al");
+    static const rule rules[] = {{"ational", "ate"}, {"tional", "tion"}, {"enci", "ence"},
+                                 {"anci", "ance"},   {"izer", "ize"},    {"bli", "ble"},
+                                 {"alli", "al"},     {"entli", "ent"},   {"eli", "e"},
+                                 {"ousli", "ous"},   {"ization", "ize"}, {"ation", "ate"},
+                                 {"ator", "ate"},    {"alism", "al"},    {"iveness", "ive"},
+                                 {"fulness", "ful"}, {"ousness", "ous"}, {"aliti", "al"},
+                                 {"iviti", "ive"},   {"biliti", "ble"},  {"fulli", "ful"}};
+    while (ends_with(w, "alli") && measure(w, stem_length(w, "alli")) > 0) replace(w, "alli", "al");
     if (APPLY(w, rules, 0)) return;
     if (ends_with(w, "logi") && measure(w, w->length - 3) > 0) replace(w, "logi", "log");
 }
@@ -132,8 +131,8 @@ static void step_3(word *w) {
 }
 
 static void step_4(word *w) {
-    static const rule before[] = {{"al", ""},   {"ance", ""}, {"ence", ""},  {"er", ""},
-                                  {"ic", ""},   {"able", ""}, {"ible", ""},  {"ant", ""},
+    static const rule before[] = {{"al", ""},    {"ance", ""}, {"ence", ""}, {"er", ""},
+                                  {"ic", ""},    {"able", ""}, {"ible", ""}, {"ant", ""},
                                   {"ement", ""}, {"ment", ""}, {"ent", ""}};
     static const rule after[] = {{"ou", ""},  {"ism", ""}, {"ate", ""}, {"iti", ""},
                                  {"ous", ""}, {"ive", ""}, {"ize", ""}};
@@ -156,11 +155,10 @@ static void step_5(word *w) {
 }
 
 static const rule irregular[] = {
-    {"sky", "sky"},           {"skies", "sky"},       {"dying", "die"},     {"lying", "lie"},
-    {"tying", "tie"},         {"news", "news"},       {"innings", "inning"}, {"inning", "inning"},
-    {"outings", "outing"},    {"outing", "outing"},   {"cannings", "canning"},
-    {"canning", "canning"},   {"howe", "howe"},       {"proceed", "proceed"},
-    {"exceed", "exceed"},     {"succeed", "succeed"},
+    {"sky", "sky"},        {"skies", "sky"},       {"dying", "die"},        {"lying", "lie"},
+    {"tying", "tie"},      {"news", "news"},       {"innings", "inning"},   {"inning", "inning"},
+    {"outings", "outing"}, {"outing", "outing"},   {"cannings", "canning"}, {"canning", "canning"},
+    {"howe", "howe"},      {"proceed", "proceed"}, {"exceed", "exceed"},    {"succeed", "succeed"},
 };
 
 size_t ls_porter_stem(char *text, size_t length, size_t room) {

@@ -23,8 +23,7 @@ static void print_score(ls_ctx *ctx, const json_t *row, ls_text *out) {
                    (long long)json_integer_value(json_object_get(row, "n")),
                    json_number_value(json_object_get(row, "score")));
     if (json_object_get(row, "low") != NULL)
-        ls_text_printf(ctx, out, "  %.4f to %.4f",
-                       json_number_value(json_object_get(row, "low")),
+        ls_text_printf(ctx, out, "  %.4f to %.4f", json_number_value(json_object_get(row, "low")),
                        json_number_value(json_object_get(row, "high")));
     ls_text_printf(ctx, out, "\n");
 }
@@ -48,8 +47,8 @@ static void print_cells(ls_ctx *ctx, const json_t *cells, ls_text *out) {
 void ls_suite_print(ls_ctx *ctx, const json_t *results, ls_text *out) {
     const json_t *chance = json_object_get(results, "chance");
     const json_t *cells = json_object_get(results, "cells");
-    static const char *const more[] = {"accuracy", "perplexity", "accuracy_last_token",
-                                       "average", "effective_length"};
+    static const char *const more[] = {"accuracy", "perplexity", "accuracy_last_token", "average",
+                                       "effective_length"};
     ls_text_printf(ctx, out, "%s, form %s: %s",
                    json_string_value(json_object_get(results, "suite")),
                    json_string_value(json_object_get(results, "form")),
@@ -62,7 +61,6 @@ void ls_suite_print(ls_ctx *ctx, const json_t *results, ls_text *out) {
     print_score(ctx, results, out);
     for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) {
         const json_t *value = json_object_get(results, more[i]);
-        if (value != NULL)
-            ls_text_printf(ctx, out, "%s %.6g\n", more[i], json_number_value(value));
+        if (value != NULL) ls_text_printf(ctx, out, "%s %.6g\n", more[i], json_number_value(value));
     }
 }

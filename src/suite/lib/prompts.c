@@ -32,9 +32,9 @@ void ls_fill(ls_ctx *ctx, const char *template, const ls_filling *fillings, ls_t
 
 /* The ten replacements of transformers' clean_up_tokenization, one after the other. */
 static ls_status clean_up(ls_ctx *ctx, ls_text *text) {
-    static const char *const pairs[][2] = {{" .", "."},   {" ?", "?"},   {" !", "!"},  {" ,", ","},
-                                           {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},
-                                           {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+    static const char *const pairs[][2] = {
+        {" .", "."},     {" ?", "?"},   {" !", "!"},   {" ,", ","},     {" ' ", "'"},
+        {" n't", "n't"}, {" 'm", "'m"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
     for (size_t p = 0; p < sizeof pairs / sizeof pairs[0]; p++) {
         const size_t from = strlen(pairs[p][0]), to = strlen(pairs[p][1]);
         size_t used = 0; /* what is put in is never longer */
@@ -69,15 +69,14 @@ ls_status ls_longbench_cut(ls_ctx *ctx, const ls_tokenizer *tokenizer, ls_text *
                            int64_t max_length, bool cleanup, int64_t *tokens) {
     ls_ids ids = {0};
     ls_text cut = {0};
-    ls_status status = ls_tokenizer_encode(ctx, tokenizer, text->bytes, text->length,
-                                           LS_ENCODE_SPECIAL, &ids);
+    ls_status status =
+        ls_tokenizer_encode(ctx, tokenizer, text->bytes, text->length, LS_ENCODE_SPECIAL, &ids);
     *tokens = (int64_t)ids.count;
     if (status == LS_OK && *tokens > max_length) {
         const size_t half = (size_t)max_length / 2;
         status = decode_half(ctx, tokenizer, ids.at, half, cleanup, &cut);
         if (status == LS_OK)
-            status =
-                decode_half(ctx, tokenizer, ids.at + ids.count - half, half, cleanup, &cut);
+            status = decode_half(ctx, tokenizer, ids.at + ids.count - half, half, cleanup, &cut);
         if (status == LS_OK) status = ls_text_status(&cut);
         if (status == LS_OK) {
             ls_text_clear(ctx, text);
@@ -93,7 +92,7 @@ ls_status ls_longbench_cut(ls_ctx *ctx, const ls_tokenizer *tokenizer, ls_text *
 /* ---- Lost in the Middle ---- */
 
 #define QA_TASK                                                                                    \
-    "Write a high-quality answer for the given question using only the provided search results "  \
+    "Write a high-quality answer for the given question using only the provided search results "   \
     "(some of which might be irrelevant)."
 #define PAIRS_TASK                                                                                 \
     "Extract the value corresponding to the specified key in the JSON object below.\n\n"
@@ -155,10 +154,10 @@ static void put_filler(ls_ctx *ctx, int64_t characters, ls_text *out) {
     }
 }
 
-void ls_passkey_prompt(ls_ctx *ctx, int64_t filler, int64_t before, const char *key,
-                       ls_text *out) {
-    put(ctx, out, "There is an important info hidden inside a lot of irrelevant text. Find it and "
-                  "memorize them. I will quiz you about the important information there.\n");
+void ls_passkey_prompt(ls_ctx *ctx, int64_t filler, int64_t before, const char *key, ls_text *out) {
+    put(ctx, out,
+        "There is an important info hidden inside a lot of irrelevant text. Find it and "
+        "memorize them. I will quiz you about the important information there.\n");
     put_filler(ctx, before, out);
     if (key != NULL)
         ls_text_printf(ctx, out, "\nThe pass key is %s. Remember it. %s is the pass key.", key,

@@ -74,8 +74,8 @@ static ls_status interval(ls_ctx *ctx, const cell *c, uint64_t seed, int64_t res
     }
     qsort(means, (size_t)resamples, sizeof *means, by_value);
     json_object_set_new(out, "low", json_real(means[(int64_t)(0.025 * (double)(resamples - 1))]));
-    json_object_set_new(
-        out, "high", json_real(means[(int64_t)ceil(0.975 * (double)(resamples - 1))]));
+    json_object_set_new(out, "high",
+                        json_real(means[(int64_t)ceil(0.975 * (double)(resamples - 1))]));
     ls_free(ctx, scores);
     return LS_OK;
 }

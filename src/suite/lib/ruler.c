@@ -91,13 +91,14 @@ void ls_ruler_tracking(ls_ctx *ctx, ls_pool *pool, ls_words names, const char *c
         const bool first = next % LS_RULER_CHAIN == 0;
         used[next] = true;
         sorted[chain.count] = places[next];
-        chain.at[chain.count] = statement(pool, names.at[next],
-                                          first ? values[next / LS_RULER_CHAIN]
-                                                : names.at[next - 1], first);
+        chain.at[chain.count] =
+            statement(pool, names.at[next],
+                      first ? values[next / LS_RULER_CHAIN] : names.at[next - 1], first);
         if (chain.at[chain.count++] == NULL) return;
     }
-    put(ctx, out, "Memorize and track the chain(s) of variable assignment hidden in the following "
-                  "text.\n\n");
+    put(ctx, out,
+        "Memorize and track the chain(s) of variable assignment hidden in the following "
+        "text.\n\n");
     ls_ruler_lines(ctx, NULL, ls_noise_sentence, lines, chain, sorted, out);
     ls_text_printf(ctx, out,
                    "\nQuestion: Find all variables that are assigned the value %s in the text "
@@ -131,8 +132,9 @@ void ls_ruler_common(ls_ctx *ctx, ls_pool *pool, ls_words words, size_t often, s
         for (size_t i = common; i < words.count; i++) list[used++] = words.at[i];
     ls_python_seed(&random, seed);
     ls_python_shuffle(&random, order, count);
-    put(ctx, out, "Below is a numbered list of words. In these words, some appear more often than "
-                  "others. Memorize the ones that appear most often.\n");
+    put(ctx, out,
+        "Below is a numbered list of words. In these words, some appear more often than "
+        "others. Memorize the ones that appear most often.\n");
     put_numbered(ctx, list, order, count, out);
     put(ctx, out, "\nQuestion: What are the 10 most common words in the above list?");
     *prefix = out->length;
@@ -175,17 +177,20 @@ size_t ls_ruler_coded(ls_ctx *ctx, ls_pool *pool, ls_words vocabulary, size_t co
     }
     ls_python_seed(&random, seed);
     ls_python_shuffle(&random, order, used);
-    put(ctx, out, "Read the following coded text and track the frequency of each coded word. Find "
-                  "the three most frequently appeared coded words. ");
+    put(ctx, out,
+        "Read the following coded text and track the frequency of each coded word. Find "
+        "the three most frequently appeared coded words. ");
     for (size_t i = 0; i < used; i++) {
         put(ctx, out, i == 0 ? "" : " ");
         put(ctx, out, list[order[i]]);
     }
-    put(ctx, out, "\nQuestion: Do not provide any explanation. Please ignore the dots '....'. What "
-                  "are the three most frequently appeared words in the above coded text?");
+    put(ctx, out,
+        "\nQuestion: Do not provide any explanation. Please ignore the dots '....'. What "
+        "are the three most frequently appeared words in the above coded text?");
     *prefix = out->length;
-    put(ctx, out, " Answer: According to the coded text above, the three most frequently appeared "
-                  "words are:");
+    put(ctx, out,
+        " Answer: According to the coded text above, the three most frequently appeared "
+        "words are:");
     return used;
 }
 

@@ -79,8 +79,8 @@ static ls_status score_rest(ls_scorer *s, ls_stream *stream, ls_tokens candidate
         for (int64_t i = 0; i < piece; i++) at[i] = (int32_t)i;
         LS_TRY(check_stop(s));
         LS_TRY(logits_room(s, piece));
-        LS_TRY(ls_stream_logits_at(stream, candidate.at + first, piece, piece, at, piece,
-                                   s->logits));
+        LS_TRY(
+            ls_stream_logits_at(stream, candidate.at + first, piece, piece, at, piece, s->logits));
         for (int64_t i = 0; i < piece; i++)
             add_token(s->logits + i * V, V, candidate.at[first + i + 1], out);
         first += piece;
@@ -123,8 +123,8 @@ static ls_status generate(ls_scorer *s, ls_stream *stream, const ls_tokenizer *t
         if (item->stop_at_line) {
             ls_text text = {0};
             ls_status status = ls_tokenizer_decode(ctx, tokenizer, &token, 1, &text);
-            const bool stop = status == LS_OK && text.length > 0 &&
-                              memchr(text.bytes, '\n', text.length) != NULL;
+            const bool stop =
+                status == LS_OK && text.length > 0 && memchr(text.bytes, '\n', text.length) != NULL;
             ls_text_clear(ctx, &text);
             LS_TRY(status);
             if (stop) return LS_OK;
@@ -147,8 +147,7 @@ static ls_status score_item(ls_scorer *s, ls_stream *stream, const double *after
     double *here = ls_new_raw(ctx, bytes, 1);
     if (here == NULL) return LS_ENOMEM;
     memcpy(here, s->logits, bytes);
-    ls_status status =
-        score_candidates(s, stream, here, item, bare ? out->without : out->with);
+    ls_status status = score_candidates(s, stream, here, item, bare ? out->without : out->with);
     ls_free(ctx, here);
     return status;
 }
@@ -240,8 +239,8 @@ static ls_status make_rows(ls_ctx *ctx, ls_suite_group *groups, int64_t count, i
                            rows *out) {
     *out = (rows){.count = count};
     for (int64_t r = 0; r < count; r++)
-        out->length = ls_max(out->length,
-                             whole_of(&groups[r], 0).count + whole_of(&groups[r], 1).count - 1);
+        out->length =
+            ls_max(out->length, whole_of(&groups[r], 0).count + whole_of(&groups[r], 1).count - 1);
     out->tokens = ls_new(ctx, (size_t)(count * out->length), sizeof *out->tokens);
     out->first = ls_new(ctx, (size_t)count, sizeof *out->first);
     out->end = ls_new(ctx, (size_t)count, sizeof *out->end);

@@ -39,8 +39,7 @@ static const ls_option options[] = {
     LS_INT("batch", FIELD(batch), "0", 0, 4096,
            "Short prompts that go through the model together; 0: as many as keep memory small.",
            .needs = "suite=lambada"),
-    LS_INT("chunk", FIELD(chunk), "0", 0, 1 << 20,
-           "Tokens that are fed at once; 0: 256."),
+    LS_INT("chunk", FIELD(chunk), "0", 0, 1 << 20, "Tokens that are fed at once; 0: 256."),
     LS_BOOL("share", FIELD(share), "true",
             "Whether a context that several questions share is computed once."),
     LS_INT("resamples", FIELD(resamples), "1000", 0, 100000,
@@ -140,9 +139,10 @@ ls_status ls_suite_encode(const ls_suite *suite, ls_pool *pool, const char *text
     *out = (ls_tokens){copy, (int64_t)ids.count};
     for (size_t i = 0; status == LS_OK && i < ids.count; i++)
         if (ids.at[i] >= suite->model->config->model.vocabulary)
-            status = LS_FAIL(suite->ctx, LS_EUSE, "the tokenizer gives token %d, the model knows "
-                             "%lld", ids.at[i],
-                             (long long)suite->model->config->model.vocabulary);
+            status = LS_FAIL(suite->ctx, LS_EUSE,
+                             "the tokenizer gives token %d, the model knows "
+                             "%lld",
+                             ids.at[i], (long long)suite->model->config->model.vocabulary);
     ls_ids_clear(suite->ctx, &ids);
     return status;
 }
