@@ -49,7 +49,8 @@ static ls_status print_table(ls_cli *cli, const ls_comparison *comparison) {
 
 /* What is compared: a word, or by the keys a mixer or a position method. */
 static ls_status choose(ls_cli *cli, const ls_compare_keys *keys, const char **out) {
-    static const char *const words[] = {"model", "scan", "tables", "metric", "prompt", "reader"};
+    static const char *const words[] = {"model",  "scan",   "tables", "metric",
+                                        "prompt", "reader", "heads"};
     *out = keys->mixer[0] != '\0' ? "mixer" : keys->position[0] != '\0' ? "position" : NULL;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (cli->word_count == 1 && strcmp(cli->words[0], words[i]) == 0) {
@@ -58,8 +59,8 @@ static ls_status choose(ls_cli *cli, const ls_compare_keys *keys, const char **o
         }
     if (cli->word_count > 0)
         return LS_FAIL(&cli->ctx, LS_EUSE,
-                       "`%s` is not key=value, nor the word model, scan, tables, metric, prompt or "
-                       "reader",
+                       "`%s` is not key=value, nor the word model, scan, tables, metric, prompt, "
+                       "reader or heads",
                        cli->words[cli->word_count - 1]);
     if (*out != NULL) return LS_OK;
     return LS_FAIL(
@@ -99,7 +100,7 @@ const ls_verb ls_verb_apply = {
     .place = 12,
     .summary = "Run a mixer, a position method, a model or a scan on tensors from files",
     .usage =
-        "mixer=NAME [key=value ...] weights=W input=X output=Y | [model|scan|tables|metric|prompt|reader] ... "
+        "mixer=NAME [key=value ...] weights=W input=X output=Y | [model|scan|tables|metric|prompt|reader|heads] ... "
         "golden=FILE",
     .about =
         "Weights may bear the names of public code, which the mixer maps; sizes that the shapes\n"
@@ -119,7 +120,8 @@ const ls_verb ls_verb_apply = {
         "With the words metric, prompt and reader golden= is a .jsonl file that the official code\n"
         "of the benchmark suites made: scores must be equal to 1e-9, prompts byte for byte, ids\n"
         "one by one. prompt takes the tokenizer from= a folder, and input= the folder with the\n"
-        "files that items come from: see docs/suites.md.\n",
+        "files that items come from: see docs/suites.md. With the word heads scores of attention\n"
+        "heads are compared, which are computed from the patterns and weights of the file.\n",
     .sections = sections,
     .model_keys = true,
     .run = run,
