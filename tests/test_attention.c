@@ -31,6 +31,7 @@ enum {
     WHOLE = 8192,    /* blocks of 64, or of 128 where queries and keys are not as many */
     PAIRED = 16384,  /* keys stand for pairs of queries; causal: pairs before the query's */
     SPREAD = 32768,  /* a span: 40 queries see 43 keys, whose coordinates are 3 apart */
+    CAPPED = 65536,  /* a soft cap of scores */
 };
 
 typedef struct attention_case {
@@ -45,6 +46,7 @@ typedef struct attention_case {
 static const char *const operand_names[LS_ATTENTION_SLOTS] = {
     "q", "k", "v", "valid", "slopes", "table", "relative", "relative_q", "list", "query_max"};
 enum { TABLE_ROWS = 23, TABLE_ZERO = 4 };
+static const double cap = 0.8; /* below many scores */
 
 static int64_t relative_rows(const attention_case *shape) {
     return shape->distances > 0 ? shape->distances : 41;
@@ -258,7 +260,8 @@ static void build(built *at, const attention_case *shape, ls_dtype type, const c
     }
     ls_tensor *lse;
     ls_attention_options how = {.scale = 1 / sqrt((double)shape->K),
-                                .off_by_one = (shape->with & OFF_BY_ONE) != 0};
+                                .off_by_one = (shape->with & OFF_BY_ONE) != 0,
+                                .cap = shape->with & CAPPED ? cap : 0};
     ls_tensor *out = ls_attention(p, shape->segments, segment, how, &lse);
     ls_keep(p, "out", out);
     ls_keep(p, "lse", lse);
@@ -349,7 +352,7 @@ static double dense_score(const attention_case *shape, const built *at, int s, i
             sum += get(x[7], ((b * shape->T + i) * shape->H + h) * K + e) *
                    get(x[6], (row * shape->H + h) * K + e) / sqrt((double)K);
     }
-    return sum;
+    return shape->with & CAPPED ? cap * tanh(sum / cap) : sum;
 }
 
 static void check_dense(const attention_case *shape) {
@@ -538,6 +541,10 @@ static const attention_case small[] = {
     {"listed", 2, 30, 30, 4, 2, 4, 6, .segments = 1, .with = LISTED | BOTH_WAYS | TABLE | VALID},
     {"bounded", 2, 30, 25, 2, 1, 4, 4, .segments = 2, .with = BOUNDED | BOTH_WAYS | TABLE},
     {"paired", 1, 20, 10, 2, 1, 4, 4, .segments = 1, .with = PAIRED | TABLE},
+    {"capped", 2, 9, 9, 2, 1, 4, 4, .segments = 1, .with = CAPPED, .window = 5},
+    {"capped biases", 1, 11, 11, 2, 2, 4, 6, .segments = 2,
+     .with = CAPPED | SLOPES | TABLE | RELATIVE | VALID | OFF_BY_ONE},
+    {"capped decay", 1, 13, 13, 2, 1, 6, 4, .segments = 1, .with = CAPPED | DECAYS, .start = 90},
 };
 
 static const attention_case wide[] = {
@@ -634,6 +641,16 @@ static const attention_case wide[] = {
      .with = BOUNDED | BOTH_WAYS | TABLE | SLOPES},
     {"bounded, grouped", 2, 90, 90, 2, 2, 32, 32, .segments = 1,
      .with = BOUNDED | GROUPED | BOTH_WAYS | TABLE | RELATIVE},
+    {"capped", 2, 257, 257, 4, 2, 64, 64, .segments = 1, .with = CAPPED},
+    {"capped, one query", 2, 1, 150, 4, 2, 64, 64, .segments = 1, .with = CAPPED, .start = 149},
+    {"capped, window", 1, 200, 200, 2, 1, 128, 128, .segments = 1, .with = CAPPED, .window = 70},
+    {"capped, heads of 256", 1, 70, 70, 2, 1, 256, 256, .segments = 1, .with = CAPPED},
+    {"capped, biases", 2, 130, 130, 2, 2, 32, 32, .segments = 1,
+     .with = CAPPED | SLOPES | TABLE | VALID},
+    {"capped, wide values", 1, 150, 150, 2, 1, 16, 32, .segments = 2, .with = CAPPED | SHARED,
+     .window = 33, .sinks = 4},
+    {"capped, relative", 1, 90, 90, 2, 2, 32, 32, .segments = 1, .with = CAPPED | RELATIVE},
+    {"capped, decay", 1, 150, 150, 2, 2, 80, 80, .segments = 1, .with = CAPPED | DECAYS},
     {"empty rows", 1, 100, 100, 2, 2, 32, 32, .segments = 1, .with = VALID, .window = 2},
     {"empty off by one", 1, 100, 100, 2, 2, 32, 32, .segments = 1, .with = VALID | OFF_BY_ONE,
      .window = 2},

@@ -105,6 +105,11 @@ refuses 2 "what=mem: choose from" bench what=mem
 refuses 2 "what=train,: choose from" bench what=train,
 refuses 2 "choose from" bench what=
 refuses 2 "only=unrelated" bench what=train only=unrelated
+"$program" bench what=sparse only=longt5 dtype=bf16 lengths=64 rounds=1 peer=none --json >rows.json
+[ "$(grep -c '"kind"' rows.json)" = 2 ] && ! grep -q '"dtype": "f32"' rows.json || {
+    echo "FAILED: only=longt5 dtype=bf16 beside all pairs" >&2
+    exit 1
+}
 
 # every verb explains itself
 for verb in study report train eval generate bench data inspect apply doctor help; do

@@ -28,7 +28,9 @@ static void record(ls_program *p, const void *about) {
 /* Options that take a mixer another way through the operations. */
 static const struct {
     const char *mixer, *option, *value;
-} variants[] = {{"mamba", "complex", "true"}, {"mamba2", "ngroups", "2"}};
+} variants[] = {{"mamba", "complex", "true"},    {"mamba", "inner_norm", "true"},
+                {"mamba2", "ngroups", "2"},      {"attention", "qk_norm", "head"},
+                {"attention", "qk_norm", "all"}, {"attention", "score_cap", "0.5"}};
 enum { VARIANTS = sizeof variants / sizeof variants[0] };
 
 /* Arrangements that each law is held against at least: with a mixer that takes positions, methods
@@ -101,9 +103,13 @@ static void for_all(void (*law)(ls_ctx *ctx, const arrangement *a)) {
         int count = 0;
         for (size_t variant = 0; variant <= VARIANTS; variant++) {
             if (variant < VARIANTS && strcmp(variants[variant].mixer, type->name) != 0) continue;
-            for (size_t q = 0; q < (positioned ? ls_position_count : 1); q++)
-                for (size_t e = 0; e <= (positioned ? ls_extension_count : 0); e++)
+            for (size_t q = 0; q < (positioned ? ls_position_count : 1); q++) {
+                /* a variant of a mixer with positions is tried with one method */
+                const bool one = positioned && variant < VARIANTS;
+                if (one && strcmp(ls_position_types[q]->name, "rope") != 0) continue;
+                for (size_t e = 0; e <= (positioned && !one ? ls_extension_count : 0); e++)
                     try_law(law, type, variant, q, e, &count);
+            }
         }
         if (count < least_of(type))
             fail_msg("%s: %d arrangements, not %d or more", type->name, count, least_of(type));

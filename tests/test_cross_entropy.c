@@ -6,7 +6,7 @@ static const char *const inputs[] = {"x", "weights", NULL};
 
 enum { ROWS = 2 * 23, WIDTH = 12, WORDS = 37 };
 
-static ls_program *loss_program(ls_ctx *ctx, ls_dtype type, bool grad, double smoothing,
+static ls_program *loss_program(ls_ctx *ctx, ls_dtype type, bool grad, double smoothing, double cap,
                                 ls_parameters **store) {
     ls_program *p = NULL;
     expect(ctx, ls_parameters_new(ctx, type, store));
@@ -22,7 +22,7 @@ static ls_program *loss_program(ls_ctx *ctx, ls_dtype type, bool grad, double sm
         ls_tensor *b = ls_param(p, "b", LS_DIMS(WORDS), ls_init_bias());
         ls_tensor *targets = ls_input(p, "targets", LS_I32, LS_DIMS(2, ROWS / 2), false);
         ls_tensor *weights = ls_input(p, "weights", ls_wide_type(p), LS_DIMS(2, ROWS / 2), false);
-        ls_keep(p, "loss", ls_linear_cross_entropy(p, x, w, b, targets, weights, smoothing));
+        ls_keep(p, "loss", ls_linear_cross_entropy(p, x, w, b, targets, weights, smoothing, cap));
         if (pass == 1 && grad) ls_keep_gradient(p, "x", x);
         if (pass == 1) break;
         ls_program_free(p);
@@ -45,10 +45,10 @@ static double weighted_loss(ls_ctx *ctx, ls_program *p) {
     return sum;
 }
 
-static void check_cross_entropy(double smoothing) {
+static void check_cross_entropy(double smoothing, double cap) {
     ls_ctx ctx = ls_ctx_default();
     ls_parameters *store, *other;
-    ls_program *p = loss_program(&ctx, LS_F64, true, smoothing, &store);
+    ls_program *p = loss_program(&ctx, LS_F64, true, smoothing, cap, &store);
     weighted_loss(&ctx, p);
     ls_tensor *x = ls_program_find(p, "x");
     const double *w = ls_parameter_master(store, ls_parameters_find(store, "w"));
@@ -59,6 +59,7 @@ static void check_cross_entropy(double smoothing) {
         for (int v = 0; v < WORDS; v++) {
             logits[v] = b[v];
             for (int i = 0; i < WIDTH; i++) logits[v] += get(x, n * WIDTH + i) * w[v * WIDTH + i];
+            if (cap > 0) logits[v] = cap * tanh(logits[v] / cap);
             sum += exp(logits[v]);
         }
         for (int v = 0; v < WORDS; v++) of_all += (log(sum) - logits[v]) / WORDS;
@@ -83,7 +84,7 @@ static void check_cross_entropy(double smoothing) {
         assert_true(fabs((above - below) / (2 * h) - analytic) < 1e-7);
     }
     for (int type = LS_F32; type <= LS_BF16; type++) {
-        ls_program *fast = loss_program(&ctx, (ls_dtype)type, true, smoothing, &other);
+        ls_program *fast = loss_program(&ctx, (ls_dtype)type, true, smoothing, cap, &other);
         weighted_loss(&ctx, fast);
         double *got = read_all(ls_program_find(fast, "grad.x"));
         assert_true(nmse(got, dx, ROWS * WIDTH) < (type == LS_F32 ? 1e-11 : 1e-4));
@@ -108,8 +109,10 @@ static void check_cross_entropy(double smoothing) {
 
 static void test_cross_entropy(void **state) {
     (void)state;
-    check_cross_entropy(0);
-    check_cross_entropy(0.3);
+    check_cross_entropy(0, 0);
+    check_cross_entropy(0.3, 0);
+    check_cross_entropy(0, 1.5);
+    check_cross_entropy(0.3, 0.7);
 }
 
 /* Where a target is all but certain, its loss and gradient are still right: they are as small as
@@ -120,7 +123,7 @@ static void test_certain_targets(void **state) {
     for (int type = LS_F64; type <= LS_BF16; type++)
         for (double ahead = 0; ahead <= 64; ahead += 16) { /* exact in every type */
             ls_parameters *store;
-            ls_program *p = loss_program(&ctx, (ls_dtype)type, true, 0, &store);
+            ls_program *p = loss_program(&ctx, (ls_dtype)type, true, 0, 0, &store);
             const ls_tensor *x = ls_program_find(p, "x"), *dx = ls_program_find(p, "grad.x");
             for (int64_t i = 0; i < ls_count(x); i++) put(x, i, i % WIDTH == 0);
             for (int64_t i = 0; i < ROWS; i++) {

@@ -321,7 +321,7 @@ static void embedded(ls_program *p, const void *about) {
 static void positions(ls_program *p, const void *about) {
     const shape *s = about;
     ls_tensor *table = ls_param(p, "table", LS_DIMS(s->kind, s->D), ls_init_normal(1));
-    ls_tensor *y = ls_plus_broadcast(p, input(p, s), ls_position_rows(p, table, s->T));
+    ls_tensor *y = ls_plus_broadcast(p, input(p, s), ls_position_rows(p, table, s->T, 0));
     for (int layout = s->flag ? 1 : 0; layout < (s->flag ? 2 : 3); layout++)
         y = ls_plus_broadcast(
             p, y, ls_sinusoid(p, (ls_sinusoid_layout)layout, s->T, s->D, layout == LS_SINUSOID_XL));

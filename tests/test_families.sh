@@ -13,7 +13,8 @@ fail() {
 }
 
 # ---- values ----
-for folder in "$golden"/*/; do
+# more folders of this kind: tests/golden/make/checkpoints.py
+for folder in "$golden"/*/ ${LONGSHOT_CHECKPOINTS:+"$LONGSHOT_CHECKPOINTS"/*/}; do
     folder=${folder%/}
     expected=$folder/expected.safetensors
     "$program" apply model from="$folder" golden="$expected" tol=1e-9 grad_tol=1e-8 ||
@@ -58,6 +59,13 @@ grep -q 'no tokenizer' "$work/out" || fail "eval without a tokenizer does not sa
     train.length=16 out="$work/run" cache="$work/cache" >/dev/null 2>&1 || fail "train from gpt2"
 [ "$(eval_loss "$work/run")" = "$(eval_loss "$golden/gpt2")" ] || fail "weights after 0 steps"
 
+# as many layers with labels as there may be are listed
+layers=$(awk 'BEGIN { for (i = 0; i < 60; i++) printf "%sattention:near,attention", i ? "," : "" }')
+"$program" train model.layers="$layers" mixer.near.window=4 model.width=8 mixer.heads=1 \
+    model.position=rope data.corpus="$work/text.txt" data.tokenizer=byte train.steps=0 \
+    train.length=16 out="$work/deep" cache="$work/cache" >/dev/null 2>&1 || fail "120 layers"
+[ -n "$(eval_loss "$work/deep")" ] || fail "eval of 120 layers"
+
 # ---- refusals ----
 copy() { # FAMILY: a fresh copy in $work/model
     rm -rf "$work/model"
@@ -75,7 +83,7 @@ edit() { # SED WORDS: config.json of a copy of gpt2 is refused after the edit
     sed -i "$1" "$work/model/config.json"
     refuses "$2"
 }
-edit 's/"model_type": "gpt2"/"model_type": "gemma2"/' 'soft caps'
+edit 's/"model_type": "gpt2"/"model_type": "codegen"/' 'four groups'
 edit 's/"model_type": "gpt2"/"model_type": "unheard"/' 'family `unheard` is not known'
 edit '/"model_type"/d' 'model_type'
 edit 's/"n_embd": 24/"n_embd": 24, "new_trick": true/' 'new_trick'

@@ -27,6 +27,13 @@ static const char *const shapes[] = {
     "model.norm=rms model.inner_norm=true mixer.inner_norm=rms model.activation=geglu",
     "model.norm_place=sandwich model.parallel=one_norm model.segment=5 model.memory=2",
     "model.norm_place=branch model.parallel=two_norms",
+    "model.logit_cap=0.5 model.embedding_width=5 model.position=learned position.offset=2",
+    "model.embedding_width=7 model.tied=false mixer.score_cap=0.3 mixer.score_scale=0.7",
+    "model.layers=attention:near,attention,attention:bare model.position=rope mixer.near.window=4 "
+    "mixer.near.rope_base=100 mixer.near.positions=trained mixer.bare.positions=none "
+    "mixer.qk_norm=head mixer.near.qk_norm=all mixer.near.qk_norm_kind=layer "
+    "mixer.near.qk_norm_bias=true",
+    "model.position=alibi position.bf16_slopes=true position.bf16_bias=true",
 };
 
 /* A small model from words; the position method is the caller's. */

@@ -52,7 +52,7 @@ static void record_model(ls_program *p, const void *about) {
     }
     ls_keep(p, "y", x);
     ls_tensor *bias = ls_param(p, "head.bias", LS_DIMS(TOKENS), ls_init_bias());
-    ls_keep(p, "loss", ls_linear_cross_entropy(p, x, table, bias, targets, weights, 0));
+    ls_keep(p, "loss", ls_linear_cross_entropy(p, x, table, bias, targets, weights, 0, 0));
 }
 
 static double *master(const bench *b, const char *name) {

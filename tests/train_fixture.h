@@ -70,7 +70,7 @@ static inline void fixture_model(fixture *f) {
         ls_tensor *x = ls_embed(p, tokens, table);
         ls_tensor *y = ls_activate(p, LS_ACT_SILU, false, ls_linear(p, x, up, bias));
         ls_tensor *loss =
-            ls_linear_cross_entropy(p, ls_plus(p, x, y), head, NULL, targets, weights, 0);
+            ls_linear_cross_entropy(p, ls_plus(p, x, y), head, NULL, targets, weights, 0, 0);
         ls_keep(p, "loss", loss);
         if (pass == 0) {
             if (ls_failed(p)) fail_msg("%s", f->ctx.error.message);

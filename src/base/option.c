@@ -231,13 +231,15 @@ static ls_status set_field(ls_ctx *ctx, const char *where, const ls_option *opti
         *(int *)field = index;
         return LS_OK;
     }
-    case LS_OPTION_TEXT:
-        if (strlen(value) >= LS_OPTION_TEXT_BYTES)
-            return LS_FAIL(ctx, LS_EUSE, "%s%s: the text is longer than %d bytes", where,
-                           option->key, LS_OPTION_TEXT_BYTES - 1);
-        memset(field, 0, LS_OPTION_TEXT_BYTES);
+    case LS_OPTION_TEXT: {
+        const size_t bytes = option->bytes == 0 ? LS_OPTION_TEXT_BYTES : option->bytes;
+        if (strlen(value) >= bytes)
+            return LS_FAIL(ctx, LS_EUSE, "%s%s: the text is longer than %zu bytes", where,
+                           option->key, bytes - 1);
+        memset(field, 0, bytes);
         memcpy(field, value, strlen(value));
         return LS_OK;
+    }
     case LS_OPTION_INTS:
     case LS_OPTION_REALS:
         return set_list(ctx, where, option, value, field);

@@ -13,14 +13,15 @@ typedef enum {
     LS_OPTION_REAL,   /* double */
     LS_OPTION_BOOL,   /* bool: true|false|yes|no|on|off|1|0 */
     LS_OPTION_CHOICE, /* int: index into `choices`, which reads "a|b|c" */
-    LS_OPTION_TEXT,   /* char[LS_OPTION_TEXT_BYTES] */
+    LS_OPTION_TEXT,   /* char[LS_OPTION_TEXT_BYTES], or of more bytes */
     LS_OPTION_INTS,   /* ls_ints: comma-separated whole numbers, may be empty */
     LS_OPTION_REALS,  /* ls_reals: comma-separated numbers, may be empty */
 } ls_option_type;
 
-enum { LS_OPTION_TEXT_BYTES = 512, LS_OPTION_LIST_MAX = 256 };
+enum { LS_OPTION_TEXT_BYTES = 512, LS_OPTION_LONG_TEXT_BYTES = 64 << 10, LS_OPTION_LIST_MAX = 256 };
 
 typedef char ls_option_text[LS_OPTION_TEXT_BYTES];
+typedef char ls_option_long_text[LS_OPTION_LONG_TEXT_BYTES];
 
 typedef struct ls_ints {
     int64_t count, at[LS_OPTION_LIST_MAX];
@@ -38,6 +39,7 @@ typedef struct ls_option {
     const char *fallback; /* default, in the text form a user would write */
     double low, high;     /* inclusive range of INT, REAL and each of INTS and REALS */
     const char *choices;  /* CHOICE only */
+    size_t bytes;         /* TEXT only: of the field; 0: LS_OPTION_TEXT_BYTES */
     const char *help;     /* a sentence: "Heads of queries; 0: as many as heads." */
     const char *needs;    /* condition without which the option has no effect; NULL: none */
 } ls_option;
@@ -74,6 +76,11 @@ typedef struct ls_option {
     {                                                                                              \
         .key = name, .type = LS_OPTION_TEXT, .offset = LS_OFFSET(ls_option_text, at),              \
         .fallback = usual, .help = __VA_ARGS__                                                     \
+    }
+#define LS_LONG_TEXT(name, at, usual, ...)                                                         \
+    {                                                                                              \
+        .key = name, .type = LS_OPTION_TEXT, .offset = LS_OFFSET(ls_option_long_text, at),         \
+        .bytes = LS_OPTION_LONG_TEXT_BYTES, .fallback = usual, .help = __VA_ARGS__                 \
     }
 #define LS_CHOICE(name, at, usual, names, ...)                                                     \
     {                                                                                              \

@@ -22,8 +22,8 @@ static const ls_option options[] = {
             "Folder of the peers' scripts; empty: where they are installed, or in the sources "
             "the program was built in."),
     LS_CHOICE("dtype", FIELD(dtype), "both", "both|f32|bf16",
-              "Types that training, attention, scan and retention are measured in.",
-              .needs = "what=train|attention|scan|retention"),
+              "Types that training, attention, scan, convolution and retention are measured in.",
+              .needs = "what=train|attention|sparse|scan|conv|retention"),
     LS_TEXT("only", FIELD(only), "",
             "Part of the names of models that are trained, and kinds of attention, to measure "
             "alone.",
@@ -95,7 +95,8 @@ static ls_status check_what(const ls_bench *bench) {
 static ls_status check_only(const ls_bench *bench) {
     const char *only = bench->settings->only;
     if (only[0] == '\0' || (wants(bench, "train") && ls_bench_train_has(bench)) ||
-        (wants(bench, "attention") && ls_bench_attention_has(bench)))
+        (wants(bench, "attention") && ls_bench_attention_has(bench)) ||
+        (wants(bench, "sparse") && ls_bench_sparse_has(bench)))
         return LS_OK;
     return LS_FAIL(bench->ctx, LS_EUSE,
                    "only=%s: no model and no kind of attention that what=%s measures here has this "

@@ -34,6 +34,7 @@ ls_status ls_bench_decode(ls_bench *bench);
  */
 bool ls_bench_train_has(const ls_bench *bench);
 bool ls_bench_attention_has(const ls_bench *bench);
+bool ls_bench_sparse_has(const ls_bench *bench);
 
 /* A peer: a script that prints one JSON line when it is ready, and one for every line "go" it
  * reads. Where it cannot be started or ends early, `alive` is false and the reason has been said.

@@ -129,6 +129,16 @@ fail:
     return status;
 }
 
+static bool chosen(const ls_bench *bench, const sparse_kind *kind) {
+    return strstr(kind->name, bench->settings->only) != NULL;
+}
+
+bool ls_bench_sparse_has(const ls_bench *bench) {
+    for (int k = 0; k < KINDS; k++)
+        if (chosen(bench, &kinds[k])) return true;
+    return false;
+}
+
 ls_status ls_bench_sparse(ls_bench *bench) {
     json_t *rows = json_array();
     json_object_set_new(bench->json, "sparse", rows);
@@ -142,8 +152,9 @@ ls_status ls_bench_sparse(ls_bench *bench) {
             if (bench->ctx->device != NULL && other) continue;
             double dense[2] = {0};
             for (int k = 0; k < KINDS; k++)
-                LS_TRY(bench_one(bench, &kinds[k], bench->types[i], bench->settings->lengths.at[j],
-                                 dense, rows));
+                if (k == 0 || chosen(bench, &kinds[k])) /* the first is what others stand beside */
+                    LS_TRY(bench_one(bench, &kinds[k], bench->types[i],
+                                     bench->settings->lengths.at[j], dense, rows));
         }
     }
     return LS_OK;

@@ -5,7 +5,7 @@
 #include "cli/cli.h"
 #include "data/tokenizer.h"
 
-enum { FILE_MOST = 1 << 30 };
+enum { FILE_BYTES_MAX = 1 << 30 };
 
 typedef struct detokenize_keys {
     char file[LS_OPTION_TEXT_BYTES];
@@ -73,7 +73,7 @@ static ls_status run(ls_cli *cli) {
         (about.special ? 0u : LS_DECODE_SKIP_SPECIAL) | (cli->json ? LS_DECODE_UTF8 : 0u);
     ls_status status;
     LS_TRY_GOTO(ls_tokenizer_load(ctx, cli->words[0], &tokenizer));
-    if (list == NULL) LS_TRY_GOTO(ls_file_read(ctx, about.file, FILE_MOST, &file));
+    if (list == NULL) LS_TRY_GOTO(ls_file_read(ctx, about.file, FILE_BYTES_MAX, &file));
     LS_TRY_GOTO(read_ids(ctx, list == NULL ? file.bytes : list, &ids));
     LS_TRY_GOTO(ls_tokenizer_decode_text(ctx, tokenizer, ids.at, ids.count, flags, &out));
     status = print_text(cli, &out);

@@ -23,6 +23,7 @@ static bool is_inert(const char *name) {
         "attn_implementation",
         "auto_map",
         "bos_token_id",
+        "cache_implementation",
         "chunk_size_feed_forward",
         "decoder_start_token_id",
         "dtype",
@@ -70,16 +71,7 @@ static bool is_inert(const char *name) {
 static const struct {
     const char *name, *part;
 } lacking[] = {
-    {"qwen3", "norms of the queries and keys of each head"},
-    {"gemma", "norms whose weights are added to 1"},
-    {"gemma2", "soft caps of scores and logits, and norms whose weights are added to 1"},
-    {"gemma3_text", "norms of queries and keys, and two rotations in one model"},
-    {"olmo2", "norms of all queries and keys together"},
-    {"olmo3", "norms of all queries and keys together"},
-    {"smollm3", "layers without positions among others"},
-    {"opt", "learned positions that begin behind an offset"},
     {"codegen", "queries, values and keys in four groups of rows"},
-    {"falcon_mamba", "norms of Mamba's step sizes and maps"},
     {"recurrent_gemma", "the mixer RG-LRU"},
     {"rwkv", "the mixer of RWKV"},
     {"llama4", "experts"},
@@ -128,6 +120,20 @@ static void check_unread(ls_family_reader *r) {
                                                            json_object_get(r->seen, key) == NULL)
         ls_field_refuse(r, "the field `%.64s` is not understood: it may change what is computed",
                         key);
+}
+
+void ls_family_read_within(ls_family_reader *r, const char *name, const ls_family_type *type) {
+    ls_family_reader inner = *r;
+    inner.json = ls_field_any(r, name);
+    inner.seen = json_object();
+    if (!json_is_object(inner.json) || inner.seen == NULL) {
+        ls_field_refuse(r, "`%s` must be an object", name);
+    } else {
+        type->read(&inner);
+        check_unread(&inner);
+        r->status = inner.status;
+    }
+    json_decref(inner.seen);
 }
 
 /* eos_token_id, a number or a list of them; null or none: a text ends nowhere. */

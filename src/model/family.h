@@ -53,24 +53,67 @@ typedef struct ls_family_sizes {
 } ls_family_sizes;
 /* width, layers, vocabulary and length. */
 void ls_family_read_model(ls_family_reader *r, ls_family_sizes *out);
-/* Heads; kv_heads: where the file names none, 0: as many as heads. */
+/* Heads; kv_heads: where the file names none, 0: as many as heads. out->heads and out->head_width
+ * are what there is where the file names none, 0: it must; the width over the heads. */
 void ls_family_read_heads(ls_family_reader *r, int64_t kv_heads, ls_family_sizes *out);
 /* Width of the feed-forward layers; fallback as in ls_field_int. */
 void ls_family_read_hidden(ls_family_reader *r, int64_t fallback);
 void ls_family_read_activation(ls_family_reader *r, const char *fallback, bool gated);
-void ls_family_read_epsilon(ls_family_reader *r, double fallback);
+/* What is added in norms, which it gives. */
+double ls_family_read_epsilon(ls_family_reader *r, double fallback);
 /* Rotary positions and what scales them; `share`: of each head that is rotated. */
 void ls_family_read_rope(ls_family_reader *r, const ls_family_sizes *sizes, double share);
+/* The same; theta: the base where the file names none. */
+void ls_family_read_rotation(ls_family_reader *r, const ls_family_sizes *sizes, double share,
+                             double theta);
+/* The same where layers with windows have a rotation of their own, which nothing scales; `local`:
+ * its base where the file names none, 0: that of the others. */
+void ls_family_read_rotations(ls_family_reader *r, const ls_family_sizes *sizes, double theta,
+                              double local);
+
+/* What sets some layers apart from others. */
+enum { LS_LAYER_NEAR = 1 /* a window */, LS_LAYER_UNPLACED = 2 /* no positions */ };
+/* Marks what layer_types says, in place of what is marked; false: the file has none. */
+bool ls_family_read_layer_types(ls_family_reader *r, const ls_family_sizes *sizes, uint8_t *marks);
+/* Keys that a window has; 0: sliding_window is null, and there is none. */
+int64_t ls_family_read_window(ls_family_reader *r, int64_t fallback);
+/* Layers by their marks, [layers]; window: keys that those with windows see. They have the label
+ * near, those without positions unplaced, and both near_unplaced, unless all are alike. */
+void ls_family_set_layers(ls_family_reader *r, const ls_family_sizes *sizes, const uint8_t *marks,
+                          int64_t window);
+/* A key of the layers with windows: mixer.KEY where all have them, mixer.near.KEY where some do. */
+void ls_family_set_near(ls_family_reader *r, const char *key, const char *value);
 /* Layers that see `window` keys, from layer `first` on or as layer_types says; 0: none do. */
 void ls_family_set_windows(ls_family_reader *r, const ls_family_sizes *sizes, int64_t window,
                            int64_t first);
+/* Rank of the step sizes of Mamba 1. */
+void ls_family_read_step_rank(ls_family_reader *r, const ls_family_sizes *sizes);
 /* Mamba 1 and 2: all but the step sizes; `state`: of each channel where the file does not say. */
 void ls_family_read_mamba(ls_family_reader *r, const char *mixer, int64_t state,
                           ls_family_sizes *out);
 /* Llama and what is built like it: RMSNorm, rotary positions, gated feed-forward layers. */
 void ls_family_read_llama(ls_family_reader *r, int64_t kv_heads, ls_family_sizes *out);
+/* The same without rotary positions, with what a family has where the file does not say; gives what
+ * is added in norms. */
+typedef struct ls_family_usual {
+    int64_t kv_heads, head_width; /* 0: as many as heads, the width over the heads */
+    double epsilon;
+    const char *activation;
+    int64_t heads, vocabulary, length; /* 0: the file must say; of the length 2048 */
+} ls_family_usual;
+double ls_family_read_body(ls_family_reader *r, const ls_family_usual *usual, ls_family_sizes *out);
+/* A soft cap: our key, where the field is not null; 0 as the fallback: none. */
+void ls_family_set_cap(ls_family_reader *r, const char *name, double fallback, const char *key);
+/* Norms of queries and keys; `which`: see mixer.qk_norm. */
+void ls_family_set_qk_norm(ls_family_reader *r, const char *which, const char *kind,
+                           double epsilon);
 
 /* ---- families ---- */
+
+struct ls_family_type;
+/* Reads an object of the file, the field `name`, as a family's own. */
+void ls_family_read_within(ls_family_reader *r, const char *name,
+                           const struct ls_family_type *type);
 
 typedef struct ls_family_type {
     const char *name;             /* model_type */
@@ -79,6 +122,24 @@ typedef struct ls_family_type {
     bool tied;                    /* where tie_word_embeddings is not given */
     void (*read)(ls_family_reader *r);
 } ls_family_type;
+
+/* Names that all generations of Gemma share; their norms have weights that are added to 1. */
+#define LS_FAMILY_GEMMA_RULES                                                                      \
+    "w.*embed_tokens.weight = embed.weight\n"                                                      \
+    "w.*lm_head.weight = head.weight\n"                                                            \
+    "w.*layers.{n}.input_layernorm.* = layers.{n}.norm1.* plus_one\n"                              \
+    "w.*layers.{n}.self_attn.q_norm.* = layers.{n}.mixer.q_norm.* plus_one\n"                      \
+    "w.*layers.{n}.self_attn.k_norm.* = layers.{n}.mixer.k_norm.* plus_one\n"                      \
+    "w.*layers.{n}.self_attn.* = layers.{n}.mixer.*\n"                                             \
+    "w.*layers.{n}.mlp.gate_proj.* = layers.{n}.ffn.up.*\n"                                        \
+    "w.*layers.{n}.mlp.up_proj.* = layers.{n}.ffn.up.* last\n"                                     \
+    "w.*layers.{n}.mlp.down_proj.* = layers.{n}.ffn.down.*\n"                                      \
+    "w.*norm.* = norm.* plus_one\n"
+/* The same of blocks with norms before and behind each part, from the second generation on. */
+#define LS_FAMILY_SANDWICH_RULES                                                                   \
+    "w.*layers.{n}.post_attention_layernorm.* = layers.{n}.norm1_after.* plus_one\n"               \
+    "w.*layers.{n}.pre_feedforward_layernorm.* = layers.{n}.norm2.* plus_one\n"                    \
+    "w.*layers.{n}.post_feedforward_layernorm.* = layers.{n}.norm2_after.* plus_one\n"
 extern const ls_family_type *const ls_family_types[];
 extern const size_t ls_family_count;
 

@@ -108,27 +108,34 @@ void ls_family_set_real(ls_family_reader *r, const char *key, double value) {
 
 /* ---- sizes ---- */
 
-void ls_family_read_model(ls_family_reader *r, ls_family_sizes *out) {
+enum { LENGTH_USUAL = 2048 };
+
+static void read_sizes(ls_family_reader *r, int64_t vocabulary, int64_t length,
+                       ls_family_sizes *out) {
     *out = (ls_family_sizes){
         .width = ls_field_int(r, "hidden_size|n_embd|d_model|n_embed", LS_FIELD_NEEDED, 1, 65536),
         .layers = ls_field_int(r, "num_hidden_layers|n_layer|n_layers", LS_FIELD_NEEDED, 1,
                                LS_LAYERS_MAX),
         .length =
             ls_field_int(r, "max_position_embeddings|n_positions|max_seq_len|seq_length|n_ctx",
-                         2048, 1, 1 << 30),
+                         length, 1, 1 << 30),
     };
     LS_FAMILY_INT(r, "model.width", out->width);
     LS_FAMILY_INT(r, "model.layers", out->layers);
     LS_FAMILY_INT(r, "model.length", out->length);
-    LS_FAMILY_INT(r, "model.vocabulary",
-                  ls_field_int(r, "vocab_size", LS_FIELD_NEEDED, 1, 16777216));
+    LS_FAMILY_INT(r, "model.vocabulary", ls_field_int(r, "vocab_size", vocabulary, 1, 16777216));
+}
+
+void ls_family_read_model(ls_family_reader *r, ls_family_sizes *out) {
+    read_sizes(r, LS_FIELD_NEEDED, LENGTH_USUAL, out);
 }
 
 void ls_family_read_heads(ls_family_reader *r, int64_t kv_heads, ls_family_sizes *out) {
-    out->heads = ls_field_int(r, "num_attention_heads|n_head|n_heads", LS_FIELD_NEEDED, 1, 4096);
+    out->heads = ls_field_int(r, "num_attention_heads|n_head|n_heads",
+                              out->heads > 0 ? out->heads : LS_FIELD_NEEDED, 1, 4096);
     out->kv_heads = ls_field_int(r, "num_key_value_heads|num_kv_heads|n_head_kv",
                                  kv_heads == 0 ? out->heads : kv_heads, 1, 4096);
-    out->head_width = ls_field_int(r, "head_dim", 0, 1, 65536);
+    out->head_width = ls_field_int(r, "head_dim", out->head_width, 1, 65536);
     if (out->head_width == 0 && out->width % out->heads != 0)
         ls_field_refuse(r, "%lld heads do not divide a width of %lld", (long long)out->heads,
                         (long long)out->width);
@@ -146,11 +153,11 @@ void ls_family_read_hidden(ls_family_reader *r, int64_t fallback) {
         ls_field_int(r, "intermediate_size|n_inner|ffn_dim|ffn_hidden_size", fallback, 1, 1048576));
 }
 
-void ls_family_read_epsilon(ls_family_reader *r, double fallback) {
-    ls_family_set_real(r, "model.epsilon",
-                       ls_field_real(r,
-                                     "rms_norm_eps|layer_norm_eps|layer_norm_epsilon|norm_epsilon",
-                                     fallback, 1e-12, 1));
+double ls_family_read_epsilon(ls_family_reader *r, double fallback) {
+    const double epsilon = ls_field_real(
+        r, "rms_norm_eps|layer_norm_eps|layer_norm_epsilon|norm_epsilon", fallback, 1e-12, 1);
+    ls_family_set_real(r, "model.epsilon", epsilon);
+    return epsilon;
 }
 
 void ls_family_read_activation(ls_family_reader *r, const char *fallback, bool gated) {
@@ -175,43 +182,6 @@ void ls_family_read_activation(ls_family_reader *r, const char *fallback, bool g
     }
     ls_field_refuse(r, "the activation `%.64s` is not known%s", name,
                     gated ? " in gated form" : "");
-}
-
-/* ---- windows ---- */
-
-void ls_family_set_windows(ls_family_reader *r, const ls_family_sizes *sizes, int64_t window,
-                           int64_t first) {
-    const json_t *types = ls_field_any(r, "layer_types");
-    ls_text layers = {0};
-    int64_t windowed = 0;
-    if (types != NULL &&
-        (!json_is_array(types) || (int64_t)json_array_size(types) != sizes->layers)) {
-        ls_field_refuse(r, "`layer_types` must list %lld layers", (long long)sizes->layers);
-        return;
-    }
-    for (int64_t i = 0; i < sizes->layers && r->status == LS_OK; i++) {
-        const char *type = json_string_value(json_array_get(types, (size_t)i));
-        bool narrow = window > 0 && i >= first;
-        if (types != NULL) {
-            narrow = type != NULL && strcmp(type, "sliding_attention") == 0;
-            if (!narrow && (type == NULL || strcmp(type, "full_attention") != 0))
-                ls_field_refuse(r, "`layer_types` has %.64s, which is not known",
-                                type == NULL ? "something that is no text" : type);
-            if (narrow && window == 0)
-                ls_field_refuse(r, "`layer_types` has windows, but there is no sliding_window");
-        }
-        windowed += narrow;
-        ls_text_printf(r->ctx, &layers, "%s%s", i == 0 ? "" : ",",
-                       narrow ? "attention:near" : "attention");
-    }
-    if (r->status == LS_OK) r->status = ls_text_status(&layers);
-    if (windowed == sizes->layers) {
-        LS_FAMILY_INT(r, "mixer.window", window);
-    } else if (windowed > 0) {
-        ls_family_set(r, "model.layers", "%s", layers.bytes == NULL ? "" : layers.bytes);
-        LS_FAMILY_INT(r, "mixer.near.window", window);
-    }
-    ls_text_clear(r->ctx, &layers);
 }
 
 /* ---- rotary positions ---- */
@@ -296,17 +266,34 @@ static void read_scaling(ls_family_reader *r, int64_t original, int64_t length) 
     }
 }
 
-void ls_family_read_rope(ls_family_reader *r, const ls_family_sizes *sizes, double share) {
+/* The object rope_parameters or rope_scaling, and that of one type of layers where it has several;
+ * NULL: there is none. */
+static const json_t *rope_object(ls_family_reader *r, const char *type) {
     const json_t *parameters = ls_field_any(r, "rope_parameters");
     const json_t *scaling = ls_field_any(r, "rope_scaling");
+    const json_t *object = parameters != NULL ? parameters : scaling;
+    if (object != NULL && !json_is_object(object)) {
+        ls_field_refuse(r, "`rope_parameters` and `rope_scaling` must be objects");
+        return NULL;
+    }
+    const bool nested = json_object_get(object, "full_attention") != NULL ||
+                        json_object_get(object, "sliding_attention") != NULL;
+    if (!nested) return object;
+    object = json_object_get(object, type);
+    if (json_is_null(object)) return NULL;
+    if (object != NULL && !json_is_object(object))
+        ls_field_refuse(r, "`rope_parameters.%s` must be an object", type);
+    return json_is_object(object) ? object : NULL;
+}
+
+void ls_family_read_rotation(ls_family_reader *r, const ls_family_sizes *sizes, double share,
+                             double theta) {
     ls_family_reader inner = *r;
-    double theta = ls_field_real(r, "rope_theta|rotary_emb_base", 10000, 1, 1e12);
+    theta = ls_field_real(r, "rope_theta|rotary_emb_base", theta, 1, 1e12);
     share = ls_field_real(r, "partial_rotary_factor|rotary_pct", share, 0, 1);
     int64_t original = ls_field_int(r, "original_max_position_embeddings", 0, 1, 1 << 30);
-    inner.json = parameters != NULL ? parameters : scaling;
+    inner.json = rope_object(r, "full_attention");
     inner.seen = json_object(); /* keys in there that transformers does not know it ignores */
-    if (inner.json != NULL && !json_is_object(inner.json))
-        ls_field_refuse(r, "`rope_parameters` and `rope_scaling` must be objects");
     inner.status = r->status;
     if (inner.json != NULL && r->status == LS_OK) {
         const int64_t within =
@@ -327,17 +314,72 @@ void ls_family_read_rope(ls_family_reader *r, const ls_family_sizes *sizes, doub
     LS_FAMILY_INT(r, "position.rotary_dim", rotated);
 }
 
+void ls_family_read_rope(ls_family_reader *r, const ls_family_sizes *sizes, double share) {
+    ls_family_read_rotation(r, sizes, share, 10000);
+}
+
+void ls_family_read_rotations(ls_family_reader *r, const ls_family_sizes *sizes, double theta,
+                              double local) {
+    ls_family_read_rotation(r, sizes, 1, theta);
+    local = ls_field_real(r, "rope_local_base_freq", local, 1, 1e12);
+    ls_family_reader inner = *r;
+    inner.json = rope_object(r, "sliding_attention");
+    inner.seen = json_object();
+    inner.status = r->status;
+    if (inner.json != NULL && inner.json != ls_field_any(r, "rope_parameters") &&
+        inner.json != ls_field_any(r, "rope_scaling")) {
+        const char *kind = ls_field_text(&inner, "rope_type|type", "default");
+        if (strcmp(kind, "default") != 0)
+            ls_field_refuse(&inner,
+                            "the rotation of layers with windows is scaled (%.64s), which "
+                            "there is not",
+                            kind);
+        local = ls_field_real(&inner, "rope_theta", local, 1, 1e12);
+        r->status = inner.status;
+    }
+    json_decref(inner.seen);
+    char text[40];
+    snprintf(text, sizeof text, "%.17g", local);
+    if (local > 0) ls_family_set_near(r, "rope_base", text);
+    ls_family_set_near(r, "positions", "trained");
+}
+
 /* ---- Llama's form ---- */
 
-void ls_family_read_llama(ls_family_reader *r, int64_t kv_heads, ls_family_sizes *out) {
-    ls_family_read_model(r, out);
-    ls_family_read_heads(r, kv_heads, out);
+double ls_family_read_body(ls_family_reader *r, const ls_family_usual *usual,
+                           ls_family_sizes *out) {
+    read_sizes(r, usual->vocabulary > 0 ? usual->vocabulary : LS_FIELD_NEEDED,
+               usual->length > 0 ? usual->length : LENGTH_USUAL, out);
+    out->heads = usual->heads;
+    out->head_width = usual->head_width;
+    ls_family_read_heads(r, usual->kv_heads, out);
     ls_family_read_hidden(r, LS_FIELD_NEEDED);
-    ls_family_read_activation(r, "silu", true);
-    ls_family_read_epsilon(r, 1e-6);
+    ls_family_read_activation(r, usual->activation, true);
+    const double epsilon = ls_family_read_epsilon(r, usual->epsilon);
     ls_family_set(r, "model.norm", "rms");
     LS_FAMILY_BOOL(r, "model.bias", ls_field_bool(r, "mlp_bias", false));
+    return epsilon;
+}
+
+void ls_family_read_llama(ls_family_reader *r, int64_t kv_heads, ls_family_sizes *out) {
+    const ls_family_usual usual = {.kv_heads = kv_heads, .epsilon = 1e-6, .activation = "silu"};
+    ls_family_read_body(r, &usual, out);
     ls_family_read_rope(r, out, 1);
+}
+
+void ls_family_set_cap(ls_family_reader *r, const char *name, double fallback, const char *key) {
+    /* null is none, not the fallback */
+    const double cap = json_is_null(json_object_get(r->json, name))
+                           ? 0
+                           : ls_field_real(r, name, fallback, 1e-6, 1e6);
+    if (cap > 0) ls_family_set_real(r, key, cap);
+}
+
+void ls_family_set_qk_norm(ls_family_reader *r, const char *which, const char *kind,
+                           double epsilon) {
+    ls_family_set(r, "mixer.qk_norm", "%s", which);
+    ls_family_set(r, "mixer.qk_norm_kind", "%s", kind);
+    ls_family_set_real(r, "mixer.qk_epsilon", epsilon);
 }
 
 /* ---- Mamba's form ---- */
@@ -367,4 +409,12 @@ void ls_family_read_mamba(ls_family_reader *r, const char *mixer, int64_t state,
     LS_FAMILY_BOOL(r, "mixer.bias", ls_field_bool(r, "use_bias", false));
     LS_FAMILY_BOOL(r, "mixer.conv_bias", ls_field_bool(r, "use_conv_bias", true));
     for (size_t i = 0; i < sizeof inert / sizeof inert[0]; i++) ls_field_any(r, inert[i]);
+}
+
+void ls_family_read_step_rank(ls_family_reader *r, const ls_family_sizes *sizes) {
+    const int64_t wide = ls_ceil_div(sizes->width, 16);
+    const json_t *rank = ls_field_any(r, "time_step_rank");
+    const bool automatic = json_is_string(rank) && strcmp(json_string_value(rank), "auto") == 0;
+    LS_FAMILY_INT(r, "mixer.dt_rank",
+                  automatic ? wide : ls_field_int(r, "time_step_rank", wide, 1, 65536));
 }

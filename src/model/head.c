@@ -9,14 +9,18 @@ const ls_head_type *ls_head_of(const ls_model_settings *about) {
 ls_tensor *ls_head_logits(ls_program *p, const ls_model_settings *about, ls_output out) {
     const ls_head_type *head = ls_head_of(about);
     if (head->logits != NULL) return head->logits(p, about, out);
-    return ls_linear(p, out.x, out.weight, out.bias);
+    ls_tensor *logits = ls_linear(p, out.x, out.weight, out.bias);
+    if (about->logit_cap == 0) return logits;
+    logits = ls_activate(p, LS_ACT_TANH, false, ls_times(p, logits, 1 / about->logit_cap));
+    return ls_times(p, logits, about->logit_cap);
 }
 
 ls_tensor *ls_head_loss(ls_program *p, const ls_model_settings *about, ls_output out,
                         ls_tensor *targets, ls_tensor *weights, double smoothing) {
     const ls_head_type *head = ls_head_of(about);
     if (head->loss != NULL) return head->loss(p, about, out, targets, weights, smoothing);
-    return ls_linear_cross_entropy(p, out.x, out.weight, out.bias, targets, weights, smoothing);
+    return ls_linear_cross_entropy(p, out.x, out.weight, out.bias, targets, weights, smoothing,
+                                   about->logit_cap);
 }
 
 ls_tensor *ls_head_pool(ls_program *p, const ls_model_settings *about, const ls_head_input *in) {

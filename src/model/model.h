@@ -10,8 +10,7 @@
 #include "mixer/mixer.h"
 
 typedef struct ls_model_settings {
-    char layers[LS_OPTION_TEXT_BYTES]; /* a number of them, or the mixer of each: "mamba,attention"
-                                        */
+    ls_option_long_text layers; /* a number of them, or the mixer of each: "mamba,attention" */
     int64_t width, hidden, vocabulary, length;
     int64_t segment, memory; /* 0: no segments; rows of memory carried between them */
     int memory_kind;         /* ls_memory_kind; what follows is of slots */
@@ -20,7 +19,8 @@ typedef struct ls_model_settings {
     double memory_temperature;
     char mixer[LS_OPTION_TEXT_BYTES], position[LS_OPTION_TEXT_BYTES];
     int norm, norm_bias, norm_place, parallel, residual, activation; /* see block.h */
-    double epsilon, dropout, init;
+    double epsilon, dropout, init, logit_cap;
+    int64_t embedding_width; /* 0: width */
     bool norm_weight, inner_norm, tied, bias, scale_embedding, norm_embedding, feed_forward,
         head_bias, last_norm;
     ls_ints adaptive_cutoffs; /* ids at which clusters of a vocabulary begin; empty: no clusters */
@@ -30,7 +30,7 @@ typedef struct ls_model_settings {
     int head; /* ls_model_head */
     int pool; /* ls_pool_kind */
     int64_t classes;
-    char encoder_layers[LS_OPTION_TEXT_BYTES]; /* as layers; "0": no encoder */
+    ls_option_long_text encoder_layers; /* as layers; "0": no encoder */
     char encoder_mixer[LS_OPTION_TEXT_BYTES];
     int64_t cross_heads, cross_key_width;
     bool cross_scaled, cross_bias;

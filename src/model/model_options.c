@@ -4,9 +4,10 @@
 
 #define FIELD(name) ls_model_settings, name
 static const ls_option options[] = {
-    LS_TEXT("layers", FIELD(layers), "6",
-            "Number of blocks, or the mixer of each: mamba,attention; mixers with a label have "
-            "options of their own: attention:near,attention with mixer.near.window."),
+    LS_LONG_TEXT(
+        "layers", FIELD(layers), "6",
+        "Number of blocks, or the mixer of each: mamba,attention; mixers with a label have "
+        "options of their own: attention:near,attention with mixer.near.window."),
     LS_INT("width", FIELD(width), "256", 1, 65536, "Width of the residual stream."),
     LS_INT("hidden", FIELD(hidden), "0", 0, 1048576,
            "Hidden width of the feed-forward layer; 0: 4 times the width (8/3 where it is "
@@ -81,6 +82,9 @@ static const ls_option options[] = {
     LS_BOOL("head_bias", FIELD(head_bias), "false",
             "A bias on the logits; adaptive ones always have it.",
             .needs = "head=lm and no adaptive_cutoffs"),
+    LS_REAL("logit_cap", FIELD(logit_cap), "0", 0, 1e6,
+            "Soft cap of the logits: cap tanh(logit / cap) (Gemma 2); 0: none.",
+            .needs = "head=lm and no adaptive_cutoffs"),
     LS_BOOL("last_norm", FIELD(last_norm), "true", "A norm after the last layer as well.",
             .needs = "norm_place!=post"),
     LS_INTS("adaptive_cutoffs", FIELD(adaptive_cutoffs), "", 1, 16777216,
@@ -94,6 +98,10 @@ static const ls_option options[] = {
               "Clusters whose logits have a projection of their own, not that of their "
               "embeddings.",
               .needs = "adaptive_cutoffs and adaptive_divisor!=1"),
+    LS_INT("embedding_width", FIELD(embedding_width), "0", 0, 65536,
+           "Width of the embedding and of what the head reads, with projections to and from the "
+           "width of the layers (OPT 350M); 0: that width.",
+           .needs = "head=lm and no adaptive_cutoffs and no encoder_layers"),
     LS_BOOL("scale_embedding", FIELD(scale_embedding), "false",
             "Whether embeddings are multiplied by the square root of the width."),
     LS_BOOL("norm_embedding", FIELD(norm_embedding), "false",
@@ -110,10 +118,10 @@ static const ls_option options[] = {
     LS_CHOICE("pool", FIELD(pool), "mean", "mean|first|last",
               "Rows of a sequence that are read, padding left out.",
               .needs = "head=classify|match"),
-    LS_TEXT("encoder_layers", FIELD(encoder_layers), "0",
-            "Layers of an encoder, which reads a source both ways: a number, or the mixer of "
-            "each; the model's own layers then are a decoder, which attends to its rows; 0: "
-            "none."),
+    LS_LONG_TEXT("encoder_layers", FIELD(encoder_layers), "0",
+                 "Layers of an encoder, which reads a source both ways: a number, or the mixer of "
+                 "each; the model's own layers then are a decoder, which attends to its rows; 0: "
+                 "none."),
     LS_TEXT("encoder_mixer", FIELD(encoder_mixer), "",
             "Mixer of the encoder where encoder_layers is a number; empty: as mixer.",
             .needs = "encoder_layers"),

@@ -8,9 +8,9 @@
  *
  *   w.NAME    parameters of ours: one, or several joined by rows (A + B); `transposed` where the
  *             file's first two axes are exchanged, `last` where its rows are the last ones of ours,
- *             `reversed` where they come in the opposite order, - for what is no parameter. Below
- *             layers.N.mixer. a mixer's own names of public code count too. Weights without a rule
- *             bear our names.
+ *             `reversed` where they come in the opposite order, `plus_one` where ours are the
+ *             file's plus 1, - for what is no parameter. Below layers.N.mixer. a mixer's own names
+ *             of public code count too. Weights without a rule bear our names.
  *
  *   in.NAME   tokens, or source
  *

@@ -65,6 +65,7 @@ static ls_status add_mixers(ls_ctx *ctx, const ls_public_scope *scope, const ls_
     out->flags |= before.flags;
     out->last = before.last;
     out->reversed = before.reversed;
+    out->plus_one = before.plus_one;
     return LS_OK;
 }
 
@@ -93,8 +94,9 @@ static bool read_modifier(const char *word, ls_weight *out) {
     if (transposed) out->flags |= LS_ALIAS_TRANSPOSED;
     if (strcmp(word, "last") == 0) out->last = true;
     if (strcmp(word, "reversed") == 0) out->reversed = true;
+    if (strcmp(word, "plus_one") == 0) out->plus_one = true;
     return transposed || strcmp(word, "last") == 0 || strcmp(word, "reversed") == 0 ||
-           strcmp(word, "-") == 0 || strcmp(word, "+") == 0;
+           strcmp(word, "plus_one") == 0 || strcmp(word, "-") == 0 || strcmp(word, "+") == 0;
 }
 
 /* Puts a cluster's number where a word of a target has a {x} left over; false: it has none. */

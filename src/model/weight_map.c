@@ -120,6 +120,7 @@ static int part_of(const ls_weight *weight, const rows *all, int64_t r, int64_t 
  * `from` onto `out` in the tensor's order, or nowhere. `set` counts, per parameter. */
 typedef struct move {
     const double *values;
+    double more; /* added to what goes into the parameters, or to what comes from them */
     void *(*from)(const ls_parameters *store, const ls_parameter *parameter);
     double *out;
     int64_t *set;
@@ -129,9 +130,10 @@ static void move_one(const ls_parameters *store, const ls_parameter *parameter, 
                      int64_t there, move how) {
     if (how.values != NULL)
         ls_element_set(ls_parameter_master(store, parameter), store->master_type, here,
-                       how.values[there]);
+                       how.more == 0 ? how.values[there] : how.values[there] + how.more);
     if (how.out != NULL)
-        how.out[there] += ls_element(how.from(store, parameter), store->master_type, here);
+        how.out[there] +=
+            ls_element(how.from(store, parameter), store->master_type, here) + how.more;
 }
 
 /* Of parameters whose rows lie side by side in the tensor. */
@@ -239,8 +241,9 @@ ls_status ls_weight_load(ls_ctx *ctx, ls_parameters *store, const ls_weight *wei
     clear_moving(store, weight, set);
     LS_TRY(ls_safetensor_values(ctx, tensor, &values));
     const bool moves = (weight->flags & LS_ALIAS_MOVES) != 0;
-    ls_status status =
-        move_rows(ctx, store, weight, tensor, (move){.values = values, .set = moves ? NULL : set});
+    ls_status status = move_rows(
+        ctx, store, weight, tensor,
+        (move){.values = values, .more = weight->plus_one ? 1 : 0, .set = moves ? NULL : set});
     ls_free(ctx, values);
     return status;
 }
@@ -248,7 +251,9 @@ ls_status ls_weight_load(ls_ctx *ctx, ls_parameters *store, const ls_weight *wei
 ls_status ls_weight_values(ls_ctx *ctx, const ls_parameters *store, const ls_weight *weight,
                            const ls_safetensor *shape, double *out) {
     memset(out, 0, (size_t)shape->count * sizeof *out);
-    return move_rows(ctx, store, weight, shape, (move){.from = ls_parameter_master, .out = out});
+    return move_rows(
+        ctx, store, weight, shape,
+        (move){.from = ls_parameter_master, .more = weight->plus_one ? -1 : 0, .out = out});
 }
 
 ls_status ls_weight_gradient(ls_ctx *ctx, const ls_parameters *store, const ls_weight *weight,

@@ -23,6 +23,7 @@ typedef struct ls_weight {
     int flags;     /* LS_ALIAS_* */
     bool last;     /* the rows are the last ones of the parameter */
     bool reversed; /* and come in the opposite order */
+    bool plus_one; /* ours are the file's plus 1 */
     /* where there are no parts: what the mixer has in its place, or NULL: the naming says that it
      * is nothing */
     const ls_buffer *buffer;

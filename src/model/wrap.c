@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "model/head.h"
+#include "model/layers.h"
 
 const ls_wrap_type *ls_wrap_of(const ls_model_config *config) {
     size_t i = 0;
@@ -15,11 +16,14 @@ ls_tensor *ls_embed_tokens(ls_program *p, const ls_model_settings *about, ls_ten
                            ls_tensor **embedding) {
     const ls_head_type *head = ls_head_of(about);
     *embedding = NULL;
+    const int64_t width = about->embedding_width > 0 ? about->embedding_width : about->width;
     if (head->embed == NULL)
-        *embedding = ls_param(p, "embed.weight", LS_DIMS(about->vocabulary, about->width),
+        *embedding = ls_param(p, "embed.weight", LS_DIMS(about->vocabulary, width),
                               ls_init_normal(about->init));
     ls_tensor *x =
         head->embed != NULL ? head->embed(p, about, tokens) : ls_embed(p, tokens, *embedding);
+    if (about->embedding_width > 0)
+        x = ls_project(p, about, "embed.project", x, about->width, false);
     return about->scale_embedding ? ls_times(p, x, sqrt((double)about->width)) : x;
 }
 

@@ -284,7 +284,8 @@ ls_tensor *ls_attend_record(ls_program *p, const ls_position *position, ls_atten
     refer_to_start(&attend, about->streaming);
     ls_key_set set[LS_KEY_SETS_MAX];
     for (int i = 0; i < attend.sets; i++) set[i] = complete_set(p, &attend, i, q, k, v);
-    ls_attention_options options = {.scale = attend.scale, .off_by_one = attend.off_by_one};
+    ls_attention_options options = {
+        .scale = attend.scale, .off_by_one = attend.off_by_one, .cap = attend.cap};
     if (about->profile_scores) profile(p, &attend, set, options);
     return ls_attention(p, attend.sets, set, options, NULL);
 }

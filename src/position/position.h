@@ -16,6 +16,8 @@ typedef struct ls_attend {
     int64_t width, heads, groups, key_width, value_width;
     bool causal;
     double scale;            /* of q.k; a method may change it (T5: 1) */
+    double cap;              /* soft cap of scores; 0: none */
+    double base;             /* of a rotation, instead of the method's own; 0: that one */
     const int64_t *dilation; /* [heads] or NULL */
     ls_tensor *valid;        /* u8 [B,N] or NULL */
     int64_t trained_length;  /* l: what extensions measure against; 0 where it is not known */

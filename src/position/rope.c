@@ -30,12 +30,13 @@ static int64_t rotary_dim(const rope_options *o, int64_t key_width) {
 
 static void fill(const rope_options *o, int64_t key_width, ls_attend *attend) {
     ls_rotary *rotary = &attend->rotary;
+    const double base = attend->base > 0 ? attend->base : o->base;
     attend->rotates = true;
-    attend->rotary_base = o->base;
+    attend->rotary_base = base;
     *rotary =
         (ls_rotary){.pairs = rotary_dim(o, key_width) / 2, .halves = o->layout == 1, .factor = 1};
     for (int64_t i = 0; i < rotary->pairs; i++)
-        rotary->frequency[i] = pow(o->base, -(double)i / (double)rotary->pairs);
+        rotary->frequency[i] = pow(base, -(double)i / (double)rotary->pairs);
 }
 
 static ls_status check_key_width(ls_ctx *ctx, const rope_options *o, int64_t key_width) {

@@ -1,5 +1,6 @@
 /* Softmax attention with heads (arXiv 1706.03762 section 3.2), with fewer key-value heads than
- * query heads where wished (arXiv 2305.13245), a sliding window and dilation (arXiv 2004.05150).
+ * query heads where wished (arXiv 2305.13245), a sliding window and dilation (arXiv 2004.05150),
+ * norms of queries and keys (arXiv 2010.04245), a soft cap of scores (arXiv 2408.00118).
  * Positions and what extends them come from the position room. See attention.md. */
 #include <string.h>
 
@@ -10,8 +11,16 @@ typedef struct attention_options {
     bool bias, out_bias;
     int inner_norm; /* 0: none; else of ls_norm_kind, plus 1 */
     double inner_epsilon;
+    int qk_norm;      /* qk_norm below */
+    int qk_norm_kind; /* ls_norm_kind */
+    bool qk_norm_bias;
+    double qk_epsilon, score_scale, score_cap, rope_base;
+    int positions; /* positions_taken below */
     ls_ints dilation;
 } attention_options;
+
+enum qk_norm { QK_NONE, QK_HEAD, QK_ALL };
+enum positions_taken { POSITIONS_ALL, POSITIONS_TRAINED, POSITIONS_NONE };
 
 #define FIELD(name) attention_options, name
 static const ls_option options[] = {
@@ -29,6 +38,25 @@ static const ls_option options[] = {
               "A norm of all heads together before the output projection (sub-LayerNorm)."),
     LS_REAL("inner_epsilon", FIELD(inner_epsilon), "1e-5", 1e-12, 1, "Added in that norm.",
             .needs = "inner_norm!=none"),
+    LS_CHOICE(
+        "qk_norm", FIELD(qk_norm), "none", "none|head|all",
+        "Norms of queries and of keys before positions enter: of each head, with weights that "
+        "heads share (Qwen3), or of all heads together (OLMo 2)."),
+    LS_CHOICE("qk_norm_kind", FIELD(qk_norm_kind), "rms", "layer|rms", "Kind of those norms.",
+              .needs = "qk_norm!=none"),
+    LS_BOOL("qk_norm_bias", FIELD(qk_norm_bias), "false", "Whether they have biases.",
+            .needs = "qk_norm!=none and qk_norm_kind=layer"),
+    LS_REAL("qk_epsilon", FIELD(qk_epsilon), "1e-6", 1e-12, 1, "Added in them.",
+            .needs = "qk_norm!=none"),
+    LS_REAL("score_scale", FIELD(score_scale), "0", 0, 1e6,
+            "Factor of the products of queries and keys; 0: 1/sqrt(key_width)."),
+    LS_REAL("score_cap", FIELD(score_cap), "0", 0, 1e6,
+            "Soft cap of scores, biases included: cap tanh(score / cap) (Gemma 2); 0: none."),
+    LS_CHOICE("positions", FIELD(positions), "all", "all|trained|none",
+              "What these layers take of the position method: all; the method as trained, without "
+              "extensions (windows of Gemma 3); nothing (SmolLM3)."),
+    LS_REAL("rope_base", FIELD(rope_base), "0", 0, 1e12,
+            "Base of the rotation of these layers; 0: position.base.", .needs = "positions!=none"),
     LS_INT("window", FIELD(window), "0", 0, 1e15,
            "Keys that a query sees, itself included, in steps of the dilation; 0: all."),
     LS_INTS("dilation", FIELD(dilation), "", 1, 1e9,
@@ -51,6 +79,16 @@ static shape shape_of(const ls_mixer *mixer) {
     };
 }
 
+/* The position method as these layers take it: NULL for none; `room` is for a copy. */
+static const ls_position *position_of(const ls_mixer *mixer, ls_position *room) {
+    const attention_options *o = mixer->options;
+    if (mixer->position == NULL || o->positions == POSITIONS_NONE) return NULL;
+    if (o->positions == POSITIONS_ALL) return mixer->position;
+    *room = *mixer->position;
+    room->extensions = 0;
+    return room;
+}
+
 static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     const attention_options *o = mixer->options;
     shape s = shape_of(mixer);
@@ -62,6 +100,11 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     if (s.heads % s.groups != 0)
         return LS_FAIL(ctx, LS_EUSE, "attention: %lld heads cannot share %lld key-value heads",
                        (long long)s.heads, (long long)s.groups);
+    if (o->rope_base > 0 && o->rope_base < 1)
+        return LS_FAIL(ctx, LS_EUSE, "attention: rope_base is %g, below 1", o->rope_base);
+    if (o->rope_base > 0 &&
+        (mixer->position == NULL || strcmp(mixer->position->type->name, "rope") != 0))
+        return LS_FAIL(ctx, LS_EUSE, "attention: rope_base is for position method rope");
     if (o->dilation.count > 1 && o->dilation.count != o->heads)
         return LS_FAIL(ctx, LS_EUSE,
                        "attention: dilation has %lld numbers; give one, or one for each of %lld "
@@ -79,6 +122,9 @@ static ls_attend start(const ls_mixer *mixer, int64_t *dilation) {
     shape s = shape_of(mixer);
     ls_attend attend =
         ls_attend_start(mixer->width, s.heads, s.groups, s.key_width, s.value_width, mixer->causal);
+    if (o->score_scale > 0) attend.scale = o->score_scale;
+    attend.cap = o->score_cap;
+    attend.base = o->rope_base;
     if (o->window > 0) {
         attend.set[0].hi = o->window - 1;
         if (!mixer->causal) attend.set[0].lo = 1 - o->window;
@@ -89,6 +135,28 @@ static ls_attend start(const ls_mixer *mixer, int64_t *dilation) {
             dilation[h] = o->dilation.at[o->dilation.count > 1 ? h : 0];
     }
     return attend;
+}
+
+/* Queries or keys [B,T,heads * width] as [B,T,heads,width], through their norm. */
+static ls_tensor *head_rows(ls_program *p, const attention_options *o, const char *name,
+                            ls_tensor *x, int64_t heads, int64_t width) {
+    if (x == NULL) return NULL;
+    const int64_t B = x->dim[0], T = x->dim[1];
+    const int64_t weights = o->qk_norm == QK_HEAD ? width : heads * width;
+    const ls_norm_kind kind = o->qk_norm_kind == 0 ? LS_NORM_LAYER : LS_NORM_RMS;
+    if (o->qk_norm != QK_NONE) {
+        ls_scope(p, "%s", name);
+        ls_tensor *weight = ls_param(p, "weight", LS_DIMS(weights), ls_init_gain());
+        ls_tensor *bias = kind == LS_NORM_LAYER && o->qk_norm_bias
+                              ? ls_param(p, "bias", LS_DIMS(weights), ls_init_bias())
+                              : NULL;
+        ls_scope_end(p);
+        /* rows of heads lie together, which parts of a product do not */
+        if (o->qk_norm == QK_HEAD)
+            x = ls_reshape(p, ls_activate(p, LS_ACT_NONE, false, x), LS_DIMS(B, T, heads, width));
+        x = ls_residual_norm(p, kind, o->qk_epsilon, x, NULL, weight, bias, NULL);
+    }
+    return ls_reshape(p, x, LS_DIMS(B, T, heads, width));
 }
 
 static ls_tensor *inner_norm(ls_program *p, const attention_options *o, ls_tensor *mixed) {
@@ -123,14 +191,15 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     ls_tensor *qkv_bias = o->bias ? ls_param(p, "qkv.bias", LS_DIMS(all), zero) : NULL;
     ls_tensor *qkv[3];
     ls_split(p, ls_linear(p, x, qkv_weight, qkv_bias), 3, widths, qkv);
-    ls_tensor *q = ls_reshape(p, qkv[0], LS_DIMS(B, T, s.heads, s.key_width));
-    ls_tensor *k = ls_reshape(p, qkv[1], LS_DIMS(B, T, s.groups, s.key_width));
+    ls_tensor *q = head_rows(p, o, "q_norm", qkv[0], s.heads, s.key_width);
+    ls_tensor *k = head_rows(p, o, "k_norm", qkv[1], s.groups, s.key_width);
     ls_tensor *v = ls_reshape(p, qkv[2], LS_DIMS(B, T, s.groups, s.value_width));
 
     int64_t dilation[LS_OPTION_LIST_MAX];
     ls_attend attend = start(mixer, dilation);
     attend.valid = mixer->valid;
-    ls_tensor *mixed = ls_attend_record(p, mixer->position, attend, q, k, v);
+    ls_position room;
+    ls_tensor *mixed = ls_attend_record(p, position_of(mixer, &room), attend, q, k, v);
     mixed = ls_reshape(p, mixed, LS_DIMS(B, T, s.heads * s.value_width));
     if (o->inner_norm != 0) mixed = inner_norm(p, o, mixed);
     ls_tensor *out_weight = ls_param(p, "out.weight", LS_DIMS(D, s.heads * s.value_width), init);
@@ -141,9 +210,10 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
 /* What the extensions leave visible; false where they refuse, which `forward` will report. */
 static bool visible(const ls_mixer *mixer, int64_t T, int64_t *dilation, ls_attend *attend) {
     ls_ctx ctx = ls_ctx_default();
+    ls_position room;
     *attend = start(mixer, dilation);
     attend->planned_length = T;
-    return ls_attend_extend(&ctx, mixer->position, attend) == LS_OK;
+    return ls_attend_extend(&ctx, position_of(mixer, &room), attend) == LS_OK;
 }
 
 static int64_t state_bytes(const ls_mixer *mixer, int64_t T, int64_t size) {
@@ -204,6 +274,8 @@ static const ls_alias aliases[] = {
     LS_ALIAS_LAYER("query_key_value", "qkv", ROWS_GROUPED),
     LS_ALIAS_LAYER("dense", "out", ROWS_SAME),
     LS_ALIAS_LAYER("inner_attn_ln", "inner_norm", ROWS_SAME),
+    LS_ALIAS_LAYER("q_layernorm", "q_norm", ROWS_SAME),
+    LS_ALIAS_LAYER("k_layernorm", "k_norm", ROWS_SAME),
     LS_ALIAS_LAYER("Wqkv", "qkv", ROWS_SAME),
     LS_ALIAS_LAYER("qkv_proj", "qkv", ROWS_SAME),
     LS_ALIAS_LAYER("to_q", "qkv", ROWS_SAME),
@@ -226,7 +298,9 @@ static const ls_alias aliases[] = {
 
 /* What the position method and its extensions make of the rotation for a text of T tokens. */
 static ls_status rotary_of(ls_ctx *ctx, const ls_mixer *mixer, int64_t T, ls_attend *out) {
-    const ls_position *position = mixer->position;
+    const attention_options *o = mixer->options;
+    ls_position room;
+    const ls_position *position = position_of(mixer, &room);
     const shape s = shape_of(mixer);
     ls_parameters *store = NULL;
     ls_program *p = NULL;
@@ -236,6 +310,7 @@ static ls_status rotary_of(ls_ctx *ctx, const ls_mixer *mixer, int64_t T, ls_att
     if (position == NULL || (position->type->traits & LS_POSITION_ROTARY) == 0) return LS_OK;
     out->trained_length = position->trained_length;
     out->planned_length = T;
+    out->base = o->rope_base;
     LS_TRY_GOTO(ls_parameters_new(ctx, LS_F64, &store));
     LS_TRY_GOTO(ls_program_new(ctx, &(ls_program_options){.type = LS_F64, .batch = 1, .length = T},
                                store, &p));

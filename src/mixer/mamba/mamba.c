@@ -9,7 +9,8 @@ typedef struct mamba_options {
     int64_t d_state, d_conv, dt_rank;
     double expand, dt_min, dt_max, dt_floor, dt_scale;
     int dt_init;
-    bool complex, conv_bias, bias;
+    bool complex, conv_bias, bias, inner_norm;
+    double inner_epsilon;
 } mamba_options;
 
 enum { DT_RANDOM, DT_CONSTANT };
@@ -34,6 +35,11 @@ static const ls_option options[] = {
             "Bound of those weights, in multiples of 1/sqrt(dt_rank)."),
     LS_BOOL("conv_bias", FIELD(conv_bias), "true", "A bias on the short convolution."),
     LS_BOOL("bias", FIELD(bias), "false", "Biases on the input and output projections."),
+    LS_BOOL("inner_norm", FIELD(inner_norm), "false",
+            "RMS norms, without weights, of what step sizes come from and of the input and output "
+            "maps (Falcon-Mamba)."),
+    LS_REAL("inner_epsilon", FIELD(inner_epsilon), "1e-6", 1e-12, 1, "Added in those norms.",
+            .needs = "inner_norm=true"),
 };
 
 /* E channels inside, N numbers in the states of each, which are P states; W taps, R numbers from
@@ -109,6 +115,9 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     ls_tensor *u = ls_mamba_convolve(p, xz[0], s.W, ls_mamba_uniform(s.W, 1), o->conv_bias);
     ls_split(p, ls_mamba_project(p, "select", u, s.R + 2 * s.N, ls_mamba_uniform(s.E, 1), false), 3,
              (const int64_t[]){s.R, s.N, s.N}, parts);
+    for (int i = 0; o->inner_norm && i < 3; i++)
+        parts[i] =
+            ls_residual_norm(p, LS_NORM_RMS, o->inner_epsilon, parts[i], NULL, NULL, NULL, NULL);
     ls_scan scan = {
         .u = u,
         .delta = ls_mamba_project(p, "dt", parts[0], s.E, dt_weights(o, s.R), false),

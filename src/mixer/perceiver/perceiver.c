@@ -368,7 +368,7 @@ static ls_tensor *first_queries(ls_program *p, const ls_mixer *mixer, ls_tensor 
         return NULL;
     }
     ls_tensor *learned = ls_latent_table(p, "queries", known > 0 ? known : T, query_width(mixer));
-    return ls_latent_repeat(p, ls_position_rows(p, learned, T), B);
+    return ls_latent_repeat(p, ls_position_rows(p, learned, T, 0), B);
 }
 
 static ls_tensor *read_both_ways(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {

@@ -1,5 +1,7 @@
 /* Falcon, in three forms: groups of heads with two norms (40B), one key-value head (7B), and as
  * many key-value heads as heads (RW). */
+#include <math.h>
+
 #include "model/family.h"
 
 static void read(ls_family_reader *r) {
@@ -23,9 +25,17 @@ static void read(ls_family_reader *r) {
                   !parallel              ? "no"
                   : groups && norms == 2 ? "two_norms"
                                          : "one_norm");
-    ls_field_must_be(r, "alibi", false,
-                     "biases of ALiBi that are rounded to bf16 for each distance");
-    ls_family_read_rope(r, &sizes, 1);
+    if (!ls_field_bool(r, "alibi", false)) {
+        ls_family_read_rope(r, &sizes, 1);
+        return;
+    }
+    ls_family_set(r, "model.position", "alibi");
+    ls_family_set(r, "position.bf16_slopes", "true");
+    ls_family_set(r, "position.bf16_bias", "true");
+    ls_family_set_real(r, "position.slope_scale", 1 / sqrt((double)sizes.head_width));
+    ls_field_any(r, "rope_parameters"); /* there is no rotation */
+    ls_field_any(r, "rope_theta");
+    ls_field_any(r, "rope_scaling");
 }
 
 const ls_family_type ls_family_falcon = {

@@ -1,16 +1,10 @@
 /* Mamba. */
-#include <string.h>
-
 #include "model/family.h"
 
 static void read(ls_family_reader *r) {
     ls_family_sizes sizes;
     ls_family_read_mamba(r, "mamba", 16, &sizes);
-    const int64_t wide = ls_ceil_div(sizes.width, 16);
-    const json_t *rank = ls_field_any(r, "time_step_rank");
-    const bool automatic = json_is_string(rank) && strcmp(json_string_value(rank), "auto") == 0;
-    LS_FAMILY_INT(r, "mixer.dt_rank",
-                  automatic ? wide : ls_field_int(r, "time_step_rank", wide, 1, 65536));
+    ls_family_read_step_rank(r, &sizes);
 }
 
 const ls_family_type ls_family_mamba = {

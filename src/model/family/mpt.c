@@ -14,8 +14,11 @@ static void read_attention(ls_family_reader *r) {
     if (clip != NULL && !json_is_null(clip))
         ls_field_refuse(r,
                         "clip_qkv needs limits on queries, keys and values, which there are not");
-    if (scale != NULL && !json_is_null(scale))
-        ls_field_refuse(r, "softmax_scale needs a scale of scores of its own, which there is not");
+    if (scale != NULL && !json_is_null(scale)) {
+        if (!json_is_number(scale) || !(json_number_value(scale) > 0))
+            ls_field_refuse(r, "`attn_config.softmax_scale` must be a number above 0");
+        ls_family_set_real(r, "mixer.score_scale", json_number_value(scale));
+    }
 }
 
 static void read(ls_family_reader *r) {

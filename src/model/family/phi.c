@@ -7,11 +7,14 @@ static void read(ls_family_reader *r) {
     ls_family_read_heads(r, 0, &sizes);
     ls_family_read_hidden(r, LS_FIELD_NEEDED);
     ls_family_read_activation(r, "gelu_new", false);
-    ls_family_read_epsilon(r, 1e-5);
+    const double epsilon = ls_family_read_epsilon(r, 1e-5);
     ls_family_set(r, "mixer.bias", "true");
     ls_family_set(r, "model.parallel", "one_norm");
     ls_family_set(r, "model.head_bias", "true");
-    ls_field_must_be(r, "qk_layernorm", false, "norms of queries and keys");
+    if (ls_field_bool(r, "qk_layernorm", false)) {
+        ls_family_set_qk_norm(r, "head", "layer", epsilon);
+        ls_family_set(r, "mixer.qk_norm_bias", "true");
+    }
     ls_family_read_rope(r, &sizes, 0.5);
 }
 

@@ -6,7 +6,7 @@ static void read(ls_family_reader *r) {
     ls_family_read_llama(r, 32, &sizes);
     ls_family_set(r, "mixer.bias", "true");
     ls_family_set(r, "mixer.out_bias", "false");
-    const int64_t window = ls_field_int(r, "sliding_window", 4096, 1, 1 << 30);
+    const int64_t window = ls_family_read_window(r, 4096);
     const int64_t first = ls_field_int(r, "max_window_layers", 28, 0, LS_LAYERS_MAX);
     const bool windows = ls_field_bool(r, "use_sliding_window", false);
     ls_field_must_be(r, "use_mrope", false, "a rotation of three axes");

@@ -14,7 +14,8 @@ static void read(ls_family_reader *r) {
     ls_family_set(r, "mixer.out_bias", "false");
     if (ls_field_bool(r, "use_parallel_residual", false))
         ls_family_set(r, "model.parallel", "one_norm");
-    ls_field_must_be(r, "qk_layernorm", false, "norms of queries and keys");
+    ls_field_must_be(r, "qk_layernorm", false,
+                     "norms of queries and keys with weights of each head's own");
     ls_family_read_rope(r, &sizes, 0.25);
 }
 

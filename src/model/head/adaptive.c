@@ -99,7 +99,7 @@ ls_tensor *ls_adaptive_loss(ls_program *p, const ls_model_settings *about, ls_te
     for (int i = 0; i < clusters.count && !ls_failed(p); i++) {
         const cluster_head head = head_of(p, about, &clusters, i, x);
         ls_tensor *ids = ls_cluster_ids(p, &clusters, targets, i, i == 0);
-        losses[i] = ls_linear_cross_entropy(p, head.x, head.weight, head.bias, ids, weights, 0);
+        losses[i] = ls_linear_cross_entropy(p, head.x, head.weight, head.bias, ids, weights, 0, 0);
     }
     return ls_cluster_losses(p, clusters.count, losses);
 }

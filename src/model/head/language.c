@@ -1,5 +1,6 @@
 /* A language model: a token after each token. */
 #include "model/head.h"
+#include "model/layers.h"
 
 static bool serves(const ls_model_settings *about) {
     return about->head == LS_HEAD_LM && about->adaptive_cutoffs.count == 0;
@@ -15,12 +16,14 @@ static ls_status check(ls_ctx *ctx, const ls_model_settings *about) {
 }
 
 static ls_output output(ls_program *p, const ls_model_settings *about, const ls_head_input *in) {
-    const int64_t V = about->vocabulary;
-    ls_tensor *bias = NULL, *weight = in->embedding;
+    const int64_t V = about->vocabulary, inner = about->embedding_width;
+    ls_tensor *bias = NULL, *weight = in->embedding, *x = in->x;
+    if (inner > 0) x = ls_project(p, about, "head.project", x, inner, false);
     if (about->head_bias) bias = ls_param(p, "head.bias", LS_DIMS(V), ls_init_bias());
     if (!about->tied)
-        weight = ls_param(p, "head.weight", LS_DIMS(V, about->width), ls_init_normal(about->init));
-    return (ls_output){in->x, weight, bias};
+        weight = ls_param(p, "head.weight", LS_DIMS(V, inner > 0 ? inner : about->width),
+                          ls_init_normal(about->init));
+    return (ls_output){x, weight, bias};
 }
 
 const ls_head_type ls_head_language = {

@@ -291,6 +291,8 @@ ls_attention_attributes *ls_attention_describe(ls_program *p, int sets, const ls
             ls_refuse(p, LS_EUSE, "attention: q, k and v of set %d need 4 axes", i);
             return NULL;
         }
+        if (s->list != NULL && options.cap > 0)
+            ls_refuse(p, LS_EUSE, "attention: scores of listed blocks cannot be capped");
         find_own_keys(p, s);
         check_segment(p, i, s, &set[0]);
         ls_tensor *const operands[LS_ATTENTION_SLOTS] = {
@@ -310,6 +312,7 @@ ls_attention_attributes *ls_attention_describe(ls_program *p, int sets, const ls
     }
     attributes->sets = sets;
     attributes->scale = options.scale;
+    attributes->cap = options.cap;
     attributes->off_by_one = options.off_by_one;
     for (int i = 0; i < sets; i++) {
         attributes->set[i] = describe(&set[i], H, attributes->dilation + i * H);
@@ -501,6 +504,7 @@ void ls_attention_resolve(const ls_run *run, const ls_node *node, ls_attention_j
         .V = node->in[LS_ATTENTION_V]->dim[3],
         .start = run == NULL ? 0 : run->start,
         .scale = attributes->scale,
+        .cap = attributes->cap,
         .off_by_one = attributes->off_by_one,
         .sets = attributes->sets,
         .out = array_of(run, out),

@@ -46,6 +46,7 @@ ls_key_set ls_key_set_all(ls_tensor *q, ls_tensor *k, ls_tensor *v);
 typedef struct ls_attention_options {
     double scale;
     bool off_by_one; /* the softmax's sum has an extra 1 (a key of score 0 without value) */
+    double cap; /* > 0: scores, biases included, become cap tanh(score / cap); not with lists */
 } ls_attention_options;
 /* One softmax over all sets. Returns [B,T,H,V]; *lse (optional) is the log of the sum of
  * exponentials, wide [B,H,T] (no gradient flows through it). A row that may see no key gives 0 and
@@ -101,7 +102,7 @@ typedef struct ls_key_set_plan {
 
 typedef struct ls_attention_attributes {
     int sets;
-    double scale;
+    double scale, cap;
     bool off_by_one;
     ls_weighting weighting; /* of `pointwise_attention` */
     bool listed; /* a list, groups or bounded coordinates: under a name of its own, as not every
@@ -147,7 +148,7 @@ typedef struct ls_key_set_run {
 typedef struct ls_attention_job {
     int64_t B, T, H, G, K, V;
     int64_t start; /* position of query row 0 */
-    double scale;
+    double scale, cap;
     bool off_by_one;
     int sets;
     ls_key_set_run set[LS_KEY_SETS_MAX];

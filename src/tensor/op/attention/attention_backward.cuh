@@ -329,7 +329,7 @@ __global__ static void __launch_bounds__(shape<D, KEYS_OUTER, LISTED>::THREADS,
     typedef shape<D, KEYS_OUTER, LISTED> sizes;
     typedef grad_tiles<D, KIND, KEYS_OUTER, LISTED> shared;
     enum {
-        BIASED = KIND == LS_TILE_BIASED,
+        BIASED = KIND >= LS_TILE_BIASED,
         M = sizes::BANDS,
         COLUMNS = sizes::COLUMNS,
         STRIDE = sizes::STRIDE,
@@ -391,7 +391,7 @@ __global__ static void __launch_bounds__(shape<D, KEYS_OUTER, LISTED>::THREADS,
                 __syncthreads();
             }
         ls_tile_bias bias = {};
-        if (BIASED) bias = ls_tile_bias_of(s, head_of(work, step));
+        if (BIASED) bias = ls_tile_bias_of(job, s, head_of(work, step));
 #pragma unroll 1
         for (int column = 0; column < INNER; column += COLUMNS) {
             const ls_cuda_bf16 *inner0 = tiles.inner[stage][0] + column * STRIDE;
@@ -496,7 +496,7 @@ static void launch(const ls_run *run, const ls_cuda_attention *job, int at) {
 template <int D, bool KEYS_OUTER>
 static void launch_side(const ls_run *run, const ls_cuda_attention *job, int at) {
     const ls_cuda_key_set *s = &job->set[at];
-    const int kind = ls_tile_kind_of(s);
+    const int kind = ls_tile_kind_of(job, s);
     if (s->query_plan.pieces != NULL) {
         if (kind == LS_TILE_PLAIN)
             launch_listed<D, LS_TILE_PLAIN, KEYS_OUTER>(run, job, at);
@@ -506,8 +506,10 @@ static void launch_side(const ls_run *run, const ls_cuda_attention *job, int at)
         launch<D, LS_TILE_PLAIN, KEYS_OUTER>(run, job, at);
     } else if (kind == LS_TILE_TABLE) {
         launch<D, LS_TILE_TABLE, KEYS_OUTER>(run, job, at);
-    } else {
+    } else if (kind == LS_TILE_BIASED) {
         launch<D, LS_TILE_BIASED, KEYS_OUTER>(run, job, at);
+    } else {
+        launch<D, LS_TILE_CAPPED, KEYS_OUTER>(run, job, at);
     }
 }
 

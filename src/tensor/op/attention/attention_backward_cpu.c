@@ -7,7 +7,8 @@
  * depend on the number of threads.
  *
  *   p = 2^(s - lse), dp = v dout^T, ds = p (dp - rowsum(dout * out)),
- *   dv += p dout, dk += ds q, dq += ds k */
+ *   dv += p dout, dk += ds q, dq += ds k;
+ * where scores are capped ds has a factor 1 - (s / cap)^2. */
 #include <math.h>
 #include <omp.h>
 
@@ -250,18 +251,32 @@ static void load_queries(const ls_attention_job *job, const work_cut *cut,
 
 /* ---- a pair of tiles ---- */
 
-/* s becomes p, ds (holding dp) becomes ds; rows from count on are 0. */
-static void differentiate(int64_t count, int64_t rows, const float *lse, const float *dot, float *s,
-                          float *ds) {
+/* The body of the next; cap 0: none. */
+LS_INLINE void differentiate_by(float cap, int64_t count, const float *lse, const float *dot,
+                                float *s, float *ds) {
     for (int r = 0; r < QUERIES; r += LANES) {
         const vec base = vec_load(lse + r), mean = vec_load(dot + r);
         for (int64_t j = 0; j < count; j++) {
             int64_t at = j * QUERIES + r;
-            vec p = vec_exp2(vec_load(s + at) - base);
+            vec score = vec_load(s + at), p = vec_exp2(score - base);
+            vec slope = p * (vec_load(ds + at) - mean);
+            if (cap > 0) { /* -infinity, where a pair is not admitted, has no part in it */
+                const vec t = ls_vec_max(ls_vec_all(-1.0f), score / cap);
+                slope *= 1.0f - t * t;
+            }
             vec_store(s + at, p);
-            vec_store(ds + at, p * (vec_load(ds + at) - mean));
+            vec_store(ds + at, slope);
         }
     }
+}
+
+/* s becomes p, ds (holding dp) becomes ds; rows from count on are 0. */
+static void differentiate(const ls_attention_job *job, int64_t count, int64_t rows,
+                          const float *lse, const float *dot, float *s, float *ds) {
+    if (job->cap > 0)
+        differentiate_by(score_cap(job), count, lse, dot, s, ds);
+    else
+        differentiate_by(0, count, lse, dot, s, ds);
     memset(s + count * QUERIES, 0, (size_t)((rows - count) * QUERIES) * sizeof(float));
     memset(ds + count * QUERIES, 0, (size_t)((rows - count) * QUERIES) * sizeof(float));
 }
@@ -369,7 +384,7 @@ static void meet_products(const query_tile *tile, int64_t t, const key_tile *key
     ls_tile_product(rows, QUERIES, job->V, v.at, v.stride, 1,
                     scratch->dout_transposed + t * wide_v * QUERIES, QUERIES, scratch->ds, QUERIES,
                     false);
-    differentiate(keys->count, rows, scratch->lse + t * QUERIES, scratch->dot + t * QUERIES,
+    differentiate(job, keys->count, rows, scratch->lse + t * QUERIES, scratch->dot + t * QUERIES,
                   scratch->s, scratch->ds);
     ls_tile_product(rows, wide_v, QUERIES, scratch->s, QUERIES, 1, dout_rows, wide_v, dv, wide_v,
                     true);
@@ -406,7 +421,7 @@ static void meet_products_unit(const query_tile *tile, int64_t t, const key_tile
     ls_unit_product(rows, QUERIES, wide_v, v.at, v.stride,
                     scratch->dout_transposed + t * wide_v * QUERIES, QUERIES, scratch->ds, QUERIES,
                     false);
-    differentiate(keys->count, rows, scratch->lse + t * QUERIES, scratch->dot + t * QUERIES,
+    differentiate(job, keys->count, rows, scratch->lse + t * QUERIES, scratch->dot + t * QUERIES,
                   scratch->s, scratch->ds);
     ls_half_round(scratch->s, rows, QUERIES, scratch->p_halves);
     ls_half_round(scratch->ds, rows, QUERIES, scratch->ds_halves);

@@ -29,7 +29,8 @@ static bool hopper_takes(const ls_run *run, const ls_cuda_attention *job, ls_dty
                          ls_hopper_attention *a) {
     const ls_cuda_key_set *s = &job->set[0];
     const bool backward = job->dout.data != NULL;
-    if (type != LS_BF16 || job->sets != 1 || job->K != job->V || job->off_by_one) return false;
+    if (type != LS_BF16 || job->sets != 1 || job->K != job->V || job->off_by_one || job->cap > 0)
+        return false;
     if (s->lo != 0 || s->key_first > s->key_position || s->key_end < s->key_position + s->keys ||
         s->alone || s->valid != NULL || s->dilation != NULL || s->table != NULL ||
         s->relative.data != NULL || s->query_at.kind != LS_MAP_IDENTITY ||

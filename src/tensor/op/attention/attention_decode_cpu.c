@@ -257,6 +257,13 @@ static void mask(const chunk *at, int64_t h, int64_t t, float *s) {
     }
 }
 
+/* s has room for whole vectors. */
+static void cap_scores(const chunk *at, float *s) {
+    const float cap = score_cap(at->job);
+    for (int64_t j = at->count; j % LANES != 0; j++) s[j] = 0;
+    for (int64_t j = 0; j < at->count; j += LANES) vec_store(s + j, vec_cap(vec_load(s + j), cap));
+}
+
 /* Keys that are not listed are not seen; those listed more than once weigh more. */
 static void apply_list(const chunk *at, int64_t h, int64_t t, float *s) {
     const ls_key_set_run *set = at->set;
@@ -294,6 +301,7 @@ static void attend(const chunk *at, const thread_space *scratch) {
     for (int64_t row = 0; row < job->H * job->T; row++) {
         float *s = scratch->s + row * CHUNK, *result = at->result + row * width;
         add_biases(at, row / job->T, row % job->T, scratch, s);
+        if (job->cap > 0) cap_scores(at, s);
         apply_list(at, row / job->T, row % job->T, s);
         mask(at, row / job->T, row % job->T, s);
         weigh(at->count, s, result);

@@ -28,7 +28,7 @@ template <int D, int KIND, int WARPS> struct shared_tiles {
 };
 
 /* Adds biases to scores and sets those of pairs that are not admitted to -infinity. Scores are then
- * in units of log 2 where they are `BIASED`, and in natural ones with a table (`strip`: that of
+ * in units of log 2 where they are `BIASED` or `CAPPED`, and in natural ones with a table (`strip`: that of
  * step 0 and the first key). */
 template <int COLUMNS, int KIND, typename QUERY_MARK, typename KEY_MARK>
 static __device__ void adjust(float s[BANDS][COLUMNS / 8][4], float factor,
@@ -48,16 +48,17 @@ static __device__ void adjust(float s[BANDS][COLUMNS / 8][4], float factor,
 #pragma unroll
         for (int c = 0; c < 2; c++) {
             KEY_MARK key = {};
-            if (KIND == LS_TILE_BIASED || !full) key = keys[n * 8 + 2 * t + c];
+            if (KIND >= LS_TILE_BIASED || !full) key = keys[n * 8 + 2 * t + c];
 #pragma unroll
             for (int m = 0; m < BANDS; m++)
 #pragma unroll
                 for (int half = 0; half < 2; half++) {
                     float *at = &s[m][n][2 * half + c];
                     const int r = m * 16 + g + 8 * half;
-                    if constexpr (KIND == LS_TILE_BIASED)
+                    if constexpr (KIND >= LS_TILE_BIASED)
                         *at = *at * factor + ls_tile_bias_at(bias, queries[r].offset + key.offset,
                                                              queries[r].whole + key.whole);
+                    if constexpr (KIND == LS_TILE_CAPPED) *at = ls_tile_cap(*at, bias.cap);
                     if constexpr (KIND == LS_TILE_TABLE)
                         *at = *at * factor + by_row[m][half][-8 * n - c];
                     if (!full && !(row + r >= key.first && row + r < key.end)) *at = -INFINITY;
@@ -108,7 +109,7 @@ static __device__ void pass(const ls_cuda_attention &job, const ls_cuda_key_set 
                             const ls_tile_walk &walk, ls_cuda_span part, int b, int h, int row,
                             shared_tiles<D, KIND, WARPS> &tiles, ls_tile_running<D, BANDS> &state) {
     enum {
-        BIASED = KIND == LS_TILE_BIASED,
+        BIASED = KIND >= LS_TILE_BIASED,
         COLUMNS = shape<D, KIND>::COLUMNS,
         STRIDE = ls_tile_shape<D>::STRIDE,
         QUERIES = shared_tiles<D, KIND, WARPS>::QUERIES,
@@ -126,7 +127,7 @@ static __device__ void pass(const ls_cuda_attention &job, const ls_cuda_key_set 
                        : KIND == LS_TILE_TABLE ? LS_CUDA_LOG2_E
                                                : job.scale * LS_CUDA_LOG2_E;
     ls_tile_bias bias = {};
-    if (BIASED) bias = ls_tile_bias_of(s, h);
+    if (BIASED) bias = ls_tile_bias_of(job, s, h);
     ls_tile_place here = ls_tile_place_of(walk, part.first), next = here;
     ls_tile_ask<D, QUERIES, THREADS>(tiles.q, s.q, b, h, row, job.T, job.K);
     ask_keys(job, s, part.first % 2, b, h, row, here.row, tiles);
@@ -274,7 +275,7 @@ template <int D, int KIND> static void launch(const ls_run *run, const ls_cuda_a
 
 template <int D> static void launch_width(const ls_run *run, const ls_cuda_attention *job) {
     int kind = LS_TILE_PLAIN;
-    for (int s = 0; s < job->sets; s++) kind = max(kind, ls_tile_kind_of(&job->set[s]));
+    for (int s = 0; s < job->sets; s++) kind = max(kind, ls_tile_kind_of(job, &job->set[s]));
     /* without biases the largest product has the largest score */
     if (kind == LS_TILE_PLAIN && !(job->scale > 0)) kind = LS_TILE_BIASED;
     if (job->set[0].query_plan.pieces != NULL) {
@@ -286,8 +287,10 @@ template <int D> static void launch_width(const ls_run *run, const ls_cuda_atten
         launch<D, LS_TILE_PLAIN>(run, job);
     } else if (kind == LS_TILE_TABLE) {
         launch<D, LS_TILE_TABLE>(run, job);
-    } else {
+    } else if (kind == LS_TILE_BIASED) {
         launch<D, LS_TILE_BIASED>(run, job);
+    } else {
+        launch<D, LS_TILE_CAPPED>(run, job);
     }
 }
 

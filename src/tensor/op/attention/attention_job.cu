@@ -368,6 +368,7 @@ void ls_cuda_attention_begin(const ls_run *run, const ls_node *node, bool backwa
     to->off_by_one = job.off_by_one;
     to->start = job.start;
     to->scale = (float)job.scale;
+    to->cap = (float)job.cap * LS_CUDA_LOG2_E;
     to->out = rows_of(&job.out);
     to->dout = rows_of(&job.dout);
     to->lse = (float *)job.lse;

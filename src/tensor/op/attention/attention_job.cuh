@@ -83,6 +83,7 @@ typedef struct ls_cuda_attention {
     int64_t start;
     size_t workspace_bytes; /* that are laid out */
     float scale;
+    float cap; /* of scores, in units of log 2; 0: none */
     ls_cuda_rows out, dout;
     float *lse;         /* [B,H,T] */
     float *part_out;    /* [split][B,H,T][V] in the workspace */
@@ -294,6 +295,18 @@ __device__ static inline int ls_cuda_decay_pair(const ls_cuda_key_set &s, int e)
 __device__ static inline float ls_cuda_decay(const ls_cuda_key_set &s, int e, float distance) {
     const int pair = ls_cuda_decay_pair(s, e);
     return pair < 0 ? 1 : exp2f(s.log_decay[pair] * distance);
+}
+
+/* cap tanh(score / cap). */
+__device__ static inline float ls_cuda_cap(float score, float cap) {
+    return cap * tanhf(score / cap);
+}
+
+/* The derivative of a capped score by what it was before; of -infinity, where a pair is not
+ * admitted, 0. */
+__device__ static inline float ls_cuda_cap_slope(float score, float cap) {
+    const float t = fmaxf(score / cap, -1.0f);
+    return 1 - t * t;
 }
 
 __device__ static inline float ls_cuda_warp_sum(float x) {

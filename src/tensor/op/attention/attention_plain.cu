@@ -176,9 +176,11 @@ static __device__ float pair_gradient(const ls_cuda_attention &job, const ls_cud
                                       int h, int i, int j, int times, float *p) {
     const int64_t row = ((int64_t)b * job.H + h) * job.T + i;
     const T *v = ls_cuda_row<T>(s.v, b, j, h / (job.H / job.G));
-    *p = exp2f(ls_cuda_score<T>(job, s, b, h, i, j, times) - job.row_lse[row]);
-    return *p * (ls_cuda_dot(ls_cuda_row<T>(job.dout, b, i, h), v, job.V, job.vectors) -
-                 job.row_dot[row]);
+    const float score = ls_cuda_score<T>(job, s, b, h, i, j, times);
+    *p = exp2f(score - job.row_lse[row]);
+    const float ds = *p * (ls_cuda_dot(ls_cuda_row<T>(job.dout, b, i, h), v, job.V, job.vectors) -
+                           job.row_dot[row]);
+    return job.cap > 0 ? ds * ls_cuda_cap_slope(score, job.cap) : ds;
 }
 
 template <typename T>

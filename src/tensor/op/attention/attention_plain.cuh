@@ -93,7 +93,8 @@ __device__ static inline float ls_cuda_score(const ls_cuda_attention &job, const
             ls_cuda_whole_query_at(s, b, n) - ls_cuda_whole_at(s.key_at, m) + s.table_zero;
         bias += s.table[h * s.table_stride + ls_cuda_clamp(column, 0, s.table_rows - 1)];
     }
-    const float score = (job.scale * content + bias) * LS_CUDA_LOG2_E;
+    float score = (job.scale * content + bias) * LS_CUDA_LOG2_E;
+    if (job.cap > 0) score = ls_cuda_cap(score, job.cap);
     return times > 1 ? score + log2f((float)times) : score;
 }
 

@@ -1,6 +1,7 @@
 /* Attention in f64, pair by pair: the specification of the fast kernels.
  *
- *   s(i,j) = scale * (sum_e q_e k_e decay_e + relative_q . relative[distance]) + bias(distance)
+ *   s(i,j) = scale * (sum_e q_e k_e decay_e + relative_q . relative[distance]) + bias(distance),
+ *            with a cap: cap tanh(s / cap)
  *   p      = softmax of s over the visible keys of all sets
  *   o_i    = sum_j p(i,j) v_j
  *
@@ -48,7 +49,7 @@ static double decay(const pair *at, int64_t e) {
                (ls_attention_query_at(at->set, at->b, at->n) - reference));
 }
 
-static double score(const ls_attention_job *job, const pair *at) {
+static double uncapped(const ls_attention_job *job, const pair *at) {
     const ls_key_set_run *set = at->set;
     const double *q = row_of(&set->q, at->b, at->i, at->h);
     const double *k = row_of(&set->k, at->b, at->j, at->g);
@@ -70,6 +71,16 @@ static double score(const ls_attention_job *job, const pair *at) {
         for (int64_t e = 0; e < job->K; e++) content += u[e] * r[e];
     }
     return job->scale * content + bias;
+}
+
+static double score(const ls_attention_job *job, const pair *at) {
+    const double s = uncapped(job, at);
+    return job->cap > 0 ? job->cap * tanh(s / job->cap) : s;
+}
+
+/* The derivative of a capped score by what it was before. */
+static double cap_slope(const ls_attention_job *job, double s) {
+    return 1 - s / job->cap * (s / job->cap);
 }
 
 /* Steps to the next admitted pair of query row i (start with j = -1 in set 0). */
@@ -159,9 +170,12 @@ static void backward_pair(const ls_attention_job *job, const pair *at, double ls
                           const double *dout) {
     const ls_key_set_run *set = at->set;
     const double *v = row_of(&set->v, at->b, at->j, at->g);
-    double p = exp(score(job, at) - lse), dp = 0;
+    const double s = score(job, at);
+    double p = exp(s - lse), dp = 0;
     for (int64_t e = 0; e < job->V; e++) dp += dout[e] * v[e];
-    double ds = p * (dp - dot), scaled = job->scale * ds;
+    double ds = p * (dp - dot);
+    if (job->cap > 0) ds *= cap_slope(job, s);
+    const double scaled = job->scale * ds;
     add(&set->dv, at->b, at->j, at->g, job->V, p, dout);
     const double *q = row_of(&set->q, at->b, at->i, at->h);
     const double *k = row_of(&set->k, at->b, at->j, at->g);

@@ -464,7 +464,7 @@ static bool keys_apart(const ls_position_map *map) {
 bool ls_cuda_attention_relative_fits(const ls_cuda_attention *job, ls_dtype type) {
     const int few = 16; /* queries for which a tile is not worth it */
     bool relative = false, fit = type == LS_BF16 && job->K <= 128 && job->V == job->K &&
-                                 job->H == job->G && job->vectors && job->T >= few;
+                                 job->H == job->G && job->vectors && job->T >= few && job->cap == 0;
     for (int number = 0; number < job->sets; number++) {
         const ls_cuda_key_set *s = &job->set[number];
         relative = relative || s->relative.data != NULL;

@@ -24,7 +24,7 @@ static_assert(LS_TILE_WARPS * 16 == (int)SIZE && LS_TILE_THREADS == (int)SUMS, "
 bool ls_cuda_attention_table_summed(const ls_cuda_attention *job, int set) {
     const ls_cuda_key_set *s = &job->set[set];
     return s->dtable != NULL && job->passes == 1 && s->table_rows <= LS_CUDA_SUMMED_COLUMNS &&
-           ls_tile_kind_of(s) == LS_TILE_TABLE;
+           ls_tile_kind_of(job, s) == LS_TILE_TABLE;
 }
 
 /* Of each head `count` rows of sums. */
@@ -123,8 +123,8 @@ static __device__ void meet(const ls_cuda_attention &job, const ls_cuda_key_set 
         ls_copies_wait<0>();
     }
     ls_tile_differentiate<1, SIZE, LS_TILE_BIASED, false>(
-        p, ds, job.scale * LS_CUDA_LOG2_E, ls_tile_bias_of(s, h), NULL, full, 0, row + band, key,
-        tiles.queries + band, tiles.keys, tiles.lse + band, tiles.dot + band);
+        p, ds, job.scale * LS_CUDA_LOG2_E, ls_tile_bias_of(job, s, h), NULL, full, 0, row + band,
+        key, tiles.queries + band, tiles.keys, tiles.lse + band, tiles.dot + band);
 #pragma unroll
     for (int n = 0; n < SIZE / 8; n++)
 #pragma unroll
@@ -216,7 +216,7 @@ bool ls_cuda_attention_table_fits(const ls_cuda_attention *job, int set, ls_dtyp
     const ls_cuda_key_set *s = &job->set[set];
     return ls_cuda_attention_tiles_fit(job, type) && s->query_at.kind == LS_MAP_IDENTITY &&
            s->key_at.kind == LS_MAP_IDENTITY && s->query_max == NULL &&
-           s->query_plan.pieces == NULL;
+           s->query_plan.pieces == NULL && job->cap == 0;
 }
 
 template <int D> static void launch(const ls_run *run, const ls_cuda_attention *job, int at) {

@@ -431,10 +431,17 @@ static void apply_list(const query_tile *tile, const key_tile *keys, float *s) {
     }
 }
 
+static void cap_scores(const query_tile *tile, const key_tile *keys, float *s) {
+    const float cap = score_cap(tile->job);
+    for (int64_t i = 0; i < keys->count * QUERIES; i += LANES)
+        vec_store(s + i, vec_cap(vec_load(s + i), cap));
+}
+
 void ls_tile_adjust(const query_tile *tile, const key_tile *keys, float *s) {
     if (tile->set->slopes != NULL) add_slope(tile, keys, s);
     if (tile->set->table != NULL) add_table(tile, keys, s);
     if (tile->set->relative.data != NULL) add_relative(tile, keys, s);
+    if (tile->job->cap > 0) cap_scores(tile, keys, s);
     if (tile->set->seen_by_queries.first != NULL) apply_list(tile, keys, s);
     if (!keys->full) mask(tile, keys, s);
 }

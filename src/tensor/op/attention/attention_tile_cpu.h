@@ -97,6 +97,11 @@ static inline float score_factor(const ls_attention_job *job) {
     return (float)job->scale * LOG2_E;
 }
 
+/* The cap of scores in those units; 0: none. */
+static inline float score_cap(const ls_attention_job *job) {
+    return (float)job->cap * LOG2_E;
+}
+
 /* Fills in all but the pointers, which must be set (transposed may be NULL: not wanted); `buffer` is
  * scratch of QUERIES * padded(K) floats. Absent queries are zeros. */
 void ls_tile_queries(query_tile *tile, const ls_attention_job *job, const ls_key_set_run *set,
@@ -111,7 +116,7 @@ void ls_tile_decay_rows(const query_tile *tile, const key_tile *keys, int64_t ro
 
 /* Whether scores need nothing but a mask. */
 bool ls_tile_is_plain(const ls_key_set_run *set);
-/* Makes scores of products: adds biases and sets pairs that are not admitted to -infinity. */
+/* Makes scores of products: adds biases, caps them, and sets pairs that are not admitted to -infinity. */
 void ls_tile_adjust(const query_tile *tile, const key_tile *keys, float *s);
 /* s[key][query]: the scores of a tile of keys, -infinity where a pair is not admitted. Scratch:
  * rows and decay, KEYS * padded(K) floats each (decay only where the set decays). */

@@ -201,8 +201,8 @@ typedef struct ls_tile_mark {
 
 /* What the scores of a set are besides products: nothing, numbers of a table by the distance of
  * whole coordinates that grow by at most 1 from row to row (ls_cuda_key_set.table_steps), or
- * anything. */
-enum { LS_TILE_PLAIN, LS_TILE_TABLE, LS_TILE_BIASED };
+ * anything; and that with a cap. */
+enum { LS_TILE_PLAIN, LS_TILE_TABLE, LS_TILE_BIASED, LS_TILE_CAPPED };
 
 /* What is kept of a mark: where nothing depends on distance, only who admits whom; for a table also
  * how far a query's coordinate is from that of the first of its tile. */
@@ -215,6 +215,7 @@ template <int KIND> struct ls_tile_kept {
     typedef ls_tile_step query;
 };
 template <> struct ls_tile_kept<LS_TILE_BIASED> { typedef ls_tile_mark key, query; };
+template <> struct ls_tile_kept<LS_TILE_CAPPED> { typedef ls_tile_mark key, query; };
 
 __device__ static inline ls_tile_mark ls_tile_query_mark(const ls_cuda_attention &job,
                                                          const ls_cuda_key_set &s, double origin,
@@ -273,7 +274,7 @@ template <int KIND>
 __device__ static inline void
 ls_tile_mark_query(typename ls_tile_kept<KIND>::query &to, const ls_cuda_attention &job,
                    const ls_cuda_key_set &s, double origin, int b, int first, int row) {
-    if constexpr (KIND == LS_TILE_BIASED)
+    if constexpr (KIND >= LS_TILE_BIASED)
         to = ls_tile_query_mark(job, s, origin, b, row);
     else if (s.table != NULL)
         to = ls_tile_coordinate(job, s, b, row) - ls_tile_coordinate(job, s, b, first);
@@ -284,7 +285,7 @@ template <int KIND>
 __device__ static inline void
 ls_tile_mark_key(typename ls_tile_kept<KIND>::key &to, const ls_cuda_attention &job,
                  const ls_cuda_key_set &s, double origin, int b, int row) {
-    if constexpr (KIND == LS_TILE_BIASED)
+    if constexpr (KIND >= LS_TILE_BIASED)
         to = ls_tile_key_mark(job, s, origin, b, row);
     else
         to = ls_tile_key_bounds(job, s, b, row);
@@ -321,11 +322,14 @@ typedef struct ls_tile_bias {
     bool both_ways;
     const float *table;
     int rows;
+    float cap;
 } ls_tile_bias;
 
-__device__ static inline ls_tile_bias ls_tile_bias_of(const ls_cuda_key_set &s, int h) {
+__device__ static inline ls_tile_bias ls_tile_bias_of(const ls_cuda_attention &job,
+                                                      const ls_cuda_key_set &s, int h) {
     ls_tile_bias bias = {s.slopes == NULL ? 0 : s.slopes[h] * LS_CUDA_LOG2_E, s.lo < 0,
-                         s.table == NULL ? NULL : s.table + h * s.table_stride, s.table_rows};
+                         s.table == NULL ? NULL : s.table + h * s.table_stride, s.table_rows,
+                         job.cap};
     return bias;
 }
 
@@ -335,6 +339,12 @@ __device__ static inline float ls_tile_bias_at(const ls_tile_bias &bias, float d
     if (bias.table != NULL)
         sum += __ldg(bias.table + min(max(column, 0), bias.rows - 1)) * LS_CUDA_LOG2_E;
     return sum;
+}
+
+/* cap tanh(score / cap), off by at most cap 2^-22. */
+__device__ static inline float ls_tile_cap(float score, float cap) {
+    const float e = ls_exp2(score / cap * (2 * LS_CUDA_LOG2_E));
+    return cap - 2 * cap / (e + 1);
 }
 
 /* Scores become weights, and products of output gradients and values (in ds) gradients of scores.
@@ -368,7 +378,7 @@ ls_tile_differentiate(float s[M][COLUMNS / 8][4], float ds[M][COLUMNS / 8][4], f
         for (int c = 0; c < 2; c++) {
             const int at = n * 8 + 2 * t + c;
             COLUMN_MARK across = {};
-            if (KIND == LS_TILE_BIASED || (KIND == LS_TILE_TABLE && KEYS_OUTER) ||
+            if (KIND >= LS_TILE_BIASED || (KIND == LS_TILE_TABLE && KEYS_OUTER) ||
                 (!full && !KEYS_OUTER))
                 across = columns[at];
 #pragma unroll
@@ -378,9 +388,10 @@ ls_tile_differentiate(float s[M][COLUMNS / 8][4], float ds[M][COLUMNS / 8][4], f
                     const int r = m * 16 + g + 8 * half, element = 2 * half + c;
                     const int query = KEYS_OUTER ? at : r;
                     float score = s[m][n][element] * factor + more;
-                    if constexpr (KIND == LS_TILE_BIASED)
+                    if constexpr (KIND >= LS_TILE_BIASED)
                         score += ls_tile_bias_at(bias, rows[r].offset + across.offset,
                                                  rows[r].whole + across.whole);
+                    if constexpr (KIND == LS_TILE_CAPPED) score = ls_tile_cap(score, bias.cap);
                     if constexpr (KIND == LS_TILE_TABLE && KEYS_OUTER)
                         score += by_row[m][half][across] * LS_CUDA_LOG2_E;
                     if constexpr (KIND == LS_TILE_TABLE && !KEYS_OUTER)
@@ -397,6 +408,8 @@ ls_tile_differentiate(float s[M][COLUMNS / 8][4], float ds[M][COLUMNS / 8][4], f
                     const float p = ls_exp2(score - lse[query]);
                     s[m][n][element] = p;
                     ds[m][n][element] = p * (ds[m][n][element] - dot[query]);
+                    if constexpr (KIND == LS_TILE_CAPPED)
+                        ds[m][n][element] *= ls_cuda_cap_slope(score, bias.cap);
                 }
         }
 }
@@ -533,7 +546,8 @@ __device__ static inline ls_tile_walk ls_tile_walk_listed(const ls_block_rows &l
     return walk;
 }
 
-static inline int ls_tile_kind_of(const ls_cuda_key_set *s) {
+static inline int ls_tile_kind_of(const ls_cuda_attention *job, const ls_cuda_key_set *s) {
+    if (job->cap > 0) return LS_TILE_CAPPED;
     const bool table_alone = s->slopes == NULL && s->log_decay == NULL && s->table_steps;
     if (s->slopes == NULL && s->table == NULL && s->log_decay == NULL) return LS_TILE_PLAIN;
     return table_alone && s->query_plan.pieces == NULL ? LS_TILE_TABLE : LS_TILE_BIASED;

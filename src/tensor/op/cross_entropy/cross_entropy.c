@@ -18,7 +18,8 @@ static const ls_op cross_entropy_op = {
     .name = "linear_cross_entropy", .backward = backward, .flops = flops};
 
 ls_tensor *ls_linear_cross_entropy(ls_program *p, ls_tensor *x, ls_tensor *weight, ls_tensor *bias,
-                                   ls_tensor *targets, ls_tensor *weights, double smoothing) {
+                                   ls_tensor *targets, ls_tensor *weights, double smoothing,
+                                   double cap) {
     if (ls_failed(p) || x == NULL || weight == NULL || targets == NULL) return NULL;
     int64_t rows, width, stride;
     bool grad = ls_program_about(p)->grad;
@@ -31,8 +32,9 @@ ls_tensor *ls_linear_cross_entropy(ls_program *p, ls_tensor *x, ls_tensor *weigh
     }
     ls_tensor *loss = ls_activation(p, ls_wide_type(p), targets->rank, targets->dim);
     ls_tensor *dx = grad && x->needs_grad ? ls_activation(p, ls_type(p), x->rank, x->dim) : NULL;
-    ls_record(p, &cross_entropy_op, smoothing == 0 ? NULL : &smoothing,
-              smoothing == 0 ? 0 : sizeof smoothing, 5,
+    const ls_cross_entropy_attributes about = {smoothing, cap};
+    const bool plain = smoothing == 0 && cap == 0;
+    ls_record(p, &cross_entropy_op, plain ? NULL : &about, plain ? 0 : sizeof about, 5,
               (ls_tensor *[]){x, weight, bias, targets, grad ? weights : NULL}, 2,
               (ls_tensor *[]){loss, dx});
     if (dx != NULL) ls_seed_gradient(p, x, dx);

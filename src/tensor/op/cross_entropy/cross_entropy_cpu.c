@@ -59,10 +59,16 @@ static size_t buffer_bytes(const ls_node *node) {
     return (size_t)ls_round_up(piece_rows(node) * vocabulary * (int64_t)size, 64);
 }
 
+/* Slopes of capped logits, by which their gradient is multiplied. */
+static size_t slope_bytes(const ls_node *node) {
+    const bool wanted = ls_cross_entropy_about(node).cap > 0 && node->out[1] != NULL;
+    return wanted ? buffer_bytes(node) : 0;
+}
+
 static size_t workspace(const ls_node *node, int threads) {
     size_t rounded = node->in[0]->type == LS_BF16 ? buffer_bytes(node) / 2 + 64 : 0;
     return (size_t)ls_round_up((int64_t)gemm_bytes(node, threads), 64) + buffer_bytes(node) +
-           rounded;
+           rounded + slope_bytes(node);
 }
 
 /* The loss of a row and the share of probability that its target does not have, from the logit of
@@ -81,6 +87,32 @@ static verdict judge(double others, double at_target) {
 /* What a smoothed target adds to the loss of a row, from its logit and the sum of all. */
 static double smoothed(double smoothing, double at_target, double total, int64_t count) {
     return smoothing * (at_target - total / (double)count);
+}
+
+/* Logits become cap tanh(logit / cap), and `slopes`, where given, what that is differentiated. */
+LS_INLINE void cap_row(void *logits, int64_t count, double cap, void *slopes, ls_dtype type) {
+    double *wide = logits;
+    float *narrow = logits;
+    int64_t i = 0;
+    for (; type == LS_F64 && i < count; i++) {
+        const double t = tanh(wide[i] / cap);
+        wide[i] = cap * t;
+        if (slopes != NULL) ((double *)slopes)[i] = 1 - t * t;
+    }
+    for (; type != LS_F64 && i < count; i += LS_LANES) {
+        const ls_vec t = ls_vec_tanh(ls_load_left(narrow, LS_F32, i, count - i) / (float)cap);
+        ls_store_left(narrow, LS_F32, i, count - i, t * (float)cap);
+        if (slopes != NULL) ls_store_left(slopes, LS_F32, i, count - i, 1.0f - t * t);
+    }
+}
+
+LS_INLINE void scale_row(void *d, const void *slopes, int64_t count, ls_dtype type) {
+    for (int64_t i = 0; type == LS_F64 && i < count; i++)
+        ((double *)d)[i] *= ((const double *)slopes)[i];
+    for (int64_t i = 0; type != LS_F64 && i < count; i += LS_LANES)
+        ls_store_left(d, type, i, count - i,
+                      ls_load_left(d, type, i, count - i) *
+                          ls_load_left(slopes, LS_F32, i, count - i));
 }
 
 /* Loss of a row; its logits become weight * (softmax - target), stored in d where d is given. The
@@ -162,9 +194,11 @@ static void add_bias_gradient(const ls_run *run, const ls_tensor *bias, const vo
 LS_INLINE void run_typed(const ls_run *run, const ls_node *node, ls_dtype type) {
     const int32_t *targets = ls_data(node->in[3]);
     int64_t rows = ls_count(node->in[3]), vocabulary = node->in[1]->dim[0], most = piece_rows(node);
-    const double smoothing = ls_cross_entropy_smoothing(node);
+    const double smoothing = ls_cross_entropy_about(node).smoothing,
+                 cap = ls_cross_entropy_about(node).cap;
     bool grad = node->out[1] != NULL;
-    char *logits = run->workspace, *products_space = logits + buffer_bytes(node);
+    char *logits = run->workspace, *slopes = logits + buffer_bytes(node);
+    char *products_space = slopes + slope_bytes(node);
     void *d = NULL; /* the gradient takes the logits' place, unless products want it in bf16 */
     if (grad) d = type == LS_BF16 ? products_space : logits;
     if (type == LS_BF16) products_space += ls_round_up((int64_t)buffer_bytes(node) / 2, 64);
@@ -177,6 +211,8 @@ LS_INLINE void run_typed(const ls_run *run, const ls_node *node, ls_dtype type) 
             int64_t n = first + row;
             size_t at = (size_t)(row * vocabulary);
             void *d_row = d == NULL ? NULL : (char *)d + at * ls_dtype_size(type);
+            const size_t wide = at * (type == LS_F64 ? sizeof(double) : sizeof(float));
+            if (cap > 0) cap_row(logits + wide, vocabulary, cap, grad ? slopes + wide : NULL, type);
             if (type == LS_F64)
                 ((double *)ls_data(node->out[0]))[n] =
                     row_f64((double *)logits + at, vocabulary, targets[n], smoothing,
@@ -185,6 +221,7 @@ LS_INLINE void run_typed(const ls_run *run, const ls_node *node, ls_dtype type) 
                 ((float *)ls_data(node->out[0]))[n] =
                     row_typed((float *)logits + at, vocabulary, targets[n], smoothing,
                               grad ? ((const float *)ls_data(node->in[4]))[n] : 0, d_row, type);
+            if (cap > 0 && grad) scale_row(d_row, slopes + wide, vocabulary, type);
         }
         if (!grad) continue;
         p.dw.c = ls_param_gradient(run, node->in[1]);

@@ -48,6 +48,13 @@ static size_t workspace(const ls_node *node, int threads) {
 /* ---- softmax of rows ---- */
 
 enum { THREADS = 512, WARPS = THREADS / 32, AT_ONCE = 4 };
+/* What a kernel is made for besides plain rows. */
+enum { SMOOTHED = 1, CAPPED = 2 };
+
+/* cap tanh(logit / cap) */
+static __device__ inline float capped(float logit, float cap) {
+    return cap * tanhf(logit / cap);
+}
 
 /* 16 bytes of a row. */
 template <typename T> union pack {
@@ -103,15 +110,16 @@ static __device__ inline verdict judge(tally others, float at_target) {
 }
 
 /* Adds the logits of a pack to the tally, but for the target's and what lies beyond the vocabulary;
- * with SMOOTH also to their sum. */
-template <typename T, bool SMOOTH>
+ * where they are smoothed also to their sum. */
+template <typename T, int FORM>
 static __device__ inline void count_pack(const pack<T> &from, int first, int vocabulary, int target,
-                                         tally *mine, float *total) {
+                                         float cap, tally *mine, float *total) {
     float values[pack<T>::COUNT];
     for (int i = 0; i < pack<T>::COUNT; i++) {
         bool counts = first + i < vocabulary && first + i != target;
         values[i] = counts ? ls_cuda_wide(from.value[i]) : -FLT_MAX;
-        if (SMOOTH && counts) *total += values[i];
+        if ((FORM & CAPPED) && counts) values[i] = capped(values[i], cap);
+        if ((FORM & SMOOTHED) && counts) *total += values[i];
     }
     float most = mine->most, sum = 0;
     for (int i = 0; i < pack<T>::COUNT; i++) most = fmaxf(most, values[i]);
@@ -127,14 +135,17 @@ struct shares {
     float missing, spread, each;
 };
 
-template <typename T, bool SMOOTH>
+template <typename T, int FORM>
 static __device__ inline void grade_pack(pack<T> *values, int first, tally others, int target,
-                                         shares of) {
+                                         shares of, float cap) {
     float scale = of.missing / others.sum;
     for (int i = 0; i < pack<T>::COUNT; i++) {
-        float p = e_below(ls_cuda_wide(values->value[i]), others.most) * scale;
+        float logit = ls_cuda_wide(values->value[i]);
+        if (FORM & CAPPED) logit = capped(logit, cap);
+        float p = e_below(logit, others.most) * scale;
         float d = first + i == target ? -of.missing : p;
-        if (SMOOTH) d += (first + i == target ? of.spread : 0) - of.each;
+        if (FORM & SMOOTHED) d += (first + i == target ? of.spread : 0) - of.each;
+        if (FORM & CAPPED) d *= 1 - logit / cap * (logit / cap);
         values->value[i] = ls_cuda_narrow<T>(d);
     }
 }
@@ -142,10 +153,10 @@ static __device__ inline void grade_pack(pack<T> *values, int first, tally other
 /* One block per row: its loss; with GRADE its logits become weight (softmax - target). With KEEP
  * the row stays in shared memory between the two passes. A thread sees the same packs in both, so
  * it waits for the others only at the tally. */
-template <typename T, bool GRADE, bool KEEP, bool SMOOTH>
+template <typename T, bool GRADE, bool KEEP, int FORM>
 static __global__ void __launch_bounds__(THREADS, 2)
     softmax_rows(T *logits, int64_t stride, int vocabulary, const int32_t *targets,
-                 const float *weights, float *losses, float smoothing) {
+                 const float *weights, float *losses, float smoothing, float cap) {
     extern __shared__ uint4 kept[];
     constexpr int COUNT = pack<T>::COUNT;
     T *row = logits + blockIdx.x * stride;
@@ -158,6 +169,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
         return;
     }
     float at_target = ls_cuda_wide(row[target]);
+    if (FORM & CAPPED) at_target = capped(at_target, cap);
     tally mine = {-INFINITY, 0};
     float total = 0;
     for (int base = threadIdx.x; base < count; base += AT_ONCE * THREADS) {
@@ -170,12 +182,12 @@ static __global__ void __launch_bounds__(THREADS, 2)
             int i = base + j * THREADS;
             if (i >= count) break;
             if (KEEP) kept[i] = here[j].bits;
-            count_pack<T, SMOOTH>(here[j], i * COUNT, vocabulary, target, &mine, &total);
+            count_pack<T, FORM>(here[j], i * COUNT, vocabulary, target, cap, &mine, &total);
         }
     }
     tally others = join_block(mine);
     verdict of = judge(others, at_target);
-    if (SMOOTH) {
+    if (FORM & SMOOTHED) {
         total = ls_cuda_block_sum<THREADS>(total) + at_target;
         of.loss += smoothing * (at_target - total / (float)vocabulary);
     }
@@ -187,20 +199,21 @@ static __global__ void __launch_bounds__(THREADS, 2)
     for (int i = threadIdx.x; i < count; i += THREADS) {
         pack<T> here;
         here.bits = KEEP ? kept[i] : packs[i];
-        grade_pack<T, SMOOTH>(&here, i * COUNT, others, target, by);
+        grade_pack<T, FORM>(&here, i * COUNT, others, target, by, cap);
         packs[i] = here.bits;
     }
 }
 
-template <typename T, bool GRADE, bool KEEP, bool SMOOTH>
+template <typename T, bool GRADE, bool KEEP, int FORM>
 static void launch_rows(const ls_run *run, const ls_node *node, int64_t first, int64_t rows) {
     ls_cuda *cuda = ls_cuda_of(run);
     const int32_t *targets = (const int32_t *)ls_data(node->in[3]) + first;
     const float *weights = GRADE ? (const float *)ls_data(node->in[4]) + first : NULL;
     float *losses = (float *)ls_data(node->out[0]) + first;
+    const ls_cross_entropy_attributes about = ls_cross_entropy_about(node);
     size_t shared = KEEP ? (size_t)row_bytes(node) : 0;
     if (KEEP) {
-        auto kernel = softmax_rows<T, GRADE, KEEP, SMOOTH>;
+        auto kernel = softmax_rows<T, GRADE, KEEP, FORM>;
         const char *what = "asking for shared memory";
         cudaError_t error =
             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
@@ -209,22 +222,22 @@ static void launch_rows(const ls_run *run, const ls_node *node, int64_t first, i
                                      cudaSharedmemCarveoutMaxShared);
         ls_cuda_note(cuda, error, what);
     }
-    softmax_rows<T, GRADE, KEEP, SMOOTH><<<(unsigned)rows, THREADS, shared, cuda->stream>>>(
+    softmax_rows<T, GRADE, KEEP, FORM><<<(unsigned)rows, THREADS, shared, cuda->stream>>>(
         (T *)run->workspace, logits_stride(node), (int)node->in[1]->dim[0], targets, weights,
-        losses, (float)ls_cross_entropy_smoothing(node));
+        losses, (float)about.smoothing, (float)about.cap);
     ls_cuda_launched(run, "cross entropy");
 }
 
-template <typename T, bool SMOOTH>
+template <typename T, int FORM>
 static void softmax_piece(const ls_run *run, const ls_node *node, int64_t first, int64_t rows) {
     /* two blocks must fit, so that one computes while the other waits for memory */
     bool fits = (size_t)row_bytes(node) + 2048 <= ls_cuda_of(run)->shared_max / 2;
     if (node->out[1] == NULL)
-        launch_rows<T, false, false, SMOOTH>(run, node, first, rows);
+        launch_rows<T, false, false, FORM>(run, node, first, rows);
     else if (fits)
-        launch_rows<T, true, true, SMOOTH>(run, node, first, rows);
+        launch_rows<T, true, true, FORM>(run, node, first, rows);
     else
-        launch_rows<T, true, false, SMOOTH>(run, node, first, rows);
+        launch_rows<T, true, false, FORM>(run, node, first, rows);
 }
 
 /* ---- products ---- */
@@ -257,14 +270,19 @@ static row_chunk products(const ls_run *run, const ls_node *node, int64_t first,
 template <typename T> static void run_typed(const ls_run *run, const ls_node *node) {
     int64_t rows = ls_count(node->in[3]), most = piece_rows(node);
     void *rest = (char *)run->workspace + logits_bytes(node);
+    const ls_cross_entropy_attributes about = ls_cross_entropy_about(node);
     for (int64_t first = 0; first < rows; first += most) {
         int64_t count = most < rows - first ? most : rows - first;
         row_chunk p = products(run, node, first, count);
         ls_cuda_product_run(run, &p.logits, rest);
-        if (ls_cross_entropy_smoothing(node) == 0)
-            softmax_piece<T, false>(run, node, first, count);
+        if (about.cap > 0 && about.smoothing > 0)
+            softmax_piece<T, CAPPED | SMOOTHED>(run, node, first, count);
+        else if (about.cap > 0)
+            softmax_piece<T, CAPPED>(run, node, first, count);
+        else if (about.smoothing > 0)
+            softmax_piece<T, SMOOTHED>(run, node, first, count);
         else
-            softmax_piece<T, true>(run, node, first, count);
+            softmax_piece<T, 0>(run, node, first, count);
         if (node->out[1] == NULL) continue;
         ls_cuda_product_run(run, &p.dx, NULL);
         ls_cuda_product_run(run, &p.dw, rest);

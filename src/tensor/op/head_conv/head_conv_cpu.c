@@ -16,7 +16,7 @@ static taps taps_at(int64_t t, int64_t T, int64_t S) {
     return (taps){ls_max(0, before - t), ls_min(S, T - t + before)};
 }
 
-/* y = sum_s weight[s] x[t + s - before]; backwards (`turned`) the taps go the other way. */
+/* y = sum_s weight[s] x[t + s - before]; transposed, the taps go the other way. */
 LS_INLINE void convolve(const ls_run *run, const ls_tensor *x, const ls_tensor *weight,
                         const ls_tensor *y, bool transposed, ls_dtype type) {
     const int64_t B = x->dim[0], T = x->dim[1], H = x->dim[2], W = x->dim[3], S = weight->dim[1];

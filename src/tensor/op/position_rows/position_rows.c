@@ -8,12 +8,14 @@ static const ls_op position_rows_grad = {.name = "position_rows_grad"};
 static void backward(ls_program *p, const ls_node *node) {
     ls_tensor *dy = ls_grad_of(node->out[0]);
     if (dy == NULL || !node->in[0]->needs_grad) return;
-    ls_record(p, &position_rows_grad, NULL, 0, 2, (ls_tensor *[]){dy, node->in[0]}, 0, NULL);
+    ls_record(p, &position_rows_grad, node->attributes,
+              node->attributes == NULL ? 0 : sizeof(int64_t), 2, (ls_tensor *[]){dy, node->in[0]},
+              0, NULL);
 }
 
 static const ls_op position_rows = {.name = "position_rows", .backward = backward};
 
-ls_tensor *ls_position_rows(ls_program *p, ls_tensor *table, int64_t T) {
+ls_tensor *ls_position_rows(ls_program *p, ls_tensor *table, int64_t T, int64_t offset) {
     if (table == NULL) return NULL;
     if (table->rank != 2 || table->role != LS_ROLE_PARAMETER) {
         ls_refuse(p, LS_EBUG, "position_rows: the table must be a parameter [rows, width]");
@@ -21,6 +23,7 @@ ls_tensor *ls_position_rows(ls_program *p, ls_tensor *table, int64_t T) {
     }
     ls_tensor *rows = ls_activation(p, ls_type(p), LS_DIMS(T, table->dim[1]));
     if (rows == NULL) return NULL;
-    ls_record(p, &position_rows, NULL, 0, 1, &table, 1, &rows);
+    ls_record(p, &position_rows, offset == 0 ? NULL : &offset, offset == 0 ? 0 : sizeof offset, 1,
+              &table, 1, &rows);
     return rows;
 }

@@ -1,4 +1,4 @@
-/* y[t] = table[min(start + t, R - 1)], and its gradient, which is added to the parameter's. */
+/* y[t] = table[min(start + t + offset, R - 1)], and its gradient, which is added to the parameter's. */
 #include "tensor/cuda/rows.cuh"
 
 extern "C" {
@@ -23,8 +23,9 @@ static void copy_rows(const ls_run *run, const ls_tensor *table, int64_t from, b
 static void position_rows(const ls_run *run, const ls_node *node) {
     const ls_tensor *table = node->in[0], *y = node->out[0];
     int64_t last = table->dim[0] - 1, T = y->dim[0];
-    int64_t own = ls_max(0, ls_min(T, last - run->start)); /* rows before the last one */
-    copy_rows(run, table, run->start, false, y, 0, own);
+    int64_t from = run->start + ls_position_rows_offset(node);
+    int64_t own = ls_max(0, ls_min(T, last - from)); /* rows before the last one */
+    copy_rows(run, table, from, false, y, 0, own);
     copy_rows(run, table, last, true, y, own, T - own);
 }
 
@@ -45,7 +46,8 @@ template <typename T> static void grad(const ls_run *run, const ls_node *node) {
     enum { ROWS_MAX = 32768 };
     const ls_tensor *dy = node->in[0], *table = node->in[1];
     int64_t T_count = dy->dim[0], width = dy->dim[1], last = table->dim[0] - 1;
-    int64_t first = ls_min(run->start, last), targets = ls_min(T_count, last - first + 1);
+    int64_t first = ls_min(run->start + ls_position_rows_offset(node), last),
+            targets = ls_min(T_count, last - first + 1);
     float *gradient = (float *)ls_param_gradient(run, table) + first * width;
     const T *from = (const T *)ls_data(dy);
     for (int64_t done = 0; done < targets; done += ROWS_MAX) {

@@ -1,0 +1,29 @@
+/* Gemma 1: Llama with scaled embeddings and norms whose weights are added to 1. */
+#include <string.h>
+
+#include "model/family.h"
+
+static void read(ls_family_reader *r) {
+    ls_family_sizes sizes;
+    const ls_family_usual usual = {
+        .kv_heads = 16, .head_width = 256, .epsilon = 1e-6, .activation = "gelu_pytorch_tanh"};
+    ls_family_read_body(r, &usual, &sizes);
+    ls_family_read_rope(r, &sizes, 1);
+    /* `gelu` in these files always meant its tanh form */
+    if (strcmp(ls_field_text(r, "hidden_act", usual.activation), "gelu") == 0)
+        ls_family_set(r, "model.activation", "geglu_tanh");
+    ls_field_any(r, "hidden_activation");
+    LS_FAMILY_BOOL(r, "mixer.bias", ls_field_bool(r, "attention_bias", false));
+    ls_family_set(r, "model.scale_embedding", "true");
+    ls_field_must_be(r, "use_bidirectional_attention", false, "attention that looks both ways");
+}
+
+const ls_family_type ls_family_gemma = {
+    .name = "gemma",
+    .rules =
+        "w.*layers.{n}.post_attention_layernorm.* = layers.{n}.norm2.* plus_one\n" LS_FAMILY_GEMMA_RULES,
+    .embedding = "embed_tokens.weight",
+    .head = "lm_head.weight",
+    .tied = true,
+    .read = read,
+};

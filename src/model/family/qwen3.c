@@ -1,0 +1,24 @@
+/* Qwen3: Llama with norms of each head's queries and keys, and windows on later layers. */
+#include "model/family.h"
+
+static void read(ls_family_reader *r) {
+    ls_family_sizes sizes;
+    const ls_family_usual usual = {
+        .kv_heads = 32, .head_width = 128, .epsilon = 1e-6, .activation = "silu"};
+    const double epsilon = ls_family_read_body(r, &usual, &sizes);
+    ls_family_read_rope(r, &sizes, 1);
+    LS_FAMILY_BOOL(r, "mixer.bias", ls_field_bool(r, "attention_bias", false));
+    ls_family_set_qk_norm(r, "head", "rms", epsilon);
+    const int64_t window = ls_family_read_window(r, 4096);
+    const int64_t first = ls_field_int(r, "max_window_layers", 28, 0, LS_LAYERS_MAX);
+    const bool windows = ls_field_bool(r, "use_sliding_window", false);
+    ls_family_set_windows(r, &sizes, windows ? window : 0, first);
+}
+
+const ls_family_type ls_family_qwen3 = {
+    .name = "qwen3",
+    .names = "llama",
+    .embedding = "embed_tokens.weight",
+    .head = "lm_head.weight",
+    .read = read,
+};
