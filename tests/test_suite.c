@@ -12,6 +12,7 @@
 #include <math.h>
 
 #include "failing_allocator.h"
+#include "suite/lib/heads.h"
 #include "suite/lib/python_random.h"
 #include "suite/lib/scorer.h"
 
@@ -26,6 +27,10 @@ typedef struct world {
 
 static void expect(world *w, ls_status status, const char *what) {
     if (status != LS_OK) fail_msg("%s: %s", what, w->ctx.error.message);
+}
+/* cmocka's own compares floats */
+static void near(double ours, double wanted, double most) {
+    if (!(fabs(ours - wanted) <= most)) fail_msg("%.17g is not %.17g", ours, wanted);
 }
 #define OK(w, expression) expect((w), (expression), #expression)
 
@@ -111,12 +116,10 @@ static void forks_give_what_whole_sequences_give(void **state) {
                 const ls_suite_item *item = &group.items[i];
                 assert_true(shared[i].with[c].logprob == alone[i].with[c].logprob);
                 assert_true(shared[i].without[c].logprob == alone[i].without[c].logprob);
-                assert_float_equal(
-                    shared[i].with[c].logprob,
-                    whole(&w, group.contexts[0], item->question, item->candidates[c]), 1e-9);
-                assert_float_equal(
-                    shared[i].without[c].logprob,
-                    whole(&w, group.contexts[1], item->question, item->candidates[c]), 1e-9);
+                near(shared[i].with[c].logprob,
+                     whole(&w, group.contexts[0], item->question, item->candidates[c]), 1e-9);
+                near(shared[i].without[c].logprob,
+                     whole(&w, group.contexts[1], item->question, item->candidates[c]), 1e-9);
             }
         ls_scorer_clear(&one);
         ls_scorer_clear(&two);
@@ -142,10 +145,9 @@ static void batches_give_what_whole_sequences_give(void **state) {
     ls_scorer scorer = {.model = w.model, .chunk = 16};
     OK(&w, ls_score_batch(&scorer, groups, COUNT, scores));
     for (int g = 0; g < COUNT; g++) {
-        assert_float_equal(
-            scores[g].logprob,
-            whole(&w, groups[g].contexts[0], (ls_tokens){0}, groups[g].items[0].candidates[0]),
-            1e-9);
+        near(scores[g].logprob,
+             whole(&w, groups[g].contexts[0], (ls_tokens){0}, groups[g].items[0].candidates[0]),
+             1e-9);
         ls_pool_clear(&groups[g].pool);
     }
     ls_scorer_clear(&scorer);
@@ -239,6 +241,30 @@ static void short_memory_is_told(void **state) {
     assert_true(score > 0);
 }
 
+/* Heads that do one thing, and circuits whose eigenvalues are known. */
+static void heads_are_told_apart(void **state) {
+    (void)state;
+    enum { T = 9, L = 4 };
+    const int64_t tokens[T] = {9, 1, 2, 3, 4, 1, 2, 3, 4};
+    double A[T * T] = {0}, same[T * T] = {0};
+    for (int q = 0; q < T; q++) A[q * T + (q >= L ? q - L + 1 : 0)] = 1; /* induction */
+    for (int q = 0; q < T; q++)
+        for (int k = 0; k <= q; k++) same[q * T + k] = 1.0 / (q + 1);
+    near(ls_head_stripe(A, T, L - 1), 1, 0); /* from the first copy's last query on */
+    near(ls_head_stripe(A, T, 1), 0, 0);
+    near(ls_head_prefix(A, T, L, false), 1, 0);
+    near(ls_head_share(A, T, LS_HEAD_INDUCTION, tokens, (ls_head_match){true, false}), 0.8, 1e-15);
+    near(ls_head_share(A, T, LS_HEAD_PREVIOUS, tokens, (ls_head_match){0}), 1.0 / T, 1e-15);
+    near(ls_head_entropy(same, T, true), 1, 1e-15);
+    near(ls_head_entropy(A, T, false), 0, 0);
+    near(ls_head_first_token(A, T), 3.0 / 8, 1e-15);
+    double turn[] = {0, -1, 1, 0}, mixed[] = {2, 1, 0, -1};
+    double three[] = {1, 2, 3, 0, 4, 5, 0, -5, 4};
+    near(ls_head_positive(turn, 2), 0, 1e-15);
+    near(ls_head_positive(mixed, 2), 1.0 / 3, 1e-15);
+    near(ls_head_positive(three, 3), 9 / (1 + 2 * sqrt(41)), 1e-14);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forks_give_what_whole_sequences_give),
@@ -248,6 +274,7 @@ int main(void) {
         cmocka_unit_test(texts_follow_pythons_rules),
         cmocka_unit_test(words_are_stemmed),
         cmocka_unit_test(short_memory_is_told),
+        cmocka_unit_test(heads_are_told_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -128,6 +128,57 @@ J
     >/dev/null
 "$program" eval run suite=middle suite.path=kv.jsonl suite.depths=3 suite.form=generate >/dev/null
 
+# ruler: sizes fit, every task has its cell
+"$program" eval run suite=ruler suite.lengths=2048 suite.samples=1 suite.path=corpus/1.txt \
+    suite.out=ruler >out.txt
+grep -q "^effective_length" out.txt || fail "no effective length"
+"$program" eval run suite=ruler suite.lengths=900 suite.samples=1 suite.form=generate \
+    suite.tasks=niah_single_1,fwe >/dev/null
+python3 - <<'P' || fail "tasks of ruler"
+import json
+r = json.load(open("ruler/results.json"))
+assert len(r["cells"]) == 11 and r["n"] == 11, len(r["cells"])
+assert {c["task"]: c["chance"] for c in r["cells"]}["vt"] == 1 / 6
+for line in list(open("ruler/samples.jsonl"))[1:]:
+    s = json.loads(line)
+    assert 0.7 * 2048 < s["tokens"] <= 2048 or s["cell"]["task"] == "cwe", (s["cell"], s["tokens"])
+P
+# longbench: a class, an answer among others, a cut in the middle, buckets of -E
+mkdir longbench
+cat >longbench/trec.jsonl <<'J'
+{"input": "Question: what?\nType:", "context": "Question: who?\nType: Person", "answers": ["Thing"], "length": 9, "all_classes": ["Person", "Thing"]}
+J
+i=0
+while [ $i -lt 12 ]; do
+    echo "{\"input\": \"why $i?\", \"context\": \"because of $i. \", \"answers\": [\"of $i\"], \"length\": $((i * 1000)), \"all_classes\": null}"
+    i=$((i + 1))
+done >longbench/qasper_e.jsonl
+"$program" eval run suite=longbench suite.path=longbench suite.out=lb >/dev/null
+"$program" eval run suite=longbench suite.path=longbench suite.out=lbg suite.form=generate \
+    suite.window=300 suite.samples=1 >out.txt
+grep -q "^average" out.txt || fail "no average"
+python3 - <<'P' || fail "cells of longbench"
+import json
+r = json.load(open("lb/results.json"))
+cells = {(c["dataset"], c.get("bucket")): c["n"] for c in r["cells"]}
+assert cells == {("trec", None): 1, ("qasper", "0-4k"): 4, ("qasper", "4-8k"): 4,
+                 ("qasper", "8k+"): 4}, cells
+tokens = [json.loads(l)["tokens"] for l in list(open("lbg/samples.jsonl"))[1:]]
+assert max(tokens) <= 300 - 64, tokens # cut in the middle
+P
+# babilong and manyshot
+cat >qa1_test.txt <<'B'
+1 Mary moved to the bathroom.
+2 John went to the hallway.
+3 Where is Mary? 	bathroom	1
+B
+babilong="eval run suite=babilong suite.path=qa1_test.txt,corpus/1.txt"
+"$program" $babilong suite.lengths=2000 >/dev/null
+"$program" $babilong suite.lengths=2000 suite.form=generate >/dev/null
+for i in 1 2 3 4; do printf 'animal\ta dog %d\nplant\ta tree %d\n' $i $i; done >shots.tsv
+"$program" eval run suite=manyshot suite.path=shots.tsv suite.samples=2 >out.txt
+grep -q "chance 0.5" out.txt || fail "chance of manyshot"
+
 # ---- what is wrong is refused in one sentence ----
 refused 2 "did you mean needle" eval run suite=needel
 refused 2 "give suite.path=" eval run suite=lambada
@@ -159,6 +210,24 @@ sed 's/\["k3", "v3"\]/["k3"]/' kv.jsonl >wrong.jsonl
 refused 3 "a record that is no pair" eval run suite=middle suite.path=wrong.jsonl suite.candidates=3
 echo '{"a": 1}' >wrong.jsonl
 refused 3 "neither" eval run suite=middle suite.path=wrong.jsonl
+refused 2 "too short for task" eval run suite=ruler suite.lengths=300
+refused 2 "hides in a text" eval run suite=ruler suite.tasks=niah_single_2
+refused 2 "did you mean" eval run suite=ruler suite.tasks=niah_singel_1
+refused 2 "not named after a data set" eval run suite=longbench suite.path=nq.jsonl
+refused 3 "no file DATASET" eval run suite=longbench suite.path=corpus
+sed 's/"Thing"\], "l/"Animal"], "l/' longbench/trec.jsonl >trec.jsonl
+refused 3 "none of the candidates" eval run suite=longbench suite.path=trec.jsonl
+sed 's/"context"/"text"/' longbench/trec.jsonl >trec.jsonl
+refused 3 "line 1 has no text .context." eval run suite=longbench suite.path=trec.jsonl
+refused 2 "two files" eval run suite=babilong suite.path=qa1_test.txt
+refused 2 "too short" $babilong suite.lengths=300
+refused 2 "not named after a task" eval run suite=babilong suite.path=corpus/1.txt,corpus/2.txt
+echo "Mary moved" >qa2_test.txt
+refused 3 "does not begin with its number" eval run suite=babilong \
+    suite.path=qa2_test.txt,corpus/1.txt
+refused 3 "not label, tab, text" eval run suite=manyshot suite.path=plain.txt
+printf 'a\tb\na\tc\n' >one.tsv
+refused 3 "one label alone" eval run suite=manyshot suite.path=one.tsv
 refused 3 "missing.jsonl" eval run suite=lambada suite.path=missing.jsonl
 echo '{"group": 77}' >>one/samples.jsonl
 refused 3 "is no sample of this suite" eval run suite=lambada suite.path=lambada.jsonl suite.out=one
@@ -167,6 +236,7 @@ refused 3 "is no sample of this suite" eval run suite=lambada suite.path=lambada
 if [ -n "${LONGSHOT_SUITES:-}" ]; then
     "$program" apply metric golden="$LONGSHOT_SUITES/metrics-dev.jsonl" >/dev/null || fail "metrics"
     "$program" apply reader golden="$LONGSHOT_SUITES/readers-dev.jsonl" >/dev/null || fail "readers"
+    "$program" apply heads golden="$LONGSHOT_SUITES/heads-dev.safetensors" >/dev/null || fail "heads"
     for name in ruler needle babilong; do
         "$program" apply prompt golden="$LONGSHOT_SUITES/prompts-$name-dev.jsonl" \
             from="$LONGSHOT_SUITES/lambada-model-dev" >/dev/null || fail "$name"

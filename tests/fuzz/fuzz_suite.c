@@ -13,7 +13,9 @@ static const struct {
              {"longbench", "vcsum_e.jsonl", "suite.form=generate"},
              {"longbench", "qasper.jsonl", "suite.window=2000"},
              {"ruler", "r.txt", "suite.tasks=niah_single_2,niah_multiquery"},
-             {"needle", "n.txt", "suite.questions=2"}};
+             {"needle", "n.txt", "suite.questions=2"},
+             {"babilong", "qa1_b.txt", "suite.lengths=1500"},
+             {"manyshot", "s.tsv", NULL}};
 enum { KINDS = sizeof kinds / sizeof kinds[0], GROUPS_MAX = 4 };
 
 static ls_trained trained; /* a model of bytes, made once */
@@ -100,6 +102,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const size_t kind = *data % KINDS;
     fuzz_folder_put(kinds[kind].file, data + 1, size - 1);
     snprintf(path, sizeof path, "%s/%s", fuzz_folder, kinds[kind].file);
+    if (strcmp(kinds[kind].suite, "babilong") == 0) { /* the file is its own haystack as well */
+        const size_t length = strlen(path);
+        snprintf(path + length, sizeof path - length, ",%s/%s", fuzz_folder, kinds[kind].file);
+    }
     need(ls_settings_put(&ctx, &settings, "suite", kinds[kind].suite) == LS_OK);
     need(ls_settings_put(&ctx, &settings, "suite.path", path) == LS_OK);
     if (kinds[kind].extra != NULL)
