@@ -1,7 +1,7 @@
 #!/bin/sh
 # Benchmark suites: metrics, prompts and readers against the official code's, runs of each suite,
 # going on after a cut, and files that are wrong. With LONGSHOT_SUITES, a folder with more vectors
-# and a checkpoint, those too.
+# and a checkpoint, those too. Tier: slow
 set -eu
 program=$1
 golden=$2/tests/golden/suites
@@ -91,6 +91,14 @@ mv cut.jsonl n1/samples.jsonl
 "$program" $needle suite.out=n1 >/dev/null
 cmp n1/results.json whole.json || fail "going on gives other results"
 [ "$(wc -l <n1/samples.jsonl)" -eq 13 ] || fail "not 12 samples"
+# a signal ends it with what is done kept; the same command goes on
+code=0
+timeout -s TERM 2 "$program" $needle suite.samples=5000 suite.resamples=0 suite.out=n4 \
+    >/dev/null 2>err.txt || code=$?
+[ $code -eq 124 ] || [ $code -eq 75 ] || { cat err.txt; fail "a signal gave $code"; }
+grep -q "goes on from here" err.txt || { cat err.txt; fail "the stop is not told"; }
+[ "$(wc -l <n4/samples.jsonl)" -gt 1 ] || fail "nothing was kept"
+[ ! -e n4/results.json ] || fail "results of a part"
 refused 2 "another model, data or settings" $needle seed=2 suite.out=n1
 "$program" $needle seed=2 suite.out=n3 >/dev/null
 cmp -s n1/samples.jsonl n3/samples.jsonl && fail "the seed has no effect"

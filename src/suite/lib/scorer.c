@@ -89,8 +89,9 @@ static ls_status score_rest(ls_scorer *s, ls_stream *stream, ls_tokens candidate
     return LS_OK;
 }
 
-/* The candidates after what the stream has read; `after` are the logits there, [V]. */
-static ls_status score_candidates(ls_scorer *s, const ls_stream *stream, const double *after,
+/* The candidates after what the stream has read; `after` are the logits there, [V]. The last one
+ * takes the stream itself. */
+static ls_status score_candidates(ls_scorer *s, ls_stream *stream, const double *after,
                                   const ls_suite_item *item, ls_likelihood *out) {
     const int64_t V = vocabulary_of(s);
     for (int64_t c = 0; c < item->candidate_count; c++) {
@@ -99,8 +100,9 @@ static ls_status score_candidates(ls_scorer *s, const ls_stream *stream, const d
         out[c] = (ls_likelihood){.greedy = true};
         add_token(after, V, candidate.at[0], &out[c]);
         if (candidate.count == 1) continue;
-        LS_TRY(ls_stream_fork(stream, &fork));
-        ls_status status = score_rest(s, fork, candidate, &out[c]);
+        const bool last = c + 1 == item->candidate_count;
+        if (!last) LS_TRY(ls_stream_fork(stream, &fork));
+        ls_status status = score_rest(s, last ? stream : fork, candidate, &out[c]);
         ls_stream_free(fork);
         LS_TRY(status);
     }
