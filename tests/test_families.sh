@@ -66,6 +66,38 @@ layers=$(awk 'BEGIN { for (i = 0; i < 60; i++) printf "%sattention:near,attentio
     train.length=16 out="$work/deep" cache="$work/cache" >/dev/null 2>&1 || fail "120 layers"
 [ -n "$(eval_loss "$work/deep")" ] || fail "eval of 120 layers"
 
+# ---- GGUF ----
+gguf=$golden/gguf-llama/model.gguf
+"$program" inspect "$gguf" >"$work/out" || fail "inspect $gguf"
+grep -q 'family llama' "$work/out" && grep -q 'position.base=5000' "$work/out" &&
+    grep -q 'attn_q.weight *Q8_0 *\[32, 32\]' "$work/out" || fail "inspect does not describe a GGUF file"
+"$program" inspect "$2/tests/golden/gguf-types.gguf" >"$work/out" || fail "inspect gguf-types"
+grep -q 'Q4_K *Q4_K *\[1, 256\]' "$work/out" || fail "inspect does not list the tensors of a GGUF file"
+"$program" eval "$gguf" data.corpus="$work/text.txt" 2>"$work/out" && fail "eval of a GGUF file without a tokenizer"
+grep -q 'no tokenizer' "$work/out" || fail "a GGUF file without a tokenizer is not said to be one"
+# with a tokenizer that is given, training goes on from the file: no step changes nothing
+"$program" train train.from="$gguf" data.tokenizer="$golden/gpt2" data.corpus="$work/text.txt" \
+    train.steps=0 train.length=16 out="$work/gguf-run" cache="$work/cache" >/dev/null 2>"$work/out" &&
+    fail "a tokenizer with more ids than a GGUF file's model"
+refuses_gguf() { # WORDS, OLD, NEW of the same length: the changed file is refused with the words
+    LC_ALL=C sed "s/$2/$3/" "$gguf" >"$work/changed.gguf"
+    "$program" inspect "$work/changed.gguf" >/dev/null 2>"$work/out" &&
+        "$program" generate "$work/changed.gguf" tokens=1 >/dev/null 2>"$work/out" &&
+        fail "accepted: $1"
+    grep -q "$1" "$work/out" || { fail "no \`$1\` in:"; cat "$work/out" >&2; }
+}
+refuses_gguf 'architecture `lxama` is not known' 'llama' 'lxama'
+refuses_gguf 'llama.rope.freq_bose' 'rope.freq_base' 'rope.freq_bose'
+refuses_gguf 'other.block_count' 'llama.block_count' 'other.block_count'
+refuses_gguf 'no place' 'blk.0.ffn_gate' 'blk.0.ffn_gatx'
+refuses_gguf 'token_embd' 'token_embd' 'token_embx'
+refuses_gguf 'no GGUF' '^GGUF' 'GGML'
+refuses_gguf 'this is no model' 'general.architecture' 'general.architectura'
+head -c 9000 "$gguf" >"$work/changed.gguf"
+"$program" inspect "$work/changed.gguf" >/dev/null 2>"$work/out"
+[ $? -eq 3 ] && grep -q 'leaves the file' "$work/out" || fail "a GGUF file that was cut"
+
+
 # ---- refusals ----
 copy() { # FAMILY: a fresh copy in $work/model
     rm -rf "$work/model"

@@ -17,6 +17,7 @@ static const struct {
     {"sharing=headwise" SIZES, "E", "F", false, 2 * 2},
     {"sharing=key-value" SIZES, "E", "E", false, 2},
     {"sharing=layerwise" SIZES, "linformer.E", "linformer.E", false, 1},
+    {"sharing=per-head" SIZES, "E", "E", true, 2 * H},
 };
 enum { SHARINGS = sizeof sharings / sizeof sharings[0] };
 

@@ -51,7 +51,8 @@ typedef struct read_key {
     int values;
 } read_key;
 
-static const char *const known_facts[] = {"training", "task", "corpus", "model.causal"};
+static const char *const known_facts[] = {"training", "task", "corpus", "model.causal",
+                                          "model.head"};
 
 static void add_value(read_key *key, const char *value, size_t length) {
     assert_true(key->values < VALUES_MAX && length < sizeof key->value[0]);

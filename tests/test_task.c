@@ -263,7 +263,7 @@ static void evaluation_is_the_definition(void **state) {
             assert_int_equal(read_words(&ctx, ways[w], &asked), LS_OK);
             assert_int_equal(read_words(&ctx, "eval.samples=11 eval.lengths=20,24", &asked), LS_OK);
             assert_int_equal(ls_settings_apply(&ctx, &asked, "eval", &ls_eval_options,
-                                               ls_eval_facts(true), &how),
+                                               ls_eval_facts(true, NULL), &how),
                              LS_OK);
             assert_int_equal(ls_eval_task(model, &task, 7, &how, NULL, &results), LS_OK);
             assert_int_equal(results.count, 2);

@@ -20,6 +20,24 @@ static bool ends_text(const ls_trained *trained, int32_t token) {
     return token == ls_tokenizer_end(trained->tokenizer);
 }
 
+/* The stream that tokens follow in, and the logits of the first: after the prompt, or of a decoder
+ * after the token that it begins with, the prompt being its source. */
+static ls_status begin(ls_trained *trained, const ls_ids *prompt, int64_t tokens, double *logits,
+                       ls_stream **out) {
+    const int64_t count = (int64_t)prompt->count;
+    const int32_t start = (int32_t)trained->config.model.start_token;
+    if (trained->config.encoder_layers == 0) {
+        LS_TRY(ls_stream_new(trained->model, 1, count + tokens, ls_min(count, CHUNK), out));
+        return ls_stream_logits(*out, prompt->at, count, count, logits);
+    }
+    if (start < 0)
+        return LS_FAIL(trained->ctx, LS_EUSE,
+                       "it is not known which token the decoder begins with (model.start_token)");
+    LS_TRY(ls_stream_new_reading(trained->model, 1, count, 1 + tokens, 1, out));
+    LS_TRY(ls_stream_read(*out, prompt->at, count));
+    return ls_stream_logits(*out, &start, 1, 1, logits);
+}
+
 ls_status ls_generate(ls_trained *trained, const char *prompt, int64_t tokens,
                       const ls_sampling *how, ls_generate_text text, void *user) {
     ls_ctx *ctx = trained->ctx;
@@ -34,9 +52,7 @@ ls_status ls_generate(ls_trained *trained, const char *prompt, int64_t tokens,
     ls_status status = LS_ENOMEM;
     if (logits == NULL) goto fail;
     LS_TRY_GOTO(encode_prompt(trained, prompt, &ids));
-    int64_t count = (int64_t)ids.count;
-    LS_TRY_GOTO(ls_stream_new(trained->model, 1, count + tokens, ls_min(count, CHUNK), &stream));
-    LS_TRY_GOTO(ls_stream_logits(stream, ids.at, count, count, logits));
+    LS_TRY_GOTO(begin(trained, &ids, tokens, logits, &stream));
     for (int64_t i = 0; i < tokens; i++) {
         int32_t token = ls_sample(how, logits, known, (uint64_t)i, logits + vocabulary);
         if (ends_text(trained, token)) break;

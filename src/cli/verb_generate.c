@@ -46,7 +46,8 @@ static ls_status run(ls_cli *cli) {
     ls_status status;
     LS_TRY_GOTO(ls_cli_finish_settings(cli));
     LS_TRY_GOTO(ls_trained_needs_text(&trained));
-    LS_TRY_GOTO(ls_cli_print(cli, about.prompt, strlen(about.prompt)));
+    if (trained.config.encoder_layers == 0 && trained.config.model.causal) /* else it is read */
+        LS_TRY_GOTO(ls_cli_print(cli, about.prompt, strlen(about.prompt)));
     LS_TRY_GOTO(ls_generate(&trained, about.prompt, about.tokens, &how, print_token, cli));
     status = ls_cli_print(cli, "\n", 1);
 fail:

@@ -78,8 +78,9 @@ const ls_verb ls_verb_tokenize = {
     .place = 9,
     .summary = "Print the ids of a text",
     .usage = "PATH text=TEXT|file=FILE [special=true] [parse=false] [--json]",
-    .about = "PATH is a run, a folder with a tokenizer (tokenizer.json, tokenizer.model,\n"
-             "vocab.json + merges.txt, ...), one of those files, or `byte`.\n",
+    .about =
+        "PATH is a run, a .gguf file, a folder with a tokenizer (tokenizer.json, tokenizer.model,\n"
+        "vocab.json + merges.txt, ...), one of those files, or `byte`.\n",
     .sections = sections,
     .run = run,
 };

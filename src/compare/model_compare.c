@@ -104,6 +104,19 @@ ls_status ls_trial_compare_run(ls_trial *trial, const ls_trial_run *run) {
     return LS_OK;
 }
 
+/* Rows of padding are not compared: both sides have the file's. */
+static ls_status take_padding(const ls_trial *trial, const ls_safetensor *tensor, int64_t first,
+                              int64_t count, int64_t width, double *values) {
+    double *stored;
+    if (trial->mask == NULL) return LS_OK;
+    LS_TRY(ls_trial_read_rows(trial, tensor, count, width, &stored));
+    for (int64_t i = 0; i < trial->B * count; i++)
+        if (trial->mask[i / count * trial->given + first + i % count] == 0)
+            memcpy(values + i * width, stored + i * width, (size_t)width * sizeof *values);
+    ls_free(trial->ctx, stored);
+    return LS_OK;
+}
+
 static ls_status compare_series(ls_trial *trial, const ls_safetensor *tensor,
                                 const ls_trial_output *out) {
     const ls_trial_series *series = &trial->series[out->kind];
@@ -115,7 +128,8 @@ static ls_status compare_series(ls_trial *trial, const ls_safetensor *tensor,
         memcpy(values + b * count * series->width,
                series->value + (b * trial->T + first) * series->width,
                (size_t)(count * series->width) * sizeof *values);
-    ls_status status = compare_rows(trial, tensor, values, count, series->width);
+    ls_status status = take_padding(trial, tensor, first, count, series->width, values);
+    if (status == LS_OK) status = compare_rows(trial, tensor, values, count, series->width);
     ls_free(trial->ctx, values);
     return status;
 }
@@ -162,6 +176,12 @@ static ls_status check_gradient(const ls_trial *trial, const ls_safetensor *tens
 ls_status ls_trial_compare_gradients(ls_trial *trial, const char *prefix) {
     for (size_t i = 0; i < trial->file.count; i++) {
         const ls_safetensor *tensor = &trial->file.items[i];
+        if (ls_name_after(tensor->name, "grad.in.") != NULL) {
+            ls_rows_shape shape;
+            LS_TRY(ls_trial_rows_shape(trial, tensor, trial->T, trial->config.model.width, &shape));
+            LS_TRY(ls_compare_rows(trial->ctx, trial->comparison, tensor->name, trial->x_grad,
+                                   shape, tensor, trial->keys->grad_tol));
+        }
         const char *name = ls_name_after(tensor->name, prefix);
         ls_weight weight;
         if (name == NULL) continue;

@@ -25,7 +25,49 @@ static ls_status read_tokens(ls_trial *trial, const ls_safetensor *tensor, int64
     return status;
 }
 
+/* Rows that a model without an embedding is given. */
+static ls_status read_rows(ls_trial *trial, const ls_safetensor *tensor) {
+    const bool transposed = trial->keys->layout == LS_LAYOUT_TBD;
+    const int64_t D = trial->config.model.width;
+    if (tensor->rank != 3 || tensor->count < 1 || tensor->dim[2] != D || trial->x != NULL)
+        return LS_FAIL(trial->ctx, LS_EINPUT, "%s: %s must be rows of %lld, given once",
+                       trial->keys->golden, tensor->name, (long long)D);
+    trial->B = tensor->dim[transposed ? 1 : 0];
+    trial->T = tensor->dim[transposed ? 0 : 1];
+    const size_t room = (size_t)tensor->count;
+    trial->x_grad = ls_new(trial->ctx, room, sizeof *trial->x_grad);
+    trial->tokens = ls_new(trial->ctx, (size_t)(trial->B * trial->T), sizeof *trial->tokens);
+    if (trial->x_grad == NULL || trial->tokens == NULL) return LS_ENOMEM;
+    const ls_rows_shape shape = {trial->B, trial->T, D, transposed};
+    return ls_stored_rows(trial->ctx, tensor, shape, &trial->x);
+}
+
+/* Masks and types are of the shape of the tokens that they are of; padding comes last. */
+static ls_status check_beside(const ls_trial *trial, const int32_t *beside, int64_t has,
+                              int64_t tokens, const char *what, bool mask) {
+    if (beside == NULL) return LS_OK;
+    if (has != tokens)
+        return LS_FAIL(trial->ctx, LS_EINPUT, "%s: the %s has %lld columns, not %lld",
+                       trial->keys->golden, what, (long long)has, (long long)tokens);
+    for (int64_t i = 0; mask && i < trial->B * tokens; i++)
+        if (i % tokens > 0 && beside[i] != 0 && beside[i - 1] == 0)
+            return LS_FAIL(trial->ctx, LS_EINPUT,
+                           "%s: the %s has padding before a token: it must come last",
+                           trial->keys->golden, what);
+    return LS_OK;
+}
+
+static ls_status check_types(const ls_trial *trial) {
+    const int64_t types = trial->config.model.token_types;
+    for (int64_t i = 0; trial->types != NULL && i < trial->B * trial->T; i++)
+        if (trial->types[i] < 0 || trial->types[i] >= types)
+            return LS_FAIL(trial->ctx, LS_EINPUT, "%s: token type %d is none of the model's %lld",
+                           trial->keys->golden, trial->types[i], (long long)types);
+    return LS_OK;
+}
+
 ls_status ls_trial_read_inputs(ls_trial *trial) {
+    int64_t masked = 0, source_masked = 0, typed = 0;
     for (size_t i = 0; i < trial->file.count; i++) {
         const ls_safetensor *tensor = &trial->file.items[i];
         char target[64];
@@ -39,6 +81,14 @@ ls_status ls_trial_read_inputs(ls_trial *trial) {
             LS_TRY(read_tokens(trial, tensor, &trial->T, &trial->tokens));
         else if (strcmp(target, "source") == 0)
             LS_TRY(read_tokens(trial, tensor, &trial->S, &trial->source));
+        else if (strcmp(target, "mask") == 0)
+            LS_TRY(read_tokens(trial, tensor, &masked, &trial->mask));
+        else if (strcmp(target, "source_mask") == 0)
+            LS_TRY(read_tokens(trial, tensor, &source_masked, &trial->source_mask));
+        else if (strcmp(target, "types") == 0)
+            LS_TRY(read_tokens(trial, tensor, &typed, &trial->types));
+        else if (strcmp(target, "rows") == 0)
+            LS_TRY(read_rows(trial, tensor));
         else if (strcmp(target, "-") != 0)
             return LS_FAIL(trial->ctx, LS_EUSE, "names: %s = %s is no input of a model",
                            tensor->name, target);
@@ -49,7 +99,10 @@ ls_status ls_trial_read_inputs(ls_trial *trial) {
     if ((trial->source != NULL) != (trial->config.encoder_layers > 0))
         return LS_FAIL(trial->ctx, LS_EINPUT, "%s: a source and model.encoder_layers go together",
                        trial->keys->golden);
-    return LS_OK;
+    LS_TRY(check_beside(trial, trial->mask, masked, trial->T, "mask", true));
+    LS_TRY(check_beside(trial, trial->source_mask, source_masked, trial->S, "source mask", true));
+    LS_TRY(check_beside(trial, trial->types, typed, trial->T, "list of types", false));
+    return check_types(trial);
 }
 
 /* ---- pieces ---- */

@@ -4,11 +4,21 @@
 #include <stdio.h>
 #include <string.h>
 
+bool ls_trial_gives_rows(const ls_trial *trial, const char *name) {
+    char target[64];
+    int64_t piece;
+    size_t from = 0;
+    return name != NULL && ls_name_after(name, "in.") != NULL &&
+           ls_naming_find(&trial->naming, name, &from, target, sizeof target, &piece) &&
+           strcmp(target, "rows") == 0;
+}
+
 ls_status ls_trial_check_names(const ls_trial *trial) {
     static const char *const kinds[] = {"w.", "in.", "out.", "cot.", "grad.w.", "grad.aux."};
     for (size_t i = 0; i < trial->file.count; i++) {
         const char *name = trial->file.items[i].name;
-        bool known = strcmp(name, "cot") == 0;
+        bool known =
+            strcmp(name, "cot") == 0 || ls_trial_gives_rows(trial, ls_name_after(name, "grad."));
         for (size_t j = 0; j < sizeof kinds / sizeof kinds[0]; j++)
             known |= ls_name_after(name, kinds[j]) != NULL;
         if (!known)
@@ -31,6 +41,9 @@ ls_status ls_trial_output_of(const ls_trial *trial, const char *name, ls_trial_o
                        trial->keys->golden, full);
     for (int i = 0; i < 5; i++)
         if (strcmp(target, kinds[i]) == 0) out->kind = (ls_output_kind)i;
+    /* what comes out of a model without a head are its rows */
+    if (out->kind == LS_OUTPUT_LOGITS && trial->config.model.head == LS_HEAD_NONE)
+        out->kind = LS_OUTPUT_ROWS;
     const char *state = ls_name_after(target, "state ");
     const char *segment = ls_name_after(target, "segment ");
     if (state != NULL) out->kind = LS_OUTPUT_STATE;

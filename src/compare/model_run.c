@@ -10,6 +10,7 @@ ls_status ls_trial_record(const ls_trial *trial, ls_trial_run *run) {
         .batch = trial->B, .length = run->count, .grad = true, .train = run->trains};
     ls_recording how = {.use = LS_MODEL_OBSERVED,
                         .source = decodes ? trial->S : 0,
+                        .types = trial->types != NULL,
                         .pieces = decodes ? trial->pieces : 1};
     if (!decodes && trial->config.model.segment > 0) {
         how.segments = trial->length;
@@ -81,6 +82,17 @@ static ls_status put_segments(const ls_trial *trial, const ls_trial_run *run) {
     return LS_OK;
 }
 
+/* Token t of sequence b, and of its sources; -1 where the model is told of padding. */
+static int32_t token_of(const ls_trial *trial, int64_t b, int64_t t) {
+    const int64_t at = b * trial->given + t;
+    const bool padded = ls_model_example_of(&trial->config, 1).padded;
+    return padded && trial->mask != NULL && trial->mask[at] == 0 ? -1 : trial->tokens[at];
+}
+
+static int32_t source_token_of(const ls_trial *trial, int64_t at) {
+    return trial->source_mask != NULL && trial->source_mask[at] == 0 ? -1 : trial->source[at];
+}
+
 /* Sources before what follows them, piece by piece; targets are the tokens behind. */
 static ls_status put_tokens(const ls_trial *trial, const ls_trial_run *run) {
     const int64_t pieces = trial->S > 0 ? trial->pieces : 1, T = run->count / pieces,
@@ -91,16 +103,15 @@ static ls_status put_tokens(const ls_trial *trial, const ls_trial_run *run) {
     ls_status status = tokens == NULL || targets == NULL ? LS_ENOMEM : LS_OK;
     for (int64_t i = 0; i < trial->B * all && status == LS_OK; i++) {
         const int64_t b = i / all, piece = i % all / row, at = i % row;
-        tokens[i] = at < trial->S
-                        ? trial->source[(b * pieces + piece) * trial->S + at]
-                        : trial->tokens[b * trial->given + run->first + piece * T + at - trial->S];
+        tokens[i] = at < trial->S ? source_token_of(trial, (b * pieces + piece) * trial->S + at)
+                                  : token_of(trial, b, run->first + piece * T + at - trial->S);
     }
     for (int64_t i = 0; i < trial->B * run->count && status == LS_OK; i++) {
         const int64_t b = i / run->count, next = run->first + i % run->count + 1;
         targets[i] = next < trial->given ? trial->tokens[b * trial->given + next] : -1;
     }
     if (status == LS_OK) status = ls_model_put_tokens(trial->model, run->program, "tokens", tokens);
-    if (status == LS_OK)
+    if (status == LS_OK && ls_program_find(run->program, "targets") != NULL)
         status = ls_model_put_tokens(trial->model, run->program, "targets", targets);
     ls_free(trial->ctx, tokens);
     ls_free(trial->ctx, targets);
@@ -109,13 +120,17 @@ static ls_status put_tokens(const ls_trial *trial, const ls_trial_run *run) {
 
 ls_status ls_trial_put_inputs(const ls_trial *trial, const ls_trial_run *run) {
     LS_TRY(put_tokens(trial, run));
+    if (trial->types != NULL)
+        ls_tensor_put(run->program, ls_program_find(run->program, "types"), trial->types);
+    if (trial->x != NULL) LS_TRY(put_values(trial, run, "x", trial->x));
     const char *name;
     for (size_t i = 0; (name = ls_program_name_at(run->program, i)) != NULL; i++)
         if (ls_name_after(name, "cot.") != NULL) LS_TRY(put_values(trial, run, name, NULL));
     LS_TRY(put_series(trial, run, "cot.rows", &trial->series[LS_OUTPUT_ROWS]));
     if (ls_program_find(run->program, "cot.logits") != NULL)
         LS_TRY(put_series(trial, run, "cot.logits", &trial->series[LS_OUTPUT_LOGITS]));
-    LS_TRY(put_series(trial, run, "weights", &trial->series[LS_OUTPUT_LOSS]));
+    if (ls_program_find(run->program, "weights") != NULL)
+        LS_TRY(put_series(trial, run, "weights", &trial->series[LS_OUTPUT_LOSS]));
     return put_segments(trial, run);
 }
 
@@ -124,6 +139,7 @@ ls_status ls_trial_take_series(const ls_trial *trial, const ls_trial_run *run) {
     for (int i = 0; i < LS_OUTPUT_SERIES; i++) {
         const ls_trial_series *series = &trial->series[i];
         const int64_t each = run->count * series->width;
+        if (ls_program_find(run->program, names[i]) == NULL) continue; /* a model without a head */
         double *values = ls_new(trial->ctx, (size_t)(trial->B * each), sizeof *values);
         if (values == NULL) return LS_ENOMEM;
         ls_status status = ls_model_read(run->program, names[i], values);
@@ -133,5 +149,5 @@ ls_status ls_trial_take_series(const ls_trial *trial, const ls_trial_run *run) {
         ls_free(trial->ctx, values);
         if (status != LS_OK) return status;
     }
-    return LS_OK;
+    return trial->x == NULL ? LS_OK : ls_model_read(run->program, "grad.x", trial->x_grad);
 }

@@ -68,5 +68,11 @@ ls_status ls_trial_make_series(ls_trial *trial) {
         const char *name = ls_trial_cotangent_of(trial->file.items[i].name);
         if (name != NULL) LS_TRY(read_cotangent(trial, &trial->file.items[i], name));
     }
+    for (int i = 0; trial->mask != NULL && i < LS_OUTPUT_SERIES; i++) /* padding has none */
+        for (int64_t at = 0; at < trial->B * trial->T * trial->series[i].width; at++) {
+            const int64_t row = at / trial->series[i].width;
+            if (trial->mask[row / trial->T * trial->given + row % trial->T] == 0)
+                trial->series[i].cot[at] = 0;
+        }
     return LS_OK;
 }

@@ -76,6 +76,24 @@ static ls_status check_memory(const ls_trial *trial, const ls_settings *settings
     return LS_OK;
 }
 
+/* A file with rows in place of tokens is of blocks alone: without embedding, head and last norm. */
+static ls_status take_rows_model(ls_comparer *comparer) {
+    static const char *const words[][2] = {{"model.embedding", "false"},
+                                           {"model.head", "none"},
+                                           {"model.vocabulary", "1"},
+                                           {"model.last_norm", "false"}};
+    const ls_trial *trial = comparer->own;
+    bool rows = false;
+    for (size_t i = 0; i < trial->file.count; i++)
+        rows |= ls_trial_gives_rows(trial, trial->file.items[i].name);
+    for (size_t i = 0; rows && i < sizeof words / sizeof words[0]; i++) {
+        if (ls_settings_get(comparer->settings, words[i][0]) != NULL) continue;
+        LS_TRY(ls_settings_put(trial->ctx, comparer->settings, words[i][0], words[i][1]));
+        comparer->settings->items[comparer->settings->count - 1].optional = true;
+    }
+    return LS_OK;
+}
+
 static ls_status read(ls_comparer *comparer) {
     ls_trial *trial = comparer->own;
     *trial = (ls_trial){.ctx = comparer->ctx, .keys = comparer->keys};
@@ -84,6 +102,7 @@ static ls_status read(ls_comparer *comparer) {
     LS_TRY(ls_safetensors_open(trial->ctx, trial->keys->golden, &trial->file));
     trial->file_open = true;
     LS_TRY(ls_trial_check_names(trial));
+    LS_TRY(take_rows_model(comparer));
     LS_TRY(ls_fit_model(trial->ctx, comparer->settings, &trial->naming, &trial->file, "w.",
                         &comparer->sizes));
     LS_TRY(ls_model_config_read(trial->ctx, comparer->settings, &trial->config));
@@ -144,6 +163,11 @@ static void clear(ls_comparer *comparer) {
     ls_free(ctx, trial->mixers);
     ls_free(ctx, trial->tokens);
     ls_free(ctx, trial->source);
+    ls_free(ctx, trial->mask);
+    ls_free(ctx, trial->source_mask);
+    ls_free(ctx, trial->types);
+    ls_free(ctx, trial->x);
+    ls_free(ctx, trial->x_grad);
     ls_free(ctx, trial->first);
     ls_free(ctx, trial->length);
     ls_naming_clear(ctx, &trial->naming);

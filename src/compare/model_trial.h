@@ -44,6 +44,10 @@ typedef struct ls_trial {
     int64_t B, T, S; /* sequences; tokens of each that are fed, and of a source */
     int64_t given;   /* tokens that the file has: those behind T are targets alone */
     int32_t *tokens, *source;
+    int32_t *mask, *source_mask;     /* of both: 0 is padding; NULL: none is */
+    int32_t *types;                  /* of tokens; NULL: all 0 */
+    double *x;                       /* [B,T,D]: rows in place of tokens; NULL: none */
+    double *x_grad;                  /* of these */
     int64_t pieces, *first, *length; /* into which the tokens are cut */
     bool streams;                    /* a piece is a run of a stream; else all are one program, and
                                         pieces are its segments or sources */
@@ -64,6 +68,8 @@ typedef struct ls_trial_run {
 
 /* ---- names ---- */
 
+/* Whether in.NAME is rows in place of tokens; name: with "in.", or NULL. */
+bool ls_trial_gives_rows(const ls_trial *trial, const char *name);
 /* Nothing in the file is passed over: LS_EINPUT for a name of no known kind. */
 ls_status ls_trial_check_names(const ls_trial *trial);
 /* name: without "out." */

@@ -16,7 +16,7 @@
 #ifndef LS_DATA_TOKENIZER_H
 #define LS_DATA_TOKENIZER_H
 
-#include "base/memory.h"
+#include "base/gguf.h"
 
 typedef struct ls_tokenizer ls_tokenizer;
 typedef struct ls_encoder ls_encoder;
@@ -48,10 +48,6 @@ ls_status ls_tokenizer_new_sentencepiece(ls_ctx *ctx, const void *model, size_t 
 
 /* A vocabulary as a GGUF file holds it (keys tokenizer.ggml.*). Everything is only read during the
  * call. */
-typedef struct ls_gguf_text {
-    const char *at;
-    size_t length;
-} ls_gguf_text;
 typedef struct ls_gguf_vocabulary {
     const char *model;        /* gpt2, llama, t5, bert */
     const char *pre;          /* name of the word pattern, or NULL: the architecture tells */
@@ -71,14 +67,18 @@ extern const ls_gguf_vocabulary ls_gguf_vocabulary_empty; /* nothing in the file
 ls_status ls_tokenizer_new_gguf(ls_ctx *ctx, const ls_gguf_vocabulary *vocabulary, const char *what,
                                 ls_tokenizer **out);
 
-/* `source` is "byte"; a tokenizer.json, SentencePiece .model or vocab.txt; GPT-2's two files joined
- * by a comma, vocab.json,merges.txt; or a folder with any of these, with what ls_tokenizer_save
+/* The one that an open GGUF file holds. */
+ls_status ls_tokenizer_new_in_gguf(ls_ctx *ctx, const ls_gguf *file, const char *what,
+                                   ls_tokenizer **out);
+
+/* `source` is "byte"; a tokenizer.json, SentencePiece .model, vocab.txt or .gguf; GPT-2's two files
+ * joined by a comma, vocab.json,merges.txt; or a folder with any of these, with what ls_tokenizer_save
  * wrote, or with a folder `tokenizer` that has (a run). tokenizer.json comes before the others. The
  * caller owns *out. */
 ls_status ls_tokenizer_load(ls_ctx *ctx, const char *source, ls_tokenizer **out);
 
-/* Whether a folder itself has files of a tokenizer. */
-bool ls_tokenizer_is_in(const char *folder);
+/* Whether a folder itself has files of a tokenizer, or a GGUF file holds one. */
+bool ls_tokenizer_is_in(const char *path);
 
 /* Writes into an existing folder what ls_tokenizer_load reads: the files that a tokenizer was
  * loaded from, or for bpe those of GPT-2. */

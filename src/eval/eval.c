@@ -28,6 +28,10 @@ static const ls_option options[] = {
            "Windows that go together; 0: fewer the longer they are, so that memory stays small."),
     LS_INT("chunk", FIELD(chunk), "512", 1, 1 << 24,
            "Tokens of a window that go at once; results do not depend on it, memory does."),
+    LS_INT("mask_every", FIELD(mask_every), "7", 0, 1e9,
+           "Masked language models: tokens of which one is masked at once; a window is read that "
+           "many times, and every token scored once; 0: one token of a window at a time.",
+           .needs = "corpus and model.head=masked"),
     LS_BOOL("positions", FIELD(positions), "true",
             "Whether the loss by position in the window is given too.", .needs = "corpus"),
     LS_BOOL("resolution", FIELD(resolution), "false",
@@ -48,9 +52,11 @@ static const ls_option options[] = {
 };
 const ls_option_table ls_eval_options = LS_OPTIONS(options, ls_eval_settings);
 
-const ls_fact *ls_eval_facts(bool task) {
-    static const ls_fact facts[][2] = {{{"corpus", "true"}, {0}}, {{"task", "true"}, {0}}};
-    return facts[task];
+const ls_fact *ls_eval_facts(bool task, const ls_model_config *config) {
+    static const ls_fact facts[][3] = {{{"corpus", "true"}, {0}},
+                                       {{"corpus", "true"}, {"model.head", "masked"}, {0}},
+                                       {{"task", "true"}, {0}}};
+    return facts[task ? 2 : config->model.head == LS_HEAD_MASKED];
 }
 
 enum { PROTOCOLS_MAX = 32 };
@@ -63,6 +69,8 @@ typedef struct request {
     const ls_eval_hooks *hooks;
     int32_t *token_bytes; /* or NULL */
     ls_selection selection;
+    ls_objective objective;
+    ls_frame frame;
     int64_t trained;
     int64_t lengths[LS_OPTION_LIST_MAX];
     size_t length_count;
@@ -159,6 +167,9 @@ static ls_status measure(const request *r, ls_protocol_choice protocol, int64_t 
                             .what = name,
                             .length = length,
                             .every = r->settings->losses[0] != '\0',
+                            .objective = r->objective,
+                            .mask_every = r->settings->mask_every,
+                            .frame = r->frame,
                             .hooks = r->hooks};
     ls_status status = ls_score_windows(&how, &out->windows, &out->scores);
     ls_free(ctx, out->windows.at);
@@ -287,10 +298,41 @@ static ls_status check_all(const request *r) {
     return LS_OK;
 }
 
+/* What is asked of the model, and a sentence about it where it is not the next token. */
+static ls_status settle_objective(request *r, const ls_tokenizer *tokenizer, ls_eval_results *out) {
+    ls_ctx *ctx = r->model->ctx;
+    const int64_t each = r->settings->mask_every;
+    LS_TRY(ls_objective_of(ctx, r->model->config, &r->objective));
+    if (r->objective == LS_OBJECTIVE_NEXT) return LS_OK;
+    for (size_t i = 0; i < r->protocol_count; i++)
+        if (r->protocols[i].type->stride == LS_STRIDE_NONE)
+            return LS_FAIL(
+                ctx, LS_EUSE,
+                "protocol %s carries a state over the text, which this model has not: it "
+                "reads windows whole",
+                r->protocols[i].type->name);
+    char *to = out->objective;
+    const size_t room = sizeof out->objective;
+    if (r->objective == LS_OBJECTIVE_CONTINUE)
+        snprintf(to, room,
+                 "the encoder reads the first half of each window, the second half is scored");
+    else if (each == 0)
+        snprintf(to, room,
+                 "pseudo-perplexity: each token is masked alone and found from the whole window");
+    else
+        snprintf(to, room, "masked: every token is scored once, one in %lld being masked at a time",
+                 (long long)each);
+    ls_say(ctx, "%s", to);
+    return tokenizer == NULL || r->objective != LS_OBJECTIVE_MASKED
+               ? LS_OK
+               : ls_frame_of(ctx, tokenizer, &r->frame);
+}
+
 static ls_status run(request *r, const ls_tokenizer *tokenizer, ls_eval_results *out) {
     ls_ctx *ctx = r->model->ctx;
     LS_TRY(read_lengths(ctx, r));
     LS_TRY(read_protocols(ctx, r));
+    LS_TRY(settle_objective(r, tokenizer, out));
     r->selection.tokens = r->settings->tokens;
     r->selection.documents = (ls_eval_documents)r->settings->documents;
     r->selection.together =

@@ -23,14 +23,15 @@ typedef struct ls_eval_settings {
     int documents;                       /* ls_eval_documents */
     int64_t lex_tokens;                  /* of each document, for lex; 0: the largest length */
     int64_t batch, chunk;                /* batch 0: as many as keep memory small */
+    int64_t mask_every;                  /* of masked models; 0: the window */
     bool positions, resolution;
     int64_t resolution_tokens;
     int64_t samples, sample_tokens;    /* of a task, at each length */
     char losses[LS_OPTION_TEXT_BYTES]; /* file for the loss of every scored token; empty: none */
 } ls_eval_settings;
 extern const ls_option_table ls_eval_options; /* section "eval" */
-/* What its conditions ask: whether a task is measured, or a corpus. */
-const ls_fact *ls_eval_facts(bool task);
+/* What its conditions ask: whether a task is measured, or a corpus, and by which head. */
+const ls_fact *ls_eval_facts(bool task, const ls_model_config *config);
 
 typedef struct ls_eval_hooks {
     const volatile sig_atomic_t *stop; /* or NULL: not 0 ends the evaluation with LS_ESTOP */
@@ -61,7 +62,8 @@ typedef struct ls_eval_row {
 
 typedef struct ls_eval_results {
     int64_t trained_length;
-    ls_eval_row *rows; /* by protocol, then in the order of the lengths */
+    char objective[128]; /* what is asked where it is not the next token; else empty */
+    ls_eval_row *rows;   /* by protocol, then in the order of the lengths */
     size_t count;
     ls_resolution *resolutions; /* one per length where asked for */
     size_t resolution_count;

@@ -100,7 +100,8 @@ ls_status ls_evaluation_open(ls_ctx *ctx, const ls_evaluation_request *request,
     LS_TRY(ls_trained_open(ctx, request->path, request->settings, request->type, &out->trained));
     LS_TRY(read_task(out, request->settings));
     LS_TRY(ls_settings_apply(ctx, request->settings, "eval", &ls_eval_options,
-                             ls_eval_facts(out->task.type != NULL), &out->settings));
+                             ls_eval_facts(out->task.type != NULL, &out->trained.config),
+                             &out->settings));
     if (out->task.type == NULL) return read_data(out, request->settings);
     return choose_protocol(out, request->settings);
 }
@@ -165,6 +166,8 @@ json_t *ls_evaluation_json(const ls_evaluation *e) {
         json_object_set_new(json, "task", json_string(e->task.type->name));
     else
         json_object_set_new(json, "corpus", json_string(e->data.corpus));
+    if (e->results.objective[0] != '\0')
+        json_object_set_new(json, "objective", json_string(e->results.objective));
     json_object_set_new(json, "extension", extension_json(&e->trained.settings));
     json_object_set_new(json, "settings", settings_json(e));
     return json;

@@ -79,10 +79,8 @@ static void fill_row(const ls_token_file *file, const ls_window *window, int64_t
     }
 }
 
-/* Adds the losses of a window's row; only scored tokens have a target. */
-static void add_row(const ls_scoring *how, const ls_window *window, int64_t first, int64_t count,
-                    const int32_t *targets, const double *loss, double *window_loss,
-                    ls_scores *out) {
+void ls_score_row(const ls_scoring *how, const ls_window *window, int64_t first, int64_t count,
+                  const int32_t *targets, const double *loss, double *window_loss, ls_scores *out) {
     for (int64_t t = 0; t < count; t++) {
         if (targets[t] < 0) continue;
         out->by_position.sum[first + t] += loss[t];
@@ -107,8 +105,8 @@ static ls_status score_batch(const ls_scoring *how, const ls_window *windows, in
                      d->inputs + r * d->chunk, d->targets + r * d->chunk);
         LS_TRY(ls_stream_loss(d->stream, d->inputs, d->targets, count, d->chunk, d->loss));
         for (int64_t r = 0; r < rows; r++)
-            add_row(how, &windows[r], first, count, d->targets + r * d->chunk,
-                    d->loss + r * d->chunk, &d->window_loss[r], out);
+            ls_score_row(how, &windows[r], first, count, d->targets + r * d->chunk,
+                         d->loss + r * d->chunk, &d->window_loss[r], out);
     }
     for (int64_t r = 0; r < rows; r++) {
         out->loss += d->window_loss[r];
@@ -136,15 +134,12 @@ void ls_scores_clear(ls_ctx *ctx, ls_scores *scores) {
     scores->every = NULL;
 }
 
-ls_status ls_score_windows(const ls_scoring *how, const ls_windows *windows, ls_scores *out) {
+static ls_status score_streams(const ls_scoring *how, const ls_windows *windows, ls_scores *out) {
     ls_ctx *ctx = how->model->ctx;
     const int64_t count = (int64_t)windows->count;
     const double start = ls_clock();
     scratch d = {0};
     ls_status status;
-    *out = (ls_scores){0};
-    LS_TRY_GOTO(ls_position_losses_init(ctx, windows->longest, &out->by_position));
-    if (how->every) LS_TRY_GOTO(make_room(ctx, windows, out));
     LS_TRY_GOTO(scratch_init(how, windows, &d));
     for (int64_t at = 0; at < count; at += d.batch) {
         if (how->hooks->progress != NULL)
@@ -152,10 +147,40 @@ ls_status ls_score_windows(const ls_scoring *how, const ls_windows *windows, ls_
                                  (double)at / (double)count);
         LS_TRY_GOTO(score_batch(how, windows->at + at, ls_min(d.batch, count - at), &d, out));
     }
-    if (out->every != NULL) qsort(out->every, (size_t)out->tokens, sizeof *out->every, by_place);
     out->seconds = ls_clock() - start;
     out->memory = ls_eval_weight_bytes(how->model) + ls_stream_bytes(d.stream);
 fail:
     scratch_clear(ctx, &d);
+    return status;
+}
+
+ls_status ls_score_windows(const ls_scoring *how, const ls_windows *windows, ls_scores *out) {
+    ls_ctx *ctx = how->model->ctx;
+    *out = (ls_scores){0};
+    LS_TRY(ls_position_losses_init(ctx, windows->longest, &out->by_position));
+    if (how->every) LS_TRY(make_room(ctx, windows, out));
+    LS_TRY(how->objective == LS_OBJECTIVE_NEXT ? score_streams(how, windows, out)
+                                               : ls_score_whole(how, windows, out));
+    if (out->every != NULL) qsort(out->every, (size_t)out->tokens, sizeof *out->every, by_place);
+    return LS_OK;
+}
+
+/* What stands on either side of a letter. */
+ls_status ls_frame_of(ls_ctx *ctx, const ls_tokenizer *tokenizer, ls_frame *out) {
+    ls_ids bare = {0}, framed = {0};
+    *out = (ls_frame){0};
+    ls_status status = ls_tokenizer_encode(ctx, tokenizer, "a", 1, 0, &bare);
+    if (status == LS_OK)
+        status = ls_tokenizer_encode(ctx, tokenizer, "a", 1, LS_ENCODE_TEMPLATE, &framed);
+    size_t at = 0;
+    while (at < framed.count && bare.count > 0 && framed.at[at] != bare.at[0]) at++;
+    if (status == LS_OK && bare.count > 0 && at + bare.count <= framed.count &&
+        at <= LS_FRAME_MAX && framed.count - at - bare.count <= LS_FRAME_MAX) {
+        for (size_t i = 0; i < at; i++) out->before[out->before_count++] = framed.at[i];
+        for (size_t i = at + bare.count; i < framed.count; i++)
+            out->after[out->after_count++] = framed.at[i];
+    }
+    ls_ids_clear(ctx, &bare);
+    ls_ids_clear(ctx, &framed);
     return status;
 }

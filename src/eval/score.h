@@ -3,6 +3,15 @@
 #define LS_EVAL_SCORE_H
 
 #include "eval/eval.h"
+#include "train/objective.h"
+
+/* What a tokenizer puts around a text: [CLS] and [SEP], for example. */
+enum { LS_FRAME_MAX = 8 };
+typedef struct ls_frame {
+    int32_t before[LS_FRAME_MAX], after[LS_FRAME_MAX];
+    int64_t before_count, after_count;
+} ls_frame;
+ls_status ls_frame_of(ls_ctx *ctx, const ls_tokenizer *tokenizer, ls_frame *out);
 
 typedef struct ls_scoring {
     ls_model *model;
@@ -12,6 +21,9 @@ typedef struct ls_scoring {
     const char *what;           /* for the hooks: the protocol */
     int64_t length;
     bool every; /* the loss of every scored token is wanted */
+    ls_objective objective;
+    int64_t mask_every; /* masked: tokens of which one is masked at once; 0: one of a window */
+    ls_frame frame;     /* masked: stands around every window */
     const ls_eval_hooks *hooks;
 } ls_scoring;
 
@@ -32,6 +44,12 @@ typedef struct ls_scores {
 
 /* Clear *out in any case. */
 ls_status ls_score_windows(const ls_scoring *how, const ls_windows *windows, ls_scores *out);
+
+/* The same for what is read whole; called by ls_score_windows. */
+ls_status ls_score_whole(const ls_scoring *how, const ls_windows *windows, ls_scores *out);
+/* Adds the losses of `count` tokens of a window from `first` on; only scored ones have a target. */
+void ls_score_row(const ls_scoring *how, const ls_window *window, int64_t first, int64_t count,
+                  const int32_t *targets, const double *loss, double *window_loss, ls_scores *out);
 
 void ls_scores_clear(ls_ctx *ctx, ls_scores *scores);
 

@@ -18,6 +18,8 @@ ls_status ls_block_check(ls_ctx *ctx, const ls_model_settings *about) {
     if (about->residual == LS_RESIDUAL_NORMED && !form->before)
         return LS_FAIL(ctx, LS_EUSE,
                        "model.residual=normed is for model.norm_place=pre or sandwich");
+    if (about->residual == LS_RESIDUAL_NONE && form->of_sum)
+        return LS_FAIL(ctx, LS_EUSE, "model.residual=none leaves no sum for model.norm_place=post");
     if (about->parallel == LS_PARALLEL_NO) return LS_OK;
     if (!about->feed_forward)
         return LS_FAIL(ctx, LS_EUSE,
@@ -70,6 +72,9 @@ static void join(ls_program *p, const ls_model_settings *about, const ls_sublaye
         char name[64];
         snprintf(name, sizeof name, "%sgate%s", sublayer->scope, sublayer->suffix);
         rows->x = ls_gated_unit(p, about, name, "own", made, rows->x);
+    } else if (about->residual == LS_RESIDUAL_NONE) {
+        rows->x = made;
+        rows->delta = NULL;
     } else {
         if (about->residual == LS_RESIDUAL_NORMED) rows->x = in->x;
         rows->delta = rows->delta == NULL ? made : ls_plus(p, rows->delta, made);

@@ -17,7 +17,8 @@
     FORM(POST, "|post", .of_sum = true)            /* norm(x + f(x)) */                            \
     FORM(SANDWICH, "|sandwich", .before = true, .after = true, .last = true)                       \
     /* x + norm(f(norm(x))): Gemma 2 and 3 */                                                      \
-    FORM(BRANCH, "|branch", .after = true, .last = true) /* x + norm(f(x)): OLMo 2 */
+    FORM(BRANCH, "|branch", .after = true, .last = true) /* x + norm(f(x)): OLMo 2 */              \
+    FORM(NONE, "|none", .last = true)                    /* x + f(x) */
 
 #define LS_BLOCK_FORM_PLACE(name, word, ...) LS_PLACE_##name,
 typedef enum { LS_BLOCK_FORMS(LS_BLOCK_FORM_PLACE) } ls_norm_place;
@@ -36,6 +37,7 @@ typedef enum {
     LS_RESIDUAL_SUM,
     LS_RESIDUAL_GRU,    /* a gated recurrent unit in place of the sum */
     LS_RESIDUAL_NORMED, /* norm(x) + f(norm(x)): BLOOM with its residuals after the norm */
+    LS_RESIDUAL_NONE,   /* f(norm(x)) */
 } ls_residual_kind;
 
 /* Refuses choices that do not go together. */

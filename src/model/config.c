@@ -99,7 +99,7 @@ static ls_status check(ls_ctx *ctx, const ls_model_config *config) {
         if (ls_head_types[i]->check != NULL) LS_TRY(ls_head_types[i]->check(ctx, &config->model));
     for (size_t i = 0; i < ls_wrap_count; i++)
         if (ls_wrap_types[i]->check != NULL) LS_TRY(ls_wrap_types[i]->check(ctx, config));
-    for (int64_t layer = 0; layer < config->layers; layer++) {
+    for (int64_t layer = 0; config->model.mixing && layer < config->layers; layer++) {
         const ls_mixer mixer = ls_model_mixer(config, layer);
         LS_TRY(ls_mixer_check(ctx, &mixer));
         LS_TRY(check_trained(ctx, config, &mixer));

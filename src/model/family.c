@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATH_BYTES = 4096, CONFIG_BYTES_MAX = 16 << 20, INDEX_BYTES_MAX = 256 << 20 };
+enum { PATH_BYTES = 4096, CONFIG_BYTES_MAX = 16 << 20 };
 
 /* ---- config.json ---- */
 
@@ -168,8 +168,8 @@ static ls_status read_generation(ls_ctx *ctx, const char *folder, ls_family *out
     return status;
 }
 
-static ls_status read_config(ls_ctx *ctx, const json_t *json, const char *what, ls_family *out,
-                             bool *tied) {
+ls_status ls__family_read(ls_ctx *ctx, const json_t *json, const char *what, const char *rules,
+                          ls_family *out, bool *tied) {
     ls_family_reader r = {
         .ctx = ctx, .what = what, .json = json, .seen = json_object(), .out = &out->settings};
     if (r.seen == NULL) return LS_FAIL(ctx, LS_ENOMEM, "no memory to read %s", what);
@@ -184,6 +184,7 @@ static ls_status read_config(ls_ctx *ctx, const json_t *json, const char *what, 
     LS_TRY(r.status);
     LS_TRY(read_stops(ctx, json, what, out));
     ls_settings_mark_optional(&out->settings);
+    if (rules != NULL) return ls_naming_parse(ctx, what, rules, &out->naming);
     return ls_naming_read(ctx, out->type->names == NULL ? "" : out->type->names,
                           out->type->rules == NULL ? "" : out->type->rules, &out->naming);
 }
@@ -208,7 +209,7 @@ static ls_status parse_config(ls_ctx *ctx, ls_text *text, const char *what, ls_f
     json_t *json;
     tame_infinity(text->bytes, text->length);
     LS_TRY(ls_json_parse(ctx, text->bytes, text->length, what, &json));
-    ls_status status = read_config(ctx, json, what, out, tied);
+    ls_status status = ls__family_read(ctx, json, what, NULL, out, tied);
     json_decref(json);
     return status;
 }
@@ -225,147 +226,43 @@ ls_status ls_family_parse(ls_ctx *ctx, const char *text, size_t length, const ch
     return status;
 }
 
-/* ---- weights ---- */
-
-static int by_name(const void *a, const void *b) {
-    return strcmp(((const ls_safetensor *)a)->name, ((const ls_safetensor *)b)->name);
-}
-
-/* Adds what an index says of a shard (NULL: all of it) to the tensors that count. */
-static ls_status add_tensors(ls_ctx *ctx, ls_family *family, const ls_safetensors *shard,
-                             const json_t *index, const char *name) {
-    ls_safetensor *items = ls_grow(ctx, family->file.items, family->file.count,
-                                   family->file.count + shard->count + 1, sizeof *items);
-    if (items == NULL) return LS_ENOMEM;
-    family->file.items = items;
-    for (size_t i = 0; i < shard->count; i++) {
-        const char *place = json_string_value(json_object_get(index, shard->items[i].name));
-        if (index != NULL && (place == NULL || strcmp(place, name) != 0)) continue;
-        items[family->file.count++] = shard->items[i];
-    }
-    return LS_OK;
-}
-
-static ls_status open_shard(ls_ctx *ctx, ls_family *family, const char *folder, const json_t *index,
-                            const char *name) {
-    char path[PATH_BYTES];
-    ls_safetensors *shards =
-        ls_grow(ctx, family->shard, family->shards, family->shards + 1, sizeof *shards);
-    if (shards == NULL) return LS_ENOMEM;
-    family->shard = shards;
-    LS_TRY(ls_path_join(ctx, path, sizeof path, folder, name));
-    LS_TRY(ls_safetensors_open(ctx, path, &shards[family->shards]));
-    return add_tensors(ctx, family, &shards[family->shards++], index, name);
-}
-
-/* Every tensor of the index must be in the shard that it names. */
-static ls_status open_index(ls_ctx *ctx, ls_family *family, const char *folder, const char *path,
-                            const json_t *json) {
-    const json_t *index = json_object_get(json, "weight_map");
-    json_t *opened = json_object(), *place;
-    const char *tensor;
-    ls_status status =
-        opened == NULL ? LS_FAIL(ctx, LS_ENOMEM, "no memory to read %s", path) : LS_OK;
-    if (status == LS_OK && !json_is_object(index))
-        status = LS_FAIL(ctx, LS_EINPUT, "%s: `weight_map` must be an object", path);
-    if (status == LS_OK) json_object_foreach((json_t *)index, tensor, place) {
-            const char *name = json_string_value(place);
-            if (name == NULL || name[0] == '\0' || strchr(name, '/') != NULL ||
-                strstr(name, "..") != NULL) {
-                status = LS_FAIL(ctx, LS_EINPUT, "%s: `%.64s` stands in no file of this folder",
-                                 path, tensor);
-                break;
-            }
-            if (json_object_get(opened, name) != NULL) continue;
-            status = open_shard(ctx, family, folder, index, name);
-            if (status == LS_OK && json_object_set_new(opened, name, json_true()) != 0)
-                status = LS_FAIL(ctx, LS_ENOMEM, "no memory to read %s", path);
-            if (status != LS_OK) break;
-        }
-    if (status == LS_OK && family->file.count != json_object_size(index))
-        status = LS_FAIL(ctx, LS_EINPUT, "%s names %zu tensors, of which the files hold %zu", path,
-                         json_object_size(index), family->file.count);
-    json_decref(opened);
-    return status;
-}
-
-static ls_status open_weights(ls_ctx *ctx, ls_family *family, const char *folder) {
-    char path[PATH_BYTES];
-    json_t *json;
-    LS_TRY(ls_path_join(ctx, path, sizeof path, folder, "model.safetensors"));
-    if (ls_path_exists(path)) return open_shard(ctx, family, folder, NULL, "model.safetensors");
-    LS_TRY(ls_path_join(ctx, path, sizeof path, folder, "model.safetensors.index.json"));
-    if (ls_path_exists(path)) {
-        LS_TRY(ls_json_read(ctx, path, INDEX_BYTES_MAX, &json));
-        ls_status status = open_index(ctx, family, folder, path, json);
-        json_decref(json);
-        return status;
-    }
-    LS_TRY(ls_path_join(ctx, path, sizeof path, folder, "pytorch_model.bin"));
-    if (ls_path_exists(path))
-        return LS_FAIL(ctx, LS_EINPUT,
-                       "%s can run code when it is opened: convert it to model.safetensors (save "
-                       "the model again with transformers)",
-                       path);
-    return LS_FAIL(ctx, LS_EINPUT,
-                   "%s holds neither model.safetensors nor model.safetensors.index.json", folder);
-}
-
-/* The tensor whose name is `end`, alone or behind a dot. */
-static size_t find_ending(const ls_safetensors *file, const char *end) {
-    for (size_t i = 0; i < file->count; i++) {
-        const char *name = file->items[i].name;
-        const size_t before = strlen(name) - strlen(end);
-        if (ends_with(name, end) && (before == 0 || name[before - 1] == '.')) return i;
-    }
-    return file->count;
-}
-
-static bool is_equal(const ls_safetensor *a, const ls_safetensor *b) {
-    return a->type == b->type && a->bytes == b->bytes && memcmp(a->data, b->data, a->bytes) == 0;
-}
-
-/* Whether the head is the embedding. The file decides before the flag: two matrices that differ are
- * both used; a copy is redundant. Only a head, where it is tied, is the embedding too. */
-static ls_status settle_head(ls_ctx *ctx, ls_family *family, const char *folder, bool tied) {
-    ls_safetensors *file = &family->file;
-    const size_t embedding = find_ending(file, family->type->embedding),
-                 head = find_ending(file, family->type->head);
-    const bool has_embedding = embedding < file->count, has_head = head < file->count;
-    if (!has_head && !tied)
-        return LS_FAIL(ctx, LS_EINPUT, "%s: %s is missing, and the head is not tied", folder,
-                       family->type->head);
-    if (has_embedding && has_head) {
-        tied = tied && is_equal(&file->items[embedding], &file->items[head]);
-        if (tied) file->items[head] = file->items[--file->count];
-    } else if (has_head && tied) {
-        file->items[head].name = family->type->embedding;
-    }
-    qsort(file->items, file->count, sizeof *file->items, by_name);
-    return ls_settings_put(ctx, &family->settings, "model.tied", tied ? "true" : "false");
-}
-
 /* ---- folders ---- */
 
-bool ls_family_is_folder(const char *path) {
+/* A folder without config.json stands for the model.gguf in it. */
+static const char *gguf_at(const char *path, char within[PATH_BYTES]) {
+    if (ls_gguf_is_file(path)) return path;
+    const bool fits = (size_t)snprintf(within, PATH_BYTES, "%s/config.json", path) < PATH_BYTES;
+    if (!fits || ls_path_exists(within)) return NULL;
+    snprintf(within, PATH_BYTES, "%s/model.gguf", path); /* is no longer */
+    return ls_gguf_is_file(within) ? within : NULL;
+}
+
+bool ls_family_is_at(const char *path) {
     char config[PATH_BYTES];
+    if (gguf_at(path, config) != NULL) return true;
     return (size_t)snprintf(config, sizeof config, "%s/config.json", path) < sizeof config &&
            ls_path_exists(config);
 }
 
-ls_status ls_family_open(ls_ctx *ctx, const char *folder, ls_family *out) {
+static ls_status open_folder(ls_ctx *ctx, const char *folder, ls_family *out) {
     char path[PATH_BYTES];
     ls_text text = {0};
     bool tied = false;
-    *out = (ls_family){0};
     LS_TRY(ls_path_join(ctx, path, sizeof path, folder, "config.json"));
     ls_status status = ls_file_read(ctx, path, CONFIG_BYTES_MAX, &text);
     if (status == LS_OK) status = parse_config(ctx, &text, path, out, &tied);
     ls_text_clear(ctx, &text);
     LS_TRY(status);
     LS_TRY(read_generation(ctx, folder, out));
-    LS_TRY(open_weights(ctx, out, folder));
-    return settle_head(ctx, out, folder, tied);
+    LS_TRY(ls__family_open_shards(ctx, out, folder));
+    return ls__family_settle_folder(ctx, out, folder, tied);
+}
+
+ls_status ls_family_open(ls_ctx *ctx, const char *path, ls_family *out) {
+    char within[PATH_BYTES];
+    const char *gguf = gguf_at(path, within);
+    *out = (ls_family){0};
+    return gguf != NULL ? ls__family_open_gguf(ctx, gguf, out) : open_folder(ctx, path, out);
 }
 
 ls_status ls_family_load(const ls_family *family, ls_model *model) {
@@ -387,6 +284,8 @@ ls_status ls_family_load(const ls_family *family, ls_model *model) {
 void ls_family_close(ls_ctx *ctx, ls_family *family) {
     for (size_t i = 0; i < family->shards; i++) ls_safetensors_close(ctx, &family->shard[i]);
     ls_free(ctx, family->shard);
+    for (size_t i = 0; i < family->ggufs; i++) ls_gguf_close(ctx, &family->gguf[i]);
+    ls_free(ctx, family->gguf);
     ls_free(ctx, family->file.items);
     ls_naming_clear(ctx, &family->naming);
     ls_settings_clear(ctx, &family->settings);

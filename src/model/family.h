@@ -1,12 +1,15 @@
 /* Public checkpoints: folders with config.json and model.safetensors, or its shards, as Hugging
- * Face's transformers writes them.
+ * Face's transformers writes them; and GGUF files, as llama.cpp does.
  *
  * A family is a file src/model/family/NAME.c: what its config.json says in our settings, and what
- * its tensors are called. Everything in config.json is read, known not to change a result, or
- * refused by name; every tensor is loaded, known to be no weight, or refused. */
+ * its tensors are called, in both kinds of files. The keys of a GGUF file are first translated to
+ * the config.json that they stand for, so that one reader serves. Everything in it is read, known
+ * not to change a result, or refused by name; every tensor is loaded, known to be no weight, or
+ * refused. */
 #ifndef LS_MODEL_FAMILY_H
 #define LS_MODEL_FAMILY_H
 
+#include "base/gguf.h"
 #include "base/json.h"
 #include "model/public_weights.h"
 
@@ -93,6 +96,19 @@ void ls_family_read_mamba(ls_family_reader *r, const char *mixer, int64_t state,
                           ls_family_sizes *out);
 /* Llama and what is built like it: RMSNorm, rotary positions, gated feed-forward layers. */
 void ls_family_read_llama(ls_family_reader *r, int64_t kv_heads, ls_family_sizes *out);
+/* T5 and what is built like it: an encoder and a decoder with biases by distance. feed_forward:
+ * where the file names no kind. */
+void ls_family_read_t5(ls_family_reader *r, const char *feed_forward, ls_family_sizes *out);
+/* BERT and what is built like it, but for its mixer: post-norm blocks, learned positions, token
+ * types, a masked language model's head. Activation and epsilon: where the file names none. */
+void ls_family_read_bert(ls_family_reader *r, const char *activation, double epsilon,
+                         ls_family_sizes *out);
+/* The layer before the head's product has the model's activation; without this the exact GELU. */
+void ls_family_head_activation(ls_family_reader *r);
+/* RoBERTa and its like, whole. */
+void ls_family_read_roberta(ls_family_reader *r);
+/* Positions that count from pad_token_id + 1 on (RoBERTa). */
+void ls_family_count_from_padding(ls_family_reader *r, const ls_family_sizes *sizes);
 /* The same without rotary positions, with what a family has where the file does not say; gives what
  * is added in norms. */
 typedef struct ls_family_usual {
@@ -108,6 +124,35 @@ void ls_family_set_cap(ls_family_reader *r, const char *name, double fallback, c
 void ls_family_set_qk_norm(ls_family_reader *r, const char *which, const char *kind,
                            double epsilon);
 
+/* ---- GGUF ---- */
+
+/* A GGUF file that is being translated; the first failure stays. */
+typedef struct ls_family_gguf_reader {
+    ls_ctx *ctx;
+    const char *what;
+    const ls_gguf *file;
+    json_t *config; /* what its config.json would say */
+    ls_status status;
+} ls_family_gguf_reader;
+bool ls_family_gguf_has(const ls_family_gguf_reader *r, const char *tensor);
+/* A field; takes the value over. NULL: the field goes. */
+void ls_family_gguf_set(ls_family_gguf_reader *r, const char *field, json_t *value);
+/* A whole number that was translated, or 0. */
+int64_t ls_family_gguf_int(const ls_family_gguf_reader *r, const char *field);
+
+/* What a family is in GGUF files; rows of queries and keys where the two of a rotated pair stand
+ * next to each other. */
+typedef struct ls_family_gguf {
+    const char *architecture; /* general.architecture, or NULL: there is none */
+    const char *only;  /* a key below it that must be true, where another family has the name too */
+    const char *rules; /* of tensors, before those called gguf (see ls_naming_read), or NULL */
+    bool share;        /* config.json says which share of a head is rotated; not all */
+    void (*translate)(ls_family_gguf_reader *r); /* what no table can say, or NULL */
+} ls_family_gguf;
+#define LS_GGUF_PAIRED                                                                             \
+    "w.blk.{n}.attn_q.* = layers.{n}.mixer.paired.q_proj.*\n"                                      \
+    "w.blk.{n}.attn_k.* = layers.{n}.mixer.paired.k_proj.*\n"
+
 /* ---- families ---- */
 
 struct ls_family_type;
@@ -119,8 +164,13 @@ typedef struct ls_family_type {
     const char *name;             /* model_type */
     const char *names, *rules;    /* see ls_naming_read: of public code, and more; either or both */
     const char *embedding, *head; /* how the names of these two matrices end */
-    bool tied;                    /* where tie_word_embeddings is not given */
+    /* of a masked head the end of a tensor without which the folder has no head; NULL: it always
+     * has one */
+    const char *head_layer;
+    const char *head_biases[2]; /* of such a head the two ends of its bias: shared, the product's */
+    bool tied;                  /* where tie_word_embeddings is not given */
     void (*read)(ls_family_reader *r);
+    ls_family_gguf gguf;
 } ls_family_type;
 
 /* Names that all generations of Gemma share; their norms have weights that are added to 1. */
@@ -145,7 +195,7 @@ extern const size_t ls_family_count;
 
 enum { LS_FAMILY_STOPS_MAX = 16 };
 
-/* An opened folder. */
+/* An opened folder, or GGUF file. */
 typedef struct ls_family {
     const ls_family_type *type;
     ls_settings settings; /* sections model, mixer, position and extend */
@@ -153,19 +203,37 @@ typedef struct ls_family {
     ls_safetensors file; /* all tensors that count, of all shards */
     ls_safetensors *shard;
     size_t shards;
+    ls_gguf *gguf; /* or the parts of a GGUF file */
+    size_t ggufs;
     int32_t stop[LS_FAMILY_STOPS_MAX]; /* tokens at which a text ends */
     size_t stops;
 } ls_family;
 
-/* Whether a path is a folder with a config.json. */
-bool ls_family_is_folder(const char *path);
+/* Whether a path is a folder with a config.json, or a GGUF file. */
+bool ls_family_is_at(const char *path);
 /* Maps the weights and reads the description. Close it in any case. */
-ls_status ls_family_open(ls_ctx *ctx, const char *folder, ls_family *out);
+ls_status ls_family_open(ls_ctx *ctx, const char *path, ls_family *out);
 /* A description alone, from text: settings as ls_family_open makes them, but for model.tied. */
 ls_status ls_family_parse(ls_ctx *ctx, const char *text, size_t length, const char *what,
                           ls_family *out);
+/* The same of the bytes of a GGUF file, which stay borrowed. */
+ls_status ls_family_parse_gguf(ls_ctx *ctx, const void *bytes, size_t length, const char *what,
+                               ls_family *out);
 /* All weights; LS_EINPUT naming the tensors that are left over or missing. */
 ls_status ls_family_load(const ls_family *family, ls_model *model);
 void ls_family_close(ls_ctx *ctx, ls_family *family);
+
+/* ---- between the files that open a family ---- */
+
+/* Settings and naming from a config.json; rules: NULL: the family's for folders. */
+ls_status ls__family_read(ls_ctx *ctx, const json_t *config, const char *what, const char *rules,
+                          ls_family *out, bool *tied);
+ls_status ls__family_open_shards(ls_ctx *ctx, ls_family *family, const char *folder);
+ls_status ls__family_open_gguf(ls_ctx *ctx, const char *path, ls_family *out);
+/* What a folder's tensors say of the head: whether there is one, and whether it is the embedding. */
+ls_status ls__family_settle_folder(ls_ctx *ctx, ls_family *family, const char *folder, bool tied);
+/* Whether the head is the embedding, by the tensors whose names end so. */
+ls_status ls__family_settle_head(ls_ctx *ctx, ls_family *family, const char *what,
+                                 const char *embedding, const char *head, bool tied);
 
 #endif

@@ -114,8 +114,8 @@ static void read_sizes(ls_family_reader *r, int64_t vocabulary, int64_t length,
                        ls_family_sizes *out) {
     *out = (ls_family_sizes){
         .width = ls_field_int(r, "hidden_size|n_embd|d_model|n_embed", LS_FIELD_NEEDED, 1, 65536),
-        .layers = ls_field_int(r, "num_hidden_layers|n_layer|n_layers", LS_FIELD_NEEDED, 1,
-                               LS_LAYERS_MAX),
+        .layers = ls_field_int(r, "num_hidden_layers|n_layer|n_layers|num_layers", LS_FIELD_NEEDED,
+                               1, LS_LAYERS_MAX),
         .length =
             ls_field_int(r, "max_position_embeddings|n_positions|max_seq_len|seq_length|n_ctx",
                          length, 1, 1 << 30),
@@ -131,7 +131,7 @@ void ls_family_read_model(ls_family_reader *r, ls_family_sizes *out) {
 }
 
 void ls_family_read_heads(ls_family_reader *r, int64_t kv_heads, ls_family_sizes *out) {
-    out->heads = ls_field_int(r, "num_attention_heads|n_head|n_heads",
+    out->heads = ls_field_int(r, "num_attention_heads|n_head|n_heads|num_heads",
                               out->heads > 0 ? out->heads : LS_FIELD_NEEDED, 1, 4096);
     out->kv_heads = ls_field_int(r, "num_key_value_heads|num_kv_heads|n_head_kv",
                                  kv_heads == 0 ? out->heads : kv_heads, 1, 4096);
@@ -148,9 +148,9 @@ void ls_family_read_heads(ls_family_reader *r, int64_t kv_heads, ls_family_sizes
 }
 
 void ls_family_read_hidden(ls_family_reader *r, int64_t fallback) {
-    LS_FAMILY_INT(
-        r, "model.hidden",
-        ls_field_int(r, "intermediate_size|n_inner|ffn_dim|ffn_hidden_size", fallback, 1, 1048576));
+    LS_FAMILY_INT(r, "model.hidden",
+                  ls_field_int(r, "intermediate_size|n_inner|ffn_dim|d_ff|ffn_hidden_size",
+                               fallback, 1, 1048576));
 }
 
 double ls_family_read_epsilon(ls_family_reader *r, double fallback) {

@@ -22,6 +22,8 @@ typedef struct ls_head_type {
     const char *name, *summary, *paper;
     int64_t sequences; /* of an example: one, or the two of a pair */
     bool classes;      /* an example has one answer, a class; else each token has one */
+    bool padded;       /* sequences may end with padding */
+    bool rows_alone;   /* nothing is predicted: there is no output, no loss and no logits */
     /* Whether a model has this one: of all types exactly one says so. */
     bool (*serves)(const ls_model_settings *about);
     /* Refuses settings of its own that cannot be, or that nobody would read (one sentence); asked

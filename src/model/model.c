@@ -42,6 +42,7 @@ static void record(ls_program *p, const ls_model_config *config, const ls_record
     if (example.padded && !wrap->reads_source) in.valid = ls_valid_rows(p, tokens);
     in.x = wrap->rows(p, config, how, tokens, in.valid, &in.embedding);
     if (!head->classes && how->use == LS_MODEL_LOGITS) in.x = picked_rows(p, how, in.x);
+    if (head->rows_alone) return; /* parameters are declared: no program of it is run */
     if (ls_stack_other_rows(config)) in.valid = NULL;
     const ls_output out = head->output(p, about, &in);
     if (how->use == LS_MODEL_LOGITS) {
@@ -70,11 +71,13 @@ static void record_observed(ls_program *p, const ls_model_config *config, const 
     ls_tensor *tokens = tokens_of(p, config, how);
     if (ls_failed(p)) return;
     ls_head_input in = {0};
-    in.x = wrap->rows(p, config, how, tokens, NULL, &in.embedding);
+    if (head->padded) in.valid = ls_valid_rows(p, tokens);
+    in.x = wrap->rows(p, config, how, tokens, in.valid, &in.embedding);
+    ls_observe(p, "rows", in.x);
+    if (head->rows_alone) return;
     ls_tensor *targets = ls_input(p, "targets", LS_I32, LS_DIMS(B, T), false);
     ls_tensor *weights = ls_input(p, "weights", ls_wide_type(p), LS_DIMS(B, T), false);
     if (!ls_program_about(p)->grad) weights = NULL;
-    ls_observe(p, "rows", in.x);
     const ls_output out = head->output(p, about, &in);
     ls_tensor *logits = ls_head_logits(p, about, out);
     if (head->logits != NULL)
@@ -96,7 +99,7 @@ ls_model_example ls_model_example_of(const ls_model_config *config, int64_t T) {
                                                        : T,
                               .answers =
                                   head->classes ? config->model.classes : config->model.vocabulary,
-                              .padded = head->classes || ls_wrap_of(config)->reads_source};
+                              .padded = head->padded || ls_wrap_of(config)->reads_source};
 }
 
 /* seed NULL: a blank model. */
@@ -157,6 +160,11 @@ ls_status ls_model_load(ls_model *model, const char *path, size_t *missing) {
 ls_status ls_model_record(ls_model *model, const ls_recording *how, ls_program_options options,
                           ls_program **out) {
     options.type = model->type;
+    if (ls_head_of(&model->config->model)->rows_alone && how->use != LS_MODEL_OBSERVED)
+        return LS_FAIL(
+            model->ctx, LS_EUSE,
+            "the model has no head (model.head=none): its rows can be compared (`longshot "
+            "apply`), but it predicts nothing");
     if (how->use != LS_MODEL_OBSERVED) options.grad = options.train = how->use == LS_MODEL_TRAIN;
     options.batch *= ls_head_of(&model->config->model)->sequences;
     LS_TRY(ls_program_new(model->ctx, &options, model->store, out));

@@ -22,7 +22,11 @@ typedef struct ls_model_settings {
     double epsilon, dropout, init, logit_cap;
     int64_t embedding_width; /* 0: width */
     bool norm_weight, inner_norm, tied, bias, scale_embedding, norm_embedding, feed_forward,
-        head_bias, last_norm;
+        head_bias, scale_head, last_norm, embedding, mixing;
+    int64_t token_types;             /* rows of their table; 0: there are none */
+    int head_activation;             /* of the layer before a masked head; 0: no such layer */
+    int64_t mask_token, start_token; /* ids of a text's objective; -1: not known */
+    double mask_share;               /* of a text's tokens in training */
     ls_ints adaptive_cutoffs; /* ids at which clusters of a vocabulary begin; empty: no clusters */
     int64_t adaptive_divisor; /* of the width from one cluster to the next */
     int adaptive_projections; /* ls_own_projections */
@@ -42,6 +46,8 @@ typedef enum {
     LS_HEAD_LM,       /* a token after each token */
     LS_HEAD_CLASSIFY, /* a class of each sequence */
     LS_HEAD_MATCH,    /* a class of each pair of sequences, which do not see each other */
+    LS_HEAD_MASKED,   /* the token that stood where another was put */
+    LS_HEAD_NONE,     /* rows alone */
 } ls_model_head;
 
 /* Clusters whose logits have a projection of their own. */
@@ -133,7 +139,9 @@ typedef enum {
      * the caller's. Inputs tokens, targets, weights (of the losses); keeps rows [B,T,D], which the
      * head reads, logits [B,T,V] and loss [B,T], and for each segment s memory.s and, with an
      * encoder, encoded.s. With gradients they begin also at rows, logits (not adaptive ones),
-     * memory.s and encoded.s, with the inputs cot.rows and so forth. A model with an encoder reads
+     * memory.s and encoded.s, with the inputs cot.rows and so forth. A model without a head keeps
+     * rows alone, and without an embedding has an input x [B,T,D] with a gradient. One with an
+     * encoder reads
      * `pieces` sources, each with its share of the tokens, and its memory passes from one to the
      * next: tokens are [B, pieces (source + length / pieces)]. */
     LS_MODEL_OBSERVED,
@@ -145,6 +153,7 @@ typedef struct ls_recording {
     ls_model_use use;
     int64_t source;          /* tokens that an encoder reads first; 0: there is no source */
     bool source_read;        /* streaming: a program before this one has left it in the state */
+    bool types;              /* an input types [B,T] has the type of each token; else all are 0 */
     double label_smoothing;  /* of the loss */
     int64_t picked;          /* LOGITS of a language model: rows of each sequence; 0: the last */
     int64_t pieces;          /* OBSERVED: sources, each with its share of the tokens; 0: one */

@@ -56,13 +56,13 @@ static const ls_option options[] = {
               .needs = "norm=layer and norm_weight=true"),
     LS_CHOICE("norm_place", FIELD(norm_place), "pre", LS_NORM_PLACES,
               "Place of the norm: before each layer; after each residual sum; before each layer "
-              "and on its output (Gemma 2); on its output alone, before the sum (OLMo 2)."),
+              "and on its output (Gemma 2); on its output alone, before the sum (OLMo 2); none."),
     LS_CHOICE("parallel", FIELD(parallel), "no", "no|one_norm|two_norms",
               "Whether mixer and feed-forward layer read the same rows and are added at once: "
               "through one norm (GPT-J, Phi), or each through its own (GPT-NeoX)."),
-    LS_CHOICE("residual", FIELD(residual), "sum", "sum|gru|normed",
-              "Residual connection: a sum, a gated recurrent unit, or a sum with the norm of the "
-              "input (BLOOM)."),
+    LS_CHOICE("residual", FIELD(residual), "sum", "sum|gru|normed|none",
+              "Residual connection: a sum, a gated recurrent unit, a sum with the norm of the "
+              "input (BLOOM), or none."),
     LS_BOOL("inner_norm", FIELD(inner_norm), "false",
             "A norm inside feed-forward layers, before their output projection (sub-LayerNorm; "
             "attention has mixer.inner_norm).",
@@ -77,11 +77,25 @@ static const ls_option options[] = {
     LS_REAL("init", FIELD(init), "0.02", 0, 10,
             "Standard deviation of the initial embedding and feed-forward weights."),
     LS_BOOL("tied", FIELD(tied), "true", "Weight tying: the head is the embedding.",
-            .needs = "head=lm"),
+            .needs = "head=lm|masked"),
     LS_BOOL("bias", FIELD(bias), "true", "Biases in the feed-forward layers and LayerNorms."),
     LS_BOOL("head_bias", FIELD(head_bias), "false",
             "A bias on the logits; adaptive ones always have it.",
+            .needs = "head=lm|masked and no adaptive_cutoffs"),
+    LS_BOOL("scale_head", FIELD(scale_head), "false",
+            "Whether rows are divided by the square root of the width before the head (T5).",
             .needs = "head=lm and no adaptive_cutoffs"),
+    LS_CHOICE("head_activation", FIELD(head_activation), "gelu",
+              "none|gelu|gelu_tanh|silu|relu|relu2",
+              "Activation of the layer and norm that a masked head has before its product (BERT); "
+              "none: it has no such layer (Perceiver).",
+              .needs = "head=masked"),
+    LS_INT("mask_token", FIELD(mask_token), "-1", -1, 16777215,
+           "Id that stands for a masked token; -1: the tokenizer's.", .needs = "head=masked"),
+    LS_REAL("mask_share", FIELD(mask_share), "0.15", 1e-6, 1,
+            "Share of a text's tokens that training asks for: 80% of them are masked, 10% become "
+            "other tokens, 10% stay.",
+            .needs = "head=masked"),
     LS_REAL("logit_cap", FIELD(logit_cap), "0", 0, 1e6,
             "Soft cap of the logits: cap tanh(logit / cap) (Gemma 2); 0: none.",
             .needs = "head=lm and no adaptive_cutoffs"),
@@ -106,13 +120,24 @@ static const ls_option options[] = {
             "Whether embeddings are multiplied by the square root of the width."),
     LS_BOOL("norm_embedding", FIELD(norm_embedding), "false",
             "A norm of embeddings, positions included (BLOOM, BERT)."),
+    LS_INT("token_types", FIELD(token_types), "0", 0, 65536,
+           "Rows of a table of token types, added to the embeddings (BERT); a text is of type 0 "
+           "throughout; 0: none.",
+           .needs = "no segment and encoder_layers=0"),
+    LS_BOOL("embedding", FIELD(embedding), "true",
+            "Whether the model embeds tokens; false: it is given rows, as `apply` does with blocks "
+            "that stand alone.",
+            .needs = "head=none and no segment and encoder_layers=0"),
+    LS_BOOL("mixing", FIELD(mixing), "true",
+            "A mixer in each block; false: feed-forward layers alone.",
+            .needs = "feed_forward=true"),
     LS_BOOL("feed_forward", FIELD(feed_forward), "true",
             "A feed-forward layer after the mixer of each block."),
     LS_BOOL("causal", FIELD(causal), "true",
             "Whether tokens see only those before them; false: both ways."),
-    LS_CHOICE("head", FIELD(head), "lm", "lm|classify|match",
-              "Output: the next token, a class of the sequence, or a class of a pair of "
-              "sequences."),
+    LS_CHOICE("head", FIELD(head), "lm", "lm|classify|match|masked|none",
+              "Output: the next token, a class of the sequence, a class of a pair of sequences, "
+              "the tokens that were masked, or rows alone (a checkpoint without a head)."),
     LS_INT("classes", FIELD(classes), "0", 0, 16777216, "Number of classes; 0: the task's.",
            .needs = "head=classify|match"),
     LS_CHOICE("pool", FIELD(pool), "mean", "mean|first|last",
@@ -136,6 +161,10 @@ static const ls_option options[] = {
             "Whether scores of the cross-attention are divided by sqrt(cross_key_width); T5's "
             "are not, its initial weights are.",
             .needs = "encoder_layers"),
+    LS_INT("start_token", FIELD(start_token), "-1", -1, 16777215,
+           "Id that a decoder begins with where a text is cut into a source and what follows; -1: "
+           "not known.",
+           .needs = "encoder_layers"),
     LS_BOOL("cross_bias", FIELD(cross_bias), "false",
             "Biases on the projections of the cross-attention.", .needs = "encoder_layers"),
 };

@@ -42,6 +42,12 @@ static ls_status parse(ls_ctx *ctx, const char *choice, ls_naming *naming) {
     return LS_OK;
 }
 
+const char *ls_public_rules(const char *name) {
+    for (const ls_public_names *known = ls_public_names_known; known->name != NULL; known++)
+        if (strcmp(known->name, name) == 0) return known->rules;
+    return "";
+}
+
 /* The rules of public code, or those of a file. */
 static ls_status load(ls_ctx *ctx, const char *choice, ls_text *out) {
     enum { NAMING_BYTES_MAX = 1 << 20 };

@@ -9,8 +9,9 @@
  *   w.NAME    parameters of ours: one, or several joined by rows (A + B); `transposed` where the
  *             file's first two axes are exchanged, `last` where its rows are the last ones of ours,
  *             `reversed` where they come in the opposite order, `plus_one` where ours are the
- *             file's plus 1, - for what is no parameter. Below layers.N.mixer. a mixer's own names
- *             of public code count too. Weights without a rule bear our names.
+ *             file's plus 1, `log_negated` where ours are the logarithms of its values, which are
+ *             negative, - for what is no parameter. Below layers.N.mixer. a mixer's own names of
+ *             public code count too. Weights without a rule bear our names.
  *
  *   in.NAME   tokens, or source
  *
@@ -50,6 +51,7 @@ typedef struct ls_public_names {
     const char *name, *rules;
 } ls_public_names;
 extern const ls_public_names ls_public_names_known[]; /* ends with {0} */
+const char *ls_public_rules(const char *name);        /* "" where there are none of this name */
 /* Our own names of a model's inputs and outputs, and what wraps a model of any kind. */
 extern const char ls_public_names_own[];
 

@@ -65,6 +65,7 @@ static ls_status add_mixers(ls_ctx *ctx, const ls_public_scope *scope, const ls_
     out->flags |= before.flags;
     out->last = before.last;
     out->reversed = before.reversed;
+    out->log_negated = before.log_negated;
     out->plus_one = before.plus_one;
     return LS_OK;
 }
@@ -88,15 +89,19 @@ static ls_status add_part(ls_ctx *ctx, const ls_public_scope *scope, const char 
                    out->name, ours);
 }
 
-/* How a target says that rows stand; `turned` is what older files of rules say. */
+/* How a target says that rows and values stand; `turned` is what older files of rules say. */
 static bool read_modifier(const char *word, ls_weight *out) {
     const bool transposed = strcmp(word, "transposed") == 0 || strcmp(word, "turned") == 0;
+    const bool last = strcmp(word, "last") == 0, reversed = strcmp(word, "reversed") == 0;
+    const bool plus_one = strcmp(word, "plus_one") == 0;
+    const bool log_negated = strcmp(word, "log_negated") == 0;
     if (transposed) out->flags |= LS_ALIAS_TRANSPOSED;
-    if (strcmp(word, "last") == 0) out->last = true;
-    if (strcmp(word, "reversed") == 0) out->reversed = true;
-    if (strcmp(word, "plus_one") == 0) out->plus_one = true;
-    return transposed || strcmp(word, "last") == 0 || strcmp(word, "reversed") == 0 ||
-           strcmp(word, "plus_one") == 0 || strcmp(word, "-") == 0 || strcmp(word, "+") == 0;
+    out->last |= last;
+    out->reversed |= reversed;
+    out->plus_one |= plus_one;
+    out->log_negated |= log_negated;
+    return transposed || last || reversed || plus_one || log_negated || strcmp(word, "-") == 0 ||
+           strcmp(word, "+") == 0;
 }
 
 /* Puts a cluster's number where a word of a target has a {x} left over; false: it has none. */

@@ -46,7 +46,11 @@ typedef struct ls_safetensor {
     int64_t count; /* elements */
     const uint8_t *data;
     size_t bytes;
+    /* a tensor of another kind of file may hold f32 in blocks: which (base/gguf.h); 0: it does not.
+     * Blocks lie along the last axis. */
+    uint32_t block;
 } ls_safetensor;
+const char *ls_safetensor_type_name(const ls_safetensor *tensor);
 
 typedef struct ls_stored_text {
     const char *key, *value;

@@ -1,20 +1,44 @@
 /* The elements of a stored tensor, whatever their type, as numbers to compute with. */
 #include <string.h>
 
+#include "model/blocks.h"
 #include "model/safetensors.h"
 #include "tensor/engine/dtype.h"
 
-static double f16_value(uint16_t bits) {
-    uint32_t exponent = bits >> 10 & 31, mantissa = bits & 1023u, wide;
-    uint32_t sign = (uint32_t)(bits >> 15) << 31;
-    float value;
-    if (exponent == 0) {
-        value = (float)mantissa * 0x1p-24f;
-        return sign ? -value : value;
+const char *ls_safetensor_type_name(const ls_safetensor *tensor) {
+    return tensor->block == 0 ? ls_stored_name(tensor->type) : ls_gguf_type_of(tensor->block)->name;
+}
+
+enum { BLOCK_MOST = 256 };
+
+/* The rest of a block from element `first` on, at most `count`; gives how many. */
+static int64_t part_of_block(const ls_safetensor *tensor, int64_t first, int64_t count,
+                             float *out) {
+    const ls_gguf_type *about = ls_gguf_type_of(tensor->block);
+    float values[BLOCK_MOST];
+    const int64_t from = first % about->values, here = ls_min(count, about->values - from);
+    ls_blocks_f32(tensor->block, tensor->data + first / about->values * about->bytes, 1, values);
+    memcpy(out, values + from, (size_t)here * sizeof *out);
+    return here;
+}
+
+static void blocks_f32(const ls_safetensor *tensor, int64_t first, int64_t count, float *out) {
+    const ls_gguf_type *about = ls_gguf_type_of(tensor->block);
+    int64_t done = first % about->values == 0 ? 0 : part_of_block(tensor, first, count, out);
+    const int64_t whole = (count - done) / about->values;
+    ls_blocks_f32(tensor->block, tensor->data + (first + done) / about->values * about->bytes,
+                  whole, out + done);
+    done += whole * about->values;
+    if (done < count) part_of_block(tensor, first + done, count - done, out + done);
+}
+
+static void blocks_f64(const ls_safetensor *tensor, int64_t first, int64_t count, double *out) {
+    float values[BLOCK_MOST];
+    for (int64_t done = 0; done < count;) {
+        const int64_t here = part_of_block(tensor, first + done, count - done, values);
+        for (int64_t i = 0; i < here; i++) out[done + i] = values[i];
+        done += here;
     }
-    wide = sign | (exponent == 31 ? 255u : exponent + 112u) << 23 | mantissa << 13;
-    memcpy(&value, &wide, 4);
-    return value;
 }
 
 /* Reads element by element through memcpy, since a file's data may lie at any address. */
@@ -24,7 +48,7 @@ static double f16_value(uint16_t bits) {
         CASE(F64, double, out_type, (out_type)x)                                                   \
         CASE(F32, float, out_type, (out_type)x)                                                    \
         CASE(BF16, uint16_t, out_type, (out_type)ls_bf16_to_f32(x))                                \
-        CASE(F16, uint16_t, out_type, (out_type)f16_value(x))                                      \
+        CASE(F16, uint16_t, out_type, (out_type)ls_f16_value(x))                                   \
         CASE(I64, int64_t, out_type, (out_type)x)                                                  \
         CASE(I32, int32_t, out_type, (out_type)x)                                                  \
         CASE(I16, int16_t, out_type, (out_type)x)                                                  \
@@ -45,11 +69,20 @@ static double f16_value(uint16_t bits) {
         break;
 
 void ls_safetensor_f64(const ls_safetensor *tensor, int64_t first, int64_t count, double *out) {
+    if (tensor->block != 0) {
+        blocks_f64(tensor, first, count, out);
+        return;
+    }
     CONVERT(double)
 }
 
-void ls_safetensor_f32(const ls_safetensor *tensor, int64_t first, int64_t count,
-                       float *out){CONVERT(float)}
+void ls_safetensor_f32(const ls_safetensor *tensor, int64_t first, int64_t count, float *out) {
+    if (tensor->block != 0) {
+        blocks_f32(tensor, first, count, out);
+        return;
+    }
+    CONVERT(float)
+}
 
 ls_status ls_safetensor_i32(ls_ctx *ctx, const ls_safetensor *tensor, int64_t first, int64_t count,
                             int32_t *out) {

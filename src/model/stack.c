@@ -53,9 +53,9 @@ static void record_layer(ls_program *p, const ls_model_settings *about, const ls
     const ls_sublayer crossing = {"", "_cross", read_source, layers->source};
     const ls_sublayer feeding = {"", "2", feed_forward, NULL};
     ls_block_begin(rows);
-    if (ls_mixer_result_of(mixer).whole)
+    if (about->mixing && ls_mixer_result_of(mixer).whole)
         mix_whole(p, about, mixer, rows);
-    else
+    else if (about->mixing)
         ls_block_add(p, about, &mixing, rows);
     if (layers->context != NULL) ls_block_add(p, about, &reading, rows);
     if (layers->source != NULL) ls_block_add(p, about, &crossing, rows);

@@ -128,6 +128,10 @@ ls_status ls_stream_new_reading(ls_model *model, int64_t batch, int64_t source, 
                        "a stream needs a batch, a capacity and a chunk of at least 1");
     if (source > 0 && model->config->encoder_layers == 0)
         return LS_FAIL(ctx, LS_EUSE, "this model has no encoder that would read a source");
+    if (model->config->model.head == LS_HEAD_MASKED)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "a masked language model finds tokens from both sides of them: it reads a "
+                       "text whole, and does not write on (`longshot eval` measures it)");
     ls_stream *stream = ls_new(ctx, 1, sizeof *stream);
     if (stream == NULL) return LS_ENOMEM;
     *stream = (ls_stream){.model = model,

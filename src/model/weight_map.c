@@ -1,5 +1,6 @@
 #include "model/weight_map.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -76,8 +77,10 @@ static bool rows_of(const ls_weight *weight, const ls_safetensor *tensor, rows *
     if (flags & LS_ALIAS_PAIRS) out->count *= 2;
     out->width = tensor->count / out->count;
     if (out->width * out->count != tensor->count) return false;
-    if (weight->parts == 1 && flags == 0 && same_axes(tensor, weight->part[0].parameter)) {
-        out->count = weight->part[0].parameter->dim[0];
+    const ls_parameter *only = weight->parts == 1 && flags == 0 ? weight->part[0].parameter : NULL;
+    const bool flat = only != NULL && only->rank == 1 && only->count == tensor->count;
+    if (only != NULL && (flat || same_axes(tensor, only))) {
+        out->count = only->dim[0];
         out->width = tensor->count / out->count;
     }
     return true;
@@ -116,29 +119,38 @@ static int part_of(const ls_weight *weight, const rows *all, int64_t r, int64_t 
     return -1;
 }
 
-/* Which way elements go: values of the tensor into the parameters, those of the parameters' buffer
- * `from` onto `out` in the tensor's order, or nowhere. `set` counts, per parameter. */
-typedef struct move {
-    const double *values;
-    double more; /* added to what goes into the parameters, or to what comes from them */
-    void *(*from)(const ls_parameters *store, const ls_parameter *parameter);
-    double *out;
-    int64_t *set;
-} move;
-
-static void move_one(const ls_parameters *store, const ls_parameter *parameter, int64_t here,
-                     int64_t there, move how) {
-    if (how.values != NULL)
-        ls_element_set(ls_parameter_master(store, parameter), store->master_type, here,
-                       how.more == 0 ? how.values[there] : how.values[there] + how.more);
-    if (how.out != NULL)
-        how.out[there] +=
-            ls_element(how.from(store, parameter), store->master_type, here) + how.more;
+/* What becomes of a value of the file, of ours on the way back, and of a gradient. */
+static double value_in(const ls_weight *weight, double value) {
+    return weight->log_negated ? log(-value) : weight->plus_one ? value + 1 : value;
 }
 
-/* Of parameters whose rows lie side by side in the tensor. */
-static ls_status move_columns(ls_ctx *ctx, const ls_parameters *store, const ls_weight *weight,
-                              const rows *all, move how) {
+static double value_out(const ls_weight *weight, double value) {
+    return weight->log_negated ? -exp(value) : weight->plus_one ? value - 1 : value;
+}
+
+static double slope_out(const ls_weight *weight, double value) {
+    return weight->log_negated ? -exp(-value) : 1;
+}
+
+/* Where row r stands; *row < 0: nowhere, which is as it should be. */
+static ls_status place_row(ls_ctx *ctx, const ls_weight *weight, const rows *all, int64_t r,
+                           const ls_parameter **parameter, int64_t *row) {
+    const int at = part_of(weight, all, r, row);
+    const char *name = all->tensor->name;
+    if (at < 0) *row = -1;
+    if (at < 0 && weight->flags & LS_ALIAS_MOVES) return LS_OK;
+    if (at < 0)
+        return LS_FAIL(ctx, LS_EUSE, "%s has more rows than %s with these options", name,
+                       weight->part[0].parameter->name);
+    *parameter = weight->part[at].parameter;
+    const int64_t width = (*parameter)->count / (*parameter)->dim[0];
+    if (width == all->width) return LS_OK;
+    return LS_FAIL(ctx, LS_EUSE, "%s has rows of %lld values, %s with these options of %lld", name,
+                   (long long)all->width, (*parameter)->name, (long long)width);
+}
+
+/* Whether the parameters' rows lie side by side in the tensor as its rows are wide. */
+static ls_status check_columns(ls_ctx *ctx, const ls_weight *weight, const rows *all) {
     int64_t first = 0;
     for (int i = 0; i < weight->parts; i++) {
         const ls_parameter *parameter = weight->part[i].parameter;
@@ -146,9 +158,6 @@ static ls_status move_columns(ls_ctx *ctx, const ls_parameters *store, const ls_
         if (parameter->dim[0] != all->count || first + width > all->width)
             return LS_FAIL(ctx, LS_EUSE, "%s does not hold %s of these options beside others",
                            all->tensor->name, parameter->name);
-        for (int64_t at = 0; at < parameter->count; at++)
-            move_one(store, parameter, at, at / width * all->width + first + at % width, how);
-        if (how.set != NULL) how.set[parameter - store->items] += parameter->count;
         first += width;
     }
     if (first == all->width) return LS_OK;
@@ -156,29 +165,58 @@ static ls_status move_columns(ls_ctx *ctx, const ls_parameters *store, const ls_
                    all->tensor->name, weight->part[0].parameter->name);
 }
 
-static ls_status move_rows(ls_ctx *ctx, const ls_parameters *store, const ls_weight *weight,
-                           const ls_safetensor *tensor, move how) {
-    rows all;
-    if (!rows_of(weight, tensor, &all))
+static ls_status find_rows(ls_ctx *ctx, const ls_weight *weight, const ls_safetensor *tensor,
+                           rows *out) {
+    if (!rows_of(weight, tensor, out))
         return LS_FAIL(ctx, LS_EINPUT, "%s is empty, or has too few axes for what it is",
                        tensor->name);
-    if (all.flags & LS_ALIAS_SIDE) return move_columns(ctx, store, weight, &all, how);
+    return out->flags & LS_ALIAS_SIDE ? check_columns(ctx, weight, out) : LS_OK;
+}
+
+/* ---- outwards ---- */
+
+/* Adds what the parameters or their gradients hold to `out`, in the tensor's order. */
+typedef struct giver {
+    const ls_parameters *store;
+    const ls_weight *weight;
+    bool gradient;
+    double *out;
+} giver;
+
+static void give(const giver *to, const ls_parameter *parameter, int64_t here, int64_t there) {
+    const ls_parameters *store = to->store;
+    const double value =
+        ls_element(ls_parameter_master(store, parameter), store->master_type, here);
+    to->out[there] += !to->gradient ? value_out(to->weight, value)
+                                    : slope_out(to->weight, value) *
+                                          ls_element(ls_parameter_gradient(store, parameter),
+                                                     store->master_type, here);
+}
+
+static void give_columns(const giver *to, const rows *all) {
+    int64_t first = 0;
+    for (int i = 0; i < to->weight->parts; i++) {
+        const ls_parameter *parameter = to->weight->part[i].parameter;
+        const int64_t width = parameter->count / parameter->dim[0];
+        for (int64_t at = 0; at < parameter->count; at++)
+            give(to, parameter, at, at / width * all->width + first + at % width);
+        first += width;
+    }
+}
+
+static ls_status give_all(ls_ctx *ctx, const giver *to, const ls_safetensor *tensor) {
+    const ls_parameter *parameter = NULL;
+    rows all;
+    LS_TRY(find_rows(ctx, to->weight, tensor, &all));
+    if (all.flags & LS_ALIAS_SIDE) {
+        give_columns(to, &all);
+        return LS_OK;
+    }
     for (int64_t r = 0; r < all.count; r++) {
         int64_t row;
-        const int at = part_of(weight, &all, r, &row);
-        if (at < 0 && weight->flags & LS_ALIAS_MOVES) continue;
-        if (at < 0)
-            return LS_FAIL(ctx, LS_EUSE, "%s has more rows than %s with these options",
-                           tensor->name, weight->part[0].parameter->name);
-        const ls_parameter *parameter = weight->part[at].parameter;
-        if (parameter->count / parameter->dim[0] != all.width)
-            return LS_FAIL(ctx, LS_EUSE,
-                           "%s has rows of %lld values, %s with these options of %lld",
-                           tensor->name, (long long)all.width, parameter->name,
-                           (long long)(parameter->count / parameter->dim[0]));
-        for (int64_t c = 0; c < all.width; c++)
-            move_one(store, parameter, row * all.width + c, element_of(&all, r, c), how);
-        if (how.set != NULL) how.set[parameter - store->items] += all.width;
+        LS_TRY(place_row(ctx, to->weight, &all, r, &parameter, &row));
+        for (int64_t c = 0; row >= 0 && c < all.width; c++)
+            give(to, parameter, row * all.width + c, element_of(&all, r, c));
     }
     return LS_OK;
 }
@@ -231,32 +269,115 @@ static void clear_moving(const ls_parameters *store, const ls_weight *weight, in
     }
 }
 
+/* Elements of the tensor at `to`, in the master's type. */
+static void read_span(const ls_parameters *store, const ls_weight *weight,
+                      const ls_safetensor *tensor, int64_t first, int64_t count, void *to) {
+    const bool wide = store->master_type == LS_F64;
+    if (wide)
+        ls_safetensor_f64(tensor, first, count, to);
+    else
+        ls_safetensor_f32(tensor, first, count, to);
+    if (weight->log_negated || weight->plus_one)
+        for (int64_t i = 0; i < count; i++)
+            ls_element_set(to, store->master_type, i,
+                           value_in(weight, ls_element(to, store->master_type, i)));
+}
+
+/* Rows r .. r + count - 1 of the tensor at place[0] ...; of a transposed one a few columns of the
+ * file at a time, so that no line of memory is read twice. */
+enum { TILE = 64 };
+static void read_tile(const ls_parameters *store, const ls_weight *weight, const rows *all,
+                      int64_t r, int64_t count, char *const *place) {
+    const size_t size = ls_dtype_size(store->master_type);
+    const bool plain =
+        (all->flags & (LS_ALIAS_PAIRS | LS_ALIAS_TRANSPOSED | LS_ALIAS_LAST_TRANSPOSED)) == 0;
+    const bool transposed = all->flags & LS_ALIAS_TRANSPOSED && all->tensor->rank == 2;
+    double span[TILE];
+    for (int64_t i = 0; plain && i < count; i++)
+        if (place[i] != NULL)
+            read_span(store, weight, all->tensor, (r + i) * all->width, all->width, place[i]);
+    for (int64_t c = 0; transposed && c < all->width; c++) {
+        read_span(store, weight, all->tensor, element_of(all, r, c), count, span);
+        for (int64_t i = 0; i < count; i++)
+            if (place[i] != NULL)
+                memcpy(place[i] + (size_t)c * size, (char *)span + (size_t)i * size, size);
+    }
+    for (int64_t i = 0; !plain && !transposed && i < count; i++)
+        for (int64_t c = 0; place[i] != NULL && c < all->width; c++)
+            read_span(store, weight, all->tensor, element_of(all, r + i, c), 1,
+                      place[i] + (size_t)c * size);
+}
+
+static void read_columns(const ls_parameters *store, const ls_weight *weight, const rows *all,
+                         int64_t *set) {
+    const size_t size = ls_dtype_size(store->master_type);
+    int64_t first = 0;
+    for (int i = 0; i < weight->parts; i++) {
+        const ls_parameter *parameter = weight->part[i].parameter;
+        const int64_t width = parameter->count / parameter->dim[0];
+        char *to = ls_parameter_master(store, parameter);
+        for (int64_t r = 0; r < all->count; r++)
+            read_span(store, weight, all->tensor, r * all->width + first, width,
+                      to + (size_t)(r * width) * size);
+        if (set != NULL) set[parameter - store->items] += parameter->count;
+        first += width;
+    }
+}
+
+/* Where the rows go; `set` counts. */
+static ls_status place_rows(ls_ctx *ctx, const ls_parameters *store, const ls_weight *weight,
+                            const rows *all, char **place, int64_t *set) {
+    const size_t size = ls_dtype_size(store->master_type);
+    const ls_parameter *parameter = NULL;
+    for (int64_t r = 0; r < all->count; r++) {
+        int64_t row;
+        LS_TRY(place_row(ctx, weight, all, r, &parameter, &row));
+        if (row < 0) continue;
+        place[r] =
+            (char *)ls_parameter_master(store, parameter) + (size_t)(row * all->width) * size;
+        if (set != NULL) set[parameter - store->items] += all->width;
+    }
+    return LS_OK;
+}
+
+static ls_status read_rows(ls_ctx *ctx, const ls_parameters *store, const ls_weight *weight,
+                           const ls_safetensor *tensor, int64_t *set) {
+    rows all;
+    LS_TRY(find_rows(ctx, weight, tensor, &all));
+    if (all.flags & LS_ALIAS_SIDE) {
+        read_columns(store, weight, &all, set);
+        return LS_OK;
+    }
+    char **place = ls_new(ctx, (size_t)all.count, sizeof *place);
+    if (place == NULL) return LS_ENOMEM;
+    ls_status status = place_rows(ctx, store, weight, &all, place, set);
+    if (status == LS_OK) {
+#pragma omp parallel for schedule(dynamic) num_threads(ctx->threads) if (tensor->bytes > 1 << 16)
+        for (int64_t r = 0; r < all.count; r += TILE)
+            read_tile(store, weight, &all, r, ls_min(TILE, all.count - r), place + r);
+    }
+    ls_free(ctx, place);
+    return status;
+}
+
 ls_status ls_weight_load(ls_ctx *ctx, ls_parameters *store, const ls_weight *weight,
                          const ls_safetensor *tensor, int64_t *set) {
-    double *values;
     if (weight->parts == 0) return LS_OK;
     if (tensor->type > LS_STORED_F16)
         return LS_FAIL(ctx, LS_EINPUT, "%s is a weight, but has elements of type %s", tensor->name,
                        ls_stored_name(tensor->type));
     clear_moving(store, weight, set);
-    LS_TRY(ls_safetensor_values(ctx, tensor, &values));
     const bool moves = (weight->flags & LS_ALIAS_MOVES) != 0;
-    ls_status status = move_rows(
-        ctx, store, weight, tensor,
-        (move){.values = values, .more = weight->plus_one ? 1 : 0, .set = moves ? NULL : set});
-    ls_free(ctx, values);
-    return status;
+    return read_rows(ctx, store, weight, tensor, moves ? NULL : set);
 }
 
 ls_status ls_weight_values(ls_ctx *ctx, const ls_parameters *store, const ls_weight *weight,
                            const ls_safetensor *shape, double *out) {
     memset(out, 0, (size_t)shape->count * sizeof *out);
-    return move_rows(
-        ctx, store, weight, shape,
-        (move){.from = ls_parameter_master, .more = weight->plus_one ? -1 : 0, .out = out});
+    return give_all(ctx, &(giver){store, weight, false, out}, shape);
 }
 
 ls_status ls_weight_gradient(ls_ctx *ctx, const ls_parameters *store, const ls_weight *weight,
                              const ls_safetensor *tensor, double *out) {
-    return move_rows(ctx, store, weight, tensor, (move){.from = ls_parameter_gradient, .out = out});
+    return give_all(ctx, &(giver){store, weight, true, out}, tensor);
 }

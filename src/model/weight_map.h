@@ -20,10 +20,11 @@ typedef struct ls_weight {
         int layout;            /* the mixer's number */
         int64_t rows;          /* the first so many of the parameter are meant; 0: all */
     } part[LS_WEIGHT_PARTS_MAX];
-    int flags;     /* LS_ALIAS_* */
-    bool last;     /* the rows are the last ones of the parameter */
-    bool reversed; /* and come in the opposite order */
-    bool plus_one; /* ours are the file's plus 1 */
+    int flags;        /* LS_ALIAS_* */
+    bool last;        /* the rows are the last ones of the parameter */
+    bool reversed;    /* and come in the opposite order */
+    bool plus_one;    /* ours are the file's plus 1 */
+    bool log_negated; /* ours are the logarithms of the file's, which are negative */
     /* where there are no parts: what the mixer has in its place, or NULL: the naming says that it
      * is nothing */
     const ls_buffer *buffer;

@@ -16,6 +16,12 @@ ls_tensor *ls_embed_tokens(ls_program *p, const ls_model_settings *about, ls_ten
                            ls_tensor **embedding) {
     const ls_head_type *head = ls_head_of(about);
     *embedding = NULL;
+    if (!about->embedding) { /* tokens tell how many rows there are, and which are padding */
+        ls_tensor *x = ls_input(p, "x", ls_type(p),
+                                LS_DIMS(tokens->dim[0], tokens->dim[1], about->width), true);
+        if (ls_program_about(p)->grad) ls_keep_gradient(p, "x", x);
+        return x;
+    }
     const int64_t width = about->embedding_width > 0 ? about->embedding_width : about->width;
     if (head->embed == NULL)
         *embedding = ls_param(p, "embed.weight", LS_DIMS(about->vocabulary, width),

@@ -112,11 +112,12 @@ void ls_position_clear(ls_ctx *ctx, ls_position *position);
 ls_status ls_position_fits(ls_ctx *ctx, const ls_position *position, int64_t width, int64_t heads,
                            bool causal);
 
-/* T5's bias by distance: a parameter [buckets, heads] that all layers share under this name, spread
- * to a table wide [heads, R] whose column *zero is distance 0. NULL where the sizes do not fit. */
+/* T5's bias by distance: a parameter [buckets, heads], the layer's own or one that all layers share
+ * under this name, spread to a table wide [heads, R] whose column *zero is distance 0. NULL where
+ * the sizes do not fit. */
 ls_status ls_t5_fits(ls_ctx *ctx, int64_t buckets, int64_t max_distance);
 ls_tensor *ls_t5_table(ls_program *p, const char *name, int64_t buckets, int64_t max_distance,
-                       int64_t heads, bool causal, int64_t *zero);
+                       int64_t heads, bool causal, bool own, int64_t *zero);
 
 /* A parameter outside the current scope, shared by all layers: "position.<name>". */
 ls_tensor *ls_shared_param(ls_program *p, const char *name, int rank, const int64_t *dim,

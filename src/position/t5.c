@@ -8,7 +8,7 @@
 
 typedef struct t5_options {
     int64_t buckets, max_distance;
-    bool scaled, exchanged;
+    bool scaled, exchanged, each_layer;
 } t5_options;
 
 #define FIELD(name) t5_options, name
@@ -23,6 +23,8 @@ static const ls_option options[] = {
             "Whether buckets are for both directions where the model is causal, and for the past "
             "alone where it is not (all of the future is then at distance 0), as "
             "lucidrains/memformer has them."),
+    LS_BOOL("each_layer", FIELD(each_layer), "false",
+            "A table for each layer, not one that all share (UMT5)."),
 };
 
 ls_status ls_t5_fits(ls_ctx *ctx, int64_t buckets, int64_t max_distance) {
@@ -51,7 +53,7 @@ static int32_t bucket_of(int64_t buckets, int64_t max_distance, bool causal, int
 }
 
 ls_tensor *ls_t5_table(ls_program *p, const char *name, int64_t buckets, int64_t max_distance,
-                       int64_t heads, bool causal, int64_t *zero) {
+                       int64_t heads, bool causal, bool own, int64_t *zero) {
     ls_ctx *ctx = ls_program_ctx(p);
     ls_status status = ls_t5_fits(ctx, buckets, max_distance);
     *zero = causal ? 0 : max_distance;
@@ -64,7 +66,8 @@ ls_tensor *ls_t5_table(ls_program *p, const char *name, int64_t buckets, int64_t
     for (int64_t r = 0; r < columns; r++)
         bucket[r] = bucket_of(buckets, max_distance, causal, r - *zero);
     ls_init init = {.kind = LS_INIT_NORMAL, .a = 0.02, .no_decay = true, .full = true};
-    ls_tensor *weight = ls_shared_param(p, name, LS_DIMS(buckets, heads), init);
+    ls_tensor *weight = own ? ls_param(p, name, LS_DIMS(buckets, heads), init)
+                            : ls_shared_param(p, name, LS_DIMS(buckets, heads), init);
     ls_tensor *table = ls_bucket_table(p, weight, columns, bucket);
     ls_free(ctx, bucket);
     return table;
@@ -72,8 +75,9 @@ ls_tensor *ls_t5_table(ls_program *p, const char *name, int64_t buckets, int64_t
 
 static void attend_t5(ls_program *p, const void *chosen, ls_attend *attend) {
     const t5_options *o = chosen;
-    attend->table = ls_t5_table(p, "bias", o->buckets, o->max_distance, attend->heads,
-                                attend->causal != o->exchanged, &attend->table_zero);
+    attend->table = ls_t5_table(p, o->each_layer ? "position_bias" : "bias", o->buckets,
+                                o->max_distance, attend->heads, attend->causal != o->exchanged,
+                                o->each_layer, &attend->table_zero);
     if (!o->scaled) attend->scale = 1;
 }
 

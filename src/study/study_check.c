@@ -58,10 +58,10 @@ static ls_status read_arm(ls_ctx *ctx, const ls_study_arm *arm, ls_model_config 
     LS_TRY_GOTO(settle(ctx, &all));
     LS_TRY_GOTO(ls_options_default(ctx, &ls_train_options, train));
     LS_TRY_GOTO(ls_settings_apply(ctx, &all, "train", &ls_train_options, NULL, train));
+    LS_TRY_GOTO(ls_model_config_read(ctx, &all, config));
     LS_TRY_GOTO(ls_options_default(ctx, &ls_eval_options, eval));
     LS_TRY_GOTO(ls_settings_apply(ctx, &all, "eval", &ls_eval_options,
-                                  ls_eval_facts(ls_settings_has(&all, "task")), eval));
-    LS_TRY_GOTO(ls_model_config_read(ctx, &all, config));
+                                  ls_eval_facts(ls_settings_has(&all, "task"), config), eval));
     if (ls_settings_get(&all, "train.length") == NULL) train->length = config->model.length;
 fail:
     ls_settings_clear(ctx, &all);

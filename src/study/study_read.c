@@ -220,7 +220,7 @@ static ls_status check_settings(ls_study *study, const ls_study_arm *arm) {
     LS_TRY_GOTO(check_section(ctx, &all, "data", &ls_data_options, ls_training_facts));
     LS_TRY_GOTO(check_section(ctx, &all, "train", &ls_train_options, NULL));
     LS_TRY_GOTO(check_section(ctx, &arm->testing, "eval", &ls_eval_options,
-                              ls_eval_facts(task.type != NULL)));
+                              ls_eval_facts(task.type != NULL, &config)));
     for (size_t i = 0; i < arm->training.count; i++) /* the first, and in their order */
         arm->training.items[i].optional = all.items[i].optional;
 fail:

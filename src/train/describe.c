@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/option.h"
+#include "model/blocks.h"
 #include "model/safetensors.h"
 #include "train/checkpoint.h"
 #include "train/trained.h"
@@ -24,9 +25,9 @@ static ls_status describe_tensors(ls_ctx *ctx, const ls_safetensors *file, const
     for (size_t i = 0; i < file->count; i++) {
         const ls_safetensor *tensor = &file->items[i];
         elements += tensor->count;
-        json_array_append_new(tensors,
-                              json_pack("{s:s, s:s, s:o}", "name", tensor->name, "type",
-                                        ls_stored_name(tensor->type), "shape", shape_of(tensor)));
+        json_array_append_new(tensors, json_pack("{s:s, s:s, s:o}", "name", tensor->name, "type",
+                                                 ls_safetensor_type_name(tensor), "shape",
+                                                 shape_of(tensor)));
     }
     for (size_t i = 0; i < file->metadata_count; i++)
         json_object_set_new(metadata, file->metadata[i].key, json_string(file->metadata[i].value));
@@ -35,8 +36,49 @@ static ls_status describe_tensors(ls_ctx *ctx, const ls_safetensors *file, const
     return *out == NULL ? LS_FAIL(ctx, LS_ENOMEM, "no memory to describe %s", path) : LS_OK;
 }
 
+/* A key of a GGUF file in one line. */
+static void describe_key(ls_ctx *ctx, const ls_gguf_key *key, ls_text *out) {
+    ls_gguf_text text;
+    double real;
+    bool flag;
+    if (key->kind == LS_GGUF_ARRAY)
+        ls_text_printf(ctx, out, "a list of %llu", (unsigned long long)key->count);
+    else if (ls_gguf_real(key, &real))
+        ls_text_printf(ctx, out, "%.9g", real);
+    else if (ls_gguf_boolean(key, &flag))
+        ls_text_printf(ctx, out, "%s", flag ? "true" : "false");
+    else if (ls_gguf_string(key, &text))
+        ls_text_append(ctx, out, text.at, text.length);
+}
+
+/* A model is described as one. */
+static ls_status describe_gguf(ls_ctx *ctx, const char *path, json_t **out) {
+    ls_gguf file;
+    LS_TRY(ls_gguf_open(ctx, path, &file));
+    if (ls_gguf_find_tensor(&file, "token_embd.weight") != NULL) {
+        ls_gguf_close(ctx, &file);
+        return ls_describe_run(ctx, path, out);
+    }
+    ls_safetensors view = {.items = ls_new(ctx, file.tensor_count + 1, sizeof *view.items)};
+    ls_status status = view.items == NULL ? LS_ENOMEM : LS_OK;
+    for (size_t i = 0; status == LS_OK && i < file.tensor_count; i++)
+        view.items[view.count++] = ls_blocks_tensor(&file.tensors[i]);
+    if (status == LS_OK) status = describe_tensors(ctx, &view, path, out);
+    for (size_t i = 0; status == LS_OK && i < file.key_count; i++) {
+        ls_text text = {0};
+        describe_key(ctx, &file.keys[i], &text);
+        json_object_set_new(json_object_get(*out, "metadata"), file.keys[i].name,
+                            json_stringn(text.bytes == NULL ? "" : text.bytes, text.length));
+        ls_text_clear(ctx, &text);
+    }
+    ls_free(ctx, view.items);
+    ls_gguf_close(ctx, &file);
+    return status;
+}
+
 ls_status ls_describe_file(ls_ctx *ctx, const char *path, json_t **out) {
     ls_safetensors file;
+    if (ls_gguf_is_file(path)) return describe_gguf(ctx, path, out);
     LS_TRY(ls_safetensors_open(ctx, path, &file));
     ls_status status = describe_tensors(ctx, &file, path, out);
     ls_safetensors_close(ctx, &file);

@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "train/objective.h"
 #include "train/train.h"
 
 static void loader_rows(const void *user, int64_t batch, int64_t row, int64_t rows, int32_t *inputs,
@@ -75,14 +76,14 @@ ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *jo
 
 ls_status ls_train_model(ls_ctx *ctx, ls_model *model, const ls_loader *loader,
                          const ls_train_job *job, ls_train_result *result) {
-    if (model->config->model.head != LS_HEAD_LM)
-        return LS_FAIL(ctx, LS_EUSE,
-                       "a text has no classes: model.head must be lm, or a task be trained");
-    if (model->config->encoder_layers > 0)
-        return LS_FAIL(ctx, LS_EUSE,
-                       "a text is not cut into a source and answers: model.encoder_layers needs a "
-                       "task");
+    ls_objective_batches batches;
+    ls_status status =
+        ls_objective_batches_init(ctx, loader, model->config, job->settings, &batches);
     ls_train_job whole = *job;
-    whole.source = ls_train_source_of(loader, model->config->model.vocabulary);
-    return ls_train_model_on(ctx, model, &whole, result);
+    if (status == LS_OK) {
+        whole.source = ls_objective_batches_source(&batches);
+        status = ls_train_model_on(ctx, model, &whole, result);
+    }
+    ls_free(ctx, batches.spare);
+    return status;
 }

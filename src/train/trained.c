@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "train/checkpoint.h"
+#include "train/objective.h"
 #include "train/train.h"
 
 static ls_status join(ls_ctx *ctx, char *out, const char *a, const char *b) {
@@ -30,10 +31,13 @@ static ls_status find_public(const char *path, ls_trained *out) {
 ls_status ls_trained_find(ls_ctx *ctx, const char *path, ls_trained *out) {
     char checkpoint[LS_TRAINED_PATH], config[LS_TRAINED_PATH], folder[LS_TRAINED_PATH];
     *out = (ls_trained){.ctx = ctx, .step = -1};
+    if (ls_gguf_is_file(path)) return find_public(path, out);
     if (!ls_path_is_folder(path))
-        return LS_FAIL(ctx, LS_EINPUT, "%s is not the folder of a run or of a checkpoint", path);
+        return LS_FAIL(ctx, LS_EINPUT,
+                       "%s is neither the folder of a run or of a checkpoint nor a .gguf file",
+                       path);
     LS_TRY(join(ctx, config, path, "config.yaml"));
-    if (!ls_path_exists(config) && ls_family_is_folder(path)) return find_public(path, out);
+    if (!ls_path_exists(config) && ls_family_is_at(path)) return find_public(path, out);
     LS_TRY(join(ctx, out->weights, path, "model.safetensors"));
     if (ls_path_exists(config)) {
         LS_TRY(join(ctx, out->folder, path, "."));
@@ -141,6 +145,11 @@ static ls_status open_tokenizer(ls_trained *trained) {
         return LS_FAIL(trained->ctx, LS_EINPUT,
                        "the tokenizer of %s has %lld ids, its model takes %lld", trained->folder,
                        (long long)has, (long long)trained->config.model.vocabulary);
+    ls_model_settings *model = &trained->config.model;
+    int32_t mask;
+    if (model->head != LS_HEAD_MASKED || model->mask_token >= 0) return LS_OK;
+    LS_TRY(ls_objective_mask_of(trained->ctx, trained->tokenizer, &mask));
+    model->mask_token = mask;
     return LS_OK;
 }
 
@@ -151,7 +160,7 @@ static ls_status open_all(ls_trained *trained, const ls_settings *overrides, con
     LS_TRY(ls_model_config_read(ctx, &trained->settings, &trained->config));
     LS_TRY(trained_type(trained, &wanted));
     if (type != NULL) wanted = *type;
-    LS_TRY(ls_model_new(ctx, &trained->config, wanted, 0, false, &trained->model));
+    LS_TRY(ls_model_plan(ctx, &trained->config, wanted, false, &trained->model));
     LS_TRY(ls_trained_load(trained, trained->model, NULL));
     return open_tokenizer(trained);
 }

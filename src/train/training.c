@@ -6,6 +6,7 @@
 
 #include "base/lock.h"
 #include "tensor/engine/machine.h"
+#include "train/objective.h"
 #include "train/task_keys.h"
 #include "train/trained.h"
 
@@ -37,8 +38,7 @@ static ls_status take_small_model(ls_training *t, bool corpus) {
 static ls_status take_public_model(ls_training *t) {
     const char *from = ls_settings_get(t->given, "train.from");
     ls_trained other = {0};
-    if (from == NULL || !ls_family_is_folder(from) || ls_settings_has(t->given, "extend"))
-        return LS_OK;
+    if (from == NULL || !ls_family_is_at(from) || ls_settings_has(t->given, "extend")) return LS_OK;
     ls_status status = ls_trained_find(t->ctx, from, &other);
     const ls_settings *theirs = &other.settings;
     for (size_t i = 0; status == LS_OK && other.family.type != NULL && i < theirs->count; i++) {
@@ -119,6 +119,16 @@ static ls_status open_task(ls_training *t, ls_train_source *out) {
     return ls_train_source_of_task(t->ctx, &t->batches, t->settings.model.model.vocabulary, out);
 }
 
+/* Which token masks others is the tokenizer's to say, where the settings do not. */
+static ls_status settle_mask(ls_training *t) {
+    ls_model_settings *model = &t->settings.model.model;
+    int32_t mask;
+    if (model->head != LS_HEAD_MASKED || model->mask_token >= 0) return LS_OK;
+    LS_TRY(ls_objective_mask_of(t->ctx, t->data.tokenizer, &mask));
+    model->mask_token = mask;
+    return LS_OK;
+}
+
 /* The tokenizer decides the vocabulary, so the model is described again once it is known. */
 static ls_status open_corpus(ls_training *t) {
     ls_ctx *ctx = t->ctx;
@@ -136,6 +146,7 @@ static ls_status open_corpus(ls_training *t) {
         LS_TRY(put_number(t, "model.vocabulary", has));
         LS_TRY(ls_model_config_read(ctx, t->given, model));
     }
+    LS_TRY(settle_mask(t));
     return ls_data_loader(ctx, &t->data, &t->settings.data, train->batch, train->length,
                           (uint64_t)train->seed, &t->loader);
 }

@@ -65,4 +65,8 @@ ls_status ls__tokenizer_new_sentencepiece(ls_ctx *ctx, const ls_text *model, con
 ls_status ls__tokenizer_new_vocab_txt(ls_ctx *ctx, const ls_text *lines, const ls_text *config,
                                       const char *what, ls_tokenizer **out);
 
+/* Of GGUF files. */
+ls_status ls__tokenizer_load_gguf(ls_ctx *ctx, const char *path, ls_tokenizer **out);
+bool ls__tokenizer_is_in_gguf(const char *path);
+
 #endif

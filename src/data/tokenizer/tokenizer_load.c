@@ -61,6 +61,7 @@ static const struct {
 
 bool ls_tokenizer_is_in(const char *folder) {
     char path[PATH_BYTES];
+    if (ls_gguf_is_file(folder)) return ls__tokenizer_is_in_gguf(folder);
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         const int length = snprintf(path, sizeof path, "%s/%s", folder, known[i].name);
         if (length > 0 && (size_t)length < sizeof path && ls_path_exists(path)) return true;
@@ -104,9 +105,10 @@ ls_status ls_tokenizer_load(ls_ctx *ctx, const char *source, ls_tokenizer **out)
             return load_one(ctx, source, ls__tokenizer_new_sentencepiece, out);
         if (ends_with(source, ".txt"))
             return load_one(ctx, source, ls__tokenizer_new_vocab_txt, out);
+        if (ends_with(source, ".gguf")) return ls__tokenizer_load_gguf(ctx, source, out);
         return LS_FAIL(ctx, LS_EINPUT,
-                       "the tokenizer %s is neither `byte`, a folder, a .json, .model or .txt "
-                       "file, nor VOCAB.json,MERGES.txt",
+                       "the tokenizer %s is neither `byte`, a folder, a .json, .model, .txt or "
+                       ".gguf file, nor VOCAB.json,MERGES.txt",
                        source);
     }
     if ((size_t)(comma - source) >= sizeof first)

@@ -239,7 +239,16 @@ enum {
     ROWS_KEYS,    /* keys alone */
     ROWS_VALUES,  /* values alone */
     ROWS_GROUPED, /* per key-value head: its queries, its key, its value (BLOOM, NeoX, Falcon) */
+    /* queries or keys alone, the two of a rotated pair next to each other (Llama in GGUF) */
+    ROWS_PAIRED_QUERIES,
+    ROWS_PAIRED_KEYS,
 };
+
+/* Row 2i + s of a head is here row i of its half s. */
+static int64_t unpaired(int64_t width, int64_t r) {
+    const int64_t at = r % width;
+    return r - at + at % 2 * (width / 2) + at / 2;
+}
 
 static int64_t row(const ls_mixer *mixer, int layout, int64_t r) {
     shape s = shape_of(mixer);
@@ -256,6 +265,10 @@ static int64_t row(const ls_mixer *mixer, int layout, int64_t r) {
         if (at < queries + s.key_width) return keys + group * s.key_width + at - queries;
         return values + group * s.value_width + at - queries - s.key_width;
     }
+    case ROWS_PAIRED_QUERIES:
+        return r < keys ? unpaired(s.key_width, r) : -1;
+    case ROWS_PAIRED_KEYS:
+        return keys + unpaired(s.key_width, r);
     default:
         return r;
     }
@@ -265,6 +278,8 @@ static const ls_alias aliases[] = {
     LS_ALIAS_LAYER("q_proj", "qkv", ROWS_SAME),
     LS_ALIAS_LAYER("k_proj", "qkv", ROWS_KEYS),
     LS_ALIAS_LAYER("v_proj", "qkv", ROWS_VALUES),
+    LS_ALIAS_LAYER("paired.q_proj", "qkv", ROWS_PAIRED_QUERIES),
+    LS_ALIAS_LAYER("paired.k_proj", "qkv", ROWS_PAIRED_KEYS),
     LS_ALIAS_LAYER("out_proj", "out", ROWS_SAME),
     LS_ALIAS_LAYER("o_proj", "out", ROWS_SAME),
     LS_ALIAS_LAYER("q", "qkv", ROWS_SAME),
@@ -285,7 +300,11 @@ static const ls_alias aliases[] = {
     {"c_attn.bias", "qkv.bias", ROWS_SAME},
     {"c_proj.weight", "out.weight", ROWS_SAME | LS_ALIAS_TRANSPOSED},
     {"c_proj.bias", "out.bias", ROWS_SAME},
+    LS_ALIAS_LAYER("query", "qkv", ROWS_SAME),
+    LS_ALIAS_LAYER("key", "qkv", ROWS_KEYS),
+    LS_ALIAS_LAYER("value", "qkv", ROWS_VALUES),
     {"relative_attention_bias.weight", "/position.bias", ROWS_SAME},
+    {"relative_attention_bias.weight", "position_bias", ROWS_SAME},
     {"qkv_net.weight", "qkv.weight", ROWS_SAME},
     {"o_net.weight", "out.weight", ROWS_SAME},
     {"r_net.weight", "relative.weight", ROWS_SAME},

@@ -10,7 +10,7 @@ typedef struct linformer_options {
     int sharing;
 } linformer_options;
 
-enum { SHARING_NONE, SHARING_HEADWISE, SHARING_KEY_VALUE, SHARING_LAYERWISE };
+enum { SHARING_NONE, SHARING_HEADWISE, SHARING_KEY_VALUE, SHARING_LAYERWISE, SHARING_PER_HEAD };
 
 #define FIELD(name) linformer_options, name
 static const ls_option options[] = {
@@ -19,9 +19,10 @@ static const ls_option options[] = {
            "Rows that the keys and values of a text are projected to."),
     LS_INT("length", FIELD(length), "512", 1, 1 << 24,
            "Longest text: the projections have a row for each position."),
-    LS_CHOICE("sharing", FIELD(sharing), "headwise", "none|headwise|key-value|layerwise",
+    LS_CHOICE("sharing", FIELD(sharing), "headwise", "none|headwise|key-value|layerwise|per-head",
               "Projections: one per head, each for keys and for values; one per layer, each for "
-              "keys and for values; one per layer; one for all layers."),
+              "keys and for values; one per layer; one for all layers; one per head, for keys and "
+              "values."),
     LS_INT("kv_heads", FIELD(heads.kv), "0", 0, 4096,
            "Key-value heads, each shared by as many query heads; 0: as many as heads."),
     LS_BOOL("keys_alone", FIELD(heads.keys_alone), "false",
@@ -30,7 +31,8 @@ static const ls_option options[] = {
 };
 
 static bool one_projection(const linformer_options *o) {
-    return o->sharing == SHARING_KEY_VALUE || o->sharing == SHARING_LAYERWISE;
+    return o->sharing == SHARING_KEY_VALUE || o->sharing == SHARING_LAYERWISE ||
+           o->sharing == SHARING_PER_HEAD;
 }
 
 static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
@@ -45,7 +47,7 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
 /* E or F, [length,k], of each head where wished. */
 static ls_tensor *projection(ls_program *p, const linformer_options *o, const char *name) {
     const ls_init init = {.kind = LS_INIT_UNIFORM, .a = 1 / sqrt((double)o->k)};
-    if (o->sharing == SHARING_NONE)
+    if (o->sharing == SHARING_NONE || o->sharing == SHARING_PER_HEAD)
         return ls_param(p, name, LS_DIMS(ls_heads_kv(&o->heads), o->length, o->k), init);
     return ls_param(p, name, LS_DIMS(o->length, o->k), init);
 }

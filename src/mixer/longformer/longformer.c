@@ -8,7 +8,7 @@
 typedef struct longformer_options {
     int64_t heads, globals;
     ls_ints window, dilation, global_at;
-    bool bias;
+    bool bias, global_weights;
 } longformer_options;
 
 #define FIELD(name) longformer_options, name
@@ -25,6 +25,10 @@ static const ls_option options[] = {
     LS_INTS("global_at", FIELD(global_at), "", 0, 1e9,
             "Positions of global tokens, rising, instead of the first ones; with positions that "
             "enter at the embedding."),
+    LS_BOOL("global_weights", FIELD(global_weights), "false",
+            "Whether there are projections for global tokens where none is global, as public "
+            "checkpoints have them.",
+            .needs = "model.causal=false"),
     LS_BOOL("bias", FIELD(bias), "true", "Biases on the projections."),
 };
 
@@ -206,7 +210,8 @@ static ls_tensor *mix(ls_program *p, const ls_mixer *mixer, const int64_t *at, i
     else
         mixed = ls_attend_record(p, mixer->position, local_rows(mixer, dilation), qkv[0], qkv[1],
                                  qkv[2]);
-    return has_globals(o) ? replace_globals(p, mixer, at, count, x, mixed) : mixed;
+    const bool weights = has_globals(o) || o->global_weights;
+    return weights ? replace_globals(p, mixer, at, count, x, mixed) : mixed;
 }
 
 static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
@@ -285,6 +290,9 @@ static const ls_alias aliases[] = {
     {0},
 };
 
+/* With weights for them any token may be global. */
+static const char *const at_test[] = {"globals", "global_at", NULL};
+
 const ls_mixer_type ls_mixer_longformer = {
     .name = "longformer",
     .summary = "a sliding window with dilation by head, and global tokens with projections of "
@@ -298,4 +306,5 @@ const ls_mixer_type ls_mixer_longformer = {
     .flops = flops,
     .aliases = aliases,
     .row = row,
+    .at_test = at_test,
 };

@@ -84,7 +84,7 @@ static ls_key_set local_segment(ls_program *p, const ls_mixer *mixer, ls_tensor 
     segment.hi = o->radius;
     segment.valid = mixer->valid;
     segment.table = ls_t5_table(p, "bias", o->buckets, o->max_distance, o->heads, mixer->causal,
-                                &segment.table_zero);
+                                false, &segment.table_zero);
     return segment;
 }
 
@@ -114,8 +114,8 @@ static ls_key_set side_segment(ls_program *p, const ls_mixer *mixer, ls_tensor *
     int64_t zero;
     /* parameters do not depend on the length: they are declared where there is no block yet */
     ls_tensor *gain = ls_param(p, "global_norm.weight", LS_DIMS(mixer->width), ls_init_gain());
-    ls_tensor *table =
-        ls_t5_table(p, "global_bias", o->buckets, o->max_distance, o->heads, mixer->causal, &zero);
+    ls_tensor *table = ls_t5_table(p, "global_bias", o->buckets, o->max_distance, o->heads,
+                                   mixer->causal, false, &zero);
     if (!streaming && side_tokens(o, x->dim[1]) == 0) return (ls_key_set){0};
     ls_tensor *side = streaming ? completed_sums(p, o, x)
                                 : ls_block_sums(p, x, mixer->valid, o->global_block, !mixer->causal,

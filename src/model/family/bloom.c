@@ -20,6 +20,12 @@ static void read(ls_family_reader *r) {
     for (size_t i = 0; i < sizeof inert / sizeof inert[0]; i++) ls_field_any(r, inert[i]);
 }
 
+/* The feed-forward layers are four times as wide as the model. */
+static void translate(ls_family_gguf_reader *r) {
+    if (ls_family_gguf_int(r, "intermediate_size") == 4 * ls_family_gguf_int(r, "hidden_size"))
+        ls_family_gguf_set(r, "intermediate_size", NULL);
+}
+
 const ls_family_type ls_family_bloom = {
     .name = "bloom",
     .rules = "w.*word_embeddings.weight = embed.weight\n"
@@ -35,4 +41,5 @@ const ls_family_type ls_family_bloom = {
     .head = "lm_head.weight",
     .tied = true,
     .read = read,
+    .gguf = {.architecture = "bloom", .translate = translate},
 };

@@ -38,6 +38,15 @@ static void read(ls_family_reader *r) {
     ls_field_any(r, "rope_scaling");
 }
 
+/* llama.cpp has the two parallel forms. With two norms the mixer's is its second. */
+static void translate(ls_family_gguf_reader *r) {
+    const int64_t norms = ls_family_gguf_has(r, "blk.0.attn_norm_2.weight") ? 2 : 1;
+    const bool one = ls_family_gguf_int(r, "num_key_value_heads") == 1 && norms == 1;
+    ls_family_gguf_set(r, "new_decoder_architecture", json_boolean(!one));
+    ls_family_gguf_set(r, "multi_query", json_boolean(one));
+    ls_family_gguf_set(r, "num_ln_in_parallel_attn", json_integer(norms));
+}
+
 const ls_family_type ls_family_falcon = {
     .name = "falcon",
     .rules = "w.*word_embeddings.weight = embed.weight\n"
@@ -54,4 +63,9 @@ const ls_family_type ls_family_falcon = {
     .head = "lm_head.weight",
     .tied = true,
     .read = read,
+    .gguf = {.architecture = "falcon",
+             .rules = "w.blk.{n}.attn_norm_2.* = layers.{n}.norm1.*\n"
+                      "w.blk.{n}.attn_norm.* = layers.{n}.norm2.*\n"
+                      "w.blk.{n}.attn_norm.* = layers.{n}.norm1.*\n",
+             .translate = translate},
 };

@@ -10,6 +10,14 @@ static void read(ls_family_reader *r) {
     ls_field_any(r, "use_falcon_mambapy"); /* how transformers computes the same */
 }
 
+static void translate(ls_family_gguf_reader *r) {
+    const int64_t width = ls_family_gguf_int(r, "hidden_size");
+    if (width > 0)
+        ls_family_gguf_set(r, "expand",
+                           json_integer(ls_family_gguf_int(r, "intermediate_size") / width));
+    ls_family_gguf_set(r, "mamba.ssm.dt_b_c_rms", NULL);
+}
+
 const ls_family_type ls_family_falcon_mamba = {
     .name = "falcon_mamba",
     .names = "mamba",
@@ -17,4 +25,5 @@ const ls_family_type ls_family_falcon_mamba = {
     .head = "lm_head.weight",
     .tied = true,
     .read = read,
+    .gguf = {.architecture = "mamba", .only = "ssm.dt_b_c_rms", .translate = translate},
 };

@@ -26,4 +26,5 @@ const ls_family_type ls_family_gemma = {
     .head = "lm_head.weight",
     .tied = true,
     .read = read,
+    .gguf = {.architecture = "gemma"},
 };

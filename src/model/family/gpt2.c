@@ -24,4 +24,5 @@ const ls_family_type ls_family_gpt2 = {
     .head = "lm_head.weight",
     .tied = true,
     .read = read,
+    .gguf = {.architecture = "gpt2"},
 };

@@ -29,4 +29,5 @@ const ls_family_type ls_family_gpt_neox = {
     .embedding = "embed_in.weight",
     .head = "embed_out.weight",
     .read = read,
+    .gguf = {.architecture = "gptneox", .share = true},
 };

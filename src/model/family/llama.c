@@ -8,10 +8,18 @@ static void read(ls_family_reader *r) {
     ls_field_must_be(r, "rope_interleaved", false, "pairs of neighbours in Llama's rotation");
 }
 
+/* Mistral's files say llama too. */
+static void translate(ls_family_gguf_reader *r) {
+    ls_family_gguf_set(r, "attention_bias",
+                       json_boolean(ls_family_gguf_has(r, "blk.0.attn_q.bias")));
+    ls_family_gguf_set(r, "mlp_bias", json_boolean(ls_family_gguf_has(r, "blk.0.ffn_up.bias")));
+}
+
 const ls_family_type ls_family_llama = {
     .name = "llama",
     .names = "llama",
     .embedding = "embed_tokens.weight",
     .head = "lm_head.weight",
     .read = read,
+    .gguf = {.architecture = "llama", .rules = LS_GGUF_PAIRED, .translate = translate},
 };

@@ -7,6 +7,15 @@ static void read(ls_family_reader *r) {
     ls_family_read_step_rank(r, &sizes);
 }
 
+static void translate(ls_family_gguf_reader *r) {
+    const int64_t width = ls_family_gguf_int(r, "hidden_size");
+    if (width > 0)
+        ls_family_gguf_set(r, "expand",
+                           json_integer(ls_family_gguf_int(r, "intermediate_size") / width));
+    if (json_is_false(json_object_get(r->config, "mamba.ssm.dt_b_c_rms")))
+        ls_family_gguf_set(r, "mamba.ssm.dt_b_c_rms", NULL);
+}
+
 const ls_family_type ls_family_mamba = {
     .name = "mamba",
     .names = "mamba",
@@ -14,4 +23,5 @@ const ls_family_type ls_family_mamba = {
     .head = "lm_head.weight",
     .tied = true,
     .read = read,
+    .gguf = {.architecture = "mamba", .translate = translate},
 };

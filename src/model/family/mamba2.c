@@ -1,4 +1,4 @@
-/* Mamba-2. Its gated norm is over all channels in transformers. */
+/* Mamba-2. Its gated norm is over all channels in transformers, by groups in llama.cpp. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -35,12 +35,27 @@ static void read(ls_family_reader *r) {
         ls_field_refuse(r, "num_heads times head_dim is not expand times hidden_size");
     LS_FAMILY_INT(r, "mixer.headdim", width);
     LS_FAMILY_INT(r, "mixer.ngroups", ls_field_int(r, "n_groups", 8, 1, 65536));
-    ls_family_set(r, "mixer.norm", "whole");
+    ls_family_set(r, "mixer.norm", "%s",
+                  ls_field_bool(r, "gguf.norm_groups", false) ? "groups" : "whole");
     ls_family_set_real(r, "mixer.eps", ls_field_real(r, "layer_norm_epsilon", 1e-5, 0, 1));
     ls_field_must_be(r, "rms_norm", true, "Mamba-2 without its gated norm in transformers' form");
     read_limit(r);
     ls_field_any(r, "chunk_size"); /* how the scan is cut changes nothing */
     ls_field_any(r, "time_step_rank");
+}
+
+/* llama.cpp's norm is over the channels of a group. */
+static void translate(ls_family_gguf_reader *r) {
+    const int64_t width = ls_family_gguf_int(r, "hidden_size"),
+                  heads = ls_family_gguf_int(r, "time_step_rank"),
+                  inner = ls_family_gguf_int(r, "intermediate_size");
+    if (width > 0) ls_family_gguf_set(r, "expand", json_integer(inner / width));
+    if (heads > 0) ls_family_gguf_set(r, "head_dim", json_integer(inner / heads));
+    ls_family_gguf_set(r, "num_heads", json_integer(heads));
+    ls_family_gguf_set(r, "gguf.norm_groups", json_true());
+    ls_family_gguf_set(r, "layer_norm_epsilon",
+                       json_incref(json_object_get(r->config, "rms_norm_eps")));
+    ls_family_gguf_set(r, "rms_norm_eps", NULL);
 }
 
 const ls_family_type ls_family_mamba2 = {
@@ -49,4 +64,7 @@ const ls_family_type ls_family_mamba2 = {
     .embedding = "embeddings.weight",
     .head = "lm_head.weight",
     .read = read,
+    .gguf = {.architecture = "mamba2",
+             .rules = "w.blk.{n}.ssm_dt.bias = layers.{n}.mixer.dt_bias\n",
+             .translate = translate},
 };

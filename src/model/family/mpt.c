@@ -38,6 +38,18 @@ static void read(ls_family_reader *r) {
     for (size_t i = 0; i < sizeof inert / sizeof inert[0]; i++) ls_field_any(r, inert[i]);
 }
 
+/* The feed-forward layers are four times as wide as the model. */
+static void translate(ls_family_gguf_reader *r) {
+    if (ls_family_gguf_int(r, "intermediate_size") == 4 * ls_family_gguf_int(r, "hidden_size"))
+        ls_family_gguf_set(r, "intermediate_size", NULL);
+    json_t *clip = json_object_get(r->config, "clip_qkv");
+    const double most =
+        json_number_value(json_object_get(r->config, "mpt.attention.max_alibi_bias"));
+    if (clip != NULL) ls_family_gguf_set(r, "attn_config", json_pack("{s:O}", "clip_qkv", clip));
+    ls_family_gguf_set(r, "clip_qkv", NULL);
+    if (most == 8) ls_family_gguf_set(r, "mpt.attention.max_alibi_bias", NULL);
+}
+
 const ls_family_type ls_family_mpt = {
     .name = "mpt",
     .names = "mpt",
@@ -46,4 +58,5 @@ const ls_family_type ls_family_mpt = {
     .head = "lm_head.weight",
     .tied = true,
     .read = read,
+    .gguf = {.architecture = "mpt", .translate = translate},
 };

@@ -13,10 +13,18 @@ static void read(ls_family_reader *r) {
                         "clip_qkv needs limits on queries, keys and values, which there are not");
 }
 
+/* The norm's epsilon is fixed; llama.cpp's files state it. */
+static void translate(ls_family_gguf_reader *r) {
+    ls_family_gguf_set(r, "layer_norm_eps", NULL);
+    ls_family_gguf_set(r, "attention_bias",
+                       json_boolean(ls_family_gguf_has(r, "blk.0.attn_q.bias")));
+}
+
 const ls_family_type ls_family_olmo = {
     .name = "olmo",
     .names = "llama",
     .embedding = "embed_tokens.weight",
     .head = "lm_head.weight",
     .read = read,
+    .gguf = {.architecture = "olmo", .rules = LS_GGUF_PAIRED, .translate = translate},
 };

@@ -19,4 +19,5 @@ const ls_family_type ls_family_olmo2 = {
     .embedding = "embed_tokens.weight",
     .head = "lm_head.weight",
     .read = read,
+    .gguf = {.architecture = "olmo2"},
 };

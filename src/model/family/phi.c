@@ -30,4 +30,5 @@ const ls_family_type ls_family_phi = {
     .embedding = "embed_tokens.weight",
     .head = "lm_head.weight",
     .read = read,
+    .gguf = {.architecture = "phi2", .share = true},
 };

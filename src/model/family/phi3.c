@@ -14,4 +14,5 @@ const ls_family_type ls_family_phi3 = {
     .embedding = "embed_tokens.weight",
     .head = "lm_head.weight",
     .read = read,
+    .gguf = {.architecture = "phi3"},
 };

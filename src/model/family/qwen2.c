@@ -19,4 +19,5 @@ const ls_family_type ls_family_qwen2 = {
     .embedding = "embed_tokens.weight",
     .head = "lm_head.weight",
     .read = read,
+    .gguf = {.architecture = "qwen2"},
 };

@@ -21,4 +21,5 @@ const ls_family_type ls_family_qwen3 = {
     .embedding = "embed_tokens.weight",
     .head = "lm_head.weight",
     .read = read,
+    .gguf = {.architecture = "qwen3"},
 };

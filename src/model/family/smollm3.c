@@ -43,4 +43,5 @@ const ls_family_type ls_family_smollm3 = {
     .head = "lm_head.weight",
     .tied = true,
     .read = read,
+    .gguf = {.architecture = "smollm3", .rules = LS_GGUF_PAIRED},
 };

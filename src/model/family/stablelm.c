@@ -19,10 +19,15 @@ static void read(ls_family_reader *r) {
     ls_family_read_rope(r, &sizes, 0.25);
 }
 
+static void translate(ls_family_gguf_reader *r) {
+    ls_family_gguf_set(r, "use_qkv_bias", json_boolean(ls_family_gguf_has(r, "blk.0.attn_q.bias")));
+}
+
 const ls_family_type ls_family_stablelm = {
     .name = "stablelm",
     .names = "llama",
     .embedding = "embed_tokens.weight",
     .head = "lm_head.weight",
     .read = read,
+    .gguf = {.architecture = "stablelm", .share = true, .translate = translate},
 };

@@ -18,6 +18,10 @@ static void read(ls_family_reader *r) {
     ls_field_text(r, "norm_type", NULL);
 }
 
+static void translate(ls_family_gguf_reader *r) {
+    ls_family_gguf_set(r, "use_bias", json_boolean(ls_family_gguf_has(r, "blk.0.attn_q.bias")));
+}
+
 const ls_family_type ls_family_starcoder2 = {
     .name = "starcoder2",
     .names = "llama",
@@ -27,4 +31,5 @@ const ls_family_type ls_family_starcoder2 = {
     .head = "lm_head.weight",
     .tied = true,
     .read = read,
+    .gguf = {.architecture = "starcoder2", .translate = translate},
 };

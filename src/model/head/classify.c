@@ -14,6 +14,7 @@ const ls_head_type ls_head_classify = {
     .summary = "a class of each sequence",
     .sequences = 1,
     .classes = true,
+    .padded = true,
     .serves = serves,
     .check = ls_head_classes_check,
     .complete = ls_head_classes_complete,

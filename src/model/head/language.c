@@ -1,4 +1,6 @@
 /* A language model: a token after each token. */
+#include <math.h>
+
 #include "model/head.h"
 #include "model/layers.h"
 
@@ -11,7 +13,7 @@ static ls_status check(ls_ctx *ctx, const ls_model_settings *about) {
     if (!about->causal)
         return LS_FAIL(ctx, LS_EUSE,
                        "model.causal=false: a language model would see the tokens it predicts (set "
-                       "model.head=classify or match)");
+                       "model.head=masked, classify or match)");
     return LS_OK;
 }
 
@@ -23,6 +25,7 @@ static ls_output output(ls_program *p, const ls_model_settings *about, const ls_
     if (!about->tied)
         weight = ls_param(p, "head.weight", LS_DIMS(V, inner > 0 ? inner : about->width),
                           ls_init_normal(about->init));
+    if (about->scale_head) x = ls_times(p, x, 1 / sqrt((double)about->width));
     return (ls_output){x, weight, bias};
 }
 

@@ -39,6 +39,7 @@ const ls_head_type ls_head_match = {
     .paper = "arXiv 2011.04006",
     .sequences = 2,
     .classes = true,
+    .padded = true,
     .serves = serves,
     .check = ls_head_classes_check,
     .complete = ls_head_classes_complete,

@@ -6,11 +6,23 @@ static bool serves(const ls_model_config *config) {
     return config->model.segment == 0 && config->encoder_layers == 0;
 }
 
+/* What a row is of beside its token: a first or a second text, for example. */
+static ls_tensor *add_types(ls_program *p, const ls_model_settings *about, const ls_recording *how,
+                            ls_tensor *x) {
+    if (x == NULL) return NULL;
+    const int64_t B = x->dim[0], T = x->dim[1];
+    ls_tensor *types = how->types ? ls_input(p, "types", LS_I32, LS_DIMS(B, T), false)
+                                  : ls_constant(p, LS_I32, LS_DIMS(B, T), NULL);
+    ls_tensor *table = ls_param(p, "embed.types", LS_DIMS(about->token_types, about->width),
+                                ls_init_normal(about->init));
+    return ls_plus(p, x, ls_embed(p, types, table));
+}
+
 static ls_tensor *rows(ls_program *p, const ls_model_config *config, const ls_recording *how,
                        ls_tensor *tokens, ls_tensor *valid, ls_tensor **embedding) {
-    (void)how;
     const ls_stack layers = ls_stack_whole(config);
     ls_tensor *x = ls_embed_tokens(p, &config->model, tokens, embedding);
+    if (config->model.token_types > 0) x = add_types(p, &config->model, how, x);
     return ls_stack_record(p, config, &layers, x, valid);
 }
 

@@ -1,0 +1,46 @@
+/* Longformer: RoBERTa with a window in each layer, and projections for tokens that are global. None
+ * is unless mixer.globals or mixer.global_at says so. */
+#include "model/family.h"
+
+/* One window for all layers, or a list with one for each. */
+static void read_windows(ls_family_reader *r, int64_t layers) {
+    const json_t *windows = ls_field_any(r, "attention_window");
+    const size_t count = json_is_array(windows) ? json_array_size(windows) : 1;
+    ls_text list = {0};
+    if (json_is_array(windows) && (int64_t)count != layers)
+        ls_field_refuse(r, "`attention_window` must list %lld layers", (long long)layers);
+    for (size_t i = 0; i < count && r->status == LS_OK; i++) {
+        const json_t *item = json_is_array(windows) ? json_array_get(windows, i) : windows;
+        const json_int_t window = item == NULL ? 512 : json_integer_value(item);
+        if (window < 2 || window > 1 << 30 || window % 2 != 0)
+            ls_field_refuse(r, "`attention_window` must have even numbers from 2 on");
+        ls_text_printf(r->ctx, &list, "%s%lld", i == 0 ? "" : ",", (long long)window);
+    }
+    if (r->status == LS_OK) r->status = ls_text_status(&list);
+    if (r->status == LS_OK) ls_family_set(r, "mixer.window", "%s", list.bytes);
+    ls_text_clear(r->ctx, &list);
+}
+
+static void read(ls_family_reader *r) {
+    ls_family_sizes sizes;
+    ls_family_read_bert(r, "gelu", 1e-12, &sizes);
+    ls_family_count_from_padding(r, &sizes);
+    ls_family_set(r, "model.mixer", "longformer");
+    LS_FAMILY_INT(r, "mixer.heads",
+                  ls_field_int(r, "num_attention_heads", LS_FIELD_NEEDED, 1, 4096));
+    ls_family_set(r, "mixer.global_weights", "true");
+    read_windows(r, sizes.layers);
+    ls_field_any(r, "attention_mode"); /* how it is computed */
+    ls_field_any(r, "ignore_attention_mask");
+}
+
+const ls_family_type ls_family_longformer = {
+    .name = "longformer",
+    .names = "bert",
+    .embedding = "word_embeddings.weight",
+    .head = "lm_head.decoder.weight",
+    .head_layer = "lm_head.dense.weight",
+    .head_biases = {"lm_head.bias", "lm_head.decoder.bias"},
+    .tied = true,
+    .read = read,
+};
