@@ -250,7 +250,7 @@ static void heads_are_told_apart(void **state) {
     for (int q = 0; q < T; q++) A[q * T + (q >= L ? q - L + 1 : 0)] = 1; /* induction */
     for (int q = 0; q < T; q++)
         for (int k = 0; k <= q; k++) same[q * T + k] = 1.0 / (q + 1);
-    near(ls_head_stripe(A, T, L - 1), 1, 0); /* from the first copy's last query on */
+    near(ls_head_stripe(A, T, L - 1), 1, 0);   /* from the first copy's last query on */
     near(ls_head_stripe(A, T, 1), 1.0 / 8, 0); /* the second query has no other */
     near(ls_head_prefix(A, T, L, false), 1, 0);
     near(ls_head_share(A, T, LS_HEAD_INDUCTION, tokens, (ls_head_match){true, false}), 0.8, 1e-15);
