@@ -74,7 +74,10 @@ static void make_group(world *w, ls_suite_group *group) {
         item->candidate_count = 4;
         item->candidates = ls_pool_take(&group->pool, 4, sizeof *item->candidates);
         for (int c = 0; c < 4; c++)
-            item->candidates[c] = tokens_of(&group->pool, 20 + 4 * i + c, c == 3 ? 90 : c + 1);
+            item->candidates[c] = tokens_of(&group->pool, 20 + 4 * i + c, c == 3 ? 90 : c + 1 + i);
+        for (int c = 0; c < 4; c++) /* of the second and third item all begin alike */
+            memcpy((int32_t *)item->candidates[c].at, item->candidates[0].at,
+                   (size_t)i * sizeof *item->candidates[c].at);
     }
 }
 

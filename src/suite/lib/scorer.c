@@ -89,20 +89,37 @@ static ls_status score_rest(ls_scorer *s, ls_stream *stream, ls_tokens candidate
     return LS_OK;
 }
 
-/* The candidates after what the stream has read; `after` are the logits there, [V]. The last one
- * takes the stream itself. */
-static ls_status score_candidates(ls_scorer *s, ls_stream *stream, const double *after,
+/* How many tokens all candidates begin with, less than the shortest has. */
+static int64_t common_start(const ls_suite_item *item) {
+    const ls_tokens *all = item->candidates;
+    for (int64_t n = 0;; n++)
+        for (int64_t c = 0; c < item->candidate_count; c++)
+            if (n + 1 >= all[c].count || all[c].at[n] != all[0].at[n]) return n;
+}
+
+/* The candidates after what the stream has read; `after` are the logits there, [V], and are
+ * overwritten. What all begin with is fed once; the last one takes the stream itself. */
+static ls_status score_candidates(ls_scorer *s, ls_stream *stream, double *after,
                                   const ls_suite_item *item, ls_likelihood *out) {
-    const int64_t V = vocabulary_of(s);
+    const int64_t V = vocabulary_of(s), common = common_start(item);
+    ls_likelihood begun = {.greedy = true};
+    if (common > 0) {
+        const ls_tokens start = {item->candidates[0].at, common};
+        add_token(after, V, start.at[0], &begun);
+        LS_TRY(score_rest(s, stream, start, &begun));
+        LS_TRY(feed(s, stream, (ls_tokens){start.at + common - 1, 1}));
+        memcpy(after, s->logits, (size_t)V * sizeof *after);
+    }
     for (int64_t c = 0; c < item->candidate_count; c++) {
-        const ls_tokens candidate = item->candidates[c];
-        ls_stream *fork = NULL;
-        out[c] = (ls_likelihood){.greedy = true};
-        add_token(after, V, candidate.at[0], &out[c]);
-        if (candidate.count == 1) continue;
+        const ls_tokens rest = {item->candidates[c].at + common,
+                                item->candidates[c].count - common};
         const bool last = c + 1 == item->candidate_count;
+        ls_stream *fork = NULL;
+        out[c] = begun;
+        add_token(after, V, rest.at[0], &out[c]);
+        if (rest.count == 1) continue;
         if (!last) LS_TRY(ls_stream_fork(stream, &fork));
-        ls_status status = score_rest(s, last ? stream : fork, candidate, &out[c]);
+        ls_status status = score_rest(s, last ? stream : fork, rest, &out[c]);
         ls_stream_free(fork);
         LS_TRY(status);
     }
