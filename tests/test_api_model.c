@@ -211,6 +211,18 @@ static void test_generation(void **unused) {
     second = (heard){0};
     OK(engine, longshot_generate(model, "document", 20, &how, hear, &second));
     assert_true(memcmp(first.text, second.text, 20) != 0);
+    /* one of two tokens, as a coin falls: none of sixteen seeds takes the likelier one 20 times */
+    heard likeliest = {0};
+    how.temperature = 0;
+    OK(engine, longshot_generate(model, "document", 20, &how, hear, &likeliest));
+    how.temperature = 1e6;
+    how.top_k = 2;
+    for (how.seed = 1; how.seed <= 16; how.seed++) {
+        second = (heard){0};
+        OK(engine, longshot_generate(model, "document", 20, &how, hear, &second));
+        assert_true(memcmp(likeliest.text, second.text, 20) != 0);
+    }
+    how = (longshot_sampling){.size = sizeof how, .temperature = 1, .seed = 8};
     fixture_refused(engine, longshot_generate(model, "document", 20, &how, hear, &third),
                     LONGSHOT_ESTOP, "stopped");
     assert_int_equal(third.tokens, 3);

@@ -89,7 +89,7 @@ head -c 5000 /dev/urandom >noise.yaml
 refuses 3 "noise.yaml" train noise.yaml
 
 # runs and files
-refuses 3 "not the folder" eval nowhere
+refuses 3 "neither the folder" eval nowhere
 refuses 3 "holds neither" eval folder
 refuses 2 "say which run" eval
 refuses 2 "say which run" generate

@@ -144,6 +144,47 @@ static void test_shuffled_end_to_end(void **state) {
     ls_token_file_close(&ctx, file);
 }
 
+/* In which order the documents come that `epoch` is made of; each is one window. */
+static void read_order(ls_ctx *ctx, const ls_token_file *file, bool borders, uint64_t seed,
+                       int64_t epoch, int64_t *order) {
+    enum { T = 4, WINDOWS = 48 };
+    ls_loader *loader;
+    const ls_loader_settings settings = {
+        .kind = LS_LOADER_SHUFFLED, .borders = borders, .batch = 1, .length = T, .seed = seed};
+    assert_int_equal(ls_loader_new(ctx, file, settings, &loader), LS_OK);
+    const int64_t windows = ls_loader_epoch_steps(loader);
+    assert_in_range(windows, WINDOWS, WINDOWS + WINDOWS / 2);
+    for (int64_t s = 0; s < WINDOWS; s++) {
+        int32_t x[T], y[T];
+        ls_loader_rows(loader, epoch * windows + s, 0, 1, x, y, NULL);
+        order[s] = x[0] / (T + 1);
+    }
+    ls_loader_free(ctx, loader);
+}
+
+/* Every epoch and every seed has an order of its own. */
+static void test_orders_differ(void **state) {
+    (void)state;
+    enum { WINDOWS = 48, ORDERS = 6 };
+    ls_ctx ctx = ls_ctx_default();
+    int64_t lengths[WINDOWS], order[ORDERS][WINDOWS];
+    for (int i = 0; i < WINDOWS; i++) lengths[i] = 5;
+    ls_token_file *file = make_file(&ctx, lengths, WINDOWS);
+    for (int borders = 0; borders < 2; borders++) {
+        for (int i = 0; i < ORDERS; i++)
+            read_order(&ctx, file, borders == 1, i < 4 ? 7 : 4 + (uint64_t)i, i < 4 ? i : 0,
+                       order[i]);
+        for (int i = 0; i < ORDERS; i++)
+            for (int j = 0; j < i; j++) {
+                int same = 0;
+                for (int s = 0; s < WINDOWS; s++) same += order[i][s] == order[j][s];
+                /* one is to be expected */
+                if (same > 12) fail_msg("%d of %d windows stand alike", same, WINDOWS);
+            }
+    }
+    ls_token_file_close(&ctx, file);
+}
+
 /* Rows asked for alone, in any order and by a new loader are the rows of the whole batch. */
 static void test_pure(void **state) {
     (void)state;
@@ -243,6 +284,7 @@ int main(void) {
         cmocka_unit_test(test_permutation),
         cmocka_unit_test(test_shuffled_borders),
         cmocka_unit_test(test_shuffled_end_to_end),
+        cmocka_unit_test(test_orders_differ),
         cmocka_unit_test(test_pure),
         cmocka_unit_test(test_stream),
         cmocka_unit_test(test_tiny),

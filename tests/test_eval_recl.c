@@ -109,10 +109,56 @@ static void test_known_group(void **unused) {
     free(loss);
 }
 
+/* What counts is the best of the group, whichever it is: with two models in either order, and each
+ * the better one on other tokens, neither gains from a context that the other needs not. */
+static void test_best_of_group(void **unused) {
+    (void)unused;
+    enum { FEW = 8 };
+    ls_ctx ctx = ls_ctx_default();
+    const int64_t context[2] = {16, 32};
+    for (int good = 0; good < 2; good++) {
+        double loss[2][2][FEW], gain[2];
+        int64_t index[2];
+        for (int t = 0; t < FEW; t++) {
+            loss[good][0][t] = loss[good][1][t] = 1; /* never gains: it needs no more */
+            loss[1 - good][0][t] = 4;
+            loss[1 - good][1][t] = t % 2 == 0 ? 1.5 : 0.5; /* half of what it gains is of use */
+        }
+        const ls_recl_group group = {2, 2, FEW, context, &loss[0][0][0]};
+        assert_int_equal(ls_recl(&ctx, &group, 1, 0.01, index, gain), LS_OK);
+        assert_true(fabs(gain[good]) < 1e-15);
+        assert_true(fabs(gain[1 - good] - (1 - exp(-0.25))) < 1e-13);
+        assert_int_equal(index[good], 0);
+        assert_int_equal(index[1 - good], 1);
+    }
+}
+
+/* It ends at the first step that gains too little: what later steps gain does not count. */
+static void test_stops_once(void **unused) {
+    (void)unused;
+    enum { FEW = 10 };
+    ls_ctx ctx = ls_ctx_default();
+    const int64_t context[5] = {16, 32, 64, 128, 256};
+    const double level[2][5] = {{3, 2.9, 2.899, 2.5, 2}, {3, 2.999, 2.5, 2.4, 2.3}};
+    const double gained[2][4] = {{0.1, 0.001, 0.399, 0.5}, {0.001, 0.499, 0.1, 0.1}};
+    for (int i = 0; i < 2; i++) {
+        double loss[5 * FEW], gain[4];
+        int64_t index;
+        for (int c = 0; c < 5; c++)
+            for (int t = 0; t < FEW; t++) loss[c * FEW + t] = level[i][c];
+        const ls_recl_group group = {1, 5, FEW, context, loss};
+        assert_int_equal(ls_recl(&ctx, &group, 1, 0.01, &index, gain), LS_OK);
+        assert_int_equal(index, i == 0 ? 1 : 0);
+        for (int c = 0; c < 4; c++) assert_true(fabs(gain[c] - (1 - exp(-gained[i][c]))) < 1e-13);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_losses),
         cmocka_unit_test(test_known_group),
+        cmocka_unit_test(test_best_of_group),
+        cmocka_unit_test(test_stops_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

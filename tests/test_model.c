@@ -1,4 +1,4 @@
-/* Whole models: gradients against differences, streams against whole passes, sampling.
+/* Whole models: gradients against differences, streams against whole passes.
  * Tier: unsanitized. */
 #include "harness.h"
 
@@ -384,34 +384,6 @@ static void test_tokens_are_checked(void **state) {
     ls_model_config_clear(&ctx, &config);
 }
 
-static void test_sampling(void **state) {
-    (void)state;
-    double logits[6] = {0.1, 3, -2, 2, 2.5, -40}, scratch[12];
-    ls_sampling greedy = {.temperature = 0, .top_p = 1};
-    assert_int_equal(ls_sample(&greedy, logits, 6, 0, scratch), 1);
-    ls_sampling all = {.temperature = 1, .top_p = 1, .seed = 9};
-    ls_sampling two = {.temperature = 1, .top_k = 2, .top_p = 1, .seed = 9};
-    ls_sampling half = {.temperature = 1, .top_p = 0.5, .seed = 9};
-    double total = 0, share[6];
-    int count[6] = {0};
-    for (int i = 0; i < 6; i++) total += share[i] = exp(logits[i]);
-    enum { DRAWS = 20000 };
-    for (uint64_t i = 0; i < DRAWS; i++) {
-        int32_t token = ls_sample(&all, logits, 6, i, scratch);
-        assert_int_equal(token, ls_sample(&all, logits, 6, i, scratch));
-        count[token]++;
-        int32_t few = ls_sample(&two, logits, 6, i, scratch);
-        assert_true(few == 1 || few == 4);
-        /* token 1 alone has a share of 0.47, with 4 it is past one half */
-        int32_t likely = ls_sample(&half, logits, 6, i, scratch);
-        assert_true(likely == 1 || likely == 4);
-    }
-    for (int i = 0; i < 6; i++) { /* within five standard deviations */
-        double p = share[i] / total;
-        assert_true(fabs(count[i] - DRAWS * p) <= 5 * sqrt(DRAWS * p * (1 - p)) + 1);
-    }
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradients),
@@ -420,7 +392,6 @@ int main(void) {
         cmocka_unit_test(test_stream_types),
         cmocka_unit_test(test_hybrid_descriptions),
         cmocka_unit_test(test_tokens_are_checked),
-        cmocka_unit_test(test_sampling),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

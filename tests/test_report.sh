@@ -1,5 +1,5 @@
 #!/bin/sh
-# The page of a study: whole, offline, escaped; and drawn by a browser where there is one.
+# The page of a study: whole, offline, escaped. tests/test_report_page.sh opens it in a browser.
 set -eu
 program=$1
 scratch=$(mktemp -d)
@@ -87,32 +87,6 @@ echo '{"format": "longshot-study-1", "arms": [1, {"name": 3, "results": {}, "pos
 code=0
 "$program" report broken >/dev/null 2>&1 || code=$?
 [ $code -eq 3 ] || fail "members of the wrong kind left with $code"
-
-browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || :)
-if [ -z "$browser" ]; then
-    echo "no Chromium here: the page was not opened"
-    exit 0
-fi
-# the script runs without an error, hides an arm everywhere and sorts a table
-sed 's|</body>|<script>window.onerror = m => document.title = "ERROR " + m;\
-const shown = () => [...document.querySelectorAll(".series[data-arm=alibi]")].filter(e => e.getBoundingClientRect().width > 0).length;\
-const before = shown();\
-document.querySelector(".legend button[data-arm=alibi]").click();\
-const after = shown();\
-const sort = document.querySelectorAll("table thead button")[4];\
-sort.click(); sort.click();\
-const order = [...sort.closest("table").tBodies[0].rows].map(r => r.dataset.arm).join(" ");\
-const sizes = [...document.querySelectorAll("svg.chart")].map(s => s.getBoundingClientRect());\
-document.title = "drawn " + sizes.filter(s => s.width > 200 \&\& s.height > 60).length + " of " + sizes.length + ", alibi " + before + " " + after + ", order " + order;\
-</script></body>|' study/report.html >opened.html
-timeout 120 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$scratch/profile" --window-size=390,900 \
-    --dump-dom "file://$scratch/opened.html" >dom.html 2>browser.log || { tail -n 5 browser.log >&2; fail "the browser failed"; }
-title=$(sed -n 's|.*<title>\(.*\)</title>.*|\1|p' dom.html | head -n 1)
-echo "$title" | grep -Eq '^drawn ([0-9]+) of \1, alibi [1-9][0-9]* 0, order rope rope-bca alibi failed$' || fail "in the browser: $title"
-grep -i "uncaught\|syntaxerror" browser.log && fail "script errors" || :
-timeout 120 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$scratch/profile" --window-size=1000,1400 \
-    --screenshot="$scratch/page.png" "file://$scratch/study/report.html" >/dev/null 2>&1 || fail "no picture"
-[ "$(stat -c %s page.png)" -gt 30000 ] || fail "the picture is empty"
 
 # results of hostile origin: numbers that cannot be are refused in one sentence, many arms take little time
 cat >hostile.py <<'P'

@@ -34,6 +34,9 @@ static void schedules_have_their_values(void **state) {
     close_to(ls_schedule_rate(&s, 54), 1, 1e-15);
     close_to(ls_schedule_rate(&s, 99), 0.1 + 0.9 * 11 / 55, 1e-15);
     close_to(ls_schedule_rate(&s, 110), 0.1, 1e-15);
+    s.decay_share = 0.2; /* of all steps: the last 22 */
+    close_to(ls_schedule_rate(&s, 88), 1, 1e-15);
+    close_to(ls_schedule_rate(&s, 99), 0.1 + 0.9 * 11 / 22, 1e-15);
     s.kind = LS_SCHEDULE_CONSTANT;
     close_to(ls_schedule_rate(&s, 109), 1, 1e-15);
     close_to(ls_schedule_rate(&s, 1000), 1, 1e-15);

@@ -233,6 +233,28 @@ static void another_configuration_is_refused(void **state) {
     fixture_close(&f, true);
 }
 
+/* Checkpoints that came from elsewhere, with other settings or data, are not taken. */
+static void checkpoints_of_other_runs_are_refused(void **state) {
+    (void)state;
+    fixture other, f;
+    char from[512], to[512];
+    fixture_open(&other, NULL, NULL);
+    stop_after(&other, 4);
+    fixture_expect(&other, LS_ESTOP);
+    for (int data = 0; data < 2; data++) {
+        fixture_open(&f, NULL, NULL);
+        if (data == 0) f.job.config = "train:\n  lr: 0.03\n";
+        if (data == 1) f.job.source.identity++;
+        fixture_path(&other, "checkpoints", from, sizeof from);
+        fixture_path(&f, "checkpoints", to, sizeof to);
+        copy_tree(&f.ctx, from, to);
+        fixture_expect(&f, LS_EUSE);
+        assert_non_null(strstr(f.ctx.error.message, data == 0 ? "other settings" : "data"));
+        fixture_close(&f, true);
+    }
+    fixture_close(&other, true);
+}
+
 static void time_is_a_limit_too(void **state) {
     (void)state;
     fixture f;
@@ -570,6 +592,7 @@ int main(void) {
         cmocka_unit_test(a_crash_loses_nothing),
         cmocka_unit_test(a_damaged_checkpoint_is_passed_over),
         cmocka_unit_test(another_configuration_is_refused),
+        cmocka_unit_test(checkpoints_of_other_runs_are_refused),
         cmocka_unit_test(time_is_a_limit_too),
         cmocka_unit_test(the_loop_allocates_nothing),
         cmocka_unit_test(bad_steps_leave_the_weights_alone),

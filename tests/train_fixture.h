@@ -21,6 +21,7 @@
 enum { VOCABULARY = 17, WIDTH = 24 };
 
 static int fixture_threads = 1;
+static double fixture_dropout; /* of the embedded tokens */
 
 typedef struct fixture {
     ls_ctx ctx;
@@ -52,7 +53,8 @@ static inline void fixture_rows(const void *user, int64_t batch, int64_t row, in
 static inline void fixture_model(fixture *f) {
     ls_dtype type = ls_train_dtype(&f->settings);
     int64_t B = f->settings.batch / f->settings.accumulate, T = f->settings.length;
-    ls_program_options options = {.type = type, .batch = B, .length = T, .grad = true};
+    ls_program_options options = {
+        .type = type, .batch = B, .length = T, .grad = true, .train = true};
     ls_init normal = {.kind = LS_INIT_NORMAL, .a = 0.3};
     ls_init zero = {.kind = LS_INIT_ZERO, .no_decay = true, .full = true};
     assert_int_equal(ls_parameters_new(&f->ctx, type, &f->store), LS_OK);
@@ -67,7 +69,7 @@ static inline void fixture_model(fixture *f) {
         ls_tensor *up = ls_param(p, "up.weight", LS_DIMS(WIDTH, WIDTH), normal);
         ls_tensor *bias = ls_param(p, "up.bias", LS_DIMS(WIDTH), zero);
         ls_tensor *head = ls_param(p, "head.weight", LS_DIMS(VOCABULARY, WIDTH), normal);
-        ls_tensor *x = ls_embed(p, tokens, table);
+        ls_tensor *x = ls_dropout(p, ls_embed(p, tokens, table), fixture_dropout);
         ls_tensor *y = ls_activate(p, LS_ACT_SILU, false, ls_linear(p, x, up, bias));
         ls_tensor *loss =
             ls_linear_cross_entropy(p, ls_plus(p, x, y), head, NULL, targets, weights, 0, 0);

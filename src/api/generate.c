@@ -20,6 +20,25 @@ static bool ends_text(const ls_trained *trained, int32_t token) {
     return token == ls_tokenizer_end(trained->tokenizer);
 }
 
+void ls_generate_as_published(const ls_trained *trained, ls_sampling_given given,
+                              ls_sampling *how) {
+    const ls_generation *own = &trained->family.generation;
+    if (!own->given) return;
+    const bool draws = own->sample || given.top_k || given.top_p;
+    if (!given.temperature) how->temperature = draws ? own->temperature : 0;
+    if (!given.top_k && own->sample) how->top_k = own->top_k;
+    if (!given.top_p && own->sample) how->top_p = own->top_p;
+    if (how->temperature == 0 && !given.temperature)
+        ls_say(trained->ctx, "always the most likely token, as generation_config.json has it; "
+                             "temperature=0.8 would draw");
+    else if (how->temperature > 0)
+        ls_say(trained->ctx, "drawn with temperature=%g top_k=%lld top_p=%g", how->temperature,
+               (long long)how->top_k, how->top_p);
+    if (own->unheeded[0] != '\0')
+        ls_say(trained->ctx, "generation_config.json also has %s, which is not followed here",
+               own->unheeded);
+}
+
 /* The stream that tokens follow in, and the logits of the first: after the prompt, or of a decoder
  * after the token that it begins with, the prompt being its source. */
 static ls_status begin(ls_trained *trained, const ls_ids *prompt, int64_t tokens, double *logits,

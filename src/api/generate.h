@@ -4,6 +4,14 @@
 
 #include "train/trained.h"
 
+/* The way a checkpoint says that its tokens are drawn (generation_config.json) takes the place of
+ * what was not given. One that draws nothing is greedy, unless top_k or top_p is given. Both that
+ * and what it asks for in vain are said. */
+typedef struct ls_sampling_given {
+    bool temperature, top_k, top_p;
+} ls_sampling_given;
+void ls_generate_as_published(const ls_trained *trained, ls_sampling_given given, ls_sampling *how);
+
 /* Gets a token and its bytes; a status other than LS_OK ends the generation and is passed on. */
 typedef ls_status (*ls_generate_text)(void *user, int32_t token, const char *bytes, size_t length);
 

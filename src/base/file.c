@@ -12,12 +12,25 @@
 
 enum { PATH_BYTES = 4096 };
 
+/* Whether a file cannot be opened because of what it is; else it may be whole, and the machine is
+ * at fault: a disk, a limit. */
+static bool is_about_the_path(int reason) {
+    return reason == ENOENT || reason == ENOTDIR || reason == EACCES || reason == EPERM ||
+           reason == ELOOP || reason == ENAMETOOLONG || reason == ENXIO;
+}
+
 static ls_status open_for_reading(ls_ctx *ctx, const char *path, int *fd, size_t *length) {
+    *length = 0;
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait for a writer */
-    if (*fd < 0) return LS_FAIL(ctx, LS_EINPUT, "%s: %s", path, strerror(errno));
+    if (*fd < 0)
+        return LS_FAIL(ctx, is_about_the_path(errno) ? LS_EINPUT : LS_EIO, "%s: %s", path,
+                       strerror(errno));
     struct stat about;
-    if (fstat(*fd, &about) != 0 || !S_ISREG(about.st_mode)) {
+    const bool known = fstat(*fd, &about) == 0;
+    if (!known || !S_ISREG(about.st_mode)) {
+        const int reason = errno;
         close(*fd);
+        if (!known) return LS_FAIL(ctx, LS_EIO, "%s: %s", path, strerror(reason));
         return LS_FAIL(ctx, LS_EINPUT, "%s is not a plain file", path);
     }
     *length = (size_t)about.st_size;
@@ -111,8 +124,26 @@ ls_status ls_file_create(ls_ctx *ctx, const char *path, bool append, FILE **out)
     return LS_OK;
 }
 
+/* The folder that a path lies in. */
+static ls_status sync_parent(ls_ctx *ctx, const char *path) {
+    char folder[PATH_BYTES];
+    snprintf(folder, sizeof folder, "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (slash == folder)
+        slash[1] = '\0';
+    else if (slash != NULL)
+        *slash = '\0';
+    return ls_folder_sync(ctx, slash == NULL ? "." : folder);
+}
+
+ls_status ls_path_rename(ls_ctx *ctx, const char *from, const char *to) {
+    if (rename(from, to) != 0)
+        return LS_FAIL(ctx, LS_EIO, "renaming %s: %s", from, strerror(errno));
+    return sync_parent(ctx, to);
+}
+
 ls_status ls_file_write(ls_ctx *ctx, const char *path, const void *bytes, size_t length) {
-    char temporary[PATH_BYTES], folder[PATH_BYTES];
+    char temporary[PATH_BYTES];
     if ((size_t)snprintf(temporary, sizeof temporary, "%s.tmp", path) >= sizeof temporary)
         return LS_FAIL(ctx, LS_EUSE, "the path %s is too long", path);
     FILE *file;
@@ -122,19 +153,9 @@ ls_status ls_file_write(ls_ctx *ctx, const char *path, const void *bytes, size_t
         status = ls_file_finish(ctx, file, temporary);
     else
         fclose(file);
-    if (status == LS_OK && rename(temporary, path) != 0)
-        status = LS_FAIL(ctx, LS_EIO, "renaming %s: %s", temporary, strerror(errno));
-    if (status != LS_OK) {
-        unlink(temporary);
-        return status;
-    }
-    snprintf(folder, sizeof folder, "%s", path);
-    char *slash = strrchr(folder, '/');
-    if (slash == folder)
-        slash[1] = '\0';
-    else if (slash != NULL)
-        *slash = '\0';
-    return ls_folder_sync(ctx, slash == NULL ? "." : folder);
+    if (status == LS_OK) status = ls_path_rename(ctx, temporary, path);
+    if (status != LS_OK) unlink(temporary); /* where it still has this name */
+    return status;
 }
 
 ls_status ls_folder_make(ls_ctx *ctx, const char *path) {
@@ -145,7 +166,9 @@ ls_status ls_folder_make(ls_ctx *ctx, const char *path) {
         if (*c != '/' && *c != '\0') continue;
         char kept = *c;
         *c = '\0';
-        if (mkdir(part, 0777) != 0 && errno != EEXIST)
+        if (mkdir(part, 0777) == 0)
+            LS_TRY(sync_parent(ctx, part)); /* what is written into it is lost with its name */
+        else if (errno != EEXIST)
             return LS_FAIL(ctx, LS_EIO, "making the folder %s: %s", part, strerror(errno));
         if (kept == '\0') break;
         *c = kept;
@@ -166,9 +189,17 @@ ls_status ls_folder_sync(ls_ctx *ctx, const char *path) {
     return LS_OK;
 }
 
+/* Whether a call failed because there is nothing of that name. */
+static bool is_missing(void) {
+    return errno == ENOENT || errno == ENOTDIR;
+}
+
 ls_status ls_folder_remove(ls_ctx *ctx, const char *path) {
     struct stat about;
-    if (lstat(path, &about) != 0) return LS_OK;
+    if (lstat(path, &about) != 0) {
+        if (is_missing()) return LS_OK;
+        return LS_FAIL(ctx, LS_EIO, "removing %s: %s", path, strerror(errno));
+    }
     if (S_ISDIR(about.st_mode)) {
         char **names;
         size_t count;
@@ -190,12 +221,13 @@ ls_status ls_folder_remove(ls_ctx *ctx, const char *path) {
 
 bool ls_path_exists(const char *path) {
     struct stat about;
-    return stat(path, &about) == 0;
+    return stat(path, &about) == 0 || !is_missing();
 }
 
 bool ls_path_is_folder(const char *path) {
     struct stat about;
-    return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+    if (stat(path, &about) != 0) return !is_missing();
+    return S_ISDIR(about.st_mode);
 }
 
 static int compare_names(const void *a, const void *b) {
@@ -209,7 +241,13 @@ ls_status ls_folder_list(ls_ctx *ctx, const char *path, char ***names, size_t *c
     if (folder == NULL) return LS_FAIL(ctx, LS_EINPUT, "%s: %s", path, strerror(errno));
     size_t capacity = 0;
     ls_status status = LS_OK;
-    for (struct dirent *entry; status == LS_OK && (entry = readdir(folder)) != NULL;) {
+    while (status == LS_OK) {
+        errno = 0; /* the only way to tell the end from a failure */
+        const struct dirent *entry = readdir(folder);
+        if (entry == NULL) {
+            if (errno != 0) status = LS_FAIL(ctx, LS_EIO, "reading %s: %s", path, strerror(errno));
+            break;
+        }
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
         if (*count == capacity) {
             size_t larger = capacity == 0 ? 16 : 2 * capacity;

@@ -29,10 +29,14 @@ ls_status ls_file_write(ls_ctx *ctx, const char *path, const void *bytes, size_t
 ls_status ls_file_put(ls_ctx *ctx, FILE *file, const char *path, const void *bytes, size_t length);
 /* Flushes, fsyncs and closes; the file is closed in any case. */
 ls_status ls_file_finish(ls_ctx *ctx, FILE *file, const char *path);
-ls_status ls_folder_make(ls_ctx *ctx, const char *path); /* with parents; fine where it exists */
+/* Renames within a folder, and fsyncs that: after a power cut the name is the new one. */
+ls_status ls_path_rename(ls_ctx *ctx, const char *from, const char *to);
+/* With parents, durably; fine where it exists. */
+ls_status ls_folder_make(ls_ctx *ctx, const char *path);
 ls_status ls_folder_sync(ls_ctx *ctx, const char *path);
 /* Removes a folder and all in it; missing is fine. */
 ls_status ls_folder_remove(ls_ctx *ctx, const char *path);
+/* What cannot be looked at counts as there: who opens it learns why. */
 bool ls_path_exists(const char *path);
 bool ls_path_is_folder(const char *path);
 /* Sorted names (not paths) of a folder's entries, without . and .. ; free each and the array. */

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/sanitize.h"
+
 void *ls_new_raw(ls_ctx *ctx, size_t count, size_t size) {
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes)) {
@@ -11,7 +13,10 @@ void *ls_new_raw(ls_ctx *ctx, size_t count, size_t size) {
     }
     ctx->allocations++;
     void *pointer = ctx->allocator.take(ctx->allocator.user, bytes);
-    if (pointer == NULL) LS_FAIL(ctx, LS_ENOMEM, "no memory for a buffer of %zu bytes", bytes);
+    if (pointer == NULL)
+        LS_FAIL(ctx, LS_ENOMEM, "no memory for a buffer of %zu bytes", bytes);
+    else
+        LS_UNWRITTEN(pointer, bytes);
     return pointer;
 }
 
@@ -52,7 +57,9 @@ char *ls_copy_text(ls_ctx *ctx, const char *text) {
 }
 
 void ls_free(ls_ctx *ctx, void *pointer) {
-    if (pointer != NULL) ctx->allocator.give(ctx->allocator.user, pointer);
+    if (pointer == NULL) return;
+    LS_FREED(pointer);
+    ctx->allocator.give(ctx->allocator.user, pointer);
 }
 
 static bool text_reserve(ls_ctx *ctx, ls_text *text, size_t more) {

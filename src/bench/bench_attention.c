@@ -93,15 +93,15 @@ static ls_status bench_one(ls_bench *bench, const attention_kind *kind, ls_dtype
     ls_ctx *ctx = bench->ctx;
     ls_program *program = NULL;
     ls_parameters *store = NULL;
-    double ours = 0;
+    ls_bench_times times;
     ls_peer peer = {0};
-    json_t *lowest = json_object();
     ls_status status;
     LS_TRY_GOTO(ls_parameters_new(ctx, type, &store));
     LS_TRY_GOTO(ls_parameters_seal(store, 0, grad));
     LS_TRY_GOTO(record(ctx, kind, type, T, grad, store, &program));
     start_peer(bench, kind, type, T, grad, &peer);
-    LS_TRY_GOTO(ls_bench_turns(bench, program, &peer, &ours, lowest));
+    LS_TRY_GOTO(ls_bench_program_turns(bench, program, &peer, &times));
+    const double ours = ls_turns_median(&times.ours);
     double flops = ls_program_flops(program); /* of the pairs that are admitted */
     ls_text_printf(
         ctx, &bench->text, "  %-5s %-13s %2lld x %3lld %6lld %-16s %10.3f ms %8.1f GFLOP/s",
@@ -112,9 +112,8 @@ static ls_status bench_one(ls_bench *bench, const attention_kind *kind, ls_dtype
                            "kind", kind->name, "heads", (json_int_t)kind->heads, "width",
                            (json_int_t)kind->width, "length", (json_int_t)T, "backward", grad,
                            "gflops", 1e-9 * flops / ours),
-                 ours, lowest);
+                 &times);
 fail:
-    json_decref(lowest);
     ls_peer_stop(&peer);
     ls_program_free(program);
     ls_parameters_free(store);

@@ -83,13 +83,13 @@ static ls_status bench_one(ls_bench *bench, ls_dtype type, int64_t length, bool 
     const conv_shape shape = shape_on(ctx, length);
     ls_program *program = NULL;
     ls_parameters *store = NULL;
-    double ours = 0;
+    ls_bench_times times;
     ls_peer peer = {0};
-    json_t *lowest = json_object();
     ls_status status;
     LS_TRY_GOTO(make(ctx, type, shape, grad, &store, &program));
     start_peer(bench, type, shape, grad, &peer);
-    LS_TRY_GOTO(ls_bench_turns(bench, program, &peer, &ours, lowest));
+    LS_TRY_GOTO(ls_bench_program_turns(bench, program, &peer, &times));
+    const double ours = ls_turns_median(&times.ours);
     double n = (double)length, each = 1e9 * ours / ((double)(shape.batch * shape.channels) * n);
     each /= fmax(log2(n), 1); /* a text of one token */
     ls_text_printf(ctx, &bench->text, "  %-5s %4lld x %8lld %-17s %10.3f ms %8.3g ns / (n log n)",
@@ -100,9 +100,8 @@ static ls_status bench_one(ls_bench *bench, ls_dtype type, int64_t length, bool 
                            (json_int_t)shape.batch, "channels", (json_int_t)shape.channels,
                            "length", (json_int_t)length, "backward", grad,
                            "nanoseconds_per_n_log_n", each),
-                 ours, lowest);
+                 &times);
 fail:
-    json_decref(lowest);
     ls_peer_stop(&peer);
     ls_program_free(program);
     ls_parameters_free(store);

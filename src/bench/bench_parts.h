@@ -7,6 +7,8 @@
 #include <sys/types.h>
 
 #include "bench/bench.h"
+#include "bench/turns.h"
+#include "model/model.h"
 #include "tensor/engine/program.h"
 
 typedef struct ls_bench {
@@ -53,11 +55,36 @@ void ls_peer_stop(ls_peer *peer);
 /* Between measurements: LS_ESTOP once a signal has asked for the end. */
 ls_status ls_bench_go_on(ls_bench *bench);
 
-/* A program and a peer in turns: the best seconds of ours, and of each of the peer's methods in the
- * object `lowest`. */
-ls_status ls_bench_turns(ls_bench *bench, ls_program *program, ls_peer *peer, double *ours,
-                         json_t *lowest);
-/* Ends a row of the table with what the peer's methods took, and adds it to `rows`. */
-void ls_bench_row(ls_bench *bench, json_t *rows, json_t *row, double ours, const json_t *lowest);
+/* The machine's, or the one that the hooks bring. */
+double ls_bench_clock(const ls_bench *bench);
+
+/* Something that is done again and again for about so long. */
+typedef struct ls_bench_work {
+    ls_status (*run)(ls_bench *bench, void *about);
+    void *about;
+    double seconds; /* of a turn */
+} ls_bench_work;
+/* A turn of ours: the median of its runs is added to `turns`. */
+ls_status ls_bench_turn(ls_bench *bench, const ls_bench_work *work, ls_turns *turns);
+/* Ours and the peer's in turns, as many as the settings ask for. */
+ls_status ls_bench_turns(ls_bench *bench, const ls_bench_work *work, ls_peer *peer,
+                         ls_bench_times *out);
+/* The same of a program. */
+ls_status ls_bench_program_turns(ls_bench *bench, ls_program *program, ls_peer *peer,
+                                 ls_bench_times *out);
+/* Ends a row of the table with the spread of ours and what the peer's methods took, and adds it to
+ * `rows`. */
+void ls_bench_row(ls_bench *bench, json_t *rows, json_t *row, const ls_bench_times *times);
+
+/* A model that is trained, and what the peer, which has no presets, is told of it. */
+typedef struct ls_train_shape {
+    const char *name, *words; /* words: the model's settings */
+    int64_t batch, length, vocabulary;
+    bool device;
+    const char *layers, *width, *heads, *position;
+} ls_train_shape;
+ls_status ls_bench_train_shape(ls_bench *bench, const ls_train_shape *shape, json_t *rows);
+/* Decoding after so many tokens. */
+ls_status ls_bench_decode_at(ls_bench *bench, ls_model *model, int64_t depth, json_t *rows);
 
 #endif

@@ -6,10 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/json.h"
 #include "bench/bench_parts.h"
-#include "tensor/engine/device.h"
 
 static json_t *read_line(ls_bench *bench, ls_peer *peer) {
     char line[4096];
@@ -77,61 +75,4 @@ void ls_peer_stop(ls_peer *peer) {
     if (peer->process > 0)
         while (waitpid(peer->process, NULL, 0) < 0 && errno == EINTR) continue;
     *peer = (ls_peer){0};
-}
-
-/* ---- rows that are measured beside a peer ---- */
-
-ls_status ls_bench_go_on(ls_bench *bench) {
-    const volatile sig_atomic_t *stop = bench->hooks->stop;
-    return stop == NULL || *stop == 0 ? LS_OK : LS_FAIL(bench->ctx, LS_ESTOP, "stopped");
-}
-
-static ls_status turn(ls_program *program, double seconds, double *best) {
-    double began = ls_clock();
-    for (int run = 0; run < 5 || ls_clock() - began < seconds; run++) {
-        double start = ls_clock();
-        LS_TRY(ls_program_run(program, NULL, 0, 0));
-        LS_TRY(ls_device_settle(ls_program_ctx(program)));
-        double here = ls_clock() - start;
-        if (*best == 0 || here < *best) *best = here;
-    }
-    return LS_OK;
-}
-
-/* The lowest of each method over the rounds. */
-static void keep_lowest(json_t *lowest, const json_t *seconds) {
-    const char *method;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)seconds, method, value) {
-        const json_t *before = json_object_get(lowest, method);
-        if (before == NULL || json_number_value(value) < json_number_value(before))
-            json_object_set(lowest, method, value);
-    }
-}
-
-ls_status ls_bench_turns(ls_bench *bench, ls_program *program, ls_peer *peer, double *ours,
-                         json_t *lowest) {
-    *ours = 0;
-    for (int64_t round = 0; round < bench->settings->rounds; round++) {
-        LS_TRY(ls_bench_go_on(bench));
-        LS_TRY(turn(program, bench->settings->seconds / 4, ours));
-        json_t *line = ls_peer_go(bench, peer);
-        keep_lowest(lowest, json_object_get(line, "seconds"));
-        json_decref(line);
-    }
-    return LS_OK;
-}
-
-void ls_bench_row(ls_bench *bench, json_t *rows, json_t *row, double ours, const json_t *lowest) {
-    const char *method;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)lowest, method, value) {
-        double theirs = json_number_value(value);
-        ls_text_printf(bench->ctx, &bench->text, "   %s %.3f ms, ratio %.2f", method, 1e3 * theirs,
-                       theirs / ours);
-    }
-    ls_text_printf(bench->ctx, &bench->text, "\n");
-    json_object_set_new(row, "seconds", json_real(ours));
-    json_object_set_new(row, "peers", json_deep_copy(lowest));
-    json_array_append_new(rows, row);
 }

@@ -57,26 +57,27 @@ static ls_status bench_one(ls_bench *bench, int size, ls_dtype type, int64_t T, 
     const head_size *sizes = sizes_on(ctx);
     ls_program *program = NULL;
     ls_parameters *store = NULL;
-    double best;
+    ls_bench_times times;
     ls_peer none = {0};
     ls_status status;
     LS_TRY_GOTO(ls_parameters_new(ctx, type, &store));
     LS_TRY_GOTO(ls_parameters_seal(store, 0, grad));
     LS_TRY_GOTO(record(ctx, size, type, T, grad, store, &program));
-    LS_TRY_GOTO(ls_bench_turns(bench, program, &none, &best, NULL));
+    LS_TRY_GOTO(ls_bench_program_turns(bench, program, &none, &times));
+    const double ours = ls_turns_median(&times.ours);
     double flops = ls_program_flops(program); /* of the recurrence: no chunk's own products */
     ls_text_printf(ctx, &bench->text,
                    "  %-5s %2lld x %3lld x %3lld %6lld %-16s %10.3f ms %8.1f GFLOP/s",
                    ls_dtype_name(type), (long long)sizes[size].heads, (long long)sizes[size].keys,
                    (long long)sizes[size].values, (long long)T,
-                   grad ? "forward+backward" : "forward", 1e3 * best, 1e-9 * flops / best);
+                   grad ? "forward+backward" : "forward", 1e3 * ours, 1e-9 * flops / ours);
     ls_bench_row(bench, rows,
                  json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:f}", "dtype", ls_dtype_name(type),
                            "batch", (json_int_t)batch_on(ctx, T), "heads",
                            (json_int_t)sizes[size].heads, "keys", (json_int_t)sizes[size].keys,
                            "values", (json_int_t)sizes[size].values, "length", (json_int_t)T,
-                           "backward", grad, "gflops", 1e-9 * flops / best),
-                 best, NULL);
+                           "backward", grad, "gflops", 1e-9 * flops / ours),
+                 &times);
 fail:
     ls_program_free(program);
     ls_parameters_free(store);

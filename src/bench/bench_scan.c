@@ -71,9 +71,8 @@ static ls_status bench_one(ls_bench *bench, ls_dtype type, bool grad, json_t *ro
     ls_program *program = NULL;
     ls_parameters *store = NULL;
     char threads[16];
-    double ours = 0;
+    ls_bench_times times;
     ls_peer peer = {0};
-    json_t *lowest = json_object();
     ls_status status;
     LS_TRY_GOTO(make(ctx, type, grad, &store, &program));
     snprintf(threads, sizeof threads, "%d", ctx->threads);
@@ -82,7 +81,8 @@ static ls_status bench_one(ls_bench *bench, ls_dtype type, bool grad, json_t *ro
                       (const char *const[]){"--dtype", ls_dtype_name(type), "--threads", threads,
                                             "--grad", grad ? "1" : "0", NULL},
                       &peer);
-    LS_TRY_GOTO(ls_bench_turns(bench, program, &peer, &ours, lowest));
+    LS_TRY_GOTO(ls_bench_program_turns(bench, program, &peer, &times));
+    const double ours = ls_turns_median(&times.ours);
     double each = 1e9 * ours / ((double)LENGTH * (double)(shape.batch * shape.channels));
     ls_text_printf(ctx, &bench->text, "  %-5s %6d %-17s %10.3f ms %8.3g ns/token/channel",
                    ls_dtype_name(type), LENGTH, grad ? "forward+backward" : "forward", 1e3 * ours,
@@ -92,9 +92,8 @@ static ls_status bench_one(ls_bench *bench, ls_dtype type, bool grad, json_t *ro
                            (json_int_t)shape.batch, "channels", (json_int_t)shape.channels,
                            "length", LENGTH, "backward", grad, "nanoseconds_per_token_and_channel",
                            each),
-                 ours, lowest);
+                 &times);
 fail:
-    json_decref(lowest);
     ls_peer_stop(&peer);
     ls_program_free(program);
     ls_parameters_free(store);

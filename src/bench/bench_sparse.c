@@ -72,9 +72,10 @@ static ls_status make(ls_ctx *ctx, const ls_mixer *mixer, ls_dtype type, int64_t
     return LS_OK;
 }
 
-/* What attention took of the best of some runs, and its operations. */
-static ls_status time_attention(ls_bench *bench, ls_program *program, double *seconds,
+/* What attention took in each of some runs, and its operations. */
+static ls_status time_attention(ls_bench *bench, ls_program *program, ls_bench_times *out,
                                 double *flops) {
+    *out = (ls_bench_times){0};
     for (int64_t round = 0; round < bench->settings->rounds; round++) {
         ls_op_time times[OPERATIONS_MAX];
         double sum = 0;
@@ -88,7 +89,7 @@ static ls_status time_attention(ls_bench *bench, ls_program *program, double *se
             sum += times[i].seconds;
             *flops += times[i].flops;
         }
-        if (round == 0 || sum < *seconds) *seconds = sum;
+        ls_turns_add(&out->ours, sum);
     }
     return LS_OK;
 }
@@ -100,7 +101,8 @@ static ls_status bench_one(ls_bench *bench, const sparse_kind *kind, ls_dtype ty
     ls_program *program = NULL;
     ls_parameters *store = NULL;
     ls_mixer mixer;
-    double seconds = 0, flops = 0;
+    double flops = 0;
+    ls_bench_times times;
     ls_status status;
     LS_TRY_GOTO(choose(ctx, kind, &mixer));
     status = make(ctx, &mixer, type, T, &store, &program);
@@ -112,16 +114,18 @@ static ls_status bench_one(ls_bench *bench, const sparse_kind *kind, ls_dtype ty
         goto fail;
     }
     if (status != LS_OK) goto fail;
-    LS_TRY_GOTO(time_attention(bench, program, &seconds, &flops));
+    LS_TRY_GOTO(time_attention(bench, program, &times, &flops));
+    const double seconds = ls_turns_median(&times.ours);
     if (kind == kinds) dense[0] = seconds, dense[1] = flops;
     ls_text_printf(ctx, &bench->text,
-                   "  %-5s %6lld %-23s %10.1f ms %6.1f%% of the pairs %6.2f times as fast\n",
+                   "  %-5s %6lld %-23s %10.1f ms %6.1f%% of the pairs %6.2f times as fast",
                    ls_dtype_name(type), (long long)T, kind->name, 1e3 * seconds,
                    100 * flops / dense[1], dense[0] / seconds);
-    json_array_append_new(rows, json_pack("{s:s, s:s, s:I, s:f, s:f, s:f}", "dtype",
-                                          ls_dtype_name(type), "kind", kind->name, "length",
-                                          (json_int_t)T, "seconds", seconds, "share_of_pairs",
-                                          flops / dense[1], "times_as_fast", dense[0] / seconds));
+    ls_bench_row(bench, rows,
+                 json_pack("{s:s, s:s, s:I, s:f, s:f}", "dtype", ls_dtype_name(type), "kind",
+                           kind->name, "length", (json_int_t)T, "share_of_pairs", flops / dense[1],
+                           "times_as_fast", dense[0] / seconds),
+                 &times);
 fail:
     ls_program_free(program);
     ls_parameters_free(store);

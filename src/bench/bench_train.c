@@ -1,9 +1,7 @@
 /* Training: tokens per second of a few models, and where the time goes. On the processor a small
  * byte model, on a device the sizes that are compared there. */
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/random.h"
 #include "bench/bench_parts.h"
 #include "model/model.h"
@@ -13,15 +11,7 @@
 
 enum { OPERATIONS_MAX = 64 };
 
-typedef struct train_shape {
-    const char *name, *words; /* words: the model's settings */
-    int64_t batch, length, vocabulary;
-    bool device;
-    /* for the peer, which has no presets */
-    const char *layers, *width, *heads, *position;
-} train_shape;
-
-static const train_shape shapes[] = {
+static const ls_train_shape shapes[] = {
     {"6 x 384, RoPE, bytes", "model.preset=bench", 16, 256, 256, false, "6", "384", "6", "rope"},
     {"124M RoPE", "model.preset=gpt2-124m model.position=rope", 32, 1024, 50304, true, "12", "768",
      "12", "rope"},
@@ -35,7 +25,7 @@ static const train_shape shapes[] = {
 enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 
 typedef struct trainer {
-    const train_shape *shape;
+    const ls_train_shape *shape;
     ls_model_config config;
     ls_model *model;
     ls_program *program;
@@ -50,7 +40,7 @@ static void trainer_clear(ls_ctx *ctx, trainer *t) {
     ls_model_config_clear(ctx, &t->config);
 }
 
-static ls_status read_config(ls_ctx *ctx, const train_shape *shape, ls_model_config *out) {
+static ls_status read_config(ls_ctx *ctx, const ls_train_shape *shape, ls_model_config *out) {
     char words[256], *rest = NULL;
     ls_settings settings = {0};
     ls_status status = LS_OK;
@@ -83,7 +73,7 @@ static ls_status put_batch(const trainer *t) {
     return status;
 }
 
-static ls_status trainer_make(ls_bench *bench, const train_shape *shape, ls_dtype type,
+static ls_status trainer_make(ls_bench *bench, const ls_train_shape *shape, ls_dtype type,
                               trainer *out) {
     ls_ctx *ctx = bench->ctx;
     out->shape = shape;
@@ -105,32 +95,13 @@ static size_t trainer_bytes(const trainer *t) {
     return ls_program_bytes(t->program) + (size_t)store->total * each;
 }
 
-static ls_status step(ls_ctx *ctx, trainer *t) {
+static ls_status step(ls_bench *bench, void *about) {
+    trainer *t = about;
     LS_TRY(ls_program_run(t->program, NULL, 1, (uint32_t)t->step));
     double norm;
-    LS_TRY(ls_optimizer_norm(ctx, t->optimizer, &norm));
-    ls_optimizer_update(ctx, t->optimizer, 1e-4, norm, ++t->step);
-    return ls_device_settle(ctx);
-}
-
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-/* Tokens per second by the median step of about `seconds`. */
-static ls_status measure(ls_ctx *ctx, trainer *t, double seconds, double *out) {
-    enum { STEPS_MAX = 256 };
-    double times[STEPS_MAX], began = ls_clock();
-    size_t count = 0;
-    while (count < 5 || (count < STEPS_MAX && ls_clock() - began < seconds)) {
-        double start = ls_clock();
-        LS_TRY(step(ctx, t));
-        times[count++] = ls_clock() - start;
-    }
-    qsort(times, count, sizeof *times, by_value);
-    *out = (double)(t->shape->batch * t->shape->length) / times[count / 2];
-    return LS_OK;
+    LS_TRY(ls_optimizer_norm(bench->ctx, t->optimizer, &norm));
+    ls_optimizer_update(bench->ctx, t->optimizer, 1e-4, norm, ++t->step);
+    return ls_device_settle(bench->ctx);
 }
 
 static ls_status operation_table(ls_bench *bench, trainer *t, json_t *into) {
@@ -157,7 +128,7 @@ static ls_status operation_table(ls_bench *bench, trainer *t, json_t *into) {
     return LS_OK;
 }
 
-static void start_peer(ls_bench *bench, const train_shape *shape, ls_dtype type, ls_peer *peer) {
+static void start_peer(ls_bench *bench, const ls_train_shape *shape, ls_dtype type, ls_peer *peer) {
     char threads[16], batch[16], length[16], vocabulary[16];
     snprintf(threads, sizeof threads, "%d", bench->ctx->threads);
     snprintf(batch, sizeof batch, "%lld", (long long)shape->batch);
@@ -174,61 +145,61 @@ static void start_peer(ls_bench *bench, const train_shape *shape, ls_dtype type,
     ls_peer_start(bench, "train_torch.py", words, peer);
 }
 
-/* Ours and theirs in turns; the best of each. */
-static ls_status take_turns(ls_bench *bench, trainer *t, ls_dtype type, double *ours,
-                            double *theirs, char mode[32]) {
+static ls_status take_turns(ls_bench *bench, trainer *t, ls_dtype type, ls_bench_times *out) {
     ls_peer peer;
-    LS_TRY(measure(bench->ctx, t, 0, ours)); /* warms up */
-    *ours = *theirs = 0;
+    ls_turns unused = {0};
+    const ls_bench_work warm = {step, t, 0}, work = {step, t, bench->settings->seconds};
+    LS_TRY(ls_bench_turn(bench, &warm, &unused));
     start_peer(bench, t->shape, type, &peer);
-    ls_status status = LS_OK;
-    for (int64_t round = 0; round < bench->settings->rounds && status == LS_OK; round++) {
-        double here = 0;
-        status = ls_bench_go_on(bench);
-        if (status == LS_OK) status = measure(bench->ctx, t, bench->settings->seconds, &here);
-        if (here > *ours) *ours = here;
-        json_t *line = ls_peer_go(bench, &peer);
-        const json_t *figure = json_object_get(line, "tokens_per_second");
-        if (json_number_value(figure) > *theirs) {
-            const char *name = json_string_value(json_object_get(line, "mode"));
-            *theirs = json_number_value(figure);
-            snprintf(mode, 32, "%s", name == NULL ? "" : name);
-        }
-        json_decref(line);
-    }
+    ls_status status = ls_bench_turns(bench, &work, &peer, out);
     ls_peer_stop(&peer);
     return status;
 }
 
+/* The peer by the faster of its ways. */
+static void put_peer(ls_bench *bench, const ls_bench_times *times, double tokens, json_t *row) {
+    const size_t which = ls_times_fastest(times);
+    if (which == LS_METHODS_MAX) return;
+    const ls_turns *turns = &times->peer[which].turns;
+    const char *mode = times->peer[which].name;
+    const double theirs = tokens / ls_turns_median(turns), spread = ls_turns_spread(turns);
+    const double ratio = ls_turns_ratio(&times->ours, turns);
+    ls_text_printf(bench->ctx, &bench->text,
+                   "        %8.0f tokens/s PyTorch (%s), spread %.0f%%; ratio %.2f\n", theirs, mode,
+                   100 * spread, ratio);
+    json_object_set_new(row, "peer_tokens_per_second", json_real(theirs));
+    json_object_set_new(row, "peer_spread", json_real(spread));
+    json_object_set_new(row, "peer_mode", json_string(mode));
+    json_object_set_new(row, "ratio", json_real(ratio));
+}
+
 static ls_status bench_type(ls_bench *bench, ls_dtype type, trainer *t, json_t *row) {
     ls_ctx *ctx = bench->ctx;
-    double ours, theirs, peak = 0;
-    char mode[32] = "";
-    LS_TRY(take_turns(bench, t, type, &ours, &theirs, mode));
+    double peak = 0;
+    ls_bench_times times;
+    LS_TRY(take_turns(bench, t, type, &times));
     /* other work on the machine can only lower a peak: the highest that was seen counts */
     LS_TRY(ls_machine_peak(ctx, type, &peak));
     if (peak > bench->peak[type]) bench->peak[type] = peak;
     const double tokens = (double)(t->shape->batch * t->shape->length);
+    const double ours = tokens / ls_turns_median(&times.ours);
+    const double spread = ls_turns_spread(&times.ours);
     double flops = ls_program_flops(t->program) / tokens * ours;
     double share = flops / bench->peak[type];
-    ls_text_printf(
-        ctx, &bench->text,
-        "  %-5s %8.0f tokens/s, %.0f GFLOP/s, %.0f%% of the measured matrix peak, %.0f MB\n",
-        ls_dtype_name(type), ours, 1e-9 * flops, 100 * share, 1e-6 * (double)trainer_bytes(t));
+    ls_text_printf(ctx, &bench->text,
+                   "  %-5s %8.0f tokens/s, spread %.0f%%, %.0f GFLOP/s, %.0f%% of the measured "
+                   "matrix peak, %.0f MB\n",
+                   ls_dtype_name(type), ours, 100 * spread, 1e-9 * flops, 100 * share,
+                   1e-6 * (double)trainer_bytes(t));
     json_object_set_new(row, "tokens_per_second", json_real(ours));
+    json_object_set_new(row, "spread", json_real(spread));
     json_object_set_new(row, "peak_share", json_real(share));
     json_object_set_new(row, "bytes", json_integer((json_int_t)trainer_bytes(t)));
-    if (theirs > 0) {
-        ls_text_printf(ctx, &bench->text, "        %8.0f tokens/s PyTorch (%s); ratio %.2f\n",
-                       theirs, mode, ours / theirs);
-        json_object_set_new(row, "peer_tokens_per_second", json_real(theirs));
-        json_object_set_new(row, "peer_mode", json_string(mode));
-        json_object_set_new(row, "ratio", json_real(ours / theirs));
-    }
+    put_peer(bench, &times, tokens, row);
     return operation_table(bench, t, row);
 }
 
-static ls_status bench_shape(ls_bench *bench, const train_shape *shape, json_t *rows) {
+ls_status ls_bench_train_shape(ls_bench *bench, const ls_train_shape *shape, json_t *rows) {
     ls_text_printf(bench->ctx, &bench->text, "training %s, length %lld, batch %lld\n", shape->name,
                    (long long)shape->length, (long long)shape->batch);
     for (int i = 0; i < bench->type_count; i++) {
@@ -246,7 +217,7 @@ static ls_status bench_shape(ls_bench *bench, const train_shape *shape, json_t *
     return LS_OK;
 }
 
-static bool chosen(const ls_bench *bench, const train_shape *shape) {
+static bool chosen(const ls_bench *bench, const ls_train_shape *shape) {
     return shape->device == (bench->ctx->device != NULL) &&
            strstr(shape->name, bench->settings->only) != NULL;
 }
@@ -261,6 +232,6 @@ ls_status ls_bench_train(ls_bench *bench) {
     json_t *rows = json_array();
     json_object_set_new(bench->json, "train", rows);
     for (int i = 0; i < SHAPES; i++)
-        if (chosen(bench, &shapes[i])) LS_TRY(bench_shape(bench, &shapes[i], rows));
+        if (chosen(bench, &shapes[i])) LS_TRY(ls_bench_train_shape(bench, &shapes[i], rows));
     return LS_OK;
 }

@@ -1,6 +1,7 @@
 /* longshot doctor: what this machine and this build can do. */
 #include <string.h>
 
+#include "base/libraries.h"
 #include "cli/cli.h"
 #include "data/corpus.h"
 #include "tensor/engine/device.h"
@@ -62,14 +63,17 @@ static ls_status run(ls_cli *cli) {
     LS_TRY(ask_cuda(ctx, &cuda));
     bool corpus = corpus_found(ctx);
     const char *isa = ls_kernel_isa(ctx->isa);
-    if (cli->json)
+    if (cli->json) {
+        ls_text_clear(ctx, &cuda.text);
         return ls_cli_print_json(
-            cli, json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:f, s:f, s:f, s:s, s:b, s:b}",
+            cli, json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:f, s:f, s:f, s:s, s:b, s:b, s:o}",
                            "longshot", LS_VERSION, "cpu", machine.name, "isa", isa, "instructions",
                            machine.instructions, "threads", ctx->threads, "memory_bytes",
                            (json_int_t)machine.memory_bytes, "bandwidth_bytes_per_second",
                            bandwidth, "peak_f32_flops", f32, "peak_bf16_flops", bf16, "onednn",
-                           machine.onednn, "default_corpus", corpus, "cuda", cuda.open));
+                           machine.onednn, "default_corpus", corpus, "cuda", cuda.open, "libraries",
+                           ls_libraries_json()));
+    }
     ls_text text = {0};
     ls_text_printf(ctx, &text, "longshot         %s\n", LS_VERSION);
     ls_text_printf(ctx, &text, "processor        %s\n", machine.name);
@@ -93,6 +97,7 @@ const ls_verb ls_verb_doctor = {
     .place = 13,
     .summary = "Tell what this machine and this build can do",
     .usage = "[--json]",
-    .about = "Measures memory bandwidth and matrix products, and looks for what is optional.\n",
+    .about = "Measures memory bandwidth and matrix products, and looks for what is optional.\n"
+             "--json also lists the libraries it runs with: name, version, licence, path.\n",
     .run = run,
 };

@@ -1,4 +1,5 @@
 /* longshot generate: text from a trained model, as it comes. */
+#include <stdio.h>
 #include <string.h>
 
 #include "api/generate.h"
@@ -31,6 +32,12 @@ static ls_status print_token(void *user, int32_t token, const char *bytes, size_
     return ls_cli_print(cli, bytes, length);
 }
 
+static bool is_given(const ls_cli *cli, const char *key) {
+    char full[64];
+    snprintf(full, sizeof full, "generate.%s", key);
+    return ls_settings_has(&cli->settings, key) || ls_settings_has(&cli->settings, full);
+}
+
 static ls_status run(ls_cli *cli) {
     ls_ctx *ctx = &cli->ctx;
     generate_keys about;
@@ -38,14 +45,18 @@ static ls_status run(ls_cli *cli) {
     LS_TRY(ls_cli_read(cli, "", &key_table, &about));
     if (cli->word_count != 1)
         return LS_FAIL(ctx, LS_EUSE, "say which run: longshot generate RUN prompt=TEXT");
+    const ls_sampling_given given = {.temperature = is_given(cli, "temperature"),
+                                     .top_k = is_given(cli, "top_k"),
+                                     .top_p = is_given(cli, "top_p")};
     LS_TRY(ls_trained_open(ctx, cli->words[0], &cli->settings, NULL, &trained));
-    const ls_sampling how = {.temperature = about.temperature,
-                             .top_k = about.top_k,
-                             .top_p = about.top_p,
-                             .seed = (uint64_t)cli->common.seed};
+    ls_sampling how = {.temperature = about.temperature,
+                       .top_k = about.top_k,
+                       .top_p = about.top_p,
+                       .seed = (uint64_t)cli->common.seed};
     ls_status status;
     LS_TRY_GOTO(ls_cli_finish_settings(cli));
     LS_TRY_GOTO(ls_trained_needs_text(&trained));
+    ls_generate_as_published(&trained, given, &how);
     if (trained.config.encoder_layers == 0 && trained.config.model.causal) /* else it is read */
         LS_TRY_GOTO(ls_cli_print(cli, about.prompt, strlen(about.prompt)));
     LS_TRY_GOTO(ls_generate(&trained, about.prompt, about.tokens, &how, print_token, cli));
@@ -64,7 +75,8 @@ const ls_verb ls_verb_generate = {
         "RUN|CHECKPOINT|FOLDER [prompt=TEXT] [tokens=N] [extend=NAME extend.KEY=VALUE] [key=value ...]",
     .about =
         "The prompt and what follows it go to the standard output as they are made. The same\n"
-        "seed gives the same text. A folder may be a public checkpoint: docs/checkpoints.md.\n",
+        "seed gives the same text. A folder may be a public checkpoint (docs/checkpoints.md): its\n"
+        "generation_config.json then says how tokens are drawn where no key does.\n",
     .sections = sections,
     .model_keys = true,
     .computes = true,

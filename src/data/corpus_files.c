@@ -81,7 +81,11 @@ static ls_status walk(ls_ctx *ctx, ls_corpus_files *files, const char *folder, c
             snprintf(name, sizeof name, "%s", names[i]);
         else
             LS_TRY_GOTO(ls_path_join(ctx, name, sizeof name, within, names[i]));
-        if (lstat(path, &about) != 0 || stat(path, &target) != 0) continue;
+        if (lstat(path, &about) != 0 || stat(path, &target) != 0) {
+            if (errno == ENOENT || errno == ELOOP) continue; /* a link that leads nowhere */
+            status = LS_FAIL(ctx, LS_EINPUT, "%s: %s", path, strerror(errno));
+            break;
+        }
         if (S_ISDIR(about.st_mode)) {
             status = walk(ctx, files, path, name, only_jsonl, depth + 1);
         } else if (S_ISREG(target.st_mode)) {

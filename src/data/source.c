@@ -7,6 +7,8 @@
 #include <unistd.h>
 #include <zstd.h>
 
+#include "base/sanitize.h"
+
 /* Text shrinks 3 to 10 times, logs up to a few hundred; beyond this a file is a bomb. */
 enum { INPUT_BYTES = 1 << 17, EXPANSION_MAX = 2000, EXPANSION_FREE = 1 << 20 };
 
@@ -80,6 +82,7 @@ static ls_status read_zstd(ls_ctx *ctx, ls_source *source, void *into, size_t ro
         if (ZSTD_isError(left))
             return LS_FAIL(ctx, LS_EINPUT, "%s: broken zstd data: %s", source->path,
                            ZSTD_getErrorName(left));
+        LS_WRITTEN(into, output.pos);
         bool idle = input.pos == source->at && output.pos == 0;
         source->at = input.pos;
         source->frame_open = left != 0;

@@ -115,16 +115,6 @@ static ls_status put_words(ls_ctx *ctx, ls_token_writer *writer, const uint64_t 
     return LS_OK;
 }
 
-static ls_status sync_parent(ls_ctx *ctx, const char *path) {
-    char folder[PATH_BYTES];
-    const char *slash = strrchr(path, '/');
-    if (slash == NULL) return ls_folder_sync(ctx, ".");
-    size_t length = slash == path ? 1 : (size_t)(slash - path);
-    memcpy(folder, path, length);
-    folder[length] = '\0';
-    return ls_folder_sync(ctx, folder);
-}
-
 ls_status ls_token_writer_finish(ls_ctx *ctx, ls_token_writer *writer) {
     static const uint8_t zeros[8] = {0};
     ls_token_header *h = &writer->header;
@@ -140,10 +130,9 @@ ls_status ls_token_writer_finish(ls_ctx *ctx, ls_token_writer *writer) {
     FILE *file = writer->file;
     writer->file = NULL;
     LS_TRY(ls_file_finish(ctx, file, writer->temporary));
-    if (rename(writer->temporary, writer->path) != 0)
-        return LS_FAIL(ctx, LS_EIO, "renaming %s: %s", writer->temporary, strerror(errno));
+    LS_TRY(ls_path_rename(ctx, writer->temporary, writer->path));
     writer->temporary[0] = '\0';
-    return sync_parent(ctx, writer->path);
+    return LS_OK;
 }
 
 void ls_token_writer_free(ls_ctx *ctx, ls_token_writer *writer) {

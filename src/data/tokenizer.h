@@ -83,6 +83,10 @@ bool ls_tokenizer_is_in(const char *path);
 /* Writes into an existing folder what ls_tokenizer_load reads: the files that a tokenizer was
  * loaded from, or for bpe those of GPT-2. */
 ls_status ls_tokenizer_save(ls_ctx *ctx, const ls_tokenizer *tokenizer, const char *folder);
+/* Appends the tokenizer as a tokenizer.json: byte, bpe, and those that came as one. */
+ls_status ls_tokenizer_json(ls_ctx *ctx, const ls_tokenizer *tokenizer, ls_text *out);
+/* The same in files that others open: tokenizer.json and tokenizer_config.json for byte and bpe. */
+ls_status ls_tokenizer_export(ls_ctx *ctx, const ls_tokenizer *tokenizer, const char *folder);
 void ls_tokenizer_free(ls_ctx *ctx, ls_tokenizer *tokenizer); /* NULL is fine */
 
 const char *ls_tokenizer_kind(const ls_tokenizer *tokenizer); /* as listed above */

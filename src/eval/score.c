@@ -14,9 +14,8 @@ ls_status ls_eval_check_stop(ls_ctx *ctx, const volatile sig_atomic_t *stop, int
 
 size_t ls_eval_weight_bytes(const ls_model *model) {
     const ls_parameters *store = model->store;
-    size_t each = ls_dtype_size(store->master_type);
-    if (store->shadow != NULL) each += sizeof *store->shadow;
-    return (size_t)store->total * each;
+    const size_t master = (size_t)store->master_total * ls_dtype_size(store->master_type);
+    return master + (store->shadow == NULL ? 0 : (size_t)store->total * sizeof *store->shadow);
 }
 
 /* What the windows of a batch work in: [batch, chunk] each. */

@@ -83,8 +83,9 @@ enum {
     /* its columns are those of several parameters side by side, one alias for
      * each in their order */
     LS_ALIAS_SIDE = 1 << 21,
+    LS_ALIAS_DEPTHWISE = 1 << 22, /* it has an axis of 1 behind the first */
     LS_ALIAS_FLAGS = LS_ALIAS_PAIRS | LS_ALIAS_TRANSPOSED | LS_ALIAS_LAST_TRANSPOSED |
-                     LS_ALIAS_PART | LS_ALIAS_MOVES | LS_ALIAS_SIDE,
+                     LS_ALIAS_PART | LS_ALIAS_MOVES | LS_ALIAS_SIDE | LS_ALIAS_DEPTHWISE,
 };
 
 /* A tensor that files of public code have and that no parameter stands for: a table that follows

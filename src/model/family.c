@@ -156,6 +156,72 @@ static ls_status read_stops(ls_ctx *ctx, const json_t *json, const char *what, l
     return LS_OK;
 }
 
+/* Fields of generation_config.json with the value that does nothing; of those without one, null. */
+static bool changes_nothing(const char *name, const json_t *value) {
+    static const char *const inert[] = {"_from_model_config",
+                                        "transformers_version",
+                                        "bos_token_id",
+                                        "pad_token_id",
+                                        "eos_token_id",
+                                        "do_sample",
+                                        "temperature",
+                                        "top_k",
+                                        "top_p",
+                                        "max_length",
+                                        "max_new_tokens",
+                                        "use_cache",
+                                        "output_scores",
+                                        "output_logits",
+                                        "return_dict_in_generate",
+                                        "output_attentions",
+                                        "output_hidden_states",
+                                        "decoder_start_token_id",
+                                        "cache_implementation",
+                                        "length_penalty",
+                                        "early_stopping",
+                                        "num_return_sequences",
+                                        "trust_remote_code",
+                                        "remove_invalid_values"};
+    static const struct {
+        const char *name;
+        double nothing;
+    } plain[] = {{"num_beams", 1},          {"num_beam_groups", 1},
+                 {"repetition_penalty", 1}, {"encoder_repetition_penalty", 1},
+                 {"typical_p", 1},          {"min_p", 0},
+                 {"epsilon_cutoff", 0},     {"eta_cutoff", 0},
+                 {"diversity_penalty", 0},  {"no_repeat_ngram_size", 0},
+                 {"min_length", 0},         {"encoder_no_repeat_ngram_size", 0}};
+    if (json_is_null(value) || json_is_false(value)) return true;
+    for (size_t i = 0; i < sizeof inert / sizeof inert[0]; i++)
+        if (strcmp(name, inert[i]) == 0) return true;
+    for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
+        if (strcmp(name, plain[i].name) == 0)
+            return json_is_number(value) && json_number_value(value) == plain[i].nothing;
+    return false;
+}
+
+/* What is not given is as transformers has it. */
+static ls_status read_sampling(ls_ctx *ctx, const json_t *json, const char *what,
+                               ls_generation *out) {
+    ls_family_reader r = {.ctx = ctx, .what = what, .json = json, .seen = json_object()};
+    const char *key;
+    json_t *value;
+    size_t used = 0;
+    *out = (ls_generation){.given = true};
+    out->sample = ls_field_bool(&r, "do_sample", false);
+    out->temperature = ls_field_real(&r, "temperature", 1, 0, 100);
+    out->top_k = ls_field_int(&r, "top_k", 50, 0, 1 << 24);
+    out->top_p = ls_field_real(&r, "top_p", 1, 0, 1);
+    json_decref(r.seen);
+    LS_TRY(r.status);
+    json_object_foreach((json_t *)json, key, value) {
+        if (changes_nothing(key, value) || used >= sizeof out->unheeded) continue;
+        used += (size_t)snprintf(out->unheeded + used, sizeof out->unheeded - used, "%s%.60s",
+                                 used == 0 ? "" : ", ", key);
+    }
+    return LS_OK;
+}
+
 /* generation_config.json goes before config.json, whole, where there is one. */
 static ls_status read_generation(ls_ctx *ctx, const char *folder, ls_family *out) {
     char path[PATH_BYTES];
@@ -164,6 +230,7 @@ static ls_status read_generation(ls_ctx *ctx, const char *folder, ls_family *out
     if (!ls_path_exists(path)) return LS_OK;
     LS_TRY(ls_json_read(ctx, path, CONFIG_BYTES_MAX, &json));
     ls_status status = read_stops(ctx, json, path, out);
+    if (status == LS_OK) status = read_sampling(ctx, json, path, &out->generation);
     json_decref(json);
     return status;
 }
@@ -267,7 +334,10 @@ ls_status ls_family_open(ls_ctx *ctx, const char *path, ls_family *out) {
 
 ls_status ls_family_load(const ls_family *family, ls_model *model) {
     ls_public_report report = {0};
-    ls_status status = ls_model_load_public(model, &family->naming, &family->file, "", &report);
+    ls_safetensors file = family->file;
+    if (family->shards == 1) file.map = family->shard[0].map;
+    if (family->ggufs == 1) file.map = family->gguf[0].map;
+    ls_status status = ls_model_load_public(model, &family->naming, &file, "", &report);
     if (status == LS_OK && report.left_over > 0)
         status = LS_FAIL(model->ctx, LS_EINPUT,
                          "%zu tensors of the checkpoint have no place in the model: %.300s",

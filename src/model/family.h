@@ -5,7 +5,11 @@
  * its tensors are called, in both kinds of files. The keys of a GGUF file are first translated to
  * the config.json that they stand for, so that one reader serves. Everything in it is read, known
  * not to change a result, or refused by name; every tensor is loaded, known to be no weight, or
- * refused. */
+ * refused.
+ *
+ * The same file serves the way back. Its `read` then walks a model of ours and writes the fields
+ * that it would read (ls_family_int and its like do either); what it wrote is read again and must
+ * give the same model (family_write.h). */
 #ifndef LS_MODEL_FAMILY_H
 #define LS_MODEL_FAMILY_H
 
@@ -25,6 +29,10 @@ typedef struct ls_family_reader {
     json_t *seen;       /* names that were read */
     ls_settings *out;
     ls_status status;
+    /* the way back, where `made` is not NULL: there is no json, and settings go nowhere */
+    json_t *made;            /* what is being written */
+    const ls_settings *form; /* the model: form.h */
+    const char *fields;      /* those that the family has; NULL: for GGUF, under the first name */
 } ls_family_reader;
 
 #define LS_FAMILY_INFINITY "1e300" /* what a bare Infinity is read as */
@@ -46,6 +54,22 @@ __attribute__((format(printf, 3, 4))) void ls_family_set(ls_family_reader *r, co
                                                          const char *format, ...);
 /* The shortest form of a number that gives it back. */
 void ls_family_set_real(ls_family_reader *r, const char *key, double value);
+/* A field that is one of our settings, either way; the value is given back. A field that the family
+ * has not is not written, and nor is a fallback of 0: it says that there is nothing. */
+int64_t ls_family_int(ls_family_reader *r, const char *names, const char *key, int64_t fallback,
+                      int64_t low, int64_t high);
+double ls_family_real(ls_family_reader *r, const char *names, const char *key, double fallback,
+                      double low, double high);
+bool ls_family_bool(ls_family_reader *r, const char *names, const char *key, bool fallback);
+/* A switch between two values of a setting. */
+bool ls_family_either(ls_family_reader *r, const char *names, const char *key, const char *yes,
+                      const char *no, bool fallback);
+/* Where it is written: whether the model's setting is this; where it is read: `reading`. */
+bool ls_family_has(const ls_family_reader *r, const char *key, const char *value, bool reading);
+/* The model's setting; NULL where it is read, or the model has none. */
+const char *ls_family_form(const ls_family_reader *r, const char *key);
+/* Writes a field under the first of the names that the family has, and releases the value. */
+void ls_field_write(ls_family_reader *r, const char *names, json_t *value);
 #define LS_FAMILY_INT(r, key, value) ls_family_set(r, key, "%lld", (long long)(value))
 #define LS_FAMILY_BOOL(r, key, value) ls_family_set(r, key, "%s", (value) ? "true" : "false")
 
@@ -147,6 +171,7 @@ typedef struct ls_family_gguf {
     const char *only;  /* a key below it that must be true, where another family has the name too */
     const char *rules; /* of tensors, before those called gguf (see ls_naming_read), or NULL */
     bool share;        /* config.json says which share of a head is rotated; not all */
+    bool head;         /* there is an output.weight even where it is the embedding */
     void (*translate)(ls_family_gguf_reader *r); /* what no table can say, or NULL */
 } ls_family_gguf;
 #define LS_GGUF_PAIRED                                                                             \
@@ -170,6 +195,13 @@ typedef struct ls_family_type {
     const char *head_biases[2]; /* of such a head the two ends of its bias: shared, the product's */
     bool tied;                  /* where tie_word_embeddings is not given */
     void (*read)(ls_family_reader *r);
+    /* for the way back; architecture NULL: there is none */
+    const char *architecture; /* the class of transformers */
+    const char *fields;       /* all that it has, with spaces between them */
+    const char *prefix;       /* before all names but the head's */
+    const char *mixer;        /* NULL: attention */
+    const char *weights;      /* those of the mixer's public names that it uses; NULL: all */
+    bool rare;                /* others that fit are taken first */
     ls_family_gguf gguf;
 } ls_family_type;
 
@@ -195,6 +227,15 @@ extern const size_t ls_family_count;
 
 enum { LS_FAMILY_STOPS_MAX = 16 };
 
+/* How generation_config.json says that tokens are drawn. */
+typedef struct ls_generation {
+    bool given;  /* there is such a file */
+    bool sample; /* false: always the most likely token */
+    double temperature, top_p;
+    int64_t top_k;
+    char unheeded[256]; /* fields that would change the draw and are not known here */
+} ls_generation;
+
 /* An opened folder, or GGUF file. */
 typedef struct ls_family {
     const ls_family_type *type;
@@ -207,6 +248,7 @@ typedef struct ls_family {
     size_t ggufs;
     int32_t stop[LS_FAMILY_STOPS_MAX]; /* tokens at which a text ends */
     size_t stops;
+    ls_generation generation;
 } ls_family;
 
 /* Whether a path is a folder with a config.json, or a GGUF file. */
@@ -229,6 +271,8 @@ void ls_family_close(ls_ctx *ctx, ls_family *family);
 ls_status ls__family_read(ls_ctx *ctx, const json_t *config, const char *what, const char *rules,
                           ls_family *out, bool *tied);
 ls_status ls__family_open_shards(ls_ctx *ctx, ls_family *family, const char *folder);
+/* The key of a GGUF file that stands for a field, without the architecture; NULL: none. */
+const char *ls__family_gguf_key(const char *field, bool recurrent);
 ls_status ls__family_open_gguf(ls_ctx *ctx, const char *path, ls_family *out);
 /* What a folder's tensors say of the head: whether there is one, and whether it is the embedding. */
 ls_status ls__family_settle_folder(ls_ctx *ctx, ls_family *family, const char *folder, bool tied);

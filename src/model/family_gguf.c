@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "model/blocks.h"
-#include "model/family.h"
+#include "model/family_write.h"
 
 enum { PATH_BYTES = 4096, PARTS_MAX = 1000 };
 
@@ -516,4 +516,27 @@ ls_status ls_family_parse_gguf(ls_ctx *ctx, const void *bytes, size_t length, co
     LS_TRY(add_tensors(ctx, out, &out->gguf[0]));
     LS_TRY(read_model(ctx, &out->gguf[0], what, out));
     return ls__family_settle_head(ctx, out, what, "token_embd.weight", "output.weight", true);
+}
+
+/* ---- the way back ---- */
+
+const char *ls__family_gguf_key(const char *field, bool recurrent) {
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        const bool of_state = strncmp(known[i].key, "ssm.", 4) == 0;
+        if (strcmp(known[i].field, field) == 0 &&
+            (of_state == recurrent || strcmp(field, "intermediate_size") != 0))
+            return known[i].key;
+    }
+    return NULL;
+}
+
+ls_status ls_family_gguf_naming(ls_ctx *ctx, const ls_family_type *type, ls_naming *out) {
+    ls_text rules = {0};
+    ls_text_printf(ctx, &rules, "%s%s", type->gguf.rules == NULL ? "" : type->gguf.rules,
+                   ls_public_rules("gguf"));
+    *out = (ls_naming){0};
+    ls_status status = ls_text_status(&rules);
+    if (status == LS_OK) status = ls_naming_parse(ctx, type->name, rules.bytes, out);
+    ls_text_clear(ctx, &rules);
+    return status;
 }

@@ -22,7 +22,23 @@ bool ls_family_read_layer_types(ls_family_reader *r, const ls_family_sizes *size
     return true;
 }
 
+/* That of the first layer that has one. */
+static int64_t write_window(ls_family_reader *r) {
+    char key[48] = "mixer.window";
+    int64_t window = 0, layers = 0;
+    const char *has = ls_family_form(r, "model.layers");
+    if (has != NULL) ls_parse_int(has, &layers);
+    for (int64_t i = 0; window == 0 && i < layers; i++) {
+        if (i > 0) snprintf(key, sizeof key, "layers.%lld.mixer.window", (long long)i);
+        has = ls_family_form(r, key);
+        if (has != NULL) ls_parse_int(has, &window);
+    }
+    ls_field_write(r, "sliding_window", window > 0 ? json_integer(window) : json_null());
+    return window;
+}
+
 int64_t ls_family_read_window(ls_family_reader *r, int64_t fallback) {
+    if (r->made != NULL) return write_window(r);
     if (json_is_null(json_object_get(r->json, "sliding_window"))) return 0;
     return ls_field_int(r, "sliding_window", fallback, 1, 1 << 30);
 }
@@ -37,6 +53,7 @@ void ls_family_set_layers(ls_family_reader *r, const ls_family_sizes *sizes, con
                           int64_t window) {
     ls_text layers = {0};
     bool seen[4] = {false}, alike = true;
+    if (r->made != NULL) return;
     for (int64_t i = 0; i < sizes->layers && r->status == LS_OK; i++) {
         const char *label = label_of(marks[i]);
         seen[marks[i] & 3] = true;
@@ -64,6 +81,7 @@ void ls_family_set_layers(ls_family_reader *r, const ls_family_sizes *sizes, con
 
 void ls_family_set_windows(ls_family_reader *r, const ls_family_sizes *sizes, int64_t window,
                            int64_t first) {
+    if (r->made != NULL) return; /* ls_family_read_window has written it */
     uint8_t marks[LS_LAYERS_MAX] = {0};
     for (int64_t i = ls_max(first, 0); i < sizes->layers; i++)
         marks[i] = window > 0 ? LS_LAYER_NEAR : 0;
@@ -74,6 +92,7 @@ void ls_family_set_windows(ls_family_reader *r, const ls_family_sizes *sizes, in
 void ls_family_set_near(ls_family_reader *r, const char *key, const char *value) {
     static const char *const labels[] = {"near", "near_unplaced"};
     char full[64];
+    if (r->made != NULL) return;
     for (int i = 0; i < 2; i++) {
         snprintf(full, sizeof full, "mixer.%s.window", labels[i]);
         if (ls_settings_get(r->out, full) == NULL) continue;

@@ -102,9 +102,9 @@ ls_model_example ls_model_example_of(const ls_model_config *config, int64_t T) {
                               .padded = head->padded || ls_wrap_of(config)->reads_source};
 }
 
-/* seed NULL: a blank model. */
+/* seed NULL: a blank model; lean: see ls_parameters. */
 static ls_status make(ls_ctx *ctx, const ls_model_config *config, ls_dtype type,
-                      const uint64_t *seed, bool with_gradient, ls_model **out) {
+                      const uint64_t *seed, bool with_gradient, bool lean, ls_model **out) {
     *out = NULL;
     if (config->model.vocabulary < 1)
         return LS_FAIL(ctx, LS_EUSE,
@@ -127,6 +127,7 @@ static ls_status make(ls_ctx *ctx, const ls_model_config *config, ls_dtype type,
     ls_program_free(program);
     if (status == LS_OK) {
         model->store->blank = seed == NULL;
+        model->store->lean = lean;
         status = ls_parameters_seal(model->store, seed == NULL ? 0 : *seed, with_gradient);
     }
     if (status != LS_OK) {
@@ -139,12 +140,16 @@ static ls_status make(ls_ctx *ctx, const ls_model_config *config, ls_dtype type,
 
 ls_status ls_model_new(ls_ctx *ctx, const ls_model_config *config, ls_dtype type, uint64_t seed,
                        bool with_gradient, ls_model **out) {
-    return make(ctx, config, type, &seed, with_gradient, out);
+    return make(ctx, config, type, &seed, with_gradient, false, out);
 }
 
 ls_status ls_model_plan(ls_ctx *ctx, const ls_model_config *config, ls_dtype type,
                         bool with_gradient, ls_model **out) {
-    return make(ctx, config, type, NULL, with_gradient, out);
+    return make(ctx, config, type, NULL, with_gradient, false, out);
+}
+
+ls_status ls_model_hold(ls_ctx *ctx, const ls_model_config *config, ls_dtype type, ls_model **out) {
+    return make(ctx, config, type, NULL, false, true, out);
 }
 
 void ls_model_free(ls_model *model) {

@@ -124,6 +124,9 @@ ls_status ls_model_new(ls_ctx *ctx, const ls_model_config *config, ls_dtype type
  * asked, but what they compute means nothing. */
 ls_status ls_model_plan(ls_ctx *ctx, const ls_model_config *config, ls_dtype type,
                         bool with_gradient, ls_model **out);
+/* A blank one whose weights are about to be loaded and which is never trained: in bf16 what products
+ * read is kept in bf16 alone (see ls_parameters). */
+ls_status ls_model_hold(ls_ctx *ctx, const ls_model_config *config, ls_dtype type, ls_model **out);
 void ls_model_free(ls_model *model);
 /* Weights by name from a safetensors file, of the right shape; all must be there, unless `missing`
  * is given, which counts those that are not and keep their values. */

@@ -525,9 +525,27 @@ static ls_status build_header(ls_ctx *ctx, const ls_safetensor_source *const *or
     return LS_OK;
 }
 
-ls_status ls_safetensors_put(ls_ctx *ctx, FILE *file, const char *path,
-                             const ls_safetensor_source *sources, size_t count,
-                             const ls_stored_text *metadata_texts, size_t metadata_count) {
+/* Where data comes from that a source has not itself. */
+typedef struct maker {
+    ls_safetensor_fill fill;
+    void *user;
+} maker;
+
+static ls_status put_data(ls_ctx *ctx, FILE *file, const char *path,
+                          const ls_safetensor_source *source, size_t index, maker from) {
+    int64_t bytes;
+    LS_TRY(source_bytes(ctx, source, &bytes));
+    if (from.fill == NULL) return ls_file_put(ctx, file, path, source->data, (size_t)bytes);
+    void *made = ls_new_raw(ctx, (size_t)ls_max(bytes, 1), 1);
+    ls_status status = made == NULL ? LS_ENOMEM : from.fill(from.user, index, made);
+    if (status == LS_OK) status = ls_file_put(ctx, file, path, made, (size_t)bytes);
+    ls_free(ctx, made);
+    return status;
+}
+
+static ls_status put(ls_ctx *ctx, FILE *file, const char *path, const ls_safetensor_source *sources,
+                     size_t count, const ls_stored_text *metadata_texts, size_t metadata_count,
+                     maker from) {
     if (count > LS_SAFETENSORS_COUNT_MAX)
         return LS_FAIL(ctx, LS_EUSE, "%zu tensors are more than one file takes", count);
     const ls_safetensor_source **ordered = ls_new(ctx, count + 1, sizeof *ordered);
@@ -544,46 +562,45 @@ ls_status ls_safetensors_put(ls_ctx *ctx, FILE *file, const char *path,
     qsort(ordered, count, sizeof *ordered, by_size_then_name);
     LS_TRY_GOTO(build_header(ctx, ordered, count, metadata_texts, metadata_count, &head));
     LS_TRY_GOTO(ls_file_put(ctx, file, path, head.bytes, head.length));
-    for (size_t i = 0; i < count; i++) {
-        int64_t bytes;
-        LS_TRY_GOTO(source_bytes(ctx, ordered[i], &bytes));
-        LS_TRY_GOTO(ls_file_put(ctx, file, path, ordered[i]->data, (size_t)bytes));
-    }
+    for (size_t i = 0; i < count; i++)
+        LS_TRY_GOTO(put_data(ctx, file, path, ordered[i], (size_t)(ordered[i] - sources), from));
 fail:
     ls_free(ctx, ordered);
     ls_text_clear(ctx, &head);
     return status;
 }
 
+ls_status ls_safetensors_put(ls_ctx *ctx, FILE *file, const char *path,
+                             const ls_safetensor_source *sources, size_t count,
+                             const ls_stored_text *metadata_texts, size_t metadata_count) {
+    return put(ctx, file, path, sources, count, metadata_texts, metadata_count, (maker){0});
+}
+
 ls_status ls_safetensors_write(ls_ctx *ctx, const char *path, const ls_safetensor_source *sources,
                                size_t count, const ls_stored_text *metadata_texts,
                                size_t metadata_count) {
-    ls_text temporary = {0}, folder = {0};
+    return ls_safetensors_make(ctx, path, sources, count, metadata_texts, metadata_count, NULL,
+                               NULL);
+}
+
+ls_status ls_safetensors_make(ls_ctx *ctx, const char *path, const ls_safetensor_source *sources,
+                              size_t count, const ls_stored_text *metadata_texts,
+                              size_t metadata_count, ls_safetensor_fill fill, void *user) {
+    ls_text temporary = {0};
     ls_text_printf(ctx, &temporary, "%s.tmp", path);
-    const char *slash = strrchr(path, '/');
-    if (slash == NULL)
-        ls_text_printf(ctx, &folder, ".");
-    else
-        ls_text_append(ctx, &folder, path, slash == path ? 1 : (size_t)(slash - path));
     ls_status status = ls_text_status(&temporary);
-    if (status == LS_OK) status = ls_text_status(&folder);
     if (status != LS_OK) goto fail;
     FILE *file;
     LS_TRY_GOTO(ls_file_create(ctx, temporary.bytes, false, &file));
-    status = ls_safetensors_put(ctx, file, temporary.bytes, sources, count, metadata_texts,
-                                metadata_count);
+    status = put(ctx, file, temporary.bytes, sources, count, metadata_texts, metadata_count,
+                 (maker){fill, user});
     if (status == LS_OK)
         status = ls_file_finish(ctx, file, temporary.bytes);
     else
         fclose(file);
-    if (status == LS_OK && rename(temporary.bytes, path) != 0)
-        status = LS_FAIL(ctx, LS_EIO, "renaming %s: %s", temporary.bytes, strerror(errno));
-    if (status == LS_OK)
-        status = ls_folder_sync(ctx, folder.bytes);
-    else
-        unlink(temporary.bytes);
+    if (status == LS_OK) status = ls_path_rename(ctx, temporary.bytes, path);
+    if (status != LS_OK) unlink(temporary.bytes); /* where it still has this name */
 fail:
     ls_text_clear(ctx, &temporary);
-    ls_text_clear(ctx, &folder);
     return status;
 }

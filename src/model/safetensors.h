@@ -9,6 +9,7 @@
 #define LS_MODEL_SAFETENSORS_H
 
 #include "base/file.h"
+#include "tensor/engine/dtype.h"
 
 typedef enum {
     LS_STORED_F64,
@@ -82,10 +83,16 @@ const char *ls_safetensors_metadata(const ls_safetensors *file, const char *key)
  * the tensor. Integers of a real tensor, or ones that do not fit, are LS_EINPUT. */
 void ls_safetensor_f64(const ls_safetensor *tensor, int64_t first, int64_t count, double *out);
 void ls_safetensor_f32(const ls_safetensor *tensor, int64_t first, int64_t count, float *out);
+/* The same in a type to compute in; to bf16 rounded to the nearest. */
+void ls_safetensor_read(const ls_safetensor *tensor, int64_t first, int64_t count, ls_dtype type,
+                        void *out);
 ls_status ls_safetensor_i32(ls_ctx *ctx, const ls_safetensor *tensor, int64_t first, int64_t count,
                             int32_t *out);
 /* All of them as doubles (free with ls_free). */
 ls_status ls_safetensor_values(ls_ctx *ctx, const ls_safetensor *tensor, double **out);
+
+/* Doubles in a type of reals, rounded to nearest. */
+void ls_stored_round(const double *values, int64_t count, ls_stored_type type, void *out);
 
 /* One tensor to be written; everything is borrowed. */
 typedef struct ls_safetensor_source {
@@ -104,5 +111,11 @@ ls_status ls_safetensors_put(ls_ctx *ctx, FILE *file, const char *path,
 /* A whole file, durable and atomic: on failure the old one stands. */
 ls_status ls_safetensors_write(ls_ctx *ctx, const char *path, const ls_safetensor_source *sources,
                                size_t count, const ls_stored_text *metadata, size_t metadata_count);
+/* The same for sources without data, which is made when it is written: `fill` has room for all of
+ * source `index`. So one tensor is held at a time. */
+typedef ls_status (*ls_safetensor_fill)(void *user, size_t index, void *out);
+ls_status ls_safetensors_make(ls_ctx *ctx, const char *path, const ls_safetensor_source *sources,
+                              size_t count, const ls_stored_text *metadata, size_t metadata_count,
+                              ls_safetensor_fill fill, void *user);
 
 #endif

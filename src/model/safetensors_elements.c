@@ -84,6 +84,29 @@ void ls_safetensor_f32(const ls_safetensor *tensor, int64_t first, int64_t count
     CONVERT(float)
 }
 
+static void read_bf16(const ls_safetensor *tensor, int64_t first, int64_t count, ls_bf16 *out) {
+    float values[BLOCK_MOST];
+    if (tensor->type == LS_STORED_BF16) {
+        memcpy(out, tensor->data + (size_t)first * sizeof *out, (size_t)count * sizeof *out);
+        return;
+    }
+    for (int64_t done = 0; done < count; done += BLOCK_MOST) {
+        const int64_t now = ls_min(count - done, BLOCK_MOST);
+        ls_safetensor_f32(tensor, first + done, now, values);
+        for (int64_t i = 0; i < now; i++) out[done + i] = ls_bf16_from_f32(values[i]);
+    }
+}
+
+void ls_safetensor_read(const ls_safetensor *tensor, int64_t first, int64_t count, ls_dtype type,
+                        void *out) {
+    if (type == LS_F64)
+        ls_safetensor_f64(tensor, first, count, out);
+    else if (type == LS_BF16)
+        read_bf16(tensor, first, count, out);
+    else
+        ls_safetensor_f32(tensor, first, count, out);
+}
+
 ls_status ls_safetensor_i32(ls_ctx *ctx, const ls_safetensor *tensor, int64_t first, int64_t count,
                             int32_t *out) {
     if (tensor->type <= LS_STORED_F16)
@@ -105,4 +128,17 @@ ls_status ls_safetensor_values(ls_ctx *ctx, const ls_safetensor *tensor, double 
     if (*out == NULL) return LS_ENOMEM;
     ls_safetensor_f64(tensor, 0, tensor->count, *out);
     return LS_OK;
+}
+
+void ls_stored_round(const double *values, int64_t count, ls_stored_type type, void *out) {
+    for (int64_t i = 0; i < count; i++) {
+        if (type == LS_STORED_F64)
+            ((double *)out)[i] = values[i];
+        else if (type == LS_STORED_BF16)
+            ((ls_bf16 *)out)[i] = ls_bf16_from_f32((float)values[i]);
+        else if (type == LS_STORED_F16)
+            ((uint16_t *)out)[i] = ls_f16_bits((float)values[i]);
+        else
+            ((float *)out)[i] = (float)values[i];
+    }
 }

@@ -185,8 +185,9 @@ typedef struct giver {
 
 static void give(const giver *to, const ls_parameter *parameter, int64_t here, int64_t there) {
     const ls_parameters *store = to->store;
-    const double value =
-        ls_element(ls_parameter_master(store, parameter), store->master_type, here);
+    ls_dtype type;
+    const void *values = ls_parameter_values(store, parameter, &type);
+    const double value = ls_element(values, type, here);
     to->out[there] += !to->gradient ? value_out(to->weight, value)
                                     : slope_out(to->weight, value) *
                                           ls_element(ls_parameter_gradient(store, parameter),
@@ -263,78 +264,77 @@ static void clear_moving(const ls_parameters *store, const ls_weight *weight, in
     if ((weight->flags & LS_ALIAS_MOVES) == 0) return;
     for (int i = 0; i < weight->parts; i++) {
         const ls_parameter *parameter = weight->part[i].parameter;
-        for (int64_t j = 0; j < parameter->count; j++)
-            ls_element_set(ls_parameter_master(store, parameter), store->master_type, j, 0);
+        ls_dtype type;
+        void *values = ls_parameter_values(store, parameter, &type);
+        memset(values, 0, (size_t)parameter->count * ls_dtype_size(type));
         set[parameter - store->items] = parameter->count;
     }
 }
 
-/* Elements of the tensor at `to`, in the master's type. */
-static void read_span(const ls_parameters *store, const ls_weight *weight,
-                      const ls_safetensor *tensor, int64_t first, int64_t count, void *to) {
-    const bool wide = store->master_type == LS_F64;
-    if (wide)
-        ls_safetensor_f64(tensor, first, count, to);
-    else
-        ls_safetensor_f32(tensor, first, count, to);
+/* Elements of the tensor at `to`, in a type of ours. */
+static void read_span(const ls_weight *weight, const ls_safetensor *tensor, int64_t first,
+                      int64_t count, ls_dtype type, void *to) {
+    ls_safetensor_read(tensor, first, count, type, to);
     if (weight->log_negated || weight->plus_one)
         for (int64_t i = 0; i < count; i++)
-            ls_element_set(to, store->master_type, i,
-                           value_in(weight, ls_element(to, store->master_type, i)));
+            ls_element_set(to, type, i, value_in(weight, ls_element(to, type, i)));
 }
 
 /* Rows r .. r + count - 1 of the tensor at place[0] ...; of a transposed one a few columns of the
  * file at a time, so that no line of memory is read twice. */
 enum { TILE = 64 };
-static void read_tile(const ls_parameters *store, const ls_weight *weight, const rows *all,
-                      int64_t r, int64_t count, char *const *place) {
-    const size_t size = ls_dtype_size(store->master_type);
+static void read_tile(const ls_weight *weight, const rows *all, int64_t r, int64_t count,
+                      ls_dtype type, char *const *place) {
+    const size_t size = ls_dtype_size(type);
     const bool plain =
         (all->flags & (LS_ALIAS_PAIRS | LS_ALIAS_TRANSPOSED | LS_ALIAS_LAST_TRANSPOSED)) == 0;
     const bool transposed = all->flags & LS_ALIAS_TRANSPOSED && all->tensor->rank == 2;
     double span[TILE];
     for (int64_t i = 0; plain && i < count; i++)
         if (place[i] != NULL)
-            read_span(store, weight, all->tensor, (r + i) * all->width, all->width, place[i]);
+            read_span(weight, all->tensor, (r + i) * all->width, all->width, type, place[i]);
     for (int64_t c = 0; transposed && c < all->width; c++) {
-        read_span(store, weight, all->tensor, element_of(all, r, c), count, span);
+        read_span(weight, all->tensor, element_of(all, r, c), count, type, span);
         for (int64_t i = 0; i < count; i++)
             if (place[i] != NULL)
                 memcpy(place[i] + (size_t)c * size, (char *)span + (size_t)i * size, size);
     }
     for (int64_t i = 0; !plain && !transposed && i < count; i++)
         for (int64_t c = 0; place[i] != NULL && c < all->width; c++)
-            read_span(store, weight, all->tensor, element_of(all, r + i, c), 1,
+            read_span(weight, all->tensor, element_of(all, r + i, c), 1, type,
                       place[i] + (size_t)c * size);
 }
 
 static void read_columns(const ls_parameters *store, const ls_weight *weight, const rows *all,
                          int64_t *set) {
-    const size_t size = ls_dtype_size(store->master_type);
     int64_t first = 0;
     for (int i = 0; i < weight->parts; i++) {
         const ls_parameter *parameter = weight->part[i].parameter;
         const int64_t width = parameter->count / parameter->dim[0];
-        char *to = ls_parameter_master(store, parameter);
+        ls_dtype type;
+        char *to = ls_parameter_values(store, parameter, &type);
         for (int64_t r = 0; r < all->count; r++)
-            read_span(store, weight, all->tensor, r * all->width + first, width,
-                      to + (size_t)(r * width) * size);
+            read_span(weight, all->tensor, r * all->width + first, width, type,
+                      to + (size_t)(r * width) * ls_dtype_size(type));
         if (set != NULL) set[parameter - store->items] += parameter->count;
         first += width;
     }
 }
 
-/* Where the rows go; `set` counts. */
+/* Where the rows go, and in which type; `set` counts. */
 static ls_status place_rows(ls_ctx *ctx, const ls_parameters *store, const ls_weight *weight,
-                            const rows *all, char **place, int64_t *set) {
-    const size_t size = ls_dtype_size(store->master_type);
+                            const rows *all, char **place, ls_dtype *type, int64_t *set) {
     const ls_parameter *parameter = NULL;
+    ls_parameter_values(store, weight->part[0].parameter, type);
     for (int64_t r = 0; r < all->count; r++) {
         int64_t row;
+        ls_dtype here;
         LS_TRY(place_row(ctx, weight, all, r, &parameter, &row));
         if (row < 0) continue;
-        place[r] =
-            (char *)ls_parameter_master(store, parameter) + (size_t)(row * all->width) * size;
+        char *values = ls_parameter_values(store, parameter, &here);
+        if (here != *type)
+            return LS_FAIL(ctx, LS_EBUG, "the parts of %s are of two types", all->tensor->name);
+        place[r] = values + (size_t)(row * all->width) * ls_dtype_size(here);
         if (set != NULL) set[parameter - store->items] += all->width;
     }
     return LS_OK;
@@ -350,11 +350,12 @@ static ls_status read_rows(ls_ctx *ctx, const ls_parameters *store, const ls_wei
     }
     char **place = ls_new(ctx, (size_t)all.count, sizeof *place);
     if (place == NULL) return LS_ENOMEM;
-    ls_status status = place_rows(ctx, store, weight, &all, place, set);
+    ls_dtype type;
+    ls_status status = place_rows(ctx, store, weight, &all, place, &type, set);
     if (status == LS_OK) {
 #pragma omp parallel for schedule(dynamic) num_threads(ctx->threads) if (tensor->bytes > 1 << 16)
         for (int64_t r = 0; r < all.count; r += TILE)
-            read_tile(store, weight, &all, r, ls_min(TILE, all.count - r), place + r);
+            read_tile(weight, &all, r, ls_min(TILE, all.count - r), type, place + r);
     }
     ls_free(ctx, place);
     return status;

@@ -94,11 +94,10 @@ ls_status ls_weights_fill(const ls_safetensors *file, const ls_parameters *store
             snprintf(name, sizeof name, "%s%s", parts[p].prefix, parameter->name);
             const ls_safetensor *tensor = ls_safetensors_find(file, name);
             if (tensor == NULL) continue;
-            void *to = place_of(store, parameter, here[p]);
-            if (store->master_type == LS_F64)
-                ls_safetensor_f64(tensor, 0, parameter->count, to);
-            else
-                ls_safetensor_f32(tensor, 0, parameter->count, to);
+            ls_dtype type = store->master_type;
+            void *to = here[p] == store->master ? ls_parameter_values(store, parameter, &type)
+                                                : place_of(store, parameter, here[p]);
+            ls_safetensor_read(tensor, 0, parameter->count, type, to);
         }
     release(store, parts, count, here, status == LS_OK);
     return status;

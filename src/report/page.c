@@ -306,18 +306,24 @@ static void open_page(ls_page *page) {
         ls_html(ctx, ls_member_text(page->results, "about"), out);
         ls_text_printf(ctx, out, "</p>\n");
     }
-    size_t trained = 0, missing = 0;
+    size_t trained = 0, opened = 0, missing = 0;
     double seeds = 0;
     for (size_t a = 0; a < page->count; a++) {
         const json_t *arm = json_array_get(page->arms, a);
         trained += ls_member_text(arm, "from")[0] == '\0';
+        opened += ls_member_text(arm, "checkpoint")[0] != '\0';
         missing += json_array_size(json_object_get(arm, "missing_seeds"));
         seeds = fmax(seeds, ls_member_real(arm, "seeds"));
     }
+    ls_text_printf(ctx, out, "<p class=\"soft\">");
+    if (opened > 0)
+        ls_text_printf(ctx, out, "%zu arms from checkpoints%s", opened,
+                       trained > opened ? ", " : "");
+    if (trained > opened) ls_text_printf(ctx, out, "%zu arms trained", trained - opened);
     ls_text_printf(ctx, out,
-                   "<p class=\"soft\">%zu arms trained at %.0f tokens, %zu more that test their "
-                   "weights under another method; seeds: %.0f.</p>\n",
-                   trained, page->trained_length, page->count - trained, seeds);
+                   " at %.0f tokens, %zu more that test their weights under another method; "
+                   "seeds: %.0f.</p>\n",
+                   page->trained_length, page->count - trained, seeds);
     if (!finished)
         ls_text_printf(ctx, out,
                        "<p class=\"running\">This study is running: %zu results are still to come. "

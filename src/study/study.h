@@ -2,6 +2,9 @@
  * method; each with several seeds. Every training and every evaluation is a job: a call of the
  * program, in its own process and with its own log.
  *
+ * An arm may also begin with a checkpoint: it is trained on where the arm has train.steps, and else
+ * only tested.
+ *
  * OUT/study.yaml           the settings of the study, as they were resolved
  * OUT/arms/ARM/seed-N/     a run folder (arms that train), with
  *     trained.json         what the training gave, written once it has ended
@@ -18,6 +21,7 @@
 
 #include "base/file.h"
 #include "base/settings.h"
+#include "train/trained.h"
 
 enum { LS_STUDY_NAME_BYTES = 64, LS_STUDY_PATH_BYTES = 4096, LS_STUDY_HASH_BYTES = 17 };
 
@@ -31,8 +35,11 @@ extern const ls_option_table ls_study_options;
 
 typedef struct ls_study_arm {
     char name[LS_STUDY_NAME_BYTES], label[LS_OPTION_TEXT_BYTES];
-    int64_t parent;       /* index of the arm whose weights it tests; -1: it trains its own */
-    ls_settings given;    /* what the study file says of this arm alone */
+    int64_t parent; /* index of the arm whose weights it tests; -1: they are its own */
+    bool trains;    /* its own weights: from scratch, or from a checkpoint */
+    char checkpoint[LS_OPTION_TEXT_BYTES]; /* a run or a public checkpoint; "": none */
+    int64_t parameters;                    /* of the checkpoint */
+    ls_settings given;                     /* what the study file says of this arm alone */
     ls_settings training; /* sections model, mixer, position, data, train; of the parent if any */
     ls_settings testing;  /* section eval, extend, and mixer where it may differ */
     ls_ints seeds;
@@ -88,7 +95,15 @@ ls_status ls_study_summary(const ls_study *study, ls_text *out);
 
 /* The settings as YAML that ls_study_read reads back. */
 void ls_study_print(const ls_study *study, ls_text *out);
-/* OUT/arms/ARM/seed-N, and a file in it; the weights an arm tests lie in its parent's. */
+/* Where the weights are that an arm tests. */
+ls_status ls_study_weights(const ls_study *study, size_t arm, int64_t seed, char *out,
+                           size_t bytes);
+/* What an arm that opens a checkpoint, or tests one, makes of it; clear *out in any case. */
+
+ls_status ls_study_checkpoint(const ls_study *study, const ls_study_arm *arm, ls_trained *out);
+/* The checkpoint whose weights an arm tests as they are; NULL: they are trained here. */
+const char *ls_study_opens(const ls_study *study, const ls_study_arm *arm);
+/* OUT/arms/ARM/seed-N, and a file in it. */
 ls_status ls_study_folder(const ls_study *study, size_t arm, int64_t seed, char *out, size_t bytes);
 ls_status ls_study_file(const ls_study *study, size_t arm, int64_t seed, const char *file,
                         char *out, size_t bytes);

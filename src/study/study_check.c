@@ -9,6 +9,7 @@
 #include "study/study.h"
 #include "train/task_keys.h"
 #include "train/train.h"
+#include "train/trained.h"
 
 typedef struct estimate {
     int64_t parameters, tokens, longest;
@@ -68,6 +69,29 @@ fail:
     return status;
 }
 
+/* The same of an arm that a checkpoint describes. */
+static ls_status read_checkpoint(const ls_study *study, const ls_study_arm *arm,
+                                 ls_model_config *config, ls_train_settings *train,
+                                 ls_eval_settings *eval) {
+    ls_ctx *ctx = study->ctx;
+    ls_trained trained = {.ctx = ctx};
+    ls_status status;
+    LS_TRY_GOTO(ls_study_checkpoint(study, arm, &trained));
+    LS_TRY_GOTO(ls_options_default(ctx, &ls_train_options, train));
+    LS_TRY_GOTO(ls_settings_apply(ctx, &arm->training, "train", &ls_train_options, NULL, train));
+    LS_TRY_GOTO(ls_options_default(ctx, &ls_eval_options, eval));
+    LS_TRY_GOTO(ls_settings_apply(
+        ctx, &arm->testing, "eval", &ls_eval_options,
+        ls_eval_facts(ls_settings_has(&trained.settings, "task"), &trained.config), eval));
+    *config = trained.config; /* it goes on with the caller */
+    trained.config = (ls_model_config){0};
+    if (ls_settings_get(&arm->training, "train.length") == NULL)
+        train->length = config->model.length;
+fail:
+    ls_trained_clear(&trained);
+    return status;
+}
+
 /* Only programs are made: arenas that nothing is written to take no memory. */
 static ls_status measure(ls_ctx *ctx, const ls_model_config *config, bool trains,
                          const ls_train_settings *train, const ls_eval_settings *eval,
@@ -122,11 +146,13 @@ ls_status ls_study_check(const ls_study *study, ls_text *out) {
         ls_train_settings train;
         ls_eval_settings eval;
         estimate e = {0};
-        status = read_arm(ctx, arm, &config, &train, &eval);
+        const ls_study_arm *base = arm->parent < 0 ? arm : &study->arms[arm->parent];
+        status = base->checkpoint[0] != '\0' ? read_checkpoint(study, arm, &config, &train, &eval)
+                                             : read_arm(ctx, arm, &config, &train, &eval);
         if (status == LS_OK && train.batch % train.accumulate != 0)
             status = LS_FAIL(ctx, LS_EUSE, "arm %s: train.batch is no multiple of train.accumulate",
                              arm->name);
-        if (status == LS_OK) status = measure(ctx, &config, arm->parent < 0, &train, &eval, &e);
+        if (status == LS_OK) status = measure(ctx, &config, arm->trains, &train, &eval, &e);
         ls_model_config_clear(ctx, &config);
         ls_text_printf(ctx, out,
                        "%-20s %6" PRId64 " %14" PRId64 " %14" PRId64 " %12.1f %12.1f %8" PRId64

@@ -87,8 +87,7 @@ static ls_status job_words(const runner *r, const job *j, words *list) {
     char folder[LS_STUDY_PATH_BYTES], number[32];
     LS_TRY(add_word(r->ctx, list, "longshot", NULL));
     LS_TRY(add_word(r->ctx, list, j->evaluation ? "eval" : "train", NULL));
-    size_t weights = arm->parent < 0 ? j->arm : (size_t)arm->parent;
-    LS_TRY(ls_study_folder(study, weights, j->seed, folder, sizeof folder));
+    LS_TRY(ls_study_weights(study, j->arm, j->seed, folder, sizeof folder));
     if (j->evaluation) {
         LS_TRY(add_word(r->ctx, list, folder, NULL));
         LS_TRY(add_settings(r->ctx, list, &arm->testing));
@@ -121,14 +120,15 @@ static const char *job_name(const runner *r, const job *j, char out[128]) {
 
 /* In the child, between fork and exec: nothing that allocates. */
 static void become(const char *program, char *const *argv, int output, int log, pid_t parent) {
+    static const char sentence[] = "longshot: the job could not be started\n";
     int nothing = open("/dev/null", O_RDONLY);
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) _exit(70);
-    if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0 || dup2(output, STDOUT_FILENO) < 0 ||
-        dup2(log, STDERR_FILENO) < 0)
-        _exit(70);
-    setpgid(0, 0); /* a terminal's interrupt reaches this process alone, which then asks them */
-    execv(program, argv);
-    _exit(70);
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent && nothing >= 0 &&
+        dup2(nothing, STDIN_FILENO) >= 0 && dup2(output, STDOUT_FILENO) >= 0 &&
+        dup2(log, STDERR_FILENO) >= 0) {
+        setpgid(0, 0); /* a terminal's interrupt reaches this process alone, which then asks them */
+        execv(program, argv);
+    }
+    _exit(write(log, sentence, sizeof sentence - 1) > 0 ? ls_status_exit_code(LS_EIO) : 70);
 }
 
 static ls_status start(runner *r, job *j) {
@@ -279,7 +279,7 @@ static ls_status make_jobs(runner *r) {
         for (int evaluation = 0; evaluation < 2; evaluation++)
             for (size_t a = 0; a < study->count; a++) {
                 const ls_study_arm *arm = &study->arms[a];
-                if (k < arm->seeds.count && (evaluation || arm->parent < 0))
+                if (k < arm->seeds.count && (evaluation || arm->trains))
                     LS_TRY(add_job(r, a, arm->seeds.at[k], evaluation == 1));
             }
     return LS_OK;
@@ -325,8 +325,10 @@ static ls_status run_jobs(runner *r) {
             int wait_status;
             struct rusage usage;
             job *j = &r->jobs[i];
-            if (j->state != JOB_RUNNING || wait4(j->process, &wait_status, WNOHANG, &usage) == 0)
-                continue;
+            if (j->state != JOB_RUNNING) continue;
+            const pid_t ended = wait4(j->process, &wait_status, WNOHANG, &usage);
+            if (ended == 0 || (ended < 0 && errno == EINTR)) continue;
+            if (ended < 0) return LS_FAIL(r->ctx, LS_EIO, "waiting for a job: %s", strerror(errno));
             running--;
             LS_TRY(finish(r, j, wait_status, &usage));
         }
@@ -360,8 +362,8 @@ ls_status ls_study_run(ls_study *study, const ls_study_hooks *hooks) {
     runner r = {.study = study, .hooks = hooks, .ctx = study->ctx, .lock = -1};
     ls_status status;
     if (access(study->from.program, X_OK) != 0)
-        return LS_FAIL(r.ctx, LS_EUSE, "the program %s cannot be run: %s", study->from.program,
-                       strerror(errno));
+        return LS_FAIL(r.ctx, errno == ENOENT || errno == EACCES ? LS_EUSE : LS_EIO,
+                       "the program %s cannot be run: %s", study->from.program, strerror(errno));
     LS_TRY_GOTO(ls_folder_make(r.ctx, study->keys.out));
     LS_TRY_GOTO(ls_lock_take(r.ctx, study->keys.out, true, &r.lock));
     LS_TRY_GOTO(write_study(&r));

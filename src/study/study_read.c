@@ -9,6 +9,7 @@
 #include "study/study.h"
 #include "train/task_keys.h"
 #include "train/train.h"
+#include "train/trained.h"
 
 #define FIELD(name) ls_study_keys, name
 static const ls_option options[] = {
@@ -94,19 +95,40 @@ static bool is_evaluation(const char *key) {
     return in_section(key, "eval");
 }
 
+static int64_t arm_of(const ls_study *study, const char *name) {
+    for (size_t i = 0; i < study->count; i++)
+        if (strcmp(study->arms[i].name, name) == 0) return (int64_t)i;
+    return -1;
+}
+
+/* `from` names another arm, or where a checkpoint lies. One that was opened already is not opened
+ * twice. */
 static ls_status find_parent(ls_study *study, ls_study_arm *arm) {
     ls_ctx *ctx = study->ctx;
     const char *from = ls_settings_get(&arm->given, "from");
+    const char *steps = ls_settings_get(&arm->given, "train.steps");
+    arm->trains = from == NULL || (steps != NULL && strcmp(steps, "0") != 0);
     if (from == NULL) return LS_OK;
-    for (size_t i = 0; i < study->count; i++) {
-        if (strcmp(study->arms[i].name, from) != 0) continue;
-        if (ls_settings_get(&study->arms[i].given, "from") != NULL)
+    arm->parent = arm_of(study, from);
+    if (arm->parent >= 0) {
+        const char *before = ls_settings_get(&study->arms[arm->parent].given, "from");
+        arm->trains = false;
+        if (before != NULL && arm_of(study, before) >= 0)
             return LS_FAIL(ctx, LS_EUSE, "arm %s is from %s, which does not train itself",
                            arm->name, from);
-        arm->parent = (int64_t)i;
         return LS_OK;
     }
-    return LS_FAIL(ctx, LS_EUSE, "arm %s is from %s, and there is no such arm", arm->name, from);
+    if (!ls_path_exists(from))
+        return LS_FAIL(ctx, LS_EUSE, "arm %s is from %s, and there is no such arm, nor a folder",
+                       arm->name, from);
+    for (ls_study_arm *first = study->arms; !arm->trains && first < arm; first++)
+        if (strcmp(first->checkpoint, from) == 0 && !first->trains &&
+            !ls_settings_has(&first->given, "extend")) {
+            arm->parent = first - study->arms;
+            return LS_OK;
+        }
+    snprintf(arm->checkpoint, sizeof arm->checkpoint, "%s", from);
+    return LS_OK;
 }
 
 /* The error says which arm it is about. */
@@ -119,29 +141,53 @@ static ls_status about_arm(ls_study *study, const ls_study_arm *arm, ls_status s
     return LS_FAIL(ctx, status, "arm %s: %.400s", arm->name, said);
 }
 
+static bool is_of_data(const char *key) {
+    return in_section(key, "data");
+}
+
+static bool trains_on(const char *key) {
+    return in_section(key, "data") || in_section(key, "train");
+}
+
+/* What an arm has of the study's own sections: of a checkpoint, not what describes a model. */
+static ls_status begin_arm(ls_study *study, ls_study_arm *arm) {
+    ls_ctx *ctx = study->ctx;
+    if (arm->checkpoint[0] == '\0')
+        return copy_settings(ctx, &study->common, is_training, &arm->training);
+    if (!arm->trains) {
+        arm->seeds.count = ls_min(arm->seeds.count, 1); /* nothing in it is drawn */
+        return copy_settings(ctx, &study->common, is_of_data, &arm->testing);
+    }
+    LS_TRY(copy_settings(ctx, &study->common, trains_on, &arm->training));
+    return ls_settings_put(ctx, &arm->training, "train.from", arm->checkpoint);
+}
+
 /* An arm's keys go where they belong; what has no place is a mistake. */
 static ls_status sort_arm(ls_study *study, ls_study_arm *arm) {
     ls_ctx *ctx = study->ctx;
-    bool trains = arm->parent < 0;
+    const char *from = ls_settings_get(&arm->given, "from");
+    const bool trains = arm->trains, opens = from != NULL && arm_of(study, from) < 0;
     snprintf(arm->label, sizeof arm->label, "%s", arm->name);
     arm->seeds = study->keys.seeds;
-    LS_TRY(copy_settings(ctx, &study->common, is_training, &arm->training));
+    LS_TRY(begin_arm(study, arm));
     LS_TRY(copy_settings(ctx, &study->common, is_evaluation, &arm->testing));
     for (size_t i = 0; i < arm->given.count; i++) {
         const char *key = arm->given.items[i].key, *value = arm->given.items[i].value;
-        if (strcmp(key, "from") == 0) continue;
+        if (strcmp(key, "from") == 0 || (opens && !trains && strcmp(key, "train.steps") == 0))
+            continue;
         if (strcmp(key, "label") == 0) {
             snprintf(arm->label, sizeof arm->label, "%s", value);
         } else if (strcmp(key, "seeds") == 0 && trains) {
             ls_study_keys keys;
             LS_TRY(ls_options_set(ctx, &ls_study_options, "", key, value, &keys));
             arm->seeds = keys.seeds;
-        } else if (in_section(key, "mixer") && !trains) { /* check_differing looks which */
+        } else if (!trains && (in_section(key, "mixer") || /* check_differing looks which */
+                               (in_section(key, "data") && arm->checkpoint[0] != '\0'))) {
             LS_TRY(ls_settings_put(ctx, &arm->testing, key, value));
         } else if (strcmp(key, "seeds") == 0 || (is_training(key) && !trains)) {
-            return LS_FAIL(ctx, LS_EUSE,
-                           "arm %s has weights from another arm: %s is for arms that train",
-                           arm->name, key);
+            return LS_FAIL(ctx, LS_EUSE, "arm %s has weights from %s: %s is for arms that train%s",
+                           arm->name, arm->parent < 0 ? "a checkpoint" : "another arm", key,
+                           arm->parent < 0 ? " (give train.steps to train it on)" : "");
         } else if (is_extension(key) && trains) {
             return LS_FAIL(ctx, LS_EUSE,
                            "arm %s trains: extend acts at test time, in an arm with from: %s",
@@ -166,6 +212,8 @@ static ls_status inherit(ls_study *study, ls_study_arm *arm) {
     const ls_study_arm *parent = &study->arms[arm->parent];
     ls_settings_clear(study->ctx, &arm->training);
     arm->seeds = parent->seeds;
+    if (ls_study_opens(study, arm) != NULL)
+        LS_TRY(copy_settings(study->ctx, &parent->testing, is_of_data, &arm->testing));
     for (size_t i = 0; i < parent->training.count; i++)
         LS_TRY(ls_settings_copy(study->ctx, &arm->training, &parent->training.items[i]));
     return LS_OK;
@@ -203,6 +251,17 @@ static bool may_differ(const char *key) {
     return is_extension(key) || in_section(key, "mixer");
 }
 
+ls_status ls_study_checkpoint(const ls_study *study, const ls_study_arm *arm, ls_trained *out) {
+    const ls_study_arm *base = arm->parent < 0 ? arm : &study->arms[arm->parent];
+    ls_settings differing = {0};
+    *out = (ls_trained){.ctx = study->ctx};
+    ls_status status = copy_settings(study->ctx, &arm->testing, may_differ, &differing);
+    if (status == LS_OK)
+        status = ls_trained_describe(study->ctx, base->checkpoint, &differing, out);
+    ls_settings_clear(study->ctx, &differing);
+    return status;
+}
+
 static ls_status check_settings(ls_study *study, const ls_study_arm *arm) {
     ls_ctx *ctx = study->ctx;
     ls_model_config config = {0};
@@ -230,8 +289,34 @@ fail:
     return status;
 }
 
-static ls_status check_arm(ls_study *study, const ls_study_arm *arm) {
-    return about_arm(study, arm, check_settings(study, arm));
+/* The same where a checkpoint describes the model. */
+static ls_status check_checkpoint(ls_study *study, ls_study_arm *arm) {
+    ls_ctx *ctx = study->ctx;
+    ls_trained trained = {.ctx = ctx};
+    ls_model *model = NULL;
+    ls_status status;
+    LS_TRY_GOTO(ls_study_checkpoint(study, arm, &trained));
+    if (arm == study->arms) study->trained_length = trained.config.model.length;
+    LS_TRY_GOTO(check_differing(ctx, arm, &trained.config));
+    LS_TRY_GOTO(check_section(ctx, arm->trains ? &arm->training : &arm->testing, "data",
+                              &ls_data_options, arm->trains ? ls_training_facts : NULL));
+    LS_TRY_GOTO(check_section(ctx, &arm->training, "train", &ls_train_options, NULL));
+    LS_TRY_GOTO(
+        check_section(ctx, &arm->testing, "eval", &ls_eval_options,
+                      ls_eval_facts(ls_settings_has(&trained.settings, "task"), &trained.config)));
+    LS_TRY_GOTO(ls_model_plan(ctx, &trained.config, LS_BF16, false, &model));
+    arm->parameters = ls_parameters_elements(model->store);
+fail:
+    ls_model_free(model);
+    ls_trained_clear(&trained);
+    return status;
+}
+
+static ls_status check_arm(ls_study *study, ls_study_arm *arm) {
+    const ls_study_arm *base = arm->parent < 0 ? arm : &study->arms[arm->parent];
+    return about_arm(study, arm,
+                     base->checkpoint[0] != '\0' ? check_checkpoint(study, arm)
+                                                 : check_settings(study, arm));
 }
 
 static void study_name(const char *path, char *out, size_t bytes) {

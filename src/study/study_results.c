@@ -37,7 +37,12 @@ static ls_status evidence_read(const ls_study *study, size_t arm, evidence *out)
     for (int64_t i = 0; i < about->seeds.count; i++) {
         json_t *trained = NULL, *tested = NULL;
         int64_t seed = about->seeds.at[i];
-        ls_status status = ls_study_stored(study, weights, seed, false, &trained);
+        ls_status status = LS_OK;
+        if (ls_study_opens(study, about) != NULL)
+            trained = json_pack("{s:{s:I,s:i}}", "said", "parameters",
+                                (json_int_t)study->arms[weights].parameters, "tokens", 0);
+        else
+            status = ls_study_stored(study, weights, seed, false, &trained);
         if (status == LS_OK) status = ls_study_stored(study, arm, seed, true, &tested);
         if (status != LS_OK || trained == NULL || tested == NULL) {
             json_decref(trained);
@@ -225,6 +230,8 @@ static json_t *arm_json(const evidence *e) {
     json_object_set_new(arm, "from",
                         about->parent < 0 ? json_null()
                                           : json_string(e->study->arms[about->parent].name));
+    if (about->checkpoint[0] != '\0')
+        json_object_set_new(arm, "checkpoint", json_string(about->checkpoint));
     json_object_set_new(arm, "settings", settings_json(&about->given));
     const json_t *trained = e->count == 0 ? NULL : e->trained[0];
     const json_t *parameters = json_object_get(trained, "parameters");
@@ -279,7 +286,7 @@ static ls_status job_cost(const evidence *e, bool evaluation, json_t **out) {
 static ls_status arm_timing(const evidence *e, json_t *list) {
     json_t *training = json_null(), *evaluation = NULL;
     const ls_study_arm *about = &e->study->arms[e->arm];
-    if (about->parent < 0) LS_TRY(job_cost(e, false, &training));
+    if (about->trains) LS_TRY(job_cost(e, false, &training));
     LS_TRY(job_cost(e, true, &evaluation));
     json_array_append_new(list, json_pack("{s:s, s:o, s:o, s:o}", "name", about->name, "training",
                                           training, "evaluation", evaluation, "results",

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/json.h"
 #include "study/study.h"
@@ -17,6 +18,22 @@ ls_status ls_study_folder(const ls_study *study, size_t arm, int64_t seed, char 
     return LS_OK;
 }
 
+const char *ls_study_opens(const ls_study *study, const ls_study_arm *arm) {
+    const ls_study_arm *base = arm->parent < 0 ? arm : &study->arms[arm->parent];
+    return base->checkpoint[0] != '\0' && !base->trains ? base->checkpoint : NULL;
+}
+
+ls_status ls_study_weights(const ls_study *study, size_t arm, int64_t seed, char *out,
+                           size_t bytes) {
+    const int64_t parent = study->arms[arm].parent;
+    const char *path = ls_study_opens(study, &study->arms[arm]);
+    if (path == NULL)
+        return ls_study_folder(study, parent < 0 ? arm : (size_t)parent, seed, out, bytes);
+    if ((size_t)snprintf(out, bytes, "%s", path) >= bytes)
+        return LS_FAIL(study->ctx, LS_EUSE, "the path %s is too long", path);
+    return LS_OK;
+}
+
 ls_status ls_study_file(const ls_study *study, size_t arm, int64_t seed, const char *file,
                         char *out, size_t bytes) {
     char folder[LS_STUDY_PATH_BYTES];
@@ -29,12 +46,22 @@ static void print_settings(ls_ctx *ctx, const ls_settings *settings, ls_text *ou
         ls_text_printf(ctx, out, "%s=%s\n", settings->items[i].key, settings->items[i].value);
 }
 
+/* A checkpoint that was written again is another one. */
+static void print_checkpoint(ls_ctx *ctx, const char *path, ls_text *out) {
+    struct stat about = {0};
+    stat(path, &about);
+    ls_text_printf(ctx, out, "checkpoint=%s\n%lld %lld\n", path, (long long)about.st_mtime,
+                   (long long)about.st_size);
+}
+
 ls_status ls_study_hash(const ls_study *study, size_t arm, int64_t seed, bool evaluation,
                         char out[LS_STUDY_HASH_BYTES]) {
     ls_ctx *ctx = study->ctx;
     ls_text text = {0};
     ls_text_printf(ctx, &text, "longshot %s\nseed=%" PRId64 "\n", LS_VERSION, seed);
     print_settings(ctx, &study->arms[arm].training, &text);
+    if (ls_study_opens(study, &study->arms[arm]) != NULL)
+        print_checkpoint(ctx, ls_study_opens(study, &study->arms[arm]), &text);
     if (evaluation) {
         ls_text_printf(ctx, &text, "evaluation\n");
         print_settings(ctx, &study->arms[arm].testing, &text);

@@ -183,7 +183,8 @@ static bool is_scheduled(int64_t step, int64_t every) {
     return every == 0 || step % every == 0;
 }
 
-static ls_status prune(ls_ctx *ctx, const char *folder, const ls_checkpoint *newest, int64_t keep) {
+ls_status ls_checkpoint_prune(ls_ctx *ctx, const char *folder, int64_t newest, int64_t every,
+                              int64_t keep) {
     int64_t *steps;
     size_t count;
     LS_TRY(list_steps(ctx, folder, &steps, &count));
@@ -192,9 +193,9 @@ static ls_status prune(ls_ctx *ctx, const char *folder, const ls_checkpoint *new
     /* newer ones are from a future that was rejected on reading: they do not count as good ones,
      * and are replaced when the run gets there */
     for (size_t i = 0; status == LS_OK && i < count; i++) {
-        if (steps[i] > newest->step) continue;
-        const bool goes = is_scheduled(steps[i], newest->every) ? ++kept > ls_max(keep, 2)
-                                                                : steps[i] < newest->step;
+        if (steps[i] > newest) continue;
+        const bool goes =
+            is_scheduled(steps[i], every) ? ++kept > ls_max(keep, 2) : steps[i] < newest;
         if (goes) status = remove_step(ctx, folder, steps[i]);
     }
     ls_free(ctx, steps);
@@ -224,14 +225,14 @@ ls_status ls_checkpoint_save(ls_ctx *ctx, const char *folder, const ls_checkpoin
     LS_TRY(ls_folder_make(ctx, folder));
     ls_status status = write_folder(ctx, unfinished, checkpoint, optimizer);
     if (status == LS_OK) status = ls_folder_remove(ctx, path);
-    if (status == LS_OK && rename(unfinished, path) != 0)
-        status = LS_FAIL(ctx, LS_EIO, "renaming %s: %s", unfinished, strerror(errno));
+    if (status == LS_OK) status = ls_path_rename(ctx, unfinished, path);
     if (status != LS_OK) {
+        const ls_error first = ctx->error;
         ls_folder_remove(ctx, unfinished);
+        ctx->error = first;
         return status;
     }
-    LS_TRY(ls_folder_sync(ctx, folder));
-    return prune(ctx, folder, checkpoint, keep);
+    return ls_checkpoint_prune(ctx, folder, checkpoint->step, checkpoint->every, keep);
 }
 
 /* ---- reading ---- */
@@ -374,6 +375,9 @@ static ls_status read_newest(ls_ctx *ctx, const char *folder, int64_t every, int
         status = read_step(ctx, folder, steps[i], needed, optimizer, out);
         *found = status == LS_OK;
         if (*found || status == LS_ENOMEM) break;
+        /* weights that are only looked at are the newest or none: one that cannot be read now may
+         * be whole; a run goes on from an older one, and comes to the same end */
+        if (status == LS_EIO && optimizer == NULL) break;
         if (i == 0) memcpy(reason, ctx->error.message, sizeof reason);
         ls_say(ctx, "checkpoint of step %lld rejected: %s", (long long)steps[i],
                ctx->error.message);
@@ -381,6 +385,7 @@ static ls_status read_newest(ls_ctx *ctx, const char *folder, int64_t every, int
     }
     ls_free(ctx, steps);
     if (*found || status == LS_ENOMEM || count == 0) return status;
+    if (status == LS_EIO && optimizer == NULL) return status;
     return LS_FAIL(ctx, LS_EINPUT, "none of the %zu checkpoints in %s is whole: %s", count, folder,
                    reason);
 }

@@ -27,6 +27,9 @@ void ls_checkpoint_clear(ls_ctx *ctx, ls_checkpoint *checkpoint); /* what a load
  * half-written one is gone and the older ones stand. LS_EINPUT where a weight is not finite. */
 ls_status ls_checkpoint_save(ls_ctx *ctx, const char *folder, const ls_checkpoint *checkpoint,
                              const ls_optimizer *optimizer, int64_t keep);
+/* Removes all but the newest `keep` of the checkpoints up to step `newest`, as a save does. */
+ls_status ls_checkpoint_prune(ls_ctx *ctx, const char *folder, int64_t newest, int64_t every,
+                              int64_t keep);
 /* Fills weights, moments and *out from the newest good checkpoint; says (ls_say) which it rejected
  * and why. *found is false where there is none at all; LS_EINPUT where there are some and all are
  * bad. Unless it succeeds nothing is changed. */

@@ -64,16 +64,14 @@ static ls_status bytes_to_keep(ls_ctx *ctx, const char *path, const char *head, 
 
 static ls_status open_rows(ls_ctx *ctx, output *out, const char *head, const char *start,
                            int64_t step) {
+    size_t keep = 0;
     if (ls_path_exists(out->path)) {
-        size_t keep;
         LS_TRY(bytes_to_keep(ctx, out->path, head, start, step, &keep));
         if (truncate(out->path, (off_t)keep) != 0)
             return LS_FAIL(ctx, LS_EIO, "cutting %s: %s", out->path, strerror(errno));
     }
     LS_TRY(ls_file_create(ctx, out->path, true, &out->file));
-    if (fseek(out->file, 0, SEEK_END) == 0 && ftell(out->file) == 0)
-        return ls_file_put(ctx, out->file, out->path, head, strlen(head));
-    return LS_OK;
+    return keep > 0 ? LS_OK : ls_file_put(ctx, out->file, out->path, head, strlen(head));
 }
 
 static ls_status close_output(ls_ctx *ctx, output *out) {
@@ -109,6 +107,7 @@ ls_status ls_metrics_open(ls_ctx *ctx, const char *folder, int64_t step, ls_metr
     LS_TRY_GOTO(ls_path_join(ctx, metrics->csv.path, PATH_BYTES, folder, "metrics.csv"));
     LS_TRY_GOTO(open_both(ctx, metrics, step));
     LS_TRY_GOTO(open_events(ctx, folder, step, &metrics->events));
+    LS_TRY_GOTO(ls_folder_sync(ctx, folder)); /* rows that are synced need a name */
     *out = metrics;
     return LS_OK;
 fail:

@@ -1,6 +1,5 @@
 #include "train/run_folder.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -110,17 +109,13 @@ static ls_status replace_tokenizer(ls_ctx *ctx, const char *path, const ls_token
     ls_status status = ls_folder_make(ctx, unfinished);
     if (status == LS_OK) status = ls_tokenizer_save(ctx, tokenizer, unfinished);
     if (status == LS_OK) status = ls_folder_remove(ctx, path);
-    if (status == LS_OK && rename(unfinished, path) != 0)
-        status = LS_FAIL(ctx, LS_EIO, "renaming %s: %s", unfinished, strerror(errno));
+    if (status == LS_OK) status = ls_path_rename(ctx, unfinished, path);
     if (status != LS_OK) {
         ls_error first = ctx->error;
         ls_folder_remove(ctx, unfinished);
         ctx->error = first;
-        return status;
     }
-    char folder[PATH_BYTES];
-    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
-    return ls_folder_sync(ctx, folder);
+    return status;
 }
 
 ls_status ls_run_folder_tokenizer(ls_ctx *ctx, const char *folder, const ls_tokenizer *tokenizer) {
@@ -158,5 +153,5 @@ bool ls_run_folder_begun(ls_ctx *ctx, const char *folder) {
     if (status == LS_OK)
         status = ls_checkpoint_find(ctx, checkpoints, newest, sizeof newest, &step);
     if (status != LS_OK) ctx->error = (ls_error){0};
-    return status == LS_OK;
+    return status == LS_OK || status == LS_EIO; /* what cannot be read now is there */
 }

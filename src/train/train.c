@@ -505,7 +505,12 @@ static ls_status begin(loop *l) {
     ls_guard_init(&l->guard, &guard);
     l->schedule = ls_train_schedule(l->settings);
     LS_TRY(load(l, true, &found));
-    if (found) ls_say(ctx, "going on from step %lld", (long long)l->step);
+    if (found) {
+        ls_say(ctx, "going on from step %lld", (long long)l->step);
+        /* a crash may have come between a save and what it removes */
+        LS_TRY(ls_checkpoint_prune(ctx, l->checkpoints, l->step, rollback_schedule(l),
+                                   l->settings->keep));
+    }
     ls_parameters_clear_gradient(l->job->store);
     return LS_OK;
 }

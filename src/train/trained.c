@@ -87,6 +87,14 @@ static ls_status take_extension(ls_trained *trained, const char *asked) {
     return ls_settings_put(trained->ctx, &trained->settings, "extend", asked);
 }
 
+/* A key that takes the place of the model's own is said. */
+static void say_override(const ls_trained *trained, const char *key, const char *value) {
+    const char *own = ls_settings_get(&trained->settings, key);
+    if (own == NULL || strcmp(own, value) == 0) return;
+    ls_say(trained->ctx, "%s=%s takes the place of %s, which %s has itself", key, value, own,
+           trained->folder);
+}
+
 /* Takes the settings that may differ from those of the training: extensions, and some options of
  * the mixers. */
 static ls_status take_differing(ls_trained *trained, const ls_model_config *as_trained,
@@ -98,6 +106,7 @@ static ls_status take_differing(ls_trained *trained, const ls_model_config *as_t
             setting->used = true;
         }
         if (strncmp(setting->key, "extend.", 7) == 0) {
+            say_override(trained, setting->key, setting->value);
             LS_TRY(ls_settings_copy(trained->ctx, &trained->settings, setting));
             setting->used = true;
         }
@@ -108,6 +117,7 @@ static ls_status take_differing(ls_trained *trained, const ls_model_config *as_t
             if (option == NULL) continue;
             char key[256]; /* named: it goes before what the run's file says */
             snprintf(key, sizeof key, "mixer.%s.%s", name, option);
+            say_override(trained, setting->key, setting->value);
             LS_TRY(ls_settings_put(trained->ctx, &trained->settings, key, setting->value));
             setting->used = true;
         }
@@ -153,14 +163,19 @@ static ls_status open_tokenizer(ls_trained *trained) {
     return LS_OK;
 }
 
-static ls_status open_all(ls_trained *trained, const ls_settings *overrides, const ls_dtype *type) {
+ls_status ls_trained_describe(ls_ctx *ctx, const char *path, const ls_settings *overrides,
+                              ls_trained *out) {
+    LS_TRY(ls_trained_find(ctx, path, out));
+    LS_TRY(take_overrides(out, overrides));
+    return ls_model_config_read(ctx, &out->settings, &out->config);
+}
+
+static ls_status open_all(ls_trained *trained, const ls_dtype *type) {
     ls_ctx *ctx = trained->ctx;
     ls_dtype wanted;
-    LS_TRY(take_overrides(trained, overrides));
-    LS_TRY(ls_model_config_read(ctx, &trained->settings, &trained->config));
     LS_TRY(trained_type(trained, &wanted));
     if (type != NULL) wanted = *type;
-    LS_TRY(ls_model_plan(ctx, &trained->config, wanted, false, &trained->model));
+    LS_TRY(ls_model_hold(ctx, &trained->config, wanted, &trained->model));
     LS_TRY(ls_trained_load(trained, trained->model, NULL));
     return open_tokenizer(trained);
 }
@@ -174,8 +189,8 @@ ls_status ls_trained_load(const ls_trained *trained, ls_model *model, size_t *mi
 
 ls_status ls_trained_open(ls_ctx *ctx, const char *path, const ls_settings *overrides,
                           const ls_dtype *type, ls_trained *out) {
-    ls_status status = ls_trained_find(ctx, path, out);
-    if (status == LS_OK) status = open_all(out, overrides, type);
+    ls_status status = ls_trained_describe(ctx, path, overrides, out);
+    if (status == LS_OK) status = open_all(out, type);
     if (status != LS_OK) ls_trained_clear(out);
     return status;
 }

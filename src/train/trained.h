@@ -31,6 +31,9 @@ ls_status ls_trained_find(ls_ctx *ctx, const char *path, ls_trained *out);
  * as trained. */
 ls_status ls_trained_open(ls_ctx *ctx, const char *path, const ls_settings *overrides,
                           const ls_dtype *type, ls_trained *out);
+/* The same without weights and tokenizer: what would be opened. Clear *out in any case. */
+ls_status ls_trained_describe(ls_ctx *ctx, const char *path, const ls_settings *overrides,
+                              ls_trained *out);
 /* LS_EUSE where there is no tokenizer, so that no text can be read or written. */
 ls_status ls_trained_needs_text(const ls_trained *trained);
 /* Weights into a model of the same description; see ls_model_load for `missing`. */

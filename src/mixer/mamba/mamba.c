@@ -152,11 +152,16 @@ static double flops(const ls_mixer *mixer, int64_t T) {
 }
 
 static const ls_alias aliases[] = {
-    {"in_proj.weight", "in.weight", 0},    {"in_proj.bias", "in.bias", 0},
-    {"conv1d.weight", "conv.weight", 0},   {"conv1d.bias", "conv.bias", 0},
-    {"x_proj.weight", "select.weight", 0}, {"dt_proj.weight", "dt.weight", 0},
-    {"dt_proj.bias", "dt.bias", 0},        {"out_proj.weight", "out.weight", 0},
-    {"out_proj.bias", "out.bias", 0},      {0},
+    {"in_proj.weight", "in.weight", 0},
+    {"in_proj.bias", "in.bias", 0},
+    {"conv1d.weight", "conv.weight", LS_ALIAS_DEPTHWISE},
+    {"conv1d.bias", "conv.bias", 0},
+    {"x_proj.weight", "select.weight", 0},
+    {"dt_proj.weight", "dt.weight", 0},
+    {"dt_proj.bias", "dt.bias", 0},
+    {"out_proj.weight", "out.weight", 0},
+    {"out_proj.bias", "out.bias", 0},
+    {0},
 };
 
 static const ls_buffer buffers[] = {

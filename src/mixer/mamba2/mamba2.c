@@ -202,7 +202,7 @@ static double flops(const ls_mixer *mixer, int64_t T) {
 static const ls_alias aliases[] = {
     {"in_proj.weight", "in.weight", 0},
     {"in_proj.bias", "in.bias", 0},
-    {"conv1d.weight", "conv.weight", 0},
+    {"conv1d.weight", "conv.weight", LS_ALIAS_DEPTHWISE},
     {"conv1d.bias", "conv.bias", 0},
     {"dt_bias", "dt.bias", 0},
     {"out_proj.weight", "aside.weight", LS_ALIAS_SIDE},

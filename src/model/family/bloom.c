@@ -14,8 +14,8 @@ static void read(ls_family_reader *r) {
     ls_family_set(r, "mixer.bias", "true");
     ls_family_set(r, "model.norm_embedding", "true");
     ls_family_set(r, "model.position", "alibi");
-    if (ls_field_bool(r, "apply_residual_connection_post_layernorm", false))
-        ls_family_set(r, "model.residual", "normed");
+    ls_family_either(r, "apply_residual_connection_post_layernorm", "model.residual", "normed",
+                     "sum", false);
     /* how the model was trained and how its kernels were joined */
     for (size_t i = 0; i < sizeof inert / sizeof inert[0]; i++) ls_field_any(r, inert[i]);
 }
@@ -41,5 +41,10 @@ const ls_family_type ls_family_bloom = {
     .head = "lm_head.weight",
     .tied = true,
     .read = read,
+    .architecture = "BloomForCausalLM",
+    .fields = "hidden_size n_layer seq_length vocab_size n_head layer_norm_epsilon "
+              "apply_residual_connection_post_layernorm",
+    .prefix = "transformer.",
+    .weights = "query_key_value dense",
     .gguf = {.architecture = "bloom", .translate = translate},
 };

@@ -4,6 +4,16 @@
 
 #include "model/family.h"
 
+/* The form of a model that is written: there are three, and only groups count their heads. */
+static void write_form(ls_family_reader *r, const ls_family_sizes *sizes) {
+    const bool one = sizes->kv_heads == 1, all = sizes->kv_heads == sizes->heads;
+    ls_field_write(r, "new_decoder_architecture", json_boolean(!one && !all));
+    ls_field_write(r, "multi_query", json_boolean(one));
+    ls_field_write(r, "parallel_attn",
+                   json_boolean(ls_family_has(r, "model.parallel", "one_norm", false)));
+    if (!one && !all) ls_field_write(r, "num_ln_in_parallel_attn", json_integer(1));
+}
+
 static void read(ls_family_reader *r) {
     ls_family_sizes sizes;
     ls_family_read_model(r, &sizes);
@@ -11,15 +21,15 @@ static void read(ls_family_reader *r) {
     const bool one = ls_field_bool(r, "multi_query", true);
     const bool parallel = ls_field_bool(r, "parallel_attn", true) || groups;
     const int64_t norms = ls_field_int(r, "num_ln_in_parallel_attn", groups ? 2 : 1, 1, 2);
-    const bool bias = ls_field_bool(r, "bias", false);
     ls_family_read_heads(r, 0, &sizes);
+    if (r->made != NULL) write_form(r, &sizes);
     /* outside the first form the number of key-value heads in the file means nothing */
     if (!groups) LS_FAMILY_INT(r, "mixer.kv_heads", one ? 1 : sizes.heads);
     ls_family_read_hidden(r, 4 * sizes.width);
     ls_family_read_activation(r, "gelu", false);
     ls_family_read_epsilon(r, 1e-5);
-    LS_FAMILY_BOOL(r, "mixer.bias", bias);
-    LS_FAMILY_BOOL(r, "model.bias", bias);
+    ls_family_bool(r, "bias", "mixer.bias", false);
+    ls_family_bool(r, "bias", "model.bias", false);
     ls_family_set(r, "model.norm_bias", "yes");
     ls_family_set(r, "model.parallel", "%s",
                   !parallel              ? "no"
@@ -63,6 +73,14 @@ const ls_family_type ls_family_falcon = {
     .head = "lm_head.weight",
     .tied = true,
     .read = read,
+    .architecture = "FalconForCausalLM",
+    .fields = "hidden_size num_hidden_layers max_position_embeddings vocab_size "
+              "num_attention_heads num_kv_heads ffn_hidden_size activation "
+              "layer_norm_epsilon bias new_decoder_architecture multi_query "
+              "parallel_attn num_ln_in_parallel_attn rope_theta rope_scaling",
+    .prefix = "transformer.",
+    .weights = "query_key_value dense",
+    .rare = true,
     .gguf = {.architecture = "falcon",
              .rules = "w.blk.{n}.attn_norm_2.* = layers.{n}.norm1.*\n"
                       "w.blk.{n}.attn_norm.* = layers.{n}.norm2.*\n"

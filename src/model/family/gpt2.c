@@ -24,5 +24,10 @@ const ls_family_type ls_family_gpt2 = {
     .head = "lm_head.weight",
     .tied = true,
     .read = read,
+    .architecture = "GPT2LMHeadModel",
+    .fields = "n_embd n_layer n_positions vocab_size n_head n_inner activation_function "
+              "layer_norm_epsilon",
+    .prefix = "transformer.",
+    .weights = "c_attn c_proj",
     .gguf = {.architecture = "gpt2"},
 };

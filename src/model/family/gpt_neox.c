@@ -8,9 +8,8 @@ static void read(ls_family_reader *r) {
     ls_family_read_hidden(r, LS_FIELD_NEEDED);
     ls_family_read_activation(r, "gelu", false);
     ls_family_read_epsilon(r, 1e-5);
-    LS_FAMILY_BOOL(r, "mixer.bias", ls_field_bool(r, "attention_bias", true));
-    ls_family_set(r, "model.parallel", "%s",
-                  ls_field_bool(r, "use_parallel_residual", true) ? "two_norms" : "no");
+    ls_family_bool(r, "attention_bias", "mixer.bias", true);
+    ls_family_either(r, "use_parallel_residual", "model.parallel", "two_norms", "no", true);
     ls_family_read_rope(r, &sizes, 0.25);
 }
 
@@ -29,5 +28,12 @@ const ls_family_type ls_family_gpt_neox = {
     .embedding = "embed_in.weight",
     .head = "embed_out.weight",
     .read = read,
-    .gguf = {.architecture = "gptneox", .share = true},
+    .architecture = "GPTNeoXForCausalLM",
+    .fields = "hidden_size num_hidden_layers max_position_embeddings vocab_size "
+              "num_attention_heads intermediate_size hidden_act layer_norm_eps "
+              "attention_bias use_parallel_residual rotary_emb_base rotary_pct "
+              "rope_scaling",
+    .prefix = "gpt_neox.",
+    .weights = "query_key_value dense",
+    .gguf = {.architecture = "gptneox", .share = true, .head = true},
 };

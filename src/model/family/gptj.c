@@ -12,8 +12,7 @@ static void read(ls_family_reader *r) {
     ls_family_set(r, "model.head_bias", "true");
     ls_family_set(r, "model.position", "rope");
     ls_family_set(r, "position.layout", "interleaved");
-    LS_FAMILY_INT(r, "position.rotary_dim",
-                  ls_field_int(r, "rotary_dim", sizes.head_width, 2, sizes.head_width));
+    ls_family_int(r, "rotary_dim", "position.rotary_dim", sizes.head_width, 2, sizes.head_width);
     ls_field_any(r, "rotary"); /* it always rotates */
     ls_field_must_be(r, "scale_attn_weights", true, "attention without a scale");
 }
@@ -33,4 +32,9 @@ const ls_family_type ls_family_gptj = {
     .embedding = "wte.weight",
     .head = "lm_head.weight",
     .read = read,
+    .architecture = "GPTJForCausalLM",
+    .fields = "n_embd n_layer n_positions vocab_size n_head n_inner activation_function "
+              "layer_norm_epsilon rotary_dim",
+    .prefix = "transformer.",
+    .weights = "q_proj k_proj v_proj out_proj",
 };

@@ -4,7 +4,7 @@
 static void read(ls_family_reader *r) {
     ls_family_sizes sizes;
     ls_family_read_llama(r, 0, &sizes);
-    LS_FAMILY_BOOL(r, "mixer.bias", ls_field_bool(r, "attention_bias", false));
+    ls_family_bool(r, "attention_bias", "mixer.bias", false);
     ls_field_must_be(r, "rope_interleaved", false, "pairs of neighbours in Llama's rotation");
 }
 
@@ -21,5 +21,11 @@ const ls_family_type ls_family_llama = {
     .embedding = "embed_tokens.weight",
     .head = "lm_head.weight",
     .read = read,
+    .architecture = "LlamaForCausalLM",
+    .fields = "hidden_size num_hidden_layers max_position_embeddings vocab_size "
+              "num_attention_heads num_key_value_heads intermediate_size hidden_act "
+              "head_dim rms_norm_eps attention_bias mlp_bias rope_theta rope_scaling",
+    .prefix = "model.",
+    .weights = "q_proj k_proj v_proj o_proj",
     .gguf = {.architecture = "llama", .rules = LS_GGUF_PAIRED, .translate = translate},
 };

@@ -23,5 +23,11 @@ const ls_family_type ls_family_mamba = {
     .head = "lm_head.weight",
     .tied = true,
     .read = read,
+    .architecture = "MambaForCausalLM",
+    .fields = "hidden_size num_hidden_layers max_position_embeddings vocab_size "
+              "layer_norm_epsilon expand state_size conv_kernel use_bias use_conv_bias "
+              "time_step_rank",
+    .prefix = "backbone.",
+    .mixer = "mamba",
     .gguf = {.architecture = "mamba", .translate = translate},
 };

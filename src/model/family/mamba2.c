@@ -1,5 +1,6 @@
 /* Mamba-2. Its gated norm is over all channels in transformers, by groups in llama.cpp. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "model/family.h"
@@ -14,8 +15,17 @@ static double limit_of(ls_family_reader *r, const json_t *value) {
     return 0;
 }
 
+static void write_limit(ls_family_reader *r) {
+    const char *has = ls_family_form(r, "mixer.dt_limit");
+    double low, high;
+    if (has == NULL || sscanf(has, "%lf,%lf", &low, &high) != 2) return;
+    json_t *top = isinf(high) ? json_pack("{s:s}", "__float__", "Infinity") : json_real(high);
+    ls_field_write(r, "time_step_limit", json_pack("[f,o]", low, top));
+}
+
 static void read_limit(ls_family_reader *r) {
     const json_t *limit = ls_field_any(r, "time_step_limit");
+    if (r->made != NULL) write_limit(r);
     if (limit == NULL) return;
     if (!json_is_array(limit) || json_array_size(limit) != 2)
         ls_field_refuse(r, "`time_step_limit` must be two numbers");
@@ -26,18 +36,28 @@ static void read_limit(ls_family_reader *r) {
     ls_family_set(r, "mixer.dt_limit", "%.17g,%.17g", low, high);
 }
 
+static void read_heads(ls_family_reader *r, const ls_family_sizes *sizes) {
+    const int64_t width = ls_family_int(r, "head_dim", "mixer.headdim", 64, 1, 65536),
+                  channels = ls_family_int(r, "expand", "mixer.expand", 2, 1, 64) * sizes->width;
+    if (r->made != NULL)
+        ls_field_write(r, "num_heads", json_integer(channels / ls_max(width, 1)));
+    else if (ls_field_int(r, "num_heads", 128, 1, 65536) * width != channels)
+        ls_field_refuse(r, "num_heads times head_dim is not expand times hidden_size");
+}
+
 static void read(ls_family_reader *r) {
     ls_family_sizes sizes;
     ls_family_read_mamba(r, "mamba2", 128, &sizes);
-    const int64_t heads = ls_field_int(r, "num_heads", 128, 1, 65536),
-                  width = ls_field_int(r, "head_dim", 64, 1, 65536);
-    if (heads * width != ls_field_int(r, "expand", 2, 1, 64) * sizes.width)
-        ls_field_refuse(r, "num_heads times head_dim is not expand times hidden_size");
-    LS_FAMILY_INT(r, "mixer.headdim", width);
-    LS_FAMILY_INT(r, "mixer.ngroups", ls_field_int(r, "n_groups", 8, 1, 65536));
+    read_heads(r, &sizes);
+    const int64_t groups = ls_family_int(r, "n_groups", "mixer.ngroups", 8, 1, 65536);
+    if (r->made != NULL && r->fields == NULL)
+        ls_field_write(r, "gguf.norm_groups", json_true());
+    else if (r->made != NULL && groups > 1)
+        ls_field_refuse(r, "versions of transformers differ in the norm of %lld groups (ngroups)",
+                        (long long)groups);
     ls_family_set(r, "mixer.norm", "%s",
                   ls_field_bool(r, "gguf.norm_groups", false) ? "groups" : "whole");
-    ls_family_set_real(r, "mixer.eps", ls_field_real(r, "layer_norm_epsilon", 1e-5, 0, 1));
+    ls_family_real(r, "layer_norm_epsilon", "mixer.eps", 1e-5, 0, 1);
     ls_field_must_be(r, "rms_norm", true, "Mamba-2 without its gated norm in transformers' form");
     read_limit(r);
     ls_field_any(r, "chunk_size"); /* how the scan is cut changes nothing */
@@ -64,6 +84,12 @@ const ls_family_type ls_family_mamba2 = {
     .embedding = "embeddings.weight",
     .head = "lm_head.weight",
     .read = read,
+    .architecture = "Mamba2ForCausalLM",
+    .fields = "hidden_size num_hidden_layers max_position_embeddings vocab_size "
+              "layer_norm_epsilon expand state_size conv_kernel use_bias use_conv_bias "
+              "head_dim num_heads n_groups time_step_limit",
+    .prefix = "backbone.",
+    .mixer = "mamba2",
     .gguf = {.architecture = "mamba2",
              .rules = "w.blk.{n}.ssm_dt.bias = layers.{n}.mixer.dt_bias\n",
              .translate = translate},

@@ -3,11 +3,9 @@
 
 static void read(ls_family_reader *r) {
     ls_family_sizes sizes;
-    const bool given = json_object_get(r->json, "sliding_window") != NULL;
     ls_family_read_llama(r, 8, &sizes);
     /* null: none; a file that does not say has the default of transformers */
-    const int64_t window = ls_field_int(r, "sliding_window", given ? 0 : 4096, 1, 1 << 30);
-    ls_family_set_windows(r, &sizes, window, 0);
+    ls_family_set_windows(r, &sizes, ls_family_read_window(r, 4096), 0);
 }
 
 const ls_family_type ls_family_mistral = {
@@ -16,4 +14,10 @@ const ls_family_type ls_family_mistral = {
     .embedding = "embed_tokens.weight",
     .head = "lm_head.weight",
     .read = read,
+    .architecture = "MistralForCausalLM",
+    .fields = "hidden_size num_hidden_layers max_position_embeddings vocab_size "
+              "num_attention_heads num_key_value_heads intermediate_size hidden_act "
+              "head_dim rms_norm_eps rope_theta rope_scaling sliding_window",
+    .prefix = "model.",
+    .weights = "q_proj k_proj v_proj o_proj",
 };

@@ -58,5 +58,9 @@ const ls_family_type ls_family_mpt = {
     .head = "lm_head.weight",
     .tied = true,
     .read = read,
+    .architecture = "MptForCausalLM",
+    .fields = "d_model n_layers max_seq_len vocab_size n_heads layer_norm_epsilon",
+    .prefix = "transformer.",
+    .weights = "Wqkv out_proj",
     .gguf = {.architecture = "mpt", .translate = translate},
 };

@@ -7,7 +7,7 @@ static void read(ls_family_reader *r) {
     ls_family_set(r, "model.norm", "layer");
     ls_family_set(r, "model.norm_weight", "false");
     ls_family_set(r, "model.epsilon", "1e-5");
-    LS_FAMILY_BOOL(r, "mixer.bias", ls_field_bool(r, "attention_bias", false));
+    ls_family_bool(r, "attention_bias", "mixer.bias", false);
     if (ls_field_any(r, "clip_qkv") != NULL)
         ls_field_refuse(r,
                         "clip_qkv needs limits on queries, keys and values, which there are not");
@@ -26,5 +26,11 @@ const ls_family_type ls_family_olmo = {
     .embedding = "embed_tokens.weight",
     .head = "lm_head.weight",
     .read = read,
+    .architecture = "OlmoForCausalLM",
+    .fields = "hidden_size num_hidden_layers max_position_embeddings vocab_size "
+              "num_attention_heads num_key_value_heads intermediate_size hidden_act "
+              "attention_bias rope_theta rope_scaling",
+    .prefix = "model.",
+    .weights = "q_proj k_proj v_proj o_proj",
     .gguf = {.architecture = "olmo", .rules = LS_GGUF_PAIRED, .translate = translate},
 };

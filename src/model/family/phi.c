@@ -30,5 +30,11 @@ const ls_family_type ls_family_phi = {
     .embedding = "embed_tokens.weight",
     .head = "lm_head.weight",
     .read = read,
-    .gguf = {.architecture = "phi2", .share = true},
+    .architecture = "PhiForCausalLM",
+    .fields = "hidden_size num_hidden_layers max_position_embeddings vocab_size "
+              "num_attention_heads num_key_value_heads intermediate_size hidden_act "
+              "layer_norm_eps rope_theta rope_scaling partial_rotary_factor",
+    .prefix = "model.",
+    .weights = "q_proj k_proj v_proj dense",
+    .gguf = {.architecture = "phi2", .share = true, .head = true},
 };

@@ -7,7 +7,7 @@ static void read(ls_family_reader *r) {
         .kv_heads = 32, .head_width = 128, .epsilon = 1e-6, .activation = "silu"};
     const double epsilon = ls_family_read_body(r, &usual, &sizes);
     ls_family_read_rope(r, &sizes, 1);
-    LS_FAMILY_BOOL(r, "mixer.bias", ls_field_bool(r, "attention_bias", false));
+    ls_family_bool(r, "attention_bias", "mixer.bias", false);
     ls_family_set_qk_norm(r, "head", "rms", epsilon);
     const int64_t window = ls_family_read_window(r, 4096);
     const int64_t first = ls_field_int(r, "max_window_layers", 28, 0, LS_LAYERS_MAX);
@@ -21,5 +21,11 @@ const ls_family_type ls_family_qwen3 = {
     .embedding = "embed_tokens.weight",
     .head = "lm_head.weight",
     .read = read,
+    .architecture = "Qwen3ForCausalLM",
+    .fields = "hidden_size num_hidden_layers max_position_embeddings vocab_size "
+              "num_attention_heads num_key_value_heads intermediate_size hidden_act "
+              "head_dim rms_norm_eps attention_bias rope_theta rope_scaling",
+    .prefix = "model.",
+    .weights = "q_proj k_proj v_proj o_proj q_norm k_norm",
     .gguf = {.architecture = "qwen3"},
 };

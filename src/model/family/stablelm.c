@@ -10,10 +10,9 @@ static void read(ls_family_reader *r) {
     ls_family_read_epsilon(r, 1e-5);
     ls_family_set(r, "model.bias", "false");
     ls_family_set(r, "model.norm_bias", "yes");
-    LS_FAMILY_BOOL(r, "mixer.bias", ls_field_bool(r, "use_qkv_bias", false));
+    ls_family_bool(r, "use_qkv_bias", "mixer.bias", false);
     ls_family_set(r, "mixer.out_bias", "false");
-    if (ls_field_bool(r, "use_parallel_residual", false))
-        ls_family_set(r, "model.parallel", "one_norm");
+    ls_family_either(r, "use_parallel_residual", "model.parallel", "one_norm", "no", false);
     ls_field_must_be(r, "qk_layernorm", false,
                      "norms of queries and keys with weights of each head's own");
     ls_family_read_rope(r, &sizes, 0.25);
@@ -29,5 +28,12 @@ const ls_family_type ls_family_stablelm = {
     .embedding = "embed_tokens.weight",
     .head = "lm_head.weight",
     .read = read,
-    .gguf = {.architecture = "stablelm", .share = true, .translate = translate},
+    .architecture = "StableLmForCausalLM",
+    .fields = "hidden_size num_hidden_layers max_position_embeddings vocab_size "
+              "num_attention_heads num_key_value_heads intermediate_size hidden_act "
+              "layer_norm_eps use_qkv_bias use_parallel_residual rope_theta rope_scaling "
+              "partial_rotary_factor",
+    .prefix = "model.",
+    .weights = "q_proj k_proj v_proj o_proj",
+    .gguf = {.architecture = "stablelm", .share = true, .head = true, .translate = translate},
 };

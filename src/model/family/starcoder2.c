@@ -8,12 +8,11 @@ static void read(ls_family_reader *r) {
     ls_family_read_hidden(r, LS_FIELD_NEEDED);
     ls_family_read_activation(r, "gelu_pytorch_tanh", false);
     ls_family_read_epsilon(r, 1e-5);
-    const bool bias = ls_field_bool(r, "use_bias", true);
-    LS_FAMILY_BOOL(r, "mixer.bias", bias);
-    LS_FAMILY_BOOL(r, "model.bias", bias);
+    ls_family_bool(r, "use_bias", "mixer.bias", true);
+    ls_family_bool(r, "use_bias", "model.bias", true);
     ls_family_set(r, "model.norm_bias", "yes");
     ls_family_read_rope(r, &sizes, 1);
-    ls_family_set_windows(r, &sizes, ls_field_int(r, "sliding_window", 0, 1, 1 << 30), 0);
+    ls_family_set_windows(r, &sizes, ls_family_read_window(r, 0), 0);
     ls_field_text(r, "mlp_type", NULL); /* of the converter: it is this one */
     ls_field_text(r, "norm_type", NULL);
 }
@@ -31,5 +30,11 @@ const ls_family_type ls_family_starcoder2 = {
     .head = "lm_head.weight",
     .tied = true,
     .read = read,
+    .architecture = "Starcoder2ForCausalLM",
+    .fields = "hidden_size num_hidden_layers max_position_embeddings vocab_size "
+              "num_attention_heads num_key_value_heads intermediate_size hidden_act "
+              "norm_epsilon use_bias rope_theta rope_scaling sliding_window",
+    .prefix = "model.",
+    .weights = "q_proj k_proj v_proj o_proj",
     .gguf = {.architecture = "starcoder2", .translate = translate},
 };

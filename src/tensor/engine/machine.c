@@ -69,7 +69,10 @@ static void processor_name(char *out, size_t bytes) {
                  {0xd0c, "Neoverse N1"}, {0xd40, "Neoverse V1"}, {0xd49, "Neoverse N2"},
                  {0xd4f, "Neoverse V2"}, {0xd83, "Neoverse V3"}, {0xd8e, "Neoverse N3"}};
     const unsigned maker = cpuinfo_number("CPU implementer"), part = cpuinfo_number("CPU part");
-    snprintf(out, bytes, "ARM, implementer 0x%x, part 0x%x", maker, part);
+    if (maker == 0 || part == 0)
+        snprintf(out, bytes, "ARM, unknown");
+    else
+        snprintf(out, bytes, "ARM, implementer 0x%x, part 0x%x", maker, part);
     for (size_t i = 0; maker == 0x41 && i < sizeof known / sizeof known[0]; i++)
         if (known[i].part == part) snprintf(out, bytes, "ARM %s", known[i].name);
 }

@@ -112,20 +112,31 @@ static void fill(ls_parameters *store, const ls_parameter *parameter, uint64_t s
                   count * ls_dtype_size(store->master_type));
 }
 
-ls_status ls_parameters_seal(ls_parameters *store, uint64_t seed, bool with_gradient) {
+/* Gives the parameters their places; those with `full` as it is. */
+static void lay_out(ls_parameters *store, bool full) {
     enum { PAD = 64 };
+    for (size_t i = 0; i < store->count; i++) {
+        ls_parameter *parameter = &store->items[i];
+        if (store->lean && parameter->init.full != full) continue;
+        parameter->offset = store->total;
+        store->total += ls_round_up(parameter->count, PAD);
+    }
+}
+
+ls_status ls_parameters_seal(ls_parameters *store, uint64_t seed, bool with_gradient) {
     ls_ctx *ctx = store->ctx;
     if (store->sealed) return LS_FAIL(ctx, LS_EBUG, "a parameter store is sealed once");
     if (store->count > 0) qsort(store->items, store->count, sizeof *store->items, by_name);
-    int64_t most = 0;
-    for (size_t i = 0; i < store->count; i++) {
-        ls_parameter *parameter = &store->items[i];
-        parameter->offset = store->total;
-        store->total += ls_round_up(parameter->count, PAD);
-        most = ls_max(most, parameter->count);
-    }
+    int64_t most = 1;
+    for (size_t i = 0; !store->blank && i < store->count; i++)
+        most = ls_max(most, store->items[i].count);
+    store->lean = store->lean && store->blank && store->type == LS_BF16 && !with_gradient &&
+                  ctx->device == NULL;
+    lay_out(store, true);
+    store->master_total = store->total;
+    if (store->lean) lay_out(store, false);
     size_t total = (size_t)store->total, size = ls_dtype_size(store->master_type);
-    store->master = ls_device_take_cleared(ctx, total, size);
+    store->master = ls_device_take_cleared(ctx, (size_t)ls_max(store->master_total, 1), size);
     if (store->type == LS_BF16)
         store->shadow = ls_device_take_cleared(ctx, total, sizeof *store->shadow);
     if (with_gradient) store->gradient = ls_device_take_cleared(ctx, total, size);
@@ -149,7 +160,7 @@ int64_t ls_parameters_elements(const ls_parameters *store) {
 }
 
 void ls_parameters_round(ls_parameters *store) {
-    if (store->shadow == NULL) return;
+    if (store->shadow == NULL || store->lean) return;
     if (store->ctx->device == NULL) {
         const float *weights = store->master;
         for (int64_t i = 0; i < store->total; i++) store->shadow[i] = ls_bf16_from_f32(weights[i]);
@@ -196,6 +207,14 @@ void ls_parameters_release(const ls_parameters *store, void *buffer, void *here,
 
 void *ls_parameter_master(const ls_parameters *store, const ls_parameter *parameter) {
     return (char *)store->master + (size_t)parameter->offset * ls_dtype_size(store->master_type);
+}
+
+void *ls_parameter_values(const ls_parameters *store, const ls_parameter *parameter,
+                          ls_dtype *type) {
+    const bool rounded = store->lean && !parameter->init.full;
+    *type = rounded ? LS_BF16 : store->master_type;
+    return rounded ? (void *)(store->shadow + parameter->offset)
+                   : ls_parameter_master(store, parameter);
 }
 
 void *ls_parameter_gradient(const ls_parameters *store, const ls_parameter *parameter) {

@@ -51,8 +51,13 @@ typedef struct ls_parameters {
     ls_parameter *items;
     size_t count, capacity;
     bool blank; /* set before sealing: values stay 0, for a model that is only planned */
+    /* set before sealing a blank store that will not be trained: what products read in bf16 is kept
+     * in bf16 alone, and the master holds the rest. Cleared where that cannot be: on a device, in
+     * another type, with a gradient. */
+    bool lean;
     bool sealed;
-    int64_t total; /* elements of the flat buffers, padding included */
+    int64_t total;        /* elements of the flat buffers, padding included */
+    int64_t master_total; /* of the master: fewer in a lean store, whose full ones come first */
     void *master;
     ls_bf16 *shadow; /* bf16 only */
     void *gradient;  /* NULL where no training happens */
@@ -74,6 +79,9 @@ int64_t ls_parameters_elements(const ls_parameters *store); /* without padding *
 void ls_parameters_round(ls_parameters *store);
 void ls_parameters_clear_gradient(ls_parameters *store);
 void *ls_parameter_master(const ls_parameters *store, const ls_parameter *parameter);
+/* Where a parameter's values are, and in which type: in the master, but for a lean store's bf16. */
+void *ls_parameter_values(const ls_parameters *store, const ls_parameter *parameter,
+                          ls_dtype *type);
 void *ls_parameter_gradient(const ls_parameters *store, const ls_parameter *parameter);
 
 /* A flat buffer of the store's layout (master, gradient, an optimiser's moments) where the

@@ -1,0 +1,79 @@
+/* Ours and theirs in turns. A turn's figure is the median of its runs, a row's the median of its
+ * turns: on both sides, so that neither is shown at its luckiest. */
+#include "base/clock.h"
+#include "bench/bench_parts.h"
+#include "tensor/engine/device.h"
+
+enum { RUNS_LEAST = 5, RUNS_MAX = 1024 };
+
+ls_status ls_bench_go_on(ls_bench *bench) {
+    const volatile sig_atomic_t *stop = bench->hooks->stop;
+    return stop == NULL || *stop == 0 ? LS_OK : LS_FAIL(bench->ctx, LS_ESTOP, "stopped");
+}
+
+double ls_bench_clock(const ls_bench *bench) {
+    return bench->hooks->clock == NULL ? ls_clock() : bench->hooks->clock();
+}
+
+ls_status ls_bench_turn(ls_bench *bench, const ls_bench_work *work, ls_turns *turns) {
+    double times[RUNS_MAX];
+    size_t count = 0;
+    const double began = ls_bench_clock(bench);
+    double start = began;
+    while (count < RUNS_LEAST || (count < RUNS_MAX && start - began < work->seconds)) {
+        LS_TRY(ls_bench_go_on(bench));
+        start = ls_bench_clock(bench);
+        LS_TRY(work->run(bench, work->about));
+        const double end = ls_bench_clock(bench);
+        times[count++] = end - start;
+        start = end;
+    }
+    ls_turns_add(turns, ls_median(times, count));
+    return LS_OK;
+}
+
+ls_status ls_bench_turns(ls_bench *bench, const ls_bench_work *work, ls_peer *peer,
+                         ls_bench_times *out) {
+    *out = (ls_bench_times){0};
+    for (int64_t round = 0; round < bench->settings->rounds; round++) {
+        LS_TRY(ls_bench_turn(bench, work, &out->ours));
+        json_t *line = ls_peer_go(bench, peer), *value;
+        const char *method;
+        json_object_foreach(json_object_get(line, "seconds"), method, value)
+            ls_times_add(out, method, json_number_value(value));
+        json_decref(line);
+    }
+    return LS_OK;
+}
+
+static ls_status run_program(ls_bench *bench, void *about) {
+    LS_TRY(ls_program_run(about, NULL, 0, 0));
+    return ls_device_settle(bench->ctx);
+}
+
+ls_status ls_bench_program_turns(ls_bench *bench, ls_program *program, ls_peer *peer,
+                                 ls_bench_times *out) {
+    const ls_bench_work work = {run_program, program, bench->settings->seconds / 4};
+    return ls_bench_turns(bench, &work, peer, out);
+}
+
+void ls_bench_row(ls_bench *bench, json_t *rows, json_t *row, const ls_bench_times *times) {
+    json_t *peers = json_object();
+    ls_text_printf(bench->ctx, &bench->text, "   spread %.0f%%",
+                   100 * ls_turns_spread(&times->ours));
+    for (size_t i = 0; i < times->methods; i++) {
+        const ls_turns *theirs = &times->peer[i].turns;
+        const double seconds = ls_turns_median(theirs), spread = ls_turns_spread(theirs);
+        const double ratio = ls_turns_ratio(&times->ours, theirs);
+        ls_text_printf(bench->ctx, &bench->text, "   %s %.3f ms, spread %.0f%%, ratio %.2f",
+                       times->peer[i].name, 1e3 * seconds, 100 * spread, ratio);
+        json_object_set_new(
+            peers, times->peer[i].name,
+            json_pack("{s:f, s:f, s:f}", "seconds", seconds, "spread", spread, "ratio", ratio));
+    }
+    ls_text_printf(bench->ctx, &bench->text, "\n");
+    json_object_set_new(row, "seconds", json_real(ls_turns_median(&times->ours)));
+    json_object_set_new(row, "spread", json_real(ls_turns_spread(&times->ours)));
+    json_object_set_new(row, "peers", peers);
+    json_array_append_new(rows, row);
+}

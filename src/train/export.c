@@ -1,0 +1,209 @@
+#include "train/export.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "model/family_write.h"
+#include "model/gguf_write.h"
+
+enum { PATH_BYTES = 4096 };
+
+#define FIELD(name) ls_export_settings, name
+static const ls_option options[] = {
+    LS_CHOICE("to", FIELD(to), "hf", "hf|gguf",
+              "What is written: a folder as transformers has it, or a file as llama.cpp has it."),
+    LS_TEXT("out", FIELD(out), "",
+            "Folder to write, or FILE.gguf; it must not be there yet. A folder gets model.gguf."),
+    LS_TEXT("family", FIELD(family), "",
+            "Family of public models (llama, gpt2, ...); empty: the checkpoint's own, or the first "
+            "that has the model's form."),
+    LS_CHOICE("dtype", FIELD(dtype), "f32", "f32|bf16|f16|q8_0",
+              "Type of the weights; f32 gives back the same bytes when it is opened. q8_0 is for "
+              "GGUF."),
+    LS_BOOL("tokenizer", FIELD(tokenizer), "true", "Whether the tokenizer is written too."),
+};
+const ls_option_table ls_export_options = LS_OPTIONS(options, ls_export_settings);
+
+static ls_stored_type stored_type(const ls_export_settings *settings) {
+    static const ls_stored_type types[] = {LS_STORED_F32, LS_STORED_BF16, LS_STORED_F16};
+    return types[settings->dtype];
+}
+
+/* ---- weights ---- */
+
+typedef struct weights {
+    ls_ctx *ctx;
+    ls_public_scope scope;
+    ls_parameters here; /* with the weights where the processor can reach them */
+    ls_family_tensor *tensors;
+    ls_safetensor_source *sources;
+    size_t count;
+    ls_stored_type type;
+} weights;
+
+static ls_status fill(void *user, size_t index, void *out) {
+    const weights *all = user;
+    const ls_family_tensor *tensor = &all->tensors[index];
+    double *values = ls_new_raw(all->ctx, (size_t)tensor->shape.count, sizeof *values);
+    if (values == NULL) return LS_ENOMEM;
+    ls_status status = ls_public_values(all->ctx, &all->scope, &tensor->shape, values);
+    if (status == LS_OK) ls_stored_round(values, tensor->shape.count, all->type, out);
+    ls_free(all->ctx, values);
+    return status;
+}
+
+static ls_status put_tensors(weights *all, const ls_export_settings *settings, const char *path) {
+    static const ls_stored_text format = {"format", "pt"};
+    all->type = stored_type(settings);
+    all->sources = ls_new(all->ctx, all->count + 1, sizeof *all->sources);
+    if (all->sources == NULL) return LS_ENOMEM;
+    for (size_t i = 0; i < all->count; i++)
+        all->sources[i] = (ls_safetensor_source){.name = all->tensors[i].name,
+                                                 .type = all->type,
+                                                 .rank = all->tensors[i].shape.rank,
+                                                 .dim = all->tensors[i].shape.dim};
+    return ls_safetensors_make(all->ctx, path, all->sources, all->count, &format, 1, fill, all);
+}
+
+static ls_status write_weights(const ls_trained *trained, const ls_family_type *type,
+                               const ls_export_settings *settings, const char *folder) {
+    ls_ctx *ctx = trained->ctx;
+    const ls_parameters *store = trained->model->store;
+    const ls_family_layout layout = ls_family_layout_of(type);
+    ls_naming naming;
+    char path[PATH_BYTES];
+    weights all = {.ctx = ctx, .here = *store};
+    LS_TRY(ls_naming_read(ctx, type->names == NULL ? "" : type->names,
+                          type->rules == NULL ? "" : type->rules, &naming));
+    ls_mixer *mixers = ls_public_mixers(ctx, &trained->config);
+    all.scope = (ls_public_scope){&all.here, &naming, &trained->config, mixers};
+    all.here.master = NULL;
+    ls_status status =
+        mixers == NULL ? LS_ENOMEM : ls_parameters_fetch(store, store->master, &all.here.master);
+    if (status == LS_OK)
+        status = ls_family_tensors(ctx, &layout, &all.scope, &all.tensors, &all.count);
+    if (status == LS_OK) status = ls_path_join(ctx, path, sizeof path, folder, "model.safetensors");
+    if (status == LS_OK) status = put_tensors(&all, settings, path);
+    ls_parameters_release(store, store->master, all.here.master, false);
+    ls_free(ctx, all.tensors);
+    ls_free(ctx, all.sources);
+    ls_free(ctx, mixers);
+    ls_naming_clear(ctx, &naming);
+    return status;
+}
+
+/* ---- the folder ---- */
+
+/* Where a text ends: the checkpoint's own ids, or the tokenizer's. */
+static json_t *stops_of(const ls_trained *trained) {
+    const int32_t end = trained->tokenizer == NULL ? -1 : ls_tokenizer_end(trained->tokenizer);
+    if (trained->family.stops == 0) return end < 0 ? json_null() : json_integer(end);
+    if (trained->family.stops == 1) return json_integer(trained->family.stop[0]);
+    json_t *list = json_array();
+    for (size_t i = 0; i < trained->family.stops; i++)
+        json_array_append_new(list, json_integer(trained->family.stop[i]));
+    return list;
+}
+
+static json_t *start_of(const ls_trained *trained) {
+    const int32_t bos =
+        trained->tokenizer == NULL ? -1 : ls_tokenizer_special(trained->tokenizer).bos;
+    return bos < 0 ? json_null() : json_integer(bos);
+}
+
+static ls_status write_json(ls_ctx *ctx, const char *folder, const char *name, const json_t *json) {
+    char path[PATH_BYTES];
+    LS_TRY(ls_path_join(ctx, path, sizeof path, folder, name));
+    return ls_json_write(ctx, path, json);
+}
+
+static ls_status write_config(const ls_trained *trained, const ls_export_settings *settings,
+                              json_t *config, const char *folder) {
+    static const char *const types[] = {"float32", "bfloat16", "float16"};
+    if (json_object_set_new(config, "torch_dtype", json_string(types[settings->dtype])) != 0 ||
+        json_object_set_new(config, "bos_token_id", start_of(trained)) != 0 ||
+        json_object_set_new(config, "pad_token_id", json_null()) != 0 ||
+        json_object_set_new(config, "eos_token_id", stops_of(trained)) != 0)
+        return LS_FAIL(trained->ctx, LS_ENOMEM, "no memory for config.json");
+    return write_json(trained->ctx, folder, "config.json", config);
+}
+
+/* A checkpoint's own way of drawing tokens, where it says one. */
+static ls_status write_generation(const ls_trained *trained, const char *folder) {
+    const ls_generation *own = &trained->family.generation;
+    json_t *json = json_pack("{s:o,s:o}", "bos_token_id", start_of(trained), "eos_token_id",
+                             stops_of(trained));
+    if (own->given && own->sample)
+        json_object_update_new(json, json_pack("{s:b,s:f,s:I,s:f}", "do_sample", 1, "temperature",
+                                               own->temperature, "top_k", (json_int_t)own->top_k,
+                                               "top_p", own->top_p));
+    ls_status status = json == NULL
+                           ? LS_FAIL(trained->ctx, LS_ENOMEM, "no memory for a configuration")
+                           : write_json(trained->ctx, folder, "generation_config.json", json);
+    json_decref(json);
+    return status;
+}
+
+static ls_status write_all(const ls_trained *trained, const ls_export_settings *settings,
+                           const ls_family_type *type, json_t *config, const char *folder) {
+    char path[PATH_BYTES];
+    LS_TRY(ls_path_join(trained->ctx, path, sizeof path, folder, "model.gguf"));
+    if (settings->to == LS_EXPORT_GGUF)
+        return ls__export_gguf(trained, settings, type, config, path);
+    LS_TRY(write_config(trained, settings, config, folder));
+    LS_TRY(write_generation(trained, folder));
+    if (trained->tokenizer != NULL && settings->tokenizer)
+        LS_TRY(ls_tokenizer_export(trained->ctx, trained->tokenizer, folder));
+    LS_TRY(write_weights(trained, type, settings, folder));
+    return ls_folder_sync(trained->ctx, folder);
+}
+
+static ls_status write_folder(const ls_trained *trained, const ls_export_settings *settings,
+                              const ls_family_type *type, json_t *config) {
+    ls_ctx *ctx = trained->ctx;
+    char unfinished[PATH_BYTES];
+    if ((size_t)snprintf(unfinished, sizeof unfinished, "%s.tmp", settings->out) >=
+        sizeof unfinished)
+        return LS_FAIL(ctx, LS_EUSE, "the path %s is too long", settings->out);
+    LS_TRY(ls_folder_remove(ctx, unfinished));
+    LS_TRY(ls_folder_make(ctx, unfinished));
+    ls_status status = write_all(trained, settings, type, config, unfinished);
+    if (status == LS_OK && ls_path_exists(settings->out))
+        status = LS_FAIL(ctx, LS_EUSE, "%s is there already", settings->out);
+    if (status == LS_OK && rename(unfinished, settings->out) != 0)
+        status = LS_FAIL(ctx, LS_EIO, "renaming %s: %s", unfinished, strerror(errno));
+    if (status != LS_OK) {
+        const ls_error error = ctx->error;
+        ls_folder_remove(ctx, unfinished);
+        ctx->error = error;
+    }
+    return status;
+}
+
+static bool is_file_name(const char *path) {
+    const size_t length = strlen(path);
+    return length > 5 && strcmp(path + length - 5, ".gguf") == 0;
+}
+
+ls_status ls_export(const ls_trained *trained, const ls_export_settings *settings,
+                    const char **family) {
+    ls_ctx *ctx = trained->ctx;
+    const char *wanted = settings->family;
+    const ls_family_type *type;
+    json_t *config;
+    if (settings->out[0] == '\0') return LS_FAIL(ctx, LS_EUSE, "say where to: out=FOLDER");
+    if (ls_path_exists(settings->out))
+        return LS_FAIL(ctx, LS_EUSE, "%s is there already", settings->out);
+    if (wanted[0] == '\0' && trained->family.type != NULL) wanted = trained->family.type->name;
+    if (settings->to == LS_EXPORT_HF && settings->dtype > LS_EXPORT_F16)
+        return LS_FAIL(ctx, LS_EUSE, "dtype=q8_0 is for to=gguf");
+    LS_TRY(ls_family_choose(ctx, &trained->config, wanted, settings->to == LS_EXPORT_GGUF, &type,
+                            &config));
+    ls_status status = settings->to == LS_EXPORT_GGUF && is_file_name(settings->out)
+                           ? ls__export_gguf(trained, settings, type, config, settings->out)
+                           : write_folder(trained, settings, type, config);
+    json_decref(config);
+    *family = type->name;
+    return status;
+}

@@ -1,0 +1,49 @@
+/* What preload.c and the program that drives it share: the mapped file FAULTS_STATE. */
+#ifndef LS_FAULTS_PRELOAD_H
+#define LS_FAULTS_PRELOAD_H
+
+#include <errno.h>
+#include <stdint.h>
+
+enum { FAULT_SHORT = -1, FAULT_DIES = -2, FAULT_WAYS = 5, FAULTS_TRACED = 1 << 16 };
+
+/* The calls, and the ways in which each can fail: 0 ends them. FAULT_SHORT: half is written, one
+ * byte is read; FAULT_DIES: the process is killed there. */
+static const struct {
+    const char *call;
+    int errors[FAULT_WAYS];
+} fault_ways[] = {
+    {"open", {EMFILE, EIO, ENOSPC, EINTR}},
+    {"read", {EIO, EINTR, FAULT_SHORT}},
+    {"write", {ENOSPC, EIO, EINTR, FAULT_SHORT, FAULT_DIES}},
+    {"fsync", {EIO, ENOSPC, EINTR}},
+    {"close", {EIO, EINTR}},
+    {"rename", {ENOSPC, EIO, FAULT_DIES}},
+    {"mkdir", {ENOSPC, EIO}},
+    {"unlink", {EIO}},
+    {"rmdir", {EIO}},
+    {"truncate", {EIO, EINTR}},
+    {"mmap", {ENOMEM, EMFILE}},
+    {"stat", {EIO}},
+    {"fstat", {EIO}},
+    {"lstat", {EIO}},
+    {"opendir", {EMFILE, EIO}},
+    {"readdir", {EIO}},
+    {"lseek", {EIO}},
+    {"flock", {ENOLCK, EINTR}},
+    {"fork", {EAGAIN, ENOMEM}},
+    {"dup2", {EMFILE, EINTR}},
+    {"execv", {ENOENT, ENOMEM}},
+    {"wait4", {ECHILD, EINTR}},
+    {"access", {EIO}},
+};
+enum { FAULT_CALLS = sizeof fault_ways / sizeof fault_ways[0] };
+
+typedef struct faults_state {
+    int64_t calls; /* counted so far, over all processes */
+    int32_t fired, error;
+    char call[32], what[4096];
+    uint8_t trace[FAULTS_TRACED]; /* the row of each call in `fault_ways` */
+} faults_state;
+
+#endif

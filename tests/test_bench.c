@@ -1,0 +1,300 @@
+/* The arithmetic of `longshot bench`: known durations in, medians, spreads, rates and ratios out.
+ * A clock of the test's own counts what lies between two looks at it, a script that prints numbers
+ * takes the peer's place. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "bench/bench_parts.h"
+
+static void expect(ls_ctx *ctx, ls_status status) {
+    if (status != LS_OK) fail_msg("%s: %s", ls_status_name(status), ctx->error.message);
+}
+
+static void close_to(double value, double wanted) {
+    if (!(fabs(value - wanted) <= 1e-9 * fabs(wanted))) fail_msg("%.12g, not %.12g", value, wanted);
+}
+
+static ls_turns turns_of(size_t count, const double *seconds) {
+    ls_turns turns = {0};
+    for (size_t i = 0; i < count; i++) ls_turns_add(&turns, seconds[i]);
+    return turns;
+}
+
+static void medians(void **state) {
+    (void)state;
+    const ls_turns odd = turns_of(5, (double[]){5, 1, 4, 100, 3});
+    const ls_turns even = turns_of(4, (double[]){8, 1, 2, 4}), one = turns_of(1, (double[]){7});
+    close_to(ls_turns_median(&odd), 4);
+    close_to(ls_turns_spread(&odd), 99.0 / 4);
+    close_to(ls_turns_median(&even), 3);
+    close_to(ls_turns_spread(&even), 7.0 / 3);
+    close_to(ls_turns_median(&one), 7);
+    assert_true(ls_turns_spread(&one) == 0);
+    close_to(odd.seconds[0], 5); /* in the order of the turns, as before */
+    /* 4 s of theirs against 3 s of ours: ours is so many times as fast */
+    close_to(ls_turns_ratio(&even, &odd), 4.0 / 3);
+    const ls_turns none = {0};
+    assert_true(isnan(ls_turns_median(&none)) && isnan(ls_turns_spread(&none)));
+    ls_turns full = {0};
+    for (int i = 0; i < LS_TURNS_MAX + 5; i++) ls_turns_add(&full, 1);
+    assert_int_equal(full.count, LS_TURNS_MAX);
+}
+
+static void methods(void **state) {
+    (void)state;
+    ls_bench_times times = {0};
+    assert_int_equal(ls_times_fastest(&times), LS_METHODS_MAX);
+    for (int i = 0; i < 3; i++) {
+        ls_times_add(&times, "eager", (double[]){1, 9, 9}[i]); /* lucky once */
+        ls_times_add(&times, "compiled", (double[]){5, 4, 6}[i]);
+    }
+    ls_times_add(&times, "broken", 0);
+    ls_times_add(&times, "broken", NAN);
+    assert_int_equal(times.methods, 2);
+    assert_string_equal(times.peer[ls_times_fastest(&times)].name, "compiled");
+    close_to(ls_turns_median(&times.peer[0].turns), 9);
+    for (int i = 0; i < 20; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "m%d", i);
+        ls_times_add(&times, name, 1);
+    }
+    assert_int_equal(times.methods, LS_METHODS_MAX);
+}
+
+/* ---- whole parts ---- */
+
+/* Every look at the clock is followed by the next of these steps, over and over. */
+static double now, steps[64];
+static size_t step_count, looks;
+
+static double clock_of_test(void) {
+    now += steps[looks++ % step_count];
+    return now;
+}
+
+static void set_clock(size_t count, const double *seconds) {
+    memcpy(steps, seconds, count * sizeof *seconds);
+    step_count = count;
+    looks = 0;
+    now = 0;
+}
+
+typedef struct rig {
+    ls_ctx ctx;
+    ls_bench_settings settings;
+    ls_bench_hooks hooks;
+    ls_bench bench;
+    char folder[64];
+} rig;
+
+/* The peer's script is this shell script: `answers` are its lines, one for each "go". */
+static void rig_open(rig *r, const char *script, const char *answers) {
+    *r = (rig){.ctx = ls_ctx_default(), .folder = "/tmp/longshot-bench-XXXXXX"};
+    r->ctx.threads = 1;
+    expect(&r->ctx, ls_options_default(&r->ctx, &ls_bench_options, &r->settings));
+    r->settings.rounds = 3;
+    r->settings.seconds = 0;
+    r->hooks.clock = clock_of_test;
+    r->bench = (ls_bench){.ctx = &r->ctx,
+                          .settings = &r->settings,
+                          .hooks = &r->hooks,
+                          .types = {LS_F32},
+                          .type_count = 1,
+                          .json = json_object()};
+    assert_non_null(mkdtemp(r->folder));
+    if (script == NULL) return;
+    char path[128], text[1024];
+    snprintf(path, sizeof path, "%s/%s", r->folder, script);
+    int length = snprintf(text, sizeof text,
+                          "echo '{\"ready\": true}'\n"
+                          "while read -r word; do case $word in go) read -r line <&3; "
+                          "echo \"$line\";; esac; done 3<<'E'\n%sE\n",
+                          answers);
+    expect(&r->ctx, ls_file_write(&r->ctx, path, text, (size_t)length));
+    snprintf(r->bench.python, sizeof r->bench.python, "/bin/sh");
+    snprintf(r->bench.scripts, sizeof r->bench.scripts, "%s", r->folder);
+}
+
+static void rig_close(rig *r) {
+    json_decref(r->bench.json);
+    ls_text_clear(&r->ctx, &r->bench.text);
+    expect(&r->ctx, ls_folder_remove(&r->ctx, r->folder));
+}
+
+static double number(const json_t *object, const char *key) {
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_number(value)) fail_msg("no number `%s`", key);
+    return json_number_value(value);
+}
+
+static ls_status nothing(ls_bench *bench, void *about) {
+    (void)bench;
+    ++*(int *)about;
+    return LS_OK;
+}
+
+/* A turn is five runs or more, between two looks at the clock each; its figure their median. */
+static void a_turn(void **state) {
+    (void)state;
+    rig r;
+    int runs = 0;
+    rig_open(&r, NULL, NULL);
+    const ls_bench_work short_work = {nothing, &runs, 0}, long_work = {nothing, &runs, 100};
+    ls_turns turns = {0};
+    /* the first look begins the turn, then two for each run */
+    set_clock(11, (double[]){1, 0.5, 9, 0.5, 2, 0.5, 7, 0.5, 4, 0.5, 3});
+    expect(&r.ctx, ls_bench_turn(&r.bench, &short_work, &turns));
+    assert_int_equal(runs, 5);
+    close_to(turns.seconds[0], 4);
+    set_clock(1, (double[]){1});
+    runs = 0;
+    expect(&r.ctx, ls_bench_turn(&r.bench, &long_work, &turns));
+    assert_int_equal(runs, 50);
+    close_to(turns.seconds[1], 1);
+    volatile sig_atomic_t stop = 1;
+    r.hooks.stop = &stop;
+    assert_int_equal(ls_bench_turn(&r.bench, &short_work, &turns), LS_ESTOP);
+    rig_close(&r);
+}
+
+/* Ours takes 2, 4 and 3 s in three turns, the peer what its script says. */
+static void turns_beside_a_peer(void **state) {
+    (void)state;
+    rig r;
+    int runs = 0;
+    ls_bench_times times;
+    ls_peer peer;
+    rig_open(&r, "peer.py",
+             "{\"seconds\": {\"loop\": 9, \"fft\": 6}}\n{\"seconds\": {\"loop\": 1, \"fft\": 5}}\n"
+             "{\"seconds\": {\"loop\": 8, \"fft\": 7}}\n");
+    double each[33];
+    for (int i = 0; i < 33; i++)
+        each[i] = i % 11 % 2 == 1 || i % 11 == 0 ? 0 : (double[]){2, 4, 3}[i / 11];
+    set_clock(33, each);
+    ls_peer_start(&r.bench, "peer.py", (const char *const[]){NULL}, &peer);
+    assert_true(peer.alive);
+    const ls_bench_work work = {nothing, &runs, 0};
+    expect(&r.ctx, ls_bench_turns(&r.bench, &work, &peer, &times));
+    ls_peer_stop(&peer);
+    json_t *rows = json_array();
+    ls_bench_row(&r.bench, rows, json_object(), &times);
+    const json_t *row = json_array_get(rows, 0), *peers = json_object_get(row, "peers");
+    close_to(number(row, "seconds"), 3);
+    close_to(number(row, "spread"), 2.0 / 3);
+    const json_t *loop = json_object_get(peers, "loop"), *fft = json_object_get(peers, "fft");
+    close_to(number(loop, "seconds"), 8);
+    close_to(number(loop, "spread"), 1);
+    close_to(number(loop, "ratio"), 8.0 / 3);
+    close_to(number(fft, "seconds"), 6);
+    close_to(number(fft, "spread"), 2.0 / 6);
+    close_to(number(fft, "ratio"), 2);
+    assert_string_equal(r.bench.text.bytes,
+                        "   spread 67%   loop 8000.000 ms, spread 100%, ratio 2.67"
+                        "   fft 6000.000 ms, spread 33%, ratio 2.00\n");
+    json_decref(rows);
+    rig_close(&r);
+}
+
+static const ls_train_shape tiny = {
+    "tiny", "model.layers=1 model.width=16 mixer.heads=2", 3, 8, 32, false, "1", "16", "2", "rope"};
+
+/* Steps of 0.25 s with 3 x 8 tokens are 96 tokens/s. */
+static void training(void **state) {
+    (void)state;
+    rig r;
+    rig_open(&r, "train_torch.py",
+             "{\"seconds\": {\"eager\": 1.5, \"compiled\": 0.5}}\n"
+             "{\"seconds\": {\"eager\": 0.1, \"compiled\": 0.75}}\n"
+             "{\"seconds\": {\"eager\": 1.5, \"compiled\": 0.625}}\n");
+    set_clock(1, (double[]){0.25});
+    json_t *rows = json_array();
+    expect(&r.ctx, ls_bench_train_shape(&r.bench, &tiny, rows));
+    assert_int_equal(json_array_size(rows), 1);
+    const json_t *row = json_array_get(rows, 0);
+    close_to(number(row, "tokens_per_second"), 96);
+    assert_true(number(row, "spread") == 0);
+    close_to(number(row, "peer_tokens_per_second"), 24 / 0.625);
+    close_to(number(row, "peer_spread"), 0.4);
+    assert_string_equal(json_string_value(json_object_get(row, "peer_mode")), "compiled");
+    close_to(number(row, "ratio"), 2.5);
+    assert_non_null(strstr(r.bench.text.bytes, "      96 tokens/s, spread 0%"));
+    assert_non_null(
+        strstr(r.bench.text.bytes, "      38 tokens/s PyTorch (compiled), spread 40%; ratio 2.50"));
+    assert_true(json_array_size(json_object_get(row, "operations")) > 3);
+    json_decref(rows);
+    rig_close(&r);
+}
+
+/* Turns of 16 tokens in 2, 1 and 4 s; 32 tokens before them in 8 s. */
+static void decoding(void **state) {
+    (void)state;
+    rig r;
+    rig_open(&r, NULL, NULL);
+    ls_settings settings = {0};
+    ls_model_config config = {0};
+    ls_model *model;
+    expect(&r.ctx, ls_settings_put_word(&r.ctx, &settings, "model.layers=2"));
+    expect(&r.ctx, ls_settings_put_word(&r.ctx, &settings, "model.width=16"));
+    expect(&r.ctx, ls_settings_put_word(&r.ctx, &settings, "mixer.heads=2"));
+    expect(&r.ctx, ls_settings_put_word(&r.ctx, &settings, "model.vocabulary=32"));
+    expect(&r.ctx, ls_model_config_read(&r.ctx, &settings, &config));
+    expect(&r.ctx, ls_model_new(&r.ctx, &config, LS_BF16, 1, false, &model));
+    set_clock(8, (double[]){1, 8, 1, 2, 1, 1, 1, 4});
+    json_t *rows = json_array();
+    expect(&r.ctx, ls_bench_decode_at(&r.bench, model, 32, rows));
+    const json_t *row = json_array_get(rows, 0);
+    close_to(number(row, "tokens_per_second"), 8);
+    close_to(number(row, "spread"), 1.5);
+    close_to(number(row, "prefill_tokens_per_second"), 4);
+    /* weights, and keys and values of 2 layers, in bf16 */
+    const double bytes = 2.0 * (double)ls_parameters_elements(model->store) + 2 * 2 * 2 * 16 * 32;
+    close_to(number(row, "bandwidth_limit"), r.bench.bandwidth / bytes);
+    close_to(number(row, "share"), 8 / number(row, "bandwidth_limit"));
+    json_decref(rows);
+    ls_model_free(model);
+    ls_model_config_clear(&r.ctx, &config);
+    ls_settings_clear(&r.ctx, &settings);
+    rig_close(&r);
+}
+
+/* Every key that a part looks at can be set for it alone. */
+static void keys_of_parts(void **state) {
+    (void)state;
+    static const char *const lines[] = {"what=train dtype=f32 only=RoPE recompute=true",
+                                        "what=attention dtype=bf16 lengths=64",
+                                        "what=sparse dtype=f32 lengths=64 only=x",
+                                        "what=scan dtype=f32",
+                                        "what=conv dtype=f32 lengths=64",
+                                        "what=retention dtype=bf16 lengths=64",
+                                        "what=decode depths=0,16 rounds=3"};
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        ls_ctx ctx = ls_ctx_default();
+        ls_settings settings = {0};
+        ls_bench_settings read;
+        char words[128], *rest = NULL;
+        snprintf(words, sizeof words, "%s", lines[i]);
+        for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
+            expect(&ctx, ls_settings_put_word(&ctx, &settings, word));
+        expect(&ctx, ls_options_default(&ctx, &ls_bench_options, &read));
+        expect(&ctx, ls_settings_apply_top(&ctx, &settings, NULL, &ls_bench_options, &read));
+        ls_settings_clear(&ctx, &settings);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(medians),       cmocka_unit_test(methods),
+        cmocka_unit_test(a_turn),        cmocka_unit_test(turns_beside_a_peer),
+        cmocka_unit_test(training),      cmocka_unit_test(decoding),
+        cmocka_unit_test(keys_of_parts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,104 @@
+#!/bin/sh
+# Checkpoints in studies, in generate and in export, through the program: arms that open one or train
+# it on; how its tokens are drawn; what is refused.
+set -u
+program=$1
+source=$2
+golden=$source/tests/golden/checkpoints
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+fail() {
+    echo "FAILED: $*" >&2
+    failures=$((failures + 1))
+}
+awk 'BEGIN { for (i = 0; i < 300; i++) print "line " i " of a text that models read" }' >"$work/text.txt"
+data="data.corpus=$work/text.txt cache=$work/cache"
+
+# ---- the study of one checkpoint, at small size ----
+cd "$source" || exit 1
+"$program" study studies/checkpoint.yaml eval.lengths=24,48 eval.tokens=96 out="$work/study" $data \
+    >"$work/out" 2>"$work/err" || fail "studies/checkpoint.yaml: $(grep longshot: "$work/err")"
+[ "$(grep -c '"name"' "$work/study/results.json")" -eq 7 ] || fail "not seven arms"
+grep -q '1 arms from checkpoints at 192 tokens, 6 more' "$work/study/report.html" ||
+    fail "the page does not say that a checkpoint was opened"
+grep -q '"parameters": 15960' "$work/study/results.json" || fail "parameters of the checkpoint"
+[ ! -e "$golden/llama-llama3-sharded/eval" ] || fail "the study wrote into the checkpoint"
+cp "$work/study/results.json" "$work/before.json"
+"$program" study studies/checkpoint.yaml eval.lengths=24,48 eval.tokens=96 out="$work/study" $data \
+    >/dev/null 2>"$work/err" || fail "again"
+grep -q '0 of 7 jobs to do' "$work/err" || fail "evaluations were made again"
+cmp -s "$work/before.json" "$work/study/results.json" || fail "results.json changed"
+
+# ---- trained on, a run, and what they are compared with ----
+cat >"$work/arms.yaml" <<END
+seeds: [1, 2]
+train: {batch: 2, length: 16, dtype: f32}
+eval: {lengths: [16, 24], tokens: 96}
+arms:
+  own: {from: $golden/gpt2, train.steps: 0}
+  tuned: {from: $golden/gpt2, train.steps: 2}
+  tuned-window: {from: tuned, extend: window, extend.window: 4}
+  run: {from: $work/runs/arms/tuned/seed-2}
+  run-window: {from: $work/runs/arms/tuned/seed-2, extend: window, extend.window: 4}
+END
+sed '/run/d' "$work/arms.yaml" >"$work/runs.yaml" # first the runs that the others open
+"$program" study "$work/runs.yaml" out="$work/runs" $data >"$work/out" 2>"$work/err" ||
+    fail "arms from a checkpoint: $(grep longshot: "$work/err")"
+"$program" study "$work/arms.yaml" out="$work/runs" $data >"$work/out" 2>"$work/err" ||
+    fail "arms from a run: $(grep longshot: "$work/err")"
+loss() { # arm
+    awk -F, -v arm="$1" '$1 == arm { print; exit }' "$work/runs/results.csv" | cut -d, -f12
+}
+[ -n "$(loss own)" ] && [ "$(loss own)" != "$(loss tuned)" ] || fail "two steps changed nothing"
+[ "$(loss run)" != "$(loss run-window)" ] || fail "a window on a run changed nothing"
+grep -q '"checkpoint": ' "$work/runs/results.json" || fail "results.json does not name the checkpoint"
+"$program" study "$work/arms.yaml" check=true $data >"$work/out" 2>&1 || fail "check=true"
+grep -q '^tuned ' "$work/out" || fail "check=true leaves out an arm"
+
+refused() { # what the sentence has, arm
+    printf 'eval: {lengths: 16}\narms:\n  a: {%s}\n' "$2" >"$work/bad.yaml"
+    "$program" study "$work/bad.yaml" out="$work/bad" $data >/dev/null 2>"$work/err"
+    [ $? -eq 2 ] || fail "accepted: $2"
+    grep -q "$1" "$work/err" || fail "$2: $(head -1 "$work/err")"
+}
+refused 'no such arm, nor a folder' "from: $work/nothing"
+refused 'give train.steps to train it on' "from: $golden/gpt2, train.lr: 1e-3"
+refused 'extend acts at test time' "from: $golden/gpt2, train.steps: 1, extend: window"
+refused 'is for training' "from: $golden/gpt2, mixer.heads: 2"
+
+# ---- how tokens are drawn ----
+generate() {
+    "$program" generate "$work/drawn" prompt=text tokens=8 "$@" 2>"$work/err"
+}
+"$program" export "$golden/gpt2" out="$work/drawn" >/dev/null || fail "export gpt2"
+greedy=$(generate)
+grep -q 'most likely token' "$work/err" || fail "greedy as the file says, unsaid"
+[ "$greedy" = "$(generate temperature=0)" ] || fail "no do_sample is not greedy"
+echo '{"do_sample": true, "temperature": 2.5, "top_k": 40, "min_p": 0.1}' \
+    >"$work/drawn/generation_config.json"
+drawn=$(generate)
+grep -q 'temperature=2.5 top_k=40 top_p=1' "$work/err" || fail "the file's sampling is not said"
+grep -q 'min_p, which is not followed' "$work/err" || fail "min_p is not said"
+[ "$drawn" = "$(generate temperature=2.5 top_k=40 top_p=1)" ] || fail "the file's sampling"
+[ "$greedy" = "$(generate top_k=1)" ] || fail "a key does not override the file"
+echo '{"do_sample": true, "temperature": -1}' >"$work/drawn/generation_config.json"
+generate >/dev/null
+[ $? -eq 3 ] || fail "a temperature below 0"
+
+# ---- export, through the program ----
+"$program" export "$golden/gpt2" out="$work/drawn" >/dev/null 2>"$work/err"
+[ $? -eq 2 ] && grep -q 'is there already' "$work/err" || fail "a folder was overwritten"
+"$program" export "$golden/llama-llama3-sharded" out="$work/half" dtype=bf16 >/dev/null ||
+    fail "export in bf16"
+"$program" inspect "$work/half/model.safetensors" | grep -q bf16 -i || fail "not bf16"
+"$program" export "$golden/gpt2" out="$work/other" family=llama >/dev/null 2>"$work/err"
+[ $? -eq 2 ] && grep -q 'is no llama' "$work/err" || fail "gpt2 as llama"
+"$program" export "$golden/gpt2" to=gguf out="$work/gpt2.gguf" dtype=q8_0 tokenizer=false >/dev/null ||
+    fail "export as GGUF"
+"$program" eval "$golden/llama-llama3-sharded" eval.lengths=16 extend.llama3.factor=2 $data \
+    >/dev/null 2>"$work/err" || fail "an override"
+grep -q 'extend.llama3.factor=2 takes the place of 8' "$work/err" || fail "an override is not said"
+
+[ $failures -eq 0 ] && echo "checkpoints in studies, generate and export: fine"
+exit $((failures > 0))

@@ -1,0 +1,232 @@
+/* Models in the files of others: written, opened again, every parameter the same to the bit; what no
+ * family has is refused by name; nothing half is left behind, also without memory. */
+#include "harness.h"
+
+#include <unistd.h>
+
+#include "failing_allocator.h"
+#include "model/family_write.h"
+#include "train/export.h"
+
+#define ROPE "model.position=rope "
+#define LLAMA ROPE "model.norm=rms model.activation=swiglu model.bias=false "
+#define SSM "model.norm=rms model.feed_forward=false "
+
+static const struct {
+    const char *family, *settings, *extend;
+    bool gguf; /* and in a GGUF file */
+} cases[] = {
+    {"llama", LLAMA "mixer.heads=4", "", true},
+    {"llama", LLAMA "mixer.heads=4 mixer.kv_heads=2 model.tied=false", "", true},
+    {"llama", LLAMA "mixer.heads=4 mixer.key_width=6 mixer.value_width=6", "", true},
+    {"llama", LLAMA "mixer.heads=4 mixer.bias=true model.bias=true", "", true},
+    {"llama", LLAMA "mixer.heads=4", "extend=interpolation extend.factor=3", true},
+    {"llama", LLAMA "mixer.heads=4", "extend=yarn extend.factor=3", true},
+    {"llama", LLAMA "mixer.heads=4", "extend=yarn extend.factor=3 extend.beta_fast=20", false},
+    {"llama", LLAMA "mixer.heads=4", "extend=ntk extend.factor=3 extend.dyn=fixed", false},
+    {"llama", LLAMA "mixer.heads=4", "extend=llama3 extend.factor=3", true},
+    {"mistral", LLAMA "mixer.heads=4 mixer.window=5", "", false},
+    {"qwen2", LLAMA "mixer.heads=4 mixer.bias=true mixer.out_bias=false", "", true},
+    {"qwen2",
+     LLAMA "mixer.heads=4 mixer.bias=true mixer.out_bias=false "
+           "model.layers=attention,attention:near mixer.near.window=5",
+     "", false},
+    {"qwen3", LLAMA "mixer.heads=4 mixer.kv_heads=2 mixer.qk_norm=head mixer.qk_epsilon=1e-5", "",
+     true},
+    {"olmo2", LLAMA "mixer.heads=4 mixer.qk_norm=all mixer.qk_epsilon=1e-5 model.norm_place=branch",
+     "", true},
+    {"olmo", ROPE "model.activation=swiglu model.bias=false model.norm_weight=false mixer.heads=2",
+     "", true},
+    {"stablelm",
+     ROPE "model.activation=swiglu model.bias=false model.norm_bias=yes position.fraction=0.5 "
+          "mixer.heads=2",
+     "", true},
+    {"starcoder2", ROPE "mixer.heads=4 mixer.kv_heads=2 mixer.bias=true model.activation=gelu_tanh",
+     "", true},
+    {"gpt2",
+     "model.position=learned position.length=24 mixer.heads=4 mixer.bias=true "
+     "model.activation=gelu_tanh",
+     "", true},
+    {"gpt_neox",
+     ROPE "mixer.heads=2 mixer.bias=true model.parallel=two_norms position.rotary_dim=4 "
+          "model.tied=false",
+     "", true},
+    {"gptj",
+     ROPE "mixer.heads=2 position.layout=interleaved position.rotary_dim=4 model.parallel=one_norm "
+          "model.head_bias=true model.tied=false",
+     "", false},
+    {"phi",
+     ROPE "mixer.heads=2 mixer.bias=true model.parallel=one_norm model.head_bias=true "
+          "model.tied=false model.activation=gelu_tanh position.rotary_dim=4",
+     "", true},
+    {"falcon",
+     ROPE "mixer.heads=4 mixer.kv_heads=1 model.bias=false model.norm_bias=yes "
+          "model.parallel=one_norm",
+     "", true},
+    {"bloom",
+     "model.position=alibi mixer.heads=4 mixer.bias=true model.norm_embedding=true "
+     "model.activation=gelu_tanh",
+     "", true},
+    {"mpt", "model.position=alibi mixer.heads=4 model.bias=false", "", true},
+    {"mamba", SSM "model.mixer=mamba", "", true},
+    {"mamba", SSM "model.mixer=mamba model.tied=false mixer.bias=true", "", false},
+    {"mamba2", SSM "model.mixer=mamba2 mixer.headdim=8 mixer.d_state=16", "", true},
+};
+enum { CASES = sizeof cases / sizeof cases[0] };
+
+/* A model of these settings as if it had been trained. */
+static void open_model(ls_ctx *ctx, const char *settings, const char *extend, ls_trained *out) {
+    char copy[1024], *rest = NULL;
+    *out = (ls_trained){.ctx = ctx};
+    snprintf(copy, sizeof copy,
+             "model.layers=2 model.width=16 model.vocabulary=256 model.length=24 %s %s", settings,
+             extend);
+    for (char *word = strtok_r(copy, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
+        expect(ctx, ls_settings_put_word(ctx, &out->settings, word));
+    expect(ctx, ls_model_config_read(ctx, &out->settings, &out->config));
+    expect(ctx, ls_model_new(ctx, &out->config, LS_F32, 7, false, &out->model));
+    expect(ctx, ls_tokenizer_new_byte(ctx, &out->tokenizer));
+}
+
+static ls_export_settings settings_of(const char *out, const char *to) {
+    ls_ctx ctx = ls_ctx_default();
+    ls_export_settings settings;
+    expect(&ctx, ls_options_default(&ctx, &ls_export_options, &settings));
+    expect(&ctx, ls_options_set(&ctx, &ls_export_options, "", "to", to, &settings));
+    snprintf(settings.out, sizeof settings.out, "%s", out);
+    return settings;
+}
+
+/* Exported and opened again; `loose`: the largest difference of a parameter. */
+static void round_trip(const ls_trained *trained, const char *family, const char *to,
+                       double loose) {
+    ls_ctx *ctx = trained->ctx;
+    const ls_dtype type = LS_F32;
+    ls_trained again;
+    const char *chosen;
+    char path[] = "/tmp/longshot-export-XXXXXX", out[64];
+    assert_non_null(mkdtemp(path));
+    snprintf(out, sizeof out, "%s/%s", path, strcmp(to, "hf") == 0 ? "model" : "model.gguf");
+    const ls_export_settings settings = settings_of(out, to);
+    expect(ctx, ls_export(trained, &settings, &chosen));
+    assert_string_equal(chosen, family);
+    expect(ctx, ls_trained_open(ctx, out, NULL, &type, &again));
+    const ls_parameters *a = trained->model->store, *b = again.model->store;
+    assert_int_equal(a->count, b->count);
+    for (size_t i = 0; i < a->count; i++) {
+        assert_string_equal(a->items[i].name, b->items[i].name);
+        assert_int_equal(a->items[i].count, b->items[i].count);
+        const float *x = ls_parameter_master(a, &a->items[i]);
+        const float *y = ls_parameter_master(b, &b->items[i]);
+        for (int64_t j = 0; j < a->items[i].count; j++)
+            if (!(fabsf(x[j] - y[j]) <= (float)loose))
+                fail_msg("%s of %s: %g became %g", a->items[i].name, family, x[j], y[j]);
+    }
+    ls_trained_clear(&again);
+    expect(ctx, ls_folder_remove(ctx, path));
+}
+
+static void every_family_gives_back_the_same_bits(void **state) {
+    (void)state;
+    for (int i = 0; i < CASES; i++) {
+        ls_ctx ctx = ls_ctx_default();
+        ls_trained trained;
+        open_model(&ctx, cases[i].settings, cases[i].extend, &trained);
+        round_trip(&trained, cases[i].family, "hf", 0);
+        /* a GGUF file has Mamba's -exp(A_log) */
+        if (cases[i].gguf)
+            round_trip(&trained, cases[i].family, "gguf",
+                       strncmp(cases[i].family, "mamba", 5) == 0 ? 1e-6 : 0);
+        ls_trained_clear(&trained);
+    }
+}
+
+static void what_no_family_has_is_named(void **state) {
+    (void)state;
+    static const struct {
+        const char *settings, *extend, *to, *named;
+    } wrong[] = {
+        {"model.mixer=hyena", "", "hf", "hyena is known neither to transformers nor to llama.cpp"},
+        {LLAMA "mixer.heads=4", "extend=bca", "hf", "extend=bca"},
+        {LLAMA "mixer.heads=4 model.norm_place=sandwich", "", "hf", "model.norm_place=sandwich"},
+        {"model.position=xpos mixer.heads=4", "", "hf", "model.position=xpos"},
+        {LLAMA "mixer.heads=4 model.segment=8 model.memory=2", "", "hf", "model.memory=2"},
+        {LLAMA "mixer.heads=4 model.layers=attention,mamba", "", "hf", "layers.1.mixer=mamba"},
+        {LLAMA "mixer.heads=4 mixer.window=5", "", "gguf", "window"},
+        {LLAMA "mixer.heads=4", "extend=ntk extend.dyn=fixed", "gguf", "dynamic"},
+        {SSM "model.mixer=mamba mixer.conv_bias=false", "", "gguf", "bias on the convolution"},
+        {SSM "model.mixer=mamba2 mixer.headdim=8 mixer.ngroups=2", "", "hf", "ngroups"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        ls_ctx ctx = ls_ctx_default();
+        ls_trained trained;
+        const char *chosen;
+        open_model(&ctx, wrong[i].settings, wrong[i].extend, &trained);
+        const ls_export_settings settings = settings_of("/tmp/longshot-none.gguf", wrong[i].to);
+        assert_int_equal(ls_export(&trained, &settings, &chosen), LS_EUSE);
+        if (strstr(ctx.error.message, wrong[i].named) == NULL)
+            fail_msg("%s is not in: %s", wrong[i].named, ctx.error.message);
+        assert_false(ls_path_exists("/tmp/longshot-none.gguf"));
+        assert_false(ls_path_exists("/tmp/longshot-none.gguf.tmp"));
+        ls_trained_clear(&trained);
+    }
+}
+
+static void what_stands_there_is_not_overwritten(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    ls_trained trained;
+    const char *chosen;
+    char path[] = "/tmp/longshot-export-XXXXXX";
+    assert_non_null(mkdtemp(path));
+    open_model(&ctx, cases[0].settings, "", &trained);
+    const ls_export_settings settings = settings_of(path, "hf");
+    assert_int_equal(ls_export(&trained, &settings, &chosen), LS_EUSE);
+    ls_trained_clear(&trained);
+    expect(&ctx, ls_folder_remove(&ctx, path));
+}
+
+/* Without memory at any place: an error, nothing lost, nothing left. */
+static void without_memory_nothing_is_left(void **state) {
+    (void)state;
+    for (int to = 0; to < 2; to++) {
+        ls_ctx plain = ls_ctx_default();
+        ls_trained trained;
+        char path[] = "/tmp/longshot-export-XXXXXX", out[64];
+        assert_non_null(mkdtemp(path));
+        snprintf(out, sizeof out, "%s/%s", path, to == 0 ? "model" : "model.gguf");
+        open_model(&plain, cases[0].settings, "", &trained);
+        const ls_export_settings settings = settings_of(out, to == 0 ? "hf" : "gguf");
+        bool failed = true;
+        for (int64_t k = 0; failed; k += 1 + k / 8) {
+            const char *chosen;
+            char **names;
+            size_t count;
+            failing_allocator failing = {.fail_at = k};
+            ls_ctx ctx = failing_ctx(&failing);
+            trained.ctx = &ctx;
+            const ls_status status = ls_export(&trained, &settings, &chosen);
+            trained.ctx = &plain;
+            failed = failing.taken > k;
+            assert_int_equal(failing.live, 0);
+            assert_true(status == LS_OK || (failed && status == LS_ENOMEM));
+            expect(&plain, ls_folder_list(&plain, path, &names, &count));
+            assert_int_equal(count, status == LS_OK);
+            ls_names_free(&plain, names, count);
+            if (status == LS_OK) expect(&plain, ls_folder_remove(&plain, out));
+            unlink(out);
+        }
+        ls_trained_clear(&trained);
+        expect(&plain, ls_folder_remove(&plain, path));
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_family_gives_back_the_same_bits),
+        cmocka_unit_test(what_no_family_has_is_named),
+        cmocka_unit_test(what_stands_there_is_not_overwritten),
+        cmocka_unit_test(without_memory_nothing_is_left),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
