@@ -68,6 +68,8 @@ bool ls_family_either(ls_family_reader *r, const char *names, const char *key, c
 bool ls_family_has(const ls_family_reader *r, const char *key, const char *value, bool reading);
 /* The model's setting; NULL where it is read, or the model has none. */
 const char *ls_family_form(const ls_family_reader *r, const char *key);
+/* The same of the mixer of a layer: its own, or what it has in common with the first. */
+const char *ls_family_layer_form(const ls_family_reader *r, int64_t layer, const char *key);
 /* Writes a field under the first of the names that the family has, and releases the value. */
 void ls_field_write(ls_family_reader *r, const char *names, json_t *value);
 #define LS_FAMILY_INT(r, key, value) ls_family_set(r, key, "%lld", (long long)(value))
@@ -100,7 +102,8 @@ void ls_family_read_rotations(ls_family_reader *r, const ls_family_sizes *sizes,
 
 /* What sets some layers apart from others. */
 enum { LS_LAYER_NEAR = 1 /* a window */, LS_LAYER_UNPLACED = 2 /* no positions */ };
-/* Marks what layer_types says, in place of what is marked; false: the file has none. */
+/* Marks what layer_types says, in place of what is marked; false: the file has none. Where it is
+ * written, marks are the model's, and the list is written. */
 bool ls_family_read_layer_types(ls_family_reader *r, const ls_family_sizes *sizes, uint8_t *marks);
 /* Keys that a window has; 0: sliding_window is null, and there is none. */
 int64_t ls_family_read_window(ls_family_reader *r, int64_t fallback);
@@ -144,6 +147,8 @@ typedef struct ls_family_usual {
 double ls_family_read_body(ls_family_reader *r, const ls_family_usual *usual, ls_family_sizes *out);
 /* A soft cap: our key, where the field is not null; 0 as the fallback: none. */
 void ls_family_set_cap(ls_family_reader *r, const char *name, double fallback, const char *key);
+/* query_pre_attn_scalar of Gemma: scores are divided by its root. */
+void ls_family_read_query_scalar(ls_family_reader *r);
 /* Norms of queries and keys; `which`: see mixer.qk_norm. */
 void ls_family_set_qk_norm(ls_family_reader *r, const char *which, const char *kind,
                            double epsilon);
@@ -172,6 +177,12 @@ typedef struct ls_family_gguf {
     const char *rules; /* of tensors, before those called gguf (see ls_naming_read), or NULL */
     bool share;        /* config.json says which share of a head is rotated; not all */
     bool head;         /* there is an output.weight even where it is the embedding */
+    enum {
+        LS_GGUF_NO_WINDOWS,     /* llama.cpp looks at none */
+        LS_GGUF_FIXED_WINDOWS,  /* on the layers that it knows */
+        LS_GGUF_PERIOD_WINDOWS, /* on all but every so many layers: attention.sliding_window_pattern
+                                 */
+    } windows;
     void (*translate)(ls_family_gguf_reader *r); /* what no table can say, or NULL */
 } ls_family_gguf;
 #define LS_GGUF_PAIRED                                                                             \
@@ -184,6 +195,8 @@ struct ls_family_type;
 /* Reads an object of the file, the field `name`, as a family's own. */
 void ls_family_read_within(ls_family_reader *r, const char *name,
                            const struct ls_family_type *type);
+
+enum { LS_FAMILY_UNUSED_BYTES = 256 };
 
 typedef struct ls_family_type {
     const char *name;             /* model_type */
@@ -199,9 +212,13 @@ typedef struct ls_family_type {
     const char *architecture; /* the class of transformers */
     const char *fields;       /* all that it has, with spaces between them */
     const char *prefix;       /* before all names but the head's */
-    const char *mixer;        /* NULL: attention */
+    const char *mixer;        /* one or several with spaces between them; NULL: attention */
     const char *weights;      /* those of the mixer's public names that it uses; NULL: all */
     bool rare;                /* others that fit are taken first */
+    const char *stands_for;   /* the family that is written in its place; NULL: itself */
+    /* parts of tensors' names that a model does not have though there are rules for them; NULL: none
+     */
+    void (*unused)(const ls_model_config *model, char out[LS_FAMILY_UNUSED_BYTES]);
     ls_family_gguf gguf;
 } ls_family_type;
 
@@ -266,6 +283,9 @@ ls_status ls_family_load(const ls_family *family, ls_model *model);
 void ls_family_close(ls_ctx *ctx, ls_family *family);
 
 /* ---- between the files that open a family ---- */
+
+/* Whether a word is one of those with spaces between them. */
+bool ls_word_in(const char *words, const char *word);
 
 /* Settings and naming from a config.json; rules: NULL: the family's for folders. */
 ls_status ls__family_read(ls_ctx *ctx, const json_t *config, const char *what, const char *rules,

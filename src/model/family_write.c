@@ -122,7 +122,7 @@ ls_status ls_family_choose(ls_ctx *ctx, const ls_model_config *model, const char
             const char *known = gguf ? type->gguf.architecture : type->architecture;
             if (known == NULL || type->fields == NULL || type->rare != (rare == 1)) continue;
             if (name[0] != '\0' && strcmp(type->name, name) != 0) continue;
-            if (strcmp(mixer, type->mixer == NULL ? "attention" : type->mixer) != 0) continue;
+            if (!ls_word_in(type->mixer == NULL ? "attention" : type->mixer, mixer)) continue;
             status = try_next(ctx, type, gguf, &form, &best);
         }
     if (status == LS_OK && (best.type == NULL || best.differs > 0))
@@ -136,7 +136,15 @@ ls_status ls_family_choose(ls_ctx *ctx, const ls_model_config *model, const char
     return status;
 }
 
-ls_family_layout ls_family_layout_of(const ls_family_type *type) {
-    return (ls_family_layout){
-        .name = type->name, .prefix = type->prefix, .head = type->head, .weights = type->weights};
+/* Of a masked head's two biases the one that counts is written. */
+ls_family_layout ls_family_layout_of(const ls_family_type *type, const ls_model_config *model) {
+    ls_family_layout layout = {.name = type->name,
+                               .prefix = type->prefix,
+                               .head = type->head,
+                               .weights = type->weights};
+    if (type->unused != NULL) type->unused(model, layout.unused);
+    const char *bias = type->head_biases[model->model.tied ? 1 : 0];
+    const size_t used = strlen(layout.unused);
+    if (bias != NULL) snprintf(layout.unused + used, sizeof layout.unused - used, " %s", bias);
+    return layout;
 }

@@ -70,7 +70,7 @@ static ls_status write_weights(const ls_trained *trained, const ls_family_type *
                                const ls_export_settings *settings, const char *folder) {
     ls_ctx *ctx = trained->ctx;
     const ls_parameters *store = trained->model->store;
-    const ls_family_layout layout = ls_family_layout_of(type);
+    const ls_family_layout layout = ls_family_layout_of(type, &trained->config);
     ls_naming naming;
     char path[PATH_BYTES];
     weights all = {.ctx = ctx, .here = *store};
@@ -112,6 +112,12 @@ static json_t *start_of(const ls_trained *trained) {
     return bos < 0 ? json_null() : json_integer(bos);
 }
 
+static json_t *padding_of(const ls_trained *trained) {
+    const int32_t pad =
+        trained->tokenizer == NULL ? -1 : ls_tokenizer_special(trained->tokenizer).pad;
+    return pad < 0 ? json_null() : json_integer(pad);
+}
+
 static ls_status write_json(ls_ctx *ctx, const char *folder, const char *name, const json_t *json) {
     char path[PATH_BYTES];
     LS_TRY(ls_path_join(ctx, path, sizeof path, folder, name));
@@ -123,7 +129,8 @@ static ls_status write_config(const ls_trained *trained, const ls_export_setting
     static const char *const types[] = {"float32", "bfloat16", "float16"};
     if (json_object_set_new(config, "torch_dtype", json_string(types[settings->dtype])) != 0 ||
         json_object_set_new(config, "bos_token_id", start_of(trained)) != 0 ||
-        json_object_set_new(config, "pad_token_id", json_null()) != 0 ||
+        (json_object_get(config, "pad_token_id") == NULL &&
+         json_object_set_new(config, "pad_token_id", padding_of(trained)) != 0) ||
         json_object_set_new(config, "eos_token_id", stops_of(trained)) != 0)
         return LS_FAIL(trained->ctx, LS_ENOMEM, "no memory for config.json");
     return write_json(trained->ctx, folder, "config.json", config);
@@ -195,7 +202,9 @@ ls_status ls_export(const ls_trained *trained, const ls_export_settings *setting
     if (settings->out[0] == '\0') return LS_FAIL(ctx, LS_EUSE, "say where to: out=FOLDER");
     if (ls_path_exists(settings->out))
         return LS_FAIL(ctx, LS_EUSE, "%s is there already", settings->out);
-    if (wanted[0] == '\0' && trained->family.type != NULL) wanted = trained->family.type->name;
+    const ls_family_type *own = trained->family.type;
+    if (wanted[0] == '\0' && own != NULL)
+        wanted = own->stands_for == NULL ? own->name : own->stands_for;
     if (settings->to == LS_EXPORT_HF && settings->dtype > LS_EXPORT_F16)
         return LS_FAIL(ctx, LS_EUSE, "dtype=q8_0 is for to=gguf");
     LS_TRY(ls_family_choose(ctx, &trained->config, wanted, settings->to == LS_EXPORT_GGUF, &type,

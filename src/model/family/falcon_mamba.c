@@ -6,7 +6,7 @@ static void read(ls_family_reader *r) {
     ls_family_read_mamba(r, "mamba", 16, &sizes);
     ls_family_read_step_rank(r, &sizes);
     ls_family_set(r, "mixer.inner_norm", "true");
-    ls_family_set_real(r, "mixer.inner_epsilon", ls_field_real(r, "mixer_rms_eps", 1e-6, 1e-12, 1));
+    ls_family_real(r, "mixer_rms_eps", "mixer.inner_epsilon", 1e-6, 1e-12, 1);
     ls_field_any(r, "use_falcon_mambapy"); /* how transformers computes the same */
 }
 
@@ -25,5 +25,11 @@ const ls_family_type ls_family_falcon_mamba = {
     .head = "lm_head.weight",
     .tied = true,
     .read = read,
+    .architecture = "FalconMambaForCausalLM",
+    .fields = "hidden_size num_hidden_layers max_position_embeddings vocab_size "
+              "layer_norm_epsilon expand state_size conv_kernel use_bias use_conv_bias "
+              "time_step_rank mixer_rms_eps",
+    .prefix = "backbone.",
+    .mixer = "mamba",
     .gguf = {.architecture = "mamba", .only = "ssm.dt_b_c_rms", .translate = translate},
 };
