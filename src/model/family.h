@@ -77,6 +77,8 @@ void ls_field_write(ls_family_reader *r, const char *names, json_t *value);
 
 /* ---- what families share ---- */
 
+enum { LS_FAMILY_UNUSED_BYTES = 256 };
+
 typedef struct ls_family_sizes {
     int64_t width, layers, heads, kv_heads, head_width, length;
 } ls_family_sizes;
@@ -88,6 +90,8 @@ void ls_family_read_heads(ls_family_reader *r, int64_t kv_heads, ls_family_sizes
 /* Width of the feed-forward layers; fallback as in ls_field_int. */
 void ls_family_read_hidden(ls_family_reader *r, int64_t fallback);
 void ls_family_read_activation(ls_family_reader *r, const char *fallback, bool gated);
+/* Whether a model's feed-forward layers are gated. */
+bool ls_family_is_gated(const ls_model_config *model);
 /* What is added in norms, which it gives. */
 double ls_family_read_epsilon(ls_family_reader *r, double fallback);
 /* Rotary positions and what scales them; `share`: of each head that is rotated. */
@@ -130,6 +134,10 @@ void ls_family_read_t5(ls_family_reader *r, const char *feed_forward, ls_family_
  * types, a masked language model's head. Activation and epsilon: where the file names none. */
 void ls_family_read_bert(ls_family_reader *r, const char *activation, double epsilon,
                          ls_family_sizes *out);
+/* What the rules of T5 and of BERT have for others of their like. */
+void ls_family_unused_t5(const ls_model_config *model, char out[LS_FAMILY_UNUSED_BYTES]);
+void ls_family_unused_bert(const ls_model_config *model, char out[LS_FAMILY_UNUSED_BYTES]);
+void ls_family_unused_roberta(const ls_model_config *model, char out[LS_FAMILY_UNUSED_BYTES]);
 /* The layer before the head's product has the model's activation; without this the exact GELU. */
 void ls_family_head_activation(ls_family_reader *r);
 /* RoBERTa and its like, whole. */
@@ -195,8 +203,6 @@ struct ls_family_type;
 /* Reads an object of the file, the field `name`, as a family's own. */
 void ls_family_read_within(ls_family_reader *r, const char *name,
                            const struct ls_family_type *type);
-
-enum { LS_FAMILY_UNUSED_BYTES = 256 };
 
 typedef struct ls_family_type {
     const char *name;             /* model_type */

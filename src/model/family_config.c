@@ -268,10 +268,20 @@ enum { ACTIVATIONS = sizeof activations / sizeof activations[0] };
 static const char activation_fields[] =
     "hidden_act|activation_function|hidden_activation|activation";
 
+bool ls_family_is_gated(const ls_model_config *model) {
+    const ls_option *option = ls_options_find(&ls_model_options, "activation");
+    char name[32];
+    ls_option_choice_name(option, model->model.activation, name, sizeof name);
+    for (size_t i = 0; i < ACTIVATIONS; i++)
+        if (activations[i].gated != NULL && strcmp(name, activations[i].gated) == 0) return true;
+    return false;
+}
+
 /* The spelling that a family has where the file does not say it goes before others. A GGUF file does
  * not say it. */
 static void write_activation(ls_family_reader *r, const char *usual, bool gated) {
     const char *has = ls_family_form(r, "model.activation"), *name = NULL;
+    if (has == NULL) has = ls_family_form(r, "mixer.activation");
     for (size_t i = 0; has != NULL && i < ACTIVATIONS; i++) {
         const char *ours = gated ? activations[i].gated : activations[i].plain;
         const bool is = ours != NULL && strcmp(has, ours) == 0;

@@ -176,7 +176,6 @@ ls_status ls_family_gguf_keys(ls_ctx *ctx, const ls_family_type *type, const jso
 }
 
 ls_family_layout ls_family_gguf_layout(const ls_family_type *type, const ls_model_config *model) {
-    static const char *const gated[] = {"geglu", "swiglu", "reglu", "geglu_tanh"};
     const char *own = type->weights == NULL ? "" : type->weights;
     const bool paired = type->gguf.rules != NULL && strstr(type->gguf.rules, "paired") != NULL;
     ls_family_layout layout = {.name = type->gguf.architecture,
@@ -184,12 +183,8 @@ ls_family_layout ls_family_gguf_layout(const ls_family_type *type, const ls_mode
                                .head = "output.weight",
                                .whole = true,
                                .squeezed = true};
-    const ls_option *option = ls_options_find(&ls_model_options, "activation");
-    char activation[32];
-    ls_option_choice_name(option, model->model.activation, activation, sizeof activation);
-    for (size_t i = 0; i < sizeof gated / sizeof gated[0]; i++)
-        if (strcmp(activation, gated[i]) == 0)
-            layout.whole = type->rules != NULL && strstr(type->rules, "gate_up_proj") != NULL;
+    if (ls_family_is_gated(model))
+        layout.whole = type->rules != NULL && strstr(type->rules, "gate_up_proj") != NULL;
     if (type->mixer == NULL && strncmp(own, "q_proj ", 7) != 0)
         layout.weights = "qkv_proj o_proj";
     else if (type->mixer == NULL)
