@@ -10,6 +10,7 @@
 
 /* Of training alone: initial weights, drop-out. */
 static const char *const of_training[] = {
+    "model.mask_token", "model.mask_share",
     "model.dropout", "model.init",      "model.mixer",    "model.encoder_mixer", "mixer.dt_min",
     "mixer.dt_max",  "mixer.dt_floor",  "mixer.dt_init",  "mixer.dt_scale",      "mixer.A_min",
     "mixer.A_max",   "mixer.conv_init", "position.beyond"};

@@ -53,6 +53,22 @@ static ls_status fill(void *user, size_t index, void *out) {
     return status;
 }
 
+/* Where the head is not the embedding, transformers has its bias a second time, which nothing reads.
+ */
+static void add_second_bias(weights *all, const ls_family_type *type, bool tied) {
+    const char *own = type->head_biases[1];
+    const size_t tail = own == NULL ? 0 : strlen(own);
+    for (size_t i = 0, count = all->count; own != NULL && !tied && i < count; i++) {
+        const size_t length = strlen(all->tensors[i].name);
+        if (length < tail || strcmp(all->tensors[i].name + length - tail, own) != 0) continue;
+        ls_family_tensor *copy = &all->tensors[all->count++];
+        *copy = all->tensors[i];
+        snprintf(copy->name + length - tail, sizeof copy->name - (length - tail), "%s",
+                 type->head_biases[0]);
+        copy->shape.name = copy->name;
+    }
+}
+
 static ls_status put_tensors(weights *all, const ls_export_settings *settings, const char *path) {
     static const ls_stored_text format = {"format", "pt"};
     all->type = stored_type(settings);
@@ -83,6 +99,7 @@ static ls_status write_weights(const ls_trained *trained, const ls_family_type *
         mixers == NULL ? LS_ENOMEM : ls_parameters_fetch(store, store->master, &all.here.master);
     if (status == LS_OK)
         status = ls_family_tensors(ctx, &layout, &all.scope, &all.tensors, &all.count);
+    if (status == LS_OK) add_second_bias(&all, type, trained->config.model.tied);
     if (status == LS_OK) status = ls_path_join(ctx, path, sizeof path, folder, "model.safetensors");
     if (status == LS_OK) status = put_tensors(&all, settings, path);
     ls_parameters_release(store, store->master, all.here.master, false);

@@ -10,11 +10,14 @@ static void read(ls_family_reader *r) {
     ls_field_any(r, "use_falcon_mambapy"); /* how transformers computes the same */
 }
 
+/* llama.cpp has one epsilon for all norms. */
 static void translate(ls_family_gguf_reader *r) {
     const int64_t width = ls_family_gguf_int(r, "hidden_size");
     if (width > 0)
         ls_family_gguf_set(r, "expand",
                            json_integer(ls_family_gguf_int(r, "intermediate_size") / width));
+    ls_family_gguf_set(r, "mixer_rms_eps",
+                       json_incref(json_object_get(r->config, "rms_norm_eps")));
     ls_family_gguf_set(r, "mamba.ssm.dt_b_c_rms", NULL);
 }
 

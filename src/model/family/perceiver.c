@@ -68,8 +68,8 @@ const ls_family_type ls_family_perceiver = {
     .name = "perceiver",
     .rules = "w.perceiver.input_preprocessor.embeddings.weight = embed.weight\n"
              "w.perceiver.input_preprocessor.position_embeddings.weight = position.embedding\n"
-             "w.perceiver.embeddings.latents = layers.0.mixer.embeddings.latents\n"
              "w.perceiver.decoder.* = layers.0.mixer.*\n"
+             "w.perceiver.embeddings.latents = layers.0.mixer.embeddings.latents\n"
              "w.perceiver.encoder.cross_attention.* = layers.0.mixer.cross_attention.*\n"
              "w.perceiver.encoder.self_attends.* = layers.0.mixer.self_attends.*\n"
              "w.embedding_decoder.bias = head.bias\n",
