@@ -19,6 +19,8 @@
 
 /* ---- reading config.json ---- */
 
+enum { LS_FAMILY_NOTE_BYTES = 256 };
+
 /* A config.json that is being read. The first failure stays; what follows it does nothing and
  * gives the fallback. `names` are one name or several spellings with | between them; null is as
  * good as absent. */
@@ -28,6 +30,7 @@ typedef struct ls_family_reader {
     const json_t *json; /* the object */
     json_t *seen;       /* names that were read */
     ls_settings *out;
+    char *note; /* LS_FAMILY_NOTE_BYTES for what should be said of the file; NULL: nowhere */
     ls_status status;
     /* the way back, where `made` is not NULL: there is no json, and settings go nowhere */
     json_t *made;            /* what is being written */
@@ -272,6 +275,7 @@ typedef struct ls_family {
     int32_t stop[LS_FAMILY_STOPS_MAX]; /* tokens at which a text ends */
     size_t stops;
     ls_generation generation;
+    char note[LS_FAMILY_NOTE_BYTES]; /* what its user should know; "": nothing */
 } ls_family;
 
 /* Whether a path is a folder with a config.json, or a GGUF file. */
