@@ -216,6 +216,7 @@ static void write_local(ls_family_reader *r, const ls_family_sizes *sizes) {
     json_t *base = json_object_get(r->made, "rope_theta");
     const json_t *scaling = json_object_get(r->made, "rope_scaling");
     double local = 0;
+    if (base == NULL) return; /* there is no rotation */
     for (int64_t i = 0; local == 0 && i < sizes->layers; i++) {
         const char *has = ls_family_layer_form(r, i, "rope_base");
         if (has != NULL) ls_parse_real(has, &local);
