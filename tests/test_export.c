@@ -125,7 +125,7 @@ static const struct {
      true},
     {"gemma2", GEMMA NEAR "model.norm_place=sandwich mixer.score_cap=50 model.logit_cap=30", "",
      true},
-    {"gemma2", GEMMA NEAR "model.norm_place=sandwich mixer.score_scale=0.3", "", false},
+    {"gemma2", GEMMA NEAR "model.norm_place=sandwich mixer.score_scale=0.25", "", false},
     {"gemma3_text",
      GEMMA NEAR "model.norm_place=sandwich mixer.qk_norm=head mixer.qk_epsilon=1e-5 "
                 "mixer.near.rope_base=5000 position.base=20000",
@@ -263,7 +263,8 @@ static void what_no_family_has_is_named(void **state) {
          "inner_epsilon"},
         {GEMMA NEAR "model.norm_place=sandwich", "", "gguf", "score_cap"},
         {GEMMA NEAR "model.norm_place=sandwich mixer.score_cap=50 model.logit_cap=30 "
-                    "mixer.score_scale=0.3", "", "gguf", "score_scale"},
+                    "mixer.score_scale=0.25", "", "gguf", "score_scale"},
+        {GEMMA NEAR "model.norm_place=sandwich mixer.score_scale=0.3", "", "hf", "score_scale"},
         {GEMMA "model.norm_place=sandwich mixer.score_cap=50 model.logit_cap=30 "
                "model.layers=attention,attention:near mixer.near.window=5", "", "gguf", "window"},
         {LLAMA "mixer.heads=4 model.layers=attention,attention:unplaced "

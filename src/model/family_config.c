@@ -352,9 +352,9 @@ void ls_family_read_query_scalar(ls_family_reader *r) {
         ls_family_set_real(r, "mixer.score_scale", 1 / sqrt(scalar));
     } else if (has != NULL && ls_parse_real(has, &scale) && scale > 0) {
         const double scalar = 1 / (scale * scale), whole = round(scalar);
-        const bool near = fabs(scalar - whole) < 1e-6 * whole;
-        ls_field_write(r, "query_pre_attn_scalar",
-                       near ? json_integer((json_int_t)whole) : json_real(scalar));
+        if (!(fabs(scalar - whole) < 1e-6 * whole))
+            ls_field_refuse(r, "mixer.score_scale is not 1/sqrt of a whole number");
+        ls_field_write(r, "query_pre_attn_scalar", json_integer((json_int_t)whole));
     }
 }
 
