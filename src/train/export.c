@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/temporary.h"
 #include "model/family_write.h"
 #include "model/gguf_write.h"
 
@@ -237,12 +239,16 @@ static ls_status write_all(const ls_trained *trained, const ls_export_settings *
 static ls_status write_folder(const ls_trained *trained, const ls_export_settings *settings,
                               const ls_family_type *type, json_t *config) {
     ls_ctx *ctx = trained->ctx;
-    char unfinished[PATH_BYTES];
-    if ((size_t)snprintf(unfinished, sizeof unfinished, "%s.tmp", settings->out) >=
-        sizeof unfinished)
-        return LS_FAIL(ctx, LS_EUSE, "the path %s is too long", settings->out);
-    LS_TRY(ls_folder_remove(ctx, unfinished));
-    LS_TRY(ls_folder_make(ctx, unfinished));
+    char unfinished[PATH_BYTES], parent[PATH_BYTES];
+    int lock;
+    snprintf(parent, sizeof parent, "%s", settings->out);
+    char *slash = strrchr(parent, '/');
+    if (slash != NULL && slash != parent) {
+        *slash = '\0';
+        LS_TRY(ls_folder_make(ctx, parent));
+    }
+    LS_TRY(ls_temporaries_sweep_beside(ctx, settings->out));
+    LS_TRY(ls_temporary_folder(ctx, settings->out, unfinished, sizeof unfinished, &lock));
     ls_status status = write_all(trained, settings, type, config, unfinished);
     if (status == LS_OK && ls_path_exists(settings->out))
         status = LS_FAIL(ctx, LS_EUSE, "%s is there already", settings->out);
@@ -253,6 +259,7 @@ static ls_status write_folder(const ls_trained *trained, const ls_export_setting
         ls_folder_remove(ctx, unfinished);
         ctx->error = error;
     }
+    close(lock);
     return status;
 }
 
