@@ -299,12 +299,15 @@ static void what_no_family_has_is_named(void **state) {
          "inner_epsilon"},
         {GEMMA NEAR "model.norm_place=sandwich", "", "gguf", "score_cap"},
         {GEMMA NEAR "model.norm_place=sandwich mixer.score_cap=50 model.logit_cap=30 "
-                    "mixer.score_scale=0.25", "", "gguf", "score_scale"},
+                    "mixer.score_scale=0.25",
+         "", "gguf", "score_scale"},
         {GEMMA NEAR "model.norm_place=sandwich mixer.score_scale=0.3", "", "hf", "score_scale"},
         {GEMMA "model.norm_place=sandwich mixer.score_cap=50 model.logit_cap=30 "
-               "model.layers=attention,attention:near mixer.near.window=5", "", "gguf", "window"},
+               "model.layers=attention,attention:near mixer.near.window=5",
+         "", "gguf", "window"},
         {LLAMA "mixer.heads=4 model.layers=attention,attention:unplaced "
-               "mixer.unplaced.positions=none", "", "gguf", "positions"},
+               "mixer.unplaced.positions=none",
+         "", "gguf", "positions"},
         {T5 "model.activation=relu model.scale_head=true model.tied=false", "", "hf", "scale_head"},
         {ROBERTA "model.mixer=longformer mixer.window=4", "", "hf", "global_weights"},
     };

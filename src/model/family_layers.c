@@ -19,8 +19,8 @@ static void write_layer_types(ls_family_reader *r, const ls_family_sizes *sizes,
     json_t *types = json_array();
     marks_of(r, sizes, marks);
     for (int64_t i = 0; i < sizes->layers; i++)
-        json_array_append_new(types, json_string(marks[i] & LS_LAYER_NEAR ? "sliding_attention"
-                                                                          : "full_attention"));
+        json_array_append_new(
+            types, json_string(marks[i] & LS_LAYER_NEAR ? "sliding_attention" : "full_attention"));
     ls_field_write(r, "layer_types", types);
 }
 

@@ -59,9 +59,8 @@ static ls_status try_family(ls_ctx *ctx, bool gguf, const ls_settings *form, cho
     ls_settings there = {0};
     const ls_family_type *type = out->type;
     out->config = json_object();
-    ls_status status = out->config == NULL
-                           ? LS_FAIL(ctx, LS_ENOMEM, "no memory for a config.json")
-                           : write_fields(ctx, type, gguf, form, out->config);
+    ls_status status = out->config == NULL ? LS_FAIL(ctx, LS_ENOMEM, "no memory for a config.json")
+                                           : write_fields(ctx, type, gguf, form, out->config);
     if (status == LS_OK) status = read_back(ctx, out->config, type->name, &there, out->note);
     if (status == LS_OK) {
         out->differs = ls_form_differs(ctx, form, &there, &out->said);
@@ -142,10 +141,8 @@ ls_status ls_family_choose(ls_ctx *ctx, const ls_model_config *model, const char
 
 /* Of a masked head's two biases the one that counts is written. */
 ls_family_layout ls_family_layout_of(const ls_family_type *type, const ls_model_config *model) {
-    ls_family_layout layout = {.name = type->name,
-                               .prefix = type->prefix,
-                               .head = type->head,
-                               .weights = type->weights};
+    ls_family_layout layout = {
+        .name = type->name, .prefix = type->prefix, .head = type->head, .weights = type->weights};
     if (type->unused != NULL) type->unused(model, layout.unused);
     const char *bias = type->head_biases[model->model.tied ? 1 : 0];
     const size_t used = strlen(layout.unused);

@@ -10,10 +10,10 @@
 
 /* Of training alone: initial weights, drop-out. */
 static const char *const of_training[] = {
-    "model.mask_token", "model.mask_share",
-    "model.dropout", "model.init",      "model.mixer",    "model.encoder_mixer", "mixer.dt_min",
-    "mixer.dt_max",  "mixer.dt_floor",  "mixer.dt_init",  "mixer.dt_scale",      "mixer.A_min",
-    "mixer.A_max",   "mixer.conv_init", "position.beyond"};
+    "model.mask_token", "model.mask_share",    "model.dropout",  "model.init",
+    "model.mixer",      "model.encoder_mixer", "mixer.dt_min",   "mixer.dt_max",
+    "mixer.dt_floor",   "mixer.dt_init",       "mixer.dt_scale", "mixer.A_min",
+    "mixer.A_max",      "mixer.conv_init",     "position.beyond"};
 
 static bool is_of_training(const char *key) {
     for (size_t i = 0; i < sizeof of_training / sizeof of_training[0]; i++)
@@ -145,8 +145,7 @@ static ls_status add_mixers(ls_ctx *ctx, const ls_model_config *config, bool enc
             snprintf(key, sizeof key, "%s%s", root, own.items[j].key);
             const char *first = ls_settings_get(form, key);
             if (i > 0 && first != NULL && strcmp(first, own.items[j].value) == 0) continue;
-            if (i > 0)
-                snprintf(key, sizeof key, "%slayers.%d.%s", root, (int)i, own.items[j].key);
+            if (i > 0) snprintf(key, sizeof key, "%slayers.%d.%s", root, (int)i, own.items[j].key);
             LS_TRY_GOTO(ls_settings_put(ctx, form, key, own.items[j].value));
         }
     }

@@ -23,10 +23,11 @@ static const ls_option options[] = {
     LS_CHOICE("dtype", FIELD(dtype), "f32", "f32|bf16|f16|q8_0",
               "Type of the weights; f32 gives back the same bytes when it is opened. q8_0 is for "
               "GGUF."),
-    LS_INT("shard_bytes", FIELD(shard_bytes), "5000000000", 1, 1LL << 50,
-           "Weights of a larger model are several files with an index, each of at most so many bytes "
-           "(or one tensor).",
-           .needs = "to=hf"),
+    LS_INT(
+        "shard_bytes", FIELD(shard_bytes), "5000000000", 1, 1LL << 50,
+        "Weights of a larger model are several files with an index, each of at most so many bytes "
+        "(or one tensor).",
+        .needs = "to=hf"),
     LS_BOOL("tokenizer", FIELD(tokenizer), "true", "Whether the tokenizer is written too."),
 };
 const ls_option_table ls_export_options = LS_OPTIONS(options, ls_export_settings);
@@ -118,8 +119,8 @@ static ls_status put_shards(weights *all, const char *folder, int64_t most, size
                 status = LS_FAIL(all->ctx, LS_ENOMEM, "no memory for an index");
         all->first = end;
     }
-    json_t *index = json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)total,
-                              "weight_map", map);
+    json_t *index =
+        json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)total, "weight_map", map);
     if (status == LS_OK)
         status = index == NULL
                      ? LS_FAIL(all->ctx, LS_ENOMEM, "no memory for an index")

@@ -236,7 +236,8 @@ static ls_status write_tensors(const ls_trained *trained, const ls_export_settin
     here.master = NULL;
     ls_status status =
         mixers == NULL ? LS_ENOMEM : ls_parameters_fetch(store, store->master, &here.master);
-    if (status == LS_OK) status = put_tensors(trained, settings, type, config, divisors, &scope, writer);
+    if (status == LS_OK)
+        status = put_tensors(trained, settings, type, config, divisors, &scope, writer);
     ls_parameters_release(store, store->master, here.master, false);
     ls_free(ctx, mixers);
     ls_naming_clear(ctx, &naming);

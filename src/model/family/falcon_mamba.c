@@ -16,8 +16,7 @@ static void translate(ls_family_gguf_reader *r) {
     if (width > 0)
         ls_family_gguf_set(r, "expand",
                            json_integer(ls_family_gguf_int(r, "intermediate_size") / width));
-    ls_family_gguf_set(r, "mixer_rms_eps",
-                       json_incref(json_object_get(r->config, "rms_norm_eps")));
+    ls_family_gguf_set(r, "mixer_rms_eps", json_incref(json_object_get(r->config, "rms_norm_eps")));
     ls_family_gguf_set(r, "mamba.ssm.dt_b_c_rms", NULL);
 }
 

@@ -44,7 +44,5 @@ const ls_family_type ls_family_gemma2 = {
               "attn_logit_softcapping final_logit_softcapping sliding_window layer_types",
     .prefix = "model.",
     .weights = "q_proj k_proj v_proj o_proj",
-    .gguf = {.architecture = "gemma2",
-             .windows = LS_GGUF_FIXED_WINDOWS,
-             .translate = translate},
+    .gguf = {.architecture = "gemma2", .windows = LS_GGUF_FIXED_WINDOWS, .translate = translate},
 };

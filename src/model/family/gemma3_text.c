@@ -51,7 +51,5 @@ const ls_family_type ls_family_gemma3_text = {
               "query_pre_attn_scalar final_logit_softcapping sliding_window layer_types",
     .prefix = "model.",
     .weights = "q_proj k_proj v_proj o_proj q_norm k_norm",
-    .gguf = {.architecture = "gemma3",
-             .windows = LS_GGUF_PERIOD_WINDOWS,
-             .translate = translate},
+    .gguf = {.architecture = "gemma3", .windows = LS_GGUF_PERIOD_WINDOWS, .translate = translate},
 };

@@ -6,11 +6,9 @@
 
 static void write_encoder(ls_family_reader *r) {
     const bool local = ls_family_has(r, "encoder.mixer.global_block", "0", false);
-    ls_field_write(r, "encoder_attention_type",
-                   json_string(local ? "local" : "transient-global"));
+    ls_field_write(r, "encoder_attention_type", json_string(local ? "local" : "transient-global"));
     ls_family_int(r, "local_radius", "encoder.mixer.radius", 127, 0, 1 << 30);
-    if (!local)
-        ls_family_int(r, "global_block_size", "encoder.mixer.global_block", 16, 1, 1 << 30);
+    if (!local) ls_family_int(r, "global_block_size", "encoder.mixer.global_block", 16, 1, 1 << 30);
 }
 
 /* Its encoder's layers have one of two names: with tokens for blocks, which have a norm, or without.

@@ -24,8 +24,8 @@ static void read(ls_family_reader *r) {
     ls_family_bool(r, "enable_bias", "model.bias", true);
     if (ls_family_bool(r, "layer_norm_elementwise_affine", "model.norm_weight", true))
         ls_family_set(r, "model.norm_bias", "yes");
-    const bool before = ls_family_either(r, "do_layer_norm_before", "model.norm_place", "pre",
-                                         "post", true);
+    const bool before =
+        ls_family_either(r, "do_layer_norm_before", "model.norm_place", "pre", "post", true);
     if (before)
         ls_family_either(r, "_remove_final_layer_norm", "model.last_norm", "false", "true", false);
     ls_field_any(r, "_remove_final_layer_norm"); /* nothing there where norms are behind */

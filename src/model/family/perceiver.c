@@ -16,8 +16,7 @@ static void read_mixer(ls_family_reader *r, int64_t width, int64_t length) {
         "layer_norm_eps"};
     const char *has = ls_family_form(r, "mixer.cross_shape");
     const char *shape = ls_field_text(r, "cross_attention_shape_for_attention", "kv");
-    if (has != NULL)
-        ls_field_write(r, "cross_attention_shape_for_attention", json_string(has));
+    if (has != NULL) ls_field_write(r, "cross_attention_shape_for_attention", json_string(has));
     if (strcmp(shape, "kv") != 0 && strcmp(shape, "q") != 0)
         ls_field_refuse(r, "`cross_attention_shape_for_attention` is %.64s, not kv or q", shape);
     ls_family_set(r, "model.mixer", "perceiver");
