@@ -58,6 +58,14 @@ grep -q 'no tokenizer' "$work/out" || fail "eval without a tokenizer does not sa
 "$program" train train.from="$golden/gpt2" data.corpus="$work/text.txt" train.steps=0 \
     train.length=16 out="$work/run" cache="$work/cache" >/dev/null 2>&1 || fail "train from gpt2"
 [ "$(eval_loss "$work/run")" = "$(eval_loss "$golden/gpt2")" ] || fail "weights after 0 steps"
+# keys that are given go before the checkpoint's, or beside them, and that is said
+"$program" train train.from="$golden/gpt2" data.corpus="$work/text.txt" train.steps=0 \
+    model.activation=relu mixer.window=8 train.length=16 out="$work/keys" cache="$work/cache" \
+    >/dev/null 2>"$work/out" || fail "train from gpt2 with keys"
+grep -q 'model.activation=relu goes before the gelu_tanh of' "$work/out" &&
+    grep -q 'mixer.window=8 is given beside what .* says' "$work/out" ||
+    { fail "keys beside a checkpoint are not said:"; cat "$work/out" >&2; }
+! grep -q 'train.length=16' "$work/out" || fail "keys of the training are said"
 
 # as many layers with labels as there may be are listed
 layers=$(awk 'BEGIN { for (i = 0; i < 60; i++) printf "%sattention:near,attention", i ? "," : "" }')
