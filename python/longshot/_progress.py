@@ -50,7 +50,13 @@ class Bar:
             self._display.update(page)
 
     def end(self, text: str) -> None:
-        """The last state stays."""
+        """What came out, in the place of the progress."""
         self.show(1.0, text, now=True)
-        if self._line:
+
+    def __enter__(self) -> "Bar":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """The last state stays, also where what ran has failed."""
+        if self._line and self._last:
             print(file=sys.stderr)

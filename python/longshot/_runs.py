@@ -26,6 +26,10 @@ def _fields(struct: ctypes.Structure) -> dict[str, Any]:
     return {name: getattr(struct, name) for name in names}
 
 
+def _nothing(*_: Any) -> None:
+    """A callback that nobody gave."""
+
+
 def train(recipe: str | os.PathLike | Mapping[str, Any] | None = None,
           settings: Mapping[str, Any] | None = None, *,
           on_step: Callable[[dict], Any] | None = None, progress: bool | None = None,
@@ -55,7 +59,7 @@ def train(recipe: str | os.PathLike | Mapping[str, Any] | None = None,
         bar.show(row["step"] / max(row["steps"], 1),
                  f"step {row['step']} of {row['steps']}, loss {row['loss']:.4f}")
         # a copy: what the caller does to it stays its own
-        return guard.call(on_step, dict(row)) if on_step else guard.call(lambda: None)
+        return guard.call(on_step or _nothing, dict(row))
 
     is_path = isinstance(recipe, (str, os.PathLike))
     words = _words(None if is_path else recipe, settings, more)  # type: ignore[arg-type]
@@ -63,12 +67,13 @@ def train(recipe: str | os.PathLike | Mapping[str, Any] | None = None,
     options = _c.train_options(recipe=os.fsencode(recipe) if is_path else None, settings=words,
                                on_step=hook)
     result = _c.train_result()
-    engine.run(guard, "longshot_train", engine.handle.open, ctypes.byref(options),
-               ctypes.byref(result))
-    values = _fields(result)
-    values["folder"] = os.fsdecode(values["folder"])
-    values["stopped"] = guard.asked
-    bar.end(f"{values['folder']}: step {values['step']}, loss {values['loss']:.4f}")
+    with bar:
+        engine.run(guard, "longshot_train", engine.handle.open, ctypes.byref(options),
+                   ctypes.byref(result))
+        values = _fields(result)
+        values["folder"] = os.fsdecode(values["folder"])
+        values["stopped"] = guard.asked
+        bar.end(f"{values['folder']}: step {values['step']}, loss {values['loss']:.4f}")
     return Results(values, rows, kind="train", x="step", y="loss", folder=values["folder"])
 
 
@@ -87,16 +92,17 @@ def eval(path: str | os.PathLike, settings: Mapping[str, Any] | None = None, *,
 
     def tell(_user: Any, what: bytes, length: int, share: float) -> int:
         bar.show(share, f"{what.decode()} at {length} tokens")
-        return guard.call(lambda: None)
+        return guard.call(_nothing)
 
     hook = _c.eval_progress_fn(tell)
     options = _c.eval_options(settings=_words(settings, more), on_progress=hook, write=int(write))
     text = ctypes.c_void_p()
-    engine.run(guard, "longshot_eval", engine.handle.open, os.fsencode(path),
-               ctypes.byref(options), ctypes.byref(text))
-    values = json.loads(engine.take_text(text))
-    rows = values.get("results", [])
-    bar.end(f"{len(rows)} rows")
+    with bar:
+        engine.run(guard, "longshot_eval", engine.handle.open, os.fsencode(path),
+                   ctypes.byref(options), ctypes.byref(text))
+        values = json.loads(engine.take_text(text))
+        rows = values.get("results", [])
+        bar.end(f"{len(rows)} rows")
     for row in rows:
         if on_row and on_row(dict(row)):
             break
@@ -123,17 +129,19 @@ def study(path: str | os.PathLike, settings: Mapping[str, Any] | None = None, *,
     def tell(_user: Any, line: bytes, done: int, count: int) -> int:
         said = line.decode(errors="replace")
         bar.show(done / max(count, 1), said, now=True)
-        return guard.call(on_progress, said, done, count) if on_progress else guard.call(lambda: None)
+        return guard.call(on_progress or _nothing, said, done, count)
 
     program = program or os.environ.get("LONGSHOT_PROGRAM")
     hook = _c.study_progress_fn(tell)
     options = _c.study_options(settings=_words(settings, more), on_progress=hook,
                                program=os.fsencode(program) if program else None)
     result = _c.study_result()
-    engine.run(guard, "longshot_study", engine.handle.open, os.fsencode(path),
-               ctypes.byref(options), ctypes.byref(result))
-    folder = os.fsdecode(result.folder) if result.folder else ""
-    summary = engine.take_text(result.summary) if result.summary else ""
+    with bar:
+        engine.run(guard, "longshot_study", engine.handle.open, os.fsencode(path),
+                   ctypes.byref(options), ctypes.byref(result))
+        folder = os.fsdecode(result.folder) if result.folder else ""
+        summary = engine.take_text(result.summary) if result.summary else ""
+        bar.end(folder)
     found = Path(folder, "results.json")
     values = json.loads(found.read_text(encoding="utf-8")) if folder and found.exists() else {}
     values["summary"] = summary
@@ -141,5 +149,4 @@ def study(path: str | os.PathLike, settings: Mapping[str, Any] | None = None, *,
             for row in arm.get("results", [])]
     for row in rows:
         row["curve"] = f"{row['arm']}, {row.get('protocol', '')}".rstrip(", ")
-    bar.end(folder)
     return Results(values, rows, kind="study", x="length", y="loss", group="curve", folder=folder)

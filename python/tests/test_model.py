@@ -229,5 +229,18 @@ class PublicCheckpoints(fixture.Case):
             model.stream(source=3).read([1])
 
 
+class Cuda(fixture.Case):
+    def test_as_the_processor(self):
+        try:
+            engine = longshot.Engine("cuda")
+        except longshot.Error as why:
+            self.skipTest(str(why))
+        here = longshot.open(fixture.run(), dtype="f32")
+        there = longshot.open(fixture.run(), dtype="f32", engine=engine)
+        ids = here.tokenize("document 1, line 3: what follows is much like it")
+        np.testing.assert_allclose(there.loss(ids), here.loss(ids), rtol=1e-4)
+        self.assertEqual(list(there.generate("what", 20)), list(here.generate("what", 20)))
+
+
 if __name__ == "__main__":
     unittest.main()
