@@ -19,12 +19,12 @@ class Handle:
     """
 
     def __init__(self, pointer: ctypes.c_void_p, close: Callable, parent: "Handle | None") -> None:
-        self.pointer = pointer
+        self.pointer: ctypes.c_void_p | None = pointer
         self._close = close
         self._parent = parent
         self._children = 0
         self._wanted = True
-        self.lock = parent.lock if parent else Lock()
+        self.lock: Lock = parent.lock if parent else Lock()
         if parent:
             parent._children += 1
 
@@ -44,7 +44,8 @@ class Handle:
             self._parent._close_unused()
 
     @property
-    def open(self) -> ctypes.c_void_p:
+    def open(self) -> ctypes.c_void_p | None:
+        """The pointer, which is there as long as the user has not closed it."""
         if not self._wanted:
             raise _errors.UsageError("it was closed")
         return self.pointer

@@ -5,7 +5,7 @@ import codecs
 import ctypes
 import os
 from collections.abc import Mapping
-from typing import Any, Iterator
+from typing import Any, Iterator, Literal, overload
 
 import numpy as np
 
@@ -171,6 +171,10 @@ class Stream(Owner):
                              f"{self._source}")
         self._engine.call("longshot_stream_read", self._handle.open, int_pointer(rows))
 
+    @overload
+    def feed(self, tokens: Any, *, logits: Literal[True] = True, out: Any = None) -> np.ndarray: ...
+    @overload
+    def feed(self, tokens: Any, *, logits: Literal[False], out: Any = None) -> None: ...
     def feed(self, tokens: Any, *, logits: bool = True, out: Any = None) -> np.ndarray | None:
         """Feeds tokens, [count] or [batch, count]. Returns the logits after the last of them,
         [vocabulary] or [batch, vocabulary]; with logits=False nothing."""
@@ -258,7 +262,8 @@ class Token(int):
 class Model(Owner):
     """A model with its weights, configuration and tokenizer. Made by longshot.open."""
 
-    def __init__(self, path: str | os.PathLike, engine: Engine, settings: Mapping[str, Any]) -> None:
+    def __init__(self, path: str | os.PathLike, engine: Engine,
+                 settings: Mapping[str, Any]) -> None:
         words = _settings.array_of(_settings.words_of(settings))
         options = _c.model_options(settings=words)
         self.path = os.fspath(path)

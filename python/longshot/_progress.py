@@ -37,8 +37,8 @@ class Bar:
             text += f", {seconds / share - seconds:.0f} s left"
         if self._line:
             full = int(20 * share)
-            print(f"\r{self._title} {'#' * full}{'.' * (20 - full)} {100 * share:3.0f} % {text}\033[K",
-                  end="", file=sys.stderr, flush=True)
+            print(f"\r{self._title} {'#' * full}{'.' * (20 - full)} {100 * share:3.0f} % {text}"
+                  "\033[K", end="", file=sys.stderr, flush=True)
             return
         from IPython.display import HTML, display
 

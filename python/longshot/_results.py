@@ -34,7 +34,7 @@ class Results(dict):
     def to_pandas(self):
         """The rows as a pandas DataFrame."""
         try:
-            import pandas
+            import pandas  # type: ignore[import-untyped]
         except ImportError as why:
             raise UsageError("to_pandas() needs pandas: pip install pandas") from why
         return pandas.DataFrame(self.rows)

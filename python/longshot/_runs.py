@@ -61,11 +61,10 @@ def train(recipe: str | os.PathLike | Mapping[str, Any] | None = None,
         # a copy: what the caller does to it stays its own
         return guard.call(on_step or _nothing, dict(row))
 
-    is_path = isinstance(recipe, (str, os.PathLike))
-    words = _words(None if is_path else recipe, settings, more)  # type: ignore[arg-type]
+    file = os.fsencode(recipe) if isinstance(recipe, (str, os.PathLike)) else None
+    words = _words(recipe if isinstance(recipe, Mapping) else None, settings, more)
     hook = _c.step_fn(tell)
-    options = _c.train_options(recipe=os.fsencode(recipe) if is_path else None, settings=words,
-                               on_step=hook)
+    options = _c.train_options(recipe=file, settings=words, on_step=hook)
     result = _c.train_result()
     with bar:
         engine.run(guard, "longshot_train", engine.handle.open, ctypes.byref(options),

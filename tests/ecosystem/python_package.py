@@ -80,13 +80,50 @@ def notebook(name):
     os.environ.update({"LONGSHOT_CHECKPOINT": str(model), "PYTHONPATH": str(SITE),
                        "MPLBACKEND": "module://matplotlib_inline.backend_inline"})
     book = nbformat.read(ROOT / "docs" / "checkpoint.ipynb", as_version=4)
-    nbclient.NotebookClient(book, timeout=300, resources={"metadata": {"path": str(WORK)}}).execute()
+    where = {"metadata": {"path": str(WORK)}}
+    nbclient.NotebookClient(book, timeout=300, resources=where).execute()
     seen = [output for cell in book.cells for output in cell.get("outputs", [])]
     kinds = {kind for output in seen for kind in output.get("data", {})}
     errors = [output for output in seen if output.output_type == "error"]
     check.report(f"{name}: {len(book.cells)} cells",
                  len(book.cells) == 10 and not errors and {"image/png", "text/html"} <= kinds,
                  str(sorted(kinds)))
+
+
+STUDY = """title: Two arms
+seeds: [1]
+model: {layers: 1, width: 16, length: 16}
+mixer: {heads: 2}
+train: {steps: 5, batch: 2}
+eval: {protocol: nonoverlap, lengths: [16, 32], tokens: 256}
+arms:
+  rope: {model.position: rope}
+  alibi: {model.position: alibi}
+"""
+
+
+def study(name):
+    """The jobs are the program that the wheel carries."""
+    (WORK / "study.yaml").write_text(STUDY)
+    shutil.rmtree(WORK / "study", ignore_errors=True)
+    code = (f"import longshot\nprint(len(longshot.study({str(WORK / 'study.yaml')!r}, "
+            f"out={str(WORK / 'study')!r}, data={{'corpus': {CORPUS!r}}}).rows))")
+    said = run(sys.executable, "-c", code, env=environment())
+    check.report(f"{name}: two arms", said == "4\n", said.strip())
+
+
+def tensors(name):
+    """PyTorch's tensors are read and written where they are."""
+    code = ("import longshot, torch\n"
+            f"model = longshot.open({str(WORK / 'small')!r})\n"
+            "ids = torch.arange(60, dtype=torch.int32)\n"
+            "out = torch.zeros(59)\n"
+            "got = model.loss(ids, out=out)\n"
+            "seen = longshot._arrays.ids_of(ids)\n"
+            "print(seen.ctypes.data == ids.data_ptr(), got.ctypes.data == out.data_ptr(),\n"
+            "      bool((out > 0).all()), torch.from_dlpack(got).data_ptr() == out.data_ptr())")
+    said = run(sys.executable, "-c", code, env=environment())
+    check.report(f"{name}: not copied", said.split() == ["True"] * 4, said.strip())
 
 
 def autograd(name):
@@ -123,4 +160,4 @@ def cost(name):
 
 WORK.mkdir(parents=True, exist_ok=True)
 check.each({"wheel": wheel, "fresh environment": fresh, "notebook": notebook,
-            "autograd": autograd, "cost": cost}, lambda name, case: case(name))
+            "study": study, "tensors": tensors, "autograd": autograd, "cost": cost}, lambda name, case: case(name))
