@@ -6,16 +6,18 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from ._errors import UsageError
 
 
 def _word(value: Any) -> str:
+    if isinstance(value, (np.generic, np.ndarray)):
+        value = value.tolist()
     if value is None:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, float):
-        return repr(value)
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, (list, tuple)):

@@ -6,9 +6,27 @@ import subprocess
 import sys
 import time
 import unittest
+from pathlib import Path
 
 import fixture
 import longshot
+import numpy as np
+from longshot import _settings
+
+
+class Settings(fixture.Case):
+    def test_words(self):
+        given = {"model": {"width": np.int64(64), "layers": ["mamba", "attention"]}, "seed": 3,
+                 "train.lr": np.float64(1e-3), "train": {"carry": True, "resume": np.bool_(False)},
+                 "eval.lengths": np.array([16, 32]), "data": {"corpus": Path("a") / "b"}}
+        self.assertEqual(_settings.words_of(given),
+                         ["model.width=64", "model.layers=mamba,attention", "seed=3",
+                          "train.lr=0.001", "train.carry=true", "train.resume=false",
+                          "eval.lengths=16,32", "data.corpus=a/b"])
+        with self.refused(longshot.UsageError, "no text"):
+            _settings.words_of({3: 4})
+        with self.refused(longshot.UsageError, "zero byte"):
+            _settings.array_of(["a=\0"])
 
 
 class Training(fixture.Case):

@@ -159,5 +159,6 @@ def cost(name):
 
 
 WORK.mkdir(parents=True, exist_ok=True)
-check.each({"wheel": wheel, "fresh environment": fresh, "notebook": notebook,
-            "study": study, "tensors": tensors, "autograd": autograd, "cost": cost}, lambda name, case: case(name))
+check.each({"wheel": wheel, "fresh environment": fresh, "notebook": notebook, "study": study,
+            "tensors": tensors, "autograd": autograd, "cost": cost},
+           lambda name, case: case(name))
