@@ -36,3 +36,16 @@ install(FILES ${CMAKE_BINARY_DIR}/longshot.bash RENAME longshot
   DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/bench/peers DESTINATION ${CMAKE_INSTALL_DATADIR}/longshot
   FILES_MATCHING PATTERN "*.py")
+
+# A wheel carries the library with the program and plug-ins beside it; it has no links.
+add_custom_target(longshot_plugins)
+if(TARGET longshot-cuda)
+  add_dependencies(longshot_plugins longshot-cuda)
+endif()
+if(SKBUILD)
+  install(PROGRAMS $<TARGET_FILE:longshot> DESTINATION longshot/lib COMPONENT python)
+  install(FILES $<TARGET_FILE:longshot_shared> DESTINATION longshot/lib COMPONENT python RENAME liblongshot.so)
+  if(TARGET longshot-cuda)
+    install(FILES $<TARGET_FILE:longshot-cuda> DESTINATION longshot/lib COMPONENT python)
+  endif()
+endif()

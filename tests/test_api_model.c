@@ -196,6 +196,41 @@ static int hear(void *user, int32_t token, const char *bytes, size_t length) {
     return 0;
 }
 
+/* The parts of a generation, put together by the caller, give what longshot_generate gives. */
+static void test_own_generation(void **unused) {
+    (void)unused;
+    longshot_engine *engine = fixture_engine();
+    longshot_model *model = open_model(engine, NULL);
+    longshot_stream *stream;
+    const longshot_stream_options options = {.size = sizeof options, .capacity = 64};
+    const longshot_sampling how = {.size = sizeof how, .temperature = 1, .seed = 7};
+    heard whole = {0};
+    int32_t ids[64], token;
+    float logits[VOCABULARY];
+    size_t count;
+    OK(engine, longshot_generate(model, "document", 20, &how, hear, &whole));
+    OK(engine, longshot_prompt(model, "document", ids, 64, &count));
+    assert_int_equal(count, 8);
+    OK(engine, longshot_stream_open(model, &options, &stream));
+    OK(engine, longshot_stream_feed(stream, ids, (int64_t)count, logits));
+    for (uint64_t i = 0; i < 20; i++) {
+        OK(engine, longshot_sample(engine, logits, VOCABULARY, &how, i, &token));
+        assert_int_equal(longshot_model_ends(model, token), 0);
+        assert_int_equal(token, (unsigned char)whole.text[i]);
+        OK(engine, longshot_stream_feed(stream, &token, 1, logits));
+    }
+    fixture_refused(engine, longshot_prompt(model, "document", ids, 3, &count), LONGSHOT_EUSE,
+                    "fit");
+    assert_int_equal(count, 8);
+    OK(engine, longshot_prompt(model, "", ids, 64, &count)); /* a line, or a document, begins */
+    assert_int_equal(count, 1);
+    assert_int_equal(longshot_model_encoder(model), 0);
+    assert_int_equal(longshot_model_start(model), -1);
+    longshot_stream_close(stream);
+    longshot_model_close(model);
+    longshot_engine_close(engine);
+}
+
 static void test_generation(void **unused) {
     (void)unused;
     longshot_engine *engine = fixture_engine();
@@ -431,7 +466,7 @@ int main(void) {
         cmocka_unit_test(test_numbers),    cmocka_unit_test(test_streams),
         cmocka_unit_test(test_generation), cmocka_unit_test(test_memory_fails),
         cmocka_unit_test(test_threads),    cmocka_unit_test(test_gguf),
-        cmocka_unit_test(test_encoders),
+        cmocka_unit_test(test_encoders),   cmocka_unit_test(test_own_generation),
     };
     return cmocka_run_group_tests(tests, train_once, fixture_close);
 }

@@ -220,6 +220,7 @@ static void test_encoder(void **unused) {
     OK(engine, longshot_model_open(engine, run, NULL, &model));
     fixture_refused(engine, longshot_stream_open(model, &options, &stream), LONGSHOT_EUSE,
                     "encoder");
+    assert_int_equal(longshot_model_encoder(model), 1);
     options.source = SOURCE;
     OK(engine, longshot_stream_open(model, &options, &stream));
     fixture_refused(engine, longshot_stream_feed(stream, tokens, 2, NULL), LONGSHOT_EUSE, "source");

@@ -155,6 +155,10 @@ LS_API int64_t longshot_model_vocabulary(const longshot_model *model);
 LS_API int64_t longshot_model_classes(const longshot_model *model);
 /* Sequences of an example: 2 for a classifier of pairs, else 1. */
 LS_API int64_t longshot_model_sequences(const longshot_model *model);
+/* 1 where an encoder reads a source first (longshot_stream_read), else 0. */
+LS_API int longshot_model_encoder(const longshot_model *model);
+/* The token that the decoder after an encoder begins with, or -1. */
+LS_API int32_t longshot_model_start(const longshot_model *model);
 LS_API int64_t longshot_model_trained_length(const longshot_model *model);
 LS_API int64_t longshot_model_parameters(const longshot_model *model);
 /* Training steps behind the weights, or -1 where that is not known. */
@@ -237,6 +241,12 @@ typedef struct longshot_sampling {
  * logits give the same token. */
 LS_API int longshot_sample(longshot_engine *engine, const float *logits, int64_t count,
                            const longshot_sampling *how, uint64_t index, int32_t *token);
+/* For a loop of one's own: the ids that longshot_generate begins with after a prompt, what a public
+ * checkpoint expects around a text among them; *count and room as longshot_encode. */
+LS_API int longshot_prompt(longshot_model *model, const char *prompt, int32_t *tokens, size_t room,
+                           size_t *count);
+/* 1 where the token ends a text, else 0. Of a model without a tokenizer none does. */
+LS_API int longshot_model_ends(const longshot_model *model, int32_t token);
 /* A token and its bytes, which may end inside a character and are valid during the call. Not 0
  * stops: LONGSHOT_ESTOP. */
 typedef int (*longshot_token_fn)(void *user, int32_t token, const char *bytes, size_t length);

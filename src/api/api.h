@@ -62,6 +62,9 @@ ls_status ls__api_read_dtype(ls_ctx *ctx, const ls_settings *settings, ls_dtype 
 ls_status ls__api_read_seed(ls_ctx *ctx, const ls_settings *settings, int64_t *out);
 /* LS_EUSE where a recipe wants what the engine decides: device, threads, isa, cache. */
 ls_status ls__api_refuse_engine_keys(ls_ctx *ctx, const ls_settings *settings);
+/* Ids into the caller's room: *count is what they take, LS_EUSE where that is more. */
+ls_status ls__api_give_ids(ls_ctx *ctx, const ls_ids *ids, int32_t *tokens, size_t room,
+                           size_t *count);
 /* A text that the caller frees. */
 ls_status ls__api_give_text(ls_ctx *ctx, const char *text, char **out);
 /* The same of JSON, which is released; NULL is LS_ENOMEM. */

@@ -62,6 +62,14 @@ int64_t longshot_model_sequences(const longshot_model *model) {
     return ls_model_example_of(&model->trained.config, 1).sequences;
 }
 
+int longshot_model_encoder(const longshot_model *model) {
+    return model->trained.config.encoder_layers > 0;
+}
+
+int32_t longshot_model_start(const longshot_model *model) {
+    return longshot_model_encoder(model) ? (int32_t)model->trained.config.model.start_token : -1;
+}
+
 int64_t longshot_model_trained_length(const longshot_model *model) {
     return model->trained.config.trained_length;
 }
@@ -203,6 +211,22 @@ int longshot_sample(longshot_engine *engine, const float *logits, int64_t count,
     *token = ls_sample(&sampling, wide, count, index, wide + count);
     ls_free(ctx, wide);
     return LONGSHOT_OK;
+}
+
+int longshot_prompt(longshot_model *model, const char *prompt, int32_t *tokens, size_t room,
+                    size_t *count) {
+    ls_ctx *ctx = ls__api_begin(model->engine);
+    ls_ids ids = {0};
+    *count = 0;
+    ls_status status = ls_trained_needs_text(&model->trained);
+    if (status == LS_OK) status = ls_generate_prompt(&model->trained, prompt, &ids);
+    if (status == LS_OK) status = ls__api_give_ids(ctx, &ids, tokens, room, count);
+    ls_ids_clear(ctx, &ids);
+    return (int)status;
+}
+
+int longshot_model_ends(const longshot_model *model, int32_t token) {
+    return model->tokenizer.inner != NULL && ls_generate_ends(&model->trained, token);
 }
 
 typedef struct listener {

@@ -31,6 +31,15 @@ int32_t longshot_tokenizer_end(const longshot_tokenizer *tokenizer) {
     return ls_tokenizer_end(tokenizer->inner);
 }
 
+ls_status ls__api_give_ids(ls_ctx *ctx, const ls_ids *ids, int32_t *tokens, size_t room,
+                           size_t *count) {
+    *count = ids->count;
+    if (ids->count > room)
+        return LS_FAIL(ctx, LS_EUSE, "%zu tokens do not fit into %zu", ids->count, room);
+    if (ids->count > 0) memcpy(tokens, ids->at, ids->count * sizeof *tokens);
+    return LS_OK;
+}
+
 int longshot_encode(longshot_tokenizer *tokenizer, const char *text, size_t length, unsigned flags,
                     int32_t *tokens, size_t room, size_t *count) {
     ls_ctx *ctx = ls__api_begin(tokenizer->engine);
@@ -39,10 +48,7 @@ int longshot_encode(longshot_tokenizer *tokenizer, const char *text, size_t leng
     if ((flags & ~(unsigned)(LONGSHOT_ENCODE_SPECIAL | LONGSHOT_ENCODE_TEMPLATE)) != 0)
         return (int)LS_FAIL(ctx, LS_EUSE, "flags=%u: a sum of LONGSHOT_ENCODE_*", flags);
     ls_status status = ls_tokenizer_encode(ctx, tokenizer->inner, text, length, flags, &ids);
-    if (status == LS_OK) *count = ids.count;
-    if (status == LS_OK && ids.count > room)
-        status = LS_FAIL(ctx, LS_EUSE, "%zu tokens do not fit into %zu", ids.count, room);
-    if (status == LS_OK && ids.count > 0) memcpy(tokens, ids.at, ids.count * sizeof *tokens);
+    if (status == LS_OK) status = ls__api_give_ids(ctx, &ids, tokens, room, count);
     ls_ids_clear(ctx, &ids);
     return (int)status;
 }

@@ -4,7 +4,7 @@
 
 enum { CHUNK = 512 };
 
-static ls_status encode_prompt(const ls_trained *trained, const char *prompt, ls_ids *out) {
+ls_status ls_generate_prompt(const ls_trained *trained, const char *prompt, ls_ids *out) {
     int32_t end = ls_tokenizer_end(trained->tokenizer);
     if (prompt[0] == '\0' && end >= 0) return ls_ids_append(trained->ctx, out, &end, 1);
     if (prompt[0] == '\0') prompt = "\n";
@@ -14,7 +14,7 @@ static ls_status encode_prompt(const ls_trained *trained, const char *prompt, ls
                                out);
 }
 
-static bool ends_text(const ls_trained *trained, int32_t token) {
+bool ls_generate_ends(const ls_trained *trained, int32_t token) {
     for (size_t i = 0; i < trained->family.stops; i++)
         if (token == trained->family.stop[i]) return true;
     return token == ls_tokenizer_end(trained->tokenizer);
@@ -70,11 +70,11 @@ ls_status ls_generate(ls_trained *trained, const char *prompt, int64_t tokens,
     double *logits = ls_new(ctx, (size_t)(3 * vocabulary), sizeof *logits);
     ls_status status = LS_ENOMEM;
     if (logits == NULL) goto fail;
-    LS_TRY_GOTO(encode_prompt(trained, prompt, &ids));
+    LS_TRY_GOTO(ls_generate_prompt(trained, prompt, &ids));
     LS_TRY_GOTO(begin(trained, &ids, tokens, logits, &stream));
     for (int64_t i = 0; i < tokens; i++) {
         int32_t token = ls_sample(how, logits, known, (uint64_t)i, logits + vocabulary);
-        if (ends_text(trained, token)) break;
+        if (ls_generate_ends(trained, token)) break;
         bytes.length = 0;
         LS_TRY_GOTO(ls_tokenizer_decode(ctx, trained->tokenizer, &token, 1, &bytes));
         LS_TRY_GOTO(text(user, token, bytes.bytes, bytes.length));

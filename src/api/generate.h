@@ -15,8 +15,13 @@ void ls_generate_as_published(const ls_trained *trained, ls_sampling_given given
 /* Gets a token and its bytes; a status other than LS_OK ends the generation and is passed on. */
 typedef ls_status (*ls_generate_text)(void *user, int32_t token, const char *bytes, size_t length);
 
-/* Goes on from the prompt, or answers it where the model has an encoder, for at most `tokens` tokens, or to the end of a document. An empty prompt
- * is the start of a document, or of a line where the tokenizer knows no documents. */
+/* The ids that a text to go on from begins with. An empty one is the start of a document, or of a
+ * line where the tokenizer knows no documents. */
+ls_status ls_generate_prompt(const ls_trained *trained, const char *prompt, ls_ids *out);
+/* Whether a token ends the text. */
+bool ls_generate_ends(const ls_trained *trained, int32_t token);
+/* Goes on from the prompt, or answers it where the model has an encoder, for at most `tokens`
+ * tokens, or to the end of a document. */
 ls_status ls_generate(ls_trained *trained, const char *prompt, int64_t tokens,
                       const ls_sampling *how, ls_generate_text text, void *user);
 
