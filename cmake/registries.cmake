@@ -6,6 +6,7 @@
 #   src/model/wrap/<name>.c      must define  const ls_wrap_type ls_wrap_<name>
 #   src/model/head/<name>.c      must define  const ls_head_type ls_head_<name>
 #   src/model/family/<name>.c    must define  const ls_family_type ls_family_<name>
+#   src/suite/<name>.c           must define  const ls_suite_type ls_suite_<name>
 #   src/cli/verb_<name>.c        must define  const ls_verb ls_verb_<name>
 function(write_registry header kind type names)
   set(declarations "")
@@ -69,6 +70,14 @@ write_registry(cli/cli verb ls_verb "${VERBS}") # part of the program, not of th
 set(REGISTRY_SOURCES ${CMAKE_BINARY_DIR}/generated/registry_mixer.c
   ${CMAKE_BINARY_DIR}/generated/registry_position.c ${CMAKE_BINARY_DIR}/generated/registry_extension.c
   ${CMAKE_BINARY_DIR}/generated/registry_task.c)
+file(GLOB suite_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/suite/*.c)
+set(SUITES "")
+foreach(file IN LISTS suite_files)
+  get_filename_component(name ${file} NAME_WE)
+  list(APPEND SUITES ${name})
+endforeach()
+write_registry(suite/suite suite ls_suite_type "${SUITES}")
+list(APPEND REGISTRY_SOURCES ${CMAKE_BINARY_DIR}/generated/registry_suite.c)
 foreach(kind wrap head family)
   file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/model/${kind}/*.c)
   set(names "")

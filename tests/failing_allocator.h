@@ -34,7 +34,7 @@ static inline void failing_give(void *user, void *pointer) {
 
 static inline ls_ctx failing_ctx(failing_allocator *allocator) {
     ls_ctx ctx = ls_ctx_default();
-    ctx.allocator = (ls_allocator){failing_take, failing_give, allocator};
+    ctx.allocator = (ls_allocator){.take = failing_take, .give = failing_give, .user = allocator};
     return ctx;
 }
 

@@ -417,7 +417,7 @@ static void out_of_memory(ls_ctx *ctx, const arrangement *a) {
     for (int64_t allowed = 0; status != LS_OK; allowed += step) {
         counting c = {.left = allowed};
         ls_ctx poor = *ctx;
-        poor.allocator = (ls_allocator){take_counted, give_counted, &c};
+        poor.allocator = (ls_allocator){.take = take_counted, .give = give_counted, .user = &c};
         status = build_once(&poor, a);
         if (status != LS_OK && (status != LS_ENOMEM || poor.error.code != LS_ENOMEM))
             fail_msg("%s: allocation %lld failing gives %s", a->name, (long long)allowed,

@@ -29,6 +29,7 @@ for page in "$source/README.md" "$source"/docs/*.md "$source"/docs/results/*.md;
             "longshot study"*) line="$line seeds=1 train.steps=2 train.warmup=1 eval.tokens=2048 eval.resolution=false jobs=2";;
             "longshot bench"*) line="$line what=gemm seconds=0.1 rounds=1 peer=none";;
             "longshot eval"*"eval.tokens="*|"longshot eval"*"eval.samples="*) ;; # tokens are of a corpus
+            "longshot eval"*" suite="*) ;;
             "longshot eval"*) line="$line eval.tokens=8192";;
         esac
         if ! sh -c "$line" >"$work/out" 2>&1; then

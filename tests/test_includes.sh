@@ -25,9 +25,10 @@ allow train base tensor position mixer model data task
 allow eval base tensor position mixer model data task train
 allow bench base tensor mixer model train
 allow study base tensor position mixer model data task train eval report
-allow compare base tensor position mixer model
-allow api base tensor position mixer model data task train eval study compare longshot
-allow cli base tensor position mixer model data task train eval report bench study compare api longshot
+allow suite base tensor position mixer model data train
+allow compare base tensor position mixer model data task suite
+allow api base tensor position mixer model data task train eval study suite compare longshot
+allow cli base tensor position mixer model data task train eval report bench study suite compare api longshot
 rooms=$(ls -d */ | tr -d / | sort | tr '\n' ' ')
 for room in $rooms; do
     grep -q "^allow $room" "$2/tests/test_includes.sh" || { echo "room $room has no rule"; failed=1; }

@@ -298,7 +298,11 @@ static void bad_steps_leave_the_weights_alone(void **state) {
         planted.left = 1;
         f.job.fault = plant;
         ls_train_result result;
-        assert_int_equal(fixture_run(&f, &result), LS_OK);
+        /* it was the last one too: such a run is not done, also when it is asked again */
+        for (int again = 0; again < 2; again++) {
+            assert_int_equal(fixture_run(&f, &result), LS_EINPUT);
+            assert_non_null(strstr(f.ctx.error.message, "rejected the last 1 of 1 steps"));
+        }
         assert_int_equal(result.rejected, 1);
         assert_memory_equal(f.store->master, untouched.store->master,
                             (size_t)f.store->total * sizeof(float));
@@ -477,7 +481,7 @@ static void count_rows(const void *user, int64_t batch, int64_t row, int64_t row
 static void bad_batches(void *user, ls_train_point point, int64_t step, double *loss,
                         ls_parameters *store) {
     (void)user, (void)step, (void)store;
-    if (point == LS_TRAIN_BEFORE_JUDGE && (fetched == 8 || fetched == 11)) *loss = NAN;
+    if (point == LS_TRAIN_BEFORE_JUDGE && (fetched == 8 || fetched == 10)) *loss = NAN;
 }
 
 static void open_with_bad_batches(fixture *f, const char *folder, const char *policy,
@@ -538,7 +542,7 @@ static void forge(fixture *f, const char *object, const char *key, json_t *value
     json_t *in = object == NULL ? checkpoint.state : json_object_get(checkpoint.state, object);
     assert_int_equal(json_object_set_new(in, key, value), 0);
     assert_int_equal(ls_checkpoint_save(&f->ctx, checkpoints, &checkpoint, optimizer, 9), LS_OK);
-    ls_checkpoint_clear(&f->ctx, &checkpoint);
+    ls_checkpoint_clear(&checkpoint);
     ls_optimizer_free(&f->ctx, optimizer);
 }
 

@@ -285,10 +285,11 @@ static void test_study(void **state) {
     ls_study study;
     ls_text text = {0};
     witness w = {0};
-    must(&ctx, read_study(&ctx, "/bin/false",
-                          "model.width=16 model.layers=1 mixer.heads=2 train.steps=2 "
-                          "arms.plain.model.position=rope",
-                          &settings, &study));
+    must(&ctx,
+         read_study(&ctx, "/bin/false",
+                    "model.width=16 model.layers=1 mixer.heads=2 train.steps=2 eval.lengths=256 "
+                    "arms.plain.model.position=rope",
+                    &settings, &study));
     must(&ctx, ls_settings_finish(&ctx, &settings, NULL));
     assert_string_equal(study.name, "small");
     must(&ctx, ls_study_check(&study, &text));

@@ -124,7 +124,8 @@ int longshot_engine_open(const longshot_engine_options *options, longshot_engine
     if (status == LS_OK && (all.take == NULL) != (all.give == NULL))
         status = LS_FAIL(&ctx, LS_EUSE, "an allocator needs both take and give");
     if (status == LS_OK && all.take != NULL)
-        ctx.allocator = (ls_allocator){all.take, all.give, all.allocator_user};
+        ctx.allocator =
+            (ls_allocator){.take = all.take, .give = all.give, .user = all.allocator_user};
     /* an engine that has failed is made as well: it has the sentence */
     const ls_error error = ctx.error;
     *out = ls_new(&ctx, 1, sizeof **out);

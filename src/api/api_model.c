@@ -63,7 +63,7 @@ int64_t longshot_model_sequences(const longshot_model *model) {
 }
 
 int64_t longshot_model_trained_length(const longshot_model *model) {
-    return model->trained.config.model.length;
+    return model->trained.config.trained_length;
 }
 
 int64_t longshot_model_parameters(const longshot_model *model) {

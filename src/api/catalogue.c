@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "model/model.h"
+#include "suite/suite.h"
 #include "task/task.h"
 #include "tensor/engine/kernel.h"
 
@@ -108,6 +109,19 @@ static json_t *tasks(void) {
     return list;
 }
 
+static json_t *suites(void) {
+    static const trait forms[] = {{1, "likelihood"}, {2, "generate"}};
+    static const ls_option_table none = {0};
+    json_t *list = json_array();
+    for (size_t i = 0; i < ls_suite_count; i++) {
+        const ls_suite_type *type = ls_suite_types[i];
+        const unsigned has = (type->likelihood ? 1u : 0) | (type->generate ? 2u : 0);
+        json_array_append_new(
+            list, entry(type->name, type->summary, type->paper, trait_names(has, forms, 2), &none));
+    }
+    return list;
+}
+
 static json_t *operations(void) {
     json_t *list = json_array();
     const ls_kernel *kernel;
@@ -125,8 +139,8 @@ static const struct {
     const char *name;
     json_t *(*list)(void);
 } subjects[] = {
-    {"mixers", mixers},   {"positions", positions}, {"extensions", extensions},
-    {"presets", presets}, {"tasks", tasks},         {"operations", operations},
+    {"mixers", mixers}, {"positions", positions}, {"extensions", extensions}, {"presets", presets},
+    {"tasks", tasks},   {"suites", suites},       {"operations", operations},
 };
 
 json_t *ls_catalogue(const char *subject) {

@@ -19,17 +19,22 @@ static bool is_about_the_path(int reason) {
            reason == ELOOP || reason == ENAMETOOLONG || reason == ENXIO;
 }
 
-static ls_status open_for_reading(ls_ctx *ctx, const char *path, int *fd, size_t *length) {
+static ls_status fail_opening(ls_ctx *ctx, const char *path) {
+    const int reason = errno;
+    return LS_FAIL(ctx, is_about_the_path(reason) ? LS_EINPUT : LS_EIO, "%s: %s", path,
+                   strerror(reason));
+}
+
+ls_status ls_file_open(ls_ctx *ctx, const char *path, int *fd, size_t *length) {
     *length = 0;
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait for a writer */
-    if (*fd < 0)
-        return LS_FAIL(ctx, is_about_the_path(errno) ? LS_EINPUT : LS_EIO, "%s: %s", path,
-                       strerror(errno));
+    if (*fd < 0) return fail_opening(ctx, path);
     struct stat about;
     const bool known = fstat(*fd, &about) == 0;
     if (!known || !S_ISREG(about.st_mode)) {
         const int reason = errno;
         close(*fd);
+        *fd = -1;
         if (!known) return LS_FAIL(ctx, LS_EIO, "%s: %s", path, strerror(reason));
         return LS_FAIL(ctx, LS_EINPUT, "%s is not a plain file", path);
     }
@@ -37,10 +42,20 @@ static ls_status open_for_reading(ls_ctx *ctx, const char *path, int *fd, size_t
     return LS_OK;
 }
 
+/* The next bytes of a file; *got 0 at its end. */
+static ls_status read_some(ls_ctx *ctx, int fd, const char *path, char *into, size_t room,
+                           size_t *got) {
+    ssize_t count;
+    do count = read(fd, into, room);
+    while (count < 0 && errno == EINTR);
+    *got = count < 0 ? 0 : (size_t)count;
+    return count < 0 ? LS_FAIL(ctx, LS_EIO, "reading %s: %s", path, strerror(errno)) : LS_OK;
+}
+
 ls_status ls_file_read(ls_ctx *ctx, const char *path, size_t most, ls_text *out) {
     int fd;
     size_t length;
-    LS_TRY(open_for_reading(ctx, path, &fd, &length));
+    LS_TRY(ls_file_open(ctx, path, &fd, &length));
     ls_status status = LS_OK;
     if (length > most) {
         status =
@@ -48,19 +63,14 @@ ls_status ls_file_read(ls_ctx *ctx, const char *path, size_t most, ls_text *out)
         goto fail;
     }
     char block[65536];
-    for (;;) {
-        ssize_t got = read(fd, block, sizeof block);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) {
-            status = LS_FAIL(ctx, LS_EIO, "reading %s: %s", path, strerror(errno));
-            goto fail;
-        }
+    for (size_t got;;) {
+        LS_TRY_GOTO(read_some(ctx, fd, path, block, sizeof block, &got));
         if (got == 0) break;
-        if (out->length + (size_t)got > most) {
+        if (out->length + got > most) {
             status = LS_FAIL(ctx, LS_EINPUT, "%s is larger than %zu bytes", path, most);
             goto fail;
         }
-        ls_text_append(ctx, out, block, (size_t)got);
+        ls_text_append(ctx, out, block, got);
     }
     ls_text_append(ctx, out, "", 0);
     status = ls_text_status(out);
@@ -69,10 +79,31 @@ fail:
     return status;
 }
 
+ls_status ls_file_hash(ls_ctx *ctx, const char *path, size_t *length, uint64_t *hash) {
+    int fd;
+    size_t got = 1;
+    char block[65536];
+    LS_TRY(ls_file_open(ctx, path, &fd, length));
+    XXH3_state_t *state = XXH3_createState();
+    ls_status status = LS_OK;
+    if (state == NULL)
+        status = LS_FAIL(ctx, LS_ENOMEM, "no memory for a checksum");
+    else
+        XXH3_64bits_reset(state);
+    for (*length = 0; status == LS_OK && got > 0; *length += got) {
+        status = read_some(ctx, fd, path, block, sizeof block, &got);
+        if (status == LS_OK) XXH3_64bits_update(state, block, got);
+    }
+    if (status == LS_OK) *hash = XXH3_64bits_digest(state);
+    XXH3_freeState(state);
+    close(fd);
+    return status;
+}
+
 ls_status ls_map_open(ls_ctx *ctx, const char *path, ls_map *out) {
     int fd;
     *out = (ls_map){0};
-    LS_TRY(open_for_reading(ctx, path, &fd, &out->length));
+    LS_TRY(ls_file_open(ctx, path, &fd, &out->length));
     ls_status status = LS_OK;
     if (out->length > 0) {
         void *bytes = mmap(NULL, out->length, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -238,7 +269,7 @@ ls_status ls_folder_list(ls_ctx *ctx, const char *path, char ***names, size_t *c
     *names = NULL;
     *count = 0;
     DIR *folder = opendir(path);
-    if (folder == NULL) return LS_FAIL(ctx, LS_EINPUT, "%s: %s", path, strerror(errno));
+    if (folder == NULL) return fail_opening(ctx, path);
     size_t capacity = 0;
     ls_status status = LS_OK;
     while (status == LS_OK) {

@@ -11,6 +11,11 @@
  * is missing or too large, LS_EIO where reading fails. */
 ls_status ls_file_read(ls_ctx *ctx, const char *path, size_t most, ls_text *out);
 
+/* A plain file to read, and its length; nothing else: a pipe would wait for a writer. Close *fd. */
+ls_status ls_file_open(ls_ctx *ctx, const char *path, int *fd, size_t *length);
+/* Length and ls_hash of a file, read in pieces. */
+ls_status ls_file_hash(ls_ctx *ctx, const char *path, size_t *length, uint64_t *hash);
+
 /* A read-only private mapping of a whole file. An empty file gives length 0 and bytes NULL. */
 typedef struct ls_map {
     const uint8_t *bytes;

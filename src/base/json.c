@@ -5,6 +5,42 @@
 
 enum { DEPTH_MAX = 64 };
 
+/* jansson tells want of memory badly: as a fault of the text, as an object that lacks a member, or
+ * not at all. So its allocations are watched, one thread's apart from another's. */
+static json_malloc_t take;
+static _Thread_local bool starved;
+
+static void *watched(size_t bytes) {
+    void *pointer = take(bytes);
+    if (pointer == NULL) starved = true;
+    return pointer;
+}
+
+__attribute__((constructor)) static void watch(void) {
+    json_free_t give;
+    json_get_alloc_funcs(&take, &give);
+    json_set_alloc_funcs(watched, give);
+}
+
+bool ls_json_starved(void) {
+    const bool was = starved;
+    starved = false;
+    return was;
+}
+
+/* json_loadb, with *out NULL where memory was short on the way. */
+static ls_status load(ls_ctx *ctx, const char *text, size_t length, size_t flags, const char *what,
+                      json_error_t *error, json_t **out) {
+    const bool before = ls_json_starved();
+    *out = json_loadb(text, length, flags, error);
+    const bool short_of = ls_json_starved();
+    starved = before;
+    if (!short_of) return LS_OK;
+    json_decref(*out);
+    *out = NULL;
+    return LS_FAIL(ctx, LS_ENOMEM, "no memory to read %s", what);
+}
+
 /* jansson recurses to a depth fixed when it was built; ours is checked before it sees the text. */
 static bool too_deep(const char *text, size_t length) {
     int depth = 0;
@@ -33,7 +69,7 @@ ls_status ls_json_parse(ls_ctx *ctx, const char *text, size_t length, const char
     if (too_deep(text, length))
         return LS_FAIL(ctx, LS_EINPUT, "%s: JSON nested deeper than %d", what, DEPTH_MAX);
     json_error_t error;
-    *out = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+    LS_TRY(load(ctx, text, length, JSON_REJECT_DUPLICATES, what, &error, out));
     if (*out == NULL)
         return LS_FAIL(ctx, LS_EINPUT, "%s, line %d: %s", what, error.line, error.text);
     return LS_OK;
@@ -46,7 +82,7 @@ ls_status ls_json_parse_line(ls_ctx *ctx, const char *text, size_t length, const
         return LS_FAIL(ctx, LS_EINPUT, "%s, line %lld: JSON nested deeper than %d", what,
                        (long long)line, DEPTH_MAX);
     json_error_t error;
-    *out = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+    LS_TRY(load(ctx, text, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, what, &error, out));
     if (*out == NULL)
         return LS_FAIL(ctx, LS_EINPUT, "%s, line %lld, column %d: %s", what, (long long)line,
                        error.column, error.text);
@@ -64,6 +100,10 @@ ls_status ls_json_read(ls_ctx *ctx, const char *path, size_t most, json_t **out)
 
 ls_status ls_json_write(ls_ctx *ctx, const char *path, const json_t *json) {
     char *text = json_dumps(json, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+    if (ls_json_starved()) { /* also while it was put together: it may lack something */
+        free(text);
+        text = NULL;
+    }
     if (text == NULL) return LS_FAIL(ctx, LS_ENOMEM, "no memory to write %s", path);
     ls_text line = {0};
     ls_text_printf(ctx, &line, "%s\n", text);

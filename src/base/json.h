@@ -15,6 +15,9 @@ ls_status ls_json_parse(ls_ctx *ctx, const char *text, size_t length, const char
 ls_status ls_json_parse_line(ls_ctx *ctx, const char *text, size_t length, const char *what,
                              int64_t line, json_t **out);
 ls_status ls_json_read(ls_ctx *ctx, const char *path, size_t most, json_t **out);
+/* Whether this thread was short of memory for JSON since it was asked last: what was put together
+ * since then may lack members. */
+bool ls_json_starved(void);
 /* Indented, keys in insertion order, a newline at the end; durable and atomic. */
 ls_status ls_json_write(ls_ctx *ctx, const char *path, const json_t *json);
 /* Typed members of an object; LS_EINPUT naming `what` and the key where missing, mistyped or not in

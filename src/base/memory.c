@@ -22,7 +22,7 @@ void *ls_new_raw(ls_ctx *ctx, size_t count, size_t size) {
 
 void *ls_new(ls_ctx *ctx, size_t count, size_t size) {
     void *pointer = ls_new_raw(ctx, count, size);
-    if (pointer != NULL) memset(pointer, 0, count * size);
+    if (pointer != NULL && !ctx->allocator.cleared) memset(pointer, 0, count * size);
     return pointer;
 }
 
@@ -103,6 +103,14 @@ void ls_text_printf(ls_ctx *ctx, ls_text *text, const char *format, ...) {
         text->length += (size_t)needed;
     }
     va_end(again);
+}
+
+void ls_plain(char *text, bool lines) {
+    for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++) {
+        const bool second = at[0] == 0xC2 && at[1] >= 0x80 && at[1] < 0xA0;
+        if (second) *at++ = '?';
+        if (second || (*at < ' ' && !(lines && *at == '\n')) || *at == 0x7F) *at = '?';
+    }
 }
 
 ls_status ls_text_status(const ls_text *text) {

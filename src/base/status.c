@@ -51,6 +51,11 @@ int ls_status_exit_code(ls_status code) {
     return 70;
 }
 
+ls_status ls_check_stop(ls_ctx *ctx, const char *what) {
+    if (ctx->stop == NULL || *ctx->stop == 0) return LS_OK;
+    return LS_FAIL(ctx, LS_ESTOP, "stopped while %s", what);
+}
+
 ls_status ls_fail_at(ls_ctx *ctx, const char *file, int line, ls_status code, const char *format,
                      ...) {
     /* The first failure is the cause; what follows from it must not overwrite it. */

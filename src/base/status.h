@@ -19,7 +19,8 @@
     X(EINPUT, -3, 3, "bad input or data", "mend or replace the file that is named")                \
     X(ENOMEM, -4, 4, "out of memory", "use a smaller batch, length or model")                      \
     X(EIO, -5, 4, "a file could not be read or written", "check space, limits and permissions")    \
-    X(ESTOP, -6, 75, "stopped on a signal after a checkpoint", "run the same command to go on")    \
+    X(ESTOP, -6, 75, "stopped on a signal, with what was done kept",                               \
+      "run the same command to go on")                                                             \
     X(EBUG, -7, 70, "an internal promise was broken", "please report the command and the message")
 
 #define LS_STATUS_ENUM(name, value, exit_code, sentence, hint) LS_##name = (value),
@@ -42,6 +43,7 @@ typedef struct ls_allocator {
     void *(*take)(void *user, size_t bytes); /* 64-byte aligned, or NULL */
     void (*give)(void *user, void *pointer);
     void *user;
+    bool cleared; /* what `take` gives is all zeros */
 } ls_allocator;
 
 typedef struct ls_ctx {
@@ -53,7 +55,11 @@ typedef struct ls_ctx {
         *device; /* where to compute: see tensor/engine/device.h; NULL: the processor */
     void (*log)(void *user, const char *line); /* progress and messages; may be NULL */
     void *log_user;
-    int64_t allocations; /* made so far: lets a test prove that a loop makes none */
+    int64_t allocations;      /* made so far: lets a test prove that a loop makes none */
+    const volatile int *stop; /* a sig_atomic_t, or NULL: see ls_check_stop */
+    /* Everything is prepared as for work, and no program computes: what a work would take is then
+     * known without doing it (base/meter.h). */
+    bool rehearsal;
 } ls_ctx;
 
 /* A context on the C library's allocator, with as many threads as there are processors (or as
@@ -64,6 +70,10 @@ const char *ls_status_name(ls_status code);
 const char *ls_status_sentence(ls_status code);
 const char *ls_status_hint(ls_status code);
 int ls_status_exit_code(ls_status code);
+
+/* LS_ESTOP once a signal has asked for the end. For work that takes long and has nothing to keep, such
+ * as reading a corpus: asked at least every tenth of a second there. */
+ls_status ls_check_stop(ls_ctx *ctx, const char *what);
 
 ls_status ls_fail_at(ls_ctx *ctx, const char *file, int line, ls_status code, const char *format,
                      ...) __attribute__((format(printf, 5, 6)));

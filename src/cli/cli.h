@@ -43,6 +43,7 @@ typedef struct ls_verb {
     bool model_keys;            /* also takes mixer.*, position.*, extend and extend.* */
     bool recipe;                /* the first word may name a recipe */
     bool computes;              /* runs programs: on device= */
+    bool orderly; /* heeds a signal itself, and has something to keep before it ends */
     ls_status (*run)(ls_cli *cli);
 } ls_verb;
 
@@ -76,6 +77,9 @@ ls_dtype ls_cli_dtype(int choice);
 
 /* The device= of the call: "cpu", "cuda". */
 const char *ls_cli_device(const ls_cli *cli);
+
+/* eval with suite=NAME; type NULL: as trained. */
+ls_status ls_cli_run_suite(ls_cli *cli, const ls_dtype *type);
 
 /* Not 0 once SIGTERM, SIGINT or SIGUSR1 came. */
 const volatile sig_atomic_t *ls_cli_stop(void);

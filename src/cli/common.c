@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
+#include "base/json.h"
 #include "cli/cli.h"
 
 #define FIELD(name) ls_common_settings, name
@@ -68,6 +68,10 @@ ls_status ls_cli_print_text(ls_cli *cli, ls_text *text) {
 ls_status ls_cli_print_json(ls_cli *cli, json_t *json) {
     char *text = json == NULL ? NULL : json_dumps(json, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
     json_decref(json);
+    if (ls_json_starved()) {
+        free(text);
+        text = NULL;
+    }
     if (text == NULL) return LS_FAIL(&cli->ctx, LS_ENOMEM, "no memory for the JSON output");
     ls_text line = {0};
     ls_text_printf(&cli->ctx, &line, "%s\n", text);
@@ -76,9 +80,12 @@ ls_status ls_cli_print_json(ls_cli *cli, json_t *json) {
 }
 
 void ls_cli_progress(ls_cli *cli, const char *line) {
+    char plain[1024]; /* it may quote what stands in a file */
     if (cli->quiet) return;
     ls_cli_progress_end(cli);
-    fprintf(stderr, "%s\n", line);
+    snprintf(plain, sizeof plain, "%s", line);
+    ls_plain(plain, true);
+    fprintf(stderr, "%s\n", plain);
 }
 
 void ls_cli_live(ls_cli *cli, const char *line) {

@@ -1,8 +1,10 @@
 /* The program's start: processor state, signals, words into settings, the verb, the exit code. */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #if defined(__SSE__)
@@ -17,13 +19,23 @@
 #error "the build defines LS_VERSION"
 #endif
 
-/* The one mutable global of the program: a signal handler can reach nothing else. */
-static volatile sig_atomic_t stop_wanted;
+/* The mutable globals of the program: a signal handler can reach nothing else. */
+static volatile sig_atomic_t stop_wanted, orderly;
 
-/* The first signal asks for an orderly end; a second interrupt leaves at once. */
+/* The first signal asks for an orderly end; a second interrupt leaves at once. So do verbs that have
+ * nothing to keep, if they have not come to an end by themselves in the meantime. */
 static void on_signal(int number) {
+    const struct itimerval soon = {.it_value = {.tv_usec = 400 * 1000}};
     if (number == SIGINT && stop_wanted) _exit(128 + SIGINT);
+    if (!orderly && !stop_wanted) setitimer(ITIMER_REAL, &soon, NULL);
     stop_wanted = 1;
+}
+
+static void on_alarm(int number) {
+    static const char said[] = "longshot: stopped\n";
+    (void)number;
+    if (write(STDERR_FILENO, said, sizeof said - 1) < 0) errno = 0; /* nobody listens */
+    _exit(ls_status_exit_code(LS_ESTOP));
 }
 
 const volatile sig_atomic_t *ls_cli_stop(void) {
@@ -36,6 +48,8 @@ static void catch_signals(void) {
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
+    action.sa_handler = on_alarm;
+    sigaction(SIGALRM, &action, NULL);
 }
 
 /* Threads that wait for work spin for long by default, and two programs on one machine then slow
@@ -151,6 +165,7 @@ static ls_status run_program(ls_cli *cli, int argc, char **argv) {
     if (strcmp(argv[1], "--version") == 0)
         return ls_cli_print(cli, "longshot " LS_VERSION "\n", strlen("longshot " LS_VERSION "\n"));
     LS_TRY(ls_verb_find(ctx, argv[1], &cli->verb));
+    orderly = cli->verb->orderly;
     return run_verb(cli, argc - 2, argv + 2);
 }
 
@@ -161,10 +176,12 @@ int main(int argc, char **argv) {
     ls_cli cli = {.ctx = ls_ctx_default(), .argc = argc, .argv = argv};
     cli.ctx.log = log_line;
     cli.ctx.log_user = &cli;
+    cli.ctx.stop = &stop_wanted;
     ls_status status = run_program(&cli, argc, argv);
     ls_cli_progress_end(&cli);
     if (status == LS_OK) return 0;
-    const ls_error *error = &cli.ctx.error;
+    ls_error *error = &cli.ctx.error;
+    ls_plain(error->message, false); /* it may quote what stands in a file */
     fprintf(stderr, "longshot: %s\n",
             error->code != LS_OK ? error->message : ls_status_sentence(status));
     fprintf(stderr, "          %s\n", ls_status_hint(status));

@@ -49,20 +49,24 @@ static ls_status print_table(ls_cli *cli, const ls_comparison *comparison) {
 
 /* What is compared: a word, or by the keys a mixer or a position method. */
 static ls_status choose(ls_cli *cli, const ls_compare_keys *keys, const char **out) {
-    static const char *const words[] = {"model", "scan", "tables"};
+    static const char *const words[] = {"model",  "scan",   "tables", "metric",
+                                        "prompt", "reader", "heads"};
     *out = keys->mixer[0] != '\0' ? "mixer" : keys->position[0] != '\0' ? "position" : NULL;
-    for (int i = 0; i < 3; i++)
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (cli->word_count == 1 && strcmp(cli->words[0], words[i]) == 0) {
             *out = words[i];
             return LS_OK;
         }
     if (cli->word_count > 0)
         return LS_FAIL(&cli->ctx, LS_EUSE,
-                       "`%s` is not key=value, nor the word model, scan or tables",
+                       "`%s` is not key=value, nor the word model, scan, tables, metric, prompt, "
+                       "reader or heads",
                        cli->words[cli->word_count - 1]);
     if (*out != NULL) return LS_OK;
-    return LS_FAIL(&cli->ctx, LS_EUSE,
-                   "say what to apply: mixer=NAME, position=NAME, model, scan, or tables");
+    return LS_FAIL(
+        &cli->ctx, LS_EUSE,
+        "say what to apply: mixer=NAME, position=NAME, model, scan, tables, metric, prompt, "
+        "or reader");
 }
 
 static ls_status run(ls_cli *cli) {
@@ -95,8 +99,9 @@ const ls_verb ls_verb_apply = {
     .name = "apply",
     .place = 12,
     .summary = "Run a mixer, a position method, a model or a scan on tensors from files",
-    .usage = "mixer=NAME [key=value ...] weights=W input=X output=Y | [model|scan|tables] ... "
-             "golden=FILE",
+    .usage =
+        "mixer=NAME [key=value ...] weights=W input=X output=Y | [model|scan|tables|metric|prompt|reader|heads] ... "
+        "golden=FILE",
     .about =
         "Weights may bear the names of public code, which the mixer maps; sizes that the shapes\n"
         "of the file tell need not be given. With golden= every output and gradient of the file\n"
@@ -111,7 +116,12 @@ const ls_verb ls_verb_apply = {
         "With the word scan Mamba's selective scan is compared, by the names of its public code.\n"
         "With the word tables every out.NAME of the file is a table that public code computes\n"
         "before anything is learned, known by its name: HiPPO's matrices and modes, BigBird's\n"
-        "random blocks, LongT5's block ids. Integers must be equal.\n",
+        "random blocks, LongT5's block ids. Integers must be equal.\n"
+        "With the words metric, prompt and reader golden= is a .jsonl file that the official code\n"
+        "of the benchmark suites made: scores must be equal to 1e-9, prompts byte for byte, ids\n"
+        "one by one. prompt takes the tokenizer from= a folder, and input= the folder with the\n"
+        "files that items come from: see docs/suites.md. With the word heads scores of attention\n"
+        "heads are compared, which are computed from the patterns and weights of the file.\n",
     .sections = sections,
     .model_keys = true,
     .run = run,

@@ -4,14 +4,18 @@
 
 #include "cli/cli.h"
 #include "eval/evaluation.h"
+#include "suite/suite.h"
 
 typedef struct eval_keys {
     int dtype;
+    char suite[LS_OPTION_TEXT_BYTES];
 } eval_keys;
 #define FIELD(name) eval_keys, name
 static const ls_option keys[] = {
     LS_CHOICE("dtype", FIELD(dtype), "auto", "auto|" LS_CLI_DTYPES,
               "Arithmetic; auto: as the model was trained."),
+    LS_TEXT("suite", FIELD(suite), "",
+            "Benchmark suite to run in place of the protocols: see `longshot inspect suites`."),
 };
 static const ls_option_table key_table = LS_OPTIONS(keys, eval_keys);
 
@@ -41,6 +45,7 @@ static ls_status run(ls_cli *cli) {
     if (cli->word_count != 1)
         return LS_FAIL(ctx, LS_EUSE, "say which run: longshot eval RUN eval.lengths=256,512");
     const ls_dtype type = about.dtype == 0 ? LS_F32 : ls_cli_dtype(about.dtype - 1);
+    if (about.suite[0] != '\0') return ls_cli_run_suite(cli, about.dtype == 0 ? NULL : &type);
     const ls_evaluation_request request = {.path = cli->words[0],
                                            .settings = &cli->settings,
                                            .type = about.dtype == 0 ? NULL : &type,
@@ -58,11 +63,9 @@ static ls_status run(ls_cli *cli) {
     return status;
 }
 
-static const ls_section sections[] = {{"", &key_table},
-                                      {"eval", &ls_eval_options},
-                                      {"data", &ls_data_options},
-                                      {"task", &ls_task_options},
-                                      {0}};
+static const ls_section sections[] = {
+    {"", &key_table},           {"eval", &ls_eval_options},   {"data", &ls_data_options},
+    {"task", &ls_task_options}, {"suite", &ls_suite_options}, {0}};
 const ls_verb ls_verb_eval = {
     .name = "eval",
     .place = 4,
@@ -79,6 +82,7 @@ const ls_verb ls_verb_eval = {
         "(docs/checkpoints.md) is measured too; nothing is written into it.\n",
     .sections = sections,
     .model_keys = true,
+    .orderly = true,
     .computes = true,
     .run = run,
 };

@@ -9,15 +9,19 @@
 #include "task/task.h"
 #include "train/train.h"
 
-/* The call as it could be typed again. */
+/* The call as it can be typed again in a shell. */
 static void write_command(ls_cli *cli, ls_text *out) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-+=.,:/@%";
     ls_ctx *ctx = &cli->ctx;
     ls_text_printf(ctx, out, "longshot");
     for (int i = 1; i < cli->argc; i++) {
         const char *word = cli->argv[i];
-        bool plain = word[0] != '\0' && word[strcspn(word, " \t\n'\"\\$`&|;<>()*?[]{}#~!")] == '\0';
-        const char *quote = plain ? "" : "'";
-        ls_text_printf(ctx, out, " %s%s%s", quote, word, quote);
+        const bool quoted = word[0] == '\0' || word[strspn(word, plain)] != '\0';
+        ls_text_printf(ctx, out, quoted ? " '" : " ");
+        for (; *word != '\0'; word++)
+            ls_text_printf(ctx, out, *word == '\'' ? "'\\''" : "%c", *word);
+        ls_text_printf(ctx, out, quoted ? "'" : "");
     }
 }
 
@@ -88,5 +92,6 @@ const ls_verb ls_verb_study = {
     .sections = sections,
     .model_keys = true,
     .recipe = true,
+    .orderly = true,
     .run = run,
 };

@@ -90,10 +90,12 @@ const ls_verb ls_verb_train = {
         "task, at its own length unless train.length says another. The run folder gets\n"
         "config.yaml (all settings), env.json, metrics and checkpoints. The same command on\n"
         "an existing folder continues it; other settings are refused. SIGTERM, SIGINT and\n"
-        "SIGUSR1 end the run after a checkpoint (exit code 75); a second SIGINT at once.\n",
+        "SIGUSR1 end the run after a checkpoint (exit code 75); a second SIGINT at once. A run whose\n"
+        "last steps the guard rejected ends with exit code 3.\n",
     .sections = sections,
     .model_keys = true,
     .recipe = true,
+    .orderly = true,
     .computes = true,
     .run = run,
 };

@@ -54,8 +54,9 @@ static const ls_option keys[] = {
 const ls_option_table ls_compare_options = LS_OPTIONS(keys, ls_compare_keys);
 
 static const ls_comparer_type *const types[] = {
-    &ls_mixer_comparer, &ls_position_comparer, &ls_model_comparer,
-    &ls_scan_comparer,  &ls_tables_comparer,
+    &ls_mixer_comparer,  &ls_position_comparer, &ls_model_comparer,
+    &ls_scan_comparer,   &ls_tables_comparer,   &ls_metric_comparer,
+    &ls_prompt_comparer, &ls_reader_comparer,   &ls_heads_comparer,
 };
 
 ls_status ls_compare_needs_golden(const ls_comparer *comparer) {

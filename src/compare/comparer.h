@@ -25,7 +25,8 @@ struct ls_comparer {
 };
 
 extern const ls_comparer_type ls_mixer_comparer, ls_position_comparer, ls_model_comparer,
-    ls_scan_comparer, ls_tables_comparer, ls_checkpoint_comparer; /* model with from= */
+    ls_scan_comparer, ls_tables_comparer, ls_metric_comparer, ls_prompt_comparer,
+    ls_reader_comparer, ls_heads_comparer, ls_checkpoint_comparer; /* model with from= */
 
 /* LS_EUSE where there is no golden=, or where there is a mixer= or a position=. */
 ls_status ls_compare_needs_golden(const ls_comparer *comparer);

@@ -13,8 +13,8 @@ void ls_comparison_clear(ls_ctx *ctx, ls_comparison *comparison) {
     *comparison = (ls_comparison){0};
 }
 
-static ls_status add_row(ls_ctx *ctx, ls_comparison *comparison, const char *name,
-                         double difference, double tolerance) {
+ls_status ls_comparison_add(ls_ctx *ctx, ls_comparison *comparison, const char *name,
+                            double difference, double tolerance) {
     if (!ls_array_reserve(ctx, &comparison->rows, &comparison->capacity, comparison->count + 1,
                           sizeof *comparison->rows))
         return LS_ENOMEM;
@@ -56,8 +56,8 @@ ls_status ls_compare(ls_ctx *ctx, ls_comparison *comparison, const char *name,
     ls_free(ctx, wanted);
     const double rounding = 1000 * (reference->type == LS_STORED_F64 ? DBL_EPSILON : FLT_EPSILON);
     if (largest < rounding * comparison->largest) largest = comparison->largest;
-    return add_row(ctx, comparison, name, largest > 0 ? difference / largest : difference,
-                   tolerance);
+    return ls_comparison_add(ctx, comparison, name, largest > 0 ? difference / largest : difference,
+                             tolerance);
 }
 
 ls_status ls_compare_rows(ls_ctx *ctx, ls_comparison *comparison, const char *name,
@@ -101,7 +101,7 @@ ls_status ls_compare_buffer(ls_ctx *ctx, ls_comparison *comparison, const ls_buf
                         reference->type == LS_STORED_F16;
     if (narrow) tolerance = fmax(tolerance, ROUNDINGS * rounding_of(reference->type));
     if (status == LS_OK && count != reference->count)
-        status = add_row(ctx, comparison, reference->name, INFINITY, tolerance);
+        status = ls_comparison_add(ctx, comparison, reference->name, INFINITY, tolerance);
     else if (status == LS_OK)
         status = ls_compare(ctx, comparison, reference->name, ours, reference, tolerance);
     ls_free(ctx, ours);

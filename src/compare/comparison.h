@@ -26,6 +26,9 @@ ls_status ls_compare_gradient(ls_ctx *ctx, ls_comparison *comparison, const ls_p
 ls_status ls_compare_buffer(ls_ctx *ctx, ls_comparison *comparison, const ls_buffer *buffer,
                             const ls_mixer *mixer, int64_t T, const ls_safetensor *reference,
                             double tolerance);
+/* A row of its own. */
+ls_status ls_comparison_add(ls_ctx *ctx, ls_comparison *comparison, const char *name,
+                            double difference, double tolerance);
 /* Sets the largest value of all gradients of a file. */
 ls_status ls_comparison_scale(ls_ctx *ctx, const ls_safetensors *file, ls_comparison *comparison);
 

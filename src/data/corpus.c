@@ -96,6 +96,7 @@ static ls_status read_more(ls_ctx *ctx, ls_corpus *corpus, ls_source *source, si
     char block[READ_BYTES];
     size_t got;
     const char *path = corpus->files.at[corpus->file].path;
+    LS_TRY(ls_check_stop(ctx, "reading the corpus"));
     LS_TRY(ls__source_read(ctx, source, block, sizeof block, &got));
     corpus->source_ended = got == 0;
     if (corpus->buffer.length + got > most)

@@ -57,6 +57,7 @@ static ls_status looks_like_text(ls_ctx *ctx, const char *path, bool *out) {
     ls_source *source;
     char look[LOOK_BYTES];
     size_t got;
+    LS_TRY(ls_check_stop(ctx, "looking through the corpus"));
     LS_TRY(ls__source_open(ctx, path, &source));
     ls_status status = ls__source_read(ctx, source, look, sizeof look, &got);
     ls__source_close(ctx, source);

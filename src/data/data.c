@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/temporary.h"
+
 enum { PATH_BYTES = 4096, LAYOUT = 1 }; /* LAYOUT: changes whenever the same text gives other ids */
 
 #define FIELD(name) ls_data_settings, name
@@ -74,39 +76,40 @@ fail:
 /* Saves into a folder of its own and renames that, so that nobody finds half a tokenizer. */
 static ls_status keep_tokenizer(ls_ctx *ctx, const ls_tokenizer *tokenizer, const char *folder) {
     char temporary[PATH_BYTES];
-    if ((size_t)snprintf(temporary, sizeof temporary, "%s.%ld.tmp", folder, (long)getpid()) >=
-        sizeof temporary)
-        return LS_FAIL(ctx, LS_EUSE, "the path %s is too long", folder);
-    LS_TRY(ls_folder_make(ctx, temporary));
+    int lock;
+    LS_TRY(ls_temporary_folder(ctx, folder, temporary, sizeof temporary, &lock));
     ls_status status = ls_tokenizer_save(ctx, tokenizer, temporary);
     if (status == LS_OK && rename(temporary, folder) != 0 && errno != ENOTEMPTY && errno != EEXIST)
         status = LS_FAIL(ctx, LS_EIO, "renaming %s: %s", temporary, strerror(errno));
     ls_status removed =
         ls_folder_remove(ctx, temporary); /* left only where another run was first */
+    close(lock);
     return status != LS_OK ? status : removed;
 }
 
-/* A cached thing that cannot be read is made again; only want of memory is passed on. */
+/* A cached thing that cannot be read is made again; want of memory and an end are passed on. */
 static bool usable(ls_ctx *ctx, ls_status status) {
     if (status == LS_OK) return true;
-    if (status == LS_ENOMEM) return false;
+    if (status == LS_ENOMEM || status == LS_ESTOP) return false;
     ls_say(ctx, "%s; making it again", ctx->error.message);
     ctx->error = (ls_error){0};
     return false;
 }
 
 static ls_status open_tokenizer(ls_ctx *ctx, ls_corpus *corpus, const ls_data_settings *settings,
-                                const char *cache, bool *split, ls_tokenizer **out) {
-    char folder[PATH_BYTES];
-    if (strcmp(settings->tokenizer, "train") != 0)
-        return ls_tokenizer_load(ctx, settings->tokenizer, out);
-    if ((size_t)snprintf(folder, sizeof folder, "%s/bpe-%016" PRIx64 "-%" PRId64, cache,
-                         corpus_key(corpus, settings), settings->vocabulary) >= sizeof folder)
+                                const char *cache, bool *split, ls_dataset *data) {
+    ls_tokenizer **out = &data->tokenizer;
+    char *folder = data->tokenizer_path;
+    const size_t room = sizeof data->tokenizer_path;
+    snprintf(folder, room, "%s", settings->tokenizer);
+    if (strcmp(settings->tokenizer, "train") != 0) return ls_tokenizer_load(ctx, folder, out);
+    if ((size_t)snprintf(folder, room, "%s/bpe-%016" PRIx64 "-%" PRId64, cache,
+                         corpus_key(corpus, settings), settings->vocabulary) >= room)
         return LS_FAIL(ctx, LS_EUSE, "the path %s is too long", cache);
     if (ls_path_exists(folder)) {
         ls_status status = ls_tokenizer_load(ctx, folder, out);
         if (usable(ctx, status)) return LS_OK;
-        if (status == LS_ENOMEM) return status;
+        if (status == LS_ENOMEM || status == LS_ESTOP) return status;
         LS_TRY(ls_folder_remove(ctx, folder));
     }
     LS_TRY(split_once(ctx, corpus, settings, split));
@@ -132,7 +135,7 @@ static ls_status open_side(ls_ctx *ctx, ls_corpus *corpus, const ls_data_setting
             ls_token_file_close(ctx, *out);
             *out = NULL;
         }
-        if (status == LS_ENOMEM) return status;
+        if (status == LS_ENOMEM || status == LS_ESTOP) return status;
     }
     LS_TRY(split_once(ctx, corpus, settings, split));
     ls_say(ctx, "tokenising the %s documents", name);
@@ -157,6 +160,11 @@ static ls_status find_cache(ls_ctx *ctx, const char *given, char *out) {
     return LS_OK;
 }
 
+/* Temporary files and folders of a cache, as token files and tokenizers are named. */
+static bool is_of_cache(const char *name) {
+    return strstr(name, ".tokens.") != NULL || strncmp(name, "bpe-", 4) == 0;
+}
+
 ls_status ls_data_open(ls_ctx *ctx, const ls_data_settings *settings, const char *cache_folder,
                        ls_dataset *out) {
     char cache[PATH_BYTES];
@@ -168,7 +176,8 @@ ls_status ls_data_open(ls_ctx *ctx, const ls_data_settings *settings, const char
                                settings->text_key, &corpus));
     LS_TRY_GOTO(find_cache(ctx, cache_folder, cache));
     LS_TRY_GOTO(ls_folder_make(ctx, cache));
-    LS_TRY_GOTO(open_tokenizer(ctx, corpus, settings, cache, &split, &out->tokenizer));
+    LS_TRY_GOTO(ls_temporaries_sweep(ctx, cache, is_of_cache));
+    LS_TRY_GOTO(open_tokenizer(ctx, corpus, settings, cache, &split, out));
     LS_TRY_GOTO(open_side(ctx, corpus, settings, out->tokenizer, cache, LS_SPLIT_TRAIN, &split,
                           &out->train));
     LS_TRY_GOTO(
@@ -184,6 +193,12 @@ void ls_data_close(ls_ctx *ctx, ls_dataset *data) {
     ls_token_file_close(ctx, data->train);
     ls_token_file_close(ctx, data->test);
     *data = (ls_dataset){0};
+}
+
+uint64_t ls_data_hash(const ls_dataset *data) {
+    const uint64_t parts[3] = {ls_tokenizer_hash(data->tokenizer), ls_token_file_hash(data->train),
+                               ls_token_file_hash(data->test)};
+    return ls_hash(parts, sizeof parts);
 }
 
 ls_status ls_data_loader(ls_ctx *ctx, const ls_dataset *data, const ls_data_settings *settings,

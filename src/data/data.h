@@ -21,6 +21,7 @@ extern const ls_option_table ls_data_options;
 
 typedef struct ls_dataset {
     ls_tokenizer *tokenizer;
+    char tokenizer_path[LS_OPTION_TEXT_BYTES]; /* from where it can be loaded; also one learnt */
     ls_token_file *train;
     ls_token_file *test; /* may hold no document: see test_share */
 } ls_dataset;
@@ -32,6 +33,8 @@ typedef struct ls_dataset {
 ls_status ls_data_open(ls_ctx *ctx, const ls_data_settings *settings, const char *cache_folder,
                        ls_dataset *out);
 void ls_data_close(ls_ctx *ctx, ls_dataset *data);
+/* Of all ids of both sides, and of the tokenizer: the same wherever the corpus lies. */
+uint64_t ls_data_hash(const ls_dataset *data);
 
 /* A loader over data->train as the settings say. */
 ls_status ls_data_loader(ls_ctx *ctx, const ls_dataset *data, const ls_data_settings *settings,

@@ -183,6 +183,10 @@ void ls_loader_rows(const ls_loader *loader, int64_t step, int64_t row, int64_t 
     }
 }
 
+ls_status ls_loader_status(ls_ctx *ctx, const ls_loader *loader) {
+    return ls_token_file_status(ctx, loader->file);
+}
+
 bool ls_loader_resets(const ls_loader *loader) {
     return loader->settings.kind == LS_LOADER_STREAM && loader->settings.borders;
 }

@@ -43,6 +43,9 @@ void ls_loader_free(ls_ctx *ctx, ls_loader *loader);
 void ls_loader_rows(const ls_loader *loader, int64_t step, int64_t row, int64_t rows,
                     int32_t *inputs, int32_t *targets, bool *fresh);
 
+/* LS_EINPUT where the file was changed since it was opened: rows then hold zeros. */
+ls_status ls_loader_status(ls_ctx *ctx, const ls_loader *loader);
+
 /* Whether rows become fresh each for itself, not all at one step. */
 bool ls_loader_resets(const ls_loader *loader);
 

@@ -1,11 +1,12 @@
 #include "data/source.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zstd.h>
+#include <zstd_errors.h>
+
+#include "base/file.h"
 
 #include "base/sanitize.h"
 
@@ -42,18 +43,10 @@ ls_status ls__source_open(ls_ctx *ctx, const char *path, ls_source **out) {
     ls_source *source = ls_new(ctx, 1, sizeof *source);
     if (source == NULL) return LS_ENOMEM;
     ls_status status;
-    struct stat about;
+    size_t length;
     source->path = path;
-    /* a pipe would wait for its writer: look before waiting */
-    source->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (source->fd < 0) {
-        status = LS_FAIL(ctx, LS_EINPUT, "%s: %s", path, strerror(errno));
-        goto fail;
-    }
-    if (fstat(source->fd, &about) != 0 || !S_ISREG(about.st_mode)) {
-        status = LS_FAIL(ctx, LS_EINPUT, "%s is not a plain file", path);
-        goto fail;
-    }
+    source->fd = -1;
+    LS_TRY_GOTO(ls_file_open(ctx, path, &source->fd, &length));
     LS_TRY_GOTO(fill(ctx, source));
     if (source->filled >= sizeof magic && memcmp(source->input, magic, sizeof magic) == 0) {
         source->stream = ZSTD_createDStream();
@@ -79,6 +72,8 @@ static ls_status read_zstd(ls_ctx *ctx, ls_source *source, void *into, size_t ro
         if (source->ended && !source->frame_open) break;
         ZSTD_inBuffer input = {source->input, source->filled, source->at};
         size_t left = ZSTD_decompressStream(source->stream, &output, &input);
+        if (ZSTD_isError(left) && ZSTD_getErrorCode(left) == ZSTD_error_memory_allocation)
+            return LS_FAIL(ctx, LS_ENOMEM, "no memory to decompress %s", source->path);
         if (ZSTD_isError(left))
             return LS_FAIL(ctx, LS_EINPUT, "%s: broken zstd data: %s", source->path,
                            ZSTD_getErrorName(left));

@@ -3,6 +3,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/temporary.h"
 #include "data/token_file.h"
 #include "data/token_layout.h"
 
@@ -52,11 +53,7 @@ ls_status ls_token_writer_new(ls_ctx *ctx, const char *path, const ls_tokenizer 
                                        .vocabulary = (uint64_t)vocabulary,
                                        .tokenizer = ls_tokenizer_hash(tokenizer),
                                        .key = key};
-    /* the process id keeps two runs that fill one cache from writing into each other's file */
-    size_t named =
-        (size_t)snprintf(writer->temporary, PATH_BYTES, "%s.%ld.tmp", path, (long)getpid());
-    if (named >= PATH_BYTES || strlen(path) >= PATH_BYTES) {
-        writer->temporary[0] = '\0';
+    if (strlen(path) >= PATH_BYTES) {
         status = LS_FAIL(ctx, LS_EUSE, "the path %s is too long", path);
         goto fail;
     }
@@ -67,7 +64,9 @@ ls_status ls_token_writer_new(ls_ctx *ctx, const char *path, const ls_tokenizer 
         goto fail;
     }
     XXH3_64bits_reset(writer->hash);
-    LS_TRY_GOTO(ls_file_create(ctx, writer->temporary, false, &writer->file));
+    status = ls_temporary_file(ctx, path, writer->temporary, PATH_BYTES, &writer->file);
+    if (status != LS_OK) writer->temporary[0] = '\0';
+    LS_TRY_GOTO(status);
     LS_TRY_GOTO(put_header(ctx, writer)); /* room for the one that counts */
     *out = writer;
     return LS_OK;
@@ -89,6 +88,7 @@ ls_status ls_token_writer_add(ls_ctx *ctx, ls_token_writer *writer, const int32_
         return LS_ENOMEM;
     for (size_t at = 0; at < count; at += BLOCK) {
         size_t part = count - at < BLOCK ? count - at : BLOCK;
+        LS_TRY(ls_check_stop(ctx, "writing a token file"));
         for (size_t i = 0; i < part; i++) {
             if (ids[at + i] < 0 || (uint64_t)ids[at + i] >= h->vocabulary)
                 return LS_FAIL(ctx, LS_EINPUT, "the id %ld is outside the vocabulary of %llu",
@@ -127,9 +127,9 @@ ls_status ls_token_writer_finish(ls_ctx *ctx, ls_token_writer *writer) {
     if (fseek(writer->file, 0, SEEK_SET) != 0)
         return LS_FAIL(ctx, LS_EIO, "writing %s: %s", writer->temporary, strerror(errno));
     LS_TRY(put_header(ctx, writer));
-    FILE *file = writer->file;
-    writer->file = NULL;
-    LS_TRY(ls_file_finish(ctx, file, writer->temporary));
+    /* it stays open, and so held, until it has its name */
+    if (fflush(writer->file) != 0 || fsync(fileno(writer->file)) != 0)
+        return LS_FAIL(ctx, LS_EIO, "writing %s: %s", writer->temporary, strerror(errno));
     LS_TRY(ls_path_rename(ctx, writer->temporary, writer->path));
     writer->temporary[0] = '\0';
     return LS_OK;

@@ -358,7 +358,7 @@ ls_status ls_eval_run(ls_model *model, const ls_tokenizer *tokenizer, const ls_t
     r->file = test;
     r->settings = settings;
     r->hooks = hooks == NULL ? &none : hooks;
-    r->trained = model->config->model.length;
+    r->trained = model->config->trained_length;
     ls_status status = run(r, tokenizer, out);
     ls_free(model->ctx, r->token_bytes);
     ls_free(model->ctx, r);

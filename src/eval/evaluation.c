@@ -97,7 +97,10 @@ ls_status ls_evaluation_open(ls_ctx *ctx, const ls_evaluation_request *request,
     *out = (ls_evaluation){
         .ctx = ctx, .cache = request->cache, .seed = request->seed, .trained = {.ctx = ctx}};
     LS_TRY(ls_options_default(ctx, &ls_eval_options, &out->settings));
-    LS_TRY(ls_trained_open(ctx, request->path, request->settings, request->type, &out->trained));
+    LS_TRY(request->planned != NULL ? ls_trained_rehearse(ctx, request->planned, request->settings,
+                                                          request->type, &out->trained)
+                                    : ls_trained_open(ctx, request->path, request->settings,
+                                                      request->type, &out->trained));
     LS_TRY(read_task(out, request->settings));
     LS_TRY(ls_settings_apply(ctx, request->settings, "eval", &ls_eval_options,
                              ls_eval_facts(out->task.type != NULL, &out->trained.config),
@@ -123,6 +126,7 @@ ls_status ls_evaluation_run(ls_evaluation *e, const ls_eval_hooks *hooks) {
     }
     ls_dataset data;
     LS_TRY(ls_data_open(ctx, &e->data, e->cache, &data));
+    e->data_hash = ls_data_hash(&data);
     ls_status status =
         ls_eval_run(model, data.tokenizer, data.test, &e->settings, hooks, &e->results);
     ls_data_close(ctx, &data);
@@ -162,10 +166,14 @@ json_t *ls_evaluation_json(const ls_evaluation *e) {
     json_t *json = ls_eval_results_json(&e->results);
     if (json == NULL) return NULL;
     json_object_set_new(json, "step", json_integer(e->trained.step));
-    if (e->task.type != NULL)
+    if (e->task.type != NULL) {
         json_object_set_new(json, "task", json_string(e->task.type->name));
-    else
+    } else {
+        char hash[17];
+        snprintf(hash, sizeof hash, "%016llx", (unsigned long long)e->data_hash);
         json_object_set_new(json, "corpus", json_string(e->data.corpus));
+        json_object_set_new(json, "data_hash", json_string(hash));
+    }
     if (e->results.objective[0] != '\0')
         json_object_set_new(json, "objective", json_string(e->results.objective));
     json_object_set_new(json, "extension", extension_json(&e->trained.settings));

@@ -12,6 +12,9 @@
 /* Everything is borrowed. */
 typedef struct ls_evaluation_request {
     const char *path; /* folder of a run, of one of its checkpoints, or of a public checkpoint */
+    /* or NULL: what the config.yaml of a run that is not there would say. In a rehearsal alone: there
+     * are no weights. */
+    const ls_settings *planned;
     /* Sections eval, data or task, extend, and mixer where it may differ at test: they go before
      * what the run says. What is read is marked as used. */
     const ls_settings *settings;
@@ -29,6 +32,7 @@ typedef struct ls_evaluation {
     ls_task task;            /* of the run; type NULL: a corpus */
     ls_data_settings data;   /* the corpus, always with the run's tokenizer */
     ls_eval_results results; /* of ls_evaluation_run */
+    uint64_t data_hash;      /* of the corpus, likewise */
 } ls_evaluation;
 
 /* Opens the run and reads all settings before any data are touched; the caller then looks whether

@@ -147,6 +147,7 @@ static ls_status profile_window(ls_model *model, const ls_token_file *file, prof
         ls_program *program = p->program[count < p->chunk];
         LS_TRY(ls_eval_check_stop(p->ctx, request->stop, request->length));
         ls_token_file_read(file, window->begin + first, count, p->tokens);
+        LS_TRY(ls_token_file_status(p->ctx, file));
         LS_TRY(ls_model_put_tokens(model, program, "tokens", p->tokens));
         LS_TRY(ls_program_run(program, p->state, 0, 0));
         LS_TRY(add_run(p, program));

@@ -102,6 +102,7 @@ static ls_status score_batch(const ls_scoring *how, const ls_window *windows, in
         for (int64_t r = 0; r < d->batch; r++)
             fill_row(how->file, r < rows ? &windows[r] : NULL, first, count,
                      d->inputs + r * d->chunk, d->targets + r * d->chunk);
+        LS_TRY(ls_token_file_status(how->model->ctx, how->file));
         LS_TRY(ls_stream_loss(d->stream, d->inputs, d->targets, count, d->chunk, d->loss));
         for (int64_t r = 0; r < rows; r++)
             ls_score_row(how, &windows[r], first, count, d->targets + r * d->chunk,

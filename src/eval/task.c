@@ -289,7 +289,7 @@ ls_status ls_eval_task(ls_model *model, const ls_task *task, uint64_t seed,
                          .hooks = hooks == NULL ? &none : hooks,
                          .seed = seed,
                          .answers = ls_model_example_of(model->config, 1).answers};
-    *out = (ls_eval_results){.trained_length = model->config->model.length};
+    *out = (ls_eval_results){.trained_length = model->config->trained_length};
     LS_TRY(ls_eval_lengths(ctx, settings, out->trained_length, lengths, &count));
     if (settings->lengths.count == 0 && task->type->one_length) count = 1; /* the trained one */
     LS_TRY(check_all(&start, lengths, count));

@@ -126,7 +126,12 @@ static ls_status read_all(ls_ctx *ctx, const ls_settings *settings, size_t given
         positioned |= strcmp(settings->items[i].key, "model.position") == 0;
     if (!positioned) snprintf(out->model.position, sizeof out->model.position, "none");
     LS_TRY(ls_position_choose(ctx, out->model.position, &out->position));
-    out->position.trained_length = out->model.length;
+    out->trained_length = out->model.length;
+    const char *trained = ls_settings_get(settings, "train.length");
+    int64_t length; /* a wrong one is refused where it is read */
+    if (trained != NULL && ls_parse_int(trained, &length) && length > 0)
+        out->trained_length = length;
+    out->position.trained_length = out->trained_length;
     LS_TRY(ls_settings_apply(ctx, settings, "position", &out->position.type->options, NULL,
                              out->position.options));
     LS_TRY(ls_position_extensions_read(ctx, settings, &out->position));

@@ -71,6 +71,9 @@ typedef struct ls_model_config {
     uint8_t layer_mixer[LS_LAYERS_MAX]; /* which of them each layer has */
     uint8_t encoder_mixer[LS_LAYERS_MAX];
     ls_position position; /* owned; with the extensions */
+    /* What it was trained at, or is to be: train.length where the settings have it, else
+     * model.length. Lengths are long or short against it, and extensions measure by it. */
+    int64_t trained_length;
 } ls_model_config;
 
 /* What an example of a batch has where its sequences are T tokens long. */

@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "model/model.h"
 
-enum { PROGRAMS_MAX = 8 };
+enum { PROGRAMS_MAX = 16 };
 
 /* Programs hold nothing between two runs, so all forks of a stream share theirs. */
 typedef struct program_cache {

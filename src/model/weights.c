@@ -1,5 +1,6 @@
 #include "model/weights.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { NAME_BYTES = LS_SAFETENSORS_NAME_MAX + 1 };
@@ -101,6 +102,23 @@ ls_status ls_weights_fill(const ls_safetensors *file, const ls_parameters *store
         }
     release(store, parts, count, here, status == LS_OK);
     return status;
+}
+
+ls_status ls_weights_find_broken(const ls_parameters *store, const char **out) {
+    void *here;
+    *out = NULL;
+    LS_TRY(ls_parameters_fetch(store, store->master, &here));
+    for (size_t p = 0; p < store->count && *out == NULL; p++) {
+        const ls_parameter *parameter = &store->items[p];
+        const void *values = place_of(store, parameter, here);
+        bool finite = true;
+        for (int64_t i = 0; i < parameter->count; i++)
+            finite &= store->master_type == LS_F64 ? isfinite(((const double *)values)[i]) != 0
+                                                   : isfinite(((const float *)values)[i]) != 0;
+        if (!finite) *out = parameter->name;
+    }
+    ls_parameters_release(store, store->master, here, false);
+    return LS_OK;
 }
 
 ls_status ls_weights_load(ls_ctx *ctx, const char *path, ls_parameters *store, size_t *missing) {

@@ -315,15 +315,19 @@ static void open_page(ls_page *page) {
         missing += json_array_size(json_object_get(arm, "missing_seeds"));
         seeds = fmax(seeds, ls_member_real(arm, "seeds"));
     }
+    char lengths[64];
+    snprintf(lengths, sizeof lengths,
+             page->trained_length == page->trained_most ? "%.0f" : "%.0f to %.0f",
+             page->trained_length, page->trained_most);
     ls_text_printf(ctx, out, "<p class=\"soft\">");
     if (opened > 0)
         ls_text_printf(ctx, out, "%zu arms from checkpoints%s", opened,
                        trained > opened ? ", " : "");
     if (trained > opened) ls_text_printf(ctx, out, "%zu arms trained", trained - opened);
     ls_text_printf(ctx, out,
-                   " at %.0f tokens, %zu more that test their weights under another method; "
+                   " at %s tokens, %zu more that test their weights under another method; "
                    "seeds: %.0f.</p>\n",
-                   page->trained_length, page->count - trained, seeds);
+                   lengths, page->count - trained, seeds);
     if (!finished)
         ls_text_printf(ctx, out,
                        "<p class=\"running\">This study is running: %zu results are still to come. "
@@ -421,14 +425,25 @@ static void close_page(ls_page *page, const protocols *list) {
                    ls_page_script);
 }
 
+/* What the arms were trained at; files of older versions know one length for all. */
+static void find_lengths(ls_page *page) {
+    const double common = ls_member_real(page->results, "trained_length");
+    page->trained_length = page->trained_most = common;
+    for (size_t a = 0; a < page->count; a++) {
+        const double own = ls_member_real(json_array_get(page->arms, a), "trained_length");
+        page->trained_length = fmin(page->trained_length, own); /* not a number: left out */
+        page->trained_most = fmax(page->trained_most, own);
+    }
+}
+
 void ls_page_write(ls_ctx *ctx, const ls_study_files *files, ls_text *out) {
     ls_page page = {.ctx = ctx,
                     .results = files->results,
                     .timing = files->timing,
                     .arms = json_object_get(files->results, "arms"),
-                    .trained_length = ls_member_real(files->results, "trained_length"),
                     .out = out};
     page.count = json_array_size(page.arms);
+    find_lengths(&page);
     page.styles = ls_new(ctx, page.count + 1, sizeof *page.styles);
     if (page.styles == NULL || !ls_page_find_groups(&page)) {
         out->failed = true;

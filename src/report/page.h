@@ -21,10 +21,10 @@ const char *ls_member_text(const json_t *object, const char *key);
 typedef struct ls_page {
     ls_ctx *ctx;
     const json_t *results, *timing, *arms;
-    size_t count; /* of the arms */
-    double trained_length;
-    ls_chart_style *styles;   /* [count] */
-    size_t *members, *begins; /* arms by group, and where groups begin in that list */
+    size_t count;                        /* of the arms */
+    double trained_length, trained_most; /* of its arms: the shortest, the longest */
+    ls_chart_style *styles;              /* [count] */
+    size_t *members, *begins;            /* arms by group, and where groups begin in that list */
     size_t groups;
     const size_t *group; /* the one that ls_page_group was asked for last */
     ls_text *out;

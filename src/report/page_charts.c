@@ -152,7 +152,8 @@ static ls_chart_series series_of_positions(const ls_page *page, size_t arm, cons
 static void draw(ls_page *page, ls_chart *chart, ls_chart_series *series, size_t count) {
     char mark[64];
     snprintf(mark, sizeof mark, "trained at %.0f", page->trained_length);
-    chart->mark_x = page->trained_length;
+    /* arms of different lengths say theirs in their labels */
+    chart->mark_x = page->trained_length == page->trained_most ? page->trained_length : 0;
     chart->mark_text = mark;
     chart->series = series;
     chart->count = count;

@@ -29,8 +29,10 @@ static const double count_max = 9007199254740992; /* 2^53: whole numbers up to h
 static const double size_max = DBL_MAX;
 
 static const range of_study[] = {{"trained_length", 0, count_max}};
-static const range of_arm[] = {
-    {"parameters", 0, count_max}, {"tokens_trained", 0, count_max}, {"seeds", 0, count_max}};
+static const range of_arm[] = {{"trained_length", 0, count_max},
+                               {"parameters", 0, count_max},
+                               {"tokens_trained", 0, count_max},
+                               {"seeds", 0, count_max}};
 static const range of_row[] = {{"length", 0, count_max},
                                {"stride", 0, count_max},
                                {"tokens", 0, count_max},

@@ -4,15 +4,14 @@
 
 #include "report/page.h"
 
+/* A spreadsheet takes a text that begins like a formula for one; behind an apostrophe it is text. */
 static void put_text(ls_ctx *ctx, const char *text, ls_text *out) {
-    if (text[strcspn(text, ",\"\r\n")] == '\0') {
-        ls_text_printf(ctx, out, "%s", text);
-        return;
-    }
-    ls_text_append(ctx, out, "\"", 1);
+    const bool formula = text[0] != '\0' && strchr("=+-@\t\r", text[0]) != NULL;
+    const char *quote = text[strcspn(text, ",\"\t\r\n")] == '\0' ? "" : "\"";
+    ls_text_printf(ctx, out, "%s%s", quote, formula ? "'" : "");
     for (; *text != '\0'; text++)
         ls_text_append(ctx, out, *text == '"' ? "\"\"" : text, *text == '"' ? 2 : 1);
-    ls_text_append(ctx, out, "\"", 1);
+    ls_text_printf(ctx, out, "%s", quote);
 }
 
 /* Whole numbers as such, others so that they read back to the same bits; unknown ones empty. */

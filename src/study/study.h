@@ -43,6 +43,7 @@ typedef struct ls_study_arm {
     ls_settings training; /* sections model, mixer, position, data, train; of the parent if any */
     ls_settings testing;  /* section eval, extend, and mixer where it may differ */
     ls_ints seeds;
+    int64_t trained_length; /* what its lengths are measured against */
 } ls_study_arm;
 
 /* What a study is made from; everything is borrowed for the study's life. */
@@ -65,7 +66,6 @@ typedef struct ls_study {
     ls_study_keys keys;             /* with the folder and the number of jobs settled */
     char name[LS_STUDY_NAME_BYTES]; /* of the study file, without folder and ending */
     int64_t threads;                /* per job; jobs is in keys */
-    int64_t trained_length;         /* of the first arm: what lengths are measured against */
     ls_settings common;             /* what the study file says outside arms */
     ls_study_arm *arms;
     size_t count, capacity;
@@ -115,6 +115,10 @@ ls_status ls_study_stored(const ls_study *study, size_t arm, int64_t seed, bool 
                           json_t **out);
 ls_status ls_study_store(const ls_study *study, size_t arm, int64_t seed, bool evaluation,
                          json_t *result);
+
+/* Says (ls_say) of which arms the stored results were made with other data than their corpus holds
+ * now. */
+ls_status ls_study_compare_data(const ls_study *study);
 
 /* Writes results.json, timing.json and the pages from the stored results; `finished`: no job is
  * left to do. */

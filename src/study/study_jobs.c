@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/lock.h"
+#include "base/temporary.h"
 #include "study/study.h"
 
 enum { WORDS_MAX = 256, LOG_MAX = 64 << 20, OUTPUT_MAX = 256 << 20 };
@@ -135,18 +136,19 @@ static ls_status start(runner *r, job *j) {
     ls_ctx *ctx = r->ctx;
     char folder[LS_STUDY_PATH_BYTES], path[LS_STUDY_PATH_BYTES];
     words list = {0};
-    int output = -1, log = -1;
+    FILE *output = NULL, *log = NULL;
     ls_status status;
     LS_TRY_GOTO(ls_study_folder(r->study, j->arm, j->seed, folder, sizeof folder));
     LS_TRY_GOTO(ls_folder_make(ctx, folder));
     LS_TRY_GOTO(job_words(r, j, &list));
     LS_TRY_GOTO(job_path(r, j, "out", path));
-    output = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    LS_TRY_GOTO(ls_file_create(ctx, path, false, &output));
     LS_TRY_GOTO(job_path(r, j, "log", path));
-    log = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    LS_TRY_GOTO(ls_file_create(ctx, path, false, &log));
     pid_t parent = getpid();
-    j->process = output < 0 || log < 0 ? -1 : fork();
-    if (j->process == 0) become(r->study->from.program, list.at, output, log, parent);
+    j->process = fork();
+    if (j->process == 0)
+        become(r->study->from.program, list.at, fileno(output), fileno(log), parent);
     if (j->process < 0) {
         status = LS_FAIL(ctx, LS_EIO, "starting a job in %s: %s", folder, strerror(errno));
         goto fail;
@@ -154,8 +156,8 @@ static ls_status start(runner *r, job *j) {
     j->state = JOB_RUNNING;
     j->started = ls_clock();
 fail:
-    if (output >= 0) close(output);
-    if (log >= 0) close(log);
+    if (output != NULL) fclose(output);
+    if (log != NULL) fclose(log);
     words_clear(ctx, &list);
     return status;
 }
@@ -193,7 +195,7 @@ static ls_status keep_result(runner *r, const job *j, const struct rusage *usage
 }
 
 static ls_status status_of_exit(int wait_status) {
-    if (WIFSIGNALED(wait_status)) return LS_EINPUT;
+    if (WIFSIGNALED(wait_status)) return LS_EIO;
     int code = WEXITSTATUS(wait_status);
 #define MATCH(name, value, exit_code, sentence, hint)                                              \
     if (code == (exit_code)) return LS_##name;
@@ -233,7 +235,10 @@ static ls_status finish(runner *r, job *j, int wait_status, const struct rusage 
         return LS_OK;
     }
     if (WIFSIGNALED(wait_status))
-        snprintf(sentence, sizeof sentence, "ended by signal %d", WTERMSIG(wait_status));
+        snprintf(sentence, sizeof sentence, "it was killed by signal %d (%s)%s",
+                 WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)),
+                 WTERMSIG(wait_status) == SIGKILL ? ", as a machine that is out of memory does"
+                                                  : "");
     else
         last_sentence(r, j, sentence, sizeof sentence);
     say_failure(r, j, status, sentence);
@@ -335,6 +340,20 @@ static ls_status run_jobs(runner *r) {
     }
 }
 
+/* What a killed process left half-written, in the study's folder and in those of its jobs. */
+static ls_status sweep(const runner *r) {
+    const ls_study *study = r->study;
+    char folder[LS_STUDY_PATH_BYTES];
+    LS_TRY(ls_temporaries_sweep(r->ctx, study->keys.out, ls_is_temporary));
+    for (size_t a = 0; a < study->count; a++)
+        for (int64_t i = 0; i < study->arms[a].seeds.count; i++) {
+            LS_TRY(ls_check_stop(r->ctx, "looking at the folder of the study"));
+            LS_TRY(ls_study_folder(study, a, study->arms[a].seeds.at[i], folder, sizeof folder));
+            LS_TRY(ls_temporaries_sweep(r->ctx, folder, ls_is_temporary));
+        }
+    return LS_OK;
+}
+
 static ls_status write_study(const runner *r) {
     char path[LS_STUDY_PATH_BYTES];
     ls_text yaml = {0};
@@ -366,10 +385,12 @@ ls_status ls_study_run(ls_study *study, const ls_study_hooks *hooks) {
                        "the program %s cannot be run: %s", study->from.program, strerror(errno));
     LS_TRY_GOTO(ls_folder_make(r.ctx, study->keys.out));
     LS_TRY_GOTO(ls_lock_take(r.ctx, study->keys.out, true, &r.lock));
+    LS_TRY_GOTO(sweep(&r));
     LS_TRY_GOTO(write_study(&r));
     LS_TRY_GOTO(make_jobs(&r));
     ls_say(r.ctx, "%s: %zu of %zu jobs to do, %" PRId64 " at once with %" PRId64 " threads each",
            study->keys.out, r.count - r.done, r.count, study->keys.jobs, study->threads);
+    LS_TRY_GOTO(ls_study_compare_data(study));
     LS_TRY_GOTO(run_jobs(&r));
     status = conclude(&r);
 fail:

@@ -262,7 +262,7 @@ ls_status ls_study_checkpoint(const ls_study *study, const ls_study_arm *arm, ls
     return status;
 }
 
-static ls_status check_settings(ls_study *study, const ls_study_arm *arm) {
+static ls_status check_settings(ls_study *study, ls_study_arm *arm) {
     ls_ctx *ctx = study->ctx;
     ls_model_config config = {0};
     ls_settings all = {0};
@@ -274,7 +274,7 @@ static ls_status check_settings(ls_study *study, const ls_study_arm *arm) {
     LS_TRY_GOTO(ls_task_read(ctx, &all, ls_training_facts, &task));
     if (task.type != NULL) LS_TRY_GOTO(ls_task_settle(ctx, &task, &all));
     LS_TRY_GOTO(ls_model_config_read(ctx, &all, &config));
-    if (arm == study->arms) study->trained_length = config.model.length;
+    arm->trained_length = config.trained_length;
     LS_TRY_GOTO(check_differing(ctx, arm, &config));
     LS_TRY_GOTO(check_section(ctx, &all, "data", &ls_data_options, ls_training_facts));
     LS_TRY_GOTO(check_section(ctx, &all, "train", &ls_train_options, NULL));
@@ -289,6 +289,19 @@ fail:
     return status;
 }
 
+/* That of the checkpoint, or the one that it is trained on at. */
+static ls_status find_trained_length(const ls_study *study, ls_study_arm *arm,
+                                     const ls_model_config *config) {
+    const ls_study_arm *base = arm->parent < 0 ? arm : &study->arms[arm->parent];
+    ls_train_settings train;
+    LS_TRY(ls_options_default(study->ctx, &ls_train_options, &train));
+    LS_TRY(ls_settings_apply(study->ctx, &base->training, "train", &ls_train_options, NULL, &train));
+    arm->trained_length = base->trains && ls_settings_has(&base->training, "train.length")
+                              ? train.length
+                              : config->trained_length;
+    return LS_OK;
+}
+
 /* The same where a checkpoint describes the model. */
 static ls_status check_checkpoint(ls_study *study, ls_study_arm *arm) {
     ls_ctx *ctx = study->ctx;
@@ -296,7 +309,7 @@ static ls_status check_checkpoint(ls_study *study, ls_study_arm *arm) {
     ls_model *model = NULL;
     ls_status status;
     LS_TRY_GOTO(ls_study_checkpoint(study, arm, &trained));
-    if (arm == study->arms) study->trained_length = trained.config.model.length;
+    LS_TRY_GOTO(find_trained_length(study, arm, &trained.config));
     LS_TRY_GOTO(check_differing(ctx, arm, &trained.config));
     LS_TRY_GOTO(check_section(ctx, arm->trains ? &arm->training : &arm->testing, "data",
                               &ls_data_options, arm->trains ? ls_training_facts : NULL));
@@ -377,6 +390,7 @@ ls_status ls_study_read(ls_ctx *ctx, const ls_study_request *request, ls_study *
     for (size_t i = 0; i < out->count; i++) LS_TRY(sort_arm(out, &out->arms[i]));
     for (size_t i = 0; i < out->count; i++) LS_TRY(inherit(out, &out->arms[i]));
     for (size_t i = 0; i < out->count; i++) {
+        LS_TRY(ls_check_stop(ctx, "reading the study"));
         LS_TRY(check_seeds(out, &out->arms[i]));
         LS_TRY(check_arm(out, &out->arms[i]));
     }

@@ -222,16 +222,35 @@ static json_t *list_of(const evidence *e, const char *list,
     return rows;
 }
 
+/* The hash of the corpus that all seeds were trained and tested on; null where they were different
+ * ones, or a task. */
+static json_t *data_json(const evidence *e) {
+    const json_t *first = e->count == 0 ? NULL : json_object_get(e->tested[0], "data_hash");
+    for (int64_t i = 1; i < e->count; i++)
+        if (!json_equal(first, json_object_get(e->tested[i], "data_hash"))) first = NULL;
+    return first == NULL ? json_null() : json_deep_copy(first);
+}
+
+/* Arms of different lengths are told apart by them wherever they are named. */
+static json_t *label_json(const ls_study *study, const ls_study_arm *arm) {
+    bool differ = false;
+    for (size_t i = 0; i < study->count; i++)
+        differ |= study->arms[i].trained_length != arm->trained_length;
+    return differ ? json_sprintf("%s, trained at %lld", arm->label, (long long)arm->trained_length)
+                  : json_string(arm->label);
+}
+
 static json_t *arm_json(const evidence *e) {
     const ls_study_arm *about = &e->study->arms[e->arm];
     json_t *arm = json_object(), *missing = json_array();
     json_object_set_new(arm, "name", json_string(about->name));
-    json_object_set_new(arm, "label", json_string(about->label));
+    json_object_set_new(arm, "label", label_json(e->study, about));
     json_object_set_new(arm, "from",
                         about->parent < 0 ? json_null()
                                           : json_string(e->study->arms[about->parent].name));
     if (about->checkpoint[0] != '\0')
         json_object_set_new(arm, "checkpoint", json_string(about->checkpoint));
+    json_object_set_new(arm, "trained_length", json_integer(about->trained_length));
     json_object_set_new(arm, "settings", settings_json(&about->given));
     const json_t *trained = e->count == 0 ? NULL : e->trained[0];
     const json_t *parameters = json_object_get(trained, "parameters");
@@ -247,6 +266,7 @@ static json_t *arm_json(const evidence *e) {
         else
             json_array_append_new(missing, json_integer(seed));
     }
+    json_object_set_new(arm, "data_hash", data_json(e));
     json_object_set_new(arm, "seeds", json_integer(e->count));
     json_object_set_new(arm, "missing_seeds", missing);
     json_object_set_new(arm, "results", list_of(e, "results", result_row));
@@ -311,9 +331,9 @@ static json_t *head_json(const ls_study *study, bool finished) {
     return json_pack("{s:s, s:s, s:s, s:s, s:b, s:s, s:s, s:I, s:o, s:o}", "format",
                      "longshot-study-1", "study", study->name, "title", title, "about",
                      study->keys.about, "finished", finished, "longshot", LS_VERSION, "command",
-                     study->from.command, "trained_length", (json_int_t)study->trained_length,
-                     "machine", machine_json(study->ctx), "settings",
-                     settings_json(&study->common));
+                     study->from.command, "trained_length",
+                     (json_int_t)study->arms[0].trained_length, "machine", machine_json(study->ctx),
+                     "settings", settings_json(&study->common));
 }
 
 static ls_status write_json(const ls_study *study, const char *file, const json_t *json) {

@@ -3,6 +3,7 @@
  * class and 1,024 of each colour. */
 #include <string.h>
 
+#include "task/lib/readers.h"
 #include "task/task.h"
 
 enum { CLASSES = 10, PIXELS = 1024, COLOURS = 3, IMAGE = 1 + COLOURS * PIXELS };
@@ -53,12 +54,10 @@ static ls_status load(ls_ctx *ctx, const char *folder, ls_records *out) {
     return status;
 }
 
-/* Grey as the source weighs the colours, cut off to a whole number. */
 static int64_t encode(ls_bytes image, int64_t room, int32_t *tokens) {
     const uint8_t *red = image.at, *green = red + PIXELS, *blue = green + PIXELS;
     const int64_t count = ls_min(room, PIXELS);
-    for (int64_t i = 0; i < count; i++)
-        tokens[i] = (2989 * red[i] + 5870 * green[i] + 1140 * blue[i]) / 10000;
+    for (int64_t i = 0; i < count; i++) tokens[i] = ls_grey_lra(red[i], green[i], blue[i]);
     return count;
 }
 

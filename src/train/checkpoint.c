@@ -1,7 +1,6 @@
 #include "train/checkpoint.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,9 +15,9 @@ static const char manifest_file[] = "manifest.json";
 static const char *const files[] = {model_file, optimizer_file, state_file, memory_file};
 enum { FILES = sizeof files / sizeof files[0], REQUIRED_FILES = 3, WEIGHTS_ALONE = 1 };
 
-void ls_checkpoint_clear(ls_ctx *ctx, ls_checkpoint *checkpoint) {
+void ls_checkpoint_clear(ls_checkpoint *checkpoint) {
     json_decref(checkpoint->state);
-    ls_text_clear(ctx, &checkpoint->memory);
+    ls_map_close(&checkpoint->memory);
     *checkpoint = (ls_checkpoint){0};
 }
 
@@ -83,10 +82,10 @@ static ls_status write_tensors(ls_ctx *ctx, const char *path, const ls_parameter
     return finish(ctx, file, path, ls_weights_put(ctx, file, path, store, parts, count, texts, 3));
 }
 
-static ls_status write_bytes(ls_ctx *ctx, const char *path, const void *bytes, size_t length) {
+static ls_status write_memory(ls_ctx *ctx, const char *path, const ls_checkpoint *checkpoint) {
     FILE *file;
     LS_TRY(ls_file_create(ctx, path, false, &file));
-    return finish(ctx, file, path, ls_file_put(ctx, file, path, bytes, length));
+    return finish(ctx, file, path, checkpoint->put_memory(checkpoint->user, file, path));
 }
 
 static ls_status write_file(ls_ctx *ctx, const char *name, const char *path,
@@ -100,16 +99,7 @@ static ls_status write_file(ls_ctx *ctx, const char *name, const char *path,
         return write_tensors(ctx, path, store, parts, 2, checkpoint->step);
     }
     if (name == state_file) return ls_json_write(ctx, path, checkpoint->state);
-    return write_bytes(ctx, path, checkpoint->memory.bytes, checkpoint->memory.length);
-}
-
-static ls_status measure(ls_ctx *ctx, const char *path, size_t *length, uint64_t *hash) {
-    ls_map map;
-    LS_TRY(ls_map_open(ctx, path, &map));
-    *length = map.length;
-    *hash = ls_hash(map.bytes, map.length);
-    ls_map_close(&map);
-    return LS_OK;
+    return write_memory(ctx, path, checkpoint);
 }
 
 static void print_hash(uint64_t hash, char out[17]) {
@@ -152,10 +142,10 @@ static ls_status write_folder(ls_ctx *ctx, const char *folder, const ls_checkpoi
         char path[PATH_BYTES], hash[17];
         size_t length = 0;
         uint64_t value = 0;
-        if (files[i] == memory_file && checkpoint->memory.length == 0) continue;
+        if (files[i] == memory_file && checkpoint->put_memory == NULL) continue;
         LS_TRY_GOTO(ls_path_join(ctx, path, sizeof path, folder, files[i]));
         LS_TRY_GOTO(write_file(ctx, files[i], path, checkpoint, optimizer));
-        LS_TRY_GOTO(measure(ctx, path, &length, &value));
+        LS_TRY_GOTO(ls_file_hash(ctx, path, &length, &value));
         print_hash(value, hash);
         if (json_array_append_new(list, json_pack("{s:s,s:I,s:s}", "name", files[i], "bytes",
                                                   (json_int_t)length, "xxh3", hash)) != 0)
@@ -202,24 +192,16 @@ ls_status ls_checkpoint_prune(ls_ctx *ctx, const char *folder, int64_t newest, i
     return status;
 }
 
-static ls_status check_finite(ls_ctx *ctx, const ls_parameters *store, int64_t step) {
-    bool finite = true;
-    void *here;
-    LS_TRY(ls_parameters_fetch(store, store->master, &here));
-    for (int64_t i = 0; i < store->total; i++)
-        finite = finite && (store->master_type == LS_F64 ? isfinite(((const double *)here)[i])
-                                                         : isfinite(((const float *)here)[i]));
-    ls_parameters_release(store, store->master, here, false);
-    if (finite) return LS_OK;
-    return LS_FAIL(ctx, LS_EINPUT,
-                   "the weights at step %lld are not finite: no checkpoint is made of them",
-                   (long long)step);
-}
-
 ls_status ls_checkpoint_save(ls_ctx *ctx, const char *folder, const ls_checkpoint *checkpoint,
                              const ls_optimizer *optimizer, int64_t keep) {
     char path[PATH_BYTES], unfinished[PATH_BYTES];
-    LS_TRY(check_finite(ctx, optimizer->store, checkpoint->step));
+    const char *broken;
+    LS_TRY(ls_weights_find_broken(optimizer->store, &broken));
+    if (broken != NULL)
+        return LS_FAIL(
+            ctx, LS_EINPUT,
+            "the weights at step %lld are not finite (%s): no checkpoint is made of them",
+            (long long)checkpoint->step, broken);
     LS_TRY(step_path(ctx, folder, checkpoint->step, "", path));
     LS_TRY(step_path(ctx, folder, checkpoint->step, temporary, unfinished));
     LS_TRY(ls_folder_make(ctx, folder));
@@ -256,7 +238,7 @@ static ls_status verify_file(ls_ctx *ctx, const char *folder, const json_t *entr
     seen[which] = true;
     if (which >= needed) return LS_OK;
     LS_TRY(ls_path_join(ctx, path, sizeof path, folder, files[which]));
-    LS_TRY(measure(ctx, path, &length, &value));
+    LS_TRY(ls_file_hash(ctx, path, &length, &value));
     if ((uint64_t)bytes != length)
         return LS_FAIL(ctx, LS_EINPUT, "%s has %zu bytes, not %lld", path, length,
                        (long long)bytes);
@@ -349,12 +331,12 @@ static ls_status read_step(ls_ctx *ctx, const char *folder, int64_t step, int ne
     }
     if (has_memory) {
         LS_TRY_GOTO(ls_path_join(ctx, path, sizeof path, here, memory_file));
-        LS_TRY_GOTO(ls_file_read(ctx, path, SIZE_MAX / 4, &out->memory));
+        LS_TRY_GOTO(ls_map_open(ctx, path, &out->memory));
     }
     LS_TRY_GOTO(read_tensors(ctx, here, optimizer));
     return LS_OK;
 fail:
-    ls_checkpoint_clear(ctx, out);
+    ls_checkpoint_clear(out);
     return status;
 }
 
@@ -410,6 +392,25 @@ ls_status ls_checkpoint_find(ls_ctx *ctx, const char *folder, char *path, size_t
     *step = about.step;
     snprintf(name, sizeof name, "%s%08lld", prefix, (long long)about.step);
     return ls_path_join(ctx, path, bytes, folder, name);
+}
+
+ls_status ls_checkpoint_edited(ls_ctx *ctx, const char *checkpoint, const char *config,
+                               bool *edited) {
+    char path[PATH_BYTES], hash[17];
+    const char *stored;
+    json_t *manifest;
+    size_t length;
+    uint64_t value = 0;
+    *edited = false;
+    LS_TRY(ls_path_join(ctx, path, sizeof path, checkpoint, manifest_file));
+    if (!ls_path_exists(path)) return LS_OK;
+    LS_TRY(ls_json_read(ctx, path, MANIFEST_MAX, &manifest));
+    ls_status status = ls_json_text(ctx, manifest, "config", path, &stored);
+    if (status == LS_OK) status = ls_file_hash(ctx, config, &length, &value);
+    print_hash(value, hash);
+    *edited = status == LS_OK && strcmp(hash, stored) != 0;
+    json_decref(manifest);
+    return status;
 }
 
 ls_status ls_checkpoint_verify(ls_ctx *ctx, const char *folder, int64_t step) {

@@ -14,13 +14,16 @@ typedef struct ls_checkpoint {
     int64_t step;
     uint64_t config_hash; /* of the run's settings as text */
     json_t *state;        /* an object: whatever else the loop must know */
-    ls_text memory;       /* carried memories; empty: none */
+    /* Writes carried memories; NULL: there are none. A load gives them in `memory`. */
+    ls_status (*put_memory)(void *user, FILE *file, const char *path);
+    void *user;
+    ls_map memory;
     /* Those at multiples of it are what a run goes back to; the others only keep what a stopped run
      * had done, and go when another is saved. 0: all are alike. */
     int64_t every;
 } ls_checkpoint;
 
-void ls_checkpoint_clear(ls_ctx *ctx, ls_checkpoint *checkpoint); /* what a load filled */
+void ls_checkpoint_clear(ls_checkpoint *checkpoint); /* what a load filled */
 
 /* Writes `checkpoint`, the weights and the moments; then removes all but the newest `keep` (at
  * least 2) of the checkpoints up to this step. LS_EIO where the disk is full or a limit is hit: the
@@ -42,6 +45,10 @@ ls_status ls_checkpoint_load_scheduled(ls_ctx *ctx, const char *folder, int64_t 
  * which only training needs, may be missing. LS_EINPUT where there is none. */
 ls_status ls_checkpoint_find(ls_ctx *ctx, const char *folder, char *path, size_t bytes,
                              int64_t *step);
+/* Whether a run's config.yaml is no longer the one that a checkpoint (its own folder) was made with.
+ * False where the checkpoint has no manifest that would tell. */
+ls_status ls_checkpoint_edited(ls_ctx *ctx, const char *checkpoint, const char *config,
+                               bool *edited);
 /* LS_OK where the checkpoint of a step is whole; else what is wrong with it. */
 ls_status ls_checkpoint_verify(ls_ctx *ctx, const char *folder, int64_t step);
 /* Removes what an interrupted save left behind; a missing folder is fine. */

@@ -181,8 +181,10 @@ static void print_run(ls_ctx *ctx, const json_t *run, ls_text *out) {
 }
 
 void ls_describe_print(ls_ctx *ctx, const json_t *description, ls_text *out) {
+    const size_t before = out->length;
     if (json_object_get(description, "checkpoints") != NULL)
         print_run(ctx, description, out);
     else
         print_tensors(ctx, description, out);
+    if (out->bytes != NULL) ls_plain(out->bytes + before, true);
 }

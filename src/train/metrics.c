@@ -21,6 +21,7 @@ typedef struct output {
 
 struct ls_metrics {
     output jsonl, csv, events;
+    int64_t every;
 };
 
 static double wall_time(void) {
@@ -41,12 +42,14 @@ static int64_t step_of(const uint8_t *line, size_t length, const char *start) {
 }
 
 /* How many bytes of a file stay: `head`, then whole rows up to `step`. A row that was torn by a
- * crash ends them; rows up to a checkpoint's step were on the disk before it, so none is lost. */
+ * crash ends them; rows up to a checkpoint's step were on the disk before it. *last: the step of the
+ * last that stays. */
 static ls_status bytes_to_keep(ls_ctx *ctx, const char *path, const char *head, const char *start,
-                               int64_t step, size_t *keep) {
+                               int64_t step, int64_t *last, size_t *keep) {
     ls_map map;
     LS_TRY(ls_map_open(ctx, path, &map));
     size_t at = strlen(head);
+    *last = 0;
     *keep = 0;
     if (map.length >= at && (at == 0 || memcmp(map.bytes, head, at) == 0)) {
         while (at < map.length) {
@@ -54,6 +57,7 @@ static ls_status bytes_to_keep(ls_ctx *ctx, const char *path, const char *head, 
             if (end == NULL) break;
             int64_t found = step_of(line, (size_t)(end - line), start);
             if (found < 0 || found > step) break;
+            *last = found;
             at += (size_t)(end - line) + 1;
         }
         *keep = at;
@@ -62,14 +66,24 @@ static ls_status bytes_to_keep(ls_ctx *ctx, const char *path, const char *head, 
     return LS_OK;
 }
 
+/* No crash explains that a row of a step that is done is gone. */
+static void say_lost(ls_ctx *ctx, const output *out, int64_t last, int64_t step, int64_t every) {
+    const int64_t due = every > 0 ? step / every * every : 0;
+    if (last < due)
+        ls_say(ctx, "%s was damaged or cut: its rows of steps %lld to %lld are lost", out->path,
+               (long long)last + 1, (long long)due);
+}
+
 static ls_status open_rows(ls_ctx *ctx, output *out, const char *head, const char *start,
-                           int64_t step) {
+                           int64_t step, int64_t every) {
+    int64_t last = 0;
     size_t keep = 0;
     if (ls_path_exists(out->path)) {
-        LS_TRY(bytes_to_keep(ctx, out->path, head, start, step, &keep));
+        LS_TRY(bytes_to_keep(ctx, out->path, head, start, step, &last, &keep));
         if (truncate(out->path, (off_t)keep) != 0)
             return LS_FAIL(ctx, LS_EIO, "cutting %s: %s", out->path, strerror(errno));
     }
+    say_lost(ctx, out, last, step, every);
     LS_TRY(ls_file_create(ctx, out->path, true, &out->file));
     return keep > 0 ? LS_OK : ls_file_put(ctx, out->file, out->path, head, strlen(head));
 }
@@ -82,8 +96,8 @@ static ls_status close_output(ls_ctx *ctx, output *out) {
 }
 
 static ls_status open_both(ls_ctx *ctx, ls_metrics *metrics, int64_t step) {
-    LS_TRY(open_rows(ctx, &metrics->jsonl, "", jsonl_start, step));
-    return open_rows(ctx, &metrics->csv, csv_head, "", step);
+    LS_TRY(open_rows(ctx, &metrics->jsonl, "", jsonl_start, step, metrics->every));
+    return open_rows(ctx, &metrics->csv, csv_head, "", step, metrics->every);
 }
 
 static ls_status open_events(ls_ctx *ctx, const char *folder, int64_t step, output *out) {
@@ -98,11 +112,13 @@ static ls_status open_events(ls_ctx *ctx, const char *folder, int64_t step, outp
     return step == 0 ? LS_OK : ls_events_restart(ctx, out->file, out->path, now, step + 1);
 }
 
-ls_status ls_metrics_open(ls_ctx *ctx, const char *folder, int64_t step, ls_metrics **out) {
+ls_status ls_metrics_open(ls_ctx *ctx, const char *folder, int64_t step, int64_t every,
+                          ls_metrics **out) {
     *out = NULL;
     ls_metrics *metrics = ls_new(ctx, 1, sizeof *metrics);
     if (metrics == NULL) return LS_ENOMEM;
     ls_status status;
+    metrics->every = every;
     LS_TRY_GOTO(ls_path_join(ctx, metrics->jsonl.path, PATH_BYTES, folder, "metrics.jsonl"));
     LS_TRY_GOTO(ls_path_join(ctx, metrics->csv.path, PATH_BYTES, folder, "metrics.csv"));
     LS_TRY_GOTO(open_both(ctx, metrics, step));

@@ -142,23 +142,33 @@ static void free_buffers(loop *l) {
 
 /* ---- checkpoints ---- */
 
-/* Each carried state after its length, eight bytes little-endian. */
-static ls_status pack_memory(loop *l, ls_text *out) {
-    for (int64_t i = 0; l->carried != NULL && i < l->settings->accumulate; i++) {
-        ls_text one = {0};
-        ls_status status = ls_state_save(l->ctx, l->carried[i], &one);
-        uint8_t length[8];
-        for (int b = 0; b < 8; b++) length[b] = (uint8_t)((uint64_t)one.length >> 8 * b);
-        ls_text_append(l->ctx, out, length, sizeof length);
-        ls_text_append(l->ctx, out, one.bytes, one.length);
-        ls_text_clear(l->ctx, &one);
-        LS_TRY(status);
-    }
-    return ls_text_status(out);
+typedef struct memory_file {
+    ls_ctx *ctx;
+    FILE *file;
+    const char *path;
+} memory_file;
+
+static ls_status put_bytes(void *user, const void *bytes, size_t length) {
+    const memory_file *to = user;
+    return ls_file_put(to->ctx, to->file, to->path, bytes, length);
 }
 
-static ls_status unpack_memory(loop *l, const ls_text *from) {
-    ls_reader in = {(const uint8_t *)from->bytes, from->length};
+/* Each carried state after its length, eight bytes little-endian. */
+static ls_status put_memory(void *user, FILE *file, const char *path) {
+    loop *l = user;
+    memory_file to = {l->ctx, file, path};
+    for (int64_t i = 0; i < l->settings->accumulate; i++) {
+        const uint64_t length = ls_state_length(l->carried[i]);
+        uint8_t bytes[8];
+        for (int b = 0; b < 8; b++) bytes[b] = (uint8_t)(length >> 8 * b);
+        LS_TRY(put_bytes(&to, bytes, sizeof bytes));
+        LS_TRY(ls_state_put(l->ctx, l->carried[i], put_bytes, &to));
+    }
+    return LS_OK;
+}
+
+static ls_status unpack_memory(loop *l, const ls_map *from) {
+    ls_reader in = {from->bytes, from->length};
     for (int64_t i = 0; l->carried != NULL && i < l->settings->accumulate; i++) {
         uint64_t length;
         const uint8_t *bytes;
@@ -196,11 +206,14 @@ static ls_status save(loop *l) {
         "tokens", (json_int_t)l->tokens, "data", identity, "seed", (json_int_t)l->settings->seed,
         "seconds", l->seconds + ls_clock() - l->started, "guard", guard);
     if (checkpoint.state == NULL) status = LS_FAIL(l->ctx, LS_ENOMEM, "no memory for the state");
-    if (status == LS_OK) status = pack_memory(l, &checkpoint.memory);
+    if (l->carried != NULL) {
+        checkpoint.put_memory = put_memory;
+        checkpoint.user = l;
+    }
     if (status == LS_OK)
         status = ls_checkpoint_save(l->ctx, l->checkpoints, &checkpoint, l->optimizer,
                                     l->settings->keep);
-    ls_checkpoint_clear(l->ctx, &checkpoint);
+    ls_checkpoint_clear(&checkpoint);
     LS_TRY(status);
     l->saved_step = l->step;
     return LS_OK;
@@ -241,7 +254,7 @@ static ls_status load(loop *l, bool all, bool *found) {
                : ls_checkpoint_load_scheduled(l->ctx, l->checkpoints, rollback_schedule(l),
                                               l->optimizer, &checkpoint, found));
     ls_status status = *found ? restore(l, &checkpoint, all) : LS_OK;
-    ls_checkpoint_clear(l->ctx, &checkpoint);
+    ls_checkpoint_clear(&checkpoint);
     return status;
 }
 
@@ -326,6 +339,7 @@ static ls_status compute(loop *l, double *loss) {
     int64_t rows = s->batch / s->accumulate;
     batch_rows *now = &l->rows[l->batch % 2];
     fetch_batch(l, now, l->batch);
+    if (l->job->source.status != NULL) LS_TRY(l->job->source.status(l->ctx, l->job->source.user));
     if (now->wrong)
         return LS_FAIL(l->ctx, LS_EINPUT, "batch %lld has a token outside the vocabulary",
                        (long long)l->batch);
@@ -490,20 +504,41 @@ static ls_status run_steps(loop *l) {
     return l->step == l->saved_step ? LS_OK : save(l);
 }
 
+/* All that a run takes beside its model and program. */
+static ls_status take_memory(loop *l) {
+    const ls_optimizer_settings how = ls_train_optimizer(l->settings);
+    const ls_guard_settings guard = ls_train_guard(l->settings);
+    LS_TRY(check_program(l));
+    LS_TRY(ls_optimizer_new(l->ctx, l->job->store, &how, &l->optimizer));
+    ls_guard_init(&l->guard, &guard);
+    l->schedule = ls_train_schedule(l->settings);
+    return make_buffers(l);
+}
+
+/* One batch as far as memory goes: nothing is computed and nothing is written. */
+static ls_status rehearse(loop *l) {
+    LS_TRY(take_memory(l));
+    return compute(l, &l->loss);
+}
+
+/* A run whose weights were last updated some steps ago has not learnt what it was asked to. */
+static ls_status check_end(loop *l) {
+    if (l->step < l->settings->steps || l->guard.in_a_row == 0) return LS_OK;
+    return LS_FAIL(
+        l->ctx, LS_EINPUT,
+        "%s: the guard rejected the last %lld of %lld steps, so the weights are those of "
+        "the step before (see metrics.jsonl; train.guard, train.lr)",
+        l->job->folder, (long long)l->guard.in_a_row, (long long)l->settings->steps);
+}
+
 static ls_status begin(loop *l) {
     bool found;
     ls_ctx *ctx = l->ctx;
-    const ls_optimizer_settings how = ls_train_optimizer(l->settings);
-    LS_TRY(check_program(l));
     LS_TRY(ls_folder_make(ctx, l->job->folder));
     LS_TRY(settle_config(l));
     LS_TRY(ls_path_join(ctx, l->checkpoints, PATH_BYTES, l->job->folder, "checkpoints"));
     LS_TRY(ls_checkpoint_sweep(ctx, l->checkpoints));
-    LS_TRY(ls_optimizer_new(ctx, l->job->store, &how, &l->optimizer));
-    LS_TRY(make_buffers(l));
-    const ls_guard_settings guard = ls_train_guard(l->settings);
-    ls_guard_init(&l->guard, &guard);
-    l->schedule = ls_train_schedule(l->settings);
+    LS_TRY(take_memory(l));
     LS_TRY(load(l, true, &found));
     if (found) {
         ls_say(ctx, "going on from step %lld", (long long)l->step);
@@ -526,16 +561,17 @@ ls_status ls_train_run(ls_ctx *ctx, const ls_train_job *job, ls_train_result *re
               .saved_step = -1};
     l.started = l.logged_at = ls_clock();
     *result = (ls_train_result){0};
-    ls_status status = begin(&l);
+    ls_status status = ctx->rehearsal ? rehearse(&l) : begin(&l);
     result->resumed = l.first_step = l.step;
-    if (status == LS_OK && (l.step < l.settings->steps || l.saved_step < 0)) {
-        status = ls_metrics_open(ctx, job->folder, l.step, &l.metrics);
+    if (status == LS_OK && !ctx->rehearsal && (l.step < l.settings->steps || l.saved_step < 0)) {
+        status = ls_metrics_open(ctx, job->folder, l.step, l.settings->log_every, &l.metrics);
         bool needs_start = l.guard.settings.policy == LS_GUARD_ROLLBACK && l.saved_step < 0;
         if (status == LS_OK && needs_start) status = save(&l);
         if (status == LS_OK) status = run_steps(&l);
         ls_status closed = ls_metrics_close(ctx, l.metrics);
         if (status == LS_OK) status = closed;
     }
+    if (status == LS_OK) status = check_end(&l);
     result->step = l.step;
     result->tokens = l.tokens;
     result->rejected = l.guard.rejected;

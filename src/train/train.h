@@ -49,6 +49,8 @@ typedef struct ls_train_source {
     const void *user;
     void (*rows)(const void *user, int64_t batch, int64_t row, int64_t rows, int32_t *inputs,
                  int32_t *targets, bool *fresh);
+    /* or NULL: what is wrong with the data, asked after each batch */
+    ls_status (*status)(ls_ctx *ctx, const void *user);
     uint64_t identity;       /* of the data and their order: a run that goes on compares it */
     int64_t vocabulary;      /* inputs must be below it */
     int64_t answers;         /* targets must be below it; 0: the vocabulary */
@@ -116,8 +118,10 @@ typedef struct ls_train_result {
 /* Runs to the end, or continues a run to its end. LS_OK: all steps are done and in a checkpoint.
  * LS_ESTOP: stopped by the flag or by max_minutes after a checkpoint; call again to go on. LS_EUSE:
  * the folder is that of other settings. LS_EINPUT: the guard ended the run (rejected.json names the
- * batches), no checkpoint is whole, or a token is outside the vocabulary. LS_EIO: the disk; the
- * last good checkpoint stands. The step loop makes no allocation outside checkpoints. */
+ * batches) or rejected its last steps, no checkpoint is whole, a token is outside the vocabulary, or
+ * the data were changed meanwhile. LS_EIO: the disk; the last good checkpoint stands. The step loop
+ * makes no allocation outside checkpoints. In a rehearsal (ls_ctx) all memory is taken and one batch
+ * made; nothing is computed or written. */
 ls_status ls_train_run(ls_ctx *ctx, const ls_train_job *job, ls_train_result *result);
 
 /* The same for a model (made with gradients in ls_train_dtype): records the program, whose peak

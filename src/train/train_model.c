@@ -8,9 +8,14 @@ static void loader_rows(const void *user, int64_t batch, int64_t row, int64_t ro
     ls_loader_rows(user, batch, row, rows, inputs, targets, fresh);
 }
 
+static ls_status loader_status(ls_ctx *ctx, const void *user) {
+    return ls_loader_status(ctx, user);
+}
+
 ls_train_source ls_train_source_of(const ls_loader *loader, int64_t vocabulary) {
     return (ls_train_source){.user = loader,
                              .rows = loader_rows,
+                             .status = loader_status,
                              .identity = ls_loader_identity(loader),
                              .vocabulary = vocabulary,
                              .resets = ls_loader_resets(loader)};

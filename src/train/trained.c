@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "model/weights.h"
 #include "train/checkpoint.h"
 #include "train/objective.h"
 #include "train/train.h"
@@ -28,6 +29,15 @@ static ls_status find_public(const char *path, ls_trained *out) {
     return LS_OK;
 }
 
+static ls_status refuse_edited(const ls_trained *trained) {
+    return LS_FAIL(trained->ctx, LS_EINPUT,
+                   "%s/config.yaml was changed after the training: its checksum is not the one in "
+                   "the checkpoint's manifest. Undo the change; what an evaluation may differ in "
+                   "goes on the command line (data.corpus=, extend=), and other settings take "
+                   "these weights by train.from=%s",
+                   trained->folder, trained->folder);
+}
+
 ls_status ls_trained_find(ls_ctx *ctx, const char *path, ls_trained *out) {
     char checkpoint[LS_TRAINED_PATH], config[LS_TRAINED_PATH], folder[LS_TRAINED_PATH];
     *out = (ls_trained){.ctx = ctx, .step = -1};
@@ -48,6 +58,7 @@ ls_status ls_trained_find(ls_ctx *ctx, const char *path, ls_trained *out) {
     } else if (ls_path_exists(out->weights)) {
         LS_TRY(join(ctx, out->folder, path, "../.."));
         LS_TRY(join(ctx, config, out->folder, "config.yaml"));
+        LS_TRY(join(ctx, checkpoint, path, "."));
     } else {
         return LS_FAIL(ctx, LS_EINPUT,
                        "%s holds neither config.yaml (a run), model.safetensors (a checkpoint) nor "
@@ -56,7 +67,7 @@ ls_status ls_trained_find(ls_ctx *ctx, const char *path, ls_trained *out) {
     }
     LS_TRY(ls_settings_read(ctx, &out->settings, config));
     ls_settings_mark_optional(&out->settings);
-    return LS_OK;
+    return ls_checkpoint_edited(ctx, checkpoint, config, &out->edited);
 }
 
 /* Whether a list of names with commas between them has one. */
@@ -163,11 +174,20 @@ static ls_status open_tokenizer(ls_trained *trained) {
     return LS_OK;
 }
 
+static ls_status read_config(ls_trained *trained, const ls_settings *overrides) {
+    /* what a checkpoint does to its own positions is measured by its own length */
+    const bool scaled = ls_settings_has(&trained->settings, "extend");
+    LS_TRY(take_overrides(trained, overrides));
+    LS_TRY(ls_model_config_read(trained->ctx, &trained->settings, &trained->config));
+    if (scaled) trained->config.position.trained_length = trained->config.model.length;
+    return LS_OK;
+}
+
 ls_status ls_trained_describe(ls_ctx *ctx, const char *path, const ls_settings *overrides,
                               ls_trained *out) {
     LS_TRY(ls_trained_find(ctx, path, out));
-    LS_TRY(take_overrides(out, overrides));
-    return ls_model_config_read(ctx, &out->settings, &out->config);
+    if (out->edited) return refuse_edited(out);
+    return read_config(out, overrides);
 }
 
 static ls_status open_all(ls_trained *trained, const ls_dtype *type) {
@@ -176,15 +196,38 @@ static ls_status open_all(ls_trained *trained, const ls_dtype *type) {
     LS_TRY(trained_type(trained, &wanted));
     if (type != NULL) wanted = *type;
     LS_TRY(ls_model_hold(ctx, &trained->config, wanted, &trained->model));
-    LS_TRY(ls_trained_load(trained, trained->model, NULL));
+    if (!ctx->rehearsal) LS_TRY(ls_trained_load(trained, trained->model, NULL));
     return open_tokenizer(trained);
 }
 
-ls_status ls_trained_load(const ls_trained *trained, ls_model *model, size_t *missing) {
+static ls_status load_weights(const ls_trained *trained, ls_model *model, size_t *missing) {
     if (trained->family.type == NULL) return ls_model_load(model, trained->weights, missing);
     if (missing == NULL) return ls_family_load(&trained->family, model);
     return LS_FAIL(trained->ctx, LS_EUSE,
                    "%s is a public checkpoint: all of its weights are needed", trained->folder);
+}
+
+ls_status ls_trained_load(const ls_trained *trained, ls_model *model, size_t *missing) {
+    const char *broken;
+    LS_TRY(load_weights(trained, model, missing));
+    LS_TRY(ls_weights_find_broken(model->store, &broken));
+    if (broken == NULL) return LS_OK;
+    return LS_FAIL(trained->ctx, LS_EINPUT,
+                   "%s: weights are not finite (%s): no result would mean anything",
+                   trained->weights[0] == '\0' ? trained->folder : trained->weights, broken);
+}
+
+ls_status ls_trained_rehearse(ls_ctx *ctx, const ls_settings *settings,
+                              const ls_settings *overrides, const ls_dtype *type, ls_trained *out) {
+    *out = (ls_trained){.ctx = ctx, .step = -1};
+    ls_status status = LS_OK;
+    for (size_t i = 0; i < settings->count && status == LS_OK; i++)
+        status = ls_settings_copy(ctx, &out->settings, &settings->items[i]);
+    ls_settings_mark_optional(&out->settings);
+    if (status == LS_OK) status = read_config(out, overrides);
+    if (status == LS_OK) status = open_all(out, type);
+    if (status != LS_OK) ls_trained_clear(out);
+    return status;
 }
 
 ls_status ls_trained_open(ls_ctx *ctx, const char *path, const ls_settings *overrides,

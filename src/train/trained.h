@@ -15,6 +15,7 @@ typedef struct ls_trained {
     char folder[LS_TRAINED_PATH];  /* of the run, or the public one */
     char weights[LS_TRAINED_PATH]; /* the file; "": of a public checkpoint */
     int64_t step;                  /* -1: not known */
+    bool edited; /* config.yaml is no longer what the weights were trained with: none is opened */
     ls_settings settings; /* the run's config.yaml, or what a family says; with the overrides */
     ls_family family;     /* of a public checkpoint; type NULL: a run */
     ls_model_config config;
@@ -34,9 +35,14 @@ ls_status ls_trained_open(ls_ctx *ctx, const char *path, const ls_settings *over
 /* The same without weights and tokenizer: what would be opened. Clear *out in any case. */
 ls_status ls_trained_describe(ls_ctx *ctx, const char *path, const ls_settings *overrides,
                               ls_trained *out);
+/* The same for a run that is not there, of which only the settings are known: without weights, in a
+ * rehearsal (ls_ctx). */
+ls_status ls_trained_rehearse(ls_ctx *ctx, const ls_settings *settings,
+                              const ls_settings *overrides, const ls_dtype *type, ls_trained *out);
 /* LS_EUSE where there is no tokenizer, so that no text can be read or written. */
 ls_status ls_trained_needs_text(const ls_trained *trained);
-/* Weights into a model of the same description; see ls_model_load for `missing`. */
+/* Weights into a model of the same description; see ls_model_load for `missing`. LS_EINPUT where one
+ * is not finite. */
 ls_status ls_trained_load(const ls_trained *trained, ls_model *model, size_t *missing);
 void ls_trained_clear(ls_trained *trained);
 

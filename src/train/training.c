@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/lock.h"
+#include "base/temporary.h"
 #include "tensor/engine/machine.h"
 #include "train/objective.h"
 #include "train/task_keys.h"
@@ -69,6 +70,14 @@ static void name_folder(ls_training *t) {
     snprintf(out + used, sizeof t->folder - used, "-%.64s", model->position.type->name);
 }
 
+/* What a public checkpoint does to its own positions is measured by its own length. */
+static ls_status read_model(ls_training *t) {
+    ls_model_config *model = &t->settings.model;
+    LS_TRY(ls_model_config_read(t->ctx, t->given, model));
+    if (t->scaled) model->position.trained_length = model->model.length;
+    return LS_OK;
+}
+
 static ls_status read_section(ls_training *t, const char *section, const ls_option_table *table,
                               void *into) {
     LS_TRY(ls_options_default(t->ctx, table, into));
@@ -86,7 +95,7 @@ ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_t
     if (request->small) LS_TRY(take_small_model(out, settings->task.type == NULL));
     if (settings->task.type != NULL) LS_TRY(ls_task_settle(ctx, &settings->task, out->given));
     LS_TRY(read_section(out, "data", &ls_data_options, &settings->data));
-    LS_TRY(ls_model_config_read(ctx, out->given, &settings->model));
+    LS_TRY(read_model(out));
     if (ls_settings_get(out->given, "train.length") == NULL)
         LS_TRY(put_number(out, "train.length", settings->model.model.length));
     if (ls_settings_get(out->given, "train.seed") == NULL)
@@ -144,7 +153,7 @@ static ls_status open_corpus(ls_training *t) {
     if (model->model.vocabulary == 0) {
         ls_model_config_clear(ctx, model);
         LS_TRY(put_number(t, "model.vocabulary", has));
-        LS_TRY(ls_model_config_read(ctx, t->given, model));
+        LS_TRY(read_model(t));
     }
     LS_TRY(settle_mask(t));
     return ls_data_loader(ctx, &t->data, &t->settings.data, train->batch, train->length,
@@ -177,6 +186,7 @@ static ls_status make_folder(ls_training *t) {
                ls_token_file_tokens(t->data.train));
     LS_TRY(ls_folder_make(t->ctx, t->folder));
     LS_TRY(ls_lock_take(t->ctx, t->folder, false, &t->lock));
+    LS_TRY(ls_temporaries_sweep(t->ctx, t->folder, ls_is_temporary));
     if (t->data.tokenizer != NULL)
         LS_TRY(ls_run_folder_tokenizer(t->ctx, t->folder, t->data.tokenizer));
     return ls_run_folder_environment(t->ctx, t->folder);
@@ -207,9 +217,12 @@ ls_status ls_training_run(ls_training *t, const ls_training_hooks *hooks, ls_tra
     LS_TRY(ls_run_folder_config(ctx, t->folder, &t->settings, &t->config));
     LS_TRY(ls_model_new(ctx, &t->settings.model, ls_train_dtype(train), (uint64_t)train->seed, true,
                         &t->model));
-    LS_TRY(begin_with_weights(t));
-    LS_TRY(make_folder(t));
-    LS_TRY(find_peak(t, &job.peak));
+    if (!ctx->rehearsal) {
+        LS_TRY(begin_with_weights(t));
+        LS_TRY(make_folder(t));
+    }
+    job.peak = hooks->peak;
+    if (job.peak == 0 && !ctx->rehearsal) LS_TRY(find_peak(t, &job.peak));
     job.config = t->config.bytes;
     return corpus ? ls_train_model(ctx, t->model, t->loader, &job, result)
                   : ls_train_model_on(ctx, t->model, &job, result);

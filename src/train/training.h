@@ -38,13 +38,15 @@ typedef struct ls_training_hooks {
     void (*step)(void *user, const ls_train_step *step); /* or NULL */
     void (*progress)(void *user, const ls_metrics_row *row, const char *line); /* or NULL */
     void *user;
+    double peak; /* of the machine in the type that is trained in, see ls_train_job; 0: measured */
 } ls_training_hooks;
 
 /* Reads and checks all settings before any data are touched; the caller then looks whether some
  * were not used (ls_settings_finish). Clear *out in any case. */
 ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_training *out);
 /* Trains to the end, or goes on with the run in the folder: see ls_train_run for what comes back.
- * LS_EUSE where another process is at work there. */
+ * LS_EUSE where another process is at work there. In a rehearsal (ls_ctx) the folder is not touched;
+ * `config` then says what it would hold. */
 ls_status ls_training_run(ls_training *training, const ls_training_hooks *hooks,
                           ls_train_result *result);
 void ls_training_clear(ls_training *training);

@@ -18,6 +18,7 @@ ls_status ls__bpe_words(ls_ctx *ctx, const ls_pattern *pattern, ls_matcher *matc
     while (length > 0) {
         size_t valid = ls__utf8_valid(text, length), begin, end;
         for (size_t at = 0; at < valid; at = end) {
+            LS_TRY(ls_check_stop(ctx, "tokenising"));
             LS_TRY(ls__pattern_find(ctx, pattern, matcher, text, valid, at, &begin, &end));
             if (begin != at || end <= at)
                 return LS_FAIL(ctx, LS_EBUG, "the word pattern left a character out");

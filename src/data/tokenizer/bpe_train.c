@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "data/tokenizer/bpe.h"
 
-enum { TRAINED_TOKEN_BYTES = 128, FIRST_SLOTS = 1 << 12 };
+enum { TRAINED_TOKEN_BYTES = 128, FIRST_SLOTS = 1 << 12, LOOK_EVERY = 4096 };
 
 typedef struct word_entry {
     size_t begin; /* in the pool of bytes, and of symbols while merging */
@@ -250,6 +250,7 @@ static ls_status merger_start(ls_ctx *ctx, merger *m, const ls_bpe_trainer *trai
     m->word_count = trainer->word_count;
     LS_TRY(pairs_grow(ctx, m));
     for (size_t w = 0; w < m->word_count; w++) {
+        if (w % LOOK_EVERY == 0) LS_TRY(ls_check_stop(ctx, "learning a tokenizer"));
         word_entry *word = &m->words[w];
         *word = trainer->words[w];
         int32_t *symbols = m->symbols + word->begin;
@@ -322,6 +323,7 @@ static ls_status merge_all(ls_ctx *ctx, merger *m, int64_t vocabulary, ls_bpe *b
     const ls_vocabulary *pieces = &bpe->base.pieces;
     while (m->heap_count > 0 && pieces->count + 1 < vocabulary) {
         candidate top = heap_pop(m);
+        LS_TRY(ls_check_stop(ctx, "learning a tokenizer"));
         const pair_entry *pair = pair_find(m, top.left, top.right);
         if (pair->count != top.count) {
             /* out of date; what grew was pushed again at once, what shrank is pushed now */

@@ -166,6 +166,7 @@ static ls_status merge_text(ls_ctx *ctx, encoder *e, const uint8_t *text, size_t
     if (sp->any_unused) return merge_part(ctx, e, text, length);
     for (size_t at = 0, used; at < length; at += used) {
         bool known;
+        LS_TRY(ls_check_stop(ctx, "tokenising"));
         used = ls__merges_part(&sp->merges, text + at, length - at);
         ls_cached_word *cached = ls__word_cache_find(&cache, text + at, used, &known);
         size_t before = e->out->count;

@@ -15,6 +15,7 @@ void ls__subword_work_clear(ls_ctx *ctx, ls_subword_work *work) {
 ls_status ls__subword_encode(ls_ctx *ctx, const ls_subword *model, ls_subword_work *work,
                              const uint8_t *word, size_t length, ls_ids *out) {
     bool known;
+    LS_TRY(ls_check_stop(ctx, "tokenising"));
     ls_cached_word *cached = ls__word_cache_find(&work->cache, word, length, &known);
     if (known) return ls_ids_append(ctx, out, cached->ids, cached->count);
     size_t before = out->count;

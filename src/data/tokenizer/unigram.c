@@ -97,6 +97,7 @@ ls_status ls__unigram_run(ls_ctx *ctx, const ls_unigram *unigram, ls_unigram_wor
         LS_TRY(offer_all(ctx, &s, at, length - at));
         at += ls__utf8_length(s.text + at, length - at);
         if (at < s.reach) continue;
+        LS_TRY(ls_check_stop(ctx, "tokenising"));
         LS_TRY(hand_out(ctx, &s, at, take, user));
         work->nodes[0] = (ls_unigram_node){.score = work->nodes[at].score};
         s.text += at;

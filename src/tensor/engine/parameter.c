@@ -140,16 +140,17 @@ ls_status ls_parameters_seal(ls_parameters *store, uint64_t seed, bool with_grad
     if (store->type == LS_BF16)
         store->shadow = ls_device_take_cleared(ctx, total, sizeof *store->shadow);
     if (with_gradient) store->gradient = ls_device_take_cleared(ctx, total, size);
-    double *values = ls_new(ctx, (size_t)most, sizeof *values);
-    bool failed = store->master == NULL || values == NULL ||
+    const bool blank = store->blank || ctx->rehearsal;
+    double *values = blank ? NULL : ls_new(ctx, (size_t)most, sizeof *values);
+    bool failed = store->master == NULL || (values == NULL && !blank) ||
                   (store->type == LS_BF16 && store->shadow == NULL) ||
                   (with_gradient && store->gradient == NULL);
-    for (size_t i = 0; !failed && !store->blank && i < store->count; i++)
+    for (size_t i = 0; !failed && !blank && i < store->count; i++)
         fill(store, &store->items[i], seed, values);
     ls_free(ctx, values);
     if (failed) return LS_ENOMEM;
     store->sealed = true;
-    ls_parameters_round(store);
+    if (!blank) ls_parameters_round(store); /* zeros are rounded zeros */
     return LS_OK;
 }
 

@@ -347,6 +347,10 @@ ls_status ls_state_values(const ls_program *program, const ls_state *state, cons
                           int64_t rows, int64_t width, double *out);
 /* Whole content as bytes (position, extents, buffers), and back; loading checks every size. */
 ls_status ls_state_save(ls_ctx *ctx, const ls_state *state, ls_text *out);
+/* The same bytes piece by piece, without a copy of all of them; ls_state_length of them. */
+typedef ls_status (*ls_state_sink)(void *user, const void *bytes, size_t length);
+ls_status ls_state_put(ls_ctx *ctx, const ls_state *state, ls_state_sink put, void *user);
+size_t ls_state_length(const ls_state *state);
 ls_status ls_state_load(ls_ctx *ctx, ls_state *state, const void *bytes, size_t length);
 
 #endif

@@ -317,31 +317,52 @@ ls_status ls__state_begin(ls_program *p, ls_state *state) {
     return LS_OK;
 }
 
-static ls_status append_content(ls_ctx *ctx, const struct ls_state_port *port, ls_text *out) {
-    if (ctx->device == NULL) {
-        ls_text_append(ctx, out, port->data, port->bytes);
-        return LS_OK;
-    }
+static ls_status put_content(ls_ctx *ctx, const struct ls_state_port *port, ls_state_sink put,
+                             void *user) {
+    if (ctx->device == NULL) return put(user, port->data, port->bytes);
     void *here = ls_new_raw(ctx, port->bytes, 1);
     if (here == NULL) return LS_ENOMEM;
     ls_status status = ls_device_get(ctx, here, port->data, port->bytes);
-    ls_text_append(ctx, out, here, port->bytes);
+    if (status == LS_OK) status = put(user, here, port->bytes);
     ls_free(ctx, here);
     return status;
 }
 
 /* Layout: "LSSTATE1", ports, batch, position; per port identity, bytes, first, count, content. */
-ls_status ls_state_save(ls_ctx *ctx, const ls_state *state, ls_text *out) {
-    int64_t head[3] = {(int64_t)state->ports, state->batch, state->position};
-    ls_text_append(ctx, out, "LSSTATE1", 8);
-    ls_text_append(ctx, out, head, sizeof head);
+static const char saved_magic[8] = {'L', 'S', 'S', 'T', 'A', 'T', 'E', '1'};
+
+ls_status ls_state_put(ls_ctx *ctx, const ls_state *state, ls_state_sink put, void *user) {
+    const int64_t head[3] = {(int64_t)state->ports, state->batch, state->position};
+    LS_TRY(put(user, saved_magic, sizeof saved_magic));
+    LS_TRY(put(user, head, sizeof head));
     for (size_t i = 0; i < state->ports; i++) {
-        int64_t about[4] = {(int64_t)state->port[i].identity, (int64_t)state->port[i].bytes,
-                            state->port[i].extent.first, state->port[i].extent.count};
-        ls_text_append(ctx, out, about, sizeof about);
-        LS_TRY(append_content(ctx, &state->port[i], out));
+        const int64_t about[4] = {(int64_t)state->port[i].identity, (int64_t)state->port[i].bytes,
+                                  state->port[i].extent.first, state->port[i].extent.count};
+        LS_TRY(put(user, about, sizeof about));
+        LS_TRY(put_content(ctx, &state->port[i], put, user));
     }
-    return ls_text_status(out);
+    return LS_OK;
+}
+
+size_t ls_state_length(const ls_state *state) {
+    size_t length = sizeof saved_magic + 3 * sizeof(int64_t);
+    for (size_t i = 0; i < state->ports; i++) length += 4 * sizeof(int64_t) + state->port[i].bytes;
+    return length;
+}
+
+typedef struct text_sink {
+    ls_ctx *ctx;
+    ls_text *out;
+} text_sink;
+
+static ls_status append_text(void *user, const void *bytes, size_t length) {
+    const text_sink *sink = user;
+    ls_text_append(sink->ctx, sink->out, bytes, length);
+    return ls_text_status(sink->out);
+}
+
+ls_status ls_state_save(ls_ctx *ctx, const ls_state *state, ls_text *out) {
+    return ls_state_put(ctx, state, append_text, &(text_sink){ctx, out});
 }
 
 /* The number of the port of this name, or of none: that behind the last. */
@@ -372,8 +393,7 @@ ls_status ls_state_values(const ls_program *program, const ls_state *state, cons
                        (long long)held, (long long)(ls_count(tensor) / (B * room)), (long long)rows,
                        (long long)width);
     ls_text content = {0};
-    ls_status status = append_content(ctx, port, &content);
-    if (status == LS_OK) status = ls_text_status(&content);
+    ls_status status = put_content(ctx, port, append_text, &(text_sink){ctx, &content});
     for (int64_t b = 0; b < B && status == LS_OK; b++)
         for (int64_t i = 0; i < rows * width; i++)
             out[b * rows * width + i] =
@@ -446,8 +466,8 @@ ls_status ls_state_load(ls_ctx *ctx, ls_state *state, const void *bytes, size_t 
     for (int pass = 0; pass < 2; pass++) {
         ls_reader reader = {bytes, length};
         const uint8_t *magic;
-        if (!ls_reader_take(&reader, 8, &magic) || memcmp(magic, "LSSTATE1", 8) != 0 ||
-            !take_numbers(&reader, head, 3))
+        if (!ls_reader_take(&reader, 8, &magic) ||
+            memcmp(magic, saved_magic, sizeof saved_magic) != 0 || !take_numbers(&reader, head, 3))
             return LS_FAIL(ctx, LS_EINPUT, "these bytes are not a saved state");
         const int64_t end = state->begins == NULL ? state->capacity : INT32_MAX;
         if (head[0] != (int64_t)state->ports || head[1] != state->batch || head[2] < 0 ||

@@ -1,0 +1,90 @@
+#include "base/temporary.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+enum { PATH_BYTES = 4096, TRIES = 10000 };
+
+/* Makes the thing of one name and opens it; -1 with errno. */
+static int make(const char *name, bool folder) {
+    if (!folder) return open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    return mkdir(name, 0777) != 0 ? -1 : open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* Locks it; false where somebody swept it away before it was. */
+static bool hold(int fd) {
+    struct stat about;
+    while (flock(fd, LOCK_EX) != 0)
+        if (errno != EINTR) return true; /* a file system without locks: it is never swept there */
+    return fstat(fd, &about) == 0 && about.st_nlink > 0;
+}
+
+static ls_status make_held(ls_ctx *ctx, const char *path, bool folder, char *name, size_t bytes,
+                           int *out) {
+    for (int i = 0; i < TRIES; i++) {
+        if ((size_t)snprintf(name, bytes, "%s.%ld-%d" LS_TEMPORARY_END, path, (long)getpid(), i) >=
+            bytes)
+            return LS_FAIL(ctx, LS_EUSE, "the path %s is too long", path);
+        *out = make(name, folder);
+        if (*out < 0 && errno == EEXIST) continue;
+        if (*out < 0) return LS_FAIL(ctx, LS_EIO, "creating %s: %s", name, strerror(errno));
+        if (hold(*out)) return LS_OK;
+        close(*out);
+    }
+    return LS_FAIL(ctx, LS_EIO, "no free name for a temporary file beside %s", path);
+}
+
+ls_status ls_temporary_file(ls_ctx *ctx, const char *path, char *name, size_t bytes, FILE **out) {
+    int fd;
+    *out = NULL;
+    LS_TRY(make_held(ctx, path, false, name, bytes, &fd));
+    *out = fdopen(fd, "wb");
+    if (*out != NULL) return LS_OK;
+    const int reason = errno;
+    close(fd);
+    unlink(name);
+    return LS_FAIL(ctx, LS_EIO, "creating %s: %s", name, strerror(reason));
+}
+
+ls_status ls_temporary_folder(ls_ctx *ctx, const char *path, char *name, size_t bytes, int *lock) {
+    return make_held(ctx, path, true, name, bytes, lock);
+}
+
+bool ls_is_temporary(const char *name) {
+    const size_t length = strlen(name), end = sizeof LS_TEMPORARY_END - 1;
+    return length > end && strcmp(name + length - end, LS_TEMPORARY_END) == 0;
+}
+
+static ls_status sweep_one(ls_ctx *ctx, const char *path) {
+    struct stat about;
+    if (lstat(path, &about) != 0) return LS_OK;
+    const bool lockable = S_ISREG(about.st_mode) || S_ISDIR(about.st_mode);
+    const int fd = lockable ? open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC) : -1;
+    const bool held = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0;
+    ls_status status = held || (lockable && fd < 0) ? LS_OK : ls_folder_remove(ctx, path);
+    if (fd >= 0) close(fd);
+    if (status != LS_EIO) return status;
+    ctx->error = (ls_error){0}; /* of another owner, or on a disk that is only read: it stays */
+    return LS_OK;
+}
+
+ls_status ls_temporaries_sweep(ls_ctx *ctx, const char *folder, bool (*ours)(const char *name)) {
+    char **names, path[PATH_BYTES];
+    size_t count;
+    if (!ls_path_is_folder(folder)) return LS_OK;
+    LS_TRY(ls_folder_list(ctx, folder, &names, &count));
+    ls_status status = LS_OK;
+    for (size_t i = 0; status == LS_OK && i < count; i++) {
+        if (!ls_is_temporary(names[i]) || !ours(names[i])) continue;
+        status = ls_path_join(ctx, path, sizeof path, folder, names[i]);
+        if (status == LS_OK) status = sweep_one(ctx, path);
+    }
+    ls_names_free(ctx, names, count);
+    return status;
+}

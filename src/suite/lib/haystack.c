@@ -1,0 +1,120 @@
+#include "suite/lib/haystack.h"
+
+#include <stdio.h>
+#include <string.h>
+
+ls_status ls_hay_open(ls_suite *suite, ls_hay *out) {
+    char hash[20];
+    *out = (ls_hay){.text = ls_noise_sentence, .length = strlen(ls_noise_sentence)};
+    json_object_set_new(suite->notes, "haystack", json_string("noise"));
+    if (suite->settings.path[0] == '\0') return LS_OK;
+    LS_TRY(ls_map_open(suite->ctx, suite->settings.path, &out->map));
+    out->text = (const char *)out->map.bytes;
+    out->length = out->map.length;
+    if (out->length == 0)
+        return LS_FAIL(suite->ctx, LS_EINPUT, "%s has no text", suite->settings.path);
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)ls_hash(out->text, out->length));
+    json_object_set_new(suite->notes, "haystack", json_string(hash));
+    return LS_OK;
+}
+
+void ls_hay_close(ls_hay *hay) {
+    ls_map_close(&hay->map);
+}
+
+ls_status ls_hay_tokens(const ls_suite *suite, const ls_hay *hay, int64_t example, int64_t tokens,
+                        ls_ids *out) {
+    enum { BYTES_EACH = 8 }; /* of a token, more than most have */
+    const ls_random random = ls_suite_random(suite, "suite haystack", example);
+    size_t start = hay->map.bytes == NULL ? 0 : ls_random_below(random, 0, hay->length);
+    while (start > 0 && start < hay->length && hay->text[start - 1] != '\n') start++;
+    if (start >= hay->length) start = 0;
+    while ((int64_t)out->count < tokens) {
+        const size_t wanted = ((size_t)tokens - out->count) * BYTES_EACH + 64;
+        size_t end = hay->length - start < wanted ? hay->length : start + wanted;
+        while (end < hay->length && ((uint8_t)hay->text[end] & 0xC0) == 0x80) end++;
+        LS_TRY(
+            ls_encoder_encode(suite->ctx, suite->encoder, hay->text + start, end - start, 0, out));
+        if (end == hay->length && (int64_t)out->count < tokens)
+            LS_TRY(ls_encoder_encode(suite->ctx, suite->encoder, "\n", 1, 0, out));
+        start = end == hay->length ? 0 : end;
+    }
+    out->count = (size_t)tokens;
+    return LS_OK;
+}
+
+ls_status ls_suite_lengths(const ls_suite *suite, int64_t lengths[LS_OPTION_LIST_MAX],
+                           int64_t *count) {
+    const ls_ints *asked = &suite->settings.lengths;
+    const int64_t trained = suite->model->config->model.length;
+    *count = 0;
+    for (int64_t i = 0; i < asked->count; i++) {
+        char what[64];
+        snprintf(what, sizeof what, "a context of suite.lengths=%lld", (long long)asked->at[i]);
+        LS_TRY(ls_suite_check_window(suite, what, asked->at[i]));
+        lengths[(*count)++] = asked->at[i];
+    }
+    if (*count > 0) return LS_OK;
+    for (int64_t quarter = 1; quarter <= 16; quarter *= 2) {
+        const int64_t length = ls_max(16, trained * quarter / 4);
+        if (suite->window == 0 || length <= suite->window) lengths[(*count)++] = length;
+    }
+    return LS_OK;
+}
+
+double ls_suite_depth(int64_t index, int64_t count) {
+    return count == 1 ? 50 : 100.0 * (double)index / (double)(count - 1);
+}
+
+static const char *const qualities[] = {
+    "quiet",  "amber",  "brave", "clever", "distant", "early",  "faithful", "gentle",
+    "hollow", "icy",    "jolly", "keen",   "lively",  "misty",  "narrow",   "open",
+    "proud",  "rapid",  "salty", "tall",   "upper",   "vivid",  "warm",     "young",
+    "broad",  "copper", "dusty", "eager",  "famous",  "golden", "humble",   "silver"};
+static const char *const things[] = {
+    "harbour", "lantern", "meadow", "anchor", "bridge", "castle", "desert",  "engine",
+    "forest",  "garden",  "hammer", "island", "jacket", "kettle", "ladder",  "market",
+    "needle",  "orchard", "pepper", "quarry", "river",  "saddle", "temple",  "valley",
+    "window",  "acorn",   "basket", "candle", "dragon", "falcon", "glacier", "mirror"};
+enum { KINDS = 32 };
+
+void ls_suite_key(const ls_suite *suite, int64_t example, int64_t index, char *out, size_t bytes) {
+    const ls_random random = ls_suite_random(suite, "suite keys", example);
+    const uint64_t which =
+        ls_random_permute(random, (uint64_t)index % (KINDS * KINDS), KINDS * KINDS);
+    snprintf(out, bytes, "%s-%s", qualities[which / KINDS], things[which % KINDS]);
+}
+
+void ls_suite_digits(const ls_suite *suite, const char *purpose, int64_t example, int64_t index,
+                     int digits, bool hex, char *out) {
+    const ls_random random = ls_suite_random(suite, purpose, example);
+    for (int i = 0; i < digits; i++) {
+        const uint64_t at = (uint64_t)index * 64 + (uint64_t)i;
+        const uint64_t least = i == 0 && !hex; /* numbers do not begin with 0 */
+        out[i] = "0123456789abcdef"[least + ls_random_below(random, at, (hex ? 16 : 10) - least)];
+    }
+    out[digits] = '\0';
+}
+
+int64_t ls_suite_slot(const ls_suite *suite, int64_t example, int64_t index, int64_t count) {
+    const ls_random random = ls_suite_random(suite, "suite slots", index / count);
+    (void)example;
+    return (int64_t)ls_random_permute(random, (uint64_t)(index % count), (uint64_t)count);
+}
+
+ls_status ls_suite_candidates(const ls_suite *suite, ls_suite_group *group, ls_suite_item *item,
+                              const char *const *texts, int64_t count, int64_t truth) {
+    item->candidates = ls_pool_take(&group->pool, (size_t)count, sizeof *item->candidates);
+    item->names = ls_pool_take(&group->pool, (size_t)count, sizeof *item->names);
+    LS_TRY(ls_pool_status(&group->pool));
+    item->candidate_count = count;
+    item->truth = truth;
+    for (int64_t c = 0; c < count; c++) {
+        item->names[c] = ls_pool_copy(&group->pool, texts[c], strlen(texts[c]));
+        LS_TRY(ls_suite_encode(suite, &group->pool, texts[c], strlen(texts[c]), 0,
+                               &item->candidates[c]));
+        if (item->candidates[c].count == 0)
+            return LS_FAIL(suite->ctx, LS_EINPUT, "a candidate answer is an empty text");
+    }
+    return ls_pool_status(&group->pool);
+}

@@ -1,0 +1,129 @@
+#!/bin/sh
+# A signal is heeded within a second wherever nothing has to be kept first, with the documented exit code: while a
+# corpus is read, a tokenizer learnt, a text tokenised, a study begun, something measured. A pipe in place of any file
+# is refused.
+# Tier: slow.
+set -u
+program=$(realpath "$1")
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch"
+export XDG_CACHE_HOME="$scratch/cache" GOMP_SPINCOUNT=100 OMP_NUM_THREADS=1
+failures=0
+fail() {
+    echo "FAILED: $*" >&2
+    failures=$((failures + 1))
+}
+# large enough that reading, learning and tokenising take seconds each
+python3 - <<'P'
+import random
+random.seed(1)
+words = ["".join(random.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(random.randint(2, 9))) for _ in range(200000)]
+with open("words.txt", "w") as out:
+    for _ in range(12):
+        out.write(" ".join(random.choice(words) for _ in range(100000)) + "\n")
+P
+small="model.layers=1 model.width=16 mixer.heads=2 model.length=16 train.batch=2"
+cat >study.yaml <<Y
+model: {layers: 1, width: 16, length: 16}
+data: {corpus: words.txt, tokenizer: train, vocabulary: 30000}
+train: {steps: 1000000, batch: 2}
+arms:
+  a: {train.lr: 1e-3}
+Y
+
+# WAIT until the error output shows a pattern, send the signal, and measure how long the end takes
+heed() { # WHAT PATTERN COMMAND...
+    what=$1
+    pattern=$2
+    shift 2
+    : >err.txt
+    "$@" >out.txt 2>err.txt &
+    job=$!
+    tries=0
+    while kill -0 $job 2>/dev/null && [ -n "$pattern" ] && ! grep -q "$pattern" err.txt && [ $tries -lt 600 ]; do
+        sleep 0.05
+        tries=$((tries + 1))
+    done
+    sleep 0.2
+    kill -0 $job 2>/dev/null || { fail "$what: it ended before the signal: $(cat err.txt)"; return; }
+    start=$(date +%s%N)
+    kill -TERM $job
+    wait $job
+    code=$?
+    took=$((($(date +%s%N) - start) / 1000000))
+    [ $code -eq 75 ] || fail "$what: left with $code: $(cat err.txt)"
+    [ $took -lt ${LONGSHOT_TEST_HEED:-1000} ] || fail "$what: took $took ms"
+}
+heed "training, reading the corpus" "reading the corpus" \
+    "$program" train $small data.corpus=words.txt data.tokenizer=train data.vocabulary=30000 out=run
+heed "training, learning a tokenizer" "learning a tokenizer" \
+    "$program" train $small data.corpus=words.txt data.tokenizer=train data.vocabulary=30000 out=run
+heed "data, learning a tokenizer" "learning a tokenizer" \
+    "$program" data tokenizer data.corpus=words.txt data.vocabulary=30000 out=tokenizer
+heed "a study's check" "learning a tokenizer" "$program" study study.yaml check=true
+head -c 400000 words.txt >few.txt
+"$program" data tokenizer data.corpus=few.txt data.vocabulary=2000 out=tokenizer >/dev/null 2>&1 || fail "a tokenizer"
+heed "data, tokenising" "tokenising the train" \
+    "$program" data prepare data.corpus=words.txt data.tokenizer=tokenizer out=prepared
+for i in 1 2 3 4 5 6 7 8; do cat words.txt; done >long.txt
+heed "tokenize" "" "$program" tokenize tokenizer file=long.txt
+heed "bench" "" "$program" bench what=train peer=none seconds=100 rounds=3 threads=1
+heed "bench of the machine" "" "$program" bench what=gemm peer=none
+[ -z "$(find prepared -name '*.tokens')" ] || fail "a token file was finished"
+[ -z "$(find cache prepared -name '*.tmp' 2>/dev/null)" ] || fail "left behind: $(find cache prepared -name '*.tmp')"
+# a report of many arms
+python3 - <<'P'
+import json, os
+os.makedirs("many")
+row = {"protocol": "nonoverlap", "length": 16, "loss": 0.5, "ppl": 1.6, "excess": 0.1, "n": 1}
+arms = [{"name": "a%d" % i, "label": "a", "from": None, "parameters": 5, "tokens_trained": 5, "seeds": 1,
+         "missing_seeds": [], "settings": {}, "results": [dict(row, length=16 + k) for k in range(100)],
+         "resolution": [], "positions": []} for i in range(9000)]
+json.dump({"format": "longshot-study-1", "study": "s", "title": "t", "about": "", "finished": True, "longshot": "0",
+           "command": "c", "trained_length": 16, "machine": {}, "settings": {}, "arms": arms}, open("many/results.json", "w"))
+P
+heed "report" "" "$program" report many
+
+# a pipe in place of any file: an error, never a wait
+pipe() { # FILE COMMAND...
+    file=$1
+    shift
+    [ ! -e "$file" ] || mv "$file" kept
+    mkfifo "$file"
+    timeout 30 "$@" >out.txt 2>err.txt
+    code=$?
+    [ $code -ne 124 ] || fail "$* waits for $file"
+    [ $code -ne 0 ] || fail "$* took a pipe for $file"
+    rm -f "$file"
+    [ ! -e kept ] || mv kept "$file"
+}
+head -c 20000 words.txt >text.txt
+tiny="$small data.corpus=text.txt train.steps=2"
+pipe text.txt "$program" train $tiny out=piped --quiet
+pipe text.txt "$program" data stats data.corpus=text.txt
+pipe study.yaml "$program" study study.yaml check=true
+pipe golden.safetensors "$program" apply mixer=attention golden=golden.safetensors
+pipe weights.safetensors "$program" apply mixer=attention weights=weights.safetensors input=words.txt output=y.safetensors
+pipe tokenizer.json "$program" tokenize tokenizer.json text=a
+pipe vocab.txt "$program" tokenize vocab.txt text=a
+pipe input.txt "$program" tokenize byte file=input.txt
+mkdir -p public folder many2
+echo '{"model_type": "gpt2"}' >public/config.json
+for file in public/config.json public/model.safetensors public/model.safetensors.index.json; do
+    pipe $file "$program" eval public
+    pipe $file "$program" inspect public
+done
+pipe folder/tokenizer.json "$program" tokenize folder text=a
+pipe many2/results.json "$program" report many2
+cp many/results.json many2/
+pipe many2/timing.json "$program" report many2
+pipe losses.safetensors "$program" recl losses.safetensors
+# the cache makes again what it cannot read, and never waits for it
+"$program" train $tiny cache=own out=cached --quiet >/dev/null 2>&1 || fail "a training"
+tokens=$(ls own/*-train.tokens)
+rm "$tokens"
+mkfifo "$tokens"
+timeout 60 "$program" train $tiny cache=own out=again --quiet >out.txt 2>err.txt || fail "a pipe in the cache: $? $(cat err.txt)"
+[ -f "$tokens" ] || fail "the token file was not made again"
+[ $failures -eq 0 ]
