@@ -1,5 +1,6 @@
 /* What the vectors do not show: other components, refusals, bytes that are not UTF-8, saving, GGUF's
- * vocabularies, a corpus there and back, and allocations that fail. */
+ * vocabularies, a corpus there and back, and allocations that fail.
+ * Tier: unsanitized */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
