@@ -114,6 +114,7 @@ static void test_single_files(void **state) {
     assert_int_equal(ls_token_writer_new(&ctx, path, tokenizer, 0, &writer), LS_OK);
     assert_int_equal(ls_token_writer_add(&ctx, writer, ids, 100, 100), LS_OK);
     assert_int_equal(ls_token_writer_finish(&ctx, writer), LS_OK);
+    ls_token_writer_free(&ctx, writer);
     ls_tokenizer_free(&ctx, tokenizer);
     expect_file(path);
     snprintf(path, sizeof path, "%s/losses.safetensors", folder);

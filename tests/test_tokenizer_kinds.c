@@ -1,5 +1,6 @@
 /* What the vectors do not show: other components, refusals, bytes that are not UTF-8, saving, GGUF's
- * vocabularies, a corpus there and back, and allocations that fail. */
+ * vocabularies, a corpus there and back, and allocations that fail.
+ * Tier: unsanitized */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -342,6 +343,118 @@ static void test_gguf(void **state) {
 }
 
 /* `bert` marks word starts; the same ids as the file it was made of. */
+/* ---- vocabularies that are refused, and allocations that fail ---- */
+
+typedef struct small_vocabulary {
+    ls_gguf_text tokens[270];
+    int32_t types[270];
+    float scores[270];
+    char bytes[256][8];
+    ls_gguf_vocabulary v;
+} small_vocabulary;
+
+static void small_token(small_vocabulary *s, const char *text, int32_t type, float score) {
+    const size_t i = s->v.token_count++;
+    s->tokens[i] = (ls_gguf_text){text, strlen(text)};
+    s->types[i] = type;
+    s->scores[i] = score;
+}
+
+/* <unk>, <s>, </s>, every byte, a few words. */
+static void small_open(small_vocabulary *s, const char *model) {
+    *s = (small_vocabulary){.v = ls_gguf_vocabulary_empty};
+    s->v.model = model;
+    s->v.tokens = s->tokens;
+    s->v.types = s->types;
+    s->v.scores = s->scores;
+    small_token(s, "<unk>", 2, 0);
+    small_token(s, "<s>", 3, 0);
+    small_token(s, "</s>", 3, 0);
+    for (int i = 0; i < 256; i++) {
+        snprintf(s->bytes[i], sizeof s->bytes[i], "<0x%02X>", i);
+        small_token(s, s->bytes[i], 6, 0);
+    }
+    small_token(s, "a", 1, -1);
+    small_token(s, "b", 1, -2);
+    small_token(s, "ab", 1, -1.5F);
+    small_token(s, "\xe2\x96\x81", 1, -3);
+    small_token(s, "<user>", 4, 0);
+    s->v.unk = 0;
+    s->v.bos = 1;
+    s->v.eos = 2;
+}
+
+static ls_status small_use(ls_ctx *ctx, void *user) {
+    const small_vocabulary *s = user;
+    ls_tokenizer *tokenizer = NULL;
+    ls_ids ids = {0};
+    ls_text text = {0};
+    ls_status status;
+    LS_TRY_GOTO(ls_tokenizer_new_gguf(ctx, &s->v, "g", &tokenizer));
+    LS_TRY_GOTO(
+        ls_tokenizer_encode(ctx, tokenizer, "ab \xff<user>\xc3\xa9", 11, LS_ENCODE_SPECIAL, &ids));
+    LS_TRY_GOTO(ls_tokenizer_decode(ctx, tokenizer, ids.at, ids.count, &text));
+fail:
+    ls_ids_clear(ctx, &ids);
+    ls_text_clear(ctx, &text);
+    ls_tokenizer_free(ctx, tokenizer);
+    return status;
+}
+
+static void small_refused(small_vocabulary *s, const char *word) {
+    ls_ctx ctx = ls_ctx_default();
+    ls_status status = small_use(&ctx, s);
+    if (status != LS_EINPUT || strstr(ctx.error.message, word) == NULL)
+        fail_msg("%d, `%s` does not name %s", (int)status, ctx.error.message, word);
+}
+
+static void test_gguf_refusals(void **state) {
+    (void)state;
+    static small_vocabulary s;
+    static const char *const models[] = {"llama", "t5"};
+    for (int i = 0; i < 2; i++) {
+        small_open(&s, models[i]);
+        fail_each_allocation(small_use, &s);
+    }
+    small_open(&s, NULL);
+    small_refused(&s, "no vocabulary");
+    small_open(&s, "llama");
+    s.v.token_count = 0;
+    small_refused(&s, "no vocabulary");
+    small_open(&s, "llama");
+    s.v.token_count = (size_t)LS_VOCABULARY_MAX + 1;
+    small_refused(&s, "no vocabulary");
+    small_open(&s, "llama");
+    s.v.merge_count = (size_t)LS_VOCABULARY_MAX + 1;
+    small_refused(&s, "no vocabulary");
+    small_open(&s, "llama");
+    s.v.pad = (int64_t)s.v.token_count;
+    small_refused(&s, "special token");
+    static const int32_t types[] = {0, 7};
+    for (int i = 0; i < 2; i++) {
+        small_open(&s, "llama");
+        s.types[5] = types[i];
+        small_refused(&s, "type");
+    }
+    small_open(&s, "llama");
+    s.tokens[5] = (ls_gguf_text){"a\0b", 3};
+    small_refused(&s, "NUL");
+    small_open(&s, "llama");
+    s.tokens[5] = (ls_gguf_text){"\xff", 1};
+    small_refused(&s, "UTF-8");
+    static const char *const bytes[] = {"<0x0G>", "<0xG0>", "<1x00>", "<0x00?", "<0x:0>", "<0x0>"};
+    for (int i = 0; i < 6; i++) { /* what is to be a byte, and a byte that is not there */
+        small_open(&s, "llama");
+        s.tokens[9] = (ls_gguf_text){bytes[i], strlen(bytes[i])};
+        small_refused(&s, "byte");
+    }
+    small_open(&s, "llama");
+    s.types[9] = 1;
+    small_refused(&s, "byte");
+    small_open(&s, "nothing-of-this-name");
+    small_refused(&s, "nothing-of-this-name");
+}
+
 static void test_gguf_bert(void **state) {
     (void)state;
     static arrays a;
@@ -561,11 +674,17 @@ static void test_allocation_failures(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_splits),    cmocka_unit_test(test_normalizers),
-        cmocka_unit_test(test_refusals),  cmocka_unit_test(test_any_bytes),
-        cmocka_unit_test(test_saving),    cmocka_unit_test(test_gguf),
-        cmocka_unit_test(test_gguf_bert), cmocka_unit_test(test_gguf_sentencepiece),
-        cmocka_unit_test(test_corpus),    cmocka_unit_test(test_allocation_failures),
+        cmocka_unit_test(test_splits),
+        cmocka_unit_test(test_normalizers),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_any_bytes),
+        cmocka_unit_test(test_saving),
+        cmocka_unit_test(test_gguf),
+        cmocka_unit_test(test_gguf_bert),
+        cmocka_unit_test(test_gguf_refusals),
+        cmocka_unit_test(test_gguf_sentencepiece),
+        cmocka_unit_test(test_corpus),
+        cmocka_unit_test(test_allocation_failures),
     };
     return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
 }

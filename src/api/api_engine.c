@@ -163,7 +163,7 @@ ls_status ls__api_give_text(ls_ctx *ctx, const char *text, char **out) {
 }
 
 ls_status ls__api_give_json(ls_ctx *ctx, json_t *json, char **out) {
-    char *text = json == NULL ? NULL : json_dumps(json, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+    char *text = ls_json_dump(json, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
     json_decref(json);
     if (text == NULL) return LS_FAIL(ctx, LS_ENOMEM, "no memory for the JSON");
     ls_status status = ls__api_give_text(ctx, text, out);

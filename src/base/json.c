@@ -98,12 +98,15 @@ ls_status ls_json_read(ls_ctx *ctx, const char *path, size_t most, json_t **out)
     return status;
 }
 
+char *ls_json_dump(const json_t *json, size_t flags) {
+    char *text = json_dumps(json, flags);
+    if (!ls_json_starved()) return text;
+    free(text);
+    return NULL;
+}
+
 ls_status ls_json_write(ls_ctx *ctx, const char *path, const json_t *json) {
-    char *text = json_dumps(json, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
-    if (ls_json_starved()) { /* also while it was put together: it may lack something */
-        free(text);
-        text = NULL;
-    }
+    char *text = ls_json_dump(json, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
     if (text == NULL) return LS_FAIL(ctx, LS_ENOMEM, "no memory to write %s", path);
     ls_text line = {0};
     ls_text_printf(ctx, &line, "%s\n", text);

@@ -18,6 +18,9 @@ ls_status ls_json_read(ls_ctx *ctx, const char *path, size_t most, json_t **out)
 /* Whether this thread was short of memory for JSON since it was asked last: what was put together
  * since then may lack members. */
 bool ls_json_starved(void);
+/* json_dumps, but NULL where memory was short, also while the value was put together: jansson leaves
+ * out what it has no room for. free it. */
+char *ls_json_dump(const json_t *json, size_t flags);
 /* Indented, keys in insertion order, a newline at the end; durable and atomic. */
 ls_status ls_json_write(ls_ctx *ctx, const char *path, const json_t *json);
 /* Typed members of an object; LS_EINPUT naming `what` and the key where missing, mistyped or not in

@@ -66,12 +66,8 @@ ls_status ls_cli_print_text(ls_cli *cli, ls_text *text) {
 }
 
 ls_status ls_cli_print_json(ls_cli *cli, json_t *json) {
-    char *text = json == NULL ? NULL : json_dumps(json, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+    char *text = ls_json_dump(json, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
     json_decref(json);
-    if (ls_json_starved()) {
-        free(text);
-        text = NULL;
-    }
     if (text == NULL) return LS_FAIL(&cli->ctx, LS_ENOMEM, "no memory for the JSON output");
     ls_text line = {0};
     ls_text_printf(&cli->ctx, &line, "%s\n", text);

@@ -12,7 +12,7 @@ static ls_status read_back(ls_ctx *ctx, const json_t *config, const char *name, 
                            char note[LS_FAMILY_NOTE_BYTES]) {
     ls_family family = {0};
     ls_model_config model = {0};
-    char *text = json_dumps(config, JSON_REAL_PRECISION(17));
+    char *text = ls_json_dump(config, JSON_REAL_PRECISION(17));
     if (text == NULL) return LS_FAIL(ctx, LS_ENOMEM, "no memory for a config.json");
     ls_status status = ls_family_parse(ctx, text, strlen(text), name, &family);
     free(text);

@@ -108,7 +108,7 @@ static void print_hash(uint64_t hash, char out[17]) {
 
 /* The hash of a manifest's own content, so that a flipped bit in it is noticed too. */
 static ls_status seal_of(ls_ctx *ctx, const json_t *manifest, char out[17]) {
-    char *text = json_dumps(manifest, JSON_COMPACT);
+    char *text = ls_json_dump(manifest, JSON_COMPACT);
     if (text == NULL) return LS_FAIL(ctx, LS_ENOMEM, "no memory for a manifest");
     print_hash(ls_hash(text, strlen(text)), out);
     free(text);

@@ -90,7 +90,7 @@ static ls_status make_json(ls_ctx *ctx, const ls_tokenizer *tokenizer, const ls_
         json_pack("{s:s,s:n,s:n,s:o,s:n,s:o,s:n,s:o,s:o}", "version", "1.0", "truncation",
                   "padding", "added_tokens", added_of(tokenizer), "normalizer", "pre_tokenizer",
                   byte_level(), "post_processor", "decoder", byte_level(), "model", model);
-    char *text = json == NULL ? NULL : json_dumps(json, JSON_INDENT(1));
+    char *text = ls_json_dump(json, JSON_INDENT(1));
     json_decref(json);
     if (text == NULL) return LS_FAIL(ctx, LS_ENOMEM, "no memory for a tokenizer");
     ls_text_printf(ctx, out, "%s\n", text);

@@ -82,7 +82,7 @@ static ls_status write_config(ls_ctx *ctx, const ls_gguf_vocabulary *v, bool add
         failed |= json_object_set_new(config, "added_tokens_decoder", list);
     else
         json_decref(list);
-    char *text = failed ? NULL : json_dumps(config, JSON_INDENT(1));
+    char *text = failed ? NULL : ls_json_dump(config, JSON_INDENT(1));
     json_decref(config);
     if (text == NULL) return LS_FAIL(ctx, LS_ENOMEM, "no memory for a tokenizer's configuration");
     ls_text_append(ctx, out, text, strlen(text));
@@ -295,7 +295,7 @@ static json_t *template_object(const ls_gguf_vocabulary *v, int64_t before, int6
 /* Dumps the document, which is used up, and reads it. */
 static ls_status read_document(ls_ctx *ctx, json_t *document, const ls_text *config,
                                const char *what, ls_tokenizer **out) {
-    char *dumped = document == NULL ? NULL : json_dumps(document, JSON_COMPACT);
+    char *dumped = ls_json_dump(document, JSON_COMPACT);
     json_decref(document);
     if (dumped == NULL) return LS_FAIL(ctx, LS_ENOMEM, "no memory for the tokenizer of %s", what);
     ls_text text = {0};

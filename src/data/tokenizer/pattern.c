@@ -295,21 +295,36 @@ ls_status ls__pattern_find(ls_ctx *ctx, const ls_pattern *pattern, ls_matcher *m
     return LS_OK;
 }
 
+ls_status ls__pattern_next(ls_ctx *ctx, const ls_pattern *pattern, ls_matcher *matcher,
+                           const uint8_t *text, size_t length, ls_match *match) {
+    while (match->from <= length) {
+        size_t before = match->end;
+        LS_TRY(ls__pattern_find(ctx, pattern, matcher, text, length, match->from, &match->begin,
+                                &match->end));
+        bool empty = match->begin == match->end, first = match->from == 0;
+        if (match->begin > length) return LS_OK;
+        match->from = match->end;
+        if (!empty) return LS_OK;
+        match->from +=
+            match->end == length ? 1 : ls__utf8_length(text + match->end, length - match->end);
+        if (first || match->end != before) return LS_OK;
+    }
+    match->begin = match->end = length + 1;
+    return LS_OK;
+}
+
 ls_status ls__pattern_replace(ls_ctx *ctx, const ls_pattern *pattern, ls_matcher *matcher,
                               const uint8_t *text, size_t length, const char *with,
                               size_t with_length, ls_text *out) {
-    size_t done = 0, begin, end;
+    size_t done = 0;
+    ls_match match = {0};
     ls_text_append(ctx, out, "", 0);
-    for (size_t from = 0; from <= length;) {
-        LS_TRY(ls__pattern_find(ctx, pattern, matcher, text, length, from, &begin, &end));
-        if (begin > length) break;
-        ls_text_append(ctx, out, text + done, begin - done);
+    for (;;) {
+        LS_TRY(ls__pattern_next(ctx, pattern, matcher, text, length, &match));
+        if (match.begin > length) break;
+        ls_text_append(ctx, out, text + done, match.begin - done);
         ls_text_append(ctx, out, with, with_length);
-        done = from = end;
-        if (end == begin) {
-            if (end == length) break;
-            from += ls__utf8_length(text + end, length - end);
-        }
+        done = match.end;
     }
     ls_text_append(ctx, out, text + done, length - done);
     return ls_text_status(out);

@@ -33,6 +33,14 @@ ls_status ls__pattern_find(ls_ctx *ctx, const ls_pattern *pattern, ls_matcher *m
                            const uint8_t *text, size_t length, size_t from, size_t *begin,
                            size_t *end);
 
+/* The next match of a walk over a text from {0}, which an empty match right behind another does not
+ * belong to; begin = length + 1 where there is none. */
+typedef struct ls_match {
+    size_t from, begin, end;
+} ls_match;
+ls_status ls__pattern_next(ls_ctx *ctx, const ls_pattern *pattern, ls_matcher *matcher,
+                           const uint8_t *text, size_t length, ls_match *match);
+
 /* Replaces every match by `with`. */
 ls_status ls__pattern_replace(ls_ctx *ctx, const ls_pattern *pattern, ls_matcher *matcher,
                               const uint8_t *text, size_t length, const char *with,

@@ -78,17 +78,15 @@ static ls_status stretch(ls_ctx *ctx, ls_pretokenizing *p, splitting *s, size_t 
 }
 
 static ls_status split_pattern(ls_ctx *ctx, ls_pretokenizing *p, splitting *s, size_t length) {
-    size_t done = 0, begin, end;
-    for (size_t from = 0; from <= length;) {
-        LS_TRY(ls__pattern_find(ctx, s->step->pattern, p->matcher, s->text, length, from, &begin,
-                                &end));
-        if (begin > length) break;
-        if (begin > done) LS_TRY(stretch(ctx, p, s, done, begin, false));
-        if (end > begin) LS_TRY(stretch(ctx, p, s, begin, end, true));
-        done = from = end;
-        if (end > begin) continue;
-        if (end == length) break;
-        from += ls__utf8_length(s->text + end, length - end);
+    size_t done = 0;
+    ls_match match = {0};
+    for (;;) {
+        LS_TRY(ls__pattern_next(ctx, s->step->pattern, p->matcher, s->text, length, &match));
+        if (match.begin > length) break;
+        if (match.begin > done) LS_TRY(stretch(ctx, p, s, done, match.begin, false));
+        /* an empty one gives no piece, but parts those beside it */
+        LS_TRY(stretch(ctx, p, s, match.begin, match.end, true));
+        done = match.end;
     }
     if (done < length) LS_TRY(stretch(ctx, p, s, done, length, false));
     return flush(ctx, p, s);
@@ -285,7 +283,10 @@ static ls_status read_other(ls_ctx *ctx, ls_pretokenizer *p, const json_t *json,
         white.character = NULL;
         white.invert = true;
         LS_TRY(add(ctx, p, white, &step));
-        return ls__pattern_regex(ctx, "\\w+|[^\\w\\s]+", what, &step->pattern);
+        /* the library's \w here has the joiners, U+200C and U+200D; that of Split has not */
+        return ls__pattern_regex(
+            ctx, "[\\w\xe2\x80\x8c\xe2\x80\x8d]+|[^\\w\xe2\x80\x8c\xe2\x80\x8d\\s]+", what,
+            &step->pattern);
     }
     if (strcmp(type, "BertPreTokenizer") == 0) {
         LS_TRY(ls__fields_known(ctx, json, "", what));

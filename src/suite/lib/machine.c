@@ -272,7 +272,7 @@ static json_t *identity_of(const ls_suite *suite) {
 
 bool ls_suite_folder(const ls_suite *suite, const ls_trained *trained, char *out, size_t bytes) {
     json_t *identity = identity_of(suite);
-    char *text = json_dumps(identity, JSON_COMPACT | JSON_SORT_KEYS);
+    char *text = ls_json_dump(identity, JSON_COMPACT | JSON_SORT_KEYS);
     const uint64_t hash = text == NULL ? 0 : ls_hash(text, strlen(text));
     json_decref(identity);
     free(text);

@@ -27,7 +27,7 @@ static ls_status cell_add(ls_ctx *ctx, cell *c, const json_t *record) {
 
 static ls_status cells_add(ls_ctx *ctx, cells *all, const json_t *record) {
     const json_t *what = json_object_get(record, "cell");
-    char *key = json_dumps(what, JSON_SORT_KEYS | JSON_COMPACT);
+    char *key = ls_json_dump(what, JSON_SORT_KEYS | JSON_COMPACT);
     size_t i = 0;
     if (key == NULL) return LS_FAIL(ctx, LS_ENOMEM, "no memory for the results");
     while (i < all->count && strcmp(all->at[i].key, key) != 0) i++;

@@ -61,7 +61,7 @@ static void drop_parts(ls_samples *s) {
 }
 
 static void append(ls_ctx *ctx, ls_text *text, const json_t *json) {
-    char *line = json_dumps(json, JSON_COMPACT);
+    char *line = ls_json_dump(json, JSON_COMPACT);
     if (line == NULL) {
         text->failed = true;
         (void)no_memory(ctx);
