@@ -21,6 +21,11 @@ static const ls_option options[] = {
     LS_CHOICE("documents", FIELD(documents), "long", "long|all",
               "Documents that take part: those with room for the largest length, or all.",
               .needs = "corpus"),
+    LS_INT(
+        "room", FIELD(room), "0", 0, 1e9,
+        "Tokens that documents must have room for, so that other lengths score the same text; 0: "
+        "the largest length.",
+        .needs = "corpus and documents=long"),
     LS_INT("lex_tokens", FIELD(lex_tokens), "0", 0, 1e9,
            "First tokens of each document that are scored; 0: the largest length.",
            .needs = "protocol=lex|lex-joined"),
@@ -97,6 +102,7 @@ ls_status ls_eval_lengths(ls_ctx *ctx, const ls_eval_settings *settings, int64_t
 
 static ls_status read_lengths(ls_ctx *ctx, request *r) {
     LS_TRY(ls_eval_lengths(ctx, r->settings, r->trained, r->lengths, &r->length_count));
+    r->selection.longest = r->settings->room;
     for (size_t i = 0; i < r->length_count; i++)
         r->selection.longest = ls_max(r->selection.longest, r->lengths[i]);
     return LS_OK;
