@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "reach/reach.h"
-#include "report/chart.h"
+#include "report/page.h"
 
 enum { LENGTHS_MAX = 64, ID = 256 };
 static const char as_it_is[] = "as it is";
@@ -78,15 +78,6 @@ static json_t *reading_of(const json_t *state, const char *variant) {
 
 /* ---- rounds ---- */
 
-/* The 95 % interval of a share (Wilson). */
-static void wilson(double share, double n, double *low, double *high) {
-    const double z = 1.959963984540054, z2 = z * z;
-    const double middle = (share + z2 / (2 * n)) / (1 + z2 / n);
-    const double half = z / (1 + z2 / n) * sqrt(share * (1 - share) / n + z2 / (4 * n * n));
-    *low = fmax(0, middle - half);
-    *high = fmin(1, middle + half);
-}
-
 static json_t *find_cell(json_t *cells, const json_t *like) {
     static const char *const keys[] = {"length", "depth", "pairs", "position"};
     size_t index;
@@ -115,7 +106,7 @@ static void merge(json_t *cells, const json_t *from) {
         if (cell == NULL || !(n > 0)) continue;
         const double score = (before * real_of(cell, "score") + more * real_of(one, "score")) / n;
         double low, high;
-        wilson(score, n, &low, &high);
+        ls_share_interval(score, n, &low, &high);
         json_object_set_new(cell, "n", json_integer((json_int_t)n));
         json_object_set_new(cell, "score", json_real(score));
         json_object_set_new(cell, "low", json_real(low));

@@ -149,7 +149,9 @@ static void put_perplexity(const reach_page *page, variant_lines *all) {
               (ls_chart){.title = "Excess over the flat tail of the model as it is",
                          .y_label = "nats per token",
                          .y_low = -0.1,
-                         .y_high = 2 * LS_REACH_EXCESS});
+                         .y_high = 2 * LS_REACH_EXCESS,
+                         .bound_y = LS_REACH_EXCESS,
+                         .bound_text = "useful below"});
     ls_text_printf(page->ctx, page->out, "</div>\n");
     perplexity_table(page);
 }
@@ -196,22 +198,28 @@ static void put_positions(const reach_page *page, variant_lines *all) {
 
 /* ---- questions ---- */
 
+/* The pictures of all variants that were asked, then their tables. */
 static void put_questions(const reach_page *page, const char *kind, const char *heading,
                           const char *about) {
+    json_t *results[VARIANTS_MAX] = {NULL};
     bool any = false;
     for (size_t v = 0; v < variant_count(page); v++) {
-        char title[160];
-        json_t *results = ls_reach_rounds(page->state, kind, variant_name(page, v));
-        if (results == NULL) continue;
-        if (!any)
-            ls_text_printf(page->ctx, page->out, "<h2>%s</h2>\n<p class=\"soft\">%s</p>\n", heading,
-                           about);
-        any = true;
-        snprintf(title, sizeof title, "%s, %s", heading, variant_name(page, v));
-        const ls_suite_view view = {.ctx = page->ctx, .results = results, .title = title};
-        ls_suite_section(&view, page->out);
-        json_decref(results);
+        results[v] = ls_reach_rounds(page->state, kind, variant_name(page, v));
+        any = any || results[v] != NULL;
     }
+    if (!any) return;
+    ls_text_printf(page->ctx, page->out, "<h2>%s</h2>\n<p class=\"soft\">%s</p>\n", heading, about);
+    for (int table = 0; table < 2; table++) {
+        if (!table) ls_text_printf(page->ctx, page->out, "<div class=\"charts\">\n");
+        for (size_t v = 0; v < variant_count(page); v++) {
+            char title[160];
+            snprintf(title, sizeof title, "%s, %s", heading, variant_name(page, v));
+            const ls_suite_view view = {page->ctx, results[v], title};
+            if (results[v] != NULL) (table ? ls_suite_table : ls_suite_pictures)(&view, page->out);
+        }
+        if (!table) ls_text_printf(page->ctx, page->out, "</div>\n");
+    }
+    for (size_t v = 0; v < variant_count(page); v++) json_decref(results[v]);
 }
 
 static void put_resolution(const reach_page *page) {

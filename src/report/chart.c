@@ -157,6 +157,18 @@ static bool make_axes(const ls_chart *chart, axis *x, axis *y) {
     return true;
 }
 
+static void draw_bound(ls_ctx *ctx, const ls_chart *chart, const axis *y, ls_text *out) {
+    if (!(fabs(chart->bound_y) > 0) || chart->bound_y <= y->low || chart->bound_y >= y->high)
+        return;
+    const double at = place(y, chart->bound_y);
+    ls_text_printf(ctx, out,
+                   "<path class=\"mark\" d=\"M%d %.1fH%d\"/><text class=\"tick\" x=\"%d\" "
+                   "y=\"%.1f\" text-anchor=\"end\">",
+                   LEFT, at, WIDTH - RIGHT, WIDTH - RIGHT, at - 4);
+    ls_html(ctx, chart->bound_text, out);
+    ls_text_printf(ctx, out, "</text>\n");
+}
+
 static void draw_axes(ls_ctx *ctx, const ls_chart *chart, const axis *x, const axis *y,
                       ls_text *out) {
     char label[32];
@@ -184,6 +196,7 @@ static void draw_axes(ls_ctx *ctx, const ls_chart *chart, const axis *x, const a
     ls_text_printf(ctx, out, "</text>\n<text class=\"name\" x=\"4\" y=\"12\">");
     ls_html(ctx, chart->y_label, out);
     ls_text_printf(ctx, out, "</text>\n");
+    draw_bound(ctx, chart, y, out);
     if (chart->mark_x <= x->low || chart->mark_x >= x->high) return;
     double at = place(x, chart->mark_x);
     bool right = at > 0.7 * WIDTH;

@@ -31,6 +31,8 @@ typedef struct ls_chart {
     double y_low, y_high; /* shown in any case; both 0: what the series have */
     double mark_x;        /* a vertical line; 0: none */
     const char *mark_text;
+    double bound_y; /* a horizontal line; 0 or not finite: none */
+    const char *bound_text;
     const char *spread; /* what low and high are; NULL: seeds */
     const ls_chart_series *series;
     size_t count;

@@ -24,8 +24,11 @@ typedef struct ls_suite_view {
     const json_t *results;
     const char *title;
 } ls_suite_view;
-/* Its pictures and tables. */
-void ls_suite_section(const ls_suite_view *view, ls_text *out);
+/* Its figures, and its table under the title. */
+void ls_suite_pictures(const ls_suite_view *view, ls_text *out);
+void ls_suite_table(const ls_suite_view *view, ls_text *out);
+/* The 95 % interval of a share of n answers that are right (Wilson). */
+void ls_share_interval(double share, double n, double *low, double *high);
 void ls_suite_page_write(ls_ctx *ctx, const json_t *results, ls_text *out);
 
 /* The page while it is written. */

@@ -75,6 +75,7 @@ const char ls_page_heat[] =
     ".h5{fill:#908b79}.h6{fill:#ad9f71}.h7{fill:#cab660}.h8{fill:#e7d04b}.h9{fill:#fee838}\n"
     ".heat text{fill:#fff;font-size:11.5px;pointer-events:none}\n"
     ".h5 text,.h6 text,.h7 text,.h8 text,.h9 text{fill:#000}\n"
+    ".charts>figure:only-child{max-width:40rem}\n"
     "p.finding{font-size:1.35rem;line-height:1.4;max-width:54rem;margin:.8em 0}\n";
 
 const char ls_page_print[] =

@@ -43,6 +43,14 @@ static void mark_of(const ls_suite_view *view, double *at, char *text, size_t by
     if (!(*at > 0)) *at = 0;
 }
 
+void ls_share_interval(double share, double n, double *low, double *high) {
+    const double z = 1.959963984540054, z2 = z * z;
+    const double middle = (share + z2 / (2 * n)) / (1 + z2 / n);
+    const double half = z / (1 + z2 / n) * sqrt(share * (1 - share) / n + z2 / (4 * n * n));
+    *low = fmax(0, middle - half);
+    *high = fmin(1, middle + half);
+}
+
 /* ---- depth x length ---- */
 
 typedef struct grid {
@@ -80,8 +88,8 @@ static void grid_table(const ls_suite_view *view, const grid *g, ls_text *out) {
     ls_ctx *ctx = view->ctx;
     char text[160];
     ls_text_printf(ctx, out,
-                   "<h3>Right in percent and, below it, the 95 %% interval and the number of "
-                   "questions</h3>\n");
+                   "<p class=\"soft\">Right in percent and, below it, the 95 %% interval and the "
+                   "number of questions.</p>\n");
     ls_table_open(ctx, out);
     ls_table_head(ctx, "depth", out);
     for (size_t c = 0; c < g->columns; c++) {
@@ -103,16 +111,9 @@ static void grid_table(const ls_suite_view *view, const grid *g, ls_text *out) {
     ls_table_close(ctx, out);
 }
 
-static void draw_grid(const ls_suite_view *view, ls_text *out) {
-    ls_ctx *ctx = view->ctx;
-    grid *g = ls_new(ctx, 1, sizeof *g);
+static void draw_heat(const ls_suite_view *view, const grid *g, ls_text *out) {
     char mark[64];
     double at;
-    if (g == NULL) {
-        out->failed = true;
-        return;
-    }
-    fill_grid(view, g);
     mark_of(view, &at, mark, sizeof mark);
     const ls_heat heat = {.title = view->title,
                           .x_label = "length of the context, tokens",
@@ -128,11 +129,64 @@ static void draw_grid(const ls_suite_view *view, ls_text *out) {
                           .low = g->low,
                           .high = g->high,
                           .count = g->count};
-    ls_text_printf(ctx, out, "<div class=\"charts\">\n");
-    ls_chart_heat(ctx, &heat, out);
-    ls_text_printf(ctx, out, "</div>\n");
-    grid_table(view, g, out);
-    ls_free(ctx, g);
+    ls_chart_heat(view->ctx, &heat, out);
+}
+
+/* All depths together. Answers are right or wrong, unless the model went on in its own words. */
+static void draw_pooled(const ls_suite_view *view, const grid *g, ls_text *out) {
+    double y[AXIS_MAX], low[AXIS_MAX], high[AXIS_MAX];
+    char mark[64], title[256];
+    ls_chart_series series = {.arm = "all depths",
+                              .label = "all depths",
+                              .count = g->columns,
+                              .x = (double *)g->x,
+                              .y = y,
+                              .low = low,
+                              .high = high};
+    if (strcmp(ls_member_text(view->results, "form"), "generate") == 0) series.low = NULL;
+    for (size_t c = 0; c < g->columns; c++) {
+        double sum = 0, n = 0;
+        for (size_t r = 0; r < g->rows; r++) {
+            const size_t i = r * g->columns + c;
+            if (!isfinite(g->value[i]) || !(g->count[i] > 0)) continue;
+            sum += g->count[i] * g->value[i];
+            n += g->count[i];
+        }
+        y[c] = 100 * sum / n;
+        ls_share_interval(sum / n, n, &low[c], &high[c]);
+        low[c] *= 100;
+        high[c] *= 100;
+    }
+    ls_chart chart = {.title = title,
+                      .x_label = "length of the context, tokens",
+                      .y_label = "right, percent",
+                      .markers = true,
+                      .y_high = 100,
+                      .mark_text = mark,
+                      .bound_y = 100 * ls_member_real(view->results, "chance"),
+                      .bound_text = "chance",
+                      .spread = "95 %",
+                      .series = &series,
+                      .count = 1};
+    mark_of(view, &chart.mark_x, mark, sizeof mark);
+    snprintf(title, sizeof title, "%s: all depths together", view->title);
+    ls_chart_lines(view->ctx, &chart, out);
+}
+
+static void with_grid(const ls_suite_view *view, bool table, ls_text *out) {
+    grid *g = ls_new(view->ctx, 1, sizeof *g);
+    if (g == NULL) {
+        out->failed = true;
+        return;
+    }
+    fill_grid(view, g);
+    if (table) {
+        grid_table(view, g, out);
+    } else {
+        draw_heat(view, g, out);
+        draw_pooled(view, g, out);
+    }
+    ls_free(view->ctx, g);
 }
 
 /* ---- lines ---- */
@@ -215,12 +269,12 @@ static void draw_lines(const ls_suite_view *view, const char *x, const char *x_l
                             .y_high = 100,
                             .mark_x = by_length ? at : 0,
                             .mark_text = mark,
+                            .bound_y = 100 * ls_member_real(view->results, "chance"),
+                            .bound_text = "chance",
                             .spread = "95 %",
                             .series = all->series,
                             .count = all->count};
-    ls_text_printf(ctx, out, "<div class=\"charts\">\n");
     ls_chart_lines(ctx, &chart, out);
-    ls_text_printf(ctx, out, "</div>\n");
     ls_free(ctx, all);
 }
 
@@ -248,18 +302,29 @@ static void cells_table(const ls_suite_view *view, ls_text *out) {
     ls_table_close(ctx, out);
 }
 
-void ls_suite_section(const ls_suite_view *view, ls_text *out) {
-    if (cells_have(view, "length") && cells_have(view, "depth")) {
-        draw_grid(view, out);
-        return;
-    }
-    if (cells_have(view, "position"))
+static bool is_grid(const ls_suite_view *view) {
+    return cells_have(view, "length") && cells_have(view, "depth");
+}
+
+void ls_suite_pictures(const ls_suite_view *view, ls_text *out) {
+    if (is_grid(view))
+        with_grid(view, false, out);
+    else if (cells_have(view, "position"))
         draw_lines(view, "position", "place of the answer, percent of the context", out);
     else if (cells_have(view, "length"))
         draw_lines(view, "length", "length of the context, tokens", out);
     else if (cells_have(view, "shots"))
         draw_lines(view, "shots", "examples in the context", out);
-    cells_table(view, out);
+}
+
+void ls_suite_table(const ls_suite_view *view, ls_text *out) {
+    ls_text_printf(view->ctx, out, "<h3>");
+    ls_html(view->ctx, view->title, out);
+    ls_text_printf(view->ctx, out, "</h3>\n");
+    if (is_grid(view))
+        with_grid(view, true, out);
+    else
+        cells_table(view, out);
 }
 
 void ls_suite_page_write(ls_ctx *ctx, const json_t *results, ls_text *out) {
@@ -279,7 +344,10 @@ void ls_suite_page_write(ls_ctx *ctx, const json_t *results, ls_text *out) {
     snprintf(text, sizeof text, "%.1f %%", 100 * chance);
     ls_html_term(ctx, "chance", isfinite(chance) ? text : "not known", out);
     ls_text_printf(ctx, out, "</dl>\n");
-    ls_suite_section(&view, out);
+    ls_text_printf(ctx, out, "<div class=\"charts\">\n");
+    ls_suite_pictures(&view, out);
+    ls_text_printf(ctx, out, "</div>\n");
+    ls_suite_table(&view, out);
     ls_text_printf(ctx, out,
                    "<p class=\"soft\">Every number is in results.json beside this page, every "
                    "question in samples.jsonl.</p>\n");
