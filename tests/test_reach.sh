@@ -35,11 +35,11 @@ begun=$(date +%s)
 "$program" reach run budget=10s --quiet >said.txt
 took=$(($(date +%s) - begun))
 [ $took -le 12 ] || fail "a budget of 10 s took $took s"
-check finding run/reach
-sentence=$(python3 -c 'import json; print(json.load(open("run/reach/reach.json"))["sentence"])')
+check finding run/reach-30
+sentence=$(python3 -c 'import json; print(json.load(open("run/reach-30/reach.json"))["sentence"])')
 [ "$(head -n 1 said.txt)" = "$sentence" ] || fail "another sentence is printed"
-grep -q "^run/reach/reach.html$" said.txt || fail "the page is not named"
-grep -q "http" run/reach/reach.html && fail "the page names an address"
+grep -q "^run/reach-30/reach.html$" said.txt || fail "the page is not named"
+grep -q "http" run/reach-30/reach.html && fail "the page names an address"
 
 # ---- a signal, and going on ----
 "$program" reach run budget=60s out=cut times=4 tokens=1024 --quiet >/dev/null 2>&1 &
@@ -86,6 +86,6 @@ if [ -z "$browser" ]; then
     exit 0
 fi
 timeout 120 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$scratch/profile" --window-size=390,900 \
-    --dump-dom "file://$scratch/run/reach/reach.html" >reach.dom 2>browser.log || fail "the browser failed"
+    --dump-dom "file://$scratch/run/reach-30/reach.html" >reach.dom 2>browser.log || fail "the browser failed"
 if grep -i "uncaught\|syntaxerror" browser.log; then fail "script errors"; fi
-check page run/reach reach.dom
+check page run/reach-30 reach.dom

@@ -20,7 +20,7 @@ static const ls_option options[] = {
     LS_TEXT("budget", FIELD(budget), "5m",
             "Time that the command may take, which decides what is measured: 90s, 5m, 1h."),
     LS_TEXT("out", FIELD(out), "",
-            "Folder for reach.json and reach.html; empty: `reach` in the run's folder, or "
+            "Folder for reach.json and reach.html; empty: reach-STEP in the run's folder, or "
             "reach-NAME here for a public checkpoint."),
     LS_INT("tokens", FIELD(tokens), "0", 0, 1e9,
            "Tokens of text that are scored at each length; 0: what the budget allows."),
@@ -77,9 +77,10 @@ static ls_status choose_folder(ls_reach *reach) {
         snprintf(reach->folder, sizeof reach->folder, "%s", reach->request.keys->out);
         return LS_OK;
     }
-    if (trained->family.type == NULL)
-        return ls_path_join(reach->ctx, reach->folder, sizeof reach->folder, trained->folder,
-                            "reach");
+    if (trained->family.type == NULL) {
+        snprintf(name, sizeof name, "reach-%lld", (long long)trained->step);
+        return ls_path_join(reach->ctx, reach->folder, sizeof reach->folder, trained->folder, name);
+    }
     base_name(reach->request.path, name, sizeof name);
     snprintf(reach->folder, sizeof reach->folder, "reach-%s", name);
     return LS_OK;
