@@ -48,7 +48,7 @@ sed '/run/d' "$work/arms.yaml" >"$work/runs.yaml" # first the runs that the othe
 "$program" study "$work/arms.yaml" out="$work/runs" $data >"$work/out" 2>"$work/err" ||
     fail "arms from a run: $(grep longshot: "$work/err")"
 loss() { # arm
-    awk -F, -v arm="$1" '$1 == arm { print; exit }' "$work/runs/results.csv" | cut -d, -f12
+    sed 's/"[^"]*"//g' "$work/runs/results.csv" | awk -F, -v arm="$1" '$1 == arm { print $12; exit }'
 }
 [ -n "$(loss own)" ] && [ "$(loss own)" != "$(loss tuned)" ] || fail "two steps changed nothing"
 [ "$(loss run)" != "$(loss run-window)" ] || fail "a window on a run changed nothing"

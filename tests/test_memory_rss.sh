@@ -27,7 +27,7 @@ arms:
   carry: {data.loader: stream, train.carry: 4096}
   xl: {model.mixer: transformer_xl, data.loader: stream, train.carry: 1024}
   recompute: {train.recompute: true}
-  parts: {train.accumulate: 4}
+  parts: {train.accumulate: 2}
   bf16: {train.dtype: bf16}
 Y
 "$program" study study.yaml check=true out=s >said.txt 2>err.txt || { cat err.txt; exit 1; }

@@ -104,18 +104,27 @@ ls_status ls_weights_fill(const ls_safetensors *file, const ls_parameters *store
     return status;
 }
 
+static bool all_finite(const void *values, ls_dtype type, int64_t count) {
+    bool finite = true;
+    for (int64_t i = 0; type == LS_F64 && i < count; i++)
+        finite &= isfinite(((const double *)values)[i]) != 0;
+    for (int64_t i = 0; type == LS_F32 && i < count; i++)
+        finite &= isfinite(((const float *)values)[i]) != 0;
+    for (int64_t i = 0; type == LS_BF16 && i < count; i++)
+        finite &= isfinite(ls_bf16_to_f32(((const ls_bf16 *)values)[i])) != 0;
+    return finite;
+}
+
 ls_status ls_weights_find_broken(const ls_parameters *store, const char **out) {
     void *here;
     *out = NULL;
     LS_TRY(ls_parameters_fetch(store, store->master, &here));
     for (size_t p = 0; p < store->count && *out == NULL; p++) {
         const ls_parameter *parameter = &store->items[p];
-        const void *values = place_of(store, parameter, here);
-        bool finite = true;
-        for (int64_t i = 0; i < parameter->count; i++)
-            finite &= store->master_type == LS_F64 ? isfinite(((const double *)values)[i]) != 0
-                                                   : isfinite(((const float *)values)[i]) != 0;
-        if (!finite) *out = parameter->name;
+        ls_dtype type = store->master_type;
+        const void *values = here == store->master ? ls_parameter_values(store, parameter, &type)
+                                                   : place_of(store, parameter, here);
+        if (!all_finite(values, type, parameter->count)) *out = parameter->name;
     }
     ls_parameters_release(store, store->master, here, false);
     return LS_OK;
