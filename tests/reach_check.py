@@ -130,7 +130,8 @@ def page(folder, dom):
     if count == 0 or count != sum(len(c) for c in drawn.values()):
         fail(count, "cells are known, and others drawn")
     for variant in state["variants"]:
-        row = re.search(r'<td data-value="' + re.escape(html.escape(variant["name"])) + r'">.*?</tr>', text, re.S)
+        table = text[text.index("<h2>Perplexity by length") :]
+        row = re.search(r'<td data-value="' + re.escape(html.escape(variant["name"])) + r'">.*?</tr>', table, re.S)
         values = [float(v) for v in re.findall(r'data-value="([^"]+)"', row.group(0))[1:]]
         known = [
             job["ppl"]

@@ -57,6 +57,7 @@ static json_t *reading_of(const json_t *state, const char *variant) {
     int64_t lengths[LENGTHS_MAX];
     double last = 0, last_excess = 0;
     bool whole = true;
+    const bool ends = json_is_true(json_object_get(state, "bounded"));
     const size_t count = lengths_of(state, variant, lengths);
     for (size_t i = 0; i < count && whole; i++) {
         const double length = (double)lengths[i];
@@ -73,7 +74,7 @@ static json_t *reading_of(const json_t *state, const char *variant) {
         }
     }
     return json_pack("{s:s, s:f, s:b}", "variant", variant, "length", last, "at_least",
-                     whole && last > 0);
+                     whole && last > 0 && !ends);
 }
 
 /* ---- rounds ---- */
@@ -150,7 +151,7 @@ static json_t *needle_of(const json_t *state, const char *variant) {
     }
     json_decref(all);
     return json_pack("{s:s, s:f, s:b}", "variant", variant, "length", reached, "at_least",
-                     !isfinite(failed));
+                     !isfinite(failed) && !json_is_true(json_object_get(state, "bounded")));
 }
 
 /* ---- the sentence ---- */
@@ -250,7 +251,9 @@ ls_status ls_reach_find(ls_ctx *ctx, json_t *state) {
     json_array_foreach(json_object_get(state, "variants"), index, variant) {
         const char *name = json_string_value(json_object_get(variant, "name"));
         json_t *needle = needle_of(state, name);
-        json_array_append_new(reads, reading_of(state, name));
+        int64_t lengths[LENGTHS_MAX];
+        if (lengths_of(state, name, lengths) > 0)
+            json_array_append_new(reads, reading_of(state, name));
         if (needle != NULL) json_array_append_new(needles, needle);
     }
     const char *best = best_of(state, reads);

@@ -281,6 +281,37 @@ static void open_page(reach_page *page) {
     ls_text_printf(page->ctx, page->out, "</p>\n");
 }
 
+/* "at least 2,048"; what was not measured is left open. */
+static void reach_cell(const reach_page *page, const json_t *list, const char *variant) {
+    char text[64] = "", length[32];
+    double value = NAN;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *one = json_array_get(list, i);
+        if (strcmp(ls_member_text(one, "variant"), variant) != 0) continue;
+        value = ls_member_real(one, "length");
+        ls_chart_count(value, length, sizeof length);
+        snprintf(text, sizeof text, "%s%s",
+                 json_is_true(json_object_get(one, "at_least")) ? "at least " : "", length);
+        if (value == 0) snprintf(text, sizeof text, "nowhere");
+    }
+    ls_table_cell(page->ctx, value, text, page->out);
+}
+
+static void put_finding(const reach_page *page) {
+    static const char *const heads[] = {"variant", "reads usefully to", "needle anywhere to"};
+    const json_t *finding = json_object_get(page->state, "finding");
+    ls_table_open(page->ctx, page->out);
+    for (size_t i = 0; i < 3; i++) ls_table_head(page->ctx, heads[i], page->out);
+    ls_table_body(page->ctx, page->out);
+    for (size_t v = 0; v < variant_count(page); v++) {
+        ls_table_row(page->ctx, variant_name(page, v), page->out);
+        reach_cell(page, json_object_get(finding, "reads"), variant_name(page, v));
+        reach_cell(page, json_object_get(finding, "needle"), variant_name(page, v));
+        ls_text_printf(page->ctx, page->out, "</tr>\n");
+    }
+    ls_table_close(page->ctx, page->out);
+}
+
 static void put_definitions(const reach_page *page) {
     static const char *const terms[][2] = {
         {"loss, perplexity", "Mean of -ln p(token), in nats per token; exp of it."},
@@ -374,6 +405,7 @@ void ls_reach_page(ls_ctx *ctx, const json_t *state, ls_text *out) {
     ls_chart_count(page.trained, length, sizeof length);
     snprintf(page.mark, sizeof page.mark, "trained at %s", length);
     open_page(&page);
+    put_finding(&page);
     put_perplexity(&page, all);
     put_positions(&page, all);
     put_questions(&page, "needle", "Needle by depth and length",

@@ -20,7 +20,7 @@ static const struct {
                   {"YaRN x4", "yarn", "extend.factor", "4"},
                   {"Self-Extend x4", "self_extend", "extend.group", "4"}};
 
-static bool is_bounded(const ls_reach *reach) {
+bool ls_reach_bounded(const ls_reach *reach) {
     const ls_position_type *type = reach->model.trained.config.position.type;
     return type != NULL && (type->traits & LS_POSITION_BOUNDED) != 0;
 }
@@ -58,7 +58,7 @@ static ls_status list_variants(ls_reach *reach) {
     json_object_set_new(reach->state, "not_applicable", refused);
     if (variants == NULL || refused == NULL)
         return LS_FAIL(reach->ctx, LS_ENOMEM, "no memory for the plan");
-    if (is_bounded(reach)) return LS_OK; /* nothing helps beyond the last learned position */
+    if (ls_reach_bounded(reach)) return LS_OK; /* nothing helps beyond the last learned position */
     for (size_t i = 0; i < sizeof extensions / sizeof extensions[0]; i++)
         LS_TRY(try_extension(reach, i, variants, refused));
     return LS_OK;
@@ -97,7 +97,7 @@ static ls_status choose_sizes(ls_reach *reach, double speed, int64_t *times, int
     const ls_reach_keys *keys = reach->request.keys;
     const double half = reach->budget / 2;
     *times = keys->times > 0 ? keys->times : TIMES_MOST;
-    if (is_bounded(reach)) *times = 1;
+    if (ls_reach_bounded(reach)) *times = 1;
     while (keys->times == 0 && *times > 2 && cost(reach, *times, *times * trained, speed) > half)
         *times /= 2;
     while (*times > 1 && protocol_for(reach, *times * trained) == NULL) *times /= 2;

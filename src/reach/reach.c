@@ -153,7 +153,7 @@ static ls_status new_state(ls_reach *reach, json_t **out) {
     snprintf(data, sizeof data, "%016llx", (unsigned long long)ls_data_hash(&reach->data));
     base_name(reach->request.path, name, sizeof name);
     const ls_position_type *position = trained->config.position.type;
-    *out = json_pack("{s:s, s:s, s:s, s:I, s:s, s:s, s:{s:s, s:s, s:I}, s:f, s:{}}", "format",
+    *out = json_pack("{s:s, s:s, s:s, s:I, s:b, s:s, s:s, s:{s:s, s:s, s:I}, s:f, s:{}}", "format",
                      format_name, "longshot", LS_VERSION, "model", name, "trained_length",
                      (json_int_t)trained->config.trained_length, "position",
                      position == NULL ? "none" : position->name, "corpus", reach->model.data.corpus,
@@ -265,6 +265,15 @@ static bool is_done(const ls_reach *reach, const char *id) {
     return json_object_get(json_object_get(reach->state, "jobs"), id) != NULL;
 }
 
+/* What was refused once does not apply in later rounds either. */
+static bool is_refused(const ls_reach *reach, ls_reach_job job) {
+    char id[ID];
+    if (job.round <= 1) return false;
+    job.round = 1;
+    ls_reach_job_id(reach, &job, id, sizeof id);
+    return is_done(reach, id) && ls_reach_result(reach->state, id) == NULL;
+}
+
 static ls_status keep(ls_reach *reach, const ls_reach_job *job, const char *id, double took,
                       json_t *result) {
     json_object_set_new(result, "kind", json_integer((json_int_t)job->kind));
@@ -300,7 +309,7 @@ static ls_status do_jobs(ls_reach *reach, bool late) {
     for (size_t i = 0; i < count && status == LS_OK; i++) {
         char id[ID];
         ls_reach_job_id(reach, &jobs[i], id, sizeof id);
-        if (is_done(reach, id)) continue;
+        if (is_done(reach, id) || is_refused(reach, jobs[i])) continue;
         if (!reach->deadline.raised && estimate(reach, &jobs[i]) < seconds_left(reach)) {
             status = do_job(reach, &jobs[i], id);
             const bool stopped = reach->hooks->stop != NULL && *reach->hooks->stop != 0;

@@ -74,6 +74,8 @@ typedef struct ls_reach_job {
     int64_t round; /* of needle and middle, from 1 */
 } ls_reach_job;
 
+/* Whether the model ends where its learned positions do. */
+bool ls_reach_bounded(const ls_reach *reach);
 /* The plan, made once from the measured speed (reach.json's "plan" and "variants"). */
 ls_status ls_reach_plan(ls_reach *reach);
 /* Jobs in the order of their use. `late`: those that follow from what the others gave. A new list

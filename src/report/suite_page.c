@@ -212,10 +212,12 @@ static void name_of(const json_t *cell, const char *x, char *out, size_t bytes) 
         if (skip) continue;
         const size_t used = strlen(out);
         const char *gap = used > 0 ? ", " : "";
+        const double number = json_number_value(value);
         if (json_is_string(value))
             snprintf(out + used, bytes - used, "%s%s", gap, json_string_value(value));
         else
-            snprintf(out + used, bytes - used, "%s%.7g %s", gap, json_number_value(value), key);
+            snprintf(out + used, bytes - used, "%s%s %.*f", gap, key, number != floor(number),
+                     number);
     }
     if (out[0] == '\0') snprintf(out, bytes, "score");
 }
