@@ -155,9 +155,9 @@ static ls_status new_state(ls_reach *reach, json_t **out) {
     const ls_position_type *position = trained->config.position.type;
     *out = json_pack("{s:s, s:s, s:s, s:I, s:b, s:s, s:s, s:{s:s, s:s, s:I}, s:f, s:{}}", "format",
                      format_name, "longshot", LS_VERSION, "model", name, "trained_length",
-                     (json_int_t)trained->config.trained_length, "position",
-                     position == NULL ? "none" : position->name, "corpus", reach->model.data.corpus,
-                     "identity", "model", model, "data", data, "seed",
+                     (json_int_t)trained->config.trained_length, "bounded", ls_reach_bounded(reach),
+                     "position", position == NULL ? "none" : position->name, "corpus",
+                     reach->model.data.corpus, "identity", "model", model, "data", data, "seed",
                      (json_int_t)reach->request.seed, "spent_seconds", 0.0, "jobs");
     return *out == NULL ? LS_FAIL(reach->ctx, LS_ENOMEM, "no memory for the results") : LS_OK;
 }
