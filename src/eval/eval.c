@@ -39,6 +39,10 @@ static const ls_option options[] = {
            .needs = "corpus and model.head=masked"),
     LS_BOOL("positions", FIELD(positions), "true",
             "Whether the loss by position in the window is given too.", .needs = "corpus"),
+    LS_BOOL("excess", FIELD(excess), "true",
+            "Whether the excess over the flat tail is given too, for which the trained length is "
+            "measured.",
+            .needs = "corpus"),
     LS_BOOL("resolution", FIELD(resolution), "false",
             "Whether the attention resolution at each length is given too.", .needs = "corpus"),
     LS_INT("resolution_tokens", FIELD(resolution_tokens), "16384", 1, 1e15,
@@ -227,6 +231,7 @@ static ls_status find_reference(const request *r, ls_protocol_choice protocol, m
         if (all[i].length == r->trained) *out = &all[i];
     bool beyond = false;
     for (size_t i = 0; i < count; i++) beyond |= all[i].length > r->trained;
+    beyond = beyond && r->settings->excess;
     if (*out != NULL || !beyond) return LS_OK;
     if (protocol.type->stride == LS_STRIDE_NONE) { /* its first positions are that measurement */
         *out = &all[0];
@@ -255,7 +260,9 @@ static ls_status run_protocol(const request *r, ls_protocol_choice protocol, ls_
         ls_eval_row *row = &rows[(*row_count)++];
         *row = row_of(r, protocol, &all[i]);
         row->flat = row->token_loss;
-        if (row->length > r->trained)
+        if (row->length > r->trained && reference == NULL)
+            row->flat = NAN;
+        else if (row->length > r->trained)
             row->flat = ls_flat_tail(&all[i].scores.by_position, &reference->scores.by_position,
                                      r->trained);
         row->excess = row->token_loss - row->flat;

@@ -50,8 +50,13 @@ static size_t lengths_of(const json_t *state, const char *variant, int64_t *out)
     return count;
 }
 
+static double two_figures(double length) {
+    const double unit = pow(10, fmax(0, floor(log10(length)) - 1));
+    return floor(length / unit) * unit;
+}
+
 /* How far a text is read usefully. Between two measured lengths the excess is taken as straight over
- * the logarithm of the length. */
+ * the logarithm of the length, and the length is rounded down to two figures. */
 static json_t *reading_of(const json_t *state, const char *variant) {
     const double trained = real_of(state, "trained_length");
     int64_t lengths[LENGTHS_MAX];
@@ -70,7 +75,7 @@ static json_t *reading_of(const json_t *state, const char *variant) {
             last_excess = excess;
         } else if (last > 0 && isfinite(excess)) {
             const double share = (LS_REACH_EXCESS - last_excess) / (excess - last_excess);
-            last = floor(last * pow(length / last, share));
+            last = fmax(last, two_figures(last * pow(length / last, share)));
         }
     }
     return json_pack("{s:s, s:f, s:b}", "variant", variant, "length", last, "at_least",
@@ -156,28 +161,14 @@ static json_t *needle_of(const json_t *state, const char *variant) {
 
 /* ---- the sentence ---- */
 
-/* Two figures, where the number was not measured itself. */
-static void length_text(const json_t *reading, const json_t *state, char *out, size_t bytes) {
-    double length = real_of(reading, "length");
-    int64_t measured[LENGTHS_MAX];
-    bool exact = json_is_true(json_object_get(reading, "at_least"));
-    const size_t count = lengths_of(state, as_it_is, measured);
-    for (size_t i = 0; i < count; i++) exact = exact || (double)measured[i] == length;
-    if (!exact && length > 0) {
-        const double unit = pow(10, floor(log10(length)) - 1);
-        length = floor(length / unit) * unit;
-    }
-    ls_chart_count(length, out, bytes);
-}
-
-static void say_length(ls_ctx *ctx, const json_t *reading, const json_t *state, ls_text *out) {
+static void say_length(ls_ctx *ctx, const json_t *reading, ls_text *out) {
     char length[32];
     const bool at_least = json_is_true(json_object_get(reading, "at_least"));
-    length_text(reading, state, length, sizeof length);
+    ls_chart_count(real_of(reading, "length"), length, sizeof length);
     ls_text_printf(ctx, out, "to %s%s", at_least ? "at least " : "", length);
 }
 
-static void say_needle(ls_ctx *ctx, const json_t *state, const json_t *needles, ls_text *out) {
+static void say_needle(ls_ctx *ctx, const json_t *needles, ls_text *out) {
     const json_t *own = json_array_get(needles, 0), *other = json_array_get(needles, 1);
     const double reached = real_of(own, "length"), further = real_of(other, "length");
     if (own == NULL) {
@@ -186,13 +177,13 @@ static void say_needle(ls_ctx *ctx, const json_t *state, const json_t *needles, 
     }
     if (reached > 0) {
         ls_text_printf(ctx, out, "; finds a needle anywhere ");
-        say_length(ctx, own, state, out);
+        say_length(ctx, own, out);
     } else {
         ls_text_printf(ctx, out, "; finds a needle anywhere at none of the lengths measured");
     }
     if (further > reached) {
         ls_text_printf(ctx, out, reached > 0 ? ", " : " as it is, ");
-        say_length(ctx, other, state, out);
+        say_length(ctx, other, out);
         ls_text_printf(ctx, out, " with %s", json_string_value(json_object_get(other, "variant")));
     }
     ls_text_printf(ctx, out, ".");
@@ -208,17 +199,17 @@ static void write_sentence(ls_ctx *ctx, const json_t *state, const json_t *findi
         ls_text_printf(ctx, out, "How far it reads was not measured");
     } else {
         ls_text_printf(ctx, out, "Reads usefully ");
-        say_length(ctx, own, state, out);
+        say_length(ctx, own, out);
         ls_text_printf(ctx, out, " as it is");
     }
     for (size_t i = 1; best != NULL && i < json_array_size(reads); i++) {
         const json_t *reading = json_array_get(reads, i);
         if (strcmp(json_string_value(json_object_get(reading, "variant")), best) != 0) continue;
         ls_text_printf(ctx, out, ", ");
-        say_length(ctx, reading, state, out);
+        say_length(ctx, reading, out);
         ls_text_printf(ctx, out, " with %s", best);
     }
-    say_needle(ctx, state, json_object_get(finding, "needle"), out);
+    say_needle(ctx, json_object_get(finding, "needle"), out);
 }
 
 static double loss_at_end(const json_t *state, const char *variant) {

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "eval/score.h"
 #include "reach/reach.h"
 #include "suite/suite.h"
 
@@ -21,6 +22,10 @@ static ls_eval_settings eval_settings(const ls_reach *reach, int64_t length, int
     s.lengths = (ls_ints){.count = 1, .at = {length}};
     s.room = plan_int(reach, "room");
     s.tokens = tokens > 0 ? tokens : plan_int(reach, "tokens");
+    s.chunk = plan_int(reach, "chunk");
+    s.batch = ls_min(plan_int(reach, "batch"), ls_eval_batch(0, length, INT64_MAX / 2));
+    s.excess =
+        reach->variant == 0; /* others are held against the flat tail of the model as it is */
     return s;
 }
 
@@ -133,6 +138,8 @@ static ls_status ask(ls_reach *reach, const ls_reach_job *job, json_t **result) 
     }
     if (status == LS_OK) status = put_int(ctx, &settings, "suite.samples", 1);
     if (status == LS_OK) status = put_int(ctx, &settings, "suite.resamples", 0);
+    if (status == LS_OK)
+        status = put_int(ctx, &settings, "suite.chunk", ls_min(256, plan_int(reach, "chunk")));
     if (status == LS_OK) status = run_suite(reach, job, &settings, result);
     ls_settings_clear(ctx, &settings);
     return status;

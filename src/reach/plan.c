@@ -6,19 +6,27 @@
 #include "reach/reach.h"
 #include "suite/suite.h"
 
-enum { TIMES_MOST = 16, TOKENS_MOST = 65536, PROBE = 4096, ROUNDS = 20, SIZES = 32 };
+enum {
+    TIMES_MOST = 16,
+    TOKENS_MOST = 65536,
+    PROBE = 512,
+    ROUNDS = 20,
+    CHUNK = 512,
+    SLOW_CHUNK = 64,
+    AT_ONCE_MOST = 8192
+};
 
 /* Extensions that are tried, with what differs from their defaults. */
 static const struct {
     const char *label, *name, *key, *value;
 } extensions[] = {{"BCA", "bca", NULL, NULL},
-                  {"window", "window", NULL, NULL},
-                  {"sinks", "sinks", NULL, NULL},
-                  {"LM-Infinite", "lm_infinite", NULL, NULL},
-                  {"interpolation x4", "interpolation", "extend.factor", "4"},
-                  {"NTK x4", "ntk", "extend.factor", "4"},
                   {"YaRN x4", "yarn", "extend.factor", "4"},
-                  {"Self-Extend x4", "self_extend", "extend.group", "4"}};
+                  {"Self-Extend x4", "self_extend", "extend.group", "4"},
+                  {"NTK x4", "ntk", "extend.factor", "4"},
+                  {"LM-Infinite", "lm_infinite", NULL, NULL},
+                  {"sinks", "sinks", NULL, NULL},
+                  {"window", "window", NULL, NULL},
+                  {"interpolation x4", "interpolation", "extend.factor", "4"}};
 
 bool ls_reach_bounded(const ls_reach *reach) {
     const ls_position_type *type = reach->model.trained.config.position.type;
@@ -83,12 +91,11 @@ static double log2_of(int64_t times) {
     return log2((double)times);
 }
 
-/* Seconds that the loss of all variants at all lengths takes, about: longer windows take longer for
- * each token, twice on average. */
+/* Seconds that the loss of all variants at all lengths takes, about, at that speed. */
 static double cost(const ls_reach *reach, int64_t times, int64_t tokens, double speed) {
     const double others = (double)json_array_size(json_object_get(reach->state, "variants")) - 1;
     const double jobs = 2 * log2_of(times) + 2 + others * (log2_of(times) + 1);
-    return 2 * jobs * (double)tokens / speed;
+    return jobs * (double)tokens / speed;
 }
 
 /* The longest length and the amount of text that half of the budget allows. */
@@ -98,7 +105,9 @@ static ls_status choose_sizes(ls_reach *reach, double speed, int64_t *times, int
     const double half = reach->budget / 2;
     *times = keys->times > 0 ? keys->times : TIMES_MOST;
     if (ls_reach_bounded(reach)) *times = 1;
-    while (keys->times == 0 && *times > 2 && cost(reach, *times, *times * trained, speed) > half)
+    /* tokens of long windows take longer each: twice, about */
+    while (keys->times == 0 && *times > 2 &&
+           cost(reach, *times, *times * trained, speed / 2) > half)
         *times /= 2;
     while (*times > 1 && protocol_for(reach, *times * trained) == NULL) *times /= 2;
     const int64_t room = *times * trained;
@@ -127,27 +136,51 @@ static ls_status needle_tokens(ls_reach *reach, int64_t *out) {
     return status;
 }
 
+/* A plan for a few windows, by which the speed is measured. */
+static ls_status put_probe(ls_reach *reach, int64_t length, int64_t tokens) {
+    const char *protocol = protocol_for(reach, length);
+    json_t *plan = json_pack(
+        "{s:s, s:I, s:I, s:I, s:I}", "protocol", protocol == NULL ? "nonoverlap-joined" : protocol,
+        "room", (json_int_t)length, "tokens", (json_int_t)tokens, "chunk", (json_int_t)SLOW_CHUNK,
+        "batch", (json_int_t)ls_max(1, tokens / length));
+    if (plan == NULL || json_object_set_new(reach->state, "plan", plan) != 0)
+        return LS_FAIL(reach->ctx, LS_ENOMEM, "no memory for the plan");
+    return LS_OK;
+}
+
+/* Tokens a second: of a short window, and where that was too quick to tell, of more. */
+static ls_status measure_speed(ls_reach *reach, double *speed) {
+    const int64_t length = ls_min(PROBE, reach->model.trained.config.trained_length);
+    ls_status status = LS_OK;
+    double seconds = 0;
+    for (int64_t tokens = length; status == LS_OK && seconds < 0.2 && tokens <= 64 * PROBE;
+         tokens *= 8) {
+        json_t *probe = NULL;
+        status = put_probe(reach, length, tokens);
+        if (status == LS_OK) status = ls_reach_perplexity(reach, length, tokens, &probe);
+        *speed = json_number_value(json_object_get(probe, "tokens_per_second"));
+        seconds = json_number_value(json_object_get(probe, "seconds"));
+        json_decref(probe);
+    }
+    json_object_del(reach->state, "plan");
+    return status;
+}
+
 ls_status ls_reach_plan(ls_reach *reach) {
     const int64_t trained = reach->model.trained.config.trained_length;
-    json_t *probe = NULL;
     int64_t times = 1, tokens = 0, needle = 1;
+    double speed = 1;
     LS_TRY(list_variants(reach));
-    json_object_set_new(reach->state, "plan",
-                        json_pack("{s:s, s:I, s:I}", "protocol",
-                                  protocol_for(reach, trained) == NULL
-                                      ? "nonoverlap-joined"
-                                      : protocol_for(reach, trained),
-                                  "room", (json_int_t)trained, "tokens", (json_int_t)trained));
-    ls_status status = ls_reach_perplexity(reach, trained, ls_max(PROBE, trained), &probe);
-    const double speed = json_number_value(json_object_get(probe, "tokens_per_second"));
-    json_decref(probe);
-    json_object_del(reach->state, "plan");
-    LS_TRY(status);
+    LS_TRY(measure_speed(reach, &speed));
     LS_TRY(choose_sizes(reach, speed, &times, &tokens));
     LS_TRY(needle_tokens(reach, &needle));
-    json_t *plan = json_pack("{s:f, s:I, s:I, s:I, s:s, s:I, s:i, s:i, s:i}", "tokens_per_second",
-                             speed, "times", (json_int_t)times, "room",
-                             (json_int_t)(times * trained), "tokens", (json_int_t)tokens,
+    /* what goes at once takes at most half a second, so that the clock is seen in time */
+    const int64_t at_once = (int64_t)fmin(speed / 2, AT_ONCE_MOST);
+    const int64_t chunk = ls_max(SLOW_CHUNK, ls_min(CHUNK, at_once));
+    json_t *plan = json_pack("{s:f, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:i, s:i, s:i}",
+                             "tokens_per_second", speed, "times", (json_int_t)times, "room",
+                             (json_int_t)(times * trained), "tokens", (json_int_t)tokens, "chunk",
+                             (json_int_t)chunk, "batch", (json_int_t)ls_max(1, at_once / chunk),
                              "protocol", protocol_for(reach, times * trained), "needle_tokens",
                              (json_int_t)needle, "depths", 10, "candidates", 10, "rounds", ROUNDS);
     if (plan == NULL || json_object_set_new(reach->state, "plan", plan) != 0)
@@ -204,6 +237,12 @@ static void add_middle(job_list *list, int64_t variant, int64_t round) {
     while ((pairs *= 2) <= most && ++taken < 3);
 }
 
+/* The loss with every extension, at one length. */
+static void add_variants(job_list *list, int64_t length) {
+    for (int64_t v = 1; ls_reach_variant(list->reach, v) != NULL; v++)
+        add(list, LS_REACH_PERPLEXITY, v, length, 0);
+}
+
 static void add_first(job_list *list) {
     const int64_t trained = list->reach->model.trained.config.trained_length;
     const int64_t room = plan_int(list->reach, "room");
@@ -211,8 +250,8 @@ static void add_first(job_list *list) {
     add_lengths(list, LS_REACH_PERPLEXITY, 0, 1, 0);
     add_needle(list, 0, 1);
     add_middle(list, 0, 1);
-    for (int64_t v = 1; ls_reach_variant(list->reach, v) != NULL; v++)
-        add_lengths(list, LS_REACH_PERPLEXITY, v, trained, 0);
+    for (int64_t length = 2 * trained; length <= room; length *= 2) add_variants(list, length);
+    add_variants(list, trained);
     for (int64_t times = 1; times <= 4 && times * trained <= room; times *= 4)
         add(list, LS_REACH_RESOLUTION, 0, times * trained, 0);
     for (size_t i = 0; i < sizeof between / sizeof between[0]; i++)

@@ -173,7 +173,8 @@ static ls_status check_plan(const ls_reach *reach, const char *path, const json_
         const char *key;
         int64_t low, high;
     } ranges[] = {{"room", 1, 64 * trained}, {"tokens", 1, 2000000000}, {"needle_tokens", 1, 1000},
-                  {"depths", 1, 100},        {"candidates", 2, 256},    {"rounds", 1, 1000}};
+                  {"chunk", 1, 4096},        {"batch", 1, 4096},        {"depths", 1, 100},
+                  {"candidates", 2, 256},    {"rounds", 1, 1000}};
     const json_t *plan = json_object_get(state, "plan"), *variant;
     const char *protocol = NULL;
     size_t index;
@@ -237,6 +238,11 @@ static ls_status save(ls_reach *reach, bool page) {
 }
 
 /* ---- the clock ---- */
+
+/* Asked to end, other than by the clock. */
+static bool is_stopped(const ls_reach *reach) {
+    return reach->hooks->stop != NULL && *reach->hooks->stop != 0;
+}
 
 static double seconds_left(const ls_reach *reach) {
     return reach->begun + reach->budget - ls_clock();
@@ -312,8 +318,7 @@ static ls_status do_jobs(ls_reach *reach, bool late) {
         if (is_done(reach, id) || is_refused(reach, jobs[i])) continue;
         if (!reach->deadline.raised && estimate(reach, &jobs[i]) < seconds_left(reach)) {
             status = do_job(reach, &jobs[i], id);
-            const bool stopped = reach->hooks->stop != NULL && *reach->hooks->stop != 0;
-            if (status != LS_ESTOP || stopped) continue;
+            if (status != LS_ESTOP || is_stopped(reach)) continue;
             status = LS_OK; /* the time is up, and nobody asked for the end */
             reach->ctx->error = (ls_error){0};
         }
@@ -325,7 +330,14 @@ static ls_status do_jobs(ls_reach *reach, bool late) {
 
 static ls_status measure(ls_reach *reach) {
     if (json_object_get(reach->state, "plan") == NULL) {
-        LS_TRY(ls_reach_plan(reach));
+        ls_status status = ls_reach_plan(reach);
+        if (status == LS_ESTOP && !is_stopped(reach)) {
+            reach->ctx->error = (ls_error){0};
+            status = LS_FAIL(reach->ctx, LS_EUSE,
+                             "budget=%s is over before the model's speed was measured: give more",
+                             reach->request.keys->budget);
+        }
+        LS_TRY(status);
         LS_TRY(save(reach, false));
     }
     json_object_set_new(reach->state, "left_out", json_array());
