@@ -91,9 +91,10 @@ static double log2_of(int64_t times) {
     return log2((double)times);
 }
 
-/* Seconds that the loss of all variants at all lengths takes, about, at that speed. */
-static double cost(const ls_reach *reach, int64_t times, int64_t tokens, double speed) {
-    const double others = (double)json_array_size(json_object_get(reach->state, "variants")) - 1;
+/* Seconds that the loss at all lengths takes, about: of all variants, or of the model as it is. */
+static double cost(const ls_reach *reach, int64_t times, int64_t tokens, double speed, bool alone) {
+    const double all = (double)json_array_size(json_object_get(reach->state, "variants"));
+    const double others = alone ? 0 : all - 1;
     const double jobs = 2 * log2_of(times) + 2 + others * (log2_of(times) + 1);
     return jobs * (double)tokens / speed;
 }
@@ -107,8 +108,10 @@ static ls_status choose_sizes(ls_reach *reach, double speed, int64_t *times, int
     if (ls_reach_bounded(reach)) *times = 1;
     /* tokens of long windows take longer each: twice, about */
     while (keys->times == 0 && *times > 2 &&
-           cost(reach, *times, *times * trained, speed / 2) > half)
+           cost(reach, *times, *times * trained, speed / 2, false) > half)
         *times /= 2;
+    if (keys->times == 0 && *times == 2 && cost(reach, 2, 2 * trained, speed, true) > reach->budget)
+        *times = 1;
     while (*times > 1 && protocol_for(reach, *times * trained) == NULL) *times /= 2;
     const int64_t room = *times * trained;
     if (protocol_for(reach, room) == NULL)
@@ -116,7 +119,7 @@ static ls_status choose_sizes(ls_reach *reach, double speed, int64_t *times, int
                        "the test text has %lld tokens, too few for the trained length of %lld",
                        (long long)ls_token_file_tokens(reach->data.test), (long long)trained);
     *tokens = room;
-    while (2 * *tokens <= TOKENS_MOST && cost(reach, *times, 2 * *tokens, speed) < half)
+    while (2 * *tokens <= TOKENS_MOST && cost(reach, *times, 2 * *tokens, speed, false) < half)
         *tokens *= 2;
     if (keys->tokens > 0) *tokens = ls_round_up(keys->tokens, room);
     return LS_OK;
@@ -207,7 +210,7 @@ static void add(job_list *list, ls_reach_kind kind, int64_t variant, int64_t siz
     list->at[list->count++] = (ls_reach_job){kind, variant, size, round};
 }
 
-static int64_t plan_int(const ls_reach *reach, const char *key) {
+int64_t ls_reach_planned(const ls_reach *reach, const char *key) {
     return json_integer_value(json_object_get(json_object_get(reach->state, "plan"), key));
 }
 
@@ -215,7 +218,7 @@ static int64_t plan_int(const ls_reach *reach, const char *key) {
 static void add_lengths(job_list *list, ls_reach_kind kind, int64_t variant, int64_t least,
                         int64_t round) {
     const int64_t trained = list->reach->model.trained.config.trained_length;
-    const int64_t room = plan_int(list->reach, "room");
+    const int64_t room = ls_reach_planned(list->reach, "room");
     for (int64_t length = trained; length <= room; length *= 2)
         if (length >= least) add(list, kind, variant, length, round);
     if (trained / 2 >= least) add(list, kind, variant, trained / 2, round);
@@ -223,14 +226,15 @@ static void add_lengths(job_list *list, ls_reach_kind kind, int64_t variant, int
 
 /* Where there is room for a needle, its question and as much text. */
 static void add_needle(job_list *list, int64_t variant, int64_t round) {
-    add_lengths(list, LS_REACH_NEEDLE, variant, 3 * plan_int(list->reach, "needle_tokens"), round);
+    add_lengths(list, LS_REACH_NEEDLE, variant, 3 * ls_reach_planned(list->reach, "needle_tokens"),
+                round);
 }
 
 /* Pairs in contexts of about once to four times the trained length; at least the smallest. */
 static void add_middle(job_list *list, int64_t variant, int64_t round) {
     enum { LEAST = 16, TOKENS_EACH = 24 };
     const int64_t trained = list->reach->model.trained.config.trained_length;
-    const int64_t most = ls_min(4 * trained, plan_int(list->reach, "room")) / TOKENS_EACH;
+    const int64_t most = ls_min(4 * trained, ls_reach_planned(list->reach, "room")) / TOKENS_EACH;
     int64_t pairs = LEAST, taken = 0;
     while (4 * pairs < most) pairs *= 2;
     do add(list, LS_REACH_MIDDLE, variant, pairs, round);
@@ -245,7 +249,7 @@ static void add_variants(job_list *list, int64_t length) {
 
 static void add_first(job_list *list) {
     const int64_t trained = list->reach->model.trained.config.trained_length;
-    const int64_t room = plan_int(list->reach, "room");
+    const int64_t room = ls_reach_planned(list->reach, "room");
     static const double between[] = {1.25, 1.5, 3, 6, 12};
     add_lengths(list, LS_REACH_PERPLEXITY, 0, 1, 0);
     add_needle(list, 0, 1);
@@ -261,7 +265,7 @@ static void add_first(job_list *list) {
 
 /* More rounds, of the model as it is and of the extension that reads furthest. */
 static void add_rounds(job_list *list, int64_t best) {
-    const int64_t rounds = plan_int(list->reach, "rounds");
+    const int64_t rounds = ls_reach_planned(list->reach, "rounds");
     for (int64_t round = 1; round <= rounds; round++) {
         add_needle(list, 0, round);
         add_middle(list, 0, round);

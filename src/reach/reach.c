@@ -248,8 +248,19 @@ static double seconds_left(const ls_reach *reach) {
     return reach->begun + reach->budget - ls_clock();
 }
 
+static double first_estimate(const ls_reach *reach, const ls_reach_job *job) {
+    enum { TOKENS_OF_PAIR = 24 };
+    const json_t *plan = json_object_get(reach->state, "plan");
+    const double speed = json_number_value(json_object_get(plan, "tokens_per_second"));
+    double tokens = (double)job->size;
+    if (job->kind == LS_REACH_PERPLEXITY) tokens = (double)ls_reach_planned(reach, "tokens");
+    if (job->kind == LS_REACH_NEEDLE) tokens *= 2; /* with and without */
+    if (job->kind == LS_REACH_MIDDLE) tokens *= TOKENS_OF_PAIR;
+    return speed > 0 ? tokens / speed : 0;
+}
+
 /* About what a job takes, from one of its kind that is nearest in size: cost per token grows at most
- * with the size. 0: not known. */
+ * with the size. The first of a kind: what its tokens take at the trained length. */
 static double estimate(const ls_reach *reach, const ls_reach_job *job) {
     double best = INFINITY, seconds = 0;
     const char *key;
@@ -264,7 +275,7 @@ static double estimate(const ls_reach *reach, const ls_reach_job *job) {
         best = far;
         seconds = took * fmax(1, ratio);
     }
-    return seconds;
+    return seconds > 0 ? seconds : first_estimate(reach, job);
 }
 
 static bool is_done(const ls_reach *reach, const char *id) {

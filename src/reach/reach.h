@@ -86,10 +86,12 @@ void ls_reach_job_id(const ls_reach *reach, const ls_reach_job *job, char *out, 
 ls_status ls_reach_use(ls_reach *reach, int64_t variant);
 /* Does one. *result is a new reference. LS_EUSE: it does not apply to this model. */
 ls_status ls_reach_do(ls_reach *reach, const ls_reach_job *job, json_t **result);
+ls_status ls_reach_resolution(ls_reach *reach, int64_t length, json_t **result);
 /* tokens 0: as planned. */
 ls_status ls_reach_perplexity(ls_reach *reach, int64_t length, int64_t tokens, json_t **result);
 
 /* Members of state: */
+int64_t ls_reach_planned(const ls_reach *reach, const char *key);
 const char *ls_reach_variant(const ls_reach *reach, int64_t variant); /* its name; NULL: no more */
 const json_t *ls_reach_result(const json_t *state, const char *id);   /* NULL: not done, refused */
 /* Rounds together: {"cells": ..., "chance", "trained_length"}, or NULL where there are none; a new
