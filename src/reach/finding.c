@@ -179,7 +179,7 @@ static void say_needle(ls_ctx *ctx, const json_t *needles, ls_text *out) {
         ls_text_printf(ctx, out, "; finds a needle anywhere ");
         say_length(ctx, own, out);
     } else {
-        ls_text_printf(ctx, out, "; finds a needle anywhere at none of the lengths measured");
+        ls_text_printf(ctx, out, "; finds a needle anywhere at no length measured");
     }
     if (further > reached) {
         ls_text_printf(ctx, out, reached > 0 ? ", " : " as it is, ");

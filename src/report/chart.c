@@ -163,8 +163,8 @@ static void draw_bound(ls_ctx *ctx, const ls_chart *chart, const axis *y, ls_tex
     const double at = place(y, chart->bound_y);
     ls_text_printf(ctx, out,
                    "<path class=\"mark\" d=\"M%d %.1fH%d\"/><text class=\"tick\" x=\"%d\" "
-                   "y=\"%.1f\" text-anchor=\"end\">",
-                   LEFT, at, WIDTH - RIGHT, WIDTH - RIGHT, at - 4);
+                   "y=\"%.1f\">",
+                   LEFT, at, WIDTH - RIGHT, LEFT + 4, at - 4);
     ls_html(ctx, chart->bound_text, out);
     ls_text_printf(ctx, out, "</text>\n");
 }
