@@ -237,6 +237,100 @@ static void test_generation(void **unused) {
     longshot_engine_close(engine);
 }
 
+/* ---- public checkpoints ---- */
+
+#define GOLDEN LS_TEST_SOURCE "/tests/golden/checkpoints/"
+
+/* The values of a tensor of a safetensors file; its header has the place. */
+static void read_tensor(const char *path, const char *name, void *out, size_t bytes) {
+    static char head[1 << 16];
+    char quoted[64];
+    uint64_t length;
+    size_t from, to;
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    assert_int_equal(fread(&length, 1, 8, file), 8);
+    assert_true(length < sizeof head && fread(head, 1, (size_t)length, file) == length);
+    snprintf(quoted, sizeof quoted, "\"%s\"", name);
+    const char *at = strstr(head, quoted);
+    assert_non_null(at);
+    assert_int_equal(sscanf(strstr(at, "\"data_offsets\":[") + 16, "%zu,%zu", &from, &to), 2);
+    assert_int_equal(to - from, bytes);
+    assert_int_equal(fseek(file, (long)(8 + length + from), SEEK_SET), 0);
+    assert_int_equal(fread(out, 1, bytes, file), bytes);
+    fclose(file);
+}
+
+static longshot_model *open_public(longshot_engine *engine, const char *path) {
+    const char *const words[] = {"dtype=f64", NULL};
+    const longshot_model_options options = {.size = sizeof options, .settings = words};
+    longshot_model *model;
+    OK(engine, longshot_model_open(engine, path, &options, &model));
+    return model;
+}
+
+/* A GGUF file, whole and in parts. */
+static void test_gguf(void **unused) {
+    (void)unused;
+    enum { T = 9, V = 48 };
+    static const char *const paths[] = {GOLDEN "gguf-llama/model.gguf",
+                                        GOLDEN "gguf-llama/split/model-00001-of-00003.gguf"};
+    int64_t ids[T];
+    double wanted[T * V];
+    int32_t tokens[T];
+    float logits[T * V];
+    read_tensor(GOLDEN "gguf-llama/expected.safetensors", "a.input_ids", ids, sizeof ids);
+    read_tensor(GOLDEN "gguf-llama/expected.safetensors", "a.logits64", wanted, sizeof wanted);
+    for (int i = 0; i < T; i++) tokens[i] = (int32_t)ids[i];
+    for (int k = 0; k < 2; k++) {
+        longshot_engine *engine = fixture_engine();
+        longshot_model *model = open_public(engine, paths[k]);
+        heard none = {0};
+        assert_int_equal(longshot_model_vocabulary(model), V);
+        assert_int_equal(longshot_model_trained_length(model), 64);
+        assert_null(longshot_model_tokenizer(model));
+        OK(engine, longshot_model_logits(model, tokens, 1, T, logits));
+        for (int i = 0; i < T * V; i++) assert_true(fabs((double)logits[i] - wanted[i]) < 1e-5);
+        fixture_refused(engine, longshot_generate(model, "text", 4, NULL, hear, &none),
+                        LONGSHOT_EUSE, "tokenizer");
+        longshot_model_close(model);
+        longshot_engine_close(engine);
+    }
+}
+
+static int count_tokens(void *user, int32_t token, const char *bytes, size_t length) {
+    (void)token;
+    (void)bytes;
+    (void)length;
+    ++*(int64_t *)user;
+    return 0;
+}
+
+/* Encoders open; what has no next token is refused with a sentence, and one with a decoder
+ * answers. */
+static void test_encoders(void **unused) {
+    (void)unused;
+    enum { T = 12, V = 270 };
+    longshot_engine *engine = fixture_engine();
+    longshot_model *masked = open_public(engine, GOLDEN "longformer-mlm");
+    int32_t tokens[T];
+    static float logits[T * V];
+    int64_t answer = 0;
+    for (int i = 0; i < T; i++) tokens[i] = 4 + i;
+    assert_int_equal(longshot_model_vocabulary(masked), 53);
+    fixture_refused(engine, longshot_model_logits(masked, tokens, 1, T, logits), LONGSHOT_EUSE,
+                    "both sides");
+    longshot_model_close(masked);
+    longshot_model *model = open_public(engine, GOLDEN "t5");
+    assert_int_equal(longshot_model_vocabulary(model), V);
+    fixture_refused(engine, longshot_model_logits(model, tokens, 1, T, logits), LONGSHOT_EUSE,
+                    "encoder");
+    OK(engine, longshot_generate(model, "a text", 5, NULL, count_tokens, &answer));
+    assert_in_range(answer, 1, 5);
+    longshot_model_close(model);
+    longshot_engine_close(engine);
+}
+
 /* ---- memory ---- */
 
 typedef struct counter {
@@ -336,7 +430,8 @@ int main(void) {
         cmocka_unit_test(test_facts),      cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_numbers),    cmocka_unit_test(test_streams),
         cmocka_unit_test(test_generation), cmocka_unit_test(test_memory_fails),
-        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_threads),    cmocka_unit_test(test_gguf),
+        cmocka_unit_test(test_encoders),
     };
     return cmocka_run_group_tests(tests, train_once, fixture_close);
 }

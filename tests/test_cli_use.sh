@@ -104,6 +104,10 @@ refuses 2 "choose from gemm, train, .*, memory" bench what=nothing
 refuses 2 "what=mem: choose from" bench what=mem
 refuses 2 "what=train,: choose from" bench what=train,
 refuses 2 "choose from" bench what=
+grep -q 'see `longshot help bench`' err.txt || {
+    echo "FAILED: the hint does not name the verb" >&2
+    exit 1
+}
 refuses 2 "only=unrelated" bench what=train only=unrelated
 "$program" bench what=sparse only=longt5 dtype=bf16 lengths=64 rounds=1 peer=none --json >rows.json
 [ "$(grep -c '"kind"' rows.json)" = 2 ] && ! grep -q '"dtype": "f32"' rows.json || {

@@ -2,8 +2,10 @@
  * name, and the folder that has the new name after it. fsync and rename are this test's own: they
  * note what they are called on and do what they are for. */
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "data/token_file.h"
@@ -168,8 +170,54 @@ static void test_checkpoints(void **state) {
     fixture_close(&f, true);
 }
 
+/* Two processes write one file again and again: neither fails, one of both stands there, whole. What
+ * a killed one left is cleared, what another holds is not. */
+static void test_two_writers(void **state) {
+    (void)state;
+    enum { TIMES = 200, LENGTH = 5000 };
+    static char text[2][LENGTH];
+    ls_ctx ctx = ls_ctx_default();
+    char folder[] = "/tmp/longshot-durable-XXXXXX", path[BYTES], left[BYTES], held[BYTES];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/file", folder);
+    snprintf(left, sizeof left, "%s/file.4711-0.tmp", folder);
+    snprintf(held, sizeof held, "%s/file.4712-0.tmp", folder);
+    assert_true(close(open(left, O_CREAT | O_WRONLY, 0666)) == 0);
+    const int lock = open(held, O_CREAT | O_WRONLY, 0666);
+    assert_int_equal(flock(lock, LOCK_EX), 0);
+    pid_t child[2];
+    for (int k = 0; k < 2; k++) {
+        memset(text[k], 'a' + k, LENGTH);
+        child[k] = fork();
+        if (child[k] != 0) continue;
+        for (int i = 0; i < TIMES; i++)
+            if (ls_file_write(&ctx, path, text[k], LENGTH) != LS_OK) _exit(1);
+        _exit(0);
+    }
+    for (int k = 0; k < 2; k++) {
+        int status;
+        assert_int_equal(waitpid(child[k], &status, 0), child[k]);
+        assert_int_equal(status, 0);
+    }
+    ls_text read = {0};
+    assert_int_equal(ls_file_read(&ctx, path, LENGTH, &read), LS_OK);
+    assert_int_equal(read.length, LENGTH);
+    assert_memory_equal(read.bytes, text[read.bytes[0] == 'b'], LENGTH);
+    ls_text_clear(&ctx, &read);
+    char **names;
+    size_t files;
+    assert_int_equal(ls_folder_list(&ctx, folder, &names, &files), LS_OK);
+    assert_int_equal(files, 2);
+    assert_string_equal(names[0], "file");
+    assert_string_equal(names[1], "file.4712-0.tmp");
+    ls_names_free(&ctx, names, files);
+    close(lock);
+    assert_int_equal(ls_folder_remove(&ctx, folder), LS_OK);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_single_files),
-                                       cmocka_unit_test(test_checkpoints)};
+                                       cmocka_unit_test(test_checkpoints),
+                                       cmocka_unit_test(test_two_writers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,6 +58,14 @@ grep -q 'no tokenizer' "$work/out" || fail "eval without a tokenizer does not sa
 "$program" train train.from="$golden/gpt2" data.corpus="$work/text.txt" train.steps=0 \
     train.length=16 out="$work/run" cache="$work/cache" >/dev/null 2>&1 || fail "train from gpt2"
 [ "$(eval_loss "$work/run")" = "$(eval_loss "$golden/gpt2")" ] || fail "weights after 0 steps"
+# keys that are given go before the checkpoint's, or beside them, and that is said
+"$program" train train.from="$golden/gpt2" data.corpus="$work/text.txt" train.steps=0 \
+    model.activation=relu mixer.window=8 train.length=16 out="$work/keys" cache="$work/cache" \
+    >/dev/null 2>"$work/out" || fail "train from gpt2 with keys"
+grep -q 'model.activation=relu goes before the gelu_tanh of' "$work/out" &&
+    grep -q 'mixer.window=8 is given beside what .* says' "$work/out" ||
+    { fail "keys beside a checkpoint are not said:"; cat "$work/out" >&2; }
+! grep -q 'train.length=16' "$work/out" || fail "keys of the training are said"
 
 # as many layers with labels as there may be are listed
 layers=$(awk 'BEGIN { for (i = 0; i < 60; i++) printf "%sattention:near,attention", i ? "," : "" }')
@@ -93,6 +101,19 @@ refuses_gguf 'no place' 'blk.0.ffn_gate' 'blk.0.ffn_gatx'
 refuses_gguf 'token_embd' 'token_embd' 'token_embx'
 refuses_gguf 'no GGUF' '^GGUF' 'GGML'
 refuses_gguf 'this is no model' 'general.architecture' 'general.architectura'
+# a file in parts opens by the first, and only with all of them
+parts=$golden/gguf-llama/split
+"$program" apply model from="$parts/model-00001-of-00003.gguf" tol=1e-9 \
+    golden="$golden/gguf-llama/expected.safetensors" >/dev/null || fail "a GGUF file in parts"
+"$program" generate "$parts/model-00002-of-00003.gguf" tokens=1 2>"$work/out"
+[ $? -eq 3 ] && grep -q 'open the first, ...-00001-of-00003.gguf' "$work/out" ||
+    fail "the second part of a GGUF file"
+mkdir "$work/parts" && cp "$parts"/model-0000[12]-of-00003.gguf "$work/parts"
+"$program" generate "$work/parts/model-00001-of-00003.gguf" tokens=1 2>"$work/out"
+[ $? -eq 3 ] && grep -q '00003-of-00003.gguf' "$work/out" || fail "a GGUF file without its last part"
+cp "$parts/model-00002-of-00003.gguf" "$work/parts/model-00003-of-00003.gguf"
+"$program" generate "$work/parts/model-00001-of-00003.gguf" tokens=1 2>"$work/out"
+[ $? -eq 3 ] && grep -q 'is part 2 of 3' "$work/out" || fail "a part of a GGUF file twice"
 head -c 9000 "$gguf" >"$work/changed.gguf"
 "$program" inspect "$work/changed.gguf" >/dev/null 2>"$work/out"
 [ $? -eq 3 ] && grep -q 'leaves the file' "$work/out" || fail "a GGUF file that was cut"

@@ -10,6 +10,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/temporary.h"
+
 enum { PATH_BYTES = 4096 };
 
 /* Whether a file cannot be opened because of what it is; else it may be whole, and the machine is
@@ -175,10 +177,10 @@ ls_status ls_path_rename(ls_ctx *ctx, const char *from, const char *to) {
 
 ls_status ls_file_write(ls_ctx *ctx, const char *path, const void *bytes, size_t length) {
     char temporary[PATH_BYTES];
-    if ((size_t)snprintf(temporary, sizeof temporary, "%s.tmp", path) >= sizeof temporary)
-        return LS_FAIL(ctx, LS_EUSE, "the path %s is too long", path);
     FILE *file;
-    LS_TRY(ls_file_create(ctx, temporary, false, &file));
+    LS_TRY(ls_temporaries_sweep_beside(ctx, path));
+    LS_TRY(ls_temporary_file(ctx, path, temporary, sizeof temporary, &file));
+    const int lock = dup(fileno(file)); /* held until it has its name */
     ls_status status = ls_file_put(ctx, file, temporary, bytes, length);
     if (status == LS_OK)
         status = ls_file_finish(ctx, file, temporary);
@@ -186,6 +188,7 @@ ls_status ls_file_write(ls_ctx *ctx, const char *path, const void *bytes, size_t
         fclose(file);
     if (status == LS_OK) status = ls_path_rename(ctx, temporary, path);
     if (status != LS_OK) unlink(temporary); /* where it still has this name */
+    if (lock >= 0) close(lock);
     return status;
 }
 

@@ -27,8 +27,9 @@ void ls_map_close(ls_map *map);
 /* A plain file to write: emptied, or to append to. LS_EIO where it cannot be, also where something
  * else has its name: a pipe would wait for a reader. */
 ls_status ls_file_create(ls_ctx *ctx, const char *path, bool append, FILE **out);
-/* Durable and atomic: writes path.tmp, fsyncs, renames, fsyncs the folder. On failure the old file
- * stands and the temporary is removed. */
+/* Durable and atomic: writes beside it, fsyncs, renames, fsyncs the folder. On failure the old file
+ * stands and the temporary is removed. Several processes may write the same file: one of theirs
+ * stands there then. */
 ls_status ls_file_write(ls_ctx *ctx, const char *path, const void *bytes, size_t length);
 /* Writes all bytes and reports a short write or a full disk as LS_EIO. */
 ls_status ls_file_put(ls_ctx *ctx, FILE *file, const char *path, const void *bytes, size_t length);

@@ -74,17 +74,48 @@ static ls_status sweep_one(ls_ctx *ctx, const char *path) {
     return LS_OK;
 }
 
-ls_status ls_temporaries_sweep(ls_ctx *ctx, const char *folder, bool (*ours)(const char *name)) {
+/* Whether a name is STEM.PROCESS-NUMBER.tmp. */
+static bool is_of(const char *name, const char *stem) {
+    const size_t length = strlen(stem);
+    unsigned long process, number;
+    int used = 0;
+    return strncmp(name, stem, length) == 0 &&
+           sscanf(name + length, ".%10lu-%10lu" LS_TEMPORARY_END "%n", &process, &number, &used) ==
+               2 &&
+           used > 0 && name[length + (size_t)used] == '\0';
+}
+
+/* Those of a stem, or where it is NULL those that `ours` says. */
+static ls_status sweep(ls_ctx *ctx, const char *folder, bool (*ours)(const char *name),
+                       const char *stem) {
     char **names, path[PATH_BYTES];
     size_t count;
     if (!ls_path_is_folder(folder)) return LS_OK;
     LS_TRY(ls_folder_list(ctx, folder, &names, &count));
     ls_status status = LS_OK;
     for (size_t i = 0; status == LS_OK && i < count; i++) {
-        if (!ls_is_temporary(names[i]) || !ours(names[i])) continue;
+        if (!ls_is_temporary(names[i])) continue;
+        if (stem != NULL ? !is_of(names[i], stem) : !ours(names[i])) continue;
         status = ls_path_join(ctx, path, sizeof path, folder, names[i]);
         if (status == LS_OK) status = sweep_one(ctx, path);
     }
     ls_names_free(ctx, names, count);
     return status;
+}
+
+ls_status ls_temporaries_sweep(ls_ctx *ctx, const char *folder, bool (*ours)(const char *name)) {
+    return sweep(ctx, folder, ours, NULL);
+}
+
+ls_status ls_temporaries_sweep_beside(ls_ctx *ctx, const char *path) {
+    char folder[PATH_BYTES];
+    const char *slash = strrchr(path, '/');
+    const int length = slash == NULL ? 1 : slash == path ? 1 : (int)(slash - path);
+    if ((size_t)snprintf(folder, sizeof folder, "%.*s", length, slash == NULL ? "." : path) >=
+        sizeof folder)
+        return LS_FAIL(ctx, LS_EUSE, "the path %s is too long", path);
+    const ls_status status = sweep(ctx, folder, NULL, slash == NULL ? path : slash + 1);
+    if (status != LS_EINPUT && status != LS_EIO) return status;
+    ctx->error = (ls_error){0}; /* a folder that cannot be listed can still be written to */
+    return LS_OK;
 }

@@ -17,6 +17,8 @@ ls_status ls_temporary_folder(ls_ctx *ctx, const char *path, char *name, size_t 
 /* Removes those in a folder that nobody holds. `ours` says of a name without its folder whether it is
  * one of these; a folder that is missing is fine. */
 ls_status ls_temporaries_sweep(ls_ctx *ctx, const char *folder, bool (*ours)(const char *name));
+/* Those of one path, which stand beside it. */
+ls_status ls_temporaries_sweep_beside(ls_ctx *ctx, const char *path);
 /* Of any name that ends in .tmp: for folders that this process has locked. */
 bool ls_is_temporary(const char *name);
 

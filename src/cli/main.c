@@ -184,6 +184,10 @@ int main(int argc, char **argv) {
     ls_plain(error->message, false); /* it may quote what stands in a file */
     fprintf(stderr, "longshot: %s\n",
             error->code != LS_OK ? error->message : ls_status_sentence(status));
-    fprintf(stderr, "          %s\n", ls_status_hint(status));
+    if (status == LS_EUSE && cli.verb != NULL)
+        fprintf(stderr, "          see `longshot help %s` for the keys and their ranges\n",
+                cli.verb->name);
+    else
+        fprintf(stderr, "          %s\n", ls_status_hint(status));
     return ls_status_exit_code(status);
 }

@@ -36,6 +36,8 @@ static ls_status read(ls_comparer *comparer) {
     *trial = (checkpoint_trial){.ctx = comparer->ctx, .keys = comparer->keys};
     LS_TRY(ls_compare_needs_golden(comparer));
     LS_TRY(ls_family_open(trial->ctx, trial->keys->from, &trial->family));
+    if (trial->family.note[0] != '\0')
+        ls_say(trial->ctx, "%s: %s", trial->keys->from, trial->family.note);
     LS_TRY(ls_safetensors_open(trial->ctx, trial->keys->golden, &trial->file));
     trial->file_open = true;
     for (size_t i = 0; i < trial->file.count; i++)

@@ -84,8 +84,10 @@ enum {
      * each in their order */
     LS_ALIAS_SIDE = 1 << 21,
     LS_ALIAS_DEPTHWISE = 1 << 22, /* it has an axis of 1 behind the first */
+    LS_ALIAS_COLUMN = 1 << 23,    /* and one at its end */
     LS_ALIAS_FLAGS = LS_ALIAS_PAIRS | LS_ALIAS_TRANSPOSED | LS_ALIAS_LAST_TRANSPOSED |
-                     LS_ALIAS_PART | LS_ALIAS_MOVES | LS_ALIAS_SIDE | LS_ALIAS_DEPTHWISE,
+                     LS_ALIAS_PART | LS_ALIAS_MOVES | LS_ALIAS_SIDE | LS_ALIAS_DEPTHWISE |
+                     LS_ALIAS_COLUMN,
 };
 
 /* A tensor that files of public code have and that no parameter stands for: a table that follows

@@ -237,8 +237,12 @@ static ls_status read_generation(ls_ctx *ctx, const char *folder, ls_family *out
 
 ls_status ls__family_read(ls_ctx *ctx, const json_t *json, const char *what, const char *rules,
                           ls_family *out, bool *tied) {
-    ls_family_reader r = {
-        .ctx = ctx, .what = what, .json = json, .seen = json_object(), .out = &out->settings};
+    ls_family_reader r = {.ctx = ctx,
+                          .what = what,
+                          .json = json,
+                          .seen = json_object(),
+                          .out = &out->settings,
+                          .note = out->note};
     if (r.seen == NULL) return LS_FAIL(ctx, LS_ENOMEM, "no memory to read %s", what);
     if (!json_is_object(json)) ls_field_refuse(&r, "this is no object");
     choose_type(&r, &out->type);

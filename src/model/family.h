@@ -19,6 +19,8 @@
 
 /* ---- reading config.json ---- */
 
+enum { LS_FAMILY_NOTE_BYTES = 256 };
+
 /* A config.json that is being read. The first failure stays; what follows it does nothing and
  * gives the fallback. `names` are one name or several spellings with | between them; null is as
  * good as absent. */
@@ -28,6 +30,7 @@ typedef struct ls_family_reader {
     const json_t *json; /* the object */
     json_t *seen;       /* names that were read */
     ls_settings *out;
+    char *note; /* LS_FAMILY_NOTE_BYTES for what should be said of the file; NULL: nowhere */
     ls_status status;
     /* the way back, where `made` is not NULL: there is no json, and settings go nowhere */
     json_t *made;            /* what is being written */
@@ -68,12 +71,16 @@ bool ls_family_either(ls_family_reader *r, const char *names, const char *key, c
 bool ls_family_has(const ls_family_reader *r, const char *key, const char *value, bool reading);
 /* The model's setting; NULL where it is read, or the model has none. */
 const char *ls_family_form(const ls_family_reader *r, const char *key);
+/* The same of the mixer of a layer: its own, or what it has in common with the first. */
+const char *ls_family_layer_form(const ls_family_reader *r, int64_t layer, const char *key);
 /* Writes a field under the first of the names that the family has, and releases the value. */
 void ls_field_write(ls_family_reader *r, const char *names, json_t *value);
 #define LS_FAMILY_INT(r, key, value) ls_family_set(r, key, "%lld", (long long)(value))
 #define LS_FAMILY_BOOL(r, key, value) ls_family_set(r, key, "%s", (value) ? "true" : "false")
 
 /* ---- what families share ---- */
+
+enum { LS_FAMILY_UNUSED_BYTES = 256 };
 
 typedef struct ls_family_sizes {
     int64_t width, layers, heads, kv_heads, head_width, length;
@@ -86,6 +93,8 @@ void ls_family_read_heads(ls_family_reader *r, int64_t kv_heads, ls_family_sizes
 /* Width of the feed-forward layers; fallback as in ls_field_int. */
 void ls_family_read_hidden(ls_family_reader *r, int64_t fallback);
 void ls_family_read_activation(ls_family_reader *r, const char *fallback, bool gated);
+/* Whether a model's feed-forward layers are gated. */
+bool ls_family_is_gated(const ls_model_config *model);
 /* What is added in norms, which it gives. */
 double ls_family_read_epsilon(ls_family_reader *r, double fallback);
 /* Rotary positions and what scales them; `share`: of each head that is rotated. */
@@ -100,7 +109,8 @@ void ls_family_read_rotations(ls_family_reader *r, const ls_family_sizes *sizes,
 
 /* What sets some layers apart from others. */
 enum { LS_LAYER_NEAR = 1 /* a window */, LS_LAYER_UNPLACED = 2 /* no positions */ };
-/* Marks what layer_types says, in place of what is marked; false: the file has none. */
+/* Marks what layer_types says, in place of what is marked; false: the file has none. Where it is
+ * written, marks are the model's, and the list is written. */
 bool ls_family_read_layer_types(ls_family_reader *r, const ls_family_sizes *sizes, uint8_t *marks);
 /* Keys that a window has; 0: sliding_window is null, and there is none. */
 int64_t ls_family_read_window(ls_family_reader *r, int64_t fallback);
@@ -127,6 +137,10 @@ void ls_family_read_t5(ls_family_reader *r, const char *feed_forward, ls_family_
  * types, a masked language model's head. Activation and epsilon: where the file names none. */
 void ls_family_read_bert(ls_family_reader *r, const char *activation, double epsilon,
                          ls_family_sizes *out);
+/* What the rules of T5 and of BERT have for others of their like. */
+void ls_family_unused_t5(const ls_model_config *model, char out[LS_FAMILY_UNUSED_BYTES]);
+void ls_family_unused_bert(const ls_model_config *model, char out[LS_FAMILY_UNUSED_BYTES]);
+void ls_family_unused_roberta(const ls_model_config *model, char out[LS_FAMILY_UNUSED_BYTES]);
 /* The layer before the head's product has the model's activation; without this the exact GELU. */
 void ls_family_head_activation(ls_family_reader *r);
 /* RoBERTa and its like, whole. */
@@ -144,6 +158,8 @@ typedef struct ls_family_usual {
 double ls_family_read_body(ls_family_reader *r, const ls_family_usual *usual, ls_family_sizes *out);
 /* A soft cap: our key, where the field is not null; 0 as the fallback: none. */
 void ls_family_set_cap(ls_family_reader *r, const char *name, double fallback, const char *key);
+/* query_pre_attn_scalar of Gemma: scores are divided by its root. */
+void ls_family_read_query_scalar(ls_family_reader *r);
 /* Norms of queries and keys; `which`: see mixer.qk_norm. */
 void ls_family_set_qk_norm(ls_family_reader *r, const char *which, const char *kind,
                            double epsilon);
@@ -172,6 +188,12 @@ typedef struct ls_family_gguf {
     const char *rules; /* of tensors, before those called gguf (see ls_naming_read), or NULL */
     bool share;        /* config.json says which share of a head is rotated; not all */
     bool head;         /* there is an output.weight even where it is the embedding */
+    enum {
+        LS_GGUF_NO_WINDOWS,     /* llama.cpp looks at none */
+        LS_GGUF_FIXED_WINDOWS,  /* on the layers that it knows */
+        LS_GGUF_PERIOD_WINDOWS, /* on all but every so many layers: attention.sliding_window_pattern
+                                 */
+    } windows;
     void (*translate)(ls_family_gguf_reader *r); /* what no table can say, or NULL */
 } ls_family_gguf;
 #define LS_GGUF_PAIRED                                                                             \
@@ -199,9 +221,13 @@ typedef struct ls_family_type {
     const char *architecture; /* the class of transformers */
     const char *fields;       /* all that it has, with spaces between them */
     const char *prefix;       /* before all names but the head's */
-    const char *mixer;        /* NULL: attention */
+    const char *mixer;        /* one or several with spaces between them; NULL: attention */
     const char *weights;      /* those of the mixer's public names that it uses; NULL: all */
     bool rare;                /* others that fit are taken first */
+    const char *stands_for;   /* the family that is written in its place; NULL: itself */
+    /* parts of tensors' names that a model does not have though there are rules for them; NULL: none
+     */
+    void (*unused)(const ls_model_config *model, char out[LS_FAMILY_UNUSED_BYTES]);
     ls_family_gguf gguf;
 } ls_family_type;
 
@@ -249,6 +275,7 @@ typedef struct ls_family {
     int32_t stop[LS_FAMILY_STOPS_MAX]; /* tokens at which a text ends */
     size_t stops;
     ls_generation generation;
+    char note[LS_FAMILY_NOTE_BYTES]; /* what its user should know; "": nothing */
 } ls_family;
 
 /* Whether a path is a folder with a config.json, or a GGUF file. */
@@ -266,6 +293,9 @@ ls_status ls_family_load(const ls_family *family, ls_model *model);
 void ls_family_close(ls_ctx *ctx, ls_family *family);
 
 /* ---- between the files that open a family ---- */
+
+/* Whether a word is one of those with spaces between them. */
+bool ls_word_in(const char *words, const char *word);
 
 /* Settings and naming from a config.json; rules: NULL: the family's for folders. */
 ls_status ls__family_read(ls_ctx *ctx, const json_t *config, const char *what, const char *rules,

@@ -1,4 +1,5 @@
 /* config.json of public checkpoints: fields with their ranges, and what families share. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,11 +118,18 @@ bool ls_family_has(const ls_family_reader *r, const char *key, const char *value
     return r->made == NULL ? reading : has != NULL && strcmp(has, value) == 0;
 }
 
-static bool has_field(const char *fields, const char *name) {
-    const size_t length = strlen(name);
-    if (fields == NULL) return true;
-    for (const char *at = strstr(fields, name); at != NULL; at = strstr(at + 1, name))
-        if ((at == fields || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0'))
+const char *ls_family_layer_form(const ls_family_reader *r, int64_t layer, const char *key) {
+    char own[64], shared[64];
+    snprintf(own, sizeof own, "layers.%lld.mixer.%s", (long long)layer, key);
+    snprintf(shared, sizeof shared, "mixer.%s", key);
+    const char *has = layer > 0 ? ls_family_form(r, own) : NULL;
+    return has != NULL ? has : ls_family_form(r, shared);
+}
+
+bool ls_word_in(const char *words, const char *word) {
+    const size_t length = strlen(word);
+    for (const char *at = strstr(words, word); at != NULL; at = strstr(at + 1, word))
+        if ((at == words || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0'))
             return true;
     return false;
 }
@@ -132,7 +140,7 @@ void ls_field_write(ls_family_reader *r, const char *names, json_t *value) {
         const size_t length = strcspn(names, "|");
         snprintf(name, sizeof name, "%.*s", (int)length, names);
         names += length + (names[length] == '|');
-        if (!has_field(r->fields, name)) continue;
+        if (r->fields != NULL && !ls_word_in(r->fields, name)) continue;
         if (json_object_set(r->made, name, value) != 0 && r->status == LS_OK)
             r->status = LS_FAIL(r->ctx, LS_ENOMEM, "no memory to write %s", r->what);
         break;
@@ -245,33 +253,56 @@ double ls_family_read_epsilon(ls_family_reader *r, double fallback) {
                           "model.epsilon", fallback, 1e-12, 1);
 }
 
-void ls_family_read_activation(ls_family_reader *r, const char *fallback, bool gated) {
-    static const struct {
-        const char *theirs, *plain, *gated;
-    } known[] = {
-        {"gelu", "gelu", "geglu"},
-        {"gelu_new", "gelu_tanh", "geglu_tanh"},
-        {"gelu_pytorch_tanh", "gelu_tanh", "geglu_tanh"},
-        {"silu", "silu", "swiglu"},
-        {"swish", "silu", "swiglu"},
-        {"relu", "relu", "reglu"},
-        {"relu2", "relu2", NULL},
-    };
-    static const char fields[] = "hidden_act|activation_function|hidden_activation|activation";
-    const char *name = ls_field_text(r, fields, fallback);
-    const char *has = ls_family_form(r, "model.activation");
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        const char *ours = gated ? known[i].gated : known[i].plain;
-        if (r->made != NULL && has != NULL && ours != NULL && strcmp(has, ours) == 0) {
-            if (r->fields != NULL) /* a GGUF file does not say it */
-                ls_field_write(r, fields, json_string(known[i].theirs));
-            return;
-        }
-        if (strcmp(name, known[i].theirs) != 0 || ours == NULL) continue;
-        ls_family_set(r, "model.activation", "%s", ours);
-        if (r->made == NULL) return;
+static const struct {
+    const char *theirs, *plain, *gated;
+} activations[] = {
+    {"gelu", "gelu", "geglu"},
+    {"gelu_new", "gelu_tanh", "geglu_tanh"},
+    {"gelu_pytorch_tanh", "gelu_tanh", "geglu_tanh"},
+    {"silu", "silu", "swiglu"},
+    {"swish", "silu", "swiglu"},
+    {"relu", "relu", "reglu"},
+    {"relu2", "relu2", NULL},
+};
+enum { ACTIVATIONS = sizeof activations / sizeof activations[0] };
+static const char activation_fields[] =
+    "hidden_act|activation_function|hidden_activation|activation";
+
+bool ls_family_is_gated(const ls_model_config *model) {
+    const ls_option *option = ls_options_find(&ls_model_options, "activation");
+    char name[32];
+    ls_option_choice_name(option, model->model.activation, name, sizeof name);
+    for (size_t i = 0; i < ACTIVATIONS; i++)
+        if (activations[i].gated != NULL && strcmp(name, activations[i].gated) == 0) return true;
+    return false;
+}
+
+/* The spelling that a family has where the file does not say it goes before others. A GGUF file does
+ * not say it. */
+static void write_activation(ls_family_reader *r, const char *usual, bool gated) {
+    const char *has = ls_family_form(r, "model.activation"), *name = NULL;
+    if (has == NULL) has = ls_family_form(r, "mixer.activation");
+    for (size_t i = 0; has != NULL && i < ACTIVATIONS; i++) {
+        const char *ours = gated ? activations[i].gated : activations[i].plain;
+        const bool is = ours != NULL && strcmp(has, ours) == 0;
+        if (is && (name == NULL || strcmp(activations[i].theirs, usual) == 0))
+            name = activations[i].theirs;
     }
-    if (r->made != NULL) return;
+    if (name != NULL && r->fields != NULL) ls_field_write(r, activation_fields, json_string(name));
+}
+
+void ls_family_read_activation(ls_family_reader *r, const char *fallback, bool gated) {
+    if (r->made != NULL) {
+        write_activation(r, fallback, gated);
+        return;
+    }
+    const char *name = ls_field_text(r, activation_fields, fallback);
+    for (size_t i = 0; i < ACTIVATIONS; i++) {
+        const char *ours = gated ? activations[i].gated : activations[i].plain;
+        if (strcmp(name, activations[i].theirs) != 0 || ours == NULL) continue;
+        ls_family_set(r, "model.activation", "%s", ours);
+        return;
+    }
     ls_field_refuse(r, "the activation `%.64s` is not known%s", name,
                     gated ? " in gated form" : "");
 }
@@ -311,6 +342,20 @@ void ls_family_set_cap(ls_family_reader *r, const char *name, double fallback, c
     if (!json_is_null(json_object_get(r->json, name)))
         cap = ls_field_real(r, name, fallback, 1e-6, 1e6);
     if (cap > 0) ls_family_set_real(r, key, cap);
+}
+
+void ls_family_read_query_scalar(ls_family_reader *r) {
+    const char *has = ls_family_form(r, "mixer.score_scale");
+    double scale = 0;
+    if (r->made == NULL) {
+        const double scalar = ls_field_real(r, "query_pre_attn_scalar", 256, 1e-6, 1e12);
+        ls_family_set_real(r, "mixer.score_scale", 1 / sqrt(scalar));
+    } else if (has != NULL && ls_parse_real(has, &scale) && scale > 0) {
+        const double scalar = 1 / (scale * scale), whole = round(scalar);
+        if (!(fabs(scalar - whole) < 1e-6 * whole))
+            ls_field_refuse(r, "mixer.score_scale is not 1/sqrt of a whole number");
+        ls_field_write(r, "query_pre_attn_scalar", json_integer((json_int_t)whole));
+    }
 }
 
 void ls_family_set_qk_norm(ls_family_reader *r, const char *which, const char *kind,

@@ -486,6 +486,12 @@ static ls_status add_parts(ls_ctx *ctx, const char *path, ls_family *family) {
                              (long long)count) >= sizeof next)
             return LS_FAIL(ctx, LS_EUSE, "the path %s is too long", path);
         LS_TRY(add_part(ctx, next, family));
+        const ls_gguf *part = &family->gguf[family->ggufs - 1];
+        if (split_number(part, "split.no", -1) != i - 1 ||
+            split_number(part, "split.count", -1) != count)
+            return LS_FAIL(ctx, LS_EINPUT, "%s is part %lld of %lld by its own keys", next,
+                           (long long)split_number(part, "split.no", -1) + 1,
+                           (long long)split_number(part, "split.count", -1));
     }
     return LS_OK;
 }

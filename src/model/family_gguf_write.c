@@ -115,6 +115,21 @@ static ls_status put_rope(const keys *k, ls_gguf_divisors *divisors) {
 
 /* ---- the whole ---- */
 
+/* Every so many layers has no window; what is not so the check of the file will find. */
+static void put_period(const keys *k) {
+    const json_t *types = json_object_get(k->config, "layer_types");
+    const size_t count = json_array_size(types);
+    size_t every = 0;
+    if (k->type->gguf.windows != LS_GGUF_PERIOD_WINDOWS) return;
+    while (every < count) {
+        const char *type = json_string_value(json_array_get(types, every++));
+        if (type != NULL && strcmp(type, "full_attention") == 0) break;
+    }
+    const char *last = json_string_value(json_array_get(types, count - 1));
+    const bool none = every == count && last != NULL && strcmp(last, "full_attention") != 0;
+    put_int(k, "attention.sliding_window_pattern", (int64_t)(none ? count + 1 : every));
+}
+
 /* What llama.cpp wants though the family's config.json does not have it. */
 static void put_more(const keys *k) {
     const int64_t width = whole(k->config, "hidden_size"), expand = whole(k->config, "expand");
@@ -127,6 +142,11 @@ static void put_more(const keys *k) {
     } else if (json_object_get(k->config, "intermediate_size") == NULL) {
         put_int(k, "feed_forward_length", 4 * width);
     }
+    if (k->type->gguf.only != NULL) {
+        char key[LS_GGUF_NAME_MAX];
+        ls_gguf_put_bool(k->writer, full(k, k->type->gguf.only, key), true);
+    }
+    put_period(k);
     if (strcmp(k->type->name, "mpt") == 0) put_real(k, "attention.max_alibi_bias", 8);
     if (k->type->mixer == NULL && whole(k->config, "head_dim") > 0)
         put_int(k, "attention.value_length", whole(k->config, "head_dim"));
@@ -139,7 +159,8 @@ ls_status ls_family_gguf_keys(ls_ctx *ctx, const ls_family_type *type, const jso
     const char *field;
     json_t *value;
     divisors->count = 0;
-    if (json_is_integer(json_object_get(config, "sliding_window")))
+    if (json_is_integer(json_object_get(config, "sliding_window")) &&
+        type->gguf.windows == LS_GGUF_NO_WINDOWS)
         return LS_FAIL(ctx, LS_EUSE, "llama.cpp does not look at the window of a %s model",
                        type->name);
     if (json_is_false(json_object_get(config, "use_conv_bias")) ||
@@ -155,7 +176,6 @@ ls_status ls_family_gguf_keys(ls_ctx *ctx, const ls_family_type *type, const jso
 }
 
 ls_family_layout ls_family_gguf_layout(const ls_family_type *type, const ls_model_config *model) {
-    static const char *const gated[] = {"geglu", "swiglu", "reglu", "geglu_tanh"};
     const char *own = type->weights == NULL ? "" : type->weights;
     const bool paired = type->gguf.rules != NULL && strstr(type->gguf.rules, "paired") != NULL;
     ls_family_layout layout = {.name = type->gguf.architecture,
@@ -163,12 +183,8 @@ ls_family_layout ls_family_gguf_layout(const ls_family_type *type, const ls_mode
                                .head = "output.weight",
                                .whole = true,
                                .squeezed = true};
-    const ls_option *option = ls_options_find(&ls_model_options, "activation");
-    char activation[32];
-    ls_option_choice_name(option, model->model.activation, activation, sizeof activation);
-    for (size_t i = 0; i < sizeof gated / sizeof gated[0]; i++)
-        if (strcmp(activation, gated[i]) == 0)
-            layout.whole = type->rules != NULL && strstr(type->rules, "gate_up_proj") != NULL;
+    if (ls_family_is_gated(model))
+        layout.whole = type->rules != NULL && strstr(type->rules, "gate_up_proj") != NULL;
     if (type->mixer == NULL && strncmp(own, "q_proj ", 7) != 0)
         layout.weights = "qkv_proj o_proj";
     else if (type->mixer == NULL)

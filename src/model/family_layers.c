@@ -4,7 +4,31 @@
 
 #include "model/family.h"
 
+/* The model's own. */
+static void marks_of(const ls_family_reader *r, const ls_family_sizes *sizes, uint8_t *marks) {
+    for (int64_t i = 0; i < sizes->layers && i < LS_LAYERS_MAX; i++) {
+        const char *window = ls_family_layer_form(r, i, "window"),
+                   *positions = ls_family_layer_form(r, i, "positions");
+        marks[i] = 0;
+        if (window != NULL && strcmp(window, "0") != 0) marks[i] |= LS_LAYER_NEAR;
+        if (positions != NULL && strcmp(positions, "none") == 0) marks[i] |= LS_LAYER_UNPLACED;
+    }
+}
+
+static void write_layer_types(ls_family_reader *r, const ls_family_sizes *sizes, uint8_t *marks) {
+    json_t *types = json_array();
+    marks_of(r, sizes, marks);
+    for (int64_t i = 0; i < sizes->layers; i++)
+        json_array_append_new(
+            types, json_string(marks[i] & LS_LAYER_NEAR ? "sliding_attention" : "full_attention"));
+    ls_field_write(r, "layer_types", types);
+}
+
 bool ls_family_read_layer_types(ls_family_reader *r, const ls_family_sizes *sizes, uint8_t *marks) {
+    if (r->made != NULL) {
+        write_layer_types(r, sizes, marks);
+        return true;
+    }
     const json_t *types = ls_field_any(r, "layer_types");
     if (types == NULL) return false;
     if (!json_is_array(types) || (int64_t)json_array_size(types) != sizes->layers) {
@@ -24,13 +48,11 @@ bool ls_family_read_layer_types(ls_family_reader *r, const ls_family_sizes *size
 
 /* That of the first layer that has one. */
 static int64_t write_window(ls_family_reader *r) {
-    char key[48] = "mixer.window";
     int64_t window = 0, layers = 0;
     const char *has = ls_family_form(r, "model.layers");
     if (has != NULL) ls_parse_int(has, &layers);
     for (int64_t i = 0; window == 0 && i < layers; i++) {
-        if (i > 0) snprintf(key, sizeof key, "layers.%lld.mixer.window", (long long)i);
-        has = ls_family_form(r, key);
+        has = ls_family_layer_form(r, i, "window");
         if (has != NULL) ls_parse_int(has, &window);
     }
     ls_field_write(r, "sliding_window", window > 0 ? json_integer(window) : json_null());
@@ -79,10 +101,23 @@ void ls_family_set_layers(ls_family_reader *r, const ls_family_sizes *sizes, con
     }
 }
 
+/* The first layers have none, unless there is a list for files that have one. */
+static void write_windows(ls_family_reader *r, const ls_family_sizes *sizes, int64_t window) {
+    uint8_t marks[LS_LAYERS_MAX] = {0};
+    int64_t without = 0;
+    write_layer_types(r, sizes, marks);
+    while (without < sizes->layers && !(marks[without] & LS_LAYER_NEAR)) without++;
+    ls_field_write(r, "use_sliding_window", json_boolean(window > 0));
+    ls_field_write(r, "max_window_layers", json_integer(without));
+}
+
 void ls_family_set_windows(ls_family_reader *r, const ls_family_sizes *sizes, int64_t window,
                            int64_t first) {
-    if (r->made != NULL) return; /* ls_family_read_window has written it */
     uint8_t marks[LS_LAYERS_MAX] = {0};
+    if (r->made != NULL) { /* ls_family_read_window has written how wide they are */
+        if (r->fields != NULL) write_windows(r, sizes, window);
+        return;
+    }
     for (int64_t i = ls_max(first, 0); i < sizes->layers; i++)
         marks[i] = window > 0 ? LS_LAYER_NEAR : 0;
     ls_family_read_layer_types(r, sizes, marks);

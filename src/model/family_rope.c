@@ -210,10 +210,35 @@ void ls_family_read_rope(ls_family_reader *r, const ls_family_sizes *sizes, doub
     ls_family_read_rotation(r, sizes, share, 10000);
 }
 
+/* The base of the first layer that has one of its own, or that of all. Where there is no field for
+ * it, newer versions of transformers must be told of both kinds of layers. */
+static void write_local(ls_family_reader *r, const ls_family_sizes *sizes) {
+    json_t *base = json_object_get(r->made, "rope_theta");
+    const json_t *scaling = json_object_get(r->made, "rope_scaling");
+    double local = 0;
+    if (base == NULL) return; /* there is no rotation */
+    for (int64_t i = 0; local == 0 && i < sizes->layers; i++) {
+        const char *has = ls_family_layer_form(r, i, "rope_base");
+        if (has != NULL) ls_parse_real(has, &local);
+    }
+    ls_field_write(r, "rope_local_base_freq",
+                   json_real(local > 0 ? local : json_number_value(base)));
+    if (r->fields == NULL) return;
+    json_t *full = scaling == NULL ? json_object() : json_copy((json_t *)scaling);
+    if (scaling == NULL) json_object_set_new(full, "rope_type", json_string("default"));
+    json_object_set(full, "rope_theta", base);
+    ls_field_write(r, "rope_parameters",
+                   json_pack("{s:o, s:{s:s, s:O}}", "full_attention", full, "sliding_attention",
+                             "rope_type", "default", "rope_theta", base));
+}
+
 void ls_family_read_rotations(ls_family_reader *r, const ls_family_sizes *sizes, double theta,
                               double local) {
     ls_family_read_rotation(r, sizes, 1, theta);
-    if (r->made != NULL) return; /* layers with a rotation of their own are not written */
+    if (r->made != NULL) {
+        write_local(r, sizes);
+        return;
+    }
     local = ls_field_real(r, "rope_local_base_freq", local, 1, 1e12);
     ls_family_reader inner = *r;
     inner.json = rope_object(r, "sliding_attention");

@@ -49,13 +49,30 @@ static bool has_word(const char *target, const char *word) {
     return at != NULL && at[-1] == ' ';
 }
 
-/* One rule, the other way; false: it is not about this name of ours, or of a mixer. */
+/* Whether a family does not use a rule: a word of what it leaves out is in its pattern. */
+static bool is_left_out(const ls_family_layout *layout, const char *public) {
+    char copy[LS_FAMILY_UNUSED_BYTES], *rest = NULL;
+    snprintf(copy, sizeof copy, "%s", layout->unused);
+    for (char *word = strtok_r(copy, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
+        if (strstr(public, word) != NULL) return true;
+    return false;
+}
+
+static bool ends_with(const char *text, const char *end) {
+    const size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+/* One rule, the other way; false: it is not about this name of ours, or of a mixer. The head's name
+ * is not the embedding's, though some files have the one for the other. */
 static bool reverse(const ls_family_layout *layout, const ls_naming_rule *rule, const char *ours,
                     char out[LS_SAFETENSORS_NAME_MAX]) {
     char target[256], pattern[256];
     const char *public = ls_name_after(rule->pattern, "w.");
     const size_t length = strcspn(rule->target, " ");
-    if (public == NULL || length >= sizeof target || strstr(rule->target, " + ") != NULL)
+    if (public == NULL || length >= sizeof target || strstr(rule->target, " + ") != NULL ||
+        is_left_out(layout, public) ||
+        (ends_with(public, layout->head) && ls_name_after(rule->target, "head.") == NULL))
         return false;
     const bool open = public[0] == '*';
     const bool is_head = strncmp(public + open, layout->head, strcspn(layout->head, ".") + 1) == 0;
@@ -81,26 +98,43 @@ static void add_named(const ls_family_layout *layout, const ls_naming *naming, c
     }
 }
 
-/* All tensors of a parameter: under its own name, or under those public ones that its mixer knows
- * and that are used. */
-static void find_pieces(const ls_family_layout *layout, const ls_public_scope *scope, pieces *out) {
-    const char *ours = out->parameter->name;
-    int64_t number[26];
-    const char *rest;
-    char name[LS_SAFETENSORS_NAME_MAX];
+/* The public names that a mixer has for what it calls `ours`, below `place` in the model. */
+static bool add_of_mixer(const ls_family_layout *layout, const ls_public_scope *scope,
+                         const ls_mixer *mixer, const char *place, const char *ours, pieces *out) {
+    char official[LS_SAFETENSORS_NAME_MAX], name[2 * LS_SAFETENSORS_NAME_MAX];
     bool known = false;
-    if (ls_name_parts("layers.{n}.mixer.*", ours, number, &rest)) {
-        const ls_mixer *mixer = &scope->mixers[number['n' - 'a']];
-        for (const ls_alias *alias = mixer->type->aliases; alias && alias->official; alias++) {
-            if (strcmp(alias->ours, rest) != 0 || !uses(layout->weights, alias->official)) continue;
-            const int order = alias->layout & ~LS_ALIAS_FLAGS;
-            snprintf(name, sizeof name, "%.*s%s", (int)(rest - ours), ours, alias->official);
-            add_named(layout, scope->naming, name, alias->layout & LS_ALIAS_FLAGS,
-                      mixer->type->row == NULL ? 0 : mixer->type->row(mixer, order, 0), out);
-            known = true;
-        }
+    for (const ls_alias *alias = mixer->type->aliases; alias && alias->official; alias++) {
+        const char *public = alias->official + (alias->official[0] == '*');
+        if (!ls_name_fits(alias->ours, ours, public, official, sizeof official) ||
+            !uses(layout->weights, official))
+            continue;
+        const int order = alias->layout & ~LS_ALIAS_FLAGS;
+        snprintf(name, sizeof name, "%s%s", place, official);
+        add_named(layout, scope->naming, name, alias->layout & LS_ALIAS_FLAGS,
+                  mixer->type->row == NULL ? 0 : mixer->type->row(mixer, order, 0), out);
+        known = true;
     }
-    if (!known) add_named(layout, scope->naming, ours, 0, 0, out);
+    return known;
+}
+
+/* All tensors of a parameter: under its own name, or under those public ones that its mixer knows
+ * and that are used. What layers share is the first one's. */
+static void find_pieces(const ls_family_layout *layout, const ls_public_scope *scope, pieces *out) {
+    const char *ours = out->parameter->name, *within = ls_name_after(ours, "encoder."), *rest;
+    const ls_mixer *mixers =
+        scope->mixers + (within != NULL && scope->config != NULL ? scope->config->layers : 0);
+    char place[64], shared[LS_SAFETENSORS_NAME_MAX];
+    int64_t number[26];
+    if (within == NULL) within = ours;
+    if (ls_name_parts("layers.{n}.mixer.*", within, number, &rest)) {
+        snprintf(place, sizeof place, "%.*s", (int)(rest - ours), ours);
+        if (add_of_mixer(layout, scope, &mixers[number['n' - 'a']], place, rest, out)) return;
+    } else {
+        snprintf(place, sizeof place, "%.*slayers.0.mixer.", (int)(within - ours), ours);
+        snprintf(shared, sizeof shared, "/%s", within);
+        if (add_of_mixer(layout, scope, &mixers[0], place, shared, out)) return;
+    }
+    add_named(layout, scope->naming, ours, 0, 0, out);
 }
 
 /* The shape of a piece, which ends where the next one begins. */
@@ -116,6 +150,7 @@ static void shape_of(const pieces *all, size_t which, bool squeezed, ls_family_t
         if (d == 1 && !squeezed && (piece->flags & LS_ALIAS_DEPTHWISE)) dim[out->shape.rank++] = 1;
         dim[out->shape.rank++] = d == 0 ? end - piece->first : parameter->dim[d];
     }
+    if (!squeezed && (piece->flags & LS_ALIAS_COLUMN)) dim[out->shape.rank++] = 1;
     if (piece->flags & LS_ALIAS_TRANSPOSED) {
         const int64_t rows = dim[0];
         dim[0] = dim[1];

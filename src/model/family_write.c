@@ -8,7 +8,8 @@
 #include "model/form.h"
 
 /* What a family reads in a config.json, as a form. */
-static ls_status read_back(ls_ctx *ctx, const json_t *config, const char *name, ls_settings *form) {
+static ls_status read_back(ls_ctx *ctx, const json_t *config, const char *name, ls_settings *form,
+                           char note[LS_FAMILY_NOTE_BYTES]) {
     ls_family family = {0};
     ls_model_config model = {0};
     char *text = json_dumps(config, JSON_REAL_PRECISION(17));
@@ -20,6 +21,7 @@ static ls_status read_back(ls_ctx *ctx, const json_t *config, const char *name, 
         status = ls_settings_put(ctx, &family.settings, "model.tied", tied ? "true" : "false");
     if (status == LS_OK) status = ls_model_config_read(ctx, &family.settings, &model);
     if (status == LS_OK) status = ls_form_of(ctx, &model, form);
+    snprintf(note, LS_FAMILY_NOTE_BYTES, "%s", family.note);
     ls_model_config_clear(ctx, &model);
     ls_family_close(ctx, &family);
     return status;
@@ -43,35 +45,35 @@ static ls_status write_fields(ls_ctx *ctx, const ls_family_type *type, bool gguf
     return r.status;
 }
 
+/* What a family makes of a model, and how it differs. */
+typedef struct choice {
+    const ls_family_type *type;
+    json_t *config;
+    ls_text said;
+    size_t differs;
+    char note[LS_FAMILY_NOTE_BYTES];
+} choice;
+
 /* A family's config.json for a form, and in how much the family differs from it. */
-static ls_status try_family(ls_ctx *ctx, const ls_family_type *type, bool gguf,
-                            const ls_settings *form, json_t **out, ls_text *said, size_t *differs) {
+static ls_status try_family(ls_ctx *ctx, bool gguf, const ls_settings *form, choice *out) {
     ls_settings there = {0};
-    *out = json_object();
-    *differs = 0;
-    ls_status status = *out == NULL ? LS_FAIL(ctx, LS_ENOMEM, "no memory for a config.json")
-                                    : write_fields(ctx, type, gguf, form, *out);
-    if (status == LS_OK) status = read_back(ctx, *out, type->name, &there);
+    const ls_family_type *type = out->type;
+    out->config = json_object();
+    ls_status status = out->config == NULL ? LS_FAIL(ctx, LS_ENOMEM, "no memory for a config.json")
+                                           : write_fields(ctx, type, gguf, form, out->config);
+    if (status == LS_OK) status = read_back(ctx, out->config, type->name, &there, out->note);
     if (status == LS_OK) {
-        *differs = ls_form_differs(ctx, form, &there, said);
-        status = said->failed ? LS_ENOMEM : LS_OK;
+        out->differs = ls_form_differs(ctx, form, &there, &out->said);
+        status = out->said.failed ? LS_ENOMEM : LS_OK;
     } else if (status == LS_EINPUT || status == LS_EUSE) { /* it has no field for a value */
-        ls_text_printf(ctx, said, "%s", ctx->error.message);
-        *differs = form->count;
+        ls_text_printf(ctx, &out->said, "%s", ctx->error.message);
+        out->differs = form->count;
         ctx->error = (ls_error){0};
         status = LS_OK;
     }
     ls_settings_clear(ctx, &there);
     return status;
 }
-
-/* What fits best so far. */
-typedef struct choice {
-    const ls_family_type *type;
-    json_t *config;
-    ls_text said;
-    size_t differs;
-} choice;
 
 static void clear_choice(ls_ctx *ctx, choice *found) {
     json_decref(found->config);
@@ -81,7 +83,7 @@ static void clear_choice(ls_ctx *ctx, choice *found) {
 static ls_status try_next(ls_ctx *ctx, const ls_family_type *type, bool gguf,
                           const ls_settings *form, choice *best) {
     choice next = {.type = type};
-    ls_status status = try_family(ctx, type, gguf, form, &next.config, &next.said, &next.differs);
+    ls_status status = try_family(ctx, gguf, form, &next);
     if (status == LS_OK && (best->type == NULL || next.differs < best->differs)) {
         const choice before = *best;
         *best = next;
@@ -122,12 +124,13 @@ ls_status ls_family_choose(ls_ctx *ctx, const ls_model_config *model, const char
             const char *known = gguf ? type->gguf.architecture : type->architecture;
             if (known == NULL || type->fields == NULL || type->rare != (rare == 1)) continue;
             if (name[0] != '\0' && strcmp(type->name, name) != 0) continue;
-            if (strcmp(mixer, type->mixer == NULL ? "attention" : type->mixer) != 0) continue;
+            if (!ls_word_in(type->mixer == NULL ? "attention" : type->mixer, mixer)) continue;
             status = try_next(ctx, type, gguf, &form, &best);
         }
     if (status == LS_OK && (best.type == NULL || best.differs > 0))
         status = refuse(ctx, &form, name, &best);
     if (status == LS_OK) {
+        if (best.note[0] != '\0') ls_say(ctx, "%s: %s", best.type->name, best.note);
         *out = best.type;
         *config = json_incref(best.config);
     }
@@ -136,7 +139,13 @@ ls_status ls_family_choose(ls_ctx *ctx, const ls_model_config *model, const char
     return status;
 }
 
-ls_family_layout ls_family_layout_of(const ls_family_type *type) {
-    return (ls_family_layout){
+/* Of a masked head's two biases the one that counts is written. */
+ls_family_layout ls_family_layout_of(const ls_family_type *type, const ls_model_config *model) {
+    ls_family_layout layout = {
         .name = type->name, .prefix = type->prefix, .head = type->head, .weights = type->weights};
+    if (type->unused != NULL) type->unused(model, layout.unused);
+    const char *bias = type->head_biases[model->model.tied ? 1 : 0];
+    const size_t used = strlen(layout.unused);
+    if (bias != NULL) snprintf(layout.unused + used, sizeof layout.unused - used, " %s", bias);
+    return layout;
 }

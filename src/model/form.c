@@ -1,5 +1,6 @@
 #include "model/form.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,9 +10,10 @@
 
 /* Of training alone: initial weights, drop-out. */
 static const char *const of_training[] = {
-    "model.dropout", "model.init",      "model.mixer",    "model.encoder_mixer", "mixer.dt_min",
-    "mixer.dt_max",  "mixer.dt_floor",  "mixer.dt_init",  "mixer.dt_scale",      "mixer.A_min",
-    "mixer.A_max",   "mixer.conv_init", "position.beyond"};
+    "model.mask_token", "model.mask_share",    "model.dropout",  "model.init",
+    "model.mixer",      "model.encoder_mixer", "mixer.dt_min",   "mixer.dt_max",
+    "mixer.dt_floor",   "mixer.dt_init",       "mixer.dt_scale", "mixer.A_min",
+    "mixer.A_max",      "mixer.conv_init",     "position.beyond"};
 
 static bool is_of_training(const char *key) {
     for (size_t i = 0; i < sizeof of_training / sizeof of_training[0]; i++)
@@ -74,19 +76,25 @@ static ls_status settle_mixer(ls_ctx *ctx, int64_t width, ls_settings *form) {
     LS_TRY(settle(ctx, form, "mixer.key_width", each));
     LS_TRY(settle(ctx, form, "mixer.value_width", each));
     LS_TRY(settle(ctx, form, "mixer.dt_rank", ls_ceil_div(width, 16)));
+    if (is(form, "mixer.score_scale", "0")) {
+        char scale[40];
+        snprintf(scale, sizeof scale, "%.17g", 1 / sqrt(number_of(form, "mixer.key_width")));
+        LS_TRY(ls_settings_put(ctx, form, "mixer.score_scale", scale));
+    }
     return settle(ctx, form, "mixer.headdim", ls_min(64, inside > 0 ? inside : channels));
 }
 
 static ls_status settle_model(ls_ctx *ctx, const ls_model_config *config, ls_settings *form) {
     LS_TRY(put_int(ctx, form, "model.layers", config->layers));
+    LS_TRY(put_int(ctx, form, "model.encoder_layers", config->encoder_layers));
     LS_TRY(settle(ctx, form, "model.hidden", ls_hidden_width(&config->model)));
     if (is(form, "model.norm_bias", "as_bias"))
         LS_TRY(ls_settings_put(ctx, form, "model.norm_bias", config->model.bias ? "yes" : "no"));
     return LS_OK;
 }
 
-/* A table of learned positions is as long as the model can be; a share of a head is so many of its
- * elements. */
+/* A table of learned positions is as long as the model can be (landmarks are of the trained length);
+ * a share of a head is so many of its elements. */
 static ls_status settle_position(ls_ctx *ctx, const ls_model_config *config, ls_settings *form) {
     const double share = number_of(form, "position.fraction");
     const char *table = ls_settings_get(form, "position.length");
@@ -95,19 +103,34 @@ static ls_status settle_position(ls_ctx *ctx, const ls_model_config *config, ls_
         LS_TRY(settle(ctx, form, "position.rotary_dim",
                       (int64_t)(share * number_of(form, "mixer.key_width"))));
     }
-    if (strcmp(config->position.type->name, "learned") == 0 && table != NULL)
+    if (strcmp(config->position.type->name, "learned") == 0 && table != NULL &&
+        !is(form, "mixer", "nystromformer"))
         LS_TRY(put_int(ctx, form, "model.length", strtoll(table, NULL, 10)));
     return LS_OK;
 }
 
 /* ---- parts ---- */
 
-/* Options of layer 0, and of others where they differ. */
-static ls_status add_mixers(ls_ctx *ctx, const ls_model_config *config, ls_settings *form) {
+/* A base of its own that is the base of all; the rotation as trained where nothing extends it. */
+static ls_status settle_rotation(ls_ctx *ctx, const ls_model_config *config,
+                                 const ls_settings *form, ls_settings *own) {
+    const double base = number_of(own, "mixer.rope_base");
+    if (base > 0 && base == number_of(form, "position.base"))
+        LS_TRY(ls_settings_put(ctx, own, "mixer.rope_base", "0"));
+    if (config->position.extensions == 0 && is(own, "mixer.positions", "trained"))
+        LS_TRY(ls_settings_put(ctx, own, "mixer.positions", "all"));
+    return LS_OK;
+}
+
+/* Options of layer 0, and of others where they differ; those of an encoder are below `encoder.`. */
+static ls_status add_mixers(ls_ctx *ctx, const ls_model_config *config, bool encoder,
+                            ls_settings *form) {
     ls_settings own = {0};
     ls_status status = LS_OK;
-    for (int64_t i = 0; status == LS_OK && i < config->layers; i++) {
-        const int which = config->layer_mixer[i];
+    const int64_t layers = encoder ? config->encoder_layers : config->layers;
+    const char *root = encoder ? "encoder." : "";
+    for (int64_t i = 0; status == LS_OK && i < layers; i++) {
+        const int which = encoder ? config->encoder_mixer[i] : config->layer_mixer[i];
         const ls_mixer_type *type = config->mixer[which].type;
         ls_fact facts[3];
         ls__mixer_facts(config, which, facts);
@@ -116,11 +139,13 @@ static ls_status add_mixers(ls_ctx *ctx, const ls_model_config *config, ls_setti
         LS_TRY_GOTO(
             add_options(ctx, "mixer", &type->options, facts, config->mixer[which].options, &own));
         LS_TRY_GOTO(settle_mixer(ctx, config->model.width, &own));
+        LS_TRY_GOTO(settle_rotation(ctx, config, form, &own));
         for (size_t j = 0; j < own.count; j++) {
             char key[160];
-            const char *first = ls_settings_get(form, own.items[j].key);
+            snprintf(key, sizeof key, "%s%s", root, own.items[j].key);
+            const char *first = ls_settings_get(form, key);
             if (i > 0 && first != NULL && strcmp(first, own.items[j].value) == 0) continue;
-            snprintf(key, sizeof key, i == 0 ? "%.0d%s" : "layers.%d.%s", (int)i, own.items[j].key);
+            if (i > 0) snprintf(key, sizeof key, "%slayers.%d.%s", root, (int)i, own.items[j].key);
             LS_TRY_GOTO(ls_settings_put(ctx, form, key, own.items[j].value));
         }
     }
@@ -154,9 +179,10 @@ ls_status ls_form_of(ls_ctx *ctx, const ls_model_config *config, ls_settings *ou
     *out = (ls_settings){0};
     LS_TRY(add_options(ctx, "model", &ls_model_options, NULL, &config->model, out));
     LS_TRY(settle_model(ctx, config, out));
-    LS_TRY(add_mixers(ctx, config, out));
     LS_TRY(add_options(ctx, "position", &config->position.type->options, NULL,
                        config->position.options, out));
+    LS_TRY(add_mixers(ctx, config, false, out));
+    LS_TRY(add_mixers(ctx, config, true, out));
     LS_TRY(settle_position(ctx, config, out));
     return add_extensions(ctx, config, out);
 }

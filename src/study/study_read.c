@@ -295,7 +295,8 @@ static ls_status find_trained_length(const ls_study *study, ls_study_arm *arm,
     const ls_study_arm *base = arm->parent < 0 ? arm : &study->arms[arm->parent];
     ls_train_settings train;
     LS_TRY(ls_options_default(study->ctx, &ls_train_options, &train));
-    LS_TRY(ls_settings_apply(study->ctx, &base->training, "train", &ls_train_options, NULL, &train));
+    LS_TRY(
+        ls_settings_apply(study->ctx, &base->training, "train", &ls_train_options, NULL, &train));
     arm->trained_length = base->trains && ls_settings_has(&base->training, "train.length")
                               ? train.length
                               : config->trained_length;

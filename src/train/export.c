@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/temporary.h"
 #include "model/family_write.h"
 #include "model/gguf_write.h"
 
@@ -21,6 +23,11 @@ static const ls_option options[] = {
     LS_CHOICE("dtype", FIELD(dtype), "f32", "f32|bf16|f16|q8_0",
               "Type of the weights; f32 gives back the same bytes when it is opened. q8_0 is for "
               "GGUF."),
+    LS_INT(
+        "shard_bytes", FIELD(shard_bytes), "5000000000", 1, 1LL << 50,
+        "Weights of a larger model are several files with an index, each of at most so many bytes "
+        "(or one tensor).",
+        .needs = "to=hf"),
     LS_BOOL("tokenizer", FIELD(tokenizer), "true", "Whether the tokenizer is written too."),
 };
 const ls_option_table ls_export_options = LS_OPTIONS(options, ls_export_settings);
@@ -28,6 +35,12 @@ const ls_option_table ls_export_options = LS_OPTIONS(options, ls_export_settings
 static ls_stored_type stored_type(const ls_export_settings *settings) {
     static const ls_stored_type types[] = {LS_STORED_F32, LS_STORED_BF16, LS_STORED_F16};
     return types[settings->dtype];
+}
+
+static ls_status write_json(ls_ctx *ctx, const char *folder, const char *name, const json_t *json) {
+    char path[PATH_BYTES];
+    LS_TRY(ls_path_join(ctx, path, sizeof path, folder, name));
+    return ls_json_write(ctx, path, json);
 }
 
 /* ---- weights ---- */
@@ -39,12 +52,13 @@ typedef struct weights {
     ls_family_tensor *tensors;
     ls_safetensor_source *sources;
     size_t count;
+    size_t first; /* of the file that is being written */
     ls_stored_type type;
 } weights;
 
 static ls_status fill(void *user, size_t index, void *out) {
     const weights *all = user;
-    const ls_family_tensor *tensor = &all->tensors[index];
+    const ls_family_tensor *tensor = &all->tensors[all->first + index];
     double *values = ls_new_raw(all->ctx, (size_t)tensor->shape.count, sizeof *values);
     if (values == NULL) return LS_ENOMEM;
     ls_status status = ls_public_values(all->ctx, &all->scope, &tensor->shape, values);
@@ -53,8 +67,70 @@ static ls_status fill(void *user, size_t index, void *out) {
     return status;
 }
 
-static ls_status put_tensors(weights *all, const ls_export_settings *settings, const char *path) {
+/* Where the head is not the embedding, transformers has its bias a second time, which nothing reads.
+ */
+static void add_second_bias(weights *all, const ls_family_type *type, bool tied) {
+    const char *own = type->head_biases[1];
+    const size_t tail = own == NULL ? 0 : strlen(own);
+    for (size_t i = 0, count = all->count; own != NULL && !tied && i < count; i++) {
+        const size_t length = strlen(all->tensors[i].name);
+        if (length < tail || strcmp(all->tensors[i].name + length - tail, own) != 0) continue;
+        ls_family_tensor *copy = &all->tensors[all->count++];
+        *copy = all->tensors[i];
+        snprintf(copy->name + length - tail, sizeof copy->name - (length - tail), "%s",
+                 type->head_biases[0]);
+        copy->shape.name = copy->name;
+    }
+}
+
+static int64_t bytes_of(const weights *all, size_t tensor) {
+    const int64_t each = all->type == LS_STORED_F32 ? 4 : 2;
+    return all->tensors[tensor].shape.count * each;
+}
+
+/* Where the file that begins with a tensor ends: one tensor at least is in it. */
+static size_t end_of_shard(const weights *all, size_t first, int64_t most) {
+    int64_t bytes = bytes_of(all, first);
+    size_t end = first + 1;
+    while (end < all->count && bytes + bytes_of(all, end) <= most) bytes += bytes_of(all, end++);
+    return end;
+}
+
+static ls_status put_shard(weights *all, const char *folder, const char *name, size_t end) {
     static const ls_stored_text format = {"format", "pt"};
+    char path[PATH_BYTES];
+    LS_TRY(ls_path_join(all->ctx, path, sizeof path, folder, name));
+    return ls_safetensors_make(all->ctx, path, all->sources + all->first, end - all->first, &format,
+                               1, fill, all);
+}
+
+/* Several files, and an index that says which tensor is in which. */
+static ls_status put_shards(weights *all, const char *folder, int64_t most, size_t shards) {
+    json_t *map = json_object();
+    int64_t total = 0;
+    ls_status status = LS_OK;
+    for (size_t k = 1; status == LS_OK && k <= shards; k++) {
+        const size_t end = end_of_shard(all, all->first, most);
+        char name[64];
+        snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", k, shards);
+        status = put_shard(all, folder, name, end);
+        for (size_t i = all->first; i < end; total += bytes_of(all, i++))
+            if (json_object_set_new(map, all->tensors[i].name, json_string(name)) != 0)
+                status = LS_FAIL(all->ctx, LS_ENOMEM, "no memory for an index");
+        all->first = end;
+    }
+    json_t *index =
+        json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)total, "weight_map", map);
+    if (status == LS_OK)
+        status = index == NULL
+                     ? LS_FAIL(all->ctx, LS_ENOMEM, "no memory for an index")
+                     : write_json(all->ctx, folder, "model.safetensors.index.json", index);
+    json_decref(index);
+    return status;
+}
+
+static ls_status put_tensors(weights *all, const ls_export_settings *settings, const char *folder) {
+    size_t shards = 0;
     all->type = stored_type(settings);
     all->sources = ls_new(all->ctx, all->count + 1, sizeof *all->sources);
     if (all->sources == NULL) return LS_ENOMEM;
@@ -63,16 +139,17 @@ static ls_status put_tensors(weights *all, const ls_export_settings *settings, c
                                                  .type = all->type,
                                                  .rank = all->tensors[i].shape.rank,
                                                  .dim = all->tensors[i].shape.dim};
-    return ls_safetensors_make(all->ctx, path, all->sources, all->count, &format, 1, fill, all);
+    for (size_t i = 0; i < all->count; shards++) i = end_of_shard(all, i, settings->shard_bytes);
+    return shards < 2 ? put_shard(all, folder, "model.safetensors", all->count)
+                      : put_shards(all, folder, settings->shard_bytes, shards);
 }
 
 static ls_status write_weights(const ls_trained *trained, const ls_family_type *type,
                                const ls_export_settings *settings, const char *folder) {
     ls_ctx *ctx = trained->ctx;
     const ls_parameters *store = trained->model->store;
-    const ls_family_layout layout = ls_family_layout_of(type);
+    const ls_family_layout layout = ls_family_layout_of(type, &trained->config);
     ls_naming naming;
-    char path[PATH_BYTES];
     weights all = {.ctx = ctx, .here = *store};
     LS_TRY(ls_naming_read(ctx, type->names == NULL ? "" : type->names,
                           type->rules == NULL ? "" : type->rules, &naming));
@@ -83,8 +160,8 @@ static ls_status write_weights(const ls_trained *trained, const ls_family_type *
         mixers == NULL ? LS_ENOMEM : ls_parameters_fetch(store, store->master, &all.here.master);
     if (status == LS_OK)
         status = ls_family_tensors(ctx, &layout, &all.scope, &all.tensors, &all.count);
-    if (status == LS_OK) status = ls_path_join(ctx, path, sizeof path, folder, "model.safetensors");
-    if (status == LS_OK) status = put_tensors(&all, settings, path);
+    if (status == LS_OK) add_second_bias(&all, type, trained->config.model.tied);
+    if (status == LS_OK) status = put_tensors(&all, settings, folder);
     ls_parameters_release(store, store->master, all.here.master, false);
     ls_free(ctx, all.tensors);
     ls_free(ctx, all.sources);
@@ -112,10 +189,10 @@ static json_t *start_of(const ls_trained *trained) {
     return bos < 0 ? json_null() : json_integer(bos);
 }
 
-static ls_status write_json(ls_ctx *ctx, const char *folder, const char *name, const json_t *json) {
-    char path[PATH_BYTES];
-    LS_TRY(ls_path_join(ctx, path, sizeof path, folder, name));
-    return ls_json_write(ctx, path, json);
+static json_t *padding_of(const ls_trained *trained) {
+    const int32_t pad =
+        trained->tokenizer == NULL ? -1 : ls_tokenizer_special(trained->tokenizer).pad;
+    return pad < 0 ? json_null() : json_integer(pad);
 }
 
 static ls_status write_config(const ls_trained *trained, const ls_export_settings *settings,
@@ -123,7 +200,8 @@ static ls_status write_config(const ls_trained *trained, const ls_export_setting
     static const char *const types[] = {"float32", "bfloat16", "float16"};
     if (json_object_set_new(config, "torch_dtype", json_string(types[settings->dtype])) != 0 ||
         json_object_set_new(config, "bos_token_id", start_of(trained)) != 0 ||
-        json_object_set_new(config, "pad_token_id", json_null()) != 0 ||
+        (json_object_get(config, "pad_token_id") == NULL &&
+         json_object_set_new(config, "pad_token_id", padding_of(trained)) != 0) ||
         json_object_set_new(config, "eos_token_id", stops_of(trained)) != 0)
         return LS_FAIL(trained->ctx, LS_ENOMEM, "no memory for config.json");
     return write_json(trained->ctx, folder, "config.json", config);
@@ -162,12 +240,16 @@ static ls_status write_all(const ls_trained *trained, const ls_export_settings *
 static ls_status write_folder(const ls_trained *trained, const ls_export_settings *settings,
                               const ls_family_type *type, json_t *config) {
     ls_ctx *ctx = trained->ctx;
-    char unfinished[PATH_BYTES];
-    if ((size_t)snprintf(unfinished, sizeof unfinished, "%s.tmp", settings->out) >=
-        sizeof unfinished)
-        return LS_FAIL(ctx, LS_EUSE, "the path %s is too long", settings->out);
-    LS_TRY(ls_folder_remove(ctx, unfinished));
-    LS_TRY(ls_folder_make(ctx, unfinished));
+    char unfinished[PATH_BYTES], parent[PATH_BYTES];
+    int lock;
+    snprintf(parent, sizeof parent, "%s", settings->out);
+    char *slash = strrchr(parent, '/');
+    if (slash != NULL && slash != parent) {
+        *slash = '\0';
+        LS_TRY(ls_folder_make(ctx, parent));
+    }
+    LS_TRY(ls_temporaries_sweep_beside(ctx, settings->out));
+    LS_TRY(ls_temporary_folder(ctx, settings->out, unfinished, sizeof unfinished, &lock));
     ls_status status = write_all(trained, settings, type, config, unfinished);
     if (status == LS_OK && ls_path_exists(settings->out))
         status = LS_FAIL(ctx, LS_EUSE, "%s is there already", settings->out);
@@ -178,6 +260,7 @@ static ls_status write_folder(const ls_trained *trained, const ls_export_setting
         ls_folder_remove(ctx, unfinished);
         ctx->error = error;
     }
+    close(lock);
     return status;
 }
 
@@ -195,7 +278,9 @@ ls_status ls_export(const ls_trained *trained, const ls_export_settings *setting
     if (settings->out[0] == '\0') return LS_FAIL(ctx, LS_EUSE, "say where to: out=FOLDER");
     if (ls_path_exists(settings->out))
         return LS_FAIL(ctx, LS_EUSE, "%s is there already", settings->out);
-    if (wanted[0] == '\0' && trained->family.type != NULL) wanted = trained->family.type->name;
+    const ls_family_type *own = trained->family.type;
+    if (wanted[0] == '\0' && own != NULL)
+        wanted = own->stands_for == NULL ? own->name : own->stands_for;
     if (settings->to == LS_EXPORT_HF && settings->dtype > LS_EXPORT_F16)
         return LS_FAIL(ctx, LS_EUSE, "dtype=q8_0 is for to=gguf");
     LS_TRY(ls_family_choose(ctx, &trained->config, wanted, settings->to == LS_EXPORT_GGUF, &type,

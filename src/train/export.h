@@ -8,6 +8,7 @@
 typedef struct ls_export_settings {
     char out[LS_OPTION_TEXT_BYTES], family[LS_OPTION_TEXT_BYTES];
     int to, dtype;
+    int64_t shard_bytes;
     bool tokenizer;
 } ls_export_settings;
 enum { LS_EXPORT_HF, LS_EXPORT_GGUF };

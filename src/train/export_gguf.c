@@ -149,17 +149,23 @@ static uint32_t type_of(const ls_family_tensor *tensor, const ls_export_settings
     return wanted;
 }
 
-/* Mamba-2 has one number for each head in these, which stand there as rows. */
-static void declare(ls_gguf_writer *writer, const ls_family_type *type,
+/* Mamba-2 has one number for each head in two of them, which stand there as rows, and a row of its
+ * norm for each group. */
+static void declare(ls_gguf_writer *writer, const ls_family_type *type, const json_t *config,
                     const ls_family_tensor *tensor, const ls_export_settings *settings) {
     const size_t length = strlen(tensor->name);
     const char *end = tensor->name + (length > 5 ? length - 5 : 0);
+    const int64_t groups = json_integer_value(json_object_get(config, "n_groups"));
     int64_t dim[LS_SAFETENSORS_RANK_MAX + 1];
     int rank = tensor->shape.rank;
     memcpy(dim, tensor->shape.dim, (size_t)rank * sizeof *dim);
     if (strcmp(type->name, "mamba2") == 0 && rank == 1 &&
         (strcmp(end, "ssm_a") == 0 || strcmp(end, "ssm_d") == 0))
         dim[rank++] = 1;
+    if (groups > 0 && rank == 1 && strstr(tensor->name, "ssm_norm.weight") != NULL) {
+        dim[rank++] = dim[0] / groups;
+        dim[0] = groups;
+    }
     ls_gguf_declare(writer, tensor->name, type_of(tensor, settings), rank, dim);
 }
 
@@ -189,8 +195,9 @@ static const ls_family_tensor *head_of(const ls_family_type *type, const ls_trai
 }
 
 static ls_status put_tensors(const ls_trained *trained, const ls_export_settings *settings,
-                             const ls_family_type *type, const ls_gguf_divisors *divisors,
-                             const ls_public_scope *scope, ls_gguf_writer *writer) {
+                             const ls_family_type *type, const json_t *config,
+                             const ls_gguf_divisors *divisors, const ls_public_scope *scope,
+                             ls_gguf_writer *writer) {
     ls_ctx *ctx = trained->ctx;
     const ls_family_layout layout = ls_family_gguf_layout(type, &trained->config);
     ls_family_tensor *tensors;
@@ -199,11 +206,11 @@ static ls_status put_tensors(const ls_trained *trained, const ls_export_settings
     ls_status status = LS_OK;
     const ls_family_tensor *embedding = head_of(type, trained, tensors, count);
     ls_family_tensor head;
-    for (size_t i = 0; i < count; i++) declare(writer, type, &tensors[i], settings);
+    for (size_t i = 0; i < count; i++) declare(writer, type, config, &tensors[i], settings);
     if (embedding != NULL) {
         head = *embedding;
         snprintf(head.name, sizeof head.name, "output.weight");
-        declare(writer, type, &head, settings);
+        declare(writer, type, config, &head, settings);
     }
     if (divisors->count > 0)
         ls_gguf_declare(writer, "rope_freqs.weight", LS_GGML_F32, 1, &divisors->count);
@@ -217,8 +224,8 @@ static ls_status put_tensors(const ls_trained *trained, const ls_export_settings
 }
 
 static ls_status write_tensors(const ls_trained *trained, const ls_export_settings *settings,
-                               const ls_family_type *type, const ls_gguf_divisors *divisors,
-                               ls_gguf_writer *writer) {
+                               const ls_family_type *type, const json_t *config,
+                               const ls_gguf_divisors *divisors, ls_gguf_writer *writer) {
     ls_ctx *ctx = trained->ctx;
     const ls_parameters *store = trained->model->store;
     ls_parameters here = *store;
@@ -229,7 +236,8 @@ static ls_status write_tensors(const ls_trained *trained, const ls_export_settin
     here.master = NULL;
     ls_status status =
         mixers == NULL ? LS_ENOMEM : ls_parameters_fetch(store, store->master, &here.master);
-    if (status == LS_OK) status = put_tensors(trained, settings, type, divisors, &scope, writer);
+    if (status == LS_OK)
+        status = put_tensors(trained, settings, type, config, divisors, &scope, writer);
     ls_parameters_release(store, store->master, here.master, false);
     ls_free(ctx, mixers);
     ls_naming_clear(ctx, &naming);
@@ -251,7 +259,7 @@ static ls_status write_file(const ls_trained *trained, const ls_export_settings 
         status = put_tokenizer(trained, writer);
     else if (status == LS_OK)
         ls_gguf_put_text(writer, "tokenizer.ggml.model", "none");
-    if (status == LS_OK) status = write_tensors(trained, settings, type, &divisors, writer);
+    if (status == LS_OK) status = write_tensors(trained, settings, type, config, &divisors, writer);
     if (status == LS_OK) return ls_gguf_finish(writer);
     ls_gguf_abandon(writer);
     return status;

@@ -187,6 +187,7 @@ ls_status ls_trained_describe(ls_ctx *ctx, const char *path, const ls_settings *
                               ls_trained *out) {
     LS_TRY(ls_trained_find(ctx, path, out));
     if (out->edited) return refuse_edited(out);
+    if (out->family.note[0] != '\0') ls_say(ctx, "%s: %s", path, out->family.note);
     return read_config(out, overrides);
 }
 

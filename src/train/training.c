@@ -34,6 +34,19 @@ static ls_status take_small_model(ls_training *t, bool corpus) {
     return LS_OK;
 }
 
+/* Keys of the model that are given though the checkpoint has none of these names. */
+static void say_beside(const ls_training *t, const ls_settings *theirs, const char *from) {
+    static const char *const sections[] = {"model.", "mixer.", "position."};
+    for (size_t i = 0; i < t->given->count; i++)
+        for (size_t j = 0; j < sizeof sections / sizeof sections[0]; j++) {
+            const ls_setting *given = &t->given->items[i];
+            if (strncmp(given->key, sections[j], strlen(sections[j])) != 0 ||
+                ls_settings_has(theirs, given->key))
+                continue;
+            ls_say(t->ctx, "%s=%s is given beside what %s says", given->key, given->value, from);
+        }
+}
+
 /* train.from with a public checkpoint: the model is described there, and its tokenizer is used. A
  * key that is given goes before what the checkpoint says. */
 static ls_status take_public_model(ls_training *t) {
@@ -52,6 +65,8 @@ static ls_status take_public_model(ls_training *t) {
             ls_say(t->ctx, "%s=%s goes before the %s of %s", item->key, ours, item->value, from);
         }
     }
+    if (status == LS_OK && other.family.type != NULL) say_beside(t, theirs, from);
+    if (other.family.note[0] != '\0') ls_say(t->ctx, "%s: %s", from, other.family.note);
     t->scaled = ls_settings_has(theirs, "extend");
     ls_trained_clear(&other);
     return status;

@@ -19,7 +19,9 @@ CASES = {
     "llama-biases": EXACT, "llama-linear": EXACT, "llama-yarn": EXACT, "llama-llama3": EXACT,
     "qwen2": EXACT, "qwen3": EXACT, "olmo2": EXACT, "olmo": EXACT, "stablelm": EXACT, "starcoder2": TABLE, "gpt2": TABLE,
     "gpt_neox": TABLE, "gpt_neox-sequential": TABLE, "bloom": TABLE, "mpt": TABLE, "mamba": EXACT,
-    "mamba2": EXACT, "falcon": TABLE, "llama q8_0": Q8, "gpt2 f16": TABLE, "llama bf16": Q8,
+    "mamba2": EXACT, "mamba2-groups": EXACT,
+    "falcon_mamba": EXACT, "smollm3": EXACT, "gemma": TABLE, "gemma-wide-heads": TABLE,
+    "gemma2": TABLE, "gemma3": TABLE, "falcon": TABLE, "llama q8_0": Q8, "gpt2 f16": TABLE, "llama bf16": Q8,
 }
 PROMPT = [3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41]
 

@@ -111,7 +111,7 @@ static int64_t row(const ls_mixer *mixer, int layout, int64_t r) {
 static const ls_alias aliases[] = {
     LS_HEADS_ALIASES("query", "key", "value", "dense"),
     LS_HEADS_ALIASES("W_q", "W_k", "W_v", "ff"),
-    {"conv.weight", "conv.weight", LS_ROWS_OUT},
+    {"conv.weight", "conv.weight", LS_ROWS_OUT | LS_ALIAS_DEPTHWISE | LS_ALIAS_COLUMN},
     {0},
 };
 

@@ -18,4 +18,10 @@ const ls_family_type ls_family_bert = {
     .head_biases = {"predictions.bias", "predictions.decoder.bias"},
     .tied = true,
     .read = read,
+    .architecture = "BertForMaskedLM",
+    .fields = "hidden_size num_hidden_layers max_position_embeddings vocab_size "
+              "num_attention_heads intermediate_size hidden_act layer_norm_eps type_vocab_size",
+    .prefix = "bert.",
+    .weights = "query key value dense",
+    .unused = ls_family_unused_bert,
 };

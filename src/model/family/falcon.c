@@ -1,17 +1,22 @@
 /* Falcon, in three forms: groups of heads with two norms (40B), one key-value head (7B), and as
  * many key-value heads as heads (RW). */
 #include <math.h>
+#include <stdio.h>
 
+#include "model/block.h"
 #include "model/family.h"
 
 /* The form of a model that is written: there are three, and only groups count their heads. */
 static void write_form(ls_family_reader *r, const ls_family_sizes *sizes) {
-    const bool one = sizes->kv_heads == 1, all = sizes->kv_heads == sizes->heads;
-    ls_field_write(r, "new_decoder_architecture", json_boolean(!one && !all));
-    ls_field_write(r, "multi_query", json_boolean(one));
+    const bool one = sizes->kv_heads == 1, all = sizes->kv_heads == sizes->heads,
+               two = ls_family_has(r, "model.parallel", "two_norms", false),
+               groups = two || (!one && !all);
+    ls_field_write(r, "new_decoder_architecture", json_boolean(groups));
+    ls_field_write(r, "multi_query", json_boolean(one && !two));
     ls_field_write(r, "parallel_attn",
-                   json_boolean(ls_family_has(r, "model.parallel", "one_norm", false)));
-    if (!one && !all) ls_field_write(r, "num_ln_in_parallel_attn", json_integer(1));
+                   json_boolean(two || ls_family_has(r, "model.parallel", "one_norm", false)));
+    if (groups) ls_field_write(r, "num_ln_in_parallel_attn", json_integer(two ? 2 : 1));
+    ls_field_write(r, "alibi", json_boolean(ls_family_has(r, "model.position", "alibi", false)));
 }
 
 static void read(ls_family_reader *r) {
@@ -35,7 +40,7 @@ static void read(ls_family_reader *r) {
                   !parallel              ? "no"
                   : groups && norms == 2 ? "two_norms"
                                          : "one_norm");
-    if (!ls_field_bool(r, "alibi", false)) {
+    if (!ls_family_has(r, "model.position", "alibi", ls_field_bool(r, "alibi", false))) {
         ls_family_read_rope(r, &sizes, 1);
         return;
     }
@@ -46,6 +51,14 @@ static void read(ls_family_reader *r) {
     ls_field_any(r, "rope_parameters"); /* there is no rotation */
     ls_field_any(r, "rope_theta");
     ls_field_any(r, "rope_scaling");
+}
+
+/* Two norms have other names than one. */
+static void unused(const ls_model_config *model, char out[LS_FAMILY_UNUSED_BYTES]) {
+    snprintf(out, LS_FAMILY_UNUSED_BYTES, "%s",
+             model->model.parallel == LS_PARALLEL_TWO_NORMS
+                 ? "input_layernorm post_attention_layernorm"
+                 : "");
 }
 
 /* llama.cpp has the two parallel forms. With two norms the mixer's is its second. */
@@ -77,10 +90,11 @@ const ls_family_type ls_family_falcon = {
     .fields = "hidden_size num_hidden_layers max_position_embeddings vocab_size "
               "num_attention_heads num_kv_heads ffn_hidden_size activation "
               "layer_norm_epsilon bias new_decoder_architecture multi_query "
-              "parallel_attn num_ln_in_parallel_attn rope_theta rope_scaling",
+              "parallel_attn num_ln_in_parallel_attn rope_theta rope_scaling alibi",
     .prefix = "transformer.",
     .weights = "query_key_value dense",
     .rare = true,
+    .unused = unused,
     .gguf = {.architecture = "falcon",
              .rules = "w.blk.{n}.attn_norm_2.* = layers.{n}.norm1.*\n"
                       "w.blk.{n}.attn_norm.* = layers.{n}.norm2.*\n"

@@ -13,7 +13,7 @@ static void read(ls_family_reader *r) {
     if (strcmp(ls_field_text(r, "hidden_act", usual.activation), "gelu") == 0)
         ls_family_set(r, "model.activation", "geglu_tanh");
     ls_field_any(r, "hidden_activation");
-    LS_FAMILY_BOOL(r, "mixer.bias", ls_field_bool(r, "attention_bias", false));
+    ls_family_bool(r, "attention_bias", "mixer.bias", false);
     ls_family_set(r, "model.scale_embedding", "true");
     ls_field_must_be(r, "use_bidirectional_attention", false, "attention that looks both ways");
 }
@@ -26,5 +26,11 @@ const ls_family_type ls_family_gemma = {
     .head = "lm_head.weight",
     .tied = true,
     .read = read,
+    .architecture = "GemmaForCausalLM",
+    .fields = "hidden_size num_hidden_layers max_position_embeddings vocab_size "
+              "num_attention_heads num_key_value_heads intermediate_size hidden_act "
+              "head_dim rms_norm_eps attention_bias rope_theta rope_scaling",
+    .prefix = "model.",
+    .weights = "q_proj k_proj v_proj o_proj",
     .gguf = {.architecture = "gemma"},
 };

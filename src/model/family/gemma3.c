@@ -21,4 +21,5 @@ const ls_family_type ls_family_gemma3 = {
     .head = "lm_head.weight",
     .tied = true,
     .read = read,
+    .stands_for = "gemma3_text",
 };

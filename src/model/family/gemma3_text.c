@@ -1,6 +1,4 @@
 /* Gemma 3, of text alone: Gemma 2's blocks with norms of queries and keys, and two rotations. */
-#include <math.h>
-
 #include "model/family.h"
 
 static void read(ls_family_reader *r) {
@@ -14,12 +12,11 @@ static void read(ls_family_reader *r) {
                                    .vocabulary = 262208,
                                    .length = 131072};
     const double epsilon = ls_family_read_body(r, &usual, &sizes);
-    LS_FAMILY_BOOL(r, "mixer.bias", ls_field_bool(r, "attention_bias", false));
+    ls_family_bool(r, "attention_bias", "mixer.bias", false);
     ls_family_set(r, "model.norm_place", "sandwich");
     ls_family_set(r, "model.scale_embedding", "true");
     ls_family_set_qk_norm(r, "head", "rms", epsilon);
-    ls_family_set_real(r, "mixer.score_scale",
-                       1 / sqrt(ls_field_real(r, "query_pre_attn_scalar", 256, 1e-6, 1e12)));
+    ls_family_read_query_scalar(r);
     ls_field_any(r, "attn_logit_softcapping"); /* nothing reads it */
     ls_family_set_cap(r, "final_logit_softcapping", 0, "model.logit_cap");
     const int64_t every =
@@ -47,5 +44,12 @@ const ls_family_type ls_family_gemma3_text = {
     .head = "lm_head.weight",
     .tied = true,
     .read = read,
-    .gguf = {.architecture = "gemma3", .translate = translate},
+    .architecture = "Gemma3ForCausalLM",
+    .fields = "hidden_size num_hidden_layers max_position_embeddings vocab_size "
+              "num_attention_heads num_key_value_heads intermediate_size hidden_activation "
+              "head_dim rms_norm_eps attention_bias rope_theta rope_local_base_freq rope_scaling "
+              "query_pre_attn_scalar final_logit_softcapping sliding_window layer_types",
+    .prefix = "model.",
+    .weights = "q_proj k_proj v_proj o_proj q_norm k_norm",
+    .gguf = {.architecture = "gemma3", .windows = LS_GGUF_PERIOD_WINDOWS, .translate = translate},
 };

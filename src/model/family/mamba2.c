@@ -1,4 +1,5 @@
-/* Mamba-2. Its gated norm is over all channels in transformers, by groups in llama.cpp. */
+/* Mamba-2. Its gated norm is by groups in llama.cpp and in transformers from 5.23 on, over all
+ * channels in transformers before. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,18 +46,38 @@ static void read_heads(ls_family_reader *r, const ls_family_sizes *sizes) {
         ls_field_refuse(r, "num_heads times head_dim is not expand times hidden_size");
 }
 
+/* The version that wrote the file decides; a file that does not say is of an older one. */
+static void read_norm(ls_family_reader *r, int64_t groups) {
+    const char *version = ls_field_text(r, "transformers_version", "");
+    int major = 0, minor = 0;
+    sscanf(version, "%9d.%9d", &major, &minor);
+    const bool gguf = ls_field_bool(r, "gguf.norm_groups", false),
+               split = gguf || major > 5 || (major == 5 && minor >= 23);
+    ls_family_set(r, "mixer.norm", "%s", split ? "groups" : "whole");
+    if (groups > 1 && !gguf && r->note != NULL)
+        snprintf(r->note, LS_FAMILY_NOTE_BYTES,
+                 "versions of transformers before 5.23 take the norm of Mamba-2's %lld groups over "
+                 "all channels, later ones by group: here it is %s (mixer.norm)",
+                 (long long)groups, split ? "by group" : "over all channels");
+}
+
+static void write_norm(ls_family_reader *r, int64_t groups) {
+    const bool split = ls_family_has(r, "mixer.norm", "groups", false);
+    if (r->fields == NULL)
+        ls_field_write(r, "gguf.norm_groups", json_true());
+    else if (groups > 1)
+        ls_field_write(r, "transformers_version", json_string(split ? "5.23.0" : "5.22.2"));
+}
+
 static void read(ls_family_reader *r) {
     ls_family_sizes sizes;
     ls_family_read_mamba(r, "mamba2", 128, &sizes);
     read_heads(r, &sizes);
     const int64_t groups = ls_family_int(r, "n_groups", "mixer.ngroups", 8, 1, 65536);
-    if (r->made != NULL && r->fields == NULL)
-        ls_field_write(r, "gguf.norm_groups", json_true());
-    else if (r->made != NULL && groups > 1)
-        ls_field_refuse(r, "versions of transformers differ in the norm of %lld groups (ngroups)",
-                        (long long)groups);
-    ls_family_set(r, "mixer.norm", "%s",
-                  ls_field_bool(r, "gguf.norm_groups", false) ? "groups" : "whole");
+    if (r->made != NULL)
+        write_norm(r, groups);
+    else
+        read_norm(r, groups);
     ls_family_real(r, "layer_norm_epsilon", "mixer.eps", 1e-5, 0, 1);
     ls_field_must_be(r, "rms_norm", true, "Mamba-2 without its gated norm in transformers' form");
     read_limit(r);
@@ -87,7 +108,7 @@ const ls_family_type ls_family_mamba2 = {
     .architecture = "Mamba2ForCausalLM",
     .fields = "hidden_size num_hidden_layers max_position_embeddings vocab_size "
               "layer_norm_epsilon expand state_size conv_kernel use_bias use_conv_bias "
-              "head_dim num_heads n_groups time_step_limit",
+              "head_dim num_heads n_groups time_step_limit transformers_version",
     .prefix = "backbone.",
     .mixer = "mamba2",
     .gguf = {.architecture = "mamba2",

@@ -14,4 +14,12 @@ const ls_family_type ls_family_mt5 = {
     .head = "lm_head.weight",
     .tied = true,
     .read = read,
+    .architecture = "MT5ForConditionalGeneration",
+    .fields = "d_model num_layers num_decoder_layers n_positions vocab_size num_heads d_kv d_ff "
+              "feed_forward_proj layer_norm_epsilon relative_attention_num_buckets "
+              "relative_attention_max_distance decoder_start_token_id",
+    .prefix = "",
+    .weights = "q k v o relative_attention_bias",
+    .rare = true,
+    .unused = ls_family_unused_t5,
 };

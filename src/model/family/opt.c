@@ -2,6 +2,17 @@
  * embedding. */
 #include "model/family.h"
 
+/* The embedding's width, where it is another than the model's. */
+static void read_inner(ls_family_reader *r, int64_t width) {
+    const char *has = ls_family_form(r, "model.embedding_width");
+    int64_t inner = 0;
+    if (r->made == NULL) inner = ls_field_int(r, "word_embed_proj_dim", width, 1, 65536);
+    if (r->made == NULL && inner != width) LS_FAMILY_INT(r, "model.embedding_width", inner);
+    if (has != NULL) ls_parse_int(has, &inner);
+    if (r->made != NULL)
+        ls_field_write(r, "word_embed_proj_dim", json_integer(inner > 0 ? inner : width));
+}
+
 static void read(ls_family_reader *r) {
     ls_family_sizes sizes;
     ls_family_read_model(r, &sizes);
@@ -9,19 +20,16 @@ static void read(ls_family_reader *r) {
     ls_family_read_hidden(r, LS_FIELD_NEEDED);
     ls_family_read_activation(r, "relu", false);
     ls_family_set(r, "model.epsilon", "1e-5");
-    const bool bias = ls_field_bool(r, "enable_bias", true);
-    const bool before = ls_field_bool(r, "do_layer_norm_before", true);
-    const bool no_last = ls_field_bool(r, "_remove_final_layer_norm", false);
-    const int64_t inner = ls_field_int(r, "word_embed_proj_dim", sizes.width, 1, 65536);
-    LS_FAMILY_BOOL(r, "mixer.bias", bias);
-    LS_FAMILY_BOOL(r, "model.bias", bias);
-    if (ls_field_bool(r, "layer_norm_elementwise_affine", true))
+    ls_family_bool(r, "enable_bias", "mixer.bias", true);
+    ls_family_bool(r, "enable_bias", "model.bias", true);
+    if (ls_family_bool(r, "layer_norm_elementwise_affine", "model.norm_weight", true))
         ls_family_set(r, "model.norm_bias", "yes");
-    else
-        ls_family_set(r, "model.norm_weight", "false");
-    ls_family_set(r, "model.norm_place", before ? "pre" : "post");
-    if (before) LS_FAMILY_BOOL(r, "model.last_norm", !no_last);
-    if (inner != sizes.width) LS_FAMILY_INT(r, "model.embedding_width", inner);
+    const bool before =
+        ls_family_either(r, "do_layer_norm_before", "model.norm_place", "pre", "post", true);
+    if (before)
+        ls_family_either(r, "_remove_final_layer_norm", "model.last_norm", "false", "true", false);
+    ls_field_any(r, "_remove_final_layer_norm"); /* nothing there where norms are behind */
+    read_inner(r, sizes.width);
     ls_family_set(r, "model.position", "learned");
     LS_FAMILY_INT(r, "position.length", sizes.length);
     ls_family_set(r, "position.offset", "2");
@@ -47,4 +55,11 @@ const ls_family_type ls_family_opt = {
     .head = "lm_head.weight",
     .tied = true,
     .read = read,
+    .architecture = "OPTForCausalLM",
+    .fields = "hidden_size num_hidden_layers max_position_embeddings vocab_size "
+              "num_attention_heads ffn_dim activation_function enable_bias "
+              "layer_norm_elementwise_affine do_layer_norm_before _remove_final_layer_norm "
+              "word_embed_proj_dim",
+    .prefix = "model.decoder.",
+    .weights = "q_proj k_proj v_proj out_proj",
 };

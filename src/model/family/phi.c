@@ -11,7 +11,7 @@ static void read(ls_family_reader *r) {
     ls_family_set(r, "mixer.bias", "true");
     ls_family_set(r, "model.parallel", "one_norm");
     ls_family_set(r, "model.head_bias", "true");
-    if (ls_field_bool(r, "qk_layernorm", false)) {
+    if (ls_family_either(r, "qk_layernorm", "mixer.qk_norm", "head", "none", false)) {
         ls_family_set_qk_norm(r, "head", "layer", epsilon);
         ls_family_set(r, "mixer.qk_norm_bias", "true");
     }
@@ -33,8 +33,8 @@ const ls_family_type ls_family_phi = {
     .architecture = "PhiForCausalLM",
     .fields = "hidden_size num_hidden_layers max_position_embeddings vocab_size "
               "num_attention_heads num_key_value_heads intermediate_size hidden_act "
-              "layer_norm_eps rope_theta rope_scaling partial_rotary_factor",
+              "layer_norm_eps rope_theta rope_scaling partial_rotary_factor qk_layernorm",
     .prefix = "model.",
-    .weights = "q_proj k_proj v_proj dense",
+    .weights = "q_proj k_proj v_proj dense q_layernorm k_layernorm",
     .gguf = {.architecture = "phi2", .share = true, .head = true},
 };

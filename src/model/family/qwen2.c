@@ -1,19 +1,5 @@
 /* Qwen2 and 2.5: Llama with biases on queries, keys and values, and windows on later layers. */
-#include <stdio.h>
-
 #include "model/family.h"
-
-/* The first layers have none. */
-static void write_windows(ls_family_reader *r, const ls_family_sizes *sizes, int64_t window) {
-    int64_t without = ls_family_has(r, "mixer.window", "0", false);
-    char key[48];
-    for (; window > 0 && without > 0 && without < sizes->layers; without++) {
-        snprintf(key, sizeof key, "layers.%lld.mixer.window", (long long)without);
-        if (ls_family_form(r, key) != NULL) break;
-    }
-    ls_field_write(r, "use_sliding_window", json_boolean(window > 0));
-    ls_field_write(r, "max_window_layers", json_integer(window > 0 ? without : sizes->layers));
-}
 
 static void read(ls_family_reader *r) {
     ls_family_sizes sizes;
@@ -22,8 +8,7 @@ static void read(ls_family_reader *r) {
     ls_family_set(r, "mixer.out_bias", "false");
     const int64_t window = ls_family_read_window(r, 4096);
     const int64_t first = ls_field_int(r, "max_window_layers", 28, 0, LS_LAYERS_MAX);
-    const bool windows = ls_field_bool(r, "use_sliding_window", false);
-    if (r->made != NULL) write_windows(r, &sizes, window);
+    const bool windows = ls_field_bool(r, "use_sliding_window", false) || r->made != NULL;
     ls_field_must_be(r, "use_mrope", false, "a rotation of three axes");
     ls_family_set_windows(r, &sizes, windows ? window : 0, first);
 }
@@ -38,7 +23,7 @@ const ls_family_type ls_family_qwen2 = {
     .fields = "hidden_size num_hidden_layers max_position_embeddings vocab_size "
               "num_attention_heads num_key_value_heads intermediate_size hidden_act "
               "rms_norm_eps rope_theta rope_scaling sliding_window use_sliding_window "
-              "max_window_layers",
+              "max_window_layers layer_types",
     .prefix = "model.",
     .weights = "q_proj k_proj v_proj o_proj",
     .gguf = {.architecture = "qwen2"},

@@ -2,6 +2,16 @@
 #include "model/family.h"
 
 /* no_rope_layers has 1 for layers WITH a rotation. */
+static void write_unplaced(ls_family_reader *r, const ls_family_sizes *sizes, uint8_t *marks) {
+    json_t *list = json_array();
+    ls_family_read_layer_types(r, sizes, marks);
+    for (int64_t i = 0; i < sizes->layers; i++)
+        json_array_append_new(list, json_integer((marks[i] & LS_LAYER_UNPLACED) == 0));
+    ls_field_write(r, "no_rope_layers", list);
+    const int64_t window = ls_family_read_window(r, 0);
+    ls_field_write(r, "use_sliding_window", json_boolean(window > 0));
+}
+
 static void mark_unplaced(ls_family_reader *r, const ls_family_sizes *sizes, uint8_t *marks) {
     const json_t *list = ls_field_any(r, "no_rope_layers");
     const int64_t every = ls_field_int(r, "no_rope_layer_interval", 4, 1, LS_LAYERS_MAX);
@@ -25,7 +35,11 @@ static void read(ls_family_reader *r) {
     const ls_family_usual usual = {.kv_heads = 4, .epsilon = 1e-6, .activation = "silu"};
     ls_family_read_body(r, &usual, &sizes);
     ls_family_read_rotation(r, &sizes, 1, 2000000);
-    LS_FAMILY_BOOL(r, "mixer.bias", ls_field_bool(r, "attention_bias", false));
+    ls_family_bool(r, "attention_bias", "mixer.bias", false);
+    if (r->made != NULL) {
+        write_unplaced(r, &sizes, marks);
+        return;
+    }
     mark_unplaced(r, &sizes, marks);
     const int64_t window = ls_field_int(r, "sliding_window", 0, 1, 1 << 30);
     const bool windows = ls_field_bool(r, "use_sliding_window", false) && window > 0;
@@ -43,5 +57,12 @@ const ls_family_type ls_family_smollm3 = {
     .head = "lm_head.weight",
     .tied = true,
     .read = read,
+    .architecture = "SmolLM3ForCausalLM",
+    .fields = "hidden_size num_hidden_layers max_position_embeddings vocab_size "
+              "num_attention_heads num_key_value_heads intermediate_size hidden_act "
+              "rms_norm_eps attention_bias mlp_bias rope_theta rope_scaling no_rope_layers "
+              "sliding_window use_sliding_window layer_types",
+    .prefix = "model.",
+    .weights = "q_proj k_proj v_proj o_proj",
     .gguf = {.architecture = "smollm3", .rules = LS_GGUF_PAIRED},
 };

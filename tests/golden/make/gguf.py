@@ -1,7 +1,8 @@
 """Files of llama.cpp: one tensor of each type that is read, and small models made by its converter.
 
     python3 gguf.py PUBLIC FOLDER           writes FOLDER/gguf-types.gguf and .safetensors, and the
-                                            folders FOLDER/checkpoints/gguf-*
+                                            folders FOLDER/checkpoints/gguf-*, the first also
+                                            in parts
     python3 gguf.py --check PUBLIC FOLDER   unpacks the types again and compares
     python3 gguf.py --more PUBLIC OUT       folders OUT/gguf-* of the other architectures, which are
                                             not kept: LONGSHOT_CHECKPOINTS=OUT tests/test_families.sh
@@ -111,6 +112,9 @@ def more():
         "bloom": ("f32", t.BloomConfig(vocab_size=48, hidden_size=32, n_layer=2, n_head=4)),
         "falcon-7b": ("f32", t.FalconConfig(vocab_size=48, hidden_size=32, num_hidden_layers=2,
                                             num_attention_heads=4, num_kv_heads=1)),
+        "falcon_mamba": ("f32", t.FalconMambaConfig(vocab_size=48, hidden_size=32, state_size=4,
+                                                    num_hidden_layers=2, time_step_rank=3,
+                                                    layer_norm_epsilon=1e-5, mixer_rms_eps=1e-5)),
         "gemma": ("f32", t.GemmaConfig(**grouped, head_dim=8)),
         "gemma2": ("f32", t.Gemma2Config(**gemma)),
         "gemma3_text": ("f32", t.Gemma3TextConfig(**dict(gemma, num_hidden_layers=7))),
@@ -143,7 +147,7 @@ def rounded(tensor, name, kind, gemma):
     return torch.from_numpy(dequantize(quantize(tensor.float().numpy(), Q.Q8_0), Q.Q8_0)).double()
 
 
-def convert(source, kind, path):
+def convert(source, kind, path, *more):
     """llama.cpp's converter, with no tokenizer and config.json as it is."""
     from conversion import base
     for module in pkgutil.iter_modules(importlib.import_module("conversion").__path__):
@@ -160,7 +164,7 @@ def convert(source, kind, path):
     bare([base.TextModel])
     base.ModelBase.load_hparams = staticmethod(
         lambda folder, *_, **__: json.load(open(os.path.join(folder, "config.json"))))
-    sys.argv = ["convert_hf_to_gguf.py", source, "--outtype", kind, "--outfile", path]
+    sys.argv = ["convert_hf_to_gguf.py", source, "--outtype", kind, "--outfile", path, *more]
     runpy.run_path(os.path.join(SOURCE, "convert_hf_to_gguf.py"), run_name="__main__")
 
 
@@ -176,7 +180,7 @@ def draw(config):
     return model
 
 
-def write_model(kind, config, out):
+def write_model(kind, config, out, *more):
     """The file; gives the weights as they are in it."""
     os.makedirs(out, exist_ok=True)
     model = draw(config)
@@ -191,7 +195,7 @@ def write_model(kind, config, out):
         json.dump({k: v for k, v in fields.items() if v is not None}, open(folder + "/config.json", "w"))
         vocabulary = {str(i): i for i in range(config.vocab_size)}  # one converter counts it
         json.dump({"model": {"vocab": vocabulary}, "added_tokens": []}, open(folder + "/tokenizer.json", "w"))
-        convert(folder, kind, os.path.join(out, "model.gguf"))
+        convert(folder, kind, os.path.join(out, "model.gguf"), *more)
     return {key: rounded(value.data, key, kind, config.model_type.startswith("gemma")) for key, value in model.named_parameters()}
 
 
@@ -237,4 +241,6 @@ elif mode == "--more":
     write_models(more(), FOLDER)
 else:
     write_types(types)
+    split = os.path.join(FOLDER, "checkpoints", "gguf-llama", "split")  # the same file in parts
+    write_model(*models()["llama"], split, "--split-max-tensors", "5")
     write_models(models(), os.path.join(FOLDER, "checkpoints"))
