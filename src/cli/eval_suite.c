@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
+#include "report/report.h"
 #include "suite/suite.h"
 
 static void show_items(void *user, int64_t done, int64_t total, double seconds_left) {
@@ -28,6 +29,7 @@ ls_status ls_cli_run_suite(ls_cli *cli, const ls_dtype *type) {
     if (status == LS_OK) {
         const bool kept = ls_suite_folder(&suite, &trained, folder, sizeof folder);
         status = ls_suite_run(&suite, kept ? folder : NULL, &hooks, &results);
+        if (status == LS_OK && kept) status = ls_report_write(ctx, folder, NULL);
     }
     ls_cli_progress_end(cli);
     if (status == LS_OK && cli->json) {

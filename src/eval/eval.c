@@ -21,6 +21,11 @@ static const ls_option options[] = {
     LS_CHOICE("documents", FIELD(documents), "long", "long|all",
               "Documents that take part: those with room for the largest length, or all.",
               .needs = "corpus"),
+    LS_INT(
+        "room", FIELD(room), "0", 0, 1e9,
+        "Tokens that documents must have room for, so that other lengths score the same text; 0: "
+        "the largest length.",
+        .needs = "corpus and documents=long"),
     LS_INT("lex_tokens", FIELD(lex_tokens), "0", 0, 1e9,
            "First tokens of each document that are scored; 0: the largest length.",
            .needs = "protocol=lex|lex-joined"),
@@ -34,6 +39,10 @@ static const ls_option options[] = {
            .needs = "corpus and model.head=masked"),
     LS_BOOL("positions", FIELD(positions), "true",
             "Whether the loss by position in the window is given too.", .needs = "corpus"),
+    LS_BOOL("excess", FIELD(excess), "true",
+            "Whether the excess over the flat tail is given too, for which the trained length is "
+            "measured.",
+            .needs = "corpus"),
     LS_BOOL("resolution", FIELD(resolution), "false",
             "Whether the attention resolution at each length is given too.", .needs = "corpus"),
     LS_INT("resolution_tokens", FIELD(resolution_tokens), "16384", 1, 1e15,
@@ -97,6 +106,7 @@ ls_status ls_eval_lengths(ls_ctx *ctx, const ls_eval_settings *settings, int64_t
 
 static ls_status read_lengths(ls_ctx *ctx, request *r) {
     LS_TRY(ls_eval_lengths(ctx, r->settings, r->trained, r->lengths, &r->length_count));
+    r->selection.longest = r->settings->room;
     for (size_t i = 0; i < r->length_count; i++)
         r->selection.longest = ls_max(r->selection.longest, r->lengths[i]);
     return LS_OK;
@@ -221,6 +231,7 @@ static ls_status find_reference(const request *r, ls_protocol_choice protocol, m
         if (all[i].length == r->trained) *out = &all[i];
     bool beyond = false;
     for (size_t i = 0; i < count; i++) beyond |= all[i].length > r->trained;
+    beyond = beyond && r->settings->excess;
     if (*out != NULL || !beyond) return LS_OK;
     if (protocol.type->stride == LS_STRIDE_NONE) { /* its first positions are that measurement */
         *out = &all[0];
@@ -249,7 +260,9 @@ static ls_status run_protocol(const request *r, ls_protocol_choice protocol, ls_
         ls_eval_row *row = &rows[(*row_count)++];
         *row = row_of(r, protocol, &all[i]);
         row->flat = row->token_loss;
-        if (row->length > r->trained)
+        if (row->length > r->trained && reference == NULL)
+            row->flat = NAN;
+        else if (row->length > r->trained)
             row->flat = ls_flat_tail(&all[i].scores.by_position, &reference->scores.by_position,
                                      r->trained);
         row->excess = row->token_loss - row->flat;

@@ -21,10 +21,11 @@ typedef struct ls_eval_settings {
     int64_t stride;                      /* of slide and winmean; 0: half the length */
     int64_t tokens;                      /* to score, about; 0: all */
     int documents;                       /* ls_eval_documents */
+    int64_t room;                        /* documents have room for; 0: the largest length */
     int64_t lex_tokens;                  /* of each document, for lex; 0: the largest length */
     int64_t batch, chunk;                /* batch 0: as many as keep memory small */
     int64_t mask_every;                  /* of masked models; 0: the window */
-    bool positions, resolution;
+    bool positions, excess, resolution;
     int64_t resolution_tokens;
     int64_t samples, sample_tokens;    /* of a task, at each length */
     char losses[LS_OPTION_TEXT_BYTES]; /* file for the loss of every scored token; empty: none */

@@ -4,23 +4,15 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WIDTH = 480, HEIGHT = 320, LEFT = 50, RIGHT = 12, TOP = 22, BOTTOM = 42, TICKS_MAX = 16 };
-
-void ls_html(ls_ctx *ctx, const char *text, ls_text *out) {
-    static const struct {
-        char c;
-        const char *entity;
-    } escapes[] = {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}};
-    for (; *text != '\0'; text++) {
-        const char *entity = NULL;
-        for (size_t i = 0; i < sizeof escapes / sizeof escapes[0]; i++)
-            if (*text == escapes[i].c) entity = escapes[i].entity;
-        if (entity != NULL)
-            ls_text_append(ctx, out, entity, strlen(entity));
-        else if ((unsigned char)*text >= ' ' || *text == '\n' || *text == '\t')
-            ls_text_append(ctx, out, text, 1);
-    }
-}
+enum {
+    WIDTH = LS_CHART_WIDTH,
+    HEIGHT = 320,
+    LEFT = 50,
+    RIGHT = 12,
+    TOP = 22,
+    BOTTOM = 42,
+    TICKS_MAX = 16
+};
 
 void ls_chart_number(double value, char *out, size_t bytes) {
     double size = fabs(value);
@@ -36,6 +28,21 @@ void ls_chart_number(double value, char *out, size_t bytes) {
         snprintf(out, bytes, "%.2f", value);
     else
         snprintf(out, bytes, "%.3g", value);
+}
+
+void ls_chart_count(double value, char *out, size_t bytes) {
+    char digits[32];
+    if (!(fabs(value) < 1e18)) {
+        ls_chart_number(value, out, bytes);
+        return;
+    }
+    int length = snprintf(digits, sizeof digits, "%.0f", fabs(value));
+    size_t used = 0;
+    for (int i = 0; i < length && used + 2 < bytes; i++) {
+        if (i > 0 && (length - i) % 3 == 0) out[used++] = ',';
+        out[used++] = digits[i];
+    }
+    out[used] = '\0';
 }
 
 /* ---- axes ---- */
@@ -106,7 +113,8 @@ static void length_ticks(axis *a) {
 }
 
 static bool make_axes(const ls_chart *chart, axis *x, axis *y) {
-    *x = (axis){.log = true, .low = INFINITY, .high = 0, .from = LEFT, .to = WIDTH - RIGHT};
+    *x = (axis){
+        .log = !chart->x_even, .low = INFINITY, .high = 0, .from = LEFT, .to = WIDTH - RIGHT};
     *y = (axis){.log = chart->y_log, .low = INFINITY, .high = -INFINITY};
     y->from = HEIGHT - BOTTOM;
     y->to = TOP;
@@ -120,16 +128,21 @@ static bool make_axes(const ls_chart *chart, axis *x, axis *y) {
             widen(y, chart->series[s].low[i]);
             widen(y, chart->series[s].high[i]);
         }
-    if (!isfinite(y->low) || !isfinite(y->high) || x->high <= 0) return false;
+    if (!isfinite(y->low) || !isfinite(y->high) || !isfinite(x->low)) return false;
     if (chart->y_high > chart->y_low) {
         widen(y, chart->y_low);
         widen(y, chart->y_high);
     }
-    length_ticks(x);
-    double room = pow(x->high / x->low, 0.03);
-    if (x->low == x->high) room = 2;
-    x->low /= room;
-    x->high *= room;
+    double room = chart->x_even ? 0 : pow(x->high / x->low, 0.03);
+    if (chart->x_even) {
+        if (x->low == x->high) x->high = x->low + 1;
+        even_ticks(x);
+    } else {
+        length_ticks(x);
+        if (x->low == x->high) room = 2;
+        x->low /= room;
+        x->high *= room;
+    }
     if (y->log) {
         room = fmax(pow(y->high / y->low, 0.06), 1.02);
         y->low /= room;
@@ -142,6 +155,18 @@ static bool make_axes(const ls_chart *chart, axis *x, axis *y) {
         even_ticks(y);
     }
     return true;
+}
+
+static void draw_bound(ls_ctx *ctx, const ls_chart *chart, const axis *y, ls_text *out) {
+    if (!(fabs(chart->bound_y) > 0) || chart->bound_y <= y->low || chart->bound_y >= y->high)
+        return;
+    const double at = place(y, chart->bound_y);
+    ls_text_printf(ctx, out,
+                   "<path class=\"mark\" d=\"M%d %.1fH%d\"/><text class=\"tick\" x=\"%d\" "
+                   "y=\"%.1f\">",
+                   LEFT, at, WIDTH - RIGHT, LEFT + 4, at - 4);
+    ls_html(ctx, chart->bound_text, out);
+    ls_text_printf(ctx, out, "</text>\n");
 }
 
 static void draw_axes(ls_ctx *ctx, const ls_chart *chart, const axis *x, const axis *y,
@@ -171,6 +196,7 @@ static void draw_axes(ls_ctx *ctx, const ls_chart *chart, const axis *x, const a
     ls_text_printf(ctx, out, "</text>\n<text class=\"name\" x=\"4\" y=\"12\">");
     ls_html(ctx, chart->y_label, out);
     ls_text_printf(ctx, out, "</text>\n");
+    draw_bound(ctx, chart, y, out);
     if (chart->mark_x <= x->low || chart->mark_x >= x->high) return;
     double at = place(x, chart->mark_x);
     bool right = at > 0.7 * WIDTH;
@@ -211,8 +237,8 @@ static void draw_band(ls_ctx *ctx, const ls_chart_series *s, const axis *x, cons
     ls_text_clear(ctx, &path);
 }
 
-static void draw_point(ls_ctx *ctx, const ls_chart_series *s, size_t i, const axis *x,
-                       const axis *y, ls_text *out) {
+static void draw_point(ls_ctx *ctx, const ls_chart *chart, const ls_chart_series *s, size_t i,
+                       const axis *x, const axis *y, ls_text *out) {
     char value[32], low[32], high[32];
     ls_chart_number(s->y[i], value, sizeof value);
     ls_text_printf(ctx, out, "<path class=\"point\" d=\"");
@@ -223,7 +249,8 @@ static void draw_point(ls_ctx *ctx, const ls_chart_series *s, size_t i, const ax
     if (s->low != NULL && s->low[i] < s->high[i]) {
         ls_chart_number(s->low[i], low, sizeof low);
         ls_chart_number(s->high[i], high, sizeof high);
-        ls_text_printf(ctx, out, " (seeds: %s to %s)", low, high);
+        ls_text_printf(ctx, out, " (%s: %s to %s)", chart->spread == NULL ? "seeds" : chart->spread,
+                       low, high);
     }
     ls_text_printf(ctx, out, "</title></path>");
 }
@@ -251,7 +278,7 @@ static void draw_series(ls_ctx *ctx, const ls_chart *chart, const ls_chart_serie
     }
     ls_text_printf(ctx, out, "\"/>");
     for (size_t i = 0; chart->markers && i < s->count; i++)
-        if (drawable(x, s->x[i]) && drawable(y, s->y[i])) draw_point(ctx, s, i, x, y, out);
+        if (drawable(x, s->x[i]) && drawable(y, s->y[i])) draw_point(ctx, chart, s, i, x, y, out);
     ls_text_printf(ctx, out, "</g>\n");
 }
 
@@ -277,21 +304,10 @@ static void draw_legend(ls_ctx *ctx, const ls_chart *chart, ls_text *out) {
     ls_text_printf(ctx, out, "</div>\n");
 }
 
-static void open_figure(ls_ctx *ctx, const char *title, int height, ls_text *out) {
-    ls_text_printf(ctx, out, "<figure><figcaption>");
-    ls_html(ctx, title, out);
-    ls_text_printf(ctx, out,
-                   "</figcaption>\n<svg class=\"chart\" viewBox=\"0 0 %d %d\" role=\"img\" "
-                   "aria-label=\"",
-                   WIDTH, height);
-    ls_html(ctx, title, out);
-    ls_text_printf(ctx, out, "\">\n");
-}
-
 void ls_chart_lines(ls_ctx *ctx, const ls_chart *chart, ls_text *out) {
     axis x, y;
     if (!make_axes(chart, &x, &y)) return;
-    open_figure(ctx, chart->title, HEIGHT, out);
+    ls_figure_open(ctx, chart->title, HEIGHT, out);
     draw_axes(ctx, chart, &x, &y, out);
     for (size_t i = 0; i < chart->count; i++)
         draw_series(ctx, chart, &chart->series[i], &x, &y, out);
@@ -390,7 +406,7 @@ void ls_chart_bars(ls_ctx *ctx, const ls_bars *bars, ls_text *out) {
     even_ticks(&x);
     double step = (double)bars->bars * BAR_STEP + GROUP_GAP;
     int height = BAR_TOP + (int)(step * (double)bars->groups) + BAR_BOTTOM;
-    open_figure(ctx, bars->title, height, out);
+    ls_figure_open(ctx, bars->title, height, out);
     draw_bar_axis(ctx, bars, &x, height, out);
     for (size_t g = 0; g < bars->groups; g++) {
         double top = BAR_TOP + step * (double)g + GROUP_GAP / 2.0;

@@ -4,9 +4,9 @@
 #ifndef LS_REPORT_CHART_H
 #define LS_REPORT_CHART_H
 
-#include "base/memory.h"
+#include "report/html.h"
 
-enum { LS_CHART_COLOURS = 8 };
+enum { LS_CHART_COLOURS = 8, LS_CHART_WIDTH = 480 };
 
 typedef struct ls_chart_style {
     int colour; /* 0 .. LS_CHART_COLOURS - 1 */
@@ -25,11 +25,15 @@ typedef struct ls_chart_series {
 
 typedef struct ls_chart {
     const char *title, *x_label, *y_label;
-    bool y_log;           /* x always is */
+    bool y_log;
+    bool x_even;          /* x is not logarithmic: shares, positions */
     bool markers;         /* one at every point, with its value */
     double y_low, y_high; /* shown in any case; both 0: what the series have */
     double mark_x;        /* a vertical line; 0: none */
     const char *mark_text;
+    double bound_y; /* a horizontal line; 0 or not finite: none */
+    const char *bound_text;
+    const char *spread; /* what low and high are; NULL: seeds */
     const ls_chart_series *series;
     size_t count;
 } ls_chart;
@@ -50,8 +54,19 @@ void ls_chart_bars(ls_ctx *ctx, const ls_bars *bars, ls_text *out);
 void ls_chart_swatch(ls_ctx *ctx, ls_chart_style style, ls_text *out);
 /* Few digits, for people: 5.23, 118, 2.1e+06. */
 void ls_chart_number(double value, char *out, size_t bytes);
+/* 1234567 as 1,234,567; what has too many digits as 1.2e+20. */
+void ls_chart_count(double value, char *out, size_t bytes);
 
-/* Text between tags or in a quoted attribute. */
-void ls_html(ls_ctx *ctx, const char *text, ls_text *out);
+/* Scores from 0 to 1 by two things: columns are lengths, rows depths. */
+typedef struct ls_heat {
+    const char *title, *x_label, *y_label, *mark_text;
+    double mark_x; /* a line after the last column that is not beyond it; 0: none */
+    double chance; /* NAN: not known */
+    size_t columns, rows;
+    const double *x, *y;              /* [columns], [rows]: rising */
+    const double *value, *low, *high; /* [rows][columns]; not finite: no cell */
+    const double *count;              /* questions of each */
+} ls_heat;
+void ls_chart_heat(ls_ctx *ctx, const ls_heat *heat, ls_text *out);
 
 #endif

@@ -68,13 +68,11 @@ static size_t list_lengths(const ls_page *page, const char *list, const char *pr
 }
 
 static void header_cell(ls_page *page, const char *text) {
-    ls_text_printf(page->ctx, page->out, "<th scope=\"col\"><button type=\"button\">");
-    ls_html(page->ctx, text, page->out);
-    ls_text_printf(page->ctx, page->out, "</button></th>");
+    ls_table_head(page->ctx, text, page->out);
 }
 
 static void open_table(ls_page *page, const char *const *names, size_t count) {
-    ls_text_printf(page->ctx, page->out, "<div class=\"scroll\"><table>\n<thead><tr>");
+    ls_table_open(page->ctx, page->out);
     for (size_t i = 0; i < count; i++) header_cell(page, names[i]);
 }
 
@@ -90,26 +88,7 @@ static void open_row(ls_page *page, const json_t *arm) {
 }
 
 static void number_cell(ls_page *page, double value, const char *text) {
-    if (isfinite(value))
-        ls_text_printf(page->ctx, page->out, "<td data-value=\"%.9g\">%s</td>", value, text);
-    else
-        ls_text_printf(page->ctx, page->out, "<td data-value=\"\">-</td>");
-}
-
-/* 1234567 as 1,234,567; what has too many digits as 1.2e+20 */
-static void thousands(double value, char *out, size_t bytes) {
-    char digits[32];
-    if (!(fabs(value) < 1e18)) {
-        ls_chart_number(value, out, bytes);
-        return;
-    }
-    int length = snprintf(digits, sizeof digits, "%.0f", fabs(value));
-    size_t used = 0;
-    for (int i = 0; i < length && used + 2 < bytes; i++) {
-        if (i > 0 && (length - i) % 3 == 0) out[used++] = ',';
-        out[used++] = digits[i];
-    }
-    out[used] = '\0';
+    ls_table_cell(page->ctx, value, text, page->out);
 }
 
 static const json_t *find_row(const json_t *arm, const char *list, const char *protocol,
@@ -178,17 +157,17 @@ static void lengths_table(ls_page *page, const char *title, const char *protocol
         snprintf(text, sizeof text, "%.0f", lengths[l]);
         header_cell(page, text);
     }
-    ls_text_printf(page->ctx, page->out, "</tr></thead>\n<tbody>\n");
+    ls_table_body(page->ctx, page->out);
     for (size_t a = 0; a < page->count; a++) {
         const json_t *arm = json_array_get(page->arms, a);
         open_row(page, arm);
-        thousands(ls_member_real(arm, "parameters"), text, sizeof text);
+        ls_chart_count(ls_member_real(arm, "parameters"), text, sizeof text);
         number_cell(page, ls_member_real(arm, "parameters"), text);
         for (size_t l = 0; l < count; l++)
             cell(page, find_row(arm, "results", protocol, lengths[l]));
         ls_text_printf(page->ctx, page->out, "</tr>\n");
     }
-    ls_text_printf(page->ctx, page->out, "</tbody></table></div>\n");
+    ls_table_close(page->ctx, page->out);
 }
 
 /* A task's rows have answers that are right or wrong, others a loss alone. */
@@ -227,7 +206,7 @@ static void resolution_table(ls_page *page) {
         snprintf(text, sizeof text, "%.0f", lengths[l]);
         header_cell(page, text);
     }
-    ls_text_printf(page->ctx, page->out, "</tr></thead>\n<tbody>\n");
+    ls_table_body(page->ctx, page->out);
     for (size_t a = 0; a < page->count; a++) {
         const json_t *arm = json_array_get(page->arms, a);
         open_row(page, arm);
@@ -242,7 +221,7 @@ static void resolution_table(ls_page *page) {
         }
         ls_text_printf(page->ctx, page->out, "</tr>\n");
     }
-    ls_text_printf(page->ctx, page->out, "</tbody></table></div>\n");
+    ls_table_close(page->ctx, page->out);
 }
 
 static void training_table(ls_page *page) {
@@ -260,7 +239,7 @@ static void training_table(ls_page *page) {
         open_row(page, arm);
         static const char *const keys[] = {"parameters", "tokens_trained", "seeds"};
         for (size_t k = 0; k < 3; k++) {
-            thousands(ls_member_real(arm, keys[k]), text, sizeof text);
+            ls_chart_count(ls_member_real(arm, keys[k]), text, sizeof text);
             number_cell(page, ls_member_real(arm, keys[k]), text);
         }
         const double values[] = {ls_member_real(training, "seconds"),
@@ -282,7 +261,7 @@ static void training_table(ls_page *page) {
         }
         ls_text_printf(page->ctx, page->out, "</code></td></tr>\n");
     }
-    ls_text_printf(page->ctx, page->out, "</tbody></table></div>\n");
+    ls_table_close(page->ctx, page->out);
 }
 
 /* ---- text ---- */
@@ -291,16 +270,7 @@ static void open_page(ls_page *page) {
     ls_text *out = page->out;
     ls_ctx *ctx = page->ctx;
     bool finished = json_is_true(json_object_get(page->results, "finished"));
-    ls_text_printf(ctx, out,
-                   "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-                   "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n%s"
-                   "<link rel=\"icon\" href=\"data:,\">\n<title>",
-                   finished ? "" : "<meta http-equiv=\"refresh\" content=\"5\">\n");
-    ls_html(ctx, ls_member_text(page->results, "title"), out);
-    ls_text_printf(ctx, out, "</title>\n<style>\n%s%s</style>\n</head>\n<body>\n<main>\n<h1>",
-                   ls_page_style, ls_page_print);
-    ls_html(ctx, ls_member_text(page->results, "title"), out);
-    ls_text_printf(ctx, out, "</h1>\n");
+    ls_html_open(ctx, ls_member_text(page->results, "title"), !finished, out);
     if (ls_member_text(page->results, "about")[0] != '\0') {
         ls_text_printf(ctx, out, "<p>");
         ls_html(ctx, ls_member_text(page->results, "about"), out);
@@ -339,11 +309,7 @@ static void open_page(ls_page *page) {
 }
 
 static void term(ls_page *page, const char *name, const char *text) {
-    ls_text_printf(page->ctx, page->out, "<dt>");
-    ls_html(page->ctx, name, page->out);
-    ls_text_printf(page->ctx, page->out, "</dt><dd>");
-    ls_html(page->ctx, text, page->out);
-    ls_text_printf(page->ctx, page->out, "</dd>\n");
+    ls_html_term(page->ctx, name, text, page->out);
 }
 
 static void put_object(ls_page *page, const char *name) {
@@ -421,8 +387,7 @@ static void close_page(ls_page *page, const protocols *list) {
     put_object(page, "settings");
     ls_text_printf(page->ctx, out, "<h3>Machine</h3>\n");
     put_object(page, "machine");
-    ls_text_printf(page->ctx, out, "</main>\n<script>\n%s</script>\n</body>\n</html>\n",
-                   ls_page_script);
+    ls_html_close(page->ctx, out);
 }
 
 /* What the arms were trained at; files of older versions know one length for all. */

@@ -1,4 +1,4 @@
-/* Inside the report: what the page and the table read of a study. */
+/* What pages and tables read of a study, a suite or a reach. */
 #ifndef LS_REPORT_PAGE_H
 #define LS_REPORT_PAGE_H
 
@@ -16,6 +16,20 @@ void ls_table_write(ls_ctx *ctx, const ls_study_files *files, ls_text *out);
 /* Members that may be missing: NAN and "". */
 double ls_member_real(const json_t *object, const char *key);
 const char *ls_member_text(const json_t *object, const char *key);
+
+/* Results of a suite, to be shown: {"cells": [{..., n, score, low, high}], "chance",
+ * "trained_length"}. */
+typedef struct ls_suite_view {
+    ls_ctx *ctx;
+    const json_t *results;
+    const char *title;
+} ls_suite_view;
+/* Its figures, and its table under the title. */
+void ls_suite_pictures(const ls_suite_view *view, ls_text *out);
+void ls_suite_table(const ls_suite_view *view, ls_text *out);
+/* The 95 % interval of a share of n answers that are right (Wilson). */
+void ls_share_interval(double share, double n, double *low, double *high);
+void ls_suite_page_write(ls_ctx *ctx, const json_t *results, ls_text *out);
 
 /* The page while it is written. */
 typedef struct ls_page {
@@ -43,6 +57,6 @@ void ls_page_positions(ls_page *page, const char *protocol);
 void ls_page_resolution(ls_page *page);
 void ls_page_cost(ls_page *page);
 
-extern const char ls_page_style[], ls_page_print[], ls_page_script[];
+extern const char ls_page_style[], ls_page_heat[], ls_page_print[], ls_page_script[];
 
 #endif

@@ -69,6 +69,15 @@ const char ls_page_style[] =
     "@media (max-width:36rem){body{padding:.7rem}dl{grid-template-columns:1fr;gap:.1rem}"
     "dd{margin-bottom:.6rem}figure{padding:.5rem}}\n";
 
+/* Heat maps (dark: nothing right, yellow: all), and the sentence that opens a page. */
+const char ls_page_heat[] =
+    ".h0{fill:#00224e}.h1{fill:#1a386f}.h2{fill:#404c6b}.h3{fill:#5b606e}.h4{fill:#757575}"
+    ".h5{fill:#908b79}.h6{fill:#ad9f71}.h7{fill:#cab660}.h8{fill:#e7d04b}.h9{fill:#fee838}\n"
+    ".heat text{fill:#fff;font-size:11.5px;pointer-events:none}\n"
+    ".h5 text,.h6 text,.h7 text,.h8 text,.h9 text{fill:#000}\n"
+    ".charts>figure:only-child{max-width:40rem}\n"
+    "p.finding{font-size:1.35rem;line-height:1.4;max-width:54rem;margin:.8em 0}\n";
+
 const char ls_page_print[] =
     "@media print{:root{--bg:#fff;--fg:#000;--soft:#444;--line:#bbb;--panel:#fff;--c0:#0068b3;"
     "--c1:#c84e00;--c2:#00795a;--c3:#a02c86;--c4:#946d00;--c5:#3d444c;--c6:#8a4b3c;--c7:#7046c0;"

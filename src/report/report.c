@@ -152,12 +152,25 @@ static ls_status check_timing(ls_ctx *ctx, const char *path, const json_t *timin
     return LS_OK;
 }
 
+static const range of_suite[] = {
+    {"trained_length", 0, count_max}, {"n", 0, count_max},          {"chance", 0, 1},
+    {"score", -size_max, size_max},   {"low", -size_max, size_max}, {"high", -size_max, size_max}};
+static const range of_cell[] = {{"length", 0, count_max},     {"depth", 0, 100},
+                                {"position", 0, count_max},   {"pairs", 0, count_max},
+                                {"documents", 0, count_max},  {"shots", 0, count_max},
+                                {"n", 0, count_max},          {"score", -size_max, size_max},
+                                {"low", -size_max, size_max}, {"high", -size_max, size_max}};
+
 static ls_status read_files(ls_ctx *ctx, const char *folder, ls_study_files *out) {
     char path[PATH_BYTES];
     LS_TRY(ls_path_join(ctx, path, sizeof path, folder, "results.json"));
     LS_TRY(ls_json_read(ctx, path, RESULTS_MAX, &out->results));
+    if (json_object_get(out->results, "suite") != NULL) {
+        LS_TRY(check_object(ctx, path, "the suite", out->results, RANGES(of_suite)));
+        return check_rows(ctx, path, out->results, "cells", RANGES(of_cell));
+    }
     if (strcmp(ls_member_text(out->results, "format"), "longshot-study-1") != 0)
-        return LS_FAIL(ctx, LS_EINPUT, "%s is not the results of a study", path);
+        return LS_FAIL(ctx, LS_EINPUT, "%s is not the results of a study or suite", path);
     LS_TRY(check_object(ctx, path, "the study", out->results, RANGES(of_study)));
     LS_TRY(check_arms(ctx, path, json_object_get(out->results, "arms")));
     LS_TRY(ls_path_join(ctx, path, sizeof path, folder, "timing.json"));
@@ -179,11 +192,20 @@ static ls_status write_file(ls_ctx *ctx, const char *folder, const char *file,
     return status;
 }
 
-ls_status ls_report_write(ls_ctx *ctx, const char *folder) {
+static void write_suite(ls_ctx *ctx, const ls_study_files *files, ls_text *out) {
+    ls_suite_page_write(ctx, files->results, out);
+}
+
+ls_status ls_report_write(ls_ctx *ctx, const char *folder, bool *table) {
     ls_study_files files = {0};
     ls_status status = read_files(ctx, folder, &files);
-    if (status == LS_OK) status = write_file(ctx, folder, "results.csv", &files, ls_table_write);
-    if (status == LS_OK) status = write_file(ctx, folder, "report.html", &files, ls_page_write);
+    const bool study = json_object_get(files.results, "suite") == NULL;
+    if (table != NULL) *table = study;
+    if (status == LS_OK && study)
+        status = write_file(ctx, folder, "results.csv", &files, ls_table_write);
+    if (status == LS_OK)
+        status =
+            write_file(ctx, folder, "report.html", &files, study ? ls_page_write : write_suite);
     json_decref(files.results);
     json_decref(files.timing);
     return status;

@@ -1,11 +1,13 @@
 /* The page and the table of a study, from the files in its folder alone: results.json and, where it
- * is there, timing.json become report.html and results.csv. The same files give the same bytes. */
+ * is there, timing.json become report.html and results.csv. Results of a suite become a page alone.
+ * The same files give the same bytes. */
 #ifndef LS_REPORT_REPORT_H
 #define LS_REPORT_REPORT_H
 
 #include "base/status.h"
 
-/* LS_EINPUT where the folder has no results.json, or one that is not a study's. */
-ls_status ls_report_write(ls_ctx *ctx, const char *folder);
+/* LS_EINPUT where the folder has no results.json, or one of something else. *table (or NULL):
+ * whether there is a results.csv. */
+ls_status ls_report_write(ls_ctx *ctx, const char *folder, bool *table);
 
 #endif

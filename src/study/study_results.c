@@ -361,7 +361,7 @@ ls_status ls_study_publish(const ls_study *study, bool finished) {
         status = LS_FAIL(ctx, LS_ENOMEM, "no memory for the results");
     if (status == LS_OK) status = write_json(study, "timing.json", timing);
     if (status == LS_OK) status = write_json(study, "results.json", results);
-    if (status == LS_OK) status = ls_report_write(ctx, study->keys.out);
+    if (status == LS_OK) status = ls_report_write(ctx, study->keys.out, NULL);
     json_decref(arms);
     json_decref(costs);
     json_decref(timing);

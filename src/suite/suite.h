@@ -112,6 +112,8 @@ void ls_suite_clear(ls_suite *suite);
 /* The folder of the results: suite.out, or one in the run's folder that is named after the suite
  * and its settings. false: a public checkpoint, and nothing is to be written. */
 bool ls_suite_folder(const ls_suite *suite, const ls_trained *trained, char *out, size_t bytes);
+/* Of the weights, the description with extensions, and the arithmetic. */
+ls_status ls_suite_model_hash(ls_ctx *ctx, const ls_model *model, uint64_t *out);
 /* The table for people. */
 void ls_suite_print(ls_ctx *ctx, const json_t *results, ls_text *out);
 

@@ -7,6 +7,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
     ls_ctx ctx = ls_ctx_default();
     fuzz_folder_put_two("results.json", "timing.json", bytes, length);
-    (void)ls_report_write(&ctx, fuzz_folder);
+    (void)ls_report_write(&ctx, fuzz_folder, NULL);
     return 0;
 }

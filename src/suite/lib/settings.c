@@ -75,8 +75,7 @@ static int64_t window_of(const ls_model_config *config, int64_t asked) {
     return own == 0 ? asked : ls_min(asked, own);
 }
 
-/* Weights, description with extensions, and arithmetic. */
-static ls_status hash_model(ls_ctx *ctx, const ls_model *model, uint64_t *out) {
+ls_status ls_suite_model_hash(ls_ctx *ctx, const ls_model *model, uint64_t *out) {
     const ls_parameters *store = model->store;
     void *here;
     ls_text text = {0};
@@ -112,7 +111,7 @@ ls_status ls_suite_open(ls_ctx *ctx, const ls_settings *settings, ls_trained *tr
     out->model = trained->model;
     out->tokenizer = trained->tokenizer;
     out->window = window_of(&trained->config, out->settings.window);
-    LS_TRY(hash_model(ctx, out->model, &out->model_hash));
+    LS_TRY(ls_suite_model_hash(ctx, out->model, &out->model_hash));
     LS_TRY(ls_encoder_new(ctx, out->tokenizer, &out->encoder));
     out->own = ls_new(ctx, 1, out->type->size + 1);
     out->notes = json_object();

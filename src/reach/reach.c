@@ -1,0 +1,377 @@
+/* From a model to reach.json: opening, going on, the clock. */
+#include "reach/reach.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "suite/suite.h"
+
+#ifndef LS_VERSION
+#define LS_VERSION "0"
+#endif
+enum { STATE_MAX = 1 << 28, ID = 256 };
+static const char format_name[] = "longshot-reach-1";
+
+#define FIELD(name) ls_reach_keys, name
+static const ls_option options[] = {
+    LS_TEXT("budget", FIELD(budget), "5m",
+            "Time that the command may take, which decides what is measured: 90s, 5m, 1h."),
+    LS_TEXT("out", FIELD(out), "",
+            "Folder for reach.json and reach.html; empty: reach-STEP in the run's folder, or "
+            "reach-NAME here for a public checkpoint."),
+    LS_INT("tokens", FIELD(tokens), "0", 0, 1e9,
+           "Tokens of text that are scored at each length; 0: what the budget allows."),
+    LS_INT("times", FIELD(times), "0", 0, 64,
+           "Longest length, in trained lengths; 0: what the budget allows, at most 16."),
+};
+const ls_option_table ls_reach_options = LS_OPTIONS(options, ls_reach_keys);
+
+/* "90s", "5m", "1.5h"; a number alone is of seconds. */
+static ls_status read_budget(ls_ctx *ctx, const char *text, double *seconds) {
+    static const struct {
+        const char *name;
+        double seconds;
+    } units[] = {{"", 1}, {"s", 1}, {"m", 60}, {"min", 60}, {"h", 3600}};
+    char *end;
+    const double number = strtod(text, &end);
+    for (size_t i = 0; end != text && i < sizeof units / sizeof units[0]; i++)
+        if (strcmp(end, units[i].name) == 0) *seconds = number * units[i].seconds;
+    if (*seconds >= 1 && *seconds <= 1e7) return LS_OK;
+    return LS_FAIL(ctx, LS_EUSE, "budget=%.60s is not a time from 1s to 1e7s: 90s, 5m, 1h", text);
+}
+
+/* ---- opening ---- */
+
+static ls_status check_model(const ls_reach *reach) {
+    const ls_evaluation *e = &reach->model;
+    if (e->task.type != NULL)
+        return LS_FAIL(reach->ctx, LS_EUSE,
+                       "reach measures language models, and this run was trained on a task: see "
+                       "`longshot eval`");
+    if (e->trained.config.model.head != LS_HEAD_LM || e->trained.config.encoder_layers > 0)
+        return LS_FAIL(reach->ctx, LS_EUSE,
+                       "reach measures models that predict the next token, without an encoder");
+    LS_TRY(ls_trained_needs_text(&e->trained));
+    if (e->trained.config.trained_length < 2)
+        return LS_FAIL(reach->ctx, LS_EUSE,
+                       "the model does not say at which length it was trained");
+    return LS_OK;
+}
+
+/* The last part of a path, without a slash at its end. */
+static void base_name(const char *path, char *out, size_t bytes) {
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/') end--;
+    size_t begin = end;
+    while (begin > 0 && path[begin - 1] != '/') begin--;
+    snprintf(out, bytes, "%.*s", (int)(end - begin), path + begin);
+}
+
+static ls_status choose_folder(ls_reach *reach) {
+    const ls_trained *trained = &reach->model.trained;
+    char name[256];
+    if (reach->request.keys->out[0] != '\0') {
+        snprintf(reach->folder, sizeof reach->folder, "%s", reach->request.keys->out);
+        return LS_OK;
+    }
+    if (trained->family.type == NULL) {
+        snprintf(name, sizeof name, "reach-%lld", (long long)trained->step);
+        return ls_path_join(reach->ctx, reach->folder, sizeof reach->folder, trained->folder, name);
+    }
+    base_name(reach->request.path, name, sizeof name);
+    snprintf(reach->folder, sizeof reach->folder, "reach-%s", name);
+    return LS_OK;
+}
+
+static ls_status copy_settings(ls_reach *reach) {
+    const ls_settings *from = reach->request.settings;
+    for (size_t i = 0; i < from->count; i++)
+        if (strncmp(from->items[i].key, "data.", 5) == 0)
+            LS_TRY(ls_settings_put(reach->ctx, &reach->settings, from->items[i].key,
+                                   from->items[i].value));
+    return LS_OK;
+}
+
+ls_status ls_reach_use(ls_reach *reach, int64_t variant) {
+    if (reach->variant == variant) return LS_OK;
+    const json_t *extension = json_object_get(
+        json_array_get(json_object_get(reach->state, "variants"), (size_t)variant), "settings");
+    const char *key;
+    json_t *value;
+    reach->variant = -1;
+    ls_evaluation_clear(&reach->model);
+    ls_settings_remove(reach->ctx, &reach->settings, "extend");
+    json_object_foreach((json_t *)extension, key, value)
+        LS_TRY(ls_settings_put(reach->ctx, &reach->settings, key, json_string_value(value)));
+    const ls_evaluation_request request = {.path = reach->request.path,
+                                           .settings = &reach->settings,
+                                           .type = reach->request.type,
+                                           .cache = reach->request.cache,
+                                           .seed = reach->request.seed};
+    LS_TRY(ls_evaluation_open(reach->ctx, &request, &reach->model));
+    reach->variant = variant;
+    return LS_OK;
+}
+
+ls_status ls_reach_open(ls_ctx *ctx, const ls_reach_request *request, ls_reach *out) {
+    *out = (ls_reach){.ctx = ctx,
+                      .request = *request,
+                      .variant = -1,
+                      .begun = ls_clock(),
+                      .model = {.ctx = ctx, .trained = {.ctx = ctx}}};
+    LS_TRY(read_budget(ctx, request->keys->budget, &out->budget));
+    const ls_evaluation_request opened = {.path = request->path,
+                                          .settings = request->settings,
+                                          .type = request->type,
+                                          .cache = request->cache,
+                                          .seed = request->seed};
+    LS_TRY(ls_evaluation_open(ctx, &opened, &out->model));
+    out->variant = 0;
+    LS_TRY(check_model(out));
+    LS_TRY(copy_settings(out));
+    return choose_folder(out);
+}
+
+void ls_reach_clear(ls_reach *reach) {
+    ls_evaluation_clear(&reach->model);
+    ls_settings_clear(reach->ctx, &reach->settings);
+    ls_data_close(reach->ctx, &reach->data);
+    json_decref(reach->state);
+}
+
+/* ---- going on ---- */
+
+static ls_status new_state(ls_reach *reach, json_t **out) {
+    const ls_trained *trained = &reach->model.trained;
+    uint64_t hash;
+    char model[20], data[20], name[256];
+    LS_TRY(ls_suite_model_hash(reach->ctx, trained->model, &hash));
+    snprintf(model, sizeof model, "%016llx", (unsigned long long)hash);
+    snprintf(data, sizeof data, "%016llx", (unsigned long long)ls_data_hash(&reach->data));
+    base_name(reach->request.path, name, sizeof name);
+    const ls_position_type *position = trained->config.position.type;
+    *out = json_pack("{s:s, s:s, s:s, s:I, s:b, s:s, s:s, s:{s:s, s:s, s:I}, s:f, s:{}}", "format",
+                     format_name, "longshot", LS_VERSION, "model", name, "trained_length",
+                     (json_int_t)trained->config.trained_length, "bounded", ls_reach_bounded(reach),
+                     "position", position == NULL ? "none" : position->name, "corpus",
+                     reach->model.data.corpus, "identity", "model", model, "data", data, "seed",
+                     (json_int_t)reach->request.seed, "spent_seconds", 0.0, "jobs");
+    return *out == NULL ? LS_FAIL(reach->ctx, LS_ENOMEM, "no memory for the results") : LS_OK;
+}
+
+static ls_status state_path(ls_reach *reach, char *out, size_t bytes) {
+    return ls_path_join(reach->ctx, out, bytes, reach->folder, "reach.json");
+}
+
+/* A plan that this program could have made. */
+static ls_status check_plan(const ls_reach *reach, const char *path, const json_t *state) {
+    const int64_t trained = reach->model.trained.config.trained_length;
+    const struct {
+        const char *key;
+        int64_t low, high;
+    } ranges[] = {{"room", 1, 64 * trained}, {"tokens", 1, 2000000000}, {"needle_tokens", 1, 1000},
+                  {"chunk", 1, 4096},        {"batch", 1, 4096},        {"depths", 1, 100},
+                  {"candidates", 2, 256},    {"rounds", 1, 1000}};
+    const json_t *plan = json_object_get(state, "plan"), *variant;
+    const char *protocol = NULL;
+    size_t index;
+    int64_t value;
+    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++)
+        LS_TRY(ls_json_int(reach->ctx, plan, ranges[i].key, path, ranges[i].low, ranges[i].high,
+                           &value));
+    LS_TRY(ls_json_text(reach->ctx, plan, "protocol", path, &protocol));
+    json_array_foreach(json_object_get(state, "variants"), index, variant) {
+        const char *key;
+        json_t *setting;
+        LS_TRY(ls_json_text(reach->ctx, variant, "name", path, &protocol));
+        json_object_foreach(json_object_get(variant, "settings"), key, setting) {
+            if (strncmp(key, "extend", 6) == 0 && json_is_string(setting)) continue;
+            return LS_FAIL(reach->ctx, LS_EINPUT, "%s: a variant has settings that are none", path);
+        }
+    }
+    return LS_OK;
+}
+
+/* What an earlier call measured, if it was of the same model, text and seed. */
+static ls_status load_state(ls_reach *reach) {
+    char path[LS_TRAINED_PATH];
+    json_t *fresh = NULL, *old = NULL;
+    LS_TRY(state_path(reach, path, sizeof path));
+    LS_TRY(new_state(reach, &fresh));
+    reach->state = fresh;
+    if (!ls_path_exists(path)) return LS_OK;
+    LS_TRY(ls_json_read(reach->ctx, path, STATE_MAX, &old));
+    reach->state = old;
+    const char *kind = json_string_value(json_object_get(old, "format"));
+    const bool known = kind != NULL && strcmp(kind, format_name) == 0 &&
+                       json_is_object(json_object_get(old, "jobs")) &&
+                       json_is_object(json_object_get(old, "plan")) &&
+                       json_is_array(json_object_get(old, "variants"));
+    const bool same =
+        json_equal(json_object_get(old, "identity"), json_object_get(fresh, "identity"));
+    json_decref(fresh);
+    if (!known) return LS_FAIL(reach->ctx, LS_EINPUT, "%s is not the reach of a model", path);
+    if (!same)
+        return LS_FAIL(reach->ctx, LS_EUSE,
+                       "%s is of other weights, another corpus or another seed: give another out=, "
+                       "or remove it",
+                       path);
+    return check_plan(reach, path, old);
+}
+
+static ls_status save(ls_reach *reach, bool page) {
+    ls_ctx *ctx = reach->ctx;
+    char path[LS_TRAINED_PATH];
+    ls_text text = {0};
+    LS_TRY(state_path(reach, path, sizeof path));
+    LS_TRY(ls_json_write(ctx, path, reach->state));
+    if (!page) return LS_OK;
+    LS_TRY(ls_path_join(ctx, path, sizeof path, reach->folder, "reach.html"));
+    ls_reach_page(ctx, reach->state, &text);
+    ls_status status = ls_text_status(&text);
+    if (status == LS_OK) status = ls_file_write(ctx, path, text.bytes, text.length);
+    ls_text_clear(ctx, &text);
+    return status;
+}
+
+/* ---- the clock ---- */
+
+/* Asked to end, other than by the clock. */
+static bool is_stopped(const ls_reach *reach) {
+    return reach->hooks->stop != NULL && *reach->hooks->stop != 0;
+}
+
+static double seconds_left(const ls_reach *reach) {
+    return reach->begun + reach->budget - ls_clock();
+}
+
+static double first_estimate(const ls_reach *reach, const ls_reach_job *job) {
+    enum { TOKENS_OF_PAIR = 24 };
+    const json_t *plan = json_object_get(reach->state, "plan");
+    const double speed = json_number_value(json_object_get(plan, "tokens_per_second"));
+    double tokens = (double)job->size;
+    if (job->kind == LS_REACH_PERPLEXITY) tokens = (double)ls_reach_planned(reach, "tokens");
+    if (job->kind == LS_REACH_NEEDLE) tokens *= 2; /* with and without */
+    if (job->kind == LS_REACH_MIDDLE) tokens *= TOKENS_OF_PAIR;
+    return speed > 0 ? tokens / speed : 0;
+}
+
+/* About what a job takes, from one of its kind that is nearest in size: cost per token grows at most
+ * with the size. The first of a kind: what its tokens take at the trained length. */
+static double estimate(const ls_reach *reach, const ls_reach_job *job) {
+    double best = INFINITY, seconds = 0;
+    const char *key;
+    json_t *done;
+    json_object_foreach(json_object_get(reach->state, "jobs"), key, done) {
+        const double size = json_number_value(json_object_get(done, "size"));
+        const double took = json_number_value(json_object_get(done, "took"));
+        if (json_integer_value(json_object_get(done, "kind")) != (json_int_t)job->kind) continue;
+        if (!(size > 0) || !(took > 0)) continue;
+        const double ratio = (double)job->size / size, far = fabs(log(ratio));
+        if (far > best) continue;
+        best = far;
+        seconds = took * fmax(1, ratio);
+    }
+    return seconds > 0 ? seconds : first_estimate(reach, job);
+}
+
+static bool is_done(const ls_reach *reach, const char *id) {
+    return json_object_get(json_object_get(reach->state, "jobs"), id) != NULL;
+}
+
+/* What was refused once does not apply in later rounds either. */
+static bool is_refused(const ls_reach *reach, ls_reach_job job) {
+    char id[ID];
+    if (job.round <= 1) return false;
+    job.round = 1;
+    ls_reach_job_id(reach, &job, id, sizeof id);
+    return is_done(reach, id) && ls_reach_result(reach->state, id) == NULL;
+}
+
+static ls_status keep(ls_reach *reach, const ls_reach_job *job, const char *id, double took,
+                      json_t *result) {
+    json_object_set_new(result, "kind", json_integer((json_int_t)job->kind));
+    json_object_set_new(result, "size", json_integer((json_int_t)job->size));
+    json_object_set_new(result, "took", json_real(took));
+    if (json_object_set_new(json_object_get(reach->state, "jobs"), id, result) != 0)
+        return LS_FAIL(reach->ctx, LS_ENOMEM, "no memory for the results");
+    return save(reach, false);
+}
+
+/* Does a job; what does not apply to the model is kept as that. */
+static ls_status do_job(ls_reach *reach, const ls_reach_job *job, const char *id) {
+    const double begun = ls_clock();
+    json_t *result = NULL;
+    if (reach->hooks->progress != NULL) reach->hooks->progress(reach->hooks->user, id);
+    ls_status status = ls_reach_do(reach, job, &result);
+    if (status == LS_EUSE) {
+        result = json_pack("{s:s}", "refused", reach->ctx->error.message);
+        reach->ctx->error = (ls_error){0};
+        status = result == NULL ? LS_FAIL(reach->ctx, LS_ENOMEM, "no memory") : LS_OK;
+    }
+    LS_TRY(status);
+    return keep(reach, job, id, ls_clock() - begun, result);
+}
+
+/* In their order, as far as the time allows; what is left out is noted. */
+static ls_status do_jobs(ls_reach *reach, bool late) {
+    ls_reach_job *jobs;
+    size_t count;
+    LS_TRY(ls_reach_jobs(reach, late, &jobs, &count));
+    json_t *left = json_object_get(reach->state, "left_out");
+    ls_status status = LS_OK;
+    for (size_t i = 0; i < count && status == LS_OK; i++) {
+        char id[ID];
+        ls_reach_job_id(reach, &jobs[i], id, sizeof id);
+        if (is_done(reach, id) || is_refused(reach, jobs[i])) continue;
+        if (!reach->deadline.raised && estimate(reach, &jobs[i]) < seconds_left(reach)) {
+            status = do_job(reach, &jobs[i], id);
+            if (status != LS_ESTOP || is_stopped(reach)) continue;
+            status = LS_OK; /* the time is up, and nobody asked for the end */
+            reach->ctx->error = (ls_error){0};
+        }
+        json_array_append_new(left, json_string(id));
+    }
+    ls_free(reach->ctx, jobs);
+    return status;
+}
+
+static ls_status measure(ls_reach *reach) {
+    if (json_object_get(reach->state, "plan") == NULL) {
+        ls_status status = ls_reach_plan(reach);
+        if (status == LS_ESTOP && !is_stopped(reach)) {
+            reach->ctx->error = (ls_error){0};
+            status = LS_FAIL(reach->ctx, LS_EUSE,
+                             "budget=%s is over before the model's speed was measured: give more",
+                             reach->request.keys->budget);
+        }
+        LS_TRY(status);
+        LS_TRY(save(reach, false));
+    }
+    json_object_set_new(reach->state, "left_out", json_array());
+    LS_TRY(do_jobs(reach, false));
+    return do_jobs(reach, true);
+}
+
+ls_status ls_reach_run(ls_reach *reach, const ls_reach_hooks *hooks) {
+    ls_ctx *ctx = reach->ctx;
+    reach->hooks = hooks;
+    LS_TRY(ls_folder_make(ctx, reach->folder));
+    LS_TRY(ls_data_open(ctx, &reach->model.data, reach->request.cache, &reach->data));
+    LS_TRY(load_state(reach));
+    LS_TRY(ls_deadline_begin(ctx, reach->begun + reach->budget, hooks->stop, &reach->deadline));
+    ls_status status = measure(reach);
+    ls_deadline_end(&reach->deadline);
+    if (status != LS_OK && status != LS_ESTOP) return status;
+    const double spent = json_number_value(json_object_get(reach->state, "spent_seconds"));
+    json_object_set_new(reach->state, "budget_seconds", json_real(reach->budget));
+    json_object_set_new(reach->state, "spent_seconds",
+                        json_real(spent + ls_clock() - reach->begun));
+    if (json_object_get(reach->state, "plan") == NULL) return status;
+    LS_TRY(ls_reach_find(ctx, reach->state));
+    LS_TRY(save(reach, true));
+    return status;
+}

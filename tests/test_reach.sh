@@ -1,0 +1,91 @@
+#!/bin/sh
+# longshot reach: keeps its budget, says what its numbers say, goes on after a signal with the same
+# numbers, and draws them. Tier: slow
+set -eu
+program=$1
+source=$2
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch"
+export XDG_CACHE_HOME="$scratch/cache" GOMP_SPINCOUNT=100
+fail() { echo "FAILED: $*" >&2; exit 1; }
+check() { python3 "$source/tests/reach_check.py" "$@" || fail "$*"; }
+refused() { # code, part of the sentence, arguments
+    wanted=$1 part=$2
+    shift 2
+    code=0
+    "$program" "$@" >out.txt 2>err.txt || code=$?
+    [ $code -eq "$wanted" ] || { cat err.txt; fail "$* gave $code, not $wanted"; }
+    grep -q "$part" err.txt || { cat err.txt; fail "$* does not say: $part"; }
+}
+
+mkdir corpus
+for d in 1 2 3 4 5 6 7 8; do
+    i=0
+    while [ $i -lt 60 ]; do
+        echo "document $d, line $i: what follows is much like what came before."
+        i=$((i + 1))
+    done >corpus/$d.txt
+done
+"$program" train out=run data.corpus=corpus data.tokenizer=byte model.layers=2 model.width=16 \
+    model.length=64 mixer.heads=2 train.steps=30 train.batch=8 --quiet >/dev/null
+
+# ---- the budget ----
+begun=$(date +%s)
+"$program" reach run budget=10s --quiet >said.txt
+took=$(($(date +%s) - begun))
+[ $took -le 12 ] || fail "a budget of 10 s took $took s"
+check finding run/reach-30
+sentence=$(python3 -c 'import json; print(json.load(open("run/reach-30/reach.json"))["sentence"])')
+[ "$(head -n 1 said.txt)" = "$sentence" ] || fail "another sentence is printed"
+grep -q "^run/reach-30/reach.html$" said.txt || fail "the page is not named"
+grep -q "http" run/reach-30/reach.html && fail "the page names an address"
+
+# ---- a signal, and going on ----
+"$program" reach run budget=60s out=cut times=4 tokens=1024 --quiet >/dev/null 2>&1 &
+job=$!
+for wait in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    sleep 0.3
+    grep -q '"needle/as it is/256/1"' cut/reach.json 2>/dev/null && break
+done
+kill -TERM $job
+code=0
+wait $job || code=$?
+[ $code -eq 75 ] || fail "a signal gave $code"
+before=$(check same cut cut)
+[ "$before" -ge 4 ] || fail "a signal kept $before jobs"
+check finding cut
+cp -r cut kept
+"$program" reach run budget=3s out=cut times=4 tokens=1024 --quiet >/dev/null
+"$program" reach run budget=5s out=whole times=4 tokens=1024 --quiet >/dev/null
+[ "$(check same kept cut)" -eq "$before" ] || fail "jobs that were done are gone"
+[ "$(check same cut cut)" -gt "$before" ] || fail "the second call did not go on"
+[ "$(check same cut whole)" -gt "$before" ] || fail "too few jobs to compare"
+
+# ---- what is wrong ----
+refused 2 "budget=soon is not a time" reach run budget=soon
+refused 2 "say which model" reach
+refused 2 "of other weights, another corpus or another seed" reach run out=cut seed=9 budget=2s
+mkdir broken
+echo '{"format": "longshot-reach-1", "jobs": {}}' >broken/reach.json
+refused 3 "is not the reach of a model" reach run out=broken budget=2s
+sed 's/"room": [0-9]*/"room": -3/' cut/reach.json >broken/reach.json
+refused 3 "room" reach run out=broken budget=2s
+"$program" train out=task task=copy model.layers=1 model.width=16 mixer.heads=2 train.steps=1 --quiet >/dev/null
+refused 2 "trained on a task" reach task budget=2s
+
+# ---- pages ----
+"$program" eval run suite=needle suite.lengths=512 suite.samples=1 suite.questions=2 suite.out=needle --quiet >/dev/null
+cp needle/report.html first.html
+"$program" report needle | grep -q "^needle/report.html$" || fail "the page of a suite is not made again"
+cmp -s first.html needle/report.html || fail "the same results gave another page"
+[ "$(grep -c 'class="heat h[0-9]"><rect' needle/report.html)" -eq 10 ] || fail "the heat map has no ten cells"
+browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || :)
+if [ -z "$browser" ]; then
+    echo "SKIPPED: no Chromium here, so no page was drawn; script/bootstrap test installs it" >&2
+    exit 0
+fi
+timeout 120 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$scratch/profile" --window-size=390,900 \
+    --dump-dom "file://$scratch/run/reach-30/reach.html" >reach.dom 2>browser.log || fail "the browser failed"
+if grep -i "uncaught\|syntaxerror" browser.log; then fail "script errors"; fi
+check page run/reach-30 reach.dom
