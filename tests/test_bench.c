@@ -1,6 +1,7 @@
 /* The arithmetic of `longshot bench`: known durations in, medians, spreads, rates and ratios out.
  * A clock of the test's own counts what lies between two looks at it, a script that prints numbers
- * takes the peer's place. */
+ * takes the peer's place.
+ * Tier: unsanitized. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,6 @@
 /* Models that give classes: of sequences and of pairs, in models that look back or both ways, with
- * padding that must change nothing, and trained. */
+ * padding that must change nothing, and trained.
+ * Tier: unsanitized. */
 #include "harness.h"
 
 #include "train/train.h"

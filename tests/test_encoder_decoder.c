@@ -1,5 +1,6 @@
 /* Encoders with decoders: a small model written out in plain loops, gradients by differences,
- * padding and cuts that change nothing, tokens that must not be seen, and samples in two parts. */
+ * padding and cuts that change nothing, tokens that must not be seen, and samples in two parts.
+ * Tier: unsanitized. */
 #include "harness.h"
 
 #include "task/task.h"

@@ -1,7 +1,7 @@
 /* What a study's check=true says a job will take is what it takes: for every mixer and every way of
  * training, and for evaluations, within 3%. Both are counted by the allocator; test_memory_rss.sh
  * holds them against what the system counts.
- * Tier: slow. */
+ * Tier: slow, unsanitized. */
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>

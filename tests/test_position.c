@@ -1,5 +1,6 @@
 /* Positions through the attention mixer: however a sequence is cut the outputs are the same, masks
- * and coordinates equal a dense definition, gradients equal differences. */
+ * and coordinates equal a dense definition, gradients equal differences.
+ * Tier: unsanitized. */
 #include "position_model.h"
 
 enum { T_LONG = 61, L = 16 };

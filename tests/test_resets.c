@@ -1,6 +1,7 @@
 /* Documents that begin anew in single rows of a batch whose state is carried: losses and gradients
  * are those of every document alone, for every mixer that streams and every position method it
- * takes, and for models with memory between segments. */
+ * takes, and for models with memory between segments.
+ * Tier: unsanitized. */
 #include "harness.h"
 #include "mixer/mixer.h"
 #include "model/model.h"
