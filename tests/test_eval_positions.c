@@ -1,4 +1,5 @@
-/* Loss by position, the flat tail, and memory and time against length. */
+/* Loss by position, the flat tail, and memory and time against length.
+ * Tier: unsanitized. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
 /* Memformer: what slots are; streams cut anywhere; replayed segments. (The public model's numbers:
- * tests/golden/cases.txt.) */
+ * tests/golden/cases.txt.)
+ * Tier: unsanitized. */
 #include "memory_fixture.h"
 #include "model/layers.h"
 #include "model/model.h"

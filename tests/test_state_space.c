@@ -1,5 +1,6 @@
 /* State spaces: kernels that know no length, single precision over long times, and the whole layer
- * in both directions by its definition. */
+ * in both directions by its definition.
+ * Tier: unsanitized. */
 #include <complex.h>
 
 #include "mixer/ssm_layer.h"
