@@ -1,6 +1,7 @@
 /* The Compressive Transformer: a rate of 1 is a longer Transformer-XL memory; the definition as
  * plain sums; any cut of a stream; which loss reaches which parameters. (The public model's
- * numbers: tests/golden/cases.txt.) */
+ * numbers: tests/golden/cases.txt.)
+ * Tier: unsanitized. */
 #include "memory_fixture.h"
 #include "model/model.h"
 

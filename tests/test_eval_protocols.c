@@ -1,5 +1,6 @@
 /* Every protocol against its definition: which tokens are scored, and from which tokens each is
- * predicted. Losses come from one whole pass over exactly those tokens. */
+ * predicted. Losses come from one whole pass over exactly those tokens.
+ * Tier: unsanitized. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
 /* Attention resolution: the golden curves, the identities, and the probe that measures scores by
- * distance against logits computed one by one. */
+ * distance against logits computed one by one.
+ * Tier: unsanitized. */
 #include "eval/resolution.h"
 #include "golden_file.h"
 

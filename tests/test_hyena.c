@@ -1,6 +1,7 @@
 /* Hyena with options other than the defaults (which the conformance suite tries), against its
  * definition: filters drawn number by number, convolutions as double sums; and the published
- * filter. */
+ * filter.
+ * Tier: unsanitized. */
 #include "mixer_runs.h"
 
 extern const ls_mixer_type ls_mixer_hyena;

@@ -1,5 +1,6 @@
 /* Perceiver: every option against the definition as sums, sharing, what permutations, padding and
- * draws change and what they do not. */
+ * draws change and what they do not.
+ * Tier: unsanitized. */
 #include "perceiver_fixture.h"
 #include "tensor/engine/program_internal.h"
 #include "tensor/op/pointwise/pointwise.h"
