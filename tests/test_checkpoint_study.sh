@@ -54,7 +54,14 @@ loss() { # arm
 [ "$(loss run)" != "$(loss run-window)" ] || fail "a window on a run changed nothing"
 grep -q '"checkpoint": ' "$work/runs/results.json" || fail "results.json does not name the checkpoint"
 "$program" study "$work/arms.yaml" check=true $data >"$work/out" 2>&1 || fail "check=true"
-grep -q '^tuned ' "$work/out" || fail "check=true leaves out an arm"
+awk '$1 == "own" { own = $3 " " $4 " " $5 } $1 == "tuned" { ok = $3 " 0 -" == own && $4 == 64 && $5 > 0 }
+    END { exit !ok }' "$work/out" || fail "check=true: parameters, tokens, memory: $(cat "$work/out")"
+trained=$(sed -n 's/^ *"name": "\(.*\)",$/\1/p; s/^ *"trained_length": \([0-9]*\),$/\1/p' \
+    "$work/runs/results.json" | paste -sd ' ')
+case " $trained " in
+    *" own 48 tuned 16 tuned-window 16 "*) ;;
+    *) fail "trained lengths of arms: $trained" ;;
+esac
 
 refused() { # what the sentence has, arm
     printf 'eval: {lengths: 16}\narms:\n  a: {%s}\n' "$2" >"$work/bad.yaml"

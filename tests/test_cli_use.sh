@@ -2,11 +2,7 @@
 # Wrong use and bad input: the right exit code, one sentence that names the trouble, no result.
 set -u
 program=$1
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch"
-export XDG_CACHE_HOME="$scratch/cache" GOMP_SPINCOUNT=100
-failures=0
+. "$(dirname "$0")/scratch.sh"
 
 # refuses CODE WORDS-IN-THE-MESSAGE ARGUMENT...
 refuses() {
@@ -22,11 +18,7 @@ refuses() {
     fi
 }
 
-i=0
-while [ $i -lt 400 ]; do
-    echo "line $i of a text that is long enough to learn a little from"
-    i=$((i + 1))
-done >text.txt
+write_text 400
 : >empty.txt
 mkdir folder
 

@@ -3,7 +3,7 @@
 # that both see something: a preload that says nothing, and a journal in which no fsync counts, must not pass.
 set -eu
 tools=$(dirname "$1")/tests/faults
-[ -x "$tools/drive_faults" ] || { echo "not built with a sanitizer: nothing to do"; exit 0; }
+[ -x "$tools/drive_faults" ] || { echo "not built here: a sanitizer's own library must come first"; exit 77; }
 [ -w /dev/shm ] && TMPDIR=${TMPDIR:-/dev/shm} && export TMPDIR # fsync costs nothing there
 sample=8
 [ -z "${LONGSHOT_TEST_BRIEF:-}" ] || sample=3

@@ -4,15 +4,8 @@
 # Tier: slow.
 set -u
 program=$(realpath "$1")
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch"
-export XDG_CACHE_HOME="$scratch/cache" GOMP_SPINCOUNT=100
-i=0
-while [ $i -lt 30000 ]; do
-    echo "line $i of a text that is long enough to learn a little from"
-    i=$((i + 1))
-done >text.txt
+. "$(dirname "$0")/scratch.sh"
+write_text 30000
 cat >study.yaml <<Y
 model: {layers: 2, width: 256, length: 256, position: none}
 data: {corpus: text.txt}

@@ -4,20 +4,9 @@
 # Tier: slow.
 set -u
 program=$(realpath "$1")
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch"
-export XDG_CACHE_HOME="$scratch/cache" GOMP_SPINCOUNT=100 OMP_NUM_THREADS=2
-failures=0
-fail() {
-    echo "FAILED: $*" >&2
-    failures=$((failures + 1))
-}
-i=0
-while [ $i -lt 3000 ]; do
-    echo "line $i of a text that is long enough to learn a little from"
-    i=$((i + 1))
-done >text.txt
+. "$(dirname "$0")/scratch.sh"
+export OMP_NUM_THREADS=2
+write_text 3000
 common="model.layers=1 model.width=32 mixer.heads=2 data.corpus=text.txt train.batch=4 train.steps=60 train.lr=3e-3 --quiet"
 # the same training, with a model that says no length of its own and with one that is made for more
 "$program" train $common model.length=32 out=short >/dev/null 2>&1 || fail "a training"

@@ -4,20 +4,9 @@
 # Tier: slow.
 set -u
 program=$(realpath "$1")
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch"
-export XDG_CACHE_HOME="$scratch/cache" GOMP_SPINCOUNT=100 OMP_NUM_THREADS=2
-failures=0
-fail() {
-    echo "FAILED: $*" >&2
-    failures=$((failures + 1))
-}
-i=0
-while [ $i -lt 400 ]; do
-    echo "line $i of a text that is long enough to learn a little from"
-    i=$((i + 1))
-done >text.txt
+. "$(dirname "$0")/scratch.sh"
+export OMP_NUM_THREADS=2
+write_text 400
 recipe="model.layers=1 model.width=16 mixer.heads=2 model.length=16 data.corpus=text.txt train.batch=2 train.checkpoint_every=2 --quiet"
 
 # two trainings in one folder: the second is refused, the first goes on

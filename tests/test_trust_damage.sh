@@ -4,20 +4,9 @@
 # Tier: slow.
 set -u
 program=$(realpath "$1")
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch"
-export XDG_CACHE_HOME="$scratch/cache" GOMP_SPINCOUNT=100 OMP_NUM_THREADS=2
-failures=0
-fail() {
-    echo "FAILED: $*" >&2
-    failures=$((failures + 1))
-}
-i=0
-while [ $i -lt 4000 ]; do
-    echo "line $i of a text that is long enough to learn a little from"
-    i=$((i + 1))
-done >text.txt
+. "$(dirname "$0")/scratch.sh"
+export OMP_NUM_THREADS=2
+write_text 4000
 recipe="model.layers=1 model.width=16 mixer.heads=2 model.length=16 data.corpus=text.txt train.batch=2 --quiet"
 
 # a token file that is cut or overwritten while a training reads it: named, exit 3, no signal
@@ -82,10 +71,12 @@ python3 - nan/run/checkpoints/step-00000002 <<'P' || fail "no python3"
 import json, struct, sys
 path = sys.argv[1] + "/model.safetensors"
 data = bytearray(open(path, "rb").read())
-data[-4:] = struct.pack("<f", float("nan"))
+head = struct.unpack("<Q", data[:8])[0]
+at = 8 + head + json.loads(data[8:8 + head])["embed.weight"]["data_offsets"][0]
+data[at:at + 4] = struct.pack("<f", float("nan"))
 open(path, "wb").write(data)
 P
-for verb in eval generate; do
+for verb in eval generate "eval dtype=bf16"; do
     code=0
     "$program" $verb nan/run/checkpoints/step-00000002 >out.txt 2>err.txt || code=$?
     [ $code -eq 3 ] && grep -q "not finite" err.txt || fail "$verb of weights that are not finite: $code, $(cat err.txt)"

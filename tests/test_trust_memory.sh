@@ -5,21 +5,10 @@
 set -u
 program=$(realpath "$1")
 preload=$(dirname "$program")/tests/libfail_memory.so
-[ -e "$preload" ] || { echo "not built here (sanitizers have their own allocator)"; exit 0; }
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch"
-export XDG_CACHE_HOME="$scratch/cache" GOMP_SPINCOUNT=100 OMP_NUM_THREADS=1
-failures=0
-fail() {
-    echo "FAILED: $*" >&2
-    failures=$((failures + 1))
-}
-i=0
-while [ $i -lt 300 ]; do
-    echo "line $i of a text that is long enough to learn a little from"
-    i=$((i + 1))
-done >text.txt
+[ -e "$preload" ] || { echo "not built here: sanitizers have their own allocator"; exit 77; }
+. "$(dirname "$0")/scratch.sh"
+export OMP_NUM_THREADS=1
+write_text 300
 recipe="model.layers=1 model.width=16 model.length=16 data.corpus=text.txt train.batch=2 train.steps=2 --quiet"
 "$program" train $recipe out=run >/dev/null 2>&1 || fail "a training"
 "$program" data tokenizer data.corpus=text.txt data.vocabulary=300 out=tokenizer >/dev/null 2>&1 || fail "a tokenizer"

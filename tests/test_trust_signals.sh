@@ -5,15 +5,8 @@
 # Tier: slow.
 set -u
 program=$(realpath "$1")
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch"
-export XDG_CACHE_HOME="$scratch/cache" GOMP_SPINCOUNT=100 OMP_NUM_THREADS=1
-failures=0
-fail() {
-    echo "FAILED: $*" >&2
-    failures=$((failures + 1))
-}
+. "$(dirname "$0")/scratch.sh"
+export OMP_NUM_THREADS=1
 # large enough that reading, learning and tokenising take seconds each
 python3 - <<'P'
 import random

@@ -177,6 +177,9 @@ typedef struct ls_family_gguf_reader {
 bool ls_family_gguf_has(const ls_family_gguf_reader *r, const char *tensor);
 /* A field; takes the value over. NULL: the field goes. */
 void ls_family_gguf_set(ls_family_gguf_reader *r, const char *field, json_t *value);
+/* query_pre_attn_scalar, which Gemma's files leave out: llama.cpp divides by the root of the head
+ * dimension, but in the model of `largest` layers by that of width / heads. */
+void ls_family_gguf_set_query_scalar(ls_family_gguf_reader *r, int64_t largest);
 /* A whole number that was translated, or 0. */
 int64_t ls_family_gguf_int(const ls_family_gguf_reader *r, const char *field);
 

@@ -33,6 +33,14 @@ void ls_family_gguf_set(ls_family_gguf_reader *r, const char *field, json_t *val
     }
 }
 
+void ls_family_gguf_set_query_scalar(ls_family_gguf_reader *r, int64_t largest) {
+    const int64_t heads = ls_family_gguf_int(r, "num_attention_heads");
+    const bool by_width = ls_family_gguf_int(r, "num_hidden_layers") == largest && heads > 0;
+    ls_family_gguf_set(r, "query_pre_attn_scalar",
+                       json_integer(by_width ? ls_family_gguf_int(r, "hidden_size") / heads
+                                             : ls_family_gguf_int(r, "head_dim")));
+}
+
 int64_t ls_family_gguf_int(const ls_family_gguf_reader *r, const char *field) {
     return json_integer_value(json_object_get(r->config, field));
 }

@@ -21,13 +21,8 @@ static void read(ls_family_reader *r) {
     ls_field_must_be(r, "use_bidirectional_attention", false, "attention that looks both ways");
 }
 
-/* llama.cpp scales scores by the head's width, but in the largest model, which its layers tell. */
 static void translate(ls_family_gguf_reader *r) {
-    const int64_t heads = ls_family_gguf_int(r, "num_attention_heads");
-    const bool largest = ls_family_gguf_int(r, "num_hidden_layers") == 46 && heads > 0;
-    ls_family_gguf_set(r, "query_pre_attn_scalar",
-                       json_integer(largest ? ls_family_gguf_int(r, "hidden_size") / heads
-                                            : ls_family_gguf_int(r, "head_dim")));
+    ls_family_gguf_set_query_scalar(r, 46);
 }
 
 const ls_family_type ls_family_gemma2 = {

@@ -3,6 +3,20 @@
 
 #include "suite/lib/prompts.h"
 
+/* The same words for three tasks. */
+#define PASSAGES_PROMPT                                                                            \
+    "Answer the question based on the given passages. Only give me the answer and do not output "  \
+    "any other words.\n"                                                                           \
+    "\n"                                                                                           \
+    "The following are given passages.\n"                                                          \
+    "{context}\n"                                                                                  \
+    "\n"                                                                                           \
+    "Answer the question based on the given passages. Only give me the answer and do not output "  \
+    "any other words.\n"                                                                           \
+    "\n"                                                                                           \
+    "Question: {input}\n"                                                                          \
+    "Answer:"
+
 static const ls_longbench_prompt prompts[] = {
     {"narrativeqa", 128,
      "You are given a story, which can be either a novel or a movie script, and a question. "
@@ -53,42 +67,9 @@ static const ls_longbench_prompt prompts[] = {
      "\n"
      "问题：{input}\n"
      "回答："},
-    {"hotpotqa", 32,
-     "Answer the question based on the given passages. Only give me the answer and do not output "
-     "any other words.\n"
-     "\n"
-     "The following are given passages.\n"
-     "{context}\n"
-     "\n"
-     "Answer the question based on the given passages. Only give me the answer and do not output "
-     "any other words.\n"
-     "\n"
-     "Question: {input}\n"
-     "Answer:"},
-    {"2wikimqa", 32,
-     "Answer the question based on the given passages. Only give me the answer and do not output "
-     "any other words.\n"
-     "\n"
-     "The following are given passages.\n"
-     "{context}\n"
-     "\n"
-     "Answer the question based on the given passages. Only give me the answer and do not output "
-     "any other words.\n"
-     "\n"
-     "Question: {input}\n"
-     "Answer:"},
-    {"musique", 32,
-     "Answer the question based on the given passages. Only give me the answer and do not output "
-     "any other words.\n"
-     "\n"
-     "The following are given passages.\n"
-     "{context}\n"
-     "\n"
-     "Answer the question based on the given passages. Only give me the answer and do not output "
-     "any other words.\n"
-     "\n"
-     "Question: {input}\n"
-     "Answer:"},
+    {"hotpotqa", 32, PASSAGES_PROMPT},
+    {"2wikimqa", 32, PASSAGES_PROMPT},
+    {"musique", 32, PASSAGES_PROMPT},
     {"dureader", 128,
      "请基于给定的文章回答下述问题。\n"
      "\n"
