@@ -47,7 +47,7 @@ set_target_properties(longshot-cuda PROPERTIES CUDA_STANDARD 17 CUDA_VISIBILITY_
 target_include_directories(longshot-cuda PRIVATE ${CMAKE_SOURCE_DIR}/src)
 target_compile_definitions(longshot-cuda PRIVATE _GNU_SOURCE)
 target_compile_options(longshot-cuda PRIVATE
-  $<$<COMPILE_LANGUAGE:CUDA>:-O3 --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra,-Wno-unused-parameter,-Wno-missing-field-initializers -Werror=all-warnings --diag-suppress=177>)
+  $<$<COMPILE_LANGUAGE:CUDA>:-O3 --expt-relaxed-constexpr -Xcompiler=-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=,-ffile-prefix-map=${CMAKE_BINARY_DIR}/=build/ -Xcompiler=-Wall,-Wextra,-Wno-unused-parameter,-Wno-missing-field-initializers -Werror=all-warnings --diag-suppress=177>)
 target_link_libraries(longshot-cuda PRIVATE $<LINK_ONLY:longshot_library> CUDA::cublasLt ${CMAKE_DL_LIBS})
 target_link_options(longshot-cuda PRIVATE -Wl,--as-needed -Wl,--exclude-libs,ALL)
 install(TARGETS longshot-cuda LIBRARY DESTINATION lib) # beside bin/, where the program looks
