@@ -56,6 +56,26 @@ ls_status ls_temporary_folder(ls_ctx *ctx, const char *path, char *name, size_t 
     return make_held(ctx, path, true, name, bytes, lock);
 }
 
+ls_status ls_replacement_begin(ls_ctx *ctx, const char *path, ls_replacement *out) {
+    out->file = NULL;
+    LS_TRY(ls_temporaries_sweep_beside(ctx, path));
+    LS_TRY(ls_temporary_file(ctx, path, out->name, sizeof out->name, &out->file));
+    out->lock = dup(fileno(out->file)); /* closing the file would give the lock up */
+    return LS_OK;
+}
+
+ls_status ls_replacement_end(ls_ctx *ctx, const char *path, ls_replacement *r, ls_status status) {
+    if (status == LS_OK)
+        status = ls_file_finish(ctx, r->file, r->name);
+    else
+        fclose(r->file);
+    r->file = NULL;
+    if (status == LS_OK) status = ls_path_rename(ctx, r->name, path);
+    if (status != LS_OK) unlink(r->name); /* where it still has this name */
+    if (r->lock >= 0) close(r->lock);
+    return status;
+}
+
 bool ls_is_temporary(const char *name) {
     const size_t length = strlen(name), end = sizeof LS_TEMPORARY_END - 1;
     return length > end && strcmp(name + length - end, LS_TEMPORARY_END) == 0;
