@@ -22,7 +22,7 @@ static bool hold(int fd) {
     struct stat about;
     while (flock(fd, LOCK_EX) != 0)
         if (errno != EINTR) return true; /* a file system without locks: it is never swept there */
-    return fstat(fd, &about) == 0 && about.st_nlink > 0;
+    return fstat(fd, &about) != 0 || about.st_nlink > 0;
 }
 
 static ls_status make_held(ls_ctx *ctx, const char *path, bool folder, char *name, size_t bytes,
