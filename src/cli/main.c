@@ -50,6 +50,11 @@ static void catch_signals(void) {
     sigaction(SIGUSR1, &action, NULL);
     action.sa_handler = on_alarm;
     sigaction(SIGALRM, &action, NULL);
+    sigset_t
+        wanted; /* a study starts its jobs deaf to it, so that none is lost before this point */
+    sigemptyset(&wanted);
+    sigaddset(&wanted, SIGTERM);
+    sigprocmask(SIG_UNBLOCK, &wanted, NULL);
 }
 
 /* Threads that wait for work spin for long by default, and two programs on one machine then slow
