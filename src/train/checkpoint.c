@@ -151,8 +151,8 @@ static ls_status write_folder(ls_ctx *ctx, const char *folder, const ls_checkpoi
                                                   (json_int_t)length, "xxh3", hash)) != 0)
             status = LS_FAIL(ctx, LS_ENOMEM, "no memory for a manifest");
     }
+    /* the last of them, and durable: its rename syncs the folder with the names of all */
     if (status == LS_OK) status = write_manifest(ctx, folder, list, checkpoint);
-    if (status == LS_OK) status = ls_folder_sync(ctx, folder);
 fail:
     json_decref(list);
     return status;
