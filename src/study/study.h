@@ -91,6 +91,13 @@ ls_status ls_study_check(const ls_study *study, ls_text *out);
 /* One line per arm of what results.json holds, and where the files are. */
 ls_status ls_study_summary(const ls_study *study, ls_text *out);
 
+/* Whether a path is a study file (.yaml) or the folder of a study. */
+bool ls_study_is_at(const char *path);
+/* {"study", "settings", "arms": {NAME: settings}}, of a folder also how many seeds are "done" and
+ * whether it is "finished"; LS_EINPUT where it is no study. A new reference. */
+ls_status ls_study_describe(ls_ctx *ctx, const char *path, json_t **out);
+void ls_study_describe_print(ls_ctx *ctx, const json_t *study, ls_text *out);
+
 /* ---- the parts of a study ---- */
 
 /* The settings as YAML that ls_study_read reads back. */
