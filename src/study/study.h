@@ -75,6 +75,8 @@ typedef struct ls_study_hooks {
     const volatile sig_atomic_t *stop; /* or NULL: not 0 asks the jobs to end: LS_ESTOP */
     /* or NULL: a line for every job that ends, and how many of how many are done */
     void (*progress)(void *user, const char *line, size_t done, size_t count);
+    /* or NULL: every second, a line for each job that runs and one for the whole */
+    void (*state)(void *user, const char *lines);
     void *user;
 } ls_study_hooks;
 
