@@ -69,10 +69,14 @@ const char ls_page_style[] =
     "@media (max-width:36rem){body{padding:.7rem}dl{grid-template-columns:1fr;gap:.1rem}"
     "dd{margin-bottom:.6rem}figure{padding:.5rem}}\n";
 
-/* Heat maps (dark: nothing right, yellow: all), and the sentence that opens a page. */
+/* Heat maps (dark: nothing right, yellow: all; purple: below 0, orange: above), and the sentence that
+ * opens a page. */
 const char ls_page_heat[] =
     ".h0{fill:#00224e}.h1{fill:#1a386f}.h2{fill:#404c6b}.h3{fill:#5b606e}.h4{fill:#757575}"
     ".h5{fill:#908b79}.h6{fill:#ad9f71}.h7{fill:#cab660}.h8{fill:#e7d04b}.h9{fill:#fee838}\n"
+    ".v0{fill:#542788}.v1{fill:#8073ac}.v2{fill:#b2abd2}.v3{fill:#d8daeb}.v4{fill:#f7f7f7}"
+    ".v5{fill:#fee0b6}.v6{fill:#fdb863}.v7{fill:#e08214}.v8{fill:#b35806}\n"
+    ".heat.v4{stroke:#b8b8be;stroke-width:.4}\n"
     ".heat text{fill:#fff;font-size:11.5px;pointer-events:none}\n"
     ".h5 text,.h6 text,.h7 text,.h8 text,.h9 text{fill:#000}\n"
     ".charts>figure:only-child{max-width:40rem}\n"
