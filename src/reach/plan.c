@@ -11,6 +11,7 @@ enum {
     TOKENS_MOST = 65536,
     PROBE = 512,
     ROUNDS = 20,
+    HEAD_ROUNDS = 5,
     CHUNK = 512,
     SLOW_CHUNK = 64,
     AT_ONCE_MOST = 8192
@@ -224,6 +225,49 @@ static void add_lengths(job_list *list, ls_reach_kind kind, int64_t variant, int
     if (trained / 2 >= least) add(list, kind, variant, trained / 2, round);
 }
 
+/* ---- heads and LAMBADA ---- */
+
+/* Passages that take a twelfth of the budget: chosen when a file is first given. Another file in the
+ * same folder is refused. */
+static ls_status plan_lambada(ls_reach *reach) {
+    enum { LEAST = 20, MOST = 1 << 20, SHARE = 12 };
+    json_t *plan = json_object_get(reach->state, "plan");
+    const double speed = json_number_value(json_object_get(plan, "tokens_per_second"));
+    const char *path = reach->request.keys->lambada;
+    const json_t *before = json_object_get(plan, "lambada_file");
+    char hash[20];
+    ls_map map;
+    if (path[0] == '\0') return LS_OK;
+    LS_TRY(ls_map_open(reach->ctx, path, &map));
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)ls_hash(map.bytes, map.length));
+    ls_map_close(&map);
+    if (json_is_string(before) && strcmp(json_string_value(before), hash) != 0)
+        return LS_FAIL(reach->ctx, LS_EUSE,
+                       "%s is not the LAMBADA of %s: give another out=, or that file", path,
+                       reach->folder);
+    if (before != NULL) return LS_OK;
+    const double passages = speed * reach->budget / SHARE / LS_REACH_PASSAGE;
+    json_object_set_new(plan, "lambada_file", json_string(hash));
+    json_object_set_new(plan, "lambada_passages",
+                        json_integer((json_int_t)fmin(MOST, fmax(LEAST, passages))));
+    return LS_OK;
+}
+
+/* One sample at the trained length; or at four times and twice it. */
+static void add_heads(job_list *list, bool longer, int64_t round) {
+    const int64_t trained = list->reach->model.trained.config.trained_length;
+    const int64_t room = ls_reach_planned(list->reach, "room");
+    if (!longer) add(list, LS_REACH_HEADS, 0, trained, round);
+    for (int64_t times = 4; longer && times > 1; times /= 2)
+        if (times * trained <= room) add(list, LS_REACH_HEADS, 0, times * trained, round);
+}
+
+static void add_lambada(job_list *list) {
+    const int64_t passages = ls_reach_planned(list->reach, "lambada_passages");
+    if (list->reach->request.keys->lambada[0] != '\0' && passages > 0)
+        add(list, LS_REACH_LAMBADA, 0, ls_min(passages, 1 << 20), 0);
+}
+
 /* Where there is room for a needle, its question and as much text. */
 static void add_needle(job_list *list, int64_t variant, int64_t round) {
     add_lengths(list, LS_REACH_NEEDLE, variant, 3 * ls_reach_planned(list->reach, "needle_tokens"),
@@ -254,10 +298,13 @@ static void add_first(job_list *list) {
     add_lengths(list, LS_REACH_PERPLEXITY, 0, 1, 0);
     add_needle(list, 0, 1);
     add_middle(list, 0, 1);
+    add_lambada(list);
+    add_heads(list, false, 1);
     for (int64_t length = 2 * trained; length <= room; length *= 2) add_variants(list, length);
     add_variants(list, trained);
     for (int64_t times = 1; times <= 4 && times * trained <= room; times *= 4)
         add(list, LS_REACH_RESOLUTION, 0, times * trained, 0);
+    add_heads(list, true, 1);
     for (size_t i = 0; i < sizeof between / sizeof between[0]; i++)
         if (between[i] * (double)trained < (double)room)
             add(list, LS_REACH_PERPLEXITY, 0, (int64_t)(between[i] * (double)trained), 0);
@@ -269,6 +316,8 @@ static void add_rounds(job_list *list, int64_t best) {
     for (int64_t round = 1; round <= rounds; round++) {
         add_needle(list, 0, round);
         add_middle(list, 0, round);
+        if (round <= HEAD_ROUNDS) add_heads(list, false, round);
+        if (round <= HEAD_ROUNDS) add_heads(list, true, round);
         if (best > 0) add_needle(list, best, round);
         if (best > 0) add_middle(list, best, round);
     }
@@ -294,7 +343,7 @@ static ls_status choose_best(ls_reach *reach, int64_t *best) {
 ls_status ls_reach_jobs(ls_reach *reach, bool late, ls_reach_job **jobs, size_t *count) {
     job_list list = {.reach = reach};
     int64_t best = 0;
-    if (late) LS_TRY(choose_best(reach, &best));
+    LS_TRY(late ? choose_best(reach, &best) : plan_lambada(reach));
     late ? add_rounds(&list, best) : add_first(&list);
     *jobs = list.at;
     *count = list.count;
@@ -303,7 +352,8 @@ ls_status ls_reach_jobs(ls_reach *reach, bool late, ls_reach_job **jobs, size_t 
 }
 
 void ls_reach_job_id(const ls_reach *reach, const ls_reach_job *job, char *out, size_t bytes) {
-    static const char *const kinds[] = {"perplexity", "needle", "middle", "resolution"};
+    static const char *const kinds[] = {"perplexity", "needle", "middle",
+                                        "resolution", "heads",  "lambada"};
     const int used = snprintf(out, bytes, "%s/%s/%lld", kinds[job->kind],
                               ls_reach_variant(reach, job->variant), (long long)job->size);
     if (job->round > 0 && (size_t)used < bytes)
