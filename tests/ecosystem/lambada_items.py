@@ -1,0 +1,88 @@
+"""LAMBADA, passage by passage: log-likelihoods and greedy flags are those of lm-evaluation-harness
+(`hf` backend) for the same folder. LONGSHOT_LAMBADA names a file with more passages, of which the
+first 100 are compared, LONGSHOT_LAMBADA_MODEL one more folder."""
+
+import json
+import os
+
+import datasets
+import lm_eval
+from lm_eval.models.huggingface import HFLM
+import torch
+
+import check
+
+GOLDEN = os.path.join(os.path.dirname(__file__), "..", "golden", "checkpoints")
+TOLERANCE = 1e-4
+LAST = ["sign", "Harlin", "don't.", "\"yes\"", "naïve", "東京", "end\nand", "12,345", "x", "angel"]
+TASK = {
+    "task": "longshot_lambada",
+    "dataset_path": "json",
+    "output_type": "loglikelihood",
+    "test_split": "test",
+    "doc_to_text": "{{text.split(' ')[:-1]|join(' ')}}",
+    "doc_to_target": "{{' '+text.split(' ')[-1]}}",
+    "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}],
+}
+
+
+def passages():
+    """Short ones, some longer than the window, blanks of all kinds before the last word."""
+    texts = []
+    for i in range(40):
+        before = " ".join(check.WORDS.split(" ")[: 1 + i % 15] * (1 + (i % 4 == 3) * 6))
+        gap = ["", " ", "\n", "\t", "\u3000"][i % 5]
+        texts.append(f"{before} {i}{gap} {LAST[i % len(LAST)]}")
+    path = os.environ.get("LONGSHOT_LAMBADA")
+    if path:
+        with open(path) as file:
+            texts += [json.loads(line)["text"] for line, _ in zip(file, range(100))]
+    return texts
+
+
+def theirs(folder, path):
+    """(log-likelihood, greedy) of each passage, and the window."""
+    model = HFLM(pretrained=folder, device="cpu", dtype="float32",
+                                            batch_size=1)
+    task = dict(TASK, dataset_kwargs={"data_files": {"test": path}})
+    found = lm_eval.simple_evaluate(model=model, tasks=[task], log_samples=True, bootstrap_iters=0)
+    samples = sorted(found["samples"]["longshot_lambada"], key=lambda s: s["doc_id"])
+    return [sample["filtered_resps"][0] for sample in samples], model.max_length
+
+
+def ours(name, folder, path, window):
+    out = f"{check.work}/lambada-{name}"
+    check.longshot("eval", folder, "suite=lambada", f"suite.path={path}", f"suite.window={window}",
+                   f"suite.out={out}", "dtype=f32")
+    with open(f"{out}/samples.jsonl") as file:
+        records = [json.loads(line) for line in file][1:]
+    by_id = {int(record["id"]): record["metrics"] for record in records}
+    return [(by_id[i]["logprob"], by_id[i]["score"] == 1) for i in range(len(by_id))]
+
+
+def one(name, folder):
+    path = f"{check.work}/lambada.jsonl"
+    texts = passages()
+    with open(path, "w") as file:
+        for text in texts:
+            file.write(json.dumps({"text": text}) + "\n")
+    want, window = theirs(folder, path)
+    got = ours(name, folder, path, window)
+    if not len(got) == len(want) == len(texts):
+        raise RuntimeError(f"{len(got)} passages, {len(want)} of theirs, {len(texts)} in all")
+    worst = max(abs(a[0] - float(b[0])) for a, b in zip(got, want))
+    flags = sum(a[1] != bool(b[1]) for a, b in zip(got, want))
+    greedy = sum(a[1] for a in got)
+    check.report(name, worst <= TOLERANCE and flags == 0,
+                 f"{len(got)} passages, window {window}: log-likelihoods differ by {worst:.2g} at "
+                 f"most, {flags} greedy flags differ ({greedy} greedy)")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    datasets.disable_progress_bars()
+    folders = {name: os.path.abspath(f"{GOLDEN}/{name}") for name in ("gpt2", "llama-llama3-sharded")}
+    more = os.environ.get("LONGSHOT_LAMBADA_MODEL")
+    if more:
+        folders[os.path.basename(more.rstrip("/"))] = more
+    check.each(folders, one)
