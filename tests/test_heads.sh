@@ -81,6 +81,9 @@ for a, b in zip(one, two):
     assert all(abs(v - b["metrics"][k]) < 1e-11 * max(1, abs(v)) for k, v in a["metrics"].items())
 P
 
+"$program" eval "$checkpoint" suite=heads suite.lengths=64 suite.samples=1 dtype=bf16 suite.out=narrow \
+    >/dev/null || fail "weights that are kept in bf16 alone"
+
 # ---- methods and mixers ----
 train() { # NAME, settings
     out=$1

@@ -82,9 +82,14 @@ ls_status ls_suite_model_hash(ls_ctx *ctx, const ls_model *model, uint64_t *out)
     void *here;
     ls_text text = {0};
     LS_TRY(ls_parameters_fetch(store, store->master, &here));
-    const uint64_t weights =
-        ls_hash(here, (size_t)store->total * ls_dtype_size(store->master_type));
+    uint64_t weights =
+        ls_hash(here, (size_t)store->master_total * ls_dtype_size(store->master_type));
     ls_parameters_release(store, store->master, here, false);
+    if (store->lean) { /* the master has but a part of them */
+        const uint64_t parts[2] = {
+            weights, ls_hash(store->shadow, (size_t)store->total * sizeof *store->shadow)};
+        weights = ls_hash(parts, sizeof parts);
+    }
     ls_model_config_print(ctx, model->config, false, &text);
     ls_text_printf(ctx, &text, "%s %016llx", ls_dtype_name(model->type),
                    (unsigned long long)weights);
