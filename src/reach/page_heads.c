@@ -10,8 +10,10 @@
 static bool same_head(const json_t *a, const json_t *b) {
     static const char *const keys[] = {"length", "layer", "head"};
     bool same = true;
-    for (size_t i = 0; i < 3; i++)
-        same = same && json_equal(json_object_get(a, keys[i]), json_object_get(b, keys[i]));
+    for (size_t i = 0; i < 3; i++) {
+        const json_t *x = json_object_get(a, keys[i]), *y = json_object_get(b, keys[i]);
+        same = same && ((x == NULL && y == NULL) || json_equal(x, y));
+    }
     return same;
 }
 

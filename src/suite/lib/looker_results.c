@@ -17,15 +17,19 @@ static double score_at(const json_t *cell, const char *metric) {
     return member(json_object_get(cell, "metrics"), metric);
 }
 
-/* Cells of the whole model leave the list. */
+/* Cells of the whole model leave the list, for one that rises with the length. */
 static void take_model(json_t *cells, json_t *model) {
     for (size_t i = 0; i < json_array_size(cells);) {
         json_t *cell = json_array_get(cells, i);
+        size_t at = 0;
         if (json_object_get(cell, "layer") != NULL) {
             i++;
             continue;
         }
-        json_array_append(model, cell);
+        while (at < json_array_size(model) &&
+               member(json_array_get(model, at), "length") < member(cell, "length"))
+            at++;
+        json_array_insert(model, at, cell);
         json_array_remove(cells, i);
     }
 }
