@@ -219,6 +219,12 @@ typedef struct job_list {
 
 static void add(job_list *list, ls_reach_kind kind, int64_t variant, int64_t size, int64_t round) {
     if (list->status != LS_OK) return;
+    for (size_t i = 0; i < list->count; i++) { /* what comes early is part of something later */
+        const ls_reach_job *old = &list->at[i];
+        if (old->kind == kind && old->variant == variant && old->size == size &&
+            old->round == round)
+            return;
+    }
     if (!ls_array_reserve(list->reach->ctx, &list->at, &list->capacity, list->count + 1,
                           sizeof *list->at)) {
         list->status = LS_ENOMEM;
@@ -243,9 +249,8 @@ static int64_t questions_begin(const ls_reach *reach) {
 
 /* Once, twice, four times ... a length and half of it, from `least` tokens on. */
 static void add_lengths(job_list *list, ls_reach_kind kind, int64_t variant, int64_t first,
-                        int64_t least, int64_t round) {
-    const int64_t room = ls_reach_planned(list->reach, "room");
-    for (int64_t length = first; length <= room; length *= 2)
+                        int64_t most, int64_t least, int64_t round) {
+    for (int64_t length = first; length <= most; length *= 2)
         if (length >= least) add(list, kind, variant, length, round);
     if (first / 2 >= least) add(list, kind, variant, first / 2, round);
 }
@@ -296,19 +301,24 @@ static void add_lambada(job_list *list) {
 /* Where there is room for a needle, its question and as much text. */
 static void add_needle(job_list *list, int64_t variant, int64_t round) {
     add_lengths(list, LS_REACH_NEEDLE, variant, questions_begin(list->reach),
+                ls_reach_planned(list->reach, "room"),
                 3 * ls_reach_planned(list->reach, "needle_tokens"), round);
 }
 
 /* Pairs in contexts of about once to four times the first length; at least the smallest. */
+enum { PAIRS_LEAST = 16, TOKENS_OF_PAIR = 24 };
+static int64_t most_pairs(const ls_reach *reach) {
+    return ls_min(4 * questions_begin(reach), ls_reach_planned(reach, "room")) / TOKENS_OF_PAIR;
+}
+static int64_t fewest_pairs(const ls_reach *reach) {
+    int64_t pairs = PAIRS_LEAST;
+    while (4 * pairs < most_pairs(reach)) pairs *= 2;
+    return pairs;
+}
 static void add_middle(job_list *list, int64_t variant, int64_t round) {
-    enum { LEAST = 16, TOKENS_EACH = 24 };
-    const int64_t longest =
-        ls_min(4 * questions_begin(list->reach), ls_reach_planned(list->reach, "room"));
-    const int64_t most = longest / TOKENS_EACH;
-    int64_t pairs = LEAST, taken = 0;
-    while (4 * pairs < most) pairs *= 2;
+    int64_t pairs = fewest_pairs(list->reach), taken = 0;
     do add(list, LS_REACH_MIDDLE, variant, pairs, round);
-    while ((pairs *= 2) <= most && ++taken < 3);
+    while ((pairs *= 2) <= most_pairs(list->reach) && ++taken < 3);
 }
 
 /* The loss with every extension, at one length. */
@@ -317,20 +327,29 @@ static void add_variants(job_list *list, int64_t length) {
         add(list, LS_REACH_PERPLEXITY, v, length, 0);
 }
 
+/* Something of everything: questions and heads at the first length, before any that is longer. */
+static void add_something(job_list *list) {
+    const int64_t first = questions_begin(list->reach);
+    add_lengths(list, LS_REACH_NEEDLE, 0, first, first,
+                3 * ls_reach_planned(list->reach, "needle_tokens"), 1);
+    add(list, LS_REACH_MIDDLE, 0, fewest_pairs(list->reach), 1);
+    add_lambada(list);
+    add_heads(list, false, 1);
+}
+
 static void add_first(job_list *list) {
     const int64_t trained = list->reach->model.trained.config.trained_length;
     const int64_t room = ls_reach_planned(list->reach, "room");
     static const double between[] = {1.25, 1.5, 3, 6, 12};
-    add_lengths(list, LS_REACH_PERPLEXITY, 0, loss_begins(list->reach), 1, 0);
-    add_needle(list, 0, 1);
-    add_middle(list, 0, 1);
-    add_lambada(list);
-    add_heads(list, false, 1);
+    add_lengths(list, LS_REACH_PERPLEXITY, 0, loss_begins(list->reach), room, 1, 0);
+    add_something(list);
     for (int64_t length = 2 * trained; length <= room; length *= 2) add_variants(list, length);
     if (trained <= room) add_variants(list, trained);
     for (int64_t times = 1; times <= 4 && times * loss_begins(list->reach) <= room; times *= 4)
         add(list, LS_REACH_RESOLUTION, 0, times * loss_begins(list->reach), 0);
     add_heads(list, true, 1);
+    add_needle(list, 0, 1);
+    add_middle(list, 0, 1);
     for (size_t i = 0; i < sizeof between / sizeof between[0]; i++)
         if (between[i] * (double)trained < (double)room)
             add(list, LS_REACH_PERPLEXITY, 0, (int64_t)(between[i] * (double)trained), 0);
