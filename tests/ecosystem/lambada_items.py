@@ -2,13 +2,15 @@
 (`hf` backend) for the same folder. LONGSHOT_LAMBADA names a file with more passages, of which the
 first 100 are compared, LONGSHOT_LAMBADA_MODEL one more folder."""
 
+import contextlib
 import json
 import os
 
 import datasets
 import lm_eval
-from lm_eval.models.huggingface import HFLM
 import torch
+from lm_eval.models.huggingface import HFLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import check
 
@@ -40,11 +42,39 @@ def passages():
     return texts
 
 
-def theirs(folder, path, dtype):
+@contextlib.contextmanager
+def in_double():
+    """Where transformers computes in float32 whatever the model's type, as angles of rotations, it
+    computes in float64."""
+    narrow, to_float = torch.float32, torch.Tensor.float
+    torch.float32, torch.Tensor.float = torch.float64, torch.Tensor.double
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.float32, torch.Tensor.float = narrow, to_float
+    torch.set_default_dtype(narrow)
+
+
+def model_of(folder, wide):
+    read = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    if not wide:
+        return read
+    weights = {key: value.double() for key, value in read.state_dict().items()}
+    with in_double():
+        read.config.dtype = torch.float64
+        model = type(read)._from_config(read.config).double()
+        model.load_state_dict(weights)
+        model.tie_weights()
+    return model
+
+
+def theirs(folder, path, wide):
     """(log-likelihood, greedy) of each passage, and the window."""
-    model = HFLM(pretrained=folder, device="cpu", dtype=dtype, batch_size=1)
+    model = HFLM(pretrained=model_of(folder, wide), batch_size=1,
+                 tokenizer=AutoTokenizer.from_pretrained(folder))
     task = dict(TASK, dataset_kwargs={"data_files": {"test": path}})
-    found = lm_eval.simple_evaluate(model=model, tasks=[task], log_samples=True, bootstrap_iters=0)
+    with in_double() if wide else contextlib.nullcontext():
+        found = lm_eval.simple_evaluate(model=model, tasks=[task], log_samples=True,
+                                        bootstrap_iters=0)
     samples = sorted(found["samples"]["longshot_lambada"], key=lambda s: s["doc_id"])
     return [sample["filtered_resps"][0] for sample in samples], model.max_length
 
@@ -65,8 +95,8 @@ def one(name, folder):
     with open(path, "w") as file:
         for text in texts:
             file.write(json.dumps({"text": text}) + "\n")
-    for dtype, of_theirs in (("f64", "float64"), ("f32", "float32")):
-        want, window = theirs(folder, path, of_theirs)
+    for dtype in ("f64", "f32"):
+        want, window = theirs(folder, path, dtype == "f64")
         got = ours(name, folder, path, window, dtype)
         if not len(got) == len(want) == len(texts):
             raise RuntimeError(f"{len(got)} passages, {len(want)} of theirs, {len(texts)} in all")
