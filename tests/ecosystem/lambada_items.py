@@ -47,10 +47,12 @@ def in_double():
     """Where transformers computes in float32 whatever the model's type, as angles of rotations, it
     computes in float64."""
     narrow, to_float = torch.float32, torch.Tensor.float
-    torch.float32, torch.Tensor.float = torch.float64, torch.Tensor.double
+    torch.float = torch.float32 = torch.float64
+    torch.Tensor.float = torch.Tensor.double
     torch.set_default_dtype(torch.float64)
     yield
-    torch.float32, torch.Tensor.float = narrow, to_float
+    torch.float = torch.float32 = narrow
+    torch.Tensor.float = to_float
     torch.set_default_dtype(narrow)
 
 
