@@ -293,6 +293,7 @@ static void reach_cell(const reach_page *page, const json_t *list, const char *v
         snprintf(text, sizeof text, "%s%s",
                  json_is_true(json_object_get(one, "at_least")) ? "at least " : "", length);
         if (value == 0) snprintf(text, sizeof text, "nowhere");
+        if (json_is_false(json_object_get(one, "measured"))) value = NAN;
     }
     ls_table_cell(page->ctx, value, text, page->out);
 }
