@@ -27,7 +27,8 @@ typedef struct ls_cli {
     ls_settings settings;     /* the recipe, overridden by the key=value words */
     const char *const *words; /* words that are neither settings nor flags */
     size_t word_count;
-    const char *recipe; /* the file that the settings began with, or NULL */
+    const char *recipe; /* the file or folder that the settings began with, or NULL */
+    const char *folder; /* that folder: what was made of them; or NULL */
     bool json, quiet, help;
     bool live;      /* progress is one line that is written again and again */
     bool line_open; /* such a line stands on the terminal now */
@@ -42,6 +43,7 @@ typedef struct ls_verb {
     const ls_section *sections; /* or NULL */
     bool model_keys;            /* also takes mixer.*, position.*, extend and extend.* */
     bool recipe;                /* the first word may name a recipe */
+    const char *kept_recipe;    /* or a folder, which has it under this name; NULL: it may not */
     bool computes;              /* runs programs: on device= */
     bool orderly; /* heeds a signal itself, and has something to keep before it ends */
     ls_status (*run)(ls_cli *cli);

@@ -11,6 +11,7 @@
 #include <xmmintrin.h>
 #endif
 
+#include "base/file.h"
 #include "cli/cli.h"
 #include "tensor/engine/device.h"
 #include "tensor/engine/kernel.h"
@@ -95,6 +96,20 @@ static ls_status take_flag(ls_cli *cli, const char *word) {
     return LS_OK;
 }
 
+/* A recipe, or the folder that one was made from, which then is what the verb goes on with. */
+static ls_status read_recipe(ls_cli *cli, const char *word) {
+    char path[4096];
+    cli->recipe = word;
+    if (cli->verb->kept_recipe == NULL || !ls_path_is_folder(word))
+        return ls_settings_read(&cli->ctx, &cli->settings, word);
+    LS_TRY(ls_path_join(&cli->ctx, path, sizeof path, word, cli->verb->kept_recipe));
+    if (!ls_path_exists(path))
+        return LS_FAIL(&cli->ctx, LS_EINPUT, "%s is no folder of a run: it has no %s", word,
+                       cli->verb->kept_recipe);
+    cli->folder = word;
+    return ls_settings_read(&cli->ctx, &cli->settings, path);
+}
+
 /* Sorts the words after the verb; `words` has room for all. */
 static ls_status sort_words(ls_cli *cli, int count, char **argv, const char **words) {
     ls_ctx *ctx = &cli->ctx;
@@ -111,8 +126,7 @@ static ls_status sort_words(ls_cli *cli, int count, char **argv, const char **wo
     }
     cli->words = words;
     if (cli->verb->recipe && cli->word_count > 0) {
-        LS_TRY(ls_settings_read(ctx, &cli->settings, words[0]));
-        cli->recipe = words[0];
+        LS_TRY(read_recipe(cli, words[0]));
         cli->words++;
         cli->word_count--;
     }

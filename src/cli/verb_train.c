@@ -69,8 +69,11 @@ static ls_status run(ls_cli *cli) {
     if (cli->word_count > 0)
         return LS_FAIL(ctx, LS_EUSE, "`%s` is neither key=value nor the one recipe", cli->words[0]);
     LS_TRY(ls_cli_read(cli, "", &key_table, &about));
+    if (about.out[0] == '\0' && cli->folder != NULL)
+        snprintf(about.out, sizeof about.out, "%s", cli->folder);
     const ls_training_request request = {.settings = &cli->settings,
                                          .folder = about.out,
+                                         .resolved = cli->folder != NULL,
                                          .cache = cli->common.cache,
                                          .seed = cli->common.seed,
                                          .small = cli->recipe == NULL};
@@ -96,17 +99,20 @@ const ls_verb ls_verb_train = {
     .name = "train",
     .place = 3,
     .summary = "Train a model, or go on with a run that was cut",
-    .usage = "[RECIPE.yaml] [key=value ...]",
+    .usage = "[RECIPE.yaml|RUN] [key=value ...]",
     .about =
         "Without a recipe a small model is trained on the default corpus; with task=NAME on that\n"
         "task, at its own length unless train.length says another. The run folder gets\n"
         "config.yaml (all settings), env.json, metrics and checkpoints. The same command on\n"
-        "an existing folder continues it; other settings are refused. SIGTERM, SIGINT and\n"
+        "an existing folder continues it; other settings are refused. `longshot train RUN` goes on\n"
+        "with a run by its folder, also to more steps (train.steps=N) where its learning rate has\n"
+        "not begun to fall. SIGTERM, SIGINT and\n"
         "SIGUSR1 end the run after a checkpoint (exit code 75); a second SIGINT at once. A run whose\n"
         "last steps the guard rejected ends with exit code 3.\n",
     .sections = sections,
     .model_keys = true,
     .recipe = true,
+    .kept_recipe = "config.yaml",
     .orderly = true,
     .computes = true,
     .run = run,

@@ -124,6 +124,8 @@ ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_t
         (ls_training){.ctx = ctx, .given = request->settings, .cache = request->cache, .lock = -1};
     if (strlen(request->folder) >= sizeof out->folder)
         return LS_FAIL(ctx, LS_EUSE, "the path %.40s... is too long", request->folder);
+    /* what a checkpoint that the run went on from does to its positions is settled, too */
+    out->scaled = request->resolved && ls_settings_has(out->given, "extend");
     LS_TRY(take_public_model(out));
     LS_TRY(ls_task_read(ctx, out->given, ls_training_facts, &settings->task));
     if (request->small) LS_TRY(take_small_model(out, settings->task.type == NULL));
