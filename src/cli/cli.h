@@ -44,6 +44,7 @@ typedef struct ls_verb {
     bool model_keys;            /* also takes mixer.*, position.*, extend and extend.* */
     bool recipe;                /* the first word may name a recipe */
     const char *kept_recipe;    /* or a folder, which has it under this name; NULL: it may not */
+    bool sweeps;                /* takes -m KEY=A,B, which becomes sweep.KEY */
     bool computes;              /* runs programs: on device= */
     bool orderly; /* heeds a signal itself, and has something to keep before it ends */
     ls_status (*run)(ls_cli *cli);
@@ -80,6 +81,8 @@ ls_dtype ls_cli_dtype(int choice);
 /* The device= of the call: "cpu", "cuda". */
 const char *ls_cli_device(const ls_cli *cli);
 
+/* The study that the settings describe; `file` names it. */
+ls_status ls_cli_run_study(ls_cli *cli, const char *file);
 /* eval with suite=NAME; type NULL: as trained. */
 ls_status ls_cli_run_suite(ls_cli *cli, const ls_dtype *type);
 

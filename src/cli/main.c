@@ -110,6 +110,18 @@ static ls_status read_recipe(ls_cli *cli, const char *word) {
     return ls_settings_read(&cli->ctx, &cli->settings, path);
 }
 
+/* -m KEY=A,B */
+static ls_status take_sweep(ls_cli *cli, const char *word) {
+    char key[256];
+    const char *equals = word == NULL ? NULL : strchr(word, '=');
+    if (equals == NULL || !is_setting(word))
+        return LS_FAIL(&cli->ctx, LS_EUSE,
+                       "-m stands before a key and its values: -m train.lr=1e-3,3e-3");
+    if ((size_t)snprintf(key, sizeof key, "sweep.%.*s", (int)(equals - word), word) >= sizeof key)
+        return LS_FAIL(&cli->ctx, LS_EUSE, "the key of `%.40s...` is too long", word);
+    return ls_settings_put(&cli->ctx, &cli->settings, key, equals + 1);
+}
+
 /* Sorts the words after the verb; `words` has room for all. */
 static ls_status sort_words(ls_cli *cli, int count, char **argv, const char **words) {
     ls_ctx *ctx = &cli->ctx;
@@ -119,6 +131,8 @@ static ls_status sort_words(ls_cli *cli, int count, char **argv, const char **wo
         bool flag = argv[i][0] == '-' && argv[i][1] != '\0' && !flags_end && !help_verb;
         if (flag && strcmp(argv[i], "--") == 0)
             flags_end = true;
+        else if (flag && cli->verb->sweeps && strcmp(argv[i], "-m") == 0)
+            i++; /* its word is taken below */
         else if (flag)
             LS_TRY(take_flag(cli, argv[i]));
         else if (!is_setting(argv[i]))
@@ -130,8 +144,14 @@ static ls_status sort_words(ls_cli *cli, int count, char **argv, const char **wo
         cli->words++;
         cli->word_count--;
     }
-    for (int i = 0; i < count; i++)
-        if (is_setting(argv[i])) LS_TRY(ls_settings_put_word(ctx, &cli->settings, argv[i]));
+    flags_end = false;
+    for (int i = 0; i < count; i++) {
+        flags_end |= strcmp(argv[i], "--") == 0;
+        if (cli->verb->sweeps && !flags_end && strcmp(argv[i], "-m") == 0)
+            LS_TRY(take_sweep(cli, ++i < count ? argv[i] : NULL));
+        else if (is_setting(argv[i]))
+            LS_TRY(ls_settings_put_word(ctx, &cli->settings, argv[i]));
+    }
     return LS_OK;
 }
 

@@ -554,6 +554,29 @@ static ls_status rehearse(loop *l) {
     return compute(l, &l->loss);
 }
 
+/* Some steps as they would be done, for less than a second where they are short; the first, which
+ * settles things, is not timed. */
+static ls_status try_steps(loop *l, double *seconds) {
+    enum { STEPS = 8 };
+    const double enough = 0.4;
+    double begun = 0, norm;
+    LS_TRY(take_memory(l));
+    ls_parameters_clear_gradient(l->job->store);
+    for (int64_t done = 0; done <= STEPS; done++) {
+        LS_TRY(ls_check_stop(l->ctx, "timing the steps"));
+        if (done == 1) begun = ls_clock();
+        if (done > 1 && ls_clock() - begun > enough) break;
+        LS_TRY(compute(l, &l->loss));
+        LS_TRY(ls_optimizer_norm(l->ctx, l->optimizer, &norm));
+        l->step++;
+        l->batch++;
+        ls_optimizer_update(l->ctx, l->optimizer, ls_schedule_rate(&l->schedule, 0), norm,
+                            ++l->updates);
+        if (done > 0) *seconds = (ls_clock() - begun) / (double)done;
+    }
+    return LS_OK;
+}
+
 /* A run whose weights were last updated some steps ago has not learnt what it was asked to. */
 static ls_status check_end(loop *l) {
     if (l->step < l->settings->steps || l->guard.in_a_row == 0) return LS_OK;
@@ -598,10 +621,14 @@ ls_status ls_train_run(ls_ctx *ctx, const ls_train_job *job, ls_train_result *re
               .saved_step = -1};
     l.started = l.logged_at = ls_clock();
     *result = (ls_train_result){0};
-    ls_status status = ctx->rehearsal ? rehearse(&l) : begin(&l);
+    const bool runs = !ctx->rehearsal && !job->trial;
+    ls_status status = runs             ? begin(&l)
+                       : ctx->rehearsal ? rehearse(&l)
+                                        : try_steps(&l, &result->step_seconds);
+    result->step_operations = (double)job->settings->accumulate * ls_program_flops(job->program);
     result->resumed = l.first_step = l.step;
     const bool over = l.step >= l.settings->steps || is_exhausted(&l);
-    if (status == LS_OK && !ctx->rehearsal && (!over || l.saved_step < 0)) {
+    if (status == LS_OK && runs && (!over || l.saved_step < 0)) {
         status = ls_metrics_open(ctx, job->folder, l.step, l.settings->log_every,
                                  job->validation != NULL, &l.metrics);
         bool needs_start = l.guard.settings.policy == LS_GUARD_ROLLBACK && l.saved_step < 0;
@@ -610,7 +637,7 @@ ls_status ls_train_run(ls_ctx *ctx, const ls_train_job *job, ls_train_result *re
         ls_status closed = ls_metrics_close(ctx, l.metrics);
         if (status == LS_OK) status = closed;
     }
-    if (status == LS_OK) status = check_end(&l);
+    if (status == LS_OK && runs) status = check_end(&l);
     result->step = l.step;
     result->tokens = l.tokens;
     result->rejected = l.guard.rejected;

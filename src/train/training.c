@@ -283,6 +283,7 @@ ls_status ls_training_run(ls_training *t, const ls_training_hooks *hooks, ls_tra
     ls_train_job job = {.folder = t->folder,
                         .settings = train,
                         .stop = hooks->stop,
+                        .trial = hooks->trial,
                         .step = hooks->step,
                         .progress = hooks->progress,
                         .user = hooks->user};
@@ -292,15 +293,30 @@ ls_status ls_training_run(ls_training *t, const ls_training_hooks *hooks, ls_tra
     LS_TRY(ls_run_folder_config(ctx, t->folder, &t->settings, &t->config));
     LS_TRY(ls_model_new(ctx, &t->settings.model, ls_train_dtype(train), (uint64_t)train->seed, true,
                         &t->model));
-    if (!ctx->rehearsal) {
+    const bool runs = !ctx->rehearsal && !hooks->trial;
+    if (runs) {
         LS_TRY(begin_with_weights(t));
         LS_TRY(make_folder(t));
     }
     job.peak = hooks->peak;
-    if (job.peak == 0 && !ctx->rehearsal) LS_TRY(find_peak(t, &job.peak));
+    if (job.peak == 0 && runs) LS_TRY(find_peak(t, &job.peak));
     job.config = t->config.bytes;
     return corpus ? ls_train_model(ctx, t->model, t->loader, &job, result)
                   : ls_train_model_on(ctx, t->model, &job, result);
+}
+
+json_t *ls_training_json(const ls_training *t, const ls_train_result *result) {
+    json_t *json = json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:f}", "folder", t->folder,
+                             "parameters", (json_int_t)ls_parameters_elements(t->model->store),
+                             "resumed", (json_int_t)result->resumed, "step",
+                             (json_int_t)result->step, "tokens", (json_int_t)result->tokens,
+                             "rejected", (json_int_t)result->rejected, "loss", result->loss);
+    if (result->best_step > 0)
+        json_object_set_new(json, "validation",
+                            json_pack("{s:I, s:f, s:b}", "step", (json_int_t)result->best_step,
+                                      "loss", result->best_loss, "ended_early",
+                                      (int)result->ended_early));
+    return json;
 }
 
 void ls_training_clear(ls_training *t) {
