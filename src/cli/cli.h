@@ -62,6 +62,10 @@ ls_status ls_verb_find(ls_ctx *ctx, const char *name, const ls_verb **out);
 ls_status ls_cli_read(ls_cli *cli, const char *prefix, const ls_option_table *table, void *into);
 /* LS_EUSE naming a key that no one has read, and the nearest that the verb knows. */
 ls_status ls_cli_finish_settings(ls_cli *cli);
+/* A whole file, or with "-" the standard input to its end; at most so many bytes. */
+ls_status ls_cli_input(ls_cli *cli, const char *path, size_t most, ls_text *out);
+/* The prompt: prompt=, the second word, a file or, where one of them is "-", the standard input. */
+ls_status ls_cli_prompt(ls_cli *cli, const char *file, ls_text *out);
 /* Prints to stdout; a full disk or closed pipe is LS_EIO. */
 ls_status ls_cli_print(ls_cli *cli, const char *text, size_t length);
 ls_status ls_cli_print_text(ls_cli *cli, ls_text *text); /* prints and clears */
