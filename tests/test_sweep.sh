@@ -47,6 +47,7 @@ assert results["best_arm"] == best and best.startswith("lr3e-2"), (best, results
 P
 best=$(python3 -c 'import json; print(json.load(open("runs/sweep/results.json"))["best_arm"])')
 grep -q "lowest validation loss: $best," out.txt || fail "the summary does not name the best: $(cat out.txt)"
+grep -q "Validation loss" runs/sweep/report.html || fail "the page has no curve of the validation loss"
 cp runs/sweep/results.json first.json
 study sweep.yaml jobs=2 && cmp -s first.json runs/sweep/results.json || fail "the same command does not give the same"
 study runs/sweep/study.yaml out=runs/again check=true || fail "study.yaml is no study: $(cat err.txt)"

@@ -140,6 +140,10 @@ static json_t *result_row(const evidence *e, size_t index) {
             spread share = spread_of(e, "results", index, judged[i]);
             put_spread(row, judged[i], &share);
         }
+    if (json_object_get(first, "chance") != NULL) {
+        spread chance = spread_of(e, "results", index, "chance");
+        json_object_set_new(row, "chance", number_json(mean(&chance)));
+    }
     spread bits = spread_of(e, "results", index, "bits_per_byte");
     json_object_set_new(row, "bits_per_byte", number_json(mean(&bits)));
     json_object_set_new(row, "n", json_integer(e->count));
@@ -268,6 +272,14 @@ static const json_t *best_arm(const ls_study *study, const json_t *arms) {
     return trained > 1 ? json_object_get(best, "name") : NULL;
 }
 
+static void put_curves(const evidence *e, json_t *arm) {
+    json_object_set_new(arm, "training", ls_study_curve(e->study, e->arm, "loss"));
+    json_t *validation = ls_study_curve(e->study, e->arm, "validation_loss");
+    if (json_array_size(json_object_get(validation, "step")) > 0)
+        json_object_set(arm, "validation", validation);
+    json_decref(validation);
+}
+
 static json_t *arm_json(const evidence *e) {
     const ls_study_arm *about = &e->study->arms[e->arm];
     json_t *arm = json_object(), *missing = json_array();
@@ -296,6 +308,7 @@ static json_t *arm_json(const evidence *e) {
     }
     put_validation(e, arm);
     json_object_set_new(arm, "data_hash", data_json(e));
+    if (about->trains) put_curves(e, arm);
     json_object_set_new(arm, "seeds", json_integer(e->count));
     json_object_set_new(arm, "missing_seeds", missing);
     json_object_set_new(arm, "results", list_of(e, "results", result_row));

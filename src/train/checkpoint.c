@@ -159,8 +159,8 @@ ls_status ls__checkpoint_write(ls_ctx *ctx, const char *folder, const ls_checkpo
                                                   (json_int_t)length, "xxh3", hash)) != 0)
             status = LS_FAIL(ctx, LS_ENOMEM, "no memory for a manifest");
     }
+    /* the last of them, and durable: its rename syncs the folder with the names of all */
     if (status == LS_OK) status = write_manifest(ctx, folder, list, checkpoint);
-    if (status == LS_OK) status = ls_folder_sync(ctx, folder);
 fail:
     json_decref(list);
     return status;
