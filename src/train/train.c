@@ -554,25 +554,25 @@ static ls_status rehearse(loop *l) {
     return compute(l, &l->loss);
 }
 
-/* Some steps as they would be done, for less than a second where they are short; the first, which
- * settles things, is not timed. */
+/* Some steps as they would be done, for less than a second where they are short. The first, which
+ * settles things, counts only where it is long itself. */
 static ls_status try_steps(loop *l, double *seconds) {
     enum { STEPS = 8 };
     const double enough = 0.4;
-    double begun = 0, norm;
     LS_TRY(take_memory(l));
     ls_parameters_clear_gradient(l->job->store);
-    for (int64_t done = 0; done <= STEPS; done++) {
+    double begun = ls_clock(), passed = 0, norm;
+    for (int64_t done = 0; done <= STEPS && passed < enough; done++) {
         LS_TRY(ls_check_stop(l->ctx, "timing the steps"));
-        if (done == 1) begun = ls_clock();
-        if (done > 1 && ls_clock() - begun > enough) break;
         LS_TRY(compute(l, &l->loss));
         LS_TRY(ls_optimizer_norm(l->ctx, l->optimizer, &norm));
         l->step++;
         l->batch++;
         ls_optimizer_update(l->ctx, l->optimizer, ls_schedule_rate(&l->schedule, 0), norm,
                             ++l->updates);
-        if (done > 0) *seconds = (ls_clock() - begun) / (double)done;
+        passed = ls_clock() - begun;
+        *seconds = passed / (double)ls_max(done, 1);
+        if (done == 0 && passed < enough) begun = ls_clock();
     }
     return LS_OK;
 }
