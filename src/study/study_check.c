@@ -209,10 +209,11 @@ static void print_total(const ls_study *study, const total *all, ls_text *out) {
                    1e-6 * (double)all->bytes *
                        (double)ls_min(jobs, ls_max(all->trainings, all->evaluations)));
     if (all->trainings > all->untimed)
-        ls_text_printf(ctx, out,
-                       "the trainings take about %.3g %s, by the speed of their first steps here, "
-                       "without validation and tests\n",
-                       seconds < 600 ? seconds : seconds / 60, seconds < 600 ? "s" : "minutes");
+        ls_text_printf(
+            ctx, out,
+            "the trainings take about %.3g %s, by the fastest of some steps of each here, "
+            "without validation and tests\n",
+            seconds < 600 ? seconds : seconds / 60, seconds < 600 ? "s" : "minutes");
     if (all->untimed > 0)
         ls_text_printf(ctx, out,
                        "%" PRId64 " trainings are too large to be tried, or not for this "
