@@ -143,8 +143,11 @@ code=0
 "$program" eval runs/a eval.lengths=16,32,64 eval.tokens=0 --json >one.json
 "$program" eval runs/a eval.lengths=16,32,64 eval.tokens=0 eval.chunk=7 eval.batch=3 --json >two.json
 python3 - <<'P'
-import json
-one, two, kept = (json.load(open(f)) for f in ("one.json", "two.json", "runs/a/eval/nonoverlap.json"))
+import glob, json
+one, two = (json.load(open(f)) for f in ("one.json", "two.json"))
+kept = [json.load(open(f)) for f in glob.glob("runs/a/eval/nonoverlap-16+32+64-step*-*.json")]
+assert len(kept) == 2, "each evaluation keeps its own file"
+kept = [k for k in kept if k["settings"]["chunk"] == one["settings"]["chunk"]][0]
 for a, b, c in zip(one["results"], two["results"], kept["results"]):
     assert a["length"] == b["length"] == c["length"] and a["tokens"] == b["tokens"] == c["tokens"]
     assert abs(a["loss"] - b["loss"]) < 1e-5 * a["loss"], (a, b)
@@ -160,9 +163,9 @@ assert [r["protocol"] for r in got["results"]] == ["slide", "slide", "lex", "lex
 assert [r["stride"] for r in got["results"]] == [8, 8, 32, 64]
 assert [r["length"] for r in got["resolution"]] == [32, 64]
 assert all(-1 < r["R_head"] < 1 and 0 <= r["M_head"] <= 1 for r in got["resolution"])'
-[ -e runs/a/eval/slide+lex-stride8.json ] || fail "no file for protocols and stride"
+ls runs/a/eval/slide+lex-stride8-32+64-*.json >/dev/null || fail "no file for protocols and stride"
 "$program" eval runs/a eval.lengths=64 extend=yarn extend.factor=2 | grep -q "^nonoverlap *64 "
-[ -e runs/a/eval/nonoverlap-yarn-factor2.json ] || fail "no result of the extension"
+ls runs/a/eval/nonoverlap-64-yarn-factor2-*.json >/dev/null || fail "no result of the extension"
 code=0
 "$program" eval runs/a eval.lengths=1000000 2>err.txt || code=$?
 [ $code -eq 3 ] || fail "a length that no document has left with $code"

@@ -70,7 +70,7 @@ refuses 2 "stats writes nothing" data out=x data.corpus=text.txt
 
 # recipes
 refuses 3 "No such file" train nothing.yaml
-refuses 3 "not a plain file" train folder
+refuses 3 "no folder of a run" train folder
 printf 'a: [1, 2\n' >broken.yaml
 refuses 3 "broken.yaml" train broken.yaml
 printf 'a: &a [1]\nb: *a\n' >alias.yaml

@@ -272,6 +272,8 @@ static void the_best_is_kept_and_read_with_care(void **state) {
     ls_best best = {0}, read;
     assert_false(ls_best_take(&best, 5, NAN));
     assert_int_equal(best.stale, 1);
+    assert_true(ls_best_take(&best, 6, 3.5));
+    assert_false(ls_best_take(&best, 8, 3.6));
     assert_true(ls_best_take(&best, 10, 2.5));
     assert_false(ls_best_take(&best, 15, 2.5)); /* no better is not better */
     assert_false(ls_best_take(&best, 20, INFINITY));

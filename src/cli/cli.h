@@ -27,7 +27,8 @@ typedef struct ls_cli {
     ls_settings settings;     /* the recipe, overridden by the key=value words */
     const char *const *words; /* words that are neither settings nor flags */
     size_t word_count;
-    const char *recipe; /* the file that the settings began with, or NULL */
+    const char *recipe; /* the file or folder that the settings began with, or NULL */
+    const char *folder; /* that folder: what was made of them; or NULL */
     bool json, quiet, help;
     bool live;      /* progress is one line that is written again and again */
     bool line_open; /* such a line stands on the terminal now */
@@ -43,6 +44,8 @@ typedef struct ls_verb {
     const ls_section *sections; /* or NULL */
     bool model_keys;            /* also takes mixer.*, position.*, extend and extend.* */
     bool recipe;                /* the first word may name a recipe */
+    const char *kept_recipe;    /* or a folder, which has it under this name; NULL: it may not */
+    bool sweeps;                /* takes -m KEY=A,B, which becomes sweep.KEY */
     bool computes;              /* runs programs: on device= */
     bool orderly; /* heeds a signal itself, and has something to keep before it ends */
     ls_status (*run)(ls_cli *cli);
@@ -60,6 +63,10 @@ ls_status ls_verb_find(ls_ctx *ctx, const char *name, const ls_verb **out);
 ls_status ls_cli_read(ls_cli *cli, const char *prefix, const ls_option_table *table, void *into);
 /* LS_EUSE naming a key that no one has read, and the nearest that the verb knows. */
 ls_status ls_cli_finish_settings(ls_cli *cli);
+/* A whole file, or with "-" the standard input to its end; at most so many bytes. */
+ls_status ls_cli_input(ls_cli *cli, const char *path, size_t most, ls_text *out);
+/* The prompt: prompt=, the second word, a file or, where one of them is "-", the standard input. */
+ls_status ls_cli_prompt(ls_cli *cli, const char *file, ls_text *out);
 /* Prints to stdout; a full disk or closed pipe is LS_EIO. */
 ls_status ls_cli_print(ls_cli *cli, const char *text, size_t length);
 ls_status ls_cli_print_text(ls_cli *cli, ls_text *text); /* prints and clears */
@@ -81,6 +88,8 @@ ls_dtype ls_cli_dtype(int choice);
 /* The device= of the call: "cpu", "cuda". */
 const char *ls_cli_device(const ls_cli *cli);
 
+/* The study that the settings describe; `file` names it. */
+ls_status ls_cli_run_study(ls_cli *cli, const char *file);
 /* eval with suite=NAME; type NULL: as trained. */
 ls_status ls_cli_run_suite(ls_cli *cli, const ls_dtype *type);
 

@@ -11,6 +11,7 @@
 #include <xmmintrin.h>
 #endif
 
+#include "base/file.h"
 #include "cli/cli.h"
 #include "tensor/engine/device.h"
 #include "tensor/engine/kernel.h"
@@ -100,6 +101,32 @@ static ls_status take_flag(ls_cli *cli, const char *word) {
     return LS_OK;
 }
 
+/* A recipe, or the folder that one was made from, which then is what the verb goes on with. */
+static ls_status read_recipe(ls_cli *cli, const char *word) {
+    char path[4096];
+    cli->recipe = word;
+    if (cli->verb->kept_recipe == NULL || !ls_path_is_folder(word))
+        return ls_settings_read(&cli->ctx, &cli->settings, word);
+    LS_TRY(ls_path_join(&cli->ctx, path, sizeof path, word, cli->verb->kept_recipe));
+    if (!ls_path_exists(path))
+        return LS_FAIL(&cli->ctx, LS_EINPUT, "%s is no folder of a run: it has no %s", word,
+                       cli->verb->kept_recipe);
+    cli->folder = word;
+    return ls_settings_read(&cli->ctx, &cli->settings, path);
+}
+
+/* -m KEY=A,B */
+static ls_status take_sweep(ls_cli *cli, const char *word) {
+    char key[256];
+    const char *equals = word == NULL ? NULL : strchr(word, '=');
+    if (equals == NULL || !is_setting(word))
+        return LS_FAIL(&cli->ctx, LS_EUSE,
+                       "-m stands before a key and its values: -m train.lr=1e-3,3e-3");
+    if ((size_t)snprintf(key, sizeof key, "sweep.%.*s", (int)(equals - word), word) >= sizeof key)
+        return LS_FAIL(&cli->ctx, LS_EUSE, "the key of `%.40s...` is too long", word);
+    return ls_settings_put(&cli->ctx, &cli->settings, key, equals + 1);
+}
+
 /* Sorts the words after the verb; `words` has room for all. */
 static ls_status sort_words(ls_cli *cli, int count, char **argv, const char **words) {
     ls_ctx *ctx = &cli->ctx;
@@ -109,6 +136,8 @@ static ls_status sort_words(ls_cli *cli, int count, char **argv, const char **wo
         bool flag = argv[i][0] == '-' && argv[i][1] != '\0' && !flags_end && !help_verb;
         if (flag && strcmp(argv[i], "--") == 0)
             flags_end = true;
+        else if (flag && cli->verb->sweeps && strcmp(argv[i], "-m") == 0)
+            i++; /* its word is taken below */
         else if (flag)
             LS_TRY(take_flag(cli, argv[i]));
         else if (!is_setting(argv[i]))
@@ -116,13 +145,18 @@ static ls_status sort_words(ls_cli *cli, int count, char **argv, const char **wo
     }
     cli->words = words;
     if (cli->verb->recipe && cli->word_count > 0) {
-        LS_TRY(ls_settings_read(ctx, &cli->settings, words[0]));
-        cli->recipe = words[0];
+        LS_TRY(read_recipe(cli, words[0]));
         cli->words++;
         cli->word_count--;
     }
-    for (int i = 0; i < count; i++)
-        if (is_setting(argv[i])) LS_TRY(ls_settings_put_word(ctx, &cli->settings, argv[i]));
+    flags_end = false;
+    for (int i = 0; i < count; i++) {
+        flags_end |= strcmp(argv[i], "--") == 0;
+        if (cli->verb->sweeps && !flags_end && strcmp(argv[i], "-m") == 0)
+            LS_TRY(take_sweep(cli, ++i < count ? argv[i] : NULL));
+        else if (is_setting(argv[i]))
+            LS_TRY(ls_settings_put_word(ctx, &cli->settings, argv[i]));
+    }
     return LS_OK;
 }
 

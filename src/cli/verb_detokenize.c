@@ -1,7 +1,6 @@
 /* longshot detokenize: the text of ids. */
 #include <string.h>
 
-#include "base/file.h"
 #include "cli/cli.h"
 #include "data/tokenizer.h"
 
@@ -13,7 +12,10 @@ typedef struct detokenize_keys {
 } detokenize_keys;
 #define FIELD(name) detokenize_keys, name
 static const ls_option keys[] = {
-    LS_TEXT("file", FIELD(file), "", "File with the ids."),
+    LS_TEXT(
+        "file", FIELD(file), "",
+        "File with the ids, as ids= has them or as tokenize --json writes them; `-`: the standard "
+        "input."),
     LS_BOOL("special", FIELD(special), "true",
             "Whether special tokens are printed; false: they are left out."),
 };
@@ -24,30 +26,9 @@ static const ls_option id_keys[] = {
     {.key = "ids",
      .type = LS_OPTION_TEXT,
      .fallback = "",
-     .help = "The ids, between commas or spaces."},
+     .help = "The ids, between commas or spaces, or as JSON."},
 };
 static const ls_option_table id_table = LS_OPTIONS(id_keys, char[LS_OPTION_TEXT_BYTES]);
-
-static ls_status read_ids(ls_ctx *ctx, const char *text, ls_ids *out) {
-    static const char between[] = ", \t\r\n";
-    char word[24];
-    for (text += strspn(text, between); *text != '\0'; text += strspn(text, between)) {
-        size_t length = strcspn(text, between);
-        int64_t value = -1;
-        if (length < sizeof word) {
-            memcpy(word, text, length);
-            word[length] = '\0';
-            if (!ls_parse_int(word, &value)) value = -1;
-        }
-        if (value < 0 || value > INT32_MAX)
-            return LS_FAIL(ctx, LS_EUSE, "ids: `%.*s` is no id", (int)(length < 40 ? length : 40),
-                           text);
-        int32_t id = (int32_t)value;
-        LS_TRY(ls_ids_append(ctx, out, &id, 1));
-        text += length;
-    }
-    return LS_OK;
-}
 
 static ls_status print_text(ls_cli *cli, ls_text *text) {
     if (!cli->json) return ls_cli_print_text(cli, text);
@@ -73,8 +54,9 @@ static ls_status run(ls_cli *cli) {
         (about.special ? 0u : LS_DECODE_SKIP_SPECIAL) | (cli->json ? LS_DECODE_UTF8 : 0u);
     ls_status status;
     LS_TRY_GOTO(ls_tokenizer_load(ctx, cli->words[0], &tokenizer));
-    if (list == NULL) LS_TRY_GOTO(ls_file_read(ctx, about.file, FILE_BYTES_MAX, &file));
-    LS_TRY_GOTO(read_ids(ctx, list == NULL ? file.bytes : list, &ids));
+    if (list == NULL) LS_TRY_GOTO(ls_cli_input(cli, about.file, FILE_BYTES_MAX, &file));
+    LS_TRY_GOTO(list == NULL ? ls_ids_parse(ctx, file.bytes, file.length, &ids)
+                             : ls_ids_parse(ctx, list, strlen(list), &ids));
     LS_TRY_GOTO(ls_tokenizer_decode_text(ctx, tokenizer, ids.at, ids.count, flags, &out));
     status = print_text(cli, &out);
 fail:
@@ -90,7 +72,7 @@ const ls_verb ls_verb_detokenize = {
     .name = "detokenize",
     .place = 10,
     .summary = "Print the text of ids",
-    .usage = "PATH ids=1,2,3|file=FILE [special=false] [--json]",
+    .usage = "PATH ids=1,2,3|file=FILE|file=- [special=false] [--json]",
     .about = "PATH as for tokenize. The bytes come out as they are, with nothing added; with\n"
              "--json they are text, and what is not UTF-8 becomes U+FFFD.\n",
     .sections = sections,

@@ -6,14 +6,14 @@
 #include "cli/cli.h"
 
 typedef struct generate_keys {
-    char prompt[LS_OPTION_TEXT_BYTES];
+    char prompt_file[LS_OPTION_TEXT_BYTES];
     int64_t tokens, top_k;
     double temperature, top_p;
 } generate_keys;
 #define FIELD(name) generate_keys, name
 static const ls_option keys[] = {
-    LS_TEXT("prompt", FIELD(prompt), "",
-            "Text to continue; empty: the start of a document, or of a line."),
+    LS_TEXT("prompt_file", FIELD(prompt_file), "",
+            "File with the prompt, whose last newline is left out; `-`: the standard input."),
     LS_INT("tokens", FIELD(tokens), "200", 1, 1 << 30, "Tokens to generate at most."),
     LS_REAL("temperature", FIELD(temperature), "0.8", 0, 100,
             "Divisor of the logits; 0: always the most likely token."),
@@ -24,6 +24,16 @@ static const ls_option keys[] = {
             .needs = "temperature!=0"),
 };
 static const ls_option_table key_table = LS_OPTIONS(keys, generate_keys);
+
+/* Of any length, so it is read as it was given. */
+static const ls_option prompt_keys[] = {
+    {.key = "prompt",
+     .type = LS_OPTION_TEXT,
+     .fallback = "",
+     .help = "Text to continue, of any length; empty: the start of a document, or of a line; `-`: "
+             "the standard input."},
+};
+static const ls_option_table prompt_table = LS_OPTIONS(prompt_keys, char[LS_OPTION_TEXT_BYTES]);
 
 static ls_status print_token(void *user, int32_t token, const char *bytes, size_t length) {
     ls_cli *cli = user;
@@ -41,38 +51,41 @@ static bool is_given(const ls_cli *cli, const char *key) {
 static ls_status run(ls_cli *cli) {
     ls_ctx *ctx = &cli->ctx;
     generate_keys about;
-    ls_trained trained;
+    ls_trained trained = {.ctx = ctx};
+    ls_text prompt = {0};
     LS_TRY(ls_cli_read(cli, "", &key_table, &about));
-    if (cli->word_count != 1)
-        return LS_FAIL(ctx, LS_EUSE, "say which run: longshot generate RUN prompt=TEXT");
+    if (cli->word_count < 1 || cli->word_count > 2)
+        return LS_FAIL(ctx, LS_EUSE, "say which run: longshot generate RUN \"TEXT\"");
     const ls_sampling_given given = {.temperature = is_given(cli, "temperature"),
                                      .top_k = is_given(cli, "top_k"),
                                      .top_p = is_given(cli, "top_p")};
-    LS_TRY(ls_trained_open(ctx, cli->words[0], &cli->settings, NULL, &trained));
     ls_sampling how = {.temperature = about.temperature,
                        .top_k = about.top_k,
                        .top_p = about.top_p,
                        .seed = (uint64_t)cli->common.seed};
     ls_status status;
+    LS_TRY_GOTO(ls_cli_prompt(cli, about.prompt_file, &prompt));
+    LS_TRY_GOTO(ls_trained_open(ctx, cli->words[0], &cli->settings, NULL, &trained));
     LS_TRY_GOTO(ls_cli_finish_settings(cli));
     LS_TRY_GOTO(ls_trained_needs_text(&trained));
     ls_generate_as_published(&trained, given, &how);
     if (trained.config.encoder_layers == 0 && trained.config.model.causal) /* else it is read */
-        LS_TRY_GOTO(ls_cli_print(cli, about.prompt, strlen(about.prompt)));
-    LS_TRY_GOTO(ls_generate(&trained, about.prompt, about.tokens, &how, print_token, cli));
+        LS_TRY_GOTO(ls_cli_print(cli, prompt.bytes, prompt.length));
+    LS_TRY_GOTO(ls_generate(&trained, prompt.bytes, about.tokens, &how, print_token, cli));
     status = ls_cli_print(cli, "\n", 1);
 fail:
+    ls_text_clear(ctx, &prompt);
     ls_trained_clear(&trained);
     return status;
 }
 
-static const ls_section sections[] = {{"", &key_table}, {0}};
+static const ls_section sections[] = {{"", &prompt_table}, {"", &key_table}, {0}};
 const ls_verb ls_verb_generate = {
     .name = "generate",
     .place = 6,
     .summary = "Write text with a trained model",
     .usage =
-        "RUN|CHECKPOINT|FOLDER [prompt=TEXT] [tokens=N] [extend=NAME extend.KEY=VALUE] [key=value ...]",
+        "RUN|CHECKPOINT|FOLDER [TEXT|prompt=TEXT|prompt_file=FILE] [tokens=N] [extend=NAME extend.KEY=VALUE] [key=value ...]",
     .about =
         "The prompt and what follows it go to the standard output as they are made. The same\n"
         "seed gives the same text. A folder may be a public checkpoint (docs/checkpoints.md): its\n"

@@ -48,20 +48,20 @@ static ls_status run_jobs(ls_cli *cli, ls_study *study) {
     return status;
 }
 
-static ls_status run(ls_cli *cli) {
+ls_status ls_cli_run_study(ls_cli *cli, const char *file) {
     ls_ctx *ctx = &cli->ctx;
     ls_study_keys keys;
     ls_study study;
     ls_text command = {0};
-    if (cli->recipe == NULL || cli->word_count > 0)
-        return LS_FAIL(ctx, LS_EUSE, "say which study: longshot study studies/quick.yaml");
     LS_TRY(ls_cli_read(cli, "", &ls_study_options, &keys));
+    if (cli->recipe == NULL && !ls_settings_has(&cli->settings, "seeds"))
+        keys.seeds = (ls_ints){.count = 1, .at = {cli->common.seed}};
     write_command(cli, &command);
     LS_TRY(ls_text_status(&command));
     const ls_study_request request = {
         .settings = &cli->settings,
         .keys = &keys,
-        .file = cli->recipe,
+        .file = file,
         .command = command.bytes,
         .program = "/proc/self/exe",
         .device = ls_cli_device(cli),
@@ -76,6 +76,12 @@ static ls_status run(ls_cli *cli) {
     return status;
 }
 
+static ls_status run(ls_cli *cli) {
+    if (cli->recipe == NULL || cli->word_count > 0)
+        return LS_FAIL(&cli->ctx, LS_EUSE, "say which study: longshot study studies/quick.yaml");
+    return ls_cli_run_study(cli, cli->recipe);
+}
+
 static const ls_section sections[] = {{"", &ls_study_options},
                                       {"model", &ls_model_options},
                                       {"data", &ls_data_options},
@@ -87,16 +93,18 @@ const ls_verb ls_verb_study = {
     .name = "study",
     .place = 1,
     .summary = "Compare arms: train each, test each long, make one page",
-    .usage = "STUDY.yaml [key=value ...]",
+    .usage = "STUDY.yaml [key=value ...] [-m KEY=A,B ...]",
     .about =
         "A study file has the settings that all arms share and, under arms, what differs:\n"
         "arms.NAME.model.position trains an arm; arms.NAME.from with arms.NAME.extend tests\n"
-        "another arm's weights. Jobs run side by side, each in its own process. The same command\n"
+        "another arm's weights. sweep.KEY, or -m KEY=A,B, makes an arm of each value, and of each\n"
+        "combination. Jobs run side by side, each in its own process. The same command\n"
         "goes on with a study that was cut; what is done is not done again. docs/studies.md\n"
         "says what the files in the folder mean.\n",
     .sections = sections,
     .model_keys = true,
     .recipe = true,
+    .sweeps = true,
     .orderly = true,
     .run = run,
 };

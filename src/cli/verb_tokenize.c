@@ -5,13 +5,15 @@
 #include "cli/cli.h"
 #include "data/tokenizer.h"
 
+enum { INPUT_BYTES_MAX = 1 << 30 };
+
 typedef struct tokenize_keys {
     char file[LS_OPTION_TEXT_BYTES];
     bool special, parse;
 } tokenize_keys;
 #define FIELD(name) tokenize_keys, name
 static const ls_option keys[] = {
-    LS_TEXT("file", FIELD(file), "", "File with the text."),
+    LS_TEXT("file", FIELD(file), "", "File with the text; `-`: the standard input."),
     LS_BOOL("special", FIELD(special), "false",
             "Whether to add the special tokens that the tokenizer puts around a text (BOS, EOS)."),
     LS_BOOL("parse", FIELD(parse), "true",
@@ -45,6 +47,7 @@ static ls_status run(ls_cli *cli) {
     tokenize_keys about;
     ls_tokenizer *tokenizer = NULL;
     ls_map map = {0};
+    ls_text input = {0};
     ls_ids ids = {0};
     LS_TRY(ls_cli_read(cli, "", &key_table, &about));
     const char *text = ls_settings_get(&cli->settings, "text");
@@ -58,7 +61,11 @@ static ls_status run(ls_cli *cli) {
         (about.special ? LS_ENCODE_TEMPLATE : 0u) | (about.parse ? LS_ENCODE_SPECIAL : 0u);
     ls_status status;
     LS_TRY_GOTO(ls_tokenizer_load(ctx, cli->words[0], &tokenizer));
-    if (text == NULL) {
+    if (text == NULL && strcmp(about.file, "-") == 0) {
+        LS_TRY_GOTO(ls_cli_input(cli, "-", INPUT_BYTES_MAX, &input));
+        text = input.bytes;
+        length = input.length;
+    } else if (text == NULL) {
         LS_TRY_GOTO(ls_map_open(ctx, about.file, &map));
         text = map.bytes == NULL ? "" : (const char *)map.bytes;
         length = map.length;
@@ -67,6 +74,7 @@ static ls_status run(ls_cli *cli) {
     status = print_ids(cli, &ids, length);
 fail:
     ls_map_close(&map);
+    ls_text_clear(ctx, &input);
     ls_ids_clear(ctx, &ids);
     ls_tokenizer_free(ctx, tokenizer);
     return status;
@@ -77,7 +85,7 @@ const ls_verb ls_verb_tokenize = {
     .name = "tokenize",
     .place = 9,
     .summary = "Print the ids of a text",
-    .usage = "PATH text=TEXT|file=FILE [special=true] [parse=false] [--json]",
+    .usage = "PATH text=TEXT|file=FILE|file=- [special=true] [parse=false] [--json]",
     .about =
         "PATH is a run, a .gguf file, a folder with a tokenizer (tokenizer.json, tokenizer.model,\n"
         "vocab.json + merges.txt, ...), one of those files, or `byte`.\n",

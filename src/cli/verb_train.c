@@ -1,7 +1,9 @@
 /* longshot train: a recipe becomes a run folder; the same command goes on where it stopped. */
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "cli/cli.h"
+#include "study/study.h"
 #include "train/training.h"
 
 typedef struct train_keys {
@@ -31,25 +33,10 @@ static void show_progress(void *user, const ls_metrics_row *row, const char *lin
     ls_cli_live(user, line);
 }
 
-static ls_status print_json(ls_cli *cli, const ls_training *training,
-                            const ls_train_result *result) {
-    json_t *json = json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:I, s:f}", "folder", training->folder, "parameters",
-        (json_int_t)ls_parameters_elements(training->model->store), "resumed",
-        (json_int_t)result->resumed, "step", (json_int_t)result->step, "tokens",
-        (json_int_t)result->tokens, "rejected", (json_int_t)result->rejected, "loss", result->loss);
-    if (result->best_step > 0)
-        json_object_set_new(json, "validation",
-                            json_pack("{s:I, s:f, s:b}", "step", (json_int_t)result->best_step,
-                                      "loss", result->best_loss, "ended_early",
-                                      (int)result->ended_early));
-    return ls_cli_print_json(cli, json);
-}
-
 static ls_status print_result(ls_cli *cli, const ls_training *training,
                               const ls_train_result *result) {
     const char *folder = training->folder;
-    if (cli->json) return print_json(cli, training, result);
+    if (cli->json) return ls_cli_print_json(cli, ls_training_json(training, result));
     ls_text text = {0};
     if (result->resumed >= result->step && result->step > 0)
         ls_text_printf(&cli->ctx, &text, "%s: all %" PRId64 " steps were done before\n", folder,
@@ -68,9 +55,15 @@ static ls_status run(ls_cli *cli) {
     train_keys about;
     if (cli->word_count > 0)
         return LS_FAIL(ctx, LS_EUSE, "`%s` is neither key=value nor the one recipe", cli->words[0]);
+    char sweep[LS_OPTION_TEXT_BYTES];
+    if (ls_study_sweep_name(&cli->settings, sweep, sizeof sweep))
+        return ls_cli_run_study(cli, sweep);
     LS_TRY(ls_cli_read(cli, "", &key_table, &about));
+    if (about.out[0] == '\0' && cli->folder != NULL)
+        snprintf(about.out, sizeof about.out, "%s", cli->folder);
     const ls_training_request request = {.settings = &cli->settings,
                                          .folder = about.out,
+                                         .resolved = cli->folder != NULL,
                                          .cache = cli->common.cache,
                                          .seed = cli->common.seed};
     const ls_training_hooks hooks = {.stop = ls_cli_stop(), .progress = show_progress, .user = cli};
@@ -95,17 +88,22 @@ const ls_verb ls_verb_train = {
     .name = "train",
     .place = 3,
     .summary = "Train a model, or go on with a run that was cut",
-    .usage = "[RECIPE.yaml] [key=value ...]",
+    .usage = "[RECIPE.yaml|RUN] [key=value ...] [-m KEY=A,B ...]",
     .about =
         "Without a recipe a small model is trained on the default corpus; with task=NAME on that\n"
         "task, at its own length unless train.length says another. The run folder gets\n"
         "config.yaml (all settings), env.json, metrics and checkpoints. The same command on\n"
-        "an existing folder continues it; other settings are refused. SIGTERM, SIGINT and\n"
+        "an existing folder continues it; other settings are refused. `longshot train RUN` goes on\n"
+        "with a run by its folder, also to more steps (train.steps=N) where its learning rate has\n"
+        "not begun to fall. -m KEY=A,B trains with each value, and with several each combination,\n"
+        "as a study: runs/sweep-KEY (docs/studies.md). SIGTERM, SIGINT and\n"
         "SIGUSR1 end the run after a checkpoint (exit code 75); a second SIGINT at once. A run whose\n"
         "last steps the guard rejected ends with exit code 3.\n",
     .sections = sections,
     .model_keys = true,
     .recipe = true,
+    .kept_recipe = "config.yaml",
+    .sweeps = true,
     .orderly = true,
     .computes = true,
     .run = run,

@@ -28,6 +28,9 @@ typedef struct ls_ids {
     size_t count, capacity;
 } ls_ids;
 ls_status ls_ids_append(ls_ctx *ctx, ls_ids *ids, const int32_t *more, size_t count);
+/* Adds the ids of a text, which is ended by a zero: between commas or blanks, or as JSON, a list or an
+ * object that has one as `ids`. LS_EUSE or LS_EINPUT where something is no id. */
+ls_status ls_ids_parse(ls_ctx *ctx, const char *text, size_t length, ls_ids *out);
 void ls_ids_clear(ls_ctx *ctx, ls_ids *ids);
 
 ls_status ls_tokenizer_new_byte(ls_ctx *ctx, ls_tokenizer **out);

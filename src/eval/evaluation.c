@@ -249,32 +249,67 @@ json_t *ls_evaluation_json(const ls_evaluation *e) {
     return json;
 }
 
-/* What may not stand in a file's name becomes an underscore. */
-static void file_name(const ls_evaluation *e, char *out, size_t bytes) {
+static const char *last_part(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash == NULL || slash[1] == '\0' ? path : slash + 1;
+}
+
+/* Of all that decides what is measured: model with its overrides, step, data, settings. */
+static ls_status identity(const ls_evaluation *e, uint64_t *out) {
+    const ls_settings *model = &e->trained.settings;
+    ls_text text = {0};
+    ls_text_printf(e->ctx, &text, "%lld %d %llu %016llx\n", (long long)e->trained.step,
+                   (int)e->trained.model->type, (unsigned long long)e->seed,
+                   (unsigned long long)e->data_hash);
+    for (size_t i = 0; i < model->count; i++)
+        ls_text_printf(e->ctx, &text, "%s=%s\n", model->items[i].key, model->items[i].value);
+    if (e->task.type != NULL) ls_task_print(e->ctx, &e->task, &text);
+    ls_settings_print(e->ctx, "eval", &ls_eval_options,
+                      ls_eval_facts(e->task.type != NULL, &e->trained.config), &e->settings, &text);
+    ls_status status = ls_text_status(&text);
+    *out = ls_hash(text.bytes, text.length);
+    ls_text_clear(e->ctx, &text);
+    return status;
+}
+
+/* Protocols, lengths, extension, test documents of the request's own, step, and a hash of all that
+ * decides the numbers: another measurement has another name. */
+static ls_status file_name(const ls_evaluation *e, char *out, size_t bytes) {
     const ls_settings *model = &e->trained.settings;
     char name[512];
+    uint64_t hash;
+    LS_TRY(identity(e, &hash));
     ls_eval_name(&e->settings, name, sizeof name);
-    size_t used = (size_t)snprintf(out, bytes, "%s", name);
-    for (size_t i = 0; i < model->count && used < bytes; i++) {
+    size_t used = (size_t)snprintf(out, bytes, "%.40s", name);
+    for (int64_t i = 0; i < e->settings.lengths.count && i < 8; i++)
+        used += (size_t)snprintf(out + used, bytes - used, "%s%lld", i == 0 ? "-" : "+",
+                                 (long long)e->settings.lengths.at[i]);
+    for (size_t i = 0; i < model->count && used < bytes / 2; i++) {
         const ls_setting *item = &model->items[i];
         if (!is_extension(item->key)) continue;
         const char *option = item->key[6] == '.' ? item->key + 7 : "";
-        used += (size_t)snprintf(out + used, bytes - used, "-%s%s", option, item->value);
+        used += (size_t)snprintf(out + used, bytes - used, "-%.20s%.20s", option, item->value);
     }
-    for (char *at = out; *at != '\0'; at++) {
+    if (e->test_alone)
+        used += (size_t)snprintf(out + used, bytes - used, "-%.40s", last_part(e->data.test));
+    if (e->trained.step >= 0)
+        used += (size_t)snprintf(out + used, bytes - used, "-step%lld", (long long)e->trained.step);
+    snprintf(out + used, bytes - used, "-%08llx", (unsigned long long)(hash & 0xffffffff));
+    for (char *at = out; *at != '\0'; at++) { /* what may not stand in a file's name */
         if (*at == ',') *at = '+';
-        if (strchr("/ \\:", *at) != NULL) *at = '_';
+        if (strchr("/ \\:", *at) != NULL || (unsigned char)*at < ' ') *at = '_';
     }
+    return LS_OK;
 }
 
 ls_status ls_evaluation_write(const ls_evaluation *e, const json_t *json) {
     ls_ctx *ctx = e->ctx;
-    char folder[PATH_BYTES], path[PATH_BYTES], name[200];
+    char folder[PATH_BYTES], path[PATH_BYTES], name[512];
     if (e->trained.family.type != NULL) /* a public folder is not ours to write in */
         return e->settings.losses[0] == '\0'
                    ? LS_OK
                    : ls_eval_losses_write(ctx, &e->results, e->settings.losses);
-    file_name(e, name, sizeof name);
+    LS_TRY(file_name(e, name, sizeof name));
     LS_TRY(ls_path_join(ctx, folder, sizeof folder, e->trained.folder, "eval"));
     LS_TRY(ls_folder_make(ctx, folder));
     if ((size_t)snprintf(path, sizeof path, "%s/%s.json", folder, name) >= sizeof path)

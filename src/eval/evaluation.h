@@ -46,8 +46,8 @@ ls_status ls_evaluation_run(ls_evaluation *evaluation, const ls_eval_hooks *hook
 /* The results, and what they are of: step, corpus or task, extension, all settings. A new
  * reference, NULL where memory is short. */
 json_t *ls_evaluation_json(const ls_evaluation *evaluation);
-/* Writes that to eval/ in the run's folder (public checkpoints have none), under a name that tells
- * protocols and extension from others, and the losses of all tokens where settings.losses names a file. */
+/* Writes that to eval/ in the run's folder (public checkpoints have none), under a name that no other
+ * measurement has, and the losses of all tokens where settings.losses names a file. */
 ls_status ls_evaluation_write(const ls_evaluation *evaluation, const json_t *json);
 void ls_evaluation_clear(ls_evaluation *evaluation);
 

@@ -29,8 +29,10 @@ typedef struct ls_study_keys {
     char out[LS_OPTION_TEXT_BYTES], title[LS_OPTION_TEXT_BYTES], about[LS_OPTION_TEXT_BYTES];
     ls_ints seeds;
     int64_t jobs;
+    int sweep_by; /* ls_sweep_by */
     bool check;
 } ls_study_keys;
+typedef enum { LS_SWEEP_PRODUCT, LS_SWEEP_ZIP } ls_sweep_by;
 extern const ls_option_table ls_study_options;
 
 typedef struct ls_study_arm {
@@ -48,8 +50,8 @@ typedef struct ls_study_arm {
 
 /* What a study is made from; everything is borrowed for the study's life. */
 typedef struct ls_study_request {
-    /* The study file, overridden: arms.*, and sections that all arms share. What is read is marked
-     * as used. */
+    /* The study file, overridden: arms.*, sweep.*, and sections that all arms share. What is read is
+     * marked as used. */
     const ls_settings *settings;
     const ls_study_keys *keys;
     const char *file;    /* path of the study file: it names the study */
@@ -67,6 +69,7 @@ typedef struct ls_study {
     char name[LS_STUDY_NAME_BYTES]; /* of the study file, without folder and ending */
     int64_t threads;                /* per job; jobs is in keys */
     ls_settings common;             /* what the study file says outside arms */
+    ls_settings sweep;              /* lists of values that arms are made of: see study_sweep.c */
     ls_study_arm *arms;
     size_t count, capacity;
 } ls_study;
@@ -88,7 +91,8 @@ void ls_study_clear(ls_study *study);
  * was stopped: the same study goes on later; the error of the first job that failed, once all
  * others are done. */
 ls_status ls_study_run(ls_study *study, const ls_study_hooks *hooks);
-/* Parameters, memory and tokens of every arm as a table, without running anything. */
+/* Parameters, memory, tokens and time of every arm as a table, and of all of them; a few steps of
+ * each training are timed, nothing is kept. */
 ls_status ls_study_check(const ls_study *study, ls_text *out);
 /* One line per arm of what results.json holds, and where the files are. */
 ls_status ls_study_summary(const ls_study *study, ls_text *out);
@@ -99,6 +103,8 @@ bool ls_study_is_at(const char *path);
  * whether it is "finished"; LS_EINPUT where it is no study. A new reference. */
 ls_status ls_study_describe(ls_ctx *ctx, const char *path, json_t **out);
 void ls_study_describe_print(ls_ctx *ctx, const json_t *study, ls_text *out);
+/* The name of a study that is made of sweep.* alone: "sweep-lr-mixer"; false where there are none. */
+bool ls_study_sweep_name(const ls_settings *settings, char *out, size_t bytes);
 
 /* ---- the parts of a study ---- */
 

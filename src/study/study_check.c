@@ -1,6 +1,6 @@
-/* What every arm would cost. Nothing is estimated: each job is prepared as it would run, in a context
- * whose memory costs nothing and whose programs do not compute (ls_ctx.rehearsal), and what it took
- * is counted. */
+/* What every arm would cost. Memory is not estimated: each job is prepared as it would run, in a
+ * context whose memory costs nothing and whose programs do not compute (ls_ctx.rehearsal), and what it
+ * took is counted. Then some steps of each training are done and timed, if they are small. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,12 +8,15 @@
 #include "base/meter.h"
 #include "eval/evaluation.h"
 #include "study/study.h"
+#include "tensor/engine/machine.h"
 #include "train/task_keys.h"
 #include "train/training.h"
 
 typedef struct cost {
     int64_t parameters, tokens, longest;
     size_t train_bytes, test_bytes; /* at most at one time; 0: not known */
+    double operations;              /* of a step */
+    double seconds;                 /* of a training; 0: not known */
 } cost;
 
 typedef struct rehearsal {
@@ -49,7 +52,38 @@ static ls_status train(rehearsal *r, ls_ctx *ctx, ls_settings *settings, ls_trai
     LS_TRY(ls_training_run(training, &hooks, &result));
     const ls_train_settings *train = &training->settings.train;
     r->cost.tokens = train->steps * train->batch * train->length;
+    r->cost.operations = result.step_operations;
     return LS_OK;
+}
+
+/* A few steps as a job would do them, on the processor alone. What would take long or much memory is
+ * not tried: who asks for the cost wants it soon, and perhaps on another machine. */
+static ls_status time_training(rehearsal *r) {
+    const double operations_max = 2e12;
+    const ls_training_hooks hooks = {.trial = true};
+    ls_ctx quiet = *r->study->ctx;
+    ls_settings settings = {0};
+    ls_training training = {0};
+    ls_train_result result;
+    ls_machine machine;
+    ls_machine_describe(&machine);
+    if (r->cost.operations > operations_max || strcmp(r->study->from.device, "cpu") != 0 ||
+        (double)r->cost.train_bytes > 0.25 * (double)machine.memory_bytes)
+        return LS_OK;
+    quiet.log = NULL;
+    quiet.threads = (int)r->study->threads;
+    const ls_training_request request = {.settings = &settings,
+                                         .folder = "trial",
+                                         .cache = r->study->from.cache,
+                                         .seed = r->arm->seeds.at[0]};
+    ls_status status = copy_settings(&quiet, &r->arm->training, &settings);
+    if (status == LS_OK) status = ls_training_read(&quiet, &request, &training);
+    if (status == LS_OK) status = ls_training_run(&training, &hooks, &result);
+    if (status == LS_OK)
+        r->cost.seconds = result.step_seconds * (double)training.settings.train.steps;
+    if (training.ctx != NULL) ls_training_clear(&training);
+    ls_settings_clear(&quiet, &settings);
+    return pass_on(r->study->ctx, &quiet, status);
 }
 
 /* Also of an arm that tests another's weights: its run says what they are. */
@@ -128,29 +162,76 @@ static ls_status rehearse(rehearsal *r) {
         LS_TRY(prepare_data(r));
         LS_TRY(rehearse_training(r));
     }
-    if (!r->arm->trains) r->cost = (cost){0};
+    if (!r->arm->trains)
+        r->cost = (cost){0};
+    else
+        LS_TRY(time_training(r));
     return rehearse_test(r);
 }
 
 static void print_cost(ls_ctx *ctx, const ls_study_arm *arm, const cost *c, ls_text *out) {
-    char train[32] = "-";
+    char train[32] = "-", seconds[32] = "-";
     if (c->train_bytes > 0) snprintf(train, sizeof train, "%.1f", 1e-6 * (double)c->train_bytes);
+    if (c->seconds > 0) snprintf(seconds, sizeof seconds, "%.3g", c->seconds);
     ls_text_printf(ctx, out,
-                   "%-20s %6" PRId64 " %14" PRId64 " %14" PRId64 " %12s %8" PRId64 " %12.1f\n",
+                   "%-20s %6" PRId64 " %14" PRId64 " %14" PRId64 " %12s %8" PRId64 " %12.1f %10s\n",
                    arm->name, arm->seeds.count, c->parameters, c->tokens, train, c->longest,
-                   1e-6 * (double)c->test_bytes);
+                   1e-6 * (double)c->test_bytes, seconds);
+}
+
+/* Of the whole study. */
+typedef struct total {
+    int64_t trainings, evaluations, untimed;
+    double seconds;
+    size_t bytes; /* the most that a job takes */
+} total;
+
+static void add_cost(const ls_study_arm *arm, const cost *c, total *all) {
+    all->evaluations += arm->seeds.count;
+    all->bytes = c->train_bytes > all->bytes ? c->train_bytes : all->bytes;
+    all->bytes = c->test_bytes > all->bytes ? c->test_bytes : all->bytes;
+    if (!arm->trains) return;
+    all->trainings += arm->seeds.count;
+    all->seconds += (double)arm->seeds.count * c->seconds;
+    all->untimed += c->seconds > 0 ? 0 : arm->seeds.count;
+}
+
+static void print_total(const ls_study *study, const total *all, ls_text *out) {
+    ls_ctx *ctx = study->ctx;
+    const int64_t jobs = study->keys.jobs;
+    const double seconds = all->seconds / (double)ls_max(1, ls_min(jobs, all->trainings));
+    ls_text_printf(ctx, out,
+                   "\n%" PRId64 " trainings and %" PRId64 " evaluations, %" PRId64
+                   " at once with %" PRId64 " threads each: at most %.1f MB\n",
+                   all->trainings, all->evaluations, jobs, study->threads,
+                   1e-6 * (double)all->bytes *
+                       (double)ls_min(jobs, ls_max(all->trainings, all->evaluations)));
+    if (all->trainings > all->untimed)
+        ls_text_printf(
+            ctx, out,
+            "the trainings take about %.3g %s, by the fastest of some steps of each here, "
+            "without validation and tests\n",
+            seconds < 600 ? seconds : seconds / 60, seconds < 600 ? "s" : "minutes");
+    if (all->untimed > 0)
+        ls_text_printf(ctx, out,
+                       "%" PRId64 " trainings are too large to be tried, or not for this "
+                       "processor: their time is not known\n",
+                       all->untimed);
 }
 
 ls_status ls_study_check(const ls_study *study, ls_text *out) {
     ls_ctx *ctx = study->ctx;
     ls_status status = LS_OK;
-    ls_text_printf(ctx, out, "%-20s %6s %14s %14s %12s %8s %12s\n", "arm", "seeds", "parameters",
-                   "tokens", "train, MB", "length", "test, MB");
+    total all = {0};
+    ls_text_printf(ctx, out, "%-20s %6s %14s %14s %12s %8s %12s %10s\n", "arm", "seeds",
+                   "parameters", "tokens", "train, MB", "length", "test, MB", "train, s");
     for (size_t i = 0; i < study->count && status == LS_OK; i++) {
         rehearsal r = {.study = study, .arm = &study->arms[i]};
         status = rehearse(&r);
         if (status == LS_OK) print_cost(ctx, r.arm, &r.cost, out);
+        if (status == LS_OK) add_cost(r.arm, &r.cost, &all);
         ls_settings_clear(ctx, &r.config);
     }
+    if (status == LS_OK) print_total(study, &all, out);
     return status == LS_OK ? ls_text_status(out) : status;
 }

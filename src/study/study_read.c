@@ -6,7 +6,7 @@
 #include "data/data.h"
 #include "eval/eval.h"
 #include "model/model.h"
-#include "study/study.h"
+#include "study/study_parts.h"
 #include "train/task_keys.h"
 #include "train/train.h"
 #include "train/trained.h"
@@ -21,8 +21,11 @@ static const ls_option options[] = {
     LS_INT("jobs", FIELD(jobs), "0", 0, 1024,
            "Trainings and evaluations at once; 0: processors / threads, on a device 1. Results "
            "do not depend on it."),
-    LS_BOOL("check", FIELD(check), "false",
-            "Whether to resolve every arm and print its parameters, memory and tokens alone."),
+    LS_CHOICE("sweep_by", FIELD(sweep_by), "product", "product|zip",
+              "How the lists of sweep are combined: all with all, or the first with the first."),
+    LS_BOOL(
+        "check", FIELD(check), "false",
+        "Whether to resolve every arm and print its parameters, memory, tokens and time alone."),
 };
 const ls_option_table ls_study_options = LS_OPTIONS(options, ls_study_keys);
 
@@ -36,18 +39,18 @@ static bool in_section(const char *key, const char *section) {
     return strncmp(key, section, length) == 0 && key[length] == '.';
 }
 
-static bool is_training(const char *key) {
+bool ls__study_is_training(const char *key) {
     if (strcmp(key, "task") == 0) return true;
     for (size_t i = 0; i < TRAINING_SECTIONS; i++)
         if (in_section(key, training_sections[i])) return true;
     return false;
 }
 
-static bool is_extension(const char *key) {
+bool ls__study_is_extension(const char *key) {
     return strcmp(key, "extend") == 0 || in_section(key, "extend");
 }
 
-static ls_status find_arm(ls_study *study, const char *name, ls_study_arm **out) {
+ls_status ls__study_arm(ls_study *study, const char *name, ls_study_arm **out) {
     ls_ctx *ctx = study->ctx;
     for (size_t i = 0; i < study->count; i++)
         if (strcmp(study->arms[i].name, name) == 0) {
@@ -80,7 +83,7 @@ static ls_status take_arm_key(ls_study *study, const ls_setting *setting) {
         return LS_FAIL(ctx, LS_EUSE, "the name of arm %.*s is too long", (int)length, name);
     snprintf(copy, sizeof copy, "%.*s", (int)length, name);
     ls_study_arm *arm;
-    LS_TRY(find_arm(study, copy, &arm));
+    LS_TRY(ls__study_arm(study, copy, &arm));
     return ls_settings_put(ctx, &arm->given, name + length + 1, setting->value);
 }
 
@@ -153,7 +156,7 @@ static bool trains_on(const char *key) {
 static ls_status begin_arm(ls_study *study, ls_study_arm *arm) {
     ls_ctx *ctx = study->ctx;
     if (arm->checkpoint[0] == '\0')
-        return copy_settings(ctx, &study->common, is_training, &arm->training);
+        return copy_settings(ctx, &study->common, ls__study_is_training, &arm->training);
     if (!arm->trains) {
         arm->seeds.count = ls_min(arm->seeds.count, 1); /* nothing in it is drawn */
         return copy_settings(ctx, &study->common, is_of_data, &arm->testing);
@@ -184,17 +187,17 @@ static ls_status sort_arm(ls_study *study, ls_study_arm *arm) {
         } else if (!trains && (in_section(key, "mixer") || /* check_differing looks which */
                                (in_section(key, "data") && arm->checkpoint[0] != '\0'))) {
             LS_TRY(ls_settings_put(ctx, &arm->testing, key, value));
-        } else if (strcmp(key, "seeds") == 0 || (is_training(key) && !trains)) {
+        } else if (strcmp(key, "seeds") == 0 || (ls__study_is_training(key) && !trains)) {
             return LS_FAIL(ctx, LS_EUSE, "arm %s has weights from %s: %s is for arms that train%s",
                            arm->name, arm->parent < 0 ? "a checkpoint" : "another arm", key,
                            arm->parent < 0 ? " (give train.steps to train it on)" : "");
-        } else if (is_extension(key) && trains) {
+        } else if (ls__study_is_extension(key) && trains) {
             return LS_FAIL(ctx, LS_EUSE,
                            "arm %s trains: extend acts at test time, in an arm with from: %s",
                            arm->name, arm->name);
-        } else if (is_training(key)) {
+        } else if (ls__study_is_training(key)) {
             LS_TRY(ls_settings_put(ctx, &arm->training, key, value));
-        } else if (is_extension(key) || is_evaluation(key)) {
+        } else if (ls__study_is_extension(key) || is_evaluation(key)) {
             LS_TRY(ls_settings_put(ctx, &arm->testing, key, value));
         } else {
             static const char *const known[] = {
@@ -248,7 +251,7 @@ static ls_status check_differing(ls_ctx *ctx, const ls_study_arm *arm,
 }
 
 static bool may_differ(const char *key) {
-    return is_extension(key) || in_section(key, "mixer");
+    return ls__study_is_extension(key) || in_section(key, "mixer");
 }
 
 ls_status ls_study_checkpoint(const ls_study *study, const ls_study_arm *arm, ls_trained *out) {
@@ -346,15 +349,19 @@ static ls_status take_settings(ls_study *study) {
         ls_setting *setting = &settings->items[i];
         if (in_section(setting->key, "arms")) {
             LS_TRY(take_arm_key(study, setting));
-        } else if (is_training(setting->key) || is_evaluation(setting->key)) {
+        } else if (in_section(setting->key, "sweep")) {
+            LS_TRY(ls_settings_put(ctx, &study->sweep, setting->key + strlen("sweep."),
+                                   setting->value));
+        } else if (ls__study_is_training(setting->key) || is_evaluation(setting->key)) {
             LS_TRY(ls_settings_copy(ctx, &study->common, setting));
         } else {
             continue;
         }
         setting->used = true;
     }
-    if (study->count == 0)
-        return LS_FAIL(ctx, LS_EUSE, "a study needs arms: arms.NAME.model.position, for example");
+    if (study->count == 0 && study->sweep.count == 0)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "a study needs arms (arms.NAME.model.position, for example) or a sweep");
     if (study->keys.out[0] == '\0')
         snprintf(study->keys.out, sizeof study->keys.out, "runs/%s", study->name);
     return LS_OK;
@@ -387,6 +394,7 @@ ls_status ls_study_read(ls_ctx *ctx, const ls_study_request *request, ls_study *
     study_name(request->file, out->name, sizeof out->name);
     share_processors(out);
     LS_TRY(take_settings(out));
+    LS_TRY(ls__study_sweep(out));
     for (size_t i = 0; i < out->count; i++) LS_TRY(find_parent(out, &out->arms[i]));
     for (size_t i = 0; i < out->count; i++) LS_TRY(sort_arm(out, &out->arms[i]));
     for (size_t i = 0; i < out->count; i++) LS_TRY(inherit(out, &out->arms[i]));
@@ -406,6 +414,7 @@ void ls_study_clear(ls_study *study) {
         ls_settings_clear(ctx, &study->arms[i].testing);
     }
     ls_settings_clear(ctx, &study->common);
+    ls_settings_clear(ctx, &study->sweep);
     ls_free(ctx, study->arms);
     *study = (ls_study){.ctx = ctx};
 }

@@ -244,6 +244,34 @@ static json_t *label_json(const ls_study *study, const ls_study_arm *arm) {
                   : json_string(arm->label);
 }
 
+/* The lowest validation loss of each training, over seeds; nothing where it was not measured. */
+static void put_validation(const evidence *e, json_t *arm) {
+    spread s = {0};
+    if (!e->study->arms[e->arm].trains || e->count == 0) return;
+    for (int64_t i = 0; i < e->count; i++) {
+        const json_t *said = json_object_get(e->trained[i], "validation");
+        if (said == NULL) return;
+        spread_add(&s, number(json_object_get(said, "loss")));
+    }
+    put_spread(arm, "validation_loss", &s);
+}
+
+/* The arm with the lowest validation loss of all seeds; NULL as long as one has none. */
+static const json_t *best_arm(const ls_study *study, const json_t *arms) {
+    const json_t *best = NULL;
+    size_t trained = 0;
+    for (size_t i = 0; i < json_array_size(arms); i++) {
+        const json_t *arm = json_array_get(arms, i);
+        const double loss = number(json_object_get(arm, "validation_loss"));
+        if (!study->arms[i].trains) continue;
+        trained++;
+        if (!isfinite(loss) || json_array_size(json_object_get(arm, "missing_seeds")) > 0)
+            return NULL;
+        if (best == NULL || loss < number(json_object_get(best, "validation_loss"))) best = arm;
+    }
+    return trained > 1 ? json_object_get(best, "name") : NULL;
+}
+
 static void put_curves(const evidence *e, json_t *arm) {
     json_object_set_new(arm, "training", ls_study_curve(e->study, e->arm, "loss"));
     json_t *validation = ls_study_curve(e->study, e->arm, "validation_loss");
@@ -278,6 +306,7 @@ static json_t *arm_json(const evidence *e) {
         else
             json_array_append_new(missing, json_integer(seed));
     }
+    put_validation(e, arm);
     json_object_set_new(arm, "data_hash", data_json(e));
     if (about->trains) put_curves(e, arm);
     json_object_set_new(arm, "seeds", json_integer(e->count));
@@ -369,6 +398,8 @@ ls_status ls_study_publish(const ls_study *study, bool finished) {
         }
         evidence_clear(&e);
     }
+    const json_t *best = status == LS_OK ? best_arm(study, arms) : NULL;
+    if (best != NULL) json_object_set_new(results, "best_arm", json_deep_copy(best));
     if (status == LS_OK && (json_object_set(results, "arms", arms) != 0 || timing == NULL ||
                             json_array_size(arms) != study->count))
         status = LS_FAIL(ctx, LS_ENOMEM, "no memory for the results");

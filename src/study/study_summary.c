@@ -1,5 +1,6 @@
 /* What a study found, in a few lines. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/json.h"
 #include "study/study.h"
@@ -53,6 +54,29 @@ static void print_table(ls_ctx *ctx, const json_t *results, ls_text *out) {
                           : "perplexity, and nats per token above the flat tail");
 }
 
+/* The arm that validation chooses; of a sweep without it, how one would be chosen. */
+static void print_best(const ls_study *study, const json_t *results, ls_text *out) {
+    const char *name = json_string_value(json_object_get(results, "best_arm"));
+    const json_t *arms = json_object_get(results, "arms");
+    bool measured = false;
+    for (size_t i = 0; i < json_array_size(arms); i++) {
+        const json_t *arm = json_array_get(arms, i),
+                     *loss = json_object_get(arm, "validation_loss");
+        const char *own = json_string_value(json_object_get(arm, "name"));
+        measured |= json_is_number(loss);
+        if (name != NULL && own != NULL && strcmp(own, name) == 0)
+            ls_text_printf(
+                study->ctx, out,
+                "lowest validation loss: %s, %.4f nats per token (mean of %lld seeds)\n\n", name,
+                json_number_value(loss),
+                (long long)json_integer_value(json_object_get(arm, "seeds")));
+    }
+    if (study->sweep.count > 0 && !measured)
+        ls_text_printf(study->ctx, out,
+                       "no arm is chosen: train.validate_every with data.validation_share would "
+                       "tell the best\n\n");
+}
+
 ls_status ls_study_summary(const ls_study *study, ls_text *out) {
     ls_ctx *ctx = study->ctx;
     const char *folder = study->keys.out;
@@ -61,6 +85,7 @@ ls_status ls_study_summary(const ls_study *study, ls_text *out) {
     LS_TRY(ls_path_join(ctx, path, sizeof path, folder, "results.json"));
     LS_TRY(ls_json_read(ctx, path, RESULTS_BYTES_MAX, &results));
     print_table(ctx, results, out);
+    print_best(study, results, out);
     json_decref(results);
     ls_text_printf(ctx, out, "%s/report.html\n%s/results.json\n%s/results.csv\n", folder, folder,
                    folder);

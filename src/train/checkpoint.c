@@ -8,6 +8,7 @@
 #include "train/checkpoint_parts.h"
 
 enum { PATH_BYTES = 4096, VERSION = 1, MANIFEST_MAX = 1 << 20, STATE_MAX = 64 << 20 };
+enum { CONFIG_MAX = 1 << 20 };
 
 static const char prefix[] = "step-", temporary[] = ".tmp";
 static const char model_file[] = "model.safetensors", optimizer_file[] = "optimizer.safetensors";
@@ -122,10 +123,12 @@ static ls_status seal_of(ls_ctx *ctx, const json_t *manifest, char out[17]) {
 
 static ls_status write_manifest(ls_ctx *ctx, const char *folder, json_t *list,
                                 const ls_checkpoint *checkpoint) {
-    char hash[17], seal[17] = "", path[PATH_BYTES];
+    char hash[17], rest[17], seal[17] = "", path[PATH_BYTES];
     print_hash(checkpoint->config_hash, hash);
-    json_t *manifest = json_pack("{s:i,s:I,s:s,s:O}", "version", VERSION, "step",
-                                 (json_int_t)checkpoint->step, "config", hash, "files", list);
+    print_hash(checkpoint->rest_hash, rest);
+    json_t *manifest =
+        json_pack("{s:i,s:I,s:s,s:s,s:O}", "version", VERSION, "step", (json_int_t)checkpoint->step,
+                  "config", hash, "config_but_steps", rest, "files", list);
     ls_status status = LS_OK;
     if (manifest == NULL) status = LS_FAIL(ctx, LS_ENOMEM, "no memory for a manifest");
     if (status == LS_OK) status = seal_of(ctx, manifest, seal);
@@ -273,6 +276,8 @@ static ls_status verify_manifest(ls_ctx *ctx, const char *folder, json_t *manife
         return LS_FAIL(ctx, LS_EINPUT, "%s: the manifest is that of another step", folder);
     LS_TRY(ls_json_text(ctx, manifest, "config", folder, &config));
     out->config_hash = strtoull(config, NULL, 16); /* the seal vouches for its form */
+    const char *rest = json_string_value(json_object_get(manifest, "config_but_steps"));
+    out->rest_hash = rest == NULL ? 0 : strtoull(rest, NULL, 16); /* older versions had none */
     const json_t *list = json_object_get(manifest, "files");
     bool seen[FILES] = {false};
     for (size_t i = 0; i < json_array_size(list); i++)
@@ -399,21 +404,38 @@ ls_status ls_checkpoint_find(ls_ctx *ctx, const char *folder, char *path, size_t
     return ls_path_join(ctx, path, bytes, folder, name);
 }
 
+uint64_t ls_checkpoint_rest_hash(const char *config, size_t length) {
+    static const char section[] = "\ntrain:\n", key[] = "  steps: ";
+    const char *end = config + length;
+    const char *at = memmem(config, length, section, sizeof section - 1), *next = end;
+    if (at != NULL) at = memmem(at, (size_t)(end - at), key, sizeof key - 1);
+    if (at == NULL) at = end;
+    if (at < end) next = memchr(at, '\n', (size_t)(end - at));
+    if (next == NULL) next = end;
+    const uint64_t parts[2] = {ls_hash(config, (size_t)(at - config)),
+                               ls_hash(next, (size_t)(end - next))};
+    return ls_hash(parts, sizeof parts);
+}
+
 ls_status ls_checkpoint_edited(ls_ctx *ctx, const char *checkpoint, const char *config,
                                bool *edited) {
-    char path[PATH_BYTES], hash[17];
+    char path[PATH_BYTES], hash[17], rest[17];
     const char *stored;
     json_t *manifest;
-    size_t length;
-    uint64_t value = 0;
+    ls_text text = {0};
     *edited = false;
     LS_TRY(ls_path_join(ctx, path, sizeof path, checkpoint, manifest_file));
     if (!ls_path_exists(path)) return LS_OK;
     LS_TRY(ls_json_read(ctx, path, MANIFEST_MAX, &manifest));
     ls_status status = ls_json_text(ctx, manifest, "config", path, &stored);
-    if (status == LS_OK) status = ls_file_hash(ctx, config, &length, &value);
-    print_hash(value, hash);
-    *edited = status == LS_OK && strcmp(hash, stored) != 0;
+    if (status == LS_OK) status = ls_file_read(ctx, config, CONFIG_MAX, &text);
+    if (status == LS_OK) {
+        const char *but_steps = json_string_value(json_object_get(manifest, "config_but_steps"));
+        print_hash(ls_hash(text.bytes, text.length), hash);
+        print_hash(ls_checkpoint_rest_hash(text.bytes, text.length), rest);
+        *edited = strcmp(hash, stored) != 0 && (but_steps == NULL || strcmp(rest, but_steps) != 0);
+    }
+    ls_text_clear(ctx, &text);
     json_decref(manifest);
     return status;
 }

@@ -13,6 +13,7 @@
 typedef struct ls_checkpoint {
     int64_t step;
     uint64_t config_hash; /* of the run's settings as text */
+    uint64_t rest_hash;   /* the same without train.steps, which may be raised; 0: not known */
     json_t *state;        /* an object: whatever else the loop must know */
     /* Writes carried memories; NULL: there are none. A load gives them in `memory`. */
     ls_status (*put_memory)(void *user, FILE *file, const char *path);
@@ -52,8 +53,10 @@ ls_status ls_checkpoint_save_best(ls_ctx *ctx, const char *folder, const ls_chec
 /* Its path and step; *step -1 where there is none. LS_EINPUT where it is damaged. */
 ls_status ls_checkpoint_find_best(ls_ctx *ctx, const char *folder, char *path, size_t bytes,
                                   int64_t *step);
-/* Whether a run's config.yaml is no longer the one that a checkpoint (its own folder) was made with.
- * False where the checkpoint has no manifest that would tell. */
+/* Of the settings as text, without the line train.steps. */
+uint64_t ls_checkpoint_rest_hash(const char *config, size_t length);
+/* Whether a run's config.yaml is no longer the one that a checkpoint (its own folder) was made with,
+ * more steps aside. False where the checkpoint has no manifest that would tell. */
 ls_status ls_checkpoint_edited(ls_ctx *ctx, const char *checkpoint, const char *config,
                                bool *edited);
 /* LS_OK where the checkpoint of a step is whole; else what is wrong with it. */

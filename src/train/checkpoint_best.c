@@ -65,13 +65,14 @@ static ls_status read_loss(ls_ctx *ctx, const char *path, int64_t step, double *
     return status;
 }
 
-ls_status ls_checkpoint_find_best(ls_ctx *ctx, const char *folder, char *path, size_t bytes,
-                                  int64_t *step) {
+/* The best of those that are there; *gone where one was replaced while it was looked at. */
+static ls_status find_least(ls_ctx *ctx, const char *folder, char *path, size_t bytes,
+                            int64_t *step, bool *gone) {
     char **names, here[PATH_BYTES];
     size_t count;
     double least = 0;
     *step = -1;
-    if (!ls_path_is_folder(folder)) return LS_OK;
+    *gone = false;
     LS_TRY(ls_folder_list(ctx, folder, &names, &count));
     ls_status status = LS_OK;
     for (size_t i = 0; i < count && status == LS_OK; i++) {
@@ -79,13 +80,28 @@ ls_status ls_checkpoint_find_best(ls_ctx *ctx, const char *folder, char *path, s
         double loss;
         if (at < 0) continue;
         LS_TRY_GOTO(best_path(ctx, folder, names[i], "", here));
-        LS_TRY_GOTO(read_loss(ctx, here, at, &loss));
-        if (*step >= 0 && !(loss < least)) continue;
+        status = read_loss(ctx, here, at, &loss);
+        *gone = status != LS_OK && status != LS_ENOMEM && !ls_path_exists(here);
+        if (status != LS_OK || (*step >= 0 && !(loss < least))) continue;
         least = loss;
         *step = at;
         status = ls_path_join(ctx, path, bytes, folder, names[i]);
     }
 fail:
     ls_names_free(ctx, names, count);
+    return status;
+}
+
+ls_status ls_checkpoint_find_best(ls_ctx *ctx, const char *folder, char *path, size_t bytes,
+                                  int64_t *step) {
+    enum { TRIES = 10 };
+    bool gone = true;
+    ls_status status = LS_OK;
+    *step = -1;
+    if (!ls_path_is_folder(folder)) return LS_OK;
+    for (int i = 0; i < TRIES && gone; i++) { /* a run may be at work there */
+        ctx->error = (ls_error){0};
+        status = find_least(ctx, folder, path, bytes, step, &gone);
+    }
     return status;
 }

@@ -5,9 +5,10 @@
 
 #include "base/clock.h"
 #include "train/checkpoint.h"
+#include "train/growth.h"
 #include "train/validation.h"
 
-enum { PATH_BYTES = 4096, CONFIG_MAX = 1 << 20, REJECTIONS_MAX = 1000 };
+enum { PATH_BYTES = 4096, REJECTIONS_MAX = 1000 };
 
 /* A rejected step, for rejected.json. */
 typedef struct rejection {
@@ -39,7 +40,7 @@ typedef struct loop {
     void *reals;           /* what goes in and out of one run: one for each target */
     rejection *rejections; /* those in a row */
     char checkpoints[PATH_BYTES];
-    uint64_t config_hash;
+    uint64_t config_hash, rest_hash;
     /* where the run is: what a checkpoint stores */
     int64_t step, updates, batch, tokens;
     double seconds; /* up to this call */
@@ -55,43 +56,6 @@ typedef struct loop {
 } loop;
 
 /* ---- beginning ---- */
-
-/* The first line in which two texts differ. */
-static void first_difference(const char *a, const char *b, char *line_a, char *line_b,
-                             size_t bytes) {
-    for (;;) {
-        size_t m = strcspn(a, "\n"), n = strcspn(b, "\n");
-        if (m != n || memcmp(a, b, m) != 0 || a[m] != b[n] || a[m] == '\0') {
-            snprintf(line_a, bytes, "%.*s", (int)m, a);
-            snprintf(line_b, bytes, "%.*s", (int)n, b);
-            return;
-        }
-        a += m + 1;
-        b += n + 1;
-    }
-}
-
-/* config.yaml is written once; a folder with another one is another run. */
-static ls_status settle_config(loop *l) {
-    char path[PATH_BYTES];
-    size_t length = strlen(l->job->config);
-    LS_TRY(ls_path_join(l->ctx, path, sizeof path, l->job->folder, "config.yaml"));
-    l->config_hash = ls_hash(l->job->config, length);
-    if (!ls_path_exists(path)) return ls_file_write(l->ctx, path, l->job->config, length);
-    ls_text stored = {0};
-    ls_status status = ls_file_read(l->ctx, path, CONFIG_MAX, &stored);
-    if (status == LS_OK &&
-        (stored.length != length || memcmp(stored.bytes, l->job->config, length))) {
-        char there[160], here[160];
-        first_difference(stored.bytes, l->job->config, there, here, sizeof there);
-        status =
-            LS_FAIL(l->ctx, LS_EUSE,
-                    "%s is the run of other settings: there `%s`, here `%s`; use another `out`",
-                    l->job->folder, there, here);
-    }
-    ls_text_clear(l->ctx, &stored);
-    return status;
-}
 
 static ls_status check_program(loop *l) {
     static const char *const names[] = {"tokens", "targets", "weights", "loss"};
@@ -197,14 +161,17 @@ static ls_status describe(loop *l, ls_checkpoint *out) {
     json_t *guard = NULL, *state;
     char identity[17];
     snprintf(identity, sizeof identity, "%016llx", (unsigned long long)l->job->source.identity);
-    *out = (ls_checkpoint){
-        .step = l->step, .config_hash = l->config_hash, .every = rollback_schedule(l)};
+    *out = (ls_checkpoint){.step = l->step,
+                           .config_hash = l->config_hash,
+                           .rest_hash = l->rest_hash,
+                           .every = rollback_schedule(l)};
     LS_TRY(ls_guard_save(l->ctx, &l->guard, &guard));
-    state = json_pack(
-        "{s:I,s:I,s:I,s:I,s:I,s:s,s:I,s:f,s:o}", "rollbacks", (json_int_t)l->rollbacks, "step",
-        (json_int_t)l->step, "updates", (json_int_t)l->updates, "batch", (json_int_t)l->batch,
-        "tokens", (json_int_t)l->tokens, "data", identity, "seed", (json_int_t)l->settings->seed,
-        "seconds", l->seconds + ls_clock() - l->started, "guard", guard);
+    state = json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:s,s:I,s:f,s:o}", "steps",
+                      (json_int_t)l->settings->steps, "rollbacks", (json_int_t)l->rollbacks, "step",
+                      (json_int_t)l->step, "updates", (json_int_t)l->updates, "batch",
+                      (json_int_t)l->batch, "tokens", (json_int_t)l->tokens, "data", identity,
+                      "seed", (json_int_t)l->settings->seed, "seconds",
+                      l->seconds + ls_clock() - l->started, "guard", guard);
     out->state = state;
     if (state == NULL || (l->job->validation != NULL &&
                           json_object_set_new(state, "validation", ls_best_save(&l->best)) != 0))
@@ -240,6 +207,17 @@ static ls_status save_best(loop *l) {
     return status;
 }
 
+/* A checkpoint that was made before train.steps were raised. */
+static ls_status check_growth(loop *l, const ls_checkpoint *checkpoint) {
+    const char *what = l->checkpoints;
+    int64_t before;
+    if (checkpoint->rest_hash == 0 || checkpoint->rest_hash != l->rest_hash)
+        return LS_FAIL(l->ctx, LS_EUSE, "%s: the checkpoint is that of other settings", what);
+    LS_TRY(ls_json_int(l->ctx, checkpoint->state, "steps", what, l->step, l->settings->steps,
+                       &before));
+    return ls_growth_check(l->ctx, l->job->folder, l->settings, before, l->step);
+}
+
 /* Step, updates and tokens; with `all` also what a rollback leaves as it is. */
 static ls_status restore(loop *l, const ls_checkpoint *checkpoint, bool all) {
     const char *what = l->checkpoints, *identity;
@@ -254,8 +232,7 @@ static ls_status restore(loop *l, const ls_checkpoint *checkpoint, bool all) {
     LS_TRY(ls_json_int(ctx, state, "tokens", what, 0, count_max, &l->tokens));
     l->saved_step = l->step;
     if (!all) return LS_OK;
-    if (checkpoint->config_hash != l->config_hash)
-        return LS_FAIL(ctx, LS_EUSE, "%s: the checkpoint is that of other settings", what);
+    if (checkpoint->config_hash != l->config_hash) LS_TRY(check_growth(l, checkpoint));
     LS_TRY(ls_json_text(ctx, state, "data", what, &identity));
     snprintf(expected, sizeof expected, "%016llx", (unsigned long long)l->job->source.identity);
     if (strcmp(identity, expected) != 0)
@@ -577,6 +554,32 @@ static ls_status rehearse(loop *l) {
     return compute(l, &l->loss);
 }
 
+/* Some steps as they would be done, for less than a second where they are short: the time of the
+ * fastest, which others on the machine disturbed least. The first, which settles things, counts only
+ * where it is long itself. */
+static ls_status try_steps(loop *l, double *seconds) {
+    enum { STEPS = 32 };
+    const double enough = 0.6;
+    double all = 0, norm;
+    LS_TRY(take_memory(l));
+    ls_parameters_clear_gradient(l->job->store);
+    for (int64_t done = 0; done <= STEPS && all < enough; done++) {
+        const double begun = ls_clock();
+        LS_TRY(ls_check_stop(l->ctx, "timing the steps"));
+        LS_TRY(compute(l, &l->loss));
+        LS_TRY(ls_optimizer_norm(l->ctx, l->optimizer, &norm));
+        l->step++;
+        l->batch++;
+        ls_optimizer_update(l->ctx, l->optimizer, ls_schedule_rate(&l->schedule, 0), norm,
+                            ++l->updates);
+        const double passed = ls_clock() - begun;
+        if (done == 0 && passed < enough) continue;
+        *seconds = all == 0 ? passed : fmin(*seconds, passed);
+        all += passed;
+    }
+    return LS_OK;
+}
+
 /* A run whose weights were last updated some steps ago has not learnt what it was asked to. */
 static ls_status check_end(loop *l) {
     if (l->step < l->settings->steps || l->guard.in_a_row == 0) return LS_OK;
@@ -588,14 +591,18 @@ static ls_status check_end(loop *l) {
 }
 
 static ls_status begin(loop *l) {
-    bool found;
+    bool found, grows;
     ls_ctx *ctx = l->ctx;
+    const size_t length = strlen(l->job->config);
+    l->config_hash = ls_hash(l->job->config, length);
+    l->rest_hash = ls_checkpoint_rest_hash(l->job->config, length);
     LS_TRY(ls_folder_make(ctx, l->job->folder));
-    LS_TRY(settle_config(l));
+    LS_TRY(ls_growth_settle(ctx, l->job->folder, l->job->config, l->settings->steps, &grows));
     LS_TRY(ls_path_join(ctx, l->checkpoints, PATH_BYTES, l->job->folder, "checkpoints"));
     LS_TRY(ls_checkpoint_sweep(ctx, l->checkpoints));
     LS_TRY(take_memory(l));
     LS_TRY(load(l, true, &found));
+    if (grows) LS_TRY(ls_growth_write(ctx, l->job->folder, l->job->config));
     if (found) {
         ls_say(ctx, "going on from step %lld", (long long)l->step);
         /* a crash may have come between a save and what it removes */
@@ -617,10 +624,14 @@ ls_status ls_train_run(ls_ctx *ctx, const ls_train_job *job, ls_train_result *re
               .saved_step = -1};
     l.started = l.logged_at = ls_clock();
     *result = (ls_train_result){0};
-    ls_status status = ctx->rehearsal ? rehearse(&l) : begin(&l);
+    const bool runs = !ctx->rehearsal && !job->trial;
+    ls_status status = runs             ? begin(&l)
+                       : ctx->rehearsal ? rehearse(&l)
+                                        : try_steps(&l, &result->step_seconds);
+    result->step_operations = (double)job->settings->accumulate * ls_program_flops(job->program);
     result->resumed = l.first_step = l.step;
     const bool over = l.step >= l.settings->steps || is_exhausted(&l);
-    if (status == LS_OK && !ctx->rehearsal && (!over || l.saved_step < 0)) {
+    if (status == LS_OK && runs && (!over || l.saved_step < 0)) {
         status = ls_metrics_open(ctx, job->folder, l.step, l.settings->log_every,
                                  job->validation != NULL, &l.metrics);
         bool needs_start = l.guard.settings.policy == LS_GUARD_ROLLBACK && l.saved_step < 0;
@@ -629,7 +640,7 @@ ls_status ls_train_run(ls_ctx *ctx, const ls_train_job *job, ls_train_result *re
         ls_status closed = ls_metrics_close(ctx, l.metrics);
         if (status == LS_OK) status = closed;
     }
-    if (status == LS_OK) status = check_end(&l);
+    if (status == LS_OK && runs) status = check_end(&l);
     result->step = l.step;
     result->tokens = l.tokens;
     result->rejected = l.guard.rejected;

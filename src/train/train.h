@@ -109,6 +109,7 @@ typedef struct ls_train_job {
     int64_t validation_rows;
     struct ls_validation *validation;
     const volatile sig_atomic_t *stop; /* or NULL: once it is not 0, the run ends after this step */
+    bool trial;  /* a few steps are timed, and nothing is written: ls_train_result.step_seconds */
     double peak; /* floating-point operations per second this machine can do; 0: not known */
     void (*step)(void *user, const ls_train_step *step); /* or NULL: after every step */
     /* or NULL: with every row of metrics (train.log_every), as a line for people too */
@@ -126,6 +127,8 @@ typedef struct ls_train_result {
     int64_t best_step; /* of the lowest validation loss; 0: none was measured */
     double best_loss;
     bool ended_early; /* train.patience */
+    double step_operations;
+    double step_seconds; /* of a trial */
 } ls_train_result;
 
 /* Runs to the end, or continues a run to its end. LS_OK: all steps are done and in a checkpoint, or

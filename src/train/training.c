@@ -109,6 +109,8 @@ ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_t
         (ls_training){.ctx = ctx, .given = request->settings, .cache = request->cache, .lock = -1};
     if (strlen(request->folder) >= sizeof out->folder)
         return LS_FAIL(ctx, LS_EUSE, "the path %.40s... is too long", request->folder);
+    /* what a checkpoint that the run went on from does to its positions is settled, too */
+    out->scaled = request->resolved && ls_settings_has(out->given, "extend");
     LS_TRY(take_public_model(out));
     LS_TRY(ls_task_read(ctx, out->given, ls_training_facts, &settings->task));
     if (settings->task.type != NULL) LS_TRY(ls_task_settle(ctx, &settings->task, out->given));
@@ -275,6 +277,7 @@ ls_status ls_training_run(ls_training *t, const ls_training_hooks *hooks, ls_tra
     ls_train_job job = {.folder = t->folder,
                         .settings = train,
                         .stop = hooks->stop,
+                        .trial = hooks->trial,
                         .step = hooks->step,
                         .progress = hooks->progress,
                         .user = hooks->user};
@@ -284,15 +287,30 @@ ls_status ls_training_run(ls_training *t, const ls_training_hooks *hooks, ls_tra
     LS_TRY(ls_run_folder_config(ctx, t->folder, &t->settings, &t->config));
     LS_TRY(ls_model_new(ctx, &t->settings.model, ls_train_dtype(train), (uint64_t)train->seed, true,
                         &t->model));
-    if (!ctx->rehearsal) {
+    const bool runs = !ctx->rehearsal && !hooks->trial;
+    if (runs) {
         LS_TRY(begin_with_weights(t));
         LS_TRY(make_folder(t));
     }
     job.peak = hooks->peak;
-    if (job.peak == 0 && !ctx->rehearsal) LS_TRY(find_peak(t, &job.peak));
+    if (job.peak == 0 && runs) LS_TRY(find_peak(t, &job.peak));
     job.config = t->config.bytes;
     return corpus ? ls_train_model(ctx, t->model, t->loader, &job, result)
                   : ls_train_model_on(ctx, t->model, &job, result);
+}
+
+json_t *ls_training_json(const ls_training *t, const ls_train_result *result) {
+    json_t *json = json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:f}", "folder", t->folder,
+                             "parameters", (json_int_t)ls_parameters_elements(t->model->store),
+                             "resumed", (json_int_t)result->resumed, "step",
+                             (json_int_t)result->step, "tokens", (json_int_t)result->tokens,
+                             "rejected", (json_int_t)result->rejected, "loss", result->loss);
+    if (result->best_step > 0)
+        json_object_set_new(json, "validation",
+                            json_pack("{s:I, s:f, s:b}", "step", (json_int_t)result->best_step,
+                                      "loss", result->best_loss, "ended_early",
+                                      (int)result->ended_early));
+    return json;
 }
 
 void ls_training_clear(ls_training *t) {

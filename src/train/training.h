@@ -3,6 +3,8 @@
 #ifndef LS_TRAIN_TRAINING_H
 #define LS_TRAIN_TRAINING_H
 
+#include <jansson.h>
+
 #include "train/run_folder.h"
 
 /* Everything is borrowed. */
@@ -13,6 +15,7 @@ typedef struct ls_training_request {
     const char *folder; /* of the run; empty: runs/MIXER-POSITION, after the task if there is one */
     const char *cache;  /* of token files and tokenizers: see ls_data_open */
     int64_t seed;       /* where train.seed is not given */
+    bool resolved;      /* the settings are those that a run has settled */
 } ls_training_request;
 
 typedef struct ls_training {
@@ -36,6 +39,7 @@ typedef struct ls_training_hooks {
     void (*step)(void *user, const ls_train_step *step); /* or NULL */
     void (*progress)(void *user, const ls_metrics_row *row, const char *line); /* or NULL */
     void *user;
+    bool trial;  /* a few steps are timed, see ls_train_job; the folder is not touched */
     double peak; /* of the machine in the type that is trained in, see ls_train_job; 0: measured */
 } ls_training_hooks;
 
@@ -47,6 +51,8 @@ ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_t
  * `config` then says what it would hold. */
 ls_status ls_training_run(ls_training *training, const ls_training_hooks *hooks,
                           ls_train_result *result);
+/* What a training gave, for machines: a new reference, NULL where memory is short. */
+json_t *ls_training_json(const ls_training *training, const ls_train_result *result);
 void ls_training_clear(ls_training *training);
 
 #endif

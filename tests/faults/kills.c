@@ -38,6 +38,15 @@ static const configuration configurations[] = {
               "train.log_every=2 train.checkpoint_every=5"},
     {"segments", TRAIN "model.segment=8 model.memory=2"},
     {"tokenizer", TRAIN "data.tokenizer=train data.vocabulary=300"},
+    {"validation", TRAIN "data.validation_share=0.1 train.validate_every=7 "
+                         "train.validate_tokens=200 train.patience=9"},
+    {"validation-rollback", TRAIN "data.validation_share=0.1 train.validate_every=7 "
+                                  "train.validate_tokens=200 train.guard=rollback train.lr=0.5 "
+                                  "train.guard_spread=3 train.guard_window=4 "
+                                  "train.guard_rejections=900 train.warmup=0"},
+    {"mixture", "train data.train=0.7*../fixed/corpus,0.3*../fixed/kills.yaml model.layers=1 "
+                "model.width=16 model.length=16 out=run cache=cache threads=1 --quiet "
+                "train.steps=300 train.batch=3 train.log_every=2 train.checkpoint_every=5"},
     {"task", "train task=copy model.layers=1 model.width=16 out=run threads=1 --quiet "
              "train.steps=200 train.batch=2 train.checkpoint_every=5"},
     {"study", "study ../fixed/kills-study.yaml out=study cache=cache threads=1 --quiet"},

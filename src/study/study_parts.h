@@ -1,0 +1,15 @@
+/* What the files that read a study share; within this room only. */
+#ifndef LS_STUDY_STUDY_PARTS_H
+#define LS_STUDY_STUDY_PARTS_H
+
+#include "study/study.h"
+
+/* The arm of a name, made where there is none. */
+ls_status ls__study_arm(ls_study *study, const char *name, ls_study_arm **out);
+/* Whether a key shapes a training; whether it is extend or below it. */
+bool ls__study_is_training(const char *key);
+bool ls__study_is_extension(const char *key);
+/* Makes the arms of a sweep out of those that the study file has. */
+ls_status ls__study_sweep(ls_study *study);
+
+#endif
