@@ -10,6 +10,7 @@ struct ls_batch {
     ls_trained *trained;
     ls_batch_options options;
     int64_t vocabulary, known; /* of the model; of the tokenizer, from which tokens are drawn */
+    bool *special;             /* [known]: tokens that are no text */
     ls_stream *root;           /* all others are its forks */
     ls_prefixes prefixes;
     ls_choice **active;
@@ -28,6 +29,26 @@ static int64_t chunk_of(int64_t wanted, int64_t vocabulary) {
     int64_t chunk = 1;
     while (2 * chunk <= wanted && 2 * chunk * vocabulary <= 1 << 22) chunk *= 2;
     return chunk;
+}
+
+/* A token is special where leaving special ones out makes a difference. */
+static ls_status find_special(ls_batch *batch) {
+    ls_text with = {0}, without = {0};
+    ls_ctx *ctx = batch->ctx;
+    ls_status status = LS_OK;
+    for (int32_t id = 0; id < batch->known && status == LS_OK; id++) {
+        const ls_tokenizer *tokenizer = batch->trained->tokenizer;
+        const int32_t twice[2] = {id, id}; /* the first may lose a space */
+        with.length = without.length = 0;
+        status = ls_tokenizer_decode_text(ctx, tokenizer, twice, 2, 0, &with);
+        if (status == LS_OK)
+            status = ls_tokenizer_decode_text(ctx, tokenizer, twice, 2, LS_DECODE_SKIP_SPECIAL,
+                                              &without);
+        batch->special[id] = with.length != without.length;
+    }
+    ls_text_clear(ctx, &with);
+    ls_text_clear(ctx, &without);
+    return status;
 }
 
 ls_status ls_batch_new(ls_trained *trained, const ls_batch_options *options, ls_batch **out) {
@@ -53,10 +74,13 @@ ls_status ls_batch_new(ls_trained *trained, const ls_batch_options *options, ls_
     batch->logits = ls_new(ctx, (size_t)(rows * V), sizeof *batch->logits);
     batch->scratch = ls_new(ctx, (size_t)(2 * V), sizeof *batch->scratch);
     batch->columns = ls_new(ctx, (size_t)rows, sizeof *batch->columns);
+    batch->special = ls_new(ctx, (size_t)batch->known + 1, sizeof *batch->special);
     status = LS_ENOMEM;
     if (batch->active == NULL || batch->streams == NULL || batch->tokens == NULL ||
-        batch->logits == NULL || batch->scratch == NULL || batch->columns == NULL)
+        batch->logits == NULL || batch->scratch == NULL || batch->columns == NULL ||
+        batch->special == NULL)
         goto fail;
+    LS_TRY_GOTO(find_special(batch));
     for (int64_t i = 0; i < rows; i++) batch->columns[i] = (int32_t)i;
     *out = batch;
     return LS_OK;
@@ -76,6 +100,7 @@ void ls_batch_free(ls_batch *batch) {
     ls_free(ctx, batch->logits);
     ls_free(ctx, batch->scratch);
     ls_free(ctx, batch->columns);
+    ls_free(ctx, batch->special);
     ls_free(ctx, batch);
 }
 
@@ -111,7 +136,9 @@ static ls_status make_token(ls_batch *batch, ls_choice *choice, const double *lo
         choice->finish = LS_FINISH_STOP;
         return LS_OK;
     }
-    LS_TRY(ls_tokenizer_decode(batch->ctx, batch->trained->tokenizer, &token, 1, &choice->text));
+    if (!batch->special[token])
+        LS_TRY(
+            ls_tokenizer_decode(batch->ctx, batch->trained->tokenizer, &token, 1, &choice->text));
     bool stopped;
     const size_t end = find_stop(request, &choice->text, &stopped);
     choice->shown++;
