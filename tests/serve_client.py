@@ -10,10 +10,10 @@ import time
 class Server:
     """`longshot serve MODEL port=0 WORDS...`, until the with block ends."""
 
-    def __init__(self, program, model, *words, env=None):
+    def __init__(self, program, model, *words, quiet=True):
         self.process = subprocess.Popen(
-            [program, "serve", model, "port=0", "threads=1", "--quiet", *words],
-            stdout=subprocess.PIPE, text=True, env=dict(os.environ, **(env or {})))
+            [program, "serve", model, "port=0", "threads=1", *(["--quiet"] if quiet else []), *words],
+            stdout=subprocess.PIPE, stderr=None if quiet else subprocess.PIPE, text=True)
         address = self.process.stdout.readline().strip()
         if not address.startswith("http://"):
             raise SystemExit(f"the server did not start: {address!r}, {self.process.wait()}")
@@ -59,6 +59,11 @@ class Server:
             if line.startswith(f"longshot_{name} "):
                 return float(line.split()[1])
         raise AssertionError(name)
+
+    def seconds(self):
+        """Processor time of the process so far."""
+        fields = open(f"/proc/{self.process.pid}/stat").read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def resident(self):
         """Bytes that the process has in memory."""

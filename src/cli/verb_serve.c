@@ -10,6 +10,14 @@ static void tell(void *user, const char *address) {
     ls_cli_progress(cli, "listening; SIGTERM or Ctrl-C finishes what was accepted, and ends");
 }
 
+static void tell_end(void *user, int64_t accepted, int64_t answered) {
+    ls_cli *cli = user;
+    char line[128];
+    snprintf(line, sizeof line, "ended: %lld requests accepted, %lld answered", (long long)accepted,
+             (long long)answered);
+    ls_cli_progress(cli, line);
+}
+
 static ls_status run(ls_cli *cli) {
     ls_ctx *ctx = &cli->ctx;
     ls_serve_settings settings;
@@ -18,7 +26,8 @@ static ls_status run(ls_cli *cli) {
     if (cli->word_count != 1)
         return LS_FAIL(ctx, LS_EUSE, "say what to serve: longshot serve RUN|FOLDER|FILE.gguf");
     LS_TRY(ls_trained_open(ctx, cli->words[0], &cli->settings, NULL, &trained));
-    const ls_serve_hooks hooks = {.stop = ls_cli_stop(), .listening = tell, .user = cli};
+    const ls_serve_hooks hooks = {
+        .stop = ls_cli_stop(), .listening = tell, .ended = tell_end, .user = cli};
     ls_status status;
     LS_TRY_GOTO(ls_cli_finish_settings(cli));
     LS_TRY_GOTO(ls_serve_check(&trained, &settings));

@@ -55,8 +55,9 @@ typedef struct http {
     bool loopback, quit;
     struct MHD_Daemon *daemon;
     pthread_t keeper;
-    pthread_mutex_t lock; /* of the lines */
+    pthread_mutex_t lock; /* of the lines, and of what follows */
     line *lines;
+    int64_t accepted, answered; /* requests that are over; those whose whole answer was sent */
 } http;
 
 /* ---- lines ---- */
@@ -435,12 +436,17 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
 
 static void on_end(void *user, struct MHD_Connection *connection, void **own,
                    enum MHD_RequestTerminationCode code) {
+    http *h = user;
     call *c = *own;
-    (void)user, (void)connection, (void)code;
+    (void)connection;
     if (c == NULL) return;
     ls_ctx ctx = ls_ctx_default();
     ls_ticket *ticket = c->line->ticket;
     set_stage(c->line, READING, NULL);
+    pthread_mutex_lock(&h->lock);
+    h->accepted += ticket != NULL;
+    h->answered += ticket != NULL && code == MHD_REQUEST_TERMINATED_COMPLETED_OK;
+    pthread_mutex_unlock(&h->lock);
     if (ticket != NULL) ls_ticket_leave(ticket);
     ls_text_clear(&ctx, &c->body);
     free(c);
@@ -527,6 +533,7 @@ static ls_status listen_until(http *h, ls_ctx *ctx, const ls_serve_hooks *hooks)
     for (int i = 0; i < 100 && ls_server_open_tickets(h->server) > 0; i++) pause_shortly();
     MHD_stop_daemon(h->daemon);
     if (listening != MHD_INVALID_SOCKET) close(listening);
+    hooks->ended(hooks->user, h->accepted, h->answered);
     return LS_OK;
 }
 

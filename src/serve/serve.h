@@ -17,6 +17,9 @@ typedef struct ls_serve_hooks {
     const volatile int *stop; /* a sig_atomic_t: counts the signals that came */
     /* Once it listens, at this address. */
     void (*listening)(void *user, const char *address);
+    /* After the last: requests for completions that were accepted, and those whose client was sent
+     * the whole answer. */
+    void (*ended)(void *user, int64_t accepted, int64_t answered);
     void *user;
 } ls_serve_hooks;
 
