@@ -1,18 +1,10 @@
-# The part of `longshot serve` that needs a network: libmicrohttpd where it is installed, and the
-# page, whose bytes become a table. The library needs neither.
+# The part of `longshot serve` that needs a network, with libmicrohttpd where it is installed. The
+# library does without.
 option(LONGSHOT_HTTP "Serve over HTTP where libmicrohttpd is found" ON)
 if(LONGSHOT_HTTP)
   pkg_check_modules(MICROHTTPD IMPORTED_TARGET libmicrohttpd)
 endif()
-set(page ${CMAKE_SOURCE_DIR}/src/serve/page.html)
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${page})
-file(READ ${page} hex HEX)
-string(LENGTH "${hex}" digits)
-math(EXPR bytes "${digits} / 2")
-string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," hex "${hex}")
-file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/serve_page.c CONTENT
-"#include \"serve/page.h\"\n\nconst unsigned char ls_serve_page[] = {@hex@};\nconst size_t ls_serve_page_bytes = @bytes@;\n" @ONLY)
-target_sources(longshot PRIVATE src/serve/http.c ${CMAKE_BINARY_DIR}/generated/serve_page.c)
+target_sources(longshot PRIVATE src/serve/http.c)
 if(MICROHTTPD_FOUND)
   target_compile_definitions(longshot PRIVATE LS_HAVE_MICROHTTPD=1)
   target_link_libraries(longshot PRIVATE PkgConfig::MICROHTTPD)

@@ -291,7 +291,7 @@ static enum MHD_Result metrics(ls_ctx *ctx, call *c) {
 
 static enum MHD_Result page(ls_ctx *ctx, call *c) {
     ls_text text = {0};
-    ls_text_append(ctx, &text, ls_serve_page, ls_serve_page_bytes);
+    ls_text_append(ctx, &text, ls_serve_page, strlen(ls_serve_page));
     return send_text(ctx, c->line, 200, "text/html; charset=utf-8", &text);
 }
 

@@ -1,10 +1,7 @@
-/* The page at /, out of page.html. */
+/* The page at /, out of page.html (cmake/embed.cmake). */
 #ifndef LS_SERVE_PAGE_H
 #define LS_SERVE_PAGE_H
 
-#include <stddef.h>
-
-extern const unsigned char ls_serve_page[];
-extern const size_t ls_serve_page_bytes;
+extern const char ls_serve_page[];
 
 #endif
