@@ -73,6 +73,8 @@ static void test_refused(void **unused) {
         "{% import 'x' as y %}",
         "{{ x.foo(1) }}",
         "{{ }}",
+        "{{ '\xff' }}",
+        "{{ 'a' b }}",
         "{% else %}",
         "{{ 99999999999999999999 }}",
     };

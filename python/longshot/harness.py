@@ -102,7 +102,7 @@ class Longshot(TemplateLM):
         sums = []
         for request in tqdm(requests, disable=disable_tqdm, desc="loglikelihood_rolling"):
             windows = [make_disjoint_window(window) for window in get_rolling_token_windows(
-                token_list=self.tok_encode(request.args[0], add_special_tokens=False),
+                token_list=self.tok_encode(request.args[0]),
                 prefix_token=self.prefix_token_id, max_seq_len=self.max_length, context_len=1)]
             scores = self._loglikelihood_tokens([(None, *window) for window in windows],
                                                 disable_tqdm=True)

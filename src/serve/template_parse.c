@@ -78,9 +78,17 @@ bool ls_t_mark(ls_t_parser *p, const char *mark) {
     return true;
 }
 
+/* Refuses what stands here. */
+static void refuse_here(ls_t_parser *p, const char *wanted) {
+    if (p->at < p->end)
+        ls_t_refuse(p, "\"%.*s\" where %s should stand", (int)ls_min(20, p->end - p->at), p->at,
+                    wanted);
+    else
+        ls_t_refuse(p, "the end of a tag where %s should stand", wanted);
+}
+
 static void need(ls_t_parser *p, const char *mark) {
-    if (p->status == LS_OK && !ls_t_mark(p, mark))
-        ls_t_refuse(p, "\"%.20s\" where %s should stand", p->at < p->end ? p->at : "its end", mark);
+    if (p->status == LS_OK && !ls_t_mark(p, mark)) refuse_here(p, mark);
 }
 
 static ls_t_node *make_value(ls_t_parser *p, json_t *value) {
@@ -89,7 +97,8 @@ static ls_t_node *make_value(ls_t_parser *p, json_t *value) {
         node->value = value;
     else
         json_decref(value);
-    if (value == NULL && p->status == LS_OK) p->status = LS_ENOMEM;
+    if (value == NULL && p->status == LS_OK)
+        p->status = LS_FAIL(p->ctx, LS_ENOMEM, "no memory to read the chat template");
     return node;
 }
 
@@ -113,8 +122,9 @@ static ls_t_node *read_quoted(ls_t_parser *p) {
     }
     if (p->at == p->end) ls_t_refuse(p, "a text without its end");
     p->at += p->at < p->end;
-    ls_t_node *node =
-        make_value(p, json_stringn(text.bytes == NULL ? "" : text.bytes, text.length));
+    json_t *value = json_stringn(text.bytes == NULL ? "" : text.bytes, text.length);
+    if (value == NULL && !ls_json_starved()) ls_t_refuse(p, "a text that is not UTF-8");
+    ls_t_node *node = make_value(p, value);
     ls_text_clear(p->ctx, &text);
     return node;
 }
@@ -186,7 +196,7 @@ static ls_t_node *read_named_value(ls_t_parser *p) {
     } fixed[] = {{"true", 1}, {"True", 1}, {"false", 0}, {"False", 0}, {"none", -1}, {"None", -1}};
     char *name = ls_t_name(p);
     if (name == NULL) {
-        ls_t_refuse(p, "\"%.20s\"", p->at < p->end ? p->at : "an end where a value should stand");
+        refuse_here(p, "a value");
         return NULL;
     }
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
