@@ -1,6 +1,7 @@
 #!/bin/sh
 # A server from outside: its answers, its refusals, and a short load of many clients at once, in which every answer
 # must be that of the request alone. Without libmicrohttpd this is skipped (77). script/test-long has the long load.
+# Tier: slow.
 set -eu
 program=$1
 source=$2

@@ -1,6 +1,7 @@
 #!/bin/sh
 # The page of a server, drawn by a browser: the tokens of a prompt with the losses that the server
 # gives, and the curve of the run. Without Chromium or libmicrohttpd this is skipped (77).
+# Tier: slow.
 set -eu
 program=$1
 source=$2

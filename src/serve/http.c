@@ -530,7 +530,7 @@ static ls_status listen_until(http *h, ls_ctx *ctx, const ls_serve_hooks *hooks)
     for (line *l = h->lines; l != NULL; l = l->next)
         if (l->ticket != NULL) ls_ticket_cancel(l->ticket);
     pthread_mutex_unlock(&h->lock);
-    for (int i = 0; i < 100 && ls_server_open_tickets(h->server) > 0; i++) pause_shortly();
+    while (ls_server_open_tickets(h->server) > 0) pause_shortly(); /* a turn of the batch */
     MHD_stop_daemon(h->daemon);
     if (listening != MHD_INVALID_SOCKET) close(listening);
     hooks->ended(hooks->user, h->accepted, h->answered);
