@@ -29,7 +29,8 @@ allow suite base tensor position mixer model data train
 allow reach base tensor position mixer model data task train eval suite report
 allow compare base tensor position mixer model data task suite
 allow api base tensor position mixer model data task train eval study suite compare longshot
-allow cli base tensor position mixer model data task train eval report bench study suite reach compare api longshot
+allow serve base tensor position mixer model data train api
+allow cli base tensor position mixer model data task train eval report bench study suite reach compare api serve longshot
 rooms=$(ls -d */ | tr -d / | sort | tr '\n' ' ')
 for room in $rooms; do
     grep -q "^allow $room" "$2/tests/test_includes.sh" || { echo "room $room has no rule"; failed=1; }

@@ -62,6 +62,7 @@ static const struct {
     {"libutf8proc.", "utf8proc", "MIT AND Unicode-DFS-2015", utf8proc_is},
     {"libzstd.", "Zstandard", "BSD-3-Clause OR GPL-2.0-only", zstd_is},
     {"libxxhash.", "xxHash", "BSD-2-Clause", xxhash_is},
+    {"libmicrohttpd.", "GNU libmicrohttpd", "LGPL-2.1-or-later", NULL},
     {"libdnnl.", "oneDNN", "Apache-2.0", onednn_is},
     {"libgomp.", "GCC OpenMP runtime", "GPL-3.0-or-later WITH GCC-exception-3.1", NULL},
     {"libomp.", "LLVM OpenMP runtime", "Apache-2.0 WITH LLVM-exception", NULL},

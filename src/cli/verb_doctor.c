@@ -4,6 +4,7 @@
 #include "base/libraries.h"
 #include "cli/cli.h"
 #include "data/corpus.h"
+#include "serve/serve.h"
 #include "tensor/engine/device.h"
 #include "tensor/engine/kernel.h"
 #include "tensor/engine/machine.h"
@@ -69,13 +70,13 @@ static ls_status run(ls_cli *cli) {
     if (cli->json) {
         ls_text_clear(ctx, &cuda.text);
         return ls_cli_print_json(
-            cli, json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:f, s:f, s:f, s:s, s:b, s:b, s:o}",
+            cli, json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:f, s:f, s:f, s:s, s:s, s:b, s:b, s:o}",
                            "longshot", LS_VERSION, "cpu", machine.name, "isa", isa, "instructions",
                            machine.instructions, "threads", ctx->threads, "memory_bytes",
                            (json_int_t)machine.memory_bytes, "bandwidth_bytes_per_second",
                            bandwidth, "peak_f32_flops", f32, "peak_bf16_flops", bf16, "onednn",
-                           machine.onednn, "default_corpus", corpus, "cuda", cuda.open, "libraries",
-                           ls_libraries_json()));
+                           machine.onednn, "libmicrohttpd", ls_serve_http(), "default_corpus",
+                           corpus, "cuda", cuda.open, "libraries", ls_libraries_json()));
     }
     ls_text text = {0};
     ls_text_printf(ctx, &text, "longshot         %s\n", LS_VERSION);
@@ -88,6 +89,9 @@ static ls_status run(ls_cli *cli) {
     ls_text_printf(ctx, &text, "matrix products  f32 %.0f, bf16 %.0f GFLOP/s\n", 1e-9 * f32,
                    1e-9 * bf16);
     ls_text_printf(ctx, &text, "oneDNN           %s\n", machine.onednn);
+    ls_text_printf(ctx, &text, "libmicrohttpd    %s\n",
+                   ls_serve_http()[0] != '\0' ? ls_serve_http()
+                                              : "not in this build: longshot serve is left out");
     ls_text_printf(ctx, &text, "default corpus   %s\n",
                    corpus ? "found" : "not found: install perl-doc, or give data.corpus=");
     ls_text_append(ctx, &text, cuda.text.bytes, cuda.text.length);

@@ -183,6 +183,10 @@ int64_t ls_stream_position(const ls_stream *stream) {
     return ls_state_position(stream->state) + stream->waiting;
 }
 
+size_t ls_stream_state_bytes(const ls_stream *stream) {
+    return ls_state_bytes(stream->state);
+}
+
 size_t ls_stream_bytes(const ls_stream *stream) {
     size_t bytes = ls_state_bytes(stream->state);
     for (int i = 0; i < stream->cache->programs; i++)

@@ -163,6 +163,7 @@ static void call_rows(ls_together *together, size_t i, const ls_run *run, ls_sta
         if (one_thread) here.threads = 1;
         here.state = states[b];
         here.start = states[b]->position;
+        if (run->device != NULL) run->device->begin(run->device, &here); /* kernels read it there */
         call_node(together->one[b], i, &here);
     }
 }

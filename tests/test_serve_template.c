@@ -1,0 +1,124 @@
+/* Chat templates against what transformers renders (tests/golden/chat.json), and what is refused.
+ * LONGSHOT_CHATS names another such file. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "serve/template.h"
+
+static void check_file(const char *path) {
+    ls_ctx ctx = ls_ctx_default();
+    json_t *all, *one;
+    size_t i;
+    if (ls_json_read(&ctx, path, 1 << 24, &all) != LS_OK) fail_msg("%s", ctx.error.message);
+    const json_t *templates = json_object_get(all, "templates");
+    assert_true(json_array_size(json_object_get(all, "cases")) > 10);
+    json_array_foreach(json_object_get(all, "cases"), i, one) {
+        const char *name = json_string_value(json_object_get(one, "template"));
+        const char *source = json_string_value(json_object_get(templates, name));
+        const json_t *expected = json_object_get(one, "text");
+        ls_template *chat;
+        ls_text text = {0};
+        ls_status status = ls_template_new(&ctx, source, strlen(source), "<s>", "</s>", &chat);
+        if (status != LS_OK) fail_msg("%s: %s", name, ctx.error.message);
+        status =
+            ls_template_render(&ctx, chat, json_object_get(one, "messages"),
+                               json_is_true(json_object_get(one, "add_generation_prompt")), &text);
+        if (json_is_null(expected)) {
+            assert_int_equal(status, LS_EUSE);
+            ctx.error = (ls_error){0};
+        } else {
+            if (status != LS_OK) fail_msg("%s, case %zu: %s", name, i, ctx.error.message);
+            if (text.length != json_string_length(expected) ||
+                (text.length > 0 &&
+                 memcmp(text.bytes, json_string_value(expected), text.length) != 0))
+                fail_msg("%s, case %zu:\n%s\nis not\n%s", name, i, text.bytes,
+                         json_string_value(expected));
+        }
+        ls_text_clear(&ctx, &text);
+        ls_template_free(&ctx, chat);
+    }
+    json_decref(all);
+}
+
+static void test_as_transformers(void **unused) {
+    (void)unused;
+    check_file(LS_TEST_SOURCE "/tests/golden/chat.json");
+    if (getenv("LONGSHOT_CHATS") != NULL) check_file(getenv("LONGSHOT_CHATS"));
+}
+
+/* What is not understood is refused when the template is read, and a loop that never ends ends. */
+static void test_refused(void **unused) {
+    (void)unused;
+    static const char *const bad[] = {
+        "{% macro f() %}{% endmacro %}",
+        "{{ strftime_now('%Y') }}",
+        "{{ x | sort }}",
+        "{{ x is divisibleby 3 }}",
+        "{% if x %}",
+        "{% for x %}{% endfor %}",
+        "{{ 'open }}",
+        "{{ 1.5 }}",
+        "{{ x",
+        "{% endif %}",
+        "{{ (1 }}",
+        "{% set = 1 %}",
+        "{%+ if x %}{% endif %}",
+        "{% import 'x' as y %}",
+        "{{ x.foo(1) }}",
+        "{{ }}",
+        "{{ '\xff' }}",
+        "{{ 'a' b }}",
+        "{% else %}",
+        "{{ 99999999999999999999 }}",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        ls_ctx ctx = ls_ctx_default();
+        ls_template *chat;
+        if (ls_template_new(&ctx, bad[i], strlen(bad[i]), "", "", &chat) != LS_EINPUT)
+            fail_msg("%s is not refused", bad[i]);
+        assert_true(strstr(ctx.error.message, "not understood") != NULL);
+        assert_null(chat);
+    }
+}
+
+static void test_bounded(void **unused) {
+    (void)unused;
+    static const char *const greedy[] = {
+        "{% for a in range(4000) %}{% for b in range(4000) %}{{ b }}{% endfor %}{% endfor %}",
+        "{% set ns = namespace(x='aaaaaaaaaaaaaaaa') %}{% for a in range(100) %}"
+        "{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x }}",
+        "{{ 9223372036854775807 + 1 }}",
+        "{{ 1 % 0 }}",
+        "{{ nothing.at.all }}",
+        "{{ messages }}",
+    };
+    json_t *messages = json_pack("[{s:s, s:s}]", "role", "user", "content", "x");
+    for (size_t i = 0; i < sizeof greedy / sizeof greedy[0]; i++) {
+        ls_ctx ctx = ls_ctx_default();
+        ls_template *chat;
+        ls_text text = {0};
+        assert_int_equal(ls_template_new(&ctx, greedy[i], strlen(greedy[i]), "", "", &chat), LS_OK);
+        if (ls_template_render(&ctx, chat, messages, true, &text) != LS_EUSE)
+            fail_msg("%s is rendered", greedy[i]);
+        assert_true(strlen(ctx.error.message) > 0);
+        ls_text_clear(&ctx, &text);
+        ls_template_free(&ctx, chat);
+    }
+    json_decref(messages);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_as_transformers),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_bounded),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
