@@ -46,6 +46,15 @@ static void rows(ls_program *p, const void *about) {
     ls_keep(p, "y", ls_put_rows(p, heads, taken, 3, to));
 }
 
+/* Heads that are parts of rows; the last two of five places are beyond the length. */
+static void row_growth(ls_program *p, const void *about) {
+    (void)about;
+    ls_tensor *parts[2];
+    ls_split(p, input(p), 2, (const int64_t[]){9, 15}, parts);
+    ls_tensor *heads = ls_reshape(p, parts[1], LS_DIMS(2, 5, 3, 5));
+    ls_keep(p, "y", ls_row_growth(p, heads, 3.5));
+}
+
 /* Blocks of two of five rows, with and without padding, the last row adopted or left over. */
 static void block_sums(ls_program *p, const void *about) {
     const bool adopt = *(const bool *)about;
@@ -428,6 +437,7 @@ static const subject subjects[] = {
     {"reglu", activate, &acts[11]},
     {"pointwise", pointwise, NULL},
     {"rows", rows, NULL},
+    {"row growth", row_growth, NULL},
     {"block sums", block_sums, &(const bool){false}},
     {"block sums adopted", block_sums, &(const bool){true}},
     {"time linear", time_linear, &time_products[0]},

@@ -37,10 +37,12 @@ ls_status ls_position_extend(ls_ctx *ctx, ls_position *position, const char *nam
     LS_TRY(ls_name_find(ctx, "extension", name, extension_name, NULL, &index));
     const ls_extension_type *type = ls_extension_types[index];
     if ((position->type->traits & type->needs) != type->needs)
-        return LS_FAIL(
-            ctx, LS_EUSE, "extension %s changes %s, which position method %s lacks", name,
-            (type->needs & LS_POSITION_ROTARY) ? "rotary frequencies" : "what it does not have",
-            position->type->name);
+        return LS_FAIL(ctx, LS_EUSE, "extension %s changes %s, which position method %s lacks",
+                       name,
+                       (type->needs & LS_POSITION_PURE) ? "the places of a rotation without a decay"
+                       : (type->needs & LS_POSITION_ROTARY) ? "rotary frequencies"
+                                                            : "what it does not have",
+                       position->type->name);
     if (position->extensions == LS_EXTENSIONS_MAX)
         return LS_FAIL(ctx, LS_EUSE, "at most %d extensions act together", LS_EXTENSIONS_MAX);
     int at = position->extensions++;
@@ -103,16 +105,21 @@ ls_status ls_attend_follow_length(ls_ctx *ctx, const char *name, ls_attend *atte
     return LS_OK;
 }
 
+ls_status ls_attend_uncut(ls_ctx *ctx, const char *name, const ls_attend *attend) {
+    const ls_key_set *whole = &attend->set[0];
+    if (attend->sets == 1 && whole->hi >= LS_FAR && whole->block == 0 && attend->dilation == NULL)
+        return LS_OK;
+    return LS_FAIL(ctx, LS_EUSE,
+                   "extension %s cuts the keys itself: it takes no other window, "
+                   "block or dilation",
+                   name);
+}
+
 ls_status ls_attend_cut(ls_ctx *ctx, const char *name, ls_attend *attend, int64_t window,
                         ls_key_set **far) {
-    const ls_key_set *whole = &attend->set[0];
-    if (attend->sets != 1 || whole->hi < LS_FAR || whole->block > 0 || attend->dilation != NULL)
-        return LS_FAIL(ctx, LS_EUSE,
-                       "extension %s cuts the keys itself: it takes no other window, "
-                       "block or dilation",
-                       name);
+    LS_TRY(ls_attend_uncut(ctx, name, attend));
     attend->sets = 2;
-    attend->set[1] = *whole;
+    attend->set[1] = attend->set[0];
     attend->set[0].hi = window - 1;
     attend->set[1].lo = window;
     *far = &attend->set[1];
@@ -149,7 +156,8 @@ ls_status ls_attend_extend(ls_ctx *ctx, const ls_position *position, ls_attend *
 }
 
 ls_retention ls_key_set_retention(const ls_attend *attend, const ls_key_set *set) {
-    if (set->block > 0) return (ls_retention){.block = set->block, .before = set->block};
+    if (set->block > 0)
+        return (ls_retention){.block = set->block, .before = set->alone ? 0 : set->block};
     if (set->hi >= LS_FAR) return (ls_retention){0};
     int64_t step = 1;
     for (int64_t h = 0; attend->dilation != NULL && h < attend->heads; h++)
@@ -157,10 +165,28 @@ ls_retention ls_key_set_retention(const ls_attend *attend, const ls_key_set *set
     return (ls_retention){.window = set->hi * step + 1};
 }
 
+static bool keeps_all(const ls_attend *attend, const ls_key_set *set) {
+    const ls_retention keep = ls_key_set_retention(attend, set);
+    return keep.window == 0 && keep.block == 0 && set->key_end >= LS_FAR;
+}
+
+/* The set whose cache a set reads: one that keeps everything and has its keys at the same places,
+ * or its own. */
+static int cached_with(const ls_attend *attend, int number) {
+    const ls_position_map at = attend->set[number].key_at;
+    for (int i = 0; i < attend->sets; i++) {
+        const ls_position_map other = attend->set[i].key_at;
+        const bool same = other.kind == at.kind && other.a == at.a && other.b == at.b;
+        if (same && keeps_all(attend, &attend->set[i])) return i;
+    }
+    return number;
+}
+
 int64_t ls_attend_state_bytes(const ls_attend *attend, int64_t T, int64_t size) {
     int64_t rows = 0;
     for (int i = 0; i < attend->sets; i++) {
         const ls_key_set *set = &attend->set[i];
+        if (cached_with(attend, i) != i) continue;
         rows += set->key_end < LS_FAR ? set->key_end
                                       : ls_cache_rows(ls_key_set_retention(attend, set), T, 1);
     }
@@ -170,7 +196,12 @@ int64_t ls_attend_state_bytes(const ls_attend *attend, int64_t T, int64_t size) 
 /* Keys of one set that query n of T sees at distances that are multiples of `step`. */
 static int64_t keys_seen(const ls_key_set *set, int64_t n, int64_t T, int64_t step) {
     int64_t last = ls_min(T, set->key_end) - 1, first = set->key_first;
-    if (set->block > 0) first = ls_max(first, (n / set->block - 1) * set->block);
+    const ls_tile_rule rule = {.block = set->block, .alone = set->alone, .span = set->span};
+    const ls_span span = ls_rule_span(&rule);
+    if (span.block > 0) {
+        first = ls_max(first, n / span.block * span.step + span.from);
+        last = ls_min(last, n / span.block * span.step + span.to - 1);
+    }
     if (set->lo > -LS_FAR) last = ls_min(last, n - set->lo * step);
     if (set->hi < LS_FAR) first = ls_max(first, n - set->hi * step);
     int64_t count = 0;
@@ -209,17 +240,28 @@ static ls_tensor *set_keys(ls_program *p, const ls_attend *attend, int number, l
     return cache(p, attend, number, "key", ls_rotate(p, k, rotary, at, LS_ROTATE_KEY));
 }
 
-/* A set with its operands: queries and keys as they are scored, values, and the method's bias. */
-static ls_key_set complete_set(ls_program *p, const ls_attend *attend, int number, ls_tensor *q,
-                               ls_tensor *k, ls_tensor *v) {
+/* Keys and values of all sets as they are cached. */
+static void complete_keys(ls_program *p, ls_attend *attend, ls_tensor *k, ls_tensor *v) {
+    for (int i = 0; i < attend->sets; i++) {
+        const int from = cached_with(attend, i);
+        ls_key_set *set = &attend->set[i], *kept = &attend->set[from];
+        if (kept->k == NULL) {
+            kept->k = set_keys(p, attend, from, k);
+            kept->v = cache(p, attend, from, "value", v);
+        }
+        set->k = kept->k;
+        set->v = kept->v;
+    }
+}
+
+/* A set with its operands: queries as they are scored, and the method's bias. */
+static ls_key_set complete_set(ls_program *p, const ls_attend *attend, int number, ls_tensor *q) {
     ls_key_set set = attend->set[number];
     set.q = q;
     if (attend->content_bias != NULL) set.q = ls_plus_broadcast(p, q, attend->content_bias);
     if (attend->rotates)
         set.q = ls_rotate(p, set.q, &attend->rotary, set.query_at,
                           attend->one_block ? LS_ROTATE_QUERY : LS_ROTATE_ALONE);
-    set.k = set_keys(p, attend, number, k);
-    set.v = cache(p, attend, number, "value", v);
     set.dilation = attend->dilation;
     set.valid = attend->valid;
     set.slopes = attend->slopes;
@@ -283,7 +325,9 @@ ls_tensor *ls_attend_record(ls_program *p, const ls_position *position, ls_atten
     if (attend.chunk_max > 0) ls_program_limit_chunk(p, attend.chunk_max);
     refer_to_start(&attend, about->streaming);
     ls_key_set set[LS_KEY_SETS_MAX];
-    for (int i = 0; i < attend.sets; i++) set[i] = complete_set(p, &attend, i, q, k, v);
+    if (attend.growth > 0) q = ls_row_growth(p, q, attend.growth);
+    complete_keys(p, &attend, k, v);
+    for (int i = 0; i < attend.sets; i++) set[i] = complete_set(p, &attend, i, q);
     ls_attention_options options = {
         .scale = attend.scale, .off_by_one = attend.off_by_one, .cap = attend.cap};
     if (about->profile_scores) profile(p, &attend, set, options);

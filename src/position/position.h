@@ -38,6 +38,8 @@ typedef struct ls_attend {
     int64_t chunk_max; /* tokens that may go at once; 0: any number */
     bool off_by_one;
     bool one_block; /* xPos: every factor is referred to position 0 */
+    /* > 0: queries at n are times max(1, ln(n + 1) / ln(growth)), an extension's */
+    double growth;
 } ls_attend;
 
 typedef enum {
@@ -47,6 +49,7 @@ typedef enum {
     LS_POSITION_CAUSAL = 8,   /* causal models only */
     LS_POSITION_BOUNDED = 16, /* undefined beyond a length (learned) */
     LS_POSITION_LEARNED = 32, /* has parameters */
+    LS_POSITION_PURE = 64,    /* rotary, and nothing but the rotation sees positions */
 } ls_position_traits;
 
 /* What `apply` asks of a method alone. */
@@ -162,8 +165,10 @@ ls_status ls_attend_follow_length(ls_ctx *ctx, const char *name, ls_attend *atte
 /* `given`, or where it is 0 the trained length; LS_EUSE where that is unknown too. */
 ls_status ls_attend_length(ls_ctx *ctx, const char *name, const ls_attend *attend, int64_t given,
                            int64_t *out);
+/* Refuses to cut keys that are cut already or dilated: an extension that cuts takes all of them. */
+ls_status ls_attend_uncut(ls_ctx *ctx, const char *name, const ls_attend *attend);
 /* Cuts the only set at true distance `window`: set 0 keeps the distances below, the new set 1
- * (returned) has the rest. LS_EUSE where keys were cut before or are dilated. */
+ * (returned) has the rest. */
 ls_status ls_attend_cut(ls_ctx *ctx, const char *name, ls_attend *attend, int64_t window,
                         ls_key_set **far);
 

@@ -44,7 +44,9 @@ static void expect(ls_program *p, int at, const char *name, const ls_tensor *ten
 }
 
 static void expect_map(ls_program *p, int at, ls_position_map map) {
-    if ((map.kind == LS_MAP_GROUP || map.kind == LS_MAP_BLOCK) && !(map.a >= 1))
+    const bool parted =
+        map.kind == LS_MAP_GROUP || map.kind == LS_MAP_BLOCK || map.kind == LS_MAP_NEXT;
+    if (parted && !(map.a >= 1))
         ls_refuse(p, LS_EUSE, "attention: positions of set %d are grouped by %g, below 1", at,
                   map.a);
 }
@@ -107,7 +109,8 @@ static void check_segment(ls_program *p, int at, const ls_key_set *s, const ls_k
         ls_refuse(p, LS_EUSE, "attention: the decay of set %d does not fit heads of %lld", at,
                   (long long)K);
     bool leaps = s->query_at.kind > LS_MAP_GROUP || s->key_at.kind > LS_MAP_GROUP;
-    if (leaps && (s->table != NULL || s->xpos.pairs > 0 || s->span.block == 0))
+    bool linear = s->slopes != NULL || s->relative != NULL;
+    if (leaps && (s->table != NULL || s->xpos.pairs > 0 || (linear && s->span.block == 0)))
         ls_refuse(p, LS_EUSE, "attention: coordinates of set %d that leap need a span", at);
     expect_map(p, at, s->query_at);
     expect_map(p, at, s->key_at);
@@ -240,6 +243,7 @@ static int64_t map_period(ls_position_map map) {
     switch (map.kind) {
     case LS_MAP_GROUP:
     case LS_MAP_BLOCK:
+    case LS_MAP_NEXT:
         return map.a == floor(map.a) ? (int64_t)map.a : -1;
     case LS_MAP_CLAMP:
     case LS_MAP_CONSTANT:

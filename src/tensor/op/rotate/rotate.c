@@ -19,6 +19,8 @@ double ls_position_map_at(ls_position_map map, int64_t position) {
         return here * map.a + map.b;
     case LS_MAP_BLOCK:
         return here - floor(here / map.a) * (map.a - map.b);
+    case LS_MAP_NEXT:
+        return map.a + fmin(here - floor(here / map.a) * map.a, map.b);
     }
     return here;
 }

@@ -11,6 +11,7 @@ typedef enum {
     LS_MAP_GROUP,    /* floor(p / a) + b */
     LS_MAP_SCALE,    /* p * a + b */
     LS_MAP_BLOCK,    /* p mod a + floor(p / a) * b: a step of b from block to block */
+    LS_MAP_NEXT,     /* a + min(p mod a, b): a block further on, no more than b into it */
 } ls_map_kind;
 typedef struct ls_position_map {
     ls_map_kind kind;
