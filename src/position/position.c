@@ -56,6 +56,31 @@ void ls_position_clear(ls_ctx *ctx, ls_position *position) {
     *position = (ls_position){0};
 }
 
+/* Found out by trying, so that no extension has to say it: two models that differ in the length
+ * alone. */
+bool ls_extension_measures(const ls_ctx *ctx, const ls_position *position, int index) {
+    enum { PAIRS = 32, WIDTH = 64, LENGTH = 1 << 20 };
+    const ls_extension_type *type = position->extension[index].type;
+    ls_ctx quiet = *ctx; /* what does not fit these is no error of the model */
+    ls_attend tried[2];
+    memset(tried, 0, sizeof tried);
+    tried[0] = ls_attend_start(WIDTH, 1, 1, WIDTH, WIDTH, true);
+    tried[0].rotates = true;
+    tried[0].rotary.pairs = PAIRS;
+    tried[0].rotary.factor = 1;
+    tried[0].rotary_base = 1e4;
+    tried[0].planned_length = LENGTH;
+    for (int i = 0; i < PAIRS; i++) tried[0].rotary.frequency[i] = pow(1e4, -(double)i / PAIRS);
+    memcpy(&tried[1], &tried[0], sizeof tried[0]);
+    for (int i = 0; i < 2; i++) {
+        tried[i].trained_length = LENGTH / 64 * (i + 1);
+        if (type->extend(&quiet, position->extension[index].options, &tried[i]) != LS_OK)
+            return true;
+        tried[i].trained_length = 0;
+    }
+    return memcmp(&tried[0], &tried[1], sizeof tried[0]) != 0;
+}
+
 ls_status ls_position_fits(ls_ctx *ctx, const ls_position *position, int64_t width, int64_t heads,
                            bool causal) {
     if (position == NULL) return LS_OK;
@@ -148,6 +173,8 @@ ls_status ls_attend_extend(ls_ctx *ctx, const ls_position *position, ls_attend *
     attend->trained_length = position->trained_length;
     for (int i = 0; i < position->extensions; i++) {
         const ls_extension_type *type = position->extension[i].type;
+        const int64_t own = position->extension[i].trained_length;
+        attend->trained_length = own > 0 ? own : position->trained_length;
         if (type->causal && !attend->causal)
             return LS_FAIL(ctx, LS_EUSE, "extension %s is for causal models only", type->name);
         LS_TRY(type->extend(ctx, position->extension[i].options, attend));

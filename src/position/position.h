@@ -101,6 +101,7 @@ typedef struct ls_position {
     struct {
         const ls_extension_type *type;
         void *options;
+        int64_t trained_length; /* that it measures against; 0: the position's */
     } extension[LS_EXTENSIONS_MAX];
     int64_t trained_length;
 } ls_position;
@@ -110,6 +111,8 @@ typedef struct ls_position {
 ls_status ls_position_choose(ls_ctx *ctx, const char *name, ls_position *out);
 ls_status ls_position_extend(ls_ctx *ctx, ls_position *position, const char *name);
 void ls_position_clear(ls_ctx *ctx, ls_position *position);
+/* Whether what extension `index` does depends on the length the model was trained at. */
+bool ls_extension_measures(const ls_ctx *ctx, const ls_position *position, int index);
 
 /* Refuses a method that does not fit a mixer of this shape (one sentence); NULL fits. */
 ls_status ls_position_fits(ls_ctx *ctx, const ls_position *position, int64_t width, int64_t heads,
