@@ -4,6 +4,7 @@
 static ls_status record(ls_mixer_trial *a, ls_program_options options, bool finish,
                         ls_program **out) {
     options.type = a->type;
+    options.train = a->keys->training;
     LS_TRY(ls_program_new(a->ctx, &options, a->store, out));
     ls_program *p = *out;
     const int64_t B = options.batch, T = options.length;

@@ -162,7 +162,8 @@ static ls_status add_extensions(ls_ctx *ctx, const ls_model_config *config, ls_s
         char section[64], original[80];
         snprintf(section, sizeof section, "extend.%s", type->name);
         snprintf(original, sizeof original, "%s.original", section);
-        ls_text_printf(ctx, &names, "%s%s", i == 0 ? "" : ",", type->name);
+        if (type->training) continue; /* it decides nothing of what the model computes */
+        ls_text_printf(ctx, &names, "%s%s", names.length == 0 ? "" : ",", type->name);
         LS_TRY_GOTO(add_options(ctx, section, &type->options, NULL,
                                 config->position.extension[i].options, form));
         const int64_t own = config->position.extension[i].trained_length;
@@ -173,7 +174,7 @@ static ls_status add_extensions(ls_ctx *ctx, const ls_model_config *config, ls_s
             LS_TRY_GOTO(put_int(ctx, form, original, own));
         }
     }
-    if (config->position.extensions == 0) return LS_OK;
+    if (names.length == 0) return LS_OK;
     LS_TRY_GOTO(ls_text_status(&names));
     status = ls_settings_put(ctx, form, "extend", names.bytes);
 fail:

@@ -56,6 +56,34 @@ void ls_position_clear(ls_ctx *ctx, ls_position *position) {
     *position = (ls_position){0};
 }
 
+/* The extension that draws, or NULL. */
+static const ls_extension_type *drawing(const ls_position *position, const void **options) {
+    for (int i = 0; position != NULL && i < position->extensions; i++) {
+        *options = position->extension[i].options;
+        if (position->extension[i].type->draw != NULL) return position->extension[i].type;
+    }
+    return NULL;
+}
+
+bool ls_position_draws(const ls_position *position) {
+    const void *options;
+    return drawing(position, &options) != NULL;
+}
+
+ls_status ls_position_draw(ls_ctx *ctx, const ls_position *position, const ls_place_draw *about,
+                           ls_places_drawn *out) {
+    const void *options;
+    const ls_extension_type *type = drawing(position, &options);
+    out->first = 0;
+    return type == NULL ? LS_OK : type->draw(ctx, options, about, out);
+}
+
+int64_t ls_position_text(const ls_position *position) {
+    const void *options;
+    const ls_extension_type *type = drawing(position, &options);
+    return type == NULL || type->text == NULL ? 1 : type->text(options);
+}
+
 /* Found out by trying, so that no extension has to say it: two models that differ in the length
  * alone. */
 bool ls_extension_measures(const ls_ctx *ctx, const ls_position *position, int index) {
@@ -175,6 +203,7 @@ ls_status ls_attend_extend(ls_ctx *ctx, const ls_position *position, ls_attend *
         const ls_extension_type *type = position->extension[i].type;
         const int64_t own = position->extension[i].trained_length;
         attend->trained_length = own > 0 ? own : position->trained_length;
+        if (type->training && !attend->training) continue;
         if (type->causal && !attend->causal)
             return LS_FAIL(ctx, LS_EUSE, "extension %s is for causal models only", type->name);
         LS_TRY(type->extend(ctx, position->extension[i].options, attend));
@@ -264,7 +293,8 @@ static ls_tensor *set_keys(ls_program *p, const ls_attend *attend, int number, l
     if (!attend->rotates) return cache(p, attend, number, "key", k);
     if (rotary->dynamic != NULL) /* frequencies change: what is stored must not depend on them */
         return ls_rotate(p, cache(p, attend, number, "key", k), rotary, at, LS_ROTATE_KEY);
-    return cache(p, attend, number, "key", ls_rotate(p, k, rotary, at, LS_ROTATE_KEY));
+    return cache(p, attend, number, "key",
+                 ls_rotate_at(p, k, rotary, at, LS_ROTATE_KEY, attend->places));
 }
 
 /* Keys and values of all sets as they are cached. */
@@ -287,8 +317,8 @@ static ls_key_set complete_set(ls_program *p, const ls_attend *attend, int numbe
     set.q = q;
     if (attend->content_bias != NULL) set.q = ls_plus_broadcast(p, q, attend->content_bias);
     if (attend->rotates)
-        set.q = ls_rotate(p, set.q, &attend->rotary, set.query_at,
-                          attend->one_block ? LS_ROTATE_QUERY : LS_ROTATE_ALONE);
+        set.q = ls_rotate_at(p, set.q, &attend->rotary, set.query_at,
+                             attend->one_block ? LS_ROTATE_QUERY : LS_ROTATE_ALONE, attend->places);
     set.dilation = attend->dilation;
     set.valid = attend->valid;
     set.slopes = attend->slopes;
@@ -331,11 +361,51 @@ static void profile(ls_program *p, const ls_attend *attend, const ls_key_set *se
     ls_keep(p, "scores", ls_score_profile(p, attend->sets, set, options, reach));
 }
 
+/* Heads [half * heads / 2, ...) of x [B,T,heads,width]; all of them where there is one. */
+static ls_tensor *half_of_heads(ls_program *p, ls_tensor *x, int half) {
+    if (x == NULL || x->dim[2] == 1) return x;
+    const int64_t B = x->dim[0], T = x->dim[1], heads = x->dim[2] / 2, width = x->dim[3];
+    ls_tensor *parts[2];
+    ls_split(p, ls_reshape(p, x, LS_DIMS(B, T, 2 * heads * width)), 2,
+             (const int64_t[]){heads * width, heads * width}, parts);
+    return ls_failed(p) ? NULL : ls_reshape(p, parts[half], LS_DIMS(B, T, heads, width));
+}
+
+/* Values are parts of a product, whose rows do not lie together; a rotation of no pairs is a copy
+ * of heads. */
+static ls_tensor *together(ls_program *p, ls_tensor *x) {
+    static const ls_rotary still = {.factor = 1};
+    return ls_rotate(p, x, &still, (ls_position_map){LS_MAP_IDENTITY, 0, 0}, LS_ROTATE_ALONE);
+}
+
+/* Attention within groups, the halves of the heads apart: what is joined along the second axis are
+ * heads here. */
+static ls_tensor *in_groups(ls_program *p, const ls_attend *attend, const ls_key_set *whole,
+                            ls_attention_options options) {
+    ls_tensor *part[2], *v = together(p, whole->v);
+    for (int half = 0; half < 2; half++) {
+        ls_key_set set = *whole;
+        set.q = half_of_heads(p, whole->q, half);
+        set.k = half_of_heads(p, whole->k, half);
+        set.v = half_of_heads(p, v, half);
+        set.block = attend->group;
+        set.alone = true;
+        set.shift = half == 0 ? 0 : attend->group_shift;
+        ls_tensor *y = ls_attention(p, 1, &set, options, NULL);
+        if (y == NULL) return NULL;
+        part[half] = ls_reshape(p, y, LS_DIMS(y->dim[0] * y->dim[1], y->dim[2], y->dim[3]));
+    }
+    const int64_t B = whole->q->dim[0], T = whole->q->dim[1];
+    return ls_reshape(p, ls_join_rows(p, 2, part),
+                      LS_DIMS(B, T, attend->heads, attend->value_width));
+}
+
 ls_tensor *ls_attend_record(ls_program *p, const ls_position *position, ls_attend attend,
                             ls_tensor *q, ls_tensor *k, ls_tensor *v) {
     const ls_program_options *about = ls_program_about(p);
     if (q == NULL || k == NULL || v == NULL) return NULL;
     attend.planned_length = about->streaming ? about->capacity : about->length;
+    attend.training = about->train;
     if (position != NULL) {
         const ls_position_type *type = position->type;
         if ((type->traits & LS_POSITION_CAUSAL) && !attend.causal)
@@ -358,5 +428,6 @@ ls_tensor *ls_attend_record(ls_program *p, const ls_position *position, ls_atten
     ls_attention_options options = {
         .scale = attend.scale, .off_by_one = attend.off_by_one, .cap = attend.cap};
     if (about->profile_scores) profile(p, &attend, set, options);
+    if (attend.group > 0) return in_groups(p, &attend, &set[0], options);
     return ls_attention(p, attend.sets, set, options, NULL);
 }

@@ -20,8 +20,10 @@ typedef struct ls_attend {
     double base;             /* of a rotation, instead of the method's own; 0: that one */
     const int64_t *dilation; /* [heads] or NULL */
     ls_tensor *valid;        /* u8 [B,N] or NULL */
+    ls_tensor *places;       /* i32 [B,T]: where rows stand for a rotation; NULL: where they are */
     int64_t trained_length;  /* l: what extensions measure against; 0 where it is not known */
     int64_t planned_length;  /* most tokens a sequence of the program will have */
+    bool training;           /* the program is one of training */
     /* from the position method */
     bool rotates;
     ls_rotary rotary;
@@ -40,6 +42,9 @@ typedef struct ls_attend {
     bool one_block; /* xPos: every factor is referred to position 0 */
     /* > 0: queries at n are times max(1, ln(n + 1) / ln(growth)), an extension's */
     double growth;
+    /* > 0: heads see keys of their own group of so many positions alone; the groups of the second
+     * half of the heads begin `group_shift` positions earlier */
+    int64_t group, group_shift;
 } ls_attend;
 
 typedef enum {
@@ -77,14 +82,33 @@ typedef struct ls_position_type {
                        double **values, int64_t *rows, int64_t *columns);
 } ls_position_type;
 
+/* What training draws for one row of a batch. */
+typedef struct ls_place_draw {
+    uint64_t seed;
+    int64_t batch, row;
+    int64_t length;       /* tokens of the row */
+    int64_t model_length; /* that the model is trained for */
+} ls_place_draw;
+typedef struct ls_places_drawn {
+    int32_t *places; /* [length]: the caller's room, or NULL */
+    int64_t first;   /* tokens of the first of two parts of a text; 0: the text is whole */
+} ls_places_drawn;
+
 typedef struct ls_extension_type {
     const char *name, *summary, *paper;
     ls_option_table options;
     unsigned needs; /* traits that the position method must have */
     bool causal;    /* causal models only */
+    bool training;  /* acts in training alone: what is trained is used without it */
     /* Edits the attend, or refuses (LS_EUSE, one sentence). It records nothing, so that what it
      * does can be asked without a program. */
     ls_status (*extend)(ls_ctx *ctx, const void *options, ls_attend *attend);
+    /* Draws the positions of a row of training, a pure function; LS_EUSE where there is nothing to
+     * draw. NULL: tokens stand where they are. */
+    ls_status (*draw)(ls_ctx *ctx, const void *options, const ls_place_draw *about,
+                      ls_places_drawn *out);
+    /* Tokens of a text for each token of a row; NULL: 1. */
+    int64_t (*text)(const void *options);
 } ls_extension_type;
 
 extern const ls_position_type *const ls_position_types[];
@@ -111,6 +135,14 @@ typedef struct ls_position {
 ls_status ls_position_choose(ls_ctx *ctx, const char *name, ls_position *out);
 ls_status ls_position_extend(ls_ctx *ctx, ls_position *position, const char *name);
 void ls_position_clear(ls_ctx *ctx, ls_position *position);
+/* Whether an extension draws positions in training; what it draws, see ls_extension_type; and how
+ * many tokens of a text are read for each token of a row. */
+bool ls_position_draws(const ls_position *position);
+ls_status ls_position_draw(ls_ctx *ctx, const ls_position *position, const ls_place_draw *about,
+                           ls_places_drawn *out);
+int64_t ls_position_text(const ls_position *position);
+/* Places 0, 1, .. of which those from `first` on stand `skip` further on. */
+void ls_skip_places(int64_t first, int64_t skip, int64_t count, int32_t *places);
 /* Whether what extension `index` does depends on the length the model was trained at. */
 bool ls_extension_measures(const ls_ctx *ctx, const ls_position *position, int index);
 

@@ -98,6 +98,9 @@ typedef struct ls_train_job {
     ls_program *program;
     ls_parameters *store; /* the program's */
     ls_train_source source;
+    /* or NULL: draws where tokens stand, for the program's input places [rows, inputs] */
+    const ls_position *drawn;
+    int64_t model_length;              /* for it */
     const volatile sig_atomic_t *stop; /* or NULL: once it is not 0, the run ends after this step */
     double peak; /* floating-point operations per second this machine can do; 0: not known */
     void (*step)(void *user, const ls_train_step *step); /* or NULL: after every step */

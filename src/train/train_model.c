@@ -30,6 +30,20 @@ static ls_status in_words_of_recipes(ls_ctx *ctx, ls_status status) {
     return status;
 }
 
+/* Whether positions are drawn, and whether these settings leave something to draw. */
+static ls_status try_draw(ls_ctx *ctx, const ls_model_config *config,
+                          const ls_train_settings *settings, ls_train_job *job) {
+    const ls_place_draw about = {.length = settings->length, .model_length = config->model.length};
+    if (!ls_position_draws(&config->position)) return LS_OK;
+    if (settings->carry > 0)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "train.carry goes on in one text: positions that are drawn for each row do "
+                       "not");
+    job->drawn = &config->position;
+    job->model_length = config->model.length;
+    return ls_position_draw(ctx, job->drawn, &about, &(ls_places_drawn){0});
+}
+
 ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *job,
                             ls_train_result *result) {
     const ls_train_settings *settings = job->settings;
@@ -53,7 +67,15 @@ ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *jo
                               .source = job->source.source,
                               .label_smoothing = settings->label_smoothing};
     ls_train_job whole = *job;
+    LS_TRY(try_draw(ctx, model->config, settings, &whole));
     LS_TRY(in_words_of_recipes(ctx, ls_model_record(model, &how, options, &whole.program)));
+    if (whole.drawn != NULL && ls_program_find(whole.program, "places") == NULL) {
+        ls_program_free(whole.program);
+        return LS_FAIL(
+            ctx, LS_EUSE,
+            "positions that are drawn go with layers alone: not with segments, memory or "
+            "an encoder");
+    }
     const int64_t unit = ls_program_unit(whole.program);
     if (settings->carry > 0 && settings->length % unit != 0) {
         ls_program_free(whole.program);

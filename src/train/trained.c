@@ -151,10 +151,23 @@ ls_status ls_trained_extend(ls_trained *trained, const ls_settings *asked) {
     return LS_OK;
 }
 
+/* What acts in training alone can be asked for there alone. */
+static ls_status refuse_training_only(ls_ctx *ctx, const ls_settings *asked) {
+    const char *names = ls_settings_get(asked, "extend");
+    for (size_t i = 0; names != NULL && i < ls_extension_count; i++)
+        if (ls_extension_types[i]->training && lists(names, ls_extension_types[i]->name))
+            return LS_FAIL(ctx, LS_EUSE,
+                           "extension %s acts in training alone (longshot train): at test there is "
+                           "nothing that it changes",
+                           ls_extension_types[i]->name);
+    return LS_OK;
+}
+
 /* Takes the settings that may differ from those of the training: extensions, and some options of
  * the mixers. */
 static ls_status take_differing(ls_trained *trained, const ls_model_config *as_trained,
                                 const ls_settings *overrides) {
+    if (overrides != NULL) LS_TRY(refuse_training_only(trained->ctx, overrides));
     if (overrides != NULL) LS_TRY(ls_trained_extend(trained, overrides));
     for (size_t i = 0; overrides != NULL && i < overrides->count; i++) {
         ls_setting *setting = &overrides->items[i];

@@ -219,8 +219,9 @@ static ls_status open_corpus(ls_training *t) {
         LS_TRY(read_model(t));
     }
     LS_TRY(settle_mask(t));
-    return ls_data_loader(ctx, &t->data, &t->settings.data, train->batch, train->length,
-                          (uint64_t)train->seed, &t->loader);
+    return ls_data_loader(ctx, &t->data, &t->settings.data, train->batch,
+                          train->length * ls_position_text(&model->position), (uint64_t)train->seed,
+                          &t->loader);
 }
 
 /* ---- the run ---- */

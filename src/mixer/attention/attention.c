@@ -198,6 +198,7 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     int64_t dilation[LS_OPTION_LIST_MAX];
     ls_attend attend = start(mixer, dilation);
     attend.valid = mixer->valid;
+    attend.places = mixer->places;
     ls_position room;
     ls_tensor *mixed = ls_attend_record(p, position_of(mixer, &room), attend, q, k, v);
     mixed = ls_reshape(p, mixed, LS_DIMS(B, T, s.heads * s.value_width));
@@ -415,7 +416,8 @@ const ls_mixer_type ls_mixer_attention = {
     .summary = "softmax attention over all keys, a window, or what a position extension leaves",
     .paper = "arXiv 1706.03762",
     .options = LS_OPTIONS(options, attention_options),
-    .traits = LS_MIXER_CAUSAL | LS_MIXER_BIDIRECTIONAL | LS_MIXER_STREAMING | LS_MIXER_POSITIONS,
+    .traits = LS_MIXER_CAUSAL | LS_MIXER_BIDIRECTIONAL | LS_MIXER_STREAMING | LS_MIXER_POSITIONS |
+              LS_MIXER_PLACES,
     .check = check,
     .forward = forward,
     .state_bytes = state_bytes,

@@ -59,9 +59,14 @@ typedef enum {
 /* Rotates x [B,T,H,K] at the mapped positions of its rows (for a cache: of the rows it holds). */
 ls_tensor *ls_rotate(ls_program *p, ls_tensor *x, const ls_rotary *rotary, ls_position_map map,
                      ls_rotate_as as);
+/* The same with rows that stand elsewhere: row t of sequence b, not of a cache, at the mapped
+ * places[b,t]. places: i32 [B,T]; NULL: where they are. */
+ls_tensor *ls_rotate_at(ls_program *p, ls_tensor *x, const ls_rotary *rotary, ls_position_map map,
+                        ls_rotate_as as, ls_tensor *places);
 
 /* ---- for the kernels ---- */
 
+/* in: x, where sequences began, places of rows; the last two may be NULL */
 typedef struct ls_rotate_attributes {
     ls_rotary rotary;
     ls_position_map map;

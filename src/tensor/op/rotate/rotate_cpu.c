@@ -10,7 +10,9 @@
 typedef struct rotation {
     const ls_rotate_attributes *at;
     const ls_tensor *x, *y;
-    const int32_t *begins; /* where sequences began, each with its own tables; NULL: all have one */
+    const int32_t *begins; /* where sequences began, or NULL */
+    const int32_t *places; /* [B,T], or NULL */
+    bool own;              /* sequences have their own tables; else all have one */
     ls_extent rows;        /* that exist now */
     double frequency[LS_PAIRS_MAX];
     double factor;
@@ -20,6 +22,8 @@ static rotation begin(const ls_run *run, const ls_node *node) {
     rotation r = {.at = node->attributes, .x = node->in[0], .y = node->out[0]};
     const ls_rotary *rotary = &r.at->rotary;
     if (node->in[1] != NULL) r.begins = ls_data(node->in[1]);
+    if (node->in[2] != NULL) r.places = ls_data(node->in[2]);
+    r.own = r.begins != NULL || r.places != NULL;
     r.rows = ls_cache_extent(run, r.x);
     r.factor = rotary->factor;
     memcpy(r.frequency, rotary->frequency, sizeof r.frequency);
@@ -33,7 +37,9 @@ static void angle(const rotation *r, int64_t b, int64_t row, int64_t i, double *
                   double *sine) {
     const ls_rotary *rotary = &r->at->rotary;
     const int64_t begin = r->begins == NULL ? 0 : r->begins[b];
-    double position = ls_position_map_at(r->at->map, r->rows.first + row - begin);
+    const int64_t place =
+        r->places == NULL ? r->rows.first + row - begin : r->places[b * r->x->dim[1] + row];
+    double position = ls_position_map_at(r->at->map, place);
     double factor = r->factor;
     if (r->at->as != LS_ROTATE_ALONE && rotary->xpos.pairs > 0) {
         double block = (double)rotary->xpos.block;
@@ -50,7 +56,7 @@ static size_t workspace(const ls_node *node, int threads) {
     const ls_rotate_attributes *at = node->attributes;
     const ls_tensor *x = node->in[0];
     size_t element = x->type == LS_F64 ? sizeof(double) : sizeof(float);
-    int64_t tables = node->in[1] == NULL ? 1 : x->dim[0];
+    int64_t tables = node->in[1] == NULL && node->in[2] == NULL ? 1 : x->dim[0];
     return 4 * (size_t)(tables * x->dim[1] * at->rotary.pairs + LS_LANES) * element;
 }
 
@@ -69,8 +75,7 @@ static void rotate_f64(const ls_run *run, const ls_node *node) {
             double cosine, sine;
             for (int64_t at = 0; at < x->dim[0] * x->dim[2]; at++) {
                 int64_t b = at / x->dim[2], h = at % x->dim[2];
-                if (i < pairs && (at == 0 || (r.begins != NULL && h == 0)))
-                    angle(&r, b, t, i, &cosine, &sine);
+                if (i < pairs && (at == 0 || (r.own && h == 0))) angle(&r, b, t, i, &cosine, &sine);
                 const double *from = (const double *)ls_data(x) + head_place(x, b, t, h);
                 double *to = (double *)ls_data(y) + head_place(y, b, t, h);
                 if (i < pairs) {
@@ -132,7 +137,7 @@ LS_INLINE void rotate_typed(const ls_run *run, const ls_node *node, ls_dtype typ
     const ls_tensor *x = r.x, *y = r.y;
     int64_t pairs = r.at->rotary.pairs, heads = x->dim[2], width = x->dim[3], count = r.rows.count;
     bool halves = r.at->rotary.halves;
-    const int64_t tables = r.begins == NULL ? count : x->dim[0] * count;
+    const int64_t tables = r.own ? x->dim[0] * count : count;
     float *cosines = run->workspace, *sines = cosines + 2 * tables * pairs;
     const void *from = ls_data(x);
     void *to = ls_data(y);

@@ -18,6 +18,7 @@ typedef struct turning {
     int64_t first, rows, pairs; /* positions first .. first + rows */
     int64_t tables;             /* rows of all sequences; rows itself where begins is NULL */
     const int32_t *begins;      /* where sequences began, or NULL */
+    const int32_t *places;      /* of the rows of all sequences, or NULL */
     bool decays, inverse;
 } turning;
 
@@ -28,7 +29,10 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     uint64_t index = (uint64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x, i;
     if (index >= (uint64_t)(by.tables * by.pairs)) return;
     int64_t row = (int64_t)ls_cuda_divide(index, pairs, &i);
-    if (by.begins != NULL) row = row % by.rows - by.begins[row / by.rows];
+    if (by.places != NULL)
+        row = by.places[row] - by.first;
+    else if (by.begins != NULL)
+        row = row % by.rows - by.begins[row / by.rows];
     double position = ls_cuda_map_at(by.map, by.first + row), factor = by.factor, cosine, sine;
     if (by.decays)
         factor *= exp(by.direction * by.log_decay[i] *
@@ -134,12 +138,14 @@ static size_t workspace(const ls_node *node, int threads) {
     (void)threads;
     const ls_rotate_attributes *about = (const ls_rotate_attributes *)node->attributes;
     const ls_tensor *x = node->in[0];
-    const int64_t tables = (node->in[1] == NULL ? 1 : x->dim[0]) * x->dim[1];
+    const bool own = node->in[1] != NULL || node->in[2] != NULL;
+    const int64_t tables = (own ? x->dim[0] : 1) * x->dim[1];
     return 2 * (size_t)(tables * about->rotary.pairs) * sizeof(float);
 }
 
-static void fill_tables(const ls_run *run, const ls_rotate_attributes *about, ls_extent rows,
-                        int64_t tables, const int32_t *begins, float *cosines, float *sines) {
+static void fill_tables(const ls_run *run, const ls_node *node, ls_extent rows, int64_t tables,
+                        float *cosines, float *sines) {
+    const ls_rotate_attributes *about = (const ls_rotate_attributes *)node->attributes;
     const ls_rotary *rotary = &about->rotary;
     turning by = {};
     memcpy(by.frequency, rotary->frequency, sizeof by.frequency);
@@ -156,7 +162,8 @@ static void fill_tables(const ls_run *run, const ls_rotate_attributes *about, ls
     by.rows = rows.count;
     by.pairs = rotary->pairs;
     by.tables = tables;
-    by.begins = begins;
+    if (node->in[1] != NULL) by.begins = (const int32_t *)ls_data(node->in[1]);
+    if (node->in[2] != NULL) by.places = (const int32_t *)ls_data(node->in[2]);
     turn_kernel<<<ls_cuda_blocks(by.tables * by.pairs, LS_CUDA_THREADS), LS_CUDA_THREADS, 0,
                   ls_cuda_of(run)->stream>>>(by, ls_cuda_divisor_of(by.pairs), cosines, sines);
     ls_cuda_launched(run, "rotate");
@@ -165,8 +172,8 @@ static void fill_tables(const ls_run *run, const ls_rotate_attributes *about, ls
 template <typename T> static void rotate(const ls_run *run, const ls_node *node) {
     enum { LANES = ls_cuda_lanes<T>::count };
     const ls_rotate_attributes *about = (const ls_rotate_attributes *)node->attributes;
-    const ls_tensor *x = node->in[0], *where = node->in[1], *y = node->out[0];
-    const int32_t *begins = where == NULL ? NULL : (const int32_t *)ls_data(where);
+    const ls_tensor *x = node->in[0], *y = node->out[0];
+    const bool own = node->in[1] != NULL || node->in[2] != NULL;
     ls_extent rows = ls_cache_extent(run, x);
     if (rows.count == 0) return;
     pass<T> by = {};
@@ -175,14 +182,14 @@ template <typename T> static void rotate(const ls_run *run, const ls_node *node)
     memcpy(by.x_stride, x->stride, sizeof by.x_stride);
     memcpy(by.y_stride, y->stride, sizeof by.y_stride);
     by.pairs = about->rotary.pairs;
-    by.tables = begins == NULL ? 0 : rows.count;
-    const int64_t tables = begins == NULL ? rows.count : x->dim[0] * rows.count;
+    by.tables = own ? rows.count : 0;
+    const int64_t tables = own ? x->dim[0] * rows.count : rows.count;
     float *cosines = (float *)run->workspace, *sines = cosines + tables * by.pairs;
     by.cosines = cosines;
     by.sines = sines;
     by.heads = ls_cuda_divisor_of(x->dim[2]);
     by.rows = ls_cuda_divisor_of(rows.count);
-    if (by.pairs > 0) fill_tables(run, about, rows, tables, begins, cosines, sines);
+    if (by.pairs > 0) fill_tables(run, node, rows, tables, cosines, sines);
     int64_t width = x->dim[3], heads_in_all = x->dim[0] * rows.count * x->dim[2];
     bool halves = about->rotary.halves, wide = in_lanes(&by, halves, width, LANES);
     if (halves && wide)
