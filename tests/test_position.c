@@ -16,6 +16,7 @@ static const char *settings_of(const char *extension) {
         {"self_extend", "extend.group=4 extend.window=6"},
         {"rerope", "extend.window=6"},
         {"dca", "extend.chunk=12 extend.window=4"},
+        {"clex", "extend.max_factor=3 extend.steps=2"},
     };
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
         if (strcmp(settings[i][0], extension) == 0) return settings[i][1];

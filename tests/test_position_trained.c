@@ -1,5 +1,5 @@
 /* Extensions that act in training: groups of heads (S2-Attn) against a dense mask, positions that
- * are drawn (PoSE), rotations at given places. Tier: unsanitized. */
+ * are drawn (PoSE), rotations at given places, learned frequencies (CLEX). Tier: unsanitized. */
 #include "golden_file.h"
 #include "train/objective.h"
 
@@ -180,7 +180,8 @@ static void skips(void **state) {
     int seen_first[N + 1] = {0}, seen_skip[TARGET] = {0};
     for (int64_t round = 0; round < ROUNDS; round++) {
         int32_t places[N], again[N];
-        const ls_place_draw about = {3, round / 4, round % 4, N, TARGET};
+        const ls_place_draw about = {
+            .seed = 3, .batch = round / 4, .row = round % 4, .length = N, .model_length = TARGET};
         ls_places_drawn drawn = {.places = places}, same = {.places = again};
         OK(ls_position_draw(&model_ctx, &position, &about, &drawn));
         OK(ls_position_draw(&model_ctx, &position, &about, &same));
@@ -205,7 +206,8 @@ static void skips(void **state) {
     int seen[TARGET] = {0};
     for (int64_t round = 0; round < ROUNDS; round++) {
         int32_t places[N];
-        const ls_place_draw about = {3, round, 0, N, TARGET};
+        const ls_place_draw about = {
+            .seed = 3, .batch = round, .length = N, .model_length = TARGET};
         OK(ls_position_draw(&model_ctx, &position, &about, &(ls_places_drawn){.places = places}));
         for (int t = 0; t < N; t++) {
             assert_true(places[t] < TARGET && (t == 0 || places[t] > places[t - 1]));
@@ -299,12 +301,157 @@ static void given_places(void **state) {
     free(x);
 }
 
+/* ---- learned frequencies ---- */
+
+enum { PAIRS = 8, HIDDEN = 16 };
+
+/* Frequencies [2,PAIRS] at a scale, and with a cotangent the gradients of both weights, added. */
+static void walk(int64_t steps, int64_t scale, const double *up, const double *down,
+                 const double *cot, double *f, double *dup, double *ddown) {
+    ls_parameters *store;
+    ls_program *p;
+    const ls_program_options options = {
+        .type = LS_F64, .batch = 1, .length = 1, .grad = cot != NULL};
+    ls_clex about = {
+        .pairs = PAIRS, .hidden = HIDDEN, .steps = steps, .most = 4, .scale = scale, .trained = 1};
+    for (int i = 0; i < PAIRS; i++) about.frequency[i] = pow(10000, -(double)i / PAIRS);
+    OK(ls_parameters_new(&model_ctx, LS_F64, &store));
+    for (int pass = 0; pass < 2; pass++) {
+        OK(ls_program_new(&model_ctx, &options, store, &p));
+        const ls_init init = {.full = true};
+        ls_tensor *y =
+            ls_clex_frequencies(p, &about, ls_param(p, "up", LS_DIMS(PAIRS, HIDDEN), init),
+                                ls_param(p, "down", LS_DIMS(HIDDEN, PAIRS), init), NULL);
+        ls_keep(p, "f", y);
+        if (cot != NULL)
+            ls_seed_gradient(p, y, ls_input(p, "cot", LS_F64, LS_DIMS(2, PAIRS), false));
+        if (pass == 1) break;
+        ls_program_free(p);
+        OK(ls_parameters_seal(store, 1, true));
+    }
+    OK(ls_program_finish(p));
+    const ls_parameter *weights[] = {ls_parameters_find(store, "up"),
+                                     ls_parameters_find(store, "down")};
+    memcpy(ls_parameter_master(store, weights[0]), up, PAIRS * HIDDEN * sizeof *up);
+    memcpy(ls_parameter_master(store, weights[1]), down, PAIRS * HIDDEN * sizeof *down);
+    ls_parameters_clear_gradient(store);
+    if (cot != NULL) {
+        double both[2 * PAIRS] = {0};
+        memcpy(both, cot, PAIRS * sizeof *cot);
+        put(ls_program_find(p, "cot"), both);
+    }
+    OK(ls_program_run(p, NULL, 0, 0));
+    take(ls_program_find(p, "f"), f);
+    for (int i = 0; cot != NULL && i < PAIRS * HIDDEN; i++) {
+        dup[i] += ((const double *)store->gradient)[weights[0]->offset + i];
+        ddown[i] += ((const double *)store->gradient)[weights[1]->offset + i];
+    }
+    ls_program_free(p);
+    ls_parameters_free(store);
+}
+
+static void frequencies_of_public_code(void **state) {
+    (void)state;
+    golden g;
+    int64_t dim[5];
+    size_t count;
+    golden_open(&g, "clex-freqs.safetensors");
+    double *up = golden_tensor(&g, "w.proj_func.ode_up_proj", dim, &count);
+    double *down = golden_tensor(&g, "w.proj_func.ode_down_proj", dim, &count);
+    double *want = golden_tensor(&g, "out.freqs", dim, &count);
+    double *cot = golden_tensor(&g, "cot.freqs", dim, &count);
+    double *last = golden_tensor(&g, "cot.train.t4", dim, &count);
+    double *want_up = golden_tensor(&g, "grad.w.proj_func.ode_up_proj", dim, &count);
+    double *want_down = golden_tensor(&g, "grad.w.proj_func.ode_down_proj", dim, &count);
+    double dup[PAIRS * HIDDEN] = {0}, ddown[PAIRS * HIDDEN] = {0}, f[2 * PAIRS];
+    assert_int_equal(count, PAIRS * HIDDEN);
+    for (int t = 1; t <= 4; t++) {
+        double both[PAIRS]; /* what training integrates for t = 4 alone is the same walk */
+        for (int i = 0; i < PAIRS; i++) both[i] = cot[(t - 1) * PAIRS + i] + (t == 4 ? last[i] : 0);
+        walk(4, t, up, down, both, f, dup, ddown);
+        assert_true(difference(f, want + (t - 1) * PAIRS, PAIRS) < 1e-11);
+        for (int i = 0; t == 1 && i < PAIRS; i++)
+            assert_true(f[i] == pow(10000, -(double)i / PAIRS));
+    }
+    assert_true(difference(dup, want_up, PAIRS * HIDDEN) < 1e-9);
+    assert_true(difference(ddown, want_down, PAIRS * HIDDEN) < 1e-9);
+    free(up), free(down), free(want), free(cot), free(last), free(want_up), free(want_down);
+    golden_close(&g);
+}
+
+/* Weights of 0 are NTK scaling by 2t - 1, up to the fourth power of a step. */
+static void begins_as_ntk(void **state) {
+    (void)state;
+    const double none[PAIRS * HIDDEN] = {0};
+    double off[2] = {0}, f[2 * PAIRS];
+    for (int fine = 0; fine < 2; fine++) {
+        walk(fine ? 8 : 4, 4, none, none, NULL, f, NULL, NULL);
+        for (int i = 0; i < PAIRS; i++) {
+            const double want = pow(10000, -(double)i / PAIRS) * pow(7, -(double)i / (PAIRS - 1));
+            off[fine] = fmax(off[fine], fabs(f[i] / want - 1));
+        }
+    }
+    assert_true(off[0] < 1e-4 && off[1] < off[0] / 10 && off[1] > 0);
+}
+
+/* Places of public code for the subset that it drew; its last one may go back, ours does not. */
+static void spread_as_public_code(void **state) {
+    (void)state;
+    golden g;
+    int cases = 0;
+    golden_open(&g, "clex-positions.safetensors");
+    for (;; cases++) {
+        char name[64];
+        int64_t dim[5];
+        size_t count, n;
+        int32_t places[128];
+        snprintf(name, sizeof name, "in.c%d.shape", cases);
+        double *shape = golden_tensor(&g, name, dim, &count); /* T, l, t */
+        if (shape == NULL) break;
+        snprintf(name, sizeof name, "in.c%d.sampled", cases);
+        double *sampled = golden_tensor(&g, name, dim, &count);
+        snprintf(name, sizeof name, "out.c%d.positions", cases);
+        double *want = golden_tensor(&g, name, dim, &n);
+        const int64_t T = (int64_t)shape[0], parts = ls_max(1, T / (int64_t)shape[1]);
+        assert_true((int64_t)n == T && (int64_t)count == T - 2 && T <= 128);
+        for (size_t i = 0; i < count; i++) places[i] = (int32_t)sampled[i];
+        ls_clex_places(T, (int64_t)shape[2], places);
+        for (int64_t t = 0; t < T; t++) {
+            const double at = places[t] * (1 / (double)parts);
+            if (t < T - 1 || parts == 1) assert_true(fabs(at - want[t]) <= 1e-15 * fabs(want[t]));
+            assert_true(t == 0 ? at == 0 : places[t] > places[t - 1]);
+            assert_true(at < (double)T * shape[2] / (double)parts);
+        }
+        free(shape), free(sampled), free(want);
+    }
+    assert_int_equal(cases, 5);
+    golden_close(&g);
+}
+
+/* Layers share one walk; the scale of 1 is RoPE to the bit. */
+static void scale_of_one(void **state) {
+    (void)state;
+    const char *words[] = {PLAIN " trained_length=41", PLAIN " trained_length=41 extend=clex"};
+    double *x = random_values(2 * T_ALL * D_ALL, 1), *y[2];
+    for (int i = 0; i < 2; i++) {
+        model m;
+        model_new(&m, words[i], LS_F64, 2, D_ALL, 2); /* weights are drawn by their names */
+        y[i] = run(&m, T_ALL, false, x, NULL, NULL);
+        assert_int_equal(m.store->count, i == 0 ? 4 : 6);
+        model_free(&m);
+    }
+    assert_memory_equal(y[1], y[0], 2 * T_ALL * D_ALL * sizeof *x);
+    free(x), free(y[0]), free(y[1]);
+}
+
 int main(void) {
     model_ctx = ls_ctx_default();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(groups_are_a_mask), cmocka_unit_test(full_attention),
         cmocka_unit_test(group_gradients),   cmocka_unit_test(skips),
         cmocka_unit_test(given_places),      cmocka_unit_test(drawn_as_public_code),
+        cmocka_unit_test(begins_as_ntk),     cmocka_unit_test(frequencies_of_public_code),
+        cmocka_unit_test(scale_of_one),      cmocka_unit_test(spread_as_public_code),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -182,6 +182,7 @@ static void clear(ls_comparer *comparer) {
     ls_free(ctx, a->x);
     ls_free(ctx, a->z);
     ls_free(ctx, a->mask);
+    ls_free(ctx, a->places);
     ls_free(ctx, a->cot);
     ls_free(ctx, a->y);
     ls_free(ctx, a->grad_x);

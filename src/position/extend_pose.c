@@ -2,7 +2,6 @@
  * second stands further on by a number that is drawn anew for every row, so that all distances of
  * a longer text are met. Where the second part is taken from in the text is drawn by itself. At
  * test positions are ordinary. The other drawing, RandPos, is the baseline of that paper. */
-#include "base/random.h"
 #include "position/position.h"
 
 typedef struct pose_options {
@@ -29,9 +28,8 @@ static ls_status extend(ls_ctx *ctx, const void *chosen, ls_attend *attend) {
     return ls_attend_uncut(ctx, "pose", attend);
 }
 
-/* `count` of the numbers below `range`, rising: each is taken with the chance that it is among
- * those still wanted. */
-static void draw_every(ls_random key, int64_t count, int64_t range, int32_t *places) {
+/* Each is taken with the chance that it is among those still wanted. */
+void ls_rising_places(ls_random key, int64_t count, int64_t range, int32_t *places) {
     int64_t taken = 0;
     for (int64_t i = 0; taken < count; i++)
         if ((int64_t)ls_random_below(key, (uint64_t)i, (uint64_t)(range - i)) < count - taken)
@@ -54,7 +52,7 @@ static ls_status draw(ls_ctx *ctx, const void *chosen, const ls_place_draw *abou
                        "tokens of a row (train.length)",
                        (long long)target, (long long)n);
     if (o->draw == DRAW_EVERY) {
-        if (out->places != NULL) draw_every(key, n, target, out->places);
+        if (out->places != NULL) ls_rising_places(key, n, target, out->places);
         return LS_OK;
     }
     const int64_t first = 1 + (int64_t)ls_random_below(key, 0, (uint64_t)((n + 1) / 2));

@@ -72,10 +72,16 @@ bool ls_position_draws(const ls_position *position) {
 
 ls_status ls_position_draw(ls_ctx *ctx, const ls_position *position, const ls_place_draw *about,
                            ls_places_drawn *out) {
-    const void *options;
-    const ls_extension_type *type = drawing(position, &options);
-    out->first = 0;
-    return type == NULL ? LS_OK : type->draw(ctx, options, about, out);
+    ls_place_draw drawn = *about;
+    out->first = out->scale = 0;
+    for (int i = 0; i < position->extensions; i++) {
+        const ls_extension_type *type = position->extension[i].type;
+        const int64_t own = position->extension[i].trained_length;
+        if (type->draw == NULL) continue;
+        drawn.trained = own > 0 ? own : position->trained_length;
+        return type->draw(ctx, position->extension[i].options, &drawn, out);
+    }
+    return LS_OK;
 }
 
 int64_t ls_position_text(const ls_position *position) {
@@ -291,7 +297,7 @@ static ls_tensor *set_keys(ls_program *p, const ls_attend *attend, int number, l
     const ls_rotary *rotary = &attend->rotary;
     ls_position_map at = attend->set[number].key_at;
     if (!attend->rotates) return cache(p, attend, number, "key", k);
-    if (rotary->dynamic != NULL) /* frequencies change: what is stored must not depend on them */
+    if (rotary->dynamic != NULL || attend->raw_keys) /* what is stored must not depend on them */
         return ls_rotate(p, cache(p, attend, number, "key", k), rotary, at, LS_ROTATE_KEY);
     return cache(p, attend, number, "key",
                  ls_rotate_at(p, k, rotary, at, LS_ROTATE_KEY, attend->places));
@@ -419,6 +425,10 @@ ls_tensor *ls_attend_record(ls_program *p, const ls_position *position, ls_atten
         ls_refuse(p, status, "%s", ctx->error.message);
         return NULL;
     }
+    for (int i = 0; position != NULL && i < position->extensions; i++)
+        if (position->extension[i].type->prepare != NULL)
+            position->extension[i].type->prepare(p, position->extension[i].options, &attend);
+    if (ls_failed(p)) return NULL;
     if (attend.chunk_max > 0) ls_program_limit_chunk(p, attend.chunk_max);
     refer_to_start(&attend, about->streaming);
     ls_key_set set[LS_KEY_SETS_MAX];

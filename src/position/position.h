@@ -9,6 +9,7 @@
 #define LS_POSITION_POSITION_H
 
 #include "base/option.h"
+#include "base/random.h"
 #include "tensor/ops.h"
 
 typedef struct ls_attend {
@@ -37,6 +38,7 @@ typedef struct ls_attend {
      * is recorded */
     int sets;
     ls_key_set set[LS_KEY_SETS_MAX];
+    bool raw_keys;     /* frequencies change with the length: keys are cached as they are */
     int64_t chunk_max; /* tokens that may go at once; 0: any number */
     bool off_by_one;
     bool one_block; /* xPos: every factor is referred to position 0 */
@@ -87,11 +89,13 @@ typedef struct ls_place_draw {
     uint64_t seed;
     int64_t batch, row;
     int64_t length;       /* tokens of the row */
+    int64_t trained;      /* length the model was trained at before */
     int64_t model_length; /* that the model is trained for */
 } ls_place_draw;
 typedef struct ls_places_drawn {
     int32_t *places; /* [length]: the caller's room, or NULL */
     int64_t first;   /* tokens of the first of two parts of a text; 0: the text is whole */
+    int64_t scale;   /* of the whole batch, for the program's input scale [1]; 0: none */
 } ls_places_drawn;
 
 typedef struct ls_extension_type {
@@ -103,6 +107,9 @@ typedef struct ls_extension_type {
     /* Edits the attend, or refuses (LS_EUSE, one sentence). It records nothing, so that what it
      * does can be asked without a program. */
     ls_status (*extend)(ls_ctx *ctx, const void *options, ls_attend *attend);
+    /* Records what the rotation needs beside that: parameters, and what is made of them. Once per
+     * layer, behind `extend`; NULL: nothing. */
+    void (*prepare)(ls_program *p, const void *options, ls_attend *attend);
     /* Draws the positions of a row of training, a pure function; LS_EUSE where there is nothing to
      * draw. NULL: tokens stand where they are. */
     ls_status (*draw)(ls_ctx *ctx, const void *options, const ls_place_draw *about,
@@ -143,6 +150,11 @@ ls_status ls_position_draw(ls_ctx *ctx, const ls_position *position, const ls_pl
 int64_t ls_position_text(const ls_position *position);
 /* Places 0, 1, .. of which those from `first` on stand `skip` further on. */
 void ls_skip_places(int64_t first, int64_t skip, int64_t count, int32_t *places);
+/* `count` of the numbers below `range`, drawn and rising. */
+void ls_rising_places(ls_random key, int64_t count, int64_t range, int32_t *places);
+/* CLEX's places, times floor(length / trained) or 1, for a rising subset of length - 2 of the
+ * numbers below length * scale - 2 that they hold from the second place on. */
+void ls_clex_places(int64_t length, int64_t scale, int32_t *places);
 /* Whether what extension `index` does depends on the length the model was trained at. */
 bool ls_extension_measures(const ls_ctx *ctx, const ls_position *position, int index);
 

@@ -111,7 +111,11 @@ static void skipped_rows(const void *user, int64_t batch, int64_t row, int64_t r
     int32_t *texts = b->spare, *follow = texts + rows * S;
     ls_loader_rows(b->loader, batch, row, rows, texts, follow, fresh);
     for (int64_t i = 0; i < rows; i++) {
-        const ls_place_draw about = {b->seed, batch, row + i, T, b->config->model.length};
+        const ls_place_draw about = {.seed = b->seed,
+                                     .batch = batch,
+                                     .row = row + i,
+                                     .length = T,
+                                     .model_length = b->config->model.length};
         const ls_random key = {b->seed ^ (uint64_t)(row + i) << 32, ls_stream_of("gap"),
                                (uint32_t)batch};
         ls_ctx quiet = ls_ctx_default();

@@ -20,6 +20,7 @@ typedef struct batch_rows {
     int64_t number; /* -1: none yet */
     int32_t *inputs, *targets;
     int32_t *places; /* NULL: none are drawn */
+    int32_t scale;   /* 0: none is drawn */
     bool *fresh;
     int64_t tokens, scored;
     bool wrong; /* a token is outside the vocabulary */
@@ -273,8 +274,9 @@ static void draw_places(loop *l, batch_rows *rows, int64_t number) {
                                      .row = row,
                                      .length = l->inputs,
                                      .model_length = l->job->model_length};
-        ls_position_draw(l->ctx, l->job->drawn, &about,
-                         &(ls_places_drawn){.places = rows->places + row * l->inputs});
+        ls_places_drawn drawn = {.places = rows->places + row * l->inputs};
+        ls_position_draw(l->ctx, l->job->drawn, &about, &drawn);
+        rows->scale = (int32_t)drawn.scale;
     }
 }
 
@@ -371,6 +373,7 @@ static ls_status compute(loop *l, double *loss) {
         if (now->places != NULL)
             ls_tensor_put(program, ls_program_find(program, "places"),
                           now->places + part * rows * l->inputs);
+        if (now->scale > 0) ls_tensor_put(program, ls_program_find(program, "scale"), &now->scale);
         put_weights(l, weights, wanted, each);
         if (l->carried != NULL) LS_TRY(settle_state(l, now->fresh, part, rows));
         LS_TRY(ls_program_run(program, l->carried == NULL ? NULL : l->carried[part],

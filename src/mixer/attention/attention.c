@@ -304,6 +304,8 @@ static const ls_alias aliases[] = {
     LS_ALIAS_LAYER("query", "qkv", ROWS_SAME),
     LS_ALIAS_LAYER("key", "qkv", ROWS_KEYS),
     LS_ALIAS_LAYER("value", "qkv", ROWS_VALUES),
+    {"clex.proj_func.ode_up_proj", "/position.clex.up", ROWS_SAME},
+    {"clex.proj_func.ode_down_proj", "/position.clex.down", ROWS_SAME},
     {"relative_attention_bias.weight", "/position.bias", ROWS_SAME},
     {"relative_attention_bias.weight", "position_bias", ROWS_SAME},
     {"qkv_net.weight", "qkv.weight", ROWS_SAME},

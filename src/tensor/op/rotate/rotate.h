@@ -47,6 +47,9 @@ struct ls_rotary {
     ls_frequency_fn dynamic;  /* called at each run with its length, start + T; or NULL */
     const void *dynamic_user; /* for it; must outlive the program */
     int64_t trained_length;   /* for it */
+    /* wide [2,pairs], of the program that is being recorded: frequencies that take the place of
+     * the table, each the sum of two numbers, with a gradient of the first; or NULL */
+    ls_tensor *learned;
 };
 typedef enum {
     LS_ROTATE_ALONE, /* no xPos factor */
@@ -66,7 +69,8 @@ ls_tensor *ls_rotate_at(ls_program *p, ls_tensor *x, const ls_rotary *rotary, ls
 
 /* ---- for the kernels ---- */
 
-/* in: x, where sequences began, places of rows; the last two may be NULL */
+/* in: x, where sequences began, places of rows, learned frequencies; all but x may be NULL.
+ * `rotate_moments` has x, dx and the two of places, and gives the gradient of the frequencies. */
 typedef struct ls_rotate_attributes {
     ls_rotary rotary;
     ls_position_map map;

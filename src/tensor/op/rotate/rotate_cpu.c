@@ -29,17 +29,24 @@ static rotation begin(const ls_run *run, const ls_node *node) {
     memcpy(r.frequency, rotary->frequency, sizeof r.frequency);
     if (rotary->dynamic != NULL)
         rotary->dynamic(rotary, run->start + r.at->chunk, r.frequency, &r.factor);
+    for (int64_t i = 0; node->in[3] != NULL && i < rotary->pairs; i++)
+        r.frequency[i] =
+            ls_tensor_at(node->in[3], i) + ls_tensor_at(node->in[3], rotary->pairs + i);
     return r;
+}
+
+/* Where a sequence's row stands. */
+static double place_of(const rotation *r, int64_t b, int64_t row) {
+    const int64_t begin = r->begins == NULL ? 0 : r->begins[b];
+    return ls_position_map_at(r->at->map, r->places == NULL ? r->rows.first + row - begin
+                                                            : r->places[b * r->x->dim[1] + row]);
 }
 
 /* Cosine and sine of pair i at the position of a sequence's row, times the factors. */
 static void angle(const rotation *r, int64_t b, int64_t row, int64_t i, double *cosine,
                   double *sine) {
     const ls_rotary *rotary = &r->at->rotary;
-    const int64_t begin = r->begins == NULL ? 0 : r->begins[b];
-    const int64_t place =
-        r->places == NULL ? r->rows.first + row - begin : r->places[b * r->x->dim[1] + row];
-    double position = ls_position_map_at(r->at->map, place);
+    const double position = place_of(r, b, row);
     double factor = r->factor;
     if (r->at->as != LS_ROTATE_ALONE && rotary->xpos.pairs > 0) {
         double block = (double)rotary->xpos.block;
@@ -164,7 +171,53 @@ LS_INLINE void rotate_typed(const ls_run *run, const ls_node *node, ls_dtype typ
 
 LS_KERNEL_FAST(rotate)
 
+/* ---- the gradient of frequencies: rows are cut in fixed parts, whose sums are added ---- */
+
+enum { MOMENT_PARTS = 64 };
+
+static size_t moments_workspace(const ls_node *node, int threads) {
+    (void)threads;
+    const ls_rotate_attributes *at = node->attributes;
+    return MOMENT_PARTS * (size_t)at->rotary.pairs * sizeof(double);
+}
+
+static void rotate_moments(const ls_run *run, const ls_node *node) {
+    const ls_tensor *x = node->in[0], *dx = node->in[1], *out = node->out[0];
+    rotation r = {.at = node->attributes, .x = x, .rows = ls_cache_extent(run, x)};
+    if (node->in[2] != NULL) r.begins = ls_data(node->in[2]);
+    if (node->in[3] != NULL) r.places = ls_data(node->in[3]);
+    const int64_t pairs = r.at->rotary.pairs, heads = x->dim[2], count = r.rows.count;
+    const int64_t step = r.at->rotary.halves ? 1 : 2, apart = r.at->rotary.halves ? pairs : 1;
+    const int64_t rows = x->dim[0] * count;
+    double *sums = run->workspace;
+#pragma omp parallel for schedule(static) num_threads(run->threads)
+    for (int part = 0; part < MOMENT_PARTS; part++) {
+        double *sum = sums + part * pairs;
+        for (int64_t i = 0; i < pairs; i++) sum[i] = 0;
+        for (int64_t row = rows * part / MOMENT_PARTS; row < rows * (part + 1) / MOMENT_PARTS;
+             row++) {
+            const int64_t b = row / count, t = row % count;
+            const double place = place_of(&r, b, t);
+            for (int64_t h = 0; h < heads; h++) {
+                const int64_t at = head_place(x, b, t, h), to = head_place(dx, b, t, h);
+                for (int64_t i = 0; i < pairs; i++) {
+                    const int64_t u = i * step, v = u + apart;
+                    sum[i] += place * (ls_tensor_at(x, at + u) * ls_tensor_at(dx, to + v) -
+                                       ls_tensor_at(x, at + v) * ls_tensor_at(dx, to + u));
+                }
+            }
+        }
+    }
+    for (int64_t i = 0; i < pairs; i++) {
+        double all = 0;
+        for (int part = 0; part < MOMENT_PARTS; part++) all += sums[part * pairs + i];
+        ls_tensor_set(out, i, all);
+        ls_tensor_set(out, pairs + i, 0);
+    }
+}
+
 const ls_kernel LS_CPU_TABLE(rotate)[] = {
     {"rotate", LS_KERNEL_BY_TYPE(rotate), workspace},
+    {"rotate_moments", {rotate_moments, rotate_moments, rotate_moments}, moments_workspace},
     {0},
 };
