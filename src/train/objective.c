@@ -131,8 +131,9 @@ static void skipped_rows(const void *user, int64_t batch, int64_t row, int64_t r
 
 ls_status ls_objective_batches_init(ls_ctx *ctx, const ls_loader *loader,
                                     const ls_model_config *config,
-                                    const ls_train_settings *settings, ls_objective_batches *out) {
-    *out = (ls_objective_batches){.loader = loader, .config = config};
+                                    const ls_train_settings *settings, int64_t text,
+                                    ls_objective_batches *out) {
+    *out = (ls_objective_batches){.loader = loader, .config = config, .text = text};
     LS_TRY(ls_objective_of(ctx, config, &out->objective));
     out->length = settings->length;
     out->seed = (uint64_t)settings->seed;
@@ -142,7 +143,6 @@ ls_status ls_objective_batches_init(ls_ctx *ctx, const ls_loader *loader,
                        "into a source and what follows, is whole");
     if (out->objective == LS_OBJECTIVE_CONTINUE && out->length < 2)
         return LS_FAIL(ctx, LS_EUSE, "train.length must be at least 2: half of it is the source");
-    out->text = ls_position_text(&config->position);
     if (out->objective != LS_OBJECTIVE_CONTINUE && out->text == 1) return LS_OK;
     out->spare =
         ls_new(ctx, (size_t)(2 * out->text * settings->batch * out->length), sizeof *out->spare);

@@ -36,12 +36,13 @@ typedef struct ls_objective_batches {
     ls_objective objective;
     int64_t length;
     uint64_t seed;
-    int64_t text;   /* tokens of a text for each of a row (ls_position_text) */
+    int64_t text;   /* tokens of a text for each of a row (in training: ls_position_text) */
     int32_t *spare; /* [batch, length], or of texts their inputs and targets: owned */
 } ls_objective_batches;
 ls_status ls_objective_batches_init(ls_ctx *ctx, const ls_loader *loader,
                                     const ls_model_config *config,
-                                    const ls_train_settings *settings, ls_objective_batches *out);
+                                    const ls_train_settings *settings, int64_t text,
+                                    ls_objective_batches *out);
 ls_train_source ls_objective_batches_source(const ls_objective_batches *batches);
 
 #endif
