@@ -39,7 +39,7 @@ typedef struct attention_case {
     int64_t B, T, N, H, G, K, V;
     int segments;
     unsigned with;
-    int64_t window, block, sinks, start;
+    int64_t window, block, shift, sinks, start;
     int64_t distances; /* that have a relative key; 0: few */
 } attention_case;
 
@@ -130,6 +130,7 @@ static ls_key_set make_segment(const attention_case *shape, built *at, int s) {
     if (shape->window > 0) segment.hi = shape->window - 1;
     if (shape->window > 0 && (shape->with & BOTH_WAYS)) segment.lo = -shape->window + 1;
     segment.block = shape->block;
+    segment.shift = shape->shift;
     segment.alone = (shape->with & ALONE) != 0;
     if (shape->with & DILATED) segment.dilation = dilations;
     if (shape->with & GROUPED) {
@@ -304,7 +305,7 @@ static bool dense_admits(const attention_case *shape, int s, int64_t h, int64_t 
     if (shape->window > 0 && !sink && llabs(distance) >= shape->window) return false;
     if (shape->sinks > 0 && (m < shape->sinks) != (s == 0)) return false;
     if (shape->block > 0) {
-        int64_t apart = n / shape->block - m / shape->block;
+        int64_t apart = (n + shape->shift) / shape->block - (m + shape->shift) / shape->block;
         if (apart < 0 || apart > (shape->with & ALONE ? 0 : 1)) return false;
     }
     return true;
@@ -566,6 +567,10 @@ static const attention_case wide[] = {
     {"blockwise 2b+1", 1, 49, 49, 2, 2, 32, 32, .segments = 1, .with = 0, .block = 24},
     {"blockwise 5b+3", 1, 123, 123, 2, 2, 32, 32, .segments = 1, .with = 0, .block = 24},
     {"block alone", 1, 75, 75, 2, 2, 32, 32, .segments = 1, .with = ALONE, .block = 24},
+    {"shifted blocks alone", 2, 75, 75, 2, 2, 32, 32, .segments = 1, .with = ALONE, .block = 24,
+     .shift = 13},
+    {"shifted blocks, short heads", 1, 150, 150, 2, 1, 10, 6, .segments = 1, .block = 37,
+     .shift = 36},
     {"block alone, one query", 1, 1, 30, 2, 2, 32, 32, .segments = 1, .with = ALONE, .block = 24,
      .start = 29},
     {"block alone both ways", 2, 130, 130, 2, 1, 16, 24, .segments = 1,

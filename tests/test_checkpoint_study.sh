@@ -71,7 +71,7 @@ refused() { # what the sentence has, arm
 }
 refused 'no such arm, nor a folder' "from: $work/nothing"
 refused 'give train.steps to train it on' "from: $golden/gpt2, train.lr: 1e-3"
-refused 'extend acts at test time' "from: $golden/gpt2, train.steps: 1, extend: window"
+refused 'did you mean window' "from: $golden/gpt2, train.steps: 1, extend: windwo"
 refused 'is for training' "from: $golden/gpt2, mixer.heads: 2"
 
 # ---- how tokens are drawn ----

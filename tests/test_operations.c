@@ -46,6 +46,43 @@ static void rows(ls_program *p, const void *about) {
     ls_keep(p, "y", ls_put_rows(p, heads, taken, 3, to));
 }
 
+/* Heads that are parts of rows; the last two of five places are beyond the length. */
+static void row_growth(ls_program *p, const void *about) {
+    (void)about;
+    ls_tensor *parts[2];
+    ls_split(p, input(p), 2, (const int64_t[]){9, 15}, parts);
+    ls_tensor *heads = ls_reshape(p, parts[1], LS_DIMS(2, 5, 3, 5));
+    ls_keep(p, "y", ls_row_growth(p, heads, 3.5));
+}
+
+/* Rotations by frequencies that are learnt, halves or neighbours, at places that are given or not. */
+typedef struct learned_case {
+    bool halves, placed;
+} learned_case;
+
+static void learned(ls_program *p, const void *about) {
+    const learned_case *c = about;
+    const double at[10] = {0, 1, 5, 6, 7, 2, 3, 9, 11, 12};
+    const ls_clex by = {.pairs = 3,
+                        .hidden = 4,
+                        .steps = 5,
+                        .most = 2,
+                        .scale = 2,
+                        .trained = 2,
+                        .tanh = true,
+                        .frequency = {1, 0.3, 0.1}};
+    ls_rotary rotary = {.pairs = 3, .halves = c->halves, .factor = 1.5};
+    rotary.learned = ls_clex_frequencies(p, &by, full_param(p, "up", LS_DIMS(3, 4)),
+                                         full_param(p, "down", LS_DIMS(4, 3)), NULL);
+    ls_tensor *places = c->placed ? ls_constant(p, LS_I32, LS_DIMS(2, 5), at) : NULL;
+    ls_tensor *heads = ls_reshape(p, input(p), LS_DIMS(2, 5, 3, 8));
+    ls_keep(p, "y",
+            ls_rotate_at(p, heads, &rotary, (ls_position_map){LS_MAP_SCALE, 0.01, 0},
+                         LS_ROTATE_ALONE, places));
+}
+
+static const learned_case learned_cases[] = {{true, true}, {false, false}};
+
 /* Blocks of two of five rows, with and without padding, the last row adopted or left over. */
 static void block_sums(ls_program *p, const void *about) {
     const bool adopt = *(const bool *)about;
@@ -428,6 +465,9 @@ static const subject subjects[] = {
     {"reglu", activate, &acts[11]},
     {"pointwise", pointwise, NULL},
     {"rows", rows, NULL},
+    {"row growth", row_growth, NULL},
+    {"learned rotation", learned, &learned_cases[0]},
+    {"learned rotation of neighbours", learned, &learned_cases[1]},
     {"block sums", block_sums, &(const bool){false}},
     {"block sums adopted", block_sums, &(const bool){true}},
     {"time linear", time_linear, &time_products[0]},

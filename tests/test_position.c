@@ -14,6 +14,9 @@ static const char *settings_of(const char *extension) {
         {"sinks", "extend.sinks=3 extend.window=8"},
         {"lm_infinite", "extend.first=3 extend.window=9 extend.limit=7"},
         {"self_extend", "extend.group=4 extend.window=6"},
+        {"rerope", "extend.window=6"},
+        {"dca", "extend.chunk=12 extend.window=4"},
+        {"clex", "extend.max_factor=3 extend.steps=2"},
     };
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
         if (strcmp(settings[i][0], extension) == 0) return settings[i][1];
@@ -138,6 +141,25 @@ static bool see_self_extend(int64_t n, int64_t m, double *distance) {
     return true;
 }
 
+static bool see_rerope(int64_t n, int64_t m, double *distance) {
+    if (!see_all(n, m, distance)) return false;
+    if (n - m >= 6) *distance = 6;
+    return true;
+}
+static bool see_leaky(int64_t n, int64_t m, double *distance) {
+    if (!see_all(n, m, distance)) return false;
+    if (n - m >= 6) *distance = 6 + (double)(n - m - 6) / 3;
+    return true;
+}
+/* C = 12, w = 4: chunks of 8. */
+static bool see_dca(int64_t n, int64_t m, double *distance) {
+    if (!see_all(n, m, distance)) return false;
+    const int64_t older = n / 8 - m / 8, key = m % 8;
+    if (older == 1) *distance = (double)(ls_min(n % 8 + 8, 12) - key);
+    if (older > 1) *distance = (double)(12 - key);
+    return true;
+}
+
 static const double *weight(const model *m, const char *name) {
     const ls_parameter *parameter = ls_parameters_find(m->store, name);
     return parameter == NULL ? NULL : ls_parameter_master(m->store, parameter);
@@ -193,15 +215,21 @@ static double score(const model *m, const ls_rotary *rotary, int64_t h, int64_t 
     return plain;
 }
 
-/* One layer, one sequence. `rotary` of query n is rotary[n * step]; NULL: none. */
+/* One layer, one sequence. `rotary` of query n is rotary[n * step]; NULL: none. Queries grow with
+ * the logarithm of their place above `growth`; 0: they do not. */
 static double *dense(const model *m, int64_t T, const double *x, int64_t heads, int64_t groups,
-                     sight sees, const ls_rotary *rotary, int64_t step) {
+                     sight sees, const ls_rotary *rotary, int64_t step, double growth) {
     const int64_t D = m->D, width = D / heads, all = (heads + 2 * groups) * width;
     const double *w = weight(m, "layers.0.qkv.weight"), *out = weight(m, "layers.0.out.weight");
     double *qkv = malloc((size_t)(T * all) * sizeof *qkv), *y = calloc((size_t)(T * D), sizeof *y);
     double *mixed = calloc((size_t)(T * D), sizeof *mixed), *p = malloc((size_t)T * sizeof *p);
     for (int64_t t = 0; t < T; t++)
         for (int64_t r = 0; r < all; r++) qkv[t * all + r] = product(w + r * D, x + t * D, D);
+    for (int64_t at = 0; growth > 0 && at < T * heads * width; at++) {
+        const int64_t t = at / (heads * width);
+        if ((double)(t + 1) > growth)
+            qkv[t * all + at % (heads * width)] *= log((double)(t + 1)) / log(growth);
+    }
     for (int64_t n = 0; n < T; n++)
         for (int64_t h = 0; h < heads; h++) {
             int64_t key = heads * width + h * groups / heads * width, value = key + groups * width;
@@ -230,7 +258,8 @@ static void dense_one(const char *words, int64_t heads, int64_t groups, int64_t 
     model_new(&m, words, LS_F64, 1, 24, 1);
     double *x = random_values(model_count(&m, T), 2), *y = model_whole(&m, T, x);
     ls_attend attend = attend_of(words, heads, 24 / heads, T);
-    double *want = dense(&m, T, x, heads, groups, sees, attend.rotates ? &attend.rotary : NULL, 0);
+    double *want = dense(&m, T, x, heads, groups, sees, attend.rotates ? &attend.rotary : NULL, 0,
+                         attend.growth);
     same(words, "attention", y, want, model_count(&m, T), 1e-12);
     free(x), free(y), free(want);
     model_free(&m);
@@ -258,6 +287,21 @@ static void dense_forms(void **state) {
     dense_one("position=rope position.rotary_dim=8 heads=2", 2, 2, T_LONG, see_all);
     dense_one("position=rope trained_length=16 heads=2 extend=yarn", 2, 2, T_LONG, see_all);
     dense_one("position=xpos position.scale_base=3 heads=2", 2, 2, T_LONG, see_all);
+    const struct {
+        const char *words;
+        sight sees;
+    } turned[] = {
+        {"extend=rerope extend.window=6", see_rerope},
+        {"extend=rerope extend.window=6 extend.growth=false", see_rerope},
+        {"extend=rerope extend.window=6 extend.leak=3", see_leaky},
+        {"extend=dca extend.chunk=12 extend.window=4", see_dca},
+        {"extend=self_extend extend.group=4 extend.window=6 extend.scale_base=9", see_self_extend}};
+    for (size_t i = 0; i < sizeof turned / sizeof turned[0]; i++) {
+        char words[256];
+        snprintf(words, sizeof words, "position=rope trained_length=16 heads=6 kv_heads=2 %s",
+                 turned[i].words);
+        dense_one(words, 6, 2, T_LONG, turned[i].sees);
+    }
 }
 
 static void blocks(void **state) {
@@ -283,6 +327,38 @@ static void blocks(void **state) {
     }
     free(x), free(before);
     model_free(&m);
+}
+
+/* What is as long as the text, or slows nothing down, is RoPE; no distance of DCA exceeds C. */
+static void turned_nothing(void **state) {
+    (void)state;
+    const char *plain = "position=rope heads=2 trained_length=61 ";
+    const char *same_as[] = {"extend=rerope extend.window=61",
+                             "extend=rerope extend.window=5 extend.leak=1",
+                             "extend=dca extend.chunk=70 extend.window=9"};
+    model m;
+    model_new(&m, plain, LS_F64, 2, 12, 2);
+    double *x = random_values(model_count(&m, T_LONG), 4), *want = model_whole(&m, T_LONG, x);
+    model_free(&m);
+    for (int i = 0; i < 3; i++) {
+        char words[256];
+        snprintf(words, sizeof words, "%s%s", plain, same_as[i]);
+        model_new(&m, words, LS_F64, 2, 12, 2);
+        double *y = model_whole(&m, T_LONG, x);
+        same(words, "RoPE", y, want, model_count(&m, T_LONG), 1e-12);
+        free(y);
+        model_free(&m);
+    }
+    free(x), free(want);
+    for (int64_t c = 1; c < 9; c++)
+        for (int64_t n = 0; n < 40; n++)
+            for (int64_t key = 0; key <= n; key++) {
+                const double at =
+                    n / c - key / c > 1
+                        ? (double)ls_min(2 * c - 1, c + 3)
+                        : ls_position_map_at((ls_position_map){LS_MAP_NEXT, (double)c, 3}, n);
+                assert_true(at - (double)(key % c) <= (double)(c + 3));
+            }
 }
 
 /* What is wide enough to see all changes nothing. */
@@ -339,7 +415,7 @@ static void following(void **state) {
         ls_program *p = model_program(&m, (ls_program_options){.length = 1});
         assert_int_equal(ls_program_chunk_limit(p), 1);
         ls_program_free(p);
-        double *want = dense(&m, T_LONG, x, 2, 2, see_all, rows, 1);
+        double *want = dense(&m, T_LONG, x, 2, 2, see_all, rows, 1, 0);
         same(words, "token by token", row, want, model_count(&m, T_LONG), 1e-12);
         free(want);
         model_free(&m);
@@ -349,7 +425,7 @@ static void following(void **state) {
         double *steps = model_stream(&m, T_LONG, x, (int64_t[]){1}, 1);
         same(words, "steps of one", steps, row, model_count(&m, T_LONG), 0);
         double *whole = model_whole(&m, T_LONG, x);
-        want = dense(&m, T_LONG, x, 2, 2, see_all, rows + T_LONG - 1, 0);
+        want = dense(&m, T_LONG, x, 2, 2, see_all, rows + T_LONG - 1, 0, 0);
         same(words, "one call", whole, want, model_count(&m, T_LONG), 1e-12);
         assert_true(difference(steps, whole, model_count(&m, T_LONG)) > 1e-6);
         free(steps), free(whole), free(want);
@@ -621,12 +697,13 @@ static void bidirectional(void **state) {
 int main(void) {
     model_ctx = ls_ctx_default();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rotations),  cmocka_unit_test(dense_forms),
-        cmocka_unit_test(blocks),     cmocka_unit_test(wide_enough),
-        cmocka_unit_test(equalities), cmocka_unit_test(cuts),
-        cmocka_unit_test(following),  cmocka_unit_test(state_sizes),
-        cmocka_unit_test(causality),  cmocka_unit_test(gradients),
-        cmocka_unit_test(types),      cmocka_unit_test(bidirectional),
+        cmocka_unit_test(rotations),      cmocka_unit_test(dense_forms),
+        cmocka_unit_test(blocks),         cmocka_unit_test(wide_enough),
+        cmocka_unit_test(equalities),     cmocka_unit_test(cuts),
+        cmocka_unit_test(following),      cmocka_unit_test(state_sizes),
+        cmocka_unit_test(causality),      cmocka_unit_test(gradients),
+        cmocka_unit_test(types),          cmocka_unit_test(bidirectional),
+        cmocka_unit_test(turned_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -286,6 +286,11 @@ static void refusals(void **state) {
         "position=rope trained_length=16 extend=longrope extend.long_factor=1,2",
         "position=rope trained_length=16 extend=ntk,interpolation extend.dyn=call",
         "position=rope causal=false trained_length=16 extend=bca",
+        "position=rope extend=rerope",
+        "position=rope trained_length=16 extend=rerope extend.leak=0.5",
+        "position=rope trained_length=16 extend=dca extend.chunk=2",
+        "position=rope trained_length=16 extend=window,dca",
+        "position=rope trained_length=16 extend=self_extend extend.scale_base=1",
         "position=xpos causal=false",
         "position=rope position.rotary_dim=3",
         "position=learned position.length=8",
@@ -315,6 +320,11 @@ static void refusals(void **state) {
     model_ctx.error = (ls_error){0};
     OK(ls_position_choose(&model_ctx, "alibi", &position));
     assert_int_equal(ls_position_extend(&model_ctx, &position, "yarn"), LS_EUSE);
+    model_ctx.error = (ls_error){0};
+    ls_position_clear(&model_ctx, &position);
+    OK(ls_position_choose(&model_ctx, "xpos", &position));
+    assert_int_equal(ls_position_extend(&model_ctx, &position, "dca"), LS_EUSE);
+    assert_non_null(strstr(model_ctx.error.message, "without a decay"));
     model_ctx.error = (ls_error){0};
     ls_position_clear(&model_ctx, &position);
 }

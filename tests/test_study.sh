@@ -157,8 +157,9 @@ refuses "arm rope: .*did you mean model.position" tiny.yaml arms.rope.model.posi
 refuses "did you mean from" tiny.yaml arms.rope-bca.form=rope
 refuses "did you mean eval.lengths" tiny.yaml eval.length=3
 refuses "no such arm" tiny.yaml arms.x.from=nothing
-refuses "acts at test time" tiny.yaml arms.rope.extend=bca
-refuses "arms that train" tiny.yaml arms.rope-bca.train.steps=3
+refuses "arms that train" tiny.yaml arms.rope-bca.train.lr=3
+refuses "in the end" tiny.yaml arms.x.from=y arms.x.train.steps=1 arms.y.from=x arms.y.train.steps=1
+refuses "has no seed 9" tiny.yaml arms.x.from=rope arms.x.train.steps=1 arms.x.seeds=9
 refuses "mixer.heads is for training" tiny.yaml arms.rope-bca.mixer.heads=1
 refuses "does not train itself" tiny.yaml arms.x.from=rope-bca
 refuses "given twice" tiny.yaml seeds=1,1

@@ -19,7 +19,7 @@ static bool admits(const ls_tile_rule *rule, int64_t n, int64_t m) {
         return from >= rule->span.from && from < rule->span.to;
     }
     if (rule->block == 0) return true;
-    int64_t apart = n / rule->block - m / rule->block;
+    int64_t apart = (n + rule->shift) / rule->block - (m + rule->shift) / rule->block;
     return apart >= 0 && apart <= (rule->alone ? 0 : 1);
 }
 
@@ -86,6 +86,7 @@ static void runs_follow_the_predicate(void **state) {
         if (below(&draw, 2) > 0)
             rule.hi = (rule.lo < -LS_FAR / 2 ? 0 : rule.lo) + below(&draw, 300);
         if (below(&draw, 3) == 0) rule.block = 1 + below(&draw, 150);
+        if (rule.block > 0 && below(&draw, 2) == 0) rule.shift = below(&draw, (uint64_t)rule.block);
         if (rule.block == 0 && below(&draw, 2) == 0) {
             rule.span = (ls_span){1 + below(&draw, 150), 0, below(&draw, 300) - 250, 0};
             rule.span.step = below(&draw, 2) ? rule.span.block : 1 + below(&draw, 40);

@@ -171,7 +171,8 @@ static void test_training_refuses(void **state) {
     } cases[] = {
         {"train.stesp=3", "did you mean train.steps?"},
         {"modle.width=3", "there is no key modle.width"},
-        {"extend=bca model.position=xpos", "extend acts at test time"},
+        {"extend=windwo model.position=rope", "did you mean window?"},
+        {"extend=yarn model.position=alibi", "which position method alibi lacks"},
         {"task=copy", "data.corpus is of no use"},
         {"model.vocabulary=5", "too small"},
     };

@@ -51,12 +51,13 @@ static json_t *mixers(void) {
                                   {LS_MIXER_BIDIRECTIONAL, "bidirectional"},
                                   {LS_MIXER_STREAMING, "streaming"},
                                   {LS_MIXER_POSITIONS, "positions"},
-                                  {LS_MIXER_SECOND_INPUT, "second input"}};
+                                  {LS_MIXER_SECOND_INPUT, "second input"},
+                                  {LS_MIXER_PLACES, "given positions"}};
     json_t *list = json_array();
     for (size_t i = 0; i < ls_mixer_count; i++) {
         const ls_mixer_type *type = ls_mixer_types[i];
         json_array_append_new(list, entry(type->name, type->summary, type->paper,
-                                          trait_names(type->traits, names, 5), &type->options));
+                                          trait_names(type->traits, names, 6), &type->options));
     }
     return list;
 }
@@ -64,7 +65,9 @@ static json_t *mixers(void) {
 static const trait position_traits[] = {
     {LS_POSITION_ABSOLUTE, "absolute"}, {LS_POSITION_RELATIVE, "relative"},
     {LS_POSITION_ROTARY, "rotary"},     {LS_POSITION_CAUSAL, "causal only"},
-    {LS_POSITION_BOUNDED, "bounded"},   {LS_POSITION_LEARNED, "learned"}};
+    {LS_POSITION_BOUNDED, "bounded"},   {LS_POSITION_LEARNED, "learned"},
+    {LS_POSITION_PURE, "pure rotation"}};
+enum { POSITION_TRAITS = sizeof position_traits / sizeof position_traits[0] };
 
 static json_t *positions(void) {
     json_t *list = json_array();
@@ -72,7 +75,8 @@ static json_t *positions(void) {
         const ls_position_type *type = ls_position_types[i];
         json_array_append_new(list,
                               entry(type->name, type->summary, type->paper,
-                                    trait_names(type->traits, position_traits, 6), &type->options));
+                                    trait_names(type->traits, position_traits, POSITION_TRAITS),
+                                    &type->options));
     }
     return list;
 }
@@ -81,8 +85,9 @@ static json_t *extensions(void) {
     json_t *list = json_array();
     for (size_t i = 0; i < ls_extension_count; i++) {
         const ls_extension_type *type = ls_extension_types[i];
-        json_t *needs = trait_names(type->needs, position_traits, 6);
+        json_t *needs = trait_names(type->needs, position_traits, POSITION_TRAITS);
         if (type->causal) json_array_append_new(needs, json_string("causal only"));
+        if (type->training) json_array_append_new(needs, json_string("training"));
         json_array_append_new(list,
                               entry(type->name, type->summary, type->paper, needs, &type->options));
     }

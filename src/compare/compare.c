@@ -38,6 +38,8 @@ static const ls_option keys[] = {
             "Whether gradients of sum(y * cot) are computed too; a golden file with cot implies "
             "it."),
     LS_BOOL("causal", FIELD(causal), "true", "Whether later tokens stay unseen."),
+    LS_BOOL("training", FIELD(training), "false",
+            "Whether what acts in training alone acts here too."),
     LS_BOOL("softplus", FIELD(softplus), "true",
             "Whether the steps of a scan are softplus(delta + delta_bias); false: delta + "
             "delta_bias."),

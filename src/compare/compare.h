@@ -17,7 +17,7 @@ typedef struct ls_compare_keys {
     char from[LS_OPTION_TEXT_BYTES];
     int64_t trained_length, width, heads, length, capacity;
     int layout, dtype;
-    bool grad, causal, softplus;
+    bool grad, causal, training, softplus;
     double tol, grad_tol;
     ls_ints cut, source_cut;
 } ls_compare_keys;

@@ -1,4 +1,6 @@
 /* Inputs and weights of a mixer's file. */
+#include <math.h>
+
 #include <string.h>
 
 #include "compare/mixer_trial.h"
@@ -49,6 +51,33 @@ static ls_status read_mask(ls_mixer_trial *a) {
     return LS_OK;
 }
 
+/* Whole numbers, of all sequences or of each. */
+static ls_status read_places(ls_mixer_trial *a) {
+    const ls_safetensor *tensor = ls_mixer_trial_find(a, LS_GIVEN_PLACES, NULL);
+    if (tensor == NULL) return LS_OK;
+    const bool one = tensor->rank == 1 && tensor->dim[0] == a->T;
+    if (!one && (tensor->rank != 2 || tensor->dim[0] != a->B || tensor->dim[1] != a->T))
+        return LS_FAIL(a->ctx, LS_EINPUT, "%s is not [%lld] or [%lld,%lld], as it must be",
+                       tensor->name, (long long)a->T, (long long)a->B, (long long)a->T);
+    if (!(a->mixer.type->traits & LS_MIXER_PLACES) || a->keys->cut.count > 0)
+        return LS_FAIL(a->ctx, LS_EUSE, "%s gives positions, which %s does not take", tensor->name,
+                       a->keys->cut.count > 0 ? "a text in chunks" : a->mixer.type->name);
+    double *values = NULL;
+    ls_status status = ls_safetensor_values(a->ctx, tensor, &values);
+    a->places = ls_new(a->ctx, (size_t)(a->B * a->T), sizeof *a->places);
+    if (status == LS_OK && a->places == NULL) status = LS_ENOMEM;
+    for (int64_t i = 0; status == LS_OK && i < a->B * a->T; i++) {
+        const double value = values[one ? i % a->T : i];
+        if (!(value >= 0 && value < INT32_MAX && value == floor(value)))
+            status =
+                LS_FAIL(a->ctx, LS_EINPUT, "%s has %g, which is no position", tensor->name, value);
+        else
+            a->places[i] = (int32_t)value;
+    }
+    ls_free(a->ctx, values);
+    return status;
+}
+
 ls_status ls_mixer_trial_open(ls_mixer_trial *a) {
     const ls_compare_keys *keys = a->keys;
     if (!a->golden &&
@@ -71,6 +100,7 @@ ls_status ls_mixer_trial_open(ls_mixer_trial *a) {
     else
         LS_TRY(read_rows(a, x, a->golden ? "in.x" : "x", &a->T, &a->D, &a->x));
     LS_TRY(read_mask(a));
+    LS_TRY(read_places(a));
     const ls_safetensor *z = ls_mixer_trial_find(a, LS_GIVEN_Z, NULL);
     if (z == NULL) return LS_OK;
     if (!(a->mixer.type->traits & LS_MIXER_SECOND_INPUT))

@@ -10,6 +10,7 @@ static const char own[] = "in.x = x\n"
                           "in.q = q\n"
                           "in.k = k\n"
                           "in.v = v\n"
+                          "in.positions = places\n"
                           "out.y = y\n"
                           "out.step = step\n"
                           "out.step_dense = step\n"
@@ -39,7 +40,7 @@ const ls_buffer *ls_mixer_trial_buffer(const ls_mixer_trial *a, const char *name
 /* The role of in.NAME or out.NAME; false: it has none. */
 static bool role_by_rules(const ls_mixer_trial *a, const char *name, ls_given *out, char *target,
                           size_t bytes) {
-    static const char *const inputs[] = {"x", "z", "mask", "q", "k", "v"};
+    static const char *const inputs[] = {"x", "z", "mask", "q", "k", "v", "places"};
     static const char *const outputs[] = {"y", "step"};
     const bool is_input = ls_name_after(name, "in.") != NULL;
     size_t from = 0;
@@ -49,7 +50,7 @@ static bool role_by_rules(const ls_mixer_trial *a, const char *name, ls_given *o
         *out = LS_GIVEN_BUFFER;
         return ls_mixer_trial_buffer(a, name) != NULL;
     }
-    for (int i = 0; i < (is_input ? 6 : 2); i++)
+    for (int i = 0; i < (is_input ? 7 : 2); i++)
         if (strcmp(target, is_input ? inputs[i] : outputs[i]) == 0) {
             *out = (ls_given)(i + (is_input ? LS_GIVEN_X : LS_GIVEN_Y));
             return true;

@@ -4,11 +4,13 @@
 static ls_status record(ls_mixer_trial *a, ls_program_options options, bool finish,
                         ls_program **out) {
     options.type = a->type;
+    options.train = a->keys->training;
     LS_TRY(ls_program_new(a->ctx, &options, a->store, out));
     ls_program *p = *out;
     const int64_t B = options.batch, T = options.length;
     ls_tensor *x = ls_input(p, "x", a->type, LS_DIMS(B, T, a->D), options.grad);
     ls_mixer mixer = a->mixer;
+    if (a->places != NULL) mixer.places = ls_input(p, "places", LS_I32, LS_DIMS(B, T), false);
     if (a->mask != NULL) mixer.valid = ls_input(p, "valid", LS_U8, LS_DIMS(B, T), false);
     if (a->z != NULL)
         mixer.second =
@@ -95,6 +97,8 @@ static ls_status run_sequences(ls_mixer_trial *a, int64_t lead, int64_t count) {
         uint8_t *valid = ls_data(ls_program_find(program, "valid"));
         for (int64_t i = 0; i < count * a->T; i++) valid[i] = a->mask[lead * a->T + i] != 0;
     }
+    if (a->places != NULL)
+        ls_tensor_put(program, ls_program_find(program, "places"), a->places + lead * a->T);
     ls_status status = ls_program_run(program, NULL, 0, 0);
     if (status == LS_OK) {
         take_rows(program, "y", a->y, lead, a->out_T, 0);

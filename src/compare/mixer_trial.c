@@ -136,9 +136,19 @@ static ls_status make_room(ls_mixer_trial *a) {
     return lacks ? LS_ENOMEM : LS_OK;
 }
 
+/* training=true is for what acts in training alone. */
+static ls_status check_training(const ls_mixer_trial *a) {
+    if (!a->keys->training) return LS_OK;
+    for (int i = 0; i < a->position.extensions; i++)
+        if (a->position.extension[i].type->training) return LS_OK;
+    return LS_FAIL(a->ctx, LS_EUSE,
+                   "training=true has no effect: nothing here acts in training alone");
+}
+
 static ls_status run(ls_comparer *comparer, ls_comparison *out) {
     ls_mixer_trial *a = comparer->own;
     const ls_ints *cut = &a->keys->cut;
+    LS_TRY(check_training(a));
     LS_TRY(ls_mixer_trial_open(a));
     a->mixer.width = a->D;
     LS_TRY(fit_heads(a));
@@ -172,6 +182,7 @@ static void clear(ls_comparer *comparer) {
     ls_free(ctx, a->x);
     ls_free(ctx, a->z);
     ls_free(ctx, a->mask);
+    ls_free(ctx, a->places);
     ls_free(ctx, a->cot);
     ls_free(ctx, a->y);
     ls_free(ctx, a->grad_x);
@@ -183,7 +194,7 @@ static void clear(ls_comparer *comparer) {
 const ls_comparer_type ls_mixer_comparer = {
     .name = "mixer",
     .keys = " mixer position weights input output golden names trained_length capacity layout "
-            "dtype grad causal tol grad_tol cut ",
+            "dtype grad causal training tol grad_tol cut ",
     .size = sizeof(ls_mixer_trial),
     .read = read,
     .run = run,

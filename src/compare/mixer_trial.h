@@ -27,6 +27,7 @@ typedef struct ls_mixer_trial {
     double *x, *z, *cot; /* [B,T,D], [B,latents,latent_width], [B,out_T,out_D] */
     double *mask;        /* [B,T]: 0 padding, 1 a token, 2 a global one; NULL: all are tokens */
     bool global;         /* some are */
+    int32_t *places;     /* [B,T]: where tokens stand; NULL: at 0, 1, .. */
     double *y, *grad_x, *grad_z;
     int64_t *set; /* per parameter: elements that the file has given */
     ls_text state;
@@ -41,6 +42,7 @@ typedef enum {
     LS_GIVEN_Q,
     LS_GIVEN_K,
     LS_GIVEN_V,
+    LS_GIVEN_PLACES,
     LS_GIVEN_Y,
     LS_GIVEN_STEP,   /* y, one token at a time */
     LS_GIVEN_COT,    /* of y */

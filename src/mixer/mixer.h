@@ -11,6 +11,7 @@ typedef enum {
     LS_MIXER_STREAMING = 4,     /* obeys the law of the cut */
     LS_MIXER_POSITIONS = 8,     /* takes a position method */
     LS_MIXER_SECOND_INPUT = 16, /* takes a second input beside x */
+    LS_MIXER_PLACES = 32,       /* takes positions that are given (ls_mixer.places) */
 } ls_mixer_traits;
 
 /* A norm with its parameters, of the program that is being recorded; see ls_residual_norm. */
@@ -29,9 +30,12 @@ typedef struct ls_mixer {
     int64_t width; /* D */
     bool causal;
     const ls_position *position; /* NULL where the type takes none */
-    ls_tensor *valid;  /* u8 [B,T]: 0 for rows that are padding, which no other row may see; NULL:
+    ls_tensor *valid; /* u8 [B,T]: 0 for rows that are padding, which no other row may see; NULL:
                           all rows count. Padding comes after all tokens of a sequence, so what looks
                           back alone never sees any. Of the program that is being recorded */
+    ls_tensor
+        *places; /* i32 [B,T]: where the rows stand, as training may draw it; NULL: at 0, 1, ..
+                          Of the program that is being recorded */
     ls_tensor *second; /* [B,M,W]: a second input, where the type takes one; NULL: none. Of the
                           program that is being recorded */
     /* Where x is the norm of rows of a model's residual stream: those rows [B,T,D], and the norm;

@@ -19,10 +19,34 @@ static const ls_option *extension_option(const ls_position *position, int i, con
     return ls_options_find(&type->options, dot + 1);
 }
 
+/* extend.trained_length and extend.NAME.trained_length are keys of every extension. */
+static bool sets_length(const ls_position *position, int i, const char *key) {
+    const char *name = position->extension[i].type->name;
+    const size_t length = strlen(name);
+    key += strlen("extend.");
+    if (strncmp(key, name, length) == 0 && key[length] == '.') key += length + 1;
+    return strcmp(key, "trained_length") == 0;
+}
+
+static ls_status set_length(ls_ctx *ctx, ls_position *position, int i, const ls_setting *setting) {
+    enum { LENGTH_MAX = 1 << 30 };
+    int64_t length;
+    if (!ls_parse_int(setting->value, &length) || length < 1 || length > LENGTH_MAX)
+        return LS_FAIL(ctx, LS_EUSE, "%s=%.40s must be a length from 1 to %d", setting->key,
+                       setting->value, LENGTH_MAX);
+    position->extension[i].trained_length = length;
+    return LS_OK;
+}
+
 static ls_status set_extension_key(ls_ctx *ctx, ls_position *position, ls_setting *setting) {
     const char *key = setting->key + strlen("extend.");
     bool known = false;
     for (int i = 0; i < position->extensions; i++) {
+        if (sets_length(position, i, setting->key)) {
+            LS_TRY(set_length(ctx, position, i, setting));
+            known = true;
+            continue;
+        }
         const ls_option *option = extension_option(position, i, setting->key);
         const ls_option_table *table = &position->extension[i].type->options;
         const bool only = position->extensions == 1 && strchr(key, '.') == NULL;
@@ -44,6 +68,12 @@ static ls_status check_extension_key(ls_ctx *ctx, const ls_position *position,
     for (int i = 0; i < position->extensions; i++) {
         const ls_option_table *table = &position->extension[i].type->options;
         const void *values = position->extension[i].options;
+        if (sets_length(position, i, setting->key)) {
+            if (setting->optional || ls_extension_measures(ctx, position, i)) return LS_OK;
+            status = LS_FAIL(ctx, LS_EUSE, "%s has no effect: %s measures by no length here",
+                             setting->key, position->extension[i].type->name);
+            continue;
+        }
         const ls_option *option = extension_option(position, i, setting->key);
         if (option == NULL) continue;
         if (ls_option_has_effect(option, table, values, NULL)) return LS_OK;

@@ -162,12 +162,19 @@ static ls_status add_extensions(ls_ctx *ctx, const ls_model_config *config, ls_s
         char section[64], original[80];
         snprintf(section, sizeof section, "extend.%s", type->name);
         snprintf(original, sizeof original, "%s.original", section);
-        ls_text_printf(ctx, &names, "%s%s", i == 0 ? "" : ",", type->name);
+        if (type->training) continue; /* it decides nothing of what the model computes */
+        ls_text_printf(ctx, &names, "%s%s", names.length == 0 ? "" : ",", type->name);
         LS_TRY_GOTO(add_options(ctx, section, &type->options, NULL,
                                 config->position.extension[i].options, form));
-        LS_TRY_GOTO(settle(ctx, form, original, config->model.length));
+        const int64_t own = config->position.extension[i].trained_length;
+        LS_TRY_GOTO(settle(ctx, form, original, own > 0 ? own : config->model.length));
+        if (own > 0 && !ls_settings_has(form, original) &&
+            ls_extension_measures(ctx, &config->position, i)) {
+            snprintf(original, sizeof original, "%s.trained_length", section);
+            LS_TRY_GOTO(put_int(ctx, form, original, own));
+        }
     }
-    if (config->position.extensions == 0) return LS_OK;
+    if (names.length == 0) return LS_OK;
     LS_TRY_GOTO(ls_text_status(&names));
     status = ls_settings_put(ctx, form, "extend", names.bytes);
 fail:

@@ -73,6 +73,7 @@ ls_tensor *ls_stack_record(ls_program *p, const ls_model_config *config, const l
         ls_mixer mixer =
             layers->encodes ? ls_model_encoder_mixer(config, layer) : ls_model_mixer(config, layer);
         mixer.valid = valid;
+        mixer.places = layers->places;
         ls_scope(p, "layers.%d", (int)layer);
         record_layer(p, about, layers, &mixer, &rows);
         ls_scope_end(p);

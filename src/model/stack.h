@@ -9,8 +9,9 @@
 typedef struct ls_stack {
     int64_t first, end;
     ls_tensor *context;
-    const char *norm; /* name of the last norm, where the form of the blocks has one */
-    bool encodes;     /* a source: the encoder's layers, not the model's own */
+    ls_tensor *places; /* see ls_mixer */
+    const char *norm;  /* name of the last norm, where the form of the blocks has one */
+    bool encodes;      /* a source: the encoder's layers, not the model's own */
     const ls_source *source;
 } ls_stack;
 

@@ -37,10 +37,12 @@ ls_status ls_position_extend(ls_ctx *ctx, ls_position *position, const char *nam
     LS_TRY(ls_name_find(ctx, "extension", name, extension_name, NULL, &index));
     const ls_extension_type *type = ls_extension_types[index];
     if ((position->type->traits & type->needs) != type->needs)
-        return LS_FAIL(
-            ctx, LS_EUSE, "extension %s changes %s, which position method %s lacks", name,
-            (type->needs & LS_POSITION_ROTARY) ? "rotary frequencies" : "what it does not have",
-            position->type->name);
+        return LS_FAIL(ctx, LS_EUSE, "extension %s changes %s, which position method %s lacks",
+                       name,
+                       (type->needs & LS_POSITION_PURE) ? "the places of a rotation without a decay"
+                       : (type->needs & LS_POSITION_ROTARY) ? "rotary frequencies"
+                                                            : "what it does not have",
+                       position->type->name);
     if (position->extensions == LS_EXTENSIONS_MAX)
         return LS_FAIL(ctx, LS_EUSE, "at most %d extensions act together", LS_EXTENSIONS_MAX);
     int at = position->extensions++;
@@ -52,6 +54,65 @@ void ls_position_clear(ls_ctx *ctx, ls_position *position) {
     ls_free(ctx, position->options);
     for (int i = 0; i < position->extensions; i++) ls_free(ctx, position->extension[i].options);
     *position = (ls_position){0};
+}
+
+/* The extension that draws, or NULL. */
+static const ls_extension_type *drawing(const ls_position *position, const void **options) {
+    for (int i = 0; position != NULL && i < position->extensions; i++) {
+        *options = position->extension[i].options;
+        if (position->extension[i].type->draw != NULL) return position->extension[i].type;
+    }
+    return NULL;
+}
+
+bool ls_position_draws(const ls_position *position) {
+    const void *options;
+    return drawing(position, &options) != NULL;
+}
+
+ls_status ls_position_draw(ls_ctx *ctx, const ls_position *position, const ls_place_draw *about,
+                           ls_places_drawn *out) {
+    ls_place_draw drawn = *about;
+    out->first = out->scale = 0;
+    for (int i = 0; i < position->extensions; i++) {
+        const ls_extension_type *type = position->extension[i].type;
+        const int64_t own = position->extension[i].trained_length;
+        if (type->draw == NULL) continue;
+        drawn.trained = own > 0 ? own : position->trained_length;
+        return type->draw(ctx, position->extension[i].options, &drawn, out);
+    }
+    return LS_OK;
+}
+
+int64_t ls_position_text(const ls_position *position) {
+    const void *options;
+    const ls_extension_type *type = drawing(position, &options);
+    return type == NULL || type->text == NULL ? 1 : type->text(options);
+}
+
+/* Found out by trying, so that no extension has to say it: two models that differ in the length
+ * alone. */
+bool ls_extension_measures(const ls_ctx *ctx, const ls_position *position, int index) {
+    enum { PAIRS = 32, WIDTH = 64, LENGTH = 1 << 20 };
+    const ls_extension_type *type = position->extension[index].type;
+    ls_ctx quiet = *ctx; /* what does not fit these is no error of the model */
+    ls_attend tried[2];
+    memset(tried, 0, sizeof tried);
+    tried[0] = ls_attend_start(WIDTH, 1, 1, WIDTH, WIDTH, true);
+    tried[0].rotates = true;
+    tried[0].rotary.pairs = PAIRS;
+    tried[0].rotary.factor = 1;
+    tried[0].rotary_base = 1e4;
+    tried[0].planned_length = LENGTH;
+    for (int i = 0; i < PAIRS; i++) tried[0].rotary.frequency[i] = pow(1e4, -(double)i / PAIRS);
+    memcpy(&tried[1], &tried[0], sizeof tried[0]);
+    for (int i = 0; i < 2; i++) {
+        tried[i].trained_length = LENGTH / 64 * (i + 1);
+        if (type->extend(&quiet, position->extension[index].options, &tried[i]) != LS_OK)
+            return true;
+        tried[i].trained_length = 0;
+    }
+    return memcmp(&tried[0], &tried[1], sizeof tried[0]) != 0;
 }
 
 ls_status ls_position_fits(ls_ctx *ctx, const ls_position *position, int64_t width, int64_t heads,
@@ -103,16 +164,21 @@ ls_status ls_attend_follow_length(ls_ctx *ctx, const char *name, ls_attend *atte
     return LS_OK;
 }
 
+ls_status ls_attend_uncut(ls_ctx *ctx, const char *name, const ls_attend *attend) {
+    const ls_key_set *whole = &attend->set[0];
+    if (attend->sets == 1 && whole->hi >= LS_FAR && whole->block == 0 && attend->dilation == NULL)
+        return LS_OK;
+    return LS_FAIL(ctx, LS_EUSE,
+                   "extension %s cuts the keys itself: it takes no other window, "
+                   "block or dilation",
+                   name);
+}
+
 ls_status ls_attend_cut(ls_ctx *ctx, const char *name, ls_attend *attend, int64_t window,
                         ls_key_set **far) {
-    const ls_key_set *whole = &attend->set[0];
-    if (attend->sets != 1 || whole->hi < LS_FAR || whole->block > 0 || attend->dilation != NULL)
-        return LS_FAIL(ctx, LS_EUSE,
-                       "extension %s cuts the keys itself: it takes no other window, "
-                       "block or dilation",
-                       name);
+    LS_TRY(ls_attend_uncut(ctx, name, attend));
     attend->sets = 2;
-    attend->set[1] = *whole;
+    attend->set[1] = attend->set[0];
     attend->set[0].hi = window - 1;
     attend->set[1].lo = window;
     *far = &attend->set[1];
@@ -141,6 +207,9 @@ ls_status ls_attend_extend(ls_ctx *ctx, const ls_position *position, ls_attend *
     attend->trained_length = position->trained_length;
     for (int i = 0; i < position->extensions; i++) {
         const ls_extension_type *type = position->extension[i].type;
+        const int64_t own = position->extension[i].trained_length;
+        attend->trained_length = own > 0 ? own : position->trained_length;
+        if (type->training && !attend->training) continue;
         if (type->causal && !attend->causal)
             return LS_FAIL(ctx, LS_EUSE, "extension %s is for causal models only", type->name);
         LS_TRY(type->extend(ctx, position->extension[i].options, attend));
@@ -149,7 +218,8 @@ ls_status ls_attend_extend(ls_ctx *ctx, const ls_position *position, ls_attend *
 }
 
 ls_retention ls_key_set_retention(const ls_attend *attend, const ls_key_set *set) {
-    if (set->block > 0) return (ls_retention){.block = set->block, .before = set->block};
+    if (set->block > 0)
+        return (ls_retention){.block = set->block, .before = set->alone ? 0 : set->block};
     if (set->hi >= LS_FAR) return (ls_retention){0};
     int64_t step = 1;
     for (int64_t h = 0; attend->dilation != NULL && h < attend->heads; h++)
@@ -157,10 +227,28 @@ ls_retention ls_key_set_retention(const ls_attend *attend, const ls_key_set *set
     return (ls_retention){.window = set->hi * step + 1};
 }
 
+static bool keeps_all(const ls_attend *attend, const ls_key_set *set) {
+    const ls_retention keep = ls_key_set_retention(attend, set);
+    return keep.window == 0 && keep.block == 0 && set->key_end >= LS_FAR;
+}
+
+/* The set whose cache a set reads: one that keeps everything and has its keys at the same places,
+ * or its own. */
+static int cached_with(const ls_attend *attend, int number) {
+    const ls_position_map at = attend->set[number].key_at;
+    for (int i = 0; i < attend->sets; i++) {
+        const ls_position_map other = attend->set[i].key_at;
+        const bool same = other.kind == at.kind && other.a == at.a && other.b == at.b;
+        if (same && keeps_all(attend, &attend->set[i])) return i;
+    }
+    return number;
+}
+
 int64_t ls_attend_state_bytes(const ls_attend *attend, int64_t T, int64_t size) {
     int64_t rows = 0;
     for (int i = 0; i < attend->sets; i++) {
         const ls_key_set *set = &attend->set[i];
+        if (cached_with(attend, i) != i) continue;
         rows += set->key_end < LS_FAR ? set->key_end
                                       : ls_cache_rows(ls_key_set_retention(attend, set), T, 1);
     }
@@ -170,7 +258,12 @@ int64_t ls_attend_state_bytes(const ls_attend *attend, int64_t T, int64_t size) 
 /* Keys of one set that query n of T sees at distances that are multiples of `step`. */
 static int64_t keys_seen(const ls_key_set *set, int64_t n, int64_t T, int64_t step) {
     int64_t last = ls_min(T, set->key_end) - 1, first = set->key_first;
-    if (set->block > 0) first = ls_max(first, (n / set->block - 1) * set->block);
+    const ls_tile_rule rule = {.block = set->block, .alone = set->alone, .span = set->span};
+    const ls_span span = ls_rule_span(&rule);
+    if (span.block > 0) {
+        first = ls_max(first, n / span.block * span.step + span.from);
+        last = ls_min(last, n / span.block * span.step + span.to - 1);
+    }
     if (set->lo > -LS_FAR) last = ls_min(last, n - set->lo * step);
     if (set->hi < LS_FAR) first = ls_max(first, n - set->hi * step);
     int64_t count = 0;
@@ -204,22 +297,34 @@ static ls_tensor *set_keys(ls_program *p, const ls_attend *attend, int number, l
     const ls_rotary *rotary = &attend->rotary;
     ls_position_map at = attend->set[number].key_at;
     if (!attend->rotates) return cache(p, attend, number, "key", k);
-    if (rotary->dynamic != NULL) /* frequencies change: what is stored must not depend on them */
+    if (rotary->dynamic != NULL || attend->raw_keys) /* what is stored must not depend on them */
         return ls_rotate(p, cache(p, attend, number, "key", k), rotary, at, LS_ROTATE_KEY);
-    return cache(p, attend, number, "key", ls_rotate(p, k, rotary, at, LS_ROTATE_KEY));
+    return cache(p, attend, number, "key",
+                 ls_rotate_at(p, k, rotary, at, LS_ROTATE_KEY, attend->places));
 }
 
-/* A set with its operands: queries and keys as they are scored, values, and the method's bias. */
-static ls_key_set complete_set(ls_program *p, const ls_attend *attend, int number, ls_tensor *q,
-                               ls_tensor *k, ls_tensor *v) {
+/* Keys and values of all sets as they are cached. */
+static void complete_keys(ls_program *p, ls_attend *attend, ls_tensor *k, ls_tensor *v) {
+    for (int i = 0; i < attend->sets; i++) {
+        const int from = cached_with(attend, i);
+        ls_key_set *set = &attend->set[i], *kept = &attend->set[from];
+        if (kept->k == NULL) {
+            kept->k = set_keys(p, attend, from, k);
+            kept->v = cache(p, attend, from, "value", v);
+        }
+        set->k = kept->k;
+        set->v = kept->v;
+    }
+}
+
+/* A set with its operands: queries as they are scored, and the method's bias. */
+static ls_key_set complete_set(ls_program *p, const ls_attend *attend, int number, ls_tensor *q) {
     ls_key_set set = attend->set[number];
     set.q = q;
     if (attend->content_bias != NULL) set.q = ls_plus_broadcast(p, q, attend->content_bias);
     if (attend->rotates)
-        set.q = ls_rotate(p, set.q, &attend->rotary, set.query_at,
-                          attend->one_block ? LS_ROTATE_QUERY : LS_ROTATE_ALONE);
-    set.k = set_keys(p, attend, number, k);
-    set.v = cache(p, attend, number, "value", v);
+        set.q = ls_rotate_at(p, set.q, &attend->rotary, set.query_at,
+                             attend->one_block ? LS_ROTATE_QUERY : LS_ROTATE_ALONE, attend->places);
     set.dilation = attend->dilation;
     set.valid = attend->valid;
     set.slopes = attend->slopes;
@@ -271,11 +376,51 @@ ls_tensor *ls_attention_seen(ls_program *p, int sets, const ls_key_set *set,
     return y;
 }
 
+/* Heads [half * heads / 2, ...) of x [B,T,heads,width]; all of them where there is one. */
+static ls_tensor *half_of_heads(ls_program *p, ls_tensor *x, int half) {
+    if (x == NULL || x->dim[2] == 1) return x;
+    const int64_t B = x->dim[0], T = x->dim[1], heads = x->dim[2] / 2, width = x->dim[3];
+    ls_tensor *parts[2];
+    ls_split(p, ls_reshape(p, x, LS_DIMS(B, T, 2 * heads * width)), 2,
+             (const int64_t[]){heads * width, heads * width}, parts);
+    return ls_failed(p) ? NULL : ls_reshape(p, parts[half], LS_DIMS(B, T, heads, width));
+}
+
+/* Values are parts of a product, whose rows do not lie together; a rotation of no pairs is a copy
+ * of heads. */
+static ls_tensor *together(ls_program *p, ls_tensor *x) {
+    static const ls_rotary still = {.factor = 1};
+    return ls_rotate(p, x, &still, (ls_position_map){LS_MAP_IDENTITY, 0, 0}, LS_ROTATE_ALONE);
+}
+
+/* Attention within groups, the halves of the heads apart: what is joined along the second axis are
+ * heads here. */
+static ls_tensor *in_groups(ls_program *p, const ls_attend *attend, const ls_key_set *whole,
+                            ls_attention_options options) {
+    ls_tensor *part[2], *v = together(p, whole->v);
+    for (int half = 0; half < 2; half++) {
+        ls_key_set set = *whole;
+        set.q = half_of_heads(p, whole->q, half);
+        set.k = half_of_heads(p, whole->k, half);
+        set.v = half_of_heads(p, v, half);
+        set.block = attend->group;
+        set.alone = true;
+        set.shift = half == 0 ? 0 : attend->group_shift;
+        ls_tensor *y = ls_attention(p, 1, &set, options, NULL);
+        if (y == NULL) return NULL;
+        part[half] = ls_reshape(p, y, LS_DIMS(y->dim[0] * y->dim[1], y->dim[2], y->dim[3]));
+    }
+    const int64_t B = whole->q->dim[0], T = whole->q->dim[1];
+    return ls_reshape(p, ls_join_rows(p, 2, part),
+                      LS_DIMS(B, T, attend->heads, attend->value_width));
+}
+
 ls_tensor *ls_attend_record(ls_program *p, const ls_position *position, ls_attend attend,
                             ls_tensor *q, ls_tensor *k, ls_tensor *v) {
     const ls_program_options *about = ls_program_about(p);
     if (q == NULL || k == NULL || v == NULL) return NULL;
     attend.planned_length = about->streaming ? about->capacity : about->length;
+    attend.training = about->train;
     if (position != NULL) {
         const ls_position_type *type = position->type;
         if ((type->traits & LS_POSITION_CAUSAL) && !attend.causal)
@@ -289,12 +434,19 @@ ls_tensor *ls_attend_record(ls_program *p, const ls_position *position, ls_atten
         ls_refuse(p, status, "%s", ctx->error.message);
         return NULL;
     }
+    for (int i = 0; position != NULL && i < position->extensions; i++)
+        if (position->extension[i].type->prepare != NULL)
+            position->extension[i].type->prepare(p, position->extension[i].options, &attend);
+    if (ls_failed(p)) return NULL;
     if (attend.chunk_max > 0) ls_program_limit_chunk(p, attend.chunk_max);
     refer_to_start(&attend, about->streaming);
     ls_key_set set[LS_KEY_SETS_MAX];
-    for (int i = 0; i < attend.sets; i++) set[i] = complete_set(p, &attend, i, q, k, v);
+    if (attend.growth > 0) q = ls_row_growth(p, q, attend.growth);
+    complete_keys(p, &attend, k, v);
+    for (int i = 0; i < attend.sets; i++) set[i] = complete_set(p, &attend, i, q);
     ls_attention_options options = {
         .scale = attend.scale, .off_by_one = attend.off_by_one, .cap = attend.cap};
     if (about->profile_scores) profile(p, &attend, set, options);
+    if (attend.group > 0) return in_groups(p, &attend, &set[0], options);
     return ls_attention_seen(p, attend.sets, set, options);
 }

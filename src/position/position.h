@@ -9,6 +9,7 @@
 #define LS_POSITION_POSITION_H
 
 #include "base/option.h"
+#include "base/random.h"
 #include "tensor/ops.h"
 
 typedef struct ls_attend {
@@ -20,8 +21,10 @@ typedef struct ls_attend {
     double base;             /* of a rotation, instead of the method's own; 0: that one */
     const int64_t *dilation; /* [heads] or NULL */
     ls_tensor *valid;        /* u8 [B,N] or NULL */
+    ls_tensor *places;       /* i32 [B,T]: where rows stand for a rotation; NULL: where they are */
     int64_t trained_length;  /* l: what extensions measure against; 0 where it is not known */
     int64_t planned_length;  /* most tokens a sequence of the program will have */
+    bool training;           /* the program is one of training */
     /* from the position method */
     bool rotates;
     ls_rotary rotary;
@@ -35,9 +38,15 @@ typedef struct ls_attend {
      * is recorded */
     int sets;
     ls_key_set set[LS_KEY_SETS_MAX];
+    bool raw_keys;     /* frequencies change with the length: keys are cached as they are */
     int64_t chunk_max; /* tokens that may go at once; 0: any number */
     bool off_by_one;
     bool one_block; /* xPos: every factor is referred to position 0 */
+    /* > 0: queries at n are times max(1, ln(n + 1) / ln(growth)), an extension's */
+    double growth;
+    /* > 0: heads see keys of their own group of so many positions alone; the groups of the second
+     * half of the heads begin `group_shift` positions earlier */
+    int64_t group, group_shift;
 } ls_attend;
 
 typedef enum {
@@ -47,6 +56,7 @@ typedef enum {
     LS_POSITION_CAUSAL = 8,   /* causal models only */
     LS_POSITION_BOUNDED = 16, /* undefined beyond a length (learned) */
     LS_POSITION_LEARNED = 32, /* has parameters */
+    LS_POSITION_PURE = 64,    /* rotary, and nothing but the rotation sees positions */
 } ls_position_traits;
 
 /* What `apply` asks of a method alone. */
@@ -74,14 +84,38 @@ typedef struct ls_position_type {
                        double **values, int64_t *rows, int64_t *columns);
 } ls_position_type;
 
+/* What training draws for one row of a batch. */
+typedef struct ls_place_draw {
+    uint64_t seed;
+    int64_t batch, row;
+    int64_t length;       /* tokens of the row */
+    int64_t trained;      /* length the model was trained at before */
+    int64_t model_length; /* that the model is trained for */
+} ls_place_draw;
+typedef struct ls_places_drawn {
+    int32_t *places; /* [length]: the caller's room, or NULL */
+    int64_t first;   /* tokens of the first of two parts of a text; 0: the text is whole */
+    int64_t scale;   /* of the whole batch, for the program's input scale [1]; 0: none */
+} ls_places_drawn;
+
 typedef struct ls_extension_type {
     const char *name, *summary, *paper;
     ls_option_table options;
     unsigned needs; /* traits that the position method must have */
     bool causal;    /* causal models only */
+    bool training;  /* acts in training alone: what is trained is used without it */
     /* Edits the attend, or refuses (LS_EUSE, one sentence). It records nothing, so that what it
      * does can be asked without a program. */
     ls_status (*extend)(ls_ctx *ctx, const void *options, ls_attend *attend);
+    /* Records what the rotation needs beside that: parameters, and what is made of them. Once per
+     * layer, behind `extend`; NULL: nothing. */
+    void (*prepare)(ls_program *p, const void *options, ls_attend *attend);
+    /* Draws the positions of a row of training, a pure function; LS_EUSE where there is nothing to
+     * draw. NULL: tokens stand where they are. */
+    ls_status (*draw)(ls_ctx *ctx, const void *options, const ls_place_draw *about,
+                      ls_places_drawn *out);
+    /* Tokens of a text for each token of a row; NULL: 1. */
+    int64_t (*text)(const void *options);
 } ls_extension_type;
 
 extern const ls_position_type *const ls_position_types[];
@@ -98,6 +132,7 @@ typedef struct ls_position {
     struct {
         const ls_extension_type *type;
         void *options;
+        int64_t trained_length; /* that it measures against; 0: the position's */
     } extension[LS_EXTENSIONS_MAX];
     int64_t trained_length;
 } ls_position;
@@ -107,6 +142,21 @@ typedef struct ls_position {
 ls_status ls_position_choose(ls_ctx *ctx, const char *name, ls_position *out);
 ls_status ls_position_extend(ls_ctx *ctx, ls_position *position, const char *name);
 void ls_position_clear(ls_ctx *ctx, ls_position *position);
+/* Whether an extension draws positions in training; what it draws, see ls_extension_type; and how
+ * many tokens of a text are read for each token of a row. */
+bool ls_position_draws(const ls_position *position);
+ls_status ls_position_draw(ls_ctx *ctx, const ls_position *position, const ls_place_draw *about,
+                           ls_places_drawn *out);
+int64_t ls_position_text(const ls_position *position);
+/* Places 0, 1, .. of which those from `first` on stand `skip` further on. */
+void ls_skip_places(int64_t first, int64_t skip, int64_t count, int32_t *places);
+/* `count` of the numbers below `range`, drawn and rising. */
+void ls_rising_places(ls_random key, int64_t count, int64_t range, int32_t *places);
+/* CLEX's places, times floor(length / trained) or 1, for a rising subset of length - 2 of the
+ * numbers below length * scale - 2 that they hold from the second place on. */
+void ls_clex_places(int64_t length, int64_t scale, int32_t *places);
+/* Whether what extension `index` does depends on the length the model was trained at. */
+bool ls_extension_measures(const ls_ctx *ctx, const ls_position *position, int index);
 
 /* Refuses a method that does not fit a mixer of this shape (one sentence); NULL fits. */
 ls_status ls_position_fits(ls_ctx *ctx, const ls_position *position, int64_t width, int64_t heads,
@@ -167,8 +217,10 @@ ls_status ls_attend_follow_length(ls_ctx *ctx, const char *name, ls_attend *atte
 /* `given`, or where it is 0 the trained length; LS_EUSE where that is unknown too. */
 ls_status ls_attend_length(ls_ctx *ctx, const char *name, const ls_attend *attend, int64_t given,
                            int64_t *out);
+/* Refuses to cut keys that are cut already or dilated: an extension that cuts takes all of them. */
+ls_status ls_attend_uncut(ls_ctx *ctx, const char *name, const ls_attend *attend);
 /* Cuts the only set at true distance `window`: set 0 keeps the distances below, the new set 1
- * (returned) has the rest. LS_EUSE where keys were cut before or are dilated. */
+ * (returned) has the rest. */
 ls_status ls_attend_cut(ls_ctx *ctx, const char *name, ls_attend *attend, int64_t window,
                         ls_key_set **far);
 

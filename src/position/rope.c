@@ -77,7 +77,7 @@ const ls_position_type ls_position_rope = {
     .summary = "queries and keys rotated by their positions",
     .paper = "arXiv 2104.09864",
     .options = LS_OPTIONS(options, rope_options),
-    .traits = LS_POSITION_RELATIVE | LS_POSITION_ROTARY,
+    .traits = LS_POSITION_RELATIVE | LS_POSITION_ROTARY | LS_POSITION_PURE,
     .attend = attend_rope,
     .table = table,
 };

@@ -2,8 +2,8 @@
  * method; each with several seeds. Every training and every evaluation is a job: a call of the
  * program, in its own process and with its own log.
  *
- * An arm may also begin with a checkpoint: it is trained on where the arm has train.steps, and else
- * only tested.
+ * An arm may also begin with a checkpoint or with what another arm trained: it is trained on where
+ * the arm has train.steps, and else only tested.
  *
  * OUT/study.yaml           the settings of the study, as they were resolved
  * OUT/arms/ARM/seed-N/     a run folder (arms that train), with
@@ -38,7 +38,9 @@ extern const ls_option_table ls_study_options;
 typedef struct ls_study_arm {
     char name[LS_STUDY_NAME_BYTES], label[LS_OPTION_TEXT_BYTES];
     int64_t parent; /* index of the arm whose weights it tests; -1: they are its own */
-    bool trains;    /* its own weights: from scratch, or from a checkpoint */
+    int64_t begins; /* index of the arm whose weights its training begins with; -1: none */
+    bool trains;    /* its own weights: from scratch, a checkpoint or another arm's */
+    bool sorted;    /* its keys are where they belong */
     char checkpoint[LS_OPTION_TEXT_BYTES]; /* a run or a public checkpoint; "": none */
     int64_t parameters;                    /* of the checkpoint */
     ls_settings given;                     /* what the study file says of this arm alone */

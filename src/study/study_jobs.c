@@ -85,6 +85,11 @@ static ls_status job_words(const runner *r, const ls_study_job *j, words *list) 
     } else {
         snprintf(number, sizeof number, "%" PRId64, j->seed);
         LS_TRY(add_settings(r->ctx, list, &arm->training));
+        if (arm->begins >= 0) {
+            char base[LS_STUDY_PATH_BYTES];
+            LS_TRY(ls_study_folder(study, (size_t)arm->begins, j->seed, base, sizeof base));
+            LS_TRY(add_word(r->ctx, list, "train.from", base));
+        }
         LS_TRY(add_word(r->ctx, list, "seed", number));
         LS_TRY(add_word(r->ctx, list, "out", folder));
     }
@@ -269,13 +274,6 @@ static ls_status add_job(runner *r, size_t arm, int64_t seed, bool evaluation) {
     LS_TRY(ls_study_stored(r->study, arm, seed, evaluation, &stored));
     ls_study_job *j = &r->jobs[r->count];
     *j = (ls_study_job){.arm = arm, .seed = seed, .evaluation = evaluation, .needs = -1};
-    if (evaluation) {
-        int64_t parent = r->study->arms[arm].parent;
-        size_t weights = parent < 0 ? arm : (size_t)parent;
-        for (size_t i = 0; i < r->count; i++)
-            if (!r->jobs[i].evaluation && r->jobs[i].arm == weights && r->jobs[i].seed == seed)
-                j->needs = (int64_t)i;
-    }
     if (stored != NULL) {
         j->state = LS_JOB_DONE;
         r->done++;
@@ -283,6 +281,18 @@ static ls_status add_job(runner *r, size_t arm, int64_t seed, bool evaluation) {
     json_decref(stored);
     r->count++;
     return LS_OK;
+}
+
+/* The training whose weights a job tests or begins with. */
+static int64_t job_before(const runner *r, const ls_study_job *j) {
+    const ls_study_arm *arm = &r->study->arms[j->arm];
+    const int64_t own = arm->parent < 0 ? (int64_t)j->arm : arm->parent;
+    const int64_t weights = j->evaluation ? own : arm->begins;
+    for (size_t i = 0; i < r->count; i++)
+        if (!r->jobs[i].evaluation && (int64_t)r->jobs[i].arm == weights &&
+            r->jobs[i].seed == j->seed)
+            return (int64_t)i;
+    return -1;
 }
 
 /* The k-th seeds of all arms come before the next ones, so that the page is whole early; the many
@@ -304,6 +314,7 @@ static ls_status make_jobs(runner *r) {
                 if (k < arm->seeds.count && (evaluation || arm->trains))
                     LS_TRY(add_job(r, a, arm->seeds.at[k], evaluation == 1));
             }
+    for (size_t i = 0; i < r->count; i++) r->jobs[i].needs = job_before(r, &r->jobs[i]);
     return LS_OK;
 }
 

@@ -61,7 +61,7 @@ ls_status ls__study_arm(ls_study *study, const char *name, ls_study_arm **out) {
                           sizeof *study->arms))
         return LS_ENOMEM;
     *out = &study->arms[study->count++];
-    **out = (ls_study_arm){.parent = -1};
+    **out = (ls_study_arm){.parent = -1, .begins = -1};
     snprintf((*out)->name, sizeof(*out)->name, "%s", name);
     return LS_OK;
 }
@@ -104,23 +104,31 @@ static int64_t arm_of(const ls_study *study, const char *name) {
     return -1;
 }
 
+static bool has_steps(const ls_study_arm *arm) {
+    const char *steps = ls_settings_get(&arm->given, "train.steps");
+    return steps != NULL && strcmp(steps, "0") != 0;
+}
+
+/* The checkpoint that an arm only opens; NULL: it trains, or tests what another one trained. */
+static const char *opened_by(const ls_study *study, const ls_study_arm *arm) {
+    const char *from = ls_settings_get(&arm->given, "from");
+    return from == NULL || has_steps(arm) || arm_of(study, from) >= 0 ? NULL : from;
+}
+
 /* `from` names another arm, or where a checkpoint lies. One that was opened already is not opened
  * twice. */
 static ls_status find_parent(ls_study *study, ls_study_arm *arm) {
     ls_ctx *ctx = study->ctx;
     const char *from = ls_settings_get(&arm->given, "from");
-    const char *steps = ls_settings_get(&arm->given, "train.steps");
-    arm->trains = from == NULL || (steps != NULL && strcmp(steps, "0") != 0);
+    arm->trains = from == NULL || has_steps(arm);
     if (from == NULL) return LS_OK;
-    arm->parent = arm_of(study, from);
-    if (arm->parent >= 0) {
-        const char *before = ls_settings_get(&study->arms[arm->parent].given, "from");
-        arm->trains = false;
-        if (before != NULL && arm_of(study, before) >= 0)
-            return LS_FAIL(ctx, LS_EUSE, "arm %s is from %s, which does not train itself",
-                           arm->name, from);
+    const int64_t named = arm_of(study, from);
+    const char *opened = named < 0 || !arm->trains ? NULL : opened_by(study, &study->arms[named]);
+    if (named >= 0 && opened == NULL) {
+        *(arm->trains ? &arm->begins : &arm->parent) = named;
         return LS_OK;
     }
+    if (opened != NULL) from = opened;
     if (!ls_path_exists(from))
         return LS_FAIL(ctx, LS_EUSE, "arm %s is from %s, and there is no such arm, nor a folder",
                        arm->name, from);
@@ -131,6 +139,20 @@ static ls_status find_parent(ls_study *study, ls_study_arm *arm) {
             return LS_OK;
         }
     snprintf(arm->checkpoint, sizeof arm->checkpoint, "%s", from);
+    return LS_OK;
+}
+
+/* The weights of another arm must be trained there, and not, in the end, begin with one's own. */
+static ls_status check_parent(const ls_study *study, const ls_study_arm *arm) {
+    const int64_t weights = arm->parent >= 0 ? arm->parent : arm->begins;
+    if (weights < 0) return LS_OK;
+    const ls_study_arm *before = &study->arms[weights];
+    if (!before->trains && opened_by(study, before) == NULL)
+        return LS_FAIL(study->ctx, LS_EUSE, "arm %s is from %s, which does not train itself",
+                       arm->name, before->name);
+    for (size_t steps = 0; before->begins >= 0; before = &study->arms[before->begins])
+        if (steps++ > study->count)
+            return LS_FAIL(study->ctx, LS_EUSE, "arm %s is from itself in the end", arm->name);
     return LS_OK;
 }
 
@@ -152,9 +174,28 @@ static bool trains_on(const char *key) {
     return in_section(key, "data") || in_section(key, "train");
 }
 
+static bool trains_alone(const char *key) {
+    return in_section(key, "train");
+}
+
+static bool is_of_model(const char *key) {
+    return ls__study_is_extension(key) || (ls__study_is_training(key) && !trains_alone(key));
+}
+
+static ls_status sort_arm(ls_study *study, ls_study_arm *arm);
+
+/* An arm that begins with another's weights has its model and its data; how it trains is its own. */
+static ls_status begin_with(ls_study *study, ls_study_arm *arm, ls_study_arm *base) {
+    LS_TRY(sort_arm(study, base));
+    arm->seeds = base->seeds;
+    LS_TRY(copy_settings(study->ctx, &base->training, is_of_model, &arm->training));
+    return copy_settings(study->ctx, &study->common, trains_alone, &arm->training);
+}
+
 /* What an arm has of the study's own sections: of a checkpoint, not what describes a model. */
 static ls_status begin_arm(ls_study *study, ls_study_arm *arm) {
     ls_ctx *ctx = study->ctx;
+    if (arm->begins >= 0) return begin_with(study, arm, &study->arms[arm->begins]);
     if (arm->checkpoint[0] == '\0')
         return copy_settings(ctx, &study->common, ls__study_is_training, &arm->training);
     if (!arm->trains) {
@@ -170,6 +211,8 @@ static ls_status sort_arm(ls_study *study, ls_study_arm *arm) {
     ls_ctx *ctx = study->ctx;
     const char *from = ls_settings_get(&arm->given, "from");
     const bool trains = arm->trains, opens = from != NULL && arm_of(study, from) < 0;
+    if (arm->sorted) return LS_OK;
+    arm->sorted = true;
     snprintf(arm->label, sizeof arm->label, "%s", arm->name);
     arm->seeds = study->keys.seeds;
     LS_TRY(begin_arm(study, arm));
@@ -188,14 +231,12 @@ static ls_status sort_arm(ls_study *study, ls_study_arm *arm) {
                                (in_section(key, "data") && arm->checkpoint[0] != '\0'))) {
             LS_TRY(ls_settings_put(ctx, &arm->testing, key, value));
         } else if (strcmp(key, "seeds") == 0 || (ls__study_is_training(key) && !trains)) {
-            return LS_FAIL(ctx, LS_EUSE, "arm %s has weights from %s: %s is for arms that train%s",
-                           arm->name, arm->parent < 0 ? "a checkpoint" : "another arm", key,
-                           arm->parent < 0 ? " (give train.steps to train it on)" : "");
-        } else if (ls__study_is_extension(key) && trains) {
-            return LS_FAIL(ctx, LS_EUSE,
-                           "arm %s trains: extend acts at test time, in an arm with from: %s",
-                           arm->name, arm->name);
-        } else if (ls__study_is_training(key)) {
+            return LS_FAIL(
+                ctx, LS_EUSE,
+                "arm %s has weights from %s: %s is for arms that train (give train.steps "
+                "to train it on)",
+                arm->name, arm->parent < 0 ? "a checkpoint" : "another arm", key);
+        } else if (ls__study_is_training(key) || (ls__study_is_extension(key) && trains)) {
             LS_TRY(ls_settings_put(ctx, &arm->training, key, value));
         } else if (ls__study_is_extension(key) || is_evaluation(key)) {
             LS_TRY(ls_settings_put(ctx, &arm->testing, key, value));
@@ -259,6 +300,8 @@ ls_status ls_study_checkpoint(const ls_study *study, const ls_study_arm *arm, ls
     ls_settings differing = {0};
     *out = (ls_trained){.ctx = study->ctx};
     ls_status status = copy_settings(study->ctx, &arm->testing, may_differ, &differing);
+    if (status == LS_OK && arm->trains)
+        status = copy_settings(study->ctx, &arm->training, ls__study_is_extension, &differing);
     if (status == LS_OK)
         status = ls_trained_describe(study->ctx, base->checkpoint, &differing, out);
     ls_settings_clear(study->ctx, &differing);
@@ -273,6 +316,8 @@ static ls_status check_settings(ls_study *study, ls_study_arm *arm) {
     ls_status status;
     for (size_t i = 0; i < arm->training.count; i++)
         LS_TRY_GOTO(ls_settings_copy(ctx, &all, &arm->training.items[i]));
+    if (ls_settings_has(&arm->testing, "extend")) /* behind what the weights were trained with */
+        ls_settings_remove(ctx, &all, "extend");
     LS_TRY_GOTO(copy_settings(ctx, &arm->testing, may_differ, &all));
     LS_TRY_GOTO(ls_task_read(ctx, &all, ls_training_facts, &task));
     if (task.type != NULL) LS_TRY_GOTO(ls_task_settle(ctx, &task, &all));
@@ -283,8 +328,10 @@ static ls_status check_settings(ls_study *study, ls_study_arm *arm) {
     LS_TRY_GOTO(check_section(ctx, &all, "train", &ls_train_options, NULL));
     LS_TRY_GOTO(check_section(ctx, &arm->testing, "eval", &ls_eval_options,
                               ls_eval_facts(task.type != NULL, &config)));
-    for (size_t i = 0; i < arm->training.count; i++) /* the first, and in their order */
-        arm->training.items[i].optional = all.items[i].optional;
+    for (size_t i = 0, k = 0; i < arm->training.count && k < all.count; i++) { /* in their order */
+        if (strcmp(arm->training.items[i].key, all.items[k].key) != 0) continue;
+        arm->training.items[i].optional = all.items[k++].optional;
+    }
 fail:
     ls_model_config_clear(ctx, &config);
     ls_task_clear(ctx, &task);
@@ -385,6 +432,14 @@ static ls_status check_seeds(ls_study *study, const ls_study_arm *arm) {
                 return LS_FAIL(study->ctx, LS_EUSE, "arm %s: seed %lld is given twice", arm->name,
                                (long long)arm->seeds.at[i]);
     }
+    const ls_ints *base = arm->begins < 0 ? NULL : &study->arms[arm->begins].seeds;
+    for (int64_t i = 0; base != NULL && i < arm->seeds.count; i++) {
+        bool has = false;
+        for (int64_t j = 0; j < base->count; j++) has |= base->at[j] == arm->seeds.at[i];
+        if (!has)
+            return LS_FAIL(study->ctx, LS_EUSE, "arm %s: %s, which it is from, has no seed %lld",
+                           arm->name, study->arms[arm->begins].name, (long long)arm->seeds.at[i]);
+    }
     if (arm->seeds.count == 0) return LS_FAIL(study->ctx, LS_EUSE, "arm %s has no seed", arm->name);
     return LS_OK;
 }
@@ -396,6 +451,7 @@ ls_status ls_study_read(ls_ctx *ctx, const ls_study_request *request, ls_study *
     LS_TRY(take_settings(out));
     LS_TRY(ls__study_sweep(out));
     for (size_t i = 0; i < out->count; i++) LS_TRY(find_parent(out, &out->arms[i]));
+    for (size_t i = 0; i < out->count; i++) LS_TRY(check_parent(out, &out->arms[i]));
     for (size_t i = 0; i < out->count; i++) LS_TRY(sort_arm(out, &out->arms[i]));
     for (size_t i = 0; i < out->count; i++) LS_TRY(inherit(out, &out->arms[i]));
     for (size_t i = 0; i < out->count; i++) {

@@ -288,6 +288,8 @@ static json_t *arm_json(const evidence *e) {
     json_object_set_new(arm, "from",
                         about->parent < 0 ? json_null()
                                           : json_string(e->study->arms[about->parent].name));
+    if (about->begins >= 0)
+        json_object_set_new(arm, "begins_with", json_string(e->study->arms[about->begins].name));
     if (about->checkpoint[0] != '\0')
         json_object_set_new(arm, "checkpoint", json_string(about->checkpoint));
     json_object_set_new(arm, "trained_length", json_integer(about->trained_length));

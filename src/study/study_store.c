@@ -59,7 +59,13 @@ ls_status ls_study_hash(const ls_study *study, size_t arm, int64_t seed, bool ev
     ls_ctx *ctx = study->ctx;
     ls_text text = {0};
     ls_text_printf(ctx, &text, "longshot %s\nseed=%" PRId64 "\n", LS_VERSION, seed);
+    const int64_t tested = study->arms[arm].parent;
+    const ls_study_arm *weights = &study->arms[tested < 0 ? arm : (size_t)tested];
     print_settings(ctx, &study->arms[arm].training, &text);
+    for (; weights->begins >= 0; weights = &study->arms[weights->begins]) {
+        ls_text_printf(ctx, &text, "begins with\n");
+        print_settings(ctx, &study->arms[weights->begins].training, &text);
+    }
     if (ls_study_opens(study, &study->arms[arm]) != NULL)
         print_checkpoint(ctx, ls_study_opens(study, &study->arms[arm]), &text);
     if (evaluation) {

@@ -93,10 +93,47 @@ static void text_rows(const void *user, int64_t batch, int64_t row, int64_t rows
     }
 }
 
+void ls_objective_skip(const int32_t *inputs, const int32_t *targets, int64_t first, int64_t end,
+                       int64_t length, int32_t *row, int32_t *wanted) {
+    const int64_t gap = end - length;
+    for (int64_t t = 0; t < length; t++) {
+        row[t] = inputs[t < first ? t : t + gap];
+        wanted[t] = targets[t < first ? t : t + gap];
+    }
+    wanted[first - 1] = row[first];
+}
+
+/* Two parts of each text, cut where the positions are. */
+static void skipped_rows(const void *user, int64_t batch, int64_t row, int64_t rows,
+                         int32_t *inputs, int32_t *targets, bool *fresh) {
+    const ls_objective_batches *b = user;
+    const int64_t T = b->length, S = b->text * T;
+    int32_t *texts = b->spare, *follow = texts + rows * S;
+    ls_loader_rows(b->loader, batch, row, rows, texts, follow, fresh);
+    for (int64_t i = 0; i < rows; i++) {
+        const ls_place_draw about = {.seed = b->seed,
+                                     .batch = batch,
+                                     .row = row + i,
+                                     .length = T,
+                                     .model_length = b->config->model.length};
+        const ls_random key = {b->seed ^ (uint64_t)(row + i) << 32, ls_stream_of("gap"),
+                               (uint32_t)batch};
+        ls_ctx quiet = ls_ctx_default();
+        ls_places_drawn drawn = {0};
+        int64_t tokens = S;
+        while (tokens > T && follow[i * S + tokens - 1] < 0) tokens--; /* a document that ends */
+        ls_position_draw(&quiet, &b->config->position, &about, &drawn);
+        const int64_t end = T + (int64_t)ls_random_below(key, 0, (uint64_t)(tokens - T + 1));
+        ls_objective_skip(texts + i * S, follow + i * S, drawn.first, end, T, inputs + i * T,
+                          targets + i * T);
+    }
+}
+
 ls_status ls_objective_batches_init(ls_ctx *ctx, const ls_loader *loader,
                                     const ls_model_config *config,
-                                    const ls_train_settings *settings, ls_objective_batches *out) {
-    *out = (ls_objective_batches){.loader = loader, .config = config};
+                                    const ls_train_settings *settings, int64_t text,
+                                    ls_objective_batches *out) {
+    *out = (ls_objective_batches){.loader = loader, .config = config, .text = text};
     LS_TRY(ls_objective_of(ctx, config, &out->objective));
     out->length = settings->length;
     out->seed = (uint64_t)settings->seed;
@@ -106,16 +143,26 @@ ls_status ls_objective_batches_init(ls_ctx *ctx, const ls_loader *loader,
                        "into a source and what follows, is whole");
     if (out->objective == LS_OBJECTIVE_CONTINUE && out->length < 2)
         return LS_FAIL(ctx, LS_EUSE, "train.length must be at least 2: half of it is the source");
-    if (out->objective != LS_OBJECTIVE_CONTINUE) return LS_OK;
-    out->spare = ls_new(ctx, (size_t)(settings->batch * out->length), sizeof *out->spare);
+    if (out->objective != LS_OBJECTIVE_CONTINUE && out->text == 1) return LS_OK;
+    out->spare =
+        ls_new(ctx, (size_t)(2 * out->text * settings->batch * out->length), sizeof *out->spare);
     return out->spare == NULL ? LS_ENOMEM : LS_OK;
+}
+
+static ls_status batches_status(ls_ctx *ctx, const void *user) {
+    return ls_loader_status(ctx, ((const ls_objective_batches *)user)->loader);
 }
 
 ls_train_source ls_objective_batches_source(const ls_objective_batches *batches) {
     const int64_t V = batches->config->model.vocabulary;
     ls_train_source source = ls_train_source_of(batches->loader, V);
-    if (batches->objective == LS_OBJECTIVE_NEXT) return source;
+    if (batches->objective == LS_OBJECTIVE_NEXT && batches->text == 1) return source;
     source.user = batches;
+    source.status = batches_status;
+    if (batches->text > 1) {
+        source.rows = skipped_rows;
+        return source;
+    }
     source.rows = text_rows;
     source.resets = false;
     if (batches->objective == LS_OBJECTIVE_CONTINUE) {

@@ -23,18 +23,26 @@ int64_t ls_objective_source(int64_t T);
 void ls_objective_cut(const ls_model_config *config, const int32_t *text, int64_t T,
                       int32_t *inputs, int32_t *targets);
 
-/* Batches of a text for an objective; `loader` borrowed. */
+/* Tokens [0, first) of a text of `tokens` and as many behind them, up to `end`, as fill a row of
+ * length; targets follow inputs across the gap as well. */
+void ls_objective_skip(const int32_t *inputs, const int32_t *targets, int64_t first, int64_t end,
+                       int64_t length, int32_t *row, int32_t *wanted);
+
+/* Batches of a text for an objective; `loader`, of texts as long as the model's position method
+ * reads them, borrowed. */
 typedef struct ls_objective_batches {
     const ls_loader *loader;
     const ls_model_config *config;
     ls_objective objective;
     int64_t length;
     uint64_t seed;
-    int32_t *spare; /* [batch, length]: owned */
+    int64_t text;   /* tokens of a text for each of a row (in training: ls_position_text) */
+    int32_t *spare; /* [batch, length], or of texts their inputs and targets: owned */
 } ls_objective_batches;
 ls_status ls_objective_batches_init(ls_ctx *ctx, const ls_loader *loader,
                                     const ls_model_config *config,
-                                    const ls_train_settings *settings, ls_objective_batches *out);
+                                    const ls_train_settings *settings, int64_t text,
+                                    ls_objective_batches *out);
 ls_train_source ls_objective_batches_source(const ls_objective_batches *batches);
 
 #endif

@@ -14,8 +14,8 @@ void ls_run_settings_clear(ls_ctx *ctx, ls_run_settings *settings) {
     ls_model_config_clear(ctx, &settings->model);
 }
 
-/* What a public checkpoint that the run goes on from does to its positions. */
-static void print_scaling(ls_ctx *ctx, const ls_position *position, ls_text *out) {
+/* What acts on positions in training, and so on everything that is done with the weights. */
+static void print_extensions(ls_ctx *ctx, const ls_position *position, ls_text *out) {
     for (int i = 0; i < position->extensions; i++)
         ls_text_printf(ctx, out, "%s%s%s", i == 0 ? "extend: " : ",",
                        position->extension[i].type->name,
@@ -27,12 +27,15 @@ static void print_scaling(ls_ctx *ctx, const ls_position *position, ls_text *out
         if (type->options.count > 0)
             ls_settings_print(ctx, section, &type->options, NULL, position->extension[i].options,
                               out);
+        if (position->extension[i].trained_length > 0)
+            ls_text_printf(ctx, out, "%s.trained_length: %lld\n", section,
+                           (long long)position->extension[i].trained_length);
     }
 }
 
 static ls_status print_config(ls_ctx *ctx, const ls_run_settings *settings, ls_text *out) {
     ls_model_config_print(ctx, &settings->model, true, out);
-    print_scaling(ctx, &settings->model.position, out);
+    print_extensions(ctx, &settings->model.position, out);
     if (settings->task.type != NULL)
         ls_task_print(ctx, &settings->task, out);
     else

@@ -21,6 +21,8 @@ typedef struct rejection {
 typedef struct batch_rows {
     int64_t number; /* -1: none yet */
     int32_t *inputs, *targets;
+    int32_t *places; /* NULL: none are drawn */
+    int32_t scale;   /* 0: none is drawn */
     bool *fresh;
     int64_t tokens, scored;
     bool wrong; /* a token is outside the vocabulary */
@@ -82,7 +84,10 @@ static ls_status make_buffers(loop *l) {
         rows->inputs = ls_new(l->ctx, inputs, sizeof *rows->inputs);
         rows->targets = ls_new(l->ctx, targets, sizeof *rows->targets);
         rows->fresh = ls_new(l->ctx, (size_t)s->batch, sizeof *rows->fresh);
-        if (rows->inputs == NULL || rows->targets == NULL || rows->fresh == NULL) return LS_ENOMEM;
+        if (l->job->drawn != NULL) rows->places = ls_new(l->ctx, inputs, sizeof *rows->places);
+        if (rows->inputs == NULL || rows->targets == NULL || rows->fresh == NULL ||
+            (l->job->drawn != NULL && rows->places == NULL))
+            return LS_ENOMEM;
     }
     if (!ls_program_about(l->job->program)->streaming) return LS_OK;
     l->carried = ls_new(l->ctx, (size_t)s->accumulate, sizeof(ls_state *));
@@ -96,6 +101,7 @@ static void free_buffers(loop *l) {
     for (int i = 0; i < 2; i++) {
         ls_free(l->ctx, l->rows[i].inputs);
         ls_free(l->ctx, l->rows[i].targets);
+        ls_free(l->ctx, l->rows[i].places);
         ls_free(l->ctx, l->rows[i].fresh);
     }
     ls_free(l->ctx, l->reals);
@@ -260,6 +266,20 @@ static ls_status load(loop *l, bool all, bool *found) {
 
 /* ---- one step ---- */
 
+/* The settings were tried before: no draw fails. */
+static void draw_places(loop *l, batch_rows *rows, int64_t number) {
+    for (int64_t row = 0; rows->places != NULL && row < l->settings->batch; row++) {
+        const ls_place_draw about = {.seed = (uint64_t)l->settings->seed,
+                                     .batch = number,
+                                     .row = row,
+                                     .length = l->inputs,
+                                     .model_length = l->job->model_length};
+        ls_places_drawn drawn = {.places = rows->places + row * l->inputs};
+        ls_position_draw(l->ctx, l->job->drawn, &about, &drawn);
+        rows->scale = (int32_t)drawn.scale;
+    }
+}
+
 /* One batch as the source gave it. */
 static void fetch_batch(loop *l, batch_rows *rows, int64_t number) {
     const ls_train_settings *s = l->settings;
@@ -279,6 +299,7 @@ static void fetch_batch(loop *l, batch_rows *rows, int64_t number) {
         rows->wrong |= rows->targets[i] >= answers;
         rows->scored += rows->targets[i] >= 0;
     }
+    draw_places(l, rows, number);
     rows->number = number;
 }
 
@@ -349,6 +370,10 @@ static ls_status compute(loop *l, double *loss) {
         const int32_t *wanted = now->targets + part * rows * l->targets;
         ls_tensor_put(program, tokens, now->inputs + part * rows * l->inputs);
         ls_tensor_put(program, targets, wanted);
+        if (now->places != NULL)
+            ls_tensor_put(program, ls_program_find(program, "places"),
+                          now->places + part * rows * l->inputs);
+        if (now->scale > 0) ls_tensor_put(program, ls_program_find(program, "scale"), &now->scale);
         put_weights(l, weights, wanted, each);
         if (l->carried != NULL) LS_TRY(settle_state(l, now->fresh, part, rows));
         LS_TRY(ls_program_run(program, l->carried == NULL ? NULL : l->carried[part],

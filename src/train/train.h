@@ -102,6 +102,9 @@ typedef struct ls_train_job {
     ls_program *program;
     ls_parameters *store; /* the program's */
     ls_train_source source;
+    /* or NULL: draws where tokens stand, for the program's input places [rows, inputs] */
+    const ls_position *drawn;
+    int64_t model_length; /* for it */
     /* What is scored every settings.validate_every steps. Of ls_train_model a loader, of
      * ls_train_model_on a source with so many rows (0: none), of ls_train_run what they make of it. */
     const ls_loader *validation_loader;

@@ -31,6 +31,20 @@ static ls_status in_words_of_recipes(ls_ctx *ctx, ls_status status) {
     return status;
 }
 
+/* Whether positions are drawn, and whether these settings leave something to draw. */
+static ls_status try_draw(ls_ctx *ctx, const ls_model_config *config,
+                          const ls_train_settings *settings, ls_train_job *job) {
+    const ls_place_draw about = {.length = settings->length, .model_length = config->model.length};
+    if (!ls_position_draws(&config->position)) return LS_OK;
+    if (settings->carry > 0)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "train.carry goes on in one text: positions that are drawn for each row do "
+                       "not");
+    job->drawn = &config->position;
+    job->model_length = config->model.length;
+    return ls_position_draw(ctx, job->drawn, &about, &(ls_places_drawn){0});
+}
+
 /* What the model decides about a source. */
 static void settle_source(const ls_model *model, int64_t length, ls_train_source *source) {
     const ls_model_example example = ls_model_example_of(model->config, length);
@@ -87,7 +101,15 @@ ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *jo
     ls_train_job whole = *job;
     ls_program *forward = NULL;
     ls_validation validation = {0};
+    LS_TRY(try_draw(ctx, model->config, settings, &whole));
     LS_TRY(in_words_of_recipes(ctx, ls_model_record(model, &how, options, &whole.program)));
+    if (whole.drawn != NULL && ls_program_find(whole.program, "places") == NULL) {
+        ls_program_free(whole.program);
+        return LS_FAIL(
+            ctx, LS_EUSE,
+            "positions that are drawn go with layers alone: not with segments, memory or "
+            "an encoder");
+    }
     const int64_t unit = ls_program_unit(whole.program);
     if (settings->carry > 0 && settings->length % unit != 0) {
         ls_program_free(whole.program);
@@ -119,7 +141,7 @@ static ls_status validation_batches(ls_ctx *ctx, const ls_model *model, const ls
     if (job->validation_loader == NULL) return LS_OK;
     own.carry = 0;
     own.seed = 0;
-    LS_TRY(ls_objective_batches_init(ctx, job->validation_loader, model->config, &own, batches));
+    LS_TRY(ls_objective_batches_init(ctx, job->validation_loader, model->config, &own, 1, batches));
     out->validation_source = ls_objective_batches_source(batches);
     out->validation_rows = ls_loader_windows(job->validation_loader);
     if (settings->validate_tokens > 0)
@@ -132,7 +154,8 @@ ls_status ls_train_model(ls_ctx *ctx, ls_model *model, const ls_loader *loader,
                          const ls_train_job *job, ls_train_result *result) {
     ls_objective_batches batches, held_out = {0};
     ls_status status =
-        ls_objective_batches_init(ctx, loader, model->config, job->settings, &batches);
+        ls_objective_batches_init(ctx, loader, model->config, job->settings,
+                                  ls_position_text(&model->config->position), &batches);
     ls_train_job whole = *job;
     if (status == LS_OK) status = validation_batches(ctx, model, job, &held_out, &whole);
     if (status == LS_OK) {

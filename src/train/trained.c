@@ -95,23 +95,41 @@ static bool lists(const char *names, const char *name) {
     return false;
 }
 
-/* What a public checkpoint, or a run that went on from one, does to its own positions stays, and what is asked for comes behind it,
- * unless that is another form of the same method. */
+/* Another form of an extension that the model has itself goes in its place. It is measured by the
+ * same length, and that stays. */
+static ls_status replace_extension(ls_trained *trained, const char *own, const char *asked) {
+    char prefix[LS_OPTION_TEXT_BYTES + 16], key[LS_OPTION_TEXT_BYTES + 32], length[32] = "";
+    snprintf(prefix, sizeof prefix, "extend.%s.", own);
+    snprintf(key, sizeof key, "%strained_length", prefix);
+    const char *measured = ls_settings_get(&trained->settings, key);
+    if (measured != NULL) snprintf(length, sizeof length, "%s", measured);
+    ls_say(trained->ctx, "extend=%s takes the place of the %s that %s has itself", asked, own,
+           trained->folder);
+    ls_settings_remove(trained->ctx, &trained->settings, prefix);
+    if (measured != NULL) {
+        LS_TRY(ls_settings_put(trained->ctx, &trained->settings, key, length));
+        trained->settings.items[trained->settings.count - 1].optional = true;
+    }
+    return ls_settings_put(trained->ctx, &trained->settings, "extend", asked);
+}
+
+/* What a model was trained with, or a public checkpoint does to its own positions, stays, and what
+ * is asked for comes behind it, unless that is another form of the same method. */
 static ls_status take_extension(ls_trained *trained, const char *asked) {
     const char *own = ls_settings_get(&trained->settings, "extend");
     char both[LS_OPTION_TEXT_BYTES];
     if (own == NULL) return ls_settings_put(trained->ctx, &trained->settings, "extend", asked);
-    if (!lists(asked, own)) {
-        if ((size_t)snprintf(both, sizeof both, "%s,%s", own, asked) >= sizeof both)
-            return LS_FAIL(trained->ctx, LS_EUSE, "extend=%.40s... is too long", asked);
-        return ls_settings_put(trained->ctx, &trained->settings, "extend", both);
-    }
-    char prefix[LS_OPTION_TEXT_BYTES + 16];
-    snprintf(prefix, sizeof prefix, "extend.%s.", own);
-    ls_say(trained->ctx, "extend=%s takes the place of the %s that %s has itself", asked, own,
+    if (lists(asked, own)) return replace_extension(trained, own, asked);
+    if (lists(own, asked))
+        return LS_FAIL(trained->ctx, LS_EUSE,
+                       "%s has extend=%s itself: extend=%s would act twice; its own keys can be "
+                       "set, as extend.%s.KEY",
+                       trained->folder, own, asked, asked);
+    if ((size_t)snprintf(both, sizeof both, "%s,%s", own, asked) >= sizeof both)
+        return LS_FAIL(trained->ctx, LS_EUSE, "extend=%.40s... is too long", asked);
+    ls_say(trained->ctx, "extend=%s acts behind the %s that %s has itself", asked, own,
            trained->folder);
-    ls_settings_remove(trained->ctx, &trained->settings, prefix);
-    return ls_settings_put(trained->ctx, &trained->settings, "extend", asked);
+    return ls_settings_put(trained->ctx, &trained->settings, "extend", both);
 }
 
 /* A key that takes the place of the model's own is said. */
@@ -122,21 +140,53 @@ static void say_override(const ls_trained *trained, const char *key, const char 
            trained->folder);
 }
 
+/* extend.KEY for an extension that the model has itself: its file says extend.NAME.KEY, which would
+ * go before. */
+static ls_status take_extension_key(ls_trained *trained, const ls_setting *setting, bool asked) {
+    const char *own = ls_settings_get(&trained->settings, "extend");
+    const char *key = setting->key + strlen("extend.");
+    char named[LS_OPTION_TEXT_BYTES + 32];
+    ls_setting copy = *setting;
+    if (own != NULL && !asked && strchr(own, ',') == NULL && strchr(key, '.') == NULL) {
+        snprintf(named, sizeof named, "extend.%s.%s", own, key);
+        copy.key = named;
+    }
+    say_override(trained, copy.key, copy.value);
+    return ls_settings_copy(trained->ctx, &trained->settings, &copy);
+}
+
+ls_status ls_trained_extend(ls_trained *trained, const ls_settings *asked) {
+    const char *names = ls_settings_get(asked, "extend");
+    if (names != NULL) LS_TRY(take_extension(trained, names));
+    for (size_t i = 0; i < asked->count; i++) {
+        ls_setting *setting = &asked->items[i];
+        if (strncmp(setting->key, "extend.", 7) != 0) continue;
+        LS_TRY(take_extension_key(trained, setting, names != NULL));
+        setting->used = true;
+    }
+    return LS_OK;
+}
+
+/* What acts in training alone can be asked for there alone. */
+static ls_status refuse_training_only(ls_ctx *ctx, const ls_settings *asked) {
+    const char *names = ls_settings_get(asked, "extend");
+    for (size_t i = 0; names != NULL && i < ls_extension_count; i++)
+        if (ls_extension_types[i]->training && lists(names, ls_extension_types[i]->name))
+            return LS_FAIL(ctx, LS_EUSE,
+                           "extension %s acts in training alone (longshot train): at test there is "
+                           "nothing that it changes",
+                           ls_extension_types[i]->name);
+    return LS_OK;
+}
+
 /* Takes the settings that may differ from those of the training: extensions, and some options of
  * the mixers. */
 static ls_status take_differing(ls_trained *trained, const ls_model_config *as_trained,
                                 const ls_settings *overrides) {
+    if (overrides != NULL) LS_TRY(refuse_training_only(trained->ctx, overrides));
+    if (overrides != NULL) LS_TRY(ls_trained_extend(trained, overrides));
     for (size_t i = 0; overrides != NULL && i < overrides->count; i++) {
         ls_setting *setting = &overrides->items[i];
-        if (strcmp(setting->key, "extend") == 0) {
-            LS_TRY(take_extension(trained, setting->value));
-            setting->used = true;
-        }
-        if (strncmp(setting->key, "extend.", 7) == 0) {
-            say_override(trained, setting->key, setting->value);
-            LS_TRY(ls_settings_copy(trained->ctx, &trained->settings, setting));
-            setting->used = true;
-        }
         for (int j = 0; j < as_trained->mixers; j++) {
             const char *name = as_trained->mixer[j].name;
             const char *option =

@@ -39,6 +39,9 @@ ls_status ls_trained_describe(ls_ctx *ctx, const char *path, const ls_settings *
  * rehearsal (ls_ctx). */
 ls_status ls_trained_rehearse(ls_ctx *ctx, const ls_settings *settings,
                               const ls_settings *overrides, const ls_dtype *type, ls_trained *out);
+/* Takes extend and extend.* as ls_trained_open does: behind what the model was trained with, or in
+ * its place where it is another form of the same method; both are said. Marks them as used. */
+ls_status ls_trained_extend(ls_trained *trained, const ls_settings *asked);
 /* LS_EUSE where there is no tokenizer, so that no text can be read or written. */
 ls_status ls_trained_needs_text(const ls_trained *trained);
 /* Weights into a model of the same description; see ls_model_load for `missing`. LS_EINPUT where one

@@ -32,27 +32,72 @@ static void say_beside(const ls_training *t, const ls_settings *theirs, const ch
         }
 }
 
-/* train.from with a public checkpoint: the model is described there, and its tokenizer is used. A
- * key that is given goes before what the checkpoint says. */
-static ls_status take_public_model(ls_training *t) {
+static bool is_extension(const char *key) {
+    return strcmp(key, "extend") == 0 || strncmp(key, "extend.", 7) == 0;
+}
+
+static bool describes(const char *key) {
+    static const char *const sections[] = {"model.", "mixer.", "position."};
+    for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++)
+        if (strncmp(key, sections[i], strlen(sections[i])) == 0) return true;
+    return strcmp(key, "data.tokenizer") == 0;
+}
+
+/* A key that is given goes before what the checkpoint says. */
+static ls_status take_key(ls_training *t, const ls_setting *item, const char *from) {
+    const char *ours = ls_settings_get(t->given, item->key);
+    if (ours != NULL) {
+        if (strcmp(ours, item->value) != 0)
+            ls_say(t->ctx, "%s=%s goes before the %s of %s", item->key, ours, item->value, from);
+        return LS_OK;
+    }
+    LS_TRY(ls_settings_put(t->ctx, t->given, item->key, item->value));
+    t->given->items[t->given->count - 1].optional = true;
+    return LS_OK;
+}
+
+/* What the model that training goes on from does to its positions, with what is asked for. */
+static ls_status take_extensions(ls_training *t, ls_trained *other) {
+    ls_model_config theirs;
+    const bool scaled = ls_settings_has(&other->settings, "extend");
+    if (!scaled && !ls_settings_has(t->given, "extend")) return LS_OK;
+    LS_TRY(ls_model_config_read(t->ctx, &other->settings, &theirs));
+    t->extended_from = scaled ? theirs.model.length : theirs.trained_length;
+    ls_model_config_clear(t->ctx, &theirs);
+    LS_TRY(ls_trained_extend(other, t->given));
+    ls_settings_remove(t->ctx, t->given, "extend");
+    for (size_t i = 0; i < other->settings.count; i++) {
+        const ls_setting *item = &other->settings.items[i];
+        if (!is_extension(item->key)) continue;
+        LS_TRY(ls_settings_copy(t->ctx, t->given, item));
+    }
+    return LS_OK;
+}
+
+/* A public checkpoint describes the model; so does a run whose positions are extended. Its tokenizer
+ * is used. */
+static ls_status take_model(ls_training *t, ls_trained *other, const char *from) {
+    const ls_settings *theirs = &other->settings;
+    const bool public = other->family.type != NULL;
+    const bool described =
+        public || ls_settings_has(t->given, "extend") || ls_settings_has(theirs, "extend");
+    if (public) say_beside(t, theirs, from);
+    for (size_t i = 0; described && i < theirs->count; i++)
+        if (!is_extension(theirs->items[i].key) && (public || describes(theirs->items[i].key)))
+            LS_TRY(take_key(t, &theirs->items[i], from));
+    return take_extensions(t, other);
+}
+
+/* train.from with a public checkpoint, or a run. */
+static ls_status take_from(ls_training *t) {
     const char *from = ls_settings_get(t->given, "train.from");
     ls_trained other = {0};
-    if (from == NULL || !ls_family_is_at(from) || ls_settings_has(t->given, "extend")) return LS_OK;
+    if (from == NULL || from[0] == '\0') return LS_OK;
+    if (!ls_path_exists(from) && !ls_settings_has(t->given, "extend")) return LS_OK;
     ls_status status = ls_trained_find(t->ctx, from, &other);
-    const ls_settings *theirs = &other.settings;
-    for (size_t i = 0; status == LS_OK && other.family.type != NULL && i < theirs->count; i++) {
-        const ls_setting *item = &theirs->items[i];
-        const char *ours = ls_settings_get(t->given, item->key);
-        if (ours == NULL) {
-            status = ls_settings_put(t->ctx, t->given, item->key, item->value);
-            if (status == LS_OK) t->given->items[t->given->count - 1].optional = true;
-        } else if (strcmp(ours, item->value) != 0) {
-            ls_say(t->ctx, "%s=%s goes before the %s of %s", item->key, ours, item->value, from);
-        }
-    }
-    if (status == LS_OK && other.family.type != NULL) say_beside(t, theirs, from);
-    if (other.family.note[0] != '\0') ls_say(t->ctx, "%s: %s", from, other.family.note);
-    t->scaled = ls_settings_has(theirs, "extend");
+    if (status == LS_OK) status = take_model(t, &other, from);
+    if (status == LS_OK && other.family.note[0] != '\0')
+        ls_say(t->ctx, "%s: %s", from, other.family.note);
     ls_trained_clear(&other);
     return status;
 }
@@ -70,11 +115,16 @@ static void name_folder(ls_training *t) {
     snprintf(out + used, sizeof t->folder - used, "-%.64s", model->position.type->name);
 }
 
-/* What a public checkpoint does to its own positions is measured by its own length. */
+/* What acts on positions in training is measured by the length the model had before, and what is
+ * put behind it at test by the model's own. */
 static ls_status read_model(ls_training *t) {
     ls_model_config *model = &t->settings.model;
+    ls_position *position = &model->position;
     LS_TRY(ls_model_config_read(t->ctx, t->given, model));
-    if (t->scaled) model->position.trained_length = model->model.length;
+    if (position->extensions > 0) position->trained_length = model->model.length;
+    for (int i = 0; i < position->extensions; i++)
+        if (position->extension[i].trained_length == 0 && t->extended_from != model->model.length)
+            position->extension[i].trained_length = t->extended_from;
     return LS_OK;
 }
 
@@ -109,9 +159,8 @@ ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_t
         (ls_training){.ctx = ctx, .given = request->settings, .cache = request->cache, .lock = -1};
     if (strlen(request->folder) >= sizeof out->folder)
         return LS_FAIL(ctx, LS_EUSE, "the path %.40s... is too long", request->folder);
-    /* what a checkpoint that the run went on from does to its positions is settled, too */
-    out->scaled = request->resolved && ls_settings_has(out->given, "extend");
-    LS_TRY(take_public_model(out));
+    /* what a run has settled holds what it took from the checkpoint it went on from */
+    if (!request->resolved) LS_TRY(take_from(out));
     LS_TRY(ls_task_read(ctx, out->given, ls_training_facts, &settings->task));
     if (settings->task.type != NULL) LS_TRY(ls_task_settle(ctx, &settings->task, out->given));
     LS_TRY(read_section(out, "data", &ls_data_options, &settings->data));
@@ -121,8 +170,6 @@ ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_t
     if (ls_settings_get(out->given, "train.seed") == NULL)
         LS_TRY(put_number(out, "train.seed", request->seed));
     LS_TRY(read_section(out, "train", &ls_train_options, &settings->train));
-    if (settings->model.position.extensions > 0 && !out->scaled)
-        return LS_FAIL(ctx, LS_EUSE, "extend acts at test time: give it to `longshot eval`");
     LS_TRY(check_validation(out));
     if (request->folder[0] == '\0')
         name_folder(out);
@@ -225,8 +272,9 @@ static ls_status open_corpus(ls_training *t) {
                            train->length);
     }
     LS_TRY(open_validation(t));
-    return ls_data_loader(ctx, &t->data, &t->settings.data, train->batch, train->length,
-                          (uint64_t)train->seed, &t->loader);
+    return ls_data_loader(ctx, &t->data, &t->settings.data, train->batch,
+                          train->length * ls_position_text(&model->position), (uint64_t)train->seed,
+                          &t->loader);
 }
 
 /* ---- the run ---- */

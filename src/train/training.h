@@ -24,7 +24,8 @@ typedef struct ls_training {
     const char *cache;
     char folder[LS_OPTION_TEXT_BYTES];
     ls_run_settings settings;
-    bool scaled; /* the public checkpoint that training goes on from scales its positions */
+    int64_t extended_from; /* the length that extensions measure against: of the model that training
+                              goes on from; 0: the model's own */
     /* opened by ls_training_run */
     ls_dataset data;
     ls_loader *loader, *validation;    /* of a corpus */

@@ -18,9 +18,23 @@ static ls_tensor *add_types(ls_program *p, const ls_model_settings *about, const
     return ls_plus(p, x, ls_embed(p, types, table));
 }
 
+/* Where the tokens stand, if training draws that. */
+static ls_tensor *drawn_places(ls_program *p, const ls_model_config *config, ls_tensor *tokens) {
+    if (tokens == NULL || !ls_program_about(p)->train || !ls_position_draws(&config->position))
+        return NULL;
+    for (int i = 0; i < config->mixers; i++) {
+        const ls_mixer_type *type = config->mixer[i].type;
+        if ((type->traits & LS_MIXER_POSITIONS) && !(type->traits & LS_MIXER_PLACES))
+            ls_refuse(p, LS_EUSE, "mixer %s takes no positions that are drawn in training",
+                      type->name);
+    }
+    return ls_input(p, "places", LS_I32, LS_DIMS(tokens->dim[0], tokens->dim[1]), false);
+}
+
 static ls_tensor *rows(ls_program *p, const ls_model_config *config, const ls_recording *how,
                        ls_tensor *tokens, ls_tensor *valid, ls_tensor **embedding) {
-    const ls_stack layers = ls_stack_whole(config);
+    ls_stack layers = ls_stack_whole(config);
+    layers.places = drawn_places(p, config, tokens);
     ls_tensor *x = ls_embed_tokens(p, &config->model, tokens, embedding);
     if (config->model.token_types > 0) x = add_types(p, &config->model, how, x);
     return ls_stack_record(p, config, &layers, x, valid);

@@ -21,6 +21,8 @@ __device__ static inline double ls_cuda_map_at(const ls_position_map &map, int64
         return here * map.a + map.b;
     case LS_MAP_BLOCK:
         return here - floor(here / map.a) * (map.a - map.b);
+    case LS_MAP_NEXT:
+        return map.a + fmin(here - floor(here / map.a) * map.a, map.b);
     default:
         return here;
     }

@@ -44,7 +44,9 @@ static void expect(ls_program *p, int at, const char *name, const ls_tensor *ten
 }
 
 static void expect_map(ls_program *p, int at, ls_position_map map) {
-    if ((map.kind == LS_MAP_GROUP || map.kind == LS_MAP_BLOCK) && !(map.a >= 1))
+    const bool parted =
+        map.kind == LS_MAP_GROUP || map.kind == LS_MAP_BLOCK || map.kind == LS_MAP_NEXT;
+    if (parted && !(map.a >= 1))
         ls_refuse(p, LS_EUSE, "attention: positions of set %d are grouped by %g, below 1", at,
                   map.a);
 }
@@ -97,6 +99,9 @@ static void check_segment(ls_program *p, int at, const ls_key_set *s, const ls_k
     }
     if (s->group < 0) ls_refuse(p, LS_EUSE, "attention: a group of %lld", (long long)s->group);
     if (s->block < 0) ls_refuse(p, LS_EUSE, "attention: a block of %lld keys", (long long)s->block);
+    if (s->shift != 0 && (s->shift < 0 || s->shift >= s->block))
+        ls_refuse(p, LS_EUSE, "attention: blocks of %lld cannot begin %lld earlier",
+                  (long long)s->block, (long long)s->shift);
     if (s->span.block != 0 && (s->span.block < 1 || s->span.step < 1 || s->block > 0))
         ls_refuse(p, LS_EUSE, "attention: the span of set %d does not fit", at);
     for (int64_t h = 0; s->dilation != NULL && h < H; h++)
@@ -107,7 +112,8 @@ static void check_segment(ls_program *p, int at, const ls_key_set *s, const ls_k
         ls_refuse(p, LS_EUSE, "attention: the decay of set %d does not fit heads of %lld", at,
                   (long long)K);
     bool leaps = s->query_at.kind > LS_MAP_GROUP || s->key_at.kind > LS_MAP_GROUP;
-    if (leaps && (s->table != NULL || s->xpos.pairs > 0 || s->span.block == 0))
+    bool linear = s->slopes != NULL || s->relative != NULL;
+    if (leaps && (s->table != NULL || s->xpos.pairs > 0 || (linear && s->span.block == 0)))
         ls_refuse(p, LS_EUSE, "attention: coordinates of set %d that leap need a span", at);
     expect_map(p, at, s->query_at);
     expect_map(p, at, s->key_at);
@@ -131,6 +137,7 @@ static ls_key_set_plan describe(const ls_key_set *s, int64_t H, int64_t *dilatio
                  .key_end = s->key_end,
                  .block = s->block,
                  .alone = s->alone,
+                 .shift = s->shift,
                  .group = s->group,
                  .span = s->span,
                  .checked = s->valid != NULL || s->dilation != NULL},
@@ -240,6 +247,7 @@ static int64_t map_period(ls_position_map map) {
     switch (map.kind) {
     case LS_MAP_GROUP:
     case LS_MAP_BLOCK:
+    case LS_MAP_NEXT:
         return map.a == floor(map.a) ? (int64_t)map.a : -1;
     case LS_MAP_CLAMP:
     case LS_MAP_CONSTANT:
@@ -529,10 +537,10 @@ ls_attention_reach ls_attention_reach_of(const ls_key_set_run *set, int64_t head
     ls_span span = ls_rule_span(&about->rule);
     if (span.block > 0) {
         ls_interval blocks = ls_span_any(span, (ls_interval){m, m + 1});
-        int64_t from = ls_max(0, blocks.first * span.block);
+        int64_t from = ls_max(0, blocks.first * span.block - about->rule.shift);
         if (reach.first < from) /* stay on the grid m + i * step */
             reach.first = from + ((m - from) % reach.step + reach.step) % reach.step;
-        reach.end = ls_min(reach.end, blocks.end * span.block);
+        reach.end = ls_min(reach.end, blocks.end * span.block - about->rule.shift);
     } else if (reach.step > 1 && reach.first < 0) {
         reach.first = m % reach.step;
     }

@@ -13,7 +13,8 @@ enum { LS_KEY_SETS_MAX = 4 };
 /* One set of keys that a query may see, and how it is scored. Position of query row i is n, of key
  * row j is m (true positions: a cache's extent, or start + row). Admitted are pairs with
  *   lo <= n - m <= hi,  key_first <= m < key_end,  valid[b][j] != 0,
- *   and with block > 0: 0 <= floor(n / block) - floor(m / block) <= 1, `alone` just 0,
+ *   and with block > 0: 0 <= floor(n / block) - floor(m / block) <= 1, `alone` just 0; n + shift
+ *     and m + shift in place of n and m where the blocks begin earlier,
  *   and with group > 0 (without dilation): m < floor(n / group), the groups that are complete,
  *   and with a list: the block of m is in the row of the block of n (of whole sequences, without
  *   bounds or dilation; times > 1 adds its logarithm to the score),
@@ -27,6 +28,7 @@ typedef struct ls_key_set {
     int64_t key_first, key_end;
     int64_t block, group;
     bool alone;
+    int64_t shift;             /* of blocks: 0 <= shift < block */
     const ls_block_rows *list; /* copied; or NULL */
     ls_span span;
     const int64_t *dilation;          /* [H] or NULL; copied */

@@ -32,7 +32,7 @@ static bool hopper_takes(const ls_run *run, const ls_cuda_attention *job, ls_dty
     if (type != LS_BF16 || job->sets != 1 || job->K != job->V || job->off_by_one || job->cap > 0)
         return false;
     if (s->lo != 0 || s->key_first > s->key_position || s->key_end < s->key_position + s->keys ||
-        s->alone || s->valid != NULL || s->dilation != NULL || s->table != NULL ||
+        s->alone || s->shift > 0 || s->valid != NULL || s->dilation != NULL || s->table != NULL ||
         s->relative.data != NULL || s->query_at.kind != LS_MAP_IDENTITY ||
         s->key_at.kind != LS_MAP_IDENTITY || job->splits > 1 || s->group > 0 ||
         (s->span.block > 0 && s->block == 0) || s->query_plan.pieces != NULL ||

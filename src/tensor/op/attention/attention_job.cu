@@ -224,6 +224,7 @@ static ls_cuda_key_set segment_of(const ls_attention_job *job, const ls_key_set_
     ls_cuda_key_set to = {};
     to.group = about->rule.group;
     to.span = ls_rule_span(&about->rule);
+    to.shift = about->rule.shift;
     to.seen_by_queries = set->seen_by_queries;
     to.seen_by_keys = set->seen_by_keys;
     to.query_plan = plan_of(set, 0);

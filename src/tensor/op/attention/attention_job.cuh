@@ -46,6 +46,7 @@ typedef struct ls_cuda_parts {
 typedef struct ls_cuda_key_set {
     int64_t lo, hi, key_first, key_end, block, group; /* as in ls_key_set; before dilation */
     ls_span span;                                     /* that of a block too */
+    int64_t shift;                                    /* of queries, for the span */
     bool alone;
     ls_block_rows seen_by_queries, seen_by_keys; /* the list; first NULL: there is none */
     ls_cuda_plan query_plan, key_plan;
@@ -210,8 +211,8 @@ __device__ static inline ls_cuda_span ls_cuda_keys_of(const ls_cuda_key_set &s, 
     from = from > s.key_first ? from : s.key_first;
     end = end < s.key_end ? end : s.key_end;
     if (s.span.block > 0) {
-        const int64_t span_from = low / s.span.block * s.span.step + s.span.from;
-        const int64_t span_end = high / s.span.block * s.span.step + s.span.to;
+        const int64_t span_from = (low + s.shift) / s.span.block * s.span.step + s.span.from;
+        const int64_t span_end = (high + s.shift) / s.span.block * s.span.step + s.span.to;
         from = from > span_from ? from : span_from;
         end = end < span_end ? end : span_end;
     }
@@ -233,9 +234,9 @@ __device__ static inline ls_cuda_span ls_cuda_queries_of(const ls_cuda_attention
     int64_t end = high + ls_cuda_stretch(s.hi, step) + 1;
     if (s.span.block > 0) {
         const int64_t span_from =
-            (ls_cuda_floor_div(low - s.span.to, s.span.step) + 1) * s.span.block;
+            (ls_cuda_floor_div(low - s.span.to, s.span.step) + 1) * s.span.block - s.shift;
         const int64_t span_end =
-            (ls_cuda_floor_div(high - s.span.from, s.span.step) + 1) * s.span.block;
+            (ls_cuda_floor_div(high - s.span.from, s.span.step) + 1) * s.span.block - s.shift;
         from = from > span_from ? from : span_from;
         end = end < span_end ? end : span_end;
     }

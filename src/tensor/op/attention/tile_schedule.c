@@ -4,7 +4,8 @@
 
 ls_span ls_rule_span(const ls_tile_rule *rule) {
     if (rule->block == 0) return rule->span;
-    return (ls_span){rule->block, rule->block, rule->alone ? 0 : -rule->block, rule->block};
+    const int64_t before = rule->alone ? 0 : rule->block;
+    return (ls_span){rule->block, rule->block, -before - rule->shift, rule->block - rule->shift};
 }
 
 static int64_t floor_div(int64_t a, int64_t b) {
@@ -21,8 +22,18 @@ ls_interval ls_span_all(ls_span span, ls_interval keys) {
                          floor_div(keys.first - span.from, span.step) + 1};
 }
 
-static ls_interval queries_of(ls_span span, ls_interval blocks) {
-    return (ls_interval){blocks.first * span.block, blocks.end * span.block};
+static ls_interval queries_of(const ls_tile_rule *rule, ls_span span, ls_interval blocks) {
+    return (ls_interval){blocks.first * span.block - rule->shift,
+                         blocks.end * span.block - rule->shift};
+}
+
+/* What a span lets a query see, by the first key and the first behind the last. */
+static int64_t span_begin(const ls_tile_rule *rule, ls_span span, int64_t query) {
+    return (query + rule->shift) / span.block * span.step + span.from;
+}
+
+static int64_t span_end(const ls_tile_rule *rule, ls_span span, int64_t query) {
+    return (query + rule->shift) / span.block * span.step + span.to;
 }
 
 ls_interval ls_keys_any(const ls_tile_rule *rule, ls_interval queries) {
@@ -32,9 +43,8 @@ ls_interval ls_keys_any(const ls_tile_rule *rule, ls_interval queries) {
     keys = ls_interval_cut(keys, allowed);
     ls_span span = ls_rule_span(rule);
     if (span.block > 0)
-        keys =
-            ls_interval_cut(keys, (ls_interval){queries.first / span.block * span.step + span.from,
-                                                last / span.block * span.step + span.to});
+        keys = ls_interval_cut(
+            keys, (ls_interval){span_begin(rule, span, queries.first), span_end(rule, span, last)});
     if (rule->group > 0 && keys.end > last / rule->group) keys.end = last / rule->group;
     return keys;
 }
@@ -46,9 +56,8 @@ ls_interval ls_keys_all(const ls_tile_rule *rule, ls_interval queries) {
     keys = ls_interval_cut(keys, allowed);
     ls_span span = ls_rule_span(rule);
     if (span.block > 0)
-        keys =
-            ls_interval_cut(keys, (ls_interval){last / span.block * span.step + span.from,
-                                                queries.first / span.block * span.step + span.to});
+        keys = ls_interval_cut(
+            keys, (ls_interval){span_begin(rule, span, last), span_end(rule, span, queries.first)});
     if (rule->group > 0 && keys.end > queries.first / rule->group)
         keys.end = queries.first / rule->group;
     return keys;
@@ -62,7 +71,7 @@ ls_interval ls_queries_any(const ls_tile_rule *rule, ls_interval keys) {
     ls_interval queries = {keys.first + rule->lo, last + rule->hi + 1};
     ls_span span = ls_rule_span(rule);
     if (span.block > 0)
-        queries = ls_interval_cut(queries, queries_of(span, ls_span_any(span, keys)));
+        queries = ls_interval_cut(queries, queries_of(rule, span, ls_span_any(span, keys)));
     if (rule->group > 0 && queries.first < (keys.first + 1) * rule->group)
         queries.first = (keys.first + 1) * rule->group;
     return queries;
@@ -74,7 +83,7 @@ ls_interval ls_queries_all(const ls_tile_rule *rule, ls_interval keys) {
     ls_interval queries = {last + rule->lo, keys.first + rule->hi + 1};
     ls_span span = ls_rule_span(rule);
     if (span.block > 0)
-        queries = ls_interval_cut(queries, queries_of(span, ls_span_all(span, keys)));
+        queries = ls_interval_cut(queries, queries_of(rule, span, ls_span_all(span, keys)));
     if (rule->group > 0 && queries.first < keys.end * rule->group)
         queries.first = keys.end * rule->group;
     return queries;

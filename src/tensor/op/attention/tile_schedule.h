@@ -25,6 +25,7 @@ typedef struct ls_tile_rule {
     int64_t key_first, key_end; /* admitted key positions */
     int64_t block;              /* > 0: 0 <= n / block - m / block <= 1 */
     bool alone;                 /* with a block: n / block = m / block */
+    int64_t shift;              /* with a block: positions count from -shift for it, >= 0 */
     int64_t group;              /* > 0: m < n / group */
     ls_span span;               /* where block is 0 */
     bool checked;               /* validity or dilation: no tile is FULL */
@@ -50,7 +51,8 @@ ls_interval ls_queries_all(const ls_tile_rule *rule, ls_interval keys);
 /* The blocks of queries that a span lets see some or every key position of [first, end). */
 ls_interval ls_span_any(ls_span span, ls_interval keys);
 ls_interval ls_span_all(ls_span span, ls_interval keys);
-/* The span that a rule amounts to; its block is 0 where there is none. */
+/* The span that a rule amounts to, for queries n + rule->shift; its block is 0 where there is
+ * none. */
 ls_span ls_rule_span(const ls_tile_rule *rule);
 
 /* The runs of key tiles (rows [64 t, 64 t + 64) of a tensor whose rows hold the positions `held`)

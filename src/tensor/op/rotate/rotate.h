@@ -11,6 +11,7 @@ typedef enum {
     LS_MAP_GROUP,    /* floor(p / a) + b */
     LS_MAP_SCALE,    /* p * a + b */
     LS_MAP_BLOCK,    /* p mod a + floor(p / a) * b: a step of b from block to block */
+    LS_MAP_NEXT,     /* a + min(p mod a, b): a block further on, no more than b into it */
 } ls_map_kind;
 typedef struct ls_position_map {
     ls_map_kind kind;
@@ -46,6 +47,9 @@ struct ls_rotary {
     ls_frequency_fn dynamic;  /* called at each run with its length, start + T; or NULL */
     const void *dynamic_user; /* for it; must outlive the program */
     int64_t trained_length;   /* for it */
+    /* wide [2,pairs], of the program that is being recorded: frequencies that take the place of
+     * the table, each the sum of two numbers, with a gradient of the first; or NULL */
+    ls_tensor *learned;
 };
 typedef enum {
     LS_ROTATE_ALONE, /* no xPos factor */
@@ -58,9 +62,15 @@ typedef enum {
 /* Rotates x [B,T,H,K] at the mapped positions of its rows (for a cache: of the rows it holds). */
 ls_tensor *ls_rotate(ls_program *p, ls_tensor *x, const ls_rotary *rotary, ls_position_map map,
                      ls_rotate_as as);
+/* The same with rows that stand elsewhere: row t of sequence b, not of a cache, at the mapped
+ * places[b,t]. places: i32 [B,T]; NULL: where they are. */
+ls_tensor *ls_rotate_at(ls_program *p, ls_tensor *x, const ls_rotary *rotary, ls_position_map map,
+                        ls_rotate_as as, ls_tensor *places);
 
 /* ---- for the kernels ---- */
 
+/* in: x, where sequences began, places of rows, learned frequencies; all but x may be NULL.
+ * `rotate_moments` has x, dx and the two of places, and gives the gradient of the frequencies. */
 typedef struct ls_rotate_attributes {
     ls_rotary rotary;
     ls_position_map map;

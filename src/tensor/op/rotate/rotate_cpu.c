@@ -10,7 +10,9 @@
 typedef struct rotation {
     const ls_rotate_attributes *at;
     const ls_tensor *x, *y;
-    const int32_t *begins; /* where sequences began, each with its own tables; NULL: all have one */
+    const int32_t *begins; /* where sequences began, or NULL */
+    const int32_t *places; /* [B,T], or NULL */
+    bool own;              /* sequences have their own tables; else all have one */
     ls_extent rows;        /* that exist now */
     double frequency[LS_PAIRS_MAX];
     double factor;
@@ -20,20 +22,31 @@ static rotation begin(const ls_run *run, const ls_node *node) {
     rotation r = {.at = node->attributes, .x = node->in[0], .y = node->out[0]};
     const ls_rotary *rotary = &r.at->rotary;
     if (node->in[1] != NULL) r.begins = ls_data(node->in[1]);
+    if (node->in[2] != NULL) r.places = ls_data(node->in[2]);
+    r.own = r.begins != NULL || r.places != NULL;
     r.rows = ls_cache_extent(run, r.x);
     r.factor = rotary->factor;
     memcpy(r.frequency, rotary->frequency, sizeof r.frequency);
     if (rotary->dynamic != NULL)
         rotary->dynamic(rotary, run->start + r.at->chunk, r.frequency, &r.factor);
+    for (int64_t i = 0; node->in[3] != NULL && i < rotary->pairs; i++)
+        r.frequency[i] =
+            ls_tensor_at(node->in[3], i) + ls_tensor_at(node->in[3], rotary->pairs + i);
     return r;
+}
+
+/* Where a sequence's row stands. */
+static double place_of(const rotation *r, int64_t b, int64_t row) {
+    const int64_t begin = r->begins == NULL ? 0 : r->begins[b];
+    return ls_position_map_at(r->at->map, r->places == NULL ? r->rows.first + row - begin
+                                                            : r->places[b * r->x->dim[1] + row]);
 }
 
 /* Cosine and sine of pair i at the position of a sequence's row, times the factors. */
 static void angle(const rotation *r, int64_t b, int64_t row, int64_t i, double *cosine,
                   double *sine) {
     const ls_rotary *rotary = &r->at->rotary;
-    const int64_t begin = r->begins == NULL ? 0 : r->begins[b];
-    double position = ls_position_map_at(r->at->map, r->rows.first + row - begin);
+    const double position = place_of(r, b, row);
     double factor = r->factor;
     if (r->at->as != LS_ROTATE_ALONE && rotary->xpos.pairs > 0) {
         double block = (double)rotary->xpos.block;
@@ -50,7 +63,7 @@ static size_t workspace(const ls_node *node, int threads) {
     const ls_rotate_attributes *at = node->attributes;
     const ls_tensor *x = node->in[0];
     size_t element = x->type == LS_F64 ? sizeof(double) : sizeof(float);
-    int64_t tables = node->in[1] == NULL ? 1 : x->dim[0];
+    int64_t tables = node->in[1] == NULL && node->in[2] == NULL ? 1 : x->dim[0];
     return 4 * (size_t)(tables * x->dim[1] * at->rotary.pairs + LS_LANES) * element;
 }
 
@@ -69,8 +82,7 @@ static void rotate_f64(const ls_run *run, const ls_node *node) {
             double cosine, sine;
             for (int64_t at = 0; at < x->dim[0] * x->dim[2]; at++) {
                 int64_t b = at / x->dim[2], h = at % x->dim[2];
-                if (i < pairs && (at == 0 || (r.begins != NULL && h == 0)))
-                    angle(&r, b, t, i, &cosine, &sine);
+                if (i < pairs && (at == 0 || (r.own && h == 0))) angle(&r, b, t, i, &cosine, &sine);
                 const double *from = (const double *)ls_data(x) + head_place(x, b, t, h);
                 double *to = (double *)ls_data(y) + head_place(y, b, t, h);
                 if (i < pairs) {
@@ -132,7 +144,7 @@ LS_INLINE void rotate_typed(const ls_run *run, const ls_node *node, ls_dtype typ
     const ls_tensor *x = r.x, *y = r.y;
     int64_t pairs = r.at->rotary.pairs, heads = x->dim[2], width = x->dim[3], count = r.rows.count;
     bool halves = r.at->rotary.halves;
-    const int64_t tables = r.begins == NULL ? count : x->dim[0] * count;
+    const int64_t tables = r.own ? x->dim[0] * count : count;
     float *cosines = run->workspace, *sines = cosines + 2 * tables * pairs;
     const void *from = ls_data(x);
     void *to = ls_data(y);
@@ -159,7 +171,53 @@ LS_INLINE void rotate_typed(const ls_run *run, const ls_node *node, ls_dtype typ
 
 LS_KERNEL_FAST(rotate)
 
+/* ---- the gradient of frequencies: rows are cut in fixed parts, whose sums are added ---- */
+
+enum { MOMENT_PARTS = 64 };
+
+static size_t moments_workspace(const ls_node *node, int threads) {
+    (void)threads;
+    const ls_rotate_attributes *at = node->attributes;
+    return MOMENT_PARTS * (size_t)at->rotary.pairs * sizeof(double);
+}
+
+static void rotate_moments(const ls_run *run, const ls_node *node) {
+    const ls_tensor *x = node->in[0], *dx = node->in[1], *out = node->out[0];
+    rotation r = {.at = node->attributes, .x = x, .rows = ls_cache_extent(run, x)};
+    if (node->in[2] != NULL) r.begins = ls_data(node->in[2]);
+    if (node->in[3] != NULL) r.places = ls_data(node->in[3]);
+    const int64_t pairs = r.at->rotary.pairs, heads = x->dim[2], count = r.rows.count;
+    const int64_t step = r.at->rotary.halves ? 1 : 2, apart = r.at->rotary.halves ? pairs : 1;
+    const int64_t rows = x->dim[0] * count;
+    double *sums = run->workspace;
+#pragma omp parallel for schedule(static) num_threads(run->threads)
+    for (int part = 0; part < MOMENT_PARTS; part++) {
+        double *sum = sums + part * pairs;
+        for (int64_t i = 0; i < pairs; i++) sum[i] = 0;
+        for (int64_t row = rows * part / MOMENT_PARTS; row < rows * (part + 1) / MOMENT_PARTS;
+             row++) {
+            const int64_t b = row / count, t = row % count;
+            const double place = place_of(&r, b, t);
+            for (int64_t h = 0; h < heads; h++) {
+                const int64_t at = head_place(x, b, t, h), to = head_place(dx, b, t, h);
+                for (int64_t i = 0; i < pairs; i++) {
+                    const int64_t u = i * step, v = u + apart;
+                    sum[i] += place * (ls_tensor_at(x, at + u) * ls_tensor_at(dx, to + v) -
+                                       ls_tensor_at(x, at + v) * ls_tensor_at(dx, to + u));
+                }
+            }
+        }
+    }
+    for (int64_t i = 0; i < pairs; i++) {
+        double all = 0;
+        for (int part = 0; part < MOMENT_PARTS; part++) all += sums[part * pairs + i];
+        ls_tensor_set(out, i, all);
+        ls_tensor_set(out, pairs + i, 0);
+    }
+}
+
 const ls_kernel LS_CPU_TABLE(rotate)[] = {
     {"rotate", LS_KERNEL_BY_TYPE(rotate), workspace},
+    {"rotate_moments", {rotate_moments, rotate_moments, rotate_moments}, moments_workspace},
     {0},
 };

@@ -18,8 +18,17 @@ typedef struct turning {
     int64_t first, rows, pairs; /* positions first .. first + rows */
     int64_t tables;             /* rows of all sequences; rows itself where begins is NULL */
     const int32_t *begins;      /* where sequences began, or NULL */
+    const int32_t *places;      /* of the rows of all sequences, or NULL */
+    const float *learned;       /* [2][pairs] whose sums are the frequencies, or NULL */
     bool decays, inverse;
 } turning;
+
+/* Where the row of a table stands: of one sequence's positions, or of all. */
+static __device__ __forceinline__ double place_of(const turning &by, int64_t row) {
+    if (by.places != NULL) return ls_cuda_map_at(by.map, by.places[row]);
+    if (by.begins != NULL) row = row % by.rows - by.begins[row / by.rows];
+    return ls_cuda_map_at(by.map, by.first + row);
+}
 
 /* Cosines and sines [tables][pairs]. */
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
@@ -28,12 +37,14 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     uint64_t index = (uint64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x, i;
     if (index >= (uint64_t)(by.tables * by.pairs)) return;
     int64_t row = (int64_t)ls_cuda_divide(index, pairs, &i);
-    if (by.begins != NULL) row = row % by.rows - by.begins[row / by.rows];
-    double position = ls_cuda_map_at(by.map, by.first + row), factor = by.factor, cosine, sine;
+    double position = place_of(by, row), factor = by.factor, cosine, sine;
+    const double frequency = by.learned == NULL
+                                 ? by.frequency[i]
+                                 : (double)by.learned[i] + (double)by.learned[by.pairs + i];
     if (by.decays)
         factor *= exp(by.direction * by.log_decay[i] *
                       (by.decay_block * floor(position / by.decay_block) - position));
-    sincos(position * by.frequency[i], &sine, &cosine);
+    sincos(position * frequency, &sine, &cosine);
     cosines[index] = (float)(cosine * factor);
     sines[index] = (float)(sine * (by.inverse ? -factor : factor));
 }
@@ -134,12 +145,14 @@ static size_t workspace(const ls_node *node, int threads) {
     (void)threads;
     const ls_rotate_attributes *about = (const ls_rotate_attributes *)node->attributes;
     const ls_tensor *x = node->in[0];
-    const int64_t tables = (node->in[1] == NULL ? 1 : x->dim[0]) * x->dim[1];
+    const bool own = node->in[1] != NULL || node->in[2] != NULL;
+    const int64_t tables = (own ? x->dim[0] : 1) * x->dim[1];
     return 2 * (size_t)(tables * about->rotary.pairs) * sizeof(float);
 }
 
-static void fill_tables(const ls_run *run, const ls_rotate_attributes *about, ls_extent rows,
-                        int64_t tables, const int32_t *begins, float *cosines, float *sines) {
+static void fill_tables(const ls_run *run, const ls_node *node, ls_extent rows, int64_t tables,
+                        float *cosines, float *sines) {
+    const ls_rotate_attributes *about = (const ls_rotate_attributes *)node->attributes;
     const ls_rotary *rotary = &about->rotary;
     turning by = {};
     memcpy(by.frequency, rotary->frequency, sizeof by.frequency);
@@ -156,7 +169,9 @@ static void fill_tables(const ls_run *run, const ls_rotate_attributes *about, ls
     by.rows = rows.count;
     by.pairs = rotary->pairs;
     by.tables = tables;
-    by.begins = begins;
+    if (node->in[1] != NULL) by.begins = (const int32_t *)ls_data(node->in[1]);
+    if (node->in[2] != NULL) by.places = (const int32_t *)ls_data(node->in[2]);
+    if (node->in[3] != NULL) by.learned = (const float *)ls_data(node->in[3]);
     turn_kernel<<<ls_cuda_blocks(by.tables * by.pairs, LS_CUDA_THREADS), LS_CUDA_THREADS, 0,
                   ls_cuda_of(run)->stream>>>(by, ls_cuda_divisor_of(by.pairs), cosines, sines);
     ls_cuda_launched(run, "rotate");
@@ -165,8 +180,8 @@ static void fill_tables(const ls_run *run, const ls_rotate_attributes *about, ls
 template <typename T> static void rotate(const ls_run *run, const ls_node *node) {
     enum { LANES = ls_cuda_lanes<T>::count };
     const ls_rotate_attributes *about = (const ls_rotate_attributes *)node->attributes;
-    const ls_tensor *x = node->in[0], *where = node->in[1], *y = node->out[0];
-    const int32_t *begins = where == NULL ? NULL : (const int32_t *)ls_data(where);
+    const ls_tensor *x = node->in[0], *y = node->out[0];
+    const bool own = node->in[1] != NULL || node->in[2] != NULL;
     ls_extent rows = ls_cache_extent(run, x);
     if (rows.count == 0) return;
     pass<T> by = {};
@@ -175,14 +190,14 @@ template <typename T> static void rotate(const ls_run *run, const ls_node *node)
     memcpy(by.x_stride, x->stride, sizeof by.x_stride);
     memcpy(by.y_stride, y->stride, sizeof by.y_stride);
     by.pairs = about->rotary.pairs;
-    by.tables = begins == NULL ? 0 : rows.count;
-    const int64_t tables = begins == NULL ? rows.count : x->dim[0] * rows.count;
+    by.tables = own ? rows.count : 0;
+    const int64_t tables = own ? x->dim[0] * rows.count : rows.count;
     float *cosines = (float *)run->workspace, *sines = cosines + tables * by.pairs;
     by.cosines = cosines;
     by.sines = sines;
     by.heads = ls_cuda_divisor_of(x->dim[2]);
     by.rows = ls_cuda_divisor_of(rows.count);
-    if (by.pairs > 0) fill_tables(run, about, rows, tables, begins, cosines, sines);
+    if (by.pairs > 0) fill_tables(run, node, rows, tables, cosines, sines);
     int64_t width = x->dim[3], heads_in_all = x->dim[0] * rows.count * x->dim[2];
     bool halves = about->rotary.halves, wide = in_lanes(&by, halves, width, LANES);
     if (halves && wide)
@@ -195,8 +210,89 @@ template <typename T> static void rotate(const ls_run *run, const ls_node *node)
         rotate_launch<1, false>(run, by, heads_in_all, width);
 }
 
+/* ---- the gradient of frequencies: rows are cut in fixed parts, whose sums are added ---- */
+
+enum { MOMENT_PARTS = 256 };
+
+template <typename T> struct moments {
+    const T *x, *dx;
+    int64_t x_stride[3], dx_stride[3];
+    int64_t heads, step, apart, all_rows;
+    double *sums; /* [MOMENT_PARTS][pairs] */
+};
+
+/* Part blockIdx.x of the rows, a thread for each pair. */
+template <typename T>
+static __global__ void __launch_bounds__(LS_CUDA_THREADS)
+    moments_kernel(const __grid_constant__ turning by, const __grid_constant__ moments<T> of) {
+    const int64_t from = of.all_rows * blockIdx.x / MOMENT_PARTS;
+    const int64_t end = of.all_rows * (blockIdx.x + 1) / MOMENT_PARTS;
+    for (int64_t i = threadIdx.x; i < by.pairs; i += LS_CUDA_THREADS) {
+        const int64_t u = i * of.step, v = u + of.apart;
+        double sum = 0;
+        for (int64_t row = from; row < end; row++) {
+            const int64_t b = row / by.rows, t = row % by.rows;
+            const T *x = of.x + b * of.x_stride[0] + t * of.x_stride[1];
+            const T *dx = of.dx + b * of.dx_stride[0] + t * of.dx_stride[1];
+            float cross = 0;
+            for (int64_t h = 0; h < of.heads; h++, x += of.x_stride[2], dx += of.dx_stride[2])
+                cross += ls_cuda_wide(x[u]) * ls_cuda_wide(dx[v]) -
+                         ls_cuda_wide(x[v]) * ls_cuda_wide(dx[u]);
+            sum += place_of(by, by.tables == by.rows ? t : row) * (double)cross;
+        }
+        of.sums[blockIdx.x * by.pairs + i] = sum;
+    }
+}
+
+static __global__ void __launch_bounds__(LS_CUDA_THREADS)
+    moments_sum_kernel(const double *sums, int64_t pairs, float *out) {
+    for (int64_t i = threadIdx.x; i < pairs; i += LS_CUDA_THREADS) {
+        double all = 0;
+        for (int part = 0; part < MOMENT_PARTS; part++) all += sums[part * pairs + i];
+        out[i] = (float)all;
+        out[pairs + i] = 0;
+    }
+}
+
+static size_t moments_workspace(const ls_node *node, int threads) {
+    (void)threads;
+    const ls_rotate_attributes *about = (const ls_rotate_attributes *)node->attributes;
+    return MOMENT_PARTS * (size_t)about->rotary.pairs * sizeof(double);
+}
+
+template <typename T> static void rotate_moments(const ls_run *run, const ls_node *node) {
+    const ls_rotate_attributes *about = (const ls_rotate_attributes *)node->attributes;
+    const ls_tensor *x = node->in[0], *dx = node->in[1];
+    const ls_extent rows = ls_cache_extent(run, x);
+    turning by = {};
+    by.map = about->map;
+    by.first = rows.first;
+    by.rows = by.tables = rows.count;
+    by.pairs = about->rotary.pairs;
+    if (node->in[2] != NULL) by.begins = (const int32_t *)ls_data(node->in[2]);
+    if (node->in[3] != NULL) by.places = (const int32_t *)ls_data(node->in[3]);
+    if (by.begins != NULL || by.places != NULL) by.tables = x->dim[0] * rows.count;
+    moments<T> of = {};
+    of.x = (const T *)ls_data(x);
+    of.dx = (const T *)ls_data(dx);
+    memcpy(of.x_stride, x->stride, sizeof of.x_stride);
+    memcpy(of.dx_stride, dx->stride, sizeof of.dx_stride);
+    of.heads = x->dim[2];
+    of.step = about->rotary.halves ? 1 : 2;
+    of.apart = about->rotary.halves ? by.pairs : 1;
+    of.all_rows = x->dim[0] * rows.count;
+    of.sums = (double *)run->workspace;
+    moments_kernel<<<MOMENT_PARTS, LS_CUDA_THREADS, 0, ls_cuda_of(run)->stream>>>(by, of);
+    moments_sum_kernel<<<1, LS_CUDA_THREADS, 0, ls_cuda_of(run)->stream>>>(
+        of.sums, by.pairs, (float *)ls_data(node->out[0]));
+    ls_cuda_launched(run, "rotate_moments");
+}
+
 LS_CUDA_DECLARE_TABLE(rotate);
 const ls_kernel LS_CUDA_TABLE(rotate)[] = {
     {"rotate", {NULL, rotate<float>, rotate<ls_cuda_bf16>}, workspace},
+    {"rotate_moments",
+     {NULL, rotate_moments<float>, rotate_moments<ls_cuda_bf16>},
+     moments_workspace},
     {},
 };

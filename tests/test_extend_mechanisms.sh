@@ -1,0 +1,53 @@
+#!/bin/sh
+# Mechanisms that act in training: trained from a base, recorded, tested; resumed to the same bits;
+# what cannot be is refused.
+# Tier: slow.
+set -u
+program=$1
+. "$2/tests/scratch.sh"
+refused() { # text, arguments
+    text=$1
+    shift
+    "$program" "$@" >out 2>&1
+    [ $? -eq 2 ] || fail "exit code of: $*"
+    grep -q "$text" out || { fail "no word of '$text': $*"; cat out >&2; }
+}
+mkdir corpus
+for i in 1 2 3 4 5 6; do
+    seq "$i" 7 2500 | awk '{printf "%d is followed by %d. ", $1, $1 + 7}' >corpus/$i.txt
+done
+small="data.corpus=corpus data.borders=true train.batch=4 train.warmup=1"
+"$program" train $small model.layers=2 model.width=32 mixer.heads=4 model.position=rope \
+    model.length=32 train.steps=6 out=base >out 2>&1 || { cat out >&2; fail base; }
+for way in "interpolation,pose extend.interpolation.factor=4 train.length=32" \
+    "interpolation,pose extend.interpolation.factor=4 train.length=32 extend.pose.draw=every" \
+    "clex extend.max_factor=8 train.length=32 train.from_part=true" \
+    "clex extend.max_factor=4 train.length=80 train.from_part=true" \
+    "interpolation,s2_attention extend.interpolation.factor=4"; do
+    rm -rf run parts
+    # words on purpose
+    "$program" train train.from=base $small extend=$way model.length=128 train.steps=6 out=run \
+        >out 2>&1 || { cat out >&2; fail "extend=$way"; }
+    "$program" eval run eval.lengths=32,128 eval.tokens=512 >eval 2>&1 || fail "eval of $way"
+    grep -q "^nonoverlap  *128 " eval || fail "no figures of $way"
+    # stopped and gone on: the same weights
+    "$program" train train.from=base $small extend=$way model.length=128 train.steps=6 \
+        train.checkpoint_every=3 train.keep=3 out=parts >out 2>&1 || fail "parts of $way"
+    rm -rf parts/checkpoints/step-00000006
+    "$program" train train.from=base $small extend=$way model.length=128 train.steps=6 \
+        train.checkpoint_every=3 train.keep=3 out=parts >out 2>&1 || { cat out >&2; fail "going on with $way"; }
+    cmp run/checkpoints/step-00000006/model.safetensors \
+        parts/checkpoints/step-00000006/model.safetensors || fail "bits of $way"
+done
+refused "acts in training alone" eval base extend=pose
+refused "acts in training alone" eval base extend=s2_attention
+refused "nothing to draw" train train.from=base $small extend=pose out=none
+refused "go with layers alone" train $small model.width=32 mixer.heads=4 model.position=rope \
+    model.length=64 train.length=32 model.segment=16 model.memory=2 extend=pose out=none
+refused "takes no positions that are drawn" train $small model.width=32 model.mixer=longformer \
+    mixer.heads=4 model.position=rope model.length=64 train.length=32 extend=pose out=none
+refused "even number of heads" train $small model.width=30 mixer.heads=3 model.position=rope \
+    model.length=32 extend=s2_attention out=none
+refused "without a decay" train $small model.width=32 mixer.heads=4 model.position=xpos \
+    model.length=32 extend=clex out=none
+[ "$failures" -eq 0 ]
