@@ -110,14 +110,15 @@ static json_t *tasks(void) {
 }
 
 static json_t *suites(void) {
-    static const trait forms[] = {{1, "likelihood"}, {2, "generate"}};
+    static const trait forms[] = {{1, "likelihood"}, {2, "generate"}, {4, "patterns"}};
     static const ls_option_table none = {0};
     json_t *list = json_array();
     for (size_t i = 0; i < ls_suite_count; i++) {
         const ls_suite_type *type = ls_suite_types[i];
-        const unsigned has = (type->likelihood ? 1u : 0) | (type->generate ? 2u : 0);
+        const unsigned has = (type->likelihood ? 1u : 0) | (type->generate ? 2u : 0) |
+                             (type->measure != NULL ? 4u : 0);
         json_array_append_new(
-            list, entry(type->name, type->summary, type->paper, trait_names(has, forms, 2), &none));
+            list, entry(type->name, type->summary, type->paper, trait_names(has, forms, 3), &none));
     }
     return list;
 }

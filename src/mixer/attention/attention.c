@@ -404,6 +404,16 @@ static const ls_buffer buffers[] = {
     {"out.probs", NULL},         {0},
 };
 
+static ls_value_rows value_rows(const ls_mixer *mixer) {
+    const attention_options *o = mixer->options;
+    const shape s = shape_of(mixer);
+    return (ls_value_rows){.in = "qkv.weight",
+                           .out = "out.weight",
+                           .first = (s.heads + s.groups) * s.key_width,
+                           .groups = s.groups,
+                           .width = o->inner_norm == 0 ? s.value_width : 0};
+}
+
 const ls_mixer_type ls_mixer_attention = {
     .name = "attention",
     .summary = "softmax attention over all keys, a window, or what a position extension leaves",
@@ -417,4 +427,5 @@ const ls_mixer_type ls_mixer_attention = {
     .aliases = aliases,
     .buffers = buffers,
     .row = row,
+    .value_rows = value_rows,
 };

@@ -113,7 +113,7 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     if (!about->streaming) seen.valid = mixer->valid;
     seen.relative = attend.relative;
     seen.relative_q = ls_plus_broadcast(p, q, attend.distance_bias);
-    ls_tensor *y = ls_attention(p, 1, &seen, (ls_attention_options){.scale = attend.scale}, NULL);
+    ls_tensor *y = ls_attention_seen(p, 1, &seen, (ls_attention_options){.scale = attend.scale});
     y = ls_reshape(p, y, LS_DIMS(B, T, H * e));
     return ls_linear(p, y, ls_param(p, "out.weight", LS_DIMS(D, H * e), init), NULL);
 }
@@ -178,6 +178,12 @@ static const ls_buffer buffers[] = {
     {0},
 };
 
+static ls_value_rows value_rows(const ls_mixer *mixer) {
+    const int64_t H = ((const xl_options *)mixer->options)->heads, e = head_width(mixer);
+    return (ls_value_rows){
+        .in = "kv.weight", .out = "out.weight", .first = H * e, .groups = H, .width = e};
+}
+
 const ls_mixer_type ls_mixer_transformer_xl = {
     .name = "transformer_xl",
     .summary = "attention over a segment and a memory of earlier layer inputs, relative positions",
@@ -192,4 +198,5 @@ const ls_mixer_type ls_mixer_transformer_xl = {
     .buffers = buffers,
     .row = row,
     .at_test = at_test,
+    .value_rows = value_rows,
 };
