@@ -269,8 +269,8 @@ typedef int (*longshot_step_fn)(void *user, const longshot_step *step);
 
 typedef struct longshot_train_options {
     size_t size;
-    const char *recipe; /* path of a YAML file; NULL: settings alone, and a small model for what
-                           they leave open */
+    const char *recipe; /* path of a YAML file; NULL: settings alone. What neither says has the
+                           defaults that `longshot help train` prints */
     const char *const *settings; /* before what the recipe says: model.*, train.*, data.* or task,
                                     out=RUN, seed=N */
     longshot_step_fn on_step;    /* or NULL: after every step */
