@@ -30,6 +30,7 @@ import json, sys
 said = {}
 for line in open("said.txt").read().splitlines()[1:]:
     words = line.split()
+    if not words: break  # what follows is of the whole study
     said[words[0]] = (float(words[4]) * 1e6, float(words[6]) * 1e6)
 used = {a["name"]: (a["training"]["peak_bytes"], a["evaluation"]["peak_bytes"])
         for a in json.load(open("s/timing.json"))["arms"]}
