@@ -24,7 +24,7 @@ enum positions_taken { POSITIONS_ALL, POSITIONS_TRAINED, POSITIONS_NONE };
 
 #define FIELD(name) attention_options, name
 static const ls_option options[] = {
-    LS_INT("heads", FIELD(heads), "8", 1, 4096, "Query heads."),
+    LS_INT("heads", FIELD(heads), "4", 1, 4096, "Query heads."),
     LS_INT("kv_heads", FIELD(kv_heads), "0", 0, 4096,
            "Key-value heads, each shared by heads/kv_heads query heads; 0: as many as heads."),
     LS_INT("key_width", FIELD(key_width), "0", 0, 65536,
@@ -94,8 +94,9 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     shape s = shape_of(mixer);
     if ((o->key_width == 0 || o->value_width == 0) && mixer->width % o->heads != 0)
         return LS_FAIL(ctx, LS_EUSE,
-                       "attention: %lld heads do not divide a width of %lld (set key_width and "
-                       "value_width, or another number of heads)",
+                       "attention: %lld heads (mixer.heads) do not divide a width of %lld "
+                       "(model.width): set mixer.key_width and mixer.value_width, or "
+                       "another number",
                        (long long)o->heads, (long long)mixer->width);
     if (s.heads % s.groups != 0)
         return LS_FAIL(ctx, LS_EUSE, "attention: %lld heads cannot share %lld key-value heads",
