@@ -327,11 +327,14 @@ static void add_variants(job_list *list, int64_t length) {
         add(list, LS_REACH_PERPLEXITY, v, length, 0);
 }
 
-/* Something of everything: questions and heads at the first length, before any that is longer. */
+/* Something of everything: questions and heads at the first length that has room for them, before
+ * any that is longer. */
 static void add_something(job_list *list) {
-    const int64_t first = questions_begin(list->reach);
-    add_lengths(list, LS_REACH_NEEDLE, 0, first, first,
-                3 * ls_reach_planned(list->reach, "needle_tokens"), 1);
+    const int64_t least = 3 * ls_reach_planned(list->reach, "needle_tokens");
+    const int64_t room = ls_reach_planned(list->reach, "room");
+    int64_t length = questions_begin(list->reach);
+    while (length < least) length *= 2;
+    add_lengths(list, LS_REACH_NEEDLE, 0, length, ls_min(length, room), least, 1);
     add(list, LS_REACH_MIDDLE, 0, fewest_pairs(list->reach), 1);
     add_lambada(list);
     add_heads(list, false, 1);

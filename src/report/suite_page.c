@@ -342,6 +342,9 @@ void ls_suite_page_write(ls_ctx *ctx, const json_t *results, ls_text *out) {
     if (ls_heads_are_in(&view))
         snprintf(text, sizeof text, "Strongest prefix matching of a head: %.2f",
                  ls_member_real(results, "score"));
+    else if (!isfinite(ls_member_real(results, "low"))) /* suite.resamples=0 */
+        snprintf(text, sizeof text, "%.1f %% of %.0f questions",
+                 100 * ls_member_real(results, "score"), ls_member_real(results, "n"));
     else
         snprintf(text, sizeof text, "%.1f %% (95 %%: %.1f to %.1f) of %.0f questions",
                  100 * ls_member_real(results, "score"), 100 * ls_member_real(results, "low"),
