@@ -4,6 +4,7 @@ multiple choice, of a rolling perplexity and of a generation. The three must agr
 digit. Then OpenAI's own client."""
 
 import json
+import math
 import os
 import pathlib
 import random
@@ -113,8 +114,10 @@ def far(a, b):
 
 
 def as_printed(numbers):
-    """As the harness does, with 4 decimals; what random weights make large with 5 digits."""
-    return {key: f"{value:.4f}" if value < 100 else f"{value:.5g}" for key, value in numbers.items()}
+    """As the harness does, with 4 decimals; a perplexity that random weights make large by its
+    logarithm, which is what was measured."""
+    return {key: f"{value:.4f}" if value < 100 else f"log {math.log(value):.4f}"
+            for key, value in numbers.items()}
 
 
 def compare(name, what, numbers, samples, reference):
