@@ -123,6 +123,10 @@ typedef struct ls_model {
 /* Parameters from the seed; with_gradient: for training. */
 ls_status ls_model_new(ls_ctx *ctx, const ls_model_config *config, ls_dtype type, uint64_t seed,
                        bool with_gradient, ls_model **out);
+/* The same for training with an adapter (tensor/engine/adapter.h): all else is frozen. LS_EUSE where
+ * one of its targets is in no name of a weight. */
+ls_status ls_model_adapt(ls_ctx *ctx, const ls_model_config *config, ls_dtype type, uint64_t seed,
+                         const ls_adapter *adapter, ls_model **out);
 /* The same with weights of 0, which are quickly made: programs can be recorded and their memory
  * asked, but what they compute means nothing. */
 ls_status ls_model_plan(ls_ctx *ctx, const ls_model_config *config, ls_dtype type,
