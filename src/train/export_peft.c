@@ -144,13 +144,11 @@ static ls_status put_whole(peft *all, const ls_family_tensor *tensor, const char
 /* A head that is the embedding is one more module to peft. */
 static ls_status put_saved(peft *all, const ls_family_tensor *tensor, const ls_parameter *item,
                            const char *head) {
-    char name[NAME_BYTES];
     if (strrchr(tensor->name, '.') == NULL)
         return LS_FAIL(all->ctx, LS_EUSE, "peft has no name for %s", tensor->name);
     LS_TRY(put_whole(all, tensor, tensor->name));
     if (strcmp(item->name, "embed.weight") != 0 || !all->scope.config->model.tied) return LS_OK;
-    snprintf(name, sizeof name, "%s.weight", head);
-    return put_whole(all, tensor, name);
+    return put_whole(all, tensor, head);
 }
 
 static ls_status put_tensor(peft *all, const ls_family_tensor *tensor, const char *head) {
