@@ -94,7 +94,7 @@ ls_mixer ls_model_mixer(const ls_model_config *config, int64_t layer);
 ls_mixer ls_model_encoder_mixer(const ls_model_config *config, int64_t layer);
 
 /* From the sections model, mixer, position and extend of the settings: model.preset first, then
- * model.*, mixer.*, position.*; `extend` names test-time methods ("yarn" or "yarn,window"), whose
+ * model.*, mixer.*, position.*; `extend` names extensions ("yarn" or "yarn,window"), whose
  * options are extend.*. mixer.KEY belongs to every mixer of the model that has the key,
  * mixer.NAME.KEY to those of a type or to the one with a label. The config is checked whole.
  * LS_EUSE in one sentence otherwise. */

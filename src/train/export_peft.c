@@ -74,10 +74,9 @@ static ls_status ask_probe(peft *all, probe_kind kind, const ls_family_tensor *t
 static void add_name(json_t *list, const char *name, int length) {
     size_t i;
     json_t *known;
-    json_array_foreach(list, i, known)
-        if (json_string_length(known) == (size_t)length &&
-            strncmp(json_string_value(known), name, (size_t)length) == 0)
-            return;
+    json_array_foreach(
+        list, i, known) if (json_string_length(known) == (size_t)length &&
+                            strncmp(json_string_value(known), name, (size_t)length) == 0) return;
     json_array_append_new(list, json_stringn(name, (size_t)length));
 }
 
@@ -101,8 +100,8 @@ static ls_status put_adapter(peft *all, const ls_family_tensor *tensor, const ls
     float *B = ls_new_raw(all->ctx, (size_t)b->count, sizeof *B);
     ls_status status = A == NULL || B == NULL ? LS_ENOMEM : LS_OK;
     if (status == LS_OK)
-        status = add_piece(all, tensor->name, length, ".lora_A.weight", 2,
-                           (const int64_t[]){r, in}, &made_a);
+        status = add_piece(all, tensor->name, length, ".lora_A.weight", 2, (const int64_t[]){r, in},
+                           &made_a);
     if (status == LS_OK)
         status = add_piece(all, tensor->name, length, ".lora_B.weight", 2,
                            (const int64_t[]){out, r}, &made_b);
@@ -129,8 +128,7 @@ static ls_status put_whole(peft *all, const ls_family_tensor *tensor, const char
     double *values = ls_new_raw(all->ctx, (size_t)tensor->shape.count, sizeof *values);
     piece *made;
     ls_status status = values == NULL ? LS_ENOMEM : LS_OK;
-    if (status == LS_OK)
-        status = ls_public_values(all->ctx, &all->scope, &tensor->shape, values);
+    if (status == LS_OK) status = ls_public_values(all->ctx, &all->scope, &tensor->shape, values);
     if (status == LS_OK)
         status = add_piece(all, name, (int)strlen(name), "", tensor->shape.rank, tensor->shape.dim,
                            &made);
@@ -200,7 +198,8 @@ static ls_status write_pieces(peft *all, const char *folder) {
             fclose(file);
     }
     ls_free(all->ctx, sources);
-    if (status == LS_OK) status = ls_path_join(all->ctx, path, sizeof path, folder, LS_ADAPTER_CONFIG);
+    if (status == LS_OK)
+        status = ls_path_join(all->ctx, path, sizeof path, folder, LS_ADAPTER_CONFIG);
     return status == LS_OK ? ls_adapter_put_config(all->ctx, &all->adapter, &all->names, path)
                            : status;
 }

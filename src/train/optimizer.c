@@ -36,7 +36,10 @@ ls_status ls_optimizer_new(ls_ctx *ctx, ls_parameters *store, const ls_optimizer
     if (optimizer == NULL) return LS_ENOMEM;
     size_t total = (size_t)store->trained, size = ls_dtype_size(store->master_type);
     *optimizer = (ls_optimizer){.store = store, .settings = *settings};
-    ls_status status = ls_parameters_part(store, LS_PART_TRAINED, &optimizer->part);
+    optimizer->part = *store;
+    ls_status status = store->adapter.rank == 0
+                           ? LS_OK
+                           : ls_parameters_part(store, LS_PART_TRAINED, &optimizer->part);
     if (status != LS_OK) {
         ls_optimizer_free(ctx, optimizer);
         return status;
@@ -68,7 +71,7 @@ void ls_optimizer_free(ls_ctx *ctx, ls_optimizer *optimizer) {
     ls_device_give(ctx, optimizer->square);
     ls_device_give(ctx, optimizer->pieces);
     ls_device_give(ctx, optimizer->sums);
-    ls_free(ctx, optimizer->part.items);
+    if (optimizer->part.items != optimizer->store->items) ls_free(ctx, optimizer->part.items);
     ls_free(ctx, optimizer);
 }
 
