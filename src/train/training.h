@@ -27,8 +27,8 @@ typedef struct ls_training {
                               goes on from; 0: the model's own */
     /* opened by ls_training_run */
     ls_dataset data;
-    ls_loader *loader;       /* of a corpus */
-    ls_task_batches batches; /* of a task */
+    ls_loader *loader, *validation;    /* of a corpus */
+    ls_task_batches batches, held_out; /* of a task */
     ls_model *model;
     ls_text config; /* config.yaml */
     int lock;       /* of the folder; -1: none */
