@@ -29,6 +29,10 @@ typedef struct ls_suite_view {
 /* Its figures, and its table under the title. */
 void ls_suite_pictures(const ls_suite_view *view, ls_text *out);
 void ls_suite_table(const ls_suite_view *view, ls_text *out);
+/* The same of what attention heads do: cells have length, layer, head and metrics. */
+bool ls_heads_are_in(const ls_suite_view *view);
+void ls_heads_pictures(const ls_suite_view *view, ls_text *out);
+void ls_heads_table(const ls_suite_view *view, ls_text *out);
 /* The 95 % interval of a share of n answers that are right (Wilson). */
 void ls_share_interval(double share, double n, double *low, double *high);
 void ls_suite_page_write(ls_ctx *ctx, const json_t *results, ls_text *out);

@@ -42,8 +42,7 @@ static ls_status train(rehearsal *r, ls_ctx *ctx, ls_settings *settings, ls_trai
     const ls_training_request request = {.settings = settings,
                                          .folder = "rehearsal",
                                          .cache = r->study->from.cache,
-                                         .seed = r->arm->seeds.at[0],
-                                         .small = true}; /* as the job asks */
+                                         .seed = r->arm->seeds.at[0]};
     ls_train_result result;
     const int64_t own = r->arm->parent;
     const int64_t base = own < 0 ? r->arm->begins : r->study->arms[own].begins;

@@ -59,14 +59,16 @@ static ls_status open_files(ls_suite *suite) {
     return LS_OK;
 }
 
-/* Ids of the whole passage; those that the context alone has come first. White space at the end of
- * the context belongs to the target. */
+/* Ids of the whole passage, with what the tokenizer puts around a text; those that the context alone
+ * has come first. White space at the end of the context belongs to the target. Without a context the
+ * start token stands for it. */
 static ls_status encode(ls_suite *suite, ls_pool *pool, const passage *p, ls_tokens *context,
                         ls_tokens *target) {
     const size_t end = ls_utf8_strip_end(p->whole, p->split);
+    const unsigned how = LS_ENCODE_SPECIAL | (p->split > 0 ? LS_ENCODE_TEMPLATE : 0);
     ls_tokens all, alone;
-    LS_TRY(ls_suite_encode(suite, pool, p->whole, p->whole_length, LS_ENCODE_SPECIAL, &all));
-    LS_TRY(ls_suite_encode(suite, pool, p->whole, end, LS_ENCODE_SPECIAL, &alone));
+    LS_TRY(ls_suite_encode(suite, pool, p->whole, p->whole_length, how, &all));
+    LS_TRY(ls_suite_encode(suite, pool, p->whole, end, how, &alone));
     const int64_t first = ls_min(alone.count, all.count - 1);
     *context = (ls_tokens){all.at, first};
     *target = (ls_tokens){all.at + first, all.count - first};
