@@ -34,6 +34,11 @@ static ls_setting *find(const ls_settings *settings, const char *key) {
     return NULL;
 }
 
+bool ls_settings_is_used(const ls_settings *settings, const char *key) {
+    const ls_setting *setting = find(settings, key);
+    return setting != NULL && setting->used;
+}
+
 bool ls_settings_has(const ls_settings *settings, const char *key) {
     return find(settings, key) != NULL;
 }

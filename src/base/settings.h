@@ -38,6 +38,7 @@ ls_status ls_settings_copy(ls_ctx *ctx, ls_settings *settings, const ls_setting 
 void ls_settings_mark_optional(ls_settings *settings);
 void ls_settings_mark_below(ls_settings *settings);
 bool ls_settings_has(const ls_settings *settings, const char *key);
+bool ls_settings_is_used(const ls_settings *settings, const char *key);
 /* The value, marking it used; NULL where the key is not given. */
 const char *ls_settings_get(const ls_settings *settings, const char *key);
 /* Sets the fields of `into` from all keys "section.KEY" through the table, marking them used. An

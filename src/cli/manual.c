@@ -68,7 +68,7 @@ static const char model_keys_text[] =
     "and\n"
     "                            model.position name: `longshot inspect mixers`, `... positions`\n"
     "  mixer.NAME.KEY            the same for one of several mixers\n"
-    "  extend=NAME[,NAME]        test-time extension, with its extend.KEY: `longshot inspect "
+    "  extend=NAME[,NAME]        extension of positions, with its extend.KEY: `longshot inspect "
     "extensions`\n";
 
 void ls_help_verb(ls_ctx *ctx, const ls_verb *verb, ls_text *out) {

@@ -8,6 +8,7 @@
 
 typedef struct train_keys {
     char out[LS_OPTION_TEXT_BYTES], task[LS_OPTION_TEXT_BYTES];
+    bool check;
 } train_keys;
 #define FIELD(name) train_keys, name
 static const ls_option keys[] = {
@@ -16,6 +17,8 @@ static const ls_option keys[] = {
     LS_TEXT("task", FIELD(task), "",
             "Task to train on instead of a corpus, with its options as task.KEY: `longshot "
             "inspect tasks`."),
+    LS_BOOL("check", FIELD(check), "false",
+            "Whether to say parameters, memory and tokens alone, without training."),
 };
 static const ls_option_table key_table = LS_OPTIONS(keys, train_keys);
 
@@ -50,6 +53,20 @@ static ls_status print_result(ls_cli *cli, const ls_training *training,
     return ls_cli_print_text(cli, &text);
 }
 
+static ls_status print_cost(ls_cli *cli, const ls_training_cost *cost) {
+    if (cli->json)
+        return ls_cli_print_json(
+            cli, json_pack("{s:I, s:I, s:I, s:I}", "parameters", (json_int_t)cost->parameters,
+                           "trained", (json_int_t)cost->trained, "tokens", (json_int_t)cost->tokens,
+                           "bytes", (json_int_t)cost->bytes));
+    ls_text text = {0};
+    ls_text_printf(&cli->ctx, &text,
+                   "%" PRId64 " parameters, %" PRId64 " of them trained; %" PRId64
+                   " tokens; at most %.1f MB at one time\n",
+                   cost->parameters, cost->trained, cost->tokens, 1e-6 * (double)cost->bytes);
+    return ls_cli_print_text(cli, &text);
+}
+
 static ls_status run(ls_cli *cli) {
     ls_ctx *ctx = &cli->ctx;
     train_keys about;
@@ -69,6 +86,12 @@ static ls_status run(ls_cli *cli) {
     const ls_training_hooks hooks = {.stop = ls_cli_stop(), .progress = show_progress, .user = cli};
     ls_training training;
     ls_train_result result;
+    if (about.check) {
+        ls_training_cost cost;
+        LS_TRY(ls_training_rehearse(ctx, &request, &cost));
+        LS_TRY(ls_cli_finish_settings(cli));
+        return print_cost(cli, &cost);
+    }
     ls_status status = ls_training_read(ctx, &request, &training);
     if (status == LS_OK) status = ls_cli_finish_settings(cli);
     if (status == LS_OK) status = ls_training_run(&training, &hooks, &result);

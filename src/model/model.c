@@ -1,6 +1,7 @@
 /* Models: their programs, from tokens through wrap, layers and head: see model.h. */
 #include "model/model.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "model/head.h"
@@ -102,9 +103,39 @@ ls_model_example ls_model_example_of(const ls_model_config *config, int64_t T) {
                               .padded = head->padded || ls_wrap_of(config)->reads_source};
 }
 
-/* seed NULL: a blank model; lean: see ls_parameters. */
-static ls_status make(ls_ctx *ctx, const ls_model_config *config, ls_dtype type,
-                      const uint64_t *seed, bool with_gradient, bool lean, ls_model **out) {
+/* How a model's parameters begin. */
+typedef struct beginning {
+    const uint64_t *seed; /* NULL: blank */
+    bool with_gradient, lean;
+    const ls_adapter *adapter; /* or NULL */
+} beginning;
+
+/* What an adapter is to adapt must be there. */
+static ls_status check_targets(ls_ctx *ctx, const ls_parameters *store) {
+    ls_adapter one = store->adapter;
+    for (const char *at = store->adapter.targets; *at != '\0';) {
+        const int length = (int)strcspn(at, ",");
+        bool found = false;
+        snprintf(one.targets, sizeof one.targets, "%.*s", length, at);
+        for (size_t i = 0; i < store->count && !found; i++) {
+            char weight[LS_ADAPTER_TEXT];
+            const size_t end = strlen(store->items[i].name) - strlen("lora_A.weight");
+            if (!ls_adapter_owns(store->items[i].name) || end >= sizeof weight - 8) continue;
+            snprintf(weight, sizeof weight, "%.*sweight", (int)end, store->items[i].name);
+            found = ls_adapter_targets(&one, weight);
+        }
+        if (!found)
+            return LS_FAIL(ctx, LS_EUSE,
+                           "train.lora.targets: no product of this model has `%.*s` in its name "
+                           "(`longshot inspect RUN` lists them)",
+                           length, at);
+        at += length + (at[length] == ',');
+    }
+    return LS_OK;
+}
+
+static ls_status make(ls_ctx *ctx, const ls_model_config *config, ls_dtype type, beginning from,
+                      ls_model **out) {
     *out = NULL;
     if (config->model.vocabulary < 1)
         return LS_FAIL(ctx, LS_EUSE,
@@ -119,16 +150,19 @@ static ls_status make(ls_ctx *ctx, const ls_model_config *config, ls_dtype type,
     const ls_program_options options = {.type = type, .batch = head->sequences, .length = 1};
     const ls_recording how = {.use = LS_MODEL_LOSS, .source = ls_wrap_of(config)->reads_source};
     ls_status status = ls_parameters_new(ctx, type, &model->store);
+    if (status == LS_OK && from.adapter != NULL) model->store->adapter = *from.adapter;
     if (status == LS_OK) status = ls_program_new(ctx, &options, model->store, &program);
     if (status == LS_OK) {
         record(program, config, &how);
         if (ls_failed(program)) status = ctx->error.code;
     }
     ls_program_free(program);
+    if (status == LS_OK && from.adapter != NULL) status = check_targets(ctx, model->store);
     if (status == LS_OK) {
-        model->store->blank = seed == NULL;
-        model->store->lean = lean;
-        status = ls_parameters_seal(model->store, seed == NULL ? 0 : *seed, with_gradient);
+        model->store->blank = from.seed == NULL;
+        model->store->lean = from.lean;
+        status = ls_parameters_seal(model->store, from.seed == NULL ? 0 : *from.seed,
+                                    from.with_gradient);
     }
     if (status != LS_OK) {
         ls_model_free(model);
@@ -140,16 +174,21 @@ static ls_status make(ls_ctx *ctx, const ls_model_config *config, ls_dtype type,
 
 ls_status ls_model_new(ls_ctx *ctx, const ls_model_config *config, ls_dtype type, uint64_t seed,
                        bool with_gradient, ls_model **out) {
-    return make(ctx, config, type, &seed, with_gradient, false, out);
+    return make(ctx, config, type, (beginning){&seed, with_gradient, false, NULL}, out);
+}
+
+ls_status ls_model_adapt(ls_ctx *ctx, const ls_model_config *config, ls_dtype type, uint64_t seed,
+                         const ls_adapter *adapter, ls_model **out) {
+    return make(ctx, config, type, (beginning){&seed, true, false, adapter}, out);
 }
 
 ls_status ls_model_plan(ls_ctx *ctx, const ls_model_config *config, ls_dtype type,
                         bool with_gradient, ls_model **out) {
-    return make(ctx, config, type, NULL, with_gradient, false, out);
+    return make(ctx, config, type, (beginning){NULL, with_gradient, false, NULL}, out);
 }
 
 ls_status ls_model_hold(ls_ctx *ctx, const ls_model_config *config, ls_dtype type, ls_model **out) {
-    return make(ctx, config, type, NULL, false, true, out);
+    return make(ctx, config, type, (beginning){NULL, false, true, NULL}, out);
 }
 
 void ls_model_free(ls_model *model) {

@@ -94,7 +94,7 @@ ls_mixer ls_model_mixer(const ls_model_config *config, int64_t layer);
 ls_mixer ls_model_encoder_mixer(const ls_model_config *config, int64_t layer);
 
 /* From the sections model, mixer, position and extend of the settings: model.preset first, then
- * model.*, mixer.*, position.*; `extend` names test-time methods ("yarn" or "yarn,window"), whose
+ * model.*, mixer.*, position.*; `extend` names extensions ("yarn" or "yarn,window"), whose
  * options are extend.*. mixer.KEY belongs to every mixer of the model that has the key,
  * mixer.NAME.KEY to those of a type or to the one with a label. The config is checked whole.
  * LS_EUSE in one sentence otherwise. */
@@ -123,6 +123,10 @@ typedef struct ls_model {
 /* Parameters from the seed; with_gradient: for training. */
 ls_status ls_model_new(ls_ctx *ctx, const ls_model_config *config, ls_dtype type, uint64_t seed,
                        bool with_gradient, ls_model **out);
+/* The same for training with an adapter (tensor/engine/adapter.h): all else is frozen. LS_EUSE where
+ * one of its targets is in no name of a weight. */
+ls_status ls_model_adapt(ls_ctx *ctx, const ls_model_config *config, ls_dtype type, uint64_t seed,
+                         const ls_adapter *adapter, ls_model **out);
 /* The same with weights of 0, which are quickly made: programs can be recorded and their memory
  * asked, but what they compute means nothing. */
 ls_status ls_model_plan(ls_ctx *ctx, const ls_model_config *config, ls_dtype type,

@@ -16,7 +16,7 @@ static const ls_option options[] = {
     LS_INT("vocabulary", FIELD(vocabulary), "0", 0, 16777216,
            "Number of tokens; 0: the tokenizer's."),
     LS_INT("length", FIELD(length), "256", 1, 1 << 30,
-           "Training length in tokens: what test-time methods extend."),
+           "Training length in tokens: what extensions extend."),
     LS_INT("segment", FIELD(segment), "0", 0, 1 << 30,
            "Tokens after which the model, or its encoder, starts afresh but for its memory; 0: "
            "never."),

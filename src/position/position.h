@@ -1,7 +1,7 @@
 /* Positions: how attention learns where tokens stand, as data.
  *
  * A position method fills in an ls_attend (rotation, slopes, distance table, relative keys) or adds
- * something to the embeddings; an extension, applied to trained weights at test time, edits it
+ * something to the embeddings; an extension, applied to trained weights, edits it
  * (other frequencies, other visible keys, other coordinates). ls_attend_record then lowers the
  * whole to operations in one place. One file here is one method: src/position/NAME.c defines
  * ls_position_NAME, src/position/extend_NAME.c defines ls_extension_NAME. */

@@ -47,7 +47,14 @@ static ls_status train(rehearsal *r, ls_ctx *ctx, ls_settings *settings, ls_trai
                                          .cache = r->study->from.cache,
                                          .seed = r->arm->seeds.at[0]};
     ls_train_result result;
+    const int64_t own = r->arm->parent;
+    const int64_t base = own < 0 ? r->arm->begins : r->study->arms[own].begins;
     LS_TRY(copy_settings(ctx, &r->arm->training, settings));
+    if (base >= 0) {
+        char from[LS_STUDY_PATH_BYTES];
+        LS_TRY(ls_study_folder(r->study, (size_t)base, r->arm->seeds.at[0], from, sizeof from));
+        LS_TRY(ls_settings_put(ctx, settings, "train.from", from));
+    }
     LS_TRY(ls_training_read(ctx, &request, training));
     LS_TRY(ls_training_run(training, &hooks, &result));
     const ls_train_settings *train = &training->settings.train;

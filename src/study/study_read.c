@@ -316,6 +316,8 @@ static ls_status check_settings(ls_study *study, ls_study_arm *arm) {
     ls_status status;
     for (size_t i = 0; i < arm->training.count; i++)
         LS_TRY_GOTO(ls_settings_copy(ctx, &all, &arm->training.items[i]));
+    const int64_t base = arm->parent < 0 ? arm->begins : study->arms[arm->parent].begins;
+    if (base >= 0) LS_TRY_GOTO(ls_settings_put(ctx, &all, "train.from", study->arms[base].name));
     if (ls_settings_has(&arm->testing, "extend")) /* behind what the weights were trained with */
         ls_settings_remove(ctx, &all, "extend");
     LS_TRY_GOTO(copy_settings(ctx, &arm->testing, may_differ, &all));

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "model/weights.h"
+#include "train/adapter.h"
 #include "train/checkpoint_parts.h"
 
 enum { PATH_BYTES = 4096, VERSION = 1, MANIFEST_MAX = 1 << 20, STATE_MAX = 64 << 20 };
@@ -14,8 +15,24 @@ static const char prefix[] = "step-", temporary[] = ".tmp";
 static const char model_file[] = "model.safetensors", optimizer_file[] = "optimizer.safetensors";
 static const char state_file[] = "state.json", memory_file[] = "memory.bin";
 static const char manifest_file[] = "manifest.json";
-static const char *const files[] = {model_file, optimizer_file, state_file, memory_file};
+static const char *const files[] = {model_file, optimizer_file, state_file, memory_file,
+                                    LS_ADAPTER_CONFIG};
 enum { FILES = sizeof files / sizeof files[0], REQUIRED_FILES = 3, WEIGHTS_ALONE = 1 };
+enum { MODEL_FILE = 0, MEMORY_FILE = 3, ADAPTER_FILE = 4 };
+
+/* What a file is called in a checkpoint; NULL where it has none. The weights of an adapter are
+ * stored alone, under the names that peft gives them. */
+static const char *file_of(int which, const ls_parameters *store, const ls_checkpoint *checkpoint) {
+    const bool adapts = store->adapter.rank > 0;
+    if (which == MODEL_FILE && adapts) return LS_ADAPTER_WEIGHTS;
+    if (which == MEMORY_FILE && checkpoint->put_memory == NULL) return NULL;
+    if (which == ADAPTER_FILE && !adapts) return NULL;
+    return files[which];
+}
+
+static const char *prefix_of(const ls_parameters *store) {
+    return store->adapter.rank > 0 ? LS_ADAPTER_PREFIX : "";
+}
 
 void ls_checkpoint_clear(ls_checkpoint *checkpoint) {
     json_decref(checkpoint->state);
@@ -71,6 +88,10 @@ static ls_status list_steps(ls_ctx *ctx, const char *folder, int64_t **steps, si
 
 /* ---- writing ---- */
 
+static void print_hash(uint64_t hash, char out[17]) {
+    snprintf(out, 17, "%016llx", (unsigned long long)hash);
+}
+
 static ls_status finish(ls_ctx *ctx, FILE *file, const char *path, ls_status status) {
     if (status == LS_OK) return ls_file_finish(ctx, file, path);
     fclose(file);
@@ -82,10 +103,15 @@ static ls_status write_tensors(ls_ctx *ctx, const char *path, const ls_parameter
     char number[32];
     snprintf(number, sizeof number, "%lld", (long long)step);
     /* "pt" is what other readers of such files look for */
-    const ls_stored_text texts[] = {{"format", "pt"}, {"producer", "longshot"}, {"step", number}};
+    char hash[17];
+    print_hash(store->adapter.base_hash, hash);
+    const ls_stored_text texts[] = {
+        {"format", "pt"}, {"producer", "longshot"}, {"step", number}, {LS_ADAPTER_BASE, hash}};
     FILE *file;
     LS_TRY(ls_file_create(ctx, path, false, &file));
-    return finish(ctx, file, path, ls_weights_put(ctx, file, path, store, parts, count, texts, 3));
+    return finish(ctx, file, path,
+                  ls_weights_put(ctx, file, path, store, parts, count, texts,
+                                 store->adapter.rank > 0 ? 4 : 3));
 }
 
 static ls_status write_memory(ls_ctx *ctx, const char *path, const ls_checkpoint *checkpoint) {
@@ -96,20 +122,17 @@ static ls_status write_memory(ls_ctx *ctx, const char *path, const ls_checkpoint
 
 static ls_status write_file(ls_ctx *ctx, const char *name, const char *path,
                             const ls_checkpoint *checkpoint, const ls_optimizer *optimizer) {
-    const ls_parameters *store = optimizer->store;
+    const ls_parameters *store = &optimizer->part;
     if (name == model_file)
-        return write_tensors(ctx, path, store, &(ls_weights_part){"", store->master}, 1,
-                             checkpoint->step);
+        return write_tensors(ctx, path, store, &(ls_weights_part){prefix_of(store), store->master},
+                             1, checkpoint->step);
+    if (name == files[ADAPTER_FILE]) return ls_adapter_write_config(ctx, store, path);
     if (name == optimizer_file) {
         const ls_weights_part parts[] = {{"m.", optimizer->mean}, {"v.", optimizer->square}};
         return write_tensors(ctx, path, store, parts, 2, checkpoint->step);
     }
     if (name == state_file) return ls_json_write(ctx, path, checkpoint->state);
     return write_memory(ctx, path, checkpoint);
-}
-
-static void print_hash(uint64_t hash, char out[17]) {
-    snprintf(out, 17, "%016llx", (unsigned long long)hash);
 }
 
 /* The hash of a manifest's own content, so that a flipped bit in it is noticed too. */
@@ -150,12 +173,13 @@ ls_status ls__checkpoint_write(ls_ctx *ctx, const char *folder, const ls_checkpo
         char path[PATH_BYTES], hash[17];
         size_t length = 0;
         uint64_t value = 0;
-        if (files[i] == memory_file && checkpoint->put_memory == NULL) continue;
-        LS_TRY_GOTO(ls_path_join(ctx, path, sizeof path, folder, files[i]));
+        const char *name = file_of(i, optimizer->store, checkpoint);
+        if (name == NULL) continue;
+        LS_TRY_GOTO(ls_path_join(ctx, path, sizeof path, folder, name));
         LS_TRY_GOTO(write_file(ctx, files[i], path, checkpoint, optimizer));
         LS_TRY_GOTO(ls_file_hash(ctx, path, &length, &value));
         print_hash(value, hash);
-        if (json_array_append_new(list, json_pack("{s:s,s:I,s:s}", "name", files[i], "bytes",
+        if (json_array_append_new(list, json_pack("{s:s,s:I,s:s}", "name", name, "bytes",
                                                   (json_int_t)length, "xxh3", hash)) != 0)
             status = LS_FAIL(ctx, LS_ENOMEM, "no memory for a manifest");
     }
@@ -204,7 +228,7 @@ ls_status ls_checkpoint_save(ls_ctx *ctx, const char *folder, const ls_checkpoin
                              const ls_optimizer *optimizer, int64_t keep) {
     char path[PATH_BYTES], unfinished[PATH_BYTES];
     const char *broken;
-    LS_TRY(ls_weights_find_broken(optimizer->store, &broken));
+    LS_TRY(ls_weights_find_broken(&optimizer->part, &broken));
     if (broken != NULL)
         return LS_FAIL(
             ctx, LS_EINPUT,
@@ -241,11 +265,12 @@ static ls_status verify_file(ls_ctx *ctx, const char *folder, const json_t *entr
     LS_TRY(ls_json_text(ctx, entry, "xxh3", folder, &wanted));
     int which = 0;
     while (which < FILES && strcmp(files[which], name) != 0) which++;
+    if (strcmp(name, LS_ADAPTER_WEIGHTS) == 0) which = MODEL_FILE;
     if (which == FILES || seen[which])
         return LS_FAIL(ctx, LS_EINPUT, "%s: the manifest names a strange file", folder);
     seen[which] = true;
     if (which >= needed) return LS_OK;
-    LS_TRY(ls_path_join(ctx, path, sizeof path, folder, files[which]));
+    LS_TRY(ls_path_join(ctx, path, sizeof path, folder, name));
     LS_TRY(ls_file_hash(ctx, path, &length, &value));
     if ((uint64_t)bytes != length)
         return LS_FAIL(ctx, LS_EINPUT, "%s has %zu bytes, not %lld", path, length,
@@ -284,7 +309,7 @@ static ls_status verify_manifest(ls_ctx *ctx, const char *folder, json_t *manife
         LS_TRY(verify_file(ctx, folder, json_array_get(list, i), needed, seen));
     for (int i = 0; i < REQUIRED_FILES; i++)
         if (!seen[i]) return LS_FAIL(ctx, LS_EINPUT, "%s: the manifest lacks %s", folder, files[i]);
-    *has_memory = seen[REQUIRED_FILES];
+    *has_memory = seen[MEMORY_FILE];
     return LS_OK;
 }
 
@@ -301,16 +326,20 @@ static ls_status verify(ls_ctx *ctx, const char *folder, int64_t step, int neede
 
 static ls_status read_tensors(ls_ctx *ctx, const char *folder, ls_optimizer *optimizer) {
     char model_path[PATH_BYTES], optimizer_path[PATH_BYTES];
-    ls_parameters *store = optimizer->store;
-    const ls_weights_part weights = {"", store->master};
+    ls_parameters *store = &optimizer->part;
+    const ls_weights_part weights = {prefix_of(store), store->master};
+    const bool adapts = store->adapter.rank > 0;
     const ls_weights_part moments[] = {{"m.", optimizer->mean}, {"v.", optimizer->square}};
     ls_safetensors model, rest;
-    LS_TRY(ls_path_join(ctx, model_path, PATH_BYTES, folder, model_file));
+    LS_TRY(ls_path_join(ctx, model_path, PATH_BYTES, folder,
+                        adapts ? LS_ADAPTER_WEIGHTS : model_file));
     LS_TRY(ls_path_join(ctx, optimizer_path, PATH_BYTES, folder, optimizer_file));
     LS_TRY(ls_safetensors_open(ctx, model_path, &model));
     ls_status status = ls_safetensors_open(ctx, optimizer_path, &rest);
     if (status == LS_OK) {
         status = ls_weights_check(ctx, &model, model_path, store, &weights, 1, NULL);
+        if (status == LS_OK && adapts)
+            status = ls_adapter_check_base(ctx, &model, model_path, &store->adapter);
         if (status == LS_OK)
             status = ls_weights_check(ctx, &rest, optimizer_path, store, moments, 2, NULL);
         /* from here on nothing can fail, unless memory for a device's copy: it is all or nothing */

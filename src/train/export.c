@@ -12,8 +12,9 @@ enum { PATH_BYTES = 4096 };
 
 #define FIELD(name) ls_export_settings, name
 static const ls_option options[] = {
-    LS_CHOICE("to", FIELD(to), "hf", "hf|gguf",
-              "What is written: a folder as transformers has it, or a file as llama.cpp has it."),
+    LS_CHOICE("to", FIELD(to), "hf", "hf|gguf|peft",
+              "What is written: a folder as transformers has it, a file as llama.cpp has it, or of "
+              "a run with train.lora the adapter alone, for peft. Else adapters are merged."),
     LS_TEXT("out", FIELD(out), "",
             "Folder to write, or FILE.gguf; it must not be there yet. A folder gets model.gguf."),
     LS_TEXT("family", FIELD(family), "",
@@ -228,6 +229,10 @@ static ls_status write_all(const ls_trained *trained, const ls_export_settings *
     LS_TRY(ls_path_join(trained->ctx, path, sizeof path, folder, "model.gguf"));
     if (settings->to == LS_EXPORT_GGUF)
         return ls__export_gguf(trained, settings, type, config, path);
+    if (settings->to == LS_EXPORT_PEFT) {
+        LS_TRY(ls__export_peft(trained, type, folder));
+        return ls_folder_sync(trained->ctx, folder);
+    }
     LS_TRY(write_config(trained, settings, config, folder));
     LS_TRY(write_generation(trained, folder));
     if (trained->tokenizer != NULL && settings->tokenizer)
@@ -279,7 +284,7 @@ ls_status ls_export(const ls_trained *trained, const ls_export_settings *setting
     const ls_family_type *own = trained->family.type;
     if (wanted[0] == '\0' && own != NULL)
         wanted = own->stands_for == NULL ? own->name : own->stands_for;
-    if (settings->to == LS_EXPORT_HF && settings->dtype > LS_EXPORT_F16)
+    if (settings->to != LS_EXPORT_GGUF && settings->dtype > LS_EXPORT_F16)
         return LS_FAIL(ctx, LS_EUSE, "dtype=q8_0 is for to=gguf");
     LS_TRY(ls_family_choose(ctx, &trained->config, wanted, settings->to == LS_EXPORT_GGUF, &type,
                             &config));

@@ -11,7 +11,7 @@ typedef struct ls_export_settings {
     int64_t shard_bytes;
     bool tokenizer;
 } ls_export_settings;
-enum { LS_EXPORT_HF, LS_EXPORT_GGUF };
+enum { LS_EXPORT_HF, LS_EXPORT_GGUF, LS_EXPORT_PEFT };
 enum { LS_EXPORT_F32, LS_EXPORT_BF16, LS_EXPORT_F16, LS_EXPORT_Q8_0 };
 extern const ls_option_table ls_export_options;
 
@@ -24,5 +24,9 @@ ls_status ls_export(const ls_trained *trained, const ls_export_settings *setting
 /* A GGUF file of a family that was chosen; `config`: see ls_family_choose. */
 ls_status ls__export_gguf(const ls_trained *trained, const ls_export_settings *settings,
                           const ls_family_type *type, const json_t *config, const char *path);
+
+/* The adapter of a run, into a folder that is there: adapter_config.json and its weights. */
+ls_status ls__export_peft(const ls_trained *trained, const ls_family_type *type,
+                          const char *folder);
 
 #endif

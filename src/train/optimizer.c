@@ -34,9 +34,18 @@ ls_status ls_optimizer_new(ls_ctx *ctx, ls_parameters *store, const ls_optimizer
         return LS_FAIL(ctx, LS_EBUG, "an optimiser needs a sealed store with gradients");
     ls_optimizer *optimizer = ls_new(ctx, 1, sizeof *optimizer);
     if (optimizer == NULL) return LS_ENOMEM;
-    size_t total = (size_t)store->total, size = ls_dtype_size(store->master_type);
+    size_t total = (size_t)store->trained, size = ls_dtype_size(store->master_type);
     *optimizer = (ls_optimizer){.store = store, .settings = *settings};
-    optimizer->piece_count = cut(store, NULL);
+    optimizer->part = *store;
+    ls_status status = store->adapter.rank == 0
+                           ? LS_OK
+                           : ls_parameters_part(store, LS_PART_TRAINED, &optimizer->part);
+    if (status != LS_OK) {
+        ls_optimizer_free(ctx, optimizer);
+        return status;
+    }
+    const ls_parameters *part = &optimizer->part;
+    optimizer->piece_count = cut(part, NULL);
     size_t pieces = (size_t)optimizer->piece_count;
     ls_adamw_piece *here = ls_new(ctx, pieces, sizeof *here);
     optimizer->mean = ls_device_take_cleared(ctx, total, size);
@@ -49,7 +58,7 @@ ls_status ls_optimizer_new(ls_ctx *ctx, ls_parameters *store, const ls_optimizer
         ls_optimizer_free(ctx, optimizer);
         return LS_ENOMEM;
     }
-    cut(store, here);
+    cut(part, here);
     ls_device_put(ctx, optimizer->pieces, here, pieces * sizeof *here);
     ls_free(ctx, here);
     *out = optimizer;
@@ -62,6 +71,7 @@ void ls_optimizer_free(ls_ctx *ctx, ls_optimizer *optimizer) {
     ls_device_give(ctx, optimizer->square);
     ls_device_give(ctx, optimizer->pieces);
     ls_device_give(ctx, optimizer->sums);
+    if (optimizer->part.items != optimizer->store->items) ls_free(ctx, optimizer->part.items);
     ls_free(ctx, optimizer);
 }
 

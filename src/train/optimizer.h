@@ -16,8 +16,9 @@ ls_optimizer_settings ls_optimizer_settings_default(void);
 
 typedef struct ls_optimizer {
     ls_parameters *store; /* borrowed; sealed, with gradients */
+    ls_parameters part;   /* what of it is trained, in the same buffers */
     ls_optimizer_settings settings;
-    void *mean, *square; /* laid out as the store's buffers, in the master's type */
+    void *mean, *square; /* laid out as the part's buffers, in the master's type */
     ls_adamw_piece *pieces;
     int64_t piece_count;
     double *sums;

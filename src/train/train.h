@@ -22,7 +22,11 @@ typedef struct ls_train_settings {
     int64_t steps, batch, length, accumulate, carry, seed;
     char from[LS_OPTION_TEXT_BYTES]; /* for the caller, who loads them; empty: weights are drawn */
     bool from_part;                  /* likewise */
-    int dtype;                       /* see ls_train_dtype */
+    int64_t lora_rank;               /* see ls_train_adapter */
+    double lora_alpha, lora_dropout;
+    bool lora_rs, lora_embeddings, lora_norms;
+    char lora_targets[LS_OPTION_TEXT_BYTES];
+    int dtype; /* see ls_train_dtype */
     bool recompute;
     double label_smoothing;
     double lr, beta1, beta2, eps, weight_decay, clip;
@@ -43,6 +47,7 @@ extern const ls_option_table ls_train_options; /* section "train" */
 ls_dtype ls_train_dtype(const ls_train_settings *settings);
 ls_schedule ls_train_schedule(const ls_train_settings *settings);
 ls_guard_settings ls_train_guard(const ls_train_settings *settings);
+ls_adapter ls_train_adapter(const ls_train_settings *settings); /* rank 0: none */
 ls_optimizer_settings ls_train_optimizer(const ls_train_settings *settings);
 
 /* Where batches come from: a pure function of the batch's number. Fills `rows` rows of the batch

@@ -120,6 +120,9 @@ ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *jo
     }
     whole.store = model->store;
     settle_source(model, length, &whole.source);
+    if (model->store->adapter.rank > 0)
+        ls_say(ctx, "%lld parameters are trained, all others are frozen",
+               (long long)ls_parameters_trained(model->store));
     ls_say(ctx, "%lld parameters; a step takes %.1f MB of activations and %.3g operations",
            (long long)ls_parameters_elements(model->store),
            1e-6 * (double)ls_program_bytes(whole.program),

@@ -1,3 +1,5 @@
+#include <stdio.h>
+
 #include "train/train.h"
 
 #define FIELD(name) ls_train_settings, name
@@ -22,6 +24,26 @@ static const ls_option options[] = {
             "Whether train.from may lack some of the weights, which are then drawn, as when a "
             "memory is added to a model that was trained without one.",
             .needs = "from"),
+    LS_INT("lora.rank", FIELD(lora_rank), "0", 0, 65536,
+           "Rank r of low-rank adapters (LoRA), which are trained in place of the weights of "
+           "train.from and stored alone; 0: the weights are trained.",
+           .needs = "from"),
+    LS_REAL("lora.alpha", FIELD(lora_alpha), "16", 1e-9, 1e9,
+            "What an adapter gives is multiplied by alpha / rank.", .needs = "from and lora.rank"),
+    LS_BOOL("lora.rs", FIELD(lora_rs), "false", "Whether by alpha / sqrt(rank) instead (rsLoRA).",
+            .needs = "from and lora.rank"),
+    LS_REAL("lora.dropout", FIELD(lora_dropout), "0", 0, 0.999,
+            "Share of an adapter's inputs that are dropped in training.",
+            .needs = "from and lora.rank"),
+    LS_TEXT("lora.targets", FIELD(lora_targets), "mixer",
+            "Products that are adapted, as whole words of their names with commas between them: "
+            "mixer, mixer.qkv, ffn; all: every one but the output's.",
+            .needs = "from and lora.rank"),
+    LS_BOOL("lora.embeddings", FIELD(lora_embeddings), "false",
+            "Whether the embeddings of tokens and positions are trained whole as well.",
+            .needs = "from and lora.rank"),
+    LS_BOOL("lora.norms", FIELD(lora_norms), "false", "Whether the norms are trained as well.",
+            .needs = "from and lora.rank"),
     LS_CHOICE("dtype", FIELD(dtype), "f32", "f32|bf16|f64",
               "Arithmetic: bf16 keeps f32 master weights and sums in f32."),
     LS_REAL("label_smoothing", FIELD(label_smoothing), "0", 0, 0.999,
@@ -85,6 +107,18 @@ const ls_option_table ls_train_options = LS_OPTIONS(options, ls_train_settings);
 ls_dtype ls_train_dtype(const ls_train_settings *settings) {
     static const ls_dtype types[] = {LS_F32, LS_BF16, LS_F64};
     return types[settings->dtype];
+}
+
+ls_adapter ls_train_adapter(const ls_train_settings *settings) {
+    ls_adapter adapter = {.rank = settings->lora_rank,
+                          .alpha = settings->lora_alpha,
+                          .rs = settings->lora_rs,
+                          .dropout = settings->lora_dropout,
+                          .embeddings = settings->lora_embeddings,
+                          .norms = settings->lora_norms};
+    snprintf(adapter.targets, sizeof adapter.targets, "%s", settings->lora_targets);
+    snprintf(adapter.base, sizeof adapter.base, "%s", settings->from);
+    return adapter;
 }
 
 ls_schedule ls_train_schedule(const ls_train_settings *settings) {

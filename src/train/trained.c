@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "model/weights.h"
+#include "train/adapter.h"
 #include "train/checkpoint.h"
 #include "train/objective.h"
 #include "train/train.h"
@@ -38,6 +39,13 @@ static ls_status refuse_edited(const ls_trained *trained) {
                    trained->folder, trained->folder);
 }
 
+/* The file in a checkpoint. */
+static ls_status find_weights(const char *folder, ls_trained *out) {
+    LS_TRY(join(out->ctx, out->weights, folder, LS_ADAPTER_WEIGHTS));
+    out->adapter = ls_path_exists(out->weights);
+    return out->adapter ? LS_OK : join(out->ctx, out->weights, folder, "model.safetensors");
+}
+
 /* Which checkpoint stands for a run: train.select. */
 static ls_status find_checkpoint(ls_trained *out, char *checkpoint) {
     ls_ctx *ctx = out->ctx;
@@ -63,14 +71,14 @@ ls_status ls_trained_find(ls_ctx *ctx, const char *path, ls_trained *out) {
                        path);
     LS_TRY(join(ctx, config, path, "config.yaml"));
     if (!ls_path_exists(config) && ls_family_is_at(path)) return find_public(path, out);
-    LS_TRY(join(ctx, out->weights, path, "model.safetensors"));
+    LS_TRY(find_weights(path, out));
     if (ls_path_exists(config)) {
         LS_TRY(join(ctx, out->folder, path, "."));
         out->folder[strlen(path)] = '\0';
         LS_TRY(ls_settings_read(ctx, &out->settings, config));
         ls_settings_mark_optional(&out->settings);
         LS_TRY(find_checkpoint(out, checkpoint));
-        LS_TRY(join(ctx, out->weights, checkpoint, "model.safetensors"));
+        LS_TRY(find_weights(checkpoint, out));
     } else if (ls_path_exists(out->weights)) {
         LS_TRY(join(ctx, out->folder, path, "../.."));
         LS_TRY(join(ctx, config, out->folder, "config.yaml"));
@@ -210,13 +218,10 @@ static ls_status take_overrides(ls_trained *trained, const ls_settings *override
     return status;
 }
 
-static ls_status trained_type(ls_trained *trained, ls_dtype *out) {
-    ls_train_settings train;
-    LS_TRY(ls_options_default(trained->ctx, &ls_train_options, &train));
-    LS_TRY(ls_settings_apply(trained->ctx, &trained->settings, "train", &ls_train_options, NULL,
-                             &train));
-    *out = ls_train_dtype(&train);
-    return LS_OK;
+static ls_status read_training(const ls_trained *trained, ls_train_settings *out) {
+    LS_TRY(ls_options_default(trained->ctx, &ls_train_options, out));
+    return ls_settings_apply(trained->ctx, &trained->settings, "train", &ls_train_options, NULL,
+                             out);
 }
 
 static ls_status open_tokenizer(ls_trained *trained) {
@@ -259,15 +264,48 @@ ls_status ls_trained_describe(ls_ctx *ctx, const char *path, const ls_settings *
 
 static ls_status open_all(ls_trained *trained, const ls_dtype *type) {
     ls_ctx *ctx = trained->ctx;
-    ls_dtype wanted;
-    LS_TRY(trained_type(trained, &wanted));
-    if (type != NULL) wanted = *type;
-    LS_TRY(ls_model_hold(ctx, &trained->config, wanted, &trained->model));
+    ls_train_settings train;
+    LS_TRY(read_training(trained, &train));
+    const ls_dtype wanted = type == NULL ? ls_train_dtype(&train) : *type;
+    LS_TRY(train.lora_rank > 0 /* its product is added before weights are rounded */
+               ? ls_model_plan(ctx, &trained->config, wanted, false, &trained->model)
+               : ls_model_hold(ctx, &trained->config, wanted, &trained->model));
     if (!ctx->rehearsal) LS_TRY(ls_trained_load(trained, trained->model, NULL));
     return open_tokenizer(trained);
 }
 
+/* An adapter's base, and the adapter in it. */
+static ls_status load_adapted(const ls_trained *trained, ls_model *model) {
+    enum { DEPTH_MAX = 16 };
+    ls_ctx *ctx = trained->ctx;
+    ls_train_settings train;
+    ls_trained base;
+    LS_TRY(read_training(trained, &train));
+    const ls_adapter adapter = ls_train_adapter(&train);
+    if (adapter.rank == 0)
+        return LS_FAIL(ctx, LS_EINPUT, "%s is an adapter, and config.yaml has no train.lora.rank",
+                       trained->weights);
+    if (trained->depth == DEPTH_MAX)
+        return LS_FAIL(ctx, LS_EINPUT, "%s: more than %d adapters stand on each other",
+                       trained->folder, DEPTH_MAX);
+    if (!ls_path_exists(adapter.base))
+        return LS_FAIL(ctx, LS_EINPUT,
+                       "%s is an adapter of %s (train.from), which is not there: begin where it "
+                       "was trained, or put the weights back",
+                       trained->folder, adapter.base);
+    ls_status status = ls_trained_find(ctx, adapter.base, &base);
+    base.depth = trained->depth + 1;
+    if (status == LS_OK) status = ls_trained_load(&base, model, NULL);
+    ls_trained_clear(&base);
+    if (status == LS_OK) status = ls_adapter_merge(ctx, trained->weights, &adapter, model->store);
+    return status;
+}
+
 static ls_status load_weights(const ls_trained *trained, ls_model *model, size_t *missing) {
+    if (trained->adapter) {
+        if (missing != NULL) *missing = 0;
+        return load_adapted(trained, model);
+    }
     if (trained->family.type == NULL) return ls_model_load(model, trained->weights, missing);
     if (missing == NULL) return ls_family_load(&trained->family, model);
     return LS_FAIL(trained->ctx, LS_EUSE,

@@ -14,6 +14,8 @@ typedef struct ls_trained {
     ls_ctx *ctx;
     char folder[LS_TRAINED_PATH];  /* of the run, or the public one */
     char weights[LS_TRAINED_PATH]; /* the file; "": of a public checkpoint */
+    bool adapter;                  /* it is that of an adapter: see train/adapter.h */
+    int depth;                     /* of a base: how many adapters stand on it */
     int64_t step;                  /* -1: not known */
     bool edited; /* config.yaml is no longer what the weights were trained with: none is opened */
     ls_settings settings; /* the run's config.yaml, or what a family says; with the overrides */

@@ -5,8 +5,10 @@
 #include <string.h>
 
 #include "base/lock.h"
+#include "base/meter.h"
 #include "base/temporary.h"
 #include "tensor/engine/machine.h"
+#include "train/adapter.h"
 #include "train/objective.h"
 #include "train/task_keys.h"
 #include "train/trained.h"
@@ -74,13 +76,14 @@ static ls_status take_extensions(ls_training *t, ls_trained *other) {
     return LS_OK;
 }
 
-/* A public checkpoint describes the model; so does a run whose positions are extended. Its tokenizer
- * is used. */
+/* A public checkpoint describes the model; so does a run whose positions are extended or whose
+ * weights are adapted. Its tokenizer is used. */
 static ls_status take_model(ls_training *t, ls_trained *other, const char *from) {
     const ls_settings *theirs = &other->settings;
     const bool public = other->family.type != NULL;
-    const bool described =
-        public || ls_settings_has(t->given, "extend") || ls_settings_has(theirs, "extend");
+    const bool described = public || ls_settings_has(t->given, "extend") ||
+                           ls_settings_has(theirs, "extend") ||
+                           ls_settings_has(t->given, "train.lora.rank");
     if (public) say_beside(t, theirs, from);
     for (size_t i = 0; described && i < theirs->count; i++)
         if (!is_extension(theirs->items[i].key) && (public || describes(theirs->items[i].key)))
@@ -93,7 +96,8 @@ static ls_status take_from(ls_training *t) {
     const char *from = ls_settings_get(t->given, "train.from");
     ls_trained other = {0};
     if (from == NULL || from[0] == '\0') return LS_OK;
-    if (!ls_path_exists(from) && !ls_settings_has(t->given, "extend")) return LS_OK;
+    if (!ls_path_exists(from) && (t->ctx->rehearsal || !ls_settings_has(t->given, "extend")))
+        return LS_OK; /* said where weights are needed */
     ls_status status = ls_trained_find(t->ctx, from, &other);
     if (status == LS_OK) status = take_model(t, &other, from);
     if (status == LS_OK && other.family.note[0] != '\0')
@@ -279,11 +283,41 @@ static ls_status open_corpus(ls_training *t) {
 
 /* ---- the run ---- */
 
+/* An adapter stands beside the weights of train.from, also when its training goes on. */
+static ls_status begin_with_base(ls_training *t) {
+    ls_ctx *ctx = t->ctx;
+    ls_adapter *adapter = &t->model->store->adapter;
+    ls_parameters part;
+    ls_trained other;
+    if (t->settings.train.from_part)
+        return LS_FAIL(ctx, LS_EUSE, "train.from_part: an adapter needs all weights of train.from");
+    LS_TRY(ls_parameters_part(t->model->store, LS_PART_BASE, &part));
+    ls_model base = *t->model;
+    base.store = &part;
+    ls_status status = ls_trained_find(ctx, adapter->base, &other);
+    if (status == LS_OK) status = ls_trained_load(&other, &base, NULL);
+    ls_trained_clear(&other);
+    if (status == LS_OK) status = ls_adapter_hash(t->model->store, &adapter->base_hash);
+    ls_free(ctx, part.items);
+    return status;
+}
+
+static ls_status make_model(ls_training *t) {
+    const ls_train_settings *train = &t->settings.train;
+    const ls_adapter adapter = ls_train_adapter(train);
+    const uint64_t seed = (uint64_t)train->seed;
+    const ls_dtype type = ls_train_dtype(train);
+    if (adapter.rank == 0)
+        return ls_model_new(t->ctx, &t->settings.model, type, seed, true, &t->model);
+    return ls_model_adapt(t->ctx, &t->settings.model, type, seed, &adapter, &t->model);
+}
+
 /* train.from: another run's weights, or public ones, unless this one has a checkpoint of its own. */
 static ls_status begin_with_weights(ls_training *t) {
     ls_ctx *ctx = t->ctx;
     const ls_train_settings *train = &t->settings.train;
     ls_trained other;
+    if (train->lora_rank > 0) return begin_with_base(t);
     if (train->from[0] == '\0' || ls_run_folder_begun(ctx, t->folder)) return LS_OK;
     ls_status status = ls_trained_find(ctx, train->from, &other);
     size_t missing = 0, all = t->model->store->count;
@@ -333,8 +367,7 @@ ls_status ls_training_run(ls_training *t, const ls_training_hooks *hooks, ls_tra
     LS_TRY(corpus ? open_corpus(t) : open_task(t, &job));
     job.validation_loader = t->validation;
     LS_TRY(ls_run_folder_config(ctx, t->folder, &t->settings, &t->config));
-    LS_TRY(ls_model_new(ctx, &t->settings.model, ls_train_dtype(train), (uint64_t)train->seed, true,
-                        &t->model));
+    LS_TRY(make_model(t));
     const bool runs = !ctx->rehearsal && !hooks->trial;
     if (runs) {
         LS_TRY(begin_with_weights(t));
@@ -371,4 +404,40 @@ void ls_training_clear(ls_training *t) {
     ls_text_clear(t->ctx, &t->config);
     ls_run_settings_clear(t->ctx, &t->settings);
     *t = (ls_training){.ctx = t->ctx, .lock = -1};
+}
+
+static ls_status rehearse(ls_ctx *ctx, const ls_training_request *request, ls_training *training,
+                          ls_training_cost *out) {
+    const ls_training_hooks hooks = {0};
+    ls_train_result result;
+    LS_TRY(ls_training_read(ctx, request, training));
+    LS_TRY(ls_training_run(training, &hooks, &result));
+    const ls_train_settings *train = &training->settings.train;
+    *out = (ls_training_cost){.parameters = ls_parameters_elements(training->model->store),
+                              .trained = ls_parameters_trained(training->model->store),
+                              .tokens = train->steps * train->batch * train->length};
+    return LS_OK;
+}
+
+ls_status ls_training_rehearse(ls_ctx *ctx, const ls_training_request *request,
+                               ls_training_cost *out) {
+    ls_meter meter;
+    ls_ctx metered = ls_meter_of(ctx, true, &meter);
+    ls_training training = {0};
+    ls_settings copy = {0}; /* what they leave open is put into them, with the metered memory */
+    ls_training_request same = *request;
+    ls_status status = LS_OK;
+    metered.log = NULL;
+    same.settings = &copy;
+    for (size_t i = 0; status == LS_OK && i < request->settings->count; i++)
+        status = ls_settings_copy(&metered, &copy, &request->settings->items[i]);
+    if (status == LS_OK) status = rehearse(&metered, &same, &training, out);
+    for (size_t i = 0; i < request->settings->count && i < copy.count; i++)
+        if (ls_settings_is_used(&copy, request->settings->items[i].key))
+            request->settings->items[i].used = true;
+    if (training.ctx != NULL) ls_training_clear(&training);
+    ls_settings_clear(&metered, &copy);
+    if (status != LS_OK && ctx->error.code == LS_OK) ctx->error = metered.error;
+    out->bytes = meter.peak;
+    return status;
 }

@@ -56,4 +56,13 @@ ls_status ls_training_run(ls_training *training, const ls_training_hooks *hooks,
 json_t *ls_training_json(const ls_training *training, const ls_train_result *result);
 void ls_training_clear(ls_training *training);
 
+/* What a training would take: counted, with memory that costs nothing and programs that do not
+ * compute. */
+typedef struct ls_training_cost {
+    int64_t parameters, trained, tokens;
+    size_t bytes; /* at most at one time */
+} ls_training_cost;
+ls_status ls_training_rehearse(ls_ctx *ctx, const ls_training_request *request,
+                               ls_training_cost *out);
+
 #endif

@@ -56,7 +56,10 @@ ls_status ls_parameters_declare(ls_parameters *store, const char *name, int rank
         store->items = grown;
         store->capacity = capacity;
     }
-    ls_parameter parameter = {.rank = rank, .init = init, .count = 1};
+    ls_parameter parameter = {.rank = rank,
+                              .init = init,
+                              .count = 1,
+                              .frozen = !ls_adapter_trains(&store->adapter, name)};
     for (int i = 0; i < rank; i++) {
         parameter.dim[i] = dim[i];
         if (dim[i] < 1 || !ls_mul(parameter.count, dim[i], &parameter.count) ||
@@ -113,15 +116,27 @@ static void fill(ls_parameters *store, const ls_parameter *parameter, uint64_t s
                   count * ls_dtype_size(store->master_type));
 }
 
-/* Gives the parameters their places; those with `full` as it is. */
-static void lay_out(ls_parameters *store, bool full) {
-    enum { PAD = 64 };
+enum { PAD = 64 };
+
+/* Gives the parameters their places; of a lean store those with `full` as it is, of one with an
+ * adapter those that are frozen or not. */
+static void lay_out(ls_parameters *store, bool full, bool frozen) {
     for (size_t i = 0; i < store->count; i++) {
         ls_parameter *parameter = &store->items[i];
-        if (store->lean && parameter->init.full != full) continue;
+        if ((store->lean && parameter->init.full != full) || parameter->frozen != frozen) continue;
         parameter->offset = store->total;
         store->total += ls_round_up(parameter->count, PAD);
     }
+}
+
+/* Operations that make several gradients at once make those of frozen parameters too, if these are
+ * small: there is room for the largest. */
+static int64_t spill_of(const ls_parameters *store) {
+    int64_t most = 0;
+    for (size_t i = 0; i < store->count; i++)
+        if (store->items[i].frozen && !store->items[i].gated)
+            most = ls_max(most, ls_round_up(store->items[i].count, PAD));
+    return most;
 }
 
 ls_status ls_parameters_seal(ls_parameters *store, uint64_t seed, bool with_gradient) {
@@ -133,15 +148,21 @@ ls_status ls_parameters_seal(ls_parameters *store, uint64_t seed, bool with_grad
     for (size_t i = 0; !store->blank && i < store->count; i++)
         most = ls_max(most, store->items[i].count);
     store->lean = store->lean && store->blank && store->type == LS_BF16 && !with_gradient &&
-                  ctx->device == NULL;
-    lay_out(store, true);
+                  ctx->device == NULL && store->adapter.rank == 0;
+    lay_out(store, true, false);
+    store->trained = store->total;
+    store->spill = spill_of(store);
+    lay_out(store, true, true);
     store->master_total = store->total;
-    if (store->lean) lay_out(store, false);
+    if (store->lean) lay_out(store, false, false);
+    if (store->lean) store->trained = store->total;
     size_t total = (size_t)store->total, size = ls_dtype_size(store->master_type);
     store->master = ls_device_take_cleared(ctx, (size_t)ls_max(store->master_total, 1), size);
     if (store->type == LS_BF16)
         store->shadow = ls_device_take_cleared(ctx, total, sizeof *store->shadow);
-    if (with_gradient) store->gradient = ls_device_take_cleared(ctx, total, size);
+    if (with_gradient)
+        store->gradient =
+            ls_device_take_cleared(ctx, (size_t)(store->trained + store->spill), size);
     const bool blank = store->blank || ctx->rehearsal;
     double *values = blank ? NULL : ls_new(ctx, (size_t)most, sizeof *values);
     bool failed = store->master == NULL || (values == NULL && !blank) ||
@@ -160,6 +181,32 @@ int64_t ls_parameters_elements(const ls_parameters *store) {
     int64_t elements = 0;
     for (size_t i = 0; i < store->count; i++) elements += store->items[i].count;
     return elements;
+}
+
+int64_t ls_parameters_trained(const ls_parameters *store) {
+    int64_t elements = 0;
+    for (size_t i = 0; i < store->count; i++)
+        if (!store->items[i].frozen) elements += store->items[i].count;
+    return elements;
+}
+
+ls_status ls_parameters_part(const ls_parameters *store, ls_parameters_kind kind,
+                             ls_parameters *out) {
+    *out = *store;
+    out->count = 0;
+    out->items = ls_new(store->ctx, store->count + 1, sizeof *out->items);
+    if (out->items == NULL) return LS_ENOMEM;
+    for (size_t i = 0; i < store->count; i++) {
+        const ls_parameter *item = &store->items[i];
+        if (kind == LS_PART_TRAINED ? !item->frozen : !ls_adapter_owns(item->name))
+            out->items[out->count++] = *item;
+    }
+    if (kind == LS_PART_TRAINED) out->total = store->trained;
+    return LS_OK;
+}
+
+void ls_parameters_gate(ls_parameters *store, int64_t index) {
+    if (!store->sealed) store->items[index].gated = true;
 }
 
 void ls_parameters_round(ls_parameters *store) {
@@ -187,7 +234,7 @@ void ls_parameters_round(ls_parameters *store) {
 void ls_parameters_clear_gradient(ls_parameters *store) {
     if (store->gradient != NULL)
         ls_device_fill(store->ctx, store->gradient, 0,
-                       (size_t)store->total * ls_dtype_size(store->master_type));
+                       (size_t)store->trained * ls_dtype_size(store->master_type));
 }
 
 ls_status ls_parameters_fetch(const ls_parameters *store, void *buffer, void **here) {
@@ -221,5 +268,7 @@ void *ls_parameter_values(const ls_parameters *store, const ls_parameter *parame
 }
 
 void *ls_parameter_gradient(const ls_parameters *store, const ls_parameter *parameter) {
-    return (char *)store->gradient + (size_t)parameter->offset * ls_dtype_size(store->master_type);
+    const int64_t at = parameter->frozen ? store->trained : parameter->offset;
+    if (parameter->frozen && parameter->count > store->spill) return NULL; /* it is gated */
+    return (char *)store->gradient + (size_t)at * ls_dtype_size(store->master_type);
 }

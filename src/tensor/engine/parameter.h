@@ -7,6 +7,7 @@
 #define LS_TENSOR_PARAMETER_H
 
 #include "base/memory.h"
+#include "tensor/engine/adapter.h"
 #include "tensor/engine/dtype.h"
 
 typedef enum {
@@ -43,6 +44,8 @@ typedef struct ls_parameter {
     int64_t dim[5];
     int64_t count, offset; /* elements; offset in the flat buffers, valid once sealed */
     ls_init init;
+    bool frozen; /* the store's adapter does not train it: neither gradient nor moments */
+    bool gated;  /* every operation that reads it leaves its gradient alone where it has none */
 } ls_parameter;
 
 typedef struct ls_parameters {
@@ -56,7 +59,10 @@ typedef struct ls_parameters {
      * another type, with a gradient. */
     bool lean;
     bool sealed;
-    int64_t total;        /* elements of the flat buffers, padding included */
+    ls_adapter adapter; /* set before anything is declared */
+    int64_t total;      /* elements of the flat buffers, padding included */
+    int64_t trained;    /* of those that come first: not frozen; gradients and moments have them */
+    int64_t spill;      /* behind the gradient: where operations write what nobody wants */
     int64_t master_total; /* of the master: fewer in a lean store, whose full ones come first */
     void *master;
     ls_bf16 *shadow; /* bf16 only */
@@ -75,6 +81,16 @@ ls_parameter *ls_parameters_find(const ls_parameters *store, const char *name);
 /* The values that a key draws for a parameter by its init, in double. */
 void ls_parameter_draw(const ls_parameter *parameter, uint64_t seed, uint32_t step, double *values);
 int64_t ls_parameters_elements(const ls_parameters *store); /* without padding */
+int64_t ls_parameters_trained(const ls_parameters *store);  /* those that are not frozen */
+/* A store with some of the parameters of a sealed one, in the same buffers: those that are trained,
+ * laid out as gradients and moments are, or those that the model has without its adapter. Free its
+ * items alone. */
+typedef enum { LS_PART_TRAINED, LS_PART_BASE } ls_parameters_kind;
+ls_status ls_parameters_part(const ls_parameters *store, ls_parameters_kind kind,
+                             ls_parameters *out);
+/* While recording: an operation reads the parameter and does not touch its gradient unless its
+ * tensor needs one. */
+void ls_parameters_gate(ls_parameters *store, int64_t index);
 /* After the master weights changed: makes the shadow agree. */
 void ls_parameters_round(ls_parameters *store);
 void ls_parameters_clear_gradient(ls_parameters *store);

@@ -241,11 +241,10 @@ ls_tensor *ls_activation(ls_program *p, ls_dtype type, int rank, const int64_t *
     return ls__tensor(p, type, LS_ROLE_ACTIVATION, rank, dim);
 }
 
-ls_tensor *ls_param(ls_program *p, const char *name, int rank, const int64_t *dim, ls_init init) {
-    if (ls_failed(p)) return NULL;
-    char *full = ls__scoped_name(p, name);
+/* By its name outside all scopes. */
+static ls_tensor *parameter_of(ls_program *p, const char *full, int rank, const int64_t *dim,
+                               ls_init init) {
     size_t index;
-    if (full == NULL) return NULL;
     if ((p->status = ls_parameters_declare(p->store, full, rank, dim, init, &index)) != LS_OK)
         return NULL;
     bool rounded = p->options.type == LS_BF16 && !init.full;
@@ -253,13 +252,45 @@ ls_tensor *ls_param(ls_program *p, const char *name, int rank, const int64_t *di
         ls__tensor(p, rounded ? LS_BF16 : p->store->master_type, LS_ROLE_PARAMETER, rank, dim);
     if (tensor == NULL) return NULL;
     tensor->parameter = (int64_t)index;
-    tensor->needs_grad = p->options.grad && !init.fixed;
+    tensor->needs_grad = p->options.grad && !init.fixed && !p->store->items[index].frozen;
     if (p->store->sealed) {
         const ls_parameter *parameter = &p->store->items[index];
         tensor->data = rounded ? (void *)(p->store->shadow + parameter->offset)
                                : ls_parameter_master(p->store, parameter);
     }
     return tensor;
+}
+
+ls_tensor *ls_param(ls_program *p, const char *name, int rank, const int64_t *dim, ls_init init) {
+    if (ls_failed(p)) return NULL;
+    const char *full = ls__scoped_name(p, name);
+    return full == NULL ? NULL : parameter_of(p, full, rank, dim, init);
+}
+
+ls_tensor *ls_param_beside(ls_program *p, const ls_tensor *weight, const char *end, int rank,
+                           const int64_t *dim, ls_init init) {
+    if (ls_failed(p) || weight == NULL) return NULL;
+    const char *name = ls_param_name(p, weight), *last = strrchr(name, '.');
+    const int stem = last == NULL ? 0 : (int)(last + 1 - name);
+    const size_t bytes = (size_t)stem + strlen(end) + 1;
+    char *full = ls__pool(p, bytes, 1);
+    if (full == NULL) return NULL;
+    snprintf(full, bytes, "%.*s%s", stem, name, end);
+    init.full = p->store->items[weight->parameter].init.full;
+    return parameter_of(p, full, rank, dim, init);
+}
+
+const char *ls_param_name(const ls_program *p, const ls_tensor *parameter) {
+    return p->store->items[parameter->parameter].name;
+}
+
+void ls_param_gated(ls_program *p, const ls_tensor *parameter) {
+    if (!ls_failed(p) && parameter != NULL && parameter->role == LS_ROLE_PARAMETER)
+        ls_parameters_gate(p->store, parameter->parameter);
+}
+
+const ls_adapter *ls_adapter_of(const ls_program *p) {
+    return &p->store->adapter;
 }
 
 static void add_name(ls_program *p, const char *name, ls_tensor *tensor, bool gradient) {

@@ -191,6 +191,14 @@ bool ls_failed(const ls_program *program);
 
 /* A parameter of the current scope, e.g. ls_param(p, "weight", LS_DIMS(out, in), init). */
 ls_tensor *ls_param(ls_program *p, const char *name, int rank, const int64_t *dim, ls_init init);
+/* A parameter that stands beside another and is of its kind: its name has another last word. */
+ls_tensor *ls_param_beside(ls_program *p, const ls_tensor *weight, const char *end, int rank,
+                           const int64_t *dim, ls_init init);
+const char *ls_param_name(const ls_program *p, const ls_tensor *parameter); /* the whole */
+const ls_adapter *ls_adapter_of(const ls_program *p);
+/* An operation that reads a parameter and makes no gradient of it where its tensor needs none says
+ * so: a large one that is frozen then has no memory for one. */
+void ls_param_gated(ls_program *p, const ls_tensor *parameter);
 /* The caller writes it before each run, with ls_tensor_put. */
 ls_tensor *ls_input(ls_program *p, const char *name, ls_dtype type, int rank, const int64_t *dim,
                     bool needs_grad);

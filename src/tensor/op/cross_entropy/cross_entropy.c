@@ -12,7 +12,8 @@ static void backward(ls_program *p, const ls_node *node) {
 }
 static double flops(const ls_node *node) {
     double forward = 2.0 * (double)ls_count(node->in[0]) * (double)node->in[1]->dim[0];
-    return node->out[1] == NULL ? forward : 3 * forward;
+    if (node->out[1] == NULL) return forward;
+    return (node->in[1]->needs_grad ? 3 : 2) * forward;
 }
 static const ls_op cross_entropy_op = {
     .name = "linear_cross_entropy", .backward = backward, .flops = flops};
@@ -33,6 +34,7 @@ ls_tensor *ls_linear_cross_entropy(ls_program *p, ls_tensor *x, ls_tensor *weigh
     ls_tensor *loss = ls_activation(p, ls_wide_type(p), targets->rank, targets->dim);
     ls_tensor *dx = grad && x->needs_grad ? ls_activation(p, ls_type(p), x->rank, x->dim) : NULL;
     const ls_cross_entropy_attributes about = {smoothing, cap};
+    ls_param_gated(p, weight);
     const bool plain = smoothing == 0 && cap == 0;
     ls_record(p, &cross_entropy_op, plain ? NULL : &about, plain ? 0 : sizeof about, 5,
               (ls_tensor *[]){x, weight, bias, targets, grad ? weights : NULL}, 2,

@@ -239,10 +239,13 @@ LS_INLINE void run_typed(const ls_run *run, const ls_node *node, ls_dtype type) 
             if (cap > 0 && grad) scale_row(d_row, slopes + wide, vocabulary, type);
         }
         if (!grad) continue;
-        p.dw.c = ls_param_gradient(run, node->in[1]);
         ls_gemm_run(&p.dx, run->threads, products_space);
-        ls_gemm_run(&p.dw, run->threads, products_space);
-        if (node->in[2] != NULL) add_bias_gradient(run, node->in[2], d, type, count, vocabulary);
+        if (node->in[1]->needs_grad) {
+            p.dw.c = ls_param_gradient(run, node->in[1]);
+            ls_gemm_run(&p.dw, run->threads, products_space);
+        }
+        if (node->in[2] != NULL && node->in[2]->needs_grad)
+            add_bias_gradient(run, node->in[2], d, type, count, vocabulary);
     }
 }
 

@@ -262,6 +262,7 @@ static row_chunk products(const ls_run *run, const ls_node *node, int64_t first,
     if (node->in[2] != NULL) p.logits.bias = (const float *)ls_data(node->in[2]);
     if (node->out[1] == NULL) return p;
     p.dx.c = (char *)ls_data(node->out[1]) + offset;
+    if (!w->needs_grad) return p;
     p.dw.c = ls_param_gradient(run, w);
     if (node->in[2] != NULL) p.dw.sums = (float *)ls_param_gradient(run, node->in[2]);
     return p;
@@ -285,7 +286,7 @@ template <typename T> static void run_typed(const ls_run *run, const ls_node *no
             softmax_piece<T, 0>(run, node, first, count);
         if (node->out[1] == NULL) continue;
         ls_cuda_product_run(run, &p.dx, NULL);
-        ls_cuda_product_run(run, &p.dw, rest);
+        if (node->in[1]->needs_grad) ls_cuda_product_run(run, &p.dw, rest);
     }
 }
 

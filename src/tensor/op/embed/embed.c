@@ -5,6 +5,7 @@
 static const ls_op grad_op = {.name = "embed_grad"};
 
 static void backward(ls_program *p, const ls_node *node) {
+    if (!node->in[1]->needs_grad) return;
     ls_record(p, &grad_op, NULL, 0, 3,
               (ls_tensor *[]){ls_grad_of(node->out[0]), node->in[0], node->in[1]}, 0, NULL);
 }
@@ -20,6 +21,7 @@ ls_tensor *ls_embed(ls_program *p, ls_tensor *ids, ls_tensor *table) {
         return NULL;
     }
     ls_tensor *y = ls_activation(p, ls_type(p), LS_DIMS(ids->dim[0], ids->dim[1], table->dim[1]));
+    ls_param_gated(p, table);
     ls_record(p, &embed_op, NULL, 0, 2, (ls_tensor *[]){ids, table}, 1, &y);
     return y;
 }

@@ -1,6 +1,10 @@
 /* y = x W^T + b over all rows of x. */
 #include "tensor/op/linear/linear.h"
 
+#include <math.h>
+
+#include "tensor/op/pointwise/pointwise.h"
+
 static void backward(ls_program *p, const ls_node *node);
 static double flops(const ls_node *node) {
     const ls_tensor *weight = node->in[1];
@@ -18,7 +22,7 @@ static double weight_flops(const ls_node *node) {
 }
 static const ls_op weight_grad_op = {.name = "linear_weight_grad", .flops = weight_flops};
 
-ls_tensor *ls_linear(ls_program *p, ls_tensor *x, ls_tensor *weight, ls_tensor *bias) {
+static ls_tensor *product(ls_program *p, ls_tensor *x, ls_tensor *weight, ls_tensor *bias) {
     if (ls_failed(p) || x == NULL || weight == NULL) return NULL;
     int64_t rows, width, stride;
     int last = x->rank - 1;
@@ -34,8 +38,35 @@ ls_tensor *ls_linear(ls_program *p, ls_tensor *x, ls_tensor *weight, ls_tensor *
     dim[last] = weight->dim[0];
     ls_tensor *y = ls_activation(p, x->type, x->rank, dim);
     if (y != NULL) y->port = x->port;
+    ls_param_gated(p, weight);
     ls_record(p, &linear_op, NULL, 0, 3, (ls_tensor *[]){x, weight, bias}, 1, &y);
     return y;
+}
+
+/* s B A drop(x): see adapter.h. The factor goes to the narrowest rows. */
+static ls_tensor *adapted(ls_program *p, ls_tensor *x, const ls_tensor *weight) {
+    const ls_adapter *adapter = ls_adapter_of(p);
+    const int64_t in = weight->dim[1], out = weight->dim[0], rank = adapter->rank;
+    const ls_init drawn = {.kind = LS_INIT_UNIFORM, .a = 1 / sqrt((double)in)};
+    ls_tensor *A = ls_param_beside(p, weight, "lora_A.weight", LS_DIMS(rank, in), drawn);
+    ls_tensor *B = ls_param_beside(p, weight, "lora_B.weight", LS_DIMS(out, rank), (ls_init){0});
+    ls_tensor *rows = product(p, ls_dropout(p, x, adapter->dropout), A, NULL);
+    return product(p, ls_times(p, rows, ls_adapter_scale(adapter)), B, NULL);
+}
+
+ls_tensor *ls_linear(ls_program *p, ls_tensor *x, ls_tensor *weight, ls_tensor *bias) {
+    ls_tensor *y = product(p, x, weight, bias);
+    if (y == NULL || ls_adapter_of(p)->rank == 0 ||
+        !ls_adapter_targets(ls_adapter_of(p), ls_param_name(p, weight)))
+        return y;
+    if (weight->base != NULL) {
+        ls_refuse(p, LS_EUSE, "%s is used in parts: it cannot be adapted (train.lora.targets)",
+                  ls_param_name(p, weight));
+        return NULL;
+    }
+    ls_tensor *sum = ls_plus(p, y, adapted(p, x, weight));
+    if (sum != NULL) sum->port = y->port;
+    return sum;
 }
 
 /* ---- transposed: what is a product's gradient for one way is the product for the other ---- */
@@ -64,6 +95,7 @@ ls_tensor *ls_linear_transposed(ls_program *p, ls_tensor *x, ls_tensor *weight) 
     memcpy(dim, x->dim, sizeof dim);
     dim[x->rank - 1] = weight->dim[1];
     ls_tensor *y = ls_activation(p, x->type, x->rank, dim);
+    ls_param_gated(p, weight);
     ls_record(p, &transposed_op, NULL, 0, 2, (ls_tensor *[]){x, weight}, 1, &y);
     return y;
 }

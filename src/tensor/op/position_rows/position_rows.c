@@ -23,6 +23,7 @@ ls_tensor *ls_position_rows(ls_program *p, ls_tensor *table, int64_t T, int64_t 
     }
     ls_tensor *rows = ls_activation(p, ls_type(p), LS_DIMS(T, table->dim[1]));
     if (rows == NULL) return NULL;
+    ls_param_gated(p, table);
     ls_record(p, &position_rows, offset == 0 ? NULL : &offset, offset == 0 ? 0 : sizeof offset, 1,
               &table, 1, &rows);
     return rows;

@@ -36,6 +36,7 @@ ls_tensor *ls_time_linear(ls_program *p, ls_tensor *x, ls_tensor *weight) {
     }
     ls_tensor *y = ls_activation(p, ls_type(p),
                                  LS_DIMS(x->dim[0], weight->dim[rank - 1], x->dim[2], x->dim[3]));
+    ls_param_gated(p, weight);
     ls_record(p, &forward_op, NULL, 0, 2, (ls_tensor *[]){x, weight}, 1, &y);
     return y;
 }
