@@ -76,7 +76,7 @@ static void open_table(ls_page *page, const char *const *names, size_t count) {
     for (size_t i = 0; i < count; i++) header_cell(page, names[i]);
 }
 
-static void open_row(ls_page *page, const json_t *arm) {
+void ls_page_row(ls_page *page, const json_t *arm) {
     ls_text_printf(page->ctx, page->out, "<tr%s data-arm=\"",
                    ls_member_text(arm, "from")[0] == '\0' ? " class=\"own\"" : "");
     ls_html(page->ctx, ls_member_text(arm, "name"), page->out);
@@ -160,7 +160,7 @@ static void lengths_table(ls_page *page, const char *title, const char *protocol
     ls_table_body(page->ctx, page->out);
     for (size_t a = 0; a < page->count; a++) {
         const json_t *arm = json_array_get(page->arms, a);
-        open_row(page, arm);
+        ls_page_row(page, arm);
         ls_chart_count(ls_member_real(arm, "parameters"), text, sizeof text);
         number_cell(page, ls_member_real(arm, "parameters"), text);
         for (size_t l = 0; l < count; l++)
@@ -209,7 +209,7 @@ static void resolution_table(ls_page *page) {
     ls_table_body(page->ctx, page->out);
     for (size_t a = 0; a < page->count; a++) {
         const json_t *arm = json_array_get(page->arms, a);
-        open_row(page, arm);
+        ls_page_row(page, arm);
         for (size_t l = 0; l < count; l++) {
             const json_t *row = find_row(arm, "resolution", "", lengths[l]);
             char head[32], layer[32], fall[32];
@@ -236,7 +236,7 @@ static void training_table(ls_page *page) {
         const json_t *arm = json_array_get(page->arms, a), *cost = json_array_get(costs, a);
         const json_t *training = json_object_get(cost, "training");
         char text[64];
-        open_row(page, arm);
+        ls_page_row(page, arm);
         static const char *const keys[] = {"parameters", "tokens_trained", "seeds"};
         for (size_t k = 0; k < 3; k++) {
             ls_chart_count(ls_member_real(arm, keys[k]), text, sizeof text);
@@ -266,6 +266,16 @@ static void training_table(ls_page *page) {
 
 /* ---- text ---- */
 
+/* Suites that seeds of an arm were not asked yet. */
+static size_t suites_missing(const json_t *arm, double absent) {
+    const json_t *suites = json_object_get(arm, "suites");
+    const double all = ls_member_real(arm, "seeds") + absent;
+    double missing = 0;
+    for (size_t i = 0; i < json_array_size(suites); i++)
+        missing += fmax(0, all - ls_member_real(json_array_get(suites, i), "seeds"));
+    return missing < 1e9 ? (size_t)missing : 0;
+}
+
 static void open_page(ls_page *page) {
     ls_text *out = page->out;
     ls_ctx *ctx = page->ctx;
@@ -282,7 +292,8 @@ static void open_page(ls_page *page) {
         const json_t *arm = json_array_get(page->arms, a);
         trained += ls_member_text(arm, "from")[0] == '\0';
         opened += ls_member_text(arm, "checkpoint")[0] != '\0';
-        missing += json_array_size(json_object_get(arm, "missing_seeds"));
+        const size_t absent = json_array_size(json_object_get(arm, "missing_seeds"));
+        missing += absent + suites_missing(arm, (double)absent);
         seeds = fmax(seeds, ls_member_real(arm, "seeds"));
     }
     char lengths[64];
@@ -417,6 +428,7 @@ void ls_page_write(ls_ctx *ctx, const ls_study_files *files, ls_text *out) {
         const protocols list = list_protocols(&page);
         open_page(&page);
         for (size_t p = 0; p < list.count; p++) put_protocol(&page, list.name[p]);
+        ls_page_suites(&page);
         for (size_t p = 0; p < list.count; p++) ls_page_positions(&page, list.name[p]);
         ls_page_resolution(&page);
         resolution_table(&page);

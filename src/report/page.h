@@ -26,6 +26,8 @@ typedef struct ls_suite_view {
 } ls_suite_view;
 /* Its figures, and its table under the title. */
 void ls_suite_pictures(const ls_suite_view *view, ls_text *out);
+bool ls_suite_is_grid(const ls_suite_view *view);            /* by length and depth */
+void ls_suite_heat(const ls_suite_view *view, ls_text *out); /* the heat map alone */
 void ls_suite_table(const ls_suite_view *view, ls_text *out);
 /* The 95 % interval of a share of n answers that are right (Wilson). */
 void ls_share_interval(double share, double n, double *low, double *high);
@@ -50,11 +52,21 @@ bool ls_page_find_groups(ls_page *page);
 /* Points page->group at one and returns how many arms it has; 0 where there is no such group. */
 size_t ls_page_group(ls_page *page, size_t index, const char **title);
 
+/* A suite of an arm by its name; NULL: it was not asked. */
+const json_t *ls_page_suite(const json_t *arm, const char *name);
+/* Scores of a suite against x, a chart for each group of arms; `group`: of its rows, or NULL. */
+void ls_page_curves(ls_page *page, const char *suite, const char *x, const char *group,
+                    ls_chart chart);
+/* A row of a table that begins with an arm's label. */
+void ls_page_row(ls_page *page, const json_t *arm);
+
 /* Sections of charts; each writes its heading, or nothing where there is nothing to draw. */
 void ls_page_perplexity(ls_page *page, const char *protocol);
 void ls_page_accuracy(ls_page *page, const char *protocol);
 void ls_page_positions(ls_page *page, const char *protocol);
 void ls_page_resolution(ls_page *page);
+/* Suites that arms were asked: curves of all arms, a heat map for each, tables. */
+void ls_page_suites(ls_page *page);
 void ls_page_cost(ls_page *page);
 
 extern const char ls_page_style[], ls_page_heat[], ls_page_print[], ls_page_script[];

@@ -74,13 +74,14 @@ size_t ls_page_group(ls_page *page, size_t index, const char **title) {
 /* Where a line's numbers stand in a list of rows, or in one row of columns. */
 typedef struct column {
     const json_t *rows;   /* NULL: none */
-    const char *protocol; /* rows of this protocol; NULL: all */
+    const char *protocol; /* rows of this protocol, or group of a suite; NULL: all */
     const char *x, *y, *low, *high;
     double scale;
 } column;
 
 static bool wanted(const column *from, const json_t *row) {
-    return from->protocol == NULL || strcmp(ls_member_text(row, "protocol"), from->protocol) == 0;
+    const char *key = json_object_get(row, "group") != NULL ? "group" : "protocol";
+    return from->protocol == NULL || strcmp(ls_member_text(row, key), from->protocol) == 0;
 }
 
 static ls_chart_series empty_series(const ls_page *page, size_t arm, size_t room) {
@@ -153,7 +154,8 @@ static void draw(ls_page *page, ls_chart *chart, ls_chart_series *series, size_t
     char mark[64];
     snprintf(mark, sizeof mark, "trained at %.0f", page->trained_length);
     /* arms of different lengths say theirs in their labels */
-    chart->mark_x = page->trained_length == page->trained_most ? page->trained_length : 0;
+    const bool one = page->trained_length == page->trained_most;
+    chart->mark_x = one && !chart->x_even ? page->trained_length : 0;
     chart->mark_text = mark;
     chart->series = series;
     chart->count = count;
@@ -167,18 +169,29 @@ static ls_chart_series *series_room(const ls_page *page) {
     return series;
 }
 
+/* Rows of an arm by the name of their list. */
+typedef const json_t *find_rows(const json_t *arm, const char *name);
+
+static const json_t *rows_of_arm(const json_t *arm, const char *name) {
+    return json_object_get(arm, name);
+}
+
+static const json_t *rows_of_suite(const json_t *arm, const char *name) {
+    return json_object_get(ls_page_suite(arm, name), "curve");
+}
+
 /* One chart per group, of one list of every arm. */
 static void draw_groups(ls_page *page, ls_chart chart, const char *what, const char *list,
-                        column from) {
+                        find_rows *rows_of, column from) {
     ls_chart_series *series = series_room(page);
     const char *name;
     size_t count;
     for (size_t g = 0; series != NULL && (count = ls_page_group(page, g, &name)) > 0; g++) {
         char title[TITLE_BYTES];
-        snprintf(title, sizeof title, "%s%s%s%s", what, what[0] == '\0' ? "" : ", ", name,
+        snprintf(title, sizeof title, "%.420s%s%.240s%s", what, what[0] == '\0' ? "" : ", ", name,
                  g == 0 ? "" : " and methods at test time");
         for (size_t i = 0; i < count; i++) {
-            from.rows = json_object_get(arm_at(page, page->group[i]), list);
+            from.rows = rows_of(arm_at(page, page->group[i]), list);
             series[i] = series_of_rows(page, page->group[i], &from);
         }
         chart.title = title;
@@ -282,7 +295,7 @@ void ls_page_perplexity(ls_page *page, const char *protocol) {
                          .low = "ppl_min",
                          .high = "ppl_max",
                          .scale = 1};
-    draw_groups(page, chart, "Perplexity", "results", from);
+    draw_groups(page, chart, "Perplexity", "results", rows_of_arm, from);
     ls_text_printf(page->ctx, page->out,
                    "</div>\n<h3>Excess over the flat tail</h3>\n<p class=\"soft\">Above 0: worse "
                    "than if the loss had stayed what it was in the second half of the training "
@@ -308,8 +321,26 @@ void ls_page_accuracy(ls_page *page, const char *protocol) {
                          .low = "accuracy_min",
                          .high = "accuracy_max",
                          .scale = 100};
-    draw_groups(page, chart, "Right answers", "results", from);
+    draw_groups(page, chart, "Right answers", "results", rows_of_arm, from);
     ls_text_printf(page->ctx, page->out, "</div>\n");
+}
+
+const json_t *ls_page_suite(const json_t *arm, const char *name) {
+    const json_t *suites = json_object_get(arm, "suites");
+    for (size_t i = 0; i < json_array_size(suites); i++)
+        if (strcmp(ls_member_text(json_array_get(suites, i), "name"), name) == 0)
+            return json_array_get(suites, i);
+    return NULL;
+}
+
+void ls_page_curves(ls_page *page, const char *suite, const char *x, const char *group,
+                    ls_chart chart) {
+    const column from = {
+        .protocol = group, .x = x, .y = "score", .low = "low", .high = "high", .scale = 100};
+    char what[TITLE_BYTES];
+    snprintf(what, sizeof what, "%.200s%s%.200s", suite, group == NULL ? "" : ", ",
+             group == NULL ? "" : group);
+    draw_groups(page, chart, what, suite, rows_of_suite, from);
 }
 
 void ls_page_positions(ls_page *page, const char *protocol) {
@@ -353,12 +384,12 @@ void ls_page_resolution(ls_page *page) {
         .x_label = "tokens of a window", .y_label = "100 R", .y_log = true, .markers = true};
     column from = {
         .x = "length", .y = "R_head", .low = "R_head_min", .high = "R_head_max", .scale = 100};
-    draw_groups(page, chart, "Resolution", "resolution", from);
+    draw_groups(page, chart, "Resolution", "resolution", rows_of_arm, from);
     chart.y_label = "M";
     chart.y_log = false;
     from = (column){
         .x = "length", .y = "M_head", .low = "M_head_min", .high = "M_head_max", .scale = 1};
-    draw_groups(page, chart, "Monotonicity M", "resolution", from);
+    draw_groups(page, chart, "Monotonicity M", "resolution", rows_of_arm, from);
     ls_text_printf(page->ctx, page->out, "</div>\n");
 }
 

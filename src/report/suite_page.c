@@ -173,19 +173,18 @@ static void draw_pooled(const ls_suite_view *view, const grid *g, ls_text *out) 
     ls_chart_lines(view->ctx, &chart, out);
 }
 
-static void with_grid(const ls_suite_view *view, bool table, ls_text *out) {
+typedef enum { MAP, MAP_AND_CURVE, TABLE } grid_part;
+
+static void with_grid(const ls_suite_view *view, grid_part part, ls_text *out) {
     grid *g = ls_new(view->ctx, 1, sizeof *g);
     if (g == NULL) {
         out->failed = true;
         return;
     }
     fill_grid(view, g);
-    if (table) {
-        grid_table(view, g, out);
-    } else {
-        draw_heat(view, g, out);
-        draw_pooled(view, g, out);
-    }
+    if (part == TABLE) grid_table(view, g, out);
+    if (part != TABLE) draw_heat(view, g, out);
+    if (part == MAP_AND_CURVE) draw_pooled(view, g, out);
     ls_free(view->ctx, g);
 }
 
@@ -304,13 +303,17 @@ static void cells_table(const ls_suite_view *view, ls_text *out) {
     ls_table_close(ctx, out);
 }
 
-static bool is_grid(const ls_suite_view *view) {
+bool ls_suite_is_grid(const ls_suite_view *view) {
     return cells_have(view, "length") && cells_have(view, "depth");
 }
 
+void ls_suite_heat(const ls_suite_view *view, ls_text *out) {
+    with_grid(view, MAP, out);
+}
+
 void ls_suite_pictures(const ls_suite_view *view, ls_text *out) {
-    if (is_grid(view))
-        with_grid(view, false, out);
+    if (ls_suite_is_grid(view))
+        with_grid(view, MAP_AND_CURVE, out);
     else if (cells_have(view, "position"))
         draw_lines(view, "position", "place of the answer, percent of the context", out);
     else if (cells_have(view, "length"))
@@ -323,8 +326,8 @@ void ls_suite_table(const ls_suite_view *view, ls_text *out) {
     ls_text_printf(view->ctx, out, "<h3>");
     ls_html(view->ctx, view->title, out);
     ls_text_printf(view->ctx, out, "</h3>\n");
-    if (is_grid(view))
-        with_grid(view, true, out);
+    if (ls_suite_is_grid(view))
+        with_grid(view, TABLE, out);
     else
         cells_table(view, out);
 }

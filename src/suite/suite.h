@@ -101,6 +101,12 @@ typedef struct ls_suite_hooks {
     void *user;
 } ls_suite_hooks;
 
+/* The suite of a name; LS_EUSE names the nearest. */
+ls_status ls_suite_find(ls_ctx *ctx, const char *name, const ls_suite_type **out);
+/* LS_EUSE where a suite cannot be asked of such a model; `text`: it was trained on text, not on a
+ * task. */
+ls_status ls_suite_suits(ls_ctx *ctx, const ls_suite_type *type, const ls_model_config *config,
+                         bool text);
 /* Reads suite=NAME and suite.KEY; opens its files. The trained model is borrowed. */
 ls_status ls_suite_open(ls_ctx *ctx, const ls_settings *settings, ls_trained *trained,
                         uint64_t seed, ls_suite *out);

@@ -92,20 +92,31 @@ ls_status ls_suite_model_hash(ls_ctx *ctx, const ls_model *model, uint64_t *out)
     return status;
 }
 
+ls_status ls_suite_find(ls_ctx *ctx, const char *name, const ls_suite_type **out) {
+    size_t index;
+    LS_TRY(ls_name_find(ctx, "suite", name, name_at, NULL, &index));
+    *out = ls_suite_types[index];
+    return LS_OK;
+}
+
+ls_status ls_suite_suits(ls_ctx *ctx, const ls_suite_type *type, const ls_model_config *config,
+                         bool text) {
+    if (config->model.head == LS_HEAD_LM && config->encoder_layers == 0 && text) return LS_OK;
+    return LS_FAIL(ctx, LS_EUSE, "suite %s asks a language model of text without an encoder",
+                   type->name);
+}
+
 ls_status ls_suite_open(ls_ctx *ctx, const ls_settings *settings, ls_trained *trained,
                         uint64_t seed, ls_suite *out) {
     const char *name = ls_settings_get(settings, "suite");
-    size_t index;
     *out = (ls_suite){.ctx = ctx, .seed = seed, .chance = NAN, .measure = "score"};
-    LS_TRY(ls_name_find(ctx, "suite", name, name_at, NULL, &index));
-    out->type = ls_suite_types[index];
+    LS_TRY(ls_suite_find(ctx, name, &out->type));
     const ls_fact facts[] = {{"suite", name}, {0}};
     LS_TRY(ls_options_default(ctx, &ls_suite_options, &out->settings));
     LS_TRY(ls_settings_apply(ctx, settings, "suite", &ls_suite_options, facts, &out->settings));
     LS_TRY(choose_form(out));
     LS_TRY(ls_trained_needs_text(trained));
-    if (trained->config.model.head != LS_HEAD_LM || trained->config.encoder_layers > 0)
-        return LS_FAIL(ctx, LS_EUSE, "suite %s asks a language model without an encoder", name);
+    LS_TRY(ls_suite_suits(ctx, out->type, &trained->config, true));
     if (out->type->needs_path && out->settings.path[0] == '\0')
         return LS_FAIL(ctx, LS_EUSE, "suite %s reads a file: give suite.path=", name);
     out->model = trained->model;
