@@ -7,6 +7,7 @@
 #include "eval/eval.h"
 #include "model/model.h"
 #include "study/study.h"
+#include "train/mixture.h"
 #include "train/task_keys.h"
 #include "train/train.h"
 #include "train/trained.h"
@@ -308,6 +309,7 @@ static ls_status check_settings(ls_study *study, ls_study_arm *arm) {
     ls_model_config config = {0};
     ls_settings all = {0};
     ls_task task = {0};
+    ls_mixture mixture = {0};
     ls_status status;
     for (size_t i = 0; i < arm->training.count; i++)
         LS_TRY_GOTO(ls_settings_copy(ctx, &all, &arm->training.items[i]));
@@ -318,6 +320,8 @@ static ls_status check_settings(ls_study *study, ls_study_arm *arm) {
     arm->trained_length = config.trained_length;
     LS_TRY_GOTO(check_differing(ctx, arm, &config));
     LS_TRY_GOTO(check_section(ctx, &all, "data", &ls_data_options, ls_training_facts));
+    if (ls_settings_has(&all, "data.mix"))
+        LS_TRY_GOTO(ls_mixture_read(ctx, &all, ls_settings_get(&all, "data.mix"), &mixture));
     LS_TRY_GOTO(check_section(ctx, &all, "train", &ls_train_options, NULL));
     LS_TRY_GOTO(check_section(ctx, &arm->testing, "eval", &ls_eval_options,
                               ls_eval_facts(task.type != NULL, &config)));
@@ -328,6 +332,7 @@ static ls_status check_settings(ls_study *study, ls_study_arm *arm) {
 fail:
     ls_model_config_clear(ctx, &config);
     ls_task_clear(ctx, &task);
+    ls_mixture_clear(ctx, &mixture);
     ls_settings_clear(ctx, &all);
     return status;
 }

@@ -9,6 +9,7 @@
 
 #include "suite/lib/haystack.h"
 #include "suite/lib/ruler.h"
+#include "task/lib/writing.h"
 
 enum { LENGTH_LEAST = 2048 };
 enum { NUMBER = 7, NAME = 40, KEYS_MAX = 4, CANDIDATES_MAX = 256, CODED = 6, LINES_MOST = 1 << 20 };

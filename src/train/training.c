@@ -110,6 +110,7 @@ ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_t
     if (request->small) LS_TRY(take_small_model(out, settings->task.type == NULL));
     if (settings->task.type != NULL) LS_TRY(ls_task_settle(ctx, &settings->task, out->given));
     LS_TRY(read_section(out, "data", &ls_data_options, &settings->data));
+    LS_TRY(ls_mixture_read(ctx, out->given, settings->data.mix, &settings->mixture));
     LS_TRY(read_model(out));
     if (ls_settings_get(out->given, "train.length") == NULL)
         LS_TRY(put_number(out, "train.length", settings->model.model.length));
@@ -175,6 +176,20 @@ static ls_status open_corpus(ls_training *t) {
                           (uint64_t)train->seed, &t->loader);
 }
 
+/* Samples of tasks are whole: they begin anew, and are read from left to right. */
+static ls_status mix(ls_training *t, ls_train_source *out) {
+    const ls_model_settings *model = &t->settings.model.model;
+    const ls_train_settings *train = &t->settings.train;
+    if (model->head != LS_HEAD_LM || t->settings.model.encoder_layers > 0)
+        return LS_FAIL(t->ctx, LS_EUSE, "data.mix is for language models without an encoder");
+    if (train->carry > 0 || t->settings.data.loader != LS_LOADER_SHUFFLED)
+        return LS_FAIL(t->ctx, LS_EUSE,
+                       "data.mix needs data.loader=shuffled and no train.carry: samples of tasks "
+                       "do not go on where others ended");
+    const ls_train_source corpus = ls_train_source_of(t->loader, model->vocabulary);
+    return ls_mixture_open(t->ctx, &t->settings.mixture, &corpus, t->data.tokenizer, train, out);
+}
+
 /* ---- the run ---- */
 
 /* train.from: another run's weights, or public ones, unless this one has a checkpoint of its own. */
@@ -220,7 +235,7 @@ static ls_status find_peak(const ls_training *t, double *out) {
 ls_status ls_training_run(ls_training *t, const ls_training_hooks *hooks, ls_train_result *result) {
     ls_ctx *ctx = t->ctx;
     const ls_train_settings *train = &t->settings.train;
-    const bool corpus = t->settings.task.type == NULL;
+    const bool corpus = t->settings.task.type == NULL, mixed = t->settings.mixture.count > 0;
     ls_train_job job = {.folder = t->folder,
                         .settings = train,
                         .stop = hooks->stop,
@@ -229,6 +244,7 @@ ls_status ls_training_run(ls_training *t, const ls_training_hooks *hooks, ls_tra
                         .user = hooks->user};
     *result = (ls_train_result){0};
     LS_TRY(corpus ? open_corpus(t) : open_task(t, &job.source));
+    if (mixed) LS_TRY(mix(t, &job.source));
     LS_TRY(ls_run_folder_config(ctx, t->folder, &t->settings, &t->config));
     LS_TRY(ls_model_new(ctx, &t->settings.model, ls_train_dtype(train), (uint64_t)train->seed, true,
                         &t->model));
@@ -239,14 +255,15 @@ ls_status ls_training_run(ls_training *t, const ls_training_hooks *hooks, ls_tra
     job.peak = hooks->peak;
     if (job.peak == 0 && !ctx->rehearsal) LS_TRY(find_peak(t, &job.peak));
     job.config = t->config.bytes;
-    return corpus ? ls_train_model(ctx, t->model, t->loader, &job, result)
-                  : ls_train_model_on(ctx, t->model, &job, result);
+    return corpus && !mixed ? ls_train_model(ctx, t->model, t->loader, &job, result)
+                            : ls_train_model_on(ctx, t->model, &job, result);
 }
 
 void ls_training_clear(ls_training *t) {
     ls_lock_give(t->lock);
     ls_loader_free(t->ctx, t->loader);
     ls_model_free(t->model);
+    ls_mixture_clear(t->ctx, &t->settings.mixture); /* borrows the tokenizer */
     ls_data_close(t->ctx, &t->data);
     ls_free(t->ctx, t->batches.whole);
     ls_text_clear(t->ctx, &t->config);

@@ -98,7 +98,7 @@ static int64_t common_start(const ls_suite_item *item) {
 }
 
 /* The candidates after what the stream has read; `after` are the logits there, [V], and are
- * overwritten. What all begin with is fed once; the last one takes the stream itself. */
+ * overwritten. What all begin with is fed once; between two candidates the stream goes back. */
 static ls_status score_candidates(ls_scorer *s, ls_stream *stream, double *after,
                                   const ls_suite_item *item, ls_likelihood *out) {
     const int64_t V = vocabulary_of(s), common = common_start(item);
@@ -110,20 +110,21 @@ static ls_status score_candidates(ls_scorer *s, ls_stream *stream, double *after
         LS_TRY(feed(s, stream, (ls_tokens){start.at + common - 1, 1}));
         memcpy(after, s->logits, (size_t)V * sizeof *after);
     }
-    for (int64_t c = 0; c < item->candidate_count; c++) {
+    ls_stream_mark *mark = NULL;
+    ls_status status = ls_stream_mark_new(stream, &mark);
+    bool moved = false;
+    for (int64_t c = 0; status == LS_OK && c < item->candidate_count; c++) {
         const ls_tokens rest = {item->candidates[c].at + common,
                                 item->candidates[c].count - common};
-        const bool last = c + 1 == item->candidate_count;
-        ls_stream *fork = NULL;
         out[c] = begun;
         add_token(after, V, rest.at[0], &out[c]);
         if (rest.count == 1) continue;
-        if (!last) LS_TRY(ls_stream_fork(stream, &fork));
-        ls_status status = score_rest(s, last ? stream : fork, rest, &out[c]);
-        ls_stream_free(fork);
-        LS_TRY(status);
+        if (moved) status = ls_stream_back(stream, mark);
+        if (status == LS_OK) status = score_rest(s, stream, rest, &out[c]);
+        moved = true;
     }
-    return LS_OK;
+    ls_stream_mark_free(s->model->ctx, mark);
+    return status;
 }
 
 /* The likeliest tokens one after the other, until the end of a document, a newline or the limit. */
@@ -192,9 +193,9 @@ static ls_status score_context(ls_scorer *s, const ls_tokenizer *tokenizer, ls_s
     const ls_tokens text = group->contexts[context];
     const size_t bytes = (size_t)vocabulary_of(s) * sizeof(double);
     const int64_t capacity = text.count + longest_after(group, context) + 1;
-    ls_stream *stream = NULL, *fork = NULL;
+    ls_stream *stream = NULL;
+    ls_stream_mark *mark = NULL;
     double *after = ls_new_raw(ctx, bytes, 1);
-    bool read = false;
     ls_status status = after == NULL ? LS_ENOMEM : LS_OK;
     if (status == LS_OK)
         status = ls_stream_new(s->model, 1, capacity, s->chunk > 0 ? s->chunk : CHUNK, &stream);
@@ -202,20 +203,21 @@ static ls_status score_context(ls_scorer *s, const ls_tokenizer *tokenizer, ls_s
         const ls_suite_item *item = &group->items[i];
         for (int bare = 0; bare < 2 && status == LS_OK; bare++) {
             if ((bare ? item->bare : item->context) != context) continue;
-            if (!read || !s->share) {
+            if (mark == NULL || !s->share) {
+                ls_stream_mark_free(ctx, mark);
+                mark = NULL;
                 ls_stream_reset(stream);
                 LS_TRY_GOTO(feed(s, stream, text));
                 memcpy(after, s->logits, bytes);
-                read = true;
+                LS_TRY_GOTO(ls_stream_mark_new(stream, &mark));
+            } else {
+                LS_TRY_GOTO(ls_stream_back(stream, mark));
             }
-            LS_TRY_GOTO(ls_stream_fork(stream, &fork));
-            status = score_item(s, fork, after, tokenizer, item, bare, &scores[i]);
-            ls_stream_free(fork);
-            fork = NULL;
+            status = score_item(s, stream, after, tokenizer, item, bare, &scores[i]);
         }
     }
 fail:
-    ls_stream_free(fork);
+    ls_stream_mark_free(ctx, mark);
     ls_stream_free(stream);
     ls_free(ctx, after);
     return status;

@@ -1,5 +1,6 @@
 /* What a model makes of token sequences: log-likelihoods of what follows, and what it would say
- * itself. Contexts that several sequences share are computed once, and their states forked. */
+ * itself. Contexts that several sequences share are computed once, and the stream goes back to
+ * where they end. */
 #ifndef LS_SUITE_LIB_SCORER_H
 #define LS_SUITE_LIB_SCORER_H
 
