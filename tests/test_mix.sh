@@ -39,6 +39,21 @@ train pairs data.mix=text_needle:0.5,text_copy:0.5 data.tokenizer=train data.voc
     train.batch=2 train.length=256 --quiet >/dev/null
 "$program" eval alone eval.lengths=256,512 eval.samples=4 >out.txt
 
+# in a study: of all arms, or of one
+cat >mix.yaml <<'Y'
+model: {layers: 1, width: 16, length: 256}
+mixer: {heads: 2}
+data: {corpus: corpus, mix: "text_needle:0.5"}
+task.text_needle.needles: 1
+train: {steps: 1, batch: 2}
+eval: {lengths: [256]}
+arms:
+  rope: {model.position: rope}
+  more: {model.position: rope, task.text_needle.needles: 2}
+Y
+"$program" study mix.yaml out=mixes --quiet >/dev/null
+grep -q "^task.text_needle.needles: 2" mixes/arms/more/seed-1/config.yaml || fail "an arm's own options"
+refused 2 "no key task.text_needle.needels" study mix.yaml out=no task.text_needle.needels=1
 refused 2 "no task text_nedle" train data.mix=text_nedle:0.5
 refused 2 "must be TASK:SHARE" train data.mix=text_needle
 refused 2 "must be a number above 0" train data.mix=text_needle:0

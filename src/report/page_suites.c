@@ -119,6 +119,13 @@ static const json_t *row_named(const json_t *suite, const char *x, const char *w
     return NULL;
 }
 
+/* "oracle, 16 pairs" */
+static void name_reference(const json_t *row, char *out, size_t bytes) {
+    const bool pairs = json_object_get(row, "pairs") != NULL;
+    snprintf(out, bytes, "%.40s, %.0f %s", ls_member_text(row, "reference"),
+             ls_member_real(row, pairs ? "pairs" : "documents"), pairs ? "pairs" : "documents");
+}
+
 /* One row per arm; all questions, then each place of the curve. */
 static void put_table(ls_page *page, const char *name, const json_t *first) {
     ls_ctx *ctx = page->ctx;
@@ -132,6 +139,11 @@ static void put_table(ls_page *page, const char *name, const json_t *first) {
         name_row(json_array_get(rows, i), x, text, sizeof text);
         ls_table_head(ctx, text, page->out);
     }
+    const json_t *references = json_object_get(first, "references");
+    for (size_t i = 0; i < json_array_size(references); i++) {
+        name_reference(json_array_get(references, i), text, sizeof text);
+        ls_table_head(ctx, text, page->out);
+    }
     ls_table_body(ctx, page->out);
     for (size_t a = 0; a < page->count; a++) {
         const json_t *arm = json_array_get(page->arms, a), *suite = ls_page_suite(arm, name);
@@ -141,6 +153,9 @@ static void put_table(ls_page *page, const char *name, const json_t *first) {
             name_row(json_array_get(rows, i), x, text, sizeof text);
             score_cell(page, row_named(suite, x, text));
         }
+        const json_t *own = json_object_get(suite, "references");
+        for (size_t i = 0; i < json_array_size(references); i++)
+            score_cell(page, json_array_get(own, i));
         ls_text_printf(ctx, page->out, "</tr>\n");
     }
     ls_table_close(ctx, page->out);

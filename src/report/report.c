@@ -132,6 +132,7 @@ static ls_status check_suites(ls_ctx *ctx, const char *path, const json_t *arm) 
     for (size_t i = 0; i < json_array_size(suites); i++) {
         LS_TRY(check_rows(ctx, path, json_array_get(suites, i), "cells", RANGES(of_cell)));
         LS_TRY(check_rows(ctx, path, json_array_get(suites, i), "curve", RANGES(of_cell)));
+        LS_TRY(check_rows(ctx, path, json_array_get(suites, i), "references", RANGES(of_cell)));
     }
     return LS_OK;
 }
@@ -189,6 +190,7 @@ static ls_status read_files(ls_ctx *ctx, const char *folder, ls_study_files *out
     LS_TRY(ls_json_read(ctx, path, RESULTS_MAX, &out->results));
     if (json_object_get(out->results, "suite") != NULL) {
         LS_TRY(check_object(ctx, path, "the suite", out->results, RANGES(of_suite)));
+        LS_TRY(check_rows(ctx, path, out->results, "references", RANGES(of_cell)));
         return check_rows(ctx, path, out->results, "cells", RANGES(of_cell));
     }
     if (strcmp(ls_member_text(out->results, "format"), "longshot-study-1") != 0)

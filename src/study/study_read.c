@@ -280,10 +280,10 @@ static ls_status check_task(ls_ctx *ctx, const ls_study_arm *arm, const ls_setti
     ls_settings_mark_optional(&all);
     if (status == LS_OK) status = copy_settings(ctx, &arm->testing, is_of_task, &all);
     if (status == LS_OK) status = ls_task_read(ctx, &all, NULL, &task);
-    if (status == LS_OK && task.type == NULL)
-        for (size_t i = 0; status == LS_OK && i < all.count; i++)
-            status =
-                LS_FAIL(ctx, LS_EUSE, "%s has no effect: no task was trained", all.items[i].key);
+    for (size_t i = 0; status == LS_OK && task.type == NULL && i < arm->testing.count; i++)
+        if (is_of_task(arm->testing.items[i].key)) /* not of a mixture, which the training has */
+            status = LS_FAIL(ctx, LS_EUSE, "%s has no effect: no task was trained",
+                             arm->testing.items[i].key);
     if (status == LS_OK && task.type != NULL &&
         ls_task_vocabulary(&task) > config->model.vocabulary)
         status =

@@ -153,11 +153,11 @@ static void put_score(json_t *into, const json_t *const *rows, int64_t count) {
 }
 
 /* A cell of all seeds: they were asked the same questions, so their lists of cells agree. */
-static json_t *cell_json(const answers *from, size_t index) {
+static json_t *cell_json(const answers *from, const char *list, size_t index) {
     static const char *const scores[] = {"score", "low", "high", "metrics"};
     const json_t *rows[LS_OPTION_LIST_MAX];
     for (int64_t i = 0; i < from->count; i++)
-        rows[i] = json_array_get(json_object_get(from->said[i], "cells"), index);
+        rows[i] = json_array_get(json_object_get(from->said[i], list), index);
     json_t *cell = json_copy((json_t *)rows[0]);
     for (size_t k = 0; k < sizeof scores / sizeof scores[0]; k++) json_object_del(cell, scores[k]);
     put_score(cell, rows, from->count);
@@ -210,7 +210,7 @@ static json_t *pooled_row(const answers *from, const char *key, const json_t *va
 
 /* The same place among contexts of other sizes is another matter: these stay apart. */
 static json_t *position_row(const answers *from, size_t index) {
-    json_t *row = cell_json(from, index);
+    json_t *row = cell_json(from, "cells", index);
     static const char *const sizes[] = {"pairs", "documents"};
     for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
         const json_t *size = json_object_get(row, sizes[k]);
@@ -254,7 +254,13 @@ static json_t *suite_json(const ls_study_suite *suite, const answers *from) {
             seeds, json_pack("{s:I, s:o}", "seed", (json_int_t)from->seed[i], "score",
                              ls__number_json(ls__number(json_object_get(from->said[i], "score")))));
     for (size_t i = 0; i < json_array_size(json_object_get(first, "cells")); i++)
-        json_array_append_new(cells, cell_json(from, i));
+        json_array_append_new(cells, cell_json(from, "cells", i));
+    const size_t count = json_array_size(json_object_get(first, "references"));
+    json_t *references = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(references, cell_json(from, "references", i));
+    if (count > 0) json_object_set(out, "references", references);
+    json_decref(references);
     const char *key = along(json_array_get(cells, 0));
     if (key != NULL) {
         json_object_set_new(out, "x", json_string(key));

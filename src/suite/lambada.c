@@ -84,8 +84,14 @@ static ls_status make_item(ls_suite *suite, int64_t number, const passage *p, ls
     ls_tokens context, target;
     LS_TRY(ls_group_room(out, 1, 1));
     LS_TRY(encode(suite, pool, p, &context, &target));
+    LS_TRY(ls_suite_start(suite, pool, &context));
+    out->started = true;
     if (suite->window > 0) { /* cut on the left; the target never */
-        LS_TRY(ls_suite_check_window(suite, "the last word of a passage", target.count));
+        if (target.count > suite->window)
+            return LS_FAIL(suite->ctx, LS_EUSE,
+                           "the last word of a passage has %lld tokens, and the model can take "
+                           "%lld",
+                           (long long)target.count, (long long)suite->window);
         const int64_t kept = ls_min(context.count, suite->window + 1 - target.count);
         context.at += context.count - kept;
         context.count = kept;

@@ -9,7 +9,7 @@ static int64_t vocabulary_of(const ls_scorer *s) {
     return ls_model_example_of(s->model->config, 1).answers;
 }
 
-static ls_status check_stop(const ls_scorer *s) {
+ls_status ls_scorer_check_stop(const ls_scorer *s) {
     if (s->stop == NULL || *s->stop == 0) return LS_OK;
     return LS_FAIL(s->model->ctx, LS_ESTOP, "stopped; the same command goes on from here");
 }
@@ -59,7 +59,7 @@ static ls_status feed(ls_scorer *s, ls_stream *stream, ls_tokens tokens) {
     LS_TRY(logits_room(s, 1));
     for (int64_t at = 0; at < tokens.count;) {
         const int64_t piece = next_piece(stream, tokens.count - at);
-        LS_TRY(check_stop(s));
+        LS_TRY(ls_scorer_check_stop(s));
         LS_TRY(ls_stream_logits(stream, tokens.at + at, piece, piece, s->logits));
         at += piece;
     }
@@ -77,7 +77,7 @@ static ls_status score_rest(ls_scorer *s, ls_stream *stream, ls_tokens candidate
         int64_t piece = next_piece(stream, candidate.count - 1 - first);
         while (piece > most || piece > CHUNK) piece /= 2;
         for (int64_t i = 0; i < piece; i++) at[i] = (int32_t)i;
-        LS_TRY(check_stop(s));
+        LS_TRY(ls_scorer_check_stop(s));
         LS_TRY(logits_room(s, piece));
         LS_TRY(
             ls_stream_logits_at(stream, candidate.at + first, piece, piece, at, piece, s->logits));
@@ -308,7 +308,7 @@ static ls_status score_chunk(ls_scorer *s, ls_stream *stream, rows *r, ls_suite_
                              int64_t from, int64_t count, ls_likelihood *scores) {
     const int64_t V = vocabulary_of(s), picked = pick_columns(r, from, count);
     const int32_t *tokens = r->tokens + from;
-    LS_TRY(check_stop(s));
+    LS_TRY(ls_scorer_check_stop(s));
     LS_TRY(logits_room(s, r->count * ls_max(picked, 1)));
     if (picked == 0) return ls_stream_logits(stream, tokens, count, r->length, s->logits);
     LS_TRY(ls_stream_logits_at(stream, tokens, count, r->length, r->at, picked, s->logits));

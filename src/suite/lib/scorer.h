@@ -36,6 +36,8 @@ ls_status ls_score_batch(ls_scorer *scorer, ls_suite_group *groups, int64_t coun
                          ls_likelihood *scores);
 /* How many such sequences go together. */
 int64_t ls_scorer_batch(const ls_scorer *scorer, int64_t length);
+/* LS_ESTOP where the run was asked to stop. */
+ls_status ls_scorer_check_stop(const ls_scorer *scorer);
 void ls_scorer_clear(ls_scorer *scorer);
 
 #endif
