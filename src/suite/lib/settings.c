@@ -75,14 +75,28 @@ static int64_t window_of(const ls_model_config *config, int64_t asked) {
     return own == 0 ? asked : ls_min(asked, own);
 }
 
-ls_status ls_suite_model_hash(ls_ctx *ctx, const ls_model *model, uint64_t *out) {
-    const ls_parameters *store = model->store;
+/* A lean store has no whole master: its weights one by one. */
+static ls_status hash_weights(const ls_parameters *store, uint64_t *out) {
     void *here;
-    ls_text text = {0};
+    *out = 0;
+    for (size_t i = 0; store->lean && i < store->count; i++) {
+        ls_dtype type;
+        const void *values = ls_parameter_values(store, &store->items[i], &type);
+        const uint64_t parts[2] = {
+            *out, ls_hash(values, (size_t)store->items[i].count * ls_dtype_size(type))};
+        *out = ls_hash(parts, sizeof parts);
+    }
+    if (store->lean) return LS_OK;
     LS_TRY(ls_parameters_fetch(store, store->master, &here));
-    const uint64_t weights =
-        ls_hash(here, (size_t)store->total * ls_dtype_size(store->master_type));
+    *out = ls_hash(here, (size_t)store->total * ls_dtype_size(store->master_type));
     ls_parameters_release(store, store->master, here, false);
+    return LS_OK;
+}
+
+ls_status ls_suite_model_hash(ls_ctx *ctx, const ls_model *model, uint64_t *out) {
+    uint64_t weights;
+    ls_text text = {0};
+    LS_TRY(hash_weights(model->store, &weights));
     ls_model_config_print(ctx, model->config, false, &text);
     ls_text_printf(ctx, &text, "%s %016llx", ls_dtype_name(model->type),
                    (unsigned long long)weights);
