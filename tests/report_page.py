@@ -1,6 +1,6 @@
 """What a browser draws of a study's page, number by number against the study's files.
 
-    report_page.py make FOLDER      two studies, text and task, in which no two numbers are alike
+    report_page.py make FOLDER      studies of text, a task and lengths, in which no two numbers are alike
     report_page.py open PAGE COPY   a copy of a page that writes down what it shows
     report_page.py compare STUDY DOM
 
@@ -39,7 +39,7 @@ def text_row(draw, protocol, length):
 def task_row(draw, protocol, length):
     row = dict(text_row(draw, protocol, length), exact=draw.uniform(0.05, 0.95))
     value = draw.uniform(0.2, 0.8)
-    row.update(accuracy=value, accuracy_min=value - draw.uniform(0.05, 0.2), accuracy_max=value + draw.uniform(0.05, 0.2))
+    row.update(chance=draw.uniform(0.05, 0.2), accuracy=value, accuracy_min=value - draw.uniform(0.05, 0.2), accuracy_max=value + draw.uniform(0.05, 0.2))
     return row
 
 
@@ -52,23 +52,42 @@ def make_arm(draw, name, label, parent, make_row, protocols):
         for key in ("M_head", "M_layer"):
             spread(draw, row, key, draw.uniform(0.3, 0.7))
         resolution.append(row)
+    steps = sorted(draw.sample(range(1, 1000), 30))
+    curve = dict(step=steps, loss=[draw.uniform(2, 5) for _ in steps])
+    curve.update(loss_min=[v - draw.uniform(0.1, 1) for v in curve["loss"]], loss_max=[v + draw.uniform(0.1, 1) for v in curve["loss"]])
     first = [0, 1, 2, 3, 4, 6, 8, 9, 10, 11, 12, 14, 16, 20, 24, 28, 32, 48, 64, 80, 96, 112]
     return {"name": name, "label": label, "from": parent, "settings": {"model.position": name, "train.seed": "1"},
             "parameters": draw.randrange(10**5, 10**8), "tokens_trained": draw.randrange(10**6, 10**9), "seeds": 3,
-            "missing_seeds": [], "resolution": resolution,
+            "missing_seeds": [], "resolution": resolution, **({} if parent else {"training": curve}),
             "results": [make_row(draw, p, l) for p in protocols for l in LENGTHS],
             "positions": [dict(protocol=p, length=128, first=first, end=first[1:] + [128],
                                loss=[draw.uniform(1, 5) for _ in first]) for p in protocols]}
 
 
-def make_study(draw, make_row, protocols):
+def make_lengths(draw, make_row, protocols):
+    """Two families at three lengths each, and one that tests the weights of a third of them."""
+    arms = []
+    for name, length in (("mamba", 32), ("mamba", 8), ("retnet", 8), ("mamba", 16), ("retnet", 16), ("retnet", 32)):
+        arm = make_arm(draw, "%s-%d" % (name, length), "%s, trained at %d" % (name.title(), length), None, make_row, protocols)
+        arm.update(trained_length=length, settings={"label": name.title(), "model.mixer": name, "train.length": str(length)})
+        arms.append(arm)
+    arms.append(dict(make_arm(draw, "alibi", "ALiBi, trained at 16", None, make_row, protocols), trained_length=16))
+    return arms
+
+
+def make_positions(draw, make_row, protocols):
     arms = [make_arm(draw, name, label, parent, make_row, protocols) for name, label, parent in (
         ("rope", "RoPE", None), ("alibi", "ALiBi", None), ("rope-bca", "RoPE + BCA", "rope"), ("xpos", "xPos", None),
         ("rope-ntk", "RoPE, NTK", "rope"))]
     arms[1]["results"][2].update(loss=None, ppl=None, ppl_min=None, ppl_max=None, excess=None)  # a seed that never came
     arms[4]["results"] = [r for r in arms[4]["results"] if r["length"] != 32]  # nor this length
     arms.append(dict(make_arm(draw, "failed", "failed", None, make_row, protocols), results=[], resolution=[], positions=[],
-                     missing_seeds=[1, 2], seeds=0, parameters=None, tokens_trained=None))
+                     missing_seeds=[1, 2], seeds=0, parameters=None, tokens_trained=None, training=dict(step=[], loss=[])))
+    return arms
+
+
+def make_study(draw, make_arms, make_row, protocols):
+    arms = make_arms(draw, make_row, protocols)
     timing = [{"name": a["name"], "training": {"seconds": draw.uniform(1, 90), "peak_bytes": draw.randrange(10**6, 10**9)},
                "evaluation": {"seconds": draw.uniform(1, 90), "peak_bytes": draw.randrange(10**6, 10**9)},
                "results": [dict(protocol=r["protocol"], length=r["length"], seconds=draw.uniform(1, 9),
@@ -82,10 +101,12 @@ def make_study(draw, make_row, protocols):
 
 def make(folder):
     import os
-    for name, make_row, protocols in (("text", text_row, ["nonoverlap", "slide"]), ("task", task_row, ["task"])):
+    for name, make_arms, make_row, protocols in (("text", make_positions, text_row, ["nonoverlap", "slide"]),
+                                                 ("task", make_positions, task_row, ["task"]),
+                                                 ("lengths", make_lengths, text_row, ["nonoverlap"])):
         path = os.path.join(folder, name)
         os.makedirs(path)
-        for file, content in zip(("results.json", "timing.json"), make_study(random.Random(name), make_row, protocols)):
+        for file, content in zip(("results.json", "timing.json"), make_study(random.Random(name), make_arms, make_row, protocols)):
             json.dump(content, open(os.path.join(path, file), "w"))
 
 
@@ -99,18 +120,26 @@ const text = e => e == null ? null : e.textContent;
 const before = (e, tag) => { for (; e != null; e = e.previousElementSibling ?? e.parentElement)
     if (e.tagName === tag) return e.textContent; return null; };
 const cell = td => ({text: td.firstChild == null ? "" : td.firstChild.nodeType === 3 ? td.firstChild.data : td.textContent,
-                     small: text(td.querySelector("small")), value: td.dataset.value});
+                     small: [...td.querySelectorAll("small")].map(text).join(", "), value: td.dataset.value});
 const read = () => ({
     figures: [...document.querySelectorAll("figure")].map(f => ({
         caption: text(f.querySelector("figcaption")), heading: before(f, "H2"),
         shown: f.querySelector("svg.chart").getBoundingClientRect().width > 200,
-        ticks: [...f.querySelectorAll("svg.chart > text.tick")].filter(t => t.previousElementSibling.matches(".grid, .axis"))
+        ticks: [...f.querySelectorAll("svg.chart > g.axes > text.tick")]
             .map(t => ({text: text(t), line: box(t.previousElementSibling)})),
-        mark: [...f.querySelectorAll("svg.chart > path.mark")].map(m => ({line: box(m), text: text(m.nextElementSibling)})),
+        mark: [...f.querySelectorAll("g.trained > path.mark")].map(m => ({line: box(m), text: text(m.nextElementSibling)})),
+        bound: [...f.querySelectorAll("g.bound > path.mark")].map(m => ({line: box(m), text: text(m.nextElementSibling)})),
+        cells: [...f.querySelectorAll("g.heat")].map(g => ({shade: +g.classList[1].slice(1), box: box(g.querySelector("rect")),
+                                                            text: text(g.querySelector("text")), title: text(g.querySelector("title"))})),
+        borders: [...f.querySelectorAll("path.border")].map(box),
+        labels: [...f.querySelectorAll("svg.chart > text.tick")].map(t => ({text: text(t), x: +t.getAttribute("x"), y: +t.getAttribute("y")})),
         names: [...f.querySelectorAll("svg.chart > text.name")].map(text),
         legend: [...f.querySelectorAll(".legend > *")].map(e => ({arm: e.dataset.arm ?? null, text: e.textContent})),
         series: [...f.querySelectorAll("g.series")].map(g => ({
-            arm: g.dataset.arm, name: text(g.querySelector(":scope > text.tick")),
+            arm: g.dataset.arm, look: [...g.classList], hidden: g.getBoundingClientRect().width === 0,
+            end: g.querySelector("text.end") && {text: text(g.querySelector("text.end")), y: +g.querySelector("text.end").getAttribute("y"),
+                                                 lead: g.querySelector("path.lead").getAttribute("d")},
+            name: text(g.querySelector(":scope > text.tick")),
             line: g.querySelector("path.line")?.getAttribute("d") ?? null,
             band: g.querySelector("path.band")?.getAttribute("d") ?? null,
             points: [...g.querySelectorAll("path.point")].map(p => ({d: p.getAttribute("d"), title: text(p)})),
@@ -123,11 +152,30 @@ const read = () => ({
         header: [...t.tHead.rows[0].cells].map(text),
         rows: [...t.tBodies[0].rows].map(r => ({arm: r.dataset.arm, cells: [...r.cells].map(cell)}))}))});
 const drawn = read();
-const visible = arm => [...document.querySelectorAll(`.series[data-arm=${arm}]`)]
+drawn.finding = text(document.querySelector("p.finding"));
+drawn.contents = [...document.querySelectorAll("nav a")].map(a => [a.textContent, text(document.querySelector(a.getAttribute("href")))]);
+drawn.headings = [...document.querySelectorAll("h2")].map(text);
+drawn.saved = [...document.querySelectorAll("figure")].map(f => {
+    const svg = asFile(f.querySelector("svg.chart")), page = new DOMParser().parseFromString(svg, "image/svg+xml");
+    return {error: page.querySelector("parsererror") !== null, variables: svg.includes("var("), elements: page.querySelectorAll("*").length,
+            from: f.querySelectorAll("svg.chart *").length, button: text(f.querySelector(".tools button"))};
+});
+drawn.readings = [...document.querySelectorAll("figure")].map(f => {
+    const svg = f.querySelector("svg.chart[data-kind=lines]");
+    if (svg === null) return null;
+    const at = svg.getBoundingClientRect();
+    svg.dispatchEvent(new PointerEvent("pointermove", {clientX: at.x + 0.45 * at.width, clientY: at.y + 0.5 * at.height}));
+    const panel = f.querySelector(".read");
+    const read = {x: +panel.dataset.x, rows: [...panel.querySelectorAll("tr")].map(r => [r.dataset.arm, ...[...r.cells].map(text)])};
+    svg.dispatchEvent(new PointerEvent("pointerleave"));
+    return Object.assign(read, {left: f.querySelector(".read, .cross") !== null});
+});
+const shown = arm => [...document.querySelectorAll(`.series[data-arm=${arm}]`)]
     .filter(e => e.getBoundingClientRect().width > 0).length;
-drawn.hiding = [visible("alibi")];
+drawn.hiding = [shown("alibi")];
 document.querySelector(".legend button[data-arm=alibi]").click();
-drawn.hiding.push(visible("alibi"), visible("rope"));
+drawn.hiding.push(shown("alibi"), shown(document.querySelector("tr[data-arm]").dataset.arm));
+drawn.rest = read().figures;
 const sort = document.querySelectorAll("table thead button")[4];
 sort.click(); sort.click();
 drawn.sorted = [...sort.closest("table").tBodies[0].rows].map(r => r.dataset.arm);
@@ -200,18 +248,40 @@ def check_places(what, got, want, x, y):
         same(what + ", up", at_y, y.place(value_y), NEAR)
 
 
-def check_lines(figure, series, y_log, labels, markers=True):
+def check_ends(what, figure, labels):
+    """Names stand at the ends of their lines, in the order of the lines, and do not overlap."""
+    ends = [(path(s["line"])[-1], s["end"], labels[s["arm"]]) for s in figure["series"] if path(s["line"]) and not s["hidden"]]
+    for place, end, label in ends:
+        shown = end["text"].replace(" @", ", trained at ")
+        assert shown == label or (shown.endswith("\u2026") and label.startswith(shown[:-1])), (what, shown, label)
+        lead = re.match(r"M(-?[\d.]+) (-?[\d.]+)L", end["lead"])
+        same(what + ", the end of a line", float(lead[1]), place[0] + 4, NEAR)
+        same(what + ", the end of a line", float(lead[2]), place[1], NEAR)
+    heights = [end["y"] for _, end, _ in sorted(ends, key=lambda e: e[0][1])]
+    assert all(b - a >= 11.5 for a, b in zip(heights, heights[1:])), (what, heights)
+
+
+def check_lines(figure, series, y_log, labels, markers=True, x_log=True, trained=TRAINED, bound=None):
     """series: arm to rows of (x, y, low, high)."""
     what = figure["caption"]
     assert figure["shown"], what + " has no size"
     across = [(t["text"], t["line"][0]) for t in figure["ticks"] if t["line"][3] > 0]
     up = [(t["text"], t["line"][1]) for t in figure["ticks"] if t["line"][3] == 0]
-    x, y = Axis(what, across, True), Axis(what, up, y_log)
+    x, y = Axis(what, across, x_log), Axis(what, up, y_log)
+    check_ends(what, figure, labels)
     assert [s["arm"] for s in figure["series"]] == list(series), (what, [s["arm"] for s in figure["series"]])
     assert [(e["arm"], e["text"]) for e in figure["legend"]] == [(a, labels[a]) for a in series], what
-    assert len(figure["mark"]) == 1 and figure["mark"][0]["text"] == "trained at %d" % TRAINED, what
-    same(what + ", the training length", figure["mark"][0]["line"][0], x.place(TRAINED), NEAR)
+    assert len(figure["mark"]) == (trained is not None), what
+    if trained is not None:
+        assert figure["mark"][0]["text"] == "trained at %d" % trained, what
+        same(what + ", the training length", figure["mark"][0]["line"][0], x.place(trained), NEAR)
+    assert len(figure["bound"]) == (bound is not None), what
+    if bound is not None:
+        shows(what + ", chance", re.fullmatch(r"chance (\S+) %", figure["bound"][0]["text"])[1], bound)
+        same(what + ", chance", figure["bound"][0]["line"][1], y.place(bound), NEAR)
     for drawn in figure["series"]:
+        if drawn["hidden"]:
+            continue
         rows = [r for r in series[drawn["arm"]] if finite(r[1])]
         here = what + ", " + drawn["arm"]
         check_places(here, path(drawn["line"]), [r[:2] for r in rows], x, y)
@@ -237,6 +307,8 @@ def check_bars(figure, lengths, series, labels):
     assert [e["text"] for e in figure["legend"]] == ["at %d" % l for l in lengths], what
     assert [s["arm"] for s in figure["series"]] == list(series), what
     for drawn in figure["series"]:
+        if drawn["hidden"]:
+            continue
         rows = series[drawn["arm"]]
         assert drawn["name"] == labels[drawn["arm"]], drawn["name"]
         want = [i for i, l in enumerate(lengths) if l in rows and finite(rows[l][0])]
@@ -281,10 +353,135 @@ def column(rows, protocol, key, scale=1, spread=True):
             + (() if spread else (None, None)) for r in rows if protocol is None or r["protocol"] == protocol]
 
 
-def check_figures(drawn, results, timing):
+def check_scale(what, figures, hidden):
+    """Small multiples have the same labels on their axes; the axes fit what is shown, and no more."""
+    seen = {tuple(t["text"] for t in f["ticks"] if t["line"][3] == 0) for f in figures if any(not s["hidden"] for s in f["series"])}
+    assert len(seen) == 1, (what, seen)
+    for f in figures:
+        for s in f["series"]:
+            assert s["hidden"] == (s["arm"] in hidden or not (s["line"] or s["bars"])), (what, s["arm"])
+    places = [y for f in figures for s in f["series"] if not s["hidden"] for x, y in path(s["line"]) + path(s["band"])]
+    if figures[0]["bound"] == [] and places:
+        assert min(places) < 70 and max(places) > 225, (what, "does not fill its axis", min(places), max(places))
+
+
+def check_heats(take, arms, protocol):
+    families = {}
+    for a in arms:
+        families.setdefault(a["settings"].get("model.mixer"), []).append(a)
+    values = [r["loss"] for a in arms for r in a["results"] if r["protocol"] == protocol]
+    best, worst = min(values), max(values)
+    for family in (f for name, f in families.items() if name):
+        family = sorted(family, key=lambda a: a["trained_length"])
+        figure = take("Trained length against tested length: " + protocol,
+                      "Trained and tested length, " + family[0]["label"].partition(",")[0])
+        assert figure["cells"] and len(figure["cells"]) == len(family) * len(LENGTHS)
+        cells = iter(figure["cells"])
+        rows = [t["text"] for t in figure["labels"][:len(family)]]
+        assert rows == [str(a["trained_length"]) for a in family], rows
+        for a, border in zip(family, figure["borders"]):
+            last = 0
+            for length in LENGTHS:
+                row = next(r for r in a["results"] if r["length"] == length and r["protocol"] == protocol)
+                cell = next(cells)
+                match = re.fullmatch(r"(\d+) tokens, (\d+): (\S+) nats per token \(seeds: (\S+) to (\S+)\)", cell["title"])
+                assert match and int(match[1]) == length and int(match[2]) == a["trained_length"], cell
+                for text, key in zip(match.groups()[2:], ("loss", "loss_min", "loss_max")):
+                    shows("heat map", text, row[key])
+                shows("heat map", cell["text"], row["loss"])
+                same("heat map, shade", cell["shade"], min(9, math.floor(10 * (worst - row["loss"]) / (worst - best) + 1e-9)), 0)
+                if length <= a["trained_length"]:
+                    last = cell["box"][0] + cell["box"][2] + 1
+            same("heat map, end of training", border[0], last, NEAR)
+
+
+def nats(value):
+    return ("%.2f" if abs(value) >= 0.0995 else "%.3f") % abs(value)
+
+
+def check_finding(found, arms, protocol):
+    """The first sentences of the page, written anew."""
+    def longest(a, key):
+        return max((r for r in a["results"] if r["protocol"] == protocol and finite(r[key])), key=lambda r: r["length"], default=None)
+    def times(a, row):
+        return "at %.3gx its trained length" % (row["length"] / a.get("trained_length", TRAINED))
+    def overlap(high, low, key):
+        return " (seeds overlap)" if low[key + "_max"] >= high[key + "_min"] else ""
+    trained = [a for a in arms if not a["from"] and a["results"]]
+    if "accuracy" in trained[0]["results"][0]:
+        best, *_, worst = sorted(trained, key=lambda a: -longest(a, "accuracy")["accuracy"])
+        high, low = longest(best, "accuracy"), longest(worst, "accuracy")
+        want = "%s has %.1f %% of answers right %s; %s %.1f %%%s; chance %.1f %%." % (
+            best["label"], 100 * high["accuracy"], times(best, high), worst["label"], 100 * low["accuracy"],
+            overlap(high, low, "accuracy"), 100 * high["chance"])
+    else:
+        parents = [a for a in trained if any(b["from"] == a["name"] for b in arms)] or trained
+        worst = max(parents, key=lambda a: longest(a, "excess")["excess"])
+        row = longest(worst, "excess")
+        want = "%s loses %s nats per token %s" % (worst["label"], nats(row["excess"]), times(worst, row))
+        methods = [(next((r for r in a["results"] if r["length"] == row["length"] and r["protocol"] == protocol), None), a)
+                   for a in arms if a["from"] == worst["name"]]
+        if methods:
+            best, arm = min((m for m in methods if m[0]), key=lambda m: m[0]["excess"])
+            name = re.sub(r"^[+,] ", "", arm["label"][len(worst["label"]):].strip())
+            want += "; with %s%s%s%s" % (name, " it gains " if best["excess"] < 0 else " ", nats(best["excess"]), overlap(row, best, "excess"))
+        least = min(trained, key=lambda a: longest(a, "excess")["excess"])
+        if least is not worst:
+            best = longest(least, "excess")
+            want += "; %s, as trained, %s%s%s" % (least["label"], "gains " if best["excess"] < 0 else "", nats(best["excess"]),
+                                                 overlap(row, best, "excess"))
+        rows = [(r, a) for a in arms for r in a["results"] if r["length"] == 128 and r["protocol"] == protocol and finite(r["ppl"])]
+        low, arm = min(rows, key=lambda r: r[0]["ppl"])
+        want += ". Lowest perplexity at 128 tokens: %s, " % arm["label"]
+        assert found.startswith(want), (found, want)
+        match = re.fullmatch(r"(\S+) \((\S+) nats per token, (\S+) bits per byte\)\.", found[len(want):])
+        for text, key in zip(match.groups(), ("ppl", "loss", "bits_per_byte")):
+            shows("finding", text, low[key])
+        return
+    assert found == want, (found, want)
+
+
+def check_readings(drawn, arms):
+    """At a pointer all lines of a chart are read at one place."""
+    for figure, reading, saved in zip(drawn["figures"], drawn["readings"], drawn["saved"]):
+        assert not saved["error"] and not saved["variables"] and saved["elements"] >= 0.8 * saved["from"], saved
+        assert saved["button"] == "save as SVG"
+        if reading is None:
+            continue
+        assert not reading["left"] and reading["rows"], figure["caption"]
+        for name, label, value, *rest in reading["rows"]:
+            series = next(s for s in figure["series"] if s["arm"] == name)
+            titles = [t["title"] for t in series["points"] if " at %.7g: " % reading["x"] in t["title"]]
+            if series["points"]:
+                assert titles and " at %.7g: %s" % (reading["x"], value) in titles[0] and titles[0].startswith(label), (titles, reading)
+                assert rest[0] in titles[0], (rest, titles)
+            if figure["caption"].startswith("Perplexity"):
+                row = next(r for a in arms if a["name"] == name for r in a["results"]
+                           if r["length"] == reading["x"] and figure["heading"].endswith(": " + r["protocol"]))
+                shows("bits per byte at the pointer", rest[1].partition(" ")[0], row["bits_per_byte"])
+        if not figure["caption"].startswith(("Loss by", "Training")):
+            shown = [s["arm"] for s in figure["series"] if any(" at %.7g: " % reading["x"] in t["title"] for t in s["points"])]
+            assert sorted(shown) == sorted(r[0] for r in reading["rows"]), (shown, reading)
+
+
+def check_looks(drawn, arms):
+    """An arm and what tests its weights have one colour; methods differ in dashes, and have the same for every arm."""
+    looks = {s["arm"]: s["look"] for f in drawn["figures"] for s in f["series"] if len(s["look"]) > 1}
+    for a in arms:
+        if a["name"] in looks and a["from"]:
+            assert looks[a["name"]][1] == looks[a["from"]][1] and looks[a["name"]][2] != "d0", looks
+        elif a["name"] in looks:
+            assert looks[a["name"]][2] == "d0", looks
+    assert len({tuple(v) for v in looks.values()}) == len(looks), looks
+    for family in ("mamba", "retnet"):
+        assert len({v[1] for k, v in looks.items() if k.startswith(family)}) <= 1, looks
+
+
+def check_figures(drawn, results, timing, hidden=()):
     arms, labels = results["arms"], {a["name"]: a["label"] for a in results["arms"]}
-    figures = {}
-    for f in drawn["figures"]:
+    figures, lengths = {}, {a.get("trained_length", TRAINED) for a in arms}
+    trained = TRAINED if lengths == {TRAINED} else None
+    for f in drawn:
         assert (f["heading"], f["caption"]) not in figures
         figures[f["heading"], f["caption"]] = f
     protocols = list(dict.fromkeys(r["protocol"] for r in arms[0]["results"]))
@@ -294,27 +491,42 @@ def check_figures(drawn, results, timing):
         assert (heading, caption) in figures, "no chart `%s` below `%s`" % (caption, heading)
         return figures.pop((heading, caption))
 
+    def take_lines(heading, caption, *rest, **more):
+        figure = take(heading, caption)
+        check_lines(figure, *rest, **dict(dict(trained=trained), **more))
+        shared.setdefault((heading, caption.partition(",")[0]), []).append(figure)
+
+    shared = {}
+    chance = max((100 * r.get("chance", 0) for a in arms for r in a["results"]), default=0) or None
     for index, (title, group) in enumerate(groups(arms)):
         rest = title + ("" if index == 0 else " and methods at test time")
         for p in protocols:
             def of(key, scale=1, list_name="results", protocol=p):
                 return {a["name"]: column(a[list_name], protocol, key, scale) for a in group}
             if judged:
-                check_lines(take("Right answers against length", "Right answers, " + rest), of("accuracy", 100), False, labels)
+                take_lines("Right answers against length", "Right answers, " + rest, of("accuracy", 100), False, labels, bound=chance)
             else:
                 heading = "Perplexity against length: " + p
-                check_lines(take(heading, "Perplexity, " + rest), of("ppl"), True, labels)
+                take_lines(heading, "Perplexity, " + rest, of("ppl"), True, labels)
                 bars = {a["name"]: {r["length"]: (r["excess"], r["excess_min"], r["excess_max"]) for r in a["results"]
                                     if r["protocol"] == p} for a in group}
-                check_bars(take(heading, "Excess over the flat tail, " + title), [l for l in LENGTHS if l > TRAINED], bars, labels)
+                check_bars(take(heading, "Excess over the flat tail, " + title), [l for l in LENGTHS if l > min(lengths)], bars, labels)
             lines = {a["name"]: joined(next((x for x in a["positions"] if x["protocol"] == p), dict(first=[], end=[], loss=[])))
                      for a in group}
-            check_lines(take("Loss by position: " + p, "Loss by position, " + rest), lines, False, labels, markers=False)
+            take_lines("Loss by position: " + p, "Loss by position, " + rest, lines, False, labels, markers=False)
         for caption, key, scale, log in (("Resolution, ", "R_head", 100, True), ("Monotonicity M, ", "M_head", 1, False)):
-            check_lines(take("Attention resolution", caption + rest), of(key, scale, "resolution", None), log, labels)
-    for caption, key, scale in (("Throughput", "tokens_per_second", 1), ("Memory", "bytes", 1e-6)):
-        lines = {t["name"]: column(t["results"], protocols[0], key, scale, spread=False) for t in timing["arms"]}
-        check_lines(take("What testing costs", caption), lines, True, labels)
+            take_lines("Attention resolution", caption + rest, of(key, scale, "resolution", None), log, labels)
+        for caption, key, scale in (("Throughput", "tokens_per_second", 1), ("Memory", "bytes", 1e-6)):
+            names = [a["name"] for a in group]
+            lines = {t["name"]: column(t["results"], protocols[0], key, scale, spread=False) for t in timing["arms"] if t["name"] in names}
+            take_lines("What testing costs", caption + ", " + rest, dict(sorted(lines.items(), key=lambda l: names.index(l[0]))), True, labels)
+    curves = {a["name"]: list(zip(*(a["training"][k] for k in ("step", "loss", "loss_min", "loss_max"))))
+              for a in arms if a.get("training", {}).get("step")}
+    check_lines(take("Learning curves", "Training loss"), curves, False, labels, markers=False, x_log=False, trained=None)
+    if trained is None:
+        check_heats(take, arms, protocols[0])
+    for what, several in shared.items():
+        check_scale(what, several, hidden)
     assert not figures, "charts that nothing was compared with: %s" % list(figures)
 
 
@@ -327,8 +539,8 @@ def check_cell(what, cell, value, half=None, small=()):
     shows(what, text, value)
     if half is not None:
         same(what + ", half the range", float(rest), half, 0.5001 * 10.0 ** -len(text.partition(".")[2]))
-    shown = re.findall(r"[^, ]+", cell["small"] or "")
-    assert len(shown) == len([s for s in small if finite(s)]), (what, cell)
+    shown, small = re.findall(r"[^, ]+", cell["small"] or ""), [s for s in small if finite(s)]
+    assert len(shown) == len(small), (what, cell)
     for text, value in zip(shown, small):
         shows(what + ", below", text, value)
 
@@ -349,7 +561,7 @@ def check_tables(drawn, results, timing):
                               "training, s": cost["training"]["seconds"], "its memory, MB": 1e-6 * cost["training"]["peak_bytes"],
                               "testing, s": cost["evaluation"]["seconds"]}
                     if name == "settings":
-                        assert cell["text"].split() == ["%s=%s" % s for s in arm["settings"].items()], cell
+                        assert cell["text"].split() == ["%s=%s" % s for s in arm["settings"].items() if s[0] != "label"], cell
                     else:
                         check_cell(what, cell, values[name])
                 elif title.startswith("100 R"):
@@ -372,7 +584,8 @@ def check_tables(drawn, results, timing):
                     else:
                         r = found[0]
                         half = (r["ppl_max"] - r["ppl_min"]) / 2 if finite(r["ppl"]) else None
-                        check_cell(what, cell, r["ppl"], half, (r["excess"],))
+                        cell = dict(cell, small=(cell["small"] or "").replace(" bpb", ""))
+                        check_cell(what, cell, r["ppl"], half, (r["excess"], r["bits_per_byte"]))
     titles = [t["title"] or "" for t in drawn["tables"]]
     protocols = list(dict.fromkeys(r["protocol"] for r in arms[0]["results"]))
     assert len(titles) == len(protocols) + 2 and all(any(t.endswith(": " + p) for t in titles) for p in protocols), titles
@@ -394,15 +607,61 @@ def check_csv(path, results):
     assert next(rows, None) is None
 
 
+def check_paper(study, results):
+    """Tables of LaTeX and Markdown: every cell against the results, the best of a column bold."""
+    measures = {"Perplexity": ("ppl", 1), "Loss in nats per token": ("loss", 1), "Bits per byte": ("bits_per_byte", 1),
+                "Excess over the flat tail in nats per token": ("excess", 1), "Right answers in percent": ("accuracy", 100),
+                "Samples with no wrong answer in percent": ("exact", 100)}
+    for ending, title, row in (("tex", r"\\caption\{(.*) \((.*)\), by", r"(.*\S) \\\\"), ("md", r"\*\*(.*) \((.*)\)\*\*, by", r"\| (.*) \|")):
+        tables, lengths = {}, None
+        for line in open(study + "." + ending):
+            if found := re.match(title, line):
+                rows = tables[found[1], found[2]] = []
+            elif found := re.match(row, line):
+                cells = re.split(r" & " if ending == "tex" else r" \| ", found[1])
+                if cells[0] == "arm":
+                    assert [int(c) for c in cells[1:]] == LENGTHS
+                else:
+                    rows.append(cells)
+        for (name, protocol), rows in tables.items():
+            key, scale = measures[name]
+            assert [r[0].replace("\\", "") for r in rows] == [a["label"] for a in results["arms"]], rows
+            for i, length in enumerate(LENGTHS):
+                bold = []
+                for cells, arm in zip(rows, results["arms"]):
+                    found = [r for r in arm["results"] if (r["length"], r["protocol"]) == (length, protocol)]
+                    value = found[0][key] if found else None
+                    if not finite(value):
+                        assert cells[1 + i] in ("-", "--"), cells
+                        continue
+                    text = re.sub(r"[$*{}]|\\mathbf", "", cells[1 + i])
+                    bold += [value] * ("bf" in cells[1 + i] or "**" in cells[1 + i])
+                    mean, _, half = re.sub(r"\\pm", "\u00b1", text).partition(" \u00b1 ")
+                    shows("%s, %s at %d" % (name, arm["name"], length), mean, scale * value)
+                    if key + "_max" in found[0]:
+                        shows(name, half, scale * (found[0][key + "_max"] - found[0][key + "_min"]) / 2)
+                values = [r[key] for a in results["arms"] for r in a["results"]
+                          if (r["length"], r["protocol"]) == (length, protocol) and finite(r[key])]
+                assert not values or bold == [(max if scale == 100 else min)(values)], (name, length, bold)
+        protocols = {r["protocol"] for r in results["arms"][0]["results"]}
+        assert len(tables) == len(protocols) * (2 if "accuracy" in results["arms"][0]["results"][0] else 4), list(tables)
+
+
 def compare(study, dom):
     match = re.search(r'data-drawn="([^"]*)"', open(dom).read())
     assert match, "the page's script did not run to its end"
     drawn = json.loads(html.unescape(match[1]))
     results, timing = json.load(open(study + "/results.json")), json.load(open(study + "/timing.json"))
     assert drawn["problems"] == [], drawn["problems"]
-    check_figures(drawn, results, timing)
+    check_figures(drawn["figures"], results, timing)
+    check_figures(drawn["rest"], results, timing, hidden={"alibi"})  # without one arm, drawn by the script
+    check_finding(drawn["finding"], results["arms"], results["arms"][0]["results"][0]["protocol"])
+    check_readings(drawn, results["arms"])
+    check_looks(drawn, results["arms"])
+    assert drawn["contents"] == [[h, h] for h in drawn["headings"]] and len(drawn["contents"]) > 5, drawn["contents"]
     check_tables(drawn, results, timing)
     check_csv(study + "/results.csv", results)
+    check_paper(study, results)
     before, after, others = drawn["hiding"]
     assert before > 0 and after == 0 and others > 0, drawn["hiding"]
     first = drawn["tables"][0]

@@ -165,10 +165,46 @@ static void test_certain_targets(void **state) {
         }
 }
 
+/* Many small shares beside a large one: 60,000 words of 4e-8 each are not lost in f32. */
+static void test_large_vocabulary(void **state) {
+    (void)state;
+    enum { MANY = 60000 };
+    ls_ctx ctx = ls_ctx_default();
+    ls_parameters *store;
+    ls_program *p = NULL;
+    expect(&ctx, ls_parameters_new(&ctx, LS_F32, &store));
+    for (int pass = 0; pass < 2; pass++) {
+        ls_program_options options = {.type = LS_F32, .batch = 1, .length = 1};
+        expect(&ctx, ls_program_new(&ctx, &options, store, &p));
+        ls_tensor *x = ls_input(p, "x", LS_F32, LS_DIMS(1, 1, 1), false);
+        ls_tensor *w = ls_param(p, "w", LS_DIMS(MANY, 1), ls_init_normal(1));
+        ls_tensor *targets = ls_input(p, "targets", LS_I32, LS_DIMS(1, 1), false);
+        ls_tensor *weights = ls_input(p, "weights", LS_F32, LS_DIMS(1, 1), false);
+        ls_keep(p, "loss", ls_linear_cross_entropy(p, x, w, NULL, targets, weights, 0, 0));
+        if (pass == 1) break;
+        ls_program_free(p);
+        expect(&ctx, ls_parameters_seal(store, 5, false));
+    }
+    expect(&ctx, ls_program_finish(p));
+    const float small = -17.0f;
+    float *w = ls_parameter_master(store, ls_parameters_find(store, "w"));
+    for (int v = 0; v < MANY; v++) w[v] = v == 0 ? 0 : small;
+    ls_parameters_round(store);
+    put(ls_program_find(p, "x"), 0, 1);
+    put(ls_program_find(p, "targets"), 0, 1);
+    put(ls_program_find(p, "weights"), 0, 1);
+    expect(&ctx, ls_program_run(p, NULL, 0, 0));
+    const double want = log1p((MANY - 1) * exp((double)small)) - (double)small;
+    assert_true(fabs(get(ls_program_find(p, "loss"), 0) - want) < 2e-5);
+    ls_program_free(p);
+    ls_parameters_free(store);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cross_entropy),
         cmocka_unit_test(test_certain_targets),
+        cmocka_unit_test(test_large_vocabulary),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -181,7 +181,7 @@ static void test_split(void **state) {
     bool chosen[60];
     for (int pass = 0; pass < 2; pass++) {
         int test = 0, long_test = 0;
-        assert_int_equal(ls_corpus_split(&ctx, corpus, 0.1), LS_OK);
+        assert_int_equal(ls_corpus_split(&ctx, corpus, (ls_corpus_shares){0.1, 0}), LS_OK);
         for (;;) {
             assert_int_equal(ls_corpus_next(&ctx, corpus, &document), LS_OK);
             if (document.text == NULL) break;
@@ -195,9 +195,9 @@ static void test_split(void **state) {
         assert_int_equal(test, 1 + 2 + 3); /* 6 of 200 kB, 24 of 5 kB, 30 of 500 bytes */
         assert_int_equal(long_test, 1);
     }
-    assert_int_equal(ls_corpus_split(&ctx, corpus, 0.7), LS_EUSE);
+    assert_int_equal(ls_corpus_split(&ctx, corpus, (ls_corpus_shares){0.7, 0}), LS_EUSE);
     ctx.error = (ls_error){0};
-    assert_int_equal(ls_corpus_split(&ctx, corpus, 0), LS_OK);
+    assert_int_equal(ls_corpus_split(&ctx, corpus, (ls_corpus_shares){0, 0}), LS_OK);
     assert_int_equal(ls_corpus_next(&ctx, corpus, &document), LS_OK);
     assert_false(document.test);
     ls_corpus_free(&ctx, corpus);
@@ -209,7 +209,7 @@ static void test_split(void **state) {
     fixture_file("pair/b", text, sizeof text);
     assert_int_equal(ls_corpus_open(&ctx, fixture_path("pair"), LS_CORPUS_AUTO, "text", &corpus),
                      LS_OK);
-    assert_int_equal(ls_corpus_split(&ctx, corpus, 0.5), LS_OK);
+    assert_int_equal(ls_corpus_split(&ctx, corpus, (ls_corpus_shares){0.5, 0}), LS_OK);
     int test = 0;
     for (int i = 0; i < 2; i++) {
         assert_int_equal(ls_corpus_next(&ctx, corpus, &document), LS_OK);
@@ -219,13 +219,69 @@ static void test_split(void **state) {
     ls_corpus_free(&ctx, corpus);
 }
 
+/* Validation documents are others than those of the test, which do not depend on them. */
+static void test_validation(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    ls_corpus *corpus;
+    ls_document document;
+    bool alone[60] = {false};
+    make_documents("held", 60);
+    assert_int_equal(ls_corpus_open(&ctx, fixture_path("held"), LS_CORPUS_AUTO, "text", &corpus),
+                     LS_OK);
+    for (int pass = 0; pass < 2; pass++) {
+        int test = 0, validation = 0, long_validation = 0;
+        assert_int_equal(ls_corpus_split(&ctx, corpus, (ls_corpus_shares){0.1, pass * 0.1}), LS_OK);
+        for (;;) {
+            assert_int_equal(ls_corpus_next(&ctx, corpus, &document), LS_OK);
+            if (document.text == NULL) break;
+            assert_false(document.test && document.validation);
+            test += document.test;
+            validation += document.validation;
+            long_validation += document.validation && document.length > 65536;
+            if (pass == 0) alone[document.index] = document.test;
+            assert_int_equal(alone[document.index], document.test);
+        }
+        assert_int_equal(test, 1 + 2 + 3);
+        assert_int_equal(validation, pass * test);
+        assert_int_equal(long_validation, pass);
+    }
+    assert_int_equal(ls_corpus_split(&ctx, corpus, (ls_corpus_shares){0, 0.6}), LS_EUSE);
+    ls_corpus_free(&ctx, corpus);
+}
+
+/* A lone document has three parts, in order, which join to the whole. */
+static void test_cut_thrice(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    ls_corpus *corpus;
+    ls_document document;
+    char text[1000], joined[1001] = "";
+    for (int i = 0; i < 100; i++) memcpy(text + 10 * i, "012345678\n", 10);
+    const char *path = fixture_file("thrice.txt", text, sizeof text);
+    assert_int_equal(ls_corpus_open(&ctx, path, LS_CORPUS_AUTO, "text", &corpus), LS_OK);
+    assert_int_equal(ls_corpus_split(&ctx, corpus, (ls_corpus_shares){0.2, 0.25}), LS_OK);
+    static const size_t lengths[] = {610, 200, 190};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(ls_corpus_next(&ctx, corpus, &document), LS_OK);
+        assert_int_equal(document.validation, i == 1);
+        assert_int_equal(document.test, i == 2);
+        assert_int_equal(document.length, lengths[i]);
+        strncat(joined, document.text, document.length);
+    }
+    assert_memory_equal(joined, text, sizeof text);
+    assert_int_equal(ls_corpus_next(&ctx, corpus, &document), LS_OK);
+    assert_null(document.text);
+    ls_corpus_free(&ctx, corpus);
+}
+
 /* A single document is cut at a line; its parts join to the whole. */
 static void cut_alone(const char *path, const char *text, size_t head) {
     ls_ctx ctx = ls_ctx_default();
     ls_corpus *corpus;
     ls_document document;
     assert_int_equal(ls_corpus_open(&ctx, path, LS_CORPUS_AUTO, "text", &corpus), LS_OK);
-    assert_int_equal(ls_corpus_split(&ctx, corpus, 0.2), LS_OK);
+    assert_int_equal(ls_corpus_split(&ctx, corpus, (ls_corpus_shares){0.2, 0}), LS_OK);
     assert_int_equal(ls_corpus_next(&ctx, corpus, &document), LS_OK);
     assert_int_equal(document.length, head);
     assert_false(document.test);
@@ -250,7 +306,7 @@ static void test_cut(void **state) {
     ls_corpus *corpus;
     assert_int_equal(
         ls_corpus_open(&ctx, fixture_text("void.txt", ""), LS_CORPUS_AUTO, "text", &corpus), LS_OK);
-    assert_int_equal(ls_corpus_split(&ctx, corpus, 0.2), LS_EINPUT);
+    assert_int_equal(ls_corpus_split(&ctx, corpus, (ls_corpus_shares){0.2, 0}), LS_EINPUT);
     assert_non_null(strstr(ctx.error.message, "holds no text"));
     ls_corpus_free(&ctx, corpus);
 }
@@ -266,7 +322,7 @@ static void test_default(void **state) {
         print_message("skipped: perl-doc is not installed\n");
         skip();
     }
-    assert_int_equal(ls_corpus_split(&ctx, corpus, 0.1), LS_OK);
+    assert_int_equal(ls_corpus_split(&ctx, corpus, (ls_corpus_shares){0.1, 0}), LS_OK);
     int documents = 0, test = 0, long_test = 0;
     for (;;) {
         assert_int_equal(ls_corpus_next(&ctx, corpus, &document), LS_OK);
@@ -285,7 +341,7 @@ static ls_status everything(ls_ctx *ctx, void *user) {
     ls_corpus *corpus;
     ls_document document;
     LS_TRY(ls_corpus_open(ctx, user, LS_CORPUS_AUTO, "text", &corpus));
-    ls_status status = ls_corpus_split(ctx, corpus, 0.3);
+    ls_status status = ls_corpus_split(ctx, corpus, (ls_corpus_shares){0.3, 0});
     while (status == LS_OK) {
         status = ls_corpus_next(ctx, corpus, &document);
         if (status == LS_OK && document.text == NULL) break;
@@ -305,10 +361,11 @@ static void test_allocation_failures(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text),    cmocka_unit_test(test_zstd),
-        cmocka_unit_test(test_folder),  cmocka_unit_test(test_jsonl),
-        cmocka_unit_test(test_split),   cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_default), cmocka_unit_test(test_allocation_failures),
+        cmocka_unit_test(test_text),       cmocka_unit_test(test_zstd),
+        cmocka_unit_test(test_folder),     cmocka_unit_test(test_jsonl),
+        cmocka_unit_test(test_split),      cmocka_unit_test(test_validation),
+        cmocka_unit_test(test_cut_thrice), cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_default),    cmocka_unit_test(test_allocation_failures),
     };
     return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
 }

@@ -10,6 +10,7 @@
 
 #include "data/token_file.h"
 #include "data/tokenizer.h"
+#include "model/gguf_write.h"
 #include "model/safetensors.h"
 #include "train_fixture.h"
 
@@ -171,16 +172,57 @@ static void test_checkpoints(void **state) {
     fixture_close(&f, true);
 }
 
+enum { VALUES = 2000 };
+
+static ls_status write_plain(ls_ctx *ctx, const char *path, const float *values) {
+    return ls_file_write(ctx, path, values, VALUES * sizeof *values);
+}
+
+static ls_status write_tensors(ls_ctx *ctx, const char *path, const float *values) {
+    const ls_safetensor_source source = {"a", LS_STORED_F32, 1, (const int64_t[]){VALUES}, values};
+    return ls_safetensors_write(ctx, path, &source, 1, NULL, 0);
+}
+
+static ls_status write_gguf(ls_ctx *ctx, const char *path, const float *values) {
+    const int64_t dim[] = {VALUES};
+    ls_gguf_writer *w;
+    LS_TRY(ls_gguf_writer_new(ctx, path, &w));
+    ls_gguf_put_u32(w, "general.alignment", LS_GGUF_ALIGNMENT);
+    ls_gguf_declare(w, "a", LS_GGML_F32, 1, dim);
+    ls_gguf_append(w, values, VALUES);
+    return ls_gguf_finish(w);
+}
+
+typedef ls_status (*write_one)(ls_ctx *ctx, const char *path, const float *values);
+
+static void expect_whole(ls_ctx *ctx, const char *path, const char *const alone[2]) {
+    ls_text read = {0}, each[2] = {{0}, {0}};
+    assert_int_equal(ls_file_read(ctx, path, 1 << 20, &read), LS_OK);
+    bool same = false;
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(ls_file_read(ctx, alone[k], 1 << 20, &each[k]), LS_OK);
+        same = same || (each[k].length == read.length &&
+                        memcmp(each[k].bytes, read.bytes, read.length) == 0);
+        ls_text_clear(ctx, &each[k]);
+        unlink(alone[k]);
+    }
+    assert_true(same);
+    ls_text_clear(ctx, &read);
+}
+
 /* Two processes write one file again and again: neither fails, one of both stands there, whole. What
  * a killed one left is cleared, what another holds is not. */
-static void test_two_writers(void **state) {
-    (void)state;
-    enum { TIMES = 200, LENGTH = 5000 };
-    static char text[2][LENGTH];
+static void two_writers(write_one write) {
+    enum { TIMES = 200 };
+    static float values[2][VALUES];
     ls_ctx ctx = ls_ctx_default();
     char folder[] = "/tmp/longshot-durable-XXXXXX", path[BYTES], left[BYTES], held[BYTES];
+    char first[BYTES], second[BYTES];
+    const char *const alone[2] = {first, second};
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/file", folder);
+    snprintf(first, sizeof first, "%s/first", folder);
+    snprintf(second, sizeof second, "%s/second", folder);
     snprintf(left, sizeof left, "%s/file.4711-0.tmp", folder);
     snprintf(held, sizeof held, "%s/file.4712-0.tmp", folder);
     assert_true(close(open(left, O_CREAT | O_WRONLY, 0666)) == 0);
@@ -188,11 +230,12 @@ static void test_two_writers(void **state) {
     assert_int_equal(flock(lock, LOCK_EX), 0);
     pid_t child[2];
     for (int k = 0; k < 2; k++) {
-        memset(text[k], 'a' + k, LENGTH);
+        for (int i = 0; i < VALUES; i++) values[k][i] = (float)(k + 1);
+        assert_int_equal(write(&ctx, alone[k], values[k]), LS_OK);
         child[k] = fork();
         if (child[k] != 0) continue;
         for (int i = 0; i < TIMES; i++)
-            if (ls_file_write(&ctx, path, text[k], LENGTH) != LS_OK) _exit(1);
+            if (write(&ctx, path, values[k]) != LS_OK) _exit(1);
         _exit(0);
     }
     for (int k = 0; k < 2; k++) {
@@ -200,11 +243,7 @@ static void test_two_writers(void **state) {
         assert_int_equal(waitpid(child[k], &status, 0), child[k]);
         assert_int_equal(status, 0);
     }
-    ls_text read = {0};
-    assert_int_equal(ls_file_read(&ctx, path, LENGTH, &read), LS_OK);
-    assert_int_equal(read.length, LENGTH);
-    assert_memory_equal(read.bytes, text[read.bytes[0] == 'b'], LENGTH);
-    ls_text_clear(&ctx, &read);
+    expect_whole(&ctx, path, alone);
     char **names;
     size_t files;
     assert_int_equal(ls_folder_list(&ctx, folder, &names, &files), LS_OK);
@@ -214,6 +253,13 @@ static void test_two_writers(void **state) {
     ls_names_free(&ctx, names, files);
     close(lock);
     assert_int_equal(ls_folder_remove(&ctx, folder), LS_OK);
+}
+
+static void test_two_writers(void **state) {
+    (void)state;
+    two_writers(write_plain);
+    two_writers(write_tensors);
+    two_writers(write_gguf);
 }
 
 int main(void) {

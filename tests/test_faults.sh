@@ -9,6 +9,7 @@ sample=8
 [ -z "${LONGSHOT_TEST_BRIEF:-}" ] || sample=3
 "$tools/drive_faults" "$1" "$tools/faults_preload.so" sample=$sample train resume eval report
 "$tools/drive_faults" "$1" "$tools/faults_preload.so" sample=4 study
+"$tools/drive_faults" "$1" "$tools/faults_preload.so" stops=1 study # while jobs are started
 "$tools/drive_power" "$1" "$tools/faults_preload.so" sample=$sample chances=1 train
 if "$tools/drive_power" "$1" "$tools/faults_preload.so" sample=2 chances=1 unsynced=1 train >/dev/null; then
     echo "FAILED: a program that never calls fsync would pass" >&2

@@ -15,14 +15,16 @@ if [ -z "$browser" ]; then
     exit 77
 fi
 browse() {
-    timeout 120 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$scratch/profile" "$@" 2>browser.log ||
+    timeout 120 "$browser" --headless --no-sandbox --disable-gpu --enable-logging=stderr --user-data-dir="$scratch/profile" "$@" 2>browser.log ||
         { tail -n 5 browser.log >&2; fail "the browser failed"; }
     if grep -i "uncaught\|syntaxerror" browser.log; then fail "script errors"; fi
 }
 
 python3 "$source/tests/report_page.py" make .
-for study in text task; do
+for study in text task lengths; do
     "$program" report $study >/dev/null
+    "$program" report $study to=latex >$study.tex
+    "$program" report $study to=markdown >$study.md
     python3 "$source/tests/report_page.py" open $study/report.html $study.html
     browse --window-size=390,900 --dump-dom "file://$scratch/$study.html" >$study.dom
     python3 "$source/tests/report_page.py" compare $study $study.dom || fail "the page of the study $study"

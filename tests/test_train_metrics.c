@@ -40,7 +40,7 @@ static void rows_are_cut_back(void **state) {
     ls_ctx ctx = ls_ctx_default();
     ls_metrics *metrics;
     ls_text whole_jsonl = {0}, whole_csv = {0}, text = {0};
-    assert_int_equal(ls_metrics_open(&ctx, folder, 0, 0, &metrics), LS_OK);
+    assert_int_equal(ls_metrics_open(&ctx, folder, 0, 0, false, &metrics), LS_OK);
     int64_t before = ctx.allocations;
     add_rows(&ctx, metrics, 1, 12);
     assert_int_equal(ctx.allocations, before);
@@ -66,7 +66,7 @@ static void rows_are_cut_back(void **state) {
         size_t keep = whole_csv.length - cut;
         if (keep < (size_t)(strstr(whole_csv.bytes, "\n8,") - whole_csv.bytes)) break;
         assert_int_equal(ls_file_write(&ctx, path, whole_csv.bytes, keep), LS_OK);
-        assert_int_equal(ls_metrics_open(&ctx, folder, 7, 0, &metrics), LS_OK);
+        assert_int_equal(ls_metrics_open(&ctx, folder, 7, 0, false, &metrics), LS_OK);
         add_rows(&ctx, metrics, 8, 12);
         assert_int_equal(ls_metrics_close(&ctx, metrics), LS_OK);
         read_file(&ctx, "metrics.csv", &text);
@@ -76,13 +76,13 @@ static void rows_are_cut_back(void **state) {
     }
 
     /* back to 5 while it runs, and from the start: nothing of the old remains */
-    assert_int_equal(ls_metrics_open(&ctx, folder, 12, 0, &metrics), LS_OK);
+    assert_int_equal(ls_metrics_open(&ctx, folder, 12, 0, false, &metrics), LS_OK);
     assert_int_equal(ls_metrics_rewind(&ctx, metrics, 5), LS_OK);
     add_rows(&ctx, metrics, 6, 12);
     assert_int_equal(ls_metrics_close(&ctx, metrics), LS_OK);
     read_file(&ctx, "metrics.csv", &text);
     assert_string_equal(text.bytes, whole_csv.bytes);
-    assert_int_equal(ls_metrics_open(&ctx, folder, 0, 0, &metrics), LS_OK);
+    assert_int_equal(ls_metrics_open(&ctx, folder, 0, 0, false, &metrics), LS_OK);
     assert_int_equal(ls_metrics_close(&ctx, metrics), LS_OK);
     read_file(&ctx, "metrics.csv", &text);
     assert_int_equal(strcspn(text.bytes, "\n") + 1, text.length);

@@ -1,6 +1,8 @@
 /* The parts of training one by one: schedules, AdamW, clipping, the guard. */
 #include "train_fixture.h"
 
+#include "train/validation.h"
+
 static void close_to(double value, double wanted, double tolerance) {
     if (!(fabs(value - wanted) <= tolerance * fmax(1, fabs(wanted))))
         fail_msg("%.17g in place of %.17g", value, wanted);
@@ -264,6 +266,38 @@ static void guard_survives_saving(void **state) {
     }
 }
 
+static void the_best_is_kept_and_read_with_care(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    ls_best best = {0}, read;
+    assert_false(ls_best_take(&best, 5, NAN));
+    assert_int_equal(best.stale, 1);
+    assert_true(ls_best_take(&best, 10, 2.5));
+    assert_false(ls_best_take(&best, 15, 2.5)); /* no better is not better */
+    assert_false(ls_best_take(&best, 20, INFINITY));
+    assert_int_equal(best.stale, 2);
+    assert_int_equal(best.step, 10);
+    json_t *json = ls_best_save(&best);
+    assert_int_equal(ls_best_load(&ctx, json, "x", 20, &read), LS_OK);
+    assert_true(read.step == 10 && read.loss == 2.5 && read.stale == 2);
+    static const char *const wrong[] = {"{}",
+                                        "[]",
+                                        "{\"step\": 21, \"loss\": 1.0, \"stale\": 0}",
+                                        "{\"step\": -1, \"loss\": 1.0, \"stale\": 0}",
+                                        "{\"step\": 10, \"loss\": \"1\", \"stale\": 0}",
+                                        "{\"step\": 10, \"loss\": 1e308, \"stale\": 0}",
+                                        "{\"step\": 10, \"loss\": 1.0, \"stale\": 11}",
+                                        "{\"step\": 10, \"loss\": 1.0, \"stale\": -1}"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        json_t *other = json_loads(wrong[i], 0, NULL);
+        ctx.error = (ls_error){0};
+        assert_non_null(other);
+        assert_int_equal(ls_best_load(&ctx, other, "x", 20, &read), LS_EINPUT);
+        json_decref(other);
+    }
+    json_decref(json);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(schedules_have_their_values),
@@ -272,6 +306,7 @@ int main(void) {
         cmocka_unit_test(norm_sees_what_is_not_finite),
         cmocka_unit_test(guard_rejects_what_it_should),
         cmocka_unit_test(guard_survives_saving),
+        cmocka_unit_test(the_best_is_kept_and_read_with_care),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

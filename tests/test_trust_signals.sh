@@ -1,6 +1,6 @@
 #!/bin/sh
 # A signal is heeded within a second wherever nothing has to be kept first, with the documented exit code: while a
-# corpus is read, a tokenizer learnt, a text tokenised, a study begun, something measured. A pipe in place of any file
+# corpus is read, a tokenizer learnt, a text tokenised, a study begun, its jobs started, something measured. A pipe in place of any file
 # is refused.
 # Tier: slow.
 set -u
@@ -77,6 +77,48 @@ json.dump({"format": "longshot-study-1", "study": "s", "title": "t", "about": ""
            "command": "c", "trained_length": 16, "machine": {}, "settings": {}, "arms": arms}, open("many/results.json", "w"))
 P
 heed "report" "" "$program" report many
+
+# a study that starts one short job after another, stopped at many moments: whenever it is, no job is taken for a
+# failed one, none goes on, and the same command makes the same results
+head -c 4000 words.txt >starts.txt
+cat >starts.yaml <<Y
+model: {layers: 1, width: 16, length: 16}
+data: {corpus: starts.txt}
+train: {steps: 1, batch: 2}
+eval: {protocol: nonoverlap, lengths: [16], tokens: 64}
+jobs: 2
+arms:
+  a: {train.lr: 1e-3}
+  b: {train.lr: 2e-3}
+  c: {train.lr: 3e-3}
+  d: {train.lr: 4e-3}
+Y
+"$program" study starts.yaml out="$scratch/starts" --quiet >/dev/null 2>err.txt || fail "a study: $(cat err.txt)"
+mv starts undisturbed
+delay=0
+while [ $delay -lt 400 ]; do
+    "$program" study starts.yaml out="$scratch/starts" --quiet >/dev/null 2>err.txt &
+    job=$!
+    sleep "0.$(printf %03d $delay)"
+    start=$(date +%s%N)
+    kill -TERM $job 2>/dev/null
+    wait $job
+    code=$?
+    took=$((($(date +%s%N) - start) / 1000000))
+    case $code in
+    0 | 75) ;;
+    143) [ $delay -lt 50 ] || fail "a study after $delay ms: killed" ;; # it did not yet take signals
+    *) fail "a study, stopped after $delay ms: left with $code: $(cat err.txt)" ;;
+    esac
+    [ $took -lt ${LONGSHOT_TEST_HEED:-1000} ] || fail "a study, stopped after $delay ms: took $took ms"
+    ! pgrep -f "out=$scratch/starts/" >/dev/null || fail "a study, stopped after $delay ms: jobs go on"
+    [ $delay -ne 150 ] && [ $delay -ne 375 ] || {
+        "$program" study starts.yaml out="$scratch/starts" --quiet >/dev/null 2>err.txt || fail "going on: $(cat err.txt)"
+        cmp starts/results.json undisturbed/results.json || fail "a stopped study has other results"
+        rm -r starts
+    }
+    delay=$((delay + 75))
+done
 
 # a pipe in place of any file: an error, never a wait
 pipe() { # FILE COMMAND...

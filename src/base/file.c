@@ -176,20 +176,9 @@ ls_status ls_path_rename(ls_ctx *ctx, const char *from, const char *to) {
 }
 
 ls_status ls_file_write(ls_ctx *ctx, const char *path, const void *bytes, size_t length) {
-    char temporary[PATH_BYTES];
-    FILE *file;
-    LS_TRY(ls_temporaries_sweep_beside(ctx, path));
-    LS_TRY(ls_temporary_file(ctx, path, temporary, sizeof temporary, &file));
-    const int lock = dup(fileno(file)); /* held until it has its name */
-    ls_status status = ls_file_put(ctx, file, temporary, bytes, length);
-    if (status == LS_OK)
-        status = ls_file_finish(ctx, file, temporary);
-    else
-        fclose(file);
-    if (status == LS_OK) status = ls_path_rename(ctx, temporary, path);
-    if (status != LS_OK) unlink(temporary); /* where it still has this name */
-    if (lock >= 0) close(lock);
-    return status;
+    ls_replacement r;
+    LS_TRY(ls_replacement_begin(ctx, path, &r));
+    return ls_replacement_end(ctx, path, &r, ls_file_put(ctx, r.file, r.name, bytes, length));
 }
 
 ls_status ls_folder_make(ls_ctx *ctx, const char *path) {

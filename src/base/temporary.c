@@ -22,7 +22,7 @@ static bool hold(int fd) {
     struct stat about;
     while (flock(fd, LOCK_EX) != 0)
         if (errno != EINTR) return true; /* a file system without locks: it is never swept there */
-    return fstat(fd, &about) == 0 && about.st_nlink > 0;
+    return fstat(fd, &about) != 0 || about.st_nlink > 0;
 }
 
 static ls_status make_held(ls_ctx *ctx, const char *path, bool folder, char *name, size_t bytes,
@@ -54,6 +54,26 @@ ls_status ls_temporary_file(ls_ctx *ctx, const char *path, char *name, size_t by
 
 ls_status ls_temporary_folder(ls_ctx *ctx, const char *path, char *name, size_t bytes, int *lock) {
     return make_held(ctx, path, true, name, bytes, lock);
+}
+
+ls_status ls_replacement_begin(ls_ctx *ctx, const char *path, ls_replacement *out) {
+    out->file = NULL;
+    LS_TRY(ls_temporaries_sweep_beside(ctx, path));
+    LS_TRY(ls_temporary_file(ctx, path, out->name, sizeof out->name, &out->file));
+    out->lock = dup(fileno(out->file)); /* closing the file would give the lock up */
+    return LS_OK;
+}
+
+ls_status ls_replacement_end(ls_ctx *ctx, const char *path, ls_replacement *r, ls_status status) {
+    if (status == LS_OK)
+        status = ls_file_finish(ctx, r->file, r->name);
+    else
+        fclose(r->file);
+    r->file = NULL;
+    if (status == LS_OK) status = ls_path_rename(ctx, r->name, path);
+    if (status != LS_OK) unlink(r->name); /* where it still has this name */
+    if (r->lock >= 0) close(r->lock);
+    return status;
 }
 
 bool ls_is_temporary(const char *name) {

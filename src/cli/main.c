@@ -19,8 +19,8 @@
 #error "the build defines LS_VERSION"
 #endif
 
-/* The mutable globals of the program: a signal handler can reach nothing else. */
-static volatile sig_atomic_t stop_wanted, orderly;
+/* The mutable globals of the program: handlers can reach nothing else. */
+static volatile sig_atomic_t stop_wanted, orderly, ended;
 
 /* The first signal asks for an orderly end; a second interrupt leaves at once. So do verbs that have
  * nothing to keep, if they have not come to an end by themselves in the meantime. */
@@ -50,6 +50,11 @@ static void catch_signals(void) {
     sigaction(SIGUSR1, &action, NULL);
     action.sa_handler = on_alarm;
     sigaction(SIGALRM, &action, NULL);
+    sigset_t
+        wanted; /* a study starts its jobs deaf to it, so that none is lost before this point */
+    sigemptyset(&wanted);
+    sigaddset(&wanted, SIGTERM);
+    sigprocmask(SIG_UNBLOCK, &wanted, NULL);
 }
 
 /* Threads that wait for work spin for long by default, and two programs on one machine then slow
@@ -169,6 +174,16 @@ static ls_status run_program(ls_cli *cli, int argc, char **argv) {
     return run_verb(cli, argc - 2, argv + 2);
 }
 
+/* The OpenMP runtime calls exit(1) where it cannot get memory or threads: nothing else does before
+ * the verb has ended. Its sentence stands already. */
+static void on_exit_of_another(void) {
+    static const char said[] =
+        "longshot: the OpenMP runtime could not go on: it lacks memory or threads\n";
+    if (ended) return;
+    if (write(STDERR_FILENO, said, sizeof said - 1) < 0) errno = 0; /* nobody listens */
+    _exit(ls_status_exit_code(LS_ENOMEM));
+}
+
 int main(int argc, char **argv) {
     wait_politely(argv);
     flush_subnormals();
@@ -177,7 +192,9 @@ int main(int argc, char **argv) {
     cli.ctx.log = log_line;
     cli.ctx.log_user = &cli;
     cli.ctx.stop = &stop_wanted;
+    atexit(on_exit_of_another);
     ls_status status = run_program(&cli, argc, argv);
+    ended = 1;
     ls_cli_progress_end(&cli);
     if (status == LS_OK) return 0;
     ls_error *error = &cli.ctx.error;

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "cli/cli.h"
+#include "data/overlap.h"
 #include "data/stats.h"
 
 typedef struct data_keys {
@@ -17,11 +18,21 @@ static const ls_option_table key_table = LS_OPTIONS(keys, data_keys);
 static ls_status print_stats(ls_cli *cli, const ls_dataset *data,
                              const ls_data_settings *settings) {
     ls_data_stats stats;
-    LS_TRY(ls_data_stats_take(&cli->ctx, data, settings, &stats));
-    if (cli->json) return ls_cli_print_json(cli, ls_data_stats_json(&stats));
+    ls_overlap overlap;
     ls_text text = {0};
-    ls_data_stats_print(&cli->ctx, &stats, &text);
-    return ls_cli_print_text(cli, &text);
+    json_t *json = NULL;
+    LS_TRY(ls_data_stats_take(&cli->ctx, data, settings, &stats));
+    ls_status status = ls_overlap_find(&cli->ctx, settings, 0, &overlap);
+    if (status == LS_OK && cli->json) {
+        json = ls_data_stats_json(&stats);
+        json_object_set_new(json, "overlap", ls_overlap_json(&overlap));
+    } else if (status == LS_OK) {
+        ls_data_stats_print(&cli->ctx, &stats, &text);
+        ls_overlap_print(&cli->ctx, &overlap, &text);
+    }
+    ls_overlap_clear(&cli->ctx, &overlap);
+    LS_TRY(status);
+    return cli->json ? ls_cli_print_json(cli, json) : ls_cli_print_text(cli, &text);
 }
 
 static ls_status run(ls_cli *cli) {
@@ -62,7 +73,8 @@ const ls_verb ls_verb_data = {
     .summary = "Describe a corpus, prepare its token files, learn a tokenizer",
     .usage = "[stats|prepare|tokenizer] [data.corpus=PATH] [out=FOLDER] [key=value ...]",
     .about =
-        "stats prints the documents and tokens of the training and test sides. prepare writes\n"
+        "stats prints the documents and tokens of the training, validation and test sides, and\n"
+        "names held-out documents that training has too. prepare writes\n"
         "the token files to out= (use them again with cache=). tokenizer learns a byte-pair\n"
         "tokenizer of data.vocabulary ids from the training side and writes it to out=.\n",
     .sections = sections,

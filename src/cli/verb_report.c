@@ -4,26 +4,54 @@
 #include "cli/cli.h"
 #include "report/report.h"
 
-static ls_status run(ls_cli *cli) {
-    LS_TRY(ls_cli_finish_settings(cli));
-    if (cli->word_count != 1)
-        return LS_FAIL(&cli->ctx, LS_EUSE, "say which study or suite: longshot report runs/quick");
+typedef struct keys {
+    int to;
+} keys;
+
+enum { TO_PAGE, TO_LATEX, TO_MARKDOWN };
+
+#define FIELD(name) keys, name
+static const ls_option options[] = {
+    LS_CHOICE("to", FIELD(to), "page", "page|latex|markdown",
+              "What is made: report.html and results.csv in the folder; or tables for a paper, "
+              "which are printed."),
+};
+static const ls_option_table table_of_options = LS_OPTIONS(options, keys);
+
+static ls_status write_page(ls_cli *cli, const char *folder) {
     bool table;
-    LS_TRY(ls_report_write(&cli->ctx, cli->words[0], &table));
+    LS_TRY(ls_report_write(&cli->ctx, folder, &table));
     ls_text text = {0};
-    ls_text_printf(&cli->ctx, &text, "%s/report.html\n", cli->words[0]);
-    if (table) ls_text_printf(&cli->ctx, &text, "%s/results.csv\n", cli->words[0]);
+    ls_text_printf(&cli->ctx, &text, "%s/report.html\n", folder);
+    if (table) ls_text_printf(&cli->ctx, &text, "%s/results.csv\n", folder);
     return ls_cli_print_text(cli, &text);
 }
 
+static ls_status run(ls_cli *cli) {
+    keys chosen;
+    LS_TRY(ls_cli_read(cli, "", &table_of_options, &chosen));
+    LS_TRY(ls_cli_finish_settings(cli));
+    if (cli->word_count != 1)
+        return LS_FAIL(&cli->ctx, LS_EUSE, "say which study or suite: longshot report runs/quick");
+    if (chosen.to == TO_PAGE) return write_page(cli, cli->words[0]);
+    ls_text text = {0};
+    ls_status status = ls_report_tables(&cli->ctx, cli->words[0], chosen.to == TO_LATEX, &text);
+    if (status == LS_OK) return ls_cli_print_text(cli, &text);
+    ls_text_clear(&cli->ctx, &text);
+    return status;
+}
+
+static const ls_section sections[] = {{"", &table_of_options}, {0}};
 const ls_verb ls_verb_report = {
     .name = "report",
     .place = 2,
-    .summary = "Make the page of a study or suite again",
-    .usage = "FOLDER",
+    .summary = "Make the page of a study or suite again, or tables for a paper",
+    .usage = "FOLDER [to=latex|markdown]",
     .about =
         "Reads results.json and timing.json in the folder of a study and writes report.html\n"
         "and results.csv: the same files give the same bytes. Of a suite's folder: report.html\n"
-        "alone.\n",
+        "alone. With to=latex or to=markdown the results of a study are printed as tables:\n"
+        "perplexity, loss, bits per byte and excess by length, the best of each column bold.\n",
+    .sections = sections,
     .run = run,
 };

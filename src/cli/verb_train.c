@@ -31,16 +31,25 @@ static void show_progress(void *user, const ls_metrics_row *row, const char *lin
     ls_cli_live(user, line);
 }
 
+static ls_status print_json(ls_cli *cli, const ls_training *training,
+                            const ls_train_result *result) {
+    json_t *json = json_pack(
+        "{s:s, s:I, s:I, s:I, s:I, s:I, s:f}", "folder", training->folder, "parameters",
+        (json_int_t)ls_parameters_elements(training->model->store), "resumed",
+        (json_int_t)result->resumed, "step", (json_int_t)result->step, "tokens",
+        (json_int_t)result->tokens, "rejected", (json_int_t)result->rejected, "loss", result->loss);
+    if (result->best_step > 0)
+        json_object_set_new(json, "validation",
+                            json_pack("{s:I, s:f, s:b}", "step", (json_int_t)result->best_step,
+                                      "loss", result->best_loss, "ended_early",
+                                      (int)result->ended_early));
+    return ls_cli_print_json(cli, json);
+}
+
 static ls_status print_result(ls_cli *cli, const ls_training *training,
                               const ls_train_result *result) {
     const char *folder = training->folder;
-    if (cli->json)
-        return ls_cli_print_json(
-            cli, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:f}", "folder", folder, "parameters",
-                           (json_int_t)ls_parameters_elements(training->model->store), "resumed",
-                           (json_int_t)result->resumed, "step", (json_int_t)result->step, "tokens",
-                           (json_int_t)result->tokens, "rejected", (json_int_t)result->rejected,
-                           "loss", result->loss));
+    if (cli->json) return print_json(cli, training, result);
     ls_text text = {0};
     if (result->resumed >= result->step && result->step > 0)
         ls_text_printf(&cli->ctx, &text, "%s: all %" PRId64 " steps were done before\n", folder,
@@ -48,6 +57,9 @@ static ls_status print_result(ls_cli *cli, const ls_training *training,
     else
         ls_text_printf(&cli->ctx, &text, "%s: step %" PRId64 ", loss %.4f, %" PRId64 " tokens\n",
                        folder, result->step, result->loss, result->tokens);
+    if (result->best_step > 0)
+        ls_text_printf(&cli->ctx, &text, "lowest validation loss %.4f at step %" PRId64 "\n",
+                       result->best_loss, result->best_step);
     return ls_cli_print_text(cli, &text);
 }
 

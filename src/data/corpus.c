@@ -9,6 +9,8 @@
 #include "data/source.h"
 
 enum { READ_BYTES = 1 << 16, CLASSES = 32, NAME_BYTES = 4160 };
+/* What a document is for, in the order of a lone document's parts. */
+enum { FOR_TRAINING, FOR_VALIDATION, FOR_TEST, USES };
 static const size_t document_max = (size_t)1 << 31, line_max = (size_t)1 << 28;
 
 struct ls_corpus {
@@ -25,10 +27,10 @@ struct ls_corpus {
     json_t *record;
     char name[NAME_BYTES];
     /* the split */
-    bool *test; /* [documents] */
+    uint8_t *use; /* [documents] */
     int64_t documents;
-    size_t cut;    /* where a lone document's test part begins, or 0 */
-    size_t cut_at; /* the rest of it is still to be handed out from here, or 0 */
+    size_t cut[USES]; /* where a lone document's part for each use begins; 0: it has none */
+    size_t cut_at;    /* the rest of it is still to be handed out from here, or 0 */
 };
 
 static uint64_t files_key(const ls_corpus *corpus) {
@@ -64,13 +66,27 @@ fail:
     return status;
 }
 
+ls_status ls_corpus_add(ls_ctx *ctx, ls_corpus *corpus, const char *path, ls_corpus_format format) {
+    size_t first = corpus->files.count;
+    LS_TRY(ls__corpus_files_find(ctx, path, format, &corpus->files));
+    for (; first < corpus->files.count; first++) {
+        ls_corpus_file *file = &corpus->files.at[first];
+        char *name = ls_copy_text(ctx, file->path);
+        if (name == NULL) return LS_ENOMEM;
+        ls_free(ctx, file->name);
+        file->name = name;
+    }
+    corpus->key = files_key(corpus);
+    return LS_OK;
+}
+
 void ls_corpus_free(ls_ctx *ctx, ls_corpus *corpus) {
     if (corpus == NULL) return;
     ls_corpus_rewind(ctx, corpus);
     ls_text_clear(ctx, &corpus->buffer);
     ls__corpus_files_clear(ctx, &corpus->files);
     ls_free(ctx, corpus->text_key);
-    ls_free(ctx, corpus->test);
+    ls_free(ctx, corpus->use);
     ls_free(ctx, corpus);
 }
 
@@ -194,14 +210,24 @@ static ls_status next_record(ls_ctx *ctx, ls_corpus *corpus, const char **text, 
     return LS_OK;
 }
 
+/* The next part of a lone document that is cut, from `begin` to where the one behind it begins. */
+static void take_part(ls_corpus *corpus, const char *text, size_t length, size_t begin,
+                      ls_document *out) {
+    size_t end = length;
+    for (int use = USES - 1; use > FOR_TRAINING; use--)
+        if (corpus->cut[use] > begin && corpus->cut[use] < length) end = corpus->cut[use];
+    out->text = text + begin;
+    out->length = end - begin;
+    out->index = corpus->index++;
+    out->test = begin > 0 && begin == corpus->cut[FOR_TEST];
+    out->validation = begin > 0 && begin == corpus->cut[FOR_VALIDATION];
+    corpus->cut_at = end < length ? end : 0;
+}
+
 ls_status ls_corpus_next(ls_ctx *ctx, ls_corpus *corpus, ls_document *out) {
     *out = (ls_document){.name = corpus->name};
-    if (corpus->cut_at > 0) { /* a lone document's test part */
-        out->text = corpus->buffer.bytes + corpus->cut_at;
-        out->length = corpus->buffer.length - corpus->cut_at;
-        out->index = corpus->index++;
-        out->test = true;
-        corpus->cut_at = 0;
+    if (corpus->cut_at > 0) {
+        take_part(corpus, corpus->buffer.bytes, corpus->buffer.length, corpus->cut_at, out);
         return LS_OK;
     }
     while (corpus->file < corpus->files.count && out->length == 0) {
@@ -217,21 +243,22 @@ ls_status ls_corpus_next(ls_ctx *ctx, ls_corpus *corpus, ls_document *out) {
         out->text = NULL;
         return LS_OK;
     }
-    out->index = corpus->index++;
-    if (corpus->cut > 0 && corpus->cut < out->length) {
+    if (corpus->cut[FOR_VALIDATION] > 0 || corpus->cut[FOR_TEST] > 0) {
         /* the rest has to outlive the record or file it came from */
         if (out->text != corpus->buffer.bytes) {
             corpus->buffer.length = 0;
             corpus->line_begin = 0;
             ls_text_append(ctx, &corpus->buffer, out->text, out->length);
             LS_TRY(ls_text_status(&corpus->buffer));
-            out->text = corpus->buffer.bytes;
             corpus->line_begin = corpus->buffer.length;
         }
-        corpus->cut_at = corpus->cut;
-        out->length = corpus->cut;
-    } else if (corpus->test != NULL && out->index < corpus->documents) {
-        out->test = corpus->test[out->index];
+        take_part(corpus, corpus->buffer.bytes, out->length, 0, out);
+        return LS_OK;
+    }
+    out->index = corpus->index++;
+    if (corpus->use != NULL && out->index < corpus->documents) {
+        out->test = corpus->use[out->index] == FOR_TEST;
+        out->validation = corpus->use[out->index] == FOR_VALIDATION;
     }
     return LS_OK;
 }
@@ -255,18 +282,38 @@ static int class_of(size_t length) {
     return class;
 }
 
+/* How many of the `count` documents of a class are wanted: at least one of two or more. */
+static int64_t wanted_of(double share, int64_t count, int64_t most) {
+    if (share == 0) return 0;
+    return ls_min(ls_max((int64_t)llround(share * (double)count), 1), most);
+}
+
+/* The document in the middle of those that are still for training. */
+static void mark_one(const ranked *documents, int64_t count, uint8_t value, uint8_t *use) {
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t index = documents[(count / 2 + i) % count].index;
+        if (use[index] != FOR_TRAINING) continue;
+        use[index] = value;
+        return;
+    }
+}
+
 /* Marks the first of each class of the sorted documents; where no class is large enough, one
  * document all the same. Training keeps at least half of every class. */
-static void mark(const ranked *documents, int64_t count, double share, bool *test) {
-    int64_t marked = 0;
+static void mark(const ranked *documents, int64_t count, ls_corpus_shares shares, uint8_t *use) {
+    int64_t marked[USES] = {0};
     for (int64_t begin = 0, end; begin < count; begin = end) {
         for (end = begin; end < count && documents[end].class == documents[begin].class;) end++;
-        int64_t wanted = (int64_t)llround(share * (double)(end - begin));
-        wanted = ls_min(ls_max(wanted, 1), (end - begin) / 2);
-        for (int64_t i = 0; i < wanted; i++) test[documents[begin + i].index] = true;
-        marked += wanted;
+        const int64_t all = end - begin, test = wanted_of(shares.test, all, all / 2);
+        const int64_t validation = wanted_of(shares.validation, all, all / 2 - test);
+        for (int64_t i = 0; i < test + validation; i++)
+            use[documents[begin + i].index] = i < test ? FOR_TEST : FOR_VALIDATION;
+        marked[FOR_TEST] += test;
+        marked[FOR_VALIDATION] += validation;
     }
-    if (marked == 0) test[documents[count / 2].index] = true;
+    if (shares.test > 0 && marked[FOR_TEST] == 0) mark_one(documents, count, FOR_TEST, use);
+    if (shares.validation > 0 && marked[FOR_VALIDATION] == 0 && count > 2)
+        mark_one(documents, count, FOR_VALIDATION, use);
 }
 
 /* Where the last share of a lone document begins: at the next line, or else letter, from there. */
@@ -279,18 +326,23 @@ static size_t cut_place(const char *text, size_t length, double share) {
     return at < length ? at : 0;
 }
 
-ls_status ls_corpus_split(ls_ctx *ctx, ls_corpus *corpus, double share) {
+static ls_status check_share(ls_ctx *ctx, const char *what, double share) {
+    if (share >= 0 && share <= 0.5) return LS_OK;
+    return LS_FAIL(ctx, LS_EUSE, "a %s share lies between 0 and 0.5, not at %g", what, share);
+}
+
+ls_status ls_corpus_split(ls_ctx *ctx, ls_corpus *corpus, ls_corpus_shares shares) {
     ranked *documents = NULL;
-    size_t count = 0, capacity = 0, cut = 0;
+    size_t count = 0, capacity = 0, cut[USES] = {0};
     ls_document document;
     ls_status status;
-    if (!(share >= 0 && share <= 0.5))
-        return LS_FAIL(ctx, LS_EUSE, "a test share lies between 0 and 0.5, not at %g", share);
+    LS_TRY(check_share(ctx, "test", shares.test));
+    LS_TRY(check_share(ctx, "validation", shares.validation));
     ls_corpus_rewind(ctx, corpus);
-    ls_free(ctx, corpus->test);
-    corpus->test = NULL;
+    ls_free(ctx, corpus->use);
+    corpus->use = NULL;
     corpus->documents = 0;
-    corpus->cut = 0;
+    memset(corpus->cut, 0, sizeof corpus->cut);
     for (;;) {
         LS_TRY_GOTO(ls_corpus_next(ctx, corpus, &document));
         if (document.text == NULL) break;
@@ -298,7 +350,12 @@ ls_status ls_corpus_split(ls_ctx *ctx, ls_corpus *corpus, double share) {
         if (!ls_array_reserve(ctx, &documents, &capacity, count + 1, sizeof *documents)) goto fail;
         uint64_t hash = ls_hash(document.name, strlen(document.name));
         documents[count++] = (ranked){class_of(document.length), hash, document.index};
-        if (count == 1) cut = cut_place(document.text, document.length, share);
+        if (count > 1) continue;
+        cut[FOR_TEST] = cut_place(document.text, document.length, shares.test);
+        if (shares.validation > 0)
+            cut[FOR_VALIDATION] =
+                cut_place(document.text, cut[FOR_TEST] > 0 ? cut[FOR_TEST] : document.length,
+                          shares.validation);
     }
     if (count == 0) {
         status = LS_FAIL(ctx, LS_EINPUT, "the corpus %s holds no text",
@@ -306,14 +363,14 @@ ls_status ls_corpus_split(ls_ctx *ctx, ls_corpus *corpus, double share) {
         goto fail;
     }
     status = LS_ENOMEM;
-    corpus->test = ls_new(ctx, count, sizeof *corpus->test);
-    if (corpus->test == NULL) goto fail;
+    corpus->use = ls_new(ctx, count, sizeof *corpus->use);
+    if (corpus->use == NULL) goto fail;
     corpus->documents = (int64_t)count;
     if (count == 1) {
-        corpus->cut = cut;
-    } else if (share > 0) {
+        memcpy(corpus->cut, cut, sizeof cut);
+    } else {
         qsort(documents, count, sizeof *documents, compare_ranked);
-        mark(documents, (int64_t)count, share, corpus->test);
+        mark(documents, (int64_t)count, shares, corpus->use);
     }
     status = LS_OK;
 fail:

@@ -7,8 +7,10 @@
  * The split. Documents are sorted into classes by length (under 1 KiB, then by factors of four);
  * inside a class those with the smallest hash of their name are the test documents: the share
  * rounded to the nearest number, but at least one of a class of two or more. So the test has its
- * long documents, and where the corpus lies does not matter. A corpus of a single document is cut:
- * its last part, from the start of a line on, is the test document. */
+ * long documents, and where the corpus lies does not matter. Validation documents are the next of
+ * each class, likewise; training keeps half of every class. A corpus of a single document is cut:
+ * its last part, from the start of a line on, is the test document, the part before it that of
+ * validation. */
 #ifndef LS_DATA_CORPUS_H
 #define LS_DATA_CORPUS_H
 
@@ -27,8 +29,8 @@ typedef struct ls_document {
     const char *name; /* relative to the corpus; lines of JSONL add :NUMBER */
     const char *text; /* NULL after the last document */
     size_t length;
-    int64_t index; /* among the documents of the corpus, empty ones not counted */
-    bool test;     /* false until ls_corpus_split */
+    int64_t index;         /* among the documents of the corpus, empty ones not counted */
+    bool test, validation; /* false until ls_corpus_split */
 } ls_document;
 
 /* Lists the files; of those in a folder the beginnings are looked at. `path` may be "default".
@@ -36,6 +38,8 @@ typedef struct ls_document {
  * *out. */
 ls_status ls_corpus_open(ls_ctx *ctx, const char *path, ls_corpus_format format,
                          const char *text_key, ls_corpus **out);
+/* Adds what lies at another path; its documents bear their whole paths as names. */
+ls_status ls_corpus_add(ls_ctx *ctx, ls_corpus *corpus, const char *path, ls_corpus_format format);
 void ls_corpus_free(ls_ctx *ctx, ls_corpus *corpus);
 
 /* The same as long as the files' names, sizes and times of change are. */
@@ -46,8 +50,12 @@ uint64_t ls_corpus_key(const ls_corpus *corpus);
 ls_status ls_corpus_next(ls_ctx *ctx, ls_corpus *corpus, ls_document *out);
 void ls_corpus_rewind(ls_ctx *ctx, ls_corpus *corpus);
 
-/* Reads all documents once, decides which are for the test (share 0 to 0.5; 0: none), rewinds.
- * LS_EINPUT where the corpus holds no text. */
-ls_status ls_corpus_split(ls_ctx *ctx, ls_corpus *corpus, double share);
+/* Shares of the documents, each 0 to 0.5; 0: none. */
+typedef struct ls_corpus_shares {
+    double test, validation;
+} ls_corpus_shares;
+/* Reads all documents once, decides which are for what, rewinds. LS_EINPUT where the corpus holds no
+ * text. */
+ls_status ls_corpus_split(ls_ctx *ctx, ls_corpus *corpus, ls_corpus_shares shares);
 
 #endif

@@ -106,10 +106,11 @@ fail:
 static ls_status find_default(ls_ctx *ctx, ls_corpus_files *files) {
     char **versions = NULL, **names = NULL, folder[PATH_BYTES], path[PATH_BYTES];
     size_t version_count = 0, name_count = 0;
+    const size_t before = files->count;
     ls_status status = LS_OK;
     if (ls_path_is_folder(PERL_ROOT))
         LS_TRY(ls_folder_list(ctx, PERL_ROOT, &versions, &version_count));
-    for (size_t v = version_count; v-- > 0 && files->count == 0;) {
+    for (size_t v = version_count; v-- > 0 && files->count == before;) {
         if (snprintf(folder, sizeof folder, PERL_ROOT "/%s/pod", versions[v]) < 0) continue;
         LS_TRY_GOTO(ls_path_join(ctx, path, sizeof path, folder, "perltoc.pod"));
         if (!ls_path_exists(path)) continue;
@@ -123,7 +124,7 @@ static ls_status find_default(ls_ctx *ctx, ls_corpus_files *files) {
         names = NULL;
         name_count = 0;
     }
-    if (files->count == 0)
+    if (files->count == before)
         status = LS_FAIL(ctx, LS_EINPUT,
                          "the default corpus (" PERL_ROOT "/*/pod, package perl-doc) is not "
                          "installed: run script/bootstrap, or give data.corpus=PATH");
@@ -139,7 +140,8 @@ ls_status ls__corpus_files_find(ls_ctx *ctx, const char *path, ls_corpus_format 
     struct stat about;
     if (stat(path, &about) != 0)
         return LS_FAIL(ctx, LS_EINPUT, "the corpus %s: %s", path, strerror(errno));
-    bool folder = S_ISDIR(about.st_mode);
+    const bool folder = S_ISDIR(about.st_mode);
+    const size_t before = out->count;
     if (!folder && !S_ISREG(about.st_mode))
         return LS_FAIL(ctx, LS_EINPUT, "the corpus %s is neither a plain file nor a folder", path);
     if (folder && format == LS_CORPUS_TEXT)
@@ -148,7 +150,7 @@ ls_status ls__corpus_files_find(ls_ctx *ctx, const char *path, ls_corpus_format 
         return LS_FAIL(ctx, LS_EINPUT, "the corpus %s is not a folder", path);
     if (folder) {
         LS_TRY(walk(ctx, out, path, "", format == LS_CORPUS_JSONL, 0));
-        if (out->count == 0)
+        if (out->count == before)
             return LS_FAIL(ctx, LS_EINPUT, "the folder %s holds no %s file", path,
                            format == LS_CORPUS_JSONL ? ".jsonl" : "text");
         return LS_OK;

@@ -16,7 +16,7 @@ typedef struct ls_corpus_files {
     size_t count, capacity;
 } ls_corpus_files;
 
-/* What ls_corpus_open promises; clear the list in any case. */
+/* What ls_corpus_open promises, added to the list; clear it in any case. */
 ls_status ls__corpus_files_find(ls_ctx *ctx, const char *path, ls_corpus_format format,
                                 ls_corpus_files *out);
 void ls__corpus_files_clear(ls_ctx *ctx, ls_corpus_files *files);

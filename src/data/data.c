@@ -15,7 +15,14 @@ enum { PATH_BYTES = 4096, LAYOUT = 1 }; /* LAYOUT: changes whenever the same tex
 static const ls_option options[] = {
     LS_TEXT("corpus", FIELD(corpus), "default",
             "Text file, folder of text files, or JSONL file, each may be .zst; `default`: Perl's "
-            "manual."),
+            "manual. Shares of it are kept for validation and test.",
+            .needs = "no train"),
+    LS_TEXT("train", FIELD(train), "",
+            "In place of the corpus: paths of training documents, taken whole; with shares a "
+            "mixture (`0.7*a.txt,0.3*folder`)."),
+    LS_TEXT("validation", FIELD(validation), "",
+            "Paths of validation documents, taken whole (train.validate_every)."),
+    LS_TEXT("test", FIELD(test), "", "Paths of test documents, taken whole."),
     LS_CHOICE("format", FIELD(format), "auto", "auto|text|folder|jsonl",
               "Format of the corpus; auto: by its name."),
     LS_TEXT("text_key", FIELD(text_key), "text", "Key of the text in each line of JSONL.",
@@ -27,7 +34,11 @@ static const ls_option options[] = {
     LS_INT("vocabulary", FIELD(vocabulary), "8192", 257, 1 << 20,
            "Ids of the tokenizer that is learnt.", .needs = "tokenizer=train"),
     LS_REAL("test_share", FIELD(test_share), "0.1", 0, 0.5,
-            "Share of the documents, long and short alike, that is kept for testing."),
+            "Share of the documents, long and short alike, that is kept for testing.",
+            .needs = "no train and no test"),
+    LS_REAL("validation_share", FIELD(validation_share), "0", 0, 0.5,
+            "Share of the training documents that is kept for validation, likewise.",
+            .needs = "no validation"),
     LS_CHOICE("loader", FIELD(loader), "shuffled", "shuffled|stream",
               "Windows in random order, or rows that walk through the text in order.",
               .needs = "training"),
@@ -42,38 +53,60 @@ static const ls_option options[] = {
 };
 const ls_option_table ls_data_options = LS_OPTIONS(options, ls_data_settings);
 
-/* Files of one corpus and split: those of train and test are told apart by their names. */
-static uint64_t corpus_key(const ls_corpus *corpus, const ls_data_settings *settings) {
-    int64_t share = llround(settings->test_share * 1e9);
-    int64_t parts[4] = {(int64_t)ls_corpus_key(corpus), settings->format, share, LAYOUT};
-    return ls_hash(parts, sizeof parts);
+/* One corpus: listed, split when that is first needed. */
+typedef struct origin {
+    const char *name; /* as the settings have it */
+    ls_corpus *corpus;
+    ls_corpus_shares shares;
+    bool split;
+} origin;
+
+typedef struct opener {
+    ls_ctx *ctx;
+    const ls_data_settings *settings;
+    char cache[PATH_BYTES];
+    origin train[LS_DATA_PARTS_MAX];
+    size_t count;
+    origin validation, test; /* of paths of their own; else without a corpus */
+    ls_dataset *out;
+} opener;
+
+/* Files of one corpus and split: those of its sides are told apart by their names. */
+static uint64_t origin_key(const opener *o, const origin *from) {
+    int64_t parts[5] = {(int64_t)ls_corpus_key(from->corpus), o->settings->format,
+                        llround(from->shares.test * 1e9), LAYOUT,
+                        llround(from->shares.validation * 1e9)};
+    return ls_hash(parts, (parts[4] == 0 ? 4 : 5) * sizeof parts[0]);
 }
 
-static ls_status split_once(ls_ctx *ctx, ls_corpus *corpus, const ls_data_settings *settings,
-                            bool *done) {
-    if (*done) return LS_OK;
-    ls_say(ctx, "reading the corpus %s", settings->corpus);
-    LS_TRY(ls_corpus_split(ctx, corpus, settings->test_share));
-    *done = true;
+static ls_status split_once(const opener *o, origin *from) {
+    if (from->split) return LS_OK;
+    ls_say(o->ctx, "reading the corpus %s", from->name);
+    LS_TRY(ls_corpus_split(o->ctx, from->corpus, from->shares));
+    from->split = true;
     return LS_OK;
 }
 
-static ls_status train_tokenizer(ls_ctx *ctx, ls_corpus *corpus, int64_t vocabulary,
-                                 ls_tokenizer **out) {
-    ls_bpe_trainer *trainer;
+static ls_status learn_from(ls_ctx *ctx, ls_corpus *corpus, ls_bpe_trainer *trainer) {
     ls_document document;
-    LS_TRY(ls_bpe_trainer_new(ctx, &trainer));
-    ls_status status;
     ls_corpus_rewind(ctx, corpus);
     for (;;) {
-        LS_TRY_GOTO(ls_corpus_next(ctx, corpus, &document));
-        if (document.text == NULL) break;
-        if (!document.test)
-            LS_TRY_GOTO(ls_bpe_trainer_add(ctx, trainer, document.text, document.length));
+        LS_TRY(ls_corpus_next(ctx, corpus, &document));
+        if (document.text == NULL) return LS_OK;
+        if (ls_token_side_of(&document) == LS_SPLIT_TRAIN)
+            LS_TRY(ls_bpe_trainer_add(ctx, trainer, document.text, document.length));
     }
-    LS_TRY_GOTO(ls_bpe_trainer_finish(ctx, trainer, vocabulary, out));
+}
+
+static ls_status train_tokenizer(const opener *o, ls_tokenizer **out) {
+    ls_bpe_trainer *trainer;
+    ls_status status;
+    LS_TRY(ls_bpe_trainer_new(o->ctx, &trainer));
+    for (size_t i = 0; i < o->count; i++)
+        LS_TRY_GOTO(learn_from(o->ctx, o->train[i].corpus, trainer));
+    LS_TRY_GOTO(ls_bpe_trainer_finish(o->ctx, trainer, o->settings->vocabulary, out));
 fail:
-    ls_bpe_trainer_free(ctx, trainer);
+    ls_bpe_trainer_free(o->ctx, trainer);
     return status;
 }
 
@@ -100,38 +133,48 @@ static bool usable(ls_ctx *ctx, ls_status status) {
     return false;
 }
 
-static ls_status open_tokenizer(ls_ctx *ctx, ls_corpus *corpus, const ls_data_settings *settings,
-                                const char *cache, bool *split, ls_dataset *data) {
-    ls_tokenizer **out = &data->tokenizer;
-    char *folder = data->tokenizer_path;
-    const size_t room = sizeof data->tokenizer_path;
-    snprintf(folder, room, "%s", settings->tokenizer);
-    if (strcmp(settings->tokenizer, "train") != 0) return ls_tokenizer_load(ctx, folder, out);
-    if ((size_t)snprintf(folder, room, "%s/bpe-%016" PRIx64 "-%" PRId64, cache,
-                         corpus_key(corpus, settings), settings->vocabulary) >= room)
-        return LS_FAIL(ctx, LS_EUSE, "the path %s is too long", cache);
+/* Of all training documents. */
+static uint64_t tokenizer_key(const opener *o) {
+    uint64_t key = origin_key(o, &o->train[0]);
+    for (size_t i = 1; i < o->count; i++) {
+        const uint64_t both[2] = {key, origin_key(o, &o->train[i])};
+        key = ls_hash(both, sizeof both);
+    }
+    return key;
+}
+
+static ls_status open_tokenizer(opener *o) {
+    ls_ctx *ctx = o->ctx;
+    ls_tokenizer **out = &o->out->tokenizer;
+    char *folder = o->out->tokenizer_path;
+    const size_t room = sizeof o->out->tokenizer_path;
+    snprintf(folder, room, "%s", o->settings->tokenizer);
+    if (strcmp(o->settings->tokenizer, "train") != 0) return ls_tokenizer_load(ctx, folder, out);
+    if ((size_t)snprintf(folder, room, "%s/bpe-%016" PRIx64 "-%" PRId64, o->cache, tokenizer_key(o),
+                         o->settings->vocabulary) >= room)
+        return LS_FAIL(ctx, LS_EUSE, "the path %s is too long", o->cache);
     if (ls_path_exists(folder)) {
         ls_status status = ls_tokenizer_load(ctx, folder, out);
         if (usable(ctx, status)) return LS_OK;
         if (status == LS_ENOMEM || status == LS_ESTOP) return status;
         LS_TRY(ls_folder_remove(ctx, folder));
     }
-    LS_TRY(split_once(ctx, corpus, settings, split));
-    ls_say(ctx, "learning a tokenizer of %" PRId64 " ids", settings->vocabulary);
-    LS_TRY(train_tokenizer(ctx, corpus, settings->vocabulary, out));
+    for (size_t i = 0; i < o->count; i++) LS_TRY(split_once(o, &o->train[i]));
+    ls_say(ctx, "learning a tokenizer of %" PRId64 " ids", o->settings->vocabulary);
+    LS_TRY(train_tokenizer(o, out));
     return keep_tokenizer(ctx, *out, folder);
 }
 
-static ls_status open_side(ls_ctx *ctx, ls_corpus *corpus, const ls_data_settings *settings,
-                           const ls_tokenizer *tokenizer, const char *cache, ls_token_side side,
-                           bool *split, ls_token_file **out) {
+static ls_status open_side(opener *o, origin *from, ls_token_side side, ls_token_file **out) {
+    static const char *const names[] = {"train", "validation", "test", "all"};
+    ls_ctx *ctx = o->ctx;
+    const ls_tokenizer *tokenizer = o->out->tokenizer;
     char path[PATH_BYTES];
-    uint64_t parts[2] = {corpus_key(corpus, settings), ls_tokenizer_hash(tokenizer)};
+    uint64_t parts[2] = {origin_key(o, from), ls_tokenizer_hash(tokenizer)};
     uint64_t key = ls_hash(parts, sizeof parts);
-    const char *name = side == LS_SPLIT_TEST ? "test" : "train";
-    if ((size_t)snprintf(path, sizeof path, "%s/%016" PRIx64 "-%s.tokens", cache, key, name) >=
-        sizeof path)
-        return LS_FAIL(ctx, LS_EUSE, "the path %s is too long", cache);
+    if ((size_t)snprintf(path, sizeof path, "%s/%016" PRIx64 "-%s.tokens", o->cache, key,
+                         names[side]) >= sizeof path)
+        return LS_FAIL(ctx, LS_EUSE, "the path %s is too long", o->cache);
     if (ls_path_exists(path)) {
         ls_status status = ls_token_file_open(ctx, path, out);
         if (usable(ctx, status)) {
@@ -141,9 +184,12 @@ static ls_status open_side(ls_ctx *ctx, ls_corpus *corpus, const ls_data_setting
         }
         if (status == LS_ENOMEM || status == LS_ESTOP) return status;
     }
-    LS_TRY(split_once(ctx, corpus, settings, split));
-    ls_say(ctx, "tokenising the %s documents", name);
-    LS_TRY(ls_token_file_build(ctx, corpus, tokenizer, side, key, path));
+    LS_TRY(split_once(o, from));
+    if (side == LS_SPLIT_ALL)
+        ls_say(ctx, "tokenising the documents of %s", from->name);
+    else
+        ls_say(ctx, "tokenising the %s documents", names[side]);
+    LS_TRY(ls_token_file_build(ctx, from->corpus, tokenizer, side, key, path));
     return ls_token_file_open(ctx, path, out);
 }
 
@@ -169,40 +215,176 @@ static bool is_of_cache(const char *name) {
     return strstr(name, ".tokens.") != NULL || strncmp(name, "bpe-", 4) == 0;
 }
 
-ls_status ls_data_open(ls_ctx *ctx, const ls_data_settings *settings, const char *cache_folder,
-                       ls_dataset *out) {
-    char cache[PATH_BYTES];
-    ls_corpus *corpus = NULL;
-    bool split = false;
-    ls_status status;
+/* ---- the corpora that are meant ---- */
+
+/* Paths [first, end) of a list as one corpus. */
+static ls_status open_paths(const opener *o, const ls_data_paths *paths, size_t first, size_t end,
+                            origin *out) {
+    const ls_corpus_format format = (ls_corpus_format)o->settings->format;
+    LS_TRY(
+        ls_corpus_open(o->ctx, paths->at[first].path, format, o->settings->text_key, &out->corpus));
+    for (size_t i = first + 1; i < end; i++)
+        LS_TRY(ls_corpus_add(o->ctx, out->corpus, paths->at[i].path, format));
+    return LS_OK;
+}
+
+/* data.validation or data.test. */
+static ls_status open_held_out(const opener *o, const char *key, const char *text, origin *out) {
+    ls_data_paths paths;
+    if (text[0] == '\0') return LS_OK;
+    LS_TRY(ls_data_paths_read(o->ctx, key, text, &paths));
+    if (paths.mixed)
+        return LS_FAIL(o->ctx, LS_EUSE, "%s is scored whole: shares are for data.train", key);
+    out->name = text;
+    return open_paths(o, &paths, 0, paths.count, out);
+}
+
+static ls_status open_mixture(opener *o, const ls_data_paths *paths) {
+    if (o->settings->validation_share > 0 && o->settings->validation[0] == '\0')
+        return LS_FAIL(o->ctx, LS_EUSE,
+                       "data.validation_share is of one corpus: give a mixture data.validation");
+    for (; o->count < paths->count; o->count++) {
+        origin *part = &o->train[o->count];
+        LS_TRY(open_paths(o, paths, o->count, o->count + 1, part));
+        part->name = o->settings->train;
+        o->out->weights[o->count] = paths->at[o->count].weight;
+    }
+    return LS_OK;
+}
+
+static ls_status open_training(opener *o) {
+    const ls_data_settings *s = o->settings;
+    ls_data_paths paths;
+    origin *whole = &o->train[0];
+    if (s->train[0] != '\0') {
+        LS_TRY(ls_data_paths_read(o->ctx, "data.train", s->train, &paths));
+        if (paths.mixed) return open_mixture(o, &paths);
+        LS_TRY(open_paths(o, &paths, 0, paths.count, whole));
+    } else {
+        LS_TRY(ls_corpus_open(o->ctx, s->corpus, (ls_corpus_format)s->format, s->text_key,
+                              &whole->corpus));
+        if (s->test[0] == '\0') whole->shares.test = s->test_share;
+    }
+    if (s->validation[0] == '\0') whole->shares.validation = s->validation_share;
+    whole->name = s->train[0] == '\0' ? s->corpus : s->train;
+    o->count = 1;
+    return LS_OK;
+}
+
+/* With `training` false those behind the test documents alone. */
+static ls_status open_corpora(opener *o, bool training) {
+    const ls_data_settings *s = o->settings;
+    if (training || s->test[0] == '\0' || strcmp(s->tokenizer, "train") == 0)
+        LS_TRY(open_training(o));
+    if (training) LS_TRY(open_held_out(o, "data.validation", s->validation, &o->validation));
+    return open_held_out(o, "data.test", s->test, &o->test);
+}
+
+static void close_corpora(opener *o) {
+    for (size_t i = 0; i < LS_DATA_PARTS_MAX; i++) ls_corpus_free(o->ctx, o->train[i].corpus);
+    ls_corpus_free(o->ctx, o->validation.corpus);
+    ls_corpus_free(o->ctx, o->test.corpus);
+}
+
+ls_status ls_data_corpora_open(ls_ctx *ctx, const ls_data_settings *settings,
+                               ls_data_corpora *out) {
+    ls_dataset unused = {0};
+    opener o = {.ctx = ctx, .settings = settings, .out = &unused};
+    *out = (ls_data_corpora){0};
+    ls_status status = open_corpora(&o, true);
+    for (size_t i = 0; status == LS_OK && i < o.count; i++) status = split_once(&o, &o.train[i]);
+    if (status != LS_OK) {
+        close_corpora(&o);
+        return status;
+    }
+    for (; out->count < o.count; out->count++) out->train[out->count] = o.train[out->count].corpus;
+    out->validation = o.validation.corpus;
+    out->test = o.test.corpus;
+    return LS_OK;
+}
+
+void ls_data_corpora_free(ls_ctx *ctx, ls_data_corpora *corpora) {
+    for (size_t i = 0; i < corpora->count; i++) ls_corpus_free(ctx, corpora->train[i]);
+    ls_corpus_free(ctx, corpora->validation);
+    ls_corpus_free(ctx, corpora->test);
+    *corpora = (ls_data_corpora){0};
+}
+
+/* ---- the whole ---- */
+
+const char *ls_data_name(const ls_data_settings *settings) {
+    return settings->test[0] != '\0' ? settings->test : settings->corpus;
+}
+
+bool ls_data_validates(const ls_data_settings *settings) {
+    return settings->validation[0] != '\0' || settings->validation_share > 0;
+}
+
+static ls_status open_parts(opener *o) {
+    ls_dataset *out = o->out;
+    for (; out->part_count < o->count; out->part_count++)
+        LS_TRY(
+            open_side(o, &o->train[out->part_count], LS_SPLIT_TRAIN, &out->parts[out->part_count]));
+    out->train = out->parts[0];
+    if (o->validation.corpus != NULL)
+        return open_side(o, &o->validation, LS_SPLIT_ALL, &out->validation);
+    if (!ls_data_validates(o->settings)) return LS_OK;
+    return open_side(o, &o->train[0], LS_SPLIT_VALIDATION, &out->validation);
+}
+
+static ls_status open_all(opener *o, const char *cache_folder, bool training) {
+    LS_TRY(open_corpora(o, training));
+    LS_TRY(find_cache(o->ctx, cache_folder, o->cache));
+    LS_TRY(ls_folder_make(o->ctx, o->cache));
+    LS_TRY(ls_temporaries_sweep(o->ctx, o->cache, is_of_cache));
+    LS_TRY(open_tokenizer(o));
+    if (training) LS_TRY(open_parts(o));
+    if (o->test.corpus != NULL) return open_side(o, &o->test, LS_SPLIT_ALL, &o->out->test);
+    return open_side(o, &o->train[0], LS_SPLIT_TEST, &o->out->test);
+}
+
+static ls_status open_dataset(ls_ctx *ctx, const ls_data_settings *settings,
+                              const char *cache_folder, bool training, ls_dataset *out) {
+    opener o = {.ctx = ctx, .settings = settings, .out = out};
     *out = (ls_dataset){0};
-    LS_TRY_GOTO(ls_corpus_open(ctx, settings->corpus, (ls_corpus_format)settings->format,
-                               settings->text_key, &corpus));
-    LS_TRY_GOTO(find_cache(ctx, cache_folder, cache));
-    LS_TRY_GOTO(ls_folder_make(ctx, cache));
-    LS_TRY_GOTO(ls_temporaries_sweep(ctx, cache, is_of_cache));
-    LS_TRY_GOTO(open_tokenizer(ctx, corpus, settings, cache, &split, out));
-    LS_TRY_GOTO(open_side(ctx, corpus, settings, out->tokenizer, cache, LS_SPLIT_TRAIN, &split,
-                          &out->train));
-    LS_TRY_GOTO(
-        open_side(ctx, corpus, settings, out->tokenizer, cache, LS_SPLIT_TEST, &split, &out->test));
-fail:
-    ls_corpus_free(ctx, corpus);
+    ls_status status = open_all(&o, cache_folder, training);
+    close_corpora(&o);
     if (status != LS_OK) ls_data_close(ctx, out);
     return status;
 }
 
+ls_status ls_data_open(ls_ctx *ctx, const ls_data_settings *settings, const char *cache_folder,
+                       ls_dataset *out) {
+    return open_dataset(ctx, settings, cache_folder, true, out);
+}
+
+ls_status ls_data_open_test(ls_ctx *ctx, const ls_data_settings *settings, const char *cache_folder,
+                            ls_dataset *out) {
+    return open_dataset(ctx, settings, cache_folder, false, out);
+}
+
 void ls_data_close(ls_ctx *ctx, ls_dataset *data) {
     ls_tokenizer_free(ctx, data->tokenizer);
-    ls_token_file_close(ctx, data->train);
+    for (size_t i = 0; i < LS_DATA_PARTS_MAX; i++) ls_token_file_close(ctx, data->parts[i]);
+    ls_token_file_close(ctx, data->validation);
     ls_token_file_close(ctx, data->test);
     *data = (ls_dataset){0};
 }
 
+int64_t ls_data_tokens(const ls_dataset *data) {
+    int64_t tokens = 0;
+    for (size_t i = 0; i < data->part_count; i++) tokens += ls_token_file_tokens(data->parts[i]);
+    return tokens;
+}
+
 uint64_t ls_data_hash(const ls_dataset *data) {
-    const uint64_t parts[3] = {ls_tokenizer_hash(data->tokenizer), ls_token_file_hash(data->train),
-                               ls_token_file_hash(data->test)};
-    return ls_hash(parts, sizeof parts);
+    uint64_t parts[LS_DATA_PARTS_MAX + 3] = {ls_tokenizer_hash(data->tokenizer)};
+    size_t count = 1;
+    for (size_t i = 0; i < data->part_count; i++)
+        parts[count++] = ls_token_file_hash(data->parts[i]);
+    parts[count++] = ls_token_file_hash(data->test);
+    if (data->validation != NULL) parts[count++] = ls_token_file_hash(data->validation);
+    return ls_hash(parts, count * sizeof parts[0]);
 }
 
 ls_status ls_data_loader(ls_ctx *ctx, const ls_dataset *data, const ls_data_settings *settings,
@@ -212,5 +394,6 @@ ls_status ls_data_loader(ls_ctx *ctx, const ls_dataset *data, const ls_data_sett
                                  .batch = batch,
                                  .length = length,
                                  .seed = seed};
-    return ls_loader_new(ctx, data->train, wanted, out);
+    if (data->part_count == 1) return ls_loader_new(ctx, data->train, wanted, out);
+    return ls_loader_new_mixed(ctx, data->parts, data->weights, data->part_count, wanted, out);
 }

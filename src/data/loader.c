@@ -4,6 +4,8 @@
 
 #include "base/random.h"
 
+__extension__ typedef unsigned __int128 wide;
+
 struct ls_loader {
     const ls_token_file *file;
     ls_loader_settings settings;
@@ -11,6 +13,10 @@ struct ls_loader {
     int64_t windows; /* of an epoch; of one row in a stream */
     int64_t *before; /* [documents + 1] windows before each document; borders only */
     uint32_t order_stream, offset_stream;
+    /* of several files: a loader of each, with a batch of one row where windows are dealt */
+    ls_loader **parts;            /* NULL: there is one file */
+    int64_t *weights, *first_row; /* [count], [count + 1]: rows of a stream */
+    size_t count;
 };
 
 /* A stretch of one document or of several end to end: inputs [begin, begin + count), the first
@@ -72,8 +78,61 @@ fail:
     return status;
 }
 
+/* Rows of a stream by the weights, rounded down, and what is left to the first files. */
+static ls_status share_rows(ls_ctx *ctx, ls_loader *loader) {
+    int64_t sum = 0, given = 0;
+    for (size_t i = 0; i < loader->count; i++) sum += loader->weights[i];
+    for (size_t i = 0; i < loader->count; i++) {
+        const int64_t rows =
+            (int64_t)((wide)loader->settings.batch * (wide)loader->weights[i] / (wide)sum);
+        if (rows == 0)
+            return LS_FAIL(
+                ctx, LS_EUSE,
+                "a batch of %lld rows has none for a share of %.3g: data.loader=shuffled, "
+                "or a larger train.batch",
+                (long long)loader->settings.batch, (double)loader->weights[i] / (double)sum);
+        loader->first_row[i + 1] = rows;
+        given += rows;
+    }
+    for (size_t i = 0; given < loader->settings.batch; i++, given++) loader->first_row[i + 1]++;
+    for (size_t i = 0; i < loader->count; i++) loader->first_row[i + 1] += loader->first_row[i];
+    return LS_OK;
+}
+
+ls_status ls_loader_new_mixed(ls_ctx *ctx, ls_token_file *const *files, const int64_t *weights,
+                              size_t count, ls_loader_settings settings, ls_loader **out) {
+    const bool stream = settings.kind == LS_LOADER_STREAM;
+    *out = NULL;
+    ls_loader *loader = ls_new(ctx, 1, sizeof *loader);
+    if (loader == NULL) return LS_ENOMEM;
+    ls_status status = LS_ENOMEM;
+    loader->settings = settings;
+    loader->count = count;
+    loader->parts = ls_new(ctx, count, sizeof(ls_loader *));
+    loader->weights = ls_new(ctx, count, sizeof *loader->weights);
+    loader->first_row = ls_new(ctx, count + 1, sizeof *loader->first_row);
+    if (loader->parts == NULL || loader->weights == NULL || loader->first_row == NULL) goto fail;
+    memcpy(loader->weights, weights, count * sizeof *weights);
+    if (stream) LS_TRY_GOTO(share_rows(ctx, loader));
+    for (size_t i = 0; i < count; i++) {
+        ls_loader_settings own = settings;
+        own.batch = stream ? loader->first_row[i + 1] - loader->first_row[i] : 1;
+        LS_TRY_GOTO(ls_loader_new(ctx, files[i], own, &loader->parts[i]));
+    }
+    *out = loader;
+    return LS_OK;
+fail:
+    ls_loader_free(ctx, loader);
+    return status;
+}
+
 void ls_loader_free(ls_ctx *ctx, ls_loader *loader) {
     if (loader == NULL) return;
+    for (size_t i = 0; loader->parts != NULL && i < loader->count; i++)
+        ls_loader_free(ctx, loader->parts[i]);
+    ls_free(ctx, loader->parts);
+    ls_free(ctx, loader->weights);
+    ls_free(ctx, loader->first_row);
     ls_free(ctx, loader->before);
     ls_free(ctx, loader);
 }
@@ -165,10 +224,46 @@ static void unscore_borders(const ls_loader *loader, window w, int32_t *targets)
     }
 }
 
+/* Which file has the window at a place of the endless sequence of all, and the how manyth of that
+ * file's it is: the first file takes its share evenly, the next its share of what is left, ... */
+static const ls_loader *deal(const ls_loader *loader, uint64_t place, int64_t *nth) {
+    int64_t left = 0;
+    size_t i = 0;
+    for (size_t j = 0; j < loader->count; j++) left += loader->weights[j];
+    for (; i + 1 < loader->count; i++) {
+        const wide weight = (wide)loader->weights[i], all = (wide)left;
+        const uint64_t before = (uint64_t)(weight * place / all);
+        *nth = (int64_t)before;
+        if ((uint64_t)(weight * ((wide)place + 1) / all) > before) return loader->parts[i];
+        place -= before;
+        left -= loader->weights[i];
+    }
+    *nth = (int64_t)place;
+    return loader->parts[i];
+}
+
+static void mixed_row(const ls_loader *loader, int64_t step, int64_t row, int32_t *inputs,
+                      int32_t *targets, bool *fresh) {
+    const ls_loader_settings *s = &loader->settings;
+    int64_t nth;
+    if (s->kind == LS_LOADER_SHUFFLED) { /* unsigned, as in find_window */
+        const uint64_t place = (uint64_t)step * (uint64_t)s->batch + (uint64_t)row;
+        const ls_loader *part = deal(loader, place, &nth);
+        ls_loader_rows(part, nth, 0, 1, inputs, targets, fresh);
+        return;
+    }
+    size_t i = 0;
+    while (row >= loader->first_row[i + 1]) i++;
+    ls_loader_rows(loader->parts[i], step, row - loader->first_row[i], 1, inputs, targets, fresh);
+}
+
 void ls_loader_rows(const ls_loader *loader, int64_t step, int64_t row, int64_t rows,
                     int32_t *inputs, int32_t *targets, bool *fresh) {
     int64_t T = loader->settings.length;
-    for (int64_t b = 0; b < rows; b++) {
+    for (int64_t b = 0; loader->parts != NULL && b < rows; b++)
+        mixed_row(loader, step, row + b, inputs + b * T, targets + b * T,
+                  fresh == NULL ? NULL : fresh + b);
+    for (int64_t b = 0; loader->parts == NULL && b < rows; b++) {
         window w = find_window(loader, step, row + b);
         int32_t *x = inputs + b * T, *y = targets + b * T;
         ls_token_file_read(loader->file, w.begin, w.count, x);
@@ -184,20 +279,50 @@ void ls_loader_rows(const ls_loader *loader, int64_t step, int64_t row, int64_t 
 }
 
 ls_status ls_loader_status(ls_ctx *ctx, const ls_loader *loader) {
-    return ls_token_file_status(ctx, loader->file);
+    if (loader->parts == NULL) return ls_token_file_status(ctx, loader->file);
+    for (size_t i = 0; i < loader->count; i++) LS_TRY(ls_loader_status(ctx, loader->parts[i]));
+    return LS_OK;
 }
 
 bool ls_loader_resets(const ls_loader *loader) {
-    return loader->settings.kind == LS_LOADER_STREAM && loader->settings.borders;
+    /* epochs of different files end at different steps */
+    return loader->settings.kind == LS_LOADER_STREAM &&
+           (loader->settings.borders || loader->parts != NULL);
+}
+
+/* Windows of a mixture after which file i has shown all of its own. */
+static int64_t mixed_windows(const ls_loader *loader, size_t i) {
+    int64_t sum = 0;
+    for (size_t j = 0; j < loader->count; j++) sum += loader->weights[j];
+    const wide windows = (wide)loader->parts[i]->windows * (wide)sum / (wide)loader->weights[i];
+    return windows > INT64_MAX / 2 ? INT64_MAX / 2 : (int64_t)windows;
 }
 
 int64_t ls_loader_epoch_steps(const ls_loader *loader) {
-    if (loader->settings.kind == LS_LOADER_STREAM) return loader->windows;
-    return ls_ceil_div(loader->windows, loader->settings.batch);
+    const bool stream = loader->settings.kind == LS_LOADER_STREAM;
+    int64_t most = loader->windows;
+    for (size_t i = 0; i < loader->count; i++)
+        most = ls_max(most, stream ? loader->parts[i]->windows : mixed_windows(loader, i));
+    return stream ? most : ls_ceil_div(most, loader->settings.batch);
+}
+
+int64_t ls_loader_windows(const ls_loader *loader) {
+    return loader->windows;
+}
+
+static uint64_t mixed_identity(const ls_loader *loader) {
+    uint64_t identity = (uint64_t)loader->settings.batch;
+    for (size_t i = 0; i < loader->count; i++) {
+        const uint64_t parts[3] = {identity, ls_loader_identity(loader->parts[i]),
+                                   (uint64_t)loader->weights[i]};
+        identity = ls_hash(parts, sizeof parts);
+    }
+    return identity;
 }
 
 uint64_t ls_loader_identity(const ls_loader *loader) {
     const ls_loader_settings *s = &loader->settings;
+    if (loader->parts != NULL) return mixed_identity(loader);
     uint64_t parts[6] = {ls_token_file_hash(loader->file),
                          (uint64_t)s->kind,
                          s->borders,

@@ -1,6 +1,7 @@
 #include "data/stats.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static int compare_lengths(const void *a, const void *b) {
@@ -78,22 +79,41 @@ static void print_side(ls_ctx *ctx, const char *name, const ls_token_stats *stat
 
 ls_status ls_data_stats_take(ls_ctx *ctx, const ls_dataset *data, const ls_data_settings *settings,
                              ls_data_stats *out) {
-    *out = (ls_data_stats){.corpus = settings->corpus,
-                           .tokenizer = ls_tokenizer_kind(data->tokenizer),
-                           .vocabulary = ls_tokenizer_vocabulary(data->tokenizer)};
-    LS_TRY(ls_token_stats_take(ctx, data->train, &out->train));
+    *out =
+        (ls_data_stats){.corpus = settings->train[0] != '\0' ? settings->train : settings->corpus,
+                        .tokenizer = ls_tokenizer_kind(data->tokenizer),
+                        .vocabulary = ls_tokenizer_vocabulary(data->tokenizer),
+                        .part_count = data->part_count,
+                        .validates = data->validation != NULL};
+    for (size_t i = 0; i < data->part_count; i++)
+        LS_TRY(ls_token_stats_take(ctx, data->parts[i], &out->train[i]));
+    if (out->validates) LS_TRY(ls_token_stats_take(ctx, data->validation, &out->validation));
     return ls_token_stats_take(ctx, data->test, &out->test);
 }
 
 json_t *ls_data_stats_json(const ls_data_stats *stats) {
-    return json_pack("{s:s, s:s, s:I, s:o, s:o}", "corpus", stats->corpus, "tokenizer",
-                     stats->tokenizer, "vocabulary", (json_int_t)stats->vocabulary, "train",
-                     ls_token_stats_json(&stats->train), "test", ls_token_stats_json(&stats->test));
+    json_t *train = ls_token_stats_json(&stats->train[0]), *parts = json_array();
+    for (size_t i = 0; i < stats->part_count; i++)
+        json_array_append_new(parts, ls_token_stats_json(&stats->train[i]));
+    json_t *json =
+        json_pack("{s:s, s:s, s:I, s:O, s:o}", "corpus", stats->corpus, "tokenizer",
+                  stats->tokenizer, "vocabulary", (json_int_t)stats->vocabulary, "train",
+                  stats->part_count > 1 ? parts : train, "test", ls_token_stats_json(&stats->test));
+    if (stats->validates)
+        json_object_set_new(json, "validation", ls_token_stats_json(&stats->validation));
+    json_decref(train);
+    json_decref(parts);
+    return json;
 }
 
 void ls_data_stats_print(ls_ctx *ctx, const ls_data_stats *stats, ls_text *out) {
     ls_text_printf(ctx, out, "corpus %s, tokenizer %s of %" PRId64 " ids\n", stats->corpus,
                    stats->tokenizer, stats->vocabulary);
-    print_side(ctx, "train", &stats->train, out);
+    for (size_t i = 0; i < stats->part_count; i++) {
+        char name[32] = "train";
+        if (stats->part_count > 1) snprintf(name, sizeof name, "train, part %zu", i + 1);
+        print_side(ctx, name, &stats->train[i], out);
+    }
+    if (stats->validates) print_side(ctx, "validation", &stats->validation, out);
     print_side(ctx, "test", &stats->test, out);
 }

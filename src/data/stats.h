@@ -1,4 +1,4 @@
-/* What a corpus holds: documents and tokens of both sides of the split. */
+/* What a corpus holds: documents and tokens of the sides of the split. */
 #ifndef LS_DATA_STATS_H
 #define LS_DATA_STATS_H
 
@@ -17,7 +17,10 @@ json_t *ls_token_stats_json(const ls_token_stats *stats); /* a new reference */
 typedef struct ls_data_stats {
     const char *corpus, *tokenizer; /* its name; the tokenizer's kind; borrowed */
     int64_t vocabulary;
-    ls_token_stats train, test;
+    ls_token_stats train[LS_DATA_PARTS_MAX]; /* of each part of a mixture */
+    size_t part_count;
+    ls_token_stats validation, test;
+    bool validates;
 } ls_data_stats;
 ls_status ls_data_stats_take(ls_ctx *ctx, const ls_dataset *data, const ls_data_settings *settings,
                              ls_data_stats *out);

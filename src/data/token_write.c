@@ -145,6 +145,11 @@ void ls_token_writer_free(ls_ctx *ctx, ls_token_writer *writer) {
     ls_free(ctx, writer);
 }
 
+ls_token_side ls_token_side_of(const ls_document *document) {
+    if (document->test) return LS_SPLIT_TEST;
+    return document->validation ? LS_SPLIT_VALIDATION : LS_SPLIT_TRAIN;
+}
+
 ls_status ls_token_file_build(ls_ctx *ctx, ls_corpus *corpus, const ls_tokenizer *tokenizer,
                               ls_token_side split, uint64_t key, const char *path) {
     ls_token_writer *writer = NULL;
@@ -159,7 +164,7 @@ ls_status ls_token_file_build(ls_ctx *ctx, ls_corpus *corpus, const ls_tokenizer
     for (;;) {
         LS_TRY_GOTO(ls_corpus_next(ctx, corpus, &document));
         if (document.text == NULL) break;
-        if (split != LS_SPLIT_ALL && document.test != (split == LS_SPLIT_TEST)) continue;
+        if (split != LS_SPLIT_ALL && ls_token_side_of(&document) != split) continue;
         ids.count = 0;
         LS_TRY_GOTO(ls_encoder_encode(ctx, encoder, document.text, document.length, false, &ids));
         if (end >= 0) LS_TRY_GOTO(ls_ids_append(ctx, &ids, &end, 1));

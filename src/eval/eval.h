@@ -52,8 +52,9 @@ typedef struct ls_eval_row {
     double flat, excess;  /* the flat tail's prediction of token_loss, and what lies above it */
     int64_t tokens;       /* scored; of winmean, once per window that scores them */
     int64_t windows, documents;
-    bool judged;            /* a task: these two were measured */
+    bool judged;            /* a task: these three were measured */
     double accuracy, exact; /* share of answers that are right, of samples with no wrong one */
+    double chance;          /* share that the most frequent answer would get right */
     double seconds, tokens_per_second;
     size_t bytes;                  /* weights, states, programs and workspaces */
     ls_position_buckets positions; /* empty unless asked for */

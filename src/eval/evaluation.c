@@ -22,11 +22,57 @@ static bool is_same_file(const char *a, const char *b) {
 static ls_status check_share(const ls_evaluation *e, const ls_data_settings *trained) {
     const bool differs =
         e->data.test_share != trained->test_share || e->data.format != trained->format;
-    if (!differs || !is_same_file(e->data.corpus, trained->corpus)) return LS_OK;
+    if (!differs || e->test_alone || !is_same_file(e->data.corpus, trained->corpus)) return LS_OK;
     return LS_FAIL(e->ctx, LS_EUSE,
                    "%s differs from the run's on the same corpus, so documents that it was trained "
                    "on would be scored (leave it out, or set data.corpus)",
                    e->data.format != trained->format ? "data.format" : "data.test_share");
+}
+
+/* Whether two lists of paths have one in common. */
+static bool share_path(ls_ctx *ctx, const char *a, const char *b) {
+    ls_data_paths one, two;
+    bool shared = false;
+    if (a[0] == '\0' || b[0] == '\0') return false;
+    if (ls_data_paths_read(ctx, "", a, &one) != LS_OK ||
+        ls_data_paths_read(ctx, "", b, &two) != LS_OK) {
+        ctx->error = (ls_error){0}; /* who opens them will say it */
+        return false;
+    }
+    for (size_t i = 0; i < one.count; i++)
+        for (size_t j = 0; j < two.count; j++)
+            shared |= is_same_file(one.at[i].path, two.at[j].path);
+    return shared;
+}
+
+/* To score what was learnt from is no mistake, but it is no test. */
+static void say_trained_on(const ls_evaluation *e, const ls_data_settings *trained) {
+    const char *learnt = trained->train[0] != '\0' ? trained->train : trained->corpus;
+    if (share_path(e->ctx, e->data.test, learnt))
+        ls_say(e->ctx, "data.test=%s is what the run was trained on: this is no test",
+               e->data.test);
+    if (share_path(e->ctx, e->data.test, trained->validation))
+        ls_say(e->ctx, "data.test=%s is data.validation, by which the run was chosen",
+               e->data.test);
+}
+
+/* data.test of the request takes the place of the run's test documents, data.corpus that of all. */
+static ls_status take_data(ls_evaluation *e, const ls_settings *settings,
+                           const ls_data_settings *trained) {
+    const bool corpus = ls_settings_has(settings, "data.corpus");
+    static const char *const no_use[] = {"data.train", "data.validation", "data.validation_share"};
+    for (size_t i = 0; i < 3; i++)
+        if (ls_settings_has(settings, no_use[i]))
+            return LS_FAIL(e->ctx, LS_EUSE,
+                           "%s is for training: give what is to be scored as data.test", no_use[i]);
+    if (corpus) e->data.train[0] = e->data.validation[0] = e->data.test[0] = '\0';
+    if (corpus) e->data.validation_share = 0;
+    LS_TRY(ls_settings_apply(e->ctx, settings, "data", &ls_data_options, NULL, &e->data));
+    e->test_alone = ls_settings_has(settings, "data.test");
+    if (corpus && e->test_alone)
+        return LS_FAIL(e->ctx, LS_EUSE, "data.corpus has no effect beside data.test: leave it out");
+    if (e->test_alone) say_trained_on(e, trained);
+    return LS_OK;
 }
 
 /* A public checkpoint is measured with its own tokenizer; one that has none takes any. */
@@ -45,7 +91,7 @@ static ls_status read_data(ls_evaluation *e, const ls_settings *settings) {
     LS_TRY(ls_options_default(ctx, &ls_data_options, &e->data));
     LS_TRY(ls_settings_apply(ctx, &e->trained.settings, "data", &ls_data_options, NULL, &e->data));
     const ls_data_settings trained = e->data;
-    LS_TRY(ls_settings_apply(ctx, settings, "data", &ls_data_options, NULL, &e->data));
+    LS_TRY(take_data(e, settings, &trained));
     if (e->trained.family.type != NULL) return check_public(e, settings);
     LS_TRY(check_share(e, &trained));
     LS_TRY(ls_path_join(ctx, tokenizer, sizeof tokenizer, e->trained.folder, "tokenizer"));
@@ -92,6 +138,14 @@ static ls_status choose_protocol(ls_evaluation *e, const ls_settings *settings) 
     return LS_OK;
 }
 
+/* A set of test documents is scored whole unless the request says otherwise. */
+static void score_whole(ls_evaluation *e, const ls_settings *settings) {
+    if (e->data.test[0] == '\0') return;
+    if (!ls_settings_has(settings, "eval.documents") && !ls_settings_has(settings, "eval.room"))
+        e->settings.documents = LS_EVAL_DOCUMENTS_ALL;
+    if (!ls_settings_has(settings, "eval.tokens")) e->settings.tokens = 0;
+}
+
 ls_status ls_evaluation_open(ls_ctx *ctx, const ls_evaluation_request *request,
                              ls_evaluation *out) {
     *out = (ls_evaluation){
@@ -105,7 +159,11 @@ ls_status ls_evaluation_open(ls_ctx *ctx, const ls_evaluation_request *request,
     LS_TRY(ls_settings_apply(ctx, request->settings, "eval", &ls_eval_options,
                              ls_eval_facts(out->task.type != NULL, &out->trained.config),
                              &out->settings));
-    if (out->task.type == NULL) return read_data(out, request->settings);
+    if (out->task.type == NULL) {
+        LS_TRY(read_data(out, request->settings));
+        score_whole(out, request->settings);
+        return LS_OK;
+    }
     return choose_protocol(out, request->settings);
 }
 
@@ -117,6 +175,16 @@ void ls_evaluation_clear(ls_evaluation *e) {
 
 /* ---- measuring ---- */
 
+ls_status ls_evaluation_data(const ls_evaluation *e, ls_dataset *out) {
+    ls_ctx *ctx = e->ctx;
+    LS_TRY(e->test_alone ? ls_data_open_test(ctx, &e->data, e->cache, out)
+                         : ls_data_open(ctx, &e->data, e->cache, out));
+    if (ls_token_file_documents(out->test) > 0) return LS_OK;
+    ls_data_close(ctx, out);
+    return LS_FAIL(ctx, LS_EINPUT, "there are no documents for testing: give data.test=PATH%s",
+                   e->data.train[0] == '\0' ? ", or a data.test_share" : "");
+}
+
 ls_status ls_evaluation_run(ls_evaluation *e, const ls_eval_hooks *hooks) {
     ls_ctx *ctx = e->ctx;
     ls_model *model = e->trained.model;
@@ -125,7 +193,7 @@ ls_status ls_evaluation_run(ls_evaluation *e, const ls_eval_hooks *hooks) {
         return ls_eval_task(model, &e->task, e->seed, &e->settings, hooks, &e->results);
     }
     ls_dataset data;
-    LS_TRY(ls_data_open(ctx, &e->data, e->cache, &data));
+    LS_TRY(ls_evaluation_data(e, &data));
     e->data_hash = ls_data_hash(&data);
     ls_status status =
         ls_eval_run(model, data.tokenizer, data.test, &e->settings, hooks, &e->results);
@@ -171,7 +239,7 @@ json_t *ls_evaluation_json(const ls_evaluation *e) {
     } else {
         char hash[17];
         snprintf(hash, sizeof hash, "%016llx", (unsigned long long)e->data_hash);
-        json_object_set_new(json, "corpus", json_string(e->data.corpus));
+        json_object_set_new(json, "corpus", json_string(ls_data_name(&e->data)));
         json_object_set_new(json, "data_hash", json_string(hash));
     }
     if (e->results.objective[0] != '\0')

@@ -31,13 +31,16 @@ typedef struct ls_evaluation {
     ls_eval_settings settings;
     ls_task task;            /* of the run; type NULL: a corpus */
     ls_data_settings data;   /* the corpus, always with the run's tokenizer */
+    bool test_alone;         /* test documents of the request's own: no others are opened */
     ls_eval_results results; /* of ls_evaluation_run */
-    uint64_t data_hash;      /* of the corpus, likewise */
+    uint64_t data_hash;      /* of the corpus, or of those test documents, likewise */
 } ls_evaluation;
 
 /* Opens the run and reads all settings before any data are touched; the caller then looks whether
  * some were not used (ls_settings_finish). Clear *out in any case. */
 ls_status ls_evaluation_open(ls_ctx *ctx, const ls_evaluation_request *request, ls_evaluation *out);
+/* The corpus that is measured on; the caller closes it. LS_EINPUT where nothing is kept for testing. */
+ls_status ls_evaluation_data(const ls_evaluation *evaluation, ls_dataset *out);
 /* Measures: fills the results. */
 ls_status ls_evaluation_run(ls_evaluation *evaluation, const ls_eval_hooks *hooks);
 /* The results, and what they are of: step, corpus or task, extension, all settings. A new

@@ -38,6 +38,7 @@ static json_t *row_json(const ls_eval_row *row) {
     if (json != NULL && row->judged) {
         json_object_set_new(json, "accuracy", number(row->accuracy));
         json_object_set_new(json, "exact", number(row->exact));
+        json_object_set_new(json, "chance", number(row->chance));
     }
     if (json != NULL && row->positions.count > 0)
         json_object_set_new(json, "positions", buckets_json(&row->positions));

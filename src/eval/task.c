@@ -24,6 +24,7 @@ typedef struct bench {
     int32_t *targets;     /* [batch, targets_each] */
     int32_t *at;          /* [batch, chunk]: columns of a chunk that are scored */
     int64_t *wrong;       /* [batch]: answers of each sample that were not given */
+    int64_t *asked;       /* [2, answers]: how often each was right, in samples even and odd */
     double *logits;
     size_t logits_room;
     ls_stream *stream;   /* where tokens are answered, chunk by chunk */
@@ -44,6 +45,7 @@ static void bench_clear(bench *b) {
     ls_free(ctx, b->targets);
     ls_free(ctx, b->at);
     ls_free(ctx, b->wrong);
+    ls_free(ctx, b->asked);
     ls_free(ctx, b->logits);
 }
 
@@ -80,7 +82,9 @@ static ls_status bench_init(bench *b, int64_t samples) {
     b->inputs = ls_new_raw(ctx, (size_t)(b->batch * b->inputs_each), sizeof *b->inputs);
     b->targets = ls_new_raw(ctx, (size_t)(b->batch * b->targets_each), sizeof *b->targets);
     b->wrong = ls_new(ctx, (size_t)b->batch, sizeof *b->wrong);
-    if (b->inputs == NULL || b->targets == NULL || b->wrong == NULL) return LS_ENOMEM;
+    b->asked = ls_new(ctx, (size_t)(2 * b->answers), sizeof *b->asked);
+    if (b->inputs == NULL || b->targets == NULL || b->wrong == NULL || b->asked == NULL)
+        return LS_ENOMEM;
     if (asks_classes(b)) {
         const ls_program_options options = {.batch = b->batch, .length = b->length};
         LS_TRY(make_room(b, b->batch));
@@ -144,6 +148,7 @@ static void add_answer(const bench *b, int64_t row, const double *logits, int32_
     out->right += right;
     out->scored++;
     b->wrong[row] += !right;
+    b->asked[(row & 1) * b->answers + target]++;
 }
 
 static void add_chunk(bench *b, int64_t rows, int64_t first, int64_t count, int64_t picked,
@@ -226,6 +231,23 @@ static int64_t sample_count(const bench *b) {
     return ls_max(1, samples);
 }
 
+/* What the most frequent answer would get. It is looked up in one half of the samples and counted
+ * in the other: among few samples, the most frequent one is so by luck. NAN: there is one half. */
+static double chance_of(const bench *b) {
+    int64_t right = 0, scored = 0;
+    for (int half = 0; half < 2; half++) {
+        const int64_t *looked = b->asked + half * b->answers;
+        const int64_t *counted = b->asked + (1 - half) * b->answers;
+        int64_t best = 0;
+        for (int64_t a = 1; a < b->answers; a++)
+            if (looked[a] > looked[best]) best = a;
+        if (looked[best] == 0) return NAN;
+        right += counted[best];
+        for (int64_t a = 0; a < b->answers; a++) scored += counted[a];
+    }
+    return (double)right / (double)scored;
+}
+
 static ls_status measure(bench *b, ls_eval_row *row) {
     const int64_t samples = sample_count(b);
     const double start = ls_clock();
@@ -249,6 +271,7 @@ static ls_status measure(bench *b, ls_eval_row *row) {
                          .judged = true,
                          .accuracy = (double)all.right / (double)all.scored,
                          .exact = (double)all.whole / (double)samples,
+                         .chance = chance_of(b),
                          .seconds = ls_clock() - start};
     row->token_loss = row->loss;
     row->perplexity = exp(row->loss);

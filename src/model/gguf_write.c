@@ -1,11 +1,10 @@
 #include "model/gguf_write.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/temporary.h"
 #include "model/blocks.h"
 
 enum { PIECE = 8192 }; /* values that are packed at a time: whole blocks of every type */
@@ -20,9 +19,8 @@ typedef struct declared {
 
 struct ls_gguf_writer {
     ls_ctx *ctx;
-    char *path, *temporary;
-    FILE *file;   /* NULL until the first value, or the end */
-    bool created; /* the temporary is ours */
+    char *path;
+    ls_replacement out; /* its file is NULL before the first value, and after the end */
     ls_text keys, key_names;
     uint64_t key_count;
     declared *tensors;
@@ -40,14 +38,11 @@ static void fail(ls_gguf_writer *w, ls_status status) {
 }
 
 ls_status ls_gguf_writer_new(ls_ctx *ctx, const char *path, ls_gguf_writer **out) {
-    ls_text temporary = {0};
     ls_gguf_writer *w = *out = ls_new(ctx, 1, sizeof *w);
     if (w == NULL) return LS_ENOMEM;
     w->ctx = ctx;
-    ls_text_printf(ctx, &temporary, "%s.tmp", path);
-    w->temporary = temporary.bytes;
     w->path = ls_copy_text(ctx, path);
-    if (!temporary.failed && w->path != NULL) return LS_OK;
+    if (w->path != NULL) return LS_OK;
     ls_gguf_abandon(w);
     *out = NULL;
     return LS_ENOMEM;
@@ -213,18 +208,17 @@ static ls_status put_head(ls_gguf_writer *w) {
         ls_text_append(w->ctx, &head, "", 1);
     ls_status status = ls_text_status(&head);
     if (status == LS_OK)
-        status = ls_file_put(w->ctx, w->file, w->temporary, head.bytes, head.length);
+        status = ls_file_put(w->ctx, w->out.file, w->out.name, head.bytes, head.length);
     ls_text_clear(w->ctx, &head);
     return status;
 }
 
 static ls_status open_file(ls_gguf_writer *w) {
     LS_TRY(w->status);
-    if (w->file != NULL) return LS_OK;
+    if (w->out.file != NULL) return LS_OK;
     LS_TRY(ls_text_status(&w->keys));
     LS_TRY(check_names(w));
-    LS_TRY(ls_file_create(w->ctx, w->temporary, false, &w->file));
-    w->created = true;
+    LS_TRY(ls_replacement_begin(w->ctx, w->path, &w->out));
     return put_head(w);
 }
 
@@ -246,7 +240,7 @@ static ls_status pack(ls_gguf_writer *w, const float *values, int64_t blocks) {
     while (blocks > 0) {
         const int64_t now = ls_min(blocks, PIECE / type->values);
         const size_t bytes = ls_blocks_pack(type->id, values, now, w->packed);
-        LS_TRY(ls_file_put(w->ctx, w->file, w->temporary, w->packed, bytes));
+        LS_TRY(ls_file_put(w->ctx, w->out.file, w->out.name, w->packed, bytes));
         values += now * type->values;
         blocks -= now;
     }
@@ -256,7 +250,7 @@ static ls_status pack(ls_gguf_writer *w, const float *values, int64_t blocks) {
 static ls_status end_tensor(ls_gguf_writer *w) {
     static const uint8_t zeros[LS_GGUF_ALIGNMENT];
     const int64_t bytes = w->tensors[w->current].bytes;
-    LS_TRY(ls_file_put(w->ctx, w->file, w->temporary, zeros,
+    LS_TRY(ls_file_put(w->ctx, w->out.file, w->out.name, zeros,
                        (size_t)(ls_round_up(bytes, LS_GGUF_ALIGNMENT) - bytes)));
     w->current++;
     w->given = 0;
@@ -295,20 +289,11 @@ ls_status ls_gguf_append(ls_gguf_writer *w, const float *values, int64_t count) 
 /* ---- the end ---- */
 
 static ls_status finish(ls_gguf_writer *w) {
-    char *slash;
     LS_TRY(open_file(w));
     if (w->current != w->tensor_count)
         return LS_FAIL(w->ctx, LS_EBUG, "the values of %s are missing",
                        w->tensors[w->current].name);
-    FILE *file = w->file;
-    w->file = NULL;
-    LS_TRY(ls_file_finish(w->ctx, file, w->temporary));
-    if (rename(w->temporary, w->path) != 0)
-        return LS_FAIL(w->ctx, LS_EIO, "renaming %s: %s", w->temporary, strerror(errno));
-    slash = strrchr(w->path, '/');
-    if (slash == NULL) return ls_folder_sync(w->ctx, ".");
-    slash[slash == w->path] = '\0';
-    return ls_folder_sync(w->ctx, w->path);
+    return ls_replacement_end(w->ctx, w->path, &w->out, LS_OK);
 }
 
 ls_status ls_gguf_finish(ls_gguf_writer *w) {
@@ -319,10 +304,8 @@ ls_status ls_gguf_finish(ls_gguf_writer *w) {
 
 void ls_gguf_abandon(ls_gguf_writer *w) {
     if (w == NULL) return;
-    if (w->file != NULL) fclose(w->file);
-    if (w->created) unlink(w->temporary);
+    if (w->out.file != NULL) ls_replacement_end(w->ctx, w->path, &w->out, LS_ESTOP);
     ls_free(w->ctx, w->path);
-    ls_free(w->ctx, w->temporary);
     ls_free(w->ctx, w->tensors);
     ls_text_clear(w->ctx, &w->keys);
     ls_text_clear(w->ctx, &w->key_names);

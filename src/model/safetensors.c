@@ -1,9 +1,9 @@
 #include "model/safetensors.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "base/temporary.h"
 
 static const struct {
     const char *name;
@@ -586,21 +586,9 @@ ls_status ls_safetensors_write(ls_ctx *ctx, const char *path, const ls_safetenso
 ls_status ls_safetensors_make(ls_ctx *ctx, const char *path, const ls_safetensor_source *sources,
                               size_t count, const ls_stored_text *metadata_texts,
                               size_t metadata_count, ls_safetensor_fill fill, void *user) {
-    ls_text temporary = {0};
-    ls_text_printf(ctx, &temporary, "%s.tmp", path);
-    ls_status status = ls_text_status(&temporary);
-    if (status != LS_OK) goto fail;
-    FILE *file;
-    LS_TRY_GOTO(ls_file_create(ctx, temporary.bytes, false, &file));
-    status = put(ctx, file, temporary.bytes, sources, count, metadata_texts, metadata_count,
-                 (maker){fill, user});
-    if (status == LS_OK)
-        status = ls_file_finish(ctx, file, temporary.bytes);
-    else
-        fclose(file);
-    if (status == LS_OK) status = ls_path_rename(ctx, temporary.bytes, path);
-    if (status != LS_OK) unlink(temporary.bytes); /* where it still has this name */
-fail:
-    ls_text_clear(ctx, &temporary);
-    return status;
+    ls_replacement r;
+    LS_TRY(ls_replacement_begin(ctx, path, &r));
+    return ls_replacement_end(ctx, path, &r,
+                              put(ctx, r.file, r.name, sources, count, metadata_texts,
+                                  metadata_count, (maker){fill, user}));
 }

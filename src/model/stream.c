@@ -2,39 +2,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "model/model.h"
-
-enum { PROGRAMS_MAX = 16 };
-
-/* Programs hold nothing between two runs, so all forks of a stream share theirs. */
-typedef struct program_cache {
-    int streams; /* that use it */
-    int programs;
-    struct {
-        ls_model_use use;
-        int64_t length, picked;
-        bool first; /* takes the source as well */
-        ls_program *program;
-        uint64_t last_used;
-    } cached[PROGRAMS_MAX];
-    uint64_t clock;
-} program_cache;
-
-struct ls_stream {
-    ls_model *model;
-    int64_t batch, capacity, chunk;
-    ls_state *state;
-    int32_t *tokens, *wanted; /* [batch, source + chunk], inputs; [batch, chunk], targets */
-    /* Models with an encoder: what it reads, with the first chunk. */
-    int64_t source;
-    int32_t *read; /* [batch, source] */
-    /* Models that are cut at multiples of `unit` tokens: what came after the last one is read again
-     * with what follows. */
-    int64_t unit, waiting;
-    int32_t *tail;  /* [batch, unit] */
-    double *losses; /* [batch, chunk] */
-    program_cache *cache;
-};
+#include "model/stream_internal.h"
 
 /* Whether the next chunk comes with the source. */
 static bool reads(const ls_stream *stream) {
@@ -59,7 +27,7 @@ static ls_status make_program(ls_stream *stream, ls_model_use use, int64_t lengt
  * longest makes room. */
 static ls_status program_for(ls_stream *stream, ls_model_use use, int64_t length, int64_t picked,
                              ls_program **out) {
-    program_cache *cache = stream->cache;
+    ls_program_cache *cache = stream->cache;
     int at = 0;
     for (int i = 0; i < cache->programs; i++) {
         if (cache->cached[i].use == use && cache->cached[i].length == length &&
@@ -209,9 +177,10 @@ void ls_stream_mark_free(ls_ctx *ctx, ls_stream_mark *mark) {
     ls_free(ctx, mark);
 }
 
-static void cache_leave(ls_ctx *ctx, program_cache *cache) {
+static void cache_leave(ls_ctx *ctx, ls_program_cache *cache) {
     if (cache == NULL || --cache->streams > 0) return;
     for (int i = 0; i < cache->programs; i++) ls_program_free(cache->cached[i].program);
+    for (int i = 0; i <= LS_TOGETHER_MOST; i++) ls_together_free(cache->together[i]);
     ls_free(ctx, cache);
 }
 

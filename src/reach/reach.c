@@ -157,8 +157,8 @@ static ls_status new_state(ls_reach *reach, json_t **out) {
                      format_name, "longshot", LS_VERSION, "model", name, "trained_length",
                      (json_int_t)trained->config.trained_length, "bounded", ls_reach_bounded(reach),
                      "position", position == NULL ? "none" : position->name, "corpus",
-                     reach->model.data.corpus, "identity", "model", model, "data", data, "seed",
-                     (json_int_t)reach->request.seed, "spent_seconds", 0.0, "jobs");
+                     ls_data_name(&reach->model.data), "identity", "model", model, "data", data,
+                     "seed", (json_int_t)reach->request.seed, "spent_seconds", 0.0, "jobs");
     return *out == NULL ? LS_FAIL(reach->ctx, LS_ENOMEM, "no memory for the results") : LS_OK;
 }
 
@@ -360,7 +360,7 @@ ls_status ls_reach_run(ls_reach *reach, const ls_reach_hooks *hooks) {
     ls_ctx *ctx = reach->ctx;
     reach->hooks = hooks;
     LS_TRY(ls_folder_make(ctx, reach->folder));
-    LS_TRY(ls_data_open(ctx, &reach->model.data, reach->request.cache, &reach->data));
+    LS_TRY(ls_evaluation_data(&reach->model, &reach->data));
     LS_TRY(load_state(reach));
     LS_TRY(ls_deadline_begin(ctx, reach->begun + reach->budget, hooks->stop, &reach->deadline));
     ls_status status = measure(reach);

@@ -1,8 +1,11 @@
+/* Lines. */
 #include "report/chart.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "report/axis.h"
 
 enum {
     WIDTH = LS_CHART_WIDTH,
@@ -11,7 +14,12 @@ enum {
     RIGHT = 12,
     TOP = 22,
     BOTTOM = 42,
-    TICKS_MAX = 16
+    /* names at the ends of the lines */
+    ENDS_MAX = 20,
+    END_RIGHT = 118,
+    END_GAP = 14,
+    END_STEP = 12,
+    END_LETTERS = 17
 };
 
 void ls_chart_number(double value, char *out, size_t bytes) {
@@ -47,202 +55,202 @@ void ls_chart_count(double value, char *out, size_t bytes) {
 
 /* ---- axes ---- */
 
-typedef struct axis {
-    bool log;
-    double low, high; /* of the data, with a little room */
-    double from, to;  /* on the drawing */
-    int ticks;
-    double tick[TICKS_MAX];
-} axis;
-
-static double place(const axis *a, double value) {
-    double share = a->log ? log(value / a->low) / log(a->high / a->low)
-                          : (value - a->low) / (a->high - a->low);
-    return a->from + share * (a->to - a->from);
+static bool has_ends(const ls_chart *chart) {
+    return chart->ends && chart->count <= ENDS_MAX;
 }
 
-/* What can be drawn: far outside of it there is nothing that a chart could show. */
-static bool drawable(const axis *a, double value) {
-    return fabs(value) < 1e30 && (!a->log || value > 1e-30);
+static double right_of(const ls_chart *chart) {
+    return WIDTH - (has_ends(chart) ? END_RIGHT : RIGHT);
 }
 
-static void widen(axis *a, double value) {
-    if (!drawable(a, value)) return;
-    a->low = fmin(a->low, value);
-    a->high = fmax(a->high, value);
-}
-
-static void even_ticks(axis *a) {
-    double rough = (a->high - a->low) / 6, power = pow(10, floor(log10(rough)));
-    double step = power * (rough / power > 5   ? 10
-                           : rough / power > 2 ? 5
-                           : rough / power > 1 ? 2
-                                               : 1);
-    a->ticks = 0;
-    for (double v = ceil(a->low / step); v * step <= a->high && a->ticks < TICKS_MAX; v++)
-        a->tick[a->ticks++] = v * step == 0 ? 0 : v * step;
-}
-
-/* The finest of the usual ladders of a logarithmic scale that does not crowd; a narrow range is
- * better served by even steps. */
-static void log_ticks(axis *a) {
-    static const double ladders[][4] = {{1, 2, 5, 0}, {1, 3, 0, 0}, {1, 0, 0, 0}};
-    for (size_t l = 0; l < sizeof ladders / sizeof ladders[0]; l++) {
-        a->ticks = 0;
-        int found = 0;
-        double decades = floor(log10(a->high / a->low)), jump = pow(10, floor(decades / 8) + 1);
-        if (ladders[l][1] > 0) jump = 10; /* only whole powers may be left out */
-        for (double power = pow(10, floor(log10(a->low))); power <= a->high; power *= jump)
-            for (int i = 0; i < 4 && ladders[l][i] > 0; i++) {
-                double v = power * ladders[l][i];
-                if (v < a->low || v > a->high) continue;
-                if (found++ < TICKS_MAX) a->tick[a->ticks++] = v;
-            }
-        if (found < 3) break;
-        if (found <= 8) return;
+static void widen_by(const ls_chart_series *s, ls_axis *x, ls_axis *y) {
+    for (size_t i = 0; i < s->count; i++) {
+        if (!ls_axis_takes(x, s->x[i]) || !ls_axis_takes(y, s->y[i])) continue;
+        ls_axis_widen(x, s->x[i]);
+        ls_axis_widen(y, s->y[i]);
+        if (s->low == NULL) continue;
+        ls_axis_widen(y, s->low[i]);
+        ls_axis_widen(y, s->high[i]);
     }
-    if (a->high / a->low < 20) even_ticks(a);
 }
 
-/* Lengths: powers of two. */
-static void length_ticks(axis *a) {
-    int first = (int)ceil(log2(a->low) - 1e-9), last = (int)floor(log2(a->high) + 1e-9);
-    int step = (last - first) / 8 + 1;
-    a->ticks = 0;
-    for (int e = first; e <= last && a->ticks < TICKS_MAX; e += step) a->tick[a->ticks++] = exp2(e);
+static bool has_point(const ls_chart *chart, const ls_axis *x, const ls_axis *y) {
+    for (size_t s = 0; s < chart->count; s++)
+        for (size_t i = 0; i < chart->series[s].count; i++)
+            if (ls_axis_takes(x, chart->series[s].x[i]) && ls_axis_takes(y, chart->series[s].y[i]))
+                return true;
+    return false;
 }
 
-static bool make_axes(const ls_chart *chart, axis *x, axis *y) {
-    *x = (axis){
-        .log = !chart->x_even, .low = INFINITY, .high = 0, .from = LEFT, .to = WIDTH - RIGHT};
-    *y = (axis){.log = chart->y_log, .low = INFINITY, .high = -INFINITY};
+static bool make_axes(const ls_chart *chart, ls_axis *x, ls_axis *y) {
+    *x = (ls_axis){
+        .log = !chart->x_even, .low = INFINITY, .high = 0, .from = LEFT, .to = right_of(chart)};
+    *y = (ls_axis){.log = chart->y_log, .low = INFINITY, .high = -INFINITY};
     y->from = HEIGHT - BOTTOM;
     y->to = TOP;
-    for (size_t s = 0; s < chart->count; s++)
-        for (size_t i = 0; i < chart->series[s].count; i++) {
-            if (!drawable(x, chart->series[s].x[i]) || !drawable(y, chart->series[s].y[i]))
-                continue;
-            widen(x, chart->series[s].x[i]);
-            widen(y, chart->series[s].y[i]);
-            if (chart->series[s].low == NULL) continue;
-            widen(y, chart->series[s].low[i]);
-            widen(y, chart->series[s].high[i]);
-        }
-    if (!isfinite(y->low) || !isfinite(y->high) || !isfinite(x->low)) return false;
+    if (!has_point(chart, x, y)) return false;
+    const ls_chart_series *all = chart->share > 0 ? chart->all : chart->series;
+    const size_t count = chart->share > 0 ? chart->all_count : chart->count;
+    for (size_t s = 0; s < count; s++) widen_by(&all[s], x, y);
     if (chart->y_high > chart->y_low) {
-        widen(y, chart->y_low);
-        widen(y, chart->y_high);
+        ls_axis_widen(y, chart->y_low);
+        ls_axis_widen(y, chart->y_high);
     }
-    double room = chart->x_even ? 0 : pow(x->high / x->low, 0.03);
     if (chart->x_even) {
         if (x->low == x->high) x->high = x->low + 1;
-        even_ticks(x);
+        ls_axis_even_ticks(x);
     } else {
-        length_ticks(x);
-        if (x->low == x->high) room = 2;
-        x->low /= room;
-        x->high *= room;
+        ls_axis_finish_lengths(x);
     }
-    if (y->log) {
-        room = fmax(pow(y->high / y->low, 0.06), 1.02);
-        y->low /= room;
-        y->high *= room;
-        log_ticks(y);
-    } else {
-        room = fmax(0.06 * (y->high - y->low), 1e-3 * fmax(fabs(y->high), 1e-9));
-        y->low -= room;
-        y->high += room;
-        even_ticks(y);
-    }
+    ls_axis_finish_values(y);
     return true;
 }
 
-static void draw_bound(ls_ctx *ctx, const ls_chart *chart, const axis *y, ls_text *out) {
+static void draw_bound(ls_ctx *ctx, const ls_chart *chart, const ls_axis *x, const ls_axis *y,
+                       ls_text *out) {
     if (!(fabs(chart->bound_y) > 0) || chart->bound_y <= y->low || chart->bound_y >= y->high)
         return;
-    const double at = place(y, chart->bound_y);
+    const double at = ls_axis_place(y, chart->bound_y);
     ls_text_printf(ctx, out,
-                   "<path class=\"mark\" d=\"M%d %.1fH%d\"/><text class=\"tick\" x=\"%d\" "
-                   "y=\"%.1f\">",
-                   LEFT, at, WIDTH - RIGHT, LEFT + 4, at - 4);
+                   "<g class=\"bound\" data-at=\"%.7g\"><path class=\"mark\" d=\"M%d %.1fH%.1f\"/>"
+                   "<text class=\"tick\" x=\"%d\" y=\"%.1f\">",
+                   chart->bound_y, LEFT, at, x->to, LEFT + 4, at - 4);
     ls_html(ctx, chart->bound_text, out);
-    ls_text_printf(ctx, out, "</text>\n");
+    ls_text_printf(ctx, out, "</text></g>\n");
 }
 
-static void draw_axes(ls_ctx *ctx, const ls_chart *chart, const axis *x, const axis *y,
+static void draw_mark(ls_ctx *ctx, const ls_chart *chart, const ls_axis *x, ls_text *out) {
+    if (chart->mark_x <= x->low || chart->mark_x >= x->high) return;
+    double at = ls_axis_place(x, chart->mark_x);
+    bool right = at > 0.7 * x->to;
+    ls_text_printf(ctx, out,
+                   "<g class=\"trained\" data-at=\"%.10g\"><path class=\"mark\" d=\"M%.1f %dV%d\"/>"
+                   "<text class=\"tick\" x=\"%.1f\" y=\"%d\" text-anchor=\"%s\">",
+                   chart->mark_x, at, HEIGHT - BOTTOM, TOP, right ? at - 4 : at + 4, TOP + 10,
+                   right ? "end" : "start");
+    ls_html(ctx, chart->mark_text, out);
+    ls_text_printf(ctx, out, "</text></g>\n");
+}
+
+static void draw_axes(ls_ctx *ctx, const ls_chart *chart, const ls_axis *x, const ls_axis *y,
                       ls_text *out) {
     char label[32];
+    ls_text_printf(ctx, out, "<g class=\"axes\">\n");
     for (int i = 0; i < y->ticks; i++) {
-        double at = place(y, y->tick[i]);
+        double at = ls_axis_place(y, y->tick[i]);
         const bool large = fabs(y->tick[i]) >= 1e5; /* six digits do not fit beside the axis */
         snprintf(label, sizeof label, large ? "%.6gk" : "%.6g", y->tick[i] / (large ? 1e3 : 1));
         ls_text_printf(ctx, out,
-                       "<path class=\"grid\" d=\"M%d %.1fH%d\"/><text class=\"tick\" x=\"%d\" "
+                       "<path class=\"grid\" d=\"M%d %.1fH%.1f\"/><text class=\"tick\" x=\"%d\" "
                        "y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
-                       LEFT, at, WIDTH - RIGHT, LEFT - 6, at + 4, label);
+                       LEFT, at, x->to, LEFT - 6, at + 4, label);
     }
     for (int i = 0; i < x->ticks; i++) {
-        double at = place(x, x->tick[i]);
+        double at = ls_axis_place(x, x->tick[i]);
         ls_text_printf(ctx, out,
                        "<path class=\"grid\" d=\"M%.1f %dv5\"/><text class=\"tick\" x=\"%.1f\" "
                        "y=\"%d\" text-anchor=\"middle\">%.10g</text>\n",
                        at, HEIGHT - BOTTOM, at, HEIGHT - BOTTOM + 18, x->tick[i]);
     }
-    ls_text_printf(ctx, out, "<path class=\"axis\" d=\"M%d %dV%dH%d\"/>\n", LEFT, TOP,
-                   HEIGHT - BOTTOM, WIDTH - RIGHT);
-    ls_text_printf(ctx, out, "<text class=\"name\" x=\"%d\" y=\"%d\" text-anchor=\"end\">",
-                   WIDTH - RIGHT, HEIGHT - 6);
+    ls_text_printf(ctx, out, "<path class=\"axis\" d=\"M%d %dV%dH%.1f\"/></g>\n", LEFT, TOP,
+                   HEIGHT - BOTTOM, x->to);
+    ls_text_printf(ctx, out, "<text class=\"name\" x=\"%.1f\" y=\"%d\" text-anchor=\"end\">", x->to,
+                   HEIGHT - 6);
     ls_html(ctx, chart->x_label, out);
     ls_text_printf(ctx, out, "</text>\n<text class=\"name\" x=\"4\" y=\"12\">");
     ls_html(ctx, chart->y_label, out);
     ls_text_printf(ctx, out, "</text>\n");
-    draw_bound(ctx, chart, y, out);
-    if (chart->mark_x <= x->low || chart->mark_x >= x->high) return;
-    double at = place(x, chart->mark_x);
-    bool right = at > 0.7 * WIDTH;
+    draw_bound(ctx, chart, x, y, out);
+    draw_mark(ctx, chart, x, out);
+}
+
+/* ---- names at the ends ---- */
+
+/* Where a line ends, and where its name stands: names of lines that end together are stacked. */
+typedef struct line_end {
+    double x, y, name_y;
+    bool drawn;
+} line_end;
+
+static void find_ends(const ls_chart *chart, const ls_axis *x, const ls_axis *y,
+                      line_end ends[ENDS_MAX]) {
+    size_t order[ENDS_MAX], count = 0;
+    for (size_t s = 0; s < chart->count; s++) {
+        const ls_chart_series *series = &chart->series[s];
+        ends[s] = (line_end){0};
+        for (size_t i = 0; i < series->count; i++)
+            if (ls_axis_takes(x, series->x[i]) && ls_axis_takes(y, series->y[i]))
+                ends[s] = (line_end){.x = ls_axis_place(x, series->x[i]),
+                                     .y = ls_axis_place(y, series->y[i]),
+                                     .drawn = true};
+        if (!ends[s].drawn) continue;
+        size_t at = count++;
+        for (; at > 0 && ends[order[at - 1]].y > ends[s].y; at--) order[at] = order[at - 1];
+        order[at] = s;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const double above = i == 0 ? TOP - END_STEP : ends[order[i - 1]].name_y;
+        ends[order[i]].name_y = fmax(ends[order[i]].y, above + END_STEP);
+    }
+    double below = HEIGHT - BOTTOM + END_STEP;
+    for (size_t i = count; i-- > 0; below = ends[order[i]].name_y)
+        ends[order[i]].name_y = fmin(ends[order[i]].name_y, below - END_STEP);
+}
+
+static void draw_end(ls_ctx *ctx, const char *label, const line_end *end, double right,
+                     ls_text *out) {
+    size_t bytes = 0, letters = 0;
+    for (; label[bytes] != '\0'; bytes++) {
+        letters += ((unsigned char)label[bytes] & 0xc0) != 0x80;
+        if (letters > END_LETTERS) break;
+    }
     ls_text_printf(ctx, out,
-                   "<path class=\"mark\" d=\"M%.1f %dV%d\"/><text class=\"tick\" x=\"%.1f\" "
-                   "y=\"%d\" text-anchor=\"%s\">",
-                   at, HEIGHT - BOTTOM, TOP, right ? at - 4 : at + 4, TOP + 10,
-                   right ? "end" : "start");
-    ls_html(ctx, chart->mark_text, out);
-    ls_text_printf(ctx, out, "</text>\n");
+                   "<path class=\"lead\" d=\"M%.1f %.1fL%.1f %.1fH%.1f\"/>"
+                   "<text class=\"end\" x=\"%.1f\" y=\"%.1f\">",
+                   end->x + 4, end->y, right + END_GAP - 6, end->name_y, right + END_GAP - 2,
+                   right + END_GAP, end->name_y + 4);
+    char name[4 * END_LETTERS + 8];
+    snprintf(name, sizeof name, "%.*s%s", (int)(bytes < sizeof name - 4 ? bytes : sizeof name - 4),
+             label, label[bytes] == '\0' ? "" : "\342\200\246");
+    ls_html(ctx, name, out);
+    ls_text_printf(ctx, out, "</text>");
 }
 
 /* ---- series ---- */
 
 static void draw_marker(ls_ctx *ctx, int marker, double x, double y, ls_text *out) {
-    static const char *const shapes[] = {
+    static const char *const shapes[LS_CHART_MARKERS] = {
         "m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z",         /* circle */
         "m-3.2 -3.2h6.4v6.4h-6.4z",                              /* square */
         "m0 -4.4l4.2 7.4h-8.4z",                                 /* triangle */
         "m0 -4.6l4.6 4.6l-4.6 4.6l-4.6 -4.6z",                   /* diamond */
         "m0 4.4l4.2 -7.4h-8.4z",                                 /* triangle on its tip */
         "m-1.5 -4.4h3v2.9h2.9v3h-2.9v2.9h-3v-2.9h-2.9v-3h2.9z"}; /* cross */
-    ls_text_printf(ctx, out, "M%.1f %.1f%s", x, y, shapes[marker % 6]);
+    ls_text_printf(ctx, out, "M%.1f %.1f%s", x, y, shapes[marker % LS_CHART_MARKERS]);
 }
 
-static void draw_band(ls_ctx *ctx, const ls_chart_series *s, const axis *x, const axis *y,
+static void draw_band(ls_ctx *ctx, const ls_chart_series *s, const ls_axis *x, const ls_axis *y,
                       ls_text *out) {
     size_t drawn = 0;
     ls_text path = {0};
     for (size_t i = 0; i < s->count; i++)
-        if (drawable(x, s->x[i]) && drawable(y, s->high[i]))
-            ls_text_printf(ctx, &path, "%c%.1f %.1f", drawn++ == 0 ? 'M' : 'L', place(x, s->x[i]),
-                           place(y, s->high[i]));
+        if (ls_axis_takes(x, s->x[i]) && ls_axis_takes(y, s->high[i]))
+            ls_text_printf(ctx, &path, "%c%.1f %.1f", drawn++ == 0 ? 'M' : 'L',
+                           ls_axis_place(x, s->x[i]), ls_axis_place(y, s->high[i]));
     for (size_t i = s->count; i-- > 0;)
-        if (drawable(x, s->x[i]) && drawable(y, s->low[i]))
-            ls_text_printf(ctx, &path, "L%.1f %.1f", place(x, s->x[i]), place(y, s->low[i]));
+        if (ls_axis_takes(x, s->x[i]) && ls_axis_takes(y, s->low[i]))
+            ls_text_printf(ctx, &path, "L%.1f %.1f", ls_axis_place(x, s->x[i]),
+                           ls_axis_place(y, s->low[i]));
     if (drawn > 1) ls_text_printf(ctx, out, "<path class=\"band\" d=\"%sz\"/>", path.bytes);
     ls_text_clear(ctx, &path);
 }
 
 static void draw_point(ls_ctx *ctx, const ls_chart *chart, const ls_chart_series *s, size_t i,
-                       const axis *x, const axis *y, ls_text *out) {
+                       const ls_axis *x, const ls_axis *y, ls_text *out) {
     char value[32], low[32], high[32];
     ls_chart_number(s->y[i], value, sizeof value);
     ls_text_printf(ctx, out, "<path class=\"point\" d=\"");
-    draw_marker(ctx, s->style.marker, place(x, s->x[i]), place(y, s->y[i]), out);
+    draw_marker(ctx, s->style.marker, ls_axis_place(x, s->x[i]), ls_axis_place(y, s->y[i]), out);
     ls_text_printf(ctx, out, "\"><title>");
     ls_html(ctx, s->label, out);
     ls_text_printf(ctx, out, " at %.7g: %s", s->x[i], value);
@@ -255,38 +263,61 @@ static void draw_point(ls_ctx *ctx, const ls_chart *chart, const ls_chart_series
     ls_text_printf(ctx, out, "</title></path>");
 }
 
-static void open_series(ls_ctx *ctx, const char *tag, const char *arm, ls_chart_style style,
+/* For the script: points that are not drawn as -. */
+static void put_numbers(ls_ctx *ctx, const char *name, const double *values,
+                        const ls_chart_series *s, const ls_axis *x, const ls_axis *y,
                         ls_text *out) {
-    ls_text_printf(ctx, out, "<%s class=\"series c%d d%d\" data-arm=\"", tag, style.colour,
-                   style.dash);
-    ls_html(ctx, arm, out);
-    ls_text_printf(ctx, out, "\">");
+    if (values == NULL) return;
+    ls_text_printf(ctx, out, " data-%s=\"", name);
+    for (size_t i = 0; i < s->count; i++)
+        if (ls_axis_takes(x, s->x[i]) && ls_axis_takes(y, s->y[i]) && fabs(values[i]) < 1e30)
+            ls_text_printf(ctx, out, "%s%.7g", i == 0 ? "" : " ", values[i]);
+        else
+            ls_text_printf(ctx, out, "%s-", i == 0 ? "" : " ");
+    ls_text_printf(ctx, out, "\"");
 }
 
-static void draw_series(ls_ctx *ctx, const ls_chart *chart, const ls_chart_series *s, const axis *x,
-                        const axis *y, ls_text *out) {
+static void open_series(ls_ctx *ctx, const ls_chart_series *s, const ls_axis *x, const ls_axis *y,
+                        ls_text *out) {
+    ls_text_printf(ctx, out, "<g class=\"series c%d d%d t%d\" data-arm=\"", s->style.colour,
+                   s->style.dash, s->style.tone);
+    ls_html(ctx, s->arm, out);
+    ls_text_printf(ctx, out, "\"");
+    put_numbers(ctx, "x", s->x, s, x, y, out);
+    put_numbers(ctx, "y", s->y, s, x, y, out);
+    put_numbers(ctx, "low", s->low, s, x, y, out);
+    put_numbers(ctx, "high", s->high, s, x, y, out);
+    put_numbers(ctx, "beside", s->beside, s, x, y, out);
+    ls_text_printf(ctx, out, ">");
+}
+
+static void draw_series(ls_ctx *ctx, const ls_chart *chart, const ls_chart_series *s,
+                        const ls_axis *x, const ls_axis *y, const line_end *end, ls_text *out) {
     bool pen_down = false;
-    open_series(ctx, "g", s->arm, s->style, out);
+    open_series(ctx, s, x, y, out);
     if (s->low != NULL) draw_band(ctx, s, x, y, out);
     ls_text_printf(ctx, out, "<path class=\"line\" d=\"");
     for (size_t i = 0; i < s->count; i++) {
-        bool known = drawable(x, s->x[i]) && drawable(y, s->y[i]);
+        bool known = ls_axis_takes(x, s->x[i]) && ls_axis_takes(y, s->y[i]);
         if (known)
-            ls_text_printf(ctx, out, "%c%.1f %.1f", pen_down ? 'L' : 'M', place(x, s->x[i]),
-                           place(y, s->y[i]));
+            ls_text_printf(ctx, out, "%c%.1f %.1f", pen_down ? 'L' : 'M', ls_axis_place(x, s->x[i]),
+                           ls_axis_place(y, s->y[i]));
         pen_down = known;
     }
     ls_text_printf(ctx, out, "\"/>");
     for (size_t i = 0; chart->markers && i < s->count; i++)
-        if (drawable(x, s->x[i]) && drawable(y, s->y[i])) draw_point(ctx, chart, s, i, x, y, out);
+        if (ls_axis_takes(x, s->x[i]) && ls_axis_takes(y, s->y[i]))
+            draw_point(ctx, chart, s, i, x, y, out);
+    if (end != NULL && end->drawn)
+        draw_end(ctx, s->end[0] == '\0' ? s->label : s->end, end, x->to, out);
     ls_text_printf(ctx, out, "</g>\n");
 }
 
 void ls_chart_swatch(ls_ctx *ctx, ls_chart_style style, ls_text *out) {
     ls_text_printf(ctx, out,
-                   "<svg class=\"swatch c%d d%d\" viewBox=\"0 0 28 12\" aria-hidden=\"true\">"
+                   "<svg class=\"swatch c%d d%d t%d\" viewBox=\"0 0 28 12\" aria-hidden=\"true\">"
                    "<path class=\"line\" d=\"M1 6H27\"/><path class=\"point\" d=\"",
-                   style.colour, style.dash);
+                   style.colour, style.dash, style.tone);
     draw_marker(ctx, style.marker, 14, 6, out);
     ls_text_printf(ctx, out, "\"/></svg>");
 }
@@ -304,128 +335,36 @@ static void draw_legend(ls_ctx *ctx, const ls_chart *chart, ls_text *out) {
     ls_text_printf(ctx, out, "</div>\n");
 }
 
+static void open_chart(ls_ctx *ctx, const ls_chart *chart, const ls_axis *x, const ls_axis *y,
+                       ls_text *out) {
+    ls_text about = {0};
+    ls_text_printf(ctx, &about,
+                   " data-kind=\"lines\" data-share=\"%d\" data-scales=\"%s %s\" "
+                   "data-box=\"%.1f %.1f %.1f %.1f\"",
+                   chart->share, x->log ? "log" : "even", y->log ? "log" : "even", x->from, x->to,
+                   y->from, y->to);
+    if (chart->y_high > chart->y_low)
+        ls_text_printf(ctx, &about, " data-shown=\"%.7g %.7g\"", chart->y_low, chart->y_high);
+    if (chart->beside != NULL) {
+        ls_text_printf(ctx, &about, " data-unit=\"");
+        ls_html(ctx, chart->beside, &about);
+        ls_text_printf(ctx, &about, "\"");
+    }
+    ls_figure_open(ctx, chart->title, HEIGHT, about.failed ? "" : about.bytes, out);
+    out->failed |= about.failed;
+    ls_text_clear(ctx, &about);
+}
+
 void ls_chart_lines(ls_ctx *ctx, const ls_chart *chart, ls_text *out) {
-    axis x, y;
+    ls_axis x, y;
+    line_end ends[ENDS_MAX];
     if (!make_axes(chart, &x, &y)) return;
-    ls_figure_open(ctx, chart->title, HEIGHT, out);
+    open_chart(ctx, chart, &x, &y, out);
     draw_axes(ctx, chart, &x, &y, out);
+    if (has_ends(chart)) find_ends(chart, &x, &y, ends);
     for (size_t i = 0; i < chart->count; i++)
-        draw_series(ctx, chart, &chart->series[i], &x, &y, out);
+        draw_series(ctx, chart, &chart->series[i], &x, &y, has_ends(chart) ? &ends[i] : NULL, out);
     ls_text_printf(ctx, out, "</svg>\n");
     draw_legend(ctx, chart, out);
     ls_text_printf(ctx, out, "</figure>\n");
-}
-
-/* ---- bars ---- */
-
-enum {
-    BAR_LEFT = 128, /* at least: long names take more */
-    BAR_LEFT_MAX = 240,
-    LETTER = 7, /* widest that a letter of a name is on average */
-    NAME_GAP = 12,
-    BAR_RIGHT = 56,
-    BAR_TOP = 22,
-    BAR_BOTTOM = 40,
-    BAR_STEP = 12,
-    GROUP_GAP = 10
-};
-
-static void draw_bar(ls_ctx *ctx, const ls_bars *bars, size_t group, size_t bar, const axis *x,
-                     double top, ls_text *out) {
-    size_t i = group * bars->bars + bar;
-    double value = bars->value[i];
-    if (!drawable(x, value)) return;
-    char label[32];
-    double zero = place(x, 0), end = place(x, value);
-    ls_text_printf(ctx, out,
-                   "<rect class=\"bar b%zu\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"/>",
-                   bar % 6, fmin(zero, end), top, fmax(fabs(end - zero), 0.8), BAR_STEP - 2);
-    double edge = end;
-    if (drawable(x, bars->low[i]) && drawable(x, bars->high[i]) && bars->low[i] < bars->high[i]) {
-        double low = place(x, bars->low[i]), high = place(x, bars->high[i]);
-        edge = fmax(end, high);
-        ls_text_printf(ctx, out, "<path class=\"whisker\" d=\"M%.1f %.1fH%.1f\"/>", low,
-                       top + (BAR_STEP - 2) / 2.0, high);
-    }
-    snprintf(label, sizeof label, "%+.3f", value);
-    ls_text_printf(ctx, out, "<text class=\"value\" x=\"%.1f\" y=\"%.1f\">%s</text>\n",
-                   fmax(edge, zero) + 4, top + BAR_STEP - 3, label);
-}
-
-static void draw_bar_axis(ls_ctx *ctx, const ls_bars *bars, const axis *x, int height,
-                          ls_text *out) {
-    for (int i = 0; i < x->ticks; i++)
-        ls_text_printf(ctx, out,
-                       "<path class=\"%s\" d=\"M%.1f %dV%d\"/><text class=\"tick\" x=\"%.1f\" "
-                       "y=\"%d\" text-anchor=\"middle\">%.6g</text>\n",
-                       x->tick[i] == 0 ? "axis" : "grid", place(x, x->tick[i]), BAR_TOP,
-                       height - BAR_BOTTOM, place(x, x->tick[i]), height - BAR_BOTTOM + 16,
-                       x->tick[i]);
-    ls_text_printf(ctx, out, "<text class=\"name\" x=\"%d\" y=\"%d\" text-anchor=\"end\">",
-                   WIDTH - 4, height - 6);
-    ls_html(ctx, bars->x_label, out);
-    ls_text_printf(ctx, out, "</text>\n");
-}
-
-static int64_t name_width(const char *name) {
-    return (int64_t)strlen(name) * LETTER;
-}
-
-/* Room for the longest name. */
-static int bar_left(const ls_bars *bars) {
-    int64_t longest = 0;
-    for (size_t g = 0; g < bars->groups; g++)
-        longest = ls_max(longest, name_width(bars->labels[g]));
-    return (int)ls_min(ls_max(longest + NAME_GAP, BAR_LEFT), BAR_LEFT_MAX);
-}
-
-/* Names that are longer than any room there is are squeezed into it. */
-static void draw_bar_name(ls_ctx *ctx, const char *name, int left, double y, ls_text *out) {
-    ls_text_printf(ctx, out, "<text class=\"tick\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\"",
-                   left - 8, y);
-    if (name_width(name) > left - NAME_GAP)
-        ls_text_printf(ctx, out, " textLength=\"%d\" lengthAdjust=\"spacingAndGlyphs\"",
-                       left - NAME_GAP);
-    ls_text_printf(ctx, out, ">");
-    ls_html(ctx, name, out);
-    ls_text_printf(ctx, out, "</text>\n");
-}
-
-void ls_chart_bars(ls_ctx *ctx, const ls_bars *bars, ls_text *out) {
-    const int left = bar_left(bars);
-    axis x = {.low = 0, .high = 0, .from = left, .to = WIDTH - BAR_RIGHT};
-    bool any = false;
-    for (size_t i = 0; i < bars->groups * bars->bars; i++) {
-        any |= drawable(&x, bars->value[i]);
-        widen(&x, bars->value[i]);
-        widen(&x, bars->low[i]);
-        widen(&x, bars->high[i]);
-    }
-    if (!any) return;
-    if (x.low == x.high) x.high = 1;
-    even_ticks(&x);
-    double step = (double)bars->bars * BAR_STEP + GROUP_GAP;
-    int height = BAR_TOP + (int)(step * (double)bars->groups) + BAR_BOTTOM;
-    ls_figure_open(ctx, bars->title, height, out);
-    draw_bar_axis(ctx, bars, &x, height, out);
-    for (size_t g = 0; g < bars->groups; g++) {
-        double top = BAR_TOP + step * (double)g + GROUP_GAP / 2.0;
-        ls_text_printf(ctx, out, "<g class=\"series\" data-arm=\"");
-        ls_html(ctx, bars->arms[g], out);
-        ls_text_printf(ctx, out, "\">");
-        draw_bar_name(ctx, bars->labels[g], left, top + (step - GROUP_GAP) / 2 + 4, out);
-        for (size_t b = 0; b < bars->bars; b++)
-            draw_bar(ctx, bars, g, b, &x, top + (double)b * BAR_STEP, out);
-        ls_text_printf(ctx, out, "</g>\n");
-    }
-    ls_text_printf(ctx, out, "</svg>\n<div class=\"legend\">");
-    for (size_t b = 0; b < bars->bars; b++) {
-        ls_text_printf(ctx, out,
-                       "<span><svg class=\"swatch\" viewBox=\"0 0 28 12\" aria-hidden=\"true\">"
-                       "<rect class=\"bar b%zu\" x=\"4\" width=\"20\" height=\"12\"/></svg>",
-                       b % 6);
-        ls_html(ctx, bars->names[b], out);
-        ls_text_printf(ctx, out, "</span>");
-    }
-    ls_text_printf(ctx, out, "</div></figure>\n");
 }

@@ -1,26 +1,38 @@
-/* Charts as inline SVG: no script, no fonts, no files beside the page. Colours are CSS variables
- * (--c0 .. --c7), so that light, dark and paper each have their own; a series belongs to an arm
- * (data-arm), by which the page's script hides it. */
+/* Charts as inline SVG: complete without a script, no fonts, no files beside the page. Colours are
+ * CSS variables (--c0 .. --c7), so that light, dark and paper each have their own; a series belongs
+ * to an arm (data-arm), by which the page's script hides it. What is drawn stands beside the
+ * drawing as numbers (data-x, data-y, ...), from which the script reads values out and draws again
+ * when arms are hidden. */
 #ifndef LS_REPORT_CHART_H
 #define LS_REPORT_CHART_H
 
 #include "report/html.h"
 
-enum { LS_CHART_COLOURS = 8, LS_CHART_WIDTH = 480 };
+enum {
+    LS_CHART_COLOURS = 8,
+    LS_CHART_TONES = 3,
+    LS_CHART_DASHES = 7,
+    LS_CHART_MARKERS = 6,
+    LS_CHART_WIDTH = 480,
+    LS_CHART_END_BYTES = 48
+};
 
 typedef struct ls_chart_style {
     int colour; /* 0 .. LS_CHART_COLOURS - 1 */
-    int dash;   /* 0 solid .. 3 */
-    int marker; /* 0 .. 5 */
+    int dash;   /* 0 solid .. LS_CHART_DASHES - 1 */
+    int marker; /* 0 .. LS_CHART_MARKERS - 1 */
+    int tone;   /* 0 the colour itself .. LS_CHART_TONES - 1 */
 } ls_chart_style;
 
 /* Values that are not finite are left out. */
 typedef struct ls_chart_series {
     const char *arm, *label;
+    char end[LS_CHART_END_BYTES]; /* its name at the end of the line; "": the label */
     ls_chart_style style;
     size_t count;
     double *x, *y;
     double *low, *high; /* of the spread; or NULL */
+    double *beside;     /* y in another unit, for those who read a value; or NULL */
 } ls_chart_series;
 
 typedef struct ls_chart {
@@ -28,14 +40,21 @@ typedef struct ls_chart {
     bool y_log;
     bool x_even;          /* x is not logarithmic: shares, positions */
     bool markers;         /* one at every point, with its value */
+    bool ends;            /* names at the ends of the lines */
     double y_low, y_high; /* shown in any case; both 0: what the series have */
     double mark_x;        /* a vertical line; 0: none */
     const char *mark_text;
     double bound_y; /* a horizontal line; 0 or not finite: none */
     const char *bound_text;
     const char *spread; /* what low and high are; NULL: seeds */
+    const char *beside; /* the unit of the series' `beside`; NULL: none */
     const ls_chart_series *series;
     size_t count;
+    /* Small multiples: charts of a page with the same number have the axes that all their series
+     * need together; 0: its own. */
+    int share;
+    const ls_chart_series *all; /* with `share` */
+    size_t all_count;
 } ls_chart;
 /* A figure with title, drawing and legend; nothing where no series has a point. */
 void ls_chart_lines(ls_ctx *ctx, const ls_chart *chart, ls_text *out);
@@ -47,6 +66,8 @@ typedef struct ls_bars {
     size_t groups, bars;
     const char *const *arms, *const *labels; /* [groups] */
     const double *value, *low, *high;        /* [groups][bars] */
+    int share;                               /* as that of ls_chart */
+    double low_most, high_most;              /* with `share`: the ends of all */
 } ls_bars;
 void ls_chart_bars(ls_ctx *ctx, const ls_bars *bars, ls_text *out);
 
@@ -57,15 +78,20 @@ void ls_chart_number(double value, char *out, size_t bytes);
 /* 1234567 as 1,234,567; what has too many digits as 1.2e+20. */
 void ls_chart_count(double value, char *out, size_t bytes);
 
-/* Scores from 0 to 1 by two things: columns are lengths, rows depths. */
+/* Values by two things, each a cell of a shade. Without names, columns are lengths and rows depths
+ * in percent; without a scale, values are shares of right answers from 0 to 1. */
 typedef struct ls_heat {
     const char *title, *x_label, *y_label, *mark_text;
-    double mark_x; /* a line after the last column that is not beyond it; 0: none */
-    double chance; /* NAN: not known */
+    double mark_x;       /* a line after the last column that is not beyond it; 0: none */
+    const double *marks; /* [rows]: such a line in every row; or NULL */
+    double chance;       /* NAN: not known */
     size_t columns, rows;
-    const double *x, *y;              /* [columns], [rows]: rising */
-    const double *value, *low, *high; /* [rows][columns]; not finite: no cell */
-    const double *count;              /* questions of each */
+    const double *x, *y;                                /* [columns], [rows]: rising */
+    const char *const *column_names, *const *row_names; /* in their place; or NULL */
+    const double *value, *low, *high; /* [rows][columns]; not finite: no cell, no range */
+    const double *count;              /* questions of each; or NULL */
+    double dark, bright;              /* what the ends of the scale stand for; equal: 0 and 1 */
+    const char *unit, *spread;        /* with a scale of its own: of values; what low, high are */
 } ls_heat;
 void ls_chart_heat(ls_ctx *ctx, const ls_heat *heat, ls_text *out);
 

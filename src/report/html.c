@@ -30,8 +30,8 @@ void ls_html_open(ls_ctx *ctx, const char *title, bool live, ls_text *out) {
                    "<link rel=\"icon\" href=\"data:,\">\n<title>",
                    live ? "<meta http-equiv=\"refresh\" content=\"5\">\n" : "");
     ls_html(ctx, title, out);
-    ls_text_printf(ctx, out, "</title>\n<style>\n%s%s%s</style>\n</head>\n<body>\n<main>\n<h1>",
-                   ls_page_style, ls_page_heat, ls_page_print);
+    ls_text_printf(ctx, out, "</title>\n<style>\n%s</style>\n</head>\n<body>\n<main>\n<h1>",
+                   ls_page_style);
     ls_html(ctx, title, out);
     ls_text_printf(ctx, out, "</h1>\n");
 }
@@ -85,13 +85,14 @@ void ls_table_close(ls_ctx *ctx, ls_text *out) {
 
 /* ---- figures ---- */
 
-void ls_figure_open(ls_ctx *ctx, const char *title, int height, ls_text *out) {
+void ls_figure_open(ls_ctx *ctx, const char *title, int height, const char *attributes,
+                    ls_text *out) {
     ls_text_printf(ctx, out, "<figure><figcaption>");
     ls_html(ctx, title, out);
     ls_text_printf(ctx, out,
-                   "</figcaption>\n<svg class=\"chart\" viewBox=\"0 0 %d %d\" role=\"img\" "
-                   "aria-label=\"",
-                   LS_CHART_WIDTH, height);
+                   "</figcaption>\n<svg class=\"chart\" viewBox=\"0 0 %d %d\"%s "
+                   "role=\"img\" aria-label=\"",
+                   LS_CHART_WIDTH, height, attributes);
     ls_html(ctx, title, out);
     ls_text_printf(ctx, out, "\">\n");
 }

@@ -22,7 +22,9 @@ void ls_table_row(ls_ctx *ctx, const char *label, ls_text *out);
 void ls_table_cell(ls_ctx *ctx, double value, const char *text, ls_text *out);
 void ls_table_close(ls_ctx *ctx, ls_text *out);
 
-/* A figure with a drawing 480 wide; close it after </svg> and what follows that. */
-void ls_figure_open(ls_ctx *ctx, const char *title, int height, ls_text *out);
+/* A figure with a drawing 480 wide, whose tag has further attributes (" a=\"b\"", or ""); close it
+ * after </svg> and what follows that. */
+void ls_figure_open(ls_ctx *ctx, const char *title, int height, const char *attributes,
+                    ls_text *out);
 
 #endif

@@ -12,6 +12,8 @@ typedef struct ls_study_files {
 
 void ls_page_write(ls_ctx *ctx, const ls_study_files *files, ls_text *out);
 void ls_table_write(ls_ctx *ctx, const ls_study_files *files, ls_text *out);
+/* Tables for a paper, in LaTeX or in Markdown. */
+void ls_paper_write(ls_ctx *ctx, const ls_study_files *files, bool latex, ls_text *out);
 
 /* Members that may be missing: NAN and "". */
 double ls_member_real(const json_t *object, const char *key);
@@ -33,6 +35,8 @@ void ls_suite_table(const ls_suite_view *view, ls_text *out);
 void ls_share_interval(double share, double n, double *low, double *high);
 void ls_suite_page_write(ls_ctx *ctx, const json_t *results, ls_text *out);
 
+enum { LS_PAGE_PROTOCOLS_MAX = 16, LS_PAGE_LENGTHS_MAX = 64, LS_PAGE_TITLE_BYTES = 700 };
+
 /* The page while it is written. */
 typedef struct ls_page {
     ls_ctx *ctx;
@@ -42,15 +46,29 @@ typedef struct ls_page {
     ls_chart_style *styles;              /* [count] */
     size_t *members, *begins;            /* arms by group, and where groups begin in that list */
     size_t groups;
-    const size_t *group; /* the one that ls_page_group was asked for last */
-    ls_text *out;
+    const size_t *group;  /* the one that ls_page_group was asked for last */
+    int sections, shares; /* so far: headings; sets of charts that share axes */
+    ls_text contents, *out;
 } ls_page;
 
+/* ---- groups and styles (page_groups.c) ---- */
+
+/* Whether an arm's weights are its own. */
+bool ls_page_trains(const json_t *arm);
 /* Group 0: the arms that train. Further ones: an arm and those that test its weights. Finds all of
  * them, in one pass; false without memory. */
 bool ls_page_find_groups(ls_page *page);
 /* Points page->group at one and returns how many arms it has; 0 where there is no such group. */
 size_t ls_page_group(ls_page *page, size_t index, const char **title);
+/* Arms that differ in nothing but a length: {key: [index, ...]}; NULL: no memory. */
+json_t *ls_page_families(ls_page *page);
+/* How long an arm's label is without the trained length that a study adds where arms differ in it.
+ */
+size_t ls_page_stem(const ls_page *page, const json_t *arm);
+/* Its short name for the end of a line; "": the label is short enough. */
+void ls_page_end(const ls_page *page, const json_t *arm, char out[LS_CHART_END_BYTES]);
+/* The look of every arm; after the groups. False without memory. */
+bool ls_page_choose_styles(ls_page *page);
 
 /* A suite of an arm by its name; NULL: it was not asked. */
 const json_t *ls_page_suite(const json_t *arm, const char *name);
@@ -58,17 +76,49 @@ const json_t *ls_page_suite(const json_t *arm, const char *name);
 void ls_page_curves(ls_page *page, const char *suite, const char *x, const char *group,
                     ls_chart chart);
 /* A row of a table that begins with an arm's label. */
-void ls_page_row(ls_page *page, const json_t *arm);
+void ls_page_open_row(ls_page *page, const json_t *arm);
 
-/* Sections of charts; each writes its heading, or nothing where there is nothing to draw. */
+/* ---- rows ---- */
+
+/* The length that an arm was trained at. */
+double ls_page_trained(const ls_page *page, const json_t *arm);
+/* The protocols of the study, in order of appearance. */
+typedef struct ls_page_protocols {
+    const char *name[LS_PAGE_PROTOCOLS_MAX];
+    size_t count;
+} ls_page_protocols;
+ls_page_protocols ls_page_list_protocols(const ls_page *page);
+/* A task's rows have answers that are right or wrong, others a loss alone. */
+bool ls_page_judged(const ls_page *page, const char *protocol);
+/* The row of an arm's list at a length; NULL: none. */
+const json_t *ls_page_row(const json_t *arm, const char *list, const char *protocol, double length);
+/* The lengths of a list in the order of appearance; how many. */
+size_t ls_page_lengths(const ls_page *page, const char *list, const char *protocol,
+                       double lengths[LS_PAGE_LENGTHS_MAX]);
+
+/* ---- parts of the page ---- */
+
+/* What the study found, in one sentence or two made from the numbers (page_finding.c). */
+void ls_page_finding(ls_page *page, const char *protocol);
+/* <h2>, with its line in the contents. */
+void ls_page_heading(ls_page *page, const char *title);
+/* Heading, a soft line, and the beginning of a grid of charts, which </div> ends. */
+void ls_page_charts(ls_page *page, const char *title, const char *note);
+
+/* Sections; each writes its heading, or nothing where there is nothing to draw. */
 void ls_page_perplexity(ls_page *page, const char *protocol);
 void ls_page_accuracy(ls_page *page, const char *protocol);
+void ls_page_trained_tested(ls_page *page, const char *protocol);
 void ls_page_positions(ls_page *page, const char *protocol);
 void ls_page_resolution(ls_page *page);
 /* Suites that arms were asked: curves of all arms, a heat map for each, tables. */
 void ls_page_suites(ls_page *page);
+void ls_page_learning(ls_page *page);
 void ls_page_cost(ls_page *page);
+void ls_page_lengths_table(ls_page *page, const char *protocol);
+void ls_page_resolution_table(ls_page *page);
+void ls_page_cost_table(ls_page *page);
 
-extern const char ls_page_style[], ls_page_heat[], ls_page_print[], ls_page_script[];
+extern const char ls_page_style[], ls_page_script[]; /* page.css and page.js */
 
 #endif

@@ -5,68 +5,10 @@
 
 #include "report/page.h"
 
-enum { LENGTHS_MAX = 64, TITLE_BYTES = 700 };
+enum { LENGTHS_MAX = LS_PAGE_LENGTHS_MAX, TITLE_BYTES = LS_PAGE_TITLE_BYTES };
 
 static const json_t *arm_at(const ls_page *page, size_t index) {
     return json_array_get(page->arms, index);
-}
-
-static bool is_trained(const json_t *arm) {
-    return ls_member_text(arm, "from")[0] == '\0';
-}
-
-/* The arm that each arm's weights come from, by name; -1: its own. */
-static bool find_parents(const ls_page *page, int64_t *parent) {
-    json_t *trained = json_object();
-    bool there = trained != NULL;
-    for (size_t i = 0; there && i < page->count; i++)
-        if (is_trained(arm_at(page, i)))
-            there = json_object_set_new(trained, ls_member_text(arm_at(page, i), "name"),
-                                        json_integer((json_int_t)i)) == 0;
-    for (size_t i = 0; there && i < page->count; i++) {
-        const json_t *from = json_object_get(trained, ls_member_text(arm_at(page, i), "from"));
-        const bool own = is_trained(arm_at(page, i)) || from == NULL;
-        parent[i] = own ? -1 : (int64_t)json_integer_value(from);
-    }
-    json_decref(trained);
-    return there;
-}
-
-bool ls_page_find_groups(ls_page *page) {
-    const size_t N = page->count;
-    /* every arm is in at most two groups: those that train, and a family */
-    page->members = ls_new(page->ctx, 2 * N + 1, sizeof *page->members);
-    page->begins = ls_new(page->ctx, N + 2, sizeof *page->begins);
-    int64_t *parent = ls_new(page->ctx, N + 1, sizeof *parent);
-    size_t *children = ls_new(page->ctx, N + 1, sizeof *children);
-    size_t *place = ls_new(page->ctx, N + 1, sizeof *place), end = 0;
-    const bool there = page->members != NULL && page->begins != NULL && parent != NULL &&
-                       children != NULL && place != NULL && find_parents(page, parent);
-    for (size_t i = 0; there && i < N; i++) {
-        if (is_trained(arm_at(page, i))) page->members[end++] = i;
-        if (parent[i] >= 0) children[parent[i]]++;
-    }
-    if (there) page->begins[++page->groups] = end;
-    for (size_t i = 0; there && i < N; i++) {
-        if (children[i] == 0) continue;
-        page->members[end] = i;
-        place[i] = end + 1;
-        end += 1 + children[i];
-        page->begins[++page->groups] = end;
-    }
-    for (size_t i = 0; there && i < N; i++)
-        if (parent[i] >= 0) page->members[place[parent[i]]++] = i;
-    ls_free(page->ctx, parent);
-    ls_free(page->ctx, children);
-    ls_free(page->ctx, place);
-    return there;
-}
-
-size_t ls_page_group(ls_page *page, size_t index, const char **title) {
-    if (index >= page->groups) return 0;
-    page->group = page->members + page->begins[index];
-    *title = index == 0 ? "as trained" : ls_member_text(arm_at(page, page->group[0]), "label");
-    return page->begins[index + 1] - page->begins[index];
 }
 
 /* ---- series ---- */
@@ -75,7 +17,7 @@ size_t ls_page_group(ls_page *page, size_t index, const char **title) {
 typedef struct column {
     const json_t *rows;   /* NULL: none */
     const char *protocol; /* rows of this protocol, or group of a suite; NULL: all */
-    const char *x, *y, *low, *high;
+    const char *x, *y, *low, *high, *beside; /* the last three may be NULL */
     double scale;
 } column;
 
@@ -85,12 +27,14 @@ static bool wanted(const column *from, const json_t *row) {
 }
 
 static ls_chart_series empty_series(const ls_page *page, size_t arm, size_t room) {
-    double *values = ls_new(page->ctx, 4 * (room + 1), sizeof *values);
+    double *values = ls_new(page->ctx, 5 * (room + 1), sizeof *values);
     if (values == NULL) page->out->failed = true;
-    return (ls_chart_series){.arm = ls_member_text(arm_at(page, arm), "name"),
-                             .label = ls_member_text(arm_at(page, arm), "label"),
-                             .style = page->styles[arm],
-                             .x = values};
+    ls_chart_series s = {.arm = ls_member_text(arm_at(page, arm), "name"),
+                         .label = ls_member_text(arm_at(page, arm), "label"),
+                         .style = page->styles[arm],
+                         .x = values};
+    ls_page_end(page, arm_at(page, arm), s.end);
+    return s;
 }
 
 static ls_chart_series series_of_rows(const ls_page *page, size_t arm, const column *from) {
@@ -100,6 +44,7 @@ static ls_chart_series series_of_rows(const ls_page *page, size_t arm, const col
     s.y = s.x + room;
     s.low = from->low == NULL ? NULL : s.y + room;
     s.high = from->low == NULL ? NULL : s.low + room;
+    s.beside = from->beside == NULL ? NULL : s.y + 3 * room;
     for (size_t i = 0; i < room; i++) {
         const json_t *row = json_array_get(from->rows, i);
         if (!wanted(from, row)) continue;
@@ -109,6 +54,7 @@ static ls_chart_series series_of_rows(const ls_page *page, size_t arm, const col
             s.low[s.count] = from->scale * ls_member_real(row, from->low);
             s.high[s.count] = from->scale * ls_member_real(row, from->high);
         }
+        if (s.beside != NULL) s.beside[s.count] = ls_member_real(row, from->beside);
         s.count++;
     }
     return s;
@@ -150,54 +96,56 @@ static ls_chart_series series_of_positions(const ls_page *page, size_t arm, cons
     return s;
 }
 
-static void draw(ls_page *page, ls_chart *chart, ls_chart_series *series, size_t count) {
-    char mark[64];
-    snprintf(mark, sizeof mark, "trained at %.0f", page->trained_length);
-    /* arms of different lengths say theirs in their labels */
-    const bool one = page->trained_length == page->trained_most;
-    chart->mark_x = one && !chart->x_even ? page->trained_length : 0;
-    chart->mark_text = mark;
-    chart->series = series;
-    chart->count = count;
-    if (!page->out->failed) ls_chart_lines(page->ctx, chart, page->out);
-    for (size_t i = 0; i < count; i++) ls_free(page->ctx, series[i].x);
-}
-
 static ls_chart_series *series_room(const ls_page *page) {
-    ls_chart_series *series = ls_new(page->ctx, page->count + 1, sizeof *series);
+    ls_chart_series *series = ls_new(page->ctx, 2 * page->count + 1, sizeof *series);
     if (series == NULL) page->out->failed = true;
     return series;
 }
 
-/* Rows of an arm by the name of their list. */
-typedef const json_t *find_rows(const json_t *arm, const char *name);
-
-static const json_t *rows_of_arm(const json_t *arm, const char *name) {
-    return json_object_get(arm, name);
-}
-
-static const json_t *rows_of_suite(const json_t *arm, const char *name) {
-    return json_object_get(ls_page_suite(arm, name), "curve");
-}
-
-/* One chart per group, of one list of every arm. */
-static void draw_groups(ls_page *page, ls_chart chart, const char *what, const char *list,
-                        find_rows *rows_of, column from) {
-    ls_chart_series *series = series_room(page);
+/* One chart per group, all with the same axes. `series` has those of all arms, which are freed,
+ * and as much room again. */
+static void draw_groups(ls_page *page, ls_chart chart, const char *what, ls_chart_series *series) {
+    ls_chart_series *own = series + page->count;
+    char mark[64], title[TITLE_BYTES];
     const char *name;
     size_t count;
-    for (size_t g = 0; series != NULL && (count = ls_page_group(page, g, &name)) > 0; g++) {
-        char title[TITLE_BYTES];
-        snprintf(title, sizeof title, "%.420s%s%.240s%s", what, what[0] == '\0' ? "" : ", ", name,
+    snprintf(mark, sizeof mark, "trained at %.0f", page->trained_length);
+    /* arms of different lengths say theirs in their labels */
+    if (!chart.x_even && page->trained_length == page->trained_most)
+        chart.mark_x = page->trained_length;
+    chart.mark_text = mark;
+    chart.ends = true;
+    chart.share = ++page->shares;
+    chart.all = series;
+    chart.all_count = page->count;
+    for (size_t g = 0; !page->out->failed && (count = ls_page_group(page, g, &name)) > 0; g++) {
+        snprintf(title, sizeof title, "%s, %s%s", what, name,
                  g == 0 ? "" : " and methods at test time");
-        for (size_t i = 0; i < count; i++) {
-            from.rows = rows_of(arm_at(page, page->group[i]), list);
-            series[i] = series_of_rows(page, page->group[i], &from);
-        }
+        for (size_t i = 0; i < count; i++) own[i] = series[page->group[i]];
         chart.title = title;
-        draw(page, &chart, series, count);
+        chart.series = own;
+        chart.count = count;
+        ls_chart_lines(page->ctx, &chart, page->out);
     }
+    for (size_t i = 0; i < page->count; i++) ls_free(page->ctx, series[i].x);
+}
+
+/* Of one list of every arm; with a suite, of its list. */
+static void draw_list(ls_page *page, ls_chart chart, const char *what, const char *suite,
+                      const char *list, column from) {
+    ls_chart_series *series = series_room(page);
+    for (size_t i = 0; series != NULL && i < page->count; i++) {
+        const json_t *arm = arm_at(page, i);
+        from.rows = json_object_get(suite == NULL ? arm : ls_page_suite(arm, suite), list);
+        series[i] = series_of_rows(page, i, &from);
+    }
+    if (series != NULL) draw_groups(page, chart, what, series);
     ls_free(page->ctx, series);
+}
+
+static void draw_rows(ls_page *page, ls_chart chart, const char *what, const char *list,
+                      column from) {
+    draw_list(page, chart, what, NULL, list, from);
 }
 
 /* ---- excess ---- */
@@ -241,6 +189,15 @@ static void fill_bars(const ls_page *page, size_t groups, const char *protocol,
     }
 }
 
+/* The ends of all bars, whichever chart they are in. */
+static void find_ends(const bar_values *values, size_t count, double *low, double *high) {
+    *low = *high = 0;
+    for (size_t i = 0; i < count; i++) {
+        *low = fmin(*low, fmin(values->value[i], values->low[i]));
+        *high = fmax(*high, fmax(values->value[i], values->high[i]));
+    }
+}
+
 static void draw_excess(ls_page *page, const char *protocol) {
     double lengths[LENGTHS_MAX];
     char texts[LENGTHS_MAX][32], title[TITLE_BYTES];
@@ -250,10 +207,19 @@ static void draw_excess(ls_page *page, const char *protocol) {
         snprintf(texts[b], sizeof texts[b], "at %.0f", lengths[b]);
         names[b] = texts[b];
     }
-    double *numbers = ls_new(page->ctx, 3 * room, sizeof *numbers);
+    double *numbers = ls_new(page->ctx, 3 * room, sizeof *numbers), low = 0, high = 0;
     const char **arms = ls_new(page->ctx, 2 * page->count + 1, sizeof *arms);
     if (numbers == NULL || arms == NULL) page->out->failed = true;
     bar_values values = {numbers, numbers + room, numbers + 2 * room};
+    for (size_t g = 0; !page->out->failed && (count = ls_page_group(page, g, &group_title)) > 0;
+         g++) {
+        double group_low, group_high;
+        fill_bars(page, count, protocol, lengths, bars, &values);
+        find_ends(&values, count * bars, &group_low, &group_high);
+        low = fmin(low, group_low);
+        high = fmax(high, group_high);
+    }
+    const int share = ++page->shares;
     for (size_t g = 0;
          !page->out->failed && bars > 0 && (count = ls_page_group(page, g, &group_title)) > 0;
          g++) {
@@ -264,8 +230,19 @@ static void draw_excess(ls_page *page, const char *protocol) {
         }
         fill_bars(page, count, protocol, lengths, bars, &values);
         snprintf(title, sizeof title, "Excess over the flat tail, %s", group_title);
-        const ls_bars chart = {title, "nats per token", names,        count,      bars,
-                               arms,  labels,           values.value, values.low, values.high};
+        const ls_bars chart = {.title = title,
+                               .x_label = "nats per token",
+                               .names = names,
+                               .groups = count,
+                               .bars = bars,
+                               .arms = arms,
+                               .labels = labels,
+                               .value = values.value,
+                               .low = values.low,
+                               .high = values.high,
+                               .share = share,
+                               .low_most = low,
+                               .high_most = high};
         ls_chart_bars(page->ctx, &chart, page->out);
     }
     ls_free(page->ctx, numbers);
@@ -274,28 +251,34 @@ static void draw_excess(ls_page *page, const char *protocol) {
 
 /* ---- sections ---- */
 
-static void heading(ls_page *page, const char *title, const char *note) {
-    ls_text_printf(page->ctx, page->out, "<h2>");
-    ls_html(page->ctx, title, page->out);
-    ls_text_printf(page->ctx, page->out,
-                   "</h2>\n<p class=\"soft\">%s</p>\n<div class=\"charts\">\n", note);
+void ls_page_charts(ls_page *page, const char *title, const char *note) {
+    ls_page_heading(page, title);
+    ls_text_printf(page->ctx, page->out, "<p class=\"soft\">%s</p>\n<div class=\"charts\">\n",
+                   note);
 }
 
 void ls_page_perplexity(ls_page *page, const char *protocol) {
     char title[TITLE_BYTES];
     snprintf(title, sizeof title, "Perplexity against length: %s", protocol);
-    heading(page, title,
-            "Both axes are logarithmic. The dotted line is the training length, the band the range "
-            "over seeds. Click a name to hide an arm everywhere.");
-    const ls_chart chart = {
-        .x_label = "tokens of a window", .y_label = "perplexity", .y_log = true, .markers = true};
+    ls_page_charts(
+        page, title,
+        "Both axes are logarithmic, and the same in all charts of a section. The dotted line is "
+        "the training length, the band the range over seeds. An arm and the methods that test "
+        "its weights have one colour. Click a name to hide an arm everywhere: axes follow what "
+        "is left. Point at a chart to read all its lines at one length.");
+    const ls_chart chart = {.x_label = "tokens of a window",
+                            .y_label = "perplexity",
+                            .y_log = true,
+                            .markers = true,
+                            .beside = "bits per byte"};
     const column from = {.protocol = protocol,
                          .x = "length",
                          .y = "ppl",
+                         .beside = "bits_per_byte",
                          .low = "ppl_min",
                          .high = "ppl_max",
                          .scale = 1};
-    draw_groups(page, chart, "Perplexity", "results", rows_of_arm, from);
+    draw_rows(page, chart, "Perplexity", "results", from);
     ls_text_printf(page->ctx, page->out,
                    "</div>\n<h3>Excess over the flat tail</h3>\n<p class=\"soft\">Above 0: worse "
                    "than if the loss had stayed what it was in the second half of the training "
@@ -306,14 +289,34 @@ void ls_page_perplexity(ls_page *page, const char *protocol) {
     ls_text_printf(page->ctx, page->out, "</div>\n");
 }
 
+/* Of the test samples; where lengths or arms differ in it, the largest. */
+static double chance_of(const ls_page *page, const char *protocol) {
+    double chance = 0;
+    for (size_t a = 0; a < page->count; a++) {
+        const json_t *rows = json_object_get(arm_at(page, a), "results");
+        for (size_t i = 0; i < json_array_size(rows); i++) {
+            const json_t *row = json_array_get(rows, i);
+            if (strcmp(ls_member_text(row, "protocol"), protocol) == 0)
+                chance = fmax(chance, ls_member_real(row, "chance")); /* not a number: left out */
+        }
+    }
+    return chance;
+}
+
 void ls_page_accuracy(ls_page *page, const char *protocol) {
-    heading(page, "Right answers against length",
-            "Share of the scored positions whose most likely token is the answer. The dotted line "
-            "is the training length, the band the range over seeds. Click a name to hide an arm "
-            "everywhere.");
+    char chance_text[64];
+    const double chance = 100 * chance_of(page, protocol);
+    snprintf(chance_text, sizeof chance_text, "chance %.1f %%", chance);
+    ls_page_charts(
+        page, "Right answers against length",
+        "Share of the scored positions whose most likely token is the answer. The dotted line "
+        "is the training length, the band the range over seeds, the horizontal line what the "
+        "most frequent answer would get. Click a name to hide an arm everywhere.");
     const ls_chart chart = {.x_label = "tokens of a sample",
                             .y_label = "right answers, %",
                             .y_high = 100,
+                            .bound_y = chance,
+                            .bound_text = chance_text,
                             .markers = true};
     const column from = {.protocol = protocol,
                          .x = "length",
@@ -321,7 +324,7 @@ void ls_page_accuracy(ls_page *page, const char *protocol) {
                          .low = "accuracy_min",
                          .high = "accuracy_max",
                          .scale = 100};
-    draw_groups(page, chart, "Right answers", "results", rows_of_arm, from);
+    draw_rows(page, chart, "Right answers", "results", from);
     ls_text_printf(page->ctx, page->out, "</div>\n");
 }
 
@@ -340,34 +343,28 @@ void ls_page_curves(ls_page *page, const char *suite, const char *x, const char 
     char what[TITLE_BYTES];
     snprintf(what, sizeof what, "%.200s%s%.200s", suite, group == NULL ? "" : ", ",
              group == NULL ? "" : group);
-    draw_groups(page, chart, what, suite, rows_of_suite, from);
+    draw_list(page, chart, what, suite, "curve", from);
 }
 
 void ls_page_positions(ls_page *page, const char *protocol) {
-    ls_chart_series *series = series_room(page);
-    const char *name;
-    size_t count, points = 0;
+    size_t points = 0;
     for (size_t i = 0; i < page->count; i++)
         points += json_array_size(json_object_get(arm_at(page, i), "positions"));
     if (points > 0) {
         char heading_text[TITLE_BYTES];
         snprintf(heading_text, sizeof heading_text, "Loss by position: %s", protocol);
-        heading(page, heading_text,
-                "Mean loss of the predictions made at each position of the longest windows; means "
-                "over seeds. Past the training length a method that breaks rises here at once.");
-        for (size_t g = 0; series != NULL && (count = ls_page_group(page, g, &name)) > 0; g++) {
-            char title[TITLE_BYTES];
-            snprintf(title, sizeof title, "Loss by position, %s%s", name,
-                     g == 0 ? "" : " and methods at test time");
-            for (size_t i = 0; i < count; i++)
-                series[i] = series_of_positions(page, page->group[i], protocol);
-            ls_chart chart = {
-                .title = title, .x_label = "position in the window", .y_label = "nats per token"};
-            draw(page, &chart, series, count);
-        }
+        ls_page_charts(
+            page, heading_text,
+            "Mean loss of the predictions made at each position of the longest windows; means "
+            "over seeds. Past the training length a method that breaks rises here at once.");
+        ls_chart_series *series = series_room(page);
+        for (size_t i = 0; series != NULL && i < page->count; i++)
+            series[i] = series_of_positions(page, i, protocol);
+        const ls_chart chart = {.x_label = "position in the window", .y_label = "nats per token"};
+        if (series != NULL) draw_groups(page, chart, "Loss by position", series);
+        ls_free(page->ctx, series);
         ls_text_printf(page->ctx, page->out, "</div>\n");
     }
-    ls_free(page->ctx, series);
 }
 
 void ls_page_resolution(ls_page *page) {
@@ -375,7 +372,7 @@ void ls_page_resolution(ls_page *page) {
     for (size_t i = 0; i < page->count; i++)
         rows += json_array_size(json_object_get(arm_at(page, i), "resolution"));
     if (rows == 0) return;
-    heading(
+    ls_page_charts(
         page, "Attention resolution",
         "How sharply attention tells near from far, on the average: 100 R, mean over layers and "
         "heads. R also rises when scores oscillate; M, the share of attention where the score "
@@ -384,24 +381,24 @@ void ls_page_resolution(ls_page *page) {
         .x_label = "tokens of a window", .y_label = "100 R", .y_log = true, .markers = true};
     column from = {
         .x = "length", .y = "R_head", .low = "R_head_min", .high = "R_head_max", .scale = 100};
-    draw_groups(page, chart, "Resolution", "resolution", rows_of_arm, from);
+    draw_rows(page, chart, "Resolution", "resolution", from);
     chart.y_label = "M";
     chart.y_log = false;
     from = (column){
         .x = "length", .y = "M_head", .low = "M_head_min", .high = "M_head_max", .scale = 1};
-    draw_groups(page, chart, "Monotonicity M", "resolution", rows_of_arm, from);
+    draw_rows(page, chart, "Monotonicity M", "resolution", from);
     ls_text_printf(page->ctx, page->out, "</div>\n");
 }
 
-/* All arms in one chart: what they cost differs little and needs no eye for detail. */
-static void draw_cost(ls_page *page, ls_chart chart, column from) {
+/* Beside a column of the results' own file, that of the costs. */
+static void draw_cost(ls_page *page, ls_chart chart, const char *what, column from) {
     ls_chart_series *series = series_room(page);
     const json_t *arms = json_object_get(page->timing, "arms");
     for (size_t i = 0; series != NULL && i < page->count; i++) {
         from.rows = json_object_get(json_array_get(arms, i), "results");
         series[i] = series_of_rows(page, i, &from);
     }
-    if (series != NULL) draw(page, &chart, series, page->count);
+    if (series != NULL) draw_groups(page, chart, what, series);
     ls_free(page->ctx, series);
 }
 
@@ -410,20 +407,24 @@ void ls_page_cost(ls_page *page) {
     const json_t *rows = json_object_get(json_array_get(arms, 0), "results");
     if (json_array_size(rows) == 0) return;
     const char *protocol = ls_member_text(json_array_get(rows, 0), "protocol");
-    heading(page, "What testing costs",
-            "Tokens per second and bytes (weights, states, programs) of the evaluations above, as "
-            "they ran side by side on this machine: the only numbers here that differ from run to "
-            "run.");
-    ls_chart chart = {.title = "Throughput",
-                      .x_label = "tokens of a window",
+    ls_page_charts(
+        page, "What testing costs",
+        "Of the evaluations above, on this machine, while jobs ran side by side: the only numbers "
+        "here that differ from run to run. Throughput, higher is better: tokens of the test text "
+        "scored in a second, not tokens generated. A line that stays level has a cost per token "
+        "that does not grow with the length (state space models, linear attention); one that falls "
+        "by half for each doubling pays for all pairs of tokens (softmax attention). Memory, lower "
+        "is better: weights, carried states and activations of the evaluation, without the program "
+        "itself; lines that begin together share the weights' size, and what rises is the state, "
+        "the KV cache or the activations of a window.");
+    ls_chart chart = {.x_label = "tokens of a window",
                       .y_label = "tokens per second",
                       .y_log = true,
                       .markers = true};
-    draw_cost(page, chart,
+    draw_cost(page, chart, "Throughput",
               (column){.protocol = protocol, .x = "length", .y = "tokens_per_second", .scale = 1});
-    chart.title = "Memory";
     chart.y_label = "MB";
-    draw_cost(page, chart,
+    draw_cost(page, chart, "Memory",
               (column){.protocol = protocol, .x = "length", .y = "bytes", .scale = 1e-6});
     ls_text_printf(page->ctx, page->out, "</div>\n");
 }

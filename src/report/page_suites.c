@@ -33,9 +33,10 @@ static size_t list_names(const ls_page *page, const char **names) {
 static void put_heading(ls_page *page, const char *name, const json_t *suite) {
     ls_ctx *ctx = page->ctx;
     const double chance = ls_member_real(suite, "chance");
-    ls_text_printf(ctx, page->out, "<h2>Suite ");
-    ls_html(ctx, name, page->out);
-    ls_text_printf(ctx, page->out, "</h2>\n<p class=\"soft\">Score: ");
+    char title[NAME];
+    snprintf(title, sizeof title, "Suite %.100s", name);
+    ls_page_heading(page, title);
+    ls_text_printf(ctx, page->out, "<p class=\"soft\">Score: ");
     ls_html(ctx, ls_member_text(suite, "measure"), page->out);
     ls_text_printf(ctx, page->out, " (form %s",
                    strcmp(ls_member_text(suite, "form"), "generate") == 0 ? "generate"
@@ -147,7 +148,7 @@ static void put_table(ls_page *page, const char *name, const json_t *first) {
     ls_table_body(ctx, page->out);
     for (size_t a = 0; a < page->count; a++) {
         const json_t *arm = json_array_get(page->arms, a), *suite = ls_page_suite(arm, name);
-        ls_page_row(page, arm);
+        ls_page_open_row(page, arm);
         score_cell(page, suite);
         for (size_t i = 0; i < json_array_size(rows); i++) {
             name_row(json_array_get(rows, i), x, text, sizeof text);

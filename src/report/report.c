@@ -42,6 +42,7 @@ static const range of_row[] = {{"length", 0, count_max},
                                {"accuracy_min", 0, 1},
                                {"accuracy_max", 0, 1},
                                {"exact", 0, 1},
+                               {"chance", 0, 1},
                                {"ppl", 0, size_max},
                                {"ppl_min", 0, size_max},
                                {"ppl_max", 0, size_max},
@@ -84,23 +85,24 @@ static ls_status check_rows(ls_ctx *ctx, const char *path, const json_t *arm, co
     return LS_OK;
 }
 
-static ls_status check_positions(ls_ctx *ctx, const char *path, const json_t *list) {
-    static const char *const keys[] = {"first", "end", "loss"};
+/* Columns of one length: counts, and behind them losses, which may be unknown. */
+static ls_status check_columns(ls_ctx *ctx, const char *path, const json_t *list, const char *what,
+                               const char *const *keys, size_t counts, size_t all) {
     const size_t count = json_array_size(json_object_get(list, "loss"));
-    for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
+    for (size_t k = 0; k < all; k++) {
         const json_t *values = json_object_get(list, keys[k]);
         if (values == NULL && count == 0) continue;
         if (!json_is_array(values) || json_array_size(values) != count)
-            return LS_FAIL(ctx, LS_EINPUT, "%s: `%s` of positions must be a list as long as `loss`",
-                           path, keys[k]);
-        const bool unknown = k == 2; /* a loss may be */
+            return LS_FAIL(ctx, LS_EINPUT, "%s: `%s` of %s must be a list as long as `loss`", path,
+                           keys[k], what);
+        const bool unknown = k >= counts;
         for (size_t i = 0; i < count; i++) {
             const json_t *value = json_array_get(values, i);
             const double number = json_number_value(value), high = unknown ? size_max : count_max;
             if (unknown && json_is_null(value)) continue;
             if (!json_is_number(value) || number < (unknown ? -size_max : 0) || number > high)
-                return LS_FAIL(ctx, LS_EINPUT, "%s: `%s` of positions must hold numbers", path,
-                               keys[k]);
+                return LS_FAIL(ctx, LS_EINPUT, "%s: `%s` of %s must hold numbers", path, keys[k],
+                               what);
         }
     }
     return LS_OK;
@@ -150,8 +152,18 @@ static ls_status check_arm(ls_ctx *ctx, const char *path, const json_t *arm, jso
     LS_TRY(check_rows(ctx, path, arm, "positions", of_row, 1)); /* their length */
     LS_TRY(check_suites(ctx, path, arm));
     const json_t *positions = json_object_get(arm, "positions");
+    static const char *const of_positions[] = {"first", "end", "loss"};
     for (size_t i = 0; i < json_array_size(positions); i++)
-        LS_TRY(check_positions(ctx, path, json_array_get(positions, i)));
+        LS_TRY(check_columns(ctx, path, json_array_get(positions, i), "positions", of_positions, 2,
+                             3));
+    static const char *const of_curve[] = {"step", "loss", "loss_min", "loss_max"};
+    static const char *const curves[] = {"training", "validation"};
+    for (size_t i = 0; i < sizeof curves / sizeof curves[0]; i++) {
+        const json_t *curve = json_object_get(arm, curves[i]);
+        if (curve == NULL || json_is_null(curve)) continue;
+        LS_TRY(check_object(ctx, path, curves[i], curve, NULL, 0));
+        LS_TRY(check_columns(ctx, path, curve, curves[i], of_curve, 1, 4));
+    }
     return LS_OK;
 }
 
@@ -230,6 +242,18 @@ ls_status ls_report_write(ls_ctx *ctx, const char *folder, bool *table) {
     if (status == LS_OK)
         status =
             write_file(ctx, folder, "report.html", &files, study ? ls_page_write : write_suite);
+    json_decref(files.results);
+    json_decref(files.timing);
+    return status;
+}
+
+ls_status ls_report_tables(ls_ctx *ctx, const char *folder, bool latex, ls_text *out) {
+    ls_study_files files = {0};
+    ls_status status = read_files(ctx, folder, &files);
+    if (status == LS_OK && json_object_get(files.results, "suite") != NULL)
+        status = LS_FAIL(ctx, LS_EUSE, "%s is a suite: tables are made of studies", folder);
+    if (status == LS_OK) ls_paper_write(ctx, &files, latex, out);
+    if (status == LS_OK) status = ls_text_status(out);
     json_decref(files.results);
     json_decref(files.timing);
     return status;

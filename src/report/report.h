@@ -4,10 +4,12 @@
 #ifndef LS_REPORT_REPORT_H
 #define LS_REPORT_REPORT_H
 
-#include "base/status.h"
+#include "base/memory.h"
 
 /* LS_EINPUT where the folder has no results.json, or one of something else. *table (or NULL):
  * whether there is a results.csv. */
 ls_status ls_report_write(ls_ctx *ctx, const char *folder, bool *table);
+/* The results of a study as tables for a paper, appended to *out. */
+ls_status ls_report_tables(ls_ctx *ctx, const char *folder, bool latex, ls_text *out);
 
 #endif

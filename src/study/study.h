@@ -144,6 +144,10 @@ ls_status ls_study_suites_json(const ls_study *study, size_t arm, json_t **out);
  * now. */
 ls_status ls_study_compare_data(const ls_study *study);
 
+/* The learning curve of an arm that trains, from the rows that its runs have so far: {step, loss,
+ * loss_min, loss_max} over seeds, of a member of the rows; null without memory. */
+json_t *ls_study_curve(const ls_study *study, size_t arm, const char *key);
+
 /* Writes results.json, timing.json and the pages from the stored results; `finished`: no job is
  * left to do. */
 ls_status ls_study_publish(const ls_study *study, bool finished);

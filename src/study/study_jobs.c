@@ -160,6 +160,20 @@ static void become(const char *program, char *const *argv, int output, int log, 
     _exit(write(log, sentence, sizeof sentence - 1) > 0 ? ls_status_exit_code(LS_EIO) : 70);
 }
 
+/* A child that is asked to stop while it begins hears of it when it can heed it: the signal waits
+ * until its program takes signals. */
+static pid_t fork_deaf(void) {
+    sigset_t asked, before;
+    sigemptyset(&asked);
+    sigaddset(&asked, SIGTERM);
+    sigprocmask(SIG_BLOCK, &asked, &before);
+    const pid_t process = fork();
+    const int reason = errno;
+    if (process != 0) sigprocmask(SIG_SETMASK, &before, NULL);
+    errno = reason;
+    return process;
+}
+
 static ls_status start(runner *r, job *j) {
     ls_ctx *ctx = r->ctx;
     char folder[LS_STUDY_PATH_BYTES], path[LS_STUDY_PATH_BYTES];
@@ -174,7 +188,7 @@ static ls_status start(runner *r, job *j) {
     LS_TRY_GOTO(job_path(r, j, "log", path));
     LS_TRY_GOTO(ls_file_create(ctx, path, false, &log));
     pid_t parent = getpid();
-    j->process = fork();
+    j->process = fork_deaf();
     if (j->process == 0)
         become(r->study->from.program, list.at, fileno(output), fileno(log), parent);
     if (j->process < 0) {
@@ -257,7 +271,8 @@ static ls_status finish(runner *r, job *j, int wait_status, const struct rusage 
         return j->kind != LS_STUDY_TRAIN ? ls_study_publish(r->study, false) : LS_OK;
     }
     ls_status status = status_of_exit(wait_status);
-    if (status == LS_ESTOP && stop_wanted(r)) {
+    const bool asked = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGTERM;
+    if ((status == LS_ESTOP || asked) && stop_wanted(r)) {
         j->state = JOB_WAITING;
         return LS_OK;
     }
@@ -345,6 +360,15 @@ static void ask_children_to_stop(runner *r) {
         if (r->jobs[i].state == JOB_RUNNING) kill(r->jobs[i].process, SIGTERM);
 }
 
+/* Where the study itself cannot go on: what they have done is kept, as after any kill. */
+static void end_children(runner *r) {
+    for (size_t i = 0; i < r->count; i++) {
+        if (r->jobs[i].state != JOB_RUNNING) continue;
+        kill(r->jobs[i].process, SIGKILL);
+        while (waitpid(r->jobs[i].process, NULL, 0) < 0 && errno == EINTR) continue;
+    }
+}
+
 static ls_status run_jobs(runner *r) {
     const struct timespec pause = {0, 20 * 1000 * 1000};
     int64_t running = 0;
@@ -422,7 +446,9 @@ ls_status ls_study_run(ls_study *study, const ls_study_hooks *hooks) {
     ls_say(r.ctx, "%s: %zu of %zu jobs to do, %" PRId64 " at once with %" PRId64 " threads each",
            study->keys.out, r.count - r.done, r.count, study->keys.jobs, study->threads);
     LS_TRY_GOTO(ls_study_compare_data(study));
-    LS_TRY_GOTO(run_jobs(&r));
+    status = run_jobs(&r);
+    if (status != LS_OK) end_children(&r);
+    LS_TRY_GOTO(status);
     status = conclude(&r);
 fail:
     ls_lock_give(r.lock);

@@ -97,6 +97,10 @@ static json_t *result_row(const evidence *e, size_t index) {
             ls__spread share = spread_of(e, "results", index, judged[i]);
             ls__spread_put(row, judged[i], &share);
         }
+    if (json_object_get(first, "chance") != NULL) {
+        ls__spread chance = spread_of(e, "results", index, "chance");
+        json_object_set_new(row, "chance", ls__number_json(ls__spread_mean(&chance)));
+    }
     ls__spread bits = spread_of(e, "results", index, "bits_per_byte");
     json_object_set_new(row, "bits_per_byte", ls__number_json(ls__spread_mean(&bits)));
     json_object_set_new(row, "n", json_integer(e->count));
@@ -199,6 +203,14 @@ static json_t *label_json(const ls_study *study, const ls_study_arm *arm) {
                   : json_string(arm->label);
 }
 
+static void put_curves(const evidence *e, json_t *arm) {
+    json_object_set_new(arm, "training", ls_study_curve(e->study, e->arm, "loss"));
+    json_t *validation = ls_study_curve(e->study, e->arm, "validation_loss");
+    if (json_array_size(json_object_get(validation, "step")) > 0)
+        json_object_set(arm, "validation", validation);
+    json_decref(validation);
+}
+
 static ls_status arm_json(const evidence *e, json_t **out) {
     const ls_study_arm *about = &e->study->arms[e->arm];
     json_t *arm = json_object(), *missing = json_array();
@@ -226,6 +238,7 @@ static ls_status arm_json(const evidence *e, json_t **out) {
             json_array_append_new(missing, json_integer(seed));
     }
     json_object_set_new(arm, "data_hash", data_json(e));
+    if (about->trains) put_curves(e, arm);
     json_object_set_new(arm, "seeds", json_integer(e->count));
     json_object_set_new(arm, "missing_seeds", missing);
     json_object_set_new(arm, "results", list_of(e, "results", result_row));

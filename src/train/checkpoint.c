@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "model/weights.h"
+#include "train/checkpoint_parts.h"
 
 enum { PATH_BYTES = 4096, VERSION = 1, MANIFEST_MAX = 1 << 20, STATE_MAX = 64 << 20 };
 
@@ -21,15 +22,19 @@ void ls_checkpoint_clear(ls_checkpoint *checkpoint) {
     *checkpoint = (ls_checkpoint){0};
 }
 
-/* The step of a folder's name; -1 where it is none of ours. */
-static int64_t step_of(const char *name) {
-    if (strncmp(name, prefix, sizeof prefix - 1) != 0) return -1;
-    const char *digits = name + sizeof prefix - 1;
+int64_t ls__checkpoint_step(const char *name, const char *start) {
+    if (strncmp(name, start, strlen(start)) != 0) return -1;
+    const char *digits = name + strlen(start);
     if (*digits == '\0' || digits[strspn(digits, "0123456789")] != '\0') return -1;
     int64_t step = 0;
     for (; *digits != '\0'; digits++)
         if (!ls_mul(step, 10, &step) || !ls_add(step, *digits - '0', &step)) return -1;
     return step;
+}
+
+/* The step of a folder's name; -1 where it is none of ours. */
+static int64_t step_of(const char *name) {
+    return ls__checkpoint_step(name, prefix);
 }
 
 static ls_status step_path(ls_ctx *ctx, const char *folder, int64_t step, const char *end,
@@ -132,8 +137,8 @@ static ls_status write_manifest(ls_ctx *ctx, const char *folder, json_t *list,
     return status;
 }
 
-static ls_status write_folder(ls_ctx *ctx, const char *folder, const ls_checkpoint *checkpoint,
-                              const ls_optimizer *optimizer) {
+ls_status ls__checkpoint_write(ls_ctx *ctx, const char *folder, const ls_checkpoint *checkpoint,
+                               const ls_optimizer *optimizer) {
     LS_TRY(ls_folder_remove(ctx, folder));
     LS_TRY(ls_folder_make(ctx, folder));
     json_t *list = json_array();
@@ -151,8 +156,8 @@ static ls_status write_folder(ls_ctx *ctx, const char *folder, const ls_checkpoi
                                                   (json_int_t)length, "xxh3", hash)) != 0)
             status = LS_FAIL(ctx, LS_ENOMEM, "no memory for a manifest");
     }
+    /* the last of them, and durable: its rename syncs the folder with the names of all */
     if (status == LS_OK) status = write_manifest(ctx, folder, list, checkpoint);
-    if (status == LS_OK) status = ls_folder_sync(ctx, folder);
 fail:
     json_decref(list);
     return status;
@@ -205,7 +210,7 @@ ls_status ls_checkpoint_save(ls_ctx *ctx, const char *folder, const ls_checkpoin
     LS_TRY(step_path(ctx, folder, checkpoint->step, "", path));
     LS_TRY(step_path(ctx, folder, checkpoint->step, temporary, unfinished));
     LS_TRY(ls_folder_make(ctx, folder));
-    ls_status status = write_folder(ctx, unfinished, checkpoint, optimizer);
+    ls_status status = ls__checkpoint_write(ctx, unfinished, checkpoint, optimizer);
     if (status == LS_OK) status = ls_folder_remove(ctx, path);
     if (status == LS_OK) status = ls_path_rename(ctx, unfinished, path);
     if (status != LS_OK) {
@@ -418,6 +423,12 @@ ls_status ls_checkpoint_verify(ls_ctx *ctx, const char *folder, int64_t step) {
     return read_step(ctx, folder, step, FILES, NULL, &about);
 }
 
+ls_status ls__checkpoint_verify_weights(ls_ctx *ctx, const char *folder, int64_t step) {
+    ls_checkpoint about = {0};
+    bool has_memory;
+    return verify(ctx, folder, step, WEIGHTS_ALONE, &about, &has_memory);
+}
+
 ls_status ls_checkpoint_sweep(ls_ctx *ctx, const char *folder) {
     char **names;
     size_t count;
@@ -428,7 +439,8 @@ ls_status ls_checkpoint_sweep(ls_ctx *ctx, const char *folder) {
         size_t length = strlen(names[i]), end = sizeof temporary - 1;
         char path[PATH_BYTES];
         if (length <= end || strcmp(names[i] + length - end, temporary) != 0 ||
-            strncmp(names[i], prefix, sizeof prefix - 1) != 0)
+            (strncmp(names[i], prefix, sizeof prefix - 1) != 0 &&
+             strncmp(names[i], LS_CHECKPOINT_BEST, sizeof LS_CHECKPOINT_BEST - 1) != 0))
             continue;
         status = ls_path_join(ctx, path, sizeof path, folder, names[i]);
         if (status == LS_OK) status = ls_folder_remove(ctx, path);

@@ -1,6 +1,5 @@
 #include "train/export.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -253,8 +252,7 @@ static ls_status write_folder(const ls_trained *trained, const ls_export_setting
     ls_status status = write_all(trained, settings, type, config, unfinished);
     if (status == LS_OK && ls_path_exists(settings->out))
         status = LS_FAIL(ctx, LS_EUSE, "%s is there already", settings->out);
-    if (status == LS_OK && rename(unfinished, settings->out) != 0)
-        status = LS_FAIL(ctx, LS_EIO, "renaming %s: %s", unfinished, strerror(errno));
+    if (status == LS_OK) status = ls_path_rename(ctx, unfinished, settings->out);
     if (status != LS_OK) {
         const ls_error error = ctx->error;
         ls_folder_remove(ctx, unfinished);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "base/temporary.h"
 #include "model/family_write.h"
 #include "model/gguf_write.h"
 #include "train/export.h"
@@ -265,19 +266,21 @@ static ls_status write_file(const ls_trained *trained, const ls_export_settings 
     return status;
 }
 
-/* Written beside, opened, and only then given its name. */
+/* Written in a folder of its own beside its place, opened there, and only then given its name. */
 ls_status ls__export_gguf(const ls_trained *trained, const ls_export_settings *settings,
                           const ls_family_type *type, const json_t *config, const char *path) {
-    char unfinished[LS_TRAINED_PATH];
+    char folder[LS_TRAINED_PATH], file[LS_TRAINED_PATH];
     ls_ctx *ctx = trained->ctx;
-    const size_t stem = strlen(path) - strlen(".gguf");
-    if ((size_t)snprintf(unfinished, sizeof unfinished, "%.*s.tmp.gguf", (int)stem, path) >=
-        sizeof unfinished)
-        return LS_FAIL(ctx, LS_EUSE, "the path %s is too long", path);
-    LS_TRY(write_file(trained, settings, type, config, unfinished));
-    ls_status status = ls_family_gguf_check(ctx, unfinished, &trained->config);
-    if (status == LS_OK && rename(unfinished, path) != 0)
-        status = LS_FAIL(ctx, LS_EIO, "renaming %s failed", unfinished);
-    if (status != LS_OK) unlink(unfinished);
+    int lock;
+    LS_TRY(ls_temporaries_sweep_beside(ctx, path));
+    LS_TRY(ls_temporary_folder(ctx, path, folder, sizeof folder, &lock));
+    ls_status status = ls_path_join(ctx, file, sizeof file, folder, "model.gguf");
+    if (status == LS_OK) status = write_file(trained, settings, type, config, file);
+    if (status == LS_OK) status = ls_family_gguf_check(ctx, file, &trained->config);
+    if (status == LS_OK) status = ls_path_rename(ctx, file, path);
+    const ls_error first = ctx->error;
+    ls_folder_remove(ctx, folder); /* where it cannot be, the next export sweeps it away */
+    ctx->error = first;
+    close(lock);
     return status;
 }

@@ -10,8 +10,9 @@
 
 enum { PATH_BYTES = 4096 };
 
-static const char csv_head[] =
-    "step,loss,lr,grad_norm,auxiliary,tokens,rejected,seconds,tokens_per_second,peak_share\n";
+#define COLUMNS                                                                                    \
+    "step,loss,lr,grad_norm,auxiliary,tokens,rejected,seconds,tokens_per_second,peak_share"
+static const char csv_head[] = COLUMNS "\n", validating_head[] = COLUMNS ",validation_loss\n";
 static const char jsonl_start[] = "{\"step\":";
 
 typedef struct output {
@@ -22,6 +23,7 @@ typedef struct output {
 struct ls_metrics {
     output jsonl, csv, events;
     int64_t every;
+    bool validates;
 };
 
 static double wall_time(void) {
@@ -97,7 +99,8 @@ static ls_status close_output(ls_ctx *ctx, output *out) {
 
 static ls_status open_both(ls_ctx *ctx, ls_metrics *metrics, int64_t step) {
     LS_TRY(open_rows(ctx, &metrics->jsonl, "", jsonl_start, step, metrics->every));
-    return open_rows(ctx, &metrics->csv, csv_head, "", step, metrics->every);
+    return open_rows(ctx, &metrics->csv, metrics->validates ? validating_head : csv_head, "", step,
+                     metrics->every);
 }
 
 static ls_status open_events(ls_ctx *ctx, const char *folder, int64_t step, output *out) {
@@ -113,12 +116,13 @@ static ls_status open_events(ls_ctx *ctx, const char *folder, int64_t step, outp
 }
 
 ls_status ls_metrics_open(ls_ctx *ctx, const char *folder, int64_t step, int64_t every,
-                          ls_metrics **out) {
+                          bool validates, ls_metrics **out) {
     *out = NULL;
     ls_metrics *metrics = ls_new(ctx, 1, sizeof *metrics);
     if (metrics == NULL) return LS_ENOMEM;
     ls_status status;
     metrics->every = every;
+    metrics->validates = validates;
     LS_TRY_GOTO(ls_path_join(ctx, metrics->jsonl.path, PATH_BYTES, folder, "metrics.jsonl"));
     LS_TRY_GOTO(ls_path_join(ctx, metrics->csv.path, PATH_BYTES, folder, "metrics.csv"));
     LS_TRY_GOTO(open_both(ctx, metrics, step));
@@ -141,20 +145,28 @@ static const char *json_number(double value, char *out, size_t bytes) {
 }
 
 ls_status ls_metrics_add(ls_ctx *ctx, ls_metrics *metrics, const ls_metrics_row *row) {
-    char line[512], loss[32], norm[32], auxiliary[32];
+    char line[512], loss[32], norm[32], auxiliary[32], validation[64] = "";
+    if (row->validated) {
+        json_number(row->validation, loss, sizeof loss);
+        snprintf(validation, sizeof validation, ",\"validation_loss\":%s", loss);
+    }
     int length = snprintf(
         line, sizeof line,
         "%s%lld,\"loss\":%s,\"lr\":%.9g,\"grad_norm\":%s,\"auxiliary\":%s,\"tokens\":%lld,"
-        "\"rejected\":%lld,\"seconds\":%.3f,\"tokens_per_second\":%.1f,\"peak_share\":%.4f}\n",
+        "\"rejected\":%lld,\"seconds\":%.3f,\"tokens_per_second\":%.1f,\"peak_share\":%.4f%s}\n",
         jsonl_start, (long long)row->step, json_number(row->loss, loss, sizeof loss), row->rate,
         json_number(row->norm, norm, sizeof norm),
         json_number(row->auxiliary, auxiliary, sizeof auxiliary), (long long)row->tokens,
-        (long long)row->rejected, row->seconds, row->tokens_per_second, row->peak_share);
+        (long long)row->rejected, row->seconds, row->tokens_per_second, row->peak_share,
+        validation);
     LS_TRY(ls_file_put(ctx, metrics->jsonl.file, metrics->jsonl.path, line, (size_t)length));
-    length = snprintf(line, sizeof line, "%lld,%.9g,%.9g,%.9g,%.9g,%lld,%lld,%.3f,%.1f,%.4f\n",
+    validation[0] = '\0'; /* a column of its own, empty where nothing was measured */
+    if (metrics->validates) strcpy(validation, ",");
+    if (row->validated) snprintf(validation, sizeof validation, ",%.9g", row->validation);
+    length = snprintf(line, sizeof line, "%lld,%.9g,%.9g,%.9g,%.9g,%lld,%lld,%.3f,%.1f,%.4f%s\n",
                       (long long)row->step, row->loss, row->rate, row->norm, row->auxiliary,
                       (long long)row->tokens, (long long)row->rejected, row->seconds,
-                      row->tokens_per_second, row->peak_share);
+                      row->tokens_per_second, row->peak_share, validation);
     LS_TRY(ls_file_put(ctx, metrics->csv.file, metrics->csv.path, line, (size_t)length));
     const ls_scalar scalars[] = {{"train/loss", row->loss},
                                  {"train/lr", row->rate},
@@ -163,9 +175,11 @@ ls_status ls_metrics_add(ls_ctx *ctx, ls_metrics *metrics, const ls_metrics_row 
                                  {"train/tokens", (double)row->tokens},
                                  {"train/rejected", (double)row->rejected},
                                  {"speed/tokens_per_second", row->tokens_per_second},
-                                 {"speed/peak_share", row->peak_share}};
+                                 {"speed/peak_share", row->peak_share},
+                                 {"validation/loss", row->validation}};
+    const size_t count = sizeof scalars / sizeof scalars[0] - !row->validated;
     LS_TRY(ls_events_add(ctx, metrics->events.file, metrics->events.path, wall_time(), row->step,
-                         scalars, sizeof scalars / sizeof scalars[0]));
+                         scalars, count));
     /* a watcher sees rows as they come; the disk is only waited for at checkpoints */
     output *outputs[] = {&metrics->jsonl, &metrics->csv, &metrics->events};
     for (int i = 0; i < 3; i++)
@@ -210,7 +224,9 @@ static void short_number(double value, char *out, size_t bytes) {
 
 void ls_metrics_line(const ls_metrics_row *row, int64_t steps, double seconds_left, char *out,
                      size_t bytes) {
-    char speed[32], share[32] = "", left[48] = "";
+    char speed[32], share[32] = "", left[48] = "", validation[40] = "";
+    if (row->validated)
+        snprintf(validation, sizeof validation, "  validation %.4f", row->validation);
     short_number(row->tokens_per_second, speed, sizeof speed);
     if (row->peak_share > 0)
         snprintf(share, sizeof share, "  %.0f%% of peak", 100 * row->peak_share);
@@ -223,7 +239,7 @@ void ls_metrics_line(const ls_metrics_row *row, int64_t steps, double seconds_le
         else
             snprintf(left, sizeof left, "  %llds left", s);
     }
-    snprintf(out, bytes, "step %lld/%lld  loss %.4f  lr %.2e  norm %.2f  %s tokens/s%s%s",
-             (long long)row->step, (long long)steps, row->loss, row->rate, row->norm, speed, share,
-             left);
+    snprintf(out, bytes, "step %lld/%lld  loss %.4f%s  lr %.2e  norm %.2f  %s tokens/s%s%s",
+             (long long)row->step, (long long)steps, row->loss, validation, row->rate, row->norm,
+             speed, share, left);
 }

@@ -14,15 +14,17 @@ typedef struct ls_metrics_row {
     double seconds;           /* since the run began, without the pauses between its parts */
     double tokens_per_second; /* since the last row */
     double peak_share;        /* of the machine's measured peak; 0: not known */
+    bool validated;           /* the validation loss was measured after this step: */
+    double validation;
 } ls_metrics_row;
 
 typedef struct ls_metrics ls_metrics;
 
 /* Opens the files of a run folder to append after cutting off what lies behind `step`, and begins a
- * new file of events. There is a row at least every `every` steps (0: not known): where one is
+ * new file of events. With `validates` rows may have a validation loss. There is a row at least every `every` steps (0: not known): where one is
  * missing, it is said (ls_say). LS_EIO names the file that cannot be written. */
 ls_status ls_metrics_open(ls_ctx *ctx, const char *folder, int64_t step, int64_t every,
-                          ls_metrics **out);
+                          bool validates, ls_metrics **out);
 /* Writes one row everywhere; makes no allocation. */
 ls_status ls_metrics_add(ls_ctx *ctx, ls_metrics *metrics, const ls_metrics_row *row);
 /* Cuts the rows behind `step` off again: the run went back to it. */

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "train/checkpoint.h"
+#include "train/validation.h"
 
 enum { PATH_BYTES = 4096, CONFIG_MAX = 1 << 20, REJECTIONS_MAX = 1000 };
 
@@ -42,6 +43,7 @@ typedef struct loop {
     /* where the run is: what a checkpoint stores */
     int64_t step, updates, batch, tokens;
     double seconds; /* up to this call */
+    ls_best best;   /* by validation */
     /* since this call began */
     int64_t saved_step, rollbacks;
     double started, loss;
@@ -190,26 +192,36 @@ static int64_t rollback_schedule(const loop *l) {
     return l->settings->checkpoint_every > 0 ? l->settings->checkpoint_every : INT64_MAX;
 }
 
-static ls_status save(loop *l) {
-    const int64_t every = rollback_schedule(l);
-    ls_checkpoint checkpoint = {.step = l->step, .config_hash = l->config_hash, .every = every};
-    json_t *guard = NULL;
+/* The state of this moment; clear *out in any case. */
+static ls_status describe(loop *l, ls_checkpoint *out) {
+    json_t *guard = NULL, *state;
     char identity[17];
     snprintf(identity, sizeof identity, "%016llx", (unsigned long long)l->job->source.identity);
-    ls_status status = LS_OK;
-    if (every == 0 || l->step % every == 0) l->rollbacks = 0;
-    if (l->metrics != NULL) LS_TRY(ls_metrics_sync(l->ctx, l->metrics));
+    *out = (ls_checkpoint){
+        .step = l->step, .config_hash = l->config_hash, .every = rollback_schedule(l)};
     LS_TRY(ls_guard_save(l->ctx, &l->guard, &guard));
-    checkpoint.state = json_pack(
+    state = json_pack(
         "{s:I,s:I,s:I,s:I,s:I,s:s,s:I,s:f,s:o}", "rollbacks", (json_int_t)l->rollbacks, "step",
         (json_int_t)l->step, "updates", (json_int_t)l->updates, "batch", (json_int_t)l->batch,
         "tokens", (json_int_t)l->tokens, "data", identity, "seed", (json_int_t)l->settings->seed,
         "seconds", l->seconds + ls_clock() - l->started, "guard", guard);
-    if (checkpoint.state == NULL) status = LS_FAIL(l->ctx, LS_ENOMEM, "no memory for the state");
+    out->state = state;
+    if (state == NULL || (l->job->validation != NULL &&
+                          json_object_set_new(state, "validation", ls_best_save(&l->best)) != 0))
+        return LS_FAIL(l->ctx, LS_ENOMEM, "no memory for the state");
     if (l->carried != NULL) {
-        checkpoint.put_memory = put_memory;
-        checkpoint.user = l;
+        out->put_memory = put_memory;
+        out->user = l;
     }
+    return LS_OK;
+}
+
+static ls_status save(loop *l) {
+    const int64_t every = rollback_schedule(l);
+    ls_checkpoint checkpoint;
+    if (every == 0 || l->step % every == 0) l->rollbacks = 0;
+    if (l->metrics != NULL) LS_TRY(ls_metrics_sync(l->ctx, l->metrics));
+    ls_status status = describe(l, &checkpoint);
     if (status == LS_OK)
         status = ls_checkpoint_save(l->ctx, l->checkpoints, &checkpoint, l->optimizer,
                                     l->settings->keep);
@@ -217,6 +229,15 @@ static ls_status save(loop *l) {
     LS_TRY(status);
     l->saved_step = l->step;
     return LS_OK;
+}
+
+static ls_status save_best(loop *l) {
+    ls_checkpoint checkpoint;
+    ls_status status = describe(l, &checkpoint);
+    if (status == LS_OK)
+        status = ls_checkpoint_save_best(l->ctx, l->checkpoints, &checkpoint, l->optimizer);
+    ls_checkpoint_clear(&checkpoint);
+    return status;
 }
 
 /* Step, updates and tokens; with `all` also what a rollback leaves as it is. */
@@ -245,6 +266,8 @@ static ls_status restore(loop *l, const ls_checkpoint *checkpoint, bool all) {
     LS_TRY(ls_guard_load(ctx, json_object_get(state, "guard"), what, &l->guard));
     if (json_object_get(state, "rollbacks") != NULL) /* older versions did not keep it */
         LS_TRY(ls_json_int(ctx, state, "rollbacks", what, 0, count_max, &l->rollbacks));
+    if (l->job->validation != NULL)
+        LS_TRY(ls_best_load(ctx, json_object_get(state, "validation"), what, l->batch, &l->best));
     return unpack_memory(l, &checkpoint->memory);
 }
 
@@ -367,7 +390,28 @@ static ls_status compute(loop *l, double *loss) {
     return LS_OK;
 }
 
-static ls_status log_row(loop *l, double rate, double norm) {
+/* Whether the validation loss has not fallen for so long that training ends. */
+static bool is_exhausted(const loop *l) {
+    return l->job->validation != NULL && l->settings->patience > 0 &&
+           l->best.stale >= l->settings->patience;
+}
+
+/* Measures the validation loss where it is due, into the row of this step. Not amid rejections, as
+ * with checkpoints. */
+static ls_status validate(loop *l, ls_metrics_row *row, bool *better) {
+    const ls_train_settings *s = l->settings;
+    *better = false;
+    if (l->job->validation == NULL || l->step % s->validate_every != 0 || l->guard.in_a_row > 0)
+        return LS_OK;
+    const double begun = ls_clock();
+    LS_TRY(ls_validation_measure(l->job->validation, &row->validation));
+    row->validated = true;
+    *better = ls_best_take(&l->best, l->step, row->validation);
+    l->logged_at += ls_clock() - begun; /* what follows is training's speed */
+    return LS_OK;
+}
+
+static ls_status log_row(loop *l, double rate, double norm, const ls_metrics_row *measured) {
     double now = ls_clock(), passed = now - l->logged_at;
     ls_metrics_row row = {.step = l->step,
                           .loss = l->loss,
@@ -376,7 +420,9 @@ static ls_status log_row(loop *l, double rate, double norm) {
                           .auxiliary = l->auxiliary,
                           .tokens = l->tokens,
                           .rejected = l->guard.rejected,
-                          .seconds = l->seconds + now - l->started};
+                          .seconds = l->seconds + now - l->started,
+                          .validated = measured->validated,
+                          .validation = measured->validation};
     double operations = (double)l->settings->accumulate * ls_program_flops(l->job->program);
     if (passed > 0) row.tokens_per_second = (double)l->fresh_tokens / passed;
     if (passed > 0 && l->job->peak > 0)
@@ -479,8 +525,13 @@ static ls_status one_step(loop *l) {
                                      .accepted = verdict == LS_GUARD_ACCEPTED};
         job->step(job->user, &about);
     }
-    if (l->step % s->log_every == 0 || l->step == s->steps || verdict != LS_GUARD_ACCEPTED)
-        LS_TRY(log_row(l, rate, norm));
+    ls_metrics_row measured = {0};
+    bool better;
+    LS_TRY(validate(l, &measured, &better));
+    if (l->step % s->log_every == 0 || l->step == s->steps || measured.validated ||
+        verdict != LS_GUARD_ACCEPTED)
+        LS_TRY(log_row(l, rate, norm, &measured));
+    if (better) LS_TRY(save_best(l));
     if (verdict != LS_GUARD_ACCEPTED) LS_TRY(handle_rejection(l, verdict, norm));
     /* not amid rejections: a checkpoint is a place from which the run is known to go on */
     bool due = s->checkpoint_every > 0 && l->step % s->checkpoint_every == 0;
@@ -491,7 +542,7 @@ static ls_status one_step(loop *l) {
  * but what a checkpoint stores: see `loop`. */
 static ls_status run_steps(loop *l) {
     const ls_train_settings *s = l->settings;
-    while (l->step < s->steps) {
+    while (l->step < s->steps && !is_exhausted(l)) {
         bool late = s->max_minutes > 0 && ls_clock() - l->started >= 60 * s->max_minutes;
         if (late || (l->job->stop != NULL && *l->job->stop != 0)) {
             if (l->step != l->saved_step) LS_TRY(save(l));
@@ -501,6 +552,11 @@ static ls_status run_steps(loop *l) {
         }
         LS_TRY(one_step(l));
     }
+    if (is_exhausted(l))
+        ls_say(l->ctx,
+               "training ends at step %lld: no validation loss below that of step %lld, %.4f, in "
+               "%lld measurements",
+               (long long)l->step, (long long)l->best.step, l->best.loss, (long long)l->best.stale);
     return l->step == l->saved_step ? LS_OK : save(l);
 }
 
@@ -563,8 +619,10 @@ ls_status ls_train_run(ls_ctx *ctx, const ls_train_job *job, ls_train_result *re
     *result = (ls_train_result){0};
     ls_status status = ctx->rehearsal ? rehearse(&l) : begin(&l);
     result->resumed = l.first_step = l.step;
-    if (status == LS_OK && !ctx->rehearsal && (l.step < l.settings->steps || l.saved_step < 0)) {
-        status = ls_metrics_open(ctx, job->folder, l.step, l.settings->log_every, &l.metrics);
+    const bool over = l.step >= l.settings->steps || is_exhausted(&l);
+    if (status == LS_OK && !ctx->rehearsal && (!over || l.saved_step < 0)) {
+        status = ls_metrics_open(ctx, job->folder, l.step, l.settings->log_every,
+                                 job->validation != NULL, &l.metrics);
         bool needs_start = l.guard.settings.policy == LS_GUARD_ROLLBACK && l.saved_step < 0;
         if (status == LS_OK && needs_start) status = save(&l);
         if (status == LS_OK) status = run_steps(&l);
@@ -576,6 +634,9 @@ ls_status ls_train_run(ls_ctx *ctx, const ls_train_job *job, ls_train_result *re
     result->tokens = l.tokens;
     result->rejected = l.guard.rejected;
     result->loss = l.loss;
+    result->best_step = l.best.step;
+    result->best_loss = l.best.loss;
+    result->ended_early = is_exhausted(&l);
     free_buffers(&l);
     return status;
 }

@@ -33,8 +33,11 @@ typedef struct ls_train_settings {
     int64_t guard_window, guard_rejections;
     double guard_spread, guard_norm_spread, guard_lower;
     int64_t checkpoint_every, keep, log_every;
+    int64_t validate_every, validate_tokens, patience;
+    int select; /* ls_train_select */
     double max_minutes;
 } ls_train_settings;
+typedef enum { LS_TRAIN_SELECT_BEST, LS_TRAIN_SELECT_LAST } ls_train_select;
 extern const ls_option_table ls_train_options; /* section "train" */
 
 ls_dtype ls_train_dtype(const ls_train_settings *settings);
@@ -67,6 +70,7 @@ typedef struct ls_task_batches {
     const ls_task *task;
     int64_t batch, length;
     uint64_t seed;
+    bool held_out;  /* samples of the test's kind in place of training's */
     int threads;    /* that make samples at once; 0: one */
     int32_t *whole; /* [batch, 2, length] to work in where samples are cut into a source and the
                        rest (ls_task_cut); NULL: they are not */
@@ -98,6 +102,12 @@ typedef struct ls_train_job {
     ls_program *program;
     ls_parameters *store; /* the program's */
     ls_train_source source;
+    /* What is scored every settings.validate_every steps. Of ls_train_model a loader, of
+     * ls_train_model_on a source with so many rows (0: none), of ls_train_run what they make of it. */
+    const ls_loader *validation_loader;
+    ls_train_source validation_source;
+    int64_t validation_rows;
+    struct ls_validation *validation;
     const volatile sig_atomic_t *stop; /* or NULL: once it is not 0, the run ends after this step */
     double peak; /* floating-point operations per second this machine can do; 0: not known */
     void (*step)(void *user, const ls_train_step *step); /* or NULL: after every step */
@@ -112,10 +122,14 @@ typedef struct ls_train_job {
 typedef struct ls_train_result {
     int64_t resumed; /* the step this call began at */
     int64_t step, tokens, rejected;
-    double loss; /* of the last step */
+    double loss;       /* of the last step */
+    int64_t best_step; /* of the lowest validation loss; 0: none was measured */
+    double best_loss;
+    bool ended_early; /* train.patience */
 } ls_train_result;
 
-/* Runs to the end, or continues a run to its end. LS_OK: all steps are done and in a checkpoint.
+/* Runs to the end, or continues a run to its end. LS_OK: all steps are done and in a checkpoint, or
+ * those that train.patience allows.
  * LS_ESTOP: stopped by the flag or by max_minutes after a checkpoint; call again to go on. LS_EUSE:
  * the folder is that of other settings. LS_EINPUT: the guard ended the run (rejected.json names the
  * batches) or rejected its last steps, no checkpoint is whole, a token is outside the vocabulary, or

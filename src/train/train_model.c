@@ -2,6 +2,7 @@
 
 #include "train/objective.h"
 #include "train/train.h"
+#include "train/validation.h"
 
 static void loader_rows(const void *user, int64_t batch, int64_t row, int64_t rows, int32_t *inputs,
                         int32_t *targets, bool *fresh) {
@@ -30,10 +31,33 @@ static ls_status in_words_of_recipes(ls_ctx *ctx, ls_status status) {
     return status;
 }
 
-ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *job,
-                            ls_train_result *result) {
+/* What the model decides about a source. */
+static void settle_source(const ls_model *model, int64_t length, ls_train_source *source) {
+    const ls_model_example example = ls_model_example_of(model->config, length);
+    source->vocabulary = model->config->model.vocabulary;
+    source->answers = example.answers;
+    source->inputs = source->source + example.inputs;
+    source->targets = example.targets;
+    source->untrained = example.targets - example.trained;
+    source->padded = example.padded;
+}
+
+/* Leaves *program and *out to the caller, who frees and clears them in any case. */
+static ls_status record_validation(ls_ctx *ctx, ls_model *model, ls_train_job *job, int64_t length,
+                                   ls_program **program, ls_validation *out) {
     const ls_train_settings *settings = job->settings;
-    *result = (ls_train_result){0};
+    const ls_program_options options = {.batch = settings->batch / settings->accumulate,
+                                        .length = length};
+    const ls_recording how = {.use = LS_MODEL_LOSS, .source = job->validation_source.source};
+    if (job->validation_rows == 0) return LS_OK;
+    settle_source(model, length, &job->validation_source);
+    LS_TRY(ls_model_record(model, &how, options, program));
+    job->validation = out;
+    return ls_validation_init(ctx, *program, &job->validation_source, job->validation_rows, out);
+}
+
+static ls_status check_settings(ls_ctx *ctx, const ls_model *model,
+                                const ls_train_settings *settings) {
     if (settings->batch % settings->accumulate != 0)
         return LS_FAIL(ctx, LS_EUSE, "train.batch %lld is no multiple of train.accumulate %lld",
                        (long long)settings->batch, (long long)settings->accumulate);
@@ -41,6 +65,14 @@ ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *jo
         return LS_FAIL(ctx, LS_EUSE,
                        "train.carry has no meaning with model.encoder_layers: every sample has its "
                        "own source");
+    return LS_OK;
+}
+
+ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *job,
+                            ls_train_result *result) {
+    const ls_train_settings *settings = job->settings;
+    *result = (ls_train_result){0};
+    LS_TRY(check_settings(ctx, model, settings));
     const int64_t length = job->source.source > 0 ? job->source.targets : settings->length;
     ls_program_options options = {.batch = settings->batch / settings->accumulate,
                                   .length = length,
@@ -53,6 +85,8 @@ ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *jo
                               .source = job->source.source,
                               .label_smoothing = settings->label_smoothing};
     ls_train_job whole = *job;
+    ls_program *forward = NULL;
+    ls_validation validation = {0};
     LS_TRY(in_words_of_recipes(ctx, ls_model_record(model, &how, options, &whole.program)));
     const int64_t unit = ls_program_unit(whole.program);
     if (settings->carry > 0 && settings->length % unit != 0) {
@@ -63,32 +97,50 @@ ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *jo
                        (long long)settings->length, (long long)unit);
     }
     whole.store = model->store;
-    const ls_model_example example = ls_model_example_of(model->config, length);
-    whole.source.vocabulary = model->config->model.vocabulary;
-    whole.source.answers = example.answers;
-    whole.source.inputs = job->source.source + example.inputs;
-    whole.source.targets = example.targets;
-    whole.source.untrained = example.targets - example.trained;
-    whole.source.padded = example.padded;
+    settle_source(model, length, &whole.source);
     ls_say(ctx, "%lld parameters; a step takes %.1f MB of activations and %.3g operations",
            (long long)ls_parameters_elements(model->store),
            1e-6 * (double)ls_program_bytes(whole.program),
            (double)settings->accumulate * ls_program_flops(whole.program));
-    ls_status status = ls_train_run(ctx, &whole, result);
+    ls_status status = record_validation(ctx, model, &whole, length, &forward, &validation);
+    if (status == LS_OK) status = ls_train_run(ctx, &whole, result);
+    ls_validation_clear(&validation);
+    if (forward != NULL) ls_program_free(forward);
     ls_program_free(whole.program);
     return status;
 }
 
+/* The windows of the validation documents, in an order of their own: the same for all runs of a
+ * length. */
+static ls_status validation_batches(ls_ctx *ctx, const ls_model *model, const ls_train_job *job,
+                                    ls_objective_batches *batches, ls_train_job *out) {
+    const ls_train_settings *settings = job->settings;
+    ls_train_settings own = *settings;
+    if (job->validation_loader == NULL) return LS_OK;
+    own.carry = 0;
+    own.seed = 0;
+    LS_TRY(ls_objective_batches_init(ctx, job->validation_loader, model->config, &own, batches));
+    out->validation_source = ls_objective_batches_source(batches);
+    out->validation_rows = ls_loader_windows(job->validation_loader);
+    if (settings->validate_tokens > 0)
+        out->validation_rows =
+            ls_min(out->validation_rows, ls_ceil_div(settings->validate_tokens, settings->length));
+    return LS_OK;
+}
+
 ls_status ls_train_model(ls_ctx *ctx, ls_model *model, const ls_loader *loader,
                          const ls_train_job *job, ls_train_result *result) {
-    ls_objective_batches batches;
+    ls_objective_batches batches, held_out = {0};
     ls_status status =
         ls_objective_batches_init(ctx, loader, model->config, job->settings, &batches);
     ls_train_job whole = *job;
+    if (status == LS_OK) status = validation_batches(ctx, model, job, &held_out, &whole);
     if (status == LS_OK) {
-        whole.source = ls_objective_batches_source(&batches);
+        if (job->source.rows == NULL) /* a mixture has made its own of the loader */
+            whole.source = ls_objective_batches_source(&batches);
         status = ls_train_model_on(ctx, model, &whole, result);
     }
     ls_free(ctx, batches.spare);
+    ls_free(ctx, held_out.spare);
     return status;
 }

@@ -58,6 +58,20 @@ static const ls_option options[] = {
     LS_INT("checkpoint_every", FIELD(checkpoint_every), "200", 0, 1e12,
            "Steps between checkpoints; 0: only the one at the end."),
     LS_INT("keep", FIELD(keep), "2", 2, 1e9, "Checkpoints that are kept."),
+    LS_INT("validate_every", FIELD(validate_every), "0", 0, 1e12,
+           "Steps between measurements of the validation loss (data.validation, or "
+           "data.validation_share); 0: none."),
+    LS_INT("validate_tokens", FIELD(validate_tokens), "65536", 0, 1e15,
+           "Tokens that are scored for it, about, in windows of train.length; 0: all.",
+           .needs = "validate_every"),
+    LS_INT("patience", FIELD(patience), "0", 0, 1e12,
+           "Measurements in a row without a lower validation loss after which training ends; 0: it "
+           "goes on.",
+           .needs = "validate_every"),
+    LS_CHOICE(
+        "select", FIELD(select), "best", "best|last",
+        "Checkpoint that stands for the run: that of the lowest validation loss, or the last.",
+        .needs = "validate_every"),
     LS_INT("log_every", FIELD(log_every), "10", 1, 1e12, "Steps between rows of metrics."),
     LS_BOOL("recompute", FIELD(recompute), "false",
             "Whether norms, activations and rotations are computed twice instead of kept for the "

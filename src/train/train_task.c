@@ -14,9 +14,13 @@ static void task_rows(const void *user, int64_t batch, int64_t row, int64_t rows
 #pragma omp parallel for schedule(dynamic) num_threads((int)ls_max(1, from->threads))
     for (int64_t i = 0; i < rows; i++) {
         int32_t *whole = from->whole == NULL ? NULL : from->whole + 2 * (row + i) * length;
-        ls_task_training_sample(from->task, from->seed, batch * from->batch + row + i, length,
-                                whole == NULL ? inputs + i * read : whole,
-                                whole == NULL ? targets + i * scored : whole + length);
+        const int64_t place = batch * from->batch + row + i;
+        int32_t *x = whole == NULL ? inputs + i * read : whole;
+        int32_t *y = whole == NULL ? targets + i * scored : whole + length;
+        if (from->held_out)
+            ls_task_sample(from->task, LS_TASK_TEST, from->seed, place, length, x, y);
+        else
+            ls_task_training_sample(from->task, from->seed, place, length, x, y);
         if (whole != NULL)
             ls_task_cut(parts, length, whole, whole + length,
                         inputs + i * (parts.source + parts.rest), targets + i * parts.rest);

@@ -38,8 +38,23 @@ static ls_status refuse_edited(const ls_trained *trained) {
                    trained->folder, trained->folder);
 }
 
+/* Which checkpoint stands for a run: train.select. */
+static ls_status find_checkpoint(ls_trained *out, char *checkpoint) {
+    ls_ctx *ctx = out->ctx;
+    char folder[LS_TRAINED_PATH];
+    ls_train_settings train;
+    LS_TRY(join(ctx, folder, out->folder, "checkpoints"));
+    LS_TRY(ls_options_default(ctx, &ls_train_options, &train));
+    LS_TRY(ls_settings_apply(ctx, &out->settings, "train", &ls_train_options, NULL, &train));
+    if (train.validate_every > 0 && train.select == LS_TRAIN_SELECT_BEST) {
+        LS_TRY(ls_checkpoint_find_best(ctx, folder, checkpoint, LS_TRAINED_PATH, &out->step));
+        if (out->step >= 0) return LS_OK;
+    }
+    return ls_checkpoint_find(ctx, folder, checkpoint, LS_TRAINED_PATH, &out->step);
+}
+
 ls_status ls_trained_find(ls_ctx *ctx, const char *path, ls_trained *out) {
-    char checkpoint[LS_TRAINED_PATH], config[LS_TRAINED_PATH], folder[LS_TRAINED_PATH];
+    char checkpoint[LS_TRAINED_PATH], config[LS_TRAINED_PATH];
     *out = (ls_trained){.ctx = ctx, .step = -1};
     if (ls_gguf_is_file(path)) return find_public(path, out);
     if (!ls_path_is_folder(path))
@@ -52,21 +67,22 @@ ls_status ls_trained_find(ls_ctx *ctx, const char *path, ls_trained *out) {
     if (ls_path_exists(config)) {
         LS_TRY(join(ctx, out->folder, path, "."));
         out->folder[strlen(path)] = '\0';
-        LS_TRY(join(ctx, folder, path, "checkpoints"));
-        LS_TRY(ls_checkpoint_find(ctx, folder, checkpoint, sizeof checkpoint, &out->step));
+        LS_TRY(ls_settings_read(ctx, &out->settings, config));
+        ls_settings_mark_optional(&out->settings);
+        LS_TRY(find_checkpoint(out, checkpoint));
         LS_TRY(join(ctx, out->weights, checkpoint, "model.safetensors"));
     } else if (ls_path_exists(out->weights)) {
         LS_TRY(join(ctx, out->folder, path, "../.."));
         LS_TRY(join(ctx, config, out->folder, "config.yaml"));
         LS_TRY(join(ctx, checkpoint, path, "."));
+        LS_TRY(ls_settings_read(ctx, &out->settings, config));
+        ls_settings_mark_optional(&out->settings);
     } else {
         return LS_FAIL(ctx, LS_EINPUT,
                        "%s holds neither config.yaml (a run), model.safetensors (a checkpoint) nor "
                        "config.json (a public checkpoint)",
                        path);
     }
-    LS_TRY(ls_settings_read(ctx, &out->settings, config));
-    ls_settings_mark_optional(&out->settings);
     return ls_checkpoint_edited(ctx, checkpoint, config, &out->edited);
 }
 

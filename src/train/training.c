@@ -99,6 +99,25 @@ static ls_status read_section(ls_training *t, const char *section, const ls_opti
     return ls_settings_apply(t->ctx, t->given, section, table, ls_training_facts, into);
 }
 
+/* Documents for validation and steps to look at them belong together. */
+static ls_status check_validation(const ls_training *t) {
+    const ls_train_settings *train = &t->settings.train;
+    const bool task = t->settings.task.type != NULL, has = ls_data_validates(&t->settings.data);
+    if (train->validate_every == 0)
+        return task || !has ? LS_OK
+                            : LS_FAIL(t->ctx, LS_EUSE,
+                                      "data.validation has no effect without train.validate_every");
+    if (!task && !has)
+        return LS_FAIL(t->ctx, LS_EUSE,
+                       "train.validate_every needs documents: data.validation=PATH, or a "
+                       "data.validation_share such as 0.05");
+    if (train->validate_every > train->steps)
+        return LS_FAIL(t->ctx, LS_EUSE,
+                       "train.validate_every=%" PRId64 " is never reached in %" PRId64 " steps",
+                       train->validate_every, train->steps);
+    return LS_OK;
+}
+
 ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_training *out) {
     ls_run_settings *settings = &out->settings;
     *out =
@@ -119,6 +138,7 @@ ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_t
     LS_TRY(read_section(out, "train", &ls_train_options, &settings->train));
     if (settings->model.position.extensions > 0 && !out->scaled)
         return LS_FAIL(ctx, LS_EUSE, "extend acts at test time: give it to `longshot eval`");
+    LS_TRY(check_validation(out));
     if (request->folder[0] == '\0')
         name_folder(out);
     else
@@ -128,7 +148,28 @@ ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_t
 
 /* ---- data ---- */
 
-static ls_status open_task(ls_training *t, ls_train_source *out) {
+/* Samples that neither training nor tests draw. */
+static ls_status open_task_validation(ls_training *t, ls_train_job *job) {
+    const ls_train_settings *train = &t->settings.train;
+    if (train->validate_every == 0) return LS_OK;
+    if (ls_task_stored(&t->settings.task, LS_TASK_TEST) > 0 || t->settings.task.type->load != NULL)
+        return LS_FAIL(t->ctx, LS_EUSE,
+                       "train.validate_every: the samples of task %s are read from files, of which "
+                       "none are for validation",
+                       t->settings.task.type->name);
+    if (train->validate_tokens == 0)
+        return LS_FAIL(t->ctx, LS_EUSE,
+                       "train.validate_tokens=0: a task has no last sample; say how many tokens");
+    t->held_out = t->batches;
+    t->held_out.held_out = true;
+    t->held_out.batch = train->batch / train->accumulate;
+    t->held_out.seed = ls_hash("validation", strlen("validation"));
+    job->validation_rows = ls_ceil_div(train->validate_tokens, train->length);
+    return ls_train_source_of_task(t->ctx, &t->held_out, t->settings.model.model.vocabulary,
+                                   &job->validation_source);
+}
+
+static ls_status open_task(ls_training *t, ls_train_job *job) {
     const ls_train_settings *train = &t->settings.train;
     LS_TRY(ls_task_open(t->ctx, &t->settings.task, LS_TASK_TRAIN));
     t->batches = (ls_task_batches){.task = &t->settings.task,
@@ -141,7 +182,9 @@ static ls_status open_task(ls_training *t, ls_train_source *out) {
         t->batches.whole = ls_new(t->ctx, room, sizeof *t->batches.whole);
         if (t->batches.whole == NULL) return LS_ENOMEM;
     }
-    return ls_train_source_of_task(t->ctx, &t->batches, t->settings.model.model.vocabulary, out);
+    LS_TRY(ls_train_source_of_task(t->ctx, &t->batches, t->settings.model.model.vocabulary,
+                                   &job->source));
+    return open_task_validation(t, job);
 }
 
 /* Which token masks others is the tokenizer's to say, where the settings do not. */
@@ -152,6 +195,20 @@ static ls_status settle_mask(ls_training *t) {
     LS_TRY(ls_objective_mask_of(t->ctx, t->data.tokenizer, &mask));
     model->mask_token = mask;
     return LS_OK;
+}
+
+/* Windows as in training, but each on its own. */
+static ls_status open_validation(ls_training *t) {
+    const ls_train_settings *train = &t->settings.train;
+    const ls_loader_settings windows = {.kind = LS_LOADER_SHUFFLED,
+                                        .borders = t->settings.data.borders,
+                                        .batch = ls_max(1, train->batch / train->accumulate),
+                                        .length = train->length};
+    if (train->validate_every == 0) return LS_OK;
+    if (ls_token_file_documents(t->data.validation) == 0)
+        return LS_FAIL(t->ctx, LS_EINPUT,
+                       "the corpus is too small for a data.validation_share: give data.validation");
+    return ls_loader_new(t->ctx, t->data.validation, windows, &t->validation);
 }
 
 /* The tokenizer decides the vocabulary, so the model is described again once it is known. */
@@ -172,6 +229,7 @@ static ls_status open_corpus(ls_training *t) {
         LS_TRY(read_model(t));
     }
     LS_TRY(settle_mask(t));
+    LS_TRY(open_validation(t));
     return ls_data_loader(ctx, &t->data, &t->settings.data, train->batch, train->length,
                           (uint64_t)train->seed, &t->loader);
 }
@@ -212,8 +270,7 @@ static ls_status begin_with_weights(ls_training *t) {
 
 static ls_status make_folder(ls_training *t) {
     if (t->data.train != NULL)
-        ls_say(t->ctx, "%s: %" PRId64 " training tokens", t->folder,
-               ls_token_file_tokens(t->data.train));
+        ls_say(t->ctx, "%s: %" PRId64 " training tokens", t->folder, ls_data_tokens(&t->data));
     LS_TRY(ls_folder_make(t->ctx, t->folder));
     LS_TRY(ls_lock_take(t->ctx, t->folder, false, &t->lock));
     LS_TRY(ls_temporaries_sweep(t->ctx, t->folder, ls_is_temporary));
@@ -243,8 +300,9 @@ ls_status ls_training_run(ls_training *t, const ls_training_hooks *hooks, ls_tra
                         .progress = hooks->progress,
                         .user = hooks->user};
     *result = (ls_train_result){0};
-    LS_TRY(corpus ? open_corpus(t) : open_task(t, &job.source));
+    LS_TRY(corpus ? open_corpus(t) : open_task(t, &job));
     if (mixed) LS_TRY(mix(t, &job.source));
+    job.validation_loader = t->validation;
     LS_TRY(ls_run_folder_config(ctx, t->folder, &t->settings, &t->config));
     LS_TRY(ls_model_new(ctx, &t->settings.model, ls_train_dtype(train), (uint64_t)train->seed, true,
                         &t->model));
@@ -255,13 +313,14 @@ ls_status ls_training_run(ls_training *t, const ls_training_hooks *hooks, ls_tra
     job.peak = hooks->peak;
     if (job.peak == 0 && !ctx->rehearsal) LS_TRY(find_peak(t, &job.peak));
     job.config = t->config.bytes;
-    return corpus && !mixed ? ls_train_model(ctx, t->model, t->loader, &job, result)
-                            : ls_train_model_on(ctx, t->model, &job, result);
+    return corpus ? ls_train_model(ctx, t->model, t->loader, &job, result)
+                  : ls_train_model_on(ctx, t->model, &job, result);
 }
 
 void ls_training_clear(ls_training *t) {
     ls_lock_give(t->lock);
     ls_loader_free(t->ctx, t->loader);
+    ls_loader_free(t->ctx, t->validation);
     ls_model_free(t->model);
     ls_mixture_clear(t->ctx, &t->settings.mixture); /* borrows the tokenizer */
     ls_data_close(t->ctx, &t->data);

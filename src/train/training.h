@@ -26,8 +26,8 @@ typedef struct ls_training {
     bool scaled; /* the public checkpoint that training goes on from scales its positions */
     /* opened by ls_training_run */
     ls_dataset data;
-    ls_loader *loader;       /* of a corpus */
-    ls_task_batches batches; /* of a task */
+    ls_loader *loader, *validation;    /* of a corpus */
+    ls_task_batches batches, held_out; /* of a task */
     ls_model *model;
     ls_text config; /* config.yaml */
     int lock;       /* of the folder; -1: none */

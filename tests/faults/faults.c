@@ -1,8 +1,13 @@
-/* faults PROGRAM PRELOAD [sample=N] [scenario ...]
+/* faults PROGRAM PRELOAD [sample=N] [stops=1] [kept=FOLDER] [seconds=N] [scenario ...]
  *
  * Makes every system call of a scenario fail in every way, one at a time. The program must end with
  * a message and an exit code that fits, or do its work all the same; called again undisturbed it
- * must leave the bytes of a run that nothing disturbed. sample=N tries N of them, spread evenly. */
+ * must leave the bytes of a run that nothing disturbed. sample=N tries N of them, spread evenly;
+ * stops=1 those alone in which the program is asked to stop.
+ *
+ * kept=FOLDER remembers what has passed, for as long as the program and the preload are the same
+ * files: a call that was stopped goes on there. After seconds=N it ends by itself, with 75 where
+ * something is left to do. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,6 +24,7 @@ typedef struct trial {
     int64_t at;
     int way;
     bool sticky;
+    bool passed; /* in an earlier call */
 } trial;
 
 typedef struct driver {
@@ -28,6 +34,12 @@ typedef struct driver {
     char state_path[PATH_BYTES];
     char *wanted, *printed; /* what an undisturbed run leaves and prints */
     long tried, failures;
+    const char *kept;    /* NULL: nothing is remembered */
+    bool stops;          /* these alone */
+    double until;        /* seconds_now(); 0: no limit */
+    bool left;           /* something was left to do then */
+    FILE *passed;        /* of the scenario */
+    uint64_t same_tools; /* hash of the program and the preload */
 } driver;
 
 static void open_state(driver *d) {
@@ -84,7 +96,7 @@ static void judge_disturbed(driver *d, const scenario *what, const trial *t, out
             complain(d, what, t, difference);
         else if (strcmp(o->printed, d->printed) != 0)
             complain(d, what, t, "exit 0, and something else was printed");
-    } else if ((code != 3 && code != 4) || o->said[0] == '\0') {
+    } else if ((way == FAULT_STOPS ? code != 75 : code != 3 && code != 4) || o->said[0] == '\0') {
         complain(d, what, t, text);
     }
 }
@@ -104,15 +116,61 @@ static void judge_restart(driver *d, const scenario *what, const trial *t) {
 
 static void try_one(driver *d, const scenario *what, const trial *t) {
     outcome o;
+    const long before = d->failures;
+    if (t->passed) return;
+    if (d->until > 0 && seconds_now() > d->until) {
+        d->left = true;
+        return;
+    }
     begin_trial(&d->scene);
     run_disturbed(d, what, t, &o);
     d->tried++;
     judge_disturbed(d, what, t, &o);
     judge_restart(d, what, t);
+    if (d->passed == NULL || d->failures > before) return;
+    fprintf(d->passed, "%lld %d %d\n", (long long)t->at, t->way, t->sticky);
+    fflush(d->passed);
+}
+
+/* ---- what earlier calls have done ---- */
+
+static uint64_t hash_of(const char *path) {
+    size_t length;
+    uint64_t hash = 14695981039346656037u;
+    char *bytes = read_whole(path, &length);
+    if (bytes == NULL) die("%s cannot be read", path);
+    for (size_t i = 0; i < length; i++) hash = (hash ^ (uint8_t)bytes[i]) * 1099511628211u;
+    free(bytes);
+    return hash;
+}
+
+static void mark_passed(trial *list, size_t count, const trial *t) {
+    for (size_t i = 0; i < count; i++)
+        if (list[i].at == t->at && list[i].way == t->way && list[i].sticky == t->sticky)
+            list[i].passed = true;
+}
+
+/* Reads the scenario's file and goes on with it; one of other tools begins anew. */
+static void open_kept(driver *d, const scenario *what, trial *list, size_t count) {
+    char path[PATH_BYTES];
+    unsigned long long tools = 0;
+    long long at;
+    int way, sticky;
+    if (d->kept == NULL) return;
+    snprintf(path, sizeof path, "%s/faults-%s.tried", d->kept, what->name);
+    FILE *before = fopen(path, "r");
+    const bool same =
+        before != NULL && fscanf(before, "%llx\n", &tools) == 1 && tools == d->same_tools;
+    while (same && fscanf(before, "%lld %d %d\n", &at, &way, &sticky) == 3)
+        mark_passed(list, count, &(trial){.at = at, .way = way, .sticky = sticky != 0});
+    if (before != NULL) fclose(before);
+    d->passed = fopen(path, same ? "a" : "w");
+    if (d->passed == NULL) die("%s cannot be written", path);
+    if (!same) fprintf(d->passed, "%llx\n", (unsigned long long)d->same_tools);
 }
 
 /* All trials of a scenario: each call in each way, and the first way also for good. */
-static trial *list_trials(const faults_state *state, size_t *count) {
+static trial *list_trials(const faults_state *state, bool stops, size_t *count) {
     if (state->calls >= FAULTS_TRACED)
         die("more calls than are traced: %lld", (long long)state->calls);
     trial *list = calloc((size_t)state->calls * (FAULT_WAYS + 1) + 1, sizeof *list);
@@ -120,8 +178,9 @@ static trial *list_trials(const faults_state *state, size_t *count) {
     for (int64_t at = 1; at <= state->calls; at++) {
         const int *errors = fault_ways[state->trace[at]].errors;
         for (int way = 0; way < FAULT_WAYS && errors[way] != 0; way++)
-            list[(*count)++] = (trial){.at = at, .way = way};
-        list[(*count)++] = (trial){.at = at, .sticky = true};
+            if (!stops || errors[way] == FAULT_STOPS)
+                list[(*count)++] = (trial){.at = at, .way = way};
+        if (!stops) list[(*count)++] = (trial){.at = at, .sticky = true};
     }
     return list;
 }
@@ -137,18 +196,24 @@ static void run_scenario(driver *d, const scenario *what, size_t sample) {
     d->wanted = signature(d->scene.trial, what->pages ? COMPARE_ALL : COMPARE_DATA);
     forget_times(o.printed);
     d->printed = strdup(o.printed);
-    trial *list = list_trials(d->state, &count);
+    trial *list = list_trials(d->state, d->stops, &count);
     const long long calls = (long long)d->state->calls;
     const size_t tries = sample > 0 && sample < count ? sample : count;
-    const long before = d->failures;
+    const long before = d->failures, tried = d->tried;
+    open_kept(d, what, list, count);
+    size_t passed = 0;
+    for (size_t i = 0; i < count; i++) passed += list[i].passed;
     for (size_t i = 0; i < tries; i++) {
         /* one at a random place of each share, so that a sample reaches all parts of a run */
         const size_t first = i * count / tries, end = (i + 1) * count / tries;
         try_one(d, what, &list[first + mix(i) % (end - first)]);
     }
-    printf("%s: %lld calls, %zu of %zu faults tried, %ld failures, %.0f s\n", what->name, calls,
-           tries, count, d->failures - before, seconds_now() - begun);
+    printf("%s: %lld calls, %ld of %zu faults tried, %zu had passed before, %ld failures, %.0f s\n",
+           what->name, calls, d->tried - tried, count, passed, d->failures - before,
+           seconds_now() - begun);
     fflush(stdout);
+    if (d->passed != NULL) fclose(d->passed);
+    d->passed = NULL;
     free(list);
     free(d->wanted);
     free(d->printed);
@@ -158,27 +223,38 @@ int main(int argc, char **argv) {
     driver d = {0};
     size_t sample = 0;
     bool named = false;
-    if (argc < 3) die("usage: faults PROGRAM PRELOAD [sample=N] [scenario ...]");
+    if (argc < 3)
+        die("usage: faults PROGRAM PRELOAD [sample=N] [stops=1] [kept=FOLDER] [seconds=N] "
+            "[scenario ...]");
     char *preload = realpath(argv[2], NULL);
     if (preload == NULL) die("there is no %s", argv[2]);
     d.preload = preload;
     scene_open(&d.scene, argv[1]);
     write_recipes(&d.scene);
     open_state(&d);
+    d.same_tools = mix(hash_of(d.scene.program)) ^ hash_of(d.preload);
+    bool known = false;
     for (int i = 3; i < argc; i++) {
         if (strncmp(argv[i], "sample=", 7) == 0)
             sample = strtoull(argv[i] + 7, NULL, 10);
+        else if (strcmp(argv[i], "stops=1") == 0)
+            d.stops = true;
+        else if (strncmp(argv[i], "kept=", 5) == 0)
+            d.kept = argv[i] + 5;
+        else if (strncmp(argv[i], "seconds=", 8) == 0)
+            d.until = seconds_now() + strtod(argv[i] + 8, NULL);
         else
             named = true;
     }
     for (size_t k = 0; k < scenario_count; k++) {
         bool wanted = !named;
         for (int i = 3; i < argc; i++) wanted = wanted || strcmp(argv[i], scenarios[k].name) == 0;
+        known = known || wanted;
         if (wanted) run_scenario(&d, &scenarios[k], sample);
     }
     munmap(d.state, sizeof *d.state);
     scene_close(&d.scene);
     free(preload);
-    if (d.tried == 0) die("no scenario has that name");
-    return d.failures > 0;
+    if (!known) die("no scenario has that name");
+    return d.failures > 0 ? 1 : d.left ? 75 : 0;
 }

@@ -5,10 +5,17 @@
 #include <errno.h>
 #include <stdint.h>
 
-enum { FAULT_SHORT = -1, FAULT_DIES = -2, FAULT_WAYS = 5, FAULTS_TRACED = 1 << 16 };
+enum {
+    FAULT_SHORT = -1,
+    FAULT_DIES = -2,
+    FAULT_STOPS = -3,
+    FAULT_WAYS = 5,
+    FAULTS_TRACED = 1 << 16
+};
 
 /* The calls, and the ways in which each can fail: 0 ends them. FAULT_SHORT: half is written, one
- * byte is read; FAULT_DIES: the process is killed there. */
+ * byte is read; FAULT_DIES: the process is killed there; FAULT_STOPS: the one that was called
+ * first, the parent of the others, is asked to stop at that moment. */
 static const struct {
     const char *call;
     int errors[FAULT_WAYS];
@@ -31,9 +38,9 @@ static const struct {
     {"readdir", {EIO}},
     {"lseek", {EIO}},
     {"flock", {ENOLCK, EINTR}},
-    {"fork", {EAGAIN, ENOMEM}},
-    {"dup2", {EMFILE, EINTR}},
-    {"execv", {ENOENT, ENOMEM}},
+    {"fork", {EAGAIN, ENOMEM, FAULT_STOPS}},
+    {"dup2", {EMFILE, EINTR, FAULT_STOPS}},
+    {"execv", {ENOENT, ENOMEM, FAULT_STOPS}},
     {"wait4", {ECHILD, EINTR}},
     {"access", {EIO}},
 };
@@ -42,6 +49,7 @@ enum { FAULT_CALLS = sizeof fault_ways / sizeof fault_ways[0] };
 typedef struct faults_state {
     int64_t calls; /* counted so far, over all processes */
     int32_t fired, error;
+    int32_t first, stopped; /* process, and whether it was asked to stop */
     char call[32], what[4096];
     uint8_t trace[FAULTS_TRACED]; /* the row of each call in `fault_ways` */
 } faults_state;

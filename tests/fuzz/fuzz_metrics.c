@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
     ls_folder_remove(&ctx, fuzz_folder_make());
     if (ls_folder_make(&ctx, fuzz_folder) != LS_OK) abort();
     fuzz_folder_put_two("metrics.jsonl", "metrics.csv", bytes + 1, length - 1);
-    if (ls_metrics_open(&ctx, fuzz_folder, bytes[0], 0, &metrics) == LS_OK) {
+    if (ls_metrics_open(&ctx, fuzz_folder, bytes[0], 0, bytes[0] & 1, &metrics) == LS_OK) {
         const ls_metrics_row row = {.step = bytes[0] + 1, .loss = 2, .rate = 1e-3, .norm = 1};
         if (ls_metrics_add(&ctx, metrics, &row) != LS_OK ||
             ls_metrics_rewind(&ctx, metrics, bytes[0] / 2) != LS_OK)

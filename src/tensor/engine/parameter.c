@@ -6,6 +6,7 @@
 #include "base/random.h"
 #include "tensor/engine/device.h"
 #include "tensor/engine/program_internal.h"
+#include "tensor/engine/threads.h"
 
 ls_status ls_parameters_new(ls_ctx *ctx, ls_dtype type, ls_parameters **out) {
     ls_parameters *store = ls_new(ctx, 1, sizeof *store);
@@ -126,6 +127,7 @@ static void lay_out(ls_parameters *store, bool full) {
 ls_status ls_parameters_seal(ls_parameters *store, uint64_t seed, bool with_gradient) {
     ls_ctx *ctx = store->ctx;
     if (store->sealed) return LS_FAIL(ctx, LS_EBUG, "a parameter store is sealed once");
+    if (!ctx->rehearsal) LS_TRY(ls_threads_check(ctx));
     if (store->count > 0) qsort(store->items, store->count, sizeof *store->items, by_name);
     int64_t most = 1;
     for (size_t i = 0; !store->blank && i < store->count; i++)

@@ -8,6 +8,7 @@
 
 #include "tensor/engine/device.h"
 #include "tensor/engine/program_internal.h"
+#include "tensor/engine/threads.h"
 
 enum { ALIGNMENT = 64, GUARD = 64 };
 static const uint8_t guard_byte = 0xA5;
@@ -201,6 +202,7 @@ ls_status ls__bind_kernels(ls_program *p) {
 }
 
 ls_status ls__plan(ls_program *p) {
+    if (!p->ctx->rehearsal) LS_TRY(ls_threads_check(p->ctx));
     p->threads = p->ctx->threads;
     find_lives(p);
     LS_TRY(ls__bind_kernels(p));

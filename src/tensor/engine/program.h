@@ -66,6 +66,9 @@ typedef struct ls_op {
      * others. */
     ls_tensor *(*again)(ls_program *program, const ls_node *node);
     bool in_place; /* its one result may lie over its first input: same shape, element by element */
+    /* A sequence's results have the same bits in a batch of any size below LS_TOGETHER_MOST, and
+     * neither its position nor its state enters: see ls_together. */
+    bool any_batch;
     /* Floating-point operations of one run (position dependent ones count the recorded capacity);
      * NULL means one per output element. */
     double (*flops)(const ls_node *node);
@@ -349,6 +352,24 @@ bool ls_state_has(const ls_program *program, const char *name);
  * others than `width` wide. */
 ls_status ls_state_values(const ls_program *program, const ls_state *state, const char *name,
                           int64_t rows, int64_t width, double *out);
+
+/* ---- sequences at places of their own, a chunk further together ----
+ *
+ * Each has a state of its own, of one sequence. What does not depend on the place (products, norms,
+ * activations: ls_op.any_batch) is computed for all of them at once, the rest for one after the
+ * other. The results have the bits that each alone would have. */
+typedef struct ls_together ls_together;
+enum { LS_TOGETHER_MOST = 7 }; /* sequences: products of more rows go another way */
+/* Takes over `many`, a streaming program of `count` sequences, and `one` [count], each the same for
+ * one. *out is NULL where they do not fit together (a model that orders its tensors otherwise): then
+ * all of them are freed, and sequences go one by one. */
+ls_status ls_together_new(ls_program *many, ls_program *const *one, int64_t count,
+                          ls_together **out);
+void ls_together_free(ls_together *together); /* NULL is fine */
+/* The program whose inputs are to be put, and whose results are there after a run. */
+ls_program *ls_together_program(const ls_together *together);
+ls_status ls_together_run(ls_together *together, ls_state *const *states);
+
 /* Whole content as bytes (position, extents, buffers), and back; loading checks every size. */
 ls_status ls_state_save(ls_ctx *ctx, const ls_state *state, ls_text *out);
 /* The same bytes piece by piece, without a copy of all of them; ls_state_length of them. */

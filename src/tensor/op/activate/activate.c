@@ -6,7 +6,8 @@ static ls_tensor *again(ls_program *p, const ls_node *node) {
     const ls_activate_attributes *attributes = node->attributes;
     return ls_activate(p, attributes->kind, attributes->gated, node->in[0]);
 }
-static const ls_op activate_op = {.name = "activate", .backward = backward, .again = again};
+static const ls_op activate_op = {
+    .name = "activate", .any_batch = true, .backward = backward, .again = again};
 static const ls_op grad_op = {.name = "activate_grad"};
 
 ls_tensor *ls_activate(ls_program *p, ls_act_kind kind, bool gated, ls_tensor *x) {
@@ -37,7 +38,8 @@ static void gate_backward(ls_program *p, const ls_node *node);
 static ls_tensor *gate_again(ls_program *p, const ls_node *node) {
     return ls_gate(p, *(const ls_act_kind *)node->attributes, node->in[0], node->in[1]);
 }
-static const ls_op gate_op = {.name = "gate", .backward = gate_backward, .again = gate_again};
+static const ls_op gate_op = {
+    .name = "gate", .any_batch = true, .backward = gate_backward, .again = gate_again};
 static const ls_op gate_grad_op = {.name = "gate_grad"};
 
 ls_tensor *ls_gate(ls_program *p, ls_act_kind kind, ls_tensor *gate, ls_tensor *value) {

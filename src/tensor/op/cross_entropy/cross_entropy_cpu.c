@@ -136,6 +136,27 @@ static double row_f64(double *logits, int64_t count, int32_t target, double smoo
     return of.loss + smoothed(smoothing, at_target, total, count);
 }
 
+/* Logits become exp(logit - most); their sum. Strips keep a lane's f32 sum short: over a whole
+ * vocabulary the many small terms would be lost beside the few large ones, all in one direction. */
+LS_INLINE double exponentials(float *logits, int64_t count, float most) {
+    enum { STRIP = 1024 };
+    double sum = 0;
+    for (int64_t from = 0; from < count; from += STRIP) {
+        int64_t end = count - from < STRIP ? count : from + STRIP;
+        int64_t whole = end - (end - from) % LS_LANES;
+        ls_vec sums = ls_vec_all(0);
+        float rest = 0;
+        for (int64_t i = from; i < whole; i += LS_LANES) {
+            ls_vec e = ls_vec_exp(ls_load(logits, LS_F32, i) - most);
+            ls_store(logits, LS_F32, i, e);
+            sums += e;
+        }
+        for (int64_t i = whole; i < end; i++) rest += logits[i] = expf(logits[i] - most);
+        sum += (double)(ls_vec_sum(sums) + rest);
+    }
+    return sum;
+}
+
 LS_INLINE float row_typed(float *logits, int64_t count, int32_t target, double smoothing,
                           float weight, void *d, ls_dtype type) {
     if (target < 0) {
@@ -146,25 +167,19 @@ LS_INLINE float row_typed(float *logits, int64_t count, int32_t target, double s
     double total = 0;
     for (int64_t i = 0; smoothing > 0 && i < count; i++) total += logits[i];
     logits[target] = -FLT_MAX;
-    ls_vec mosts = ls_vec_all(-FLT_MAX), sums = ls_vec_all(0);
+    ls_vec mosts = ls_vec_all(-FLT_MAX);
     int64_t whole = count / LS_LANES * LS_LANES;
-    float most = -FLT_MAX, rest = 0;
+    float most = -FLT_MAX;
     for (int64_t i = 0; i < whole; i += LS_LANES) {
         ls_vec value = ls_load(logits, LS_F32, i);
         mosts = ls_vec_pick(value > mosts, value, mosts);
     }
     for (int64_t i = whole; i < count; i++) most = logits[i] > most ? logits[i] : most;
     for (int i = 0; i < LS_LANES; i++) most = mosts[i] > most ? mosts[i] : most;
-    for (int64_t i = 0; i < whole; i += LS_LANES) {
-        ls_vec e = ls_vec_exp(ls_load(logits, LS_F32, i) - most);
-        ls_store(logits, LS_F32, i, e);
-        sums += e;
-    }
-    for (int64_t i = whole; i < count; i++) rest += logits[i] = expf(logits[i] - most);
-    float sum = ls_vec_sum(sums) + rest;
-    const verdict of = judge(log((double)sum) + most, at_target);
+    const double sum = exponentials(logits, count, most);
+    const verdict of = judge(log(sum) + most, at_target);
     if (d != NULL) {
-        const float missing = (float)(weight * of.missing), scale = missing / sum;
+        const float missing = (float)(weight * of.missing), scale = missing / (float)sum;
         const float spread = (float)(weight * smoothing), each = spread / (float)count;
         for (int64_t i = 0; i < whole; i += LS_LANES)
             ls_store(d, type, i, ls_load(logits, LS_F32, i) * scale - each);

@@ -8,9 +8,9 @@ static void backward(ls_program *p, const ls_node *node) {
     ls_record(p, &grad_op, NULL, 0, 3,
               (ls_tensor *[]){ls_grad_of(node->out[0]), node->in[0], node->in[1]}, 0, NULL);
 }
-static const ls_op embed_op = {.name = "embed", .backward = backward};
-static const ls_op pick_op = {.name = "embed"};
-static const ls_op last_row_op = {.name = "last_row"};
+static const ls_op embed_op = {.name = "embed", .any_batch = true, .backward = backward};
+static const ls_op pick_op = {.name = "embed", .any_batch = true};
+static const ls_op last_row_op = {.name = "last_row", .any_batch = true};
 
 ls_tensor *ls_embed(ls_program *p, ls_tensor *ids, ls_tensor *table) {
     if (ls_failed(p) || ids == NULL || table == NULL) return NULL;

@@ -7,7 +7,8 @@ static double flops(const ls_node *node) {
     return 2.0 * (double)(ls_count(node->in[0]) / node->in[0]->dim[node->in[0]->rank - 1]) *
            (double)ls_count(weight);
 }
-static const ls_op linear_op = {.name = "linear", .backward = backward, .flops = flops};
+static const ls_op linear_op = {
+    .name = "linear", .any_batch = true, .backward = backward, .flops = flops};
 /* in: dy, weight; out: dx */
 static const ls_op input_grad_op = {.name = "linear_input_grad", .flops = flops};
 /* in: dy, x, weight, bias: adds to the parameters' gradients */

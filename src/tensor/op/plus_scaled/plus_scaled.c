@@ -5,7 +5,8 @@ static void backward(ls_program *p, const ls_node *node);
 static double flops(const ls_node *node) {
     return 2 * (double)ls_count(node->in[1]);
 }
-static const ls_op scaled_op = {.name = "plus_scaled", .backward = backward, .flops = flops};
+static const ls_op scaled_op = {
+    .name = "plus_scaled", .any_batch = true, .backward = backward, .flops = flops};
 /* in: dy, x, scale; out: dx or NULL; adds to the gradient of scale */
 static double grad_flops(const ls_node *node) {
     return 3 * (double)ls_count(node->in[0]);

@@ -9,7 +9,7 @@ static void plus_backward(ls_program *p, const ls_node *node) {
     ls_grad_add(p, node->in[0], ls_grad_of(node->out[0]));
     ls_grad_add(p, node->in[1], ls_grad_of(node->out[0]));
 }
-static const ls_op plus_op = {.name = "sum", .backward = plus_backward};
+static const ls_op plus_op = {.name = "sum", .any_batch = true, .backward = plus_backward};
 
 ls_tensor *ls_plus(ls_program *p, ls_tensor *a, ls_tensor *b) {
     if (ls_failed(p) || a == NULL || b == NULL) return NULL;
@@ -55,7 +55,7 @@ ls_tensor *ls_plus_broadcast(ls_program *p, ls_tensor *x, ls_tensor *v) {
 /* ---- x * factor ---- */
 
 static void times_backward(ls_program *p, const ls_node *node);
-static const ls_op times_op = {.name = "times", .backward = times_backward};
+static const ls_op times_op = {.name = "times", .any_batch = true, .backward = times_backward};
 
 static void times_backward(ls_program *p, const ls_node *node) {
     ls_tensor *dy = ls_grad_of(node->out[0]), *dx = ls_grad_target(p, node->in[0]);

@@ -6,7 +6,8 @@
 
 static void backward(ls_program *p, const ls_node *node);
 static ls_tensor *again(ls_program *p, const ls_node *node);
-static const ls_op norm_op = {.name = "residual_norm", .backward = backward, .again = again};
+static const ls_op norm_op = {
+    .name = "residual_norm", .any_batch = true, .backward = backward, .again = again};
 static const ls_op grad_op = {.name = "residual_norm_grad"};
 
 ls_tensor *ls_residual_norm(ls_program *p, ls_norm_kind kind, double epsilon, ls_tensor *x,

@@ -10,7 +10,8 @@ static double grad_flops(const ls_node *node) {
     return 5 * (double)ls_count(node->in[3]);
 }
 
-static const ls_op scale_op = {.name = "scale_shift", .backward = backward, .flops = flops};
+static const ls_op scale_op = {
+    .name = "scale_shift", .any_batch = true, .backward = backward, .flops = flops};
 static const ls_op grad_op = {.name = "scale_shift_grad", .flops = grad_flops};
 
 static bool is_parameter(const ls_program *p, const ls_tensor *tensor, int64_t width) {

@@ -1,0 +1,43 @@
+/* What the files of streams share. */
+#ifndef LS_MODEL_STREAM_INTERNAL_H
+#define LS_MODEL_STREAM_INTERNAL_H
+
+#include "model/model.h"
+
+enum { PROGRAMS_MAX = 16 };
+
+/* Programs hold nothing between two runs, so all forks of a stream share theirs. */
+typedef struct ls_program_cache {
+    int streams; /* that use it */
+    int programs;
+    struct {
+        ls_model_use use;
+        int64_t length, picked;
+        bool first; /* takes the source as well */
+        ls_program *program;
+        uint64_t last_used;
+    } cached[PROGRAMS_MAX];
+    uint64_t clock;
+    /* Steps of so many streams at once. `apart`: they go one by one, because the model's tensors
+     * cannot be shared. */
+    ls_together *together[LS_TOGETHER_MOST + 1];
+    bool apart;
+} ls_program_cache;
+
+struct ls_stream {
+    ls_model *model;
+    int64_t batch, capacity, chunk;
+    ls_state *state;
+    int32_t *tokens, *wanted; /* [batch, source + chunk], inputs; [batch, chunk], targets */
+    /* Models with an encoder: what it reads, with the first chunk. */
+    int64_t source;
+    int32_t *read; /* [batch, source] */
+    /* Models that are cut at multiples of `unit` tokens: what came after the last one is read again
+     * with what follows. */
+    int64_t unit, waiting;
+    int32_t *tail;  /* [batch, unit] */
+    double *losses; /* [batch, chunk] */
+    ls_program_cache *cache;
+};
+
+#endif

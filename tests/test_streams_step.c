@@ -1,0 +1,179 @@
+/* Streams at places of their own that step together: each has the bits that it has alone, whatever
+ * goes on beside it, for mixers that keep different things. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "model/stream_internal.h"
+
+enum { VOCABULARY = 29, CAPACITY = 64, CHUNK = 8, STREAMS = 10, STEPS = 9 };
+
+static const char *const cases[] = {
+    "mixer.heads=2 model.position=rope",
+    "mixer.heads=2 mixer.window=6 model.position=xpos",
+    "mixer.heads=2 model.position=learned position.length=64",
+    "mixer.heads=2 model.position=alibi",
+    "mixer.heads=2 mixer.kv_heads=1 model.position=rope",
+    "model.mixer=mamba",
+    "model.mixer=mamba2 mixer.headdim=8",
+    "model.mixer=retnet mixer.heads=2",
+    "model.mixer=transformer_xl mixer.heads=2 mixer.segment=8 mixer.memory=12",
+    "model.mixer=compressive mixer.heads=2 mixer.segment=8 mixer.memory=8 mixer.compressed=6 "
+    "mixer.rate=4",
+    "model.mixer=hyena",
+    "model.mixer=h3",
+    "model.mixer=mega",
+    "model.layers=mamba,attention mixer.heads=2 model.position=rope",
+    "mixer.heads=2 model.position=learned position.length=32 model.segment=6 model.memory=2",
+};
+enum { CASES = sizeof cases / sizeof cases[0] };
+
+typedef struct world {
+    ls_ctx ctx;
+    ls_model_config config;
+    ls_model *model;
+} world;
+
+static void expect(world *w, ls_status status, const char *what) {
+    if (status != LS_OK) fail_msg("%s: %s", what, w->ctx.error.message);
+}
+#define OK(w, expression) expect((w), (expression), #expression)
+
+static void world_open(world *w, const char *words, ls_dtype type, int threads) {
+    char all[512], *rest = NULL;
+    ls_settings settings = {0};
+    *w = (world){.ctx = ls_ctx_default()};
+    w->ctx.threads = threads;
+    snprintf(all, sizeof all, "model.layers=2 model.vocabulary=29 %s %s",
+             strstr(words, "model.width") == NULL ? "model.width=16" : "", words);
+    for (char *word = strtok_r(all, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
+        OK(w, ls_settings_put_word(&w->ctx, &settings, word));
+    OK(w, ls_model_config_read(&w->ctx, &settings, &w->config));
+    OK(w, ls_settings_finish(&w->ctx, &settings, NULL));
+    ls_settings_clear(&w->ctx, &settings);
+    OK(w, ls_model_new(&w->ctx, &w->config, type, 3, false, &w->model));
+}
+
+static int32_t token_of(int stream, int64_t at) {
+    return (int32_t)((7 * at + at * at / 3 + 11 * stream) % VOCABULARY);
+}
+
+/* A stream by its number: at a place of its own. */
+static ls_stream *stream_of(world *w, const ls_stream *root, int number) {
+    int32_t tokens[CAPACITY];
+    double logits[VOCABULARY];
+    ls_stream *stream;
+    const int64_t count = 1 + 5 * number % 23;
+    OK(w, ls_stream_fork(root, &stream));
+    for (int64_t i = 0; i < count; i++) tokens[i] = token_of(number, i);
+    OK(w, ls_stream_logits(stream, tokens, count, count, logits));
+    return stream;
+}
+
+typedef double answers[STREAMS][STEPS][VOCABULARY];
+
+static void step_alone(world *w, const ls_stream *root, answers out) {
+    for (int i = 0; i < STREAMS; i++) {
+        ls_stream *stream = stream_of(w, root, i);
+        for (int step = 0; step < STEPS; step++) {
+            int32_t token = token_of(i, 100 + step);
+            OK(w, ls_stream_logits(stream, &token, 1, 1, out[i][step]));
+        }
+        ls_stream_free(stream);
+    }
+}
+
+/* Streams come and go: number i takes part in steps i / 2 to i / 2 + STEPS - 1. */
+static void step_together(world *w, const ls_stream *root, answers out) {
+    ls_stream *streams[STREAMS];
+    for (int i = 0; i < STREAMS; i++) streams[i] = stream_of(w, root, i);
+    for (int round = 0; round < STREAMS / 2 + STEPS; round++) {
+        ls_stream *now[STREAMS];
+        int32_t tokens[STREAMS];
+        double logits[STREAMS][VOCABULARY];
+        int which[STREAMS];
+        int64_t count = 0;
+        for (int i = 0; i < STREAMS; i++) {
+            const int step = round - i / 2;
+            if (step < 0 || step >= STEPS) continue;
+            now[count] = streams[i];
+            which[count] = i;
+            tokens[count++] = token_of(i, 100 + step);
+        }
+        OK(w, ls_streams_step(now, count, tokens, logits[0]));
+        for (int64_t j = 0; j < count; j++)
+            memcpy(out[which[j]][round - which[j] / 2], logits[j], sizeof logits[j]);
+    }
+    for (int i = 0; i < STREAMS; i++) ls_stream_free(streams[i]);
+}
+
+static void check(const char *words, ls_dtype type, int threads) {
+    static answers alone, together;
+    world w;
+    ls_stream *root;
+    world_open(&w, words, type, threads);
+    OK(&w, ls_stream_new(w.model, 1, CAPACITY, CHUNK, &root));
+    step_alone(&w, root, alone);
+    memset(together, 0, sizeof together);
+    step_together(&w, root, together);
+    /* else nothing is shared, and the test would be of nothing */
+    if (root->unit == 1 && root->cache->apart) fail_msg("%s: streams go one by one", words);
+    for (int i = 0; i < STREAMS; i++)
+        for (int step = 0; step < STEPS; step++)
+            if (memcmp(alone[i][step], together[i][step], sizeof alone[i][step]) != 0)
+                fail_msg("%s, type %d, %d threads: stream %d differs at step %d", words, (int)type,
+                         threads, i, step);
+    assert_true(memcmp(alone[0][0], alone[1][0], sizeof alone[0][0]) != 0);
+    ls_stream_free(root);
+    ls_model_free(w.model);
+    ls_model_config_clear(&w.ctx, &w.config);
+}
+
+static void test_same_bits(void **unused) {
+    (void)unused;
+    for (size_t i = 0; i < CASES; i++) {
+        check(cases[i], LS_F32, 1);
+        check(cases[i], LS_BF16, 1);
+    }
+    check(cases[0], LS_F64, 1);
+    check("model.width=128 mixer.heads=2 model.position=rope", LS_F32, 2); /* work for threads */
+}
+
+static void test_refusals(void **unused) {
+    (void)unused;
+    world w;
+    ls_stream *root, *other, *pair[2];
+    double logits[2 * VOCABULARY];
+    int32_t tokens[CAPACITY] = {0}, wrong[2] = {1, VOCABULARY};
+    world_open(&w, cases[0], LS_F32, 1);
+    OK(&w, ls_stream_new(w.model, 1, CAPACITY, CHUNK, &root));
+    OK(&w, ls_stream_new(w.model, 1, CAPACITY, CHUNK, &other));
+    pair[0] = root, pair[1] = other;
+    assert_int_equal(ls_streams_step(pair, 2, tokens, logits), LS_EBUG); /* no forks */
+    ls_stream_free(other);
+    OK(&w, ls_stream_fork(root, &pair[1]));
+    assert_int_equal(ls_streams_step(pair, 2, wrong, logits), LS_EINPUT);
+    assert_int_equal(ls_stream_position(root), 0);
+    OK(&w, ls_stream_logits(root, tokens, CAPACITY, CAPACITY, logits));
+    assert_int_equal(ls_streams_step(pair, 2, tokens, logits), LS_EUSE); /* full */
+    assert_int_equal(ls_stream_position(pair[1]), 0);
+    OK(&w, ls_streams_step(pair, 0, tokens, logits));
+    ls_stream_free(root);
+    ls_stream_free(pair[1]);
+    ls_model_free(w.model);
+    ls_model_config_clear(&w.ctx, &w.config);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
