@@ -10,6 +10,12 @@ write_corpus 6
 "$program" train out=run data.corpus=corpus data.tokenizer=byte model.layers=1 model.width=16 \
     model.length=64 mixer.heads=2 train.steps=2 train.batch=2 --quiet >/dev/null
 
+# a run in bf16 keeps its weights in bf16 alone
+"$program" train out=half data.corpus=corpus data.tokenizer=byte model.layers=1 model.width=32 model.length=64 \
+    mixer.heads=1 train.steps=1 train.batch=2 train.dtype=bf16 --quiet >/dev/null
+"$program" eval half suite=needle suite.lengths=192 suite.samples=1 suite.questions=1 suite.depths=2 suite.out=half1 >out.txt
+"$program" eval half suite=needle suite.lengths=192 suite.samples=1 suite.questions=1 suite.depths=2 suite.out=half1 >out.txt
+
 # ---- BOS ----
 cat >lambada.jsonl <<'J'
 {"text": "The cat sat on the mat"}
