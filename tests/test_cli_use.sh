@@ -36,7 +36,13 @@ refuses 2 "did you mean threads" train thread=3 data.corpus=text.txt
 refuses 2 "out of range" train model.length=0 data.corpus=text.txt
 refuses 2 "out of range" train train.length=0 data.corpus=text.txt
 refuses 2 "not a whole number" train train.steps=many data.corpus=text.txt
-refuses 2 "do not divide" train model.width=100 mixer.heads=7 data.corpus=text.txt
+refuses 2 "7 heads (mixer.heads) do not divide a width of 100 (model.width)" train model.width=100 mixer.heads=7 data.corpus=text.txt
+refuses 2 "what is .foo." doctor foo
+refuses 2 ".foo. is neither key=value nor the one run" eval run foo
+printf hello >five.txt
+refuses 3 "has 5 tokens: too few for one sequence of train.length=256" train data.corpus=five.txt train.steps=1 out=five
+printf 'a\0b%.0s' 1 2 3 4 >binary.txt
+refuses 3 "is no text" train data.corpus=binary.txt train.steps=1 out=binary
 [ -e /dev/nvidia0 ] || refuses 2 "device=cuda cannot be used" train device=cuda data.corpus=text.txt
 refuses 2 "choose one of" train device=tpu data.corpus=text.txt
 refuses 2 "did you mean attention" train model.mixer=atention data.corpus=text.txt
@@ -86,7 +92,8 @@ refuses 3 "holds neither" eval folder
 refuses 2 "say which run" eval
 refuses 2 "say which run" generate
 refuses 2 "neither a list" inspect nowhere
-refuses 3 "text.txt" inspect text.txt
+cp text.txt text.bin
+refuses 3 "text.bin" inspect text.bin
 refuses 2 "say what to inspect" inspect
 refuses 2 "say what to apply" apply
 refuses 2 "give weights=" apply mixer=attention

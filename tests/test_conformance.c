@@ -1,6 +1,8 @@
 /* The laws every registered mixer obeys, run without knowing their names. A mixer that takes
  * positions is tried with every registered method, and with every extension the method allows.
  * Tier: unsanitized. */
+#include <signal.h>
+
 #include "harness.h"
 #include "mixer/mixer.h"
 
@@ -15,8 +17,17 @@ typedef struct arrangement {
     void *options;
 } arrangement;
 
+/* Who is being recorded: an address that is none is told with the name. */
+static const char *recording = "no mixer";
+
+static void tell_address(int signal_number) {
+    fail_msg("mixer %s: signal %d (%s) while it was recorded or run", recording, signal_number,
+             strsignal(signal_number));
+}
+
 static void record(ls_program *p, const void *about) {
     const ls_mixer *mixer = about;
+    recording = mixer->type->name;
     const ls_program_options *o = ls_program_about(p);
     ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(o->batch, o->length, WIDTH), true);
     ls_scope(p, "mixer");
@@ -96,6 +107,7 @@ static void try_law(void (*law)(ls_ctx *ctx, const arrangement *a), const ls_mix
 /* Calls `law` for every arrangement there is; with LONGSHOT_TEST_MIXER for those of one mixer. */
 static void for_all(void (*law)(ls_ctx *ctx, const arrangement *a)) {
     const char *only = getenv("LONGSHOT_TEST_MIXER");
+    signal(SIGSEGV, tell_address);
     for (size_t m = 0; m < ls_mixer_count; m++) {
         const ls_mixer_type *type = ls_mixer_types[m];
         if (only != NULL && strcmp(only, type->name) != 0) continue;

@@ -14,7 +14,11 @@ write_corpus 8
 
 # ---- the budget ----
 begun=$(date +%s)
-"$program" reach run budget=10s --quiet >said.txt
+cat >lambada.jsonl <<'J'
+{"text": "The document goes on and on until it comes to its own end"}
+{"text": "what follows is much like what came before"}
+J
+"$program" reach run budget=10s lambada=lambada.jsonl --quiet >said.txt
 took=$(($(date +%s) - begun))
 [ $took -le 12 ] || fail "a budget of 10 s took $took s"
 check finding run/reach-30
@@ -22,6 +26,9 @@ sentence=$(python3 -c 'import json; print(json.load(open("run/reach-30/reach.jso
 [ "$(head -n 1 said.txt)" = "$sentence" ] || fail "another sentence is printed"
 grep -q "^run/reach-30/reach.html$" said.txt || fail "the page is not named"
 grep -q "http" run/reach-30/reach.html && fail "the page names an address"
+
+grep -q "<h2>LAMBADA</h2>" run/reach-30/reach.html || fail "the page has no LAMBADA"
+check heads run/reach-30
 
 # ---- a signal, and going on ----
 "$program" reach run budget=60s out=cut times=8 tokens=8192 --quiet >/dev/null 2>&1 &
@@ -49,6 +56,9 @@ cp -r cut kept
 refused 2 "budget=soon is not a time" reach run budget=soon
 refused 2 "say which model" reach
 refused 2 "of other weights, another corpus or another seed" reach run out=cut seed=9 budget=2s
+echo '{"text": "another file"}' >other.jsonl
+refused 2 "is not the LAMBADA of" reach run budget=2s lambada=other.jsonl
+refused 3 "missing.jsonl" reach run out=none budget=2s lambada=missing.jsonl
 mkdir broken
 echo '{"format": "longshot-reach-1", "jobs": {}}' >broken/reach.json
 refused 3 "is not the reach of a model" reach run out=broken budget=2s

@@ -6,6 +6,7 @@
 
 #include "api/api.h"
 #include "api/catalogue.h"
+#include "base/json.h"
 #include "tensor/engine/device.h"
 #include "tensor/engine/kernel.h"
 
@@ -85,6 +86,7 @@ ls_ctx *ls__api_begin(longshot_engine *engine) {
 
 int ls__api_end(longshot_engine *engine, ls_status status) {
     if (status == LS_ESTOP) engine->stop = 0;
+    ls_json_starved(); /* the next call has memory of its own to fail by */
     return (int)status;
 }
 

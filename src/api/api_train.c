@@ -32,10 +32,8 @@ static ls_status train(longshot_engine *engine, const longshot_train_options *op
                                           {0}};
     ls_ctx *ctx = &engine->ctx;
     const char *folder = ls_settings_get(settings, "out");
-    ls_training_request request = {.settings = settings,
-                                   .folder = folder == NULL ? "" : folder,
-                                   .cache = engine->cache,
-                                   .small = options->recipe == NULL};
+    ls_training_request request = {
+        .settings = settings, .folder = folder == NULL ? "" : folder, .cache = engine->cache};
     LS_TRY(ls__api_refuse_engine_keys(ctx, settings));
     LS_TRY(ls__api_read_seed(ctx, settings, &request.seed));
     listener to = {engine, options};

@@ -110,14 +110,15 @@ static json_t *tasks(void) {
 }
 
 static json_t *suites(void) {
-    static const trait forms[] = {{1, "likelihood"}, {2, "generate"}};
+    static const trait forms[] = {{1, "likelihood"}, {2, "generate"}, {4, "patterns"}};
     static const ls_option_table none = {0};
     json_t *list = json_array();
     for (size_t i = 0; i < ls_suite_count; i++) {
         const ls_suite_type *type = ls_suite_types[i];
-        const unsigned has = (type->likelihood ? 1u : 0) | (type->generate ? 2u : 0);
+        const unsigned has = (type->likelihood ? 1u : 0) | (type->generate ? 2u : 0) |
+                             (type->measure != NULL ? 4u : 0);
         json_array_append_new(
-            list, entry(type->name, type->summary, type->paper, trait_names(has, forms, 2), &none));
+            list, entry(type->name, type->summary, type->paper, trait_names(has, forms, 3), &none));
     }
     return list;
 }
@@ -136,16 +137,52 @@ static json_t *operations(void) {
 }
 
 static const struct {
-    const char *name;
+    const char *name, *kind, *section; /* of one, and of its keys */
     json_t *(*list)(void);
 } subjects[] = {
-    {"mixers", mixers}, {"positions", positions}, {"extensions", extensions}, {"presets", presets},
-    {"tasks", tasks},   {"suites", suites},       {"operations", operations},
+    {"mixers", "mixer", "mixer", mixers},
+    {"positions", "position method", "position", positions},
+    {"extensions", "extension", "extend", extensions},
+    {"presets", "preset", "", presets},
+    {"tasks", "task", "task", tasks},
+    {"suites", "suite", "suite", suites},
+    {"operations", "operation", "", operations},
 };
+enum { SUBJECTS = sizeof subjects / sizeof subjects[0] };
+
+/* Keys are shown as they are given. */
+static json_t *list_subject(size_t subject) {
+    json_t *list = subjects[subject].list();
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        json_t *row = json_array_get(list, i);
+        json_object_set_new(row, "section", json_string(subjects[subject].section));
+    }
+    return list;
+}
 
 json_t *ls_catalogue(const char *subject) {
-    for (size_t i = 0; i < sizeof subjects / sizeof subjects[0]; i++)
-        if (strcmp(subject, subjects[i].name) == 0) return subjects[i].list();
+    for (size_t i = 0; i < SUBJECTS; i++)
+        if (strcmp(subject, subjects[i].name) == 0) return list_subject(i);
+    return NULL;
+}
+
+json_t *ls_catalogue_named(const char *name) {
+    json_t *found = json_array();
+    for (size_t s = 0; s < SUBJECTS; s++) {
+        json_t *list = list_subject(s);
+        for (size_t i = 0; i < json_array_size(list); i++) {
+            json_t *row = json_array_get(list, i);
+            const char *own = json_string_value(json_object_get(row, "name"));
+            if (own == NULL || strcmp(own, name) != 0) continue;
+            if (strcmp(subjects[s].kind, "suite") == 0) /* the list leaves out what all have */
+                json_object_set_new(row, "options", options_json(&ls_suite_options));
+            json_object_set_new(row, "kind", json_string(subjects[s].kind));
+            json_array_append(found, row);
+        }
+        json_decref(list);
+    }
+    if (json_array_size(found) > 0) return found;
+    json_decref(found);
     return NULL;
 }
 
@@ -155,10 +192,36 @@ static void join(ls_ctx *ctx, const json_t *words, ls_text *out) {
                        json_string_value(json_array_get(words, i)));
 }
 
+/* "  (a|b)": what an option may be. */
+static void print_option(ls_ctx *ctx, const char *section, const json_t *option, ls_text *out) {
+    const char *choices = json_string_value(json_object_get(option, "choices"));
+    const char *type = json_string_value(json_object_get(option, "type"));
+    const char *needs = json_string_value(json_object_get(option, "needs"));
+    const json_t *range = json_object_get(option, "range");
+    ls_text_printf(ctx, out, "    %s%s%s=%s  (", section, section[0] == '\0' ? "" : ".",
+                   json_string_value(json_object_get(option, "key")),
+                   json_string_value(json_object_get(option, "default")));
+    if (choices != NULL)
+        ls_text_printf(ctx, out, "%s", choices);
+    else if (strcmp(type, "bool") == 0)
+        ls_text_printf(ctx, out, "true|false");
+    else if (range != NULL)
+        ls_text_printf(ctx, out, "%s%.10g to %.10g", strchr(type, 's') != NULL ? "numbers " : "",
+                       json_number_value(json_array_get(range, 0)),
+                       json_number_value(json_array_get(range, 1)));
+    else
+        ls_text_printf(ctx, out, "%s", type);
+    ls_text_printf(ctx, out, ")  %s", json_string_value(json_object_get(option, "help")));
+    if (needs != NULL) ls_text_printf(ctx, out, " Needs %s.", needs);
+    ls_text_printf(ctx, out, "\n");
+}
+
 static void print_entry(ls_ctx *ctx, const json_t *row, ls_text *out) {
     const char *summary = json_string_value(json_object_get(row, "summary"));
     const char *paper = json_string_value(json_object_get(row, "paper"));
     const char *settings = json_string_value(json_object_get(row, "settings"));
+    const char *kind = json_string_value(json_object_get(row, "kind"));
+    if (kind != NULL) ls_text_printf(ctx, out, "%s ", kind);
     ls_text_printf(ctx, out, "%s", json_string_value(json_object_get(row, "name")));
     if (summary != NULL) ls_text_printf(ctx, out, ": %s", summary);
     if (paper != NULL && paper[0] != '\0') ls_text_printf(ctx, out, " (%s)", paper);
@@ -176,13 +239,9 @@ static void print_entry(ls_ctx *ctx, const json_t *row, ls_text *out) {
     ls_text_printf(ctx, out, "\n");
     if (settings != NULL) ls_text_printf(ctx, out, "    %s\n", settings);
     const json_t *options = json_object_get(row, "options");
-    for (size_t i = 0; i < json_array_size(options); i++) {
-        const json_t *option = json_array_get(options, i);
-        ls_text_printf(ctx, out, "    %s=%s  %s\n",
-                       json_string_value(json_object_get(option, "key")),
-                       json_string_value(json_object_get(option, "default")),
-                       json_string_value(json_object_get(option, "help")));
-    }
+    const char *section = json_string_value(json_object_get(row, "section"));
+    for (size_t i = 0; i < json_array_size(options); i++)
+        print_option(ctx, section == NULL ? "" : section, json_array_get(options, i), out);
 }
 
 void ls_catalogue_print(ls_ctx *ctx, const json_t *list, ls_text *out) {

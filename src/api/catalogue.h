@@ -9,6 +9,8 @@
 /* The entries of mixers, positions, extensions, presets, tasks or operations; a new reference, NULL
  * for another subject. */
 json_t *ls_catalogue(const char *subject);
+/* The entries of that name, each with its "kind" (mixer, suite, ...); NULL where there is none. */
+json_t *ls_catalogue_named(const char *name);
 /* The same as lines for people. */
 void ls_catalogue_print(ls_ctx *ctx, const json_t *list, ls_text *out);
 

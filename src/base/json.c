@@ -1,19 +1,24 @@
 #include "base/json.h"
 
+#include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { DEPTH_MAX = 64 };
 
 /* jansson tells want of memory badly: as a fault of the text, as an object that lacks a member, or
- * not at all. So its allocations are watched, one thread's apart from another's. */
+ * not at all. So its allocations are watched, one thread's apart from another's. While it reads it
+ * goes on with a text that it could not keep, and beyond the end of that: it is left there. */
 static json_malloc_t take;
 static _Thread_local bool starved;
+static _Thread_local jmp_buf *way_out;
 
 static void *watched(size_t bytes) {
     void *pointer = take(bytes);
-    if (pointer == NULL) starved = true;
-    return pointer;
+    if (pointer != NULL) return pointer;
+    starved = true;
+    if (way_out != NULL) longjmp(*way_out, 1);
+    return NULL;
 }
 
 __attribute__((constructor)) static void watch(void) {
@@ -28,17 +33,27 @@ bool ls_json_starved(void) {
     return was;
 }
 
-/* json_loadb, with *out NULL where memory was short on the way. */
+/* json_loadb, with *out NULL where memory was short on the way; what was read until then is lost. */
 static ls_status load(ls_ctx *ctx, const char *text, size_t length, size_t flags, const char *what,
                       json_error_t *error, json_t **out) {
     const bool before = ls_json_starved();
-    *out = json_loadb(text, length, flags, error);
+    jmp_buf here;
+    *out = NULL;
+    way_out = &here;
+    if (setjmp(here) == 0) *out = json_loadb(text, length, flags, error);
+    way_out = NULL;
     const bool short_of = ls_json_starved();
     starved = before;
-    if (!short_of) return LS_OK;
-    json_decref(*out);
-    *out = NULL;
-    return LS_FAIL(ctx, LS_ENOMEM, "no memory to read %s", what);
+    return short_of ? LS_FAIL(ctx, LS_ENOMEM, "no memory to read %s", what) : LS_OK;
+}
+
+json_t *ls_json_constant(const char *text) {
+    ls_ctx unused = {0};
+    json_error_t error;
+    json_t *out;
+    const bool short_of = load(&unused, text, strlen(text), 0, "a constant", &error, &out) != LS_OK;
+    starved |= short_of; /* the document that it belongs to is not whole */
+    return out;
 }
 
 /* jansson recurses to a depth fixed when it was built; ours is checked before it sees the text. */

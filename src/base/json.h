@@ -18,6 +18,8 @@ ls_status ls_json_read(ls_ctx *ctx, const char *path, size_t most, json_t **out)
 /* Whether this thread was short of memory for JSON since it was asked last: what was put together
  * since then may lack members. */
 bool ls_json_starved(void);
+/* A text of the program's own; NULL where memory is short. */
+json_t *ls_json_constant(const char *text);
 /* json_dumps, but NULL where memory was short, also while the value was put together: jansson leaves
  * out what it has no room for. free it. */
 char *ls_json_dump(const json_t *json, size_t flags);

@@ -31,6 +31,7 @@ typedef struct ls_cli {
     bool json, quiet, help;
     bool live;      /* progress is one line that is written again and again */
     bool line_open; /* such a line stands on the terminal now */
+    int lines_open; /* lines of ls_cli_live_lines that the next output replaces */
     ls_common_settings common;
 } ls_cli;
 
@@ -68,6 +69,8 @@ ls_status ls_cli_print_json(ls_cli *cli, json_t *json);
 void ls_cli_progress(ls_cli *cli, const char *line);
 /* The live line: overwritten by the next one. Not on a terminal it is a line like others. */
 void ls_cli_live(ls_cli *cli, const char *line);
+/* Several lines, which the next output replaces; on a terminal alone. */
+void ls_cli_live_lines(ls_cli *cli, const char *lines);
 /* Ends a live line, if one stands. */
 void ls_cli_progress_end(ls_cli *cli);
 

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "cli/cli.h"
@@ -94,9 +96,26 @@ void ls_cli_live(ls_cli *cli, const char *line) {
     cli->line_open = true;
 }
 
+void ls_cli_live_lines(ls_cli *cli, const char *lines) {
+    struct winsize window = {0};
+    if (!cli->live) return;
+    ls_cli_progress_end(cli);
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &window) != 0 || window.ws_col < 20) window.ws_col = 80;
+    for (const char *line = lines, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        char plain[1024];
+        const size_t room = (size_t)window.ws_col < sizeof plain ? window.ws_col : sizeof plain;
+        snprintf(plain, room, "%.*s", (int)(end - line), line); /* a line that wraps is two */
+        ls_plain(plain, true);
+        fprintf(stderr, "%s\n", plain);
+        cli->lines_open++;
+    }
+}
+
 void ls_cli_progress_end(ls_cli *cli) {
     if (cli->line_open) fputc('\n', stderr);
+    if (cli->lines_open > 0) fprintf(stderr, "\033[%dA\033[J", cli->lines_open);
     cli->line_open = false;
+    cli->lines_open = 0;
 }
 
 ls_dtype ls_cli_dtype(int choice) {

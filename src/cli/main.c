@@ -201,7 +201,7 @@ int main(int argc, char **argv) {
     ls_plain(error->message, false); /* it may quote what stands in a file */
     fprintf(stderr, "longshot: %s\n",
             error->code != LS_OK ? error->message : ls_status_sentence(status));
-    if (status == LS_EUSE && cli.verb != NULL)
+    if (status == LS_EUSE && cli.verb != NULL && strcmp(cli.verb->name, "help") != 0)
         fprintf(stderr, "          see `longshot help %s` for the keys and their ranges\n",
                 cli.verb->name);
     else

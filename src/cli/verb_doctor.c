@@ -55,6 +55,9 @@ static ls_status run(ls_cli *cli) {
     ls_machine machine;
     double f32, bf16, bandwidth;
     LS_TRY(ls_cli_finish_settings(cli));
+    if (cli->word_count > 0)
+        return LS_FAIL(ctx, LS_EUSE, "doctor looks at this machine alone: what is `%s`?",
+                       cli->words[0]);
     ls_machine_describe(&machine);
     LS_TRY(ls_machine_peak(ctx, LS_F32, &f32));
     LS_TRY(ls_machine_peak(ctx, LS_BF16, &bf16));

@@ -42,6 +42,8 @@ static ls_status run(ls_cli *cli) {
     ls_ctx *ctx = &cli->ctx;
     eval_keys about;
     LS_TRY(ls_cli_read(cli, "", &key_table, &about));
+    if (cli->word_count > 1)
+        return LS_FAIL(ctx, LS_EUSE, "`%s` is neither key=value nor the one run", cli->words[1]);
     if (cli->word_count != 1)
         return LS_FAIL(ctx, LS_EUSE, "say which run: longshot eval RUN eval.lengths=256,512");
     const ls_dtype type = about.dtype == 0 ? LS_F32 : ls_cli_dtype(about.dtype - 1);

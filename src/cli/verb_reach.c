@@ -73,10 +73,10 @@ const ls_verb ls_verb_reach = {
     .about =
         "Finds the trained length, then measures within the budget: perplexity from half to\n"
         "sixteen times that length, loss by position, needles by depth and length, key-value\n"
-        "pairs by place, attention resolution, speed and memory; the loss, and needles with the\n"
-        "best, with the test-time extensions that apply. Writes reach.json and reach.html, which\n"
-        "opens with one sentence. The same command goes on with what the budget left out.\n"
-        "docs/reach.md has the definitions.\n",
+        "pairs by place, attention resolution and what every head does, speed and memory; the\n"
+        "loss, and needles with the best, with the test-time extensions that apply; LAMBADA where\n"
+        "its file is given. Writes reach.json and reach.html, which opens with one sentence. The\n"
+        "same command goes on with what the budget left out. docs/reach.md has the definitions.\n",
     .sections = sections,
     .orderly = true,
     .computes = true,

@@ -31,8 +31,13 @@ static void show_progress(void *user, const char *line, size_t done, size_t coun
     ls_cli_progress(user, line);
 }
 
+static void show_state(void *user, const char *lines) {
+    ls_cli_live_lines(user, lines);
+}
+
 static ls_status run_jobs(ls_cli *cli, ls_study *study) {
-    const ls_study_hooks hooks = {.stop = ls_cli_stop(), .progress = show_progress, .user = cli};
+    const ls_study_hooks hooks = {
+        .stop = ls_cli_stop(), .progress = show_progress, .state = show_state, .user = cli};
     ls_text text = {0};
     if (!study->keys.check) LS_TRY(ls_study_run(study, &hooks));
     if (!study->keys.check && cli->json)

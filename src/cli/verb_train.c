@@ -72,8 +72,7 @@ static ls_status run(ls_cli *cli) {
     const ls_training_request request = {.settings = &cli->settings,
                                          .folder = about.out,
                                          .cache = cli->common.cache,
-                                         .seed = cli->common.seed,
-                                         .small = cli->recipe == NULL};
+                                         .seed = cli->common.seed};
     const ls_training_hooks hooks = {.stop = ls_cli_stop(), .progress = show_progress, .user = cli};
     ls_training training;
     ls_train_result result;

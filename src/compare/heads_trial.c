@@ -269,10 +269,10 @@ static ls_status circuit(ls_ctx *ctx, const weights *w, int64_t h, bool full, do
 static ls_status copying(const trial *t, const weights *w, int64_t h, double *out) {
     enum { S = 25 };
     const int64_t *tokens = t->olsson.tokens + 1, D = w->D, K = w->K;
-    double *row = ls_new(t->ctx, (size_t)(D + K), sizeof *row), total = 0;
+    double *row = ls_new(t->ctx, (size_t)(D + K), sizeof *row), logits[S * S] = {0};
     if (row == NULL) return LS_ENOMEM;
     for (int a = 0; a < S; a++) {
-        double logits[S], mean = 0, raised = 0, *inner = row + D;
+        double *inner = row + D;
         for (int64_t k = 0; k < K; k++) {
             inner[k] = 0;
             for (int64_t d = 0; d < D; d++)
@@ -282,15 +282,11 @@ static ls_status copying(const trial *t, const weights *w, int64_t h, double *ou
             row[d] = 0;
             for (int64_t k = 0; k < K; k++) row[d] += inner[k] * output_at(w, h, k, d);
         }
-        for (int s = 0; s < S; s++) {
-            logits[s] = 0;
-            for (int64_t d = 0; d < D; d++) logits[s] += row[d] * w->embedding[tokens[s] * D + d];
-            mean += logits[s] / S;
-        }
-        for (int s = 0; s < S; s++) raised += fmax(0, logits[s] - mean);
-        total += fmax(0, logits[a] - mean) / raised;
+        for (int s = 0; s < S; s++)
+            for (int64_t d = 0; d < D; d++)
+                logits[a * S + s] += row[d] * w->embedding[tokens[s] * D + d];
     }
-    *out = 2 * total / S - 1;
+    *out = ls_head_copying(logits, S);
     ls_free(t->ctx, row);
     return LS_OK;
 }

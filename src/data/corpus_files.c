@@ -157,5 +157,12 @@ ls_status ls__corpus_files_find(ls_ctx *ctx, const char *path, ls_corpus_format 
     }
     const char *slash = strrchr(path, '/'), *name = slash == NULL ? path : slash + 1;
     bool jsonl = format == LS_CORPUS_JSONL || (format == LS_CORPUS_AUTO && named_jsonl(name));
+    bool text = true;
+    if (!jsonl && format == LS_CORPUS_AUTO) LS_TRY(looks_like_text(ctx, path, &text));
+    if (!text)
+        return LS_FAIL(ctx, LS_EINPUT,
+                       "the corpus %s is no text: it has a NUL byte among its first %d "
+                       "(data.format=text takes its bytes all the same)",
+                       path, LOOK_BYTES);
     return add_file(ctx, out, path, name, jsonl);
 }

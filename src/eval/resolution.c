@@ -1,10 +1,10 @@
 #include "eval/resolution.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "eval/score.h"
+#include "model/observe.h"
 
 /* ---- the measure itself ---- */
 
@@ -48,55 +48,33 @@ typedef struct layer_profile {
 
 typedef struct profiler {
     ls_ctx *ctx;
-    ls_program *program[2]; /* for whole chunks, and for a rest */
-    ls_state *state;
+    ls_observer observer;
     int32_t *tokens;
     double *values; /* what a layer keeps of one run */
     layer_profile *layer;
-    int64_t layers, length, chunk;
+    int64_t layers;
 } profiler;
-
-static bool is_profile(const char *name) {
-    static const char suffix[] = ".scores";
-    size_t length = strlen(name), least = sizeof suffix - 1;
-    return length > least && strcmp(name + length - least, suffix) == 0;
-}
 
 static void profiler_clear(profiler *p) {
     for (int64_t i = 0; i < p->layers; i++) ls_free(p->ctx, p->layer[i].sum);
     ls_free(p->ctx, p->layer);
     ls_free(p->ctx, p->tokens);
     ls_free(p->ctx, p->values);
-    ls_state_free(p->ctx, p->state);
-    for (int i = 0; i < 2; i++) ls_program_free(p->program[i]);
-}
-
-static ls_status make_program(ls_model *model, const profiler *p, int64_t length,
-                              ls_program **out) {
-    const ls_program_options options = {.batch = 1,
-                                        .length = length,
-                                        .streaming = true,
-                                        .capacity = p->length,
-                                        .chunk_max = p->chunk,
-                                        .profile_scores = true};
-    return ls_model_program(model, LS_MODEL_LOGITS, options, out);
+    ls_observer_clear(&p->observer);
 }
 
 static ls_status make_layers(profiler *p) {
-    const ls_program *program = p->program[0];
     const char *name;
     int64_t found = 0, most = 0;
-    for (size_t i = 0; (name = ls_program_name_at(program, i)) != NULL; i++)
-        found += is_profile(name);
+    for (size_t at = 0; ls_observed_name(&p->observer, "scores", &at) != NULL;) found++;
     if (found == 0)
         return LS_FAIL(p->ctx, LS_EUSE,
                        "this model has no attention whose resolution could be "
                        "measured");
     p->layer = ls_new(p->ctx, (size_t)found, sizeof *p->layer);
     if (p->layer == NULL) return LS_ENOMEM;
-    for (size_t i = 0; (name = ls_program_name_at(program, i)) != NULL; i++) {
-        if (!is_profile(name)) continue;
-        const ls_tensor *kept = ls_program_find(program, name);
+    for (size_t at = 0; (name = ls_observed_name(&p->observer, "scores", &at)) != NULL;) {
+        const ls_tensor *kept = ls_program_find(p->observer.program[0], name);
         layer_profile *layer = &p->layer[p->layers++];
         *layer = (layer_profile){.name = name, .heads = kept->dim[1], .distances = kept->dim[2]};
         layer->sum = ls_new(p->ctx, (size_t)ls_count(kept), sizeof *layer->sum);
@@ -111,21 +89,10 @@ static ls_status make_layers(profiler *p) {
 }
 
 static ls_status profiler_init(ls_model *model, const ls_resolution_request *request, profiler *p) {
-    *p = (profiler){.ctx = model->ctx,
-                    .length = request->length,
-                    .chunk = ls_min(request->chunk, request->length)};
-    LS_TRY(make_program(model, p, p->chunk, &p->program[0]));
-    int64_t limit = ls_program_chunk_limit(p->program[0]);
-    if (limit < p->chunk) { /* the method wants fewer tokens at once */
-        p->chunk = limit;
-        ls_program_free(p->program[0]);
-        p->program[0] = NULL;
-        LS_TRY(make_program(model, p, p->chunk, &p->program[0]));
-    }
-    if (p->length % p->chunk != 0)
-        LS_TRY(make_program(model, p, p->length % p->chunk, &p->program[1]));
-    LS_TRY(ls_state_new(p->program[0], &p->state));
-    p->tokens = ls_new(p->ctx, (size_t)p->chunk, sizeof *p->tokens);
+    *p = (profiler){.ctx = model->ctx};
+    LS_TRY(ls_observer_open(model, LS_MODEL_LOGITS, (ls_program_options){.profile_scores = true},
+                            request->length, request->chunk, &p->observer));
+    p->tokens = ls_new(p->ctx, (size_t)p->observer.chunk, sizeof *p->tokens);
     if (p->tokens == NULL) return LS_ENOMEM;
     return make_layers(p);
 }
@@ -139,18 +106,18 @@ static ls_status add_run(profiler *p, const ls_program *program) {
     return LS_OK;
 }
 
-static ls_status profile_window(ls_model *model, const ls_token_file *file, profiler *p,
-                                const ls_window *window, const ls_resolution_request *request) {
-    ls_state_reset(p->state);
-    for (int64_t first = 0; first < p->length; first += p->chunk) {
-        int64_t count = ls_min(p->chunk, p->length - first);
-        ls_program *program = p->program[count < p->chunk];
+static ls_status profile_window(const ls_token_file *file, profiler *p, const ls_window *window,
+                                const ls_resolution_request *request) {
+    const int64_t length = p->observer.length, chunk = p->observer.chunk;
+    ls_observer_begin(&p->observer);
+    for (int64_t first = 0; first < length; first += chunk) {
+        const int64_t count = ls_min(chunk, length - first);
+        const ls_program *ran;
         LS_TRY(ls_eval_check_stop(p->ctx, request->stop, request->length));
         ls_token_file_read(file, window->begin + first, count, p->tokens);
         LS_TRY(ls_token_file_status(p->ctx, file));
-        LS_TRY(ls_model_put_tokens(model, program, "tokens", p->tokens));
-        LS_TRY(ls_program_run(program, p->state, 0, 0));
-        LS_TRY(add_run(p, program));
+        LS_TRY(ls_observer_feed(&p->observer, p->tokens, NULL, count, &ran));
+        LS_TRY(add_run(p, ran));
     }
     return LS_OK;
 }
@@ -209,7 +176,7 @@ ls_status ls_resolution_measure(ls_model *model, const ls_token_file *file,
     ls_status status;
     LS_TRY_GOTO(profiler_init(model, request, &p));
     for (int64_t i = 0; i < wanted; i++)
-        LS_TRY_GOTO(profile_window(model, file, &p, &windows.at[i * whole / wanted], request));
+        LS_TRY_GOTO(profile_window(file, &p, &windows.at[i * whole / wanted], request));
     out->tokens = wanted * request->length;
     LS_TRY_GOTO(evaluate(&p, out));
     out->seconds = ls_clock() - start;

@@ -22,8 +22,8 @@ ls_status ls_heads_check(ls_ctx *ctx, const ls_mixer *mixer, const ls_heads *hea
                        mixer->type->name, (long long)heads->kv, (long long)heads->count);
     if (heads->width > 0 || mixer->width % heads->count == 0) return LS_OK;
     return LS_FAIL(ctx, LS_EUSE,
-                   "%s: %lld heads do not divide a width of %lld (set head_width, or another "
-                   "number of heads)",
+                   "%s: %lld heads (mixer.heads) do not divide a width of %lld "
+                   "(model.width): set mixer.head_width, or another number",
                    mixer->type->name, (long long)heads->count, (long long)mixer->width);
 }
 

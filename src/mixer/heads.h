@@ -15,7 +15,7 @@ typedef struct ls_heads {
 /* The options of a struct `type` that has an ls_heads called heads. */
 #define LS_HEADS_FIELD(type, name) type, heads.name
 #define LS_HEADS_OPTIONS(type)                                                                     \
-    LS_INT("heads", LS_HEADS_FIELD(type, count), "8", 1, 4096, "Heads."),                          \
+    LS_INT("heads", LS_HEADS_FIELD(type, count), "4", 1, 4096, "Heads."),                          \
         LS_INT("head_width", LS_HEADS_FIELD(type, width), "0", 0, 65536,                           \
                "Head dimension of queries, keys and values; 0: width/heads."),                     \
         LS_BOOL("bias", LS_HEADS_FIELD(type, bias), "false",                                       \

@@ -1,5 +1,6 @@
 #include "mixer/mixer.h"
 
+#include <stdio.h>
 #include <string.h>
 
 const ls_mixer_type *ls_mixer_find(const char *name) {
@@ -45,6 +46,25 @@ ls_status ls_mixer_check(ls_ctx *ctx, const ls_mixer *mixer) {
     return type->check == NULL ? LS_OK : type->check(ctx, mixer);
 }
 
+/* What a new mixer gets wrong first: nothing comes out, or rows of another shape. An operation that
+ * refused what it was given does not know for whom. */
+static bool check_result(ls_program *p, const ls_mixer *mixer, const ls_tensor *x,
+                         const ls_tensor *y) {
+    const char *name = mixer->type->name;
+    ls_error *error = &ls_program_ctx(p)->error;
+    const size_t used = strlen(error->message);
+    if (ls_failed(p) && error->code != LS_ENOMEM && strstr(error->message, name) == NULL)
+        snprintf(error->message + used, sizeof error->message - used, " (mixer %s)", name);
+    if (ls_failed(p)) return false;
+    if (y == NULL)
+        ls_refuse(p, LS_EBUG, "mixer %s: its forward returned nothing", name);
+    else if (mixer->type->result == NULL &&
+             (y->rank != x->rank || memcmp(y->dim, x->dim, (size_t)x->rank * sizeof *x->dim) != 0))
+        ls_refuse(p, LS_EBUG, "mixer %s: its forward returned rows of another shape than it got",
+                  name);
+    return !ls_failed(p);
+}
+
 ls_tensor *ls_mixer_record(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     if (ls_program_about(p)->streaming) {
         if (!mixer->causal)
@@ -55,5 +75,7 @@ ls_tensor *ls_mixer_record(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
         else if (!(mixer->type->traits & LS_MIXER_STREAMING))
             ls_refuse(p, LS_EUSE, "mixer %s cannot take a sequence in chunks", mixer->type->name);
     }
-    return ls_failed(p) ? NULL : mixer->type->forward(p, mixer, x);
+    if (ls_failed(p)) return NULL;
+    ls_tensor *y = mixer->type->forward(p, mixer, x);
+    return check_result(p, mixer, x, y) ? y : NULL;
 }

@@ -100,6 +100,13 @@ typedef struct ls_buffer {
                         int64_t *count);
 } ls_buffer;
 
+/* Where the values of heads come from and go to, for what weights alone tell of a head. Rows first +
+ * g width .. of `in` make the value of group g; columns h width .. of `out` take that of head h. */
+typedef struct ls_value_rows {
+    const char *in, *out; /* parameters below the mixer's scope */
+    int64_t first, groups, width;
+} ls_value_rows;
+
 typedef struct ls_mixer_type {
     const char *name, *summary, *paper;
     ls_option_table options;
@@ -124,6 +131,9 @@ typedef struct ls_mixer_type {
     const char *const *at_test;
     /* What comes out, where it is not a row for each of x that a model adds to it. May be NULL. */
     ls_mixer_result (*result)(const ls_mixer *mixer);
+    /* NULL: values do not go straight from one product to another. Width 0: not with these
+     * options. */
+    ls_value_rows (*value_rows)(const ls_mixer *mixer);
 } ls_mixer_type;
 
 extern const ls_mixer_type *const ls_mixer_types[];

@@ -72,8 +72,10 @@ static bool listed(const ls_gguf_writer *w, const char *key) {
 /* Before the value, or the values of a list. */
 static void start(ls_gguf_writer *w, const char *key, ls_gguf_kind kind) {
     const size_t length = strlen(key);
-    if (length == 0 || length > LS_GGUF_NAME_MAX)
-        fail(w, LS_FAIL(w->ctx, LS_EUSE, "%.64s cannot be the name of a key", key));
+    if (length == 0 || length > LS_GGUF_NAME_MAX) {
+        fail(w, LS_FAIL(w->ctx, LS_EUSE, "`%.64s` cannot be the name of a key", key));
+        return;
+    }
     if (listed(w, key)) fail(w, LS_FAIL(w->ctx, LS_EUSE, "the key %s would stand twice", key));
     ls_text_printf(w->ctx, &w->key_names, "%s\n", key);
     put_text(w, &w->keys, key, length);

@@ -5,10 +5,10 @@
 #define FIELD(name) ls_model_settings, name
 static const ls_option options[] = {
     LS_LONG_TEXT(
-        "layers", FIELD(layers), "6",
+        "layers", FIELD(layers), "4",
         "Number of blocks, or the mixer of each: mamba,attention; mixers with a label have "
         "options of their own: attention:near,attention with mixer.near.window."),
-    LS_INT("width", FIELD(width), "256", 1, 65536, "Width of the residual stream."),
+    LS_INT("width", FIELD(width), "128", 1, 65536, "Width of the residual stream."),
     LS_INT("hidden", FIELD(hidden), "0", 0, 1048576,
            "Hidden width of the feed-forward layer; 0: 4 times the width (8/3 where it is "
            "gated).",

@@ -262,6 +262,15 @@ static void profile(ls_program *p, const ls_attend *attend, const ls_key_set *se
     ls_keep(p, "scores", ls_score_profile(p, attend->sets, set, options, reach));
 }
 
+ls_tensor *ls_attention_seen(ls_program *p, int sets, const ls_key_set *set,
+                             ls_attention_options options) {
+    const ls_pattern_view *view = &ls_program_about(p)->patterns;
+    ls_tensor *lse, *y = ls_attention(p, sets, set, options, &lse);
+    if (view->first_keys > 0 && y != NULL)
+        ls_keep(p, "pattern", ls_attention_pattern(p, sets, set, options, lse, view));
+    return y;
+}
+
 ls_tensor *ls_attend_record(ls_program *p, const ls_position *position, ls_attend attend,
                             ls_tensor *q, ls_tensor *k, ls_tensor *v) {
     const ls_program_options *about = ls_program_about(p);
@@ -287,5 +296,5 @@ ls_tensor *ls_attend_record(ls_program *p, const ls_position *position, ls_atten
     ls_attention_options options = {
         .scale = attend.scale, .off_by_one = attend.off_by_one, .cap = attend.cap};
     if (about->profile_scores) profile(p, &attend, set, options);
-    return ls_attention(p, attend.sets, set, options, NULL);
+    return ls_attention_seen(p, attend.sets, set, options);
 }

@@ -136,6 +136,11 @@ ls_attend ls_attend_start(int64_t width, int64_t heads, int64_t groups, int64_t 
  * be NULL: none. */
 ls_tensor *ls_attend_record(ls_program *p, const ls_position *position, ls_attend attend,
                             ls_tensor *q, ls_tensor *k, ls_tensor *v);
+/* ls_attention over rows that are the tokens of the text, whose weights a program recorded with
+ * `patterns` keeps under the scoped name "pattern". For mixers that do not go through
+ * ls_attend_record. */
+ls_tensor *ls_attention_seen(ls_program *p, int sets, const ls_key_set *set,
+                             ls_attention_options options);
 /* What the extensions make visible, without a program: edits attend as ls_attend_record would. An
  * attend that no method has filled in (rotates is false) gets its sets all the same. */
 ls_status ls_attend_extend(ls_ctx *ctx, const ls_position *position, ls_attend *attend);

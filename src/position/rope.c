@@ -42,8 +42,10 @@ static void fill(const rope_options *o, int64_t key_width, ls_attend *attend) {
 static ls_status check_key_width(ls_ctx *ctx, const rope_options *o, int64_t key_width) {
     int64_t dim = rotary_dim(o, key_width);
     if (dim >= 2 && dim % 2 == 0 && dim <= key_width && dim <= 2 * LS_PAIRS_MAX) return LS_OK;
-    return LS_FAIL(ctx, LS_EUSE, "%lld elements of a head of %lld cannot be rotated in pairs",
-                   (long long)dim, (long long)key_width);
+    return LS_FAIL(ctx, LS_EUSE,
+                   "%lld elements of a head of %lld (mixer.key_width, else model.width / "
+                   "mixer.heads) cannot be rotated in pairs: an even number of at most %d can",
+                   (long long)dim, (long long)key_width, 2 * LS_PAIRS_MAX);
 }
 
 static void attend_rope(ls_program *p, const void *chosen, ls_attend *attend) {

@@ -35,8 +35,10 @@ static void attend_xpos(ls_program *p, const void *chosen, ls_attend *attend) {
     const xpos_options *o = chosen;
     ls_rotary *rotary = &attend->rotary;
     if (attend->key_width % 2 != 0 || attend->key_width > 2 * LS_PAIRS_MAX) {
-        ls_refuse(p, LS_EUSE, "a head of %lld elements cannot be rotated in pairs",
-                  (long long)attend->key_width);
+        ls_refuse(p, LS_EUSE,
+                  "a head of %lld elements (mixer.key_width, else model.width / mixer.heads) "
+                  "cannot be rotated in pairs: it must be even and at most %d",
+                  (long long)attend->key_width, 2 * LS_PAIRS_MAX);
         return;
     }
     attend->rotates = true;

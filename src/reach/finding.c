@@ -61,13 +61,14 @@ static json_t *reading_of(const json_t *state, const char *variant) {
     const double trained = real_of(state, "trained_length");
     int64_t lengths[LENGTHS_MAX];
     double last = 0, last_excess = 0;
-    bool whole = true;
+    bool whole = true, measured = false;
     const bool ends = json_is_true(json_object_get(state, "bounded"));
     const size_t count = lengths_of(state, variant, lengths);
     for (size_t i = 0; i < count && whole; i++) {
         const double length = (double)lengths[i];
         const double excess = ls_reach_excess(state, variant, lengths[i]);
         if (length < trained) continue;
+        measured = true;
         if (isnan(excess) && perplexity_at(state, as_it_is, lengths[i]) == NULL) continue;
         whole = excess < LS_REACH_EXCESS;
         if (whole) {
@@ -78,8 +79,8 @@ static json_t *reading_of(const json_t *state, const char *variant) {
             last = fmax(last, two_figures(last * pow(length / last, share)));
         }
     }
-    return json_pack("{s:s, s:f, s:b}", "variant", variant, "length", last, "at_least",
-                     whole && last > 0 && !ends);
+    return json_pack("{s:s, s:f, s:b, s:b}", "variant", variant, "length", last, "at_least",
+                     whole && last > 0 && !ends, "measured", measured);
 }
 
 /* ---- rounds ---- */

@@ -293,6 +293,7 @@ static void reach_cell(const reach_page *page, const json_t *list, const char *v
         snprintf(text, sizeof text, "%s%s",
                  json_is_true(json_object_get(one, "at_least")) ? "at least " : "", length);
         if (value == 0) snprintf(text, sizeof text, "nowhere");
+        if (json_is_false(json_object_get(one, "measured"))) value = NAN;
     }
     ls_table_cell(page->ctx, value, text, page->out);
 }
@@ -329,6 +330,14 @@ static void put_definitions(const reach_page *page) {
         {"middle",
          "Keys and values, of which one is asked for, by its place in the list; ranked in "
          "the same way among other values of the list."},
+        {"LAMBADA", "The last word of a passage; right where each of its tokens is the likeliest."},
+        {"prefix matching, attention to ...",
+         "Weights of attention where random tokens are repeated four times: to what followed "
+         "earlier ones of the same token, to the token before, to the same token a repeat ago, to "
+         "the first token; of text where the title says so."},
+        {"copying",
+         "From weights alone: how much attending to a token raises its own logit, of all "
+         "that it raises; from -1 to 1."},
         {"resolution R, M", "With p the softmax over distances of the mean score at each distance: "
                             "the sum of p(k) (p(k) - p(k+1)); the share of p at distances where "
                             "the mean score falls."}};
@@ -414,7 +423,9 @@ void ls_reach_page(ls_ctx *ctx, const json_t *state, ls_text *out) {
     put_questions(&page, "middle", "Key-value pairs by place",
                   "A value asked for by its key, by its place among all pairs. Chance is one in "
                   "ten.");
+    ls_reach_page_lambada(ctx, state, out);
     put_resolution(&page);
+    ls_reach_page_heads(ctx, state, out);
     put_cost(&page, all);
     put_left_out(&page);
     put_definitions(&page);

@@ -11,9 +11,11 @@ enum {
     TOKENS_MOST = 65536,
     PROBE = 512,
     ROUNDS = 20,
+    HEAD_ROUNDS = 5,
     CHUNK = 512,
     SLOW_CHUNK = 64,
-    AT_ONCE_MOST = 8192
+    AT_ONCE_MOST = 8192,
+    SHORT_LEAST = 256 /* lengths below the trained one, where that takes too long */
 };
 
 /* Extensions that are tried, with what differs from their defaults. */
@@ -100,7 +102,8 @@ static double cost(const ls_reach *reach, int64_t times, int64_t tokens, double 
 }
 
 /* The longest length and the amount of text that half of the budget allows. */
-static ls_status choose_sizes(ls_reach *reach, double speed, int64_t *times, int64_t *tokens) {
+static ls_status choose_sizes(ls_reach *reach, double speed, int64_t *times, int64_t *room,
+                              int64_t *tokens) {
     const int64_t trained = reach->model.trained.config.trained_length;
     const ls_reach_keys *keys = reach->request.keys;
     const double half = reach->budget / 2;
@@ -113,16 +116,30 @@ static ls_status choose_sizes(ls_reach *reach, double speed, int64_t *times, int
     if (keys->times == 0 && *times == 2 && cost(reach, 2, 2 * trained, speed, true) > reach->budget)
         *times = 1;
     while (*times > 1 && protocol_for(reach, *times * trained) == NULL) *times /= 2;
-    const int64_t room = *times * trained;
-    if (protocol_for(reach, room) == NULL)
+    *room = *times * trained;
+    /* a model so slow that not even its own length fits is measured below it */
+    while (keys->times == 0 && *times == 1 && *room / 2 >= SHORT_LEAST &&
+           cost(reach, 1, *room, speed, true) > half)
+        *room /= 2;
+    if (protocol_for(reach, *room) == NULL)
         return LS_FAIL(reach->ctx, LS_EINPUT,
                        "the test text has %lld tokens, too few for the trained length of %lld",
                        (long long)ls_token_file_tokens(reach->data.test), (long long)trained);
-    *tokens = room;
+    *tokens = *room;
     while (2 * *tokens <= TOKENS_MOST && cost(reach, *times, 2 * *tokens, speed, false) < half)
         *tokens *= 2;
-    if (keys->tokens > 0) *tokens = ls_round_up(keys->tokens, room);
+    if (keys->tokens > 0) *tokens = ls_round_up(keys->tokens, *room);
     return LS_OK;
+}
+
+/* The length at which questions and heads begin: the trained one, or shorter where two texts of it
+ * take more than a thirtieth of the budget. */
+static int64_t first_length(const ls_reach *reach, double speed, int64_t room) {
+    enum { SHARE = 30 };
+    int64_t length = ls_min(room, reach->model.trained.config.trained_length);
+    while (length / 2 >= SHORT_LEAST && 2 * (double)length / speed > reach->budget / SHARE)
+        length /= 2;
+    return length;
 }
 
 /* Tokens of the longest needle's sentence. */
@@ -170,22 +187,22 @@ static ls_status measure_speed(ls_reach *reach, double *speed) {
 }
 
 ls_status ls_reach_plan(ls_reach *reach) {
-    const int64_t trained = reach->model.trained.config.trained_length;
-    int64_t times = 1, tokens = 0, needle = 1;
+    int64_t times = 1, room = 0, tokens = 0, needle = 1;
     double speed = 1;
     LS_TRY(list_variants(reach));
     LS_TRY(measure_speed(reach, &speed));
-    LS_TRY(choose_sizes(reach, speed, &times, &tokens));
+    LS_TRY(choose_sizes(reach, speed, &times, &room, &tokens));
     LS_TRY(needle_tokens(reach, &needle));
     /* what goes at once takes at most half a second, so that the clock is seen in time */
     const int64_t at_once = (int64_t)fmin(speed / 2, AT_ONCE_MOST);
     const int64_t chunk = ls_max(SLOW_CHUNK, ls_min(CHUNK, at_once));
-    json_t *plan = json_pack("{s:f, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:i, s:i, s:i}",
-                             "tokens_per_second", speed, "times", (json_int_t)times, "room",
-                             (json_int_t)(times * trained), "tokens", (json_int_t)tokens, "chunk",
-                             (json_int_t)chunk, "batch", (json_int_t)ls_max(1, at_once / chunk),
-                             "protocol", protocol_for(reach, times * trained), "needle_tokens",
-                             (json_int_t)needle, "depths", 10, "candidates", 10, "rounds", ROUNDS);
+    json_t *plan = json_pack(
+        "{s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:i, s:i, s:i}", "tokens_per_second", speed,
+        "times", (json_int_t)times, "room", (json_int_t)room, "first",
+        (json_int_t)first_length(reach, speed, room), "tokens", (json_int_t)tokens, "chunk",
+        (json_int_t)chunk, "batch", (json_int_t)ls_max(1, at_once / chunk), "protocol",
+        protocol_for(reach, room), "needle_tokens", (json_int_t)needle, "depths", 10, "candidates",
+        10, "rounds", ROUNDS);
     if (plan == NULL || json_object_set_new(reach->state, "plan", plan) != 0)
         return LS_FAIL(reach->ctx, LS_ENOMEM, "no memory for the plan");
     return LS_OK;
@@ -202,6 +219,12 @@ typedef struct job_list {
 
 static void add(job_list *list, ls_reach_kind kind, int64_t variant, int64_t size, int64_t round) {
     if (list->status != LS_OK) return;
+    for (size_t i = 0; i < list->count; i++) { /* what comes early is part of something later */
+        const ls_reach_job *old = &list->at[i];
+        if (old->kind == kind && old->variant == variant && old->size == size &&
+            old->round == round)
+            return;
+    }
     if (!ls_array_reserve(list->reach->ctx, &list->at, &list->capacity, list->count + 1,
                           sizeof *list->at)) {
         list->status = LS_ENOMEM;
@@ -214,31 +237,88 @@ int64_t ls_reach_planned(const ls_reach *reach, const char *key) {
     return json_integer_value(json_object_get(json_object_get(reach->state, "plan"), key));
 }
 
-/* Once, twice, four times ... the trained length and half of it, from `least` tokens on. */
-static void add_lengths(job_list *list, ls_reach_kind kind, int64_t variant, int64_t least,
-                        int64_t round) {
-    const int64_t trained = list->reach->model.trained.config.trained_length;
-    const int64_t room = ls_reach_planned(list->reach, "room");
-    for (int64_t length = trained; length <= room; length *= 2)
+/* Where lengths begin: of the loss, and of questions and heads. A plan of an earlier version begins
+ * at the trained length. */
+static int64_t loss_begins(const ls_reach *reach) {
+    return ls_min(reach->model.trained.config.trained_length, ls_reach_planned(reach, "room"));
+}
+static int64_t questions_begin(const ls_reach *reach) {
+    const int64_t planned = ls_reach_planned(reach, "first"), most = loss_begins(reach);
+    return planned > 0 ? ls_min(planned, most) : most;
+}
+
+/* Once, twice, four times ... a length and half of it, from `least` tokens on. */
+static void add_lengths(job_list *list, ls_reach_kind kind, int64_t variant, int64_t first,
+                        int64_t most, int64_t least, int64_t round) {
+    for (int64_t length = first; length <= most; length *= 2)
         if (length >= least) add(list, kind, variant, length, round);
-    if (trained / 2 >= least) add(list, kind, variant, trained / 2, round);
+    if (first / 2 >= least) add(list, kind, variant, first / 2, round);
+}
+
+/* ---- heads and LAMBADA ---- */
+
+/* Passages that take a twelfth of the budget: chosen when a file is first given. Another file in the
+ * same folder is refused. */
+static ls_status plan_lambada(ls_reach *reach) {
+    enum { LEAST = 20, MOST = 1 << 20, SHARE = 12 };
+    json_t *plan = json_object_get(reach->state, "plan");
+    const double speed = json_number_value(json_object_get(plan, "tokens_per_second"));
+    const char *path = reach->request.keys->lambada;
+    const json_t *before = json_object_get(plan, "lambada_file");
+    char hash[20];
+    ls_map map;
+    if (path[0] == '\0') return LS_OK;
+    LS_TRY(ls_map_open(reach->ctx, path, &map));
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)ls_hash(map.bytes, map.length));
+    ls_map_close(&map);
+    if (json_is_string(before) && strcmp(json_string_value(before), hash) != 0)
+        return LS_FAIL(reach->ctx, LS_EUSE,
+                       "%s is not the LAMBADA of %s: give another out=, or that file", path,
+                       reach->folder);
+    if (before != NULL) return LS_OK;
+    const double passages = speed * reach->budget / SHARE / LS_REACH_PASSAGE;
+    json_object_set_new(plan, "lambada_file", json_string(hash));
+    json_object_set_new(plan, "lambada_passages",
+                        json_integer((json_int_t)fmin(MOST, fmax(LEAST, passages))));
+    return LS_OK;
+}
+
+/* One sample at the first length; or at four times and twice it. */
+static void add_heads(job_list *list, bool longer, int64_t round) {
+    const int64_t first = questions_begin(list->reach);
+    const int64_t room = ls_reach_planned(list->reach, "room");
+    if (!longer) add(list, LS_REACH_HEADS, 0, first, round);
+    for (int64_t times = 4; longer && times > 1; times /= 2)
+        if (times * first <= room) add(list, LS_REACH_HEADS, 0, times * first, round);
+}
+
+static void add_lambada(job_list *list) {
+    const int64_t passages = ls_reach_planned(list->reach, "lambada_passages");
+    if (list->reach->request.keys->lambada[0] != '\0' && passages > 0)
+        add(list, LS_REACH_LAMBADA, 0, ls_min(passages, 1 << 20), 0);
 }
 
 /* Where there is room for a needle, its question and as much text. */
 static void add_needle(job_list *list, int64_t variant, int64_t round) {
-    add_lengths(list, LS_REACH_NEEDLE, variant, 3 * ls_reach_planned(list->reach, "needle_tokens"),
-                round);
+    add_lengths(list, LS_REACH_NEEDLE, variant, questions_begin(list->reach),
+                ls_reach_planned(list->reach, "room"),
+                3 * ls_reach_planned(list->reach, "needle_tokens"), round);
 }
 
-/* Pairs in contexts of about once to four times the trained length; at least the smallest. */
+/* Pairs in contexts of about once to four times the first length; at least the smallest. */
+enum { PAIRS_LEAST = 16, TOKENS_OF_PAIR = 24 };
+static int64_t most_pairs(const ls_reach *reach) {
+    return ls_min(4 * questions_begin(reach), ls_reach_planned(reach, "room")) / TOKENS_OF_PAIR;
+}
+static int64_t fewest_pairs(const ls_reach *reach) {
+    int64_t pairs = PAIRS_LEAST;
+    while (4 * pairs < most_pairs(reach)) pairs *= 2;
+    return pairs;
+}
 static void add_middle(job_list *list, int64_t variant, int64_t round) {
-    enum { LEAST = 16, TOKENS_EACH = 24 };
-    const int64_t trained = list->reach->model.trained.config.trained_length;
-    const int64_t most = ls_min(4 * trained, ls_reach_planned(list->reach, "room")) / TOKENS_EACH;
-    int64_t pairs = LEAST, taken = 0;
-    while (4 * pairs < most) pairs *= 2;
+    int64_t pairs = fewest_pairs(list->reach), taken = 0;
     do add(list, LS_REACH_MIDDLE, variant, pairs, round);
-    while ((pairs *= 2) <= most && ++taken < 3);
+    while ((pairs *= 2) <= most_pairs(list->reach) && ++taken < 3);
 }
 
 /* The loss with every extension, at one length. */
@@ -247,17 +327,29 @@ static void add_variants(job_list *list, int64_t length) {
         add(list, LS_REACH_PERPLEXITY, v, length, 0);
 }
 
+/* Something of everything: questions and heads at the first length, before any that is longer. */
+static void add_something(job_list *list) {
+    const int64_t first = questions_begin(list->reach);
+    add_lengths(list, LS_REACH_NEEDLE, 0, first, first,
+                3 * ls_reach_planned(list->reach, "needle_tokens"), 1);
+    add(list, LS_REACH_MIDDLE, 0, fewest_pairs(list->reach), 1);
+    add_lambada(list);
+    add_heads(list, false, 1);
+}
+
 static void add_first(job_list *list) {
     const int64_t trained = list->reach->model.trained.config.trained_length;
     const int64_t room = ls_reach_planned(list->reach, "room");
     static const double between[] = {1.25, 1.5, 3, 6, 12};
-    add_lengths(list, LS_REACH_PERPLEXITY, 0, 1, 0);
+    add_lengths(list, LS_REACH_PERPLEXITY, 0, loss_begins(list->reach), room, 1, 0);
+    add_something(list);
+    for (int64_t length = 2 * trained; length <= room; length *= 2) add_variants(list, length);
+    if (trained <= room) add_variants(list, trained);
+    for (int64_t times = 1; times <= 4 && times * loss_begins(list->reach) <= room; times *= 4)
+        add(list, LS_REACH_RESOLUTION, 0, times * loss_begins(list->reach), 0);
+    add_heads(list, true, 1);
     add_needle(list, 0, 1);
     add_middle(list, 0, 1);
-    for (int64_t length = 2 * trained; length <= room; length *= 2) add_variants(list, length);
-    add_variants(list, trained);
-    for (int64_t times = 1; times <= 4 && times * trained <= room; times *= 4)
-        add(list, LS_REACH_RESOLUTION, 0, times * trained, 0);
     for (size_t i = 0; i < sizeof between / sizeof between[0]; i++)
         if (between[i] * (double)trained < (double)room)
             add(list, LS_REACH_PERPLEXITY, 0, (int64_t)(between[i] * (double)trained), 0);
@@ -269,6 +361,8 @@ static void add_rounds(job_list *list, int64_t best) {
     for (int64_t round = 1; round <= rounds; round++) {
         add_needle(list, 0, round);
         add_middle(list, 0, round);
+        if (round <= HEAD_ROUNDS) add_heads(list, false, round);
+        if (round <= HEAD_ROUNDS) add_heads(list, true, round);
         if (best > 0) add_needle(list, best, round);
         if (best > 0) add_middle(list, best, round);
     }
@@ -294,7 +388,7 @@ static ls_status choose_best(ls_reach *reach, int64_t *best) {
 ls_status ls_reach_jobs(ls_reach *reach, bool late, ls_reach_job **jobs, size_t *count) {
     job_list list = {.reach = reach};
     int64_t best = 0;
-    if (late) LS_TRY(choose_best(reach, &best));
+    LS_TRY(late ? choose_best(reach, &best) : plan_lambada(reach));
     late ? add_rounds(&list, best) : add_first(&list);
     *jobs = list.at;
     *count = list.count;
@@ -303,7 +397,8 @@ ls_status ls_reach_jobs(ls_reach *reach, bool late, ls_reach_job **jobs, size_t 
 }
 
 void ls_reach_job_id(const ls_reach *reach, const ls_reach_job *job, char *out, size_t bytes) {
-    static const char *const kinds[] = {"perplexity", "needle", "middle", "resolution"};
+    static const char *const kinds[] = {"perplexity", "needle", "middle",
+                                        "resolution", "heads",  "lambada"};
     const int used = snprintf(out, bytes, "%s/%s/%lld", kinds[job->kind],
                               ls_reach_variant(reach, job->variant), (long long)job->size);
     if (job->round > 0 && (size_t)used < bytes)

@@ -22,6 +22,10 @@ static const ls_option options[] = {
     LS_TEXT("out", FIELD(out), "",
             "Folder for reach.json and reach.html; empty: reach-STEP in the run's folder, or "
             "reach-NAME here for a public checkpoint."),
+    LS_TEXT(
+        "lambada", FIELD(lambada), "",
+        "File of LAMBADA, lambada_test.jsonl or plain text: its last words are measured too, of "
+        "as many passages as the budget allows."),
     LS_INT("tokens", FIELD(tokens), "0", 0, 1e9,
            "Tokens of text that are scored at each length; 0: what the budget allows."),
     LS_INT("times", FIELD(times), "0", 0, 64,
@@ -256,6 +260,8 @@ static double first_estimate(const ls_reach *reach, const ls_reach_job *job) {
     if (job->kind == LS_REACH_PERPLEXITY) tokens = (double)ls_reach_planned(reach, "tokens");
     if (job->kind == LS_REACH_NEEDLE) tokens *= 2; /* with and without */
     if (job->kind == LS_REACH_MIDDLE) tokens *= TOKENS_OF_PAIR;
+    if (job->kind == LS_REACH_HEADS) tokens *= 3; /* two texts, whose weights are computed twice */
+    if (job->kind == LS_REACH_LAMBADA) tokens *= LS_REACH_PASSAGE;
     return speed > 0 ? tokens / speed : 0;
 }
 

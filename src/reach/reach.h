@@ -11,7 +11,7 @@
 #include "eval/evaluation.h"
 
 typedef struct ls_reach_keys {
-    char budget[LS_OPTION_TEXT_BYTES], out[LS_OPTION_TEXT_BYTES];
+    char budget[LS_OPTION_TEXT_BYTES], out[LS_OPTION_TEXT_BYTES], lambada[LS_OPTION_TEXT_BYTES];
     int64_t tokens, times;
 } ls_reach_keys;
 extern const ls_option_table ls_reach_options; /* without a section */
@@ -65,13 +65,15 @@ typedef enum {
     LS_REACH_PERPLEXITY,
     LS_REACH_NEEDLE,
     LS_REACH_MIDDLE,
-    LS_REACH_RESOLUTION
+    LS_REACH_RESOLUTION,
+    LS_REACH_HEADS,
+    LS_REACH_LAMBADA,
 } ls_reach_kind;
 typedef struct ls_reach_job {
     ls_reach_kind kind;
     int64_t variant;
-    int64_t size;  /* tokens; of middle: pairs */
-    int64_t round; /* of needle and middle, from 1 */
+    int64_t size;  /* tokens; of middle: pairs; of lambada: passages */
+    int64_t round; /* of needle, middle and heads, from 1 */
 } ls_reach_job;
 
 /* Whether the model ends where its learned positions do. */
@@ -82,6 +84,7 @@ ls_status ls_reach_plan(ls_reach *reach);
  * of *count jobs (ls_free). */
 ls_status ls_reach_jobs(ls_reach *reach, bool late, ls_reach_job **jobs, size_t *count);
 void ls_reach_job_id(const ls_reach *reach, const ls_reach_job *job, char *out, size_t bytes);
+enum { LS_REACH_PASSAGE = 90 }; /* tokens of a passage of LAMBADA, about */
 /* Opens a variant's model, unless it is open. */
 ls_status ls_reach_use(ls_reach *reach, int64_t variant);
 /* Does one. *result is a new reference. LS_EUSE: it does not apply to this model. */
@@ -97,10 +100,16 @@ const json_t *ls_reach_result(const json_t *state, const char *id);   /* NULL: n
 /* Rounds together: {"cells": ..., "chance", "trained_length"}, or NULL where there are none; a new
  * reference. */
 json_t *ls_reach_rounds(const json_t *state, const char *kind, const char *variant);
+/* All heads that were looked at, at all lengths, as the suite's results are; NULL: none. A new
+ * reference. */
+json_t *ls_reach_heads(ls_ctx *ctx, const json_t *state);
 /* "finding" and "sentence" of the state, from its jobs. */
 ls_status ls_reach_find(ls_ctx *ctx, json_t *state);
 /* The loss above that of a flat tail of the model as it is; NAN: not known. */
 double ls_reach_excess(const json_t *state, const char *variant, int64_t length);
+/* Sections of the page; nothing where it was not measured. */
+void ls_reach_page_heads(ls_ctx *ctx, const json_t *state, ls_text *out);
+void ls_reach_page_lambada(ls_ctx *ctx, const json_t *state, ls_text *out);
 void ls_reach_page(ls_ctx *ctx, const json_t *state, ls_text *out);
 
 #endif

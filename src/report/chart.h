@@ -95,4 +95,15 @@ typedef struct ls_heat {
 } ls_heat;
 void ls_chart_heat(ls_ctx *ctx, const ls_heat *heat, ls_text *out);
 
+/* A value for each head of each layer: columns are heads, rows layers. */
+typedef struct ls_head_map {
+    const char *title;
+    const double *head, *layer; /* [heads], [layers]: their numbers */
+    size_t heads, layers;
+    const double *value; /* [layers][heads]; not finite: no cell */
+    double most;         /* colours go from 0 to it, > 0 */
+    bool both_ways;      /* from -most, with a pale middle */
+} ls_head_map;
+void ls_chart_head_map(ls_ctx *ctx, const ls_head_map *map, ls_text *out);
+
 #endif

@@ -31,6 +31,10 @@ void ls_suite_pictures(const ls_suite_view *view, ls_text *out);
 bool ls_suite_is_grid(const ls_suite_view *view);            /* by length and depth */
 void ls_suite_heat(const ls_suite_view *view, ls_text *out); /* the heat map alone */
 void ls_suite_table(const ls_suite_view *view, ls_text *out);
+/* The same of what attention heads do: cells have length, layer, head and metrics. */
+bool ls_heads_are_in(const ls_suite_view *view);
+void ls_heads_pictures(const ls_suite_view *view, ls_text *out);
+void ls_heads_table(const ls_suite_view *view, ls_text *out);
 /* The 95 % interval of a share of n answers that are right (Wilson). */
 void ls_share_interval(double share, double n, double *low, double *high);
 void ls_suite_page_write(ls_ctx *ctx, const json_t *results, ls_text *out);

@@ -334,7 +334,9 @@ void ls_suite_heat(const ls_suite_view *view, ls_text *out) {
 }
 
 void ls_suite_pictures(const ls_suite_view *view, ls_text *out) {
-    if (ls_suite_is_grid(view))
+    if (ls_heads_are_in(view))
+        ls_heads_pictures(view, out);
+    else if (ls_suite_is_grid(view))
         with_grid(view, MAP_AND_CURVE, out);
     else if (cells_have(view, "position"))
         draw_lines(view, "position", "place of the answer, percent of the context", out);
@@ -348,7 +350,9 @@ void ls_suite_table(const ls_suite_view *view, ls_text *out) {
     ls_text_printf(view->ctx, out, "<h3>");
     ls_html(view->ctx, view->title, out);
     ls_text_printf(view->ctx, out, "</h3>\n");
-    if (ls_suite_is_grid(view))
+    if (ls_heads_are_in(view))
+        ls_heads_table(view, out);
+    else if (ls_suite_is_grid(view))
         with_grid(view, TABLE, out);
     else
         cells_table(view, out);
@@ -360,16 +364,21 @@ void ls_suite_page_write(ls_ctx *ctx, const json_t *results, ls_text *out) {
     snprintf(title, sizeof title, "Suite %s", ls_member_text(results, "suite"));
     const ls_suite_view view = {.ctx = ctx, .results = results, .title = title};
     ls_html_open(ctx, title, false, out);
-    snprintf(text, sizeof text, "%.1f %% (95 %%: %.1f to %.1f) of %.0f questions",
-             100 * ls_member_real(results, "score"), 100 * ls_member_real(results, "low"),
-             100 * ls_member_real(results, "high"), ls_member_real(results, "n"));
+    if (ls_heads_are_in(&view))
+        snprintf(text, sizeof text, "Strongest prefix matching of a head: %.2f",
+                 ls_member_real(results, "score"));
+    else
+        snprintf(text, sizeof text, "%.1f %% (95 %%: %.1f to %.1f) of %.0f questions",
+                 100 * ls_member_real(results, "score"), 100 * ls_member_real(results, "low"),
+                 100 * ls_member_real(results, "high"), ls_member_real(results, "n"));
     ls_text_printf(ctx, out, "<p class=\"finding\">");
     ls_html(ctx, text, out);
     ls_text_printf(ctx, out, "</p>\n<dl>\n");
     ls_html_term(ctx, "form", ls_member_text(results, "form"), out);
     ls_html_term(ctx, "score", ls_member_text(results, "measure"), out);
     snprintf(text, sizeof text, "%.1f %%", 100 * chance);
-    ls_html_term(ctx, "chance", isfinite(chance) ? text : "not known", out);
+    if (!ls_heads_are_in(&view))
+        ls_html_term(ctx, "chance", isfinite(chance) ? text : "not known", out);
     ls_text_printf(ctx, out, "</dl>\n");
     ls_text_printf(ctx, out, "<div class=\"charts\">\n");
     ls_suite_pictures(&view, out);

@@ -88,6 +88,8 @@ typedef struct ls_study_hooks {
     const volatile sig_atomic_t *stop; /* or NULL: not 0 asks the jobs to end: LS_ESTOP */
     /* or NULL: a line for every job that ends, and how many of how many are done */
     void (*progress)(void *user, const char *line, size_t done, size_t count);
+    /* or NULL: every second, a line for each job that runs and one for the whole */
+    void (*state)(void *user, const char *lines);
     void *user;
 } ls_study_hooks;
 
@@ -103,6 +105,13 @@ ls_status ls_study_run(ls_study *study, const ls_study_hooks *hooks);
 ls_status ls_study_check(const ls_study *study, ls_text *out);
 /* One line per arm of what results.json holds, and where the files are. */
 ls_status ls_study_summary(const ls_study *study, ls_text *out);
+
+/* Whether a path is a study file (.yaml) or the folder of a study. */
+bool ls_study_is_at(const char *path);
+/* {"study", "settings", "arms": {NAME: settings}}, of a folder also how many seeds are "done" and
+ * whether it is "finished"; LS_EINPUT where it is no study. A new reference. */
+ls_status ls_study_describe(ls_ctx *ctx, const char *path, json_t **out);
+void ls_study_describe_print(ls_ctx *ctx, const json_t *study, ls_text *out);
 
 /* ---- the parts of a study ---- */
 

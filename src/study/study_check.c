@@ -42,8 +42,7 @@ static ls_status train(rehearsal *r, ls_ctx *ctx, ls_settings *settings, ls_trai
     const ls_training_request request = {.settings = settings,
                                          .folder = "rehearsal",
                                          .cache = r->study->from.cache,
-                                         .seed = r->arm->seeds.at[0],
-                                         .small = true}; /* as the job asks */
+                                         .seed = r->arm->seeds.at[0]};
     ls_train_result result;
     LS_TRY(copy_settings(ctx, &r->arm->training, settings));
     LS_TRY(ls_training_read(ctx, &request, training));

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "study/study.h"
+#include "study/study_progress.h"
 
 enum { POINTS_MAX = 200 };
 
@@ -42,8 +42,7 @@ static void rows_clear(ls_ctx *ctx, rows *list) {
     ls_free(ctx, list->loss);
 }
 
-/* The number behind `"key":` in a row; NAN where there is none. */
-static double member(const char *line, size_t length, const char *key) {
+double ls_study_member(const char *line, size_t length, const char *key) {
     char copy[48];
     const char *found = memmem(line, length, key, strlen(key));
     if (found == NULL) return NAN;
@@ -67,7 +66,8 @@ static ls_status read_rows(ls_ctx *ctx, const char *path, const char *key, rows 
         const char *end = memchr(line, '\n', map.length - at);
         if (end == NULL) break;
         const size_t length = (size_t)(end - line);
-        const double step = member(line, length, "\"step\":"), loss = member(line, length, key);
+        const double step = ls_study_member(line, length, "\"step\":");
+        const double loss = ls_study_member(line, length, key);
         if (step >= 0 && step < 9e15 && isfinite(loss))
             status = rows_add(ctx, out, (int64_t)step, loss);
         at += length + 1;

@@ -19,30 +19,20 @@
 #include "base/json.h"
 #include "base/lock.h"
 #include "base/temporary.h"
-#include "study/study.h"
+#include "study/study_progress.h"
 
-enum { WORDS_MAX = 256, LOG_MAX = 64 << 20, OUTPUT_MAX = 256 << 20 };
-
-typedef enum { JOB_WAITING, JOB_RUNNING, JOB_DONE, JOB_FAILED } job_state;
-
-typedef struct job {
-    size_t arm;
-    int64_t seed;
-    size_t kind;   /* LS_STUDY_TRAIN, _EVAL, or a suite */
-    int64_t needs; /* job that must be done before; -1: none */
-    job_state state;
-    pid_t process;
-    double started;
-} job;
+enum { WORDS_MAX = 256, LOG_MAX = 64 << 20, OUTPUT_MAX = 256 << 20, PAGE_SECONDS = 3 };
 
 typedef struct runner {
     const ls_study *study;
     const ls_study_hooks *hooks;
     ls_ctx *ctx;
-    job *jobs;
+    ls_study_job *jobs;
     size_t count, done, failed;
     ls_status first_failure;
     char first_message[400];
+    double shown, published,
+        publish_cost; /* when lines and page were made last; what a page takes */
     int lock;
 } runner;
 
@@ -84,7 +74,7 @@ static ls_status add_settings(ls_ctx *ctx, words *list, const ls_settings *setti
 
 /* What a suite is asked with; its samples go to a folder that tells the settings, so that others do
  * not meet them. */
-static ls_status add_suite(const runner *r, const job *j, words *list) {
+static ls_status add_suite(const runner *r, const ls_study_job *j, words *list) {
     const ls_study_arm *arm = &r->study->arms[j->arm];
     const ls_study_suite *suite = &arm->suites[j->kind - LS_STUDY_ASK];
     char hash[LS_STUDY_HASH_BYTES], name[LS_STUDY_NAME_BYTES + 16], folder[LS_STUDY_PATH_BYTES];
@@ -101,7 +91,7 @@ static ls_status add_suite(const runner *r, const job *j, words *list) {
     return add_word(r->ctx, list, "suite.out", folder);
 }
 
-static ls_status job_words(const runner *r, const job *j, words *list) {
+static ls_status job_words(const runner *r, const ls_study_job *j, words *list) {
     const ls_study *study = r->study;
     const ls_study_arm *arm = &study->arms[j->arm];
     char folder[LS_STUDY_PATH_BYTES], number[32];
@@ -128,7 +118,7 @@ static ls_status job_words(const runner *r, const job *j, words *list) {
 
 /* ---- processes ---- */
 
-static ls_status job_path(const runner *r, const job *j, const char *ending, char *out) {
+static ls_status job_path(const runner *r, const ls_study_job *j, const char *ending, char *out) {
     const ls_study_arm *arm = &r->study->arms[j->arm];
     char file[LS_STUDY_NAME_BYTES + 32];
     if (j->kind >= LS_STUDY_ASK)
@@ -139,7 +129,7 @@ static ls_status job_path(const runner *r, const job *j, const char *ending, cha
     return ls_study_file(r->study, j->arm, j->seed, file, out, LS_STUDY_PATH_BYTES);
 }
 
-static const char *job_name(const runner *r, const job *j, char out[192]) {
+static const char *job_name(const runner *r, const ls_study_job *j, char out[192]) {
     const ls_study_arm *arm = &r->study->arms[j->arm];
     snprintf(out, 192, "%s, seed %" PRId64 "%s%s", arm->name, j->seed,
              j->kind >= LS_STUDY_ASK ? ", suite " : "",
@@ -174,7 +164,7 @@ static pid_t fork_deaf(void) {
     return process;
 }
 
-static ls_status start(runner *r, job *j) {
+static ls_status start(runner *r, ls_study_job *j) {
     ls_ctx *ctx = r->ctx;
     char folder[LS_STUDY_PATH_BYTES], path[LS_STUDY_PATH_BYTES];
     words list = {0};
@@ -195,7 +185,7 @@ static ls_status start(runner *r, job *j) {
         status = LS_FAIL(ctx, LS_EIO, "starting a job in %s: %s", folder, strerror(errno));
         goto fail;
     }
-    j->state = JOB_RUNNING;
+    j->state = LS_JOB_RUNNING;
     j->started = ls_clock();
 fail:
     if (output != NULL) fclose(output);
@@ -205,7 +195,7 @@ fail:
 }
 
 /* The one sentence that a failed call wrote last: "longshot: ..." */
-static void last_sentence(const runner *r, const job *j, char *out, size_t bytes) {
+static void last_sentence(const runner *r, const ls_study_job *j, char *out, size_t bytes) {
     static const char mark[] = "longshot: ";
     char path[LS_STUDY_PATH_BYTES];
     ls_ctx quiet = *r->ctx; /* a log that cannot be read must not become the error */
@@ -220,7 +210,7 @@ static void last_sentence(const runner *r, const job *j, char *out, size_t bytes
 }
 
 /* What the call printed becomes the stored result, with the cost of the job beside it. */
-static ls_status keep_result(runner *r, const job *j, const struct rusage *usage) {
+static ls_status keep_result(runner *r, const ls_study_job *j, const struct rusage *usage) {
     char path[LS_STUDY_PATH_BYTES];
     json_t *said = NULL;
     LS_TRY(job_path(r, j, "out", path));
@@ -245,9 +235,9 @@ static ls_status status_of_exit(int wait_status) {
     return LS_EBUG;
 }
 
-static void say_failure(runner *r, job *j, ls_status status, const char *sentence) {
+static void say_failure(runner *r, ls_study_job *j, ls_status status, const char *sentence) {
     char name[192], line[640];
-    j->state = JOB_FAILED;
+    j->state = LS_JOB_FAILED;
     r->failed++;
     snprintf(line, sizeof line, "%s: %s failed: %s", job_name(r, j, name),
              j->kind == LS_STUDY_TRAIN ? "the training" : "the evaluation", sentence);
@@ -258,22 +248,34 @@ static void say_failure(runner *r, job *j, ls_status status, const char *sentenc
     }
 }
 
-static ls_status finish(runner *r, job *j, int wait_status, const struct rusage *usage) {
-    char sentence[400], name[192], line[256];
+static ls_status publish(runner *r) {
+    const double begun = ls_clock();
+    LS_TRY(ls_study_publish(r->study, false));
+    r->published = ls_clock();
+    r->publish_cost = r->published - begun;
+    return LS_OK;
+}
+
+static ls_status finish(runner *r, ls_study_job *j, int wait_status, const struct rusage *usage) {
+    char sentence[400], name[192], line[400];
     if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) {
         LS_TRY(keep_result(r, j, usage));
-        j->state = JOB_DONE;
+        j->state = LS_JOB_DONE;
         r->done++;
-        snprintf(line, sizeof line, "[%zu/%zu] %s: %s in %.0f s", r->done, r->count,
-                 job_name(r, j, name), j->kind == LS_STUDY_TRAIN ? "trained" : "evaluated",
-                 ls_clock() - j->started);
+        j->took = ls_clock() - j->started;
+        const double left = ls_study_left(r->study, r->jobs, r->count);
+        char time[32];
+        ls_study_put_time(left, time, sizeof time);
+        snprintf(line, sizeof line, "[%zu/%zu] %s: %s in %.0f s%s%s%s", r->done, r->count,
+                 job_name(r, j, name), j->kind == LS_STUDY_TRAIN ? "trained" : "evaluated", j->took,
+                 left > 0 ? "; about " : "", left > 0 ? time : "", left > 0 ? " left" : "");
         say(r, line);
-        return j->kind != LS_STUDY_TRAIN ? ls_study_publish(r->study, false) : LS_OK;
+        return j->kind != LS_STUDY_TRAIN ? publish(r) : LS_OK;
     }
     ls_status status = status_of_exit(wait_status);
     const bool asked = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGTERM;
     if ((status == LS_ESTOP || asked) && stop_wanted(r)) {
-        j->state = JOB_WAITING;
+        j->state = LS_JOB_WAITING;
         return LS_OK;
     }
     if (WIFSIGNALED(wait_status))
@@ -292,8 +294,8 @@ static ls_status finish(runner *r, job *j, int wait_status, const struct rusage 
 static ls_status add_job(runner *r, size_t arm, int64_t seed, size_t kind) {
     json_t *stored;
     LS_TRY(ls_study_stored(r->study, arm, seed, kind, &stored));
-    job *j = &r->jobs[r->count];
-    *j = (job){.arm = arm, .seed = seed, .kind = kind, .needs = -1};
+    ls_study_job *j = &r->jobs[r->count];
+    *j = (ls_study_job){.arm = arm, .seed = seed, .kind = kind, .needs = -1};
     if (kind != LS_STUDY_TRAIN) {
         int64_t parent = r->study->arms[arm].parent;
         size_t weights = parent < 0 ? arm : (size_t)parent;
@@ -303,7 +305,7 @@ static ls_status add_job(runner *r, size_t arm, int64_t seed, size_t kind) {
                 j->needs = (int64_t)i;
     }
     if (stored != NULL) {
-        j->state = JOB_DONE;
+        j->state = LS_JOB_DONE;
         r->done++;
     }
     json_decref(stored);
@@ -338,17 +340,17 @@ static ls_status make_jobs(runner *r) {
 
 /* The first job that may start; NULL where none may. Jobs whose weights will never come fail. One
  * at a time, what is trained is evaluated at once: the page grows arm by arm. */
-static job *next_job(runner *r) {
-    job *first = NULL;
+static ls_study_job *next_job(runner *r) {
+    ls_study_job *first = NULL;
     for (size_t i = 0; i < r->count; i++) {
-        job *j = &r->jobs[i];
-        if (j->state != JOB_WAITING) continue;
-        job_state needed = j->needs < 0 ? JOB_DONE : r->jobs[j->needs].state;
-        if (needed == JOB_FAILED) {
-            j->state = JOB_FAILED;
+        ls_study_job *j = &r->jobs[i];
+        if (j->state != LS_JOB_WAITING) continue;
+        ls_job_state needed = j->needs < 0 ? LS_JOB_DONE : r->jobs[j->needs].state;
+        if (needed == LS_JOB_FAILED) {
+            j->state = LS_JOB_FAILED;
             r->failed++;
         }
-        if (needed != JOB_DONE) continue;
+        if (needed != LS_JOB_DONE) continue;
         if (r->study->keys.jobs > 1 || j->kind != LS_STUDY_TRAIN) return j;
         if (first == NULL) first = j;
     }
@@ -357,13 +359,38 @@ static job *next_job(runner *r) {
 
 static void ask_children_to_stop(runner *r) {
     for (size_t i = 0; i < r->count; i++)
-        if (r->jobs[i].state == JOB_RUNNING) kill(r->jobs[i].process, SIGTERM);
+        if (r->jobs[i].state == LS_JOB_RUNNING) kill(r->jobs[i].process, SIGTERM);
+}
+
+/* Lines for those who watch, every second; the page with its learning curves every few, and never
+ * so often that making it is much work. */
+static ls_status show_state(runner *r) {
+    const double now = ls_clock();
+    if (now - r->shown < 1) return LS_OK;
+    r->shown = now;
+    ls_text text = {0};
+    for (size_t i = 0; i < r->count; i++) {
+        char line[320];
+        if (r->jobs[i].state != LS_JOB_RUNNING) continue;
+        r->jobs[i].elapsed = now - r->jobs[i].started;
+        ls_study_job_line(r->study, &r->jobs[i], line, sizeof line);
+        ls_text_printf(r->ctx, &text, "%s\n", line);
+    }
+    const double left = ls_study_left(r->study, r->jobs, r->count);
+    char time[32];
+    ls_study_put_time(left, time, sizeof time);
+    ls_text_printf(r->ctx, &text, "  %zu of %zu jobs done%s%s%s\n", r->done, r->count,
+                   left >= 0 ? ", about " : "", left >= 0 ? time : "", left >= 0 ? " left" : "");
+    if (r->hooks->state != NULL && !text.failed) r->hooks->state(r->hooks->user, text.bytes);
+    ls_text_clear(r->ctx, &text);
+    if (now - r->published < PAGE_SECONDS + 20 * r->publish_cost) return LS_OK;
+    return publish(r);
 }
 
 /* Where the study itself cannot go on: what they have done is kept, as after any kill. */
 static void end_children(runner *r) {
     for (size_t i = 0; i < r->count; i++) {
-        if (r->jobs[i].state != JOB_RUNNING) continue;
+        if (r->jobs[i].state != LS_JOB_RUNNING) continue;
         kill(r->jobs[i].process, SIGKILL);
         while (waitpid(r->jobs[i].process, NULL, 0) < 0 && errno == EINTR) continue;
     }
@@ -377,15 +404,17 @@ static ls_status run_jobs(runner *r) {
         bool stop = stop_wanted(r);
         if (stop && !asked) ask_children_to_stop(r);
         asked = stop;
-        for (job *j; !stop && running < r->study->keys.jobs && (j = next_job(r)) != NULL; running++)
+        for (ls_study_job *j; !stop && running < r->study->keys.jobs && (j = next_job(r)) != NULL;
+             running++)
             LS_TRY(start(r, j));
         if (running == 0) return LS_OK;
         nanosleep(&pause, NULL);
+        if (!stop) LS_TRY(show_state(r));
         for (size_t i = 0; i < r->count; i++) {
             int wait_status;
             struct rusage usage;
-            job *j = &r->jobs[i];
-            if (j->state != JOB_RUNNING) continue;
+            ls_study_job *j = &r->jobs[i];
+            if (j->state != LS_JOB_RUNNING) continue;
             const pid_t ended = wait4(j->process, &wait_status, WNOHANG, &usage);
             if (ended == 0 || (ended < 0 && errno == EINTR)) continue;
             if (ended < 0) return LS_FAIL(r->ctx, LS_EIO, "waiting for a job: %s", strerror(errno));
@@ -446,6 +475,7 @@ ls_status ls_study_run(ls_study *study, const ls_study_hooks *hooks) {
     ls_say(r.ctx, "%s: %zu of %zu jobs to do, %" PRId64 " at once with %" PRId64 " threads each",
            study->keys.out, r.count - r.done, r.count, study->keys.jobs, study->threads);
     LS_TRY_GOTO(ls_study_compare_data(study));
+    if (r.done < r.count) LS_TRY_GOTO(publish(&r)); /* a page from the first second */
     status = run_jobs(&r);
     if (status != LS_OK) end_children(&r);
     LS_TRY_GOTO(status);

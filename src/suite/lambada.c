@@ -60,7 +60,7 @@ static ls_status open_files(ls_suite *suite) {
 }
 
 /* Ids of the whole passage; those that the context alone has come first. White space at the end of
- * the context belongs to the target. */
+ * the context belongs to the target. Without a context the start token stands for it. */
 static ls_status encode(ls_suite *suite, ls_pool *pool, const passage *p, ls_tokens *context,
                         ls_tokens *target) {
     const size_t end = ls_utf8_strip_end(p->whole, p->split);

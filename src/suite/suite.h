@@ -98,6 +98,10 @@ typedef struct ls_suite_type {
      * groups of one item, computed in batches of `batch`. */
     ls_status (*answer)(ls_suite *suite, const int64_t *groups, int64_t count, int64_t batch,
                         json_t **records);
+    /* In place of make, where nothing is asked: appends the records of a group, as samples.jsonl has
+     * them, of which the machine fills in "group" and "of". stop: LS_ESTOP where it is raised. */
+    ls_status (*measure)(ls_suite *suite, int64_t group, const volatile sig_atomic_t *stop,
+                         json_t *records);
     /* Adds to the results what is not a mean over items; may be NULL. */
     ls_status (*finish)(ls_suite *suite, json_t *results);
     void (*clear)(ls_suite *suite); /* may be NULL */

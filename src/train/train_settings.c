@@ -3,8 +3,9 @@
 #define FIELD(name) ls_train_settings, name
 static const ls_option options[] = {
     LS_INT("steps", FIELD(steps), "1000", 0, 1e12, "Updates in all."),
-    LS_INT("batch", FIELD(batch), "16", 1, 1e7, "Sequences per update."),
-    LS_INT("length", FIELD(length), "256", 1, 1e9, "Tokens per sequence."),
+    LS_INT("batch", FIELD(batch), "8", 1, 1e7, "Sequences per update."),
+    LS_INT("length", FIELD(length), "256", 1, 1e9,
+           "Tokens per sequence; where only model.length is given, that."),
     LS_INT("accumulate", FIELD(accumulate), "1", 1, 1e6,
            "Parts in which the batch is computed, one after another, to save memory."),
     LS_INT("carry", FIELD(carry), "0", 0, 1e12,
@@ -26,7 +27,7 @@ static const ls_option options[] = {
     LS_REAL("label_smoothing", FIELD(label_smoothing), "0", 0, 0.999,
             "Share of every target that is spread evenly over the vocabulary, so that no answer "
             "gains from being ever more certain; the training loss then has a floor above 0."),
-    LS_REAL("lr", FIELD(lr), "3e-4", 0, 1e3, "Highest learning rate."),
+    LS_REAL("lr", FIELD(lr), "2e-3", 0, 1e3, "Highest learning rate."),
     LS_REAL("beta1", FIELD(beta1), "0.9", 0, 0.999999, "AdamW: decay of the mean."),
     LS_REAL("beta2", FIELD(beta2), "0.98", 0, 0.999999, "AdamW: decay of the mean square."),
     LS_REAL("eps", FIELD(eps), "1e-6", 0, 1, "AdamW: added to the root of the mean square."),

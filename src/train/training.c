@@ -19,21 +19,6 @@ static ls_status put_number(ls_training *t, const char *key, int64_t value) {
     return ls_settings_put(t->ctx, t->given, key, text);
 }
 
-/* A task has its own length. */
-static ls_status take_small_model(ls_training *t, bool corpus) {
-    static const char *const words[][2] = {{"model.preset", "tiny"},
-                                           {"train.batch", "8"},
-                                           {"train.lr", "2e-3"},
-                                           {"model.length", "256"}};
-    const size_t count = sizeof words / sizeof words[0] - !corpus;
-    for (size_t i = 0; i < t->given->count; i++)
-        if (strncmp(t->given->items[i].key, "model.", 6) == 0) return LS_OK;
-    for (size_t i = 0; i < count; i++)
-        if (ls_settings_get(t->given, words[i][0]) == NULL)
-            LS_TRY(ls_settings_put(t->ctx, t->given, words[i][0], words[i][1]));
-    return LS_OK;
-}
-
 /* Keys of the model that are given though the checkpoint has none of these names. */
 static void say_beside(const ls_training *t, const ls_settings *theirs, const char *from) {
     static const char *const sections[] = {"model.", "mixer.", "position."};
@@ -126,7 +111,6 @@ ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_t
         return LS_FAIL(ctx, LS_EUSE, "the path %.40s... is too long", request->folder);
     LS_TRY(take_public_model(out));
     LS_TRY(ls_task_read(ctx, out->given, ls_training_facts, &settings->task));
-    if (request->small) LS_TRY(take_small_model(out, settings->task.type == NULL));
     if (settings->task.type != NULL) LS_TRY(ls_task_settle(ctx, &settings->task, out->given));
     LS_TRY(read_section(out, "data", &ls_data_options, &settings->data));
     LS_TRY(ls_mixture_read(ctx, out->given, settings->data.mix, &settings->mixture));
@@ -229,6 +213,16 @@ static ls_status open_corpus(ls_training *t) {
         LS_TRY(read_model(t));
     }
     LS_TRY(settle_mask(t));
+    for (size_t i = 0; i < t->data.part_count; i++) {
+        const ls_data_settings *data = &t->settings.data;
+        const int64_t tokens = ls_token_file_tokens(t->data.parts[i]);
+        if (tokens < train->length)
+            return LS_FAIL(ctx, LS_EINPUT,
+                           "a training side of %s has %" PRId64 " tokens: too few for one sequence "
+                           "of train.length=%" PRId64,
+                           data->train[0] != '\0' ? data->train : data->corpus, tokens,
+                           train->length);
+    }
     LS_TRY(open_validation(t));
     return ls_data_loader(ctx, &t->data, &t->settings.data, train->batch, train->length,
                           (uint64_t)train->seed, &t->loader);

@@ -13,8 +13,6 @@ typedef struct ls_training_request {
     const char *folder; /* of the run; empty: runs/MIXER-POSITION, after the task if there is one */
     const char *cache;  /* of token files and tokenizers: see ls_data_open */
     int64_t seed;       /* where train.seed is not given */
-    bool small;         /* settings that say nothing of the model mean a small one: minutes on two
-                           cores */
 } ls_training_request;
 
 typedef struct ls_training {

@@ -322,9 +322,9 @@ static ls_status new_gpt2(ls_ctx *ctx, const ls_gguf_vocabulary *v, const char *
         "s:o, s:o}}",
         "version", "1.0", "truncation", "padding", "added_tokens", added_list(v, rule->nfc),
         "normalizer", rule->nfc ? json_pack("{s:s}", "type", "NFC") : json_null(), "pre_tokenizer",
-        json_loads(rule->words, 0, NULL), "post_processor",
+        ls_json_constant(rule->words), "post_processor",
         template_object(v, bos ? v->bos : -1, v->add_eos > 0 ? v->eos : -1), "decoder",
-        json_loads(gpt2_words, 0, NULL), "model", "type", "BPE", "dropout", "unk_token",
+        ls_json_constant(gpt2_words), "model", "type", "BPE", "dropout", "unk_token",
         "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0,
         "ignore_merges", rule->llama3, "vocab", vocabulary_object(ctx, v, NULL), "merges", merges);
     ls_text config = {0};

@@ -24,7 +24,7 @@ enum positions_taken { POSITIONS_ALL, POSITIONS_TRAINED, POSITIONS_NONE };
 
 #define FIELD(name) attention_options, name
 static const ls_option options[] = {
-    LS_INT("heads", FIELD(heads), "8", 1, 4096, "Query heads."),
+    LS_INT("heads", FIELD(heads), "4", 1, 4096, "Query heads."),
     LS_INT("kv_heads", FIELD(kv_heads), "0", 0, 4096,
            "Key-value heads, each shared by heads/kv_heads query heads; 0: as many as heads."),
     LS_INT("key_width", FIELD(key_width), "0", 0, 65536,
@@ -94,8 +94,9 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     shape s = shape_of(mixer);
     if ((o->key_width == 0 || o->value_width == 0) && mixer->width % o->heads != 0)
         return LS_FAIL(ctx, LS_EUSE,
-                       "attention: %lld heads do not divide a width of %lld (set key_width and "
-                       "value_width, or another number of heads)",
+                       "attention: %lld heads (mixer.heads) do not divide a width of %lld "
+                       "(model.width): set mixer.key_width and mixer.value_width, or "
+                       "another number",
                        (long long)o->heads, (long long)mixer->width);
     if (s.heads % s.groups != 0)
         return LS_FAIL(ctx, LS_EUSE, "attention: %lld heads cannot share %lld key-value heads",
@@ -403,6 +404,16 @@ static const ls_buffer buffers[] = {
     {"out.probs", NULL},         {0},
 };
 
+static ls_value_rows value_rows(const ls_mixer *mixer) {
+    const attention_options *o = mixer->options;
+    const shape s = shape_of(mixer);
+    return (ls_value_rows){.in = "qkv.weight",
+                           .out = "out.weight",
+                           .first = (s.heads + s.groups) * s.key_width,
+                           .groups = s.groups,
+                           .width = o->inner_norm == 0 ? s.value_width : 0};
+}
+
 const ls_mixer_type ls_mixer_attention = {
     .name = "attention",
     .summary = "softmax attention over all keys, a window, or what a position extension leaves",
@@ -416,4 +427,5 @@ const ls_mixer_type ls_mixer_attention = {
     .aliases = aliases,
     .buffers = buffers,
     .row = row,
+    .value_rows = value_rows,
 };

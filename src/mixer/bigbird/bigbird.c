@@ -13,7 +13,7 @@ enum { FEW_FULL, FEW_DRAW };
 
 #define FIELD(name) bigbird_options, name
 static const ls_option options[] = {
-    LS_INT("heads", FIELD(heads), "8", 1, 4096, "Heads."),
+    LS_INT("heads", FIELD(heads), "4", 1, 4096, "Heads."),
     LS_INT("block", FIELD(block), "64", 1, 1 << 20, "Tokens of a block."),
     LS_INT("random", FIELD(random), "3", 0, 1024,
            "Random blocks that a block attends to, drawn for every head."),
@@ -52,7 +52,9 @@ static ls_attend start(const ls_mixer *mixer) {
 static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     const bigbird_options *o = mixer->options;
     if (mixer->width % o->heads != 0)
-        return LS_FAIL(ctx, LS_EUSE, "bigbird: %lld heads do not divide a width of %lld",
+        return LS_FAIL(ctx, LS_EUSE,
+                       "bigbird: %lld heads (mixer.heads) do not divide a width of %lld "
+                       "(model.width)",
                        (long long)o->heads, (long long)mixer->width);
     if (o->globals > 0 && o->random > 0)
         return LS_FAIL(ctx, LS_EUSE,

@@ -19,7 +19,7 @@ typedef struct compressive_options {
 
 #define FIELD(name) compressive_options, name
 static const ls_option options[] = {
-    LS_INT("heads", FIELD(heads), "8", 1, 4096, "Heads."),
+    LS_INT("heads", FIELD(heads), "4", 1, 4096, "Heads."),
     LS_INT("head_width", FIELD(head_width), "0", 0, 65536,
            "Head dimension of queries, keys and values; 0: width/heads."),
     LS_INT("segment", FIELD(segment), "32", 1, 1e12,
@@ -72,8 +72,8 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     const compressive_options *o = mixer->options;
     if (o->head_width == 0 && mixer->width % o->heads != 0)
         return LS_FAIL(ctx, LS_EUSE,
-                       "compressive: %lld heads do not divide a width of %lld (set head_width, or "
-                       "another number of heads)",
+                       "compressive: %lld heads (mixer.heads) do not divide a width of %lld "
+                       "(model.width): set mixer.head_width, or another number",
                        (long long)o->heads, (long long)mixer->width);
     if (mixer->width % 2 != 0 && o->positions == POSITIONS_XL)
         return LS_FAIL(ctx, LS_EUSE, "compressive: positions=xl needs an even width, not %lld",

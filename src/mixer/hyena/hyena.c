@@ -104,7 +104,9 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     if (o->features == FEATURES_TRAINED && o->beyond != BEYOND_CUT)
         return LS_FAIL(ctx, LS_EUSE, "hyena: features=trained ends at l_max: it needs beyond=cut");
     if (mixer->width * o->inner_factor % o->heads != 0)
-        return LS_FAIL(ctx, LS_EUSE, "hyena: %lld heads do not divide a width of %lld",
+        return LS_FAIL(ctx, LS_EUSE,
+                       "hyena: %lld heads (mixer.heads) do not divide a width of %lld "
+                       "(model.width)",
                        (long long)o->heads, (long long)(mixer->width * o->inner_factor));
     if (is_outer(o) && o->order != 2)
         return LS_FAIL(ctx, LS_EUSE, "hyena: heads_as=outer has keys and values once: set order=2");

@@ -13,7 +13,7 @@ typedef struct longformer_options {
 
 #define FIELD(name) longformer_options, name
 static const ls_option options[] = {
-    LS_INT("heads", FIELD(heads), "8", 1, LS_OPTION_LIST_MAX, "Heads."),
+    LS_INT("heads", FIELD(heads), "4", 1, LS_OPTION_LIST_MAX, "Heads."),
     LS_INTS("window", FIELD(window), "512", 1, 1e15,
             "Keys that a query sees besides itself, half of them on each side (causal: all "
             "behind it), in steps of the dilation: one number, or one for each layer."),
@@ -107,7 +107,9 @@ static ls_attend local_rows(const ls_mixer *mixer, int64_t *dilation) {
 static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     const longformer_options *o = mixer->options;
     if (mixer->width % o->heads != 0)
-        return LS_FAIL(ctx, LS_EUSE, "longformer: %lld heads do not divide a width of %lld",
+        return LS_FAIL(ctx, LS_EUSE,
+                       "longformer: %lld heads (mixer.heads) do not divide a width of %lld "
+                       "(model.width)",
                        (long long)o->heads, (long long)mixer->width);
     if (o->window.count < 1 || (o->window.count > 1 && mixer->layer >= o->window.count))
         return LS_FAIL(ctx, LS_EUSE,

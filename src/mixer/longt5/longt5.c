@@ -11,7 +11,7 @@ typedef struct longt5_options {
 
 #define FIELD(name) longt5_options, name
 static const ls_option options[] = {
-    LS_INT("heads", FIELD(heads), "8", 1, 4096, "Heads."),
+    LS_INT("heads", FIELD(heads), "4", 1, 4096, "Heads."),
     LS_INT("key_width", FIELD(key_width), "0", 0, 65536,
            "Head dimension of queries, keys and values; 0: width/heads."),
     LS_INT("radius", FIELD(radius), "127", 0, 1e15,
@@ -34,11 +34,10 @@ static int64_t head_width(const ls_mixer *mixer) {
 static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     const longt5_options *o = mixer->options;
     if (o->key_width == 0 && mixer->width % o->heads != 0)
-        return LS_FAIL(
-            ctx, LS_EUSE,
-            "longt5: %lld heads do not divide a width of %lld (set key_width, or another "
-            "number of heads)",
-            (long long)o->heads, (long long)mixer->width);
+        return LS_FAIL(ctx, LS_EUSE,
+                       "longt5: %lld heads (mixer.heads) do not divide a width of %lld "
+                       "(model.width): set mixer.key_width, or another number",
+                       (long long)o->heads, (long long)mixer->width);
     return ls_t5_fits(ctx, o->buckets, o->max_distance);
 }
 

@@ -255,7 +255,7 @@ static ls_tensor *attend(ls_program *p, const ls_mixer *mixer, ls_tensor *q, ls_
     if (ls_failed(p)) return NULL;
     if (o->attention == ATTENTION_SOFTMAX) {
         ls_attention_options scale = {.scale = 1 / sqrt((double)shape_of(mixer).Z)};
-        return ls_attention(p, 1, &segment, scale, NULL);
+        return ls_attention_seen(p, 1, &segment, scale);
     }
     /* with these constants laplace has the value and the slope of relu2 at its mean */
     ls_weighting weighting = {.kind = LS_WEIGHT_RELU2};

@@ -35,7 +35,7 @@ static const ls_option options[] = {
            "Latent rows; causal: positions of a block, whose rows are its latents."),
     LS_INT("latent_width", FIELD(latent_width), "0", 0, 65536,
            "Width of the latents; 0: the model's."),
-    LS_INT("heads", FIELD(heads), "8", 1, 4096, "Heads of the self-attention of latents."),
+    LS_INT("heads", FIELD(heads), "4", 1, 4096, "Heads of the self-attention of latents."),
     LS_INT("cross_heads", FIELD(cross_heads), "0", 0, 4096,
            "Heads of the cross-attention that reads the text; 0: as heads."),
     LS_INT("decoder_heads", FIELD(decoder_heads), "0", 0, 4096,

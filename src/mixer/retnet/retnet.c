@@ -72,8 +72,9 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     const shape s = shape_of(mixer);
     if ((o->key_width == 0 || o->value_width == 0) && mixer->width % o->heads != 0)
         return LS_FAIL(ctx, LS_EUSE,
-                       "retnet: %lld heads do not divide a width of %lld (set key_width and "
-                       "value_width, or another number of heads)",
+                       "retnet: %lld heads (mixer.heads) do not divide a width of %lld "
+                       "(model.width): set mixer.key_width and mixer.value_width, or "
+                       "another number",
                        (long long)o->heads, (long long)mixer->width);
     if (o->rotation != ROTATION_NONE && (s.K % 2 != 0 || s.K > 2 * LS_PAIRS_MAX))
         return LS_FAIL(ctx, LS_EUSE,

@@ -12,7 +12,7 @@ typedef struct xl_options {
 
 #define FIELD(name) xl_options, name
 static const ls_option options[] = {
-    LS_INT("heads", FIELD(heads), "8", 1, 4096, "Heads."),
+    LS_INT("heads", FIELD(heads), "4", 1, 4096, "Heads."),
     LS_INT("head_width", FIELD(head_width), "0", 0, 65536,
            "Head dimension of queries, keys and values; 0: width/heads."),
     LS_INT("memory", FIELD(memory), "64", 0, 1e12,
@@ -35,8 +35,8 @@ static ls_status check(ls_ctx *ctx, const ls_mixer *mixer) {
     const xl_options *o = mixer->options;
     if (o->head_width == 0 && mixer->width % o->heads != 0)
         return LS_FAIL(ctx, LS_EUSE,
-                       "transformer_xl: %lld heads do not divide a width of %lld (set head_width, "
-                       "or another number of heads)",
+                       "transformer_xl: %lld heads (mixer.heads) do not divide a width of "
+                       "%lld (model.width): set mixer.head_width, or another number",
                        (long long)o->heads, (long long)mixer->width);
     if (mixer->width % 2 != 0)
         return LS_FAIL(ctx, LS_EUSE, "transformer_xl needs an even width, not %lld",
@@ -113,7 +113,7 @@ static ls_tensor *forward(ls_program *p, const ls_mixer *mixer, ls_tensor *x) {
     if (!about->streaming) seen.valid = mixer->valid;
     seen.relative = attend.relative;
     seen.relative_q = ls_plus_broadcast(p, q, attend.distance_bias);
-    ls_tensor *y = ls_attention(p, 1, &seen, (ls_attention_options){.scale = attend.scale}, NULL);
+    ls_tensor *y = ls_attention_seen(p, 1, &seen, (ls_attention_options){.scale = attend.scale});
     y = ls_reshape(p, y, LS_DIMS(B, T, H * e));
     return ls_linear(p, y, ls_param(p, "out.weight", LS_DIMS(D, H * e), init), NULL);
 }
@@ -178,6 +178,12 @@ static const ls_buffer buffers[] = {
     {0},
 };
 
+static ls_value_rows value_rows(const ls_mixer *mixer) {
+    const int64_t H = ((const xl_options *)mixer->options)->heads, e = head_width(mixer);
+    return (ls_value_rows){
+        .in = "kv.weight", .out = "out.weight", .first = H * e, .groups = H, .width = e};
+}
+
 const ls_mixer_type ls_mixer_transformer_xl = {
     .name = "transformer_xl",
     .summary = "attention over a segment and a memory of earlier layer inputs, relative positions",
@@ -192,4 +198,5 @@ const ls_mixer_type ls_mixer_transformer_xl = {
     .buffers = buffers,
     .row = row,
     .at_test = at_test,
+    .value_rows = value_rows,
 };

@@ -87,6 +87,18 @@ double ls_head_distance(const double *A, int64_t T) {
     return sum / (double)(T - 1);
 }
 
+double ls_head_copying(const double *logits, int64_t n) {
+    double total = 0;
+    for (int64_t a = 0; a < n; a++) {
+        const double *row = logits + a * n;
+        double mean = 0, raised = 0;
+        for (int64_t s = 0; s < n; s++) mean += row[s] / (double)n;
+        for (int64_t s = 0; s < n; s++) raised += fmax(0, row[s] - mean);
+        if (raised > 0) total += fmax(0, row[a] - mean) / raised;
+    }
+    return 2 * total / (double)n - 1;
+}
+
 /* ---- eigenvalues ---- */
 
 /* A similar matrix without entries below the first diagonal under the main one, by elimination with

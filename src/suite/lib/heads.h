@@ -35,6 +35,10 @@ double ls_head_first_token(const double *A, int64_t T);
 double ls_head_entropy(const double *A, int64_t T, bool relative); /* nats, or of ln(q + 1) */
 double ls_head_distance(const double *A, int64_t T);
 
+/* Of n different tokens, logits[n,n]: row a is what a head that attends to token a adds to each.
+ * How much a token raises itself of all that it raises above the mean, from -1 to 1. */
+double ls_head_copying(const double *logits, int64_t n);
+
 /* Sum of the eigenvalues over the sum of their sizes: 1 where a circuit copies. The matrix [n,n] is
  * overwritten; n is at most LS_HEAD_WIDTH_MAX. NAN where they are not found. */
 enum { LS_HEAD_WIDTH_MAX = 512 };

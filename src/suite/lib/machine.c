@@ -160,7 +160,28 @@ static void tell(machine *m, int64_t number) {
     m->hooks->progress(m->hooks->user, m->samples.items, suite->groups, left);
 }
 
+/* A suite that looks at the model itself. */
+static ls_status measure_group(machine *m, int64_t number) {
+    json_t *records = json_array(), *record;
+    size_t index;
+    ls_status status = records == NULL
+                           ? LS_FAIL(m->suite->ctx, LS_ENOMEM, "no memory for the samples")
+                           : m->suite->type->measure(m->suite, number, m->hooks->stop, records);
+    if (status != LS_OK) {
+        json_decref(records);
+        return status;
+    }
+    json_array_foreach(records, index, record) {
+        json_object_set_new(record, "group", json_integer(number));
+        json_object_set_new(record, "of", json_integer((json_int_t)json_array_size(records)));
+    }
+    LS_TRY(ls_samples_add(&m->samples, number, records));
+    tell(m, number);
+    return LS_OK;
+}
+
 static ls_status ask_group(machine *m, int64_t number) {
+    if (m->suite->type->measure != NULL) return measure_group(m, number);
     ls_ctx *ctx = m->suite->ctx;
     ls_suite_group group;
     ls_item_score *scores = NULL;
@@ -289,9 +310,12 @@ static json_t *identity_of(const ls_suite *suite) {
     }
     char weights[20];
     snprintf(weights, sizeof weights, "%016llx", (unsigned long long)suite->model_hash);
-    return json_pack("{s:s, s:s, s:I, s:s, s:o, s:O}", "suite", suite->type->name, "form",
-                     suite->generates ? "generate" : "likelihood", "seed", (json_int_t)suite->seed,
-                     "model", weights, "settings", settings, "data", suite->notes);
+    const char *form = suite->type->measure != NULL ? "patterns"
+                       : suite->generates           ? "generate"
+                                                    : "likelihood";
+    return json_pack("{s:s, s:s, s:I, s:s, s:o, s:O}", "suite", suite->type->name, "form", form,
+                     "seed", (json_int_t)suite->seed, "model", weights, "settings", settings,
+                     "data", suite->notes);
 }
 
 bool ls_suite_folder(const ls_suite *suite, const ls_trained *trained, char *out, size_t bytes) {

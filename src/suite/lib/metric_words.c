@@ -168,10 +168,12 @@ static double retrieval_after(ls_pool *pool, const ls_answer *answer, size_t r, 
     const ls_points mark = ls_points_text(pool, word);
     ls_points rest = answer->references.at[r];
     size_t at;
+    if (mark.count == 0) return 0; /* without memory */
     while ((at = ls_points_find(rest, mark)) != SIZE_MAX) {
         rest = (ls_points){rest.at + at + mark.count, rest.count - at - mark.count};
         if (rest.count == 0 || !ls_point_is_digit(rest.at[0])) continue;
-        return share_equal(pool, answer->prediction, ls_points_numbers(pool, rest).at[0]);
+        const ls_points_list numbers = ls_points_numbers(pool, rest);
+        return numbers.count == 0 ? 0 : share_equal(pool, answer->prediction, numbers.at[0]);
     }
     return 0;
 }

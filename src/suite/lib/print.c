@@ -56,8 +56,11 @@ void ls_suite_print(ls_ctx *ctx, const json_t *results, ls_text *out) {
     if (json_is_number(chance))
         ls_text_printf(ctx, out, "; chance %.4g", json_number_value(chance));
     ls_text_printf(ctx, out, "\n");
-    if (json_array_size(cells) > 1) print_cells(ctx, cells, out);
-    ls_text_printf(ctx, out, "all:");
+    const json_t *summary = json_object_get(results, "summary");
+    for (size_t i = 0; i < json_array_size(summary); i++)
+        ls_text_printf(ctx, out, "%s\n", json_string_value(json_array_get(summary, i)));
+    if (summary == NULL && json_array_size(cells) > 1) print_cells(ctx, cells, out);
+    ls_text_printf(ctx, out, summary == NULL ? "all:" : "score:");
     print_score(ctx, results, out);
     for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) {
         const json_t *value = json_object_get(results, more[i]);

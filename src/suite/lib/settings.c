@@ -9,7 +9,7 @@
 static const ls_option options[] = {
     LS_TEXT("path", FIELD(path), "",
             "File or folder that the suite reads; needle, passkey and ruler: text to hide things "
-            "in."),
+            "in; heads: text to look at."),
     LS_CHOICE("form", FIELD(form), "auto", "auto|likelihood|generate",
               "How answers are taken: the likeliest of several candidates, or the model's own "
               "words judged by the official metric; auto: likelihood where the suite has it."),
@@ -18,9 +18,9 @@ static const ls_option options[] = {
     LS_INT("samples", FIELD(samples), "0", 0, 1 << 24,
            "Items of each cell, or of a file; 0: what the suite takes by itself."),
     LS_INTS("lengths", FIELD(lengths), "", 16, 1 << 30,
-            "Lengths of contexts in tokens; empty: a quarter of the trained length, half of it, "
-            "and once, twice and four times it.",
-            .needs = "suite=needle|passkey|ruler|babilong"),
+            "Lengths of contexts in tokens; empty: a quarter of the trained length, half of it "
+            "(not heads), and once, twice and four times it.",
+            .needs = "suite=needle|passkey|ruler|babilong|heads"),
     LS_INT("depths", FIELD(depths), "10", 1, 100,
            "Depths at which things are hidden, evenly from the start to the end.",
            .needs = "suite=needle|passkey|middle"),
@@ -28,7 +28,8 @@ static const ls_option options[] = {
            "Questions about one context, each about something else in it.",
            .needs = "suite=needle|middle"),
     LS_INT("candidates", FIELD(candidates), "10", 2, 256,
-           "Answers to choose from, the right one among them.", .needs = "form!=generate"),
+           "Answers to choose from, the right one among them.",
+           .needs = "suite!=heads and form!=generate"),
     LS_INTS("pairs", FIELD(pairs), "", 2, 1 << 20,
             "Key-value pairs of a context; empty: 16, 32, 64 and 128.", .needs = "suite=middle"),
     LS_INT("documents", FIELD(documents), "10", 1, 1000, "Documents of a context.",
@@ -41,7 +42,8 @@ static const ls_option options[] = {
            .needs = "suite=lambada|lra"),
     LS_INT("chunk", FIELD(chunk), "0", 0, 1 << 20, "Tokens that are fed at once; 0: 256."),
     LS_BOOL("share", FIELD(share), "true",
-            "Whether a context that several questions share is computed once."),
+            "Whether a context that several questions share is computed once.",
+            .needs = "suite!=heads"),
     LS_INT("resamples", FIELD(resamples), "1000", 0, 100000,
            "Bootstrap samples behind the intervals; 0: no intervals."),
     LS_TEXT("out", FIELD(out), "",
@@ -62,7 +64,7 @@ static ls_status choose_form(ls_suite *suite) {
         (form == LS_FORM_GENERATE && !type->generate))
         return LS_FAIL(suite->ctx, LS_EUSE, "suite %s has no form %s", type->name,
                        form == LS_FORM_GENERATE ? "generate" : "likelihood");
-    suite->generates = form == LS_FORM_GENERATE || !type->likelihood;
+    suite->generates = form == LS_FORM_GENERATE || (type->generate && !type->likelihood);
     return LS_OK;
 }
 

@@ -57,7 +57,8 @@ void *ls_device_take(ls_ctx *ctx, size_t count, size_t size) {
     void *there = NULL;
     if (!__builtin_mul_overflow(count, size, &bytes)) there = ctx->device->take(ctx->device, bytes);
     if (there == NULL)
-        LS_FAIL(ctx, LS_ENOMEM, "the device has no room for %zu x %zu bytes", count, size);
+        LS_FAIL(ctx, LS_ENOMEM, "the device has no room for %.2f GiB",
+                (double)count * (double)size / (1 << 30));
     return there;
 }
 

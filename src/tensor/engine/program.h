@@ -97,6 +97,17 @@ struct ls_run {
     const ls_parameters *parameters;
 };
 
+/* What is to be kept of the weights that each query's softmax gives its keys: see
+ * ls_attention_pattern. first_keys 0: nothing. */
+enum { LS_PATTERN_DISTANCES_MAX = 8 };
+typedef struct ls_pattern_view {
+    int64_t distances, first_keys;
+    int64_t distance[LS_PATTERN_DISTANCES_MAX];
+} ls_pattern_view;
+static inline int64_t ls_pattern_columns(const ls_pattern_view *view) {
+    return view->distances + view->first_keys + 2;
+}
+
 typedef struct ls_program_options {
     ls_dtype type;         /* compute type: f64, f32 or bf16 */
     int64_t batch, length; /* B sequences, T tokens of each in a chunk */
@@ -109,8 +120,9 @@ typedef struct ls_program_options {
     /* streaming: sequences begin anew each for itself (ls_state_reset_rows); chunks of all programs
      * that share the state have one length */
     bool resets;
-    bool profile_scores; /* attention keeps "scores" by distance: see ls_score_profile */
-    bool guarded;        /* tests: a guard band behind every tensor in the arena */
+    bool profile_scores;      /* attention keeps "scores" by distance: see ls_score_profile */
+    ls_pattern_view patterns; /* attention keeps "pattern" */
+    bool guarded;             /* tests: a guard band behind every tensor in the arena */
 } ls_program_options;
 
 /* A program to record into. The store is borrowed: unless it is sealed, parameters that are not in

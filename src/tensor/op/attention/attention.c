@@ -490,9 +490,10 @@ void ls_attention_resolve(const ls_run *run, const ls_node *node, ls_attention_j
     const ls_attention_attributes *attributes = node->attributes;
     const ls_tensor *q = node->in[LS_ATTENTION_Q], *k = node->in[LS_ATTENTION_K];
     int operands = attributes->sets * LS_ATTENTION_SLOTS;
-    bool backward = node->in_count > operands;
+    const int more = node->in_count - operands; /* 1: a lse alone, of `attention_pattern` */
+    const bool backward = more > 1;
     const ls_tensor *out = backward ? node->in[operands] : node->out[0];
-    const ls_tensor *lse = backward              ? node->in[operands + 1]
+    const ls_tensor *lse = more > 0              ? node->in[operands + backward]
                            : node->out_count > 1 ? node->out[1]
                                                  : NULL;
     *job = (ls_attention_job){

@@ -72,7 +72,7 @@ ls_tensor *ls_attention_received(ls_program *p, int sets, const ls_key_set *set,
 
 /* Operands of one set, in the order of a node's inputs. `attention` has them for each set
  * and gives O and LSE; `score_profile` has the same and gives a table, `pointwise_attention` O
- * alone. `attention_grad` has them too, then O, LSE and dO (of `pointwise_attention_grad` the first
+ * alone; `attention_pattern` has LSE behind them. `attention_grad` has them too, then O, LSE and dO (of `pointwise_attention_grad` the first
  * two are NULL), and gives a gradient in the place of each operand (NULL where none is wanted). */
 typedef enum {
     LS_ATTENTION_Q,
@@ -105,6 +105,7 @@ typedef struct ls_attention_attributes {
     double scale, cap;
     bool off_by_one;
     ls_weighting weighting; /* of `pointwise_attention` */
+    ls_pattern_view view;   /* of `attention_pattern` */
     bool listed; /* a list, groups or bounded coordinates: under a name of its own, as not every
                     device has them */
     ls_key_set_plan set[LS_KEY_SETS_MAX];

@@ -8,6 +8,7 @@
 #define ls_attention_reference LS_ISA_SYMBOL(ls__attention_reference)
 #define ls_attention_reference_grad LS_ISA_SYMBOL(ls__attention_reference_grad)
 #define ls_attention_reference_profile LS_ISA_SYMBOL(ls__attention_reference_profile)
+#define ls_attention_reference_pattern LS_ISA_SYMBOL(ls__attention_reference_pattern)
 #define ls_attention_tiled LS_ISA_SYMBOL(ls__attention_tiled)
 #define ls_attention_tiled_workspace LS_ISA_SYMBOL(ls__attention_tiled_workspace)
 #define ls_attention_decode LS_ISA_SYMBOL(ls__attention_decode)
@@ -23,6 +24,10 @@ void ls_attention_reference_grad(const ls_attention_job *job);
 /* Adds the scores of the admitted pairs to sum[head][distance], and 1 to count. */
 void ls_attention_reference_profile(const ls_attention_job *job, int64_t distances, double *sum,
                                     double *count);
+
+/* What the view asks of each query's weights, to out[B,T,H,columns]. */
+void ls_attention_reference_pattern(const ls_attention_job *job, const ls_pattern_view *view,
+                                    double *out);
 
 /* Many queries: tiles of queries against tiles of keys. */
 void ls_attention_tiled(const ls_attention_job *job);

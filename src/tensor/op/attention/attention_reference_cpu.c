@@ -148,6 +148,33 @@ void ls_attention_reference_profile(const ls_attention_job *job, int64_t distanc
             }
 }
 
+static void pattern_row(const ls_attention_job *job, const ls_pattern_view *view, pair at,
+                        double lse, double *out) {
+    const int64_t columns = ls_pattern_columns(view);
+    for (int64_t c = 0; c < columns; c++) out[c] = 0;
+    while (next_pair(job, &at)) {
+        const double s = score(job, &at) - lse, weight = exp(s);
+        if (weight == 0) continue; /* its logarithm may be without bound */
+        out[columns - 2] -= weight * s;
+        out[columns - 1] += weight * (double)(at.n - at.m);
+        for (int64_t i = 0; i < view->distances; i++)
+            if (at.n - at.m == view->distance[i]) out[i] += weight;
+        if (at.m >= 0 && at.m < view->first_keys) out[view->distances + at.m] += weight;
+    }
+}
+
+void ls_attention_reference_pattern(const ls_attention_job *job, const ls_pattern_view *view,
+                                    double *out) {
+    const double *lse = job->lse;
+    const int64_t rows = job->B * job->T * job->H;
+#pragma omp parallel for schedule(dynamic) num_threads(job->threads)
+    for (int64_t row = 0; row < rows; row++) {
+        const int64_t b = row / (job->T * job->H), i = row / job->H % job->T, h = row % job->H;
+        pattern_row(job, view, before_first(job, b, h, i), lse[(b * job->H + h) * job->T + i],
+                    out + row * ls_pattern_columns(view));
+    }
+}
+
 /* ---- gradients ---- */
 
 static void clear(const ls_attention_array *x, int64_t batches, int64_t rows, int64_t head,

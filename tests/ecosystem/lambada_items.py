@@ -1,0 +1,123 @@
+"""LAMBADA, passage by passage: log-likelihoods and greedy flags are those of lm-evaluation-harness
+(`hf` backend) for the same folder. LONGSHOT_LAMBADA names a file with more passages, of which the
+first 100 are compared, LONGSHOT_LAMBADA_MODEL one more folder."""
+
+import contextlib
+import json
+import os
+
+import datasets
+import lm_eval
+import torch
+from lm_eval.models.huggingface import HFLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+import check
+
+GOLDEN = os.path.join(os.path.dirname(__file__), "..", "golden", "checkpoints")
+TOLERANCE = 1e-4
+LAST = ["sign", "Harlin", "don't.", "\"yes\"", "naïve", "東京", "end\nand", "12,345", "x", "angel"]
+TASK = {
+    "task": "longshot_lambada",
+    "dataset_path": "json",
+    "output_type": "loglikelihood",
+    "test_split": "test",
+    "doc_to_text": "{{text.split(' ')[:-1]|join(' ')}}",
+    "doc_to_target": "{{' '+text.split(' ')[-1]}}",
+    "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}],
+}
+
+
+def passages():
+    """Short ones, some longer than the window, blanks of all kinds before the last word."""
+    texts = []
+    for i in range(40):
+        before = " ".join(check.WORDS.split(" ")[: 1 + i % 15] * (1 + (i % 4 == 3) * 6))
+        gap = ["", " ", "\n", "\t", "\u3000"][i % 5]
+        texts.append(f"{before} {i}{gap} {LAST[i % len(LAST)]}")
+    path = os.environ.get("LONGSHOT_LAMBADA")
+    if path:
+        with open(path) as file:
+            texts += [json.loads(line)["text"] for line, _ in zip(file, range(100))]
+    return texts
+
+
+@contextlib.contextmanager
+def in_double():
+    """Where transformers computes in float32 whatever the model's type, as angles of rotations, it
+    computes in float64."""
+    narrow, to_float = torch.float32, torch.Tensor.float
+    torch.float = torch.float32 = torch.float64
+    torch.Tensor.float = torch.Tensor.double
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.float = torch.float32 = narrow
+    torch.Tensor.float = to_float
+    torch.set_default_dtype(narrow)
+
+
+def model_of(folder, wide):
+    read = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    if not wide:
+        return read
+    weights = {key: value.double() for key, value in read.state_dict().items()}
+    with in_double():
+        read.config.dtype = torch.float64
+        model = type(read)._from_config(read.config).double()
+        model.load_state_dict(weights)
+        model.tie_weights()
+    return model
+
+
+def theirs(folder, path, wide):
+    """(log-likelihood, greedy) of each passage, and the window."""
+    model = HFLM(pretrained=model_of(folder, wide), batch_size=1,
+                 tokenizer=AutoTokenizer.from_pretrained(folder))
+    task = dict(TASK, dataset_kwargs={"data_files": {"test": path}})
+    with in_double() if wide else contextlib.nullcontext():
+        found = lm_eval.simple_evaluate(model=model, tasks=[task], log_samples=True,
+                                        bootstrap_iters=0)
+    samples = sorted(found["samples"]["longshot_lambada"], key=lambda s: s["doc_id"])
+    return [sample["filtered_resps"][0] for sample in samples], model.max_length
+
+
+def ours(name, folder, path, window, dtype):
+    out = f"{check.work}/lambada-{name}-{dtype}"
+    check.longshot("eval", folder, "suite=lambada", f"suite.path={path}", f"suite.window={window}",
+                   f"suite.out={out}", f"dtype={dtype}")
+    with open(f"{out}/samples.jsonl") as file:
+        records = [json.loads(line) for line in file][1:]
+    by_id = {int(record["id"]): record["metrics"] for record in records}
+    return [(by_id[i]["logprob"], by_id[i]["score"] == 1) for i in range(len(by_id))]
+
+
+def one(name, folder):
+    path = f"{check.work}/lambada.jsonl"
+    texts = passages()
+    with open(path, "w") as file:
+        for text in texts:
+            file.write(json.dumps({"text": text}) + "\n")
+    for dtype in ("f64", "f32"):
+        want, window = theirs(folder, path, dtype == "f64")
+        got = ours(name, folder, path, window, dtype)
+        if not len(got) == len(want) == len(texts):
+            raise RuntimeError(f"{len(got)} passages, {len(want)} of theirs, {len(texts)} in all")
+        worst = max(abs(a[0] - float(b[0])) for a, b in zip(got, want))
+        flags = sum(a[1] != bool(b[1]) for a, b in zip(got, want))
+        longest = max(abs(a[0]) for a in got)
+        # in float32 the sums of both sides are rounded: six digits of the largest
+        limit = TOLERANCE if dtype == "f64" else max(TOLERANCE, 1e-6 * longest)
+        check.report(f"{name} {dtype}", worst <= limit and flags == 0,
+                     f"{len(got)} passages, window {window}: log-likelihoods (to -{longest:.0f}) "
+                     f"differ by {worst:.2g} at most, {flags} greedy flags differ "
+                     f"({sum(a[1] for a in got)} greedy)")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    datasets.disable_progress_bars()
+    folders = {name: os.path.abspath(f"{GOLDEN}/{name}") for name in ("gpt2", "llama-llama3-sharded")}
+    more = os.environ.get("LONGSHOT_LAMBADA_MODEL")
+    if more:
+        folders[os.path.basename(more.rstrip("/"))] = more
+    check.each(folders, one)

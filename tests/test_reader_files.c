@@ -1,0 +1,421 @@
+/* Readers of whole files against tables: manifests of checkpoints, studies, vocabularies and numbers
+ * of GGUF files, the configuration beside a SentencePiece model; and what the writer of GGUF refuses. */
+#include "base/json.h"
+#include "data/tokenizer.h"
+#include "model/gguf_write.h"
+#include "study/study.h"
+#include "train_fixture.h"
+
+static void expect_sentence(const char *about, ls_status status, const ls_ctx *ctx,
+                            const char *sentence) {
+    const bool said = ctx->error.code == status && sentence != NULL &&
+                      strstr(ctx->error.message, sentence) != NULL;
+    if (sentence == NULL ? status != LS_OK : status == LS_OK || !said)
+        fail_msg("%s: %s, \"%s\" in place of \"%s\"", about, ls_status_name(status),
+                 ctx->error.message, sentence == NULL ? "" : sentence);
+}
+
+/* ---- manifests: forged, with a seal that fits ---- */
+
+static void write_manifest(ls_ctx *ctx, const char *path, json_t *manifest) {
+    char seal[17];
+    json_object_del(manifest, "seal");
+    char *text = ls_json_dump(manifest, JSON_COMPACT);
+    snprintf(seal, sizeof seal, "%016llx", (unsigned long long)ls_hash(text, strlen(text)));
+    free(text);
+    json_object_set_new(manifest, "seal", json_string(seal));
+    assert_int_equal(ls_json_write(ctx, path, manifest), LS_OK);
+}
+
+static void test_manifests(void **state) {
+    (void)state;
+    static const struct {
+        const char *key, *value, *sentence; /* the key's value, as JSON */
+    } rows[] = {
+        {"version", "2", "is of version 2"},
+        {"version", "\"1\"", "`version` must be a whole number"},
+        {"step", "5", "that of another step"},
+        {"step", "-1", "`step` must be 0 to"},
+        {"config", "7", "`config`"},
+        {"files", "[]", "the manifest lacks model.safetensors"},
+        {"files", "[{\"name\": 3}]", "`name`"},
+        {"files", "[{\"name\": \"model.safetensors\", \"bytes\": -1, \"xxh3\": \"\"}]", "`bytes`"},
+        {"files", "[{\"name\": \"model.safetensors\", \"bytes\": 1}]", "`xxh3`"},
+        {"files", "[{\"name\": \"/etc/passwd\", \"bytes\": 1, \"xxh3\": \"\"}]", "a strange file"},
+        {"files", "[{\"name\": \"model.safetensors\", \"bytes\": 1, \"xxh3\": \"\"}]", "not 1"},
+        {"files", "[{\"name\": \"memory.bin\", \"bytes\": 1, \"xxh3\": \"\"}]", "memory.bin"},
+    };
+    fixture f;
+    ls_train_result result;
+    char folder[200], path[256], other[256];
+    fixture_open(&f, NULL, "steps=4", "checkpoint_every=4", NULL);
+    assert_int_equal(fixture_run(&f, &result), LS_OK);
+    fixture_path(&f, "checkpoints", folder, sizeof folder);
+    snprintf(path, sizeof path, "%s/step-00000004/manifest.json", folder);
+    json_t *good = NULL;
+    assert_int_equal(ls_json_read(&f.ctx, path, 1 << 20, &good), LS_OK);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        json_t *forged = json_deep_copy(good);
+        json_object_set_new(forged, rows[i].key, json_loads(rows[i].value, JSON_DECODE_ANY, NULL));
+        write_manifest(&f.ctx, path, forged);
+        json_decref(forged);
+        f.ctx.error = (ls_error){0};
+        expect_sentence(rows[i].value, ls_checkpoint_verify(&f.ctx, folder, 4), &f.ctx,
+                        rows[i].sentence);
+    }
+    json_t *twice = json_deep_copy(good), *list = json_object_get(twice, "files");
+    json_array_append(list, json_array_get(list, 0));
+    write_manifest(&f.ctx, path, twice);
+    json_decref(twice);
+    f.ctx.error = (ls_error){0};
+    expect_sentence("twice", ls_checkpoint_verify(&f.ctx, folder, 4), &f.ctx, "a strange file");
+    /* without a seal, and with another's */
+    json_object_del(good, "seal");
+    assert_int_equal(ls_json_write(&f.ctx, path, good), LS_OK);
+    f.ctx.error = (ls_error){0};
+    expect_sentence("no seal", ls_checkpoint_verify(&f.ctx, folder, 4), &f.ctx, "`seal`");
+    json_object_set_new(good, "seal", json_string("0000000000000000"));
+    assert_int_equal(ls_json_write(&f.ctx, path, good), LS_OK);
+    f.ctx.error = (ls_error){0};
+    expect_sentence("a seal", ls_checkpoint_verify(&f.ctx, folder, 4), &f.ctx, "is damaged");
+    write_manifest(&f.ctx, path, good);
+    json_decref(good);
+    /* names beside it that are no checkpoints are left alone */
+    static const char *const strange[] = {
+        "notes", "step-", "step-9x", "step-99999999999999999999", "other.tmp", "step-00000009.tmp"};
+    for (size_t i = 0; i < sizeof strange / sizeof strange[0]; i++) {
+        snprintf(other, sizeof other, "%s/%s", folder, strange[i]);
+        assert_int_equal(ls_folder_make(&f.ctx, other), LS_OK);
+    }
+    int64_t step;
+    assert_int_equal(ls_checkpoint_find(&f.ctx, folder, other, sizeof other, &step), LS_OK);
+    assert_int_equal(step, 4);
+    assert_int_equal(ls_checkpoint_sweep(&f.ctx, folder), LS_OK);
+    for (size_t i = 0; i < sizeof strange / sizeof strange[0]; i++) {
+        snprintf(other, sizeof other, "%s/%s", folder, strange[i]);
+        assert_int_equal(ls_path_exists(other), i + 1 < sizeof strange / sizeof strange[0]);
+    }
+    bool edited = true;
+    assert_int_equal(ls_checkpoint_edited(&f.ctx, f.folder, "nowhere", &edited), LS_OK);
+    assert_false(edited); /* there is no manifest that could say so */
+    fixture_close(&f, true);
+}
+
+/* ---- studies ---- */
+
+#define COMMON "model: {layers: 1, width: 16, length: 16}\ntrain: {steps: 1}\n"
+static const struct {
+    const char *text, *sentence;
+} studies[] = {
+    {COMMON "arms: {a: {train.lr: 1e-3}}\n", NULL},
+    {COMMON "arms: {a: {label: it's \"one\", train.lr: 1e-3}}\n", NULL},
+    {COMMON "arms: {a: {seeds: [1, 2]}}\n", NULL},
+    {COMMON "arms: {a: {task: copy}}\n", NULL},
+    {COMMON "arms: {a: {train.lr: 1e-3}, b: {from: a, eval.lengths: [32]}}\n", NULL},
+    {COMMON "arms: {a: {train.lr: 1e-3}, b: {from: a, extend: ntk}}\n", NULL},
+    {COMMON, "a study needs arms"},
+    {COMMON "arms: {A: {train.lr: 1e-3}}\n", "the name of an arm is made of"},
+    {COMMON "arms: {-a: {train.lr: 1e-3}}\n", "the name of an arm is made of"},
+    {COMMON "arms.a: 3\n", "must have keys"},
+    {COMMON "arms: {a123456789012345678901234567890123456789012345678901234567890123456789: "
+            "{train.lr: 1e-3}}\n",
+     "is too long"},
+    {COMMON "arms: {a: {unheard: 3}}\n", "unheard"},
+    {COMMON "arms: {a: {extend: ntk}}\n", "extend acts at test time"},
+    {COMMON "arms: {a: {from: nowhere}}\n", "there is no such arm, nor a folder"},
+    {COMMON "arms: {a: {train.lr: 1e-3}, b: {from: a, seeds: [2]}}\n", "is for arms that train"},
+    {COMMON "arms: {a: {train.lr: 1e-3}, b: {from: a, train.lr: 1}}\n", "is for arms that train"},
+    {COMMON "arms: {a: {train.lr: 1e-3}, b: {from: a, mixer.heads: 1}}\n", "is for training"},
+    {COMMON "arms: {a: {train.lr: 1e-3}, b: {from: a}, c: {from: b}}\n", "does not train itself"},
+    {COMMON "arms: {a: {seeds: [1, 1]}}\n", "seed 1 is given twice"},
+    {COMMON "arms: {a: {seeds: []}}\n", "seed"},
+    {COMMON "arms: {a: {seeds: [-1]}}\n", "seeds"},
+    {COMMON "arms: {a: {train.steps: none}}\n", "arm a: "},
+    {COMMON "arms: {a: {eval.lengths: none}}\n", "arm a: "},
+    {COMMON "arms: {a: {data.loader: none}}\n", "arm a: "},
+    {COMMON "arms: {a: {model.width: 15}}\n", "arm a: "},
+};
+
+static void test_studies(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof studies / sizeof studies[0]; i++) {
+        ls_ctx ctx = ls_ctx_default();
+        ls_settings settings = {0};
+        ls_study_keys keys;
+        ls_study study = {.ctx = &ctx};
+        ls_text yaml = {0};
+        const char *text = studies[i].text;
+        assert_int_equal(ls_settings_parse(&ctx, &settings, text, strlen(text), "s.yaml"), LS_OK);
+        assert_int_equal(ls_options_default(&ctx, &ls_study_options, &keys), LS_OK);
+        const ls_study_request request = {.settings = &settings,
+                                          .keys = &keys,
+                                          .file = i % 2 == 0 ? "s.yaml" : "/.yaml",
+                                          .command = "longshot study",
+                                          .program = "longshot",
+                                          .device = i % 3 == 0 ? "cuda" : "cpu",
+                                          .cache = ""};
+        keys.jobs = (int64_t)(i % 2);
+        const ls_status status = ls_study_read(&ctx, &request, &study);
+        expect_sentence(text, status, &ctx, studies[i].sentence);
+        if (status == LS_OK) {
+            ls_study_print(&study, &yaml);
+            assert_int_equal(ls_text_status(&yaml), LS_OK);
+            assert_non_null(strstr(yaml.bytes, "arms"));
+        }
+        ls_text_clear(&ctx, &yaml);
+        ls_study_clear(&study);
+        ls_settings_clear(&ctx, &settings);
+    }
+}
+
+/* ---- numbers of every kind in GGUF ---- */
+
+static void test_gguf_numbers(void **state) {
+    (void)state;
+    static const union {
+        uint8_t bytes[8];
+        uint64_t u64;
+        int64_t i64;
+        double f64;
+        float f32;
+    } minus = {.i64 = -2}, five = {.u64 = 5}, huge = {.u64 = UINT64_MAX}, half = {.f64 = 0.5},
+      quarter = {.f32 = 0.25F};
+    const struct {
+        ls_gguf_kind kind;
+        const uint8_t *bytes;
+        size_t length;
+        bool whole, real;
+        double value;
+    } rows[] = {
+        {LS_GGUF_U8, five.bytes, 1, true, true, 5},
+        {LS_GGUF_I8, minus.bytes, 1, true, true, -2},
+        {LS_GGUF_U16, five.bytes, 2, true, true, 5},
+        {LS_GGUF_I16, minus.bytes, 2, true, true, -2},
+        {LS_GGUF_U32, five.bytes, 4, true, true, 5},
+        {LS_GGUF_I32, minus.bytes, 4, true, true, -2},
+        {LS_GGUF_U64, five.bytes, 8, true, true, 5},
+        {LS_GGUF_U64, huge.bytes, 8, false, false, 0},
+        {LS_GGUF_I64, minus.bytes, 8, true, true, -2},
+        {LS_GGUF_F32, quarter.bytes, 4, false, true, 0.25},
+        {LS_GGUF_F64, half.bytes, 8, false, true, 0.5},
+        {LS_GGUF_BOOL, five.bytes, 1, false, false, 0}, /* neither true nor false */
+        {LS_GGUF_TEXT, five.bytes, 8, false, false, 0}, /* longer than what is there */
+        {LS_GGUF_TEXT, five.bytes, 4, false, false, 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        for (uint64_t count = 0; count < 2; count++) {
+            const ls_gguf_key key = {.name = "n",
+                                     .kind = count == 0 ? LS_GGUF_ARRAY : rows[i].kind,
+                                     .element = rows[i].kind,
+                                     .count = count,
+                                     .value = {rows[i].bytes, rows[i].length}};
+            int64_t whole = 0;
+            double real = 0;
+            bool flag;
+            ls_gguf_text text;
+            assert_int_equal(ls_gguf_integer(&key, &whole), rows[i].whole && count > 0);
+            assert_int_equal(ls_gguf_real(&key, &real), rows[i].real && count > 0);
+            assert_false(ls_gguf_boolean(&key, &flag));
+            assert_false(ls_gguf_string(&key, &text));
+            if (count > 0 && rows[i].whole) assert_int_equal(whole, (int64_t)rows[i].value);
+            if (count > 0 && rows[i].real) assert_float_equal(real, rows[i].value, 0);
+        }
+    ls_gguf_walk none = ls_gguf_walk_of(NULL);
+    assert_false(ls_gguf_next(&none));
+}
+
+/* ---- what the writer of GGUF refuses ---- */
+
+static void test_gguf_writer(void **state) {
+    (void)state;
+    static const struct {
+        const char *key, *tensor;
+        uint32_t type;
+        int rank;
+        int64_t dim[5];
+        const char *sentence;
+    } rows[] = {
+        {"", "a", LS_GGML_F32, 1, {4}, "cannot be the name of a key"},
+        {"@", "a", LS_GGML_F32, 1, {4}, "cannot be the name of a key"}, /* @: of 600 letters */
+        {"one", "a", LS_GGML_F32, 1, {4}, "would stand twice"},
+        {"wone", "a", LS_GGML_F32, 1, {4}, NULL},
+        {"onew", "", LS_GGML_F32, 1, {4}, "cannot be written"},
+        {"k", "@", LS_GGML_F32, 1, {4}, "cannot be written"},
+        {"k", "a", LS_GGML_F32, 0, {4}, "cannot be written"},
+        {"k", "a", LS_GGML_F32, 5, {1, 1, 1, 1, 4}, "cannot be written"},
+        {"k", "a", LS_GGML_F32, 1, {0}, "cannot be written"},
+        {"k", "a", LS_GGML_Q8_0, 1, {4}, "cannot be written"},
+        {"k", "a", LS_GGML_Q4_0, 1, {32}, "cannot be written"},
+        {"k", "a", LS_GGML_F32, 2, {0, 4}, "impossible shape"},
+        {"k", "a", LS_GGML_F32, 2, {INT64_MAX, 4}, "impossible shape"},
+        {"k", "a", LS_GGML_F32, 1, {INT64_MAX}, "impossible shape"},
+        {"k", "a", LS_GGML_F32, 1, {3}, "more values than"},
+        {"k", "a", LS_GGML_F32, 1, {5}, "the values of a are missing"},
+    };
+    char long_name[601], folder[] = "/tmp/longshot-writer-XXXXXX", path[128];
+    memset(long_name, 'a', 600);
+    long_name[600] = '\0';
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/a.gguf", folder);
+    ls_ctx ctx = ls_ctx_default();
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        static const float values[4] = {1, 2, 3, 4};
+        ls_gguf_writer *w;
+        ctx.error = (ls_error){0};
+        assert_int_equal(ls_gguf_writer_new(&ctx, path, &w), LS_OK);
+        ls_gguf_put_u32(w, "one", 1);
+        ls_gguf_put_u32(w, rows[i].key[0] == '@' ? long_name : rows[i].key, 1);
+        ls_gguf_declare(w, rows[i].tensor[0] == '@' ? long_name : rows[i].tensor, rows[i].type,
+                        rows[i].rank, rows[i].dim);
+        ls_gguf_append(w, values, 4);
+        expect_sentence(rows[i].key, ls_gguf_finish(w), &ctx, rows[i].sentence);
+        assert_int_equal(ls_path_exists(path), rows[i].sentence == NULL);
+        unlink(path);
+    }
+    assert_int_equal(ls_folder_remove(&ctx, folder), LS_OK);
+}
+
+/* ---- vocabularies of GGUF files ---- */
+
+static const ls_gguf_text tokens[] = {{"<unk>", 5}, {"<s>", 3}, {"</s>", 4},  {"a", 1},
+                                      {"b", 1},     {"ab", 2},  {"[PAD6]", 6}};
+static const ls_gguf_text with_nul[] = {{"<unk>", 5}, {"a\0b", 3}},
+                          bytes[] = {{"<unk>", 5}, {"\xFF", 1}};
+static const ls_gguf_text words[] = {{"[UNK]", 5},
+                                     {"[CLS]", 5},
+                                     {"[SEP]", 5},
+                                     {"\xE2\x96\x81"
+                                      "a",
+                                      4},
+                                     {"b", 1},
+                                     {"[c", 2},
+                                     {"[PAD6]", 6}};
+static const ls_gguf_text merges[] = {{"a b", 3}}, bad_merges[] = {{"\xFF\xFE", 2}};
+static const int32_t types[] = {2, 3, 3, 1, 1, 1, 5}, plain[] = {1, 1, 4, 1, 1, 1, 1},
+                     strange_types[] = {1, 1, 1, 9, 1, 1, 1};
+static const float scores[] = {0, 0, 0, -1, -2, -3, 0};
+enum { TOKENS = sizeof tokens / sizeof tokens[0] };
+static void expect_vocabulary(const ls_gguf_vocabulary *v, const char *about,
+                              const char *sentence) {
+    ls_ctx ctx = ls_ctx_default();
+    ls_tokenizer *tokenizer;
+    const ls_status status = ls_tokenizer_new_gguf(&ctx, v, "file", &tokenizer);
+    expect_sentence(about, status, &ctx, sentence);
+    ls_tokenizer_free(&ctx, tokenizer);
+}
+
+/* A usual vocabulary of a kind, changed. */
+#define EXPECT(sentence, kind, ...)                                                                \
+    do {                                                                                           \
+        ls_gguf_vocabulary v = ls_gguf_vocabulary_empty;                                           \
+        v.model = kind, v.tokens = tokens, v.token_count = TOKENS;                                 \
+        v.unk = 0, v.bos = 1, v.eos = 2;                                                           \
+        __VA_ARGS__;                                                                               \
+        expect_vocabulary(&v, #__VA_ARGS__, sentence);                                             \
+    } while (0)
+
+static void test_vocabularies(void **state) {
+    (void)state;
+    EXPECT(NULL, "gpt2", v.merges = merges, v.merge_count = 1);
+    EXPECT(NULL, "gpt2", v.pre = "mpt", v.types = plain);
+    EXPECT(NULL, "gpt2", v.pre = "unheard", v.types = types, v.add_eos = 1);
+    EXPECT(NULL, "gpt2", v.architecture = "falcon", v.add_bos = 1);
+    EXPECT("merge number 0 is not text", "gpt2", v.merges = bad_merges, v.merge_count = 1);
+    EXPECT(NULL, "llama", v.types = types, v.scores = scores);
+    EXPECT(NULL, "llama", v.types = types, v.pad = 6, v.add_bos = 0, v.add_eos = 1);
+    EXPECT(NULL, "llama", v.types = plain, v.unk = -1, v.scores = scores);
+    EXPECT(NULL, "llama", v.types = plain, v.eos = -1, v.bos = -1, v.scores = scores);
+    EXPECT(NULL, "t5", v.types = types, v.scores = scores, v.add_eos = 0);
+    EXPECT(NULL, "t5", v.types = types, v.scores = scores, v.add_space_prefix = 0);
+    EXPECT(NULL, "bert", v.tokens = words);
+    EXPECT(NULL, "bert", v.tokens = words, v.cls = 3, v.sep = 4, v.add_bos = 0, v.add_eos = 0);
+    EXPECT("has no unknown token", "bert", v.unk = -1);
+    EXPECT("the vocabulary's model `rwkv` is not understood", "rwkv", v.pad = -1);
+    EXPECT("has no vocabulary", NULL, v.pad = -1);
+    EXPECT("has no vocabulary", "gpt2", v.token_count = 0);
+    EXPECT("the special token 7 is not in the vocabulary", "gpt2", v.eos = 7);
+    EXPECT("token number 3 has the unknown type 9", "gpt2", v.types = strange_types);
+    EXPECT("has a NUL in it", "gpt2", v.tokens = with_nul, v.token_count = 2, v.eos = 1);
+    EXPECT("is not UTF-8", "gpt2", v.tokens = bytes, v.token_count = 2, v.eos = 1);
+}
+
+/* ---- what stands beside a SentencePiece model ---- */
+
+static void test_sentencepiece_configs(void **state) {
+    (void)state;
+    static const struct {
+        const char *config, *sentence;
+        int64_t more; /* ids beyond the model's pieces */
+    } rows[] = {
+        {"{}", NULL, 0},
+        {"{\"tokenizer_class\": \"LlamaTokenizer\"}", NULL, 0},
+        {"{\"tokenizer_class\": \"GemmaTokenizer\", \"add_eos_token\": true}", NULL, 0},
+        {"{\"tokenizer_class\": \"T5Tokenizer\"}", NULL, 0},
+        {"{\"tokenizer_class\": \"Other\", \"add_bos_token\": true}", NULL, 0},
+        {"{\"added_tokens_decoder\": {\"N\": {\"content\": \"<new>\", \"special\": true}}}", NULL,
+         1},
+        {"{\"added_tokens_decoder\": {\"N\": {\"content\": \"<new>\", \"lstrip\": true}}}", NULL,
+         1},
+        {"{\"added_tokens_decoder\": {\"1\": {\"content\": \"<s>\", \"special\": true}}}", NULL, 0},
+        {"{\"added_tokens_decoder\": {\"2\": {\"content\": \"<new>\"}}}", "has no content or place",
+         0},
+        {"{\"added_tokens_decoder\": {\"x\": {\"content\": \"<new>\"}}}", "has no content or place",
+         0},
+        {"{\"added_tokens_decoder\": {\"9000000\": {\"content\": \"<new>\"}}}",
+         "has no content or place", 0},
+        {"{\"added_tokens_decoder\": {\"N\": {\"content\": \"\"}}}", "has no content or place", 0},
+        {"{\"added_tokens_decoder\": {\"N\": {\"special\": true}}}", "has no content or place", 0},
+        {"{\"added_tokens_decoder\": {\"N\": 3}}", "has no content or place", 0},
+        {"[", "tokenizer_config.json", 0},
+    };
+    ls_ctx ctx = ls_ctx_default();
+    ls_text seed = {0};
+    assert_int_equal(ls_file_read(&ctx,
+                                  LS_TEST_SOURCE "/tests/fuzz/seeds/fuzz_sentencepiece/llama2",
+                                  1 << 20, &seed),
+                     LS_OK);
+    const size_t skipped = 1 + (size_t)(uint8_t)seed.bytes[0];
+    int64_t pieces = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char config[256];
+        const char *number = strstr(rows[i].config, "\"N\"");
+        if (number == NULL)
+            snprintf(config, sizeof config, "%s", rows[i].config);
+        else
+            snprintf(config, sizeof config, "%.*s\"%lld\"%s", (int)(number - rows[i].config),
+                     rows[i].config, (long long)pieces, number + 3);
+        ls_tokenizer *tokenizer;
+        ctx.error = (ls_error){0};
+        const ls_status status = ls_tokenizer_new_sentencepiece(
+            &ctx, seed.bytes + skipped, seed.length - skipped, config, "file", &tokenizer);
+        expect_sentence(config, status, &ctx, rows[i].sentence);
+        if (status != LS_OK) continue;
+        if (i == 0) pieces = ls_tokenizer_vocabulary(tokenizer);
+        assert_int_equal(ls_tokenizer_vocabulary(tokenizer), pieces + rows[i].more);
+        ls_ids ids = {0};
+        ls_text out = {0};
+        static const char text[] = "a <new>\xF0\x9F\x98\x80 b";
+        assert_int_equal(
+            ls_tokenizer_encode(&ctx, tokenizer, text, sizeof text - 1, LS_ENCODE_TEMPLATE, &ids),
+            LS_OK);
+        const int32_t outside[] = {-1, (int32_t)(pieces + 5), 3 + 0xF0, 3 + 'a'};
+        assert_int_equal(ls_ids_append(&ctx, &ids, outside, 4), LS_OK);
+        for (unsigned flags = 0; flags < 4; flags++)
+            assert_int_equal(
+                ls_tokenizer_decode_text(&ctx, tokenizer, ids.at, ids.count, flags, &out), LS_OK);
+        assert_true(out.length > 0);
+        assert_int_equal(strstr(out.bytes, "<new>") != NULL, true);
+        ls_ids_clear(&ctx, &ids);
+        ls_text_clear(&ctx, &out);
+        ls_tokenizer_free(&ctx, tokenizer);
+    }
+    ls_text_clear(&ctx, &seed);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_manifests),    cmocka_unit_test(test_studies),
+        cmocka_unit_test(test_gguf_numbers), cmocka_unit_test(test_gguf_writer),
+        cmocka_unit_test(test_vocabularies), cmocka_unit_test(test_sentencepiece_configs)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
