@@ -27,7 +27,7 @@ for page in "$source/README.md" "$source"/docs/*.md "$source"/docs/results/*.md;
             script/*) [ -x "$source/${line%% *}" ] || { echo "$page: $line: there is no such script"; exit 1; }; continue;;
             "longshot train"*) line="$line train.steps=4 train.checkpoint_every=2";;
             *"check=true"*) ;;
-            "longshot study"*) line="$line seeds=1 train.steps=2 train.warmup=1 eval.tokens=2048 eval.resolution=false jobs=2";;
+            "longshot study"*) line="$line seeds=1 train.steps=2 train.warmup=1 eval.tokens=2048 eval.resolution=false suites= jobs=2";;
             "longshot bench"*) line="$line what=gemm seconds=0.1 rounds=1 peer=none";;
             "longshot eval"*"eval.tokens="*|"longshot eval"*"eval.samples="*) ;; # tokens are of a corpus
             "longshot eval"*" suite="*) ;;

@@ -24,8 +24,8 @@ allow model base tensor position mixer
 allow train base tensor position mixer model data task
 allow eval base tensor position mixer model data task train
 allow bench base tensor mixer model train
-allow study base tensor position mixer model data task train eval report
-allow suite base tensor position mixer model data train
+allow study base tensor position mixer model data task train eval suite report
+allow suite base tensor position mixer model data task train
 allow reach base tensor position mixer model data task train eval suite report
 allow compare base tensor position mixer model data task suite
 allow api base tensor position mixer model data task train eval study suite compare longshot

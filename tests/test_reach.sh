@@ -4,29 +4,11 @@
 set -eu
 program=$1
 source=$2
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch"
-export XDG_CACHE_HOME="$scratch/cache" GOMP_SPINCOUNT=100
-fail() { echo "FAILED: $*" >&2; exit 1; }
+. "$source/tests/scratch.sh"
+fail() { echo "FAILED: $*" >&2; exit 1; } # what follows rests on what went before
 check() { python3 "$source/tests/reach_check.py" "$@" || fail "$*"; }
-refused() { # code, part of the sentence, arguments
-    wanted=$1 part=$2
-    shift 2
-    code=0
-    "$program" "$@" >out.txt 2>err.txt || code=$?
-    [ $code -eq "$wanted" ] || { cat err.txt; fail "$* gave $code, not $wanted"; }
-    grep -q "$part" err.txt || { cat err.txt; fail "$* does not say: $part"; }
-}
 
-mkdir corpus
-for d in 1 2 3 4 5 6 7 8; do
-    i=0
-    while [ $i -lt 60 ]; do
-        echo "document $d, line $i: what follows is much like what came before."
-        i=$((i + 1))
-    done >corpus/$d.txt
-done
+write_corpus 8
 "$program" train out=run data.corpus=corpus data.tokenizer=byte model.layers=2 model.width=16 \
     model.length=64 mixer.heads=2 train.steps=30 train.batch=8 --quiet >/dev/null
 

@@ -138,6 +138,48 @@ static void test_forks(void **unused) {
     }
 }
 
+/* Going back, also to a mark before the last one. */
+static void test_marks(void **unused) {
+    (void)unused;
+    for (size_t i = 0; i < CASES; i++) {
+        world w;
+        double alone[2][BATCH * AFTER], got[BATCH * AFTER], logits[BATCH * VOCABULARY];
+        int32_t more[BATCH * 3];
+        ls_stream_mark *mark, *later;
+        world_open(&w, cases[i]);
+        ls_stream *stream = make_stream(&w);
+        fill(6, 3, more);
+        for (int which = 0; which < 2; which++) {
+            ls_stream_reset(stream);
+            feed_before(&w, stream);
+            if (which == 1) OK(&w, ls_stream_logits(stream, more, 3, 3, logits));
+            feed_after(&w, stream, 1 + which, alone[which]);
+        }
+        ls_stream_reset(stream);
+        feed_before(&w, stream);
+        OK(&w, ls_stream_mark_new(stream, &mark));
+        for (int again = 0; again < 2; again++) {
+            feed_after(&w, stream, 3, got);
+            OK(&w, ls_stream_back(stream, mark));
+            assert_int_equal(ls_stream_position(stream), BEFORE + 3);
+            OK(&w, ls_stream_logits(stream, more, 3, 3, logits));
+            OK(&w, ls_stream_mark_new(stream, &later));
+            feed_after(&w, stream, 1, got);
+            OK(&w, ls_stream_back(stream, later));
+            feed_after(&w, stream, 2, got);
+            same(got, alone[1], cases[i]);
+            OK(&w, ls_stream_back(stream, mark));
+            feed_after(&w, stream, 1, got);
+            same(got, alone[0], cases[i]);
+            OK(&w, ls_stream_back(stream, mark));
+            ls_stream_mark_free(&w.ctx, later);
+        }
+        ls_stream_mark_free(&w.ctx, mark);
+        ls_stream_free(stream);
+        world_close(&w);
+    }
+}
+
 static void test_saved(void **unused) {
     (void)unused;
     for (size_t i = 0; i < CASES; i++) {
@@ -253,9 +295,9 @@ static void test_memory_fails(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forks),        cmocka_unit_test(test_saved),
-        cmocka_unit_test(test_damaged),      cmocka_unit_test(test_full),
-        cmocka_unit_test(test_memory_fails),
+        cmocka_unit_test(test_forks), cmocka_unit_test(test_marks),
+        cmocka_unit_test(test_saved), cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_full),  cmocka_unit_test(test_memory_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,19 +5,8 @@
 set -eu
 program=$1
 golden=$2/tests/golden/suites
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch"
-export XDG_CACHE_HOME="$scratch/cache" GOMP_SPINCOUNT=100
-fail() { echo "FAILED: $*" >&2; exit 1; }
-refused() { # code, part of the sentence, arguments
-    wanted=$1 part=$2
-    shift 2
-    code=0
-    "$program" "$@" >out.txt 2>err.txt || code=$?
-    [ $code -eq "$wanted" ] || { cat err.txt; fail "$* gave $code, not $wanted"; }
-    grep -q "$part" err.txt || { cat err.txt; fail "$* does not say: $part"; }
-}
+. "$2/tests/scratch.sh"
+fail() { echo "FAILED: $*" >&2; exit 1; } # what follows rests on what went before
 
 # ---- against the official code ----
 "$program" apply metric golden="$golden/metrics.jsonl" >out.txt || { cat out.txt; fail metrics; }
@@ -44,14 +33,7 @@ refused 3 "no records" apply metric golden=wrong.jsonl
 refused 2 "give golden=" apply metric
 
 # ---- suites on a run ----
-mkdir corpus
-for d in 1 2 3 4 5 6; do
-    i=0
-    while [ $i -lt 60 ]; do
-        echo "document $d, line $i: what follows is much like what came before."
-        i=$((i + 1))
-    done >corpus/$d.txt
-done
+write_corpus 6
 "$program" train out=run data.corpus=corpus data.tokenizer=byte model.layers=1 model.width=16 \
     model.length=64 mixer.heads=2 train.steps=2 train.batch=2 --quiet >/dev/null
 "$program" inspect suites | grep -q "^needle: .*likelihood, generate" || fail "not listed"

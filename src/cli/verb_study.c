@@ -6,6 +6,7 @@
 #include "eval/eval.h"
 #include "model/model.h"
 #include "study/study.h"
+#include "suite/suite.h"
 #include "task/task.h"
 #include "train/train.h"
 
@@ -82,13 +83,10 @@ static ls_status run(ls_cli *cli) {
     return ls_cli_run_study(cli, cli->recipe);
 }
 
-static const ls_section sections[] = {{"", &ls_study_options},
-                                      {"model", &ls_model_options},
-                                      {"data", &ls_data_options},
-                                      {"task", &ls_task_options},
-                                      {"train", &ls_train_options},
-                                      {"eval", &ls_eval_options},
-                                      {0}};
+static const ls_section sections[] = {{"", &ls_study_options},      {"model", &ls_model_options},
+                                      {"data", &ls_data_options},   {"task", &ls_task_options},
+                                      {"train", &ls_train_options}, {"eval", &ls_eval_options},
+                                      {"suite", &ls_suite_options}, {0}};
 const ls_verb ls_verb_study = {
     .name = "study",
     .place = 1,

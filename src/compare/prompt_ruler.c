@@ -9,6 +9,7 @@
 #include "suite/lib/prompts.h"
 #include "suite/lib/python_random.h"
 #include "suite/lib/ruler.h"
+#include "task/lib/writing.h"
 
 typedef struct niah_task {
     const char *name, *haystack, *keys, *values;

@@ -46,6 +46,10 @@ static const ls_option options[] = {
             "Whether windows end where documents do, and carried state begins anew with each; "
             "false: documents follow each other.",
             .needs = "training"),
+    LS_TEXT("mix", FIELD(mix), "",
+            "Tasks whose samples stand among the windows of the corpus, with their shares: "
+            "text_needle:0.2,text_pairs:0.2; task.NAME.KEY sets the options of one.",
+            .needs = "training"),
 };
 const ls_option_table ls_data_options = LS_OPTIONS(options, ls_data_settings);
 

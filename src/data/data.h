@@ -20,6 +20,7 @@ typedef struct ls_data_settings {
     double test_share, validation_share;
     int loader; /* ls_loader_kind */
     bool borders;
+    char mix[LS_OPTION_TEXT_BYTES]; /* read by train/mixture.h */
 } ls_data_settings;
 
 /* Keys without their `data.`. */

@@ -136,6 +136,14 @@ ls_status ls_encoder_encode(ls_ctx *ctx, ls_encoder *encoder, const char *text, 
 ls_status ls_tokenizer_encode(ls_ctx *ctx, const ls_tokenizer *tokenizer, const char *text,
                               size_t length, unsigned flags, ls_ids *out);
 
+/* What a tokenizer puts around a text: [CLS] and [SEP], for example. */
+enum { LS_FRAME_MAX = 8 };
+typedef struct ls_frame {
+    int32_t before[LS_FRAME_MAX], after[LS_FRAME_MAX];
+    int64_t before_count, after_count;
+} ls_frame;
+ls_status ls_frame_of(ls_ctx *ctx, const ls_tokenizer *tokenizer, ls_frame *out);
+
 /* Training: feed texts, then finish once. The result depends on the texts only through how often
  * each word occurs; of pairs that are equally frequent the one with the smaller ids is merged. */
 ls_status ls_bpe_trainer_new(ls_ctx *ctx, ls_bpe_trainer **out);

@@ -164,23 +164,3 @@ ls_status ls_score_windows(const ls_scoring *how, const ls_windows *windows, ls_
     if (out->every != NULL) qsort(out->every, (size_t)out->tokens, sizeof *out->every, by_place);
     return LS_OK;
 }
-
-/* What stands on either side of a letter. */
-ls_status ls_frame_of(ls_ctx *ctx, const ls_tokenizer *tokenizer, ls_frame *out) {
-    ls_ids bare = {0}, framed = {0};
-    *out = (ls_frame){0};
-    ls_status status = ls_tokenizer_encode(ctx, tokenizer, "a", 1, 0, &bare);
-    if (status == LS_OK)
-        status = ls_tokenizer_encode(ctx, tokenizer, "a", 1, LS_ENCODE_TEMPLATE, &framed);
-    size_t at = 0;
-    while (at < framed.count && bare.count > 0 && framed.at[at] != bare.at[0]) at++;
-    if (status == LS_OK && bare.count > 0 && at + bare.count <= framed.count &&
-        at <= LS_FRAME_MAX && framed.count - at - bare.count <= LS_FRAME_MAX) {
-        for (size_t i = 0; i < at; i++) out->before[out->before_count++] = framed.at[i];
-        for (size_t i = at + bare.count; i < framed.count; i++)
-            out->after[out->after_count++] = framed.at[i];
-    }
-    ls_ids_clear(ctx, &bare);
-    ls_ids_clear(ctx, &framed);
-    return status;
-}

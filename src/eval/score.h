@@ -5,14 +5,6 @@
 #include "eval/eval.h"
 #include "train/objective.h"
 
-/* What a tokenizer puts around a text: [CLS] and [SEP], for example. */
-enum { LS_FRAME_MAX = 8 };
-typedef struct ls_frame {
-    int32_t before[LS_FRAME_MAX], after[LS_FRAME_MAX];
-    int64_t before_count, after_count;
-} ls_frame;
-ls_status ls_frame_of(ls_ctx *ctx, const ls_tokenizer *tokenizer, ls_frame *out);
-
 typedef struct ls_scoring {
     ls_model *model;
     const ls_token_file *file;

@@ -145,6 +145,38 @@ fail:
     return status;
 }
 
+struct ls_stream_mark {
+    ls_state *state;
+    int64_t waiting;
+    int32_t tail[]; /* [batch, unit] */
+};
+
+ls_status ls_stream_mark_new(const ls_stream *stream, ls_stream_mark **out) {
+    ls_ctx *ctx = stream->model->ctx;
+    const size_t tail = (size_t)(stream->batch * stream->unit) * sizeof *stream->tail;
+    ls_stream_mark *mark = *out = ls_new_raw(ctx, 1, sizeof *mark + tail);
+    if (mark == NULL) return LS_ENOMEM;
+    *mark = (ls_stream_mark){.waiting = stream->waiting};
+    memcpy(mark->tail, stream->tail, tail);
+    ls_status status = ls_state_mark(stream->state, &mark->state);
+    if (status == LS_OK) return LS_OK;
+    ls_free(ctx, mark);
+    *out = NULL;
+    return status;
+}
+
+ls_status ls_stream_back(ls_stream *stream, const ls_stream_mark *mark) {
+    stream->waiting = mark->waiting;
+    memcpy(stream->tail, mark->tail, (size_t)(stream->batch * stream->unit) * sizeof *stream->tail);
+    return ls_state_back(stream->state, mark->state);
+}
+
+void ls_stream_mark_free(ls_ctx *ctx, ls_stream_mark *mark) {
+    if (mark == NULL) return;
+    ls_state_free(ctx, mark->state);
+    ls_free(ctx, mark);
+}
+
 static void cache_leave(ls_ctx *ctx, ls_program_cache *cache) {
     if (cache == NULL || --cache->streams > 0) return;
     for (int i = 0; i < cache->programs; i++) ls_program_free(cache->cached[i].program);

@@ -15,6 +15,16 @@ static void put_protocol(ls_page *page, const char *protocol) {
 
 /* ---- text ---- */
 
+/* Suites that seeds of an arm were not asked yet. */
+static size_t suites_missing(const json_t *arm, double absent) {
+    const json_t *suites = json_object_get(arm, "suites");
+    const double all = ls_member_real(arm, "seeds") + absent;
+    double missing = 0;
+    for (size_t i = 0; i < json_array_size(suites); i++)
+        missing += fmax(0, all - ls_member_real(json_array_get(suites, i), "seeds"));
+    return missing < 1e9 ? (size_t)missing : 0;
+}
+
 static void open_page(ls_page *page, const char *protocol) {
     ls_text *out = page->out;
     ls_ctx *ctx = page->ctx;
@@ -32,7 +42,8 @@ static void open_page(ls_page *page, const char *protocol) {
         const json_t *arm = json_array_get(page->arms, a);
         trained += ls_member_text(arm, "from")[0] == '\0';
         opened += ls_member_text(arm, "checkpoint")[0] != '\0';
-        missing += json_array_size(json_object_get(arm, "missing_seeds"));
+        const size_t absent = json_array_size(json_object_get(arm, "missing_seeds"));
+        missing += absent + suites_missing(arm, (double)absent);
         seeds = fmax(seeds, ls_member_real(arm, "seeds"));
     }
     char lengths[64];
@@ -172,6 +183,7 @@ void ls_page_heading(ls_page *page, const char *title) {
 static void put_sections(ls_page *page, const ls_page_protocols *list) {
     for (size_t p = 0; p < list->count; p++) put_protocol(page, list->name[p]);
     for (size_t p = 0; p < list->count; p++) ls_page_trained_tested(page, list->name[p]);
+    ls_page_suites(page);
     for (size_t p = 0; p < list->count; p++) ls_page_positions(page, list->name[p]);
     ls_page_resolution(page);
     ls_page_resolution_table(page);

@@ -28,6 +28,8 @@ typedef struct ls_suite_view {
 } ls_suite_view;
 /* Its figures, and its table under the title. */
 void ls_suite_pictures(const ls_suite_view *view, ls_text *out);
+bool ls_suite_is_grid(const ls_suite_view *view);            /* by length and depth */
+void ls_suite_heat(const ls_suite_view *view, ls_text *out); /* the heat map alone */
 void ls_suite_table(const ls_suite_view *view, ls_text *out);
 /* The same of what attention heads do: cells have length, layer, head and metrics. */
 bool ls_heads_are_in(const ls_suite_view *view);
@@ -72,6 +74,14 @@ void ls_page_end(const ls_page *page, const json_t *arm, char out[LS_CHART_END_B
 /* The look of every arm; after the groups. False without memory. */
 bool ls_page_choose_styles(ls_page *page);
 
+/* A suite of an arm by its name; NULL: it was not asked. */
+const json_t *ls_page_suite(const json_t *arm, const char *name);
+/* Scores of a suite against x, a chart for each group of arms; `group`: of its rows, or NULL. */
+void ls_page_curves(ls_page *page, const char *suite, const char *x, const char *group,
+                    ls_chart chart);
+/* A row of a table that begins with an arm's label. */
+void ls_page_open_row(ls_page *page, const json_t *arm);
+
 /* ---- rows ---- */
 
 /* The length that an arm was trained at. */
@@ -105,6 +115,8 @@ void ls_page_accuracy(ls_page *page, const char *protocol);
 void ls_page_trained_tested(ls_page *page, const char *protocol);
 void ls_page_positions(ls_page *page, const char *protocol);
 void ls_page_resolution(ls_page *page);
+/* Suites that arms were asked: curves of all arms, a heat map for each, tables. */
+void ls_page_suites(ls_page *page);
 void ls_page_learning(ls_page *page);
 void ls_page_cost(ls_page *page);
 void ls_page_lengths_table(ls_page *page, const char *protocol);

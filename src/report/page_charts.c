@@ -15,14 +15,15 @@ static const json_t *arm_at(const ls_page *page, size_t index) {
 
 /* Where a line's numbers stand in a list of rows, or in one row of columns. */
 typedef struct column {
-    const json_t *rows;                      /* NULL: none */
-    const char *protocol;                    /* rows of this protocol; NULL: all */
+    const json_t *rows;   /* NULL: none */
+    const char *protocol; /* rows of this protocol, or group of a suite; NULL: all */
     const char *x, *y, *low, *high, *beside; /* the last three may be NULL */
     double scale;
 } column;
 
 static bool wanted(const column *from, const json_t *row) {
-    return from->protocol == NULL || strcmp(ls_member_text(row, "protocol"), from->protocol) == 0;
+    const char *key = json_object_get(row, "group") != NULL ? "group" : "protocol";
+    return from->protocol == NULL || strcmp(ls_member_text(row, key), from->protocol) == 0;
 }
 
 static ls_chart_series empty_series(const ls_page *page, size_t arm, size_t room) {
@@ -129,16 +130,22 @@ static void draw_groups(ls_page *page, ls_chart chart, const char *what, ls_char
     for (size_t i = 0; i < page->count; i++) ls_free(page->ctx, series[i].x);
 }
 
-/* Of one list of every arm. */
-static void draw_rows(ls_page *page, ls_chart chart, const char *what, const char *list,
-                      column from) {
+/* Of one list of every arm; with a suite, of its list. */
+static void draw_list(ls_page *page, ls_chart chart, const char *what, const char *suite,
+                      const char *list, column from) {
     ls_chart_series *series = series_room(page);
     for (size_t i = 0; series != NULL && i < page->count; i++) {
-        from.rows = json_object_get(arm_at(page, i), list);
+        const json_t *arm = arm_at(page, i);
+        from.rows = json_object_get(suite == NULL ? arm : ls_page_suite(arm, suite), list);
         series[i] = series_of_rows(page, i, &from);
     }
     if (series != NULL) draw_groups(page, chart, what, series);
     ls_free(page->ctx, series);
+}
+
+static void draw_rows(ls_page *page, ls_chart chart, const char *what, const char *list,
+                      column from) {
+    draw_list(page, chart, what, NULL, list, from);
 }
 
 /* ---- excess ---- */
@@ -319,6 +326,24 @@ void ls_page_accuracy(ls_page *page, const char *protocol) {
                          .scale = 100};
     draw_rows(page, chart, "Right answers", "results", from);
     ls_text_printf(page->ctx, page->out, "</div>\n");
+}
+
+const json_t *ls_page_suite(const json_t *arm, const char *name) {
+    const json_t *suites = json_object_get(arm, "suites");
+    for (size_t i = 0; i < json_array_size(suites); i++)
+        if (strcmp(ls_member_text(json_array_get(suites, i), "name"), name) == 0)
+            return json_array_get(suites, i);
+    return NULL;
+}
+
+void ls_page_curves(ls_page *page, const char *suite, const char *x, const char *group,
+                    ls_chart chart) {
+    const column from = {
+        .protocol = group, .x = x, .y = "score", .low = "low", .high = "high", .scale = 100};
+    char what[TITLE_BYTES];
+    snprintf(what, sizeof what, "%.200s%s%.200s", suite, group == NULL ? "" : ", ",
+             group == NULL ? "" : group);
+    draw_list(page, chart, what, suite, "curve", from);
 }
 
 void ls_page_positions(ls_page *page, const char *protocol) {

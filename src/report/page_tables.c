@@ -61,7 +61,7 @@ static void open_table(ls_page *page, const char *const *names, size_t count) {
     for (size_t i = 0; i < count; i++) header_cell(page, names[i]);
 }
 
-static void open_row(ls_page *page, const json_t *arm) {
+void ls_page_open_row(ls_page *page, const json_t *arm) {
     ls_text_printf(page->ctx, page->out, "<tr%s data-arm=\"",
                    ls_member_text(arm, "from")[0] == '\0' ? " class=\"own\"" : "");
     ls_html(page->ctx, ls_member_text(arm, "name"), page->out);
@@ -152,7 +152,7 @@ void ls_page_lengths_table(ls_page *page, const char *protocol) {
     ls_table_body(page->ctx, page->out);
     for (size_t a = 0; a < page->count; a++) {
         const json_t *arm = json_array_get(page->arms, a);
-        open_row(page, arm);
+        ls_page_open_row(page, arm);
         ls_chart_count(ls_member_real(arm, "parameters"), text, sizeof text);
         number_cell(page, ls_member_real(arm, "parameters"), text);
         for (size_t l = 0; l < count; l++)
@@ -181,7 +181,7 @@ void ls_page_resolution_table(ls_page *page) {
     ls_table_body(page->ctx, page->out);
     for (size_t a = 0; a < page->count; a++) {
         const json_t *arm = json_array_get(page->arms, a);
-        open_row(page, arm);
+        ls_page_open_row(page, arm);
         for (size_t l = 0; l < count; l++) {
             const json_t *row = ls_page_row(arm, "resolution", "", lengths[l]);
             char head[32], layer[32], fall[32];
@@ -208,7 +208,7 @@ void ls_page_cost_table(ls_page *page) {
         const json_t *arm = json_array_get(page->arms, a), *cost = json_array_get(costs, a);
         const json_t *training = json_object_get(cost, "training");
         char text[64];
-        open_row(page, arm);
+        ls_page_open_row(page, arm);
         static const char *const keys[] = {"parameters", "tokens_trained", "seeds"};
         for (size_t k = 0; k < 3; k++) {
             ls_chart_count(ls_member_real(arm, keys[k]), text, sizeof text);

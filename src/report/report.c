@@ -108,6 +108,37 @@ static ls_status check_columns(ls_ctx *ctx, const char *path, const json_t *list
     return LS_OK;
 }
 
+static const range of_suite[] = {{"trained_length", 0, count_max},
+                                 {"n", 0, count_max},
+                                 {"chance", 0, 1},
+                                 {"seeds", 0, count_max},
+                                 {"score", -size_max, size_max},
+                                 {"low", -size_max, size_max},
+                                 {"high", -size_max, size_max}};
+static const range of_cell[] = {{"length", 0, count_max},
+                                {"depth", 0, 100},
+                                {"position", 0, count_max},
+                                {"pairs", 0, count_max},
+                                {"documents", 0, count_max},
+                                {"shots", 0, count_max},
+                                {"n", 0, count_max},
+                                {"score", -size_max, size_max},
+                                {"low", -size_max, size_max},
+                                {"high", -size_max, size_max},
+                                {"score_min", -size_max, size_max},
+                                {"score_max", -size_max, size_max}};
+
+static ls_status check_suites(ls_ctx *ctx, const char *path, const json_t *arm) {
+    LS_TRY(check_rows(ctx, path, arm, "suites", RANGES(of_suite)));
+    const json_t *suites = json_object_get(arm, "suites");
+    for (size_t i = 0; i < json_array_size(suites); i++) {
+        LS_TRY(check_rows(ctx, path, json_array_get(suites, i), "cells", RANGES(of_cell)));
+        LS_TRY(check_rows(ctx, path, json_array_get(suites, i), "curve", RANGES(of_cell)));
+        LS_TRY(check_rows(ctx, path, json_array_get(suites, i), "references", RANGES(of_cell)));
+    }
+    return LS_OK;
+}
+
 static ls_status check_arm(ls_ctx *ctx, const char *path, const json_t *arm, json_t *names) {
     LS_TRY(check_object(ctx, path, "an arm", arm, RANGES(of_arm)));
     const char *name = ls_member_text(arm, "name");
@@ -119,6 +150,7 @@ static ls_status check_arm(ls_ctx *ctx, const char *path, const json_t *arm, jso
     LS_TRY(check_rows(ctx, path, arm, "results", RANGES(of_row)));
     LS_TRY(check_rows(ctx, path, arm, "resolution", RANGES(of_row)));
     LS_TRY(check_rows(ctx, path, arm, "positions", of_row, 1)); /* their length */
+    LS_TRY(check_suites(ctx, path, arm));
     const json_t *positions = json_object_get(arm, "positions");
     static const char *const of_positions[] = {"first", "end", "loss"};
     for (size_t i = 0; i < json_array_size(positions); i++)
@@ -164,21 +196,13 @@ static ls_status check_timing(ls_ctx *ctx, const char *path, const json_t *timin
     return LS_OK;
 }
 
-static const range of_suite[] = {
-    {"trained_length", 0, count_max}, {"n", 0, count_max},          {"chance", 0, 1},
-    {"score", -size_max, size_max},   {"low", -size_max, size_max}, {"high", -size_max, size_max}};
-static const range of_cell[] = {{"length", 0, count_max},     {"depth", 0, 100},
-                                {"position", 0, count_max},   {"pairs", 0, count_max},
-                                {"documents", 0, count_max},  {"shots", 0, count_max},
-                                {"n", 0, count_max},          {"score", -size_max, size_max},
-                                {"low", -size_max, size_max}, {"high", -size_max, size_max}};
-
 static ls_status read_files(ls_ctx *ctx, const char *folder, ls_study_files *out) {
     char path[PATH_BYTES];
     LS_TRY(ls_path_join(ctx, path, sizeof path, folder, "results.json"));
     LS_TRY(ls_json_read(ctx, path, RESULTS_MAX, &out->results));
     if (json_object_get(out->results, "suite") != NULL) {
         LS_TRY(check_object(ctx, path, "the suite", out->results, RANGES(of_suite)));
+        LS_TRY(check_rows(ctx, path, out->results, "references", RANGES(of_cell)));
         return check_rows(ctx, path, out->results, "cells", RANGES(of_cell));
     }
     if (strcmp(ls_member_text(out->results, "format"), "longshot-study-1") != 0)

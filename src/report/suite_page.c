@@ -173,19 +173,18 @@ static void draw_pooled(const ls_suite_view *view, const grid *g, ls_text *out) 
     ls_chart_lines(view->ctx, &chart, out);
 }
 
-static void with_grid(const ls_suite_view *view, bool table, ls_text *out) {
+typedef enum { MAP, MAP_AND_CURVE, TABLE } grid_part;
+
+static void with_grid(const ls_suite_view *view, grid_part part, ls_text *out) {
     grid *g = ls_new(view->ctx, 1, sizeof *g);
     if (g == NULL) {
         out->failed = true;
         return;
     }
     fill_grid(view, g);
-    if (table) {
-        grid_table(view, g, out);
-    } else {
-        draw_heat(view, g, out);
-        draw_pooled(view, g, out);
-    }
+    if (part == TABLE) grid_table(view, g, out);
+    if (part != TABLE) draw_heat(view, g, out);
+    if (part == MAP_AND_CURVE) draw_pooled(view, g, out);
     ls_free(view->ctx, g);
 }
 
@@ -249,6 +248,24 @@ static void add_point(lines *all, const json_t *cell, const char *x) {
     series->high[i] = 100 * ls_member_real(cell, "high");
 }
 
+/* What the others are held against, level over the whole chart. */
+static void add_references(const ls_suite_view *view, const char *x, lines *all) {
+    const json_t *list = json_object_get(view->results, "references");
+    double from = INFINITY, to = -INFINITY;
+    for (size_t s = 0; s < all->count; s++)
+        for (size_t i = 0; i < all->series[s].count; i++) {
+            from = fmin(from, all->x[s][i]);
+            to = fmax(to, all->x[s][i]);
+        }
+    for (size_t i = 0; i < json_array_size(list) && from < to; i++)
+        for (int end = 0; end < 2; end++) {
+            json_t *row = json_copy(json_array_get(list, i));
+            json_object_set_new(row, x, json_real(end == 0 ? from : to));
+            add_point(all, row, x);
+            json_decref(row);
+        }
+}
+
 static void draw_lines(const ls_suite_view *view, const char *x, const char *x_label,
                        ls_text *out) {
     ls_ctx *ctx = view->ctx;
@@ -261,6 +278,7 @@ static void draw_lines(const ls_suite_view *view, const char *x, const char *x_l
         return;
     }
     for (size_t i = 0; i < cell_count(view); i++) add_point(all, cell_at(view, i), x);
+    add_references(view, x, all);
     mark_of(view, &at, mark, sizeof mark);
     const ls_chart chart = {.title = view->title,
                             .x_label = x_label,
@@ -288,8 +306,11 @@ static void cells_table(const ls_suite_view *view, ls_text *out) {
     ls_table_open(ctx, out);
     for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) ls_table_head(ctx, heads[i], out);
     ls_table_body(ctx, out);
-    for (size_t i = 0; i < cell_count(view); i++) {
-        const json_t *cell = cell_at(view, i);
+    const json_t *references = json_object_get(view->results, "references");
+    for (size_t i = 0; i < cell_count(view) + json_array_size(references); i++) {
+        const json_t *cell = i < cell_count(view)
+                                 ? cell_at(view, i)
+                                 : json_array_get(references, i - cell_count(view));
         static const char *const keys[] = {"n", "score", "low", "high"};
         char text[160];
         name_of(cell, "", text, sizeof text);
@@ -304,15 +325,19 @@ static void cells_table(const ls_suite_view *view, ls_text *out) {
     ls_table_close(ctx, out);
 }
 
-static bool is_grid(const ls_suite_view *view) {
+bool ls_suite_is_grid(const ls_suite_view *view) {
     return cells_have(view, "length") && cells_have(view, "depth");
+}
+
+void ls_suite_heat(const ls_suite_view *view, ls_text *out) {
+    with_grid(view, MAP, out);
 }
 
 void ls_suite_pictures(const ls_suite_view *view, ls_text *out) {
     if (ls_heads_are_in(view))
         ls_heads_pictures(view, out);
-    else if (is_grid(view))
-        with_grid(view, false, out);
+    else if (ls_suite_is_grid(view))
+        with_grid(view, MAP_AND_CURVE, out);
     else if (cells_have(view, "position"))
         draw_lines(view, "position", "place of the answer, percent of the context", out);
     else if (cells_have(view, "length"))
@@ -327,8 +352,8 @@ void ls_suite_table(const ls_suite_view *view, ls_text *out) {
     ls_text_printf(view->ctx, out, "</h3>\n");
     if (ls_heads_are_in(view))
         ls_heads_table(view, out);
-    else if (is_grid(view))
-        with_grid(view, true, out);
+    else if (ls_suite_is_grid(view))
+        with_grid(view, TABLE, out);
     else
         cells_table(view, out);
 }

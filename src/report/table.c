@@ -30,6 +30,43 @@ static const json_t *resolution_at(const json_t *arm, const json_t *length) {
     return NULL;
 }
 
+static void put_arm(ls_ctx *ctx, const json_t *arm, ls_text *out) {
+    static const char *const texts[] = {"name", "label", "from"};
+    for (size_t k = 0; k < 3; k++) {
+        put_text(ctx, ls_member_text(arm, texts[k]), out);
+        ls_text_append(ctx, out, ",", 1);
+    }
+    put_number(ctx, json_object_get(arm, "parameters"), out);
+    ls_text_append(ctx, out, ",", 1);
+    put_number(ctx, json_object_get(arm, "tokens_trained"), out);
+    ls_text_append(ctx, out, ",", 1);
+}
+
+/* A suite is a protocol whose answers are right or wrong: a line for each length, or one. */
+static void put_suite(ls_ctx *ctx, const json_t *arm, const json_t *suite,
+                      const char *const *row_keys, size_t count, ls_text *out) {
+    static const char *const names[][2] = {{"accuracy", "score"},
+                                           {"accuracy_min", "score_min"},
+                                           {"accuracy_max", "score_max"},
+                                           {"length", "length"}};
+    const bool by_length = strcmp(ls_member_text(suite, "x"), "length") == 0;
+    const json_t *curve = json_object_get(suite, "curve");
+    for (size_t r = 0; r < (by_length ? json_array_size(curve) : 1); r++) {
+        const json_t *row = by_length ? json_array_get(curve, r) : suite;
+        put_arm(ctx, arm, out);
+        put_text(ctx, ls_member_text(suite, "name"), out);
+        for (size_t k = 0; k < count; k++) {
+            ls_text_append(ctx, out, ",", 1);
+            if (strcmp(row_keys[k], "n") == 0)
+                put_number(ctx, json_object_get(suite, "seeds"), out);
+            for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+                if (strcmp(row_keys[k], names[i][0]) == 0)
+                    put_number(ctx, json_object_get(row, names[i][1]), out);
+        }
+        ls_text_printf(ctx, out, ",,,,\n");
+    }
+}
+
 void ls_table_write(ls_ctx *ctx, const ls_study_files *files, ls_text *out) {
     static const char *const row_keys[] = {
         "length",     "stride",        "tokens",   "documents",    "n",
@@ -49,16 +86,7 @@ void ls_table_write(ls_ctx *ctx, const ls_study_files *files, ls_text *out) {
         for (size_t r = 0; r < json_array_size(rows); r++) {
             const json_t *row = json_array_get(rows, r);
             const json_t *resolution = resolution_at(arm, json_object_get(row, "length"));
-            put_text(ctx, ls_member_text(arm, "name"), out);
-            ls_text_append(ctx, out, ",", 1);
-            put_text(ctx, ls_member_text(arm, "label"), out);
-            ls_text_append(ctx, out, ",", 1);
-            put_text(ctx, ls_member_text(arm, "from"), out);
-            ls_text_append(ctx, out, ",", 1);
-            put_number(ctx, json_object_get(arm, "parameters"), out);
-            ls_text_append(ctx, out, ",", 1);
-            put_number(ctx, json_object_get(arm, "tokens_trained"), out);
-            ls_text_append(ctx, out, ",", 1);
+            put_arm(ctx, arm, out);
             put_text(ctx, ls_member_text(row, "protocol"), out);
             for (size_t k = 0; k < ROW_KEYS; k++) {
                 ls_text_append(ctx, out, ",", 1);
@@ -70,5 +98,8 @@ void ls_table_write(ls_ctx *ctx, const ls_study_files *files, ls_text *out) {
             }
             ls_text_append(ctx, out, "\n", 1);
         }
+        const json_t *suites = json_object_get(arm, "suites");
+        for (size_t i = 0; i < json_array_size(suites); i++)
+            put_suite(ctx, arm, json_array_get(suites, i), row_keys, ROW_KEYS, out);
     }
 }

@@ -9,7 +9,8 @@
  * OUT/arms/ARM/seed-N/     a run folder (arms that train), with
  *     trained.json         what the training gave, written once it has ended
  *     result.json          what the evaluation gave, written once it has ended
- *     train.log, eval.log  what the jobs said
+ *     suite-NAME.json      what a suite gave; NAME-HASH/ has its samples
+ *     train.log, eval.log, suite-NAME.log   what the jobs said
  * OUT/results.json         everything measured: the same bytes however the study was cut
  * OUT/timing.json          seconds, tokens per second, bytes: other each time
  * OUT/report.html, OUT/results.csv   made from these two alone (src/report) */
@@ -21,12 +22,14 @@
 
 #include "base/file.h"
 #include "base/settings.h"
+#include "suite/suite.h"
 #include "train/trained.h"
 
 enum { LS_STUDY_NAME_BYTES = 64, LS_STUDY_PATH_BYTES = 4096, LS_STUDY_HASH_BYTES = 17 };
 
 typedef struct ls_study_keys {
     char out[LS_OPTION_TEXT_BYTES], title[LS_OPTION_TEXT_BYTES], about[LS_OPTION_TEXT_BYTES];
+    char suites[LS_OPTION_TEXT_BYTES]; /* of arms that say nothing else */
     ls_ints seeds;
     int64_t jobs;
     int sweep_by; /* ls_sweep_by */
@@ -34,6 +37,13 @@ typedef struct ls_study_keys {
 } ls_study_keys;
 typedef enum { LS_SWEEP_PRODUCT, LS_SWEEP_ZIP } ls_sweep_by;
 extern const ls_option_table ls_study_options;
+
+/* A suite that an arm is asked. */
+typedef struct ls_study_suite {
+    char name[LS_STUDY_NAME_BYTES]; /* its label, or the suite's own name */
+    const ls_suite_type *type;
+    ls_settings settings; /* suite.KEY */
+} ls_study_suite;
 
 typedef struct ls_study_arm {
     char name[LS_STUDY_NAME_BYTES], label[LS_OPTION_TEXT_BYTES];
@@ -45,7 +55,10 @@ typedef struct ls_study_arm {
     int64_t parameters;                    /* of the checkpoint */
     ls_settings given;                     /* what the study file says of this arm alone */
     ls_settings training; /* sections model, mixer, position, data, train; of the parent if any */
-    ls_settings testing;  /* section eval, extend, and mixer where it may differ */
+    ls_settings testing;  /* section eval, extend, and mixer and task where they may differ */
+    ls_settings asking;   /* suites, suite.KEY, suite.NAME.KEY */
+    ls_study_suite *suites;
+    size_t suite_count;
     ls_ints seeds;
     int64_t trained_length; /* what its lengths are measured against */
 } ls_study_arm;
@@ -124,14 +137,25 @@ const char *ls_study_opens(const ls_study *study, const ls_study_arm *arm);
 ls_status ls_study_folder(const ls_study *study, size_t arm, int64_t seed, char *out, size_t bytes);
 ls_status ls_study_file(const ls_study *study, size_t arm, int64_t seed, const char *file,
                         char *out, size_t bytes);
-/* Names the settings of a training or an evaluation: what its result must carry to be believed. */
-ls_status ls_study_hash(const ls_study *study, size_t arm, int64_t seed, bool evaluation,
+/* What a job does: a training, an evaluation, or the arm's suite number `kind - LS_STUDY_ASK`. */
+enum { LS_STUDY_TRAIN, LS_STUDY_EVAL, LS_STUDY_ASK };
+/* Names the settings of a job: what its result must carry to be believed. */
+ls_status ls_study_hash(const ls_study *study, size_t arm, int64_t seed, size_t kind,
                         char out[LS_STUDY_HASH_BYTES]);
 /* The stored result of a job; *out NULL where there is none, or it is of other settings. */
-ls_status ls_study_stored(const ls_study *study, size_t arm, int64_t seed, bool evaluation,
+ls_status ls_study_stored(const ls_study *study, size_t arm, int64_t seed, size_t kind,
                           json_t **out);
-ls_status ls_study_store(const ls_study *study, size_t arm, int64_t seed, bool evaluation,
+ls_status ls_study_store(const ls_study *study, size_t arm, int64_t seed, size_t kind,
                          json_t *result);
+/* What an arm may have at test that its weights do not depend on: extend.KEY, mixer.KEY. */
+bool ls_study_may_differ(const char *key);
+
+/* Which suites an arm is asked, from its `asking`. LS_EUSE where a key has no effect on any. */
+ls_status ls_study_read_suites(ls_ctx *ctx, ls_study_arm *arm, const ls_model_config *config,
+                               bool text);
+void ls_study_suites_clear(ls_ctx *ctx, ls_study_arm *arm);
+/* What the seeds of an arm gave, a list with an object for each suite. */
+ls_status ls_study_suites_json(const ls_study *study, size_t arm, json_t **out);
 
 /* Says (ls_say) of which arms the stored results were made with other data than their corpus holds
  * now. */

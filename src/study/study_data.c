@@ -40,7 +40,7 @@ static ls_status compare_arm(const ls_study *study, size_t index, look *last) {
     const ls_study_arm *arm = &study->arms[index];
     for (int64_t i = 0; i < arm->seeds.count; i++) {
         json_t *stored;
-        LS_TRY(ls_study_stored(study, index, arm->seeds.at[i], true, &stored));
+        LS_TRY(ls_study_stored(study, index, arm->seeds.at[i], LS_STUDY_EVAL, &stored));
         const char *then =
             json_string_value(json_object_get(json_object_get(stored, "said"), "data_hash"));
         ls_status status = then == NULL ? LS_OK : take_look(study, arm, last);

@@ -72,16 +72,36 @@ static ls_status add_settings(ls_ctx *ctx, words *list, const ls_settings *setti
     return LS_OK;
 }
 
+/* What a suite is asked with; its samples go to a folder that tells the settings, so that others do
+ * not meet them. */
+static ls_status add_suite(const runner *r, const ls_study_job *j, words *list) {
+    const ls_study_arm *arm = &r->study->arms[j->arm];
+    const ls_study_suite *suite = &arm->suites[j->kind - LS_STUDY_ASK];
+    char hash[LS_STUDY_HASH_BYTES], name[LS_STUDY_NAME_BYTES + 16], folder[LS_STUDY_PATH_BYTES];
+    LS_TRY(ls_study_hash(r->study, j->arm, j->seed, j->kind, hash));
+    snprintf(name, sizeof name, "%s-%.8s", suite->name, hash);
+    LS_TRY(ls_study_file(r->study, j->arm, j->seed, name, folder, sizeof folder));
+    LS_TRY(add_word(r->ctx, list, "suite", suite->type->name));
+    LS_TRY(add_settings(r->ctx, list, &suite->settings));
+    for (size_t i = 0; i < arm->testing.count; i++) {
+        const ls_setting *setting = &arm->testing.items[i];
+        if (ls_study_may_differ(setting->key) && !setting->optional)
+            LS_TRY(add_word(r->ctx, list, setting->key, setting->value));
+    }
+    return add_word(r->ctx, list, "suite.out", folder);
+}
+
 static ls_status job_words(const runner *r, const ls_study_job *j, words *list) {
     const ls_study *study = r->study;
     const ls_study_arm *arm = &study->arms[j->arm];
     char folder[LS_STUDY_PATH_BYTES], number[32];
     LS_TRY(add_word(r->ctx, list, "longshot", NULL));
-    LS_TRY(add_word(r->ctx, list, j->evaluation ? "eval" : "train", NULL));
+    LS_TRY(add_word(r->ctx, list, j->kind == LS_STUDY_TRAIN ? "train" : "eval", NULL));
     LS_TRY(ls_study_weights(study, j->arm, j->seed, folder, sizeof folder));
-    if (j->evaluation) {
+    if (j->kind != LS_STUDY_TRAIN) {
         LS_TRY(add_word(r->ctx, list, folder, NULL));
-        LS_TRY(add_settings(r->ctx, list, &arm->testing));
+        LS_TRY(j->kind == LS_STUDY_EVAL ? add_settings(r->ctx, list, &arm->testing)
+                                        : add_suite(r, j, list));
     } else {
         snprintf(number, sizeof number, "%" PRId64, j->seed);
         LS_TRY(add_settings(r->ctx, list, &arm->training));
@@ -104,13 +124,21 @@ static ls_status job_words(const runner *r, const ls_study_job *j, words *list) 
 /* ---- processes ---- */
 
 static ls_status job_path(const runner *r, const ls_study_job *j, const char *ending, char *out) {
-    char file[32];
-    snprintf(file, sizeof file, "%s.%s", j->evaluation ? "eval" : "train", ending);
+    const ls_study_arm *arm = &r->study->arms[j->arm];
+    char file[LS_STUDY_NAME_BYTES + 32];
+    if (j->kind >= LS_STUDY_ASK)
+        snprintf(file, sizeof file, "suite-%s.%s", arm->suites[j->kind - LS_STUDY_ASK].name,
+                 ending);
+    else
+        snprintf(file, sizeof file, "%s.%s", j->kind == LS_STUDY_EVAL ? "eval" : "train", ending);
     return ls_study_file(r->study, j->arm, j->seed, file, out, LS_STUDY_PATH_BYTES);
 }
 
-static const char *job_name(const runner *r, const ls_study_job *j, char out[128]) {
-    snprintf(out, 128, "%s, seed %" PRId64, r->study->arms[j->arm].name, j->seed);
+static const char *job_name(const runner *r, const ls_study_job *j, char out[192]) {
+    const ls_study_arm *arm = &r->study->arms[j->arm];
+    snprintf(out, 192, "%s, seed %" PRId64 "%s%s", arm->name, j->seed,
+             j->kind >= LS_STUDY_ASK ? ", suite " : "",
+             j->kind >= LS_STUDY_ASK ? arm->suites[j->kind - LS_STUDY_ASK].name : "");
     return out;
 }
 
@@ -195,9 +223,8 @@ static ls_status keep_result(runner *r, const ls_study_job *j, const struct rusa
     json_t *cost = json_pack("{s:f, s:I}", "seconds", ls_clock() - j->started, "peak_bytes",
                              (json_int_t)usage->ru_maxrss * 1024);
     json_t *result = json_pack("{s:s, s:o, s:o}", "settings_hash", "", "said", said, "cost", cost);
-    ls_status status = result == NULL
-                           ? LS_FAIL(r->ctx, LS_ENOMEM, "no memory for a result")
-                           : ls_study_store(r->study, j->arm, j->seed, j->evaluation, result);
+    ls_status status = result == NULL ? LS_FAIL(r->ctx, LS_ENOMEM, "no memory for a result")
+                                      : ls_study_store(r->study, j->arm, j->seed, j->kind, result);
     json_decref(result);
     if (status == LS_OK) unlink(path);
     return status;
@@ -214,11 +241,11 @@ static ls_status status_of_exit(int wait_status) {
 }
 
 static void say_failure(runner *r, ls_study_job *j, ls_status status, const char *sentence) {
-    char name[128], line[640];
+    char name[192], line[640];
     j->state = LS_JOB_FAILED;
     r->failed++;
     snprintf(line, sizeof line, "%s: %s failed: %s", job_name(r, j, name),
-             j->evaluation ? "the evaluation" : "the training", sentence);
+             j->kind == LS_STUDY_TRAIN ? "the training" : "the evaluation", sentence);
     say(r, line);
     if (r->first_failure == LS_OK) {
         r->first_failure = status;
@@ -235,7 +262,7 @@ static ls_status publish(runner *r) {
 }
 
 static ls_status finish(runner *r, ls_study_job *j, int wait_status, const struct rusage *usage) {
-    char sentence[400], name[128], line[256];
+    char sentence[400], name[192], line[400];
     if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) {
         LS_TRY(keep_result(r, j, usage));
         j->state = LS_JOB_DONE;
@@ -245,10 +272,10 @@ static ls_status finish(runner *r, ls_study_job *j, int wait_status, const struc
         char time[32];
         ls_study_put_time(left, time, sizeof time);
         snprintf(line, sizeof line, "[%zu/%zu] %s: %s in %.0f s%s%s%s", r->done, r->count,
-                 job_name(r, j, name), j->evaluation ? "evaluated" : "trained", j->took,
+                 job_name(r, j, name), j->kind == LS_STUDY_TRAIN ? "trained" : "evaluated", j->took,
                  left > 0 ? "; about " : "", left > 0 ? time : "", left > 0 ? " left" : "");
         say(r, line);
-        return j->evaluation ? publish(r) : LS_OK;
+        return j->kind != LS_STUDY_TRAIN ? publish(r) : LS_OK;
     }
     ls_status status = status_of_exit(wait_status);
     const bool asked = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGTERM;
@@ -269,11 +296,11 @@ static ls_status finish(runner *r, ls_study_job *j, int wait_status, const struc
 
 /* ---- the queue ---- */
 
-static ls_status add_job(runner *r, size_t arm, int64_t seed, bool evaluation) {
+static ls_status add_job(runner *r, size_t arm, int64_t seed, size_t kind) {
     json_t *stored;
-    LS_TRY(ls_study_stored(r->study, arm, seed, evaluation, &stored));
+    LS_TRY(ls_study_stored(r->study, arm, seed, kind, &stored));
     ls_study_job *j = &r->jobs[r->count];
-    *j = (ls_study_job){.arm = arm, .seed = seed, .evaluation = evaluation, .needs = -1};
+    *j = (ls_study_job){.arm = arm, .seed = seed, .kind = kind, .needs = -1};
     if (stored != NULL) {
         j->state = LS_JOB_DONE;
         r->done++;
@@ -287,9 +314,9 @@ static ls_status add_job(runner *r, size_t arm, int64_t seed, bool evaluation) {
 static int64_t job_before(const runner *r, const ls_study_job *j) {
     const ls_study_arm *arm = &r->study->arms[j->arm];
     const int64_t own = arm->parent < 0 ? (int64_t)j->arm : arm->parent;
-    const int64_t weights = j->evaluation ? own : arm->begins;
+    const int64_t weights = j->kind == LS_STUDY_TRAIN ? arm->begins : own;
     for (size_t i = 0; i < r->count; i++)
-        if (!r->jobs[i].evaluation && (int64_t)r->jobs[i].arm == weights &&
+        if (r->jobs[i].kind == LS_STUDY_TRAIN && (int64_t)r->jobs[i].arm == weights &&
             r->jobs[i].seed == j->seed)
             return (int64_t)i;
     return -1;
@@ -299,20 +326,23 @@ static int64_t job_before(const runner *r, const ls_study_job *j) {
  * short evaluations at the end keep all processors busy to the last. */
 static ls_status make_jobs(runner *r) {
     const ls_study *study = r->study;
-    size_t most = 0;
+    size_t most = 0, kinds = LS_STUDY_ASK;
     int64_t seeds = 0;
     for (size_t a = 0; a < study->count; a++) {
-        most += 2 * (size_t)study->arms[a].seeds.count;
+        const size_t own = LS_STUDY_ASK + study->arms[a].suite_count;
+        most += own * (size_t)study->arms[a].seeds.count;
+        kinds = kinds < own ? own : kinds;
         seeds = ls_max(seeds, study->arms[a].seeds.count);
     }
     r->jobs = ls_new(r->ctx, most, sizeof *r->jobs);
     if (r->jobs == NULL) return LS_ENOMEM;
     for (int64_t k = 0; k < seeds; k++)
-        for (int evaluation = 0; evaluation < 2; evaluation++)
+        for (size_t kind = 0; kind < kinds; kind++)
             for (size_t a = 0; a < study->count; a++) {
                 const ls_study_arm *arm = &study->arms[a];
-                if (k < arm->seeds.count && (evaluation || arm->trains))
-                    LS_TRY(add_job(r, a, arm->seeds.at[k], evaluation == 1));
+                if (k < arm->seeds.count && (kind != LS_STUDY_TRAIN || arm->trains) &&
+                    kind < LS_STUDY_ASK + arm->suite_count)
+                    LS_TRY(add_job(r, a, arm->seeds.at[k], kind));
             }
     for (size_t i = 0; i < r->count; i++) r->jobs[i].needs = job_before(r, &r->jobs[i]);
     return LS_OK;
@@ -331,7 +361,7 @@ static ls_study_job *next_job(runner *r) {
             r->failed++;
         }
         if (needed != LS_JOB_DONE) continue;
-        if (r->study->keys.jobs > 1 || j->evaluation) return j;
+        if (r->study->keys.jobs > 1 || j->kind != LS_STUDY_TRAIN) return j;
         if (first == NULL) first = j;
     }
     return first;

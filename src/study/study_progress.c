@@ -49,7 +49,7 @@ void ls_study_job_line(const ls_study *study, ls_study_job *job, char *out, size
     const char *name = study->arms[job->arm].name;
     ls_metrics_row row;
     job->left = -1;
-    if (job->evaluation) {
+    if (job->kind != LS_STUDY_TRAIN) {
         snprintf(out, bytes, "  %s, seed %" PRId64 "  evaluating for %.0f s", name, job->seed,
                  job->elapsed);
     } else if (!last_row(study, job->arm, job->seed, &row)) {
@@ -79,11 +79,11 @@ void ls_study_job_line(const ls_study *study, ls_study_job *job, char *out, size
 
 /* What a job takes, from those that are known: of its arm, or else of all. */
 static double expected(const ls_study_job *jobs, size_t count, const ls_study_job *of,
-                       bool evaluation) {
+                       size_t kind) {
     double own = 0, all = 0;
     int own_count = 0, all_count = 0;
     for (size_t i = 0; i < count; i++) {
-        if (jobs[i].evaluation != evaluation || !(jobs[i].took > 0)) continue;
+        if (jobs[i].kind != kind || !(jobs[i].took > 0)) continue;
         all += jobs[i].took;
         all_count++;
         if (jobs[i].arm != of->arm) continue;
@@ -102,9 +102,10 @@ double ls_study_left(const ls_study *study, ls_study_job *jobs, size_t count) {
     for (size_t i = 0; i < count; i++) {
         ls_study_job *j = &jobs[i];
         if (j->state != LS_JOB_WAITING && j->state != LS_JOB_RUNNING) continue;
-        double whole = expected(jobs, count, j, j->evaluation);
+        double whole = expected(jobs, count, j, j->kind);
         known |= whole >= 0;
-        if (whole < 0 && j->evaluation) whole = 0.1 * expected(jobs, count, j, false);
+        if (whole < 0 && j->kind != LS_STUDY_TRAIN)
+            whole = 0.1 * expected(jobs, count, j, LS_STUDY_TRAIN);
         const double left = fmax(0, whole - (j->state == LS_JOB_RUNNING ? j->elapsed : 0));
         sum += left;
         longest = fmax(longest, left);

@@ -11,7 +11,7 @@ typedef enum { LS_JOB_WAITING, LS_JOB_RUNNING, LS_JOB_DONE, LS_JOB_FAILED } ls_j
 typedef struct ls_study_job {
     size_t arm;
     int64_t seed;
-    bool evaluation;
+    size_t kind;   /* LS_STUDY_TRAIN, _EVAL, or a suite */
     int64_t needs; /* job that must be done before; -1: none */
     ls_job_state state;
     pid_t process;

@@ -7,6 +7,7 @@
 #include "eval/eval.h"
 #include "model/model.h"
 #include "study/study_parts.h"
+#include "train/mixture.h"
 #include "train/task_keys.h"
 #include "train/train.h"
 #include "train/trained.h"
@@ -18,6 +19,9 @@ static const ls_option options[] = {
     LS_TEXT("about", FIELD(about), "", "A sentence or two below it."),
     LS_INTS("seeds", FIELD(seeds), "1", 0, 9007199254740991,
             "Seeds: one training per arm and seed."),
+    LS_TEXT("suites", FIELD(suites), "",
+            "Suites that every arm is asked, separated by commas: NAME or NAME:LABEL. suite.KEY "
+            "goes to all for which it has an effect, suite.LABEL.KEY to one."),
     LS_INT("jobs", FIELD(jobs), "0", 0, 1024,
            "Trainings and evaluations at once; 0: processors / threads, on a device 1. Results "
            "do not depend on it."),
@@ -96,6 +100,10 @@ static ls_status copy_settings(ls_ctx *ctx, const ls_settings *from, bool (*want
 
 static bool is_evaluation(const char *key) {
     return in_section(key, "eval");
+}
+
+static bool is_asking(const char *key) {
+    return strcmp(key, "suites") == 0 || in_section(key, "suite");
 }
 
 static int64_t arm_of(const ls_study *study, const char *name) {
@@ -217,6 +225,7 @@ static ls_status sort_arm(ls_study *study, ls_study_arm *arm) {
     arm->seeds = study->keys.seeds;
     LS_TRY(begin_arm(study, arm));
     LS_TRY(copy_settings(ctx, &study->common, is_evaluation, &arm->testing));
+    LS_TRY(copy_settings(ctx, &study->common, is_asking, &arm->asking));
     for (size_t i = 0; i < arm->given.count; i++) {
         const char *key = arm->given.items[i].key, *value = arm->given.items[i].value;
         if (strcmp(key, "from") == 0 || (opens && !trains && strcmp(key, "train.steps") == 0))
@@ -228,6 +237,7 @@ static ls_status sort_arm(ls_study *study, ls_study_arm *arm) {
             LS_TRY(ls_options_set(ctx, &ls_study_options, "", key, value, &keys));
             arm->seeds = keys.seeds;
         } else if (!trains && (in_section(key, "mixer") || /* check_differing looks which */
+                               in_section(key, "task") ||
                                (in_section(key, "data") && arm->checkpoint[0] != '\0'))) {
             LS_TRY(ls_settings_put(ctx, &arm->testing, key, value));
         } else if (strcmp(key, "seeds") == 0 || (ls__study_is_training(key) && !trains)) {
@@ -240,10 +250,13 @@ static ls_status sort_arm(ls_study *study, ls_study_arm *arm) {
             LS_TRY(ls_settings_put(ctx, &arm->training, key, value));
         } else if (ls__study_is_extension(key) || is_evaluation(key)) {
             LS_TRY(ls_settings_put(ctx, &arm->testing, key, value));
+        } else if (is_asking(key)) {
+            LS_TRY(ls_settings_put(ctx, &arm->asking, key, value));
         } else {
-            static const char *const known[] = {
-                "from",   "extend", "label",   "seeds",  "model.*",  "mixer.*", "position.*",
-                "data.*", "task.*", "train.*", "eval.*", "extend.*", NULL};
+            static const char *const known[] = {"from",    "extend",  "label",      "seeds",
+                                                "model.*", "mixer.*", "position.*", "data.*",
+                                                "task.*",  "train.*", "eval.*",     "extend.*",
+                                                "suites",  "suite.*", NULL};
             return about_arm(study, arm,
                              ls_fail_unknown(ctx, "key", "", key, ls_name_in_array, known));
         }
@@ -291,15 +304,44 @@ static ls_status check_differing(ls_ctx *ctx, const ls_study_arm *arm,
     return LS_OK;
 }
 
-static bool may_differ(const char *key) {
+bool ls_study_may_differ(const char *key) {
     return ls__study_is_extension(key) || in_section(key, "mixer");
+}
+
+static bool is_of_task(const char *key) {
+    return in_section(key, "task");
+}
+
+/* What a task is asked at test: the study's own words over those that it was trained with. */
+static ls_status check_task(ls_ctx *ctx, const ls_study_arm *arm, const ls_settings *trained,
+                            const ls_model_config *config) {
+    ls_settings all = {0};
+    ls_task task = {0};
+    ls_status status = LS_OK;
+    for (size_t i = 0; status == LS_OK && i < trained->count; i++)
+        if (strcmp(trained->items[i].key, "task") == 0 || is_of_task(trained->items[i].key))
+            status = ls_settings_copy(ctx, &all, &trained->items[i]);
+    ls_settings_mark_optional(&all);
+    if (status == LS_OK) status = copy_settings(ctx, &arm->testing, is_of_task, &all);
+    if (status == LS_OK) status = ls_task_read(ctx, &all, NULL, &task);
+    for (size_t i = 0; status == LS_OK && task.type == NULL && i < arm->testing.count; i++)
+        if (is_of_task(arm->testing.items[i].key)) /* not of a mixture, which the training has */
+            status = LS_FAIL(ctx, LS_EUSE, "%s has no effect: no task was trained",
+                             arm->testing.items[i].key);
+    if (status == LS_OK && task.type != NULL &&
+        ls_task_vocabulary(&task) > config->model.vocabulary)
+        status =
+            LS_FAIL(ctx, LS_EUSE, "with these task.KEY its tokens are more than the model has");
+    ls_task_clear(ctx, &task);
+    ls_settings_clear(ctx, &all);
+    return status;
 }
 
 ls_status ls_study_checkpoint(const ls_study *study, const ls_study_arm *arm, ls_trained *out) {
     const ls_study_arm *base = arm->parent < 0 ? arm : &study->arms[arm->parent];
     ls_settings differing = {0};
     *out = (ls_trained){.ctx = study->ctx};
-    ls_status status = copy_settings(study->ctx, &arm->testing, may_differ, &differing);
+    ls_status status = copy_settings(study->ctx, &arm->testing, ls_study_may_differ, &differing);
     if (status == LS_OK && arm->trains)
         status = copy_settings(study->ctx, &arm->training, ls__study_is_extension, &differing);
     if (status == LS_OK)
@@ -313,6 +355,7 @@ static ls_status check_settings(ls_study *study, ls_study_arm *arm) {
     ls_model_config config = {0};
     ls_settings all = {0};
     ls_task task = {0};
+    ls_mixture mixture = {0};
     ls_status status;
     for (size_t i = 0; i < arm->training.count; i++)
         LS_TRY_GOTO(ls_settings_copy(ctx, &all, &arm->training.items[i]));
@@ -320,16 +363,20 @@ static ls_status check_settings(ls_study *study, ls_study_arm *arm) {
     if (base >= 0) LS_TRY_GOTO(ls_settings_put(ctx, &all, "train.from", study->arms[base].name));
     if (ls_settings_has(&arm->testing, "extend")) /* behind what the weights were trained with */
         ls_settings_remove(ctx, &all, "extend");
-    LS_TRY_GOTO(copy_settings(ctx, &arm->testing, may_differ, &all));
+    LS_TRY_GOTO(copy_settings(ctx, &arm->testing, ls_study_may_differ, &all));
     LS_TRY_GOTO(ls_task_read(ctx, &all, ls_training_facts, &task));
     if (task.type != NULL) LS_TRY_GOTO(ls_task_settle(ctx, &task, &all));
     LS_TRY_GOTO(ls_model_config_read(ctx, &all, &config));
     arm->trained_length = config.trained_length;
     LS_TRY_GOTO(check_differing(ctx, arm, &config));
     LS_TRY_GOTO(check_section(ctx, &all, "data", &ls_data_options, ls_training_facts));
+    if (ls_settings_has(&all, "data.mix"))
+        LS_TRY_GOTO(ls_mixture_read(ctx, &all, ls_settings_get(&all, "data.mix"), &mixture));
     LS_TRY_GOTO(check_section(ctx, &all, "train", &ls_train_options, NULL));
     LS_TRY_GOTO(check_section(ctx, &arm->testing, "eval", &ls_eval_options,
                               ls_eval_facts(task.type != NULL, &config)));
+    LS_TRY_GOTO(check_task(ctx, arm, &arm->training, &config));
+    LS_TRY_GOTO(ls_study_read_suites(ctx, arm, &config, task.type == NULL));
     for (size_t i = 0, k = 0; i < arm->training.count && k < all.count; i++) { /* in their order */
         if (strcmp(arm->training.items[i].key, all.items[k].key) != 0) continue;
         arm->training.items[i].optional = all.items[k++].optional;
@@ -337,6 +384,7 @@ static ls_status check_settings(ls_study *study, ls_study_arm *arm) {
 fail:
     ls_model_config_clear(ctx, &config);
     ls_task_clear(ctx, &task);
+    ls_mixture_clear(ctx, &mixture);
     ls_settings_clear(ctx, &all);
     return status;
 }
@@ -370,6 +418,9 @@ static ls_status check_checkpoint(ls_study *study, ls_study_arm *arm) {
     LS_TRY_GOTO(
         check_section(ctx, &arm->testing, "eval", &ls_eval_options,
                       ls_eval_facts(ls_settings_has(&trained.settings, "task"), &trained.config)));
+    LS_TRY_GOTO(check_task(ctx, arm, &trained.settings, &trained.config));
+    LS_TRY_GOTO(ls_study_read_suites(ctx, arm, &trained.config,
+                                     !ls_settings_has(&trained.settings, "task")));
     LS_TRY_GOTO(ls_model_plan(ctx, &trained.config, LS_BF16, false, &model));
     arm->parameters = ls_parameters_elements(model->store);
 fail:
@@ -401,7 +452,8 @@ static ls_status take_settings(ls_study *study) {
         } else if (in_section(setting->key, "sweep")) {
             LS_TRY(ls_settings_put(ctx, &study->sweep, setting->key + strlen("sweep."),
                                    setting->value));
-        } else if (ls__study_is_training(setting->key) || is_evaluation(setting->key)) {
+        } else if (ls__study_is_training(setting->key) || is_evaluation(setting->key) ||
+                   is_asking(setting->key)) {
             LS_TRY(ls_settings_copy(ctx, &study->common, setting));
         } else {
             continue;
@@ -470,6 +522,8 @@ void ls_study_clear(ls_study *study) {
         ls_settings_clear(ctx, &study->arms[i].given);
         ls_settings_clear(ctx, &study->arms[i].training);
         ls_settings_clear(ctx, &study->arms[i].testing);
+        ls_settings_clear(ctx, &study->arms[i].asking);
+        ls_study_suites_clear(ctx, &study->arms[i]);
     }
     ls_settings_clear(ctx, &study->common);
     ls_settings_clear(ctx, &study->sweep);

@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "report/report.h"
+#include "study/spread.h"
 #include "study/study.h"
 #include "tensor/engine/kernel.h"
 #include "tensor/engine/machine.h"
@@ -42,8 +43,8 @@ static ls_status evidence_read(const ls_study *study, size_t arm, evidence *out)
             trained = json_pack("{s:{s:I,s:i}}", "said", "parameters",
                                 (json_int_t)study->arms[weights].parameters, "tokens", 0);
         else
-            status = ls_study_stored(study, weights, seed, false, &trained);
-        if (status == LS_OK) status = ls_study_stored(study, arm, seed, true, &tested);
+            status = ls_study_stored(study, weights, seed, LS_STUDY_TRAIN, &trained);
+        if (status == LS_OK) status = ls_study_stored(study, arm, seed, LS_STUDY_EVAL, &tested);
         if (status != LS_OK || trained == NULL || tested == NULL) {
             json_decref(trained);
             json_decref(tested);
@@ -59,49 +60,7 @@ static ls_status evidence_read(const ls_study *study, size_t arm, evidence *out)
     return LS_OK;
 }
 
-/* ---- spread over seeds ---- */
-
-typedef struct spread {
-    int64_t n;
-    double sum, square, low, high; /* of the values; their squares about the mean */
-    bool broken;                   /* one was not finite: then nothing is said */
-} spread;
-
-static double number(const json_t *value) {
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-static json_t *number_json(double value) {
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
-static double mean(const spread *s) {
-    return s->n == 0 || s->broken ? NAN : s->sum / (double)s->n;
-}
-
-static void spread_add(spread *s, double value) {
-    if (!isfinite(value)) s->broken = true;
-    double before = s->n == 0 ? value : s->sum / (double)s->n;
-    s->low = s->n == 0 ? value : fmin(s->low, value);
-    s->high = s->n == 0 ? value : fmax(s->high, value);
-    s->sum += value;
-    s->n++;
-    s->square += (value - before) * (value - s->sum / (double)s->n);
-}
-
-/* KEY: the mean, KEY_sd (of n - 1; null for one seed), KEY_min, KEY_max. */
-static void put_spread(json_t *into, const char *key, const spread *s) {
-    char name[64];
-    json_object_set_new(into, key, number_json(mean(s)));
-    snprintf(name, sizeof name, "%s_sd", key);
-    bool known = !s->broken && s->n > 1;
-    json_object_set_new(into, name,
-                        number_json(known ? sqrt(s->square / (double)(s->n - 1)) : NAN));
-    snprintf(name, sizeof name, "%s_min", key);
-    json_object_set_new(into, name, number_json(s->broken ? NAN : s->low));
-    snprintf(name, sizeof name, "%s_max", key);
-    json_object_set_new(into, name, number_json(s->broken ? NAN : s->high));
-}
+/* ---- rows ---- */
 
 /* Row `index` of a list of the evaluation of seed i. All seeds were asked the same questions, so
  * the lists agree. */
@@ -109,14 +68,12 @@ static const json_t *row_of(const evidence *e, int64_t i, const char *list, size
     return json_array_get(json_object_get(e->tested[i], list), index);
 }
 
-static spread spread_of(const evidence *e, const char *list, size_t index, const char *key) {
-    spread s = {0};
+static ls__spread spread_of(const evidence *e, const char *list, size_t index, const char *key) {
+    ls__spread s = {0};
     for (int64_t i = 0; i < e->count; i++)
-        spread_add(&s, number(json_object_get(row_of(e, i, list, index), key)));
+        ls__spread_add(&s, ls__number(json_object_get(row_of(e, i, list, index), key)));
     return s;
 }
-
-/* ---- rows ---- */
 
 static json_t *result_row(const evidence *e, size_t index) {
     const json_t *first = row_of(e, 0, "results", index);
@@ -126,33 +83,34 @@ static json_t *result_row(const evidence *e, size_t index) {
     for (size_t i = 0; i < sizeof same / sizeof same[0]; i++)
         if (json_object_get(first, same[i]) != NULL)
             json_object_set(row, same[i], json_object_get(first, same[i]));
-    spread loss = spread_of(e, "results", index, "loss");
-    put_spread(row, "loss", &loss);
+    ls__spread loss = spread_of(e, "results", index, "loss");
+    ls__spread_put(row, "loss", &loss);
     /* the perplexity of the mean loss, and the extremes: one exponential, whatever is averaged */
-    json_object_set_new(row, "ppl", number_json(exp(mean(&loss))));
-    json_object_set_new(row, "ppl_min", number_json(loss.broken ? NAN : exp(loss.low)));
-    json_object_set_new(row, "ppl_max", number_json(loss.broken ? NAN : exp(loss.high)));
-    spread excess = spread_of(e, "results", index, "excess");
-    put_spread(row, "excess", &excess);
+    json_object_set_new(row, "ppl", ls__number_json(exp(ls__spread_mean(&loss))));
+    json_object_set_new(row, "ppl_min", ls__number_json(loss.broken ? NAN : exp(loss.low)));
+    json_object_set_new(row, "ppl_max", ls__number_json(loss.broken ? NAN : exp(loss.high)));
+    ls__spread excess = spread_of(e, "results", index, "excess");
+    ls__spread_put(row, "excess", &excess);
     static const char *const judged[] = {"accuracy", "exact"};
     for (size_t i = 0; i < 2; i++)
         if (json_object_get(first, judged[i]) != NULL) {
-            spread share = spread_of(e, "results", index, judged[i]);
-            put_spread(row, judged[i], &share);
+            ls__spread share = spread_of(e, "results", index, judged[i]);
+            ls__spread_put(row, judged[i], &share);
         }
     if (json_object_get(first, "chance") != NULL) {
-        spread chance = spread_of(e, "results", index, "chance");
-        json_object_set_new(row, "chance", number_json(mean(&chance)));
+        ls__spread chance = spread_of(e, "results", index, "chance");
+        json_object_set_new(row, "chance", ls__number_json(ls__spread_mean(&chance)));
     }
-    spread bits = spread_of(e, "results", index, "bits_per_byte");
-    json_object_set_new(row, "bits_per_byte", number_json(mean(&bits)));
+    ls__spread bits = spread_of(e, "results", index, "bits_per_byte");
+    json_object_set_new(row, "bits_per_byte", ls__number_json(ls__spread_mean(&bits)));
     json_object_set_new(row, "n", json_integer(e->count));
     json_t *seeds = json_array();
     for (int64_t i = 0; i < e->count; i++) {
         const json_t *own = row_of(e, i, "results", index);
-        json_t *seed = json_pack("{s:I, s:o, s:o}", "seed", (json_int_t)e->seed[i], "loss",
-                                 number_json(number(json_object_get(own, "loss"))), "excess",
-                                 number_json(number(json_object_get(own, "excess"))));
+        json_t *seed =
+            json_pack("{s:I, s:o, s:o}", "seed", (json_int_t)e->seed[i], "loss",
+                      ls__number_json(ls__number(json_object_get(own, "loss"))), "excess",
+                      ls__number_json(ls__number(json_object_get(own, "excess"))));
         for (size_t k = 0; k < 2; k++)
             if (json_object_get(own, judged[k]) != NULL)
                 json_object_set(seed, judged[k], json_object_get(own, judged[k]));
@@ -167,8 +125,8 @@ static json_t *resolution_row(const evidence *e, size_t index) {
     json_t *row = json_object();
     json_object_set(row, "length", json_object_get(row_of(e, 0, "resolution", index), "length"));
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        spread s = spread_of(e, "resolution", index, keys[i]);
-        put_spread(row, keys[i], &s);
+        ls__spread s = spread_of(e, "resolution", index, keys[i]);
+        ls__spread_put(row, keys[i], &s);
     }
     json_object_set_new(row, "n", json_integer(e->count));
     return row;
@@ -180,12 +138,12 @@ static json_t *positions_row(const evidence *e, size_t index) {
     const json_t *buckets = json_object_get(first, "positions");
     json_t *losses = json_array();
     for (size_t b = 0; b < json_array_size(json_object_get(buckets, "first")); b++) {
-        spread s = {0};
+        ls__spread s = {0};
         for (int64_t i = 0; i < e->count; i++) {
             const json_t *own = json_object_get(row_of(e, i, "results", index), "positions");
-            spread_add(&s, number(json_array_get(json_object_get(own, "loss"), b)));
+            ls__spread_add(&s, ls__number(json_array_get(json_object_get(own, "loss"), b)));
         }
-        json_array_append_new(losses, number_json(mean(&s)));
+        json_array_append_new(losses, ls__number_json(ls__spread_mean(&s)));
     }
     return json_pack("{s:O, s:O, s:O, s:O, s:o}", "protocol", json_object_get(first, "protocol"),
                      "length", json_object_get(first, "length"), "first",
@@ -204,7 +162,8 @@ static json_t *positions_list(const evidence *e) {
             const json_t *other = json_array_get(rows, j);
             largest =
                 !json_equal(json_object_get(row, "protocol"), json_object_get(other, "protocol")) ||
-                number(json_object_get(other, "length")) <= number(json_object_get(row, "length"));
+                ls__number(json_object_get(other, "length")) <=
+                    ls__number(json_object_get(row, "length"));
         }
         if (largest) json_array_append_new(list, positions_row(e, i));
     }
@@ -246,14 +205,14 @@ static json_t *label_json(const ls_study *study, const ls_study_arm *arm) {
 
 /* The lowest validation loss of each training, over seeds; nothing where it was not measured. */
 static void put_validation(const evidence *e, json_t *arm) {
-    spread s = {0};
+    ls__spread s = {0};
     if (!e->study->arms[e->arm].trains || e->count == 0) return;
     for (int64_t i = 0; i < e->count; i++) {
         const json_t *said = json_object_get(e->trained[i], "validation");
         if (said == NULL) return;
-        spread_add(&s, number(json_object_get(said, "loss")));
+        ls__spread_add(&s, ls__number(json_object_get(said, "loss")));
     }
-    put_spread(arm, "validation_loss", &s);
+    ls__spread_put(arm, "validation_loss", &s);
 }
 
 /* The arm with the lowest validation loss of all seeds; NULL as long as one has none. */
@@ -262,12 +221,12 @@ static const json_t *best_arm(const ls_study *study, const json_t *arms) {
     size_t trained = 0;
     for (size_t i = 0; i < json_array_size(arms); i++) {
         const json_t *arm = json_array_get(arms, i);
-        const double loss = number(json_object_get(arm, "validation_loss"));
+        const double loss = ls__number(json_object_get(arm, "validation_loss"));
         if (!study->arms[i].trains) continue;
         trained++;
         if (!isfinite(loss) || json_array_size(json_object_get(arm, "missing_seeds")) > 0)
             return NULL;
-        if (best == NULL || loss < number(json_object_get(best, "validation_loss"))) best = arm;
+        if (best == NULL || loss < ls__number(json_object_get(best, "validation_loss"))) best = arm;
     }
     return trained > 1 ? json_object_get(best, "name") : NULL;
 }
@@ -280,7 +239,7 @@ static void put_curves(const evidence *e, json_t *arm) {
     json_decref(validation);
 }
 
-static json_t *arm_json(const evidence *e) {
+static ls_status arm_json(const evidence *e, json_t **out) {
     const ls_study_arm *about = &e->study->arms[e->arm];
     json_t *arm = json_object(), *missing = json_array();
     json_object_set_new(arm, "name", json_string(about->name));
@@ -316,42 +275,49 @@ static json_t *arm_json(const evidence *e) {
     json_object_set_new(arm, "results", list_of(e, "results", result_row));
     json_object_set_new(arm, "resolution", list_of(e, "resolution", resolution_row));
     json_object_set_new(arm, "positions", e->count == 0 ? json_array() : positions_list(e));
-    return arm;
+    *out = arm;
+    if (about->suite_count == 0) return LS_OK;
+    json_t *suites = NULL;
+    ls_status status = ls_study_suites_json(e->study, e->arm, &suites);
+    if (status == LS_OK) json_object_set_new(arm, "suites", suites);
+    return status;
 }
 
 /* ---- cost ---- */
 
 static json_t *timing_row(const evidence *e, size_t index) {
     const json_t *first = row_of(e, 0, "results", index);
-    spread seconds = spread_of(e, "results", index, "seconds");
-    spread bytes = spread_of(e, "results", index, "bytes");
-    spread rate = spread_of(e, "results", index, "tokens_per_second");
+    ls__spread seconds = spread_of(e, "results", index, "seconds");
+    ls__spread bytes = spread_of(e, "results", index, "bytes");
+    ls__spread rate = spread_of(e, "results", index, "tokens_per_second");
     return json_pack("{s:O, s:O, s:o, s:o, s:o}", "protocol", json_object_get(first, "protocol"),
                      "length", json_object_get(first, "length"), "seconds",
-                     number_json(mean(&seconds)), "tokens_per_second", number_json(mean(&rate)),
-                     "bytes", number_json(bytes.broken ? NAN : bytes.high));
+                     ls__number_json(ls__spread_mean(&seconds)), "tokens_per_second",
+                     ls__number_json(ls__spread_mean(&rate)), "bytes",
+                     ls__number_json(bytes.broken ? NAN : bytes.high));
 }
 
-static ls_status job_cost(const evidence *e, bool evaluation, json_t **out) {
-    spread seconds = {0}, bytes = {0};
+static ls_status job_cost(const evidence *e, size_t kind, json_t **out) {
+    ls__spread seconds = {0}, bytes = {0};
     for (int64_t i = 0; i < e->count; i++) {
         json_t *stored;
-        LS_TRY(ls_study_stored(e->study, e->arm, e->seed[i], evaluation, &stored));
+        LS_TRY(ls_study_stored(e->study, e->arm, e->seed[i], kind, &stored));
         const json_t *cost = json_object_get(stored, "cost");
-        spread_add(&seconds, number(json_object_get(cost, "seconds")));
-        spread_add(&bytes, number(json_object_get(cost, "peak_bytes")));
+        ls__spread_add(&seconds, ls__number(json_object_get(cost, "seconds")));
+        ls__spread_add(&bytes, ls__number(json_object_get(cost, "peak_bytes")));
         json_decref(stored);
     }
-    *out = json_pack("{s:o, s:o}", "seconds", number_json(mean(&seconds)), "peak_bytes",
-                     number_json(bytes.n == 0 || bytes.broken ? NAN : bytes.high));
+    *out =
+        json_pack("{s:o, s:o}", "seconds", ls__number_json(ls__spread_mean(&seconds)), "peak_bytes",
+                  ls__number_json(bytes.n == 0 || bytes.broken ? NAN : bytes.high));
     return LS_OK;
 }
 
 static ls_status arm_timing(const evidence *e, json_t *list) {
     json_t *training = json_null(), *evaluation = NULL;
     const ls_study_arm *about = &e->study->arms[e->arm];
-    if (about->trains) LS_TRY(job_cost(e, false, &training));
-    LS_TRY(job_cost(e, true, &evaluation));
+    if (about->trains) LS_TRY(job_cost(e, LS_STUDY_TRAIN, &training));
+    LS_TRY(job_cost(e, LS_STUDY_EVAL, &evaluation));
     json_array_append_new(list, json_pack("{s:s, s:o, s:o, s:o}", "name", about->name, "training",
                                           training, "evaluation", evaluation, "results",
                                           list_of(e, "results", timing_row)));
@@ -394,10 +360,10 @@ ls_status ls_study_publish(const ls_study *study, bool finished) {
     for (size_t i = 0; i < study->count && status == LS_OK; i++) {
         evidence e;
         status = evidence_read(study, i, &e);
-        if (status == LS_OK) {
-            json_array_append_new(arms, arm_json(&e));
-            status = arm_timing(&e, costs);
-        }
+        json_t *arm = NULL;
+        if (status == LS_OK) status = arm_json(&e, &arm);
+        if (arm != NULL) json_array_append_new(arms, arm);
+        if (status == LS_OK) status = arm_timing(&e, costs);
         evidence_clear(&e);
     }
     const json_t *best = status == LS_OK ? best_arm(study, arms) : NULL;

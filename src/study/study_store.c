@@ -54,7 +54,18 @@ static void print_checkpoint(ls_ctx *ctx, const char *path, ls_text *out) {
                    (long long)about.st_size);
 }
 
-ls_status ls_study_hash(const ls_study *study, size_t arm, int64_t seed, bool evaluation,
+/* A suite is asked of the model alone: how it is evaluated beside has nothing to do with it. */
+static void print_suite(ls_ctx *ctx, const ls_study_arm *arm, size_t index, ls_text *out) {
+    const ls_study_suite *suite = &arm->suites[index];
+    ls_text_printf(ctx, out, "suite=%s\n", suite->type->name);
+    print_settings(ctx, &suite->settings, out);
+    for (size_t i = 0; i < arm->testing.count; i++)
+        if (ls_study_may_differ(arm->testing.items[i].key))
+            ls_text_printf(ctx, out, "%s=%s\n", arm->testing.items[i].key,
+                           arm->testing.items[i].value);
+}
+
+ls_status ls_study_hash(const ls_study *study, size_t arm, int64_t seed, size_t kind,
                         char out[LS_STUDY_HASH_BYTES]) {
     ls_ctx *ctx = study->ctx;
     ls_text text = {0};
@@ -68,9 +79,11 @@ ls_status ls_study_hash(const ls_study *study, size_t arm, int64_t seed, bool ev
     }
     if (ls_study_opens(study, &study->arms[arm]) != NULL)
         print_checkpoint(ctx, ls_study_opens(study, &study->arms[arm]), &text);
-    if (evaluation) {
+    if (kind == LS_STUDY_EVAL) {
         ls_text_printf(ctx, &text, "evaluation\n");
         print_settings(ctx, &study->arms[arm].testing, &text);
+    } else if (kind >= LS_STUDY_ASK) {
+        print_suite(ctx, &study->arms[arm], kind - LS_STUDY_ASK, &text);
     }
     ls_status status = ls_text_status(&text);
     if (status == LS_OK)
@@ -79,18 +92,23 @@ ls_status ls_study_hash(const ls_study *study, size_t arm, int64_t seed, bool ev
     return status;
 }
 
-static const char *file_of(bool evaluation) {
-    return evaluation ? "result.json" : "trained.json";
+static ls_status file_of(const ls_study *study, size_t arm, int64_t seed, size_t kind, char *out) {
+    char name[LS_STUDY_NAME_BYTES + 16];
+    snprintf(name, sizeof name, "%s", kind == LS_STUDY_EVAL ? "result.json" : "trained.json");
+    if (kind >= LS_STUDY_ASK)
+        snprintf(name, sizeof name, "suite-%s.json",
+                 study->arms[arm].suites[kind - LS_STUDY_ASK].name);
+    return ls_study_file(study, arm, seed, name, out, LS_STUDY_PATH_BYTES);
 }
 
-ls_status ls_study_stored(const ls_study *study, size_t arm, int64_t seed, bool evaluation,
+ls_status ls_study_stored(const ls_study *study, size_t arm, int64_t seed, size_t kind,
                           json_t **out) {
     ls_ctx *ctx = study->ctx;
     char path[LS_STUDY_PATH_BYTES], hash[LS_STUDY_HASH_BYTES];
     const char *stored;
     *out = NULL;
-    LS_TRY(ls_study_file(study, arm, seed, file_of(evaluation), path, sizeof path));
-    LS_TRY(ls_study_hash(study, arm, seed, evaluation, hash));
+    LS_TRY(file_of(study, arm, seed, kind, path));
+    LS_TRY(ls_study_hash(study, arm, seed, kind, hash));
     if (!ls_path_exists(path)) return LS_OK;
     LS_TRY(ls_json_read(ctx, path, RESULT_MAX, out));
     ls_status status = ls_json_text(ctx, *out, "settings_hash", path, &stored);
@@ -100,12 +118,12 @@ ls_status ls_study_stored(const ls_study *study, size_t arm, int64_t seed, bool 
     return status;
 }
 
-ls_status ls_study_store(const ls_study *study, size_t arm, int64_t seed, bool evaluation,
+ls_status ls_study_store(const ls_study *study, size_t arm, int64_t seed, size_t kind,
                          json_t *result) {
     ls_ctx *ctx = study->ctx;
     char path[LS_STUDY_PATH_BYTES], hash[LS_STUDY_HASH_BYTES];
-    LS_TRY(ls_study_file(study, arm, seed, file_of(evaluation), path, sizeof path));
-    LS_TRY(ls_study_hash(study, arm, seed, evaluation, hash));
+    LS_TRY(file_of(study, arm, seed, kind, path));
+    LS_TRY(ls_study_hash(study, arm, seed, kind, hash));
     if (json_object_set_new(result, "settings_hash", json_string(hash)) != 0)
         return LS_FAIL(ctx, LS_ENOMEM, "no memory for %s", path);
     return ls_json_write(ctx, path, result);

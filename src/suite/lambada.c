@@ -59,16 +59,14 @@ static ls_status open_files(ls_suite *suite) {
     return LS_OK;
 }
 
-/* Ids of the whole passage, with what the tokenizer puts around a text; those that the context alone
- * has come first. White space at the end of the context belongs to the target. Without a context the
- * start token stands for it. */
+/* Ids of the whole passage; those that the context alone has come first. White space at the end of
+ * the context belongs to the target. Without a context the start token stands for it. */
 static ls_status encode(ls_suite *suite, ls_pool *pool, const passage *p, ls_tokens *context,
                         ls_tokens *target) {
     const size_t end = ls_utf8_strip_end(p->whole, p->split);
-    const unsigned how = LS_ENCODE_SPECIAL | (p->split > 0 ? LS_ENCODE_TEMPLATE : 0);
     ls_tokens all, alone;
-    LS_TRY(ls_suite_encode(suite, pool, p->whole, p->whole_length, how, &all));
-    LS_TRY(ls_suite_encode(suite, pool, p->whole, end, how, &alone));
+    LS_TRY(ls_suite_encode(suite, pool, p->whole, p->whole_length, LS_ENCODE_SPECIAL, &all));
+    LS_TRY(ls_suite_encode(suite, pool, p->whole, end, LS_ENCODE_SPECIAL, &alone));
     const int64_t first = ls_min(alone.count, all.count - 1);
     *context = (ls_tokens){all.at, first};
     *target = (ls_tokens){all.at + first, all.count - first};
@@ -86,8 +84,14 @@ static ls_status make_item(ls_suite *suite, int64_t number, const passage *p, ls
     ls_tokens context, target;
     LS_TRY(ls_group_room(out, 1, 1));
     LS_TRY(encode(suite, pool, p, &context, &target));
+    LS_TRY(ls_suite_start(suite, pool, &context));
+    out->started = true;
     if (suite->window > 0) { /* cut on the left; the target never */
-        LS_TRY(ls_suite_check_window(suite, "the last word of a passage", target.count));
+        if (target.count > suite->window)
+            return LS_FAIL(suite->ctx, LS_EUSE,
+                           "the last word of a passage has %lld tokens, and the model can take "
+                           "%lld",
+                           (long long)target.count, (long long)suite->window);
         const int64_t kept = ls_min(context.count, suite->window + 1 - target.count);
         context.at += context.count - kept;
         context.count = kept;

@@ -3,7 +3,10 @@
  * Without a file: pairs of short hexadecimal keys and values that the program makes, several of
  * which are asked for in one context. With one: nq-open (questions, whose gold document goes to each
  * position among documents of other questions) or kv-retrieval (the pair that is asked for goes to
- * each position). The contrast of both is the question without any documents or pairs. */
+ * each position). The contrast of both is the question without any documents or pairs.
+ *
+ * Two references are asked beside: closed book, the question without anything, and oracle, with
+ * nothing but the document or pair that has the answer. Without a file once for each context. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,6 +82,12 @@ static ls_status open_suite(ls_suite *suite) {
     return LS_OK;
 }
 
+/* What closed book and oracle count to. Without documents there is no contrast. */
+static json_t *reference_cell(const char *of, int64_t count, bool closed) {
+    return json_pack("{s:s, s:I}", "reference", closed ? "closed book" : "oracle", of,
+                     (json_int_t)count);
+}
+
 static ls_status encode(const ls_suite *suite, ls_suite_group *group, ls_text *text,
                         ls_tokens *out) {
     ls_status status = ls_text_status(text);
@@ -94,21 +103,49 @@ typedef struct made_pair {
     char key[HEX + 1], value[HEX + 1];
 } made_pair;
 
-/* Everything up to the question is the context, which has the pairs or (bare) none. */
+/* Everything up to the question is the context. */
+static ls_status pairs_context(const ls_suite *suite, ls_suite_group *group, const ls_pair *pairs,
+                               size_t count, ls_tokens *out) {
+    ls_text text = {0};
+    ls_middle_pairs(suite->ctx, false, pairs, count, "", &text);
+    LS_TRY(ls_text_status(&text));
+    text.length = (size_t)(strstr(text.bytes, "\n\nKey: ") - text.bytes);
+    return encode(suite, group, &text, out);
+}
+
+/* All pairs; none; and that alone which is asked for first. */
+enum { ALL_PAIRS, NO_PAIRS, ONE_PAIR, PAIR_CONTEXTS };
 static ls_status pairs_contexts(const ls_suite *suite, ls_suite_group *group, const made_pair *made,
-                                int64_t count) {
-    ls_text with = {0}, bare = {0};
+                                int64_t count, int64_t first) {
     ls_pair *pairs = ls_pool_take(&group->pool, (size_t)count, sizeof *pairs);
     if (pairs == NULL) return LS_ENOMEM;
     for (int64_t i = 0; i < count; i++) pairs[i] = (ls_pair){made[i].key, made[i].value};
-    ls_middle_pairs(suite->ctx, false, pairs, (size_t)count, "", &with);
-    ls_middle_pairs(suite->ctx, false, pairs, 0, "", &bare);
-    LS_TRY(ls_text_status(&with));
-    const char *question = strstr(with.bytes, "\n\nKey: ");
-    with.length = (size_t)(question - with.bytes);
-    bare.length = (size_t)(strstr(bare.bytes, "\n\nKey: ") - bare.bytes);
-    LS_TRY(encode(suite, group, &with, &group->contexts[0]));
-    return encode(suite, group, &bare, &group->contexts[1]);
+    LS_TRY(pairs_context(suite, group, pairs, (size_t)count, &group->contexts[ALL_PAIRS]));
+    LS_TRY(pairs_context(suite, group, pairs, 0, &group->contexts[NO_PAIRS]));
+    return pairs_context(suite, group, pairs + first, 1, &group->contexts[ONE_PAIR]);
+}
+
+/* The place of the pair that a depth asks for. */
+static int64_t pair_at(const ls_suite *suite, int64_t count, int64_t depth_index) {
+    return (int64_t)rint((double)(count - 1) * ls_suite_depth(depth_index, suite->settings.depths) /
+                         100);
+}
+
+/* The first question again, without the other pairs or without any. */
+static ls_status pairs_references(ls_suite_group *group, int64_t questions, int64_t count,
+                                  int64_t trial) {
+    for (int closed = 0; closed < 2; closed++) {
+        ls_suite_item *item = &group->items[questions + closed];
+        char id[64];
+        *item = group->items[0];
+        snprintf(id, sizeof id, "%lld-%lld-%s", (long long)count, (long long)trial,
+                 closed ? "closed" : "oracle");
+        item->id = ls_pool_copy(&group->pool, id, strlen(id));
+        item->context = closed ? NO_PAIRS : ONE_PAIR;
+        item->bare = closed ? -1 : NO_PAIRS;
+        item->cell = ls_group_keep(group, reference_cell("pairs", count, closed));
+    }
+    return ls_pool_status(&group->pool);
 }
 
 static ls_status pairs_item(const ls_suite *suite, ls_suite_group *group, const made_pair *made,
@@ -116,7 +153,7 @@ static ls_status pairs_item(const ls_suite *suite, ls_suite_group *group, const 
     const ls_suite_settings *s = &suite->settings;
     const int64_t candidates = s->candidates;
     const double depth = ls_suite_depth(depth_index, s->depths);
-    const int64_t at = (int64_t)rint((double)(count - 1) * depth / 100);
+    const int64_t at = pair_at(suite, count, depth_index);
     const int64_t number = trial * s->questions + j;
     const int64_t truth = ls_suite_slot(suite, trial, number, candidates);
     const ls_random random = ls_suite_random(suite, "middle others", number);
@@ -134,7 +171,7 @@ static ls_status pairs_item(const ls_suite *suite, ls_suite_group *group, const 
     snprintf(id, sizeof id, "%lld-%lld-%lld", (long long)count, (long long)trial, (long long)j);
     snprintf(question, sizeof question, "\n\nKey: \"%s\"\nCorresponding value:", made[at].key);
     item->id = ls_pool_copy(&group->pool, id, strlen(id));
-    item->bare = 1;
+    item->bare = NO_PAIRS;
     item->references = ls_group_keep(group, json_pack("[s]", made[at].value));
     item->cell = ls_group_keep(
         group, json_pack("{s:I, s:f}", "pairs", (json_int_t)count, "position", depth));
@@ -146,15 +183,17 @@ static ls_status make_pairs(ls_suite *suite, int64_t count, int64_t trial, ls_su
     const ls_suite_settings *s = &suite->settings;
     made_pair *made = ls_pool_take(&out->pool, (size_t)count, sizeof *made);
     if (made == NULL) return LS_ENOMEM;
-    LS_TRY(ls_group_room(out, 2, s->questions));
+    LS_TRY(ls_group_room(out, PAIR_CONTEXTS, s->questions + 2));
     for (int64_t i = 0; i < count; i++) {
         ls_suite_digits(suite, "middle keys", trial, i, HEX, true, made[i].key);
         ls_suite_digits(suite, "middle values", trial, i, HEX, true, made[i].value);
     }
-    LS_TRY(pairs_contexts(suite, out, made, count));
+    LS_TRY(pairs_contexts(suite, out, made, count,
+                          pair_at(suite, count, trial * s->questions % s->depths)));
     for (int64_t j = 0; j < s->questions; j++)
         LS_TRY(
             pairs_item(suite, out, made, count, trial, j, (trial * s->questions + j) % s->depths));
+    LS_TRY(pairs_references(out, s->questions, count, trial));
     return ls_suite_check_window(suite, "a context with its question", out->contexts[0].count + 64);
 }
 
@@ -257,6 +296,22 @@ static ls_status question_item(ls_suite *suite, ls_suite_group *group, int64_t n
     return ls_suite_candidates(suite, group, item, list, count, truth);
 }
 
+/* The two items behind those of the positions. */
+static ls_status file_references(ls_suite *suite, ls_suite_group *out, int64_t number,
+                                 int64_t positions, const char *of, int64_t count,
+                                 const json_t *answers, const char **others) {
+    for (int closed = 0; closed < 2; closed++) {
+        ls_suite_item *item = &out->items[positions + closed];
+        char id[64];
+        LS_TRY(question_item(suite, out, number, positions + closed, 0, answers, others));
+        snprintf(id, sizeof id, "%lld-%s", (long long)number, closed ? "closed" : "oracle");
+        item->id = ls_pool_copy(&out->pool, id, strlen(id));
+        item->cell = ls_group_keep(out, reference_cell(of, count, closed));
+        if (closed) item->bare = -1;
+    }
+    return ls_pool_status(&out->pool);
+}
+
 static ls_status make_question(ls_suite *suite, int64_t number, ls_suite_group *out) {
     const middle *own = suite->own;
     const ls_suite_settings *s = &suite->settings;
@@ -270,26 +325,28 @@ static ls_status make_question(ls_suite *suite, int64_t number, ls_suite_group *
     ls_document *shown = ls_pool_take(&out->pool, (size_t)among, sizeof *shown);
     const char **others = ls_pool_take(&out->pool, (size_t)others_count + 1, sizeof *others);
     ls_document gold;
-    LS_TRY(ls_group_room(out, positions + 1, positions));
+    LS_TRY(ls_group_room(out, positions + 2, positions + 2));
     LS_TRY(ls_lines_json(suite->ctx, &own->lines, number, &item));
     if (ls_group_keep(out, item) == NULL) return LS_ENOMEM;
     LS_TRY(ls_lines_text(suite->ctx, &own->lines, number, item, "question", &question, &length));
     LS_TRY(ls_lines_texts(suite->ctx, &own->lines, number, item, "answers", &answers));
     LS_TRY(document_of(suite, number, item, &gold));
     LS_TRY(find_others(suite, out, number, answers, documents, others, among - 1, others_count));
-    for (int64_t p = 0; p <= positions; p++) {
+    for (int64_t p = 0; p < positions + 2; p++) { /* behind the positions: oracle, closed book */
         ls_text text = {0};
-        const int64_t at = position_at(suite, p, among);
-        for (int64_t i = 0; p < positions && i < among; i++)
-            shown[i] = i == at ? gold : documents[i - (i > at)];
-        ls_middle_qa(suite->ctx, LS_QA_PLAIN, shown, p < positions ? (size_t)among : 0, question,
-                     &text);
+        const int64_t at = p < positions ? position_at(suite, p, among) : 0;
+        for (int64_t i = 0; i < among; i++) shown[i] = i == at ? gold : documents[i - (i > at)];
+        ls_middle_qa(suite->ctx, LS_QA_PLAIN, shown,
+                     p < positions    ? (size_t)among
+                     : p == positions ? 1
+                                      : 0,
+                     question, &text);
         LS_TRY(encode(suite, out, &text, &out->contexts[p]));
         LS_TRY(ls_suite_check_window(suite, "a prompt with its documents", out->contexts[p].count));
     }
     for (int64_t p = 0; p < positions; p++)
         LS_TRY(question_item(suite, out, number, p, position_at(suite, p, among), answers, others));
-    return ls_pool_status(&out->pool);
+    return file_references(suite, out, number, positions, "documents", among, answers, others);
 }
 
 /* The pair that is asked for at each position, the others in their order. */
@@ -314,14 +371,18 @@ static ls_status pair_contexts(ls_suite *suite, ls_suite_group *out, int64_t num
     if (gold < 0)
         return LS_FAIL(suite->ctx, LS_EINPUT, "%s: line %lld asks for a key that it has not",
                        own->lines.path, (long long)own->lines.number[number]);
-    for (int64_t p = 0; p <= positions; p++) {
+    for (int64_t p = 0; p < positions + 2; p++) { /* behind the positions: oracle, closed book */
         ls_text text = {0};
-        const int64_t at = position_at(suite, p, count);
+        const int64_t at = p < positions ? position_at(suite, p, count) : 0;
         for (int64_t i = 0; i < count; i++) {
             const int64_t other = i - (i > at);
             shown[i] = i == at ? pairs[gold] : pairs[other + (other >= gold)];
         }
-        ls_middle_pairs(suite->ctx, false, shown, p < positions ? (size_t)count : 0, key, &text);
+        ls_middle_pairs(suite->ctx, false, shown,
+                        p < positions    ? (size_t)count
+                        : p == positions ? 1
+                                         : 0,
+                        key, &text);
         LS_TRY(encode(suite, out, &text, &out->contexts[p]));
         LS_TRY(ls_suite_check_window(suite, "a prompt with its pairs", out->contexts[p].count));
     }
@@ -360,7 +421,7 @@ static ls_status make_pair_file(ls_suite *suite, int64_t number, ls_suite_group 
         return LS_FAIL(suite->ctx, LS_EINPUT, "%s: line %lld has fewer than two pairs",
                        own->lines.path, (long long)own->lines.number[number]);
     const int64_t positions = positions_of(suite, count);
-    LS_TRY(ls_group_room(out, positions + 1, positions));
+    LS_TRY(ls_group_room(out, positions + 2, positions + 2));
     LS_TRY(pair_contexts(suite, out, number, item, key, count, positions));
     const json_t *answers = ls_group_keep(out, json_pack("[s]", value));
     const char *others[CANDIDATES_MAX] = {NULL};
@@ -374,6 +435,9 @@ static ls_status make_pair_file(ls_suite *suite, int64_t number, ls_suite_group 
             out, json_pack("{s:I, s:I}", "pairs", (json_int_t)count, "position", (json_int_t)at));
         if (suite->generates) made->metric = ls_metric_find("lost_in_the_middle", "kv_accuracy");
     }
+    LS_TRY(file_references(suite, out, number, positions, "pairs", count, answers, others));
+    for (int64_t i = positions; suite->generates && i < positions + 2; i++)
+        out->items[i].metric = ls_metric_find("lost_in_the_middle", "kv_accuracy");
     return ls_pool_status(&out->pool);
 }
 

@@ -1,6 +1,6 @@
 /* RULER: needles of several kinds, tracking of variables, common and frequent words, at any length.
  * Prompts are the official ones; what is drawn comes from streams of this program, and words are its
- * own (docs/suites.md). The two tasks on SQuAD and HotpotQA are not here.
+ * own (docs/suites.md). The tasks on SQuAD and HotpotQA read their files.
  *
  * likelihood: the right value, name or word ranked against others; vt has a second chain for them. */
 #include <math.h>
@@ -8,12 +8,14 @@
 #include <string.h>
 
 #include "suite/lib/haystack.h"
+#include "suite/lib/questions.h"
 #include "suite/lib/ruler.h"
+#include "task/lib/writing.h"
 
 enum { LENGTH_LEAST = 2048 };
 enum { NUMBER = 7, NAME = 40, KEYS_MAX = 4, CANDIDATES_MAX = 256, CODED = 6, LINES_MOST = 1 << 20 };
 
-typedef enum { NOISE, ESSAY, NEEDLES, TRACKING, COMMON, FREQUENT } kind;
+typedef enum { NOISE, ESSAY, NEEDLES, TRACKING, COMMON, FREQUENT, SQUAD, HOTPOT } kind;
 typedef struct task {
     const char *name;
     kind kind;
@@ -32,11 +34,14 @@ static const task tasks[] = {
     {"vt", TRACKING, false, false, 0, 0, 0, 30},
     {"cwe", COMMON, false, false, 0, 0, 0, 120},
     {"fwe", FREQUENT, false, false, 0, 0, 0, 50},
+    {"qa_1", SQUAD, false, false, 0, 0, 0, 32},
+    {"qa_2", HOTPOT, false, false, 0, 0, 0, 32},
 };
 enum { TASKS = sizeof tasks / sizeof tasks[0] };
 
 typedef struct ruler {
     ls_hay hay;
+    ls_questions questions[2]; /* of SQuAD, of HotpotQA; without any: there is no such file */
     const task *chosen[TASKS];
     int64_t task_count, lengths[LS_OPTION_LIST_MAX], length_count, samples;
 } ruler;
@@ -46,18 +51,64 @@ static const char *task_name(const void *list, size_t index) {
     return index < TASKS ? tasks[index].name : NULL;
 }
 
+static bool asks(const task *what) {
+    return what->kind == SQUAD || what->kind == HOTPOT;
+}
+
+static const ls_questions *questions_of(const ruler *own, const task *what) {
+    return &own->questions[what->kind == HOTPOT];
+}
+
+/* Whether the files are there that a task reads. */
+static bool has_files(const ruler *own, const task *what) {
+    if (asks(what)) return questions_of(own, what)->count > 0;
+    return what->kind != ESSAY || own->hay.map.bytes != NULL;
+}
+
+/* suite.path: a text, and files of questions (.json), in any order. */
+static ls_status open_files(ls_suite *suite) {
+    ruler *own = suite->own;
+    char paths[LS_OPTION_TEXT_BYTES], *rest = NULL;
+    snprintf(paths, sizeof paths, "%s", suite->settings.path);
+    suite->settings.path[0] = '\0';
+    for (char *path = strtok_r(paths, ",", &rest); path; path = strtok_r(NULL, ",", &rest)) {
+        const size_t length = strlen(path);
+        if (length < 5 || strcmp(path + length - 5, ".json") != 0) {
+            if (suite->settings.path[0] != '\0')
+                return LS_FAIL(suite->ctx, LS_EUSE, "suite.path names two texts: %s and %s",
+                               suite->settings.path, path);
+            snprintf(suite->settings.path, sizeof suite->settings.path, "%s", path);
+            continue;
+        }
+        ls_questions read;
+        ls_status status = ls_questions_open(suite, path, &read);
+        ls_questions *place = &own->questions[!read.squad];
+        if (status == LS_OK && place->count > 0)
+            status = LS_FAIL(suite->ctx, LS_EUSE, "suite.path names two files of %s",
+                             read.squad ? "SQuAD" : "HotpotQA");
+        if (status != LS_OK) {
+            ls_questions_close(suite->ctx, &read);
+            return status;
+        }
+        *place = read;
+    }
+    return ls_hay_open(suite, &own->hay);
+}
+
 static ls_status choose_tasks(ls_suite *suite) {
     ruler *own = suite->own;
     char names[LS_OPTION_TEXT_BYTES], *rest = NULL;
-    const bool text = own->hay.map.bytes != NULL;
     snprintf(names, sizeof names, "%s", suite->settings.tasks);
     for (size_t i = 0; names[0] == '\0' && i < TASKS; i++)
-        if (text || tasks[i].kind != ESSAY) own->chosen[own->task_count++] = &tasks[i];
+        if (has_files(own, &tasks[i])) own->chosen[own->task_count++] = &tasks[i];
     for (char *name = strtok_r(names, ",", &rest); name; name = strtok_r(NULL, ",", &rest)) {
         size_t index;
         LS_TRY(ls_name_find(suite->ctx, "task of ruler", name, task_name, NULL, &index));
-        if (tasks[index].kind == ESSAY && !text)
-            return LS_FAIL(suite->ctx, LS_EUSE, "task %s hides in a text: give suite.path=", name);
+        if (!has_files(own, &tasks[index]))
+            return LS_FAIL(suite->ctx, LS_EUSE, "task %s %s: give suite.path=", name,
+                           tasks[index].kind == SQUAD    ? "reads a .json file of SQuAD"
+                           : tasks[index].kind == HOTPOT ? "reads a .json file of HotpotQA"
+                                                         : "hides in a text");
         if (own->task_count < TASKS) own->chosen[own->task_count++] = &tasks[index];
     }
     return LS_OK;
@@ -71,7 +122,7 @@ static int64_t candidates_of(const ls_suite *suite, const task *what) {
 
 static ls_status open_suite(ls_suite *suite) {
     ruler *own = suite->own;
-    LS_TRY(ls_hay_open(suite, &own->hay));
+    LS_TRY(open_files(suite));
     LS_TRY(choose_tasks(suite));
     LS_TRY(ls_suite_lengths(suite, own->lengths, &own->length_count));
     if (suite->settings.lengths.count == 0) { /* of its own choice: those that hold every task */
@@ -105,7 +156,7 @@ typedef struct prompt {
     bool bare; /* without what is asked for */
     ls_text text;
     size_t prefix;
-    const char *outputs[10];
+    const char *outputs[32];
     int64_t output_count;
     const char *others[CANDIDATES_MAX]; /* wrong answers of the same kind, in or out of the text */
     int64_t other_count;
@@ -294,12 +345,37 @@ static ls_status put_frequent(prompt *p, size_t size, int64_t length) {
     return LS_OK;
 }
 
+/* Wrong answers are those of other questions. */
+static ls_status put_documents(prompt *p, const ruler *own, size_t size) {
+    const ls_questions *all = questions_of(own, p->what);
+    const size_t number = (size_t)(p->example % own->samples) % all->count;
+    const ls_asked *asked = &all->at[number];
+    const ls_random random = ls_suite_random(p->suite, "ruler answers", p->example);
+    const ls_words documents = ls_questions_draw(all, asked, random, p->bare ? 0 : size, p->pool);
+    LS_TRY(ls_pool_status(p->pool));
+    p->output_count = ls_min(32, (int64_t)json_array_size(asked->answers));
+    for (int64_t i = 0; i < p->output_count; i++)
+        p->outputs[i] = json_string_value(json_array_get(asked->answers, (size_t)i));
+    p->other_count = 0;
+    for (size_t i = 0; i < all->count && p->other_count < p->suite->settings.candidates; i++) {
+        const ls_asked *other = &all->at[ls_random_permute(random, i, all->count)];
+        const char *text = json_string_value(json_array_get(other->answers, 0));
+        bool same = text[0] == '\0';
+        for (int64_t k = 0; k < p->output_count; k++) same |= strcmp(text, p->outputs[k]) == 0;
+        for (int64_t k = 0; k < p->other_count; k++) same |= strcmp(text, p->others[k]) == 0;
+        if (!same) p->others[p->other_count++] = text;
+    }
+    ls_ruler_qa(p->suite->ctx, documents, asked->question, &p->text, &p->prefix);
+    return LS_OK;
+}
+
 static ls_status put_prompt(prompt *p, size_t size, int64_t length) {
     const ruler *own = p->suite->own;
     p->text.length = 0;
     LS_TRY(p->what->kind == TRACKING   ? put_tracking(p, size)
            : p->what->kind == COMMON   ? put_common(p, size, length)
            : p->what->kind == FREQUENT ? put_frequent(p, size, length)
+           : asks(p->what)             ? put_documents(p, own, size)
                                        : put_niah(p, own, size));
     return ls_text_status(&p->text);
 }
@@ -322,8 +398,15 @@ static ls_status fits(prompt *p, size_t size, int64_t length, bool *out) {
 
 /* The largest size with which prompt and answer have at most `length` tokens. */
 static ls_status fit_size(prompt *p, int64_t length, size_t *out) {
-    const size_t most = p->what->kind == COMMON ? 1024 : LINES_MOST;
-    const size_t least = p->what->kind == TRACKING ? 5 : p->what->kind == COMMON ? 30 : 4;
+    const ruler *own = p->suite->own;
+    const size_t most = p->what->kind == COMMON ? 1024
+                        : asks(p->what)         ? questions_of(own, p->what)->document_count
+                                                : LINES_MOST;
+    const size_t least = (size_t)ls_min((int64_t)most, p->what->kind == TRACKING ? 5
+                                                       : p->what->kind == COMMON ? 30
+                                                       : p->what->kind == SQUAD  ? 1
+                                                       : p->what->kind == HOTPOT ? 10
+                                                                                 : 4);
     size_t low = least, high = least;
     bool good;
     LS_TRY(fits(p, least, length, &good));
@@ -373,7 +456,8 @@ static ls_status put_references(prompt *p, ls_suite_group *group) {
     ls_suite_item *item = &group->items[0];
     const size_t count = (size_t)p->output_count;
     item->new_tokens = p->what->new_tokens;
-    item->metric = ls_metric_find("ruler", "string_match_all");
+    item->metric =
+        ls_metric_find("ruler", asks(p->what) ? "string_match_part" : "string_match_all");
     item->answer.references =
         (ls_points_list){ls_pool_take(p->pool, count, sizeof(ls_points)), count};
     LS_TRY(ls_pool_status(p->pool));
@@ -457,12 +541,14 @@ static ls_status finish(ls_suite *suite, json_t *results) {
 }
 
 static void clear(ls_suite *suite) {
-    ls_hay_close(&((ruler *)suite->own)->hay);
+    ruler *own = suite->own;
+    ls_hay_close(&own->hay);
+    for (int i = 0; i < 2; i++) ls_questions_close(suite->ctx, &own->questions[i]);
 }
 
 const ls_suite_type ls_suite_ruler = {
     .name = "ruler",
-    .summary = "needles, variables and word counts at any length; effective length",
+    .summary = "needles, variables, word counts and questions at any length; effective length",
     .paper = "Hsieh et al. 2024 (RULER)",
     .likelihood = true,
     .generate = true,

@@ -47,7 +47,9 @@ typedef struct ls_suite_item {
     const ls_metric *metric;
     double (*judge)(ls_pool *pool, const struct ls_suite_item *item);
     const void *judge_with;
-    json_t *cell; /* owned by the group: which part of the results it counts to */
+    /* Owned by the group: which part of the results it counts to. With a key "reference" it counts
+     * to none of them: it is what others are held against. */
+    json_t *cell;
     json_t *references;
 } ls_suite_item;
 
@@ -58,6 +60,7 @@ typedef struct ls_suite_group {
     int64_t context_count;
     ls_suite_item *items;
     int64_t item_count;
+    bool started; /* contexts have what the tokenizer puts before a text, or do without */
 } ls_suite_group;
 
 typedef struct ls_suite {
@@ -66,10 +69,12 @@ typedef struct ls_suite {
     ls_suite_settings settings;
     bool generates; /* the form that was chosen */
     uint64_t seed;
-    uint64_t model_hash; /* of the weights, the description and the arithmetic */
-    ls_model *model;     /* with its tokenizer: borrowed */
+    uint64_t model_hash;    /* of the weights, the description and the arithmetic */
+    const ls_settings *run; /* the run's own settings: borrowed */
+    ls_model *model;        /* with its tokenizer: borrowed */
     const ls_tokenizer *tokenizer;
     ls_encoder *encoder;
+    ls_frame frame; /* of a public checkpoint's tokenizer: BOS goes before every context, once */
     int64_t window; /* tokens that the model can take at once; 0: any number */
     /* Set by the suite's open: */
     int64_t groups, *lengths; /* [groups]: about how many tokens each has, allocated by ls_new */
@@ -79,6 +84,8 @@ typedef struct ls_suite {
     void *own;
 } ls_suite;
 
+enum { LS_SUITE_BATCH_MAX = 4096 };
+
 typedef struct ls_suite_type {
     const char *name, *summary, *paper;
     bool likelihood, generate; /* forms it has; `auto` takes the first */
@@ -87,6 +94,10 @@ typedef struct ls_suite_type {
     size_t size;               /* of what `own` points to, which begins as zeros */
     ls_status (*open)(ls_suite *suite);
     ls_status (*make)(ls_suite *suite, int64_t group, ls_suite_group *out);
+    /* In place of make, for suites that ask models of classes: the records (samples.h) of `count`
+     * groups of one item, computed in batches of `batch`. */
+    ls_status (*answer)(ls_suite *suite, const int64_t *groups, int64_t count, int64_t batch,
+                        json_t **records);
     /* In place of make, where nothing is asked: appends the records of a group, as samples.jsonl has
      * them, of which the machine fills in "group" and "of". stop: LS_ESTOP where it is raised. */
     ls_status (*measure)(ls_suite *suite, int64_t group, const volatile sig_atomic_t *stop,
@@ -105,6 +116,12 @@ typedef struct ls_suite_hooks {
     void *user;
 } ls_suite_hooks;
 
+/* The suite of a name; LS_EUSE names the nearest. */
+ls_status ls_suite_find(ls_ctx *ctx, const char *name, const ls_suite_type **out);
+/* LS_EUSE where a suite cannot be asked of such a model; `text`: it was trained on text, not on a
+ * task. */
+ls_status ls_suite_suits(ls_ctx *ctx, const ls_suite_type *type, const ls_model_config *config,
+                         bool text);
 /* Reads suite=NAME and suite.KEY; opens its files. The trained model is borrowed. */
 ls_status ls_suite_open(ls_ctx *ctx, const ls_settings *settings, ls_trained *trained,
                         uint64_t seed, ls_suite *out);
@@ -126,6 +143,8 @@ void ls_suite_print(ls_ctx *ctx, const json_t *results, ls_text *out);
 /* Ids of a text, in the group's pool; flags as of ls_encoder_encode. */
 ls_status ls_suite_encode(const ls_suite *suite, ls_pool *pool, const char *text, size_t length,
                           unsigned flags, ls_tokens *out);
+/* What the tokenizer puts before a text, before a context that does not begin with it. */
+ls_status ls_suite_start(const ls_suite *suite, ls_pool *pool, ls_tokens *context);
 /* LS_EUSE where the context, the question and what follows are more than the model can take. */
 ls_status ls_suite_check_window(const ls_suite *suite, const char *what, int64_t tokens);
 /* Keeps a JSON value as long as the group; NULL where memory is short. */

@@ -16,8 +16,6 @@ static const ls_option options[] = {
 };
 const ls_option_table ls_task_options = LS_OPTIONS(options, ls_task_settings);
 
-static const char section[] = "task.";
-
 /* ---- choosing ---- */
 
 static const char *task_name(const void *list, size_t index) {
@@ -25,8 +23,9 @@ static const char *task_name(const void *list, size_t index) {
     return index < ls_task_count ? ls_task_types[index]->name : NULL;
 }
 
-static ls_status check_effects(ls_ctx *ctx, const ls_settings *settings, const ls_task_type *type,
-                               const ls_fact *facts, const ls_task *task) {
+static ls_status check_effects(ls_ctx *ctx, const ls_settings *settings, const char *section,
+                               const ls_task_type *type, const ls_fact *facts,
+                               const ls_task *task) {
     for (size_t i = 0; i < settings->count; i++) {
         ls_setting *setting = &settings->items[i];
         if (strncmp(setting->key, section, strlen(section)) != 0) continue;
@@ -42,12 +41,19 @@ static ls_status check_effects(ls_ctx *ctx, const ls_settings *settings, const l
 
 ls_status ls_task_read(ls_ctx *ctx, const ls_settings *settings, const ls_fact *facts,
                        ls_task *out) {
-    const size_t prefix = strlen(section);
+    const char *name = ls_settings_get(settings, "task");
     *out = (ls_task){0};
     LS_TRY(ls_options_default(ctx, &ls_task_options, &out->settings));
-    const char *name = ls_settings_get(settings, "task");
     if (name == NULL || name[0] == '\0') return LS_OK;
+    return ls_task_read_named(ctx, settings, facts, name, "task.", out);
+}
+
+ls_status ls_task_read_named(ls_ctx *ctx, const ls_settings *settings, const ls_fact *facts,
+                             const char *name, const char *section, ls_task *out) {
+    const size_t prefix = strlen(section);
     size_t index;
+    *out = (ls_task){0};
+    LS_TRY(ls_options_default(ctx, &ls_task_options, &out->settings));
     LS_TRY(ls_name_find(ctx, "task", name, task_name, NULL, &index));
     const ls_task_type *type = ls_task_types[index];
     out->options = ls_new(ctx, 1, type->options.size + 1); /* a task may have no options */
@@ -62,7 +68,7 @@ ls_status ls_task_read(ls_ctx *ctx, const ls_settings *settings, const ls_fact *
                               setting->value, common ? (void *)&out->settings : out->options));
         setting->used = true;
     }
-    LS_TRY(check_effects(ctx, settings, type, facts, out));
+    LS_TRY(check_effects(ctx, settings, section, type, facts, out));
     if (type->classes > 0 && out->settings.loss != 0)
         return LS_FAIL(ctx, LS_EUSE, "task %s asks for a class: task.loss=all has no meaning",
                        type->name);
@@ -76,7 +82,8 @@ void ls_task_clear(ls_ctx *ctx, ls_task *task) {
     *task = (ls_task){0};
 }
 
-static void print_table(ls_ctx *ctx, const ls_option_table *table, const void *from, ls_text *out) {
+static void print_table(ls_ctx *ctx, const char *section, const ls_option_table *table,
+                        const void *from, ls_text *out) {
     for (size_t i = 0; i < table->count; i++) {
         if (!ls_option_has_effect(&table->options[i], table, from, ls_training_facts)) continue;
         ls_text_printf(ctx, out, "%s%s: ", section, table->options[i].key);
@@ -87,8 +94,12 @@ static void print_table(ls_ctx *ctx, const ls_option_table *table, const void *f
 
 void ls_task_print(ls_ctx *ctx, const ls_task *task, ls_text *out) {
     ls_text_printf(ctx, out, "task: %s\n", task->type->name);
-    print_table(ctx, &ls_task_options, &task->settings, out);
-    print_table(ctx, &task->type->options, task->options, out);
+    ls_task_print_options(ctx, task, "task.", out);
+}
+
+void ls_task_print_options(ls_ctx *ctx, const ls_task *task, const char *section, ls_text *out) {
+    print_table(ctx, section, &ls_task_options, &task->settings, out);
+    print_table(ctx, section, &task->type->options, task->options, out);
 }
 
 ls_status ls_task_check(ls_ctx *ctx, const ls_task *task, int64_t length) {

@@ -18,6 +18,7 @@ typedef struct ls_task_type {
     int64_t length;  /* that of the source */
     int64_t classes; /* of a sample; 0: tokens are predicted where they are scored */
     bool one_length; /* samples are what they are: tests go to other lengths only where asked to */
+    bool bytes;      /* tokens are the bytes of a text: see data.mix */
     bool pairs;      /* with classes: a sample is two sequences, one behind the other */
     int64_t (*vocabulary)(const void *options);
     /* Refuses options and lengths that do not fit (LS_EUSE, one sentence). */
@@ -59,9 +60,14 @@ typedef struct ls_task {
  * in any case. */
 ls_status ls_task_read(ls_ctx *ctx, const ls_settings *settings, const ls_fact *facts,
                        ls_task *out);
+/* The task of a name, with options from the keys that begin with `section` ("task.NAME."). */
+ls_status ls_task_read_named(ls_ctx *ctx, const ls_settings *settings, const ls_fact *facts,
+                             const char *name, const char *section, ls_task *out);
 void ls_task_clear(ls_ctx *ctx, ls_task *task);
 /* The settings as YAML that ls_task_read reads back. */
 void ls_task_print(ls_ctx *ctx, const ls_task *task, ls_text *out);
+/* Its options alone, under a section. */
+void ls_task_print_options(ls_ctx *ctx, const ls_task *task, const char *section, ls_text *out);
 ls_status ls_task_check(ls_ctx *ctx, const ls_task *task, int64_t length);
 int64_t ls_task_vocabulary(const ls_task *task);
 /* Inputs of a sample: its length, or twice that for a pair. */

@@ -11,6 +11,7 @@ enum { PATH_BYTES = 4096, CONFIG_BYTES_MAX = 1 << 20 };
 
 void ls_run_settings_clear(ls_ctx *ctx, ls_run_settings *settings) {
     ls_task_clear(ctx, &settings->task);
+    ls_mixture_clear(ctx, &settings->mixture);
     ls_model_config_clear(ctx, &settings->model);
 }
 
@@ -40,6 +41,7 @@ static ls_status print_config(ls_ctx *ctx, const ls_run_settings *settings, ls_t
         ls_task_print(ctx, &settings->task, out);
     else
         ls_settings_print(ctx, "data", &ls_data_options, ls_training_facts, &settings->data, out);
+    ls_mixture_print(ctx, &settings->mixture, out);
     ls_settings_print(ctx, "train", &ls_train_options, NULL, &settings->train, out);
     return ls_text_status(out);
 }
@@ -50,6 +52,7 @@ static ls_status take_settings(ls_ctx *ctx, const ls_settings *settings, ls_run_
     LS_TRY(ls_options_default(ctx, &ls_data_options, &out->data));
     LS_TRY(
         ls_settings_apply(ctx, settings, "data", &ls_data_options, ls_training_facts, &out->data));
+    LS_TRY(ls_mixture_read(ctx, settings, out->data.mix, &out->mixture));
     LS_TRY(ls_options_default(ctx, &ls_train_options, &out->train));
     LS_TRY(ls_settings_apply(ctx, settings, "train", &ls_train_options, NULL, &out->train));
     return ls_settings_finish(ctx, settings, NULL);

@@ -7,6 +7,7 @@
 #include "data/data.h"
 #include "model/model.h"
 #include "task/task.h"
+#include "train/mixture.h"
 #include "train/train.h"
 
 /* All that a run is described by. */
@@ -14,6 +15,7 @@ typedef struct ls_run_settings {
     ls_model_config model;
     ls_task task;          /* type NULL: a corpus */
     ls_data_settings data; /* of the corpus */
+    ls_mixture mixture;    /* with it */
     ls_train_settings train;
 } ls_run_settings;
 

@@ -162,7 +162,8 @@ ls_status ls_train_model(ls_ctx *ctx, ls_model *model, const ls_loader *loader,
     ls_train_job whole = *job;
     if (status == LS_OK) status = validation_batches(ctx, model, job, &held_out, &whole);
     if (status == LS_OK) {
-        whole.source = ls_objective_batches_source(&batches);
+        if (job->source.rows == NULL) /* a mixture has made its own of the loader */
+            whole.source = ls_objective_batches_source(&batches);
         status = ls_train_model_on(ctx, model, &whole, result);
     }
     ls_free(ctx, batches.spare);

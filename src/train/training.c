@@ -168,6 +168,7 @@ ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_t
     LS_TRY(ls_task_read(ctx, out->given, ls_training_facts, &settings->task));
     if (settings->task.type != NULL) LS_TRY(ls_task_settle(ctx, &settings->task, out->given));
     LS_TRY(read_section(out, "data", &ls_data_options, &settings->data));
+    LS_TRY(ls_mixture_read(ctx, out->given, settings->data.mix, &settings->mixture));
     LS_TRY(read_model(out));
     if (ls_settings_get(out->given, "train.length") == NULL)
         LS_TRY(put_number(out, "train.length", settings->model.model.length));
@@ -281,6 +282,20 @@ static ls_status open_corpus(ls_training *t) {
                           &t->loader);
 }
 
+/* Samples of tasks are whole: they begin anew, and are read from left to right. */
+static ls_status mix(ls_training *t, ls_train_source *out) {
+    const ls_model_settings *model = &t->settings.model.model;
+    const ls_train_settings *train = &t->settings.train;
+    if (model->head != LS_HEAD_LM || t->settings.model.encoder_layers > 0)
+        return LS_FAIL(t->ctx, LS_EUSE, "data.mix is for language models without an encoder");
+    if (train->carry > 0 || t->settings.data.loader != LS_LOADER_SHUFFLED)
+        return LS_FAIL(t->ctx, LS_EUSE,
+                       "data.mix needs data.loader=shuffled and no train.carry: samples of tasks "
+                       "do not go on where others ended");
+    const ls_train_source corpus = ls_train_source_of(t->loader, model->vocabulary);
+    return ls_mixture_open(t->ctx, &t->settings.mixture, &corpus, t->data.tokenizer, train, out);
+}
+
 /* ---- the run ---- */
 
 /* An adapter stands beside the weights of train.from, also when its training goes on. */
@@ -355,7 +370,7 @@ static ls_status find_peak(const ls_training *t, double *out) {
 ls_status ls_training_run(ls_training *t, const ls_training_hooks *hooks, ls_train_result *result) {
     ls_ctx *ctx = t->ctx;
     const ls_train_settings *train = &t->settings.train;
-    const bool corpus = t->settings.task.type == NULL;
+    const bool corpus = t->settings.task.type == NULL, mixed = t->settings.mixture.count > 0;
     ls_train_job job = {.folder = t->folder,
                         .settings = train,
                         .stop = hooks->stop,
@@ -365,6 +380,7 @@ ls_status ls_training_run(ls_training *t, const ls_training_hooks *hooks, ls_tra
                         .user = hooks->user};
     *result = (ls_train_result){0};
     LS_TRY(corpus ? open_corpus(t) : open_task(t, &job));
+    if (mixed) LS_TRY(mix(t, &job.source));
     job.validation_loader = t->validation;
     LS_TRY(ls_run_folder_config(ctx, t->folder, &t->settings, &t->config));
     LS_TRY(make_model(t));
@@ -399,6 +415,7 @@ void ls_training_clear(ls_training *t) {
     ls_loader_free(t->ctx, t->loader);
     ls_loader_free(t->ctx, t->validation);
     ls_model_free(t->model);
+    ls_mixture_clear(t->ctx, &t->settings.mixture); /* borrows the tokenizer */
     ls_data_close(t->ctx, &t->data);
     ls_free(t->ctx, t->batches.whole);
     ls_text_clear(t->ctx, &t->config);

@@ -70,7 +70,7 @@ static void make_groups(ls_suite *suite) {
 
 /* Every metric on the halves of the bytes. */
 static void judge(ls_ctx *ctx, const char *bytes, size_t size) {
-    for (const ls_metric *metric = ls_metrics; metric->suite != NULL; metric++) {
+    for (const ls_metric *metric = ls_suite_metrics; metric->suite != NULL; metric++) {
         ls_pool pool = {.ctx = ctx};
         ls_points said = ls_points_of(&pool, bytes, size / 2);
         ls_points wanted = ls_points_of(&pool, bytes + size / 2, size - size / 2);

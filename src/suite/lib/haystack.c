@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "task/lib/writing.h"
+
 ls_status ls_hay_open(ls_suite *suite, ls_hay *out) {
     char hash[20];
     *out = (ls_hay){.text = ls_noise_sentence, .length = strlen(ls_noise_sentence)};
@@ -66,34 +68,15 @@ double ls_suite_depth(int64_t index, int64_t count) {
     return count == 1 ? 50 : 100.0 * (double)index / (double)(count - 1);
 }
 
-static const char *const qualities[] = {
-    "quiet",  "amber",  "brave", "clever", "distant", "early",  "faithful", "gentle",
-    "hollow", "icy",    "jolly", "keen",   "lively",  "misty",  "narrow",   "open",
-    "proud",  "rapid",  "salty", "tall",   "upper",   "vivid",  "warm",     "young",
-    "broad",  "copper", "dusty", "eager",  "famous",  "golden", "humble",   "silver"};
-static const char *const things[] = {
-    "harbour", "lantern", "meadow", "anchor", "bridge", "castle", "desert",  "engine",
-    "forest",  "garden",  "hammer", "island", "jacket", "kettle", "ladder",  "market",
-    "needle",  "orchard", "pepper", "quarry", "river",  "saddle", "temple",  "valley",
-    "window",  "acorn",   "basket", "candle", "dragon", "falcon", "glacier", "mirror"};
-enum { KINDS = 32 };
-
 void ls_suite_key(const ls_suite *suite, int64_t example, int64_t index, char *out, size_t bytes) {
     const ls_random random = ls_suite_random(suite, "suite keys", example);
-    const uint64_t which =
-        ls_random_permute(random, (uint64_t)index % (KINDS * KINDS), KINDS * KINDS);
-    snprintf(out, bytes, "%s-%s", qualities[which / KINDS], things[which % KINDS]);
+    ls_word_pair(ls_random_permute(random, (uint64_t)index % LS_WORD_PAIRS, LS_WORD_PAIRS), out,
+                 bytes);
 }
 
 void ls_suite_digits(const ls_suite *suite, const char *purpose, int64_t example, int64_t index,
                      int digits, bool hex, char *out) {
-    const ls_random random = ls_suite_random(suite, purpose, example);
-    for (int i = 0; i < digits; i++) {
-        const uint64_t at = (uint64_t)index * 64 + (uint64_t)i;
-        const uint64_t least = i == 0 && !hex; /* numbers do not begin with 0 */
-        out[i] = "0123456789abcdef"[least + ls_random_below(random, at, (hex ? 16 : 10) - least)];
-    }
-    out[digits] = '\0';
+    ls_write_digits(ls_suite_random(suite, purpose, example), (uint64_t)index, digits, hex, out);
 }
 
 int64_t ls_suite_slot(const ls_suite *suite, int64_t example, int64_t index, int64_t count) {

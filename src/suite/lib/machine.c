@@ -132,6 +132,8 @@ static ls_status add_record(machine *m, ls_suite_group *group, int64_t number, i
 static ls_status make_group(machine *m, int64_t number, ls_suite_group *group) {
     *group = (ls_suite_group){.pool = {.ctx = m->suite->ctx}};
     LS_TRY(m->suite->type->make(m->suite, number, group));
+    for (int64_t c = 0; !group->started && c < group->context_count; c++)
+        LS_TRY(ls_suite_start(m->suite, &group->pool, &group->contexts[c]));
     return ls_pool_status(&group->pool);
 }
 
@@ -220,6 +222,27 @@ static ls_status ask_batch(machine *m, const int64_t *numbers, int64_t count) {
     return status;
 }
 
+/* The same where the suite computes the answers itself. */
+static ls_status answer_batch(machine *m, const int64_t *numbers, int64_t count) {
+    ls_ctx *ctx = m->suite->ctx;
+    const int64_t batch =
+        ls_min(ls_scorer_batch(&m->scorer, m->suite->lengths[numbers[0]]), LS_SUITE_BATCH_MAX);
+    json_t **records = ls_new(ctx, (size_t)count, sizeof *records);
+    if (records == NULL) return LS_ENOMEM;
+    ls_status status = ls_scorer_check_stop(&m->scorer);
+    if (status == LS_OK) status = m->suite->type->answer(m->suite, numbers, count, batch, records);
+    for (int64_t i = 0; i < count; i++) {
+        json_t *list = records[i] == NULL ? NULL : json_pack("[o]", records[i]);
+        if (list != NULL && (status != LS_OK || ls_samples_has(&m->samples, numbers[i])))
+            json_decref(list);
+        else if (list != NULL)
+            status = ls_samples_add(&m->samples, numbers[i], list);
+        if (status == LS_OK) tell(m, numbers[i]);
+    }
+    ls_free(ctx, records);
+    return status;
+}
+
 static ls_status ask_all(machine *m) {
     const ls_suite *suite = m->suite;
     for (int64_t at = 0; at < suite->groups;) {
@@ -234,8 +257,9 @@ static ls_status ask_all(machine *m) {
         for (int64_t i = 0; i < count; i++)
             done = done && ls_samples_has(&m->samples, m->order[at + i]);
         if (!done)
-            LS_TRY(suite->type->batched ? ask_batch(m, m->order + at, count)
-                                        : ask_group(m, m->order[at]));
+            LS_TRY(suite->type->answer != NULL ? answer_batch(m, m->order + at, count)
+                   : suite->type->batched      ? ask_batch(m, m->order + at, count)
+                                               : ask_group(m, m->order[at]));
         at += count;
     }
     return LS_OK;

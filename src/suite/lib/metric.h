@@ -25,7 +25,7 @@ typedef struct ls_metric {
     bool percent;                                 /* 100 times that, rounded to two decimals */
     bool segmented;
 } ls_metric;
-extern const ls_metric ls_metrics[]; /* ends with {0} */
+extern const ls_metric ls_suite_metrics[]; /* ends with {0} */
 /* NULL where there is none. */
 const ls_metric *ls_metric_find(const char *suite, const char *name);
 /* Over all references; 0 where there are none. */

@@ -320,7 +320,7 @@ static double babilong_lm_eval(ls_pool *pool, const ls_answer *answer, size_t r)
                       ls_points_strip(answer->references.at[r]));
 }
 
-const ls_metric ls_metrics[] = {
+const ls_metric ls_suite_metrics[] = {
     {"longbench", "qa_f1_score", qa_f1, LS_METRIC_BEST, false, false},
     {"longbench", "qa_f1_zh_score", qa_f1_zh, LS_METRIC_BEST, false, true},
     {"longbench", "rouge_score", rouge, LS_METRIC_BEST, false, false},
@@ -348,7 +348,7 @@ const ls_metric ls_metrics[] = {
 };
 
 const ls_metric *ls_metric_find(const char *suite, const char *name) {
-    for (const ls_metric *metric = ls_metrics; metric->suite != NULL; metric++)
+    for (const ls_metric *metric = ls_suite_metrics; metric->suite != NULL; metric++)
         if (strcmp(metric->suite, suite) == 0 && strcmp(metric->name, name) == 0) return metric;
     return NULL;
 }

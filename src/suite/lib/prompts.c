@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "suite/lib/points.h"
+#include "task/lib/writing.h"
 
 static void put(ls_ctx *ctx, ls_text *out, const char *text) {
     ls_text_append(ctx, out, text, strlen(text));
@@ -94,9 +95,6 @@ ls_status ls_longbench_cut(ls_ctx *ctx, const ls_tokenizer *tokenizer, ls_text *
 #define QA_TASK                                                                                    \
     "Write a high-quality answer for the given question using only the provided search results "   \
     "(some of which might be irrelevant)."
-#define PAIRS_TASK                                                                                 \
-    "Extract the value corresponding to the specified key in the JSON object below.\n\n"
-
 void ls_middle_qa(ls_ctx *ctx, ls_qa_kind kind, const ls_document *documents, size_t count,
                   const char *question, ls_text *out) {
     if (count > 0) {
@@ -123,7 +121,7 @@ void ls_middle_qa(ls_ctx *ctx, ls_qa_kind kind, const ls_document *documents, si
 
 void ls_middle_pairs(ls_ctx *ctx, bool query_first, const ls_pair *pairs, size_t count,
                      const char *key, ls_text *out) {
-    put(ctx, out, PAIRS_TASK);
+    put(ctx, out, ls_pairs_task);
     if (query_first) ls_text_printf(ctx, out, "Key: \"%s\"\n\n", key);
     put(ctx, out, "JSON data:\n");
     for (size_t i = 0; i < count; i++)
@@ -134,8 +132,6 @@ void ls_middle_pairs(ls_ctx *ctx, bool query_first, const ls_pair *pairs, size_t
 
 /* ---- passkey and needle ---- */
 
-const char ls_noise_sentence[] = "The grass is green. The sky is blue. The sun is yellow. "
-                                 "Here we go. There and back again.";
 const char ls_needle_text[] = "\nThe best thing to do in San Francisco is eat a sandwich and sit "
                               "in Dolores Park on a sunny day.\n";
 const char ls_needle_question[] = "What is the best thing to do in San Francisco?";
@@ -145,7 +141,7 @@ const char ls_needle_lceg[] =
 
 /* The first characters of the noise, again and again with blanks between. */
 static void put_filler(ls_ctx *ctx, int64_t characters, ls_text *out) {
-    const int64_t period = (int64_t)sizeof ls_noise_sentence; /* with a blank for the NUL */
+    const int64_t period = (int64_t)strlen(ls_noise_sentence) + 1; /* with a blank */
     while (characters > 0) {
         const int64_t now = ls_min(characters, period);
         ls_text_append(ctx, out, ls_noise_sentence, (size_t)ls_min(now, period - 1));

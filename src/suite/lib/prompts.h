@@ -41,7 +41,7 @@ void ls_middle_pairs(ls_ctx *ctx, bool query_first, const ls_pair *pairs, size_t
 
 /* ---- passkey and needle ---- */
 
-extern const char ls_noise_sentence[], ls_needle_text[], ls_needle_question[];
+extern const char ls_needle_text[], ls_needle_question[];
 extern const char ls_needle_lceg[]; /* with {context} and {question} */
 /* Landmark's: `filler` characters in all, `before` of them before the line with the key (NULL: no
  * such line). */

@@ -97,8 +97,8 @@ static ls_status cell_json(ls_ctx *ctx, const cell *c, uint64_t seed, int64_t re
                : LS_OK;
 }
 
-static ls_status put_cells(ls_ctx *ctx, const cells *all, uint64_t seed, int64_t resamples,
-                           json_t *results) {
+static ls_status put_cells(ls_ctx *ctx, const char *key, const cells *all, uint64_t seed,
+                           int64_t resamples, json_t *results) {
     json_t *list = json_array();
     ls_status status = LS_OK;
     for (size_t i = 0; status == LS_OK && i < all->count; i++) {
@@ -106,31 +106,42 @@ static ls_status put_cells(ls_ctx *ctx, const cells *all, uint64_t seed, int64_t
         status = cell_json(ctx, &all->at[i], seed, resamples, row);
         json_array_append_new(list, row);
     }
-    json_object_set_new(results, "cells", list);
+    json_object_set_new(results, key, list);
     return status;
+}
+
+static void cells_clear(ls_ctx *ctx, cells *all) {
+    for (size_t i = 0; i < all->count; i++) {
+        free(all->at[i].key);
+        ls_free(ctx, all->at[i].records);
+    }
+    ls_free(ctx, all->at);
 }
 
 ls_status ls_samples_results(const ls_samples *s, uint64_t seed, int64_t resamples,
                              json_t *results) {
     ls_ctx *ctx = s->ctx;
-    cells all = {0};
+    cells all = {0}, references = {0};
     cell whole = {0};
     ls_status status = LS_OK;
     for (int64_t g = 0; status == LS_OK && g < s->group_count; g++)
         for (size_t i = 0; status == LS_OK && i < json_array_size(s->groups[g]); i++) {
             const json_t *record = json_array_get(s->groups[g], i);
+            if (json_object_get(json_object_get(record, "cell"), "reference") != NULL) {
+                status = cells_add(ctx, &references, record);
+                continue;
+            }
             status = cell_add(ctx, &whole, record);
             if (status == LS_OK) status = cells_add(ctx, &all, record);
         }
     if (status == LS_OK && whole.count == 0)
         status = LS_FAIL(ctx, LS_EINPUT, "the suite has no items");
     if (status == LS_OK) status = cell_json(ctx, &whole, seed, resamples, results);
-    if (status == LS_OK) status = put_cells(ctx, &all, seed, resamples, results);
-    for (size_t i = 0; i < all.count; i++) {
-        free(all.at[i].key);
-        ls_free(ctx, all.at[i].records);
-    }
-    ls_free(ctx, all.at);
+    if (status == LS_OK && references.count > 0)
+        status = put_cells(ctx, "references", &references, seed, resamples, results);
+    if (status == LS_OK) status = put_cells(ctx, "cells", &all, seed, resamples, results);
+    cells_clear(ctx, &all);
+    cells_clear(ctx, &references);
     ls_free(ctx, whole.records);
     return status;
 }

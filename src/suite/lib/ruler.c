@@ -7,6 +7,7 @@
 
 #include "suite/lib/prompts.h"
 #include "suite/lib/python_random.h"
+#include "task/lib/writing.h"
 
 enum { COMMON_WORDS = 10 };
 

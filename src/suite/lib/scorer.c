@@ -9,7 +9,7 @@ static int64_t vocabulary_of(const ls_scorer *s) {
     return ls_model_example_of(s->model->config, 1).answers;
 }
 
-static ls_status check_stop(const ls_scorer *s) {
+ls_status ls_scorer_check_stop(const ls_scorer *s) {
     if (s->stop == NULL || *s->stop == 0) return LS_OK;
     return LS_FAIL(s->model->ctx, LS_ESTOP, "stopped; the same command goes on from here");
 }
@@ -59,7 +59,7 @@ static ls_status feed(ls_scorer *s, ls_stream *stream, ls_tokens tokens) {
     LS_TRY(logits_room(s, 1));
     for (int64_t at = 0; at < tokens.count;) {
         const int64_t piece = next_piece(stream, tokens.count - at);
-        LS_TRY(check_stop(s));
+        LS_TRY(ls_scorer_check_stop(s));
         LS_TRY(ls_stream_logits(stream, tokens.at + at, piece, piece, s->logits));
         at += piece;
     }
@@ -77,7 +77,7 @@ static ls_status score_rest(ls_scorer *s, ls_stream *stream, ls_tokens candidate
         int64_t piece = next_piece(stream, candidate.count - 1 - first);
         while (piece > most || piece > CHUNK) piece /= 2;
         for (int64_t i = 0; i < piece; i++) at[i] = (int32_t)i;
-        LS_TRY(check_stop(s));
+        LS_TRY(ls_scorer_check_stop(s));
         LS_TRY(logits_room(s, piece));
         LS_TRY(
             ls_stream_logits_at(stream, candidate.at + first, piece, piece, at, piece, s->logits));
@@ -98,7 +98,7 @@ static int64_t common_start(const ls_suite_item *item) {
 }
 
 /* The candidates after what the stream has read; `after` are the logits there, [V], and are
- * overwritten. What all begin with is fed once; the last one takes the stream itself. */
+ * overwritten. What all begin with is fed once; between two candidates the stream goes back. */
 static ls_status score_candidates(ls_scorer *s, ls_stream *stream, double *after,
                                   const ls_suite_item *item, ls_likelihood *out) {
     const int64_t V = vocabulary_of(s), common = common_start(item);
@@ -110,20 +110,21 @@ static ls_status score_candidates(ls_scorer *s, ls_stream *stream, double *after
         LS_TRY(feed(s, stream, (ls_tokens){start.at + common - 1, 1}));
         memcpy(after, s->logits, (size_t)V * sizeof *after);
     }
-    for (int64_t c = 0; c < item->candidate_count; c++) {
+    ls_stream_mark *mark = NULL;
+    ls_status status = ls_stream_mark_new(stream, &mark);
+    bool moved = false;
+    for (int64_t c = 0; status == LS_OK && c < item->candidate_count; c++) {
         const ls_tokens rest = {item->candidates[c].at + common,
                                 item->candidates[c].count - common};
-        const bool last = c + 1 == item->candidate_count;
-        ls_stream *fork = NULL;
         out[c] = begun;
         add_token(after, V, rest.at[0], &out[c]);
         if (rest.count == 1) continue;
-        if (!last) LS_TRY(ls_stream_fork(stream, &fork));
-        ls_status status = score_rest(s, last ? stream : fork, rest, &out[c]);
-        ls_stream_free(fork);
-        LS_TRY(status);
+        if (moved) status = ls_stream_back(stream, mark);
+        if (status == LS_OK) status = score_rest(s, stream, rest, &out[c]);
+        moved = true;
     }
-    return LS_OK;
+    ls_stream_mark_free(s->model->ctx, mark);
+    return status;
 }
 
 /* The likeliest tokens one after the other, until the end of a document, a newline or the limit. */
@@ -192,9 +193,9 @@ static ls_status score_context(ls_scorer *s, const ls_tokenizer *tokenizer, ls_s
     const ls_tokens text = group->contexts[context];
     const size_t bytes = (size_t)vocabulary_of(s) * sizeof(double);
     const int64_t capacity = text.count + longest_after(group, context) + 1;
-    ls_stream *stream = NULL, *fork = NULL;
+    ls_stream *stream = NULL;
+    ls_stream_mark *mark = NULL;
     double *after = ls_new_raw(ctx, bytes, 1);
-    bool read = false;
     ls_status status = after == NULL ? LS_ENOMEM : LS_OK;
     if (status == LS_OK)
         status = ls_stream_new(s->model, 1, capacity, s->chunk > 0 ? s->chunk : CHUNK, &stream);
@@ -202,20 +203,21 @@ static ls_status score_context(ls_scorer *s, const ls_tokenizer *tokenizer, ls_s
         const ls_suite_item *item = &group->items[i];
         for (int bare = 0; bare < 2 && status == LS_OK; bare++) {
             if ((bare ? item->bare : item->context) != context) continue;
-            if (!read || !s->share) {
+            if (mark == NULL || !s->share) {
+                ls_stream_mark_free(ctx, mark);
+                mark = NULL;
                 ls_stream_reset(stream);
                 LS_TRY_GOTO(feed(s, stream, text));
                 memcpy(after, s->logits, bytes);
-                read = true;
+                LS_TRY_GOTO(ls_stream_mark_new(stream, &mark));
+            } else {
+                LS_TRY_GOTO(ls_stream_back(stream, mark));
             }
-            LS_TRY_GOTO(ls_stream_fork(stream, &fork));
-            status = score_item(s, fork, after, tokenizer, item, bare, &scores[i]);
-            ls_stream_free(fork);
-            fork = NULL;
+            status = score_item(s, stream, after, tokenizer, item, bare, &scores[i]);
         }
     }
 fail:
-    ls_stream_free(fork);
+    ls_stream_mark_free(ctx, mark);
     ls_stream_free(stream);
     ls_free(ctx, after);
     return status;
@@ -306,7 +308,7 @@ static ls_status score_chunk(ls_scorer *s, ls_stream *stream, rows *r, ls_suite_
                              int64_t from, int64_t count, ls_likelihood *scores) {
     const int64_t V = vocabulary_of(s), picked = pick_columns(r, from, count);
     const int32_t *tokens = r->tokens + from;
-    LS_TRY(check_stop(s));
+    LS_TRY(ls_scorer_check_stop(s));
     LS_TRY(logits_room(s, r->count * ls_max(picked, 1)));
     if (picked == 0) return ls_stream_logits(stream, tokens, count, r->length, s->logits);
     LS_TRY(ls_stream_logits_at(stream, tokens, count, r->length, r->at, picked, s->logits));

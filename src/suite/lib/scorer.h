@@ -1,5 +1,6 @@
 /* What a model makes of token sequences: log-likelihoods of what follows, and what it would say
- * itself. Contexts that several sequences share are computed once, and their states forked. */
+ * itself. Contexts that several sequences share are computed once, and the stream goes back to
+ * where they end. */
 #ifndef LS_SUITE_LIB_SCORER_H
 #define LS_SUITE_LIB_SCORER_H
 
@@ -35,6 +36,8 @@ ls_status ls_score_batch(ls_scorer *scorer, ls_suite_group *groups, int64_t coun
                          ls_likelihood *scores);
 /* How many such sequences go together. */
 int64_t ls_scorer_batch(const ls_scorer *scorer, int64_t length);
+/* LS_ESTOP where the run was asked to stop. */
+ls_status ls_scorer_check_stop(const ls_scorer *scorer);
 void ls_scorer_clear(ls_scorer *scorer);
 
 #endif

@@ -39,7 +39,7 @@ static const ls_option options[] = {
            "refused, or cut where the protocol cuts."),
     LS_INT("batch", FIELD(batch), "0", 0, 4096,
            "Short prompts that go through the model together; 0: as many as keep memory small.",
-           .needs = "suite=lambada"),
+           .needs = "suite=lambada|lra"),
     LS_INT("chunk", FIELD(chunk), "0", 0, 1 << 20, "Tokens that are fed at once; 0: 256."),
     LS_BOOL("share", FIELD(share), "true",
             "Whether a context that several questions share is computed once.",
@@ -77,19 +77,28 @@ static int64_t window_of(const ls_model_config *config, int64_t asked) {
     return own == 0 ? asked : ls_min(asked, own);
 }
 
-ls_status ls_suite_model_hash(ls_ctx *ctx, const ls_model *model, uint64_t *out) {
-    const ls_parameters *store = model->store;
+/* A lean store has no whole master: its weights one by one. */
+static ls_status hash_weights(const ls_parameters *store, uint64_t *out) {
     void *here;
-    ls_text text = {0};
-    LS_TRY(ls_parameters_fetch(store, store->master, &here));
-    uint64_t weights =
-        ls_hash(here, (size_t)store->master_total * ls_dtype_size(store->master_type));
-    ls_parameters_release(store, store->master, here, false);
-    if (store->lean) { /* the master has but a part of them */
+    *out = 0;
+    for (size_t i = 0; store->lean && i < store->count; i++) {
+        ls_dtype type;
+        const void *values = ls_parameter_values(store, &store->items[i], &type);
         const uint64_t parts[2] = {
-            weights, ls_hash(store->shadow, (size_t)store->total * sizeof *store->shadow)};
-        weights = ls_hash(parts, sizeof parts);
+            *out, ls_hash(values, (size_t)store->items[i].count * ls_dtype_size(type))};
+        *out = ls_hash(parts, sizeof parts);
     }
+    if (store->lean) return LS_OK;
+    LS_TRY(ls_parameters_fetch(store, store->master, &here));
+    *out = ls_hash(here, (size_t)store->total * ls_dtype_size(store->master_type));
+    ls_parameters_release(store, store->master, here, false);
+    return LS_OK;
+}
+
+ls_status ls_suite_model_hash(ls_ctx *ctx, const ls_model *model, uint64_t *out) {
+    uint64_t weights;
+    ls_text text = {0};
+    LS_TRY(hash_weights(model->store, &weights));
     ls_model_config_print(ctx, model->config, false, &text);
     ls_text_printf(ctx, &text, "%s %016llx", ls_dtype_name(model->type),
                    (unsigned long long)weights);
@@ -99,30 +108,55 @@ ls_status ls_suite_model_hash(ls_ctx *ctx, const ls_model *model, uint64_t *out)
     return status;
 }
 
+ls_status ls_suite_find(ls_ctx *ctx, const char *name, const ls_suite_type **out) {
+    size_t index;
+    LS_TRY(ls_name_find(ctx, "suite", name, name_at, NULL, &index));
+    *out = ls_suite_types[index];
+    return LS_OK;
+}
+
+ls_status ls_suite_suits(ls_ctx *ctx, const ls_suite_type *type, const ls_model_config *config,
+                         bool text) {
+    const bool classes =
+        config->model.head == LS_HEAD_CLASSIFY || config->model.head == LS_HEAD_MATCH;
+    if (type->answer != NULL && classes && !text) return LS_OK;
+    if (type->answer != NULL)
+        return LS_FAIL(ctx, LS_EUSE, "suite %s asks a run that was trained on a task with classes",
+                       type->name);
+    if (config->model.head == LS_HEAD_LM && config->encoder_layers == 0 && text) return LS_OK;
+    return LS_FAIL(ctx, LS_EUSE, "suite %s asks a language model of text without an encoder",
+                   type->name);
+}
+
 ls_status ls_suite_open(ls_ctx *ctx, const ls_settings *settings, ls_trained *trained,
                         uint64_t seed, ls_suite *out) {
     const char *name = ls_settings_get(settings, "suite");
-    size_t index;
     *out = (ls_suite){.ctx = ctx, .seed = seed, .chance = NAN, .measure = "score"};
-    LS_TRY(ls_name_find(ctx, "suite", name, name_at, NULL, &index));
-    out->type = ls_suite_types[index];
+    LS_TRY(ls_suite_find(ctx, name, &out->type));
     const ls_fact facts[] = {{"suite", name}, {0}};
     LS_TRY(ls_options_default(ctx, &ls_suite_options, &out->settings));
     LS_TRY(ls_settings_apply(ctx, settings, "suite", &ls_suite_options, facts, &out->settings));
     LS_TRY(choose_form(out));
-    LS_TRY(ls_trained_needs_text(trained));
-    if (trained->config.model.head != LS_HEAD_LM || trained->config.encoder_layers > 0)
-        return LS_FAIL(ctx, LS_EUSE, "suite %s asks a language model without an encoder", name);
+    if (out->type->answer == NULL) LS_TRY(ls_trained_needs_text(trained));
+    LS_TRY(ls_suite_suits(ctx, out->type, &trained->config,
+                          !ls_settings_has(&trained->settings, "task")));
     if (out->type->needs_path && out->settings.path[0] == '\0')
         return LS_FAIL(ctx, LS_EUSE, "suite %s reads a file: give suite.path=", name);
+    out->run = &trained->settings;
     out->model = trained->model;
     out->tokenizer = trained->tokenizer;
     out->window = window_of(&trained->config, out->settings.window);
     LS_TRY(ls_suite_model_hash(ctx, out->model, &out->model_hash));
-    LS_TRY(ls_encoder_new(ctx, out->tokenizer, &out->encoder));
+    if (out->tokenizer != NULL) LS_TRY(ls_encoder_new(ctx, out->tokenizer, &out->encoder));
+    if (trained->family.type != NULL) LS_TRY(ls_frame_of(ctx, out->tokenizer, &out->frame));
     out->own = ls_new(ctx, 1, out->type->size + 1);
     out->notes = json_object();
     if (out->own == NULL || out->notes == NULL) return LS_FAIL(ctx, LS_ENOMEM, "no memory");
+    for (int64_t i = 0; i < out->frame.before_count; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "start token %lld", (long long)i);
+        json_object_set_new(out->notes, key, json_integer(out->frame.before[i]));
+    }
     return out->type->open(out);
 }
 
@@ -153,7 +187,21 @@ ls_status ls_suite_encode(const ls_suite *suite, ls_pool *pool, const char *text
     return status;
 }
 
+ls_status ls_suite_start(const ls_suite *suite, ls_pool *pool, ls_tokens *context) {
+    const size_t bytes = sizeof *context->at, more = (size_t)suite->frame.before_count;
+    if (more == 0 || ((size_t)context->count >= more &&
+                      memcmp(context->at, suite->frame.before, more * bytes) == 0))
+        return LS_OK;
+    int32_t *at = ls_pool_take(pool, more + (size_t)context->count, bytes);
+    if (at == NULL) return LS_ENOMEM;
+    memcpy(at, suite->frame.before, more * bytes);
+    if (context->count > 0) memcpy(at + more, context->at, (size_t)context->count * bytes);
+    *context = (ls_tokens){at, context->count + (int64_t)more};
+    return LS_OK;
+}
+
 ls_status ls_suite_check_window(const ls_suite *suite, const char *what, int64_t tokens) {
+    tokens += suite->frame.before_count;
     if (suite->window == 0 || tokens <= suite->window) return LS_OK;
     return LS_FAIL(suite->ctx, LS_EUSE, "%s has %lld tokens, and the model can take %lld", what,
                    (long long)tokens, (long long)suite->window);

@@ -352,6 +352,10 @@ ls_status ls_state_new(const ls_program *program, ls_state **out);
 /* A second state with the same content, for the same programs: both go on alike, each for itself.
  */
 ls_status ls_state_copy(const ls_state *from, ls_state **out);
+/* Where a state stands, to go back to with ls_state_back after it went on. Rows that a cache keeps
+ * for ever stay in the state, which only adds to them: a mark holds the rest. Freed as a state. */
+ls_status ls_state_mark(const ls_state *state, ls_state **mark);
+ls_status ls_state_back(ls_state *state, const ls_state *mark);
 void ls_state_free(ls_ctx *ctx, ls_state *state);
 void ls_state_reset(ls_state *state);
 /* The marked sequences of the batch begin anew, the others go on. All of them: ls_state_reset. Only

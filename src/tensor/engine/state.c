@@ -202,7 +202,13 @@ ls_status ls_state_new(const ls_program *program, ls_state **out) {
     return LS_ENOMEM;
 }
 
-ls_status ls_state_copy(const ls_state *from, ls_state **out) {
+/* Rows of a cache that nothing is ever dropped from: going on leaves them as they are. */
+static bool only_grows(const ls_state *state, const struct ls_state_port *port) {
+    return state->begins == NULL && port->kind == LS_PORT_CACHE && port->appended &&
+           port->keep.window == 0 && port->keep.block == 0 && !port->keep.exact;
+}
+
+static ls_status copy_state(const ls_state *from, bool whole, ls_state **out) {
     ls_ctx *ctx = from->ctx;
     const size_t head = sizeof *from + from->ports * sizeof from->port[0];
     ls_state *state = ls_new_raw(ctx, 1, head);
@@ -219,6 +225,7 @@ ls_status ls_state_copy(const ls_state *from, ls_state **out) {
     }
     for (size_t i = 0; i < state->ports; i++) {
         struct ls_state_port *port = &state->port[i];
+        if (!whole && only_grows(from, port)) continue;
         status = LS_ENOMEM;
         if ((port->data = ls_device_take(ctx, port->bytes, 1)) == NULL) goto fail;
         LS_TRY_GOTO(ls_device_copy(ctx, port->data, from->port[i].data, port->bytes));
@@ -228,6 +235,30 @@ ls_status ls_state_copy(const ls_state *from, ls_state **out) {
 fail:
     ls_state_free(ctx, state);
     return status;
+}
+
+ls_status ls_state_copy(const ls_state *from, ls_state **out) {
+    return copy_state(from, true, out);
+}
+
+ls_status ls_state_mark(const ls_state *state, ls_state **mark) {
+    return copy_state(state, false, mark);
+}
+
+ls_status ls_state_back(ls_state *state, const ls_state *mark) {
+    if (state->ports != mark->ports || state->position < mark->position)
+        return LS_FAIL(state->ctx, LS_EBUG, "a state goes back to a mark of its own");
+    state->position = mark->position;
+    state->oldest = mark->oldest;
+    if (state->begins != NULL)
+        memcpy(state->begins, mark->begins, (size_t)state->batch * sizeof *state->begins);
+    for (size_t i = 0; i < state->ports; i++) {
+        state->port[i].extent = mark->port[i].extent;
+        if (mark->port[i].data != NULL)
+            LS_TRY(ls_device_copy(state->ctx, state->port[i].data, mark->port[i].data,
+                                  mark->port[i].bytes));
+    }
+    return LS_OK;
 }
 
 void ls_state_free(ls_ctx *ctx, ls_state *state) {

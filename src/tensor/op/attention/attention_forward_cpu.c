@@ -79,9 +79,9 @@ size_t ls_attention_tiled_workspace(const ls_attention_job *job, int threads) {
 
 /* s becomes the weights, relative to the running maximum; what was summed before shrinks by
  * `shrink`. Tells whether any of it did. */
-static bool weigh(int64_t count, float *s, running *run, float *shrink) {
+static bool weigh(int64_t count, int64_t lanes, float *s, running *run, float *shrink) {
     bool shrinks = false;
-    for (int r = 0; r < QUERIES; r += LANES) {
+    for (int r = 0; r < lanes; r += LANES) {
         vec before = vec_load(run->most + r), most = before, sum = {0};
         for (int64_t j = 0; j < count; j++) most = ls_vec_max(most, vec_load(s + j * QUERIES + r));
         /* with nothing admitted yet any finite number serves */
@@ -100,9 +100,10 @@ static bool weigh(int64_t count, float *s, running *run, float *shrink) {
     return shrinks;
 }
 
-static void shrink_output(const ls_attention_job *job, const float *shrink, float *out) {
+static void shrink_output(const ls_attention_job *job, int64_t lanes, const float *shrink,
+                          float *out) {
     for (int64_t e = 0; e < padded(job->V); e++)
-        for (int r = 0; r < QUERIES; r += LANES) {
+        for (int r = 0; r < lanes; r += LANES) {
             float *at = out + e * QUERIES + r;
             vec_store(at, vec_load(at) * vec_load(shrink + r));
         }
@@ -113,14 +114,13 @@ static void meet(const query_tile *queries, key_tile keys, const thread_space *s
                  running *run) {
     const ls_attention_job *job = queries->job;
     const ls_key_set_run *set = queries->set;
-    const int64_t g = queries->h / (job->H / job->G);
     float shrink[QUERIES];
     ls_tile_scores(queries, &keys, scratch->rows, scratch->decay, scratch->s);
-    if (weigh(keys.count, scratch->s, run, shrink)) shrink_output(job, shrink, scratch->out);
-    float_rows v = ls_tile_load(&set->v, queries->b, g, keys.row, keys.count, keys.count, job->V,
-                                scratch->rows);
+    if (weigh(keys.count, queries->lanes, scratch->s, run, shrink))
+        shrink_output(job, queries->lanes, shrink, scratch->out);
+    float_rows v = ls_tile_keys(queries, &set->v, &keys, keys.count, job->V, scratch->rows);
     if (set->v.type == LS_F32) tile_fetch_ahead(v, job->V);
-    ls_tile_product(job->V, QUERIES, keys.count, v.at, 1, v.stride, scratch->s, QUERIES,
+    ls_tile_product(job->V, queries->lanes, keys.count, v.at, 1, v.stride, scratch->s, QUERIES,
                     scratch->out, QUERIES, true);
 }
 
@@ -177,7 +177,8 @@ static void meet_unit(const query_tile *queries, key_tile keys, const ls_bf16 *v
     for (int64_t i = 0; i < keys.count * QUERIES; i += LANES)
         vec_store(scratch->s + i, vec_load(scratch->s + i) * factor);
     ls_tile_adjust(queries, &keys, scratch->s);
-    if (weigh(keys.count, scratch->s, run, shrink)) shrink_output(job, shrink, scratch->out);
+    if (weigh(keys.count, QUERIES, scratch->s, run, shrink))
+        shrink_output(job, QUERIES, shrink, scratch->out);
     ls_half_pair_floats(scratch->s, keys.count, depth, scratch->weight_pairs);
     ls_unit_product(padded(job->V), QUERIES, depth, values, KEYS, scratch->weight_pairs, QUERIES,
                     scratch->out, QUERIES, true);

@@ -119,6 +119,14 @@ float_rows ls_tile_load(const ls_attention_array *x, int64_t b, int64_t head, in
     return (float_rows){buffer, wide};
 }
 
+float_rows ls_tile_keys(const query_tile *tile, const ls_attention_array *x, const key_tile *keys,
+                        int64_t rows, int64_t width, float *buffer) {
+    const int64_t g = tile->h / (tile->job->H / tile->job->G);
+    if (tile->lanes < QUERIES && x->type == LS_F32 && width % PAD == 0 && keys->count == rows)
+        return (float_rows){row_address(x, tile->b, g, keys->row), x->row};
+    return ls_tile_load(x, tile->b, g, keys->row, keys->count, rows, width, buffer);
+}
+
 void ls_tile_store(const ls_attention_array *x, int64_t b, int64_t head, int64_t row, int64_t count,
                    int64_t width, float_rows from, float factor) {
     for (int64_t i = 0; i < count; i++) {
@@ -215,6 +223,7 @@ void ls_tile_queries(query_tile *tile, const ls_attention_job *job, const ls_key
     tile->h = h;
     tile->row = row;
     tile->count = ls_min(QUERIES, job->T - row);
+    tile->lanes = ls_min(QUERIES, ls_round_up(tile->count, 2 * LANES));
     tile->positions = (ls_interval){job->start + row, job->start + row + tile->count};
     tile->coordinate = ls_attention_query_at(set, b, tile->positions.first);
     tile->whole = (int64_t)llrint(tile->coordinate);
@@ -450,14 +459,17 @@ void ls_tile_scores(const query_tile *tile, const key_tile *keys, float *rows, f
                     float *s) {
     const ls_attention_job *job = tile->job;
     const int64_t count = ls_round_up(keys->count, BLOCK_ROWS);
-    float_rows k = ls_tile_load(&tile->set->k, tile->b, tile->h / (job->H / job->G), keys->row,
-                                keys->count, count, job->K, rows);
+    float_rows k = ls_tile_keys(tile, &tile->set->k, keys, count, job->K, rows);
     if (tile->set->about->set.xpos.pairs > 0) {
         ls_tile_decay_rows(tile, keys, count, k, decay);
         k = (float_rows){decay, padded(job->K)};
     }
     if (tile->set->k.type == LS_F32) tile_fetch_ahead(k, job->K);
-    ls_tile_product(count, QUERIES, job->K, k.at, k.stride, 1, tile->transposed, QUERIES, s,
+    ls_tile_product(count, tile->lanes, job->K, k.at, k.stride, 1, tile->transposed, QUERIES, s,
                     QUERIES, false);
+    if (tile->lanes < QUERIES) /* the few queries of a short chunk: absent ones have scores of 0 */
+        for (int64_t j = 0; j < count; j++)
+            memset(s + j * QUERIES + tile->lanes, 0,
+                   (size_t)(QUERIES - tile->lanes) * sizeof(float));
     ls_tile_adjust(tile, keys, s);
 }

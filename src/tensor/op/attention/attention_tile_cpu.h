@@ -43,6 +43,7 @@ typedef struct query_tile {
     const ls_attention_job *job;
     const ls_key_set_run *set;
     int64_t b, h, row, count; /* rows row .. row + count of the query tensor */
+    int64_t lanes;            /* columns that are computed: count, in whole steps of products */
     ls_interval positions;
     double coordinate;     /* of the first query, as the bias sees it */
     float offset[QUERIES]; /* further queries' coordinates, from the first's */
@@ -64,6 +65,7 @@ typedef struct key_tile {
 
 #define ls_tile_product LS_ISA_SYMBOL(ls__tile_product)
 #define ls_tile_load LS_ISA_SYMBOL(ls__tile_load)
+#define ls_tile_keys LS_ISA_SYMBOL(ls__tile_keys)
 #define ls_tile_transpose LS_ISA_SYMBOL(ls__tile_turn)
 #define ls_tile_store LS_ISA_SYMBOL(ls__tile_store)
 #define ls_tile_queries LS_ISA_SYMBOL(ls__tile_queries)
@@ -85,6 +87,10 @@ void ls_tile_product(int64_t rows, int64_t lanes, int64_t depth, const float *a,
  * a multiple of PAD; where the tensor can be read as it lies it is not copied. */
 float_rows ls_tile_load(const ls_attention_array *x, int64_t b, int64_t head, int64_t row,
                         int64_t count, int64_t rows, int64_t width, float *buffer);
+/* Rows of keys or values: where the tile has few queries they stay where they are, because moving
+ * them would take as long as the work on them. */
+float_rows ls_tile_keys(const query_tile *tile, const ls_attention_array *x, const key_tile *keys,
+                        int64_t rows, int64_t width, float *buffer);
 /* to[column][row] = from[row][column]; both counts are multiples of 4. */
 void ls_tile_transpose(const float *from, int64_t from_stride, int64_t rows, int64_t columns,
                        float *to, int64_t to_stride);

@@ -1,0 +1,303 @@
+/* Suites in a study: which each arm is asked, and what the seeds gave together.
+ *
+ * suites: [needle, needle:books, middle] names them, the second with a label; suite.KEY goes to all
+ * for which it has an effect, suite.LABEL.KEY to one. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "report/page.h"
+#include "study/spread.h"
+#include "study/study.h"
+
+static const char section[] = "suite.";
+
+/* ---- reading ---- */
+
+void ls_study_suites_clear(ls_ctx *ctx, ls_study_arm *arm) {
+    for (size_t i = 0; i < arm->suite_count; i++) ls_settings_clear(ctx, &arm->suites[i].settings);
+    ls_free(ctx, arm->suites);
+    arm->suites = NULL;
+    arm->suite_count = 0;
+}
+
+/* NAME or NAME:LABEL */
+static ls_status read_name(ls_ctx *ctx, const char *text, size_t length, ls_study_suite *out) {
+    char type[LS_STUDY_NAME_BYTES];
+    const char *colon = memchr(text, ':', length);
+    const size_t before = colon == NULL ? length : (size_t)(colon - text);
+    const char *label = colon == NULL ? text : colon + 1;
+    const size_t after = colon == NULL ? length : length - before - 1;
+    if (before >= sizeof type || after == 0 || after >= sizeof out->name ||
+        strspn(label, "abcdefghijklmnopqrstuvwxyz0123456789_-") < after)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "suites: `%.*s` must be NAME or NAME:LABEL, a label of a-z, 0-9, _ and -",
+                       (int)ls_min((int64_t)length, 100), text);
+    snprintf(type, sizeof type, "%.*s", (int)before, text);
+    snprintf(out->name, sizeof out->name, "%.*s", (int)after, label);
+    return ls_suite_find(ctx, type, &out->type);
+}
+
+static ls_status read_names(ls_ctx *ctx, ls_study_arm *arm, const char *list) {
+    size_t most = 1;
+    for (const char *c = list; *c != '\0'; c++) most += *c == ',';
+    arm->suites = ls_new(ctx, most, sizeof *arm->suites);
+    if (arm->suites == NULL) return LS_ENOMEM;
+    while (*list != '\0') {
+        const size_t length = strcspn(list, ",");
+        ls_study_suite *suite = &arm->suites[arm->suite_count];
+        LS_TRY(read_name(ctx, list, length, suite));
+        for (size_t i = 0; i < arm->suite_count; i++)
+            if (strcmp(arm->suites[i].name, suite->name) == 0)
+                return LS_FAIL(ctx, LS_EUSE, "suites: %s is there twice; NAME:LABEL names one",
+                               suite->name);
+        arm->suite_count++;
+        list += length + (list[length] == ',');
+    }
+    return LS_OK;
+}
+
+/* An arm that chooses suites of its own may have no use for what the study says of others. */
+static bool may_idle(const ls_study_arm *arm, const char *key) {
+    return ls_settings_has(&arm->given, "suites") && !ls_settings_has(&arm->given, key);
+}
+
+/* suite.KEY for all: to a suite on which it has an effect. */
+static ls_status give_common(ls_ctx *ctx, ls_study_arm *arm, const ls_setting *setting) {
+    const char *key = setting->key + strlen(section);
+    const ls_option *option = ls_options_find(&ls_suite_options, key);
+    bool taken = option == NULL; /* the table will say so */
+    for (size_t i = 0; i < arm->suite_count; i++) {
+        ls_study_suite *suite = &arm->suites[i];
+        const ls_fact facts[] = {{"suite", suite->type->name}, {0}};
+        ls_suite_settings values;
+        LS_TRY(ls_options_default(ctx, &ls_suite_options, &values));
+        if (option != NULL && !ls_option_has_effect(option, &ls_suite_options, &values, facts))
+            continue;
+        LS_TRY(ls_settings_put(ctx, &suite->settings, setting->key, setting->value));
+        taken = true;
+    }
+    if (taken || may_idle(arm, setting->key)) return LS_OK;
+    return LS_FAIL(ctx, LS_EUSE, "%s has no effect on any of the suites", setting->key);
+}
+
+/* suite.LABEL.KEY */
+static ls_status give_one(ls_ctx *ctx, ls_study_arm *arm, const ls_setting *setting) {
+    const char *label = setting->key + strlen(section), *dot = strchr(label, '.');
+    char key[LS_STUDY_NAME_BYTES];
+    for (size_t i = 0; i < arm->suite_count; i++) {
+        const char *name = arm->suites[i].name;
+        if (strlen(name) != (size_t)(dot - label) || strncmp(name, label, strlen(name)) != 0)
+            continue;
+        if ((size_t)snprintf(key, sizeof key, "%s%s", section, dot + 1) >= sizeof key) break;
+        return ls_settings_put(ctx, &arm->suites[i].settings, key, setting->value);
+    }
+    if (may_idle(arm, setting->key)) return LS_OK;
+    return LS_FAIL(ctx, LS_EUSE, "%s: none of the suites has that name", setting->key);
+}
+
+static ls_status check_suite(ls_ctx *ctx, const ls_study_suite *suite) {
+    const ls_fact facts[] = {{"suite", suite->type->name}, {0}};
+    ls_suite_settings values;
+    if (ls_settings_has(&suite->settings, "suite.out"))
+        return LS_FAIL(ctx, LS_EUSE, "suite.out has no place in a study, which has its own folder");
+    LS_TRY(ls_options_default(ctx, &ls_suite_options, &values));
+    return ls_settings_apply(ctx, &suite->settings, "suite", &ls_suite_options, facts, &values);
+}
+
+ls_status ls_study_read_suites(ls_ctx *ctx, ls_study_arm *arm, const ls_model_config *config,
+                               bool text) {
+    const ls_settings *asking = &arm->asking;
+    const char *list = ls_settings_get(asking, "suites");
+    if (list != NULL) LS_TRY(read_names(ctx, arm, list));
+    for (int labelled = 0; labelled < 2; labelled++)
+        for (size_t i = 0; i < asking->count; i++) {
+            const ls_setting *setting = &asking->items[i];
+            if (strncmp(setting->key, section, strlen(section)) != 0) continue;
+            if (arm->suite_count == 0 &&
+                (list == NULL || ls_settings_has(&arm->given, setting->key)))
+                return LS_FAIL(ctx, LS_EUSE, "%s has no effect without suites: [NAME]",
+                               setting->key);
+            const bool one = strchr(setting->key + strlen(section), '.') != NULL;
+            if (arm->suite_count > 0 && one == (labelled == 1))
+                LS_TRY(one ? give_one(ctx, arm, setting) : give_common(ctx, arm, setting));
+        }
+    for (size_t i = 0; i < arm->suite_count; i++) {
+        LS_TRY(ls_suite_suits(ctx, arm->suites[i].type, config, text));
+        LS_TRY(check_suite(ctx, &arm->suites[i]));
+    }
+    return LS_OK;
+}
+
+/* ---- results ---- */
+
+/* What the suite said of each seed that has been asked. */
+typedef struct answers {
+    int64_t count;
+    int64_t seed[LS_OPTION_LIST_MAX];
+    json_t *said[LS_OPTION_LIST_MAX];
+} answers;
+
+/* One seed: the interval over its questions. Several: their range. */
+static void put_score(json_t *into, const json_t *const *rows, int64_t count) {
+    ls__spread score = {0};
+    for (int64_t i = 0; i < count; i++)
+        ls__spread_add(&score, ls__number(json_object_get(rows[i], "score")));
+    ls__spread_put(into, "score", &score);
+    const json_t *low = json_object_get(rows[0], "low"), *high = json_object_get(rows[0], "high");
+    json_object_set_new(into, "low",
+                        count > 1 ? ls__number_json(score.low) : ls__number_json(ls__number(low)));
+    json_object_set_new(
+        into, "high", count > 1 ? ls__number_json(score.high) : ls__number_json(ls__number(high)));
+}
+
+/* A cell of all seeds: they were asked the same questions, so their lists of cells agree. */
+static json_t *cell_json(const answers *from, const char *list, size_t index) {
+    static const char *const scores[] = {"score", "low", "high", "metrics"};
+    const json_t *rows[LS_OPTION_LIST_MAX];
+    for (int64_t i = 0; i < from->count; i++)
+        rows[i] = json_array_get(json_object_get(from->said[i], list), index);
+    json_t *cell = json_copy((json_t *)rows[0]);
+    for (size_t k = 0; k < sizeof scores / sizeof scores[0]; k++) json_object_del(cell, scores[k]);
+    put_score(cell, rows, from->count);
+    return cell;
+}
+
+/* What the scores of a suite go along, of what its cells have. */
+static const char *along(const json_t *cell) {
+    static const char *const keys[] = {"position", "length", "shots"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (json_is_number(json_object_get(cell, keys[i]))) return keys[i];
+    return NULL;
+}
+
+/* The share of right answers of one seed where a key has a value, over all cells that have it. */
+static double pooled(const json_t *said, const char *key, const json_t *value, double *n) {
+    const json_t *cells = json_object_get(said, "cells");
+    double sum = 0;
+    *n = 0;
+    for (size_t i = 0; i < json_array_size(cells); i++) {
+        const json_t *cell = json_array_get(cells, i);
+        const double count = ls__number(json_object_get(cell, "n"));
+        if (!json_equal(json_object_get(cell, key), value)) continue;
+        sum += count * ls__number(json_object_get(cell, "score"));
+        *n += count;
+    }
+    return sum / *n;
+}
+
+/* All that has the same length or number of examples, together. */
+static json_t *pooled_row(const answers *from, const char *key, const json_t *value) {
+    const bool binary =
+        strcmp(json_string_value(json_object_get(from->said[0], "form")), "likelihood") == 0;
+    ls__spread score = {0};
+    double n = 0, low = NAN, high = NAN;
+    for (int64_t i = 0; i < from->count; i++)
+        ls__spread_add(&score, pooled(from->said[i], key, value, &n));
+    json_t *row = json_pack("{s:O, s:I}", key, value, "n", (json_int_t)n);
+    ls__spread_put(row, "score", &score);
+    if (from->count > 1) {
+        low = score.low;
+        high = score.high;
+    } else if (binary) {
+        ls_share_interval(ls__spread_mean(&score), n, &low, &high);
+    }
+    json_object_set_new(row, "low", ls__number_json(low));
+    json_object_set_new(row, "high", ls__number_json(high));
+    return row;
+}
+
+/* The same place among contexts of other sizes is another matter: these stay apart. */
+static json_t *position_row(const answers *from, size_t index) {
+    json_t *row = cell_json(from, "cells", index);
+    static const char *const sizes[] = {"pairs", "documents"};
+    for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
+        const json_t *size = json_object_get(row, sizes[k]);
+        if (size != NULL)
+            json_object_set_new(
+                row, "group",
+                json_sprintf("%lld %s", (long long)json_number_value(size), sizes[k]));
+    }
+    return row;
+}
+
+static json_t *curve_json(const answers *from, const char *key) {
+    const json_t *cells = json_object_get(from->said[0], "cells");
+    json_t *rows = json_array();
+    for (size_t i = 0; i < json_array_size(cells); i++) {
+        const json_t *value = json_object_get(json_array_get(cells, i), key);
+        bool known = value == NULL;
+        if (!known && strcmp(key, "position") == 0) {
+            json_array_append_new(rows, position_row(from, i));
+            continue;
+        }
+        for (size_t r = 0; r < json_array_size(rows) && !known; r++)
+            known = json_equal(json_object_get(json_array_get(rows, r), key), value);
+        if (!known) json_array_append_new(rows, pooled_row(from, key, value));
+    }
+    return rows;
+}
+
+static json_t *suite_json(const ls_study_suite *suite, const answers *from) {
+    static const char *const same[] = {"form", "measure", "chance", "data", "n"};
+    json_t *out = json_pack("{s:s, s:s, s:I}", "name", suite->name, "suite", suite->type->name,
+                            "seeds", (json_int_t)from->count);
+    json_t *cells = json_array(), *seeds = json_array();
+    const json_t *first = from->count == 0 ? NULL : from->said[0];
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++)
+        if (json_object_get(first, same[i]) != NULL)
+            json_object_set(out, same[i], json_object_get(first, same[i]));
+    if (first != NULL) put_score(out, (const json_t *const *)from->said, from->count);
+    for (int64_t i = 0; i < from->count; i++)
+        json_array_append_new(
+            seeds, json_pack("{s:I, s:o}", "seed", (json_int_t)from->seed[i], "score",
+                             ls__number_json(ls__number(json_object_get(from->said[i], "score")))));
+    for (size_t i = 0; i < json_array_size(json_object_get(first, "cells")); i++)
+        json_array_append_new(cells, cell_json(from, "cells", i));
+    const size_t count = json_array_size(json_object_get(first, "references"));
+    json_t *references = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(references, cell_json(from, "references", i));
+    if (count > 0) json_object_set(out, "references", references);
+    json_decref(references);
+    const char *key = along(json_array_get(cells, 0));
+    if (key != NULL) {
+        json_object_set_new(out, "x", json_string(key));
+        json_object_set_new(out, "curve", curve_json(from, key));
+    }
+    json_object_set_new(out, "by_seed", seeds);
+    json_object_set_new(out, "cells", cells);
+    return out;
+}
+
+static ls_status read_answers(const ls_study *study, size_t arm, size_t index, answers *out) {
+    const ls_ints *seeds = &study->arms[arm].seeds;
+    *out = (answers){0};
+    for (int64_t i = 0; i < seeds->count; i++) {
+        json_t *stored;
+        LS_TRY(ls_study_stored(study, arm, seeds->at[i], LS_STUDY_ASK + index, &stored));
+        if (stored == NULL) continue;
+        out->seed[out->count] = seeds->at[i];
+        out->said[out->count++] = json_incref(json_object_get(stored, "said"));
+        json_decref(stored);
+    }
+    return LS_OK;
+}
+
+ls_status ls_study_suites_json(const ls_study *study, size_t arm, json_t **out) {
+    const ls_study_arm *about = &study->arms[arm];
+    *out = json_array();
+    for (size_t i = 0; i < about->suite_count; i++) {
+        answers from;
+        ls_status status = read_answers(study, arm, i, &from);
+        if (status == LS_OK) json_array_append_new(*out, suite_json(&about->suites[i], &from));
+        for (int64_t k = 0; k < from.count; k++) json_decref(from.said[k]);
+        if (status != LS_OK) {
+            json_decref(*out);
+            *out = NULL;
+            return status;
+        }
+    }
+    return LS_OK;
+}
