@@ -124,6 +124,8 @@ static inline void fill_parameters(ls_parameters *store) {
         void *master = ls_parameter_master(store, parameter);
         double deviation =
             parameter->rank > 1 ? 1 / sqrt((double)parameter->dim[parameter->rank - 1]) : 0.3;
+        if (parameter->rank > 1 && parameter->init.kind == LS_INIT_ZERO)
+            deviation *= 0.1; /* what begins at zero has a steep function behind it */
         double centre = parameter->init.kind == LS_INIT_CONSTANT ? parameter->init.a : 0;
         for (int64_t j = 0; j < parameter->count; j++) {
             double value = centre + deviation * ls_random_normal(key, (uint64_t)j);

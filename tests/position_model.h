@@ -86,7 +86,8 @@ static inline void model_new(model *m, const char *words, ls_dtype type, int64_t
             assert_true(ls_parse_int(value, &m->position.trained_length));
         } else if (strcmp(word, "causal") == 0) {
             m->mixer.causal = strcmp(value, "true") == 0;
-        } else if (strcmp(word, "mixer") != 0 && strcmp(word, "layout") != 0) {
+        } else if (strcmp(word, "mixer") != 0 && strcmp(word, "layout") != 0 &&
+                   strcmp(word, "cut") != 0) {
             model_set(m, word, value);
         }
     }

@@ -80,10 +80,11 @@ static void test_zstd(void **state) {
     expect_bad(fixture_file("broken.zst", packed, first + second), LS_CORPUS_AUTO, "zstd");
     /* a bomb */
     size_t length = (size_t)1 << 27;
-    char *zeros = calloc(length, 1);
-    assert_non_null(zeros);
-    const char *path = compressed("bomb.zst", zeros, length);
-    free(zeros);
+    char *blanks = malloc(length);
+    assert_non_null(blanks);
+    memset(blanks, ' ', length);
+    const char *path = compressed("bomb.zst", blanks, length);
+    free(blanks);
     expect_bad(path, LS_CORPUS_AUTO, "expands more than");
 }
 

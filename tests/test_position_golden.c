@@ -136,6 +136,12 @@ static void cases(void **state) {
         char file[128], words[512];
         double forward, backward;
         if (line[0] == '#' || strstr(line, "mixer=attention ") == NULL) continue;
+        /* not of f64, of inference, or of one stream: `apply` compares these */
+        static const char *const of_apply[] = {" dtype=", " training=", "=call", "-train."};
+        bool skipped = false;
+        for (size_t i = 0; i < sizeof of_apply / sizeof *of_apply; i++)
+            skipped |= strstr(line, of_apply[i]) != NULL;
+        if (skipped) continue;
         assert_int_equal(
             sscanf(line, "%127s | %511[^|]| %lf %lf", file, words, &forward, &backward), 4);
         check_case(file, words, forward, backward);

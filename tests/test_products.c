@@ -315,6 +315,7 @@ static double softmax_row(double *logits, int64_t count, int32_t target, double 
 static void check_entropy(const entropy_case *c, ls_dtype type) {
     operands o;
     operands_new(&o, c, type);
+    o.w.tensor.needs_grad = o.b.tensor.needs_grad = true;
     double *old = malloc((size_t)o.g.both.width * sizeof *old);
     double *d = malloc((size_t)(c->rows * c->vocabulary) * sizeof *d);
     assert_true(old != NULL && d != NULL);

@@ -121,7 +121,7 @@ static const struct {
             "{train.lr: 1e-3}}\n",
      "is too long"},
     {COMMON "arms: {a: {unheard: 3}}\n", "unheard"},
-    {COMMON "arms: {a: {extend: ntk}}\n", "extend acts at test time"},
+    {COMMON "arms: {a: {extend: ntk}}\n", "extends a trained model"},
     {COMMON "arms: {a: {from: nowhere}}\n", "there is no such arm, nor a folder"},
     {COMMON "arms: {a: {train.lr: 1e-3}, b: {from: a, seeds: [2]}}\n", "is for arms that train"},
     {COMMON "arms: {a: {train.lr: 1e-3}, b: {from: a, train.lr: 1}}\n", "is for arms that train"},

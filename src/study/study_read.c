@@ -11,6 +11,7 @@
 #include "train/task_keys.h"
 #include "train/train.h"
 #include "train/trained.h"
+#include "train/training.h"
 
 #define FIELD(name) ls_study_keys, name
 static const ls_option options[] = {
@@ -368,6 +369,8 @@ static ls_status check_settings(ls_study *study, ls_study_arm *arm) {
     if (task.type != NULL) LS_TRY_GOTO(ls_task_settle(ctx, &task, &all));
     LS_TRY_GOTO(ls_model_config_read(ctx, &all, &config));
     arm->trained_length = config.trained_length;
+    if (ls_settings_has(&arm->training, "extend"))
+        LS_TRY_GOTO(ls_training_check_extensions(ctx, &all, &config.position));
     LS_TRY_GOTO(check_differing(ctx, arm, &config));
     LS_TRY_GOTO(check_section(ctx, &all, "data", &ls_data_options, ls_training_facts));
     if (ls_settings_has(&all, "data.mix"))

@@ -106,6 +106,21 @@ static ls_status take_from(ls_training *t) {
     return status;
 }
 
+ls_status ls_training_check_extensions(ls_ctx *ctx, const ls_settings *given,
+                                       const ls_position *position) {
+    const char *from = ls_settings_get(given, "train.from");
+    if (from != NULL && from[0] != '\0') return LS_OK;
+    for (int i = 0; i < position->extensions; i++) {
+        const ls_extension_type *type = position->extension[i].type;
+        if (type->training || type->draw != NULL || type->prepare != NULL) continue;
+        return LS_FAIL(ctx, LS_EUSE,
+                       "extend=%s extends a trained model: name one by train.from=PATH, or use it at "
+                       "test, longshot eval RUN extend=%s",
+                       type->name, type->name);
+    }
+    return LS_OK;
+}
+
 /* runs/MIXER-POSITION, with all mixers of a hybrid and after the task. */
 static void name_folder(ls_training *t) {
     const ls_model_config *model = &t->settings.model;
@@ -125,6 +140,7 @@ static ls_status read_model(ls_training *t) {
     ls_model_config *model = &t->settings.model;
     ls_position *position = &model->position;
     LS_TRY(ls_model_config_read(t->ctx, t->given, model));
+    LS_TRY(ls_training_check_extensions(t->ctx, t->given, position));
     if (position->extensions > 0) position->trained_length = model->model.length;
     for (int i = 0; i < position->extensions; i++)
         if (position->extension[i].trained_length == 0 && t->extended_from != model->model.length)

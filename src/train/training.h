@@ -44,6 +44,10 @@ typedef struct ls_training_hooks {
     double peak; /* of the machine in the type that is trained in, see ls_train_job; 0: measured */
 } ls_training_hooks;
 
+/* Refuses extensions of a training that begins without weights, where they act on trained ones. */
+ls_status ls_training_check_extensions(ls_ctx *ctx, const ls_settings *given,
+                                       const ls_position *position);
+
 /* Reads and checks all settings before any data are touched; the caller then looks whether some
  * were not used (ls_settings_finish). Clear *out in any case. */
 ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_training *out);
