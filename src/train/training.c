@@ -113,10 +113,11 @@ ls_status ls_training_check_extensions(ls_ctx *ctx, const ls_settings *given,
     for (int i = 0; i < position->extensions; i++) {
         const ls_extension_type *type = position->extension[i].type;
         if (type->training || type->draw != NULL || type->prepare != NULL) continue;
-        return LS_FAIL(ctx, LS_EUSE,
-                       "extend=%s extends a trained model: name one by train.from=PATH, or use it at "
-                       "test, longshot eval RUN extend=%s",
-                       type->name, type->name);
+        return LS_FAIL(
+            ctx, LS_EUSE,
+            "extend=%s extends a trained model: name one by train.from=PATH, or use it at "
+            "test, longshot eval RUN extend=%s",
+            type->name, type->name);
     }
     return LS_OK;
 }
