@@ -39,7 +39,7 @@ P
 for file in hf y.gguf; do
     [ "$own" = "$(loss $file)" ] || fail "$file computes something else"
 done
-"$program" inspect yarn | grep -q 'extend.yarn.trained_length=32' || fail "inspect"
+"$program" inspect ./yarn | grep -q 'extend.yarn.trained_length=32' || fail "inspect"
 
 # going on: the same command resumes, another training inherits
 "$program" train $common $extended out=yarn >out.txt 2>err.txt && "$program" train $common train.from=yarn out=on >/dev/null 2>err.txt ||

@@ -40,6 +40,17 @@ static ls_status pass_on(ls_ctx *ctx, const ls_ctx *copy, ls_status status) {
     return status;
 }
 
+/* Of the arm's training; with the run that it goes on from, which need not be there yet. */
+static ls_status training_settings(const rehearsal *r, ls_ctx *ctx, ls_settings *out) {
+    const int64_t own = r->arm->parent;
+    const int64_t base = own < 0 ? r->arm->begins : r->study->arms[own].begins;
+    char from[LS_STUDY_PATH_BYTES];
+    LS_TRY(copy_settings(ctx, &r->arm->training, out));
+    if (base < 0) return LS_OK;
+    LS_TRY(ls_study_folder(r->study, (size_t)base, r->arm->seeds.at[0], from, sizeof from));
+    return ls_settings_put(ctx, out, "train.from", from);
+}
+
 static ls_status train(rehearsal *r, ls_ctx *ctx, ls_settings *settings, ls_training *training) {
     const ls_training_hooks hooks = {0};
     const ls_training_request request = {.settings = settings,
@@ -47,14 +58,7 @@ static ls_status train(rehearsal *r, ls_ctx *ctx, ls_settings *settings, ls_trai
                                          .cache = r->study->from.cache,
                                          .seed = r->arm->seeds.at[0]};
     ls_train_result result;
-    const int64_t own = r->arm->parent;
-    const int64_t base = own < 0 ? r->arm->begins : r->study->arms[own].begins;
-    LS_TRY(copy_settings(ctx, &r->arm->training, settings));
-    if (base >= 0) {
-        char from[LS_STUDY_PATH_BYTES];
-        LS_TRY(ls_study_folder(r->study, (size_t)base, r->arm->seeds.at[0], from, sizeof from));
-        LS_TRY(ls_settings_put(ctx, settings, "train.from", from));
-    }
+    LS_TRY(training_settings(r, ctx, settings));
     LS_TRY(ls_training_read(ctx, &request, training));
     LS_TRY(ls_training_run(training, &hooks, &result));
     const ls_train_settings *train = &training->settings.train;
@@ -82,8 +86,9 @@ static ls_status time_training(rehearsal *r) {
     const ls_training_request request = {.settings = &settings,
                                          .folder = "trial",
                                          .cache = r->study->from.cache,
-                                         .seed = r->arm->seeds.at[0]};
-    ls_status status = copy_settings(&quiet, &r->arm->training, &settings);
+                                         .seed = r->arm->seeds.at[0],
+                                         .rough = true};
+    ls_status status = training_settings(r, &quiet, &settings);
     if (status == LS_OK) status = ls_training_read(&quiet, &request, &training);
     if (status == LS_OK) status = ls_training_run(&training, &hooks, &result);
     if (status == LS_OK)

@@ -92,11 +92,11 @@ static ls_status take_model(ls_training *t, ls_trained *other, const char *from)
 }
 
 /* train.from with a public checkpoint, or a run. */
-static ls_status take_from(ls_training *t) {
+static ls_status take_from(ls_training *t, bool rough) {
     const char *from = ls_settings_get(t->given, "train.from");
     ls_trained other = {0};
     if (from == NULL || from[0] == '\0') return LS_OK;
-    if (!ls_path_exists(from) && (t->ctx->rehearsal || !ls_settings_has(t->given, "extend")))
+    if (!ls_path_exists(from) && (rough || !ls_settings_has(t->given, "extend")))
         return LS_OK; /* said where weights are needed */
     ls_status status = ls_trained_find(t->ctx, from, &other);
     if (status == LS_OK) status = take_model(t, &other, from);
@@ -181,7 +181,7 @@ ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_t
     if (strlen(request->folder) >= sizeof out->folder)
         return LS_FAIL(ctx, LS_EUSE, "the path %.40s... is too long", request->folder);
     /* what a run has settled holds what it took from the checkpoint it went on from */
-    if (!request->resolved) LS_TRY(take_from(out));
+    if (!request->resolved) LS_TRY(take_from(out, ctx->rehearsal || request->rough));
     LS_TRY(ls_task_read(ctx, out->given, ls_training_facts, &settings->task));
     if (settings->task.type != NULL) LS_TRY(ls_task_settle(ctx, &settings->task, out->given));
     LS_TRY(read_section(out, "data", &ls_data_options, &settings->data));

@@ -16,6 +16,7 @@ typedef struct ls_training_request {
     const char *cache;  /* of token files and tokenizers: see ls_data_open */
     int64_t seed;       /* where train.seed is not given */
     bool resolved;      /* the settings are those that a run has settled */
+    bool rough;         /* for costs alone: train.from need not be there yet */
 } ls_training_request;
 
 typedef struct ls_training {
