@@ -44,8 +44,12 @@ except OSError: pass
 code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 assert code == 75, code
 P
-python3 watch.py "$program" || fail "watching a study"
-[ -n "$(find run -name metrics.jsonl)" ] || fail "no run was begun"
+if python3 -c 'import os; os.openpty()' 2>/dev/null; then
+    python3 watch.py "$program" || fail "watching a study"
+    [ -n "$(find run -name metrics.jsonl)" ] || fail "no run was begun"
+else
+    echo "SKIPPED: no pseudo-terminal can be had here, so nobody watches" >&2
+fi
 
 sed -i 's/1000000/20/g' study.yaml
 "$program" study study.yaml out=short threads=1 >/dev/null 2>lines.txt || fail "a short study"
