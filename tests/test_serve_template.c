@@ -92,8 +92,8 @@ static void test_bounded(void **unused) {
     (void)unused;
     static const char *const greedy[] = {
         "{% for a in range(4000) %}{% for b in range(4000) %}{{ b }}{% endfor %}{% endfor %}",
-        "{% set ns = namespace(x='aaaaaaaaaaaaaaaa') %}{% for a in range(100) %}"
-        "{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x }}",
+        ("{% set ns = namespace(x='aaaaaaaaaaaaaaaa') %}{% for a in range(100) %}"
+         "{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x }}"),
         "{{ 9223372036854775807 + 1 }}",
         "{{ 1 % 0 }}",
         "{{ nothing.at.all }}",

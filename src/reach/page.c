@@ -59,13 +59,13 @@ static size_t list_lengths(const reach_page *page, double *out, size_t most) {
 /* The model as it is: solid; extensions: dashed, in the colours that follow. */
 static ls_chart_series *add_series(const reach_page *page, variant_lines *all, size_t variant) {
     const size_t s = all->count++;
-    all->series[s] =
-        (ls_chart_series){.arm = variant_name(page, variant),
-                          .label = variant_name(page, variant),
-                          .style = {(int)variant % LS_CHART_COLOURS,
-                                    variant == 0 ? 0 : 1 + (int)variant % 2, (int)variant % 6},
-                          .x = all->x[s],
-                          .y = all->y[s]};
+    all->series[s] = (ls_chart_series){.arm = variant_name(page, variant),
+                                       .label = variant_name(page, variant),
+                                       .style = {.colour = (int)variant % LS_CHART_COLOURS,
+                                                 .dash = variant == 0 ? 0 : 1 + (int)variant % 2,
+                                                 .marker = (int)variant % LS_CHART_MARKERS},
+                                       .x = all->x[s],
+                                       .y = all->y[s]};
     return &all->series[s];
 }
 

@@ -234,7 +234,9 @@ static void add_point(lines *all, const json_t *cell, const char *x) {
         *series = (ls_chart_series){
             .arm = all->names[s],
             .label = all->names[s],
-            .style = {(int)s % LS_CHART_COLOURS, (int)s / LS_CHART_COLOURS, (int)s % 6},
+            .style = {.colour = (int)s % LS_CHART_COLOURS,
+                      .dash = (int)s / LS_CHART_COLOURS,
+                      .marker = (int)s % LS_CHART_MARKERS},
             .x = all->x[s],
             .y = all->y[s],
             .low = all->low[s],
