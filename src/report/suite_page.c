@@ -231,16 +231,15 @@ static void add_point(lines *all, const json_t *cell, const char *x) {
     if (s == all->count) {
         all->count++;
         snprintf(all->names[s], NAME, "%s", name);
-        *series = (ls_chart_series){
-            .arm = all->names[s],
-            .label = all->names[s],
-            .style = {.colour = (int)s % LS_CHART_COLOURS,
-                      .dash = (int)s / LS_CHART_COLOURS,
-                      .marker = (int)s % LS_CHART_MARKERS},
-            .x = all->x[s],
-            .y = all->y[s],
-            .low = all->low[s],
-            .high = all->high[s]};
+        *series = (ls_chart_series){.arm = all->names[s],
+                                    .label = all->names[s],
+                                    .style = {.colour = (int)s % LS_CHART_COLOURS,
+                                              .dash = (int)s / LS_CHART_COLOURS,
+                                              .marker = (int)s % LS_CHART_MARKERS},
+                                    .x = all->x[s],
+                                    .y = all->y[s],
+                                    .low = all->low[s],
+                                    .high = all->high[s]};
     }
     if (series->count == POINTS_MAX) return;
     const size_t i = series->count++;
