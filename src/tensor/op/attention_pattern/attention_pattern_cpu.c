@@ -5,7 +5,7 @@
 #include <math.h>
 #include <omp.h>
 
-#include "tensor/op/attention/attention_tile_cpu.h"
+#include "tensor/op/attention/attention_scores_cpu.h"
 
 static void pattern_reference(const ls_run *run, const ls_node *node) {
     ls_attention_job job;
@@ -13,25 +13,15 @@ static void pattern_reference(const ls_run *run, const ls_node *node) {
     ls_attention_reference_pattern(&job, ls_pattern_view_of(node), ls_data(node->out[0]));
 }
 
-/* What one thread works in. */
+/* What one thread works in; scores become weights where they lie. */
 typedef struct thread_space {
-    float *transposed, *relative_transposed; /* [padded K][QUERIES] */
-    float *rows, *decay;                     /* [KEYS][padded K] */
-    float *band, *meet;
-    float *s;                        /* [KEYS][QUERIES]: scores, then weights */
+    score_space scores;
     float *lse, *entropy, *distance; /* [QUERIES]: of a tile; lse in units of log 2 */
 } thread_space;
 
 static size_t lay_out(const ls_attention_job *job, char *base, thread_space *to) {
-    const int64_t k = padded(job->K);
     space from = {.base = base};
-    to->transposed = space_take(&from, k * QUERIES);
-    to->relative_transposed = space_take(&from, k * QUERIES);
-    to->rows = space_take(&from, KEYS * k);
-    to->decay = space_take(&from, KEYS * k);
-    to->band = space_take(&from, BAND * k);
-    to->meet = space_take(&from, BAND * QUERIES);
-    to->s = space_take(&from, KEYS * QUERIES);
+    score_space_take(&from, job, &to->scores);
     to->lse = space_take(&from, QUERIES);
     to->entropy = space_take(&from, QUERIES);
     to->distance = space_take(&from, QUERIES);
@@ -40,6 +30,7 @@ static size_t lay_out(const ls_attention_job *job, char *base, thread_space *to)
 
 /* Where the values of a tile of queries go. */
 typedef struct target {
+    const thread_space *scratch;
     const ls_pattern_view *view;
     double *at; /* of the first query */
     int64_t stride, columns;
@@ -53,7 +44,7 @@ static void weigh_tile(const key_tile *keys, const thread_space *scratch) {
         const vec lse = vec_load(scratch->lse + r);
         vec entropy = ls_vec_all(0), distance = ls_vec_all(0);
         for (int64_t j = 0; j < keys->count; j++) {
-            float *at = scratch->s + j * QUERIES + r;
+            float *at = scratch->scores.s + j * QUERIES + r;
             /* a score of -infinity has the weight 0, and 0 times it must be 0 */
             const vec log2_weight = ls_vec_max(ls_vec_all(-1000), vec_load(at) - lse);
             const vec weight = vec_exp2(log2_weight);
@@ -66,14 +57,15 @@ static void weigh_tile(const key_tile *keys, const thread_space *scratch) {
     }
 }
 
-static void add_tile(const query_tile *queries, const key_tile *keys, const thread_space *scratch,
-                     const target *to) {
+static void add_tile(const query_tile *queries, const key_tile *keys, const void *user) {
+    const target *to = user;
+    const thread_space *scratch = to->scratch;
     const ls_pattern_view *view = to->view;
     const int64_t first_key = queries->set->held.first + keys->row; /* its position */
     weigh_tile(keys, scratch);
     for (int64_t r = 0; r < queries->count; r++) {
         const int64_t n = queries->positions.first + r;
-        const float *weight = scratch->s + r;
+        const float *weight = scratch->scores.s + r;
         double *out = to->at + r * to->stride, sum = 0;
         for (int64_t j = 0; j < keys->count; j++) sum += (double)weight[j * QUERIES];
         out[to->columns - 2] += (double)scratch->entropy[r];
@@ -88,33 +80,12 @@ static void add_tile(const query_tile *queries, const key_tile *keys, const thre
     }
 }
 
-/* A tile of queries against all keys of all sets. */
-static void add_queries(const ls_attention_job *job, int64_t b, int64_t h, int64_t row,
-                        const thread_space *scratch, const target *to) {
+/* Of a tile of queries; one that sees no key has no weights. */
+static void take_lse(const ls_attention_job *job, int64_t b, int64_t h, int64_t row, float *out) {
     const float *lse = (const float *)job->lse + (b * job->H + h) * job->T;
-    query_tile queries = {.transposed = scratch->transposed,
-                          .relative_transposed = scratch->relative_transposed};
     for (int64_t r = 0; r < QUERIES; r++) {
         const float at = row + r < job->T ? lse[row + r] : 0;
-        scratch->lse[r] = at == -INFINITY ? 0 : at * LOG2_E; /* no key: nothing has a weight */
-    }
-    for (int s = 0; s < job->sets; s++) {
-        const ls_key_set_run *set = &job->set[s];
-        ls_tile_run runs[LS_TILE_RUNS_MAX];
-        ls_tile_queries(&queries, job, set, b, h, row, score_factor(job), scratch->rows);
-        int count = ls_tile_runs_of_queries(&set->about->rule, queries.positions, set->held, runs);
-        for (int i = 0; i < count; i++)
-            for (int64_t t = tile_next_keys(&queries, runs[i].first); t < runs[i].end;
-                 t = tile_next_keys(&queries, t + 1)) {
-                const int64_t left = ls_interval_length(set->held) - t * KEYS;
-                const key_tile keys = {.row = t * KEYS,
-                                       .count = ls_min(KEYS, left),
-                                       .full = runs[i].full,
-                                       .band = scratch->band,
-                                       .meet = scratch->meet};
-                ls_tile_scores(&queries, &keys, scratch->rows, scratch->decay, scratch->s);
-                add_tile(&queries, &keys, scratch, to);
-            }
+        out[r] = at == -INFINITY ? 0 : at * LOG2_E;
     }
 }
 
@@ -134,11 +105,13 @@ static void pattern_tiled(const ls_run *run, const ls_node *node) {
         for (int64_t unit = 0; unit < job.B * job.H * tiles; unit++) {
             const int64_t b = unit / (job.H * tiles), h = unit / tiles % job.H;
             const int64_t row = unit % tiles * QUERIES;
-            const target to = {.view = ls_pattern_view_of(node),
+            const target to = {.scratch = &scratch,
+                               .view = ls_pattern_view_of(node),
                                .at = result + ((b * job.T + row) * job.H + h) * columns,
                                .stride = job.H * columns,
                                .columns = columns};
-            add_queries(&job, b, h, row, &scratch, &to);
+            take_lse(&job, b, h, row, scratch.lse);
+            score_tiles(&job, b, h, row, &scratch.scores, add_tile, &to);
         }
     }
 }
