@@ -17,7 +17,7 @@ import transformers
 
 import common
 
-LENGTHS = {"gpt2": [48], "llama-llama3-sharded": [101, 200]}
+LENGTHS = {"gpt2": [48], "llama-llama3-sharded": [101, 200, 521]}
 TEXT = "".join(f"line {i} of a text, no {i * i % 17} like the one before\n" for i in range(400))
 SAMPLES, REPEATS, COPIED = 2, 4, 25
 
@@ -106,6 +106,8 @@ def look_at(model, record):
     gain = loss[:period].mean() - loss[period:].mean()
     loss, far = losses(seen["text_"].logits[0], text), int(0.95 * len(text))
     whole = {"repeat_gain": gain}
+    if len(text) >= 500:
+        whole["in_context_learning"] = loss[500 - 2] - loss[50 - 2]
     if far > 50:
         whole["in_context_learning_far"] = loss[far - 2] - loss[50 - 2]
     return {"id": record["id"], "length": record["cell"]["length"], "repeated": record["repeated"],
