@@ -10,13 +10,6 @@ write_text 400
 small="model.layers=1 model.width=16 mixer.heads=1 model.length=16 train.batch=2 train.warmup=4 train.lr=1e-2 train.log_every=4 data.corpus=text.txt --quiet"
 train() { "$program" train "$@" >out.txt 2>err.txt; }
 weights() { cat "$(ls -d "$1"/checkpoints/step-* | tail -1)/model.safetensors"; }
-refused() { # WORDS of the message, the call
-    words=$1
-    shift
-    "$@" >out.txt 2>err.txt
-    code=$?
-    [ $code = 2 ] && grep -q -- "$words" err.txt || fail "$*: exit code $code: $(cat err.txt)"
-}
 
 train $small train.schedule=constant train.steps=40 out=constant-long || fail "constant: $(cat err.txt)"
 train $small train.schedule=constant train.steps=12 out=constant || fail "constant: $(cat err.txt)"
@@ -46,20 +39,20 @@ assert rows("constant") == rows("constant-long")
 P
 "$program" eval constant eval.lengths=16 --quiet >/dev/null || fail "a run that grew cannot be measured"
 train constant --quiet && grep -q "all 40 steps were done before" out.txt || fail "a run by its folder: $(cat err.txt)"
-refused "other settings" "$program" train constant train.steps=30
-refused "other settings" "$program" train constant train.steps=50 train.lr=2e-2
+refused 2 "other settings" train constant train.steps=30
+refused 2 "other settings" train constant train.steps=50 train.lr=2e-2
 grep -q "steps: 40" constant/config.yaml || fail "a refusal changed the settings"
 
 # a rate that has begun to fall: the longer run would have been another
 for schedule in polynomial cosine wsd; do
     train $small train.schedule=$schedule train.steps=20 out=done-$schedule || fail "$schedule: $(cat err.txt)"
-    refused "train.from=done-$schedule" "$program" train done-$schedule train.steps=40
+    refused 2 "train.from=done-$schedule" train done-$schedule train.steps=40
     grep -q "steps: 20" done-$schedule/config.yaml || fail "$schedule: a refusal changed the settings"
     train done-$schedule --quiet || fail "$schedule: it does not stand as it was: $(cat err.txt)"
 done
 # settings by hand do not get round that
 sed -i 's/  steps: 20/  steps: 40/' done-cosine/config.yaml
-refused "train.from=done-cosine" "$program" train done-cosine
+refused 2 "train.from=done-cosine" train done-cosine
 # before it falls all may grow
 train $small train.steps=4 train.warmup=8 out=warm || fail "warm-up"
 train warm train.steps=20 --quiet || fail "in the warm-up: $(cat err.txt)"
@@ -76,7 +69,7 @@ mkdir empty
 "$program" train $small train.schedule=constant train.steps=100000 out=busy >/dev/null 2>&1 &
 busy=$!
 while [ ! -e busy/config.yaml ] && kill -0 $busy; do sleep 0.1; done
-refused "another longshot" "$program" train busy
+refused 2 "another longshot" train busy
 kill -TERM $busy
 wait $busy
 [ $? = 75 ] || fail "the first process was disturbed"

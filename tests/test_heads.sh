@@ -5,14 +5,6 @@ set -eu
 program=$1
 golden=$2/tests/golden
 . "$2/tests/scratch.sh"
-refused() { # code, part of the sentence, arguments
-    wanted=$1 part=$2
-    shift 2
-    code=0
-    "$program" "$@" >out.txt 2>err.txt || code=$?
-    [ $code -eq "$wanted" ] || { cat err.txt; fail "$* gave $code, not $wanted"; }
-    grep -q "$part" err.txt || { cat err.txt; fail "$* does not say: $part"; }
-}
 
 # ---- against transformers ----
 python3 - "$golden" "$program" <<'P' || fail "scores differ from those of transformers' patterns"

@@ -37,13 +37,6 @@ head -c "$(wc -c <long.txt)" key.txt | cmp -s - long.txt || fail "a long prompt 
 generate prompt_file=empty.txt >got.txt || fail "an empty prompt: $(cat err.txt)"
 generate >key.txt
 same "an empty prompt is none"
-refused() { # CODE, WORDS of the message, the call
-    want=$1 words=$2
-    shift 2
-    "$program" "$@" >out.txt 2>err.txt </dev/null
-    code=$?
-    [ $code = "$want" ] && grep -q -- "$words" err.txt || fail "$*: exit code $code: $(cat err.txt)"
-}
 refused 2 "more than once" generate run a prompt=b
 refused 2 "more than once" generate run prompt=b prompt_file=prompt.txt
 refused 2 "say which run" generate run a b

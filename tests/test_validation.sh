@@ -10,14 +10,6 @@ write_text 2000
 awk 'BEGIN { for (i = 0; i < 200; i++) print "row " 7 * i " of other things" }' >other.txt
 small="model.layers=1 model.width=16 mixer.heads=1 model.length=16 train.batch=4 train.warmup=2 train.lr=1e-2 --quiet"
 train() { "$program" train $small "$@" >out.txt 2>err.txt; }
-refused() { # CODE, WORDS of the message, the call
-    want=$1 words=$2
-    shift 2
-    "$@" >out.txt 2>err.txt
-    code=$?
-    [ $code = "$want" ] || fail "$*: exit code $code, not $want: $(cat err.txt)"
-    grep -q -- "$words" err.txt || fail "$*: $(cat err.txt)"
-}
 
 # paths: whole, and scored whole
 train data.train=0.5*text.txt,0.5*other.txt data.test=other.txt train.steps=4 out=mix || fail "a mixture: $(cat err.txt)"
@@ -33,20 +25,20 @@ assert two["results"][0]["tokens"] == n + m - 2 and two["results"][0]["documents
 assert own["corpus"] == "other.txt" and two["corpus"] == "text.txt,other.txt"
 P
 train data.train=text.txt train.steps=2 out=bare || fail "no test: $(cat err.txt)"
-refused 3 "data.test=PATH" "$program" eval bare eval.lengths=16
+refused 3 "data.test=PATH" eval bare eval.lengths=16
 "$program" eval bare eval.lengths=16 data.test=other.txt >/dev/null 2>&1 || fail "a test file for a run without one"
 mv text.txt away.txt
 "$program" eval bare eval.lengths=16 data.test=other.txt >/dev/null 2>&1 || fail "a test needs the training text"
 mv away.txt text.txt
-refused 2 "no effect" "$program" train $small data.train=text.txt data.corpus=other.txt out=x
-refused 2 "no effect" "$program" train $small data.train=text.txt data.test_share=0.2 out=x
-refused 2 "or none" "$program" train $small data.train=0.5*text.txt,other.txt out=x
-refused 2 "no effect without train.validate_every" "$program" train $small data.train=text.txt data.validation=other.txt out=x
-refused 2 "needs documents" "$program" train $small data.train=text.txt train.validate_every=2 out=x
-refused 2 "never reached" "$program" train $small data.train=text.txt data.validation=other.txt train.validate_every=9 train.steps=8 out=x
-refused 2 "needs" "$program" train $small data.train=text.txt train.patience=2 out=x
-refused 3 "nowhere" "$program" train $small data.train=text.txt,nowhere.txt out=x
-refused 2 "for training" "$program" eval bare data.train=other.txt
+refused 2 "no effect" train $small data.train=text.txt data.corpus=other.txt out=x
+refused 2 "no effect" train $small data.train=text.txt data.test_share=0.2 out=x
+refused 2 "or none" train $small data.train=0.5*text.txt,other.txt out=x
+refused 2 "no effect without train.validate_every" train $small data.train=text.txt data.validation=other.txt out=x
+refused 2 "needs documents" train $small data.train=text.txt train.validate_every=2 out=x
+refused 2 "never reached" train $small data.train=text.txt data.validation=other.txt train.validate_every=9 train.steps=8 out=x
+refused 2 "needs" train $small data.train=text.txt train.patience=2 out=x
+refused 3 "nowhere" train $small data.train=text.txt,nowhere.txt out=x
+refused 2 "for training" eval bare data.train=other.txt
 
 # a validation that soon gets worse: other text is trained on, with a rate that is too high
 worse="data.train=other.txt data.validation=text.txt train.validate_every=5 train.validate_tokens=800 train.steps=200 train.log_every=7 train.checkpoint_every=15"
@@ -94,7 +86,7 @@ P
 best=$(ls -d whole/checkpoints/best-*)
 cp -r "$best" keep
 printf x >>"$best/model.safetensors"
-refused 3 "$best" "$program" eval whole eval.lengths=16 data.test=text.txt
+refused 3 "$best" eval whole eval.lengths=16 data.test=text.txt
 rm -r "$best"
 mv keep "$best"
 step=$(ls -d last/checkpoints/step-* | tail -1)
