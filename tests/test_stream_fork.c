@@ -1,19 +1,10 @@
 /* Forks of a stream, and streams saved and loaded: what goes on from there is the same to the bit
  * as what never was forked, for mixers that keep different things. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "stream_model.h"
 
 #include "failing_allocator.h"
-#include "model/model.h"
 
-enum { VOCABULARY = 29, BATCH = 2, CAPACITY = 64, CHUNK = 8, BEFORE = 21, AFTER = 19 };
+enum { BATCH = 2, CAPACITY = 64, CHUNK = 8, BEFORE = 21, AFTER = 19 };
 
 static const char *const cases[] = {
     "mixer.heads=2 model.position=rope",
@@ -33,44 +24,6 @@ static const char *const cases[] = {
     "model.memory_kind=slots model.memory_heads=2 model.memory_read_heads=2",
 };
 enum { CASES = sizeof cases / sizeof cases[0] };
-
-typedef struct world {
-    ls_ctx ctx;
-    ls_model_config config;
-    ls_model *model;
-} world;
-
-static void expect(world *w, ls_status status, const char *what) {
-    if (status != LS_OK) fail_msg("%s: %s", what, w->ctx.error.message);
-}
-#define OK(w, expression) expect((w), (expression), #expression)
-
-static ls_status read_words(ls_ctx *ctx, const char *words, ls_model_config *out) {
-    char all[512], *rest = NULL;
-    ls_settings settings = {0};
-    ls_status status = LS_OK;
-    *out = (ls_model_config){0};
-    snprintf(all, sizeof all, "model.layers=2 model.width=16 model.vocabulary=29 %s", words);
-    for (char *word = strtok_r(all, " ", &rest); word && status == LS_OK;
-         word = strtok_r(NULL, " ", &rest))
-        status = ls_settings_put_word(ctx, &settings, word);
-    if (status == LS_OK) status = ls_model_config_read(ctx, &settings, out);
-    if (status == LS_OK) status = ls_settings_finish(ctx, &settings, NULL);
-    ls_settings_clear(ctx, &settings);
-    return status;
-}
-
-static void world_open(world *w, const char *words) {
-    *w = (world){.ctx = ls_ctx_default()};
-    w->ctx.threads = 1;
-    OK(w, read_words(&w->ctx, words, &w->config));
-    OK(w, ls_model_new(&w->ctx, &w->config, LS_F32, 3, false, &w->model));
-}
-
-static void world_close(world *w) {
-    ls_model_free(w->model);
-    ls_model_config_clear(&w->ctx, &w->config);
-}
 
 /* Tokens [BATCH, count] of a text by its number. */
 static void fill(int which, int64_t count, int32_t *out) {
@@ -112,7 +65,7 @@ static void test_forks(void **unused) {
     for (size_t i = 0; i < CASES; i++) {
         world w;
         double alone[2][BATCH * AFTER], got[BATCH * AFTER];
-        world_open(&w, cases[i]);
+        world_open(&w, cases[i], LS_F32, 1);
         ls_stream *stream = make_stream(&w), *fork, *second;
         for (int which = 0; which < 2; which++) {
             ls_stream_reset(stream);
@@ -146,7 +99,7 @@ static void test_marks(void **unused) {
         double alone[2][BATCH * AFTER], got[BATCH * AFTER], logits[BATCH * VOCABULARY];
         int32_t more[BATCH * 3];
         ls_stream_mark *mark, *later;
-        world_open(&w, cases[i]);
+        world_open(&w, cases[i], LS_F32, 1);
         ls_stream *stream = make_stream(&w);
         fill(6, 3, more);
         for (int which = 0; which < 2; which++) {
@@ -186,7 +139,7 @@ static void test_saved(void **unused) {
         world w;
         double alone[BATCH * AFTER], got[BATCH * AFTER];
         ls_text saved = {0}, again = {0};
-        world_open(&w, cases[i]);
+        world_open(&w, cases[i], LS_F32, 1);
         ls_stream *stream = make_stream(&w), *other = make_stream(&w);
         feed_before(&w, stream);
         OK(&w, ls_stream_save(stream, &saved));
@@ -220,8 +173,9 @@ static void test_damaged(void **unused) {
     world w, other;
     double alone[BATCH * AFTER], got[BATCH * AFTER];
     ls_text saved = {0};
-    world_open(&w, "mixer.heads=2 model.position=none model.segment=9 model.memory=2");
-    world_open(&other, "mixer.heads=2 model.position=none model.segment=7 model.memory=2");
+    world_open(&w, "mixer.heads=2 model.position=none model.segment=9 model.memory=2", LS_F32, 1);
+    world_open(&other, "mixer.heads=2 model.position=none model.segment=7 model.memory=2", LS_F32,
+               1);
     ls_stream *stream = make_stream(&w), *stranger = make_stream(&other);
     feed_before(&w, stream); /* 24 tokens: 6 wait */
     OK(&w, ls_stream_save(stream, &saved));
@@ -258,7 +212,7 @@ static void test_full(void **unused) {
     world w;
     int32_t tokens[BATCH * 5] = {0};
     double logits[BATCH * VOCABULARY];
-    world_open(&w, "mixer.heads=2 model.position=none model.segment=9 model.memory=2");
+    world_open(&w, "mixer.heads=2 model.position=none model.segment=9 model.memory=2", LS_F32, 1);
     ls_stream *stream;
     OK(&w, ls_stream_new(w.model, BATCH, 4, CHUNK, &stream));
     OK(&w, ls_stream_logits(stream, tokens, 4, 4, logits));

@@ -1,18 +1,10 @@
 /* Streams at places of their own that step together: each has the bits that it has alone, whatever
  * goes on beside it, for mixers that keep different things. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "stream_model.h"
 
 #include "model/stream_internal.h"
 
-enum { VOCABULARY = 29, CAPACITY = 64, CHUNK = 8, STREAMS = 10, STEPS = 9 };
+enum { CAPACITY = 64, CHUNK = 8, STREAMS = 10, STEPS = 9 };
 
 static const char *const cases[] = {
     "mixer.heads=2 model.position=rope",
@@ -33,32 +25,6 @@ static const char *const cases[] = {
     "mixer.heads=2 model.position=learned position.length=32 model.segment=6 model.memory=2",
 };
 enum { CASES = sizeof cases / sizeof cases[0] };
-
-typedef struct world {
-    ls_ctx ctx;
-    ls_model_config config;
-    ls_model *model;
-} world;
-
-static void expect(world *w, ls_status status, const char *what) {
-    if (status != LS_OK) fail_msg("%s: %s", what, w->ctx.error.message);
-}
-#define OK(w, expression) expect((w), (expression), #expression)
-
-static void world_open(world *w, const char *words, ls_dtype type, int threads) {
-    char all[512], *rest = NULL;
-    ls_settings settings = {0};
-    *w = (world){.ctx = ls_ctx_default()};
-    w->ctx.threads = threads;
-    snprintf(all, sizeof all, "model.layers=2 model.vocabulary=29 %s %s",
-             strstr(words, "model.width") == NULL ? "model.width=16" : "", words);
-    for (char *word = strtok_r(all, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-        OK(w, ls_settings_put_word(&w->ctx, &settings, word));
-    OK(w, ls_model_config_read(&w->ctx, &settings, &w->config));
-    OK(w, ls_settings_finish(&w->ctx, &settings, NULL));
-    ls_settings_clear(&w->ctx, &settings);
-    OK(w, ls_model_new(&w->ctx, &w->config, type, 3, false, &w->model));
-}
 
 static int32_t token_of(int stream, int64_t at) {
     return (int32_t)((7 * at + at * at / 3 + 11 * stream) % VOCABULARY);
@@ -131,8 +97,7 @@ static void check(const char *words, ls_dtype type, int threads) {
                          threads, i, step);
     assert_true(memcmp(alone[0][0], alone[1][0], sizeof alone[0][0]) != 0);
     ls_stream_free(root);
-    ls_model_free(w.model);
-    ls_model_config_clear(&w.ctx, &w.config);
+    world_close(&w);
 }
 
 static void test_same_bits(void **unused) {
@@ -166,8 +131,7 @@ static void test_refusals(void **unused) {
     OK(&w, ls_streams_step(pair, 0, tokens, logits));
     ls_stream_free(root);
     ls_stream_free(pair[1]);
-    ls_model_free(w.model);
-    ls_model_config_clear(&w.ctx, &w.config);
+    world_close(&w);
 }
 
 int main(void) {

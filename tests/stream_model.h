@@ -1,0 +1,59 @@
+/* Small models made of words, for tests of streams. */
+#ifndef LS_TESTS_STREAM_MODEL_H
+#define LS_TESTS_STREAM_MODEL_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "model/model.h"
+
+enum { VOCABULARY = 29 };
+
+typedef struct world {
+    ls_ctx ctx;
+    ls_model_config config;
+    ls_model *model;
+} world;
+
+static inline void expect(world *w, ls_status status, const char *what) {
+    if (status != LS_OK) fail_msg("%s: %s", what, w->ctx.error.message);
+}
+#define OK(w, expression) expect((w), (expression), #expression)
+
+/* "mixer.heads=2 model.position=rope": two layers of width 16 where the words do not say. */
+static inline ls_status read_words(ls_ctx *ctx, const char *words, ls_model_config *out) {
+    char all[512], *rest = NULL;
+    ls_settings settings = {0};
+    ls_status status = LS_OK;
+    *out = (ls_model_config){0};
+    snprintf(all, sizeof all, "model.layers=2 model.vocabulary=%d %s %s", VOCABULARY,
+             strstr(words, "model.width") == NULL ? "model.width=16" : "", words);
+    for (char *word = strtok_r(all, " ", &rest); word && status == LS_OK;
+         word = strtok_r(NULL, " ", &rest))
+        status = ls_settings_put_word(ctx, &settings, word);
+    if (status == LS_OK) status = ls_model_config_read(ctx, &settings, out);
+    if (status == LS_OK) status = ls_settings_finish(ctx, &settings, NULL);
+    ls_settings_clear(ctx, &settings);
+    return status;
+}
+
+static inline void world_open(world *w, const char *words, ls_dtype type, int threads) {
+    *w = (world){.ctx = ls_ctx_default()};
+    w->ctx.threads = threads;
+    OK(w, read_words(&w->ctx, words, &w->config));
+    OK(w, ls_model_new(&w->ctx, &w->config, type, 3, false, &w->model));
+}
+
+static inline void world_close(world *w) {
+    ls_model_free(w->model);
+    ls_model_config_clear(&w->ctx, &w->config);
+}
+
+#endif
