@@ -19,9 +19,10 @@ static const ls_option options[] = {
     LS_INT("digits", FIELD(digits), "5", 1, 32, "Digits of a number."),
     LS_REAL("depth", FIELD(depth), "-1", -1, 1,
             "Share of the noise that stands before the needles; negative: any, for each its own."),
-    LS_INT("rounds", FIELD(rounds), "1", 1, ROUNDS,
-           "Texts of a sample at most, each with its needles and questions: each number from 1 on is "
-           "as likely, as far as the length allows."),
+    LS_INT(
+        "rounds", FIELD(rounds), "1", 1, ROUNDS,
+        "Texts of a sample at most, each with its needles and questions: each number from 1 on is "
+        "as likely, as far as the length allows."),
 };
 
 static const char saying[] = " The special magic number for %s is";
