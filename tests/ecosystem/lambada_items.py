@@ -105,9 +105,7 @@ def one(name, folder):
         worst = max(abs(a[0] - float(b[0])) for a, b in zip(got, want))
         flags = sum(a[1] != bool(b[1]) for a, b in zip(got, want))
         longest = max(abs(a[0]) for a in got)
-        # in float32 the sums of both sides are rounded: six digits of the largest
-        limit = TOLERANCE if dtype == "f64" else max(TOLERANCE, 1e-6 * longest)
-        check.report(f"{name} {dtype}", worst <= limit and flags == 0,
+        check.report(f"{name} {dtype}", worst <= TOLERANCE and flags == 0,
                      f"{len(got)} passages, window {window}: log-likelihoods (to -{longest:.0f}) "
                      f"differ by {worst:.2g} at most, {flags} greedy flags differ "
                      f"({sum(a[1] for a in got)} greedy)")
