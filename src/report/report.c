@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "report/page.h"
+#include "report/document.h"
 
 enum { RESULTS_MAX = 1 << 30, PATH_BYTES = 4096, ARMS_MAX = 10000, ROWS_MAX = 4096 };
 
@@ -247,14 +247,32 @@ ls_status ls_report_write(ls_ctx *ctx, const char *folder, bool *table) {
     return status;
 }
 
+/* Of a study alone: clear *out in any case. */
+static ls_status read_study(ls_ctx *ctx, const char *folder, ls_study_files *out) {
+    LS_TRY(read_files(ctx, folder, out));
+    if (json_object_get(out->results, "suite") != NULL)
+        return LS_FAIL(ctx, LS_EUSE, "%s is a suite: tables are made of studies", folder);
+    return LS_OK;
+}
+
+static void clear_files(ls_study_files *files) {
+    json_decref(files->results);
+    json_decref(files->timing);
+}
+
 ls_status ls_report_tables(ls_ctx *ctx, const char *folder, bool latex, ls_text *out) {
     ls_study_files files = {0};
-    ls_status status = read_files(ctx, folder, &files);
-    if (status == LS_OK && json_object_get(files.results, "suite") != NULL)
-        status = LS_FAIL(ctx, LS_EUSE, "%s is a suite: tables are made of studies", folder);
+    ls_status status = read_study(ctx, folder, &files);
     if (status == LS_OK) ls_paper_write(ctx, &files, latex, out);
     if (status == LS_OK) status = ls_text_status(out);
-    json_decref(files.results);
-    json_decref(files.timing);
+    clear_files(&files);
+    return status;
+}
+
+ls_status ls_report_document(ls_ctx *ctx, const char *folder, const char *page, bool check) {
+    ls_study_files files = {0};
+    ls_status status = read_study(ctx, folder, &files);
+    if (status == LS_OK) status = ls_document_make(ctx, &files, page, check);
+    clear_files(&files);
     return status;
 }
