@@ -10,6 +10,7 @@
 
 enum {
     WIDTH = LS_CHART_WIDTH,
+    FILE_WIDTH = WIDTH + 30, /* fonts differ: names at the ends have room */
     HEIGHT = 320,
     LEFT = 50,
     RIGHT = 12,
@@ -372,10 +373,10 @@ bool ls_chart_file(ls_ctx *ctx, const ls_chart *chart, ls_text *out) {
     ls_text_printf(ctx, out,
                    "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" width=\"%d\" "
                    "height=\"%d\" viewBox=\"0 0 %d %d\">\n<title>",
-                   3 * WIDTH / 2, 3 * HEIGHT / 2, WIDTH, HEIGHT);
+                   3 * FILE_WIDTH / 2, 3 * HEIGHT / 2, FILE_WIDTH, HEIGHT);
     ls_html(ctx, chart->title, out);
     ls_text_printf(ctx, out, "</title>\n<style>\n%s</style>\n", ls_page_style);
-    ls_text_printf(ctx, out, "<rect width=\"%d\" height=\"%d\" fill=\"var(--bg)\"/>\n", WIDTH,
+    ls_text_printf(ctx, out, "<rect width=\"%d\" height=\"%d\" fill=\"var(--bg)\"/>\n", FILE_WIDTH,
                    HEIGHT);
     draw_lines(ctx, chart, &x, &y, out);
     return true;

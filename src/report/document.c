@@ -80,7 +80,7 @@ static ls_status put_chart(document *d, const char *at, const char *words) {
 }
 
 static ls_status put_part(document *d, const char *at, const char *words) {
-    ls_page page = ls_page_of(d->ctx, d->files);
+    const ls_page page = ls_page_of(d->ctx, d->files);
     ls_paper paper = {.page = &page, .out = &d->out};
     if (strncmp(words, "chart ", 6) == 0) return put_chart(d, at, words + 6);
     if (!ls_paper_part(&paper, words))
@@ -209,8 +209,9 @@ static ls_status put_document(document *d) {
     while ((begin = strstr(at, begin_mark)) != NULL) {
         char words[WORDS_BYTES];
         const char *behind = strstr(begin, close_mark), *end = strstr(begin, end_mark);
-        if (behind == NULL || end == NULL || end < behind || behind[3] != '\n' ||
-            !copy_words(begin + strlen(begin_mark), behind, words))
+        const char *next = strstr(begin + 1, begin_mark);
+        if (behind == NULL || end == NULL || end < behind || (next != NULL && next < end) ||
+            behind[3] != '\n' || !copy_words(begin + strlen(begin_mark), behind, words))
             return LS_FAIL(d->ctx, LS_EINPUT, "%s:%d: a part that begins does not end", d->path,
                            line_of(d, begin));
         LS_TRY(check_sentences(d, at, begin));

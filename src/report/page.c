@@ -216,6 +216,7 @@ ls_page ls_page_of(ls_ctx *ctx, const ls_study_files *files) {
     ls_page page = {.ctx = ctx,
                     .results = files->results,
                     .timing = files->timing,
+                    .hash = files->hash,
                     .arms = json_object_get(files->results, "arms")};
     page.count = json_array_size(page.arms);
     find_lengths(&page);

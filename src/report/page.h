@@ -9,6 +9,7 @@
 /* results.json and timing.json as they are; arms in the order of the study. */
 typedef struct ls_study_files {
     json_t *results, *timing; /* timing may be NULL */
+    uint64_t hash;            /* of the bytes of results.json */
 } ls_study_files;
 
 void ls_page_write(ls_ctx *ctx, const ls_study_files *files, ls_text *out);
@@ -55,6 +56,7 @@ enum { LS_PAGE_PROTOCOLS_MAX = 16, LS_PAGE_LENGTHS_MAX = 64, LS_PAGE_TITLE_BYTES
 typedef struct ls_page {
     ls_ctx *ctx;
     const json_t *results, *timing, *arms;
+    uint64_t hash;                       /* of results.json */
     size_t count;                        /* of the arms */
     double trained_length, trained_most; /* of its arms: the shortest, the longest */
     ls_chart_style *styles;              /* [count] */

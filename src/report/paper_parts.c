@@ -272,6 +272,8 @@ static bool put_about(ls_paper *p) {
     put_fact(p, "machine", text);
     snprintf(text, sizeof text, "%.60s", ls_member_text(p->page->results, "longshot"));
     put_fact(p, "longshot", text);
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)p->page->hash);
+    put_fact(p, "XXH3 of results.json", text);
     ls_paper_close(p);
     if (json_is_false(json_object_get(p->page->results, "finished")))
         ls_paper_put(p, "The study was not finished.\n\n");

@@ -199,7 +199,9 @@ static ls_status check_timing(ls_ctx *ctx, const char *path, const json_t *timin
 static ls_status read_files(ls_ctx *ctx, const char *folder, ls_study_files *out) {
     char path[PATH_BYTES];
     LS_TRY(ls_path_join(ctx, path, sizeof path, folder, "results.json"));
+    size_t length;
     LS_TRY(ls_json_read(ctx, path, RESULTS_MAX, &out->results));
+    LS_TRY(ls_file_hash(ctx, path, &length, &out->hash));
     if (json_object_get(out->results, "suite") != NULL) {
         LS_TRY(check_object(ctx, path, "the suite", out->results, RANGES(of_suite)));
         LS_TRY(check_rows(ctx, path, out->results, "references", RANGES(of_cell)));

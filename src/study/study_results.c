@@ -329,11 +329,11 @@ static ls_status arm_timing(const evidence *e, json_t *list) {
 static json_t *machine_json(const ls_ctx *ctx) {
     ls_machine machine;
     ls_machine_describe(&machine);
-    return json_pack("{s:s, s:i, s:I, s:s, s:s, s:s, s:s, s:s, s:s}", "cpu", machine.name,
+    return json_pack("{s:s, s:i, s:I, s:s, s:s, s:s, s:s, s:s}", "cpu", machine.name,
                      "processors", omp_get_num_procs(), "memory_bytes",
                      (json_int_t)machine.memory_bytes, "isa", ls_kernel_isa(ctx->isa),
                      "instructions", machine.instructions, "onednn", machine.onednn, "system",
-                     machine.system, "release", machine.release, "compiler", __VERSION__);
+                     machine.system, "compiler", __VERSION__);
 }
 
 static json_t *head_json(const ls_study *study, bool finished) {
