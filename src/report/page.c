@@ -60,6 +60,13 @@ static void open_page(ls_page *page, const char *protocol) {
         ls_text_printf(ctx, out, ", %zu more that test their weights under another method",
                        page->count - trained);
     ls_text_printf(ctx, out, "; seeds: %.0f.</p>\n", seeds);
+    const size_t aside = json_array_size(json_object_get(page->results, "not_chosen"));
+    if (aside > 0)
+        ls_text_printf(ctx, out,
+                       "<p class=\"soft\">%zu more arms were trained with one seed and not chosen: "
+                       "another of the same had a lower validation loss. They are in "
+                       "results.json.</p>\n",
+                       aside);
     if (!finished)
         ls_text_printf(ctx, out,
                        "<p class=\"running\">This study is running: %zu results are still to come. "

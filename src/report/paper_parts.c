@@ -72,6 +72,20 @@ static void note_missing(ls_paper *p) {
     end_note(&missing);
 }
 
+static void note_not_chosen(ls_paper *p) {
+    const json_t *aside = json_object_get(p->page->results, "not_chosen");
+    note others = {.paper = p};
+    for (size_t i = 0; i < json_array_size(aside); i++) {
+        char more[64];
+        const json_t *arm = json_array_get(aside, i);
+        snprintf(more, sizeof more, " (%.4f)", ls_member_real(arm, "trial_loss"));
+        if (json_is_number(json_object_get(arm, "trial_loss")))
+            name_arm(&others, "Not chosen by validation (its loss with the first seed): ", arm,
+                     more);
+    }
+    end_note(&others);
+}
+
 static void note_failures(ls_paper *p, const char *protocol) {
     note failed = {.paper = p};
     for (size_t a = 0; a < p->page->count; a++)
@@ -275,6 +289,7 @@ static bool put_about(ls_paper *p) {
     snprintf(text, sizeof text, "%016llx", (unsigned long long)p->page->hash);
     put_fact(p, "XXH3 of results.json", text);
     ls_paper_close(p);
+    note_not_chosen(p);
     if (json_is_false(json_object_get(p->page->results, "finished")))
         ls_paper_put(p, "The study was not finished.\n\n");
     return true;
