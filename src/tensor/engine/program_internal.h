@@ -86,7 +86,8 @@ struct ls_program {
     void *workspace;
     int64_t runs;
     void *graph;     /* the device's, of all kernels in order; NULL: not yet, or never */
-    double *seconds; /* per node, where profiling is on */
+    const ls_program *rows_of; /* the program in whose rows its tensors lie (ls_together), or NULL */
+    double *seconds;           /* per node, where profiling is on */
     bool profile;
 };
 
