@@ -69,8 +69,7 @@ static ls_status feed_groups(const pieces *p, int64_t groups) {
         const pieces some = part_of(p, g, groups);
         LS_TRY(together_for(&some, g, &together[g]));
         if (together[g] == NULL) return feed_alone(p);
-        LS_TRY(ls_model_put_tokens(model, ls_together_program(together[g]), "tokens",
-                                   some.tokens));
+        LS_TRY(ls_model_put_tokens(model, ls_together_program(together[g]), "tokens", some.tokens));
     }
     for (int64_t b = 0; b < p->count; b++) states[b] = p->streams[b]->state;
     LS_TRY(ls_together_run(together, groups, states));
@@ -100,8 +99,7 @@ static ls_status check(const pieces *p) {
     }
     for (int64_t i = 0; i < p->count * p->length; i++)
         if (p->tokens[i] < 0 || p->tokens[i] >= V)
-            return LS_FAIL(ctx, LS_EINPUT, "token %d is outside the vocabulary",
-                           (int)p->tokens[i]);
+            return LS_FAIL(ctx, LS_EINPUT, "token %d is outside the vocabulary", (int)p->tokens[i]);
     return LS_OK;
 }
 

@@ -429,8 +429,7 @@ static bool feed(ls_batch *batch, int64_t length) {
         memcpy(batch->tokens + count++ * length, tokens, (size_t)length * sizeof *tokens);
     }
     if (count == 0) return false;
-    ls_status status =
-        ls_streams_feed(batch->streams, count, batch->tokens, length, batch->logits);
+    ls_status status = ls_streams_feed(batch->streams, count, batch->tokens, length, batch->logits);
     batch->counts.steps++;
     batch->counts.stepped += count;
     for (int64_t i = 0; i < count; i++) {

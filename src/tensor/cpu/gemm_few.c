@@ -89,7 +89,7 @@ LS_INLINE void finish_quad(const ls_gemm *g, int64_t row, int64_t column, quad v
 
 /* `rows` rows of A times DOTS columns of B (rows of memory). */
 LS_INLINE void dots(const few *f, ls_dtype type, int rows, int64_t row, int64_t column,
-                        int columns) {
+                    int columns) {
     const ls_gemm *g = f->g;
     const float *a = f->a + row * g->k;
     const char *b[DOTS];
@@ -135,7 +135,7 @@ LS_INLINE void dot_strip(const few *f, ls_dtype type, int64_t column, int64_t co
 
 /* sums[columns] += the rows k .. k + count of B, each times its element of A's row. */
 LS_INLINE void add_rows(const few *f, ls_dtype type, int64_t row, int64_t k, int count,
-                            int64_t column, int64_t columns, float *restrict sums) {
+                        int64_t column, int64_t columns, float *restrict sums) {
     const ls_gemm *g = f->g;
     float factor[K_AT_ONCE] = {0};
     const char *b[K_AT_ONCE];
@@ -155,7 +155,7 @@ LS_INLINE void add_rows(const few *f, ls_dtype type, int64_t row, int64_t k, int
 }
 
 LS_INLINE void sum_strip(const few *f, ls_dtype type, int64_t column, int64_t columns,
-                             float *sums) {
+                         float *sums) {
     const ls_gemm *g = f->g;
     memset(sums, 0, (size_t)(g->m * STRIP) * sizeof(float));
     int64_t k = 0;
