@@ -180,7 +180,12 @@ void ls_stream_mark_free(ls_ctx *ctx, ls_stream_mark *mark) {
 static void cache_leave(ls_ctx *ctx, ls_program_cache *cache) {
     if (cache == NULL || --cache->streams > 0) return;
     for (int i = 0; i < cache->programs; i++) ls_program_free(cache->cached[i].program);
-    for (int i = 0; i <= LS_TOGETHER_MOST; i++) ls_together_free(cache->together[i]);
+    for (int g = 0; g < LS_GROUPS_MOST * LS_TOGETHER_LENGTH; g++) {
+        struct ls_piece_programs *own =
+            &cache->group[g / LS_TOGETHER_LENGTH][g % LS_TOGETHER_LENGTH];
+        for (int i = 0; i <= LS_TOGETHER_MOST; i++) ls_together_free(own->of[i]);
+        for (int i = 0; i < LS_TOGETHER_MOST; i++) ls_program_free(own->one[i]);
+    }
     ls_free(ctx, cache);
 }
 
