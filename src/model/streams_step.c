@@ -42,7 +42,8 @@ static ls_status step_group(ls_stream *const *streams, int64_t count, const int3
                             double *logits) {
     const int64_t V = streams[0]->model->config->model.vocabulary;
     ls_together *together = NULL;
-    if (count > 1 && streams[0]->unit == 1) LS_TRY(together_for(streams[0], count, &together));
+    if (count > 1 && streams[0]->unit == 1 && streams[0]->marks == 0)
+        LS_TRY(together_for(streams[0], count, &together));
     if (together != NULL) return step_together(together, streams, count, tokens, logits);
     for (int64_t b = 0; b < count; b++)
         LS_TRY(ls_stream_logits(streams[b], tokens + b, 1, 1, logits + b * V));
