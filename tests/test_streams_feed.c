@@ -14,6 +14,8 @@ static const char *const cases[] = {
     "mixer.heads=2 model.position=learned position.length=64",
     "mixer.heads=2 model.position=alibi",
     "mixer.heads=2 mixer.kv_heads=1 model.position=rope",
+    ("mixer.heads=2 model.position=rope model.length=32 extend=landmark extend.block=5 "
+     "extend.top_k=1"),
     "model.mixer=mamba",
     "model.mixer=mamba2 mixer.headdim=8",
     "model.mixer=retnet mixer.heads=2",

@@ -288,11 +288,15 @@ typedef struct ls_retention {
         before; /* for queries that see `before` rows before their block; block 0: none */
     bool
         exact; /* what no query needs goes at once: the cache is small, and rows move at each run */
+    bool far;  /* everything stays, but few rows are read at a time: outside memory, see
+                  ls_device_take_far */
 } ls_retention;
 
 /* Appends the chunk x [B,T,...] to a cache and returns the cache [B,capacity,...]; its run-time
  * extent is ls_cache_extent(run, tensor). Without streaming: x itself, rows 0..T-1. */
 ls_tensor *ls_cache_append(ls_program *p, const char *name, ls_tensor *x, ls_retention keep);
+/* A kernel has read what it wanted of a cache for now: rows that are kept far leave memory. */
+void ls_far_done(const ls_run *run, const ls_tensor *cache);
 /* Rows that such a cache has room for. */
 int64_t ls_cache_rows(ls_retention keep, int64_t capacity, int64_t chunk_max);
 /* The first `rows` rows of the sequence, kept for ever (sinks): a cache that fills once. Without
