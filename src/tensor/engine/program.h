@@ -95,6 +95,9 @@ struct ls_run {
     uint64_t seed;   /* of dropout */
     uint32_t step;
     const ls_parameters *parameters;
+    /* or NULL: a node of a stream sets it where it asks the device for the same work at every
+     * position, as long as caches only grow; what differs is read there */
+    bool *steady;
 };
 
 /* What is to be kept of the weights that each query's softmax gives its keys: see

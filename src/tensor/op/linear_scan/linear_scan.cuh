@@ -43,7 +43,8 @@ typedef struct ls_linear_rows {
 typedef enum { LS_LINEAR_NO_ROOTS, LS_LINEAR_QUERY_ROOTS, LS_LINEAR_SOURCE_ROOTS } ls_linear_roots;
 
 typedef struct ls_linear_walk {
-    int64_t T, start;
+    int64_t T;
+    ls_cuda_start start;
     int B, H;
     int depth, width; /* of the state, the column of sums included */
     int first, count; /* the part of the depth that is walked */
@@ -108,7 +109,7 @@ static __device__ __forceinline__ float ls_linear_power(float log, int steps) {
 /* r of a sequence's row at time t. */
 static __device__ __forceinline__ float ls_linear_root(const ls_linear_walk &walk, float log_decay,
                                                        int b, int64_t t) {
-    const int64_t place = walk.start + t - (walk.begins == NULL ? 0 : walk.begins[b]);
+    const int64_t place = walk.start.at() + t - (walk.begins == NULL ? 0 : walk.begins[b]);
     const double count = (double)(place + 1), log = (double)log_decay;
     return (float)(1 / sqrt(log == 0 ? count : expm1(count * log) / expm1(log)));
 }

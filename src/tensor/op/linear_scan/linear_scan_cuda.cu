@@ -41,7 +41,7 @@ static ls_linear_walk walk_of(const ls_run *run, const ls_node *node, bool trans
     const int K = (int)node->in[LS_LINEAR_SCAN_K]->dim[3], W = (int)v->dim[3] + about->sums;
     ls_linear_walk walk = {};
     walk.T = v->dim[1];
-    walk.start = run->start;
+    walk.start = ls_cuda_start_of(run);
     walk.B = (int)v->dim[0];
     walk.H = (int)v->dim[2];
     walk.depth = transposed ? W : K;
@@ -174,6 +174,7 @@ static void find_results(const ls_run *run, const ls_node *node, const strips &c
 /* ---- both directions ---- */
 
 template <typename T> static void forward(const ls_run *run, const ls_node *node) {
+    ls_cuda_steady(run);
     const ls_tensor *q = node->in[LS_LINEAR_SCAN_Q], *k = node->in[LS_LINEAR_SCAN_K];
     const strips cut = strips_of(node);
     ls_linear_walk walk = walk_of(run, node, false, false);

@@ -15,11 +15,12 @@ typedef struct turning {
     double frequency[LS_PAIRS_MAX], log_decay[LS_PAIRS_MAX];
     double factor, decay_block, direction;
     ls_position_map map;
-    int64_t first, rows, pairs; /* positions first .. first + rows */
-    int64_t tables;             /* rows of all sequences; rows itself where begins is NULL */
-    const int32_t *begins;      /* where sequences began, or NULL */
-    const int32_t *places;      /* of the rows of all sequences, or NULL */
-    const float *learned;       /* [2][pairs] whose sums are the frequencies, or NULL */
+    ls_cuda_start first; /* position of the first row */
+    int64_t rows, pairs;
+    int64_t tables;        /* rows of all sequences; rows itself where begins is NULL */
+    const int32_t *begins; /* where sequences began, or NULL */
+    const int32_t *places; /* of the rows of all sequences, or NULL */
+    const float *learned;  /* [2][pairs] whose sums are the frequencies, or NULL */
     bool decays, inverse;
 } turning;
 
@@ -27,7 +28,7 @@ typedef struct turning {
 static __device__ __forceinline__ double place_of(const turning &by, int64_t row) {
     if (by.places != NULL) return ls_cuda_map_at(by.map, by.places[row]);
     if (by.begins != NULL) row = row % by.rows - by.begins[row / by.rows];
-    return ls_cuda_map_at(by.map, by.first + row);
+    return ls_cuda_map_at(by.map, by.first.at() + row);
 }
 
 /* Cosines and sines [tables][pairs]. */
@@ -150,6 +151,12 @@ static size_t workspace(const ls_node *node, int threads) {
     return 2 * (size_t)(tables * about->rotary.pairs) * sizeof(float);
 }
 
+/* Where rows of x begin: those of a chunk are at the run's start. */
+static ls_cuda_start first_of(const ls_run *run, const ls_tensor *x) {
+    if (x->port < 0) return ls_cuda_start_of(run);
+    return {NULL, ls_cache_extent(run, x).first};
+}
+
 static void fill_tables(const ls_run *run, const ls_node *node, ls_extent rows, int64_t tables,
                         float *cosines, float *sines) {
     const ls_rotate_attributes *about = (const ls_rotate_attributes *)node->attributes;
@@ -165,7 +172,7 @@ static void fill_tables(const ls_run *run, const ls_node *node, ls_extent rows, 
     by.decay_block = (double)rotary->xpos.block;
     by.map = about->map;
     by.inverse = about->inverse;
-    by.first = rows.first;
+    by.first = first_of(run, node->in[0]);
     by.rows = rows.count;
     by.pairs = rotary->pairs;
     by.tables = tables;
@@ -184,6 +191,7 @@ template <typename T> static void rotate(const ls_run *run, const ls_node *node)
     const bool own = node->in[1] != NULL || node->in[2] != NULL;
     ls_extent rows = ls_cache_extent(run, x);
     if (rows.count == 0) return;
+    if (x->port < 0 && about->rotary.dynamic == NULL) ls_cuda_steady(run);
     pass<T> by = {};
     by.x = (const T *)ls_data(x);
     by.y = (T *)ls_data(y);
@@ -266,7 +274,7 @@ template <typename T> static void rotate_moments(const ls_run *run, const ls_nod
     const ls_extent rows = ls_cache_extent(run, x);
     turning by = {};
     by.map = about->map;
-    by.first = rows.first;
+    by.first = first_of(run, x);
     by.rows = by.tables = rows.count;
     by.pairs = about->rotary.pairs;
     if (node->in[2] != NULL) by.begins = (const int32_t *)ls_data(node->in[2]);

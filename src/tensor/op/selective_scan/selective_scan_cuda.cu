@@ -35,6 +35,7 @@ template <typename T> static ls_cuda_scan<T> scan_of(const ls_node *node) {
 }
 
 template <typename T> static void forward(const ls_run *run, const ls_node *node) {
+    ls_cuda_steady(run);
     ls_cuda_scan<T> job = scan_of<T>(node);
     job.y = rows_of<T>(node->out[LS_SCAN_Y]);
     job.after = ls_cuda_floats(node->out[LS_SCAN_AFTER]);
