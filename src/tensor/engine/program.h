@@ -96,6 +96,9 @@ struct ls_run {
     uint32_t step;
     bool rows_alone; /* products give every row the bits that it has alone: see ls_together */
     const ls_parameters *parameters;
+    /* or NULL: a node of a stream sets it where it asks the device for the same work at every
+     * position, as long as caches only grow; what differs is read there */
+    bool *steady;
 };
 
 /* What is to be kept of the weights that each query's softmax gives its keys: see

@@ -167,6 +167,41 @@ ls_append_plan ls__append_begin(const ls_run *run, const ls_node *node) {
     return plan;
 }
 
+/* Whether an append finds room for its rows behind those of the cache. */
+static bool appends_only(const ls_run *run, const ls_node *node) {
+    const struct ls_append *append = node->attributes;
+    const ls_extent extent = ls_cache_extent(run, node->out[0]);
+    return append->kind == LS_PORT_CACHE && !append->keep.exact &&
+           extent.count == run->start - extent.first &&
+           extent.count + node->in[0]->dim[1] <= node->out[0]->dim[1];
+}
+
+bool ls__state_goes_on(const ls_program *p, const ls_run *run) {
+    const ls_state *state = run->state;
+    if (state->begins != NULL) return false; /* sequences begin anew each for itself */
+    for (size_t i = 0; i < state->ports; i++)
+        if (p->place[i].data != state->port[i].data ||
+            p->place[i].first != state->port[i].extent.first)
+            return false;
+    for (size_t i = 0; i < p->nodes.count; i++) {
+        const ls_node *node = p->nodes.at[i];
+        if (node->op == &append_op && !appends_only(run, node)) return false;
+    }
+    return true;
+}
+
+void ls__state_went_on(ls_program *p, const ls_state *state) {
+    for (size_t i = 0; i < state->ports; i++)
+        p->place[i] = (ls_stream_place){state->port[i].data, state->port[i].extent.first};
+}
+
+void ls__append_all(const ls_program *p, const ls_run *run) {
+    for (size_t i = 0; i < p->nodes.count; i++) {
+        const ls_node *node = p->nodes.at[i];
+        if (node->op == &append_op) ls__append_begin(run, node);
+    }
+}
+
 /* ---- states ---- */
 
 static uint64_t port_identity(const ls_port *port) {
