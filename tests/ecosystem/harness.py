@@ -17,6 +17,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "python")]
 from serve_client import Server  # noqa: E402
 
+# the package that is registered runs on the library beside the program
+os.environ.setdefault("LONGSHOT_LIBRARY", str(pathlib.Path(check.program).with_name("liblongshot.so")))
+
 WORK = pathlib.Path(check.work, "harness")
 CHECKPOINTS = pathlib.Path(os.environ.get("LONGSHOT_CHECKPOINTS", ROOT / "tests/golden/checkpoints"))
 WORDS = ("the a model line text of that reads learns little stops caf\u00e9 na\u00efve 12 3 long short "
