@@ -74,7 +74,10 @@ static ls_status run(ls_cli *cli) {
         return LS_FAIL(ctx, LS_EUSE, "`%s` is neither key=value nor the one recipe", cli->words[0]);
     char sweep[LS_OPTION_TEXT_BYTES];
     if (ls_study_sweep_name(&cli->settings, sweep, sizeof sweep))
-        return ls_cli_run_study(cli, sweep);
+        return cli->ranks.size > 1 ? LS_FAIL(ctx, LS_EUSE,
+                                             "-m is for one process: a sweep starts "
+                                             "its own")
+                                   : ls_cli_run_study(cli, sweep);
     LS_TRY(ls_cli_read(cli, "", &key_table, &about));
     if (about.out[0] == '\0' && cli->folder != NULL)
         snprintf(about.out, sizeof about.out, "%s", cli->folder);
@@ -82,7 +85,8 @@ static ls_status run(ls_cli *cli) {
                                          .folder = about.out,
                                          .resolved = cli->folder != NULL,
                                          .cache = cli->common.cache,
-                                         .seed = cli->common.seed};
+                                         .seed = cli->common.seed,
+                                         .ranks = &cli->ranks};
     const ls_training_hooks hooks = {.stop = ls_cli_stop(), .progress = show_progress, .user = cli};
     ls_training training;
     ls_train_result result;
@@ -95,7 +99,7 @@ static ls_status run(ls_cli *cli) {
     ls_status status = ls_training_read(ctx, &request, &training);
     if (status == LS_OK) status = ls_cli_finish_settings(cli);
     if (status == LS_OK) status = ls_training_run(&training, &hooks, &result);
-    if (status == LS_OK) status = print_result(cli, &training, &result);
+    if (status == LS_OK && cli->ranks.rank == 0) status = print_result(cli, &training, &result);
     ls_training_clear(&training);
     return status;
 }
@@ -129,5 +133,6 @@ const ls_verb ls_verb_train = {
     .sweeps = true,
     .orderly = true,
     .computes = true,
+    .ranks = true,
     .run = run,
 };

@@ -17,11 +17,13 @@ typedef struct ls_training_request {
     int64_t seed;       /* where train.seed is not given */
     bool resolved;      /* the settings are those that a run has settled */
     bool rough;         /* for costs alone: train.from need not be there yet */
+    ls_ranks *ranks;    /* or NULL: alone. See ls_train_job */
 } ls_training_request;
 
 typedef struct ls_training {
     ls_ctx *ctx;
     ls_settings *given; /* borrowed from the request */
+    ls_ranks *ranks;    /* likewise */
     const char *cache;
     char folder[LS_OPTION_TEXT_BYTES];
     ls_run_settings settings;
