@@ -1,3 +1,4 @@
+# Tier: slow
 # Several processes train one model: the same bytes for any number of them, also where the run is cut
 # and goes on with another number; and failures of one that all hear of.
 set -eu
@@ -95,6 +96,42 @@ RANK=0 WORLD_SIZE=2 MASTER_ADDR=192.0.2.1 MASTER_PORT=29000 refused 2 "cannot li
     train $small out=x
 RANK=0 WORLD_SIZE=2 LONGSHOT_RANK_WAIT=soon MASTER_PORT=29000 refused 2 "LONGSHOT_RANK_WAIT" train $small
 [ ! -e x ] || fail "a refused job left a folder"
+
+# strangers at the door are sent away; one that knows the job and is another program ends it
+if command -v python3 >/dev/null; then
+    knock() { # bytes of the hello, as Python says them; until rank 0 listens
+        python3 - "$ranks_port" "$1" <<'END'
+import socket, struct, sys, time
+for attempt in range(500):
+    try:
+        link = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+        break
+    except OSError:
+        time.sleep(0.02)
+link.sendall(eval(sys.argv[2]))
+link.settimeout(20)
+sys.exit(0 if len(link.recv(4096)) in (0, 488) else 1)
+END
+    }
+    ranks_port=$((ranks_port + 1))
+    start_rank 0 2 "$program" train $small out=z
+    rank_processes=$!
+    knock 'b"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n"' || fail "a stranger was answered"
+    start_rank 1 2 "$program" train $small out=z
+    rank_processes="$rank_processes $!"
+    wait_ranks
+    [ "$codes" = "0 0" ] || { cat rank.*.err; fail "a stranger disturbed the ranks: $codes"; }
+    rm -f rank.*
+    ranks_port=$((ranks_port + 1))
+    start_rank 0 2 "$program" train $small out=z
+    rank_processes=$!
+    # the hash of no job, and a version that never was
+    knock 'b"longshot ranks 1" + struct.pack("<QQIIII", 0x2d06800538d394c2, 7, 1, 2, 9, 0)' ||
+        fail "another version was not answered"
+    wait_ranks
+    [ "$codes" = 2 ] || fail "another version gave $codes"
+    said "rank 1 is another version of longshot than rank 0"
+fi
 
 # a killed rank, and the same command once more
 long="$small train.steps=150 train.checkpoint_every=10 train.log_every=5"

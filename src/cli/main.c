@@ -184,6 +184,7 @@ static ls_status run_verb(ls_cli *cli, int count, char **argv) {
     if (words == NULL) return LS_ENOMEM;
     ls_status status;
     if (cli->verb->ranks) LS_TRY_GOTO(join_ranks(cli));
+    ls_ranks_forget_launch(); /* the jobs of a study are processes of their own */
     LS_TRY_GOTO(sort_words(cli, count, argv, words));
     if (cli->help) {
         ls_text text = {0};

@@ -187,6 +187,5 @@ ls_status ls_ranks_compare(ls_ctx *ctx, ls_ranks *ranks, uint64_t hash, const ch
 }
 
 void ls_ranks_describe(char *out, size_t bytes) {
-    snprintf(out, bytes, "sockets (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT)%s",
-             ls__mpi_found() ? "; MPI plug-in" : "; no MPI plug-in");
+    snprintf(out, bytes, "sockets%s", ls__mpi_found() ? ", MPI plug-in" : "; no MPI plug-in");
 }

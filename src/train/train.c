@@ -47,6 +47,10 @@ static ls_status log_row(ls_loop *l, double rate, double norm, const ls_metrics_
     if (passed > 0) row.tokens_per_second = (double)l->fresh_tokens / passed;
     if (passed > 0 && l->job->peak > 0)
         row.peak_share = (double)l->fresh_steps * operations / passed / l->job->peak;
+    row.shared = l->ranks != NULL;
+    if (row.shared && passed > 0)
+        row.communication = (l->ranks->seconds - l->logged_waits) / passed;
+    if (row.shared) l->logged_waits = l->ranks->seconds;
     l->logged_at = now;
     l->fresh_tokens = l->fresh_steps = 0;
     LS_TRY(ls_metrics_add(l->ctx, l->metrics, &row));

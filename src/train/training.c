@@ -515,7 +515,8 @@ static ls_status rehearse(ls_ctx *ctx, const ls_training_request *request, ls_tr
     const ls_train_settings *train = &training->settings.train;
     *out = (ls_training_cost){.parameters = ls_parameters_elements(training->model->store),
                               .trained = ls_parameters_trained(training->model->store),
-                              .tokens = train->steps * train->batch * train->length};
+                              .tokens = train->steps * train->batch * train->length,
+                              .shards = train->shards};
     return LS_OK;
 }
 
