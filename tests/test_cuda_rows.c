@@ -77,7 +77,7 @@ static void *place_there(const mirror *m, const void *here) {
         if ((const char *)here >= part->here && (const char *)here < part->here + part->bytes)
             return part->there + ((const char *)here - part->here);
     }
-    fail_msg("a tensor lies outside all memory that is known");
+    fail_msg("%s", "a tensor lies outside all memory that is known");
     return NULL;
 }
 

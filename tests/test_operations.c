@@ -120,6 +120,29 @@ static void picked(ls_program *p, const void *about) {
     ls_keep(p, "y", ls_pick(p, which, parts[0], tanh));
 }
 
+/* Grouped softmax: blocks of several tiles or of a few rows, the last one whole or not; key heads that
+ * are shared; a text that is shorter than a block. */
+typedef struct grouped_case {
+    int64_t T, H, G, K, V, block;
+} grouped_case;
+
+static void grouped(ls_program *p, const void *about) {
+    const grouped_case *c = about;
+    const int64_t widths[] = {c->H * c->K, c->G * c->K, c->G * c->V};
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->T, widths[0] + widths[1] + widths[2]),
+                            true),
+              *part[3];
+    ls_split(p, x, 3, widths, part);
+    ls_keep(p, "y",
+            ls_landmark_attention(p, ls_reshape(p, part[0], LS_DIMS(2, c->T, c->H, c->K)),
+                                  ls_reshape(p, part[1], LS_DIMS(2, c->T, c->G, c->K)),
+                                  ls_reshape(p, part[2], LS_DIMS(2, c->T, c->G, c->V)), c->block,
+                                  0.7));
+}
+
+static const grouped_case grouped_cases[] = {
+    {29, 2, 2, 5, 7, 6}, {150, 2, 1, 8, 4, 70}, {40, 4, 2, 16, 16, 2}, {9, 1, 1, 3, 3, 50}};
+
 /* Landmarks: pieces of equal and unequal sizes, padding, texts that are short without it. */
 typedef struct landmark_case {
     int64_t T, M, H, W;
@@ -473,6 +496,10 @@ static const subject subjects[] = {
     {"time linear", time_linear, &time_products[0]},
     {"time linear by head", time_linear, &time_products[1]},
     {"pick", picked, NULL},
+    {"grouped softmax", grouped, &grouped_cases[0]},
+    {"grouped softmax of large blocks", grouped, &grouped_cases[1]},
+    {"grouped softmax of pairs", grouped, &grouped_cases[2]},
+    {"grouped softmax within a block", grouped, &grouped_cases[3]},
     {"segment means", segment_means, &landmarks[0]},
     {"segment means, padded", segment_means, &landmarks[1]},
     {"segment means of few", segment_means, &landmarks[2]},

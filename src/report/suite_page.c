@@ -43,14 +43,6 @@ static void mark_of(const ls_suite_view *view, double *at, char *text, size_t by
     if (!(*at > 0)) *at = 0;
 }
 
-void ls_share_interval(double share, double n, double *low, double *high) {
-    const double z = 1.959963984540054, z2 = z * z;
-    const double middle = (share + z2 / (2 * n)) / (1 + z2 / n);
-    const double half = z / (1 + z2 / n) * sqrt(share * (1 - share) / n + z2 / (4 * n * n));
-    *low = fmax(0, middle - half);
-    *high = fmin(1, middle + half);
-}
-
 /* ---- depth x length ---- */
 
 typedef struct grid {

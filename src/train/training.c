@@ -112,7 +112,8 @@ ls_status ls_training_check_extensions(ls_ctx *ctx, const ls_settings *given,
     if (from != NULL && from[0] != '\0') return LS_OK;
     for (int i = 0; i < position->extensions; i++) {
         const ls_extension_type *type = position->extension[i].type;
-        if (type->training || type->draw != NULL || type->prepare != NULL) continue;
+        if (type->training || type->draw != NULL || type->prepare != NULL || type->marks != NULL)
+            continue;
         return LS_FAIL(
             ctx, LS_EUSE,
             "extend=%s extends a trained model: name one by train.from=PATH, or use it at "

@@ -91,7 +91,9 @@ struct ls_program {
     int threads; /* for which the workspace was planned */
     void *workspace;
     int64_t runs;
-    void *graph;            /* the device's, of all kernels in order; NULL: not yet, or never */
+    void *graph; /* the device's, of all kernels in order; NULL: not yet, or never */
+    const ls_program
+        *rows_of;           /* the program in whose rows its tensors lie (ls_together), or NULL */
     ls_stream_place *place; /* streaming: of each port, after the last run */
     bool steady;            /* that run asked the device for nothing that the position decides */
     double *seconds;        /* per node, where profiling is on */
