@@ -20,7 +20,8 @@ static const measure measures[] = {
     {"bits_per_byte", "Bits per byte", 3, 1, false, false},
     {"excess", "Excess over the flat tail in nats per token", 3, 1, true, false},
     {"accuracy", "Right answers in percent", 1, 100, false, true},
-    {"exact", "Samples with no wrong answer in percent", 1, 100, false, true}};
+    {"exact", "Samples with no wrong answer in percent", 1, 100, false, true},
+    {"state_bytes", "State of one sequence in KiB", 1, 1.0 / 1024, false, false}};
 enum { MEASURES = sizeof measures / sizeof *measures };
 static const measure resolution = {
     "R_head", "100 R, the attention resolution by head", 2, 100, false, true};
@@ -154,7 +155,7 @@ static bool put_lengths(ls_paper *p, const measure *m, const char *list, const c
     if (!any) return false;
     snprintf(caption, sizeof caption, "%s%s%.60s%s, by tokens of a window: %s.", m->name,
              protocol[0] == '\0' ? "" : " (", protocol, protocol[0] == '\0' ? "" : ")",
-             spread_text(p->page));
+             m->scale < 1 ? "with room for all of it" : spread_text(p->page));
     ls_paper_open(p, caption, names, name_columns(lengths, count, texts, names));
     for (size_t a = 0; a < p->page->count; a++) {
         begin_row(p, arm_at(p, a), ls_member_real(arm_at(p, a), "seeds"));
@@ -375,7 +376,8 @@ void ls_paper_all(ls_paper *p) {
     const ls_page_protocols list = ls_page_list_protocols(p->page);
     for (size_t i = 0; i < list.count; i++)
         for (size_t m = 0; m < MEASURES; m++)
-            if (ls_band_is_share(measures[m].key) == ls_page_judged(p->page, list.name[i]))
+            if (measures[m].scale < 1 ||
+                ls_band_is_share(measures[m].key) == ls_page_judged(p->page, list.name[i]))
                 put_lengths(p, &measures[m], "results", list.name[i]);
     put_lengths(p, &resolution, "resolution", "");
     const char *names[LS_PAGE_SUITES_MAX];
