@@ -2,6 +2,8 @@
  * goes on beside it, for mixers that keep different things. */
 #include "stream_model.h"
 
+#include <math.h>
+
 #include "model/stream_internal.h"
 
 enum { CAPACITY = 64, CHUNK = 8, STREAMS = 18, STEPS = 4 };
@@ -12,6 +14,8 @@ static const char *const cases[] = {
     "mixer.heads=2 model.position=learned position.length=64",
     "mixer.heads=2 model.position=alibi",
     "mixer.heads=2 mixer.kv_heads=1 model.position=rope",
+    ("mixer.heads=2 model.position=rope model.length=32 extend=landmark extend.block=5 "
+     "extend.top_k=1"),
     "model.mixer=mamba",
     "model.mixer=mamba2 mixer.headdim=8",
     "model.mixer=retnet mixer.heads=2",
@@ -99,6 +103,15 @@ static void step_together(world *w, const ls_stream *root, answers out) {
     for (int i = 0; i < STREAMS; i++) ls_stream_free(streams[i]);
 }
 
+/* To the bit on the processor. A device's library takes other kernels for one row than for several. */
+static bool same(const world *w, ls_dtype type, const double *a, const double *b) {
+    if (w->ctx.device == NULL) return memcmp(a, b, VOCABULARY * sizeof *a) == 0;
+    const double bound = type == LS_BF16 ? 3e-2 : type == LS_F32 ? 1e-4 : 1e-12;
+    bool near = true;
+    for (int i = 0; i < VOCABULARY; i++) near &= fabs(a[i] - b[i]) <= bound * (1 + fabs(a[i]));
+    return near;
+}
+
 static void check(const char *words, ls_dtype type, int threads) {
     static answers alone, together;
     world w;
@@ -112,7 +125,7 @@ static void check(const char *words, ls_dtype type, int threads) {
     if (root->unit == 1 && root->cache->apart) fail_msg("%s: streams go one by one", words);
     for (int i = 0; i < STREAMS; i++)
         for (int step = 0; step < STEPS + PIECES; step++)
-            if (memcmp(alone[i][step], together[i][step], sizeof alone[i][step]) != 0)
+            if (!same(&w, type, alone[i][step], together[i][step]))
                 fail_msg("%s, type %d, %d threads: stream %d differs at step %d", words, (int)type,
                          threads, i, step);
     assert_true(memcmp(alone[0][0], alone[1][0], sizeof alone[0][0]) != 0);

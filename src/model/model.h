@@ -163,6 +163,7 @@ typedef struct ls_recording {
     ls_model_use use;
     int64_t source;          /* tokens that an encoder reads first; 0: there is no source */
     bool source_read;        /* streaming: a program before this one has left it in the state */
+    bool mark_due;           /* streaming: a mark comes before the first token, see marks.h */
     bool types;              /* an input types [B,T] has the type of each token; else all are 0 */
     double label_smoothing;  /* of the loss */
     int64_t picked;          /* LOGITS of a language model: rows of each sequence; 0: the last */

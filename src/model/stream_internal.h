@@ -14,6 +14,7 @@ typedef struct ls_program_cache {
         ls_model_use use;
         int64_t length, picked;
         bool first; /* takes the source as well */
+        bool due;   /* begins with a mark */
         ls_program *program;
         uint64_t last_used;
     } cached[PROGRAMS_MAX];
@@ -40,6 +41,7 @@ struct ls_stream {
     int64_t unit, waiting;
     int32_t *tail;  /* [batch, unit] */
     double *losses; /* [batch, chunk] */
+    int64_t marks;  /* tokens between two rows that the model puts by itself; 0: it puts none */
     ls_program_cache *cache;
 };
 

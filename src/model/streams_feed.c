@@ -108,7 +108,8 @@ ls_status ls_streams_feed(ls_stream *const *streams, int64_t count, const int32_
     if (count < 1) return LS_OK;
     const pieces all = {streams, count, length, tokens, logits};
     LS_TRY(check(&all));
-    if (count == 1 || length > LS_TOGETHER_LENGTH || streams[0]->unit > 1) return feed_alone(&all);
+    if (count == 1 || length > LS_TOGETHER_LENGTH || streams[0]->unit > 1 || streams[0]->marks != 0)
+        return feed_alone(&all);
     const int64_t beside = groups_beside(streams[0], count);
     const int64_t most = beside * (LS_TOGETHER_MOST / length), rounds = (count + most - 1) / most;
     for (int64_t r = 0; r < rounds; r++) {

@@ -96,6 +96,9 @@ struct ls_run {
     uint32_t step;
     bool rows_alone; /* products give every row the bits that it has alone: see ls_together */
     const ls_parameters *parameters;
+    /* or NULL: a node of a stream sets it where it asks the device for the same work at every
+     * position, as long as caches only grow; what differs is read there */
+    bool *steady;
 };
 
 /* What is to be kept of the weights that each query's softmax gives its keys: see
@@ -114,10 +117,12 @@ typedef struct ls_program_options {
     int64_t batch, length; /* B sequences, T tokens of each in a chunk */
     bool grad;             /* record the backward part */
     bool train;            /* dropout acts */
-    bool recompute;        /* grad: cheap results are computed twice, not kept */
-    bool streaming;        /* state enters and leaves through ports */
-    int64_t capacity;      /* streaming: most tokens a sequence will ever have */
-    int64_t chunk_max;     /* streaming: longest chunk of any program that shares the state */
+    int64_t shares;    /* grad: so many programs share a batch: auxiliary losses count for as much
+                              less in each. 0: 1 */
+    bool recompute;    /* grad: cheap results are computed twice, not kept */
+    bool streaming;    /* state enters and leaves through ports */
+    int64_t capacity;  /* streaming: most tokens a sequence will ever have */
+    int64_t chunk_max; /* streaming: longest chunk of any program that shares the state */
     /* streaming: sequences begin anew each for itself (ls_state_reset_rows); chunks of all programs
      * that share the state have one length */
     bool resets;
@@ -288,11 +293,15 @@ typedef struct ls_retention {
         before; /* for queries that see `before` rows before their block; block 0: none */
     bool
         exact; /* what no query needs goes at once: the cache is small, and rows move at each run */
+    bool far;  /* everything stays, but few rows are read at a time: outside memory, see
+                  ls_device_take_far */
 } ls_retention;
 
 /* Appends the chunk x [B,T,...] to a cache and returns the cache [B,capacity,...]; its run-time
  * extent is ls_cache_extent(run, tensor). Without streaming: x itself, rows 0..T-1. */
 ls_tensor *ls_cache_append(ls_program *p, const char *name, ls_tensor *x, ls_retention keep);
+/* A kernel has read what it wanted of a cache for now: rows that are kept far leave memory. */
+void ls_far_done(const ls_run *run, const ls_tensor *cache);
 /* Rows that such a cache has room for. */
 int64_t ls_cache_rows(ls_retention keep, int64_t capacity, int64_t chunk_max);
 /* The first `rows` rows of the sequence, kept for ever (sinks): a cache that fills once. Without
