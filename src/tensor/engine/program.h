@@ -117,10 +117,12 @@ typedef struct ls_program_options {
     int64_t batch, length; /* B sequences, T tokens of each in a chunk */
     bool grad;             /* record the backward part */
     bool train;            /* dropout acts */
-    bool recompute;        /* grad: cheap results are computed twice, not kept */
-    bool streaming;        /* state enters and leaves through ports */
-    int64_t capacity;      /* streaming: most tokens a sequence will ever have */
-    int64_t chunk_max;     /* streaming: longest chunk of any program that shares the state */
+    int64_t shares;    /* grad: so many programs share a batch: auxiliary losses count for as much
+                              less in each. 0: 1 */
+    bool recompute;    /* grad: cheap results are computed twice, not kept */
+    bool streaming;    /* state enters and leaves through ports */
+    int64_t capacity;  /* streaming: most tokens a sequence will ever have */
+    int64_t chunk_max; /* streaming: longest chunk of any program that shares the state */
     /* streaming: sequences begin anew each for itself (ls_state_reset_rows); chunks of all programs
      * that share the state have one length */
     bool resets;
