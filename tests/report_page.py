@@ -16,7 +16,28 @@ import sys
 LENGTHS = [8, 16, 32, 64, 128]
 TRAINED = 16
 
+SEEDS = 3
+T = 4.302652729696  # Student's t, 0.975, with two degrees of freedom
+
 # ---- studies ----
+
+
+def band(row, key):
+    """The 95 % interval of the mean over seeds."""
+    if row.get(key) is None:
+        return None, None
+    if key == "ppl":
+        return tuple(math.exp(e) for e in band(row, "loss"))
+    half = T * row[key + "_sd"] / math.sqrt(SEEDS)
+    ends = row[key] - half, row[key] + half
+    return (max(0, ends[0]), min(1, ends[1])) if key in ("accuracy", "exact") else ends
+
+
+def at_chance(row):
+    """Wilson's interval over all samples reaches down to chance."""
+    n, share, z = row["windows"] * row["n"], row["accuracy"], 1.959963984540054
+    middle, spread = (share + z * z / (2 * n)) / (1 + z * z / n), math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return middle - z / (1 + z * z / n) * spread <= row["chance"]
 
 
 def spread(draw, row, key, value):
@@ -26,10 +47,10 @@ def spread(draw, row, key, value):
 
 
 def text_row(draw, protocol, length):
-    row = dict(protocol=protocol, length=length, stride=length, tokens=draw.randrange(10**6), windows=7, documents=3, n=3,
-               seeds=[], loss=draw.uniform(1, 4), bits_per_byte=draw.uniform(1, 4))
-    row.update(loss_sd=0.1, loss_min=row["loss"] - 0.2, loss_max=row["loss"] + 0.3)
-    spread(draw, row, "ppl", math.exp(draw.uniform(0.5, 6)))
+    row = dict(protocol=protocol, length=length, stride=length, tokens=draw.randrange(10**6), windows=7, documents=3, n=SEEDS,
+               seeds=[], loss=draw.uniform(0.5, 6), bits_per_byte=draw.uniform(1, 4))
+    row.update(loss_sd=draw.uniform(0.02, 0.2), loss_min=row["loss"] - 0.2, loss_max=row["loss"] + 0.3)
+    row.update(ppl=math.exp(row["loss"]), ppl_min=math.exp(row["loss_min"]), ppl_max=math.exp(row["loss_max"]))
     spread(draw, row, "excess", draw.uniform(-1, 2))
     if length <= TRAINED:
         row.update(excess=None, excess_sd=None, excess_min=None, excess_max=None)
@@ -39,7 +60,8 @@ def text_row(draw, protocol, length):
 def task_row(draw, protocol, length):
     row = dict(text_row(draw, protocol, length), exact=draw.uniform(0.05, 0.95))
     value = draw.uniform(0.2, 0.8)
-    row.update(chance=draw.uniform(0.05, 0.2), accuracy=value, accuracy_min=value - draw.uniform(0.05, 0.2), accuracy_max=value + draw.uniform(0.05, 0.2))
+    row.update(chance=draw.uniform(0.05, 0.5), accuracy=value, accuracy_sd=draw.uniform(0.01, 0.2), exact_sd=0.02,
+               accuracy_min=value - draw.uniform(0.05, 0.2), accuracy_max=value + draw.uniform(0.05, 0.2))
     return row
 
 
@@ -293,7 +315,7 @@ def check_lines(figure, series, y_log, labels, markers=True, x_log=True, trained
         assert len(drawn["points"]) == len(rows), here
         for point, row in zip(drawn["points"], rows):
             check_places(here + ", marker", path(point["d"])[:1], [row[:2]], x, y)
-            match = re.fullmatch(r"(.*) at (\d+): (\S+?)(?: \(seeds: (\S+) to (\S+)\))?", point["title"])
+            match = re.fullmatch(r"(.*) at (\d+): (\S+?)(?: \(95 %: (\S+) to (\S+)\))?", point["title"])
             assert match and match[1] == labels[drawn["arm"]] and int(match[2]) == row[0], point["title"]
             for text, value in zip(match.groups()[2:], row[1:]):
                 assert (text is None) == (value is None), point["title"]
@@ -349,8 +371,8 @@ def groups(arms):
 
 
 def column(rows, protocol, key, scale=1, spread=True):
-    return [(r["length"],) + tuple(None if r[k] is None else scale * r[k] for k in (key, key + "_min", key + "_max")[:3 if spread else 1])
-            + (() if spread else (None, None)) for r in rows if protocol is None or r["protocol"] == protocol]
+    return [(r["length"],) + tuple(None if v is None else scale * v for v in (r[key],) + (band(r, key) if spread else (None, None)))
+            for r in rows if protocol is None or r["protocol"] == protocol]
 
 
 def check_scale(what, figures, hidden):
@@ -384,10 +406,10 @@ def check_heats(take, arms, protocol):
             for length in LENGTHS:
                 row = next(r for r in a["results"] if r["length"] == length and r["protocol"] == protocol)
                 cell = next(cells)
-                match = re.fullmatch(r"(\d+) tokens, (\d+): (\S+) nats per token \(seeds: (\S+) to (\S+)\)", cell["title"])
+                match = re.fullmatch(r"(\d+) tokens, (\d+): (\S+) nats per token \(95 %: (\S+) to (\S+)\)", cell["title"])
                 assert match and int(match[1]) == length and int(match[2]) == a["trained_length"], cell
-                for text, key in zip(match.groups()[2:], ("loss", "loss_min", "loss_max")):
-                    shows("heat map", text, row[key])
+                for text, value in zip(match.groups()[2:], (row["loss"],) + band(row, "loss")):
+                    shows("heat map", text, value)
                 shows("heat map", cell["text"], row["loss"])
                 same("heat map, shade", cell["shade"], min(9, math.floor(10 * (worst - row["loss"]) / (worst - best) + 1e-9)), 0)
                 if length <= a["trained_length"]:
@@ -508,7 +530,7 @@ def check_figures(drawn, results, timing, hidden=()):
             else:
                 heading = "Perplexity against length: " + p
                 take_lines(heading, "Perplexity, " + rest, of("ppl"), True, labels)
-                bars = {a["name"]: {r["length"]: (r["excess"], r["excess_min"], r["excess_max"]) for r in a["results"]
+                bars = {a["name"]: {r["length"]: (r["excess"],) + band(r, "excess") for r in a["results"]
                                     if r["protocol"] == p} for a in group}
                 check_bars(take(heading, "Excess over the flat tail, " + title), [l for l in LENGTHS if l > min(lengths)], bars, labels)
             lines = {a["name"]: joined(next((x for x in a["positions"] if x["protocol"] == p), dict(first=[], end=[], loss=[])))
@@ -538,7 +560,7 @@ def check_cell(what, cell, value, half=None, small=()):
     text, _, rest = cell["text"].partition(" \u00b1")
     shows(what, text, value)
     if half is not None:
-        same(what + ", half the range", float(rest), half, 0.5001 * 10.0 ** -len(text.partition(".")[2]))
+        same(what + ", half the interval", float(rest), half, 0.5001 * 10.0 ** -len(text.partition(".")[2]))
     shown, small = re.findall(r"[^, ]+", cell["small"] or ""), [s for s in small if finite(s)]
     assert len(shown) == len(small), (what, cell)
     for text, value in zip(shown, small):
@@ -554,10 +576,10 @@ def check_tables(drawn, results, timing):
             assert row["cells"][0]["text"] == arm["label"]
             for name, cell in zip(table["header"][1:], row["cells"][1:]):
                 what = "%s: %s, %s" % (title, arm["name"], name)
-                if name == "parameters":
-                    check_cell(what, cell, arm["parameters"])
+                if name in ("parameters", "seeds"):
+                    check_cell(what, cell, arm[name])
                 elif table["section"] == "Arms and what they cost":
-                    values = {"tokens trained": arm["tokens_trained"], "seeds": arm["seeds"],
+                    values = {"tokens trained": arm["tokens_trained"],
                               "training, s": cost["training"]["seconds"], "its memory, MB": 1e-6 * cost["training"]["peak_bytes"],
                               "testing, s": cost["evaluation"]["seconds"]}
                     if name == "settings":
@@ -580,10 +602,14 @@ def check_tables(drawn, results, timing):
                         check_cell(what, cell, None)
                     elif "accuracy" in found[0]:
                         r = found[0]
-                        check_cell(what, cell, 100 * r["accuracy"], 50 * (r["accuracy_max"] - r["accuracy_min"]), (100 * r["exact"],))
+                        low, high = band(r, "accuracy")
+                        assert at_chance(r) == (", at chance" in cell["small"]), (what, cell)
+                        cell = dict(cell, small=cell["small"].replace(", at chance", ""))
+                        check_cell(what, cell, 100 * r["accuracy"], 50 * (high - low), (100 * r["exact"],))
                     else:
                         r = found[0]
-                        half = (r["ppl_max"] - r["ppl_min"]) / 2 if finite(r["ppl"]) else None
+                        low, high = band(r, "ppl")
+                        half = (high - low) / 2 if finite(r["ppl"]) else None
                         cell = dict(cell, small=(cell["small"] or "").replace(" bpb", ""))
                         check_cell(what, cell, r["ppl"], half, (r["excess"], r["bits_per_byte"]))
     titles = [t["title"] or "" for t in drawn["tables"]]
@@ -611,8 +637,8 @@ def check_paper(study, results):
     """Tables of LaTeX and Markdown: every cell against the results, the best of a column bold."""
     measures = {"Perplexity": ("ppl", 1), "Loss in nats per token": ("loss", 1), "Bits per byte": ("bits_per_byte", 1),
                 "Excess over the flat tail in nats per token": ("excess", 1), "Right answers in percent": ("accuracy", 100),
-                "Samples with no wrong answer in percent": ("exact", 100)}
-    for ending, title, row in (("tex", r"\\caption\{(.*) \((.*)\), by", r"(.*\S) \\\\"), ("md", r"\*\*(.*) \((.*)\)\*\*, by", r"\| (.*) \|")):
+                "Samples with no wrong answer in percent": ("exact", 100), "100 R, the attention resolution by head": ("R_head", 100)}
+    for ending, title, row in (("tex", r"\\caption\{(.*?)(?: \((.*)\))?, by tokens", r"(.*\S) \\\\"), ("md", r"([A-Z1].*?)(?: \((.*)\))?, by tokens", r"\| (.*) \|")):
         tables, lengths = {}, None
         for line in open(study + "." + ending):
             if found := re.match(title, line):
@@ -620,7 +646,7 @@ def check_paper(study, results):
             elif found := re.match(row, line):
                 cells = re.split(r" & " if ending == "tex" else r" \| ", found[1])
                 if cells[0] == "arm":
-                    assert [int(c) for c in cells[1:]] == LENGTHS
+                    assert cells[1] == "seeds" and [int(c) for c in cells[2:] if c.isdigit()] == LENGTHS, cells
                 else:
                     rows.append(cells)
         for (name, protocol), rows in tables.items():
@@ -629,22 +655,24 @@ def check_paper(study, results):
             for i, length in enumerate(LENGTHS):
                 bold = []
                 for cells, arm in zip(rows, results["arms"]):
-                    found = [r for r in arm["results"] if (r["length"], r["protocol"]) == (length, protocol)]
+                    assert re.sub(r"\$", "", cells[1]) == str(arm["seeds"]), cells
+                    found = [r for r in arm["resolution" if protocol is None else "results"] if (r["length"], r.get("protocol")) == (length, protocol)]
                     value = found[0][key] if found else None
                     if not finite(value):
-                        assert cells[1 + i] in ("-", "--"), cells
+                        assert cells[2 + i] in ("-", "--"), cells
                         continue
-                    text = re.sub(r"[$*{}]|\\mathbf", "", cells[1 + i])
-                    bold += [value] * ("bf" in cells[1 + i] or "**" in cells[1 + i])
+                    text = re.sub(r"[$*{}]|\\mathbf", "", cells[2 + i])
+                    bold += [value] * ("bf" in cells[2 + i] or "**" in cells[2 + i])
                     mean, _, half = re.sub(r"\\pm", "\u00b1", text).partition(" \u00b1 ")
                     shows("%s, %s at %d" % (name, arm["name"], length), mean, scale * value)
-                    if key + "_max" in found[0]:
-                        shows(name, half, scale * (found[0][key + "_max"] - found[0][key + "_min"]) / 2)
-                values = [r[key] for a in results["arms"] for r in a["results"]
-                          if (r["length"], r["protocol"]) == (length, protocol) and finite(r[key])]
+                    if key + "_sd" in found[0] or key == "ppl":
+                        low, high = band(found[0], key)
+                        shows(name, half, scale * (high - low) / 2)
+                values = [r[key] for a in results["arms"] for r in a["resolution" if protocol is None else "results"]
+                          if (r["length"], r.get("protocol")) == (length, protocol) and finite(r[key])]
                 assert not values or bold == [(max if scale == 100 else min)(values)], (name, length, bold)
         protocols = {r["protocol"] for r in results["arms"][0]["results"]}
-        assert len(tables) == len(protocols) * (2 if "accuracy" in results["arms"][0]["results"][0] else 4), list(tables)
+        assert len(tables) == len(protocols) * (2 if "accuracy" in results["arms"][0]["results"][0] else 4) + 1, list(tables)
 
 
 def compare(study, dom):

@@ -71,7 +71,8 @@ static inline void trial_run(trial *t, bench *b, const double *x, const double *
         ls_parameters_clear_gradient(b->store);
     }
     expect(&t->ctx, ls_program_run(b->program, NULL, 0, 0));
-    if (!ls_program_guards_intact(b->program)) fail_msg("something is written past its tensor");
+    if (!ls_program_guards_intact(b->program))
+        fail_msg("%s", "something is written past its tensor");
 }
 
 /* Outputs [B,T,D]; free() them. */

@@ -14,6 +14,7 @@
 
 #include "base/file.h"
 #include "bench/bench_parts.h"
+#include "bench/ratchet.h"
 
 static void expect(ls_ctx *ctx, ls_status status) {
     if (status != LS_OK) fail_msg("%s: %s", ls_status_name(status), ctx->error.message);
@@ -266,6 +267,118 @@ static void decoding(void **state) {
     rig_close(&r);
 }
 
+/* ---- the ratchet ---- */
+
+static json_t *row_of(double seconds, double spread) {
+    return json_pack("{s:s, s:i, s:b, s:f, s:f}", "dtype", "bf16", "length", 64, "backward", 1,
+                     "seconds", seconds, "spread", spread);
+}
+
+static void row_by_row(void **state) {
+    (void)state;
+    static const struct {
+        double before, spread_before, now, spread_now, slowed, allowed;
+    } cases[] = {
+        {2, 0.1, 2.1, 0.05, 1.05, 1.1},
+        {2, 0.05, 3, 0.2, 1.5, 1.2},
+        {4, 0, 1, 0, 0.25, 1.02},
+        {1, 0.001, 1, 0.01, 1, 1.02}, /* spreads of a lucky run are not believed */
+    };
+    ls_ctx ctx = ls_ctx_default();
+    ls_ratchet r;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        json_t *before = row_of(cases[i].before, cases[i].spread_before);
+        json_t *after = row_of(cases[i].now, cases[i].spread_now);
+        expect(&ctx, ls_ratchet_row(&ctx, before, after, &r));
+        close_to(r.slowed, cases[i].slowed);
+        close_to(r.allowed, cases[i].allowed);
+        json_decref(before);
+        json_decref(after);
+    }
+    json_t *rate = json_pack("{s:f, s:f}", "tokens_per_second", 50.0, "spread", 0.0);
+    json_t *half = json_pack("{s:f, s:f}", "tokens_per_second", 25.0, "spread", 0.0);
+    json_t *none = json_pack("{s:f, s:f}", "seconds", 0.0, "spread", 0.0);
+    json_t *wild = json_pack("{s:f, s:f}", "seconds", 1.0, "spread", -1.0);
+    expect(&ctx, ls_ratchet_row(&ctx, rate, half, &r));
+    close_to(r.slowed, 2);
+    assert_int_equal(ls_ratchet_row(&ctx, none, rate, &r), LS_EINPUT);
+    assert_int_equal(ls_ratchet_row(&ctx, wild, rate, &r), LS_EINPUT);
+    json_t *const all[] = {rate, half, none, wild};
+    for (int i = 0; i < 4; i++) json_decref(all[i]);
+}
+
+static json_t *result_of(ls_ctx *ctx, const char *text) {
+    json_t *result;
+    expect(ctx, ls_json_parse(ctx, text, strlen(text), "a result", &result));
+    return result;
+}
+
+static void result_by_result(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    ls_text text = {0};
+    json_t *compared;
+    json_t *before = result_of(
+        &ctx,
+        "{\"machine\": {\"name\": \"a\", \"threads\": 2}, \"scan\": [{\"dtype\": \"f32\", "
+        "\"length\": 8, \"seconds\": 1.0, \"spread\": 0.1}, {\"dtype\": \"bf16\", \"length\": 8, "
+        "\"seconds\": 1.0, \"spread\": 0.1}, {\"dtype\": \"f32\", \"length\": 16, \"seconds\": "
+        "1.0, \"spread\": 0.1}], \"conv\": [{\"length\": 1, \"seconds\": 1, \"spread\": 0}]}");
+    json_t *after = result_of(
+        &ctx,
+        "{\"scan\": [{\"dtype\": \"bf16\", \"length\": 8, \"seconds\": 0.5, \"spread\": 0.0}, "
+        "{\"dtype\": \"f32\", \"length\": 8, \"seconds\": 1.2, \"spread\": 0.0}, {\"dtype\": "
+        "\"f32\", \"length\": 9, \"seconds\": 1.0, \"spread\": 0.0}]}");
+    expect(&ctx, ls_ratchet_compare(&ctx, before, after, &text, &compared));
+    json_t *want =
+        result_of(&ctx, "{\"rows\": 2, \"added\": 1, \"missing\": 1, \"slower\": [\"scan f32, "
+                        "length 8\"], \"faster\": [\"scan bf16, length 8\"]}");
+    assert_true(json_equal(compared, want));
+    assert_non_null(strstr(text.bytes, "slower: scan f32, length 8, 1.20 times"));
+    json_t *machine = result_of(&ctx, "{\"name\": \"a\", \"threads\": 2}");
+    expect(&ctx, ls_ratchet_check(&ctx, before, machine, "FILE"));
+    json_object_set_new(machine, "threads", json_integer(4));
+    assert_int_equal(ls_ratchet_check(&ctx, before, machine, "FILE"), LS_EINPUT);
+    assert_int_equal(ls_ratchet_check(&ctx, after, machine, "FILE"), LS_EINPUT);
+    json_t *const all[] = {before, after, compared, want, machine};
+    for (int i = 0; i < 5; i++) json_decref(all[i]);
+    ls_text_clear(&ctx, &text);
+}
+
+/* ---- a peer that ends ---- */
+
+static void keep_line(void *user, const char *line) {
+    snprintf(user, 256, "%s", line);
+}
+
+static void why_a_peer_ended(void **state) {
+    (void)state;
+    static const struct {
+        const char *script, *said;
+    } cases[] = {
+        {"echo one >&2; echo 'torch is too old' >&2; exit 3", "exit code 3: torch is too old"},
+        {"exit 0", "exit code 0;"},
+        {"kill -9 $$", "signal 9;"},
+        {"echo '{\"ready\": true}'; read -r go; echo 'no memory' >&2; exit 1", "no memory"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rig r;
+        ls_peer peer;
+        char path[128], said[256] = "";
+        rig_open(&r, "scan_torch.py", "");
+        r.ctx.log = keep_line;
+        r.ctx.log_user = said;
+        snprintf(path, sizeof path, "%s/scan_torch.py", r.folder);
+        expect(&r.ctx, ls_file_write(&r.ctx, path, cases[i].script, strlen(cases[i].script)));
+        ls_peer_start(&r.bench, "scan_torch.py", (const char *const[]){NULL}, &peer);
+        json_decref(ls_peer_go(&r.bench, &peer));
+        assert_false(peer.alive);
+        if (strstr(said, cases[i].said) == NULL) fail_msg("%s, not %s", said, cases[i].said);
+        ls_peer_stop(&peer);
+        rig_close(&r);
+    }
+}
+
 /* Every key that a part looks at can be set for it alone. */
 static void keys_of_parts(void **state) {
     (void)state;
@@ -295,7 +408,8 @@ int main(void) {
         cmocka_unit_test(medians),       cmocka_unit_test(methods),
         cmocka_unit_test(a_turn),        cmocka_unit_test(turns_beside_a_peer),
         cmocka_unit_test(training),      cmocka_unit_test(decoding),
-        cmocka_unit_test(keys_of_parts),
+        cmocka_unit_test(row_by_row),    cmocka_unit_test(result_by_result),
+        cmocka_unit_test(keys_of_parts), cmocka_unit_test(why_a_peer_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

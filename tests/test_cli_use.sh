@@ -114,6 +114,19 @@ refuses 2 "only=unrelated" bench what=train only=unrelated
     exit 1
 }
 
+# figures that are held against kept ones: slower is exit code 1
+small="bench what=sparse only=longt5 dtype=bf16 lengths=64 rounds=1 peer=none"
+cp rows.json kept.json
+sed 's/"seconds": [0-9.e-]*/"seconds": 1e-9/' kept.json >fast.json
+sed 's/"name": "[^"]*"/"name": "another"/' kept.json >other.json
+refuses 1 "2 rows are slower than in fast.json" $small compare=fast.json out=kept.json
+grep -q '"slower"' kept.json || {
+    echo "FAILED: out= where rows are slower" >&2
+    exit 1
+}
+refuses 3 "another machine" $small compare=other.json
+refuses 3 "missing.json" $small compare=missing.json
+
 # every verb explains itself
 for verb in study report train eval generate bench data inspect apply doctor help; do
     "$program" help $verb >help.txt && grep -q "^longshot $verb" help.txt || {

@@ -21,7 +21,8 @@ allow report base
 allow position base tensor
 allow mixer base tensor position
 allow model base tensor position mixer
-allow train base tensor position mixer model data task
+allow ranks base
+allow train base ranks tensor position mixer model data task
 allow eval base tensor position mixer model data task train
 allow bench base tensor mixer model train
 allow study base tensor position mixer model data task train eval suite report
@@ -30,7 +31,7 @@ allow reach base tensor position mixer model data task train eval suite report
 allow compare base tensor position mixer model data task suite
 allow api base tensor position mixer model data task train eval study suite compare longshot
 allow serve base tensor position mixer model data train api
-allow cli base tensor position mixer model data task train eval report bench study suite reach compare api serve longshot
+allow cli base ranks tensor position mixer model data task train eval report bench study suite reach compare api serve longshot
 rooms=$(ls -d */ | tr -d / | sort | tr '\n' ' ')
 for room in $rooms; do
     grep -q "^allow $room" "$2/tests/test_includes.sh" || { echo "room $room has no rule"; failed=1; }

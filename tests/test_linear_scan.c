@@ -270,6 +270,20 @@ static void test_long(void **state) {
     compare_types(&ctx, &(shape){1, 4001, 3, 8, 16, true, true, true}, 1e-11, 2e-5);
 }
 
+/* Lengths at which a device cuts the time into strips: the last one short, one sequence and several,
+ * states wider than a tile and deeper than is taken at once. */
+static void test_strips(void **state) {
+    (void)state;
+    static const shape cut[] = {
+        {1, 1111, 3, 8, 24, true, true, true},     {3, 600, 2, 16, 8, false, false, false},
+        {1, 513, 2, 40, 136, false, false, false}, {1, 577, 1, 264, 8, false, true, false},
+        {1, 512, 3, 8, 5, true, false, true},
+    };
+    ls_ctx ctx = ls_ctx_default();
+    for (size_t i = 0; i < sizeof cut / sizeof cut[0]; i++)
+        compare_types(&ctx, &cut[i], 1e-11, 2e-5);
+}
+
 /* ---- in parts: outputs and gradients are those of the whole ---- */
 
 static shape part_of(const shape *s, double *const *in, int64_t first, int64_t count,
@@ -284,12 +298,10 @@ static shape part_of(const shape *s, double *const *in, int64_t first, int64_t c
     return cut;
 }
 
-static void test_parts(void **state) {
-    (void)state;
+enum { PARTS = 4 };
+static void compare_parts(const int64_t *ends) {
     ls_ctx ctx = ls_ctx_default();
-    const shape s = {1, 150, 3, 8, 6, true, false, true};
-    enum { PARTS = 4 };
-    static const int64_t ends[PARTS + 1] = {0, 1, 65, 140, 150};
+    const shape s = {1, ends[PARTS], 3, 8, 6, true, false, true};
     for (int type = LS_F64; type <= LS_F32; type++) {
         double bar = type == LS_F64 ? 1e-26 : 1e-11, **in = inputs_new(&s), **part[PARTS];
         values whole = run(&ctx, &s, (ls_dtype)type, in), forward, back[PARTS];
@@ -326,6 +338,12 @@ static void test_parts(void **state) {
     }
 }
 
+static void test_parts(void **state) {
+    (void)state;
+    compare_parts((const int64_t[]){0, 1, 65, 140, 150});
+    compare_parts((const int64_t[]){0, 600, 1200, 1201, 1801}); /* in strips on a device */
+}
+
 /* Beyond operands and results nothing grows with the length, with gradients or without. */
 static void test_memory(void **state) {
     (void)state;
@@ -352,7 +370,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_definition), cmocka_unit_test(test_gradients),
         cmocka_unit_test(test_fast_types), cmocka_unit_test(test_long),
-        cmocka_unit_test(test_parts),      cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_strips),     cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

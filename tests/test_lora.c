@@ -99,7 +99,7 @@ static void write_adapter(const ls_model *model, const char *path, const char *h
     ls_parameters part;
     FILE *file;
     expect(model->ctx, ls_parameters_part(model->store, LS_PART_TRAINED, &part));
-    const ls_weights_part parts[] = {{LS_ADAPTER_PREFIX, part.master}};
+    const ls_weights_part parts[] = {{.prefix = LS_ADAPTER_PREFIX, .buffer = part.master}};
     const ls_stored_text text = {LS_ADAPTER_BASE, hash};
     expect(model->ctx, ls_file_create(model->ctx, path, false, &file));
     expect(model->ctx, ls_weights_put(model->ctx, file, path, &part, parts, 1, &text, 1));

@@ -48,11 +48,10 @@ static void rows(ls_program *p, const void *about) {
 
 /* Heads that are parts of rows; the last two of five places are beyond the length. */
 static void row_growth(ls_program *p, const void *about) {
-    (void)about;
     ls_tensor *parts[2];
     ls_split(p, input(p), 2, (const int64_t[]){9, 15}, parts);
     ls_tensor *heads = ls_reshape(p, parts[1], LS_DIMS(2, 5, 3, 5));
-    ls_keep(p, "y", ls_row_growth(p, heads, 3.5));
+    ls_keep(p, "y", ls_row_growth(p, heads, *(const ls_growth *)about));
 }
 
 /* Rotations by frequencies that are learnt, halves or neighbours, at places that are given or not. */
@@ -119,6 +118,29 @@ static void picked(ls_program *p, const void *about) {
     ls_tensor *tanh = ls_activate(p, LS_ACT_TANH, false, parts[1]);
     ls_keep(p, "y", ls_pick(p, which, parts[0], tanh));
 }
+
+/* Grouped softmax: blocks of several tiles or of a few rows, the last one whole or not; key heads that
+ * are shared; a text that is shorter than a block. */
+typedef struct grouped_case {
+    int64_t T, H, G, K, V, block;
+} grouped_case;
+
+static void grouped(ls_program *p, const void *about) {
+    const grouped_case *c = about;
+    const int64_t widths[] = {c->H * c->K, c->G * c->K, c->G * c->V};
+    ls_tensor *x = ls_input(p, "x", ls_type(p), LS_DIMS(2, c->T, widths[0] + widths[1] + widths[2]),
+                            true),
+              *part[3];
+    ls_split(p, x, 3, widths, part);
+    ls_keep(p, "y",
+            ls_landmark_attention(p, ls_reshape(p, part[0], LS_DIMS(2, c->T, c->H, c->K)),
+                                  ls_reshape(p, part[1], LS_DIMS(2, c->T, c->G, c->K)),
+                                  ls_reshape(p, part[2], LS_DIMS(2, c->T, c->G, c->V)), c->block,
+                                  0.7));
+}
+
+static const grouped_case grouped_cases[] = {
+    {29, 2, 2, 5, 7, 6}, {150, 2, 1, 8, 4, 70}, {40, 4, 2, 16, 16, 2}, {9, 1, 1, 3, 3, 50}};
 
 /* Landmarks: pieces of equal and unequal sizes, padding, texts that are short without it. */
 typedef struct landmark_case {
@@ -465,7 +487,8 @@ static const subject subjects[] = {
     {"reglu", activate, &acts[11]},
     {"pointwise", pointwise, NULL},
     {"rows", rows, NULL},
-    {"row growth", row_growth, NULL},
+    {"row growth", row_growth, &(const ls_growth){3.5, false}},
+    {"row growth of the whole", row_growth, &(const ls_growth){3.5, true}},
     {"learned rotation", learned, &learned_cases[0]},
     {"learned rotation of neighbours", learned, &learned_cases[1]},
     {"block sums", block_sums, &(const bool){false}},
@@ -473,6 +496,10 @@ static const subject subjects[] = {
     {"time linear", time_linear, &time_products[0]},
     {"time linear by head", time_linear, &time_products[1]},
     {"pick", picked, NULL},
+    {"grouped softmax", grouped, &grouped_cases[0]},
+    {"grouped softmax of large blocks", grouped, &grouped_cases[1]},
+    {"grouped softmax of pairs", grouped, &grouped_cases[2]},
+    {"grouped softmax within a block", grouped, &grouped_cases[3]},
     {"segment means", segment_means, &landmarks[0]},
     {"segment means, padded", segment_means, &landmarks[1]},
     {"segment means of few", segment_means, &landmarks[2]},

@@ -324,7 +324,7 @@ static const recurrent_case recurrences[] = {
     {5, 24, 4, true, true},   {3, 37, 5, false, false},  {150, 16, 2, true, false},
     {5, 20, 16, true, true},  {3, 37, 5, false, false},  {150, 16, 3, true, false},
     {70, 150, 2, true, true}, {70, 136, 16, true, true}, {67, 8, 16, false, true},
-    {70, 24, 3, true, true},  {70, 37, 1, true, true},
+    {70, 24, 3, true, true},  {70, 37, 1, true, true},   {769, 8, 16, true, true},
 };
 
 static const recurrent_case complex_recurrences[] = {
@@ -366,6 +366,7 @@ static const subject subjects[] = {
     {"scan wide", scanned, &recurrences[6]},
     {"scan of 16 states", scanned, &recurrences[7]},
     {"scan of 16 states, no gate", scanned, &recurrences[8]},
+    {"scan in strips", scanned, &recurrences[11]}, /* where a device cuts the time */
     {"scan of complex states", scanned_complex, &complex_recurrences[0]},
     {"scan of 8 complex states, no gate", scanned_complex, &complex_recurrences[1]},
     {"scan of one complex state", scanned_complex, &complex_recurrences[2]},

@@ -163,7 +163,8 @@ static const linear_case linear_cases[] = {
     {10, 24, 19, 0, true},  {1, 64, 128, 0, false},    {1, 64, 128, 0, true},
     {3, 7, 5, 3, true},     {130, 48, 96, 16, false},  {96, 256, 64, 8, true},
     {77, 33, 65, 1, false}, {300, 520, 264, 8, true},  {1024, 256, 384, 0, true},
-    {2048, 64, 1, 0, true}, {512, 320, 328, 0, false},
+    {2048, 64, 1, 0, true}, {512, 320, 328, 0, false}, {2, 264, 40, 8, true},
+    {5, 24, 8201, 0, true}, {8, 1032, 130, 16, true},  {4, 24, 8193, 0, false},
 };
 
 static void check_forward(const linear_case *c, ls_dtype type, values *x, values *w, values *b) {

@@ -295,8 +295,9 @@ static void refuses_to_write_nonsense(void **state) {
     FILE *full = fopen("/dev/full", "wb");
     if (full != NULL) {
         setvbuf(full, NULL, _IONBF, 0);
-        assert_int_equal(ls_safetensors_put(&ctx, full, "the-disk", sources, SOURCES, NULL, 0),
-                         LS_EIO);
+        assert_int_equal(
+            ls_safetensors_put(&ctx, full, "the-disk", sources, SOURCES, NULL, 0, NULL, NULL),
+            LS_EIO);
         assert_non_null(strstr(ctx.error.message, "the-disk"));
         fclose(full);
     }

@@ -394,6 +394,50 @@ static void passkeys_are_told_twice(void **state) {
     }
 }
 
+/* Where an answer of six bytes begins, the same sentence was told before; rounds ask more. */
+static void needles_are_told_before_they_are_asked(void **state) {
+    (void)state;
+    enum { ANSWER = 6, SAMPLES = 100 };
+    static const struct {
+        const char *words;
+        int64_t length, least, most; /* questions of a sample */
+    } cases[] = {{"task=text_needle task.needles=1", 512, 1, 1},
+                 {"task=text_needle", 512, 1, 4},
+                 {"task=text_needle task.needles=1 task.rounds=4", 512, 1, 4},
+                 {"task=text_needle task.needles=2 task.rounds=16", 120, 1, 1},
+                 {"task=text_needle task.needles=2 task.rounds=16", 1024, 1, 8}};
+    ls_ctx ctx = ls_ctx_default();
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        ls_task task = make_task(&ctx, cases[c].words);
+        const int64_t length = cases[c].length;
+        int64_t fewest = LONGEST, most = 0;
+        for (int64_t i = 0; i < SAMPLES; i++) {
+            char text[LONGEST + 2] = "", sentence[128];
+            test_sample(&task, i, length);
+            for (int64_t t = 0; t < length; t++) text[t] = (char)inputs[t];
+            text[length] = (char)targets[length - 1]; /* the last answer ends the sample */
+            assert_in_range(text[length], '0', '9');
+            for (int64_t t = 0; t < length; t++) {
+                if (targets[t] < 0) continue;
+                const char *answer = text + t + 1, *begins = answer;
+                while (memcmp(begins, " The special", 12) != 0) begins--;
+                snprintf(sentence, sizeof sentence, "%.*s", (int)(answer + ANSWER - begins),
+                         begins);
+                const char *told = strstr(text, sentence);
+                assert_true(told != NULL && told < begins && told[strlen(sentence)] == '.');
+                t += ANSWER - 1;
+            }
+            const int64_t asked = count_scored(length) / ANSWER;
+            assert_int_equal(count_scored(length) % ANSWER, 0);
+            fewest = ls_min(fewest, asked);
+            most = ls_max(most, asked);
+        }
+        assert_int_equal(fewest, cases[c].least);
+        assert_int_equal(most, cases[c].most);
+        ls_task_clear(&ctx, &task);
+    }
+}
+
 static void facts_tell_the_last_place(void **state) {
     (void)state;
     static const struct {
@@ -560,6 +604,7 @@ int main(void) {
         cmocka_unit_test(mirrors_read_the_same_backwards),
         cmocka_unit_test(retrieval_answers_with_the_digit),
         cmocka_unit_test(passkeys_are_told_twice),
+        cmocka_unit_test(needles_are_told_before_they_are_asked),
         cmocka_unit_test(facts_tell_the_last_place),
         cmocka_unit_test(listops_has_its_value),
         cmocka_unit_test(listops_ends_without_a_fit),

@@ -61,7 +61,7 @@ static void expect_cut(const char *normalizer, const char *pretokenizer, const c
         fprintf(stderr, "%s on [%s]:", pretokenizer, text);
         for (size_t i = 0; i < ids.count; i++)
             fprintf(stderr, " %s", ids.at[i] == 0 ? "(other)" : pieces[ids.at[i] - 1]);
-        fail_msg("\nthe text is cut in another way");
+        fail_msg("%s", "\nthe text is cut in another way");
     }
     ls_ids_clear(&ctx, &ids);
     ls_tokenizer_free(&ctx, tokenizer);

@@ -21,7 +21,8 @@
     X(EIO, -5, 4, "a file could not be read or written", "check space, limits and permissions")    \
     X(ESTOP, -6, 75, "stopped on a signal, with what was done kept",                               \
       "run the same command to go on")                                                             \
-    X(EBUG, -7, 70, "an internal promise was broken", "please report the command and the message")
+    X(EBUG, -7, 70, "an internal promise was broken", "please report the command and the message") \
+    X(ERANK, -8, 4, "another process of the job is gone", "run the same command to go on")
 
 #define LS_STATUS_ENUM(name, value, exit_code, sentence, hint) LS_##name = (value),
 typedef enum { LS_STATUS_MAP(LS_STATUS_ENUM) } ls_status;

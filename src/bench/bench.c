@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/own.h"
 #include "bench/bench_parts.h"
+#include "bench/ratchet.h"
 #include "tensor/engine/machine.h"
 
 #define FIELD(name) ls_bench_settings, name
@@ -38,6 +39,11 @@ static const ls_option options[] = {
             .needs = "what=attention|sparse|conv|retention"),
     LS_INTS("depths", FIELD(depths), "0,8192", 0, 1 << 20,
             "Tokens in the KV cache before decoding begins.", .needs = "what=decode"),
+    LS_TEXT("out", FIELD(out), "", "File that the figures are written to, as --json prints them."),
+    LS_TEXT(
+        "compare", FIELD(compare), "",
+        "File of an earlier run on the same kind of machine: where a row is slower than there by "
+        "more than the larger of both spreads (at least 2%), the exit code is 1."),
 };
 const ls_option_table ls_bench_options = LS_OPTIONS(options, ls_bench_settings);
 
@@ -57,7 +63,7 @@ static const struct {
     {"conv", ls_bench_conv},
     {"memory", NULL},
 };
-enum { PARTS = sizeof parts / sizeof parts[0] };
+enum { PARTS = sizeof parts / sizeof parts[0], RESULT_BYTES = 16 << 20 };
 
 static bool wants(const ls_bench *bench, const char *name) {
     const size_t length = strlen(name);
@@ -153,8 +159,10 @@ static ls_status find_peer(ls_bench *bench) {
 
 static ls_status measure_machine(ls_bench *bench) {
     ls_ctx *ctx = bench->ctx;
-    json_t *row = json_object();
+    json_t *row = ls_ratchet_machine(ctx);
     json_object_set_new(bench->json, "machine", row);
+    if (bench->before != NULL)
+        LS_TRY(ls_ratchet_check(ctx, bench->before, row, bench->settings->compare));
     LS_TRY(ls_machine_bandwidth(ctx, &bench->bandwidth));
     json_object_set_new(row, "threads", json_integer(ctx->threads));
     json_object_set_new(row, "bandwidth", json_real(bench->bandwidth));
@@ -201,6 +209,31 @@ static ls_status measure(ls_bench *bench) {
     return show(bench);
 }
 
+/* LS_EBAR: something is slower than it was. */
+static ls_status hold_against(ls_bench *bench) {
+    json_t *compared;
+    if (bench->before == NULL) return LS_OK;
+    LS_TRY(ls_ratchet_compare(bench->ctx, bench->before, bench->json, &bench->text, &compared));
+    json_object_set_new(bench->json, "compared", compared);
+    LS_TRY(show(bench));
+    const json_t *slower = json_object_get(compared, "slower");
+    if (json_array_size(slower) == 0) return LS_OK;
+    return LS_FAIL(bench->ctx, LS_EBAR, "%zu rows are slower than in %s, first: %.200s",
+                   json_array_size(slower), bench->settings->compare,
+                   json_string_value(json_array_get(slower, 0)));
+}
+
+static ls_status measure_and_keep(ls_bench *bench) {
+    const ls_bench_settings *settings = bench->settings;
+    if (settings->compare[0] != '\0')
+        LS_TRY(ls_json_read(bench->ctx, settings->compare, RESULT_BYTES, &bench->before));
+    LS_TRY(measure(bench));
+    const ls_status held = hold_against(bench);
+    if (held != LS_OK && held != LS_EBAR) return held;
+    if (settings->out[0] != '\0') LS_TRY(ls_json_write(bench->ctx, settings->out, bench->json));
+    return held;
+}
+
 ls_status ls_bench_run(ls_ctx *ctx, const ls_bench_settings *settings, const ls_bench_hooks *hooks,
                        json_t **out) {
     ls_bench bench = {.ctx = ctx, .settings = settings, .hooks = hooks};
@@ -214,9 +247,10 @@ ls_status ls_bench_run(ls_ctx *ctx, const ls_bench_settings *settings, const ls_
         LS_TRY(find_peer(&bench));
     bench.json = json_object();
     if (bench.json == NULL) return LS_FAIL(ctx, LS_ENOMEM, "no memory for the results");
-    ls_status status = measure(&bench);
+    ls_status status = measure_and_keep(&bench);
     ls_text_clear(ctx, &bench.text);
-    if (status == LS_OK)
+    json_decref(bench.before);
+    if (status == LS_OK || status == LS_EBAR)
         *out = bench.json;
     else
         json_decref(bench.json);

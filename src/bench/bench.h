@@ -12,6 +12,7 @@ typedef struct ls_bench_settings {
     char what[LS_OPTION_TEXT_BYTES]; /* names of parts, separated by commas */
     char peer[LS_OPTION_TEXT_BYTES], scripts[LS_OPTION_TEXT_BYTES];
     char only[LS_OPTION_TEXT_BYTES];
+    char out[LS_OPTION_TEXT_BYTES], compare[LS_OPTION_TEXT_BYTES]; /* files; empty: none */
     int dtype;
     bool recompute;
     int64_t rounds;
@@ -29,7 +30,9 @@ typedef struct ls_bench_hooks {
 } ls_bench_hooks;
 
 /* Measures what the settings ask for on the context's threads or device. *out: a member for each
- * part, a new reference; NULL on failure. LS_EUSE where the settings name what there is not. */
+ * part, a new reference; NULL on failure. LS_EUSE where the settings name what there is not.
+ * LS_EBAR where a row is slower than in the earlier result by more than its spread: *out is there
+ * then too. */
 ls_status ls_bench_run(ls_ctx *ctx, const ls_bench_settings *settings, const ls_bench_hooks *hooks,
                        json_t **out);
 

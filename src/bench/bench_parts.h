@@ -23,6 +23,7 @@ typedef struct ls_bench {
     char scripts[LS_OPTION_TEXT_BYTES];
     ls_text text;
     json_t *json;
+    json_t *before; /* an earlier result, or NULL */
 } ls_bench;
 
 ls_status ls_bench_train(ls_bench *bench);
@@ -45,6 +46,7 @@ typedef struct ls_peer {
     bool alive;
     pid_t process;
     FILE *to, *from;
+    FILE *said; /* what it wrote about itself (stderr), or NULL */
 } ls_peer;
 /* `words` (NULL-ended) follow the script's name. */
 void ls_peer_start(ls_bench *bench, const char *script, const char *const *words, ls_peer *out);

@@ -9,6 +9,48 @@
 #include "base/json.h"
 #include "bench/bench_parts.h"
 
+/* The status of the process that was ended, or -1. */
+static int stop(ls_peer *peer) {
+    int status = -1;
+    if (peer->to != NULL) fclose(peer->to);
+    if (peer->from != NULL) fclose(peer->from);
+    if (peer->said != NULL) fclose(peer->said);
+    if (peer->process > 0)
+        while (waitpid(peer->process, &status, 0) < 0 && errno == EINTR) continue;
+    *peer = (ls_peer){0};
+    return status;
+}
+
+/* The last line that says something. */
+static void last_words(FILE *said, char *out, size_t bytes) {
+    char line[512];
+    out[0] = '\0';
+    rewind(said);
+    while (fgets(line, sizeof line, said) != NULL) {
+        line[strcspn(line, "\r\n")] = '\0';
+        for (char *c = line; *c != '\0'; c++)
+            if ((unsigned char)*c < ' ') *c = ' ';
+        if (line[strspn(line, " ")] != '\0') snprintf(out, bytes, "%s", line);
+    }
+}
+
+/* Why a peer is gone: how its process ended, and what it wrote last. */
+static void say_why(ls_bench *bench, ls_peer *peer) {
+    char words[512] = "";
+    FILE *said = peer->said;
+    peer->said = NULL;
+    const int status = stop(peer);
+    if (said != NULL) last_words(said, words, sizeof words);
+    if (said != NULL) fclose(said);
+    const char *colon = words[0] == '\0' ? "" : ": ";
+    if (status >= 0 && WIFSIGNALED(status))
+        ls_say(bench->ctx, "the peer was ended by signal %d%s%s; its figures are left out",
+               WTERMSIG(status), colon, words);
+    else
+        ls_say(bench->ctx, "the peer ended early with exit code %d%s%s; its figures are left out",
+               status >= 0 ? WEXITSTATUS(status) : -1, colon, words);
+}
+
 static json_t *read_line(ls_bench *bench, ls_peer *peer) {
     char line[4096];
     json_t *json = NULL;
@@ -18,13 +60,13 @@ static json_t *read_line(ls_bench *bench, ls_peer *peer) {
         break;
     }
     bench->ctx->error = (ls_error){0};
-    if (peer->alive) ls_say(bench->ctx, "the peer ended early: its figures are left out");
+    if (peer->alive) say_why(bench, peer);
     ls_peer_stop(peer);
     return NULL;
 }
 
 static _Noreturn void become(const char *python, const char *path, const char *const *words,
-                             int input, int output) {
+                             int input, int output, FILE *said) {
     char *arguments[32] = {(char *)(uintptr_t)python, (char *)(uintptr_t)path};
     for (int i = 0; words[i] != NULL && i < 29; i++) arguments[i + 2] = (char *)(uintptr_t)words[i];
     /* the peer gets its own waiting policy back: ours is not part of the comparison */
@@ -32,6 +74,7 @@ static _Noreturn void become(const char *python, const char *path, const char *c
     unsetenv("KMP_BLOCKTIME");
     dup2(input, STDIN_FILENO);
     dup2(output, STDOUT_FILENO);
+    if (said != NULL) dup2(fileno(said), STDERR_FILENO);
     execvp(python, arguments);
     _exit(127);
 }
@@ -48,11 +91,12 @@ void ls_peer_start(ls_bench *bench, const char *script, const char *const *words
         close(down[1]);
         return;
     }
+    out->said = tmpfile();
     out->process = fork();
     if (out->process == 0) {
         close(down[1]);
         close(up[0]);
-        become(bench->python, path, words, down[0], up[1]);
+        become(bench->python, path, words, down[0], up[1], out->said);
     }
     close(down[0]);
     close(up[1]);
@@ -70,9 +114,5 @@ json_t *ls_peer_go(ls_bench *bench, ls_peer *peer) {
 }
 
 void ls_peer_stop(ls_peer *peer) {
-    if (peer->to != NULL) fclose(peer->to);
-    if (peer->from != NULL) fclose(peer->from);
-    if (peer->process > 0)
-        while (waitpid(peer->process, NULL, 0) < 0 && errno == EINTR) continue;
-    *peer = (ls_peer){0};
+    stop(peer);
 }

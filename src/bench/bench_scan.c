@@ -1,20 +1,18 @@
-/* Mamba's selective scan alone, forward and with its gradients, at 2048 tokens: one sequence on the
- * processor, on a device a batch of a wider model. */
+/* Mamba's selective scan alone, forward and with its gradients: 2048 tokens of one sequence on the
+ * processor; on a device a batch of a wider model, and as many tokens as one sequence. */
 #include <stdio.h>
 
 #include "bench/bench_parts.h"
 #include "tensor/engine/machine.h"
 #include "tensor/ops.h"
 
-enum { LENGTH = 2048, STATES = 16 };
+enum { STATES = 16, DEVICE_SHAPES = 2 };
 
 typedef struct scan_shape {
-    int64_t batch, channels;
+    int64_t batch, length, channels;
 } scan_shape;
-
-static scan_shape shape_on(const ls_ctx *ctx) {
-    return ctx->device == NULL ? (scan_shape){1, 512} : (scan_shape){32, 1536};
-}
+static const scan_shape processor_shape = {1, 2048, 512};
+static const scan_shape device_shapes[DEVICE_SHAPES] = {{32, 2048, 1536}, {1, 65536, 1536}};
 
 static const struct {
     const char *name;
@@ -23,19 +21,19 @@ static const struct {
               {"C", true},  {"z", false},     {"cot", false}};
 enum { INPUTS = sizeof inputs / sizeof inputs[0], COTANGENT = INPUTS - 1 };
 
-static ls_status record(ls_ctx *ctx, ls_dtype type, bool grad, ls_parameters *store,
-                        ls_program **out) {
-    const scan_shape shape = shape_on(ctx);
+static ls_status record(ls_ctx *ctx, scan_shape shape, ls_dtype type, bool grad,
+                        ls_parameters *store, ls_program **out) {
     const ls_program_options options = {
-        .type = type, .batch = shape.batch, .length = LENGTH, .grad = grad};
+        .type = type, .batch = shape.batch, .length = shape.length, .grad = grad};
     const ls_init half = {.kind = LS_INIT_UNIFORM, .a = 0.5, .full = true};
     LS_TRY(ls_program_new(ctx, &options, store, out));
     ls_program *p = *out;
     ls_tensor *in[INPUTS];
     for (int i = 0; i < INPUTS; i++)
-        in[i] = ls_input(p, inputs[i].name, type,
-                         LS_DIMS(shape.batch, LENGTH, inputs[i].by_state ? STATES : shape.channels),
-                         i != COTANGENT);
+        in[i] = ls_input(
+            p, inputs[i].name, type,
+            LS_DIMS(shape.batch, shape.length, inputs[i].by_state ? STATES : shape.channels),
+            i != COTANGENT);
     ls_scan scan = {.u = in[0], .delta = in[1], .B = in[2], .C = in[3], .z = in[4]};
     scan.A_log = ls_param(p, "A_log", LS_DIMS(shape.channels, STATES), half);
     scan.D = ls_param(p, "D", LS_DIMS(shape.channels), half);
@@ -49,14 +47,14 @@ static ls_status record(ls_ctx *ctx, ls_dtype type, bool grad, ls_parameters *st
     return ls_failed(p) ? ctx->error.code : LS_OK;
 }
 
-static ls_status make(ls_ctx *ctx, ls_dtype type, bool grad, ls_parameters **store,
-                      ls_program **out) {
+static ls_status make(ls_ctx *ctx, scan_shape shape, ls_dtype type, bool grad,
+                      ls_parameters **store, ls_program **out) {
     LS_TRY(ls_parameters_new(ctx, type, store));
-    LS_TRY(record(ctx, type, false, *store, out)); /* declares the parameters */
+    LS_TRY(record(ctx, shape, type, false, *store, out)); /* declares the parameters */
     ls_program_free(*out);
     *out = NULL;
     LS_TRY(ls_parameters_seal(*store, 1, grad));
-    LS_TRY(record(ctx, type, grad, *store, out));
+    LS_TRY(record(ctx, shape, type, grad, *store, out));
     LS_TRY(ls_program_finish(*out));
     for (int i = 0; i < INPUTS; i++) {
         const ls_random key = {.seed = 1, .stream = ls_stream_of(inputs[i].name)};
@@ -65,16 +63,16 @@ static ls_status make(ls_ctx *ctx, ls_dtype type, bool grad, ls_parameters **sto
     return LS_OK;
 }
 
-static ls_status bench_one(ls_bench *bench, ls_dtype type, bool grad, json_t *rows) {
+static ls_status bench_one(ls_bench *bench, scan_shape shape, ls_dtype type, bool grad,
+                           json_t *rows) {
     ls_ctx *ctx = bench->ctx;
-    const scan_shape shape = shape_on(ctx);
     ls_program *program = NULL;
     ls_parameters *store = NULL;
     char threads[16];
     ls_bench_times times;
     ls_peer peer = {0};
     ls_status status;
-    LS_TRY_GOTO(make(ctx, type, grad, &store, &program));
+    LS_TRY_GOTO(make(ctx, shape, type, grad, &store, &program));
     snprintf(threads, sizeof threads, "%d", ctx->threads);
     if (ctx->device == NULL) /* the peer is a loop over tokens: no comparison for a device */
         ls_peer_start(bench, "scan_torch.py",
@@ -83,15 +81,15 @@ static ls_status bench_one(ls_bench *bench, ls_dtype type, bool grad, json_t *ro
                       &peer);
     LS_TRY_GOTO(ls_bench_program_turns(bench, program, &peer, &times));
     const double ours = ls_turns_median(&times.ours);
-    double each = 1e9 * ours / ((double)LENGTH * (double)(shape.batch * shape.channels));
-    ls_text_printf(ctx, &bench->text, "  %-5s %6d %-17s %10.3f ms %8.3g ns/token/channel",
-                   ls_dtype_name(type), LENGTH, grad ? "forward+backward" : "forward", 1e3 * ours,
-                   each);
+    double each = 1e9 * ours / ((double)shape.length * (double)(shape.batch * shape.channels));
+    ls_text_printf(ctx, &bench->text, "  %-5s %2lld x %5lld %-17s %10.3f ms %8.3g ns/token/channel",
+                   ls_dtype_name(type), (long long)shape.batch, (long long)shape.length,
+                   grad ? "forward+backward" : "forward", 1e3 * ours, each);
     ls_bench_row(bench, rows,
-                 json_pack("{s:s, s:I, s:I, s:i, s:b, s:f}", "dtype", ls_dtype_name(type), "batch",
+                 json_pack("{s:s, s:I, s:I, s:I, s:b, s:f}", "dtype", ls_dtype_name(type), "batch",
                            (json_int_t)shape.batch, "channels", (json_int_t)shape.channels,
-                           "length", LENGTH, "backward", grad, "nanoseconds_per_token_and_channel",
-                           each),
+                           "length", (json_int_t)shape.length, "backward", grad,
+                           "nanoseconds_per_token_and_channel", each),
                  &times);
 fail:
     ls_peer_stop(&peer);
@@ -101,14 +99,15 @@ fail:
 }
 
 ls_status ls_bench_scan(ls_bench *bench) {
-    const scan_shape shape = shape_on(bench->ctx);
+    const bool device = bench->ctx->device != NULL;
+    const scan_shape *shapes = device ? device_shapes : &processor_shape;
     json_t *rows = json_array();
     json_object_set_new(bench->json, "scan", rows);
-    ls_text_printf(bench->ctx, &bench->text,
-                   "selective scan, batch %lld, %lld channels of %d states\n",
-                   (long long)shape.batch, (long long)shape.channels, STATES);
-    for (int i = 0; i < bench->type_count; i++)
-        for (int grad = 0; grad < 2; grad++)
-            LS_TRY(bench_one(bench, bench->types[i], grad == 1, rows));
+    ls_text_printf(bench->ctx, &bench->text, "selective scan, %lld channels of %d states\n",
+                   (long long)shapes->channels, STATES);
+    for (int shape = 0; shape < (device ? DEVICE_SHAPES : 1); shape++)
+        for (int i = 0; i < bench->type_count; i++)
+            for (int grad = 0; grad < 2; grad++)
+                LS_TRY(bench_one(bench, shapes[shape], bench->types[i], grad == 1, rows));
     return LS_OK;
 }

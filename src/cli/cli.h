@@ -8,6 +8,7 @@
 #include <signal.h>
 
 #include "base/settings.h"
+#include "ranks/ranks.h"
 #include "tensor/engine/dtype.h"
 
 /* Keys that every verb takes, without a section. */
@@ -34,6 +35,7 @@ typedef struct ls_cli {
     bool line_open; /* such a line stands on the terminal now */
     int lines_open; /* lines of ls_cli_live_lines that the next output replaces */
     ls_common_settings common;
+    ls_ranks ranks; /* this process and those it works with */
 } ls_cli;
 
 typedef struct ls_verb {
@@ -47,6 +49,7 @@ typedef struct ls_verb {
     const char *kept_recipe;    /* or a folder, which has it under this name; NULL: it may not */
     bool sweeps;                /* takes -m KEY=A,B, which becomes sweep.KEY */
     bool computes;              /* runs programs: on device= */
+    bool ranks;                 /* does one work with the others that a launcher started */
     bool orderly; /* heeds a signal itself, and has something to keep before it ends */
     ls_status (*run)(ls_cli *cli);
 } ls_verb;

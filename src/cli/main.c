@@ -171,11 +171,20 @@ static ls_status take_common(ls_cli *cli) {
     return cli->verb->computes ? ls_device_open(ctx, ls_cli_device(cli)) : LS_OK;
 }
 
+/* Before anything that may fail on one of them alone. Rank 0 is the one that people hear. */
+static ls_status join_ranks(ls_cli *cli) {
+    LS_TRY(ls_ranks_join(&cli->ctx, &cli->ranks));
+    cli->quiet = cli->ranks.rank > 0;
+    return LS_OK;
+}
+
 static ls_status run_verb(ls_cli *cli, int count, char **argv) {
     ls_ctx *ctx = &cli->ctx;
     const char **words = ls_new(ctx, (size_t)count + 1, sizeof *words);
     if (words == NULL) return LS_ENOMEM;
     ls_status status;
+    if (cli->verb->ranks) LS_TRY_GOTO(join_ranks(cli));
+    ls_ranks_forget_launch(); /* the jobs of a study are processes of their own */
     LS_TRY_GOTO(sort_words(cli, count, argv, words));
     if (cli->help) {
         ls_text text = {0};
@@ -218,6 +227,18 @@ static void on_exit_of_another(void) {
     _exit(ls_status_exit_code(LS_ENOMEM));
 }
 
+static void print_error(ls_cli *cli, ls_status status) {
+    ls_error *error = &cli->ctx.error;
+    ls_plain(error->message, false); /* it may quote what stands in a file */
+    fprintf(stderr, "longshot: %s\n",
+            error->code != LS_OK ? error->message : ls_status_sentence(status));
+    if (status == LS_EUSE && cli->verb != NULL && strcmp(cli->verb->name, "help") != 0)
+        fprintf(stderr, "          see `longshot help %s` for the keys and their ranges\n",
+                cli->verb->name);
+    else
+        fprintf(stderr, "          %s\n", ls_status_hint(status));
+}
+
 int main(int argc, char **argv) {
     wait_politely(argv);
     flush_subnormals();
@@ -226,19 +247,12 @@ int main(int argc, char **argv) {
     cli.ctx.log = log_line;
     cli.ctx.log_user = &cli;
     cli.ctx.stop = &stop_wanted;
+    cli.ranks = ls_ranks_alone();
     atexit(on_exit_of_another);
     ls_status status = run_program(&cli, argc, argv);
     ended = 1;
     ls_cli_progress_end(&cli);
-    if (status == LS_OK) return 0;
-    ls_error *error = &cli.ctx.error;
-    ls_plain(error->message, false); /* it may quote what stands in a file */
-    fprintf(stderr, "longshot: %s\n",
-            error->code != LS_OK ? error->message : ls_status_sentence(status));
-    if (status == LS_EUSE && cli.verb != NULL && strcmp(cli.verb->name, "help") != 0)
-        fprintf(stderr, "          see `longshot help %s` for the keys and their ranges\n",
-                cli.verb->name);
-    else
-        fprintf(stderr, "          %s\n", ls_status_hint(status));
+    if (status != LS_OK && ls_ranks_speaks(&cli.ranks)) print_error(&cli, status);
+    ls_ranks_leave(&cli.ctx, &cli.ranks, status);
     return ls_status_exit_code(status);
 }

@@ -15,10 +15,12 @@ static ls_status run(ls_cli *cli) {
     if (cli->word_count > 0)
         return LS_FAIL(&cli->ctx, LS_EUSE, "`%s` is not key=value", cli->words[0]);
     const ls_bench_hooks hooks = {.stop = ls_cli_stop(), .text = print_part, .user = cli};
-    LS_TRY(ls_bench_run(&cli->ctx, &settings, &hooks, &results));
-    if (cli->json) return ls_cli_print_json(cli, results);
-    json_decref(results);
-    return LS_OK;
+    const ls_status status = ls_bench_run(&cli->ctx, &settings, &hooks, &results);
+    if (cli->json && results != NULL)
+        LS_TRY(ls_cli_print_json(cli, results));
+    else
+        json_decref(results);
+    return status;
 }
 
 static const ls_section sections[] = {{"", &ls_bench_options}, {0}};
@@ -27,7 +29,7 @@ const ls_verb ls_verb_bench = {
     .place = 7,
     .summary = "Measure speed and memory, beside the machine's limits and peers",
     .usage = "[what=train,attention,sparse,scan,conv,retention,decode,gemm,memory] [peer=PYTHON] "
-             "[key=value ...]",
+             "[out=FILE] [compare=FILE] [key=value ...]",
     .about =
         "train: tokens per second of a small model, its share of the measured matrix peak and\n"
         "the time of each operation. attention: by length. sparse: sparse attention beside all\n"
@@ -36,7 +38,8 @@ const ls_verb ls_verb_bench = {
         "decode: tokens per second at some depths beside what memory bandwidth allows. Where a\n"
         "Python with PyTorch is found it runs the same work as train, attention, scan and conv, "
         "ours\n"
-        "and theirs in turns, and the ratio is printed.\n",
+        "and theirs in turns, and the ratio is printed. out=FILE keeps the figures, compare=FILE\n"
+        "holds them against kept ones: the exit code is 1 where a row has become slower.\n",
     .sections = sections,
     .computes = true,
     .run = run,

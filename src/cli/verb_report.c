@@ -6,6 +6,8 @@
 
 typedef struct keys {
     int to;
+    char page[LS_OPTION_TEXT_BYTES];
+    bool check;
 } keys;
 
 enum { TO_PAGE, TO_LATEX, TO_MARKDOWN };
@@ -15,6 +17,13 @@ static const ls_option options[] = {
     LS_CHOICE("to", FIELD(to), "page", "page|latex|markdown",
               "What is made: report.html and results.csv in the folder; or tables for a paper, "
               "which are printed."),
+    LS_TEXT(
+        "page", FIELD(page), "",
+        "Markdown page whose tables, charts and numbers are made from the results; empty: none.",
+        .needs = "to=markdown"),
+    LS_BOOL("check", FIELD(check), "false",
+            "Write nothing; exit code 1 where the page is not what the results give.",
+            .needs = "page"),
 };
 static const ls_option_table table_of_options = LS_OPTIONS(options, keys);
 
@@ -34,6 +43,8 @@ static ls_status run(ls_cli *cli) {
     if (cli->word_count != 1)
         return LS_FAIL(&cli->ctx, LS_EUSE, "say which study or suite: longshot report runs/quick");
     if (chosen.to == TO_PAGE) return write_page(cli, cli->words[0]);
+    if (chosen.page[0] != '\0')
+        return ls_report_document(&cli->ctx, cli->words[0], chosen.page, chosen.check);
     ls_text text = {0};
     ls_status status = ls_report_tables(&cli->ctx, cli->words[0], chosen.to == TO_LATEX, &text);
     if (status == LS_OK) return ls_cli_print_text(cli, &text);
@@ -46,12 +57,14 @@ const ls_verb ls_verb_report = {
     .name = "report",
     .place = 2,
     .summary = "Make the page of a study or suite again, or tables for a paper",
-    .usage = "FOLDER [to=latex|markdown]",
+    .usage = "FOLDER [to=latex|markdown] [page=PAGE.md]",
     .about =
         "Reads results.json and timing.json in the folder of a study and writes report.html\n"
         "and results.csv: the same files give the same bytes. Of a suite's folder: report.html\n"
         "alone. With to=latex or to=markdown the results of a study are printed as tables:\n"
-        "perplexity, loss, bits per byte and excess by length, the best of each column bold.\n",
+        "perplexity, loss, bits per byte and excess by length, the best of each column bold.\n"
+        "page= puts them into a Markdown page, between its comments `begin` and `end`, with\n"
+        "charts beside it, and compares the numbers of its text with the results.\n",
     .sections = sections,
     .run = run,
 };

@@ -53,18 +53,57 @@ static ls_status print_result(ls_cli *cli, const ls_training *training,
     return ls_cli_print_text(cli, &text);
 }
 
-static ls_status print_cost(ls_cli *cli, const ls_training_cost *cost) {
-    if (cli->json)
-        return ls_cli_print_json(
-            cli, json_pack("{s:I, s:I, s:I, s:I}", "parameters", (json_int_t)cost->parameters,
-                           "trained", (json_int_t)cost->trained, "tokens", (json_int_t)cost->tokens,
-                           "bytes", (json_int_t)cost->bytes));
+/* What each of 2, 4, ... ranks would take, where the batch has leaves for them. */
+static ls_status add_ranks(ls_cli *cli, const ls_training_request *request,
+                           const ls_training_cost *alone, ls_text *text, json_t *list) {
+    for (int size = 2; size <= alone->shards && size <= 64; size *= 2) {
+        ls_ranks imagined = ls_ranks_imagined(0, size);
+        ls_training_request one = *request;
+        ls_training_cost cost;
+        one.ranks = &imagined;
+        LS_TRY(ls_training_rehearse(&cli->ctx, &one, &cost));
+        ls_text_printf(&cli->ctx, text, "on %d ranks at most %.1f MB each\n", size,
+                       1e-6 * (double)cost.bytes);
+        json_array_append_new(
+            list, json_pack("{s:i, s:I}", "ranks", size, "bytes", (json_int_t)cost.bytes));
+    }
+    return LS_OK;
+}
+
+static ls_status print_cost(ls_cli *cli, const ls_training_cost *cost, ls_text *ranks,
+                            json_t *list) {
+    if (cli->json) {
+        json_t *all = json_pack("{s:I, s:I, s:I, s:I}", "parameters", (json_int_t)cost->parameters,
+                                "trained", (json_int_t)cost->trained, "tokens",
+                                (json_int_t)cost->tokens, "bytes", (json_int_t)cost->bytes);
+        if (json_array_size(list) > 0) json_object_set(all, "ranks", list);
+        return ls_cli_print_json(cli, all);
+    }
     ls_text text = {0};
     ls_text_printf(&cli->ctx, &text,
                    "%" PRId64 " parameters, %" PRId64 " of them trained; %" PRId64
                    " tokens; at most %.1f MB at one time\n",
                    cost->parameters, cost->trained, cost->tokens, 1e-6 * (double)cost->bytes);
+    ls_text_append(&cli->ctx, &text, ranks->bytes, ranks->length);
     return ls_cli_print_text(cli, &text);
+}
+
+static ls_status check(ls_cli *cli, const ls_training_request *request) {
+    ls_ranks one = ls_ranks_alone();
+    ls_training_request first = *request;
+    ls_training_cost cost;
+    ls_text text = {0};
+    if (request->ranks->rank > 0) return LS_OK; /* rank 0 speaks */
+    json_t *list = json_array();
+    one.launched = request->ranks->launched;
+    first.ranks = &one;
+    ls_status status = ls_training_rehearse(&cli->ctx, &first, &cost);
+    if (status == LS_OK) status = ls_cli_finish_settings(cli);
+    if (status == LS_OK) status = add_ranks(cli, &first, &cost, &text, list);
+    if (status == LS_OK) status = print_cost(cli, &cost, &text, list);
+    ls_text_clear(&cli->ctx, &text);
+    json_decref(list);
+    return status;
 }
 
 static ls_status run(ls_cli *cli) {
@@ -74,7 +113,10 @@ static ls_status run(ls_cli *cli) {
         return LS_FAIL(ctx, LS_EUSE, "`%s` is neither key=value nor the one recipe", cli->words[0]);
     char sweep[LS_OPTION_TEXT_BYTES];
     if (ls_study_sweep_name(&cli->settings, sweep, sizeof sweep))
-        return ls_cli_run_study(cli, sweep);
+        return cli->ranks.size > 1 ? LS_FAIL(ctx, LS_EUSE,
+                                             "-m is for one process: a sweep starts "
+                                             "its own")
+                                   : ls_cli_run_study(cli, sweep);
     LS_TRY(ls_cli_read(cli, "", &key_table, &about));
     if (about.out[0] == '\0' && cli->folder != NULL)
         snprintf(about.out, sizeof about.out, "%s", cli->folder);
@@ -82,20 +124,16 @@ static ls_status run(ls_cli *cli) {
                                          .folder = about.out,
                                          .resolved = cli->folder != NULL,
                                          .cache = cli->common.cache,
-                                         .seed = cli->common.seed};
+                                         .seed = cli->common.seed,
+                                         .ranks = &cli->ranks};
     const ls_training_hooks hooks = {.stop = ls_cli_stop(), .progress = show_progress, .user = cli};
     ls_training training;
     ls_train_result result;
-    if (about.check) {
-        ls_training_cost cost;
-        LS_TRY(ls_training_rehearse(ctx, &request, &cost));
-        LS_TRY(ls_cli_finish_settings(cli));
-        return print_cost(cli, &cost);
-    }
+    if (about.check) return check(cli, &request);
     ls_status status = ls_training_read(ctx, &request, &training);
     if (status == LS_OK) status = ls_cli_finish_settings(cli);
     if (status == LS_OK) status = ls_training_run(&training, &hooks, &result);
-    if (status == LS_OK) status = print_result(cli, &training, &result);
+    if (status == LS_OK && cli->ranks.rank == 0) status = print_result(cli, &training, &result);
     ls_training_clear(&training);
     return status;
 }
@@ -129,5 +167,6 @@ const ls_verb ls_verb_train = {
     .sweeps = true,
     .orderly = true,
     .computes = true,
+    .ranks = true,
     .run = run,
 };

@@ -136,11 +136,12 @@ static ls_status make_room(ls_mixer_trial *a) {
     return lacks ? LS_ENOMEM : LS_OK;
 }
 
-/* training=true is for what acts in training alone. */
+/* training=true is for what acts in training alone, or otherwise than at test. */
 static ls_status check_training(const ls_mixer_trial *a) {
     if (!a->keys->training) return LS_OK;
     for (int i = 0; i < a->position.extensions; i++)
-        if (a->position.extension[i].type->training) return LS_OK;
+        if (a->position.extension[i].type->training || a->position.extension[i].type->marks != NULL)
+            return LS_OK;
     return LS_FAIL(a->ctx, LS_EUSE,
                    "training=true has no effect: nothing here acts in training alone");
 }

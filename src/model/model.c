@@ -5,9 +5,16 @@
 #include <string.h>
 
 #include "model/head.h"
+#include "model/marks.h"
 #include "model/stack.h"
 #include "model/weights.h"
 #include "model/wrap.h"
+
+/* Tokens of each sequence that a program is recorded for. */
+static int64_t tokens_in(const ls_program *p, const ls_model_config *config,
+                         const ls_recording *how) {
+    return ls_marks_tokens(ls_marks_every(config), ls_program_about(p)->length, how->mark_due);
+}
 
 /* The input "tokens": those of a batch, with those of its sources before them. */
 static ls_tensor *tokens_of(ls_program *p, const ls_model_config *config, const ls_recording *how) {
@@ -20,7 +27,8 @@ static ls_tensor *tokens_of(ls_program *p, const ls_model_config *config, const 
                       "samples have both");
         source = ls_max(how->pieces, 1) * how->source;
     }
-    return ls_input(p, "tokens", LS_I32, LS_DIMS(options->batch, source + options->length), false);
+    return ls_input(p, "tokens", LS_I32,
+                    LS_DIMS(options->batch, source + tokens_in(p, config, how)), false);
 }
 
 /* The rows of each sequence whose logits are wanted. */
@@ -34,7 +42,7 @@ static void record(ls_program *p, const ls_model_config *config, const ls_record
     const ls_model_settings *about = &config->model;
     const ls_head_type *head = ls_head_of(about);
     const ls_wrap_type *wrap = ls_wrap_of(config);
-    const ls_model_example example = ls_model_example_of(config, ls_program_about(p)->length);
+    const ls_model_example example = ls_model_example_of(config, tokens_in(p, config, how));
     const int64_t B = ls_program_about(p)->batch / example.sequences;
     if (head->classes && about->causal && ls_program_about(p)->streaming)
         ls_refuse(p, LS_EUSE, "a classifier reads whole sequences: it cannot take them in chunks");
@@ -61,7 +69,7 @@ static void record_observed(ls_program *p, const ls_model_config *config, const 
     const ls_model_settings *about = &config->model;
     const ls_head_type *head = ls_head_of(about);
     const ls_wrap_type *wrap = ls_wrap_of(config);
-    const int64_t B = ls_program_about(p)->batch, T = ls_program_about(p)->length;
+    const int64_t B = ls_program_about(p)->batch, T = tokens_in(p, config, how);
     if (head->classes)
         ls_refuse(p, LS_EUSE,
                   "model.head must be lm here: a classifier has neither rows nor logits "
@@ -201,9 +209,21 @@ ls_status ls_model_load(ls_model *model, const char *path, size_t *missing) {
     return ls_weights_load(model->ctx, path, model->store, missing);
 }
 
+/* What a program has of marks beside its tokens. */
+static void count_marks(const ls_model_config *config, const ls_recording *how,
+                        ls_program_options *options) {
+    const int64_t every = ls_marks_every(config);
+    if (every == 0) return;
+    options->length = ls_marks_rows(every, options->length, how->mark_due);
+    if (!options->streaming) return;
+    options->capacity = ls_marks_rows(every, options->capacity, false);
+    options->chunk_max = ls_marks_rows(every, options->chunk_max, true);
+}
+
 ls_status ls_model_record(ls_model *model, const ls_recording *how, ls_program_options options,
                           ls_program **out) {
     options.type = model->type;
+    count_marks(model->config, how, &options);
     if (ls_head_of(&model->config->model)->rows_alone && how->use != LS_MODEL_OBSERVED)
         return LS_FAIL(
             model->ctx, LS_EUSE,

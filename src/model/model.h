@@ -163,6 +163,7 @@ typedef struct ls_recording {
     ls_model_use use;
     int64_t source;          /* tokens that an encoder reads first; 0: there is no source */
     bool source_read;        /* streaming: a program before this one has left it in the state */
+    bool mark_due;           /* streaming: a mark comes before the first token, see marks.h */
     bool types;              /* an input types [B,T] has the type of each token; else all are 0 */
     double label_smoothing;  /* of the loss */
     int64_t picked;          /* LOGITS of a language model: rows of each sequence; 0: the last */
@@ -226,11 +227,12 @@ ls_status ls_stream_logits(ls_stream *stream, const int32_t *tokens, int64_t cou
  * vocabulary] after those whose columns are at[batch, picked]. */
 ls_status ls_stream_logits_at(ls_stream *stream, const int32_t *tokens, int64_t count,
                               int64_t stride, const int32_t *at, int64_t picked, double *logits);
-/* Streams of one sequence each, all forks of one stream but at any places, a token further each:
- * logits [count, vocabulary]. The bits are those that each alone would give, whatever goes on
- * beside it; products are shared by up to LS_TOGETHER_MOST of them. Where it fails none moves. */
-ls_status ls_streams_step(ls_stream *const *streams, int64_t count, const int32_t *tokens,
-                          double *logits);
+/* Streams of one sequence each, all forks of one stream but at any places, the same number of tokens
+ * [count, length] further each: logits [count, vocabulary] after the last. The bits are those that each alone would give, whatever goes on
+ * beside it. Pieces of up to LS_TOGETHER_LENGTH tokens share products, up to LS_TOGETHER_MOST tokens
+ * in all; a small model's streams go in groups, each on a thread. */
+ls_status ls_streams_feed(ls_stream *const *streams, int64_t count, const int32_t *tokens,
+                          int64_t length, double *logits);
 /* Tokens that are taken at once; and of them, those that may come next. */
 int64_t ls_stream_chunk(const ls_stream *stream);
 int64_t ls_stream_room(const ls_stream *stream);

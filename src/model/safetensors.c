@@ -535,7 +535,8 @@ static ls_status put_data(ls_ctx *ctx, FILE *file, const char *path,
                           const ls_safetensor_source *source, size_t index, maker from) {
     int64_t bytes;
     LS_TRY(source_bytes(ctx, source, &bytes));
-    if (from.fill == NULL) return ls_file_put(ctx, file, path, source->data, (size_t)bytes);
+    if (from.fill == NULL || source->data != NULL)
+        return ls_file_put(ctx, file, path, source->data, (size_t)bytes);
     void *made = ls_new_raw(ctx, (size_t)ls_max(bytes, 1), 1);
     ls_status status = made == NULL ? LS_ENOMEM : from.fill(from.user, index, made);
     if (status == LS_OK) status = ls_file_put(ctx, file, path, made, (size_t)bytes);
@@ -572,8 +573,10 @@ fail:
 
 ls_status ls_safetensors_put(ls_ctx *ctx, FILE *file, const char *path,
                              const ls_safetensor_source *sources, size_t count,
-                             const ls_stored_text *metadata_texts, size_t metadata_count) {
-    return put(ctx, file, path, sources, count, metadata_texts, metadata_count, (maker){0});
+                             const ls_stored_text *metadata_texts, size_t metadata_count,
+                             ls_safetensor_fill fill, void *user) {
+    return put(ctx, file, path, sources, count, metadata_texts, metadata_count,
+               (maker){fill, user});
 }
 
 ls_status ls_safetensors_write(ls_ctx *ctx, const char *path, const ls_safetensor_source *sources,

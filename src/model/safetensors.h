@@ -103,17 +103,20 @@ typedef struct ls_safetensor_source {
     const void *data;
 } ls_safetensor_source;
 
+/* Makes the data of source `index`, which has none itself, when it is written: there is room for all
+ * of it, and one tensor is held at a time. */
+typedef ls_status (*ls_safetensor_fill)(void *user, size_t index, void *out);
 /* Streams header and data to an open file; `path` is for messages. LS_EUSE for a name that repeats
- * or is too long, or a rank or number of tensors past the limits above. */
+ * or is too long, or a rank or number of tensors past the limits above. `fill` may be NULL where all
+ * sources have data. */
 ls_status ls_safetensors_put(ls_ctx *ctx, FILE *file, const char *path,
                              const ls_safetensor_source *sources, size_t count,
-                             const ls_stored_text *metadata, size_t metadata_count);
+                             const ls_stored_text *metadata, size_t metadata_count,
+                             ls_safetensor_fill fill, void *user);
 /* A whole file, durable and atomic: on failure the old one stands. */
 ls_status ls_safetensors_write(ls_ctx *ctx, const char *path, const ls_safetensor_source *sources,
                                size_t count, const ls_stored_text *metadata, size_t metadata_count);
-/* The same for sources without data, which is made when it is written: `fill` has room for all of
- * source `index`. So one tensor is held at a time. */
-typedef ls_status (*ls_safetensor_fill)(void *user, size_t index, void *out);
+/* The same for sources without data. */
 ls_status ls_safetensors_make(ls_ctx *ctx, const char *path, const ls_safetensor_source *sources,
                               size_t count, const ls_stored_text *metadata, size_t metadata_count,
                               ls_safetensor_fill fill, void *user);

@@ -2,11 +2,20 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "model/marks.h"
 #include "model/stream_internal.h"
 
 /* Whether the next chunk comes with the source. */
 static bool reads(const ls_stream *stream) {
     return stream->source > 0 && stream->state != NULL && ls_state_position(stream->state) == 0;
+}
+
+/* Whether it begins with a mark. Chunks are cut so that within one marks come after every so many
+ * tokens, or not at all. */
+static bool mark_due(const ls_stream *stream) {
+    if (stream->marks == 0 || stream->state == NULL) return false;
+    const int64_t position = ls_stream_position(stream);
+    return position > 0 && position % stream->marks == 0;
 }
 
 static ls_status make_program(ls_stream *stream, ls_model_use use, int64_t length, int64_t picked,
@@ -19,6 +28,7 @@ static ls_status make_program(ls_stream *stream, ls_model_use use, int64_t lengt
     const ls_recording how = {.use = use,
                               .source = stream->source,
                               .source_read = stream->source > 0 && !reads(stream),
+                              .mark_due = mark_due(stream),
                               .picked = picked};
     return ls_model_record(stream->model, &how, options, out);
 }
@@ -31,7 +41,8 @@ static ls_status program_for(ls_stream *stream, ls_model_use use, int64_t length
     int at = 0;
     for (int i = 0; i < cache->programs; i++) {
         if (cache->cached[i].use == use && cache->cached[i].length == length &&
-            cache->cached[i].picked == picked && cache->cached[i].first == reads(stream)) {
+            cache->cached[i].picked == picked && cache->cached[i].first == reads(stream) &&
+            cache->cached[i].due == mark_due(stream)) {
             cache->cached[i].last_used = ++cache->clock;
             *out = cache->cached[i].program;
             return LS_OK;
@@ -47,6 +58,7 @@ static ls_status program_for(ls_stream *stream, ls_model_use use, int64_t length
     cache->cached[at].length = length;
     cache->cached[at].picked = picked;
     cache->cached[at].first = reads(stream);
+    cache->cached[at].due = mark_due(stream);
     cache->cached[at].program = *out;
     cache->cached[at].last_used = ++cache->clock;
     return LS_OK;
@@ -106,7 +118,10 @@ ls_status ls_stream_new_reading(ls_model *model, int64_t batch, int64_t source, 
                           .batch = batch,
                           .capacity = capacity,
                           .chunk = ls_min(chunk, capacity),
-                          .source = source};
+                          .source = source,
+                          .marks = ls_marks_every(model->config)};
+    if (stream->marks > 0 && stream->chunk > stream->marks)
+        stream->chunk -= stream->chunk % stream->marks;
     ls_status status = LS_ENOMEM;
     if ((stream->cache = ls_new(ctx, 1, sizeof *stream->cache)) == NULL) goto fail;
     stream->cache->streams = 1;
@@ -131,6 +146,7 @@ ls_status ls_stream_fork(const ls_stream *from, ls_stream **out) {
                           .source = from->source,
                           .unit = from->unit,
                           .waiting = from->waiting,
+                          .marks = from->marks,
                           .cache = from->cache};
     stream->cache->streams++;
     ls_status status;
@@ -180,7 +196,12 @@ void ls_stream_mark_free(ls_ctx *ctx, ls_stream_mark *mark) {
 static void cache_leave(ls_ctx *ctx, ls_program_cache *cache) {
     if (cache == NULL || --cache->streams > 0) return;
     for (int i = 0; i < cache->programs; i++) ls_program_free(cache->cached[i].program);
-    for (int i = 0; i <= LS_TOGETHER_MOST; i++) ls_together_free(cache->together[i]);
+    for (int g = 0; g < LS_GROUPS_MOST * LS_TOGETHER_LENGTH; g++) {
+        struct ls_piece_programs *own =
+            &cache->group[g / LS_TOGETHER_LENGTH][g % LS_TOGETHER_LENGTH];
+        for (int i = 0; i <= LS_TOGETHER_MOST; i++) ls_together_free(own->of[i]);
+        for (int i = 0; i < LS_TOGETHER_MOST; i++) ls_program_free(own->one[i]);
+    }
     ls_free(ctx, cache);
 }
 
@@ -212,7 +233,8 @@ ls_status ls_stream_read(ls_stream *stream, const int32_t *source, int64_t strid
 }
 
 int64_t ls_stream_position(const ls_stream *stream) {
-    return ls_state_position(stream->state) + stream->waiting;
+    const int64_t rows = ls_state_position(stream->state);
+    return ls_marks_tokens(stream->marks, rows, false) + stream->waiting;
 }
 
 size_t ls_stream_state_bytes(const ls_stream *stream) {
@@ -276,27 +298,30 @@ ls_status ls_stream_load(ls_stream *stream, const void *bytes, size_t length) {
     return LS_OK;
 }
 
-/* Element i of what a tensor of this type wrote there. */
-static double element(const void *values, ls_dtype type, int64_t i) {
-    const char *at = (const char *)values + (size_t)i * ls_dtype_size(type);
-    ls_bf16 half;
-    float narrow;
-    double whole;
-    switch (type) {
-    case LS_F64:
-        return memcpy(&whole, at, sizeof whole), whole;
-    case LS_F32:
-        return memcpy(&narrow, at, sizeof narrow), (double)narrow;
-    default:
-        return memcpy(&half, at, sizeof half), (double)ls_bf16_to_f32(half);
-    }
+enum { WIDEN = 256 };
+
+static void widen_f32(const void *from, int64_t count, double *out) {
+    float part[WIDEN];
+    memcpy(part, from, (size_t)count * sizeof *part);
+    for (int64_t i = 0; i < count; i++) out[i] = (double)part[i];
+}
+
+static void widen_bf16(const void *from, int64_t count, double *out) {
+    ls_bf16 part[WIDEN];
+    memcpy(part, from, (size_t)count * sizeof *part);
+    for (int64_t i = 0; i < count; i++) out[i] = (double)ls_bf16_to_f32(part[i]);
 }
 
 ls_status ls_model_read(const ls_program *program, const char *name, double *out) {
     const ls_tensor *tensor = ls_program_find(program, name);
-    LS_TRY(ls_tensor_get(program, tensor, out));
-    /* widened from the last on: none is overwritten before it is read */
-    for (int64_t i = ls_count(tensor) - 1; i >= 0; i--) out[i] = element(out, tensor->type, i);
+    const int64_t count = ls_count(tensor);
+    const size_t size = ls_dtype_size(tensor->type);
+    /* they come to lie at the end, so that none is overwritten before it is read */
+    const char *narrow = (const char *)out + (size_t)count * (sizeof *out - size);
+    LS_TRY(ls_tensor_get(program, tensor, (void *)(uintptr_t)narrow));
+    for (int64_t done = 0; done < count && tensor->type != LS_F64; done += WIDEN)
+        (tensor->type == LS_F32 ? widen_f32 : widen_bf16)(narrow + (size_t)done * size,
+                                                          ls_min(WIDEN, count - done), out + done);
     return LS_OK;
 }
 
@@ -388,5 +413,7 @@ int64_t ls_stream_chunk(const ls_stream *stream) {
 }
 
 int64_t ls_stream_room(const ls_stream *stream) {
-    return stream->chunk - stream->waiting;
+    const int64_t room = stream->chunk - stream->waiting;
+    const int64_t begun = stream->marks == 0 ? 0 : ls_stream_position(stream) % stream->marks;
+    return begun == 0 ? room : ls_min(room, stream->marks - begun);
 }

@@ -14,13 +14,17 @@ typedef struct ls_program_cache {
         ls_model_use use;
         int64_t length, picked;
         bool first; /* takes the source as well */
+        bool due;   /* begins with a mark */
         ls_program *program;
         uint64_t last_used;
     } cached[PROGRAMS_MAX];
     uint64_t clock;
-    /* Steps of so many streams at once. `apart`: they go one by one, because the model's tensors
-     * cannot be shared. */
-    ls_together *together[LS_TOGETHER_MOST + 1];
+    /* Pieces of so many streams at once, by their length, for each group of them that runs beside
+     * others. `apart`: they go one by one, because the model's tensors cannot be shared. */
+    struct ls_piece_programs {
+        ls_program *one[LS_TOGETHER_MOST];
+        ls_together *of[LS_TOGETHER_MOST + 1];
+    } group[LS_GROUPS_MOST][LS_TOGETHER_LENGTH];
     bool apart;
 } ls_program_cache;
 
@@ -37,6 +41,7 @@ struct ls_stream {
     int64_t unit, waiting;
     int32_t *tail;  /* [batch, unit] */
     double *losses; /* [batch, chunk] */
+    int64_t marks;  /* tokens between two rows that the model puts by itself; 0: it puts none */
     ls_program_cache *cache;
 };
 

@@ -21,7 +21,7 @@ static ls_status fetch(const ls_parameters *store, const ls_weights_part *parts,
     ls_status status = LS_OK;
     for (size_t p = 0; p < count; p++) here[p] = NULL;
     for (size_t p = 0; status == LS_OK && p < count; p++)
-        status = ls_parameters_fetch(store, parts[p].buffer, &here[p]);
+        if (parts[p].buffer != NULL) status = ls_parameters_fetch(store, parts[p].buffer, &here[p]);
     return status;
 }
 
@@ -29,6 +29,30 @@ static void release(const ls_parameters *store, const ls_weights_part *parts, si
                     void **here, bool put_back) {
     for (size_t p = 0; p < count; p++)
         ls_parameters_release(store, parts[p].buffer, here[p], put_back);
+}
+
+/* The parts of a call, for what is not here as a whole. */
+typedef struct distant {
+    const ls_parameters *store;
+    const ls_weights_part *parts;
+} distant;
+
+static ls_status get_distant(void *user, size_t index, void *out) {
+    const distant *from = user;
+    const ls_parameter *parameter = &from->store->items[index % from->store->count];
+    const ls_weights_part *part = &from->parts[index / from->store->count];
+    return part->get(part->user, parameter->offset, parameter->count, out);
+}
+
+static ls_status put_distant(const ls_parameters *store, const ls_parameter *parameter,
+                             const ls_safetensor *tensor, const ls_weights_part *part) {
+    const size_t count = (size_t)ls_max(parameter->count, 1);
+    void *values = ls_new_raw(store->ctx, count, ls_dtype_size(store->master_type));
+    if (values == NULL) return LS_ENOMEM;
+    ls_safetensor_read(tensor, 0, parameter->count, store->master_type, values);
+    ls_status status = part->put(part->user, parameter->offset, parameter->count, values);
+    ls_free(store->ctx, values);
+    return status;
 }
 
 ls_status ls_weights_put(ls_ctx *ctx, FILE *file, const char *path, const ls_parameters *store,
@@ -43,16 +67,19 @@ ls_status ls_weights_put(ls_ctx *ctx, FILE *file, const char *path, const ls_par
     for (size_t i = 0; status == LS_OK && i < all; i++) {
         const ls_parameter *parameter = &store->items[i % store->count];
         const ls_weights_part *part = &parts[i / store->count];
+        void *whole = here[i / store->count];
         status = full_name(ctx, part->prefix, parameter->name, names[i]);
         sources[i] = (ls_safetensor_source){
             .name = names[i],
             .type = store->master_type == LS_F64 ? LS_STORED_F64 : LS_STORED_F32,
             .rank = parameter->rank,
             .dim = parameter->dim,
-            .data = place_of(store, parameter, here[i / store->count])};
+            .data = whole == NULL ? NULL : place_of(store, parameter, whole)};
     }
+    distant from = {store, parts};
     if (status == LS_OK)
-        status = ls_safetensors_put(ctx, file, path, sources, all, metadata, metadata_count);
+        status = ls_safetensors_put(ctx, file, path, sources, all, metadata, metadata_count,
+                                    get_distant, &from);
     release(store, parts, count, here, false);
     ls_free(ctx, sources);
     ls_free(ctx, names);
@@ -89,12 +116,16 @@ ls_status ls_weights_fill(const ls_safetensors *file, const ls_parameters *store
     void *here[LS_WEIGHTS_PARTS_MAX];
     ls_status status = fetch(store, parts, count, here);
     for (size_t p = 0; status == LS_OK && p < count; p++)
-        for (size_t i = 0; i < store->count; i++) {
+        for (size_t i = 0; status == LS_OK && i < store->count; i++) {
             const ls_parameter *parameter = &store->items[i];
             char name[NAME_BYTES];
             snprintf(name, sizeof name, "%s%s", parts[p].prefix, parameter->name);
             const ls_safetensor *tensor = ls_safetensors_find(file, name);
             if (tensor == NULL) continue;
+            if (here[p] == NULL) {
+                status = put_distant(store, parameter, tensor, &parts[p]);
+                continue;
+            }
             ls_dtype type = store->master_type;
             void *to = here[p] == store->master ? ls_parameter_values(store, parameter, &type)
                                                 : place_of(store, parameter, here[p]);
@@ -133,7 +164,7 @@ ls_status ls_weights_find_broken(const ls_parameters *store, const char **out) {
 ls_status ls_weights_load(ls_ctx *ctx, const char *path, ls_parameters *store, size_t *missing) {
     ls_safetensors file;
     LS_TRY(ls_safetensors_open(ctx, path, &file));
-    ls_weights_part part = {"", store->master};
+    const ls_weights_part part = {.prefix = "", .buffer = store->master};
     ls_status status = ls_weights_check(ctx, &file, path, store, &part, 1, missing);
     if (status == LS_OK) status = ls_weights_fill(&file, store, &part, 1);
     if (status == LS_OK) ls_parameters_round(store);

@@ -90,6 +90,13 @@ int64_t ls_position_text(const ls_position *position) {
     return type == NULL || type->text == NULL ? 1 : type->text(options);
 }
 
+int64_t ls_position_marks(const ls_position *position) {
+    for (int i = 0; position != NULL && i < position->extensions; i++)
+        if (position->extension[i].type->marks != NULL)
+            return position->extension[i].type->marks(position->extension[i].options);
+    return 0;
+}
+
 /* Found out by trying, so that no extension has to say it: two models that differ in the length
  * alone. */
 bool ls_extension_measures(const ls_ctx *ctx, const ls_position *position, int index) {
@@ -218,6 +225,9 @@ ls_status ls_attend_extend(ls_ctx *ctx, const ls_position *position, ls_attend *
 }
 
 ls_retention ls_key_set_retention(const ls_attend *attend, const ls_key_set *set) {
+    if (attend->landmark > 0) /* without what is looked up the past is of no use */
+        return attend->retrieved > 0 ? (ls_retention){.far = attend->offload}
+                                     : (ls_retention){.block = attend->local};
     if (set->block > 0)
         return (ls_retention){.block = set->block, .before = set->alone ? 0 : set->block};
     if (set->hi >= LS_FAR) return (ls_retention){0};
@@ -244,7 +254,17 @@ static int cached_with(const ls_attend *attend, int number) {
     return number;
 }
 
+/* Landmarks: a key for each block. The blocks themselves are not in memory, unless they are few. */
+static int64_t landmark_bytes(const ls_attend *attend, int64_t T, int64_t size) {
+    const ls_retention keep = ls_key_set_retention(attend, &attend->set[0]);
+    const int64_t rows = keep.far ? 0 : ls_cache_rows(keep, T, 1);
+    return attend->groups * size *
+           ((T / attend->landmark + 1) * attend->key_width +
+            rows * (attend->key_width + attend->value_width));
+}
+
 int64_t ls_attend_state_bytes(const ls_attend *attend, int64_t T, int64_t size) {
+    if (attend->landmark > 0) return landmark_bytes(attend, T, size);
     int64_t rows = 0;
     for (int i = 0; i < attend->sets; i++) {
         const ls_key_set *set = &attend->set[i];
@@ -273,7 +293,20 @@ static int64_t keys_seen(const ls_key_set *set, int64_t n, int64_t T, int64_t st
     return count;
 }
 
+/* Rows that are seen, and half of one for each landmark, which is scored alone. */
+static double landmark_pairs(const ls_attend *attend, int64_t T) {
+    double pairs = 0;
+    for (int64_t n = 0; n < T; n++) {
+        const ls_retrieve_place at =
+            ls_retrieve_place_of(attend->landmark, attend->retrieved, attend->local, n);
+        pairs += (double)((at.chosen + at.local) * attend->landmark + at.row + 1) +
+                 (double)at.before / 2;
+    }
+    return pairs * (double)attend->heads;
+}
+
 double ls_attend_pairs(const ls_attend *attend, int64_t T) {
+    if (attend->landmark > 0) return landmark_pairs(attend, T);
     double pairs = 0;
     for (int i = 0; i < attend->sets; i++)
         for (int64_t n = 0; n < T; n++)
@@ -415,6 +448,36 @@ static ls_tensor *in_groups(ls_program *p, const ls_attend *attend, const ls_key
                       LS_DIMS(B, T, attend->heads, attend->value_width));
 }
 
+/* Landmark attention: all blocks in training, or wherever there are gradients; else those that are
+ * looked up, whose keys stand at their places within their blocks. */
+static ls_tensor *with_landmarks(ls_program *p, const ls_attend *attend, ls_tensor *q, ls_tensor *k,
+                                 ls_tensor *v) {
+    const ls_program_options *about = ls_program_about(p);
+    const ls_position_map whole = attend->set[0].key_at;
+    const ls_position_map inside = {LS_MAP_BLOCK, (double)attend->landmark, 0};
+    if (about->profile_scores || about->patterns.first_keys > 0)
+        ls_refuse(p, LS_EUSE, "what landmark attention gives its keys cannot be looked at");
+    if (attend->training || about->grad) {
+        if (about->streaming)
+            ls_refuse(p, LS_EUSE, "landmark is trained on whole texts: train.carry must be false");
+        q = ls_rotate(p, q, &attend->rotary, whole, LS_ROTATE_ALONE);
+        k = ls_rotate(p, k, &attend->rotary, whole, LS_ROTATE_ALONE);
+        return ls_landmark_attention(p, q, k, v, attend->landmark, attend->scale);
+    }
+    if (ls_begins_differ(p))
+        ls_refuse(p, LS_EUSE, "landmark reads a text whole: documents cannot begin within it");
+    const ls_retrieval how = {.block = attend->landmark,
+                              .top = attend->retrieved,
+                              .local = attend->local,
+                              .scale = attend->scale,
+                              .rotary = attend->rotary};
+    const ls_retention keep = ls_key_set_retention(attend, &attend->set[0]);
+    k = ls_rotate(p, k, &attend->rotary, inside, LS_ROTATE_ALONE);
+    ls_tensor *landmarks = ls_landmark_rows(p, "landmark", k, attend->landmark);
+    return ls_landmark_retrieve(p, q, ls_cache_append(p, "key", k, keep),
+                                ls_cache_append(p, "value", v, keep), landmarks, &how);
+}
+
 ls_tensor *ls_attend_record(ls_program *p, const ls_position *position, ls_attend attend,
                             ls_tensor *q, ls_tensor *k, ls_tensor *v) {
     const ls_program_options *about = ls_program_about(p);
@@ -439,9 +502,10 @@ ls_tensor *ls_attend_record(ls_program *p, const ls_position *position, ls_atten
             position->extension[i].type->prepare(p, position->extension[i].options, &attend);
     if (ls_failed(p)) return NULL;
     if (attend.chunk_max > 0) ls_program_limit_chunk(p, attend.chunk_max);
+    if (attend.landmark > 0) return with_landmarks(p, &attend, q, k, v);
     refer_to_start(&attend, about->streaming);
     ls_key_set set[LS_KEY_SETS_MAX];
-    if (attend.growth > 0) q = ls_row_growth(p, q, attend.growth);
+    if (attend.growth.length > 0) q = ls_row_growth(p, q, attend.growth);
     complete_keys(p, &attend, k, v);
     for (int i = 0; i < attend.sets; i++) set[i] = complete_set(p, &attend, i, q);
     ls_attention_options options = {

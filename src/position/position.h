@@ -42,11 +42,15 @@ typedef struct ls_attend {
     int64_t chunk_max; /* tokens that may go at once; 0: any number */
     bool off_by_one;
     bool one_block; /* xPos: every factor is referred to position 0 */
-    /* > 0: queries at n are times max(1, ln(n + 1) / ln(growth)), an extension's */
-    double growth;
+    ls_growth growth; /* of queries, an extension's; length 0: none */
     /* > 0: heads see keys of their own group of so many positions alone; the groups of the second
      * half of the heads begin `group_shift` positions earlier */
     int64_t group, group_shift;
+    /* > 0: landmark attention over blocks of so many rows, the last of each its landmark. In
+     * training all blocks are seen; else `retrieved` of those before the query's piece of `local`
+     * rows; with `offload` keys and values are not in memory. */
+    int64_t landmark, retrieved, local;
+    bool offload;
 } ls_attend;
 
 typedef enum {
@@ -116,6 +120,8 @@ typedef struct ls_extension_type {
                       ls_places_drawn *out);
     /* Tokens of a text for each token of a row; NULL: 1. */
     int64_t (*text)(const void *options);
+    /* Tokens between two rows that a model puts into the text by itself; NULL: it puts none. */
+    int64_t (*marks)(const void *options);
 } ls_extension_type;
 
 extern const ls_position_type *const ls_position_types[];
@@ -148,6 +154,8 @@ bool ls_position_draws(const ls_position *position);
 ls_status ls_position_draw(ls_ctx *ctx, const ls_position *position, const ls_place_draw *about,
                            ls_places_drawn *out);
 int64_t ls_position_text(const ls_position *position);
+/* Tokens between two rows that the model puts into the text by itself; 0: there are none. */
+int64_t ls_position_marks(const ls_position *position);
 /* Places 0, 1, .. of which those from `first` on stand `skip` further on. */
 void ls_skip_places(int64_t first, int64_t skip, int64_t count, int32_t *places);
 /* `count` of the numbers below `range`, drawn and rising. */

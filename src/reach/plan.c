@@ -298,13 +298,6 @@ static void add_lambada(job_list *list) {
         add(list, LS_REACH_LAMBADA, 0, ls_min(passages, 1 << 20), 0);
 }
 
-/* Where there is room for a needle, its question and as much text. */
-static void add_needle(job_list *list, int64_t variant, int64_t round) {
-    add_lengths(list, LS_REACH_NEEDLE, variant, questions_begin(list->reach),
-                ls_reach_planned(list->reach, "room"),
-                3 * ls_reach_planned(list->reach, "needle_tokens"), round);
-}
-
 /* Pairs in contexts of about once to four times the first length; at least the smallest. */
 enum { PAIRS_LEAST = 16, TOKENS_OF_PAIR = 24 };
 static int64_t most_pairs(const ls_reach *reach) {
@@ -315,10 +308,19 @@ static int64_t fewest_pairs(const ls_reach *reach) {
     while (4 * pairs < most_pairs(reach)) pairs *= 2;
     return pairs;
 }
-static void add_middle(job_list *list, int64_t variant, int64_t round) {
-    int64_t pairs = fewest_pairs(list->reach), taken = 0;
-    do add(list, LS_REACH_MIDDLE, variant, pairs, round);
-    while ((pairs *= 2) <= most_pairs(list->reach) && ++taken < 3);
+/* Needles and pairs in turn, in contexts that grow: once, twice, four times ... the first length and
+ * half of it, where there is room for a needle, its question and as much text. */
+static void add_questions(job_list *list, int64_t variant, int64_t round) {
+    enum { SIZES = 3 }; /* of pairs */
+    const int64_t room = ls_reach_planned(list->reach, "room");
+    const int64_t least = 3 * ls_reach_planned(list->reach, "needle_tokens");
+    int64_t length = questions_begin(list->reach), pairs = fewest_pairs(list->reach);
+    for (int64_t i = 0; length <= room || i < SIZES; i++, length *= 2, pairs *= 2) {
+        if (length <= room && length >= least) add(list, LS_REACH_NEEDLE, variant, length, round);
+        if (i == 0 || (i < SIZES && pairs <= most_pairs(list->reach)))
+            add(list, LS_REACH_MIDDLE, variant, pairs, round);
+        if (i == 0 && length / 2 >= least) add(list, LS_REACH_NEEDLE, variant, length / 2, round);
+    }
 }
 
 /* The loss with every extension, at one length. */
@@ -327,32 +329,19 @@ static void add_variants(job_list *list, int64_t length) {
         add(list, LS_REACH_PERPLEXITY, v, length, 0);
 }
 
-/* Something of everything: questions and heads at the first length that has room for them, before
- * any that is longer. */
-static void add_something(job_list *list) {
-    const int64_t least = 3 * ls_reach_planned(list->reach, "needle_tokens");
-    const int64_t room = ls_reach_planned(list->reach, "room");
-    int64_t length = questions_begin(list->reach);
-    while (length < least) length *= 2;
-    add_lengths(list, LS_REACH_NEEDLE, 0, length, ls_min(length, room), least, 1);
-    add(list, LS_REACH_MIDDLE, 0, fewest_pairs(list->reach), 1);
-    add_lambada(list);
-    add_heads(list, false, 1);
-}
-
 static void add_first(job_list *list) {
     const int64_t trained = list->reach->model.trained.config.trained_length;
     const int64_t room = ls_reach_planned(list->reach, "room");
     static const double between[] = {1.25, 1.5, 3, 6, 12};
     add_lengths(list, LS_REACH_PERPLEXITY, 0, loss_begins(list->reach), room, 1, 0);
-    add_something(list);
+    add_lambada(list);
+    add_questions(list, 0, 1);
+    add_heads(list, false, 1);
     for (int64_t length = 2 * trained; length <= room; length *= 2) add_variants(list, length);
     if (trained <= room) add_variants(list, trained);
+    add_heads(list, true, 1);
     for (int64_t times = 1; times <= 4 && times * loss_begins(list->reach) <= room; times *= 4)
         add(list, LS_REACH_RESOLUTION, 0, times * loss_begins(list->reach), 0);
-    add_heads(list, true, 1);
-    add_needle(list, 0, 1);
-    add_middle(list, 0, 1);
     for (size_t i = 0; i < sizeof between / sizeof between[0]; i++)
         if (between[i] * (double)trained < (double)room)
             add(list, LS_REACH_PERPLEXITY, 0, (int64_t)(between[i] * (double)trained), 0);
@@ -362,12 +351,10 @@ static void add_first(job_list *list) {
 static void add_rounds(job_list *list, int64_t best) {
     const int64_t rounds = ls_reach_planned(list->reach, "rounds");
     for (int64_t round = 1; round <= rounds; round++) {
-        add_needle(list, 0, round);
-        add_middle(list, 0, round);
+        add_questions(list, 0, round);
         if (round <= HEAD_ROUNDS) add_heads(list, false, round);
         if (round <= HEAD_ROUNDS) add_heads(list, true, round);
-        if (best > 0) add_needle(list, best, round);
-        if (best > 0) add_middle(list, best, round);
+        if (best > 0) add_questions(list, best, round);
     }
 }
 

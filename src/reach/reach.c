@@ -1,4 +1,4 @@
-/* From a model to reach.json: opening, going on, the clock. */
+/* From a model to reach.json: opening, going on. */
 #include "reach/reach.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@
 #ifndef LS_VERSION
 #define LS_VERSION "0"
 #endif
-enum { STATE_MAX = 1 << 28, ID = 256 };
+enum { STATE_MAX = 1 << 28 };
 static const char format_name[] = "longshot-reach-1";
 
 #define FIELD(name) ls_reach_keys, name
@@ -226,7 +226,7 @@ static ls_status load_state(ls_reach *reach) {
     return check_plan(reach, path, old);
 }
 
-static ls_status save(ls_reach *reach, bool page) {
+ls_status ls_reach_save(ls_reach *reach, bool page) {
     ls_ctx *ctx = reach->ctx;
     char path[LS_TRAINED_PATH];
     ls_text text = {0};
@@ -241,125 +241,25 @@ static ls_status save(ls_reach *reach, bool page) {
     return status;
 }
 
-/* ---- the clock ---- */
-
-/* Asked to end, other than by the clock. */
-static bool is_stopped(const ls_reach *reach) {
+bool ls_reach_stopped(const ls_reach *reach) {
     return reach->hooks->stop != NULL && *reach->hooks->stop != 0;
-}
-
-static double seconds_left(const ls_reach *reach) {
-    return reach->begun + reach->budget - ls_clock();
-}
-
-static double first_estimate(const ls_reach *reach, const ls_reach_job *job) {
-    enum { TOKENS_OF_PAIR = 24 };
-    const json_t *plan = json_object_get(reach->state, "plan");
-    const double speed = json_number_value(json_object_get(plan, "tokens_per_second"));
-    double tokens = (double)job->size;
-    if (job->kind == LS_REACH_PERPLEXITY) tokens = (double)ls_reach_planned(reach, "tokens");
-    if (job->kind == LS_REACH_NEEDLE) tokens *= 2; /* with and without */
-    if (job->kind == LS_REACH_MIDDLE) tokens *= TOKENS_OF_PAIR;
-    if (job->kind == LS_REACH_HEADS) tokens *= 3; /* two texts, whose weights are computed twice */
-    if (job->kind == LS_REACH_LAMBADA) tokens *= LS_REACH_PASSAGE;
-    return speed > 0 ? tokens / speed : 0;
-}
-
-/* About what a job takes, from one of its kind that is nearest in size: cost per token grows at most
- * with the size. The first of a kind: what its tokens take at the trained length. */
-static double estimate(const ls_reach *reach, const ls_reach_job *job) {
-    double best = INFINITY, seconds = 0;
-    const char *key;
-    json_t *done;
-    json_object_foreach(json_object_get(reach->state, "jobs"), key, done) {
-        const double size = json_number_value(json_object_get(done, "size"));
-        const double took = json_number_value(json_object_get(done, "took"));
-        if (json_integer_value(json_object_get(done, "kind")) != (json_int_t)job->kind) continue;
-        if (!(size > 0) || !(took > 0)) continue;
-        const double ratio = (double)job->size / size, far = fabs(log(ratio));
-        if (far > best) continue;
-        best = far;
-        seconds = took * fmax(1, ratio);
-    }
-    return seconds > 0 ? seconds : first_estimate(reach, job);
-}
-
-static bool is_done(const ls_reach *reach, const char *id) {
-    return json_object_get(json_object_get(reach->state, "jobs"), id) != NULL;
-}
-
-/* What was refused once does not apply in later rounds either. */
-static bool is_refused(const ls_reach *reach, ls_reach_job job) {
-    char id[ID];
-    if (job.round <= 1) return false;
-    job.round = 1;
-    ls_reach_job_id(reach, &job, id, sizeof id);
-    return is_done(reach, id) && ls_reach_result(reach->state, id) == NULL;
-}
-
-static ls_status keep(ls_reach *reach, const ls_reach_job *job, const char *id, double took,
-                      json_t *result) {
-    json_object_set_new(result, "kind", json_integer((json_int_t)job->kind));
-    json_object_set_new(result, "size", json_integer((json_int_t)job->size));
-    json_object_set_new(result, "took", json_real(took));
-    if (json_object_set_new(json_object_get(reach->state, "jobs"), id, result) != 0)
-        return LS_FAIL(reach->ctx, LS_ENOMEM, "no memory for the results");
-    return save(reach, false);
-}
-
-/* Does a job; what does not apply to the model is kept as that. */
-static ls_status do_job(ls_reach *reach, const ls_reach_job *job, const char *id) {
-    const double begun = ls_clock();
-    json_t *result = NULL;
-    if (reach->hooks->progress != NULL) reach->hooks->progress(reach->hooks->user, id);
-    ls_status status = ls_reach_do(reach, job, &result);
-    if (status == LS_EUSE) {
-        result = json_pack("{s:s}", "refused", reach->ctx->error.message);
-        reach->ctx->error = (ls_error){0};
-        status = result == NULL ? LS_FAIL(reach->ctx, LS_ENOMEM, "no memory") : LS_OK;
-    }
-    LS_TRY(status);
-    return keep(reach, job, id, ls_clock() - begun, result);
-}
-
-/* In their order, as far as the time allows; what is left out is noted. */
-static ls_status do_jobs(ls_reach *reach, bool late) {
-    ls_reach_job *jobs;
-    size_t count;
-    LS_TRY(ls_reach_jobs(reach, late, &jobs, &count));
-    json_t *left = json_object_get(reach->state, "left_out");
-    ls_status status = LS_OK;
-    for (size_t i = 0; i < count && status == LS_OK; i++) {
-        char id[ID];
-        ls_reach_job_id(reach, &jobs[i], id, sizeof id);
-        if (is_done(reach, id) || is_refused(reach, jobs[i])) continue;
-        if (!reach->deadline.raised && estimate(reach, &jobs[i]) < seconds_left(reach)) {
-            status = do_job(reach, &jobs[i], id);
-            if (status != LS_ESTOP || is_stopped(reach)) continue;
-            status = LS_OK; /* the time is up, and nobody asked for the end */
-            reach->ctx->error = (ls_error){0};
-        }
-        json_array_append_new(left, json_string(id));
-    }
-    ls_free(reach->ctx, jobs);
-    return status;
 }
 
 static ls_status measure(ls_reach *reach) {
     if (json_object_get(reach->state, "plan") == NULL) {
         ls_status status = ls_reach_plan(reach);
-        if (status == LS_ESTOP && !is_stopped(reach)) {
+        if (status == LS_ESTOP && !ls_reach_stopped(reach)) {
             reach->ctx->error = (ls_error){0};
             status = LS_FAIL(reach->ctx, LS_EUSE,
                              "budget=%s is over before the model's speed was measured: give more",
                              reach->request.keys->budget);
         }
         LS_TRY(status);
-        LS_TRY(save(reach, false));
+        LS_TRY(ls_reach_save(reach, false));
     }
     json_object_set_new(reach->state, "left_out", json_array());
-    LS_TRY(do_jobs(reach, false));
-    return do_jobs(reach, true);
+    LS_TRY(ls_reach_turns(reach, false));
+    return ls_reach_turns(reach, true);
 }
 
 ls_status ls_reach_run(ls_reach *reach, const ls_reach_hooks *hooks) {
@@ -378,6 +278,6 @@ ls_status ls_reach_run(ls_reach *reach, const ls_reach_hooks *hooks) {
                         json_real(spent + ls_clock() - reach->begun));
     if (json_object_get(reach->state, "plan") == NULL) return status;
     LS_TRY(ls_reach_find(ctx, reach->state));
-    LS_TRY(save(reach, true));
+    LS_TRY(ls_reach_save(reach, true));
     return status;
 }

@@ -87,6 +87,12 @@ void ls_reach_job_id(const ls_reach *reach, const ls_reach_job *job, char *out, 
 enum { LS_REACH_PASSAGE = 90 }; /* tokens of a passage of LAMBADA, about */
 /* Opens a variant's model, unless it is open. */
 ls_status ls_reach_use(ls_reach *reach, int64_t variant);
+/* All of them whose turn comes in time; the others are noted in "left_out". */
+ls_status ls_reach_turns(ls_reach *reach, bool late);
+/* Writes reach.json, and the page. */
+ls_status ls_reach_save(ls_reach *reach, bool page);
+/* Asked to end, other than by the clock. */
+bool ls_reach_stopped(const ls_reach *reach);
 /* Does one. *result is a new reference. LS_EUSE: it does not apply to this model. */
 ls_status ls_reach_do(ls_reach *reach, const ls_reach_job *job, json_t **result);
 ls_status ls_reach_resolution(ls_reach *reach, int64_t length, json_t **result);

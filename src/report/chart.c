@@ -6,9 +6,11 @@
 #include <string.h>
 
 #include "report/axis.h"
+#include "report/page.h"
 
 enum {
     WIDTH = LS_CHART_WIDTH,
+    FILE_WIDTH = WIDTH + 30, /* fonts differ: names at the ends have room */
     HEIGHT = 320,
     LEFT = 50,
     RIGHT = 12,
@@ -257,7 +259,7 @@ static void draw_point(ls_ctx *ctx, const ls_chart *chart, const ls_chart_series
     if (s->low != NULL && s->low[i] < s->high[i]) {
         ls_chart_number(s->low[i], low, sizeof low);
         ls_chart_number(s->high[i], high, sizeof high);
-        ls_text_printf(ctx, out, " (%s: %s to %s)", chart->spread == NULL ? "seeds" : chart->spread,
+        ls_text_printf(ctx, out, " (%s: %s to %s)", chart->spread == NULL ? "95 %" : chart->spread,
                        low, high);
     }
     ls_text_printf(ctx, out, "</title></path>");
@@ -355,16 +357,36 @@ static void open_chart(ls_ctx *ctx, const ls_chart *chart, const ls_axis *x, con
     ls_text_clear(ctx, &about);
 }
 
+static void draw_lines(ls_ctx *ctx, const ls_chart *chart, const ls_axis *x, const ls_axis *y,
+                       ls_text *out) {
+    line_end ends[ENDS_MAX];
+    draw_axes(ctx, chart, x, y, out);
+    if (has_ends(chart)) find_ends(chart, x, y, ends);
+    for (size_t i = 0; i < chart->count; i++)
+        draw_series(ctx, chart, &chart->series[i], x, y, has_ends(chart) ? &ends[i] : NULL, out);
+    ls_text_printf(ctx, out, "</svg>\n");
+}
+
+bool ls_chart_file(ls_ctx *ctx, const ls_chart *chart, ls_text *out) {
+    ls_axis x, y;
+    if (!make_axes(chart, &x, &y)) return false;
+    ls_text_printf(ctx, out,
+                   "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" width=\"%d\" "
+                   "height=\"%d\" viewBox=\"0 0 %d %d\">\n<title>",
+                   3 * FILE_WIDTH / 2, 3 * HEIGHT / 2, FILE_WIDTH, HEIGHT);
+    ls_html(ctx, chart->title, out);
+    ls_text_printf(ctx, out, "</title>\n<style>\n%s</style>\n", ls_page_style);
+    ls_text_printf(ctx, out, "<rect width=\"%d\" height=\"%d\" fill=\"var(--bg)\"/>\n", FILE_WIDTH,
+                   HEIGHT);
+    draw_lines(ctx, chart, &x, &y, out);
+    return true;
+}
+
 void ls_chart_lines(ls_ctx *ctx, const ls_chart *chart, ls_text *out) {
     ls_axis x, y;
-    line_end ends[ENDS_MAX];
     if (!make_axes(chart, &x, &y)) return;
     open_chart(ctx, chart, &x, &y, out);
-    draw_axes(ctx, chart, &x, &y, out);
-    if (has_ends(chart)) find_ends(chart, &x, &y, ends);
-    for (size_t i = 0; i < chart->count; i++)
-        draw_series(ctx, chart, &chart->series[i], &x, &y, has_ends(chart) ? &ends[i] : NULL, out);
-    ls_text_printf(ctx, out, "</svg>\n");
+    draw_lines(ctx, chart, &x, &y, out);
     draw_legend(ctx, chart, out);
     ls_text_printf(ctx, out, "</figure>\n");
 }

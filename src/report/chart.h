@@ -46,7 +46,7 @@ typedef struct ls_chart {
     const char *mark_text;
     double bound_y; /* a horizontal line; 0 or not finite: none */
     const char *bound_text;
-    const char *spread; /* what low and high are; NULL: seeds */
+    const char *spread; /* what low and high are; NULL: the 95 % interval */
     const char *beside; /* the unit of the series' `beside`; NULL: none */
     const ls_chart_series *series;
     size_t count;
@@ -58,6 +58,8 @@ typedef struct ls_chart {
 } ls_chart;
 /* A figure with title, drawing and legend; nothing where no series has a point. */
 void ls_chart_lines(ls_ctx *ctx, const ls_chart *chart, ls_text *out);
+/* The drawing as a file of its own; false where no series has a point. */
+bool ls_chart_file(ls_ctx *ctx, const ls_chart *chart, ls_text *out);
 
 /* Horizontal bars: a group per arm, in it one bar per entry of `names`. */
 typedef struct ls_bars {

@@ -60,6 +60,13 @@ static void open_page(ls_page *page, const char *protocol) {
         ls_text_printf(ctx, out, ", %zu more that test their weights under another method",
                        page->count - trained);
     ls_text_printf(ctx, out, "; seeds: %.0f.</p>\n", seeds);
+    const size_t aside = json_array_size(json_object_get(page->results, "not_chosen"));
+    if (aside > 0)
+        ls_text_printf(ctx, out,
+                       "<p class=\"soft\">%zu more arms were trained with one seed and not chosen: "
+                       "another of the same had a lower validation loss. They are in "
+                       "results.json.</p>\n",
+                       aside);
     if (!finished)
         ls_text_printf(ctx, out,
                        "<p class=\"running\">This study is running: %zu results are still to come. "
@@ -112,8 +119,9 @@ static void put_definitions(ls_page *page, const ls_page_protocols *list) {
     term(page, "loss", "Mean of -ln p(token) over the scored tokens, in nats per token.");
     term(
         page, "perplexity",
-        "exp(loss). Over several seeds: of the mean loss; the range is that of the seeds, and what "
-        "follows \302\261 is half of it.");
+        "exp(loss). Over several seeds: of the mean loss. What follows \302\261 is half of the 95 % "
+        "interval of the mean: the standard error times Student's t for that many seeds, wide "
+        "where they are few. One seed has none.");
     term(
         page, "flat tail",
         "What the loss would be if every position up to the training length kept its own loss, and "
@@ -211,14 +219,20 @@ static void put_page(ls_page *page, ls_text *out) {
     ls_text_clear(page->ctx, &body);
 }
 
-void ls_page_write(ls_ctx *ctx, const ls_study_files *files, ls_text *out) {
+ls_page ls_page_of(ls_ctx *ctx, const ls_study_files *files) {
     ls_page page = {.ctx = ctx,
                     .results = files->results,
                     .timing = files->timing,
-                    .arms = json_object_get(files->results, "arms"),
-                    .out = out};
+                    .hash = files->hash,
+                    .arms = json_object_get(files->results, "arms")};
     page.count = json_array_size(page.arms);
     find_lengths(&page);
+    return page;
+}
+
+void ls_page_write(ls_ctx *ctx, const ls_study_files *files, ls_text *out) {
+    ls_page page = ls_page_of(ctx, files);
+    page.out = out;
     page.styles = ls_new(ctx, page.count + 1, sizeof *page.styles);
     if (page.styles == NULL || !ls_page_find_groups(&page) || !ls_page_choose_styles(&page))
         out->failed = true;

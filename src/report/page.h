@@ -2,12 +2,14 @@
 #ifndef LS_REPORT_PAGE_H
 #define LS_REPORT_PAGE_H
 
+#include "base/interval.h"
 #include "base/json.h"
 #include "report/chart.h"
 
 /* results.json and timing.json as they are; arms in the order of the study. */
 typedef struct ls_study_files {
     json_t *results, *timing; /* timing may be NULL */
+    uint64_t hash;            /* of the bytes of results.json */
 } ls_study_files;
 
 void ls_page_write(ls_ctx *ctx, const ls_study_files *files, ls_text *out);
@@ -15,6 +17,17 @@ void ls_table_write(ls_ctx *ctx, const ls_study_files *files, ls_text *out);
 /* Tables for a paper, in LaTeX or in Markdown. */
 void ls_paper_write(ls_ctx *ctx, const ls_study_files *files, bool latex, ls_text *out);
 
+/* The 95 % interval of KEY of a row over its seeds; NAN for one seed. Shares stay within 0 and 1, a
+ * perplexity has that of its loss. */
+typedef struct ls_band {
+    double low, high;
+} ls_band;
+ls_band ls_band_of(const json_t *row, const char *key);
+bool ls_band_is_share(const char *key);
+/* Answers of a task's row, or of a suite, that are no better than the most frequent one: the 95 %
+ * interval of the share over all samples reaches down to chance. */
+bool ls_at_chance(const json_t *row);
+bool ls_suite_at_chance(const json_t *suite);
 /* Members that may be missing: NAN and "". */
 double ls_member_real(const json_t *object, const char *key);
 const char *ls_member_text(const json_t *object, const char *key);
@@ -35,8 +48,6 @@ void ls_suite_table(const ls_suite_view *view, ls_text *out);
 bool ls_heads_are_in(const ls_suite_view *view);
 void ls_heads_pictures(const ls_suite_view *view, ls_text *out);
 void ls_heads_table(const ls_suite_view *view, ls_text *out);
-/* The 95 % interval of a share of n answers that are right (Wilson). */
-void ls_share_interval(double share, double n, double *low, double *high);
 void ls_suite_page_write(ls_ctx *ctx, const json_t *results, ls_text *out);
 
 enum { LS_PAGE_PROTOCOLS_MAX = 16, LS_PAGE_LENGTHS_MAX = 64, LS_PAGE_TITLE_BYTES = 700 };
@@ -45,6 +56,7 @@ enum { LS_PAGE_PROTOCOLS_MAX = 16, LS_PAGE_LENGTHS_MAX = 64, LS_PAGE_TITLE_BYTES
 typedef struct ls_page {
     ls_ctx *ctx;
     const json_t *results, *timing, *arms;
+    uint64_t hash;                       /* of results.json */
     size_t count;                        /* of the arms */
     double trained_length, trained_most; /* of its arms: the shortest, the longest */
     ls_chart_style *styles;              /* [count] */
@@ -54,6 +66,9 @@ typedef struct ls_page {
     int sections, shares; /* so far: headings; sets of charts that share axes */
     ls_text contents, *out;
 } ls_page;
+
+/* A page of these files, before its groups and styles are chosen. */
+ls_page ls_page_of(ls_ctx *ctx, const ls_study_files *files);
 
 /* ---- groups and styles (page_groups.c) ---- */
 
@@ -74,6 +89,9 @@ void ls_page_end(const ls_page *page, const json_t *arm, char out[LS_CHART_END_B
 /* The look of every arm; after the groups. False without memory. */
 bool ls_page_choose_styles(ls_page *page);
 
+/* The names of all suites that arms were asked. */
+enum { LS_PAGE_SUITES_MAX = 64 };
+size_t ls_page_list_suites(const ls_page *page, const char *names[LS_PAGE_SUITES_MAX]);
 /* A suite of an arm by its name; NULL: it was not asked. */
 const json_t *ls_page_suite(const json_t *arm, const char *name);
 /* Scores of a suite against x, a chart for each group of arms; `group`: of its rows, or NULL. */
@@ -81,6 +99,9 @@ void ls_page_curves(ls_page *page, const char *suite, const char *x, const char 
                     ls_chart chart);
 /* A row of a table that begins with an arm's label. */
 void ls_page_open_row(ls_page *page, const json_t *arm);
+
+/* The cell that tells how many seeds an arm, or a suite of it, has. */
+void ls_page_seeds(ls_page *page, const json_t *of);
 
 /* ---- rows ---- */
 
@@ -92,6 +113,8 @@ typedef struct ls_page_protocols {
     size_t count;
 } ls_page_protocols;
 ls_page_protocols ls_page_list_protocols(const ls_page *page);
+/* The row of an arm's results at its trained length, else at the shortest; NULL: none. */
+const json_t *ls_row_as_trained(const ls_page *page, const json_t *arm, const char *protocol);
 /* A task's rows have answers that are right or wrong, others a loss alone. */
 bool ls_page_judged(const ls_page *page, const char *protocol);
 /* The row of an arm's list at a length; NULL: none. */

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "report/page.h"
+#include "report/page_series.h"
 
 enum { LENGTHS_MAX = LS_PAGE_LENGTHS_MAX, TITLE_BYTES = LS_PAGE_TITLE_BYTES };
 
@@ -13,58 +13,11 @@ static const json_t *arm_at(const ls_page *page, size_t index) {
 
 /* ---- series ---- */
 
-/* Where a line's numbers stand in a list of rows, or in one row of columns. */
-typedef struct column {
-    const json_t *rows;   /* NULL: none */
-    const char *protocol; /* rows of this protocol, or group of a suite; NULL: all */
-    const char *x, *y, *low, *high, *beside; /* the last three may be NULL */
-    double scale;
-} column;
-
-static bool wanted(const column *from, const json_t *row) {
-    const char *key = json_object_get(row, "group") != NULL ? "group" : "protocol";
-    return from->protocol == NULL || strcmp(ls_member_text(row, key), from->protocol) == 0;
-}
-
-static ls_chart_series empty_series(const ls_page *page, size_t arm, size_t room) {
-    double *values = ls_new(page->ctx, 5 * (room + 1), sizeof *values);
-    if (values == NULL) page->out->failed = true;
-    ls_chart_series s = {.arm = ls_member_text(arm_at(page, arm), "name"),
-                         .label = ls_member_text(arm_at(page, arm), "label"),
-                         .style = page->styles[arm],
-                         .x = values};
-    ls_page_end(page, arm_at(page, arm), s.end);
-    return s;
-}
-
-static ls_chart_series series_of_rows(const ls_page *page, size_t arm, const column *from) {
-    size_t room = json_array_size(from->rows);
-    ls_chart_series s = empty_series(page, arm, room);
-    if (s.x == NULL) return s;
-    s.y = s.x + room;
-    s.low = from->low == NULL ? NULL : s.y + room;
-    s.high = from->low == NULL ? NULL : s.low + room;
-    s.beside = from->beside == NULL ? NULL : s.y + 3 * room;
-    for (size_t i = 0; i < room; i++) {
-        const json_t *row = json_array_get(from->rows, i);
-        if (!wanted(from, row)) continue;
-        s.x[s.count] = ls_member_real(row, from->x);
-        s.y[s.count] = from->scale * ls_member_real(row, from->y);
-        if (s.low != NULL) {
-            s.low[s.count] = from->scale * ls_member_real(row, from->low);
-            s.high[s.count] = from->scale * ls_member_real(row, from->high);
-        }
-        if (s.beside != NULL) s.beside[s.count] = ls_member_real(row, from->beside);
-        s.count++;
-    }
-    return s;
-}
-
 static const json_t *positions_of(const ls_page *page, size_t arm, const char *protocol) {
     const json_t *lists = json_object_get(arm_at(page, arm), "positions");
-    const column from = {.protocol = protocol};
+    const ls_column from = {.protocol = protocol};
     for (size_t i = 0; i < json_array_size(lists); i++)
-        if (wanted(&from, json_array_get(lists, i))) return json_array_get(lists, i);
+        if (ls_column_wants(&from, json_array_get(lists, i))) return json_array_get(lists, i);
     return NULL;
 }
 
@@ -77,7 +30,7 @@ static ls_chart_series series_of_positions(const ls_page *page, size_t arm, cons
     const json_t *first = json_object_get(found, "first"), *end = json_object_get(found, "end");
     const json_t *loss = json_object_get(found, "loss");
     size_t room = json_array_size(loss);
-    ls_chart_series s = empty_series(page, arm, room);
+    ls_chart_series s = ls_series_empty(page, arm, room);
     if (s.x == NULL) return s;
     s.y = s.x + room;
     double begins = 0, sum = 0, width = 0;
@@ -132,19 +85,19 @@ static void draw_groups(ls_page *page, ls_chart chart, const char *what, ls_char
 
 /* Of one list of every arm; with a suite, of its list. */
 static void draw_list(ls_page *page, ls_chart chart, const char *what, const char *suite,
-                      const char *list, column from) {
+                      const char *list, ls_column from) {
     ls_chart_series *series = series_room(page);
     for (size_t i = 0; series != NULL && i < page->count; i++) {
         const json_t *arm = arm_at(page, i);
         from.rows = json_object_get(suite == NULL ? arm : ls_page_suite(arm, suite), list);
-        series[i] = series_of_rows(page, i, &from);
+        series[i] = ls_series_of_rows(page, i, &from);
     }
     if (series != NULL) draw_groups(page, chart, what, series);
     ls_free(page->ctx, series);
 }
 
 static void draw_rows(ls_page *page, ls_chart chart, const char *what, const char *list,
-                      column from) {
+                      ls_column from) {
     draw_list(page, chart, what, NULL, list, from);
 }
 
@@ -152,14 +105,14 @@ static void draw_rows(ls_page *page, ls_chart chart, const char *what, const cha
 
 /* The lengths of a protocol beyond the trained one, from the first arm that has any. */
 static size_t long_lengths(const ls_page *page, const char *protocol, double *lengths) {
-    const column from = {.protocol = protocol};
+    const ls_column from = {.protocol = protocol};
     size_t count = 0;
     for (size_t a = 0; a < page->count && count == 0; a++) {
         const json_t *rows = json_object_get(arm_at(page, a), "results");
         for (size_t i = 0; i < json_array_size(rows); i++) {
             const json_t *row = json_array_get(rows, i);
             double length = ls_member_real(row, "length");
-            if (wanted(&from, row) && length > page->trained_length && count < LENGTHS_MAX)
+            if (ls_column_wants(&from, row) && length > page->trained_length && count < LENGTHS_MAX)
                 lengths[count++] = length;
         }
     }
@@ -172,7 +125,7 @@ typedef struct bar_values {
 
 static void fill_bars(const ls_page *page, size_t groups, const char *protocol,
                       const double *lengths, size_t bars, bar_values *values) {
-    const column from = {.protocol = protocol};
+    const ls_column from = {.protocol = protocol};
     for (size_t i = 0; i < groups * bars; i++)
         values->value[i] = values->low[i] = values->high[i] = NAN;
     for (size_t g = 0; g < groups; g++) {
@@ -180,10 +133,12 @@ static void fill_bars(const ls_page *page, size_t groups, const char *protocol,
         for (size_t r = 0; r < json_array_size(rows); r++) {
             const json_t *row = json_array_get(rows, r);
             for (size_t b = 0; b < bars; b++) {
-                if (!wanted(&from, row) || ls_member_real(row, "length") != lengths[b]) continue;
+                if (!ls_column_wants(&from, row) || ls_member_real(row, "length") != lengths[b])
+                    continue;
                 values->value[g * bars + b] = ls_member_real(row, "excess");
-                values->low[g * bars + b] = ls_member_real(row, "excess_min");
-                values->high[g * bars + b] = ls_member_real(row, "excess_max");
+                const ls_band band = ls_band_of(row, "excess");
+                values->low[g * bars + b] = band.low;
+                values->high[g * bars + b] = band.high;
             }
         }
     }
@@ -263,7 +218,7 @@ void ls_page_perplexity(ls_page *page, const char *protocol) {
     ls_page_charts(
         page, title,
         "Both axes are logarithmic, and the same in all charts of a section. The dotted line is "
-        "the training length, the band the range over seeds. An arm and the methods that test "
+        "the training length, the band the 95 % interval of the mean over seeds. An arm and the methods that test "
         "its weights have one colour. Click a name to hide an arm everywhere: axes follow what "
         "is left. Point at a chart to read all its lines at one length.");
     const ls_chart chart = {.x_label = "tokens of a window",
@@ -271,20 +226,19 @@ void ls_page_perplexity(ls_page *page, const char *protocol) {
                             .y_log = true,
                             .markers = true,
                             .beside = "bits per byte"};
-    const column from = {.protocol = protocol,
-                         .x = "length",
-                         .y = "ppl",
-                         .beside = "bits_per_byte",
-                         .low = "ppl_min",
-                         .high = "ppl_max",
-                         .scale = 1};
+    const ls_column from = {.protocol = protocol,
+                            .x = "length",
+                            .y = "ppl",
+                            .beside = "bits_per_byte",
+                            .band = "ppl",
+                            .scale = 1};
     draw_rows(page, chart, "Perplexity", "results", from);
     ls_text_printf(page->ctx, page->out,
                    "</div>\n<h3>Excess over the flat tail</h3>\n<p class=\"soft\">Above 0: worse "
                    "than if the loss had stayed what it was in the second half of the training "
                    "length. Longer windows have fewer starts, so perplexity may fall while "
-                   "nothing is gained from context: this is what is left of it. Thin lines: range "
-                   "over seeds.</p>\n<div class=\"charts\">\n");
+                   "nothing is gained from context: this is what is left of it. Thin lines: 95 %% "
+                   "interval of the mean over seeds.</p>\n<div class=\"charts\">\n");
     draw_excess(page, protocol);
     ls_text_printf(page->ctx, page->out, "</div>\n");
 }
@@ -310,7 +264,7 @@ void ls_page_accuracy(ls_page *page, const char *protocol) {
     ls_page_charts(
         page, "Right answers against length",
         "Share of the scored positions whose most likely token is the answer. The dotted line "
-        "is the training length, the band the range over seeds, the horizontal line what the "
+        "is the training length, the band the 95 % interval of the mean over seeds, the horizontal line what the "
         "most frequent answer would get. Click a name to hide an arm everywhere.");
     const ls_chart chart = {.x_label = "tokens of a sample",
                             .y_label = "right answers, %",
@@ -318,12 +272,8 @@ void ls_page_accuracy(ls_page *page, const char *protocol) {
                             .bound_y = chance,
                             .bound_text = chance_text,
                             .markers = true};
-    const column from = {.protocol = protocol,
-                         .x = "length",
-                         .y = "accuracy",
-                         .low = "accuracy_min",
-                         .high = "accuracy_max",
-                         .scale = 100};
+    const ls_column from = {
+        .protocol = protocol, .x = "length", .y = "accuracy", .band = "accuracy", .scale = 100};
     draw_rows(page, chart, "Right answers", "results", from);
     ls_text_printf(page->ctx, page->out, "</div>\n");
 }
@@ -338,7 +288,7 @@ const json_t *ls_page_suite(const json_t *arm, const char *name) {
 
 void ls_page_curves(ls_page *page, const char *suite, const char *x, const char *group,
                     ls_chart chart) {
-    const column from = {
+    const ls_column from = {
         .protocol = group, .x = x, .y = "score", .low = "low", .high = "high", .scale = 100};
     char what[TITLE_BYTES];
     snprintf(what, sizeof what, "%.200s%s%.200s", suite, group == NULL ? "" : ", ",
@@ -379,24 +329,22 @@ void ls_page_resolution(ls_page *page) {
         "falls with distance, tells the two apart. Both head conventions are in the table.");
     ls_chart chart = {
         .x_label = "tokens of a window", .y_label = "100 R", .y_log = true, .markers = true};
-    column from = {
-        .x = "length", .y = "R_head", .low = "R_head_min", .high = "R_head_max", .scale = 100};
+    ls_column from = {.x = "length", .y = "R_head", .band = "R_head", .scale = 100};
     draw_rows(page, chart, "Resolution", "resolution", from);
     chart.y_label = "M";
     chart.y_log = false;
-    from = (column){
-        .x = "length", .y = "M_head", .low = "M_head_min", .high = "M_head_max", .scale = 1};
+    from = (ls_column){.x = "length", .y = "M_head", .band = "M_head", .scale = 1};
     draw_rows(page, chart, "Monotonicity M", "resolution", from);
     ls_text_printf(page->ctx, page->out, "</div>\n");
 }
 
 /* Beside a column of the results' own file, that of the costs. */
-static void draw_cost(ls_page *page, ls_chart chart, const char *what, column from) {
+static void draw_cost(ls_page *page, ls_chart chart, const char *what, ls_column from) {
     ls_chart_series *series = series_room(page);
     const json_t *arms = json_object_get(page->timing, "arms");
     for (size_t i = 0; series != NULL && i < page->count; i++) {
         from.rows = json_object_get(json_array_get(arms, i), "results");
-        series[i] = series_of_rows(page, i, &from);
+        series[i] = ls_series_of_rows(page, i, &from);
     }
     if (series != NULL) draw_groups(page, chart, what, series);
     ls_free(page->ctx, series);
@@ -421,10 +369,11 @@ void ls_page_cost(ls_page *page) {
                       .y_label = "tokens per second",
                       .y_log = true,
                       .markers = true};
-    draw_cost(page, chart, "Throughput",
-              (column){.protocol = protocol, .x = "length", .y = "tokens_per_second", .scale = 1});
+    draw_cost(
+        page, chart, "Throughput",
+        (ls_column){.protocol = protocol, .x = "length", .y = "tokens_per_second", .scale = 1});
     chart.y_label = "MB";
     draw_cost(page, chart, "Memory",
-              (column){.protocol = protocol, .x = "length", .y = "bytes", .scale = 1e-6});
+              (ls_column){.protocol = protocol, .x = "length", .y = "bytes", .scale = 1e-6});
     ls_text_printf(page->ctx, page->out, "</div>\n");
 }

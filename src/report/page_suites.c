@@ -5,7 +5,7 @@
 
 #include "report/page.h"
 
-enum { SUITES_MAX = 64, VALUES_MAX = 64, NAME = 128 };
+enum { VALUES_MAX = 64, NAME = 128 };
 
 /* The suite as the first arm has it that was asked already. */
 static const json_t *first_of(const ls_page *page, const char *name) {
@@ -16,13 +16,13 @@ static const json_t *first_of(const ls_page *page, const char *name) {
     return NULL;
 }
 
-static size_t list_names(const ls_page *page, const char **names) {
+size_t ls_page_list_suites(const ls_page *page, const char *names[LS_PAGE_SUITES_MAX]) {
     size_t count = 0;
     for (size_t a = 0; a < page->count; a++) {
         const json_t *suites = json_object_get(json_array_get(page->arms, a), "suites");
         for (size_t i = 0; i < json_array_size(suites); i++) {
             const char *name = ls_member_text(json_array_get(suites, i), "name");
-            bool known = count == SUITES_MAX;
+            bool known = count == LS_PAGE_SUITES_MAX;
             for (size_t n = 0; n < count; n++) known |= strcmp(names[n], name) == 0;
             if (!known) names[count++] = name;
         }
@@ -43,8 +43,8 @@ static void put_heading(ls_page *page, const char *name, const json_t *suite) {
                                                                           : "likelihood");
     if (isfinite(chance)) ls_text_printf(ctx, page->out, ", chance %.0f %%", 100 * chance);
     ls_text_printf(ctx, page->out,
-                   "; %.0f questions to each arm and seed). The band is the 95 %% interval, over "
-                   "several seeds their range.</p>\n",
+                   "; %.0f questions to each arm and seed). The band is the 95 %% interval: of the "
+                   "mean over seeds, for one seed over its questions.</p>\n",
                    ls_member_real(suite, "n"));
 }
 
@@ -74,7 +74,7 @@ static void put_curves(ls_page *page, const char *name, const json_t *suite) {
                       .y_high = 100,
                       .bound_y = 100 * ls_member_real(suite, "chance"),
                       .bound_text = "chance",
-                      .spread = ls_member_real(suite, "seeds") > 1 ? "seeds" : "95 %"};
+                      .spread = "95 %"};
     if (x[0] == '\0') return;
     for (size_t g = 0; g < count; g++) ls_page_curves(page, name, x, groups[g], chart);
     if (count == 0) ls_page_curves(page, name, x, NULL, chart);
@@ -135,6 +135,7 @@ static void put_table(ls_page *page, const char *name, const json_t *first) {
     char text[NAME];
     ls_table_open(ctx, page->out);
     ls_table_head(ctx, "arm", page->out);
+    ls_table_head(ctx, "seeds", page->out);
     ls_table_head(ctx, "all, percent right", page->out);
     for (size_t i = 0; i < json_array_size(rows); i++) {
         name_row(json_array_get(rows, i), x, text, sizeof text);
@@ -149,6 +150,7 @@ static void put_table(ls_page *page, const char *name, const json_t *first) {
     for (size_t a = 0; a < page->count; a++) {
         const json_t *arm = json_array_get(page->arms, a), *suite = ls_page_suite(arm, name);
         ls_page_open_row(page, arm);
+        ls_page_seeds(page, suite);
         score_cell(page, suite);
         for (size_t i = 0; i < json_array_size(rows); i++) {
             name_row(json_array_get(rows, i), x, text, sizeof text);
@@ -160,11 +162,20 @@ static void put_table(ls_page *page, const char *name, const json_t *first) {
         ls_text_printf(ctx, page->out, "</tr>\n");
     }
     ls_table_close(ctx, page->out);
+    size_t failed = 0;
+    for (size_t a = 0; a < page->count; a++) {
+        const json_t *arm = json_array_get(page->arms, a);
+        if (!ls_suite_at_chance(ls_page_suite(arm, name))) continue;
+        ls_text_printf(ctx, page->out, "%s",
+                       failed++ == 0 ? "<p>Failures, at chance over all questions: " : ", ");
+        ls_html(ctx, ls_member_text(arm, "label"), page->out);
+    }
+    if (failed > 0) ls_text_printf(ctx, page->out, ".</p>\n");
 }
 
 void ls_page_suites(ls_page *page) {
-    const char *names[SUITES_MAX];
-    const size_t count = list_names(page, names);
+    const char *names[LS_PAGE_SUITES_MAX];
+    const size_t count = ls_page_list_suites(page, names);
     for (size_t i = 0; i < count; i++) {
         const json_t *suite = first_of(page, names[i]);
         if (suite == NULL) continue;

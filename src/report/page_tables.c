@@ -100,18 +100,17 @@ __attribute__((format(printf, 3, 4))) static void add(char *out, size_t bytes, c
 
 /* "5.23 ±0.04" and below it the excess and the bits per byte. */
 static void perplexity_cell(ls_page *page, const json_t *row) {
-    char value[32], half[32], text[128];
+    char value[32], text[128];
     double ppl = ls_member_real(row, "ppl"), excess = ls_member_real(row, "excess");
-    double range = (ls_member_real(row, "ppl_max") - ls_member_real(row, "ppl_min")) / 2;
+    const ls_band band = ls_band_of(row, "ppl");
     double bits = ls_member_real(row, "bits_per_byte");
     ls_chart_number(ppl, value, sizeof value);
     /* as many decimals as the value has */
     const char *point = strchr(value, '.');
-    snprintf(half, sizeof half, "%.*f", point == NULL ? 0 : (int)strspn(point + 1, "0123456789"),
-             range);
+    const int decimals = point == NULL ? 0 : (int)strspn(point + 1, "0123456789");
     snprintf(text, sizeof text, "%s", value);
-    if (ls_member_real(row, "n") > 1 && isfinite(range))
-        add(text, sizeof text, " &plusmn;%s", half);
+    if (isfinite(band.high) && band.high < 1e15)
+        add(text, sizeof text, " &plusmn;%.*f", decimals, (band.high - band.low) / 2);
     if (fabs(excess) < 1e9) add(text, sizeof text, "<small>%+.3f</small>", excess);
     if (fabs(bits) < 1e9) add(text, sizeof text, "<small>%.3f bpb</small>", bits);
     number_cell(page, ppl, text);
@@ -120,13 +119,32 @@ static void perplexity_cell(ls_page *page, const json_t *row) {
 /* "99.6" and below it the share of samples that are wholly right; both in percent. */
 static void accuracy_cell(ls_page *page, const json_t *row) {
     char text[128];
-    double right = 100 * ls_member_real(row, "accuracy"), range;
-    range = 50 * (ls_member_real(row, "accuracy_max") - ls_member_real(row, "accuracy_min"));
+    const double right = 100 * ls_member_real(row, "accuracy");
+    const ls_band band = ls_band_of(row, "accuracy");
     snprintf(text, sizeof text, "%.1f", right);
-    if (ls_member_real(row, "n") > 1 && isfinite(range))
-        add(text, sizeof text, " &plusmn;%.1f", range);
-    add(text, sizeof text, "<small>%.1f</small>", 100 * ls_member_real(row, "exact"));
+    if (isfinite(band.low)) add(text, sizeof text, " &plusmn;%.1f", 50 * (band.high - band.low));
+    add(text, sizeof text, "<small>%.1f%s</small>", 100 * ls_member_real(row, "exact"),
+        ls_at_chance(row) ? ", at chance" : "");
     number_cell(page, right, text);
+}
+
+void ls_page_seeds(ls_page *page, const json_t *of) {
+    char text[32];
+    ls_chart_count(ls_member_real(of, "seeds"), text, sizeof text);
+    number_cell(page, ls_member_real(of, "seeds"), text);
+}
+
+/* Arms that learnt nothing are named as that. */
+static void put_failures(ls_page *page, const char *protocol) {
+    size_t count = 0;
+    for (size_t a = 0; a < page->count; a++) {
+        const json_t *arm = json_array_get(page->arms, a);
+        if (!ls_at_chance(ls_row_as_trained(page, arm, protocol))) continue;
+        ls_text_printf(page->ctx, page->out, "%s",
+                       count++ == 0 ? "<p>Failures, at chance at the trained length: " : ", ");
+        ls_html(page->ctx, ls_member_text(arm, "label"), page->out);
+    }
+    if (count > 0) ls_text_printf(page->ctx, page->out, ".</p>\n");
 }
 
 /* One row per arm, one column per length. */
@@ -143,8 +161,8 @@ void ls_page_lengths_table(ls_page *page, const char *protocol) {
     ls_text_printf(page->ctx, page->out, "<h3>%s: ", title);
     ls_html(page->ctx, protocol, page->out);
     ls_text_printf(page->ctx, page->out, "</h3>\n");
-    const char *const names[] = {"arm", "parameters"};
-    open_table(page, names, 2);
+    const char *const names[] = {"arm", "parameters", "seeds"};
+    open_table(page, names, 3);
     for (size_t l = 0; l < count; l++) {
         snprintf(text, sizeof text, "%.0f", lengths[l]);
         header_cell(page, text);
@@ -155,11 +173,13 @@ void ls_page_lengths_table(ls_page *page, const char *protocol) {
         ls_page_open_row(page, arm);
         ls_chart_count(ls_member_real(arm, "parameters"), text, sizeof text);
         number_cell(page, ls_member_real(arm, "parameters"), text);
+        ls_page_seeds(page, arm);
         for (size_t l = 0; l < count; l++)
             cell(page, ls_page_row(arm, "results", protocol, lengths[l]));
         ls_text_printf(page->ctx, page->out, "</tr>\n");
     }
     ls_table_close(page->ctx, page->out);
+    put_failures(page, protocol);
     ls_text_printf(page->ctx, page->out,
                    "<p class=\"soft\">For a paper: <code>longshot report FOLDER to=latex</code> "
                    "(or <code>to=markdown</code>).</p>\n");
@@ -172,8 +192,8 @@ void ls_page_resolution_table(ls_page *page) {
     if (count == 0) return;
     ls_text_printf(page->ctx, page->out,
                    "<h3>100 R by head and, below it, 100 R by layer and M by head</h3>\n");
-    const char *const names[] = {"arm"};
-    open_table(page, names, 1);
+    const char *const names[] = {"arm", "seeds"};
+    open_table(page, names, 2);
     for (size_t l = 0; l < count; l++) {
         snprintf(text, sizeof text, "%.0f", lengths[l]);
         header_cell(page, text);
@@ -182,6 +202,7 @@ void ls_page_resolution_table(ls_page *page) {
     for (size_t a = 0; a < page->count; a++) {
         const json_t *arm = json_array_get(page->arms, a);
         ls_page_open_row(page, arm);
+        ls_page_seeds(page, arm);
         for (size_t l = 0; l < count; l++) {
             const json_t *row = ls_page_row(arm, "resolution", "", lengths[l]);
             char head[32], layer[32], fall[32];

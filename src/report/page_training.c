@@ -98,7 +98,7 @@ static void family_name(const ls_page *page, const json_t *members, char *out, s
 }
 
 typedef struct lengths_map {
-    const char *protocol, *key, *low, *high; /* of a row */
+    const char *protocol, *key; /* of a row */
     double scale, dark, bright;
     const char *unit;
     double lengths[LS_PAGE_LENGTHS_MAX]; /* rising */
@@ -141,8 +141,9 @@ static void draw_family(ls_page *page, const lengths_map *map, const json_t *mem
             const json_t *row =
                 ls_page_row(arm_at(page, order[r]), "results", map->protocol, map->lengths[c]);
             value[r * map->columns + c] = map->scale * ls_member_real(row, map->key);
-            value[cells + r * map->columns + c] = map->scale * ls_member_real(row, map->low);
-            value[2 * cells + r * map->columns + c] = map->scale * ls_member_real(row, map->high);
+            const ls_band band = ls_band_of(row, map->key);
+            value[cells + r * map->columns + c] = map->scale * band.low;
+            value[2 * cells + r * map->columns + c] = map->scale * band.high;
         }
     }
     family_name(page, members, family, sizeof family);
@@ -163,7 +164,7 @@ static void draw_family(ls_page *page, const lengths_map *map, const json_t *mem
                           .dark = map->dark,
                           .bright = map->bright,
                           .unit = map->unit,
-                          .spread = "seeds"};
+                          .spread = "95 %"};
     if (value != NULL) ls_chart_heat(page->ctx, &heat, page->out);
     ls_free(page->ctx, value);
 }
@@ -197,8 +198,6 @@ void ls_page_trained_tested(ls_page *page, const char *protocol) {
     const bool judged = ls_page_judged(page, protocol);
     lengths_map map = {.protocol = protocol,
                        .key = judged ? "accuracy" : "loss",
-                       .low = judged ? "accuracy_min" : "loss_min",
-                       .high = judged ? "accuracy_max" : "loss_max",
                        .scale = judged ? 100 : 1,
                        .unit = judged ? "% right" : "nats per token"};
     if (page->trained_length == page->trained_most) return;

@@ -1,39 +1,15 @@
-/* Tables for a paper: LaTeX (booktabs) and Markdown. One table for each protocol and measure, a row
- * per arm, a column per length; the best of a column is bold. */
+/* Tables for a paper: LaTeX (booktabs) and Markdown. */
+#include "report/paper.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "report/page.h"
-
-typedef struct measure {
-    const char *key, *name;
-    int decimals;
-    double scale;
-    bool high_is_good;
-} measure;
-
-static const measure of_text[] = {
-    {"ppl", "Perplexity", 2, 1, false},
-    {"loss", "Loss in nats per token", 3, 1, false},
-    {"bits_per_byte", "Bits per byte", 3, 1, false},
-    {"excess", "Excess over the flat tail in nats per token", 3, 1, false}};
-static const measure of_task[] = {
-    {"accuracy", "Right answers in percent", 1, 100, true},
-    {"exact", "Samples with no wrong answer in percent", 1, 100, true}};
-
-typedef struct paper {
-    const ls_page *page;
-    bool latex;
-    ls_text *out;
-} paper;
-
-static void put(const paper *p, const char *text) {
+void ls_paper_put(const ls_paper *p, const char *text) {
     ls_text_printf(p->page->ctx, p->out, "%s", text);
 }
 
-/* Text of the study in the language of the table. */
-static void put_plain(const paper *p, const char *text) {
+void ls_paper_plain(const ls_paper *p, const char *text) {
     static const struct {
         char c;
         const char *latex;
@@ -45,9 +21,9 @@ static void put_plain(const paper *p, const char *text) {
         for (size_t i = 0; i < sizeof escapes / sizeof escapes[0]; i++)
             if (escapes[i].c == *text) found = escapes[i].latex;
         if ((unsigned char)*text < ' ')
-            put(p, " ");
+            ls_paper_put(p, " ");
         else if (p->latex && found != NULL)
-            put(p, found);
+            ls_paper_put(p, found);
         else
             ls_text_printf(p->page->ctx, p->out, "%s%c",
                            strchr(p->latex ? "{}$&#_%" : "\\|<>*_`[]", *text) != NULL ? "\\" : "",
@@ -55,110 +31,76 @@ static void put_plain(const paper *p, const char *text) {
     }
 }
 
-static double value_at(const paper *p, const measure *m, const char *protocol, size_t arm,
-                       double length) {
-    const json_t *row =
-        ls_page_row(json_array_get(p->page->arms, arm), "results", protocol, length);
-    const double value = m->scale * ls_member_real(row, m->key);
-    return fabs(value) < 1e15 ? value : NAN;
-}
-
-/* As it is printed, so that equal ones are all best. */
-static double best_of(const paper *p, const measure *m, const char *protocol, double length) {
-    double best = NAN;
-    for (size_t a = 0; a < p->page->count; a++) {
-        const double value = value_at(p, m, protocol, a, length);
-        best = m->high_is_good ? fmax(best, value) : fmin(best, value);
+void ls_paper_prose(const ls_paper *p, const char *text) {
+    enum { COLUMNS = 100 };
+    ls_text plain = {0};
+    ls_paper inner = {.page = p->page, .latex = p->latex, .out = &plain};
+    size_t column = 0;
+    ls_paper_plain(&inner, text);
+    p->out->failed |= plain.failed;
+    for (const char *at = plain.bytes; !plain.failed && at != NULL && *at != '\0';) {
+        const size_t length = strcspn(at, " ");
+        const bool fits = column + 1 + length <= COLUMNS;
+        if (column > 0) ls_paper_put(p, fits ? " " : "\n");
+        column = (column > 0 && fits ? column + 1 : 0) + length;
+        ls_text_append(p->page->ctx, p->out, at, length);
+        at += length + strspn(at + length, " ");
     }
-    return best;
+    ls_text_clear(p->page->ctx, &plain);
 }
 
-static void put_value(const paper *p, const measure *m, const char *protocol, size_t arm,
-                      double length, double best) {
-    const json_t *row =
-        ls_page_row(json_array_get(p->page->arms, arm), "results", protocol, length);
-    const double value = value_at(p, m, protocol, arm, length);
-    char key[64], text[64], bold[64], half[64] = "";
-    if (!isfinite(value)) {
-        put(p, p->latex ? "--" : "-");
+void ls_paper_open(ls_paper *p, const char *caption, const char *const *names, size_t count) {
+    ls_paper_put(p, p->latex ? "\\begin{table}\n\\centering\n\\caption{" : "");
+    ls_paper_prose(p, caption);
+    ls_paper_put(p, p->latex ? "}\n\\begin{tabular}{l" : "\n\n");
+    for (size_t i = 1; p->latex && i < count; i++) ls_paper_put(p, "r");
+    ls_paper_put(p, p->latex ? "}\n\\toprule\n" : "");
+    p->cells = 0;
+    for (size_t i = 0; i < count; i++) ls_paper_cell(p, names[i]);
+    ls_paper_end_row(p);
+    ls_paper_put(p, p->latex ? "\\midrule\n" : "|---");
+    for (size_t i = 1; !p->latex && i < count; i++) ls_paper_put(p, "|---:");
+    ls_paper_put(p, p->latex ? "" : "|\n");
+}
+
+static void begin_cell(ls_paper *p) {
+    static const char *const between[2][2] = {{"| ", " | "}, {"", " & "}};
+    ls_paper_put(p, between[p->latex][p->cells > 0]);
+    p->cells++;
+}
+
+void ls_paper_cell(ls_paper *p, const char *text) {
+    begin_cell(p);
+    ls_paper_plain(p, text);
+}
+
+void ls_paper_number(ls_paper *p, ls_paper_value v) {
+    char half[64] = "";
+    begin_cell(p);
+    if (!(fabs(v.value) < 1e15)) {
+        ls_paper_put(p, p->latex ? "--" : "-");
         return;
     }
-    snprintf(key, sizeof key, "%s_max", m->key);
-    double range = m->scale * ls_member_real(row, key);
-    snprintf(key, sizeof key, "%s_min", m->key);
-    range = (range - m->scale * ls_member_real(row, key)) / 2;
-    snprintf(text, sizeof text, "%.*f", m->decimals, value);
-    snprintf(bold, sizeof bold, "%.*f", m->decimals, best);
-    if (ls_member_real(row, "n") > 1 && fabs(range) < 1e15)
-        snprintf(half, sizeof half, "%.*f", m->decimals, range);
-    const bool is_best = strcmp(text, bold) == 0;
-    if (p->latex)
-        ls_text_printf(p->page->ctx, p->out, "$%s%s%s%s%s$", is_best ? "\\mathbf{" : "", text,
-                       is_best ? "}" : "", half[0] == '\0' ? "" : " \\pm ", half);
-    else
-        ls_text_printf(p->page->ctx, p->out, "%s%s%s%s%s", is_best ? "**" : "", text,
-                       is_best ? "**" : "", half[0] == '\0' ? "" : " \302\261 ", half);
+    if (fabs(v.half) < 1e15)
+        snprintf(half, sizeof half, p->latex ? " \\pm %.*f" : " \302\261 %.*f", v.decimals, v.half);
+    const char *open = p->latex ? (v.bold ? "$\\mathbf{" : "$") : v.bold ? "**" : "";
+    const char *close = v.bold ? (p->latex ? "}" : "**") : "";
+    ls_text_printf(p->page->ctx, p->out, v.sign ? "%s%+.*f%s%s%s" : "%s%.*f%s%s%s", open,
+                   v.decimals, v.value, close, half, p->latex ? "$" : "");
 }
 
-static void open_table(const paper *p, const measure *m, const char *protocol,
-                       const double *lengths, size_t count) {
-    ls_ctx *ctx = p->page->ctx;
-    put(p, p->latex ? "\\begin{table}\n\\centering\n\\caption{" : "**");
-    put_plain(p, m->name);
-    put(p, " (");
-    put_plain(p, protocol);
-    put(p, p->latex ? "), by tokens of a window: mean over seeds $\\pm$ half their range.}\n"
-                    : ")**, by tokens of a window: mean over seeds \302\261 half their range.\n\n");
-    if (p->latex) {
-        put(p, "\\begin{tabular}{l");
-        for (size_t l = 0; l < count; l++) put(p, "r");
-        put(p, "}\n\\toprule\n");
-    } else {
-        put(p, "| ");
-    }
-    put(p, "arm");
-    for (size_t l = 0; l < count; l++)
-        ls_text_printf(ctx, p->out, p->latex ? " & %.0f" : " | %.0f", lengths[l]);
-    put(p, p->latex ? " \\\\\n\\midrule\n" : " |\n|---");
-    for (size_t l = 0; !p->latex && l < count; l++) put(p, "|---:");
-    if (!p->latex) put(p, "|\n");
+void ls_paper_end_row(ls_paper *p) {
+    ls_paper_put(p, p->latex ? " \\\\\n" : " |\n");
+    p->cells = 0;
 }
 
-static void put_table(const paper *p, const measure *m, const char *protocol) {
-    double lengths[LS_PAGE_LENGTHS_MAX], best[LS_PAGE_LENGTHS_MAX];
-    const size_t count = ls_page_lengths(p->page, "results", protocol, lengths);
-    bool any = false;
-    for (size_t l = 0; l < count; l++) {
-        best[l] = best_of(p, m, protocol, lengths[l]);
-        any |= isfinite(best[l]);
-    }
-    if (!any) return;
-    open_table(p, m, protocol, lengths, count);
-    for (size_t a = 0; a < p->page->count; a++) {
-        put(p, p->latex ? "" : "| ");
-        put_plain(p, ls_member_text(json_array_get(p->page->arms, a), "label"));
-        for (size_t l = 0; l < count; l++) {
-            put(p, p->latex ? " & " : " | ");
-            put_value(p, m, protocol, a, lengths[l], best[l]);
-        }
-        put(p, p->latex ? " \\\\\n" : " |\n");
-    }
-    put(p, p->latex ? "\\bottomrule\n\\end{tabular}\n\\end{table}\n\n" : "\n");
+void ls_paper_close(ls_paper *p) {
+    ls_paper_put(p, p->latex ? "\\bottomrule\n\\end{tabular}\n\\end{table}\n\n" : "\n");
 }
 
 void ls_paper_write(ls_ctx *ctx, const ls_study_files *files, bool latex, ls_text *out) {
-    const ls_page page = {.ctx = ctx,
-                          .results = files->results,
-                          .arms = json_object_get(files->results, "arms"),
-                          .count = json_array_size(json_object_get(files->results, "arms"))};
-    const paper p = {&page, latex, out};
-    const ls_page_protocols list = ls_page_list_protocols(&page);
-    if (latex) put(&p, "% needs \\usepackage{booktabs}\n");
-    for (size_t i = 0; i < list.count; i++) {
-        const bool judged = ls_page_judged(&page, list.name[i]);
-        const measure *measures = judged ? of_task : of_text;
-        const size_t count =
-            judged ? sizeof of_task / sizeof *of_task : sizeof of_text / sizeof *of_text;
-        for (size_t m = 0; m < count; m++) put_table(&p, &measures[m], list.name[i]);
-    }
+    ls_page page = ls_page_of(ctx, files);
+    ls_paper paper = {.page = &page, .latex = latex, .out = out};
+    if (latex) ls_paper_put(&paper, "% needs \\usepackage{booktabs}\n");
+    ls_paper_all(&paper);
 }

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "report/page.h"
+#include "report/document.h"
 
 enum { RESULTS_MAX = 1 << 30, PATH_BYTES = 4096, ARMS_MAX = 10000, ROWS_MAX = 4096 };
 
@@ -32,12 +32,14 @@ static const range of_study[] = {{"trained_length", 0, count_max}};
 static const range of_arm[] = {{"trained_length", 0, count_max},
                                {"parameters", 0, count_max},
                                {"tokens_trained", 0, count_max},
-                               {"seeds", 0, count_max}};
+                               {"seeds", 0, count_max},
+                               {"trial_loss", -size_max, size_max}};
 static const range of_row[] = {{"length", 0, count_max},
                                {"stride", 0, count_max},
                                {"tokens", 0, count_max},
                                {"documents", 0, count_max},
                                {"n", 0, count_max},
+                               {"state_bytes", 0, count_max},
                                {"accuracy", 0, 1},
                                {"accuracy_min", 0, 1},
                                {"accuracy_max", 0, 1},
@@ -196,10 +198,30 @@ static ls_status check_timing(ls_ctx *ctx, const char *path, const json_t *timin
     return LS_OK;
 }
 
+/* Arms that validation did not choose have no results: pages and tables name them in a sentence,
+ * not in rows. They move to "not_chosen". */
+static ls_status set_aside(ls_ctx *ctx, ls_study_files *files) {
+    json_t *arms = json_object_get(files->results, "arms");
+    json_t *costs = json_object_get(files->timing, "arms"), *aside = json_array();
+    const bool paired = json_array_size(costs) == json_array_size(arms);
+    for (size_t i = json_array_size(arms); i-- > 0;) {
+        json_t *arm = json_array_get(arms, i);
+        if (!json_is_false(json_object_get(arm, "chosen"))) continue;
+        json_array_insert(aside, 0, arm);
+        json_array_remove(arms, i);
+        if (paired) json_array_remove(costs, i);
+    }
+    if (aside == NULL || json_object_set_new(files->results, "not_chosen", aside) != 0)
+        return LS_FAIL(ctx, LS_ENOMEM, "no memory for the arms of a study");
+    return LS_OK;
+}
+
 static ls_status read_files(ls_ctx *ctx, const char *folder, ls_study_files *out) {
     char path[PATH_BYTES];
     LS_TRY(ls_path_join(ctx, path, sizeof path, folder, "results.json"));
+    size_t length;
     LS_TRY(ls_json_read(ctx, path, RESULTS_MAX, &out->results));
+    LS_TRY(ls_file_hash(ctx, path, &length, &out->hash));
     if (json_object_get(out->results, "suite") != NULL) {
         LS_TRY(check_object(ctx, path, "the suite", out->results, RANGES(of_suite)));
         LS_TRY(check_rows(ctx, path, out->results, "references", RANGES(of_cell)));
@@ -210,9 +232,10 @@ static ls_status read_files(ls_ctx *ctx, const char *folder, ls_study_files *out
     LS_TRY(check_object(ctx, path, "the study", out->results, RANGES(of_study)));
     LS_TRY(check_arms(ctx, path, json_object_get(out->results, "arms")));
     LS_TRY(ls_path_join(ctx, path, sizeof path, folder, "timing.json"));
-    if (!ls_path_exists(path)) return LS_OK;
+    if (!ls_path_exists(path)) return set_aside(ctx, out);
     LS_TRY(ls_json_read(ctx, path, RESULTS_MAX, &out->timing));
-    return check_timing(ctx, path, out->timing);
+    LS_TRY(check_timing(ctx, path, out->timing));
+    return set_aside(ctx, out);
 }
 
 static ls_status write_file(ls_ctx *ctx, const char *folder, const char *file,
@@ -247,14 +270,32 @@ ls_status ls_report_write(ls_ctx *ctx, const char *folder, bool *table) {
     return status;
 }
 
+/* Of a study alone: clear *out in any case. */
+static ls_status read_study(ls_ctx *ctx, const char *folder, ls_study_files *out) {
+    LS_TRY(read_files(ctx, folder, out));
+    if (json_object_get(out->results, "suite") != NULL)
+        return LS_FAIL(ctx, LS_EUSE, "%s is a suite: tables are made of studies", folder);
+    return LS_OK;
+}
+
+static void clear_files(ls_study_files *files) {
+    json_decref(files->results);
+    json_decref(files->timing);
+}
+
 ls_status ls_report_tables(ls_ctx *ctx, const char *folder, bool latex, ls_text *out) {
     ls_study_files files = {0};
-    ls_status status = read_files(ctx, folder, &files);
-    if (status == LS_OK && json_object_get(files.results, "suite") != NULL)
-        status = LS_FAIL(ctx, LS_EUSE, "%s is a suite: tables are made of studies", folder);
+    ls_status status = read_study(ctx, folder, &files);
     if (status == LS_OK) ls_paper_write(ctx, &files, latex, out);
     if (status == LS_OK) status = ls_text_status(out);
-    json_decref(files.results);
-    json_decref(files.timing);
+    clear_files(&files);
+    return status;
+}
+
+ls_status ls_report_document(ls_ctx *ctx, const char *folder, const char *page, bool check) {
+    ls_study_files files = {0};
+    ls_status status = read_study(ctx, folder, &files);
+    if (status == LS_OK) status = ls_document_make(ctx, &files, page, check);
+    clear_files(&files);
     return status;
 }

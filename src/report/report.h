@@ -11,5 +11,7 @@
 ls_status ls_report_write(ls_ctx *ctx, const char *folder, bool *table);
 /* The results of a study as tables for a paper, appended to *out. */
 ls_status ls_report_tables(ls_ctx *ctx, const char *folder, bool latex, ls_text *out);
+/* The tables, charts and numbers of a Markdown page, by the results of a study (document.h). */
+ls_status ls_report_document(ls_ctx *ctx, const char *folder, const char *page, bool check);
 
 #endif

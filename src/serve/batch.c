@@ -19,8 +19,8 @@ struct ls_batch {
     double *logits;      /* [rows, vocabulary] */
     double *scratch;     /* [2 vocabulary] */
     int32_t *columns;    /* 0, 1, 2, ... */
-    ls_stream **streams; /* of a step */
-    int32_t *tokens;
+    ls_stream **streams; /* that are fed together */
+    int32_t *tokens;     /* [streams, LS_TOGETHER_LENGTH] */
     ls_batch_counts counts;
 };
 
@@ -70,7 +70,8 @@ ls_status ls_batch_new(ls_trained *trained, const ls_batch_options *options, ls_
     const int64_t rows = ls_max(batch->options.chunk, options->sequences);
     batch->active = ls_new(ctx, (size_t)options->sequences, sizeof *batch->active);
     batch->streams = ls_new(ctx, (size_t)options->sequences, sizeof *batch->streams);
-    batch->tokens = ls_new(ctx, (size_t)options->sequences, sizeof *batch->tokens);
+    batch->tokens =
+        ls_new(ctx, (size_t)(options->sequences * LS_TOGETHER_LENGTH), sizeof *batch->tokens);
     batch->logits = ls_new(ctx, (size_t)(rows * V), sizeof *batch->logits);
     batch->scratch = ls_new(ctx, (size_t)(2 * V), sizeof *batch->scratch);
     batch->columns = ls_new(ctx, (size_t)rows, sizeof *batch->columns);
@@ -212,6 +213,24 @@ static int64_t next_piece(const ls_batch *batch, const ls_choice *choice) {
     return piece;
 }
 
+/* After a piece of the prompt, whose last token has these logits. */
+static ls_status end_piece(ls_batch *batch, ls_choice *choice, int64_t piece, const double *last) {
+    const int64_t V = batch->vocabulary;
+    choice->fed += piece;
+    batch->counts.prompt_tokens += piece;
+    LS_TRY(keep_prefix(batch, choice, last));
+    if (choice->fed < (int64_t)choice->prompt->count) return LS_OK;
+    if (choice->job->request.n > 1) {
+        struct ls_job_prompt *read = &choice->job->read[choice->number / choice->job->request.n];
+        LS_TRY(ls_stream_fork(choice->stream, &read->stream));
+        if ((read->last = ls_new_raw(batch->ctx, (size_t)V, sizeof *last)) == NULL)
+            return LS_ENOMEM;
+        memcpy(read->last, last, (size_t)V * sizeof *last);
+        LS_TRY(ls_scored_copy(batch->ctx, &read->scored, &choice->scored, choice->scored.count));
+    }
+    return begin_making(batch, choice, last);
+}
+
 static ls_status read_piece(ls_batch *batch, ls_choice *choice) {
     const ls_ids *prompt = choice->prompt;
     const int64_t piece = next_piece(batch, choice), V = batch->vocabulary;
@@ -227,19 +246,7 @@ static ls_status read_piece(ls_batch *batch, ls_choice *choice) {
     } else {
         LS_TRY(ls_stream_logits(choice->stream, ids, piece, piece, batch->logits));
     }
-    choice->fed += piece;
-    batch->counts.prompt_tokens += piece;
-    LS_TRY(keep_prefix(batch, choice, last));
-    if (choice->fed < (int64_t)prompt->count) return LS_OK;
-    if (choice->job->request.n > 1) {
-        struct ls_job_prompt *read = &choice->job->read[choice->number / choice->job->request.n];
-        LS_TRY(ls_stream_fork(choice->stream, &read->stream));
-        if ((read->last = ls_new_raw(batch->ctx, (size_t)V, sizeof *last)) == NULL)
-            return LS_ENOMEM;
-        memcpy(read->last, last, (size_t)V * sizeof *last);
-        LS_TRY(ls_scored_copy(batch->ctx, &read->scored, &choice->scored, choice->scored.count));
-    }
-    return begin_making(batch, choice, last);
+    return end_piece(batch, choice, piece, last);
 }
 
 /* A choice that follows another of the same prompt. */
@@ -368,12 +375,18 @@ static bool is_reading(const ls_choice *choice) {
     return choice->fed < (int64_t)choice->prompt->count;
 }
 
+/* Prompts that are scored need logits of all their tokens, and long pieces fill a product alone. */
+static bool reads_alone(const ls_batch *batch, const ls_choice *choice) {
+    return is_reading(choice) &&
+           (scores_prompt(choice) || next_piece(batch, choice) > LS_TOGETHER_LENGTH);
+}
+
 static bool read_pieces(ls_batch *batch) {
     bool any = false;
     for (int64_t i = batch->actives - 1; i >= 0; i--) {
         if (i >= batch->actives) continue; /* a job that failed took others with it */
         ls_choice *choice = batch->active[i];
-        if (!is_reading(choice)) continue;
+        if (!reads_alone(batch, choice)) continue;
         any = true;
         ls_status status = read_piece(batch, choice);
         if (status != LS_OK)
@@ -384,31 +397,50 @@ static bool read_pieces(ls_batch *batch) {
     return any;
 }
 
-/* A token further with all that are written. */
-static bool step(ls_batch *batch) {
-    ls_choice *stepping[LS_BATCH_SEQUENCES];
+/* What a choice is fed beside others: so many tokens of its prompt, or the one it made last; NULL
+ * where it is fed otherwise. */
+static const int32_t *next_tokens(const ls_batch *batch, const ls_choice *choice, int64_t length) {
+    if (choice->finish != LS_FINISH_NONE || reads_alone(batch, choice)) return NULL;
+    if (is_reading(choice))
+        return next_piece(batch, choice) == length ? choice->prompt->at + choice->fed : NULL;
+    return length == 1 ? &choice->made.at[choice->made.count - 1] : NULL;
+}
+
+static ls_status end_feed(ls_batch *batch, ls_choice *choice, int64_t length, const double *last) {
+    if (!is_reading(choice)) return make_token(batch, choice, last);
+    return end_piece(batch, choice, length, last);
+}
+
+static bool is_active(const ls_batch *batch, const ls_choice *choice) {
+    for (int64_t i = 0; i < batch->actives; i++)
+        if (batch->active[i] == choice) return true;
+    return false;
+}
+
+/* All that have so many tokens to be fed, together. */
+static bool feed(ls_batch *batch, int64_t length) {
+    ls_choice *fed[LS_BATCH_SEQUENCES];
     int64_t count = 0;
     for (int64_t i = 0; i < batch->actives; i++) {
-        ls_choice *choice = batch->active[i];
-        if (is_reading(choice) || choice->finish != LS_FINISH_NONE) continue;
-        stepping[count] = choice;
-        batch->streams[count] = choice->stream;
-        batch->tokens[count++] = choice->made.at[choice->made.count - 1];
+        const int32_t *tokens = next_tokens(batch, batch->active[i], length);
+        if (tokens == NULL) continue;
+        fed[count] = batch->active[i];
+        batch->streams[count] = batch->active[i]->stream;
+        memcpy(batch->tokens + count++ * length, tokens, (size_t)length * sizeof *tokens);
     }
     if (count == 0) return false;
-    ls_status status = ls_streams_step(batch->streams, count, batch->tokens, batch->logits);
+    ls_status status = ls_streams_feed(batch->streams, count, batch->tokens, length, batch->logits);
     batch->counts.steps++;
     batch->counts.stepped += count;
     for (int64_t i = 0; i < count; i++) {
-        ls_choice *choice = stepping[i];
-        bool gone = true; /* with its job, which another choice of it ended */
-        for (int64_t j = 0; j < batch->actives; j++) gone &= batch->active[j] != choice;
-        if (gone) continue;
+        ls_choice *choice = fed[i];
+        if (!is_active(batch, choice)) continue; /* gone with its job, which another choice ended */
         ls_status own = status;
-        if (own == LS_OK) own = make_token(batch, choice, batch->logits + i * batch->vocabulary);
+        if (own == LS_OK)
+            own = end_feed(batch, choice, length, batch->logits + i * batch->vocabulary);
         if (own != LS_OK)
             fail_job(batch, choice->job, own);
-        else
+        else if (!is_reading(choice))
             report(choice);
     }
     return true;
@@ -417,13 +449,13 @@ static bool step(ls_batch *batch) {
 bool ls_batch_turn(ls_batch *batch) {
     sweep(batch);
     begin_choices(batch);
-    const bool read = read_pieces(batch);
-    const bool stepped = step(batch);
+    bool any = read_pieces(batch);
+    for (int64_t length = LS_TOGETHER_LENGTH; length > 0; length /= 2) any |= feed(batch, length);
     sweep(batch);
     batch->counts.active = batch->actives;
     batch->counts.prefix_bytes = batch->prefixes.bytes;
     batch->counts.prefixes = (int64_t)batch->prefixes.count;
-    return read || stepped || batch->first != NULL;
+    return any || batch->first != NULL;
 }
 
 ls_batch_counts ls_batch_counted(const ls_batch *batch) {

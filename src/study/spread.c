@@ -15,6 +15,10 @@ double ls__spread_mean(const ls__spread *s) {
     return s->n == 0 || s->broken ? NAN : s->sum / (double)s->n;
 }
 
+double ls__spread_deviation(const ls__spread *s) {
+    return s->n < 2 || s->broken ? NAN : sqrt(s->square / (double)(s->n - 1));
+}
+
 void ls__spread_add(ls__spread *s, double value) {
     if (!isfinite(value)) s->broken = true;
     double before = s->n == 0 ? value : s->sum / (double)s->n;
@@ -29,9 +33,7 @@ void ls__spread_put(json_t *into, const char *key, const ls__spread *s) {
     char name[64];
     json_object_set_new(into, key, ls__number_json(ls__spread_mean(s)));
     snprintf(name, sizeof name, "%s_sd", key);
-    bool known = !s->broken && s->n > 1;
-    json_object_set_new(into, name,
-                        ls__number_json(known ? sqrt(s->square / (double)(s->n - 1)) : NAN));
+    json_object_set_new(into, name, ls__number_json(ls__spread_deviation(s)));
     snprintf(name, sizeof name, "%s_min", key);
     json_object_set_new(into, name, ls__number_json(s->broken ? NAN : s->low));
     snprintf(name, sizeof name, "%s_max", key);

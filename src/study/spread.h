@@ -13,7 +13,8 @@ typedef struct ls__spread {
 } ls__spread;
 
 void ls__spread_add(ls__spread *spread, double value);
-double ls__spread_mean(const ls__spread *spread); /* NAN where there is none */
+double ls__spread_mean(const ls__spread *spread);      /* NAN where there is none */
+double ls__spread_deviation(const ls__spread *spread); /* of n - 1; NAN for one */
 /* KEY: the mean, KEY_sd (of n - 1; null for one seed), KEY_min, KEY_max. */
 void ls__spread_put(json_t *into, const char *key, const ls__spread *spread);
 

@@ -32,10 +32,13 @@ typedef struct ls_study_keys {
     char suites[LS_OPTION_TEXT_BYTES]; /* of arms that say nothing else */
     ls_ints seeds;
     int64_t jobs;
-    int sweep_by; /* ls_sweep_by */
+    int sweep_by;            /* ls_sweep_by */
+    int sweep_keep;          /* ls_sweep_keep */
+    double equal_parameters; /* percent; 0: arms may differ */
     bool check;
 } ls_study_keys;
 typedef enum { LS_SWEEP_PRODUCT, LS_SWEEP_ZIP } ls_sweep_by;
+typedef enum { LS_SWEEP_ALL, LS_SWEEP_BEST } ls_sweep_keep;
 extern const ls_option_table ls_study_options;
 
 /* A suite that an arm is asked. */
@@ -47,6 +50,7 @@ typedef struct ls_study_suite {
 
 typedef struct ls_study_arm {
     char name[LS_STUDY_NAME_BYTES], label[LS_OPTION_TEXT_BYTES];
+    char one_of[LS_STUDY_NAME_BYTES]; /* arms that share it compete; "": with none */
     int64_t parent; /* index of the arm whose weights it tests; -1: they are its own */
     int64_t begins; /* index of the arm whose weights its training begins with; -1: none */
     bool trains;    /* its own weights: from scratch, a checkpoint or another arm's */
@@ -160,6 +164,22 @@ ls_status ls_study_suites_json(const ls_study *study, size_t arm, json_t **out);
 /* Says (ls_say) of which arms the stored results were made with other data than their corpus holds
  * now. */
 ls_status ls_study_compare_data(const ls_study *study);
+
+/* The arm that was trained from scratch, whose weights this one tests or goes on from. */
+size_t ls_study_root(const ls_study *study, size_t arm);
+/* Arms with the same one_of compete: each is trained with its first seed, and the one with the lowest
+ * validation loss alone has further seeds and is tested, with the arms that rest on it. */
+bool ls_study_compete(const ls_study *study, size_t a, size_t b); /* with itself: at all */
+/* Whether a job is the training that decides. */
+bool ls_study_is_trial(const ls_study *study, size_t arm, int64_t seed, size_t kind);
+typedef struct ls_study_verdict {
+    bool open, chosen; /* not judged yet; goes on */
+    double loss;       /* by which it was judged; NAN: none */
+} ls_study_verdict;
+/* By the stored results; `all`: open as long as one is missing, else those that are there decide. */
+ls_status ls_study_judge(const ls_study *study, size_t arm, bool all, ls_study_verdict *out);
+/* LS_EUSE where equal_parameters is given and an arm that trains has more or fewer parameters. */
+ls_status ls_study_check_sizes(const ls_study *study);
 
 /* The learning curve of an arm that trains, from the rows that its runs have so far: {step, loss,
  * loss_min, loss_max} over seeds, of a member of the rows; null without memory. */

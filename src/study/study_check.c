@@ -2,7 +2,9 @@
  * context whose memory costs nothing and whose programs do not compute (ls_ctx.rehearsal), and what it
  * took is counted. Then some steps of each training are done and timed, if they are small. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/meter.h"
@@ -198,14 +200,28 @@ typedef struct total {
     size_t bytes; /* the most that a job takes */
 } total;
 
-static void add_cost(const ls_study_arm *arm, const cost *c, total *all) {
-    all->evaluations += arm->seeds.count;
+/* How many seeds of an arm are trained, and how many tested: of arms that compete the first is
+ * counted as the one that goes on. */
+static int64_t seeds_of(const ls_study *study, size_t arm, bool tests) {
+    const ls_study_arm *a = &study->arms[arm];
+    if (!ls_study_compete(study, arm, arm)) return a->seeds.count;
+    const size_t root = ls_study_root(study, arm);
+    for (size_t i = 0; i < root; i++)
+        if (ls_study_compete(study, i, arm) && ls_study_root(study, i) == i)
+            return tests || root != arm ? 0 : 1;
+    return a->seeds.count;
+}
+
+static void add_cost(const ls_study *study, size_t index, const cost *c, total *all) {
+    const ls_study_arm *arm = &study->arms[index];
+    const int64_t trained = seeds_of(study, index, false);
+    all->evaluations += seeds_of(study, index, true);
     all->bytes = c->train_bytes > all->bytes ? c->train_bytes : all->bytes;
     all->bytes = c->test_bytes > all->bytes ? c->test_bytes : all->bytes;
     if (!arm->trains) return;
-    all->trainings += arm->seeds.count;
-    all->seconds += (double)arm->seeds.count * c->seconds;
-    all->untimed += c->seconds > 0 ? 0 : arm->seeds.count;
+    all->trainings += trained;
+    all->seconds += (double)trained * c->seconds;
+    all->untimed += c->seconds > 0 ? 0 : trained;
 }
 
 static void print_total(const ls_study *study, const total *all, ls_text *out) {
@@ -231,6 +247,78 @@ static void print_total(const ls_study *study, const total *all, ls_text *out) {
                        all->untimed);
 }
 
+static ls_status count_parameters(const ls_study *study, size_t arm, int64_t *out) {
+    rehearsal r = {.study = study, .arm = &study->arms[arm]};
+    ls_ctx *ctx = study->ctx;
+    ls_meter meter;
+    ls_ctx metered = ls_meter_of(ctx, true, &meter);
+    ls_training_cost taken = {0};
+    ls_settings settings = {0};
+    metered.log = NULL;
+    const ls_training_request request = {.settings = &settings,
+                                         .folder = "rehearsal",
+                                         .cache = study->from.cache,
+                                         .seed = r.arm->seeds.at[0]};
+    ls_status status = prepare_data(&r);
+    if (status == LS_OK) status = training_settings(&r, &metered, &settings);
+    if (status == LS_OK)
+        status = pass_on(ctx, &metered, ls_training_rehearse(&metered, &request, &taken));
+    ls_settings_clear(&metered, &settings);
+    *out = taken.parameters;
+    return status;
+}
+
+/* Whether two arms say the same of everything but their training: then their models are the same. */
+static bool same_model(const ls_study_arm *a, const ls_study_arm *b) {
+    const ls_study_arm *both[] = {a, b};
+    for (size_t k = 0; k < 2; k++)
+        for (size_t i = 0; i < both[k]->training.count; i++) {
+            const ls_setting *own = &both[k]->training.items[i];
+            const char *other = ls_settings_get(&both[1 - k]->training, own->key);
+            const bool trains = strncmp(own->key, "train.", 6) == 0 &&
+                                strncmp(own->key, "train.lora", 10) != 0 &&
+                                strcmp(own->key, "train.length") != 0;
+            if (!trains && (other == NULL || strcmp(other, own->value) != 0)) return false;
+        }
+    return true;
+}
+
+static int by_size(const void *a, const void *b) {
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+ls_status ls_study_check_sizes(const ls_study *study) {
+    ls_ctx *ctx = study->ctx;
+    const double allowed = study->keys.equal_parameters;
+    ls_status status = LS_OK;
+    size_t count = 0;
+    if (!(allowed > 0)) return LS_OK;
+    int64_t *sizes = ls_new(ctx, 2 * study->count + 1, sizeof *sizes), *sorted;
+    if (sizes == NULL) return LS_ENOMEM;
+    sorted = sizes + study->count;
+    for (size_t i = 0; status == LS_OK && i < study->count; i++) {
+        if (!study->arms[i].trains || study->arms[i].begins >= 0) continue;
+        for (size_t j = 0; j < i && sizes[i] == 0; j++)
+            if (sizes[j] > 0 && same_model(&study->arms[j], &study->arms[i])) sizes[i] = sizes[j];
+        if (sizes[i] == 0) status = count_parameters(study, i, &sizes[i]);
+        sorted[count++] = sizes[i];
+    }
+    qsort(sorted, count, sizeof *sorted, by_size);
+    const double median = count == 0 ? 0 : (double)sorted[(count - 1) / 2];
+    for (size_t i = 0; status == LS_OK && i < study->count; i++) {
+        const double off = 100 * ((double)sizes[i] / median - 1);
+        if (sizes[i] > 0 && fabs(off) > allowed)
+            status = LS_FAIL(ctx, LS_EUSE,
+                             "arm %s has %" PRId64 " parameters, %.1f %% %s than the median arm "
+                             "(%.0f): equal_parameters allows %g %%; change its model.hidden",
+                             study->arms[i].name, sizes[i], fabs(off), off > 0 ? "more" : "fewer",
+                             median, allowed);
+    }
+    ls_free(ctx, sizes);
+    return status;
+}
+
 ls_status ls_study_check(const ls_study *study, ls_text *out) {
     ls_ctx *ctx = study->ctx;
     ls_status status = LS_OK;
@@ -241,9 +329,10 @@ ls_status ls_study_check(const ls_study *study, ls_text *out) {
         rehearsal r = {.study = study, .arm = &study->arms[i]};
         status = rehearse(&r);
         if (status == LS_OK) print_cost(ctx, r.arm, &r.cost, out);
-        if (status == LS_OK) add_cost(r.arm, &r.cost, &all);
+        if (status == LS_OK) add_cost(study, i, &r.cost, &all);
         ls_settings_clear(ctx, &r.config);
     }
     if (status == LS_OK) print_total(study, &all, out);
+    if (status == LS_OK) status = ls_study_check_sizes(study);
     return status == LS_OK ? ls_text_status(out) : status;
 }

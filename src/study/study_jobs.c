@@ -348,23 +348,54 @@ static ls_status make_jobs(runner *r) {
     return LS_OK;
 }
 
+/* Whether a job waits until arms that compete are judged. What belongs to those that are not chosen is
+ * done: there is nothing to do. */
+static ls_status await_choice(runner *r, ls_study_job *j, bool *waits) {
+    const ls_study *study = r->study;
+    ls_study_verdict verdict;
+    *waits = false;
+    if (j->judged || !ls_study_compete(study, j->arm, j->arm) ||
+        ls_study_is_trial(study, j->arm, j->seed, j->kind))
+        return LS_OK;
+    for (size_t i = 0; i < r->count && !*waits; i++) {
+        const ls_study_job *t = &r->jobs[i];
+        *waits = (t->state == LS_JOB_WAITING || t->state == LS_JOB_RUNNING) &&
+                 ls_study_is_trial(study, t->arm, t->seed, t->kind) &&
+                 ls_study_compete(study, t->arm, j->arm);
+    }
+    if (*waits) return LS_OK;
+    LS_TRY(ls_study_judge(study, j->arm, false, &verdict));
+    j->judged = true;
+    if (verdict.open || verdict.chosen) return LS_OK; /* open: no training ended, as this one's */
+    j->state = LS_JOB_DONE;
+    r->done++;
+    return LS_OK;
+}
+
 /* The first job that may start; NULL where none may. Jobs whose weights will never come fail. One
  * at a time, what is trained is evaluated at once: the page grows arm by arm. */
-static ls_study_job *next_job(runner *r) {
+static ls_status next_job(runner *r, ls_study_job **out) {
     ls_study_job *first = NULL;
+    *out = NULL;
     for (size_t i = 0; i < r->count; i++) {
         ls_study_job *j = &r->jobs[i];
+        bool waits;
         if (j->state != LS_JOB_WAITING) continue;
+        LS_TRY(await_choice(r, j, &waits));
+        if (waits || j->state != LS_JOB_WAITING) continue;
         ls_job_state needed = j->needs < 0 ? LS_JOB_DONE : r->jobs[j->needs].state;
         if (needed == LS_JOB_FAILED) {
             j->state = LS_JOB_FAILED;
             r->failed++;
         }
         if (needed != LS_JOB_DONE) continue;
-        if (r->study->keys.jobs > 1 || j->kind != LS_STUDY_TRAIN) return j;
         if (first == NULL) first = j;
+        if (r->study->keys.jobs == 1 && j->kind == LS_STUDY_TRAIN) continue;
+        first = j;
+        break;
     }
-    return first;
+    *out = first;
+    return LS_OK;
 }
 
 static void ask_children_to_stop(runner *r) {
@@ -414,9 +445,13 @@ static ls_status run_jobs(runner *r) {
         bool stop = stop_wanted(r);
         if (stop && !asked) ask_children_to_stop(r);
         asked = stop;
-        for (ls_study_job *j; !stop && running < r->study->keys.jobs && (j = next_job(r)) != NULL;
-             running++)
+        while (!stop && running < r->study->keys.jobs) {
+            ls_study_job *j;
+            LS_TRY(next_job(r, &j));
+            if (j == NULL) break;
             LS_TRY(start(r, j));
+            running++;
+        }
         if (running == 0) return LS_OK;
         nanosleep(&pause, NULL);
         if (!stop) LS_TRY(show_state(r));
@@ -477,6 +512,7 @@ ls_status ls_study_run(ls_study *study, const ls_study_hooks *hooks) {
     if (access(study->from.program, X_OK) != 0)
         return LS_FAIL(r.ctx, errno == ENOENT || errno == EACCES ? LS_EUSE : LS_EIO,
                        "the program %s cannot be run: %s", study->from.program, strerror(errno));
+    LS_TRY(ls_study_check_sizes(study));
     LS_TRY_GOTO(ls_folder_make(r.ctx, study->keys.out));
     LS_TRY_GOTO(ls_lock_take(r.ctx, study->keys.out, true, &r.lock));
     LS_TRY_GOTO(sweep(&r));

@@ -11,5 +11,7 @@ bool ls__study_is_training(const char *key);
 bool ls__study_is_extension(const char *key);
 /* Makes the arms of a sweep out of those that the study file has. */
 ls_status ls__study_sweep(ls_study *study);
+/* Whether arms that compete can be judged. */
+ls_status ls__study_check_choices(const ls_study *study);
 
 #endif

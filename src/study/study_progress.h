@@ -14,6 +14,7 @@ typedef struct ls_study_job {
     size_t kind;   /* LS_STUDY_TRAIN, _EVAL, or a suite */
     int64_t needs; /* job that must be done before; -1: none */
     ls_job_state state;
+    bool judged; /* its arm goes on, or competes with none */
     pid_t process;
     double started;
     double elapsed; /* of one that runs: seconds so far */

@@ -28,6 +28,13 @@ static const ls_option options[] = {
            "do not depend on it."),
     LS_CHOICE("sweep_by", FIELD(sweep_by), "product", "product|zip",
               "How the lists of sweep are combined: all with all, or the first with the first."),
+    LS_CHOICE(
+        "sweep_keep", FIELD(sweep_keep), "all", "all|best",
+        "Of the arms that a sweep makes of one: all, or that with the lowest validation loss of "
+        "its first seed, which alone has further seeds and is tested."),
+    LS_REAL("equal_parameters", FIELD(equal_parameters), "0", 0, 100,
+            "By how many percent the parameters of an arm that trains may differ from the median "
+            "arm's; 0: by any number."),
     LS_BOOL(
         "check", FIELD(check), "false",
         "Whether to resolve every arm and print its parameters, memory, tokens and time alone."),
@@ -233,6 +240,8 @@ static ls_status sort_arm(ls_study *study, ls_study_arm *arm) {
             continue;
         if (strcmp(key, "label") == 0) {
             snprintf(arm->label, sizeof arm->label, "%s", value);
+        } else if (strcmp(key, "one_of") == 0) {
+            snprintf(arm->one_of, sizeof arm->one_of, "%s", value);
         } else if (strcmp(key, "seeds") == 0 && trains) {
             ls_study_keys keys;
             LS_TRY(ls_options_set(ctx, &ls_study_options, "", key, value, &keys));
@@ -257,7 +266,7 @@ static ls_status sort_arm(ls_study *study, ls_study_arm *arm) {
             static const char *const known[] = {"from",    "extend",  "label",      "seeds",
                                                 "model.*", "mixer.*", "position.*", "data.*",
                                                 "task.*",  "train.*", "eval.*",     "extend.*",
-                                                "suites",  "suite.*", NULL};
+                                                "suites",  "suite.*", "one_of",     NULL};
             return about_arm(study, arm,
                              ls_fail_unknown(ctx, "key", "", key, ls_name_in_array, known));
         }
@@ -516,7 +525,7 @@ ls_status ls_study_read(ls_ctx *ctx, const ls_study_request *request, ls_study *
         LS_TRY(check_seeds(out, &out->arms[i]));
         LS_TRY(check_arm(out, &out->arms[i]));
     }
-    return LS_OK;
+    return ls__study_check_choices(out);
 }
 
 void ls_study_clear(ls_study *study) {
@@ -552,6 +561,8 @@ void ls_study_print(const ls_study *study, ls_text *out) {
     print_setting(ctx, "", "title", study->keys.title, out);
     print_setting(ctx, "", "about", study->keys.about, out);
     print_setting(ctx, "", "seeds", seeds.bytes == NULL ? "" : seeds.bytes, out);
+    if (study->keys.equal_parameters > 0)
+        ls_text_printf(ctx, out, "equal_parameters: %.17g\n", study->keys.equal_parameters);
     for (size_t i = 0; i < study->common.count; i++)
         print_setting(ctx, "", study->common.items[i].key, study->common.items[i].value, out);
     for (size_t i = 0; i < study->count; i++) {

@@ -77,8 +77,8 @@ static ls__spread spread_of(const evidence *e, const char *list, size_t index, c
 
 static json_t *result_row(const evidence *e, size_t index) {
     const json_t *first = row_of(e, 0, "results", index);
-    static const char *const same[] = {"protocol", "length",  "stride",
-                                       "tokens",   "windows", "documents"};
+    static const char *const same[] = {"protocol", "length",    "stride",     "tokens",
+                                       "windows",  "documents", "state_bytes"};
     json_t *row = json_object();
     for (size_t i = 0; i < sizeof same / sizeof same[0]; i++)
         if (json_object_get(first, same[i]) != NULL)
@@ -222,7 +222,7 @@ static const json_t *best_arm(const ls_study *study, const json_t *arms) {
     for (size_t i = 0; i < json_array_size(arms); i++) {
         const json_t *arm = json_array_get(arms, i);
         const double loss = ls__number(json_object_get(arm, "validation_loss"));
-        if (!study->arms[i].trains) continue;
+        if (!study->arms[i].trains || json_is_false(json_object_get(arm, "chosen"))) continue;
         trained++;
         if (!isfinite(loss) || json_array_size(json_object_get(arm, "missing_seeds")) > 0)
             return NULL;
@@ -241,6 +241,8 @@ static void put_curves(const evidence *e, json_t *arm) {
 
 static ls_status arm_json(const evidence *e, json_t **out) {
     const ls_study_arm *about = &e->study->arms[e->arm];
+    ls_study_verdict verdict;
+    LS_TRY(ls_study_judge(e->study, e->arm, true, &verdict));
     json_t *arm = json_object(), *missing = json_array();
     json_object_set_new(arm, "name", json_string(about->name));
     json_object_set_new(arm, "label", label_json(e->study, about));
@@ -266,6 +268,11 @@ static ls_status arm_json(const evidence *e, json_t **out) {
             k++;
         else
             json_array_append_new(missing, json_integer(seed));
+    }
+    if (ls_study_compete(e->study, e->arm, e->arm) && !verdict.open) {
+        json_object_set_new(arm, "chosen", json_boolean(verdict.chosen));
+        json_object_set_new(arm, "trial_loss", ls__number_json(verdict.loss));
+        if (!verdict.chosen) json_array_clear(missing);
     }
     put_validation(e, arm);
     json_object_set_new(arm, "data_hash", data_json(e));
@@ -329,11 +336,10 @@ static ls_status arm_timing(const evidence *e, json_t *list) {
 static json_t *machine_json(const ls_ctx *ctx) {
     ls_machine machine;
     ls_machine_describe(&machine);
-    return json_pack("{s:s, s:i, s:I, s:s, s:s, s:s, s:s, s:s, s:s}", "cpu", machine.name,
-                     "processors", omp_get_num_procs(), "memory_bytes",
-                     (json_int_t)machine.memory_bytes, "isa", ls_kernel_isa(ctx->isa),
-                     "instructions", machine.instructions, "onednn", machine.onednn, "system",
-                     machine.system, "release", machine.release, "compiler", __VERSION__);
+    return json_pack("{s:s, s:i, s:I, s:s, s:s, s:s, s:s, s:s}", "cpu", machine.name, "processors",
+                     omp_get_num_procs(), "memory_bytes", (json_int_t)machine.memory_bytes, "isa",
+                     ls_kernel_isa(ctx->isa), "instructions", machine.instructions, "onednn",
+                     machine.onednn, "system", machine.system, "compiler", __VERSION__);
 }
 
 static json_t *head_json(const ls_study *study, bool finished) {

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/interval.h"
 #include "base/json.h"
-#include "report/page.h"
 #include "study/spread.h"
 #include "study/study.h"
 
@@ -139,17 +139,31 @@ typedef struct answers {
     json_t *said[LS_OPTION_LIST_MAX];
 } answers;
 
-/* One seed: the interval over its questions. Several: their range. */
+/* The interval of a mean score over seeds; scores are shares. */
+static void put_interval(json_t *into, const ls__spread *score) {
+    double low, high;
+    ls_mean_interval(ls__spread_mean(score), ls__spread_deviation(score), (double)score->n, &low,
+                     &high);
+    if (isfinite(low)) low = fmax(low, fmin(0, score->low));
+    if (isfinite(high)) high = fmin(high, fmax(1, score->high));
+    json_object_set_new(into, "low", ls__number_json(low));
+    json_object_set_new(into, "high", ls__number_json(high));
+}
+
+/* One seed: the interval over its questions. Several: that over seeds. */
 static void put_score(json_t *into, const json_t *const *rows, int64_t count) {
     ls__spread score = {0};
     for (int64_t i = 0; i < count; i++)
         ls__spread_add(&score, ls__number(json_object_get(rows[i], "score")));
     ls__spread_put(into, "score", &score);
-    const json_t *low = json_object_get(rows[0], "low"), *high = json_object_get(rows[0], "high");
-    json_object_set_new(into, "low",
-                        count > 1 ? ls__number_json(score.low) : ls__number_json(ls__number(low)));
-    json_object_set_new(
-        into, "high", count > 1 ? ls__number_json(score.high) : ls__number_json(ls__number(high)));
+    if (count > 1) {
+        put_interval(into, &score);
+        return;
+    }
+    static const char *const ends[] = {"low", "high"};
+    for (size_t k = 0; k < 2; k++)
+        json_object_set_new(into, ends[k],
+                            ls__number_json(ls__number(json_object_get(rows[0], ends[k]))));
 }
 
 /* A cell of all seeds: they were asked the same questions, so their lists of cells agree. */
@@ -198,11 +212,10 @@ static json_t *pooled_row(const answers *from, const char *key, const json_t *va
     json_t *row = json_pack("{s:O, s:I}", key, value, "n", (json_int_t)n);
     ls__spread_put(row, "score", &score);
     if (from->count > 1) {
-        low = score.low;
-        high = score.high;
-    } else if (binary) {
-        ls_share_interval(ls__spread_mean(&score), n, &low, &high);
+        put_interval(row, &score);
+        return row;
     }
+    if (binary) ls_share_interval(ls__spread_mean(&score), n, &low, &high);
     json_object_set_new(row, "low", ls__number_json(low));
     json_object_set_new(row, "high", ls__number_json(high));
     return row;

@@ -155,6 +155,9 @@ static ls_status fill_arm(sweep *s, const ls_study_arm *base, bool dependent, si
     for (size_t i = 0; i < base->given.count; i++)
         LS_TRY(ls_settings_copy(ctx, &out->given, &base->given.items[i]));
     LS_TRY(put_label(s, label != NULL ? label : base->name, combination, &out->given));
+    if (s->study->keys.sweep_keep == LS_SWEEP_BEST && !dependent)
+        LS_TRY(ls_settings_put(ctx, &out->given, "one_of",
+                               base->name[0] == '\0' ? "sweep" : base->name));
     if (dependent) {
         LS_TRY(name_arm(s, ls_settings_get(&base->given, "from"), combination, from));
         LS_TRY(ls_settings_put(ctx, &out->given, "from", from));
@@ -215,9 +218,10 @@ ls_status ls__study_sweep(ls_study *study) {
     ls_study_arm alone = {.parent = -1}, *bases = study->arms;
     const size_t count = study->count;
     if (study->sweep.count == 0)
-        return study->keys.sweep_by == LS_SWEEP_PRODUCT
+        return study->keys.sweep_by == LS_SWEEP_PRODUCT && study->keys.sweep_keep == LS_SWEEP_ALL
                    ? LS_OK
-                   : LS_FAIL(study->ctx, LS_EUSE, "sweep_by has no effect without sweep");
+                   : LS_FAIL(study->ctx, LS_EUSE, "%s has no effect without sweep",
+                             study->keys.sweep_keep == LS_SWEEP_ALL ? "sweep_by" : "sweep_keep");
     study->arms = NULL;
     study->count = study->capacity = 0;
     ls_status status = read_axes(&s);

@@ -120,15 +120,28 @@ static ls_status write_memory(ls_ctx *ctx, const char *path, const ls_checkpoint
     return finish(ctx, file, path, checkpoint->put_memory(checkpoint->user, file, path));
 }
 
+/* The moments as parts of a file; `users` are for those that are cut over ranks. */
+static void moments_of(ls_optimizer *optimizer, ls_moment users[2], ls_weights_part parts[2]) {
+    static const char *const prefixes[] = {"m.", "v."};
+    for (int i = 0; i < 2; i++) {
+        users[i] = (ls_moment){optimizer, i == 0 ? LS_MOMENT_MEAN : LS_MOMENT_SQUARE};
+        parts[i] = (ls_weights_part){
+            .prefix = prefixes[i], .get = ls_moment_get, .put = ls_moment_put, .user = &users[i]};
+        if (optimizer->ranks == NULL)
+            parts[i].buffer = i == 0 ? optimizer->mean : optimizer->square;
+    }
+}
+
 static ls_status write_file(ls_ctx *ctx, const char *name, const char *path,
-                            const ls_checkpoint *checkpoint, const ls_optimizer *optimizer) {
+                            const ls_checkpoint *checkpoint, ls_optimizer *optimizer) {
     const ls_parameters *store = &optimizer->part;
-    if (name == model_file)
-        return write_tensors(ctx, path, store, &(ls_weights_part){prefix_of(store), store->master},
-                             1, checkpoint->step);
+    const ls_weights_part weights = {.prefix = prefix_of(store), .buffer = store->master};
+    if (name == model_file) return write_tensors(ctx, path, store, &weights, 1, checkpoint->step);
     if (name == files[ADAPTER_FILE]) return ls_adapter_write_config(ctx, store, path);
     if (name == optimizer_file) {
-        const ls_weights_part parts[] = {{"m.", optimizer->mean}, {"v.", optimizer->square}};
+        ls_moment users[2];
+        ls_weights_part parts[2];
+        moments_of(optimizer, users, parts);
         return write_tensors(ctx, path, store, parts, 2, checkpoint->step);
     }
     if (name == state_file) return ls_json_write(ctx, path, checkpoint->state);
@@ -164,7 +177,7 @@ static ls_status write_manifest(ls_ctx *ctx, const char *folder, json_t *list,
 }
 
 ls_status ls__checkpoint_write(ls_ctx *ctx, const char *folder, const ls_checkpoint *checkpoint,
-                               const ls_optimizer *optimizer) {
+                               ls_optimizer *optimizer) {
     LS_TRY(ls_folder_remove(ctx, folder));
     LS_TRY(ls_folder_make(ctx, folder));
     json_t *list = json_array();
@@ -225,7 +238,7 @@ ls_status ls_checkpoint_prune(ls_ctx *ctx, const char *folder, int64_t newest, i
 }
 
 ls_status ls_checkpoint_save(ls_ctx *ctx, const char *folder, const ls_checkpoint *checkpoint,
-                             const ls_optimizer *optimizer, int64_t keep) {
+                             ls_optimizer *optimizer, int64_t keep) {
     char path[PATH_BYTES], unfinished[PATH_BYTES];
     const char *broken;
     LS_TRY(ls_weights_find_broken(&optimizer->part, &broken));
@@ -327,10 +340,12 @@ static ls_status verify(ls_ctx *ctx, const char *folder, int64_t step, int neede
 static ls_status read_tensors(ls_ctx *ctx, const char *folder, ls_optimizer *optimizer) {
     char model_path[PATH_BYTES], optimizer_path[PATH_BYTES];
     ls_parameters *store = &optimizer->part;
-    const ls_weights_part weights = {prefix_of(store), store->master};
+    const ls_weights_part weights = {.prefix = prefix_of(store), .buffer = store->master};
     const bool adapts = store->adapter.rank > 0;
-    const ls_weights_part moments[] = {{"m.", optimizer->mean}, {"v.", optimizer->square}};
+    ls_moment users[2];
+    ls_weights_part moments[2];
     ls_safetensors model, rest;
+    moments_of(optimizer, users, moments);
     LS_TRY(ls_path_join(ctx, model_path, PATH_BYTES, folder,
                         adapts ? LS_ADAPTER_WEIGHTS : model_file));
     LS_TRY(ls_path_join(ctx, optimizer_path, PATH_BYTES, folder, optimizer_file));

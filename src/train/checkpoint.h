@@ -30,7 +30,7 @@ void ls_checkpoint_clear(ls_checkpoint *checkpoint); /* what a load filled */
  * least 2) of the checkpoints up to this step. LS_EIO where the disk is full or a limit is hit: the
  * half-written one is gone and the older ones stand. LS_EINPUT where a weight is not finite. */
 ls_status ls_checkpoint_save(ls_ctx *ctx, const char *folder, const ls_checkpoint *checkpoint,
-                             const ls_optimizer *optimizer, int64_t keep);
+                             ls_optimizer *optimizer, int64_t keep);
 /* Removes all but the newest `keep` of the checkpoints up to step `newest`, as a save does. */
 ls_status ls_checkpoint_prune(ls_ctx *ctx, const char *folder, int64_t newest, int64_t every,
                               int64_t keep);
@@ -49,7 +49,7 @@ ls_status ls_checkpoint_find(ls_ctx *ctx, const char *folder, char *path, size_t
 /* Keeps this one, whose validation loss (`validation` of its state, see ls_best) is the least so far,
  * as best-N beside those that are saved by step, in place of the one before. */
 ls_status ls_checkpoint_save_best(ls_ctx *ctx, const char *folder, const ls_checkpoint *checkpoint,
-                                  const ls_optimizer *optimizer);
+                                  ls_optimizer *optimizer);
 /* Its path and step; *step -1 where there is none. LS_EINPUT where it is damaged. */
 ls_status ls_checkpoint_find_best(ls_ctx *ctx, const char *folder, char *path, size_t bytes,
                                   int64_t *step);

@@ -35,7 +35,7 @@ fail:
 }
 
 ls_status ls_checkpoint_save_best(ls_ctx *ctx, const char *folder, const ls_checkpoint *checkpoint,
-                                  const ls_optimizer *optimizer) {
+                                  ls_optimizer *optimizer) {
     char name[48], path[PATH_BYTES], unfinished[PATH_BYTES];
     snprintf(name, sizeof name, LS_CHECKPOINT_BEST "%08lld", (long long)checkpoint->step);
     LS_TRY(best_path(ctx, folder, name, "", path));

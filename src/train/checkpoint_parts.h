@@ -10,7 +10,7 @@
 int64_t ls__checkpoint_step(const char *name, const char *start);
 /* Writes all files of a checkpoint and syncs them; whatever was in the folder is gone. */
 ls_status ls__checkpoint_write(ls_ctx *ctx, const char *folder, const ls_checkpoint *checkpoint,
-                               const ls_optimizer *optimizer);
+                               ls_optimizer *optimizer);
 /* LS_OK where the weights in a checkpoint's folder are as they were written. */
 ls_status ls__checkpoint_verify_weights(ls_ctx *ctx, const char *folder, int64_t step);
 

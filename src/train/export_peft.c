@@ -191,7 +191,8 @@ static ls_status write_pieces(peft *all, const char *folder) {
     ls_status status = ls_path_join(all->ctx, path, sizeof path, folder, LS_ADAPTER_WEIGHTS);
     if (status == LS_OK) status = ls_file_create(all->ctx, path, false, &file);
     if (status == LS_OK) {
-        status = ls_safetensors_put(all->ctx, file, path, sources, all->count, &format, 1);
+        status =
+            ls_safetensors_put(all->ctx, file, path, sources, all->count, &format, 1, NULL, NULL);
         if (status == LS_OK)
             status = ls_file_finish(all->ctx, file, path);
         else

@@ -145,7 +145,9 @@ static const char *json_number(double value, char *out, size_t bytes) {
 }
 
 ls_status ls_metrics_add(ls_ctx *ctx, ls_metrics *metrics, const ls_metrics_row *row) {
-    char line[512], loss[32], norm[32], auxiliary[32], validation[64] = "";
+    char line[512], loss[32], norm[32], auxiliary[32], validation[64] = "", shared[64] = "";
+    if (row->shared)
+        snprintf(shared, sizeof shared, ",\"communication_share\":%.4f", row->communication);
     if (row->validated) {
         json_number(row->validation, loss, sizeof loss);
         snprintf(validation, sizeof validation, ",\"validation_loss\":%s", loss);
@@ -153,11 +155,11 @@ ls_status ls_metrics_add(ls_ctx *ctx, ls_metrics *metrics, const ls_metrics_row 
     int length = snprintf(
         line, sizeof line,
         "%s%lld,\"loss\":%s,\"lr\":%.9g,\"grad_norm\":%s,\"auxiliary\":%s,\"tokens\":%lld,"
-        "\"rejected\":%lld,\"seconds\":%.3f,\"tokens_per_second\":%.1f,\"peak_share\":%.4f%s}\n",
+        "\"rejected\":%lld,\"seconds\":%.3f,\"tokens_per_second\":%.1f,\"peak_share\":%.4f%s%s}\n",
         jsonl_start, (long long)row->step, json_number(row->loss, loss, sizeof loss), row->rate,
         json_number(row->norm, norm, sizeof norm),
         json_number(row->auxiliary, auxiliary, sizeof auxiliary), (long long)row->tokens,
-        (long long)row->rejected, row->seconds, row->tokens_per_second, row->peak_share,
+        (long long)row->rejected, row->seconds, row->tokens_per_second, row->peak_share, shared,
         validation);
     LS_TRY(ls_file_put(ctx, metrics->jsonl.file, metrics->jsonl.path, line, (size_t)length));
     validation[0] = '\0'; /* a column of its own, empty where nothing was measured */
@@ -168,16 +170,19 @@ ls_status ls_metrics_add(ls_ctx *ctx, ls_metrics *metrics, const ls_metrics_row 
                       (long long)row->tokens, (long long)row->rejected, row->seconds,
                       row->tokens_per_second, row->peak_share, validation);
     LS_TRY(ls_file_put(ctx, metrics->csv.file, metrics->csv.path, line, (size_t)length));
-    const ls_scalar scalars[] = {{"train/loss", row->loss},
-                                 {"train/lr", row->rate},
-                                 {"train/grad_norm", row->norm},
-                                 {"train/auxiliary", row->auxiliary},
-                                 {"train/tokens", (double)row->tokens},
-                                 {"train/rejected", (double)row->rejected},
-                                 {"speed/tokens_per_second", row->tokens_per_second},
-                                 {"speed/peak_share", row->peak_share},
-                                 {"validation/loss", row->validation}};
-    const size_t count = sizeof scalars / sizeof scalars[0] - !row->validated;
+    enum { ALWAYS = 8 };
+    ls_scalar scalars[ALWAYS + 2] = {{"train/loss", row->loss},
+                                     {"train/lr", row->rate},
+                                     {"train/grad_norm", row->norm},
+                                     {"train/auxiliary", row->auxiliary},
+                                     {"train/tokens", (double)row->tokens},
+                                     {"train/rejected", (double)row->rejected},
+                                     {"speed/tokens_per_second", row->tokens_per_second},
+                                     {"speed/peak_share", row->peak_share}};
+    size_t count = ALWAYS;
+    if (row->shared)
+        scalars[count++] = (ls_scalar){"speed/communication_share", row->communication};
+    if (row->validated) scalars[count++] = (ls_scalar){"validation/loss", row->validation};
     LS_TRY(ls_events_add(ctx, metrics->events.file, metrics->events.path, wall_time(), row->step,
                          scalars, count));
     /* a watcher sees rows as they come; the disk is only waited for at checkpoints */
@@ -224,12 +229,14 @@ static void short_number(double value, char *out, size_t bytes) {
 
 void ls_metrics_line(const ls_metrics_row *row, int64_t steps, double seconds_left, char *out,
                      size_t bytes) {
-    char speed[32], share[32] = "", left[48] = "", validation[40] = "";
+    char speed[32], share[32] = "", waits[32] = "", left[48] = "", validation[40] = "";
     if (row->validated)
         snprintf(validation, sizeof validation, "  validation %.4f", row->validation);
     short_number(row->tokens_per_second, speed, sizeof speed);
     if (row->peak_share > 0)
         snprintf(share, sizeof share, "  %.0f%% of peak", 100 * row->peak_share);
+    if (row->shared)
+        snprintf(waits, sizeof waits, "  %.0f%% communication", 100 * row->communication);
     if (seconds_left >= 0) {
         long long s = (long long)(seconds_left + 0.5);
         if (s >= 3600)
@@ -239,7 +246,7 @@ void ls_metrics_line(const ls_metrics_row *row, int64_t steps, double seconds_le
         else
             snprintf(left, sizeof left, "  %llds left", s);
     }
-    snprintf(out, bytes, "step %lld/%lld  loss %.4f%s  lr %.2e  norm %.2f  %s tokens/s%s%s",
+    snprintf(out, bytes, "step %lld/%lld  loss %.4f%s  lr %.2e  norm %.2f  %s tokens/s%s%s%s",
              (long long)row->step, (long long)steps, row->loss, validation, row->rate, row->norm,
-             speed, share, left);
+             speed, share, waits, left);
 }

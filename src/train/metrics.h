@@ -14,6 +14,8 @@ typedef struct ls_metrics_row {
     double seconds;           /* since the run began, without the pauses between its parts */
     double tokens_per_second; /* since the last row */
     double peak_share;        /* of the machine's measured peak; 0: not known */
+    bool shared;              /* several ranks work on it, and this of the time: */
+    double communication;     /* is spent in exchanges between them, since the last row */
     bool validated;           /* the validation loss was measured after this step: */
     double validation;
 } ls_metrics_row;

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "tensor/engine/device.h"
+#include "train/optimizer_ranks.h"
 
 ls_optimizer_settings ls_optimizer_settings_default(void) {
     return (ls_optimizer_settings){
@@ -27,40 +28,69 @@ static int64_t cut(const ls_parameters *store, ls_adamw_piece *pieces) {
     return count;
 }
 
+/* Which pieces are this rank's, and where all of them begin. */
+static ls_status take_part(ls_ctx *ctx, ls_optimizer *o, const ls_adamw_piece *all) {
+    const int64_t count = o->all_pieces;
+    o->cuts = ls_new(ctx, (size_t)count + 1, sizeof *o->cuts);
+    o->all_sums = ls_new(ctx, (size_t)count + 1, sizeof *o->all_sums);
+    if (o->cuts == NULL || o->all_sums == NULL) return LS_ENOMEM;
+    for (int64_t i = 0; i < count; i++) {
+        o->cuts[i] = all[i].offset;
+        o->cuts[i + 1] = all[i].offset + all[i].count;
+    }
+    ls__optimizer_part(o, o->ranks == NULL ? 0 : o->ranks->rank, LS_OPTIMIZER_WHOLLY, &o->own,
+                       &o->own_end);
+    o->first = o->cuts[o->own];
+    o->elements = o->cuts[o->own_end] - o->first;
+    return LS_OK;
+}
+
+static ls_status take_buffers(ls_ctx *ctx, ls_optimizer *o) {
+    const size_t size = ls_dtype_size(o->store->master_type);
+    o->all_pieces = cut(&o->part, NULL);
+    ls_adamw_piece *all = ls_new(ctx, (size_t)o->all_pieces, sizeof *all);
+    if (all == NULL) return LS_ENOMEM;
+    cut(&o->part, all);
+    ls_status status = take_part(ctx, o, all);
+    const size_t own = (size_t)(o->own_end - o->own), room = own > 0 ? own : 1;
+    const size_t elements = o->elements > 0 ? (size_t)o->elements : 1;
+    if (status == LS_OK) {
+        o->mean = ls_device_take_cleared(ctx, elements, size);
+        o->square = ls_device_take_cleared(ctx, elements, size);
+        o->pieces = ls_device_take_cleared(ctx, room, sizeof *o->pieces);
+        o->sums = ls_device_take_cleared(ctx, room, sizeof *o->sums);
+        if (o->mean == NULL || o->square == NULL || o->pieces == NULL || o->sums == NULL)
+            status = LS_ENOMEM;
+    }
+    if (status == LS_OK) ls_device_put(ctx, o->pieces, all + o->own, own * sizeof *all);
+    ls_free(ctx, all);
+    return status == LS_OK ? ls__optimizer_chunks(ctx, o) : status;
+}
+
 ls_status ls_optimizer_new(ls_ctx *ctx, ls_parameters *store, const ls_optimizer_settings *settings,
                            ls_optimizer **out) {
+    return ls_optimizer_new_among(ctx, store, settings, NULL, out);
+}
+
+ls_status ls_optimizer_new_among(ls_ctx *ctx, ls_parameters *store,
+                                 const ls_optimizer_settings *settings, ls_ranks *ranks,
+                                 ls_optimizer **out) {
     *out = NULL;
     if (!store->sealed || store->gradient == NULL)
         return LS_FAIL(ctx, LS_EBUG, "an optimiser needs a sealed store with gradients");
     ls_optimizer *optimizer = ls_new(ctx, 1, sizeof *optimizer);
     if (optimizer == NULL) return LS_ENOMEM;
-    size_t total = (size_t)store->trained, size = ls_dtype_size(store->master_type);
     *optimizer = (ls_optimizer){.store = store, .settings = *settings};
+    if (ranks != NULL && ranks->size > 1) optimizer->ranks = ranks;
     optimizer->part = *store;
     ls_status status = store->adapter.rank == 0
                            ? LS_OK
                            : ls_parameters_part(store, LS_PART_TRAINED, &optimizer->part);
+    if (status == LS_OK) status = take_buffers(ctx, optimizer);
     if (status != LS_OK) {
         ls_optimizer_free(ctx, optimizer);
         return status;
     }
-    const ls_parameters *part = &optimizer->part;
-    optimizer->piece_count = cut(part, NULL);
-    size_t pieces = (size_t)optimizer->piece_count;
-    ls_adamw_piece *here = ls_new(ctx, pieces, sizeof *here);
-    optimizer->mean = ls_device_take_cleared(ctx, total, size);
-    optimizer->square = ls_device_take_cleared(ctx, total, size);
-    optimizer->pieces = ls_device_take_cleared(ctx, pieces, sizeof *optimizer->pieces);
-    optimizer->sums = ls_device_take_cleared(ctx, pieces, sizeof *optimizer->sums);
-    if (here == NULL || optimizer->mean == NULL || optimizer->square == NULL ||
-        optimizer->pieces == NULL || optimizer->sums == NULL) {
-        ls_free(ctx, here);
-        ls_optimizer_free(ctx, optimizer);
-        return LS_ENOMEM;
-    }
-    cut(part, here);
-    ls_device_put(ctx, optimizer->pieces, here, pieces * sizeof *here);
-    ls_free(ctx, here);
     *out = optimizer;
     return LS_OK;
 }
@@ -71,6 +101,11 @@ void ls_optimizer_free(ls_ctx *ctx, ls_optimizer *optimizer) {
     ls_device_give(ctx, optimizer->square);
     ls_device_give(ctx, optimizer->pieces);
     ls_device_give(ctx, optimizer->sums);
+    ls_device_give(ctx, optimizer->there);
+    ls_free(ctx, optimizer->sent);
+    ls_free(ctx, optimizer->received);
+    ls_free(ctx, optimizer->cuts);
+    ls_free(ctx, optimizer->all_sums);
     if (optimizer->part.items != optimizer->store->items) ls_free(ctx, optimizer->part.items);
     ls_free(ctx, optimizer);
 }
@@ -82,19 +117,26 @@ static ls_adamw pass_of(const ls_optimizer *optimizer) {
                       .gradient = store->gradient,
                       .mean = optimizer->mean,
                       .square = optimizer->square,
+                      .first = optimizer->first,
                       .shadow = store->shadow,
                       .pieces = optimizer->pieces,
-                      .piece_count = optimizer->piece_count,
+                      .piece_count = optimizer->own_end - optimizer->own,
                       .sums = optimizer->sums};
 }
 
+/* Pieces are added up in their order, whoever has them. */
 ls_status ls_optimizer_norm(ls_ctx *ctx, const ls_optimizer *optimizer, double *norm) {
-    ls_adamw pass = pass_of(optimizer);
-    return ls_adamw_norm(ctx, &pass, norm);
+    const ls_adamw pass = pass_of(optimizer);
+    double sum = 0;
+    LS_TRY(ls_adamw_squares(ctx, &pass, optimizer->all_sums + optimizer->own));
+    LS_TRY(ls__optimizer_share_sums(ctx, optimizer));
+    for (int64_t i = 0; i < optimizer->all_pieces; i++) sum += optimizer->all_sums[i];
+    *norm = sqrt(sum);
+    return LS_OK;
 }
 
-void ls_optimizer_update(ls_ctx *ctx, ls_optimizer *optimizer, double rate, double norm,
-                         int64_t step) {
+ls_status ls_optimizer_update(ls_ctx *ctx, ls_optimizer *optimizer, double rate, double norm,
+                              int64_t step) {
     const ls_optimizer_settings *settings = &optimizer->settings;
     ls_adamw pass = pass_of(optimizer);
     pass.beta1 = settings->beta1;
@@ -105,4 +147,5 @@ void ls_optimizer_update(ls_ctx *ctx, ls_optimizer *optimizer, double rate, doub
     pass.rate = rate / (1 - pow(settings->beta1, (double)step));
     pass.root = 1 / sqrt(1 - pow(settings->beta2, (double)step));
     ls_adamw_apply(ctx, &pass);
+    return ls__optimizer_share_weights(ctx, optimizer);
 }

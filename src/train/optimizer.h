@@ -1,7 +1,11 @@
-/* AdamW over the flat buffers of a parameter store, with clipping by the global gradient norm. */
+/* AdamW over the flat buffers of a parameter store, with clipping by the global gradient norm.
+ *
+ * Over several ranks (ranks/ranks.h) the buffers are cut at whole pieces: each rank has the moments
+ * of its own part alone and updates that part (arXiv 1910.02054: the first stage of ZeRO). */
 #ifndef LS_TRAIN_OPTIMIZER_H
 #define LS_TRAIN_OPTIMIZER_H
 
+#include "ranks/ranks.h"
 #include "tensor/engine/parameter.h"
 #include "tensor/op/adamw/adamw.h"
 
@@ -18,22 +22,49 @@ typedef struct ls_optimizer {
     ls_parameters *store; /* borrowed; sealed, with gradients */
     ls_parameters part;   /* what of it is trained, in the same buffers */
     ls_optimizer_settings settings;
-    void *mean, *square; /* laid out as the part's buffers, in the master's type */
-    ls_adamw_piece *pieces;
-    int64_t piece_count;
-    double *sums;
+    ls_ranks *ranks;         /* borrowed; NULL: alone */
+    int64_t *cuts;           /* [all_pieces + 1]: elements at which pieces begin, and the end */
+    int64_t all_pieces;      /* of all ranks */
+    int64_t own, own_end;    /* this rank's pieces */
+    int64_t first, elements; /* and what they cover */
+    void *mean, *square;     /* of those elements, in the master's type */
+    ls_adamw_piece *pieces;  /* this rank's, where the context computes */
+    double *sums;            /* of them, likewise */
+    double *all_sums;        /* [all_pieces], here */
+    void *sent, *received, *there; /* chunks on their way; NULL: alone. See optimizer_ranks.c */
 } ls_optimizer;
 
 /* Moments are zero. The store is borrowed until the optimiser is freed. */
 ls_status ls_optimizer_new(ls_ctx *ctx, ls_parameters *store, const ls_optimizer_settings *settings,
                            ls_optimizer **out);
+/* The same for one of several ranks (NULL: alone), whose number is a power of two; borrowed. */
+ls_status ls_optimizer_new_among(ls_ctx *ctx, ls_parameters *store,
+                                 const ls_optimizer_settings *settings, ls_ranks *ranks,
+                                 ls_optimizer **out);
 void ls_optimizer_free(ls_ctx *ctx, ls_optimizer *optimizer); /* NULL is fine */
 
-/* The norm of the gradient as it stands: not finite where any element is not. */
+/* Sums the gradients of all ranks along one binary tree: ((0 + 1) + (2 + 3)) + ... Afterwards each
+ * rank has the sum for its own part; the rest of its gradient is of no use any more. */
+ls_status ls_optimizer_reduce(ls_ctx *ctx, ls_optimizer *optimizer);
+/* The norm of the whole gradient as it stands: not finite where any element is not. */
 ls_status ls_optimizer_norm(ls_ctx *ctx, const ls_optimizer *optimizer, double *norm);
 /* One update, the step-th (from 1), with the given rate and the norm that ls_optimizer_norm gave;
  * the gradient is zero afterwards and the bf16 shadow agrees with the weights. */
-void ls_optimizer_update(ls_ctx *ctx, ls_optimizer *optimizer, double rate, double norm,
-                         int64_t step);
+ls_status ls_optimizer_update(ls_ctx *ctx, ls_optimizer *optimizer, double rate, double norm,
+                              int64_t step);
+
+/* The master weights of rank 0 to all. */
+ls_status ls_optimizer_broadcast(ls_ctx *ctx, ls_optimizer *optimizer);
+/* Rank 0 reads and writes moments wherever they are; values are in the caller's memory. The others
+ * serve it meanwhile, until rank 0 releases them. */
+typedef enum { LS_MOMENT_MEAN, LS_MOMENT_SQUARE } ls_moment_kind;
+typedef struct ls_moment {
+    ls_optimizer *optimizer;
+    ls_moment_kind kind;
+} ls_moment;
+ls_status ls_moment_get(void *moment, int64_t first, int64_t count, void *values);
+ls_status ls_moment_put(void *moment, int64_t first, int64_t count, const void *values);
+ls_status ls_optimizer_serve(ls_ctx *ctx, ls_optimizer *optimizer);
+ls_status ls_optimizer_release(ls_ctx *ctx, ls_optimizer *optimizer);
 
 #endif

@@ -34,7 +34,7 @@ static void print_extensions(ls_ctx *ctx, const ls_position *position, ls_text *
     }
 }
 
-static ls_status print_config(ls_ctx *ctx, const ls_run_settings *settings, ls_text *out) {
+ls_status ls_run_folder_print(ls_ctx *ctx, const ls_run_settings *settings, ls_text *out) {
     ls_model_config_print(ctx, &settings->model, true, out);
     print_extensions(ctx, &settings->model.position, out);
     if (settings->task.type != NULL)
@@ -65,7 +65,7 @@ static ls_status print_today(ls_ctx *ctx, const char *path, const ls_text *store
     ls_status status = ls_settings_parse(ctx, &settings, stored->bytes, stored->length, path);
     ls_settings_mark_optional(&settings);
     if (status == LS_OK) status = take_settings(ctx, &settings, &run);
-    if (status == LS_OK) status = print_config(ctx, &run, out);
+    if (status == LS_OK) status = ls_run_folder_print(ctx, &run, out);
     ls_run_settings_clear(ctx, &run);
     ls_settings_clear(ctx, &settings);
     return status;
@@ -75,7 +75,7 @@ ls_status ls_run_folder_config(ls_ctx *ctx, const char *folder, const ls_run_set
                                ls_text *out) {
     char path[PATH_BYTES];
     ls_text stored = {0}, today = {0};
-    LS_TRY(print_config(ctx, settings, out));
+    LS_TRY(ls_run_folder_print(ctx, settings, out));
     LS_TRY(ls_path_join(ctx, path, sizeof path, folder, "config.yaml"));
     if (!ls_path_exists(path)) return LS_OK;
     ls_status status = ls_file_read(ctx, path, CONFIG_BYTES_MAX, &stored);

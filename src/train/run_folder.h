@@ -21,6 +21,8 @@ typedef struct ls_run_settings {
 
 void ls_run_settings_clear(ls_ctx *ctx, ls_run_settings *settings);
 
+/* The settings as text. */
+ls_status ls_run_folder_print(ls_ctx *ctx, const ls_run_settings *settings, ls_text *out);
 /* The text of config.yaml. Where the folder holds one that means the same, as a run that an older
  * version began does, which does not name what came later, *out is that one. */
 ls_status ls_run_folder_config(ls_ctx *ctx, const char *folder, const ls_run_settings *settings,

@@ -11,6 +11,7 @@
 #include "base/option.h"
 #include "data/loader.h"
 #include "model/model.h"
+#include "ranks/ranks.h"
 #include "task/task.h"
 #include "tensor/engine/program.h"
 #include "train/guard.h"
@@ -19,7 +20,7 @@
 #include "train/schedule.h"
 
 typedef struct ls_train_settings {
-    int64_t steps, batch, length, accumulate, carry, seed;
+    int64_t steps, batch, length, accumulate, shards, carry, seed;
     char from[LS_OPTION_TEXT_BYTES]; /* for the caller, who loads them; empty: weights are drawn */
     bool from_part;                  /* likewise */
     int64_t lora_rank;               /* see ls_train_adapter */
@@ -44,6 +45,8 @@ typedef struct ls_train_settings {
 typedef enum { LS_TRAIN_SELECT_BEST, LS_TRAIN_SELECT_LAST } ls_train_select;
 extern const ls_option_table ls_train_options; /* section "train" */
 
+/* Parts in which a batch is computed: leaves (ls_leaves), each in train.accumulate of them. */
+int64_t ls_train_parts(const ls_train_settings *settings);
 ls_dtype ls_train_dtype(const ls_train_settings *settings);
 ls_schedule ls_train_schedule(const ls_train_settings *settings);
 ls_guard_settings ls_train_guard(const ls_train_settings *settings);
@@ -102,7 +105,7 @@ typedef struct ls_train_job {
     const char *config; /* the resolved settings as YAML: config.yaml, and the run's identity */
     const ls_train_settings *settings;
     /* Finished, with gradients: inputs tokens, targets (i32) and weights, keeps loss; batch /
-     * accumulate rows of the source's inputs, and thrice of its targets. Where it streams, state is
+     * ls_train_parts rows of the source's inputs, and thrice of its targets. Where it streams, state is
      * carried from batch to batch; with options.resets each row's for itself. */
     ls_program *program;
     ls_parameters *store; /* the program's */
@@ -116,6 +119,9 @@ typedef struct ls_train_job {
     ls_train_source validation_source;
     int64_t validation_rows;
     struct ls_validation *validation;
+    /* or NULL: alone. Each computes some leaves of every batch; rank 0 alone writes, reads the folder
+     * and reports. */
+    ls_ranks *ranks;
     const volatile sig_atomic_t *stop; /* or NULL: once it is not 0, the run ends after this step */
     bool trial;  /* a few steps are timed, and nothing is written: ls_train_result.step_seconds */
     double peak; /* floating-point operations per second this machine can do; 0: not known */

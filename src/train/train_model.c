@@ -60,7 +60,7 @@ static void settle_source(const ls_model *model, int64_t length, ls_train_source
 static ls_status record_validation(ls_ctx *ctx, ls_model *model, ls_train_job *job, int64_t length,
                                    ls_program **program, ls_validation *out) {
     const ls_train_settings *settings = job->settings;
-    const ls_program_options options = {.batch = settings->batch / settings->accumulate,
+    const ls_program_options options = {.batch = settings->batch / ls_train_parts(settings),
                                         .length = length};
     const ls_recording how = {.use = LS_MODEL_LOSS, .source = job->validation_source.source};
     if (job->validation_rows == 0) return LS_OK;
@@ -72,6 +72,13 @@ static ls_status record_validation(ls_ctx *ctx, ls_model *model, ls_train_job *j
 
 static ls_status check_settings(ls_ctx *ctx, const ls_model *model,
                                 const ls_train_settings *settings) {
+    if (settings->batch % ls_train_parts(settings) != 0 && settings->shards > 1)
+        return LS_FAIL(
+            ctx, LS_EUSE,
+            "train.batch %lld is no multiple of train.shards %lld times train.accumulate "
+            "%lld",
+            (long long)settings->batch, (long long)settings->shards,
+            (long long)settings->accumulate);
     if (settings->batch % settings->accumulate != 0)
         return LS_FAIL(ctx, LS_EUSE, "train.batch %lld is no multiple of train.accumulate %lld",
                        (long long)settings->batch, (long long)settings->accumulate);
@@ -88,9 +95,10 @@ ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *jo
     *result = (ls_train_result){0};
     LS_TRY(check_settings(ctx, model, settings));
     const int64_t length = job->source.source > 0 ? job->source.targets : settings->length;
-    ls_program_options options = {.batch = settings->batch / settings->accumulate,
+    ls_program_options options = {.batch = settings->batch / ls_train_parts(settings),
                                   .length = length,
                                   .recompute = settings->recompute,
+                                  .shares = settings->shards,
                                   .streaming = settings->carry > 0,
                                   .capacity = ls_max(settings->carry, length),
                                   .chunk_max = length,
@@ -126,7 +134,7 @@ ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *jo
     ls_say(ctx, "%lld parameters; a step takes %.1f MB of activations and %.3g operations",
            (long long)ls_parameters_elements(model->store),
            1e-6 * (double)ls_program_bytes(whole.program),
-           (double)settings->accumulate * ls_program_flops(whole.program));
+           (double)ls_train_parts(settings) * ls_program_flops(whole.program));
     ls_status status = record_validation(ctx, model, &whole, length, &forward, &validation);
     if (status == LS_OK) status = ls_train_run(ctx, &whole, result);
     ls_validation_clear(&validation);

@@ -1,5 +1,6 @@
 #include <stdio.h>
 
+#include "train/leaves.h"
 #include "train/train.h"
 
 #define FIELD(name) ls_train_settings, name
@@ -10,6 +11,11 @@ static const ls_option options[] = {
            "Tokens per sequence; where only model.length is given, that."),
     LS_INT("accumulate", FIELD(accumulate), "1", 1, 1e6,
            "Parts in which the batch is computed, one after another, to save memory."),
+    LS_INT(
+        "shards", FIELD(shards), "1", 1, LS_LEAVES_MAX,
+        "Leaves of the batch, a power of two, whose gradients are added up along one tree: as many "
+        "ranks, or fewer, share them and give the same bits. Ranks that begin a run without it "
+        "take 8, or the highest power of two below that divides the batch."),
     LS_INT("carry", FIELD(carry), "0", 0, 1e12,
            "Tokens over which state is carried from batch to batch (stream loader), with "
            "data.borders within a document; 0: each batch starts afresh."),
@@ -103,6 +109,10 @@ static const ls_option options[] = {
             "Minutes after which training stops with a checkpoint; 0: no limit."),
 };
 const ls_option_table ls_train_options = LS_OPTIONS(options, ls_train_settings);
+
+int64_t ls_train_parts(const ls_train_settings *settings) {
+    return settings->shards * settings->accumulate;
+}
 
 ls_dtype ls_train_dtype(const ls_train_settings *settings) {
     static const ls_dtype types[] = {LS_F32, LS_BF16, LS_F64};

@@ -9,6 +9,7 @@
 #include "base/temporary.h"
 #include "tensor/engine/machine.h"
 #include "train/adapter.h"
+#include "train/leaves.h"
 #include "train/objective.h"
 #include "train/task_keys.h"
 #include "train/trained.h"
@@ -112,7 +113,8 @@ ls_status ls_training_check_extensions(ls_ctx *ctx, const ls_settings *given,
     if (from != NULL && from[0] != '\0') return LS_OK;
     for (int i = 0; i < position->extensions; i++) {
         const ls_extension_type *type = position->extension[i].type;
-        if (type->training || type->draw != NULL || type->prepare != NULL) continue;
+        if (type->training || type->draw != NULL || type->prepare != NULL || type->marks != NULL)
+            continue;
         return LS_FAIL(
             ctx, LS_EUSE,
             "extend=%s extends a trained model: name one by train.from=PATH, or use it at "
@@ -174,10 +176,52 @@ static ls_status check_validation(const ls_training *t) {
     return LS_OK;
 }
 
+static bool is_first(const ls_training *t) {
+    return t->ranks == NULL || t->ranks->rank == 0;
+}
+
+/* Leaves of a run that goes on, as its folder says; 0: it says nothing. */
+static ls_status kept_shards(ls_training *t, int64_t *out) {
+    char path[LS_OPTION_TEXT_BYTES + 16];
+    ls_train_settings train;
+    ls_settings kept = {0};
+    *out = 0;
+    snprintf(path, sizeof path, "%s/config.yaml", t->folder);
+    if (!ls_path_exists(path)) return LS_OK;
+    ls_status status = ls_settings_read(t->ctx, &kept, path);
+    if (status == LS_OK) status = ls_options_default(t->ctx, &ls_train_options, &train);
+    if (status == LS_OK)
+        status = ls_settings_apply(t->ctx, &kept, "train", &ls_train_options, NULL, &train);
+    if (status == LS_OK) *out = train.shards;
+    ls_settings_clear(t->ctx, &kept);
+    if (status == LS_ENOMEM) return status;
+    t->ctx->error = (ls_error){0}; /* what cannot be read is another run's: training will say so */
+    return LS_OK;
+}
+
+/* Where train.shards is not given: as the run began, or as ranks begin one. Rank 0 decides. */
+static ls_status settle_shards(ls_training *t) {
+    enum { USUAL = 8 };
+    ls_train_settings *train = &t->settings.train;
+    const bool launched = t->ranks != NULL && (t->ranks->launched || t->ranks->size > 1);
+    int64_t shards = 0;
+    if (ls_settings_get(t->given, "train.shards") != NULL)
+        return ls_leaves_check(t->ctx, train->shards, t->ranks);
+    if (is_first(t)) LS_TRY(kept_shards(t, &shards));
+    if (shards == 0 && launched)
+        for (shards = USUAL; train->batch % (shards * train->accumulate) != 0 && shards > 1;)
+            shards /= 2;
+    if (t->ranks != NULL && t->ranks->transport != NULL)
+        LS_TRY(ls_ranks_broadcast(t->ctx, t->ranks, &shards, sizeof shards));
+    if (shards > 0) train->shards = shards;
+    return ls_leaves_check(t->ctx, train->shards, t->ranks);
+}
+
 ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_training *out) {
     ls_run_settings *settings = &out->settings;
     *out =
         (ls_training){.ctx = ctx, .given = request->settings, .cache = request->cache, .lock = -1};
+    out->ranks = request->ranks;
     if (strlen(request->folder) >= sizeof out->folder)
         return LS_FAIL(ctx, LS_EUSE, "the path %.40s... is too long", request->folder);
     /* what a run has settled holds what it took from the checkpoint it went on from */
@@ -197,7 +241,7 @@ ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_t
         name_folder(out);
     else
         snprintf(out->folder, sizeof out->folder, "%s", request->folder);
-    return LS_OK;
+    return settle_shards(out);
 }
 
 /* ---- data ---- */
@@ -216,7 +260,7 @@ static ls_status open_task_validation(ls_training *t, ls_train_job *job) {
                        "train.validate_tokens=0: a task has no last sample; say how many tokens");
     t->held_out = t->batches;
     t->held_out.held_out = true;
-    t->held_out.batch = train->batch / train->accumulate;
+    t->held_out.batch = train->batch / ls_train_parts(train);
     t->held_out.seed = ls_hash("validation", strlen("validation"));
     job->validation_rows = ls_ceil_div(train->validate_tokens, train->length);
     return ls_train_source_of_task(t->ctx, &t->held_out, t->settings.model.model.vocabulary,
@@ -256,7 +300,7 @@ static ls_status open_validation(ls_training *t) {
     const ls_train_settings *train = &t->settings.train;
     const ls_loader_settings windows = {.kind = LS_LOADER_SHUFFLED,
                                         .borders = t->settings.data.borders,
-                                        .batch = ls_max(1, train->batch / train->accumulate),
+                                        .batch = ls_max(1, train->batch / ls_train_parts(train)),
                                         .length = train->length};
     if (train->validate_every == 0) return LS_OK;
     if (ls_token_file_documents(t->data.validation) == 0)
@@ -384,30 +428,53 @@ static ls_status find_peak(const ls_training *t, double *out) {
     return ls_machine_peak(t->ctx, ls_train_dtype(train), out);
 }
 
+/* What each rank was told to do, before any of them begins. */
+static ls_status compare_recipes(ls_training *t) {
+    ls_text text = {0};
+    if (t->ranks == NULL || t->ranks->transport == NULL) return LS_OK;
+    ls_status status = ls_run_folder_print(t->ctx, &t->settings, &text);
+    const uint64_t hash = status == LS_OK ? ls_hash(text.bytes, text.length) : 0;
+    ls_text_clear(t->ctx, &text);
+    return status == LS_OK ? ls_ranks_compare(t->ctx, t->ranks, hash, "another recipe") : status;
+}
+
+/* Rank 0 first: what it makes of a corpus in a cache that they share is there for the others. */
+static ls_status open_data(ls_training *t, ls_train_job *job) {
+    const bool corpus = t->settings.task.type == NULL;
+    const bool several = t->ranks != NULL && t->ranks->transport != NULL;
+    uint8_t opened = 1;
+    if (several && !is_first(t)) LS_TRY(ls_ranks_broadcast(t->ctx, t->ranks, &opened, 1));
+    LS_TRY(corpus ? open_corpus(t) : open_task(t, job));
+    return several && is_first(t) ? ls_ranks_broadcast(t->ctx, t->ranks, &opened, 1) : LS_OK;
+}
+
 ls_status ls_training_run(ls_training *t, const ls_training_hooks *hooks, ls_train_result *result) {
     ls_ctx *ctx = t->ctx;
     const ls_train_settings *train = &t->settings.train;
     const bool corpus = t->settings.task.type == NULL, mixed = t->settings.mixture.count > 0;
     ls_train_job job = {.folder = t->folder,
                         .settings = train,
+                        .ranks = t->ranks,
                         .stop = hooks->stop,
                         .trial = hooks->trial,
                         .step = hooks->step,
                         .progress = hooks->progress,
                         .user = hooks->user};
     *result = (ls_train_result){0};
-    LS_TRY(corpus ? open_corpus(t) : open_task(t, &job));
+    LS_TRY(compare_recipes(t));
+    LS_TRY(open_data(t, &job));
     if (mixed) LS_TRY(mix(t, &job.source));
     job.validation_loader = t->validation;
-    LS_TRY(ls_run_folder_config(ctx, t->folder, &t->settings, &t->config));
+    LS_TRY(is_first(t) ? ls_run_folder_config(ctx, t->folder, &t->settings, &t->config)
+                       : ls_run_folder_print(ctx, &t->settings, &t->config));
     LS_TRY(make_model(t));
     const bool runs = !ctx->rehearsal && !hooks->trial;
-    if (runs) {
+    if (runs && is_first(t)) {
         LS_TRY(begin_with_weights(t));
         LS_TRY(make_folder(t));
     }
     job.peak = hooks->peak;
-    if (job.peak == 0 && runs) LS_TRY(find_peak(t, &job.peak));
+    if (job.peak == 0 && runs && is_first(t)) LS_TRY(find_peak(t, &job.peak));
     job.config = t->config.bytes;
     return corpus ? ls_train_model(ctx, t->model, t->loader, &job, result)
                   : ls_train_model_on(ctx, t->model, &job, result);
@@ -449,7 +516,8 @@ static ls_status rehearse(ls_ctx *ctx, const ls_training_request *request, ls_tr
     const ls_train_settings *train = &training->settings.train;
     *out = (ls_training_cost){.parameters = ls_parameters_elements(training->model->store),
                               .trained = ls_parameters_trained(training->model->store),
-                              .tokens = train->steps * train->batch * train->length};
+                              .tokens = train->steps * train->batch * train->length,
+                              .shards = train->shards};
     return LS_OK;
 }
 

@@ -17,11 +17,13 @@ typedef struct ls_training_request {
     int64_t seed;       /* where train.seed is not given */
     bool resolved;      /* the settings are those that a run has settled */
     bool rough;         /* for costs alone: train.from need not be there yet */
+    ls_ranks *ranks;    /* or NULL: alone. See ls_train_job */
 } ls_training_request;
 
 typedef struct ls_training {
     ls_ctx *ctx;
     ls_settings *given; /* borrowed from the request */
+    ls_ranks *ranks;    /* likewise */
     const char *cache;
     char folder[LS_OPTION_TEXT_BYTES];
     ls_run_settings settings;
@@ -65,7 +67,8 @@ void ls_training_clear(ls_training *training);
  * compute. */
 typedef struct ls_training_cost {
     int64_t parameters, trained, tokens;
-    size_t bytes; /* at most at one time */
+    int64_t shards; /* as many ranks can share it, or a power of two below */
+    size_t bytes;   /* at most at one time; of one of the request's ranks, which may be imagined */
 } ls_training_cost;
 ls_status ls_training_rehearse(ls_ctx *ctx, const ls_training_request *request,
                                ls_training_cost *out);

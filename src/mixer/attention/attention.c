@@ -411,6 +411,9 @@ static const ls_buffer buffers[] = {
     /* the same layer at test time; a gradient of public code that is not its output's */
     {"out.full", NULL},
     {"out.official_grad_x", NULL},
+    /* which rows are landmarks, and what they leave of the softmax */
+    {"in.is_mem", NULL},
+    {"out.weights", NULL},
     {0},
 };
 

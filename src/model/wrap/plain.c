@@ -1,4 +1,5 @@
 /* The layers as they are: every token sees all that its mixers let it see. */
+#include "model/marks.h"
 #include "model/stack.h"
 #include "model/wrap.h"
 
@@ -37,8 +38,17 @@ static ls_tensor *rows(ls_program *p, const ls_model_config *config, const ls_re
     layers.places = drawn_places(p, config, tokens);
     ls_tensor *x = ls_embed_tokens(p, &config->model, tokens, embedding);
     if (config->model.token_types > 0) x = add_types(p, &config->model, how, x);
-    return ls_stack_record(p, config, &layers, x, valid);
+    if (ls_marks_every(config) == 0) return ls_stack_record(p, config, &layers, x, valid);
+    x = ls_marks_put(p, config, how->mark_due, x);
+    return ls_marks_drop(p, config, how->mark_due, ls_stack_record(p, config, &layers, x, valid));
+}
+
+static ls_status check(ls_ctx *ctx, const ls_model_config *config) {
+    if (ls_marks_every(config) == 0 || (serves(config) && config->model.head == LS_HEAD_LM))
+        return LS_OK;
+    return LS_FAIL(ctx, LS_EUSE,
+                   "extension landmark is for language models without segments and encoder");
 }
 
 const ls_wrap_type ls_wrap_plain = {
-    .name = "plain", .summary = "the layers alone", .serves = serves, .rows = rows};
+    .name = "plain", .summary = "the layers alone", .serves = serves, .check = check, .rows = rows};

@@ -22,6 +22,7 @@ static int64_t bad_line(const ls_map *map) {
 }
 
 static ls_status find_lines(ls_ctx *ctx, ls_lines *out) {
+    if (out->map.length == 0) return LS_OK; /* and there is no map */
     const char *text = (const char *)out->map.bytes, *end = text + out->map.length;
     int64_t all = 1, number = 0;
     for (size_t i = 0; i < out->map.length; i++) all += text[i] == '\n';

@@ -3,7 +3,14 @@
 #include <math.h>
 #include <string.h>
 
-enum { CHUNK = 256, SHORT = 64, BATCH_TOKENS = 4096, BATCH_MAX = 64, LOGITS_MOST = 1 << 23 };
+enum {
+    CHUNK = 256,
+    SHORT = 64,
+    FEW = 8,
+    BATCH_TOKENS = 4096,
+    BATCH_MAX = 64,
+    LOGITS_MOST = 1 << 23
+};
 
 static int64_t vocabulary_of(const ls_scorer *s) {
     return ls_model_example_of(s->model->config, 1).answers;
@@ -154,15 +161,16 @@ static ls_status generate(ls_scorer *s, ls_stream *stream, const ls_tokenizer *t
     return LS_OK;
 }
 
-/* An item after a context that `stream` has read; `after` are the logits there. */
+/* An item after a context and the first `asked` tokens of its question, which `stream` has read;
+ * `after` are the logits there. */
 static ls_status score_item(ls_scorer *s, ls_stream *stream, const double *after,
-                            const ls_tokenizer *tokenizer, const ls_suite_item *item, bool bare,
-                            ls_item_score *out) {
+                            const ls_tokenizer *tokenizer, const ls_suite_item *item, int64_t asked,
+                            bool bare, ls_item_score *out) {
     ls_ctx *ctx = s->model->ctx;
     const size_t bytes = (size_t)vocabulary_of(s) * sizeof(double);
     LS_TRY(logits_room(s, 1));
     memcpy(s->logits, after, bytes);
-    LS_TRY(feed(s, stream, item->question));
+    LS_TRY(feed(s, stream, (ls_tokens){item->question.at + asked, item->question.count - asked}));
     if (item->new_tokens > 0) return generate(s, stream, tokenizer, item, &out->generated);
     double *here = ls_new_raw(ctx, bytes, 1);
     if (here == NULL) return LS_ENOMEM;
@@ -172,18 +180,44 @@ static ls_status score_item(ls_scorer *s, ls_stream *stream, const double *after
     return status;
 }
 
+static bool asks(const ls_suite_item *item, int64_t context) {
+    return item->context == context || item->bare == context;
+}
+
 /* The most tokens that follow a context. */
 static int64_t longest_after(const ls_suite_group *group, int64_t context) {
     int64_t most = 0;
     for (int64_t i = 0; i < group->item_count; i++) {
         const ls_suite_item *item = &group->items[i];
-        if (item->context != context && item->bare != context) continue;
+        if (!asks(item, context)) continue;
         int64_t after = item->new_tokens;
         for (int64_t c = 0; c < item->candidate_count; c++)
             after = ls_max(after, item->candidates[c].count);
         most = ls_max(most, item->question.count + after);
     }
     return most;
+}
+
+/* How many tokens all questions about a context begin with: they are read once, as if they were the
+ * end of the context. Products of few rows go another way, so neither part has few. */
+static int64_t common_question(const ls_suite_group *group, int64_t context) {
+    const ls_suite_item *first = NULL;
+    int64_t common = 0, askers = 0, shortest = 0;
+    for (int64_t i = 0; i < group->item_count; i++) {
+        const ls_suite_item *item = &group->items[i];
+        if (!asks(item, context)) continue;
+        if (first == NULL) {
+            first = item;
+            common = shortest = item->question.count;
+        }
+        const int64_t most = ls_min(common, item->question.count);
+        for (common = 0; common < most; common++)
+            if (item->question.at[common] != first->question.at[common]) break;
+        shortest = ls_min(shortest, item->question.count);
+        askers++;
+    }
+    common = ls_min(common, shortest - FEW);
+    return askers < 2 || common < FEW ? 0 : common;
 }
 
 /* All items that ask about one context, from the state that it leaves. */
@@ -193,6 +227,7 @@ static ls_status score_context(ls_scorer *s, const ls_tokenizer *tokenizer, ls_s
     const ls_tokens text = group->contexts[context];
     const size_t bytes = (size_t)vocabulary_of(s) * sizeof(double);
     const int64_t capacity = text.count + longest_after(group, context) + 1;
+    const int64_t common = common_question(group, context);
     ls_stream *stream = NULL;
     ls_stream_mark *mark = NULL;
     double *after = ls_new_raw(ctx, bytes, 1);
@@ -208,12 +243,13 @@ static ls_status score_context(ls_scorer *s, const ls_tokenizer *tokenizer, ls_s
                 mark = NULL;
                 ls_stream_reset(stream);
                 LS_TRY_GOTO(feed(s, stream, text));
+                LS_TRY_GOTO(feed(s, stream, (ls_tokens){item->question.at, common}));
                 memcpy(after, s->logits, bytes);
                 LS_TRY_GOTO(ls_stream_mark_new(stream, &mark));
             } else {
                 LS_TRY_GOTO(ls_stream_back(stream, mark));
             }
-            status = score_item(s, stream, after, tokenizer, item, bare, &scores[i]);
+            status = score_item(s, stream, after, tokenizer, item, common, bare, &scores[i]);
         }
     }
 fail:

@@ -59,14 +59,14 @@ static ls_gemm_backend best(bool bf16) {
 
 static ls_gemm_backend choose(const ls_gemm *g) {
     if (g->a.type == LS_F64) return LS_GEMM_REFERENCE;
-    if (g->m < LS_GEMM_FEW) return LS_GEMM_FEW_ROWS;
+    if (g->m < LS_GEMM_FEW || (g->few && g->m <= LS_GEMM_FEW_MOST)) return LS_GEMM_FEW_ROWS;
     return best(all_bf16(g));
 }
 
 bool ls_gemm_supports(ls_gemm_backend backend, const ls_gemm *g) {
     if (backend == LS_GEMM_REFERENCE || g->a.type == LS_F64)
         return backend == LS_GEMM_REFERENCE && g->a.type == LS_F64;
-    if (backend == LS_GEMM_FEW_ROWS) return g->m < LS_GEMM_FEW;
+    if (backend == LS_GEMM_FEW_ROWS) return g->m <= LS_GEMM_FEW_MOST;
     if (backend == LS_GEMM_ONEDNN) return ls_gemm_onednn_supports(g);
     return kernel_of(backend, all_bf16(g)) != NULL;
 }
@@ -108,8 +108,8 @@ void ls_gemm_run(const ls_gemm *g, int threads, void *workspace) {
 size_t ls_gemm_workspace(const ls_gemm *g, int threads) {
     size_t here = ls_gemm_workspace_with(choose(g), g, threads);
     if (g->a.type == LS_F64 || g->m < LS_GEMM_FEW) return here;
-    ls_gemm last = *g; /* the last rows of many may be few */
-    last.m = LS_GEMM_FEW - 1;
+    ls_gemm last = *g; /* the last rows of many may be few, and all of them may ask for that path */
+    last.m = ls_gemm_least(g->m, LS_GEMM_FEW_MOST);
     size_t few = ls_gemm_few_workspace(&last, threads);
     return few > here ? few : here;
 }

@@ -1,7 +1,8 @@
 /* Matrix products on the CPU: C = A B, or C += A B.
  *
  * The result of a row depends on that row of A and on B alone (not on M, on the other rows' values
- * or on the number of threads), except that M below LS_GEMM_FEW takes the path for few rows. */
+ * or on the number of threads), except that M below LS_GEMM_FEW takes the path for few rows. With
+ * `few` that is so up to LS_GEMM_FEW_MOST: then each row has the bits that it has alone. */
 #ifndef LS_TENSOR_CPU_GEMM_H
 #define LS_TENSOR_CPU_GEMM_H
 
@@ -9,7 +10,10 @@
 
 #include "tensor/engine/kernel.h"
 
-enum { LS_GEMM_FEW = 8 }; /* fewer rows than this stream B once, unpacked: decoding */
+enum {
+    LS_GEMM_FEW = 8,       /* fewer rows than this stream B once, unpacked: decoding */
+    LS_GEMM_FEW_MOST = 16, /* so may as many as this, where it is asked for */
+};
 
 typedef struct ls_matrix {
     const void *data;
@@ -27,6 +31,7 @@ typedef struct ls_gemm {
     int64_t c_stride;
     bool add;         /* C += instead of C = */
     const void *bias; /* [n] added to each row, f64 for f64 products, else f32; or NULL */
+    bool few;         /* the path for few rows also with LS_GEMM_FEW_MOST of them */
 } ls_gemm;
 
 #define ls_gemm_run LS_ISA_SYMBOL(ls__gemm_run)

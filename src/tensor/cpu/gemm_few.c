@@ -17,7 +17,7 @@ enum {
 typedef struct few {
     const ls_gemm *g;
     const float *a; /* [m, k] */
-    float *sums;    /* [thread][m, STRIP] */
+    float *sums;    /* [thread][m, STRIP], where B is as it is */
     int64_t next_strip;
 } few;
 
@@ -26,6 +26,7 @@ static size_t a_bytes(const ls_gemm *g) {
 }
 
 size_t ls_gemm_few_workspace(const ls_gemm *g, int threads) {
+    if (g->b.transposed) return a_bytes(g);
     return a_bytes(g) + (size_t)threads * (size_t)g->m * STRIP * sizeof(float);
 }
 
@@ -46,27 +47,56 @@ static void finish(const ls_gemm *g, int64_t row, int64_t column, float value) {
         ((float *)g->c)[at] = value;
 }
 
-static inline ls_vec load(ls_dtype type, const char *from, int64_t i) {
+LS_INLINE ls_vec load(ls_dtype type, const char *from, int64_t i) {
     if (type == LS_BF16) return ls_widen((const ls_bf16 *)(const void *)from + i);
     return ls_load((const float *)(const void *)from + i, LS_F32, 0);
 }
 
-static inline float sum_of(ls_vec v) {
-    float sum = 0;
-    for (int i = 0; i < LS_LANES; i++) sum += v[i];
-    return sum;
+typedef float quad __attribute__((vector_size(DOTS * sizeof(float))));
+
+/* The lanes of each of DOTS vectors added up from the first to the last, all DOTS at once. */
+LS_INLINE quad lane_sums(const ls_vec v[DOTS]) {
+    quad part[DOTS], total = {0};
+    for (int lane = 0; lane < LS_LANES; lane += DOTS) {
+        for (int j = 0; j < DOTS; j++)
+            memcpy(&part[j], (const char *)&v[j] + (size_t)lane * sizeof(float), sizeof part[j]);
+        const quad low01 = __builtin_shufflevector(part[0], part[1], 0, 4, 1, 5);
+        const quad high01 = __builtin_shufflevector(part[0], part[1], 2, 6, 3, 7);
+        const quad low23 = __builtin_shufflevector(part[2], part[3], 0, 4, 1, 5);
+        const quad high23 = __builtin_shufflevector(part[2], part[3], 2, 6, 3, 7);
+        total += __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
+        total += __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
+        total += __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
+        total += __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
+    }
+    return total;
+}
+
+/* DOTS columns of a row of C at once; as `finish`. */
+LS_INLINE void finish_quad(const ls_gemm *g, int64_t row, int64_t column, quad value) {
+    float *at = (float *)g->c + row * g->c_stride + column;
+    quad more;
+    if (g->bias) {
+        memcpy(&more, (const float *)g->bias + column, sizeof more);
+        value += more;
+    }
+    if (g->add) {
+        memcpy(&more, at, sizeof more);
+        value += more;
+    }
+    memcpy(at, &value, sizeof value);
 }
 
 /* `rows` rows of A times DOTS columns of B (rows of memory). */
-static inline void dots(const few *f, ls_dtype type, int rows, int64_t row, int64_t column,
-                        int columns) {
+LS_INLINE void dots(const few *f, ls_dtype type, int rows, int64_t row, int64_t column,
+                    int columns) {
     const ls_gemm *g = f->g;
     const float *a = f->a + row * g->k;
     const char *b[DOTS];
     for (int j = 0; j < DOTS; j++) /* beyond the last column: read it again, write nothing */
         b[j] = (const char *)g->b.data +
                (size_t)((column + (j < columns ? j : 0)) * g->b.stride) * ls_dtype_size(type);
-    ls_vec sum[DOTS][4] = {{{0}}};
+    ls_vec sum[4][DOTS] = {{{0}}};
     int64_t k = 0;
     for (; k + LS_LANES <= g->k; k += LS_LANES) {
         LS_GEMM_UNROLL
@@ -74,19 +104,26 @@ static inline void dots(const few *f, ls_dtype type, int rows, int64_t row, int6
             ls_vec column_j = load(type, b[j], k);
             LS_GEMM_UNROLL
             for (int i = 0; i < rows; i++)
-                sum[j][i] += ls_load(a + i * g->k + k, LS_F32, 0) * column_j;
+                sum[i][j] += ls_load(a + i * g->k + k, LS_F32, 0) * column_j;
         }
     }
-    for (int j = 0; j < columns; j++)
-        for (int i = 0; i < rows; i++) {
-            float value = sum_of(sum[j][i]);
+    LS_GEMM_UNROLL
+    for (int i = 0; i < rows; i++) {
+        const quad sums = lane_sums(sum[i]);
+        if (k == g->k && columns == DOTS && g->c_type == LS_F32) {
+            finish_quad(g, row + i, column, sums);
+            continue;
+        }
+        for (int j = 0; j < columns; j++) {
+            float value = sums[j];
             for (int64_t rest = k; rest < g->k; rest++)
                 value += a[i * g->k + rest] * ls_gemm_element(type, b[j], rest);
             finish(g, row + i, column + j, value);
         }
+    }
 }
 
-static inline void dot_strip(const few *f, ls_dtype type, int64_t column, int64_t columns) {
+LS_INLINE void dot_strip(const few *f, ls_dtype type, int64_t column, int64_t columns) {
     for (int64_t j = 0; j < columns; j += DOTS) {
         int count = (int)ls_gemm_least(DOTS, columns - j);
         int64_t i = 0;
@@ -97,8 +134,8 @@ static inline void dot_strip(const few *f, ls_dtype type, int64_t column, int64_
 }
 
 /* sums[columns] += the rows k .. k + count of B, each times its element of A's row. */
-static inline void add_rows(const few *f, ls_dtype type, int64_t row, int64_t k, int count,
-                            int64_t column, int64_t columns, float *restrict sums) {
+LS_INLINE void add_rows(const few *f, ls_dtype type, int64_t row, int64_t k, int count,
+                        int64_t column, int64_t columns, float *restrict sums) {
     const ls_gemm *g = f->g;
     float factor[K_AT_ONCE] = {0};
     const char *b[K_AT_ONCE];
@@ -117,8 +154,8 @@ static inline void add_rows(const few *f, ls_dtype type, int64_t row, int64_t k,
         for (int i = 0; i < count; i++) sums[j] += factor[i] * ls_gemm_element(type, b[i], j);
 }
 
-static inline void sum_strip(const few *f, ls_dtype type, int64_t column, int64_t columns,
-                             float *sums) {
+LS_INLINE void sum_strip(const few *f, ls_dtype type, int64_t column, int64_t columns,
+                         float *sums) {
     const ls_gemm *g = f->g;
     memset(sums, 0, (size_t)(g->m * STRIP) * sizeof(float));
     int64_t k = 0;

@@ -16,15 +16,48 @@ enum { ROWS = 4, VECTORS = 2 };
 #endif
 enum { COLUMNS = VECTORS * LS_LANES };
 
+typedef float quad __attribute__((vector_size(16)));
+enum { TURN = 4 };
+
+/* to[j][i] = from[i][j] of TURN x TURN floats. */
+static inline void turn(const char *from, int64_t stride, float *to, int width) {
+    quad a[TURN];
+    for (int i = 0; i < TURN; i++) memcpy(&a[i], from + i * stride, sizeof a[i]);
+    const quad low01 = __builtin_shufflevector(a[0], a[1], 0, 4, 1, 5);
+    const quad high01 = __builtin_shufflevector(a[0], a[1], 2, 6, 3, 7);
+    const quad low23 = __builtin_shufflevector(a[2], a[3], 0, 4, 1, 5);
+    const quad high23 = __builtin_shufflevector(a[2], a[3], 2, 6, 3, 7);
+    a[0] = __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
+    a[1] = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
+    a[2] = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
+    a[3] = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
+    for (int i = 0; i < TURN; i++) memcpy(to + i * width, &a[i], sizeof a[i]);
+}
+
+/* A whole panel of f32 that lies along k, in blocks; returns up to which k. */
+static inline int64_t turn_panel(const char *from, int64_t stride, int64_t k_count,
+                                 float *restrict panel, int width) {
+    int64_t j = 0;
+    for (; width % TURN == 0 && j + TURN <= k_count; j += TURN)
+        for (int i = 0; i < width; i += TURN)
+            turn(from + i * stride + j * (int64_t)sizeof(float), stride, panel + j * width + i,
+                 width);
+    return j;
+}
+
 static inline void pack_panel(const ls_gemm_operand *x, int64_t first, int64_t k, int64_t k_count,
                               float *restrict panel, int width, ls_dtype type) {
     int64_t count = ls_gemm_least(width, x->count - first);
     size_t size = ls_dtype_size(type);
     if (count < width) memset(panel, 0, (size_t)(k_count * width) * sizeof(float));
     if (x->along_k) {
+        const char *rows = x->data + first * x->stride + k * (int64_t)size;
+        const int64_t turned = type == LS_F32 && count == width
+                                   ? turn_panel(rows, x->stride, k_count, panel, width)
+                                   : 0;
         for (int64_t i = 0; i < count; i++) {
-            const char *from = x->data + (first + i) * x->stride + k * (int64_t)size;
-            for (int64_t j = 0; j < k_count; j++)
+            const char *from = rows + i * x->stride;
+            for (int64_t j = turned; j < k_count; j++)
                 panel[j * width + i] = ls_gemm_element(type, from, j);
         }
         return;

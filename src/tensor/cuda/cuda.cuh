@@ -5,8 +5,9 @@
  * the device's one stream. It never waits, never allocates and never depends on values that change
  * from run to run (a program that does not stream is captured once and replayed): seed and step are
  * read on the device, from ls_cuda.now. Positions (run->start, extents of caches) may be used on
- * the host: programs that stream are not captured. The same bits each time: no floating-point
- * atomics. */
+ * the host: a program that streams is captured only where every node said ls_cuda_steady, that is
+ * launches the same whatever the position and reads it there (ls_cuda_start). The same bits each
+ * time: no floating-point atomics. */
 #ifndef LS_TENSOR_CUDA_H
 #define LS_TENSOR_CUDA_H
 
@@ -53,6 +54,22 @@ typedef struct ls_cuda {
 
 static inline ls_cuda *ls_cuda_of(const ls_run *run) {
     return (ls_cuda *)run->device;
+}
+
+/* This node's launches are the same at every position of a stream, while caches only grow. */
+static inline void ls_cuda_steady(const ls_run *run) {
+    if (run->steady != NULL) *run->steady = true;
+}
+
+/* Position of a run's first token, read on the device where it moves. */
+typedef struct ls_cuda_start {
+    const int64_t *there; /* NULL: it is at `fixed` */
+    int64_t fixed;
+    __device__ __forceinline__ int64_t at() const { return there == NULL ? fixed : *there; }
+} ls_cuda_start;
+static inline ls_cuda_start ls_cuda_start_of(const ls_run *run) {
+    if (run->state == NULL) return {NULL, run->start};
+    return {&ls_cuda_of(run)->now->start, 0};
 }
 
 /* Remembers the first error with what was being done. */

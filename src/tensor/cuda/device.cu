@@ -49,6 +49,22 @@ static void give(ls_device *device, void *there) {
     ls_cuda_note(cuda, cudaFree(there), "giving memory back");
 }
 
+static void *take_far(ls_device *device, size_t bytes) {
+    (void)device;
+    void *far = NULL;
+    if (bytes == 0) bytes = 1;
+    if (cudaHostAlloc(&far, bytes, cudaHostAllocMapped) == cudaSuccess)
+        return memset(far, 0, bytes);
+    cudaGetLastError();
+    return NULL;
+}
+
+static void give_far(ls_device *device, void *far) {
+    ls_cuda *cuda = (ls_cuda *)device;
+    ls_cuda_note(cuda, cudaStreamSynchronize(cuda->stream), "waiting");
+    ls_cuda_note(cuda, cudaFreeHost(far), "giving memory back");
+}
+
 static void put(ls_device *device, void *there, const void *here, size_t bytes) {
     ls_cuda *cuda = (ls_cuda *)device;
     /* pageable memory is staged before the call returns */
@@ -243,6 +259,8 @@ ls_device_plugin_open(const char *build, char *why, size_t bytes) {
     device->shared = shared != NULL && strcmp(shared, "1") == 0;
     device->take = take;
     device->give = give;
+    device->take_far = take_far;
+    device->give_far = give_far;
     device->put = put;
     device->get = get;
     device->fill = fill;

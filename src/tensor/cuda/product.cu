@@ -1,6 +1,7 @@
 #include "tensor/cuda/product.cuh"
 
 #include "tensor/cuda/column_sums.cuh"
+#include "tensor/cuda/few_rows.cuh"
 #include "tensor/cuda/product_memory.cuh"
 
 enum { CANDIDATES = 16, WARM_RUNS = 3, TIMED_RUNS = 5 };
@@ -400,6 +401,7 @@ void ls_cuda_product_run(const ls_run *run, const ls_cuda_product *g, void *work
     cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     void *extra = NULL;
     if (cuda->wrong != cudaSuccess) return;
+    if (ls_cuda_few_rows_fit(g)) return ls_cuda_few_rows(run, g);
     if (g->a.type != g->b.type || (g->sums != NULL && (g->bias != NULL || !g->a.transposed))) {
         ls_cuda_note_text(cuda, "a product", "such operands are not provided for");
         return;

@@ -1,4 +1,5 @@
-/* Matrix products on cuBLASLt: C = A B, or C += A B, row-major, summed in f32 (never tf32).
+/* Matrix products: C = A B, or C += A B, row-major, summed in f32 (never tf32). A few rows times a
+ * weight have a kernel of their own (few_rows.cu); all else is cuBLASLt's.
  *
  * cuBLASLt counts by columns. A row-major matrix read by columns is its transpose, so what it is
  * asked for is C^T = B^T A^T: our B is its first operand, our A its second, our n its m. A weight

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/far.h"
 #include "base/memory.h"
 #include "base/own.h"
 
@@ -74,6 +75,22 @@ void ls_device_give(ls_ctx *ctx, void *there) {
         ls_free(ctx, there);
     else if (there != NULL)
         ctx->device->give(ctx->device, there);
+}
+
+void *ls_device_take_far(ls_ctx *ctx, size_t bytes) {
+    if (ctx->device == NULL || ctx->rehearsal) return ls_far_new(ctx, bytes);
+    void *far = ctx->device->take_far(ctx->device, bytes);
+    if (far == NULL)
+        LS_FAIL(ctx, LS_ENOMEM, "the host has no room for %.2f GiB of keys and values",
+                (double)bytes / (1 << 30));
+    return far;
+}
+
+void ls_device_give_far(ls_ctx *ctx, void *far, size_t bytes) {
+    if (ctx->device == NULL || ctx->rehearsal)
+        ls_far_free(far, bytes);
+    else if (far != NULL)
+        ctx->device->give_far(ctx->device, far);
 }
 
 void ls_device_put(ls_ctx *ctx, void *there, const void *here, size_t bytes) {

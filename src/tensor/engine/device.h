@@ -18,6 +18,10 @@ struct ls_device {
     /* Bytes of the device, aligned to 256 and not cleared; NULL where it has no room. */
     void *(*take)(ls_device *device, size_t bytes);
     void (*give)(ls_device *device, void *there);
+    /* The same of the host's memory, which the device reaches in place: cleared, large, seldom
+     * read. */
+    void *(*take_far)(ls_device *device, size_t bytes);
+    void (*give_far)(ls_device *device, void *far);
     /* Between the caller's memory (`here`) and the device's; `put` has read `here` when it returns,
      * `get` has written it. */
     void (*put)(ls_device *device, void *there, const void *here, size_t bytes);
@@ -51,6 +55,10 @@ void ls_device_close(ls_ctx *ctx);
 void *ls_device_take(ls_ctx *ctx, size_t count, size_t size);         /* not cleared */
 void *ls_device_take_cleared(ls_ctx *ctx, size_t count, size_t size); /* all zero */
 void ls_device_give(ls_ctx *ctx, void *there);
+/* Memory outside it for what is seldom read, cleared: a file (base/far.h), or for a device the
+ * host's memory. The processor reaches it in place; LS_ENOMEM as above. */
+void *ls_device_take_far(ls_ctx *ctx, size_t bytes);
+void ls_device_give_far(ls_ctx *ctx, void *far, size_t bytes);
 void ls_device_put(ls_ctx *ctx, void *there, const void *here, size_t bytes);
 ls_status ls_device_get(ls_ctx *ctx, void *here, const void *there, size_t bytes);
 /* Within that memory; on a device through the caller's. */
@@ -60,7 +68,7 @@ ls_status ls_device_settle(ls_ctx *ctx);
 
 /* What the plug-in shows: a new device, or NULL after writing one sentence to `why`. `build` must
  * be LS_DEVICE_BUILD, so that program and plug-in agree on every struct. */
-#define LS_DEVICE_BUILD "longshot device 2"
+#define LS_DEVICE_BUILD "longshot device 3"
 typedef ls_device *(*ls_device_open_fn)(const char *build, char *why, size_t bytes);
 #define LS_DEVICE_OPEN_NAME "ls_device_plugin_open"
 

@@ -257,6 +257,7 @@ void ls_auxiliary(ls_program *p, const char *name, ls_tensor *value, double weig
         ls_refuse(p, LS_EBUG, "auxiliary: %s is no single number of the wide type", name);
         return;
     }
+    if (p->options.shares > 1) weight /= (double)p->options.shares;
     *term = (ls_auxiliary_term){value, weight};
     ls__list_add(p, &p->auxiliaries, term);
     ls_keep(p, name, value);

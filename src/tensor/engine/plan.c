@@ -228,6 +228,7 @@ ls_status ls_program_finish(ls_program *program) {
         ls__list_add(program, &program->nodes, program->writes.at[i]);
     ls__place_over_inputs(program);
     program->seconds = ls__pool(program, program->nodes.count + 1, sizeof *program->seconds);
+    program->place = ls__pool(program, program->ports.count + 1, sizeof *program->place);
     LS_TRY(program->status);
     program->status = ls__plan(program);
     program->finished = program->status == LS_OK;

@@ -463,24 +463,81 @@ static void advance(const ls_program *program, ls_state *state) {
     state->position += program->options.length / program->unit * program->unit;
 }
 
-static ls_status call_kernels(ls_program *program, const ls_run *whole) {
-    ls_run apart = *whole;
+/* Whether neither position nor state enters a node, whatever the device. */
+static bool is_anywhere(const ls_node *node) {
+    bool anywhere = node->op->any_batch;
+    for (int i = 0; i < node->in_count + node->out_count && !node->apart; i++) {
+        const ls_tensor *x = i < node->in_count ? node->in[i] : node->out[i - node->in_count];
+        anywhere = anywhere && (x == NULL || (x->port < 0 && x->role != LS_ROLE_STATE));
+    }
+    return anywhere || node->apart;
+}
+
+static ls_status call_kernels(ls_program *program, const ls_run *given) {
+    bool steady;
+    ls_run whole = *given, apart;
+    whole.steady = &steady;
+    apart = whole;
     apart.state = NULL;
     apart.start = 0;
+    program->steady = true;
     for (size_t i = 0; i < program->nodes.count; i++) {
         const ls_node *node = program->nodes.at[i];
-        const ls_run *run = node->apart ? &apart : whole;
         if (node->call == NULL) continue;
-        if (!program->profile) {
-            node->call(run, node);
-            continue;
-        }
-        double before = ls_clock();
-        node->call(run, node);
+        double before = program->profile ? ls_clock() : 0;
+        steady = is_anywhere(node);
+        node->call(node->apart ? &apart : &whole, node);
+        program->steady = program->steady && steady;
+        if (!program->profile) continue;
         LS_TRY(ls_device_settle(program->ctx));
         program->seconds[i] += ls_clock() - before;
     }
     return LS_OK;
+}
+
+/* As one thing that the device does again. */
+static ls_status keep_kernels(ls_program *program, const ls_run *run) {
+    ls_device *device = run->device;
+    device->capture(device);
+    ls_status status = call_kernels(program, run);
+    program->graph = device->captured(device);
+    LS_TRY(status);
+    if (program->graph != NULL) device->replay(device, program->graph);
+    return ls_device_settle(program->ctx);
+}
+
+/* The first run settles everything that is found out only once (plans of libraries, the fastest
+ * products); the second is kept. */
+static ls_status run_whole(ls_program *program, const ls_run *run) {
+    ls_device *device = run->device;
+    if (device == NULL || program->profile) return call_kernels(program, run);
+    if (program->graph == NULL && program->runs++ == 1) return keep_kernels(program, run);
+    if (program->graph == NULL) return call_kernels(program, run);
+    device->replay(device, program->graph);
+    return LS_OK;
+}
+
+/* A step of a stream is kept likewise where its kernels read the position on the device. What was
+ * kept holds for caches that lie where they did and only grow. */
+static ls_status run_stream(ls_program *program, const ls_run *run) {
+    ls_device *device = run->device;
+    if (device == NULL || program->profile) return call_kernels(program, run);
+    const bool goes_on = ls__state_goes_on(program, run);
+    ls_status status = LS_OK;
+    if (!goes_on && program->graph != NULL) {
+        device->forget(device, program->graph);
+        program->graph = NULL;
+    }
+    if (program->graph != NULL) {
+        ls__append_all(program, run);
+        device->replay(device, program->graph);
+    } else if (goes_on && program->steady) {
+        status = keep_kernels(program, run);
+    } else {
+        status = call_kernels(program, run);
+    }
+    ls__state_went_on(program, run->state);
+    return status;
 }
 
 ls_status ls_program_run(ls_program *program, ls_state *state, uint64_t seed, uint32_t step) {
@@ -501,15 +558,8 @@ ls_status ls_program_run(ls_program *program, ls_state *state, uint64_t seed, ui
                   .step = step,
                   .parameters = program->store};
     if (device != NULL) device->begin(device, &run);
-    /* The first run settles everything that is found out only once (plans of libraries, the fastest
-     * products); the second is kept as a graph. A stream's kernels depend on the position. */
-    bool keep = device != NULL && state == NULL && !program->profile && program->graph == NULL &&
-                program->runs++ == 1;
-    if (keep) device->capture(device);
-    if (program->graph == NULL || program->profile) LS_TRY(call_kernels(program, &run));
-    if (keep) program->graph = device->captured(device);
-    if (program->graph != NULL && !program->profile) device->replay(device, program->graph);
-    if (keep || (device != NULL && device->shared)) LS_TRY(ls_device_settle(program->ctx));
+    LS_TRY(state == NULL ? run_whole(program, &run) : run_stream(program, &run));
+    if (device != NULL && device->shared) LS_TRY(ls_device_settle(program->ctx));
     if (state != NULL) advance(program, state);
     return LS_OK;
 }

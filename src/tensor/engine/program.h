@@ -66,8 +66,8 @@ typedef struct ls_op {
      * others. */
     ls_tensor *(*again)(ls_program *program, const ls_node *node);
     bool in_place; /* its one result may lie over its first input: same shape, element by element */
-    /* A sequence's results have the same bits in a batch of any size below LS_TOGETHER_MOST, and
-     * neither its position nor its state enters: see ls_together. */
+    /* A sequence's results have the same bits in a batch of up to LS_TOGETHER_MOST (ls_run says
+     * rows_alone), and neither its position nor its state enters: see ls_together. */
     bool any_batch;
     /* Floating-point operations of one run (position dependent ones count the recorded capacity);
      * NULL means one per output element. */
@@ -94,7 +94,11 @@ struct ls_run {
     int64_t start;   /* position of the chunk's first token */
     uint64_t seed;   /* of dropout */
     uint32_t step;
+    bool rows_alone; /* products give every row the bits that it has alone: see ls_together */
     const ls_parameters *parameters;
+    /* or NULL: a node of a stream sets it where it asks the device for the same work at every
+     * position, as long as caches only grow; what differs is read there */
+    bool *steady;
 };
 
 /* What is to be kept of the weights that each query's softmax gives its keys: see
@@ -113,10 +117,12 @@ typedef struct ls_program_options {
     int64_t batch, length; /* B sequences, T tokens of each in a chunk */
     bool grad;             /* record the backward part */
     bool train;            /* dropout acts */
-    bool recompute;        /* grad: cheap results are computed twice, not kept */
-    bool streaming;        /* state enters and leaves through ports */
-    int64_t capacity;      /* streaming: most tokens a sequence will ever have */
-    int64_t chunk_max;     /* streaming: longest chunk of any program that shares the state */
+    int64_t shares;    /* grad: so many programs share a batch: auxiliary losses count for as much
+                              less in each. 0: 1 */
+    bool recompute;    /* grad: cheap results are computed twice, not kept */
+    bool streaming;    /* state enters and leaves through ports */
+    int64_t capacity;  /* streaming: most tokens a sequence will ever have */
+    int64_t chunk_max; /* streaming: longest chunk of any program that shares the state */
     /* streaming: sequences begin anew each for itself (ls_state_reset_rows); chunks of all programs
      * that share the state have one length */
     bool resets;
@@ -287,11 +293,15 @@ typedef struct ls_retention {
         before; /* for queries that see `before` rows before their block; block 0: none */
     bool
         exact; /* what no query needs goes at once: the cache is small, and rows move at each run */
+    bool far;  /* everything stays, but few rows are read at a time: outside memory, see
+                  ls_device_take_far */
 } ls_retention;
 
 /* Appends the chunk x [B,T,...] to a cache and returns the cache [B,capacity,...]; its run-time
  * extent is ls_cache_extent(run, tensor). Without streaming: x itself, rows 0..T-1. */
 ls_tensor *ls_cache_append(ls_program *p, const char *name, ls_tensor *x, ls_retention keep);
+/* A kernel has read what it wanted of a cache for now: rows that are kept far leave memory. */
+void ls_far_done(const ls_run *run, const ls_tensor *cache);
 /* Rows that such a cache has room for. */
 int64_t ls_cache_rows(ls_retention keep, int64_t capacity, int64_t chunk_max);
 /* The first `rows` rows of the sequence, kept for ever (sinks): a cache that fills once. Without
@@ -379,16 +389,23 @@ ls_status ls_state_values(const ls_program *program, const ls_state *state, cons
  * activations: ls_op.any_batch) is computed for all of them at once, the rest for one after the
  * other. The results have the bits that each alone would have. */
 typedef struct ls_together ls_together;
-enum { LS_TOGETHER_MOST = 7 }; /* sequences: products of more rows go another way */
-/* Takes over `many`, a streaming program of `count` sequences, and `one` [count], each the same for
- * one. *out is NULL where they do not fit together (a model that orders its tensors otherwise): then
- * all of them are freed, and sequences go one by one. */
+enum {
+    LS_TOGETHER_MOST = 16,  /* tokens: products of more rows go another way */
+    LS_TOGETHER_LENGTH = 4, /* of each sequence */
+    LS_GROUPS_MOST = 16,    /* that run side by side */
+};
+/* Takes over `many`, a streaming program of `count` sequences of 1 to LS_TOGETHER_LENGTH tokens. `one` [count], each the same for one
+ * sequence, are borrowed: groups of different sizes that do not run at the same time may share them.
+ * *out is NULL where they do not fit together (a model that orders its tensors otherwise): then
+ * `many` is freed, and sequences go one by one. */
 ls_status ls_together_new(ls_program *many, ls_program *const *one, int64_t count,
                           ls_together **out);
 void ls_together_free(ls_together *together); /* NULL is fine */
 /* The program whose inputs are to be put, and whose results are there after a run. */
 ls_program *ls_together_program(const ls_together *together);
-ls_status ls_together_run(ls_together *together, ls_state *const *states);
+/* states [count of all groups]: those of the first group, then of the next. Several groups run side
+ * by side on the processor, each on one thread. Where it fails nothing has moved. */
+ls_status ls_together_run(ls_together *const *groups, int64_t count, ls_state *const *states);
 
 /* Whole content as bytes (position, extents, buffers), and back; loading checks every size. */
 ls_status ls_state_save(ls_ctx *ctx, const ls_state *state, ls_text *out);

@@ -59,6 +59,12 @@ typedef struct ls_list { /* of pointers */
     size_t count, capacity;
 } ls_list;
 
+/* What a graph of a stream's step was made with. */
+typedef struct ls_stream_place {
+    void *data;
+    int64_t first; /* position of the first row */
+} ls_stream_place;
+
 struct ls_program {
     ls_ctx *ctx;
     ls_program_options options;
@@ -85,8 +91,12 @@ struct ls_program {
     int threads; /* for which the workspace was planned */
     void *workspace;
     int64_t runs;
-    void *graph;     /* the device's, of all kernels in order; NULL: not yet, or never */
-    double *seconds; /* per node, where profiling is on */
+    void *graph; /* the device's, of all kernels in order; NULL: not yet, or never */
+    const ls_program
+        *rows_of;           /* the program in whose rows its tensors lie (ls_together), or NULL */
+    ls_stream_place *place; /* streaming: of each port, after the last run */
+    bool steady;            /* that run asked the device for nothing that the position decides */
+    double *seconds;        /* per node, where profiling is on */
     bool profile;
 };
 
@@ -128,6 +138,13 @@ typedef struct ls_append_plan {
     int64_t drop, kept, take;
 } ls_append_plan;
 ls_append_plan ls__append_begin(const ls_run *run, const ls_node *node);
+/* Whether a run would find every port where the last one left it, at the same address, with room
+ * for its rows behind those that are there. */
+bool ls__state_goes_on(const ls_program *p, const ls_run *run);
+/* After a run: remembers where the ports are. */
+void ls__state_went_on(ls_program *p, const ls_state *state);
+/* The caches' extents of a run whose kernels are not called one by one. */
+void ls__append_all(const ls_program *p, const ls_run *run);
 void ls__add_begins(ls_program *p);
 ls_status ls__state_begin(ls_program *p, ls_state *state);
 const ls_kernel *ls__kernel_find(const char *isa, const char *op);

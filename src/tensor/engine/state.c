@@ -2,6 +2,7 @@
  * for chunks of different lengths continue one another. */
 #include <string.h>
 
+#include "base/far.h"
 #include "base/file.h"
 #include "tensor/engine/device.h"
 #include "tensor/engine/program_internal.h"
@@ -123,6 +124,12 @@ void ls__add_begins(ls_program *p) {
                          (ls_retention){0}, (ls_row_rule){0});
 }
 
+void ls_far_done(const ls_run *run, const ls_tensor *cache) {
+    if (cache->port < 0 || run->state->ctx->device != NULL) return;
+    const struct ls_state_port *port = &run->state->port[cache->port];
+    if (port->keep.far) ls_far_rest(port->data, port->bytes);
+}
+
 void ls_extent_set(const ls_run *run, const ls_tensor *tensor, int64_t first, int64_t count) {
     if (tensor->port >= 0) run->state->port[tensor->port].extent = (ls_extent){first, count};
 }
@@ -160,6 +167,41 @@ ls_append_plan ls__append_begin(const ls_run *run, const ls_node *node) {
     return plan;
 }
 
+/* Whether an append finds room for its rows behind those of the cache. */
+static bool appends_only(const ls_run *run, const ls_node *node) {
+    const struct ls_append *append = node->attributes;
+    const ls_extent extent = ls_cache_extent(run, node->out[0]);
+    return append->kind == LS_PORT_CACHE && !append->keep.exact &&
+           extent.count == run->start - extent.first &&
+           extent.count + node->in[0]->dim[1] <= node->out[0]->dim[1];
+}
+
+bool ls__state_goes_on(const ls_program *p, const ls_run *run) {
+    const ls_state *state = run->state;
+    if (state->begins != NULL) return false; /* sequences begin anew each for itself */
+    for (size_t i = 0; i < state->ports; i++)
+        if (p->place[i].data != state->port[i].data ||
+            p->place[i].first != state->port[i].extent.first)
+            return false;
+    for (size_t i = 0; i < p->nodes.count; i++) {
+        const ls_node *node = p->nodes.at[i];
+        if (node->op == &append_op && !appends_only(run, node)) return false;
+    }
+    return true;
+}
+
+void ls__state_went_on(ls_program *p, const ls_state *state) {
+    for (size_t i = 0; i < state->ports; i++)
+        p->place[i] = (ls_stream_place){state->port[i].data, state->port[i].extent.first};
+}
+
+void ls__append_all(const ls_program *p, const ls_run *run) {
+    for (size_t i = 0; i < p->nodes.count; i++) {
+        const ls_node *node = p->nodes.at[i];
+        if (node->op == &append_op) ls__append_begin(run, node);
+    }
+}
+
 /* ---- states ---- */
 
 static uint64_t port_identity(const ls_port *port) {
@@ -193,7 +235,8 @@ ls_status ls_state_new(const ls_program *program, ls_state **out) {
         state->port[i].rows = port->tensor->rank > 1 ? port->tensor->dim[1] : 0;
         state->port[i].shared = port->tensor->dim[0] % state->batch != 0;
         state->port[i].bytes = port->bytes;
-        state->port[i].data = ls_device_take_cleared(ctx, port->bytes, 1);
+        state->port[i].data = port->keep.far ? ls_device_take_far(ctx, port->bytes)
+                                             : ls_device_take_cleared(ctx, port->bytes, 1);
         there = state->port[i].data != NULL;
     }
     if (there) return LS_OK;
@@ -206,6 +249,19 @@ ls_status ls_state_new(const ls_program *program, ls_state **out) {
 static bool only_grows(const ls_state *state, const struct ls_state_port *port) {
     return state->begins == NULL && port->kind == LS_PORT_CACHE && port->appended &&
            port->keep.window == 0 && port->keep.block == 0 && !port->keep.exact;
+}
+
+/* What is far lies where the processor reaches it, on any device. */
+static ls_status copy_port(ls_ctx *ctx, const struct ls_state_port *from,
+                           struct ls_state_port *port) {
+    if (!port->keep.far) {
+        if ((port->data = ls_device_take(ctx, port->bytes, 1)) == NULL) return LS_ENOMEM;
+        return ls_device_copy(ctx, port->data, from->data, port->bytes);
+    }
+    if ((port->data = ls_device_take_far(ctx, port->bytes)) == NULL) return LS_ENOMEM;
+    LS_TRY(ls_device_settle(ctx));
+    memcpy(port->data, from->data, port->bytes);
+    return LS_OK;
 }
 
 static ls_status copy_state(const ls_state *from, bool whole, ls_state **out) {
@@ -226,9 +282,7 @@ static ls_status copy_state(const ls_state *from, bool whole, ls_state **out) {
     for (size_t i = 0; i < state->ports; i++) {
         struct ls_state_port *port = &state->port[i];
         if (!whole && only_grows(from, port)) continue;
-        status = LS_ENOMEM;
-        if ((port->data = ls_device_take(ctx, port->bytes, 1)) == NULL) goto fail;
-        LS_TRY_GOTO(ls_device_copy(ctx, port->data, from->port[i].data, port->bytes));
+        LS_TRY_GOTO(copy_port(ctx, &from->port[i], port));
     }
     *out = state;
     return LS_OK;
@@ -263,7 +317,11 @@ ls_status ls_state_back(ls_state *state, const ls_state *mark) {
 
 void ls_state_free(ls_ctx *ctx, ls_state *state) {
     if (state == NULL) return;
-    for (size_t i = 0; i < state->ports; i++) ls_device_give(ctx, state->port[i].data);
+    for (size_t i = 0; i < state->ports; i++)
+        if (state->port[i].keep.far)
+            ls_device_give_far(ctx, state->port[i].data, state->port[i].bytes);
+        else
+            ls_device_give(ctx, state->port[i].data);
     ls_free(ctx, state->begins);
     ls_free(ctx, state);
 }
@@ -321,7 +379,8 @@ int64_t ls_state_position(const ls_state *state) {
 
 size_t ls_state_bytes(const ls_state *state) {
     size_t bytes = 0;
-    for (size_t i = 0; i < state->ports; i++) bytes += state->port[i].bytes;
+    for (size_t i = 0; i < state->ports; i++)
+        if (!state->port[i].keep.far) bytes += state->port[i].bytes;
     return bytes;
 }
 
@@ -351,6 +410,10 @@ ls_status ls__state_begin(ls_program *p, ls_state *state) {
 static ls_status put_content(ls_ctx *ctx, const struct ls_state_port *port, ls_state_sink put,
                              void *user) {
     if (ctx->device == NULL) return put(user, port->data, port->bytes);
+    if (port->keep.far) {
+        LS_TRY(ls_device_settle(ctx));
+        return put(user, port->data, port->bytes);
+    }
     void *here = ls_new_raw(ctx, port->bytes, 1);
     if (here == NULL) return LS_ENOMEM;
     ls_status status = ls_device_get(ctx, here, port->data, port->bytes);
@@ -486,7 +549,12 @@ static ls_status load_port(ls_ctx *ctx, ls_state *state, struct ls_state_port *p
         return LS_FAIL(ctx, LS_EINPUT, "the saved state is damaged or of another model");
     if (!move) return LS_OK;
     port->extent = (ls_extent){about[2], about[3]};
-    ls_device_put(ctx, port->data, content, port->bytes);
+    if (port->keep.far) {
+        LS_TRY(ls_device_settle(ctx));
+        memcpy(port->data, content, port->bytes);
+    } else {
+        ls_device_put(ctx, port->data, content, port->bytes);
+    }
     if (port->kind == LS_PORT_BEGINS) memcpy(state->begins, content, port->bytes);
     return LS_OK;
 }

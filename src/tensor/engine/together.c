@@ -15,7 +15,7 @@ struct ls_together {
     ls_ctx *ctx;
     int64_t count;
     ls_program *many;
-    ls_program *one[LS_TOGETHER_MOST];
+    ls_program *one[LS_TOGETHER_MOST]; /* borrowed */
     struct {
         bool at_once;
         bool small; /* a sequence's share is not worth waking another thread for */
@@ -74,23 +74,26 @@ static bool is_rows(const ls_tensor *many, const ls_tensor *one, int64_t count) 
     return !is_made(a) || repeats(a, b, count);
 }
 
-/* One row of each sequence: where there are more, a product of all may go another way than that of
- * one. */
-static bool runs_at_once(const ls_node *many, const ls_node *one, int64_t count) {
+/* One row of each token: where there are more, a product of all may go another way than that of one
+ * sequence. */
+static bool runs_at_once(const ls_node *many, const ls_node *one, int64_t count, int64_t length) {
     if (!many->op->any_batch) return false;
     for (int i = 0; i < many->in_count; i++)
         if (!is_rows(many->in[i], one->in[i], count)) return false;
     for (int i = 0; i < many->out_count; i++) {
         const ls_tensor *result = many->out[i];
         if (!is_rows(result, one->out[i], count)) return false;
-        if (result != NULL && ls_count(result) / result->dim[result->rank - 1] != count)
-            return false;
+        if (result == NULL) continue;
+        const int64_t rows = ls_count(result) / result->dim[result->rank - 1];
+        if (rows != count && rows != count * length) return false;
     }
     return true;
 }
 
-/* The sequence's tensors come to lie in the rows of all. */
+/* The sequence's tensors come to lie in the rows of all, unless they do already. */
 static void place_rows(const ls_program *many, ls_program *one, int64_t count, int64_t row) {
+    if (one->rows_of == many) return;
+    one->rows_of = many;
     for (size_t i = 0; i < many->tensors.count; i++) {
         const ls_tensor *all = many->tensors.at[i];
         ls_tensor *own = one->tensors.at[i];
@@ -111,10 +114,11 @@ ls_status ls_together_new(ls_program *many, ls_program *const *one, int64_t coun
         together->node = ls_new(ctx, many->nodes.count + 1, sizeof *together->node);
     }
     const bool starved = together == NULL || together->node == NULL;
-    bool fits = !starved && count >= 1 && count <= LS_TOGETHER_MOST;
+    const int64_t length = many->options.length;
+    bool fits = !starved && count >= 1 && length <= LS_TOGETHER_LENGTH &&
+                count * length <= LS_TOGETHER_MOST;
     for (int64_t b = 0; fits && b < count; b++) fits = tensors_fit(many, one[b], count);
     if (!fits) {
-        for (int64_t b = 0; b < count; b++) ls_program_free(one[b]);
         ls_program_free(many);
         if (together != NULL) ls_free(ctx, together->node);
         ls_free(ctx, together);
@@ -122,20 +126,16 @@ ls_status ls_together_new(ls_program *many, ls_program *const *one, int64_t coun
     }
     for (size_t i = 0; i < many->nodes.count; i++) {
         const ls_node *node = one[0]->nodes.at[i];
-        together->node[i].at_once = runs_at_once(many->nodes.at[i], node, count);
+        together->node[i].at_once = runs_at_once(many->nodes.at[i], node, count, length);
         together->node[i].small = node->op->flops == NULL || node->op->flops(node) < SMALL;
     }
-    for (int64_t b = 0; b < count; b++) {
-        together->one[b] = one[b];
-        place_rows(many, one[b], count, b);
-    }
+    for (int64_t b = 0; b < count; b++) together->one[b] = one[b];
     *out = together;
     return LS_OK;
 }
 
 void ls_together_free(ls_together *together) {
     if (together == NULL) return;
-    for (int64_t b = 0; b < together->count; b++) ls_program_free(together->one[b]);
     ls_program_free(together->many);
     ls_free(together->ctx, together->node);
     ls_free(together->ctx, together);
@@ -153,28 +153,32 @@ static void call_node(const ls_program *program, size_t i, const ls_run *run) {
     node->call(&here, node);
 }
 
-/* A node for one sequence after the other: on the processor each may take a thread. */
-static void call_rows(ls_together *together, size_t i, const ls_run *run, ls_state *const *states) {
-    const bool one_thread = run->device == NULL;
-    const bool spread = one_thread && run->threads > 1 && !together->node[i].small;
-#pragma omp parallel for schedule(static) num_threads(run->threads) if (spread)
-    for (int64_t b = 0; b < together->count; b++) {
-        ls_run here = *run;
-        if (one_thread) here.threads = 1;
-        here.state = states[b];
-        here.start = states[b]->position;
-        if (run->device != NULL) run->device->begin(run->device, &here); /* kernels read it there */
-        call_node(together->one[b], i, &here);
-    }
+static void call_row(const ls_together *together, size_t i, const ls_run *run,
+                     ls_state *const *states, int64_t b) {
+    ls_run here = *run;
+    if (run->device == NULL) here.threads = 1;
+    here.state = states[b];
+    here.start = states[b]->position;
+    if (run->device != NULL) run->device->begin(run->device, &here); /* kernels read it there */
+    call_node(together->one[b], i, &here);
 }
 
-ls_status ls_together_run(ls_together *together, ls_state *const *states) {
-    ls_program *many = together->many;
-    ls_device *device = ls__device_of(together->ctx, many->options.type);
-    for (int64_t b = 0; b < together->count; b++)
-        LS_TRY(ls__state_begin(together->one[b], states[b]));
-    ls_run run = {.threads = many->threads, .device = device, .parameters = many->store};
-    if (device != NULL) device->begin(device, &run);
+/* A node for one sequence after the other: on the processor each may take a thread. A team of one
+ * would cost more than a small node. */
+static void call_rows(const ls_together *together, size_t i, const ls_run *run,
+                      ls_state *const *states) {
+    if (run->device != NULL || run->threads == 1 || together->node[i].small) {
+        for (int64_t b = 0; b < together->count; b++) call_row(together, i, run, states, b);
+        return;
+    }
+#pragma omp parallel for schedule(static) num_threads(run->threads)
+    for (int64_t b = 0; b < together->count; b++) call_row(together, i, run, states, b);
+}
+
+static void run_group(const ls_together *together, ls_run run, ls_state *const *states) {
+    const ls_program *many = together->many;
+    run.parameters = many->store;
+    run.rows_alone = true;
     for (size_t i = 0; i < many->nodes.count; i++) {
         if (((const ls_node *)many->nodes.at[i])->call == NULL) continue;
         if (together->node[i].at_once)
@@ -182,8 +186,40 @@ ls_status ls_together_run(ls_together *together, ls_state *const *states) {
         else
             call_rows(together, i, &run, states);
     }
-    if (device != NULL && device->shared) LS_TRY(ls_device_settle(together->ctx));
+}
+
+static ls_status begin_group(const ls_together *together, ls_state *const *states) {
+    for (int64_t b = 0; b < together->count; b++) {
+        place_rows(together->many, together->one[b], together->count, b);
+        LS_TRY(ls__state_begin(together->one[b], states[b]));
+    }
+    return LS_OK;
+}
+
+static void advance_group(const ls_together *together, ls_state *const *states) {
+    const ls_program *many = together->many;
     for (int64_t b = 0; b < together->count; b++)
         states[b]->position += many->options.length / many->unit * many->unit;
+}
+
+ls_status ls_together_run(ls_together *const *groups, int64_t count, ls_state *const *states) {
+    ls_ctx *ctx = groups[0]->ctx;
+    ls_state *const *of[LS_GROUPS_MOST];
+    for (int64_t g = 0; g < count; states += groups[g++]->count) {
+        of[g] = states;
+        LS_TRY(begin_group(groups[g], states));
+    }
+    ls_device *device = ls__device_of(ctx, groups[0]->many->options.type);
+    ls_run run = {.threads = groups[0]->many->threads, .device = device};
+    if (device != NULL) device->begin(device, &run);
+    if (device != NULL || count == 1) {
+        for (int64_t g = 0; g < count; g++) run_group(groups[g], run, of[g]);
+    } else {
+        run.threads = 1;
+#pragma omp parallel for schedule(static, 1) num_threads((int)count)
+        for (int64_t g = 0; g < count; g++) run_group(groups[g], run, of[g]);
+    }
+    if (device != NULL && device->shared) LS_TRY(ls_device_settle(ctx));
+    for (int64_t g = 0; g < count; g++) advance_group(groups[g], of[g]);
     return LS_OK;
 }

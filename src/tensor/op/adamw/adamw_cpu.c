@@ -82,8 +82,8 @@ static void apply_f64(const ls_run *run, const ls_node *node) {
 #pragma omp parallel for schedule(static) num_threads(run->threads)
     for (int64_t i = 0; i < pass->piece_count; i++) {
         int64_t at = pass->pieces[i].offset;
-        update_f64(pass, pass->pieces[i].decays ? pass->decay : 0, w + at, g + at, m + at, v + at,
-                   pass->pieces[i].count);
+        update_f64(pass, pass->pieces[i].decays ? pass->decay : 0, w + at, g + at,
+                   m + at - pass->first, v + at - pass->first, pass->pieces[i].count);
     }
 }
 
@@ -102,14 +102,35 @@ static void apply_f32(const ls_run *run, const ls_node *node) {
         for (int64_t done = 0; done < piece->count; done += BLOCK) {
             int64_t at = piece->offset + done;
             int64_t count = piece->count - done < BLOCK ? piece->count - done : BLOCK;
-            update_f32(pass, decay, w + at, g + at, m + at, v + at, count);
+            update_f32(pass, decay, w + at, g + at, m + at - pass->first, v + at - pass->first,
+                       count);
             if (pass->shadow != NULL) round_block(w + at, pass->shadow + at, count);
         }
     }
 }
 
+#define DEFINE_ADD(name, real)                                                                     \
+    static void name(const ls_run *run, const ls_node *node) {                                     \
+        const ls_gradient_sum *sum = node->attributes;                                             \
+        real *restrict to = sum->to;                                                               \
+        const real *restrict from = sum->from;                                                     \
+        const int64_t count = sum->count;                                                          \
+        _Pragma(                                                                                   \
+            "omp parallel for schedule(static) num_threads(run->threads)") for (int64_t first = 0; \
+                                                                                first < count;     \
+                                                                                first +=           \
+                                                                                LS_ADAMW_PIECE) {  \
+            const int64_t end = count - first < LS_ADAMW_PIECE ? count : first + LS_ADAMW_PIECE;   \
+            if (sum->copies) memcpy(to + first, from + first, (size_t)(end - first) * sizeof *to); \
+            for (int64_t i = first; i < end && !sum->copies; i++) to[i] += from[i];                \
+        }                                                                                          \
+    }
+DEFINE_ADD(add_f64, double)
+DEFINE_ADD(add_f32, float)
+
 const ls_kernel LS_CPU_TABLE(adamw)[] = {
     {"adamw_norm", {norm_f64, norm_f32, norm_f32}, NULL},
     {"adamw", {apply_f64, apply_f32, apply_f32}, NULL},
+    {"gradient_add", {add_f64, add_f32, add_f32}, NULL},
     {0},
 };

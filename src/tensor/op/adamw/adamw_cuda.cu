@@ -27,7 +27,9 @@ typedef struct factors {
 } factors;
 
 typedef struct buffers {
-    float *weights, *gradient, *mean, *square;
+    float *weights, *gradient;
+    float *mean, *square; /* of the elements from `first` on */
+    int64_t first;
     uint2 *shadow; /* four bf16 each; or NULL */
 } buffers;
 
@@ -39,8 +41,8 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
         int64_t place = piece.offset + i;
         float w[4], g[4], mean[4], square[4];
         ls_cuda_load<4>(at.gradient + place, g);
-        ls_cuda_load<4>(at.mean + place, mean);
-        ls_cuda_load<4>(at.square + place, square);
+        ls_cuda_load<4>(at.mean + place - at.first, mean);
+        ls_cuda_load<4>(at.square + place - at.first, square);
         ls_cuda_load<4>(at.weights + place, w);
 #pragma unroll
         for (int j = 0; j < 4; j++) {
@@ -51,8 +53,8 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
             g[j] = 0;
         }
         ls_cuda_store<4>(at.gradient + place, g);
-        ls_cuda_store<4>(at.mean + place, mean);
-        ls_cuda_store<4>(at.square + place, square);
+        ls_cuda_store<4>(at.mean + place - at.first, mean);
+        ls_cuda_store<4>(at.square + place - at.first, square);
         ls_cuda_store<4>(at.weights + place, w);
         if (at.shadow == NULL) continue;
         typedef ls_cuda_pack<ls_cuda_bf16, 8> pack;
@@ -75,16 +77,42 @@ static void apply(const ls_run *run, const ls_node *node) {
     factors by = {(float)pass->beta1,       (float)(1 - pass->beta1), (float)pass->beta2,
                   (float)(1 - pass->beta2), (float)(1 - pass->decay), (float)pass->scale,
                   (float)pass->epsilon,     (float)pass->rate,        (float)pass->root};
-    buffers at = {(float *)pass->weights, (float *)pass->gradient, (float *)pass->mean,
-                  (float *)pass->square, (uint2 *)pass->shadow};
+    buffers at = {(float *)pass->weights,
+                  (float *)pass->gradient,
+                  (float *)pass->mean,
+                  (float *)pass->square,
+                  pass->first,
+                  (uint2 *)pass->shadow};
     adamw_kernel<<<(unsigned)pass->piece_count, LS_CUDA_THREADS, 0, ls_cuda_of(run)->stream>>>(
         pass->pieces, at, by);
     ls_cuda_launched(run, "adamw");
+}
+
+static __global__ void __launch_bounds__(LS_CUDA_THREADS)
+    add_kernel(float *__restrict__ to, const float *__restrict__ from, int64_t count, bool copies) {
+    int64_t i = ((int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x) * 4;
+    if (i >= count) return;
+    float sum[4], more[4];
+    ls_cuda_load<4>(to + i, sum);
+    ls_cuda_load<4>(from + i, more);
+#pragma unroll
+    for (int j = 0; j < 4; j++) sum[j] = copies ? more[j] : sum[j] + more[j];
+    ls_cuda_store<4>(to + i, sum);
+}
+
+static void add(const ls_run *run, const ls_node *node) {
+    const ls_gradient_sum *sum = (const ls_gradient_sum *)node->attributes;
+    const int64_t each = LS_CUDA_THREADS * 4, blocks = (sum->count + each - 1) / each;
+    if (sum->count == 0) return;
+    add_kernel<<<(unsigned)blocks, LS_CUDA_THREADS, 0, ls_cuda_of(run)->stream>>>(
+        (float *)sum->to, (const float *)sum->from, sum->count, sum->copies);
+    ls_cuda_launched(run, "gradient_add");
 }
 
 LS_CUDA_DECLARE_TABLE(adamw);
 const ls_kernel LS_CUDA_TABLE(adamw)[] = {
     {"adamw_norm", {NULL, norm, norm}, NULL},
     {"adamw", {NULL, apply, apply}, NULL},
+    {"gradient_add", {NULL, add, add}, NULL},
     {},
 };

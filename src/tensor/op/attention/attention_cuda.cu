@@ -70,6 +70,10 @@ static void forward(const ls_run *run, const ls_node *node) {
     ls_cuda_attention job;
     ls_hopper_attention hopper;
     ls_cuda_attention_begin(run, node, false, &job);
+    if (ls_cuda_attention_decode_fits(run, node, &job)) {
+        ls_cuda_attention_decode(run, &job, type_of(node));
+        return;
+    }
     if (hopper_takes(run, &job, type_of(node), &hopper)) {
         ls_hopper_attention_forward(ls_cuda_of(run), &hopper);
         return;

@@ -363,30 +363,43 @@ static bool find_chunk(const ls_attention_job *job, int64_t b, int64_t c, chunk 
     return wanted.first < first + at->count && wanted.end > first;
 }
 
+static void attend_piece(const ls_attention_job *job, int64_t chunks, int64_t piece,
+                         thread_space *scratch) {
+    const int64_t queries = job->H * job->T, width = job->V + 2;
+    chunk at = {.job = job, .result = (float *)job->workspace + piece * queries * width};
+    if (find_chunk(job, piece / chunks, piece % chunks, &at)) {
+        attend(&at, scratch);
+        return;
+    }
+    for (int64_t row = 0; row < queries; row++) {
+        memset(at.result + row * width, 0, (size_t)width * sizeof(float));
+        at.result[row * width] = -INFINITY;
+    }
+}
+
+/* One thread makes no team: for a short past that would take longer than the work. */
 void ls_attention_decode(const ls_attention_job *job) {
-    const int64_t chunks = chunks_of(job), queries = job->H * job->T, width = job->V + 2;
+    const int64_t chunks = chunks_of(job), queries = job->H * job->T, B = job->B;
     float *results = job->workspace;
-    thread_space measured;
-    const size_t bytes = lay_out(job, NULL, &measured), before = result_bytes(job);
+    char *spaces = (char *)job->workspace + result_bytes(job);
+    thread_space scratch;
+    if (job->threads == 1) {
+        lay_out(job, spaces, &scratch);
+        for (int64_t piece = 0; piece < B * chunks; piece++)
+            attend_piece(job, chunks, piece, &scratch);
+        for (int64_t row = 0; row < B * queries; row++)
+            merge(job, row / queries, row % queries, chunks, results);
+        return;
+    }
+    const size_t bytes = lay_out(job, NULL, &scratch);
 #pragma omp parallel num_threads(job->threads)
     {
-        thread_space scratch;
-        lay_out(job, (char *)job->workspace + before + (size_t)omp_get_thread_num() * bytes,
-                &scratch);
+        thread_space own;
+        lay_out(job, spaces + (size_t)omp_get_thread_num() * bytes, &own);
 #pragma omp for schedule(dynamic)
-        for (int64_t piece = 0; piece < job->B * chunks; piece++) {
-            chunk at = {.job = job, .result = results + piece * queries * width};
-            if (find_chunk(job, piece / chunks, piece % chunks, &at)) {
-                attend(&at, &scratch);
-                continue;
-            }
-            for (int64_t row = 0; row < queries; row++) {
-                memset(at.result + row * width, 0, (size_t)width * sizeof(float));
-                at.result[row * width] = -INFINITY;
-            }
-        }
+        for (int64_t piece = 0; piece < B * chunks; piece++) attend_piece(job, chunks, piece, &own);
 #pragma omp for schedule(static)
-        for (int64_t row = 0; row < job->B * queries; row++)
+        for (int64_t row = 0; row < B * queries; row++)
             merge(job, row / queries, row % queries, chunks, results);
     }
 }

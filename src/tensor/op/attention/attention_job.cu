@@ -84,6 +84,15 @@ static int splits_plain(const ls_attention_job *job) {
     return splits_of(job->B * job->H * ceil_div(job->T, WARPS), keys_met(job));
 }
 
+int ls_cuda_attention_decode_heads(int64_t H, int64_t G) {
+    const int64_t shared = H / G;
+    return shared % 4 == 0 ? 4 : shared % 2 == 0 ? 2 : 1;
+}
+
+int ls_cuda_attention_decode_splits(int64_t B, int64_t H, int64_t G, int64_t rows) {
+    return splits_of(B * H / ls_cuda_attention_decode_heads(H, G), rows);
+}
+
 /* ---- parts of outer tiles ---- */
 
 static int64_t passes_of(const ls_attention_job *job) {
@@ -332,7 +341,10 @@ static size_t lay_out(const ls_run *run, const ls_attention_job *job, bool backw
     }
     to->parts = (float *)space_take(&from, parts_bytes(job, false));
     const int tiles = splits_in_tiles(job), plain = splits_plain(job);
-    const int splits = tiles > plain ? tiles : plain;
+    int splits = tiles > plain ? tiles : plain;
+    if (job->T == 1)
+        splits = max(splits,
+                     ls_cuda_attention_decode_splits(job->B, job->H, job->G, job->set[0].key_rows));
     if (splits > 1) {
         to->part_lse = (float *)space_take(&from, (size_t)splits * rows);
         to->part_out = (float *)space_take(&from, (size_t)splits * rows * (size_t)job->V);

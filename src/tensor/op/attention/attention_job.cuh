@@ -1,7 +1,8 @@
 /* What the CUDA kernels of attention share: a run of the operation as a plain value that goes to a
  * kernel by value, and the rules of a set as arithmetic that runs on the device.
  *
- * It is computed in tiles on the tensor units (attention_forward.cu, attention_backward.h; with
+ * A stream's step of one token has a kernel of its own (attention_decode.cu). All else is computed
+ * in tiles on the tensor units (attention_forward.cu, attention_backward.h; with
  * relative keys attention_relative.cu) or pair by pair, for everything those do not take
  * (attention_plain.cu). The first and the last can do it in parts of the keys, merged afterwards,
  * where there are few queries. */
@@ -142,6 +143,15 @@ void ls_cuda_attention_table_grad(const ls_run *run, const ls_cuda_attention *jo
 int64_t ls_cuda_attention_table_floats(int64_t B, int64_t T, int64_t H, int64_t key_rows);
 /* Parts of the queries whose sums by distance are kept apart, for a table of so many rows. */
 int ls_cuda_attention_distance_parts(int64_t B, int64_t T, int64_t H, int64_t rows);
+
+/* One token of each sequence and what is cached, where nothing but slopes, decays, a window and a cap
+ * is asked for; how many heads that share their keys a block takes, and into how many parts it cuts
+ * the rows of a cache. */
+bool ls_cuda_attention_decode_fits(const ls_run *run, const ls_node *node,
+                                   const ls_cuda_attention *job);
+void ls_cuda_attention_decode(const ls_run *run, ls_cuda_attention *job, ls_dtype type);
+int ls_cuda_attention_decode_heads(int64_t H, int64_t G);
+int ls_cuda_attention_decode_splits(int64_t B, int64_t H, int64_t G, int64_t rows);
 
 /* Fills in row_lse and row_dot. */
 void ls_cuda_attention_statistics(const ls_run *run, const ls_cuda_attention *job, ls_dtype type);

@@ -80,23 +80,32 @@ static int64_t row_elements(const ls_tensor *tensor) {
     return ls_count(tensor) / tensor->dim[0] / tensor->dim[1];
 }
 
+/* Row i of those that are taken, of all sequences. */
+static void append_row(const ls_tensor *x, const ls_tensor *cache, const ls_append_plan *plan,
+                       int64_t i) {
+    const size_t size = ls_dtype_size(cache->type), row = (size_t)row_elements(cache) * size;
+    const int64_t b = i / plan->take, t = i % plan->take;
+    memcpy((char *)ls_data(cache) + (size_t)(b * cache->dim[1] + plan->kept + t) * row,
+           (const char *)ls_data(x) + (size_t)(b * x->stride[0] + t * x->stride[1]) * size, row);
+}
+
 static void cache_append(const ls_run *run, const ls_node *node) {
     const ls_tensor *x = node->in[0], *cache = node->out[0];
     const ls_append_plan plan = ls__append_begin(run, node);
     size_t size = ls_dtype_size(cache->type), row = (size_t)row_elements(cache) * size;
     int64_t B = x->dim[0], capacity = cache->dim[1];
     char *to = ls_data(cache);
-    const char *from = ls_data(x);
     for (int64_t b = 0; plan.drop > 0 && b < B; b++) {
         char *rows = to + (size_t)(b * capacity) * row;
         memmove(rows, rows + (size_t)plan.drop * row, (size_t)plan.kept * row);
     }
-#pragma omp parallel for collapse(2) schedule(static)                                              \
-    num_threads(run->threads) if (B * plan.take > 64)
-    for (int64_t b = 0; b < B; b++)
-        for (int64_t t = 0; t < plan.take; t++)
-            memcpy(to + (size_t)(b * capacity + plan.kept + t) * row,
-                   from + (size_t)(b * x->stride[0] + t * x->stride[1]) * size, row);
+    const int64_t rows = B * plan.take;
+    if (run->threads == 1 || rows <= 64) { /* a team takes longer */
+        for (int64_t i = 0; i < rows; i++) append_row(x, cache, &plan, i);
+        return;
+    }
+#pragma omp parallel for schedule(static) num_threads(run->threads)
+    for (int64_t i = 0; i < rows; i++) append_row(x, cache, &plan, i);
 }
 
 static void cache_append_grad(const ls_run *run, const ls_node *node) {

@@ -1,5 +1,5 @@
 /* Moving rows: copies, sums of gradients, caches. These go by the tensors' own types. */
-#include "tensor/cuda/rows.cuh"
+#include "tensor/cuda/move_rows.cuh"
 
 struct sum_map {
     template <int LANES, int IN>
@@ -131,9 +131,37 @@ static void copy_band(const ls_run *run, band to, band from, int64_t rows, const
                      ls_dtype_size(to.tensor->type), what);
 }
 
+/* Where a row of a chunk goes: behind the rows that lie before the chunk's start. */
+struct append_row {
+    ls_cuda_row_grid chunk, cache;
+    ls_cuda_start start;
+    int64_t first; /* position of the cache's row 0 */
+    int64_t rows;  /* of each sequence in the chunk */
+    __device__ __forceinline__ ls_cuda_moved_row operator()(int64_t row) const {
+        const int64_t b = row / rows, t = row % rows;
+        return {ls_cuda_row_at(cache, b, start.at() - first + t), ls_cuda_row_at(chunk, b, t)};
+    }
+};
+
+/* Rows are only added: the same launch at every position. */
+static void append_rows(const ls_run *run, const ls_tensor *x, const ls_tensor *cache) {
+    append_row where = {ls_cuda_row_grid_of(x), ls_cuda_row_grid_of(cache), ls_cuda_start_of(run),
+                        ls_cache_extent(run, cache).first, x->dim[1]};
+    const size_t bytes = (size_t)(ls_count(x) / x->dim[0] / x->dim[1]) * ls_dtype_size(x->type);
+    ls_cuda_move_rows(run, x->dim[0] * x->dim[1], bytes,
+                      ls_cuda_row_grid_bits(&where.chunk) | ls_cuda_row_grid_bits(&where.cache),
+                      where, "cache_append");
+    ls_cuda_steady(run);
+}
+
 static void cache_append(const ls_run *run, const ls_node *node) {
     const ls_tensor *x = node->in[0], *cache = node->out[0];
     const ls_append_plan plan = ls__append_begin(run, node);
+    if (plan.drop == 0 && plan.take == x->dim[1] &&
+        plan.kept == run->start - ls_cache_extent(run, cache).first) {
+        append_rows(run, x, cache);
+        return;
+    }
     /* at most `drop` rows at a time go down by `drop`: none is read after it was overwritten */
     for (int64_t done = 0; plan.drop > 0 && done < plan.kept; done += plan.drop)
         copy_band(run, (band){cache, done}, (band){cache, plan.drop + done},
@@ -158,6 +186,7 @@ static void state_write(const ls_run *run, const ls_node *node) {
     const ls_tensor *value = node->in[0], *state = node->in[1];
     ls_cuda_axes axes[] = {ls_cuda_axes_of(state), ls_cuda_axes_of(value)};
     ls_cuda_layout layout;
+    ls_cuda_steady(run);
     if (ls_cuda_lay_out(run, 2, axes, &layout))
         ls_cuda_copy(run, &layout, ls_data(state), ls_data(value), ls_dtype_size(state->type),
                      "state_write");

@@ -335,6 +335,7 @@ template <typename T> static scan<T> scan_of(const ls_run *run, const ls_node *n
 }
 
 template <typename T> static void forward(const ls_run *run, const ls_node *node) {
+    ls_cuda_steady(run);
     cudaStream_t stream = ls_cuda_of(run)->stream;
     scan<T> s = scan_of<T>(run, node);
     s.y = pairs_of<T>(node->out[LS_MODES_Y]);

@@ -177,6 +177,7 @@ static ls_cuda_walk<T> walk_of(const ls_node *node, const parameters *p, ls_cuda
 }
 
 template <typename T> static void scan(const ls_run *run, const ls_node *node) {
+    ls_cuda_steady(run);
     const parameters p = parameters_of(run, node, false);
     ls_cuda_walk<T> walk = walk_of<T>(node, &p, make_systems(run, &p));
     walk.y = ls_cuda_strip_of<T>(node->out[0]);

@@ -70,8 +70,11 @@ static void run_held(const ls_run *run, const ls_gemm *whole, held_rows held) {
     }
 }
 
+_Static_assert((int)LS_TOGETHER_MOST <= (int)LS_GEMM_FEW_MOST, "a group's rows are few");
+
 static void forward(const ls_run *run, const ls_node *node) {
     ls_gemm g = forward_product(node);
+    g.few = run->rows_alone;
     run_held(run, &g, rows_held(run, node->in[0], g.m));
 }
 

@@ -34,6 +34,7 @@ static void plus_typed(const ls_run *run, const ls_node *node, const ls_cuda_lay
 
 /* x and v may be parameters in f32 where the program computes in bf16. */
 template <typename O> static void plus_broadcast(const ls_run *run, const ls_node *node) {
+    ls_cuda_steady(run);
     const ls_tensor *x = node->in[0], *v = node->in[1], *y = node->out[0];
     ls_cuda_axes axes[] = {ls_cuda_axes_of(y), ls_cuda_axes_of(x), repeated(v, x)};
     ls_cuda_layout layout;

@@ -1,32 +1,34 @@
 /* y[t] = table[min(start + t + offset, R - 1)], and its gradient, which is added to the parameter's. */
-#include "tensor/cuda/rows.cuh"
+#include "tensor/cuda/move_rows.cuh"
 
 extern "C" {
 #include "tensor/op/position_rows/position_rows.h"
 }
 
-/* Rows `from` (one row, or one after the other) to rows first .. first + rows of y. */
-static void copy_rows(const ls_run *run, const ls_tensor *table, int64_t from, bool same,
-                      const ls_tensor *y, int64_t first, int64_t rows) {
-    if (rows <= 0) return;
-    int64_t width = y->dim[1], size = (int64_t)ls_dtype_size(y->type);
-    ls_cuda_axes axes[] = {ls_cuda_axes_of_rows(rows, width, width),
-                           ls_cuda_axes_of_rows(rows, width, same ? 0 : width)};
-    ls_cuda_layout layout;
-    if (ls_cuda_lay_out(run, 2, axes, &layout))
-        ls_cuda_copy(run, &layout, (char *)ls_data(y) + first * width * size,
-                     (const char *)ls_data(table) + from * width * size, (size_t)size,
-                     "position_rows");
-}
+/* Where a row comes from; the table's last stands for all beyond it. */
+struct position_row {
+    ls_cuda_row_grid rows, table;
+    ls_cuda_start start;
+    int64_t offset, last;
+    __device__ __forceinline__ ls_cuda_moved_row operator()(int64_t t) const {
+        const int64_t from = start.at() + offset + t;
+        return {ls_cuda_row_at(rows, 0, t), ls_cuda_row_at(table, 0, from < last ? from : last)};
+    }
+};
 
 /* Table and rows have the program's compute type: whole rows are copied. */
 static void position_rows(const ls_run *run, const ls_node *node) {
     const ls_tensor *table = node->in[0], *y = node->out[0];
-    int64_t last = table->dim[0] - 1, T = y->dim[0];
-    int64_t from = run->start + ls_position_rows_offset(node);
-    int64_t own = ls_max(0, ls_min(T, last - from)); /* rows before the last one */
-    copy_rows(run, table, from, false, y, 0, own);
-    copy_rows(run, table, last, true, y, own, T - own);
+    const size_t bytes = (size_t)y->dim[1] * ls_dtype_size(y->type);
+    const position_row where = {{(char *)ls_data(y), 0, (int64_t)bytes},
+                                {(char *)ls_data(table), 0, (int64_t)bytes},
+                                ls_cuda_start_of(run),
+                                ls_position_rows_offset(node),
+                                table->dim[0] - 1};
+    ls_cuda_move_rows(run, y->dim[0], bytes,
+                      ls_cuda_row_grid_bits(&where.rows) | ls_cuda_row_grid_bits(&where.table),
+                      where, "position_rows");
+    ls_cuda_steady(run);
 }
 
 /* Row blockIdx.y of the table from `first` on; the table's last takes all that is left. */

@@ -139,33 +139,42 @@ static void fill_tables(const rotation *r, int64_t b, int64_t t, float *c, float
     }
 }
 
+static void fill_table(const rotation *r, float *cosines, float *sines, int64_t table) {
+    const int64_t at = 2 * table * r->at->rotary.pairs, count = r->rows.count;
+    fill_tables(r, table / count, table % count, cosines + at, sines + at);
+}
+
+LS_INLINE void rotate_row(const rotation *r, ls_dtype type, const float *cosines,
+                          const float *sines, int64_t tables, int64_t row) {
+    const ls_tensor *x = r->x, *y = r->y;
+    const int64_t pairs = r->at->rotary.pairs, width = x->dim[3], table = row % tables;
+    const float *c = cosines + 2 * table * pairs, *s = sines + 2 * table * pairs;
+    const int64_t b = row / r->rows.count, t = row % r->rows.count;
+    for (int64_t h = 0; h < x->dim[2]; h++) {
+        int64_t at = head_place(x, b, t, h), place = head_place(y, b, t, h);
+        if (r->at->rotary.halves)
+            rotate_head(type, true, pairs, width, c, s, ls_data(x), at, ls_data(y), place);
+        else
+            rotate_head(type, false, pairs, width, c, s, ls_data(x), at, ls_data(y), place);
+    }
+}
+
+/* One thread makes no team: in decoding that would take longer than the rotation. */
 LS_INLINE void rotate_typed(const ls_run *run, const ls_node *node, ls_dtype type) {
-    rotation r = begin(run, node);
-    const ls_tensor *x = r.x, *y = r.y;
-    int64_t pairs = r.at->rotary.pairs, heads = x->dim[2], width = x->dim[3], count = r.rows.count;
-    bool halves = r.at->rotary.halves;
-    const int64_t tables = r.own ? x->dim[0] * count : count;
-    float *cosines = run->workspace, *sines = cosines + 2 * tables * pairs;
-    const void *from = ls_data(x);
-    void *to = ls_data(y);
+    const rotation r = begin(run, node);
+    const int64_t rows = r.x->dim[0] * r.rows.count, tables = r.own ? rows : r.rows.count;
+    float *cosines = run->workspace, *sines = cosines + 2 * tables * r.at->rotary.pairs;
+    if (run->threads == 1) {
+        for (int64_t i = 0; i < tables; i++) fill_table(&r, cosines, sines, i);
+        for (int64_t row = 0; row < rows; row++) rotate_row(&r, type, cosines, sines, tables, row);
+        return;
+    }
 #pragma omp parallel num_threads(run->threads)
     {
 #pragma omp for schedule(static)
-        for (int64_t i = 0; i < tables; i++)
-            fill_tables(&r, i / count, i % count, cosines + 2 * i * pairs, sines + 2 * i * pairs);
+        for (int64_t i = 0; i < tables; i++) fill_table(&r, cosines, sines, i);
 #pragma omp for schedule(static)
-        for (int64_t row = 0; row < x->dim[0] * count; row++) {
-            int64_t b = row / count, t = row % count;
-            const int64_t table = row % tables;
-            const float *c = cosines + 2 * table * pairs, *s = sines + 2 * table * pairs;
-            for (int64_t h = 0; h < heads; h++) {
-                int64_t at = head_place(x, b, t, h), place = head_place(y, b, t, h);
-                if (halves)
-                    rotate_head(type, true, pairs, width, c, s, from, at, to, place);
-                else
-                    rotate_head(type, false, pairs, width, c, s, from, at, to, place);
-            }
-        }
+        for (int64_t row = 0; row < rows; row++) rotate_row(&r, type, cosines, sines, tables, row);
     }
 }
 

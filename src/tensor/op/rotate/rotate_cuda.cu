@@ -15,11 +15,12 @@ typedef struct turning {
     double frequency[LS_PAIRS_MAX], log_decay[LS_PAIRS_MAX];
     double factor, decay_block, direction;
     ls_position_map map;
-    int64_t first, rows, pairs; /* positions first .. first + rows */
-    int64_t tables;             /* rows of all sequences; rows itself where begins is NULL */
-    const int32_t *begins;      /* where sequences began, or NULL */
-    const int32_t *places;      /* of the rows of all sequences, or NULL */
-    const float *learned;       /* [2][pairs] whose sums are the frequencies, or NULL */
+    ls_cuda_start first; /* position of the first row */
+    int64_t rows, pairs;
+    int64_t tables;        /* rows of all sequences; rows itself where begins is NULL */
+    const int32_t *begins; /* where sequences began, or NULL */
+    const int32_t *places; /* of the rows of all sequences, or NULL */
+    const float *learned;  /* [2][pairs] whose sums are the frequencies, or NULL */
     bool decays, inverse;
 } turning;
 
@@ -27,7 +28,20 @@ typedef struct turning {
 static __device__ __forceinline__ double place_of(const turning &by, int64_t row) {
     if (by.places != NULL) return ls_cuda_map_at(by.map, by.places[row]);
     if (by.begins != NULL) row = row % by.rows - by.begins[row / by.rows];
-    return ls_cuda_map_at(by.map, by.first + row);
+    return ls_cuda_map_at(by.map, by.first.at() + row);
+}
+
+/* Cosine and sine of pair i in a row of the tables. */
+static __device__ __forceinline__ float2 turn_at(const turning &by, int64_t row, int64_t i) {
+    double position = place_of(by, row), factor = by.factor, cosine, sine;
+    const double frequency = by.learned == NULL
+                                 ? by.frequency[i]
+                                 : (double)by.learned[i] + (double)by.learned[by.pairs + i];
+    if (by.decays)
+        factor *= exp(by.direction * by.log_decay[i] *
+                      (by.decay_block * floor(position / by.decay_block) - position));
+    sincos(position * frequency, &sine, &cosine);
+    return make_float2((float)(cosine * factor), (float)(sine * (by.inverse ? -factor : factor)));
 }
 
 /* Cosines and sines [tables][pairs]. */
@@ -37,16 +51,9 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     uint64_t index = (uint64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x, i;
     if (index >= (uint64_t)(by.tables * by.pairs)) return;
     int64_t row = (int64_t)ls_cuda_divide(index, pairs, &i);
-    double position = place_of(by, row), factor = by.factor, cosine, sine;
-    const double frequency = by.learned == NULL
-                                 ? by.frequency[i]
-                                 : (double)by.learned[i] + (double)by.learned[by.pairs + i];
-    if (by.decays)
-        factor *= exp(by.direction * by.log_decay[i] *
-                      (by.decay_block * floor(position / by.decay_block) - position));
-    sincos(position * frequency, &sine, &cosine);
-    cosines[index] = (float)(cosine * factor);
-    sines[index] = (float)(sine * (by.inverse ? -factor : factor));
+    const float2 turn = turn_at(by, row, (int64_t)i);
+    cosines[index] = turn.x;
+    sines[index] = turn.y;
 }
 
 /* ---- the pass over x ---- */
@@ -139,7 +146,47 @@ static void rotate_launch(const ls_run *run, pass<T> by, int64_t heads_in_all, i
     ls_cuda_launched(run, "rotate");
 }
 
+/* A few rows, without tables: a thread has a pair, or an element behind the pairs. Each computes its
+ * own cosine, so that nothing is waited for. */
+template <bool HALVES, typename T>
+static __global__ void __launch_bounds__(LS_CUDA_THREADS)
+    rotate_few_kernel(const __grid_constant__ turning turn, const __grid_constant__ pass<T> by) {
+    uint64_t index = (uint64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x, chunk, head, row;
+    if (index >= by.count) return;
+    const int64_t b = (int64_t)ls_cuda_divide(
+        ls_cuda_divide(ls_cuda_divide(index, by.chunks, &chunk), by.heads, &head), by.rows, &row);
+    const int64_t t = (int64_t)row, h = (int64_t)head, i = (int64_t)chunk;
+    const T *from = by.x + b * by.x_stride[0] + t * by.x_stride[1] + h * by.x_stride[2];
+    T *to = by.y + b * by.y_stride[0] + t * by.y_stride[1] + h * by.y_stride[2];
+    if (i >= by.pairs) {
+        to[by.pairs + i] = from[by.pairs + i];
+        return;
+    }
+    const int64_t near = HALVES ? i : 2 * i, far = HALVES ? by.pairs + i : 2 * i + 1;
+    const float2 angle = turn_at(turn, b * by.tables + t, i);
+    const float u = ls_cuda_wide(from[near]), v = ls_cuda_wide(from[far]);
+    to[near] = ls_cuda_narrow<T>(u * angle.x - v * angle.y);
+    to[far] = ls_cuda_narrow<T>(v * angle.x + u * angle.y);
+}
+
+template <typename T>
+static void rotate_few(const ls_run *run, const turning *turn, pass<T> by, bool halves,
+                       int64_t heads_in_all, int64_t width) {
+    const int64_t chunks = width - by.pairs;
+    cudaStream_t stream = ls_cuda_of(run)->stream;
+    by.chunks = ls_cuda_divisor_of(chunks);
+    by.count = (uint64_t)(heads_in_all * chunks);
+    const unsigned blocks = ls_cuda_blocks((int64_t)by.count, LS_CUDA_THREADS);
+    if (halves)
+        rotate_few_kernel<true><<<blocks, LS_CUDA_THREADS, 0, stream>>>(*turn, by);
+    else
+        rotate_few_kernel<false><<<blocks, LS_CUDA_THREADS, 0, stream>>>(*turn, by);
+    ls_cuda_launched(run, "rotate");
+}
+
 /* ---- one run of the node ---- */
+
+enum { FEW = 1 << 14 }; /* elements: below it another launch takes longer than many cosines */
 
 static size_t workspace(const ls_node *node, int threads) {
     (void)threads;
@@ -150,8 +197,13 @@ static size_t workspace(const ls_node *node, int threads) {
     return 2 * (size_t)(tables * about->rotary.pairs) * sizeof(float);
 }
 
-static void fill_tables(const ls_run *run, const ls_node *node, ls_extent rows, int64_t tables,
-                        float *cosines, float *sines) {
+/* Where rows of x begin: those of a chunk are at the run's start. */
+static ls_cuda_start first_of(const ls_run *run, const ls_tensor *x) {
+    if (x->port < 0) return ls_cuda_start_of(run);
+    return {NULL, ls_cache_extent(run, x).first};
+}
+
+static turning turning_of(const ls_run *run, const ls_node *node, ls_extent rows, int64_t tables) {
     const ls_rotate_attributes *about = (const ls_rotate_attributes *)node->attributes;
     const ls_rotary *rotary = &about->rotary;
     turning by = {};
@@ -165,15 +217,19 @@ static void fill_tables(const ls_run *run, const ls_node *node, ls_extent rows, 
     by.decay_block = (double)rotary->xpos.block;
     by.map = about->map;
     by.inverse = about->inverse;
-    by.first = rows.first;
+    by.first = first_of(run, node->in[0]);
     by.rows = rows.count;
     by.pairs = rotary->pairs;
     by.tables = tables;
     if (node->in[1] != NULL) by.begins = (const int32_t *)ls_data(node->in[1]);
     if (node->in[2] != NULL) by.places = (const int32_t *)ls_data(node->in[2]);
     if (node->in[3] != NULL) by.learned = (const float *)ls_data(node->in[3]);
-    turn_kernel<<<ls_cuda_blocks(by.tables * by.pairs, LS_CUDA_THREADS), LS_CUDA_THREADS, 0,
-                  ls_cuda_of(run)->stream>>>(by, ls_cuda_divisor_of(by.pairs), cosines, sines);
+    return by;
+}
+
+static void fill_tables(const ls_run *run, const turning *by, float *cosines, float *sines) {
+    turn_kernel<<<ls_cuda_blocks(by->tables * by->pairs, LS_CUDA_THREADS), LS_CUDA_THREADS, 0,
+                  ls_cuda_of(run)->stream>>>(*by, ls_cuda_divisor_of(by->pairs), cosines, sines);
     ls_cuda_launched(run, "rotate");
 }
 
@@ -184,6 +240,7 @@ template <typename T> static void rotate(const ls_run *run, const ls_node *node)
     const bool own = node->in[1] != NULL || node->in[2] != NULL;
     ls_extent rows = ls_cache_extent(run, x);
     if (rows.count == 0) return;
+    if (x->port < 0 && about->rotary.dynamic == NULL) ls_cuda_steady(run);
     pass<T> by = {};
     by.x = (const T *)ls_data(x);
     by.y = (T *)ls_data(y);
@@ -197,8 +254,11 @@ template <typename T> static void rotate(const ls_run *run, const ls_node *node)
     by.sines = sines;
     by.heads = ls_cuda_divisor_of(x->dim[2]);
     by.rows = ls_cuda_divisor_of(rows.count);
-    if (by.pairs > 0) fill_tables(run, node, rows, tables, cosines, sines);
-    int64_t width = x->dim[3], heads_in_all = x->dim[0] * rows.count * x->dim[2];
+    const int64_t width = x->dim[3], heads_in_all = x->dim[0] * rows.count * x->dim[2];
+    const turning turn = turning_of(run, node, rows, tables);
+    if (by.pairs > 0 && heads_in_all * width <= FEW)
+        return rotate_few(run, &turn, by, about->rotary.halves, heads_in_all, width);
+    if (by.pairs > 0) fill_tables(run, &turn, cosines, sines);
     bool halves = about->rotary.halves, wide = in_lanes(&by, halves, width, LANES);
     if (halves && wide)
         rotate_launch<LANES, true>(run, by, heads_in_all, width);
@@ -266,7 +326,7 @@ template <typename T> static void rotate_moments(const ls_run *run, const ls_nod
     const ls_extent rows = ls_cache_extent(run, x);
     turning by = {};
     by.map = about->map;
-    by.first = rows.first;
+    by.first = first_of(run, x);
     by.rows = by.tables = rows.count;
     by.pairs = about->rotary.pairs;
     if (node->in[2] != NULL) by.begins = (const int32_t *)ls_data(node->in[2]);

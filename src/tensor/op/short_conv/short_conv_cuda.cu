@@ -268,6 +268,7 @@ static __global__ void __launch_bounds__(THREADS) keep_tail(const conv_job<T> jo
 }
 
 template <typename T> static void forward(const ls_run *run, const ls_node *node) {
+    ls_cuda_steady(run);
     enum { LANES = ls_cuda_lanes<T>::count };
     conv_job<T> job = job_of<T>(node, FORWARD_ROWS);
     job.y = (T *)ls_data(node->out[0]);

@@ -174,6 +174,7 @@ template <typename T> static void forward(const ls_run *run, const ls_node *node
     const ls_ssd_rows y = ls_ssd_rows_of(node->out[LS_SSD_Y]);
     float *after = ls_cuda_floats(node->out[LS_SSD_AFTER]);
     float *kept = ls_cuda_floats(node->out[LS_SSD_KEPT_STATES]);
+    ls_cuda_steady(run);
     if (s.batch == 0 || s.T == 0) return;
     if (s.T < FEW) {
         const int64_t blocks = ls_ceil_div(s.batch * s.H * s.P, LS_SSD_WARPS);

@@ -177,6 +177,7 @@ template <typename T> static ls_cuda_walk<T> scan_of(const work *w, const ls_nod
 }
 
 template <typename T> static void scan(const ls_run *run, const ls_node *node) {
+    ls_cuda_steady(run);
     const work w = begin(run, node, true, false);
     ls_cuda_walk<T> walk = scan_of<T>(&w, node);
     walk.y = ls_cuda_strip_of<T>(node->out[0]);

@@ -1,0 +1,25 @@
+/* What the files of this room share. */
+#ifndef LS_RANKS_INTERNAL_H
+#define LS_RANKS_INTERNAL_H
+
+#include <stdbool.h>
+
+#include "ranks/ranks.h"
+
+/* What a launcher's environment says. */
+typedef struct ls_launch {
+    int rank, size; /* size 0: no launcher */
+    bool mpi;       /* ranks meet through MPI, else at host and port */
+    char host[256], port[8];
+    uint64_t job; /* hash of what only processes of this job know */
+} ls_launch;
+ls_status ls__launch_read(ls_ctx *ctx, ls_launch *out);
+
+/* Ranks on sockets; all meet at rank 0. *told: it was rank 0 that found them not to fit. */
+ls_status ls__tcp_open(ls_ctx *ctx, const ls_launch *launch, const ls_rank_wait *wait, bool *told,
+                       ls_transport **out);
+/* The MPI plug-in. */
+ls_status ls__mpi_open(ls_ctx *ctx, ls_launch *launch, ls_transport **out);
+bool ls__mpi_found(void);
+
+#endif

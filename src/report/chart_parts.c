@@ -1,0 +1,115 @@
+/* Charts of a study as files of their own, by name. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "report/page_series.h"
+#include "report/paper.h"
+
+typedef struct picture {
+    const char *measure, *title, *y_label;
+    ls_column from;
+    bool y_log;
+    double y_high;
+} picture;
+
+static const picture pictures[] = {
+    {"ppl",
+     "Perplexity against length",
+     "perplexity",
+     {.x = "length", .y = "ppl", .band = "ppl", .scale = 1},
+     true,
+     0},
+    {"loss",
+     "Loss against length",
+     "nats per token",
+     {.x = "length", .y = "loss", .band = "loss", .scale = 1},
+     false,
+     0},
+    {"excess",
+     "Excess over the flat tail",
+     "nats per token",
+     {.x = "length", .y = "excess", .band = "excess", .scale = 1},
+     false,
+     0},
+    {"accuracy",
+     "Right answers against length",
+     "right, percent",
+     {.x = "length", .y = "accuracy", .band = "accuracy", .scale = 100},
+     false,
+     100},
+    {"suite",
+     "Right answers against length",
+     "right, percent",
+     {.y = "score", .low = "low", .high = "high", .scale = 100},
+     false,
+     100}};
+
+/* A list of names, separated by spaces, has this one; an empty list has all. */
+static bool chosen(const char *names, const char *name) {
+    const size_t length = strlen(name);
+    if (names[strspn(names, " ")] == '\0') return true;
+    for (const char *at = names; (at = strstr(at, name)) != NULL; at += length)
+        if ((at == names || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0'))
+            return true;
+    return false;
+}
+
+static bool draw(ls_page *page, const picture *what, const char *of, const char *arms,
+                 ls_text *out) {
+    char title[LS_PAGE_TITLE_BYTES], mark[64];
+    ls_chart_series *series = ls_new(page->ctx, page->count + 1, sizeof *series);
+    const bool suite = strcmp(what->measure, "suite") == 0;
+    size_t count = 0;
+    if (series == NULL) out->failed = true;
+    for (size_t a = 0; series != NULL && a < page->count; a++) {
+        const json_t *arm = json_array_get(page->arms, a), *asked = ls_page_suite(arm, of);
+        ls_column from = what->from;
+        if (!chosen(arms, ls_member_text(arm, "name"))) continue;
+        from.rows = suite ? json_object_get(asked, "curve") : json_object_get(arm, "results");
+        if (suite)
+            from.x = ls_member_text(asked, "x");
+        else
+            from.protocol = of;
+        series[count] = ls_series_of_rows(page, a, &from);
+        count += series[count].x != NULL;
+    }
+    snprintf(title, sizeof title, "%s: %.100s", what->title, of);
+    snprintf(mark, sizeof mark, "trained at %.0f", page->trained_length);
+    const ls_chart chart = {
+        .title = title,
+        .x_label = "tokens of a window",
+        .y_label = what->y_label,
+        .y_log = what->y_log,
+        .y_high = what->y_high,
+        .markers = true,
+        .ends = true,
+        .mark_x = page->trained_length == page->trained_most ? page->trained_length : 0,
+        .mark_text = mark,
+        .series = series,
+        .count = count};
+    const bool drawn = count > 0 && ls_chart_file(page->ctx, &chart, out);
+    for (size_t i = 0; i < count; i++) ls_free(page->ctx, series[i].x);
+    ls_free(page->ctx, series);
+    return drawn;
+}
+
+bool ls_paper_chart(ls_page *page, const char *words, char *title, size_t bytes, ls_text *out) {
+    char measure[64] = "", of[128] = "";
+    int used = 0;
+    bool drawn = false;
+    if (sscanf(words, "%63s %127s %n", measure, of, &used) < 2) return false;
+    page->styles = ls_new(page->ctx, page->count + 1, sizeof *page->styles);
+    page->out = out;
+    if (page->styles == NULL || !ls_page_find_groups(page) || !ls_page_choose_styles(page))
+        out->failed = true;
+    for (size_t i = 0; !out->failed && i < sizeof pictures / sizeof *pictures; i++)
+        if (strcmp(pictures[i].measure, measure) == 0) {
+            drawn = draw(page, &pictures[i], of, words + used, out);
+            snprintf(title, bytes, "%s: %.100s", pictures[i].title, of);
+        }
+    ls_free(page->ctx, page->styles);
+    ls_free(page->ctx, page->members);
+    ls_free(page->ctx, page->begins);
+    return drawn;
+}

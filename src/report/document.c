@@ -1,0 +1,257 @@
+/* Documents whose numbers come from results.
+ *
+ * Tables and charts stand between `<!-- begin WORDS -->` and `<!-- end -->`, and are written here.
+ * A number of the text around them has a comment right behind it, which names where the results
+ * hold it: `+0.02<!-- excess alibi nonoverlap 1024 -->`. It is compared, never rewritten: who
+ * changes it reads its sentence. A fraction without such a comment is refused. */
+#include "report/document.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "report/paper.h"
+
+enum { PAGE_BYTES_MAX = 1 << 22, WORDS_BYTES = 512, PATH_BYTES = 1024 };
+static const char begin_mark[] = "<!-- begin ", end_mark[] = "<!-- end -->", close_mark[] = "-->";
+
+typedef struct document {
+    ls_ctx *ctx;
+    const char *path, *text; /* the page */
+    const ls_study_files *files;
+    bool write;
+    ls_text out;
+} document;
+
+static int line_of(const document *d, const char *at) {
+    int line = 1;
+    for (const char *c = d->text; c < at; c++) line += *c == '\n';
+    return line;
+}
+
+/* Words between two places, spaces and line ends as one space; false where they are too many. */
+static bool copy_words(const char *from, const char *to, char out[WORDS_BYTES]) {
+    size_t used = 0;
+    for (; from < to; from++) {
+        const char c = isspace((unsigned char)*from) ? ' ' : *from;
+        if (c == ' ' && (used == 0 || out[used - 1] == ' ')) continue;
+        if (used + 1 >= WORDS_BYTES) return false;
+        out[used++] = c;
+    }
+    while (used > 0 && out[used - 1] == ' ') used--;
+    out[used] = '\0';
+    return true;
+}
+
+/* ---- parts that are written ---- */
+
+static ls_status put_chart(document *d, const char *at, const char *words) {
+    char file[128] = "", title[256] = "", path[PATH_BYTES];
+    int used = 0;
+    const char *slash = strrchr(d->path, '/');
+    const int folder = slash == NULL ? 0 : (int)(slash - d->path) + 1;
+    ls_page page = ls_page_of(d->ctx, d->files);
+    ls_text drawing = {0}, old = {0};
+    if (sscanf(words, "%127s %n", file, &used) < 1 || strchr(file, '/') != NULL ||
+        strlen(file) < 5 || strcmp(file + strlen(file) - 4, ".svg") != 0)
+        return LS_FAIL(d->ctx, LS_EINPUT, "%s:%d: a chart is `chart FILE.svg ppl PROTOCOL`",
+                       d->path, line_of(d, at));
+    snprintf(path, sizeof path, "%.*s%s", folder, d->path, file);
+    ls_status status = LS_OK;
+    if (!ls_paper_chart(&page, words + used, title, sizeof title, &drawing))
+        status = LS_FAIL(d->ctx, LS_EINPUT, "%s:%d: the results have nothing for `%s`", d->path,
+                         line_of(d, at), words);
+    if (status == LS_OK) status = ls_text_status(&drawing);
+    if (status == LS_OK && d->write)
+        status = ls_file_write(d->ctx, path, drawing.bytes, drawing.length);
+    if (status == LS_OK && !d->write) {
+        status = ls_file_read(d->ctx, path, PAGE_BYTES_MAX, &old);
+        if (status == LS_OK &&
+            (old.length != drawing.length || memcmp(old.bytes, drawing.bytes, old.length) != 0))
+            status = LS_FAIL(d->ctx, LS_EBAR, "%s is not what the results give", path);
+    }
+    if (status == LS_OK) ls_text_printf(d->ctx, &d->out, "![%s](%s)\n\n", title, file);
+    ls_text_clear(d->ctx, &drawing);
+    ls_text_clear(d->ctx, &old);
+    return status;
+}
+
+static ls_status put_part(document *d, const char *at, const char *words) {
+    const ls_page page = ls_page_of(d->ctx, d->files);
+    ls_paper paper = {.page = &page, .out = &d->out};
+    if (strncmp(words, "chart ", 6) == 0) return put_chart(d, at, words + 6);
+    if (!ls_paper_part(&paper, words))
+        return LS_FAIL(d->ctx, LS_EINPUT, "%s:%d: the results have nothing for `%s`", d->path,
+                       line_of(d, at), words);
+    return LS_OK;
+}
+
+/* ---- numbers in sentences ---- */
+
+/* "A", "A / B" or "A - B". */
+static double value_of(const document *d, const char *words) {
+    const ls_page page = ls_page_of(d->ctx, d->files);
+    char first[WORDS_BYTES];
+    const char *over = strstr(words, " / "), *less = strstr(words, " - ");
+    const char *at = over != NULL ? over : less;
+    if (at == NULL) return ls_paper_lookup(&page, words);
+    snprintf(first, sizeof first, "%.*s", (int)(at - words), words);
+    const double a = ls_paper_lookup(&page, first), b = ls_paper_lookup(&page, at + 3);
+    return over != NULL ? a / b : a - b;
+}
+
+/* A number of the text: [sign]digits[.digits], without the commas of thousands. */
+typedef struct number {
+    const char *begin, *end;
+    char text[64];
+    int decimals;
+    bool sign, identifier; /* 2212.10554, 0.2.0: not a measurement */
+} number;
+
+static number read_number(const char *text, const char *at) {
+    number n = {.begin = at, .end = at};
+    size_t used = 0;
+    int groups = 0;
+    if (at > text && (at[-1] == '+' || at[-1] == '-') &&
+        (at - 1 == text || strchr(" (|*\n", at[-2]) != NULL)) {
+        n.sign = at[-1] == '+';
+        n.text[used++] = at[-1];
+    }
+    for (; used + 1 < sizeof n.text; n.end++) {
+        if (isdigit((unsigned char)*n.end)) {
+            n.text[used++] = *n.end;
+            n.decimals += groups > 0;
+        } else if (*n.end == '.' && isdigit((unsigned char)n.end[1])) {
+            groups++;
+            n.text[used++] = '.';
+        } else if (*n.end == ',' && groups == 0 && isdigit((unsigned char)n.end[1]) &&
+                   isdigit((unsigned char)n.end[2]) && isdigit((unsigned char)n.end[3])) {
+            continue;
+        } else {
+            break;
+        }
+    }
+    n.text[used] = '\0';
+    const char *point = strchr(n.text, '.');
+    n.identifier = groups > 1 || (point == n.text + 4 && n.decimals >= 4);
+    return n;
+}
+
+static ls_status check_number(const document *d, const number *n) {
+    char words[WORDS_BYTES], wanted[64];
+    const int line = line_of(d, n->begin);
+    if (strncmp(n->end, "<!--", 4) != 0) {
+        if (n->decimals == 0 || n->identifier) return LS_OK;
+        return LS_FAIL(d->ctx, LS_EBAR,
+                       "%s:%d: nothing says where %s comes from: <!-- WORDS --> right behind it, "
+                       "or <!-- published -->",
+                       d->path, line, n->text);
+    }
+    const char *end = strstr(n->end, close_mark);
+    if (end == NULL || !copy_words(n->end + 4, end, words))
+        return LS_FAIL(d->ctx, LS_EINPUT, "%s:%d: a comment does not end", d->path, line);
+    if (strcmp(words, "published") == 0) return LS_OK;
+    const double value = value_of(d, words);
+    if (!isfinite(value))
+        return LS_FAIL(d->ctx, LS_EINPUT, "%s:%d: the results have nothing for `%s`", d->path, line,
+                       words);
+    snprintf(wanted, sizeof wanted, n->sign ? "%+.*f" : "%.*f", n->decimals, value);
+    if (strcmp(wanted, n->text) != 0)
+        return LS_FAIL(d->ctx, LS_EBAR, "%s:%d: it says %s, the results %s (%s)", d->path, line,
+                       n->text, wanted, words);
+    return LS_OK;
+}
+
+/* Where what begins here and is no sentence ends: code, links, comments. NULL: it is a sentence. */
+static const char *skip(const char *at) {
+    const char *end = NULL;
+    size_t behind = 1;
+    if (strncmp(at, "```", 3) == 0) {
+        end = strstr(at + 3, "\n```");
+        behind = 4;
+    } else if (*at == '`') {
+        end = strchr(at + 1, '`');
+    } else if (strncmp(at, "](", 2) == 0) {
+        end = strchr(at, ')');
+    } else if (strncmp(at, "<!--", 4) == 0) {
+        end = strstr(at, close_mark);
+        behind = 3;
+    } else {
+        return NULL;
+    }
+    return end == NULL ? at + strlen(at) : end + behind;
+}
+
+static ls_status check_sentences(document *d, const char *from, const char *to) {
+    for (const char *at = from; at < to;) {
+        const char *behind = skip(at);
+        if (behind != NULL) {
+            at = behind;
+        } else if (isdigit((unsigned char)*at) &&
+                   (at == d->text || (!isalnum((unsigned char)at[-1]) && at[-1] != '_'))) {
+            const number n = read_number(d->text, at);
+            LS_TRY(check_number(d, &n));
+            at = n.end > at ? n.end : at + 1;
+        } else {
+            at++;
+        }
+    }
+    return LS_OK;
+}
+
+/* ---- the whole ---- */
+
+static ls_status put_document(document *d) {
+    const char *at = d->text, *begin;
+    while ((begin = strstr(at, begin_mark)) != NULL) {
+        char words[WORDS_BYTES];
+        const char *behind = strstr(begin, close_mark), *end = strstr(begin, end_mark);
+        const char *next = strstr(begin + 1, begin_mark);
+        if (behind == NULL || end == NULL || end < behind || (next != NULL && next < end) ||
+            behind[3] != '\n' || !copy_words(begin + strlen(begin_mark), behind, words))
+            return LS_FAIL(d->ctx, LS_EINPUT, "%s:%d: a part that begins does not end", d->path,
+                           line_of(d, begin));
+        LS_TRY(check_sentences(d, at, begin));
+        ls_text_append(d->ctx, &d->out, at, (size_t)(behind + 4 - at));
+        if (strcmp(words, "by hand") == 0) {
+            ls_text_append(d->ctx, &d->out, behind + 4, (size_t)(end - behind - 4));
+        } else {
+            ls_text_printf(d->ctx, &d->out, "\n");
+            LS_TRY(put_part(d, begin, words));
+        }
+        ls_text_append(d->ctx, &d->out, end_mark, strlen(end_mark));
+        at = end + strlen(end_mark);
+    }
+    LS_TRY(check_sentences(d, at, at + strlen(at)));
+    ls_text_append(d->ctx, &d->out, at, strlen(at));
+    return ls_text_status(&d->out);
+}
+
+static ls_status compare(const document *d) {
+    size_t same = 0;
+    while (d->text[same] != '\0' && same < d->out.length && d->text[same] == d->out.bytes[same])
+        same++;
+    if (d->text[same] == '\0' && same == d->out.length) return LS_OK;
+    return LS_FAIL(d->ctx, LS_EBAR, "%s:%d: this is not what the results give", d->path,
+                   line_of(d, d->text + same));
+}
+
+ls_status ls_document_make(ls_ctx *ctx, const ls_study_files *files, const char *path, bool check) {
+    ls_text text = {0};
+    document d = {.ctx = ctx, .path = path, .files = files, .write = !check};
+    ls_status status = ls_file_read(ctx, path, PAGE_BYTES_MAX, &text);
+    if (status == LS_OK && (text.length == 0 || strlen(text.bytes) != text.length))
+        status = LS_FAIL(ctx, LS_EINPUT, "%s is empty, or not a text", path);
+    if (status == LS_OK) {
+        d.text = text.bytes;
+        status = put_document(&d);
+    }
+    if (status == LS_OK && check) status = compare(&d);
+    if (status == LS_OK && !check) status = ls_file_write(ctx, path, d.out.bytes, d.out.length);
+    ls_text_clear(ctx, &d.out);
+    ls_text_clear(ctx, &text);
+    return status;
+}

@@ -1,0 +1,46 @@
+#include "report/page_series.h"
+
+#include <string.h>
+
+bool ls_column_wants(const ls_column *from, const json_t *row) {
+    const char *key = json_object_get(row, "group") != NULL ? "group" : "protocol";
+    return from->protocol == NULL || strcmp(ls_member_text(row, key), from->protocol) == 0;
+}
+
+ls_chart_series ls_series_empty(const ls_page *page, size_t arm, size_t room) {
+    double *values = ls_new(page->ctx, 5 * (room + 1), sizeof *values);
+    if (values == NULL) page->out->failed = true;
+    ls_chart_series s = {.arm = ls_member_text(json_array_get(page->arms, arm), "name"),
+                         .label = ls_member_text(json_array_get(page->arms, arm), "label"),
+                         .style = page->styles[arm],
+                         .x = values};
+    ls_page_end(page, json_array_get(page->arms, arm), s.end);
+    return s;
+}
+
+ls_chart_series ls_series_of_rows(const ls_page *page, size_t arm, const ls_column *from) {
+    size_t room = json_array_size(from->rows);
+    ls_chart_series s = ls_series_empty(page, arm, room);
+    if (s.x == NULL) return s;
+    s.y = s.x + room;
+    const bool spread = from->low != NULL || from->band != NULL;
+    s.low = spread ? s.y + room : NULL;
+    s.high = spread ? s.low + room : NULL;
+    s.beside = from->beside == NULL ? NULL : s.y + 3 * room;
+    for (size_t i = 0; i < room; i++) {
+        const json_t *row = json_array_get(from->rows, i);
+        if (!ls_column_wants(from, row)) continue;
+        s.x[s.count] = ls_member_real(row, from->x);
+        s.y[s.count] = from->scale * ls_member_real(row, from->y);
+        if (spread) {
+            const ls_band band = from->band != NULL ? ls_band_of(row, from->band)
+                                                    : (ls_band){ls_member_real(row, from->low),
+                                                                ls_member_real(row, from->high)};
+            s.low[s.count] = from->scale * band.low;
+            s.high[s.count] = from->scale * band.high;
+        }
+        if (s.beside != NULL) s.beside[s.count] = ls_member_real(row, from->beside);
+        s.count++;
+    }
+    return s;
+}

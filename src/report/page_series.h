@@ -1,0 +1,21 @@
+/* Lines of charts, from the rows of a study. */
+#ifndef LS_REPORT_PAGE_SERIES_H
+#define LS_REPORT_PAGE_SERIES_H
+
+#include "report/page.h"
+
+/* Where a line's numbers stand in a list of rows, or in one row of columns. */
+typedef struct ls_column {
+    const json_t *rows;   /* NULL: none */
+    const char *protocol; /* rows of this protocol, or group of a suite; NULL: all */
+    const char *x, *y, *beside;
+    const char *band, *low, *high; /* the key whose interval is drawn, or the keys of its ends */
+    double scale;
+} ls_column;
+
+bool ls_column_wants(const ls_column *from, const json_t *row);
+/* Free .x of either. */
+ls_chart_series ls_series_empty(const ls_page *page, size_t arm, size_t room);
+ls_chart_series ls_series_of_rows(const ls_page *page, size_t arm, const ls_column *from);
+
+#endif

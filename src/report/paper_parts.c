@@ -1,0 +1,433 @@
+/* Which numbers of a study go into which table for a paper, and where a sentence finds them. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "report/paper.h"
+
+enum { NAME_BYTES = 128, CAPTION_BYTES = 512, COLUMNS_MAX = LS_PAGE_LENGTHS_MAX + 4 };
+
+typedef struct measure {
+    const char *key, *name;
+    int decimals;
+    double scale;
+    bool sign, high_is_good;
+} measure;
+
+static const measure measures[] = {
+    {"ppl", "Perplexity", 2, 1, false, false},
+    {"loss", "Loss in nats per token", 3, 1, false, false},
+    {"bits_per_byte", "Bits per byte", 3, 1, false, false},
+    {"excess", "Excess over the flat tail in nats per token", 3, 1, true, false},
+    {"accuracy", "Right answers in percent", 1, 100, false, true},
+    {"exact", "Samples with no wrong answer in percent", 1, 100, false, true},
+    {"state_bytes", "State of one sequence in KiB", 1, 1.0 / 1024, false, false}};
+enum { MEASURES = sizeof measures / sizeof *measures };
+static const measure resolution = {
+    "R_head", "100 R, the attention resolution by head", 2, 100, false, true};
+
+static const json_t *arm_at(const ls_paper *p, size_t index) {
+    return json_array_get(p->page->arms, index);
+}
+
+static const char *spread_text(const ls_page *page) {
+    double most = 0;
+    for (size_t a = 0; a < page->count; a++)
+        most = fmax(most, ls_member_real(json_array_get(page->arms, a), "seeds"));
+    return most > 1 ? "mean over seeds \302\261 half of its 95 % interval (Student's t)"
+                    : "one seed, so nothing is known of the spread";
+}
+
+/* ---- what a table must not be silent about ---- */
+
+typedef struct note {
+    ls_paper *paper;
+    ls_text text;
+} note;
+
+static void name_arm(note *n, const char *begins, const json_t *arm, const char *more) {
+    ls_text_printf(n->paper->page->ctx, &n->text, "%s%s%s", n->text.length > 0 ? ", " : begins,
+                   ls_member_text(arm, "label"), more);
+}
+
+static void end_note(note *n) {
+    ls_ctx *ctx = n->paper->page->ctx;
+    if (n->text.length > 0) ls_text_printf(ctx, &n->text, ".");
+    n->paper->out->failed |= n->text.failed;
+    if (n->text.length > 0 && !n->text.failed) {
+        ls_paper_prose(n->paper, n->text.bytes);
+        ls_paper_put(n->paper, "\n\n");
+    }
+    ls_text_clear(ctx, &n->text);
+}
+
+static void note_missing(ls_paper *p) {
+    note missing = {.paper = p};
+    for (size_t a = 0; a < p->page->count; a++) {
+        char more[64];
+        const double seeds = ls_member_real(arm_at(p, a), "seeds");
+        const size_t absent = json_array_size(json_object_get(arm_at(p, a), "missing_seeds"));
+        snprintf(more, sizeof more, " (%zu of %.0f)", absent, seeds + (double)absent);
+        if (absent > 0) name_arm(&missing, "Seeds that are missing: ", arm_at(p, a), more);
+    }
+    end_note(&missing);
+}
+
+static void note_not_chosen(ls_paper *p) {
+    const json_t *aside = json_object_get(p->page->results, "not_chosen");
+    note others = {.paper = p};
+    for (size_t i = 0; i < json_array_size(aside); i++) {
+        char more[64];
+        const json_t *arm = json_array_get(aside, i);
+        snprintf(more, sizeof more, " (%.4f)", ls_member_real(arm, "trial_loss"));
+        if (json_is_number(json_object_get(arm, "trial_loss")))
+            name_arm(&others, "Not chosen by validation (its loss with the first seed): ", arm,
+                     more);
+    }
+    end_note(&others);
+}
+
+static void note_failures(ls_paper *p, const char *protocol) {
+    note failed = {.paper = p};
+    for (size_t a = 0; a < p->page->count; a++)
+        if (ls_at_chance(ls_row_as_trained(p->page, arm_at(p, a), protocol)))
+            name_arm(&failed, "Failures, at chance at the trained length: ", arm_at(p, a), "");
+    end_note(&failed);
+}
+
+/* ---- tables by length ---- */
+
+static double value_of(const measure *m, const json_t *row) {
+    const double value = m->scale * ls_member_real(row, m->key);
+    return fabs(value) < 1e15 ? value : NAN;
+}
+
+static double half_of(const measure *m, const json_t *row) {
+    const ls_band band = ls_band_of(row, m->key);
+    return m->scale * (band.high - band.low) / 2;
+}
+
+/* Both as they are printed, so that equal ones are all best. */
+static bool same_text(const measure *m, double a, double b) {
+    char first[64], second[64];
+    snprintf(first, sizeof first, "%.*f", m->decimals, a);
+    snprintf(second, sizeof second, "%.*f", m->decimals, b);
+    return strcmp(first, second) == 0;
+}
+
+static double best_of(const ls_paper *p, const measure *m, const char *list, const char *protocol,
+                      double length) {
+    double best = NAN;
+    for (size_t a = 0; a < p->page->count; a++) {
+        const double value = value_of(m, ls_page_row(arm_at(p, a), list, protocol, length));
+        best = m->high_is_good ? fmax(best, value) : fmin(best, value);
+    }
+    return best;
+}
+
+/* "arm", "seeds" and the lengths. */
+static size_t name_columns(const double *lengths, size_t count, char texts[][24],
+                           const char *names[COLUMNS_MAX]) {
+    names[0] = "arm";
+    names[1] = "seeds";
+    for (size_t l = 0; l < count; l++) {
+        snprintf(texts[l], 24, "%.0f", lengths[l]);
+        names[2 + l] = texts[l];
+    }
+    return count + 2;
+}
+
+static void begin_row(ls_paper *p, const json_t *arm, double seeds) {
+    ls_paper_cell(p, ls_member_text(arm, "label"));
+    ls_paper_number(p, (ls_paper_value){.value = seeds, .half = NAN});
+}
+
+static bool put_lengths(ls_paper *p, const measure *m, const char *list, const char *protocol) {
+    double lengths[LS_PAGE_LENGTHS_MAX], best[LS_PAGE_LENGTHS_MAX];
+    char texts[LS_PAGE_LENGTHS_MAX][24], caption[CAPTION_BYTES];
+    const char *names[COLUMNS_MAX];
+    const size_t count = ls_page_lengths(p->page, list, protocol, lengths);
+    bool any = false;
+    for (size_t l = 0; l < count; l++) {
+        best[l] = best_of(p, m, list, protocol, lengths[l]);
+        any |= isfinite(best[l]);
+    }
+    if (!any) return false;
+    snprintf(caption, sizeof caption, "%s%s%.60s%s, by tokens of a window: %s.", m->name,
+             protocol[0] == '\0' ? "" : " (", protocol, protocol[0] == '\0' ? "" : ")",
+             m->scale < 1 ? "with room for all of it" : spread_text(p->page));
+    ls_paper_open(p, caption, names, name_columns(lengths, count, texts, names));
+    for (size_t a = 0; a < p->page->count; a++) {
+        begin_row(p, arm_at(p, a), ls_member_real(arm_at(p, a), "seeds"));
+        for (size_t l = 0; l < count; l++) {
+            const json_t *row = ls_page_row(arm_at(p, a), list, protocol, lengths[l]);
+            const double value = value_of(m, row);
+            ls_paper_number(p, (ls_paper_value){.value = value,
+                                                .half = half_of(m, row),
+                                                .decimals = m->decimals,
+                                                .sign = m->sign,
+                                                .bold = same_text(m, value, best[l])});
+        }
+        ls_paper_end_row(p);
+    }
+    ls_paper_close(p);
+    if (m->scale == 100 && protocol[0] != '\0') note_failures(p, protocol);
+    note_missing(p);
+    return true;
+}
+
+/* ---- suites ---- */
+
+static const json_t *first_suite(const ls_paper *p, const char *name) {
+    const json_t *suite = NULL;
+    for (size_t a = 0; a < p->page->count && suite == NULL; a++)
+        suite = ls_page_suite(arm_at(p, a), name);
+    return suite;
+}
+
+static void put_score(ls_paper *p, const json_t *row) {
+    const double low = ls_member_real(row, "low"), high = ls_member_real(row, "high");
+    ls_paper_number(p, (ls_paper_value){.value = 100 * ls_member_real(row, "score"),
+                                        .half = 50 * (high - low),
+                                        .decimals = 1});
+}
+
+static bool put_suite(ls_paper *p, const char *name) {
+    const json_t *first = first_suite(p, name), *curve = json_object_get(first, "curve");
+    const char *x = ls_member_text(first, "x"), *names[COLUMNS_MAX] = {"arm", "seeds", "all"};
+    char texts[LS_PAGE_LENGTHS_MAX][24], caption[CAPTION_BYTES];
+    size_t count = json_array_size(curve);
+    if (first == NULL) return false;
+    if (count > LS_PAGE_LENGTHS_MAX) count = LS_PAGE_LENGTHS_MAX;
+    for (size_t i = 0; i < count; i++) {
+        const json_t *row = json_array_get(curve, i);
+        const char *group = ls_member_text(row, "group");
+        snprintf(texts[i], sizeof texts[i], "%.10s%s%.0f", group, group[0] == '\0' ? "" : ", ",
+                 ls_member_real(row, x));
+        names[3 + i] = texts[i];
+    }
+    snprintf(caption, sizeof caption,
+             "Suite %.60s: right in percent, all and by %.20s, \302\261 half of the 95 %% "
+             "interval; chance %.0f, %.0f questions a seed.",
+             name, x, 100 * ls_member_real(first, "chance"), ls_member_real(first, "n"));
+    ls_paper_open(p, caption, names, count + 3);
+    note failed = {.paper = p};
+    for (size_t a = 0; a < p->page->count; a++) {
+        const json_t *suite = ls_page_suite(arm_at(p, a), name);
+        begin_row(p, arm_at(p, a), ls_member_real(suite, "seeds"));
+        put_score(p, suite);
+        for (size_t i = 0; i < count; i++)
+            put_score(p, json_array_get(json_object_get(suite, "curve"), i));
+        ls_paper_end_row(p);
+    }
+    ls_paper_close(p);
+    for (size_t a = 0; a < p->page->count; a++)
+        if (ls_suite_at_chance(ls_page_suite(arm_at(p, a), name)))
+            name_arm(&failed, "Failures, at chance over all questions: ", arm_at(p, a), "");
+    end_note(&failed);
+    return true;
+}
+
+/* ---- what was run, and what it cost ---- */
+
+static void put_fact(ls_paper *p, const char *name, const char *text) {
+    ls_paper_cell(p, name);
+    ls_paper_cell(p, text);
+    ls_paper_end_row(p);
+}
+
+/* The settings that sections outside the arms have, as the command line takes them. */
+static void put_settings(ls_paper *p, const char *section) {
+    ls_text text = {0};
+    const char *key;
+    json_t *value;
+    json_object_foreach(json_object_get(p->page->results, "settings"), key, value) {
+        const size_t length = strlen(section);
+        if (strncmp(key, section, length) == 0 && strchr(".", key[length]) != NULL)
+            ls_text_printf(p->page->ctx, &text, "%s%s=%s", text.length > 0 ? " " : "", key,
+                           json_is_string(value) ? json_string_value(value) : "");
+    }
+    p->out->failed |= text.failed;
+    if (text.length > 0 && !text.failed) put_fact(p, section, text.bytes);
+    ls_text_clear(p->page->ctx, &text);
+}
+
+static void put_range(ls_paper *p, const char *name, const char *key) {
+    double low = INFINITY, high = 0;
+    char least[32], most[32], text[80];
+    for (size_t a = 0; a < p->page->count; a++) {
+        const double value = ls_member_real(arm_at(p, a), key);
+        if (!(value > 0)) continue;
+        low = fmin(low, value);
+        high = fmax(high, value);
+    }
+    ls_chart_count(low, least, sizeof least);
+    ls_chart_count(high, most, sizeof most);
+    snprintf(text, sizeof text, low < high ? "%s to %s" : "%s", least, most);
+    if (high > 0) put_fact(p, name, text);
+}
+
+static bool put_about(ls_paper *p) {
+    static const char *const names[] = {"", "what was run"}, *const sections[] = {
+                                                                 "model", "mixer",  "position",
+                                                                 "data",  "task",   "train",
+                                                                 "eval",  "suites", "suite"};
+    const json_t *machine = json_object_get(p->page->results, "machine");
+    const char *device = ls_member_text(machine, "device");
+    char text[256];
+    ls_paper_open(p, ls_member_text(p->page->results, "title"), names, 2);
+    put_range(p, "parameters", "parameters");
+    put_range(p, "tokens of a training", "tokens_trained");
+    put_range(p, "seeds", "seeds");
+    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) put_settings(p, sections[i]);
+    put_fact(p, "command", ls_member_text(p->page->results, "command"));
+    snprintf(text, sizeof text, "%.100s%s%.60s, %.0f processors", device[0] == '\0' ? "" : device,
+             device[0] == '\0' ? "" : "; ", ls_member_text(machine, "cpu"),
+             ls_member_real(machine, "processors"));
+    put_fact(p, "machine", text);
+    snprintf(text, sizeof text, "%.60s", ls_member_text(p->page->results, "longshot"));
+    put_fact(p, "longshot", text);
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)p->page->hash);
+    put_fact(p, "XXH3 of results.json", text);
+    ls_paper_close(p);
+    note_not_chosen(p);
+    if (json_is_false(json_object_get(p->page->results, "finished")))
+        ls_paper_put(p, "The study was not finished.\n\n");
+    return true;
+}
+
+/* Of the first protocol: what a test at the shortest and at the longest length took. */
+static const json_t *cost_at(const json_t *cost, bool longest) {
+    const json_t *rows = json_object_get(cost, "results"), *found = json_array_get(rows, 0);
+    const char *protocol = ls_member_text(found, "protocol");
+    for (size_t i = 1; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        const double more = ls_member_real(row, "length") - ls_member_real(found, "length");
+        if (strcmp(ls_member_text(row, "protocol"), protocol) == 0 &&
+            (longest ? more > 0 : more < 0))
+            found = row;
+    }
+    return found;
+}
+
+static bool put_cost(ls_paper *p) {
+    static const char *const names[] = {"arm",
+                                        "seeds",
+                                        "parameters",
+                                        "tokens trained",
+                                        "training, tokens/s",
+                                        "training, MB",
+                                        "shortest test, tokens/s",
+                                        "its MB",
+                                        "longest test, tokens/s",
+                                        "its MB"};
+    const json_t *costs = json_object_get(p->page->timing, "arms");
+    if (json_array_size(costs) == 0) return false;
+    ls_paper_open(
+        p,
+        "What arms cost on this machine: a training, and tests at the shortest and at the "
+        "longest length. Memory of a test: weights, states and activations.",
+        names, sizeof names / sizeof *names);
+    for (size_t a = 0; a < p->page->count; a++) {
+        const json_t *cost = json_array_get(costs, a),
+                     *training = json_object_get(cost, "training");
+        const json_t *least = cost_at(cost, false), *most = cost_at(cost, true);
+        const double tokens = ls_member_real(arm_at(p, a), "tokens_trained");
+        const double values[] = {ls_member_real(arm_at(p, a), "parameters"),
+                                 tokens,
+                                 tokens / ls_member_real(training, "seconds"),
+                                 1e-6 * ls_member_real(training, "peak_bytes"),
+                                 ls_member_real(least, "tokens_per_second"),
+                                 1e-6 * ls_member_real(least, "bytes"),
+                                 ls_member_real(most, "tokens_per_second"),
+                                 1e-6 * ls_member_real(most, "bytes")};
+        begin_row(p, arm_at(p, a), ls_member_real(arm_at(p, a), "seeds"));
+        for (size_t k = 0; k < sizeof values / sizeof *values; k++) {
+            char text[32];
+            ls_chart_count(values[k], text, sizeof text);
+            ls_paper_cell(p, text);
+        }
+        ls_paper_end_row(p);
+    }
+    ls_paper_close(p);
+    return true;
+}
+
+/* ---- by name ---- */
+
+static const measure *measure_named(const char *name) {
+    for (size_t i = 0; i < MEASURES; i++)
+        if (strcmp(measures[i].key, name) == 0) return &measures[i];
+    return NULL;
+}
+
+bool ls_paper_part(ls_paper *p, const char *words) {
+    char kind[NAME_BYTES] = "", name[NAME_BYTES] = "";
+    sscanf(words, "%127s %127s", kind, name);
+    const measure *m = measure_named(kind);
+    if (m != NULL) return put_lengths(p, m, "results", name);
+    if (strcmp(kind, "resolution") == 0) return put_lengths(p, &resolution, "resolution", "");
+    if (strcmp(kind, "suite") == 0) return put_suite(p, name);
+    if (strcmp(kind, "about") == 0) return put_about(p);
+    return strcmp(kind, "cost") == 0 && put_cost(p);
+}
+
+void ls_paper_all(ls_paper *p) {
+    const ls_page_protocols list = ls_page_list_protocols(p->page);
+    for (size_t i = 0; i < list.count; i++)
+        for (size_t m = 0; m < MEASURES; m++)
+            if (measures[m].scale < 1 ||
+                ls_band_is_share(measures[m].key) == ls_page_judged(p->page, list.name[i]))
+                put_lengths(p, &measures[m], "results", list.name[i]);
+    put_lengths(p, &resolution, "resolution", "");
+    const char *names[LS_PAGE_SUITES_MAX];
+    const size_t suites = ls_page_list_suites(p->page, names);
+    for (size_t i = 0; i < suites; i++) put_suite(p, names[i]);
+}
+
+static const json_t *arm_named(const ls_page *page, const char *name) {
+    for (size_t a = 0; a < page->count; a++)
+        if (strcmp(ls_member_text(json_array_get(page->arms, a), "name"), name) == 0)
+            return json_array_get(page->arms, a);
+    return NULL;
+}
+
+static double lookup_suite(const ls_page *page, const char *name, const char *arm, double length) {
+    const json_t *suite = ls_page_suite(arm_named(page, arm), name);
+    const json_t *curve = json_object_get(suite, "curve");
+    if (!isfinite(length)) return 100 * ls_member_real(suite, "score");
+    for (size_t i = 0; i < json_array_size(curve); i++) {
+        const json_t *row = json_array_get(curve, i);
+        if (ls_member_real(row, ls_member_text(suite, "x")) == length)
+            return 100 * ls_member_real(row, "score");
+    }
+    return NAN;
+}
+
+double ls_paper_lookup(const ls_page *page, const char *words) {
+    char kind[NAME_BYTES] = "", a[NAME_BYTES] = "", b[NAME_BYTES] = "", rest[NAME_BYTES] = "";
+    double length = NAN;
+    int half = 0;
+    sscanf(words, "%127s", kind);
+    if (strncmp(kind, "band-", 5) == 0) half = 5;
+    const measure *m = measure_named(kind + half);
+    if (m != NULL) {
+        if (sscanf(words, "%*s %127s %127s %lf %1s", a, b, &length, rest) != 3) return NAN;
+        const json_t *row = ls_page_row(arm_named(page, a), "results", b, length);
+        return half > 0 ? half_of(m, row) : value_of(m, row);
+    }
+    if (strcmp(kind, "suite") == 0) {
+        const int found = sscanf(words, "%*s %127s %127s %lf %1s", a, b, &length, rest);
+        return found == 2 || found == 3 ? lookup_suite(page, a, b, length) : NAN;
+    }
+    if (strcmp(kind, "resolution") == 0) {
+        if (sscanf(words, "%*s %127s %lf %1s", a, &length, rest) != 2) return NAN;
+        return value_of(&resolution, ls_page_row(arm_named(page, a), "resolution", "", length));
+    }
+    static const char *const of_arm[] = {"parameters", "tokens_trained", "seeds",
+                                         "validation_loss"};
+    for (size_t i = 0; i < sizeof of_arm / sizeof *of_arm; i++)
+        if (strcmp(kind, of_arm[i]) == 0 && sscanf(words, "%*s %127s %1s", a, rest) == 1)
+            return ls_member_real(arm_named(page, a), kind);
+    return NAN;
+}

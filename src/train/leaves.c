@@ -1,0 +1,89 @@
+#include "train/leaves.h"
+
+#include "tensor/engine/device.h"
+#include "tensor/op/adamw/adamw.h"
+
+ls_status ls_leaves_check(ls_ctx *ctx, int64_t count, const ls_ranks *among) {
+    const int ranks = among == NULL ? 1 : among->size;
+    if (count < 1 || count > LS_LEAVES_MAX || (count & (count - 1)) != 0)
+        return LS_FAIL(ctx, LS_EUSE, "train.shards=%lld must be a power of two up to %d",
+                       (long long)count, LS_LEAVES_MAX);
+    if (ranks > count || count % ranks != 0)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "%d ranks cannot share train.shards=%lld evenly: their number must be a "
+                       "power of two, and at most that",
+                       ranks, (long long)count);
+    return LS_OK;
+}
+
+ls_status ls_leaves_init(ls_ctx *ctx, ls_parameters *store, int64_t count, ls_ranks *ranks,
+                         ls_leaves *out) {
+    const int size = ranks == NULL ? 1 : ranks->size;
+    *out = (ls_leaves){.store = store, .ranks = size > 1 ? ranks : NULL, .count = count};
+    LS_TRY(ls_leaves_check(ctx, count, ranks));
+    out->own = count / size;
+    out->first = out->own * (ranks == NULL ? 0 : ranks->rank);
+    out->table = ls_new(ctx, (size_t)(size * (2 * out->own + 1)), sizeof *out->table);
+    out->sums = ls_new(ctx, (size_t)count, sizeof *out->sums);
+    if (out->table == NULL || out->sums == NULL) return LS_ENOMEM;
+    for (int k = 0; (int64_t)1 << k < out->own; k++) {
+        out->waiting[k] =
+            ls_device_take(ctx, (size_t)store->trained, ls_dtype_size(store->master_type));
+        if (out->waiting[k] == NULL) return LS_ENOMEM;
+    }
+    return LS_OK;
+}
+
+void ls_leaves_clear(ls_ctx *ctx, ls_leaves *leaves) {
+    for (int k = 0; k < LS_LEAVES_LEVELS; k++) ls_device_give(ctx, leaves->waiting[k]);
+    ls_free(ctx, leaves->table);
+    ls_free(ctx, leaves->sums);
+    *leaves = (ls_leaves){0};
+}
+
+/* As a binary counter does: two sums of 2^k leaves become one of 2^(k + 1). */
+void ls_leaves_add(ls_ctx *ctx, ls_leaves *leaves, int64_t i, ls_leaf leaf) {
+    ls_parameters *store = leaves->store;
+    double *row =
+        leaves->table + (leaves->ranks == NULL ? 0 : leaves->ranks->rank) * (2 * leaves->own + 1);
+    ls_gradient_sum sum = {
+        .type = store->master_type, .to = store->gradient, .count = store->trained};
+    int k = 0;
+    row[2 * i] = leaf.loss;
+    row[2 * i + 1] = leaf.auxiliary;
+    if (ctx->rehearsal) return;
+    for (; (i >> k & 1) != 0; k++) {
+        sum.from = leaves->waiting[k];
+        ls_gradient_add(ctx, &sum);
+    }
+    if (i + 1 == leaves->own) return;
+    sum.to = leaves->waiting[k];
+    sum.from = store->gradient;
+    sum.copies = true;
+    ls_gradient_add(ctx, &sum);
+    ls_parameters_clear_gradient(store);
+}
+
+ls_status ls_leaves_total(ls_ctx *ctx, ls_leaves *leaves, unsigned mark, ls_leaf *total,
+                          unsigned *marks) {
+    const int64_t each = 2 * leaves->own + 1, size = leaves->count / leaves->own;
+    const int rank = leaves->ranks == NULL ? 0 : leaves->ranks->rank;
+    leaves->table[rank * each + 2 * leaves->own] = (double)mark;
+    if (leaves->ranks != NULL && !ctx->rehearsal)
+        LS_TRY(ls_ranks_share(ctx, leaves->ranks, leaves->table, (size_t)each * sizeof(double)));
+    *marks = 0;
+    for (int64_t r = 0; r < size; r++) {
+        const double *row = leaves->table + r * each;
+        const double theirs = row[2 * leaves->own];
+        if (theirs >= 0 && theirs < 256) *marks |= (unsigned)theirs;
+        for (int64_t i = 0; i < leaves->own; i++)
+            leaves->sums[r * leaves->own + i] = (ls_leaf){row[2 * i], row[2 * i + 1]};
+    }
+    for (int64_t width = 1; width < leaves->count; width *= 2)
+        for (int64_t i = 0; i < leaves->count; i += 2 * width) {
+            leaves->sums[i].loss += leaves->sums[i + width].loss;
+            leaves->sums[i].auxiliary += leaves->sums[i + width].auxiliary;
+        }
+    *total = leaves->sums[0];
+    return LS_OK;
+}
