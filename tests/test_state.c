@@ -99,8 +99,90 @@ static void forged_numbers_do_no_harm(void **unused) {
         }
 }
 
+/* Where sequences of a batch began is part of a state: saved, copied, gone back to, and checked. */
+static void begins_are_kept_and_checked(void **unused) {
+    (void)unused;
+    enum { LENGTH = 4, BATCH = 2 };
+    stream s = {.ctx = ctx_of_one_thread()};
+    expect(&s.ctx, mixer_choose(&s.ctx, type_of("mamba"), "", WIDTH, true, &s.mixer));
+    s.about = (mixer_case){.mixer = s.mixer};
+    s.b = mixer_bench(&s.ctx, &s.about,
+                      (ls_program_options){.type = LS_F32,
+                                           .batch = BATCH,
+                                           .length = LENGTH,
+                                           .guarded = true,
+                                           .streaming = true,
+                                           .resets = true,
+                                           .capacity = CAPACITY,
+                                           .chunk_max = LENGTH});
+    double *x = normal_numbers(BATCH * LENGTH * WIDTH, 3);
+    put_values(&s.b, "x", x);
+    free(x);
+    expect(&s.ctx, ls_program_run(s.b.program, s.b.state, 0, 0));
+    ls_state_reset_rows(s.b.state, (bool[]){false, true});
+    ls_state *mark, *copy;
+    expect(&s.ctx, ls_state_mark(s.b.state, &mark));
+    expect(&s.ctx, ls_program_run(s.b.program, s.b.state, 0, 0));
+    assert_int_equal(ls_state_age(s.b.state, 0), 2 * LENGTH);
+    assert_int_equal(ls_state_age(s.b.state, 1), LENGTH);
+    expect(&s.ctx, ls_state_copy(s.b.state, &copy));
+    assert_int_equal(ls_state_age(copy, 1), LENGTH);
+    expect(&s.ctx, ls_state_save(&s.ctx, copy, &s.saved));
+    assert_int_equal(ls_state_back(mark, s.b.state), LS_EBUG); /* not one that comes later */
+    s.ctx.error = (ls_error){0};
+    expect(&s.ctx, ls_state_back(s.b.state, mark));
+    assert_int_equal(ls_state_age(s.b.state, 1), 0);
+    expect(&s.ctx, ls_state_load(&s.ctx, s.b.state, s.saved.bytes, s.saved.length));
+    assert_int_equal(ls_state_age(s.b.state, 1), LENGTH);
+    size_t at = HEAD, found = 0;
+    for (int64_t port = 0; port < number_at(&s.saved, 8); port++) {
+        const size_t bytes = (size_t)number_at(&s.saved, at + 8);
+        int32_t kept[BATCH];
+        at += PORT_HEAD;
+        memcpy(kept, s.saved.bytes + at, sizeof kept);
+        if (bytes == sizeof kept && kept[0] == 0 && kept[1] == LENGTH) {
+            for (int32_t wrong = -1; wrong < 2 * LENGTH + 2; wrong += 2 * LENGTH + 2) {
+                memcpy(s.saved.bytes + at + 4, &wrong, 4);
+                assert_int_equal(ls_state_load(&s.ctx, s.b.state, s.saved.bytes, s.saved.length),
+                                 LS_EINPUT);
+                s.ctx.error = (ls_error){0};
+            }
+            memcpy(s.saved.bytes + at, kept, sizeof kept);
+            found++;
+        }
+        at += bytes;
+    }
+    assert_int_equal(found, 1);
+    ls_state_free(&s.ctx, mark);
+    ls_state_free(&s.ctx, copy);
+    stream_close(&s);
+}
+
+/* A state and a program that are not of one kind, and values that nobody has. */
+static void others_are_refused(void **unused) {
+    (void)unused;
+    stream a, b;
+    double values[2 * CAPACITY * WIDTH];
+    stream_open(&a, 0, false);
+    stream_open(&b, 6, false);
+    assert_int_equal(ls_program_run(a.b.program, NULL, 0, 0), LS_EBUG);
+    a.ctx.error = (ls_error){0};
+    assert_int_equal(ls_program_run(a.b.program, b.b.state, 0, 0), LS_EBUG);
+    a.ctx.error = (ls_error){0};
+    assert_int_equal(ls_state_back(a.b.state, b.b.state), LS_EBUG);
+    a.ctx.error = (ls_error){0};
+    assert_false(ls_state_has(a.b.program, "nothing"));
+    assert_int_equal(ls_state_values(a.b.program, a.b.state, "nothing", 1, WIDTH, values),
+                     LS_EINPUT);
+    a.ctx.error = (ls_error){0};
+    stream_close(&a);
+    stream_close(&b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(begins_are_kept_and_checked),
+        cmocka_unit_test(others_are_refused),
         cmocka_unit_test(forged_extents_are_refused),
         cmocka_unit_test(forged_extents_are_refused_in_training),
         cmocka_unit_test(forged_numbers_do_no_harm),

@@ -311,6 +311,9 @@ ls_status ls_path_join(ls_ctx *ctx, char *out, size_t bytes, const char *a, cons
     return LS_OK;
 }
 
+/* lengths in files have 64 bits: each is a size that can be asked for */
+_Static_assert(sizeof(size_t) >= sizeof(uint64_t), "sizes have 64 bits");
+
 bool ls_reader_take(ls_reader *reader, size_t bytes, const uint8_t **out) {
     if (bytes > reader->left) return false;
     *out = reader->at;

@@ -29,10 +29,10 @@ static void put_point(ls_ctx *ctx, int32_t point, ls_text *out) {
     ls_text_append(ctx, out, bytes, ls__utf8_put(point, bytes));
 }
 
-/* Code points one by one; a byte that is not UTF-8 (there should be none) is left out. */
+/* Code points one by one, up to a byte that is not UTF-8: there is none, see tokenizer_json.c. */
 #define FOR_POINTS(point)                                                                          \
-    for (size_t at_ = 0, used_; at_ < length; at_ += used_ == 0 ? 1 : used_)                       \
-        if ((used_ = ls__utf8_take(text + at_, length - at_, &(point))) > 0)
+    for (size_t at_ = 0, used_; (used_ = ls__utf8_take(text + at_, length - at_, &(point))) > 0;   \
+         at_ += used_)
 
 RUN(run_form) {
     UNUSED;

@@ -41,8 +41,7 @@ static bool read_field(ls_reader *r, field *out) {
         out->value = small;
         return true;
     case 2:
-        if (!read_varint(r, &length) || length > r->left || !ls_reader_take(r, (size_t)length, &at))
-            return false;
+        if (!read_varint(r, &length) || !ls_reader_take(r, length, &at)) return false;
         out->bytes = (ls_reader){at, (size_t)length};
         return true;
     default:
