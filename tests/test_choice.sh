@@ -34,6 +34,8 @@ for base in ("rope", "alibi", "rope-bca"):
     bad, good = arms[base + "-lr1e-6"], arms[base + "-lr1e-2"]
     assert good["chosen"] and good["seeds"] == 2 and len(good["results"]) == 2, good
     assert bad["chosen"] is False and bad["seeds"] == 0 and bad["missing_seeds"] == [] and bad["trial_loss"] > good["trial_loss"]
+# keys and values of one sequence: 16 channels of 4 bytes, twice
+assert [row["state_bytes"] for row in arms["rope-lr1e-2"]["results"]] == [128 * 32, 128 * 64]
 # the loss is that of the first seed's training, and nothing else was done for the others
 said = json.load(open("runs/s/arms/rope-lr1e-2/seed-1/trained.json"))["said"]
 assert arms["rope-lr1e-2"]["trial_loss"] == said["validation"]["loss"]

@@ -7,6 +7,8 @@
 
 #include "data/stats.h"
 #include "data_fixture.h"
+
+#include "data/encode_team.h"
 #include "failing_allocator.h"
 
 static const int32_t ids_a[] = {1, 2, 3, 4, 5}, ids_b[] = {255}, ids_c[] = {9, 8, 7};
@@ -263,6 +265,67 @@ static void test_wide(void **state) {
     ls_tokenizer_free(&ctx, wide);
 }
 
+/* ---- documents on several threads ---- */
+
+typedef struct gathered {
+    ls_ids ids;
+    size_t documents, bytes, refused; /* refused: the number of the document that is not taken */
+} gathered;
+
+static ls_status gather(ls_ctx *ctx, void *user, const int32_t *ids, size_t count, size_t bytes) {
+    gathered *g = user;
+    g->bytes += bytes;
+    if (++g->documents == g->refused) return LS_FAIL(ctx, LS_EIO, "full");
+    return ls_ids_append(ctx, &g->ids, ids, count);
+}
+
+/* Short documents, empty ones, and one that is larger than what waits for any team here. */
+static ls_status encode_documents(int threads, const ls_tokenizer *tokenizer, gathered *out) {
+    enum { DOCUMENTS = 1500, LARGE = 1 << 20 };
+    ls_ctx ctx = ls_ctx_default();
+    ls_encode_team *team;
+    char *text = malloc(LARGE);
+    ctx.threads = threads;
+    for (int i = 0; i < LARGE; i++) text[i] = "the shade of a tree\n"[i * 7 % 20];
+    assert_int_equal(ls_encode_team_new(&ctx, tokenizer, gather, out, &team), LS_OK);
+    ls_status status = LS_OK;
+    for (int i = 0; i < DOCUMENTS && status == LS_OK; i++)
+        status = ls_encode_team_add(&ctx, team, text + i,
+                                    i == 700 ? LARGE - 700 : (size_t)(i * 37 % 900));
+    if (status == LS_OK) status = ls_encode_team_finish(&ctx, team);
+    ls_encode_team_free(&ctx, team);
+    free(text);
+    return status;
+}
+
+static void test_team(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    ls_tokenizer *tokenizer;
+    ls_bpe_trainer *trainer;
+    const char *text = "the shade of the tree, the trees of the shade";
+    gathered one = {0}, refused = {.refused = 1200};
+    assert_int_equal(ls_bpe_trainer_new(&ctx, &trainer), LS_OK);
+    assert_int_equal(ls_bpe_trainer_add(&ctx, trainer, text, strlen(text)), LS_OK);
+    assert_int_equal(ls_bpe_trainer_finish(&ctx, trainer, 270, &tokenizer), LS_OK);
+    ls_bpe_trainer_free(&ctx, trainer);
+    assert_int_equal(encode_documents(1, tokenizer, &one), LS_OK);
+    for (int threads = 2; threads <= 3; threads++) {
+        gathered many = {0};
+        assert_int_equal(encode_documents(threads, tokenizer, &many), LS_OK);
+        assert_int_equal(many.documents, one.documents);
+        assert_int_equal(many.bytes, one.bytes);
+        assert_int_equal(many.ids.count, one.ids.count);
+        assert_memory_equal(many.ids.at, one.ids.at, one.ids.count * sizeof *one.ids.at);
+        ls_ids_clear(&ctx, &many.ids);
+    }
+    assert_int_equal(encode_documents(3, tokenizer, &refused), LS_EIO);
+    assert_int_equal(refused.documents, 1200);
+    ls_ids_clear(&ctx, &one.ids);
+    ls_ids_clear(&ctx, &refused.ids);
+    ls_tokenizer_free(&ctx, tokenizer);
+}
+
 static ls_status open_everything(ls_ctx *ctx, void *user) {
     ls_dataset data;
     ls_loader *loader = NULL;
@@ -287,13 +350,10 @@ static void test_allocation_failures(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_write_and_read),
-        cmocka_unit_test(test_writer_refuses),
-        cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_lies),
-        cmocka_unit_test(test_data_open),
-        cmocka_unit_test(test_wide),
-        cmocka_unit_test(test_allocation_failures),
+        cmocka_unit_test(test_write_and_read), cmocka_unit_test(test_writer_refuses),
+        cmocka_unit_test(test_damage),         cmocka_unit_test(test_lies),
+        cmocka_unit_test(test_data_open),      cmocka_unit_test(test_wide),
+        cmocka_unit_test(test_team),           cmocka_unit_test(test_allocation_failures),
     };
     return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
 }

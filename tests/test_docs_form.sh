@@ -66,4 +66,15 @@ for page in "$source"/docs/results/*.md; do
     done
 done
 [ "$pages" -ge 8 ] || { echo "only $pages pages of results were found"; failed=1; }
+
+# Every line of docs/departures.md has a test, and there is such a case.
+lines=$(grep '^| ' "$source/docs/departures.md" | grep -v '^| where | \|^|---')
+[ "$(printf '%s\n' "$lines" | wc -l)" -ge 30 ] || { echo "docs/departures.md has lost lines"; failed=1; }
+missing=$(printf '%s\n' "$lines" | while IFS= read -r line; do
+    name=$(printf '%s\n' "$line" | sed -n 's/.*| `\(test_[a-z0-9_]*\.[a-z0-9_]*\)` |$/\1/p')
+    [ -n "$name" ] || { echo "docs/departures.md: no test in: $line"; continue; }
+    grep -q "^static void ${name#*.}(void \*\*[a-z]*)" "$source/tests/${name%%.*}.c" 2>/dev/null ||
+        echo "docs/departures.md: there is no $name"
+done)
+[ -z "$missing" ] || { echo "$missing"; failed=1; }
 exit $failed

@@ -42,6 +42,18 @@ for file in hf run.gguf run/checkpoints/step-00000008; do
 done
 "$program" export run to=peft out=peft >/dev/null 2>err.txt || fail "peft: $(cat err.txt)"
 grep -q 'self_attn.q_proj' peft/adapter_config.json || fail "peft's names"
+# a folder of peft on a public base is read as the run itself: evaluated, written with, trained on
+"$program" export base out=public >/dev/null 2>err.txt || fail "public: $(cat err.txt)"
+"$program" train $common train.from=public train.lora.rank=2 train.lora.norms=true train.lora.embeddings=true \
+    train.steps=8 out=lora >/dev/null 2>err.txt || fail "lora: $(cat err.txt)"
+"$program" export lora to=peft out=folder >/dev/null 2>err.txt || fail "folder: $(cat err.txt)"
+ours=$(loss lora) theirs=$(loss folder)
+python3 -c "import sys; a, b = map(float, sys.argv[1:]); sys.exit(abs(a - b) > 1e-6 * a)" "$ours" "$theirs" ||
+    fail "a folder of peft: $theirs, the run $ours"
+[ "$theirs" = "$(loss public)" ] && fail "a folder of peft is its base"
+"$program" generate folder prompt="line 3" tokens=4 >/dev/null 2>err.txt || fail "generate: $(cat err.txt)"
+"$program" train $common train.from=folder train.steps=2 out=further >/dev/null 2>err.txt ||
+    fail "train.from a folder of peft: $(cat err.txt)"
 "$program" export base to=peft out=no >/dev/null 2>err.txt && fail "an adapter of a run without one"
 [ -e no ] && fail "something was left"
 

@@ -48,11 +48,10 @@ static void rows(ls_program *p, const void *about) {
 
 /* Heads that are parts of rows; the last two of five places are beyond the length. */
 static void row_growth(ls_program *p, const void *about) {
-    (void)about;
     ls_tensor *parts[2];
     ls_split(p, input(p), 2, (const int64_t[]){9, 15}, parts);
     ls_tensor *heads = ls_reshape(p, parts[1], LS_DIMS(2, 5, 3, 5));
-    ls_keep(p, "y", ls_row_growth(p, heads, 3.5));
+    ls_keep(p, "y", ls_row_growth(p, heads, *(const ls_growth *)about));
 }
 
 /* Rotations by frequencies that are learnt, halves or neighbours, at places that are given or not. */
@@ -488,7 +487,8 @@ static const subject subjects[] = {
     {"reglu", activate, &acts[11]},
     {"pointwise", pointwise, NULL},
     {"rows", rows, NULL},
-    {"row growth", row_growth, NULL},
+    {"row growth", row_growth, &(const ls_growth){3.5, false}},
+    {"row growth of the whole", row_growth, &(const ls_growth){3.5, true}},
     {"learned rotation", learned, &learned_cases[0]},
     {"learned rotation of neighbours", learned, &learned_cases[1]},
     {"block sums", block_sums, &(const bool){false}},

@@ -444,6 +444,42 @@ static void scale_of_one(void **state) {
     free(x), free(y[0]), free(y[1]);
 }
 
+/* Queries times ln(T) / ln(l), of the planned length or of a call's; a token at a time the calls are
+ * the tokens. */
+static void queries_by_length(void **state) {
+    (void)state;
+    enum { T = 40 };
+#define CLEX "position=rope heads=2 trained_length=16 extend=clex extend.max_factor=4 "
+    char scaled[256];
+    snprintf(scaled, sizeof scaled, CLEX "score_scale=%.17g",
+             log(T) / log(16) / sqrt((double)D_ALL / 2));
+    const char *const words[] = {scaled, CLEX "extend.log_scale=true",
+                                 CLEX "extend.log_scale=true extend.dyn=call",
+                                 CLEX "extend.log_scale=true extend.dyn=row"};
+    const int64_t single[] = {1};
+    double *x = random_values(T * D_ALL, 9), *y[4], *plain;
+    model m;
+    for (int i = 0; i < 4; i++) {
+        model_new(&m, words[i], LS_F64, 1, D_ALL, 1);
+        y[i] = i < 2 ? model_whole(&m, T, x) : model_stream(&m, T, x, single, 1);
+        if (i == 2) {
+            plain = model_whole(&m, T, x);
+            assert_true(difference(plain, y[0], T * D_ALL) < 1e-13);
+            free(plain);
+        }
+        model_free(&m);
+    }
+    assert_true(difference(y[1], y[0], T * D_ALL) < 1e-13);
+    assert_true(difference(y[3], y[2], T * D_ALL) < 1e-13);
+    assert_true(difference(y[2], y[0], T * D_ALL) > 1e-3);
+    model_new(&m, CLEX, LS_F64, 1, D_ALL, 1);
+    plain = model_whole(&m, T, x);
+    assert_true(difference(plain, y[0], T * D_ALL) > 1e-3);
+    model_free(&m);
+    free(x), free(plain);
+    for (int i = 0; i < 4; i++) free(y[i]);
+}
+
 int main(void) {
     model_ctx = ls_ctx_default();
     const struct CMUnitTest tests[] = {
@@ -452,6 +488,7 @@ int main(void) {
         cmocka_unit_test(given_places),      cmocka_unit_test(drawn_as_public_code),
         cmocka_unit_test(begins_as_ntk),     cmocka_unit_test(frequencies_of_public_code),
         cmocka_unit_test(scale_of_one),      cmocka_unit_test(spread_as_public_code),
+        cmocka_unit_test(queries_by_length),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

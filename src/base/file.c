@@ -107,10 +107,11 @@ ls_status ls_map_open(ls_ctx *ctx, const char *path, ls_map *out) {
     *out = (ls_map){0};
     LS_TRY(ls_file_open(ctx, path, &fd, &out->length));
     ls_status status = LS_OK;
+    out->bytes = (const uint8_t *)""; /* of an empty file: readers add to it */
     if (out->length > 0) {
         void *bytes = mmap(NULL, out->length, PROT_READ, MAP_PRIVATE, fd, 0);
         if (bytes == MAP_FAILED) {
-            out->length = 0;
+            *out = (ls_map){0};
             status = LS_FAIL(ctx, LS_EIO, "mapping %s: %s", path, strerror(errno));
         } else {
             out->bytes = bytes;
@@ -121,7 +122,7 @@ ls_status ls_map_open(ls_ctx *ctx, const char *path, ls_map *out) {
 }
 
 void ls_map_close(ls_map *map) {
-    if (map->bytes != NULL) munmap((void *)(uintptr_t)map->bytes, map->length);
+    if (map->length > 0) munmap((void *)(uintptr_t)map->bytes, map->length);
     *map = (ls_map){0};
 }
 

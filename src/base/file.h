@@ -16,7 +16,7 @@ ls_status ls_file_open(ls_ctx *ctx, const char *path, int *fd, size_t *length);
 /* Length and ls_hash of a file, read in pieces. */
 ls_status ls_file_hash(ls_ctx *ctx, const char *path, size_t *length, uint64_t *hash);
 
-/* A read-only private mapping of a whole file. An empty file gives length 0 and bytes NULL. */
+/* A read-only private mapping of a whole file. An empty file gives length 0. */
 typedef struct ls_map {
     const uint8_t *bytes;
     size_t length;

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "cli/cli.h"
+#include "data/get.h"
 #include "data/overlap.h"
 #include "data/stats.h"
 
@@ -11,7 +12,8 @@ typedef struct data_keys {
 } data_keys;
 #define FIELD(name) data_keys, name
 static const ls_option keys[] = {
-    LS_TEXT("out", FIELD(out), "", "Folder to write to (prepare, tokenizer); empty: the cache."),
+    LS_TEXT("out", FIELD(out), "",
+            "Folder to write to (prepare, tokenizer, get); empty: the cache, of get corpora/NAME."),
 };
 static const ls_option_table key_table = LS_OPTIONS(keys, data_keys);
 
@@ -35,16 +37,30 @@ static ls_status print_stats(ls_cli *cli, const ls_dataset *data,
     return cli->json ? ls_cli_print_json(cli, json) : ls_cli_print_text(cli, &text);
 }
 
+static ls_status get(ls_cli *cli) {
+    data_keys about;
+    ls_text text = {0};
+    LS_TRY(ls_cli_read(cli, "", &key_table, &about));
+    LS_TRY(ls_cli_finish_settings(cli));
+    if (cli->word_count != 2)
+        return LS_FAIL(&cli->ctx, LS_EUSE, "say which corpus: longshot data get vim");
+    ls_status status = ls_data_get(&cli->ctx, cli->words[1], about.out, &text);
+    if (status == LS_OK) return ls_cli_print_text(cli, &text);
+    ls_text_clear(&cli->ctx, &text);
+    return status;
+}
+
 static ls_status run(ls_cli *cli) {
     ls_ctx *ctx = &cli->ctx;
     data_keys about;
     ls_data_settings settings;
     ls_dataset data;
     const char *action = cli->word_count > 0 ? cli->words[0] : "stats";
+    if (strcmp(action, "get") == 0) return get(cli);
     const bool prepare = strcmp(action, "prepare") == 0;
     const bool tokenizer = strcmp(action, "tokenizer") == 0;
     if ((strcmp(action, "stats") != 0 && !prepare && !tokenizer) || cli->word_count > 1)
-        return LS_FAIL(ctx, LS_EUSE, "`%s`: say stats, prepare or tokenizer", action);
+        return LS_FAIL(ctx, LS_EUSE, "`%s`: say stats, prepare, tokenizer or get", action);
     LS_TRY(ls_cli_read(cli, "", &key_table, &about));
     if (tokenizer && !ls_settings_has(&cli->settings, "data.tokenizer"))
         LS_TRY(ls_settings_put(ctx, &cli->settings, "data.tokenizer", "train"));
@@ -71,12 +87,14 @@ const ls_verb ls_verb_data = {
     .name = "data",
     .place = 8,
     .summary = "Describe a corpus, prepare its token files, learn a tokenizer",
-    .usage = "[stats|prepare|tokenizer] [data.corpus=PATH] [out=FOLDER] [key=value ...]",
+    .usage = "[stats|prepare|tokenizer|get NAME] [data.corpus=PATH] [out=FOLDER] [key=value ...]",
     .about =
         "stats prints the documents and tokens of the training, validation and test sides, and\n"
         "names held-out documents that training has too. prepare writes\n"
         "the token files to out= (use them again with cache=). tokenizer learns a byte-pair\n"
-        "tokenizer of data.vocabulary ids from the training side and writes it to out=.\n",
+        "tokenizer of data.vocabulary ids from the training side and writes it to out=. get makes a\n"
+        "corpus of a Debian package, by the system's own client: perl, vim, git, python, elisp\n"
+        "(docs/data.md).\n",
     .sections = sections,
     .run = run,
 };

@@ -67,7 +67,7 @@ static ls_status run(ls_cli *cli) {
         length = input.length;
     } else if (text == NULL) {
         LS_TRY_GOTO(ls_map_open(ctx, about.file, &map));
-        text = map.bytes == NULL ? "" : (const char *)map.bytes;
+        text = (const char *)map.bytes;
         length = map.length;
     }
     LS_TRY_GOTO(ls_tokenizer_encode(ctx, tokenizer, text, length, flags, &ids));

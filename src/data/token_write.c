@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include "base/temporary.h"
+#include "data/encode_team.h"
 #include "data/token_file.h"
 #include "data/token_layout.h"
 
@@ -146,35 +147,36 @@ void ls_token_writer_free(ls_ctx *ctx, ls_token_writer *writer) {
 }
 
 ls_token_side ls_token_side_of(const ls_document *document) {
+    if (document->left_out) return LS_SPLIT_NONE;
     if (document->test) return LS_SPLIT_TEST;
     return document->validation ? LS_SPLIT_VALIDATION : LS_SPLIT_TRAIN;
+}
+
+static ls_status add_encoded(ls_ctx *ctx, void *user, const int32_t *ids, size_t count,
+                             size_t text_bytes) {
+    return ls_token_writer_add(ctx, user, ids, count, text_bytes);
 }
 
 ls_status ls_token_file_build(ls_ctx *ctx, ls_corpus *corpus, const ls_tokenizer *tokenizer,
                               ls_token_side split, uint64_t key, const char *path) {
     ls_token_writer *writer = NULL;
-    ls_encoder *encoder = NULL;
-    ls_ids ids = {0};
+    ls_encode_team *team = NULL;
     ls_document document;
-    const int32_t end = ls_tokenizer_end(tokenizer);
     ls_status status;
-    LS_TRY_GOTO(ls_encoder_new(ctx, tokenizer, &encoder));
     LS_TRY_GOTO(ls_token_writer_new(ctx, path, tokenizer, key, &writer));
+    LS_TRY_GOTO(ls_encode_team_new(ctx, tokenizer, add_encoded, writer, &team));
     ls_corpus_rewind(ctx, corpus);
     for (;;) {
         LS_TRY_GOTO(ls_corpus_next(ctx, corpus, &document));
         if (document.text == NULL) break;
         if (split != LS_SPLIT_ALL && ls_token_side_of(&document) != split) continue;
-        ids.count = 0;
-        LS_TRY_GOTO(ls_encoder_encode(ctx, encoder, document.text, document.length, false, &ids));
-        if (end >= 0) LS_TRY_GOTO(ls_ids_append(ctx, &ids, &end, 1));
-        LS_TRY_GOTO(ls_token_writer_add(ctx, writer, ids.at, ids.count, document.length));
+        LS_TRY_GOTO(ls_encode_team_add(ctx, team, document.text, document.length));
     }
+    LS_TRY_GOTO(ls_encode_team_finish(ctx, team));
     LS_TRY_GOTO(ls_token_writer_finish(ctx, writer));
 fail:
     ls_token_writer_free(ctx, writer);
-    ls_encoder_free(ctx, encoder);
-    ls_ids_clear(ctx, &ids);
+    ls_encode_team_free(ctx, team);
     ls_corpus_rewind(ctx, corpus);
     return status;
 }

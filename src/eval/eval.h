@@ -57,6 +57,7 @@ typedef struct ls_eval_row {
     double chance;          /* share that the most frequent answer would get right */
     double seconds, tokens_per_second;
     size_t bytes;                  /* weights, states, programs and workspaces */
+    size_t state_bytes;            /* of one sequence of that length; 0: not known */
     ls_position_buckets positions; /* empty unless asked for */
     int64_t *scored_at;            /* [tokens], rising: which tokens of the file were scored, */
     double *losses;                /* and the loss of each; NULL unless asked for */

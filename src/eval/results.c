@@ -35,6 +35,8 @@ static json_t *row_json(const ls_eval_row *row) {
         number(row->excess), "tokens", (json_int_t)row->tokens, "windows", (json_int_t)row->windows,
         "documents", (json_int_t)row->documents, "seconds", row->seconds, "tokens_per_second",
         row->tokens_per_second, "bytes", (json_int_t)row->bytes);
+    if (json != NULL && row->state_bytes > 0)
+        json_object_set_new(json, "state_bytes", json_integer((json_int_t)row->state_bytes));
     if (json != NULL && row->judged) {
         json_object_set_new(json, "accuracy", number(row->accuracy));
         json_object_set_new(json, "exact", number(row->exact));

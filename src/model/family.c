@@ -310,12 +310,13 @@ static const char *gguf_at(const char *path, char within[PATH_BYTES]) {
 
 bool ls_family_is_at(const char *path) {
     char config[PATH_BYTES];
-    if (gguf_at(path, config) != NULL) return true;
+    if (gguf_at(path, config) != NULL || ls__family_adapter_at(path)) return true;
     return (size_t)snprintf(config, sizeof config, "%s/config.json", path) < sizeof config &&
            ls_path_exists(config);
 }
 
-static ls_status open_folder(ls_ctx *ctx, const char *folder, ls_family *out) {
+/* adapter: its folder, or NULL. */
+static ls_status open_folder(ls_ctx *ctx, const char *folder, const char *adapter, ls_family *out) {
     char path[PATH_BYTES];
     ls_text text = {0};
     bool tied = false;
@@ -326,6 +327,7 @@ static ls_status open_folder(ls_ctx *ctx, const char *folder, ls_family *out) {
     LS_TRY(status);
     LS_TRY(read_generation(ctx, folder, out));
     LS_TRY(ls__family_open_shards(ctx, out, folder));
+    if (adapter != NULL) LS_TRY(ls__family_adapt(ctx, out, adapter));
     return ls__family_settle_folder(ctx, out, folder, tied);
 }
 
@@ -333,7 +335,10 @@ ls_status ls_family_open(ls_ctx *ctx, const char *path, ls_family *out) {
     char within[PATH_BYTES];
     const char *gguf = gguf_at(path, within);
     *out = (ls_family){0};
-    return gguf != NULL ? ls__family_open_gguf(ctx, gguf, out) : open_folder(ctx, path, out);
+    if (gguf != NULL) return ls__family_open_gguf(ctx, gguf, out);
+    if (!ls__family_adapter_at(path)) return open_folder(ctx, path, NULL, out);
+    LS_TRY(ls__family_adapter_base(ctx, path, out->base));
+    return open_folder(ctx, out->base, path, out);
 }
 
 ls_status ls_family_load(const ls_family *family, ls_model *model) {
@@ -360,6 +365,8 @@ void ls_family_close(ls_ctx *ctx, ls_family *family) {
     ls_free(ctx, family->shard);
     for (size_t i = 0; i < family->ggufs; i++) ls_gguf_close(ctx, &family->gguf[i]);
     ls_free(ctx, family->gguf);
+    for (size_t i = 0; i < family->merged_count; i++) ls_free(ctx, family->merged[i]);
+    ls_free(ctx, family->merged);
     ls_free(ctx, family->file.items);
     ls_naming_clear(ctx, &family->naming);
     ls_settings_clear(ctx, &family->settings);

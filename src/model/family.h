@@ -275,13 +275,16 @@ typedef struct ls_family {
     size_t shards;
     ls_gguf *gguf; /* or the parts of a GGUF file */
     size_t ggufs;
+    void **merged; /* values of tensors that an adapter has changed */
+    size_t merged_count;
+    char base[4096]; /* of an adapter: the folder of its checkpoint; "": it is none */
     int32_t stop[LS_FAMILY_STOPS_MAX]; /* tokens at which a text ends */
     size_t stops;
     ls_generation generation;
     char note[LS_FAMILY_NOTE_BYTES]; /* what its user should know; "": nothing */
 } ls_family;
 
-/* Whether a path is a folder with a config.json, or a GGUF file. */
+/* Whether a path is a folder with a config.json, or with an adapter of peft, or a GGUF file. */
 bool ls_family_is_at(const char *path);
 /* Maps the weights and reads the description. Close it in any case. */
 ls_status ls_family_open(ls_ctx *ctx, const char *path, ls_family *out);
@@ -304,6 +307,11 @@ bool ls_word_in(const char *words, const char *word);
 ls_status ls__family_read(ls_ctx *ctx, const json_t *config, const char *what, const char *rules,
                           ls_family *out, bool *tied);
 ls_status ls__family_open_shards(ls_ctx *ctx, ls_family *family, const char *folder);
+/* Whether a folder holds an adapter of peft (and is no run); the checkpoint that it names, into
+ * 4096 bytes of room; what it makes of that checkpoint's tensors, before they are loaded. */
+bool ls__family_adapter_at(const char *folder);
+ls_status ls__family_adapter_base(ls_ctx *ctx, const char *folder, char *base);
+ls_status ls__family_adapt(ls_ctx *ctx, ls_family *family, const char *folder);
 /* The key of a GGUF file that stands for a field, without the architecture; NULL: none. */
 const char *ls__family_gguf_key(const char *field, bool recurrent);
 ls_status ls__family_open_gguf(ls_ctx *ctx, const char *path, ls_family *out);

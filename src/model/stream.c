@@ -298,27 +298,30 @@ ls_status ls_stream_load(ls_stream *stream, const void *bytes, size_t length) {
     return LS_OK;
 }
 
-/* Element i of what a tensor of this type wrote there. */
-static double element(const void *values, ls_dtype type, int64_t i) {
-    const char *at = (const char *)values + (size_t)i * ls_dtype_size(type);
-    ls_bf16 half;
-    float narrow;
-    double whole;
-    switch (type) {
-    case LS_F64:
-        return memcpy(&whole, at, sizeof whole), whole;
-    case LS_F32:
-        return memcpy(&narrow, at, sizeof narrow), (double)narrow;
-    default:
-        return memcpy(&half, at, sizeof half), (double)ls_bf16_to_f32(half);
-    }
+enum { WIDEN = 256 };
+
+static void widen_f32(const void *from, int64_t count, double *out) {
+    float part[WIDEN];
+    memcpy(part, from, (size_t)count * sizeof *part);
+    for (int64_t i = 0; i < count; i++) out[i] = (double)part[i];
+}
+
+static void widen_bf16(const void *from, int64_t count, double *out) {
+    ls_bf16 part[WIDEN];
+    memcpy(part, from, (size_t)count * sizeof *part);
+    for (int64_t i = 0; i < count; i++) out[i] = (double)ls_bf16_to_f32(part[i]);
 }
 
 ls_status ls_model_read(const ls_program *program, const char *name, double *out) {
     const ls_tensor *tensor = ls_program_find(program, name);
-    LS_TRY(ls_tensor_get(program, tensor, out));
-    /* widened from the last on: none is overwritten before it is read */
-    for (int64_t i = ls_count(tensor) - 1; i >= 0; i--) out[i] = element(out, tensor->type, i);
+    const int64_t count = ls_count(tensor);
+    const size_t size = ls_dtype_size(tensor->type);
+    /* they come to lie at the end, so that none is overwritten before it is read */
+    const char *narrow = (const char *)out + (size_t)count * (sizeof *out - size);
+    LS_TRY(ls_tensor_get(program, tensor, (void *)(uintptr_t)narrow));
+    for (int64_t done = 0; done < count && tensor->type != LS_F64; done += WIDEN)
+        (tensor->type == LS_F32 ? widen_f32 : widen_bf16)(narrow + (size_t)done * size,
+                                                          ls_min(WIDEN, count - done), out + done);
     return LS_OK;
 }
 

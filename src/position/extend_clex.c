@@ -10,6 +10,7 @@ typedef struct clex_options {
     int64_t max_factor, steps, length, scale;
     double hidden;
     int act, dyn;
+    bool log_scale;
 } clex_options;
 
 #define FIELD(name) clex_options, name
@@ -23,12 +24,33 @@ static const ls_option options[] = {
     LS_INT("scale", FIELD(scale), "0", 0, 1024,
            "Scale t, whatever the length; 0: drawn in training, and ceil(length / trained_length) "
            "at test."),
-    LS_CHOICE("dyn", FIELD(dyn), "fixed", "fixed|call",
-              "Length that decides at test: the planned one, or that of each call.",
+    LS_CHOICE("dyn", FIELD(dyn), "fixed", "fixed|call|row",
+              "Length that decides at test: the planned one, that of each call, or of each token.",
               .needs = "scale=0"),
     LS_INT("length", FIELD(length), "0", 0, 1e15,
            "Planned length; 0: what the program has room for.", .needs = "dyn=fixed"),
+    LS_BOOL("log_scale", FIELD(log_scale), "false",
+            "Queries times ln(length) / ln(trained_length) at test, also where that is below 1."),
 };
+
+static int64_t planned(const clex_options *o, const ls_attend *attend) {
+    return o->length > 0 ? o->length : attend->planned_length;
+}
+
+/* The factor of queries, of the length that decides. */
+static ls_status scale_queries(ls_ctx *ctx, const clex_options *o, ls_attend *attend,
+                               int64_t trained) {
+    if (!o->log_scale || attend->training) return LS_OK;
+    if (trained < 2)
+        return LS_FAIL(ctx, LS_EUSE, "clex: log_scale needs a trained_length of 2 or more");
+    if (o->dyn == 0) {
+        attend->scale *= log((double)ls_max(planned(o, attend), 1)) / log((double)trained);
+        return LS_OK;
+    }
+    attend->growth.length = (double)trained;
+    attend->growth.whole = true;
+    return LS_OK;
+}
 
 /* Steps between places are so many to a position. */
 static int64_t parts_of(int64_t length, int64_t trained) {
@@ -48,7 +70,9 @@ static ls_status extend(ls_ctx *ctx, const void *chosen, ls_attend *attend) {
         return LS_FAIL(ctx, LS_EUSE, "clex: scale=%lld exceeds max_factor=%lld",
                        (long long)o->scale, (long long)o->max_factor);
     attend->rotary.trained_length = trained;
-    attend->raw_keys = o->scale == 0 && o->dyn == 1;
+    attend->raw_keys = o->scale == 0 && o->dyn > 0;
+    if (o->dyn == LS_DYNAMIC_ROW) attend->chunk_max = 1;
+    LS_TRY(scale_queries(ctx, o, attend, trained));
     if (!attend->training || attend->places == NULL) return LS_OK;
     const int64_t parts = parts_of(attend->planned_length, trained);
     if (parts > 1)
@@ -60,9 +84,8 @@ static ls_status extend(ls_ctx *ctx, const void *chosen, ls_attend *attend) {
 /* The scale that is known beforehand; 0: it is not. */
 static int64_t known_scale(const clex_options *o, const ls_attend *attend, int64_t trained) {
     if (o->scale > 0) return o->scale;
-    if ((attend->training && attend->places != NULL) || o->dyn == 1) return 0;
-    const int64_t length = o->length > 0 ? o->length : attend->planned_length;
-    return ls_max(1, ls_min(o->max_factor, ls_ceil_div(length, trained)));
+    if ((attend->training && attend->places != NULL) || o->dyn > 0) return 0;
+    return ls_max(1, ls_min(o->max_factor, ls_ceil_div(planned(o, attend), trained)));
 }
 
 /* The first layer makes the frequencies, the others find them. */

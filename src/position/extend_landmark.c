@@ -31,7 +31,7 @@ static ls_status extend(ls_ctx *ctx, const void *chosen, ls_attend *attend) {
     const int64_t b = o->block + 1;
     int64_t trained, local = o->local;
     LS_TRY(ls_attend_uncut(ctx, "landmark", attend));
-    if (attend->rotary.dynamic != NULL || attend->raw_keys || attend->growth > 0)
+    if (attend->rotary.dynamic != NULL || attend->raw_keys || attend->growth.length > 0)
         return LS_FAIL(ctx, LS_EUSE, "landmark takes no rotation that follows the length");
     if (attend->valid != NULL || attend->places != NULL || attend->cap > 0)
         return LS_FAIL(ctx, LS_EUSE,

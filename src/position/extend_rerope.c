@@ -30,7 +30,7 @@ static ls_status extend(ls_ctx *ctx, const void *chosen, ls_attend *attend) {
         if (window == 0) window = ls_max(trained / 8, 1);
         if (o->growth && trained < 2)
             return LS_FAIL(ctx, LS_EUSE, "rerope: growth needs a trained_length of 2 or more");
-        if (o->growth) attend->growth = (double)trained;
+        if (o->growth) attend->growth.length = (double)trained;
     }
     ls_key_set *far;
     LS_TRY(ls_attend_cut(ctx, "rerope", attend, window, &far));

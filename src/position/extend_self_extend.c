@@ -25,7 +25,7 @@ static ls_status extend(ls_ctx *ctx, const void *chosen, ls_attend *attend) {
     }
     if (o->scale_base > 0 && !(o->scale_base > 1))
         return LS_FAIL(ctx, LS_EUSE, "self_extend: scale_base=%g is not above 1", o->scale_base);
-    attend->growth = o->scale_base;
+    attend->growth.length = o->scale_base;
     if (o->group == 1) return LS_OK; /* every place is its own group */
     ls_key_set *far;
     LS_TRY(ls_attend_cut(ctx, "self_extend", attend, window, &far));

@@ -505,7 +505,7 @@ ls_tensor *ls_attend_record(ls_program *p, const ls_position *position, ls_atten
     if (attend.landmark > 0) return with_landmarks(p, &attend, q, k, v);
     refer_to_start(&attend, about->streaming);
     ls_key_set set[LS_KEY_SETS_MAX];
-    if (attend.growth > 0) q = ls_row_growth(p, q, attend.growth);
+    if (attend.growth.length > 0) q = ls_row_growth(p, q, attend.growth);
     complete_keys(p, &attend, k, v);
     for (int i = 0; i < attend.sets; i++) set[i] = complete_set(p, &attend, i, q);
     ls_attention_options options = {

@@ -42,8 +42,7 @@ typedef struct ls_attend {
     int64_t chunk_max; /* tokens that may go at once; 0: any number */
     bool off_by_one;
     bool one_block; /* xPos: every factor is referred to position 0 */
-    /* > 0: queries at n are times max(1, ln(n + 1) / ln(growth)), an extension's */
-    double growth;
+    ls_growth growth; /* of queries, an extension's; length 0: none */
     /* > 0: heads see keys of their own group of so many positions alone; the groups of the second
      * half of the heads begin `group_shift` positions earlier */
     int64_t group, group_shift;

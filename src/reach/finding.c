@@ -68,7 +68,8 @@ static json_t *reading_of(const json_t *state, const char *variant) {
         const double length = (double)lengths[i];
         const double excess = ls_reach_excess(state, variant, lengths[i]);
         if (length < trained) continue;
-        measured = true;
+        /* at the trained length the model as it is has no excess by definition */
+        measured = measured || ends || length > trained || strcmp(variant, as_it_is) != 0;
         if (isnan(excess) && perplexity_at(state, as_it_is, lengths[i]) == NULL) continue;
         whole = excess < LS_REACH_EXCESS;
         if (whole) {
@@ -176,17 +177,18 @@ static void say_needle(ls_ctx *ctx, const json_t *needles, ls_text *out) {
         ls_text_printf(ctx, out, "; needles were not measured.");
         return;
     }
-    if (reached > 0) {
-        ls_text_printf(ctx, out, "; finds a needle anywhere ");
-        say_length(ctx, own, out);
-    } else {
-        ls_text_printf(ctx, out, "; finds a needle anywhere at no length measured");
+    if (!(reached > 0) && !(further > 0)) {
+        ls_text_printf(ctx, out, "; at no length measured does it find a needle anywhere.");
+        return;
     }
+    ls_text_printf(ctx, out, "; finds a needle anywhere ");
+    if (reached > 0) say_length(ctx, own, out);
     if (further > reached) {
-        ls_text_printf(ctx, out, reached > 0 ? ", " : " as it is, ");
+        ls_text_printf(ctx, out, reached > 0 ? ", " : "");
         say_length(ctx, other, out);
         ls_text_printf(ctx, out, " with %s", json_string_value(json_object_get(other, "variant")));
     }
+    if (!(reached > 0)) ls_text_printf(ctx, out, ", at no length measured as it is");
     ls_text_printf(ctx, out, ".");
 }
 
@@ -197,7 +199,7 @@ static void write_sentence(ls_ctx *ctx, const json_t *state, const json_t *findi
     ls_chart_count(real_of(state, "trained_length"), trained, sizeof trained);
     ls_text_printf(ctx, out, "Trained at %s. ", trained);
     if (!(real_of(own, "length") > 0)) {
-        ls_text_printf(ctx, out, "How far it reads was not measured");
+        ls_text_printf(ctx, out, "How far it reads beyond that was not measured");
     } else {
         ls_text_printf(ctx, out, "Reads usefully ");
         say_length(ctx, own, out);

@@ -339,9 +339,9 @@ static void add_first(job_list *list) {
     add_heads(list, false, 1);
     for (int64_t length = 2 * trained; length <= room; length *= 2) add_variants(list, length);
     if (trained <= room) add_variants(list, trained);
+    add_heads(list, true, 1);
     for (int64_t times = 1; times <= 4 && times * loss_begins(list->reach) <= room; times *= 4)
         add(list, LS_REACH_RESOLUTION, 0, times * loss_begins(list->reach), 0);
-    add_heads(list, true, 1);
     for (size_t i = 0; i < sizeof between / sizeof between[0]; i++)
         if (between[i] * (double)trained < (double)room)
             add(list, LS_REACH_PERPLEXITY, 0, (int64_t)(between[i] * (double)trained), 0);

@@ -17,7 +17,8 @@ static double first_estimate(const ls_reach *reach, const ls_reach_job *job) {
     const double speed = json_number_value(json_object_get(plan, "tokens_per_second"));
     double tokens = (double)job->size;
     if (job->kind == LS_REACH_PERPLEXITY) tokens = (double)ls_reach_planned(reach, "tokens");
-    if (job->kind == LS_REACH_NEEDLE) tokens *= 2; /* with and without */
+    if (job->kind == LS_REACH_RESOLUTION) tokens *= 4; /* all scores, by their distance */
+    if (job->kind == LS_REACH_NEEDLE) tokens *= 2;     /* with and without */
     if (job->kind == LS_REACH_MIDDLE) tokens *= TOKENS_OF_PAIR;
     if (job->kind == LS_REACH_HEADS) tokens *= 3; /* two texts, whose weights are computed twice */
     if (job->kind == LS_REACH_LAMBADA) tokens *= LS_REACH_PASSAGE;
@@ -156,6 +157,14 @@ static bool next_job(const ls_reach *reach, turns *t, size_t *next) {
     return *next < t->count;
 }
 
+/* A job is cut where it takes far longer than was thought: what comes after it has a claim too. */
+static ls_status arm_clock(ls_reach *reach, double expected) {
+    const double most = fmax(4 * expected, reach->budget / 8);
+    ls_deadline_end(&reach->deadline);
+    return ls_deadline_begin(reach->ctx, ls_clock() + fmin(most, seconds_left(reach)),
+                             reach->hooks->stop, &reach->deadline);
+}
+
 /* One job, if the time allows it; what is left out is noted. */
 static ls_status take_turn(ls_reach *reach, turns *t, size_t index) {
     const ls_reach_job *job = &t->jobs[index];
@@ -167,7 +176,9 @@ static ls_status take_turn(ls_reach *reach, turns *t, size_t index) {
     if (is_done(reach, id) || is_refused(reach, *job)) return LS_OK;
     if (ls_reach_stopped(reach))
         return LS_FAIL(reach->ctx, LS_ESTOP, "stopped; the same command goes on from here");
-    if (!reach->deadline.raised && estimate(reach, job) < seconds_left(reach)) {
+    const double expected = estimate(reach, job);
+    if (expected < seconds_left(reach)) {
+        LS_TRY(arm_clock(reach, expected));
         ls_status status = do_job(reach, job, id);
         t->used[p] += (ls_clock() - begun) / shares[p];
         if (status != LS_ESTOP || ls_reach_stopped(reach)) return status;

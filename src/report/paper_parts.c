@@ -20,7 +20,8 @@ static const measure measures[] = {
     {"bits_per_byte", "Bits per byte", 3, 1, false, false},
     {"excess", "Excess over the flat tail in nats per token", 3, 1, true, false},
     {"accuracy", "Right answers in percent", 1, 100, false, true},
-    {"exact", "Samples with no wrong answer in percent", 1, 100, false, true}};
+    {"exact", "Samples with no wrong answer in percent", 1, 100, false, true},
+    {"state_bytes", "State of one sequence in KiB", 1, 1.0 / 1024, false, false}};
 enum { MEASURES = sizeof measures / sizeof *measures };
 static const measure resolution = {
     "R_head", "100 R, the attention resolution by head", 2, 100, false, true};
@@ -154,7 +155,7 @@ static bool put_lengths(ls_paper *p, const measure *m, const char *list, const c
     if (!any) return false;
     snprintf(caption, sizeof caption, "%s%s%.60s%s, by tokens of a window: %s.", m->name,
              protocol[0] == '\0' ? "" : " (", protocol, protocol[0] == '\0' ? "" : ")",
-             spread_text(p->page));
+             m->scale < 1 ? "with room for all of it" : spread_text(p->page));
     ls_paper_open(p, caption, names, name_columns(lengths, count, texts, names));
     for (size_t a = 0; a < p->page->count; a++) {
         begin_row(p, arm_at(p, a), ls_member_real(arm_at(p, a), "seeds"));
@@ -295,20 +296,51 @@ static bool put_about(ls_paper *p) {
     return true;
 }
 
+/* Of the first protocol: what a test at the shortest and at the longest length took. */
+static const json_t *cost_at(const json_t *cost, bool longest) {
+    const json_t *rows = json_object_get(cost, "results"), *found = json_array_get(rows, 0);
+    const char *protocol = ls_member_text(found, "protocol");
+    for (size_t i = 1; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        const double more = ls_member_real(row, "length") - ls_member_real(found, "length");
+        if (strcmp(ls_member_text(row, "protocol"), protocol) == 0 &&
+            (longest ? more > 0 : more < 0))
+            found = row;
+    }
+    return found;
+}
+
 static bool put_cost(ls_paper *p) {
-    static const char *const names[] = {
-        "arm", "seeds", "parameters", "tokens trained", "tokens/s, training", "its MB"};
+    static const char *const names[] = {"arm",
+                                        "seeds",
+                                        "parameters",
+                                        "tokens trained",
+                                        "training, tokens/s",
+                                        "training, MB",
+                                        "shortest test, tokens/s",
+                                        "its MB",
+                                        "longest test, tokens/s",
+                                        "its MB"};
     const json_t *costs = json_object_get(p->page->timing, "arms");
     if (json_array_size(costs) == 0) return false;
-    ls_paper_open(p, "What arms cost on this machine: a training's tokens in a second and memory.",
-                  names, sizeof names / sizeof *names);
+    ls_paper_open(
+        p,
+        "What arms cost on this machine: a training, and tests at the shortest and at the "
+        "longest length. Memory of a test: weights, states and activations.",
+        names, sizeof names / sizeof *names);
     for (size_t a = 0; a < p->page->count; a++) {
-        const json_t *training = json_object_get(json_array_get(costs, a), "training");
+        const json_t *cost = json_array_get(costs, a),
+                     *training = json_object_get(cost, "training");
+        const json_t *least = cost_at(cost, false), *most = cost_at(cost, true);
+        const double tokens = ls_member_real(arm_at(p, a), "tokens_trained");
         const double values[] = {ls_member_real(arm_at(p, a), "parameters"),
-                                 ls_member_real(arm_at(p, a), "tokens_trained"),
-                                 ls_member_real(arm_at(p, a), "tokens_trained") /
-                                     ls_member_real(training, "seconds"),
-                                 1e-6 * ls_member_real(training, "peak_bytes")};
+                                 tokens,
+                                 tokens / ls_member_real(training, "seconds"),
+                                 1e-6 * ls_member_real(training, "peak_bytes"),
+                                 ls_member_real(least, "tokens_per_second"),
+                                 1e-6 * ls_member_real(least, "bytes"),
+                                 ls_member_real(most, "tokens_per_second"),
+                                 1e-6 * ls_member_real(most, "bytes")};
         begin_row(p, arm_at(p, a), ls_member_real(arm_at(p, a), "seeds"));
         for (size_t k = 0; k < sizeof values / sizeof *values; k++) {
             char text[32];
@@ -344,7 +376,8 @@ void ls_paper_all(ls_paper *p) {
     const ls_page_protocols list = ls_page_list_protocols(p->page);
     for (size_t i = 0; i < list.count; i++)
         for (size_t m = 0; m < MEASURES; m++)
-            if (ls_band_is_share(measures[m].key) == ls_page_judged(p->page, list.name[i]))
+            if (measures[m].scale < 1 ||
+                ls_band_is_share(measures[m].key) == ls_page_judged(p->page, list.name[i]))
                 put_lengths(p, &measures[m], "results", list.name[i]);
     put_lengths(p, &resolution, "resolution", "");
     const char *names[LS_PAGE_SUITES_MAX];

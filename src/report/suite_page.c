@@ -43,9 +43,17 @@ static void mark_of(const ls_suite_view *view, double *at, char *text, size_t by
     if (!(*at > 0)) *at = 0;
 }
 
-/* ---- depth x length ---- */
+/* ---- depth x length, place x pairs ---- */
+
+typedef struct grid_axes {
+    const char *column, *row;           /* members of a cell */
+    const char *row_head, *column_unit; /* of the table */
+} grid_axes;
+static const grid_axes depth_by_length = {"length", "depth", "depth", ""};
+static const grid_axes place_by_pairs = {"pairs", "position", "place", " pairs"};
 
 typedef struct grid {
+    const grid_axes *axes;
     double x[AXIS_MAX], y[AXIS_MAX];
     double value[AXIS_MAX * AXIS_MAX], low[AXIS_MAX * AXIS_MAX], high[AXIS_MAX * AXIS_MAX],
         count[AXIS_MAX * AXIS_MAX];
@@ -59,14 +67,14 @@ static size_t index_of(const double *list, size_t count, double value) {
 }
 
 static void fill_grid(const ls_suite_view *view, grid *g) {
-    g->columns = list_values(view, "length", g->x);
-    g->rows = list_values(view, "depth", g->y);
+    g->columns = list_values(view, g->axes->column, g->x);
+    g->rows = list_values(view, g->axes->row, g->y);
     for (size_t i = 0; i < g->rows * g->columns; i++)
         g->value[i] = g->low[i] = g->high[i] = g->count[i] = NAN;
     for (size_t i = 0; i < cell_count(view); i++) {
         const json_t *cell = cell_at(view, i);
-        const size_t column = index_of(g->x, g->columns, ls_member_real(cell, "length"));
-        const size_t row = index_of(g->y, g->rows, ls_member_real(cell, "depth"));
+        const size_t column = index_of(g->x, g->columns, ls_member_real(cell, g->axes->column));
+        const size_t row = index_of(g->y, g->rows, ls_member_real(cell, g->axes->row));
         if (column == g->columns || row == g->rows) continue;
         const size_t at = row * g->columns + column;
         g->value[at] = ls_member_real(cell, "score");
@@ -83,9 +91,9 @@ static void grid_table(const ls_suite_view *view, const grid *g, ls_text *out) {
                    "<p class=\"soft\">Right in percent and, below it, the 95 %% interval and the "
                    "number of questions.</p>\n");
     ls_table_open(ctx, out);
-    ls_table_head(ctx, "depth", out);
+    ls_table_head(ctx, g->axes->row_head, out);
     for (size_t c = 0; c < g->columns; c++) {
-        snprintf(text, sizeof text, "%.0f", g->x[c]);
+        snprintf(text, sizeof text, "%.0f%s", g->x[c], g->axes->column_unit);
         ls_table_head(ctx, text, out);
     }
     ls_table_body(ctx, out);
@@ -167,12 +175,14 @@ static void draw_pooled(const ls_suite_view *view, const grid *g, ls_text *out) 
 
 typedef enum { MAP, MAP_AND_CURVE, TABLE } grid_part;
 
-static void with_grid(const ls_suite_view *view, grid_part part, ls_text *out) {
+static void with_grid(const ls_suite_view *view, const grid_axes *axes, grid_part part,
+                      ls_text *out) {
     grid *g = ls_new(view->ctx, 1, sizeof *g);
     if (g == NULL) {
         out->failed = true;
         return;
     }
+    g->axes = axes;
     fill_grid(view, g);
     if (part == TABLE) grid_table(view, g, out);
     if (part != TABLE) draw_heat(view, g, out);
@@ -291,19 +301,18 @@ static void draw_lines(const ls_suite_view *view, const char *x, const char *x_l
     ls_free(ctx, all);
 }
 
-/* ---- the table of all cells ---- */
+/* ---- the table of all cells, or of what they are held against ---- */
 
-static void cells_table(const ls_suite_view *view, ls_text *out) {
+static void cells_table(const ls_suite_view *view, bool references_alone, ls_text *out) {
     ls_ctx *ctx = view->ctx;
+    const size_t cells = references_alone ? 0 : cell_count(view);
     static const char *const heads[] = {"cell", "questions", "score, percent", "95 %: from", "to"};
     ls_table_open(ctx, out);
     for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) ls_table_head(ctx, heads[i], out);
     ls_table_body(ctx, out);
     const json_t *references = json_object_get(view->results, "references");
-    for (size_t i = 0; i < cell_count(view) + json_array_size(references); i++) {
-        const json_t *cell = i < cell_count(view)
-                                 ? cell_at(view, i)
-                                 : json_array_get(references, i - cell_count(view));
+    for (size_t i = 0; i < cells + json_array_size(references); i++) {
+        const json_t *cell = i < cells ? cell_at(view, i) : json_array_get(references, i - cells);
         static const char *const keys[] = {"n", "score", "low", "high"};
         char text[160];
         name_of(cell, "", text, sizeof text);
@@ -318,19 +327,25 @@ static void cells_table(const ls_suite_view *view, ls_text *out) {
     ls_table_close(ctx, out);
 }
 
+static void places_table(const ls_suite_view *view, ls_text *out) {
+    with_grid(view, &place_by_pairs, TABLE, out);
+    if (json_array_size(json_object_get(view->results, "references")) > 0)
+        cells_table(view, true, out);
+}
+
 bool ls_suite_is_grid(const ls_suite_view *view) {
     return cells_have(view, "length") && cells_have(view, "depth");
 }
 
 void ls_suite_heat(const ls_suite_view *view, ls_text *out) {
-    with_grid(view, MAP, out);
+    with_grid(view, &depth_by_length, MAP, out);
 }
 
 void ls_suite_pictures(const ls_suite_view *view, ls_text *out) {
     if (ls_heads_are_in(view))
         ls_heads_pictures(view, out);
     else if (ls_suite_is_grid(view))
-        with_grid(view, MAP_AND_CURVE, out);
+        with_grid(view, &depth_by_length, MAP_AND_CURVE, out);
     else if (cells_have(view, "position"))
         draw_lines(view, "position", "place of the answer, percent of the context", out);
     else if (cells_have(view, "length"))
@@ -346,9 +361,11 @@ void ls_suite_table(const ls_suite_view *view, ls_text *out) {
     if (ls_heads_are_in(view))
         ls_heads_table(view, out);
     else if (ls_suite_is_grid(view))
-        with_grid(view, TABLE, out);
+        with_grid(view, &depth_by_length, TABLE, out);
+    else if (cells_have(view, "pairs") && cells_have(view, "position"))
+        places_table(view, out);
     else
-        cells_table(view, out);
+        cells_table(view, false, out);
 }
 
 void ls_suite_page_write(ls_ctx *ctx, const json_t *results, ls_text *out) {

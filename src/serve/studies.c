@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 enum { DEPTH = 5, UP = 3, FOLDERS_MAX = 256, POINTS_MAX = 400, BYTES = 4096, READ_MAX = 64 << 20 };
+enum { EVALUATIONS_MAX = 64, EVALUATION_BYTES = 4 << 20 }; /* of a run */
 
 typedef struct found {
     char runs[FOLDERS_MAX][BYTES], studies[FOLDERS_MAX][BYTES];
@@ -94,6 +95,57 @@ static json_t *points_of(ls_ctx *ctx, const char *folder) {
     return some;
 }
 
+/* What an evaluation measured: the numbers of its lines, without those by position. */
+static json_t *lines_of(const json_t *evaluation) {
+    static const char *const kept[] = {"protocol", "length", "stride", "loss",
+                                       "ppl",      "excess", "tokens"};
+    json_t *lines = json_array();
+    size_t i;
+    json_t *result;
+    json_array_foreach(json_object_get(evaluation, "results"), i, result) {
+        json_t *line = json_object();
+        for (size_t k = 0; k < sizeof kept / sizeof kept[0]; k++) {
+            json_t *value = json_object_get(result, kept[k]);
+            if (json_is_number(value) || json_is_string(value))
+                json_object_set(line, kept[k], value);
+        }
+        json_array_append_new(lines, line);
+    }
+    return lines;
+}
+
+static int is_json(const struct dirent *entry) {
+    const char *end = strrchr(entry->d_name, '.');
+    return entry->d_type == DT_REG && end != NULL && strcmp(end, ".json") == 0;
+}
+
+/* The evaluations of a run that are in its folder. */
+static json_t *evaluations_of(ls_ctx *ctx, const char *folder) {
+    char path[BYTES + 8];
+    struct dirent **list;
+    json_t *all = json_array();
+    snprintf(path, sizeof path, "%s/eval", folder);
+    const int count = scandir(path, &list, is_json, by_name);
+    for (int i = 0; i < count; i++) {
+        char file[BYTES + 8 + 257];
+        ls_text text = {0};
+        snprintf(file, sizeof file, "%s/%s", path, list[i]->d_name);
+        if (i < EVALUATIONS_MAX && ls_file_read(ctx, file, EVALUATION_BYTES, &text) == LS_OK) {
+            json_t *content = json_loadb(text.bytes, text.length, 0, NULL);
+            list[i]->d_name[strlen(list[i]->d_name) - strlen(".json")] = '\0';
+            if (json_is_object(content))
+                json_array_append_new(all, json_pack("{s:s, s:o}", "name", list[i]->d_name, "lines",
+                                                     lines_of(content)));
+            json_decref(content);
+        }
+        ctx->error = (ls_error){0}; /* one that is being written, or is none */
+        ls_text_clear(ctx, &text);
+        free(list[i]);
+    }
+    if (count >= 0) free(list);
+    return all;
+}
+
 static double changed(const char *folder) {
     char path[BYTES + 16];
     struct stat about;
@@ -118,8 +170,9 @@ ls_status ls_studies_write(ls_ctx *ctx, const char *folder, ls_text *out) {
     LS_TRY(find(ctx, folder, root, &f));
     json_t *runs = json_array(), *studies = json_array();
     for (size_t i = 0; i < f->run_count; i++)
-        json_array_append_new(runs, json_pack("{s:s, s:o}", "name", name_of(root, f->runs[i]),
-                                              "points", points_of(ctx, f->runs[i])));
+        json_array_append_new(runs, json_pack("{s:s, s:o, s:o}", "name", name_of(root, f->runs[i]),
+                                              "points", points_of(ctx, f->runs[i]), "evaluations",
+                                              evaluations_of(ctx, f->runs[i])));
     for (size_t i = 0; i < f->study_count; i++)
         json_array_append_new(studies, json_pack("{s:s, s:f}", "name", name_of(root, f->studies[i]),
                                                  "updated", changed(f->studies[i])));

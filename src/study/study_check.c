@@ -268,6 +268,21 @@ static ls_status count_parameters(const ls_study *study, size_t arm, int64_t *ou
     return status;
 }
 
+/* Whether two arms say the same of everything but their training: then their models are the same. */
+static bool same_model(const ls_study_arm *a, const ls_study_arm *b) {
+    const ls_study_arm *both[] = {a, b};
+    for (size_t k = 0; k < 2; k++)
+        for (size_t i = 0; i < both[k]->training.count; i++) {
+            const ls_setting *own = &both[k]->training.items[i];
+            const char *other = ls_settings_get(&both[1 - k]->training, own->key);
+            const bool trains = strncmp(own->key, "train.", 6) == 0 &&
+                                strncmp(own->key, "train.lora", 10) != 0 &&
+                                strcmp(own->key, "train.length") != 0;
+            if (!trains && (other == NULL || strcmp(other, own->value) != 0)) return false;
+        }
+    return true;
+}
+
 static int by_size(const void *a, const void *b) {
     const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return (x > y) - (x < y);
@@ -284,7 +299,9 @@ ls_status ls_study_check_sizes(const ls_study *study) {
     sorted = sizes + study->count;
     for (size_t i = 0; status == LS_OK && i < study->count; i++) {
         if (!study->arms[i].trains || study->arms[i].begins >= 0) continue;
-        status = count_parameters(study, i, &sizes[i]);
+        for (size_t j = 0; j < i && sizes[i] == 0; j++)
+            if (sizes[j] > 0 && same_model(&study->arms[j], &study->arms[i])) sizes[i] = sizes[j];
+        if (sizes[i] == 0) status = count_parameters(study, i, &sizes[i]);
         sorted[count++] = sizes[i];
     }
     qsort(sorted, count, sizeof *sorted, by_size);

@@ -77,8 +77,8 @@ static ls__spread spread_of(const evidence *e, const char *list, size_t index, c
 
 static json_t *result_row(const evidence *e, size_t index) {
     const json_t *first = row_of(e, 0, "results", index);
-    static const char *const same[] = {"protocol", "length",  "stride",
-                                       "tokens",   "windows", "documents"};
+    static const char *const same[] = {"protocol", "length",    "stride",     "tokens",
+                                       "windows",  "documents", "state_bytes"};
     json_t *row = json_object();
     for (size_t i = 0; i < sizeof same / sizeof same[0]; i++)
         if (json_object_get(first, same[i]) != NULL)

@@ -42,6 +42,8 @@ static void print_table(ls_ctx *ctx, const json_t *results, ls_text *out) {
         if (json_is_false(json_object_get(arm, "chosen")))
             ls_text_printf(ctx, out, " not chosen: validation loss %.4f",
                            json_number_value(json_object_get(arm, "trial_loss")));
+        else if (json_array_size(rows) == 0)
+            ls_text_printf(ctx, out, " no results");
         for (size_t i = 0; i < json_array_size(rows); i++) {
             const json_t *row = json_array_get(rows, i);
             if (!json_equal(json_object_get(row, "protocol"), protocol)) continue;

@@ -24,8 +24,10 @@ static ls_status find_public(const char *path, ls_trained *out) {
     for (size_t i = 0; i < settings->count; i++)
         LS_TRY(
             ls_settings_put(ctx, &out->settings, settings->items[i].key, settings->items[i].value));
-    if (ls_tokenizer_is_in(path))
-        LS_TRY(ls_settings_put(ctx, &out->settings, "data.tokenizer", path));
+    const char *base = out->family.base; /* of an adapter, which may lack one */
+    const char *tokenizer = ls_tokenizer_is_in(path) ? path : base[0] != '\0' ? base : NULL;
+    if (tokenizer != NULL && ls_tokenizer_is_in(tokenizer))
+        LS_TRY(ls_settings_put(ctx, &out->settings, "data.tokenizer", tokenizer));
     ls_settings_mark_optional(&out->settings);
     return LS_OK;
 }

@@ -108,7 +108,7 @@ def in_double():
 
 # ---- files ----
 
-KINDS = {"float64": "F64", "int64": "I64", "float32": "F32", "int32": "I32"}
+KINDS = {"float64": "F64", "int64": "I64", "float32": "F32", "int32": "I32", "uint8": "U8"}
 
 
 def as_real(value):

@@ -5,9 +5,12 @@
 
 /* The factor of row t of sequence b. */
 static double growth(const ls_run *run, const ls_node *node, int64_t b, int64_t t) {
+    const ls_growth_attributes *about = node->attributes;
+    const double scale = log(about->growth.length);
+    if (about->growth.whole) return log((double)(run->start + about->chunk)) / scale;
     const int32_t *begins = node->in[1] == NULL ? NULL : ls_data(node->in[1]);
     const int64_t position = run->start + t - (begins == NULL ? 0 : begins[b]);
-    return fmax(1, log((double)(position + 1)) / log(*(const double *)node->attributes));
+    return fmax(1, log((double)(position + 1)) / scale);
 }
 
 static int64_t head_place(const ls_tensor *x, int64_t b, int64_t t, int64_t h) {

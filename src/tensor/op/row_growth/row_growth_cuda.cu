@@ -11,7 +11,8 @@ template <typename T> struct growing {
     ls_cuda_divisor width, heads, rows;
     uint64_t count;
     int64_t start;
-    double length;
+    double scale;          /* logarithm of the length */
+    float whole;           /* the factor of all rows; negative: each has its own */
     const int32_t *begins; /* or NULL */
 };
 
@@ -25,13 +26,15 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     const uint64_t b = ls_cuda_divide(row, by.rows, &t);
     const int64_t position =
         by.start + (int64_t)t - (by.begins == NULL ? 0 : (int64_t)by.begins[b]);
-    const float factor = (float)fmax(1.0, log((double)(position + 1)) / log(by.length));
+    const float factor =
+        by.whole >= 0 ? by.whole : (float)fmax(1.0, log((double)(position + 1)) / by.scale);
     const int64_t from = b * by.x_stride[0] + t * by.x_stride[1] + h * by.x_stride[2] + i;
     const int64_t to = b * by.y_stride[0] + t * by.y_stride[1] + h * by.y_stride[2] + i;
     by.y[to] = ls_cuda_narrow<T>(ls_cuda_wide(by.x[from]) * factor);
 }
 
 template <typename T> static void grow(const ls_run *run, const ls_node *node) {
+    const ls_growth_attributes *about = (const ls_growth_attributes *)node->attributes;
     const ls_tensor *x = node->in[0], *y = node->out[0];
     growing<T> by = {};
     by.x = (const T *)ls_data(x);
@@ -45,7 +48,10 @@ template <typename T> static void grow(const ls_run *run, const ls_node *node) {
     by.rows = ls_cuda_divisor_of((uint64_t)x->dim[1]);
     by.count = (uint64_t)ls_count(x);
     by.start = run->start;
-    by.length = *(const double *)node->attributes;
+    by.scale = log(about->growth.length);
+    by.whole = -1;
+    if (about->growth.whole)
+        by.whole = (float)(log((double)(run->start + about->chunk)) / by.scale);
     if (node->in[1] != NULL) by.begins = (const int32_t *)ls_data(node->in[1]);
     grow_kernel<T><<<ls_cuda_blocks(ls_count(x), LS_CUDA_THREADS), LS_CUDA_THREADS, 0,
                      ls_cuda_of(run)->stream>>>(by);
