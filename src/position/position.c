@@ -254,13 +254,14 @@ static int cached_with(const ls_attend *attend, int number) {
     return number;
 }
 
-/* Landmarks: a key for each block. The blocks themselves are not in memory, unless they are few. */
+/* Landmarks: a key for each block, and a byte for where they begin. The blocks themselves are not in
+ * memory, unless they are few. */
 static int64_t landmark_bytes(const ls_attend *attend, int64_t T, int64_t size) {
     const ls_retention keep = ls_key_set_retention(attend, &attend->set[0]);
     const int64_t rows = keep.far ? 0 : ls_cache_rows(keep, T, 1);
-    return attend->groups * size *
-           ((T / attend->landmark + 1) * attend->key_width +
-            rows * (attend->key_width + attend->value_width));
+    return 1 + attend->groups * size *
+                   ((T / attend->landmark + 1) * attend->key_width +
+                    rows * (attend->key_width + attend->value_width));
 }
 
 int64_t ls_attend_state_bytes(const ls_attend *attend, int64_t T, int64_t size) {
