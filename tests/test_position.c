@@ -80,7 +80,8 @@ static void state_one(const char *words) {
     OK(ls_state_new(p, &state));
     const int64_t said = m.mixer.type->state_bytes(&m.mixer, T_LONG, 8);
     if ((int64_t)ls_state_bytes(state) != said)
-        fail_msg("%s: %zu bytes of state, %lld said", words, ls_state_bytes(state), (long long)said);
+        fail_msg("%s: %zu bytes of state, %lld said", words, ls_state_bytes(state),
+                 (long long)said);
     ls_state_free(&model_ctx, state);
     ls_program_free(p);
     model_free(&m);
