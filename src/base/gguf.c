@@ -67,7 +67,7 @@ static ls_status get_text(parser *p, ls_gguf_text *out) {
 
 /* A name's place among the names: printable, since messages will say it. */
 static ls_status get_name(parser *p, size_t *place) {
-    ls_gguf_text name;
+    ls_gguf_text name = {0};
     LS_TRY(get_text(p, &name));
     if (name.length == 0 || name.length > LS_GGUF_NAME_MAX)
         return bad(p, "a name is empty or too long");
