@@ -1,6 +1,6 @@
 # For shell tests of several processes, which read it with `.` after scratch.sh: they meet on this
 # machine, at a port that nobody else is likely to have.
-ranks_port=$((20000 + $$ % 20000))
+ranks_port=$((20000 + $$ % 12000)) # below those that the system hands out
 export LONGSHOT_RANK_WAIT=30 MASTER_ADDR=127.0.0.1 OMP_NUM_THREADS=1
 start_rank() { # RANK SIZE command...: in the background, into rank.RANK.out and rank.RANK.err; its process is $!
     start_number=$1 start_size=$2

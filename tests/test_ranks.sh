@@ -152,6 +152,35 @@ done
 with_ranks 2 "$program" train $long out=k2
 same_run k1 k2 0150
 
+# a signal to one of them: all end after a checkpoint, and go on alone
+start_ranks 2 "$program" train $long out=t
+wait_for_steps
+set -- $rank_processes
+kill -TERM "$2"
+wait_ranks
+[ "$codes" = "75 75" ] || fail "a signal gave $codes"
+said "stopped after step"
+"$program" train $long out=t --quiet >/dev/null
+same_run k1 t 0150
+
+# a full disk of rank 0, where checkpoints go; and one that another cannot write its token file to
+ranks_port=$((ranks_port + 1))
+start_rank 0 2 sh -c 'trap "" XFSZ; ulimit -f 40; exec "$@"' sh "$program" train $small model.width=128 out=f
+rank_processes=$!
+start_rank 1 2 "$program" train $small model.width=128 out=f
+rank_processes="$rank_processes $!"
+wait_ranks
+[ "$codes" = "4 4" ] || fail "a full disk gave $codes"
+said "File too large"
+ranks_port=$((ranks_port + 1))
+start_rank 0 2 "$program" train $small out=f
+rank_processes=$!
+start_rank 1 2 env XDG_CACHE_HOME=/dev/null/none "$program" train $small out=f
+rank_processes="$rank_processes $!"
+wait_ranks
+[ "$codes" = "4 4" ] || fail "a bad disk of rank 1 gave $codes"
+said "rank 1: .*/dev/null"
+
 # a rank that hangs
 LONGSHOT_RANK_WAIT=3
 start_ranks 2 "$program" train $long train.steps=1000 out=h

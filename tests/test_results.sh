@@ -14,7 +14,7 @@ for page in "$source"/docs/results/*.md; do
             [ -e "$source/results/$name/$file" ] || fail "results/$name has no $file"
         done
     else
-        head -n 12 "$page" | tr '\n' ' ' | grep -q "Taken before results were kept as data" ||
+        head -n 12 "$page" | tr '\n' ' ' | grep -q "Taken before results were kept as data\|Not of a study" ||
             fail "$page has neither data nor a word about it"
     fi
 done

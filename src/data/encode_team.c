@@ -131,8 +131,7 @@ ls_status ls_encode_team_finish(ls_ctx *ctx, ls_encode_team *team) {
 ls_status ls_encode_team_add(ls_ctx *ctx, ls_encode_team *team, const char *text, size_t length) {
     const size_t room = WAITING_BYTES * team->members;
     const bool alone = team->members == 1 || length > room; /* it is not copied */
-    if (team->count > 0 &&
-        (alone || team->count == WAITING_MAX || team->text.length + length > room))
+    if (team->count > 0 && (team->count == WAITING_MAX || team->text.length + length > room))
         LS_TRY(ls_encode_team_finish(ctx, team));
     waiting *w = &team->document[team->count];
     if (alone) {

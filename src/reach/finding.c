@@ -198,7 +198,7 @@ static void write_sentence(ls_ctx *ctx, const json_t *state, const json_t *findi
     const char *best = json_string_value(json_object_get(finding, "best"));
     ls_chart_count(real_of(state, "trained_length"), trained, sizeof trained);
     ls_text_printf(ctx, out, "Trained at %s. ", trained);
-    if (!(real_of(own, "length") > 0)) {
+    if (!(real_of(own, "length") > 0) || json_is_false(json_object_get(own, "measured"))) {
         ls_text_printf(ctx, out, "How far it reads beyond that was not measured");
     } else {
         ls_text_printf(ctx, out, "Reads usefully ");
