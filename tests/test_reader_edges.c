@@ -219,9 +219,10 @@ static void test_safetensors_values(void **state) {
     assert_int_equal(ls_safetensors_open(&ctx, in_folder("none"), &file), LS_OK);
     assert_null(ls_safetensors_find(&file, "a"));
     ls_safetensors_close(&ctx, &file);
+    const ls_safetensor_source unfilled = {"a", LS_STORED_I64, 1, shape, NULL};
     expect(
         "a source that fails",
-        ls_safetensors_make(&ctx, in_folder("unfilled"), &source, 1, NULL, 0, fill_nothing, &ctx),
+        ls_safetensors_make(&ctx, in_folder("unfilled"), &unfilled, 1, NULL, 0, fill_nothing, &ctx),
         &ctx, "nothing to fill");
     assert_false(ls_path_exists(in_folder("unfilled")));
 }
