@@ -49,7 +49,8 @@ typedef struct scratch {
 } scratch;
 
 static size_t product_bytes(const sizes *s) {
-    const int64_t M = s->tile, N = s->block, wide = s->wide, type = s->type;
+    const int64_t M = s->tile, N = s->block;
+    const ls_dtype wide = s->wide, type = s->type;
     const size_t bytes[] = {
         ls_product_bytes(M, ls_max(s->blocks, N), s->K, type, type),
         ls_product_bytes(M, N, s->V, type, type),
