@@ -4,8 +4,8 @@
 
 Every answer must be that of the same request to a server that has nothing else to do, character by
 character; memory must not grow; nothing may fail but what is meant to. speed= also compares the
-throughput of 8 clients with that of one, in so many turns of both: in processor time with one
-thread, by the clock with more, which needs a quiet machine. With seconds= the requests are sent
+throughput of 8 clients with that of one, in so many turns of both: it must be three times
+as much in processor time with one thread. With seconds= the requests are sent
 again and again for so long; memory must be flat after the first minute. Last, SIGTERM under load: no accepted
 request is lost."""
 import http.client
@@ -191,8 +191,9 @@ if options["speed"]:
             one, eight = (statistics.median(f[which] for f in figures[c]) for c in (1, 8))
             print(f"{name}, {options['threads']} threads: {one:.0f} tokens/s with one client, "
                   f"{eight:.0f} with 8: {ratio:.2f} times as many")
-            # one thread leaves the other processors to the clients: then a busy machine changes nothing
-            if which == (options["threads"] == 1):
+            # in processor time, which a busy machine changes little; with more threads those that
+            # wait count too, and a single client may be slower than with one: nothing is asserted
+            if which == 1 and options["threads"] == 1:
                 assert ratio >= 3, ratio
 
 # ---- the end under load ----
