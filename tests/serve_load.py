@@ -146,12 +146,13 @@ with Server(program, model, "chunk=16", "queue=4096", "clients=512", *words) as 
         if problems:
             raise SystemExit(f"{len(problems)} problems, among them:\n" + "\n".join(problems[:3]))
         wait_until(lambda: server.metric("sequences_active") == 0 and server.metric("requests_queued") == 0)
-        sizes.append((time.time() - began, server.resident()))
+        # beginnings of prompts are kept up to prefix_mib=, so they are not counted
+        sizes.append((time.time() - began, server.resident() - server.metric("prefix_bytes")))
         for kind in counts:
             all_counts[kind] = all_counts.get(kind, 0) + counts[kind]
         if len(sizes) <= 3:
             print(f"{len(part)} requests, {options['clients']} clients: {seconds:.1f} s, "
-                  f"{sizes[-1][1] / 2**20:.1f} MiB resident")
+                  f"{sizes[-1][1] / 2**20:.1f} MiB resident, beside beginnings of prompts")
     # what is kept once is there after a minute, or after the first third
     first = next((size for at, size in sizes if at >= 60), None)
     end = max(size for _, size in sizes[-2:])

@@ -491,6 +491,37 @@ static void test_stream_gradients(void **state) {
         check_subject(&(subject){"stream", positions, &shapes[i]}, options, 6);
 }
 
+/* Sums and copies of gradients have the same bits on both. */
+static void test_gradient_add(void **state) {
+    (void)state;
+    if (device_ctx.device == NULL) skip();
+    enum { COUNT = 64 * 1031 };
+    static float to[COUNT], from[COUNT], got[COUNT];
+    ls_ctx *ctx = &device_ctx, near = ls_ctx_default();
+    for (int64_t i = 0; i < COUNT; i++) {
+        to[i] = (float)ls_random_normal((ls_random){.seed = 1}, (uint64_t)i);
+        from[i] = i % 7 == 0 ? -0.0f : (float)ls_random_normal((ls_random){.seed = 2}, (uint64_t)i);
+    }
+    ls_gradient_sum far = {.type = LS_F32, .to = ls_device_take(ctx, COUNT, sizeof *to)};
+    void *there = ls_device_take(ctx, COUNT, sizeof *from);
+    far.from = there;
+    far.count = COUNT;
+    ls_device_put(ctx, far.to, to, sizeof to);
+    ls_device_put(ctx, there, from, sizeof from);
+    ls_gradient_sum sum = {.type = LS_F32, .to = to, .from = from, .count = COUNT};
+    for (int copies = 0; copies < 2; copies++) {
+        far.copies = sum.copies = copies != 0;
+        ls_run run = {.threads = 1, .device = ctx->device};
+        ls_node node = {.attributes = &far};
+        ctx->device->kernel(ctx->device, "gradient_add")->by_type[LS_F32](&run, &node);
+        ls_gradient_add(&near, &sum);
+        expect(ctx, ls_device_get(ctx, got, far.to, sizeof got));
+        assert_memory_equal(got, to, sizeof to);
+    }
+    ls_device_give(ctx, far.to);
+    ls_device_give(ctx, there);
+}
+
 static void test_adamw(void **state) {
     (void)state;
     if (device_ctx.device == NULL) skip();
@@ -572,6 +603,7 @@ int main(void) {
         cmocka_unit_test(test_streams),
         cmocka_unit_test(test_stream_gradients),
         cmocka_unit_test(test_adamw),
+        cmocka_unit_test(test_gradient_add),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

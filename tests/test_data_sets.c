@@ -199,6 +199,54 @@ static void test_overlap(void **state) {
     ls_overlap_clear(&ctx, &overlap);
 }
 
+/* Documents of each side of a folder in which every text stands twice; [LS_SPLIT_NONE]: left out. */
+static void count_sides(ls_ctx *ctx, const ls_data_settings *settings,
+                        int64_t sides[LS_SPLIT_NONE + 1]) {
+    ls_data_corpora corpora;
+    ls_document document;
+    memset(sides, 0, (LS_SPLIT_NONE + 1) * sizeof *sides);
+    assert_int_equal(ls_data_corpora_open(ctx, settings, &corpora), LS_OK);
+    for (;;) {
+        assert_int_equal(ls_corpus_next(ctx, corpora.train[0], &document), LS_OK);
+        if (document.text == NULL) break;
+        sides[ls_token_side_of(&document)]++;
+    }
+    ls_data_corpora_free(ctx, &corpora);
+}
+
+/* data.duplicates=remove: what training has is held out no more, and training stays as it is. */
+static void test_duplicates_removed(void **state) {
+    (void)state;
+    ls_ctx ctx = ls_ctx_default();
+    ls_data_settings settings;
+    ls_overlap overlap;
+    int64_t kept[LS_SPLIT_NONE + 1], removed[LS_SPLIT_NONE + 1];
+    assert_int_equal(ls_folder_make(&ctx, fixture_path("twice")), LS_OK);
+    for (int i = 0; i < 20; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "twice/%d", i);
+        make_text(name, 10 + i % 14, 100); /* six of the texts stand there twice */
+    }
+    assert_int_equal(ls_options_default(&ctx, &ls_data_options, &settings), LS_OK);
+    snprintf(settings.corpus, sizeof settings.corpus, "%s", fixture_path("twice"));
+    settings.test_share = 0.3;
+    settings.validation_share = 0.1;
+    count_sides(&ctx, &settings, kept);
+    assert_int_equal(ls_overlap_find(&ctx, &settings, 0, &overlap), LS_OK);
+    const int64_t named = (int64_t)overlap.count;
+    ls_overlap_clear(&ctx, &overlap);
+    assert_true(named > 0 && kept[LS_SPLIT_NONE] == 0);
+    assert_int_equal(kept[LS_SPLIT_TEST] + kept[LS_SPLIT_VALIDATION], 8);
+    settings.duplicates = 1;
+    count_sides(&ctx, &settings, removed);
+    assert_int_equal(removed[LS_SPLIT_NONE], named);
+    assert_int_equal(removed[LS_SPLIT_TRAIN], kept[LS_SPLIT_TRAIN]);
+    assert_int_equal(removed[LS_SPLIT_TEST] + removed[LS_SPLIT_VALIDATION], 8 - named);
+    assert_int_equal(ls_overlap_find(&ctx, &settings, 0, &overlap), LS_OK);
+    assert_int_equal(overlap.count, 0);
+    ls_overlap_clear(&ctx, &overlap);
+}
+
 static ls_status overlap_once(ls_ctx *ctx, void *user) {
     ls_overlap overlap;
     ls_status status = ls_overlap_find(ctx, user, 512, &overlap);
@@ -218,9 +266,13 @@ static void test_overlap_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_paths),          cmocka_unit_test(test_mixture),
-        cmocka_unit_test(test_mixture_epochs), cmocka_unit_test(test_mixture_stream),
-        cmocka_unit_test(test_overlap),        cmocka_unit_test(test_overlap_memory),
+        cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_mixture),
+        cmocka_unit_test(test_mixture_epochs),
+        cmocka_unit_test(test_mixture_stream),
+        cmocka_unit_test(test_overlap),
+        cmocka_unit_test(test_overlap_memory),
+        cmocka_unit_test(test_duplicates_removed),
     };
     return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
 }

@@ -203,6 +203,7 @@ static const char *const models[] = {
     "mixer.heads=4 mixer.kv_heads=2 model.width=64 model.position=alibi",
     "mixer.heads=4 mixer.kv_heads=1 model.width=32 model.position=rope",
     "mixer.heads=2 model.position=learned model.length=64",
+    "mixer.heads=2 model.position=xpos",
     "mixer.heads=2 model.position=rope mixer.window=6",
     "model.mixer=mamba model.position=none",
     "model.mixer=retnet mixer.heads=2 model.position=none",

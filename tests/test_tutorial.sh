@@ -36,5 +36,5 @@ page = open("runs/own/report.html").read()
 maps = re.findall(r"<figcaption>Trained and tested length, (\w+)<", page)
 assert '<p class="finding">' in page and maps == ["attention", "Mamba", "RetNet", "Hyena"], maps
 table = open("own.tex").read()
-assert table.count("\\begin{tabular}") == 4 and len(re.findall(r"^Mamba, trained at (?:32|64|128) & ", table, re.M)) == 12
+assert table.count("\\begin{tabular}") == 5 and len(re.findall(r"^Mamba, trained at (?:32|64|128) & ", table, re.M)) == 15
 P

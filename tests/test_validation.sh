@@ -106,5 +106,19 @@ awk 'BEGIN { srand(9); for (l = 0; l < 200; l++) print "line " int(1e6 * rand())
 "$program" data data.train=corpus data.test=held >out.txt 2>/dev/null || fail "data"
 grep -q "100.0% of copy.txt (test), most in 2.txt" out.txt || fail "a copy is not named: $(tail -3 out.txt)"
 grep -q "1 of 2 held-out" out.txt || fail "what is new is named: $(tail -3 out.txt)"
+
+# and with data.duplicates=remove they are not held out
+mkdir twice
+for i in 1 2 3 4 5 6 7 8; do
+    awk -v i=$i 'BEGIN { srand(i); for (l = 0; l < 99; l++) print "line " int(1e6 * rand()) }' >twice/$i.txt
+    [ $i -gt 6 ] || cp twice/$i.txt twice/$i-again.txt
+done
+for how in keep remove; do
+    "$program" data data.corpus=twice data.test_share=0.3 data.duplicates=$how >$how.txt 2>err.txt || fail "data: $(cat err.txt)"
+done
+grep -q "half or more of [1-9]" keep.txt || fail "copies are not named: $(tail -3 keep.txt)"
+grep -q "half or more of 0 of" remove.txt || fail "copies are held out: $(tail -3 remove.txt)"
+"$program" data data.train=corpus data.test=held data.duplicates=remove >out.txt 2>&1 && fail "a test of one's own is cut"
+grep -q "data.duplicates" out.txt || fail "the key is not named: $(cat out.txt)"
 [ $failures = 0 ] && echo "test_validation: ok"
 exit $failures

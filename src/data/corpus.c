@@ -10,7 +10,7 @@
 
 enum { READ_BYTES = 1 << 16, CLASSES = 32, NAME_BYTES = 4160 };
 /* What a document is for, in the order of a lone document's parts. */
-enum { FOR_TRAINING, FOR_VALIDATION, FOR_TEST, USES };
+enum { FOR_TRAINING, FOR_VALIDATION, FOR_TEST, USES, FOR_NOTHING = USES };
 static const size_t document_max = (size_t)1 << 31, line_max = (size_t)1 << 28;
 
 struct ls_corpus {
@@ -259,6 +259,7 @@ ls_status ls_corpus_next(ls_ctx *ctx, ls_corpus *corpus, ls_document *out) {
     if (corpus->use != NULL && out->index < corpus->documents) {
         out->test = corpus->use[out->index] == FOR_TEST;
         out->validation = corpus->use[out->index] == FOR_VALIDATION;
+        out->left_out = corpus->use[out->index] == FOR_NOTHING;
     }
     return LS_OK;
 }
@@ -377,4 +378,9 @@ fail:
     ls_free(ctx, documents);
     ls_corpus_rewind(ctx, corpus);
     return status;
+}
+
+void ls_corpus_leave_out(ls_corpus *corpus, int64_t index) {
+    if (corpus->use != NULL && index >= 0 && index < corpus->documents)
+        corpus->use[index] = FOR_NOTHING;
 }

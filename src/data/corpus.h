@@ -31,6 +31,7 @@ typedef struct ls_document {
     size_t length;
     int64_t index;         /* among the documents of the corpus, empty ones not counted */
     bool test, validation; /* false until ls_corpus_split */
+    bool left_out;         /* it is for nothing: ls_corpus_leave_out */
 } ls_document;
 
 /* Lists the files; of those in a folder the beginnings are looked at. `path` may be "default".
@@ -57,5 +58,8 @@ typedef struct ls_corpus_shares {
 /* Reads all documents once, decides which are for what, rewinds. LS_EINPUT where the corpus holds no
  * text. */
 ls_status ls_corpus_split(ls_ctx *ctx, ls_corpus *corpus, ls_corpus_shares shares);
+/* A document by its index is for nothing from now on, until the next split. The parts of a lone
+ * document stay. */
+void ls_corpus_leave_out(ls_corpus *corpus, int64_t index);
 
 #endif

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/temporary.h"
+#include "data/overlap.h"
 
 enum { PATH_BYTES = 4096, LAYOUT = 1 }; /* LAYOUT: changes whenever the same text gives other ids */
 
@@ -39,6 +40,11 @@ static const ls_option options[] = {
     LS_REAL("validation_share", FIELD(validation_share), "0", 0, 0.5,
             "Share of the training documents that is kept for validation, likewise.",
             .needs = "no validation"),
+    LS_CHOICE(
+        "duplicates", FIELD(duplicates), "keep", "keep|remove",
+        "What becomes of held-out documents of the corpus of which training has half or more: "
+        "they stay (`longshot data` names them), or are left out.",
+        .needs = "no train and no test"),
     LS_CHOICE("loader", FIELD(loader), "shuffled", "shuffled|stream",
               "Windows in random order, or rows that walk through the text in order.",
               .needs = "training"),
@@ -71,18 +77,37 @@ typedef struct opener {
     ls_dataset *out;
 } opener;
 
+/* Whether held-out documents that training has too are left out. */
+static bool removes(const opener *o, const origin *from) {
+    return o->settings->duplicates != 0 && (from->shares.test > 0 || from->shares.validation > 0);
+}
+
 /* Files of one corpus and split: those of its sides are told apart by their names. */
 static uint64_t origin_key(const opener *o, const origin *from) {
-    int64_t parts[5] = {(int64_t)ls_corpus_key(from->corpus), o->settings->format,
-                        llround(from->shares.test * 1e9), LAYOUT,
-                        llround(from->shares.validation * 1e9)};
-    return ls_hash(parts, (parts[4] == 0 ? 4 : 5) * sizeof parts[0]);
+    int64_t parts[6] = {(int64_t)ls_corpus_key(from->corpus),   o->settings->format,
+                        llround(from->shares.test * 1e9),       LAYOUT,
+                        llround(from->shares.validation * 1e9), removes(o, from)};
+    return ls_hash(parts, (parts[5] != 0 ? 6 : parts[4] != 0 ? 5 : 4) * sizeof parts[0]);
+}
+
+static ls_status remove_duplicates(ls_ctx *ctx, const origin *from) {
+    const ls_data_corpora corpora = {.train = {from->corpus}, .count = 1};
+    ls_overlap overlap;
+    ls_status status = ls_overlap_among(ctx, &corpora, 0, &overlap);
+    for (size_t i = 0; i < overlap.count && status == LS_OK; i++)
+        ls_corpus_leave_out(from->corpus, overlap.at[i].index);
+    if (status == LS_OK && overlap.count > 0)
+        ls_say(ctx, "left out %zu held-out documents that training has too", overlap.count);
+    ls_overlap_clear(ctx, &overlap);
+    ls_corpus_rewind(ctx, from->corpus);
+    return status;
 }
 
 static ls_status split_once(const opener *o, origin *from) {
     if (from->split) return LS_OK;
     ls_say(o->ctx, "reading the corpus %s", from->name);
     LS_TRY(ls_corpus_split(o->ctx, from->corpus, from->shares));
+    if (removes(o, from)) LS_TRY(remove_duplicates(o->ctx, from));
     from->split = true;
     return LS_OK;
 }

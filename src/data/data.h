@@ -18,7 +18,8 @@ typedef struct ls_data_settings {
     char tokenizer[LS_OPTION_TEXT_BYTES];
     int64_t vocabulary;
     double test_share, validation_share;
-    int loader; /* ls_loader_kind */
+    int duplicates; /* keep, remove */
+    int loader;     /* ls_loader_kind */
     bool borders;
     char mix[LS_OPTION_TEXT_BYTES]; /* read by train/mixture.h */
 } ls_data_settings;

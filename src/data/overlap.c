@@ -130,7 +130,8 @@ static ls_status take_held_out(search *s, const ls_document *text, bool validati
         return LS_ENOMEM;
     char *name = plain_name(s->ctx, text);
     if (name == NULL) return LS_ENOMEM;
-    s->documents[s->count++] = (held_out){.about = {.name = name, .validation = validation}};
+    s->documents[s->count++] =
+        (held_out){.about = {.name = name, .validation = validation, .index = text->index}};
     each_shingle(s, text, keep);
     return s->status;
 }
@@ -167,13 +168,13 @@ static ls_status walk(search *s, ls_corpus *corpus, bool training, ls_token_side
         LS_TRY(ls_corpus_next(s->ctx, corpus, &text));
         if (text.text == NULL) return LS_OK;
         const ls_token_side side = whole == LS_SPLIT_ALL ? ls_token_side_of(&text) : whole;
-        if (training != (side == LS_SPLIT_TRAIN)) continue;
+        if (side == LS_SPLIT_NONE || training != (side == LS_SPLIT_TRAIN)) continue;
         LS_TRY(training ? take_training(s, &text)
                         : take_held_out(s, &text, side == LS_SPLIT_VALIDATION));
     }
 }
 
-static ls_status compare(search *s, ls_data_corpora *from) {
+static ls_status compare(search *s, const ls_data_corpora *from) {
     for (size_t i = 0; i < from->count; i++) LS_TRY(walk(s, from->train[i], false, LS_SPLIT_ALL));
     LS_TRY(walk(s, from->validation, false, LS_SPLIT_VALIDATION));
     LS_TRY(walk(s, from->test, false, LS_SPLIT_TEST));
@@ -205,18 +206,16 @@ static ls_status gather(search *s, ls_overlap *out) {
     return LS_OK;
 }
 
-ls_status ls_overlap_find(ls_ctx *ctx, const ls_data_settings *settings, int64_t most,
-                          ls_overlap *out) {
-    ls_data_corpora corpora;
+ls_status ls_overlap_among(ls_ctx *ctx, const ls_data_corpora *corpora, int64_t most,
+                           ls_overlap *out) {
     search s = {.ctx = ctx, .most = most > 0 ? (size_t)most : KEPT};
     *out = (ls_overlap){0};
     s.class = (1u << CLASS_BITS) - 1;
     for (s.places = 2; s.places < 2 * s.most;) s.places *= 2;
-    LS_TRY(ls_data_corpora_open(ctx, settings, &corpora));
     s.table = ls_new_raw(ctx, s.places, sizeof *s.table);
     ls_status status = s.table == NULL ? LS_ENOMEM : LS_OK;
     if (status == LS_OK) memset(s.table, 0xff, s.places * sizeof *s.table);
-    if (status == LS_OK) status = compare(&s, &corpora);
+    if (status == LS_OK) status = compare(&s, corpora);
     if (status == LS_OK) status = gather(&s, out);
     for (size_t i = 0; i < s.count; i++) {
         ls_free(ctx, s.documents[i].about.name);
@@ -225,6 +224,15 @@ ls_status ls_overlap_find(ls_ctx *ctx, const ls_data_settings *settings, int64_t
     ls_free(ctx, s.documents);
     ls_free(ctx, s.touched);
     ls_free(ctx, s.table);
+    return status;
+}
+
+ls_status ls_overlap_find(ls_ctx *ctx, const ls_data_settings *settings, int64_t most,
+                          ls_overlap *out) {
+    ls_data_corpora corpora;
+    *out = (ls_overlap){0};
+    LS_TRY(ls_data_corpora_open(ctx, settings, &corpora));
+    ls_status status = ls_overlap_among(ctx, &corpora, most, out);
     ls_data_corpora_free(ctx, &corpora);
     return status;
 }

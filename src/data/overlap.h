@@ -15,6 +15,7 @@
 typedef struct ls_overlap_document {
     char *name, *twin; /* and the training document that has most of it */
     bool validation;   /* else of the test */
+    int64_t index;     /* in its corpus */
     int64_t shingles;  /* looked at */
     int64_t shared;    /* of these, in training; in the twin */
     int64_t twin_shared;
@@ -31,6 +32,9 @@ typedef struct ls_overlap {
  * held-out documents are kept (0: 2^20). Clear *out in any case. */
 ls_status ls_overlap_find(ls_ctx *ctx, const ls_data_settings *settings, int64_t most,
                           ls_overlap *out);
+/* The same among corpora that are open and split. */
+ls_status ls_overlap_among(ls_ctx *ctx, const ls_data_corpora *corpora, int64_t most,
+                           ls_overlap *out);
 void ls_overlap_clear(ls_ctx *ctx, ls_overlap *overlap);
 json_t *ls_overlap_json(const ls_overlap *overlap); /* a new reference, or NULL */
 void ls_overlap_print(ls_ctx *ctx, const ls_overlap *overlap, ls_text *out);

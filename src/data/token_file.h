@@ -59,7 +59,13 @@ ls_status ls_token_writer_add(ls_ctx *ctx, ls_token_writer *writer, const int32_
 ls_status ls_token_writer_finish(ls_ctx *ctx, ls_token_writer *writer);
 void ls_token_writer_free(ls_ctx *ctx, ls_token_writer *writer);
 
-typedef enum { LS_SPLIT_TRAIN, LS_SPLIT_VALIDATION, LS_SPLIT_TEST, LS_SPLIT_ALL } ls_token_side;
+typedef enum {
+    LS_SPLIT_TRAIN,
+    LS_SPLIT_VALIDATION,
+    LS_SPLIT_TEST,
+    LS_SPLIT_ALL,
+    LS_SPLIT_NONE, /* documents that are left out */
+} ls_token_side;
 
 ls_token_side ls_token_side_of(const ls_document *document);
 

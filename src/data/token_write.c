@@ -147,6 +147,7 @@ void ls_token_writer_free(ls_ctx *ctx, ls_token_writer *writer) {
 }
 
 ls_token_side ls_token_side_of(const ls_document *document) {
+    if (document->left_out) return LS_SPLIT_NONE;
     if (document->test) return LS_SPLIT_TEST;
     return document->validation ? LS_SPLIT_VALIDATION : LS_SPLIT_TRAIN;
 }

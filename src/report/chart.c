@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "report/axis.h"
-#include "report/page.h"
 
 enum {
     WIDTH = LS_CHART_WIDTH,
@@ -367,6 +366,23 @@ static void draw_lines(ls_ctx *ctx, const ls_chart *chart, const ls_axis *x, con
     ls_text_printf(ctx, out, "</svg>\n");
 }
 
+/* Of a drawing that stands alone; the page has its own (page.css). */
+static const char file_style[] =
+    "svg{--fg:#1c2127;--soft:#5b6570;--line:#d9dee3;--bg:#fff}\n"
+    "text{fill:var(--fg);font:12.5px sans-serif}.tick{fill:var(--soft)}\n"
+    ".grid{stroke:var(--line);fill:none}.axis{stroke:var(--soft);fill:none}\n"
+    ".mark{stroke:var(--fg);stroke-dasharray:2 3;fill:none}\n"
+    ".line{fill:none;stroke:currentColor;stroke-width:2;stroke-linejoin:round}\n"
+    ".point{fill:currentColor;stroke:var(--bg);stroke-width:.8}.band{fill:currentColor;opacity:.16}\n"
+    ".lead{fill:none;stroke:currentColor;stroke-width:.8;opacity:.6}\n"
+    ".end{fill:currentColor;font-size:11px}\n"
+    ".d1 .line{stroke-dasharray:7 4}.d2 .line{stroke-dasharray:2 3}\n"
+    ".d3 .line{stroke-dasharray:9 3 2 3}.d4 .line{stroke-dasharray:4 2}\n"
+    ".d5 .line{stroke-dasharray:12 3}.d6 .line{stroke-dasharray:9 3 2 3 2 3}\n"
+    ".c0{color:#0068b3}.c1{color:#c84e00}.c2{color:#00795a}.c3{color:#a02c86}\n"
+    ".c4{color:#946d00}.c5{color:#3d444c}.c6{color:#8a4b3c}.c7{color:#7046c0}\n"
+    ".t1{filter:brightness(.6)}.t2{filter:brightness(1.5)}\n";
+
 bool ls_chart_file(ls_ctx *ctx, const ls_chart *chart, ls_text *out) {
     ls_axis x, y;
     if (!make_axes(chart, &x, &y)) return false;
@@ -375,7 +391,7 @@ bool ls_chart_file(ls_ctx *ctx, const ls_chart *chart, ls_text *out) {
                    "height=\"%d\" viewBox=\"0 0 %d %d\">\n<title>",
                    3 * FILE_WIDTH / 2, 3 * HEIGHT / 2, FILE_WIDTH, HEIGHT);
     ls_html(ctx, chart->title, out);
-    ls_text_printf(ctx, out, "</title>\n<style>\n%s</style>\n", ls_page_style);
+    ls_text_printf(ctx, out, "</title>\n<style>\n%s</style>\n", file_style);
     ls_text_printf(ctx, out, "<rect width=\"%d\" height=\"%d\" fill=\"var(--bg)\"/>\n", FILE_WIDTH,
                    HEIGHT);
     draw_lines(ctx, chart, &x, &y, out);

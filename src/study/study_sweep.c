@@ -119,7 +119,8 @@ static ls_status name_arm(const sweep *s, const char *base, size_t combination, 
     return LS_OK;
 }
 
-/* "RoPE, lr 1e-3, mamba" */
+/* "RoPE, lr 1e-3, mamba". The trained length is marked by whoever shows arms that differ in it, and
+ * arms that have all else in common are one row of its maps. */
 static ls_status put_label(const sweep *s, const char *base, size_t combination,
                            ls_settings *given) {
     ls_ctx *ctx = s->study->ctx;
@@ -127,6 +128,7 @@ static ls_status put_label(const sweep *s, const char *base, size_t combination,
     ls_text_printf(ctx, &label, "%s", base);
     for (size_t i = 0; i < s->count; i++) {
         const char *value = choice(s, i, combination), *key = named_key(&s->axes[i], value);
+        if (base[0] != '\0' && strcmp(s->axes[i].key, "train.length") == 0) continue;
         ls_text_printf(ctx, &label, "%s%s%s%s", label.length == 0 ? "" : ", ", key,
                        key[0] == '\0' ? "" : " ", value);
     }

@@ -19,6 +19,10 @@ typedef struct decode_job {
     float scale, cap;
     bool off_by_one;
     const float *slopes;
+    const float *log_decay; /* of xPos, as in ls_cuda_key_set; NULL: none */
+    int64_t decay_block;
+    int decay_pairs;
+    bool decay_halves;
     ls_cuda_rows q, k, v, out;
     float *lse, *part_out, *part_lse;
 } decode_job;
@@ -30,6 +34,18 @@ static __device__ __forceinline__ ls_cuda_span keys_of_block(const decode_job &j
     const int64_t split = blockIdx.x;
     return {(int)(first + count * split / job.splits),
             (int)(first + count * (split + 1) / job.splits)};
+}
+
+/* Rates of the decays of a lane's elements; 0 where there are none. */
+template <int EACH>
+static __device__ __forceinline__ void load_rates(const decode_job &job, int e,
+                                                  float (&rate)[EACH]) {
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        const int at = e + i, pairs = job.decay_pairs;
+        const int pair = !job.decay_halves ? at / 2 : at < pairs ? at : at - pairs;
+        rate[i] = at < 2 * pairs ? job.log_decay[pair] : 0;
+    }
 }
 
 /* What a group of lanes has of one head. */
@@ -90,7 +106,7 @@ static __device__ void finish(const decode_job &job, int b, int head,
 }
 
 /* Block (part of the keys, heads, sequence). */
-template <typename T, int LANES, int HEADS>
+template <typename T, int LANES, int HEADS, bool DECAYS>
 static __global__ void __launch_bounds__(THREADS) decode(const __grid_constant__ decode_job job) {
     enum { EACH = 16 / sizeof(T), GROUPS = THREADS / LANES };
     typedef ls_cuda_pack<T, EACH> pack;
@@ -102,8 +118,9 @@ static __global__ void __launch_bounds__(THREADS) decode(const __grid_constant__
     const ls_cuda_span keys = keys_of_block(job, n);
     const T *k = ls_cuda_row<const T>(job.k, b, 0, g) + e;
     const T *v = ls_cuda_row<const T>(job.v, b, 0, g) + e;
-    float q[HEADS][EACH];
+    float q[HEADS][EACH], rate[EACH];
     running<EACH> here[HEADS];
+    if (DECAYS) load_rates(job, e, rate);
 #pragma unroll
     for (int h = 0; h < HEADS; h++) {
         pack mine = {};
@@ -131,6 +148,12 @@ static __global__ void __launch_bounds__(THREADS) decode(const __grid_constant__
             const int row = base + u * GROUPS + group;
             float x[EACH];
             key[u].wide(x);
+            if (DECAYS) { /* keys are stored relative to their block */
+                const int64_t m = job.key_position + row;
+                const float distance = (float)(n - m / job.decay_block * job.decay_block);
+#pragma unroll
+                for (int i = 0; i < EACH; i++) x[i] *= exp2f(rate[i] * distance);
+            }
 #pragma unroll
             for (int h = 0; h < HEADS; h++) {
                 float dot = 0;
@@ -193,36 +216,43 @@ bool ls_cuda_attention_decode_fits(const ls_run *run, const ls_node *node,
         return false;
     if (s->seen_by_queries.first != NULL || s->query_max != NULL || s->valid != NULL ||
         s->table != NULL || s->relative.data != NULL || s->dilation != NULL ||
-        s->log_decay != NULL || s->query_at.kind != LS_MAP_IDENTITY ||
-        s->key_at.kind != LS_MAP_IDENTITY)
+        s->query_at.kind != LS_MAP_IDENTITY || s->key_at.kind != LS_MAP_IDENTITY)
         return false;
     return s->key_position + s->keys == job->start + 1; /* the token's own key is the last */
 }
 
-template <typename T, int LANES>
+template <typename T, int LANES, bool DECAYS>
 static void launch(const ls_run *run, const decode_job *job, int64_t batch, int heads) {
     const dim3 blocks((unsigned)job->splits, (unsigned)(job->H / heads), (unsigned)batch);
     cudaStream_t stream = ls_cuda_of(run)->stream;
     if (heads == 4)
-        decode<T, LANES, 4><<<blocks, THREADS, 0, stream>>>(*job);
+        decode<T, LANES, 4, DECAYS><<<blocks, THREADS, 0, stream>>>(*job);
     else if (heads == 2)
-        decode<T, LANES, 2><<<blocks, THREADS, 0, stream>>>(*job);
+        decode<T, LANES, 2, DECAYS><<<blocks, THREADS, 0, stream>>>(*job);
     else
-        decode<T, LANES, 1><<<blocks, THREADS, 0, stream>>>(*job);
+        decode<T, LANES, 1, DECAYS><<<blocks, THREADS, 0, stream>>>(*job);
     ls_cuda_launched(run, "attention, one token");
+}
+
+template <typename T, int LANES>
+static void launch_kind(const ls_run *run, const decode_job *job, int64_t batch, int heads) {
+    if (job->log_decay != NULL)
+        launch<T, LANES, true>(run, job, batch, heads);
+    else
+        launch<T, LANES, false>(run, job, batch, heads);
 }
 
 template <typename T>
 static void launch_width(const ls_run *run, const decode_job *job, int64_t batch, int heads) {
     const int lanes = job->D * (int)sizeof(T) / 16;
     if (lanes <= 4)
-        launch<T, 4>(run, job, batch, heads);
+        launch_kind<T, 4>(run, job, batch, heads);
     else if (lanes <= 8)
-        launch<T, 8>(run, job, batch, heads);
+        launch_kind<T, 8>(run, job, batch, heads);
     else if (lanes <= 16)
-        launch<T, 16>(run, job, batch, heads);
+        launch_kind<T, 16>(run, job, batch, heads);
     else
-        launch<T, 32>(run, job, batch, heads);
+        launch_kind<T, 32>(run, job, batch, heads);
 }
 
 void ls_cuda_attention_decode(const ls_run *run, ls_cuda_attention *given, ls_dtype type) {
@@ -240,6 +270,10 @@ void ls_cuda_attention_decode(const ls_run *run, ls_cuda_attention *given, ls_dt
     job.cap = given->cap;
     job.off_by_one = given->off_by_one;
     job.slopes = s->slopes;
+    job.log_decay = s->log_decay;
+    job.decay_block = s->decay_block;
+    job.decay_pairs = s->decay_pairs;
+    job.decay_halves = s->decay_halves;
     job.q = s->q;
     job.k = s->k;
     job.v = s->v;

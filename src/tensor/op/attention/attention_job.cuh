@@ -144,8 +144,8 @@ int64_t ls_cuda_attention_table_floats(int64_t B, int64_t T, int64_t H, int64_t 
 /* Parts of the queries whose sums by distance are kept apart, for a table of so many rows. */
 int ls_cuda_attention_distance_parts(int64_t B, int64_t T, int64_t H, int64_t rows);
 
-/* One token of each sequence and what is cached, where nothing but slopes, a window and a cap is
- * asked for; how many heads that share their keys a block takes, and into how many parts it cuts
+/* One token of each sequence and what is cached, where nothing but slopes, decays, a window and a cap
+ * is asked for; how many heads that share their keys a block takes, and into how many parts it cuts
  * the rows of a cache. */
 bool ls_cuda_attention_decode_fits(const ls_run *run, const ls_node *node,
                                    const ls_cuda_attention *job);
