@@ -41,7 +41,7 @@ typedef struct ls_attend {
     bool raw_keys;     /* frequencies change with the length: keys are cached as they are */
     int64_t chunk_max; /* tokens that may go at once; 0: any number */
     bool off_by_one;
-    bool one_block; /* xPos: every factor is referred to position 0 */
+    bool one_block;   /* xPos: every factor is referred to position 0 */
     ls_growth growth; /* of queries, an extension's; length 0: none */
     /* > 0: heads see keys of their own group of so many positions alone; the groups of the second
      * half of the heads begin `group_shift` positions earlier */
