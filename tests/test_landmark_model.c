@@ -2,6 +2,7 @@
  * and saved places go on alike, nobody predicts a landmark, and memory does not grow with the text.
  * Tier: unsanitized. */
 #include <math.h>
+#include <unistd.h>
 
 #include "base/random.h"
 #include "model/marks.h"
@@ -169,7 +170,7 @@ static long resident(void) {
     if (file == NULL) return 0;
     if (fscanf(file, "%ld %ld", &all, &pages) != 2) pages = 0;
     fclose(file);
-    return pages * 4096;
+    return pages * sysconf(_SC_PAGESIZE);
 }
 
 /* What a long text leaves in memory beside a short one: a key for each block. Keys and values of all
@@ -191,7 +192,8 @@ static void flat_memory(void **state) {
     const long before = resident();
     OK(&w, ls_stream_loss(stream, tokens + SHORT, tokens + SHORT, LONG - SHORT, LONG, loss));
     const long grown = resident() - before;
-    if (before > 0 && grown > 2 << 20)
+    /* beside a device what is far is pinned in the processor's memory, and so resident */
+    if (w.ctx.device == NULL && before > 0 && grown > 2 << 20)
         fail_msg("%ld bytes more after %d tokens than after %d", grown, LONG, SHORT);
     assert_true(ls_stream_state_bytes(stream) < LONG / 15 * 2 * 128 * 4 * 2);
     ls_stream_free(stream);
