@@ -64,7 +64,7 @@ refuses 2 "neither key=value" train good.yaml other.yaml
 refuses 3 "nowhere" train data.corpus=nowhere
 refuses 3 "empty" train data.corpus=empty.txt
 refuses 3 "folder" train data.corpus=folder
-refuses 2 "stats, prepare or tokenizer" data states
+refuses 2 "stats, prepare, tokenizer or get" data states
 refuses 2 "out=FOLDER" data tokenizer data.corpus=text.txt
 refuses 2 "stats writes nothing" data out=x data.corpus=text.txt
 

@@ -17,6 +17,7 @@ block() {
     sed -n "/^\`\`\`$1\$/,/^\`\`\`\$/p" "$2" | grep -v '^```' | sed -e ':join' -e '/\\$/{N;s/\\\n *//;b join' -e '}'
 }
 count=0
+: >"$work/checked"
 for page in "$source/README.md" "$source"/docs/*.md "$source"/docs/results/*.md; do
     [ "${page##*/}" != tutorial.md ] || continue # tests/test_tutorial.sh
     block sh "$page" | grep -v '^ *#' >"$work/commands" || :
@@ -26,7 +27,10 @@ for page in "$source/README.md" "$source"/docs/*.md "$source"/docs/results/*.md;
         case $line in
             script/*) [ -x "$source/${line%% *}" ] || { echo "$page: $line: there is no such script"; exit 1; }; continue;;
             "longshot train"*) line="$line train.steps=4 train.checkpoint_every=2";;
-            *"check=true"*) ;;
+            *"check=true"*)
+                ! grep -qxF "$line" "$work/checked" || continue # another page shows it too
+                echo "$line" >>"$work/checked"
+                ;;
             "longshot study"*) line="$line seeds=1 train.steps=2 train.warmup=1 eval.tokens=2048 eval.resolution=false suites= jobs=2";;
             "longshot bench"*) line="$line what=gemm seconds=0.1 rounds=1 peer=none";;
             "longshot eval"*"eval.tokens="*|"longshot eval"*"eval.samples="*) ;; # tokens are of a corpus
@@ -54,7 +58,10 @@ for page in "$source/README.md" "$source"/docs/*.md "$source"/docs/results/*.md;
     } | tr ' `[' '\n\n\n' | sed -n 's/^\([a-z_][a-z_.0-9]*\)=.*/\1/p' | sort -u >"$work/keys"
     while IFS= read -r key; do
         checked=$((checked + 1))
-        case $key in key|extend|extend.*) continue;; esac
+        case $key in
+            key|extend|extend.*) continue;;
+            task.*.*) key=task.${key##*.};; # of one task among several
+        esac
         grep -q "^| \`$key\` |" "$source/docs/options.md" || { echo "$page: there is no key $key"; exit 1; }
     done <"$work/keys"
 done

@@ -53,57 +53,35 @@ static ls_status print_result(ls_cli *cli, const ls_training *training,
     return ls_cli_print_text(cli, &text);
 }
 
-/* What each of 2, 4, ... ranks would take, where the batch has leaves for them. */
-static ls_status add_ranks(ls_cli *cli, const ls_training_request *request,
-                           const ls_training_cost *alone, ls_text *text, json_t *list) {
-    for (int size = 2; size <= alone->shards && size <= 64; size *= 2) {
-        ls_ranks imagined = ls_ranks_imagined(0, size);
-        ls_training_request one = *request;
-        ls_training_cost cost;
-        one.ranks = &imagined;
-        LS_TRY(ls_training_rehearse(&cli->ctx, &one, &cost));
-        ls_text_printf(&cli->ctx, text, "on %d ranks at most %.1f MB each\n", size,
-                       1e-6 * (double)cost.bytes);
+static json_t *cost_json(const ls_training_forecast *said) {
+    const ls_training_cost *cost = &said->alone;
+    json_t *all = json_pack("{s:I, s:I, s:I, s:I}", "parameters", (json_int_t)cost->parameters,
+                            "trained", (json_int_t)cost->trained, "tokens",
+                            (json_int_t)cost->tokens, "bytes", (json_int_t)cost->bytes);
+    json_t *list = said->counts > 0 ? json_array() : NULL;
+    for (int i = 0; i < said->counts; i++)
         json_array_append_new(
-            list, json_pack("{s:i, s:I}", "ranks", size, "bytes", (json_int_t)cost.bytes));
-    }
-    return LS_OK;
-}
-
-static ls_status print_cost(ls_cli *cli, const ls_training_cost *cost, ls_text *ranks,
-                            json_t *list) {
-    if (cli->json) {
-        json_t *all = json_pack("{s:I, s:I, s:I, s:I}", "parameters", (json_int_t)cost->parameters,
-                                "trained", (json_int_t)cost->trained, "tokens",
-                                (json_int_t)cost->tokens, "bytes", (json_int_t)cost->bytes);
-        if (json_array_size(list) > 0) json_object_set(all, "ranks", list);
-        return ls_cli_print_json(cli, all);
-    }
-    ls_text text = {0};
-    ls_text_printf(&cli->ctx, &text,
-                   "%" PRId64 " parameters, %" PRId64 " of them trained; %" PRId64
-                   " tokens; at most %.1f MB at one time\n",
-                   cost->parameters, cost->trained, cost->tokens, 1e-6 * (double)cost->bytes);
-    ls_text_append(&cli->ctx, &text, ranks->bytes, ranks->length);
-    return ls_cli_print_text(cli, &text);
+            list, json_pack("{s:i, s:I}", "ranks", 2 << i, "bytes", (json_int_t)said->bytes[i]));
+    if (list != NULL) json_object_set_new(all, "ranks", list);
+    return all;
 }
 
 static ls_status check(ls_cli *cli, const ls_training_request *request) {
-    ls_ranks one = ls_ranks_alone();
-    ls_training_request first = *request;
-    ls_training_cost cost;
+    ls_training_forecast said;
     ls_text text = {0};
     if (request->ranks->rank > 0) return LS_OK; /* rank 0 speaks */
-    json_t *list = json_array();
-    one.launched = request->ranks->launched;
-    first.ranks = &one;
-    ls_status status = ls_training_rehearse(&cli->ctx, &first, &cost);
-    if (status == LS_OK) status = ls_cli_finish_settings(cli);
-    if (status == LS_OK) status = add_ranks(cli, &first, &cost, &text, list);
-    if (status == LS_OK) status = print_cost(cli, &cost, &text, list);
-    ls_text_clear(&cli->ctx, &text);
-    json_decref(list);
-    return status;
+    LS_TRY(ls_training_foresee(&cli->ctx, request, &said));
+    LS_TRY(ls_cli_finish_settings(cli));
+    if (cli->json) return ls_cli_print_json(cli, cost_json(&said));
+    ls_text_printf(&cli->ctx, &text,
+                   "%" PRId64 " parameters, %" PRId64 " of them trained; %" PRId64
+                   " tokens; at most %.1f MB at one time\n",
+                   said.alone.parameters, said.alone.trained, said.alone.tokens,
+                   1e-6 * (double)said.alone.bytes);
+    for (int i = 0; i < said.counts; i++)
+        ls_text_printf(&cli->ctx, &text, "on %d ranks at most %.1f MB each\n", 2 << i,
+                       1e-6 * (double)said.bytes[i]);
+    return ls_cli_print_text(cli, &text);
 }
 
 static ls_status run(ls_cli *cli) {

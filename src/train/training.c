@@ -543,3 +543,20 @@ ls_status ls_training_rehearse(ls_ctx *ctx, const ls_training_request *request,
     out->bytes = meter.peak;
     return status;
 }
+
+ls_status ls_training_foresee(ls_ctx *ctx, const ls_training_request *request,
+                              ls_training_forecast *out) {
+    ls_training_request same = *request;
+    ls_ranks ranks = ls_ranks_alone();
+    *out = (ls_training_forecast){0};
+    ranks.launched = request->ranks->launched; /* which decides the number of leaves */
+    same.ranks = &ranks;
+    LS_TRY(ls_training_rehearse(ctx, &same, &out->alone));
+    for (int size = 2; size <= out->alone.shards && out->counts < LS_RANKS_SAID; size *= 2) {
+        ls_training_cost cost;
+        ranks = ls_ranks_imagined(0, size);
+        LS_TRY(ls_training_rehearse(ctx, &same, &cost));
+        out->bytes[out->counts++] = cost.bytes;
+    }
+    return LS_OK;
+}

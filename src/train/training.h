@@ -73,4 +73,15 @@ typedef struct ls_training_cost {
 ls_status ls_training_rehearse(ls_ctx *ctx, const ls_training_request *request,
                                ls_training_cost *out);
 
+/* The same of one process, and what each of 2, 4, ... ranks would take where the batch has leaves
+ * for them. */
+enum { LS_RANKS_SAID = 6 };
+typedef struct ls_training_forecast {
+    ls_training_cost alone;
+    int counts; /* of ranks that were tried: 2, 4, ... */
+    size_t bytes[LS_RANKS_SAID];
+} ls_training_forecast;
+ls_status ls_training_foresee(ls_ctx *ctx, const ls_training_request *request,
+                              ls_training_forecast *out);
+
 #endif
