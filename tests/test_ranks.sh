@@ -131,6 +131,28 @@ END
     wait_ranks
     [ "$codes" = 2 ] || fail "another version gave $codes"
     said "rank 1 is another version of longshot than rank 0"
+    # what rank 1 says first, said again by one that is no rank at all
+    rm -f rank.*
+    ranks_port=$((ranks_port + 1))
+    python3 - "$ranks_port" <<'END' &
+import socket, sys
+door = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+link, _ = door.accept()
+open("hello", "wb").write(link.recv(48, socket.MSG_WAITALL))
+END
+    door=$!
+    start_rank 1 2 "$program" train $small out=z
+    rank_processes=$!
+    wait $door
+    wait_ranks
+    rm -f rank.*
+    ranks_port=$((ranks_port + 1))
+    start_rank 0 2 "$program" train $small out=z
+    rank_processes=$!
+    knock 'open("hello", "rb").read()[:32] + struct.pack("<IIII", 5, 2, 9, 0)' || fail "rank 5 of 2 was not answered"
+    wait_ranks
+    [ "$codes" = 2 ] || fail "rank 5 of 2 gave $codes"
+    said "one of 2 says that it is rank 5"
 fi
 
 # a killed rank, and the same command once more

@@ -180,6 +180,8 @@ static ls_status accept_one(meeting *m, int *rank) {
     else if (theirs.size != (uint32_t)m->tcp->size)
         status = LS_FAIL(ctx, LS_EUSE, "rank %d was started as one of %u, rank %d as one of %d",
                          number, theirs.size, m->tcp->rank, m->tcp->size);
+    else if (number >= m->tcp->size)
+        status = LS_FAIL(ctx, LS_EUSE, "one of %d says that it is rank %d", m->tcp->size, number);
     else if (m->tcp->links[number] >= 0)
         status = LS_FAIL(ctx, LS_EUSE, "two processes say that they are rank %d", number);
     if (status != LS_OK) {
