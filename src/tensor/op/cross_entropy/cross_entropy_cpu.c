@@ -36,9 +36,9 @@ static row_chunk products(const ls_node *node, int64_t first, int64_t rows, void
               d_transposed = {d, x->type, vocabulary, true};
     row_chunk out = {
         .logits = {rows, vocabulary, width, x_rows, weight_transposed, logits, wide, vocabulary,
-                   false, node->in[2] == NULL ? NULL : ls_data(node->in[2])},
-        .dx = {rows, width, vocabulary, d_rows, weight, NULL, x->type, width, false, NULL},
-        .dw = {vocabulary, width, rows, d_transposed, x_rows, NULL, wide, width, true, NULL},
+                   false, node->in[2] == NULL ? NULL : ls_data(node->in[2]), false},
+        .dx = {rows, width, vocabulary, d_rows, weight, NULL, x->type, width, false, NULL, false},
+        .dw = {vocabulary, width, rows, d_transposed, x_rows, NULL, wide, width, true, NULL, false},
     };
     if (node->out[1] != NULL) out.dx.c = row_at(node->out[1], first, row_bytes);
     return out;
