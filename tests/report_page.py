@@ -444,7 +444,7 @@ def check_finding(found, arms, protocol):
         methods = [(next((r for r in a["results"] if r["length"] == row["length"] and r["protocol"] == protocol), None), a)
                    for a in arms if a["from"] == worst["name"]]
         if methods:
-            best, arm = min((m for m in methods if m[0]), key=lambda m: m[0]["excess"])
+            best, arm = min((m for m in methods if m[0]), key=lambda m: m[0]["loss"])
             name = re.sub(r"^[+,] ", "", arm["label"][len(worst["label"]):].strip())
             want += "; with %s%s%s%s" % (name, " it gains " if best["excess"] < 0 else " ", nats(best["excess"]), overlap(row, best, "excess"))
         least = min(trained, key=lambda a: longest(a, "excess")["excess"])

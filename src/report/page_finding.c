@@ -51,7 +51,8 @@ static finding extreme(ls_page *page, const char *protocol, const char *key, int
     return best;
 }
 
-/* Of the arms that test the weights of one, at that one's length: which loses least. */
+/* Of the arms that test the weights of one, at that one's length: which has the lowest loss. One that
+ * reads badly at every length has no excess either. */
 static finding best_method(ls_page *page, const char *protocol, const finding *of) {
     finding best = {0};
     for (size_t a = 0; a < page->count; a++) {
@@ -62,8 +63,7 @@ static finding best_method(ls_page *page, const char *protocol, const finding *o
         const json_t *row =
             ls_page_row(arm, "results", protocol, ls_member_real(of->row, "length"));
         if (isfinite(ls_member_real(row, "excess")) &&
-            (best.row == NULL ||
-             ls_member_real(row, "excess") < ls_member_real(best.row, "excess")))
+            (best.row == NULL || ls_member_real(row, "loss") < ls_member_real(best.row, "loss")))
             best = (finding){arm, row};
     }
     return best;
