@@ -92,24 +92,19 @@ c = json.load(open('odd/adapter_config.json'))
 c.update(json.loads(sys.argv[1]))
 json.dump(c, open('odd/adapter_config.json', 'w'))" "$1"
 }
-edited '{"use_dora": true}'
-refused 3 "use_dora" apply model from=odd golden=case/with.safetensors
-edited '{"bias": "all"}'
-refused 3 "bias" apply model from=odd golden=case/with.safetensors
-edited '{"init_lora_weights": "pissa"}'
-refused 3 "init_lora_weights" apply model from=odd golden=case/with.safetensors
-edited '{"peft_type": "IA3"}'
-refused 3 "peft_type" apply model from=odd golden=case/with.safetensors
-edited '{"r": 3}'
-refused 3 "does not fit" apply model from=odd golden=case/with.safetensors
-edited '{"r": 1e30}'
-refused 3 "\`r\`" apply model from=odd golden=case/with.safetensors
-edited '{"something_new": 3}'
-refused 3 "something_new" apply model from=odd golden=case/with.safetensors
-edited '{"base_model_name_or_path": "nobody/nothing"}'
-refused 3 "nobody/nothing" apply model from=odd golden=case/with.safetensors
-edited '{"base_model_name_or_path": "odd"}'
-refused 3 "no folder of a public checkpoint" apply model from=odd golden=case/with.safetensors
+refuses_edit() { # FIELDS WORDS
+    edited "$1"
+    refused 3 "$2" apply model from=odd golden=case/with.safetensors
+}
+refuses_edit '{"use_dora": true}' "use_dora"
+refuses_edit '{"bias": "all"}' "bias"
+refuses_edit '{"init_lora_weights": "pissa"}' "init_lora_weights"
+refuses_edit '{"peft_type": "IA3"}' "peft_type"
+refuses_edit '{"r": 3}' "does not fit"
+refuses_edit '{"r": 1e30}' "\`r\`"
+refuses_edit '{"something_new": 3}' "something_new"
+refuses_edit '{"base_model_name_or_path": "nobody/nothing"}' "nobody/nothing"
+refuses_edit '{"base_model_name_or_path": "odd"}' "no folder of a public checkpoint"
 edited '{"rank_pattern": {"q_proj": 2, "layers.0.self_attn.k_proj": 2}, "r": 2}'
 "$program" apply model from=odd golden=case/with.safetensors dtype=f32 tol=1e-5 >out 2>&1 ||
     { cat out >&2; fail "rank_pattern"; }

@@ -58,30 +58,24 @@ rank_processes="$rank_processes $!"
 wait_ranks
 [ "$codes" = "2 2" ] || fail "two recipes gave $codes"
 said "rank 1 has another recipe than rank 0"
+apart() { # two ranks, the second in the folder `other`
+    ranks_port=$((ranks_port + 1))
+    start_rank 0 2 "$program" train $small out="$scratch/y"
+    rank_processes=$!
+    cd other
+    start_rank 1 2 "$program" train $small out="$scratch/y"
+    cd ..
+    rank_processes="$rank_processes $!"
+    wait_ranks
+    mv other/rank.1.* .
+}
 mkdir other
 sed 's/line/Line/' text.txt >other/text.txt
-ranks_port=$((ranks_port + 1))
-start_rank 0 2 "$program" train $small out="$scratch/y"
-rank_processes=$!
-cd other
-start_rank 1 2 "$program" train $small out="$scratch/y"
-cd ..
-rank_processes="$rank_processes $!"
-wait_ranks
-mv other/rank.1.* .
+apart
 [ "$codes" = "2 2" ] || fail "two texts gave $codes"
 said "rank 1 has other data than rank 0"
-# a file that one of them lacks
-ranks_port=$((ranks_port + 1))
-start_rank 0 2 "$program" train $small out="$scratch/y"
-rank_processes=$!
 rm other/text.txt
-cd other
-start_rank 1 2 "$program" train $small out="$scratch/y"
-cd ..
-rank_processes="$rank_processes $!"
-wait_ranks
-mv other/rank.1.* .
+apart
 [ "$codes" = "3 3" ] || fail "a missing text gave $codes"
 said "rank 1: .*text.txt"
 # one that does not come

@@ -28,8 +28,7 @@ const ls_verb ls_verb_bench = {
     .name = "bench",
     .place = 7,
     .summary = "Measure speed and memory, beside the machine's limits and peers",
-    .usage = "[what=train,attention,sparse,scan,conv,retention,decode,gemm,memory] [peer=PYTHON] "
-             "[out=FILE] [compare=FILE] [key=value ...]",
+    .usage = "[what=PARTS] [peer=PYTHON] [out=FILE] [compare=FILE] [key=value ...]",
     .about =
         "train: tokens per second of a small model, its share of the measured matrix peak and\n"
         "the time of each operation. attention: by length. sparse: sparse attention beside all\n"
