@@ -149,6 +149,11 @@ END
     said "one of 2 says that it is rank 5"
 fi
 
+# the more ranks, the less each of them takes
+"$program" train model.width=128 train.batch=8 train.shards=8 data.corpus=text.txt check=true >said
+awk '/at one time/ { last = $(NF - 4) } /^on [248] ranks/ { n++; if (!($6 < last)) exit 1; last = $6 } END { if (n != 3) exit 1 }' said ||
+    { cat said; fail "memory per rank"; }
+
 # a killed rank, and the same command once more
 long="$small train.steps=150 train.checkpoint_every=10 train.log_every=5"
 "$program" train $long out=k1 --quiet >/dev/null
