@@ -9,6 +9,9 @@
 
 #include "data/tokenizer.h"
 #include "failing_allocator.h"
+#include "mixer/mixer.h"
+#include "model/model.h"
+#include "position/position.h"
 #include "study/study.h"
 #include "train/metrics.h"
 
@@ -221,6 +224,93 @@ static void test_studies_without_memory(void **state) {
     fail_each_allocation(read_study, (void *)(uintptr_t)study_text);
 }
 
+/* ---- streams ---- */
+
+/* Each number of a saved stream in turn is another one: refused, or as good as any. */
+static ls_status save_and_load(ls_ctx *ctx, ls_stream *stream) {
+    ls_text saved = {0};
+    ls_status status = ls_stream_save(stream, &saved);
+    for (size_t at = 8; status == LS_OK && at + 8 <= saved.length; at += 8)
+        for (int change = -1; change <= 1 && status == LS_OK; change += 2) {
+            int64_t number;
+            memcpy(&number, saved.bytes + at, sizeof number);
+            const int64_t forged = (int64_t)((uint64_t)number + (uint64_t)change);
+            memcpy(saved.bytes + at, &forged, sizeof forged);
+            status = ls_stream_load(stream, saved.bytes, saved.length);
+            memcpy(saved.bytes + at, &number, sizeof number);
+            if (status != LS_EINPUT) continue;
+            status = LS_OK;
+            ctx->error = (ls_error){0};
+        }
+    if (status == LS_OK) status = ls_stream_load(stream, saved.bytes, saved.length);
+    ls_text_clear(ctx, &saved);
+    return status;
+}
+
+static ls_status open_stream(ls_ctx *ctx, void *user) {
+    char words[200], *rest = NULL;
+    ls_settings settings = {0};
+    ls_model_config config = {0};
+    ls_model *model = NULL;
+    ls_stream *stream = NULL;
+    ls_status status = LS_OK;
+    snprintf(words, sizeof words, "model.layers=1 model.width=8 model.vocabulary=7 %s",
+             (const char *)user);
+    for (char *word = strtok_r(words, " ", &rest); word != NULL && status == LS_OK;
+         word = strtok_r(NULL, " ", &rest))
+        status = ls_settings_put_word(ctx, &settings, word);
+    if (status == LS_OK) status = ls_model_config_read(ctx, &settings, &config);
+    if (status == LS_OK) status = ls_model_new(ctx, &config, LS_F32, 3, false, &model);
+    if (status == LS_OK)
+        status = config.encoder_layers > 0 ? ls_stream_new_reading(model, 1, 6, 16, 4, &stream)
+                                           : ls_stream_new(model, 1, 16, 4, &stream);
+    if (status == LS_OK && config.encoder_layers > 0)
+        status = ls_stream_read(stream, (const int32_t[]){1, 2, 3, 4, 5, 6}, 6);
+    if (status == LS_OK) status = save_and_load(ctx, stream);
+    ls_stream_free(stream);
+    ls_model_free(model);
+    ls_model_config_clear(ctx, &config);
+    ls_settings_clear(ctx, &settings);
+    return status;
+}
+
+/* Whether there is a stream of such a model; then it does without each allocation, or says so. */
+static size_t starve(const char *words) {
+    ls_ctx ctx = ls_ctx_default();
+    if (open_stream(&ctx, (void *)(uintptr_t)words) != LS_OK) return 0;
+    fail_each_allocation(open_stream, (void *)(uintptr_t)words);
+    return 1;
+}
+
+static void test_streams_without_memory(void **state) {
+    (void)state;
+    static const char *const models[] = {
+        "model.mixer=hyena mixer.beyond=cut mixer.l_max=8",
+        "mixer.heads=1 model.position=t5 model.encoder_layers=1",
+        "mixer.heads=1 model.position=none model.segment=5 model.memory=1",
+    };
+    char words[128];
+    size_t mixers = 0, positions = 0, extensions = 0;
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
+        assert_int_equal(starve(models[i]), 1);
+    for (size_t i = 0; i < ls_mixer_count; i++) {
+        snprintf(words, sizeof words, "model.mixer=%s", ls_mixer_types[i]->name);
+        mixers += starve(words);
+    }
+    for (size_t i = 0; i < ls_position_count; i++) {
+        snprintf(words, sizeof words, "mixer.heads=1 model.position=%s",
+                 ls_position_types[i]->name);
+        positions += starve(words);
+    }
+    for (size_t i = 0; i < ls_extension_count; i++) {
+        snprintf(words, sizeof words, "mixer.heads=1 model.position=rope extend=%s",
+                 ls_extension_types[i]->name);
+        extensions += starve(words);
+    }
+    print_message("%zu mixers, %zu positions, %zu extensions\n", mixers, positions, extensions);
+    assert_true(mixers >= 10 && positions >= 5 && extensions >= 5);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_metrics_have_places),
@@ -228,6 +318,7 @@ int main(void) {
         cmocka_unit_test(test_rows_without_memory),
         cmocka_unit_test(test_texts_without_memory_or_time),
         cmocka_unit_test(test_studies_without_memory),
+        cmocka_unit_test(test_streams_without_memory),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }
