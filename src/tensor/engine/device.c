@@ -52,6 +52,24 @@ void ls_device_close(ls_ctx *ctx) {
     ctx->device = NULL;
 }
 
+typedef struct title {
+    char *out;
+    size_t bytes;
+} title;
+
+static void keep_title(void *user, const char *key, const char *value) {
+    const title *t = user;
+    if (strcmp(key, "device") == 0) snprintf(t->out, t->bytes, "%s", value);
+}
+
+void ls_device_title(const ls_ctx *ctx, char *out, size_t bytes) {
+    title t = {out, bytes};
+    out[0] = '\0';
+    if (ctx->device == NULL) return;
+    snprintf(out, bytes, "%s", ctx->device->name);
+    if (ctx->device->describe != NULL) ctx->device->describe(ctx->device, keep_title, &t);
+}
+
 void *ls_device_take(ls_ctx *ctx, size_t count, size_t size) {
     if (ctx->device == NULL) return ls_new_raw(ctx, count, size);
     size_t bytes;
