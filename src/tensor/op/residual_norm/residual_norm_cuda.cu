@@ -218,11 +218,10 @@ static int64_t threads_along(int64_t width) {
     return ls_round_up(ls_ceil_div(width, elements_each(width)), WARP);
 }
 
-/* Piece p has the rows p, p + pieces, ...: as many as a large device holds at once, since what is
- * left for a second turn finds it half empty; of at least eight rows each, so that the partial sums
- * stay small beside the rows. */
+/* Piece p has the rows p, p + pieces, ...: as many as keep a large device busy, of at least eight
+ * rows each, so that the partial sums stay small beside the rows. */
 static int64_t pieces_of(int64_t rows, int64_t width) {
-    enum { THREADS_WANTED = 132 * 576, ROWS_LEAST = 8 };
+    enum { THREADS_WANTED = 132 * 1024, ROWS_LEAST = 8 };
     int64_t most = ls_max(1, THREADS_WANTED / threads_along(width));
     return ls_max(1, ls_min(most, ls_ceil_div(rows, ROWS_LEAST)));
 }
@@ -232,25 +231,6 @@ static size_t backward_workspace(const ls_node *node, int threads) {
     int64_t width = node->in[0]->dim[node->in[0]->rank - 1], rows = ls_count(node->in[0]) / width;
     return (size_t)(pieces_of(rows, width) * 2 * width) * sizeof(float);
 }
-
-/* What a thread has of a row, as it lies in memory. */
-template <typename T, int PACKS> struct row_packs {
-    enum { LANES = ls_cuda_lanes<T>::count };
-    ls_cuda_pack<T, LANES> x[PACKS], dy[PACKS], dsum[PACKS];
-    float2 statistics;
-    __device__ __forceinline__ void take(const backward_job<T> &job, int64_t row) {
-        statistics = job.statistics[row];
-#pragma unroll
-        for (int k = 0; k < PACKS; k++) {
-            int64_t i = (int64_t)(threadIdx.x + (unsigned)k * blockDim.x) * LANES;
-            if (i >= job.width) continue;
-            x[k] = ls_cuda_take<LANES>(job.x + row * job.x_stride + i);
-            dy[k] = ls_cuda_take<LANES>(job.dy + row * job.dy_stride + i);
-            if (job.dsum != NULL)
-                dsum[k] = ls_cuda_take<LANES>(job.dsum + row * job.dsum_stride + i);
-        }
-    }
-};
 
 /* A piece per line of threads; weights and the parameters' gradients stay in registers. */
 template <typename T, int EACH>
@@ -265,28 +245,24 @@ static __global__ void __launch_bounds__(THREADS_MAX) backward_kernel(const back
         int64_t i = (int64_t)(threadIdx.x + (unsigned)k * blockDim.x) * LANES;
         if (i < job.width) load_weight<LANES>(job.weight, i, weight[k]);
     }
-    /* A row is read while the one before it is summed, because sums wait at a barrier; where a
-     * thread has many elements registers do not suffice for that. */
-    constexpr bool ahead = EACH == 8;
-    row_packs<T, PACKS> now, next;
-    if (ahead) next.take(job, piece);
     int turn = 0;
     for (int64_t row = piece; row < job.rows; row += job.pieces, turn ^= 1) {
-        if constexpr (ahead) {
-            now = next;
-            if (row + job.pieces < job.rows) next.take(job, row + job.pieces);
-        } else {
-            now.take(job, row);
-        }
-        const float2 statistics = now.statistics;
-        float2 sums = make_float2(0, 0);
+        float2 statistics = job.statistics[row], sums = make_float2(0, 0);
         float hat[PACKS][LANES], d[PACKS][LANES];
+        ls_cuda_pack<T, LANES> through[PACKS];
 #pragma unroll
         for (int k = 0; k < PACKS; k++) {
             int64_t i = (int64_t)(threadIdx.x + (unsigned)k * blockDim.x) * LANES;
             if (i >= job.width) continue;
-            now.x[k].wide(hat[k]);
-            now.dy[k].wide(d[k]);
+            ls_cuda_load<LANES>(job.x + row * job.x_stride + i, hat[k]);
+            ls_cuda_load<LANES>(job.dy + row * job.dy_stride + i, d[k]);
+            if (job.dsum != NULL)
+                through[k] = ls_cuda_take<LANES>(job.dsum + row * job.dsum_stride + i);
+        }
+#pragma unroll
+        for (int k = 0; k < PACKS; k++) {
+            int64_t i = (int64_t)(threadIdx.x + (unsigned)k * blockDim.x) * LANES;
+            if (i >= job.width) continue;
 #pragma unroll
             for (int j = 0; j < LANES; j++) {
                 hat[k][j] = (hat[k][j] - statistics.x) * statistics.y;
@@ -305,7 +281,7 @@ static __global__ void __launch_bounds__(THREADS_MAX) backward_kernel(const back
             int64_t i = (int64_t)(threadIdx.x + (unsigned)k * blockDim.x) * LANES;
             if (i >= job.width) continue;
             float more[LANES] = {};
-            if (job.dsum != NULL) now.dsum[k].wide(more);
+            if (job.dsum != NULL) through[k].wide(more);
 #pragma unroll
             for (int j = 0; j < LANES; j++)
                 more[j] += statistics.y * (d[k][j] - centre - hat[k][j] * along);

@@ -66,72 +66,63 @@ template <typename T> struct pass {
     int64_t pairs;
     int64_t tables;  /* rows of tables from sequence to sequence; 0: all have the same */
     int64_t rotated; /* chunks of a head that are rotated; the others are copied */
-    int64_t heads;
-    /* groups: heads that one thread goes through */
-    ls_cuda_divisor chunks, groups, rows;
-    uint64_t count; /* chunks of all groups */
+    ls_cuda_divisor chunks, heads, rows;
+    uint64_t count; /* chunks of all heads */
 };
 
-/* PAIRS pairs of `heads` heads, at most HEADS. With halves two packs of PAIRS elements, `pairs`
- * apart; else one pack of 2 PAIRS, or two single elements. Cosines are read once for all heads, and
- * all heads before any is written, so that many accesses are under way. */
-template <int PAIRS, bool HALVES, int HEADS, typename T>
+/* PAIRS pairs of a head. With halves two packs of PAIRS elements, `pairs` apart; else one pack of
+ * 2 PAIRS. */
+template <int PAIRS, bool HALVES, typename T>
 static __device__ __forceinline__ void turn_pairs(const pass<T> &by, const T *from, T *to,
-                                                  int heads, int64_t row, int64_t i) {
-    enum { PACKS = HALVES || PAIRS == 1 ? 2 : 1, LANES = 2 * PAIRS / PACKS };
-    const int64_t near = HALVES ? i : 2 * i, far = HALVES ? by.pairs + i : 2 * i + 1;
-    ls_cuda_pack<T, LANES> x[HEADS][PACKS];
-#pragma unroll
-    for (int h = 0; h < HEADS; h++) {
-        if (h >= heads) continue;
-        x[h][0] = ls_cuda_take<LANES>(from + h * by.x_stride[2] + near);
-        if constexpr (PACKS == 2) x[h][1] = ls_cuda_take<LANES>(from + h * by.x_stride[2] + far);
-    }
+                                                  int64_t row, int64_t i) {
     float c[PAIRS], s[PAIRS];
     ls_cuda_load<PAIRS>(by.cosines + row * by.pairs + i, c);
     ls_cuda_load<PAIRS>(by.sines + row * by.pairs + i, s);
-#pragma unroll
-    for (int h = 0; h < HEADS; h++) {
-        if (h >= heads) continue;
-        T *out = to + h * by.y_stride[2];
-        float u[PACKS][LANES], a[PACKS][LANES];
-#pragma unroll
-        for (int pack = 0; pack < PACKS; pack++) x[h][pack].wide(u[pack]);
+    if constexpr (HALVES) {
+        float u[PAIRS], v[PAIRS], a[PAIRS], b[PAIRS];
+        ls_cuda_load<PAIRS>(from + i, u);
+        ls_cuda_load<PAIRS>(from + by.pairs + i, v);
 #pragma unroll
         for (int k = 0; k < PAIRS; k++) {
-            /* where the two of pair k are among the packs */
-            const int first = PACKS == 2 ? k : 2 * k, second = PACKS == 2 ? k : 2 * k + 1;
-            const float one = u[0][first], other = u[PACKS - 1][second];
-            a[0][first] = one * c[k] - other * s[k];
-            a[PACKS - 1][second] = other * c[k] + one * s[k];
+            a[k] = u[k] * c[k] - v[k] * s[k];
+            b[k] = v[k] * c[k] + u[k] * s[k];
         }
-        ls_cuda_store<LANES>(out + near, a[0]);
-        if constexpr (PACKS == 2) ls_cuda_store<LANES>(out + far, a[1]);
+        ls_cuda_store<PAIRS>(to + i, a);
+        ls_cuda_store<PAIRS>(to + by.pairs + i, b);
+    } else if constexpr (PAIRS == 1) {
+        float u = ls_cuda_wide(from[2 * i]), v = ls_cuda_wide(from[2 * i + 1]);
+        to[2 * i] = ls_cuda_narrow<T>(u * c[0] - v * s[0]);
+        to[2 * i + 1] = ls_cuda_narrow<T>(v * c[0] + u * s[0]);
+    } else {
+        float u[2 * PAIRS], a[2 * PAIRS];
+        ls_cuda_load<2 * PAIRS>(from + 2 * i, u);
+#pragma unroll
+        for (int k = 0; k < PAIRS; k++) {
+            a[2 * k] = u[2 * k] * c[k] - u[2 * k + 1] * s[k];
+            a[2 * k + 1] = u[2 * k + 1] * c[k] + u[2 * k] * s[k];
+        }
+        ls_cuda_store<2 * PAIRS>(to + 2 * i, a);
     }
 }
 
-/* One chunk of HEADS heads per thread: PAIRS pairs, or LANES elements behind the pairs. */
-template <int LANES, bool HALVES, int HEADS, typename T>
+/* One chunk per thread: PAIRS pairs, or LANES elements behind the pairs. */
+template <int LANES, bool HALVES, typename T>
 static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     rotate_kernel(const __grid_constant__ pass<T> by) {
     enum { PAIRS = HALVES || LANES == 1 ? LANES : LANES / 2 };
-    uint64_t index = (uint64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x, chunk, group, row;
+    uint64_t index = (uint64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x, chunk, head, row;
     if (index >= by.count) return;
     uint64_t sequence = ls_cuda_divide(
-        ls_cuda_divide(ls_cuda_divide(index, by.chunks, &chunk), by.groups, &group), by.rows, &row);
-    int64_t b = (int64_t)sequence, t = (int64_t)row, at = (int64_t)chunk;
-    const int64_t first = (int64_t)group * HEADS;
-    const int heads = (int)min((int64_t)HEADS, by.heads - first);
-    const T *from = by.x + b * by.x_stride[0] + t * by.x_stride[1] + first * by.x_stride[2];
-    T *to = by.y + b * by.y_stride[0] + t * by.y_stride[1] + first * by.y_stride[2];
+        ls_cuda_divide(ls_cuda_divide(index, by.chunks, &chunk), by.heads, &head), by.rows, &row);
+    int64_t b = (int64_t)sequence, t = (int64_t)row, h = (int64_t)head, at = (int64_t)chunk;
+    const T *from = by.x + b * by.x_stride[0] + t * by.x_stride[1] + h * by.x_stride[2];
+    T *to = by.y + b * by.y_stride[0] + t * by.y_stride[1] + h * by.y_stride[2];
     if (at < by.rotated)
-        return turn_pairs<PAIRS, HALVES, HEADS>(by, from, to, heads, b * by.tables + t, at * PAIRS);
+        return turn_pairs<PAIRS, HALVES>(by, from, to, b * by.tables + t, at * PAIRS);
     int64_t place = 2 * by.pairs + (at - by.rotated) * LANES;
-    for (int h = 0; h < heads; h++) {
-        float same[LANES];
-        ls_cuda_load<LANES>(from + h * by.x_stride[2] + place, same);
-        ls_cuda_store<LANES>(to + h * by.y_stride[2] + place, same);
-    }
+    float same[LANES];
+    ls_cuda_load<LANES>(from + place, same);
+    ls_cuda_store<LANES>(to + place, same);
 }
 
 template <typename T>
@@ -143,17 +134,15 @@ static bool in_lanes(const pass<T> *by, bool halves, int64_t width, int lanes) {
     return fits;
 }
 
-template <int LANES, bool HALVES, int HEADS, typename T>
-static void rotate_launch(const ls_run *run, pass<T> by, int64_t rows_in_all, int64_t width) {
+template <int LANES, bool HALVES, typename T>
+static void rotate_launch(const ls_run *run, pass<T> by, int64_t heads_in_all, int64_t width) {
     enum { PAIRS = HALVES || LANES == 1 ? LANES : LANES / 2 };
-    const int64_t groups = ls_ceil_div(by.heads, HEADS);
     by.rotated = by.pairs / PAIRS;
     int64_t chunks = by.rotated + (width - 2 * by.pairs) / LANES;
     by.chunks = ls_cuda_divisor_of(chunks);
-    by.groups = ls_cuda_divisor_of(groups);
-    by.count = (uint64_t)(rows_in_all * groups * chunks);
-    rotate_kernel<LANES, HALVES, HEADS><<<ls_cuda_blocks((int64_t)by.count, LS_CUDA_THREADS),
-                                          LS_CUDA_THREADS, 0, ls_cuda_of(run)->stream>>>(by);
+    by.count = (uint64_t)(heads_in_all * chunks);
+    rotate_kernel<LANES, HALVES><<<ls_cuda_blocks((int64_t)by.count, LS_CUDA_THREADS),
+                                   LS_CUDA_THREADS, 0, ls_cuda_of(run)->stream>>>(by);
     ls_cuda_launched(run, "rotate");
 }
 
@@ -166,7 +155,7 @@ static __global__ void __launch_bounds__(LS_CUDA_THREADS)
     ls_cuda_after();
     if (index >= by.count) return;
     const int64_t b = (int64_t)ls_cuda_divide(
-        ls_cuda_divide(ls_cuda_divide(index, by.chunks, &chunk), by.groups, &head), by.rows, &row);
+        ls_cuda_divide(ls_cuda_divide(index, by.chunks, &chunk), by.heads, &head), by.rows, &row);
     const int64_t t = (int64_t)row, h = (int64_t)head, i = (int64_t)chunk;
     const T *from = by.x + b * by.x_stride[0] + t * by.x_stride[1] + h * by.x_stride[2];
     T *to = by.y + b * by.y_stride[0] + t * by.y_stride[1] + h * by.y_stride[2];
@@ -186,7 +175,6 @@ static void rotate_few(const ls_run *run, const turning *turn, pass<T> by, bool 
                        int64_t heads_in_all, int64_t width) {
     const int64_t chunks = width - by.pairs;
     by.chunks = ls_cuda_divisor_of(chunks);
-    by.groups = ls_cuda_divisor_of(by.heads); /* of one head */
     by.count = (uint64_t)(heads_in_all * chunks);
     const unsigned blocks = ls_cuda_blocks((int64_t)by.count, LS_CUDA_THREADS);
     if (halves)
@@ -265,23 +253,22 @@ template <typename T> static void rotate(const ls_run *run, const ls_node *node)
     float *cosines = (float *)run->workspace, *sines = cosines + tables * by.pairs;
     by.cosines = cosines;
     by.sines = sines;
-    by.heads = x->dim[2];
+    by.heads = ls_cuda_divisor_of(x->dim[2]);
     by.rows = ls_cuda_divisor_of(rows.count);
-    const int64_t width = x->dim[3], rows_in_all = x->dim[0] * rows.count;
-    const int64_t heads_in_all = rows_in_all * by.heads;
+    const int64_t width = x->dim[3], heads_in_all = x->dim[0] * rows.count * x->dim[2];
     const turning turn = turning_of(run, node, rows, tables);
     if (by.pairs > 0 && heads_in_all * width <= FEW)
         return rotate_few(run, &turn, by, about->rotary.halves, heads_in_all, width);
     if (by.pairs > 0) fill_tables(run, &turn, cosines, sines);
     bool halves = about->rotary.halves, wide = in_lanes(&by, halves, width, LANES);
     if (halves && wide)
-        rotate_launch<LANES, true, 4>(run, by, rows_in_all, width);
+        rotate_launch<LANES, true>(run, by, heads_in_all, width);
     else if (halves)
-        rotate_launch<1, true, 1>(run, by, rows_in_all, width);
+        rotate_launch<1, true>(run, by, heads_in_all, width);
     else if (wide)
-        rotate_launch<LANES, false, 4>(run, by, rows_in_all, width);
+        rotate_launch<LANES, false>(run, by, heads_in_all, width);
     else
-        rotate_launch<1, false, 1>(run, by, rows_in_all, width);
+        rotate_launch<1, false>(run, by, heads_in_all, width);
 }
 
 /* ---- the gradient of frequencies: rows are cut in fixed parts, whose sums are added ---- */
