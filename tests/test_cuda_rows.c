@@ -498,6 +498,7 @@ static void test_gradient_add(void **state) {
     enum { COUNT = 64 * 1031 };
     static float to[COUNT], from[COUNT], got[COUNT];
     ls_ctx *ctx = &device_ctx, near = ls_ctx_default();
+    near.device = NULL;
     for (int64_t i = 0; i < COUNT; i++) {
         to[i] = (float)ls_random_normal((ls_random){.seed = 1}, (uint64_t)i);
         from[i] = i % 7 == 0 ? -0.0f : (float)ls_random_normal((ls_random){.seed = 2}, (uint64_t)i);
