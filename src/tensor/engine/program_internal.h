@@ -132,6 +132,8 @@ void ls__place_over_inputs(ls_program *p);
 void ls__recompute(ls_program *p, size_t forward_count); /* nodes before it are the forward part */
 ls_status ls__plan(ls_program *p);
 ls_status ls__bind_kernels(ls_program *p);
+/* How long a node takes, in floating-point operations of a product. */
+double ls__node_work(const ls_node *node);
 /* What an append does in this run: of the rows in the cache the first `drop` go, `kept` stay (moved
  * to the front), and the chunk's first `take` rows follow them. Advances the cache's extent. */
 typedef struct ls_append_plan {
