@@ -166,7 +166,7 @@ ls_status ls_study_suites_json(const ls_study *study, size_t arm, json_t **out);
  * now. */
 ls_status ls_study_compare_data(const ls_study *study);
 
-/* The arm that was trained from scratch, whose weights this one tests or goes on from. */
+/* The arm that competes, or was trained from scratch, whose weights this one tests or goes on from. */
 size_t ls_study_root(const ls_study *study, size_t arm);
 /* Arms with the same one_of compete: each is trained with its first seed, and the one with the lowest
  * validation loss alone has further seeds and is tested, with the arms that rest on it. */
