@@ -44,8 +44,8 @@ typedef struct ls_job {
         double *last; /* logits */
         ls_scored scored;
     } * read;
-    bool cancelled;  /* set by anyone: it ends at the next turn */
-    double deadline; /* ls_clock */
+    atomic_bool cancelled; /* set by any thread: it ends at the next turn */
+    double deadline;       /* ls_clock */
     ls_status status;
     char why[512]; /* where it failed */
     /* Called in the batch's thread: a choice has a token more, or has ended. NULL: nobody asks. */
