@@ -227,7 +227,7 @@ static void check_node(const char *what, bench *b, mirror *m, const ls_run *run,
 }
 
 static void run_nodes(const char *what, bench *b, mirror *m) {
-    expect(b->ctx, ls__state_begin(b->program, b->state));
+    expect(b->ctx, ls__state_begin(b->program, b->state, NULL));
     ls_run run = {.threads = b->program->threads,
                   .workspace = b->program->workspace,
                   .state = b->state,

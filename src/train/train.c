@@ -301,8 +301,8 @@ ls_status ls_train_run(ls_ctx *ctx, const ls_train_job *job, ls_train_result *re
     ls_status status = runs             ? begin(&l)
                        : ctx->rehearsal ? rehearse(&l)
                                         : try_steps(&l, &result->step_seconds);
-    result->step_operations =
-        (double)ls_train_parts(job->settings) * ls_program_flops(job->program);
+    result->step_operations = (double)(ls_train_parts(job->settings) * job->settings->context) *
+                              ls_program_flops(job->program);
     result->resumed = l.first_step = l.step;
     const bool over = l.step >= l.settings->steps || is_exhausted(&l);
     if (status == LS_OK && runs && (!over || l.saved_step < 0)) {

@@ -16,6 +16,10 @@ static const ls_option options[] = {
         "Leaves of the batch, a power of two, whose gradients are added up along one tree: as many "
         "ranks, or fewer, share them and give the same bits. Ranks that begin a run without it "
         "take 8, or the highest power of two below that divides the batch."),
+    LS_INT(
+        "context", FIELD(context), "1", 1, LS_LEAVES_MAX,
+        "Parts, a power of two, in which each sequence is computed, with gradients that pass from "
+        "part to part: as many ranks, times train.shards, share them."),
     LS_INT("carry", FIELD(carry), "0", 0, 1e12,
            "Tokens over which state is carried from batch to batch (stream loader), with "
            "data.borders within a document; 0: each batch starts afresh."),

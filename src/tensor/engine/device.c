@@ -9,26 +9,13 @@
 #include "base/memory.h"
 #include "base/own.h"
 
-/* The plug-in lies beside the program, where script/pack and the build put it, or where it was
- * installed. The loader's own search is not asked: it may lead through the current folder. */
-static bool find_library(const char *name, char *path, size_t bytes) {
-    static const char *const places[] = {"", "lib", "../lib"};
-    char file[64];
-    snprintf(file, sizeof file, "liblongshot-%s.so", name);
-    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
-        if (ls_own_path(path, bytes, places[i], file) && ls_own_trusted(path)) return true;
-    snprintf(path, bytes, "%s/%s", LS_LIBRARY_FOLDER, file);
-    return ls_own_trusted(path);
-}
-
 ls_status ls_device_open(ls_ctx *ctx, const char *name) {
-    char why[400] = "", path[PATH_MAX];
+    char why[400] = "", file[64], path[PATH_MAX];
     if (strcmp(name, "cpu") == 0) return LS_OK;
-    if (!find_library(name, path, sizeof path))
-        return LS_FAIL(ctx, LS_EUSE,
-                       "device=%s cannot be used: liblongshot-%s.so is neither beside the program "
-                       "nor in " LS_LIBRARY_FOLDER,
-                       name, name);
+    snprintf(file, sizeof file, "liblongshot-%s.so", name);
+    if (!ls_own_plugin(file, path, sizeof path))
+        return LS_FAIL(ctx, LS_EUSE, "device=%s cannot be used: %s is %s", name, file,
+                       ls_own_plugin_nowhere());
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL)
         return LS_FAIL(ctx, LS_EUSE, "device=%s cannot be used: %s", name, dlerror());
@@ -37,9 +24,7 @@ ls_status ls_device_open(ls_ctx *ctx, const char *name) {
     memcpy(&open, &symbol, sizeof open);
     if (open == NULL)
         return LS_FAIL(ctx, LS_EUSE,
-                       "device=%s cannot be used: liblongshot-%s.so is not a plug-in of "
-                       "this program",
-                       name, name);
+                       "device=%s cannot be used: %s is not a plug-in of this program", name, file);
     /* the library stays open: its kernels may be running until the process ends */
     ctx->device = open(LS_DEVICE_BUILD, why, sizeof why);
     if (ctx->device == NULL)
