@@ -33,10 +33,10 @@ REFERENCES = int(os.environ.get("LONGSHOT_REFERENCES", 8))
 THREADS = int(os.environ.get("LONGSHOT_THREADS", 0))
 CHUNK = 512
 # name: bound on the mean over documents beside llama.cpp, whose products round activations to 8 bits
-# (a single document of 256 tokens may be further off; Gemma's by 0.06, so that it is told, not judged);
-# on a document's mean beside llama.cpp with the
-# same weights in an F32 file, where it rounds no more than its cache of keys and values to 16 bits;
-# on the mean of each document's absolute differences beside the reference
+# (a single document of 256 tokens may be further off; Gemma's by 0.06: it is told, not judged); on a
+# document's mean beside llama.cpp with the same weights in an F32 file, where it rounds no more than
+# its cache of keys and values to 16 bits; on the mean of each document's absolute differences beside
+# the reference
 CASES = {"smollm2": (2e-2, 1e-3, 1e-4), "gemma3": (math.inf, 1e-3, 1e-4)}
 DOCUMENTS = ["perlfunc", "perlop", "perlre", "perlvar", "perlguts", "perlapi", "perlunicode", "perldebguts"]
 POD = pathlib.Path("/usr/share/perl")
