@@ -114,6 +114,15 @@ refused 'no such arm, nor a folder' "from: $work/nothing"
 refused 'give train.steps to train it on' "from: $golden/gpt2, train.lr: 1e-3"
 refused 'did you mean window' "from: $golden/gpt2, train.steps: 1, extend: windwo"
 refused 'is for training' "from: $golden/gpt2, mixer.heads: 2"
+# each section of an arm is read as what the checkpoint is
+refused 'choose one of shuffled' "from: $golden/gpt2, train.steps: 1, data.loader: nonsense"
+refused 'choose one of f32' "from: $golden/gpt2, train.steps: 1, train.dtype: f17"
+refused 'train.length=-1 is out of range' "from: $golden/gpt2, train.steps: 1, train.length: -1"
+refused 'there is no protocol nonsense' "from: $golden/gpt2, eval.protocol: nonsense"
+refused 'eval.tokens=-1 is out of range' "from: $golden/gpt2, eval.tokens: -1"
+refused 'no task was trained' "from: $golden/gpt2, task.length: 5"
+refused 'there is no suite nothing' "from: $golden/gpt2, suites: [nothing]"
+refused 'there is no key data.nothing' "from: $golden/gpt2, data.nothing: 1"
 
 # ---- how tokens are drawn ----
 generate() {
