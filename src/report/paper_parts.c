@@ -280,6 +280,7 @@ static bool put_about(ls_paper *p) {
     put_range(p, "tokens of a training", "tokens_trained");
     put_range(p, "seeds", "seeds");
     for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) put_settings(p, sections[i]);
+    if (ls_page_dtype(p->page)[0] != '\0') put_fact(p, "evaluated in", ls_page_dtype(p->page));
     put_fact(p, "command", ls_member_text(p->page->results, "command"));
     snprintf(text, sizeof text, "%.100s%s%.60s, %.0f processors", device[0] == '\0' ? "" : device,
              device[0] == '\0' ? "" : "; ", ls_member_text(machine, "cpu"),

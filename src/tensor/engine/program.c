@@ -59,6 +59,8 @@ ls_status ls_program_new(ls_ctx *ctx, const ls_program_options *options, ls_para
         (options->capacity < options->length || options->chunk_max < options->length))
         return LS_FAIL(ctx, LS_EUSE, "a chunk of %lld tokens does not fit a capacity of %lld",
                        (long long)options->length, (long long)options->capacity);
+    if (options->through && (!options->streaming || !options->grad || options->resets))
+        return LS_FAIL(ctx, LS_EBUG, "gradients pass through the state of a stream that has some");
     ls_program *program = ls_new(ctx, 1, sizeof *program);
     if (program == NULL) return LS_ENOMEM;
     program->ctx = ctx;
@@ -441,16 +443,27 @@ ls_node *ls_record(ls_program *p, const ls_op *op, const void *attributes, size_
     return ls__list_add(p, &p->nodes, node) ? node : NULL;
 }
 
+static double flops_of(const ls_node *node) {
+    if (node->op->flops != NULL) return node->op->flops(node);
+    const bool makes = node->call != NULL && node->out_count > 0 && node->out[0] != NULL;
+    return makes ? (double)ls_count(node->out[0]) : 0;
+}
+
 double ls_program_flops(const ls_program *program) {
     double flops = 0;
-    for (size_t i = 0; i < program->nodes.count; i++) {
-        const ls_node *node = program->nodes.at[i];
-        if (node->op->flops != NULL)
-            flops += node->op->flops(node);
-        else if (node->call != NULL && node->out_count > 0 && node->out[0] != NULL)
-            flops += (double)ls_count(node->out[0]);
-    }
+    for (size_t i = 0; i < program->nodes.count; i++) flops += flops_of(program->nodes.at[i]);
     return flops;
+}
+
+/* What is read and written counts too: an element takes as long as eight operations of a product,
+ * or longer. */
+double ls__node_work(const ls_node *node) {
+    enum { ELEMENT = 8 };
+    double elements = 0;
+    for (int i = 0; i < node->out_count; i++)
+        if (node->out[i] != NULL) elements += (double)ls_count(node->out[i]);
+    const double flops = flops_of(node);
+    return flops > ELEMENT * elements ? flops : ELEMENT * elements;
 }
 
 size_t ls_program_bytes(const ls_program *program) {
@@ -486,6 +499,7 @@ static ls_status call_kernels(ls_program *program, const ls_run *given) {
         if (node->call == NULL) continue;
         double before = program->profile ? ls_clock() : 0;
         steady = is_anywhere(node);
+        whole.threads = apart.threads = node->small ? 1 : given->threads;
         node->call(node->apart ? &apart : &whole, node);
         program->steady = program->steady && steady;
         if (!program->profile) continue;
@@ -521,7 +535,8 @@ static ls_status run_whole(ls_program *program, const ls_run *run) {
  * kept holds for caches that lie where they did and only grow. */
 static ls_status run_stream(ls_program *program, const ls_run *run) {
     ls_device *device = run->device;
-    if (device == NULL || program->profile) return call_kernels(program, run);
+    if (device == NULL || program->profile || program->options.through)
+        return call_kernels(program, run);
     const bool goes_on = ls__state_goes_on(program, run);
     ls_status status = LS_OK;
     if (!goes_on && program->graph != NULL) {
@@ -541,15 +556,21 @@ static ls_status run_stream(ls_program *program, const ls_run *run) {
 }
 
 ls_status ls_program_run(ls_program *program, ls_state *state, uint64_t seed, uint32_t step) {
+    return ls_program_run_through(program, state, NULL, seed, step);
+}
+
+ls_status ls_program_run_through(ls_program *program, ls_state *state, ls_state *gradient,
+                                 uint64_t seed, uint32_t step) {
     if (!program->finished)
         return LS_FAIL(program->ctx, LS_EBUG, "an unfinished program cannot run");
-    LS_TRY(ls__state_begin(program, state));
+    LS_TRY(ls__state_begin(program, state, gradient));
     if (program->ctx->rehearsal) {
         if (state != NULL) advance(program, state);
         return LS_OK;
     }
     ls_device *device = ls__device_of(program->ctx, program->options.type);
     ls_run run = {.threads = program->threads,
+                  .team_work = program->ctx->team_work,
                   .device = device,
                   .workspace = program->workspace,
                   .state = state,
