@@ -35,8 +35,8 @@ void ls_paper_all(ls_paper *paper);
 /* The table of "PROTOCOL LENGTH ARM ARM ARM ..."; false: there is none. */
 bool ls_paper_tau_table(ls_paper *paper, const char *words);
 
-/* A chart by its words, "ppl PROTOCOL [ARM ...]" or "suite NAME [ARM ...]", as an SVG file, and
- * its title. False: there is none. */
+/* A chart by its words, "ppl PROTOCOL [ARM ...]", "suite NAME [ARM ...]" or "heat NAME ARM", as an
+ * SVG file, and its title. False: there is none. */
 bool ls_paper_chart(ls_page *page, const char *words, char *title, size_t bytes, ls_text *out);
 
 const json_t *ls_paper_arm(const ls_page *page, const char *name); /* NULL: there is none */
