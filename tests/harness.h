@@ -171,7 +171,7 @@ static inline bench bench_new(ls_ctx *ctx, const subject *what, ls_program_optio
     expect(ctx, ls_parameters_new(ctx, options.type, &b.store));
     for (int pass = 0; pass < 2; pass++) {
         ls_program_options now = options;
-        if (pass == 0) now.grad = false;
+        if (pass == 0) now.grad = now.through = false;
         expect(ctx, ls_program_new(ctx, &now, b.store, &b.program));
         what->record(b.program, what->about);
         if (ls_failed(b.program)) fail_msg("%s: %s", what->name, ctx->error.message);

@@ -283,6 +283,138 @@ static void any_cut(ls_ctx *ctx, const arrangement *a) {
     free(x), free(want);
 }
 
+/* Rows of one part of x [2,T,WIDTH], of which there are `parts`. */
+enum { PARTS = 3, PART = 16 };
+static void put_part(const bench *b, const char *name, const double *x, int64_t part) {
+    const ls_tensor *to = ls_program_find(b->program, name);
+    for (int64_t i = 0; i < ls_count(to); i++)
+        put(to, i, x[(i / (PART * WIDTH) * PARTS + part) * PART * WIDTH + i % (PART * WIDTH)]);
+}
+
+static ls_program_options through(ls_dtype type) {
+    return (ls_program_options){.type = type,
+                                .batch = 2,
+                                .length = PART,
+                                .grad = true,
+                                .streaming = true,
+                                .through = true,
+                                .capacity = PARTS * PART,
+                                .chunk_max = PART};
+}
+
+/* Whether gradients pass through what a mixer carries; else it says why not. */
+static bool passes_gradients(ls_ctx *ctx, const arrangement *a) {
+    subject what = subject_of(a);
+    ls_parameters *store;
+    ls_program *program;
+    const ls_program_options options = through(LS_F64);
+    expect(ctx, ls_parameters_new(ctx, LS_F64, &store));
+    expect(ctx, ls_program_new(ctx, &options, store, &program));
+    what.record(program, what.about);
+    const bool passes = !ls_failed(program) && ls_program_chunk_limit(program) >= PART;
+    if (ls_failed(program) && (ctx->error.code != LS_EUSE || strlen(ctx->error.message) < 20))
+        fail_msg("%s: %s", a->name, ctx->error.message);
+    ls_program_free(program);
+    ls_parameters_free(store);
+    return passes;
+}
+
+/* Gradients of x and then of all parameters. */
+typedef struct slopes {
+    double *at;
+    int64_t count;
+} slopes;
+
+static slopes slopes_of(const bench *b, const double *dx) {
+    enum { COUNT = 2 * PARTS * PART * WIDTH };
+    slopes all = {malloc((size_t)(COUNT + b->store->total) * sizeof(double)), COUNT};
+    memcpy(all.at, dx, COUNT * sizeof *dx);
+    for (int64_t i = 0; i < b->store->total; i++)
+        all.at[all.count++] = b->store->master_type == LS_F64
+                                  ? ((double *)b->store->gradient)[i]
+                                  : (double)((float *)b->store->gradient)[i];
+    return all;
+}
+
+static slopes slopes_whole(ls_ctx *ctx, const arrangement *a, ls_dtype type, const double *x,
+                           const double *cot) {
+    subject what = subject_of(a);
+    bench b = bench_new(
+        ctx, &what,
+        (ls_program_options){.type = type, .batch = 2, .length = PARTS * PART, .grad = true});
+    put_values(&b, "x", x);
+    put_values(&b, "cot", cot);
+    ls_parameters_clear_gradient(b.store);
+    expect(ctx, ls_program_run(b.program, NULL, 0, 0));
+    double *dx = read_all(ls_program_find(b.program, "grad.x"));
+    slopes all = slopes_of(&b, dx);
+    free(dx);
+    bench_free(&b);
+    return all;
+}
+
+/* Of a sequence that is cut in parts. */
+static slopes slopes_cut(ls_ctx *ctx, const arrangement *a, ls_dtype type, const double *x,
+                         const double *cot) {
+    subject what = subject_of(a);
+    ls_program_options options = through(type);
+    double *dx = malloc(2 * PARTS * PART * WIDTH * sizeof *dx);
+    bench back = bench_new(ctx, &what, options);
+    options.forward = true;
+    bench ahead = bench_new(ctx, &what, options);
+    ls_state *mark[PARTS], *gradient;
+    for (int64_t part = 0; part < PARTS; part++) {
+        expect(ctx, ls_state_mark(ahead.state, &mark[part]));
+        put_part(&ahead, "x", x, part);
+        if (part + 1 < PARTS) expect(ctx, ls_program_run(ahead.program, ahead.state, 0, 0));
+    }
+    expect(ctx, ls_state_new(back.program, &gradient));
+    ls_parameters_clear_gradient(back.store);
+    for (int64_t part = PARTS - 1; part >= 0; part--) {
+        ls_program_poison(back.program);
+        put_part(&back, "x", x, part);
+        put_part(&back, "cot", cot, part);
+        expect(ctx, ls_state_back(ahead.state, mark[part]));
+        expect(ctx, ls_program_run_through(back.program, ahead.state, gradient, 0, 0));
+        for (int64_t i = 0; i < 2 * PART * WIDTH; i++)
+            dx[(i / (PART * WIDTH) * PARTS + part) * PART * WIDTH + i % (PART * WIDTH)] =
+                get(ls_program_find(back.program, "grad.x"), i);
+        ls_state_free(ctx, mark[part]);
+    }
+    slopes all = slopes_of(&back, dx);
+    free(dx);
+    ls_state_free(ctx, gradient);
+    bench_free(&ahead);
+    bench_free(&back);
+    return all;
+}
+
+/* 11: gradients that pass through the state are those of the whole sequence, in f64 each to 1e-12 of
+ * the largest. */
+static int gradients_passed;
+static void cut_gradients(ls_ctx *ctx, const arrangement *a) {
+    if (!(a->mixer.type->traits & LS_MIXER_STREAMING) || !passes_gradients(ctx, a)) return;
+    double *x = normal_numbers(2 * PARTS * PART * WIDTH, 9);
+    double *cot = normal_numbers(2 * PARTS * PART * WIDTH, 10);
+    for (int type = LS_F64; type <= LS_BF16; type++) {
+        slopes want = slopes_whole(ctx, a, (ls_dtype)type, x, cot);
+        slopes got = slopes_cut(ctx, a, (ls_dtype)type, x, cot);
+        double most = 0;
+        for (int64_t i = 0; i < want.count; i++) most = fmax(most, fabs(want.at[i]));
+        for (int64_t i = 0; type == LS_F64 && i < want.count; i++)
+            if (!(fabs(got.at[i] - want.at[i]) <= 1e-12 * (1 + most)))
+                fail_msg("%s, cut in %d parts: gradient %lld is %.15g, not %.15g", a->name, PARTS,
+                         (long long)i, got.at[i], want.at[i]);
+        const double bar = type == LS_BF16 ? 1e-3 : 1e-9;
+        if (!(nmse(got.at, want.at, want.count) <= bar))
+            fail_msg("%s, cut in %d parts: gradients differ by %.3g in %s", a->name, PARTS,
+                     nmse(got.at, want.at, want.count), ls_dtype_name((ls_dtype)type));
+        free(want.at), free(got.at);
+    }
+    gradients_passed++;
+    free(x), free(cot);
+}
+
 /* 4: what comes later changes nothing before, to the bit. 9: nor do the batch's neighbours. A
  * device transforms convolutions over more than 64 tokens as a whole: there what comes before may
  * move by its rounding. */
@@ -452,6 +584,17 @@ LAW(same_bits)
 LAW(declared_is_true)
 LAW(out_of_memory)
 
+/* A check that refuses too much would leave nothing to test. The example's mixer is alone. */
+static void law_cut_gradients(void **state) {
+    (void)state;
+    enum { LEAST = 131 };
+    for_all(cut_gradients);
+    if (ls_mixer_count > 1 && getenv("LONGSHOT_TEST_MIXER") == NULL &&
+        getenv("LONGSHOT_TEST_DEVICE") == NULL && gradients_passed < LEAST)
+        fail_msg("gradients pass through the state of %d arrangements, not of %d", gradients_passed,
+                 LEAST);
+}
+
 static void something_is_registered(void **state) {
     (void)state;
     assert_true(ls_mixer_count > 0 && ls_position_count > 0 && ls_extension_count > 0);
@@ -463,6 +606,8 @@ int main(void) {
         cmocka_unit_test(law_gradients),           cmocka_unit_test(law_any_cut),
         cmocka_unit_test(law_nothing_leaks),       cmocka_unit_test(law_same_bits),
         cmocka_unit_test(law_declared_is_true),    cmocka_unit_test(law_out_of_memory),
+        cmocka_unit_test(law_cut_gradients),
     };
+    cmocka_set_test_filter(getenv("LONGSHOT_TEST_LAW")); /* one law alone; NULL: all */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

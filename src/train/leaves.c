@@ -1,26 +1,40 @@
 #include "train/leaves.h"
 
+#include <stdio.h>
+
 #include "tensor/engine/device.h"
 #include "tensor/op/adamw/adamw.h"
 
-ls_status ls_leaves_check(ls_ctx *ctx, int64_t count, const ls_ranks *among) {
+static bool is_power(int64_t count) {
+    return count >= 1 && count <= LS_LEAVES_MAX && (count & (count - 1)) == 0;
+}
+
+ls_status ls_leaves_check(ls_ctx *ctx, int64_t shards, int64_t context, const ls_ranks *among) {
     const int ranks = among == NULL ? 1 : among->size;
-    if (count < 1 || count > LS_LEAVES_MAX || (count & (count - 1)) != 0)
+    if (!is_power(shards))
         return LS_FAIL(ctx, LS_EUSE, "train.shards=%lld must be a power of two up to %d",
-                       (long long)count, LS_LEAVES_MAX);
-    if (ranks > count || count % ranks != 0)
+                       (long long)shards, LS_LEAVES_MAX);
+    if (!is_power(context) || !is_power(shards * context))
         return LS_FAIL(ctx, LS_EUSE,
-                       "%d ranks cannot share train.shards=%lld evenly: their number must be a "
+                       "train.context=%lld must be a power of two, and times train.shards=%lld at "
+                       "most %d",
+                       (long long)context, (long long)shards, LS_LEAVES_MAX);
+    char times[48] = "";
+    if (context > 1) snprintf(times, sizeof times, " times train.context=%lld", (long long)context);
+    if (shards * context % ranks != 0)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "%d ranks cannot share train.shards=%lld%s evenly: their number must be a "
                        "power of two, and at most that",
-                       ranks, (long long)count);
+                       ranks, (long long)shards, times);
     return LS_OK;
 }
 
-ls_status ls_leaves_init(ls_ctx *ctx, ls_parameters *store, int64_t count, ls_ranks *ranks,
-                         ls_leaves *out) {
+ls_status ls_leaves_init(ls_ctx *ctx, ls_parameters *store, int64_t shards, int64_t context,
+                         ls_ranks *ranks, ls_leaves *out) {
+    const int64_t count = shards * context;
     const int size = ranks == NULL ? 1 : ranks->size;
     *out = (ls_leaves){.store = store, .ranks = size > 1 ? ranks : NULL, .count = count};
-    LS_TRY(ls_leaves_check(ctx, count, ranks));
+    LS_TRY(ls_leaves_check(ctx, shards, context, ranks));
     out->own = count / size;
     out->first = out->own * (ranks == NULL ? 0 : ranks->rank);
     out->table = ls_new(ctx, (size_t)(size * (2 * out->own + 1)), sizeof *out->table);

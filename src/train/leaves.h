@@ -1,4 +1,5 @@
-/* A batch in leaves: train.shards parts of it, whose gradients and losses are added up along one
+/* A batch in leaves: train.shards parts of it, times train.context parts of their sequences, whose
+ * gradients and losses are added up along one
  * binary tree, ((0 + 1) + (2 + 3)) + ... The tree is the same however many ranks share the leaves,
  * so their number does not change a bit. Ranks have neighbouring leaves, as many each: the lower
  * levels of the tree are summed within a rank, here, the upper ones by ls_optimizer_reduce. */
@@ -26,10 +27,10 @@ typedef struct ls_leaves {
 } ls_leaves;
 
 /* LS_EUSE where the ranks cannot share so many leaves evenly. */
-ls_status ls_leaves_check(ls_ctx *ctx, int64_t count, const ls_ranks *ranks);
+ls_status ls_leaves_check(ls_ctx *ctx, int64_t shards, int64_t context, const ls_ranks *ranks);
 /* Clear *out in any case. */
-ls_status ls_leaves_init(ls_ctx *ctx, ls_parameters *store, int64_t count, ls_ranks *ranks,
-                         ls_leaves *out);
+ls_status ls_leaves_init(ls_ctx *ctx, ls_parameters *store, int64_t shards, int64_t context,
+                         ls_ranks *ranks, ls_leaves *out);
 void ls_leaves_clear(ls_ctx *ctx, ls_leaves *leaves);
 /* The gradient of the i-th of this rank's leaves is in the store, which began with zeros. After the
  * last one the store has the sum of all of them; before, it is zero again. */

@@ -20,7 +20,7 @@
 #include "train/schedule.h"
 
 typedef struct ls_train_settings {
-    int64_t steps, batch, length, accumulate, shards, carry, seed;
+    int64_t steps, batch, length, accumulate, shards, context, carry, seed;
     char from[LS_OPTION_TEXT_BYTES]; /* for the caller, who loads them; empty: weights are drawn */
     bool from_part;                  /* likewise */
     int64_t lora_rank;               /* see ls_train_adapter */
@@ -30,7 +30,7 @@ typedef struct ls_train_settings {
     int dtype; /* see ls_train_dtype */
     bool recompute;
     double label_smoothing;
-    double lr, beta1, beta2, eps, weight_decay, clip;
+    double lr, state_lr, beta1, beta2, eps, weight_decay, clip;
     int schedule; /* ls_schedule_kind */
     double min_lr, power, decay_share;
     int64_t warmup;
@@ -108,6 +108,9 @@ typedef struct ls_train_job {
      * ls_train_parts rows of the source's inputs, and thrice of its targets. Where it streams, state is
      * carried from batch to batch; with options.resets each row's for itself. */
     ls_program *program;
+    /* train.context > 1: `program` is then of one part of the sequences, gradients pass through its
+     * state, and this is its forward part alone; else NULL */
+    ls_program *forward;
     ls_parameters *store; /* the program's */
     ls_train_source source;
     /* or NULL: draws where tokens stand, for the program's input places [rows, inputs] */

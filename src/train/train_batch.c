@@ -8,7 +8,8 @@ static ls_status check_program(ls_loop *l) {
     for (int i = 0; i < 4; i++) {
         const ls_tensor *tensor = ls_program_find(l->job->program, names[i]);
         int64_t each = i == 0 ? l->inputs : l->targets;
-        if (tensor == NULL || ls_count(tensor) * ls_train_parts(s) != s->batch * each ||
+        if (tensor == NULL ||
+            ls_count(tensor) * ls_train_parts(s) * s->context != s->batch * each ||
             (i < 2) != (tensor->type == LS_I32))
             return LS_FAIL(l->ctx, LS_EBUG, "the training program has no fitting `%s`", names[i]);
     }
@@ -38,10 +39,12 @@ static ls_status make_rows(ls_loop *l) {
 ls_status ls__loop_make_batches(ls_loop *l) {
     const int64_t each = l->settings->accumulate;
     LS_TRY(check_program(l));
-    LS_TRY(ls_leaves_init(l->ctx, l->job->store, l->settings->shards, l->ranks, &l->leaves));
+    LS_TRY(ls_leaves_init(l->ctx, l->job->store, l->settings->shards, l->settings->context,
+                          l->ranks, &l->leaves));
     l->part = l->leaves.first * each;
     l->part_end = l->part + l->leaves.own * each;
     LS_TRY(make_rows(l));
+    if (l->settings->context > 1) return ls__loop_make_context(l);
     if (!ls_program_about(l->job->program)->streaming) return LS_OK;
     const int64_t own = l->part_end - l->part;
     l->carried = ls_new(l->ctx, (size_t)own, sizeof(ls_state *));
@@ -62,6 +65,7 @@ void ls__loop_free_batches(ls_loop *l) {
     for (int64_t i = 0; l->carried != NULL && i < l->part_end - l->part; i++)
         if (l->carried[i] != NULL) ls_state_free(l->ctx, l->carried[i]);
     ls_free(l->ctx, l->carried);
+    ls__loop_free_context(l);
     ls_leaves_clear(l->ctx, &l->leaves);
 }
 
@@ -102,7 +106,8 @@ static void fetch_batch(ls_loop *l, ls_batch_rows *rows, int64_t number) {
     rows->number = number;
 }
 
-static void put_weights(ls_loop *l, const ls_tensor *tensor, const int32_t *targets, double each) {
+void ls__loop_put_weights(ls_loop *l, const int32_t *targets, double each) {
+    const ls_tensor *tensor = ls_program_find(l->job->program, "weights");
     for (int64_t i = 0; i < ls_count(tensor); i++) {
         double weight = targets[i] < 0 ? 0 : each;
         if (tensor->type == LS_F64)
@@ -113,15 +118,17 @@ static void put_weights(ls_loop *l, const ls_tensor *tensor, const int32_t *targ
     ls_tensor_put(l->job->program, tensor, l->reals);
 }
 
-static ls_status weighted_loss(ls_loop *l, const ls_tensor *loss, const int32_t *targets,
-                               double each, double *sum) {
+ls_status ls__loop_take_losses(ls_loop *l, const int32_t *targets, double each, ls_leaf *leaf) {
+    const ls_tensor *loss = ls_program_find(l->job->program, "loss");
     LS_TRY(ls_tensor_get(l->job->program, loss, l->reals));
-    double all = 0;
+    double all = 0, more;
     for (int64_t i = 0; i < ls_count(loss); i++)
         if (targets[i] >= 0)
             all += loss->type == LS_F64 ? ((const double *)l->reals)[i]
                                         : (double)((const float *)l->reals)[i];
-    *sum += all * each;
+    leaf->loss += all * each;
+    LS_TRY(ls_program_auxiliary(l->job->program, &more));
+    leaf->auxiliary += more;
     return LS_OK;
 }
 
@@ -163,16 +170,23 @@ static ls_status compute_part(ls_loop *l, ls_batch_rows *now, int64_t part, doub
         ls_tensor_put(program, ls_program_find(program, "places"),
                       now->places + part * rows * l->inputs);
     if (now->scale > 0) ls_tensor_put(program, ls_program_find(program, "scale"), &now->scale);
-    put_weights(l, ls_program_find(program, "weights"), wanted, each);
+    ls__loop_put_weights(l, wanted, each);
     if (state != NULL) LS_TRY(settle_state(l, now->fresh, part, rows));
     LS_TRY(ls_program_run(program, state, (uint64_t)s->seed, (uint32_t)(l->step * parts + part)));
     /* a device is at work now: the next batch is made meanwhile */
     if (part + 1 == l->part_end && l->step + 1 < s->steps)
         fetch_batch(l, &l->rows[(l->batch + 1) % 2], l->batch + 1);
-    LS_TRY(weighted_loss(l, ls_program_find(program, "loss"), wanted, each, &leaf->loss));
-    double more;
-    LS_TRY(ls_program_auxiliary(program, &more));
-    leaf->auxiliary += more;
+    return ls__loop_take_losses(l, wanted, each, leaf);
+}
+
+static ls_status compute_leaves(ls_loop *l, ls_batch_rows *now, double each) {
+    const int64_t each_leaf = l->settings->accumulate;
+    for (int64_t i = 0; i < l->leaves.own; i++) {
+        ls_leaf leaf = {0};
+        for (int64_t part = 0; part < each_leaf; part++)
+            LS_TRY(compute_part(l, now, l->part + i * each_leaf + part, each, &leaf));
+        ls_leaves_add(l->ctx, &l->leaves, i, leaf);
+    }
     return LS_OK;
 }
 
@@ -184,7 +198,6 @@ unsigned ls__loop_marks(const ls_loop *l) {
 }
 
 ls_status ls__loop_compute(ls_loop *l, double *loss) {
-    const int64_t each_leaf = l->settings->accumulate;
     ls_batch_rows *now = &l->rows[l->batch % 2];
     fetch_batch(l, now, l->batch);
     if (l->job->source.status != NULL) LS_TRY(l->job->source.status(l->ctx, l->job->source.user));
@@ -192,12 +205,10 @@ ls_status ls__loop_compute(ls_loop *l, double *loss) {
         return LS_FAIL(l->ctx, LS_EINPUT, "batch %lld has a token outside the vocabulary",
                        (long long)l->batch);
     double each = now->scored > 0 ? 1 / (double)now->scored : 0;
-    for (int64_t i = 0; i < l->leaves.own; i++) {
-        ls_leaf leaf = {0};
-        for (int64_t part = 0; part < each_leaf; part++)
-            LS_TRY(compute_part(l, now, l->part + i * each_leaf + part, each, &leaf));
-        ls_leaves_add(l->ctx, &l->leaves, i, leaf);
-    }
+    if (l->settings->context > 1)
+        LS_TRY(ls__loop_compute_cut(l, now, each));
+    else
+        LS_TRY(compute_leaves(l, now, each));
     ls_leaf total;
     LS_TRY(ls_leaves_total(l->ctx, &l->leaves, ls__loop_marks(l), &total, &l->marks));
     LS_TRY(ls_optimizer_reduce(l->ctx, l->optimizer));

@@ -27,6 +27,19 @@ typedef struct ls_batch_rows {
     bool wrong; /* a token is outside the vocabulary */
 } ls_batch_rows;
 
+/* What a rank has of sequences that are cut in parts (train_context.c). */
+typedef struct ls_context {
+    int64_t parts, length;        /* of a sequence; tokens of a part */
+    int64_t low, high;            /* its own parts of a sequence: low .. high - 1 */
+    int before, after;            /* ranks with the part before and the one after these; -1: none */
+    int64_t count;                /* train.accumulate */
+    ls_state **state, **gradient; /* [count] */
+    ls_state **mark;              /* [count][high - low]: what its parts began with */
+    int32_t *tokens, *targets;    /* of one part of one program's rows */
+    uint8_t *packet;              /* room for a state on its way */
+    size_t packet_bytes;
+} ls_context;
+
 /* Why a run should end before its last step. */
 enum { LS_LOOP_STOP = 1, LS_LOOP_LATE = 2 };
 
@@ -39,6 +52,7 @@ typedef struct ls_loop {
     int64_t inputs, targets; /* of a row */
     ls_optimizer *optimizer;
     ls_leaves leaves;
+    ls_context context;
     int64_t part, part_end; /* the parts of a batch that this rank computes */
     ls_guard guard;
     ls_schedule schedule;
@@ -69,8 +83,17 @@ ls_status ls__loop_make_batches(ls_loop *loop);
 void ls__loop_free_batches(ls_loop *loop);
 /* Gradients and the mean loss of the whole batch. */
 ls_status ls__loop_compute(ls_loop *loop, double *loss);
+/* The weights of targets, of which each that is scored counts alike, into the program; and their
+ * losses out of it, once it has run. */
+void ls__loop_put_weights(ls_loop *loop, const int32_t *targets, double each);
+ls_status ls__loop_take_losses(ls_loop *loop, const int32_t *targets, double each, ls_leaf *leaf);
 /* LS_LOOP_*: what this process would do. */
 unsigned ls__loop_marks(const ls_loop *loop);
+
+/* train_context.c: of train.context > 1 */
+ls_status ls__loop_make_context(ls_loop *loop);
+void ls__loop_free_context(ls_loop *loop);
+ls_status ls__loop_compute_cut(ls_loop *loop, ls_batch_rows *now, double each);
 
 /* train_resume.c */
 ls_status ls__loop_save(ls_loop *loop);

@@ -28,6 +28,8 @@ static ls_status in_words_of_recipes(ls_ctx *ctx, ls_status status) {
     if (status == LS_EUSE && option != NULL && strcmp(option, "resets") == 0)
         ls_fail_add(ctx, " (as they do with train.carry and data.borders=true: set "
                          "data.borders=false, or another train.length)");
+    if (status == LS_EUSE && option != NULL && strcmp(option, "through") == 0)
+        ls_fail_add(ctx, " (as train.context asks: set train.context=1)");
     return status;
 }
 
@@ -61,13 +63,17 @@ static ls_status record_validation(ls_ctx *ctx, ls_model *model, ls_train_job *j
                                    ls_program **program, ls_validation *out) {
     const ls_train_settings *settings = job->settings;
     const ls_program_options options = {.batch = settings->batch / ls_train_parts(settings),
-                                        .length = length};
+                                        .length = length / settings->context,
+                                        .streaming = settings->context > 1,
+                                        .capacity = length,
+                                        .chunk_max = length / settings->context};
     const ls_recording how = {.use = LS_MODEL_LOSS, .source = job->validation_source.source};
     if (job->validation_rows == 0) return LS_OK;
     settle_source(model, length, &job->validation_source);
     LS_TRY(ls_model_record(model, &how, options, program));
     job->validation = out;
-    return ls_validation_init(ctx, *program, &job->validation_source, job->validation_rows, out);
+    return ls_validation_init(ctx, *program, &job->validation_source, job->validation_rows,
+                              settings->context, out);
 }
 
 static ls_status check_settings(ls_ctx *ctx, const ls_model *model,
@@ -89,6 +95,97 @@ static ls_status check_settings(ls_ctx *ctx, const ls_model *model,
     return LS_OK;
 }
 
+/* What has parts of sequences: language models, whose sequences begin afresh. */
+static ls_status check_context(ls_ctx *ctx, const ls_model *model, const ls_train_job *job) {
+    const ls_train_settings *s = job->settings;
+    const ls_model_example example = ls_model_example_of(model->config, s->length);
+    if (s->context == 1) return LS_OK;
+    if (s->length % s->context != 0)
+        return LS_FAIL(
+            ctx, LS_EUSE,
+            "train.length %lld cannot be cut into train.context=%lld parts of one length",
+            (long long)s->length, (long long)s->context);
+    if (s->carry > 0)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "train.context passes state on within a sequence, train.carry from batch to "
+                       "batch: they do not go together");
+    if (job->source.source > 0 || example.padded || example.inputs != s->length ||
+        example.targets != s->length)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "train.context cuts texts that a causal language model reads from left to "
+                       "right: not those of a classifier, an encoder or a model with other rows");
+    if (ls_position_draws(&model->config->position))
+        return LS_FAIL(
+            ctx, LS_EUSE,
+            "train.context has no meaning with positions that are drawn for a whole row");
+    return LS_OK;
+}
+
+/* The programs of a part of the sequences: see ls_train_job. */
+static ls_status record_programs(ls_ctx *ctx, ls_model *model, const ls_recording *how,
+                                 ls_program_options options, ls_train_job *job) {
+    const int64_t context = job->settings->context, length = options.length / context;
+    if (context > 1) {
+        options.streaming = options.through = true;
+        options.length = options.chunk_max = length;
+        options.shares *= context;
+    }
+    LS_TRY(in_words_of_recipes(ctx, ls_model_record(model, how, options, &job->program)));
+    if (context == 1) return LS_OK;
+    const int64_t unit = ls_program_unit(job->program);
+    if (length % unit != 0)
+        return LS_FAIL(
+            ctx, LS_EUSE,
+            "train.context=%lld: parts of %lld tokens are no multiple of the %lld tokens "
+            "in a segment",
+            (long long)context, (long long)length, (long long)unit);
+    if (ls_program_chunk_limit(job->program) < length)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "train.context: this model goes on with a sequence in steps of %lld tokens "
+                       "at most",
+                       (long long)ls_program_chunk_limit(job->program));
+    options.forward = true;
+    return ls_model_record(model, how, options, &job->forward);
+}
+
+static ls_status check_programs(ls_ctx *ctx, const ls_train_settings *settings,
+                                const ls_train_job *job) {
+    const int64_t unit = ls_program_unit(job->program);
+    if (job->drawn != NULL && ls_program_find(job->program, "places") == NULL)
+        return LS_FAIL(
+            ctx, LS_EUSE,
+            "positions that are drawn go with layers alone: not with segments, memory or "
+            "an encoder");
+    if (settings->carry > 0 && settings->length % unit != 0)
+        return LS_FAIL(ctx, LS_EUSE,
+                       "with train.carry a train.length of %lld must be a multiple of the %lld "
+                       "tokens in a segment",
+                       (long long)settings->length, (long long)unit);
+    return LS_OK;
+}
+
+static ls_status train_recorded(ls_ctx *ctx, ls_model *model, ls_train_job *job, int64_t length,
+                                ls_train_result *result) {
+    const ls_train_settings *settings = job->settings;
+    ls_program *measured = NULL;
+    ls_validation validation = {0};
+    job->store = model->store;
+    settle_source(model, length, &job->source);
+    if (model->store->adapter.rank > 0)
+        ls_say(ctx, "%lld parameters are trained, all others are frozen",
+               (long long)ls_parameters_trained(model->store));
+    const double operations =
+        (double)(ls_train_parts(settings) * settings->context) * ls_program_flops(job->program);
+    ls_say(ctx, "%lld parameters; a step takes %.1f MB of activations and %.3g operations",
+           (long long)ls_parameters_elements(model->store),
+           1e-6 * (double)ls_program_bytes(job->program), operations);
+    ls_status status = record_validation(ctx, model, job, length, &measured, &validation);
+    if (status == LS_OK) status = ls_train_run(ctx, job, result);
+    ls_validation_clear(&validation);
+    ls_program_free(measured);
+    return status;
+}
+
 ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *job,
                             ls_train_result *result) {
     const ls_train_settings *settings = job->settings;
@@ -107,38 +204,12 @@ ls_status ls_train_model_on(ls_ctx *ctx, ls_model *model, const ls_train_job *jo
                               .source = job->source.source,
                               .label_smoothing = settings->label_smoothing};
     ls_train_job whole = *job;
-    ls_program *forward = NULL;
-    ls_validation validation = {0};
+    LS_TRY(check_context(ctx, model, job));
     LS_TRY(try_draw(ctx, model->config, settings, &whole));
-    LS_TRY(in_words_of_recipes(ctx, ls_model_record(model, &how, options, &whole.program)));
-    if (whole.drawn != NULL && ls_program_find(whole.program, "places") == NULL) {
-        ls_program_free(whole.program);
-        return LS_FAIL(
-            ctx, LS_EUSE,
-            "positions that are drawn go with layers alone: not with segments, memory or "
-            "an encoder");
-    }
-    const int64_t unit = ls_program_unit(whole.program);
-    if (settings->carry > 0 && settings->length % unit != 0) {
-        ls_program_free(whole.program);
-        return LS_FAIL(ctx, LS_EUSE,
-                       "with train.carry a train.length of %lld must be a multiple of the %lld "
-                       "tokens in a segment",
-                       (long long)settings->length, (long long)unit);
-    }
-    whole.store = model->store;
-    settle_source(model, length, &whole.source);
-    if (model->store->adapter.rank > 0)
-        ls_say(ctx, "%lld parameters are trained, all others are frozen",
-               (long long)ls_parameters_trained(model->store));
-    ls_say(ctx, "%lld parameters; a step takes %.1f MB of activations and %.3g operations",
-           (long long)ls_parameters_elements(model->store),
-           1e-6 * (double)ls_program_bytes(whole.program),
-           (double)ls_train_parts(settings) * ls_program_flops(whole.program));
-    ls_status status = record_validation(ctx, model, &whole, length, &forward, &validation);
-    if (status == LS_OK) status = ls_train_run(ctx, &whole, result);
-    ls_validation_clear(&validation);
-    if (forward != NULL) ls_program_free(forward);
+    ls_status status = record_programs(ctx, model, &how, options, &whole);
+    if (status == LS_OK) status = check_programs(ctx, settings, &whole);
+    if (status == LS_OK) status = train_recorded(ctx, model, &whole, length, result);
+    ls_program_free(whole.forward);
     ls_program_free(whole.program);
     return status;
 }

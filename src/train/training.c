@@ -206,15 +206,16 @@ static ls_status settle_shards(ls_training *t) {
     const bool launched = t->ranks != NULL && (t->ranks->launched || t->ranks->size > 1);
     int64_t shards = 0;
     if (ls_settings_get(t->given, "train.shards") != NULL)
-        return ls_leaves_check(t->ctx, train->shards, t->ranks);
+        return ls_leaves_check(t->ctx, train->shards, train->context, t->ranks);
     if (is_first(t)) LS_TRY(kept_shards(t, &shards));
     if (shards == 0 && launched)
-        for (shards = USUAL; train->batch % (shards * train->accumulate) != 0 && shards > 1;)
+        for (shards = ls_max(1, USUAL / train->context);
+             train->batch % (shards * train->accumulate) != 0 && shards > 1;)
             shards /= 2;
     if (t->ranks != NULL && t->ranks->transport != NULL)
         LS_TRY(ls_ranks_broadcast(t->ctx, t->ranks, &shards, sizeof shards));
     if (shards > 0) train->shards = shards;
-    return ls_leaves_check(t->ctx, train->shards, t->ranks);
+    return ls_leaves_check(t->ctx, train->shards, train->context, t->ranks);
 }
 
 ls_status ls_training_read(ls_ctx *ctx, const ls_training_request *request, ls_training *out) {
@@ -517,7 +518,7 @@ static ls_status rehearse(ls_ctx *ctx, const ls_training_request *request, ls_tr
     *out = (ls_training_cost){.parameters = ls_parameters_elements(training->model->store),
                               .trained = ls_parameters_trained(training->model->store),
                               .tokens = train->steps * train->batch * train->length,
-                              .shards = train->shards};
+                              .leaves = train->shards * train->context};
     return LS_OK;
 }
 
@@ -552,7 +553,7 @@ ls_status ls_training_foresee(ls_ctx *ctx, const ls_training_request *request,
     ranks.launched = request->ranks->launched; /* which decides the number of leaves */
     same.ranks = &ranks;
     LS_TRY(ls_training_rehearse(ctx, &same, &out->alone));
-    for (int size = 2; size <= out->alone.shards && out->counts < LS_RANKS_SAID; size *= 2) {
+    for (int size = 2; size <= out->alone.leaves && out->counts < LS_RANKS_SAID; size *= 2) {
         ls_training_cost cost;
         ranks = ls_ranks_imagined(0, size);
         LS_TRY(ls_training_rehearse(ctx, &same, &cost));

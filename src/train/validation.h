@@ -8,18 +8,21 @@
 /* The program and source are borrowed. */
 typedef struct ls_validation {
     ls_ctx *ctx;
-    ls_program *program; /* inputs tokens and targets, keeps loss */
+    ls_program *program; /* inputs tokens and targets, keeps loss; of one part of the rows */
     ls_train_source source;
     int64_t rows;              /* to score: the first so many of the source */
     int64_t batch;             /* rows at once */
     int32_t *inputs, *targets; /* [batch, ...] */
     bool *fresh;
     void *losses;
+    int64_t parts; /* in which rows are computed, one after another; with more than one: */
+    ls_state *state;
+    int32_t *cut[2]; /* one part of the inputs, and of the targets */
 } ls_validation;
 
 /* `source` has the shapes of its rows settled. Clear *out in any case. */
 ls_status ls_validation_init(ls_ctx *ctx, ls_program *program, const ls_train_source *source,
-                             int64_t rows, ls_validation *out);
+                             int64_t rows, int64_t parts, ls_validation *out);
 /* Mean loss of the scored tokens; may be not finite. Makes no allocation. LS_EINPUT where a token is
  * outside the vocabulary, nothing is scored, or the data were changed. */
 ls_status ls_validation_measure(ls_validation *validation, double *loss);

@@ -96,6 +96,8 @@ template <typename T> struct ls_cuda_walk {
     ls_cuda_strip<T> dy, du;      /* either may have no data */
     const ls_cuda_complex *begin; /* [channels,h], the state before; NULL: `before` says it */
     bool later_output;            /* behind the last step comes an output of slope 1 */
+    const float *dafter;          /* as `before`: of the state behind the last step; NULL: zeros */
+    float *dbefore;               /* or NULL */
     int64_t groups;               /* of sequences, whose sums lie apart */
     ls_cuda_complex *dsystems;    /* [groups][channels][parts][h] */
     double *dskip;                /* [groups][channels], or NULL */

@@ -120,40 +120,48 @@ static __device__ __forceinline__ float input_at(const ls_cuda_walk<T> &w, int64
     return number_at(w.u, b, d, t);
 }
 
+/* A state, or the gradient of one, of channel d of sequence b. */
 template <int K, typename T>
-static __device__ __forceinline__ lane_modes<K> state_before(const ls_cuda_walk<T> &w, int64_t b,
-                                                             int64_t d, int lane) {
+static __device__ __forceinline__ lane_modes<K>
+load_state(const ls_cuda_walk<T> &w, const float *from, int64_t b, int64_t d, int lane) {
     const int h = w.modes.h;
-    if (w.begin != NULL) return load_modes<K>(w.begin + d * h, h, lane);
     lane_modes<K> x = no_modes<K>();
-    if (w.before == NULL) return x;
+    if (from == NULL) return x;
     const int64_t line = b * w.modes.channels + d;
 #pragma unroll
     for (int i = 0; i < K; i++) {
         const int n = lane + i * WARP;
         if (n >= h) continue;
         if (w.real_states)
-            x.at[i].x = w.before[line * h + n];
+            x.at[i].x = from[line * h + n];
         else
-            x.at[i] = make_double2(w.before[2 * (line * h + n)], w.before[2 * (line * h + n) + 1]);
+            x.at[i] = make_double2(from[2 * (line * h + n)], from[2 * (line * h + n) + 1]);
     }
     return x;
 }
 
 template <int K, typename T>
-static __device__ __forceinline__ void state_after(const ls_cuda_walk<T> &w, int64_t b, int64_t d,
-                                                   int lane, const lane_modes<K> &x) {
+static __device__ __forceinline__ lane_modes<K> state_before(const ls_cuda_walk<T> &w, int64_t b,
+                                                             int64_t d, int lane) {
+    if (w.begin != NULL) return load_modes<K>(w.begin + d * w.modes.h, w.modes.h, lane);
+    return load_state<K>(w, w.before, b, d, lane);
+}
+
+template <int K, typename T>
+static __device__ __forceinline__ void store_state(const ls_cuda_walk<T> &w, float *to, int64_t b,
+                                                   int64_t d, int lane, const lane_modes<K> &x) {
     const int h = w.modes.h;
+    if (to == NULL) return;
     const int64_t line = b * w.modes.channels + d;
 #pragma unroll
     for (int i = 0; i < K; i++) {
         const int n = lane + i * WARP;
         if (n >= h) continue;
         if (w.real_states) {
-            w.after[line * h + n] = (float)x.at[i].x;
+            to[line * h + n] = (float)x.at[i].x;
         } else {
-            w.after[2 * (line * h + n)] = (float)x.at[i].x;
-            w.after[2 * (line * h + n) + 1] = (float)x.at[i].y;
+            to[2 * (line * h + n)] = (float)x.at[i].x;
+            to[2 * (line * h + n) + 1] = (float)x.at[i].y;
         }
     }
 }
@@ -188,7 +196,7 @@ static __global__ void __launch_bounds__(WARP *WARPS) forward_kernel(const ls_cu
             put_number(w.y, b, d, start + lane, share_sum(share, lane) + skip * (double)u);
         __syncwarp();
     }
-    if (w.after != NULL) state_after(w, b, d, lane, x);
+    store_state(w, w.after, b, d, lane, x);
 }
 
 /* ---- backward ---- */
@@ -294,13 +302,14 @@ template <int K, int R, typename T> struct line_walk {
     }
 
     __device__ __forceinline__ void back(int64_t b) {
-        later = no_modes<K>();
+        later = load_state<K>(w, w.dafter, b, d, lane);
         if (w.later_output) {
 #pragma unroll
             for (int i = 0; i < K; i++) later.at[i] = ls_cuda_conj(system.c.at[i]);
         }
         for (int64_t start = (w.length - 1) / CHUNK * CHUNK; start >= 0; start -= CHUNK)
             chunk_back(b, start);
+        store_state(w, w.dbefore, b, d, lane, later);
     }
 };
 

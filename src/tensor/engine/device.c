@@ -37,8 +37,31 @@ void ls_device_close(ls_ctx *ctx) {
     ctx->device = NULL;
 }
 
+typedef struct title {
+    char *out;
+    size_t bytes;
+} title;
+
+static void keep_title(void *user, const char *key, const char *value) {
+    const title *t = user;
+    if (strcmp(key, "device") == 0) snprintf(t->out, t->bytes, "%s", value);
+}
+
+void ls_device_title(const ls_ctx *ctx, char *out, size_t bytes) {
+    title t = {out, bytes};
+    out[0] = '\0';
+    if (ctx->device == NULL) return;
+    snprintf(out, bytes, "%s", ctx->device->name);
+    if (ctx->device->describe != NULL) ctx->device->describe(ctx->device, keep_title, &t);
+}
+
+/* Whether buffers are the device's. A rehearsal has all of them beside it, where they are counted. */
+static bool is_far(const ls_ctx *ctx) {
+    return ctx->device != NULL && !ctx->rehearsal;
+}
+
 void *ls_device_take(ls_ctx *ctx, size_t count, size_t size) {
-    if (ctx->device == NULL) return ls_new_raw(ctx, count, size);
+    if (!is_far(ctx)) return ls_new_raw(ctx, count, size);
     size_t bytes;
     void *there = NULL;
     if (!__builtin_mul_overflow(count, size, &bytes)) there = ctx->device->take(ctx->device, bytes);
@@ -49,21 +72,21 @@ void *ls_device_take(ls_ctx *ctx, size_t count, size_t size) {
 }
 
 void *ls_device_take_cleared(ls_ctx *ctx, size_t count, size_t size) {
-    if (ctx->device == NULL) return ls_new(ctx, count, size);
+    if (!is_far(ctx)) return ls_new(ctx, count, size);
     void *there = ls_device_take(ctx, count, size);
     if (there != NULL) ctx->device->fill(ctx->device, there, 0, count * size);
     return there;
 }
 
 void ls_device_give(ls_ctx *ctx, void *there) {
-    if (ctx->device == NULL)
+    if (!is_far(ctx))
         ls_free(ctx, there);
     else if (there != NULL)
         ctx->device->give(ctx->device, there);
 }
 
 void *ls_device_take_far(ls_ctx *ctx, size_t bytes) {
-    if (ctx->device == NULL || ctx->rehearsal) return ls_far_new(ctx, bytes);
+    if (!is_far(ctx)) return ls_far_new(ctx, bytes);
     void *far = ctx->device->take_far(ctx->device, bytes);
     if (far == NULL)
         LS_FAIL(ctx, LS_ENOMEM, "the host has no room for %.2f GiB of keys and values",
@@ -72,21 +95,21 @@ void *ls_device_take_far(ls_ctx *ctx, size_t bytes) {
 }
 
 void ls_device_give_far(ls_ctx *ctx, void *far, size_t bytes) {
-    if (ctx->device == NULL || ctx->rehearsal)
+    if (!is_far(ctx))
         ls_far_free(far, bytes);
     else if (far != NULL)
         ctx->device->give_far(ctx->device, far);
 }
 
 void ls_device_put(ls_ctx *ctx, void *there, const void *here, size_t bytes) {
-    if (ctx->device != NULL)
+    if (is_far(ctx))
         ctx->device->put(ctx->device, there, here, bytes);
     else if (bytes > 0)
         memcpy(there, here, bytes);
 }
 
 ls_status ls_device_get(ls_ctx *ctx, void *here, const void *there, size_t bytes) {
-    if (ctx->device != NULL) {
+    if (is_far(ctx)) {
         ctx->device->get(ctx->device, here, there, bytes);
         return ctx->device->settle(ctx->device, ctx);
     }
@@ -95,7 +118,7 @@ ls_status ls_device_get(ls_ctx *ctx, void *here, const void *there, size_t bytes
 }
 
 ls_status ls_device_copy(ls_ctx *ctx, void *to, const void *from, size_t bytes) {
-    if (ctx->device == NULL) {
+    if (!is_far(ctx)) {
         if (bytes > 0) memcpy(to, from, bytes);
         return LS_OK;
     }
@@ -108,7 +131,7 @@ ls_status ls_device_copy(ls_ctx *ctx, void *to, const void *from, size_t bytes) 
 }
 
 void ls_device_fill(ls_ctx *ctx, void *there, int byte, size_t bytes) {
-    if (ctx->device != NULL)
+    if (is_far(ctx))
         ctx->device->fill(ctx->device, there, byte, bytes);
     else if (bytes > 0)
         memset(there, byte, bytes);

@@ -281,6 +281,7 @@ ls_status ls_program_auxiliary(const ls_program *program, double *sum) {
 void ls__record_backward(ls_program *p) {
     size_t forward_count = p->nodes.count;
     p->backward = true;
+    if (p->options.through) ls__state_seed(p);
     for (size_t i = forward_count; i > 0 && !ls_failed(p); i--) {
         const ls_node *node = p->nodes.at[i - 1];
         bool flows = false;
@@ -298,6 +299,7 @@ void ls__record_backward(ls_program *p) {
         node->op->backward(p, node);
     }
     p->apart = false;
+    if (p->options.through) ls__state_hand_back(p);
     for (size_t i = 0; i < p->names.count && !ls_failed(p); i++) {
         ls_named *named = p->names.at[i];
         if (!named->gradient) continue;

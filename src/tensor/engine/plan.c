@@ -217,13 +217,36 @@ ls_status ls__plan(ls_program *p) {
     return LS_OK;
 }
 
+/* The forward part alone is for its state: what leads to no port of it, as the head, is left out. A
+ * tensor that is wanted has a `last` of 0 until lives are found. */
+static void keep_what_states_need(ls_program *p) {
+    size_t count = 0;
+    for (size_t i = 0; i < p->tensors.count; i++) ((ls_tensor *)p->tensors.at[i])->last = -1;
+    for (size_t i = 0; i < p->writes.count; i++)
+        owner_of(((const ls_node *)p->writes.at[i])->in[0])->last = 0;
+    for (size_t i = p->nodes.count; i > 0; i--) {
+        ls_node *node = p->nodes.at[i - 1];
+        bool wanted = node->out_count == 0;
+        for (int j = 0; j < node->out_count; j++)
+            wanted |= node->out[j] != NULL &&
+                      (node->out[j]->port >= 0 || owner_of(node->out[j])->last == 0);
+        for (int j = 0; wanted && j < node->in_count; j++)
+            if (node->in[j] != NULL) owner_of(node->in[j])->last = 0;
+        if (!wanted) p->nodes.at[i - 1] = NULL;
+    }
+    for (size_t i = 0; i < p->nodes.count; i++)
+        if (p->nodes.at[i] != NULL) p->nodes.at[count++] = p->nodes.at[i];
+    p->nodes.count = count;
+}
+
 ls_status ls_program_finish(ls_program *program) {
     LS_TRY(program->status);
     if (!program->store->sealed)
         return LS_FAIL(program->ctx, LS_EBUG, "the parameter store must be sealed first");
     if (program->options.grad && program->store->gradient == NULL)
         return LS_FAIL(program->ctx, LS_EBUG, "the parameter store has no room for gradients");
-    if (program->options.grad) ls__record_backward(program);
+    if (program->options.forward) keep_what_states_need(program);
+    if (program->options.grad && !program->options.forward) ls__record_backward(program);
     /* new states are written last: the backward part still reads the old ones */
     for (size_t i = 0; i < program->writes.count; i++)
         ls__list_add(program, &program->nodes, program->writes.at[i]);

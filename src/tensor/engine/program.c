@@ -59,6 +59,8 @@ ls_status ls_program_new(ls_ctx *ctx, const ls_program_options *options, ls_para
         (options->capacity < options->length || options->chunk_max < options->length))
         return LS_FAIL(ctx, LS_EUSE, "a chunk of %lld tokens does not fit a capacity of %lld",
                        (long long)options->length, (long long)options->capacity);
+    if (options->through && (!options->streaming || !options->grad || options->resets))
+        return LS_FAIL(ctx, LS_EBUG, "gradients pass through the state of a stream that has some");
     ls_program *program = ls_new(ctx, 1, sizeof *program);
     if (program == NULL) return LS_ENOMEM;
     program->ctx = ctx;
@@ -533,7 +535,8 @@ static ls_status run_whole(ls_program *program, const ls_run *run) {
  * kept holds for caches that lie where they did and only grow. */
 static ls_status run_stream(ls_program *program, const ls_run *run) {
     ls_device *device = run->device;
-    if (device == NULL || program->profile) return call_kernels(program, run);
+    if (device == NULL || program->profile || program->options.through)
+        return call_kernels(program, run);
     const bool goes_on = ls__state_goes_on(program, run);
     ls_status status = LS_OK;
     if (!goes_on && program->graph != NULL) {
@@ -553,9 +556,14 @@ static ls_status run_stream(ls_program *program, const ls_run *run) {
 }
 
 ls_status ls_program_run(ls_program *program, ls_state *state, uint64_t seed, uint32_t step) {
+    return ls_program_run_through(program, state, NULL, seed, step);
+}
+
+ls_status ls_program_run_through(ls_program *program, ls_state *state, ls_state *gradient,
+                                 uint64_t seed, uint32_t step) {
     if (!program->finished)
         return LS_FAIL(program->ctx, LS_EBUG, "an unfinished program cannot run");
-    LS_TRY(ls__state_begin(program, state));
+    LS_TRY(ls__state_begin(program, state, gradient));
     if (program->ctx->rehearsal) {
         if (state != NULL) advance(program, state);
         return LS_OK;

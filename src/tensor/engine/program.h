@@ -119,9 +119,13 @@ typedef struct ls_program_options {
     int64_t batch, length; /* B sequences, T tokens of each in a chunk */
     bool grad;             /* record the backward part */
     bool train;            /* dropout acts */
-    int64_t shares;    /* grad: so many programs share a batch: auxiliary losses count for as much
+    int64_t shares; /* grad: so many programs share a batch: auxiliary losses count for as much
                               less in each. 0: 1 */
-    bool recompute;    /* grad: cheap results are computed twice, not kept */
+    bool recompute; /* grad: cheap results are computed twice, not kept */
+    /* grad, streaming: gradients pass through the state, from what follows the chunk to what was
+     * before it: see ls_program_run_through */
+    bool through;
+    bool forward;      /* grad: the forward part alone, as a program with gradients has it */
     bool streaming;    /* state enters and leaves through ports */
     int64_t capacity;  /* streaming: most tokens a sequence will ever have */
     int64_t chunk_max; /* streaming: longest chunk of any program that shares the state */
@@ -144,6 +148,13 @@ ls_status ls_program_finish(ls_program *program);
 /* Replays. `state` must come from ls_state_new of a program with the same ports (NULL where the
  * program does not stream). The chunk starts at the state's position, which then advances. */
 ls_status ls_program_run(ls_program *program, ls_state *state, uint64_t seed, uint32_t step);
+
+/* The same with options.through. `gradient`, a state of the same ports, has on entry the gradient of
+ * the state that the chunk leaves, and afterwards that of the state it began with. A sequence that
+ * is cut in parts has the gradients of one that is not: its parts run forward in their order
+ * (options.forward will do), then back, each with the state that it began with. */
+ls_status ls_program_run_through(ls_program *program, ls_state *state, ls_state *gradient,
+                                 uint64_t seed, uint32_t step);
 
 const ls_program_options *ls_program_about(const ls_program *program);
 ls_ctx *ls_program_ctx(const ls_program *program);
@@ -368,6 +379,12 @@ ls_status ls_state_copy(const ls_state *from, ls_state **out);
  * for ever stay in the state, which only adds to them: a mark holds the rest. Freed as a state. */
 ls_status ls_state_mark(const ls_state *state, ls_state **mark);
 ls_status ls_state_back(ls_state *state, const ls_state *mark);
+/* Makes a mark of the same state anew, without taking memory. */
+ls_status ls_state_mark_again(const ls_state *state, ls_state *mark);
+/* Of a gradient that passes through states (ls_program_run_through): it becomes zeros, of the state
+ * that stands there; and it is now that of the state that stood at a mark. */
+void ls_state_clear_at(ls_state *gradient, const ls_state *state);
+void ls_state_stand_at(ls_state *gradient, const ls_state *state);
 void ls_state_free(ls_ctx *ctx, ls_state *state);
 void ls_state_reset(ls_state *state);
 /* The marked sequences of the batch begin anew, the others go on. All of them: ls_state_reset. Only
@@ -415,6 +432,9 @@ ls_status ls_state_save(ls_ctx *ctx, const ls_state *state, ls_text *out);
 typedef ls_status (*ls_state_sink)(void *user, const void *bytes, size_t length);
 ls_status ls_state_put(ls_ctx *ctx, const ls_state *state, ls_state_sink put, void *user);
 size_t ls_state_length(const ls_state *state);
+/* The same with the rows alone that caches hold now, for another rank; ls_state_load reads both. */
+ls_status ls_state_put_rows(ls_ctx *ctx, const ls_state *state, ls_state_sink put, void *user);
+size_t ls_state_rows_length(const ls_state *state);
 ls_status ls_state_load(ls_ctx *ctx, ls_state *state, const void *bytes, size_t length);
 
 #endif

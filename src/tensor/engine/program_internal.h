@@ -19,6 +19,7 @@ typedef struct ls_port {
     ls_row_rule rule; /* of a cache */
     bool appended;    /* by cache_append: `keep` says which rows stay */
     size_t bytes;
+    ls_tensor *gradient; /* of its content, after the chunk and then before it; NULL: none passes */
 } ls_port;
 
 static const ls_row_rule ls_row_of_token = {.each = 1, .every = 1};
@@ -100,6 +101,12 @@ struct ls_program {
     bool profile;
 };
 
+/* What an append does in a run: of the rows in the cache the first `drop` go, `kept` stay (moved to
+ * the front), and the chunk's first `take` rows follow them. */
+typedef struct ls_append_plan {
+    int64_t drop, kept, take;
+} ls_append_plan;
+
 struct ls_state {
     ls_ctx *ctx;
     int64_t batch;
@@ -115,10 +122,12 @@ struct ls_state {
         ls_retention keep; /* these four of a cache, as in ls_port */
         ls_row_rule rule;
         bool appended;
-        int64_t rows; /* that it has room for; 0: it has an extent alone */
-        bool shared;  /* has no part of each sequence */
+        int64_t rows;  /* that it has room for; 0: it has an extent alone */
+        int64_t lines; /* in each of which it has them: its first axis */
+        bool shared;   /* has no part of each sequence */
         size_t bytes;
         ls_extent extent;
+        ls_append_plan last; /* of the last run */
         void *data;
     } port[];
 };
@@ -134,11 +143,7 @@ ls_status ls__plan(ls_program *p);
 ls_status ls__bind_kernels(ls_program *p);
 /* How long a node takes, in floating-point operations of a product. */
 double ls__node_work(const ls_node *node);
-/* What an append does in this run: of the rows in the cache the first `drop` go, `kept` stay (moved
- * to the front), and the chunk's first `take` rows follow them. Advances the cache's extent. */
-typedef struct ls_append_plan {
-    int64_t drop, kept, take;
-} ls_append_plan;
+/* Advances the cache's extent. */
 ls_append_plan ls__append_begin(const ls_run *run, const ls_node *node);
 /* Whether a run would find every port where the last one left it, at the same address, with room
  * for its rows behind those that are there. */
@@ -147,8 +152,14 @@ bool ls__state_goes_on(const ls_program *p, const ls_run *run);
 void ls__state_went_on(ls_program *p, const ls_state *state);
 /* The caches' extents of a run whose kernels are not called one by one. */
 void ls__append_all(const ls_program *p, const ls_run *run);
+/* The first position that a query at `start` may still see; `all` where it sees everything. */
+int64_t ls__lowest_seen(ls_retention keep, int64_t start, int64_t all);
+int64_t ls__state_oldest(const ls_state *state);
 void ls__add_begins(ls_program *p);
-ls_status ls__state_begin(ls_program *p, ls_state *state);
+ls_status ls__state_begin(ls_program *p, ls_state *state, ls_state *gradient);
+/* Gradients that pass through the state: before the backward part is recorded, and behind it. */
+void ls__state_seed(ls_program *p);
+void ls__state_hand_back(ls_program *p);
 const ls_kernel *ls__kernel_find(const char *isa, const char *op);
 /* The device of programs of a type: f64, the reference, is the processor's. */
 struct ls_device *ls__device_of(const ls_ctx *ctx, ls_dtype type);

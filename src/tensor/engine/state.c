@@ -11,6 +11,14 @@ static void append_backward(ls_program *p, const ls_node *node);
 static const ls_op append_op = {.name = "cache_append", .backward = append_backward};
 static const ls_op append_grad_op = {.name = "cache_append_grad"};
 static const ls_op write_op = {.name = "state_write"};
+/* in: the gradient of a cache's rows, and the port's, which gets that of the rows before */
+static const ls_op hand_op = {.name = "cache_hand_back"};
+static const ls_op copy_op = {.name = "copy"};
+static const ls_op clear_op = {.name = "clear"};
+
+static bool is_real(ls_dtype type) {
+    return type <= LS_BF16;
+}
 
 static ls_tensor *add_port(ls_program *p, const char *name, ls_port_kind kind, ls_dtype type,
                            int rank, const int64_t *dim, ls_retention keep, ls_row_rule rule) {
@@ -24,6 +32,11 @@ static ls_tensor *add_port(ls_program *p, const char *name, ls_port_kind kind, l
                       .rule = rule,
                       .bytes = (size_t)ls_count(tensor) * ls_dtype_size(type)};
     tensor->port = (int)p->ports.count;
+    if (p->options.through && !p->options.forward && is_real(type) && kind != LS_PORT_BEGINS) {
+        port->gradient = ls__tensor(p, type, LS_ROLE_STATE, rank, dim);
+        if (port->gradient == NULL) return NULL;
+        port->gradient->port = tensor->port;
+    }
     return port->name != NULL && ls__list_add(p, &p->ports, port) ? tensor : NULL;
 }
 
@@ -83,19 +96,56 @@ static void append_backward(ls_program *p, const ls_node *node) {
     ls_record(p, &append_grad_op, NULL, 0, 1, (ls_tensor *[]){ls_grad_of(node->out[0])}, 1,
               &target);
     ls_grad_add(p, node->in[0], target);
+    const ls_port *port = p->ports.at[node->out[0]->port];
+    if (port->gradient != NULL)
+        ls_record(p, &hand_op, NULL, 0, 2,
+                  (ls_tensor *[]){ls_grad_of(node->out[0]), port->gradient}, 0, NULL);
+}
+
+/* What follows a chunk tells the gradients of the rows and values that the chunk leaves. */
+void ls__state_seed(ls_program *p) {
+    const size_t forward_count = p->nodes.count;
+    for (size_t i = 0; i < p->writes.count; i++) {
+        const ls_node *node = p->writes.at[i];
+        const ls_port *port = p->ports.at[node->in[1]->port];
+        if (port->gradient != NULL) ls_grad_add(p, node->in[0], port->gradient);
+    }
+    for (size_t i = 0; i < forward_count; i++) {
+        const ls_node *node = p->nodes.at[i];
+        if (node->op != &append_op) continue;
+        const ls_port *port = p->ports.at[node->out[0]->port];
+        if (port->gradient != NULL) ls_grad_add(p, node->out[0], port->gradient);
+    }
+}
+
+/* Caches do it where their appends go back. */
+void ls__state_hand_back(ls_program *p) {
+    for (size_t i = 0; i < p->ports.count; i++) {
+        const ls_port *port = p->ports.at[i];
+        ls_tensor *gradient = port->gradient;
+        if (gradient == NULL || port->kind != LS_PORT_VALUE) continue;
+        if (port->tensor->grad == NULL)
+            ls_record(p, &clear_op, NULL, 0, 0, NULL, 1, &gradient);
+        else
+            ls_record(p, &copy_op, NULL, 0, 1, &port->tensor->grad, 1, &gradient);
+    }
 }
 
 ls_tensor *ls_state_read(ls_program *p, const char *name, ls_dtype type, int rank,
                          const int64_t *dim) {
     if (ls_failed(p)) return NULL;
     if (!p->options.streaming) return ls_constant(p, type, rank, dim, NULL);
-    return add_port(p, name, LS_PORT_VALUE, type, rank, dim, (ls_retention){0}, (ls_row_rule){0});
+    ls_tensor *value =
+        add_port(p, name, LS_PORT_VALUE, type, rank, dim, (ls_retention){0}, (ls_row_rule){0});
+    if (value != NULL) value->needs_grad = p->options.through && is_real(type);
+    return value;
 }
 
 void ls_state_write(ls_program *p, const char *name, ls_tensor *value) {
     if (ls_failed(p) || value == NULL || !p->options.streaming) return;
     const char *full = ls__scoped_name(p, name);
-    for (size_t i = 0; full != NULL && i < p->ports.count; i++) {
+    if (full == NULL) return;
+    for (size_t i = 0; i < p->ports.count; i++) {
         const ls_port *port = p->ports.at[i];
         if (strcmp(port->name, full) != 0) continue;
         ls_node *node =
@@ -116,6 +166,13 @@ ls_tensor *ls_extent_port(ls_program *p, const char *name, ls_row_rule rule) {
 ls_tensor *ls_rows_port(ls_program *p, const char *name, ls_dtype type, int rank,
                         const int64_t *dim, ls_row_rule rule) {
     if (ls_failed(p)) return NULL;
+    if (p->options.through && is_real(type)) {
+        ls_refuse_option(p, "through",
+                         "rows that are made of several tokens (%s) pass no gradient to the part "
+                         "of the sequence before",
+                         name);
+        return NULL;
+    }
     return add_port(p, name, LS_PORT_CACHE, type, rank, dim, (ls_retention){0}, rule);
 }
 
@@ -139,8 +196,7 @@ ls_extent ls_cache_extent(const ls_run *run, const ls_tensor *tensor) {
     return (ls_extent){run->start, tensor->dim[1]};
 }
 
-/* The first position that a query at `start` may still see; `all` where it sees everything. */
-static int64_t lowest_seen(ls_retention keep, int64_t start, int64_t all) {
+int64_t ls__lowest_seen(ls_retention keep, int64_t start, int64_t all) {
     const int64_t window = start - keep.window + 1;
     if (keep.block == 0) return keep.window > 0 ? window : all;
     const int64_t block = start / keep.block * keep.block - keep.before;
@@ -157,13 +213,14 @@ ls_append_plan ls__append_begin(const ls_run *run, const ls_node *node) {
         plan.take = ls_max(0, ls_min(T, capacity - run->start));
     } else if (append->keep.exact || extent->count + T > capacity) {
         const int64_t lowest =
-            ls_max(lowest_seen(append->keep, run->start, extent->first), run->state->oldest);
+            ls_max(ls__lowest_seen(append->keep, run->start, extent->first), run->state->oldest);
         plan.drop = ls_max(0, ls_min(lowest - extent->first, extent->count));
         plan.kept -= plan.drop;
     }
     extent->first += plan.drop;
     if (plan.kept == 0) extent->first = append->kind == LS_PORT_FIRST ? 0 : run->start;
     extent->count = plan.kept + plan.take;
+    run->state->port[cache->port].last = plan;
     return plan;
 }
 
@@ -233,6 +290,7 @@ ls_status ls_state_new(const ls_program *program, ls_state **out) {
         state->port[i].rule = port->rule;
         state->port[i].appended = port->appended;
         state->port[i].rows = port->tensor->rank > 1 ? port->tensor->dim[1] : 0;
+        state->port[i].lines = port->tensor->dim[0];
         state->port[i].shared = port->tensor->dim[0] % state->batch != 0;
         state->port[i].bytes = port->bytes;
         state->port[i].data = port->keep.far ? ls_device_take_far(ctx, port->bytes)
@@ -299,6 +357,31 @@ ls_status ls_state_mark(const ls_state *state, ls_state **mark) {
     return copy_state(state, false, mark);
 }
 
+ls_status ls_state_mark_again(const ls_state *state, ls_state *mark) {
+    if (state->ports != mark->ports || state->begins != NULL)
+        return LS_FAIL(state->ctx, LS_EBUG, "a mark is made again of the state it was made of");
+    mark->position = state->position;
+    mark->oldest = state->oldest;
+    for (size_t i = 0; i < state->ports; i++) {
+        mark->port[i].extent = state->port[i].extent;
+        if (mark->port[i].data != NULL)
+            LS_TRY(ls_device_copy(state->ctx, mark->port[i].data, state->port[i].data,
+                                  mark->port[i].bytes));
+    }
+    return LS_OK;
+}
+
+void ls_state_clear_at(ls_state *gradient, const ls_state *state) {
+    ls_state_stand_at(gradient, state);
+    for (size_t i = 0; i < gradient->ports; i++)
+        ls_device_fill(gradient->ctx, gradient->port[i].data, 0, gradient->port[i].bytes);
+}
+
+void ls_state_stand_at(ls_state *gradient, const ls_state *state) {
+    gradient->position = state->position;
+    for (size_t i = 0; i < gradient->ports; i++) gradient->port[i].extent = state->port[i].extent;
+}
+
 ls_status ls_state_back(ls_state *state, const ls_state *mark) {
     if (state->ports != mark->ports || state->position < mark->position)
         return LS_FAIL(state->ctx, LS_EBUG, "a state goes back to a mark of its own");
@@ -336,7 +419,7 @@ void ls_state_reset(ls_state *state) {
     }
 }
 
-static int64_t oldest_of(const ls_state *state) {
+int64_t ls__state_oldest(const ls_state *state) {
     int64_t oldest = state->begins == NULL ? 0 : state->begins[0];
     for (int64_t b = 1; state->begins != NULL && b < state->batch; b++)
         oldest = ls_min(oldest, state->begins[b]);
@@ -363,7 +446,7 @@ void ls_state_reset_rows(ls_state *state, const bool *rows) {
         state->begins[b] = (int32_t)state->position;
         for (size_t i = 0; i < state->ports; i++) clear_row(state, &state->port[i], b);
     }
-    state->oldest = oldest_of(state);
+    state->oldest = ls__state_oldest(state);
     for (size_t i = 0; i < state->ports; i++)
         if (state->port[i].kind == LS_PORT_BEGINS)
             ls_device_put(state->ctx, state->port[i].data, state->begins, state->port[i].bytes);
@@ -384,7 +467,24 @@ size_t ls_state_bytes(const ls_state *state) {
     return bytes;
 }
 
-ls_status ls__state_begin(ls_program *p, ls_state *state) {
+static bool same_ports(const ls_state *a, const ls_state *b) {
+    bool same = a->ports == b->ports && a->batch == b->batch;
+    for (size_t i = 0; same && i < a->ports; i++) same = a->port[i].identity == b->port[i].identity;
+    return same;
+}
+
+static ls_status bind_gradient(ls_program *p, const ls_state *state, ls_state *gradient) {
+    const bool wanted = p->options.through && !p->options.forward;
+    if (wanted != (gradient != NULL) || (wanted && !same_ports(state, gradient)))
+        return LS_FAIL(p->ctx, LS_EBUG, "gradients pass through a state with one of its ports");
+    for (size_t i = 0; gradient != NULL && i < gradient->ports; i++) {
+        ls_port *port = p->ports.at[i];
+        if (port->gradient != NULL) port->gradient->data = gradient->port[i].data;
+    }
+    return LS_OK;
+}
+
+ls_status ls__state_begin(ls_program *p, ls_state *state, ls_state *gradient) {
     if (p->options.streaming != (state != NULL))
         return LS_FAIL(p->ctx, LS_EBUG, "a streaming program needs a state, others take none");
     if (state == NULL) return LS_OK;
@@ -404,181 +504,5 @@ ls_status ls__state_begin(ls_program *p, ls_state *state) {
             return LS_FAIL(p->ctx, LS_EBUG, "state port %s differs between programs", port->name);
         port->tensor->data = state->port[i].data;
     }
-    return LS_OK;
-}
-
-static ls_status put_content(ls_ctx *ctx, const struct ls_state_port *port, ls_state_sink put,
-                             void *user) {
-    if (ctx->device == NULL) return put(user, port->data, port->bytes);
-    if (port->keep.far) {
-        LS_TRY(ls_device_settle(ctx));
-        return put(user, port->data, port->bytes);
-    }
-    void *here = ls_new_raw(ctx, port->bytes, 1);
-    if (here == NULL) return LS_ENOMEM;
-    ls_status status = ls_device_get(ctx, here, port->data, port->bytes);
-    if (status == LS_OK) status = put(user, here, port->bytes);
-    ls_free(ctx, here);
-    return status;
-}
-
-/* Layout: "LSSTATE1", ports, batch, position; per port identity, bytes, first, count, content. */
-static const char saved_magic[8] = {'L', 'S', 'S', 'T', 'A', 'T', 'E', '1'};
-
-ls_status ls_state_put(ls_ctx *ctx, const ls_state *state, ls_state_sink put, void *user) {
-    const int64_t head[3] = {(int64_t)state->ports, state->batch, state->position};
-    LS_TRY(put(user, saved_magic, sizeof saved_magic));
-    LS_TRY(put(user, head, sizeof head));
-    for (size_t i = 0; i < state->ports; i++) {
-        const int64_t about[4] = {(int64_t)state->port[i].identity, (int64_t)state->port[i].bytes,
-                                  state->port[i].extent.first, state->port[i].extent.count};
-        LS_TRY(put(user, about, sizeof about));
-        LS_TRY(put_content(ctx, &state->port[i], put, user));
-    }
-    return LS_OK;
-}
-
-size_t ls_state_length(const ls_state *state) {
-    size_t length = sizeof saved_magic + 3 * sizeof(int64_t);
-    for (size_t i = 0; i < state->ports; i++) length += 4 * sizeof(int64_t) + state->port[i].bytes;
-    return length;
-}
-
-typedef struct text_sink {
-    ls_ctx *ctx;
-    ls_text *out;
-} text_sink;
-
-static ls_status append_text(void *user, const void *bytes, size_t length) {
-    const text_sink *sink = user;
-    ls_text_append(sink->ctx, sink->out, bytes, length);
-    return ls_text_status(sink->out);
-}
-
-ls_status ls_state_save(ls_ctx *ctx, const ls_state *state, ls_text *out) {
-    return ls_state_put(ctx, state, append_text, &(text_sink){ctx, out});
-}
-
-/* The number of the port of this name, or of none: that behind the last. */
-static size_t port_named(const ls_program *program, const char *name) {
-    size_t at = 0;
-    while (at < program->ports.count &&
-           strcmp(((const ls_port *)program->ports.at[at])->name, name) != 0)
-        at++;
-    return at;
-}
-
-bool ls_state_has(const ls_program *program, const char *name) {
-    return port_named(program, name) < program->ports.count;
-}
-
-ls_status ls_state_values(const ls_program *program, const ls_state *state, const char *name,
-                          int64_t rows, int64_t width, double *out) {
-    ls_ctx *ctx = program->ctx;
-    const size_t at = port_named(program, name);
-    if (at == program->ports.count)
-        return LS_FAIL(ctx, LS_EINPUT, "the model has no state %s", name);
-    const ls_tensor *tensor = ((const ls_port *)program->ports.at[at])->tensor;
-    const struct ls_state_port *port = &state->port[at];
-    const int64_t B = tensor->dim[0], room = tensor->rank > 1 ? tensor->dim[1] : 1;
-    const int64_t held = port->kind == LS_PORT_VALUE ? room : port->extent.count;
-    if (rows > held || ls_count(tensor) != B * room * width || tensor->type > LS_BF16)
-        return LS_FAIL(ctx, LS_EINPUT, "the state %s has %lld rows of %lld, not %lld of %lld", name,
-                       (long long)held, (long long)(ls_count(tensor) / (B * room)), (long long)rows,
-                       (long long)width);
-    ls_text content = {0};
-    ls_status status = put_content(ctx, port, append_text, &(text_sink){ctx, &content});
-    for (int64_t b = 0; b < B && status == LS_OK; b++)
-        for (int64_t i = 0; i < rows * width; i++)
-            out[b * rows * width + i] =
-                ls_element(content.bytes, tensor->type, (b * room + held - rows) * width + i);
-    ls_text_clear(ctx, &content);
-    return status;
-}
-
-static bool take_numbers(ls_reader *reader, int64_t *numbers, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        uint64_t word;
-        if (!ls_reader_u64(reader, &word)) return false;
-        numbers[i] = (int64_t)word;
-    }
-    return true;
-}
-
-/* Where sequences began, out of a saved state at a position: the first of these goes to *oldest. */
-static bool begins_fit(const ls_state *state, const uint8_t *content, int64_t position,
-                       int64_t *oldest) {
-    *oldest = position;
-    for (int64_t b = 0; b < state->batch; b++) {
-        int32_t at;
-        memcpy(&at, content + (size_t)b * sizeof at, sizeof at);
-        if (at < 0 || at > position) return false;
-        *oldest = ls_min(*oldest, at);
-    }
-    return true;
-}
-
-/* Whether a port may have this extent at a position: its rows fit, end where the sequence is, and
- * none that a later query may see is missing. Kernels rely on all three. */
-static bool extent_fits(const struct ls_state_port *port, ls_extent extent, int64_t position,
-                        int64_t oldest) {
-    if (port->kind == LS_PORT_VALUE || port->kind == LS_PORT_BEGINS)
-        return extent.first == 0 && extent.count == 0;
-    const int64_t due = ls_rows_due(port->rule, position);
-    if (extent.first < 0 || extent.count < 0) return false;
-    if (port->rows == 0) return extent.first <= due && extent.count <= due - extent.first;
-    if (extent.count > port->rows) return false;
-    if (port->rule.every == 0)
-        return extent.first == 0 && extent.count == (position > 0 ? port->rows : 0);
-    if (port->kind == LS_PORT_FIRST)
-        return extent.first == 0 && extent.count == ls_min(position, port->rows);
-    if (extent.first > due || extent.count != due - extent.first) return false;
-    return !port->appended ||
-           extent.first <= ls_max(0, ls_max(lowest_seen(port->keep, position, 0), oldest));
-}
-
-/* One port of a saved state, which moves into the state unless it is only looked at. */
-static ls_status load_port(ls_ctx *ctx, ls_state *state, struct ls_state_port *port,
-                           ls_reader *reader, int64_t position, int64_t *oldest, bool move) {
-    const uint8_t *content;
-    int64_t about[4];
-    if (!take_numbers(reader, about, 4) || (uint64_t)about[0] != port->identity ||
-        (uint64_t)about[1] != port->bytes || !ls_reader_take(reader, port->bytes, &content) ||
-        (port->kind == LS_PORT_BEGINS && !begins_fit(state, content, position, oldest)) ||
-        !extent_fits(port, (ls_extent){about[2], about[3]}, position, *oldest))
-        return LS_FAIL(ctx, LS_EINPUT, "the saved state is damaged or of another model");
-    if (!move) return LS_OK;
-    port->extent = (ls_extent){about[2], about[3]};
-    if (port->keep.far) {
-        LS_TRY(ls_device_settle(ctx));
-        memcpy(port->data, content, port->bytes);
-    } else {
-        ls_device_put(ctx, port->data, content, port->bytes);
-    }
-    if (port->kind == LS_PORT_BEGINS) memcpy(state->begins, content, port->bytes);
-    return LS_OK;
-}
-
-ls_status ls_state_load(ls_ctx *ctx, ls_state *state, const void *bytes, size_t length) {
-    int64_t head[3];
-    /* checked whole before anything is changed */
-    for (int pass = 0; pass < 2; pass++) {
-        ls_reader reader = {bytes, length};
-        const uint8_t *magic;
-        if (!ls_reader_take(&reader, 8, &magic) ||
-            memcmp(magic, saved_magic, sizeof saved_magic) != 0 || !take_numbers(&reader, head, 3))
-            return LS_FAIL(ctx, LS_EINPUT, "these bytes are not a saved state");
-        const int64_t end = state->begins == NULL ? state->capacity : INT32_MAX;
-        if (head[0] != (int64_t)state->ports || head[1] != state->batch || head[2] < 0 ||
-            head[2] > end || head[2] % state->unit != 0)
-            return LS_FAIL(ctx, LS_EINPUT, "the saved state belongs to another model or batch");
-        int64_t oldest = 0; /* the port of beginnings is the first */
-        for (size_t i = 0; i < state->ports; i++)
-            LS_TRY(load_port(ctx, state, &state->port[i], &reader, head[2], &oldest, pass == 1));
-        if (reader.left != 0)
-            return LS_FAIL(ctx, LS_EINPUT, "the saved state has %zu bytes too many", reader.left);
-    }
-    state->position = head[2];
-    state->oldest = oldest_of(state);
-    return LS_OK;
+    return bind_gradient(p, state, gradient);
 }

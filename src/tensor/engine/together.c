@@ -191,7 +191,7 @@ static void run_group(const ls_together *together, ls_run run, ls_state *const *
 static ls_status begin_group(const ls_together *together, ls_state *const *states) {
     for (int64_t b = 0; b < together->count; b++) {
         place_rows(together->many, together->one[b], together->count, b);
-        LS_TRY(ls__state_begin(together->one[b], states[b]));
+        LS_TRY(ls__state_begin(together->one[b], states[b], NULL));
     }
     return LS_OK;
 }

@@ -27,9 +27,17 @@ static void begin_with_grad(const ls_run *run, const ls_node *node) {
     }
 }
 
+static void begin_with_grad_x(const ls_run *run, const ls_node *node) {
+    const ls_tensor *dy = node->in[0], *dx = node->out[0];
+    const int64_t each = ls_count(dx) / dx->dim[0];
+    for (int64_t i = 0; i < ls_count(dx); i++)
+        ls_tensor_set(dx, i, begins(run, node->in[1], i / each) ? 0 : ls_tensor_at(dy, i));
+}
+
 extern const ls_kernel LS_CPU_TABLE(begin_with)[];
 const ls_kernel LS_CPU_TABLE(begin_with)[] = {
     {"begin_with", {begin_with, begin_with, begin_with}, NULL},
     {"begin_with_grad", {begin_with_grad, begin_with_grad, begin_with_grad}, NULL},
+    {"begin_with_grad_x", {begin_with_grad_x, begin_with_grad_x, begin_with_grad_x}, NULL},
     {0},
 };

@@ -115,9 +115,37 @@ static void begin_with_grad(const ls_run *run, const ls_node *node) {
         grad_typed<float>(run, node);
 }
 
+template <typename T>
+static __global__ void __launch_bounds__(LS_CUDA_THREADS)
+    grad_x_kernel(const T *dy, const int32_t *begins, int64_t start, int64_t count, int64_t each,
+                  T *dx) {
+    int64_t i = (int64_t)blockIdx.x * LS_CUDA_THREADS + threadIdx.x;
+    if (i >= count) return;
+    const bool begin = start == (begins == NULL ? 0 : begins[i / each]);
+    dx[i] = begin ? ls_cuda_narrow<T>(0.0f) : dy[i];
+}
+
+template <typename T> static void grad_x_typed(const ls_run *run, const ls_node *node) {
+    const ls_tensor *dy = node->in[0], *where = node->in[1], *dx = node->out[0];
+    const int64_t count = ls_count(dx);
+    grad_x_kernel<<<ls_cuda_blocks(count, LS_CUDA_THREADS), LS_CUDA_THREADS, 0,
+                    ls_cuda_of(run)->stream>>>(
+        (const T *)ls_data(dy), where == NULL ? NULL : (const int32_t *)ls_data(where), run->start,
+        count, count / dx->dim[0], (T *)ls_data(dx));
+    ls_cuda_launched(run, "begin_with_grad_x");
+}
+
+static void begin_with_grad_x(const ls_run *run, const ls_node *node) {
+    if (node->in[0]->type == LS_BF16)
+        grad_x_typed<ls_cuda_bf16>(run, node);
+    else
+        grad_x_typed<float>(run, node);
+}
+
 LS_CUDA_DECLARE_TABLE(begin_with);
 const ls_kernel LS_CUDA_TABLE(begin_with)[] = {
     {"begin_with", {NULL, begin_with, begin_with}, NULL},
     {"begin_with_grad", {NULL, begin_with_grad, begin_with_grad}, NULL},
+    {"begin_with_grad_x", {NULL, begin_with_grad_x, begin_with_grad_x}, NULL},
     {},
 };

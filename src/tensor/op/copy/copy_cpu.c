@@ -126,6 +126,20 @@ static void cache_append_grad(const ls_run *run, const ls_node *node) {
         }
 }
 
+/* From the gradient of a cache's rows to that of the rows before this run: those that it dropped had
+ * no part in it. */
+static void cache_hand_back(const ls_run *run, const ls_node *node) {
+    const ls_tensor *gradient = node->in[0], *out = node->in[1];
+    const ls_append_plan plan = run->state->port[out->port].last;
+    const size_t row = (size_t)row_elements(out) * ls_dtype_size(out->type);
+    for (int64_t b = 0; b < out->dim[0]; b++) {
+        const size_t first = (size_t)(b * out->dim[1]) * row, drop = (size_t)plan.drop * row;
+        char *to = (char *)ls_data(out) + first;
+        memmove(to + drop, (const char *)ls_data(gradient) + first, (size_t)plan.kept * row);
+        memset(to, 0, drop);
+    }
+}
+
 static void state_write(const ls_run *run, const ls_node *node) {
     (void)run;
     const ls_tensor *value = node->in[0], *state = node->in[1];
@@ -144,6 +158,7 @@ const ls_kernel LS_CPU_TABLE(copy)[] = {
     {"clear", {clear, clear, clear}, NULL},
     {"cache_append", {cache_append, cache_append, cache_append}, NULL},
     {"cache_append_grad", {cache_append_grad, cache_append_grad, cache_append_grad}, NULL},
+    {"cache_hand_back", {cache_hand_back, cache_hand_back, cache_hand_back}, NULL},
     {"state_write", {state_write, state_write, state_write}, NULL},
     {0},
 };

@@ -182,6 +182,21 @@ static void cache_append_grad(const ls_run *run, const ls_node *node) {
     copy_band(run, (band){out, end}, (band){NULL, 0}, T - end, what);
 }
 
+/* See the processor's. Where the gradient lies in the port's place already it goes up by `drop`, at
+ * most that many rows at a time, the last first. */
+static void cache_hand_back(const ls_run *run, const ls_node *node) {
+    const ls_tensor *gradient = node->in[0], *out = node->in[1];
+    const ls_append_plan plan = run->state->port[out->port].last;
+    const char *what = "cache_hand_back";
+    const bool in_place = ls_data(gradient) == ls_data(out);
+    if (!in_place) copy_band(run, (band){out, plan.drop}, (band){gradient, 0}, plan.kept, what);
+    for (int64_t left = plan.kept; in_place && plan.drop > 0 && left > 0; left -= plan.drop) {
+        const int64_t first = ls_max(0, left - plan.drop);
+        copy_band(run, (band){out, plan.drop + first}, (band){gradient, first}, left - first, what);
+    }
+    copy_band(run, (band){out, 0}, (band){NULL, 0}, plan.drop, what);
+}
+
 static void state_write(const ls_run *run, const ls_node *node) {
     const ls_tensor *value = node->in[0], *state = node->in[1];
     ls_cuda_axes axes[] = {ls_cuda_axes_of(state), ls_cuda_axes_of(value)};
@@ -200,6 +215,7 @@ const ls_kernel LS_CUDA_TABLE(copy)[] = {
     {"clear", {NULL, clear, clear}, NULL},
     {"cache_append", {NULL, cache_append, cache_append}, NULL},
     {"cache_append_grad", {NULL, cache_append_grad, cache_append_grad}, NULL},
+    {"cache_hand_back", {NULL, cache_hand_back, cache_hand_back}, NULL},
     {"state_write", {NULL, state_write, state_write}, NULL},
     {},
 };

@@ -92,7 +92,7 @@ ls_tensor *ls_ema_scan(ls_program *p, const ls_ema *ema, ls_tensor *x, ls_tensor
     int64_t rows, width, stride;
     bool fits = x->rank == 3 && ls_rows(x, &rows, &width, &stride) && x->dim[2] == D &&
                 (skip == NULL || is_parameter(p, skip, D)) && before->rank == 3 &&
-                before->base == NULL && before->type == ls_wide_type(p) && !before->needs_grad &&
+                before->base == NULL && before->type == ls_wide_type(p) &&
                 before->dim[0] == x->dim[0] && before->dim[1] == D && before->dim[2] == N;
     if (!fits) {
         ls_refuse(p, LS_EBUG, "ema: an input of %lld channels does not fit",
@@ -110,14 +110,18 @@ ls_tensor *ls_ema_scan(ls_program *p, const ls_ema *ema, ls_tensor *x, ls_tensor
 }
 
 static void scan_backward(ls_program *p, const ls_node *node) {
-    ls_tensor *in[LS_EMA_SCAN_GRAD_IN], *x = node->in[LS_EMA_X];
+    ls_tensor *in[LS_EMA_SCAN_GRAD_IN], *out[2] = {NULL, NULL};
+    ls_tensor *x = node->in[LS_EMA_X], *before = node->in[LS_EMA_BEFORE];
     memcpy(in, node->in, LS_EMA_DY * sizeof *in);
     in[LS_EMA_DY] = ls_grad_of(node->out[0]);
-    if (in[LS_EMA_DY] == NULL || ls_grad_of(node->out[1]) != NULL) {
-        ls_refuse(p, LS_EBUG, "ema: no gradient passes through the state");
+    in[LS_EMA_DAFTER] = ls_grad_of(node->out[1]);
+    if (in[LS_EMA_DY] == NULL) {
+        ls_refuse(p, LS_EBUG, "ema: the outputs must have a gradient too");
         return;
     }
-    ls_tensor *dx = x->needs_grad ? ls_grad_target(p, x) : NULL;
-    ls_record(p, &scan_grad_op, NULL, 0, LS_EMA_SCAN_GRAD_IN, in, 1, &dx);
-    if (dx != NULL) ls_grad_add(p, x, dx);
+    if (x->needs_grad) out[0] = ls_grad_target(p, x);
+    if (before->needs_grad) out[1] = ls_grad_target(p, before);
+    ls_record(p, &scan_grad_op, NULL, 0, LS_EMA_SCAN_GRAD_IN, in, 2, out);
+    if (out[0] != NULL) ls_grad_add(p, x, out[0]);
+    if (out[1] != NULL) ls_grad_add(p, before, out[1]);
 }

@@ -16,8 +16,8 @@ enum { LS_EMA_DIMS_MAX = 256 }; /* N */
  * second from a distance of 1 on, wide [D,length-1], for the future of ls_long_conv (NULL for a
  * length of 1); at distance 0 the result is the sum of both. */
 ls_tensor *ls_ema_kernel(ls_program *p, const ls_ema *ema, int64_t length, ls_tensor **ahead);
-/* The same recurrence from a state, wide [B,D,N], through which no gradient passes; x [B,T,D], one
- * side, skip a wide parameter [D] or NULL. */
+/* The same recurrence from a state, wide [B,D,N]; x [B,T,D], one side, skip a wide parameter [D] or
+ * NULL. */
 ls_tensor *ls_ema_scan(ls_program *p, const ls_ema *ema, ls_tensor *x, ls_tensor *skip,
                        ls_tensor *before, ls_tensor **after);
 /* Operations of one step of one channel. */
@@ -29,7 +29,8 @@ double ls_ema_scan_flops(int64_t dims);
 /* ema_kernel:      in the parameters; out kernel, ahead (or NULL)
  * ema_kernel_grad: in the parameters, dkernel, dahead (each may be NULL)
  * ema_scan:        in the parameters, x, skip, before; out y, after
- * ema_scan_grad:   in the parameters, x, skip, before, dy; out dx (or NULL)
+ * ema_scan_grad:   in the parameters, x, skip, before, dy, dafter (or NULL); out dx, dbefore (or
+ *                  NULL)
  * Both gradients are added to the parameters' own. */
 enum {
     LS_EMA_DELTA,
@@ -44,6 +45,7 @@ enum {
     LS_EMA_SKIP,
     LS_EMA_BEFORE,
     LS_EMA_DY,
+    LS_EMA_DAFTER,
     LS_EMA_SCAN_GRAD_IN,
 };
 

@@ -229,8 +229,8 @@ typedef struct modes {
 typedef struct scan {
     int64_t B, T, D, N, blocks;
     ls_dtype type;
-    const void *x, *before, *dy;
-    void *y, *after; /* y: backward dx, or NULL */
+    const void *x, *before, *dy, *dafter; /* dafter: or NULL */
+    void *y, *after;                      /* backward: dx and dbefore, or NULL */
     int64_t x_stride, y_stride, dy_stride;
     const ls_tensor *skip;
     modes *mode;
@@ -255,7 +255,8 @@ static scan scan_of(const ls_run *run, const ls_node *node, bool gradient) {
         .before = ls_data(node->in[LS_EMA_BEFORE]),
         .dy = dy == NULL ? NULL : ls_data(dy),
         .y = y == NULL ? NULL : ls_data(y),
-        .after = gradient ? NULL : ls_data(node->out[1]),
+        .dafter = gradient ? ls_data_or_null(node->in[LS_EMA_DAFTER]) : NULL,
+        .after = ls_data_or_null(node->out[1]),
         .x_stride = stride_of(x),
         .y_stride = stride_of(y),
         .dy_stride = stride_of(dy),
@@ -326,17 +327,19 @@ static void scan_grad_f64(const ls_run *run, const ls_node *node) {
             for (int64_t n = 0; n < s.N; n++) {
                 const mode m = mode_of(node, d * s.N + n);
                 mode g = {0};
-                double later = 0;
-                states[0] = ((const double *)s.before)[(b * s.D + d) * s.N + n];
+                const int64_t at = (b * s.D + d) * s.N + n;
+                double later = s.dafter == NULL ? 0 : ((const double *)s.dafter)[at];
+                states[0] = ((const double *)s.before)[at];
                 for (int64_t t = 0; t < s.T; t++)
                     states[t + 1] = m.keep * states[t] + m.in * x[t * s.x_stride];
                 for (int64_t t = s.T - 1; t >= 0; t--) {
-                    later = m.keep * later + m.out * dy[t * s.dy_stride];
+                    later = (t == s.T - 1 ? 1 : m.keep) * later + m.out * dy[t * s.dy_stride];
                     g.out += dy[t * s.dy_stride] * states[t + 1];
                     g.in += later * x[t * s.x_stride];
                     g.keep += later * states[t];
                     if (dx != NULL) dx[t * s.y_stride] += m.in * later;
                 }
+                if (s.after != NULL) ((double *)s.after)[at] = m.keep * later;
                 mode_gradient(run, node, d * s.N + n, g);
             }
         }
@@ -385,13 +388,20 @@ LS_INLINE wide_vec skips(const scan *s, int64_t first) {
     return value;
 }
 
-static void load_state(const scan *s, int64_t b, int64_t first, wide_vec *h) {
-    const float *from = (const float *)s->before + (b * s->D + first) * s->N;
+/* A state of sequence b, or the gradient of one; NULL: zeros. */
+static void load_state(const scan *s, const float *from, int64_t b, int64_t first, wide_vec *h) {
+    const int64_t channels = from == NULL ? 0 : ls_min(LANES, s->D - first);
     for (int64_t n = 0; n < s->N; n++) {
         h[n] = all(0);
-        for (int64_t i = 0; i < ls_min(LANES, s->D - first); i++)
-            h[n][i] = (double)from[i * s->N + n];
+        for (int64_t i = 0; i < channels; i++)
+            h[n][i] = (double)from[(b * s->D + first + i) * s->N + n];
     }
+}
+
+static void store_state(const scan *s, const wide_vec *h, int64_t b, int64_t first, float *to) {
+    for (int64_t n = 0; n < s->N; n++)
+        for (int64_t i = 0; i < ls_min(LANES, s->D - first); i++)
+            to[(b * s->D + first + i) * s->N + n] = (float)h[n][i];
 }
 
 LS_INLINE void scan_typed(const ls_run *run, const ls_node *node, ls_dtype type) {
@@ -407,7 +417,7 @@ LS_INLINE void scan_typed(const ls_run *run, const ls_node *node, ls_dtype type)
             const modes *m = s.mode + piece % s.blocks * s.N;
             const wide_vec skip = skips(&s, first);
             wide_vec h[LS_EMA_DIMS_MAX];
-            load_state(&s, b, first, h);
+            load_state(&s, s.before, b, first, h);
             for (int64_t t = 0; t < s.T; t++) {
                 wide_vec x = load(s.x, type, (b * s.T + t) * s.x_stride + first, left);
                 wide_vec y = skip * x;
@@ -417,10 +427,7 @@ LS_INLINE void scan_typed(const ls_run *run, const ls_node *node, ls_dtype type)
                 }
                 store(s.y, type, (b * s.T + t) * s.y_stride + first, left, y);
             }
-            float *after = (float *)s.after + (b * s.D + first) * s.N;
-            for (int64_t n = 0; n < s.N; n++)
-                for (int64_t i = 0; i < ls_min(LANES, left); i++)
-                    after[i * s.N + n] = (float)h[n][i];
+            store_state(&s, h, b, first, s.after);
         }
         ls_subnormals_restore(subnormals);
     }
@@ -436,8 +443,8 @@ LS_INLINE void block_grad(const ls_run *run, const ls_node *node, const scan *s,
     wide_vec along = all(0), *later = scratch, *states = scratch + N;
     for (int64_t n = 0; n < N; n++) g[n] = (modes){all(0), all(0), all(0)};
     for (int64_t b = 0; b < s->B; b++) {
-        load_state(s, b, first, states);
-        for (int64_t n = 0; n < N; n++) later[n] = all(0);
+        load_state(s, s->before, b, first, states);
+        load_state(s, s->dafter, b, first, later);
         for (int64_t t = 0; t < s->T; t++) {
             wide_vec x = load(s->x, type, (b * s->T + t) * s->x_stride + first, left);
             for (int64_t n = 0; n < N; n++)
@@ -449,7 +456,7 @@ LS_INLINE void block_grad(const ls_run *run, const ls_node *node, const scan *s,
             wide_vec dx = skip * dy;
             along += dy * x;
             for (int64_t n = 0; n < N; n++) {
-                later[n] = m[n].keep * later[n] + m[n].out * dy;
+                later[n] = (t == s->T - 1 ? all(1) : m[n].keep) * later[n] + m[n].out * dy;
                 g[n].out += dy * states[(t + 1) * N + n];
                 g[n].in += later[n] * x;
                 g[n].keep += later[n] * states[t * N + n];
@@ -457,6 +464,8 @@ LS_INLINE void block_grad(const ls_run *run, const ls_node *node, const scan *s,
             }
             if (s->y != NULL) store(s->y, type, (b * s->T + t) * s->y_stride + first, left, dx);
         }
+        for (int64_t n = 0; n < N; n++) later[n] *= m[n].keep;
+        if (s->after != NULL) store_state(s, later, b, first, s->after);
     }
     for (int64_t i = 0; i < ls_min(LANES, left); i++) {
         if (s->skip != NULL) add_gradient(run, s->skip, first + i, along[i]);

@@ -206,6 +206,8 @@ template <typename T> static void scan_grad(const ls_run *run, const ls_node *no
     const int64_t D = walk.modes.channels, all = ls_cuda_modes_count(&walk.modes);
     walk.dy = ls_cuda_strip_of<T>(node->in[LS_EMA_DY]);
     walk.du = ls_cuda_strip_of<T>(node->out[0]);
+    walk.dafter = ls_cuda_floats(node->in[LS_EMA_DAFTER]);
+    walk.dbefore = node->out[1] == NULL ? NULL : (float *)ls_data(node->out[1]);
     walk.groups = groups_of(node);
     walk.dsystems = walk.modes.systems + all;
     walk.room = walk.dsystems + walk.groups * all;

@@ -38,8 +38,10 @@ static void backward(ls_program *p, const ls_node *node) {
     ls_tensor *u = node->in[0], *k = node->in[1];
     ls_tensor *du = u->needs_grad ? ls_grad_target(p, u) : NULL;
     ls_tensor *dk = k->needs_grad ? ls_grad_target(p, k) : NULL;
-    ls_record(p, &grad_op, NULL, 0, 4, (ls_tensor *[]){u, k, node->in[2], ls_grad_of(node->out[0])},
-              2, (ls_tensor *[]){du, dk});
+    const ls_past_conv_attributes about = {.past = ls_program_about(p)->through};
+    ls_record(p, &grad_op, &about, sizeof about, 4,
+              (ls_tensor *[]){u, k, node->in[2], ls_grad_of(node->out[0])}, 2,
+              (ls_tensor *[]){du, dk});
     if (du != NULL) ls_grad_add(p, u, du);
     if (dk != NULL) ls_grad_add(p, k, dk);
 }

@@ -15,4 +15,9 @@ ls_tensor *ls_past_conv(ls_program *p, ls_tensor *u, ls_tensor *k, ls_tensor *sk
  * past_conv_grad: in u, k, skip, dy; out du (or NULL), dk (or NULL); adds to skip's gradient
  * skip may be NULL. */
 
+/* Of the gradient: whether rows from before the chunk have one too. */
+typedef struct ls_past_conv_attributes {
+    bool past;
+} ls_past_conv_attributes;
+
 #endif

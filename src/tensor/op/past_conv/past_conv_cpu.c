@@ -19,6 +19,7 @@ static rows rows_of(const ls_tensor *tensor) {
 /* Row `newest` of u is that of the chunk's first token; the one of lag s lies s rows before. */
 typedef struct conv {
     int64_t B, T, D, lags, newest;
+    int64_t before; /* rows before the chunk that have a gradient */
     rows u, k;
     const void *skip;
 } conv;
@@ -59,8 +60,15 @@ static void forward_f64(const ls_run *run, const ls_node *node) {
             }
 }
 
+static conv backward_of(const ls_run *run, const ls_node *node) {
+    const ls_past_conv_attributes *about = node->attributes;
+    conv c = conv_of(run, node, node->in[3]);
+    c.before = about->past ? c.newest : 0;
+    return c;
+}
+
 static void backward_f64(const ls_run *run, const ls_node *node) {
-    const conv c = conv_of(run, node, node->in[3]);
+    const conv c = backward_of(run, node);
     const rows dy = rows_of(node->in[3]), du = rows_of(node->out[0]), dk = rows_of(node->out[1]);
     const double *skip = c.skip;
     double *dskip = skip == NULL ? NULL : ls_param_gradient(run, node->in[2]);
@@ -78,7 +86,7 @@ static void backward_f64(const ls_run *run, const ls_node *node) {
                 if (du.data != NULL && skip != NULL) *spot(du, b, here, d) += g * skip[d];
                 for (int64_t s = 0; s <= here && s < c.lags; s++) {
                     if (dk.data != NULL) *spot(dk, 0, s, d) += g * *spot(c.u, b, here - s, d);
-                    if (du.data != NULL && s <= t)
+                    if (du.data != NULL && s <= t + c.before)
                         *spot(du, b, here - s, d) += g * *spot(c.k, 0, s, d);
                 }
             }
@@ -90,7 +98,7 @@ static void backward_f64(const ls_run *run, const ls_node *node) {
  *
  * Every one of the three sums slides one sequence of rows along another:
  *   y[t]  = sum_m u[m] k[newest + t - m]
- *   du[t] = sum_s k[s] dy[t + s]            (of the chunk's own rows)
+ *   du[t] = sum_s k[s] dy[t + s]            (of the rows that have a gradient)
  *   dk[s] = sum_m u[m] dy[m - newest + s] */
 
 enum { BLOCK = 8 };
@@ -190,13 +198,23 @@ LS_INLINE void forward_typed(const ls_run *run, const ls_node *node, ls_dtype ty
     }
 }
 
-/* du of one sequence; rows that are not the chunk's get none. */
+/* du of one sequence: of the chunk's rows, and of those before it that have a gradient. */
 LS_INLINE void input_gradient(const conv *c, ls_dtype type, rows dy, rows du, int64_t held,
                               int64_t b, int64_t d) {
     const int64_t left = c->D - d;
     for (int64_t m = 0; m < held; m++)
-        if (m < c->newest || m >= c->newest + c->T)
+        if (m < c->newest - c->before || m >= c->newest + c->T)
             ls_store_left(du.data, type, b * du.batch + m * du.row + d, left, ls_vec_all(0));
+    for (int64_t t = -c->before, count; t < 0; t += count) {
+        count = rows_at(t, 0);
+        const sliding s = {dy, c->k, b, 0, t, 1, 1 - t - count, ls_min(c->lags, c->T - t), c->T};
+        ls_vec sum[BLOCK];
+        clear(sum);
+        slide_rows(&s, type, LS_F32, d, left, count, sum);
+        for (int64_t i = 0; i < count; i++)
+            ls_store_left(du.data, type, b * du.batch + (c->newest + t + i) * du.row + d, left,
+                          sum[i]);
+    }
     for (int64_t t = 0, count; t < c->T; t += count) {
         count = rows_at(t, c->T);
         const sliding s = {dy, c->k, b, 0, t, 1, 0, ls_min(c->lags, c->T - t), c->T};
@@ -275,7 +293,7 @@ LS_INLINE void skip_gradient(const conv *c, ls_dtype type, rows dy, float *dskip
 }
 
 LS_INLINE void backward_typed(const ls_run *run, const ls_node *node, ls_dtype type) {
-    const conv c = conv_of(run, node, node->in[3]);
+    const conv c = backward_of(run, node);
     const ls_tensor *du = node->out[0], *dk = node->out[1];
     const rows dy = rows_of(node->in[3]);
     float *dskip = c.skip == NULL ? NULL : ls_param_gradient(run, node->in[2]);

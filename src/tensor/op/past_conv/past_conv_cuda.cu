@@ -45,6 +45,7 @@ template <typename T> static past_rows<T> rows_of(const ls_tensor *tensor) {
 /* Row `newest` of u is that of the chunk's first token; the one of lag s lies s rows before. */
 template <typename T> struct past_job {
     int64_t B, length, D, lags, newest, groups; /* groups: of channels */
+    int64_t before; /* backward: rows before the chunk that have a gradient */
     past_rows<const T> u, dy;
     past_rows<const float> k;
     past_rows<T> y, du;
@@ -113,25 +114,27 @@ static __global__ void __launch_bounds__(CHANNELS *LINES) forward_kernel(const p
     }
 }
 
-/* du of every row that is held; those that are not the chunk's have none. */
+/* du of every row that is held: of the chunk's, and of those before it that have one. */
 template <int COUNT, typename T>
 static __global__ void __launch_bounds__(CHANNELS *LINES) input_gradient(const past_job<T> job) {
     const int64_t blocks = (job.du.held + COUNT - 1) / COUNT;
     int64_t block, d = place(job, &block), b = block / blocks, m = block % blocks * COUNT;
     const int64_t t = m - job.newest; /* of the first row */
-    const int64_t terms = min(job.lags, job.length - max((int64_t)0, t));
+    const int64_t terms = min(job.lags, job.length - max(-job.before, t));
     const bool exists = d < job.D;
     float sum[COUNT] = {};
-    for (int64_t s = threadIdx.y * BAND; exists && t + COUNT > 0 && s < terms; s += LINES * BAND)
+    for (int64_t s = threadIdx.y * BAND; exists && t + COUNT > -job.before && s < terms;
+         s += LINES * BAND)
         ls_slide<1>(job.k.channel(0, d, job.lags), s, job.dy.channel(b, d, job.length), t, sum);
     add_lines<LINES>(sum);
 #pragma unroll
     for (int part = 0; part * LINES < COUNT; part++) {
         const int i = part * LINES + (int)threadIdx.y;
         if (i >= COUNT || m + i >= job.du.held || !exists) continue;
-        const bool own = t + i >= 0 && t + i < job.length;
+        const bool own = t + i >= -job.before && t + i < job.length;
         float du = own ? sum[part] : 0;
-        if (own && job.skip != NULL) du += job.skip[d] * ls_cuda_wide(job.dy.at(b, t + i, d));
+        if (own && t + i >= 0 && job.skip != NULL)
+            du += job.skip[d] * ls_cuda_wide(job.dy.at(b, t + i, d));
         job.du.at(b, m + i, d) = ls_cuda_narrow<T>(du);
     }
 }
@@ -182,6 +185,7 @@ template <typename T> static void backward(const ls_run *run, const ls_node *nod
     job.dy = rows_of<const T>(node->in[3]);
     job.du = rows_of<T>(node->out[0]);
     job.dk = rows_of<float>(node->out[1]);
+    if (((const ls_past_conv_attributes *)node->attributes)->past) job.before = job.newest;
     if (node->in[2] != NULL && node->in[2]->needs_grad)
         job.dskip = (float *)ls_param_gradient(run, node->in[2]);
     if (job.du.data != NULL) {

@@ -22,7 +22,24 @@ static bool is_vector(const ls_program *p, const ls_tensor *tensor, int64_t widt
 static bool is_past(const ls_program *p, const ls_tensor *before, const ls_tensor *x,
                     int64_t rows) {
     return before->rank == 3 && before->dim[0] == x->dim[0] && before->dim[1] == rows &&
-           before->dim[2] == x->dim[2] && before->type == ls_type(p) && !before->needs_grad;
+           before->dim[2] == x->dim[2] && before->type == ls_type(p);
+}
+
+/* Where gradients pass through the rows kept they stand before the chunk as rows of it, which start
+ * at nothing: their own results are not used, and what is kept are the last of all. */
+static ls_tensor *conv_through(ls_program *p, bool silu, ls_tensor *x, ls_tensor *weight,
+                               ls_tensor *bias, ls_tensor *before, ls_tensor **after) {
+    const int64_t rows = before->dim[1], T = x->dim[1];
+    ls_tensor *all = ls_join_rows(p, 2, (ls_tensor *[]){before, x}), *parts[2];
+    ls_tensor *nothing = ls_constant(p, ls_type(p), before->rank, before->dim, NULL);
+    ls_tensor *y = ls_short_conv(p, silu, all, weight, bias, nothing, NULL);
+    if (y == NULL) return NULL;
+    if (after != NULL) {
+        ls_cut_rows(p, all, 2, (const int64_t[]){T, rows}, parts);
+        *after = parts[1];
+    }
+    ls_cut_rows(p, y, 2, (const int64_t[]){rows, T}, parts);
+    return parts[1];
 }
 
 ls_tensor *ls_short_conv(ls_program *p, bool silu, ls_tensor *x, ls_tensor *weight, ls_tensor *bias,
@@ -38,6 +55,8 @@ ls_tensor *ls_short_conv(ls_program *p, bool silu, ls_tensor *x, ls_tensor *weig
         ls_refuse(p, LS_EBUG, "short_conv: operands for %lld taps do not fit", (long long)taps);
         return NULL;
     }
+    if (before != NULL && before->needs_grad)
+        return conv_through(p, silu, x, weight, bias, before, after);
     ls_tensor *y = ls_activation(p, ls_type(p), x->rank, x->dim);
     ls_tensor *tail =
         before == NULL ? NULL : ls_activation(p, ls_type(p), before->rank, before->dim);

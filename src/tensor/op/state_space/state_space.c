@@ -108,7 +108,7 @@ ls_tensor *ls_state_space_scan(ls_program *p, const ls_state_space *space, ls_te
     int64_t rows, width, stride, D = space->dt->dim[0], h = space->A_real->dim[1];
     bool fits = u->rank == 3 && ls_rows(u, &rows, &width, &stride) && u->dim[2] == D &&
                 (skip == NULL || is_parameter(p, skip, D)) && before->rank == 3 &&
-                before->base == NULL && before->type == ls_wide_type(p) && !before->needs_grad &&
+                before->base == NULL && before->type == ls_wide_type(p) &&
                 before->dim[0] == u->dim[0] && before->dim[1] == D && before->dim[2] == 2 * h;
     if (!fits) {
         ls_refuse(p, LS_EBUG, "state_space: an input of %lld channels does not fit",
@@ -128,15 +128,19 @@ ls_tensor *ls_state_space_scan(ls_program *p, const ls_state_space *space, ls_te
 }
 
 static void scan_backward(ls_program *p, const ls_node *node) {
-    ls_tensor *in[LS_SSM_DY + 1], *u = node->in[LS_SSM_U];
+    ls_tensor *in[LS_SSM_SCAN_GRAD_IN], *out[2] = {NULL, NULL};
+    ls_tensor *u = node->in[LS_SSM_U], *before = node->in[LS_SSM_BEFORE];
     memcpy(in, node->in, LS_SSM_DY * sizeof *in);
     in[LS_SSM_DY] = ls_grad_of(node->out[0]);
-    if (in[LS_SSM_DY] == NULL || ls_grad_of(node->out[1]) != NULL) {
-        ls_refuse(p, LS_EBUG, "state_space: no gradient passes through the state");
+    in[LS_SSM_DAFTER] = ls_grad_of(node->out[1]);
+    if (in[LS_SSM_DY] == NULL) {
+        ls_refuse(p, LS_EBUG, "state_space: the outputs must have a gradient too");
         return;
     }
-    ls_tensor *du = u->needs_grad ? ls_grad_target(p, u) : NULL;
-    ls_record(p, &scan_grad_op, node->attributes, sizeof(ls_state_space_attributes), LS_SSM_DY + 1,
-              in, 1, &du);
-    if (du != NULL) ls_grad_add(p, u, du);
+    if (u->needs_grad) out[0] = ls_grad_target(p, u);
+    if (before->needs_grad) out[1] = ls_grad_target(p, before);
+    ls_record(p, &scan_grad_op, node->attributes, sizeof(ls_state_space_attributes),
+              LS_SSM_SCAN_GRAD_IN, in, 2, out);
+    if (out[0] != NULL) ls_grad_add(p, u, out[0]);
+    if (out[1] != NULL) ls_grad_add(p, before, out[1]);
 }

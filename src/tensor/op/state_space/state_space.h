@@ -39,7 +39,7 @@ typedef struct ls_state_space {
 /* Its impulse response, wide [D,length]: kernel[d,l] = 2 Re(C A^l B), A and B discrete. */
 ls_tensor *ls_state_space_kernel(ls_program *p, const ls_state_space *space, int64_t length);
 /* The same recurrence from a state: y[b,t,d] = 2 Re(C x_t) + skip[d] u[b,t,d]. States are wide
- * [B,D,2h], no gradient passes through them; u [B,T,D], skip a wide parameter [D] or NULL. */
+ * [B,D,2h]; u [B,T,D], skip a wide parameter [D] or NULL. */
 ls_tensor *ls_state_space_scan(ls_program *p, const ls_state_space *space, ls_tensor *u,
                                ls_tensor *skip, ls_tensor *before, ls_tensor **after);
 /* Operations of one step of one channel. */
@@ -50,7 +50,8 @@ double ls_state_space_flops(int64_t modes, int64_t rank);
 /* state_space_kernel:      in the parameters; out kernel
  * state_space_kernel_grad: in the parameters, and dkernel
  * state_space_scan:        in the parameters, u, skip, before; out y, after
- * state_space_scan_grad:   in the parameters, u, skip, before, dy; out du (or NULL)
+ * state_space_scan_grad:   in the parameters, u, skip, before, dy, dafter (or NULL); out du,
+ *                          dbefore (or NULL)
  * Both gradients are added to the parameters' own. */
 enum {
     LS_SSM_A_REAL,
@@ -65,6 +66,8 @@ enum {
     LS_SSM_SKIP,
     LS_SSM_BEFORE,
     LS_SSM_DY,
+    LS_SSM_DAFTER,
+    LS_SSM_SCAN_GRAD_IN,
 };
 
 /* Of the low rank of a node; 0: none. */

@@ -96,6 +96,7 @@ typedef struct line {
     double *out; /* y, or du */
     int64_t out_stride;
     double skip, *dskip;
+    const double complex *dafter; /* [h], or NULL */
 } line;
 
 static double input_at(const line *l, int64_t t) {
@@ -124,7 +125,7 @@ static void line_backward(const ls_ssm *s, const double complex *system, int64_t
         memcpy(x + (t + 1) * h, x + t * h, (size_t)h * sizeof *x);
         ls_ssm_advance(s, system, input_at(l, t), x + (t + 1) * h);
     }
-    for (int64_t n = 0; n < h; n++) later[n] = 0;
+    for (int64_t n = 0; n < h; n++) later[n] = l->dafter == NULL ? 0 : l->dafter[n];
     for (int64_t t = T - 1; t >= 0; t--) {
         const double complex *here = x + (t + 1) * h;
         double dy = l->dy[t * l->dy_stride], u = input_at(l, t), du = l->skip * dy;
@@ -170,8 +171,8 @@ static void kernel_grad_f64(const ls_run *run, const ls_node *node) {
 typedef struct scan {
     int64_t B, D, u_stride, y_stride;
     const void *u, *before, *skip;
-    void *y, *after; /* y: forward y, backward du or NULL */
-    const void *dy;  /* backward */
+    void *y, *after;         /* backward: du and dbefore, or NULL */
+    const void *dy, *dafter; /* backward; dafter: or NULL */
     int64_t dy_stride;
     void *dskip;
 } scan;
@@ -194,8 +195,9 @@ static scan scan_of(const ls_run *run, const ls_node *node, bool gradient) {
         .before = ls_data(node->in[LS_SSM_BEFORE]),
         .skip = ls_data_or_null(skip),
         .y = ls_data_or_null(node->out[0]),
-        .after = gradient ? NULL : ls_data(node->out[1]),
+        .after = ls_data_or_null(node->out[1]),
         .dy = ls_data_or_null(dy),
+        .dafter = gradient ? ls_data_or_null(node->in[LS_SSM_DAFTER]) : NULL,
         .dy_stride = stride_of(dy),
         .dskip = gradient && skip != NULL ? ls_param_gradient(run, skip) : NULL,
     };
@@ -240,10 +242,13 @@ static void scan_grad_f64(const ls_run *run, const ls_node *node) {
                        *dsystem = w.dsystems + d * w.system;
         memset(dsystem, 0, (size_t)w.system * sizeof *dsystem);
         for (int64_t b = 0; b < c.B; b++) {
-            const line l = line_of(&c, w.T, b, d);
-            memcpy(x, (const double complex *)c.before + (b * c.D + d) * w.s.h,
-                   (size_t)w.s.h * sizeof *x);
+            line l = line_of(&c, w.T, b, d);
+            const int64_t state = (b * c.D + d) * w.s.h;
+            if (c.dafter != NULL) l.dafter = (const double complex *)c.dafter + state;
+            memcpy(x, (const double complex *)c.before + state, (size_t)w.s.h * sizeof *x);
             line_backward(&w.s, w.systems + d * w.system, w.T, &l, x, later, dsystem);
+            if (c.after != NULL)
+                memcpy((double complex *)c.after + state, later, (size_t)w.s.h * sizeof *later);
         }
     }
     finish_gradients(&w);
@@ -329,7 +334,7 @@ static void store_gradients(const work *w, int64_t first, const wide_vec *from) 
 
 static void load_state(const ls_ssm *s, const float *from, int64_t channels, wide_vec *x) {
     memset(x, 0, (size_t)(2 * padded(s)) * sizeof *x);
-    for (int64_t i = 0; i < channels; i++)
+    for (int64_t i = 0; from != NULL && i < channels; i++)
         for (int64_t n = 0; n < 2 * s->h; n++) x[n][i] = (double)from[i * 2 * s->h + n];
 }
 
@@ -513,7 +518,8 @@ LS_INLINE void forward_strip(const work *w, const scratch *k, strip u, strip y, 
     }
 }
 
-/* Adds to the system's gradient in scratch memory; returns the sum of dy u. */
+/* From the gradient of the state behind the strip, k->later, to that of the state before. Adds to
+ * the system's gradient in scratch memory; returns the sum of dy u. */
 LS_INLINE wide_vec backward_strip(const work *w, const scratch *k, strip u, strip dy, strip du,
                                   wide_vec skip) {
     const int64_t h = padded(&w->s);
@@ -524,7 +530,6 @@ LS_INLINE wide_vec backward_strip(const work *w, const scratch *k, strip u, stri
         take(u, start, count, k->u);
         walk_ranks(k, h, w->s.rank, count);
     }
-    memset(k->later, 0, (size_t)(2 * h) * sizeof *k->later);
     for (int64_t start = (w->T - 1) / CHUNK * CHUNK; start >= 0; start -= CHUNK) {
         int64_t count = ls_min(CHUNK, w->T - start);
         memcpy(k->states, k->starts + start / CHUNK * 2 * h, (size_t)(2 * h) * sizeof *k->states);
@@ -576,6 +581,7 @@ static void kernel_grad_fast(const ls_run *run, const ls_node *node) {
             load_systems(&w, first, k.system);
             clear_gradients(&w, &k);
             memset(k.x, 0, (size_t)(2 * padded(&w.s)) * sizeof *k.x);
+            memset(k.later, 0, (size_t)(2 * padded(&w.s)) * sizeof *k.later);
             backward_strip(&w, &k, (strip){0}, kernel_strip(node->in[LS_SSM_DKERNEL], first),
                            (strip){0}, all(0));
             store_gradients(&w, first, k.dsystem);
@@ -637,12 +643,15 @@ LS_INLINE void scan_grad_typed(const ls_run *run, const ls_node *node, ls_dtype 
             load_systems(&w, first, k.system);
             clear_gradients(&w, &k);
             for (int64_t b = 0; b < c.B; b++) {
-                load_state(&w.s, (const float *)c.before + (b * c.D + first) * 2 * w.s.h,
-                           ls_min(LANES, left), k.x);
+                const int64_t state = (b * c.D + first) * 2 * w.s.h, channels = ls_min(LANES, left);
+                load_state(&w.s, (const float *)c.before + state, channels, k.x);
+                load_state(&w.s, c.dafter == NULL ? NULL : (const float *)c.dafter + state,
+                           channels, k.later);
                 along +=
                     backward_strip(&w, &k, rows_strip(c.u, type, c.u_stride, b * w.T, first, left),
                                    rows_strip(c.dy, type, c.dy_stride, b * w.T, first, left),
                                    rows_strip(c.y, type, c.y_stride, b * w.T, first, left), skip);
+                if (c.after != NULL) store_state(&w.s, k.later, channels, (float *)c.after + state);
             }
             store_gradients(&w, first, k.dsystem);
             for (int64_t i = 0; c.dskip != NULL && i < ls_min(LANES, left); i++)

@@ -191,6 +191,8 @@ template <typename T> static void scan_grad(const ls_run *run, const ls_node *no
     ls_cuda_walk<T> walk = scan_of<T>(&w, node);
     walk.dy = ls_cuda_strip_of<T>(node->in[LS_SSM_DY]);
     walk.du = ls_cuda_strip_of<T>(node->out[0]);
+    walk.dafter = ls_cuda_floats(node->in[LS_SSM_DAFTER]);
+    walk.dbefore = node->out[1] == NULL ? NULL : (float *)ls_data(node->out[1]);
     walk.dskip = w.dskip;
     ls_cuda_walk_backward(run, &walk, skip == NULL ? NULL : (float *)ls_param_gradient(run, skip));
     ls_cuda_ssm_gradient(run, &w.ssm);
