@@ -17,10 +17,10 @@ enum {
     BOTTOM = 42,
     /* names at the ends of the lines */
     ENDS_MAX = 20,
-    END_RIGHT = 118,
+    END_RIGHT = 140,
     END_GAP = 14,
     END_STEP = 12,
-    END_LETTERS = 17
+    END_LETTERS = 18
 };
 
 void ls_chart_number(double value, char *out, size_t bytes) {
